@@ -95,12 +95,60 @@ static TAP_UNUSED int tap_done(void)
   return tap_failed ? 1 : 0;
 }
 
-static TAP_UNUSED bool tap_str_(const char *file, int line, const char *expr, const char *a, bool equal,
-                                const char *b)
+static TAP_UNUSED bool tap_pass_(void)
+{
+  return true;
+}
+
+static TAP_UNUSED bool tap_true_(const char *file, int line, const char *expr, bool holds)
+{
+  return holds || tap_fail(file, line, "%s", expr);
+}
+
+/* Does `a op b` hold, where the operator is given by its text? Both sides are evaluated once. */
+#define TAP_HOLDS(op, a, b)                                                                            \
+  (!strcmp(op, "==")   ? (a) == (b)                                                                    \
+   : !strcmp(op, "!=") ? (a) != (b)                                                                    \
+   : !strcmp(op, "<")  ? (a) < (b)                                                                     \
+   : !strcmp(op, "<=") ? (a) <= (b)                                                                    \
+   : !strcmp(op, ">")  ? (a) > (b)                                                                     \
+                       : (a) >= (b))
+#define TAP_COMPARE(name, type, fmt)                                                                   \
+  static TAP_UNUSED bool tap_##name##_(const char *file, int line, const char *left, const char *op,   \
+                                       const char *right, type a, type b)                              \
+  {                                                                                                    \
+    if (TAP_HOLDS(op, a, b)) return true;                                                              \
+    return tap_fail(file, line, "%s %s %s\nleft:  " fmt "\nright: " fmt, left, op, right, a, b);       \
+  }
+TAP_COMPARE(int, intmax_t, "%" PRIdMAX)
+TAP_COMPARE(uint, uintmax_t, "%" PRIuMAX)
+TAP_COMPARE(hex, uintmax_t, "0x%" PRIxMAX)
+TAP_COMPARE(ptr, const void *, "%p")
+TAP_COMPARE(double, double, "%.17g")
+
+static TAP_UNUSED bool tap_near_(const char *file, int line, const char *left, const char *right, double a,
+                                 double b, double tol)
+{
+  if (fabs(a - b) <= tol) return true;
+  return tap_fail(file, line, "%s is near %s\nleft:  %.17g\nright: %.17g\noff by %.3g, allowed %.3g", left,
+                  right, a, b, fabs(a - b), tol);
+}
+
+static TAP_UNUSED bool tap_has_(const char *file, int line, const char *expr, const char *text,
+                                const char *part)
+{
+  if (text && strstr(text, part)) return true;
+  return tap_fail(file, line, "%s contains a given part\ntext: %s\npart: %s", expr, text ? text : "(null)",
+                  part);
+}
+
+static TAP_UNUSED bool tap_str_(const char *file, int line, const char *left, const char *op,
+                                const char *right, const char *a, const char *b)
 {
   bool same = a && b ? strcmp(a, b) == 0 : a == b;
-  if (same == equal) return true;
-  return tap_fail(file, line, "%s\nleft:  %s\nright: %s", expr, a ? a : "(null)", b ? b : "(null)");
+  if (same == (op[0] == '=')) return true;
+  return tap_fail(file, line, "%s %s %s\nleft:  %s\nright: %s", left, op, right, a ? a : "(null)",
+                  b ? b : "(null)");
 }
 
 static TAP_UNUSED bool tap_mem_(const char *file, int line, const char *expr, const void *a, const void *b,
@@ -124,29 +172,20 @@ static TAP_UNUSED bool tap_mem_(const char *file, int line, const char *expr, co
 #define SKIP(reason) ((void)(tap_skipped = (reason)))
 
 /* The checks. Each is an expression that is true when it holds. */
-#define check(cond) ((cond) ? true : tap_fail(TAP_HERE, "%s", #cond))
-#define check_msg(cond, ...) ((cond) ? true : tap_fail(TAP_HERE, __VA_ARGS__))
-#define TAP_CMP(type, fmt, a, op, b)                                                                   \
-  ((type)(a)op(type)(b) ? true                                                                         \
-                        : tap_fail(TAP_HERE, "%s %s %s\nleft:  " fmt "\nright: " fmt, #a, #op, #b,     \
-                                   (type)(a), (type)(b)))
-#define check_int(a, op, b) TAP_CMP(intmax_t, "%" PRIdMAX, a, op, b)
-#define check_uint(a, op, b) TAP_CMP(uintmax_t, "%" PRIuMAX, a, op, b)
-#define check_hex(a, op, b) TAP_CMP(uintmax_t, "0x%" PRIxMAX, a, op, b)
-#define check_size(a, op, b) TAP_CMP(size_t, "%zu", a, op, b)
-#define check_ptr(a, op, b) TAP_CMP(const void *, "%p", a, op, b)
-#define check_double(a, op, b) TAP_CMP(double, "%.17g", a, op, b)
-#define check_near(a, b, tol)                                                                          \
-  (fabs((double)(a) - (double)(b)) <= (double)(tol)                                                    \
-     ? true                                                                                            \
-     : tap_fail(TAP_HERE, "%s near %s within %s\nleft:  %.17g\nright: %.17g", #a, #b, #tol,            \
-                (double)(a), (double)(b)))
+#define check(cond) tap_true_(TAP_HERE, #cond, (cond))
+#define check_msg(cond, ...) ((cond) ? tap_pass_() : tap_fail(TAP_HERE, __VA_ARGS__))
+#define TAP_CMP(type, a, op, b) tap_##type##_(TAP_HERE, #a, #op, #b, a, b)
+#define check_int(a, op, b) TAP_CMP(int, a, op, b)       /* signed */
+#define check_uint(a, op, b) TAP_CMP(uint, a, op, b)     /* unsigned */
+#define check_hex(a, op, b) TAP_CMP(hex, a, op, b)       /* unsigned, shown as bits */
+#define check_size(a, op, b) TAP_CMP(uint, a, op, b)     /* size_t */
+#define check_ptr(a, op, b) TAP_CMP(ptr, a, op, b)       /* == and != */
+#define check_double(a, op, b) TAP_CMP(double, a, op, b) /* NaN differs from everything */
+#define check_near(a, b, tol) tap_near_(TAP_HERE, #a, #b, a, b, tol)
 /* Strings: `check_str(name, "add")`; NULL equals NULL only. */
-#define check_str(a, b) tap_str_(TAP_HERE, #a " is " #b, a, true, b)
-#define check_str_differ(a, b) tap_str_(TAP_HERE, #a " is not " #b, a, false, b)
-#define check_has(text, part)                                                                          \
-  (strstr(text, part) ? true : tap_fail(TAP_HERE, "%s contains %s\ntext: %s\npart: %s", #text, #part,  \
-                                        text, part))
+#define check_str(a, b) tap_str_(TAP_HERE, #a, "==", #b, a, b)
+#define check_str_differ(a, b) tap_str_(TAP_HERE, #a, "!=", #b, a, b)
+#define check_has(text, part) tap_has_(TAP_HERE, #text, text, part)
 #define check_mem(a, b, n) tap_mem_(TAP_HERE, #a " and " #b " hold the same bytes", a, b, n)
 
 /* Leave the test function (of type void) when `cond` does not hold. */
