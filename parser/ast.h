@@ -1,0 +1,262 @@
+/* The syntax tree: what the parser makes, what checker, evaluator and formatter read.
+ *
+ * One struct `Node` for everything that has a place in the source; `kind` says which member of the
+ * union holds. Nodes live in the arena given to parse_file and die with it; names are interned, so
+ * they compare by pointer. Lists are arrays (`items`, `count`), never linked.
+ *
+ * Invariants: spans of children lie inside the span of their node; the height of a tree (longest
+ * path, in nodes) is at most AST_MAX_HEIGHT, so a recursive pass needs no depth check of its own;
+ * every pointer documented without "or NULL" is set. A file with syntax errors also has a tree,
+ * in which N_BAD stands where something could not be read.
+ */
+#ifndef CKL_PARSER_AST_H
+#define CKL_PARSER_AST_H
+
+#include "runtime/diag.h"
+
+enum {
+  AST_MAX_NEST = 256,   /* open brackets of all kinds at one place (rule 46) */
+  AST_MAX_HEIGHT = 1000 /* nodes on a path from the file to a leaf: chains a + a + .. included */
+};
+
+/* Each kind with the union member that holds (in brackets) and what it is. */
+typedef enum NodeKind {
+  N_BAD, /* nothing: stands for what could not be parsed; only in trees with errors */
+
+  /* file and declarations */
+  N_FILE,        /* [file] */
+  N_USE,         /* [use] */
+  N_TYPE_DECL,   /* [type_decl] type Fit = (..) */
+  N_POLICY_DECL, /* [policy_decl] policy lean(n) { .. } */
+  N_TEST,        /* [test] */
+  N_MODEL,       /* [model] members are N_FIELD, N_LET (pattern N_PAT_NAME), N_ASSERT, N_FN, N_BAD */
+  N_FIELD,       /* [field] param tok: f32[v, d] = e;  buffer m: f32 */
+  N_FN,          /* [fn] fn or proc with a name: file item, model member, or statement in a block */
+  N_PARAM,       /* [param] one parameter of a fn, lambda, model or policy */
+
+  /* statements: items of files and blocks */
+  N_LET,       /* [let] let or var */
+  N_ASSIGN,    /* [assign] x = e, x[i] += e: target N_NAME, N_DOT or N_INDEX (else an error was filed) */
+  N_EXPR_STMT, /* [expr] an expression as a statement; the last one is the value of a block */
+  N_FOR,       /* [loop] */
+  N_WHILE,     /* [loop] */
+  N_RETURN,    /* [expr], or NULL */
+  N_BREAK,
+  N_CONTINUE,
+  N_ASSERT, /* [expr] */
+
+  /* patterns */
+  N_PAT_NAME,   /* [word] */
+  N_PAT_WILD,   /* _ */
+  N_PAT_TUPLE,  /* [list] (a, (b, c)) */
+  N_PAT_RECORD, /* [list] {a, b}: N_PAT_NAME each */
+
+  /* expressions */
+  N_INT,         /* [number] value in .i */
+  N_FLOAT,       /* [number] value in .f */
+  N_SIZE,        /* [number] bytes in .i */
+  N_STRING,      /* [string] */
+  N_BOOL,        /* [boolean] */
+  N_NAME,        /* [name] */
+  N_SELF,
+  N_UNIT,        /* () */
+  N_UNARY,       /* [unary] */
+  N_BINARY,      /* [binary]; AST_RANGE is lo..hi */
+  N_CALL,        /* [call] args are N_ARG */
+  N_ARG,         /* [arg] one argument of a call, or one field of a record */
+  N_DOT,         /* [dot] a.b: a field, or the function of a.b(..) when called */
+  N_ITEM,        /* [item] t.0 */
+  N_INDEX,       /* [index] x[..]: items are expressions, N_ELLIPSIS or N_SLICE; one or more */
+  N_ELLIPSIS,    /* ... in an index */
+  N_SLICE,       /* [slice] a:b:c in an index */
+  N_BLOCK,       /* [list] { statements } */
+  N_IF,          /* [if_] */
+  N_TUPLE,       /* [list] one item or more */
+  N_RECORD,      /* [list] (x = 1, y = 2): N_ARG each, with names */
+  N_LIST,        /* [list] */
+  N_COMP,        /* [comp] [e for p in s, q in t] */
+  N_COMP_FOR,    /* [loop] one `p in s` of it: pat and iter only */
+  N_LAMBDA,      /* [fn] name empty */
+  N_CHECKPOINT,  /* [region] checkpoint <clauses> { } */
+  N_WRAP,        /* [region] wrap <clauses> { } */
+
+  /* policy clauses */
+  N_CLAUSE, /* [clause] save a b.c, budget = 2GiB, lean (n) */
+  N_WORD,   /* [path] a dotted word as argument of a clause; others are literals or expressions */
+
+  /* types */
+  N_TYPE_NAME,   /* [type_name] f32[B, d], data.Table, params[net] */
+  N_TYPE_LIST,   /* [type_list] [T] */
+  N_TYPE_TUPLE,  /* [list] (A, B), (A,), () */
+  N_TYPE_RECORD, /* [list] (x: A, y: B): N_TYPE_FIELD each */
+  N_TYPE_FIELD,  /* [type_field] */
+  N_TYPE_FN,     /* [type_fn] */
+  N_PACK,        /* [word] ...S as a dim; .name NULL for a bare ... */
+  N_KIND_COUNT
+} NodeKind;
+
+typedef enum AstOp {
+  AST_NONE, /* plain `=` in N_ASSIGN */
+  AST_OR, AST_AND, AST_NOT,
+  AST_LT, AST_LE, AST_GT, AST_GE, AST_EQ, AST_NE,
+  AST_RANGE,
+  AST_ADD, AST_SUB, AST_MUL, AST_DIV, AST_FLOORDIV, AST_MOD, AST_MATMUL,
+  AST_NEG, AST_POW
+} AstOp;
+
+typedef struct Node Node;
+
+typedef struct NodeList {
+  Node **items;
+  uint32_t count, cap;
+} NodeList;
+
+/* A name at a place. `slot` and `info` are the checker's, for names that are bound (dims, ...). */
+typedef struct Word {
+  Name name; /* NULL: absent */
+  Span span;
+  uint32_t slot;
+  void *info;
+} Word;
+
+typedef struct Words {
+  Word *items;
+  uint32_t count, cap;
+} Words;
+
+/* The format of a hole (rule 96): [<>^][+][0][width][,][.digits][d x e f g % KiB MiB GiB]. */
+typedef struct Format {
+  char align;      /* '<' '>' '^', or 0 */
+  bool plus, zero; /* a sign also for positive numbers; pad with zeros */
+  bool comma;      /* thousands */
+  int width;       /* 0: as wide as needed; at most 999 */
+  int digits;      /* -1: not given; at most 99 */
+  char kind;       /* 'd' 'x' 'e' 'f' 'g' '%', 'K' 'M' 'G' for KiB MiB GiB, or 0 */
+  Span span;       /* after the colon */
+} Format;
+
+/* A string is a run of parts. Text parts have hole NULL. */
+typedef struct StrPart {
+  const char *text; /* escapes resolved, NUL-terminated; may hold NUL bytes (\u{0}) */
+  uint32_t length;
+  Node *hole;       /* the expression in braces */
+  bool has_format;
+  Format format;
+  Span span; /* of the text, or of the hole with its braces */
+} StrPart;
+
+typedef struct StrParts {
+  StrPart *items;
+  uint32_t count, cap; /* the empty string has no part */
+} StrParts;
+
+/* What fn, proc and lambda have in common. */
+typedef struct Fn {
+  Word name; /* .name NULL for a lambda */
+  bool is_proc;
+  Words dims;      /* [B, T] */
+  NodeList params; /* N_PARAM */
+  Node *result;    /* type, or NULL */
+  Node *body;      /* N_BLOCK after `{`, any expression after `=` (body_is_expr) */
+  bool body_is_expr;
+  NodeList back_params; /* backward(g); back_body NULL: there is none */
+  Node *back_body;
+  bool back_is_expr;
+  const char *doc; /* text of the ## lines above, without `## `, joined by \n; or NULL */
+  Span header;     /* from `fn` to the end of the result type */
+  Span back_span;  /* the word `backward` to the end of its parameters */
+} Fn;
+
+/* A comment, kept for the formatter; in the order of the source. */
+typedef struct Comment {
+  uint32_t lo, hi; /* from `#` to the end of the line */
+  bool own_line;   /* nothing before it on its line */
+  bool doc;        /* ## */
+} Comment;
+
+struct Node {
+  uint8_t kind;    /* NodeKind */
+  bool parens;     /* an expression written in parentheses of its own */
+  bool semicolon;  /* a statement followed by `;` (the REPL prints nothing) */
+  uint8_t flags;   /* the checker's */
+  uint32_t height; /* nodes on the longest path down; a leaf has 1 */
+  Span span;
+  uint32_t slot, depth; /* the checker's; zero from the parser */
+  void *info;           /* the checker's; NULL from the parser */
+  union {
+    struct { NodeList items; Comment *comments; uint32_t comment_count; } file;
+    struct {
+      Words path;       /* dotted; count 0 for a file */
+      const char *file; /* use "gpt.ckl", or NULL */
+      Span file_span;
+      Word as;          /* .name NULL: absent */
+      Words names;      /* (a, b); count 0: absent */
+    } use;
+    struct { Word name; Node *type; const char *doc; } type_decl;
+    struct { Word name; NodeList params, clauses; bool has_params; const char *doc; } policy_decl;
+    struct { Node *title; Node *body; } test; /* title: N_STRING with at most one part, text */
+    struct { Word name; NodeList params, members; bool has_params; const char *doc; } model;
+    struct { Word name; Node *type, *init; bool is_buffer; const char *doc; } field; /* init or NULL */
+    Fn *fn;
+    struct { Word name; Node *type, *init; } param; /* type or NULL, default or NULL */
+
+    struct { Node *pat, *type, *init; bool is_var; } let; /* type or NULL */
+    struct { Node *target, *value; AstOp op; } assign; /* AST_NONE ADD SUB MUL DIV MATMUL */
+    Node *expr;
+    struct {
+      Node *pat, *iter; /* N_FOR and N_COMP_FOR; NULL in N_WHILE */
+      Node *cond;       /* N_WHILE */
+      Node *body;       /* N_BLOCK; NULL in N_COMP_FOR */
+      NodeList clauses; /* of checkpoint <..> in front; N_CLAUSE */
+      bool is_checkpoint;
+    } loop;
+
+    NodeList list;
+    Word word;
+    Words path;
+    Name name;
+    bool boolean;
+    struct { int64_t i; double f; const char *spelling; } number; /* as written */
+    StrParts string;
+    struct { AstOp op; Node *operand; } unary; /* AST_NEG AST_NOT */
+    struct { AstOp op; Node *left, *right; Span op_span; } binary;
+    struct { Node *callee; NodeList args; } call;
+    struct { Word name; Node *value; } arg; /* .name NULL: by position */
+    struct { Node *object; Word name; } dot;
+    struct { Node *object; int64_t index; } item;
+    struct { Node *object; NodeList items; } index;
+    struct { Node *lo, *hi, *step; } slice; /* each or NULL */
+    struct { Node *cond, *then, *els; } if_; /* els: N_BLOCK, N_IF or NULL */
+    struct { Node *value; NodeList fors; } comp; /* fors: N_COMP_FOR, one or more */
+    struct { NodeList clauses; Node *body; bool has_policy; } region;
+    struct { Words path; NodeList args; bool is_set; } clause; /* is_set: path = args[0] */
+
+    struct { Words path; NodeList dims; bool has_dims; } type_name; /* dims: expressions, N_PACK */
+    Node *type_list;
+    struct { Word name; Node *type; } type_field;
+    struct { NodeList params; Node *result; } type_fn; /* types or N_TYPE_FIELD */
+  };
+};
+
+const char *ast_kind_name(NodeKind kind); /* for dumps: "for", "call" */
+const char *ast_op_text(AstOp op);        /* "+", "and", ".."; "=" for AST_NONE */
+
+/* Is the node an expression, a type, a pattern? */
+bool ast_is_expr(const Node *n);
+
+/* Calls f for each child, in the order of the source (patterns, types and clauses included). */
+void ast_children(const Node *n, void (*f)(void *ud, Node *child), void *ud);
+
+/* Same tree, spans, comments, checker's fields and spelling of numbers apart. */
+bool ast_equal(const Node *a, const Node *b);
+
+/* Prints the tree as nested parentheses on one line, for tests and --dump. */
+void ast_dump(Buf *out, const Node *n);
+
+/* The smallest span that holds both (they are in one file). */
+Span span_join(Span a, Span b);
+
+/* Text of a string without holes; NULL and *n = 0 when it has one. Never NULL for "". */
+const char *ast_plain_text(const Node *string, uint32_t *n);
+
+#endif
