@@ -11,10 +11,10 @@
        return tap_done();
      }
 
-   A check that fails is reported with its place and both values, and the test goes on; `need` leaves the
-   test function at once (for what later checks would crash without). Checks may be called from helper
-   functions, but not from other threads. The number of tests need not be known before: the plan is printed
-   by `tap_done`, so a program that dies early is seen to have died. */
+   A check that fails is reported with its place and both values, and the test goes on; `need`
+   leaves the test function at once (for what later checks would crash without). Checks may be
+   called from helper functions, but not from other threads. The number of tests need not be known
+   before: the plan is printed by `tap_done`, so a program that dies early is seen to have died. */
 #ifndef TESTS_TAP_H
 #define TESTS_TAP_H
 
@@ -41,8 +41,7 @@ static const char *tap_skipped;   /* why the running test was skipped, or NULL *
 #define TAP_SHOWN 20 /* failed checks printed per test; the rest is only counted */
 
 /* Report a failed check: the text is printed as TAP comments. Always returns false. */
-static bool TAP_PRINTF(3, 4) tap_fail(const char *file, int line, const char *fmt, ...)
-{
+static bool TAP_PRINTF(3, 4) tap_fail(const char *file, int line, const char *fmt, ...) {
   if (tap_bad++ < TAP_SHOWN) {
     char text[2048];
     va_list ap;
@@ -60,8 +59,7 @@ static bool TAP_PRINTF(3, 4) tap_fail(const char *file, int line, const char *fm
 }
 
 /* A line of comment in the output, for sizes, seeds and the like. */
-static void TAP_PRINTF(1, 2) tap_note(const char *fmt, ...)
-{
+static void TAP_PRINTF(1, 2) tap_note(const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   fputs("# ", stdout);
@@ -70,14 +68,12 @@ static void TAP_PRINTF(1, 2) tap_note(const char *fmt, ...)
   va_end(ap);
 }
 
-static TAP_UNUSED void tap_begin(void)
-{
+static TAP_UNUSED void tap_begin(void) {
   tap_bad = 0;
   tap_skipped = NULL;
 }
 
-static TAP_UNUSED void tap_end(const char *title)
-{
+static TAP_UNUSED void tap_end(const char *title) {
   tap_tests++;
   if (tap_bad > TAP_SHOWN) printf("# ... %ld failed checks in all\n", tap_bad);
   if (tap_bad) tap_failed++;
@@ -88,37 +84,33 @@ static TAP_UNUSED void tap_end(const char *title)
 }
 
 /* Print the plan; the exit status of main. */
-static TAP_UNUSED int tap_done(void)
-{
+static TAP_UNUSED int tap_done(void) {
   printf("1..%d\n", tap_tests);
   fflush(stdout);
   return tap_failed ? 1 : 0;
 }
 
-static TAP_UNUSED bool tap_pass_(void)
-{
+static TAP_UNUSED bool tap_pass_(void) {
   return true;
 }
 
-static TAP_UNUSED bool tap_true_(const char *file, int line, const char *expr, bool holds)
-{
+static TAP_UNUSED bool tap_true_(const char *file, int line, const char *expr, bool holds) {
   return holds || tap_fail(file, line, "%s", expr);
 }
 
 /* Does `a op b` hold, where the operator is given by its text? Both sides are evaluated once. */
-#define TAP_HOLDS(op, a, b)                                                                            \
-  (!strcmp(op, "==")   ? (a) == (b)                                                                    \
-   : !strcmp(op, "!=") ? (a) != (b)                                                                    \
-   : !strcmp(op, "<")  ? (a) < (b)                                                                     \
-   : !strcmp(op, "<=") ? (a) <= (b)                                                                    \
-   : !strcmp(op, ">")  ? (a) > (b)                                                                     \
+#define TAP_HOLDS(op, a, b)                                                                        \
+  (!strcmp(op, "==")   ? (a) == (b)                                                                \
+   : !strcmp(op, "!=") ? (a) != (b)                                                                \
+   : !strcmp(op, "<")  ? (a) < (b)                                                                 \
+   : !strcmp(op, "<=") ? (a) <= (b)                                                                \
+   : !strcmp(op, ">")  ? (a) > (b)                                                                 \
                        : (a) >= (b))
-#define TAP_COMPARE(name, type, fmt)                                                                   \
-  static TAP_UNUSED bool tap_##name##_(const char *file, int line, const char *left, const char *op,   \
-                                       const char *right, type a, type b)                              \
-  {                                                                                                    \
-    if (TAP_HOLDS(op, a, b)) return true;                                                              \
-    return tap_fail(file, line, "%s %s %s\nleft:  " fmt "\nright: " fmt, left, op, right, a, b);       \
+#define TAP_COMPARE(name, type, fmt)                                                               \
+  static TAP_UNUSED bool tap_##name##_(const char *file, int line, const char *left,               \
+                                       const char *op, const char *right, type a, type b) {        \
+    if (TAP_HOLDS(op, a, b)) return true;                                                          \
+    return tap_fail(file, line, "%s %s %s\nleft:  " fmt "\nright: " fmt, left, op, right, a, b);   \
   }
 TAP_COMPARE(int, intmax_t, "%" PRIdMAX)
 TAP_COMPARE(uint, uintmax_t, "%" PRIuMAX)
@@ -126,34 +118,31 @@ TAP_COMPARE(hex, uintmax_t, "0x%" PRIxMAX)
 TAP_COMPARE(ptr, const void *, "%p")
 TAP_COMPARE(double, double, "%.17g")
 
-static TAP_UNUSED bool tap_near_(const char *file, int line, const char *left, const char *right, double a,
-                                 double b, double tol)
-{
+static TAP_UNUSED bool tap_near_(const char *file, int line, const char *left, const char *right,
+                                 double a, double b, double tol) {
   if (fabs(a - b) <= tol) return true;
-  return tap_fail(file, line, "%s is near %s\nleft:  %.17g\nright: %.17g\noff by %.3g, allowed %.3g", left,
+  return tap_fail(file, line,
+                  "%s is near %s\nleft:  %.17g\nright: %.17g\noff by %.3g, allowed %.3g", left,
                   right, a, b, fabs(a - b), tol);
 }
 
 static TAP_UNUSED bool tap_has_(const char *file, int line, const char *expr, const char *text,
-                                const char *part)
-{
+                                const char *part) {
   if (text && strstr(text, part)) return true;
-  return tap_fail(file, line, "%s contains a given part\ntext: %s\npart: %s", expr, text ? text : "(null)",
-                  part);
+  return tap_fail(file, line, "%s contains a given part\ntext: %s\npart: %s", expr,
+                  text ? text : "(null)", part);
 }
 
 static TAP_UNUSED bool tap_str_(const char *file, int line, const char *left, const char *op,
-                                const char *right, const char *a, const char *b)
-{
+                                const char *right, const char *a, const char *b) {
   bool same = a && b ? strcmp(a, b) == 0 : a == b;
   if (same == (op[0] == '=')) return true;
   return tap_fail(file, line, "%s %s %s\nleft:  %s\nright: %s", left, op, right, a ? a : "(null)",
                   b ? b : "(null)");
 }
 
-static TAP_UNUSED bool tap_mem_(const char *file, int line, const char *expr, const void *a, const void *b,
-                                size_t n)
-{
+static TAP_UNUSED bool tap_mem_(const char *file, int line, const char *expr, const void *a,
+                                const void *b, size_t n) {
   const unsigned char *x = a, *y = b;
   for (size_t i = 0; i < n; i++)
     if (x[i] != y[i]) {
@@ -189,12 +178,12 @@ static TAP_UNUSED bool tap_mem_(const char *file, int line, const char *expr, co
 #define check_mem(a, b, n) tap_mem_(TAP_HERE, #a " and " #b " hold the same bytes", a, b, n)
 
 /* Leave the test function (of type void) when `cond` does not hold. */
-#define need(cond)                                                                                     \
-  do {                                                                                                 \
-    if (!(cond)) {                                                                                     \
-      tap_fail(TAP_HERE, "needed: %s", #cond);                                                         \
-      return;                                                                                          \
-    }                                                                                                  \
+#define need(cond)                                                                                 \
+  do {                                                                                             \
+    if (!(cond)) {                                                                                 \
+      tap_fail(TAP_HERE, "needed: %s", #cond);                                                     \
+      return;                                                                                      \
+    }                                                                                              \
   } while (0)
 
 #endif

@@ -1,0 +1,374 @@
+/* The command `ckl`: which subcommands and options there are, and how a command line is read.
+ *
+ * Comes in: argv. Goes out: one call of a function of the table below and its exit status: 0 fine,
+ * 1 the program is wrong or failed, 2 wrong usage, 130 interrupted. Everything that ckl can do is
+ * reached through ckl.h. */
+#include "cli/cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- commands. `options` are keys of the option table below. */
+typedef struct Command {
+  const char *name, *usage, *options, *summary;
+  int (*function)(Cli *c);
+  const char *more;
+} Command;
+
+static const Command commands[] = {
+  {"run", "FILE [name=value...]", "DLlmgsCv", "run a program", cmd_run,
+   "The words name=value are what args(\"name\", default) gives in the program.\n"
+   "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
+  {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check, ""},
+  {"test", "FILE...", "flmgv", "run the `test` blocks of programs", cmd_test, ""},
+  {"fmt", "FILE...", "c", "bring programs into the one style, in place", cmd_fmt,
+   "A file is replaced in one step or not at all. The file `-` is standard input, written to\n"
+   "standard output.\n"},
+  {"repl", "[FILE]", "Llmgs", "read statements, run them, show values", cmd_repl,
+   "This is also what `ckl` alone does. FILE is run first. Statements from a pipe are run without\n"
+   "a prompt.\n"},
+  {"ir", "FILE FN [TYPE...]", "Sl", "print the graph of a function after a stage", cmd_ir,
+   "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
+  {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
+   "The file `-` is standard input.\n"},
+  {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a builtin", cmd_help, ""},
+  {"ops", "--markdown", "M", "print the table of primitive operations", cmd_ops, ""},
+  {"errors", "--markdown", "M", "print all error codes and what they mean", cmd_errors, ""},
+  {"builtins", "--markdown", "M", "print all names that need no `use`", cmd_builtins, ""},
+  {"version", "", "", "print the version", cmd_version, ""},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+/* ---- options. A key of '+' in `commands` means every command. */
+typedef struct Option {
+  char key, letter; /* letter: short form, or 0 */
+  const char *name, *value, *summary;
+} Option;
+
+static const Option options[] = {
+  {'D', 0, "dump", "STAGE[,STAGE...]", "print the graph after a stage, `all` for every one"},
+  {'L', 0, "log", "CHANNEL[:LEVEL]", "turn a log channel on"},
+  {'l', 0, "lib", "FOLDER", "where `use` looks after ckl's own library"},
+  {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
+  {'g', 0, "device", "cpu|sim", "where new tensors live"},
+  {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
+  {'C', 0, "counts", NULL, "print all counters at the end"},
+  {'c', 0, "check", NULL, "change nothing; say which files are not in style"},
+  {'f', 0, "filter", "TEXT", "only the tests whose title contains TEXT"},
+  {'S', 0, "stage", "STAGE", "after which stage"},
+  {'p', 0, "pass", "PASS", "which pass"},
+  {'M', 0, "markdown", NULL, "as a page in Markdown"},
+  {'v', 'v', "verbose", NULL, "say more"},
+  {'+', 0, "json", NULL, "diagnostics as JSON, one per line"},
+  {'+', 0, "color", "always|never|auto", "colours; auto: on a terminal, if NO_COLOR is not set"},
+  {'+', 'h', "help", NULL, "explain the command"},
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+const char cli_topics[] =
+  "`ckl help COMMAND` explains a command, `ckl help shape-3` an error code, `ckl help relu` a name.\n";
+
+static const Command *find_command(const char *name)
+{
+  for (int i = 0; i < COMMANDS; i++)
+    if (!strcmp(commands[i].name, name)) return &commands[i];
+  return NULL;
+}
+
+void cli_suggest_commands(Suggest *s)
+{
+  for (int i = 0; i < COMMANDS; i++) suggest_try(s, commands[i].name);
+}
+
+static bool has_option(const Command *cmd, const Option *o)
+{
+  return o->key == '+' || (cmd && strchr(cmd->options, o->key));
+}
+
+static void print_overview(Out *to)
+{
+  out_puts(to, "usage: ckl [COMMAND] [OPTION...] [FILE...]\n\n");
+  for (int i = 0; i < COMMANDS; i++) {
+    char head[64];
+    snprintf(head, sizeof head, "%s %s", commands[i].name, commands[i].usage);
+    out_printf(to, "  ckl %-31s %s\n", head, commands[i].summary);
+  }
+  out_puts(to, "\n`ckl` alone reads statements and shows values; `ckl FILE.ckl` runs a program.\n");
+  out_puts(to, cli_topics);
+}
+
+int cli_help_command(Cli *c, Out *to, const char *name)
+{
+  (void)c;
+  if (!name) {
+    print_overview(to);
+    return true;
+  }
+  const Command *cmd = find_command(name);
+  if (!cmd) return false;
+  out_printf(to, "usage: ckl %s%s%s%s\n\n%c%s.\n%s\n", cmd->name, *cmd->options ? " [OPTION...]" : "",
+             *cmd->usage ? " " : "", cmd->usage, cmd->summary[0] - 'a' + 'A', cmd->summary + 1,
+             cmd->more);
+  for (int i = 0; i < OPTIONS; i++) {
+    const Option *o = &options[i];
+    if (!has_option(cmd, o)) continue;
+    char head[64], letter[8] = "";
+    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    snprintf(head, sizeof head, "%s--%s%s%s", letter, o->name, o->value ? "=" : "",
+             o->value ? o->value : "");
+    out_printf(to, "  %-28s %s\n", head, o->summary);
+  }
+  return true;
+}
+
+int cli_usage(Cli *c, const char *command, const char *fmt, ...)
+{
+  char text[1024];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  out_flush(&c->out);
+  const Command *cmd = command ? find_command(command) : NULL;
+  out_printf(&c->err, "ckl%s%s: %s\n", cmd ? " " : "", cmd ? cmd->name : "", text);
+  if (cmd)
+    out_printf(&c->err, "usage: ckl %s%s%s%s\n", cmd->name, *cmd->options ? " [OPTION...]" : "",
+               *cmd->usage ? " " : "", cmd->usage);
+  else
+    out_puts(&c->err, "usage: ckl [COMMAND] [OPTION...] [FILE...]\n");
+  out_printf(&c->err, "`ckl help%s%s` says more.\n", cmd ? " " : "", cmd ? cmd->name : "");
+  return EXIT_USAGE;
+}
+
+/* ---- reading options */
+
+/* Bytes of "512", "64KiB", "1.5GiB", "8MB"; false when it is none of these. */
+static bool parse_size(const char *text, int64_t *bytes)
+{
+  static const struct {
+    const char *unit;
+    double factor;
+  } units[] = {{"", 1},       {"B", 1},     {"kB", 1e3},           {"KB", 1e3},
+               {"MB", 1e6},   {"GB", 1e9},  {"TB", 1e12},          {"KiB", 1024},
+               {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0}};
+  char *end;
+  if (*text < '0' || *text > '9') return false;
+  double x = strtod(text, &end);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    double b = x * units[i].factor;
+    if (strcmp(end, units[i].unit) || !(b < 9e18)) continue;
+    *bytes = (int64_t)b;
+    return true;
+  }
+  return false;
+}
+
+/* Sets an option; `value` is NULL for one without. Gives 0 or an exit status. */
+static int set_option(Cli *c, const char *command, const Option *opt, const char *value)
+{
+  Options *o = &c->o;
+  switch (opt->name[0] << 8 | opt->name[1]) {
+  case 'd' << 8 | 'u': o->dump[o->dump_count++] = value; break;
+  case 'l' << 8 | 'o': o->log[o->log_count++] = value; break;
+  case 'l' << 8 | 'i': o->lib[o->lib_count++] = value; break;
+  case 'f' << 8 | 'i': o->filter = value; break;
+  case 's' << 8 | 't': o->stage = value; break;
+  case 'p' << 8 | 'a': o->pass = value; break;
+  case 's' << 8 | 'e': {
+    char *end;
+    (void)strtoll(value, &end, 10);
+    if (end == value || *end || strlen(value) > 18)
+      return cli_usage(c, command, "--seed needs a whole number, not `%s`", value);
+    o->seed = value;
+    break;
+  }
+  case 'c' << 8 | 'o':
+    if (!strcmp(opt->name, "counts")) {
+      o->counts = true;
+      break;
+    }
+    if (strcmp(value, "always") && strcmp(value, "never") && strcmp(value, "auto"))
+      return cli_usage(c, command, "--color is always, never or auto, not `%s`", value);
+    o->color = value;
+    break;
+  case 'd' << 8 | 'e':
+    if (strcmp(value, "cpu") && strcmp(value, "sim"))
+      return cli_usage(c, command, "no device is called `%s`; there are cpu and sim", value);
+    o->device = value;
+    break;
+  case 'm' << 8 | 'e':
+    if (!parse_size(value, &o->memory) || o->memory <= 0)
+      return cli_usage(c, command, "--memory needs a size like 1.5GiB, not `%s`", value);
+    break;
+  case 'm' << 8 | 'a': o->markdown = true; break;
+  case 'j' << 8 | 's': o->json = true; break;
+  case 'v' << 8 | 'e': o->verbose = true; break;
+  case 'c' << 8 | 'h': o->check = true; break;
+  case 'h' << 8 | 'e': o->help = true; break;
+  default: break;
+  }
+  return 0;
+}
+
+static bool is_assignment(const char *word)
+{
+  size_t i = 0;
+  while (word[i] == '_' || (word[i] >= 'a' && word[i] <= 'z') || (word[i] >= 'A' && word[i] <= 'Z') ||
+         (i && word[i] >= '0' && word[i] <= '9'))
+    i++;
+  return i && word[i] == '=';
+}
+
+/* `text` starts with '-'. Uses up *next when the value is the next word. Gives 0 or an exit status. */
+static int read_option(Cli *c, const Command *cmd, const char *text, char **next, bool *used_next)
+{
+  const char *command = cmd ? cmd->name : NULL;
+  const char *value = strchr(text, '=');
+  size_t n = value ? (size_t)(value - text) : strlen(text);
+  const Option *found = NULL;
+  bool elsewhere = false;
+  for (int i = 0; i < OPTIONS && !found; i++) {
+    const Option *o = &options[i];
+    bool is = text[1] == '-' ? strlen(o->name) + 2 == n && !strncmp(text + 2, o->name, n - 2)
+                             : n == 2 && o->letter && o->letter == text[1];
+    if (!is) continue;
+    if (has_option(cmd, o))
+      found = o;
+    else
+      elsewhere = true;
+  }
+  if (!found) {
+    Suggest s;
+    char shown[80], word[80], room[120];
+    snprintf(shown, sizeof shown, "%.*s", (int)(n < 70 ? n : 70), text);
+    if (elsewhere) return cli_usage(c, command, "there is no option %s here", shown);
+    suggest_start(&s, shown);
+    for (int i = 0; i < OPTIONS; i++) {
+      snprintf(word, sizeof word, "--%s", options[i].name);
+      if (has_option(cmd, &options[i])) suggest_try(&s, word);
+    }
+    return cli_usage(c, command, "there is no option %s%s", shown,
+                     suggest_text(&s, room, sizeof room));
+  }
+  if (found->value) {
+    if (value) {
+      value++;
+    } else if (*next) {
+      value = *next;
+      *used_next = true;
+    }
+    if (!value || !*value)
+      return cli_usage(c, command, "--%s needs a value: --%s=%s", found->name, found->name,
+                       found->value);
+  } else if (value) {
+    return cli_usage(c, command, "--%s takes no value", found->name);
+  }
+  return set_option(c, command, found, value);
+}
+
+static bool ends_in_ckl(const char *s)
+{
+  size_t n = strlen(s);
+  return n > 4 && !strcmp(s + n - 4, ".ckl");
+}
+
+/* Which command a command line means: *cmd NULL stands for the REPL or for options like --help alone;
+ * *at is the index of the command's name, 0 when it is not written. Gives 0 or an exit status. */
+static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, int *at)
+{
+  *cmd = NULL;
+  *at = 0;
+  for (int i = 1; i < argc; i++) {
+    const char *word = argv[i];
+    struct stat st;
+    if (word[0] == '-' && word[1]) {
+      /* the values of options are not commands */
+      for (int k = 0; k < OPTIONS; k++)
+        if (options[k].value && !strncmp(word, "--", 2) && !strcmp(word + 2, options[k].name)) i++;
+      continue;
+    }
+    *cmd = find_command(word);
+    if (*cmd) {
+      *at = i;
+      return 0;
+    }
+    if (ends_in_ckl(word) || !strcmp(word, "-") || (strchr(word, '/') && !stat(word, &st))) {
+      *cmd = find_command("run");
+      return 0;
+    }
+    Suggest s;
+    char room[120];
+    suggest_start(&s, word);
+    cli_suggest_commands(&s);
+    cli_usage(c, NULL, "no command is called `%s`%s", word, suggest_text(&s, room, sizeof room));
+    return EXIT_USAGE;
+  }
+  return 0;
+}
+
+static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
+{
+  Options *o = &c->o;
+  int at, rc = choose_command(c, argc, argv, cmd, &at);
+  if (rc) return rc;
+  if (!*cmd && argc == 2 && !strcmp(argv[1], "--version")) {
+    *cmd = find_command("version");
+    return 0;
+  }
+  const Command *as = *cmd ? *cmd : find_command("repl");
+  bool only_words = false, is_run = *cmd == find_command("run");
+  for (int i = 1; i < argc; i++) {
+    char *word = argv[i];
+    if (at && i == at) continue;
+    if (!only_words && !strcmp(word, "--")) {
+      only_words = true;
+    } else if (!only_words && word[0] == '-' && word[1]) {
+      bool used_next = false;
+      rc = read_option(c, as, word, &argv[i + 1], &used_next);
+      if (rc) return rc;
+      i += used_next;
+    } else if (is_run && is_assignment(word)) {
+      o->args[o->arg_count++] = word;
+    } else {
+      o->words[o->word_count++] = word;
+    }
+  }
+  return 0;
+}
+
+int main(int argc, char **argv)
+{
+  static Cli cli; /* large, and the signal handler reads it */
+  Cli *c = &cli;
+  out_init(&c->out, 1, "standard output", "auto");
+  out_init(&c->err, 2, "standard error", "auto");
+  c->o.color = "auto";
+  const char ***lists[] = {&c->o.dump, &c->o.log, &c->o.lib, &c->o.args, &c->o.words};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    *lists[i] = calloc((size_t)argc + 1, sizeof **lists[i]);
+    if (!*lists[i]) {
+      out_puts(&c->err, "ckl: out of memory\n");
+      return EXIT_WRONG;
+    }
+  }
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like a full disk */
+
+  const Command *cmd;
+  int rc = read_command_line(c, argc, argv, &cmd);
+  if (!rc) {
+    out_init(&c->out, 1, "standard output", c->o.color);
+    out_init(&c->err, 2, "standard error", c->o.color);
+    if (c->o.help)
+      cli_help_command(c, &c->out, cmd ? cmd->name : NULL);
+    else
+      rc = cmd ? cmd->function(c) : cmd_repl(c);
+  }
+  out_flush(&c->out);
+  out_flush(&c->err);
+  if (c->out.error && rc == EXIT_FINE) rc = EXIT_WRONG;
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(*lists[i]);
+  return rc;
+}

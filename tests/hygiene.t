@@ -1,0 +1,34 @@
+#!/bin/sh
+# The sources as files: lines, spaces, sizes, the opening comment of each C file.
+. "$srcdir/tests/tap.sh"
+cd "$srcdir" || exit 1
+folders='include runtime parser graph autograd jit lang stdlib cli tests examples bench docs'
+
+# what make writes into an in-tree build is no source
+sources() { # sources NAME-PATTERN...
+  for pattern; do find $folders -type f -name "$pattern"; done |
+    grep -v -x -e parser/grammar.c -e parser/grammar.h -e parser/lex.c -e stdlib/embed.c
+}
+c_files=$(sources '*.[chy]' '*.re' '*.def')
+text_files="$c_files $(sources '*.ckl' '*.md' '*.inc' '*.t' 'run-*' '*.sh')
+  README.md configure.ac Makefile.am bootstrap build-aux/embed build-aux/lemon ckl.pc.in"
+tab=$(printf '\t')
+cr=$(printf '\r')
+
+tap_empty "$(grep -n "$tab" $c_files)" 'no tabs in C'
+tap_empty "$(awk 'length > 110 { print FILENAME ":" FNR ": " length " columns" }' $c_files)" \
+  'lines of C are short'
+tap_empty "$(wc -l $c_files | awk '$1 > 1300 && $2 != "total" && $2 !~ /[.]def$/ { print $2, $1 }')" \
+  'a file of C holds one idea, in 1300 lines at most'
+tap_empty "$(grep -n "[ $tab]\$" $text_files)" 'no spaces at the ends of lines'
+tap_empty "$(grep -l "$cr" $text_files)" 'no carriage returns'
+tap_empty "$(for f in $text_files; do [ -z "$(tail -c 1 "$f")" ] || echo "$f"; done)" \
+  'files end with a newline'
+tap_empty "$(for f in $c_files; do head -n 4 "$f" | grep -q '/\*\|//' || echo "$f"; done)" \
+  'each C file opens with what it is about'
+# a source that make does not know is neither built nor in the tarball
+known=" $(cat Makefile.am ./*/Makefile.inc | tr '\n\t' '  ') "
+tap_empty "$(for f in $c_files; do
+  case $known in *" $f "* | *" ${f%.c} "*) ;; *) echo "$f: in no Makefile.inc" ;; esac
+done)" 'make knows every source'
+tap_done

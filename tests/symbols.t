@@ -1,0 +1,36 @@
+#!/bin/sh
+# What the libraries show and use: libckl.so exports ckl_* alone, no session state hides in a global
+# variable, and nothing below cli/ prints or ends the process.
+. "$srcdir/tests/tap.sh"
+so=.libs/libckl.so
+core=.libs/libcklcore.a
+
+exported=$(nm -D --defined-only "$so" | awk '{ print $3 }' | sed 's/@.*//' | sort -u)
+tap_empty "$(echo "$exported" | grep -v '^ckl_')" 'libckl.so exports ckl_* alone'
+
+# declarations are what is left of ckl.h without comments, up to an opening parenthesis
+declared=$(tr '\n' ' ' <"$srcdir/include/ckl.h" |
+  sed 's:/\*[^*]*\**\([^/*][^*]*\*\**\)*/: :g' | tr ';{}' '\n\n\n' |
+  grep -v '(\*' | grep -o 'ckl_[a-z0-9_]* *(' | tr -d ' (' | sort -u)
+tap_empty "$(for f in $declared; do echo "$exported" | grep -q -x "$f" || echo "$f"; done)" \
+  'every function of ckl.h is exported'
+
+# .data.rel.ro (constants with addresses) is fine; the sanitizers keep their own books
+tap_empty "$(objdump -t "$core" | awk '
+  /file format/ { file = $1 }
+  / (\.data|\.bss|\.tdata|\.tbss|\*COM\*)([.a-z_0-9]*)\t/ && !/\t?\.data\.rel\.ro/ {
+    if ($NF ~ /^[.]/ || $NF ~ /asan|ubsan|sanitizer|^__odr/) next
+    print file, $NF }')" 'no global variable can be written to'
+
+# -A names the archive member in front of each symbol
+tap_empty "$(nm -A -u "$core" | awk '{ print $NF, $1 }' | grep -E \
+  '^(_?_?exit|_Exit|abort|quick_exit|__assert_fail|_*v?printf(_chk)?|puts|putchar|perror|stdout|stderr|system|raise|kill) ')" \
+  'nothing below cli/ prints, exits or aborts'
+
+tap_empty "$(
+  ./ckl --version 2>&1 | grep -q -w -F "$VERSION" || echo "./ckl --version does not say $VERSION"
+  grep -q -F "CKL_VERSION \"$VERSION\"" "$srcdir/include/ckl.h" || echo "ckl.h does not say $VERSION"
+)" 'configure, ckl.h and ./ckl agree on the version'
+
+tap_empty "$(head -c 4 ./ckl | od -An -c | grep -v 'E *L *F')" './ckl is an executable, no script'
+tap_done
