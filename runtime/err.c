@@ -1,0 +1,22 @@
+/* Error texts of a fixed size: they need no memory, so they work when there is none. */
+#include "runtime/err.h"
+
+#include <string.h>
+
+#include "runtime/str.h"
+
+bool err_set(Err *e, const char *fmt, ...) {
+  if (!e) return false;
+  va_list ap;
+  va_start(ap, fmt);
+  int n = str_vformat(e->text, sizeof e->text, fmt, ap);
+  va_end(ap);
+  if (n < 0) {
+    e->text[0] = 0;
+  } else if ((size_t)n >= sizeof e->text) {
+    size_t end = sizeof e->text - 4;
+    while (end && ((unsigned char)e->text[end] & 0xc0) == 0x80) end--; /* not inside a character */
+    memcpy(e->text + end, "...", 4);
+  }
+  return false;
+}

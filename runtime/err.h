@@ -1,0 +1,18 @@
+/* The error text of layers that have no session: files, graph, autograd.
+ *
+ * A function that can fail takes an `Err *`, fills it with err_set and returns false or NULL; the
+ * caller that has a session turns the text into a diagnostic. */
+#ifndef CKL_RUNTIME_ERR_H
+#define CKL_RUNTIME_ERR_H
+
+#include <stdbool.h>
+
+typedef struct Err {
+  char text[512]; /* one line; cut at a character with `...` when longer */
+} Err;
+
+/* Fills `e` (NULL is fine: the text is dropped) and returns false, so that a failing function can
+ * write `return err_set(e, ...)`. Needs no memory; '.' is the decimal point in every locale. */
+bool err_set(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

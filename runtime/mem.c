@@ -1,0 +1,277 @@
+/* Memory of a session: the hook with its accounts, protected calls, the pool, arenas.
+ *
+ * In: a realloc-like hook. Out: blocks whose bytes are all counted in the Mem they came from.
+ * Idea: callers remember sizes, so a block has no header and the accounts are exact. Whoever cannot
+ * go on throws to the innermost protected call; what hangs on the pool is released on the way.
+ * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back. */
+#include "runtime/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/str.h"
+
+/* ---- the hook and its accounts ---------------------------------------------------------------- */
+
+static void *libc_hook(void *ud, void *ptr, size_t old_size, size_t new_size) {
+  (void)ud;
+  (void)old_size;
+  if (!new_size) {
+    free(ptr);
+    return NULL;
+  }
+  return realloc(ptr, new_size);
+}
+
+void mem_init(Mem *m, MemHook hook, void *ud) {
+  memset(m, 0, sizeof *m);
+  m->hook = hook ? hook : libc_hook;
+  m->ud = ud;
+}
+
+void mem_close(Mem *m) {
+  mem_free(m, m->pool, m->pool_cap * sizeof *m->pool);
+  m->pool = NULL;
+  m->pool_cap = 0;
+}
+
+void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size) {
+  if (!new_size) {
+    mem_free(m, ptr, old_size);
+    return NULL;
+  }
+  if (!ptr) old_size = 0;
+  /* no object may be larger than a pointer difference can tell */
+  if (new_size > PTRDIFF_MAX || m->live - old_size > SIZE_MAX - new_size) return NULL;
+  void *p = m->hook(m->ud, ptr, old_size, new_size);
+  if (!p) return NULL;
+  m->live = m->live - old_size + new_size;
+  if (m->live > m->peak) m->peak = m->live;
+  return p;
+}
+
+void *mem_need(Mem *m, void *ptr, size_t old_size, size_t new_size) {
+  void *p = mem_try(m, ptr, old_size, new_size);
+  if (!p && new_size) mem_throw(m, MEM_ERR_NOMEM);
+  return p;
+}
+
+void mem_free(Mem *m, void *ptr, size_t size) {
+  if (!ptr) return;
+  m->hook(m->ud, ptr, size, 0);
+  m->live -= size;
+}
+
+enum { DATA_ALIGN = 64 };
+
+/* The byte before the data says how far the block's start is away (1 to 64): the hook may give
+ * blocks of any alignment. */
+void *mem_data_try(Mem *m, Device dev, size_t bytes) {
+  if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
+  unsigned char *raw = mem_try(m, NULL, 0, bytes + DATA_ALIGN);
+  if (!raw) return NULL;
+  size_t skip = DATA_ALIGN - ((uintptr_t)raw & (DATA_ALIGN - 1));
+  raw[skip - 1] = (unsigned char)skip;
+  m->data_live[dev] += bytes;
+  if (m->data_live[dev] > m->data_peak[dev]) m->data_peak[dev] = m->data_live[dev];
+  return raw + skip;
+}
+
+void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes) {
+  if (!ptr) return;
+  unsigned char *data = ptr;
+  m->data_live[dev] -= bytes;
+  mem_free(m, data - data[-1], bytes + DATA_ALIGN);
+}
+
+/* ---- protected calls -------------------------------------------------------------------------- */
+
+struct MemJump {
+  MemJump *prev;
+  size_t pool_mark;
+  volatile int code;
+  jmp_buf env;
+};
+
+int mem_protect(Mem *m, void (*f)(void *ud), void *ud) {
+  MemJump jump;
+  jump.prev = m->jump;
+  jump.pool_mark = m->pool_count;
+  jump.code = MEM_OK;
+  m->jump = &jump;
+  if (setjmp(jump.env) == 0) f(ud);
+  m->jump = jump.prev;
+  if (jump.code != MEM_OK) mem_pool_drain(m, jump.pool_mark);
+  return jump.code;
+}
+
+void mem_throw(Mem *m, int code) {
+  MemJump *jump = m->jump;
+  if (!jump) abort(); /* a caller outside every mem_protect: there is nowhere to go */
+  jump->code = code == MEM_OK ? MEM_ERR_BUG : code;
+  longjmp(jump->env, 1);
+}
+
+/* ---- the pool --------------------------------------------------------------------------------- */
+
+void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj)) {
+  if (m->pool_count == m->pool_cap) {
+    size_t cap = m->pool_cap ? 2 * m->pool_cap : 64, each = sizeof *m->pool;
+    MemPoolItem *grown = mem_try(m, m->pool, m->pool_cap * each, cap * each);
+    if (!grown) {
+      release(obj);
+      mem_throw(m, MEM_ERR_NOMEM);
+    }
+    m->pool = grown;
+    m->pool_cap = cap;
+  }
+  m->pool[m->pool_count++] = (MemPoolItem){obj, release};
+}
+
+size_t mem_pool_mark(const Mem *m) {
+  return m->pool_count;
+}
+
+void mem_pool_drain(Mem *m, size_t mark) {
+  while (m->pool_count > mark) {
+    MemPoolItem item = m->pool[--m->pool_count];
+    item.release(item.obj);
+  }
+}
+
+/* ---- arenas ----------------------------------------------------------------------------------- */
+
+struct ArenaChunk {
+  ArenaChunk *prev;
+  size_t size; /* bytes of data that fit */
+  size_t used;
+  size_t pad; /* keeps the data 16-byte aligned */
+  char data[];
+};
+
+enum { ARENA_ALIGN = 16, CHUNK_MIN = 1024, CHUNK_MAX = 1 << 20 };
+
+_Static_assert(sizeof(ArenaChunk) % ARENA_ALIGN == 0, "the data of a chunk is aligned");
+
+void arena_init(Arena *a, Mem *m) {
+  *a = (Arena){.mem = m};
+}
+
+static ArenaChunk *chunk_try(Arena *a, size_t size) {
+  if (size > PTRDIFF_MAX - sizeof(ArenaChunk)) return NULL;
+  ArenaChunk *c = mem_try(a->mem, NULL, 0, sizeof *c + size);
+  if (c) *c = (ArenaChunk){.size = size};
+  return c;
+}
+
+#ifdef CKL_ARENA_MALLOC
+
+/* Each block is a chunk of its exact size. */
+void *arena_try(Arena *a, size_t bytes) {
+  ArenaChunk *c = chunk_try(a, bytes);
+  if (!c) return NULL;
+  c->prev = a->chunk;
+  a->chunk = c;
+  a->used += bytes;
+  return memset(c->data, 0, bytes);
+}
+
+static bool grow_in_place(Arena *a, void *p, size_t old, size_t bytes) {
+  (void)a, (void)p, (void)old, (void)bytes;
+  return false;
+}
+
+#else
+
+static size_t round_up(size_t n) {
+  return (n + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+}
+
+void *arena_try(Arena *a, size_t bytes) {
+  if (bytes > PTRDIFF_MAX) return NULL;
+  size_t n = round_up(bytes ? bytes : 1);
+  ArenaChunk *c = a->chunk;
+  if (!c || c->size - c->used < n) {
+    size_t next = c ? 2 * c->size : CHUNK_MIN;
+    if (next > CHUNK_MAX) next = CHUNK_MAX;
+    ArenaChunk *made = chunk_try(a, n > next ? n : next);
+    if (!made) return NULL;
+    if (c && n > next) { /* a large block goes behind the chunk in use */
+      made->prev = c->prev;
+      c->prev = made;
+    } else {
+      made->prev = c;
+      a->chunk = made;
+    }
+    c = made;
+  }
+  void *p = c->data + c->used;
+  c->used += n;
+  a->used += n;
+  return memset(p, 0, n);
+}
+
+static bool grow_in_place(Arena *a, void *p, size_t old, size_t bytes) {
+  ArenaChunk *c = a->chunk;
+  if (!c || !p || bytes > PTRDIFF_MAX) return false;
+  size_t held = round_up(old ? old : 1), wanted = round_up(bytes ? bytes : 1);
+  if ((uintptr_t)p < (uintptr_t)c->data ||
+      (uintptr_t)p + held != (uintptr_t)c->data + c->used || c->used - held > c->size - wanted ||
+      wanted > c->size)
+    return false;
+  c->used = c->used - held + wanted;
+  a->used = a->used - held + wanted;
+  if (bytes > old) memset((char *)p + old, 0, wanted - old);
+  return true;
+}
+
+#endif
+
+void *arena_alloc(Arena *a, size_t bytes) {
+  void *p = arena_try(a, bytes);
+  if (!p) mem_throw(a->mem, MEM_ERR_NOMEM);
+  return p;
+}
+
+void *arena_array(Arena *a, size_t each, size_t n) {
+  if (each && n > PTRDIFF_MAX / each) mem_throw(a->mem, MEM_ERR_NOMEM);
+  return arena_alloc(a, each * n);
+}
+
+void *arena_grow(Arena *a, void *p, size_t old, size_t bytes) {
+  if (bytes <= old && p) return p;
+  if (grow_in_place(a, p, old, bytes)) return p;
+  void *made = arena_alloc(a, bytes);
+  if (p && old) memcpy(made, p, old);
+  return made;
+}
+
+char *arena_strdup(Arena *a, const char *s, size_t n) {
+  if (n >= PTRDIFF_MAX) mem_throw(a->mem, MEM_ERR_NOMEM);
+  char *copy = arena_alloc(a, n + 1);
+  if (n) memcpy(copy, s, n);
+  return copy;
+}
+
+char *arena_printf(Arena *a, const char *fmt, ...) {
+  Buf b = {0};
+  buf_init_arena(&b, a);
+  va_list ap;
+  va_start(ap, fmt);
+  buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  return b.cap ? b.s : arena_strdup(a, "", 0);
+}
+
+void arena_free(Arena *a) {
+  ArenaChunk *c = a->chunk;
+  a->chunk = NULL;
+  a->used = 0;
+  while (c) {
+    ArenaChunk *prev = c->prev;
+    mem_free(a->mem, c, sizeof *c + c->size);
+    c = prev;
+  }
+}

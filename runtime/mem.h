@@ -1,0 +1,111 @@
+/* Memory: one hook, accounts per device, arenas, and the one way out of a failure.
+ *
+ * A session owns one Mem. Every byte goes through the host's `realloc`-like hook, so a test can fail
+ * the nth allocation and an embedding program can bring its own. Failures and program errors leave
+ * by `mem_throw` to the innermost `mem_protect`, as in Lua; what is released on the way is whatever
+ * hangs on the pool (reference-counted objects, `mem_pool_*`) or in an arena above the mark.
+ */
+#ifndef CKL_RUNTIME_MEM_H
+#define CKL_RUNTIME_MEM_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MEM_OK = 0, MEM_ERR_PROGRAM = 1, MEM_ERR_NOMEM = 2, MEM_ERR_INTERRUPT = 3, MEM_ERR_BUG = 4 };
+
+/* Devices the accounts know. `sim` is host memory with an account of its own. */
+typedef enum Device { DEV_CPU, DEV_CUDA, DEV_SIM, DEV_COUNT } Device;
+
+/* realloc(ud, NULL, 0, n) allocates, (ud, p, n, 0) frees and returns NULL, else resizes.
+ * NULL for n > 0 means out of memory; the old block stays valid. */
+typedef void *(*MemHook)(void *ud, void *ptr, size_t old_size, size_t new_size);
+
+typedef struct MemJump MemJump;
+
+/* A reference-counted object on the autorelease pool. */
+typedef struct MemPoolItem {
+  void *obj;
+  void (*release)(void *obj);
+} MemPoolItem;
+
+typedef struct Mem {
+  MemHook hook;
+  void *ud;
+  size_t live, peak;                             /* bytes of every kind, now and at most */
+  size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
+  MemJump *jump;                                 /* innermost protected call */
+  MemPoolItem *pool;
+  size_t pool_count, pool_cap;
+} Mem;
+
+/* Sets `m` up; `hook` NULL means the C library's realloc. */
+void mem_init(Mem *m, MemHook hook, void *ud);
+/* Frees the pool's own array; every object must have been drained before. */
+void mem_close(Mem *m);
+
+/* Resizing without a jump: NULL means out of memory, the old block stays. Sizes are exact bytes;
+ * the caller remembers them, as Lua does. */
+void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size);
+/* The same, but leaves by mem_throw(MEM_ERR_NOMEM). */
+void *mem_need(Mem *m, void *ptr, size_t old_size, size_t new_size);
+void mem_free(Mem *m, void *ptr, size_t size);
+
+/* Tensor data: 64-byte aligned, counted in the device's account. NULL when out of memory. */
+void *mem_data_try(Mem *m, Device dev, size_t bytes);
+void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes);
+
+/* Runs f(ud); returns MEM_OK, or the code given to mem_throw. The pool is drained to its height at
+ * entry when f was left by a throw, and kept as it is when f returned. */
+int mem_protect(Mem *m, void (*f)(void *ud), void *ud);
+_Noreturn void mem_throw(Mem *m, int code);
+
+/* The pool: takes over one reference to `obj`; `release` gives it back. Throws on out of memory
+ * after releasing `obj`, so the caller never owns it in any case. */
+void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj));
+size_t mem_pool_mark(const Mem *m);
+void mem_pool_drain(Mem *m, size_t mark);
+
+/* Arena: bump allocation in chunks of growing size, freed as a whole. Allocation throws when out of
+ * memory (never returns NULL); blocks are 16-byte aligned and zeroed. With -DCKL_ARENA_MALLOC each
+ * allocation is its own block, so that ASan sees overruns. */
+typedef struct ArenaChunk ArenaChunk;
+typedef struct Arena {
+  Mem *mem;
+  ArenaChunk *chunk;
+  size_t used; /* bytes handed out, for accounts */
+} Arena;
+
+void arena_init(Arena *a, Mem *m);
+void *arena_alloc(Arena *a, size_t bytes);
+void *arena_try(Arena *a, size_t bytes); /* the same, but NULL when out of memory */
+void *arena_array(Arena *a, size_t each, size_t n); /* `n` of `each` bytes, product checked */
+/* Grows the block p of `old` bytes to `bytes` (in place when it is the last one). */
+void *arena_grow(Arena *a, void *p, size_t old, size_t bytes);
+char *arena_strdup(Arena *a, const char *s, size_t n); /* NUL-terminated copy */
+char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void arena_free(Arena *a); /* everything; the arena can be used again */
+
+#define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
+#define ARENA_ARRAY(a, T, n) ((T *)arena_array((a), sizeof(T), (size_t)(n)))
+
+/* A growing array in an arena: VEC_PUSH(&arena, v.items, v.count, v.cap, x). */
+#define VEC_PUSH(arena, items, count, cap, x)                                                      \
+  do {                                                                                             \
+    if ((count) == (cap)) {                                                                        \
+      size_t vec_new_ = (cap) ? (size_t)(cap)*2 : 8;                                               \
+      (items) = arena_grow((arena), (items), sizeof(*(items)) * (size_t)(cap),                     \
+                           sizeof(*(items)) * vec_new_);                                           \
+      (cap) = vec_new_;                                                                            \
+    }                                                                                              \
+    (items)[(count)++] = (x);                                                                      \
+  } while (0)
+
+/* A broken invariant is an error of the session (MEM_ERR_BUG), never an abort. */
+#define CK_ASSERT(m, cond)                                                                         \
+  do {                                                                                             \
+    if (!(cond)) mem_throw((m), MEM_ERR_BUG);                                                      \
+  } while (0)
+
+#endif
