@@ -16,7 +16,8 @@ tab=$(printf '\t')
 cr=$(printf '\r')
 
 tap_empty "$(grep -n "$tab" $c_files)" 'no tabs in C'
-tap_empty "$(awk 'length > 110 { print FILENAME ":" FNR ": " length " columns" }' $c_files)" \
+tap_empty "$(echo "$c_files" | grep -v '[.]def$' |
+  xargs awk 'length > 130 { print FILENAME ":" FNR ": " length " columns" }')" \
   'lines of C are short'
 tap_empty "$(wc -l $c_files | awk '$1 > 1300 && $2 != "total" && $2 !~ /[.]def$/ { print $2, $1 }')" \
   'a file of C holds one idea, in 1300 lines at most'

@@ -22,10 +22,11 @@ tap_empty "$(objdump -t "$core" | awk '
     if ($NF ~ /^[.]/ || $NF ~ /asan|ubsan|sanitizer|^__odr/) next
     print file, $NF }')" 'no global variable can be written to'
 
-# -A names the archive member in front of each symbol
+# -A names the archive member in front of each symbol. One abort is fine: the one for a throw without
+# a protected call around it, which only a wrong ckl can make.
 tap_empty "$(nm -A -u "$core" | awk '{ print $NF, $1 }' | grep -E \
-  '^(_?_?exit|_Exit|abort|quick_exit|__assert_fail|_*v?printf(_chk)?|puts|putchar|perror|stdout|stderr|system|raise|kill) ')" \
-  'nothing below cli/ prints, exits or aborts'
+  '^(_?_?exit|_Exit|abort|quick_exit|__assert_fail|_*v?printf(_chk)?|puts|putchar|perror|stdout|stderr|system|raise|kill) ' |
+  grep -v '^abort .*[:/]mem[.]o')" 'nothing below cli/ prints, exits or aborts'
 
 tap_empty "$(
   ./ckl --version 2>&1 | grep -q -w -F "$VERSION" || echo "./ckl --version does not say $VERSION"
