@@ -1,0 +1,204 @@
+/* The builder of graphs: nodes go in one at a time, each through its op's shape rule.
+ *
+ * In: operands that exist, attributes, regions. Out: a graph in which every invariant of ir.h holds
+ * by construction; graph/verify.c tests the same from outside. All arrays live in the graph's arena.
+ * A node is appended only when everything it needs is there: a throw or a failed rule leaves the
+ * graph as it was (array tails past the counts may be used up).
+ */
+#include <string.h>
+
+#include "graph/shape.h"
+
+Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name)
+{
+  Graph *g = ARENA_NEW(a, Graph);
+  g->arena = a;
+  g->dims = dims;
+  g->names = names;
+  g->name = name;
+  g->at.origin = -1;
+  return g;
+}
+
+static bool same_span(Span a, Span b)
+{
+  return a.file == b.file && a.lo == b.lo && a.hi == b.hi;
+}
+
+static bool same_prov(const Prov *a, const Prov *b)
+{
+  return same_span(a->span, b->span) && a->path == b->path && a->name == b->name &&
+         a->region == b->region && a->origin == b->origin && a->tag == b->tag &&
+         a->backward == b->backward && a->recomputed == b->recomputed;
+}
+
+/* Index of g->at in provs; neighbours with the same provenance share one. */
+static uint32_t prov_index(Graph *g)
+{
+  if (g->prov_count == 0 || !same_prov(&g->provs[g->prov_count - 1], &g->at)) {
+    VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, g->at);
+  }
+  return (uint32_t)g->prov_count - 1;
+}
+
+static Attr copy_attr(Arena *a, Attr from)
+{
+  if ((from.kind == AK_INTS || from.kind == AK_DIMS) && from.count) {
+    int64_t *v = ARENA_ARRAY(a, int64_t, from.count);
+    memcpy(v, from.u.ints, sizeof *v * from.count);
+    from.u.ints = v;
+  }
+  return from;
+}
+
+Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, int nattrs,
+          Graph *const *regions, int nregions, GErr *e)
+{
+  GErr scratch;
+  if (!e) e = &scratch;
+  const Type *few_in[8], **in = few_in;
+  Type few_out[2], *out = few_out;
+  if (n > 8) in = ARENA_ARRAY(g->arena, const Type *, n);
+  for (int i = 0; i < n; i++) {
+    if (val_none(operands[i]) || operands[i].node >= g->node_count ||
+        operands[i].res >= g->nodes[operands[i].node].result_count) {
+      gerr_set(e, ERR_BUG, i, "`%s` is given a value that does not exist", op_info[op].text);
+      return VAL_NONE;
+    }
+    in[i] = gr_type(g, operands[i]);
+  }
+  int nout = op_result_count(op, attrs, nattrs, regions, nregions);
+  if (nout < 0 || nout > UINT16_MAX) {
+    gerr_set(e, ERR_BUG, -1, "`%s` has no result count", op_info[op].text);
+    return VAL_NONE;
+  }
+  if (nout > 2) out = ARENA_ARRAY(g->arena, Type, nout);
+  size_t checks = g->check_count;
+  ShapeCall c = {g->dims, op, in, n, attrs, nattrs, regions, nregions, out, nout, g, e,
+                 g->operand_text, g->operand_text_count};
+  if (!op_shape(&c)) {
+    g->check_count = checks;
+    return VAL_NONE;
+  }
+  GNode node = {.op = (uint16_t)op,
+                .result_count = (uint16_t)nout,
+                .region_count = (uint16_t)nregions,
+                .attr_count = (uint16_t)nattrs,
+                .operand_count = (uint32_t)n,
+                .operand0 = (uint32_t)g->operand_count,
+                .result0 = (uint32_t)g->type_count,
+                .attr0 = (uint32_t)g->attr_count,
+                .region0 = (uint32_t)g->region_count};
+  node.prov = prov_index(g);
+  for (int i = 0; i < n; i++) {
+    VEC_PUSH(g->arena, g->operands, g->operand_count, g->operand_cap, operands[i]);
+  }
+  for (int i = 0; i < nattrs; i++) {
+    Attr a = copy_attr(g->arena, attrs[i]);
+    VEC_PUSH(g->arena, g->attrs, g->attr_count, g->attr_cap, a);
+  }
+  for (int i = 0; i < nregions; i++) {
+    VEC_PUSH(g->arena, g->regions, g->region_count, g->region_cap, (Graph *)regions[i]);
+  }
+  for (int i = 0; i < nout; i++) {
+    VEC_PUSH(g->arena, g->types, g->type_count, g->type_cap, out[i]);
+  }
+  VEC_PUSH(g->arena, g->nodes, g->node_count, g->node_cap, node);
+  if ((op_info[op].traits & T_VIEW) && n == 1) {
+    Type *from = &g->types[g->nodes[operands[0].node].result0 + operands[0].res];
+    if (!from->alias) from->alias = ++g->alias_count;
+    g->types[node.result0].alias = from->alias;
+  }
+  return (Val){(uint32_t)g->node_count - 1, 0};
+}
+
+static const char *const device_word[DEV_COUNT] = {"cpu", "cuda", "sim"};
+
+Val gr_input(Graph *g, const Type *t)
+{
+  int64_t dims[CKL_MAX_RANK];
+  for (int i = 0; i < t->rank; i++) dims[i] = t->dim[i];
+  Attr a[4] = {attr_i(AT_INDEX, (int64_t)g->input_count), attr_i(AT_DTYPE, t->dtype),
+               attr_i(AT_DEVICE, t->dev), attr_dims(AT_DIMS, t->rank, dims)};
+  if (t->kind == TK_TOKEN) a[1].u.i = -1;
+  Val v = gr_op(g, OP_INPUT, NULL, 0, a, 4, NULL, 0, NULL);
+  CK_ASSERT(g->arena->mem, !val_none(v));
+  VEC_PUSH(g->arena, g->inputs, g->input_count, g->input_cap, v);
+  return v;
+}
+
+Val gr_const_f(Graph *g, DType dt, Device dev, double x)
+{
+  if (!dt_float(dt)) return gr_const_i(g, dt, dev, (int64_t)x);
+  Attr a[3] = {attr_f(AT_VALUE, x), attr_i(AT_DTYPE, dt), attr_i(AT_DEVICE, dev)};
+  return gr_op(g, OP_CONST, NULL, 0, a, 3, NULL, 0, NULL);
+}
+
+Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x)
+{
+  if (dt_float(dt)) return gr_const_f(g, dt, dev, (double)x);
+  Attr a[3] = {attr_i(AT_VALUE, x), attr_i(AT_DTYPE, dt), attr_i(AT_DEVICE, dev)};
+  return gr_op(g, OP_CONST, NULL, 0, a, 3, NULL, 0, NULL);
+}
+
+Val gr_dim(Graph *g, Dim d)
+{
+  Attr a = attr_dim(AT_SIZE, d);
+  return gr_op(g, OP_DIM, NULL, 0, &a, 1, NULL, 0, NULL);
+}
+
+void gr_output(Graph *g, Val v)
+{
+  VEC_PUSH(g->arena, g->outputs, g->output_count, g->output_cap, v);
+}
+
+void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text)
+{
+  /* The same condition once: long chains of one shape repeat theirs, near each other. */
+  size_t from = g->check_count > 256 ? g->check_count - 256 : 0;
+  for (size_t i = from; i < g->check_count; i++) {
+    if (g->checks[i].kind == k && g->checks[i].a == a && g->checks[i].b == b) return;
+  }
+  SizeCheck c = {k, a, b, prov_index(g), text};
+  VEC_PUSH(g->arena, g->checks, g->check_count, g->check_cap, c);
+}
+
+const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k)
+{
+  return attr_find(g->attrs + g->nodes[node].attr0, g->nodes[node].attr_count, k);
+}
+
+int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise)
+{
+  const Attr *a = gr_attr(g, node, k);
+  return a && (a->kind == AK_INT || a->kind == AK_DIM) ? a->u.i : otherwise;
+}
+
+bool type_eq(const Type *a, const Type *b)
+{
+  if (a->kind != b->kind) return false;
+  if (a->kind == TK_TOKEN) return true;
+  if (a->dtype != b->dtype || a->rank != b->rank || a->dev != b->dev) return false;
+  for (int i = 0; i < a->rank; i++) {
+    if (a->dim[i] != b->dim[i]) return false;
+  }
+  return true;
+}
+
+void type_print(Buf *out, const DimTab *t, const Type *ty)
+{
+  if (ty->kind == TK_TOKEN) {
+    buf_puts(out, "token");
+    return;
+  }
+  buf_puts(out, dtype_info[ty->dtype].name);
+  if (ty->rank) {
+    buf_putc(out, '[');
+    for (int i = 0; i < ty->rank; i++) {
+      if (i) buf_puts(out, ", ");
+      dim_print(out, t, ty->dim[i]);
+    }
+    buf_putc(out, ']');
+  }
+  if (ty->dev != DEV_CPU) buf_printf(out, " on %s", device_word[ty->dev]);
+}

@@ -1,0 +1,250 @@
+/* Graph IR: arrays in an arena, no pointers between nodes.
+ *
+ * A value is (node, result index). A node has an op, operands, results (each with a type), attributes,
+ * regions and a provenance. A region is a closed Graph: what it captures follows the operands proper
+ * and enters as inputs, so every graph can be cloned, hashed, printed and run by itself.
+ * Effects are ordered by tokens (a type kind). Nodes are in topological order by construction: an
+ * operand's node index is smaller than its user's.
+ */
+#ifndef CKL_GRAPH_IR_H
+#define CKL_GRAPH_IR_H
+
+#include "graph/dim.h"
+#include "runtime/tensor.h"
+
+typedef enum OpCode {
+#define OP(NAME, ...) OP_##NAME,
+#include "graph/ops.def"
+#undef OP
+  OP_COUNT
+} OpCode;
+
+typedef enum OpClass { ELEMENTWISE, REDUCE, MOVE, CONTRACT, GENERATE, CONTROL, EFFECT } OpClass;
+enum { T_NONE = 0, T_COMM = 1, T_EFFECT = 2, T_REGION = 4, T_VIEW = 8, T_RANDOM = 16, T_FAIL = 32 };
+typedef enum OpDomain { DOM_FLOAT, DOM_NUM, DOM_INT, DOM_BOOL, DOM_ANY } OpDomain;
+typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_DEAR, REMAT_NEVER } Remat;
+typedef enum Needs { NEEDS_NONE, NEEDS_IN, NEEDS_OUT, NEEDS_BOTH } Needs;
+
+typedef struct Val {
+  uint32_t node, res;
+} Val;
+#define VAL_NONE ((Val){UINT32_MAX, 0})
+static inline bool val_none(Val v) { return v.node == UINT32_MAX; }
+static inline bool val_eq(Val a, Val b) { return a.node == b.node && a.res == b.res; }
+
+enum { TK_TENSOR = 0, TK_TOKEN = 1 };
+typedef struct Type {
+  uint8_t kind, dtype, dev, rank;
+  uint32_t alias; /* alias class: results of one class may share storage; 0 = its own */
+  Dim dim[CKL_MAX_RANK];
+} Type;
+
+/* Attribute names; texts in attr_name[] (graph/op.c). */
+typedef enum AttrKey {
+  AT_INDEX, AT_AXIS, AT_AXES, AT_PERM, AT_DIMS, AT_STARTS, AT_LENS, AT_STEPS, AT_LOW, AT_HIGH,
+  AT_INNER, AT_VALUE, AT_DTYPE, AT_KIND, AT_REVERSE, AT_DESCENDING, AT_MOST, AT_COMPUTE, AT_STRIDE,
+  AT_PAD, AT_WRT, AT_CARRY, AT_MAPPED, AT_TEXT, AT_SIZE, AT_DEVICE,
+  AT_COUNT
+} AttrKey;
+typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;
+typedef struct Attr {
+  uint16_t key, kind;
+  uint32_t count;      /* INTS, DIMS: how many */
+  union {
+    int64_t i;         /* INT, DIM */
+    double f;          /* FLOAT */
+    const int64_t *ints; /* INTS, DIMS (a Dim each), in the graph's arena */
+    Name text;
+  } u;
+} Attr;
+
+enum { COMPUTE_NONE, COMPUTE_BF16, COMPUTE_F16, COMPUTE_TF32 }; /* AT_COMPUTE */
+enum { RANDOM_UNIFORM, RANDOM_NORMAL };                         /* AT_KIND of random */
+
+/* Recompute tags of a node (rule 82); NONE = nobody said anything. */
+typedef enum Tag {
+  TAG_NONE, TAG_MUST_SAVE, TAG_PREFER_SAVE, TAG_PREFER_RECOMPUTE, TAG_MUST_RECOMPUTE, TAG_OFFLOAD
+} Tag;
+
+typedef struct Prov {
+  Span span;       /* user's source */
+  Name path;       /* layer path "net.blocks.0.attn", or NULL */
+  Name name;       /* the `let` that names the value, or NULL */
+  uint32_t region; /* checkpoint/wrap region id, 0 = none */
+  int32_t origin;  /* NodeCall number in a captured backward, -1 = none */
+  uint8_t tag;     /* Tag */
+  uint8_t backward; /* made by differentiation; span etc. are those of the forward node */
+  uint8_t recomputed; /* a recomputed copy: CSE never merges it with its original */
+} Prov;
+
+typedef struct GNode {
+  uint16_t op;
+  uint16_t result_count, region_count, attr_count;
+  uint32_t operand_count;
+  uint32_t operand0, result0, attr0, region0; /* first index in the graph's arrays */
+  uint32_t prov;                              /* index in provs */
+} GNode;
+
+/* A condition on sizes that could not be decided when the graph was built; tested when sizes are
+ * known, before anything runs (rule 23). */
+typedef enum CheckKind { CHECK_EQ, CHECK_GE, CHECK_DIVIDES } CheckKind; /* a == b; a >= b; a % b == 0 */
+typedef struct SizeCheck {
+  CheckKind kind;
+  Dim a, b;
+  uint32_t prov;
+  const char *text; /* "the inner dims of `@` differ": values are appended */
+} SizeCheck;
+
+typedef struct Graph Graph;
+struct Graph {
+  Arena *arena;
+  DimTab *dims;
+  Names *names;
+  Name name;
+  GNode *nodes;      size_t node_count, node_cap;
+  Val *operands;     size_t operand_count, operand_cap;
+  Type *types;       size_t type_count, type_cap;
+  Attr *attrs;       size_t attr_count, attr_cap;
+  Graph **regions;   size_t region_count, region_cap;
+  Prov *provs;       size_t prov_count, prov_cap;
+  SizeCheck *checks; size_t check_count, check_cap;
+  Val *inputs;       size_t input_count, input_cap;
+  Val *outputs;      size_t output_count, output_cap;
+  Prov at;           /* provenance given to the nodes made next */
+  uint32_t alias_count; /* alias classes 1 .. alias_count are in use */
+  /* How the operands of the next gr_op are written in the user's source, for help lines ("`a @
+   * transpose(b)`"); NULL entries and missing ones read x, y, z. The caller sets and clears it. */
+  const char *const *operand_text;
+  int operand_text_count;
+};
+
+/* Why an op cannot be built or run: the caller turns it into a diagnostic at its own span. */
+typedef struct GErr {
+  ErrCode code;
+  int operand;      /* which operand is at fault, -1 = the op as a whole */
+  char text[400];
+  char help[300];   /* "" = none */
+  bool nomem, interrupted;
+} GErr;
+bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5))); /* returns false */
+
+typedef struct OpInfo {
+  const char *name, *text, *scalar, *doc;
+  int arity, results;
+  OpClass cls;
+  unsigned traits;
+  OpDomain domain;
+  Remat remat;
+  Needs needs;
+  int cost;
+} OpInfo;
+extern const OpInfo op_info[OP_COUNT];
+extern const char *const attr_name[AT_COUNT];
+int op_find(const char *text); /* -1 */
+
+/* -- building. All throw (mem_throw) when out of memory. */
+Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name);
+/* Appends a node: runs the op's shape rule on operand types and attributes. `attrs` are copied, with
+ * what they point to. Returns the first result, or VAL_NONE with `e` filled and the graph unchanged.
+ * Undecided size conditions go to g->checks. */
+Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, int nattrs,
+          Graph *const *regions, int nregions, GErr *e);
+Val gr_input(Graph *g, const Type *t); /* appends to inputs too */
+Val gr_const_f(Graph *g, DType dt, Device dev, double x); /* rounded once to dt */
+Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x);
+Val gr_dim(Graph *g, Dim d);           /* i64, rank 0, cpu */
+void gr_output(Graph *g, Val v);
+void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text);
+
+/* -- reading */
+static inline const GNode *gr_node(const Graph *g, Val v) { return &g->nodes[v.node]; }
+static inline const Type *gr_type(const Graph *g, Val v) {
+  return &g->types[g->nodes[v.node].result0 + v.res];
+}
+static inline Val gr_operand(const Graph *g, uint32_t node, int i) {
+  return g->operands[g->nodes[node].operand0 + (uint32_t)i];
+}
+const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k); /* NULL when absent */
+int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise);
+bool type_eq(const Type *a, const Type *b);           /* kind, dtype, rank, dims, device */
+void type_print(Buf *out, const DimTab *t, const Type *ty); /* f32[B, 3] */
+
+/* Attribute makers for gr_op calls. */
+static inline Attr attr_i(AttrKey k, int64_t i) { return (Attr){(uint16_t)k, AK_INT, 0, {.i = i}}; }
+static inline Attr attr_f(AttrKey k, double f) { return (Attr){(uint16_t)k, AK_FLOAT, 0, {.f = f}}; }
+static inline Attr attr_dim(AttrKey k, Dim d) { return (Attr){(uint16_t)k, AK_DIM, 0, {.i = d}}; }
+static inline Attr attr_text(AttrKey k, Name s) { return (Attr){(uint16_t)k, AK_TEXT, 0, {.text = s}}; }
+static inline Attr attr_ints(AttrKey k, int n, const int64_t *v) {
+  return (Attr){(uint16_t)k, AK_INTS, (uint32_t)n, {.ints = v}};
+}
+static inline Attr attr_dims(AttrKey k, int n, const int64_t *v) { /* each a Dim */
+  return (Attr){(uint16_t)k, AK_DIMS, (uint32_t)n, {.ints = v}};
+}
+
+/* -- builders that read like mathematics (graph/build.c). They broadcast nothing by themselves except
+ * where said; on a failed shape rule they record it in b->err and return VAL_NONE, and everything fed
+ * with VAL_NONE gives VAL_NONE: check b->failed once at the end. */
+typedef struct B {
+  Graph *g;
+  GErr err;
+  bool failed;
+} B;
+Val b_op(B *b, OpCode op, int n, const Val *v, int nattrs, const Attr *attrs);
+Val b_un(B *b, OpCode op, Val x);
+Val b_bin(B *b, OpCode op, Val x, Val y); /* a rank-0 operand is broadcast to the other's shape */
+Val b_where(B *b, Val c, Val x, Val y);   /* rank-0 operands are broadcast */
+Val b_const(B *b, Val like, double x);    /* of like's dtype and device, broadcast to its shape */
+Val b_zeros(B *b, const Type *t);
+Val b_cast(B *b, Val x, DType dt);
+Val b_reshape(B *b, Val x, int rank, const Dim *dims);
+Val b_broadcast(B *b, Val x, int rank, const Dim *dims);
+Val b_transpose(B *b, Val x, const int64_t *perm);
+Val b_swap(B *b, Val x);                  /* last two axes */
+Val b_sum(B *b, Val x, int naxes, const int64_t *axes); /* axes removed; naxes 0 = x itself */
+Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
+Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes); /* re-inserts size-1 axes, broadcasts to like */
+
+/* -- whole graphs. Each pass works on nested regions too. */
+Graph *gr_clone(Arena *a, const Graph *g);
+/* Copies the nodes of src into dst with src's inputs bound to `args`; outputs go to `outs`. Spans and
+ * names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by `subst` (count of
+ * src's DimTab symbols; NULL when both share the table as it is). */
+bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs, GErr *e);
+Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect needs; inputs stay */
+Graph *gr_cse(Arena *a, const Graph *g);  /* never merges recomputed with original, effects, or random */
+Graph *gr_fold(Arena *a, const Graph *g); /* constants, identities that keep every bit (rule 104) */
+uint64_t gr_hash(const Graph *g);         /* structure, types, attributes; not provenance */
+bool gr_equal(const Graph *a, const Graph *b);
+/* Checks every invariant in this header; false with a text that names the node. */
+bool gr_verify(const Graph *g, GErr *e);
+void gr_print(Buf *out, const Graph *g);  /* reads back with gr_read; see graph/text.c for the grammar */
+Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e); /* NULL on bad text */
+
+/* Maps a graph over a new leading axis of size n (graph/batch.c): batched[i] says whether input i gets
+ * the axis; every output gets it. NULL with `e` when an op has no batching rule. */
+Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);
+
+/* -- running (graph/run.c): the reference evaluator over runtime/ref.h. */
+typedef struct RunCtx {
+  Mem *mem;
+  const volatile bool *interrupt; /* polled between nodes and inside long kernels; may be NULL */
+  const int64_t *env;             /* value of every symbol of g->dims */
+  /* effects: print and host calls; NULL = an error when one is met */
+  bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
+  void *ud;
+  /* called after each node when set: anomaly mode, profiles, counters */
+  bool (*after)(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e);
+  uint64_t nodes_run;
+  const char *const *operand_text; /* as in Graph, for gr_run_op */
+  int operand_text_count;
+} RunCtx;
+/* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.
+ * Dead values are released at their last use. On failure nothing is given out; e->operand is the
+ * node index and `*at` (may be NULL) its provenance. */
+bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+/* One op on tensors: the interpreter's way. Attributes hold constant dims of `dims`. */
+bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int nattrs,
+               Tensor *const *in, int nin, Tensor **out, int nout, GErr *e);
+
+#endif
