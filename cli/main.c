@@ -42,7 +42,9 @@ static const Command commands[] = {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* ---- options. A key of '+' in `commands` means every command. */
+/* ---- options. Those of `common` every command has. */
+static const char common[] = "joh";
+
 typedef struct Option {
   char key, letter; /* letter: short form, or 0 */
   const char *name, *value, *summary;
@@ -62,9 +64,9 @@ static const Option options[] = {
   {'p', 0, "pass", "PASS", "which pass"},
   {'M', 0, "markdown", NULL, "as a page in Markdown"},
   {'v', 'v', "verbose", NULL, "say more"},
-  {'+', 0, "json", NULL, "diagnostics as JSON, one per line"},
-  {'+', 0, "color", "always|never|auto", "colours; auto: on a terminal, if NO_COLOR is not set"},
-  {'+', 'h', "help", NULL, "explain the command"},
+  {'j', 0, "json", NULL, "diagnostics as JSON, one per line"},
+  {'o', 0, "color", "always|never|auto", "colours; auto: on a terminal, if NO_COLOR is not set"},
+  {'h', 'h', "help", NULL, "explain the command"},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
@@ -85,7 +87,7 @@ void cli_suggest_commands(Suggest *s)
 
 static bool has_option(const Command *cmd, const Option *o)
 {
-  return o->key == '+' || (cmd && strchr(cmd->options, o->key));
+  return strchr(common, o->key) || (cmd && strchr(cmd->options, o->key));
 }
 
 static void print_overview(Out *to)
@@ -170,45 +172,40 @@ static bool parse_size(const char *text, int64_t *bytes)
 static int set_option(Cli *c, const char *command, const Option *opt, const char *value)
 {
   Options *o = &c->o;
-  switch (opt->name[0] << 8 | opt->name[1]) {
-  case 'd' << 8 | 'u': o->dump[o->dump_count++] = value; break;
-  case 'l' << 8 | 'o': o->log[o->log_count++] = value; break;
-  case 'l' << 8 | 'i': o->lib[o->lib_count++] = value; break;
-  case 'f' << 8 | 'i': o->filter = value; break;
-  case 's' << 8 | 't': o->stage = value; break;
-  case 'p' << 8 | 'a': o->pass = value; break;
-  case 's' << 8 | 'e': {
-    char *end;
+  char *end;
+  switch (opt->key) {
+  case 'D': o->dump[o->dump_count++] = value; break;
+  case 'L': o->log[o->log_count++] = value; break;
+  case 'l': o->lib[o->lib_count++] = value; break;
+  case 'f': o->filter = value; break;
+  case 'S': o->stage = value; break;
+  case 'p': o->pass = value; break;
+  case 'C': o->counts = true; break;
+  case 'c': o->check = true; break;
+  case 'v': o->verbose = true; break;
+  case 'j': o->json = true; break;
+  case 'h': o->help = true; break;
+  case 's':
     (void)strtoll(value, &end, 10);
     if (end == value || *end || strlen(value) > 18)
       return cli_usage(c, command, "--seed needs a whole number, not `%s`", value);
     o->seed = value;
     break;
-  }
-  case 'c' << 8 | 'o':
-    if (!strcmp(opt->name, "counts")) {
-      o->counts = true;
-      break;
-    }
+  case 'o':
     if (strcmp(value, "always") && strcmp(value, "never") && strcmp(value, "auto"))
       return cli_usage(c, command, "--color is always, never or auto, not `%s`", value);
     o->color = value;
     break;
-  case 'd' << 8 | 'e':
+  case 'g':
     if (strcmp(value, "cpu") && strcmp(value, "sim"))
       return cli_usage(c, command, "no device is called `%s`; there are cpu and sim", value);
     o->device = value;
     break;
-  case 'm' << 8 | 'e':
+  case 'm':
     if (!parse_size(value, &o->memory) || o->memory <= 0)
       return cli_usage(c, command, "--memory needs a size like 1.5GiB, not `%s`", value);
     break;
-  case 'm' << 8 | 'a': o->markdown = true; break;
-  case 'j' << 8 | 's': o->json = true; break;
-  case 'v' << 8 | 'e': o->verbose = true; break;
-  case 'c' << 8 | 'h': o->check = true; break;
-  case 'h' << 8 | 'e': o->help = true; break;
-  default: break;
+  default: break; /* M: the page is Markdown anyway */
   }
   return 0;
 }

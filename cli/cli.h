@@ -1,0 +1,99 @@
+/* What the files of the command line share: output streams, options, reporting. Uses ckl.h only. */
+#ifndef CKL_CLI_H
+#define CKL_CLI_H
+
+#include "ckl.h"
+
+#include <signal.h>
+
+/* Exit statuses. */
+enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+
+/* ---- out.c: a stream whose every whole line is written at once; write errors are remembered */
+typedef struct Out {
+  int fd;
+  bool terminal, color;
+  int error;      /* errno of the first write that failed, or 0; later text is dropped */
+  const char *name;
+  size_t length;
+  char text[8192];
+} Out;
+
+typedef struct Options {
+  const char *color;        /* "auto", "always", "never" */
+  bool json, verbose, counts, check, help;
+  const char *filter, *stage, *pass, *device, *seed;
+  int64_t memory;
+  const char **dump, **log, **lib, **args, **words; /* NULL-terminated; words: what is not an option */
+  size_t dump_count, log_count, lib_count, arg_count, word_count;
+} Options;
+
+/* One run of the program. */
+typedef struct Cli {
+  Out out, err;
+  Options o;
+  ckl_session *session; /* the one that Ctrl-C stops */
+} Cli;
+
+void out_init(Out *o, int fd, const char *name, const char *color);
+void out_write(Out *o, const char *text, size_t n);
+void out_puts(Out *o, const char *text);
+void out_printf(Out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void out_flush(Out *o);
+
+/* Opens a session as the options say and makes it the one that Ctrl-C stops. NULL: reported. */
+ckl_session *cli_open(Cli *c);
+void cli_close(Cli *c);
+/* Applies --log, --dump and --seed to the session. Gives 0 or an exit status. */
+int cli_settings(Cli *c);
+/* Prints the diagnostics of the session's last call to standard error. */
+void cli_report(Cli *c);
+/* The exit status for a status of ckl.h. */
+int cli_exit(const Cli *c, ckl_status st);
+/* Lets Ctrl-C stop the running call of c->session; twice within one call ends the process. */
+void cli_catch_interrupt(Cli *c);
+/* The next Ctrl-C is a first one again; it stops a call (`will_run`), or only a read from the terminal. */
+void cli_rearm(bool will_run);
+/* How many Ctrl-C came since cli_rearm. */
+int cli_interrupts(void);
+/* A message in the manner of "ckl run: ...", then a hint how to get help. Gives EXIT_USAGE. */
+int cli_usage(Cli *c, const char *command, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Reads a whole file, "-" being standard input. The caller frees it. NULL: reported. */
+char *cli_read(Cli *c, const char *path, size_t *length);
+
+/* ---- suggest.c */
+typedef struct Suggest {
+  const char *wrong;
+  char best[80];
+  int distance;
+} Suggest;
+void suggest_start(Suggest *s, const char *wrong);
+void suggest_try(Suggest *s, const char *candidate);
+/* "; did you mean `x`?" or "". Lives as long as `s` is not used again. */
+const char *suggest_text(Suggest *s, char *room, size_t n);
+
+/* ---- main.c */
+extern const char cli_topics[];
+int cli_help_command(Cli *c, Out *to, const char *name); /* false when there is no such command */
+void cli_suggest_commands(Suggest *s);
+
+/* ---- commands.c and repl.c: one function per command, each returns the exit status */
+int cmd_run(Cli *c);
+int cmd_check(Cli *c);
+int cmd_test(Cli *c);
+int cmd_fmt(Cli *c);
+int cmd_ir(Cli *c);
+int cmd_opt(Cli *c);
+int cmd_help(Cli *c);
+int cmd_ops(Cli *c);
+int cmd_errors(Cli *c);
+int cmd_builtins(Cli *c);
+int cmd_version(Cli *c);
+int cmd_repl(Cli *c);
+
+/* ---- repl.c: what may be looked at without a terminal */
+/* The last top-level statement of a REPL input: its first and one-past-last byte; whether `;` ends it. */
+void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silent);
+
+#endif

@@ -1,0 +1,578 @@
+/* The REPL: statements are read, run, and what they give is shown.
+ *
+ * Comes in: lines from a terminal (edited with libedit where it was built in) or from a pipe. Goes out:
+ * values on standard output, diagnostics on standard error. An input is handed over as soon as
+ * ckl_is_complete says so. Invariant: whatever fails or is interrupted, variables stay. */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+#ifdef HAVE_LIBEDIT
+#include <histedit.h>
+#endif
+
+typedef struct Repl {
+  Cli *cli;
+  bool terminal;      /* prompts, banner */
+  bool more;          /* the prompt is for a further line of one input */
+  bool failed;        /* a statement failed (the exit status of a pipe) */
+  char *text;         /* the input so far */
+  size_t length, room;
+  char *line;         /* the last line read by getline */
+  size_t line_room;
+#ifdef HAVE_LIBEDIT
+  EditLine *edit;
+  History *history;
+  char *history_path;
+#endif
+} Repl;
+
+typedef enum Read { READ_LINE, READ_END, READ_INTERRUPT } Read;
+
+/* ---- what an input is: enough of the lexer to find its last statement */
+
+static bool is_word(char c)
+{
+  return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
+}
+
+/* Whether a newline after text[..n) ends a statement, as the lexer has it (language reference, "Lexer"). */
+static bool can_end(const char *text, size_t n)
+{
+  static const char *const open_words[] = {"fn",   "let", "var",        "if",   "else",   "for",
+                                           "in",   "while", "checkpoint", "wrap", "assert", "and",
+                                           "or",   "not", "backward"};
+  while (n && isspace((unsigned char)text[n - 1])) n--;
+  if (!n) return false;
+  if (strchr(")]}\"", text[n - 1])) return true;
+  if (!is_word(text[n - 1])) return false;
+  size_t from = n;
+  while (from && is_word(text[from - 1])) from--;
+  for (size_t i = 0; i < sizeof open_words / sizeof *open_words; i++)
+    if (strlen(open_words[i]) == n - from && !strncmp(open_words[i], text + from, n - from))
+      return false;
+  return true;
+}
+
+void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silent)
+{
+  size_t n = strlen(text), start = 0, end = 0, depth = 0, i = 0;
+  bool open = true; /* a further statement may begin here */
+  *silent = false;
+  while (i < n) {
+    char c = text[i];
+    if (c == '#') {
+      while (i < n && text[i] != '\n') i++;
+      continue;
+    }
+    bool separator = !depth && (c == ';' || (c == '\n' && !open && can_end(text + start, end - start)));
+    if (separator && c == '\n') {
+      size_t k = i;
+      while (k < n && isspace((unsigned char)text[k])) k++;
+      if (text[k] == '.') separator = false; /* a call goes on in the next line */
+    }
+    if (separator) {
+      if (c == ';') *silent = true;
+      open = true;
+    } else if (!isspace((unsigned char)c)) {
+      if (open) start = i;
+      open = false;
+      *silent = false;
+      if (strchr("([{", c)) depth++;
+      if (strchr(")]}", c) && depth) depth--;
+      if (c == '"')
+        for (i++; i < n && text[i] != '"' && text[i] != '\n'; i++) i += text[i] == '\\' && i + 1 < n;
+      end = i < n ? i + 1 : n;
+    }
+    i++;
+  }
+  *from = start;
+  *to = end > start ? end : start;
+}
+
+/* ---- showing */
+
+static void show(Repl *r, const char *name, const ckl_value *v)
+{
+  const char *text = ckl_show(r->cli->session, name, v);
+  if (!text) return;
+  size_t n = strlen(text);
+  out_write(&r->cli->out, text, n);
+  if (n && text[n - 1] != '\n') out_puts(&r->cli->out, "\n");
+}
+
+static void show_variable(Repl *r, const char *text, size_t n)
+{
+  char name[128];
+  if (!n || n >= sizeof name || (n == 1 && text[0] == '_')) return;
+  memcpy(name, text, n);
+  name[n] = 0;
+  ckl_value *v = ckl_get(r->cli->session, name);
+  if (v) show(r, name, v);
+  ckl_release(v);
+}
+
+static size_t word_length(const char *text, size_t n)
+{
+  size_t k = 0;
+  while (k < n && is_word(text[k])) k++;
+  return k && !isdigit((unsigned char)text[0]) ? k : 0;
+}
+
+/* Shows what the last statement of `text` gave: `value`, or the variables that its `let` made. */
+static void show_result(Repl *r, const char *text, const ckl_value *value)
+{
+  size_t from, to;
+  bool silent;
+  repl_last_statement(text, &from, &to, &silent);
+  if (silent) return;
+  const char *p = text + from, *end = text + to;
+  if (value) {
+    char name[128];
+    size_t n = word_length(p, to - from);
+    bool is_name = n && n == to - from && n < sizeof name;
+    if (ckl_kind_of(value) == CKL_UNIT) return;
+    snprintf(name, sizeof name, "%.*s", is_name ? (int)n : 0, p);
+    show(r, is_name ? name : NULL, value);
+    return;
+  }
+  if (to - from < 4 || (strncmp(p, "let", 3) && strncmp(p, "var", 3)) || is_word(p[3])) return;
+  for (p += 3; p < end && isspace((unsigned char)*p); p++) continue;
+  if (p < end && *p != '(' && *p != '{') {
+    show_variable(r, p, word_length(p, (size_t)(end - p)));
+    return;
+  }
+  for (int depth = 0; p < end; p++) {
+    if (*p == '(' || *p == '{') depth++;
+    if ((*p == ')' || *p == '}') && --depth == 0) return;
+    size_t n = word_length(p, (size_t)(end - p));
+    if (n) {
+      show_variable(r, p, n);
+      p += n - 1;
+    }
+  }
+}
+
+/* ---- running */
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Does the terminal print ^C by itself? */
+static bool echoes_interrupt(const Repl *r)
+{
+  struct termios t;
+  return r->terminal && !tcgetattr(STDIN_FILENO, &t) && (t.c_lflag & ECHO);
+}
+
+/* Reports what came of a call that took `seconds`. True when it was fine. */
+static bool finish(Repl *r, ckl_status st, double seconds)
+{
+  if (st == CKL_EINTERRUPT) {
+    out_flush(&r->cli->out);
+    out_printf(&r->cli->err, "%s  interrupted after %.1f s; variables kept\n",
+               echoes_interrupt(r) ? "" : "^C", seconds);
+  } else {
+    cli_report(r->cli);
+  }
+  if (st != CKL_OK) r->failed = true;
+  return st == CKL_OK;
+}
+
+static void run_text(Repl *r, const char *text, bool timed)
+{
+  ckl_value *value = NULL;
+  double start = now();
+  cli_rearm(true);
+  ckl_status st = ckl_eval(r->cli->session, text, "repl", &value);
+  double seconds = now() - start;
+  if (finish(r, st, seconds)) {
+    show_result(r, text, value);
+    if (timed) out_printf(&r->cli->out, "%.6f s\n", seconds);
+  }
+  ckl_release(value);
+}
+
+/* ---- commands */
+
+typedef struct Word {
+  const char *name, *usage, *summary;
+  void (*function)(Repl *r, const char *rest);
+} Word;
+
+static void word_help(Repl *r, const char *rest);
+
+static void word_type(Repl *r, const char *rest)
+{
+  ckl_value *v = NULL;
+  double start = now();
+  cli_rearm(true);
+  if (finish(r, ckl_eval(r->cli->session, rest, "repl", &v), now() - start)) {
+    /* "x : f32[3, 4]   min ..": the type stands between the colon and a wide gap */
+    const char *text = ckl_show(r->cli->session, "_", v);
+    const char *type = text ? strstr(text, " : ") : NULL;
+    type = type ? type + 3 : text ? text : "";
+    size_t n = 0;
+    while (type[n] && type[n] != '\n' && strncmp(type + n, "  ", 2) && strncmp(type + n, " = ", 3)) n++;
+    out_printf(&r->cli->out, "%.*s\n", (int)n, type);
+  }
+  ckl_release(v);
+}
+
+static void word_time(Repl *r, const char *rest)
+{
+  run_text(r, rest, true);
+}
+
+static void word_reset(Repl *r, const char *rest)
+{
+  (void)rest;
+  ckl_status st = ckl_reset(r->cli->session);
+  finish(r, st, 0);
+}
+
+static void word_load(Repl *r, const char *rest)
+{
+  double start = now();
+  cli_rearm(true);
+  finish(r, ckl_run_file(r->cli->session, rest), now() - start);
+}
+
+static const Word words[] = {
+  {"help", "[NAME]", "this list, or what NAME is; ?NAME is short for it", word_help},
+  {"type", "EXPR", "the type of a value", word_type},
+  {"time", "STMT", "run a statement and say how long it took", word_time},
+  {"load", "FILE", "run a file; its variables stay", word_load},
+  {"reset", "", "forget all variables and declarations", word_reset},
+  {"quit", "", "leave; so does Ctrl-D", NULL},
+};
+enum { WORDS = sizeof words / sizeof *words };
+
+static void word_help(Repl *r, const char *rest)
+{
+  Cli *c = r->cli;
+  if (*rest) {
+    const char *text = ckl_help(c->session, rest);
+    if (text) {
+      out_printf(&c->out, "%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+      return;
+    }
+    Suggest s;
+    char room[120];
+    const char *name;
+    suggest_start(&s, rest);
+    for (size_t i = 0; (name = ckl_complete(c->session, "", i)) != NULL; i++) suggest_try(&s, name);
+    for (size_t i = 0; ckl_error_code(i); i++) suggest_try(&s, ckl_error_code(i));
+    out_flush(&c->out);
+    out_printf(&c->err, "there is nothing about `%s`%s\n", rest, suggest_text(&s, room, sizeof room));
+    r->failed = true;
+    return;
+  }
+  for (int i = 0; i < WORDS; i++) {
+    char head[32];
+    snprintf(head, sizeof head, ":%s %s", words[i].name, words[i].usage);
+    out_printf(&c->out, "  %-14s %s\n", head, words[i].summary);
+  }
+  out_puts(&c->out, "A `;` at the end of an input shows nothing. Ctrl-C stops what runs; variables stay.\n");
+}
+
+/* Runs a line that starts with ':' or '?'. False when the REPL is to end. */
+static bool run_word(Repl *r, char *line)
+{
+  size_t n = strlen(line);
+  while (n && isspace((unsigned char)line[n - 1])) line[--n] = 0;
+  if (*line == '?') {
+    char *rest = line + 1;
+    while (isspace((unsigned char)*rest)) rest++;
+    word_help(r, rest);
+    return true;
+  }
+  char *name = line + 1, *rest = name;
+  while (is_word(*rest)) rest++;
+  n = (size_t)(rest - name);
+  while (isspace((unsigned char)*rest)) rest++;
+  Suggest s;
+  char typed[64], room[120];
+  snprintf(typed, sizeof typed, "%.*s", n < 60 ? (int)n : 60, name);
+  suggest_start(&s, typed);
+  for (int i = 0; i < WORDS; i++) {
+    suggest_try(&s, words[i].name);
+    if (strcmp(words[i].name, typed)) continue;
+    if (!words[i].function) return false;
+    bool needs = words[i].usage[0] && words[i].usage[0] != '[';
+    if (needs == !*rest && words[i].usage[0] != '[') {
+      out_flush(&r->cli->out);
+      out_printf(&r->cli->err, "usage: :%s %s\n", words[i].name, words[i].usage);
+      r->failed = true;
+      return true;
+    }
+    words[i].function(r, rest);
+    return true;
+  }
+  out_flush(&r->cli->out);
+  out_printf(&r->cli->err, "no command is called `:%s`%s\n", typed, suggest_text(&s, room, sizeof room));
+  r->failed = true;
+  return true;
+}
+
+/* ---- line editing */
+
+#ifdef HAVE_LIBEDIT
+
+static char *prompt(EditLine *e)
+{
+  static char first[] = "> ", further[] = ". ";
+  void *r;
+  el_get(e, EL_CLIENTDATA, &r);
+  return ((Repl *)r)->more ? further : first;
+}
+
+/* Like libedit's own reader, except that Ctrl-C ends the line at once. */
+static int read_char(EditLine *e, wchar_t *c)
+{
+  mbstate_t state;
+  memset(&state, 0, sizeof state);
+  (void)e;
+  for (;;) {
+    char byte;
+    ssize_t k = read(STDIN_FILENO, &byte, 1);
+    if (k == 0) return 0;
+    if (k < 0) {
+      if (errno == EINTR && !cli_interrupts()) continue;
+      return -1;
+    }
+    size_t n = mbrtowc(c, &byte, 1, &state);
+    if (n == (size_t)-1) memset(&state, 0, sizeof state);
+    if (n < (size_t)-2) return 1;
+  }
+}
+
+static unsigned char complete(EditLine *e, int ch)
+{
+  void *ud;
+  (void)ch;
+  el_get(e, EL_CLIENTDATA, &ud);
+  Repl *r = ud;
+  Cli *c = r->cli;
+  const LineInfo *line = el_line(e);
+  const char *from = line->cursor;
+  while (from > line->buffer && is_word(from[-1])) from--;
+  size_t n = (size_t)(line->cursor - from);
+  if (!n || n >= 100) return CC_ERROR;
+  bool colon = from == line->buffer + 1 && from[-1] == ':';
+  char typed[104], common[128] = "";
+  snprintf(typed, sizeof typed, "%.*s", (int)n, from);
+  size_t count = 0;
+  for (int turn = 0; turn < 2; turn++) { /* first what all have in common, then a list if that is no news */
+    if (turn && (!count || strlen(common) > n)) break;
+    if (turn) out_puts(&c->out, "\n");
+    for (size_t i = 0;; i++) {
+      const char *name = colon ? (i < WORDS ? words[i].name : NULL) : ckl_complete(c->session, typed, i);
+      if (!name) break;
+      if (strncmp(name, typed, n) || strlen(name) >= sizeof common) continue;
+      if (turn) {
+        out_printf(&c->out, "%s  ", name);
+      } else if (!count++) {
+        strcpy(common, name);
+      } else {
+        size_t k = 0;
+        while (common[k] && common[k] == name[k]) k++;
+        common[k] = 0;
+      }
+    }
+    if (turn) out_puts(&c->out, "\n");
+  }
+  if (!count) return CC_ERROR;
+  if (strlen(common) == n) return CC_REDISPLAY;
+  return el_insertstr(e, common + n) ? CC_ERROR : CC_REFRESH;
+}
+
+/* $XDG_STATE_HOME/ckl/history, by default ~/.local/state/ckl/history; its folders are made. NULL: none. */
+static char *find_history(void)
+{
+  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+  bool xdg = state && state[0] == '/';
+  if (!xdg && !(home && home[0] == '/')) return NULL;
+  const char *base = xdg ? state : home, *below = xdg ? "" : "/.local/state";
+  size_t n = strlen(base) + 64;
+  char *path = malloc(n);
+  if (!path) return NULL;
+  snprintf(path, n, "%s%s/ckl/history", base, below);
+  for (char *p = path + strlen(base); (p = strchr(p + 1, '/')) != NULL;) {
+    *p = 0;
+    mkdir(path, 0700);
+    *p = '/';
+  }
+  return path;
+}
+
+static void open_editor(Repl *r)
+{
+  HistEvent ev;
+  if (!r->terminal || !isatty(STDOUT_FILENO)) return;
+  const char *term = getenv("TERM");
+  if (!term || !strcmp(term, "dumb")) return;
+  r->edit = el_init("ckl", stdin, stdout, stderr);
+  if (!r->edit) return;
+  el_set(r->edit, EL_CLIENTDATA, r);
+  el_set(r->edit, EL_PROMPT, prompt);
+  el_set(r->edit, EL_EDITOR, "emacs");
+  el_set(r->edit, EL_SIGNAL, 0);
+  el_set(r->edit, EL_GETCFN, read_char);
+  el_set(r->edit, EL_ADDFN, "ckl-complete", "complete a name", complete);
+  el_set(r->edit, EL_BIND, "\t", "ckl-complete", NULL);
+  el_set(r->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+  r->history = history_init();
+  if (!r->history) return;
+  history(r->history, &ev, H_SETSIZE, 1000);
+  history(r->history, &ev, H_SETUNIQUE, 1);
+  el_set(r->edit, EL_HIST, history, r->history);
+  r->history_path = find_history();
+  if (r->history_path) history(r->history, &ev, H_LOAD, r->history_path);
+  el_source(r->edit, NULL); /* ~/.editrc */
+}
+
+static void close_editor(Repl *r)
+{
+  HistEvent ev;
+  if (r->history) {
+    if (r->history_path) history(r->history, &ev, H_SAVE, r->history_path);
+    history_end(r->history);
+  }
+  free(r->history_path);
+  if (r->edit) el_end(r->edit);
+}
+
+static Read edit_line(Repl *r, const char **line)
+{
+  int n = 0;
+  HistEvent ev;
+  *line = el_gets(r->edit, &n);
+  if (*line && n > 0) {
+    if (r->history && (*line)[0] != '\n') history(r->history, &ev, H_ENTER, *line);
+    return READ_LINE;
+  }
+  if (n < 0 && cli_interrupts()) {
+    el_reset(r->edit);
+    return READ_INTERRUPT;
+  }
+  return READ_END;
+}
+
+#endif
+
+static Read read_line(Repl *r, const char **line)
+{
+  cli_rearm(false);
+#ifdef HAVE_LIBEDIT
+  if (r->edit) return edit_line(r, line);
+#endif
+  if (r->terminal) out_puts(&r->cli->out, r->more ? ". " : "> ");
+  out_flush(&r->cli->out);
+  ssize_t n = getline(&r->line, &r->line_room, stdin);
+  *line = r->line;
+  if (n > 0) return READ_LINE;
+  if (ferror(stdin) && errno == EINTR && cli_interrupts()) {
+    clearerr(stdin);
+    return READ_INTERRUPT;
+  }
+  return READ_END;
+}
+
+/* ---- the loop */
+
+static bool append(Repl *r, const char *line)
+{
+  size_t n = strlen(line);
+  if (r->length + n + 1 > r->room) {
+    size_t room = (r->length + n + 1) * 2;
+    char *text = realloc(r->text, room);
+    if (!text) return false;
+    r->text = text;
+    r->room = room;
+  }
+  memcpy(r->text + r->length, line, n + 1);
+  r->length += n;
+  return true;
+}
+
+static bool is_blank(const char *text)
+{
+  while (isspace((unsigned char)*text)) text++;
+  return !*text;
+}
+
+static int loop(Repl *r)
+{
+  for (;;) {
+    const char *line;
+    r->more = r->length > 0;
+    Read got = read_line(r, &line);
+    if (got == READ_INTERRUPT) {
+      if (!r->terminal) return EXIT_INTERRUPTED;
+      out_puts(&r->cli->out, "\n");
+      r->length = 0;
+      continue;
+    }
+    if (got == READ_LINE && !append(r, line)) {
+      out_puts(&r->cli->err, "ckl: out of memory\n");
+      r->length = 0;
+      continue;
+    }
+    if (got == READ_END && r->terminal) {
+      out_puts(&r->cli->out, "\n");
+      break;
+    }
+    if (r->length && is_blank(r->text)) r->length = 0;
+    char *first = r->length ? r->text + strspn(r->text, " \t") : NULL;
+    if (first && (*first == ':' || *first == '?')) {
+      r->length = 0;
+      if (!run_word(r, first)) break;
+    } else if (first && (got == READ_END || ckl_is_complete(r->text, r->length))) {
+      r->length = 0;
+      run_text(r, r->text, false);
+    }
+    if (got == READ_END || r->cli->out.error) break;
+  }
+  return r->failed && !r->terminal ? EXIT_WRONG : EXIT_FINE;
+}
+
+int cmd_repl(Cli *c)
+{
+  if (c->o.word_count > 1)
+    return cli_usage(c, "repl", "one FILE at a time, `%s` is too many", c->o.words[1]);
+  if (!cli_open(c)) return EXIT_WRONG;
+  Repl r;
+  memset(&r, 0, sizeof r);
+  r.cli = c;
+  r.terminal = isatty(STDIN_FILENO);
+  int rc = cli_settings(c);
+  if (!rc) {
+    cli_catch_interrupt(c);
+    if (r.terminal) out_printf(&c->out, "ckl %s   :help for help, Ctrl-D to leave\n", ckl_version());
+    if (c->o.word_count) word_load(&r, c->o.words[0]);
+#ifdef HAVE_LIBEDIT
+    open_editor(&r);
+#endif
+    rc = loop(&r);
+#ifdef HAVE_LIBEDIT
+    close_editor(&r);
+#endif
+  }
+  free(r.text);
+  free(r.line);
+  cli_close(c);
+  return rc;
+}
