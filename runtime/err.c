@@ -7,6 +7,7 @@
 
 bool err_set(Err *e, const char *fmt, ...) {
   if (!e) return false;
+  e->nomem = false;
   va_list ap;
   va_start(ap, fmt);
   int n = str_vformat(e->text, sizeof e->text, fmt, ap);
@@ -18,5 +19,11 @@ bool err_set(Err *e, const char *fmt, ...) {
     while (end && ((unsigned char)e->text[end] & 0xc0) == 0x80) end--; /* not inside a character */
     memcpy(e->text + end, "...", 4);
   }
+  return false;
+}
+
+bool err_nomem(Err *e, const char *what) {
+  err_set(e, "out of memory%s%s", what ? ": " : "", what ? what : "");
+  if (e) e->nomem = true;
   return false;
 }

@@ -9,10 +9,14 @@
 
 typedef struct Err {
   char text[512]; /* one line; cut at a character with `...` when longer */
+  bool nomem;     /* the reason is that memory ran out */
 } Err;
 
 /* Fills `e` (NULL is fine: the text is dropped) and returns false, so that a failing function can
  * write `return err_set(e, ...)`. Needs no memory; '.' is the decimal point in every locale. */
 bool err_set(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Out of memory: sets `nomem` and a text; `what` for (may be NULL). Returns false. */
+bool err_nomem(Err *e, const char *what);
 
 #endif

@@ -1,0 +1,38 @@
+/* Files: reading one as a whole, replacing one as a whole, and why it did not work.
+ *
+ * Texts name the file first: `digits.csv: no such file`. Nothing here keeps a file open after a
+ * failure. Paths are the bytes the system takes, relative to the working folder. */
+#ifndef CKL_RUNTIME_FILE_H
+#define CKL_RUNTIME_FILE_H
+
+#include "runtime/err.h"
+#include "runtime/mem.h"
+
+/* What an errno of the file calls means, in the words of our messages. */
+const char *file_why(int error);
+
+/* Opens for reading. *size is its length in bytes, -1 where that is not known before (a pipe).
+ * Returns the descriptor, -1 after err_set (folders are refused here). */
+int file_open(const char *path, int64_t *size, Err *e);
+
+/* All of a file: *n bytes and a NUL after them, in a block of *n + 1 bytes that the caller gives
+ * back with mem_free(m, p, *n + 1). NULL after err_set. */
+char *file_read(Mem *m, const char *path, size_t *n, Err *e);
+
+/* A file being written. It appears under its name, whole, at file_commit: the bytes go to another
+ * file of the same folder first, reach the disk, and replace what was there (keeping its mode;
+ * through a symbolic link). What is no plain file (a pipe, /dev/null) is written directly. */
+typedef struct FileOut {
+  Mem *mem;
+  char *path; /* the file to replace */
+  char *temp; /* NULL when written directly */
+  size_t path_size, temp_size;
+  int fd;
+} FileOut;
+
+bool file_create(FileOut *f, Mem *m, const char *path, Err *e);
+bool file_put(FileOut *f, const void *bytes, size_t n, Err *e);
+bool file_commit(FileOut *f, Err *e); /* ends it, also when it fails */
+void file_cancel(FileOut *f);         /* the old file stays; fine after a failed file_create */
+
+#endif

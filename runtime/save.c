@@ -1,0 +1,496 @@
+/* The safetensors format, as its own description on github.com/huggingface/safetensors has it.
+ *
+ * In: tensors and strings, or a file that may hold anything. Out: a file that other readers take, or
+ * tensors of checked shape.
+ * Invariant: nothing of a file is believed before it is checked; what a length says is compared
+ * with what there is before memory is asked for. */
+#include "runtime/save.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/file.h"
+#include "runtime/str.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "saved files are little-endian: this file must learn to swap bytes first"
+#endif
+
+static const char meta_key[] = "__metadata__";
+
+/* The format's name of each dtype. */
+static const char *const dtype_code[DT_COUNT] = {
+    [DT_BOOL] = "BOOL", [DT_U8] = "U8",   [DT_I8] = "I8",     [DT_I16] = "I16", [DT_I32] = "I32",
+    [DT_I64] = "I64",   [DT_F16] = "F16", [DT_BF16] = "BF16", [DT_F32] = "F32", [DT_F64] = "F64",
+};
+
+enum {
+  MOST_HEADER = 100 * 1000 * 1000, /* bytes, the limit of the format's own reader */
+  MOST_DEPTH = 4,                  /* brackets: the header needs 3 */
+};
+
+/* ---- order ------------------------------------------------------------------------------------ */
+
+typedef struct Item {
+  const char *path;
+  Tensor *t;
+  size_t number; /* as given, or as in the header */
+  uint64_t lo, hi;
+  DType dtype;
+  int rank;
+  int64_t dim[CKL_MAX_RANK];
+} Item;
+
+typedef int (*Order)(const Item *a, const Item *b);
+
+static int by_path(const Item *a, const Item *b) {
+  return strcmp(a->path, b->path);
+}
+
+static int by_place(const Item *a, const Item *b) {
+  if (a->lo != b->lo) return a->lo < b->lo ? -1 : 1;
+  if (a->hi != b->hi) return a->hi < b->hi ? -1 : 1;
+  return (a->number > b->number) - (a->number < b->number);
+}
+
+static int by_width(const Item *a, const Item *b) {
+  size_t x = dt_size(a->dtype), y = dt_size(b->dtype);
+  if (x != y) return x > y ? -1 : 1;
+  return (a->number > b->number) - (a->number < b->number);
+}
+
+/* Heap sort of pointers (J. Williams 1964): needs no memory beside them, and is never slow. */
+static void sort(Item **v, size_t n, Order order) {
+  for (size_t end = n, start = n / 2; end > 1;) {
+    if (start > 0) {
+      start--;
+    } else {
+      Item *top = v[0];
+      v[0] = v[--end];
+      v[end] = top;
+    }
+    Item *it = v[start];
+    size_t hole = start;
+    for (size_t kid; (kid = 2 * hole + 1) < end; hole = kid) {
+      if (kid + 1 < end && order(v[kid], v[kid + 1]) < 0) kid++;
+      if (order(it, v[kid]) >= 0) break;
+      v[hole] = v[kid];
+    }
+    v[hole] = it;
+  }
+}
+
+/* A path that stands twice, or NULL. */
+static const char *twice(Item **v, size_t n) {
+  sort(v, n, by_path);
+  for (size_t i = 1; i < n; i++)
+    if (strcmp(v[i - 1]->path, v[i]->path) == 0) return v[i]->path;
+  return NULL;
+}
+
+static bool valid_utf8(const char *s) {
+  size_t n = strlen(s);
+  for (size_t i = 0; i < n;) {
+    uint32_t cp;
+    int len = str_utf8(s + i, n - i, &cp);
+    if (cp == 0xfffd && len == 1) return false;
+    i += (size_t)len;
+  }
+  return true;
+}
+
+/* An array of n, from memory that may run out: NULL then, or for a count beyond reason. */
+static void *array_try(Arena *a, size_t each, size_t n) {
+  return n > PTRDIFF_MAX / each ? NULL : arena_try(a, each * n);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+typedef struct Header {
+  Buf *out;
+  Item **item;
+  size_t n;
+  const SaveMeta *meta;
+  size_t n_meta;
+} Header;
+
+/* Under mem_protect: a Buf throws. */
+static void make_header(void *ud) {
+  Header *h = ud;
+  Buf *b = h->out;
+  bool first = true;
+  buf_putc(b, '{');
+  if (h->n_meta) {
+    buf_json(b, meta_key, strlen(meta_key));
+    buf_puts(b, ":{");
+    for (size_t i = 0; i < h->n_meta; i++) {
+      if (i) buf_putc(b, ',');
+      buf_json(b, h->meta[i].key, strlen(h->meta[i].key));
+      buf_putc(b, ':');
+      buf_json(b, h->meta[i].value, strlen(h->meta[i].value));
+    }
+    buf_putc(b, '}');
+    first = false;
+  }
+  for (size_t i = 0; i < h->n; i++) {
+    const Item *it = h->item[i];
+    if (!first) buf_putc(b, ',');
+    first = false;
+    buf_json(b, it->path, strlen(it->path));
+    buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", dtype_code[it->dtype]);
+    for (int k = 0; k < it->rank; k++)
+      buf_printf(b, k ? ",%lld" : "%lld", (long long)it->dim[k]);
+    buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)it->lo,
+               (unsigned long long)it->hi);
+  }
+  buf_putc(b, '}');
+  while (b->n % 8) buf_putc(b, ' '); /* the tensors begin aligned */
+}
+
+static bool put_tensor(FileOut *f, const Tensor *t, Err *e) {
+  size_t each = dt_size(t->dtype);
+  int64_t n = tn_count(t);
+  if (tn_is_contiguous(t)) return !n || file_put(f, tn_data(t), (size_t)n * each, e);
+  char chunk[16384];
+  int64_t most = (int64_t)(sizeof chunk / each);
+  for (int64_t i = 0; i < n; i += most) {
+    int64_t here = n - i < most ? n - i : most;
+    tn_gather(t, i, here, chunk);
+    if (!file_put(f, chunk, (size_t)here * each, e)) return false;
+  }
+  return true;
+}
+
+/* Fills items and their order in the file. */
+static bool lay_out(const char *file, const SaveEntry *entries, size_t n, Item *item, Item **order,
+                    Err *e) {
+  for (size_t i = 0; i < n; i++) {
+    const Tensor *t = entries[i].t;
+    item[i] = (Item){.path = entries[i].path, .t = entries[i].t, .number = i, .dtype = t->dtype};
+    item[i].rank = t->rank;
+    memcpy(item[i].dim, t->dim, sizeof t->dim);
+    order[i] = &item[i];
+    if (!valid_utf8(item[i].path))
+      return err_set(e, "%s: the path of tensor %zu is not valid UTF-8", file, i + 1);
+    if (strcmp(item[i].path, meta_key) == 0)
+      return err_set(e, "%s: `%s` cannot be the path of a tensor", file, meta_key);
+    if (t->store->dev == DEV_CUDA)
+      return err_set(e, "%s: `%s` is not in host memory", file, item[i].path);
+  }
+  const char *again = twice(order, n);
+  if (again) return err_set(e, "%s: the path `%s` is given twice", file, again);
+  sort(order, n, by_width);
+  uint64_t at = 0;
+  for (size_t i = 0; i < n; i++) {
+    uint64_t bytes = (uint64_t)tn_count(order[i]->t) * dt_size(order[i]->dtype);
+    if (bytes > INT64_MAX - at) return err_set(e, "%s: the file would be too large", file);
+    order[i]->lo = at;
+    order[i]->hi = at += bytes;
+  }
+  return true;
+}
+
+static bool write_all(FileOut *f, const Buf *header, Item **order, size_t n, Err *e) {
+  uint64_t length = header->n;
+  if (!file_put(f, &length, 8, e) || !file_put(f, header->s, header->n, e)) return false;
+  for (size_t i = 0; i < n; i++)
+    if (!put_tensor(f, order[i]->t, e)) return false;
+  return true;
+}
+
+bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, const SaveMeta *meta,
+                size_t n_meta, Err *e) {
+  Arena a;
+  Buf text;
+  FileOut f;
+  for (size_t i = 0; i < n_meta; i++) {
+    if (!valid_utf8(meta[i].key) || !valid_utf8(meta[i].value))
+      return err_set(e, "%s: the metadata are not valid UTF-8", file);
+    for (size_t k = 0; k < i; k++)
+      if (strcmp(meta[i].key, meta[k].key) == 0)
+        return err_set(e, "%s: the metadata key `%s` is given twice", file, meta[i].key);
+  }
+  arena_init(&a, m);
+  buf_init_arena(&text, &a);
+  Item *item = array_try(&a, sizeof *item, n);
+  Item **order = array_try(&a, sizeof *order, n);
+  bool ok = item && order ? lay_out(file, entries, n, item, order, e) : err_nomem(e, file);
+  Header h = {&text, order, n, meta, n_meta};
+  if (ok && mem_protect(m, make_header, &h) != MEM_OK) ok = err_nomem(e, file);
+  if (ok && text.n > MOST_HEADER)
+    ok = err_set(e, "%s: the header would take %zu bytes, %d are allowed", file, text.n,
+                 (int)MOST_HEADER);
+  if (ok && (ok = file_create(&f, m, file, e))) {
+    ok = write_all(&f, &text, order, n, e);
+    if (ok) {
+      ok = file_commit(&f, e);
+    } else {
+      file_cancel(&f);
+    }
+  }
+  arena_free(&a);
+  return ok;
+}
+
+/* ---- reading: where the bytes come from ------------------------------------------------------- */
+
+typedef struct In {
+  const char *name;
+  const char *bytes; /* NULL: read from fd */
+  int fd;
+  uint64_t size;
+} In;
+
+static bool in_read(const In *in, uint64_t at, void *to, uint64_t n, Err *e) {
+  if (at > in->size || n > in->size - at) return err_set(e, "%s: ends too early", in->name);
+  if (in->bytes) {
+    if (n) memcpy(to, in->bytes + at, (size_t)n);
+    return true;
+  }
+  char *p = to;
+  while (n) {
+    ssize_t got = pread(in->fd, p, n < 1u << 30 ? (size_t)n : 1u << 30, (off_t)at);
+    if (got == 0) return err_set(e, "%s: became shorter while it was read", in->name);
+    if (got > 0) {
+      p += got;
+      at += (uint64_t)got;
+      n -= (uint64_t)got;
+    } else if (errno != EINTR) {
+      return err_set(e, "%s: %s", in->name, file_why(errno));
+    }
+  }
+  return true;
+}
+
+/* ---- reading: the header ---------------------------------------------------------------------- */
+
+/* What the JSON reader would take, but we do not: deep nesting, and NULs that cut names short. */
+static bool scan_header(const char *name, const char *s, size_t n, Err *e) {
+  int depth = 0;
+  bool string = false;
+  if (!n || s[0] != '{') return err_set(e, "%s: the header is no JSON object", name);
+  for (size_t i = 0; i < n; i++) {
+    char c = s[i];
+    if (!c) return err_set(e, "%s: the header holds a NUL byte", name);
+    if (string) {
+      if (c == '\\') {
+        i++;
+        if (n - i >= 5 && memcmp(s + i, "u0000", 5) == 0)
+          return err_set(e, "%s: the header holds a NUL in a name", name);
+      } else if (c == '"') {
+        string = false;
+      }
+    } else if (c == '"') {
+      string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > MOST_DEPTH) return err_set(e, "%s: the header nests too deeply", name);
+    } else if (c == '}' || c == ']') {
+      depth--;
+    }
+  }
+  return true;
+}
+
+/* A whole number from 0 to 2^53, the range that JSON numbers hold exactly. */
+static bool whole(const cJSON *j, uint64_t *v) {
+  if (!cJSON_IsNumber(j) || !(j->valuedouble >= 0 && j->valuedouble <= 0x1p53)) return false;
+  *v = (uint64_t)j->valuedouble;
+  return (double)*v == j->valuedouble;
+}
+
+static bool read_item(const char *name, const cJSON *j, Item *it, uint64_t data_size, Err *e) {
+  const char *path = it->path;
+  if (!cJSON_IsObject(j)) return err_set(e, "%s: the entry `%s` is no object", name, path);
+  const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(j, "dtype");
+  const cJSON *shape = cJSON_GetObjectItemCaseSensitive(j, "shape");
+  const cJSON *place = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
+  if (!cJSON_IsString(dtype)) return err_set(e, "%s: `%s` has no dtype", name, path);
+  int dt = 0;
+  while (dt < DT_COUNT && strcmp(dtype_code[dt], dtype->valuestring) != 0) dt++;
+  if (dt == DT_COUNT)
+    return err_set(e, "%s: `%s` has the dtype %s, which is none of ckl's", name, path,
+                   dtype->valuestring);
+  it->dtype = (DType)dt;
+  if (!cJSON_IsArray(shape)) return err_set(e, "%s: `%s` has no shape", name, path);
+  it->rank = 0;
+  for (const cJSON *d = shape->child; d; d = d->next) {
+    uint64_t v;
+    if (it->rank == CKL_MAX_RANK)
+      return err_set(e, "%s: `%s` has more than %d dims", name, path, (int)CKL_MAX_RANK);
+    if (!whole(d, &v)) return err_set(e, "%s: the shape of `%s` is not of sizes", name, path);
+    it->dim[it->rank++] = (int64_t)v;
+  }
+  const cJSON *lo = cJSON_IsArray(place) ? place->child : NULL;
+  if (!lo || !lo->next || lo->next->next || !whole(lo, &it->lo) || !whole(lo->next, &it->hi))
+    return err_set(e, "%s: `%s` has no data_offsets", name, path);
+  if (it->hi < it->lo || it->hi > data_size)
+    return err_set(e, "%s: `%s` lies outside the file (bytes %llu to %llu of %llu)", name, path,
+                   (unsigned long long)it->lo, (unsigned long long)it->hi,
+                   (unsigned long long)data_size);
+  int64_t count = tn_product(it->rank, it->dim), each = (int64_t)dt_size(it->dtype);
+  if (count < 0 || count > INT64_MAX / each || (uint64_t)(count * each) != it->hi - it->lo)
+    return err_set(e, "%s: `%s` has %llu bytes, which does not fit its shape", name, path,
+                   (unsigned long long)(it->hi - it->lo));
+  return true;
+}
+
+static const char *text_copy(Arena *a, const char *s) {
+  size_t n = strlen(s) + 1;
+  char *p = arena_try(a, n);
+  return p ? memcpy(p, s, n) : NULL;
+}
+
+static bool read_meta(const char *name, const cJSON *j, SaveFile *out, Err *e) {
+  if (out->meta) return err_set(e, "%s: the header has metadata twice", name);
+  if (!cJSON_IsObject(j)) return err_set(e, "%s: the metadata are no object", name);
+  size_t n = 0;
+  for (const cJSON *k = j->child; k; k = k->next) n++;
+  out->meta = array_try(&out->text, sizeof *out->meta, n);
+  if (!out->meta) return err_nomem(e, name);
+  for (const cJSON *k = j->child; k; k = k->next) {
+    if (!cJSON_IsString(k))
+      return err_set(e, "%s: the metadata `%s` are no string", name, k->string);
+    SaveMeta it = {text_copy(&out->text, k->string), text_copy(&out->text, k->valuestring)};
+    if (!it.key || !it.value) return err_nomem(e, name);
+    out->meta[out->meta_count++] = it;
+  }
+  return true;
+}
+
+/* Entries of the header, in the order of their places, which fill the data exactly. */
+static bool read_header(const char *name, const cJSON *root, uint64_t data_size, SaveFile *out,
+                        Item ***order, size_t *count, Err *e) {
+  size_t n = 0;
+  for (const cJSON *j = root->child; j; j = j->next) n++;
+  Item *item = array_try(&out->text, sizeof *item, n);
+  Item **at = array_try(&out->text, sizeof *at, n);
+  if (!item || !at) return err_nomem(e, name);
+  size_t have = 0;
+  for (const cJSON *j = root->child; j; j = j->next) {
+    if (strcmp(j->string, meta_key) == 0) {
+      if (!read_meta(name, j, out, e)) return false;
+      continue;
+    }
+    Item *it = &item[have];
+    it->number = have;
+    if (!valid_utf8(j->string))
+      return err_set(e, "%s: the path of entry %zu is not valid UTF-8", name, have + 1);
+    it->path = text_copy(&out->text, j->string);
+    if (!it->path) return err_nomem(e, name);
+    if (!read_item(name, j, it, data_size, e)) return false;
+    at[have++] = it;
+  }
+  const char *again = twice(at, have);
+  if (again) return err_set(e, "%s: the path `%s` stands twice", name, again);
+  sort(at, have, by_place);
+  uint64_t end = 0;
+  for (size_t i = 0; i < have; end = at[i++]->hi) {
+    if (at[i]->lo < end)
+      return err_set(e, "%s: `%s` and `%s` overlap", name, at[i - 1]->path, at[i]->path);
+    if (at[i]->lo > end)
+      return err_set(e, "%s: %llu bytes before `%s` belong to no tensor", name,
+                     (unsigned long long)(at[i]->lo - end), at[i]->path);
+  }
+  if (end != data_size)
+    return err_set(e, "%s: %llu bytes at the end belong to no tensor", name,
+                   (unsigned long long)(data_size - end));
+  *order = at;
+  *count = have;
+  return true;
+}
+
+/* ---- reading: all of it ----------------------------------------------------------------------- */
+
+static bool read_tensors(Mem *m, const In *in, uint64_t data, Item **order, size_t n, SaveFile *out,
+                         Err *e) {
+  out->entries = array_try(&out->text, sizeof *out->entries, n);
+  if (!out->entries) return err_nomem(e, in->name);
+  for (size_t i = 0; i < n; i++) {
+    const Item *it = order[i];
+    Tensor *t = tn_new(m, DEV_CPU, it->dtype, it->rank, it->dim);
+    if (!t) return err_nomem(e, in->name);
+    out->entries[out->count++] = (SaveEntry){it->path, t};
+    if (!in_read(in, data + it->lo, t->store->data, it->hi - it->lo, e)) return false;
+    if (it->dtype != DT_BOOL) continue;
+    unsigned char *b = t->store->data;
+    for (size_t k = 0; k < t->store->bytes; k++) b[k] = b[k] != 0; /* no other bytes in a bool */
+  }
+  return true;
+}
+
+static bool read_in(Mem *m, const In *in, SaveFile *out, Err *e) {
+  uint64_t length;
+  if (in->size < 8) return err_set(e, "%s: is no safetensors file (too short)", in->name);
+  if (!in_read(in, 0, &length, 8, e)) return false;
+  if (length > MOST_HEADER || length > in->size - 8)
+    return err_set(e, "%s: is no safetensors file, or cut short (a header of %llu bytes)", in->name,
+                   (unsigned long long)length);
+  size_t n = (size_t)length;
+  char *text = mem_try(m, NULL, 0, n + 1);
+  if (!text) return err_nomem(e, in->name);
+  text[n] = 0;
+  bool ok = in_read(in, 8, text, length, e) && scan_header(in->name, text, n, e);
+  cJSON *root = ok ? cJSON_ParseWithLengthOpts(text, n + 1, NULL, true) : NULL;
+  mem_free(m, text, n + 1);
+  if (!ok) return false;
+  if (!cJSON_IsObject(root)) {
+    cJSON_Delete(root);
+    return err_set(e, "%s: the header is not valid JSON", in->name);
+  }
+  Item **order = NULL;
+  size_t count = 0;
+  ok = read_header(in->name, root, in->size - 8 - length, out, &order, &count, e);
+  cJSON_Delete(root);
+  return ok && read_tensors(m, in, 8 + length, order, count, out, e);
+}
+
+static bool read_or_close(Mem *m, const In *in, SaveFile *out, Err *e) {
+  *out = (SaveFile){.count = 0};
+  arena_init(&out->text, m);
+  if (read_in(m, in, out, e)) return true;
+  save_close(out);
+  return false;
+}
+
+bool save_parse(Mem *m, const char *name, const void *bytes, size_t n, SaveFile *out, Err *e) {
+  In in = {.name = name, .bytes = n ? bytes : "", .fd = -1, .size = n};
+  return read_or_close(m, &in, out, e);
+}
+
+bool save_read(Mem *m, const char *file, SaveFile *out, Err *e) {
+  int64_t size;
+  int fd = file_open(file, &size, e);
+  if (fd < 0) return false;
+  bool ok;
+  if (size >= 0) {
+    In in = {.name = file, .fd = fd, .size = (uint64_t)size};
+    ok = read_or_close(m, &in, out, e);
+  } else {
+    ok = err_set(e, "%s: is no plain file", file);
+  }
+  close(fd);
+  return ok;
+}
+
+void save_close(SaveFile *f) {
+  for (size_t i = 0; i < f->count; i++) tn_unref(f->entries[i].t);
+  arena_free(&f->text);
+  f->entries = NULL;
+  f->meta = NULL;
+  f->count = f->meta_count = 0;
+}
+
+Tensor *save_find(const SaveFile *f, const char *path) {
+  for (size_t i = 0; i < f->count; i++)
+    if (strcmp(f->entries[i].path, path) == 0) return f->entries[i].t;
+  return NULL;
+}
+
+const char *save_meta(const SaveFile *f, const char *key) {
+  for (size_t i = 0; i < f->meta_count; i++)
+    if (strcmp(f->meta[i].key, key) == 0) return f->meta[i].value;
+  return NULL;
+}
