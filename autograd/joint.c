@@ -1,0 +1,288 @@
+/* The joint graph of a function and its gradient, split in two.
+ *
+ * In: a graph f. Out: `forward` computes f's outputs and the saved values, `backward` the gradients from
+ * saved values and cotangents. The idea is save-all: the joint graph is f followed by what ad_vjp
+ * appends; every value of f that an appended node reads crosses from forward to backward. What costs
+ * nothing to remake (constants, sizes, views) is remade from what it is made of.
+ *
+ * Invariants: backward holds no node that forward computes other than those free ones; no value is saved
+ * twice; neither side has dead nodes; running both gives the bits of ad_vjp on f. */
+#include "autograd/rule.h"
+
+typedef struct Split {
+  Arena *to;       /* results live here */
+  Arena scratch;
+  const Graph *f;
+  const bool *has_cotangent, *wants_grad;
+  GErr *e;
+  Prov *at;
+  Joint *joint;    /* NULL on failure */
+  Graph *j;        /* the joint graph */
+  uint32_t f_nodes; /* nodes of j that are f's */
+  Val *dx;         /* per input of f */
+  Val *cotangents; int cotangent_count;
+  bool *live;      /* per node of j: backward needs it */
+  bool *saved;     /* per result of j */
+} Split;
+
+static uint32_t slot(const Graph *g, Val v)
+{
+  return g->nodes[v.node].result0 + v.res;
+}
+
+/* -- bodies of wrap and checkpoint are written in place, so that what they compute is saved too */
+
+static bool has_bodies(const Graph *g)
+{
+  for (size_t n = 0; n < g->node_count; n++)
+    if (g->nodes[n].op == OP_WRAP || g->nodes[n].op == OP_CHECKPOINT) return true;
+  return false;
+}
+
+static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *outs, GErr *e)
+{
+  Val *map = ARENA_ARRAY(dst->arena, Val, src->type_count + 1);
+  size_t next_arg = 0;
+  for (uint32_t n = 0; n < src->node_count; n++) {
+    const GNode *node = &src->nodes[n];
+    Val *in = ARENA_ARRAY(dst->arena, Val, node->operand_count + 1), *to = &map[node->result0];
+    for (uint32_t k = 0; k < node->operand_count; k++)
+      in[k] = map[slot(src, src->operands[node->operand0 + k])];
+    if (node->op == OP_INPUT) {
+      *to = args[next_arg++];
+      continue;
+    }
+    if (node->op == OP_WRAP || node->op == OP_CHECKPOINT) {
+      /* the edge of the body: its uses are summed first (rule 74) */
+      dst->at = src->provs[node->prov];
+      for (uint32_t k = 0; k < node->operand_count; k++)
+        if (gr_type(dst, in[k])->kind == TK_TENSOR) {
+          in[k] = gr_op(dst, OP_ALIAS, &in[k], 1, NULL, 0, NULL, 0, e);
+          if (val_none(in[k])) return false;
+        }
+      if (!put_in_place(dst, src->regions[node->region0], in, to, e)) return false;
+      continue;
+    }
+    Val v = ad_copy_node(dst, src, n, in, e);
+    if (val_none(v)) return false;
+    for (uint32_t k = 0; k < node->result_count; k++) to[k] = (Val){v.node, v.res + k};
+  }
+  for (size_t k = 0; k < src->output_count; k++) outs[k] = map[slot(src, src->outputs[k])];
+  return true;
+}
+
+static Graph *flat_copy(Arena *a, const Graph *f, GErr *e)
+{
+  if (!has_bodies(f)) return gr_clone(a, f);
+  Graph *g = gr_new(a, f->dims, f->names, f->name);
+  Val *args = ARENA_ARRAY(a, Val, f->input_count + 1);
+  Val *outs = ARENA_ARRAY(a, Val, f->output_count + 1);
+  for (size_t k = 0; k < f->input_count; k++) {
+    g->at = f->provs[gr_node(f, f->inputs[k])->prov];
+    args[k] = gr_input(g, gr_type(f, f->inputs[k]));
+  }
+  if (!put_in_place(g, f, args, outs, e)) return NULL;
+  for (size_t k = 0; k < f->output_count; k++) gr_output(g, outs[k]);
+  for (size_t k = 0; k < f->check_count; k++) {
+    const SizeCheck *c = &f->checks[k];
+    g->at = f->provs[c->prov];
+    gr_check(g, c->kind, c->a, c->b, c->text);
+  }
+  return g;
+}
+
+/* -- what crosses */
+
+static bool is_view(const Graph *g, uint32_t n)
+{
+  return op_info[g->nodes[n].op].cls != GENERATE && op_info[g->nodes[n].op].remat == REMAT_FREE &&
+         g->nodes[n].operand_count == 1;
+}
+
+static bool is_constant(const Graph *g, uint32_t n)
+{
+  return op_info[g->nodes[n].op].cls == GENERATE && op_info[g->nodes[n].op].remat == REMAT_FREE;
+}
+
+/* Down through views to what they look at; `*slice` is the slice nearest to v on the way. */
+static Val root_of(const Graph *g, Val v, Val *slice)
+{
+  *slice = VAL_NONE;
+  while (is_view(g, v.node)) {
+    if (g->nodes[v.node].op == OP_SLICE && val_none(*slice)) *slice = v;
+    v = gr_operand(g, v.node, 0);
+  }
+  return v;
+}
+
+static void mark_live(Split *s)
+{
+  Graph *j = s->j;
+  for (size_t k = 0; k < s->f->input_count; k++)
+    if (!val_none(s->dx[k])) s->live[s->dx[k].node] = true;
+  for (uint32_t n = (uint32_t)j->node_count; n-- > s->f_nodes;) {
+    if (!s->live[n]) continue;
+    for (uint32_t k = 0; k < j->nodes[n].operand_count; k++)
+      s->live[gr_operand(j, n, (int)k).node] = true;
+  }
+}
+
+/* Calls f for every value of the forward part that backward reads (gradients that are such values
+ * themselves included). */
+static void each_crossing(Split *s, void (*f)(Split *s, Val v))
+{
+  Graph *j = s->j;
+  for (uint32_t n = s->f_nodes; n < j->node_count; n++) {
+    if (!s->live[n]) continue;
+    for (uint32_t k = 0; k < j->nodes[n].operand_count; k++) {
+      Val v = gr_operand(j, n, (int)k);
+      if (v.node < s->f_nodes) f(s, v);
+    }
+  }
+  for (size_t k = 0; k < s->f->input_count; k++)
+    if (!val_none(s->dx[k]) && s->dx[k].node < s->f_nodes) f(s, s->dx[k]);
+}
+
+static void save_root(Split *s, Val v)
+{
+  Val slice, root = root_of(s->j, v, &slice);
+  if (val_none(slice) && !is_constant(s->j, root.node)) s->saved[slot(s->j, root)] = true;
+}
+
+/* A slice keeps its whole base alive, so it is saved itself unless the base is there anyway. */
+static void save_slice(Split *s, Val v)
+{
+  Val slice, root = root_of(s->j, v, &slice);
+  if (val_none(slice) || is_constant(s->j, root.node) || s->saved[slot(s->j, root)]) return;
+  if (s->j->nodes[root.node].op == OP_INPUT)
+    s->saved[slot(s->j, root)] = true;
+  else
+    s->saved[slot(s->j, slice)] = true;
+}
+
+/* -- the two graphs */
+
+static int input_number(const Graph *g, Val v)
+{
+  for (size_t k = 0; k < g->input_count; k++)
+    if (val_eq(g->inputs[k], v)) return (int)k;
+  return -1;
+}
+
+/* Marks what has to be remade for value v: free nodes down to saved values. */
+static void mark_remade(Split *s, Val v)
+{
+  while (!s->saved[slot(s->j, v)]) {
+    s->live[v.node] = true;
+    if (!is_view(s->j, v.node)) return;
+    v = gr_operand(s->j, v.node, 0);
+  }
+}
+
+static bool make_backward(Split *s, const Val *saved, int nsaved)
+{
+  Graph *j = s->j, *g = gr_new(s->to, j->dims, j->names, j->name);
+  Val *map = ARENA_ARRAY(&s->scratch, Val, j->type_count + 1);
+  size_t widest = 0;
+  for (size_t n = 0; n < j->node_count; n++)
+    if (j->nodes[n].operand_count > widest) widest = j->nodes[n].operand_count;
+  Val *in = ARENA_ARRAY(&s->scratch, Val, widest + 1);
+  for (size_t k = 0; k < j->type_count; k++) map[k] = VAL_NONE;
+  for (int k = 0; k < nsaved + s->cotangent_count; k++) {
+    Val v = k < nsaved ? saved[k] : s->cotangents[k - nsaved];
+    g->at = j->provs[gr_node(j, v)->prov];
+    map[slot(j, v)] = gr_input(g, gr_type(j, v));
+  }
+  for (uint32_t n = 0; n < s->f_nodes; n++) s->live[n] = false;
+  each_crossing(s, mark_remade);
+  for (uint32_t n = 0; n < j->node_count; n++) {
+    const GNode *node = &j->nodes[n];
+    if (!s->live[n] || node->op == OP_INPUT) continue;
+    for (uint32_t k = 0; k < node->operand_count; k++) in[k] = map[slot(j, gr_operand(j, n, (int)k))];
+    Val v = ad_copy_node(g, j, n, in, s->e);
+    if (val_none(v)) {
+      if (s->at) *s->at = j->provs[node->prov];
+      return false;
+    }
+    for (uint32_t k = 0; k < node->result_count; k++)
+      if (val_none(map[node->result0 + k])) map[node->result0 + k] = (Val){v.node, v.res + k};
+  }
+  for (size_t k = 0; k < s->f->input_count; k++)
+    if (!val_none(s->dx[k])) gr_output(g, map[slot(j, s->dx[k])]);
+  g->at = (Prov){.origin = -1};
+  s->joint->backward = g;
+  return true;
+}
+
+static void split(void *ud)
+{
+  Split *s = ud;
+  const Graph *f = s->f;
+  Arena *tmp = &s->scratch;
+  Graph *forward = flat_copy(tmp, f, s->e);
+  if (!forward) return;
+  Graph *j = s->j = gr_clone(tmp, forward);
+  int ny = 0, nwrt = 0;
+  Val *y = ARENA_ARRAY(tmp, Val, f->output_count + 1);
+  Val *wrt = ARENA_ARRAY(tmp, Val, f->input_count + 1);
+  Val *dx = ARENA_ARRAY(tmp, Val, f->input_count + 1);
+  s->cotangents = ARENA_ARRAY(tmp, Val, f->output_count + 1);
+  s->dx = ARENA_ARRAY(tmp, Val, f->input_count + 1);
+  s->f_nodes = (uint32_t)j->node_count;
+  for (size_t k = 0; k < f->output_count; k++) {
+    if (!s->has_cotangent[k]) continue;
+    y[ny] = j->outputs[k];
+    j->at = j->provs[gr_node(j, y[ny])->prov];
+    j->at.backward = 1;
+    s->cotangents[ny] = gr_input(j, gr_type(j, y[ny]));
+    ny++;
+  }
+  s->cotangent_count = ny;
+  for (size_t k = 0; k < f->input_count; k++)
+    if (s->wants_grad[k]) wrt[nwrt++] = j->inputs[k];
+  if (!ad_vjp(j, ny, y, s->cotangents, nwrt, wrt, dx, s->e, s->at)) return;
+  Joint *out = ARENA_NEW(s->to, Joint);
+  out->gives_grad = ARENA_ARRAY(s->to, bool, f->input_count + 1);
+  nwrt = 0;
+  for (size_t k = 0; k < f->input_count; k++) {
+    s->dx[k] = s->wants_grad[k] ? dx[nwrt++] : VAL_NONE;
+    out->gives_grad[k] = !val_none(s->dx[k]);
+  }
+  s->live = ARENA_ARRAY(tmp, bool, j->node_count + 1);
+  s->saved = ARENA_ARRAY(tmp, bool, j->type_count + 1);
+  mark_live(s);
+  each_crossing(s, save_root);
+  each_crossing(s, save_slice);
+  int count = 0;
+  uint32_t f_results = s->f_nodes == j->node_count ? (uint32_t)j->type_count
+                                                   : j->nodes[s->f_nodes].result0;
+  for (uint32_t k = 0; k < f_results; k++) count += s->saved[k];
+  Val *saved = ARENA_ARRAY(tmp, Val, count + 1);
+  out->saved_input = ARENA_ARRAY(s->to, int, count + 1);
+  count = 0;
+  for (uint32_t n = 0; n < s->f_nodes; n++)
+    for (uint32_t k = 0; k < j->nodes[n].result_count; k++) {
+      Val v = {n, k};
+      if (!s->saved[slot(j, v)]) continue;
+      out->saved_input[count] = input_number(forward, v);
+      saved[count++] = v;
+      gr_output(forward, v);
+    }
+  out->output_count = (int)f->output_count;
+  out->saved_count = count;
+  out->forward = gr_dce(s->to, forward);
+  s->joint = out;
+  if (!make_backward(s, saved, count)) s->joint = NULL;
+}
+
+Joint *ad_joint(Arena *a, const Graph *f, const bool *has_cotangent, const bool *wants_grad,
+                GErr *e, Prov *at)
+{
+  Split s = {.to = a, .f = f, .has_cotangent = has_cotangent, .wants_grad = wants_grad, .e = e,
+             .at = at};
+  arena_init(&s.scratch, a->mem);
+  int code = mem_protect(a->mem, split, &s);
+  arena_free(&s.scratch);
+  if (code != MEM_OK) mem_throw(a->mem, code);
+  return s.joint;
+}

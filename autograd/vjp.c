@@ -1,0 +1,314 @@
+/* Reverse-mode differentiation of a graph into the same graph.
+ *
+ * In: results y with cotangents dy, and values wrt. Out: nodes appended to the graph that compute the
+ * gradient of each wrt. Two sweeps over the nodes between the first wrt and the last y (Griewank and
+ * Walther, Evaluating Derivatives, chapter 6): forwards, a value is active when it is a float that
+ * depends on a wrt through ops with a derivative; backwards, each node that has an active operand and a
+ * cotangent gives contributions to its active operands. Time and memory are linear in those nodes; no
+ * recursion over them (bodies of structured ops recurse by nesting alone).
+ *
+ * Invariant (rule 74): a value's cotangent is ((last use + one before) + ..) + first use, a node with
+ * the value as several operands counting as a use for each, the last operand last; the seed of y comes before
+ * all uses. */
+#include "autograd/rule.h"
+
+static const GradRule *const rules[OP_COUNT] = {
+#define OP(NAME, ...) &grad_##NAME,
+#include "graph/ops.def"
+#undef OP
+};
+
+static bool passes_gradient(const GradRule *r)
+{
+  return r->one || r->all;
+}
+
+static bool is_float(const Type *t)
+{
+  return t->kind == TK_TENSOR && dt_float((DType)t->dtype);
+}
+
+static void prov_out(Prov *at, const Graph *g, uint32_t node)
+{
+  if (at) *at = g->provs[g->nodes[node].prov];
+}
+
+/* -- copying nodes */
+
+Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GErr *e)
+{
+  const GNode *n = &src->nodes[node];
+  Graph *few[4], **regions = few;
+  if (n->region_count > 4) regions = ARENA_ARRAY(dst->arena, Graph *, n->region_count);
+  for (int k = 0; k < n->region_count; k++)
+    regions[k] = gr_clone(dst->arena, src->regions[n->region0 + (uint32_t)k]);
+  dst->at = src->provs[n->prov];
+  if (n->op == OP_INPUT) return gr_input(dst, &src->types[n->result0]);
+  return gr_op(dst, (OpCode)n->op, in, (int)n->operand_count, &src->attrs[n->attr0], n->attr_count,
+               regions, n->region_count, e);
+}
+
+static bool has_effect(const Graph *g)
+{
+  for (size_t j = 0; j < g->node_count; j++) {
+    const GNode *n = &g->nodes[j];
+    if (op_info[n->op].traits & T_EFFECT) return true;
+    for (uint32_t k = 0; k < n->region_count; k++)
+      if (has_effect(g->regions[n->region0 + k])) return true;
+  }
+  return false;
+}
+
+bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e)
+{
+  Arena *a = dst->arena;
+  Prov at = dst->at;
+  Val *map = ARENA_ARRAY(a, Val, body->type_count + 1);
+  size_t widest = 0, next_arg = 0;
+  for (size_t j = 0; j < body->node_count; j++)
+    if (body->nodes[j].operand_count > widest) widest = body->nodes[j].operand_count;
+  Val *in = ARENA_ARRAY(a, Val, widest + 1);
+  for (size_t j = 0; j < body->node_count; j++) {
+    const GNode *n = &body->nodes[j];
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      Val v = body->operands[n->operand0 + k];
+      in[k] = map[body->nodes[v.node].result0 + v.res];
+    }
+    Val *to = &map[n->result0];
+    if (n->op == OP_INPUT) {
+      *to = args[next_arg++];
+    } else if (n->op == OP_PRINT || n->op == OP_ASSERT) {
+      *to = in[0];
+    } else if (n->op == OP_CALL || n->op == OP_DEFER) {
+      return gerr_set(e, ERR_NOT_YET, -1, "a host call inside a block that is computed again");
+    } else if (n->op == OP_WRAP || n->op == OP_CHECKPOINT) {
+      dst->at = body->provs[n->prov];
+      if (!ad_inline_pure(dst, body->regions[n->region0], in, to, e)) return false;
+    } else {
+      for (uint32_t k = 0; k < n->region_count; k++)
+        if (has_effect(body->regions[n->region0 + k]))
+          return gerr_set(e, ERR_NOT_YET, -1, "an effect in `%s` inside a block that is computed again",
+                          op_info[n->op].text);
+      Val v = ad_copy_node(dst, body, (uint32_t)j, in, e);
+      if (val_none(v)) return false;
+      for (uint32_t k = 0; k < n->result_count; k++) to[k] = (Val){v.node, v.res + k};
+    }
+  }
+  for (size_t j = 0; j < body->output_count; j++) {
+    Val v = body->outputs[j];
+    outs[j] = map[body->nodes[v.node].result0 + v.res];
+  }
+  dst->at = at;
+  return true;
+}
+
+/* -- the two sweeps */
+
+typedef struct Sweep {
+  Graph *g;
+  Arena scratch;
+  int ny, nwrt;
+  const Val *y, *dy, *wrt;
+  Val *dx;
+  GErr *e;
+  Prov *at;
+  Prov entry; /* g->at at entry */
+  bool ok;
+  uint32_t lo, hi;   /* nodes looked at: lo .. hi */
+  uint32_t base;     /* number of lo's first result */
+  uint8_t *active;   /* per result from base on */
+  Val *cot;          /* cotangent so far */
+} Sweep;
+
+static uint32_t slot(const Sweep *s, Val v)
+{
+  return s->g->nodes[v.node].result0 + v.res - s->base;
+}
+
+static bool inside(const Sweep *s, Val v)
+{
+  return !val_none(v) && v.node >= s->lo && v.node <= s->hi;
+}
+
+static bool is_active(const Sweep *s, Val v)
+{
+  return inside(s, v) && s->active[slot(s, v)];
+}
+
+/* Whether operand i of the node carries a gradient at all: a `custom` answers for its `wrt` only. */
+static bool carries(const Graph *g, uint32_t node, uint32_t i)
+{
+  if (g->nodes[node].op != OP_CUSTOM) return true;
+  const Attr *a = gr_attr(g, node, AT_WRT);
+  for (uint32_t j = 0; a && j < a->count; j++)
+    if (a->u.ints[j] == (int64_t)i) return true;
+  return false;
+}
+
+static void mark_active(Sweep *s)
+{
+  Graph *g = s->g;
+  for (int j = 0; j < s->nwrt; j++)
+    if (inside(s, s->wrt[j]) && is_float(gr_type(g, s->wrt[j]))) s->active[slot(s, s->wrt[j])] = 1;
+  for (uint32_t n = s->lo; n <= s->hi; n++) {
+    const GNode *node = &g->nodes[n];
+    bool any = false;
+    if (!passes_gradient(rules[node->op])) continue;
+    for (uint32_t i = 0; i < node->operand_count && !any; i++)
+      any = is_active(s, g->operands[node->operand0 + i]) && carries(g, n, i);
+    for (uint32_t k = 0; any && k < node->result_count; k++)
+      if (is_float(&g->types[node->result0 + k])) s->active[node->result0 + k - s->base] = 1;
+  }
+}
+
+static bool add_to(Sweep *s, B *b, Val v, Val d)
+{
+  Val *acc = &s->cot[slot(s, v)];
+  *acc = val_none(*acc) ? d : b_bin(b, OP_ADD, *acc, d);
+  if (!b->failed) return true;
+  *s->e = b->err;
+  return false;
+}
+
+/* A gradient must be usable where the value is: same dtype and rank, no dim provably different. */
+static bool fits(const Sweep *s, Val v, Val d)
+{
+  const Type *t = gr_type(s->g, v), *u = gr_type(s->g, d);
+  if (t->kind != u->kind || t->dtype != u->dtype || t->rank != u->rank) return false;
+  for (int j = 0; j < t->rank; j++)
+    if (dim_compare(s->g->dims, t->dim[j], u->dim[j]) == DIM_DIFFERENT) return false;
+  return true;
+}
+
+static bool seed(Sweep *s, B *b)
+{
+  for (int j = s->ny - 1; j >= 0; j--) {
+    if (!is_active(s, s->y[j])) continue;
+    if (!fits(s, s->y[j], s->dy[j])) {
+      Buf text;
+      buf_init_arena(&text, &s->scratch);
+      type_print(&text, s->g->dims, gr_type(s->g, s->dy[j]));
+      buf_puts(&text, ", the value ");
+      type_print(&text, s->g->dims, gr_type(s->g, s->y[j]));
+      prov_out(s->at, s->g, s->y[j].node);
+      return gerr_set(s->e, ERR_GRAD_COTANGENT, j, "the cotangent is %s", text.s);
+    }
+    s->g->at = s->g->provs[gr_node(s->g, s->y[j])->prov];
+    s->g->at.backward = 1;
+    if (!add_to(s, b, s->y[j], s->dy[j])) return false;
+  }
+  return true;
+}
+
+/* Room for the operands and results of any one node. */
+typedef struct Room {
+  Val *in, *out, *dout, *dx;
+  bool *wants;
+} Room;
+
+static Room room_for(Sweep *s)
+{
+  uint32_t in = 0, out = 0;
+  for (uint32_t n = s->lo; n <= s->hi; n++) {
+    if (s->g->nodes[n].operand_count > in) in = s->g->nodes[n].operand_count;
+    if (s->g->nodes[n].result_count > out) out = s->g->nodes[n].result_count;
+  }
+  Arena *a = &s->scratch;
+  return (Room){ARENA_ARRAY(a, Val, in + 1), ARENA_ARRAY(a, Val, out + 1),
+                ARENA_ARRAY(a, Val, out + 1), ARENA_ARRAY(a, Val, in + 1),
+                ARENA_ARRAY(a, bool, in + 1)};
+}
+
+/* Calls the rule of node n when a result has a cotangent and an operand wants one. */
+static bool step(Sweep *s, Rule *r, Room *m, uint32_t n)
+{
+  Graph *g = s->g;
+  const GNode node = g->nodes[n]; /* a copy: the arrays move when nodes are added */
+  const GradRule *rule = rules[node.op];
+  bool reached = false, wanted = false;
+  if (!passes_gradient(rule)) return true;
+  for (uint32_t k = 0; k < node.result_count; k++) {
+    m->out[k] = (Val){n, k};
+    m->dout[k] = s->cot[node.result0 + k - s->base];
+    reached |= !val_none(m->dout[k]);
+  }
+  if (!reached) return true;
+  for (uint32_t i = 0; i < node.operand_count; i++) {
+    m->in[i] = g->operands[node.operand0 + i];
+    m->wants[i] = is_active(s, m->in[i]) && carries(g, n, i);
+    m->dx[i] = VAL_NONE;
+    wanted |= m->wants[i];
+  }
+  if (!wanted) return true;
+  g->at = g->provs[node.prov];
+  g->at.backward = 1;
+  r->node = n;
+  r->in_count = (int)node.operand_count;
+  r->out_count = (int)node.result_count;
+  r->held = 0;
+  if (rule->all) rule->all(r);
+  for (int i = r->in_count - 1; i >= 0; i--) {
+    if (!m->wants[i]) continue;
+    if (rule->one)
+      m->dx[i] = rule->one(r, i, m->in[0], r->in_count > 1 ? m->in[1] : VAL_NONE,
+                           r->in_count > 2 ? m->in[2] : VAL_NONE, m->out[0], m->dout[0]);
+    if (r->b.failed) break;
+    if (val_none(m->dx[i])) continue;
+    if (!fits(s, m->in[i], m->dx[i])) {
+      prov_out(s->at, g, n);
+      return gerr_set(s->e, ERR_BUG, i, "the gradient of `%s` has another type than its operand",
+                      op_info[node.op].text);
+    }
+    if (!add_to(s, &r->b, m->in[i], m->dx[i])) return false;
+  }
+  if (!r->b.failed) return true;
+  *s->e = r->b.err;
+  prov_out(s->at, g, n);
+  return false;
+}
+
+static void sweep(void *ud)
+{
+  Sweep *s = ud;
+  Graph *g = s->g;
+  uint32_t lo = UINT32_MAX, hi = 0;
+  for (int j = 0; j < s->nwrt; j++)
+    if (!val_none(s->wrt[j]) && s->wrt[j].node < lo) lo = s->wrt[j].node;
+  for (int j = 0; j < s->ny; j++)
+    if (!val_none(s->y[j]) && s->y[j].node > hi) hi = s->y[j].node;
+  for (int j = 0; j < s->nwrt; j++) s->dx[j] = VAL_NONE;
+  s->ok = true;
+  if (lo > hi) return;
+  s->lo = lo;
+  s->hi = hi;
+  s->base = g->nodes[lo].result0;
+  size_t count = g->nodes[hi].result0 + g->nodes[hi].result_count - s->base;
+  s->active = ARENA_ARRAY(&s->scratch, uint8_t, count + 1);
+  s->cot = ARENA_ARRAY(&s->scratch, Val, count + 1);
+  for (size_t j = 0; j < count; j++) s->cot[j] = VAL_NONE;
+  mark_active(s);
+  Room m = room_for(s);
+  Rule r = {.b = {.g = g}, .g = g, .scratch = &s->scratch, .in = m.in, .out = m.out, .dout = m.dout,
+            .wants = m.wants, .dx = m.dx};
+  s->ok = seed(s, &r.b);
+  for (uint32_t n = hi; s->ok && n >= lo; n--) {
+    s->ok = step(s, &r, &m, n);
+    if (n == 0) break;
+  }
+  for (int j = 0; s->ok && j < s->nwrt; j++)
+    if (is_active(s, s->wrt[j])) s->dx[j] = s->cot[slot(s, s->wrt[j])];
+}
+
+bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,
+            GErr *e, Prov *at)
+{
+  Sweep s = {.g = g, .ny = ny, .nwrt = nwrt, .y = y, .dy = dy, .wrt = wrt, .dx = dx, .e = e, .at = at,
+             .entry = g->at};
+  Mem *m = g->arena->mem;
+  arena_init(&s.scratch, m);
+  int code = mem_protect(m, sweep, &s);
+  arena_free(&s.scratch);
+  g->at = s.entry;
+  if (code != MEM_OK) mem_throw(m, code);
+  return s.ok;
+}
