@@ -358,6 +358,14 @@ void fm_normal_f64(uint64_t a, uint64_t b, double *z0, double *z1) {
   SCALAR(normal_f64, (a, b, z0, z1));
 }
 
+void fm_normal_f32_n(int64_t n, const uint32_t *a, float *z) {
+  ARRAY(normal_f32_n, (n, a, z))
+}
+
+void fm_normal_f64_n(int64_t n, const uint64_t *a, double *z) {
+  ARRAY(normal_f64_n, (n, a, z))
+}
+
 void fm_fma32_axpy(int64_t n, float a, const float *x, float *acc) {
   ARRAY(axpy_f32, (n, a, x, acc))
 }

@@ -77,6 +77,9 @@ void fm_fma64_axpy(int64_t n, double a, const double *x, double *acc);
  * radius from `a`, angle from `b`. */
 void fm_normal_f32(uint32_t a, uint32_t b, float *z0, float *z1);
 void fm_normal_f64(uint64_t a, uint64_t b, double *z0, double *z1);
+/* The same for n pairs: z[2 i], z[2 i + 1] from a[2 i], a[2 i + 1]. `a` and `z` do not overlap. */
+void fm_normal_f32_n(int64_t n, const uint32_t *a, float *z);
+void fm_normal_f64_n(int64_t n, const uint64_t *a, double *z);
 
 /* Whether this process uses FMA instructions: a pure function of the CPU and of how the library was
  * compiled. It changes speed, never bits. */
