@@ -1,0 +1,175 @@
+/* ckl.h: run ckl programs from C.
+ *
+ * A session holds variables, compiled functions and diagnostics; sessions share nothing. Values are
+ * reference-counted handles. A call that fails returns a status; the diagnostics tell why, with
+ * places in the user's source. Nothing here prints, exits or aborts: text goes to the callbacks.
+ *
+ *   #include <ckl.h>
+ *   #include <stdio.h>
+ *   int main(void) {
+ *     ckl_session *s = ckl_open(NULL);
+ *     ckl_value *y = NULL;
+ *     if (ckl_eval(s, "fn f(x: f64[...S]) = sum(x * x)\nf(f64([1.0, 2.0]))", "demo", &y) == CKL_OK)
+ *       printf("%g\n", ckl_to_float(y));
+ *     else
+ *       for (size_t i = 0; i < ckl_diag_count(s); i++)
+ *         fputs(ckl_diag_text(s, i, 0), stderr);
+ *     ckl_release(y);
+ *     ckl_close(s);
+ *   }
+ *
+ * Marks after each declaration: [-] cannot fail, [m] may run out of memory, [p] may meet a wrong
+ * program, [r] may fail at run time. Unless said otherwise a session is used by one thread at a time.
+ */
+#ifndef CKL_H
+#define CKL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- version */
+#define CKL_VERSION "0.1.0"
+const char *ckl_version(void); /* [-] of the library, e.g. "0.1.0" */
+
+/* ---- status */
+typedef enum ckl_status {
+  CKL_OK = 0,
+  CKL_EPROGRAM = 1,   /* the program is wrong: nothing of it ran, or the statement was rejected */
+  CKL_ERUN = 2,       /* it failed while running */
+  CKL_ENOMEM = 3,
+  CKL_EDEVICE = 4,
+  CKL_EINTERNAL = 5,  /* ckl is wrong; please report */
+  CKL_EINTERRUPT = 6, /* ckl_interrupt was called */
+  CKL_EUSAGE = 7      /* an argument of the C call itself makes no sense */
+} ckl_status;
+
+/* ---- session */
+typedef struct ckl_session ckl_session;
+typedef struct ckl_value ckl_value;
+
+enum { CKL_STDOUT = 1, CKL_STDERR = 2 }; /* streams of ckl_config.write */
+
+typedef struct ckl_config {
+  size_t size; /* sizeof(ckl_config); lets the struct grow */
+  /* realloc(ud, ptr, old, new): new 0 frees; NULL = out of memory. NULL: the C library's. */
+  void *(*alloc)(void *ud, void *ptr, size_t old_size, size_t new_size);
+  void *alloc_ud;
+  /* What the program prints (stream 1) and warnings, logs, progress (stream 2). NULL: dropped. */
+  void (*write)(void *ud, int stream, const char *text, size_t n);
+  void *write_ud;
+  bool stderr_is_terminal;   /* progress bars are redrawn on a terminal, printed rarely on a pipe */
+  const char *const *args;   /* `name=value` words for args("name", default) */
+  size_t arg_count;
+  const char *const *lib;    /* folders searched by `use` after the embedded library */
+  size_t lib_count;
+  const char *device;        /* "cpu" (default) or "sim" */
+  int64_t memory_limit;      /* bytes of tensor data, 0 = none */
+} ckl_config;
+
+/* Opens a session; `config` may be NULL. NULL when out of memory. [m] */
+ckl_session *ckl_open(const ckl_config *config);
+void ckl_close(ckl_session *s); /* [-] NULL is fine; values still held become unusable except ckl_release */
+/* Asks the running call to stop soon; the only call allowed from another thread or a signal handler. [-] */
+void ckl_interrupt(ckl_session *s);
+/* Forgets variables, declarations, compiled functions and diagnostics. [m] */
+ckl_status ckl_reset(ckl_session *s);
+
+/* ---- running. Diagnostics of the previous call are dropped at the start of each of these. */
+/* Runs a program file: parse, check, then every statement. [mpr] */
+ckl_status ckl_run_file(ckl_session *s, const char *path);
+/* Checks without running. `ckl_diag_count` is 0 on CKL_OK unless there are warnings. [mp] */
+ckl_status ckl_check_file(ckl_session *s, const char *path);
+/* Runs statements in the session's top level, REPL rules (declarations may be replaced). `name` shows in
+ * diagnostics. `*out` (may be NULL) gets a new reference to the value of a last expression, else NULL. [mpr] */
+ckl_status ckl_eval(ckl_session *s, const char *text, const char *name, ckl_value **out);
+/* Whether REPL text is complete or needs another line. [-] */
+bool ckl_is_complete(const char *text, size_t n);
+/* Runs the `test` blocks whose title contains `filter` (NULL: all), each in a fresh session state.
+ * `report` is called after each. CKL_ERUN when one failed. [mpr] */
+ckl_status ckl_test_file(ckl_session *s, const char *path, const char *filter,
+                         void (*report)(void *ud, const char *title, bool ok, const char *diagnostics),
+                         void *ud);
+
+/* ---- values: every `ckl_value *` returned is a new reference, every argument is borrowed. */
+ckl_value *ckl_retain(ckl_value *v);  /* [-] */
+void ckl_release(ckl_value *v);       /* [-] NULL is fine */
+ckl_value *ckl_int(ckl_session *s, int64_t i);     /* [m] a number */
+ckl_value *ckl_float(ckl_session *s, double x);    /* [m] a number */
+ckl_value *ckl_bool(ckl_session *s, bool b);       /* [m] */
+ckl_value *ckl_str(ckl_session *s, const char *text, size_t n); /* [m] copies */
+/* A tensor from row-major data, which is copied; `dtype` is "f32", "i64".. NULL on a bad dtype, rank
+ * over 12, a negative dim, or out of memory. [m] */
+ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t *dims,
+                      const void *data);
+/* The same without a copy: `data` stays the caller's until `done(ud)` is called. [m] */
+ckl_value *ckl_tensor_borrow(ckl_session *s, const char *dtype, int rank, const int64_t *dims,
+                             void *data, void (*done)(void *ud), void *ud);
+typedef enum ckl_kind {
+  CKL_UNIT, CKL_NONE, CKL_BOOL, CKL_INT, CKL_FLOAT, CKL_STR, CKL_TENSOR, CKL_LIST, CKL_TUPLE,
+  CKL_RECORD, CKL_FN, CKL_MODEL, CKL_OTHER
+} ckl_kind;
+ckl_kind ckl_kind_of(const ckl_value *v);                       /* [-] NULL is CKL_UNIT */
+int64_t ckl_to_int(const ckl_value *v);                         /* [-] numbers, bools, one-element tensors; else 0 */
+double ckl_to_float(const ckl_value *v);                        /* [-] likewise */
+const char *ckl_to_str(const ckl_value *v, size_t *n);          /* [-] of a str; NULL otherwise; lives as long as v */
+const char *ckl_tensor_dtype(const ckl_value *v);               /* [-] NULL when not a tensor or param */
+int ckl_tensor_rank(const ckl_value *v);                        /* [-] -1 likewise */
+int64_t ckl_tensor_dim(const ckl_value *v, int axis);           /* [-] */
+/* Row-major elements, valid until the next call that uses v or the session. NULL when not a tensor. [m] */
+const void *ckl_tensor_data(ckl_value *v);
+size_t ckl_length(const ckl_value *v);                          /* [-] of a list, tuple, record */
+ckl_value *ckl_item(const ckl_value *v, size_t i);              /* [m] element; NULL when out of range */
+const char *ckl_field_name(const ckl_value *v, size_t i);       /* [-] of a record */
+/* A top-level variable, or NULL. [m] */
+ckl_value *ckl_get(ckl_session *s, const char *name);
+ckl_status ckl_set(ckl_session *s, const char *name, ckl_value *v); /* [m] like a top-level `let` */
+/* Calls a function, proc or instance. [mpr] */
+ckl_status ckl_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n, ckl_value **out);
+/* What the REPL shows for a value ("x : f32[3, 4]   min -1.40  mean 0.31  max 1.91" and a table).
+ * The text lives until the next call on s. [m] */
+const char *ckl_show(ckl_session *s, const char *name, const ckl_value *v);
+/* Names for completion: the i-th visible name that starts with `prefix`, or NULL. Lives until the next call. [m] */
+const char *ckl_complete(ckl_session *s, const char *prefix, size_t i);
+
+/* ---- diagnostics of the last call */
+enum { CKL_COLOR = 1 };
+size_t ckl_diag_count(const ckl_session *s);                            /* [-] */
+const char *ckl_diag_text(ckl_session *s, size_t i, unsigned flags);    /* [-] whole, with carets; lives until the next call */
+const char *ckl_diag_json(ckl_session *s, size_t i);                    /* [-] one line */
+const char *ckl_diag_code(const ckl_session *s, size_t i);              /* [-] "shape-3" */
+bool ckl_diag_is_error(const ckl_session *s, size_t i);                 /* [-] */
+
+/* ---- observation */
+/* Counters: "nodes", "stage", "compile", "tape.live", "values.live", "bytes.live", "bytes.peak", ...
+ * -1 for an unknown name. ckl_counter_name lists them. [-] */
+int64_t ckl_counter(const ckl_session *s, const char *name);
+const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
+/* Turns a log channel on: "stage", "stage:debug", .. CKL_EUSAGE when there is no such channel. [-] */
+ckl_status ckl_log(ckl_session *s, const char *channel);
+
+/* ---- tools: text in, text out. The result lives until the next call on s; NULL = see diagnostics. */
+const char *ckl_format(ckl_session *s, const char *path_for_messages, const char *text, size_t n); /* [mp] */
+/* The graph of function `fn` of a file after `stage` (see ckl_stage_name); `types` like "f32[8, 3]" for
+ * un-annotated parameters. [mp] */
+const char *ckl_ir(ckl_session *s, const char *path, const char *fn, const char *const *types,
+                   size_t type_count, const char *stage);
+const char *ckl_stage_name(size_t i);                       /* [-] NULL past the end */
+const char *ckl_pass_name(size_t i);                        /* [-] of ckl_opt; NULL past the end */
+const char *ckl_opt(ckl_session *s, const char *pass, const char *name, const char *text, size_t n); /* [mp] */
+/* Dumps the graph after `stage` of everything that gets compiled from now on to stream 2. [-] */
+ckl_status ckl_dump(ckl_session *s, const char *stage);
+const char *ckl_help(ckl_session *s, const char *topic);    /* [m] error code, builtin, or keyword; NULL: none */
+const char *ckl_error_code(size_t i);                       /* [-] all codes; NULL past the end */
+const char *ckl_ops_markdown(ckl_session *s);               /* [m] docs/ops.md */
+const char *ckl_builtins_markdown(ckl_session *s);          /* [m] docs/builtins.md */
+const char *ckl_errors_markdown(ckl_session *s);            /* [m] docs/errors.md */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
