@@ -1,0 +1,401 @@
+/* The driver: tokens from the lexer into the grammar, recovery, limits; helpers of grammar actions.
+ *
+ * In: a source. Out: N_FILE. Idea: before a token is fed, gr_accepts runs the automaton on a copy of
+ * the states; a token that does not fit is reported with everything that would have (complain.c),
+ * then the stack is cut back to the innermost place where a statement may stand, N_BAD is put there,
+ * and tokens are skipped up to the end of that statement at the same depth of brackets.
+ * Invariant: no node is higher than AST_MAX_HEIGHT; after PARSE_MAX_ERRORS errors, or when the text
+ * is nested too deeply, reading stops and the tree so far is returned. */
+#include "parser/lex.h"
+
+#include <string.h>
+
+#include "parser/grammar.h"
+
+/* ---- helpers of the actions --------------------------------------------------------------------- */
+
+Span ps_span(Parser *ps, uint32_t lo, uint32_t hi) {
+  return (Span){ps->file, lo, hi};
+}
+
+Node *ps_node(Parser *ps, NodeKind kind, uint32_t lo, uint32_t hi) {
+  Node *n = ARENA_NEW(ps->c->arena, Node);
+  n->kind = (uint8_t)kind;
+  n->span = ps_span(ps, lo, hi);
+  n->height = 1;
+  return n;
+}
+
+static void highest(void *ud, Node *child) {
+  uint32_t *h = ud;
+  if (child->height > *h) *h = child->height;
+}
+
+Node *ps_done(Parser *ps, Node *n) {
+  uint32_t h = 0;
+  ast_children(n, highest, &h);
+  n->height = h + 1;
+  if (n->height < AST_MAX_HEIGHT - 1) return n; /* room for the file itself */
+  Diag *g = lex_error(&ps->lx, ERR_SYNTAX_DEEP, n->span.lo, n->span.hi,
+                      "more than %d operations, calls or blocks hang on one another here",
+                      AST_MAX_HEIGHT - 2);
+  lex_help(&ps->lx, g, "give a part a name with `let`");
+  ps->lx.stop = true;
+  return ps_node(ps, N_BAD, n->span.lo, n->span.hi);
+}
+
+NodeList *ps_list(Parser *ps) {
+  return ARENA_NEW(ps->c->arena, NodeList);
+}
+
+NodeList *ps_push(Parser *ps, NodeList *l, Node *n) {
+  VEC_PUSH(ps->c->arena, l->items, l->count, l->cap, n);
+  return l;
+}
+
+NodeList *ps_list1(Parser *ps, Node *n) {
+  return ps_push(ps, ps_list(ps), n);
+}
+
+Word ps_word(Parser *ps, Tok t) {
+  return (Word){.name = t.v.name, .span = ps_span(ps, t.lo, t.hi)};
+}
+
+Words *ps_words(Parser *ps, Words *w, Tok t) {
+  if (!w) w = ARENA_NEW(ps->c->arena, Words);
+  if (t.kind) VEC_PUSH(ps->c->arena, w->items, w->count, w->cap, ps_word(ps, t));
+  return w;
+}
+
+Fn *ps_fn(Parser *ps) {
+  return ARENA_NEW(ps->c->arena, Fn);
+}
+
+Node *ps_unary(Parser *ps, AstOp op, Tok t, Node *e) {
+  Node *n = ps_node(ps, N_UNARY, t.lo, e->span.hi);
+  n->unary.op = op;
+  n->unary.operand = e;
+  return ps_done(ps, n);
+}
+
+Node *ps_binary(Parser *ps, AstOp op, Tok t, Node *a, Node *b) {
+  Node *n = ps_node(ps, N_BINARY, a->span.lo, b->span.hi);
+  n->binary.op = op;
+  n->binary.left = a;
+  n->binary.right = b;
+  n->binary.op_span = ps_span(ps, t.lo, t.hi);
+  return ps_done(ps, n);
+}
+
+Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
+  Node *n = ps_node(ps, N_ASSIGN, target->span.lo, value->span.hi);
+  n->assign.op = op;
+  n->assign.target = target;
+  n->assign.value = value;
+  if (target->kind != N_NAME && target->kind != N_DOT && target->kind != N_INDEX &&
+      target->kind != N_BAD) {
+    Diag *g = lex_error(&ps->lx, ERR_SYNTAX_ASSIGN, target->span.lo, target->span.hi,
+                        "only a name, a field or an index can be assigned");
+    if (target->kind == N_TUPLE || target->kind == N_UNIT)
+      lex_help(&ps->lx, g, "to take a tuple apart write `let (a, b) = ..`");
+    else if (target->kind == N_BINARY)
+      lex_help(&ps->lx, g, "to compare write `==`");
+    else if (target->kind == N_ITEM)
+      lex_help(&ps->lx, g, "items of a tuple are fixed; make a new tuple, or use a record: `r.x = e`");
+  }
+  return ps_done(ps, n);
+}
+
+Node *ps_pattern(Parser *ps, Tok t) {
+  bool wild = t.hi - t.lo == 1 && t.v.name[0] == '_';
+  Node *n = ps_node(ps, wild ? N_PAT_WILD : N_PAT_NAME, t.lo, t.hi);
+  if (!wild) n->word = ps_word(ps, t);
+  return n;
+}
+
+Node *ps_tuple_type(Parser *ps, NodeList *l, bool comma, uint32_t lo, uint32_t hi) {
+  uint32_t named = 0;
+  for (uint32_t i = 0; i < l->count; i++) named += l->items[i]->kind == N_TYPE_FIELD;
+  if (!named && l->count == 1 && !comma) return l->items[0]; /* just parentheses */
+  if (named && named < l->count) {
+    Diag *g = lex_error(&ps->lx, ERR_SYNTAX_MIXED, lo, hi, "some items of this type have names, some have none");
+    lex_help(&ps->lx, g, "a tuple is (A, B), a record is (x: A, y: B)");
+    return ps_node(ps, N_BAD, lo, hi);
+  }
+  Node *n = ps_node(ps, named ? N_TYPE_RECORD : N_TYPE_TUPLE, lo, hi);
+  n->list = *l;
+  return ps_done(ps, n);
+}
+
+/* Where a declaration does not belong: an error, and N_BAD in its place. */
+static Node *misplaced(Parser *ps, Node *n, const char *what, const char *help) {
+  uint32_t hi = n->span.lo + 1;
+  while (hi < n->span.hi && (ps->lx.text[hi] | 0x20) >= 'a' && (ps->lx.text[hi] | 0x20) <= 'z') hi++;
+  Diag *g = lex_error(&ps->lx, ERR_SYNTAX_PLACE, n->span.lo, hi, "%s", what);
+  lex_help(&ps->lx, g, help);
+  return ps_node(ps, N_BAD, n->span.lo, n->span.hi);
+}
+
+static const char param_help[] = "`param` and `buffer` are members: model M(..) { param w: f32[3] }";
+
+Node *ps_block(Parser *ps, NodeList *l, uint32_t lo, uint32_t hi) {
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *n = l->items[i];
+    const char *what = NULL, *help = "move it out of the block";
+    switch (n->kind) {
+    case N_USE: what = "`use` stands at the top level of a file"; break;
+    case N_TYPE_DECL: what = "a `type` is declared at the top level of a file"; break;
+    case N_POLICY_DECL: what = "a `policy` is declared at the top level of a file"; break;
+    case N_TEST: what = "a `test` stands at the top level of a file"; break;
+    case N_MODEL: what = "a `model` is declared at the top level of a file"; break;
+    case N_FIELD: what = "a param or buffer belongs to a `model`"; help = param_help; break;
+    case N_FN:
+      if (n->fn->is_proc) {
+        what = "a `proc` is declared at the top level of a file";
+        help = "a `fn` can be declared inside a block";
+      }
+      break;
+    default: break;
+    }
+    if (what) l->items[i] = misplaced(ps, n, what, help);
+  }
+  Node *n = ps_node(ps, N_BLOCK, lo, hi);
+  n->list = *l;
+  return ps_done(ps, n);
+}
+
+void ps_file(Parser *ps, NodeList *l) {
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i]->kind == N_FIELD)
+      l->items[i] = misplaced(ps, l->items[i], "a param or buffer belongs to a `model`", param_help);
+  ps->root->file.items = *l;
+}
+
+NodeList *ps_members(Parser *ps, NodeList *l) {
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *n = l->items[i];
+    switch (n->kind) {
+    case N_FIELD: case N_FN: case N_ASSERT: case N_BAD: break;
+    case N_LET:
+      if (n->let.is_var)
+        l->items[i] = misplaced(ps, n, "a model has no `var`",
+                                "a value that changes is a `buffer`; one that does not is a `let`");
+      else if (n->let.pat->kind != N_PAT_NAME)
+        l->items[i] = misplaced(ps, n, "a field has one plain name", "write one `let` per field");
+      break;
+    default:
+      l->items[i] = misplaced(ps, n, "this is no member of a model",
+                              "members are param, buffer, let, assert, fn and proc; what runs stands in a fn");
+    }
+  }
+  return l;
+}
+
+const char *ps_plain(Parser *ps, Node *string) {
+  uint32_t n;
+  const char *s = ast_plain_text(string, &n);
+  if (s && strlen(s) == n) return s;
+  lex_error(&ps->lx, ERR_SYNTAX_STRING, string->span.lo, string->span.hi,
+            s ? "this text holds a NUL character" : "this text is fixed: it can have no holes");
+  string->string.count = 0;
+  return "";
+}
+
+/* Is there nothing but blanks, with exactly one newline, between the two places? */
+static bool next_line(const char *text, uint32_t lo, uint32_t hi) {
+  int lines = 0;
+  for (uint32_t i = lo; i < hi; i++) {
+    if (text[i] == '\n')
+      lines++;
+    else if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
+      return false;
+  }
+  return lines == 1;
+}
+
+const char *ps_doc(Parser *ps, uint32_t lo) {
+  const Lexer *lx = &ps->lx;
+  size_t hi = 0, n = lx->comment_count; /* comments before the place: those below hi */
+  while (hi < n) {
+    size_t mid = hi + (n - hi) / 2;
+    if (lx->comments[mid].lo < lo)
+      hi = mid + 1;
+    else
+      n = mid;
+  }
+  size_t first = hi;
+  for (uint32_t end = lo; first > 0; first--) {
+    const Comment *k = &lx->comments[first - 1];
+    if (!k->doc || !k->own_line || !next_line(lx->text, k->hi, end)) break;
+    end = k->lo;
+  }
+  if (first == hi) return NULL;
+  Buf b;
+  buf_init_arena(&b, ps->c->arena);
+  for (size_t i = first; i < hi; i++) {
+    uint32_t from = lx->comments[i].lo;
+    while (from < lx->comments[i].hi && lx->text[from] == '#') from++;
+    if (from < lx->comments[i].hi && lx->text[from] == ' ') from++;
+    if (i > first) buf_putc(&b, '\n');
+    buf_put(&b, lx->text + from, lx->comments[i].hi - from);
+  }
+  return b.s;
+}
+
+/* ---- feeding ------------------------------------------------------------------------------------ */
+
+void ps_feed(Parser *ps, Tok t) {
+  if (gr_depth(ps->gr) > GR_STACK - 64) {
+    Diag *g = lex_error(&ps->lx, ERR_SYNTAX_DEEP, t.lo, t.hi, "nested too deeply");
+    lex_help(&ps->lx, g, "give a part a name with `let`, or move it to a `fn` of its own");
+    ps->lx.stop = true;
+    return;
+  }
+  if (t.kind == TK_DSLASH) ps->line_division = t.lo;
+  if (t.kind == TK_SEP) {
+    ps->line_division = UINT32_MAX;
+    ps->lx.quiet = false;
+  }
+  gr_feed(ps->gr, t);
+  ps->prev2 = ps->prev;
+  ps->prev = t;
+}
+
+/* After an error at `t`: puts N_BAD where the statement is, and returns the token to go on with. */
+static Tok recover(Parser *ps, Tok t) {
+  Lexer *lx = &ps->lx;
+  int depth = gr_depth(ps->gr);
+  while (depth > 0 && !gr_accepts(ps->gr, TK_BAD)) gr_cut(ps->gr, --depth);
+  ps_feed(ps, (Tok){.kind = TK_BAD, .lo = t.lo, .hi = t.hi});
+  lx->quiet = false;
+  uint32_t want = (uint32_t)gr_brackets(ps->gr);
+  for (;; t = lex_next(lx)) {
+    if (t.kind == 0 || lx->depth < want) return t;
+    if (lx->depth == want && t.kind == TK_SEP) return t;
+    char top = lx->depth ? lx->open[lx->depth - 1].kind : '{';
+    if (t.first && ps_is_statement_word(ps, t) && (top != '{' || lx->depth == want)) {
+      if (lx->depth > want) lx->depth = want;
+      ps_feed(ps, (Tok){.kind = TK_SEP, .lo = t.lo, .hi = t.lo});
+      return t;
+    }
+  }
+}
+
+static void run(Parser *ps) {
+  Lexer *lx = &ps->lx;
+  Tok t = lex_next(lx);
+  uint32_t failed_at = UINT32_MAX; /* a token recovery was tried for */
+  while (!lx->stop) {
+    if (t.kind == TK_BAD) { /* the lexer has filed an error */
+      if (t.semi) {
+        t = lex_next(lx);
+      } else {
+        t = recover(ps, t);
+      }
+      continue;
+    }
+    if (gr_accepts(ps->gr, t.kind)) {
+      ps_feed(ps, t);
+      if (t.kind == 0) return;
+      t = lex_next(lx);
+      continue;
+    }
+    if (!lx->quiet && ps_mend(ps, &t)) {
+      if (t.kind == TK_BAD) t = lex_next(lx);
+      continue;
+    }
+    if (t.lo == failed_at && t.kind != 0) { /* does not happen; if it did, no endless loop */
+      t = lex_next(lx);
+      continue;
+    }
+    failed_at = t.lo;
+    ps_complain(ps, t);
+    if (!lx->stop) t = recover(ps, t);
+  }
+  gr_cut(ps->gr, gr_depth(ps->gr) > 1 ? 1 : gr_depth(ps->gr));
+  gr_feed(ps->gr, (Tok){.kind = 0, .lo = lx->n, .hi = lx->n});
+}
+
+/* ---- text that can be read at all --------------------------------------------------------------- */
+
+/* Length of the UTF-8 character at s, 0 if it is none. */
+static unsigned utf8(const unsigned char *s, const unsigned char *end) {
+  unsigned n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+  if (n == 0 || (size_t)(end - s) < n) return 0;
+  for (unsigned i = 1; i < n; i++)
+    if ((s[i] & 0xc0) != 0x80) return 0;
+  if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f))) return 0;
+  if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))) return 0;
+  return n;
+}
+
+static bool readable(Parser *ps, const char *text, size_t n) {
+  const unsigned char *s = (const unsigned char *)text, *end = s + n;
+  while (s < end) {
+    unsigned len = *s ? utf8(s, end) : 0;
+    if (len == 0) {
+      uint32_t at = (uint32_t)(s - (const unsigned char *)text);
+      Diag *g = *s ? lex_error(&ps->lx, ERR_SYNTAX_BYTES, at, at + 1, "the byte 0x%02x here is not UTF-8", *s)
+                   : lex_error(&ps->lx, ERR_SYNTAX_BYTES, at, at + 1, "a NUL byte stands here");
+      lex_help(&ps->lx, g, "a ckl file is text in UTF-8; is this another kind of file?");
+      return false;
+    }
+    s += len;
+  }
+  return true;
+}
+
+typedef struct Job {
+  Parser *ps;
+  Arena scratch;
+} Job;
+
+static void parse_job(void *ud) {
+  Job *job = ud;
+  job->ps->gr = arena_alloc(&job->scratch, gr_size());
+  gr_init(job->ps->gr, job->ps);
+  run(job->ps);
+}
+
+Node *parse_file(const ParseContext *c, uint32_t file) {
+  const Source *src = &c->sources->items[file];
+  Parser ps = {.c = c, .file = file, .line_division = UINT32_MAX};
+  size_t n = src->length;
+  bool fits = n < UINT32_MAX / 4;
+  lex_init(&ps.lx, c, file, src->text, fits ? (uint32_t)n : 0);
+  ps.root = ps_node(&ps, N_FILE, 0, fits ? (uint32_t)n : 0);
+  if (!fits) {
+    lex_error(&ps.lx, ERR_SYNTAX_BYTES, 0, 0, "the file is too long: %zu bytes, at most 2^30 - 1", n);
+    return ps.root;
+  }
+  if (!readable(&ps, src->text, n)) return ps.root;
+  Mem *mem = c->arena->mem;
+  Job job = {.ps = &ps};
+  arena_init(&job.scratch, mem);
+  int code = mem_protect(mem, parse_job, &job);
+  arena_free(&job.scratch);
+  if (code != MEM_OK) mem_throw(mem, code);
+  ps.root->file.comments = ps.lx.comments;
+  ps.root->file.comment_count = (uint32_t)ps.lx.comment_count;
+  ps.root = ps_done(&ps, ps.root);
+  return ps.root;
+}
+
+bool parse_repl_complete(const char *text, size_t n) {
+  if (n >= UINT32_MAX / 4 || memchr(text, 0, n)) return true;
+  Lexer lx;
+  lex_init(&lx, NULL, 0, text, (uint32_t)n);
+  bool can_end = true; /* no token at all */
+  for (;;) {
+    uint32_t open = lx.depth;
+    bool string = false; /* inside one */
+    for (uint32_t i = 0; i < open; i++) string = string || lx.open[i].kind == 'S';
+    uint32_t complaints = lx.errors;
+    Tok t = lex_next(&lx);
+    if (lx.errors > complaints && t.lo < lx.n) return true; /* wrong anyway */
+    if (lx.stop) return true;
+    if (lx.errors > complaints) return string; /* the end, with brackets open */
+    if (t.kind == 0) return can_end;
+    can_end = lex_can_end(t.kind) || t.kind == TK_SEP;
+  }
+}
