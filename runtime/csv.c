@@ -51,8 +51,8 @@ static bool next_line(Csv *c, Line *out) {
     }
     out->open = quoted;
     out->hi = hi ? hi : p;
-    if (p < c->end) c->at = p + (*p == '\r' && p + 1 < c->end && p[1] == '\n' ? 2 : 1);
-    else c->at = p;
+    bool crlf = c->end - p >= 2 && p[0] == '\r' && p[1] == '\n';
+    c->at = p == c->end ? p : p + (crlf ? 2 : 1);
     p = out->lo;
     while (p < out->hi && is_blank(*p)) p++;
     if (p == out->hi) continue;
@@ -247,8 +247,8 @@ Tensor *csv_parse(Mem *m, const char *name, const char *text, size_t n, DType dt
   }
   Line like = line;
   int64_t dim[2] = {rows, count_fields(&c, &line)};
-  if (dim[1] > (int64_t)(n + 1) / 2 / rows) { /* a field takes two bytes: there are not so many */
-    for (int64_t cols; (cols = count_fields(&c, &line)) == dim[1];) next_line(&c, &line);
+  if (dim[1] > (int64_t)(n + 1) / rows) { /* a field and what ends it take a byte: too few here */
+    while (count_fields(&c, &line) == dim[1] && next_line(&c, &line)) continue;
     ragged(&c, &line, count_fields(&c, &line), &like, dim[1]);
     return NULL;
   }
