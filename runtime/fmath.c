@@ -214,8 +214,10 @@ double fm_fma64_soft(double x, double y, double z) {
 #if FM_X86
 FM_TARGET("fma")
 #endif
+#if !FM_BUILT_IN
 static float hard_fma_f32(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 static double hard_fma_f64(double x, double y, double z) { return __builtin_fma(x, y, z); }
+#endif
 
 #define FM_TAG(name) hard_##name
 #define FM_FMAF(a, b, c) __builtin_fmaf(a, b, c)
