@@ -22,11 +22,17 @@ tap_empty "$(objdump -t "$core" | awk '
     if ($NF ~ /^[.]/ || $NF ~ /asan|ubsan|sanitizer|^__odr/) next
     print file, $NF }')" 'no global variable can be written to'
 
-# -A names the archive member in front of each symbol. One abort is fine: the one for a throw without
-# a protected call around it, which only a wrong ckl can make.
-tap_empty "$(nm -A -u "$core" | awk '{ print $NF, $1 }' | grep -E \
-  '^(_?_?exit|_Exit|abort|quick_exit|__assert_fail|_*v?printf(_chk)?|puts|putchar|perror|stdout|stderr|system|raise|kill) ' |
+# uses NAME|NAME...: which members of the core use one of these functions
+uses() { nm -A -u "$core" | awk '{ print $NF, $1 }' | grep -E "^_*($1) "; }
+
+# One abort is fine: the one for a throw without a protected call around it, which only a wrong ckl can
+# make.
+tap_empty "$(uses 'exit|_?Exit|abort|quick_exit|assert_fail|v?printf(_chk)?|puts|putchar|perror|stdout|stderr|system|raise|kill' |
   grep -v '^abort .*[:/]mem[.]o')" 'nothing below cli/ prints, exits or aborts'
+tap_empty "$(uses 'malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|strn?dup|v?asprintf|getline|open_memstream' |
+  grep -v '[:/]mem[.]o')" 'memory comes from the hook of the session'
+tap_empty "$(uses 's?rand|s?random|drand48|setlocale|strtok|signal|sigaction|setenv|putenv|localtime|gmtime|strerror')" \
+  'no function with state of the process is used'
 
 tap_empty "$(
   ./ckl --version 2>&1 | grep -q -w -F "$VERSION" || echo "./ckl --version does not say $VERSION"
