@@ -176,7 +176,7 @@ typedef struct Comment {
 
 struct Node {
   uint8_t kind;    /* NodeKind */
-  bool parens;     /* an expression written in parentheses of its own */
+  bool parens;     /* an expression written in parentheses of its own; its span includes them */
   bool semicolon;  /* a statement followed by `;` (the REPL prints nothing) */
   uint8_t flags;   /* the checker's */
   uint32_t height; /* nodes on the longest path down; a leaf has 1 */

@@ -63,9 +63,16 @@ bool ps_is_statement_word(const Parser *ps, Tok t) {
 
 /* Is a symbol on the stack above the last open bracket or statement? */
 static bool header_open(const Parser *ps, int symbol) {
+  int closed = 0;
   for (int i = 0, s; (s = gr_symbol(ps->gr, i)) >= 0 && i < 64; i++) {
-    if (s == symbol) return true;
-    if (s == TK_LBRACE || s == TK_LPAREN || s == TK_LBRACK || s == TK_SEP || s == TK_EQ) return false;
+    if (s == symbol && !closed) return true;
+    if (s == TK_RBRACE || s == TK_RPAREN || s == TK_RBRACK) {
+      closed++;
+    } else if (s == TK_LBRACE || s == TK_LPAREN || s == TK_LBRACK) {
+      if (closed-- == 0) return false;
+    } else if (s == TK_SEP || s == TK_EQ) {
+      return false;
+    }
   }
   return false;
 }
@@ -355,11 +362,9 @@ static bool after_operand(Parser *ps, Tok t) {
     return say(ps, ERR_SYNTAX_TRAIL, t.lo, t.hi, "a block is no argument of a call",
                "write `f(x, fn() { .. })`, or `wrap <f x> { .. }`");
   if (t.kind == TK_EQ) {
-    bool let = header_open(ps, TK_LET) || header_open(ps, TK_VAR);
     return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi,
                top(ps) == '(' && ps->prev.kind == TK_IDENT ? "the name of an argument is a plain word before its `=`"
-               : let ? "one `let` gives one value"
-                     : "`=` cannot stand inside an expression",
+                   : "`=` cannot stand inside an expression",
                "to compare write `==`; to assign use a statement of its own");
   }
   if (t.kind == TK_ARROW)
@@ -387,15 +392,14 @@ static bool after_operand(Parser *ps, Tok t) {
 static bool small_slip(Parser *ps, Tok t) {
   Lexer *lx = &ps->lx;
   const char *s = lx->text;
-  if (t.kind == TK_SEP && ps->prev.kind == ps->prev2.kind && ps->prev.lo == ps->prev2.hi &&
-      (ps->prev.kind == TK_PLUS || ps->prev.kind == TK_MINUS))
-    return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev.hi, "there is no such operator", "write `x += 1` or `x -= 1`");
-  if (t.kind == TK_SEP && ps->prev.kind == TK_PLUS && ps->prev2.kind == TK_PLUS)
-    return false;
+  if (t.kind == TK_PLUS && ps->prev.kind == TK_PLUS && ps->prev.hi == t.lo)
+    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi, "there is no `++`", "write `x += 1`");
+  if (t.kind == TK_SEP && ps->prev.kind == TK_MINUS && ps->prev2.kind == TK_MINUS)
+    return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev.hi, "there is no `--`", "write `x -= 1`");
   if (t.kind == TK_HOLE_CLOSE && ps->prev.kind == TK_HOLE_OPEN)
     return say(ps, ERR_SYNTAX_STRING, ps->prev.lo, t.hi, "this hole of the string is empty", "a brace as text is doubled: `{{` and `}}`");
   if (t.kind == TK_BACKWARD && t.first)
-    return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi, "`backward` stands on the line of the `}` of its function", NULL);
+    return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi, "`backward` stands on the line where the body of its function ends", NULL);
   if (t.kind == TK_ELSE)
     return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi, "this `else` belongs to no `if`", "write `if c { a } else { b }`, with `else` on the line of the `}`");
   if (ps->prev.kind == TK_WRAP && t.kind != TK_P_OPEN)
@@ -411,10 +415,8 @@ static bool small_slip(Parser *ps, Tok t) {
     return say(ps, ERR_SYNTAX_NUMBER, t.lo, t.hi, "a digit stands before the dot", "write 0.5");
   if ((t.kind == TK_EQEQ || is_comparison(t.kind)) && fits(ps, TK_EQ) && !fits(ps, TK_PLUS))
     return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi, "here `=` gives the value", "write `let x = e`");
-  if (header_open(ps, TK_LET) && t.kind == TK_SEP && fits(ps, TK_EQ))
-    return say(ps, ERR_SYNTAX, ps->prev.hi, ps->prev.hi + 1, "this `let` has no value", "let x = e");
-  if (header_open(ps, TK_VAR) && t.kind == TK_SEP && fits(ps, TK_EQ))
-    return say(ps, ERR_SYNTAX, ps->prev.hi, ps->prev.hi + 1, "this `var` has no value", "var x = e");
+  if (t.kind == TK_SEP && fits(ps, TK_EQ) && fits(ps, TK_COLON) && !fits(ps, TK_PLUS) && !fits(ps, TK_COMMA))
+    return say(ps, ERR_SYNTAX, ps->prev.hi, ps->prev.hi + 1, "a `let` or `var` has a value", "let x = e");
   if (header_open(ps, TK_FOR) && t.kind == TK_EQ && fits(ps, TK_IN))
     return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi, "a `for` runs over a range, a tensor, a list or a sequence", "for i in 0..n { .. }");
   if (t.kind == TK_STAR && (fits(ps, TK_COMMA) || fits(ps, TK_IDENT)) && !fits(ps, TK_PLUS) && top(ps) == '(')

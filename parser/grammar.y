@@ -437,7 +437,11 @@ carg(A) ::= INT(T). { A = T.v.node; }
 carg(A) ::= FLOAT(T). { A = T.v.node; }
 carg(A) ::= SIZE(T). { A = T.v.node; }
 carg(A) ::= string(S). { A = S; }
-carg(A) ::= LPAREN expr(E) RPAREN. { A = E; A->parens = true; }
+carg(A) ::= LPAREN(L) expr(E) RPAREN(R). {
+  A = E;
+  A->parens = true;
+  A->span = ps_span(ps, L.lo, R.hi);
+}
 
 path(A) ::= word(T). {
   A = NODE(N_WORD, T.lo, T.hi);
@@ -580,7 +584,11 @@ primary(A) ::= FALSE(T). { A = NODE(N_BOOL, T.lo, T.hi); }
 primary(A) ::= block(B). { A = B; }
 primary(A) ::= if(B). { A = B; }
 primary(A) ::= LPAREN(L) RPAREN(R). { A = NODE(N_UNIT, L.lo, R.hi); }
-primary(A) ::= LPAREN expr(E) RPAREN. { A = E; A->parens = true; }
+primary(A) ::= LPAREN(L) expr(E) RPAREN(R). {
+  A = E;
+  A->parens = true;
+  A->span = ps_span(ps, L.lo, R.hi);
+}
 primary(A) ::= LPAREN(L) expr(E) COMMA RPAREN(R). {
   A = NODE(N_TUPLE, L.lo, R.hi);
   A->list = *ps_list1(ps, E);

@@ -37,6 +37,8 @@ typedef struct Lexer {
   uint32_t last_hi; /* its end */
   uint32_t complained_at; /* closing bracket already complained about; UINT32_MAX: none */
   bool quiet;       /* a bracket error was filed: what the parser finds next follows from it */
+  bool mute;        /* the parser is skipping what follows from an error */
+  bool newline;     /* passed before a SEP that was just given */
   bool stop;        /* too many errors, or too deep: read no more */
   unsigned errors;
   unsigned missing_braces; /* `{` reported missing: as many `}` close nothing, without a message */

@@ -48,6 +48,7 @@ void lex_init(Lexer *lx, const ParseContext *c, uint32_t file, const char *text,
 /* ---- errors ----------------------------------------------------------------------------------- */
 
 Diag *lex_error(Lexer *lx, ErrCode code, uint32_t lo, uint32_t hi, const char *fmt, ...) {
+  if (lx->mute) return NULL;
   lx->errors++;
   if (!lx->c || lx->stop) return NULL;
   if (lx->errors >= PARSE_MAX_ERRORS) lx->stop = true;
@@ -518,6 +519,7 @@ static Tok closing(Lexer *lx, uint32_t lo) {
       lx->errors++;
     } else {
       lex_error(lx, ERR_SYNTAX_BRACKET, lo, lo + 1, "this `%c` closes nothing", c);
+      lx->quiet = true;
     }
     lx->pos = lo + 1;
     lx->last_hi = lx->pos;
@@ -823,7 +825,8 @@ static Tok scan(Lexer *lx) {
 static Tok next(Lexer *lx) {
   if (lx->stop) return token(lx, 0, lx->pos, lx->pos);
   if (top(lx) == 'S') return string_part(lx);
-  bool newline = skip(lx);
+  bool newline = skip(lx) || lx->newline;
+  lx->newline = false;
   uint32_t lo = lx->pos;
   const char *s = lx->text + lo;
   bool end = lo >= lx->n;
@@ -831,6 +834,7 @@ static Tok next(Lexer *lx) {
   if ((newline || end) && lex_can_end(lx->last) && (!lx->depth || top(lx) == '{') &&
       !(s[0] == '.' && is_word_start(s[1]))) {
     uint32_t hi = lx->last_hi;
+    lx->newline = newline; /* for the token after it */
     return token(lx, TK_SEP, hi, hi);
   }
   if (end) return at_end(lx);

@@ -261,14 +261,9 @@ void ps_feed(Parser *ps, Tok t) {
   ps->prev = t;
 }
 
-/* After an error at `t`: puts N_BAD where the statement is, and returns the token to go on with. */
-static Tok recover(Parser *ps, Tok t) {
+/* Skips to the end of the statement at a depth of `want` brackets. */
+static Tok skip_statement(Parser *ps, Tok t, uint32_t want) {
   Lexer *lx = &ps->lx;
-  int depth = gr_depth(ps->gr);
-  while (depth > 0 && !gr_accepts(ps->gr, TK_BAD)) gr_cut(ps->gr, --depth);
-  ps_feed(ps, (Tok){.kind = TK_BAD, .lo = t.lo, .hi = t.hi});
-  lx->quiet = false;
-  uint32_t want = (uint32_t)gr_brackets(ps->gr);
   for (;; t = lex_next(lx)) {
     if (t.kind == 0 || lx->depth < want) return t;
     if (lx->depth == want && t.kind == TK_SEP) return t;
@@ -279,6 +274,18 @@ static Tok recover(Parser *ps, Tok t) {
       return t;
     }
   }
+}
+
+/* After an error at `t`: puts N_BAD where the statement is, and returns the token to go on with. */
+static Tok recover(Parser *ps, Tok t) {
+  Lexer *lx = &ps->lx;
+  int depth = gr_depth(ps->gr);
+  while (depth > 0 && !gr_accepts(ps->gr, TK_BAD)) gr_cut(ps->gr, --depth);
+  ps_feed(ps, (Tok){.kind = TK_BAD, .lo = t.lo, .hi = t.hi});
+  lx->mute = true;
+  t = skip_statement(ps, t, (uint32_t)gr_brackets(ps->gr));
+  lx->mute = lx->quiet = false;
+  return t;
 }
 
 static void run(Parser *ps) {
