@@ -221,6 +221,16 @@ bool gr_verify(const Graph *g, GErr *e);
 void gr_print(Buf *out, const Graph *g);  /* reads back with gr_read; see graph/text.c for the grammar */
 Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e); /* NULL on bad text */
 
+/* The passes by name, for `ckl opt` and tests; the list ends with a NULL name. */
+typedef struct GrPass {
+  const char *name;
+  Graph *(*run)(Arena *a, const Graph *g);
+  const char *doc;
+} GrPass;
+extern const GrPass gr_passes[];
+/* Runs one and verifies before and after; NULL with `e` on an unknown name or a broken graph. */
+Graph *gr_pass(Arena *a, const char *name, const Graph *g, GErr *e);
+
 /* Maps a graph over a new leading axis of size n (graph/batch.c): batched[i] says whether input i gets
  * the axis; every output gets it. NULL with `e` when an op has no batching rule. */
 Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);

@@ -1,0 +1,38 @@
+/* Copying nodes between graphs over one DimTab, inside graph/ only. */
+#ifndef CKL_GRAPH_COPY_H
+#define CKL_GRAPH_COPY_H
+
+#include "graph/shape.h"
+
+/* Where each result of a source graph went: indexed by its place in src->types. */
+typedef struct ValMap {
+  const Graph *src;
+  Val *to;
+} ValMap;
+
+static inline Val map_get(const ValMap *m, Val v)
+{
+  return m->to[m->src->nodes[v.node].result0 + v.res];
+}
+
+static inline void map_set(ValMap *m, Val v, Val to)
+{
+  m->to[m->src->nodes[v.node].result0 + v.res] = to;
+}
+
+ValMap map_new(Arena *a, const Graph *src); /* all VAL_NONE */
+/* An empty graph with name, tables and alias classes of `g`. */
+Graph *copy_start(Arena *a, const Graph *g);
+/* Appends node `node` of m->src to dst as it is: no shape rule runs. Operands go through the map and
+ * results are entered in it. `regions` replace the node's (NULL = the same ones). The provenance is
+ * that of the node. An input node also becomes an input of dst. */
+Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions);
+/* The checks and, through the map, the outputs of m->src. */
+void copy_checks(Graph *dst, const Graph *src);
+void copy_outputs(Graph *dst, const ValMap *m);
+bool has_effect(const Graph *g); /* some node, however nested, is an effect */
+bool node_effect(const Graph *g, uint32_t node);
+/* The text of a graph without provenance, names and alias classes: equal for equal graphs. */
+void print_plain(Buf *out, const Graph *g);
+
+#endif

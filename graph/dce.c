@@ -1,0 +1,163 @@
+/* Dead code elimination.
+ *
+ * In: a graph. Out: the graph without what no output and no effect needs; inputs stay, checks stay
+ * (rule 23: what was promised about sizes is tested, used or not). The idea: one backward sweep marks
+ * needed values; through `wrap`, `checkpoint`, `branch` and `map` it goes by result and by capture, so
+ * a result nobody reads and a capture nobody uses disappear from node and region alike. `loop` loses
+ * captures only, `custom` stays whole, since its gradient may read anything.
+ * Recursion is over region nesting.
+ */
+#include "graph/copy.h"
+
+/* What sweeping found: per result of the graph. */
+static bool *sweep(Arena *a, const Graph *g, const bool *keep_out);
+
+/* How many leading operands of the node are no captures and stay. */
+static uint32_t fixed_operands(const Graph *g, uint32_t node)
+{
+  switch (g->nodes[node].op) {
+  case OP_BRANCH: return 1;
+  case OP_LOOP: return 1 + (uint32_t)gr_attr_i(g, node, AT_CARRY, 0);
+  case OP_MAP: return (uint32_t)gr_attr_i(g, node, AT_MAPPED, 1);
+  case OP_WRAP: case OP_CHECKPOINT: return 0;
+  default: return g->nodes[node].operand_count;
+  }
+}
+
+static bool drops_results(OpCode op)
+{
+  return op == OP_WRAP || op == OP_CHECKPOINT || op == OP_BRANCH || op == OP_MAP;
+}
+
+/* Which inputs of its regions operand k is. */
+static uint32_t region_input(OpCode op, uint32_t k)
+{
+  return op == OP_BRANCH ? k - 1 : k;
+}
+
+/* Which results of the node its regions must give. NULL = all. */
+static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need)
+{
+  const GNode *n = &g->nodes[node];
+  if (!drops_results((OpCode)n->op)) return NULL;
+  bool *keep = ARENA_ARRAY(a, bool, n->result_count + 1u);
+  bool any = false;
+  for (uint32_t i = 0; i < n->result_count; i++) any |= keep[i] = need[n->result0 + i];
+  /* A node without results cannot be: an effect nobody orders keeps its first one. */
+  if (!any && n->result_count) keep[0] = true;
+  return keep;
+}
+
+/* Marks which operands a node with regions uses. */
+static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *need, bool *used)
+{
+  const GNode *n = &g->nodes[node];
+  uint32_t fixed = fixed_operands(g, node);
+  for (uint32_t k = 0; k < n->operand_count; k++) used[k] = k < fixed;
+  if (fixed == n->operand_count) return;
+  const bool *keep = wanted(a, g, node, need);
+  for (uint32_t r = 0; r < n->region_count; r++) {
+    const Graph *in = g->regions[n->region0 + r];
+    const bool *inner = sweep(a, in, keep);
+    for (uint32_t k = fixed; k < n->operand_count; k++) {
+      Val v = in->inputs[region_input((OpCode)n->op, k)];
+      if (inner[in->nodes[v.node].result0]) used[k] = true;
+    }
+  }
+}
+
+static bool *sweep(Arena *a, const Graph *g, const bool *keep_out)
+{
+  bool *need = ARENA_ARRAY(a, bool, g->type_count + 1);
+  for (size_t i = 0; i < g->output_count; i++) {
+    Val v = g->outputs[i];
+    if (!keep_out || keep_out[i]) need[g->nodes[v.node].result0 + v.res] = true;
+  }
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const GNode *n = &g->nodes[i];
+    bool live = node_effect(g, i);
+    for (uint32_t k = 0; k < n->result_count; k++) live = live || need[n->result0 + k];
+    if (!live) continue;
+    /* A live effect marks its own first result, so that the copy below keeps it. */
+    if (n->result_count && node_effect(g, i)) need[n->result0] = true;
+    bool *used = NULL;
+    if (n->region_count) {
+      used = ARENA_ARRAY(a, bool, n->operand_count + 1);
+      used_operands(a, g, i, need, used);
+    }
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      Val v = g->operands[n->operand0 + k];
+      if (!used || used[k]) need[g->nodes[v.node].result0 + v.res] = true;
+    }
+  }
+  return need;
+}
+
+/* g without dead nodes; outputs by keep_out, inputs by keep_in (NULL = all). */
+static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in)
+{
+  const bool *need = sweep(a, g, keep_out);
+  Graph *d = copy_start(a, g);
+  ValMap m = map_new(a, g);
+  size_t input = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = &g->nodes[i];
+    bool live = node_effect(g, i);
+    for (uint32_t k = 0; k < n->result_count; k++) live = live || need[n->result0 + k];
+    if (n->op == OP_INPUT) {
+      live = !keep_in || keep_in[input];
+      input++;
+    }
+    if (!live) continue;
+    if (!n->region_count) {
+      copy_node(d, &m, i, NULL);
+      continue;
+    }
+    bool *used = ARENA_ARRAY(a, bool, n->operand_count + 1);
+    used_operands(a, g, i, need, used);
+    const bool *keep = wanted(a, g, i, need);
+    Graph **regions = ARENA_ARRAY(a, Graph *, n->region_count);
+    for (uint32_t r = 0; r < n->region_count; r++) {
+      const Graph *in = g->regions[n->region0 + r];
+      bool *ins = NULL;
+      if (fixed_operands(g, i) < n->operand_count) {
+        ins = ARENA_ARRAY(a, bool, in->input_count + 1);
+        for (uint32_t k = 0; k < n->operand_count; k++) {
+          if (n->op == OP_BRANCH && k == 0) continue;
+          ins[region_input((OpCode)n->op, k)] = used[k];
+        }
+      }
+      regions[r] = rebuild(a, in, keep, ins);
+    }
+    /* The copy has all operands and results: take out the ones that are gone. */
+    Val operand_map = copy_node(d, &m, i, regions);
+    GNode *c = &d->nodes[operand_map.node];
+    uint32_t to = 0;
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      if (used[k]) d->operands[c->operand0 + to++] = d->operands[c->operand0 + k];
+    }
+    d->operand_count -= c->operand_count - to;
+    c->operand_count = to;
+    uint32_t res = 0;
+    for (uint32_t k = 0; k < n->result_count; k++) {
+      if (keep && !keep[k]) {
+        m.to[n->result0 + k] = VAL_NONE;
+        continue;
+      }
+      d->types[c->result0 + res] = d->types[c->result0 + k];
+      m.to[n->result0 + k] = (Val){operand_map.node, res++};
+    }
+    d->type_count -= c->result_count - res;
+    c->result_count = (uint16_t)res;
+  }
+  copy_checks(d, g);
+  for (size_t i = 0; i < g->output_count; i++) {
+    if (!keep_out || keep_out[i]) gr_output(d, map_get(&m, g->outputs[i]));
+  }
+  return d;
+}
+
+Graph *gr_dce(Arena *a, const Graph *g)
+{
+  return rebuild(a, g, NULL, NULL);
+}
