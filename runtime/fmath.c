@@ -13,6 +13,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "runtime/half.h"
 

@@ -48,7 +48,12 @@
  * equal or do not overlap.
  *
  * gelu(u) is u * sigmoid(2 y), y = sqrt(2 / pi) * (u + 0.044715 u^3). NAME_grad(u) is the derivative
- * of NAME at u (the derivative of softplus is sigmoid). */
+ * of NAME at u (the derivative of softplus is sigmoid).
+ *
+ * Found errors: sigmoid and softplus within 2 ulp everywhere, silu wherever sigmoid(x) is a normal
+ * number. gelu and the derivatives are within 3 ulp of max(1, |u|); relative to themselves they lose
+ * where they are small (gelu: 28 ulp at -5, since the rounding of its argument is multiplied by the
+ * argument). silu and gelu of minus infinity are NaN, as their formulas say. */
 #define FM_DECLARE(name)                                          \
   float fm_##name##_f32(float x);                                 \
   double fm_##name##_f64(double x);                               \

@@ -130,6 +130,7 @@ typedef struct Fn {
   Loop64 others64[4];
 } Fn;
 
+#undef FM_SCALAR
 #if FM_BUILT_IN
 /* the software FMA in all functions, which fmath.c leaves out here */
 #define FM_TAG(name) soft_##name
@@ -328,7 +329,7 @@ static const Bits known[] = {
   {"erf", 0xcd41705914e8de78, 0x02785d71301d7845},
   {"rsqrt", 0x6f74d86a0f856f15, 0x370d1a43a19c2c8b},
   {"sigmoid", 0xc3e59d5485af7bfe, 0x79edda1d08aeb084},
-  {"silu", 0x41883fa538725c7c, 0x17165d7a8923fffa},
+  {"silu", 0x64656e4b99e70178, 0xddb95464f1a38e7f},
   {"softplus", 0x81679fd576c778fb, 0x65e9fe3708a70097},
   {"gelu", 0xfa487600107c3295, 0xfea5335732bcbf19},
   {"sigmoid_grad", 0xf7fb7a248dc8cb96, 0xa8a2af83d198e014},
