@@ -95,16 +95,18 @@ static bool next_field(const Csv *c, const Line *line, const char **p, const cha
   return true;
 }
 
+/* What separates the fields of a line; 0 when it has only one. */
 static char separator_of(const Line *line) {
-  bool comma = false, tab = false, quoted = false;
+  bool comma = false, tab = false, blank = false, quoted = false;
   for (const char *p = line->lo; p < line->hi; p++) {
     if (*p == '"') quoted = !quoted;
     if (quoted) continue;
     if (*p == ';') return ';';
     comma = comma || *p == ',';
     tab = tab || *p == '\t';
+    blank = blank || *p == ' ';
   }
-  return comma ? ',' : tab ? '\t' : ' ';
+  return comma ? ',' : tab ? '\t' : blank ? ' ' : 0;
 }
 
 /* ---- numbers ---------------------------------------------------------------------------------- */
@@ -226,7 +228,9 @@ Tensor *csv_parse(Mem *m, const char *name, const char *text, size_t n, DType dt
     return NULL;
   }
   bool more = next_line(&c, &second);
-  c.separator = start.separator = separator_of(more ? &second : &line);
+  char separator = more ? separator_of(&second) : 0;
+  if (!separator) separator = separator_of(&line);
+  c.separator = start.separator = separator ? separator : ' ';
   int64_t rows = 1 + more;
   while (next_line(&c, &second)) rows++;
 

@@ -1,7 +1,7 @@
 /* Tables of numbers in text: CSV and its relatives.
  *
- * Fields are separated by the first of `;` `,` tab that the second line has (of a one-line file the
- * first), else by blanks. Blanks around a field, quotes around it, blank lines, CRLF and what follows
+ * Fields are separated by the first of `;` `,` tab blank that the second line has, or else the
+ * first line. Blanks around a field, quotes around it, blank lines, CRLF and what follows
  * a `#` do not count. A first line is skipped as a header when none of its fields is a number.
  * Numbers are decimal, with '.' whatever the locale, inf or nan, correctly rounded. */
 #ifndef CKL_RUNTIME_CSV_H
