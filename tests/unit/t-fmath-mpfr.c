@@ -27,7 +27,11 @@ typedef struct Fn {
   double from32, from64; /* the bound holds from here on */
 } Fn;
 
-static int rsqrt_mp(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) { return mpfr_rec_sqrt(r, x, rnd); }
+/* 1 / sqrt(-0) is -infinity, mpfr_rec_sqrt(-0) is +infinity */
+static int rsqrt_mp(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
+  if (mpfr_zero_p(x)) return mpfr_ui_div(r, 1, x, rnd);
+  return mpfr_rec_sqrt(r, x, rnd);
+}
 
 static int sigmoid_mp(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
   mpfr_neg(r, x, rnd);
