@@ -144,13 +144,10 @@ int64_t tn_count(const Tensor *t) {
 
 bool tn_is_contiguous(const Tensor *t) {
   int64_t stride = 1;
+  for (int i = 0; i < t->rank; i++)
+    if (t->dim[i] == 0) return true; /* before any product of the others, which may not fit */
   for (int i = t->rank - 1; i >= 0; i--) {
-    if (t->dim[i] == 0) return true;
-    if (t->dim[i] != 1 && t->stride[i] != stride) {
-      for (int k = i - 1; k >= 0; k--)
-        if (t->dim[k] == 0) return true;
-      return false;
-    }
+    if (t->dim[i] != 1 && t->stride[i] != stride) return false;
     stride *= t->dim[i];
   }
   return true;

@@ -49,6 +49,10 @@ static void t_limits(void) {
   check(!tn_view(&m, t, CKL_MAX_RANK + 1, ones, ones, 0));
   check(!tn_foreign(&m, DT_F64, 2, most, ones, NULL, NULL));
   tn_unref(t);
+  t = tn_new(&m, DEV_CPU, DT_F64, 3, (int64_t[]){0, INT64_MAX, INT64_MAX}); /* empty, so it fits */
+  need(t);
+  check(tn_is_contiguous(t) && tn_same(t, t));
+  tn_unref(t);
   tn_unref(NULL);
   check(failing_clean(&f, &m));
 }
