@@ -35,9 +35,10 @@ static Attr own_attr(Arena *a, Attr x)
 
 static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov)
 {
-  const Prov *p = &src->provs[prov], *last = dst->provs + dst->prov_count - 1;
+  const Prov *p = &src->provs[prov];
+  const Prov *last = dst->prov_count ? &dst->provs[dst->prov_count - 1] : NULL;
   /* Runs of nodes share a provenance; copies keep that. */
-  if (dst->prov_count && last->span.file == p->span.file && last->span.lo == p->span.lo &&
+  if (last && last->span.file == p->span.file && last->span.lo == p->span.lo &&
       last->span.hi == p->span.hi && last->path == p->path && last->name == p->name &&
       last->region == p->region && last->origin == p->origin && last->tag == p->tag &&
       last->backward == p->backward && last->recomputed == p->recomputed) {
