@@ -148,13 +148,13 @@ static void t_unbatched_output(void)
   env_close(&f.v);
 }
 
-static Val drawn_node(Fix *f, OpCode op, Val key)
+static Val drawn_node(B *b, OpCode op, Val key)
 {
-  int64_t dims[1] = {dim_const(f->v.dims, 5)};
-  Val in[2] = {key, gr_const_i(f->g, DT_I64, DEV_CPU, 1000000)};
+  int64_t dims[1] = {dim_const(b->g->dims, 5)};
+  Val in[2] = {key, gr_const_i(b->g, DT_I64, DEV_CPU, 1000000)};
   Attr attrs[3] = {attr_i(AT_DTYPE, op == OP_RANDOM ? DT_F64 : DT_I64), attr_dims(AT_DIMS, 1, dims),
                    attr_i(AT_KIND, RANDOM_NORMAL)};
-  return b_op(&f->b, op, op == OP_RANDOM ? 1 : 2, in, op == OP_RANDOM ? 3 : 2, attrs);
+  return b_op(b, op, op == OP_RANDOM ? 1 : 2, in, op == OP_RANDOM ? 3 : 2, attrs);
 }
 
 /* A batched key is used as it is. */
@@ -163,7 +163,7 @@ static void t_random_keys(OpCode op)
   Fix f;
   fix_open(&f);
   Val key = input(&f.v, f.g, DT_I64, 1, 2);
-  gr_output(f.g, drawn_node(&f, op, key));
+  gr_output(f.g, drawn_node(&f.b, op, key));
   need(built(&f.b));
   Tensor *in = numbered(&f.v, DT_I64, 2, (int64_t[]){ELEMENTS, 2}, 7, 3);
   check(agrees(&f.v, f.g, (bool[]){true}, &in, "keys"));
@@ -178,14 +178,13 @@ static void t_random_folds(OpCode op)
   GErr e = {.operand = -1};
   fix_open(&f);
   Graph *one = new_graph(&f.v);
-  Val key = input(&f.v, f.g, DT_I64, 1, 2), x = input(&f.v, f.g, DT_F64, 0), out = drawn_node(&f, op, key);
-  (void)x;
-  gr_output(f.g, out);
-  Fix h = {.v = f.v, .g = one, .b = {.g = one}};
+  B b1 = {.g = one};
+  Val key = input(&f.v, f.g, DT_I64, 1, 2);
+  input(&f.v, f.g, DT_F64, 0);
+  gr_output(f.g, drawn_node(&f.b, op, key));
   Val in1[2] = {input(&f.v, one, DT_I64, 1, 2), input(&f.v, one, DT_I64, 0)};
-  gr_output(one, drawn_node(&h, op, b_op(&h.b, OP_FOLD_IN, 2, in1, 0, NULL)));
-  f.v = h.v;
-  need(built(&f.b) && built(&h.b));
+  gr_output(one, drawn_node(&b1, op, b_op(&b1, OP_FOLD_IN, 2, in1, 0, NULL)));
+  need(built(&f.b) && built(&b1));
   Graph *many = gr_batch(&f.v.arena, f.g, (bool[]){false, true}, dim_const(f.v.dims, ELEMENTS), &e);
   need(check_msg(many != NULL, "%s", e.text));
   Tensor *in[2] = {numbered(&f.v, DT_I64, 1, (int64_t[]){2}, 7, 3),
