@@ -7,9 +7,11 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 #include <termios.h>
 #include <time.h>
@@ -339,20 +341,30 @@ static char *prompt(EditLine *e)
   return ((Repl *)r)->more ? further : first;
 }
 
-/* Like libedit's own reader, except that Ctrl-C ends the line at once. */
+/* Like libedit's own reader, except that Ctrl-C ends the line at once. The signal is let through while
+ * waiting only, so that none gets lost between a look at it and the read. */
 static int read_char(EditLine *e, wchar_t *c)
 {
   mbstate_t state;
+  sigset_t waiting;
   memset(&state, 0, sizeof state);
+  sigprocmask(SIG_BLOCK, NULL, &waiting);
+  sigdelset(&waiting, SIGINT);
   (void)e;
   for (;;) {
     char byte;
-    ssize_t k = read(STDIN_FILENO, &byte, 1);
-    if (k == 0) return 0;
-    if (k < 0) {
-      if (errno == EINTR && !cli_interrupts()) continue;
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(STDIN_FILENO, &in);
+    ssize_t k = pselect(STDIN_FILENO + 1, &in, NULL, NULL, NULL, &waiting);
+    if (k > 0) k = read(STDIN_FILENO, &byte, 1);
+    else if (!k) continue;
+    if (cli_interrupts()) {
+      errno = EINTR;
       return -1;
     }
+    if (k < 0 && errno == EINTR) continue;
+    if (k <= 0) return (int)k;
     size_t n = mbrtowc(c, &byte, 1, &state);
     if (n == (size_t)-1) memset(&state, 0, sizeof state);
     if (n < (size_t)-2) return 1;
@@ -424,6 +436,7 @@ static void open_editor(Repl *r)
   if (!r->terminal || !isatty(STDOUT_FILENO)) return;
   const char *term = getenv("TERM");
   if (!term || !strcmp(term, "dumb")) return;
+  setlocale(LC_CTYPE, ""); /* what a character is; numbers stay as they are */
   r->edit = el_init("ckl", stdin, stdout, stderr);
   if (!r->edit) return;
   el_set(r->edit, EL_CLIENTDATA, r);
@@ -459,7 +472,12 @@ static Read edit_line(Repl *r, const char **line)
 {
   int n = 0;
   HistEvent ev;
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  sigprocmask(SIG_BLOCK, &interrupt, NULL);
   *line = el_gets(r->edit, &n);
+  sigprocmask(SIG_UNBLOCK, &interrupt, NULL);
   if (*line && n > 0) {
     if (r->history && (*line)[0] != '\n') history(r->history, &ev, H_ENTER, *line);
     return READ_LINE;

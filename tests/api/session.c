@@ -1,0 +1,423 @@
+/* Sessions, values, diagnostics, threads and memory through the installed header alone. Reads as C and as
+ * C++ (session.cc). Status 0: all checks hold; those that do not are printed. */
+#ifndef _GNU_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include <ckl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int bad;
+
+static void check_at(int line, int holds, const char *text)
+{
+  if (holds) return;
+  bad++;
+  printf("session.c:%d: %s\n", line, text);
+}
+#define CHECK(x) check_at(__LINE__, (x) ? 1 : 0, #x)
+
+/* ---- an allocator that counts */
+typedef struct Account {
+  long long bytes, calls;
+  int wrong_size;
+} Account;
+
+/* Each block carries its size, so that a wrong `old_size` shows. */
+static void *account_alloc(void *ud, void *p, size_t old_size, size_t new_size)
+{
+  Account *a = (Account *)ud;
+  char *block = p ? (char *)p - 32 : NULL;
+  size_t known = 0;
+  if (block) memcpy(&known, block, sizeof known);
+  if (known != old_size) a->wrong_size++;
+  a->calls++;
+  if (!new_size) {
+    a->bytes -= (long long)old_size;
+    free(block);
+    return NULL;
+  }
+  char *more = (char *)realloc(block, new_size + 32);
+  if (!more) return NULL;
+  a->bytes += (long long)new_size - (long long)old_size;
+  memcpy(more, &new_size, sizeof new_size);
+  return more + 32;
+}
+
+typedef struct Page {
+  char text[4096];
+  size_t n;
+} Page;
+
+static void keep(void *ud, int stream, const char *text, size_t n)
+{
+  Page *p = (Page *)ud;
+  (void)stream;
+  if (p->n + n >= sizeof p->text) return;
+  memcpy(p->text + p->n, text, n);
+  p->n += n;
+  p->text[p->n] = 0;
+}
+
+static ckl_session *open_with(Account *a, Page *p)
+{
+  ckl_config f;
+  memset(&f, 0, sizeof f);
+  memset(p, 0, sizeof *p);
+  f.size = sizeof f;
+  if (a) {
+    memset(a, 0, sizeof *a);
+    f.alloc = account_alloc;
+    f.alloc_ud = a;
+  }
+  f.write = keep;
+  f.write_ud = p;
+  return ckl_open(&f);
+}
+
+/* ---- the parts */
+
+static void values(void)
+{
+  Account a;
+  Page p;
+  ckl_session *s = open_with(&a, &p);
+  CHECK(s != NULL);
+  ckl_value *v = NULL;
+  CHECK(ckl_eval(s, "1 + 2", "t", &v) == CKL_OK);
+  CHECK(ckl_kind_of(v) == CKL_INT && ckl_to_int(v) == 3 && ckl_to_float(v) == 3.0);
+  ckl_release(v);
+  CHECK(ckl_eval(s, "let x = 5\nprint(\"x is {x}\")", "t", &v) == CKL_OK);
+  CHECK(!strcmp(p.text, "x is 5\n"));
+  ckl_release(v);
+  v = ckl_get(s, "x");
+  CHECK(v && ckl_to_int(v) == 5);
+  ckl_release(v);
+  CHECK(ckl_get(s, "nothing_of_this_name") == NULL);
+
+  v = ckl_float(s, 2.5);
+  CHECK(ckl_set(s, "y", v) == CKL_OK);
+  ckl_release(v);
+  v = NULL;
+  CHECK(ckl_eval(s, "y * 2", "t", &v) == CKL_OK && ckl_to_float(v) == 5.0);
+  ckl_release(v);
+
+  v = ckl_str(s, "abc\0d", 5);
+  size_t n = 0;
+  const char *text = ckl_to_str(v, &n);
+  CHECK(n == 5 && text && !memcmp(text, "abc\0d", 5));
+  CHECK(ckl_tensor_dtype(v) == NULL && ckl_tensor_rank(v) == -1 && ckl_tensor_data(v) == NULL);
+  ckl_release(v);
+  v = ckl_bool(s, true);
+  CHECK(ckl_kind_of(v) == CKL_BOOL && ckl_to_int(v) == 1);
+  ckl_value *same = ckl_retain(v);
+  CHECK(same == v);
+  ckl_release(same);
+  ckl_release(v);
+
+  v = NULL;
+  CHECK(ckl_eval(s, "(loss = 1.5, name = \"r\", t = (1, 2))", "t", &v) == CKL_OK);
+  CHECK(ckl_kind_of(v) == CKL_RECORD && ckl_length(v) == 3);
+  CHECK(v && ckl_field_name(v, 1) && !strcmp(ckl_field_name(v, 1), "name"));
+  CHECK(v && ckl_field_name(v, 3) == NULL);
+  ckl_value *item = ckl_item(v, 2);
+  CHECK(ckl_kind_of(item) == CKL_TUPLE && ckl_length(item) == 2);
+  ckl_value *two = ckl_item(item, 1);
+  CHECK(ckl_to_int(two) == 2);
+  CHECK(ckl_item(item, 2) == NULL);
+  ckl_release(two);
+  ckl_release(item);
+  ckl_release(v);
+  v = NULL;
+  CHECK(ckl_eval(s, "none", "t", &v) == CKL_OK && ckl_kind_of(v) == CKL_NONE);
+  ckl_release(v);
+  v = (ckl_value *)1;
+  CHECK(ckl_eval(s, "let q = 1", "t", &v) == CKL_OK && v == NULL);
+  CHECK(ckl_kind_of(NULL) == CKL_UNIT);
+  ckl_release(NULL);
+  ckl_close(s);
+  CHECK(a.bytes == 0 && a.calls > 0 && !a.wrong_size);
+  ckl_close(NULL);
+}
+
+static void tell_done(void *ud)
+{
+  ++*(int *)ud;
+}
+
+static void tensors(void)
+{
+  Account a;
+  Page p;
+  ckl_session *s = open_with(&a, &p);
+  int64_t dims[2] = {2, 3};
+  float data[6] = {1, 2, 3, 4, 5, 6};
+  ckl_value *t = ckl_tensor(s, "f32", 2, dims, data);
+  CHECK(t && ckl_kind_of(t) == CKL_TENSOR && !strcmp(ckl_tensor_dtype(t), "f32"));
+  CHECK(t && ckl_tensor_rank(t) == 2 && ckl_tensor_dim(t, 0) == 2 && ckl_tensor_dim(t, 1) == 3);
+  data[0] = 100; /* copied: no effect */
+  CHECK(ckl_set(s, "t", t) == CKL_OK);
+  ckl_value *v = NULL;
+  CHECK(ckl_eval(s, "sum(t)", "t", &v) == CKL_OK && ckl_to_float(v) == 21.0);
+  ckl_release(v);
+  v = NULL;
+  CHECK(ckl_eval(s, "transpose(t)", "t", &v) == CKL_OK);
+  const float *out = v ? (const float *)ckl_tensor_data(v) : NULL;
+  CHECK(out && out[0] == 1 && out[1] == 4 && out[5] == 6); /* row-major, whatever the strides inside */
+  ckl_release(v);
+  ckl_release(t);
+
+  int done = 0;
+  double *own = (double *)malloc(4 * sizeof *own);
+  for (int i = 0; i < 4; i++) own[i] = i + 0.5;
+  dims[0] = 4;
+  t = ckl_tensor_borrow(s, "f64", 1, dims, own, tell_done, &done);
+  CHECK(t != NULL && ckl_set(s, "b", t) == CKL_OK);
+  ckl_release(t);
+  CHECK(done == 0);
+  v = NULL;
+  CHECK(ckl_eval(s, "let before = b\nvar c = b\nc[0] = 9\n(c[0], before[0], sum(b))", "t", &v) == CKL_OK);
+  CHECK(own[0] == 0.5); /* writing made a copy */
+  ckl_value *sum = ckl_item(v, 2);
+  CHECK(ckl_to_float(sum) == 8.0);
+  ckl_release(sum);
+  ckl_release(v);
+  CHECK(ckl_reset(s) == CKL_OK);
+  CHECK(done == 1);
+  free(own);
+
+  CHECK(ckl_tensor(s, "f33", 1, dims, data) == NULL);
+  CHECK(ckl_tensor(s, "f32", 13, dims, data) == NULL);
+  dims[0] = -1;
+  CHECK(ckl_tensor(s, "f32", 1, dims, data) == NULL);
+  t = ckl_tensor(s, "i64", 0, NULL, &dims[1]);
+  CHECK(t && ckl_tensor_rank(t) == 0 && ckl_to_int(t) == 3);
+  ckl_release(t);
+  dims[0] = 0;
+  t = ckl_tensor(s, "f32", 1, dims, NULL);
+  CHECK(t && ckl_tensor_dim(t, 0) == 0);
+  ckl_release(t);
+  t = ckl_tensor(s, "f32", 1, dims, NULL);
+  ckl_close(s);
+  ckl_release(t); /* the only thing that may still be done with it */
+  CHECK(a.bytes == 0 && !a.wrong_size);
+}
+
+static void calls(void)
+{
+  Account a;
+  Page p;
+  ckl_session *s = open_with(&a, &p);
+  CHECK(ckl_eval(s, "fn f(x: f64[...S], k = 1.0) -> f64 = k * sum(x * x)\n"
+                    "proc greet(n: int) { print(\"hello {n}\") }\n"
+                    "model M() { param w: f64[2] = 3\n fn forward(x: f64[2]) -> f64 = sum(w * x) }\n"
+                    "let net = M()", "defs", NULL) == CKL_OK);
+  ckl_value *f = ckl_get(s, "f"), *greet = ckl_get(s, "greet"), *net = ckl_get(s, "net"), *r = NULL;
+  CHECK(ckl_kind_of(f) == CKL_FN && ckl_kind_of(net) == CKL_MODEL);
+  int64_t two = 2;
+  double xs[2] = {3, 4};
+  ckl_value *x = ckl_tensor(s, "f64", 1, &two, xs);
+  CHECK(ckl_call(s, f, &x, 1, &r) == CKL_OK && ckl_to_float(r) == 25.0);
+  ckl_release(r);
+  r = NULL;
+  CHECK(ckl_call(s, net, &x, 1, &r) == CKL_OK && ckl_to_float(r) == 21.0);
+  ckl_release(r);
+  ckl_value *n = ckl_int(s, 7);
+  CHECK(ckl_call(s, greet, &n, 1, NULL) == CKL_OK && !strcmp(p.text, "hello 7\n"));
+  r = NULL;
+  CHECK(ckl_call(s, f, NULL, 0, &r) == CKL_EPROGRAM || ckl_diag_count(s) > 0);
+  CHECK(r == NULL && ckl_diag_count(s) == 1);
+  CHECK(ckl_call(s, n, NULL, 0, &r) != CKL_OK); /* a number cannot be called */
+  CHECK(ckl_call(s, f, &x, 1, &r) == CKL_OK && ckl_diag_count(s) == 0);
+  ckl_release(r);
+  ckl_release(n);
+  ckl_release(x);
+  ckl_release(f);
+  ckl_release(greet);
+  ckl_release(net);
+  ckl_close(s);
+  CHECK(a.bytes == 0 && !a.wrong_size);
+}
+
+/* ---- a checker of JSON: gives what follows a value, or NULL */
+static const char *json(const char *p);
+
+static const char *json_string(const char *p)
+{
+  if (*p++ != '"') return NULL;
+  for (; *p != '"'; p++) {
+    if ((unsigned char)*p < 32) return NULL;
+    if (*p == '\\' && !strchr("\"\\/bfnrtu", *++p)) return NULL;
+  }
+  return p + 1;
+}
+
+static const char *json(const char *p)
+{
+  char close = *p == '{' ? '}' : ']';
+  if (*p == '"') return json_string(p);
+  if (*p == '{' || *p == '[') {
+    if (*++p == close) return p + 1;
+    for (;; p++) {
+      if (close == '}') {
+        p = json_string(p);
+        if (!p || *p++ != ':') return NULL;
+      }
+      p = json(p);
+      if (!p) return NULL;
+      if (*p == close) return p + 1;
+      if (*p != ',') return NULL;
+    }
+  }
+  size_t n = strspn(p, "-+.0123456789eE");
+  if (!n && !strncmp(p, "true", 4)) n = 4;
+  if (!n && !strncmp(p, "null", 4)) n = 4;
+  if (!n && !strncmp(p, "false", 5)) n = 5;
+  return n ? p + n : NULL;
+}
+
+static void diagnostics(void)
+{
+  Account a;
+  Page p;
+  ckl_session *s = open_with(&a, &p);
+  const char *wrong = "let t = ones([2, 3])\nlet name = \"\\\"quoted\\\"\"; t @ t";
+  CHECK(ckl_eval(s, wrong, "a \"file\"\\", NULL) != CKL_OK);
+  CHECK(ckl_diag_count(s) == 1 && ckl_diag_is_error(s, 0));
+  CHECK(ckl_diag_code(s, 0) && !strcmp(ckl_diag_code(s, 0), "shape-3"));
+  const char *text = ckl_diag_text(s, 0, 0);
+  CHECK(text && strstr(text, "error[shape-3]") && strchr(text, '^') && !strchr(text, '\033'));
+  text = ckl_diag_text(s, 0, CKL_COLOR);
+  CHECK(text && strchr(text, '\033'));
+  text = ckl_diag_json(s, 0);
+  const char *end = text ? json(text) : NULL;
+  CHECK(end && (!*end || !strcmp(end, "\n")));
+  CHECK(text && strstr(text, "\"shape-3\""));
+  CHECK(ckl_diag_text(s, 9, 0) == NULL && ckl_diag_json(s, 9) == NULL && ckl_diag_code(s, 9) == NULL);
+  CHECK(ckl_help(s, "shape-3") != NULL && ckl_help(s, "no such topic") == NULL);
+  CHECK(ckl_eval(s, "1 + 1", "t", NULL) == CKL_OK && ckl_diag_count(s) == 0);
+  CHECK(ckl_log(s, "no such channel") == CKL_EUSAGE);
+  CHECK(ckl_counter(s, "no such counter") == -1);
+  size_t n = 0;
+  while (ckl_counter_name(n)) CHECK(ckl_counter(s, ckl_counter_name(n++)) >= 0);
+  CHECK(n >= 6);
+  CHECK(ckl_is_complete("f(1)", 4) && !ckl_is_complete("f(", 2) && !ckl_is_complete("1 +", 3));
+  CHECK(ckl_is_complete("", 0));
+  text = ckl_format(s, "t", "let   x=1", 9);
+  CHECK(text && !strcmp(text, "let x = 1\n"));
+  CHECK(ckl_format(s, "t", "let = ", 6) == NULL && ckl_diag_count(s) >= 1);
+  const char *name = ckl_complete(s, "softma", 0);
+  CHECK(name && !strcmp(name, "softmax") && ckl_complete(s, "softma", 1) == NULL);
+  CHECK(ckl_run_file(s, "no/such/file.ckl") != CKL_OK && ckl_diag_count(s) == 1);
+  CHECK(ckl_run_file(s, NULL) == CKL_EUSAGE && ckl_eval(s, NULL, "t", NULL) == CKL_EUSAGE);
+  ckl_close(s);
+  CHECK(a.bytes == 0 && !a.wrong_size);
+}
+
+/* ---- threads */
+
+typedef struct Worker {
+  pthread_t thread;
+  double result;
+  int seed, ok;
+} Worker;
+
+static void *work(void *ud)
+{
+  Worker *w = (Worker *)ud;
+  char text[256];
+  ckl_session *s = ckl_open(NULL);
+  ckl_value *v = NULL;
+  snprintf(text, sizeof text,
+           "seed(%d)\nlet w = track(normal([8, 8]))\nvar x = w\n"
+           "for i in 0..20 { x = tanh(x @ w) }\nfloat(sum(grad(sum(x), w)))", w->seed);
+  w->ok = s && ckl_eval(s, text, "thread", &v) == CKL_OK;
+  w->result = w->ok ? ckl_to_float(v) : 0;
+  ckl_release(v);
+  ckl_close(s);
+  return NULL;
+}
+
+static void threads(void)
+{
+  Worker w[4];
+  for (int i = 0; i < 4; i++) {
+    w[i].seed = i % 2;
+    CHECK(!pthread_create(&w[i].thread, NULL, work, &w[i]));
+  }
+  for (int i = 0; i < 4; i++) pthread_join(w[i].thread, NULL);
+  CHECK(w[0].ok && w[1].ok && w[2].ok && w[3].ok);
+  CHECK(w[0].result == w[2].result && w[1].result == w[3].result && w[0].result != w[1].result);
+}
+
+static void *interrupt_soon(void *ud)
+{
+  struct timespec t = {0, 200000000};
+  nanosleep(&t, NULL);
+  ckl_interrupt((ckl_session *)ud);
+  return NULL;
+}
+
+static void interrupts(void)
+{
+  Account a;
+  Page p;
+  ckl_session *s = open_with(&a, &p);
+  pthread_t thread;
+  static const char *const loops[] = {
+    "let kept = 5\nvar n = 0\nwhile true { n += 1 }",
+    "let kept = 5\nlet m = ones([50, 50])\nvar n = m\nfor i in 0..1000000000 { n = m @ m }",
+  };
+  for (int i = 0; i < 2; i++) {
+    CHECK(!pthread_create(&thread, NULL, interrupt_soon, s));
+    CHECK(ckl_eval(s, loops[i], "loop", NULL) == CKL_EINTERRUPT);
+    pthread_join(thread, NULL);
+    ckl_value *v = NULL;
+    CHECK(ckl_eval(s, "kept + 1", "after", &v) == CKL_OK && ckl_to_int(v) == 6);
+    ckl_release(v);
+  }
+  ckl_close(s);
+  CHECK(a.bytes == 0 && !a.wrong_size);
+}
+
+static void limits(void)
+{
+  Page p;
+  ckl_config f;
+  memset(&f, 0, sizeof f);
+  memset(&p, 0, sizeof p);
+  f.size = sizeof f;
+  f.write = keep;
+  f.write_ud = &p;
+  f.memory_limit = 1 << 20;
+  static const char *const args[] = {"steps=12", "name=x"};
+  f.args = args;
+  f.arg_count = 2;
+  ckl_session *s = ckl_open(&f);
+  ckl_value *v = NULL;
+  CHECK(ckl_eval(s, "args(\"steps\", 3)", "t", &v) == CKL_OK && ckl_to_int(v) == 12);
+  ckl_release(v);
+  CHECK(ckl_eval(s, "let big = ones([1024, 1024])", "t", NULL) != CKL_OK && ckl_diag_count(s) == 1);
+  v = NULL;
+  CHECK(ckl_eval(s, "sum(ones([100]))", "t", &v) == CKL_OK && ckl_to_float(v) == 100.0);
+  ckl_release(v);
+  ckl_close(s);
+  f.device = "no such device";
+  CHECK(ckl_open(&f) == NULL);
+}
+
+int main(void)
+{
+  values();
+  tensors();
+  calls();
+  diagnostics();
+  threads();
+  interrupts();
+  limits();
+  if (bad) printf("%d checks failed\n", bad);
+  return bad ? 1 : 0;
+}

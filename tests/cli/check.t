@@ -1,0 +1,59 @@
+#!/bin/sh
+# ckl check, ckl test and ckl fmt.
+. "$srcdir/tests/cli/common.sh"
+
+echo 'fn f(x: f32[3]) -> f32 = sum(x)
+print("must not run")' >good.ckl
+echo 'print(undefined)' >bad.ckl
+gives 0 'a program that is fine' "$ckl" check good.ckl
+silent out 'it does not run'
+silent err 'nothing is said'
+gives 1 'one that is wrong' "$ckl" check bad.ckl
+says err 'error[name-' 'it says why'
+gives 1 'several files' "$ckl" check good.ckl bad.ckl good.ckl
+gives 1 'ckl check -v' "$ckl" check -v good.ckl bad.ckl
+says out 'good.ckl: fine' 'says what is fine'
+says out 'bad.ckl: 1 error' 'and what is not'
+gives 1 'as JSON' "$ckl" check --json bad.ckl
+tap_empty "$(grep -v '^{.*}$' err)" 'an object per line'
+
+echo 'fn f(x: int) -> int = x + 1
+test "adds one" { assert f(1) == 2 }
+test "adds two" { assert f(1) == 3 }
+test "adds three" { assert f(1) != 3 }' >tests.ckl
+gives 1 'a test that fails' "$ckl" test tests.ckl
+says out '2 passed, 1 failed' 'the sum'
+says out 'FAIL tests.ckl: adds two' 'the one that fails'
+says out 'f(1) == 3' 'and why'
+gives 0 'tests by title' "$ckl" test --filter=one tests.ckl
+says out '1 passed, 0 failed' 'the sum'
+gives 1 'a title that is none' "$ckl" test --filter=nothing tests.ckl
+says err nothing 'it says so'
+gives 0 'a file without tests' "$ckl" test good.ckl
+says out '0 passed, 0 failed' 'the sum'
+gives 1 'tests of a wrong file' "$ckl" test bad.ckl
+says err 'error[' 'it says why'
+
+printf 'let   x=1+2\n\n\n\n# note\nprint( x )\n' >ugly.ckl
+cp ugly.ckl ugly2.ckl
+gives 1 'ckl fmt --check' "$ckl" fmt --check ugly.ckl
+says out ugly.ckl 'names the file'
+tap_empty "$(cmp ugly.ckl ugly2.ckl)" 'and leaves it'
+chmod 640 ugly.ckl
+gives 0 'ckl fmt' "$ckl" fmt ugly.ckl
+says ugly.ckl 'let x = 1 + 2' 'the file is in style'
+says ugly.ckl '# note' 'comments stay'
+tap_empty "$(stat -c %a ugly.ckl | grep -v 640)" 'the mode of the file stays'
+gives 0 'what is in style stays' "$ckl" fmt --check ugly.ckl
+gives 0 'ckl fmt -' sh -c "'$ckl' fmt - <ugly2.ckl"
+tap_empty "$(diff out ugly.ckl)" 'writes the same to standard output'
+ln -s ugly2.ckl link.ckl
+gives 0 'ckl fmt of a link' "$ckl" fmt link.ckl
+tap_empty "$(test -L link.ckl && cmp ugly2.ckl ugly.ckl)" 'writes what it leads to'
+echo 'let = ' >broken.ckl
+cp broken.ckl broken2.ckl
+gives 1 'a file that is wrong' "$ckl" fmt broken.ckl
+tap_empty "$(cmp broken.ckl broken2.ckl)" 'stays as it is'
+gives 1 'a file that is missing' "$ckl" fmt missing.ckl
+tap_empty "$(ls | grep 'ckl[.]')" 'no temporary file stays'
+tap_done

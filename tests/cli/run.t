@@ -1,0 +1,111 @@
+#!/bin/sh
+# ckl run: streams, exit statuses, options, colours, pipes.
+. "$srcdir/tests/cli/common.sh"
+
+echo 'print("hello")' >hello.ckl
+gives 0 'ckl run FILE' "$ckl" run hello.ckl
+says out hello 'it prints'
+silent err 'and nothing else'
+gives 0 'ckl FILE is ckl run FILE' "$ckl" hello.ckl
+says out hello 'it prints'
+
+echo 'let steps = args("steps", 3)
+let name = args("name", "none")
+print("{steps} {name}")' >args.ckl
+gives 0 'arguments have defaults' "$ckl" run args.ckl
+says out '3 none' 'the defaults show'
+gives 0 'words name=value are arguments' "$ckl" run args.ckl steps=7 name=x
+says out '7 x' 'they arrive'
+gives 0 'options may follow the file' "$ckl" run args.ckl steps=5 --counts
+says out '5 none' 'the program runs as before'
+says err bytes.peak 'counters are listed'
+gives 0 'options may stand before it' "$ckl" run --device sim --memory=64MiB args.ckl
+gives 1 'a memory limit is kept' sh -c "echo 'let x = ones([1000, 1000])' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
+says err 'error[' 'and told'
+
+echo 'let x = ones([2, 3])
+print("before")
+print(x @ x)' >wrong.ckl
+gives 1 'a program that is wrong' "$ckl" run wrong.ckl
+says err 'error[shape-3]' 'the code shows'
+says err wrong.ckl:3: 'and the place'
+gives 1 'a file that is missing' "$ckl" run missing.ckl
+says err missing.ckl 'its name shows'
+gives 1 'a folder' "$ckl" run ./
+echo 'var i = 5
+print("before")
+print(ones([3])[i])
+print("after")' >fails.ckl
+gives 1 'a program that fails' "$ckl" run fails.ckl
+says out before 'what was printed before stays'
+tap_empty "$(grep after out)" 'nothing runs after the failure'
+gives 1 'both on one pipe' sh -c "'$ckl' run fails.ckl 2>&1"
+tap_empty "$(head -n 1 out | grep -v -x before)" 'what was printed comes before the error'
+
+gives 1 'diagnostics as JSON' "$ckl" run --json wrong.ckl
+tap_empty "$(grep -v '^{.*"code":"shape-3".*}$' err)" 'an object per line'
+esc=$(printf '\033')
+gives 1 'colours are asked for' "$ckl" run --color=always wrong.ckl
+says err "$esc[" 'and come'
+gives 1 'a pipe gets none' "$ckl" run wrong.ckl
+tap_empty "$(grep "$esc" err)" 'no escape in the text'
+gives 0 'a program from standard input' sh -c "echo 'print(6 * 7)' | '$ckl' run -"
+says out 42 'it runs'
+
+echo 'for i in 0..100000 { print("line {i} and some more text to fill the pipe") }' >many.ckl
+sh -c "'$ckl' run many.ckl; echo \$? >status" | head -n 1 >out
+tap_empty "$(grep -v -x 1 status)" 'a closed pipe ends the program with status 1'
+if [ -w /dev/full ]; then
+  gives 1 'a full disk is status 1' sh -c "'$ckl' run hello.ckl >/dev/full"
+  says err 'cannot write standard output' 'and told'
+fi
+
+echo 'print("start")
+var i = 0
+while true { i += 1 }' >endless.ckl
+"$ckl" run endless.ckl >out 2>err &
+pid=$!
+n=0
+while [ ! -s out ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
+kill -INT $pid
+wait $pid
+echo "$?" >status
+tap_empty "$(grep -v -x 130 status)" 'an interrupt ends the program with status 130'
+says err interrupted 'and is told'
+says out start 'what was printed stays'
+
+gives 0 'a dump' "$ckl" run --dump=all hello.ckl
+echo 'fn f(x: f32[2]) -> f32 = sum(x * x)
+print(f(f32([1, 2])))' >fn.ckl
+gives 0 'ckl run --dump=stage' "$ckl" run --dump=stage fn.ckl
+says out 5.0 'the program runs'
+says err mul 'the graph shows'
+gives 2 'a stage that is none' "$ckl" run --dump=stagee fn.ckl
+says err 'did you mean `stage`' 'a near one is suggested'
+gives 0 'ckl ir' "$ckl" ir --stage=stage fn.ckl f
+says out mul 'the graph shows'
+gives 1 'ckl ir of a function that is none' "$ckl" ir --stage=stage fn.ckl g
+echo 'fn f(x) = x * 2' >generic.ckl
+gives 0 'ckl ir with a type' "$ckl" ir generic.ckl f 'f32[8, 3]'
+says out 'f32[8, 3]' 'the type shows'
+gives 0 'ckl opt reads what ckl ir wrote' sh -c "'$ckl' ir --stage=stage fn.ckl f >f.ckg && '$ckl' opt --pass=dce f.ckg"
+says out mul 'the graph shows'
+gives 1 'ckl opt of nonsense' sh -c "echo nonsense | '$ckl' opt --pass=dce -"
+
+echo 'seed(4); print(uniform([1]))' >a.ckl
+echo 'print(uniform([2]))' >u.ckl
+gives 0 '--seed starts the random numbers' "$ckl" run --seed=5 u.ckl
+cp out first
+gives 0 'the same seed again' "$ckl" run --seed=5 u.ckl
+tap_empty "$(diff out first)" 'gives the same numbers'
+gives 0 'run -v' "$ckl" run -v u.ckl
+says err 'seed ' 'shows the seed'
+for page in ops errors builtins; do
+  gives 0 "ckl $page --markdown" "$ckl" $page --markdown
+  says out '#' 'a page'
+done
+gives 0 'ckl help CODE' "$ckl" help shape-3
+says out shape-3 'explains it'
+gives 0 'ckl help NAME' "$ckl" help relu
+says out relu 'explains it'
+tap_done

@@ -1,0 +1,40 @@
+#!/bin/sh
+# The REPL: each NAME.in of this folder, through a pipe, gives NAME.out (both streams); then on a terminal.
+# BLESS=1 rewrites the .out files.
+. "$srcdir/tests/cli/common.sh"
+cp "$srcdir"/tests/repl/*.ckl .
+for in in "$srcdir"/tests/repl/*.in; do
+  name=$(basename "$in" .in)
+  "$ckl" <"$in" >got 2>&1
+  echo "status $?" >>got
+  [ -z "$BLESS" ] || cp got "$srcdir/tests/repl/$name.out"
+  diff "$srcdir/tests/repl/$name.out" got >log
+  tap_status $? "repl: $name" log
+done
+
+# on a terminal: what a terminal shows, without its control characters
+show() { tr -d '\r' <"$1" | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g; s/\x1b[=>]//g' >log; }
+has() {
+  grep -q -e "$1" log
+  tap_status $? "$2" log
+}
+terminal() { # terminal TITLE STEP...
+  title=$1
+  shift
+  "$builddir/tests/repl/pty" "$ckl" -- "$@" >typed
+  tap_status $? "$title" typed
+  show typed
+}
+terminal 'a terminal session ends with Ctrl-D' '> ' 'let x = 6 * 7\r' '42' 'x + 1\r' '43' '\4'
+has '^ckl .*:help' 'a banner'
+terminal 'a statement of several lines' '> ' 'for i in 0..2 {\r' '. ' 'print("turn {i}")\r' '. ' '}\r' 'turn 1' '\4'
+terminal 'Ctrl-C drops a line' '> ' 'let y = 5' '5' '\3' '> ' 'print(40 + 2)\r' '42' '\4'
+terminal 'Ctrl-C stops what runs and keeps variables' '> ' 'let z = 41\r' '41' 'var n = 0\r' 'n' 'while true { n += 1 }\r' '+0.5' '\3' \
+  'interrupted' 'print(z + 1)\r' '42' '\4'
+has '\^C  interrupted after [0-9.]* s; variables kept' 'it says so once'
+terminal 'Tab completes a name' '> ' 'softma\t(f32([4.0]), axis = 0)[0]\r' '1.0' '\4'
+terminal 'history comes back' '> ' 'print(21 * 2)\r' '42' '\20\r' '42' '\4'
+test -s "$XDG_STATE_HOME/ckl/history"
+tap_status $? 'history is kept in the state folder'
+HOME=/nonexistent XDG_STATE_HOME='' terminal 'without a place for it nothing is said' '> ' 'print(6 * 7)\r' '42' '\4'
+tap_done
