@@ -195,7 +195,8 @@ double fm_fma64_soft(double x, double y, double z) {
 
 #if defined(__clang__)
 #define FM_PRAGMA(x) _Pragma(#x)
-#define FM_TARGET(t) FM_PRAGMA(clang attribute push(__attribute__((target(t))), apply_to = function))
+#define FM_TARGET(t) \
+  FM_PRAGMA(clang attribute push(__attribute__((target(t))), apply_to = function))
 #define FM_TARGET_END FM_PRAGMA(clang attribute pop)
 #else
 #define FM_PRAGMA(x) _Pragma(#x)

@@ -8,8 +8,8 @@
  * their whole range, in f32 and f64. rsqrt is 1 / sqrt(x), both correctly rounded. The functions
  * from sigmoid on are defined by the formula written in fmath.inc.
  *
- * Special values follow C99 Annex F: NaN goes in and comes out (its payload is not defined; pow(1, y)
- * and pow(x, 0) are 1), infinities, signed zeros and subnormal arguments and results are exact
+ * Special values follow C99 Annex F: NaN goes in and comes out (its payload is not defined; pow(1,
+ * y) and pow(x, 0) are 1), infinities, signed zeros and subnormal arguments and results are exact
  * cases. No exception flag is defined. The caller keeps round to nearest even, and no flushing of
  * subnormals.
  *
@@ -47,13 +47,13 @@
  * The array forms give the bits of the scalar forms, several elements at a time. `x` and `y` are
  * equal or do not overlap.
  *
- * gelu(u) is u * sigmoid(2 y), y = sqrt(2 / pi) * (u + 0.044715 u^3). NAME_grad(u) is the derivative
- * of NAME at u (the derivative of softplus is sigmoid).
+ * gelu(u) is u * sigmoid(2 y), y = sqrt(2 / pi) * (u + 0.044715 u^3). NAME_grad(u) is the
+ * derivative of NAME at u (the derivative of softplus is sigmoid).
  *
  * Found errors: sigmoid and softplus within 2 ulp everywhere, silu wherever sigmoid(x) is a normal
- * number. gelu and the derivatives are within 3 ulp of max(1, |u|); relative to themselves they lose
- * where they are small (gelu: 28 ulp at -5, since the rounding of its argument is multiplied by the
- * argument). silu and gelu of minus infinity are NaN, as their formulas say. */
+ * number. gelu and the derivatives are within 3 ulp of max(1, |u|); relative to themselves they
+ * lose where they are small (gelu: 28 ulp at -5, since the rounding of its argument is multiplied
+ * by the argument). silu and gelu of minus infinity are NaN, as their formulas say. */
 #define FM_DECLARE(name)                                          \
   float fm_##name##_f32(float x);                                 \
   double fm_##name##_f64(double x);                               \

@@ -2,8 +2,8 @@
  *
  * f16 is IEEE binary16, bf16 the upper half of a binary32; both travel as uint16_t bit patterns.
  * Conversions to a narrower float round once, to nearest even, with subnormal results and overflow
- * to infinity; a NaN stays a NaN, keeps its sign and becomes quiet. Conversions to a wider float are
- * exact. Float to integer truncates towards zero, saturates, and gives 0 for a NaN.
+ * to infinity; a NaN stays a NaN, keeps its sign and becomes quiet. Conversions to a wider float
+ * are exact. Float to integer truncates towards zero, saturates, and gives 0 for a NaN.
  * All functions are pure. */
 #ifndef CKL_RUNTIME_HALF_H
 #define CKL_RUNTIME_HALF_H
@@ -57,8 +57,8 @@ static inline double hf_f64_from_f16(uint16_t h) { return (double)hf_f32_from_f1
 
 /* ---- narrower, one rounding ----
  * Where the result is normal, the low bits of the pattern are rounded away by adding just less than
- * half a unit, and one more where the kept part is odd. Where it is subnormal, adding a power of two
- * whose unit in the last place is the smallest subnormal makes the addition itself round. */
+ * half a unit, and one more where the kept part is odd. Where it is subnormal, adding a power of
+ * two whose unit in the last place is the smallest subnormal makes the addition itself round. */
 
 static inline uint16_t hf_bf16_from_f32(float x) {
   uint32_t u = hf_bits32(x);

@@ -8,8 +8,8 @@
 
 #include "runtime/fmath.h"
 
-/* Salmon et al. 2011, section 3.4 and table 2: the multipliers, and the Weyl sequences that bump the
- * key (the fractions of the golden ratio and of sqrt(3)). */
+/* Salmon et al. 2011, section 3.4 and table 2: the multipliers, and the Weyl sequences that bump
+ * the key (the fractions of the golden ratio and of sqrt(3)). */
 void rng_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]) {
   uint32_t c0 = ctr[0], c1 = ctr[1], c2 = ctr[2], c3 = ctr[3], k0 = key[0], k1 = key[1];
   for (int round = 0; round < 10; round++) {

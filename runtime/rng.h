@@ -18,7 +18,8 @@
  *   f32 normal    P = 4, words (0, 1) make elements 0 and 1, words (2, 3) elements 2 and 3, each
  *                 pair by fm_normal_f32
  *   f64 normal    P = 2, both 64-bit words make both elements, by fm_normal_f64
- *   integer       P = 2, 64 bits w as for f64: floor(w * n / 2^64), in [0, n). A value's probability
+ *   integer       P = 2, 64 bits w as for f64: floor(w * n / 2^64), in [0, n). A value's
+ * probability
  *                 differs from 1 / n by less than 2^-64.
  *
  * The counter value 2^64 - 1 is reserved for making keys. All functions are pure. */
@@ -33,8 +34,8 @@ void rng_philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4
 /* The key of seed `n`. Equal seeds give equal keys. */
 uint64_t rng_key(uint64_t n);
 
-/* The `i`-th key derived from `key`. For one `key` all results differ with overwhelming probability,
- * and they are independent of the numbers drawn from `key`. */
+/* The `i`-th key derived from `key`. For one `key` all results differ with overwhelming
+ * probability, and they are independent of the numbers drawn from `key`. */
 uint64_t rng_fold(uint64_t key, uint64_t i);
 
 /* out[j] = element `first` + j, for j < n. `first` and `n` are not negative. */

@@ -170,7 +170,8 @@ typedef struct Fn {
   double (*f64)(double);
 } Fn;
 
-#define ROW(name) {#name, {build_##name##_f32, build_##name##_f64}, fm_##name##_f32, fm_##name##_f64},
+#define ROW(name) \
+  {#name, {build_##name##_f32, build_##name##_f64}, fm_##name##_f32, fm_##name##_f64},
 static const Fn functions[] = {FM_UNARY_LIST(ROW)};
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
@@ -221,7 +222,8 @@ static void t_unary(const Fn *f) {
     state = 21;
     for (int i = 0; i < 3000; i++) {
       uint64_t u = code[x.at].bits = point(i), r = run(y);
-      uint64_t want = k ? hf_bits64(f->f64(hf_float64(u))) : hf_bits32(f->f32(hf_float32((uint32_t)u)));
+      uint64_t want = k ? hf_bits64(f->f64(hf_float64(u)))
+                        : hf_bits32(f->f32(hf_float32((uint32_t)u)));
       check_msg(same(r, want), "%s(%a) in %d bits is %a, not %a", f->name, as_float(u), width,
                 as_float(want), as_float(r));
     }
@@ -273,8 +275,9 @@ static void t_normal(void) {
 
 int main(void) {
   for (int i = 0; i < FUNCTIONS; i++) {
+    const char *name = functions[i].name;
     char title[80];
-    snprintf(title, sizeof title, "%s built as instructions gives the bits of C", functions[i].name);
+    snprintf(title, sizeof title, "%s built as instructions gives the bits of C", name);
     TEST(t_unary(&functions[i]), title);
   }
   TEST(t_pow(), "pow built as instructions gives the bits of C");

@@ -1,10 +1,10 @@
 /* The elementary functions against MPFR: at most 2 units in the last place everywhere, in f32 and
  * f64. The greatest error found is printed for each function.
  *
- * f64 is compared with MPFR at points of random exponents, points where the function is interesting,
- * and neighbours of hard cases. f32 is compared with MPFR at fewer points, and with the f64 function
- * (whose error is nothing to f32) at points strided over all bit patterns. Give a number as argument
- * for that many times the points. */
+ * f64 is compared with MPFR at points of random exponents, points where the function is
+ * interesting, and neighbours of hard cases. f32 is compared with MPFR at fewer points, and with
+ * the f64 function (whose error is nothing to f32) at points strided over all bit patterns. Give a
+ * number as argument for that many times the points. */
 #include <math.h>
 #include <mpfr.h>
 #include <stdlib.h>

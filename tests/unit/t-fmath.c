@@ -21,7 +21,9 @@ static uint64_t next(void) { /* splitmix64 (Steele, Lea, Flood 2014) */
 /* ---- fused multiply-add ---- */
 
 static bool same32(float a, float b) { return hf_bits32(a) == hf_bits32(b) || (a != a && b != b); }
-static bool same64(double a, double b) { return hf_bits64(a) == hf_bits64(b) || (a != a && b != b); }
+static bool same64(double a, double b) {
+  return hf_bits64(a) == hf_bits64(b) || (a != a && b != b);
+}
 
 static bool one32(float x, float y, float z) {
   float want = fmaf(x, y, z);
@@ -315,8 +317,8 @@ typedef struct Bits {
   uint64_t f32, f64;
 } Bits;
 
-/* The bits that programs were promised. When a line differs without anybody meaning it, the compiler
- * or a change broke them; when it is meant, it is a change of the language (rule 108). */
+/* The bits that programs were promised. When a line differs without anybody meaning it, the
+ * compiler or a change broke them; when it is meant, it is a change of the language (rule 108). */
 static const Bits known[] = {
   {"exp", 0x807032a3947e8d21, 0x2a7bffaead6042bb},
   {"expm1", 0xa6624ade159dbd1c, 0xca927b9831c9003f},

@@ -1,5 +1,5 @@
-/* Casts: every f16 and bf16 goes through f32 and f64 and back; narrowing is compared with a rounding
- * done in integers, at all ties and their neighbours; float to integer at its edges. */
+/* Casts: every f16 and bf16 goes through f32 and f64 and back; narrowing is compared with a
+ * rounding done in integers, at all ties and their neighbours; float to integer at its edges. */
 #include "runtime/half.h"
 
 #include "tests/tap.h"
@@ -80,8 +80,9 @@ static void t_extremes(const Format *f) {
 }
 
 static void t_from_int(const Format *f) {
-  static const int64_t at[] = {0, 1, 255, 256, 257, 2047, 2048, 2049, 65504, 65519, 65520, INT32_MAX,
-                               (int64_t)1 << 52, (int64_t)1 << 53, (int64_t)1 << 60, INT64_MAX};
+  static const int64_t at[] = {0, 1, 255, 256, 257, 2047, 2048, 2049, 65504, 65519, 65520,
+                               INT32_MAX, (int64_t)1 << 52, (int64_t)1 << 53, (int64_t)1 << 60,
+                               INT64_MAX};
   for (int i = 0; i < 16; i++) {
     for (int64_t d = -3; d <= 3; d++) {
       if (at[i] == INT64_MAX && d > 0) continue;
