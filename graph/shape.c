@@ -1460,7 +1460,7 @@ static bool check_sizes(C *c, const Type *t)
     for (int j = 0; j < c->n && !known; j++) {
       for (int a = 0; a < c->in[j]->rank && !known; a++) known = c->in[j]->dim[a] == d;
     }
-    if (known || c->op == OP_INPUT) continue;
+    if (known || (c->op == OP_INPUT && !dim_is_const(c->dims, d, NULL))) continue;
     Tri r = at_least(c, d, dim_const(c->dims, 0), "a size is negative");
     if (r == NO) {
       gerr_set(c->e, ERR_SHAPE_NEGATIVE, -1, "axis %d of the result of `%s` has the size %s", i, me(c),

@@ -1,0 +1,311 @@
+/* Dims: normal forms, facts, values, text. */
+#include <stdlib.h>
+
+#include "graph/dim.h"
+#include "tests/tap.h"
+
+static Mem mem;
+static Arena arena;
+static DimTab *tab;
+static Names *names;
+
+static void fresh(void)
+{
+  arena_free(&arena);
+  arena_init(&arena, &mem);
+  tab = dim_tab_new(&arena);
+  names = names_new(&arena);
+}
+
+static Dim sym(const char *name)
+{
+  return dim_symbol(tab, names_of(names, name), (Span){0, 0, 0}, NULL);
+}
+
+static Dim num(int64_t n)
+{
+  return dim_const(tab, n);
+}
+
+static const char *show(const DimTab *t, Dim d)
+{
+  Buf b;
+  buf_init_arena(&b, &arena);
+  dim_print(&b, t, d);
+  return b.s;
+}
+
+static Dim parse(DimTab *t, const char *s)
+{
+  Dim d;
+  return dim_parse(t, names, s, strlen(s), &d) ? d : DIM_BAD;
+}
+
+/* Both texts are the same dim. */
+static void same(const char *a, const char *b)
+{
+  Dim x = parse(tab, a), y = parse(tab, b);
+  check_msg(x == y && x != DIM_BAD, "%s is %s, %s is %s", a, show(tab, x), b, show(tab, y));
+}
+
+static void differ(const char *a, const char *b, DimOrder want)
+{
+  Dim x = parse(tab, a), y = parse(tab, b);
+  check_msg(dim_compare(tab, x, y) == want, "%s and %s: %d", a, b, (int)dim_compare(tab, x, y));
+}
+
+static void t_normal(void)
+{
+  fresh();
+  sym("n"), sym("m"), sym("h");
+  same("n + m", "m + n");
+  same("2*n - n", "n");
+  same("(n + m)*(n - m)", "n*n - m*m");
+  same("n - n", "0");
+  same("3*(n + 1) - 3", "3*n");
+  same("n//1", "n");
+  same("n % 1", "0");
+  same("(4*n + 6)//4", "n + 1");
+  same("(4*n + m + 6)//4", "n + 1 + (m + 2)//4");
+  same("(4*n + 6) % 4", "2");
+  same("(2*n + 4)//6", "(n + 2)//3");
+  same("(2*n + 4) % 6", "2*((n + 2) % 3)");
+  same("(n//2)//3", "n//6");
+  same("(n//2 + 5)//3", "(n + 10)//6");
+  same("(n % 4)//4", "0");
+  same("(n % 12) % 4", "n % 4");
+  same("(n % 3) % 4", "n % 3");
+  same("(n*m)//m", "n");
+  same("(n*m) % m", "0");
+  same("(2*n*m + 2*m)//(2*m)", "n + 1");
+  same("n//-2", "(-n)//2");
+  same("-(n % 2)", "(-n) % -2");
+  same("7//2", "3");
+  same("-7//2", "-4");
+  same("-7 % 2", "1");
+  same("7 % -2", "-1");
+  same("n*m*h", "h*n*m");
+}
+
+static void t_compare(void)
+{
+  fresh();
+  sym("n"), sym("m");
+  differ("n + 1", "n", DIM_DIFFERENT);
+  differ("n", "m", DIM_MAYBE);
+  differ("n//2 + 1", "n//2 + 1", DIM_EQUAL);
+  differ("n//2", "n//2 - 3", DIM_DIFFERENT);
+  differ("2*(n//2)", "n", DIM_MAYBE);
+  differ("5", "6", DIM_DIFFERENT);
+}
+
+static void t_facts(void)
+{
+  fresh();
+  sym("d"), sym("h"), sym("n");
+  Dim before = parse(tab, "h*(d//h)");
+  check(before != parse(tab, "d"));
+  dim_assume_divides(tab, parse(tab, "d"), parse(tab, "h"));
+  same("h*(d//h)", "d");
+  same("3*h*(d//h)*n", "3*d*n");
+  same("d % h", "0");
+  check_int(dim_compare(tab, before, parse(tab, "d")), ==, DIM_EQUAL);
+  check_uint(dim_renew(tab, before), ==, parse(tab, "d"));
+  dim_assume_divides(tab, parse(tab, "n"), num(4));
+  same("4*(n//4)", "n");
+  same("8*(n//4) - n", "n");
+  same("6*(n//4)", "n + 2*(n//4)");
+  same("n % 4", "0");
+  dim_assume_divides(tab, parse(tab, "d + 2"), parse(tab, "h + n"));
+  same("(h + n)*((d + 2)//(h + n))", "d + 2");
+  Dim a, b;
+  check(dim_fact(tab, 2, &a, &b) && !dim_fact(tab, 3, &a, &b));
+}
+
+static void t_limits(void)
+{
+  fresh();
+  sym("n");
+  check(parse(tab, "9223372036854775807 + 1") == DIM_BAD);
+  check(parse(tab, "9223372036854775807*n + n") == DIM_BAD);
+  check(parse(tab, "n//0") == DIM_BAD);
+  check(parse(tab, "n % 0") == DIM_BAD);
+  check(parse(tab, "(0 - 9223372036854775807 - 1)//-1") == DIM_BAD);
+  check(parse(tab, "-9223372036854775808") == num(INT64_MIN));
+  check(dim_add(tab, DIM_BAD, num(1)) == DIM_BAD);
+  check(dim_mul(tab, num(0), DIM_BAD) == DIM_BAD);
+  Dim zero[3] = {num(INT64_MAX), num(INT64_MAX), num(0)};
+  check(dim_product(tab, 3, zero) == num(0));
+  check(dim_product(tab, 2, zero) == DIM_BAD);
+  /* Growth ends in DIM_BAD, not in a hang. */
+  Dim d = parse(tab, "n");
+  for (int i = 0; i < 200 && d != DIM_BAD; i++) {
+    d = dim_floordiv(tab, dim_add(tab, dim_mul(tab, d, d), num(i)), dim_add(tab, d, num(2)));
+  }
+  check(d == DIM_BAD);
+  char deep[4000];
+  memset(deep, '(', sizeof deep - 1);
+  deep[sizeof deep - 1] = 0;
+  check(parse(tab, deep) == DIM_BAD);
+  check(parse(tab, "") == DIM_BAD);
+  check(parse(tab, "n +") == DIM_BAD);
+  check(parse(tab, "n n") == DIM_BAD);
+  check(parse(tab, "?1") == DIM_BAD);
+}
+
+static void t_symbols(void)
+{
+  fresh();
+  Sym s, u;
+  Dim n = dim_symbol(tab, names_of(names, "n"), (Span){1, 2, 3}, &s);
+  Dim other = dim_symbol(tab, names_of(names, "n"), (Span){1, 5, 6}, &u);
+  Dim none = dim_symbol(tab, NULL, (Span){0, 0, 0}, NULL);
+  check(n != other);
+  check_str(show(tab, dim_add(tab, n, other)), "n + n'2");
+  check_str(show(tab, none), "?2");
+  check(parse(tab, "n'2") == other && parse(tab, "?2") == none);
+  check_str(dim_symbol_name(tab, u), "n");
+  check_uint(dim_symbol_span(tab, u).lo, ==, 5);
+  check(dim_is_symbol(tab, n, &s) && s == 0);
+  check(!dim_is_symbol(tab, dim_add(tab, n, num(1)), &s));
+  Dim to[3] = {num(4), DIM_BAD, dim_add(tab, n, num(1))};
+  Dim d = dim_mul(tab, dim_add(tab, n, other), none);
+  check_str(show(tab, dim_substitute(tab, d, to, 3)), "n*n'2 + 4*n + n'2 + 4");
+  DimTab *t2 = dim_tab_new(&arena);
+  Dim x = dim_symbol(t2, names_of(names, "x"), (Span){0, 0, 0}, NULL);
+  Dim to2[3] = {x, x, dim_const(t2, 2)};
+  check_str(show(t2, dim_import(t2, tab, d, to2, 3)), "4*x");
+  check(dim_import(t2, tab, d, to2, 2) == DIM_BAD);
+}
+
+static void t_nonneg(void)
+{
+  fresh();
+  sym("n"), sym("m");
+  check(dim_nonneg(tab, parse(tab, "n*m + 3*(n//2) + n % 3")));
+  check(!dim_nonneg(tab, parse(tab, "n - 1")));
+  check(!dim_nonneg(tab, parse(tab, "(n - 1)//2")));
+  check(dim_nonneg(tab, parse(tab, "(n - 5) % 3")));
+  check(!dim_nonneg(tab, num(-1)) && dim_nonneg(tab, num(0)));
+}
+
+static uint64_t state = 88172645463325252u;
+static unsigned rnd(unsigned n)
+{
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return (unsigned)(state >> 33) % n;
+}
+
+/* A random dim and its value, computed beside it. */
+static Dim grow(int depth, const Dim *s, const int64_t *env, __int128 *val, bool *ok)
+{
+  if (depth == 0 || rnd(5) == 0) {
+    if (rnd(3)) {
+      unsigned i = rnd(3);
+      *val = env[i];
+      return s[i];
+    }
+    int64_t k = (int64_t)rnd(21) - 6;
+    *val = k;
+    return num(k);
+  }
+  __int128 a, b;
+  Dim x = grow(depth - 1, s, env, &a, ok), y = grow(depth - 1, s, env, &b, ok);
+  unsigned op = rnd(5);
+  if (op >= 3 && b == 0) *ok = false;
+  if (!*ok) return DIM_BAD;
+  __int128 q = op >= 3 ? a / b : 0, r = op >= 3 ? a % b : 0;
+  if (r != 0 && (r < 0) != (b < 0)) q--, r += b;
+  *val = op == 0 ? a + b : op == 1 ? a - b : op == 2 ? a * b : op == 3 ? q : r;
+  return op == 0   ? dim_add(tab, x, y)
+         : op == 1 ? dim_sub(tab, x, y)
+         : op == 2 ? dim_mul(tab, x, y)
+         : op == 3 ? dim_floordiv(tab, x, y)
+                   : dim_mod(tab, x, y);
+}
+
+static void t_random(void)
+{
+  int64_t env[3] = {0};
+  long valued = 0, bad = 0;
+  for (int turn = 0; turn < 40000; turn++) {
+    if (turn % 200 == 0) fresh();
+    Dim s[3];
+    if (turn % 200 == 0) sym("a"), sym("b"), sym("c");
+    s[0] = parse(tab, "a"), s[1] = parse(tab, "b"), s[2] = parse(tab, "c");
+    for (int i = 0; i < 3; i++) env[i] = 1 + (int64_t)rnd(9);
+    if (turn % 400 == 200) dim_assume_divides(tab, s[0], s[1]);
+    if (turn % 400 >= 200) env[0] = env[1] * (1 + (int64_t)rnd(4));
+    __int128 want;
+    bool ok = true;
+    int64_t got;
+    Dim d = grow(4, s, env, &want, &ok);
+    if (d == DIM_BAD) {
+      bad++;
+      continue;
+    }
+    if (!ok || want > INT64_MAX / 4 || want < INT64_MIN / 4) continue;
+    if (!dim_eval(tab, d, env, NULL, &got)) continue; /* a part may divide by 0 that the tree cancelled */
+    valued++;
+    if (!check_msg(got == (int64_t)want, "%s is %lld, not %lld (a %lld b %lld c %lld)", show(tab, d),
+                   (long long)want, (long long)got, (long long)env[0], (long long)env[1],
+                   (long long)env[2])) {
+      return;
+    }
+    /* The text reads back, also in another table. */
+    const char *text = show(tab, d);
+    if (!check_msg(parse(tab, text) == dim_renew(tab, d), "%s reads as %s", text,
+                   show(tab, parse(tab, text)))) {
+      return;
+    }
+    if (turn % 50 == 0) {
+      DimTab *t2 = dim_tab_new(&arena);
+      Dim n;
+      const char *order[3] = {"a", "b", "c"};
+      for (int i = 0; i < 3; i++) dim_symbol(t2, names_of(names, order[i]), (Span){0, 0, 0}, NULL);
+      check(dim_parse(t2, names, text, strlen(text), &n));
+      if (turn % 400 < 200) check_str(show(t2, n), text);
+    }
+  }
+  tap_note("%ld values compared, %ld dims over a limit", valued, bad);
+  check_int(valued, >, 20000);
+}
+
+static void t_eval(void)
+{
+  fresh();
+  sym("n");
+  sym("m");
+  int64_t env[2] = {INT64_MAX, 0}, out;
+  bool bound[2] = {true, false};
+  check(!dim_eval(tab, parse(tab, "2*n"), env, NULL, &out));
+  check(!dim_eval(tab, parse(tab, "n//m"), env, NULL, &out));
+  check(!dim_eval(tab, parse(tab, "n + m"), env, bound, &out));
+  check(dim_eval(tab, parse(tab, "n"), env, bound, &out) && out == INT64_MAX);
+  check(!dim_eval(tab, DIM_BAD, env, NULL, &out));
+}
+
+static void run(void *ud)
+{
+  (void)ud;
+  TEST(t_normal(), "equal polynomials are one dim");
+  TEST(t_compare(), "dims are equal, different, or not known to be");
+  TEST(t_facts(), "b * (a // b) is a where b divides a");
+  TEST(t_limits(), "overflow, division by zero and endless growth give DIM_BAD");
+  TEST(t_symbols(), "symbols are told apart, found, replaced and moved between tables");
+  TEST(t_nonneg(), "what cannot be negative is known");
+  TEST(t_eval(), "values that do not exist are refused");
+  TEST(t_random(), "random dims have the value of their expression and read back");
+}
+
+int main(void)
+{
+  mem_init(&mem, NULL, NULL);
+  arena_init(&arena, &mem);
+  check_int(mem_protect(&mem, run, NULL), ==, MEM_OK);
+  arena_free(&arena);
+  mem_close(&mem);
+  return tap_done();
+}
