@@ -20,6 +20,10 @@
 
 #include "runtime/fmath.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 typedef void Un32(int64_t n, const float *x, float *y);
 typedef void Un64(int64_t n, const double *x, double *y);
 typedef void Bin32(int64_t n, const float *x, const float *y, float *z);
@@ -80,11 +84,27 @@ UN_BOTH(neg, -x, -x)
 UN_BOTH(abs, fabsf(x), fabs(x))
 UN_BOTH(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? 0.0f : x,
         x > 0 ? 1.0 : x < 0 ? -1.0 : x == 0 ? 0.0 : x)
-UN_BOTH(sqrt, sqrtf(x), sqrt(x))
 UN_BOTH(relu, x > 0 ? x : x == x ? 0.0f : x, x > 0 ? x : x == x ? 0.0 : x)
 UN_BOTH(floor, floorf(x), floor(x))
 UN_BOTH(ceil, ceilf(x), ceil(x))
 UN_BOTH(round, rintf(x), rint(x))
+
+/* One instruction for several elements where every machine of the kind has it: a compiler calls a
+ * function for each negative one, to set errno. */
+static void sqrt_f32(int64_t n, const float *x, float *y) {
+  int64_t i = 0;
+#if defined(__SSE2__)
+  for (; i + 4 <= n; i += 4) _mm_storeu_ps(y + i, _mm_sqrt_ps(_mm_loadu_ps(x + i)));
+#endif
+  for (; i < n; i++) y[i] = sqrtf(x[i]);
+}
+static void sqrt_f64(int64_t n, const double *x, double *y) {
+  int64_t i = 0;
+#if defined(__SSE2__)
+  for (; i + 2 <= n; i += 2) _mm_storeu_pd(y + i, _mm_sqrt_pd(_mm_loadu_pd(x + i)));
+#endif
+  for (; i < n; i++) y[i] = sqrt(x[i]);
+}
 
 static Un32 *const un32[] = {
     [RU_NEG] = neg_f32,
@@ -206,20 +226,6 @@ Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x) {
 
 /* ---- two operands ---- */
 
-/* Equal numbers have equal bits but for zeros, of which max takes the signs together, min either. */
-static inline float max32(float x, float y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float32(hf_bits32(x) & hf_bits32(y)) : x + y;
-}
-static inline float min32(float x, float y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float32(hf_bits32(x) | hf_bits32(y)) : x + y;
-}
-static inline double max64(double x, double y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float64(hf_bits64(x) & hf_bits64(y)) : x + y;
-}
-static inline double min64(double x, double y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float64(hf_bits64(x) | hf_bits64(y)) : x + y;
-}
-
 static double mod64(double x, double y) {
   double m = fmod(x, y);
   if (m == 0) return copysign(0.0, y);
@@ -265,11 +271,6 @@ BIN(floordiv_f32, float, float, floordiv32(x, y))
 BIN(floordiv_f64, double, double, floordiv64(x, y))
 BIN(mod_f32, float, float, mod32(x, y))
 BIN(mod_f64, double, double, mod64(x, y))
-BIN(max_f32, float, float, max32(x, y))
-BIN(max_f64, double, double, max64(x, y))
-BIN(min_f32, float, float, min32(x, y))
-BIN(min_f64, double, double, min64(x, y))
-
 #define CMP(name, op)                                                                              \
   BIN(name##_f32, float, uint8_t, x op y)                                                          \
   BIN(name##_f64, double, uint8_t, x op y)                                                         \
@@ -282,9 +283,9 @@ CMP(gt, >)
 CMP(ge, >=)
 
 static Bin32 *const bin32[] = {add_f32, sub_f32,      mul_f32, div_f32, floordiv_f32,
-                               mod_f32, fm_pow_f32_n, max_f32, min_f32};
+                               mod_f32, fm_pow_f32_n, ref_max_f32_n, ref_min_f32_n};
 static Bin64 *const bin64[] = {add_f64, sub_f64,      mul_f64, div_f64, floordiv_f64,
-                               mod_f64, fm_pow_f64_n, max_f64, min_f64};
+                               mod_f64, fm_pow_f64_n, ref_max_f64_n, ref_min_f64_n};
 static Cmp32 *const cmp32[] = {eq_f32, ne_f32, lt_f32, le_f32, gt_f32, ge_f32};
 static Cmp64 *const cmp64[] = {eq_f64, ne_f64, lt_f64, le_f64, gt_f64, ge_f64};
 typedef void CmpInt(int64_t n, const int64_t *x, const int64_t *y, uint8_t *z);

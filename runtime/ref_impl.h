@@ -17,7 +17,7 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
-#pragma GCC optimize("O3", "fp-contract=off")
+#pragma GCC optimize("O3", "fp-contract=off", "no-trapping-math")
 #endif
 
 enum { CHUNK = 1024, LANES = 16, BLOCK = 4096 };
@@ -96,6 +96,44 @@ void ref_load_i64(DType dt, const void *src, int64_t step, int64_t n, int64_t *o
 /* To consecutive elements of dtype `dt`: one rounding (f16, bf16 from f32), ints wrap. */
 void ref_store_f32(DType dt, const float *x, int64_t n, void *dst);
 void ref_store_i64(DType dt, const int64_t *x, int64_t n, void *dst);
+
+/* -- max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
+ * Equal numbers have equal bits but for zeros, of which max takes the signs together, min either. */
+
+static inline float ref_max_f32(float x, float y) {
+  return x > y ? x : y > x ? y : x == y ? hf_float32(hf_bits32(x) & hf_bits32(y)) : x + y;
+}
+static inline float ref_min_f32(float x, float y) {
+  return x < y ? x : y < x ? y : x == y ? hf_float32(hf_bits32(x) | hf_bits32(y)) : x + y;
+}
+static inline double ref_max_f64(double x, double y) {
+  return x > y ? x : y > x ? y : x == y ? hf_float64(hf_bits64(x) & hf_bits64(y)) : x + y;
+}
+static inline double ref_min_f64(double x, double y) {
+  return x < y ? x : y < x ? y : x == y ? hf_float64(hf_bits64(x) | hf_bits64(y)) : x + y;
+}
+
+/* z[i] = max(x[i], y[i]), and min: the same with masks, as compilers make no vectors of the above.
+ * z may be x. */
+#define REF_EXTREME(name, T, I, L, CMP, BOTH, one)                                                 \
+  static inline void name(int64_t n, const T *x, const T *y, T *z) {                               \
+    typedef T Vec __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));                 \
+    typedef I Mask __attribute__((vector_size(16)));                                               \
+    int64_t i = 0;                                                                                 \
+    for (; i + L <= n; i += L) {                                                                   \
+      Vec a = *(const Vec *)(x + i), b = *(const Vec *)(y + i);                                    \
+      Mask u = (Mask)a, v = (Mask)b, first = a CMP b, same = a == b, nan = a != a;                 \
+      Mask m = (u & first) | (v & ~first);                                                         \
+      m = (same & (u BOTH v)) | (~same & m);                                                       \
+      m = (nan & u) | (~nan & m);                                                                  \
+      *(Vec *)(z + i) = (Vec)m;                                                                    \
+    }                                                                                              \
+    for (; i < n; i++) z[i] = one(x[i], y[i]);                                                     \
+  }
+REF_EXTREME(ref_max_f32_n, float, int32_t, 4, >, &, ref_max_f32)
+REF_EXTREME(ref_min_f32_n, float, int32_t, 4, <, |, ref_min_f32)
+REF_EXTREME(ref_max_f64_n, double, int64_t, 2, >, &, ref_max_f64)
+REF_EXTREME(ref_min_f64_n, double, int64_t, 2, <, |, ref_min_f64)
 
 /* -- the tree of rule 105: blocks combined by a balanced tree split at the largest power of two
  * below their number. Pushing block after block and merging as a binary counter carries gives it:

@@ -35,18 +35,9 @@ typedef enum FoldPart { FOLD_LINE, FOLD_PANEL } FoldPart;
 typedef bool FoldRun(Ref *r, const Fold *f, void *room, FoldPart part, const char *base,
                      int64_t width, void *result);
 
-static inline float fmax32(float x, float y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float32(hf_bits32(x) & hf_bits32(y)) : x + y;
-}
-static inline float fmin32(float x, float y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float32(hf_bits32(x) | hf_bits32(y)) : x + y;
-}
-static inline double fmax64(double x, double y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float64(hf_bits64(x) & hf_bits64(y)) : x + y;
-}
-static inline double fmin64(double x, double y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float64(hf_bits64(x) | hf_bits64(y)) : x + y;
-}
+/* acc[i] = op(acc[i], p[i]) */
+#define EACH(n, acc, p)                                                                            \
+  for (int64_t e = 0; e < (n); e++) (acc)[e] = OP((acc)[e], (p)[e])
 
 /* Ints wrap: sums and products of their unsigned patterns. */
 static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_t *out) {
@@ -57,6 +48,7 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD ref_load_f32
 #define NAME(x) x##_sum32
 #define OP(a, b) ((a) + (b))
+#define ROW EACH
 #define START 0.0f
 #include "runtime/ref_reduce.inc"
 
@@ -64,20 +56,23 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD ref_load_f32
 #define NAME(x) x##_prod32
 #define OP(a, b) ((a) * (b))
+#define ROW EACH
 #define START 1.0f
 #include "runtime/ref_reduce.inc"
 
 #define T float
 #define LOAD ref_load_f32
 #define NAME(x) x##_max32
-#define OP(a, b) fmax32(a, b)
+#define OP(a, b) ref_max_f32(a, b)
+#define ROW(n, acc, p) ref_max_f32_n(n, acc, p, acc)
 #define START (-INFINITY)
 #include "runtime/ref_reduce.inc"
 
 #define T float
 #define LOAD ref_load_f32
 #define NAME(x) x##_min32
-#define OP(a, b) fmin32(a, b)
+#define OP(a, b) ref_min_f32(a, b)
+#define ROW(n, acc, p) ref_min_f32_n(n, acc, p, acc)
 #define START INFINITY
 #include "runtime/ref_reduce.inc"
 
@@ -85,6 +80,7 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD ref_load_f64
 #define NAME(x) x##_sum64
 #define OP(a, b) ((a) + (b))
+#define ROW EACH
 #define START 0.0
 #include "runtime/ref_reduce.inc"
 
@@ -92,20 +88,23 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD ref_load_f64
 #define NAME(x) x##_prod64
 #define OP(a, b) ((a) * (b))
+#define ROW EACH
 #define START 1.0
 #include "runtime/ref_reduce.inc"
 
 #define T double
 #define LOAD ref_load_f64
 #define NAME(x) x##_max64
-#define OP(a, b) fmax64(a, b)
+#define OP(a, b) ref_max_f64(a, b)
+#define ROW(n, acc, p) ref_max_f64_n(n, acc, p, acc)
 #define START (-(double)INFINITY)
 #include "runtime/ref_reduce.inc"
 
 #define T double
 #define LOAD ref_load_f64
 #define NAME(x) x##_min64
-#define OP(a, b) fmin64(a, b)
+#define OP(a, b) ref_min_f64(a, b)
+#define ROW(n, acc, p) ref_min_f64_n(n, acc, p, acc)
 #define START ((double)INFINITY)
 #include "runtime/ref_reduce.inc"
 
@@ -113,6 +112,7 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD load_u64
 #define NAME(x) x##_sum_int
 #define OP(a, b) ((a) + (b))
+#define ROW EACH
 #define START 0
 #include "runtime/ref_reduce.inc"
 
@@ -120,6 +120,7 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD load_u64
 #define NAME(x) x##_prod_int
 #define OP(a, b) ((a) * (b))
+#define ROW EACH
 #define START 1
 #include "runtime/ref_reduce.inc"
 
@@ -127,6 +128,7 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD ref_load_i64
 #define NAME(x) x##_max_int
 #define OP(a, b) ((a) > (b) ? (a) : (b))
+#define ROW EACH
 #define START INT64_MIN
 #include "runtime/ref_reduce.inc"
 
@@ -134,6 +136,7 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define LOAD ref_load_i64
 #define NAME(x) x##_min_int
 #define OP(a, b) ((a) < (b) ? (a) : (b))
+#define ROW EACH
 #define START INT64_MAX
 #include "runtime/ref_reduce.inc"
 

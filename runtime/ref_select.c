@@ -73,11 +73,11 @@ static inline void copy_one(void *dst, const void *src, int size) {
   }
 }
 
-/* dst[i] += src[i] for n elements, the places `step` bytes apart on both sides. */
-static void add_run(DType dt, char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+/* dst[i] += src[i] for n elements, one after the other. */
+static void add_run(DType dt, void *dst, const void *src, int64_t n) {
 #define ADD(T, expr)                                                                               \
   for (int64_t i = 0; i < n; i++) {                                                                \
-    T *p = (T *)(dst + i * ds), x = *p, y = *(const T *)(src + i * ss);                            \
+    T *p = (T *)dst + i, x = *p, y = ((const T *)src)[i];                                          \
     *p = (T)(expr);                                                                                \
   }                                                                                                \
   break
@@ -182,7 +182,7 @@ Tensor *ref_put(Ref *r, const Tensor *x, const Tensor *upd, int axis, int k, Ten
         for (int64_t at = 0; at < inner; at += CHUNK) {
           int64_t n = inner - at < CHUNK ? inner - at : CHUNK;
           const char *p = ref_next(&w, n, &buf);
-          if (add) add_run(dt, dst + at * size, size, p, size, n);
+          if (add) add_run(dt, dst + at * size, p, n);
           else if (n == 1) copy_one(dst + at * size, p, size);
           else memcpy(dst + at * size, p, (size_t)(n * size));
           since += n + 4;
@@ -272,7 +272,7 @@ Tensor *ref_scatter(Ref *r, const Tensor *x, const Tensor *idx, const Tensor *up
         return ref_drop(out);
       }
       char *dst = to + i * sx + v * by;
-      if (add) add_run(dt, dst, 0, from + i * su, 0, 1);
+      if (add) add_run(dt, dst, from + i * su, 1);
       else copy_one(dst, from + i * su, size);
       if (++since > 131072) {
         since = 0;

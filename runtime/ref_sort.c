@@ -37,16 +37,19 @@ static void insertion(Pair *p, int64_t n) {
   }
 }
 
-static void merge(const Pair *a, int64_t n, const Pair *b, int64_t m, Pair *out) {
-  while (n > 0 && m > 0) {
+/* False when interrupted. */
+static bool merge(Ref *r, const Pair *a, int64_t n, const Pair *b, int64_t m, Pair *out) {
+  for (int64_t i = 1; n > 0 && m > 0; i++) {
     bool right = b->key < a->key;
     *out++ = right ? *b : *a;
     a += !right;
     n -= !right;
     b += right;
     m -= right;
+    if (i % 65536 == 0 && ref_stopped(r)) return false;
   }
   memcpy(out, n > 0 ? a : b, (size_t)(n > 0 ? n : m) * sizeof(Pair));
+  return true;
 }
 
 /* Sorts n pairs at p with as many at q as room; the place of the result, NULL when interrupted. */
@@ -56,7 +59,7 @@ static Pair *sort_pairs(Ref *r, Pair *p, Pair *q, int64_t n) {
   for (int64_t w = RUN; w < n; w *= 2) {
     for (int64_t i = 0; i < n; i += 2 * w) {
       int64_t a = n - i < w ? n - i : w, b = n - i - a < w ? n - i - a : w;
-      merge(p + i, a, p + i + a, b, q + i);
+      if (!merge(r, p + i, a, p + i + a, b, q + i)) return NULL;
       since += a + b;
       if (since > 131072) {
         if (ref_stopped(r)) return NULL;
