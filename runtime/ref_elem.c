@@ -106,6 +106,15 @@ static void sqrt_f64(int64_t n, const double *x, double *y) {
   for (; i < n; i++) y[i] = sqrt(x[i]);
 }
 
+static void rsqrt_f32(int64_t n, const float *x, float *y) {
+  sqrt_f32(n, x, y);
+  for (int64_t i = 0; i < n; i++) y[i] = 1.0f / y[i];
+}
+static void rsqrt_f64(int64_t n, const double *x, double *y) {
+  sqrt_f64(n, x, y);
+  for (int64_t i = 0; i < n; i++) y[i] = 1.0 / y[i];
+}
+
 static Un32 *const un32[] = {
     [RU_NEG] = neg_f32,
     [RU_ABS] = abs_f32,
@@ -115,7 +124,7 @@ static Un32 *const un32[] = {
     [RU_LOG] = fm_log_f32_n,
     [RU_LOG1P] = fm_log1p_f32_n,
     [RU_SQRT] = sqrt_f32,
-    [RU_RSQRT] = fm_rsqrt_f32_n,
+    [RU_RSQRT] = rsqrt_f32,
     [RU_SIN] = fm_sin_f32_n,
     [RU_COS] = fm_cos_f32_n,
     [RU_TAN] = fm_tan_f32_n,
@@ -142,7 +151,7 @@ static Un64 *const un64[] = {
     [RU_LOG] = fm_log_f64_n,
     [RU_LOG1P] = fm_log1p_f64_n,
     [RU_SQRT] = sqrt_f64,
-    [RU_RSQRT] = fm_rsqrt_f64_n,
+    [RU_RSQRT] = rsqrt_f64,
     [RU_SIN] = fm_sin_f64_n,
     [RU_COS] = fm_cos_f64_n,
     [RU_TAN] = fm_tan_f64_n,

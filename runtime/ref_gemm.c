@@ -219,6 +219,7 @@ typedef struct Tiles {
   char *a, *b, *acc, *total;
   Kernel kern;
   int64_t size, ld;
+  int64_t kc; /* rows of a panel of B: the most that a piece has */
   bool hardware_flush;
 } Tiles;
 
@@ -228,7 +229,7 @@ static bool piece(Ref *r, const Gemm *g, const Tiles *t, int64_t i0, int64_t row
   int64_t mr = t->kern.mr, nr = t->kern.nr, even = kc;
   if (g->kind == GEMM_BF16) even = kc + (kc & 1);
   for (int64_t j = 0; j < cols; j += nr) {
-    char *to = t->b + j * KC * t->size;
+    char *to = t->b + j * t->kc * t->size;
     g->pack_b(g, j0 + j, least(nr, cols - j), k0, kc, nr, to);
     if (even > kc) memset(to + kc * nr * t->size, 0, (size_t)(nr * t->size));
     if (g->kind == GEMM_BF16) pair_up((float *)to, even, nr);
@@ -241,7 +242,7 @@ static bool piece(Ref *r, const Gemm *g, const Tiles *t, int64_t i0, int64_t row
     char *c = t->acc + i * t->ld * t->size;
     unsigned word = t->hardware_flush ? gemm_flush_on() : 0;
     for (int64_t j = 0; j < cols; j += nr) {
-      t->kern.run(even, t->a, t->b + j * KC * t->size, c + j * t->size, t->ld, first);
+      t->kern.run(even, t->a, t->b + j * t->kc * t->size, c + j * t->size, t->ld, first);
     }
     if (t->hardware_flush) gemm_flush_off(word);
   }
@@ -256,7 +257,8 @@ bool gemm_run(Ref *r, GemmRoom *room, const Gemm *g) {
   int64_t mr = t.kern.mr, nr = t.kern.nr;
   int64_t rows_most = round_up(least(g->m, MM), mr);
   t.ld = round_up(least(g->n, NC), nr);
-  int64_t acc = rows_most * t.ld * t.size, b = t.ld * KC * t.size, a = mr * KC * t.size;
+  t.kc = round_up(least(g->k < 1 ? 1 : g->k, KC), 16); /* keeps panels aligned */
+  int64_t acc = rows_most * t.ld * t.size, b = t.ld * t.kc * t.size, a = mr * t.kc * t.size;
   bool several = g->k > BLOCK;
   size_t bytes = (size_t)(a + b + acc * (several ? 2 : 1) + 64);
   if (room->bytes < bytes) {

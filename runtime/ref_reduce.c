@@ -215,7 +215,8 @@ Tensor *ref_reduce(Ref *r, RefRed op, const Tensor *x, int naxes, const int64_t 
     }
   }
   FoldRun *run = dt == DT_F64 ? run64[op] : dt_float(dt) ? run32[op] : run_int[op];
-  size_t bytes = (LANES + LEVELS) * PANEL * 8;
+  int levels = f.length > BLOCK ? LEVELS : 1;
+  size_t bytes = (size_t)(LANES + levels) * PANEL * 8;
   Buf small;
   void *room = part == FOLD_PANEL ? ref_scratch(r, bytes) : &small;
   if (!room) return ref_drop(out);
