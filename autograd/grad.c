@@ -1,10 +1,10 @@
 /* The gradient of every op, as graphs.
  *
- * In: one node of a graph and the cotangents of its results. Out: nodes of the same graph that compute
- * the cotangents of its operands. A rule reads like the derivative in a table of derivatives: a, b, c are
- * the operands (as in the scalar column of graph/ops.def), y the result, dy its cotangent, and `i` the
- * operand asked for. Rules are written with ops that have rules, so a gradient can be differentiated
- * again; the fixed choices at kinks are those of rule 73.
+ * In: one node of a graph and the cotangents of its results. Out: nodes of the same graph that
+ * compute the cotangents of its operands. A rule reads like the derivative in a table of
+ * derivatives: a, b, c are the operands (as in the scalar column of graph/ops.def), y the result,
+ * dy its cotangent, and `i` the operand asked for. Rules are written with ops that have rules, so
+ * a gradient can be differentiated again; the fixed choices at kinks are those of rule 73.
  *
  * Invariant: a gradient has the type of its operand; VAL_NONE means zero by structure. */
 #include "autograd/rule.h"
@@ -27,8 +27,8 @@
 /* Nothing passes: integer or bool results, constants, steps, `stop`. */
 #define CUT(NAME) const GradRule grad_##NAME = {NULL, NULL};
 
-/* C leaves the order of a call's arguments open, while the order of nodes decides the order of sums in
- * the next derivative: so operands go through a stack, and `mul(f, g)` builds f, then g. */
+/* C leaves the order of a call's arguments open, while the order of nodes decides the order of
+ * sums in the next derivative: so operands go through a stack, and `mul(f, g)` builds f, then g. */
 static void hold(Rule *r, Val v)
 {
   CK_ASSERT(r->g->arena->mem, r->held < RULE_HOLD);
@@ -289,8 +289,8 @@ GRAD(BROADCAST)
   return b_sum_to(&r->b, dy, t.rank, t.dim);
 }
 
-/* dy's axis `k`, of length len, spread over `full` elements: number j goes to start + j * step. Also right
- * for length 0, where zeros between elements cannot be counted by len - 1. */
+/* dy's axis `k`, of length len, spread over `full` elements: number j goes to start + j * step.
+ * Also right for length 0, where zeros between elements cannot be counted by len - 1. */
 static Val spread(Rule *r, Val dy, int k, Dim start, Dim len, int64_t step, Dim full)
 {
   Type t = type_of(r, dy);
@@ -385,8 +385,8 @@ GRADS(CONCAT)
 /* -- selection */
 GRAD(TAKE) { return at_index(r, OP_PUT_ADD, zeros_like(r, a), dy, 1, axis_of(r)); }
 
-/* Whether each index of `put` (x, upd, idx..) is the one whose element is in the result: numbers are put
- * where the elements were, and those that are read back won. bool, of upd's shape. */
+/* Whether each index of `put` (x, upd, idx..) is the one whose element is in the result: numbers
+ * are put where the elements were, and those that are read back won. bool, of upd's shape. */
 static Val winners(Rule *r, Val x, Val upd)
 {
   Type t = type_of(r, x), u = type_of(r, upd), it = type_of(r, r->in[2]);
@@ -477,9 +477,9 @@ static Val others_direct(Rule *r, Val x)
 
 enum { OTHERS_BLOCK = 32 };
 
-/* The same with blocks: others inside the block times the product of the other blocks, `levels` deep.
- * Filling up with ones and multiplying by one change no bit, so constant sizes up to a block may leave
- * the blocks out and still agree with sizes known later. x: [R, N]. */
+/* The same with blocks: others inside the block times the product of the other blocks, `levels`
+ * deep. Filling up with ones and multiplying by one change no bit, so constant sizes up to a
+ * block may leave the blocks out and still agree with sizes known later. x: [R, N]. */
 static Val others(Rule *r, Val x, int levels)
 {
   if (val_none(x)) return VAL_NONE;
@@ -573,8 +573,8 @@ GRAD(INNER)
   return b_reshape(&r->b, dot(r, left, right), t.rank, t.dim);
 }
 
-/* A convolution is linear in both operands, and so are its two adjoints: each is the gradient of the
- * others. `like` gives the dims of the result, VAL_NONE for the convolution itself. */
+/* A convolution is linear in both operands, and so are its two adjoints: each is the gradient of
+ * the others. `like` gives the dims of the result, VAL_NONE for the convolution itself. */
 static Val conv(Rule *r, OpCode op, Val x, Val z, Val like)
 {
   int64_t stride[CKL_MAX_RANK], edge[CKL_MAX_RANK], dims[4];
@@ -633,8 +633,14 @@ static void refuse(Rule *r, ErrCode code, const char *text)
   gerr_set(&r->b.err, code, -1, "%s", text);
 }
 
+static void as_body(Rule *r);
+
 GRADS(CUSTOM)
 {
+  if (r->g->nodes[r->node].region_count < 2) {
+    as_body(r);
+    return;
+  }
   GErr e = {.operand = -1};
   const Graph *rule = region_of(r, 1);
   int64_t *wrt = NULL;
@@ -650,14 +656,22 @@ GRADS(CUSTOM)
   Val *outs = ARENA_ARRAY(r->scratch, Val, rule->output_count + 1);
   for (int j = 0; j < r->in_count; j++) args[n++] = r->in[j];
   for (int j = 0; j < r->out_count; j++) args[n++] = r->out[j];
-  for (int j = 0; j < r->out_count; j++) args[n++] = dy[j];
+  bool all = (int)rule->input_count == n + r->out_count; /* or cotangents of float results alone */
+  for (int j = 0; j < r->out_count; j++)
+    if (all || dt_float((DType)type_of(r, r->out[j]).dtype)) args[n++] = dy[j];
   if (r->b.failed || !passes(r, gr_inline(r->g, rule, args, NULL, outs, &e), &e)) return;
   for (int j = 0; j < count; j++)
     if (r->wants[wrt[j]]) r->dx[wrt[j]] = outs[j];
 }
 
-/* A branch of the gradients. The regions of the new node take the captures and the cotangents and give
- * the gradients of the wanted captures; the value of the taken side is computed again there. */
+static bool is_token(Rule *r, Val v)
+{
+  return gr_type(r->g, v)->kind == TK_TOKEN;
+}
+
+/* A branch of the gradients. The regions of the new node take the captures (but tokens) and the
+ * cotangents and give the gradients of the wanted captures; the value of the taken side is
+ * computed again there, without its effects. */
 static Graph *branch_side(Rule *r, const Graph *side, const Val *cot, int ncot, GErr *e)
 {
   Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, side->name);
@@ -673,13 +687,14 @@ static Graph *branch_side(Rule *r, const Graph *side, const Val *cot, int ncot, 
   g->at = r->g->at;
   for (int j = 0; j < captures; j++) {
     Type t = type_of(r, r->in[j + 1]);
-    in[j] = gr_input(g, &t);
+    bool token = is_token(r, r->in[j + 1]);
+    in[j] = token ? gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, e) : gr_input(g, &t);
   }
   for (int j = 0; j < ncot; j++) {
     Type t = type_of(r, cot[j]);
     dy[j] = gr_input(g, &t);
   }
-  if (!gr_inline(g, side, in, NULL, y, e)) return NULL;
+  if (!ad_inline_pure(g, side, in, y, e)) return NULL;
   for (int j = 0; j < r->out_count; j++)
     if (!val_none(r->dout[j])) seeded[n++] = y[j];
   for (int j = 0; j < captures; j++)
@@ -697,9 +712,10 @@ GRADS(BRANCH)
 {
   GErr e = {.operand = -1};
   Val *args = ARENA_ARRAY(r->scratch, Val, r->in_count + r->out_count + 1);
-  Val *cot = args + r->in_count;
-  int ncot = 0;
-  for (int j = 0; j < r->in_count; j++) args[j] = r->in[j];
+  int n = 0, ncot = 0;
+  for (int j = 0; j < r->in_count; j++)
+    if (!is_token(r, r->in[j])) args[n++] = r->in[j];
+  Val *cot = args + n;
   for (int j = 0; j < r->out_count; j++)
     if (!val_none(r->dout[j])) cot[ncot++] = r->dout[j];
   Graph *sides[2];
@@ -707,7 +723,7 @@ GRADS(BRANCH)
     sides[k] = branch_side(r, region_of(r, k), cot, ncot, &e);
     if (!passes(r, sides[k] != NULL, &e)) return;
   }
-  Val first = gr_op(r->g, OP_BRANCH, args, r->in_count + ncot, NULL, 0, sides, 2, &e);
+  Val first = gr_op(r->g, OP_BRANCH, args, n + ncot, NULL, 0, sides, 2, &e);
   if (!passes(r, !val_none(first), &e)) return;
   uint32_t res = 0;
   for (int j = 1; j < r->in_count; j++)
@@ -729,8 +745,7 @@ static void as_body(Rule *r)
   /* The edge of the body is an alias, so that a value used inside and outside, or handed in twice,
    * is summed inside first (rule 74). */
   for (int j = 0; j < r->in_count; j++) {
-    bool tensor = type_of(r, r->in[j]).kind == TK_TENSOR;
-    in[j] = tensor ? un(ALIAS, r->in[j]) : r->in[j];
+    in[j] = is_token(r, r->in[j]) ? r->in[j] : un(ALIAS, r->in[j]);
     if (r->wants[j]) wrt[wanted++] = in[j];
   }
   if (r->b.failed || !passes(r, ad_inline_pure(g, region_of(r, 0), in, y, &e), &e)) return;

@@ -1,12 +1,13 @@
 /* The joint graph of a function and its gradient, split in two.
  *
- * In: a graph f. Out: `forward` computes f's outputs and the saved values, `backward` the gradients from
- * saved values and cotangents. The idea is save-all: the joint graph is f followed by what ad_vjp
- * appends; every value of f that an appended node reads crosses from forward to backward. What costs
- * nothing to remake (constants, sizes, views) is remade from what it is made of.
+ * In: a graph f. Out: `forward` computes f's outputs and the saved values, `backward` the
+ * gradients from saved values and cotangents. The idea is save-all: the joint graph is f followed
+ * by what ad_vjp appends; every value of f that an appended node reads crosses from forward to
+ * backward. What costs nothing to remake (constants, sizes, views) is remade from what it is made
+ * of.
  *
- * Invariants: backward holds no node that forward computes other than those free ones; no value is saved
- * twice; neither side has dead nodes; running both gives the bits of ad_vjp on f. */
+ * Invariants: backward holds no node that forward computes other than those free ones; no value
+ * is saved twice; neither side has dead nodes; running both gives the bits of ad_vjp on f. */
 #include "autograd/rule.h"
 
 typedef struct Split {
@@ -198,7 +199,8 @@ static bool make_backward(Split *s, const Val *saved, int nsaved)
   for (uint32_t n = 0; n < j->node_count; n++) {
     const GNode *node = &j->nodes[n];
     if (!s->live[n] || node->op == OP_INPUT) continue;
-    for (uint32_t k = 0; k < node->operand_count; k++) in[k] = map[slot(j, gr_operand(j, n, (int)k))];
+    for (uint32_t k = 0; k < node->operand_count; k++)
+      in[k] = map[slot(j, gr_operand(j, n, (int)k))];
     Val v = ad_copy_node(g, j, n, in, s->e);
     if (val_none(v)) {
       if (s->at) *s->at = j->provs[node->prov];

@@ -1,7 +1,7 @@
 /* What a gradient rule sees, and the table of rules.
  *
- * grad.c defines `const GradRule grad_<NAME>` for every row of graph/ops.def; vjp.c calls them. A rule
- * reads operands, results and cotangents of one node and appends nodes to the same graph. */
+ * grad.c defines `const GradRule grad_<NAME>` for every row of graph/ops.def; vjp.c calls them. A
+ * rule reads operands, results and cotangents of one node and appends nodes to the same graph. */
 #ifndef CKL_AUTOGRAD_RULE_H
 #define CKL_AUTOGRAD_RULE_H
 
@@ -22,8 +22,9 @@ typedef struct Rule {
   int held;
 } Rule;
 
-/* Either `one` (called for each wanted operand `i`; a, b, c are the first operands, y and dy the first
- * result and its cotangent) or `all` (called once, fills dx). Neither: the gradient is zero. */
+/* Either `one` (called for each wanted operand `i`; a, b, c are the first operands, y and dy the
+ * first result and its cotangent) or `all` (called once, fills dx). Neither: the gradient is
+ * zero. */
 typedef struct GradRule {
   Val (*one)(Rule *r, int i, Val a, Val b, Val c, Val y, Val dy);
   void (*all)(Rule *r);
@@ -33,12 +34,12 @@ typedef struct GradRule {
 #include "graph/ops.def"
 #undef OP
 
-/* gr_inline without effects: PRINT and ASSERT nodes are left out, their tokens pass through. For bodies that
- * are computed again. False where a host call would have to be repeated. */
+/* gr_inline without effects: PRINT and ASSERT nodes are left out, their tokens pass through. For
+ * bodies that are computed again. False where a host call would have to be repeated. */
 bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e);
 /* Node `v` of src appended to dst with its operands replaced by `in`; regions are copied to dst's
- * arena. Returns the first result; VAL_NONE with `e` when the shape rule refuses. dst->at is set to the
- * node's provenance. */
+ * arena. Returns the first result; VAL_NONE with `e` when the shape rule refuses. dst->at is set
+ * to the node's provenance. */
 Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GErr *e);
 
 #endif

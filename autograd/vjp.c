@@ -1,15 +1,16 @@
 /* Reverse-mode differentiation of a graph into the same graph.
  *
- * In: results y with cotangents dy, and values wrt. Out: nodes appended to the graph that compute the
- * gradient of each wrt. Two sweeps over the nodes between the first wrt and the last y (Griewank and
- * Walther, Evaluating Derivatives, chapter 6): forwards, a value is active when it is a float that
- * depends on a wrt through ops with a derivative; backwards, each node that has an active operand and a
- * cotangent gives contributions to its active operands. Time and memory are linear in those nodes; no
- * recursion over them (bodies of structured ops recurse by nesting alone).
+ * In: results y with cotangents dy, and values wrt. Out: nodes appended to the graph that compute
+ * the gradient of each wrt. Two sweeps over the nodes between the first wrt and the last y
+ * (Griewank and Walther, Evaluating Derivatives, chapter 6): forwards, a value is active when it
+ * is a float that depends on a wrt through ops with a derivative; backwards, each node that has
+ * an active operand and a cotangent gives contributions to its active operands. Time and memory
+ * are linear in those nodes; no recursion over them (bodies of structured ops recurse by nesting
+ * alone).
  *
- * Invariant (rule 74): a value's cotangent is ((last use + one before) + ..) + first use, a node with
- * the value as several operands counting as a use for each, the last operand last; the seed of y comes before
- * all uses. */
+ * Invariant (rule 74): a value's cotangent is ((last use + one before) + ..) + first use, a node
+ * with the value as several operands counting as a use for each, the last operand last; the seed
+ * of y comes before all uses. */
 #include "autograd/rule.h"
 
 static const GradRule *const rules[OP_COUNT] = {
@@ -87,7 +88,7 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
     } else {
       for (uint32_t k = 0; k < n->region_count; k++)
         if (has_effect(body->regions[n->region0 + k]))
-          return gerr_set(e, ERR_NOT_YET, -1, "an effect in `%s` inside a block that is computed again",
+          return gerr_set(e, ERR_NOT_YET, -1, "an effect in `%s` in a block that is computed again",
                           op_info[n->op].text);
       Val v = ad_copy_node(dst, body, (uint32_t)j, in, e);
       if (val_none(v)) return false;
@@ -135,10 +136,11 @@ static bool is_active(const Sweep *s, Val v)
   return inside(s, v) && s->active[slot(s, v)];
 }
 
-/* Whether operand i of the node carries a gradient at all: a `custom` answers for its `wrt` only. */
+/* Whether operand i of the node carries a gradient at all: a `custom` with a gradient of its own
+ * answers for its `wrt` only. */
 static bool carries(const Graph *g, uint32_t node, uint32_t i)
 {
-  if (g->nodes[node].op != OP_CUSTOM) return true;
+  if (g->nodes[node].op != OP_CUSTOM || g->nodes[node].region_count < 2) return true;
   const Attr *a = gr_attr(g, node, AT_WRT);
   for (uint32_t j = 0; a && j < a->count; j++)
     if (a->u.ints[j] == (int64_t)i) return true;
@@ -302,8 +304,8 @@ static void sweep(void *ud)
 bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,
             GErr *e, Prov *at)
 {
-  Sweep s = {.g = g, .ny = ny, .nwrt = nwrt, .y = y, .dy = dy, .wrt = wrt, .dx = dx, .e = e, .at = at,
-             .entry = g->at};
+  Sweep s = {.g = g, .ny = ny, .nwrt = nwrt, .y = y, .dy = dy, .wrt = wrt, .dx = dx, .e = e,
+             .at = at, .entry = g->at};
   Mem *m = g->arena->mem;
   arena_init(&s.scratch, m);
   int code = mem_protect(m, sweep, &s);

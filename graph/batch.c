@@ -1,11 +1,12 @@
 /* Mapping a graph over a new leading axis.
  *
- * In: a graph, which of its inputs get an axis of size n in front, n. Out: a graph whose result [i, ..] is
- * the given graph's result for the i-th elements, bit for bit. A value that depends on no batched input
- * stays as it is (one computation serves all i), apart from random draws: each i has its own, from the
- * key that fold_in makes of the node's key and i; a key that is batched is used as it is. Each op has the
- * rule its `batch` column names, most by class: reductions shift their axes, elementwise ops stretch
- * operands without the axis (stride 0). Ops that only take one thing at a time become a `map` node.
+ * In: a graph, which of its inputs get an axis of size n in front, n. Out: a graph whose result
+ * [i, ..] is the given graph's result for the i-th elements, bit for bit. A value that depends on
+ * no batched input stays as it is (one computation serves all i), apart from random draws: each i
+ * has its own, from the key that fold_in makes of the node's key and i; a key that is batched is
+ * used as it is. Each op has the rule its `batch` column names, most by class: reductions shift
+ * their axes, elementwise ops stretch operands without the axis (stride 0). Ops that only take
+ * one thing at a time become a `map` node.
  *
  * Invariant: a batched value has type [n, dims..] where the given graph's value has [dims..]. */
 #include "graph/ir.h"
@@ -46,7 +47,8 @@ static Val stretch(Batch *b, Val v)
   Dim dims[CKL_MAX_RANK];
   if (t.rank == CKL_MAX_RANK) {
     b->b.failed = true;
-    gerr_set(&b->b.err, ERR_NOT_YET, -1, "a mapped value would have more than %d axes", CKL_MAX_RANK);
+    gerr_set(&b->b.err, ERR_NOT_YET, -1, "a mapped value would have more than %d axes",
+             CKL_MAX_RANK);
     return VAL_NONE;
   }
   dims[0] = b->n;
@@ -131,7 +133,8 @@ static bool results(Batch *b, Val first, bool batched)
 static bool emit_op(Batch *b, const Attrs *s, bool batched)
 {
   if (b->b.failed) return results(b, VAL_NONE, batched);
-  Val v = gr_op(b->g, (OpCode)b->at->op, b->in, (int)b->at->operand_count, s->v, s->n, NULL, 0, b->e);
+  Val v = gr_op(b->g, (OpCode)b->at->op, b->in, (int)b->at->operand_count, s->v, s->n, NULL, 0,
+                b->e);
   return results(b, v, batched);
 }
 
@@ -155,8 +158,8 @@ static Val iota(Batch *b, Device dev)
   return b_op(&b->b, OP_IOTA, 0, NULL, 3, attrs);
 }
 
-/* A `map` node that runs the op once per element; with `fold` operand 0 is a key without the axis, and
- * element i uses fold_in(key, i). */
+/* A `map` node that runs the op once per element; with `fold` operand 0 is a key without the
+ * axis, and element i uses fold_in(key, i). */
 static bool one_by_one(Batch *b, bool fold)
 {
   const GNode *at = b->at;
@@ -326,8 +329,8 @@ static Val move_axis(Batch *b, Val x, int from, int to)
   return b_transpose(&b->b, x, perm);
 }
 
-/* take (first = 1), put and put_add (first = 2), whose index operands begin at `first`. Where the indices
- * have the axis it becomes one more indexed axis, read at its own number. */
+/* take (first = 1), put and put_add (first = 2), whose index operands begin at `first`. Where the
+ * indices have the axis it becomes one more indexed axis, read at its own number. */
 static bool indexed(Batch *b, int first)
 {
   Attrs s;
@@ -381,7 +384,8 @@ static bool batch_dot(Batch *b)
   const Type *y = given_type(b, 1);
   attrs_of(b, &s);
   if (b->inb[0] && !b->inb[1] && y->rank == 2) {
-    /* rows of all elements under one matrix: an element of a product does not know the other rows */
+    /* rows of all elements under one matrix: an element of a product does not know the other rows
+     * */
     Type t = *gr_type(b->g, b->in[0]);
     Dim rows[2] = {dim_mul(b->g->dims, t.dim[0], t.dim[1]), t.dim[2]};
     Dim out[3] = {t.dim[0], t.dim[1], y->dim[1]};

@@ -125,8 +125,10 @@ case("reduce_min_ties", lambda x: jnp.min(x, axis=1),
      np.array([[1.0, 3.0, 1.0, 5.0], [2.0, 2.0, 2.0, 2.0]]), order=1)
 case("pow_const_2", lambda x: x ** 2.0, given(0.0, -1.5, 2.0))
 case("pow_const_3", lambda x: x ** 3.0, given(0.0, -1.5, 2.0))
+case("pow_const_0", lambda x: 1.0 + 0.0 * x, given(0.0, -1.5, 2.0))
+case("pow_zero_base", jnp.power, given(0.0, 0.0, 0.0, 0.0), given(0.5, 1.0, 2.5, 3.0), order=1)
 case("where_selects", lambda c, x, y: jnp.log(jnp.where(c, x, y)),
-     np.array([True, False, True]), given(0.0, 0.0, 2.0), given(0.0, 3.0, 0.0), order=1)
+     np.array([True, False, True, False]), given(0.0, 0.0, 2.0, 1.0), given(0.0, 3.0, 0.0, 0.0), order=1)
 
 # movement
 case("reshape", lambda x: x.reshape(4, 3), f(3, 4))

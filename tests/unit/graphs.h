@@ -1,5 +1,5 @@
-/* graphs.h: what the tests of graphs and gradients share: a session's tables, tensors from numbers, running a graph,
- * reading values. */
+/* graphs.h: what the tests of graphs and gradients share: a session's tables, tensors from
+ * numbers, running a graph, reading values. */
 #ifndef TESTS_UNIT_GRAPHS_H
 #define TESTS_UNIT_GRAPHS_H
 
@@ -88,7 +88,8 @@ static TAP_UNUSED Tensor *tensor(Env *v, DType dt, int rank, const int64_t *dim,
 }
 
 /* A tensor for input number i of the graph (constant dims), filled by `next`. */
-static TAP_UNUSED Tensor *drawn(Env *v, const Graph *g, size_t i, double (*next)(void *ud), void *ud)
+static TAP_UNUSED Tensor *drawn(Env *v, const Graph *g, size_t i, double (*next)(void *ud),
+                                void *ud)
 {
   const Type *t = gr_type(g, g->inputs[i]);
   int64_t dim[CKL_MAX_RANK];
@@ -127,13 +128,14 @@ static TAP_UNUSED bool built(const B *b)
   return check_msg(!b->failed, "building failed: %s", b->err.text);
 }
 
-/* dx = vjp, with the message checked. */
+/* dx = vjp, with the message checked, and the graph (unless it is long). */
 static TAP_UNUSED bool vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt,
                            Val *dx)
 {
   GErr e = {.operand = -1};
   Prov at;
-  if (ad_vjp(g, ny, y, dy, nwrt, wrt, dx, &e, &at)) return true;
+  if (ad_vjp(g, ny, y, dy, nwrt, wrt, dx, &e, &at))
+    return g->node_count > 2000 || gr_verify(g, &e) || fails("gr_verify failed: %s", e.text);
   return check_msg(false, "ad_vjp failed: %s", e.text);
 }
 

@@ -1,4 +1,5 @@
-/* opcases.h: the cases of tests/grad/ops.txt: how each name is built as a graph, and its numbers. */
+/* opcases.h: the cases of tests/grad/ops.txt: how each name is built as a graph, and its numbers.
+ * */
 #ifndef TESTS_UNIT_OPCASES_H
 #define TESTS_UNIT_OPCASES_H
 
@@ -37,7 +38,10 @@ static Val with_ints(B *b, OpCode op, Val x, int n, const AttrKey *keys, const i
   int64_t list[4][CKL_MAX_RANK];
   for (int k = 0; k < n; k++) {
     bool d = dims >> k & 1;
-    for (int j = 0; j < rank; j++) list[k][j] = d ? (int64_t)dim(b, v[k * rank + j]) : v[k * rank + j];
+    for (int j = 0; j < rank; j++) {
+      int64_t x = v[k * rank + j];
+      list[k][j] = d ? (int64_t)dim(b, x) : x;
+    }
     attrs[k] = d ? attr_dims(keys[k], rank, list[k]) : attr_ints(keys[k], rank, list[k]);
   }
   return b_op(b, op, 1, &x, n, attrs);
@@ -65,6 +69,7 @@ static Val power_const(B *b, Val x, double p)
 }
 
 #define BUILD(name) static Val name(B *b, const Val *x)
+BUILD(pow_const_0) { return power_const(b, x[0], 0); }
 BUILD(pow_const_2) { return power_const(b, x[0], 2); }
 BUILD(pow_const_3) { return power_const(b, x[0], 3); }
 BUILD(where_selects) { return b_un(b, OP_LOG, b_where(b, x[0], x[1], x[2])); }
@@ -133,6 +138,7 @@ static const Case cases[] = {
     {"sqrt_at_0", OP_SQRT, NULL}, {"max_ties", OP_MAX, NULL}, {"min_ties", OP_MIN, NULL},
     {"reduce_max_ties", OP_REDUCE_MAX, reduce_max},
     {"reduce_min_ties", OP_REDUCE_MIN, reduce_min_ties},
+    {"pow_const_0", OP_POW, pow_const_0}, {"pow_zero_base", OP_POW, NULL},
     {"pow_const_2", OP_POW, pow_const_2}, {"pow_const_3", OP_POW, pow_const_3},
     {"where_selects", OP_WHERE, where_selects}, {"reshape", OP_RESHAPE, reshape},
     {"transpose", OP_TRANSPOSE, transpose}, {"broadcast", OP_BROADCAST, broadcast},

@@ -1,4 +1,5 @@
-/* Mapping graphs over an axis: every element's result has the bits of running the graph on that element. */
+/* Mapping graphs over an axis: every element's result has the bits of running the graph on that
+ * element. */
 #include "tests/unit/opcases.h"
 
 enum { ELEMENTS = 3, MOST = 16 };
@@ -191,7 +192,8 @@ static void t_random_folds(OpCode op)
                    numbered(&f.v, DT_F64, 1, (int64_t[]){ELEMENTS}, 0, 1)}, *got[1], *want[1];
   need(run(&f.v, many, in, got));
   for (int64_t k = 0; k < ELEMENTS; k++) {
-    Tensor *two[2] = {in[0], tn_scalar_i64(&f.v.mem, DEV_CPU, DT_I64, k)}, *part = element(&f.v, got[0], k);
+    Tensor *two[2] = {in[0], tn_scalar_i64(&f.v.mem, DEV_CPU, DT_I64, k)};
+    Tensor *part = element(&f.v, got[0], k);
     need(run(&f.v, one, two, want));
     check(tn_same(part, want[0]));
     drop((Tensor *[]){two[1], part, want[0]}, 3);
@@ -288,8 +290,8 @@ static void t_custom(void)
   gr_output(back, b_bin(&b, OP_MUL, k[3], k[2]));
   Graph *regions[2] = {body(&f.v, 0), back};
   Val in[2] = {input(&f.v, f.g, DT_F64, 1, 4), input(&f.v, f.g, DT_F64, 1, 4)};
-  Val y = gr_op(f.g, OP_CUSTOM, in, 2, (Attr[]){attr_ints(AT_WRT, 2, (int64_t[]){0, 1})}, 1, regions, 2,
-                &e);
+  Attr wrt = attr_ints(AT_WRT, 2, (int64_t[]){0, 1});
+  Val y = gr_op(f.g, OP_CUSTOM, in, 2, &wrt, 1, regions, 2, &e);
   need(check_msg(!val_none(y), "%s", e.text));
   Tensor *t[2] = {numbered(&f.v, DT_F64, 2, (int64_t[]){ELEMENTS, 4}, 0.3, 0.1),
                   numbered(&f.v, DT_F64, 1, (int64_t[]){4}, 0.7, 0.2)};
@@ -382,8 +384,8 @@ int main(void)
   TEST(t_unbatched_output(), "what depends on no element is computed once and stretched");
   TEST(t_random_keys(OP_RANDOM), "random numbers under batched keys");
   TEST(t_random_keys(OP_RANDINT), "random integers under batched keys");
-  TEST(t_random_folds(OP_RANDOM), "random numbers under one key are folded with the element's number");
-  TEST(t_random_folds(OP_RANDINT), "random integers under one key are folded with the element's number");
+  TEST(t_random_folds(OP_RANDOM), "random numbers under one key fold in the element's number");
+  TEST(t_random_folds(OP_RANDINT), "random integers under one key fold in the element's number");
   TEST(t_keys(OP_FOLD_IN), "fold_in of batched keys and numbers");
   TEST(t_keys(OP_PHILOX), "the raw generator under batched counters and keys");
   TEST(t_structured(OP_LOOP), "a loop is mapped");

@@ -1,5 +1,5 @@
-/* Gradients: every row of the op table against central differences in f64 to the third order, and against numbers
- * of an independent system (tests/grad/ops.txt); then what holds for graphs. */
+/* Gradients: every row of the op table against central differences in f64 to the third order, and
+ * against numbers of an independent system (tests/grad/ops.txt); then what holds for graphs. */
 #include "autograd/rule.h"
 #include "tests/unit/opcases.h"
 
@@ -77,7 +77,8 @@ static void against_data(Env *v, const Data *d, void *ud)
     goto end;
   }
   compare(d, "result", 0, out[m++], &d->out, how->tol);
-  for (int k = 0; k < nf; k++) compare(d, "gradient of input", which[k], out[m++], &d->grad[which[k]], how->tol);
+  for (int k = 0; k < nf; k++)
+    compare(d, "gradient of input", which[k], out[m++], &d->grad[which[k]], how->tol);
   for (int k = 0; k < nf && d->order == 2; k++) {
     const Array *want = &d->grad2[which[k]];
     if (!val_none(ddx[k])) {
@@ -112,8 +113,8 @@ static bool has_gradient(int op)
   }
 }
 
-/* The scalar F_k of the inputs: F_1 = sum(w y), F_k+1 = sum over inputs of sum(w_k dF_k/dx), with fixed pseudo-random
- * weights that are constants made by an iota: sin of a multiple. */
+/* The scalar F_k of the inputs: F_1 = sum(w y), F_k+1 = sum over inputs of sum(w_k dF_k/dx), with
+ * fixed pseudo-random weights that are constants made by an iota: sin of a multiple. */
 static Val weighted(B *b, Val x, int seed)
 {
   if (b->failed || val_none(x)) return VAL_NONE;
@@ -208,7 +209,7 @@ static bool differences(Env *v, const Func *f, int order, double tol)
       want = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * h);
       double got = d ? tn_get_f64(d, j) : 0;
       ok = check_msg(close_to(got, want, tol),
-                     "%s, order %d: gradient of input %d, element %d is %.12g, differences give %.12g",
+                     "%s, order %d: gradient of input %d, element %d is %.12g, differences %.12g",
                      f->c->name, order, i, (int)j, got, want);
     }
   }

@@ -1,4 +1,5 @@
-/* Joint graphs: forward and backward together give the bits of ad_vjp, and no more crosses than has to. */
+/* Joint graphs: forward and backward together give the bits of ad_vjp, and no more crosses than
+ * has to. */
 #include "autograd/rule.h"
 #include "tests/unit/graphs.h"
 
@@ -79,13 +80,15 @@ static void agrees(Func *f)
   need(vjp(d, ny, y, dy, nwrt, wrt, dx));
   for (int k = 0; k < nwrt; k++)
     if (!val_none(dx[k])) gr_output(d, dx[k]);
-  for (int k = 0; k < ny; k++) in[inputs + (size_t)k] = cot[k] = drawn(&f->v, d, inputs + (size_t)k, uniform, &state);
+  for (int k = 0; k < ny; k++)
+    in[inputs + (size_t)k] = cot[k] = drawn(&f->v, d, inputs + (size_t)k, uniform, &state);
   need(run(&f->v, d, in, want));
   need(run(&f->v, j->forward, in, out));
   for (size_t k = 0; k < outputs; k++) check(tn_same(out[k], want[k]));
   for (int k = 0; k < j->saved_count; k++) back[nb++] = out[j->output_count + k];
   for (int k = 0; k < j->saved_count; k++)
-    if (j->saved_input[k] >= 0) check(out[j->output_count + k]->store == in[j->saved_input[k]]->store);
+    if (j->saved_input[k] >= 0)
+      check(out[j->output_count + k]->store == in[j->saved_input[k]]->store);
   for (int k = 0; k < ny; k++) back[nb++] = cot[k];
   check_int(nb, ==, (int)j->backward->input_count);
   need(run(&f->v, j->backward, back, got));
@@ -182,7 +185,8 @@ static void t_views_are_remade(void)
   func_open(&f);
   Val x = mat(&f);
   Val h = b_un(&f.b, OP_TANH, x);
-  Val v = b_reshape(&f.b, b_transpose(&f.b, h, (int64_t[]){1, 0}), 1, (Dim[]){dim_const(f.v.dims, 12)});
+  Val v = b_transpose(&f.b, h, (int64_t[]){1, 0});
+  v = b_reshape(&f.b, v, 1, (Dim[]){dim_const(f.v.dims, 12)});
   gr_output(f.g, b_bin(&f.b, OP_MUL, v, v));
   saves(&f, 1, (int[]){-1}, (OpCode[]){OP_TANH});
   env_close(&f.v);
@@ -216,6 +220,16 @@ static void t_slice(bool base_needed)
   gr_output(f.g, b_bin(&f.b, OP_MUL, s, s));
   if (base_needed) saves(&f, 1, (int[]){-1}, (OpCode[]){OP_TANH});
   else saves(&f, 1, (int[]){-1}, (OpCode[]){OP_SLICE});
+  env_close(&f.v);
+}
+
+static void t_slice_of_input(void)
+{
+  Func f;
+  func_open(&f);
+  Val s = first_rows(&f, mat(&f));
+  gr_output(f.g, b_bin(&f.b, OP_MUL, s, s));
+  saves(&f, 1, (int[]){0}, (OpCode[]){OP_INPUT});
   env_close(&f.v);
 }
 
@@ -309,7 +323,8 @@ static void t_wrap_is_opened(OpCode op)
   B b = {.g = body};
   gr_output(body, b_un(&b, OP_TANH, input(&f.v, body, DT_F64, 2, 3, 4)));
   Val x = mat(&f);
-  Val y = gr_op(f.g, op, &x, 1, (Attr[]){attr_text(AT_TEXT, names_of(f.v.names, "w"))}, 1, &body, 1, &e);
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "w"));
+  Val y = gr_op(f.g, op, &x, 1, &text, 1, &body, 1, &e);
   need(check_msg(!val_none(y), "%s", e.text));
   gr_output(f.g, y);
   Joint *j = joint(&f);
@@ -326,8 +341,8 @@ static void t_effects_stay_in_forward(void)
   GErr e;
   func_open(&f);
   Val x = mat(&f), token = gr_op(f.g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e), in[2] = {token, x};
-  token = gr_op(f.g, OP_PRINT, in, 2, (Attr[]){attr_text(AT_TEXT, names_of(f.v.names, "{}"))}, 1, NULL, 0,
-                &e);
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "{}"));
+  token = gr_op(f.g, OP_PRINT, in, 2, &text, 1, NULL, 0, &e);
   need(check_msg(!val_none(token), "%s", e.text));
   gr_output(f.g, b_un(&f.b, OP_SIN, x));
   Joint *j = joint(&f);
@@ -389,6 +404,7 @@ int main(void)
   TEST(t_broadcast_saves_the_small_one(), "a stretched value is saved before stretching");
   TEST(t_slice(false), "a slice is saved rather than its base");
   TEST(t_slice(true), "a slice of a saved base is cut again");
+  TEST(t_slice_of_input(), "a slice of an input is cut again");
   TEST(t_stop_and_alias_are_remade(), "stop and alias are remade");
   TEST(t_constants_are_not_saved(), "constants are not saved");
   TEST(t_saved_once(), "a value read by several gradients is saved once");

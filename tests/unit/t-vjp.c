@@ -1,4 +1,5 @@
-/* Differentiating whole graphs: which paths count, in which order contributions are added, structured ops, size. */
+/* Differentiating whole graphs: which paths count, in which order contributions are added,
+ * structured ops, size. */
 #include "autograd/rule.h"
 #include "tests/unit/failing.h"
 #include "tests/unit/graphs.h"
@@ -81,7 +82,8 @@ static void t_last_operand_first(double a, double b, double c, double want)
   Val w[3], dx, wt;
   double at[3] = {a, b, c};
   for (int k = 0; k < 3; k++)
-    w[k] = b_reshape(&f.b, gr_const_f(f.g, DT_F64, DEV_CPU, at[k]), 1, (Dim[]){dim_const(f.v.dims, 1)});
+    w[k] = b_reshape(&f.b, gr_const_f(f.g, DT_F64, DEV_CPU, at[k]), 1,
+                     (Dim[]){dim_const(f.v.dims, 1)});
   wt = b_op(&f.b, OP_CONCAT, 3, w, 1, (Attr[]){attr_i(AT_AXIS, 0)});
   need(built(&f.b));
   need(vjp(f.g, 1, &cat, &wt, 1, &x, &dx));
@@ -107,6 +109,19 @@ static void t_seed_first(void)
   env_close(&f.v);
 }
 
+/* Several seeds of one value: the last first. */
+static void t_seeds_last_first(void)
+{
+  Fix f;
+  fix_open(&f);
+  Val x = f64_input(&f), y[3] = {x, x, x}, dx;
+  Val dy[3] = {f.one, f.one, gr_const_f(f.g, DT_F64, DEV_CPU, 1e16)};
+  need(vjp(f.g, 3, y, dy, 1, &x, &dx));
+  gr_output(f.g, dx);
+  check_double(value(&f, (double[]){1}), ==, 1e16);
+  env_close(&f.v);
+}
+
 /* alias marks the edge of a call: inside is summed before outside. */
 static void t_alias_sums_inside_first(void)
 {
@@ -129,11 +144,29 @@ static void t_wrap_sums_inside_first(void)
   Val u = input(&f.v, body, DT_F64, 0), k = gr_const_f(body, DT_F64, DEV_CPU, 1);
   gr_output(body, b_bin(&in, OP_ADD, b_bin(&in, OP_MUL, u, k), b_bin(&in, OP_MUL, u, k)));
   Val x = f64_input(&f);
-  Val y = gr_op(f.g, OP_WRAP, &x, 1, (Attr[]){attr_text(AT_TEXT, names_of(f.v.names, "w"))}, 1, &body,
-                1, &e);
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "w"));
+  Val y = gr_op(f.g, OP_WRAP, &x, 1, &text, 1, &body, 1, &e);
   need(!val_none(y));
   Val z = plus(&f, y, times(&f, x, 1e16));
   check_double(gradient_at(&f, z, x, (double[]){1}), ==, 1e16 + 2);
+  env_close(&f.v);
+}
+
+/* One value as two operands of a body: each gets its own part. */
+static void t_wrap_of_the_same_twice(void)
+{
+  Fix f;
+  GErr e;
+  fix_open(&f);
+  Graph *body = new_graph(&f.v);
+  B in = {.g = body};
+  Val u = input(&f.v, body, DT_F64, 0), w = input(&f.v, body, DT_F64, 0);
+  gr_output(body, b_bin(&in, OP_MUL, u, w));
+  Val x = f64_input(&f), twice[2] = {x, x};
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "w"));
+  Val y = gr_op(f.g, OP_WRAP, twice, 2, &text, 1, &body, 1, &e);
+  need(!val_none(y));
+  check_double(gradient_at(&f, y, x, (double[]){5}), ==, 10);
   env_close(&f.v);
 }
 
@@ -228,8 +261,8 @@ static void t_host_call(bool asked)
   Val token = gr_op(f.g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
   Val x = f64_input(&f), in[2] = {token, x}, dx;
   f.g->at.span = (Span){1, 10, 20};
-  Val d = gr_op(f.g, OP_DEFER, in, 2, (Attr[]){attr_text(AT_TEXT, names_of(f.v.names, "h"))}, 1, NULL,
-                0, &e);
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "h"));
+  Val d = gr_op(f.g, OP_DEFER, in, 2, &text, 1, NULL, 0, &e);
   f.g->at.span = (Span){1, 30, 40};
   if (!check_msg(!val_none(d), "%s", e.text)) return;
   Val out = {d.node, 1};
@@ -314,6 +347,45 @@ static void t_custom(void)
   env_close(&f.v);
 }
 
+/* Without a gradient region a custom is its body. */
+static void t_custom_without_gradient(void)
+{
+  Fix f;
+  GErr e = {.operand = -1};
+  fix_open(&f);
+  Graph *region = custom_value(&f.v);
+  Val x = f64_input(&f), z = f64_input(&f), in[2] = {x, z};
+  Val y = gr_op(f.g, OP_CUSTOM, in, 2, NULL, 0, &region, 1, &e);
+  need(check_msg(!val_none(y), "%s", e.text));
+  check_double(gradient_at(&f, y, x, (double[]){5, 7}), ==, 7);
+  env_close(&f.v);
+}
+
+/* Cotangents of float results alone may be what the gradient region takes. */
+static void t_custom_with_int_result(bool all)
+{
+  Fix f;
+  GErr e = {.operand = -1};
+  int64_t wrt0 = 0;
+  fix_open(&f);
+  Graph *fwd = new_graph(&f.v), *back = new_graph(&f.v), *regions[2] = {fwd, back};
+  B b = {.g = fwd}, c = {.g = back};
+  Val x = input(&f.v, fwd, DT_F64, 0), k[5];
+  gr_output(fwd, b_cast(&b, x, DT_I64));
+  gr_output(fwd, b_un(&b, OP_SIN, x));
+  k[0] = input(&f.v, back, DT_F64, 0);
+  k[1] = input(&f.v, back, DT_I64, 0);
+  k[2] = input(&f.v, back, DT_F64, 0);
+  if (all) input(&f.v, back, DT_I64, 0);
+  k[4] = input(&f.v, back, DT_F64, 0);
+  gr_output(back, b_bin(&c, OP_MUL, k[4], gr_const_f(back, DT_F64, DEV_CPU, 4)));
+  Val in = f64_input(&f);
+  Val y = gr_op(f.g, OP_CUSTOM, &in, 1, (Attr[]){attr_ints(AT_WRT, 1, &wrt0)}, 1, regions, 2, &e);
+  need(check_msg(!val_none(y), "%s", e.text));
+  check_double(gradient_at(&f, (Val){y.node, 1}, in, (double[]){5}), ==, 4);
+  env_close(&f.v);
+}
+
 /* -- branch: x * x if the predicate holds, else sin(z) */
 
 static void t_branch(bool taken)
@@ -347,6 +419,36 @@ static void t_branch(bool taken)
     gr_output(f.g, ddx[k]);
     check_near(value(&f, at), k == 0 ? (taken ? 2 : 0) : (taken ? 0 : -sin(0.5)), 1e-15);
   }
+  env_close(&f.v);
+}
+
+/* A side that prints is differentiated without printing again. */
+static void t_branch_without_effects(void)
+{
+  Fix f;
+  GErr e = {.operand = -1};
+  Type token = {.kind = TK_TOKEN};
+  fix_open(&f);
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "{}"));
+  Graph *side[2];
+  for (int k = 0; k < 2; k++) {
+    side[k] = new_graph(&f.v);
+    B b = {.g = side[k]};
+    Val in[2] = {gr_input(side[k], &token), input(&f.v, side[k], DT_F64, 0)};
+    gr_output(side[k], gr_op(side[k], OP_PRINT, in, 2, &text, 1, NULL, 0, &e));
+    gr_output(side[k], b_un(&b, k ? OP_SIN : OP_COS, in[1]));
+  }
+  Val p = f64_input(&f), x = f64_input(&f), dx;
+  Val in[3] = {b_bin(&f.b, OP_GT, p, gr_const_f(f.g, DT_F64, DEV_CPU, 0)),
+               gr_op(f.g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e), x};
+  Val y = gr_op(f.g, OP_BRANCH, in, 3, NULL, 0, side, 2, &e);
+  need(check_msg(!val_none(y), "%s", e.text));
+  y.res = 1;
+  need(vjp(f.g, 1, &y, &f.one, 1, &x, &dx));
+  const GNode *n = gr_node(f.g, dx);
+  check_int(n->op, ==, OP_BRANCH);
+  for (uint32_t k = 0; k < 2; k++)
+    check_size(count_ops(f.g->regions[n->region0 + k], OP_PRINT), ==, 0);
   env_close(&f.v);
 }
 
@@ -421,7 +523,8 @@ static Tensor *symbolic(Env *v, OpCode op, int64_t start, int64_t len, int64_t s
   v->sizes = sizes;
   Type t = {.kind = TK_TENSOR, .dtype = DT_F64, .rank = 1, .dim = {d}};
   Val in = gr_input(g, &t), y, dx;
-  int64_t axis = 0, from = dim_const(v->dims, start), count = dim_sub(v->dims, d, dim_const(v->dims, len));
+  int64_t axis = 0, from = dim_const(v->dims, start);
+  int64_t count = dim_sub(v->dims, d, dim_const(v->dims, len));
   if (op == OP_SLICE) {
     y = b_op(&b, OP_SLICE, 1, &in, 3, (Attr[]){attr_dims(AT_STARTS, 1, &from),
              attr_dims(AT_LENS, 1, &count), attr_ints(AT_STEPS, 1, &step)});
@@ -490,7 +593,8 @@ static void t_put_duplicates(bool scatter)
   env_open(&v);
   Graph *g = new_graph(&v);
   B b = {.g = g};
-  Val x = input(&v, g, DT_F64, 1, 4), u = input(&v, g, DT_F64, 1, 4), i = input(&v, g, DT_I64, 1, 4);
+  Val x = input(&v, g, DT_F64, 1, 4), u = input(&v, g, DT_F64, 1, 4);
+  Val i = input(&v, g, DT_I64, 1, 4);
   Val in[3] = {x, scatter ? i : u, scatter ? u : i}, wrt[2] = {x, u}, dx[2];
   Val y = b_op(&b, scatter ? OP_SCATTER : OP_PUT, 3, in, 1, (Attr[]){attr_i(AT_AXIS, 0)});
   Val w = input(&v, g, DT_F64, 1, 4);
@@ -598,7 +702,8 @@ static void little_program(void *ud)
   Names *names = names_new(&l->a);
   Graph *g = gr_new(&l->a, dims, names, names_of(names, "f"));
   B b = {.g = g};
-  Type t = {.kind = TK_TENSOR, .dtype = DT_F64, .rank = 2, .dim = {dim_const(dims, 40), dim_const(dims, 40)}};
+  Dim n = dim_const(dims, 40);
+  Type t = {.kind = TK_TENSOR, .dtype = DT_F64, .rank = 2, .dim = {n, n}};
   Val x = gr_input(g, &t), y = x, dx;
   GErr e;
   Prov at;
@@ -634,8 +739,10 @@ int main(void)
   TEST(t_last_operand_first(1e16, 1, 1, 1e16 + 2), "the last operand of a node is its last use");
   TEST(t_last_operand_first(1, 1, 1e16, 1e16), "the first operand of a node is its first use");
   TEST(t_seed_first(), "the seed of a result comes before its uses");
+  TEST(t_seeds_last_first(), "of several seeds of a value the last is added first");
   TEST(t_alias_sums_inside_first(), "uses inside a call are summed before those outside");
   TEST(t_wrap_sums_inside_first(), "uses inside a wrap are summed before those outside");
+  TEST(t_wrap_of_the_same_twice(), "a value handed twice to a wrap gets both parts once");
   TEST(t_cut(OP_STOP), "stop cuts");
   TEST(t_cut(OP_FLOOR), "floor has no gradient");
   TEST(t_cut(OP_ROUND), "round has no gradient");
@@ -649,8 +756,12 @@ int main(void)
   TEST(t_host_call(false), "a host call off the way does not matter");
   TEST(t_provenance(), "nodes made carry the place of their forward node");
   TEST(t_custom(), "custom uses its own gradient, which can be differentiated");
+  TEST(t_custom_without_gradient(), "custom without a gradient is differentiated as its body");
+  TEST(t_custom_with_int_result(true), "custom with an int result, all cotangents");
+  TEST(t_custom_with_int_result(false), "custom with an int result, float cotangents");
   TEST(t_branch(true), "the first side of a branch is differentiated twice");
   TEST(t_branch(false), "the second side of a branch is differentiated twice");
+  TEST(t_branch_without_effects(), "differentiating a branch does not print again");
   TEST(t_wrap_without_effects(OP_WRAP), "differentiating a wrap does not print again");
   TEST(t_wrap_without_effects(OP_CHECKPOINT), "differentiating a checkpoint does not print again");
   TEST(t_not_yet(OP_LOOP), "the gradient of a loop says not yet");
@@ -660,10 +771,10 @@ int main(void)
   TEST(t_symbolic_slice(8, 0, 5, 3), "a slice with steps that ends before the last gap");
   TEST(t_symbolic_slice(4, 2, 4, 3), "a slice with steps of length 0");
   TEST(t_symbolic_prod(1), "the gradient of a product of one number");
-  TEST(t_symbolic_prod(5), "the gradient of a product has the same bits for unknown sizes, short");
-  TEST(t_symbolic_prod(32), "the gradient of a product has the same bits for unknown sizes, one block");
-  TEST(t_symbolic_prod(33), "the gradient of a product has the same bits for unknown sizes, two blocks");
-  TEST(t_symbolic_prod(3000), "the gradient of a product has the same bits for unknown sizes, long");
+  TEST(t_symbolic_prod(5), "the gradient of a product is the same for unknown sizes, short");
+  TEST(t_symbolic_prod(32), "the gradient of a product is the same for unknown sizes, one block");
+  TEST(t_symbolic_prod(33), "the gradient of a product is the same for unknown sizes, two blocks");
+  TEST(t_symbolic_prod(3000), "the gradient of a product is the same for unknown sizes, long");
   TEST(t_put_duplicates(false), "put gives the gradient to the last of equal places");
   TEST(t_put_duplicates(true), "scatter gives the gradient to the last of equal places");
   TEST(t_compute_is_carried(OP_DOT), "gradients of a rounded product round too");
