@@ -21,6 +21,8 @@ typedef enum ItemKind {
   I_SOFT,   /* nothing, or a newline */
   I_HARD,   /* a newline */
   I_BLANK,  /* a newline and an empty line */
+  I_FORCED, /* a newline because the author wrote one; counts as I_SOFT where a group is measured, so
+               that a line broken for its length looks the same the next time */
   I_BROKEN, /* text in a broken group only */
   I_FLAT,   /* text in a flat group only */
   I_OPEN,   /* a group; `all`: broken when there is a newline anywhere in it */
@@ -32,6 +34,7 @@ typedef enum ItemKind {
 typedef struct Item {
   uint8_t kind;
   bool all;
+  bool block;   /* of I_OPEN: the inner part of braces */
   bool newline; /* of I_OPEN: there is I_HARD or I_BLANK inside */
   uint32_t n;   /* bytes of text */
   const char *text;
@@ -141,6 +144,13 @@ typedef struct ListStyle {
 static void put_list(Fmt *f, NodeList l, ListStyle style, uint32_t end) {
   text(f, style.open);
   if (l.count == 0) {
+    if (pending(f, end)) {
+      mark(f, I_IN);
+      mark(f, I_HARD);
+      comments_before(f, end);
+      mark(f, I_OUT);
+      mark(f, I_HARD);
+    }
     text(f, style.close);
     return;
   }
@@ -148,7 +158,7 @@ static void put_list(Fmt *f, NodeList l, ListStyle style, uint32_t end) {
   mark(f, I_IN);
   ItemKind edge = style.pad ? I_LINE : I_SOFT;
   bool forced = !f->solid && starts_line(f, l.items[0]->span.lo);
-  mark(f, forced ? I_HARD : edge);
+  mark(f, forced ? I_FORCED : edge);
   bool newline = false;
   for (uint32_t i = 0; i < l.count; i++) {
     comments_before(f, l.items[i]->span.lo);
@@ -166,7 +176,7 @@ static void put_list(Fmt *f, NodeList l, ListStyle style, uint32_t end) {
     put_comment(f, c);
   }
   mark(f, I_OUT);
-  mark(f, newline || forced ? I_HARD : edge);
+  mark(f, newline ? I_HARD : forced ? I_FORCED : edge);
   mark(f, I_CLOSE);
   text(f, style.close);
 }
@@ -180,17 +190,16 @@ static void put_words(Fmt *f, Words w, const char *between) {
 
 /* ---- blocks -------------------------------------------------------------------------------------- */
 
-/* A comment between statements: behind the former one, or on a line of its own. */
-static void comment_between(Fmt *f, const Comment *c, uint32_t prev, bool first, bool *behind) {
-  bool same = !c->own_line && !*behind && (c->lo < prev || !lines_between(f, prev, c->lo));
-  if (same && !(first && prev == 0)) {
-    *behind = true;
+/* A comment between statements: behind the former one, or on a line of its own. `prev`: the end of
+ * what stands before, a comment when `commented`; 0 at the start of the file. */
+static void comment_between(Fmt *f, const Comment *c, uint32_t prev, bool first, bool commented) {
+  bool inside = c->lo < prev; /* of the statement before: it found no place there */
+  if (!c->own_line && !commented && prev > 0 && (inside || !lines_between(f, prev, c->lo))) {
     put_behind(f, c);
     return;
   }
-  if (!(first && prev == 0)) {
-    mark(f, !first && prev <= c->lo && lines_between(f, prev, c->lo) > 1 ? I_BLANK : I_HARD);
-  }
+  if (prev > 0 || commented)
+    mark(f, !first && !inside && lines_between(f, prev, c->lo) > 1 ? I_BLANK : I_HARD);
   put_comment(f, c);
 }
 
@@ -198,12 +207,12 @@ static void comment_between(Fmt *f, const Comment *c, uint32_t prev, bool first,
  * one is preceded by a newline or, in a `flat` group, a blank. */
 static void put_statements(Fmt *f, NodeList l, uint32_t lo, uint32_t hi, bool flat) {
   uint32_t prev = lo;
-  bool first = true, commented = false, behind = false, in_run = false;
+  bool first = true, commented = false, in_run = false;
   for (uint32_t i = 0; i <= l.count; i++) {
     uint32_t at = i < l.count ? l.items[i]->span.lo : hi;
     if (!in_run)
       for (const Comment *c; (c = pending(f, at)) != NULL;) {
-        comment_between(f, c, prev, first, &behind);
+        comment_between(f, c, prev, first, commented);
         prev = c->hi > prev ? c->hi : prev;
         first = false;
         commented = true;
@@ -224,9 +233,9 @@ static void put_statements(Fmt *f, NodeList l, uint32_t lo, uint32_t hi, bool fl
     if (!joined && in_run) mark(f, I_CLOSE);
     in_run = joined;
     prev = n->span.hi;
-    first = commented = behind = false;
+    first = commented = false;
   }
-  if (lo > 0 && !(first && lines_between(f, lo, lo))) {
+  if (lo > 0) {
     mark(f, I_OUT);
     mark(f, flat && !commented ? I_LINE : I_HARD);
   }
@@ -240,7 +249,7 @@ static void put_braces(Fmt *f, NodeList l, uint32_t lo, uint32_t hi, bool may_be
   }
   bool flat = f->solid || (may_be_flat && !lines_between(f, lo, hi));
   text(f, "{");
-  if (flat) open_all(f);
+  if (flat) put_item(f, (Item){.kind = I_OPEN, .all = true, .block = true});
   mark(f, I_IN);
   put_statements(f, l, lo + 1, hi, flat);
   if (flat) mark(f, I_CLOSE);
@@ -302,6 +311,7 @@ static void put_binary(Fmt *f, const Node *n, bool inner) {
     text(f, ast_op_text(op));
     mark(f, I_LINE);
   }
+  if (op == AST_RANGE && pending(f, b->span.lo)) text(f, " ");
   comments_before(f, b->span.lo);
   bool negated = right && b->kind == N_UNARY && b->unary.op == AST_NEG;
   put_expr(f, b, negated ? P_NEG : right ? p : p + 1);
@@ -312,14 +322,22 @@ static void put_binary(Fmt *f, const Node *n, bool inner) {
   }
 }
 
+static bool is_tall(const Fmt *f, const Node *block) {
+  return block->list.count && lines_between(f, block->span.lo, block->span.hi) > 0;
+}
+
 /* Does the value of an argument bring brackets of its own that may stay on the line of the call? */
 static bool hugs(const Fmt *f, const Node *n, bool alone) {
   if (n->parens) return false;
   switch (n->kind) {
-  case N_LAMBDA: return !n->fn->body_is_expr && lines_between(f, n->fn->body->span.lo, n->fn->body->span.hi);
-  case N_BLOCK: case N_CHECKPOINT: case N_WRAP: case N_IF:
-    return lines_between(f, n->span.lo, n->span.hi) > 0;
-  case N_LIST: case N_COMP: case N_RECORD: case N_TUPLE: return alone;
+  case N_LAMBDA: return !n->fn->body_is_expr && is_tall(f, n->fn->body);
+  case N_BLOCK: return is_tall(f, n);
+  case N_CHECKPOINT:
+  case N_WRAP: return is_tall(f, n->region.body);
+  case N_LIST:
+  case N_RECORD:
+  case N_TUPLE: return alone && n->list.count > 0;
+  case N_COMP: return alone;
   default: return false;
   }
 }
@@ -343,7 +361,7 @@ static void put_args(Fmt *f, NodeList l, uint32_t end) {
 /* In a chain x.f(a).g(b): may a line break before this `.name`? */
 static bool breaks_before(const Node *dot) {
   const Node *o = dot->dot.object;
-  return o->kind == N_CALL || o->kind == N_INDEX || o->parens;
+  return !o->parens && (o->kind == N_CALL || o->kind == N_INDEX);
 }
 
 /* Postfix operators apply to a primary from left to right: `n` is the outermost. `chain`: 0 no line
@@ -357,45 +375,41 @@ static void put_object(Fmt *f, const Node *o, int chain) {
     put_expr(f, o, P_POSTFIX);
 }
 
-static void put_callee(Fmt *f, const Node *n, int chain) {
-  if (n->kind == N_DOT && !n->parens) {
-    put_object(f, n->dot.object, chain);
-    if (chain && breaks_before(n)) mark(f, chain == 2 ? I_HARD : I_SOFT);
-    text(f, ".");
-    text(f, n->dot.name.name);
-  } else {
-    put_object(f, n, chain);
-  }
+/* An object before a dot and a digit, or a name that would read as an exponent: 1.e5, 8MB.0. */
+static void put_number_object(Fmt *f, const Node *o, int chain, bool parens) {
+  parens = parens && !o->parens && (o->kind == N_INT || o->kind == N_FLOAT || o->kind == N_SIZE);
+  if (parens) text(f, "(");
+  put_object(f, o, chain);
+  if (parens) text(f, ")");
+}
+
+static void put_dot(Fmt *f, const Node *n, int chain, bool called) {
+  const Node *o = n->dot.object;
+  put_number_object(f, o, chain, (n->dot.name.name[0] | 0x20) == 'e');
+  if (chain && called && breaks_before(n)) mark(f, chain == 2 ? I_FORCED : I_SOFT);
+  text(f, ".");
+  text(f, n->dot.name.name);
 }
 
 static void put_postfix(Fmt *f, const Node *n, int chain) {
   switch (n->kind) {
-  case N_CALL:
-    put_callee(f, n->call.callee, chain);
+  case N_CALL: {
+    const Node *callee = n->call.callee;
+    if (callee->kind == N_DOT && !callee->parens)
+      put_dot(f, callee, chain, true);
+    else
+      put_object(f, callee, chain);
     put_args(f, n->call.args, n->span.hi);
     break;
+  }
   case N_INDEX:
     put_object(f, n->index.object, chain);
     put_list(f, n->index.items, (ListStyle){"[", "]", false, false}, n->span.hi);
     break;
-  case N_DOT: {
-    const Node *o = n->dot.object;
-    bool number = o->kind == N_INT && !o->parens && (n->dot.name.name[0] | 0x20) == 'e';
-    if (number) text(f, "(");
-    put_object(f, o, chain);
-    if (number) text(f, ")");
-    text(f, ".");
-    text(f, n->dot.name.name);
-    break;
-  }
-  default: { /* N_ITEM */
-    const Node *o = n->item.object;
-    bool number = (o->kind == N_INT || o->kind == N_FLOAT || o->kind == N_SIZE) && !o->parens;
-    if (number) text(f, "(");
-    put_object(f, o, chain);
-    if (number) text(f, ")");
+  case N_DOT: put_dot(f, n, chain, false); break;
+  default: /* N_ITEM */
+    put_number_object(f, n->item.object, chain, true);
     text(f, arena_printf(&f->scratch, ".%lld", (long long)n->item.index));
-  }
   }
 }
 
@@ -487,7 +501,7 @@ static void put_body(Fmt *f, const Node *body, bool is_expr, uint32_t hi) {
   }
   put_item(f, (Item){.kind = I_OPEN});
   mark(f, I_IN);
-  mark(f, forced || pending(f, body->span.lo) ? I_HARD : I_LINE);
+  mark(f, pending(f, body->span.lo) ? I_HARD : forced ? I_FORCED : I_LINE);
   comments_before(f, body->span.lo);
   put_expr(f, body, P_LAMBDA);
   mark(f, I_OUT);
@@ -615,11 +629,22 @@ static void put_bare(Fmt *f, const Node *n) {
   }
 }
 
+/* The first byte behind opening parentheses, blanks and comments. */
+static uint32_t behind_parens(const Fmt *f, uint32_t at) {
+  while (at < f->src_n && strchr("( \t\r\n#", f->src[at])) {
+    if (f->src[at] == '#')
+      while (at < f->src_n && f->src[at] != '\n') at++;
+    else
+      at++;
+  }
+  return at;
+}
+
 /* An expression where one of at least this level may stand. */
 static void put_expr(Fmt *f, const Node *n, int least) {
   bool parens = n->parens || level(n) < least;
   if (parens) text(f, "(");
-  if (n->parens) comments_before(f, n->span.lo + 1);
+  if (n->parens) comments_before(f, behind_parens(f, n->span.lo));
   put_bare(f, n);
   if (parens) text(f, ")");
 }
@@ -876,29 +901,37 @@ static uint32_t columns(const Item *i) {
 }
 
 /* Does the group at `at` fit from this column on, up to its first newline or, behind it, the next
- * place where a line may break? */
+ * place where a line may break? Where a line goes on behind a block (`x + wrap <f> {`) its header
+ * counts, but not what is in the block. */
 static bool group_fits(const Fmt *f, size_t at, uint32_t column) {
   int depth = 0, solid = 0;
+  bool closed = false;
   for (size_t i = at; i < f->count; i++) {
     const Item *t = &f->items[i];
     switch ((ItemKind)t->kind) {
     case I_TEXT: column += columns(t); break;
-    case I_COMMENT: return true;
+    case I_COMMENT:
+    case I_HARD:
+    case I_BLANK: return true;
     case I_LINE:
-      if (depth <= 0 && !solid) return true;
+      if (closed && !solid) return true;
       column++;
       break;
     case I_SOFT:
-      if (depth <= 0 && !solid) return true;
+    case I_FORCED:
+      if (closed && !solid) return true;
       break;
-    case I_HARD:
-    case I_BLANK: return true;
     case I_BROKEN: break;
     case I_FLAT:
-      if (depth > 0) column += columns(t);
+      if (!closed) column += columns(t);
       break;
-    case I_OPEN: depth++; break;
-    case I_CLOSE: depth--; break;
+    case I_OPEN:
+      if (t->block && i > at && !solid && (closed || !f->items[at].all)) return true;
+      depth++;
+      break;
+    case I_CLOSE:
+      if (--depth <= 0) closed = true;
+      break;
     case I_SOLID: solid++; break;
     case I_SOLID_END: solid--; break;
     case I_IN:
@@ -920,6 +953,7 @@ static void find_newlines(Fmt *f) {
       if (depth && f->items[open[depth]].newline) f->items[open[depth - 1]].newline = true;
       break;
     case I_HARD:
+    case I_FORCED:
     case I_BLANK:
       if (depth) f->items[open[depth - 1]].newline = true;
       break;
@@ -973,7 +1007,8 @@ static void print(Fmt *f) {
       else if (t->kind == I_LINE && !p.newlines)
         put_text(&p, &blank);
       break;
-    case I_HARD: newline(&p, 1); break;
+    case I_HARD:
+    case I_FORCED: newline(&p, 1); break;
     case I_BLANK: newline(&p, 2); break;
     case I_OPEN: broken[depth++] = (t->all && t->newline) || !group_fits(f, i, p.column); break;
     case I_CLOSE: depth--; break;

@@ -710,22 +710,20 @@ void gr_cut(void *gr, int depth) {
   p->yytos = p->yystack + depth;
 }
 
-int gr_token_count(void) {
-  return YYNTOKEN;
+int gr_bracket(int symbol) {
+  switch (symbol) {
+  case TK_LPAREN: case TK_LBRACK: case TK_LBRACE: case TK_P_OPEN: case TK_STR_OPEN:
+  case TK_HOLE_OPEN: return 1;
+  case TK_RPAREN: case TK_RBRACK: case TK_RBRACE: case TK_P_CLOSE: case TK_STR_CLOSE:
+  case TK_HOLE_CLOSE: return -1;
+  default: return 0;
+  }
 }
 
 int gr_brackets(const void *gr) {
   const yyParser *p = gr;
   int open = 0;
-  for (const yyStackEntry *e = p->yystack + 1; e <= p->yytos; e++) {
-    switch (e->major) {
-    case TK_LPAREN: case TK_LBRACK: case TK_LBRACE: case TK_P_OPEN: case TK_STR_OPEN:
-    case TK_HOLE_OPEN: open++; break;
-    case TK_RPAREN: case TK_RBRACK: case TK_RBRACE: case TK_P_CLOSE: case TK_STR_CLOSE:
-    case TK_HOLE_CLOSE: open--; break;
-    default: break;
-    }
-  }
+  for (const yyStackEntry *e = p->yystack + 1; e <= p->yytos; e++) open += gr_bracket(e->major);
   return open;
 }
 

@@ -100,7 +100,7 @@ int gr_depth(const void *gr);                /* entries on the stack */
 int gr_symbol(const void *gr, int i);        /* symbol of entry i from the top (0), -1 below */
 void gr_cut(void *gr, int depth);            /* drops entries above */
 int gr_brackets(const void *gr);             /* brackets open on the stack */
-int gr_token_count(void);
+int gr_bracket(int symbol);                  /* 1 for an opening one, -1 for a closing one, or 0 */
 
 /* ---- complain.c -------------------------------------------------------------------------------- */
 

@@ -280,7 +280,11 @@ static Tok skip_statement(Parser *ps, Tok t, uint32_t want) {
 static Tok recover(Parser *ps, Tok t) {
   Lexer *lx = &ps->lx;
   int depth = gr_depth(ps->gr);
-  while (depth > 0 && !gr_accepts(ps->gr, TK_BAD)) gr_cut(ps->gr, --depth);
+  int closed = 0; /* brackets cut off of which the opening one is still there */
+  while (depth > 0 && (closed || !gr_accepts(ps->gr, TK_BAD))) {
+    closed -= gr_bracket(gr_symbol(ps->gr, 0));
+    gr_cut(ps->gr, --depth);
+  }
   ps_feed(ps, (Tok){.kind = TK_BAD, .lo = t.lo, .hi = t.hi});
   lx->mute = true;
   t = skip_statement(ps, t, (uint32_t)gr_brackets(ps->gr));
