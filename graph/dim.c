@@ -404,6 +404,12 @@ static int64_t floor_quot(int64_t a, int64_t b) /* b > 0 */
   return a % b < 0 ? q - 1 : q;
 }
 
+static int64_t floor_rest(int64_t a, int64_t b) /* b > 0; a - floor(a / b) * b may overflow on the way */
+{
+  int64_t r = a % b;
+  return r < 0 ? r + b : r;
+}
+
 /* Applies the facts until none fits. */
 static void acc_reduce(DimTab *t, Acc *acc)
 {
@@ -598,7 +604,7 @@ static Dim split(DimTab *t, Dim a, int64_t c, Dim *rest)
   Term one;
   const Term *u = view(t, a, &one, &n);
   for (int i = 0; i < n; i++) {
-    int64_t q = floor_quot(u[i].k, c), m = u[i].k - q * c;
+    int64_t q = floor_quot(u[i].k, c), m = floor_rest(u[i].k, c);
     if (q) p.t[p.n++] = (Term){q, u[i].mono};
     if (m) r.t[r.n++] = (Term){m, u[i].mono};
   }
@@ -710,7 +716,7 @@ Dim dim_mod(DimTab *t, Dim a, Dim b)
       Dim m = dim_mod(t, dim_sub(t, SMALL, a), dim_const(t, -c));
       return dim_sub(t, SMALL, m);
     }
-    if (dim_is_const(t, a, &x)) return dim_const(t, x - floor_quot(x, c) * c);
+    if (dim_is_const(t, a, &x)) return dim_const(t, floor_rest(x, c));
     return mod_const(t, a, c);
   }
   a = dim_renew(t, a);

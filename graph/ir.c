@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "graph/shape.h"
+#include "runtime/half.h"
 
 Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name)
 {
@@ -129,7 +130,10 @@ Val gr_input(Graph *g, const Type *t)
 
 Val gr_const_f(Graph *g, DType dt, Device dev, double x)
 {
-  if (!dt_float(dt)) return gr_const_i(g, dt, dev, (int64_t)x);
+  if (!dt_float(dt)) return gr_const_i(g, dt, dev, hf_i64_from_f64(x));
+  if (dt == DT_F32) x = (double)(float)x;
+  if (dt == DT_F16) x = hf_f64_from_f16(hf_f16_from_f64(x));
+  if (dt == DT_BF16) x = hf_f64_from_bf16(hf_bf16_from_f64(x));
   Attr a[3] = {attr_f(AT_VALUE, x), attr_i(AT_DTYPE, dt), attr_i(AT_DEVICE, dev)};
   return gr_op(g, OP_CONST, NULL, 0, a, 3, NULL, 0, NULL);
 }

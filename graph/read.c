@@ -2,7 +2,7 @@
  *
  * In: any bytes. Out: a verified graph in the given arena with a DimTab of its own, or NULL and a text
  * with the line number. Nodes go through gr_op, so types come from the shape rules; the types in the
- * text must agree with them. Alias classes, provenance and checks are taken from the text, and the
+ * text must agree with them. Alias classes (made where a text leaves them out), provenance and checks are taken from the text, and the
  * verifier has the last word. Nothing is believed: numbers are range-checked, nesting is limited.
  */
 #include <string.h>
@@ -18,6 +18,7 @@ typedef struct Reader {
   const char *p, *end;
   unsigned line;
   int nesting;
+  uint32_t classes; /* the highest alias class in the text */
   GErr *e;
 } Reader;
 
@@ -194,7 +195,7 @@ static bool type(Reader *r, Type *t)
     else if (!take_word(r, "cpu")) return fault(r, "there is no such device");
   }
   if (take(r, '~')) {
-    if (!number(r, 1, UINT32_MAX - 1, &n)) return false;
+    if (!number(r, 1, r->classes, &n)) return false;
     t->alias = (uint32_t)n;
   }
   return true;
@@ -382,6 +383,7 @@ static bool node(Reader *r, Graph *g)
     if (r->nesting == MAX_NESTING) return fault(r, "regions are nested too deeply");
     if (!title(r, &name)) return false;
     Graph *sub = gr_new(r->a, r->dims, r->names, name);
+    sub->alias_count = r->classes;
     r->nesting++;
     if (!body(r, sub)) return false;
     r->nesting--;
@@ -417,8 +419,9 @@ static bool node(Reader *r, Graph *g)
       r->line = line;
       return fault(r, b.s);
     }
+    uint32_t alias = t->alias;
     *t = given[i];
-    if (t->alias > g->alias_count) g->alias_count = t->alias;
+    if (!t->alias) t->alias = alias;
   }
   if (op == OP_INPUT) VEC_PUSH(g->arena, g->inputs, g->input_count, g->input_cap, v);
   return true;
@@ -521,6 +524,14 @@ Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e)
   }
   if (!title(&r, &name) || !declarations(&r)) return NULL;
   Graph *g = gr_new(a, r.dims, names, name);
+  for (const char *p = r.p; p < r.end; p++) {
+    uint32_t k = 0;
+    for (const char *q = p + 1; *p == '~' && q < r.end && *q >= '0' && *q <= '9' && k < 400000000; q++) {
+      k = k * 10 + (uint32_t)(*q - '0');
+    }
+    if (k > r.classes) r.classes = k;
+  }
+  g->alias_count = r.classes;
   if (!body(&r, g)) return NULL;
   if (next_line(&r)) {
     fault(&r, "something follows the graph");

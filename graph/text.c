@@ -15,6 +15,7 @@
  *   attr     = key "=" ( whole | float | "(" [ whole { "," whole } ] ")"
  *              | "<" dim ">" | "[" [ dim { "," dim } ] "]" | string )
  *   type     = "token" | dtype [ "[" dim { "," dim } "]" ] [ "on" device ] [ "~" class ]
+ *                                                                 views get a class where none is given
  *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string ] [ prov ]
  *   prov     = "@" [ span ] [ "path=" string ] [ "name=" string ] [ "region=" number ]
  *              [ "origin=" number ] [ "tag=" tag ] [ "backward" ] [ "recomputed" ]

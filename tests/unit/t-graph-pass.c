@@ -1,0 +1,170 @@
+/* Passes: each file tests/pass/PASS/NAME.ckg gives NAME.out, and passes keep every bit of random graphs.
+ * `t-graph-pass --bless` in the source folder writes the .out files anew (read the difference). */
+#include <dirent.h>
+
+#include "graph-gen.h"
+
+static Mem mem;
+static Arena arena;
+static Names *names;
+static bool bless;
+
+static char *load(const char *path)
+{
+  FILE *f = fopen(path, "rb");
+  if (!f) return NULL;
+  char *s = arena_alloc(&arena, 100000);
+  s[fread(s, 1, 99999, f)] = 0;
+  fclose(f);
+  return s;
+}
+
+static void one_file(const char *folder, const char *pass, const char *name)
+{
+  GErr e;
+  const char *path = arena_printf(&arena, "%s/%s", folder, name);
+  const char *out = arena_printf(&arena, "%s/%.*sout", folder, (int)strlen(name) - 3, name);
+  char *text = load(path);
+  Graph *g = text ? gr_read(&arena, names, text, strlen(text), &e) : NULL;
+  if (!check_msg(g != NULL, "%s: %s", path, text ? e.text : "cannot be read")) return;
+  Graph *d = gr_pass(&arena, pass, g, &e);
+  if (!check_msg(d != NULL, "%s: %s", path, e.text)) return;
+  Buf b;
+  buf_init_arena(&b, &arena);
+  gr_print(&b, d);
+  if (bless) {
+    FILE *f = fopen(out, "wb");
+    if (check(f != NULL)) fwrite(b.s, 1, b.n, f), fclose(f);
+    return;
+  }
+  char *want = load(out);
+  if (check_msg(want != NULL, "%s is not there", out)) check_str(b.s, want);
+}
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void t_files(const char *pass)
+{
+  const char *src = getenv("srcdir");
+  const char *folder = arena_printf(&arena, "%s/tests/pass/%s", src ? src : ".", pass);
+  DIR *d = opendir(folder);
+  char *files[100];
+  int n = 0;
+  if (!check_msg(d != NULL, "%s is not there", folder)) return;
+  for (struct dirent *f; (f = readdir(d)) && n < 100;) {
+    size_t len = strlen(f->d_name);
+    if (len > 4 && !strcmp(f->d_name + len - 4, ".ckg")) files[n++] = arena_strdup(&arena, f->d_name, len);
+  }
+  closedir(d);
+  qsort(files, (size_t)n, sizeof *files, by_name);
+  for (int i = 0; i < n; i++) one_file(folder, pass, files[i]);
+  check_int(n, >, 0);
+}
+
+static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e)
+{
+  Gen *x = ud;
+  (void)n;
+  (void)e;
+  for (uint32_t i = 0; i < g->nodes[node].result_count; i++) {
+    const Type *t = gr_type(g, (Val){node, i});
+    int64_t dim[CKL_MAX_RANK];
+    if (t->kind == TK_TOKEN) continue;
+    for (int k = 0; k < t->rank; k++) dim[k] = gen_value(x, t->dim[k]);
+    out[i] = g->nodes[node].op == OP_DEFER ? tn_ref(in[1])
+                                           : tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+  }
+  return true;
+}
+
+static void unref_all(Tensor **t, size_t n)
+{
+  for (size_t i = 0; i < n; i++) tn_unref(t[i]);
+  memset(t, 0, sizeof *t * n);
+}
+
+/* In plain f32 and f64 the bits of a NaN may differ (rule 104); tn_same knows. */
+static void t_bits(void)
+{
+  long nodes = 0, left[4] = {0};
+  for (uint64_t seed = 1; seed <= 150; seed++) {
+    arena_free(&arena);
+    arena_init(&arena, &mem);
+    names = names_new(&arena);
+    Gen x;
+    GErr e;
+    Tensor *in[GEN_INPUTS], *want[256] = {0}, *got[256] = {0};
+    gen_open(&x, &arena, names, seed, seed % 2, seed % 4 == 0);
+    x.effects = seed % 3 == 0;
+    gen_graph(&x, 60);
+    if (x.g->output_count > 256) continue;
+    nodes += (long)x.g->node_count;
+    size_t nin = x.g->input_count, nout = x.g->output_count;
+    for (size_t i = 0; i < nin; i++) in[i] = gen_tensor(&x, &mem, i, seed);
+    RunCtx c = {.mem = &mem, .env = x.value, .effect = no_effect, .ud = &x};
+    if (check_msg(gr_run(x.g, &c, in, want, &e, NULL), "seed %d: %s", (int)seed, e.text)) {
+      Graph *all = x.g;
+      for (int p = 0; p < 5; p++) {
+        /* dce, cse, fold, and all of them one after the other, twice */
+        Graph *h = p == 0   ? gr_dce(&arena, x.g)
+                   : p == 1 ? gr_cse(&arena, x.g)
+                   : p == 2 ? gr_fold(&arena, x.g)
+                            : gr_dce(&arena, gr_cse(&arena, gr_fold(&arena, all)));
+        if (p >= 3) all = h;
+        if (!check_msg(gr_verify(h, &e), "seed %d pass %d: %s", (int)seed, p, e.text)) break;
+        check_size(h->input_count, ==, nin);
+        check_size(h->output_count, ==, nout);
+        if (p < 4) left[p] += (long)h->node_count;
+        if (!check_msg(gr_run(h, &c, in, got, &e, NULL), "seed %d pass %d: %s", (int)seed, p, e.text)) break;
+        for (size_t i = 0; i < nout; i++) {
+          bool same = want[i] && got[i] ? tn_same(want[i], got[i]) : want[i] == got[i];
+          if (!check_msg(same, "seed %d pass %d: output %d has other bits", (int)seed, p, (int)i)) break;
+        }
+        unref_all(got, nout);
+      }
+    }
+    unref_all(in, nin);
+    unref_all(want, nout);
+  }
+  tap_note("%ld nodes; %ld after dce, %ld after cse, %ld after fold, %ld after all", nodes, left[0], left[1],
+           left[2], left[3]);
+  check_int(left[3], <, nodes);
+}
+
+static void t_unknown(void)
+{
+  GErr e;
+  Graph *g = gr_new(&arena, dim_tab_new(&arena), names, NULL);
+  check(!gr_pass(&arena, "polish", g, &e));
+  check_str(e.text, "there is no pass `polish`");
+  g->outputs = ARENA_NEW(&arena, Val);
+  g->outputs[0] = (Val){7, 0};
+  g->output_count = 1;
+  check(!gr_pass(&arena, "dce", g, &e));
+  check_has(e.text, "an output does not exist");
+}
+
+static void all(void *ud)
+{
+  (void)ud;
+  for (const GrPass *p = gr_passes; p->name; p++) {
+    TEST(t_files(p->name), arena_printf(&arena, "%s gives what its files say", p->name));
+  }
+  TEST(t_unknown(), "unknown passes and broken graphs are refused");
+  TEST(t_bits(), "passes keep inputs, outputs and every bit");
+}
+
+int main(int argc, char **argv)
+{
+  bless = argc > 1 && !strcmp(argv[1], "--bless");
+  mem_init(&mem, NULL, NULL);
+  arena_init(&arena, &mem);
+  names = names_new(&arena);
+  check_int(mem_protect(&mem, all, NULL), ==, MEM_OK);
+  arena_free(&arena);
+  mem_close(&mem);
+  return tap_done();
+}
