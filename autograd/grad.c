@@ -669,38 +669,35 @@ static bool is_token(Rule *r, Val v)
   return gr_type(r->g, v)->kind == TK_TOKEN;
 }
 
-/* A branch of the gradients. The regions of the new node take the captures (but tokens) and the
- * cotangents and give the gradients of the wanted captures; the value of the taken side is
- * computed again there, without its effects. */
-static Graph *branch_side(Rule *r, const Graph *side, const Val *cot, int ncot, GErr *e)
+/* The gradient of a region as a region: takes the body's first `lead` inputs, the cotangents there are,
+ * and the body's other inputs (but tokens); gives the gradients of the wanted inputs, of which the
+ * first is operand `from` of the node. What the body computes is computed again, without its effects. */
+static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GErr *e)
 {
-  Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, side->name);
-  int captures = r->in_count - 1;
-  Val *in = ARENA_ARRAY(r->scratch, Val, captures + 1);
-  Val *dy = ARENA_ARRAY(r->scratch, Val, ncot + 1);
-  Val *y = ARENA_ARRAY(r->scratch, Val, side->output_count + 1);
-  Val *seeded = ARENA_ARRAY(r->scratch, Val, ncot + 1);
-  Val *wrt = ARENA_ARRAY(r->scratch, Val, captures + 1);
-  Val *dx = ARENA_ARRAY(r->scratch, Val, captures + 1);
-  int n = 0, wanted = 0;
+  Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, body->name);
+  int count = (int)body->input_count, n = 0, wanted = 0;
+  Val *in = ARENA_ARRAY(r->scratch, Val, count + 1);
+  Val *dy = ARENA_ARRAY(r->scratch, Val, r->out_count + 1);
+  Val *y = ARENA_ARRAY(r->scratch, Val, r->out_count + 1);
+  Val *wrt = ARENA_ARRAY(r->scratch, Val, count + 1);
+  Val *dx = ARENA_ARRAY(r->scratch, Val, count + 1);
+  B b = {.g = g};
   Prov at;
   g->at = r->g->at;
-  for (int j = 0; j < captures; j++) {
-    Type t = type_of(r, r->in[j + 1]);
-    bool token = is_token(r, r->in[j + 1]);
-    in[j] = token ? gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, e) : gr_input(g, &t);
+  for (int j = 0; j <= count; j++) {
+    for (int k = 0; j == lead && k < r->out_count; k++)
+      if (!val_none(r->dout[k])) dy[n++] = gr_input(g, gr_type(body, body->outputs[k]));
+    if (j == count) break;
+    const Type *t = gr_type(body, body->inputs[j]);
+    bool token = t->kind == TK_TOKEN;
+    in[j] = token ? gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, e) : gr_input(g, t);
+    if (r->wants[from + j]) wrt[wanted++] = in[j];
   }
-  for (int j = 0; j < ncot; j++) {
-    Type t = type_of(r, cot[j]);
-    dy[j] = gr_input(g, &t);
-  }
-  if (!ad_inline_pure(g, side, in, y, e)) return NULL;
-  for (int j = 0; j < r->out_count; j++)
-    if (!val_none(r->dout[j])) seeded[n++] = y[j];
-  for (int j = 0; j < captures; j++)
-    if (r->wants[j + 1]) wrt[wanted++] = in[j];
-  if (!ad_vjp(g, n, seeded, dy, wanted, wrt, dx, e, &at)) return NULL;
-  B b = {.g = g};
+  if (!ad_inline_pure(g, body, in, y, e)) return NULL;
+  n = 0;
+  for (int k = 0; k < r->out_count; k++)
+    if (!val_none(r->dout[k])) y[n++] = y[k];
+  if (!ad_vjp(g, n, y, dy, wanted, wrt, dx, e, &at)) return NULL;
   for (int j = 0; j < wanted; j++) {
     Type t = *gr_type(g, wrt[j]);
     gr_output(g, val_none(dx[j]) ? b_zeros(&b, &t) : dx[j]);
@@ -708,26 +705,56 @@ static Graph *branch_side(Rule *r, const Graph *side, const Val *cot, int ncot, 
   if (b.failed) *e = b.err;
   return b.failed ? NULL : g;
 }
+
+/* The operands that go with region_gradient; the first `skip` operands come first. */
+static int region_operands(Rule *r, int skip, int lead, Val *args)
+{
+  int n = 0;
+  for (int j = 0; j <= r->in_count; j++) {
+    for (int k = 0; j == skip + lead && k < r->out_count; k++)
+      if (!val_none(r->dout[k])) args[n++] = r->dout[k];
+    if (j < r->in_count && !is_token(r, r->in[j])) args[n++] = r->in[j];
+  }
+  return n;
+}
+
+/* A branch of the gradients. */
 GRADS(BRANCH)
 {
   GErr e = {.operand = -1};
   Val *args = ARENA_ARRAY(r->scratch, Val, r->in_count + r->out_count + 1);
-  int n = 0, ncot = 0;
-  for (int j = 0; j < r->in_count; j++)
-    if (!is_token(r, r->in[j])) args[n++] = r->in[j];
-  Val *cot = args + n;
-  for (int j = 0; j < r->out_count; j++)
-    if (!val_none(r->dout[j])) cot[ncot++] = r->dout[j];
+  int n = region_operands(r, 1, 0, args);
   Graph *sides[2];
   for (int k = 0; k < 2; k++) {
-    sides[k] = branch_side(r, region_of(r, k), cot, ncot, &e);
+    sides[k] = region_gradient(r, region_of(r, k), 0, 1, &e);
     if (!passes(r, sides[k] != NULL, &e)) return;
   }
-  Val first = gr_op(r->g, OP_BRANCH, args, n + ncot, NULL, 0, sides, 2, &e);
+  Val first = gr_op(r->g, OP_BRANCH, args, n, NULL, 0, sides, 2, &e);
   if (!passes(r, !val_none(first), &e)) return;
   uint32_t res = 0;
   for (int j = 1; j < r->in_count; j++)
     if (r->wants[j]) r->dx[j] = (Val){first.node, res++};
+}
+
+/* A map of the gradients; those of captures, one for each element, are summed. */
+GRADS(MAP)
+{
+  GErr e = {.operand = -1};
+  int mapped = (int)gr_attr_i(r->g, r->node, AT_MAPPED, 1), cots = 0;
+  Val *args = ARENA_ARRAY(r->scratch, Val, r->in_count + r->out_count + 1);
+  int n = region_operands(r, 0, mapped, args);
+  Graph *body = region_gradient(r, region_of(r, 0), mapped, 0, &e);
+  if (!passes(r, body != NULL, &e)) return;
+  for (int k = 0; k < r->out_count; k++) cots += !val_none(r->dout[k]);
+  Attr attr = attr_i(AT_MAPPED, mapped + cots);
+  Val first = gr_op(r->g, OP_MAP, args, n, &attr, 1, &body, 1, &e);
+  if (!passes(r, !val_none(first), &e)) return;
+  uint32_t res = 0;
+  for (int j = 0; j < r->in_count; j++) {
+    if (!r->wants[j]) continue;
+    Val dx = {first.node, res++};
+    r->dx[j] = j < mapped ? dx : b_sum(&r->b, dx, 1, (int64_t[]){0});
+  }
 }
 
 /* As the body written in its place, computed again (ad_joint writes bodies in place beforehand). */
@@ -759,7 +786,6 @@ GRADS(WRAP) { as_body(r); }
 GRADS(CHECKPOINT) { as_body(r); }
 
 GRADS(LOOP) { refuse(r, ERR_NOT_YET, "the gradient of a loop"); }
-GRADS(MAP) { refuse(r, ERR_NOT_YET, "the gradient of a mapped body"); }
 GRADS(CALL) { refuse(r, ERR_GRAD_NONE, "a host function has no gradient; wrap it in a fn with a "
                                        "`backward` body, or use stop(..)"); }
 GRADS(DEFER) { refuse(r, ERR_GRAD_NONE, "a deferred host callback has no gradient"); }

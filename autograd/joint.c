@@ -64,6 +64,7 @@ static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *out
       if (!put_in_place(dst, src->regions[node->region0], in, to, e)) return false;
       continue;
     }
+    dst->at = src->provs[node->prov];
     Val v = ad_copy_node(dst, src, n, in, e);
     if (val_none(v)) return false;
     for (uint32_t k = 0; k < node->result_count; k++) to[k] = (Val){v.node, v.res + k};
@@ -201,6 +202,7 @@ static bool make_backward(Split *s, const Val *saved, int nsaved)
     if (!s->live[n] || node->op == OP_INPUT) continue;
     for (uint32_t k = 0; k < node->operand_count; k++)
       in[k] = map[slot(j, gr_operand(j, n, (int)k))];
+    g->at = j->provs[node->prov];
     Val v = ad_copy_node(g, j, n, in, s->e);
     if (val_none(v)) {
       if (s->at) *s->at = j->provs[node->prov];

@@ -43,7 +43,6 @@ Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GEr
   if (n->region_count > 4) regions = ARENA_ARRAY(dst->arena, Graph *, n->region_count);
   for (int k = 0; k < n->region_count; k++)
     regions[k] = gr_clone(dst->arena, src->regions[n->region0 + (uint32_t)k]);
-  dst->at = src->provs[n->prov];
   if (n->op == OP_INPUT) return gr_input(dst, &src->types[n->result0]);
   return gr_op(dst, (OpCode)n->op, in, (int)n->operand_count, &src->attrs[n->attr0], n->attr_count,
                regions, n->region_count, e);
@@ -76,6 +75,8 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
       in[k] = map[body->nodes[v.node].result0 + v.res];
     }
     Val *to = &map[n->result0];
+    dst->at = body->provs[n->prov];
+    dst->at.backward = 1;
     if (n->op == OP_INPUT) {
       *to = args[next_arg++];
     } else if (n->op == OP_PRINT || n->op == OP_ASSERT) {
@@ -83,7 +84,6 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
     } else if (n->op == OP_CALL || n->op == OP_DEFER) {
       return gerr_set(e, ERR_NOT_YET, -1, "a host call inside a block that is computed again");
     } else if (n->op == OP_WRAP || n->op == OP_CHECKPOINT) {
-      dst->at = body->provs[n->prov];
       if (!ad_inline_pure(dst, body->regions[n->region0], in, to, e)) return false;
     } else {
       for (uint32_t k = 0; k < n->region_count; k++)

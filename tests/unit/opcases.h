@@ -39,8 +39,8 @@ static Val with_ints(B *b, OpCode op, Val x, int n, const AttrKey *keys, const i
   for (int k = 0; k < n; k++) {
     bool d = dims >> k & 1;
     for (int j = 0; j < rank; j++) {
-      int64_t x = v[k * rank + j];
-      list[k][j] = d ? (int64_t)dim(b, x) : x;
+      int64_t at = v[k * rank + j];
+      list[k][j] = d ? (int64_t)dim(b, at) : at;
     }
     attrs[k] = d ? attr_dims(keys[k], rank, list[k]) : attr_ints(keys[k], rank, list[k]);
   }
