@@ -97,6 +97,69 @@ static void one_case(Env *v, const Data *d, void *ud)
   }
 }
 
+/* Mapped first and differentiated then, all inputs batched: again the bits of one at a time. */
+static void map_then_differentiate(Env *v, const Data *d, void *ud)
+{
+  Cases *c = ud;
+  Array weight = d->out;
+  int n = d->count + 1, nf = 0;
+  Graph *f = new_graph(v), *one = new_graph(v);
+  B b = {.g = f}, b1 = {.g = one}, bm;
+  Val x[MAX_IN + 1], x1[MAX_IN + 1], wrt[MAX_IN], dx[MAX_IN], dx1[MAX_IN];
+  bool batched[MAX_IN + 1] = {true, true, true, true, true};
+  Tensor *in[MAX_IN + 1], *part[MAX_IN + 1], *got[MAX_IN], *want[MAX_IN];
+  GErr e = {.operand = -1};
+  weight.dt = DT_F64;
+  memcpy(weight.v, d->weight.v, sizeof weight.v);
+  for (int i = 0; i < n; i++) {
+    const Array *a = i < d->count ? &d->in[i] : &weight;
+    x[i] = array_input(v, f, a, c->dt);
+    x1[i] = array_input(v, one, a, c->dt);
+    in[i] = spread(v, a, c->dt, true);
+    if (i < d->count && a->dt == DT_F64) wrt[nf++] = x1[i];
+  }
+  gr_output(f, build_case(&b, d->c, d->count, x));
+  Val y1 = build_case(&b1, d->c, d->count, x1);
+  need(built(&b) && built(&b1) && vjp(one, 1, &y1, &x1[d->count], nf, wrt, dx1));
+  Graph *many = gr_batch(&v->arena, f, batched, dim_const(v->dims, ELEMENTS), &e);
+  need(check_msg(many != NULL, "%s: %s", d->c->name, e.text));
+  bm = (B){.g = many};
+  nf = 0;
+  for (int i = 0; i < d->count; i++)
+    if (d->in[i].dt == DT_F64) wrt[nf++] = many->inputs[i];
+  need(vjp(many, 1, &many->outputs[0], &many->inputs[d->count], nf, wrt, dx));
+  many->output_count = 0;
+  for (int k = 0; k < nf; k++) {
+    Type t = *gr_type(many, wrt[k]);
+    gr_output(many, val_none(dx[k]) ? b_zeros(&bm, &t) : dx[k]);
+    if (!val_none(dx1[k])) gr_output(one, dx1[k]);
+    check(val_none(dx1[k]) == val_none(dx[k]));
+  }
+  need(run(v, many, in, got));
+  for (int64_t k = 0; k < ELEMENTS; k++) {
+    for (int i = 0; i < n; i++) part[i] = element(v, in[i], k);
+    need(run(v, one, part, want));
+    for (int i = 0; i < nf; i++) {
+      Tensor *g = element(v, got[i], k);
+      check_msg(tn_same(g, want[i]), "%s: gradient %d of element %d has other bits", d->c->name, i,
+                (int)k);
+      tn_unref(g);
+    }
+    drop(part, (size_t)n);
+    drop(want, one->output_count);
+  }
+  drop(got, many->output_count);
+  drop(in, (size_t)n);
+  c->compared++;
+}
+
+static void t_map_then_differentiate(DType dt)
+{
+  Cases c = {.dt = dt};
+  each_case(map_then_differentiate, &c);
+  check_int(c.compared, ==, CASES);
+}
+
 static void t_cases(DType dt)
 {
   Cases c = {.dt = dt};
@@ -381,6 +444,8 @@ int main(void)
 {
   TEST(t_cases(DT_F64), "every op and its gradient has the bits of one element at a time in f64");
   TEST(t_cases(DT_F32), "every op and its gradient has the bits of one element at a time in f32");
+  TEST(t_map_then_differentiate(DT_F64), "the gradient of a mapped op is the mapped gradient, f64");
+  TEST(t_map_then_differentiate(DT_F32), "the gradient of a mapped op is the mapped gradient, f32");
   TEST(t_unbatched_output(), "what depends on no element is computed once and stretched");
   TEST(t_random_keys(OP_RANDOM), "random numbers under batched keys");
   TEST(t_random_keys(OP_RANDINT), "random integers under batched keys");
