@@ -21,8 +21,8 @@ typedef enum ItemKind {
   I_SOFT,   /* nothing, or a newline */
   I_HARD,   /* a newline */
   I_BLANK,  /* a newline and an empty line */
-  I_FORCED, /* a newline because the author wrote one; counts as I_SOFT where a group is measured, so
-               that a line broken for its length looks the same the next time */
+  I_FORCED, /* a newline because the author wrote one; counts as I_LINE (`all`) or I_SOFT where a
+               group is measured, so that a line broken for its length looks the same again */
   I_BROKEN, /* text in a broken group only */
   I_FLAT,   /* text in a flat group only */
   I_OPEN,   /* a group; `all`: broken when there is a newline anywhere in it */
@@ -73,6 +73,14 @@ static void mark(Fmt *f, ItemKind kind) {
 
 static void open_all(Fmt *f) {
   put_item(f, (Item){.kind = I_OPEN, .all = true});
+}
+
+/* A place where a line may break, or does. */
+static void edge(Fmt *f, bool line, bool forced) {
+  if (forced)
+    put_item(f, (Item){.kind = I_FORCED, .all = line});
+  else
+    mark(f, line ? I_LINE : I_SOFT);
 }
 
 static void when(Fmt *f, ItemKind kind, const char *s) {
@@ -156,9 +164,8 @@ static void put_list(Fmt *f, NodeList l, ListStyle style, uint32_t end) {
   }
   open_all(f);
   mark(f, I_IN);
-  ItemKind edge = style.pad ? I_LINE : I_SOFT;
   bool forced = !f->solid && starts_line(f, l.items[0]->span.lo);
-  mark(f, forced ? I_FORCED : edge);
+  edge(f, style.pad, forced);
   bool newline = false;
   for (uint32_t i = 0; i < l.count; i++) {
     comments_before(f, l.items[i]->span.lo);
@@ -176,7 +183,10 @@ static void put_list(Fmt *f, NodeList l, ListStyle style, uint32_t end) {
     put_comment(f, c);
   }
   mark(f, I_OUT);
-  mark(f, newline ? I_HARD : forced ? I_FORCED : edge);
+  if (newline)
+    mark(f, I_HARD);
+  else
+    edge(f, style.pad, forced);
   mark(f, I_CLOSE);
   text(f, style.close);
 }
@@ -386,7 +396,7 @@ static void put_number_object(Fmt *f, const Node *o, int chain, bool parens) {
 static void put_dot(Fmt *f, const Node *n, int chain, bool called) {
   const Node *o = n->dot.object;
   put_number_object(f, o, chain, (n->dot.name.name[0] | 0x20) == 'e');
-  if (chain && called && breaks_before(n)) mark(f, chain == 2 ? I_FORCED : I_SOFT);
+  if (chain && called && breaks_before(n)) edge(f, false, chain == 2);
   text(f, ".");
   text(f, n->dot.name.name);
 }
@@ -493,15 +503,15 @@ static void put_body(Fmt *f, const Node *body, bool is_expr, uint32_t hi) {
     return;
   }
   text(f, " =");
-  bool forced = !f->solid && lines_between(f, hi, body->span.lo) > 0;
-  if (brings_braces(body) && !forced && !pending(f, body->span.lo)) {
+  bool forced = !f->solid && (lines_between(f, hi, body->span.lo) > 0 || pending(f, body->span.lo));
+  if (brings_braces(body) && !forced) {
     text(f, " ");
     put_expr(f, body, P_LAMBDA);
     return;
   }
   put_item(f, (Item){.kind = I_OPEN});
   mark(f, I_IN);
-  mark(f, pending(f, body->span.lo) ? I_HARD : forced ? I_FORCED : I_LINE);
+  edge(f, true, forced);
   comments_before(f, body->span.lo);
   put_expr(f, body, P_LAMBDA);
   mark(f, I_OUT);
@@ -920,6 +930,7 @@ static bool group_fits(const Fmt *f, size_t at, uint32_t column) {
     case I_SOFT:
     case I_FORCED:
       if (closed && !solid) return true;
+      column += t->all;
       break;
     case I_BROKEN: break;
     case I_FLAT:
