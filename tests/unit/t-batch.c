@@ -267,6 +267,31 @@ static void t_random_folds(OpCode op)
   env_close(&f.v);
 }
 
+/* Mapped twice under one key, every element draws for itself. */
+static void t_random_twice(void)
+{
+  Fix f;
+  GErr e = {.operand = -1};
+  fix_open(&f);
+  gr_output(f.g, drawn_node(&f.b, OP_RANDOM, input(&f.v, f.g, DT_I64, 1, 2)));
+  need(built(&f.b));
+  Graph *g = f.g;
+  bool none[1] = {false};
+  for (int k = 0; k < 2; k++) {
+    g = gr_batch(&f.v.arena, g, none, dim_const(f.v.dims, ELEMENTS), &e);
+    need(check_msg(g != NULL, "%s", e.text));
+    need(check_msg(gr_verify(g, &e), "%s", e.text));
+  }
+  Tensor *in = numbered(&f.v, DT_I64, 1, (int64_t[]){2}, 7, 3), *out[1];
+  need(run(&f.v, g, &in, out));
+  int64_t n = tn_count(out[0]);
+  check_int((int)n, ==, ELEMENTS * ELEMENTS * 5);
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = 0; j < i; j++) check_double(tn_get_f64(out[0], i), !=, tn_get_f64(out[0], j));
+  drop((Tensor *[]){in, out[0]}, 2);
+  env_close(&f.v);
+}
+
 static void t_keys(OpCode op)
 {
   Fix f;
@@ -451,6 +476,7 @@ int main(void)
   TEST(t_random_keys(OP_RANDINT), "random integers under batched keys");
   TEST(t_random_folds(OP_RANDOM), "random numbers under one key fold in the element's number");
   TEST(t_random_folds(OP_RANDINT), "random integers under one key fold in the element's number");
+  TEST(t_random_twice(), "every element of a matrix of elements draws for itself");
   TEST(t_keys(OP_FOLD_IN), "fold_in of batched keys and numbers");
   TEST(t_keys(OP_PHILOX), "the raw generator under batched counters and keys");
   TEST(t_structured(OP_LOOP), "a loop is mapped");

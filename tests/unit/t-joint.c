@@ -352,6 +352,52 @@ static void t_effects_stay_in_forward(void)
   env_close(&f.v);
 }
 
+/* A body that prints: once, in forward, and its place is kept. */
+static void t_wrap_prints_once(void)
+{
+  Func f;
+  GErr e = {.operand = -1};
+  func_open(&f);
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "{}"));
+  Type token = {.kind = TK_TOKEN};
+  Graph *body = new_graph(&f.v);
+  B b = {.g = body};
+  Val in[2] = {gr_input(body, &token), input(&f.v, body, DT_F64, 2, 3, 4)};
+  gr_output(body, gr_op(body, OP_PRINT, in, 2, &text, 1, NULL, 0, &e));
+  gr_output(body, b_un(&b, OP_TANH, in[1]));
+  Val outer[2] = {gr_op(f.g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e), mat(&f)};
+  Val y = gr_op(f.g, OP_WRAP, outer, 2, &text, 1, &body, 1, &e);
+  need(check_msg(!val_none(y), "%s", e.text));
+  gr_output(f.g, (Val){y.node, 1});
+  Joint *j = joint(&f);
+  need(j);
+  check_size(count_ops(j->forward, OP_PRINT), ==, 1);
+  check_size(count_ops(j->backward, OP_PRINT), ==, 0);
+  check_size(count_ops(j->backward, OP_TANH), ==, 0);
+  env_close(&f.v);
+}
+
+static void t_error_place(void)
+{
+  Func f;
+  GErr e = {.operand = -1};
+  Prov at = {.origin = -1};
+  func_open(&f);
+  Attr text = attr_text(AT_TEXT, names_of(f.v.names, "h"));
+  Val in[2] = {gr_op(f.g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e), mat(&f)};
+  f.g->at.span = (Span){1, 10, 20};
+  Val y = gr_op(f.g, OP_DEFER, in, 2, &text, 1, NULL, 0, &e);
+  need(check_msg(!val_none(y), "%s", e.text));
+  f.g->at.span = (Span){1, 30, 40};
+  gr_output(f.g, b_un(&f.b, OP_SIN, (Val){y.node, 1}));
+  check(!ad_joint(&f.v.arena, f.g, f.cot, f.wants, &e, &at));
+  check_int(e.code, ==, ERR_GRAD_NONE);
+  check_uint(at.span.lo, ==, 10);
+  f.wants[0] = false; /* nobody asks */
+  check(ad_joint(&f.v.arena, f.g, f.cot, f.wants, &e, &at) != NULL);
+  env_close(&f.v);
+}
+
 static void t_symbolic(void)
 {
   /* sums over a size known later: the size is remade, not saved */
@@ -415,6 +461,8 @@ int main(void)
   TEST(t_wrap_is_opened(OP_WRAP), "a wrap's values are saved");
   TEST(t_wrap_is_opened(OP_CHECKPOINT), "a checkpoint's values are saved");
   TEST(t_effects_stay_in_forward(), "effects stay in forward");
+  TEST(t_wrap_prints_once(), "a wrap that prints does so once");
+  TEST(t_error_place(), "an error is at the place of the op without a gradient");
   TEST(t_symbolic(), "sizes known later are remade");
   TEST(t_chain(100000), "a chain of 100,000 operations is split");
   return tap_done();

@@ -737,6 +737,10 @@ static void little_program(void *ud)
   for (int k = 0; k < 3; k++) y = b_bin(&b, OP_DOT, b_un(&b, OP_GELU, y), x);
   y = b_op(&b, OP_PROD, 1, &y, 1, (Attr[]){attr_ints(AT_AXES, 1, (int64_t[]){1})});
   Val dy = b_const(&b, y, 1);
+  gr_output(g, y);
+  bool yes[1] = {true};
+  ad_joint(&l->a, g, yes, yes, &e, &at);
+  gr_batch(&l->a, g, yes, n, &e);
   if (!b.failed) ad_vjp(g, 1, &y, &dy, 1, &x, &dx, &e, &at);
 }
 
