@@ -1,12 +1,11 @@
 /* Builders that read like mathematics: b_bin(b, OP_MUL, x, b_un(b, OP_NEG, y)).
  *
- * In: values of one graph. Out: values; VAL_NONE once something failed, with the first error kept in
- * the B. Nothing is broadcast but single numbers; nodes that would change nothing are not made.
+ * In: values of one graph. Out: values; VAL_NONE once something failed, with the first error kept
+ * in the B. Nothing is broadcast but single numbers; nodes that would change nothing are not made.
  */
 #include "graph/shape.h"
 
-Val b_op(B *b, OpCode op, int n, const Val *v, int nattrs, const Attr *attrs)
-{
+Val b_op(B *b, OpCode op, int n, const Val *v, int nattrs, const Attr *attrs) {
   if (b->failed) return VAL_NONE;
   for (int i = 0; i < n; i++) {
     if (val_none(v[i])) return VAL_NONE;
@@ -16,14 +15,12 @@ Val b_op(B *b, OpCode op, int n, const Val *v, int nattrs, const Attr *attrs)
   return out;
 }
 
-Val b_un(B *b, OpCode op, Val x)
-{
+Val b_un(B *b, OpCode op, Val x) {
   return b_op(b, op, 1, &x, 0, NULL);
 }
 
 /* A single number stretched to `like`, on its device; other values stay. */
-static Val stretch(B *b, Val x, const Type *like)
-{
+static Val stretch(B *b, Val x, const Type *like) {
   const Type *t = gr_type(b->g, x);
   if (t->kind != TK_TENSOR || t->rank != 0) return x;
   if (like->rank == 0 && (t->dev == like->dev || t->dev != DEV_CPU)) return x;
@@ -33,8 +30,7 @@ static Val stretch(B *b, Val x, const Type *like)
   return b_op(b, OP_BROADCAST, 1, &x, t->dev == DEV_CPU && t->dev != like->dev ? 2 : 1, a);
 }
 
-Val b_bin(B *b, OpCode op, Val x, Val y)
-{
+Val b_bin(B *b, OpCode op, Val x, Val y) {
   if (b->failed || val_none(x) || val_none(y)) return VAL_NONE;
   Type tx = *gr_type(b->g, x), ty = *gr_type(b->g, y);
   if (tx.rank != 0) y = stretch(b, y, &tx);
@@ -43,8 +39,7 @@ Val b_bin(B *b, OpCode op, Val x, Val y)
   return b_op(b, op, 2, v, 0, NULL);
 }
 
-Val b_where(B *b, Val c, Val x, Val y)
-{
+Val b_where(B *b, Val c, Val x, Val y) {
   if (b->failed || val_none(c) || val_none(x) || val_none(y)) return VAL_NONE;
   Val v[3] = {c, x, y};
   for (int i = 0; i < 3; i++) {
@@ -57,35 +52,30 @@ Val b_where(B *b, Val c, Val x, Val y)
 }
 
 /* The number x in the dtype and shape of t. */
-static Val filled(B *b, const Type *t, double x)
-{
+static Val filled(B *b, const Type *t, double x) {
   Val c = gr_const_f(b->g, (DType)t->dtype, (Device)t->dev, x);
   return b_broadcast(b, c, t->rank, t->dim);
 }
 
-Val b_const(B *b, Val like, double x)
-{
+Val b_const(B *b, Val like, double x) {
   if (b->failed || val_none(like)) return VAL_NONE;
   Type t = *gr_type(b->g, like);
   return filled(b, &t, x);
 }
 
-Val b_zeros(B *b, const Type *t)
-{
+Val b_zeros(B *b, const Type *t) {
   if (b->failed) return VAL_NONE;
   Type copy = *t;
   return filled(b, &copy, 0);
 }
 
-Val b_cast(B *b, Val x, DType dt)
-{
+Val b_cast(B *b, Val x, DType dt) {
   if (b->failed || val_none(x) || gr_type(b->g, x)->dtype == dt) return b->failed ? VAL_NONE : x;
   Attr a = attr_i(AT_DTYPE, dt);
   return b_op(b, OP_CAST, 1, &x, 1, &a);
 }
 
-static bool has_dims(B *b, Val x, int rank, const Dim *dims)
-{
+static bool has_dims(B *b, Val x, int rank, const Dim *dims) {
   const Type *t = gr_type(b->g, x);
   if (t->rank != rank) return false;
   for (int i = 0; i < rank; i++) {
@@ -94,13 +84,13 @@ static bool has_dims(B *b, Val x, int rank, const Dim *dims)
   return true;
 }
 
-static Val with_dims(B *b, OpCode op, Val x, int rank, const Dim *dims)
-{
+static Val with_dims(B *b, OpCode op, Val x, int rank, const Dim *dims) {
   if (b->failed || val_none(x)) return VAL_NONE;
   if (has_dims(b, x, rank, dims)) return x;
   if (rank > CKL_MAX_RANK) {
     b->failed = true;
-    gerr_set(&b->err, ERR_SHAPE_AXES, -1, "a tensor has at most %d axes, not %d", CKL_MAX_RANK, rank);
+    gerr_set(&b->err, ERR_SHAPE_AXES, -1, "a tensor has at most %d axes, not %d", CKL_MAX_RANK,
+             rank);
     return VAL_NONE;
   }
   int64_t d[CKL_MAX_RANK];
@@ -109,18 +99,15 @@ static Val with_dims(B *b, OpCode op, Val x, int rank, const Dim *dims)
   return b_op(b, op, 1, &x, 1, &a);
 }
 
-Val b_reshape(B *b, Val x, int rank, const Dim *dims)
-{
+Val b_reshape(B *b, Val x, int rank, const Dim *dims) {
   return with_dims(b, OP_RESHAPE, x, rank, dims);
 }
 
-Val b_broadcast(B *b, Val x, int rank, const Dim *dims)
-{
+Val b_broadcast(B *b, Val x, int rank, const Dim *dims) {
   return with_dims(b, OP_BROADCAST, x, rank, dims);
 }
 
-Val b_transpose(B *b, Val x, const int64_t *perm)
-{
+Val b_transpose(B *b, Val x, const int64_t *perm) {
   if (b->failed || val_none(x)) return VAL_NONE;
   int rank = gr_type(b->g, x)->rank;
   bool moves = false;
@@ -130,8 +117,7 @@ Val b_transpose(B *b, Val x, const int64_t *perm)
   return b_op(b, OP_TRANSPOSE, 1, &x, 1, &a);
 }
 
-Val b_swap(B *b, Val x)
-{
+Val b_swap(B *b, Val x) {
   if (b->failed || val_none(x)) return VAL_NONE;
   int rank = gr_type(b->g, x)->rank;
   if (rank < 2) {
@@ -146,15 +132,13 @@ Val b_swap(B *b, Val x)
   return b_transpose(b, x, perm);
 }
 
-Val b_sum(B *b, Val x, int naxes, const int64_t *axes)
-{
+Val b_sum(B *b, Val x, int naxes, const int64_t *axes) {
   if (naxes == 0) return b->failed ? VAL_NONE : x;
   Attr a = attr_ints(AT_AXES, naxes, axes);
   return b_op(b, OP_SUM, 1, &x, 1, &a);
 }
 
-Val b_sum_to(B *b, Val x, int rank, const Dim *dims)
-{
+Val b_sum_to(B *b, Val x, int rank, const Dim *dims) {
   if (b->failed || val_none(x)) return VAL_NONE;
   Type t = *gr_type(b->g, x);
   int64_t axes[CKL_MAX_RANK];
@@ -174,8 +158,7 @@ Val b_sum_to(B *b, Val x, int rank, const Dim *dims)
   return b_reshape(b, b_sum(b, x, n, axes), rank, dims);
 }
 
-Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes)
-{
+Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes) {
   if (b->failed || val_none(reduced) || val_none(like)) return VAL_NONE;
   Type t = *gr_type(b->g, like);
   Dim dim[CKL_MAX_RANK];

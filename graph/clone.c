@@ -1,30 +1,27 @@
 /* Whole copies of graphs, and one graph put into another.
  *
- * In: a graph. Out: a graph in another arena that shares nothing with it but the DimTab and interned
- * names, or the same nodes appended to a graph that is being built. Copied nodes keep their types and
- * provenance; inlined ones get their types from the shape rules again, since arguments may be more
- * exact than the inputs were. Recursion is over region nesting.
+ * In: a graph. Out: a graph in another arena that shares nothing with it but the DimTab and
+ * interned names, or the same nodes appended to a graph that is being built. Copied nodes keep
+ * their types and provenance; inlined ones get their types from the shape rules again, since
+ * arguments may be more exact than the inputs were. Recursion is over region nesting.
  */
 #include <string.h>
 
 #include "graph/copy.h"
 
-ValMap map_new(Arena *a, const Graph *src)
-{
+ValMap map_new(Arena *a, const Graph *src) {
   ValMap m = {src, ARENA_ARRAY(a, Val, src->type_count)};
   for (size_t i = 0; i < src->type_count; i++) m.to[i] = VAL_NONE;
   return m;
 }
 
-Graph *copy_start(Arena *a, const Graph *g)
-{
+Graph *copy_start(Arena *a, const Graph *g) {
   Graph *d = gr_new(a, g->dims, g->names, g->name);
   d->alias_count = g->alias_count;
   return d;
 }
 
-static Attr own_attr(Arena *a, Attr x)
-{
+static Attr own_attr(Arena *a, Attr x) {
   if ((x.kind == AK_INTS || x.kind == AK_DIMS) && x.count) {
     int64_t *v = ARENA_ARRAY(a, int64_t, x.count);
     memcpy(v, x.u.ints, sizeof *v * x.count);
@@ -33,8 +30,7 @@ static Attr own_attr(Arena *a, Attr x)
   return x;
 }
 
-static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov)
-{
+static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov) {
   const Prov *p = &src->provs[prov];
   const Prov *last = dst->prov_count ? &dst->provs[dst->prov_count - 1] : NULL;
   /* Runs of nodes share a provenance; copies keep that. */
@@ -48,8 +44,7 @@ static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov)
   return (uint32_t)dst->prov_count - 1;
 }
 
-Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions)
-{
+Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions) {
   const Graph *src = m->src;
   const GNode *n = &src->nodes[node];
   GNode c = *n;
@@ -88,8 +83,7 @@ Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions)
   return v;
 }
 
-void copy_checks(Graph *dst, const Graph *src)
-{
+void copy_checks(Graph *dst, const Graph *src) {
   for (size_t i = 0; i < src->check_count; i++) {
     SizeCheck c = src->checks[i];
     bool have = false;
@@ -103,13 +97,11 @@ void copy_checks(Graph *dst, const Graph *src)
   }
 }
 
-void copy_outputs(Graph *dst, const ValMap *m)
-{
+void copy_outputs(Graph *dst, const ValMap *m) {
   for (size_t i = 0; i < m->src->output_count; i++) gr_output(dst, map_get(m, m->src->outputs[i]));
 }
 
-bool node_effect(const Graph *g, uint32_t node)
-{
+bool node_effect(const Graph *g, uint32_t node) {
   const GNode *n = &g->nodes[node];
   if (op_info[n->op].traits & T_EFFECT) return true;
   for (uint32_t i = 0; i < n->region_count; i++) {
@@ -118,23 +110,22 @@ bool node_effect(const Graph *g, uint32_t node)
   return false;
 }
 
-bool has_effect(const Graph *g)
-{
+bool has_effect(const Graph *g) {
   for (uint32_t i = 0; i < g->node_count; i++) {
     if (node_effect(g, i)) return true;
   }
   return false;
 }
 
-Graph *gr_clone(Arena *a, const Graph *g)
-{
+Graph *gr_clone(Arena *a, const Graph *g) {
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
   d->at = g->at;
   for (uint32_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
     Graph **regions = n->region_count ? ARENA_ARRAY(a, Graph *, n->region_count) : NULL;
-    for (uint32_t k = 0; k < n->region_count; k++) regions[k] = gr_clone(a, g->regions[n->region0 + k]);
+    for (uint32_t k = 0; k < n->region_count; k++)
+      regions[k] = gr_clone(a, g->regions[n->region0 + k]);
     copy_node(d, &m, i, regions);
   }
   copy_checks(d, g);
@@ -152,8 +143,7 @@ typedef struct Inline {
 } Inline;
 
 /* A dim of src in dst's table. */
-static bool bring(Inline *in, const Graph *src, int64_t d, int64_t *out)
-{
+static bool bring(Inline *in, const Graph *src, int64_t d, int64_t *out) {
   Dim x = in->dims == src->dims && !in->subst
               ? (Dim)d
               : dim_import(in->dims, src->dims, (Dim)d, in->subst, in->count);
@@ -163,8 +153,7 @@ static bool bring(Inline *in, const Graph *src, int64_t d, int64_t *out)
                   src->name ? src->name : "a function");
 }
 
-static bool bring_attr(Inline *in, Arena *a, const Graph *src, Attr *x)
-{
+static bool bring_attr(Inline *in, Arena *a, const Graph *src, Attr *x) {
   if (x->kind == AK_DIM) return bring(in, src, x->u.i, &x->u.i);
   if (x->kind != AK_DIMS || !x->count) return true;
   int64_t *v = ARENA_ARRAY(a, int64_t, x->count);
@@ -175,16 +164,14 @@ static bool bring_attr(Inline *in, Arena *a, const Graph *src, Attr *x)
   return true;
 }
 
-static Name joined(Inline *in, Graph *dst, Name path)
-{
+static Name joined(Inline *in, Graph *dst, Name path) {
   if (!in->prefix || !*in->prefix) return path;
   if (!path || !*path) return in->prefix;
   const char *s = arena_printf(dst->arena, "%s.%s", in->prefix, path);
   return names_of(dst->names, s);
 }
 
-static bool bring_checks(Inline *in, Graph *dst, const Graph *src)
-{
+static bool bring_checks(Inline *in, Graph *dst, const Graph *src) {
   for (size_t i = 0; i < src->check_count; i++) {
     const SizeCheck *c = &src->checks[i];
     int64_t a, b;
@@ -208,7 +195,8 @@ static bool bring_checks(Inline *in, Graph *dst, const Graph *src)
       dim_print(&t, dst->dims, (Dim)a);
       buf_puts(&t, " and ");
       dim_print(&t, dst->dims, (Dim)b);
-      return gerr_set(in->e, ERR_SHAPE_CHECK, -1, "%s: %s", c->text ? c->text : "sizes differ", t.s);
+      return gerr_set(in->e, ERR_SHAPE_CHECK, -1, "%s: %s", c->text ? c->text : "sizes differ",
+                      t.s);
     }
     if (!holds) {
       const char *text = c->text ? arena_strdup(dst->arena, c->text, strlen(c->text)) : NULL;
@@ -221,8 +209,7 @@ static bool bring_checks(Inline *in, Graph *dst, const Graph *src)
 static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *args, Val *outs);
 
 /* A region of src over dst's dims. */
-static Graph *bring_region(Inline *in, Graph *dst, const Graph *src)
-{
+static Graph *bring_region(Inline *in, Graph *dst, const Graph *src) {
   Graph *d = gr_new(dst->arena, dst->dims, dst->names, src->name);
   Val *args = ARENA_ARRAY(dst->arena, Val, src->input_count + 1);
   Val *outs = ARENA_ARRAY(dst->arena, Val, src->output_count + 1);
@@ -243,14 +230,14 @@ static Graph *bring_region(Inline *in, Graph *dst, const Graph *src)
   return d;
 }
 
-static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *args, Val *outs)
-{
+static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *args, Val *outs) {
   ValMap m = map_new(dst->arena, src);
   for (size_t i = 0; i < src->input_count; i++) map_set(&m, src->inputs[i], args[i]);
   for (uint32_t i = 0; i < src->node_count; i++) {
     const GNode *n = &src->nodes[i];
     if (n->op == OP_INPUT) continue;
-    Val few[8], *operand = n->operand_count <= 8 ? few : ARENA_ARRAY(dst->arena, Val, n->operand_count);
+    Val few[8],
+        *operand = n->operand_count <= 8 ? few : ARENA_ARRAY(dst->arena, Val, n->operand_count);
     Attr attr[AT_COUNT];
     Graph **regions = n->region_count ? ARENA_ARRAY(dst->arena, Graph *, n->region_count) : NULL;
     for (uint32_t k = 0; k < n->operand_count; k++) {
@@ -275,10 +262,11 @@ static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *ar
   return bring_checks(in, dst, src);
 }
 
-bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs, GErr *e)
-{
+bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs,
+               GErr *e) {
   GErr scratch;
-  Inline in = {dst->dims, subst, subst ? dim_symbol_count(src->dims) : 0, e ? e : &scratch, dst->at.path};
+  Inline in = {dst->dims, subst, subst ? dim_symbol_count(src->dims) : 0, e ? e : &scratch,
+               dst->at.path};
   Prov at = dst->at;
   for (size_t i = 0; i < src->input_count; i++) {
     /* An argument must be what the input promised; sizes left open become checks. */
@@ -287,7 +275,8 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
     bool same = want->kind == got.kind &&
                 (want->kind == TK_TOKEN ||
                  (want->dtype == got.dtype && want->dev == got.dev && want->rank == got.rank));
-    if (!same) return gerr_set(in.e, ERR_IR_FORM, (int)i, "argument %d has another type", (int)i + 1);
+    if (!same)
+      return gerr_set(in.e, ERR_IR_FORM, (int)i, "argument %d has another type", (int)i + 1);
     for (int k = 0; k < want->rank; k++) {
       int64_t d;
       if (!bring(&in, src, want->dim[k], &d)) return false;
@@ -296,7 +285,8 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
         return gerr_set(in.e, ERR_SHAPE_CHECK, (int)i, "axis %d of argument %d has another size", k,
                         (int)i + 1);
       }
-      if (o == DIM_MAYBE) gr_check(dst, CHECK_EQ, (Dim)d, got.dim[k], "an argument has another size");
+      if (o == DIM_MAYBE)
+        gr_check(dst, CHECK_EQ, (Dim)d, got.dim[k], "an argument has another size");
     }
   }
   bool ok = inline_nodes(&in, dst, src, args, outs);

@@ -10,22 +10,20 @@ typedef struct ValMap {
   Val *to;
 } ValMap;
 
-static inline Val map_get(const ValMap *m, Val v)
-{
+static inline Val map_get(const ValMap *m, Val v) {
   return m->to[m->src->nodes[v.node].result0 + v.res];
 }
 
-static inline void map_set(ValMap *m, Val v, Val to)
-{
+static inline void map_set(ValMap *m, Val v, Val to) {
   m->to[m->src->nodes[v.node].result0 + v.res] = to;
 }
 
 ValMap map_new(Arena *a, const Graph *src); /* all VAL_NONE */
 /* An empty graph with name, tables and alias classes of `g`. */
 Graph *copy_start(Arena *a, const Graph *g);
-/* Appends node `node` of m->src to dst as it is: no shape rule runs. Operands go through the map and
- * results are entered in it. `regions` replace the node's (NULL = the same ones). The provenance is
- * that of the node. An input node also becomes an input of dst. */
+/* Appends node `node` of m->src to dst as it is: no shape rule runs. Operands go through the map
+ * and results are entered in it. `regions` replace the node's (NULL = the same ones). The
+ * provenance is that of the node. An input node also becomes an input of dst. */
 Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions);
 /* The checks and, through the map, the outputs of m->src. */
 void copy_checks(Graph *dst, const Graph *src);

@@ -1,11 +1,11 @@
 /* Common subexpressions: a node that computes what an earlier one did is replaced by it.
  *
  * In: a graph. Out: the same graph with equal nodes merged into the first of them; dead copies are
- * gone. Equal means: op, operands (in either order where the op commutes), attributes, result types,
- * regions. Never merged: effects, random draws, recomputed copies (they exist to be second), nodes of
- * different checkpoint regions or with different recompute tags, and `alias`, which marks the edge of
- * a call. Merging before differentiation changes the order in which gradients are summed, so the pass
- * belongs behind it (rule 104).
+ * gone. Equal means: op, operands (in either order where the op commutes), attributes, result
+ * types, regions. Never merged: effects, random draws, recomputed copies (they exist to be
+ * second), nodes of different checkpoint regions or with different recompute tags, and `alias`,
+ * which marks the edge of a call. Merging before differentiation changes the order in which
+ * gradients are summed, so the pass belongs behind it (rule 104).
  * A hash table finds candidates; the result follows node order only.
  */
 #include <string.h>
@@ -21,21 +21,18 @@ typedef struct Cse {
   size_t cap;
 } Cse;
 
-static uint64_t mix(uint64_t h, uint64_t x)
-{
+static uint64_t mix(uint64_t h, uint64_t x) {
   h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
   return h ^ (h >> 29);
 }
 
-static uint64_t float_bits(double x)
-{
+static uint64_t float_bits(double x) {
   uint64_t u;
   memcpy(&u, &x, sizeof u);
   return u;
 }
 
-static const char *plain_text(Cse *c, uint32_t region)
-{
+static const char *plain_text(Cse *c, uint32_t region) {
   if (!c->plain[region]) {
     Buf b;
     buf_init_arena(&b, c->a);
@@ -46,8 +43,7 @@ static const char *plain_text(Cse *c, uint32_t region)
 }
 
 /* Operand k as seen after merging, the smaller one first where order means nothing. */
-static Val operand(const Cse *c, const GNode *n, uint32_t k)
-{
+static Val operand(const Cse *c, const GNode *n, uint32_t k) {
   const Val *v = c->g->operands + n->operand0;
   Val x = map_get(&c->map, v[k]);
   if (!(op_info[n->op].traits & T_COMM) || n->operand_count != 2) return x;
@@ -56,8 +52,7 @@ static Val operand(const Cse *c, const GNode *n, uint32_t k)
   return less == (k == 0) ? x : y;
 }
 
-static uint64_t node_hash(Cse *c, const GNode *n)
-{
+static uint64_t node_hash(Cse *c, const GNode *n) {
   uint64_t h = mix(mix(n->op, n->operand_count), n->attr_count);
   for (uint32_t i = 0; i < n->operand_count; i++) {
     Val v = operand(c, n, i);
@@ -66,22 +61,27 @@ static uint64_t node_hash(Cse *c, const GNode *n)
   for (uint32_t i = 0; i < n->attr_count; i++) {
     const Attr *a = &c->g->attrs[n->attr0 + i];
     h = mix(mix(h, a->key), a->count);
-    if (a->kind == AK_FLOAT) h = mix(h, float_bits(a->u.f));
-    else if (a->kind == AK_TEXT) h = mix(h, (uint64_t)(uintptr_t)a->u.text);
-    else if (a->kind == AK_INT || a->kind == AK_DIM) h = mix(h, (uint64_t)a->u.i);
-    else for (uint32_t k = 0; k < a->count; k++) h = mix(h, (uint64_t)a->u.ints[k]);
+    if (a->kind == AK_FLOAT)
+      h = mix(h, float_bits(a->u.f));
+    else if (a->kind == AK_TEXT)
+      h = mix(h, (uint64_t)(uintptr_t)a->u.text);
+    else if (a->kind == AK_INT || a->kind == AK_DIM)
+      h = mix(h, (uint64_t)a->u.i);
+    else
+      for (uint32_t k = 0; k < a->count; k++) h = mix(h, (uint64_t)a->u.ints[k]);
   }
   return mix(h, n->region_count);
 }
 
-static bool attr_eq(const Attr *a, const Attr *b)
-{
+static bool attr_eq(const Attr *a, const Attr *b) {
   if (a->key != b->key || a->kind != b->kind || a->count != b->count) return false;
   switch ((AttrKind)a->kind) {
-  case AK_INT: case AK_DIM: return a->u.i == b->u.i;
+  case AK_INT:
+  case AK_DIM: return a->u.i == b->u.i;
   case AK_FLOAT: return float_bits(a->u.f) == float_bits(b->u.f);
   case AK_TEXT: return a->u.text == b->u.text;
-  case AK_INTS: case AK_DIMS:
+  case AK_INTS:
+  case AK_DIMS:
     for (uint32_t i = 0; i < a->count; i++) {
       if (a->u.ints[i] != b->u.ints[i]) return false;
     }
@@ -90,8 +90,7 @@ static bool attr_eq(const Attr *a, const Attr *b)
   return false;
 }
 
-static bool same_node(Cse *c, const GNode *a, const GNode *b)
-{
+static bool same_node(Cse *c, const GNode *a, const GNode *b) {
   const Graph *g = c->g;
   if (a->op != b->op || a->operand_count != b->operand_count || a->attr_count != b->attr_count ||
       a->result_count != b->result_count || a->region_count != b->region_count) {
@@ -114,15 +113,13 @@ static bool same_node(Cse *c, const GNode *a, const GNode *b)
   return true;
 }
 
-static bool never(const Graph *g, uint32_t node)
-{
+static bool never(const Graph *g, uint32_t node) {
   const GNode *n = &g->nodes[node];
-  return n->op == OP_INPUT || n->op == OP_ALIAS || n->op == OP_TOKEN || g->provs[n->prov].recomputed ||
-         (op_info[n->op].traits & T_RANDOM) || node_effect(g, node);
+  return n->op == OP_INPUT || n->op == OP_ALIAS || n->op == OP_TOKEN ||
+         g->provs[n->prov].recomputed || (op_info[n->op].traits & T_RANDOM) || node_effect(g, node);
 }
 
-Graph *gr_cse(Arena *a, const Graph *from)
-{
+Graph *gr_cse(Arena *a, const Graph *from) {
   /* Regions first, so that equal ones have equal texts. */
   Graph *g = gr_clone(a, from);
   for (size_t i = 0; i < g->region_count; i++) g->regions[i] = gr_cse(a, g->regions[i]);

@@ -1,10 +1,10 @@
 /* Dead code elimination.
  *
  * In: a graph. Out: the graph without what no output and no effect needs; inputs stay, checks stay
- * (rule 23: what was promised about sizes is tested, used or not). The idea: one backward sweep marks
- * needed values; through `wrap`, `checkpoint`, `branch` and `map` it goes by result and by capture, so
- * a result nobody reads and a capture nobody uses disappear from node and region alike. `loop` loses
- * captures only, `custom` stays whole, since its gradient may read anything.
+ * (rule 23: what was promised about sizes is tested, used or not). The idea: one backward sweep
+ * marks needed values; through `wrap`, `checkpoint`, `branch` and `map` it goes by result and by
+ * capture, so a result nobody reads and a capture nobody uses disappear from node and region
+ * alike. `loop` loses captures only, `custom` stays whole, since its gradient may read anything.
  * Recursion is over region nesting.
  */
 #include "graph/copy.h"
@@ -13,31 +13,28 @@
 static bool *sweep(Arena *a, const Graph *g, const bool *keep_out);
 
 /* How many leading operands of the node are no captures and stay. */
-static uint32_t fixed_operands(const Graph *g, uint32_t node)
-{
+static uint32_t fixed_operands(const Graph *g, uint32_t node) {
   switch (g->nodes[node].op) {
   case OP_BRANCH: return 1;
   case OP_LOOP: return 1 + (uint32_t)gr_attr_i(g, node, AT_CARRY, 0);
   case OP_MAP: return (uint32_t)gr_attr_i(g, node, AT_MAPPED, 1);
-  case OP_WRAP: case OP_CHECKPOINT: return 0;
+  case OP_WRAP:
+  case OP_CHECKPOINT: return 0;
   default: return g->nodes[node].operand_count;
   }
 }
 
-static bool drops_results(OpCode op)
-{
+static bool drops_results(OpCode op) {
   return op == OP_WRAP || op == OP_CHECKPOINT || op == OP_BRANCH || op == OP_MAP;
 }
 
 /* Which inputs of its regions operand k is. */
-static uint32_t region_input(OpCode op, uint32_t k)
-{
+static uint32_t region_input(OpCode op, uint32_t k) {
   return op == OP_BRANCH ? k - 1 : k;
 }
 
 /* Which results of the node its regions must give. NULL = all. */
-static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need)
-{
+static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need) {
   const GNode *n = &g->nodes[node];
   if (!drops_results((OpCode)n->op)) return NULL;
   bool *keep = ARENA_ARRAY(a, bool, n->result_count + 1u);
@@ -49,8 +46,7 @@ static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need)
 }
 
 /* Marks which operands a node with regions uses. */
-static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *need, bool *used)
-{
+static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *need, bool *used) {
   const GNode *n = &g->nodes[node];
   uint32_t fixed = fixed_operands(g, node);
   for (uint32_t k = 0; k < n->operand_count; k++) used[k] = k < fixed;
@@ -66,8 +62,7 @@ static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *n
   }
 }
 
-static bool *sweep(Arena *a, const Graph *g, const bool *keep_out)
-{
+static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
   bool *need = ARENA_ARRAY(a, bool, g->type_count + 1);
   for (size_t i = 0; i < g->output_count; i++) {
     Val v = g->outputs[i];
@@ -94,8 +89,7 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out)
 }
 
 /* g without dead nodes; outputs by keep_out, inputs by keep_in (NULL = all). */
-static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in)
-{
+static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in) {
   const bool *need = sweep(a, g, keep_out);
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
@@ -157,7 +151,6 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
   return d;
 }
 
-Graph *gr_dce(Arena *a, const Graph *g)
-{
+Graph *gr_dce(Arena *a, const Graph *g) {
   return rebuild(a, g, NULL, NULL);
 }

@@ -1,14 +1,14 @@
 /* Dims: integer polynomials over symbols, interned in normal form.
  *
- * In: constants, symbols, and + - * // % of dims. Out: a 32-bit id; equal ids are equal polynomials.
- * The idea: a polynomial is a sorted list of terms (coefficient, monomial), a monomial a sorted list
- * of atoms, an atom a symbol or the floor quotient or remainder of two polynomials. All three are
- * hash-consed, and their order depends on their structure alone, never on when they were made, so a
- * dim prints the same in every table. Small constants are ids by themselves (bit 31 set).
- * A fact a % b == 0 is the rewrite rule lead(b) * (a // b) -> a - rest(b) * (a // b), applied until
- * nothing fits (one step of a Groebner reduction; the order of monomials is graded lexicographic).
- * The invariant: limits on terms, degree and tree size hold for every interned dim, so every walk is
- * bounded; what passes a limit is DIM_BAD.
+ * In: constants, symbols, and + - * // % of dims. Out: a 32-bit id; equal ids are equal
+ * polynomials. The idea: a polynomial is a sorted list of terms (coefficient, monomial), a
+ * monomial a sorted list of atoms, an atom a symbol or the floor quotient or remainder of two
+ * polynomials. All three are hash-consed, and their order depends on their structure alone, never
+ * on when they were made, so a dim prints the same in every table. Small constants are ids by
+ * themselves (bit 31 set). A fact a % b == 0 is a rewrite rule, with q = a // b and b = lead + rest:
+ * lead * q becomes a - rest * q, applied until nothing fits (one step of a Groebner reduction; the order of monomials
+ * is graded lexicographic). The invariant: limits on terms, degree and tree size hold for every
+ * interned dim, so every walk is bounded; what passes a limit is DIM_BAD.
  * Rewrites used: floor((c*p + r) / c) = p + floor(r / c), (c*p + r) mod c = r mod c,
  * floor((x // b + k) / c) = floor((x + k*b) / (b*c)) for constants b, c > 0, common factors cancel,
  * exact quotients of polynomials (where the divisor is 0 they stand for the quotient's value).
@@ -19,12 +19,12 @@
 #include <string.h>
 
 enum {
-  MAX_TERMS = 192,   /* terms of one polynomial */
-  MAX_DEGREE = 48,   /* atoms of one monomial */
-  MAX_SIZE = 2000,   /* atoms in the whole tree of a dim */
-  MAX_DEPTH = 40,    /* nesting of // and % */
-  MAX_STEPS = 400,   /* rewriting steps of one reduction */
-  MAX_PARENS = 64    /* nesting in the text form */
+  MAX_TERMS = 192, /* terms of one polynomial */
+  MAX_DEGREE = 48, /* atoms of one monomial */
+  MAX_SIZE = 2000, /* atoms in the whole tree of a dim */
+  MAX_DEPTH = 40,  /* nesting of // and % */
+  MAX_STEPS = 400, /* rewriting steps of one reduction */
+  MAX_PARENS = 64  /* nesting in the text form */
 };
 #define SMALL UINT32_C(0x80000000)
 #define SMALL_MAX INT64_C(0x7ffffffe)
@@ -55,9 +55,9 @@ typedef struct Symbol {
   uint32_t nth; /* 1 for the first symbol of that name */
 } Symbol;
 typedef struct Fact {
-  Dim a, b;        /* a % b == 0 as recorded */
-  uint32_t q;      /* atom of the quotient */
-  int64_t k;       /* lead(b) = k * mono */
+  Dim a, b;   /* a % b == 0 as recorded */
+  uint32_t q; /* atom of the quotient */
+  int64_t k;  /* lead(b) = k * mono */
   uint32_t mono;
   Dim tail, right; /* b without its lead; what b * q equals */
 } Fact;
@@ -70,13 +70,20 @@ typedef struct IdSet {
 
 struct DimTab {
   Arena *arena;
-  Atom *atoms;     size_t atom_count, atom_cap;
-  Mono *monos;     size_t mono_count, mono_cap;
-  uint32_t *parts; size_t part_count, part_cap; /* atoms of monos */
-  Poly *polys;     size_t poly_count, poly_cap;
-  Term *terms;     size_t term_count, term_cap;
-  Symbol *syms;    size_t sym_count, sym_cap;
-  Fact *facts;     size_t fact_count, fact_cap;
+  Atom *atoms;
+  size_t atom_count, atom_cap;
+  Mono *monos;
+  size_t mono_count, mono_cap;
+  uint32_t *parts;
+  size_t part_count, part_cap; /* atoms of monos */
+  Poly *polys;
+  size_t poly_count, poly_cap;
+  Term *terms;
+  size_t term_count, term_cap;
+  Symbol *syms;
+  size_t sym_count, sym_cap;
+  Fact *facts;
+  size_t fact_count, fact_cap;
   IdSet atom_set, mono_set, poly_set;
 };
 
@@ -88,35 +95,30 @@ typedef struct Acc {
 } Acc;
 
 /* -- hashing */
-static uint64_t mix(uint64_t h, uint64_t x)
-{
+static uint64_t mix(uint64_t h, uint64_t x) {
   h ^= x + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);
   h *= UINT64_C(0xff51afd7ed558ccd);
   return h ^ (h >> 32);
 }
 
-static uint64_t atom_hash(const Atom *a)
-{
+static uint64_t atom_hash(const Atom *a) {
   return mix(mix(mix(1, a->kind), a->a), a->b);
 }
 
-static uint64_t mono_hash(const uint32_t *atom, size_t n)
-{
+static uint64_t mono_hash(const uint32_t *atom, size_t n) {
   uint64_t h = 2;
   for (size_t i = 0; i < n; i++) h = mix(h, atom[i]);
   return h;
 }
 
-static uint64_t poly_hash(const Term *t, size_t n)
-{
+static uint64_t poly_hash(const Term *t, size_t n) {
   uint64_t h = 3;
   for (size_t i = 0; i < n; i++) h = mix(mix(h, (uint64_t)t[i].k), t[i].mono);
   return h;
 }
 
 /* Room for one more id; `hash_of` gives the hash of an id already in the set. */
-static void set_reserve(DimTab *t, IdSet *s, uint64_t (*hash_of)(const DimTab *t, uint32_t id))
-{
+static void set_reserve(DimTab *t, IdSet *s, uint64_t (*hash_of)(const DimTab *t, uint32_t id)) {
   if ((s->count + 1) * 2 <= s->cap) return;
   size_t cap = s->cap ? s->cap * 2 : 64;
   uint32_t *slot = ARENA_ARRAY(t->arena, uint32_t, cap);
@@ -130,25 +132,21 @@ static void set_reserve(DimTab *t, IdSet *s, uint64_t (*hash_of)(const DimTab *t
   s->cap = cap;
 }
 
-static uint64_t atom_hash_of(const DimTab *t, uint32_t id)
-{
+static uint64_t atom_hash_of(const DimTab *t, uint32_t id) {
   return atom_hash(&t->atoms[id]);
 }
 
-static uint64_t mono_hash_of(const DimTab *t, uint32_t id)
-{
+static uint64_t mono_hash_of(const DimTab *t, uint32_t id) {
   return mono_hash(t->parts + t->monos[id].first, t->monos[id].count);
 }
 
-static uint64_t poly_hash_of(const DimTab *t, uint32_t id)
-{
+static uint64_t poly_hash_of(const DimTab *t, uint32_t id) {
   return poly_hash(t->terms + t->polys[id].first, t->polys[id].count);
 }
 
 /* -- reading */
 /* The terms of a dim; `one` is room for the single term of a small constant. */
-static const Term *view(const DimTab *t, Dim d, Term *one, int *n)
-{
+static const Term *view(const DimTab *t, Dim d, Term *one, int *n) {
   if (d & SMALL) {
     one->k = d & ~SMALL;
     one->mono = 0;
@@ -160,8 +158,7 @@ static const Term *view(const DimTab *t, Dim d, Term *one, int *n)
   return t->terms + t->polys[d].first;
 }
 
-bool dim_is_const(const DimTab *t, Dim d, int64_t *out)
-{
+bool dim_is_const(const DimTab *t, Dim d, int64_t *out) {
   if (d == DIM_BAD) return false;
   if (d & SMALL) {
     if (out) *out = d & ~SMALL;
@@ -175,8 +172,7 @@ bool dim_is_const(const DimTab *t, Dim d, int64_t *out)
   return true;
 }
 
-bool dim_is_symbol(const DimTab *t, Dim d, Sym *out)
-{
+bool dim_is_symbol(const DimTab *t, Dim d, Sym *out) {
   if (d == DIM_BAD || (d & SMALL)) return false;
   int n;
   Term one;
@@ -191,8 +187,7 @@ bool dim_is_symbol(const DimTab *t, Dim d, Sym *out)
 /* -- order: by structure only */
 static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y);
 
-static int mono_cmp(const DimTab *t, uint32_t x, uint32_t y)
-{
+static int mono_cmp(const DimTab *t, uint32_t x, uint32_t y) {
   if (x == y) return 0;
   const Mono *a = &t->monos[x], *b = &t->monos[y];
   if (a->count != b->count) return a->count > b->count ? -1 : 1;
@@ -203,8 +198,7 @@ static int mono_cmp(const DimTab *t, uint32_t x, uint32_t y)
   return 0;
 }
 
-static int dim_cmp(const DimTab *t, Dim x, Dim y)
-{
+static int dim_cmp(const DimTab *t, Dim x, Dim y) {
   if (x == y) return 0;
   int n, m;
   Term one, two;
@@ -217,8 +211,7 @@ static int dim_cmp(const DimTab *t, Dim x, Dim y)
   return n < m ? -1 : n > m;
 }
 
-static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y)
-{
+static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y) {
   if (x == y) return 0;
   const Atom *a = &t->atoms[x], *b = &t->atoms[y];
   if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
@@ -228,8 +221,7 @@ static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y)
 }
 
 /* -- interning. Memory is asked for before anything changes: a throw leaves the table whole. */
-static uint32_t atom_get(DimTab *t, Atom a)
-{
+static uint32_t atom_get(DimTab *t, Atom a) {
   IdSet *s = &t->atom_set;
   set_reserve(t, s, atom_hash_of);
   size_t at = (size_t)atom_hash(&a) & (s->cap - 1);
@@ -244,8 +236,7 @@ static uint32_t atom_get(DimTab *t, Atom a)
 }
 
 /* The monomial of sorted atoms; UINT32_MAX past a limit. */
-static uint32_t mono_get(DimTab *t, const uint32_t *atom, size_t n)
-{
+static uint32_t mono_get(DimTab *t, const uint32_t *atom, size_t n) {
   if (n > MAX_DEGREE) return UINT32_MAX;
   IdSet *s = &t->mono_set;
   set_reserve(t, s, mono_hash_of);
@@ -274,8 +265,7 @@ static uint32_t mono_get(DimTab *t, const uint32_t *atom, size_t n)
   return (uint32_t)t->mono_count - 1;
 }
 
-static Dim poly_get(DimTab *t, const Term *p, size_t n)
-{
+static Dim poly_get(DimTab *t, const Term *p, size_t n) {
   IdSet *s = &t->poly_set;
   set_reserve(t, s, poly_hash_of);
   size_t at = (size_t)poly_hash(p, n) & (s->cap - 1);
@@ -303,15 +293,13 @@ static Dim poly_get(DimTab *t, const Term *p, size_t n)
   return (Dim)t->poly_count - 1;
 }
 
-Dim dim_const(DimTab *t, int64_t n)
-{
+Dim dim_const(DimTab *t, int64_t n) {
   if (n >= 0 && n <= SMALL_MAX) return SMALL | (uint32_t)n;
   Term one = {n, 0};
   return poly_get(t, &one, 1);
 }
 
-DimTab *dim_tab_new(Arena *a)
-{
+DimTab *dim_tab_new(Arena *a) {
   DimTab *t = ARENA_NEW(a, DimTab);
   t->arena = a;
   mono_get(t, NULL, 0); /* monomial 0 is 1 */
@@ -322,8 +310,7 @@ DimTab *dim_tab_new(Arena *a)
 }
 
 /* -- arithmetic on polynomials being made */
-static void acc_add(DimTab *t, Acc *acc, int64_t k, uint32_t mono)
-{
+static void acc_add(DimTab *t, Acc *acc, int64_t k, uint32_t mono) {
   if (mono == UINT32_MAX) acc->bad = true;
   if (k == 0 || acc->bad) return;
   int lo = 0, hi = acc->n;
@@ -337,8 +324,10 @@ static void acc_add(DimTab *t, Acc *acc, int64_t k, uint32_t mono)
       }
       return;
     }
-    if (c < 0) lo = mid + 1;
-    else hi = mid;
+    if (c < 0)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   if (acc->n == MAX_TERMS) {
     acc->bad = true;
@@ -349,8 +338,7 @@ static void acc_add(DimTab *t, Acc *acc, int64_t k, uint32_t mono)
   acc->n++;
 }
 
-static uint32_t mono_mul(DimTab *t, uint32_t x, uint32_t y)
-{
+static uint32_t mono_mul(DimTab *t, uint32_t x, uint32_t y) {
   if (x == UINT32_MAX || y == UINT32_MAX) return UINT32_MAX;
   if (x == 0) return y;
   if (y == 0) return x;
@@ -359,16 +347,18 @@ static uint32_t mono_mul(DimTab *t, uint32_t x, uint32_t y)
   uint32_t atom[MAX_DEGREE];
   size_t n = 0, i = 0, j = 0;
   while (i < a.count || j < b.count) {
-    uint32_t p = i < a.count ? t->parts[a.first + i] : 0, q = j < b.count ? t->parts[b.first + j] : 0;
-    if (j >= b.count || (i < a.count && atom_cmp(t, p, q) <= 0)) atom[n++] = p, i++;
-    else atom[n++] = q, j++;
+    uint32_t p = i < a.count ? t->parts[a.first + i] : 0,
+             q = j < b.count ? t->parts[b.first + j] : 0;
+    if (j >= b.count || (i < a.count && atom_cmp(t, p, q) <= 0))
+      atom[n++] = p, i++;
+    else
+      atom[n++] = q, j++;
   }
   return mono_get(t, atom, n);
 }
 
 /* x / y, or UINT32_MAX when y does not divide x. */
-static uint32_t mono_div(DimTab *t, uint32_t x, uint32_t y)
-{
+static uint32_t mono_div(DimTab *t, uint32_t x, uint32_t y) {
   if (y == 0) return x;
   const Mono a = t->monos[x], b = t->monos[y];
   if (b.count > a.count) return UINT32_MAX;
@@ -376,15 +366,16 @@ static uint32_t mono_div(DimTab *t, uint32_t x, uint32_t y)
   size_t n = 0, j = 0;
   for (size_t i = 0; i < a.count; i++) {
     uint32_t p = t->parts[a.first + i];
-    if (j < b.count && t->parts[b.first + j] == p) j++;
-    else atom[n++] = p;
+    if (j < b.count && t->parts[b.first + j] == p)
+      j++;
+    else
+      atom[n++] = p;
   }
   return j == b.count ? mono_get(t, atom, n) : UINT32_MAX;
 }
 
 /* acc += k * mono * d */
-static void acc_add_mul(DimTab *t, Acc *acc, int64_t k, uint32_t mono, Dim d)
-{
+static void acc_add_mul(DimTab *t, Acc *acc, int64_t k, uint32_t mono, Dim d) {
   if (d == DIM_BAD) acc->bad = true;
   if (acc->bad || k == 0) return;
   int n;
@@ -393,8 +384,10 @@ static void acc_add_mul(DimTab *t, Acc *acc, int64_t k, uint32_t mono, Dim d)
   for (int i = 0; i < n && !acc->bad; i++) {
     Term u = view(t, d, &one, &n)[i]; /* interning may move the terms */
     int64_t c;
-    if (__builtin_mul_overflow(u.k, k, &c)) acc->bad = true;
-    else acc_add(t, acc, c, mono_mul(t, u.mono, mono));
+    if (__builtin_mul_overflow(u.k, k, &c))
+      acc->bad = true;
+    else
+      acc_add(t, acc, c, mono_mul(t, u.mono, mono));
   }
 }
 
@@ -404,15 +397,15 @@ static int64_t floor_quot(int64_t a, int64_t b) /* b > 0 */
   return a % b < 0 ? q - 1 : q;
 }
 
-static int64_t floor_rest(int64_t a, int64_t b) /* b > 0; a - floor(a / b) * b may overflow on the way */
+static int64_t floor_rest(int64_t a,
+                          int64_t b) /* b > 0; a - floor(a / b) * b may overflow on the way */
 {
   int64_t r = a % b;
   return r < 0 ? r + b : r;
 }
 
 /* Applies the facts until none fits. */
-static void acc_reduce(DimTab *t, Acc *acc)
-{
+static void acc_reduce(DimTab *t, Acc *acc) {
   int steps = 0;
 again:
   if (acc->bad) return;
@@ -425,7 +418,8 @@ again:
       rest = mono_div(t, rest, fact.mono);
       if (rest == UINT32_MAX) continue;
       int64_t times = floor_quot(acc->t[i].k, fact.k), off;
-      if (times == 0 || times == INT64_MIN || __builtin_mul_overflow(-times, fact.k, &off)) continue;
+      if (times == 0 || times == INT64_MIN || __builtin_mul_overflow(-times, fact.k, &off))
+        continue;
       acc_add(t, acc, off, acc->t[i].mono);
       acc_add_mul(t, acc, times, rest, fact.right);
       acc_add_mul(t, acc, -times, mono_mul(t, rest, q), fact.tail);
@@ -435,8 +429,7 @@ again:
   }
 }
 
-static Dim acc_dim(DimTab *t, Acc *acc)
-{
+static Dim acc_dim(DimTab *t, Acc *acc) {
   if (t->fact_count) acc_reduce(t, acc);
   if (acc->bad) return DIM_BAD;
   if (acc->n == 0) return SMALL;
@@ -444,8 +437,7 @@ static Dim acc_dim(DimTab *t, Acc *acc)
   return poly_get(t, acc->t, (size_t)acc->n);
 }
 
-static Dim combine(DimTab *t, Dim a, int64_t ka, Dim b, int64_t kb)
-{
+static Dim combine(DimTab *t, Dim a, int64_t ka, Dim b, int64_t kb) {
   if (a == DIM_BAD || b == DIM_BAD) return DIM_BAD;
   Acc acc;
   acc.n = 0;
@@ -455,14 +447,12 @@ static Dim combine(DimTab *t, Dim a, int64_t ka, Dim b, int64_t kb)
   return acc_dim(t, &acc);
 }
 
-Dim dim_renew(DimTab *t, Dim d)
-{
+Dim dim_renew(DimTab *t, Dim d) {
   if (d == DIM_BAD || (d & SMALL)) return d;
   return combine(t, d, 1, SMALL, 0);
 }
 
-Dim dim_add(DimTab *t, Dim a, Dim b)
-{
+Dim dim_add(DimTab *t, Dim a, Dim b) {
   int64_t x, y, z;
   if (dim_is_const(t, a, &x) && dim_is_const(t, b, &y)) {
     return __builtin_add_overflow(x, y, &z) ? DIM_BAD : dim_const(t, z);
@@ -470,8 +460,7 @@ Dim dim_add(DimTab *t, Dim a, Dim b)
   return combine(t, a, 1, b, 1);
 }
 
-Dim dim_sub(DimTab *t, Dim a, Dim b)
-{
+Dim dim_sub(DimTab *t, Dim a, Dim b) {
   int64_t x, y, z;
   if (dim_is_const(t, a, &x) && dim_is_const(t, b, &y)) {
     return __builtin_sub_overflow(x, y, &z) ? DIM_BAD : dim_const(t, z);
@@ -479,8 +468,7 @@ Dim dim_sub(DimTab *t, Dim a, Dim b)
   return combine(t, a, 1, b, -1);
 }
 
-Dim dim_mul(DimTab *t, Dim a, Dim b)
-{
+Dim dim_mul(DimTab *t, Dim a, Dim b) {
   if (a == DIM_BAD || b == DIM_BAD) return DIM_BAD;
   int64_t x, y, z;
   bool ca = dim_is_const(t, a, &x), cb = dim_is_const(t, b, &y);
@@ -500,8 +488,7 @@ Dim dim_mul(DimTab *t, Dim a, Dim b)
   return acc_dim(t, &acc);
 }
 
-Dim dim_product(DimTab *t, int n, const Dim *d)
-{
+Dim dim_product(DimTab *t, int n, const Dim *d) {
   /* A zero anywhere makes the product 0, whatever overflows besides. */
   for (int i = 0; i < n; i++) {
     if (d[i] == SMALL) return SMALL;
@@ -512,8 +499,7 @@ Dim dim_product(DimTab *t, int n, const Dim *d)
 }
 
 /* -- quotients and remainders */
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
+static uint64_t gcd(uint64_t a, uint64_t b) {
   while (b) {
     uint64_t r = a % b;
     a = b;
@@ -522,14 +508,12 @@ static uint64_t gcd(uint64_t a, uint64_t b)
   return a;
 }
 
-static uint64_t magnitude(int64_t k)
-{
+static uint64_t magnitude(int64_t k) {
   return k < 0 ? UINT64_C(0) - (uint64_t)k : (uint64_t)k;
 }
 
 /* Greatest common divisor of all coefficients of d and of g (0 = none yet). */
-static uint64_t content(const DimTab *t, Dim d, uint64_t g)
-{
+static uint64_t content(const DimTab *t, Dim d, uint64_t g) {
   int n;
   Term one;
   const Term *p = view(t, d, &one, &n);
@@ -538,8 +522,7 @@ static uint64_t content(const DimTab *t, Dim d, uint64_t g)
 }
 
 /* d / k where k divides every coefficient. */
-static Dim scale_down(DimTab *t, Dim d, int64_t k)
-{
+static Dim scale_down(DimTab *t, Dim d, int64_t k) {
   if (k == 1) return d;
   Acc acc;
   acc.bad = false;
@@ -553,8 +536,7 @@ static Dim scale_down(DimTab *t, Dim d, int64_t k)
 }
 
 /* The polynomial q with a = q * b, if there is one with integer coefficients; else DIM_BAD. */
-static Dim exact_quotient(DimTab *t, Dim a, Dim b)
-{
+static Dim exact_quotient(DimTab *t, Dim a, Dim b) {
   int n;
   Term one;
   const Term lead = view(t, b, &one, &n)[0];
@@ -574,8 +556,7 @@ static Dim exact_quotient(DimTab *t, Dim a, Dim b)
   return DIM_BAD;
 }
 
-static Dim atom_dim(DimTab *t, AtomKind kind, Dim a, Dim b)
-{
+static Dim atom_dim(DimTab *t, AtomKind kind, Dim a, Dim b) {
   if (a == DIM_BAD || b == DIM_BAD) return DIM_BAD;
   unsigned size = 1, depth = 0;
   for (int i = 0; i < 2; i++) {
@@ -585,8 +566,7 @@ static Dim atom_dim(DimTab *t, AtomKind kind, Dim a, Dim b)
     if (t->polys[d].depth > depth) depth = t->polys[d].depth;
   }
   if (size > MAX_SIZE || depth >= MAX_DEPTH) return DIM_BAD;
-  uint32_t atom =
-      atom_get(t, (Atom){(uint8_t)kind, (uint8_t)(depth + 1), (uint16_t)size, a, b});
+  uint32_t atom = atom_get(t, (Atom){(uint8_t)kind, (uint8_t)(depth + 1), (uint16_t)size, a, b});
   Acc acc;
   acc.n = 0;
   acc.bad = false;
@@ -595,8 +575,7 @@ static Dim atom_dim(DimTab *t, AtomKind kind, Dim a, Dim b)
 }
 
 /* Splits a = c * p + r with every coefficient of r in [0, c). */
-static Dim split(DimTab *t, Dim a, int64_t c, Dim *rest)
-{
+static Dim split(DimTab *t, Dim a, int64_t c, Dim *rest) {
   Acc p, r;
   p.n = r.n = 0;
   p.bad = r.bad = false;
@@ -613,8 +592,7 @@ static Dim split(DimTab *t, Dim a, int64_t c, Dim *rest)
 }
 
 /* d = atom + k with one // or % atom of coefficient 1. */
-static bool is_atom_plus(const DimTab *t, Dim d, Atom *atom, int64_t *k)
-{
+static bool is_atom_plus(const DimTab *t, Dim d, Atom *atom, int64_t *k) {
   int n;
   Term one;
   const Term *u = view(t, d, &one, &n);
@@ -655,8 +633,7 @@ static Dim div_const(DimTab *t, Dim a, int64_t c) /* c > 0 */
   }
 }
 
-Dim dim_floordiv(DimTab *t, Dim a, Dim b)
-{
+Dim dim_floordiv(DimTab *t, Dim a, Dim b) {
   if (a == DIM_BAD || b == DIM_BAD || b == SMALL) return DIM_BAD;
   int64_t x, c;
   if (dim_is_const(t, b, &c)) {
@@ -695,8 +672,10 @@ static Dim mod_const(DimTab *t, Dim a, int64_t c) /* c > 0 */
   Atom in;
   Dim out = DIM_BAD;
   if (is_atom_plus(t, rest, &in, &k) && in.kind == ATOM_MOD && dim_is_const(t, in.b, &m) && m > 0) {
-    if (k >= 0 && k < c && m - 1 < c - k) out = rest;
-    else if (m % c == 0) out = dim_mod(t, dim_add(t, in.a, dim_const(t, k)), dim_const(t, c));
+    if (k >= 0 && k < c && m - 1 < c - k)
+      out = rest;
+    else if (m % c == 0)
+      out = dim_mod(t, dim_add(t, in.a, dim_const(t, k)), dim_const(t, c));
   }
   if (out == DIM_BAD) {
     Dim quot = t->fact_count ? div_const(t, rest, c) : DIM_BAD;
@@ -706,8 +685,7 @@ static Dim mod_const(DimTab *t, Dim a, int64_t c) /* c > 0 */
   return g == 1 ? out : dim_mul(t, dim_const(t, g), out);
 }
 
-Dim dim_mod(DimTab *t, Dim a, Dim b)
-{
+Dim dim_mod(DimTab *t, Dim a, Dim b) {
   if (a == DIM_BAD || b == DIM_BAD || b == SMALL) return DIM_BAD;
   int64_t x, c;
   if (dim_is_const(t, b, &c)) {
@@ -735,8 +713,7 @@ Dim dim_mod(DimTab *t, Dim a, Dim b)
   return g > 1 ? dim_mul(t, dim_const(t, (int64_t)g), m) : m;
 }
 
-void dim_assume_divides(DimTab *t, Dim a, Dim b)
-{
+void dim_assume_divides(DimTab *t, Dim a, Dim b) {
   for (size_t i = 0; i < t->fact_count; i++) {
     if (t->facts[i].a == a && t->facts[i].b == b) return;
   }
@@ -752,8 +729,7 @@ void dim_assume_divides(DimTab *t, Dim a, Dim b)
   for (int i = 0; i < n; i++) {
     Term u = view(t, quot, &one, &n)[i];
     const Mono *m = &t->monos[u.mono];
-    if (!found && u.k == 1 && m->count == 1 &&
-        t->atoms[t->parts[m->first]].kind == ATOM_DIV) {
+    if (!found && u.k == 1 && m->count == 1 && t->atoms[t->parts[m->first]].kind == ATOM_DIV) {
       f.q = t->parts[m->first];
       found = true;
     } else {
@@ -782,16 +758,14 @@ void dim_assume_divides(DimTab *t, Dim a, Dim b)
   VEC_PUSH(t->arena, t->facts, t->fact_count, t->fact_cap, f);
 }
 
-bool dim_fact(const DimTab *t, size_t i, Dim *a, Dim *b)
-{
+bool dim_fact(const DimTab *t, size_t i, Dim *a, Dim *b) {
   if (i >= t->fact_count) return false;
   *a = t->facts[i].a;
   *b = t->facts[i].b;
   return true;
 }
 
-DimOrder dim_compare(DimTab *t, Dim a, Dim b)
-{
+DimOrder dim_compare(DimTab *t, Dim a, Dim b) {
   if (a == DIM_BAD || b == DIM_BAD) return DIM_MAYBE;
   if (a == b) return DIM_EQUAL;
   if ((a & SMALL) && (b & SMALL)) return DIM_DIFFERENT;
@@ -801,8 +775,7 @@ DimOrder dim_compare(DimTab *t, Dim a, Dim b)
   return k == 0 ? DIM_EQUAL : DIM_DIFFERENT;
 }
 
-bool dim_nonneg(const DimTab *t, Dim d)
-{
+bool dim_nonneg(const DimTab *t, Dim d) {
   if (d == DIM_BAD) return false;
   if (d & SMALL) return true;
   int n;
@@ -820,20 +793,17 @@ bool dim_nonneg(const DimTab *t, Dim d)
   return true;
 }
 
-bool dim_valid(const DimTab *t, int64_t x)
-{
+bool dim_valid(const DimTab *t, int64_t x) {
   if (x < 0 || x >= (int64_t)DIM_BAD) return false;
   return (x & SMALL) || x < (int64_t)t->poly_count;
 }
 
-Arena *dim_arena(const DimTab *t)
-{
+Arena *dim_arena(const DimTab *t) {
   return t->arena;
 }
 
 /* -- symbols */
-Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out)
-{
+Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out) {
   Symbol s = {name, at, 1};
   for (size_t i = 0; i < t->sym_count; i++) {
     const Name other = t->syms[i].name;
@@ -848,30 +818,25 @@ Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out)
   return d;
 }
 
-static Dim symbol_dim(DimTab *t, Sym s)
-{
+static Dim symbol_dim(DimTab *t, Sym s) {
   uint32_t atom = atom_get(t, (Atom){ATOM_SYM, 0, 1, s, 0});
   Term u = {1, mono_get(t, &atom, 1)};
   return poly_get(t, &u, 1);
 }
 
-Sym dim_symbol_count(const DimTab *t)
-{
+Sym dim_symbol_count(const DimTab *t) {
   return (Sym)t->sym_count;
 }
 
-Name dim_symbol_name(const DimTab *t, Sym s)
-{
+Name dim_symbol_name(const DimTab *t, Sym s) {
   return s < t->sym_count ? t->syms[s].name : NULL;
 }
 
-Span dim_symbol_span(const DimTab *t, Sym s)
-{
+Span dim_symbol_span(const DimTab *t, Sym s) {
   return s < t->sym_count ? t->syms[s].at : (Span){0, 0, 0};
 }
 
-void dim_symbols(const DimTab *t, Dim d, void (*f)(void *ud, Sym s), void *ud)
-{
+void dim_symbols(const DimTab *t, Dim d, void (*f)(void *ud, Sym s), void *ud) {
   if (d == DIM_BAD || (d & SMALL)) return;
   int n;
   Term one;
@@ -890,8 +855,7 @@ void dim_symbols(const DimTab *t, Dim d, void (*f)(void *ud, Sym s), void *ud)
   }
 }
 
-Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count)
-{
+Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count) {
   if (d == DIM_BAD || (d & SMALL)) return d;
   int n;
   Term one;
@@ -918,14 +882,12 @@ Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count)
   return sum;
 }
 
-Dim dim_substitute(DimTab *t, Dim d, const Dim *to, Sym count)
-{
+Dim dim_substitute(DimTab *t, Dim d, const Dim *to, Sym count) {
   return dim_import(t, t, d, to, count);
 }
 
 /* -- values */
-bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int64_t *out)
-{
+bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int64_t *out) {
   if (d == DIM_BAD) return false;
   if (d & SMALL) {
     *out = d & ~SMALL;
@@ -960,18 +922,15 @@ bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int
 }
 
 /* -- text: n, 2*n*m - 3, (n + 1)//4, n % 4; the second symbol of a name is n'2; ?7 is symbol 7 */
-static bool letter(char c)
-{
+static bool letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
 }
 
-static bool digit(char c)
-{
+static bool digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-static bool plain_name(Name s)
-{
+static bool plain_name(Name s) {
   if (!s || !letter(*s)) return false;
   for (; *s; s++) {
     if (!letter(*s) && !digit(*s) && *s != '.') return false;
@@ -979,15 +938,16 @@ static bool plain_name(Name s)
   return true;
 }
 
-static void print_symbol(Buf *out, const DimTab *t, Sym s)
-{
-  if (s >= t->sym_count || !plain_name(t->syms[s].name)) buf_printf(out, "?%u", (unsigned)s);
-  else if (t->syms[s].nth == 1) buf_puts(out, t->syms[s].name);
-  else buf_printf(out, "%s'%u", t->syms[s].name, (unsigned)t->syms[s].nth);
+static void print_symbol(Buf *out, const DimTab *t, Sym s) {
+  if (s >= t->sym_count || !plain_name(t->syms[s].name))
+    buf_printf(out, "?%u", (unsigned)s);
+  else if (t->syms[s].nth == 1)
+    buf_puts(out, t->syms[s].name);
+  else
+    buf_printf(out, "%s'%u", t->syms[s].name, (unsigned)t->syms[s].nth);
 }
 
-static void print_side(Buf *out, const DimTab *t, Dim d)
-{
+static void print_side(Buf *out, const DimTab *t, Dim d) {
   int64_t k;
   bool bare = dim_is_symbol(t, d, NULL) || (dim_is_const(t, d, &k) && k >= 0);
   if (!bare) buf_putc(out, '(');
@@ -995,8 +955,7 @@ static void print_side(Buf *out, const DimTab *t, Dim d)
   if (!bare) buf_putc(out, ')');
 }
 
-static void print_atom(Buf *out, const DimTab *t, uint32_t id, bool alone)
-{
+static void print_atom(Buf *out, const DimTab *t, uint32_t id, bool alone) {
   const Atom *a = &t->atoms[id];
   if (a->kind == ATOM_SYM) {
     print_symbol(out, t, a->a);
@@ -1009,8 +968,7 @@ static void print_atom(Buf *out, const DimTab *t, uint32_t id, bool alone)
   if (!alone) buf_putc(out, ')');
 }
 
-void dim_print(Buf *out, const DimTab *t, Dim d)
-{
+void dim_print(Buf *out, const DimTab *t, Dim d) {
   if (d == DIM_BAD) {
     buf_puts(out, "bad");
     return;
@@ -1021,8 +979,10 @@ void dim_print(Buf *out, const DimTab *t, Dim d)
   if (n == 0) buf_putc(out, '0');
   for (int i = 0; i < n; i++) {
     const Mono *m = &t->monos[u[i].mono];
-    if (i) buf_puts(out, u[i].k < 0 ? " - " : " + ");
-    else if (u[i].k < 0) buf_putc(out, '-');
+    if (i)
+      buf_puts(out, u[i].k < 0 ? " - " : " + ");
+    else if (u[i].k < 0)
+      buf_putc(out, '-');
     uint64_t k = magnitude(u[i].k);
     if (k != 1 || m->count == 0) {
       buf_printf(out, "%llu", (unsigned long long)k);
@@ -1042,24 +1002,22 @@ typedef struct Reader {
   int depth;
 } Reader;
 
-static void blanks(Reader *r)
-{
+static void blanks(Reader *r) {
   while (r->p < r->end && *r->p == ' ') r->p++;
 }
 
-static bool number(Reader *r, int64_t *out)
-{
+static bool number(Reader *r, int64_t *out) {
   int64_t n = 0;
   if (r->p == r->end || !digit(*r->p)) return false;
   for (; r->p < r->end && digit(*r->p); r->p++) {
-    if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *r->p - '0', &n)) return false;
+    if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *r->p - '0', &n))
+      return false;
   }
   *out = n;
   return true;
 }
 
-static Dim read_name(Reader *r)
-{
+static Dim read_name(Reader *r) {
   const char *s = r->p;
   int64_t nth = 1;
   while (r->p < r->end && (letter(*r->p) || digit(*r->p) || *r->p == '.')) r->p++;
@@ -1080,8 +1038,7 @@ static Dim read_name(Reader *r)
 
 static Dim read_sum(Reader *r);
 
-static Dim read_unit(Reader *r)
-{
+static Dim read_unit(Reader *r) {
   bool minus = false;
   Dim d = DIM_BAD;
   blanks(r);
@@ -1119,8 +1076,7 @@ static Dim read_unit(Reader *r)
   return minus ? dim_sub(r->t, SMALL, d) : d;
 }
 
-static Dim read_product(Reader *r)
-{
+static Dim read_product(Reader *r) {
   Dim d = read_unit(r);
   for (;;) {
     blanks(r);
@@ -1141,8 +1097,7 @@ static Dim read_product(Reader *r)
   }
 }
 
-static Dim read_sum(Reader *r)
-{
+static Dim read_sum(Reader *r) {
   Dim d = read_product(r);
   for (;;) {
     blanks(r);
@@ -1153,8 +1108,7 @@ static Dim read_sum(Reader *r)
   }
 }
 
-bool dim_parse(DimTab *t, Names *names, const char *s, size_t n, Dim *out)
-{
+bool dim_parse(DimTab *t, Names *names, const char *s, size_t n, Dim *out) {
   Reader r = {t, names, s, s + n, 0};
   Dim d = read_sum(&r);
   blanks(&r);

@@ -1,12 +1,12 @@
 /* Folding: constants are computed, nodes that change nothing go away, movements are joined.
  *
- * In: a graph. Out: a graph with the same inputs, outputs and bits (rule 104: only the payload of a NaN
- * may differ). Each node is looked at once, in order, after its operands; a rule gives the value that
- * replaces it, or nothing. A replacement must have the very type of the result. Nodes somebody tagged
- * and recomputed copies stay; `alias` and `stop` stay, gradients depend on them. Constants run through
- * the reference kernels, so their bits are those of the evaluator.
- * Not folded, because bits would change: x + 0 (x may be -0), x - (-0), 0 * x, x - x, sums over no axes.
- * What became dead is left for dce.
+ * In: a graph. Out: a graph with the same inputs, outputs and bits (rule 104: only the payload of
+ * a NaN may differ). Each node is looked at once, in order, after its operands; a rule gives the
+ * value that replaces it, or nothing. A replacement must have the very type of the result. Nodes
+ * somebody tagged and recomputed copies stay; `alias` and `stop` stay, gradients depend on them.
+ * Constants run through the reference kernels, so their bits are those of the evaluator.
+ * Not folded, because bits would change: x + 0 (x may be -0), x - (-0), 0 * x, x - x, sums over no
+ * axes. What became dead is left for dce.
  */
 #include <math.h>
 
@@ -17,64 +17,54 @@ typedef struct Fold {
   const Graph *g;
   Graph *d;
   ValMap map;
-  uint32_t node;     /* of g */
+  uint32_t node; /* of g */
   const GNode *n;
-  const Val *in;     /* operands in d */
-  const Type *type;  /* of result 0 */
+  const Val *in;    /* operands in d */
+  const Type *type; /* of result 0 */
 } Fold;
 
-static OpCode op_of(Fold *f, Val v)
-{
+static OpCode op_of(Fold *f, Val v) {
   return (OpCode)f->d->nodes[v.node].op;
 }
 
-static const Type *type_at(Fold *f, Val v)
-{
+static const Type *type_at(Fold *f, Val v) {
   return gr_type(f->d, v);
 }
 
-static Val under(Fold *f, Val v)
-{
+static Val under(Fold *f, Val v) {
   return gr_operand(f->d, v.node, 0);
 }
 
-static const Attr *attr_at(Fold *f, Val v, AttrKey k)
-{
+static const Attr *attr_at(Fold *f, Val v, AttrKey k) {
   return gr_attr(f->d, v.node, k);
 }
 
 /* The literal behind v, through one broadcast. */
-static const Attr *literal(Fold *f, Val v)
-{
+static const Attr *literal(Fold *f, Val v) {
   if (op_of(f, v) == OP_BROADCAST) v = under(f, v);
   return op_of(f, v) == OP_CONST ? attr_at(f, v, AT_VALUE) : NULL;
 }
 
-static bool is_float(Fold *f, Val v, double x, bool minus_zero)
-{
+static bool is_float(Fold *f, Val v, double x, bool minus_zero) {
   const Attr *a = literal(f, v);
   return a && a->kind == AK_FLOAT && a->u.f == x && (x != 0 || !!signbit(a->u.f) == minus_zero);
 }
 
-static bool is_int(Fold *f, Val v, int64_t x)
-{
+static bool is_int(Fold *f, Val v, int64_t x) {
   const Attr *a = literal(f, v);
   return a && a->kind == AK_INT && a->u.i == x;
 }
 
-static bool is_one(Fold *f, Val v)
-{
+static bool is_one(Fold *f, Val v) {
   return is_float(f, v, 1, false) || is_int(f, v, 1);
 }
 
-static Val make(Fold *f, OpCode op, Val x, const Attr *attrs, int n)
-{
+static Val make(Fold *f, OpCode op, Val x, const Attr *attrs, int n) {
   f->d->at = f->g->provs[f->n->prov];
   return gr_op(f->d, op, &x, 1, attrs, n, NULL, 0, NULL);
 }
 
-static Val make_dims(Fold *f, OpCode op, Val x)
-{
+static Val make_dims(Fold *f, OpCode op, Val x) {
   int64_t dim[CKL_MAX_RANK];
   for (int i = 0; i < f->type->rank; i++) dim[i] = f->type->dim[i];
   Attr a[2] = {attr_dims(AT_DIMS, f->type->rank, dim), attr_i(AT_DEVICE, f->type->dev)};
@@ -82,22 +72,19 @@ static Val make_dims(Fold *f, OpCode op, Val x)
 }
 
 /* -- constants */
-static Val constant(Fold *f, const Tensor *t)
-{
+static Val constant(Fold *f, const Tensor *t) {
   DType dt = t->dtype;
   f->d->at = f->g->provs[f->n->prov];
   if (dt_float(dt)) return gr_const_f(f->d, dt, (Device)f->type->dev, tn_get_f64(t, 0));
   return gr_const_i(f->d, dt, (Device)f->type->dev, tn_get_i64(t, 0));
 }
 
-static void unref(void *t)
-{
+static void unref(void *t) {
   tn_unref(t);
 }
 
 /* An elementwise op of literals, all of them single numbers or all stretched to the same dims. */
-static Val compute(Fold *f)
-{
+static Val compute(Fold *f) {
   const GNode *n = f->n;
   if (op_info[n->op].cls != ELEMENTWISE || n->op == OP_STOP || n->op == OP_ALIAS ||
       n->operand_count < 1 || n->operand_count > 3 || f->type->dev != DEV_CPU) {
@@ -133,8 +120,7 @@ static Val compute(Fold *f)
 }
 
 /* -- identities, by class */
-static bool lossless(DType from, DType mid)
-{
+static bool lossless(DType from, DType mid) {
   if (from == mid || from == DT_BOOL) return true;
   if (dt_int(from) && dt_int(mid)) {
     if (from == DT_U8) return dt_size(mid) > 1;
@@ -149,8 +135,7 @@ static bool lossless(DType from, DType mid)
   return mid == DT_F64 || (mid == DT_F32 && from != DT_F64);
 }
 
-static Val fold_cast(Fold *f)
-{
+static Val fold_cast(Fold *f) {
   Val x = f->in[0];
   DType to = (DType)f->type->dtype;
   if (type_at(f, x)->dtype == to) return x;
@@ -163,8 +148,7 @@ static Val fold_cast(Fold *f)
   return make(f, OP_CAST, y, &a, 1);
 }
 
-static Val fold_elementwise(Fold *f)
-{
+static Val fold_elementwise(Fold *f) {
   OpCode op = (OpCode)f->n->op;
   Val x = f->in[0], y = f->n->operand_count > 1 ? f->in[1] : VAL_NONE;
   bool same = f->n->operand_count == 2 && val_eq(x, y);
@@ -188,16 +172,25 @@ static Val fold_elementwise(Fold *f)
   case OP_FLOORDIV:
     if (is_int(f, y, 1)) return x;
     break;
-  case OP_NEG: case OP_NOT:
+  case OP_NEG:
+  case OP_NOT:
     if (op_of(f, x) == op) return under(f, x);
     break;
-  case OP_ABS: case OP_RELU: case OP_SIGN: case OP_FLOOR: case OP_CEIL: case OP_ROUND:
+  case OP_ABS:
+  case OP_RELU:
+  case OP_SIGN:
+  case OP_FLOOR:
+  case OP_CEIL:
+  case OP_ROUND:
     if (op_of(f, x) == op) return x;
     if (op == OP_ABS && op_of(f, x) == OP_NEG && dt_float((DType)f->type->dtype)) {
       return make(f, OP_ABS, under(f, x), NULL, 0);
     }
     break;
-  case OP_MAX: case OP_MIN: case OP_AND: case OP_OR:
+  case OP_MAX:
+  case OP_MIN:
+  case OP_AND:
+  case OP_OR:
     if (same) return x;
     if (op == OP_AND && is_int(f, y, 1)) return x;
     if (op == OP_AND && is_int(f, x, 1)) return y;
@@ -215,8 +208,7 @@ static Val fold_elementwise(Fold *f)
   return VAL_NONE;
 }
 
-static Val fold_transpose(Fold *f)
-{
+static Val fold_transpose(Fold *f) {
   Val x = f->in[0];
   const int64_t *perm = gr_attr(f->g, f->node, AT_PERM)->u.ints;
   int rank = f->type->rank;
@@ -241,8 +233,7 @@ static Val fold_transpose(Fold *f)
   return VAL_NONE;
 }
 
-static Val fold_slice(Fold *f)
-{
+static Val fold_slice(Fold *f) {
   Val x = f->in[0];
   DimTab *t = f->d->dims;
   const int64_t *start = gr_attr(f->g, f->node, AT_STARTS)->u.ints;
@@ -257,19 +248,20 @@ static Val fold_slice(Fold *f)
   }
   if (whole) return x;
   if (op_of(f, x) != OP_SLICE) return VAL_NONE;
-  const int64_t *start0 = attr_at(f, x, AT_STARTS)->u.ints, *step0 = attr_at(f, x, AT_STEPS)->u.ints;
+  const int64_t *start0 = attr_at(f, x, AT_STARTS)->u.ints,
+                *step0 = attr_at(f, x, AT_STEPS)->u.ints;
   int64_t s[CKL_MAX_RANK], by[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) {
     Dim d = dim_add(t, (Dim)start0[i], dim_mul(t, (Dim)start[i], dim_const(t, step0[i])));
     if (d == DIM_BAD || __builtin_mul_overflow(step[i], step0[i], &by[i])) return VAL_NONE;
     s[i] = d;
   }
-  Attr a[3] = {attr_dims(AT_STARTS, rank, s), attr_dims(AT_LENS, rank, len), attr_ints(AT_STEPS, rank, by)};
+  Attr a[3] = {attr_dims(AT_STARTS, rank, s), attr_dims(AT_LENS, rank, len),
+               attr_ints(AT_STEPS, rank, by)};
   return make(f, OP_SLICE, under(f, x), a, 3);
 }
 
-static Val fold_flip(Fold *f)
-{
+static Val fold_flip(Fold *f) {
   Val x = f->in[0];
   const Attr *a = gr_attr(f->g, f->node, AT_AXES);
   if (a->count == 0) return x;
@@ -281,15 +273,15 @@ static Val fold_flip(Fold *f)
   return once == twice ? under(f, x) : VAL_NONE;
 }
 
-static Val fold_move(Fold *f)
-{
+static Val fold_move(Fold *f) {
   OpCode op = (OpCode)f->n->op;
   Val x = f->in[0];
   switch (op) {
   case OP_RESHAPE:
     if (type_eq(type_at(f, x), f->type)) return x;
     if (op_of(f, x) == OP_RESHAPE) {
-      return type_eq(type_at(f, under(f, x)), f->type) ? under(f, x) : make_dims(f, op, under(f, x));
+      return type_eq(type_at(f, under(f, x)), f->type) ? under(f, x)
+                                                       : make_dims(f, op, under(f, x));
     }
     if (op_of(f, x) == OP_BROADCAST && type_at(f, under(f, x))->rank == 0) {
       return make_dims(f, OP_BROADCAST, under(f, x));
@@ -309,8 +301,7 @@ static Val fold_move(Fold *f)
   return VAL_NONE;
 }
 
-static Val replacement(Fold *f)
-{
+static Val replacement(Fold *f) {
   const Prov *p = &f->g->provs[f->n->prov];
   OpCode op = (OpCode)f->n->op;
   int64_t k;
@@ -326,13 +317,13 @@ static Val replacement(Fold *f)
   return v;
 }
 
-Graph *gr_fold(Arena *a, const Graph *from)
-{
+Graph *gr_fold(Arena *a, const Graph *from) {
   Fold f = {.a = a, .g = from, .d = copy_start(a, from), .map = map_new(a, from)};
   for (uint32_t i = 0; i < from->node_count; i++) {
     const GNode *n = &from->nodes[i];
     Val *in = ARENA_ARRAY(a, Val, n->operand_count + 1u);
-    for (uint32_t k = 0; k < n->operand_count; k++) in[k] = map_get(&f.map, from->operands[n->operand0 + k]);
+    for (uint32_t k = 0; k < n->operand_count; k++)
+      in[k] = map_get(&f.map, from->operands[n->operand0 + k]);
     f.node = i;
     f.n = n;
     f.in = in;
@@ -343,7 +334,8 @@ Graph *gr_fold(Arena *a, const Graph *from)
       continue;
     }
     Graph **regions = n->region_count ? ARENA_ARRAY(a, Graph *, n->region_count) : NULL;
-    for (uint32_t k = 0; k < n->region_count; k++) regions[k] = gr_fold(a, from->regions[n->region0 + k]);
+    for (uint32_t k = 0; k < n->region_count; k++)
+      regions[k] = gr_fold(a, from->regions[n->region0 + k]);
     copy_node(f.d, &f.map, i, regions);
   }
   copy_checks(f.d, from);

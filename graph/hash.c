@@ -4,16 +4,14 @@
 
 #include "graph/copy.h"
 
-static Buf plain(const Graph *g)
-{
+static Buf plain(const Graph *g) {
   Buf b;
   buf_init_arena(&b, g->arena);
   print_plain(&b, g);
   return b;
 }
 
-uint64_t gr_hash(const Graph *g)
-{
+uint64_t gr_hash(const Graph *g) {
   /* FNV-1a, 64 bits (Fowler, Noll, Vo) */
   Buf b = plain(g);
   uint64_t h = UINT64_C(14695981039346656037);
@@ -21,8 +19,7 @@ uint64_t gr_hash(const Graph *g)
   return h;
 }
 
-bool gr_equal(const Graph *a, const Graph *b)
-{
+bool gr_equal(const Graph *a, const Graph *b) {
   if (a == b) return true;
   if (a->node_count != b->node_count || a->output_count != b->output_count) return false;
   Buf x = plain(a), y = plain(b);

@@ -1,17 +1,16 @@
 /* The builder of graphs: nodes go in one at a time, each through its op's shape rule.
  *
  * In: operands that exist, attributes, regions. Out: a graph in which every invariant of ir.h holds
- * by construction; graph/verify.c tests the same from outside. All arrays live in the graph's arena.
- * A node is appended only when everything it needs is there: a throw or a failed rule leaves the
- * graph as it was (array tails past the counts may be used up).
+ * by construction; graph/verify.c tests the same from outside. All arrays live in the graph's
+ * arena. A node is appended only when everything it needs is there: a throw or a failed rule
+ * leaves the graph as it was (array tails past the counts may be used up).
  */
 #include <string.h>
 
 #include "graph/shape.h"
 #include "runtime/half.h"
 
-Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name)
-{
+Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name) {
   Graph *g = ARENA_NEW(a, Graph);
   g->arena = a;
   g->dims = dims;
@@ -21,29 +20,25 @@ Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name)
   return g;
 }
 
-static bool same_span(Span a, Span b)
-{
+static bool same_span(Span a, Span b) {
   return a.file == b.file && a.lo == b.lo && a.hi == b.hi;
 }
 
-static bool same_prov(const Prov *a, const Prov *b)
-{
+static bool same_prov(const Prov *a, const Prov *b) {
   return same_span(a->span, b->span) && a->path == b->path && a->name == b->name &&
          a->region == b->region && a->origin == b->origin && a->tag == b->tag &&
          a->backward == b->backward && a->recomputed == b->recomputed;
 }
 
 /* Index of g->at in provs; neighbours with the same provenance share one. */
-static uint32_t prov_index(Graph *g)
-{
+static uint32_t prov_index(Graph *g) {
   if (g->prov_count == 0 || !same_prov(&g->provs[g->prov_count - 1], &g->at)) {
     VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, g->at);
   }
   return (uint32_t)g->prov_count - 1;
 }
 
-static Attr copy_attr(Arena *a, Attr from)
-{
+static Attr copy_attr(Arena *a, Attr from) {
   if ((from.kind == AK_INTS || from.kind == AK_DIMS) && from.count) {
     int64_t *v = ARENA_ARRAY(a, int64_t, from.count);
     memcpy(v, from.u.ints, sizeof *v * from.count);
@@ -53,8 +48,7 @@ static Attr copy_attr(Arena *a, Attr from)
 }
 
 Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, int nattrs,
-          Graph *const *regions, int nregions, GErr *e)
-{
+          Graph *const *regions, int nregions, GErr *e) {
   GErr scratch;
   if (!e) e = &scratch;
   const Type *few_in[8], **in = few_in;
@@ -75,8 +69,8 @@ Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, in
   }
   if (nout > 2) out = ARENA_ARRAY(g->arena, Type, nout);
   size_t checks = g->check_count;
-  ShapeCall c = {g->dims, op, in, n, attrs, nattrs, regions, nregions, out, nout, g, e,
-                 g->operand_text, g->operand_text_count};
+  ShapeCall c = {g->dims,  op,  in,   n, attrs, nattrs,          regions,
+                 nregions, out, nout, g, e,     g->operand_text, g->operand_text_count};
   if (!op_shape(&c)) {
     g->check_count = checks;
     return VAL_NONE;
@@ -115,8 +109,7 @@ Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, in
 
 static const char *const device_word[DEV_COUNT] = {"cpu", "cuda", "sim"};
 
-Val gr_input(Graph *g, const Type *t)
-{
+Val gr_input(Graph *g, const Type *t) {
   int64_t dims[CKL_MAX_RANK];
   for (int i = 0; i < t->rank; i++) dims[i] = t->dim[i];
   Attr a[4] = {attr_i(AT_INDEX, (int64_t)g->input_count), attr_i(AT_DTYPE, t->dtype),
@@ -128,8 +121,7 @@ Val gr_input(Graph *g, const Type *t)
   return v;
 }
 
-Val gr_const_f(Graph *g, DType dt, Device dev, double x)
-{
+Val gr_const_f(Graph *g, DType dt, Device dev, double x) {
   if (!dt_float(dt)) return gr_const_i(g, dt, dev, hf_i64_from_f64(x));
   if (dt == DT_F32) x = (double)(float)x;
   if (dt == DT_F16) x = hf_f64_from_f16(hf_f16_from_f64(x));
@@ -138,26 +130,22 @@ Val gr_const_f(Graph *g, DType dt, Device dev, double x)
   return gr_op(g, OP_CONST, NULL, 0, a, 3, NULL, 0, NULL);
 }
 
-Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x)
-{
+Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x) {
   if (dt_float(dt)) return gr_const_f(g, dt, dev, (double)x);
   Attr a[3] = {attr_i(AT_VALUE, x), attr_i(AT_DTYPE, dt), attr_i(AT_DEVICE, dev)};
   return gr_op(g, OP_CONST, NULL, 0, a, 3, NULL, 0, NULL);
 }
 
-Val gr_dim(Graph *g, Dim d)
-{
+Val gr_dim(Graph *g, Dim d) {
   Attr a = attr_dim(AT_SIZE, d);
   return gr_op(g, OP_DIM, NULL, 0, &a, 1, NULL, 0, NULL);
 }
 
-void gr_output(Graph *g, Val v)
-{
+void gr_output(Graph *g, Val v) {
   VEC_PUSH(g->arena, g->outputs, g->output_count, g->output_cap, v);
 }
 
-void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text)
-{
+void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text) {
   /* The same condition once: long chains of one shape repeat theirs, near each other. */
   size_t from = g->check_count > 256 ? g->check_count - 256 : 0;
   for (size_t i = from; i < g->check_count; i++) {
@@ -167,19 +155,16 @@ void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text)
   VEC_PUSH(g->arena, g->checks, g->check_count, g->check_cap, c);
 }
 
-const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k)
-{
+const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k) {
   return attr_find(g->attrs + g->nodes[node].attr0, g->nodes[node].attr_count, k);
 }
 
-int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise)
-{
+int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise) {
   const Attr *a = gr_attr(g, node, k);
   return a && (a->kind == AK_INT || a->kind == AK_DIM) ? a->u.i : otherwise;
 }
 
-bool type_eq(const Type *a, const Type *b)
-{
+bool type_eq(const Type *a, const Type *b) {
   if (a->kind != b->kind) return false;
   if (a->kind == TK_TOKEN) return true;
   if (a->dtype != b->dtype || a->rank != b->rank || a->dev != b->dev) return false;
@@ -189,8 +174,7 @@ bool type_eq(const Type *a, const Type *b)
   return true;
 }
 
-void type_print(Buf *out, const DimTab *t, const Type *ty)
-{
+void type_print(Buf *out, const DimTab *t, const Type *ty) {
   if (ty->kind == TK_TOKEN) {
     buf_puts(out, "token");
     return;

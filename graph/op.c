@@ -1,4 +1,4 @@
-/* The op table as data: in comes ops.def, out come op_info, names, and how a user writes each op. */
+/* The op table as data: in comes ops.def, out come op_info, names, and how users write each op. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,48 +20,51 @@
 #define BOTH NEEDS_BOTH
 
 const OpInfo op_info[OP_COUNT] = {
-#define OP(NAME, text, arity, results, cls, traits, domain, shape, batch, remat, needs, cost, scalar, doc) \
-  [OP_##NAME] = {text, text, scalar, doc, arity, results, cls, traits, DOM_##domain, remat, needs, cost},
+#define OP(NAME, text, arity, results, cls, traits, domain, shape, batch, remat, needs, cost,      \
+           scalar, doc)                                                                            \
+  [OP_##NAME] = {text, text,   scalar,       doc,   arity, results,                                \
+                 cls,  traits, DOM_##domain, remat, needs, cost},
 #include "graph/ops.def"
 #undef OP
 };
 
 const char *const attr_name[AT_COUNT] = {
-    [AT_INDEX] = "index",     [AT_AXIS] = "axis",       [AT_AXES] = "axes",
-    [AT_PERM] = "perm",       [AT_DIMS] = "dims",       [AT_STARTS] = "starts",
-    [AT_LENS] = "lens",       [AT_STEPS] = "steps",     [AT_LOW] = "low",
-    [AT_HIGH] = "high",       [AT_INNER] = "inner",     [AT_VALUE] = "value",
-    [AT_DTYPE] = "dtype",     [AT_KIND] = "kind",       [AT_REVERSE] = "reverse",
-    [AT_DESCENDING] = "descending", [AT_MOST] = "most", [AT_COMPUTE] = "compute",
-    [AT_STRIDE] = "stride",   [AT_PAD] = "pad",         [AT_WRT] = "wrt",
-    [AT_CARRY] = "carry",     [AT_MAPPED] = "mapped",   [AT_TEXT] = "text",
+    [AT_INDEX] = "index",     [AT_AXIS] = "axis",
+    [AT_AXES] = "axes",       [AT_PERM] = "perm",
+    [AT_DIMS] = "dims",       [AT_STARTS] = "starts",
+    [AT_LENS] = "lens",       [AT_STEPS] = "steps",
+    [AT_LOW] = "low",         [AT_HIGH] = "high",
+    [AT_INNER] = "inner",     [AT_VALUE] = "value",
+    [AT_DTYPE] = "dtype",     [AT_KIND] = "kind",
+    [AT_REVERSE] = "reverse", [AT_DESCENDING] = "descending",
+    [AT_MOST] = "most",       [AT_COMPUTE] = "compute",
+    [AT_STRIDE] = "stride",   [AT_PAD] = "pad",
+    [AT_WRT] = "wrt",         [AT_CARRY] = "carry",
+    [AT_MAPPED] = "mapped",   [AT_TEXT] = "text",
     [AT_SIZE] = "size",       [AT_DEVICE] = "device",
 };
 
 /* Where the user writes something else than the op's name. */
 static const char *const written[OP_COUNT] = {
-    [OP_NEG] = "-",       [OP_NOT] = "not",     [OP_ADD] = "+",        [OP_SUB] = "-",
-    [OP_MUL] = "*",       [OP_DIV] = "/",       [OP_FLOORDIV] = "//",  [OP_MOD] = "%",
-    [OP_POW] = "**",      [OP_EQ] = "==",       [OP_NE] = "!=",        [OP_LT] = "<",
-    [OP_LE] = "<=",       [OP_GT] = ">",        [OP_GE] = ">=",        [OP_DOT] = "@",
-    [OP_INNER] = "@",     [OP_REDUCE_MAX] = "max", [OP_REDUCE_MIN] = "min",
+    [OP_NEG] = "-",   [OP_NOT] = "not",        [OP_ADD] = "+",          [OP_SUB] = "-",
+    [OP_MUL] = "*",   [OP_DIV] = "/",          [OP_FLOORDIV] = "//",    [OP_MOD] = "%",
+    [OP_POW] = "**",  [OP_EQ] = "==",          [OP_NE] = "!=",          [OP_LT] = "<",
+    [OP_LE] = "<=",   [OP_GT] = ">",           [OP_GE] = ">=",          [OP_DOT] = "@",
+    [OP_INNER] = "@", [OP_REDUCE_MAX] = "max", [OP_REDUCE_MIN] = "min",
 };
 
-const char *op_written(OpCode op)
-{
+const char *op_written(OpCode op) {
   return written[op] ? written[op] : op_info[op].text;
 }
 
-int op_find(const char *text)
-{
+int op_find(const char *text) {
   for (int i = 0; i < OP_COUNT; i++) {
     if (!strcmp(op_info[i].text, text)) return i;
   }
   return -1;
 }
 
-bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...)
-{
+bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...) {
   if (!e) return false;
   memset(e, 0, sizeof *e);
   e->code = code;
@@ -76,8 +79,7 @@ bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...)
   return false;
 }
 
-bool gerr_help(GErr *e, const char *fmt, ...)
-{
+bool gerr_help(GErr *e, const char *fmt, ...) {
   if (!e) return false;
   va_list ap;
   va_start(ap, fmt);

@@ -3,8 +3,7 @@
 
 #include "graph/ir.h"
 
-static Graph *same(Arena *a, const Graph *g)
-{
+static Graph *same(Arena *a, const Graph *g) {
   return gr_clone(a, g);
 }
 
@@ -16,8 +15,7 @@ const GrPass gr_passes[] = {
     {NULL, NULL, NULL},
 };
 
-Graph *gr_pass(Arena *a, const char *name, const Graph *g, GErr *e)
-{
+Graph *gr_pass(Arena *a, const char *name, const Graph *g, GErr *e) {
   const GrPass *p = gr_passes;
   while (p->name && strcmp(p->name, name)) p++;
   if (!p->name) {

@@ -1,9 +1,10 @@
 /* The reader of the text form (the grammar is at the top of graph/text.c).
  *
- * In: any bytes. Out: a verified graph in the given arena with a DimTab of its own, or NULL and a text
- * with the line number. Nodes go through gr_op, so types come from the shape rules; the types in the
- * text must agree with them. Alias classes (made where a text leaves them out), provenance and checks are taken from the text, and the
- * verifier has the last word. Nothing is believed: numbers are range-checked, nesting is limited.
+ * In: any bytes. Out: a verified graph in the given arena with a DimTab of its own, or NULL and a
+ * text with the line number. Nodes go through gr_op, so types come from the shape rules; the types
+ * in the text must agree with them. Alias classes (made where a text leaves them out), provenance
+ * and checks are taken from the text, and the verifier has the last word. Nothing is believed:
+ * numbers are range-checked, nesting is limited.
  */
 #include <string.h>
 
@@ -23,25 +24,21 @@ typedef struct Reader {
 } Reader;
 
 /* -- characters and words */
-static bool fault(Reader *r, const char *what)
-{
+static bool fault(Reader *r, const char *what) {
   return gerr_set(r->e, ERR_IR_TEXT, -1, "line %u: %s", r->line, what);
 }
 
-static void blanks(Reader *r)
-{
+static void blanks(Reader *r) {
   while (r->p < r->end && (*r->p == ' ' || *r->p == '\t')) r->p++;
 }
 
-static bool at_end(Reader *r)
-{
+static bool at_end(Reader *r) {
   blanks(r);
   return r->p == r->end || *r->p == '\n' || *r->p == '\r';
 }
 
 /* Past the end of this line and of lines that say nothing; false at the end of the text. */
-static bool next_line(Reader *r)
-{
+static bool next_line(Reader *r) {
   for (;;) {
     while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\r')) r->p++;
     if (r->p == r->end) return false;
@@ -56,28 +53,24 @@ static bool next_line(Reader *r)
   }
 }
 
-static bool word_char(char c)
-{
+static bool word_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          (unsigned char)c >= 0x80;
 }
 
-static bool take(Reader *r, char c)
-{
+static bool take(Reader *r, char c) {
   blanks(r);
   if (r->p == r->end || *r->p != c) return false;
   r->p++;
   return true;
 }
 
-static bool need(Reader *r, char c)
-{
+static bool need(Reader *r, char c) {
   if (take(r, c)) return true;
   return gerr_set(r->e, ERR_IR_TEXT, -1, "line %u: `%c` is expected here", r->line, c);
 }
 
-static bool take_word(Reader *r, const char *w)
-{
+static bool take_word(Reader *r, const char *w) {
   blanks(r);
   size_t n = strlen(w);
   if ((size_t)(r->end - r->p) < n || memcmp(r->p, w, n)) return false;
@@ -87,8 +80,7 @@ static bool take_word(Reader *r, const char *w)
 }
 
 /* A word of at most 31 characters. */
-static bool word(Reader *r, char *out)
-{
+static bool word(Reader *r, char *out) {
   size_t n = 0;
   blanks(r);
   while (r->p < r->end && word_char(*r->p)) {
@@ -99,8 +91,7 @@ static bool word(Reader *r, char *out)
   return n > 0 || fault(r, "a word is expected here");
 }
 
-static bool number(Reader *r, int64_t lo, int64_t hi, int64_t *out)
-{
+static bool number(Reader *r, int64_t lo, int64_t hi, int64_t *out) {
   blanks(r);
   const char *s = r->p;
   if (r->p < r->end && *r->p == '-') r->p++;
@@ -109,13 +100,11 @@ static bool number(Reader *r, int64_t lo, int64_t hi, int64_t *out)
   return fault(r, "a number in range is expected here");
 }
 
-static int hex(char c)
-{
+static int hex(char c) {
   return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool string(Reader *r, Name *out)
-{
+static bool string(Reader *r, Name *out) {
   if (!need(r, '"')) return false;
   Buf b;
   buf_init_arena(&b, r->a);
@@ -145,19 +134,18 @@ static bool string(Reader *r, Name *out)
 }
 
 /* -- dims and types */
-static bool dim(Reader *r, Dim *out)
-{
+static bool dim(Reader *r, Dim *out) {
   blanks(r);
   const char *s = r->p;
   while (r->p < r->end && *r->p && (word_char(*r->p) || strchr(" .'+-*/%()?", *r->p))) r->p++;
   Sym before = dim_symbol_count(r->dims);
-  if (!dim_parse(r->dims, r->names, s, (size_t)(r->p - s), out)) return fault(r, "this is not a dim");
+  if (!dim_parse(r->dims, r->names, s, (size_t)(r->p - s), out))
+    return fault(r, "this is not a dim");
   if (dim_symbol_count(r->dims) != before) return fault(r, "a symbol is not declared");
   return true;
 }
 
-static bool span(Reader *r, Span *out)
-{
+static bool span(Reader *r, Span *out) {
   int64_t file, lo, hi;
   if (!number(r, 0, UINT32_MAX, &file) || !need(r, ':') || !number(r, 0, UINT32_MAX, &lo) ||
       !need(r, '-') || !number(r, 0, UINT32_MAX, &hi)) {
@@ -168,8 +156,7 @@ static bool span(Reader *r, Span *out)
   return true;
 }
 
-static bool type(Reader *r, Type *t)
-{
+static bool type(Reader *r, Type *t) {
   char w[32];
   int64_t n;
   memset(t, 0, sizeof *t);
@@ -190,9 +177,12 @@ static bool type(Reader *r, Type *t)
     if (!need(r, ']')) return false;
   }
   if (take_word(r, "on")) {
-    if (take_word(r, "cuda")) t->dev = DEV_CUDA;
-    else if (take_word(r, "sim")) t->dev = DEV_SIM;
-    else if (!take_word(r, "cpu")) return fault(r, "there is no such device");
+    if (take_word(r, "cuda"))
+      t->dev = DEV_CUDA;
+    else if (take_word(r, "sim"))
+      t->dev = DEV_SIM;
+    else if (!take_word(r, "cpu"))
+      return fault(r, "there is no such device");
   }
   if (take(r, '~')) {
     if (!number(r, 1, r->classes, &n)) return false;
@@ -202,8 +192,7 @@ static bool type(Reader *r, Type *t)
 }
 
 /* -- provenance */
-static bool prov(Reader *r, Prov *v)
-{
+static bool prov(Reader *r, Prov *v) {
   static const char *const tags[] = {"must_save", "prefer_save", "prefer_recompute",
                                      "must_recompute", "offload"};
   int64_t n;
@@ -234,8 +223,7 @@ static bool prov(Reader *r, Prov *v)
 }
 
 /* -- attributes */
-static bool attr_list(Reader *r, Attr *a, char close)
-{
+static bool attr_list(Reader *r, Attr *a, char close) {
   int64_t *v = NULL;
   size_t n = 0, cap = 0;
   if (!take(r, close)) {
@@ -258,8 +246,7 @@ static bool attr_list(Reader *r, Attr *a, char close)
   return true;
 }
 
-static bool attr_number(Reader *r, Attr *a)
-{
+static bool attr_number(Reader *r, Attr *a) {
   blanks(r);
   const char *s = r->p;
   bool whole = true;
@@ -273,8 +260,7 @@ static bool attr_number(Reader *r, Attr *a)
   return fault(r, "this is no attribute value");
 }
 
-static bool attribute(Reader *r, Attr *a)
-{
+static bool attribute(Reader *r, Attr *a) {
   char w[32];
   if (!word(r, w) || !need(r, '=')) return false;
   memset(a, 0, sizeof *a);
@@ -310,8 +296,7 @@ static bool attribute(Reader *r, Attr *a)
 }
 
 /* -- nodes */
-static bool value(Reader *r, const Graph *g, Val *v)
-{
+static bool value(Reader *r, const Graph *g, Val *v) {
   int64_t node, res = 0;
   if (!need(r, '%') || !number(r, 0, UINT32_MAX - 1, &node)) return false;
   if (r->p < r->end && *r->p == '.') {
@@ -327,16 +312,14 @@ static bool value(Reader *r, const Graph *g, Val *v)
 
 static bool body(Reader *r, Graph *g);
 
-static bool title(Reader *r, Name *name)
-{
+static bool title(Reader *r, Name *name) {
   blanks(r);
   *name = NULL;
   return (r->p == r->end || *r->p != '"' || string(r, name)) && need(r, '{') &&
          (at_end(r) || fault(r, "the line should end here"));
 }
 
-static bool node(Reader *r, Graph *g)
-{
+static bool node(Reader *r, Graph *g) {
   char w[32];
   int64_t index;
   Val *in = NULL;
@@ -427,12 +410,15 @@ static bool node(Reader *r, Graph *g)
   return true;
 }
 
-static bool check(Reader *r, Graph *g, SizeCheck *c)
-{
-  if (take_word(r, "eq")) c->kind = CHECK_EQ;
-  else if (take_word(r, "ge")) c->kind = CHECK_GE;
-  else if (take_word(r, "divides")) c->kind = CHECK_DIVIDES;
-  else return fault(r, "there is no such check");
+static bool check(Reader *r, Graph *g, SizeCheck *c) {
+  if (take_word(r, "eq"))
+    c->kind = CHECK_EQ;
+  else if (take_word(r, "ge"))
+    c->kind = CHECK_GE;
+  else if (take_word(r, "divides"))
+    c->kind = CHECK_DIVIDES;
+  else
+    return fault(r, "there is no such check");
   Name text = NULL;
   if (!dim(r, &c->a) || !need(r, ',') || !dim(r, &c->b)) return false;
   blanks(r);
@@ -445,8 +431,7 @@ static bool check(Reader *r, Graph *g, SizeCheck *c)
 }
 
 /* Up to the closing brace. Called at the end of the opening line. */
-static bool body(Reader *r, Graph *g)
-{
+static bool body(Reader *r, Graph *g) {
   SizeCheck *checks = NULL;
   size_t count = 0, cap = 0;
   bool returned = false;
@@ -480,8 +465,7 @@ static bool body(Reader *r, Graph *g)
   return at_end(r) || fault(r, "the line should end here");
 }
 
-static bool declarations(Reader *r)
-{
+static bool declarations(Reader *r) {
   while (next_line(r)) {
     if (take_word(r, "sym")) {
       Name name = NULL;
@@ -512,10 +496,14 @@ static bool declarations(Reader *r)
   return fault(r, "the text ends in a graph");
 }
 
-Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e)
-{
+Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e) {
   GErr scratch;
-  Reader r = {.a = a, .names = names, .dims = dim_tab_new(a), .p = text, .end = text + n, .line = 1,
+  Reader r = {.a = a,
+              .names = names,
+              .dims = dim_tab_new(a),
+              .p = text,
+              .end = text + n,
+              .line = 1,
               .e = e ? e : &scratch};
   Name name;
   if (!next_line(&r) || !take_word(&r, "graph")) {
@@ -526,7 +514,8 @@ Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e)
   Graph *g = gr_new(a, r.dims, names, name);
   for (const char *p = r.p; p < r.end; p++) {
     uint32_t k = 0;
-    for (const char *q = p + 1; *p == '~' && q < r.end && *q >= '0' && *q <= '9' && k < 400000000; q++) {
+    for (const char *q = p + 1; *p == '~' && q < r.end && *q >= '0' && *q <= '9' && k < 400000000;
+         q++) {
       k = k * 10 + (uint32_t)(*q - '0');
     }
     if (k > r.classes) r.classes = k;

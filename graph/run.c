@@ -4,7 +4,8 @@
  * outputs, or an error and nothing. First the size checks of the graph and its regions are tested
  * with the values at hand, and the inputs are compared with their types; then nodes run in order.
  * Each result is released at its last use (counted before the run); movement ops give views.
- * The tensors of a run hang on one pool object, so a throw from a callback or an arena releases them.
+ * The tensors of a run hang on one pool object, so a throw from a callback or an arena releases
+ * them.
  * Invariant: kernels are called with shapes the shape rules accepted for these very sizes.
  * Recursion is over region nesting only. A token is a NULL tensor.
  */
@@ -21,8 +22,7 @@ typedef struct Hold {
   Tensor *t[];
 } Hold;
 
-static void hold_release(void *obj)
-{
+static void hold_release(void *obj) {
   Hold *h = obj;
   for (size_t i = 0; i < h->n; i++) tn_unref(h->t[i]);
   mem_free(h->mem, h, h->bytes);
@@ -30,8 +30,7 @@ static void hold_release(void *obj)
 
 /* `extra` bytes follow the references. Throws when out of memory; mem_pool_drain to a mark taken
  * before gives everything back. */
-static Hold *hold_new(Mem *m, size_t n, size_t extra)
-{
+static Hold *hold_new(Mem *m, size_t n, size_t extra) {
   size_t bytes = sizeof(Hold) + n * sizeof(Tensor *) + extra;
   Hold *h = mem_need(m, NULL, 0, bytes);
   memset(h, 0, bytes);
@@ -66,8 +65,7 @@ typedef struct Run {
 static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
 
 /* -- errors and attributes */
-static bool fail(Run *r)
-{
+static bool fail(Run *r) {
   static const ErrCode code[] = {
       [REF_OK] = ERR_NOMEM,          [REF_NOMEM] = ERR_NOMEM,       [REF_INTERRUPT] = ERR_INTERRUPT,
       [REF_INDEX] = ERR_INDEX_RANGE, [REF_DIV_ZERO] = ERR_DIV_ZERO, [REF_VALUE] = ERR_VALUE_RUN,
@@ -79,38 +77,32 @@ static bool fail(Run *r)
   return gerr_set(r->e, k, -1, "%s", text);
 }
 
-static bool give(Run *r, Tensor *t)
-{
+static bool give(Run *r, Tensor *t) {
   r->out[0] = t;
   return t || fail(r);
 }
 
-static const Attr *attr(Run *r, AttrKey k)
-{
+static const Attr *attr(Run *r, AttrKey k) {
   return attr_find(r->attrs, r->nattrs, k);
 }
 
-static int64_t attr_or(Run *r, AttrKey k, int64_t otherwise)
-{
+static int64_t attr_or(Run *r, AttrKey k, int64_t otherwise) {
   const Attr *a = attr(r, k);
   return a ? a->u.i : otherwise;
 }
 
-static const int64_t *attr_list(Run *r, AttrKey k)
-{
+static const int64_t *attr_list(Run *r, AttrKey k) {
   return attr(r, k)->u.ints;
 }
 
-static bool bad_size(const DimTab *t, Dim d, GErr *e)
-{
+static bool bad_size(const DimTab *t, Dim d, GErr *e) {
   Buf b;
   buf_init_arena(&b, dim_arena(t));
   dim_print(&b, t, d);
   return gerr_set(e, ERR_SHAPE_SIZE, -1, "the size %s divides by 0 or passes 2^63 - 1", b.s);
 }
 
-static bool size(Run *r, int64_t d, int64_t *out)
-{
+static bool size(Run *r, int64_t d, int64_t *out) {
   if (!dim_eval(r->dims, (Dim)d, r->env, NULL, out)) return bad_size(r->dims, (Dim)d, r->e);
   if (*out < 0) {
     return gerr_set(r->e, ERR_SHAPE_NEGATIVE, -1, "`%s` of the negative size %lld",
@@ -119,8 +111,7 @@ static bool size(Run *r, int64_t d, int64_t *out)
   return true;
 }
 
-static bool sizes(Run *r, AttrKey k, int64_t *out, int *n)
-{
+static bool sizes(Run *r, AttrKey k, int64_t *out, int *n) {
   const Attr *a = attr(r, k);
   for (uint32_t i = 0; i < a->count; i++) {
     if (!size(r, a->u.ints[i], &out[i])) return false;
@@ -130,45 +121,40 @@ static bool sizes(Run *r, AttrKey k, int64_t *out, int *n)
 }
 
 /* -- one function per op: run_<NAME> */
-static bool run_INPUT(Run *r)
-{
+static bool run_INPUT(Run *r) {
   return gerr_set(r->e, ERR_IR_FORM, -1, "an input is not run");
 }
 
-static bool run_CONST(Run *r)
-{
+static bool run_CONST(Run *r) {
   const Attr *v = attr(r, AT_VALUE);
   DType dt = (DType)attr_or(r, AT_DTYPE, DT_F32);
   if (v->kind == AK_FLOAT) return give(r, tn_scalar_f64(r->c->mem, r->dev, dt, v->u.f));
   return give(r, tn_scalar_i64(r->c->mem, r->dev, dt, v->u.i));
 }
 
-static bool run_DIM(Run *r)
-{
+static bool run_DIM(Run *r) {
   int64_t n;
   Dim d = (Dim)attr(r, AT_SIZE)->u.i;
   if (!dim_eval(r->dims, d, r->env, NULL, &n)) return bad_size(r->dims, d, r->e);
   return give(r, tn_scalar_i64(r->c->mem, DEV_CPU, DT_I64, n));
 }
 
-static bool run_IOTA(Run *r)
-{
+static bool run_IOTA(Run *r) {
   int64_t n[CKL_MAX_RANK];
   if (!sizes(r, AT_DIMS, n, NULL)) return false;
   return give(r, ref_iota(&r->ref, r->dev, (DType)attr_or(r, AT_DTYPE, DT_I64), n[0]));
 }
 
-static bool run_RANDOM(Run *r)
-{
+static bool run_RANDOM(Run *r) {
   int64_t dim[CKL_MAX_RANK];
   int rank;
   if (!sizes(r, AT_DIMS, dim, &rank)) return false;
   bool normal = attr_or(r, AT_KIND, RANDOM_UNIFORM) == RANDOM_NORMAL;
-  return give(r, ref_random(&r->ref, r->in[0], normal, (DType)attr_or(r, AT_DTYPE, DT_F32), rank, dim));
+  return give(
+      r, ref_random(&r->ref, r->in[0], normal, (DType)attr_or(r, AT_DTYPE, DT_F32), rank, dim));
 }
 
-static bool run_RANDINT(Run *r)
-{
+static bool run_RANDINT(Run *r) {
   int64_t dim[CKL_MAX_RANK];
   int rank;
   if (!sizes(r, AT_DIMS, dim, &rank)) return false;
@@ -176,193 +162,185 @@ static bool run_RANDINT(Run *r)
   return give(r, ref_randint(&r->ref, r->in[0], r->in[1], dt, rank, dim));
 }
 
-static bool run_FOLD_IN(Run *r)
-{
+static bool run_FOLD_IN(Run *r) {
   return give(r, ref_fold_in(&r->ref, r->in[0], r->in[1]));
 }
 
-static bool run_PHILOX(Run *r)
-{
+static bool run_PHILOX(Run *r) {
   return give(r, ref_philox(&r->ref, r->in[0], r->in[1]));
 }
 
 #define UN(NAME)                                                                                   \
-  static bool run_##NAME(Run *r) { return give(r, ref_unary(&r->ref, RU_##NAME, r->in[0])); }
+  static bool run_##NAME(Run *r) {                                                                 \
+    return give(r, ref_unary(&r->ref, RU_##NAME, r->in[0]));                                       \
+  }
+/* clang-format off */
 UN(NEG) UN(ABS) UN(SIGN) UN(EXP) UN(EXPM1) UN(LOG) UN(LOG1P) UN(SQRT) UN(RSQRT) UN(SIN) UN(COS)
 UN(TAN) UN(TANH) UN(ERF) UN(RELU) UN(SIGMOID) UN(SILU) UN(SILU_GRAD) UN(SOFTPLUS) UN(GELU)
 UN(GELU_GRAD) UN(FLOOR) UN(CEIL) UN(ROUND) UN(ISNAN) UN(ISINF) UN(NOT)
+/* clang-format on */
 
 #define BIN(NAME)                                                                                  \
-  static bool run_##NAME(Run *r)                                                                   \
-  {                                                                                                \
+  static bool run_##NAME(Run *r) {                                                                 \
     return give(r, ref_binary(&r->ref, RB_##NAME, r->in[0], r->in[1]));                            \
   }
-BIN(ADD) BIN(SUB) BIN(MUL) BIN(DIV) BIN(FLOORDIV) BIN(MOD) BIN(POW) BIN(MAX) BIN(MIN) BIN(EQ) BIN(NE)
-BIN(LT) BIN(LE) BIN(GT) BIN(GE) BIN(AND) BIN(OR)
+/* clang-format off */
+BIN(ADD) BIN(SUB) BIN(MUL) BIN(DIV) BIN(FLOORDIV) BIN(MOD) BIN(POW) BIN(MAX) BIN(MIN) BIN(EQ)
+BIN(NE) BIN(LT) BIN(LE) BIN(GT) BIN(GE) BIN(AND) BIN(OR)
+/* clang-format on */
 
-static bool run_CAST(Run *r)
-{
+static bool run_CAST(Run *r) {
   return give(r, ref_cast(&r->ref, r->in[0], (DType)attr_or(r, AT_DTYPE, DT_F32)));
 }
 
-static bool run_STOP(Run *r)
-{
+static bool run_STOP(Run *r) {
   return give(r, tn_ref(r->in[0]));
 }
 
-static bool run_ALIAS(Run *r)
-{
+static bool run_ALIAS(Run *r) {
   return give(r, tn_ref(r->in[0]));
 }
 
-static bool run_WHERE(Run *r)
-{
+static bool run_WHERE(Run *r) {
   return give(r, ref_where(&r->ref, r->in[0], r->in[1], r->in[2]));
 }
 
-static bool run_RESHAPE(Run *r)
-{
+static bool run_RESHAPE(Run *r) {
   int64_t dim[CKL_MAX_RANK];
   int rank;
   return sizes(r, AT_DIMS, dim, &rank) && give(r, ref_reshape(&r->ref, r->in[0], rank, dim));
 }
 
-static bool run_TRANSPOSE(Run *r)
-{
+static bool run_TRANSPOSE(Run *r) {
   return give(r, ref_transpose(&r->ref, r->in[0], attr_list(r, AT_PERM)));
 }
 
-static bool run_BROADCAST(Run *r)
-{
+static bool run_BROADCAST(Run *r) {
   int64_t dim[CKL_MAX_RANK];
   int rank;
   return sizes(r, AT_DIMS, dim, &rank) && give(r, ref_broadcast(&r->ref, r->in[0], rank, dim));
 }
 
-static bool run_SLICE(Run *r)
-{
+static bool run_SLICE(Run *r) {
   int64_t start[CKL_MAX_RANK], len[CKL_MAX_RANK];
   return sizes(r, AT_STARTS, start, NULL) && sizes(r, AT_LENS, len, NULL) &&
          give(r, ref_slice(&r->ref, r->in[0], start, len, attr_list(r, AT_STEPS)));
 }
 
-static bool run_PAD(Run *r)
-{
+static bool run_PAD(Run *r) {
   int64_t low[CKL_MAX_RANK], high[CKL_MAX_RANK];
   const Attr *v = attr(r, AT_VALUE);
   return sizes(r, AT_LOW, low, NULL) && sizes(r, AT_HIGH, high, NULL) &&
          give(r, ref_pad(&r->ref, r->in[0], low, high, attr_list(r, AT_INNER), v ? v->u.f : 0));
 }
 
-static bool run_FLIP(Run *r)
-{
+static bool run_FLIP(Run *r) {
   return give(r, ref_flip(&r->ref, r->in[0], (int)attr(r, AT_AXES)->count, attr_list(r, AT_AXES)));
 }
 
-static int axis(Run *r)
-{
+static int axis(Run *r) {
   return (int)attr_or(r, AT_AXIS, 0);
 }
 
-static bool run_CONCAT(Run *r)
-{
+static bool run_CONCAT(Run *r) {
   return give(r, ref_concat(&r->ref, r->n, r->in, axis(r)));
 }
 
-static bool run_TAKE(Run *r)
-{
+static bool run_TAKE(Run *r) {
   return give(r, ref_take(&r->ref, r->in[0], axis(r), r->n - 1, r->in + 1));
 }
 
-static bool run_PUT(Run *r)
-{
+static bool run_PUT(Run *r) {
   return give(r, ref_put(&r->ref, r->in[0], r->in[1], axis(r), r->n - 2, r->in + 2, false));
 }
 
-static bool run_PUT_ADD(Run *r)
-{
+static bool run_PUT_ADD(Run *r) {
   return give(r, ref_put(&r->ref, r->in[0], r->in[1], axis(r), r->n - 2, r->in + 2, true));
 }
 
-static bool run_GATHER(Run *r)
-{
+static bool run_GATHER(Run *r) {
   return give(r, ref_gather(&r->ref, r->in[0], r->in[1], axis(r)));
 }
 
-static bool run_SCATTER(Run *r)
-{
+static bool run_SCATTER(Run *r) {
   return give(r, ref_scatter(&r->ref, r->in[0], r->in[1], r->in[2], axis(r), false));
 }
 
-static bool run_SCATTER_ADD(Run *r)
-{
+static bool run_SCATTER_ADD(Run *r) {
   return give(r, ref_scatter(&r->ref, r->in[0], r->in[1], r->in[2], axis(r), true));
 }
 
-static bool run_SORT(Run *r)
-{
+static bool run_SORT(Run *r) {
   bool down = attr_or(r, AT_DESCENDING, 0) != 0;
   return ref_sort(&r->ref, r->in[0], axis(r), down, &r->out[0], &r->out[1]) || fail(r);
 }
 
-static bool run_NONZERO(Run *r)
-{
+static bool run_NONZERO(Run *r) {
   int64_t most = -1;
   const Attr *a = attr(r, AT_MOST);
   if (a && !size(r, a->u.i, &most)) return false;
   return ref_nonzero(&r->ref, r->in[0], most, &r->out[0], &r->out[1]) || fail(r);
 }
 
-static bool reduce(Run *r, RefRed f)
-{
-  return give(r, ref_reduce(&r->ref, f, r->in[0], (int)attr(r, AT_AXES)->count, attr_list(r, AT_AXES)));
+static bool reduce(Run *r, RefRed f) {
+  return give(
+      r, ref_reduce(&r->ref, f, r->in[0], (int)attr(r, AT_AXES)->count, attr_list(r, AT_AXES)));
 }
 
-static bool run_SUM(Run *r) { return reduce(r, RR_SUM); }
-static bool run_PROD(Run *r) { return reduce(r, RR_PROD); }
-static bool run_REDUCE_MAX(Run *r) { return reduce(r, RR_MAX); }
-static bool run_REDUCE_MIN(Run *r) { return reduce(r, RR_MIN); }
-static bool run_ANY(Run *r) { return reduce(r, RR_ANY); }
-static bool run_ALL(Run *r) { return reduce(r, RR_ALL); }
-static bool run_ARGMAX(Run *r) { return give(r, ref_argreduce(&r->ref, true, r->in[0], axis(r))); }
-static bool run_ARGMIN(Run *r) { return give(r, ref_argreduce(&r->ref, false, r->in[0], axis(r))); }
+static bool run_SUM(Run *r) {
+  return reduce(r, RR_SUM);
+}
+static bool run_PROD(Run *r) {
+  return reduce(r, RR_PROD);
+}
+static bool run_REDUCE_MAX(Run *r) {
+  return reduce(r, RR_MAX);
+}
+static bool run_REDUCE_MIN(Run *r) {
+  return reduce(r, RR_MIN);
+}
+static bool run_ANY(Run *r) {
+  return reduce(r, RR_ANY);
+}
+static bool run_ALL(Run *r) {
+  return reduce(r, RR_ALL);
+}
+static bool run_ARGMAX(Run *r) {
+  return give(r, ref_argreduce(&r->ref, true, r->in[0], axis(r)));
+}
+static bool run_ARGMIN(Run *r) {
+  return give(r, ref_argreduce(&r->ref, false, r->in[0], axis(r)));
+}
 
-static bool run_CUMSUM(Run *r)
-{
+static bool run_CUMSUM(Run *r) {
   return give(r, ref_cumsum(&r->ref, r->in[0], axis(r), attr_or(r, AT_REVERSE, 0) != 0));
 }
 
-static int compute(Run *r)
-{
+static int compute(Run *r) {
   return (int)attr_or(r, AT_COMPUTE, COMPUTE_NONE);
 }
 
-static bool run_DOT(Run *r)
-{
+static bool run_DOT(Run *r) {
   return give(r, ref_dot(&r->ref, r->in[0], r->in[1], compute(r)));
 }
 
-static bool run_INNER(Run *r)
-{
+static bool run_INNER(Run *r) {
   return give(r, ref_inner(&r->ref, r->in[0], r->in[1], compute(r)));
 }
 
-static bool run_CONV2D(Run *r)
-{
+static bool run_CONV2D(Run *r) {
   return give(r, ref_conv2d(&r->ref, r->in[0], r->in[1], attr_list(r, AT_STRIDE),
                             attr_list(r, AT_PAD), compute(r)));
 }
 
-static bool run_CONV2D_INPUT(Run *r)
-{
+static bool run_CONV2D_INPUT(Run *r) {
   int64_t dim[CKL_MAX_RANK];
   return sizes(r, AT_DIMS, dim, NULL) &&
          give(r, ref_conv2d_input(&r->ref, r->in[0], r->in[1], dim, attr_list(r, AT_STRIDE),
                                   attr_list(r, AT_PAD), compute(r)));
 }
 
-static bool run_CONV2D_WEIGHT(Run *r)
-{
+static bool run_CONV2D_WEIGHT(Run *r) {
   int64_t dim[CKL_MAX_RANK];
   return sizes(r, AT_DIMS, dim, NULL) &&
          give(r, ref_conv2d_weight(&r->ref, r->in[0], r->in[1], dim, attr_list(r, AT_STRIDE),
@@ -370,22 +348,25 @@ static bool run_CONV2D_WEIGHT(Run *r)
 }
 
 /* -- structured ops */
-static bool body(Run *r, int region, Tensor *const *in, Tensor **out)
-{
+static bool body(Run *r, int region, Tensor *const *in, Tensor **out) {
   return exec(r->regions[region], r->c, in, out, r->e, r->at);
 }
 
-static bool run_CUSTOM(Run *r) { return body(r, 0, r->in, r->out); }
-static bool run_WRAP(Run *r) { return body(r, 0, r->in, r->out); }
-static bool run_CHECKPOINT(Run *r) { return body(r, 0, r->in, r->out); }
+static bool run_CUSTOM(Run *r) {
+  return body(r, 0, r->in, r->out);
+}
+static bool run_WRAP(Run *r) {
+  return body(r, 0, r->in, r->out);
+}
+static bool run_CHECKPOINT(Run *r) {
+  return body(r, 0, r->in, r->out);
+}
 
-static bool run_BRANCH(Run *r)
-{
+static bool run_BRANCH(Run *r) {
   return body(r, tn_get_i64(r->in[0], 0) ? 0 : 1, r->in + 1, r->out);
 }
 
-static bool run_LOOP(Run *r)
-{
+static bool run_LOOP(Run *r) {
   Mem *m = r->c->mem;
   int carry = r->nout;
   int64_t count = tn_get_i64(r->in[0], 0);
@@ -417,8 +398,7 @@ static bool run_LOOP(Run *r)
 }
 
 /* Copies `row` into place number i along axis 0 of the row-major `to`. */
-static bool put_row(Mem *m, Tensor *to, int64_t i, Tensor *row)
-{
+static bool put_row(Mem *m, Tensor *to, int64_t i, Tensor *row) {
   Tensor *flat = tn_contiguous(m, row);
   if (!flat) return false;
   size_t bytes = (size_t)tn_count(row) * dt_size(to->dtype);
@@ -427,8 +407,7 @@ static bool put_row(Mem *m, Tensor *to, int64_t i, Tensor *row)
   return true;
 }
 
-static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_t *out, GErr *e)
-{
+static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_t *out, GErr *e) {
   for (int i = 0; i < t->rank; i++) {
     if (!dim_eval(g->dims, t->dim[i], env, NULL, &out[i])) return bad_size(g->dims, t->dim[i], e);
     if (out[i] < 0) {
@@ -438,8 +417,7 @@ static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_
   return true;
 }
 
-static bool run_MAP(Run *r)
-{
+static bool run_MAP(Run *r) {
   Mem *m = r->c->mem;
   int mapped = (int)attr_or(r, AT_MAPPED, 1);
   int64_t count = r->in[0]->dim[0];
@@ -459,7 +437,8 @@ static bool run_MAP(Run *r)
       arg[i] = r->in[i];
       if (i >= mapped) continue;
       const Tensor *x = r->in[i];
-      slice[i] = tn_view(m, x, x->rank - 1, x->dim + 1, x->stride + 1, x->offset + k * x->stride[0]);
+      slice[i] =
+          tn_view(m, x, x->rank - 1, x->dim + 1, x->stride + 1, x->offset + k * x->stride[0]);
       arg[i] = slice[i];
       if (!arg[i]) ok = fail(r);
     }
@@ -483,10 +462,10 @@ static bool run_MAP(Run *r)
 }
 
 /* -- effects */
-static bool effect(Run *r)
-{
+static bool effect(Run *r) {
   if (!r->c->effect || !r->g) {
-    return gerr_set(r->e, ERR_IR_FORM, -1, "nobody handles the effect `%s` here", op_info[r->op].text);
+    return gerr_set(r->e, ERR_IR_FORM, -1, "nobody handles the effect `%s` here",
+                    op_info[r->op].text);
   }
   if (!r->c->effect(r->c->ud, r->g, r->node, r->in, r->n, r->out, r->e)) return false;
   for (int i = 0; i < r->nout; i++) {
@@ -496,28 +475,34 @@ static bool effect(Run *r)
     int64_t dim[CKL_MAX_RANK];
     if (t->kind == TK_TOKEN) continue;
     if (!type_sizes(r->g, t, r->env, dim, r->e)) return false;
-    bool same = x && x->dtype == (DType)t->dtype && x->rank == t->rank && x->store->dev == (Device)t->dev;
+    bool same =
+        x && x->dtype == (DType)t->dtype && x->rank == t->rank && x->store->dev == (Device)t->dev;
     for (int k = 0; same && k < t->rank; k++) same = x->dim[k] == dim[k];
     if (!same) {
-      return gerr_set(r->e, ERR_IR_FORM, -1, "result %d of `%s` is not of the type it was declared with",
-                      i, op_info[r->op].text);
+      return gerr_set(r->e, ERR_IR_FORM, -1,
+                      "result %d of `%s` is not of the type it was declared with", i,
+                      op_info[r->op].text);
     }
   }
   return true;
 }
 
-static bool run_CALL(Run *r) { return effect(r); }
-static bool run_DEFER(Run *r) { return effect(r); }
-static bool run_PRINT(Run *r) { return effect(r); }
+static bool run_CALL(Run *r) {
+  return effect(r);
+}
+static bool run_DEFER(Run *r) {
+  return effect(r);
+}
+static bool run_PRINT(Run *r) {
+  return effect(r);
+}
 
-static bool run_TOKEN(Run *r)
-{
+static bool run_TOKEN(Run *r) {
   r->out[0] = NULL;
   return true;
 }
 
-static bool run_ASSERT(Run *r)
-{
+static bool run_ASSERT(Run *r) {
   if (r->c->effect && r->g) return effect(r);
   int64_t n = tn_count(r->in[1]);
   for (int64_t i = 0; i < n; i++) {
@@ -535,8 +520,7 @@ static bool (*const run_table[OP_COUNT])(Run *r) = {
 };
 
 /* Runs r with single numbers of the cpu moved to where the result is. */
-static bool dispatch(Run *r)
-{
+static bool dispatch(Run *r) {
   bool moves = false;
   for (int i = 0; i < r->n; i++) {
     if (r->in[i] && r->in[i]->store->dev != r->dev) moves = true;
@@ -562,14 +546,11 @@ static bool dispatch(Run *r)
 }
 
 /* -- graphs */
-static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GErr *e)
-{
+static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GErr *e) {
   int64_t a, b;
   if (!dim_eval(g->dims, k->a, env, NULL, &a)) return bad_size(g->dims, k->a, e);
   if (!dim_eval(g->dims, k->b, env, NULL, &b)) return bad_size(g->dims, k->b, e);
-  bool holds = k->kind == CHECK_EQ   ? a == b
-               : k->kind == CHECK_GE ? a >= b
-                                     : b > 0 && a % b == 0;
+  bool holds = k->kind == CHECK_EQ ? a == b : k->kind == CHECK_GE ? a >= b : b > 0 && a % b == 0;
   if (holds) return true;
   Buf t;
   buf_init_arena(&t, dim_arena(g->dims));
@@ -590,8 +571,7 @@ static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GE
   return gerr_set(e, ERR_SHAPE_CHECK, -1, "%s", t.s);
 }
 
-static bool check_all(const Graph *g, const int64_t *env, GErr *e, Prov *at)
-{
+static bool check_all(const Graph *g, const int64_t *env, GErr *e, Prov *at) {
   for (size_t i = 0; i < g->check_count; i++) {
     if (check_one(g, &g->checks[i], env, e)) continue;
     if (at && g->checks[i].prov < g->prov_count) *at = g->provs[g->checks[i].prov];
@@ -603,34 +583,34 @@ static bool check_all(const Graph *g, const int64_t *env, GErr *e, Prov *at)
   return true;
 }
 
-static bool check_input(const Graph *g, size_t i, const Tensor *x, const int64_t *env, GErr *e)
-{
+static bool check_input(const Graph *g, size_t i, const Tensor *x, const int64_t *env, GErr *e) {
   const Type *t = gr_type(g, g->inputs[i]);
   int64_t dim[CKL_MAX_RANK];
   if (t->kind == TK_TOKEN) return true;
   if (!type_sizes(g, t, env, dim, e)) return false;
-  bool same = x && x->dtype == (DType)t->dtype && x->rank == t->rank && x->store->dev == (Device)t->dev;
+  bool same =
+      x && x->dtype == (DType)t->dtype && x->rank == t->rank && x->store->dev == (Device)t->dev;
   for (int k = 0; same && k < t->rank; k++) same = x->dim[k] == dim[k];
   if (same) return true;
   Buf b;
   buf_init_arena(&b, g->arena);
   type_print(&b, g->dims, t);
   buf_printf(&b, ", not %s[", x ? dtype_info[x->dtype].name : "nothing");
-  for (int k = 0; x && k < x->rank; k++) buf_printf(&b, k ? ", %lld" : "%lld", (long long)x->dim[k]);
+  for (int k = 0; x && k < x->rank; k++)
+    buf_printf(&b, k ? ", %lld" : "%lld", (long long)x->dim[k]);
   return gerr_set(e, ERR_SHAPE_CHECK, -1, "argument %d is %s]", (int)i + 1, b.s);
 }
 
 /* Runs the nodes of g; sizes were checked. Nothing in `out` is set on failure. */
-static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at)
-{
+static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m), widest = 0;
   for (size_t i = 0; i < g->node_count; i++) {
     if (g->nodes[i].operand_count > widest) widest = g->nodes[i].operand_count;
   }
   /* val: one reference per result; then what the running node gets; then uses left per result */
-  Hold *own = hold_new(m, g->type_count,
-                       widest * sizeof(Tensor *) + g->type_count * sizeof(uint32_t));
+  Hold *own =
+      hold_new(m, g->type_count, widest * sizeof(Tensor *) + g->type_count * sizeof(uint32_t));
   Tensor **val = own->t, **arg = val + g->type_count;
   uint32_t *uses = (uint32_t *)(void *)(arg + widest);
   for (size_t i = 0; i < g->node_count; i++) {
@@ -660,10 +640,21 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
     for (uint32_t k = 0; k < n->operand_count; k++) {
       arg[k] = val[g->nodes[from[k].node].result0 + from[k].res];
     }
-    Run r = {.c = c, .dims = g->dims, .env = c->env, .g = g, .node = node, .op = (OpCode)n->op,
-             .attrs = g->attrs + n->attr0, .nattrs = n->attr_count,
-             .regions = g->regions + n->region0, .in = arg, .n = (int)n->operand_count,
-             .out = val + n->result0, .nout = n->result_count, .e = e, .at = at};
+    Run r = {.c = c,
+             .dims = g->dims,
+             .env = c->env,
+             .g = g,
+             .node = node,
+             .op = (OpCode)n->op,
+             .attrs = g->attrs + n->attr0,
+             .nattrs = n->attr_count,
+             .regions = g->regions + n->region0,
+             .in = arg,
+             .n = (int)n->operand_count,
+             .out = val + n->result0,
+             .nout = n->result_count,
+             .e = e,
+             .at = at};
     r.ref.mem = m;
     r.ref.interrupt = c->interrupt;
     r.ref.err.kind = REF_OK;
@@ -699,8 +690,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
   return ok;
 }
 
-bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at)
-{
+bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   GErr scratch;
   if (!e) e = &scratch;
   if (at) *at = (Prov){.origin = -1};
@@ -716,8 +706,7 @@ bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
 
 /* -- one op */
 bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int nattrs,
-               Tensor *const *in, int nin, Tensor **out, int nout, GErr *e)
-{
+               Tensor *const *in, int nin, Tensor **out, int nout, GErr *e) {
   enum { FEW = 6 };
   Type few[FEW], result[2], *type = few;
   const Type *few_at[FEW], **type_at = few_at;
@@ -727,7 +716,8 @@ bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int 
     return gerr_set(e, ERR_IR_FORM, -1, "`%s` only runs in a graph", op_info[op].text);
   }
   if (nout != op_info[op].results || nout > 2) {
-    return gerr_set(e, ERR_IR_FORM, -1, "`%s` has %d results", op_info[op].text, op_info[op].results);
+    return gerr_set(e, ERR_IR_FORM, -1, "`%s` has %d results", op_info[op].text,
+                    op_info[op].results);
   }
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m);
@@ -748,11 +738,20 @@ bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int 
     for (int k = 0; k < x->rank; k++) t->dim[k] = dim_const(tab, x->dim[k]);
     type_at[i] = t;
   }
-  ShapeCall s = {tab, op, type_at, nin, attrs, nattrs, NULL, 0, result, nout, NULL, e,
-                 c->operand_text, c->operand_text_count};
+  ShapeCall s = {tab, op,     type_at, nin,  attrs, nattrs,          NULL,
+                 0,   result, nout,    NULL, e,     c->operand_text, c->operand_text_count};
   bool ok = op_shape(&s);
-  Run r = {.c = c, .dims = dims, .env = c->env, .op = op, .attrs = attrs, .nattrs = nattrs,
-           .in = (Tensor **)in, .n = nin, .out = out, .nout = nout, .e = e};
+  Run r = {.c = c,
+           .dims = dims,
+           .env = c->env,
+           .op = op,
+           .attrs = attrs,
+           .nattrs = nattrs,
+           .in = (Tensor **)in,
+           .n = nin,
+           .out = out,
+           .nout = nout,
+           .e = e};
   r.ref.mem = m;
   r.ref.interrupt = c->interrupt;
   r.ref.err.kind = REF_OK;

@@ -16,7 +16,7 @@ typedef struct ShapeCall {
   int nregions;
   Type *out;
   int nout;
-  Graph *into;  /* undecided conditions are appended to its checks; NULL = they fail */
+  Graph *into; /* undecided conditions are appended to its checks; NULL = they fail */
   GErr *e;
   const char *const *operand_text; /* how the operands are written, for help lines */
   int operand_text_count;
@@ -30,16 +30,14 @@ bool op_shape(ShapeCall *c);
 const char *op_written(OpCode op); /* `+` for add, else the op's name */
 bool gerr_help(GErr *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-static inline const Attr *attr_find(const Attr *a, int n, AttrKey k)
-{
+static inline const Attr *attr_find(const Attr *a, int n, AttrKey k) {
   for (int i = 0; i < n; i++) {
     if (a[i].key == k) return &a[i];
   }
   return NULL;
 }
 
-static inline Type type_of(DType dt, Device dev, int rank)
-{
+static inline Type type_of(DType dt, Device dev, int rank) {
   Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)dt, .dev = (uint8_t)dev, .rank = (uint8_t)rank};
   return t;
 }

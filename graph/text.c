@@ -1,13 +1,13 @@
 /* The text form of a graph: the printer, and the grammar both sides keep. graph/read.c reads it.
  *
  * In: a graph. Out: lines that hold everything: types with device and alias class, symbolic dims,
- * attributes, regions, tokens, provenance, checks, facts. Reading gives an equal graph, printing that
- * gives the same text. Symbols are declared in the order of their table, those the graph uses only.
+ * attributes, regions, tokens, provenance, checks, facts. Reading gives an equal graph, printing
+ * that gives the same text. Symbols are declared in the order of their table, those the graph uses only.
  *
  *   file     = "graph" [string] "{" { symbol | fact } body "}"
  *   symbol   = "sym" ( name | string | "?" ) [ "@" span ]         ? and names that are no words
  *                                                                 are written ?0 ?1 .. in dims
- *   fact     = "fact" dim "," dim                                 the first is a multiple of the second
+ *   fact     = "fact" dim "," dim                               the first is a multiple of the second
  *   body     = { node | check } [ "return" { value } ]
  *   node     = "%" number "=" op { value } [ "{" { attr } "}" ] [ ":" type { "," type } ] [ prov ]
  *              { "region" [string] "{" body "}" }                 numbers count up from 0
@@ -15,7 +15,7 @@
  *   attr     = key "=" ( whole | float | "(" [ whole { "," whole } ] ")"
  *              | "<" dim ">" | "[" [ dim { "," dim } ] "]" | string )
  *   type     = "token" | dtype [ "[" dim { "," dim } "]" ] [ "on" device ] [ "~" class ]
- *                                                                 views get a class where none is given
+ *                                                               (views get a class if none is given)
  *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string ] [ prov ]
  *   prov     = "@" [ span ] [ "path=" string ] [ "name=" string ] [ "region=" number ]
  *              [ "origin=" number ] [ "tag=" tag ] [ "backward" ] [ "recomputed" ]
@@ -34,37 +34,38 @@
 typedef struct Printer {
   Buf *out;
   bool plain;
-  DimTab *dims;     /* a table of just the symbols used */
-  Dim *to;          /* symbol of the graph's table -> dim of `dims` */
+  DimTab *dims; /* a table of just the symbols used */
+  Dim *to;      /* symbol of the graph's table -> dim of `dims` */
   Sym count;
-  const Graph *g;   /* the one being printed */
+  const Graph *g; /* the one being printed */
   int indent;
 } Printer;
 
-static const char *const tag_name[] = {"none", "must_save", "prefer_save", "prefer_recompute",
-                                       "must_recompute", "offload"};
+static const char *const tag_name[] = {
+    "none", "must_save", "prefer_save", "prefer_recompute", "must_recompute", "offload"};
 static const char *const device_name[DEV_COUNT] = {"cpu", "cuda", "sim"};
 
-static void put_string(Buf *b, const char *s)
-{
+static void put_string(Buf *b, const char *s) {
   buf_putc(b, '"');
   for (; *s; s++) {
     unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\') buf_printf(b, "\\%c", c);
-    else if (c == '\n') buf_puts(b, "\\n");
-    else if (c < 0x20 || c == 0x7f) buf_printf(b, "\\x%02x", c);
-    else buf_putc(b, (char)c);
+    if (c == '"' || c == '\\')
+      buf_printf(b, "\\%c", c);
+    else if (c == '\n')
+      buf_puts(b, "\\n");
+    else if (c < 0x20 || c == 0x7f)
+      buf_printf(b, "\\x%02x", c);
+    else
+      buf_putc(b, (char)c);
   }
   buf_putc(b, '"');
 }
 
-static void put_dim(Printer *p, Dim d)
-{
+static void put_dim(Printer *p, Dim d) {
   dim_print(p->out, p->dims, dim_import(p->dims, p->g->dims, d, p->to, p->count));
 }
 
-static void put_type(Printer *p, const Type *t)
-{
+static void put_type(Printer *p, const Type *t) {
   Buf *b = p->out;
   if (t->kind == TK_TOKEN) {
     buf_puts(b, "token");
@@ -83,8 +84,7 @@ static void put_type(Printer *p, const Type *t)
   if (t->alias && !p->plain) buf_printf(b, " ~%u", (unsigned)t->alias);
 }
 
-static void put_attr(Printer *p, const Attr *a)
-{
+static void put_attr(Printer *p, const Attr *a) {
   Buf *b = p->out;
   char num[64];
   buf_printf(b, "%s=", attr_name[a->key]);
@@ -122,18 +122,15 @@ static void put_attr(Printer *p, const Attr *a)
   }
 }
 
-static bool has_span(Span s)
-{
+static bool has_span(Span s) {
   return s.file || s.lo || s.hi;
 }
 
-static void put_span(Buf *b, Span s)
-{
+static void put_span(Buf *b, Span s) {
   buf_printf(b, "%u:%u-%u", (unsigned)s.file, (unsigned)s.lo, (unsigned)s.hi);
 }
 
-static void put_prov(Printer *p, const Prov *v)
-{
+static void put_prov(Printer *p, const Prov *v) {
   Buf *b = p->out;
   bool any = has_span(v->span) || v->path || v->name || v->region || v->origin != -1 || v->tag ||
              v->backward || v->recomputed;
@@ -158,21 +155,18 @@ static void put_prov(Printer *p, const Prov *v)
   if (v->recomputed) buf_puts(b, " recomputed");
 }
 
-static void line(Printer *p)
-{
+static void line(Printer *p) {
   for (int i = 0; i < p->indent; i++) buf_puts(p->out, "  ");
 }
 
-static void put_value(Buf *b, Val v)
-{
+static void put_value(Buf *b, Val v) {
   buf_printf(b, " %%%u", (unsigned)v.node);
   if (v.res) buf_printf(b, ".%u", (unsigned)v.res);
 }
 
 static void put_body(Printer *p, const Graph *g);
 
-static void put_node(Printer *p, const Graph *g, uint32_t i)
-{
+static void put_node(Printer *p, const Graph *g, uint32_t i) {
   Buf *b = p->out;
   const GNode *n = &g->nodes[i];
   line(p);
@@ -212,8 +206,7 @@ static void put_node(Printer *p, const Graph *g, uint32_t i)
   }
 }
 
-static void put_body(Printer *p, const Graph *g)
-{
+static void put_body(Printer *p, const Graph *g) {
   static const char *const check_name[] = {"eq", "ge", "divides"};
   Buf *b = p->out;
   p->g = g;
@@ -244,17 +237,16 @@ typedef struct Seen {
   Sym count;
 } Seen;
 
-static void mark(void *ud, Sym s)
-{
+static void mark(void *ud, Sym s) {
   Seen *seen = ud;
   if (s < seen->count) seen->used[s] = true;
 }
 
-static void mark_graph(Seen *seen, const Graph *g)
-{
+static void mark_graph(Seen *seen, const Graph *g) {
   for (size_t i = 0; i < g->type_count; i++) {
     const Type *t = &g->types[i];
-    for (int k = 0; t->kind == TK_TENSOR && k < t->rank; k++) dim_symbols(g->dims, t->dim[k], mark, seen);
+    for (int k = 0; t->kind == TK_TENSOR && k < t->rank; k++)
+      dim_symbols(g->dims, t->dim[k], mark, seen);
   }
   for (size_t i = 0; i < g->attr_count; i++) {
     const Attr *a = &g->attrs[i];
@@ -270,8 +262,7 @@ static void mark_graph(Seen *seen, const Graph *g)
   for (size_t i = 0; i < g->region_count; i++) mark_graph(seen, g->regions[i]);
 }
 
-static bool plain_word(Name s)
-{
+static bool plain_word(Name s) {
   if (!s || !*s || (*s >= '0' && *s <= '9') || *s == '.') return false;
   for (; *s; s++) {
     bool ok = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') ||
@@ -281,8 +272,7 @@ static bool plain_word(Name s)
   return true;
 }
 
-static void print_graph(Buf *out, const Graph *g, bool plain)
-{
+static void print_graph(Buf *out, const Graph *g, bool plain) {
   Sym count = dim_symbol_count(g->dims);
   Seen seen = {ARENA_ARRAY(g->arena, bool, count + 1), count}, other = seen;
   Printer p = {.out = out, .plain = plain, .dims = dim_tab_new(g->arena), .count = count, .g = g};
@@ -303,9 +293,12 @@ static void print_graph(Buf *out, const Graph *g, bool plain)
     p.to[s] = dim_symbol(p.dims, name, at, NULL);
     line(&p);
     buf_puts(out, "sym ");
-    if (!name) buf_putc(out, '?');
-    else if (plain_word(name)) buf_puts(out, name);
-    else put_string(out, name);
+    if (!name)
+      buf_putc(out, '?');
+    else if (plain_word(name))
+      buf_puts(out, name);
+    else
+      put_string(out, name);
     if (has_span(at)) {
       buf_puts(out, " @ ");
       put_span(out, at);
@@ -333,12 +326,10 @@ static void print_graph(Buf *out, const Graph *g, bool plain)
   buf_puts(out, "}\n");
 }
 
-void gr_print(Buf *out, const Graph *g)
-{
+void gr_print(Buf *out, const Graph *g) {
   print_graph(out, g, false);
 }
 
-void print_plain(Buf *out, const Graph *g)
-{
+void print_plain(Buf *out, const Graph *g) {
   print_graph(out, g, true);
 }

@@ -2,9 +2,9 @@
  *
  * In: any graph whose arrays can be read. Out: true, or false with a text that names the node. Run
  * after every pass in tests and on every graph that was read. What holds afterwards: indices are in
- * range, nodes are in topological order, types are what the shape rules give, every open condition on
- * sizes is among the checks, regions are closed graphs over the same DimTab, inputs are numbered,
- * tokens form a chain, views share an alias class with what they look at.
+ * range, nodes are in topological order, types are what the shape rules give, every open condition
+ * on sizes is among the checks, regions are closed graphs over the same DimTab, inputs are
+ * numbered, tokens form a chain, views share an alias class with what they look at.
  * Recursion is over region nesting, limited like in the reader.
  */
 #include <string.h>
@@ -19,8 +19,7 @@ typedef struct Verify {
   Arena *a;
 } Verify;
 
-static bool bad(Verify *v, uint32_t node, const char *what)
-{
+static bool bad(Verify *v, uint32_t node, const char *what) {
   const Graph *g = v->g;
   if (node == UINT32_MAX) return gerr_set(v->e, ERR_IR_FORM, -1, "the graph: %s", what);
   unsigned op = g->nodes[node].op;
@@ -28,21 +27,19 @@ static bool bad(Verify *v, uint32_t node, const char *what)
                   op < OP_COUNT ? op_info[op].text : "?", what);
 }
 
-static bool range_ok(size_t first, size_t n, size_t count)
-{
+static bool range_ok(size_t first, size_t n, size_t count) {
   return first <= count && n <= count - first;
 }
 
-static bool value_ok(const Graph *g, Val x, uint32_t before)
-{
+static bool value_ok(const Graph *g, Val x, uint32_t before) {
   return x.node < before && x.node < g->node_count && x.res < g->nodes[x.node].result_count;
 }
 
-static bool type_ok(Verify *v, const Type *t)
-{
+static bool type_ok(Verify *v, const Type *t) {
   if (t->alias > v->g->alias_count) return false;
   if (t->kind == TK_TOKEN) return t->alias == 0;
-  if (t->kind != TK_TENSOR || t->dtype >= DT_COUNT || t->dev >= DEV_COUNT || t->rank > CKL_MAX_RANK) {
+  if (t->kind != TK_TENSOR || t->dtype >= DT_COUNT || t->dev >= DEV_COUNT ||
+      t->rank > CKL_MAX_RANK) {
     return false;
   }
   for (int i = 0; i < t->rank; i++) {
@@ -51,8 +48,7 @@ static bool type_ok(Verify *v, const Type *t)
   return true;
 }
 
-static bool attrs_ok(Verify *v, const GNode *n)
-{
+static bool attrs_ok(Verify *v, const GNode *n) {
   bool seen[AT_COUNT] = {false};
   for (uint32_t i = 0; i < n->attr_count; i++) {
     const Attr *a = &v->g->attrs[n->attr0 + i];
@@ -68,8 +64,7 @@ static bool attrs_ok(Verify *v, const GNode *n)
   return true;
 }
 
-static bool same_type(DimTab *t, const Type *a, const Type *b)
-{
+static bool same_type(DimTab *t, const Type *a, const Type *b) {
   if (a->kind != b->kind) return false;
   if (a->kind == TK_TOKEN) return true;
   if (a->dtype != b->dtype || a->dev != b->dev || a->rank != b->rank) return false;
@@ -80,21 +75,20 @@ static bool same_type(DimTab *t, const Type *a, const Type *b)
   return true;
 }
 
-static bool has_check(const Graph *g, const SizeCheck *c)
-{
+static bool has_check(const Graph *g, const SizeCheck *c) {
   for (size_t i = 0; i < g->check_count; i++) {
     const SizeCheck *k = &g->checks[i];
     if (k->kind != c->kind) continue;
     if (k->a == c->a && k->b == c->b) return true;
-    if (dim_compare(g->dims, k->a, c->a) == DIM_EQUAL && dim_compare(g->dims, k->b, c->b) == DIM_EQUAL) {
+    if (dim_compare(g->dims, k->a, c->a) == DIM_EQUAL &&
+        dim_compare(g->dims, k->b, c->b) == DIM_EQUAL) {
       return true;
     }
   }
   return false;
 }
 
-static bool node_ok(Verify *v, uint32_t i, Graph *scratch)
-{
+static bool node_ok(Verify *v, uint32_t i, Graph *scratch) {
   const Graph *g = v->g;
   const GNode *n = &g->nodes[i];
   if (n->op >= OP_COUNT) return bad(v, i, "there is no such op");
@@ -120,13 +114,26 @@ static bool node_ok(Verify *v, uint32_t i, Graph *scratch)
   }
   if (!attrs_ok(v, n)) return bad(v, i, "its attributes are broken");
   Graph *const *regions = g->regions + n->region0;
-  int nout = op_result_count((OpCode)n->op, g->attrs + n->attr0, n->attr_count, regions, n->region_count);
+  int nout =
+      op_result_count((OpCode)n->op, g->attrs + n->attr0, n->attr_count, regions, n->region_count);
   if (nout != (int)n->result_count) return bad(v, i, "it has another number of results");
   Type *out = ARENA_ARRAY(v->a, Type, nout + 1);
   scratch->check_count = 0;
   GErr e;
-  ShapeCall c = {g->dims, (OpCode)n->op, in, (int)n->operand_count, g->attrs + n->attr0, n->attr_count,
-                 regions, n->region_count, out, nout, scratch, &e, NULL, 0};
+  ShapeCall c = {g->dims,
+                 (OpCode)n->op,
+                 in,
+                 (int)n->operand_count,
+                 g->attrs + n->attr0,
+                 n->attr_count,
+                 regions,
+                 n->region_count,
+                 out,
+                 nout,
+                 scratch,
+                 &e,
+                 NULL,
+                 0};
   if (!op_shape(&c)) return bad(v, i, e.text);
   for (int k = 0; k < nout; k++) {
     if (same_type(g->dims, &out[k], &g->types[n->result0 + (uint32_t)k])) continue;
@@ -139,7 +146,8 @@ static bool node_ok(Verify *v, uint32_t i, Graph *scratch)
     return bad(v, i, b.s);
   }
   for (size_t k = 0; k < scratch->check_count; k++) {
-    if (!has_check(g, &scratch->checks[k])) return bad(v, i, "a condition on its sizes is not checked");
+    if (!has_check(g, &scratch->checks[k]))
+      return bad(v, i, "a condition on its sizes is not checked");
   }
   if ((op_info[n->op].traits & T_VIEW) && n->operand_count == 1) {
     uint32_t a = in[0]->alias, b = g->types[n->result0].alias;
@@ -148,8 +156,7 @@ static bool node_ok(Verify *v, uint32_t i, Graph *scratch)
   return true;
 }
 
-static bool graph_ok(const Graph *g, GErr *e, Arena *a, int nesting)
-{
+static bool graph_ok(const Graph *g, GErr *e, Arena *a, int nesting) {
   Verify v = {g, e, a};
   if (nesting > MAX_NESTING) return bad(&v, UINT32_MAX, "regions are nested too deeply");
   if (!g->dims || !g->names) return bad(&v, UINT32_MAX, "it has no dims or names");
@@ -208,8 +215,7 @@ static bool graph_ok(const Graph *g, GErr *e, Arena *a, int nesting)
   return true;
 }
 
-bool gr_verify(const Graph *g, GErr *e)
-{
+bool gr_verify(const Graph *g, GErr *e) {
   GErr scratch;
   return graph_ok(g, e ? e : &scratch, g->arena, 0);
 }

@@ -1,0 +1,183 @@
+/* Shape rules of products and convolutions.
+ *
+ * In: two operand types, stride and padding. Out: the result's type; errors name both dims and show
+ * the transposition or padding that fits.
+ */
+#include "graph/shape_rule.h"
+
+/* -- contractions */
+static bool contraction(C *c, Device *dev) {
+  return sh_domain(c, 0) && sh_domain(c, 1) && sh_dtypes(c, 0, 2) && sh_devices(c, dev) &&
+         sh_option(c, AT_COMPUTE, COMPUTE_TF32 + 1);
+}
+
+static bool batch_axes(C *c, int count) {
+  for (int i = 0; i < count; i++) {
+    Tri r = sh_equal(c, c->in[0]->dim[i], c->in[1]->dim[i], "the batch axes of `@` differ");
+    if (r == FAILED) return false;
+    if (r == NO) {
+      gerr_set(c->e, ERR_SHAPE_BATCH, 1,
+               "the batch axes of `@` differ: axis %d is %s and %s, in %s @ %s", i,
+               sh_dim_text(c, c->in[0]->dim[i]), sh_dim_text(c, c->in[1]->dim[i]), sh_operand(c, 0),
+               sh_operand(c, 1));
+      return gerr_help(c->e, "axes before the last two are equal on both sides, or absent on one");
+    }
+  }
+  return true;
+}
+
+bool shape_dot(C *c) {
+  Device dev;
+  const Type *x = c->in[0], *y = c->in[1];
+  if (!contraction(c, &dev)) return false;
+  if (x->rank < 2 || y->rank < 2 || x->rank != y->rank) {
+    int at = x->rank < 2 ? 0 : 1;
+    gerr_set(c->e, ERR_SHAPE_RANK, at, "`@` of %s and %s", sh_operand(c, 0), sh_operand(c, 1));
+    if (x->rank == 0 || y->rank == 0)
+      return gerr_help(c->e, "`%s * %s` scales", sh_part(c, 0), sh_part(c, 1));
+    return gerr_help(c->e, "both sides have two axes, and the same axes before these");
+  }
+  int r = x->rank;
+  Tri t = sh_equal(c, x->dim[r - 1], y->dim[r - 2], "the inner dims of `@` differ");
+  if (t == FAILED) return false;
+  if (t == NO) {
+    gerr_set(c->e, ERR_SHAPE_INNER, 1, "the inner dims of `@` differ: %s and %s, in %s @ %s",
+             sh_dim_text(c, x->dim[r - 1]), sh_dim_text(c, y->dim[r - 2]), sh_operand(c, 0),
+             sh_operand(c, 1));
+    if (dim_compare(c->dims, x->dim[r - 1], y->dim[r - 1]) == DIM_EQUAL) {
+      return gerr_help(c->e, "`%s @ transpose(%s)` fits", sh_part(c, 0), sh_arg(c, 1));
+    }
+    if (dim_compare(c->dims, x->dim[r - 2], y->dim[r - 2]) == DIM_EQUAL) {
+      return gerr_help(c->e, "`transpose(%s) @ %s` fits", sh_arg(c, 0), sh_part(c, 1));
+    }
+    if (r == 2 && dim_compare(c->dims, x->dim[0], y->dim[1]) == DIM_EQUAL) {
+      return gerr_help(c->e, "`%s @ %s` fits", sh_part(c, 1), sh_part(c, 0));
+    }
+    return gerr_help(c->e, "the last axis of %s and the second-last of %s must be equal",
+                     sh_part(c, 0), sh_part(c, 1));
+  }
+  if (!batch_axes(c, r - 2)) return false;
+  c->out[0] = *x;
+  c->out[0].dev = (uint8_t)dev;
+  c->out[0].dim[r - 1] = y->dim[r - 1];
+  return true;
+}
+
+bool shape_inner(C *c) {
+  Device dev;
+  const Type *x = c->in[0], *y = c->in[1];
+  if (!contraction(c, &dev)) return false;
+  if (x->rank < 1 || x->rank != y->rank) {
+    gerr_set(c->e, ERR_SHAPE_RANK, x->rank < 1 ? 0 : 1, "`@` of %s and %s", sh_operand(c, 0),
+             sh_operand(c, 1));
+    if (x->rank == 0 || y->rank == 0)
+      return gerr_help(c->e, "`%s * %s` scales", sh_part(c, 0), sh_part(c, 1));
+    return gerr_help(c->e, "a product of vectors has one axis on both sides");
+  }
+  int r = x->rank;
+  Tri t = sh_equal(c, x->dim[r - 1], y->dim[r - 1], "the lengths of the vectors of `@` differ");
+  if (t == NO) {
+    gerr_set(c->e, ERR_SHAPE_INNER, 1,
+             "the lengths of the vectors of `@` differ: %s and %s, in %s @ %s",
+             sh_dim_text(c, x->dim[r - 1]), sh_dim_text(c, y->dim[r - 1]), sh_operand(c, 0),
+             sh_operand(c, 1));
+    return gerr_help(c->e, "`expand(%s, 1) * %s` is the product of every pair", sh_arg(c, 0),
+                     sh_part(c, 1));
+  }
+  if (t != YES || !batch_axes(c, r - 1)) return false;
+  sh_drop_axes(&c->out[0], x, 1u << (r - 1));
+  c->out[0].dev = (uint8_t)dev;
+  return true;
+}
+
+/* One side of a convolution's result: (n + 2 * pad - k) // stride + 1. */
+static bool window(C *c, Dim n, Dim k, int64_t stride, int64_t pad, const char *side_name,
+                   Dim *out) {
+  Dim room = dim_add(c->dims, n, dim_const(c->dims, 2 * pad));
+  Tri r = sh_at_least(c, room, k, "the kernel of a convolution is larger than the padded image");
+  if (r == NO) {
+    gerr_set(c->e, ERR_SHAPE_CONV, 1,
+             "the kernel's %s %s is larger than the image's %s %s with padding %lld", side_name,
+             sh_dim_text(c, k), side_name, sh_dim_text(c, n), (long long)pad);
+    int64_t a, b;
+    if (dim_is_const(c->dims, n, &a) && dim_is_const(c->dims, k, &b)) {
+      return gerr_help(c->e, "padding of %lld fits", (long long)((b - a + 1) / 2));
+    }
+    return false;
+  }
+  if (r == FAILED) return false;
+  Dim steps = dim_floordiv(c->dims, dim_sub(c->dims, room, k), dim_const(c->dims, stride));
+  *out = dim_add(c->dims, steps, dim_const(c->dims, 1));
+  return true;
+}
+
+/* Checks image x [N, C, H, W] and kernel w [O, C, h, w]; `out` = [N, O, H', W']. */
+static bool convolve(C *c, const Type *x, const Type *w, Type *out) {
+  const Attr *stride = sh_ints(c, AT_STRIDE, 2), *pad;
+  if (!stride || !(pad = sh_ints(c, AT_PAD, 2))) return false;
+  for (int i = 0; i < 2; i++) {
+    if (stride->u.ints[i] < 1 || stride->u.ints[i] > INT32_MAX) {
+      return gerr_set(c->e, ERR_SHAPE_CONV, -1, "the stride of a convolution is %lld",
+                      (long long)stride->u.ints[i]);
+    }
+    if (pad->u.ints[i] < 0 || pad->u.ints[i] > INT32_MAX) {
+      return gerr_set(c->e, ERR_SHAPE_CONV, -1, "the padding of a convolution is %lld",
+                      (long long)pad->u.ints[i]);
+    }
+  }
+  Tri r = sh_equal(c, x->dim[1], w->dim[1], "image and kernel have different numbers of channels");
+  if (r == NO) {
+    gerr_set(c->e, ERR_SHAPE_CONV, 1, "the image has %s channels, the kernel takes %s: %s and %s",
+             sh_dim_text(c, x->dim[1]), sh_dim_text(c, w->dim[1]), sh_type_text(c, x),
+             sh_type_text(c, w));
+    return gerr_help(c->e, "images are [N, C, H, W], kernels [O, C, h, w]");
+  }
+  if (r != YES) return false;
+  *out = *x;
+  out->dim[1] = w->dim[0];
+  return window(c, x->dim[2], w->dim[2], stride->u.ints[0], pad->u.ints[0], "height",
+                &out->dim[2]) &&
+         window(c, x->dim[3], w->dim[3], stride->u.ints[1], pad->u.ints[1], "width", &out->dim[3]);
+}
+
+bool shape_conv(C *c) {
+  Device dev;
+  if (!contraction(c, &dev) || !sh_rank(c, 0, 4, "an image [N, C, H, W]") ||
+      !sh_rank(c, 1, 4, "a kernel [O, C, h, w]") || !convolve(c, c->in[0], c->in[1], &c->out[0])) {
+    return false;
+  }
+  c->out[0].dev = (uint8_t)dev;
+  return true;
+}
+
+/* Gradients: the operand looked for has the dims of the attribute; the convolution's result is g. */
+static bool conv_gradient(C *c, bool of_input) {
+  Device dev;
+  Type t, got;
+  const Attr *a = sh_dims(c, AT_DIMS, 4);
+  if (!a || !contraction(c, &dev)) return false;
+  if (!sh_rank(c, 0, 4, "four axes") || !sh_rank(c, 1, 4, "four axes")) return false;
+  t = *c->in[0];
+  t.dev = (uint8_t)dev;
+  sh_set_dims(&t, a);
+  const Type *g = of_input ? c->in[0] : c->in[1];
+  if (!convolve(c, of_input ? &t : c->in[0], of_input ? c->in[1] : &t, &got)) return false;
+  int axis;
+  if (!sh_same_dims(c, &got, g, "the gradient of a convolution has another shape than its result",
+                    &axis)) {
+    return axis < 0 ? false
+                    : gerr_set(c->e, ERR_SHAPE_CONV, of_input ? 0 : 1,
+                               "the convolution gives %s, its gradient is %s",
+                               sh_type_text(c, &got), sh_type_text(c, g));
+  }
+  c->out[0] = t;
+  return true;
+}
+
+bool shape_conv_input(C *c) {
+  return conv_gradient(c, true);
+}
+
+bool shape_conv_weight(C *c) {
+  return conv_gradient(c, false);
+}
