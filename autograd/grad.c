@@ -669,9 +669,10 @@ static bool is_token(Rule *r, Val v)
   return gr_type(r->g, v)->kind == TK_TOKEN;
 }
 
-/* The gradient of a region as a region: takes the body's first `lead` inputs, the cotangents there are,
- * and the body's other inputs (but tokens); gives the gradients of the wanted inputs, of which the
- * first is operand `from` of the node. What the body computes is computed again, without its effects. */
+/* The gradient of a region as a region: takes the body's first `lead` inputs, the cotangents
+ * there are, and the body's other inputs (but tokens); gives the gradients of the wanted inputs,
+ * of which the first is operand `from` of the node. What the body computes is computed again,
+ * without its effects. */
 static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GErr *e)
 {
   Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, body->name);

@@ -34,13 +34,13 @@ typedef struct GradRule {
 #include "graph/ops.def"
 #undef OP
 
-/* gr_inline for bodies that are computed again in a backward: PRINT and ASSERT nodes are left out, their
- * tokens pass through; nodes keep their provenance, with backward = 1. False where a host call would
- * have to be repeated. */
+/* gr_inline for bodies that are computed again in a backward: PRINT and ASSERT nodes are left
+ * out, their tokens pass through; nodes keep their provenance, with backward = 1. False where a
+ * host call would have to be repeated. */
 bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e);
-/* Node `node` of src appended to dst with its operands replaced by `in` and the provenance dst->at; its
- * regions are copied to dst's arena. Returns the first result; VAL_NONE with `e` when the shape rule
- * refuses. */
+/* Node `node` of src appended to dst with its operands replaced by `in` and the provenance
+ * dst->at; its regions are copied to dst's arena. Returns the first result; VAL_NONE with `e`
+ * when the shape rule refuses. */
 Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GErr *e);
 
 #endif
