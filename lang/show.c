@@ -3,7 +3,6 @@
  * In: a value, perhaps with the name it goes by. Out: text whose lines end with a newline (show) or
  * a str (summary). Invariant: the text depends on the value only.
  */
-
 #include <string.h>
 
 #include "lang/builtin.h"

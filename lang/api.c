@@ -1,0 +1,783 @@
+/* ckl.h: the session as others see it.
+ *
+ * In: C calls. Out: statuses, handles, texts. Every call that may fail runs its work under guard(),
+ * turns what left it into a status and keeps the diagnostics. Texts handed out live in the notes arena, until
+ * the next call that clears it.
+ */
+#include "ckl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lang/compile.h"
+#include "lang/session.h"
+#include "parser/parse.h"
+#include "runtime/file.h"
+
+struct ckl_session {
+  Session s;
+};
+
+struct ckl_value {
+  int64_t rc;
+  ckl_session *owner;
+  Value v;
+  Tensor *flat; /* row-major copy handed out by ckl_tensor_data, or NULL */
+  ckl_value *prev, *next;
+};
+
+/* ---- statuses */
+
+static void begin(Session *s) {
+  dg_clear(&s->diags);
+  arena_free(&s->notes);
+  dg_init(&s->diags, &s->notes, &s->mem);
+  s->text_out = NULL;
+  s->interrupt = false;
+}
+
+static void end(Session *s) {
+  mem_pool_drain(&s->mem, 0);
+  arena_free(&s->scratch);
+  s->frame = NULL;
+  s->stage = NULL;
+}
+
+static ckl_status status_of(Session *s, int code, bool ran) {
+  switch (code) {
+  case MEM_OK: return CKL_OK;
+  case MEM_ERR_PROGRAM: return ran ? CKL_ERUN : CKL_EPROGRAM;
+  case MEM_ERR_NOMEM:
+    if (!s->diags.errors) dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
+    return CKL_ENOMEM;
+  case MEM_ERR_INTERRUPT: return CKL_EINTERRUPT;
+  default:
+    dg_error(&s->diags, ERR_BUG, (Span){0}, "an invariant of ckl does not hold (code %d)", code);
+    return CKL_EINTERNAL;
+  }
+}
+
+typedef struct Job {
+  Session *s;
+  const char *path, *text, *name;
+  size_t n;
+  ckl_value **out;
+  Value v, f;
+  Value *args;
+  bool ran;
+  void (*work)(struct Job *j);
+  void *more;
+} Job;
+
+static void run_job(void *ud) {
+  Job *j = ud;
+  j->work(j);
+}
+
+static ckl_status perform(Job *j, void (*work)(Job *j)) {
+  Session *s = j->s;
+  begin(s);
+  j->work = work;
+  int code = guard(s, run_job, j);
+  ckl_status st = status_of(s, code, j->ran);
+  end(s);
+  return st;
+}
+
+/* ---- sessions */
+
+ckl_session *ckl_open(const ckl_config *c) {
+  ckl_config none = {.size = sizeof none}, full = {.size = sizeof full};
+  if (!c) c = &none;
+  memcpy(&full, c, c->size < sizeof full ? c->size : sizeof full);
+  Mem m;
+  mem_init(&m, full.alloc, full.alloc_ud);
+  ckl_session *k = mem_try(&m, NULL, 0, sizeof *k);
+  if (!k) return NULL;
+  memset(k, 0, sizeof *k);
+  Session *s = &k->s;
+  s->mem = m;
+  s->config.write = full.write;
+  s->config.ud = full.write_ud;
+  s->config.terminal = full.stderr_is_terminal;
+  s->config.args = full.args;
+  s->config.arg_count = full.arg_count;
+  s->config.lib = full.lib;
+  s->config.lib_count = full.lib_count;
+  s->config.memory_limit = full.memory_limit;
+  s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
+  if (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu")) {
+    mem_free(&m, k, sizeof *k);
+    return NULL;
+  }
+  if (!session_start(s)) {
+    session_stop(s);
+    mem_close(&s->mem);
+    m = s->mem;
+    mem_free(&m, k, sizeof *k);
+    return NULL;
+  }
+  return k;
+}
+
+static void orphan(ckl_session *k) {
+  for (ckl_value *v = k->s.handles; v; v = v->next) {
+    value_set(&v->v, v_unit());
+    tn_unref(v->flat);
+    v->flat = NULL;
+  }
+}
+
+void ckl_close(ckl_session *k) {
+  if (!k) return;
+  Session *s = &k->s;
+  orphan(k);
+  session_stop(s);
+  for (ckl_value *v = s->handles, *next; v; v = next) {
+    next = v->next;
+    v->owner = NULL; /* freed by ckl_release, through the C library */
+    v->prev = v->next = NULL;
+  }
+  mem_close(&s->mem);
+  Mem m = s->mem;
+  mem_free(&m, k, sizeof *k);
+}
+
+void ckl_interrupt(ckl_session *k) { k->s.interrupt = true; }
+
+ckl_status ckl_reset(ckl_session *k) {
+  Session *s = &k->s;
+  for (ckl_value *v = s->handles; v; v = v->next)
+    if (v->v.tag == V_FN || v->v.tag == V_INST || v->v.tag == V_MODEL || v->v.tag == V_MODULE) value_set(&v->v, v_unit());
+  session_stop(s);
+  return session_start(s) ? CKL_OK : CKL_ENOMEM;
+}
+
+/* ---- values */
+
+static ckl_value *handle(ckl_session *k, Value v) {
+  ckl_value *h = malloc(sizeof *h); /* outlives the session if the caller keeps it */
+  if (!h) return NULL;
+  *h = (ckl_value){.rc = 1, .owner = k, .v = v, .next = k->s.handles};
+  if (h->next) h->next->prev = h;
+  k->s.handles = h;
+  value_retain(v);
+  return h;
+}
+
+ckl_value *ckl_retain(ckl_value *v) {
+  if (v) v->rc++;
+  return v;
+}
+
+void ckl_release(ckl_value *v) {
+  if (!v || --v->rc > 0) return;
+  if (v->owner) {
+    if (v->prev) v->prev->next = v->next;
+    else v->owner->s.handles = v->next;
+    if (v->next) v->next->prev = v->prev;
+    tn_unref(v->flat);
+    value_release(v->v);
+  }
+  free(v);
+}
+
+typedef struct Maker { Value v; Tensor *t; const char *text; size_t n; } Maker;
+
+static ckl_value *simple(ckl_session *k, Value v) { return handle(k, v); }
+
+ckl_value *ckl_int(ckl_session *s, int64_t i) { return simple(s, v_int(i)); }
+ckl_value *ckl_float(ckl_session *s, double x) { return simple(s, v_float(x)); }
+ckl_value *ckl_bool(ckl_session *s, bool b) { return simple(s, v_bool(b)); }
+
+static void make_str(Job *j) {
+  j->v = str_value(j->s, j->text, j->n);
+  *j->out = handle((ckl_session *)j->s, j->v);
+}
+
+ckl_value *ckl_str(ckl_session *s, const char *text, size_t n) {
+  ckl_value *h = NULL;
+  Job j = {.s = &s->s, .text = text, .n = n, .out = &h};
+  perform(&j, make_str);
+  return h;
+}
+
+static void make_tensor(Job *j) {
+  j->v = tensor_value(j->s, j->more);
+  *j->out = handle((ckl_session *)j->s, j->v);
+}
+
+static bool good_shape(const char *dtype, int rank, const int64_t *dims, int *dt) {
+  *dt = dtype ? dtype_find(dtype) : -1;
+  return *dt >= 0 && rank >= 0 && rank <= CKL_MAX_RANK && tn_product(rank, dims) >= 0;
+}
+
+ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t *dims, const void *data) {
+  int dt;
+  ckl_value *h = NULL;
+  if (!good_shape(dtype, rank, dims, &dt)) return NULL;
+  Tensor *t = tn_new(&s->s.mem, DEV_CPU, (DType)dt, rank, dims);
+  if (!t) return NULL;
+  size_t bytes = (size_t)tn_count(t) * dt_size((DType)dt);
+  if (bytes) memcpy(tn_data(t), data, bytes);
+  Job j = {.s = &s->s, .more = t, .out = &h};
+  perform(&j, make_tensor);
+  return h;
+}
+
+ckl_value *ckl_tensor_borrow(ckl_session *s, const char *dtype, int rank, const int64_t *dims, void *data,
+                             void (*done)(void *ud), void *ud) {
+  int dt;
+  ckl_value *h = NULL;
+  if (!good_shape(dtype, rank, dims, &dt)) return NULL;
+  Tensor *t = tn_foreign(&s->s.mem, (DType)dt, rank, dims, data, done, ud);
+  if (!t) return NULL;
+  Job j = {.s = &s->s, .more = t, .out = &h};
+  perform(&j, make_tensor);
+  return h;
+}
+
+ckl_kind ckl_kind_of(const ckl_value *v) {
+  if (!v) return CKL_UNIT;
+  switch ((ValueTag)v->v.tag) {
+  case V_UNIT: return CKL_UNIT;
+  case V_NONE: return CKL_NONE;
+  case V_BOOL: return CKL_BOOL;
+  case V_INT: return CKL_INT;
+  case V_FLOAT: return CKL_FLOAT;
+  case V_STR: return CKL_STR;
+  case V_TENSOR:
+  case V_PARAM: return CKL_TENSOR;
+  case V_LIST: return CKL_LIST;
+  case V_TUPLE: return CKL_TUPLE;
+  case V_RECORD: return CKL_RECORD;
+  case V_FN:
+  case V_BUILTIN:
+  case V_DTYPE: return CKL_FN;
+  case V_INST: return CKL_MODEL;
+  default: return CKL_OTHER;
+  }
+}
+
+static Tensor *tensor_in(const ckl_value *v) {
+  if (!v) return NULL;
+  return v->v.tag == V_TENSOR ? v->v.u.t->t : v->v.tag == V_PARAM ? v->v.u.p->t : NULL;
+}
+
+int64_t ckl_to_int(const ckl_value *v) {
+  if (!v) return 0;
+  Tensor *t = tensor_in(v);
+  if (t) return tn_count(t) == 1 ? tn_get_i64(t, 0) : 0;
+  if (v->v.tag == V_INT || v->v.tag == V_BOOL) return v->v.u.i;
+  if (v->v.tag == V_FLOAT && v->v.u.f > -9.2e18 && v->v.u.f < 9.2e18) return (int64_t)v->v.u.f;
+  return 0;
+}
+
+double ckl_to_float(const ckl_value *v) {
+  if (!v) return 0;
+  Tensor *t = tensor_in(v);
+  if (t) return tn_count(t) == 1 ? tn_get_f64(t, 0) : 0;
+  if (v->v.tag == V_INT || v->v.tag == V_BOOL) return (double)v->v.u.i;
+  return v->v.tag == V_FLOAT ? v->v.u.f : 0;
+}
+
+const char *ckl_to_str(const ckl_value *v, size_t *n) {
+  if (!v || v->v.tag != V_STR) return NULL;
+  if (n) *n = v->v.u.str->n;
+  return v->v.u.str->s;
+}
+
+const char *ckl_tensor_dtype(const ckl_value *v) {
+  Tensor *t = tensor_in(v);
+  return t ? dtype_info[t->dtype].name : NULL;
+}
+
+int ckl_tensor_rank(const ckl_value *v) {
+  Tensor *t = tensor_in(v);
+  return t ? t->rank : -1;
+}
+
+int64_t ckl_tensor_dim(const ckl_value *v, int axis) {
+  Tensor *t = tensor_in(v);
+  return t && axis >= 0 && axis < t->rank ? t->dim[axis] : -1;
+}
+
+const void *ckl_tensor_data(ckl_value *v) {
+  Tensor *t = tensor_in(v);
+  if (!t || !v->owner) return NULL;
+  if (tn_is_contiguous(t)) return tn_data(t);
+  tn_unref(v->flat);
+  v->flat = tn_contiguous(&v->owner->s.mem, t);
+  return v->flat ? tn_data(v->flat) : NULL;
+}
+
+size_t ckl_length(const ckl_value *v) {
+  if (!v) return 0;
+  if (v->v.tag == V_LIST || v->v.tag == V_TUPLE) return v->v.u.list->count;
+  return v->v.tag == V_RECORD ? v->v.u.rec->count : 0;
+}
+
+ckl_value *ckl_item(const ckl_value *v, size_t i) {
+  if (!v || !v->owner || i >= ckl_length(v)) return NULL;
+  return handle(v->owner, v->v.tag == V_RECORD ? v->v.u.rec->items[i] : v->v.u.list->items[i]);
+}
+
+const char *ckl_field_name(const ckl_value *v, size_t i) {
+  return v && v->v.tag == V_RECORD && i < v->v.u.rec->count ? v->v.u.rec->names[i] : NULL;
+}
+
+/* ---- running */
+
+static void load_main(Job *j) {
+  Session *s = j->s;
+  session_stop(s);
+  if (!session_start(s)) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  Frame top = {.module = s->main};
+  s->frame = &top;
+  s->main = module_load_file(s, j->path, (Span){0});
+  s->frame = NULL;
+}
+
+/* A program file starts from an empty session, so that two runs in one process print the same. */
+static void work_run(Job *j) {
+  Session *s = j->s;
+  load_main(j);
+  if (!check_module(s, s->main, false)) dg_throw(&s->diags);
+  j->ran = true;
+  run_module(s, s->main);
+}
+
+ckl_status ckl_run_file(ckl_session *k, const char *path) {
+  Job j = {.s = &k->s, .path = path};
+  return perform(&j, work_run);
+}
+
+static void work_check(Job *j) {
+  Session *s = j->s;
+  load_main(j);
+  if (!check_module(s, s->main, true)) dg_throw(&s->diags);
+}
+
+ckl_status ckl_check_file(ckl_session *k, const char *path) {
+  Job j = {.s = &k->s, .path = path};
+  return perform(&j, work_check);
+}
+
+static void work_eval(Job *j) {
+  Session *s = j->s;
+  uint32_t file = src_add(&s->sources, j->name ? j->name : "input", j->text, j->n);
+  ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};
+  Frame top = {.module = s->main};
+  s->frame = &top;
+  Node *ast = parse_file(&pc, file);
+  if (s->diags.errors) dg_throw(&s->diags);
+  s->main->ast = ast;
+  module_declare_items(s, s->main, ast, true);
+  j->ran = true;
+  Value last = v_unit();
+  bool value = false;
+  for (uint32_t i = 0; i < ast->file.items.count; i++) {
+    Node *st = ast->file.items.items[i];
+    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL || st->kind == N_POLICY_DECL || st->kind == N_TEST) continue;
+    bool is_last = i + 1 == ast->file.items.count;
+    poll_interrupt(s, st->span);
+    run_statement(s, st, is_last ? &last : NULL);
+    value = is_last && st->kind == N_EXPR_STMT;
+  }
+  if (last.tag == V_LIST && last.u.list->weak) last = as_tensor(s, last, DT_COUNT, (Span){0});
+  if (j->out && value && last.tag != V_UNIT) *j->out = handle((ckl_session *)s, last);
+}
+
+ckl_status ckl_eval(ckl_session *k, const char *text, const char *name, ckl_value **out) {
+  if (out) *out = NULL;
+  Job j = {.s = &k->s, .text = text, .n = strlen(text), .name = name, .out = out};
+  return perform(&j, work_eval);
+}
+
+bool ckl_is_complete(const char *text, size_t n) { return parse_repl_complete(text, n); }
+
+typedef struct TestRun {
+  const char *filter;
+  void (*report)(void *ud, const char *title, bool ok, const char *diagnostics);
+  void *ud;
+  size_t failed;
+} TestRun;
+
+typedef struct TestJob { Session *s; Node *t; } TestJob;
+
+static void test_job(void *ud) {
+  TestJob *j = ud;
+  Session *s = j->s;
+  Frame top = {.module = s->main, .base = s->local_count, .test = true, .block_depth = 1};
+  s->frame = &top;
+  Flow flow = FLOW_NEXT;
+  random_reset(s, 0);
+  eval_block(s, j->t->test.body, &flow);
+  if (flow != FLOW_NEXT) fail(s, ERR_BREAK, j->t->span, "`break`, `continue` and `return` cannot leave a test");
+}
+
+static void work_test(Job *j) {
+  Session *s = j->s;
+  TestRun *r = j->more;
+  load_main(j);
+  if (!check_module(s, s->main, false)) dg_throw(&s->diags);
+  j->ran = true;
+  for (uint32_t i = 0; i < s->main->ast->file.items.count; i++) {
+    Node *t = s->main->ast->file.items.items[i];
+    if (t->kind != N_TEST) continue;
+    uint32_t n;
+    const char *title = ast_plain_text(t->test.title, &n);
+    if (!title) title = "test";
+    if (r->filter && !strstr(title, r->filter)) continue;
+    TestJob tj = {s, t};
+    size_t before = s->diags.count, errors = s->diags.errors;
+    size_t mark = mem_pool_mark(&s->mem);
+    int code = guard(s, test_job, &tj);
+    s->frame = NULL;
+    Buf b;
+    buf_init_arena(&b, &s->notes);
+    for (size_t k = before; k < s->diags.count; k++) dg_render(&b, &s->sources, s->diags.items[k], false);
+    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT) mem_throw(&s->mem, code);
+    if (r->report) r->report(r->ud, title, code == MEM_OK, b.s ? b.s : "");
+    r->failed += code != MEM_OK;
+    dg_rewind(&s->diags, before);
+    (void)errors;
+    mem_pool_drain(&s->mem, mark);
+  }
+}
+
+ckl_status ckl_test_file(ckl_session *k, const char *path, const char *filter,
+                         void (*report)(void *ud, const char *title, bool ok, const char *diagnostics), void *ud) {
+  TestRun r = {filter, report, ud, 0};
+  Job j = {.s = &k->s, .path = path, .more = &r};
+  ckl_status st = perform(&j, work_test);
+  return st == CKL_OK && r.failed ? CKL_ERUN : st;
+}
+
+ckl_value *ckl_get(ckl_session *k, const char *name) {
+  Session *s = &k->s;
+  for (size_t i = 0; s->main && i < s->main->global_count; i++) {
+    Global *g = &s->main->globals[i];
+    if (!strcmp(g->name, name) && g->is_set && g->kind != G_TYPE && g->kind != G_POLICY) return handle(k, g->v);
+  }
+  return NULL;
+}
+
+static void work_set(Job *j) {
+  global_set(j->s, j->s->main, names_of(j->s->names, j->name), j->v, false, (Span){0});
+}
+
+ckl_status ckl_set(ckl_session *k, const char *name, ckl_value *v) {
+  if (!v || !name) return CKL_EUSAGE;
+  Job j = {.s = &k->s, .name = name, .v = v->v};
+  return perform(&j, work_set);
+}
+
+static void work_call(Job *j) {
+  Session *s = j->s;
+  Frame top = {.module = s->main};
+  s->frame = &top;
+  j->ran = true;
+  Value r = call_simple(s, j->f, j->n, j->args, (Span){0});
+  if (j->out) *j->out = handle((ckl_session *)s, r);
+}
+
+ckl_status ckl_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n, ckl_value **out) {
+  if (out) *out = NULL;
+  Value v[32];
+  if (!f || n > 32) return CKL_EUSAGE;
+  for (size_t i = 0; i < n; i++) {
+    if (!args[i]) return CKL_EUSAGE;
+    v[i] = args[i]->v;
+  }
+  Job j = {.s = &k->s, .f = f->v, .args = v, .n = n, .out = out};
+  return perform(&j, work_call);
+}
+
+/* ---- texts */
+
+typedef struct TextJob {
+  Session *s;
+  Buf *b;
+  const char *a, *c, *d;
+  const char *const *list;
+  size_t n;
+  Value v;
+  bool found;
+  void (*work)(struct TextJob *t);
+} TextJob;
+
+static void text_job(void *ud) {
+  TextJob *t = ud;
+  t->work(t);
+}
+
+/* Runs work, which writes to t->b; the text or NULL. `clear`: a call of its own, with its diagnostics. */
+static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
+  Session *s = t->s;
+  if (clear) begin(s);
+  Buf b;
+  buf_init_arena(&b, &s->notes);
+  t->b = &b;
+  t->found = true;
+  t->work = work;
+  int code = guard(s, text_job, t);
+  if (code != MEM_OK && clear) status_of(s, code, false);
+  if (clear) end(s);
+  if (code != MEM_OK || !t->found) return NULL;
+  return b.s ? b.s : "";
+}
+
+static void work_show(TextJob *t) {
+  Frame top = {.module = t->s->main};
+  t->s->frame = &top;
+  show_value(t->s, t->b, t->a, t->v);
+}
+
+const char *ckl_show(ckl_session *k, const char *name, const ckl_value *v) {
+  TextJob t = {.s = &k->s, .a = name, .v = v ? v->v : v_unit()};
+  return text_of(&t, work_show, true);
+}
+
+static const char *visible(Session *s, size_t i) {
+  Module *ms[2] = {s->main, s->prelude};
+  for (int m = 0; m < 2; m++) {
+    if (!ms[m]) continue;
+    if (i < ms[m]->global_count) return ms[m]->globals[i].name;
+    i -= ms[m]->global_count;
+  }
+  if (i < builtin_count) return builtin_table[i].name;
+  i -= builtin_count;
+  for (size_t k = 0; parse_reserved[k]; k++)
+    if (i-- == 0) return parse_reserved[k];
+  if (i < DT_COUNT) return dtype_info[i].name;
+  return NULL;
+}
+
+const char *ckl_complete(ckl_session *k, const char *prefix, size_t i) {
+  size_t n = strlen(prefix), hit = 0;
+  const char *name;
+  for (size_t c = 0; (name = visible(&k->s, c)); c++) {
+    if (strncmp(name, prefix, n) || (name[0] == '_' && prefix[0] != '_')) continue;
+    bool again = false;
+    const char *o;
+    for (size_t e = 0; e < c && !again && (o = visible(&k->s, e)); e++) again = !strcmp(o, name);
+    if (!again && hit++ == i) return name;
+  }
+  return NULL;
+}
+
+size_t ckl_diag_count(const ckl_session *k) { return k->s.diags.count; }
+
+static void work_diag(TextJob *t) { dg_render(t->b, &t->s->sources, t->s->diags.items[t->n], t->a != NULL); }
+static void work_diag_json(TextJob *t) { dg_render_json(t->b, &t->s->sources, t->s->diags.items[t->n]); }
+
+const char *ckl_diag_text(ckl_session *k, size_t i, unsigned flags) {
+  if (i >= k->s.diags.count) return "";
+  TextJob t = {.s = &k->s, .n = i, .a = flags & CKL_COLOR ? "color" : NULL};
+  const char *r = text_of(&t, work_diag, false);
+  return r ? r : k->s.diags.items[i]->message;
+}
+
+const char *ckl_diag_json(ckl_session *k, size_t i) {
+  if (i >= k->s.diags.count) return "";
+  TextJob t = {.s = &k->s, .n = i};
+  const char *r = text_of(&t, work_diag_json, false);
+  return r ? r : "{}";
+}
+
+const char *ckl_diag_code(const ckl_session *k, size_t i) {
+  return i < k->s.diags.count ? err_info[k->s.diags.items[i]->code].code : "";
+}
+
+bool ckl_diag_is_error(const ckl_session *k, size_t i) {
+  return i < k->s.diags.count && k->s.diags.items[i]->severity == SEV_ERROR;
+}
+
+/* ---- observation */
+
+static const char *const counters[] = {"nodes", "stage", "compile", "values.live", "tape.live", "bytes.live", "bytes.peak",
+                                       "data.live", "data.peak", "sim.live", "sim.peak", "line"};
+
+int64_t session_counter(const Session *s, const char *name) {
+  int64_t v[] = {s->count.nodes, s->count.stage, s->count.compile, s->count.values_live, s->count.tape_live, (int64_t)s->mem.live, (int64_t)s->mem.peak,
+                 (int64_t)s->mem.data_live[DEV_CPU], (int64_t)s->mem.data_peak[DEV_CPU], (int64_t)s->mem.data_live[DEV_SIM], (int64_t)s->mem.data_peak[DEV_SIM], s->count.line};
+  for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+    if (!strcmp(counters[i], name)) return v[i];
+  return -1;
+}
+
+int64_t ckl_counter(const ckl_session *k, const char *name) { return session_counter(&k->s, name); }
+const char *ckl_counter_name(size_t i) { return i < sizeof counters / sizeof *counters ? counters[i] : NULL; }
+
+static const char *const channels[LOG_COUNT] = {"stage", "compile", "backward", "load", "random", "wrap"};
+
+ckl_status ckl_log(ckl_session *k, const char *channel) {
+  size_t n = strcspn(channel, ":");
+  for (int i = 0; i < LOG_COUNT; i++)
+    if (strlen(channels[i]) == n && !strncmp(channels[i], channel, n)) {
+      if (channel[n] && strcmp(channel + n, ":debug")) return CKL_EUSAGE;
+      k->s.logs[i] = channel[n] ? 2 : 1;
+      return CKL_OK;
+    }
+  return CKL_EUSAGE;
+}
+
+/* ---- tools */
+
+static void work_format(TextJob *t) {
+  Session *s = t->s;
+  uint32_t file = src_add(&s->sources, t->a ? t->a : "input", t->c, t->n);
+  ParseContext pc = {&s->scratch, s->names, &s->sources, &s->diags};
+  Node *ast = parse_file(&pc, file);
+  if (s->diags.errors) dg_throw(&s->diags);
+  fmt_file(t->b, ast, &s->sources);
+}
+
+const char *ckl_format(ckl_session *k, const char *path, const char *text, size_t n) {
+  TextJob t = {.s = &k->s, .a = path, .c = text, .n = n};
+  return text_of(&t, work_format, true);
+}
+
+static const char *const stages[] = {"stage", "simplify"};
+const char *ckl_stage_name(size_t i) { return i < 2 ? stages[i] : NULL; }
+
+static void work_ir(TextJob *t) {
+  Session *s = t->s;
+  Job j = {.s = s, .path = t->a};
+  load_main(&j);
+  Frame top = {.module = s->main};
+  s->frame = &top;
+  if (!ir_print(s, t->b, t->c, t->list, t->n, t->d)) t->found = false;
+  s->frame = NULL;
+}
+
+const char *ckl_ir(ckl_session *k, const char *path, const char *fn, const char *const *types, size_t n, const char *stage) {
+  TextJob t = {.s = &k->s, .a = path, .c = fn, .list = types, .n = n, .d = stage ? stage : "simplify"};
+  return text_of(&t, work_ir, true);
+}
+
+typedef Graph *(*Pass)(Arena *a, const Graph *g);
+static const struct { const char *name; Pass run; } passes[] = {{"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold}, {"verify", NULL}};
+const char *ckl_pass_name(size_t i) { return i < sizeof passes / sizeof *passes ? passes[i].name : NULL; }
+
+static void work_opt(TextJob *t) {
+  Session *s = t->s;
+  GErr e = {.code = ERR_IR, .operand = -1};
+  Graph *g = gr_read(&s->scratch, s->names, t->c, t->n, &e);
+  uint32_t file = src_add(&s->sources, t->a ? t->a : "input", t->c, t->n);
+  Span at = {file, 0, 0};
+  if (!g) {
+    e.code = ERR_IR;
+    fail_gerr(s, at, &e);
+  }
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+    if (!strcmp(passes[i].name, t->d)) {
+      if (passes[i].run) g = passes[i].run(&s->scratch, g);
+      if (!gr_verify(g, &e)) {
+        e.code = ERR_IR;
+        fail_gerr(s, at, &e);
+      }
+      gr_print(t->b, g);
+      return;
+    }
+  fail(s, ERR_IR, at, "no pass is called `%s`", t->d);
+}
+
+const char *ckl_opt(ckl_session *k, const char *pass, const char *name, const char *text, size_t n) {
+  TextJob t = {.s = &k->s, .a = name, .c = text, .n = n, .d = pass};
+  return text_of(&t, work_opt, true);
+}
+
+ckl_status ckl_dump(ckl_session *k, const char *stage) {
+  for (size_t i = 0; i < 2; i++)
+    if (!strcmp(stages[i], stage)) {
+      k->s.dump_stage = stages[i];
+      return CKL_OK;
+    }
+  return CKL_EUSAGE;
+}
+
+/* ---- help and generated documents */
+
+static void work_help(TextJob *t) {
+  Session *s = t->s;
+  int e = err_find(t->a);
+  if (e >= 0) {
+    buf_printf(t->b, "%s: %s\n\n%s\n", err_info[e].code, err_info[e].title, err_info[e].explain);
+    if (err_info[e].example[0]) buf_printf(t->b, "\nFor example:\n\n    %s\n", err_info[e].example);
+    return;
+  }
+  const Builtin *b = builtin_find(s, names_of(s->names, t->a));
+  if (b) {
+    buf_printf(t->b, "%s%s\n  %s%s\n", b->name, b->signature, b->doc, b->flags & BI_SCRIPT ? " (script only)" : "");
+    return;
+  }
+  Global *g = s->main ? global_find(s, s->main, names_of(s->names, t->a)) : NULL;
+  if (g && (g->kind == G_FN || g->kind == G_MODEL)) {
+    const Node *d = g->decl;
+    Span h = g->kind == G_FN ? d->fn->header : (Span){d->span.file, d->span.lo, d->model.name.span.hi};
+    const Source *src = &s->sources.items[h.file];
+    buf_put(t->b, src->text + h.lo, h.hi - h.lo);
+    buf_printf(t->b, "     %s\n", src->path);
+    const char *doc = g->kind == G_FN ? d->fn->doc : d->model.doc;
+    if (doc) buf_printf(t->b, "  %s\n", doc);
+    return;
+  }
+  t->found = false;
+}
+
+const char *ckl_help(ckl_session *k, const char *topic) {
+  TextJob t = {.s = &k->s, .a = topic};
+  return text_of(&t, work_help, false);
+}
+
+const char *ckl_error_code(size_t i) { return i < ERR_COUNT ? err_info[i].code : NULL; }
+
+static void cell(Buf *b, const char *text) {
+  for (; *text; text++) {
+    if (*text == '|') buf_putc(b, '\\');
+    buf_putc(b, *text == '\n' ? ' ' : *text);
+  }
+}
+
+static void work_ops(TextJob *t) {
+  static const char *const cls[] = {"elementwise", "reduce", "move", "contract", "generate", "control", "effect"};
+  static const char *const remat[] = {"free", "cheap", "dear", "never"}, *const needs[] = {"nothing", "operands", "result", "both"};
+  static const char *const dom[] = {"float", "num", "int", "bool", "any"};
+  buf_puts(t->b, "# Ops\n\nGenerated from `graph/ops.def` by `ckl ops --markdown`.\n\n| op | class | operands | dtypes | recompute | gradient reads | meaning |\n|---|---|---|---|---|---|---|\n");
+  for (int i = 0; i < OP_COUNT; i++) {
+    const OpInfo *o = &op_info[i];
+    buf_printf(t->b, "| `%s` | %s | %s | %s | %s | %s | ", o->text, cls[o->cls], o->arity < 0 ? "any" : txt(t->s, "%d", o->arity), dom[o->domain], remat[o->remat], needs[o->needs]);
+    cell(t->b, o->doc);
+    buf_puts(t->b, " |\n");
+  }
+}
+
+static void work_builtins(TextJob *t) {
+  buf_puts(t->b, "# Builtins\n\nGenerated from `lang/builtins.def` by `ckl builtins --markdown`.\n\n| name | signature | meaning |\n|---|---|---|\n");
+  for (size_t i = 0; i < builtin_count; i++) {
+    if (builtin_table[i].name[0] == '_') continue;
+    buf_printf(t->b, "| `%s` | `%s` | ", builtin_table[i].name, builtin_table[i].signature);
+    cell(t->b, builtin_table[i].doc);
+    buf_puts(t->b, builtin_table[i].flags & BI_SCRIPT ? " (script only) |\n" : " |\n");
+  }
+}
+
+static void work_errors(TextJob *t) {
+  buf_puts(t->b, "# Errors\n\nGenerated from `runtime/errors.def` by `ckl errors --markdown`.\n");
+  for (int i = 0; i < ERR_COUNT; i++) {
+    buf_printf(t->b, "\n## %s: %s\n\n%s\n", err_info[i].code, err_info[i].title, err_info[i].explain);
+    if (err_info[i].example[0]) buf_printf(t->b, "\n```ckl\n%s\n```\n", err_info[i].example);
+  }
+}
+
+static const char *document(ckl_session *k, void (*work)(TextJob *t)) {
+  TextJob t = {.s = &k->s};
+  return text_of(&t, work, false);
+}
+
+const char *ckl_ops_markdown(ckl_session *k) { return document(k, work_ops); }
+const char *ckl_builtins_markdown(ckl_session *k) { return document(k, work_builtins); }
+const char *ckl_errors_markdown(ckl_session *k) { return document(k, work_errors); }
+const char *ckl_version(void) { return CKL_VERSION; }

@@ -1,0 +1,695 @@
+/* Constructs with a block: wrap, checkpoint, comprehensions, assert, custom backwards.
+ *
+ * In: the construct's node. Out: the value of its block. Mode words set the session's modes for the
+ * extent of the block; guard() puts them back after an error. A comprehension over ranges stages its
+ * body once with scalar loop variables and maps the graph over each range (graph/batch.c, rule 36).
+ */
+#include <string.h>
+
+#include "lang/compile.h"
+
+/* -- assert */
+
+static const char *operands_text(Session *s, Node *c, Value a, Value b) {
+  Buf t;
+  buf_init_arena(&t, &s->scratch);
+  buf_puts(&t, "the left side is ");
+  print_value(s, &t, a, true);
+  buf_puts(&t, ", the right side ");
+  print_value(s, &t, b, true);
+  (void)c;
+  return t.s;
+}
+
+void eval_assert(Session *s, Node *st) {
+  Node *c = st->expr;
+  Value a = v_unit(), b = v_unit(), v;
+  bool cmp = c->kind == N_BINARY && c->binary.op >= AST_LT && c->binary.op <= AST_NE;
+  if (cmp) {
+    a = eval(s, c->binary.left);
+    b = eval(s, c->binary.right);
+    v = op_binary(s, c->binary.op, a, b, c->span, c->binary.left->span, c->binary.right->span);
+  } else {
+    v = eval(s, c);
+  }
+  if (v.tag == V_UNKNOWN) return;
+  if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL) {
+    Type t = type_of(s, v);
+    if (s->abstract) return;
+    int64_t axes[CKL_MAX_RANK];
+    for (int i = 0; i < t.rank; i++) axes[i] = i;
+    if (t.rank) v = op_reduce(s, OP_ALL, v, t.rank, axes, false, c->span);
+    effect_assert(s, v, cmp ? &a : NULL, cmp ? &b : NULL, c->span);
+    return;
+  }
+  bool ok;
+  if (v.tag == V_BOOL) ok = v.u.i != 0;
+  else if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL) {
+    ok = true;
+    for (int64_t i = 0, n = tn_count(v.u.t->t); i < n && ok; i++) ok = tn_get_i64(v.u.t->t, i) != 0;
+  } else
+    fail(s, ERR_WANT_BOOL, c->span, "`assert` takes a bool, this is %s", value_type_text(s, v));
+  if (ok) {
+    /* `assert d % heads == 0` is also a fact for dims (rule 23) */
+    if (cmp && c->binary.op == AST_EQ && c->binary.left->kind == N_BINARY && c->binary.left->binary.op == AST_MOD && s->stage) {
+      Value x = eval(s, c->binary.left->binary.left), y = eval(s, c->binary.left->binary.right);
+      if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
+        dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"), dim_of(s, y, c->span, "a size"));
+    }
+    return;
+  }
+  Diag *d = err(s, ERR_ASSERT, c->span, "the assertion does not hold");
+  if (cmp) dg_label(&s->diags, d, c->span, "%s", operands_text(s, c, a, b));
+  raise_(s);
+}
+
+/* -- wrap */
+
+static const char *clause_word(Node *c) {
+  return c->clause.path.count == 1 ? c->clause.path.items[0].name : "";
+}
+
+static Value clause_arg(Session *s, Node *a) {
+  if (a->kind == N_WORD) {
+    Value v = name_value(s, a->path.items[0].name, a->path.items[0].span, true);
+    if (a->path.count > 1) fail(s, ERR_WRAP_ARG, a->span, "a dotted argument of a wrap stands in parentheses: `(a.b)`");
+    return v;
+  }
+  return eval(s, a);
+}
+
+static void want_args(Session *s, Node *c, uint32_t n, const char *form) {
+  if (c->clause.args.count != n)
+    fail_help(s, ERR_WRAP_ARG, c->span, form, "`%s` takes %u argument%s here, not %u", clause_word(c), n, n == 1 ? "" : "s", c->clause.args.count);
+}
+
+typedef struct Saved { uint64_t seed, scope; bool given; Site *sites; size_t count, cap; } Saved;
+
+static void drop_sites(Session *s, Saved *old) {
+  mem_free(&s->mem, s->sites, s->site_cap * sizeof(Site));
+  s->sites = old->sites;
+  s->site_count = old->count;
+  s->site_cap = old->cap;
+  s->seed = old->seed;
+  s->seed_given = old->given;
+}
+
+typedef struct WrapJob { Session *s; Node *body; Value v; Flow flow; } WrapJob;
+
+static void wrap_job(void *ud) {
+  WrapJob *j = ud;
+  j->v = eval_block(j->s, j->body, &j->flow);
+  value_retain(j->v);
+}
+
+static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n;
+  (void)path;
+  if (v[0].tag == V_NODE && dt_float((DType)type_of(s, v[0]).dtype)) {
+    Value r = op_run(s, OP_STOP, 1, v, NULL, 0, *(Span *)ud);
+    r.weak = v[0].weak;
+    return r;
+  }
+  return v[0];
+}
+
+Value eval_wrap(Session *s, Node *e) {
+  NodeList *cl = &e->region.clauses;
+  Modes old = s->modes;
+  uint64_t scope = s->seed_scope, seed = 0;
+  bool seeded = false;
+  Node *user = NULL;
+  for (uint32_t i = 0; i < cl->count; i++) {
+    Node *c = cl->items[i];
+    const char *w = clause_word(c);
+    Span at = c->span;
+    for (uint32_t k = 0; k < i; k++) {
+      const char *o = clause_word(cl->items[k]);
+      if (!strcmp(o, w)) fail(s, ERR_WRAP_TWICE, at, "`%s` stands twice", w);
+      if ((!strcmp(o, "grad") && !strcmp(w, "no_grad")) || (!strcmp(o, "no_grad") && !strcmp(w, "grad")) ||
+          (!strcmp(o, "train") && !strcmp(w, "eval")) || (!strcmp(o, "eval") && !strcmp(w, "train")))
+        fail(s, ERR_WRAP_TWICE, at, "`%s` and `%s` are opposites", o, w);
+    }
+    if (!strcmp(w, "no_grad") || !strcmp(w, "grad")) {
+      want_args(s, c, 0, "`wrap <no_grad> { .. }`");
+      s->modes.no_grad = w[0] == 'n';
+    } else if (!strcmp(w, "train") || !strcmp(w, "eval")) {
+      want_args(s, c, 0, "`wrap <train> { .. }`");
+      s->modes.train = w[0] == 't';
+    } else if (!strcmp(w, "anomaly")) {
+      want_args(s, c, 0, "`wrap <anomaly> { .. }`");
+      s->modes.anomaly = true;
+    } else if (!strcmp(w, "bf16") || !strcmp(w, "f16") || !strcmp(w, "tf32")) {
+      want_args(s, c, 0, "`wrap <bf16> { .. }`");
+      s->modes.compute = w[0] == 'b' ? COMPUTE_BF16 : w[0] == 'f' ? COMPUTE_F16 : COMPUTE_TF32;
+    } else if (!strcmp(w, "seed")) {
+      want_args(s, c, 1, "`wrap <seed 7> { .. }`");
+      seed = (uint64_t)want_int(s, clause_arg(s, c->clause.args.items[0]), at, "the seed");
+      seeded = true;
+    } else if (!strcmp(w, "device")) {
+      want_args(s, c, 1, "`wrap <device sim> { .. }`");
+      Node *a = c->clause.args.items[0];
+      const char *d = a->kind == N_WORD ? a->path.items[0].name : a->kind == N_STRING ? ast_plain_text(a, &(uint32_t){0}) : "";
+      if (!strcmp(d, "cpu")) s->modes.device = DEV_CPU;
+      else if (!strcmp(d, "sim")) s->modes.device = DEV_SIM;
+      else if (!strcmp(d, "cuda")) fail(s, ERR_NOT_YET, at, "not yet: device cuda");
+      else fail_help(s, ERR_WRAP_ARG, at, "devices are cpu, sim and cuda", "no device is called `%s`", d);
+    } else if (!strcmp(w, "profile") || !strcmp(w, "opaque")) {
+      want_args(s, c, 1, "`wrap <opaque \"name\"> { .. }`");
+      want_str(s, clause_arg(s, c->clause.args.items[0]), at, "the name");
+      warn_once(s, ERR_NOT_YET, at, "not yet: `%s` runs the block as a plain one", w);
+    } else if (!strcmp(w, "backward")) {
+      want_args(s, c, 1, "`wrap <backward plain> { .. }`");
+      Node *a = c->clause.args.items[0];
+      const char *d = a->kind == N_WORD ? a->path.items[0].name : "";
+      if (strcmp(d, "plain") && strcmp(d, "captured")) fail(s, ERR_WRAP_ARG, at, "`backward` takes `plain` or `captured`");
+      if (!strcmp(d, "captured")) warn_once(s, ERR_NOT_YET, at, "not yet: the backward runs plain, with the same bits");
+    } else if (!strcmp(w, "with_params")) {
+      fail(s, ERR_NOT_YET, at, "not yet: `wrap <with_params ..>`");
+    } else {
+      if (user) fail(s, ERR_WRAP_TWICE, at, "one function per `wrap`");
+      user = c;
+    }
+  }
+  if (user) {
+    Name w = user->clause.path.items[0].name;
+    Value f = name_value(s, w, user->span, false);
+    if (f.tag == V_UNKNOWN && !s->abstract) {
+      const char *near = suggest(s, w);
+      Diag *d = err(s, ERR_WRAP_WORD, user->span, "no mode, and no function, is called `%s`", w);
+      static const char *const words[] = {"no_grad", "grad", "train", "eval", "bf16", "f16", "tf32", "device", "seed", "anomaly", "profile", "opaque", "with_params", "backward"};
+      for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (str_distance(w, words[i], 2) <= 2) near = words[i];
+      if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
+      raise_(s);
+    }
+    if (user->clause.path.count == 2 && f.tag == V_MODULE) {
+      Global *g = global_find(s, f.u.module, user->clause.path.items[1].name);
+      if (!g || g->kind != G_FN) fail(s, ERR_WRAP_WORD, user->span, "module `%s` has no function `%s`", w, user->clause.path.items[1].name);
+      f = g->v;
+    }
+    size_t n = user->clause.args.count;
+    Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
+    for (size_t i = 0; i < n; i++) args[i] = clause_arg(s, user->clause.args.items[i]);
+    bool code = in_code(s) || (f.tag == V_FN && f.u.fn->is_code);
+    args[n] = body_closure(s, wrap_lambda(s, e), code);
+    Value r = call_simple(s, f, n + 1, args, e->span);
+    s->modes = old;
+    return r;
+  }
+  if (seeded && s->stage) s->seed_scope = seed + 1;
+  Saved saved = {s->seed, 0, s->seed_given, s->sites, s->site_count, s->site_cap};
+  bool swapped = seeded && !s->stage;
+  if (swapped) {
+    s->sites = NULL;
+    s->site_count = s->site_cap = 0;
+    s->seed = seed;
+    s->seed_given = true;
+  }
+  bool cut = s->stage && !s->abstract && s->modes.no_grad;
+  WrapJob j = {s, e->region.body, v_unit(), FLOW_NEXT};
+  int code = guard(s, wrap_job, &j);
+  if (swapped) drop_sites(s, &saved);
+  s->seed_scope = scope;
+  s->modes = old;
+  if (code != MEM_OK) mem_throw(&s->mem, code);
+  if (v_counted(j.v)) mem_pool_add(&s->mem, j.v.u.o, (void (*)(void *))obj_release);
+  if (j.flow != FLOW_NEXT) s->flow = j.flow;
+  if (cut && j.flow == FLOW_NEXT) return tree_map(s, 1, &j.v, stop_leaf, &e->span, e->span);
+  return j.v;
+}
+
+/* -- checkpoint: until its planner exists a plain block, with a warning */
+
+void warn_checkpoint(Session *s, Node *at) {
+  Span sp = at->span;
+  sp.hi = sp.lo + 10;
+  warn_once(s, ERR_NOT_YET, sp, "not yet: `checkpoint` runs as a plain block, which saves no memory");
+}
+
+static void check_words(Session *s, NodeList *cl) {
+  static const char *const words[] = {"save", "recompute", "prefer", "offload", "budget", "auto", "reentrant", "binomial", "every", "none", "all"};
+  for (uint32_t i = 0; i < cl->count; i++) {
+    Node *c = cl->items[i];
+    Name w = c->clause.path.items[0].name;
+    bool known = false;
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++) known |= !strcmp(w, words[k]);
+    Global *g = known ? NULL : global_find(s, s->frame->module, w);
+    if (known || (g && g->kind == G_POLICY)) continue;
+    Diag *d = err(s, ERR_POLICY_WORD, c->span, "no policy word or policy is called `%s`", w);
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+      if (str_distance(w, words[k], 2) <= 2) dg_help(&s->diags, d, "did you mean `%s`?", words[k]);
+    raise_(s);
+  }
+}
+
+Value eval_checkpoint(Session *s, Node *e) {
+  check_words(s, &e->region.clauses);
+  warn_checkpoint(s, e);
+  Flow flow = FLOW_NEXT;
+  Value v = eval_block(s, e->region.body, &flow);
+  if (flow != FLOW_NEXT)
+    fail(s, ERR_BREAK, e->span, "`break`, `continue` and `return` cannot leave a `checkpoint` block");
+  return v;
+}
+
+/* -- comprehensions */
+
+static bool numeric(Value v) { return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL; }
+
+typedef struct CompRun {
+  Session *s;
+  Node *e;
+  Value *items;
+  size_t count, cap;
+  bool over_seq, over_range;
+} CompRun;
+
+static void comp_push(CompRun *c, Value v) {
+  VEC_PUSH(&c->s->scratch, c->items, c->count, c->cap, v);
+}
+
+static void comp_turns(CompRun *c, uint32_t k);
+
+static void comp_turn(CompRun *c, uint32_t k, Value v) {
+  Session *s = c->s;
+  size_t base = s->local_count;
+  s->frame->block_depth++;
+  bind_pattern(s, c->e->comp.fors.items[k]->loop.pat, v, false);
+  if (k + 1 < c->e->comp.fors.count) comp_turns(c, k + 1);
+  else comp_push(c, eval(s, c->e->comp.value));
+  s->frame->block_depth--;
+  locals_pop(s, base);
+}
+
+static void comp_turns(CompRun *c, uint32_t k) {
+  Session *s = c->s;
+  Node *f = c->e->comp.fors.items[k];
+  Value it = eval(s, f->loop.iter);
+  Span at = f->loop.iter->span;
+  if (it.tag == V_RANGE) {
+    c->over_range = true;
+    int64_t lo = want_int(s, it.u.range->lo, at, "the start of the range"), hi = want_int(s, it.u.range->hi, at, "the end of the range");
+    for (int64_t i = lo; i < hi; i++) {
+      poll_interrupt(s, at);
+      comp_turn(c, k, v_int(i));
+    }
+  } else if (it.tag == V_LIST || it.tag == V_TUPLE) {
+    for (size_t i = 0; i < it.u.list->count; i++) comp_turn(c, k, it.u.list->items[i]);
+  } else if (v_is_tensor(it)) {
+    c->over_range = true;
+    Type t = type_of(s, it);
+    int64_t n = 0;
+    if (t.rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    need_const(s, t.dim[0], at, "the number of elements", &n);
+    for (int64_t i = 0; i < n; i++) comp_turn(c, k, op_element(s, it, i, at));
+  } else if (it.tag == V_SEQ) {
+    c->over_seq = true;
+    comp_seq(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_turn);
+  } else {
+    fail(s, ERR_ITERATE, at, "a comprehension cannot go through %s", value_type_text(s, it));
+  }
+}
+
+/* Element by element, in order; numeric elements are stacked when the source is no list. */
+static Value comp_in_order(Session *s, Node *e) {
+  CompRun c = {.s = s, .e = e};
+  comp_turns(&c, 0);
+  bool all = c.count > 0;
+  for (size_t i = 0; i < c.count; i++) all &= numeric(c.items[i]);
+  if (all && (c.over_range || c.over_seq)) {
+    Value v = op_stack(s, c.count, c.items, 0, e->span);
+    uint32_t k = e->comp.fors.count;
+    if (k == 1) return v;
+    Type t = type_of(s, v); /* several ranges: their sizes are the leading axes */
+    Dim d[CKL_MAX_RANK];
+    int n = 0;
+    for (uint32_t i = 0; i < k; i++) {
+      Value it = eval(s, e->comp.fors.items[i]->loop.iter);
+      if (it.tag != V_RANGE) return v;
+      d[n++] = dim_sub(dims_of(s), dim_of(s, it.u.range->hi, e->span, "a range"), dim_of(s, it.u.range->lo, e->span, "a range"));
+    }
+    for (int i = 1; i < t.rank; i++) d[n++] = t.dim[i];
+    return op_reshape(s, v, n, d, e->span);
+  }
+  return list_value(s, V_LIST, c.count, c.items);
+}
+
+typedef struct Axis { Value lo; Value source; Dim n; bool range; } Axis;
+
+typedef struct BatchJob {
+  Session *s;
+  Node *e;
+  Axis *axes;
+  uint32_t n;
+  Stage *st;
+  Value result; /* of the body, in st */
+  Val *inputs;
+} BatchJob;
+
+static void batch_job(void *ud) {
+  BatchJob *j = ud;
+  Session *s = j->s;
+  Graph *g = j->st->g;
+  size_t base = s->local_count;
+  s->frame->block_depth++;
+  for (uint32_t k = 0; k < j->n; k++) {
+    Type t = {.kind = TK_TENSOR, .dtype = DT_I64};
+    if (!j->axes[k].range) {
+      Type full = type_of(s, j->axes[k].source);
+      t.dtype = full.dtype;
+      t.dev = full.dev;
+      t.rank = (uint8_t)(full.rank - 1);
+      memcpy(t.dim, full.dim + 1, sizeof(Dim) * t.rank);
+    }
+    j->inputs[k] = gr_input(g, &t);
+  }
+  for (uint32_t k = 0; k < j->n; k++) {
+    Value v = {.tag = V_NODE, .aux = j->st->level, .weak = j->axes[k].range};
+    v.u.v = j->inputs[k];
+    if (j->axes[k].range && !(j->axes[k].lo.tag == V_INT && j->axes[k].lo.u.i == 0))
+      v = op_binary(s, AST_ADD, v, j->axes[k].lo, j->e->span, j->e->span, j->e->span);
+    bind_pattern(s, j->e->comp.fors.items[k]->loop.pat, v, false);
+  }
+  Value r = eval(s, j->e->comp.value);
+  s->frame->block_depth--;
+  locals_pop(s, base);
+  if (numeric(r)) r = stage_lift(s, as_tensor(s, r, DT_COUNT, j->e->comp.value->span), j->e->span);
+  j->result = r;
+}
+
+/* The sources are ranges and tensors: one batched operation. False when the body is not numeric. */
+static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
+  uint32_t n = e->comp.fors.count;
+  Stage st;
+  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
+  g->at = s->stage->g->at;
+  stage_push(s, &st, g);
+  Val inputs[CKL_MAX_RANK];
+  BatchJob j = {s, e, axes, n, &st, v_unit(), inputs};
+  batch_job(&j);
+  stage_pop(s);
+  if (j.result.tag == V_UNKNOWN) {
+    *out = j.result;
+    return true;
+  }
+  if (j.result.tag != V_NODE) return false;
+  gr_output(g, j.result.u.v);
+  GErr err_ = {.code = ERR_BUG, .operand = -1};
+  size_t nin = g->input_count;
+  bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
+  for (uint32_t k = n; k-- > 0;) { /* innermost first: the first variable is the outermost axis */
+    for (size_t i = 0; i < nin; i++) batched[i] = val_eq(g->inputs[i], g->inputs[0]) ? false : false;
+    for (size_t i = 0; i < nin; i++) batched[i] = i == k;
+    g = gr_batch(s->stage->g->arena, g, batched, axes[k].n, &err_);
+    if (!g) fail_gerr(s, e->span, &err_);
+  }
+  Val *args = ARENA_ARRAY(&s->scratch, Val, nin + 1);
+  for (size_t i = 0; i < nin; i++) {
+    if (i < n) {
+      Value v;
+      if (axes[i].range) {
+        Attr a[2] = {attr_dim(AT_SIZE, axes[i].n), attr_i(AT_DTYPE, DT_I64)};
+        v = op_run(s, OP_IOTA, 0, NULL, a, 2, e->span);
+      } else v = axes[i].source;
+      args[i] = stage_lift(s, v, e->span).u.v;
+    } else args[i] = st.outer[i - n];
+  }
+  Val r;
+  if (!gr_inline(s->stage->g, g, args, NULL, &r, &err_)) fail_gerr(s, e->span, &err_);
+  *out = (Value){.tag = V_NODE, .aux = s->stage->level};
+  out->u.v = r;
+  return true;
+}
+
+/* Does the source make elements that are instances or lists? Bodies that call models do. */
+Value eval_comp(Session *s, Node *e) {
+  uint32_t n = e->comp.fors.count;
+  if (n > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
+  Axis axes[CKL_MAX_RANK];
+  bool batch = true, unknown = false;
+  for (uint32_t k = 0; k < n && batch; k++) {
+    Node *f = e->comp.fors.items[k];
+    if (k && mentions_earlier(e, k)) {
+      batch = false; /* a range that depends on an outer variable: in order */
+      break;
+    }
+    Value it = eval(s, f->loop.iter);
+    if (it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN || it.u.range->hi.tag == V_UNKNOWN))) {
+      unknown = true;
+      break;
+    }
+    if (it.tag == V_RANGE) {
+      Value lo = it.u.range->lo, hi = it.u.range->hi;
+      if ((lo.tag != V_INT && lo.tag != V_DIM) || (hi.tag != V_INT && hi.tag != V_DIM))
+        fail(s, ERR_NOT_CONST, f->loop.iter->span, "the size of a comprehension must be a dim expression");
+      Dim d = dim_sub(dims_of(s), dim_of(s, hi, e->span, "a range"), dim_of(s, lo, e->span, "a range"));
+      int64_t c;
+      if (dim_is_const(dims_of(s), d, &c) && c < 0) d = dim_const(dims_of(s), 0);
+      axes[k] = (Axis){lo, v_unit(), d, true};
+    } else if (v_is_tensor(it)) {
+      Type t = type_of(s, it);
+      if (t.rank == 0) fail(s, ERR_ITERATE, f->loop.iter->span, "a rank-0 tensor has no elements to go through");
+      axes[k] = (Axis){v_int(0), as_tensor(s, it, DT_COUNT, e->span), t.dim[0], false};
+    } else batch = false;
+  }
+  if (unknown || (s->abstract && !batch)) return comp_unknown(s, e);
+  if (batch && s->stage && fn_is_code_legal(s, e)) {
+    Value v;
+    if (comp_batched(s, e, axes, &v)) return v;
+  } else if (batch && !s->stage && fn_is_code_legal(s, e)) {
+    Value f = body_closure(s, comp_lambda(s, e), true);
+    Args a = {.call = e->span};
+    return run_code(s, f.u.fn, &a);
+  }
+  return comp_in_order(s, e);
+}
+
+/* -- custom backwards (rule 79) */
+
+typedef struct Custom {
+  Session *s;
+  FnObj *f;
+  const Args *a;
+  Val *operands; size_t count, cap; /* in the enclosing stage */
+} Custom;
+
+static void seed_captures(Session *s, Stage *st, const Custom *c) {
+  for (size_t i = 0; i < c->count; i++) {
+    Val in = gr_input(st->g, gr_type(st->up->g, c->operands[i]));
+    size_t k = st->capture_count, cap = st->capture_cap;
+    VEC_PUSH(st->g->arena, st->outer, k, st->capture_cap, c->operands[i]);
+    VEC_PUSH(st->g->arena, st->inner, st->capture_count, cap, in);
+  }
+  (void)s;
+}
+
+static void learn_captures(Custom *c, const Stage *st) {
+  for (size_t i = 0; i < st->capture_count; i++) {
+    bool known = false;
+    for (size_t k = 0; k < c->count; k++) known |= val_eq(c->operands[k], st->outer[i]);
+    if (!known) VEC_PUSH(&c->s->scratch, c->operands, c->count, c->cap, st->outer[i]);
+  }
+}
+
+static size_t count_tensors(Value v) {
+  if (v.tag == V_NODE) return 1;
+  size_t n = 0;
+  if (v.tag == V_TUPLE || v.tag == V_LIST)
+    for (size_t i = 0; i < v.u.list->count; i++) n += count_tensors(v.u.list->items[i]);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) n += count_tensors(v.u.rec->items[i]);
+  return n;
+}
+
+static void give_outputs(Session *s, Value v, Span at) {
+  if (v.tag == V_NODE) gr_output(s->stage->g, stage_lift(s, v, at).u.v);
+  if (v.tag == V_TUPLE || v.tag == V_LIST)
+    for (size_t i = 0; i < v.u.list->count; i++) give_outputs(s, v.u.list->items[i], at);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) give_outputs(s, v.u.rec->items[i], at);
+}
+
+/* The structure of v with its tensors replaced by consecutive values. */
+static Value refill(Session *s, Value v, const Val *vals, size_t *k) {
+  if (v.tag == V_NODE) {
+    Value r = {.tag = V_NODE, .weak = v.weak, .aux = s->stage->level};
+    r.u.v = vals[(*k)++];
+    return r;
+  }
+  if (v.tag == V_TUPLE || v.tag == V_LIST) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
+    for (size_t i = 0; i < v.u.list->count; i++) items[i] = refill(s, v.u.list->items[i], vals, k);
+    return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
+  }
+  if (v.tag == V_RECORD) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
+    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = refill(s, v.u.rec->items[i], vals, k);
+    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+  }
+  return v;
+}
+
+/* The forward region; returns its result (values of the closed stage). */
+static Value custom_forward(Custom *c, Stage *st) {
+  Session *s = c->s;
+  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, c->f->decl->fn->name.name);
+  g->at = s->stage->g->at;
+  stage_push(s, st, g);
+  seed_captures(s, st, c);
+  Value r = inline_call(s, c->f, c->a);
+  if (v_is_number(r) && r.tag != V_NODE) r = as_tensor(s, r, DT_COUNT, c->a->call);
+  give_outputs(s, r, c->a->call);
+  stage_pop(s);
+  return r;
+}
+
+/* The backward region: operands, results, cotangents -> a gradient per float argument without a default. */
+static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd, const Val *arg_vals, size_t narg, int64_t *wrt, size_t *nwrt) {
+  Session *s = c->s;
+  const Fn *d = c->f->decl->fn;
+  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
+  g->at = s->stage->g->at;
+  stage_push(s, st, g);
+  seed_captures(s, st, c);
+  size_t no = fwd->output_count, k = 0;
+  Val *outs = ARENA_ARRAY(&s->scratch, Val, no + 1), *gs = ARENA_ARRAY(&s->scratch, Val, no + 1);
+  for (size_t i = 0; i < no; i++) outs[i] = gr_input(g, gr_type(fwd, fwd->outputs[i]));
+  for (size_t i = 0; i < no; i++) gs[i] = gr_input(g, gr_type(fwd, fwd->outputs[i]));
+  Value out = refill(s, result, outs, &k);
+  k = 0;
+  Value gv = refill(s, result, gs, &k);
+  Value r = backward_body(s, c->f, c->a, out, gv);
+  /* one gradient per argument that is a float tensor and has no default */
+  size_t want = 0, given = r.tag == V_TUPLE ? r.u.list->count : 1;
+  for (uint32_t i = 0; i < d->params.count && i < narg; i++) want += !val_none(arg_vals[i]);
+  if (want != given && !(want == 1 && r.tag != V_TUPLE))
+    fail(s, ERR_BACKWARD, d->back_body->span, "`backward` of `%s` gives %zu gradient%s, its arguments need %zu", fn_name(c->f), given, given == 1 ? "" : "s", want);
+  *nwrt = 0;
+  size_t q = 0;
+  for (uint32_t i = 0; i < d->params.count && i < narg; i++) {
+    if (val_none(arg_vals[i])) continue;
+    Value v = r.tag == V_TUPLE && want == given && !(want == 1 && r.u.list->count != 1) ? r.u.list->items[q] : r;
+    q++;
+    size_t pos;
+    for (pos = 0; pos < c->count; pos++)
+      if (val_eq(c->operands[pos], arg_vals[i])) break;
+    if (v.tag == V_NONE) continue; /* zero */
+    Type t = *gr_type(s->stage->up->g, arg_vals[i]);
+    v = as_tensor(s, v, (DType)t.dtype, d->back_body->span);
+    Type h = type_of(s, v);
+    bool ok = h.dtype == t.dtype && h.rank == t.rank;
+    for (int a = 0; ok && a < t.rank; a++) {
+      DimOrder o = dim_compare(dims_of(s), h.dim[a], t.dim[a]);
+      if (o == DIM_MAYBE) gr_check(s->stage->g, CHECK_EQ, h.dim[a], t.dim[a], "a gradient of `backward` has another shape than its argument");
+      else ok = o == DIM_EQUAL;
+    }
+    if (!ok && h.rank == 0 && h.dtype == t.dtype) v = op_broadcast(s, v, t.rank, t.dim, d->back_body->span);
+    else if (!ok) {
+      Buf b;
+      buf_init_arena(&b, &s->scratch);
+      type_print(&b, dims_of(s), &t);
+      fail(s, ERR_BACKWARD, d->back_body->span, "the gradient for `%s` must be %s, this is %s", d->params.items[i]->param.name.name, b.s, value_type_text(s, v));
+    }
+    gr_output(g, stage_lift(s, v, d->back_body->span).u.v);
+    wrt[(*nwrt)++] = (int64_t)pos;
+  }
+  stage_pop(s);
+}
+
+Value custom_call(Session *s, FnObj *f, const Args *a) {
+  const Fn *d = f->decl->fn;
+  Custom c = {.s = s, .f = f, .a = a};
+  Val *arg_vals = ARENA_ARRAY(&s->scratch, Val, d->params.count + 1);
+  for (uint32_t i = 0; i < d->params.count; i++) arg_vals[i] = VAL_NONE;
+  Args lifted = *a;
+  lifted.v = ARENA_ARRAY(&s->scratch, Value, a->count + 1);
+  uint32_t positional = 0;
+  for (size_t i = 0; i < a->count; i++) {
+    Value v = a->v[i];
+    if (v.tag == V_PARAM) v = param_read(s, v.u.p, a->call);
+    if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, a->call);
+    uint32_t p = d->params.count;
+    if (a->names[i]) {
+      for (p = 0; p < d->params.count; p++)
+        if (d->params.items[p]->param.name.name == a->names[i]) break;
+    } else {
+      while (positional < d->params.count && d->params.items[positional]->param.init) positional++;
+      p = positional++;
+    }
+    if (v_is_number(v) && v.tag != V_NODE && p < d->params.count && d->params.items[p]->param.type && type_wants_tensor(s, d->params.items[p]->param.type))
+      v = as_tensor(s, v, DT_COUNT, a->call);
+    if (v.tag == V_NODE) {
+      v = stage_lift(s, v, a->call);
+      bool known = false;
+      for (size_t k = 0; k < c.count; k++) known |= val_eq(c.operands[k], v.u.v);
+      if (!known) VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
+      if (p < d->params.count && !d->params.items[p]->param.init && !v.weak && dt_float((DType)type_of(s, v).dtype)) arg_vals[p] = v.u.v;
+    }
+    lifted.v[i] = v;
+  }
+  c.a = &lifted;
+  /* Both regions get the same operands: a first round finds what they capture. */
+  Stage fw, bw;
+  int64_t *wrt = ARENA_ARRAY(&s->scratch, int64_t, d->params.count + 1);
+  size_t nwrt;
+  Value r;
+  for (int round = 0; round < 8; round++) {
+    size_t before = c.count;
+    r = custom_forward(&c, &fw);
+    custom_backward(&c, &bw, r, fw.g, arg_vals, d->params.count, wrt, &nwrt);
+    learn_captures(&c, &fw);
+    learn_captures(&c, &bw);
+    if (c.count == before) break;
+  }
+  Graph *regions[2] = {fw.g, bw.g};
+  Attr at = attr_ints(AT_WRT, (int)nwrt, wrt);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  s->stage->g->at.span = a->call;
+  Val v = gr_op(s->stage->g, OP_CUSTOM, c.operands, (int)c.count, &at, 1, regions, 2, &e);
+  if (val_none(v)) fail_gerr(s, a->call, &e);
+  size_t n = count_tensors(r), k = 0;
+  Val *outs = ARENA_ARRAY(&s->scratch, Val, n + 1);
+  for (size_t i = 0; i < n; i++) outs[i] = (Val){v.node, (uint32_t)i};
+  return refill(s, r, outs, &k);
+}
+
+/* -- small pieces of the evaluator that know about stages */
+
+Value number_node(Session *s, int64_t i) {
+  Value v = {.tag = V_NODE, .weak = true, .aux = s->stage->level};
+  v.u.v = gr_const_i(s->stage->g, DT_I64, DEV_CPU, i);
+  return v;
+}
+
+void name_result(Session *s, Node *pat, Value v) {
+  if (!s->stage || pat->kind != N_PAT_NAME || v.tag != V_NODE || v.aux != s->stage->level) return;
+  Graph *g = s->stage->g;
+  GNode *n = &g->nodes[v.u.v.node];
+  if (g->provs[n->prov].name) return;
+  Prov p = g->provs[n->prov];
+  p.name = pat->word.name;
+  VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, p);
+  g->nodes[v.u.v.node].prov = (uint32_t)(g->prov_count - 1);
+}
+
+void check_shadow(Session *s, const Word *w) {
+  Inst *i = s->frame->self;
+  if (!i || !s->frame->fn || s->frame->fn->decl->kind == N_LAMBDA) return;
+  const NodeList *l = &i->model->decl->model.members;
+  const Node *hit = NULL;
+  for (uint32_t k = 0; k < l->count; k++) {
+    const Node *m = l->items[k];
+    if (m->kind == N_FIELD && m->field.name.name == w->name) hit = m;
+    if (m->kind == N_FN && m->fn->name.name == w->name) hit = m;
+    if (m->kind == N_LET && m->let.pat->kind == N_PAT_NAME && m->let.pat->word.name == w->name) hit = m;
+  }
+  const NodeList *p = &i->model->decl->model.params;
+  for (uint32_t k = 0; k < p->count; k++)
+    if (p->items[k]->param.name.name == w->name) hit = p->items[k];
+  if (!hit) return;
+  Diag *d = err(s, ERR_SHADOW_FIELD, w->span, "`%s` has the name of a field of `%s`", w->name, i->model->name);
+  dg_label(&s->diags, d, hit->span, "the field");
+  dg_help(&s->diags, d, "another name keeps both readable; the field is also `self.%s`", w->name);
+  raise_(s);
+}

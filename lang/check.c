@@ -1,0 +1,449 @@
+/* `ckl check`: finds what is wrong without running (rule 49).
+ *
+ * In: a declared module. Out: filed errors. Functions whose parameters are annotated are staged once
+ * with symbols for their bracket dims, methods on an instance whose model ints are symbols too, so
+ * one pass stands for all sizes. Script is walked by the same evaluator in abstract mode: what is
+ * known of a value's type is checked, what only running can tell is V_UNKNOWN, which no check refuses.
+ * Where staging needs a size as a constant, it is tried with the size 2.
+ */
+#include <string.h>
+
+#include "lang/builtin.h"
+#include "lang/compile.h"
+#include "lang/seq.h"
+#include "parser/parse.h"
+
+static Value unknown(void) { return (Value){.tag = V_UNKNOWN}; }
+
+typedef struct Made {
+  Session *s;
+  Unit *u;
+  Node *node;
+  ModelDecl *m;
+  Module *module;
+  Node **types; size_t type_count; /* instead of annotations, for `ckl ir` */
+  Buf *out;                        /* the graph's text goes here */
+  bool simplify, done;
+} Made;
+
+/* A made-up int: a symbol, or 2 once it was needed as a constant. */
+static Value made_int(Session *s, Unit *u, Name name, Span at) {
+  size_t k = u->bind_count;
+  SymBind b = {.leaf = k, .axis = -1, .name = NULL};
+  b.dim = dim_symbol(u->g->dims, name, at, &b.sym);
+  VEC_PUSH(u->arena, u->binds, u->bind_count, u->bind_cap, b);
+  for (size_t i = 0; i < u->pin_count; i++)
+    if (u->pins[i].leaf == k) return v_int(u->pins[i].value);
+  (void)s;
+  return dim_value(s, b.dim);
+}
+
+static Value made_tensor(Session *s, DType dt, int rank, const Dim *d) {
+  Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)dt, .rank = (uint8_t)rank};
+  for (int i = 0; i < rank; i++) t.dim[i] = d[i];
+  Value v = {.tag = V_NODE, .aux = s->stage->level};
+  v.u.v = gr_input(s->stage->g, &t);
+  return v;
+}
+
+static bool make_inst(Session *s, Unit *u, ModelDecl *m, Value *out);
+
+/* A value of an annotation; false when there is none to make up. Bracket dims become locals. */
+static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int depth) {
+  if (!type || depth > 16) return false;
+  if (type->kind == N_TYPE_TUPLE) {
+    if (type->list.count > 32) return false;
+    Value items[32];
+    for (uint32_t i = 0; i < type->list.count; i++)
+      if (!make(s, u, type->list.items[i], name, &items[i], depth + 1)) return false;
+    *out = type->list.count ? list_value(s, V_TUPLE, type->list.count, items) : v_unit();
+    return true;
+  }
+  if (type->kind == N_TYPE_RECORD) {
+    if (type->list.count > 32) return false;
+    Value items[32];
+    Name names[32];
+    for (uint32_t i = 0; i < type->list.count; i++) {
+      names[i] = type->list.items[i]->type_field.name.name;
+      if (!make(s, u, type->list.items[i]->type_field.type, names[i], &items[i], depth + 1)) return false;
+    }
+    *out = record_value(s, type->list.count, names, items);
+    return true;
+  }
+  if (type->kind != N_TYPE_NAME || type->type_name.path.count != 1) return false;
+  Name n = type->type_name.path.items[0].name;
+  int dt = dtype_find(n);
+  bool dims = type->type_name.has_dims;
+  if (dt < 0 && !strcmp(n, "float")) {
+    if (!dims) {
+      Value v = made_tensor(s, DT_F64, 0, NULL);
+      v.weak = true;
+      *out = v;
+      return true;
+    }
+    dt = DT_F32;
+  } else if (dt < 0 && !strcmp(n, "int")) {
+    if (!dims) {
+      *out = made_int(s, u, name, type->span);
+      return true;
+    }
+    dt = DT_I64;
+  } else if (dt < 0 && !strcmp(n, "num")) dt = DT_F32;
+  if (dt == DT_BOOL && !dims) return false; /* static: which one decides the path */
+  if (dt < 0) {
+    Global *g = global_find(s, s->frame->module, n);
+    if (g && g->kind == G_TYPE) return make(s, u, g->decl->type_decl.type, name, out, depth + 1);
+    if (g && g->kind == G_MODEL) return make_inst(s, u, g->v.u.model, out);
+    if (!g && strcmp(n, "any") && strcmp(n, "str") && strcmp(n, "model") && strcmp(n, "seq") && strcmp(n, "params") && strcmp(n, "none"))
+      type_match(s, type, v_int(0), type->span, "the argument"); /* reports the unknown type */
+    return false;
+  }
+  Dim d[CKL_MAX_RANK];
+  int rank = 0;
+  const NodeList *l = &type->type_name.dims;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *x = l->items[i];
+    if (x->kind == N_PACK) {
+      Local *p = x->word.name ? local_find(s, x->word.name) : NULL;
+      if (p && p->v.tag == V_TUPLE) {
+        for (size_t k = 0; k < p->v.u.list->count && rank < CKL_MAX_RANK; k++) d[rank++] = dim_of(s, p->v.u.list->items[k], x->span, "a dim");
+        continue;
+      }
+      Value two[2]; /* a pack of two dims stands for any */
+      for (int k = 0; k < 2 && rank < CKL_MAX_RANK; k++) {
+        two[k] = made_int(s, u, x->word.name ? x->word.name : names_of(s->names, "s"), x->span);
+        d[rank++] = dim_of(s, two[k], x->span, "a dim");
+      }
+      if (x->word.name) local_push(s, x->word.name, list_value(s, V_TUPLE, 2, two), false, x->span);
+      continue;
+    }
+    if (rank == CKL_MAX_RANK) return false;
+    if (x->kind == N_NAME && x->name[0] == '_' && !x->name[1]) {
+      d[rank++] = dim_of(s, made_int(s, u, x->name, x->span), x->span, "a dim");
+      continue;
+    }
+    if (x->kind == N_NAME && !local_find(s, x->name)) {
+      const Words *b = &s->frame->fn->decl->fn->dims;
+      for (uint32_t k = 0; k < b->count; k++)
+        if (b->items[k].name == x->name) local_push(s, x->name, made_int(s, u, x->name, x->span), false, x->span);
+    }
+    Value v = eval(s, x);
+    if (v.tag == V_UNKNOWN) return false;
+    d[rank++] = dim_of(s, v, x->span, "a dim");
+  }
+  *out = made_tensor(s, (DType)dt, rank, d);
+  return true;
+}
+
+/* An instance made of symbols: ints are symbols, other arguments by their annotation. */
+static bool make_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
+  const NodeList *p = &m->decl->model.params;
+  Value *v = ARENA_ARRAY(&s->scratch, Value, p->count + 1);
+  Name *names = ARENA_ARRAY(&s->scratch, Name, p->count + 1);
+  Span *spans = ARENA_ARRAY(&s->scratch, Span, p->count + 1);
+  size_t n = 0;
+  Frame fr;
+  FnObj *ctor = fn_value(s, model_ctor(s, m->decl), m->module, NULL, m, false, 0, NULL).u.fn;
+  frame_push(s, &fr, ctor, m->decl->model.name.span);
+  bool ok = true;
+  for (uint32_t i = 0; i < p->count && ok; i++) {
+    Node *x = p->items[i];
+    if (x->param.init) continue;
+    Node *t = x->param.type;
+    spans[n] = x->span;
+    if (!t || !make(s, u, t, x->param.name.name, &v[n], 0)) {
+      if (t && t->kind == N_TYPE_NAME && !strcmp(t->type_name.path.items[0].name, "bool")) v[n] = v_bool(true);
+      else ok = false;
+    }
+    n++;
+  }
+  frame_pop(s, &fr);
+  if (!ok) return false;
+  Args a = {.count = n, .v = v, .names = names, .spans = spans, .call = m->decl->model.name.span};
+  bool old = s->abstract;
+  s->abstract = true; /* constructors are script */
+  *out = construct(s, m, &a);
+  s->abstract = old;
+  return true;
+}
+
+static Value give_output(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n;
+  (void)path;
+  if (v[0].tag == V_NODE) gr_output(s->stage->g, stage_lift(s, v[0], *(Span *)ud).u.v);
+  return v[0];
+}
+
+static void check_fn_job(void *ud) {
+  Made *j = ud;
+  Session *s = j->s;
+  Unit *u = j->u;
+  Node *d = j->node;
+  u->g = gr_new(u->arena, dim_tab_new(u->arena), s->names, d->fn->name.name);
+  u->root = (Stage){.g = u->g, .unit = u, .level = 1};
+  s->stage = &u->root;
+  Value self = v_unit();
+  if (j->m && !make_inst(s, u, j->m, &self)) return;
+  /* arguments: dims of the brackets are made in a frame that is thrown away, and bound again by the call */
+  Frame fr;
+  FnObj *f = fn_value(s, d, j->module, j->m ? self.u.inst : NULL, j->m, !d->fn->is_proc, 0, NULL).u.fn;
+  frame_push(s, &fr, f, d->fn->header);
+  Value *v = ARENA_ARRAY(&s->scratch, Value, d->fn->params.count + 1);
+  Name *names = ARENA_ARRAY(&s->scratch, Name, d->fn->params.count + 1);
+  Span *spans = ARENA_ARRAY(&s->scratch, Span, d->fn->params.count + 1);
+  size_t n = 0;
+  bool ok = true;
+  for (uint32_t i = 0; i < d->fn->params.count && ok; i++) {
+    Node *p = d->fn->params.items[i];
+    if (p->param.init) continue;
+    spans[n] = p->span;
+    ok = make(s, u, n < j->type_count ? j->types[n] : p->param.type, p->param.name.name, &v[n], 0);
+    n++;
+  }
+  frame_pop(s, &fr);
+  if (!ok) return;
+  Args a = {.count = n, .v = v, .names = names, .spans = spans, .call = d->fn->header};
+  a.call.file = 0; /* no trace: nobody called */
+  s->abstract = d->fn->is_proc;
+  Value r = call_fn(s, f, &a);
+  j->done = true;
+  if (!j->out) return;
+  tree_map(s, 1, &r, give_output, &a.call, a.call);
+  gr_print(j->out, j->simplify ? gr_dce(u->arena, gr_cse(u->arena, gr_fold(u->arena, u->g))) : u->g);
+}
+
+static bool check_fn(Session *s, Made *j) {
+  Pin pins[16];
+  size_t pin_count = 0;
+  size_t before = s->diags.errors;
+  for (;;) {
+    Arena a;
+    arena_init(&a, &s->mem);
+    Unit u = {.s = s, .arena = &a, .token = VAL_NONE, .check = true};
+    buf_init_arena(&u.flat.sig, &a);
+    u.flat.arena = &a;
+    for (size_t i = 0; i < pin_count; i++) VEC_PUSH(&a, u.pins, u.pin_count, u.pin_cap, pins[i]);
+    j->u = &u;
+    Frame top = {.up = NULL, .module = j->module, .base = s->local_count};
+    Frame *old = s->frame;
+    s->frame = &top;
+    size_t mark = mem_pool_mark(&s->mem);
+    int code = guard(s, check_fn_job, j);
+    mem_pool_drain(&s->mem, mark);
+    s->frame = old;
+    s->stage = NULL;
+    s->abstract = false;
+    Pin wanted = u.wanted;
+    bool restart = u.restart;
+    arena_free(&a);
+    if (code == MEM_ERR_RESTART && restart && pin_count < 16) {
+      pins[pin_count] = wanted;
+      pins[pin_count++].value = 2;
+      continue;
+    }
+    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT) mem_throw(&s->mem, code);
+    break;
+  }
+  return s->diags.errors == before;
+}
+
+/* ---- script */
+
+Value comp_unknown(Session *s, Node *e) {
+  size_t base = s->local_count;
+  s->frame->block_depth++;
+  for (uint32_t k = 0; k < e->comp.fors.count; k++) {
+    Node *f = e->comp.fors.items[k];
+    Value it = eval(s, f->loop.iter);
+    bind_pattern(s, f->loop.pat, abstract_element(s, it, f->loop.iter->span), false);
+  }
+  Value v = eval(s, e->comp.value);
+  s->frame->block_depth--;
+  locals_pop(s, base);
+  if (v.tag == V_INST && e->comp.fors.count == 1) return list_value(s, V_LIST, 1, &v);
+  return unknown();
+}
+
+Value abstract_element(Session *s, Value it, Span at) {
+  if (it.tag == V_RANGE) return unknown();
+  if (v_is_tensor(it)) {
+    Type t = type_of(s, it);
+    if (!t.rank) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    if (!s->stage) return unknown();
+    return made_tensor(s, (DType)t.dtype, t.rank - 1, t.dim + 1);
+  }
+  if (it.tag == V_LIST && it.u.list->count) return it.u.list->items[0];
+  if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_LIST || it.tag == V_TUPLE) return unknown();
+  fail(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
+}
+
+Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
+  if (!strcmp(b->name, "args")) return c->v[1];
+  if (!strcmp(b->name, "count")) return unknown();
+  if (!strcmp(b->name, "load")) return c->v[0];
+  if (!strcmp(b->name, "track") && v_is_tensor(c->v[0])) return c->v[0];
+  if (!strcmp(b->name, "copy") && c->n && c->v[0].tag == V_INST) return c->v[0];
+  if (!strcmp(b->name, "seed") || !strcmp(b->name, "save") || !strcmp(b->name, "freeze") || !strcmp(b->name, "unfreeze")) return v_unit();
+  if (!strcmp(b->name, "clock")) return unknown();
+  (void)s;
+  return unknown();
+}
+
+typedef struct ScriptJob { Session *s; Node *st; } ScriptJob;
+
+static void stmt_job(void *ud) {
+  ScriptJob *j = ud;
+  Value v;
+  eval_stmt(j->s, j->st, &v);
+}
+
+/* The variables that a statement sets: after an error they are unknown, so that one error stays one. */
+static void forget(Session *s, Module *m, Node *pat, bool is_var) {
+  if (pat->kind == N_PAT_NAME) {
+    Global *g = global_find(s, m, pat->word.name);
+    if (!g || !g->is_set) global_set(s, m, pat->word.name, unknown(), is_var, pat->word.span);
+  }
+  if (pat->kind == N_PAT_TUPLE || pat->kind == N_PAT_RECORD)
+    for (uint32_t i = 0; i < pat->list.count; i++) forget(s, m, pat->list.items[i], is_var);
+}
+
+static void check_script(Session *s, Module *m) {
+  Arena a;
+  arena_init(&a, &s->mem);
+  Unit u = {.s = s, .arena = &a, .token = VAL_NONE, .check = true};
+  u.flat.arena = &a;
+  buf_init_arena(&u.flat.sig, &a);
+  u.g = gr_new(&a, dim_tab_new(&a), s->names, m->name);
+  u.root = (Stage){.g = u.g, .unit = &u, .level = 1};
+  Frame top = {.module = m, .base = s->local_count};
+  s->frame = &top;
+  for (uint32_t i = 0; i < m->ast->file.items.count; i++) {
+    Node *st = m->ast->file.items.items[i];
+    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL || st->kind == N_POLICY_DECL) continue;
+    s->stage = &u.root;
+    s->abstract = true;
+    top.block_depth = 0;
+    int code;
+    if (st->kind == N_TEST) {
+      Frame test = {.up = &top, .module = m, .base = s->local_count, .test = true};
+      s->frame = &test;
+      ScriptJob j = {s, ARENA_NEW(&a, Node)};
+      *j.st = (Node){.kind = N_EXPR_STMT, .span = st->span};
+      j.st->expr = st->test.body;
+      code = guard(s, stmt_job, &j);
+      s->frame = &top;
+    } else {
+      ScriptJob j = {s, st};
+      code = guard(s, stmt_job, &j);
+    }
+    s->stage = NULL;
+    s->abstract = false;
+    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT) {
+      s->frame = NULL;
+      arena_free(&a);
+      mem_throw(&s->mem, code);
+    }
+    if (code != MEM_OK && st->kind == N_LET) forget(s, m, st->let.pat, st->let.is_var);
+    if (s->diags.errors >= 20) break;
+  }
+  s->frame = NULL;
+  /* what is known of variables must not outlive the graph it refers to */
+  for (size_t i = 0; i < m->global_count; i++)
+    if (m->globals[i].module == m && m->globals[i].kind == G_VALUE && !m->globals[i].is_const) {
+      value_set(&m->globals[i].v, v_unit());
+      m->globals[i].is_set = false;
+    }
+  arena_free(&a);
+}
+
+/* Dims in brackets that no parameter binds bare (rule 21). */
+static bool binds_dim(const Node *t, Name name) {
+  if (!t) return false;
+  if (t->kind == N_TYPE_NAME)
+    for (uint32_t i = 0; i < t->type_name.dims.count; i++) {
+      const Node *d = t->type_name.dims.items[i];
+      if ((d->kind == N_NAME && d->name == name) || (d->kind == N_PACK && d->word.name == name)) return true;
+    }
+  if (t->kind == N_TYPE_TUPLE)
+    for (uint32_t i = 0; i < t->list.count; i++)
+      if (binds_dim(t->list.items[i], name)) return true;
+  if (t->kind == N_TYPE_RECORD)
+    for (uint32_t i = 0; i < t->list.count; i++)
+      if (binds_dim(t->list.items[i]->type_field.type, name)) return true;
+  if (t->kind == N_TYPE_LIST) return binds_dim(t->type_list, name);
+  return false;
+}
+
+static void check_dims(Session *s, Node *fn) {
+  for (uint32_t i = 0; i < fn->fn->dims.count; i++) {
+    const Word *w = &fn->fn->dims.items[i];
+    bool bound = false;
+    for (uint32_t k = 0; k < fn->fn->params.count && !bound; k++) bound = binds_dim(fn->fn->params.items[k]->param.type, w->name);
+    if (bound) continue;
+    Diag *d = err(s, ERR_DIM_UNBOUND, w->span, "the dim `%s` is not bound: no parameter has it as a bare axis", w->name);
+    dg_help(&s->diags, d, "write it as an axis of a parameter, x: f32[%s], or make it an argument %s: int", w->name, w->name);
+  }
+}
+
+bool check_module(Session *s, Module *m, bool script) {
+  size_t before = s->diags.errors;
+  NodeList *l = &m->ast->file.items;
+  for (uint32_t i = 0; i < l->count && s->diags.errors < 20; i++) {
+    Node *n = l->items[i];
+    if (n->kind == N_FN) {
+      size_t e = s->diags.errors;
+      check_dims(s, n);
+      if (s->diags.errors == e) check_fn(s, &(Made){.s = s, .node = n, .module = m});
+    }
+    if (n->kind == N_MODEL) {
+      Global *g = global_find(s, m, n->model.name.name);
+      if (!g || g->kind != G_MODEL) continue;
+      for (uint32_t k = 0; k < n->model.members.count && s->diags.errors < 20; k++)
+        if (n->model.members.items[k]->kind == N_FN) {
+          size_t e = s->diags.errors;
+          check_dims(s, n->model.members.items[k]);
+          if (s->diags.errors == e && !check_fn(s, &(Made){.s = s, .node = n->model.members.items[k], .module = m, .m = g->v.u.model}) && n->model.members.count > 1) break;
+        }
+    }
+  }
+  if (script && s->diags.errors < 20) check_script(s, m);
+  return s->diags.errors == before;
+}
+
+/* ---- `ckl ir`: the graph of one function */
+
+static Node *find_fn(Session *s, const char *name, ModelDecl **model) {
+  const char *dot = strchr(name, '.');
+  Name first = names_get(s->names, name, dot ? (size_t)(dot - name) : strlen(name));
+  Global *g = global_find(s, s->main, first);
+  *model = NULL;
+  if (g && g->kind == G_FN && !dot) return g->decl;
+  if (!g || g->kind != G_MODEL) return NULL;
+  *model = g->v.u.model;
+  Name method = names_of(s->names, dot ? dot + 1 : "forward");
+  for (uint32_t i = 0; i < g->decl->model.members.count; i++) {
+    Node *m = g->decl->model.members.items[i];
+    if (m->kind == N_FN && m->fn->name.name == method) return m;
+  }
+  return NULL;
+}
+
+bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n, const char *stage) {
+  Made j = {.s = s, .module = s->main, .out = out, .type_count = n};
+  j.node = find_fn(s, fn, &j.m);
+  if (!j.node) fail(s, ERR_UNKNOWN_NAME, (Span){0}, "the file has no function `%s` (a method is `Model.method`)", fn);
+  j.simplify = !strcmp(stage, "simplify");
+  if (!j.simplify && strcmp(stage, "stage")) fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
+  j.types = ARENA_ARRAY(&s->notes, Node *, n + 1);
+  ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};
+  for (size_t i = 0; i < n; i++) {
+    const char *text = txt(s, "let x: %s = 0", types[i]);
+    Node *ast = parse_file(&pc, src_add(&s->sources, "type", text, strlen(text)));
+    if (s->diags.errors) dg_throw(&s->diags);
+    j.types[i] = ast->file.items.items[0]->let.type;
+  }
+  if (!check_fn(s, &j)) dg_throw(&s->diags);
+  if (!j.done)
+    fail_help(s, ERR_IR, j.node->fn->header, "give a type for each parameter: ckl ir FILE FN 'f32[8, 3]' ..", "`%s` has parameters without a tensor type", fn);
+  return true;
+}

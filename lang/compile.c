@@ -1,0 +1,809 @@
+/* Compiled functions: staging, the cache of signatures, running, randomness of a call.
+ *
+ * In: a code function and arguments of script. Out: its result, recorded on the tape as one node.
+ * A call is flattened: every tensor, param, buffer leaf and float reachable from the arguments, the
+ * captures and `self` is a leaf and a graph input; everything else (structure, dtypes, ranks, model
+ * ints, strings, bools) is text of the signature. Bracket dims and int arguments are symbols, so one
+ * compilation serves all sizes; where code needs a size as a constant (need_const) staging starts
+ * over with that symbol pinned, and the pin becomes part of the signature (rules 26, 27, 50).
+ * State written by the call becomes extra outputs, stored only after everything ran (rule 54).
+ * Invariant: the graph refers to leaves by number only, so instances of one type share it.
+ */
+#include "lang/compile.h"
+
+#include <string.h>
+
+#include "lang/tape.h"
+
+/* ---- flattening */
+
+static int leaf_find(const Flat *f, Value v) {
+  for (size_t i = 0; i < f->count; i++)
+    if (f->leaves[i].kind <= LEAF_PARAM && f->leaves[i].v.u.o == v.u.o) return (int)i;
+  return -1;
+}
+
+static bool is_bracket(const Node *fn, Name name) {
+  const Words *d = &fn->fn->dims;
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i].name == name) return true;
+  return false;
+}
+
+/* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's. */
+static bool free_axis(const Leaf *l, int rank, int axis, Name *name) {
+  *name = NULL;
+  if (!l->type || l->type->kind != N_TYPE_NAME || !l->type->type_name.has_dims) return false;
+  const NodeList *d = &l->type->type_name.dims;
+  int pack = -1, fixed = 0;
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i]->kind == N_PACK) pack = (int)i;
+    else fixed++;
+  if (pack < 0 ? fixed != rank : fixed > rank) return false;
+  int len = rank - fixed;
+  if (pack >= 0 && axis >= pack && axis < pack + len) return true;
+  uint32_t i = (uint32_t)(pack >= 0 && axis >= pack + len ? axis - len + 1 : axis);
+  if (d->items[i]->kind != N_NAME || !is_bracket(l->fn, d->items[i]->name)) return false;
+  *name = d->items[i]->name;
+  return true;
+}
+
+static const Tensor *leaf_tensor(const Leaf *l) {
+  return l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
+}
+
+static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
+  Leaf l = {kind, v, type, fn};
+  if (kind <= LEAF_PARAM) {
+    int k = leaf_find(f, v);
+    if (k >= 0) { /* the same object again: part of the signature (rule 50) */
+      buf_printf(&f->sig, "=%d ", k);
+      return;
+    }
+    const Tensor *t = leaf_tensor(&l);
+    buf_printf(&f->sig, "%c%s@%d[", kind == LEAF_PARAM ? 'p' : 't', dtype_info[t->dtype].name, t->store->dev);
+    for (int i = 0; i < t->rank; i++) {
+      Name n;
+      if (free_axis(&l, t->rank, i, &n)) buf_puts(&f->sig, "*,");
+      else buf_printf(&f->sig, "%lld,", (long long)t->dim[i]);
+    }
+    buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
+  } else {
+    buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
+  }
+  VEC_PUSH(f->arena, f->leaves, f->count, f->cap, l);
+}
+
+static void flatten_inst(Flat *f, Inst *inst) {
+  for (size_t i = 0; i < f->inst_count; i++)
+    if (f->insts[i] == inst) {
+      buf_printf(&f->sig, "#%zu ", i);
+      return;
+    }
+  VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
+  buf_printf(&f->sig, "m%p{", (void *)inst->model);
+  for (size_t i = 0; i < inst->count; i++) {
+    Field *d = &inst->fields[i];
+    /* model ints are constants of the signature; float arguments are inputs */
+    if (d->kind != FIELD_BUFFER && d->v.tag == V_INT) buf_printf(&f->sig, "%lld ", (long long)d->v.u.i);
+    else flatten(f, d->v, NULL, NULL);
+  }
+  buf_puts(&f->sig, "} ");
+}
+
+void flatten(Flat *f, Value v, Node *type, Node *fn) {
+  Buf *b = &f->sig;
+  switch ((ValueTag)v.tag) {
+  case V_TENSOR: add_leaf(f, LEAF_TENSOR, v, type, fn); break;
+  case V_PARAM: add_leaf(f, LEAF_PARAM, v, type, fn); break;
+  case V_FLOAT: add_leaf(f, LEAF_FLOAT, v, NULL, NULL); break;
+  case V_INT: add_leaf(f, LEAF_INT, v, NULL, NULL); break;
+  case V_BOOL: buf_puts(b, v.u.i ? "T " : "F "); break;
+  case V_UNIT: buf_puts(b, "() "); break;
+  case V_NONE: buf_puts(b, "none "); break;
+  case V_DTYPE: buf_printf(b, "d%lld ", (long long)v.u.i); break;
+  case V_STR:
+    buf_printf(b, "s%zu:", v.u.str->n);
+    buf_put(b, v.u.str->s, v.u.str->n);
+    buf_putc(b, ' ');
+    break;
+  case V_LIST:
+  case V_TUPLE: {
+    bool weak = v.tag == V_LIST && v.u.list->weak;
+    buf_printf(b, "%c%zu(", weak ? 'w' : v.tag == V_LIST ? 'l' : 'u', v.u.list->count);
+    for (size_t i = 0; i < v.u.list->count; i++) flatten(f, v.u.list->items[i], NULL, NULL);
+    buf_puts(b, ") ");
+    break;
+  }
+  case V_RECORD:
+    buf_printf(b, "r%zu(", v.u.rec->count);
+    for (size_t i = 0; i < v.u.rec->count; i++) {
+      buf_printf(b, "%s:", v.u.rec->names[i]);
+      flatten(f, v.u.rec->items[i], NULL, NULL);
+    }
+    buf_puts(b, ") ");
+    break;
+  case V_RANGE:
+    buf_puts(b, "range(");
+    flatten(f, v.u.range->lo, NULL, NULL);
+    flatten(f, v.u.range->hi, NULL, NULL);
+    buf_puts(b, ") ");
+    break;
+  case V_FN:
+    buf_printf(b, "fn%p(", (void *)v.u.fn->decl);
+    if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
+    for (size_t i = 0; i < v.u.fn->capture_count; i++) flatten(f, v.u.fn->captures[i].v, NULL, NULL);
+    buf_puts(b, ") ");
+    break;
+  case V_INST: flatten_inst(f, v.u.inst); break;
+  case V_BUILTIN: buf_printf(b, "b%p ", (const void *)v.u.builtin); break;
+  case V_MODEL: buf_printf(b, "M%p ", (void *)v.u.model); break;
+  case V_MODULE: buf_printf(b, "mod%p ", (void *)v.u.module); break;
+  default: buf_printf(b, "?%d ", v.tag); break;
+  }
+}
+
+static void flat_init(Flat *f, Session *s, Arena *a) {
+  *f = (Flat){.s = s, .arena = a};
+  buf_init_arena(&f->sig, a);
+}
+
+/* ---- leaves in a unit */
+
+static bool pinned(const Unit *u, size_t leaf, int axis) {
+  for (size_t i = 0; i < u->pin_count; i++)
+    if (u->pins[i].leaf == leaf && u->pins[i].axis == axis) return true;
+  return false;
+}
+
+static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Span at, int64_t value) {
+  if (name)
+    for (size_t i = 0; i < u->bind_count; i++)
+      if (u->binds[i].name == name) {
+        SymBind again = u->binds[i]; /* the same dim again: sizes are compared when a call is bound */
+        again.leaf = leaf;
+        again.axis = axis;
+        again.name = NULL;
+        VEC_PUSH(u->arena, u->binds, u->bind_count, u->bind_cap, again);
+        return again.dim;
+      }
+  if (pinned(u, leaf, axis)) return dim_const(u->g->dims, value);
+  SymBind b = {.leaf = leaf, .axis = axis, .name = name};
+  b.dim = dim_symbol(u->g->dims, name ? name : names_of(u->s->names, axis < 0 ? "n" : "s"), at, &b.sym);
+  VEC_PUSH(u->arena, u->binds, u->bind_count, u->bind_cap, b);
+  return b.dim;
+}
+
+static Val unit_input(Unit *u, const Type *t, int64_t source) {
+  Val v = gr_input(u->g, t);
+  VEC_PUSH(u->arena, u->source, u->source_count, u->source_cap, source);
+  return v;
+}
+
+Value unit_leaf(Unit *u, size_t i) {
+  Leaf *l = &u->flat.leaves[i];
+  if (l->kind == LEAF_INT) {
+    Dim d = bind_symbol(u, i, -1, NULL, (Span){0}, l->v.u.i);
+    int64_t n;
+    if (dim_is_const(u->g->dims, d, &n)) return v_int(n);
+    return (Value){.tag = V_DIM, .u.d = d};
+  }
+  Type t = {.kind = TK_TENSOR, .dtype = DT_F64};
+  if (l->kind != LEAF_FLOAT) {
+    const Tensor *c = leaf_tensor(l);
+    t.dtype = (uint8_t)c->dtype;
+    t.dev = (uint8_t)c->store->dev;
+    t.rank = (uint8_t)c->rank;
+    for (int k = 0; k < c->rank; k++) {
+      Name name;
+      t.dim[k] = free_axis(l, c->rank, k, &name) ? bind_symbol(u, i, k, name, l->type->span, c->dim[k])
+                                                 : dim_const(u->g->dims, c->dim[k]);
+    }
+  }
+  Value v = {.tag = V_NODE, .aux = 1, .weak = l->kind == LEAF_FLOAT};
+  v.u.v = unit_input(u, &t, (int64_t)i);
+  return v;
+}
+
+/* Inputs for the leaves that were found since the last time. */
+static void unit_leaves(Unit *u) {
+  while (u->staged_count < u->flat.count) {
+    Value v = unit_leaf(u, u->staged_count);
+    VEC_PUSH(u->arena, u->staged, u->staged_count, u->staged_cap, v);
+  }
+}
+
+static size_t next_leaf(Unit *u, Value v) {
+  for (size_t i = 0; i < u->flat.count; i++)
+    if (u->flat.leaves[i].kind <= LEAF_PARAM && v_counted(v) && u->flat.leaves[i].v.u.o == v.u.o) return i;
+  return SIZE_MAX;
+}
+
+/* Numbers are leaves by position: a cursor walks them in the order of flatten. */
+typedef struct Cursor { Unit *u; size_t next; } Cursor;
+
+static Value rebuild_at(Session *s, Cursor *c, Value v);
+
+static void seen_inst(Session *s, Cursor *c, Inst *inst, size_t *mark) {
+  Unit *u = c->u;
+  for (size_t i = 0; i < *mark; i++)
+    if (u->flat.insts[i] == inst) return;
+  size_t index = (*mark)++;
+  for (size_t i = 0; i < inst->count; i++) {
+    Field *d = &inst->fields[i];
+    if (d->kind != FIELD_BUFFER && d->v.tag == V_INT) continue;
+    Value v = rebuild_at(s, c, d->v);
+    if (d->kind == FIELD_BUFFER || d->kind == FIELD_LET || d->kind == FIELD_ARG) {
+      State st = {.key = inst, .field = d->name, .index = index, .cur = v};
+      VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, st);
+    }
+  }
+}
+
+static Value rebuild_at(Session *s, Cursor *c, Value v) {
+  Unit *u = c->u;
+  switch ((ValueTag)v.tag) {
+  case V_TENSOR:
+  case V_PARAM: {
+    size_t i = next_leaf(u, v);
+    if (i == c->next) {
+      c->next++;
+      if (v.tag == V_PARAM) {
+        State st = {.key = v.u.p, .index = i, .cur = u->staged[i]};
+        VEC_PUSH(u->arena, st.versions, st.version_count, st.version_cap, u->staged[i].u.v);
+        VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, st);
+      }
+    }
+    return v.tag == V_PARAM ? v : u->staged[i];
+  }
+  case V_FLOAT:
+  case V_INT: return u->staged[c->next++];
+  case V_LIST:
+  case V_TUPLE: {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
+    for (size_t i = 0; i < v.u.list->count; i++) items[i] = rebuild_at(s, c, v.u.list->items[i]);
+    Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
+    if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, r, DT_COUNT, (Span){0});
+    return r;
+  }
+  case V_RECORD: {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
+    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = rebuild_at(s, c, v.u.rec->items[i]);
+    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+  }
+  case V_RANGE: {
+    Value lo = rebuild_at(s, c, v.u.range->lo), hi = rebuild_at(s, c, v.u.range->hi);
+    return range_value(s, lo, hi);
+  }
+  case V_FN: {
+    FnObj *f = v.u.fn;
+    size_t mark = u->met;
+    if (f->self) {
+      seen_inst(s, c, f->self, &mark);
+      u->met = mark;
+    }
+    Local *cap = ARENA_ARRAY(&s->scratch, Local, f->capture_count + 1);
+    for (size_t i = 0; i < f->capture_count; i++) {
+      cap[i] = f->captures[i];
+      cap[i].v = rebuild_at(s, c, f->captures[i].v);
+    }
+    return fn_value(s, f->decl, f->module, f->self, f->model, f->is_code, f->capture_count, cap);
+  }
+  case V_INST: {
+    size_t mark = u->met;
+    seen_inst(s, c, v.u.inst, &mark);
+    u->met = mark;
+    return v;
+  }
+  default: return v;
+  }
+}
+
+/* ---- stages */
+
+void stage_push(Session *s, Stage *st, Graph *g) {
+  *st = (Stage){.g = g, .up = s->stage, .unit = s->stage ? s->stage->unit : NULL, .level = s->stage ? s->stage->level + 1 : 1};
+  s->stage = st;
+}
+
+void stage_pop(Session *s) { s->stage = s->stage->up; }
+
+static Val capture_val(Stage *st, Val outer) {
+  for (size_t i = 0; i < st->capture_count; i++)
+    if (val_eq(st->outer[i], outer)) return st->inner[i];
+  Val in = gr_input(st->g, gr_type(st->up->g, outer));
+  Arena *a = st->g->arena;
+  size_t n = st->capture_count, cap = st->capture_cap;
+  VEC_PUSH(a, st->outer, n, st->capture_cap, outer);
+  VEC_PUSH(a, st->inner, st->capture_count, cap, in);
+  return in;
+}
+
+static Val lift_to(Stage *st, Value v) {
+  if (v.aux >= st->level) return v.u.v;
+  return capture_val(st, lift_to(st->up, v));
+}
+
+Value stage_lift(Session *s, Value v, Span at) {
+  if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
+  if (v.tag == V_TENSOR) {
+    size_t i = s->stage->unit ? next_leaf(s->stage->unit, v) : SIZE_MAX;
+    if (i == SIZE_MAX) fail(s, ERR_BUG, at, "a tensor of script reached code without being an argument");
+    v = s->stage->unit->staged[i];
+  }
+  if (v.tag != V_NODE) v = as_tensor(s, v, DT_COUNT, at);
+  Value r = {.tag = V_NODE, .weak = v.weak, .aux = s->stage->level};
+  r.u.v = lift_to(s->stage, v);
+  return r;
+}
+
+typedef struct FindSym { Unit *u; bool found; } FindSym;
+
+static void find_symbol(void *ud, Sym sym) {
+  FindSym *f = ud;
+  if (f->found) return;
+  for (size_t i = 0; i < f->u->bind_count; i++)
+    if (f->u->binds[i].sym == sym) {
+      f->u->wanted.leaf = f->u->binds[i].leaf;
+      f->u->wanted.axis = f->u->binds[i].axis;
+      f->found = true;
+      return;
+    }
+}
+
+void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out) {
+  if (dim_is_const(dims_of(s), d, out)) return;
+  Unit *u = s->stage ? s->stage->unit : NULL;
+  FindSym f = {u, false};
+  if (u) dim_symbols(u->g->dims, d, find_symbol, &f);
+  if (!f.found) fail(s, ERR_NOT_CONST, at, "%s must be a constant", why);
+  u->restart = true;
+  mem_throw(&s->mem, MEM_ERR_RESTART);
+}
+
+Value global_in_code(Session *s, Global *g, Span at) {
+  (void)at;
+  Unit *u = s->stage->unit;
+  Value v = g->v;
+  if (v.tag == V_INT || v.tag == V_BOOL || v.tag == V_STR || v.tag == V_NONE || (v.tag == V_FLOAT && g->is_const)) {
+    /* constants of the file are constants; other ints and texts are part of the signature */
+    if (g->is_const || u->check) return v;
+  }
+  if (u->check) return v;
+  size_t k;
+  for (k = 0; k < u->hidden_count; k++)
+    if (u->hidden[k] == g) break;
+  if (k == u->hidden_count) VEC_PUSH(u->arena, u->hidden, u->hidden_count, u->hidden_cap, g);
+  if (v.tag == V_INT || v.tag == V_BOOL || v.tag == V_STR || v.tag == V_NONE || v.tag == V_FN || v.tag == V_MODULE || v.tag == V_BUILTIN) {
+    if (v.tag != V_FN || (!v.u.fn->capture_count && !v.u.fn->self)) return v;
+  }
+  for (size_t i = 0; i < u->hidden_value_count; i++)
+    if (u->hidden_values[i].g == g) return u->hidden_values[i].v;
+  Stage *now = s->stage; /* leaves belong to the unit's own graph */
+  s->stage = &u->root;
+  Cursor c = {u, u->flat.count};
+  flatten(&u->flat, v, NULL, NULL);
+  unit_leaves(u);
+  Value r = rebuild_at(s, &c, v);
+  s->stage = now;
+  HiddenValue hv = {g, r};
+  VEC_PUSH(u->arena, u->hidden_values, u->hidden_value_count, u->hidden_value_cap, hv);
+  return r;
+}
+
+/* ---- compiled functions */
+
+typedef struct JointEntry {
+  struct JointEntry *next;
+  char *mask;
+  JointRef *j;
+} JointEntry;
+
+typedef struct Write {
+  bool is_param;
+  size_t index; /* leaf, or instance */
+  Name field;
+  Value tmpl;   /* V_NODE: u.v.node is the output's number */
+} Write;
+
+typedef struct Compiled Compiled;
+struct Compiled {
+  Compiled *next;
+  Node *decl;
+  const char *sig;
+  size_t sig_len;
+  Arena arena;
+  Graph *g;
+  size_t leaf_count;
+  int64_t *source;
+  SymBind *binds;
+  size_t bind_count;
+  Pin *pins;
+  size_t pin_count;
+  RandomUse *randoms;
+  size_t random_count;
+  Global **hidden;
+  size_t hidden_count;
+  const char *hidden_sig;
+  size_t hidden_len;
+  Value result;
+  size_t result_outputs;
+  Write *writes;
+  size_t write_count;
+  JointEntry *joints;
+};
+
+struct CompileCache {
+  Compiled *first;
+  size_t count;
+};
+
+/* Replaces V_NODEs by numbers of outputs, which are appended to the graph. */
+static Value template_of(Session *s, Unit *u, Value v, Span at) {
+  switch ((ValueTag)v.tag) {
+  case V_NODE: {
+    Value l = stage_lift(s, v, at);
+    size_t k;
+    for (k = 0; k < u->g->output_count; k++)
+      if (val_eq(u->g->outputs[k], l.u.v)) break;
+    if (k == u->g->output_count) gr_output(u->g, l.u.v);
+    Value t = {.tag = V_NODE, .weak = v.weak};
+    t.u.v.node = (uint32_t)k;
+    return t;
+  }
+  case V_LIST:
+  case V_TUPLE: {
+    if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, at);
+    if (v.tag == V_NODE) return template_of(s, u, v, at);
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
+    for (size_t i = 0; i < v.u.list->count; i++) items[i] = template_of(s, u, v.u.list->items[i], at);
+    return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
+  }
+  case V_RECORD: {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
+    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = template_of(s, u, v.u.rec->items[i], at);
+    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+  }
+  case V_PARAM: return template_of(s, u, param_read(s, v.u.p, at), at);
+  case V_FN:
+    if (v.u.fn->capture_count)
+      fail(s, ERR_FN_RESULT, at, "a compiled function cannot give a function that captures values of the call");
+    return v;
+  default: return v;
+  }
+}
+
+typedef struct StageJob {
+  Session *s;
+  FnObj *f;
+  const Args *a;
+  Compiled *c;
+  Unit *u;
+} StageJob;
+
+static void stage_job(void *ud) {
+  StageJob *job = ud;
+  Session *s = job->s;
+  Unit *u = job->u;
+  Compiled *c = job->c;
+  const Args *a = job->a;
+  u->g = gr_new(&c->arena, dim_tab_new(&c->arena), s->names, job->f->decl->fn->name.name);
+  u->g->at.span = a->call;
+  u->g->at.origin = -1;
+  u->root = (Stage){.g = u->g, .unit = u, .level = 1};
+  s->stage = &u->root;
+  s->count.stage++;
+  flat_init(&u->flat, s, &c->arena);
+  flatten_call(&u->flat, job->f, a);
+  unit_leaves(u);
+  Cursor cur = {u, 0};
+  Args staged = *a;
+  staged.v = ARENA_ARRAY(&c->arena, Value, a->count + 1);
+  Value f = rebuild_at(s, &cur, (Value){.tag = V_FN, .u.fn = job->f});
+  for (size_t i = 0; i < a->count; i++) staged.v[i] = rebuild_at(s, &cur, a->v[i]);
+  Value r = call_fn(s, f.u.fn, &staged);
+  Span at = a->call;
+  c->result = template_of(s, u, r, at);
+  value_retain(c->result);
+  c->result_outputs = u->g->output_count;
+  size_t cap = 0;
+  for (size_t i = 0; i < u->state_count; i++) {
+    State *st = &u->states[i];
+    if (!st->written) continue;
+    Write w = {.is_param = !st->field, .index = st->index, .field = st->field};
+    /* a written value may be a result too: it needs an output of its own, so that gradients stay apart */
+    w.tmpl = template_of(s, u, st->cur, at);
+    value_retain(w.tmpl);
+    VEC_PUSH(&c->arena, c->writes, c->write_count, cap, w);
+  }
+  c->g = gr_dce(&c->arena, gr_cse(&c->arena, gr_fold(&c->arena, u->g)));
+  c->source = u->source;
+  c->binds = u->binds;
+  c->bind_count = u->bind_count;
+  c->pins = u->pins;
+  c->pin_count = u->pin_count;
+  c->randoms = u->randoms;
+  c->random_count = u->random_count;
+  c->hidden = u->hidden;
+  c->hidden_count = u->hidden_count;
+  c->leaf_count = u->flat.count;
+}
+
+static void compiled_free(Session *s, Compiled *c) {
+  value_release(c->result);
+  for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
+  for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j);
+  arena_free(&c->arena);
+  mem_free(&s->mem, c, sizeof *c);
+}
+
+void cache_free(Session *s) {
+  if (!s->cache) return;
+  while (s->cache->first) {
+    Compiled *c = s->cache->first;
+    s->cache->first = c->next;
+    compiled_free(s, c);
+  }
+  mem_free(&s->mem, s->cache, sizeof *s->cache);
+  s->cache = NULL;
+}
+
+/* Modes, function, arguments; annotations of parameters say which dims are free. */
+void flatten_call(Flat *f, FnObj *fn, const Args *a) {
+  const Modes *m = &f->s->modes;
+  buf_printf(&f->sig, "%d%d%d%d%d ", m->train, m->no_grad, m->anomaly, m->compute, m->device);
+  flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
+  const NodeList *p = &fn->decl->fn->params;
+  uint32_t positional = 0;
+  for (size_t i = 0; i < a->count; i++) {
+    Node *type = NULL;
+    if (a->names[i]) {
+      buf_printf(&f->sig, "%s=", a->names[i]);
+      for (uint32_t k = 0; k < p->count; k++)
+        if (p->items[k]->param.name.name == a->names[i]) type = p->items[k]->param.type;
+    } else {
+      while (positional < p->count && p->items[positional]->param.init) positional++;
+      if (positional < p->count) type = p->items[positional++]->param.type;
+    }
+    flatten(f, a->v[i], type, fn->decl);
+  }
+}
+
+static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) {
+  Compiled *c = mem_need(&s->mem, NULL, 0, sizeof *c);
+  *c = (Compiled){.decl = f->decl};
+  arena_init(&c->arena, &s->mem);
+  c->result = v_unit();
+  Pin pins[16];
+  size_t pin_count = 0;
+  for (;;) {
+    Unit u = {.s = s, .arena = &c->arena, .token = VAL_NONE};
+    for (size_t i = 0; i < pin_count; i++) VEC_PUSH(&c->arena, u.pins, u.pin_count, u.pin_cap, pins[i]);
+    StageJob job = {s, f, a, c, &u};
+    Modes modes = s->modes;
+    int code = guard(s, stage_job, &job);
+    s->stage = NULL;
+    s->modes = modes;
+    if (code == MEM_OK) break;
+    value_release(c->result);
+    c->result = v_unit();
+    for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
+    c->write_count = 0;
+    c->writes = NULL;
+    if (code == MEM_ERR_RESTART && u.restart && pin_count < 16) {
+      pins[pin_count] = u.wanted;
+      const Leaf *l = &flat->leaves[u.wanted.leaf];
+      pins[pin_count++].value = l->kind == LEAF_INT ? l->v.u.i : leaf_tensor(l)->dim[u.wanted.axis];
+      arena_free(&c->arena);
+      continue;
+    }
+    compiled_free(s, c);
+    if (code == MEM_ERR_RESTART) fail(s, ERR_NOT_CONST, a->call, "too many sizes of this call must be constants");
+    mem_throw(&s->mem, code);
+  }
+  c->sig = arena_strdup(&c->arena, flat->sig.s, flat->sig.n);
+  c->sig_len = flat->sig.n;
+  Flat h;
+  flat_init(&h, s, &c->arena);
+  for (size_t i = 0; i < c->hidden_count; i++) flatten(&h, c->hidden[i]->v, NULL, NULL);
+  c->hidden_sig = h.sig.s ? h.sig.s : "";
+  c->hidden_len = h.sig.n;
+  if (!s->cache) {
+    s->cache = mem_try(&s->mem, NULL, 0, sizeof *s->cache);
+    if (!s->cache) {
+      compiled_free(s, c);
+      mem_throw(&s->mem, MEM_ERR_NOMEM);
+    }
+    *s->cache = (struct CompileCache){0};
+  }
+  c->next = s->cache->first;
+  s->cache->first = c;
+  s->cache->count++;
+  s->count.compile++;
+  log_compile(s, f, c->sig);
+  if (s->dump_stage) dump_graph(s, c->g);
+  return c;
+}
+
+static int64_t leaf_size(const Leaf *l, int axis) {
+  return axis < 0 ? l->v.u.i : leaf_tensor(l)->dim[axis];
+}
+
+static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
+  Compiled **link = s->cache ? &s->cache->first : NULL;
+  size_t leaves = flat->count, insts = flat->inst_count;
+  for (; link && *link; link = &(*link)->next) {
+    Compiled *c = *link;
+    if (c->decl != f->decl || c->sig_len != flat->sig.n || memcmp(c->sig, flat->sig.s, flat->sig.n)) continue;
+    bool ok = true;
+    for (size_t i = 0; i < c->pin_count && ok; i++)
+      ok = c->pins[i].leaf < flat->count && leaf_size(&flat->leaves[c->pins[i].leaf], c->pins[i].axis) == c->pins[i].value;
+    if (!ok) continue;
+    /* values of the file that the code reads: appended to the leaves, compared by their signature */
+    Flat h = *flat;
+    buf_init_arena(&h.sig, &s->scratch);
+    for (size_t i = 0; i < c->hidden_count; i++) flatten(&h, c->hidden[i]->v, NULL, NULL);
+    /* the same text that compile() made over these values alone */
+    Flat alone;
+    flat_init(&alone, s, &s->scratch);
+    for (size_t i = 0; i < c->hidden_count; i++) flatten(&alone, c->hidden[i]->v, NULL, NULL);
+    if (alone.sig.n != c->hidden_len || memcmp(alone.sig.s ? alone.sig.s : "", c->hidden_sig, c->hidden_len) || h.count != c->leaf_count) {
+      flat->count = leaves;
+      flat->inst_count = insts;
+      continue;
+    }
+    h.sig = flat->sig;
+    *flat = h;
+    *link = c->next; /* most recent first */
+    c->next = s->cache->first;
+    s->cache->first = c;
+    return c;
+  }
+  return NULL;
+}
+
+static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, const int64_t *env, Span at) {
+  switch ((ValueTag)t.tag) {
+  case V_NODE: {
+    Value v = outs[t.u.v.node];
+    if (!t.weak) return v;
+    const Tensor *x = v.u.t->t; /* a number again (rule 13) */
+    return dt_float(x->dtype) ? v_float(tn_get_f64(x, 0)) : x->dtype == DT_BOOL ? v_bool(tn_get_i64(x, 0) != 0) : v_int(tn_get_i64(x, 0));
+  }
+  case V_DIM: {
+    int64_t n;
+    if (!dim_eval(c->g->dims, t.u.d, env, NULL, &n)) fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+    return v_int(n);
+  }
+  case V_LIST:
+  case V_TUPLE: {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.list->count + 1);
+    for (size_t i = 0; i < t.u.list->count; i++) items[i] = instantiate(s, c, t.u.list->items[i], outs, env, at);
+    return list_value(s, (ValueTag)t.tag, t.u.list->count, items);
+  }
+  case V_RECORD: {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.rec->count + 1);
+    for (size_t i = 0; i < t.u.rec->count; i++) items[i] = instantiate(s, c, t.u.rec->items[i], outs, env, at);
+    return record_value(s, t.u.rec->count, t.u.rec->names, items);
+  }
+  default: return value_pool(s, t);
+  }
+}
+
+/* Forward and backward halves for one set of tracked leaves. */
+static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) {
+  size_t n = c->g->input_count;
+  char *mask = ARENA_ARRAY(&s->scratch, char, n + 1);
+  for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
+  for (JointEntry *e = c->joints; e; e = e->next)
+    if (!memcmp(e->mask, mask, n)) return e->j;
+  JointRef *j = mem_need(&s->mem, NULL, 0, sizeof *j);
+  *j = (JointRef){.rc = 1, .s = s};
+  arena_init(&j->arena, &s->mem);
+  mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
+  j->f = gr_clone(&j->arena, c->g);
+  bool *cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
+  for (size_t k = 0; k < c->g->output_count; k++)
+    cot[k] = k < c->result_outputs && dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {0};
+  j->joint = ad_joint(&j->arena, j->f, cot, wants, &e, &where);
+  if (!j->joint) fail_gerr(s, where.span.file ? where.span : at, &e);
+  JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
+  entry->mask = arena_strdup(&c->arena, mask, n);
+  entry->j = j;
+  j->rc++;
+  entry->next = c->joints;
+  c->joints = entry;
+  return j;
+}
+
+Value run_code(Session *s, FnObj *f, const Args *a) {
+  Flat flat;
+  flat_init(&flat, s, &s->scratch);
+  flatten_call(&flat, f, a);
+  Compiled *c = lookup(s, f, &flat);
+  if (!c) {
+    compile(s, f, a, &flat);
+    c = lookup(s, f, &flat);
+    if (!c) fail(s, ERR_BUG, a->call, "a compiled call was not found again");
+  }
+  size_t nsym = dim_symbol_count(c->g->dims);
+  int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, nsym + 1);
+  bool *set = ARENA_ARRAY(&s->scratch, bool, nsym + 1);
+  for (size_t i = 0; i < c->bind_count; i++) {
+    SymBind *b = &c->binds[i];
+    int64_t n = leaf_size(&flat.leaves[b->leaf], b->axis);
+    if (set[b->sym] && env[b->sym] != n)
+      fail(s, ERR_DIM_CONFLICT, a->call, "the dim `%s` is %lld in one argument of `%s` and %lld in another", dim_symbol_name(c->g->dims, b->sym),
+           (long long)env[b->sym], fn_name(f), (long long)n);
+    env[b->sym] = n;
+    set[b->sym] = true;
+  }
+  size_t nin = c->g->input_count, nout = c->g->output_count;
+  Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
+  Value *leaf = ARENA_ARRAY(&s->scratch, Value, nin + 1);
+  bool *wants = ARENA_ARRAY(&s->scratch, bool, nin + 1), track = false;
+  for (size_t i = 0; i < nin; i++) {
+    int64_t src = c->source[i];
+    if (src < 0) {
+      RandomUse *r = &c->randoms[-1 - src];
+      int64_t two = 2;
+      Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
+      int64_t *p = tn_data(k.u.t->t);
+      random_words(s, r->fixed, r->seed, r->site, r->nth, p);
+      in[i] = k.u.t->t;
+      leaf[i] = k;
+      continue;
+    }
+    Leaf *l = &flat.leaves[src];
+    leaf[i] = l->kind == LEAF_FLOAT ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f)) : value_pool(s, l->v);
+    in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
+    wants[i] = l->kind != LEAF_FLOAT && !s->modes.no_grad && wants_grad(s, l->v);
+    track |= wants[i];
+  }
+  JointRef *j = NULL;
+  if (track) {
+    bool differentiable = false;
+    for (size_t k = 0; k < c->result_outputs; k++) differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
+    if (differentiable) j = joint_for(s, c, wants, a->call);
+  }
+  const Graph *g = j ? j->joint->forward : c->g;
+  size_t total = g->output_count;
+  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
+  if (s->modes.anomaly) anomaly_ctx(s, &ctx);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov at = {0};
+  if (!gr_run(g, &ctx, in, out, &e, &at)) {
+    if (e.interrupted) poll_interrupt(s, a->call);
+    if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+    Diag *d = err(s, e.code, at.span.file ? at.span : a->call, "%s", e.text);
+    if (e.help[0]) dg_help(&s->diags, d, "%s", e.help);
+    if (at.span.file && a->call.file && (at.span.lo < a->call.lo || at.span.hi > a->call.hi || at.span.file != a->call.file))
+      dg_trace(d, a->call, fn_name(f));
+    raise_(s);
+  }
+  s->count.nodes += (int64_t)ctx.nodes_run;
+  for (size_t i = 0; i < total; i++) mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
+  Value *outs = ARENA_ARRAY(&s->scratch, Value, nout + 1);
+  for (size_t i = 0; i < nout; i++) outs[i] = tensor_value(s, tn_ref(out[i]));
+  /* the call succeeded: random counters advance, state is written, the tape grows */
+  for (size_t i = 0; i < c->random_count; i++)
+    if (!c->randoms[i].fixed) random_advance(s, c->randoms[i].site);
+  if (j) tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, out + nout, env, nsym, a->call);
+  for (size_t i = 0; i < c->write_count; i++) {
+    Write *w = &c->writes[i];
+    Value v = instantiate(s, c, w->tmpl, outs, env, a->call);
+    if (w->is_param) {
+      Param *p = flat.leaves[w->index].v.u.p;
+      Tensor *old = p->t;
+      p->t = tn_ref(v.u.t->t);
+      p->version++;
+      tn_unref(old);
+    } else {
+      value_set(&inst_field(flat.insts[w->index], w->field)->v, detach(s, v));
+    }
+  }
+  return instantiate(s, c, c->result, outs, env, a->call);
+}

@@ -1,0 +1,78 @@
+/* Inside of compiled calls: leaves, units, compiled functions. For lang/compile.c, state.c, check.c. */
+#ifndef CKL_LANG_COMPILE_H
+#define CKL_LANG_COMPILE_H
+
+#include "lang/lang.h"
+
+enum { MEM_ERR_RESTART = 5 }; /* need_const: staging starts over with one more pin */
+
+/* What the arguments of a call consist of. A leaf is a graph input; the rest is the signature's text. */
+typedef enum LeafKind { LEAF_TENSOR, LEAF_PARAM, LEAF_FLOAT, LEAF_INT } LeafKind;
+typedef struct Leaf {
+  LeafKind kind;
+  Value v;    /* TENSOR, PARAM; FLOAT, INT: the number */
+  Node *type; /* annotation whose bracket dims are symbols, or NULL */
+  Node *fn;   /* whose brackets */
+} Leaf;
+
+typedef struct Flat {
+  Session *s;
+  Arena *arena;
+  Buf sig;
+  Leaf *leaves; size_t count, cap;
+  Inst **insts; size_t inst_count, inst_cap;
+} Flat;
+
+/* A param, or a buffer field of an instance, while a unit is staged. */
+typedef struct State {
+  const void *key;      /* Param *, or Inst * */
+  Name field;           /* of an instance; NULL for a param */
+  size_t index;         /* of the leaf, or of the instance in flat.insts */
+  Value cur;            /* staged */
+  Val *versions; size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
+  bool written;
+} State;
+
+typedef struct Pin { size_t leaf; int axis; int64_t value; } Pin;
+typedef struct SymBind { Sym sym; Dim dim; size_t leaf; int axis; /* -1: an int */ Name name; } SymBind;
+typedef struct RandomUse { uint64_t site, seed; uint32_t input, nth; bool fixed; } RandomUse;
+
+struct Unit {
+  Session *s;
+  Arena *arena;
+  Graph *g;
+  Stage root;
+  Flat flat;
+  Value *staged;     size_t staged_count, staged_cap;   /* of leaf i */
+  int64_t *source;   size_t source_count, source_cap;   /* of graph input i: leaf, or -1 - random */
+  State *states;     size_t state_count, state_cap;
+  SymBind *binds;    size_t bind_count, bind_cap;
+  Pin *pins;         size_t pin_count, pin_cap;
+  RandomUse *randoms; size_t random_count, random_cap;
+  Global **hidden;   size_t hidden_count, hidden_cap;
+  Val token;         /* present effect token */
+  bool restart, check;
+  Pin wanted;        /* the pin that need_const asked for */
+  size_t met;        /* instances of flat.insts whose state is known */
+  struct HiddenValue { Global *g; Value v; } *hidden_values; size_t hidden_value_count, hidden_value_cap;
+};
+typedef struct HiddenValue HiddenValue;
+
+void flatten_call(Flat *f, FnObj *fn, const Args *a);
+void cache_free(Session *s);
+void log_compile(Session *s, const FnObj *f, const char *signature);
+void dump_graph(Session *s, const Graph *g);
+/* lang/random.c: key words of a draw, and the counter of a site after a call. */
+void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth, int64_t out[2]);
+void random_advance(Session *s, uint64_t site);
+/* lang/effect.c: print and assert of code */
+bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
+
+int guard(Session *s, void (*f)(void *ud), void *ud); /* mem_protect that also restores the evaluator's state */
+State *unit_state(Session *s, const void *key, Name field); /* NULL when the unit does not know it */
+Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */
+void flatten(Flat *f, Value v, Node *type, Node *fn);
+void stage_push(Session *s, Stage *st, Graph *g);
+void stage_pop(Session *s);
+
+#endif

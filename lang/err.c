@@ -1,0 +1,126 @@
+/* Errors of the language layer: file a diagnostic with the trace of calls, leave.
+ *
+ * In: a code, a place, a text. Out: never returns (raise_), or a filed Diag to add labels to (err).
+ * Idea: whoever finds the fault knows the most about it, so it files and leaves at once; what is
+ * on the pool is released on the way (runtime/mem.h).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "lang/lang.h"
+
+const char *txt(Session *s, const char *fmt, ...) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  va_list ap;
+  va_start(ap, fmt);
+  buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  return b.s ? b.s : "";
+}
+
+Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
+  va_end(ap);
+  return d;
+}
+
+_Noreturn void raise_(Session *s) {
+  Diag *d = s->diags.count ? s->diags.items[s->diags.count - 1] : NULL;
+  if (d)
+    for (Frame *f = s->frame; f && f->up; f = f->up)
+      if (f->call.file) dg_trace(d, f->call, f->what ? f->what : "fn");
+  dg_throw(&s->diags);
+}
+
+_Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  dg_verror(&s->diags, code, at, fmt, ap);
+  va_end(ap);
+  raise_(s);
+}
+
+_Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
+  va_end(ap);
+  dg_help(&s->diags, d, "%s", help);
+  raise_(s);
+}
+
+_Noreturn void fail_gerr(Session *s, Span at, const GErr *e) {
+  if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  if (e->interrupted) mem_throw(&s->mem, MEM_ERR_INTERRUPT);
+  Diag *d = err(s, e->code, at, "%s", e->text);
+  if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
+  raise_(s);
+}
+
+void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+  uint64_t key = ((uint64_t)code << 48) ^ ((uint64_t)at.file << 32) ^ at.lo;
+  for (uint32_t i = 0; i < s->warned_count; i++)
+    if (s->warned[i] == key) return;
+  size_t count = s->warned_count;
+  VEC_PUSH(&s->perm, s->warned, count, s->warned_cap, key);
+  s->warned_count = (uint32_t)count;
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = NULL;
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  text = b.s;
+  Diag *d = dg_warn(&s->diags, code, at, "%s", text);
+  if (s->abstract) return; /* `check` reports it with the others */
+  /* A running program's warnings are shown at once, in their place among its output. */
+  Buf out;
+  buf_init_arena(&out, &s->scratch);
+  dg_render(&out, &s->sources, d, false);
+  emit_text(s, 2, out.s, out.n);
+  for (size_t i = 0; i < s->diags.count; i++)
+    if (s->diags.items[i] == d) {
+      memmove(&s->diags.items[i], &s->diags.items[i + 1],
+              (s->diags.count - i - 1) * sizeof *s->diags.items);
+      s->diags.count--;
+      break;
+    }
+}
+
+void poll_interrupt(Session *s, Span at) {
+  if (!s->interrupt) return;
+  Diag *d = err(s, ERR_INTERRUPT, at, "interrupted");
+  (void)d;
+  mem_throw(&s->mem, MEM_ERR_INTERRUPT);
+}
+
+typedef struct Best { Session *s; Name name; const char *found; int distance; } Best;
+
+static void consider(Best *b, const char *candidate) {
+  if (!candidate || candidate[0] == '_') return;
+  int limit = b->distance - 1;
+  int d = str_distance(b->name, candidate, limit);
+  if (d <= limit) {
+    b->distance = d;
+    b->found = candidate;
+  }
+}
+
+const char *suggest(Session *s, Name name) {
+  size_t n = strlen(name);
+  Best b = {s, name, NULL, n <= 2 ? 2 : n <= 5 ? 3 : 4};
+  for (size_t i = s->local_count; s->frame && i > s->frame->base; i--) consider(&b, s->locals[i - 1].name);
+  if (s->frame && s->frame->self)
+    for (size_t i = 0; i < s->frame->self->count; i++) consider(&b, s->frame->self->fields[i].name);
+  Module *ms[2] = {s->frame ? s->frame->module : s->main, s->prelude};
+  for (int m = 0; m < 2; m++)
+    if (ms[m])
+      for (size_t i = 0; i < ms[m]->global_count; i++) consider(&b, ms[m]->globals[i].name);
+  for (size_t i = 0; i < builtin_count; i++) consider(&b, builtin_table[i].name);
+  for (int i = 0; i < DT_COUNT; i++) consider(&b, dtype_info[i].name);
+  return b.found;
+}

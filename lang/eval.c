@@ -1,0 +1,907 @@
+/* The evaluator: walks expressions and statements of script and of code.
+ *
+ * In: a tree and the session's present frame, stage and modes. Out: a Value on the pool. What a
+ * tensor operation does is decided in ops.c. Invariants: locals above a block's entry are popped at
+ * its end, also after a throw (whoever protects restores local_count); the pool is drained after
+ * each statement, so temporaries live as long as the statement that made them.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "lang/lang.h"
+#include "lang/seq.h"
+
+/* A break, continue or return left an expression: hand it to the statement. */
+static Flow take_flow(Session *s) {
+  Flow f = (Flow)s->flow;
+  s->flow = FLOW_NEXT;
+  return f;
+}
+
+/* -- locals */
+
+void local_push(Session *s, Name name, Value v, bool is_var, Span at) {
+  if (s->local_count == s->local_cap) {
+    size_t cap = s->local_cap ? s->local_cap * 2 : 64;
+    s->locals = mem_need(&s->mem, s->locals, s->local_cap * sizeof(Local), cap * sizeof(Local));
+    s->local_cap = cap;
+  }
+  value_retain(v);
+  s->locals[s->local_count++] = (Local){name, v, is_var, at};
+}
+
+void locals_pop(Session *s, size_t to) {
+  while (s->local_count > to) value_release(s->locals[--s->local_count].v);
+}
+
+Local *local_find(Session *s, Name name) {
+  if (!s->frame) return NULL;
+  for (size_t i = s->local_count; i > s->frame->base; i--)
+    if (s->locals[i - 1].name == name) return &s->locals[i - 1];
+  return NULL;
+}
+
+/* -- what a number must be */
+
+int64_t want_int(Session *s, Value v, Span at, const char *what) {
+  int64_t n = 0;
+  if (v.tag == V_INT) return v.u.i;
+  if (v.tag == V_DIM) {
+    need_const(s, v.u.d, at, what, &n);
+    return n;
+  }
+  if (v.tag == V_NODE)
+    fail(s, ERR_NOT_CONST, at, "%s must be a constant int; this one is known only when the code runs", what);
+  if (v.tag == V_TENSOR || v.tag == V_PARAM)
+    fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s", what,
+              value_type_text(s, v));
+  fail(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
+}
+
+double want_float(Session *s, Value v, Span at, const char *what) {
+  if (v.tag == V_FLOAT) return v.u.f;
+  if (v.tag == V_INT || v.tag == V_DIM) return (double)want_int(s, v, at, what);
+  if (v.tag == V_NODE)
+    fail(s, ERR_NOT_CONST, at, "%s must be a constant; this one is known only when the code runs", what);
+  fail(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
+}
+
+bool want_bool(Session *s, Value v, Span at, const char *what) {
+  if (v.tag == V_BOOL) return v.u.i != 0;
+  if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL && v.u.t->t->rank == 0)
+    return tn_get_i64(v.u.t->t, 0) != 0;
+  if (v_is_tensor(v) && type_of(s, v).dtype == DT_BOOL && type_of(s, v).rank > 0)
+    fail_help(s, ERR_WANT_BOOL, at, "any(c) or all(c) makes one bool of a tensor",
+              "%s must be one bool, not %s", what, value_type_text(s, v));
+  if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL)
+    fail_help(s, ERR_NOT_YET, at, "where(c, a, b) chooses by data",
+              "not yet: %s that depends on data in compiled code", what);
+  fail(s, ERR_WANT_BOOL, at, "%s must be a bool, not %s", what, value_type_text(s, v));
+}
+
+const char *want_str(Session *s, Value v, Span at, const char *what) {
+  if (v.tag != V_STR) fail(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
+  return v.u.str->s;
+}
+
+/* -- names */
+
+static Value method_value(Session *s, Inst *self, Node *fn, ModelDecl *m) {
+  return fn_value(s, fn, m->module, self, m, !fn->fn->is_proc, 0, NULL);
+}
+
+static Node *model_method(const ModelDecl *m, Name name) {
+  const NodeList *l = &m->decl->model.members;
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == name) return l->items[i];
+  return NULL;
+}
+
+/* Field or method of an instance; false when it has none of that name. */
+static bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
+  Field *f = inst_field(i, name);
+  if (f) {
+    *out = f->kind == FIELD_PARAM || f->kind == FIELD_BUFFER ? state_read(s, i, f, at) : field_value(s, i, f);
+    return true;
+  }
+  Node *m = model_method(i->model, name);
+  if (!m) return false;
+  *out = method_value(s, i, m, i->model);
+  return true;
+}
+
+static Value global_value(Session *s, Global *g, Span at) {
+  switch (g->kind) {
+  case G_VALUE:
+    if (!g->is_set) {
+      Diag *d = err(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below", g->name,
+                    g->is_var ? "var" : "let");
+      dg_label(&s->diags, d, g->span, "declared here");
+      raise_(s);
+    }
+    if (s->frame->test && !g->is_const)
+      fail_help(s, ERR_TEST_SCOPE, at, "a test sees declarations and constant `let`s; make the value inside the test",
+                "`%s` is a top-level variable, which a test does not see", g->name);
+    if (s->frame->code) {
+      if (g->is_var) {
+        Diag *d = err(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", g->name);
+        dg_label(&s->diags, d, g->span, "declared here");
+        dg_help(&s->diags, d, "pass it as an argument, or declare it with `let`");
+        raise_(s);
+      }
+      if (in_code(s)) return global_in_code(s, g, at);
+    }
+    return g->v;
+  case G_TYPE:
+    fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
+  case G_POLICY:
+    fail(s, ERR_NOT_VALUE, at, "`%s` is a policy; it stands inside `checkpoint <..>`", g->name);
+  default: return g->v;
+  }
+}
+
+Value name_value(Session *s, Name name, Span at, bool must) {
+  Local *l = local_find(s, name);
+  if (l) return l->v;
+  Value v;
+  if (s->frame->self && inst_get(s, s->frame->self, name, at, &v)) return v;
+  Global *g = global_find(s, s->frame->module, name);
+  if (g) return global_value(s, g, at);
+  const Builtin *b = builtin_find(s, name);
+  if (b) return b->fn ? (Value){.tag = V_BUILTIN, .u.builtin = b} : builtin_constant(s, b);
+  int dt = dtype_find(name);
+  if (dt >= 0) return (Value){.tag = V_DTYPE, .u.i = dt};
+  if (!must) return (Value){.tag = V_UNKNOWN};
+  const char *near = suggest(s, name);
+  if (near)
+    fail_help(s, ERR_UNKNOWN_NAME, at, txt(s, "did you mean `%s`?", near), "`%s` is not known here", name);
+  fail(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
+}
+
+/* -- function literals: which names does the body take from outside? */
+
+typedef struct FreeNames { Name *items; size_t count, cap; Arena *a; } FreeNames;
+
+static void free_visit(void *ud, Node *n) {
+  FreeNames *f = ud;
+  if (!n) return;
+  if (n->kind == N_NAME) {
+    for (size_t i = 0; i < f->count; i++)
+      if (f->items[i] == n->name) return;
+    VEC_PUSH(f->a, f->items, f->count, f->cap, n->name);
+    return;
+  }
+  if (n->kind == N_STRING) {
+    for (uint32_t i = 0; i < n->string.count; i++) free_visit(ud, n->string.items[i].hole);
+    return;
+  }
+  ast_children(n, free_visit, ud);
+}
+
+static const FreeNames *free_names(Session *s, Node *n) {
+  if (n->info) return n->info;
+  FreeNames *f = ARENA_NEW(&s->perm, FreeNames);
+  f->a = &s->perm;
+  ast_children(n, free_visit, f);
+  n->info = f;
+  return f;
+}
+
+/* The locals that n's body mentions, on the scratch arena. */
+static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
+  const FreeNames *f = free_names(s, n);
+  Local *c = ARENA_ARRAY(&s->scratch, Local, f->count + 1);
+  size_t k = 0;
+  for (size_t i = 0; i < f->count; i++) {
+    Local *l = local_find(s, f->items[i]);
+    if (!l) continue;
+    if (l->is_var && !vars_too && !local_binds(n, l->name)) {
+      Diag *d = err(s, ERR_CAPTURE_VAR, n->span, "a function cannot capture the local `var` `%s`", l->name);
+      dg_label(&s->diags, d, l->span, "declared here");
+      dg_help(&s->diags, d, "copy it to a `let` first: `let now = %s`", l->name);
+      raise_(s);
+    }
+    c[k] = *l;
+    c[k++].is_var = false;
+  }
+  *count = k;
+  return c;
+}
+
+static Value closure(Session *s, Node *n, bool is_code, bool vars_too) {
+  size_t k;
+  Local *c = capture(s, n, vars_too, &k);
+  return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, is_code, k, c);
+}
+
+Value body_closure(Session *s, Node *lambda, bool is_code) { return closure(s, lambda, is_code, true); }
+
+/* -- patterns */
+
+static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
+  (void)at;
+  if (s->frame->model && s->frame->self) check_shadow(s, w);
+  if (s->frame->block_depth == 0 && !s->frame->fn && !s->frame->test) {
+    global_set(s, s->frame->module, w->name, v, is_var, w->span);
+    return;
+  }
+  local_push(s, w->name, v, is_var, w->span);
+}
+
+/* Weak tensors become definite when they get a name (rule 14). */
+static Value settle(Session *s, Value v, Span at) {
+  if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, v, DT_COUNT, at);
+  return v;
+}
+
+void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
+  switch (pat->kind) {
+  case N_PAT_WILD: return;
+  case N_PAT_NAME: bind_name(s, &pat->word, settle(s, v, pat->span), is_var, pat->span); return;
+  case N_PAT_TUPLE: {
+    size_t n = pat->list.count;
+    if (v.tag == V_UNKNOWN) {
+      for (size_t i = 0; i < n; i++) bind_pattern(s, pat->list.items[i], v, is_var);
+      return;
+    }
+    if (v.tag == V_TUPLE || v.tag == V_LIST) {
+      if (v.u.list->count != n)
+        fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value has %zu", n,
+             v.u.list->count);
+      for (size_t i = 0; i < n; i++) bind_pattern(s, pat->list.items[i], v.u.list->items[i], is_var);
+      return;
+    }
+    if (v_is_tensor(v)) {
+      Type t = type_of(s, v);
+      if (t.rank == 0) fail(s, ERR_PATTERN, pat->span, "a rank-0 tensor cannot be taken apart");
+      Dim want = dim_const(dims_of(s), (int64_t)n);
+      if (t.dim[0] != want) {
+        if (dim_compare(dims_of(s), t.dim[0], want) == DIM_MAYBE && s->stage)
+          gr_check(s->stage->g, CHECK_EQ, t.dim[0], want, "the pattern and the leading axis differ");
+        else
+          fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value is %s", n,
+               value_type_text(s, v));
+      }
+      for (size_t i = 0; i < n; i++)
+        bind_pattern(s, pat->list.items[i], op_element(s, v, (int64_t)i, pat->span), is_var);
+      return;
+    }
+    fail(s, ERR_PATTERN, pat->span, "the pattern takes a tuple apart, the value is %s",
+         value_type_text(s, v));
+  }
+  case N_PAT_RECORD:
+    if (v.tag != V_RECORD && v.tag != V_UNKNOWN)
+      fail(s, ERR_PATTERN, pat->span, "the pattern takes a record apart, the value is %s",
+           value_type_text(s, v));
+    for (uint32_t i = 0; i < pat->list.count; i++) {
+      Node *p = pat->list.items[i];
+      if (v.tag == V_UNKNOWN) {
+        bind_pattern(s, p, v, is_var);
+        continue;
+      }
+      const Value *f = record_get(v.u.rec, p->word.name);
+      if (!f)
+        fail(s, ERR_NO_FIELD, p->span, "the record has no field `%s`: it is %s", p->word.name,
+             value_type_text(s, v));
+      bind_pattern(s, p, *f, is_var);
+    }
+    return;
+  default: fail(s, ERR_BUG, pat->span, "pattern of kind %d", pat->kind);
+  }
+}
+
+/* -- expressions */
+
+static Value eval_string(Session *s, Node *e) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (uint32_t i = 0; i < e->string.count; i++) {
+    StrPart *p = &e->string.items[i];
+    if (!p->hole) {
+      buf_put(&b, p->text, p->length);
+      continue;
+    }
+    Value v = eval(s, p->hole);
+    if (v.tag == V_UNKNOWN) return v;
+    if (v.tag == V_NODE || v.tag == V_DIM) {
+      if (s->abstract) return (Value){.tag = V_UNKNOWN};
+      if (v.tag == V_DIM) v = v_int(want_int(s, v, p->span, "a hole of a string in code"));
+      else
+        fail(s, ERR_STATIC_STR, p->span, "in code a string is static: holes with run-time values stand in `print` and `assert` only");
+    }
+    format_value(s, &b, v, p->has_format ? &p->format : NULL, p->span);
+  }
+  return str_value(s, b.s ? b.s : "", b.n);
+}
+
+static Value eval_logic(Session *s, Node *e) {
+  AstOp op = e->binary.op;
+  Value a = eval(s, e->binary.left);
+  if (a.tag == V_UNKNOWN) {
+    eval(s, e->binary.right);
+    return a;
+  }
+  if (a.tag == V_BOOL) { /* scalar on the left: short circuit (rule 18) */
+    if ((op == AST_OR) == (a.u.i != 0)) return a;
+    Value b = eval(s, e->binary.right);
+    if (b.tag != V_BOOL && b.tag != V_UNKNOWN && !(v_is_tensor(b) && type_of(s, b).dtype == DT_BOOL))
+      fail(s, ERR_WANT_BOOL, e->binary.right->span, "`%s` takes bools, this is %s", ast_op_text(op), value_type_text(s, b));
+    return b;
+  }
+  if (a.tag == V_TENSOR && a.u.t->t->dtype == DT_BOOL && a.u.t->t->rank == 0) {
+    bool x = tn_get_i64(a.u.t->t, 0) != 0;
+    if ((op == AST_OR) == x) return a;
+    return eval(s, e->binary.right);
+  }
+  Value b = eval(s, e->binary.right);
+  return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+}
+
+static Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
+  Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
+  bool numeric = l->count > 0, weak = l->count > 0, unknown = false;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Value v = eval(s, l->items[i]);
+    items[i] = v;
+    bool number = v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_LIST && v.u.list->weak);
+    if (v.tag == V_UNKNOWN) unknown = true;
+    if (!number) weak = false;
+    if (!number && !v_is_tensor(v) && v.tag != V_BOOL && v.tag != V_NODE) numeric = false;
+  }
+  if (tag == V_LIST && unknown) return (Value){.tag = V_UNKNOWN};
+  if (tag == V_LIST && weak) {
+    for (uint32_t i = 1; i < l->count; i++)
+      if ((items[i].tag == V_LIST) != (items[0].tag == V_LIST) ||
+          (items[i].tag == V_LIST && items[i].u.list->count != items[0].u.list->count))
+        fail(s, ERR_STACK, l->items[i]->span, "the rows of a tensor must have one length: this one has %zu, the first %zu",
+             items[i].tag == V_LIST ? items[i].u.list->count : 1,
+             items[0].tag == V_LIST ? items[0].u.list->count : 1);
+    Value v = list_value(s, V_LIST, l->count, items);
+    v.u.list->weak = true;
+    return v;
+  }
+  if (tag == V_LIST && numeric) return op_stack(s, l->count, items, 0, at);
+  return list_value(s, tag, l->count, items);
+}
+
+static Value eval_record(Session *s, Node *e) {
+  size_t n = e->list.count;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+  for (size_t i = 0; i < n; i++) {
+    Node *a = e->list.items[i];
+    names[i] = a->arg.name.name;
+    for (size_t k = 0; k < i; k++)
+      if (names[k] == names[i]) fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
+    items[i] = settle(s, eval(s, a->arg.value), a->span);
+  }
+  return record_value(s, n, names, items);
+}
+
+/* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
+static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
+  Name f = e->dot.name.name;
+  Span at = e->dot.name.span;
+  Value x = eval(s, e->dot.object), v;
+  if (has_receiver) *has_receiver = false;
+  switch ((ValueTag)x.tag) {
+  case V_UNKNOWN: return x;
+  case V_MODULE: {
+    Module *m = x.u.module;
+    for (size_t i = 0; i < m->global_count; i++)
+      if (m->globals[i].name == f && m->globals[i].module == m) {
+        if (f[0] == '_') fail(s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
+        if (m->globals[i].kind == G_VALUE && !m->globals[i].is_const)
+          fail(s, ERR_MODULE_VAR, at, "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
+        return global_value(s, &m->globals[i], at);
+      }
+    fail(s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
+  }
+  case V_INST:
+    if (inst_get(s, x.u.inst, f, at, &v)) return v;
+    break;
+  case V_RECORD: {
+    const Value *p = record_get(x.u.rec, f);
+    if (p) return *p;
+    break;
+  }
+  default: break;
+  }
+  if (callee) {
+    v = name_value(s, f, at, false);
+    if (v.tag == V_UNKNOWN) {
+      Diag *d = err(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that", value_type_text(s, x), f);
+      const char *near = suggest(s, f);
+      if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
+      raise_(s);
+    }
+    *receiver = x;
+    *has_receiver = true;
+    return v;
+  }
+  Diag *d = err(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
+  if (x.tag != V_INST && x.tag != V_RECORD && name_value(s, f, at, false).tag != V_UNKNOWN)
+    dg_help(&s->diags, d, "a function is called with parentheses: `%s(..)`", f);
+  else if (x.tag == V_RECORD && x.u.rec->count)
+    dg_help(&s->diags, d, "its fields are those of %s", value_type_text(s, x));
+  raise_(s);
+}
+
+Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call) {
+  size_t n = l->count + (receiver ? 1 : 0), k = 0;
+  Args a = {.count = n, .call = call};
+  a.v = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  a.names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+  a.spans = ARENA_ARRAY(&s->scratch, Span, n + 1);
+  if (receiver) {
+    a.v[k] = *receiver;
+    a.spans[k++] = receiver_span;
+  }
+  bool named = false;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *x = l->items[i];
+    a.names[k] = x->arg.name.name;
+    a.spans[k] = x->span;
+    if (a.names[k]) named = true;
+    else if (named) fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
+    for (size_t j = 0; j < k; j++)
+      if (a.names[k] && a.names[j] == a.names[k])
+        fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
+    a.v[k++] = eval(s, x->arg.value);
+  }
+  return a;
+}
+
+static Value eval_call(Session *s, Node *e) {
+  Node *c = e->call.callee;
+  Value receiver = v_unit(), f;
+  bool has = false;
+  if (c->kind == N_DOT) f = eval_dot(s, c, true, &receiver, &has);
+  else if (c->kind == N_NAME) f = name_value(s, c->name, c->span, true);
+  else f = eval(s, c);
+  if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW)) {
+    Call call = {.node = e, .at = e->span};
+    return f.u.builtin->fn(s, &call);
+  }
+  Args a = eval_args(s, &e->call.args, has ? &receiver : NULL, c->kind == N_DOT ? c->dot.object->span : c->span,
+                     e->span);
+  if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
+  if (f.tag == V_BUILTIN) return call_builtin(s, f.u.builtin, &a, e);
+  return call_value(s, f, &a);
+}
+
+static Value eval_item(Session *s, Node *e) {
+  Value x = eval(s, e->item.object);
+  int64_t i = e->item.index;
+  if (x.tag == V_UNKNOWN) return x;
+  if (x.tag == V_TUPLE || x.tag == V_LIST) {
+    if (i < 0 || (size_t)i >= x.u.list->count)
+      fail(s, ERR_INDEX_RANGE, e->span, "there is no item %lld in %s", (long long)i, value_type_text(s, x));
+    return x.u.list->items[i];
+  }
+  if (x.tag == V_INST || x.tag == V_RECORD) fail(s, ERR_NO_FIELD, e->span, "%s has no item %lld", value_type_text(s, x), (long long)i);
+  fail_help(s, ERR_NO_FIELD, e->span, txt(s, "an axis is indexed with brackets: `x[%lld]`", (long long)i),
+            "`.%lld` takes an item of a tuple or list, this is %s", (long long)i, value_type_text(s, x));
+}
+
+static Value eval_if(Session *s, Node *e) {
+  Flow flow = FLOW_NEXT;
+  (void)flow;
+  Value c = eval(s, e->if_.cond);
+  if (c.tag == V_UNKNOWN || (s->abstract && c.tag == V_NODE)) { /* check: look at both branches */
+    Value a = eval(s, e->if_.then), b = e->if_.els ? eval(s, e->if_.els) : v_unit();
+    return value_same(a, b) ? a : (Value){.tag = V_UNKNOWN};
+  }
+  if (want_bool(s, c, e->if_.cond->span, "the condition of `if`")) return eval(s, e->if_.then);
+  return e->if_.els ? eval(s, e->if_.els) : v_unit();
+}
+
+/* A block inside an expression: break, continue and return pass through s->flow_out. */
+static Value eval_block_expr(Session *s, Node *b) {
+  Flow flow = FLOW_NEXT;
+  Value v = eval_block(s, b, &flow);
+  if (flow != FLOW_NEXT) s->flow = flow;
+  return v;
+}
+
+Value eval(Session *s, Node *e) {
+  if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
+  switch ((NodeKind)e->kind) {
+  case N_INT: return v_int(e->number.i);
+  case N_SIZE: return v_int(e->number.i);
+  case N_FLOAT: return v_float(e->number.f);
+  case N_STRING: return eval_string(s, e);
+  case N_BOOL: return v_bool(e->boolean);
+  case N_UNIT: return v_unit();
+  case N_NAME: return name_value(s, e->name, e->span, true);
+  case N_SELF:
+    if (!s->frame->self) fail(s, ERR_SELF, e->span, "`self` stands in methods only");
+    return value_pool(s, (Value){.tag = V_INST, .u.inst = s->frame->self});
+  case N_UNARY: {
+    Value x = eval(s, e->unary.operand);
+    if (x.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return x;
+    if (e->unary.op == AST_NOT) {
+      if (x.tag == V_BOOL) return v_bool(!x.u.i);
+      return op_unary(s, OP_NOT, x, e->span);
+    }
+    return op_unary(s, OP_NEG, x, e->span);
+  }
+  case N_BINARY: {
+    AstOp op = e->binary.op;
+    if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
+    Value a = eval(s, e->binary.left), b = eval(s, e->binary.right);
+    if (s->flow != FLOW_NEXT) return v_unit();
+    if (op == AST_RANGE) {
+      if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return range_value(s, a, b);
+      Value ends[2] = {a, b};
+      for (int i = 0; i < 2; i++)
+        if (ends[i].tag != V_INT && ends[i].tag != V_DIM && !(ends[i].tag == V_NODE && ends[i].weak))
+          fail(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
+               "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
+      return range_value(s, a, b);
+    }
+    return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+  }
+  case N_CALL: return eval_call(s, e);
+  case N_DOT: return eval_dot(s, e, false, NULL, NULL);
+  case N_ITEM: return eval_item(s, e);
+  case N_INDEX: return op_index(s, eval(s, e->index.object), e);
+  case N_BLOCK: return eval_block_expr(s, e);
+  case N_IF: return eval_if(s, e);
+  case N_TUPLE: return eval_list(s, &e->list, V_TUPLE, e->span);
+  case N_RECORD: return eval_record(s, e);
+  case N_LIST: return eval_list(s, &e->list, V_LIST, e->span);
+  case N_COMP: return eval_comp(s, e);
+  case N_LAMBDA: return closure(s, e, in_code(s) || fn_is_code_legal(s, e), false);
+  case N_CHECKPOINT: return eval_checkpoint(s, e);
+  case N_WRAP: return eval_wrap(s, e);
+  default: fail(s, ERR_BUG, e->span, "expression of kind %s", ast_kind_name(e->kind));
+  }
+}
+
+/* -- statements */
+
+static Flow eval_let(Session *s, Node *st) {
+  Value v = eval(s, st->let.init);
+  if (s->flow != FLOW_NEXT) return take_flow(s);
+  if (st->let.type) v = type_match(s, st->let.type, v, st->let.init->span, "the value");
+  if (v.tag == V_UNIT && st->let.pat->kind == N_PAT_NAME && st->let.init->kind == N_CALL) { /* allowed: () is a value */
+  }
+  name_result(s, st->let.pat, v);
+  bind_pattern(s, st->let.pat, v, st->let.is_var);
+  return FLOW_NEXT;
+}
+
+/* New value of a path `root.a[i].b` when its end becomes v: functional update (rule 34). */
+static Value put_path(Session *s, Value old, Node **path, size_t n, AstOp op, Value v, Node *st) {
+  if (n == 0) {
+    if (op == AST_NONE) return v;
+    return op_binary(s, op, old, v, st->span, st->assign.target->span, st->assign.value->span);
+  }
+  Node *p = path[0];
+  if (old.tag == V_UNKNOWN) return old;
+  if (p->kind == N_INDEX) {
+    if (n != 1 && old.tag != V_LIST)
+      fail(s, ERR_ASSIGN, p->span, "only the last part of an assigned path may index a tensor");
+    if (old.tag == V_LIST && !old.u.list->weak) {
+      if (p->index.items.count != 1) fail(s, ERR_INDEX_COUNT, p->span, "a list takes one index");
+      Value iv = eval(s, p->index.items.items[0]);
+      int64_t i = want_int(s, iv, p->index.items.items[0]->span, "the index of a list");
+      size_t count = old.u.list->count;
+      if (i < 0 || (size_t)i >= count)
+        fail(s, ERR_INDEX_RANGE, p->span, "index %lld is out of range for a list of %zu", (long long)i, count);
+      Value nv = put_path(s, old.u.list->items[i], path + 1, n - 1, op, v, st);
+      Value copy = list_value(s, V_LIST, count, old.u.list->items);
+      value_set(&copy.u.list->items[i], nv);
+      return copy;
+    }
+    return op_index_put(s, old, p, op, v, st->span);
+  }
+  if (p->kind == N_DOT && old.tag == V_RECORD) {
+    Name f = p->dot.name.name;
+    for (size_t i = 0; i < old.u.rec->count; i++)
+      if (old.u.rec->names[i] == f) {
+        Value nv = put_path(s, old.u.rec->items[i], path + 1, n - 1, op, v, st);
+        Value copy = record_value(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
+        value_set(&copy.u.rec->items[i], nv);
+        return copy;
+      }
+    fail(s, ERR_NO_FIELD, p->dot.name.span, "%s has no field `%s`", value_type_text(s, old), f);
+  }
+  fail(s, ERR_ASSIGN, p->span, "a part of %s cannot be assigned", value_type_text(s, old));
+}
+
+static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, Node *st, Value v, Span at) {
+  Field *field = inst_field(inst, f);
+  if (!field) {
+    if (model_method(inst->model, f)) fail(s, ERR_ASSIGN, at, "`%s` is a method of `%s`", f, inst->model->name);
+    fail(s, ERR_NO_FIELD, at, "`%s` has no field `%s`", inst->model->name, f);
+  }
+  if (field->kind == FIELD_ARG || field->kind == FIELD_LET)
+    fail_help(s, ERR_ASSIGN_LET, at, "a value that changes is a `buffer`", "`%s` is a %s of `%s` and stays as it is", f,
+              field->kind == FIELD_ARG ? "constructor argument" : "`let`", inst->model->name);
+  Value nv = n || st->assign.op != AST_NONE
+                 ? put_path(s, state_read(s, inst, field, at), path, n, st->assign.op, v, st)
+                 : v;
+  state_write(s, inst, field, nv, st->span);
+}
+
+static Flow eval_assign(Session *s, Node *st) {
+  Value v = eval(s, st->assign.value);
+  if (s->flow != FLOW_NEXT) return take_flow(s);
+  v = settle(s, v, st->assign.value->span);
+  Node *path[64], *root = st->assign.target;
+  size_t n = 0;
+  /* walk down to the root, collecting the parts from the end */
+  while ((root->kind == N_DOT || root->kind == N_INDEX) && n < 64) {
+    path[n++] = root;
+    root = root->kind == N_DOT ? root->dot.object : root->index.object;
+  }
+  for (size_t i = 0; i < n / 2; i++) {
+    Node *t = path[i];
+    path[i] = path[n - 1 - i];
+    path[n - 1 - i] = t;
+  }
+  /* the longest prefix that denotes an instance decides: what follows is its field */
+  Value cur = v_unit();
+  Local *l = NULL;
+  Global *g = NULL;
+  if (root->kind == N_NAME) {
+    l = local_find(s, root->name);
+    if (l) cur = l->v;
+    else if (s->frame->self && inst_field(s->frame->self, root->name)) {
+      assign_field(s, s->frame->self, root->name, path, n, st, v, root->span);
+      return FLOW_NEXT;
+    } else {
+      g = global_find(s, s->frame->module, root->name);
+      if (!g) name_value(s, root->name, root->span, true);
+      if (g && g->kind == G_VALUE) cur = g->is_set ? g->v : v_unit();
+      if (g && g->kind != G_VALUE) fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
+      if (!g) fail(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
+    }
+  } else {
+    cur = eval(s, root);
+  }
+  size_t used = 0;
+  for (size_t i = 0; i < n && cur.tag != V_UNKNOWN; i++) {
+    if (cur.tag == V_INST && path[i]->kind == N_DOT) {
+      Field *f = inst_field(cur.u.inst, path[i]->dot.name.name);
+      bool last = true;
+      if (f && (f->kind == FIELD_LET || f->kind == FIELD_ARG) && i + 1 < n) {
+        cur = f->v;
+        last = false;
+      }
+      if (last) {
+        assign_field(s, cur.u.inst, path[i]->dot.name.name, path + i + 1, n - i - 1, st, v, path[i]->dot.name.span);
+        return FLOW_NEXT;
+      }
+      used = i + 1;
+      continue;
+    }
+    /* only paths to instances are followed further: blocks[i].w = e */
+    if (cur.tag == V_LIST && path[i]->kind == N_INDEX && path[i]->index.items.count == 1) {
+      Value iv = eval(s, path[i]->index.items.items[0]);
+      if (iv.tag != V_INT || iv.u.i < 0 || (size_t)iv.u.i >= cur.u.list->count) break;
+      Value next = cur.u.list->items[iv.u.i];
+      if (next.tag != V_INST) break;
+      cur = next;
+      continue;
+    }
+    if (cur.tag == V_RECORD && path[i]->kind == N_DOT) {
+      const Value *f = record_get(cur.u.rec, path[i]->dot.name.name);
+      if (!f || f->tag != V_INST) break;
+      cur = *f;
+      continue;
+    }
+    break;
+  }
+  (void)used;
+  if (root->kind != N_NAME) fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
+  Value old = l ? l->v : g->is_set ? g->v : v_unit();
+  if (old.tag == V_PARAM && (n > 0 || true) && (!l || !l->is_var) && (!g || !g->is_var)) {
+    Value nv = put_path(s, n || st->assign.op != AST_NONE ? param_read(s, old.u.p, root->span) : v_unit(), path, n, st->assign.op, v, st);
+    param_write(s, old.u.p, nv, st->span);
+    return FLOW_NEXT;
+  }
+  bool is_var = l ? l->is_var : g->is_var;
+  if (!is_var) {
+    Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span, "`%s` is a `let` and cannot be assigned", root->name);
+    dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
+    dg_help(&s->diags, d, "declare it with `var %s = ..`", root->name);
+    raise_(s);
+  }
+  if (g && s->frame->code)
+    fail_help(s, ERR_CODE_VAR, root->span, "give the new value as a result, or keep it in a buffer",
+              "code cannot assign the top-level `var` `%s`", root->name);
+  Value nv = put_path(s, old, path, n, st->assign.op, v, st);
+  if (l) {
+    l = local_find(s, root->name); /* the array may have moved */
+    value_set(&l->v, nv);
+  } else {
+    value_set(&g->v, nv);
+  }
+  return FLOW_NEXT;
+}
+
+/* One turn of a loop: binds the pattern in a scope of its own. */
+static Flow turn(Session *s, Node *st, Value v) {
+  size_t base = s->local_count;
+  s->frame->block_depth++;
+  if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
+  Flow flow = FLOW_NEXT;
+  eval_block(s, st->loop.body, &flow);
+  s->frame->block_depth--;
+  locals_pop(s, base);
+  return flow;
+}
+
+static Flow loop_end(Flow f) { return f == FLOW_RETURN ? FLOW_RETURN : FLOW_NEXT; }
+
+static Flow eval_for(Session *s, Node *st) {
+  Value it = eval(s, st->loop.iter);
+  if (s->flow != FLOW_NEXT) return take_flow(s);
+  if (st->loop.is_checkpoint) warn_checkpoint(s, st);
+  if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
+    Value elem = abstract_element(s, it, st->span);
+    size_t before = s->local_count;
+    Flow f = turn(s, st, elem);
+    (void)before;
+    return loop_end(f);
+  }
+  if (it.tag == V_RANGE) {
+    int64_t lo, hi;
+    bool code = in_code(s);
+    lo = want_int(s, it.u.range->lo, st->loop.iter->span, "the start of the range");
+    hi = want_int(s, it.u.range->hi, st->loop.iter->span, "the end of the range");
+    if (code && hi - lo > UNROLL_MAX)
+      fail(s, ERR_NOT_YET, st->span, "not yet: a compiled loop of %lld turns (at most %d are unrolled)",
+           (long long)(hi - lo), UNROLL_MAX);
+    for (int64_t i = lo; i < hi; i++) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
+      poll_interrupt(s, st->span);
+      Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
+      if (!code) {
+        mem_pool_drain(&s->mem, mark);
+        arena_rewind(&s->scratch, am);
+      }
+      if (f == FLOW_BREAK) break;
+      if (f == FLOW_RETURN) return f;
+    }
+    return FLOW_NEXT;
+  }
+  if (it.tag == V_LIST || it.tag == V_TUPLE) {
+    for (size_t i = 0; i < it.u.list->count; i++) {
+      poll_interrupt(s, st->span);
+      Flow f = turn(s, st, it.u.list->items[i]);
+      if (f == FLOW_BREAK) break;
+      if (f == FLOW_RETURN) return f;
+    }
+    return FLOW_NEXT;
+  }
+  if (v_is_tensor(it)) {
+    Type t = type_of(s, it);
+    if (t.rank == 0) fail(s, ERR_ITERATE, st->loop.iter->span, "a rank-0 tensor has no elements to go through");
+    int64_t n = 0;
+    if (s->stage) need_const(s, t.dim[0], st->loop.iter->span, "the number of turns of a loop (for now)", &n);
+    else dim_is_const(s->dims, t.dim[0], &n);
+    for (int64_t i = 0; i < n; i++) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
+      poll_interrupt(s, st->span);
+      Flow f = turn(s, st, op_element(s, it, i, st->loop.iter->span));
+      if (!s->stage) {
+        mem_pool_drain(&s->mem, mark);
+        arena_rewind(&s->scratch, am);
+      }
+      if (f == FLOW_BREAK) break;
+      if (f == FLOW_RETURN) return f;
+    }
+    return FLOW_NEXT;
+  }
+  if (it.tag == V_SEQ) {
+    SeqIter *q = seq_start(s, it, st->loop.iter->span);
+    Value v;
+    for (;;) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
+      poll_interrupt(s, st->span);
+      if (!seq_next(s, q, &v, st->loop.iter->span)) break;
+      Flow f = turn(s, st, v);
+      mem_pool_drain(&s->mem, mark);
+      arena_rewind(&s->scratch, am);
+      if (f == FLOW_RETURN) {
+        seq_finish(s, q);
+        return f;
+      }
+      if (f == FLOW_BREAK) break;
+    }
+    seq_finish(s, q);
+    return FLOW_NEXT;
+  }
+  fail(s, ERR_ITERATE, st->loop.iter->span, "`for` cannot go through %s", value_type_text(s, it));
+}
+
+static Flow eval_while(Session *s, Node *st) {
+  if (in_code(s)) fail(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
+  if (st->loop.is_checkpoint) warn_checkpoint(s, st);
+  for (;;) {
+    size_t mark = mem_pool_mark(&s->mem);
+    ArenaMark am = arena_mark(&s->scratch);
+    poll_interrupt(s, st->span);
+    Value c = eval(s, st->loop.cond);
+    if (s->flow != FLOW_NEXT) return take_flow(s);
+    if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL)) return loop_end(turn(s, st, v_unit()));
+    bool go = want_bool(s, c, st->loop.cond->span, "the condition of `while`");
+    Flow f = go ? turn(s, st, v_unit()) : FLOW_BREAK;
+    mem_pool_drain(&s->mem, mark);
+    arena_rewind(&s->scratch, am);
+    if (s->abstract) return FLOW_NEXT;
+    if (f == FLOW_BREAK) return FLOW_NEXT;
+    if (f == FLOW_RETURN) return f;
+  }
+}
+
+Flow eval_stmt(Session *s, Node *st, Value *last) {
+  *last = v_unit();
+  switch ((NodeKind)st->kind) {
+  case N_EXPR_STMT: {
+    Value v = eval(s, st->expr);
+    if (s->flow != FLOW_NEXT) break;
+    *last = v;
+    return FLOW_NEXT;
+  }
+  case N_LET: return eval_let(s, st);
+  case N_ASSIGN: return eval_assign(s, st);
+  case N_FOR: return eval_for(s, st);
+  case N_WHILE: return eval_while(s, st);
+  case N_RETURN: {
+    Value v = st->expr ? eval(s, st->expr) : v_unit();
+    if (s->flow != FLOW_NEXT) break;
+    if (!s->frame->fn) fail(s, ERR_RETURN, st->span, "`return` stands in functions only");
+    value_set(&s->ret, v);
+    return FLOW_RETURN;
+  }
+  case N_BREAK: return FLOW_BREAK;
+  case N_CONTINUE: return FLOW_CONTINUE;
+  case N_ASSERT: eval_assert(s, st); return FLOW_NEXT;
+  case N_FN: {
+    Value f = closure(s, st, !st->fn->is_proc, false);
+    local_push(s, st->fn->name.name, f, false, st->fn->name.span);
+    return FLOW_NEXT;
+  }
+  case N_BAD: return FLOW_NEXT;
+  default: fail(s, ERR_BUG, st->span, "statement of kind %s", ast_kind_name(st->kind));
+  }
+  return take_flow(s);
+}
+
+Value eval_block(Session *s, Node *block, Flow *flow) {
+  size_t base = s->local_count;
+  Value last = v_unit(), result = v_unit();
+  s->frame->block_depth++;
+  for (uint32_t i = 0; i < block->list.count; i++) {
+    size_t mark = mem_pool_mark(&s->mem);
+    ArenaMark am = arena_mark(&s->scratch);
+    Node *st = block->list.items[i];
+    Value v;
+    *flow = eval_stmt(s, st, &v);
+    if (!s->stage) arena_rewind(&s->scratch, am);
+    bool end = i + 1 == block->list.count;
+    if (end && *flow == FLOW_NEXT) last = v;
+    if (*flow != FLOW_NEXT) {
+      if (!s->stage) mem_pool_drain(&s->mem, mark);
+      break;
+    }
+    if (!end) {
+      if (!s->stage) mem_pool_drain(&s->mem, mark);
+    } else {
+      result = last;
+      value_retain(result); /* keep it over the end of the scope */
+    }
+  }
+  s->frame->block_depth--;
+  locals_pop(s, base);
+  if (v_counted(result)) mem_pool_add(&s->mem, result.u.o, (void (*)(void *))obj_release);
+  return result;
+}

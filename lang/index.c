@@ -1,0 +1,417 @@
+/* Indexing and indexed update (rules 32 to 34).
+ *
+ * In: a value and an N_INDEX. Reading is a slice (bounds checked, no clamping), then a take for
+ * integer tensors and run-time ints. Writing needs no second set of rules: the positions are found
+ * by reading a tensor of row-major positions with the same index, then `put` or `put_add`.
+ */
+#include <string.h>
+
+#include "lang/lang.h"
+
+/* One item of an index, evaluated. */
+typedef struct Item {
+  enum { IT_ALL, IT_INT, IT_NODE, IT_SLICE, IT_TENSOR, IT_MASK } kind;
+  Span span;
+  Value v;          /* INT, NODE, TENSOR, MASK */
+  bool neg;         /* INT: a literal that counts from the end */
+  Value lo, hi;     /* SLICE; unit = absent */
+  bool lo_neg, hi_neg;
+  int64_t step;
+} Item;
+
+static bool literal_negative(const Node *n) {
+  return n->kind == N_UNARY && n->unary.op == AST_NEG && n->unary.operand->kind == N_INT;
+}
+
+/* The value of a number of code where the graph says it (unrolled loops): constants, + - *. */
+static bool node_const(Session *s, Value v, int64_t *out) {
+  if (v.tag == V_INT) {
+    *out = v.u.i;
+    return true;
+  }
+  if (v.tag != V_NODE || !v.weak || v.aux != s->stage->level) return false;
+  const Graph *g = s->stage->g;
+  struct { Val v; } todo = {v.u.v};
+  const GNode *n = gr_node(g, todo.v);
+  if (n->op == OP_CONST) {
+    const Attr *a = gr_attr(g, todo.v.node, AT_VALUE);
+    if (!a || a->kind != AK_INT) return false;
+    *out = a->u.i;
+    return true;
+  }
+  if (n->op == OP_ADD || n->op == OP_SUB || n->op == OP_MUL) {
+    Value l = v, r = v;
+    int64_t a, b;
+    l.u.v = gr_operand(g, todo.v.node, 0);
+    r.u.v = gr_operand(g, todo.v.node, 1);
+    if (!node_const(s, l, &a) || !node_const(s, r, &b)) return false;
+    *out = n->op == OP_ADD ? a + b : n->op == OP_SUB ? a - b : a * b;
+    return true;
+  }
+  return false;
+}
+
+static Value bound(Session *s, Node *n, bool *neg) {
+  *neg = false;
+  if (!n) return v_unit();
+  *neg = literal_negative(n);
+  Value v = eval(s, n);
+  int64_t c;
+  if (v.tag == V_NODE && v.weak && s->stage && node_const(s, v, &c)) return v_int(c);
+  if (v.tag != V_INT && v.tag != V_DIM && v.tag != V_UNKNOWN) {
+    if (v.tag == V_NODE && v.weak)
+      fail_help(s, ERR_SLICE_DYNAMIC, n->span, "`slice(x, start, len)` takes a run-time start",
+                "in code the length of a slice must be a dim expression");
+    fail(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s", value_type_text(s, v));
+  }
+  return v;
+}
+
+static Item item_of(Session *s, Node *n) {
+  Item it = {.span = n->span};
+  if (n->kind == N_SLICE) {
+    it.kind = IT_SLICE;
+    it.lo = bound(s, n->slice.lo, &it.lo_neg);
+    it.hi = bound(s, n->slice.hi, &it.hi_neg);
+    it.step = 1;
+    if (n->slice.step) {
+      it.step = want_int(s, eval(s, n->slice.step), n->slice.step->span, "the step of a slice");
+      if (it.step <= 0)
+        fail_help(s, ERR_SLICE_STEP, n->slice.step->span, "`flip(x, axis = 0)` reverses", "the step of a slice must be positive");
+    }
+    if (!n->slice.lo && !n->slice.hi && it.step == 1) it.kind = IT_ALL;
+    return it;
+  }
+  Value v = eval(s, n);
+  it.v = v;
+  if (v.tag == V_INT || v.tag == V_DIM || v.tag == V_UNKNOWN) {
+    it.kind = IT_INT;
+    it.neg = literal_negative(n);
+    return it;
+  }
+  if (v.tag == V_LIST && v.u.list->weak) it.v = v = as_tensor(s, v, DT_I64, n->span);
+  if (v.tag == V_NODE && v.weak) {
+    it.kind = IT_NODE;
+    it.v.weak = false;
+    return it;
+  }
+  if (v.tag == V_NONE)
+    fail_help(s, ERR_INDEX_KIND, n->span, "`expand(x, axis)` adds an axis of size 1", "none does not index");
+  if (!v_is_tensor(v))
+    fail(s, ERR_INDEX_KIND, n->span, "an index is an int, a slice, or an int or bool tensor, not %s", value_type_text(s, v));
+  Type t = type_of(s, v);
+  if (t.dtype == DT_BOOL) it.kind = IT_MASK;
+  else if (dt_int((DType)t.dtype)) {
+    it.kind = t.rank == 0 ? IT_NODE : IT_TENSOR;
+    it.v = op_cast(s, v, DT_I64, n->span);
+  } else
+    fail_help(s, ERR_INDEX_KIND, n->span, "`i64(x)` casts", "an index must be int or bool, this is %s", value_type_text(s, v));
+  return it;
+}
+
+/* lo <= hi where it can be decided now; else a check when sizes are known. */
+static void check_ge(Session *s, Dim a, Dim b, Span at, const char *text, Dim show, Dim size) {
+  DimTab *t = dims_of(s);
+  int64_t d;
+  Dim diff = dim_sub(t, a, b);
+  if (dim_is_const(t, diff, &d)) {
+    if (d >= 0) return;
+    Buf p;
+    buf_init_arena(&p, &s->scratch);
+    dim_print(&p, t, show);
+    buf_puts(&p, " is out of range for an axis of size ");
+    dim_print(&p, t, size);
+    fail(s, ERR_INDEX_RANGE, at, "%s %s", text, p.s);
+  }
+  if (s->stage) {
+    s->stage->g->at.span = at;
+    gr_check(s->stage->g, CHECK_GE, a, b, txt(s, "%s is out of range", text));
+  }
+}
+
+static Dim dim_num(Session *s, Value v) {
+  return v.tag == V_DIM ? v.u.d : dim_const(dims_of(s), v.u.i);
+}
+
+static Dim from_end(Session *s, Value v, bool neg, Dim size) {
+  Dim d = dim_num(s, v);
+  return neg ? dim_add(dims_of(s), size, d) : d;
+}
+
+/* Expands `...` and missing axes; returns how many items there are, one per axis (a mask: several). */
+static int items_of(Session *s, Node *index, int rank, Item *out) {
+  NodeList *l = &index->index.items;
+  int ellipsis = -1, n = 0, used = 0;
+  Item given[2 * CKL_MAX_RANK];
+  if (l->count > 2 * CKL_MAX_RANK) fail(s, ERR_INDEX_COUNT, index->span, "too many indices");
+  for (uint32_t i = 0; i < l->count; i++) {
+    if (l->items[i]->kind == N_ELLIPSIS) {
+      if (ellipsis >= 0) fail(s, ERR_INDEX_COUNT, l->items[i]->span, "`...` stands once in an index");
+      ellipsis = n;
+      continue;
+    }
+    given[n] = item_of(s, l->items[i]);
+    used += given[n].kind == IT_MASK ? type_of(s, given[n].v).rank : 1;
+    n++;
+  }
+  if (used > rank)
+    fail(s, ERR_INDEX_COUNT, index->span, "%d indices for %d ax%s", used, rank, rank == 1 ? "is" : "es");
+  int k = 0;
+  for (int i = 0; i <= n; i++) {
+    if (i == (ellipsis >= 0 ? ellipsis : n))
+      for (int j = used; j < rank; j++) out[k++] = (Item){.kind = IT_ALL, .span = index->span};
+    if (i < n) out[k++] = given[i];
+  }
+  return k;
+}
+
+static Value mask_read(Session *s, Value x, int axis, Item *it, Node *index) {
+  if (s->abstract) return (Value){.tag = V_UNKNOWN};
+  if (in_code(s))
+    fail_help(s, ERR_MASK_CODE, it->span, "`where(mask, x, 0.0)` keeps the shape; nonzero(mask, most = n) gives positions",
+              "in code a mask cannot select: the size would depend on data");
+  Type m = type_of(s, it->v), t = type_of(s, x);
+  if (axis != 0 && m.rank + axis > t.rank) fail(s, ERR_INDEX_COUNT, index->span, "the mask has more axes than are left");
+  for (int i = 0; i < m.rank; i++)
+    if (m.dim[i] != t.dim[axis + i])
+      fail(s, ERR_SHAPE_MASK, it->span, "the mask is %s, the indexed axes belong to %s", value_type_text(s, it->v), value_type_text(s, x));
+  Attr most = attr_i(AT_MOST, -1);
+  Value r[2];
+  op_run_multi(s, OP_NONZERO, 1, &it->v, &most, 1, it->span, 2, r);
+  Value idx[1 + CKL_MAX_RANK] = {x};
+  Type rt = type_of(s, r[0]);
+  int64_t n;
+  dim_is_const(s->dims, rt.dim[0], &n);
+  for (int i = 0; i < m.rank; i++) {
+    int64_t st[2] = {dim_const(s->dims, 0), dim_const(s->dims, i)};
+    int64_t ln[2] = {dim_const(s->dims, n), dim_const(s->dims, 1)}, sp[2] = {1, 1};
+    Attr a[3] = {attr_dims(AT_STARTS, 2, st), attr_dims(AT_LENS, 2, ln), attr_ints(AT_STEPS, 2, sp)};
+    Value c = op_run(s, OP_SLICE, 1, &r[0], a, 3, it->span);
+    Dim d = dim_const(s->dims, n);
+    idx[1 + i] = op_reshape(s, c, 1, &d, it->span);
+  }
+  Attr ax = attr_i(AT_AXIS, axis);
+  return op_run(s, OP_TAKE, 1 + m.rank, idx, &ax, 1, it->span);
+}
+
+static Value index_tensor(Session *s, Value x, Node *index) {
+  Span at = index->span;
+  x = as_tensor(s, x, DT_COUNT, index->index.object->span);
+  Type t = type_of(s, x);
+  DimTab *dt = dims_of(s);
+  Item it[3 * CKL_MAX_RANK];
+  int n = items_of(s, index, t.rank, it);
+  for (int i = 0; i < n; i++)
+    if (it[i].kind == IT_MASK) {
+      if (n - i > 1 || i > 0)
+        for (int k = 0; k < n; k++)
+          if (k != i && it[k].kind != IT_ALL)
+            fail(s, ERR_INDEX_GROUPS, it[k].span, "a mask stands alone in an index");
+      int axis = i;
+      return mask_read(s, x, axis, &it[i], index);
+    } else if ((it[i].kind == IT_INT && it[i].v.tag == V_UNKNOWN) ||
+               (it[i].kind == IT_SLICE && (it[i].lo.tag == V_UNKNOWN || it[i].hi.tag == V_UNKNOWN)))
+      return (Value){.tag = V_UNKNOWN};
+  /* slices and static ints */
+  int64_t start[CKL_MAX_RANK], len[CKL_MAX_RANK], step[CKL_MAX_RANK];
+  bool basic = false;
+  Dim one = dim_const(dt, 1), zero = dim_const(dt, 0);
+  for (int i = 0; i < n; i++) {
+    Dim size = t.dim[i];
+    start[i] = zero;
+    len[i] = size;
+    step[i] = 1;
+    if (it[i].kind == IT_INT) {
+      Dim d = from_end(s, it[i].v, it[i].neg, size);
+      Dim show = dim_num(s, it[i].v);
+      if (!it[i].neg) check_ge(s, d, zero, it[i].span, "index", show, size);
+      else check_ge(s, d, zero, it[i].span, "index", show, size);
+      check_ge(s, size, dim_add(dt, d, one), it[i].span, "index", show, size);
+      start[i] = d;
+      len[i] = one;
+      basic = true;
+    } else if (it[i].kind == IT_SLICE) {
+      Dim lo = it[i].lo.tag == V_UNIT ? zero : from_end(s, it[i].lo, it[i].lo_neg, size);
+      Dim hi = it[i].hi.tag == V_UNIT ? size : from_end(s, it[i].hi, it[i].hi_neg, size);
+      check_ge(s, lo, zero, it[i].span, "the start of the slice", it[i].lo.tag == V_UNIT ? lo : dim_num(s, it[i].lo), size);
+      check_ge(s, size, hi, it[i].span, "the end of the slice", it[i].hi.tag == V_UNIT ? hi : dim_num(s, it[i].hi), size);
+      int64_t d;
+      Dim count = dim_sub(dt, hi, lo);
+      if (dim_is_const(dt, count, &d) && d < 0)
+        fail(s, ERR_SLICE_ORDER, it[i].span, "the slice ends before it starts");
+      check_ge(s, hi, lo, it[i].span, "the end of the slice", hi, size);
+      if (it[i].step != 1)
+        count = dim_floordiv(dt, dim_add(dt, count, dim_const(dt, it[i].step - 1)), dim_const(dt, it[i].step));
+      start[i] = lo;
+      len[i] = count;
+      step[i] = it[i].step;
+      basic = true;
+    }
+  }
+  if (basic) {
+    Attr a[3] = {attr_dims(AT_STARTS, n, start), attr_dims(AT_LENS, n, len), attr_ints(AT_STEPS, n, step)};
+    x = op_run(s, OP_SLICE, 1, &x, a, 3, at);
+    Dim d[CKL_MAX_RANK];
+    int k = 0;
+    Item rest[3 * CKL_MAX_RANK];
+    for (int i = 0; i < n; i++)
+      if (it[i].kind != IT_INT) {
+        rest[k] = it[i];
+        d[k++] = (Dim)len[i];
+      }
+    if (k != n) x = op_reshape(s, x, k, d, at);
+    memcpy(it, rest, sizeof(Item) * (size_t)k);
+    n = k;
+  }
+  /* integer tensors: one group of neighbours of one shape */
+  int first = -1, last = -1;
+  for (int i = 0; i < n; i++)
+    if (it[i].kind == IT_TENSOR) {
+      if (first < 0) first = i;
+      else if (last != i - 1)
+        fail_help(s, ERR_INDEX_GROUPS, it[i].span, "index one after the other, or use `gather`",
+                  "integer tensors in an index must be neighbours");
+      last = i;
+    }
+  for (int i = n - 1; i >= 0; i--) { /* from the right, so that axes on the left stay where they are */
+    if (it[i].kind == IT_NODE) {
+      Value v[2] = {x, op_cast(s, it[i].v, DT_I64, it[i].span)};
+      Attr ax = attr_i(AT_AXIS, i);
+      x = op_run(s, OP_TAKE, 2, v, &ax, 1, it[i].span);
+    } else if (i == last) {
+      Value v[1 + CKL_MAX_RANK] = {x};
+      for (int k = first; k <= last; k++) v[1 + k - first] = it[k].v;
+      Attr ax = attr_i(AT_AXIS, first);
+      x = op_run(s, OP_TAKE, 2 + last - first, v, &ax, 1, it[first].span);
+      i = first;
+    }
+  }
+  return x;
+}
+
+Value op_index(Session *s, Value x, Node *index) {
+  if (s->flow != FLOW_NEXT) return v_unit();
+  NodeList *l = &index->index.items;
+  if (x.tag == V_UNKNOWN) {
+    for (uint32_t i = 0; i < l->count; i++)
+      if (ast_is_expr(l->items[i])) eval(s, l->items[i]);
+    return x;
+  }
+  if (x.tag == V_LIST || x.tag == V_TUPLE) {
+    bool weak = x.tag == V_LIST && x.u.list->weak;
+    if (l->count == 1 && l->items[0]->kind != N_ELLIPSIS && l->items[0]->kind != N_SLICE) {
+      Value iv = eval(s, l->items[0]);
+      if (iv.tag == V_UNKNOWN) return iv;
+      if (iv.tag == V_NODE && iv.weak && x.tag == V_LIST) /* rule 37: tensors of one type */
+        return op_index(s, op_stack(s, x.u.list->count, x.u.list->items, 0, index->span), index);
+      if (!weak || iv.tag == V_INT) {
+        int64_t i = want_int(s, iv, l->items[0]->span, x.tag == V_LIST ? "the index of a list" : "the index of a tuple");
+        if (literal_negative(l->items[0])) i += (int64_t)x.u.list->count;
+        if (i < 0 || (size_t)i >= x.u.list->count)
+          fail(s, ERR_INDEX_RANGE, l->items[0]->span, "index %lld is out of range for %s of %zu", (long long)(iv.tag == V_INT ? iv.u.i : i),
+               x.tag == V_LIST ? "a list" : "a tuple", x.u.list->count);
+        return x.u.list->items[i];
+      }
+    }
+    if (!weak && x.tag == V_LIST && l->count == 1 && l->items[0]->kind == N_SLICE) {
+      Item it = item_of(s, l->items[0]);
+      int64_t n = (int64_t)x.u.list->count, lo = 0, hi = n;
+      if (it.kind == IT_SLICE) {
+        if (it.lo.tag != V_UNIT) lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);
+        if (it.hi.tag != V_UNIT) hi = want_int(s, it.hi, it.span, "a bound") + (it.hi_neg ? n : 0);
+        if (lo < 0 || hi > n || lo > hi) fail(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for a list of %lld", (long long)n);
+      } else it.step = 1;
+      Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1);
+      size_t k = 0;
+      for (int64_t i = lo; i < hi; i += it.step) v[k++] = x.u.list->items[i];
+      return list_value(s, V_LIST, k, v);
+    }
+    if (!weak) fail(s, ERR_INDEX_COUNT, index->span, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
+  }
+  if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || x.tag == V_STR || v_is_number(x) || x.tag == V_SEQ)
+    fail(s, ERR_INDEX_KIND, index->span, "%s cannot be indexed", value_type_text(s, x));
+  return index_tensor(s, x, index);
+}
+
+Value op_element(Session *s, Value x, int64_t i, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
+  Type t = type_of(s, x);
+  DimTab *dt = dims_of(s);
+  int64_t st[CKL_MAX_RANK], ln[CKL_MAX_RANK], sp[CKL_MAX_RANK];
+  Dim rest[CKL_MAX_RANK];
+  for (int k = 0; k < t.rank; k++) {
+    st[k] = dim_const(dt, k == 0 ? i : 0);
+    ln[k] = k == 0 ? dim_const(dt, 1) : t.dim[k];
+    sp[k] = 1;
+    if (k) rest[k - 1] = t.dim[k];
+  }
+  Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln), attr_ints(AT_STEPS, t.rank, sp)};
+  Value v = as_tensor(s, x, DT_COUNT, at);
+  v = op_run(s, OP_SLICE, 1, &v, a, 3, at);
+  return op_reshape(s, v, t.rank - 1, rest, at);
+}
+
+Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at) {
+  if (x.tag == V_UNKNOWN || v.tag == V_UNKNOWN) return x;
+  if (!v_is_tensor(x)) fail(s, ERR_INDEX_KIND, index->span, "%s cannot be assigned by index", value_type_text(s, x));
+  x = as_tensor(s, x, DT_COUNT, at);
+  Type t = type_of(s, x);
+  DimTab *dt = dims_of(s);
+  NodeList *l = &index->index.items;
+  if (op == AST_MATMUL) fail(s, ERR_ASSIGN, at, "`@=` does not work on a part of a tensor");
+  /* x[mask] = v is where */
+  if (l->count == 1 && ast_is_expr(l->items[0])) {
+    Value m = eval(s, l->items[0]);
+    if (v_is_tensor(m) && type_of(s, m).dtype == DT_BOOL) {
+      Type mt = type_of(s, m);
+      Value nv = op == AST_NONE ? v : op_binary(s, op, x, v, at, index->span, at);
+      if (mt.rank < t.rank && mt.rank > 0) { /* the mask covers the leading axes */
+        Dim d[CKL_MAX_RANK];
+        for (int i = 0; i < t.rank; i++) d[i] = i < mt.rank ? mt.dim[i] : dim_const(dt, 1);
+        m = op_reshape(s, m, t.rank, d, at);
+      }
+      return op_where(s, m, nv, x, at);
+    }
+    if (m.tag == V_UNKNOWN) return x;
+  }
+  /* positions of the selected elements, by the same index */
+  Dim count = dim_product(dt, t.rank, t.dim);
+  Attr ia[2] = {attr_dim(AT_SIZE, count), attr_i(AT_DTYPE, DT_I64)};
+  Value pos = op_run(s, OP_IOTA, 0, NULL, ia, 2, at);
+  pos = index_tensor(s, op_reshape(s, pos, t.rank, t.dim, at), index);
+  if (pos.tag == V_UNKNOWN) return x;
+  Type pt = type_of(s, pos);
+  Value nv = as_tensor(s, v, (DType)t.dtype, at);
+  Type vt = type_of(s, nv);
+  if (vt.dtype != t.dtype)
+    fail_help(s, ERR_DTYPE_MIX, at, txt(s, "`%s(..)` casts", dtype_info[t.dtype].name), "the place is %s, the value %s", dtype_info[t.dtype].name,
+              dtype_info[vt.dtype].name);
+  bool fit = vt.rank <= pt.rank;
+  for (int i = 0; fit && i < vt.rank; i++) {
+    Dim a = vt.dim[i], b = pt.dim[i + pt.rank - vt.rank];
+    if (a == b || a == dim_const(dt, 1)) continue;
+    if (dim_compare(dt, a, b) == DIM_MAYBE && s->stage) gr_check(s->stage->g, CHECK_EQ, a, b, "the shapes of the place and the value differ");
+    else fit = false;
+  }
+  if (!fit) {
+    pt.dtype = t.dtype;
+    Buf b;
+    buf_init_arena(&b, &s->scratch);
+    type_print(&b, dt, &pt);
+    fail(s, ERR_SHAPE_ASSIGN, at, "the place is %s, the value %s does not stretch to it", b.s, value_type_text(s, nv));
+  }
+  nv = op_broadcast(s, nv, pt.rank, pt.dim, at);
+  OpCode code = OP_PUT;
+  if (op == AST_ADD) code = OP_PUT_ADD;
+  else if (op == AST_SUB) {
+    code = OP_PUT_ADD;
+    nv = op_unary(s, OP_NEG, nv, at);
+  } else if (op != AST_NONE) {
+    nv = op_binary(s, op, index_tensor(s, x, index), nv, at, index->span, at);
+  }
+  Dim flat = dim_product(dt, pt.rank, pt.dim);
+  Value a[3] = {op_reshape(s, x, 1, &count, at), op_reshape(s, nv, 1, &flat, at), op_reshape(s, pos, 1, &flat, at)};
+  Attr ax = attr_i(AT_AXIS, 0);
+  Value r = op_run(s, code, 3, a, &ax, 1, at);
+  return op_reshape(s, r, t.rank, t.dim, at);
+}

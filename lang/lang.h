@@ -1,0 +1,352 @@
+/* The language: session, modules, evaluator.
+ *
+ * eval.c walks the tree for script and code alike; what differs is what a tensor operation does
+ * (ops.c): in script it runs and is recorded on the tape, in code it appends a node to the graph of
+ * the innermost Stage. Errors leave by `raise` (never return); see runtime/mem.h.
+ */
+#ifndef CKL_LANG_LANG_H
+#define CKL_LANG_LANG_H
+
+#include "lang/value.h"
+
+/* ---- modules */
+typedef struct Global {
+  Name name;
+  enum { G_FN, G_MODEL, G_TYPE, G_POLICY, G_VALUE, G_MODULE } kind;
+  Value v;        /* G_FN: a V_FN; G_MODEL; G_VALUE: the variable (retained) */
+  Node *decl;     /* declaration or defining statement */
+  Module *module; /* where it was declared (names brought by `use` keep their home) */
+  bool is_var, is_const, is_set, used; /* const: rule 6 */
+  Span span;
+} Global;
+
+struct Module {
+  Name name;        /* "nn", or the path of a file */
+  const char *path; /* shown to the user; NULL for the embedded library */
+  uint32_t file;
+  Node *ast;
+  Global *globals;  size_t global_count, global_cap; /* in the session's arena */
+  Module **uses;    /* brought whole are G_MODULE globals; this is the list for cycles */
+  bool loading, declared;
+};
+
+/* ---- stages: graphs under construction */
+typedef struct Unit Unit;   /* one outermost code call being compiled: lang/compile.c */
+typedef struct Stage Stage;
+struct Stage {
+  Graph *g;
+  Stage *up;
+  Unit *unit;
+  uint32_t level;          /* 1 = the unit's own graph */
+  Val *outer; Val *inner;  /* captures: values of the stage above and their inputs here */
+  size_t capture_count, capture_cap, outer_cap;
+};
+
+/* ---- modes (rule 87): dynamic extent, part of a signature */
+typedef struct Modes {
+  bool train, no_grad, anomaly;
+  uint8_t compute; /* COMPUTE_* */
+  uint8_t device;  /* Device of new tensors */
+} Modes;
+
+/* ---- frames: one per call, in script and in code */
+typedef struct AliasEntry { size_t state; Val version; Value v; } AliasEntry; /* state seen in this call */
+typedef struct Frame {
+  struct Frame *up;
+  Module *module;
+  FnObj *fn;         /* NULL at the top level */
+  Inst *self;
+  ModelDecl *model;
+  size_t base;       /* first local */
+  Span call;         /* where it was called */
+  const char *what;  /* "forward" for traces */
+  bool code;         /* body of a fn */
+  Stage *stage;      /* the stage in which it was entered */
+  AliasEntry *aliases; size_t alias_count, alias_cap; /* of state read in this call (rule 74) */
+  Name path;         /* layer path */
+  int block_depth;   /* 0: a `let` of the top level is a global */
+  uint32_t floats;   /* class dtypes fixed by this signature: float int num, +1 (rule 19) */
+  uint8_t cls[3];
+  bool test;         /* a test block: sees declarations and constants only */
+} Frame;
+
+/* ---- random streams (rules 92, 93) */
+typedef struct Site { uint64_t id, counter; } Site;
+
+typedef struct Log { const char *channel; int level; } Log;
+enum { LOG_STAGE, LOG_COMPILE, LOG_BACKWARD, LOG_LOAD, LOG_RANDOM, LOG_WRAP, LOG_COUNT };
+
+struct Session {
+  Mem mem;
+  Arena perm;         /* names, sources, trees, modules: until reset */
+  Arena scratch;      /* of the present statement */
+  Arena notes;        /* of diagnostics, until the next call of the API */
+  Names *names;
+  Sources sources;
+  Diags diags;
+  DimTab *dims;       /* of constants: attributes of script's ops */
+  Module **modules; size_t module_count, module_cap;
+  Module *main;       /* the program or the REPL's top level */
+  Module *prelude;
+  Local *locals; size_t local_count, local_cap;
+  Frame *frame;
+  Stage *stage;       /* NULL in script */
+  Modes modes;
+  Device device;      /* of the configuration */
+  bool by_reference;  /* code: `net.w` is the param itself (operands of grad, update, freeze) */
+  bool abstract;      /* `ckl check`: script is walked without running */
+  int depth;          /* nesting of calls */
+  Value ret;          /* value of a `return` on its way (retained) */
+  int flow;           /* Flow: a break, continue or return on its way out of an expression */
+  uint64_t seed; bool seed_given;
+  uint64_t seed_scope; /* code inside `wrap <seed n>`: n + 1 */
+  Site *sites; size_t site_count, site_cap; /* sorted by hash: lang/random.c */
+  uint32_t top_ordinal; /* statements run at the REPL */
+  struct CompileCache *cache;
+  uint64_t next_id;   /* params and instances */
+  uint64_t tape_seq;
+  volatile bool interrupt;
+  Obj *dying;         /* objects to free without recursion */
+  bool draining;
+  uint8_t logs[LOG_COUNT];
+  uint32_t warned_count; size_t warned_cap; uint64_t *warned; /* warn-once keys */
+  struct {
+    void (*write)(void *ud, int stream, const char *text, size_t n);
+    void *ud;
+    bool terminal;
+    const char *const *args; size_t arg_count;
+    const char *const *lib; size_t lib_count;
+    int64_t memory_limit;
+  } config;
+  struct {
+    int64_t values_live, tape_live, stage, compile, nodes, captures, line;
+  } count;
+  struct ckl_value *handles; /* given out by the API */
+  const char *dump_stage;
+  const char *text_out; /* last text handed out by the API */
+};
+
+/* ---- errors */
+Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+_Noreturn void raise_(Session *s); /* with the trace of frames */
+_Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+_Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+_Noreturn void fail_gerr(Session *s, Span at, const GErr *e);
+void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* scratch text */
+void poll_interrupt(Session *s, Span at);
+/* A name close to `name` among visible ones, or NULL. */
+const char *suggest(Session *s, Name name);
+
+/* ---- call.c, part one */
+typedef struct Args {
+  size_t count;         /* positional first, then named */
+  Value *v;
+  Name *names;          /* NULL = by position */
+  Span *spans;
+  Span call;
+} Args;
+
+/* ---- eval.c */
+typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN } Flow;
+Value eval(Session *s, Node *e);
+Value eval_block(Session *s, Node *block, Flow *flow); /* its value; scopes its locals */
+Flow eval_stmt(Session *s, Node *stmt, Value *last);
+void bind_pattern(Session *s, Node *pat, Value v, bool is_var);
+void local_push(Session *s, Name name, Value v, bool is_var, Span at);
+void locals_pop(Session *s, size_t to);
+Local *local_find(Session *s, Name name);
+int64_t want_int(Session *s, Value v, Span at, const char *what);   /* a constant int; in code asks for specialisation */
+double want_float(Session *s, Value v, Span at, const char *what);
+bool want_bool(Session *s, Value v, Span at, const char *what);     /* static bool */
+const char *want_str(Session *s, Value v, Span at, const char *what);
+static inline bool in_code(const Session *s) { return s->stage != NULL && !s->abstract; }
+
+Value name_value(Session *s, Name name, Span at, bool must); /* !must: V_UNKNOWN when there is none */
+Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call);
+Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer vars: wrap bodies */
+
+/* ---- block.c: constructs with a block */
+enum { UNROLL_MAX = 4096 }; /* turns of a loop that code unrolls; longer ones are not yet compiled */
+Value eval_comp(Session *s, Node *e);
+Value eval_wrap(Session *s, Node *e);
+Value eval_checkpoint(Session *s, Node *e);
+void eval_assert(Session *s, Node *st);
+void warn_checkpoint(Session *s, Node *at);
+Value abstract_element(Session *s, Value it, Span at); /* `check`: what a loop over `it` binds */
+Value number_node(Session *s, int64_t i);   /* a run-time int of code with a known value */
+void name_result(Session *s, Node *pat, Value v); /* gives a graph value the name of its `let` */
+bool local_binds(Node *fn, Name name);      /* whether the function itself binds that name first */
+void check_shadow(Session *s, const Word *w); /* rule 3 */
+
+/* ---- module.c */
+Module *module_load_file(Session *s, const char *path, Span at);
+Module *module_embedded(Session *s, const char *name, Span at);
+void module_declare(Session *s, Module *m); /* declarations of its tree, `use`s resolved */
+Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */
+Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);
+const struct Builtin *builtin_find(Session *s, Name name);
+
+/* ---- type.c: annotations */
+/* Checks v against a type, binding its bracket dims (Local ints of the frame) and classes; gives v
+ * or v made definite (weak numbers become tensors of a dtype where the type says so). `what` names
+ * the place in messages: "argument `x` of `f`". */
+Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
+/* Shape and dtype of a tensor type whose dims are all known: declarations of params. */
+void type_eval(Session *s, Node *type, Type *out);
+Dim dim_of(Session *s, Value v, Span at, const char *what); /* an int number as a Dim of the stage's table */
+Value dim_value(Session *s, Dim d);                         /* V_INT when constant, else V_DIM */
+DimTab *dims_of(Session *s);
+
+/* ---- call.c */
+Value call_value(Session *s, Value f, const Args *a);
+Value call_simple(Session *s, Value f, size_t n, const Value *v, Span at); /* positional */
+Value call_fn(Session *s, FnObj *f, const Args *a);
+/* Evaluates the body in a new frame, in the present stage (or script). */
+Value inline_call(Session *s, FnObj *f, const Args *a);
+/* An outermost code call from script: compiled once per signature, run, recorded (compile.c). */
+Value run_code(Session *s, FnObj *f, const Args *a);
+/* A block of code in script (checkpoint bodies): body with its free variables as inputs. */
+Value construct(Session *s, ModelDecl *m, const Args *a);
+bool fn_is_code_legal(Session *s, Node *lambda);
+
+/* ---- ops.c: tensor operations on Values, script or code */
+Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, Span at);
+/* ops with several results */
+void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, Span at,
+                  int nout, Value *out);
+Value op_unary(Session *s, OpCode op, Value x, Span at);        /* numbers too: gives a number */
+Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span right);
+Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at);
+Value op_where(Session *s, Value c, Value x, Value y, Span at);
+Value op_cast(Session *s, Value x, DType dt, Span at);          /* leafwise on trees */
+Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at);
+Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at);
+Value op_transpose(Session *s, Value x, const int64_t *perm, Span at);
+Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool keep, Span at);
+Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right);
+Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at);
+Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at);
+Value op_element(Session *s, Value x, int64_t i, Span at); /* x[i] of the leading axis, i in range */
+Value op_index(Session *s, Value x, Node *index);               /* N_INDEX: items evaluated there */
+Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at);
+/* Type of a tensor Value or number (weak: f64/i64 rank 0); dims are of dims_of(s). */
+Type type_of(Session *s, Value x);
+/* Anything tensor-like as a tensor: numbers take `like` (f32/i64 for DT_COUNT), weak lists stack. */
+Value as_tensor(Session *s, Value x, DType like, Span at);
+/* A concrete tensor (script); waits for nothing. Borrowed. */
+Tensor *tensor_of(Session *s, Value x, Span at);
+int64_t const_i(Session *s, Value x, Span at);
+
+/* ---- compile.c */
+Value global_in_code(Session *s, Global *g, Span at); /* a top-level `let` as a hidden argument (rule 7) */
+Value stage_lift(Session *s, Value v, Span at); /* any tensor or number as a V_NODE of s->stage */
+Value state_read(Session *s, Inst *i, Field *f, Span at);
+void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
+Value param_read(Session *s, Param *p, Span at);  /* its value as a tensor, script or code */
+void param_write(Session *s, Param *p, Value v, Span at);
+Value random_key(Session *s, Node *site);         /* i64[2] for the next draw at this call */
+void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out); /* may restart staging */
+
+/* ---- tape.c and grad */
+bool wants_grad(Session *s, Value v); /* a param that is not frozen, or made from one */
+Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at);
+
+/* ---- tree.c (rules 64 to 66) */
+typedef Value (*TreeFn)(Session *s, void *ud, size_t n, Value *leaves, const char *path);
+/* Leaf by leaf over trees of one structure; the result has the structure. */
+Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at);
+Value params_tree(Session *s, Inst *i, bool values); /* record of params (values: read), none if frozen */
+
+/* ---- format.c, show.c */
+void format_value(Session *s, Buf *out, Value v, const Format *f, Span at);
+void print_value(Session *s, Buf *out, Value v, bool nested);
+void show_value(Session *s, Buf *out, const char *name, Value v); /* what the REPL shows */
+void emit_text(Session *s, int stream, const char *text, size_t n);
+
+/* ---- builtins: one table (lang/builtins.def); signature text gives names, defaults and arity */
+enum { BI_SCRIPT = 1, BI_RAW = 2 }; /* script only; gets its call unevaluated */
+typedef struct Call {
+  const struct Builtin *b;
+  size_t n;             /* parameters of the signature */
+  Value *v;             /* by parameter; absent ones hold the default */
+  bool *given;
+  Span *spans;
+  size_t rest_n;        /* what a `name...` parameter takes */
+  Value *rest;
+  Name *rest_names;
+  Span *rest_spans;
+  Node *node;           /* the call, or NULL: random sites, raw builtins */
+  Span at;
+} Call;
+typedef OpDomain DTypeClass;
+DTypeClass dom_class(OpCode op);
+typedef Value (*BuiltinFn)(Session *s, Call *c);
+typedef struct Builtin {
+  const char *name, *signature, *doc;
+  BuiltinFn fn;         /* NULL: a constant */
+  unsigned flags;
+  int op;               /* of elementwise builtins and reductions: the OpCode, else -1 */
+} Builtin;
+Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node);
+Value builtin_constant(Session *s, const Builtin *b); /* none, inf, nan, pi */
+extern const Builtin builtin_table[];
+extern const size_t builtin_count;
+
+/* ---- the rest, by file */
+/* call.c */
+const char *fn_name(const FnObj *f);
+void frame_push(Session *s, Frame *fr, FnObj *f, Span call);
+void frame_pop(Session *s, Frame *fr);
+void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given);
+Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /* rule 79 */
+/* block.c */
+Value custom_call(Session *s, FnObj *f, const Args *a);
+/* legal.c: questions about trees, and the function nodes that constructs stand for */
+Node *wrap_lambda(Session *s, Node *wrap);   /* fn() { body } */
+Node *comp_lambda(Session *s, Node *comp);   /* fn() = [..] */
+Node *model_ctor(Session *s, Node *model);   /* a function with the model's parameters */
+bool mentions_earlier(const Node *comp, uint32_t k); /* range k reads a variable of an earlier range */
+bool name_is_none(Session *s, const Node *e);
+/* type.c */
+void type_bind(Session *s, Node *type, Value v);
+bool type_wants_tensor(Session *s, Node *type);
+Value match_params(Session *s, Node *type, Value v, Span at, const char *what); /* params[net] */
+const char *dims_text(Session *s, Value tuple);
+/* ops.c */
+Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right);
+Value dim_node(Session *s, Dim d);          /* a size as a run-time number of code */
+Value number_unary(Session *s, OpCode op, Value x, Span at);
+bool values_equal(Session *s, Value a, Value b, Span at); /* rule 38 */
+void check_anomaly(Session *s, OpCode op, int n, const Value *out, Span at);
+void anomaly_ctx(Session *s, RunCtx *c);
+/* state.c */
+Value detach(Session *s, Value v);          /* the value without its place on the tape */
+Value field_value(Session *s, Inst *i, Field *f);
+/* random.c */
+uint64_t site_id(Node *call);
+Value random_key_for(Session *s, uint64_t site);
+void random_reset(Session *s, uint64_t seed);
+/* effect.c */
+void effect_assert(Session *s, Value cond, const Value *left, const Value *right, Span at);
+void effect_print(Session *s, Node *call);
+/* module.c */
+void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
+const char *use_chain(Session *s, const Module *from);
+/* model.c */
+Value buffers_tree(Session *s, Inst *i);
+/* seq.c */
+void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k, void (*turn)(void *ud, uint32_t k, Value v));
+Value seq_map(Session *s, Value seq, Value f, Span at);
+/* check.c */
+bool check_module(Session *s, Module *m, bool script); /* functions for all sizes; script statements too. Errors are filed. */
+Value comp_unknown(Session *s, Node *comp);
+/* api.c, ir_tool.c */
+int64_t session_counter(const Session *s, const char *name);
+bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n, const char *stage);
+/* session.c */
+const char *pool_text(Session *s, char *text, size_t n); /* n + 1 bytes, freed with the pool */
+
+#endif

@@ -1,0 +1,149 @@
+/* Questions about trees, and the function nodes that constructs stand for.
+ *
+ * In: a tree. Out: answers, cached where they cost a walk. `wrap <f a> { b }` is f(a, fn() { b }), a
+ * comprehension in script is a call of fn() = [..], a model is called like a function.
+ */
+#include <string.h>
+
+#include "lang/lang.h"
+
+static Node *make_lambda(Session *s, Node *body, bool is_expr, Word name, const NodeList *params) {
+  Node *n = ARENA_NEW(&s->perm, Node);
+  n->kind = N_LAMBDA;
+  n->span = body->span;
+  n->fn = ARENA_NEW(&s->perm, Fn);
+  n->fn->body = body;
+  n->fn->body_is_expr = is_expr;
+  n->fn->name = name;
+  n->fn->header = body->span;
+  if (params) n->fn->params = *params;
+  return n;
+}
+
+Node *wrap_lambda(Session *s, Node *wrap) {
+  if (!wrap->info) wrap->info = make_lambda(s, wrap->region.body, false, (Word){0}, NULL);
+  return wrap->info;
+}
+
+Node *comp_lambda(Session *s, Node *comp) {
+  if (!comp->info) comp->info = make_lambda(s, comp, true, (Word){0}, NULL);
+  return comp->info;
+}
+
+Node *model_ctor(Session *s, Node *model) {
+  if (!model->info) {
+    Node *n = make_lambda(s, model, true, model->model.name, &model->model.params);
+    n->fn->header = model->model.name.span;
+    model->info = n;
+  }
+  return model->info;
+}
+
+bool name_is_none(Session *s, const Node *e) {
+  (void)s;
+  return e->kind == N_NAME && !strcmp(e->name, "none");
+}
+
+/* -- names in patterns and trees */
+
+static bool pattern_has(const Node *p, Name name) {
+  if (p->kind == N_PAT_NAME) return p->word.name == name;
+  if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
+    for (uint32_t i = 0; i < p->list.count; i++)
+      if (pattern_has(p->list.items[i], name)) return true;
+  return false;
+}
+
+typedef struct Mention { Name name; bool found, binds; } Mention;
+
+static void mention_visit(void *ud, Node *n) {
+  Mention *m = ud;
+  if (!n || m->found) return;
+  if (m->binds) {
+    if (n->kind == N_LET && pattern_has(n->let.pat, m->name)) m->found = true;
+    if ((n->kind == N_FOR || n->kind == N_COMP_FOR) && n->loop.pat && pattern_has(n->loop.pat, m->name)) m->found = true;
+    if (n->kind == N_PARAM && n->param.name.name == m->name) m->found = true;
+  } else if (n->kind == N_NAME && n->name == m->name) {
+    m->found = true;
+  }
+  if (n->kind == N_STRING)
+    for (uint32_t i = 0; i < n->string.count; i++) mention_visit(ud, n->string.items[i].hole);
+  else
+    ast_children(n, mention_visit, ud);
+}
+
+bool local_binds(Node *fn, Name name) {
+  Mention m = {name, false, true};
+  ast_children(fn, mention_visit, &m);
+  return m.found;
+}
+
+static void pattern_names(const Node *p, Name *out, size_t *n, size_t most) {
+  if (p->kind == N_PAT_NAME && *n < most) out[(*n)++] = p->word.name;
+  if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
+    for (uint32_t i = 0; i < p->list.count; i++) pattern_names(p->list.items[i], out, n, most);
+}
+
+bool mentions_earlier(const Node *comp, uint32_t k) {
+  for (uint32_t i = 0; i < k; i++) {
+    Name names[16];
+    size_t n = 0;
+    pattern_names(comp->comp.fors.items[i]->loop.pat, names, &n, 16);
+    for (size_t j = 0; j < n; j++) {
+      Mention m = {names[j], false, false};
+      mention_visit(&m, comp->comp.fors.items[k]->loop.iter);
+      if (m.found) return true;
+    }
+  }
+  return false;
+}
+
+/* -- is it code? (rules 51, 53) */
+
+typedef struct Legal { Session *s; bool ok; } Legal;
+
+static bool script_name(Session *s, Name name) {
+  Local *l = local_find(s, name);
+  if (l) return l->v.tag == V_MODEL || (l->v.tag == V_FN && !l->v.u.fn->is_code);
+  Global *g = global_find(s, s->frame->module, name);
+  if (g) return g->kind == G_MODEL || (g->v.tag == V_FN && !g->v.u.fn->is_code) || (g->kind == G_VALUE && g->is_var);
+  const Builtin *b = builtin_find(s, name);
+  return b && (b->flags & BI_SCRIPT);
+}
+
+static void legal_visit(void *ud, Node *n) {
+  Legal *l = ud;
+  if (!n || !l->ok) return;
+  if (n->kind == N_CALL) {
+    Node *c = n->call.callee;
+    if (c->kind == N_NAME && script_name(l->s, c->name)) l->ok = false;
+    if (c->kind == N_DOT) {
+      if (c->dot.object->kind == N_NAME) {
+        Global *g = local_find(l->s, c->dot.object->name) ? NULL : global_find(l->s, l->s->frame->module, c->dot.object->name);
+        if (g && g->kind == G_MODULE) { /* module.f */
+          Global *h = global_find(l->s, g->v.u.module, c->dot.name.name);
+          if (h && (h->kind == G_MODEL || (h->v.tag == V_FN && !h->v.u.fn->is_code))) l->ok = false;
+        }
+      }
+      const Builtin *b = builtin_find(l->s, c->dot.name.name);
+      if (b && (b->flags & BI_SCRIPT)) l->ok = false;
+    }
+  }
+  if (n->kind == N_NAME && !local_find(l->s, n->name)) {
+    Global *g = global_find(l->s, l->s->frame->module, n->name);
+    if (g && g->kind == G_VALUE && g->is_var) l->ok = false;
+    if (g && g->v.tag == V_SEQ) l->ok = false;
+  } else if (n->kind == N_NAME && local_find(l->s, n->name)->v.tag == V_SEQ) {
+    l->ok = false;
+  }
+  if (n->kind == N_STRING)
+    for (uint32_t i = 0; i < n->string.count; i++) legal_visit(ud, n->string.items[i].hole);
+  else
+    ast_children(n, legal_visit, ud);
+}
+
+bool fn_is_code_legal(Session *s, Node *n) {
+  Legal l = {s, true};
+  ast_children(n, legal_visit, &l);
+  return l.ok;
+}

@@ -1,0 +1,88 @@
+/* Random streams: sites, counters, keys (rules 92, 93).
+ *
+ * A site is a call in the source text: its id is a hash of module, item and ordinal, made when the
+ * module is declared (module.c). Each execution takes the site's next counter; the key of a draw is
+ * (seed folded with the site, counter), so the numbers depend on nothing else.
+ */
+#include <string.h>
+
+#include "lang/compile.h"
+#include "runtime/rng.h"
+
+static Site *site_of(Session *s, uint64_t id) {
+  size_t mask = s->site_cap ? s->site_cap - 1 : 0;
+  if (s->site_cap)
+    for (size_t i = id & mask;; i = (i + 1) & mask) {
+      if (s->sites[i].id == id) return &s->sites[i];
+      if (!s->sites[i].id) break;
+    }
+  if (2 * (s->site_count + 1) > s->site_cap) { /* grow: an open-addressed table at most half full */
+    size_t cap = s->site_cap ? s->site_cap * 2 : 64;
+    Site *n = mem_need(&s->mem, NULL, 0, cap * sizeof *n);
+    memset(n, 0, cap * sizeof *n);
+    for (size_t i = 0; i < s->site_cap; i++)
+      if (s->sites[i].id)
+        for (size_t k = s->sites[i].id & (cap - 1);; k = (k + 1) & (cap - 1))
+          if (!n[k].id) {
+            n[k] = s->sites[i];
+            break;
+          }
+    mem_free(&s->mem, s->sites, s->site_cap * sizeof *n);
+    s->sites = n;
+    s->site_cap = cap;
+    mask = cap - 1;
+  }
+  size_t i = id & mask;
+  while (s->sites[i].id) i = (i + 1) & mask;
+  s->sites[i].id = id;
+  s->site_count++;
+  return &s->sites[i];
+}
+
+void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth, int64_t out[2]) {
+  if (!site) site = 1;
+  out[0] = (int64_t)rng_fold(rng_key(fixed ? seed : s->seed), site);
+  out[1] = fixed ? nth : (int64_t)(site_of(s, site)->counter + nth);
+}
+
+void random_advance(Session *s, uint64_t site) { site_of(s, site ? site : 1)->counter++; }
+
+void random_reset(Session *s, uint64_t seed) {
+  s->seed = seed;
+  s->seed_given = true;
+  if (s->site_cap) memset(s->sites, 0, s->site_cap * sizeof *s->sites);
+  s->site_count = 0;
+}
+
+uint64_t site_id(Node *call) { return call && call->info ? *(uint64_t *)call->info : 1; }
+
+Value random_key_for(Session *s, uint64_t site) {
+  Unit *u = s->stage ? s->stage->unit : NULL;
+  if (!u || u->check) {
+    if (s->stage) { /* only types matter */
+      Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
+      t.dim[0] = dim_const(dims_of(s), 2);
+      Value v = {.tag = V_NODE, .aux = s->stage->level};
+      v.u.v = gr_input(s->stage->g, &t);
+      return v;
+    }
+    int64_t two = 2;
+    Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
+    random_words(s, false, 0, site, 0, tn_data(k.u.t->t));
+    random_advance(s, site);
+    return k;
+  }
+  RandomUse r = {.site = site, .fixed = s->seed_scope != 0, .seed = s->seed_scope ? s->seed_scope - 1 : 0};
+  for (size_t i = 0; i < u->random_count; i++)
+    r.nth += u->randoms[i].site == site && u->randoms[i].fixed == r.fixed && u->randoms[i].seed == r.seed;
+  Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
+  t.dim[0] = dim_const(u->g->dims, 2);
+  Value v = {.tag = V_NODE, .aux = 1};
+  v.u.v = gr_input(u->g, &t);
+  int64_t source = -1 - (int64_t)u->random_count;
+  VEC_PUSH(u->arena, u->source, u->source_count, u->source_cap, source);
+  VEC_PUSH(u->arena, u->randoms, u->random_count, u->random_cap, r);
+  return v;
+}
+
+Value random_key(Session *s, Node *site) { return random_key_for(s, site_id(site)); }

@@ -1,0 +1,166 @@
+/* Sessions: what they own, protected calls, running a program's statements.
+ *
+ * In: a session and a module or a statement. Out: effects, diagnostics. guard() is mem_protect that also puts
+ * back the evaluator's state (frames, locals, stage, modes), so any error leaves a usable session.
+ */
+#include "lang/session.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "lang/compile.h"
+
+typedef struct Guarded {
+  Frame *frame;
+  size_t locals;
+  Stage *stage;
+  Modes modes;
+  bool abstract, by_reference;
+  int depth, flow, block_depth;
+  uint64_t seed_scope;
+} Guarded;
+
+int guard(Session *s, void (*f)(void *ud), void *ud) {
+  Guarded g = {s->frame, s->local_count, s->stage, s->modes, s->abstract, s->by_reference, s->depth, s->flow,
+               s->frame ? s->frame->block_depth : 0, s->seed_scope};
+  int code = mem_protect(&s->mem, f, ud);
+  if (code != MEM_OK) {
+    locals_pop(s, g.locals);
+    s->frame = g.frame;
+    s->stage = g.stage;
+    s->modes = g.modes;
+    s->abstract = g.abstract;
+    s->by_reference = g.by_reference;
+    s->depth = g.depth;
+    s->flow = g.flow;
+    if (s->frame) s->frame->block_depth = g.block_depth;
+    s->seed_scope = g.seed_scope;
+    value_set(&s->ret, v_unit());
+  }
+  return code;
+}
+
+typedef struct Text { Mem *mem; char *p; size_t n; } Text;
+
+static void text_release(void *o) {
+  Text *t = o;
+  mem_free(t->mem, t->p, t->n + 1);
+  mem_free(t->mem, t, sizeof *t);
+}
+
+const char *pool_text(Session *s, char *text, size_t n) {
+  Text *t = mem_try(&s->mem, NULL, 0, sizeof *t);
+  if (!t) {
+    mem_free(&s->mem, text, n + 1);
+    mem_throw(&s->mem, MEM_ERR_NOMEM);
+  }
+  *t = (Text){&s->mem, text, n};
+  mem_pool_add(&s->mem, t, text_release);
+  return text;
+}
+
+void log_compile(Session *s, const FnObj *f, const char *signature) {
+  if (!s->logs[LOG_COMPILE]) return;
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  buf_printf(&b, "compile: %s%s%s\n", fn_name(f), s->logs[LOG_COMPILE] > 1 ? " " : "", s->logs[LOG_COMPILE] > 1 ? signature : "");
+  emit_text(s, 2, b.s, b.n);
+}
+
+void dump_graph(Session *s, const Graph *g) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  gr_print(&b, g);
+  emit_text(s, 2, b.s, b.n);
+}
+
+/* A seed from the clock: a program without seed(n) differs from run to run (rule 93). */
+static uint64_t system_seed(const Session *s) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  uint64_t x = (uint64_t)t.tv_sec * UINT64_C(1000000007) ^ (uint64_t)t.tv_nsec ^ (uint64_t)(uintptr_t)s;
+  return x ^ x >> 29;
+}
+
+static void start_job(void *ud) {
+  Session *s = ud;
+  s->names = names_new(&s->perm);
+  src_init(&s->sources, &s->perm);
+  s->dims = dim_tab_new(&s->perm);
+  s->prelude = module_embedded(s, "prelude", (Span){0});
+  Module *m = ARENA_NEW(&s->perm, Module);
+  m->name = names_of(s->names, "main");
+  s->main = m;
+  VEC_PUSH(&s->perm, s->modules, s->module_count, s->module_cap, m);
+}
+
+bool session_start(Session *s) {
+  arena_init(&s->perm, &s->mem);
+  arena_init(&s->scratch, &s->mem);
+  arena_init(&s->notes, &s->mem);
+  dg_init(&s->diags, &s->notes, &s->mem);
+  s->ret = v_unit();
+  s->modes = (Modes){.device = s->device};
+  s->seed = system_seed(s);
+  return guard(s, start_job, s) == MEM_OK;
+}
+
+/* Gives back everything but the Session itself and its hook. */
+void session_stop(Session *s) {
+  locals_pop(s, 0);
+  value_set(&s->ret, v_unit());
+  for (size_t i = 0; i < s->module_count; i++)
+    for (size_t k = 0; k < s->modules[i]->global_count; k++) value_set(&s->modules[i]->globals[k].v, v_unit());
+  cache_free(s);
+  mem_pool_drain(&s->mem, 0);
+  mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));
+  mem_free(&s->mem, s->sites, s->site_cap * sizeof(Site));
+  arena_free(&s->scratch);
+  arena_free(&s->notes);
+  arena_free(&s->perm);
+  s->locals = NULL;
+  s->local_count = s->local_cap = 0;
+  s->sites = NULL;
+  s->site_count = s->site_cap = 0;
+  s->modules = NULL;
+  s->module_count = s->module_cap = 0;
+  s->warned = NULL;
+  s->warned_count = 0;
+  s->warned_cap = 0;
+  s->main = s->prelude = NULL;
+  s->names = NULL;
+  s->text_out = NULL;
+  s->top_ordinal = 0;
+  s->seed_given = false;
+}
+
+/* One statement of the top level; its value (of an expression) stays on the pool when `out`. */
+void run_statement(Session *s, Node *st, Value *out) {
+  size_t mark = mem_pool_mark(&s->mem);
+  ArenaMark am = arena_mark(&s->scratch);
+  uint32_t line, col;
+  src_place(&s->sources, st->span.file, st->span.hi ? st->span.hi - 1 : 0, &line, &col);
+  s->count.line = line;
+  Value v;
+  Flow f = eval_stmt(s, st, &v);
+  if (f == FLOW_RETURN) fail(s, ERR_RETURN, st->span, "`return` stands in functions only");
+  if (f != FLOW_NEXT) fail(s, ERR_BREAK, st->span, "`break` and `continue` stand in loops only");
+  if (out) {
+    *out = v;
+    return;
+  }
+  mem_pool_drain(&s->mem, mark);
+  arena_rewind(&s->scratch, am);
+}
+
+void run_module(Session *s, Module *m) {
+  Frame top = {.module = m, .base = s->local_count};
+  s->frame = &top;
+  for (uint32_t i = 0; i < m->ast->file.items.count; i++) {
+    Node *st = m->ast->file.items.items[i];
+    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL || st->kind == N_POLICY_DECL || st->kind == N_TEST) continue;
+    poll_interrupt(s, st->span);
+    run_statement(s, st, NULL);
+  }
+  s->frame = NULL;
+}

@@ -1,0 +1,12 @@
+/* Running programs in a session: for lang/api.c. */
+#ifndef CKL_LANG_SESSION_H
+#define CKL_LANG_SESSION_H
+
+#include "lang/lang.h"
+
+bool session_start(Session *s); /* names, prelude, an empty top level; false when out of memory */
+void session_stop(Session *s);  /* gives back all of that */
+void run_statement(Session *s, Node *st, Value *out);
+void run_module(Session *s, Module *m);
+
+#endif

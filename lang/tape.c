@@ -1,0 +1,504 @@
+/* The eager tape and `grad` at the top level.
+ *
+ * In: operations and calls as they happen; a loss and what to differentiate by. Out: gradients.
+ * Idea: reverse sweep in the order of sequence numbers, each node's gradient a graph (of the one op,
+ * or the backward half of the call's joint graph) run by the reference evaluator. Contributions
+ * arrive last use first and are added pairwise, as in code (rule 74). No recursion: a chain of
+ * 100,000 operations needs no C stack. What a sweep holds hangs on the pool, so an error frees it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lang/tape.h"
+
+void joint_release(JointRef *j) {
+  if (!j || --j->rc > 0) return;
+  Session *s = j->s;
+  arena_free(&j->arena);
+  mem_free(&s->mem, j, sizeof *j);
+}
+
+static void node_free(Session *s, TapeNode *n, TapeNode **more) {
+  Mem *m = &s->mem;
+  for (size_t i = 0; i < n->in_count; i++) {
+    if (n->in[i].node && --n->in[i].node->rc == 0) {
+      n->in[i].node->next = *more;
+      *more = n->in[i].node;
+    }
+    if (n->in[i].param) obj_release(&n->in[i].param->o);
+    tn_unref(n->inputs[i]);
+  }
+  mem_free(m, n->in, n->in_count * sizeof *n->in);
+  mem_free(m, n->inputs, n->in_count * sizeof *n->inputs);
+  for (size_t i = 0; i < n->saved_count; i++) tn_unref(n->saved[i]);
+  mem_free(m, n->saved, n->saved_count * sizeof *n->saved);
+  mem_free(m, n->out, n->out_count * sizeof *n->out);
+  for (size_t i = 0; i < n->attr_count; i++)
+    if (n->attrs[i].kind == AK_INTS || n->attrs[i].kind == AK_DIMS)
+      mem_free(m, (void *)(uintptr_t)n->attrs[i].u.ints, n->attrs[i].count * sizeof(int64_t));
+  mem_free(m, n->attrs, n->attr_count * sizeof *n->attrs);
+  mem_free(m, n->env, n->env_count * sizeof *n->env);
+  joint_release(n->joint);
+  mem_free(m, n, sizeof *n);
+  s->count.tape_live--;
+}
+
+void tape_release(Session *s, TapeNode *n) {
+  if (!n || --n->rc > 0) return;
+  TapeNode *todo = n;
+  n->next = NULL;
+  while (todo) {
+    TapeNode *x = todo;
+    todo = x->next;
+    node_free(s, x, &todo);
+  }
+}
+
+bool wants_grad(Session *s, Value v) {
+  (void)s;
+  if (v.tag == V_PARAM) return !v.u.p->frozen && dt_float(v.u.p->t->dtype);
+  return v.tag == V_TENSOR && v.u.t->node != NULL;
+}
+
+/* A node with its arrays; the caller owns one reference. */
+static TapeNode *node_new(Session *s, size_t nin, size_t nout, Span at) {
+  Mem *m = &s->mem;
+  TapeNode *n = mem_try(m, NULL, 0, sizeof *n);
+  if (!n) mem_throw(m, MEM_ERR_NOMEM);
+  memset(n, 0, sizeof *n);
+  n->rc = 1;
+  s->count.tape_live++;
+  n->in = nin ? mem_try(m, NULL, 0, nin * sizeof *n->in) : NULL;
+  n->inputs = nin ? mem_try(m, NULL, 0, nin * sizeof *n->inputs) : NULL;
+  n->out = mem_try(m, NULL, 0, nout * sizeof *n->out);
+  if ((nin && (!n->in || !n->inputs)) || !n->out) {
+    if (n->in) mem_free(m, n->in, nin * sizeof *n->in);
+    if (n->inputs) mem_free(m, n->inputs, nin * sizeof *n->inputs);
+    if (n->out) mem_free(m, n->out, nout * sizeof *n->out);
+    mem_free(m, n, sizeof *n);
+    s->count.tape_live--;
+    mem_throw(m, MEM_ERR_NOMEM);
+  }
+  if (nin) memset(n->in, 0, nin * sizeof *n->in);
+  if (nin) memset(n->inputs, 0, nin * sizeof *n->inputs);
+  n->in_count = nin;
+  n->out_count = nout;
+  n->seq = ++s->tape_seq;
+  n->span = at;
+  return n;
+}
+
+static void set_edge(TapeNode *n, size_t i, Value v) {
+  if (v.tag == V_PARAM) {
+    n->in[i].param = v.u.p;
+    v.u.p->o.rc++;
+    n->inputs[i] = tn_ref(v.u.p->t);
+  } else if (v.tag == V_TENSOR) {
+    n->in[i].node = v.u.t->node;
+    n->in[i].out = v.u.t->out;
+    if (v.u.t->node) v.u.t->node->rc++;
+    n->inputs[i] = tn_ref(v.u.t->t);
+  }
+}
+
+static void meta_of(TapeMeta *m, const Tensor *t) {
+  m->dtype = t->dtype;
+  m->dev = t->store->dev;
+  m->rank = t->rank;
+  memcpy(m->dim, t->dim, sizeof m->dim);
+}
+
+static void attach(TapeNode *n, size_t nout, Value *out) {
+  for (size_t i = 0; i < nout; i++) {
+    meta_of(&n->out[i], out[i].u.t->t);
+    if (!dt_float(out[i].u.t->t->dtype)) continue; /* ints and bools cut */
+    out[i].u.t->node = n;
+    out[i].u.t->out = (uint32_t)i;
+    n->rc++;
+  }
+}
+
+void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, int nout,
+                 Value *out, Span at) {
+  if (op == OP_STOP) return;
+  bool any = false;
+  for (int i = 0; i < nout; i++) any |= dt_float(out[i].u.t->t->dtype);
+  if (!any) return;
+  TapeNode *t = node_new(s, (size_t)n, (size_t)nout, at);
+  t->op = op;
+  for (int i = 0; i < n; i++) set_edge(t, (size_t)i, v[i]);
+  if (nattrs) {
+    t->attrs = mem_try(&s->mem, NULL, 0, (size_t)nattrs * sizeof *t->attrs);
+    for (int i = 0; t->attrs && i < nattrs; i++) {
+      t->attrs[i] = attrs[i];
+      if (attrs[i].kind == AK_INTS || attrs[i].kind == AK_DIMS) {
+        size_t bytes = attrs[i].count * sizeof(int64_t);
+        int64_t *c = bytes ? mem_try(&s->mem, NULL, 0, bytes) : NULL;
+        if (bytes && !c) {
+          t->attr_count = (size_t)i;
+          t->attrs = mem_try(&s->mem, t->attrs, (size_t)nattrs * sizeof *t->attrs, (size_t)(i ? i : 1) * sizeof *t->attrs);
+          t->attr_count = (size_t)(i ? i : 1);
+          if (!i) t->attrs[0].kind = AK_INT;
+          tape_release(s, t);
+          mem_throw(&s->mem, MEM_ERR_NOMEM);
+        }
+        if (bytes) memcpy(c, attrs[i].u.ints, bytes);
+        t->attrs[i].u.ints = c;
+      }
+    }
+    if (!t->attrs) {
+      tape_release(s, t);
+      mem_throw(&s->mem, MEM_ERR_NOMEM);
+    }
+    t->attr_count = (size_t)nattrs;
+  }
+  attach(t, (size_t)nout, out);
+  tape_release(s, t); /* the results hold it now */
+}
+
+void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs, size_t nout,
+                      Value *out, Tensor **saved, const int64_t *env, size_t env_count, Span at) {
+  TapeNode *t = node_new(s, n, nout, at);
+  t->joint = j;
+  j->rc++;
+  for (size_t i = 0; i < n; i++) {
+    set_edge(t, i, in[i]);
+    if (!t->inputs[i]) t->inputs[i] = tn_ref(inputs[i]);
+  }
+  size_t ns = (size_t)j->joint->saved_count;
+  t->saved = mem_try(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *t->saved);
+  t->env = mem_try(&s->mem, NULL, 0, (env_count ? env_count : 1) * sizeof *t->env);
+  if (!t->saved || !t->env) {
+    if (t->saved) mem_free(&s->mem, t->saved, (ns ? ns : 1) * sizeof *t->saved);
+    if (t->env) mem_free(&s->mem, t->env, (env_count ? env_count : 1) * sizeof *t->env);
+    t->saved = NULL;
+    t->env = NULL;
+    tape_release(s, t);
+    mem_throw(&s->mem, MEM_ERR_NOMEM);
+  }
+  t->saved_count = ns ? ns : 1;
+  t->env_count = env_count ? env_count : 1;
+  t->saved[0] = NULL;
+  if (env_count) memcpy(t->env, env, env_count * sizeof *env);
+  for (size_t i = 0; i < ns; i++) t->saved[i] = tn_ref(saved[i]);
+  attach(t, nout, out);
+  tape_release(s, t);
+}
+
+/* ---- the sweep */
+
+typedef struct Sweep {
+  Session *s;
+  TapeNode **nodes; size_t count, cap;
+  Param **params; Tensor **param_grad; size_t param_count, param_cap, grad_cap;
+  Arena arena; /* lists of the sweep */
+  Arena temp;  /* of one node */
+  struct { TapeNode *node; uint32_t out; Tensor *kept; } *targets; size_t target_count, target_cap;
+} Sweep;
+
+static void sweep_free(void *p) {
+  Sweep *w = p;
+  Session *s = w->s;
+  for (size_t i = 0; i < w->count; i++) {
+    TapeNode *n = w->nodes[i];
+    if (n->cot) {
+      for (size_t k = 0; k < n->out_count; k++) tn_unref(n->cot[k]);
+      mem_free(&s->mem, n->cot, n->out_count * sizeof *n->cot);
+      n->cot = NULL;
+    }
+    n->mark = 0;
+  }
+  for (size_t i = 0; i < w->count; i++) tape_release(s, w->nodes[i]);
+  for (size_t i = 0; i < w->param_count; i++) tn_unref(w->param_grad[i]);
+  for (size_t i = 0; i < w->target_count; i++) tn_unref(w->targets[i].kept);
+  arena_free(&w->temp);
+  arena_free(&w->arena);
+  mem_free(&s->mem, w, sizeof *w);
+}
+
+static int by_seq_down(const void *a, const void *b) {
+  uint64_t x = (*(TapeNode *const *)a)->seq, y = (*(TapeNode *const *)b)->seq;
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static Tensor *add(Session *s, Tensor *a, Tensor *b, Span at) {
+  Tensor *in[2] = {a, b}, *out = NULL;
+  GErr e = {.code = ERR_BUG};
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt};
+  if (!gr_run_op(&c, s->dims, OP_ADD, NULL, 0, in, 2, &out, 1, &e)) {
+    poll_interrupt(s, at);
+    fail_gerr(s, at, &e);
+  }
+  return out;
+}
+
+/* *slot += g, taking over g. Earlier contributions (from later uses) stand on the left. */
+static void accumulate(Session *s, Tensor **slot, Tensor *g, Span at) {
+  if (!*slot) {
+    *slot = g;
+    return;
+  }
+  mem_pool_add(&s->mem, g, (void (*)(void *))tn_unref);
+  Tensor *sum = add(s, *slot, g, at);
+  tn_unref(*slot);
+  *slot = sum;
+}
+
+static Tensor *zeros_like(Session *s, const TapeMeta *m) {
+  Tensor *z = tn_scalar_f64(&s->mem, m->dev, m->dtype, 0.0);
+  if (!z) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  int64_t stride[CKL_MAX_RANK] = {0};
+  Tensor *v = tn_view(&s->mem, z, m->rank, m->dim, stride, 0);
+  tn_unref(z);
+  if (!v) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  return v;
+}
+
+static int param_index(const Sweep *w, const Param *p) {
+  for (size_t i = 0; i < w->param_count; i++)
+    if (w->params[i] == p) return (int)i;
+  return -1;
+}
+
+/* Gradient graph of one operation: inputs, then cotangents of its results -> gradients. */
+static Graph *op_gradient(Session *s, Arena *a, TapeNode *n, const bool *wants, const bool *has, GErr *e) {
+  Graph *g = gr_new(a, s->dims, s->names, NULL);
+  Val *in = ARENA_ARRAY(a, Val, n->in_count + 1), y[2], dy[2], wrt[16], *w = wrt, *dx;
+  for (size_t i = 0; i < n->in_count; i++) {
+    Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)n->inputs[i]->dtype, .dev = (uint8_t)n->inputs[i]->store->dev, .rank = (uint8_t)n->inputs[i]->rank};
+    for (int k = 0; k < t.rank; k++) t.dim[k] = dim_const(s->dims, n->inputs[i]->dim[k]);
+    in[i] = gr_input(g, &t);
+  }
+  g->at.span = n->span;
+  Val r = gr_op(g, n->op, in, (int)n->in_count, n->attrs, (int)n->attr_count, NULL, 0, e);
+  if (val_none(r)) return NULL;
+  int ny = 0;
+  for (size_t k = 0; k < n->out_count; k++) {
+    Val out = {r.node, (uint32_t)k};
+    if (!has[k]) continue;
+    y[ny] = out;
+    dy[ny++] = gr_input(g, gr_type(g, out));
+  }
+  int nw = 0;
+  if (n->in_count > 16) w = ARENA_ARRAY(a, Val, n->in_count);
+  for (size_t i = 0; i < n->in_count; i++)
+    if (wants[i]) w[nw++] = in[i];
+  dx = ARENA_ARRAY(a, Val, nw + 1);
+  Prov at;
+  if (!ad_vjp(g, ny, y, dy, nw, w, dx, e, &at)) return NULL;
+  for (int i = 0, k = 0; k < (int)n->in_count; k++)
+    if (wants[k]) {
+      if (val_none(dx[i])) gr_output(g, VAL_NONE);
+      else gr_output(g, dx[i]);
+      i++;
+    }
+  return g;
+}
+
+/* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). */
+static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, Tensor **dx) {
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov at = {.span = n->span};
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env};
+  if (s->modes.anomaly) anomaly_ctx(s, &ctx);
+  size_t nin = n->in_count;
+  if (n->joint) {
+    Joint *j = n->joint->joint;
+    size_t ni = j->backward->input_count, no = j->backward->output_count, k = 0;
+    Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, ni + 1), **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
+    for (int i = 0; i < j->saved_count; i++) in[k++] = n->saved[i];
+    for (size_t i = 0; i < n->out_count && k < ni; i++) {
+      if (!dt_float(n->out[i].dtype)) continue;
+      in[k] = n->cot[i];
+      if (!in[k]) {
+        in[k] = zeros_like(s, &n->out[i]);
+        mem_pool_add(&s->mem, in[k], (void (*)(void *))tn_unref);
+      }
+      k++;
+    }
+    if (!gr_run(j->backward, &ctx, in, out, &e, &at)) {
+      poll_interrupt(s, n->span);
+      fail_gerr(s, at.span.file ? at.span : n->span, &e);
+    }
+    size_t o = 0;
+    for (size_t i = 0; i < nin; i++)
+      if (j->gives_grad[i]) {
+        if (wants[i]) dx[i] = out[o];
+        else tn_unref(out[o]);
+        o++;
+      }
+    return;
+  }
+  bool has[2] = {n->cot[0] != NULL, n->out_count > 1 && n->cot[1] != NULL};
+  bool *want = ARENA_ARRAY(&w->temp, bool, nin + 1);
+  memcpy(want, wants, nin);
+  Graph *g = op_gradient(s, &w->temp, n, want, has, &e);
+  if (!g) fail_gerr(s, n->span, &e);
+  /* absent gradients have no output */
+  size_t no = 0;
+  int *slot = ARENA_ARRAY(&w->temp, int, nin + 1);
+  size_t q = 0;
+  for (size_t i = 0; i < nin; i++)
+    if (want[i]) {
+      Val v = g->outputs[q++];
+      slot[i] = val_none(v) ? -1 : (int)no;
+      if (!val_none(v)) g->outputs[no++] = v;
+    } else slot[i] = -1;
+  g->output_count = no;
+  if (!no) return;
+  g = gr_dce(&w->temp, g);
+  Tensor *in[20], **inp = nin + 2 > 20 ? ARENA_ARRAY(&w->temp, Tensor *, nin + 2) : in;
+  for (size_t i = 0; i < nin; i++) inp[i] = n->inputs[i];
+  size_t k = nin;
+  for (size_t i = 0; i < n->out_count; i++)
+    if (has[i]) inp[k++] = n->cot[i];
+  Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
+  if (!gr_run(g, &ctx, inp, out, &e, &at)) {
+    poll_interrupt(s, n->span);
+    fail_gerr(s, n->span, &e);
+  }
+  for (size_t i = 0; i < nin; i++)
+    if (slot[i] >= 0) dx[i] = out[slot[i]];
+}
+
+static void keep_node(Sweep *w, TapeNode *n) {
+  if (n->mark) return;
+  VEC_PUSH(&w->arena, w->nodes, w->count, w->cap, n);
+  n->rc++;
+  n->mark = 1;
+}
+
+static bool is_target(const Sweep *w, const Edge *e) {
+  for (size_t t = 0; t < w->target_count; t++)
+    if (w->targets[t].node == e->node && w->targets[t].out == e->out) return true;
+  return false;
+}
+
+typedef struct WrtLeaf { Sweep *w; Span at; } WrtLeaf;
+
+static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  WrtLeaf *l = ud;
+  Sweep *w = l->w;
+  (void)n;
+  (void)path;
+  Value x = v[0];
+  if (x.tag == V_NONE) return x;
+  if (x.tag == V_PARAM) {
+    if (param_index(w, x.u.p) < 0) {
+      VEC_PUSH(&w->arena, w->params, w->param_count, w->param_cap, x.u.p);
+      size_t k = w->param_count - 1;
+      VEC_PUSH(&w->arena, w->param_grad, k, w->grad_cap, (Tensor *)NULL);
+    }
+    return x;
+  }
+  if (x.tag == V_TENSOR) {
+    if (!dt_float(x.u.t->t->dtype)) fail(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist: floats only", value_type_text(s, x));
+    if (!x.u.t->node)
+      fail_help(s, ERR_NOT_TRACKED, l->at, "let x = track(x) makes a value that gradients can be taken by, before the loss is computed",
+                "this value was not tracked when the loss was computed");
+    typedef __typeof__(*w->targets) Target;
+    Target t = {x.u.t->node, x.u.t->out, NULL};
+    VEC_PUSH(&w->arena, w->targets, w->target_count, w->target_cap, t);
+    return x;
+  }
+  fail(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist", value_type_text(s, x));
+}
+
+static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  WrtLeaf *l = ud;
+  Sweep *w = l->w;
+  (void)n;
+  (void)path;
+  Value x = v[0];
+  if (x.tag == V_NONE) return x;
+  Tensor *g = NULL;
+  TapeMeta m;
+  if (x.tag == V_PARAM) {
+    g = w->param_grad[param_index(w, x.u.p)];
+    meta_of(&m, x.u.p->t);
+  } else {
+    for (size_t i = 0; i < w->target_count; i++)
+      if (w->targets[i].node == x.u.t->node && w->targets[i].out == x.u.t->out) g = w->targets[i].kept;
+    meta_of(&m, x.u.t->t);
+  }
+  return tensor_value(s, g ? tn_ref(g) : zeros_like(s, &m));
+}
+
+Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
+  if (record) fail(s, ERR_NOT_YET, at, "not yet: `record = true`; a gradient of a gradient is taken inside a `fn`");
+  Sweep *w = mem_need(&s->mem, NULL, 0, sizeof *w);
+  *w = (Sweep){.s = s};
+  arena_init(&w->arena, &s->mem);
+  arena_init(&w->temp, &s->mem);
+  mem_pool_add(&s->mem, w, sweep_free);
+  WrtLeaf leaf = {w, at};
+  tree_map(s, 1, &wrt, add_target, &leaf, at);
+  Tensor *seed = tensor_of(s, cotangent, at);
+  if (loss.tag == V_PARAM) { /* the loss is a leaf itself */
+    int i = param_index(w, loss.u.p);
+    if (i >= 0) w->param_grad[i] = tn_ref(seed);
+    return tree_map(s, 1, &wrt, take_grad, &leaf, at);
+  }
+  TapeNode *root = loss.tag == V_TENSOR ? loss.u.t->node : NULL;
+  if (root) {
+    /* everything the loss hangs on */
+    keep_node(w, root);
+    for (size_t i = 0; i < w->count; i++)
+      for (size_t k = 0; k < w->nodes[i]->in_count; k++)
+        if (w->nodes[i]->in[k].node) keep_node(w, w->nodes[i]->in[k].node);
+    qsort(w->nodes, w->count, sizeof *w->nodes, by_seq_down);
+    /* mark 2: leads to a target; inputs come before their users, so from the end */
+    for (size_t i = w->count; i-- > 0;) {
+      TapeNode *n = w->nodes[i];
+      bool active = false;
+      for (size_t k = 0; k < n->in_count && !active; k++) {
+        Edge *e = &n->in[k];
+        if (e->param && param_index(w, e->param) >= 0) active = true;
+        if (e->node && e->node->mark >= 2) active = true;
+        if (e->node && is_target(w, e)) active = true;
+      }
+      if (active) n->mark = 2;
+    }
+    for (size_t i = 0; i < w->count; i++) {
+      TapeNode *n = w->nodes[i];
+      n->cot = mem_need(&s->mem, NULL, 0, n->out_count * sizeof *n->cot);
+      memset(n->cot, 0, n->out_count * sizeof *n->cot);
+    }
+    root->cot[loss.u.t->out] = tn_ref(seed);
+    for (size_t i = 0; i < w->count; i++) {
+      TapeNode *n = w->nodes[i];
+      poll_interrupt(s, n->span);
+      bool any = false;
+      for (size_t k = 0; k < n->out_count; k++) any |= n->cot[k] != NULL;
+      for (size_t t = 0; t < w->target_count; t++)
+        if (w->targets[t].node == n && n->cot[w->targets[t].out] && !w->targets[t].kept)
+          w->targets[t].kept = tn_ref(n->cot[w->targets[t].out]);
+      if (any && n->mark == 2) {
+        size_t mark = mem_pool_mark(&s->mem);
+        bool *wants = ARENA_ARRAY(&w->temp, bool, n->in_count + 1);
+        Tensor **dx = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
+        for (size_t k = 0; k < n->in_count; k++) {
+          Edge *e = &n->in[k];
+          wants[k] = e->param ? param_index(w, e->param) >= 0 : e->node != NULL && (e->node->mark == 2 || is_target(w, e));
+        }
+        node_backward(s, w, n, wants, dx);
+        /* last operand first: the order in which a graph meets its uses */
+        for (size_t k = n->in_count; k-- > 0;) {
+          if (!dx[k]) continue;
+          Edge *e = &n->in[k];
+          Tensor *g = dx[k];
+          dx[k] = NULL;
+          if (e->param) accumulate(s, &w->param_grad[param_index(w, e->param)], g, n->span);
+          else accumulate(s, &e->node->cot[e->out], g, n->span);
+        }
+        mem_pool_drain(&s->mem, mark);
+        arena_free(&w->temp);
+      }
+      for (size_t k = 0; k < n->out_count; k++) { /* freed as the sweep passes */
+        tn_unref(n->cot[k]);
+        n->cot[k] = NULL;
+      }
+    }
+  }
+  return tree_map(s, 1, &wrt, take_grad, &leaf, at);
+}

@@ -1,0 +1,66 @@
+/* The tape: what script did to tracked values, for `grad` at the top level (rules 72 to 77).
+ *
+ * A node is one operation or one call of compiled code. It holds where its inputs came from, what
+ * its gradient needs, and a sequence number. Nodes are counted; releasing them is a loop.
+ */
+#ifndef CKL_LANG_TAPE_H
+#define CKL_LANG_TAPE_H
+
+#include "autograd/autograd.h"
+#include "lang/lang.h"
+
+/* A joint graph that several tape nodes and the compile cache share; it lives in its own arena. */
+typedef struct JointRef {
+  int64_t rc;
+  Session *s;
+  Arena arena;
+  Graph *f;        /* what was differentiated: inputs -> outputs */
+  Joint *joint;
+  DimTab *dims;
+} JointRef;
+void joint_release(JointRef *j);
+
+/* Where an input came from: the result of a node, a param (leaf), or nothing that is tracked. */
+typedef struct Edge {
+  TapeNode *node;
+  Param *param;
+  uint32_t out;
+} Edge;
+
+typedef struct TapeMeta {
+  DType dtype;
+  Device dev;
+  int rank;
+  int64_t dim[CKL_MAX_RANK];
+} TapeMeta;
+
+struct TapeNode {
+  int64_t rc;
+  uint64_t seq;
+  Span span;
+  size_t in_count, out_count, saved_count;
+  Edge *in;
+  Tensor **inputs;   /* kept: the gradient of a gradient needs them (NULL: only the type matters) */
+  Tensor **saved;    /* a call: what its joint graph saved */
+  TapeMeta *out;     /* of results */
+  OpCode op;         /* one operation: */
+  Attr *attrs;
+  size_t attr_count;
+  JointRef *joint;   /* a call; NULL for one operation */
+  int64_t *env;      /* sizes */
+  size_t env_count;
+  /* while a grad runs */
+  Tensor **cot;      /* cotangent per result */
+  uint8_t mark;
+  TapeNode *next;    /* list of nodes to release */
+};
+
+void tape_release(Session *s, TapeNode *n);
+/* Records an operation on v (n operands) whose results are out (nout). */
+void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, int nout,
+                 Value *out, Span at);
+/* Records a call: `in` are the leaves, `out` the tensor results of the graph; takes over `saved` references. */
+void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs, size_t nout,
+                      Value *out, Tensor **saved, const int64_t *env, size_t env_count, Span at);
+
+#endif
