@@ -5,8 +5,8 @@
  * monomial a sorted list of atoms, an atom a symbol or the floor quotient or remainder of two
  * polynomials. All three are hash-consed, and their order depends on their structure alone, never
  * on when they were made, so a dim prints the same in every table. Small constants are ids by
- * themselves (bit 31 set). A fact a % b == 0 is a rewrite rule, with q = a // b and b = lead + rest:
- * lead * q becomes a - rest * q, applied until nothing fits (one step of a Groebner reduction; the order of monomials
+ * themselves (bit 31 set). A fact a % b == 0 is a rewrite rule, with q = a // b, b = lead + rest:
+ * lead * q becomes a - rest * q, until nothing fits (a Groebner reduction; the order of monomials
  * is graded lexicographic). The invariant: limits on terms, degree and tree size hold for every
  * interned dim, so every walk is bounded; what passes a limit is DIM_BAD.
  * Rewrites used: floor((c*p + r) / c) = p + floor(r / c), (c*p + r) mod c = r mod c,
@@ -807,7 +807,7 @@ Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out) {
   Symbol s = {name, at, 1};
   for (size_t i = 0; i < t->sym_count; i++) {
     const Name other = t->syms[i].name;
-    if (other == name || (other && name && !strcmp(other, name))) s.nth++;
+    if (other == name || (other && name && *other == *name && !strcmp(other, name))) s.nth++;
   }
   Sym id = (Sym)t->sym_count;
   uint32_t atom = atom_get(t, (Atom){ATOM_SYM, 0, 1, id, 0});

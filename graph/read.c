@@ -223,6 +223,29 @@ static bool prov(Reader *r, Prov *v) {
 }
 
 /* -- attributes */
+/* A number, or the name of a dtype or device. */
+static bool whole(Reader *r, uint16_t key, int64_t *out) {
+  static const char *const device[DEV_COUNT] = {"cpu", "cuda", "sim"};
+  blanks(r);
+  if (key == AT_DTYPE && take_word(r, "token")) {
+    *out = -1;
+    return true;
+  }
+  for (int i = 0; key == AT_DTYPE && i < DT_COUNT; i++) {
+    if (take_word(r, dtype_info[i].name)) {
+      *out = i;
+      return true;
+    }
+  }
+  for (int i = 0; key == AT_DEVICE && i < DEV_COUNT; i++) {
+    if (take_word(r, device[i])) {
+      *out = i;
+      return true;
+    }
+  }
+  return number(r, INT64_MIN, INT64_MAX, out);
+}
+
 static bool attr_list(Reader *r, Attr *a, char close) {
   int64_t *v = NULL;
   size_t n = 0, cap = 0;
@@ -233,7 +256,7 @@ static bool attr_list(Reader *r, Attr *a, char close) {
       if (a->kind == AK_DIMS) {
         if (!dim(r, &d)) return false;
         x = d;
-      } else if (!number(r, INT64_MIN, INT64_MAX, &x)) {
+      } else if (!whole(r, a->key, &x)) {
         return false;
       }
       if (n == MAX_OPERANDS) return fault(r, "this list is too long");
@@ -249,14 +272,18 @@ static bool attr_list(Reader *r, Attr *a, char close) {
 static bool attr_number(Reader *r, Attr *a) {
   blanks(r);
   const char *s = r->p;
-  bool whole = true;
+  bool digits = true;
+  if (a->key == AT_DTYPE || a->key == AT_DEVICE) {
+    a->kind = AK_INT;
+    return whole(r, a->key, &a->u.i);
+  }
   while (r->p < r->end && (word_char(*r->p) || *r->p == '.' || *r->p == '-' || *r->p == '+')) {
-    whole = whole && ((*r->p >= '0' && *r->p <= '9') || *r->p == '-');
+    digits = digits && ((*r->p >= '0' && *r->p <= '9') || *r->p == '-');
     r->p++;
   }
   size_t n = (size_t)(r->p - s);
-  a->kind = whole ? AK_INT : AK_FLOAT;
-  if (whole ? str_to_i64(s, n, &a->u.i) : str_to_f64(s, n, &a->u.f)) return true;
+  a->kind = digits ? AK_INT : AK_FLOAT;
+  if (digits ? str_to_i64(s, n, &a->u.i) : str_to_f64(s, n, &a->u.f)) return true;
   return fault(r, "this is no attribute value");
 }
 

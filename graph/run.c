@@ -377,6 +377,11 @@ static bool run_LOOP(Run *r) {
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
   bool ok = true;
   for (int64_t turn = 0; turn < count && ok; turn++) {
+    if (r->c->interrupt && *r->c->interrupt) {
+      /* a region may have no nodes */
+      ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
+      break;
+    }
     own->t[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);
     if (!own->t[0]) ok = fail(r);
     for (int i = 0; i < r->n; i++) arg[i] = i == 0 ? own->t[0] : i <= carry ? cur[i - 1] : r->in[i];
@@ -433,6 +438,10 @@ static bool run_MAP(Run *r) {
     if (ok && !res[i]) ok = fail(r);
   }
   for (int64_t k = 0; k < count && ok; k++) {
+    if (r->c->interrupt && *r->c->interrupt) {
+      ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
+      break;
+    }
     for (int i = 0; i < r->n && ok; i++) {
       arg[i] = r->in[i];
       if (i >= mapped) continue;

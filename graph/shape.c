@@ -447,7 +447,7 @@ bool shape_concat(C *c) {
   return true;
 }
 
-/* What x[.., idx.., ..] looks like: indices from operand `first` on stand for axes from `axis` on. */
+/* What x[.., idx.., ..] looks like: operands from `first` on stand for axes from `axis` on. */
 static bool taken(C *c, int first, int axis, Type *t) {
   const Type *x = c->in[0];
   int k = c->n - first;

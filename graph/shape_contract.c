@@ -150,7 +150,7 @@ bool shape_conv(C *c) {
   return true;
 }
 
-/* Gradients: the operand looked for has the dims of the attribute; the convolution's result is g. */
+/* Gradients: the operand looked for has the dims of the attribute, g is the result's gradient. */
 static bool conv_gradient(C *c, bool of_input) {
   Device dev;
   Type t, got;

@@ -2,12 +2,12 @@
  *
  * In: a graph. Out: lines that hold everything: types with device and alias class, symbolic dims,
  * attributes, regions, tokens, provenance, checks, facts. Reading gives an equal graph, printing
- * that gives the same text. Symbols are declared in the order of their table, those the graph uses only.
+ * that gives the same text. Symbols are declared in the order of their table, used ones only.
  *
  *   file     = "graph" [string] "{" { symbol | fact } body "}"
  *   symbol   = "sym" ( name | string | "?" ) [ "@" span ]         ? and names that are no words
  *                                                                 are written ?0 ?1 .. in dims
- *   fact     = "fact" dim "," dim                               the first is a multiple of the second
+ *   fact     = "fact" dim "," dim                             the first is a multiple of the second
  *   body     = { node | check } [ "return" { value } ]
  *   node     = "%" number "=" op { value } [ "{" { attr } "}" ] [ ":" type { "," type } ] [ prov ]
  *              { "region" [string] "{" body "}" }                 numbers count up from 0
@@ -15,7 +15,7 @@
  *   attr     = key "=" ( whole | float | "(" [ whole { "," whole } ] ")"
  *              | "<" dim ">" | "[" [ dim { "," dim } ] "]" | string )
  *   type     = "token" | dtype [ "[" dim { "," dim } "]" ] [ "on" device ] [ "~" class ]
- *                                                               (views get a class if none is given)
+ *                                                             (views get a class if none is given)
  *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string ] [ prov ]
  *   prov     = "@" [ span ] [ "path=" string ] [ "name=" string ] [ "region=" number ]
  *              [ "origin=" number ] [ "tag=" tag ] [ "backward" ] [ "recomputed" ]
@@ -23,7 +23,7 @@
  *   string   = '"' .. '"' with \" \\ \n \xHH
  *   dim      = sums, products, // and % of numbers and symbols, as dim.c prints them
  *
- * A float has a point, an exponent, or is inf, -inf, nan. Each construct ends with its line; blank
+ * A whole number is written as a name where it is a dtype or a device. A float has a point, an exponent, or is inf, -inf, nan. Each construct ends with its line; blank
  * lines and lines that begin with # are skipped; the indentation is free.
  * The plain form, for hashing, leaves out provenance, names, alias classes and the texts of checks.
  */
@@ -84,12 +84,20 @@ static void put_type(Printer *p, const Type *t) {
   if (t->alias && !p->plain) buf_printf(b, " ~%u", (unsigned)t->alias);
 }
 
+/* Dtypes and devices by name. */
+static void put_whole(Buf *b, uint16_t key, int64_t n) {
+  if (key == AT_DTYPE && n == -1) buf_puts(b, "token");
+  else if (key == AT_DTYPE && n >= 0 && n < DT_COUNT) buf_puts(b, dtype_info[n].name);
+  else if (key == AT_DEVICE && n >= 0 && n < DEV_COUNT) buf_puts(b, device_name[n]);
+  else buf_printf(b, "%lld", (long long)n);
+}
+
 static void put_attr(Printer *p, const Attr *a) {
   Buf *b = p->out;
   char num[64];
   buf_printf(b, "%s=", attr_name[a->key]);
   switch ((AttrKind)a->kind) {
-  case AK_INT: buf_printf(b, "%lld", (long long)a->u.i); break;
+  case AK_INT: put_whole(b, a->key, a->u.i); break;
   case AK_FLOAT:
     if (a->u.f != a->u.f) {
       buf_puts(b, "nan");
@@ -101,7 +109,8 @@ static void put_attr(Printer *p, const Attr *a) {
   case AK_INTS:
     buf_putc(b, '(');
     for (uint32_t i = 0; i < a->count; i++) {
-      buf_printf(b, i ? ", %lld" : "%lld", (long long)a->u.ints[i]);
+      if (i) buf_puts(b, ", ");
+      put_whole(b, a->key, a->u.ints[i]);
     }
     buf_putc(b, ')');
     break;

@@ -1,7 +1,9 @@
 /* fuzz-ir SECONDS [SEED]: mutates texts of graphs and feeds them to the reader. Whatever is read must
  * verify, print, read back to the same text, survive every pass, and run with sizes drawn at random or
  * fail with an error. Dies or exits with 1 on a find. */
+#include <signal.h>
 #include <stdio.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include "../unit/graph-gen.h"
@@ -12,6 +14,13 @@ static char *text;
 static size_t length;
 static long taken, ran;
 static uint64_t state;
+static volatile bool stop;
+
+static void on_alarm(int sig)
+{
+  (void)sig;
+  stop = true;
+}
 
 static unsigned rnd(unsigned n)
 {
@@ -65,24 +74,18 @@ static void run_it(Graph *g)
     }
   }
   if (ok) {
-    RunCtx c = {.mem = &mem, .env = env};
+    /* long loops end by an interrupt */
+    RunCtx c = {.mem = &mem, .env = env, .interrupt = &stop};
     GErr e;
     Prov at;
+    struct itimerval soon = {{0, 0}, {0, 30000}}, never = {{0, 0}, {0, 0}};
+    stop = false;
+    setitimer(ITIMER_REAL, &soon, NULL);
     if (gr_run(g, &c, in, out, &e, &at)) ran++;
+    setitimer(ITIMER_REAL, &never, NULL);
   }
   for (size_t i = 0; i < GEN_INPUTS; i++) tn_unref(in[i]);
   for (size_t i = 0; i < 64; i++) tn_unref(out[i]);
-}
-
-static bool heavy(const Graph *g)
-{
-  for (size_t i = 0; i < g->node_count; i++) {
-    if (g->nodes[i].op == OP_LOOP || g->nodes[i].op == OP_MAP) return true;
-  }
-  for (size_t i = 0; i < g->region_count; i++) {
-    if (heavy(g->regions[i])) return true;
-  }
-  return false;
 }
 
 static void feed(void *ud)
@@ -105,7 +108,7 @@ static void feed(void *ud)
   for (const GrPass *p = gr_passes; p->name; p++) {
     if (!gr_pass(&arena, p->name, g, &e)) die(p->name, e.text);
   }
-  if (!heavy(g)) run_it(g);
+  run_it(g);
 }
 
 /* -- the mutator */
@@ -205,6 +208,7 @@ int main(int argc, char **argv)
   int seconds = argc > 1 ? atoi(argv[1]) : 5;
   state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 2654435761u + 88172645463325252u;
   mem_init(&mem, data_limit, NULL);
+  signal(SIGALRM, on_alarm);
   time_t end = time(NULL) + seconds;
   long fed = 0;
   while (time(NULL) < end) {

@@ -377,6 +377,32 @@ static void t_quick(void)
   clean();
 }
 
+/* -- depth */
+static void t_long(void)
+{
+  enum { NODES = 100000 };
+  GErr e;
+  B b = {.g = gr_new(&arena, dim_tab_new(&arena), names, NULL)};
+  Type t = {.dtype = DT_F32};
+  Val x = gr_input(b.g, &t), v = x;
+  for (int i = 0; i < NODES; i++) v = b_bin(&b, i % 2 ? OP_ADD : OP_SUB, v, x);
+  gr_output(b.g, v);
+  Buf text_of;
+  buf_init_arena(&text_of, &arena);
+  gr_print(&text_of, b.g);
+  Graph *g = gr_read(&arena, names, text_of.s, text_of.n, &e);
+  if (!check_msg(g != NULL, "%s", e.text)) return;
+  g = gr_dce(&arena, gr_cse(&arena, gr_fold(&arena, g)));
+  check_size(g->node_count, ==, NODES + 1);
+  Tensor *in = tn_scalar_f64(&mem, DEV_CPU, DT_F32, 2), *out = NULL;
+  RunCtx c = {.mem = &mem};
+  check(gr_run(g, &c, &in, &out, &e, NULL));
+  check_double(tn_get_f64(out, 0), ==, 2);
+  check_uint(c.nodes_run, ==, NODES);
+  tn_unref(in), tn_unref(out);
+  clean();
+}
+
 /* -- failing allocations */
 static Gen gen;
 static Tensor *inputs[GEN_INPUTS], *outputs[256];
@@ -483,6 +509,7 @@ static void all(void *ud)
   TEST(t_devices(), "results live where operands live; single numbers of the cpu come along");
   TEST(t_single(), "one op runs without a graph and explains what does not fit");
   TEST(t_quick(), "one op is quick");
+  TEST(t_long(), "a chain of 100,000 nodes is printed, read, simplified and run");
   TEST(t_failing(), "a failed allocation gives an error and leaves nothing behind");
   TEST(t_building(), "a failed allocation while building and in passes leaves nothing behind");
 }
