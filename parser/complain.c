@@ -35,8 +35,18 @@ static char top(const Parser *ps) {
 /* May an expression begin with this token? */
 static bool begins_expr(int kind) {
   switch (kind) {
-  case TK_IDENT: case TK_INT: case TK_FLOAT: case TK_SIZE: case TK_STR_OPEN: case TK_TRUE:
-  case TK_FALSE: case TK_SELF: case TK_FN: case TK_IF: case TK_CHECKPOINT: case TK_WRAP:
+  case TK_IDENT:
+  case TK_INT:
+  case TK_FLOAT:
+  case TK_SIZE:
+  case TK_STR_OPEN:
+  case TK_TRUE:
+  case TK_FALSE:
+  case TK_SELF:
+  case TK_FN:
+  case TK_IF:
+  case TK_CHECKPOINT:
+  case TK_WRAP:
   case TK_NOT: return true;
   default: return false;
   }
@@ -47,10 +57,37 @@ static bool is_comparison(int kind) {
          kind == TK_NE;
 }
 
+/* An operator between two operands that no expression begins with. */
+static bool continues(int kind) {
+  switch (kind) {
+  case TK_PLUS:
+  case TK_STAR:
+  case TK_SLASH:
+  case TK_PERCENT:
+  case TK_POW:
+  case TK_AND:
+  case TK_OR:
+  case TK_RANGE:
+  case TK_COMMA:
+  case TK_EQ: return true;
+  default: return is_comparison(kind);
+  }
+}
+
 bool ps_is_statement_word(const Parser *ps, Tok t) {
   switch (t.kind) {
-  case TK_LET: case TK_VAR: case TK_WHILE: case TK_RETURN: case TK_ASSERT: case TK_BREAK:
-  case TK_CONTINUE: case TK_PROC: case TK_MODEL: case TK_TEST: case TK_USE: case TK_TYPE:
+  case TK_LET:
+  case TK_VAR:
+  case TK_WHILE:
+  case TK_RETURN:
+  case TK_ASSERT:
+  case TK_BREAK:
+  case TK_CONTINUE:
+  case TK_PROC:
+  case TK_MODEL:
+  case TK_TEST:
+  case TK_USE:
+  case TK_TYPE:
   case TK_POLICY: return true;
   case TK_FN: { /* a name follows */
     const char *p = ps->lx.text + t.hi;
@@ -101,8 +138,10 @@ static const Foreign starters[] = {
     {"include", "declarations are brought by `use`", "use nn, or use \"file.ckl\" as m"},
     {"require", "declarations are brought by `use`", "use nn, or use \"file.ckl\" as m"},
     {"elif", "`elif` is written `else if`, on the line of the `}`", "if a { .. } else if b { .. }"},
-    {"elsif", "`elsif` is written `else if`, on the line of the `}`", "if a { .. } else if b { .. }"},
-    {"elseif", "`elseif` is written `else if`, on the line of the `}`", "if a { .. } else if b { .. }"},
+    {"elsif", "`elsif` is written `else if`, on the line of the `}`",
+     "if a { .. } else if b { .. }"},
+    {"elseif", "`elseif` is written `else if`, on the line of the `}`",
+     "if a { .. } else if b { .. }"},
     {"unless", "`unless c` is written `if not c`", NULL},
     {"const", "a value that does not change is a `let`", "let x = e"},
     {"val", "a value that does not change is a `let`", "let x = e"},
@@ -110,7 +149,8 @@ static const Foreign starters[] = {
     {"auto", "a value is named with `let`", "let x = e"},
     {"int", "a value is named with `let`", "let n: int = e"},
     {"float", "a value is named with `let`", "let x: float = e"},
-    {"try", "there are no exceptions to catch", "`error_of(f)` runs f and gives its error, or none"},
+    {"try", "there are no exceptions to catch",
+     "`error_of(f)` runs f and gives its error, or none"},
     {"raise", "there are no exceptions", "`assert c` stops the program when c is false"},
     {"throw", "there are no exceptions", "`assert c` stops the program when c is false"},
     {"with", "a block with a mode is `wrap`", "wrap <no_grad> { .. }"},
@@ -148,14 +188,16 @@ static const Foreign *foreign(const Parser *ps, Tok t, const Foreign *table, siz
 }
 #define FOREIGN(ps, t, table) foreign(ps, t, table, sizeof(table) / sizeof *(table))
 
-static bool say(Parser *ps, ErrCode code, uint32_t lo, uint32_t hi, const char *what, const char *help) {
+static bool say(Parser *ps, ErrCode code, uint32_t lo, uint32_t hi, const char *what,
+                const char *help) {
   Diag *g = lex_error(&ps->lx, code, lo, hi, "%s", what);
   if (help) lex_help(&ps->lx, g, help);
   return true;
 }
 
 static bool at_statement_start(Tok before) {
-  return before.kind == TK_SEP || before.kind == TK_LBRACE || before.kind == 0 || before.kind == TK_BAD;
+  return before.kind == TK_SEP || before.kind == TK_LBRACE || before.kind == 0 ||
+         before.kind == TK_BAD;
 }
 
 static bool foreign_word(Parser *ps, Tok t) {
@@ -164,10 +206,13 @@ static bool foreign_word(Parser *ps, Tok t) {
     f = FOREIGN(ps, ps->prev, starters);
     if (f) return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, ps->prev.hi, f->say, f->help);
   }
-  if (ps->prev.kind == TK_IDENT && is_text(ps, ps->prev, "lambda") && (is_word(ps, t) || t.kind == TK_COLON))
-    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, ps->prev.hi, "a function is written `fn(x) = e`", NULL);
+  if (ps->prev.kind == TK_IDENT && is_text(ps, ps->prev, "lambda") &&
+      (is_word(ps, t) || t.kind == TK_COLON))
+    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, ps->prev.hi, "a function is written `fn(x) = e`",
+               NULL);
   if (ps->prev.kind == TK_IDENT && is_text(ps, ps->prev, "new") && is_word(ps, t))
-    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, ps->prev.hi, "an instance is made by a call", "Mlp(64, 10)");
+    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, ps->prev.hi, "an instance is made by a call",
+               "Mlp(64, 10)");
   if ((f = FOREIGN(ps, t, operators)) != NULL && fits(ps, TK_PLUS))
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, f->say, f->help);
   return false;
@@ -214,15 +259,16 @@ bool ps_mend(Parser *ps, Tok *t) {
   if (t->kind == TK_SEP && !t->semi && mend_newline(ps, t)) return true;
   if (t->kind == TK_EQ && mend_equals(ps, t)) return true;
   if (t->kind == TK_ELSE && t->first && ps->prev.kind == TK_SEP && ps->prev2.kind == TK_RBRACE) {
-    say(ps, ERR_SYNTAX_ELSE, t->lo, t->hi, "`else` stands on the line of the `}`", "write `} else {`");
+    say(ps, ERR_SYNTAX_ELSE, t->lo, t->hi, "`else` stands on the line of the `}`",
+        "write `} else {`");
     t->kind = TK_BAD; /* leave it out: what follows is a block or an `if` */
     return true;
   }
   bool elif = t->kind == TK_IDENT &&
               (is_text(ps, *t, "elif") || is_text(ps, *t, "elsif") || is_text(ps, *t, "elseif"));
   if (elif && fits(ps, TK_ELSE)) {
-    lex_error(lx, ERR_SYNTAX_WORD, t->lo, t->hi, "`%.*s` is written `else if`", (int)(t->hi - t->lo),
-              lx->text + t->lo);
+    lex_error(lx, ERR_SYNTAX_WORD, t->lo, t->hi, "`%.*s` is written `else if`",
+              (int)(t->hi - t->lo), lx->text + t->lo);
     ps_feed(ps, (Tok){.kind = TK_ELSE, .lo = t->lo, .hi = t->lo});
     t->kind = TK_IF;
     return true;
@@ -242,9 +288,14 @@ static void found(const Parser *ps, Tok t, Buf *b) {
   switch (t.kind) {
   case 0: buf_puts(b, "the end of the file"); return;
   case TK_SEP: buf_puts(b, t.semi ? "`;`" : "the end of the line"); return;
-  case TK_STR_OPEN: case TK_STR_TEXT: case TK_STR_CLOSE: buf_puts(b, "a string"); return;
-  case TK_HOLE_OPEN: case TK_HOLE_CLOSE: buf_puts(b, "the end of the hole"); return;
-  case TK_INT: case TK_FLOAT: case TK_SIZE: buf_puts(b, "the number "); break;
+  case TK_STR_OPEN:
+  case TK_STR_TEXT:
+  case TK_STR_CLOSE: buf_puts(b, "a string"); return;
+  case TK_HOLE_OPEN:
+  case TK_HOLE_CLOSE: buf_puts(b, "the end of the hole"); return;
+  case TK_INT:
+  case TK_FLOAT:
+  case TK_SIZE: buf_puts(b, "the number "); break;
   default:
     if (is_reserved(ps, t)) buf_puts(b, "the word ");
   }
@@ -273,24 +324,38 @@ static void expected(const Parser *ps, Buf *b) {
     words[n++] = "`fn`";
   }
   if (operator) words[n++] = "an operator";
-  static const struct { int token; const char *word; } marks[] = {
-      {TK_RPAREN, "`)`"}, {TK_RBRACK, "`]`"},    {TK_P_CLOSE, "`>`"}, {TK_HOLE_CLOSE, "`}`"},
-      {TK_COMMA, "`,`"},  {TK_LBRACE, "`{`"},    {TK_EQ, "`=`"},      {TK_IN, "`in`"},
-      {TK_ARROW, "`->`"}, {TK_COLON, "`:`"},     {TK_P_OPEN, "`<`"},  {TK_SEP, "the end of the line"},
-      {TK_STR_OPEN, "a string"}, {TK_LPAREN, "`(`"}};
+  static const struct {
+    int token;
+    const char *word;
+  } marks[] = {{TK_RPAREN, "`)`"},
+               {TK_RBRACK, "`]`"},
+               {TK_P_CLOSE, "`>`"},
+               {TK_HOLE_CLOSE, "`}`"},
+               {TK_COMMA, "`,`"},
+               {TK_LBRACE, "`{`"},
+               {TK_EQ, "`=`"},
+               {TK_IN, "`in`"},
+               {TK_ARROW, "`->`"},
+               {TK_COLON, "`:`"},
+               {TK_P_OPEN, "`<`"},
+               {TK_SEP, "the end of the line"},
+               {TK_STR_OPEN, "a string"},
+               {TK_LPAREN, "`(`"}};
   bool many = n && strcmp(words[0], "a type") == 0;
   for (size_t i = 0; i < sizeof marks / sizeof *marks && n < 4; i++) {
     int k = marks[i].token;
     if (!fits(ps, k)) continue;
-    if ((operand || many) && (k == TK_LBRACE || k == TK_STR_OPEN || k == TK_LPAREN || k == TK_SEP)) continue;
+    if ((operand || many) && (k == TK_LBRACE || k == TK_STR_OPEN || k == TK_LPAREN || k == TK_SEP))
+      continue;
     if (k == TK_LBRACE && n && strcmp(words[0], "a name or pattern") == 0) continue;
-    if (operator && (k == TK_LPAREN || k == TK_COLON)) continue;
+    if (operator&&(k == TK_LPAREN || k == TK_COLON)) continue;
     if (k == TK_LPAREN && n) continue;
     words[n++] = marks[i].word;
   }
   if (!n && fits(ps, TK_RBRACE)) words[n++] = "`}`";
   if (!n) words[n++] = "something else";
-  for (int i = 0; i < n; i++) buf_printf(b, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", words[i]);
+  for (int i = 0; i < n; i++)
+    buf_printf(b, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", words[i]);
 }
 
 /* ---- the message -------------------------------------------------------------------------------- */
@@ -307,26 +372,28 @@ static bool unclosed_bracket(Parser *ps, Tok t) {
 
 static bool body_missing(Parser *ps, Tok t) {
   if (!fits(ps, TK_LBRACE) || fits(ps, TK_LET)) return false;
-  const char *what = header_open(ps, TK_IF)      ? "the `if`"
-                     : header_open(ps, TK_ELSE)  ? "the `else`"
-                     : header_open(ps, TK_WHILE) ? "the `while`"
-                     : header_open(ps, TK_FOR)   ? "the `for`"
-                     : header_open(ps, TK_TEST)  ? "the `test`"
-                     : header_open(ps, TK_MODEL) ? "the `model`"
-                     : header_open(ps, TK_WRAP)  ? "the `wrap`"
+  const char *what = header_open(ps, TK_ELSE)         ? "the `else`"
+                     : header_open(ps, TK_IF)         ? "the `if`"
+                     : header_open(ps, TK_WHILE)      ? "the `while`"
+                     : header_open(ps, TK_FOR)        ? "the `for`"
+                     : header_open(ps, TK_TEST)       ? "the `test`"
+                     : header_open(ps, TK_MODEL)      ? "the `model`"
+                     : header_open(ps, TK_WRAP)       ? "the `wrap`"
                      : header_open(ps, TK_CHECKPOINT) ? "the `checkpoint`"
                      : fits(ps, TK_EQ) && !fits(ps, TK_PLUS) && !fits(ps, TK_COLON) ? "the function"
-                                                                  : NULL;
+                                                                                    : NULL;
   if (!what || (t.kind != TK_SEP && t.kind != TK_COLON && t.kind != 0 && !begins_expr(t.kind) &&
                 !ps_is_statement_word(ps, t)))
     return false;
   Diag *g;
   if (t.kind == TK_COLON) {
-    g = lex_error(&ps->lx, ERR_SYNTAX_BODY, t.lo, t.hi, "the body of %s stands in braces, not after `:`", what);
+    g = lex_error(&ps->lx, ERR_SYNTAX_BODY, t.lo, t.hi,
+                  "the body of %s stands in braces, not after `:`", what);
     lex_help(&ps->lx, g, "if c { .. }");
   } else {
     uint32_t lo = t.kind == TK_SEP ? ps->prev.hi : t.lo;
-    g = lex_error(&ps->lx, ERR_SYNTAX_BODY, lo, t.hi > lo ? t.hi : lo + 1, "the body `{ .. }` of %s is missing", what);
+    g = lex_error(&ps->lx, ERR_SYNTAX_BODY, lo, t.hi > lo ? t.hi : lo + 1,
+                  "the body `{ .. }` of %s is missing", what);
     if (t.kind != TK_SEP && t.kind != 0) lex_help(&ps->lx, g, "a body always stands in braces");
     if (t.kind == TK_SEP) ps->lx.missing_braces++;
   }
@@ -343,7 +410,10 @@ static bool comment_slip(Parser *ps, Tok t) {
     at = ps->line_division;
   else
     return false;
-  say(ps, ERR_SYNTAX_COMMENT, at, at + 2, t.kind == TK_SLASH ? "comments begin with `#`, also those of many lines" : "comments begin with `#`; `//` is division that rounds down", NULL);
+  say(ps, ERR_SYNTAX_COMMENT, at, at + 2,
+      t.kind == TK_SLASH ? "comments begin with `#`, also those of many lines"
+                         : "comments begin with `#`; `//` is division that rounds down",
+      NULL);
   ps->line_division = UINT32_MAX;
   if (!ps->lx.hole || top(ps) != 'H') ps->lx.pos = line_end(ps, t.lo);
   return true;
@@ -353,33 +423,52 @@ static bool after_operand(Parser *ps, Tok t) {
   if (!fits(ps, TK_PLUS) || fits(ps, TK_INT)) return false;
   Lexer *lx = &ps->lx;
   if (t.kind == TK_IF)
-    return say(ps, ERR_SYNTAX_COND, t.lo, t.hi, "a choice is written `if c { a } else { b }`", NULL);
+    return say(ps, ERR_SYNTAX_COND, t.lo, t.hi, "a choice is written `if c { a } else { b }`",
+               NULL);
   if (is_comparison(t.kind))
-    return say(ps, ERR_SYNTAX_CHAIN, t.lo, t.hi, "comparisons do not chain", "write `a < b and b < c`");
+    return say(ps, ERR_SYNTAX_CHAIN, t.lo, t.hi, "comparisons do not chain",
+               "write `a < b and b < c`");
   if (t.kind == TK_RANGE)
-    return say(ps, ERR_SYNTAX_CHAIN, t.lo, t.hi, "ranges do not chain", "a slice with a step is `x[a:b:c]`; a range has no step");
+    return say(ps, ERR_SYNTAX_CHAIN, t.lo, t.hi, "ranges do not chain",
+               "a slice with a step is `x[a:b:c]`; a range has no step");
   if (t.kind == TK_LBRACE && ps->prev.kind == TK_RPAREN)
     return say(ps, ERR_SYNTAX_TRAIL, t.lo, t.hi, "a block is no argument of a call",
                "write `f(x, fn() { .. })`, or `wrap <f x> { .. }`");
   if (t.kind == TK_EQ) {
-    return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi,
-               top(ps) == '(' && ps->prev.kind == TK_IDENT ? "the name of an argument is a plain word before its `=`"
-                   : "`=` cannot stand inside an expression",
-               "to compare write `==`; to assign use a statement of its own");
+    if (top(ps) == '(' && ps->prev.kind == TK_IDENT && ps->prev2.kind == TK_DOT)
+      return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi, "the name of an argument has no dot", NULL);
+    if (top(ps) == '(' && ps->prev.kind == TK_IDENT && ps->prev2.kind == TK_COMMA)
+      return say(ps, ERR_SYNTAX_MIXED, t.lo, t.hi, "some items have names, some have none",
+                 "a tuple is (a, b), a record is (x = a, y = b)");
+    Diag *g = lex_error(lx, ERR_SYNTAX_EQUALS, t.lo, t.hi, "`=` cannot stand inside an expression");
+    if (top(ps) == '(' || top(ps) == '[')
+      lex_label(lx, g, lx->open[lx->depth - 1].at, lx->open[lx->depth - 1].at + 1,
+                "not closed before it");
+    lex_help(lx, g, "to compare write `==`; to assign use a statement of its own");
+    return true;
   }
   if (t.kind == TK_ARROW)
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a function is written `fn(x) = e`", NULL);
   if (t.kind == TK_COLON && gr_symbol(ps->gr, 2) == TK_LBRACE)
-    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a record is written in parentheses, with `=`", "(x = 1, y = 2)");
+    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a record is written in parentheses, with `=`",
+               "(x = 1, y = 2)");
   if (t.kind == TK_NOT)
-    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "`not` stands before what it negates", "`not (a == b)`, or `a != b`");
+    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "`not` stands before what it negates",
+               "`not (a == b)`, or `a != b`");
   if (t.kind == TK_IN)
-    return say(ps, ERR_SYNTAX, t.lo, t.hi, "`in` belongs to `for` and is no operator", "`any(xs == x)` tells whether x is among xs");
-  if (begins_expr(t.kind) && !t.first) {
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "`in` belongs to `for` and is no operator",
+               "`any(xs == x)` tells whether x is among xs");
+  if (begins_expr(t.kind) && (!t.first || fits(ps, TK_COMMA))) {
     Buf b;
     buf_init_arena(&b, ps->c->arena);
     found(ps, t, &b);
-    Diag *g = lex_error(lx, ERR_SYNTAX, t.lo, t.hi, "%s follows an expression without an operator between them", b.s);
+    if (fits(ps, TK_COMMA)) {
+      lex_error(lx, ERR_SYNTAX, t.lo, t.kind == TK_STR_OPEN ? t.lo + 1 : t.hi,
+                "a `,` or an operator is missing before %s", b.s);
+      return true;
+    }
+    Diag *g = lex_error(lx, ERR_SYNTAX, t.lo, t.hi,
+                        "%s follows an expression without an operator between them", b.s);
     if (ps->prev.kind == TK_IDENT && t.kind != TK_IF)
       lex_help(lx, g, "a call has parentheses: f(x); statements on one line are separated by `;`");
     else
@@ -395,38 +484,60 @@ static bool small_slip(Parser *ps, Tok t) {
   if (t.kind == TK_PLUS && ps->prev.kind == TK_PLUS && ps->prev.hi == t.lo)
     return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi, "there is no `++`", "write `x += 1`");
   if (t.kind == TK_SEP && ps->prev.kind == TK_MINUS && ps->prev2.kind == TK_MINUS)
-    return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev.hi, "there is no `--`", "write `x -= 1`");
+    return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev.hi, "there is no `--`",
+               "write `x -= 1`");
+  if (ps->prev.kind == TK_DOT)
+    return say(ps, ERR_SYNTAX, t.lo, t.hi > t.lo ? t.hi : t.lo + 1,
+               "a name or a number follows the dot", "x.f, t.0");
+  if (t.first && fits(ps, TK_LET) && continues(t.kind))
+    return say(
+        ps, ERR_SYNTAX, t.lo, t.hi, "a line does not begin with an operator",
+        "put it at the end of the line before; inside parentheses a line may break anywhere");
   if (t.kind == TK_HOLE_CLOSE && ps->prev.kind == TK_HOLE_OPEN)
-    return say(ps, ERR_SYNTAX_STRING, ps->prev.lo, t.hi, "this hole of the string is empty", "a brace as text is doubled: `{{` and `}}`");
+    return say(ps, ERR_SYNTAX_STRING, ps->prev.lo, t.hi, "this hole of the string is empty",
+               "a brace as text is doubled: `{{` and `}}`");
   if (t.kind == TK_BACKWARD && t.first)
-    return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi, "`backward` stands on the line where the body of its function ends", NULL);
+    return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi,
+               "`backward` stands on the line where the body of its function ends", NULL);
   if (t.kind == TK_ELSE)
-    return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi, "this `else` belongs to no `if`", "write `if c { a } else { b }`, with `else` on the line of the `}`");
+    return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi, "this `else` belongs to no `if`",
+               "write `if c { a } else { b }`, with `else` on the line of the `}`");
   if (ps->prev.kind == TK_WRAP && t.kind != TK_P_OPEN)
-    return say(ps, ERR_SYNTAX, t.lo, t.hi, "the words of a `wrap` stand in `< >`", "wrap <no_grad> { .. }");
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "the words of a `wrap` stand in `< >`",
+               "wrap <no_grad> { .. }");
   if (ps->prev.kind == TK_CHECKPOINT && t.kind != TK_P_OPEN && t.kind != 0 && t.kind != TK_SEP)
-    return say(ps, ERR_SYNTAX, t.lo, t.hi, "the policy of a `checkpoint` stands in `< >`, then its block follows", "checkpoint <save matmul> { .. }");
+    return say(ps, ERR_SYNTAX, t.lo, t.hi,
+               "the policy of a `checkpoint` stands in `< >`, then its block follows",
+               "checkpoint <save matmul> { .. }");
   if (top(ps) == '<')
     return say(ps, ERR_SYNTAX, t.lo, t.hi > t.lo ? t.hi : t.lo + 1, "this does not fit in a policy",
-               "a policy holds words and numbers, as in <save matmul, budget = 2GiB>; other expressions stand in parentheses");
+               "a policy holds words and numbers, as in <save matmul, budget = 2GiB>; other "
+               "expressions stand in parentheses");
   if (t.kind == TK_AT && fits(ps, TK_LET))
-    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "there are no decorators", "a block with a mode is wrap <no_grad> { .. }");
+    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "there are no decorators",
+               "a block with a mode is wrap <no_grad> { .. }");
   if (t.kind == TK_DOT && s[t.hi] >= '0' && s[t.hi] <= '9' && fits(ps, TK_INT))
     return say(ps, ERR_SYNTAX_NUMBER, t.lo, t.hi, "a digit stands before the dot", "write 0.5");
   if ((t.kind == TK_EQEQ || is_comparison(t.kind)) && fits(ps, TK_EQ) && !fits(ps, TK_PLUS))
     return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi, "here `=` gives the value", "write `let x = e`");
-  if (t.kind == TK_SEP && fits(ps, TK_EQ) && fits(ps, TK_COLON) && !fits(ps, TK_PLUS) && !fits(ps, TK_COMMA))
-    return say(ps, ERR_SYNTAX, ps->prev.hi, ps->prev.hi + 1, "a `let` or `var` has a value", "let x = e");
+  if (t.kind == TK_SEP && fits(ps, TK_EQ) && fits(ps, TK_COLON) && !fits(ps, TK_PLUS) &&
+      !fits(ps, TK_COMMA))
+    return say(ps, ERR_SYNTAX, ps->prev.hi, ps->prev.hi + 1, "a `let` or `var` has a value",
+               "let x = e");
   if (header_open(ps, TK_FOR) && t.kind == TK_EQ && fits(ps, TK_IN))
-    return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi, "a `for` runs over a range, a tensor, a list or a sequence", "for i in 0..n { .. }");
-  if (t.kind == TK_STAR && (fits(ps, TK_COMMA) || fits(ps, TK_IDENT)) && !fits(ps, TK_PLUS) && top(ps) == '(')
-    return say(ps, ERR_SYNTAX, t.lo, t.hi, "the number of arguments is fixed", "pass a list or a tuple");
+    return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi,
+               "a `for` runs over a range, a tensor, a list or a sequence", "for i in 0..n { .. }");
+  if (t.kind == TK_STAR && (fits(ps, TK_COMMA) || fits(ps, TK_IDENT)) && !fits(ps, TK_PLUS) &&
+      top(ps) == '(')
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "the number of arguments is fixed",
+               "pass a list or a tuple");
   if ((t.kind == TK_IDENT || is_reserved(ps, t)) && ps->prev.kind == TK_IDENT && top(ps) == '(' &&
       fits(ps, TK_COLON) && fits(ps, TK_COMMA) && !fits(ps, TK_PLUS))
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "the type of a parameter follows its name", "x: int");
   if (is_reserved(ps, t) && fits(ps, TK_IDENT) && !fits(ps, TK_INT) && !fits(ps, TK_PLUS)) {
-    Diag *g = lex_error(lx, ERR_SYNTAX, t.lo, t.hi, "`%.*s` is a word of the language and cannot be a name",
-                        (int)(t.hi - t.lo), s + t.lo);
+    Diag *g = lex_error(lx, ERR_SYNTAX, t.lo, t.hi,
+                        "`%.*s` is a word of the language and cannot be a name", (int)(t.hi - t.lo),
+                        s + t.lo);
     lex_help(lx, g, "choose another name; after a dot every word is a name");
     return true;
   }
@@ -439,8 +550,8 @@ void ps_complain(Parser *ps, Tok t) {
     lx->quiet = false;
     return;
   }
-  if (unclosed_bracket(ps, t) || comment_slip(ps, t) || foreign_word(ps, t) || body_missing(ps, t) ||
-      after_operand(ps, t) || small_slip(ps, t))
+  if (unclosed_bracket(ps, t) || comment_slip(ps, t) || foreign_word(ps, t) ||
+      body_missing(ps, t) || after_operand(ps, t) || small_slip(ps, t))
     return;
   Buf a, b;
   buf_init_arena(&a, ps->c->arena);

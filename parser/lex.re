@@ -511,20 +511,35 @@ static Tok at_end(Lexer *lx) {
   return supply(lx);
 }
 
+/* A closing bracket that is left out. */
+static Tok leave_out(Lexer *lx, uint32_t lo) {
+  lx->pos = lx->last_hi = lo + 1;
+  return (Tok){.kind = TK_BAD, .lo = lo, .hi = lo + 1, .semi = true};
+}
+
+static Tok closes_nothing(Lexer *lx, uint32_t lo) {
+  char c = lx->text[lo];
+  if (c == '}' && lx->missing_braces) {
+    lx->missing_braces--;
+    lx->errors++;
+  } else {
+    lex_error(lx, ERR_SYNTAX_BRACKET, lo, lo + 1, "this `%c` closes nothing", c);
+    lx->quiet = true;
+  }
+  return leave_out(lx, lo);
+}
+
+/* Is a bracket of this kind open, not further out than a string? */
+static bool is_open(const Lexer *lx, char kind) {
+  for (uint32_t i = lx->depth; i-- > 0 && lx->open[i].kind != 'S';)
+    if (lx->open[i].kind == kind || (lx->open[i].kind == 'H' && kind == '{')) return true;
+  return false;
+}
+
 static Tok closing(Lexer *lx, uint32_t lo) {
   char c = lx->text[lo], want = opener_of(c);
-  if (lx->depth == 0) {
-    if (c == '}' && lx->missing_braces) {
-      lx->missing_braces--;
-      lx->errors++;
-    } else {
-      lex_error(lx, ERR_SYNTAX_BRACKET, lo, lo + 1, "this `%c` closes nothing", c);
-      lx->quiet = true;
-    }
-    lx->pos = lo + 1;
-    lx->last_hi = lx->pos;
-    return (Tok){.kind = TK_BAD, .lo = lo, .hi = lo + 1, .semi = true}; /* semi: just leave it out */
-  }
+  bool found = is_open(lx, want);
+  if (lx->depth == 0 || (!found && top(lx) == '{')) return closes_nothing(lx, lo);
   Bracket b = lx->open[lx->depth - 1];
   if (b.kind == want) {
     lx->depth--;
@@ -540,16 +555,10 @@ static Tok closing(Lexer *lx, uint32_t lo) {
     lx->complained_at = lo;
     unclosed(lx, b, lo, lo + 1);
   }
-  if (b.kind == 'H') { /* inside a string: leave it out */
-    lx->pos = lo + 1;
-    return (Tok){.kind = TK_BAD, .lo = lo, .hi = lo + 1, .semi = true};
-  }
-  for (uint32_t i = lx->depth; i-- > 0 && lx->open[i].kind != 'S';)
-    if (lx->open[i].kind == want || (lx->open[i].kind == 'H' && c == '}')) {
-      lx->pos = lo;
-      return supply(lx); /* and look at this bracket again */
-    }
-  lx->depth--; /* the wrong one was written: take it for the right one */
+  if (b.kind == 'H') return leave_out(lx, lo); /* inside a string */
+  lx->pos = lo;
+  if (found) return supply(lx); /* and look at this bracket again */
+  lx->depth--;                  /* the wrong one was written: take it for the right one */
   lx->pos = lo + 1;
   return token(lx, closing_token(b.kind), lo, lo + 1);
 }
