@@ -223,8 +223,19 @@ static bool run_BROADCAST(Run *r) {
 
 static bool run_SLICE(Run *r) {
   int64_t start[CKL_MAX_RANK], len[CKL_MAX_RANK];
-  return sizes(r, AT_STARTS, start, NULL) && sizes(r, AT_LENS, len, NULL) &&
-         give(r, ref_slice(&r->ref, r->in[0], start, len, attr_list(r, AT_STEPS)));
+  const int64_t *step = attr_list(r, AT_STEPS), *dim = r->in[0]->dim;
+  if (!sizes(r, AT_STARTS, start, NULL) || !sizes(r, AT_LENS, len, NULL)) return false;
+  for (int i = 0; i < r->in[0]->rank; i++) {
+    /* Shape rules take symbols for sizes; one that is negative here would leave the tensor. */
+    if (start[i] <= dim[i] && (len[i] == 0 || (start[i] < dim[i] &&
+                                               len[i] - 1 <= (dim[i] - 1 - start[i]) / step[i]))) {
+      continue;
+    }
+    return gerr_set(r->e, ERR_SHAPE_SLICE, -1,
+                    "a slice of %lld elements from %lld is not inside axis %d of size %lld",
+                    (long long)len[i], (long long)start[i], i, (long long)dim[i]);
+  }
+  return give(r, ref_slice(&r->ref, r->in[0], start, len, step));
 }
 
 static bool run_PAD(Run *r) {
@@ -329,8 +340,14 @@ static bool run_INNER(Run *r) {
 }
 
 static bool run_CONV2D(Run *r) {
-  return give(r, ref_conv2d(&r->ref, r->in[0], r->in[1], attr_list(r, AT_STRIDE),
-                            attr_list(r, AT_PAD), compute(r)));
+  const int64_t *pad = attr_list(r, AT_PAD);
+  for (int i = 0; i < 2; i++) {
+    if (r->in[0]->dim[2 + i] + 2 * pad[i] < r->in[1]->dim[2 + i]) {
+      return gerr_set(
+          r->e, ERR_SHAPE_CONV, -1, "the kernel of a convolution is larger than the padded image");
+    }
+  }
+  return give(r, ref_conv2d(&r->ref, r->in[0], r->in[1], attr_list(r, AT_STRIDE), pad, compute(r)));
 }
 
 static bool run_CONV2D_INPUT(Run *r) {

@@ -377,6 +377,29 @@ static void t_quick(void)
   clean();
 }
 
+/* A symbol that is no size can be negative: what the rules took for granted is tested when it runs. */
+static void t_negative(void)
+{
+  Graph *g = text("graph {\n  sym N\n  sym i\n" INPUT(0, "8", "N") "f32[N]\n  %1 = slice %0 {starts=[0] lens=[N - i] steps=(1)} "
+                  ": f32[N - i]\n  check ge N - i, 0 \"a slice has a negative length\"\n  return %1\n}\n");
+  if (!g) return;
+  int64_t env[2] = {3, 1};
+  Tensor *in = VEC(DT_F32, 1, 2, 3), *out = NULL;
+  RunCtx c = {.mem = &mem, .env = env};
+  GErr e;
+  check(gr_run(g, &c, &in, &out, &e, NULL));
+  tn_unref(out);
+  env[1] = -2;
+  out = NULL;
+  check(!gr_run(g, &c, &in, &out, &e, NULL));
+  check_str(e.text, "a slice of 5 elements from 0 is not inside axis 0 of size 3");
+  env[1] = 4;
+  check(!gr_run(g, &c, &in, &out, &e, NULL));
+  check_str(e.text, "a slice has a negative length: N - i = -1 is less than 0");
+  tn_unref(in);
+  clean();
+}
+
 /* -- depth */
 static void t_long(void)
 {
@@ -509,6 +532,7 @@ static void all(void *ud)
   TEST(t_devices(), "results live where operands live; single numbers of the cpu come along");
   TEST(t_single(), "one op runs without a graph and explains what does not fit");
   TEST(t_quick(), "one op is quick");
+  TEST(t_negative(), "a negative number where sizes were expected leaves no tensor's bounds");
   TEST(t_long(), "a chain of 100,000 nodes is printed, read, simplified and run");
   TEST(t_failing(), "a failed allocation gives an error and leaves nothing behind");
   TEST(t_building(), "a failed allocation while building and in passes leaves nothing behind");
