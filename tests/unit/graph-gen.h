@@ -548,7 +548,7 @@ static TAP_UNUSED void gen_graph(Gen *x, int n)
     if (!x->effects && op == OP_TOKEN) continue;
     gen_op(x, op);
   }
-  bool *used = calloc(x->g->type_count + 1, 1);
+  bool *used = ARENA_ARRAY(x->g->arena, bool, x->g->type_count + 1);
   for (size_t i = 0; i < x->g->operand_count; i++) {
     Val v = x->g->operands[i];
     used[x->g->nodes[v.node].result0 + v.res] = true;
@@ -560,7 +560,6 @@ static TAP_UNUSED void gen_graph(Gen *x, int n)
       gr_output(x->g, (Val){i, r});
     }
   }
-  free(used);
   if (!val_none(x->token)) gr_output(x->g, x->token);
 }
 
