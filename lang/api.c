@@ -143,12 +143,15 @@ void ckl_close(ckl_session *k) {
   mem_free(&m, k, sizeof *k);
 }
 
-void ckl_interrupt(ckl_session *k) { k->s.interrupt = true; }
+void ckl_interrupt(ckl_session *k) {
+  k->s.interrupt = true;
+}
 
 ckl_status ckl_reset(ckl_session *k) {
   Session *s = &k->s;
   for (ckl_value *v = s->handles; v; v = v->next)
-    if (v->v.tag == V_FN || v->v.tag == V_INST || v->v.tag == V_MODEL || v->v.tag == V_MODULE) value_set(&v->v, v_unit());
+    if (v->v.tag == V_FN || v->v.tag == V_INST || v->v.tag == V_MODEL || v->v.tag == V_MODULE)
+      value_set(&v->v, v_unit());
   session_stop(s);
   return session_start(s) ? CKL_OK : CKL_ENOMEM;
 }
@@ -173,8 +176,10 @@ ckl_value *ckl_retain(ckl_value *v) {
 void ckl_release(ckl_value *v) {
   if (!v || --v->rc > 0) return;
   if (v->owner) {
-    if (v->prev) v->prev->next = v->next;
-    else v->owner->s.handles = v->next;
+    if (v->prev)
+      v->prev->next = v->next;
+    else
+      v->owner->s.handles = v->next;
     if (v->next) v->next->prev = v->prev;
     tn_unref(v->flat);
     value_release(v->v);
@@ -182,13 +187,26 @@ void ckl_release(ckl_value *v) {
   free(v);
 }
 
-typedef struct Maker { Value v; Tensor *t; const char *text; size_t n; } Maker;
+typedef struct Maker {
+  Value v;
+  Tensor *t;
+  const char *text;
+  size_t n;
+} Maker;
 
-static ckl_value *simple(ckl_session *k, Value v) { return handle(k, v); }
+static ckl_value *simple(ckl_session *k, Value v) {
+  return handle(k, v);
+}
 
-ckl_value *ckl_int(ckl_session *s, int64_t i) { return simple(s, v_int(i)); }
-ckl_value *ckl_float(ckl_session *s, double x) { return simple(s, v_float(x)); }
-ckl_value *ckl_bool(ckl_session *s, bool b) { return simple(s, v_bool(b)); }
+ckl_value *ckl_int(ckl_session *s, int64_t i) {
+  return simple(s, v_int(i));
+}
+ckl_value *ckl_float(ckl_session *s, double x) {
+  return simple(s, v_float(x));
+}
+ckl_value *ckl_bool(ckl_session *s, bool b) {
+  return simple(s, v_bool(b));
+}
 
 static void make_str(Job *j) {
   j->v = str_value(j->s, j->text, j->n);
@@ -212,7 +230,8 @@ static bool good_shape(const char *dtype, int rank, const int64_t *dims, int *dt
   return *dt >= 0 && rank >= 0 && rank <= CKL_MAX_RANK && tn_product(rank, dims) >= 0;
 }
 
-ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t *dims, const void *data) {
+ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t *dims,
+                      const void *data) {
   int dt;
   ckl_value *h = NULL;
   if (!good_shape(dtype, rank, dims, &dt)) return NULL;
@@ -225,8 +244,8 @@ ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t
   return h;
 }
 
-ckl_value *ckl_tensor_borrow(ckl_session *s, const char *dtype, int rank, const int64_t *dims, void *data,
-                             void (*done)(void *ud), void *ud) {
+ckl_value *ckl_tensor_borrow(ckl_session *s, const char *dtype, int rank, const int64_t *dims,
+                             void *data, void (*done)(void *ud), void *ud) {
   int dt;
   ckl_value *h = NULL;
   if (!good_shape(dtype, rank, dims, &dt)) return NULL;
@@ -378,7 +397,9 @@ static void work_eval(Job *j) {
   bool value = false;
   for (uint32_t i = 0; i < ast->file.items.count; i++) {
     Node *st = ast->file.items.items[i];
-    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL || st->kind == N_POLICY_DECL || st->kind == N_TEST) continue;
+    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL ||
+        st->kind == N_POLICY_DECL || st->kind == N_TEST)
+      continue;
     bool is_last = i + 1 == ast->file.items.count;
     poll_interrupt(s, st->span);
     run_statement(s, st, is_last ? &last : NULL);
@@ -394,7 +415,9 @@ ckl_status ckl_eval(ckl_session *k, const char *text, const char *name, ckl_valu
   return perform(&j, work_eval);
 }
 
-bool ckl_is_complete(const char *text, size_t n) { return parse_repl_complete(text, n); }
+bool ckl_is_complete(const char *text, size_t n) {
+  return parse_repl_complete(text, n);
+}
 
 typedef struct TestRun {
   const char *filter;
@@ -403,7 +426,10 @@ typedef struct TestRun {
   size_t failed;
 } TestRun;
 
-typedef struct TestJob { Session *s; Node *t; } TestJob;
+typedef struct TestJob {
+  Session *s;
+  Node *t;
+} TestJob;
 
 static void test_job(void *ud) {
   TestJob *j = ud;
@@ -413,7 +439,8 @@ static void test_job(void *ud) {
   Flow flow = FLOW_NEXT;
   random_reset(s, 0);
   eval_block(s, j->t->test.body, &flow);
-  if (flow != FLOW_NEXT) fail(s, ERR_BREAK, j->t->span, "`break`, `continue` and `return` cannot leave a test");
+  if (flow != FLOW_NEXT)
+    fail(s, ERR_BREAK, j->t->span, "`break`, `continue` and `return` cannot leave a test");
 }
 
 static void work_test(Job *j) {
@@ -436,7 +463,8 @@ static void work_test(Job *j) {
     s->frame = NULL;
     Buf b;
     buf_init_arena(&b, &s->notes);
-    for (size_t k = before; k < s->diags.count; k++) dg_render(&b, &s->sources, s->diags.items[k], false);
+    for (size_t k = before; k < s->diags.count; k++)
+      dg_render(&b, &s->sources, s->diags.items[k], false);
     if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT) mem_throw(&s->mem, code);
     if (r->report) r->report(r->ud, title, code == MEM_OK, b.s ? b.s : "");
     r->failed += code != MEM_OK;
@@ -447,7 +475,9 @@ static void work_test(Job *j) {
 }
 
 ckl_status ckl_test_file(ckl_session *k, const char *path, const char *filter,
-                         void (*report)(void *ud, const char *title, bool ok, const char *diagnostics), void *ud) {
+                         void (*report)(void *ud, const char *title, bool ok,
+                                        const char *diagnostics),
+                         void *ud) {
   TestRun r = {filter, report, ud, 0};
   Job j = {.s = &k->s, .path = path, .more = &r};
   ckl_status st = perform(&j, work_test);
@@ -458,7 +488,8 @@ ckl_value *ckl_get(ckl_session *k, const char *name) {
   Session *s = &k->s;
   for (size_t i = 0; s->main && i < s->main->global_count; i++) {
     Global *g = &s->main->globals[i];
-    if (!strcmp(g->name, name) && g->is_set && g->kind != G_TYPE && g->kind != G_POLICY) return handle(k, g->v);
+    if (!strcmp(g->name, name) && g->is_set && g->kind != G_TYPE && g->kind != G_POLICY)
+      return handle(k, g->v);
   }
   return NULL;
 }
@@ -482,7 +513,8 @@ static void work_call(Job *j) {
   if (j->out) *j->out = handle((ckl_session *)s, r);
 }
 
-ckl_status ckl_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n, ckl_value **out) {
+ckl_status ckl_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n,
+                    ckl_value **out) {
   if (out) *out = NULL;
   Value v[32];
   if (!f || n > 32) return CKL_EUSAGE;
@@ -567,10 +599,16 @@ const char *ckl_complete(ckl_session *k, const char *prefix, size_t i) {
   return NULL;
 }
 
-size_t ckl_diag_count(const ckl_session *k) { return k->s.diags.count; }
+size_t ckl_diag_count(const ckl_session *k) {
+  return k->s.diags.count;
+}
 
-static void work_diag(TextJob *t) { dg_render(t->b, &t->s->sources, t->s->diags.items[t->n], t->a != NULL); }
-static void work_diag_json(TextJob *t) { dg_render_json(t->b, &t->s->sources, t->s->diags.items[t->n]); }
+static void work_diag(TextJob *t) {
+  dg_render(t->b, &t->s->sources, t->s->diags.items[t->n], t->a != NULL);
+}
+static void work_diag_json(TextJob *t) {
+  dg_render_json(t->b, &t->s->sources, t->s->diags.items[t->n]);
+}
 
 const char *ckl_diag_text(ckl_session *k, size_t i, unsigned flags) {
   if (i >= k->s.diags.count) return "";
@@ -596,21 +634,37 @@ bool ckl_diag_is_error(const ckl_session *k, size_t i) {
 
 /* ---- observation */
 
-static const char *const counters[] = {"nodes", "stage", "compile", "values.live", "tape.live", "bytes.live", "bytes.peak",
-                                       "data.live", "data.peak", "sim.live", "sim.peak", "line"};
+static const char *const counters[] = {"nodes",     "stage",      "compile",    "values.live",
+                                       "tape.live", "bytes.live", "bytes.peak", "data.live",
+                                       "data.peak", "sim.live",   "sim.peak",   "line"};
 
 int64_t session_counter(const Session *s, const char *name) {
-  int64_t v[] = {s->count.nodes, s->count.stage, s->count.compile, s->count.values_live, s->count.tape_live, (int64_t)s->mem.live, (int64_t)s->mem.peak,
-                 (int64_t)s->mem.data_live[DEV_CPU], (int64_t)s->mem.data_peak[DEV_CPU], (int64_t)s->mem.data_live[DEV_SIM], (int64_t)s->mem.data_peak[DEV_SIM], s->count.line};
+  int64_t v[] = {s->count.nodes,
+                 s->count.stage,
+                 s->count.compile,
+                 s->count.values_live,
+                 s->count.tape_live,
+                 (int64_t)s->mem.live,
+                 (int64_t)s->mem.peak,
+                 (int64_t)s->mem.data_live[DEV_CPU],
+                 (int64_t)s->mem.data_peak[DEV_CPU],
+                 (int64_t)s->mem.data_live[DEV_SIM],
+                 (int64_t)s->mem.data_peak[DEV_SIM],
+                 s->count.line};
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;
 }
 
-int64_t ckl_counter(const ckl_session *k, const char *name) { return session_counter(&k->s, name); }
-const char *ckl_counter_name(size_t i) { return i < sizeof counters / sizeof *counters ? counters[i] : NULL; }
+int64_t ckl_counter(const ckl_session *k, const char *name) {
+  return session_counter(&k->s, name);
+}
+const char *ckl_counter_name(size_t i) {
+  return i < sizeof counters / sizeof *counters ? counters[i] : NULL;
+}
 
-static const char *const channels[LOG_COUNT] = {"stage", "compile", "backward", "load", "random", "wrap"};
+static const char *const channels[LOG_COUNT] = {"stage", "compile", "backward",
+                                                "load",  "random",  "wrap"};
 
 ckl_status ckl_log(ckl_session *k, const char *channel) {
   size_t n = strcspn(channel, ":");
@@ -640,7 +694,9 @@ const char *ckl_format(ckl_session *k, const char *path, const char *text, size_
 }
 
 static const char *const stages[] = {"stage", "simplify"};
-const char *ckl_stage_name(size_t i) { return i < 2 ? stages[i] : NULL; }
+const char *ckl_stage_name(size_t i) {
+  return i < 2 ? stages[i] : NULL;
+}
 
 static void work_ir(TextJob *t) {
   Session *s = t->s;
@@ -652,14 +708,21 @@ static void work_ir(TextJob *t) {
   s->frame = NULL;
 }
 
-const char *ckl_ir(ckl_session *k, const char *path, const char *fn, const char *const *types, size_t n, const char *stage) {
-  TextJob t = {.s = &k->s, .a = path, .c = fn, .list = types, .n = n, .d = stage ? stage : "simplify"};
+const char *ckl_ir(ckl_session *k, const char *path, const char *fn, const char *const *types,
+                   size_t n, const char *stage) {
+  TextJob t = {
+      .s = &k->s, .a = path, .c = fn, .list = types, .n = n, .d = stage ? stage : "simplify"};
   return text_of(&t, work_ir, true);
 }
 
 typedef Graph *(*Pass)(Arena *a, const Graph *g);
-static const struct { const char *name; Pass run; } passes[] = {{"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold}, {"verify", NULL}};
-const char *ckl_pass_name(size_t i) { return i < sizeof passes / sizeof *passes ? passes[i].name : NULL; }
+static const struct {
+  const char *name;
+  Pass run;
+} passes[] = {{"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold}, {"verify", NULL}};
+const char *ckl_pass_name(size_t i) {
+  return i < sizeof passes / sizeof *passes ? passes[i].name : NULL;
+}
 
 static void work_opt(TextJob *t) {
   Session *s = t->s;
@@ -684,7 +747,8 @@ static void work_opt(TextJob *t) {
   fail(s, ERR_IR, at, "no pass is called `%s`", t->d);
 }
 
-const char *ckl_opt(ckl_session *k, const char *pass, const char *name, const char *text, size_t n) {
+const char *ckl_opt(ckl_session *k, const char *pass, const char *name, const char *text,
+                    size_t n) {
   TextJob t = {.s = &k->s, .a = name, .c = text, .n = n, .d = pass};
   return text_of(&t, work_opt, true);
 }
@@ -710,13 +774,15 @@ static void work_help(TextJob *t) {
   }
   const Builtin *b = builtin_find(s, names_of(s->names, t->a));
   if (b) {
-    buf_printf(t->b, "%s%s\n  %s%s\n", b->name, b->signature, b->doc, b->flags & BI_SCRIPT ? " (script only)" : "");
+    buf_printf(t->b, "%s%s\n  %s%s\n", b->name, b->signature, b->doc,
+               b->flags & BI_SCRIPT ? " (script only)" : "");
     return;
   }
   Global *g = s->main ? global_find(s, s->main, names_of(s->names, t->a)) : NULL;
   if (g && (g->kind == G_FN || g->kind == G_MODEL)) {
     const Node *d = g->decl;
-    Span h = g->kind == G_FN ? d->fn->header : (Span){d->span.file, d->span.lo, d->model.name.span.hi};
+    Span h =
+        g->kind == G_FN ? d->fn->header : (Span){d->span.file, d->span.lo, d->model.name.span.hi};
     const Source *src = &s->sources.items[h.file];
     buf_put(t->b, src->text + h.lo, h.hi - h.lo);
     buf_printf(t->b, "     %s\n", src->path);
@@ -732,7 +798,9 @@ const char *ckl_help(ckl_session *k, const char *topic) {
   return text_of(&t, work_help, false);
 }
 
-const char *ckl_error_code(size_t i) { return i < ERR_COUNT ? err_info[i].code : NULL; }
+const char *ckl_error_code(size_t i) {
+  return i < ERR_COUNT ? err_info[i].code : NULL;
+}
 
 static void cell(Buf *b, const char *text) {
   for (; *text; text++) {
@@ -742,20 +810,29 @@ static void cell(Buf *b, const char *text) {
 }
 
 static void work_ops(TextJob *t) {
-  static const char *const cls[] = {"elementwise", "reduce", "move", "contract", "generate", "control", "effect"};
-  static const char *const remat[] = {"free", "cheap", "dear", "never"}, *const needs[] = {"nothing", "operands", "result", "both"};
+  static const char *const cls[] = {"elementwise", "reduce",  "move",  "contract",
+                                    "generate",    "control", "effect"};
+  static const char *const remat[] = {"free", "cheap", "dear", "never"}, *const needs[] = {
+                                                                             "nothing", "operands",
+                                                                             "result", "both"};
   static const char *const dom[] = {"float", "num", "int", "bool", "any"};
-  buf_puts(t->b, "# Ops\n\nGenerated from `graph/ops.def` by `ckl ops --markdown`.\n\n| op | class | operands | dtypes | recompute | gradient reads | meaning |\n|---|---|---|---|---|---|---|\n");
+  buf_puts(
+      t->b,
+      "# Ops\n\nGenerated from `graph/ops.def` by `ckl ops --markdown`.\n\n| op | class | operands "
+      "| dtypes | recompute | gradient reads | meaning |\n|---|---|---|---|---|---|---|\n");
   for (int i = 0; i < OP_COUNT; i++) {
     const OpInfo *o = &op_info[i];
-    buf_printf(t->b, "| `%s` | %s | %s | %s | %s | %s | ", o->text, cls[o->cls], o->arity < 0 ? "any" : txt(t->s, "%d", o->arity), dom[o->domain], remat[o->remat], needs[o->needs]);
+    buf_printf(t->b, "| `%s` | %s | %s | %s | %s | %s | ", o->text, cls[o->cls],
+               o->arity < 0 ? "any" : txt(t->s, "%d", o->arity), dom[o->domain], remat[o->remat],
+               needs[o->needs]);
     cell(t->b, o->doc);
     buf_puts(t->b, " |\n");
   }
 }
 
 static void work_builtins(TextJob *t) {
-  buf_puts(t->b, "# Builtins\n\nGenerated from `lang/builtins.def` by `ckl builtins --markdown`.\n\n| name | signature | meaning |\n|---|---|---|\n");
+  buf_puts(t->b, "# Builtins\n\nGenerated from `lang/builtins.def` by `ckl builtins "
+                 "--markdown`.\n\n| name | signature | meaning |\n|---|---|---|\n");
   for (size_t i = 0; i < builtin_count; i++) {
     if (builtin_table[i].name[0] == '_') continue;
     buf_printf(t->b, "| `%s` | `%s` | ", builtin_table[i].name, builtin_table[i].signature);
@@ -767,7 +844,8 @@ static void work_builtins(TextJob *t) {
 static void work_errors(TextJob *t) {
   buf_puts(t->b, "# Errors\n\nGenerated from `runtime/errors.def` by `ckl errors --markdown`.\n");
   for (int i = 0; i < ERR_COUNT; i++) {
-    buf_printf(t->b, "\n## %s: %s\n\n%s\n", err_info[i].code, err_info[i].title, err_info[i].explain);
+    buf_printf(t->b, "\n## %s: %s\n\n%s\n", err_info[i].code, err_info[i].title,
+               err_info[i].explain);
     if (err_info[i].example[0]) buf_printf(t->b, "\n```ckl\n%s\n```\n", err_info[i].example);
   }
 }
@@ -777,7 +855,15 @@ static const char *document(ckl_session *k, void (*work)(TextJob *t)) {
   return text_of(&t, work, false);
 }
 
-const char *ckl_ops_markdown(ckl_session *k) { return document(k, work_ops); }
-const char *ckl_builtins_markdown(ckl_session *k) { return document(k, work_builtins); }
-const char *ckl_errors_markdown(ckl_session *k) { return document(k, work_errors); }
-const char *ckl_version(void) { return CKL_VERSION; }
+const char *ckl_ops_markdown(ckl_session *k) {
+  return document(k, work_ops);
+}
+const char *ckl_builtins_markdown(ckl_session *k) {
+  return document(k, work_builtins);
+}
+const char *ckl_errors_markdown(ckl_session *k) {
+  return document(k, work_errors);
+}
+const char *ckl_version(void) {
+  return CKL_VERSION;
+}

@@ -18,7 +18,9 @@ static size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char 
   Node *call = c->node, *callee = call->call.callee;
   size_t n = 0;
   memset(out, 0, most * sizeof *out);
-  if (callee->kind == N_DOT && !(callee->dot.object->kind == N_NAME && name_value(s, callee->dot.object->name, callee->dot.object->span, false).tag == V_MODULE))
+  if (callee->kind == N_DOT &&
+      !(callee->dot.object->kind == N_NAME &&
+        name_value(s, callee->dot.object->name, callee->dot.object->span, false).tag == V_MODULE))
     out[n++] = callee->dot.object;
   for (uint32_t i = 0; i < call->call.args.count; i++) {
     Node *a = call->call.args.items[i];
@@ -26,8 +28,12 @@ static size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char 
     if (a->arg.name.name) {
       for (k = 0; k < most; k++)
         if (!strcmp(names[k], a->arg.name.name)) break;
-      if (k == most) fail_help(s, ERR_ARG_NAME, a->span, txt(s, "its signature is %s%s", c->b->name, c->b->signature), "`%s` has no parameter `%s`", c->b->name, a->arg.name.name);
-    } else n++;
+      if (k == most)
+        fail_help(s, ERR_ARG_NAME, a->span,
+                  txt(s, "its signature is %s%s", c->b->name, c->b->signature),
+                  "`%s` has no parameter `%s`", c->b->name, a->arg.name.name);
+    } else
+      n++;
     if (k >= most) fail(s, ERR_ARG_COUNT, a->span, "`%s` takes fewer arguments", c->b->name);
     if (out[k]) fail(s, ERR_TWICE, a->span, "the argument `%s` is given twice", names[k]);
     out[k] = a->arg.value;
@@ -48,13 +54,16 @@ static Value eval_ref(Session *s, Node *n) {
 typedef struct Wrt {
   Session *s;
   Span at;
-  Val *vals; size_t count, cap;
+  Val *vals;
+  size_t count, cap;
   Val *dx;
   size_t next;
   bool unreached;
 } Wrt;
 
-static void wrt_push(Wrt *w, Val v) { VEC_PUSH(&w->s->scratch, w->vals, w->count, w->cap, v); }
+static void wrt_push(Wrt *w, Val v) {
+  VEC_PUSH(&w->s->scratch, w->vals, w->count, w->cap, v);
+}
 
 static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Wrt *w = ud;
@@ -66,13 +75,15 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     if (x.u.p->frozen) fail(s, ERR_GRAD_WRT, w->at, "a gradient by a frozen param does not exist");
     State *st = unit_state(s, x.u.p, NULL);
     if (!st) fail(s, ERR_BUG, w->at, "a param reached code without being an argument");
-    if (s->stage->level > 1) fail(s, ERR_NOT_YET, w->at, "not yet: a gradient by params inside a comprehension");
+    if (s->stage->level > 1)
+      fail(s, ERR_NOT_YET, w->at, "not yet: a gradient by params inside a comprehension");
     for (size_t i = 0; i < st->version_count; i++) wrt_push(w, st->versions[i]);
     return x;
   }
   if (x.tag != V_NODE || x.weak || !dt_float((DType)type_of(s, x).dtype)) {
     if (x.tag == V_UNKNOWN) return x;
-    fail(s, ERR_GRAD_WRT, w->at, "a gradient by %s does not exist: floats only", value_type_text(s, x));
+    fail(s, ERR_GRAD_WRT, w->at, "a gradient by %s does not exist: floats only",
+         value_type_text(s, x));
   }
   wrt_push(w, stage_lift(s, x, w->at).u.v);
   return x;
@@ -96,7 +107,8 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
     State *st = unit_state(s, x.u.p, NULL);
     k = st->version_count;
     t = *gr_type(s->stage->g, st->versions[0]);
-  } else t = type_of(s, x);
+  } else
+    t = type_of(s, x);
   Value sum = v_unit();
   for (size_t i = k; i-- > 0;) { /* the last version first */
     Val d = w->dx[w->next + i];
@@ -126,7 +138,9 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, Span at) {
     fail_gerr(s, where.span.file ? where.span : at, &e);
   s->stage->g->at = (Prov){.span = at, .origin = -1};
   Value r = tree_map(s, 1, &wrt, wrt_result, &w, at);
-  if (w.unreached && !s->abstract) warn_once(s, ERR_GRAD_UNREACHED, at, "the loss does not depend on all of what the gradient is taken by: those are zero");
+  if (w.unreached && !s->abstract)
+    warn_once(s, ERR_GRAD_UNREACHED, at,
+              "the loss does not depend on all of what the gradient is taken by: those are zero");
   return r;
 }
 
@@ -142,29 +156,39 @@ static Value same_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
 }
 
 static void check_loss(Session *s, Value y, Span at) {
-  if (!v_is_tensor(y)) fail(s, ERR_GRAD_LOSS, at, "the loss must be a rank-0 float tensor, not %s", value_type_text(s, y));
+  if (!v_is_tensor(y))
+    fail(s, ERR_GRAD_LOSS, at, "the loss must be a rank-0 float tensor, not %s",
+         value_type_text(s, y));
   Type t = type_of(s, y);
-  if (!dt_float((DType)t.dtype)) fail(s, ERR_GRAD_LOSS, at, "the loss must be float, this is %s", value_type_text(s, y));
+  if (!dt_float((DType)t.dtype))
+    fail(s, ERR_GRAD_LOSS, at, "the loss must be float, this is %s", value_type_text(s, y));
   if (t.rank)
-    fail_help(s, ERR_GRAD_LOSS, at, "sum(..) or mean(..) makes a scalar; vjp(f, x, cotangent) takes a cotangent", "the loss must be a rank-0 tensor, this is %s", value_type_text(s, y));
+    fail_help(s, ERR_GRAD_LOSS, at,
+              "sum(..) or mean(..) makes a scalar; vjp(f, x, cotangent) takes a cotangent",
+              "the loss must be a rank-0 tensor, this is %s", value_type_text(s, y));
 }
 
 BUILTIN_FN(bi_grad) {
   static const char *const names[] = {"loss", "wrt", "record", "last"};
   Node *a[4];
   raw_args(s, c, a, 4, names);
-  if (!a[0] || !a[1]) fail_help(s, ERR_ARG_COUNT, c->at, "grad(loss, wrt)", "`grad` takes a loss and what to differentiate by");
+  if (!a[0] || !a[1])
+    fail_help(s, ERR_ARG_COUNT, c->at, "grad(loss, wrt)",
+              "`grad` takes a loss and what to differentiate by");
   Value y = eval(s, a[0]), wrt = eval_ref(s, a[1]);
   bool record = a[2] && want_bool(s, eval(s, a[2]), a[2]->span, "`record`");
   if (a[3]) want_bool(s, eval(s, a[3]), a[3]->span, "`last`");
-  if (y.tag == V_UNKNOWN || wrt.tag == V_UNKNOWN) return wrt.tag == V_UNKNOWN ? wrt : tree_map(s, 1, &wrt, same_leaf, NULL, c->at);
+  if (y.tag == V_UNKNOWN || wrt.tag == V_UNKNOWN)
+    return wrt.tag == V_UNKNOWN ? wrt : tree_map(s, 1, &wrt, same_leaf, NULL, c->at);
   check_loss(s, y, a[0]->span);
   if (wrt.tag == V_INST && s->stage) wrt = params_tree(s, wrt.u.inst, false);
   if (s->abstract) return tree_map(s, 1, &wrt, same_leaf, NULL, c->at);
   if (v_is_number(wrt)) fail(s, ERR_GRAD_WRT, a[1]->span, "a gradient by a number does not exist");
   if (!s->stage) {
     if (y.tag == V_TENSOR && !y.u.t->node)
-      fail_help(s, ERR_NOT_TRACKED, a[0]->span, "params and track(x) are tracked, outside wrap <no_grad>", "the loss does not depend on anything that is tracked");
+      fail_help(s, ERR_NOT_TRACKED, a[0]->span,
+                "params and track(x) are tracked, outside wrap <no_grad>",
+                "the loss does not depend on anything that is tracked");
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, a[1]->span);
   }
   return code_gradient(s, y, one_like(s, y, c->at), wrt, a[1]->span);
@@ -178,11 +202,15 @@ static Value alias_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   Span at = *(Span *)ud;
   if (v[0].tag == V_NONE) return v[0];
   Value x = as_tensor(s, v[0], DT_COUNT, at);
-  if (!dt_float((DType)type_of(s, x).dtype)) fail(s, ERR_GRAD_WRT, at, "a derivative by %s does not exist: floats only", value_type_text(s, x));
+  if (!dt_float((DType)type_of(s, x).dtype))
+    fail(s, ERR_GRAD_WRT, at, "a derivative by %s does not exist: floats only",
+         value_type_text(s, x));
   return op_run(s, OP_ALIAS, 1, &x, NULL, 0, at);
 }
 
-static Value fresh(Session *s, Value x, Span at) { return tree_map(s, 1, &x, alias_leaf, &at, at); }
+static Value fresh(Session *s, Value x, Span at) {
+  return tree_map(s, 1, &x, alias_leaf, &at, at);
+}
 
 static Value code_call(Session *s, Value f, Value x, Span at) {
   return as_tensor(s, call_simple(s, f, 1, &x, at), DT_COUNT, at);
@@ -192,8 +220,11 @@ static Value like(Session *s, Value ct, Value y, Span at, const char *what) {
   ct = as_tensor(s, ct, (DType)type_of(s, y).dtype, at);
   Type a = type_of(s, ct), b = type_of(s, y);
   bool ok = a.dtype == b.dtype && a.rank == b.rank;
-  for (int i = 0; ok && i < a.rank; i++) ok = dim_compare(dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
-  if (!ok) fail(s, ERR_COTANGENT, at, "the %s must be %s, this is %s", what, value_type_text(s, y), value_type_text(s, ct));
+  for (int i = 0; ok && i < a.rank; i++)
+    ok = dim_compare(dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
+  if (!ok)
+    fail(s, ERR_COTANGENT, at, "the %s must be %s, this is %s", what, value_type_text(s, y),
+         value_type_text(s, ct));
   return ct;
 }
 
@@ -205,7 +236,10 @@ BUILTIN_FN(bi_vjp) {
   return list_value(s, V_TUPLE, 2, r);
 }
 
-typedef struct Dot { Span at; Value sum; } Dot;
+typedef struct Dot {
+  Span at;
+  Value sum;
+} Dot;
 
 static Value dot_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Dot *d = ud;
@@ -237,7 +271,10 @@ BUILTIN_FN(bi_jvp) {
   return list_value(s, V_TUPLE, 2, r);
 }
 
-typedef struct Region { Stage st; Graph *g; } Region;
+typedef struct Region {
+  Stage st;
+  Graph *g;
+} Region;
 
 static void region_open(Session *s, Region *r) {
   r->g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
@@ -253,7 +290,10 @@ static Value output_leaf(Session *s, void *ud, size_t n, Value *v, const char *p
   return x;
 }
 
-typedef struct Fill { const Val *vals; size_t next; } Fill;
+typedef struct Fill {
+  const Val *vals;
+  size_t next;
+} Fill;
 
 static Value fill_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Fill *f = ud;
@@ -264,7 +304,8 @@ static Value fill_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
 }
 
 /* Maps the closed region over its first k inputs, which get the rows of rows[i]. */
-static Value region_map(Session *s, Region *r, Value result, size_t k, const Value *rows, Dim n, Span at) {
+static Value region_map(Session *s, Region *r, Value result, size_t k, const Value *rows, Dim n,
+                        Span at) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   size_t nin = r->g->input_count, nout = r->g->output_count;
   bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
@@ -272,7 +313,8 @@ static Value region_map(Session *s, Region *r, Value result, size_t k, const Val
   Graph *b = gr_batch(s->stage->g->arena, r->g, batched, n, &e);
   if (!b) fail_gerr(s, at, &e);
   Val *in = ARENA_ARRAY(&s->scratch, Val, nin + 1), *out = ARENA_ARRAY(&s->scratch, Val, nout + 1);
-  for (size_t i = 0; i < nin; i++) in[i] = i < k ? stage_lift(s, rows[i], at).u.v : r->st.outer[i - k];
+  for (size_t i = 0; i < nin; i++)
+    in[i] = i < k ? stage_lift(s, rows[i], at).u.v : r->st.outer[i - k];
   if (!gr_inline(s->stage->g, b, in, NULL, out, &e)) fail_gerr(s, at, &e);
   Fill f = {out, 0};
   return tree_map(s, 1, &result, fill_leaf, &f, at);
@@ -282,16 +324,20 @@ BUILTIN_FN(bi_vmap) {
   if (!s->stage) fail(s, ERR_BUG, c->at, "_vmap outside code");
   Value xs = c->v[1];
   size_t k = xs.tag == V_TUPLE ? xs.u.list->count : 1;
-  Value *rows = ARENA_ARRAY(&s->scratch, Value, k + 1), *elem = ARENA_ARRAY(&s->scratch, Value, k + 1);
+  Value *rows = ARENA_ARRAY(&s->scratch, Value, k + 1),
+        *elem = ARENA_ARRAY(&s->scratch, Value, k + 1);
   Dim n = DIM_BAD;
   Type *types = ARENA_ARRAY(&s->scratch, Type, k + 1);
   for (size_t i = 0; i < k; i++) {
     rows[i] = as_tensor(s, xs.tag == V_TUPLE ? xs.u.list->items[i] : xs, DT_COUNT, c->at);
     types[i] = type_of(s, rows[i]);
-    if (!types[i].rank) fail(s, ERR_RANK, c->at, "`vmap` goes over a leading axis, argument %zu is a scalar", i + 1);
+    if (!types[i].rank)
+      fail(s, ERR_RANK, c->at, "`vmap` goes over a leading axis, argument %zu is a scalar", i + 1);
     if (i && types[i].dim[0] != n && dim_compare(dims_of(s), types[i].dim[0], n) == DIM_DIFFERENT)
       fail(s, ERR_SHAPE_BATCH, c->at, "the leading axes of the arguments of `vmap` differ");
-    if (i && types[i].dim[0] != n) gr_check(s->stage->g, CHECK_EQ, types[i].dim[0], n, "the leading axes of the arguments of `vmap` differ");
+    if (i && types[i].dim[0] != n)
+      gr_check(s->stage->g, CHECK_EQ, types[i].dim[0], n,
+               "the leading axes of the arguments of `vmap` differ");
     if (!i) n = types[i].dim[0];
   }
   Region r;
@@ -314,12 +360,15 @@ BUILTIN_FN(bi_hessian) {
   if (!s->stage) fail(s, ERR_BUG, c->at, "_hessian outside code");
   Value x0 = as_tensor(s, c->v[1], DT_COUNT, c->at);
   Type t = type_of(s, x0);
-  if (2 * t.rank > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  if (2 * t.rank > CKL_MAX_RANK)
+    fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
   DimTab *dt = dims_of(s);
   Dim n = dim_product(dt, t.rank, t.dim);
-  Value i = op_run(s, OP_IOTA, 0, NULL, (Attr[2]){attr_dim(AT_SIZE, n), attr_i(AT_DTYPE, DT_I64)}, 2, c->at);
-  Dim col[2] = {n, dim_const(dt, 1)}, sq[2] = {n, n}, rows_d[1 + CKL_MAX_RANK], out_d[2 * CKL_MAX_RANK];
-  Value eq[2] = {op_broadcast(s, op_reshape(s, i, 2, col, c->at), 2, sq, c->at), op_broadcast(s, i, 2, sq, c->at)};
+  Value i = op_iota(s, n, DT_I64, c->at);
+  Dim col[2] = {n, dim_const(dt, 1)}, sq[2] = {n, n}, rows_d[1 + CKL_MAX_RANK],
+      out_d[2 * CKL_MAX_RANK];
+  Value eq[2] = {op_broadcast(s, op_reshape(s, i, 2, col, c->at), 2, sq, c->at),
+                 op_broadcast(s, i, 2, sq, c->at)};
   Value basis = op_cast(s, op_run(s, OP_EQ, 2, eq, NULL, 0, c->at), (DType)t.dtype, c->at);
   rows_d[0] = n;
   for (int k = 0; k < t.rank; k++) {
@@ -355,7 +404,9 @@ static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return op_run(s, OP_STOP, 1, &x, NULL, 0, *(Span *)ud);
 }
 
-BUILTIN_FN(bi_stop) { return tree_map(s, 1, &c->v[0], stop_leaf, &c->at, c->at); }
+BUILTIN_FN(bi_stop) {
+  return tree_map(s, 1, &c->v[0], stop_leaf, &c->at, c->at);
+}
 
 static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
@@ -365,12 +416,14 @@ static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   if (s->abstract) return x;
   Tensor *t = tensor_of(s, x, at);
   if (!dt_float(t->dtype))
-    fail_help(s, ERR_WANT_FLOAT, at, "cast it: `track(f32(x))`", "`track` works on floats, this is %s", value_type_text(s, x));
+    fail_help(s, ERR_WANT_FLOAT, at, "cast it: `track(f32(x))`",
+              "`track` works on floats, this is %s", value_type_text(s, x));
   return param_value(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
 }
 
 BUILTIN_FN(bi_track) {
-  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at) : c->v[0];
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at)
+                                                          : c->v[0];
   return tree_map(s, 1, &x, track_leaf, &c->at, c->at);
 }
 
@@ -379,9 +432,13 @@ BUILTIN_FN(bi_training) {
   return v_bool(s->modes.train);
 }
 
-BUILTIN_FN(bi_same) { return v_bool(value_same(c->v[0], c->v[1])); }
+BUILTIN_FN(bi_same) {
+  return v_bool(value_same(c->v[0], c->v[1]));
+}
 
-BUILTIN_FN(bi_later) { fail(s, ERR_NOT_YET, c->at, "not yet: `%s`", c->b->name); }
+BUILTIN_FN(bi_later) {
+  fail(s, ERR_NOT_YET, c->at, "not yet: `%s`", c->b->name);
+}
 
 static Value copy_value(Session *s, Value v, Span at);
 
@@ -400,7 +457,8 @@ static Value copy_inst(Session *s, Inst *i, Span at) {
 static Value copy_value(Session *s, Value v, Span at) {
   if (v.tag == V_INST) return copy_inst(s, v.u.inst, at);
   if (v.tag == V_PARAM) {
-    Value p = param_value(s, tn_copy(&s->mem, v.u.p->t, v.u.p->t->store->dev), v.u.p->name, v.u.p->tracked);
+    Value p = param_value(s, tn_copy(&s->mem, v.u.p->t, v.u.p->t->store->dev), v.u.p->name,
+                          v.u.p->tracked);
     p.u.p->frozen = v.u.p->frozen;
     return p;
   }
@@ -430,7 +488,12 @@ BUILTIN_FN(bi_copy) {
 
 /* ---- params */
 
-typedef struct Freeze { Session *s; const char *glob; bool on; size_t hits; } Freeze;
+typedef struct Freeze {
+  Session *s;
+  const char *glob;
+  bool on;
+  size_t hits;
+} Freeze;
 
 static void freeze_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   (void)s, (void)owner, (void)f;
@@ -445,10 +508,15 @@ BUILTIN_FN(bi_freeze) {
     c->v[0].u.p->frozen = c->b->op != 0;
     return v_unit();
   }
-  if (c->v[0].tag != V_INST) fail(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name, value_type_text(s, c->v[0]));
+  if (c->v[0].tag != V_INST)
+    fail(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
+         value_type_text(s, c->v[0]));
   Freeze z = {s, want_str(s, c->v[1], c->spans[1], "the glob"), c->b->op != 0, 0};
   walk_slots(s, c->v[0], freeze_slot, &z);
-  if (!z.hits) fail_help(s, ERR_GLOB, c->spans[1], "print(paths(net)) shows the paths; `*` is one part, `**` any number", "no param matches `%s`", z.glob);
+  if (!z.hits)
+    fail_help(s, ERR_GLOB, c->spans[1],
+              "print(paths(net)) shows the paths; `*` is one part, `**` any number",
+              "no param matches `%s`", z.glob);
   return v_unit();
 }
 
@@ -462,15 +530,23 @@ BUILTIN_FN(bi_params) {
   if (v.tag == V_PARAM) return s->stage ? param_read(s, v.u.p, c->at) : v;
   if (v.tag == V_INST) return params_tree(s, v.u.inst, s->stage && !s->by_reference);
   if (v_is_tensor(v)) return v;
-  fail(s, ERR_WANT_MODEL, a[0]->span, "`params` takes a model or a tracked tensor, not %s", value_type_text(s, v));
+  fail(s, ERR_WANT_MODEL, a[0]->span, "`params` takes a model or a tracked tensor, not %s",
+       value_type_text(s, v));
 }
 
 BUILTIN_FN(bi_buffers) {
-  if (c->v[0].tag != V_INST) fail(s, ERR_WANT_MODEL, c->spans[0], "`buffers` takes a model, not %s", value_type_text(s, c->v[0]));
+  if (c->v[0].tag != V_INST)
+    fail(s, ERR_WANT_MODEL, c->spans[0], "`buffers` takes a model, not %s",
+         value_type_text(s, c->v[0]));
   return buffers_tree(s, c->v[0].u.inst);
 }
 
-typedef struct MapJob { Value f; Span at; bool path; Value acc; } MapJob;
+typedef struct MapJob {
+  Value f;
+  Span at;
+  bool path;
+  Value acc;
+} MapJob;
 
 static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   MapJob *m = ud;
@@ -499,7 +575,9 @@ BUILTIN_FN(bi_map) {
   }
   return map_trees(s, c, false);
 }
-BUILTIN_FN(bi_each) { return map_trees(s, c, true); }
+BUILTIN_FN(bi_each) {
+  return map_trees(s, c, true);
+}
 
 static Value fold_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   MapJob *m = ud;
@@ -517,7 +595,10 @@ BUILTIN_FN(bi_fold) {
   return m.acc;
 }
 
-typedef struct Texts { Value *items; size_t count, cap; } Texts;
+typedef struct Texts {
+  Value *items;
+  size_t count, cap;
+} Texts;
 
 static Value path_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Texts *t = ud;
@@ -536,16 +617,21 @@ static Value update_leaf(Session *s, void *ud, size_t n, Value *v, const char *p
   Span at = *(Span *)ud;
   (void)n;
   (void)path;
-  if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag == V_UNKNOWN || v[1].tag == V_UNKNOWN) return v[0];
+  if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag == V_UNKNOWN || v[1].tag == V_UNKNOWN)
+    return v[0];
   if (v[0].tag == V_PARAM) {
     param_write(s, v[0].u.p, v[1], at);
     return v[0];
   }
   if (v[0].tag == V_NODE) { /* `check`: shapes are compared */
-    Type a = type_of(s, v[0]), b = type_of(s, as_tensor(s, v[1], (DType)type_of(s, v[0]).dtype, at));
+    Type a = type_of(s, v[0]),
+         b = type_of(s, as_tensor(s, v[1], (DType)type_of(s, v[0]).dtype, at));
     bool ok = a.dtype == b.dtype && a.rank == b.rank;
-    for (int i = 0; ok && i < a.rank; i++) ok = dim_compare(dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
-    if (!ok) fail(s, ERR_STATE_TYPE, at, "a param is %s and stays so, this is %s", value_type_text(s, v[0]), value_type_text(s, v[1]));
+    for (int i = 0; ok && i < a.rank; i++)
+      ok = dim_compare(dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
+    if (!ok)
+      fail(s, ERR_STATE_TYPE, at, "a param is %s and stays so, this is %s",
+           value_type_text(s, v[0]), value_type_text(s, v[1]));
     return v[0];
   }
   fail(s, ERR_WANT_MODEL, at, "`update` writes params; this is %s", value_type_text(s, v[0]));
@@ -555,7 +641,8 @@ BUILTIN_FN(bi_update) {
   static const char *const names[] = {"net", "tree"};
   Node *a[2];
   raw_args(s, c, a, 2, names);
-  if (!a[0] || !a[1]) fail_help(s, ERR_ARG_COUNT, c->at, "update(net, tree)", "`update` takes a model and a tree");
+  if (!a[0] || !a[1])
+    fail_help(s, ERR_ARG_COUNT, c->at, "update(net, tree)", "`update` takes a model and a tree");
   Value t[2] = {eval_ref(s, a[0]), eval(s, a[1])};
   if (t[0].tag == V_UNKNOWN || t[1].tag == V_UNKNOWN) return v_unit();
   tree_map(s, 2, t, update_leaf, &c->at, c->at);
@@ -583,11 +670,16 @@ BUILTIN_FN(bi_ravel) {
   if (!t.count) fail(s, ERR_TREE, c->at, "the tree has no leaves");
   for (size_t i = 1; i < t.count; i++)
     if (type_of(s, t.items[i]).dtype != type_of(s, t.items[0]).dtype)
-      fail(s, ERR_DTYPE_MIX, c->at, "`ravel` needs leaves of one dtype: %s and %s", value_type_text(s, t.items[0]), value_type_text(s, t.items[i]));
+      fail(s, ERR_DTYPE_MIX, c->at, "`ravel` needs leaves of one dtype: %s and %s",
+           value_type_text(s, t.items[0]), value_type_text(s, t.items[i]));
   return t.count == 1 ? t.items[0] : op_concat(s, t.count, t.items, 0, c->at);
 }
 
-typedef struct Unravel { Value v; Dim at; Span span; } Unravel;
+typedef struct Unravel {
+  Value v;
+  Dim at;
+  Span span;
+} Unravel;
 
 static Value unravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Unravel *u = ud;
@@ -598,14 +690,17 @@ static Value unravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *
   DimTab *dt = dims_of(s);
   Dim len = dim_product(dt, t.rank, t.dim);
   int64_t st = u->at, ln = len, sp = 1;
-  Attr a[3] = {attr_dims(AT_STARTS, 1, &st), attr_dims(AT_LENS, 1, &ln), attr_ints(AT_STEPS, 1, &sp)};
+  Attr a[3] = {attr_dims(AT_STARTS, 1, &st), attr_dims(AT_LENS, 1, &ln),
+               attr_ints(AT_STEPS, 1, &sp)};
   u->at = dim_add(dt, u->at, len);
   return op_reshape(s, op_run(s, OP_SLICE, 1, &u->v, a, 3, u->span), t.rank, t.dim, u->span);
 }
 
 BUILTIN_FN(bi_unravel) {
   Value v = tensor_arg(s, c, 0);
-  if (type_of(s, v).rank != 1) fail(s, ERR_RANK, c->spans[0], "`unravel` takes a 1-d tensor, this is %s", value_type_text(s, v));
+  if (type_of(s, v).rank != 1)
+    fail(s, ERR_RANK, c->spans[0], "`unravel` takes a 1-d tensor, this is %s",
+         value_type_text(s, v));
   Unravel u = {v, dim_const(dims_of(s), 0), c->at};
   Value r = tree_map(s, 1, &c->v[1], unravel_leaf, &u, c->at);
   if (dim_compare(dims_of(s), u.at, type_of(s, v).dim[0]) == DIM_DIFFERENT)
@@ -622,17 +717,22 @@ static double scalar_of(Session *s, Value v, Span at) {
 
 BUILTIN_FN(bi_gradcheck) {
   Value f = c->v[0], x = c->v[1];
-  double tol = want_float(s, c->v[2], c->spans[2], "`tol`"), eps = want_float(s, c->v[3], c->spans[3], "`eps`");
+  double tol = want_float(s, c->v[2], c->spans[2], "`tol`"),
+         eps = want_float(s, c->v[3], c->spans[3], "`eps`");
   if (x.tag == V_LIST && x.u.list->weak) x = as_tensor(s, x, DT_F64, c->spans[1]);
-  if (!v_is_tensor(x)) fail(s, ERR_GRAD_WRT, c->spans[1], "`gradcheck` takes a tensor, not %s", value_type_text(s, x));
+  if (!v_is_tensor(x))
+    fail(s, ERR_GRAD_WRT, c->spans[1], "`gradcheck` takes a tensor, not %s", value_type_text(s, x));
   Tensor *t = tensor_of(s, x, c->at);
   if (t->dtype != DT_F64)
-    fail_help(s, ERR_WANT_FLOAT, c->spans[1], "cast it: `f64(x)`", "`gradcheck` needs f64, this is %s", value_type_text(s, x));
-  if (f.tag == V_FN && !f.u.fn->is_code) fail(s, ERR_SCRIPT_ONLY, c->spans[0], "`gradcheck` takes code, this function is a proc");
+    fail_help(s, ERR_WANT_FLOAT, c->spans[1], "cast it: `f64(x)`",
+              "`gradcheck` needs f64, this is %s", value_type_text(s, x));
+  if (f.tag == V_FN && !f.u.fn->is_code)
+    fail(s, ERR_SCRIPT_ONLY, c->spans[0], "`gradcheck` takes code, this function is a proc");
   Value p = param_value(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
   Value y = call_simple(s, f, 1, &p, c->at);
   check_loss(s, y, c->at);
-  if (y.tag == V_TENSOR && !y.u.t->node) fail(s, ERR_NOT_TRACKED, c->spans[0], "the function does not depend on its argument");
+  if (y.tag == V_TENSOR && !y.u.t->node)
+    fail(s, ERR_NOT_TRACKED, c->spans[0], "the function does not depend on its argument");
   Value g = tape_grad(s, y, one_like(s, y, c->at), p, false, c->at);
   Tensor *gt = tensor_of(s, g, c->at);
   int64_t n = tn_count(t);
@@ -653,7 +753,9 @@ BUILTIN_FN(bi_gradcheck) {
     h = (hi - lo) / (2 * step);
     double a = tn_get_f64(gt, i), scale = fmax(1.0, fmax(fabs(a), fabs(h)));
     if (!(fabs(a - h) <= tol * scale))
-      fail(s, ERR_GRADCHECK, c->at, "the gradient at element %lld is %.10g, central differences give %.10g", (long long)i, a, h);
+      fail(s, ERR_GRADCHECK, c->at,
+           "the gradient at element %lld is %.10g, central differences give %.10g", (long long)i, a,
+           h);
     mem_pool_drain(&s->mem, mark);
   }
   return v_bool(true);
@@ -666,10 +768,14 @@ static Device device_arg(Session *s, Call *c, int i) {
   if (!strcmp(d, "cpu")) return DEV_CPU;
   if (!strcmp(d, "sim")) return DEV_SIM;
   if (!strcmp(d, "cuda")) fail(s, ERR_NOT_YET, c->spans[i], "not yet: device cuda");
-  fail_help(s, ERR_VALUE, c->spans[i], "devices are cpu, sim and cuda", "no device is called `%s`", d);
+  fail_help(s, ERR_VALUE, c->spans[i], "devices are cpu, sim and cuda", "no device is called `%s`",
+            d);
 }
 
-typedef struct Move { Device dev; Span at; } Move;
+typedef struct Move {
+  Device dev;
+  Span at;
+} Move;
 
 static void move_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   Move *m = ud;
@@ -701,7 +807,8 @@ BUILTIN_FN(bi_to) {
     walk_slots(s, c->v[0], move_slot, &m);
     return c->v[0];
   }
-  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at) : c->v[0];
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at)
+                                                          : c->v[0];
   return tree_map(s, 1, &x, move_leaf, &m, c->at);
 }
 
@@ -713,7 +820,11 @@ BUILTIN_FN(bi_device_of) {
 
 /* ---- error_of */
 
-typedef struct Try { Session *s; Value f; Span at; } Try;
+typedef struct Try {
+  Session *s;
+  Value f;
+  Span at;
+} Try;
 
 static void try_job(void *ud) {
   Try *t = ud;

@@ -5,9 +5,11 @@
 #include "runtime/rng.h"
 
 static Dim add_dim(Session *s, Value v, Span at) {
-  if (v.tag == V_INT && v.u.i < 0) fail(s, ERR_SIZE_NEGATIVE, at, "a size cannot be negative: %lld", (long long)v.u.i);
+  if (v.tag == V_INT && v.u.i < 0)
+    fail(s, ERR_SIZE_NEGATIVE, at, "a size cannot be negative: %lld", (long long)v.u.i);
   if (v.tag == V_NODE && v.weak)
-    fail(s, ERR_NOT_CONST, at, "a size must be a constant or a dim; this number is known only when the code runs");
+    fail(s, ERR_NOT_CONST, at,
+         "a size must be a constant or a dim; this number is known only when the code runs");
   return dim_of(s, v, at, "a size");
 }
 
@@ -18,12 +20,14 @@ int shape_arg(Session *s, Value v, Span at, Dim *d) {
   }
   if (v.tag == V_TENSOR && v.u.t->t->rank == 1 && dt_int(v.u.t->t->dtype)) {
     const Tensor *t = v.u.t->t;
-    if (t->dim[0] > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
+    if (t->dim[0] > CKL_MAX_RANK)
+      fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
     for (int i = 0; i < t->dim[0]; i++) d[i] = add_dim(s, v_int(tn_get_i64(t, i)), at);
     return (int)t->dim[0];
   }
   if (v.tag != V_TUPLE && v.tag != V_LIST && v.tag != V_UNIT)
-    fail_help(s, ERR_WANT_SHAPE, at, "a shape is a list or tuple of ints: `[3, 4]`", "a shape is needed here, not %s", value_type_text(s, v));
+    fail_help(s, ERR_WANT_SHAPE, at, "a shape is a list or tuple of ints: `[3, 4]`",
+              "a shape is needed here, not %s", value_type_text(s, v));
   size_t n = v.tag == V_UNIT ? 0 : v.u.list->count;
   if (n > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
   for (size_t i = 0; i < n; i++) d[i] = add_dim(s, v.u.list->items[i], at);
@@ -64,7 +68,9 @@ BUILTIN_FN(bi_size) {
   return dim_value(s, sum);
 }
 
-BUILTIN_FN(bi_rank) { return v_int(v_is_number(c->v[0]) ? 0 : type_of(s, tensor_arg(s, c, 0)).rank); }
+BUILTIN_FN(bi_rank) {
+  return v_int(v_is_number(c->v[0]) ? 0 : type_of(s, tensor_arg(s, c, 0)).rank);
+}
 
 BUILTIN_FN(bi_len) {
   Value x = c->v[0];
@@ -88,7 +94,8 @@ BUILTIN_FN(bi_reshape) {
       hole = (int)i;
     }
   if (hole >= 0) {
-    if (n > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, c->spans[1], "a tensor has at most %d axes", CKL_MAX_RANK);
+    if (n > CKL_MAX_RANK)
+      fail(s, ERR_RANK_MAX, c->spans[1], "a tensor has at most %d axes", CKL_MAX_RANK);
     for (size_t i = 0; i < n; i++)
       if ((int)i != hole) {
         d[i] = add_dim(s, v.u.list->items[i], c->spans[1]);
@@ -96,7 +103,9 @@ BUILTIN_FN(bi_reshape) {
       }
     Dim all = dim_product(dims_of(s), t.rank, t.dim);
     d[hole] = dim_floordiv(dims_of(s), all, known);
-    if (d[hole] == DIM_BAD) fail(s, ERR_WANT_SHAPE, c->spans[1], "the size that -1 stands for cannot be found: the others multiply to 0");
+    if (d[hole] == DIM_BAD)
+      fail(s, ERR_WANT_SHAPE, c->spans[1],
+           "the size that -1 stands for cannot be found: the others multiply to 0");
     return op_reshape(s, x, (int)n, d, c->at);
   }
   int rank = shape_arg(s, v, c->spans[1], d);
@@ -115,7 +124,9 @@ BUILTIN_FN(bi_transpose) {
   int64_t perm[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) perm[i] = i;
   if (c->v[1].tag == V_NONE) {
-    if (rank < 2) fail(s, ERR_RANK, c->spans[0], "`transpose` needs at least two axes, this is %s", value_type_text(s, x));
+    if (rank < 2)
+      fail(s, ERR_RANK, c->spans[0], "`transpose` needs at least two axes, this is %s",
+           value_type_text(s, x));
     perm[rank - 1] = rank - 2;
     perm[rank - 2] = rank - 1;
     return op_transpose(s, x, perm, c->at);
@@ -127,7 +138,8 @@ BUILTIN_FN(bi_transpose) {
   for (int i = 0; i < rank; i++) {
     int64_t a = want_int(s, v.u.list->items[i], c->spans[1], "an axis");
     if (a < 0) a += rank;
-    if (a < 0 || a >= rank || seen[a]) fail(s, ERR_AXIS, c->spans[1], "`axes` must name each of the %d axes once", rank);
+    if (a < 0 || a >= rank || seen[a])
+      fail(s, ERR_AXIS, c->spans[1], "`axes` must name each of the %d axes once", rank);
     seen[a] = true;
     perm[i] = a;
   }
@@ -139,8 +151,11 @@ BUILTIN_FN(bi_expand) {
   Type t = type_of(s, x);
   if (c->rest_n != 1) fail(s, ERR_ARG_COUNT, c->at, "`expand` takes a tensor and an axis");
   int64_t a = want_int(s, c->rest[0], c->rest_spans[0], "an axis"), k = a < 0 ? a + t.rank + 1 : a;
-  if (k < 0 || k > t.rank) fail(s, ERR_AXIS, c->rest_spans[0], "axis %lld is out of range: the result has rank %d", (long long)a, t.rank + 1);
-  if (t.rank == CKL_MAX_RANK) fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  if (k < 0 || k > t.rank)
+    fail(s, ERR_AXIS, c->rest_spans[0], "axis %lld is out of range: the result has rank %d",
+         (long long)a, t.rank + 1);
+  if (t.rank == CKL_MAX_RANK)
+    fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
   Dim d[CKL_MAX_RANK];
   for (int i = 0, j = 0; i <= t.rank; i++) d[i] = i == k ? dim_const(dims_of(s), 1) : t.dim[j++];
   return op_reshape(s, x, t.rank + 1, d, c->at);
@@ -159,14 +174,18 @@ BUILTIN_FN(bi_squeeze) {
     for (int j = 0; j < n; j++)
       if (axes[j] == i) {
         drop = true;
-        if (t.dim[i] != one) fail(s, ERR_AXIS, c->spans[1], "axis %d of %s is not of size 1", i, value_type_text(s, x));
+        if (t.dim[i] != one)
+          fail(s, ERR_AXIS, c->spans[1], "axis %d of %s is not of size 1", i,
+               value_type_text(s, x));
       }
     if (!drop) d[k++] = t.dim[i];
   }
   return op_reshape(s, x, k, d, c->at);
 }
 
-static bool plain_list(Value v) { return v.tag == V_LIST && !v.u.list->weak; }
+static bool plain_list(Value v) {
+  return v.tag == V_LIST && !v.u.list->weak;
+}
 
 BUILTIN_FN(bi_concat) {
   Value xs = c->v[0];
@@ -175,7 +194,9 @@ BUILTIN_FN(bi_concat) {
     for (size_t i = 0; i <= c->rest_n; i++) {
       Value v = i ? c->rest[i - 1] : xs;
       if (v.tag != V_LIST)
-        fail_help(s, ERR_WANT_LIST, i ? c->rest_spans[i - 1] : c->spans[0], "tensors are joined as `concat([a, b], axis = 0)` or `concat(list(a, b))`", "`concat` of several arguments joins lists, this is %s", value_type_text(s, v));
+        fail_help(s, ERR_WANT_LIST, i ? c->rest_spans[i - 1] : c->spans[0],
+                  "tensors are joined as `concat([a, b], axis = 0)` or `concat(list(a, b))`",
+                  "`concat` of several arguments joins lists, this is %s", value_type_text(s, v));
       n += v.u.list->count;
     }
     Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
@@ -194,40 +215,51 @@ BUILTIN_FN(bi_concat) {
     if (v_is_tensor(xs)) { /* [a, b] of tensors of one shape was stacked already: undo its axis */
       Type t = type_of(s, xs);
       int64_t n = 0;
-      if (t.rank < 2) fail_help(s, ERR_WANT_LIST, c->spans[0], "concat(list(a, b), axis = 0)", "`concat` takes a list of tensors");
+      if (t.rank < 2)
+        fail_help(s, ERR_WANT_LIST, c->spans[0], "concat(list(a, b), axis = 0)",
+                  "`concat` takes a list of tensors");
       need_const(s, t.dim[0], c->spans[0], "the number of tensors", &n);
       Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
       for (int64_t i = 0; i < n; i++) items[i] = op_element(s, xs, i, c->at);
       return op_concat(s, (size_t)n, items, axis_arg(s, c, 2, t.rank - 1), c->at);
     }
-    fail(s, ERR_WANT_LIST, c->spans[0], "`concat` takes a list of tensors, not %s", value_type_text(s, xs));
+    fail(s, ERR_WANT_LIST, c->spans[0], "`concat` takes a list of tensors, not %s",
+         value_type_text(s, xs));
   }
   size_t n = xs.u.list->count;
   if (!n) fail(s, ERR_STACK, c->at, "nothing to join: an empty list has no shape");
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  for (size_t i = 0; i < n; i++) items[i] = as_tensor(s, xs.u.list->items[i], DT_COUNT, c->spans[0]);
+  for (size_t i = 0; i < n; i++)
+    items[i] = as_tensor(s, xs.u.list->items[i], DT_COUNT, c->spans[0]);
   int rank = type_of(s, items[0]).rank;
-  if (!rank) fail_help(s, ERR_RANK, c->spans[0], "`stack(xs)` joins scalars", "`concat` needs an axis to join along, these are scalars");
+  if (!rank)
+    fail_help(s, ERR_RANK, c->spans[0], "`stack(xs)` joins scalars",
+              "`concat` needs an axis to join along, these are scalars");
   return op_concat(s, n, items, axis_arg(s, c, 2, rank), c->at);
 }
 
 BUILTIN_FN(bi_stack) {
   Value xs = c->v[0];
   int64_t axis;
-  if (v_is_tensor(xs) || (xs.tag == V_LIST && xs.u.list->weak)) { /* [a, b] was stacked along axis 0 already */
+  if (v_is_tensor(xs) ||
+      (xs.tag == V_LIST && xs.u.list->weak)) { /* [a, b] was stacked along axis 0 already */
     Value x = as_tensor(s, xs, DT_COUNT, c->spans[0]);
     Type t = type_of(s, x);
     axis = want_int(s, c->v[1], c->spans[1], "an axis");
     if (axis < 0) axis += t.rank;
-    if (axis < 0 || axis >= t.rank) fail(s, ERR_AXIS, c->spans[1], "the axis is out of range: the result has rank %d", t.rank);
+    if (axis < 0 || axis >= t.rank)
+      fail(s, ERR_AXIS, c->spans[1], "the axis is out of range: the result has rank %d", t.rank);
     if (!axis) return x;
     int64_t perm[CKL_MAX_RANK];
     for (int i = 0; i < t.rank; i++) perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
     return op_transpose(s, x, perm, c->at);
   }
-  if (xs.tag != V_LIST && xs.tag != V_TUPLE) fail(s, ERR_WANT_LIST, c->spans[0], "`stack` takes a list of tensors, not %s", value_type_text(s, xs));
+  if (xs.tag != V_LIST && xs.tag != V_TUPLE)
+    fail(s, ERR_WANT_LIST, c->spans[0], "`stack` takes a list of tensors, not %s",
+         value_type_text(s, xs));
   axis = want_int(s, c->v[1], c->spans[1], "an axis");
-  if (axis < 0 && xs.u.list->count) axis += type_of(s, as_tensor(s, xs.u.list->items[0], DT_COUNT, c->at)).rank + 1;
+  if (axis < 0 && xs.u.list->count)
+    axis += type_of(s, as_tensor(s, xs.u.list->items[0], DT_COUNT, c->at)).rank + 1;
   return op_stack(s, xs.u.list->count, xs.u.list->items, (int)axis, c->at);
 }
 
@@ -238,21 +270,25 @@ BUILTIN_FN(bi_pad) {
   DimTab *dt = dims_of(s);
   for (int i = 0; i < t.rank; i++) {
     Value v = w, lo, hi;
-    bool per_axis = (w.tag == V_TUPLE || w.tag == V_LIST) && w.u.list->count && (w.u.list->items[0].tag == V_TUPLE || w.u.list->items[0].tag == V_LIST);
+    bool per_axis = (w.tag == V_TUPLE || w.tag == V_LIST) && w.u.list->count &&
+                    (w.u.list->items[0].tag == V_TUPLE || w.u.list->items[0].tag == V_LIST);
     if (per_axis) {
-      if ((int)w.u.list->count != t.rank) fail(s, ERR_PAD, c->spans[1], "`width` has %zu pairs for %d axes", w.u.list->count, t.rank);
+      if ((int)w.u.list->count != t.rank)
+        fail(s, ERR_PAD, c->spans[1], "`width` has %zu pairs for %d axes", w.u.list->count, t.rank);
       v = w.u.list->items[i];
     }
     if (v.tag == V_TUPLE || v.tag == V_LIST) {
       if (v.u.list->count != 2) fail(s, ERR_PAD, c->spans[1], "a width is n or a pair (low, high)");
       lo = v.u.list->items[0];
       hi = v.u.list->items[1];
-    } else lo = hi = v;
+    } else
+      lo = hi = v;
     low[i] = add_dim(s, lo, c->spans[1]);
     high[i] = add_dim(s, hi, c->spans[1]);
   }
   (void)dt;
-  Attr a[4] = {attr_dims(AT_LOW, t.rank, low), attr_dims(AT_HIGH, t.rank, high), attr_ints(AT_INNER, t.rank, inner),
+  Attr a[4] = {attr_dims(AT_LOW, t.rank, low), attr_dims(AT_HIGH, t.rank, high),
+               attr_ints(AT_INNER, t.rank, inner),
                attr_f(AT_VALUE, want_float(s, c->v[2], c->spans[2], "the value"))};
   return op_run(s, OP_PAD, 1, &x, a, 4, c->at);
 }
@@ -265,17 +301,12 @@ BUILTIN_FN(bi_flip) {
   return op_run(s, OP_FLIP, 1, &x, &a, 1, c->at);
 }
 
-static Value iota(Session *s, Dim n, DType dt, Span at) {
-  Attr a[2] = {attr_dim(AT_SIZE, n), attr_i(AT_DTYPE, dt)};
-  return op_run(s, OP_IOTA, 0, NULL, a, 2, at);
-}
-
 BUILTIN_FN(bi_slice) {
   Value x = tensor_arg(s, c, 0);
   Type t = type_of(s, x);
   int axis = axis_arg(s, c, 3, t.rank);
   Dim len = add_dim(s, c->v[2], c->spans[2]);
-  Value idx = iota(s, len, DT_I64, c->at);
+  Value idx = op_iota(s, len, DT_I64, c->at);
   idx = op_binary(s, AST_ADD, idx, c->v[1], c->at, c->spans[1], c->spans[1]);
   Value v[2] = {x, idx};
   Attr a = attr_i(AT_AXIS, axis);
@@ -285,7 +316,8 @@ BUILTIN_FN(bi_slice) {
 static Value index_arg(Session *s, Call *c, int i) {
   Value v = tensor_arg(s, c, i);
   if (!dt_int((DType)type_of(s, v).dtype))
-    fail_help(s, ERR_INDEX_KIND, c->spans[i], "`i64(x)` casts", "an index must be int, this is %s", value_type_text(s, v));
+    fail_help(s, ERR_INDEX_KIND, c->spans[i], "`i64(x)` casts", "an index must be int, this is %s",
+              value_type_text(s, v));
   return op_cast(s, v, DT_I64, c->spans[i]);
 }
 
@@ -300,20 +332,23 @@ BUILTIN_FN(bi_scatter) {
   Type x = type_of(s, v[0]), i = type_of(s, v[1]);
   v[2] = op_broadcast(s, as_tensor(s, c->v[2], (DType)x.dtype, c->spans[2]), i.rank, i.dim, c->at);
   Attr a = attr_i(AT_AXIS, axis_arg(s, c, 3, x.rank));
-  return op_run(s, want_bool(s, c->v[4], c->spans[4], "`add`") ? OP_SCATTER_ADD : OP_SCATTER, 3, v, &a, 1, c->at);
+  return op_run(s, want_bool(s, c->v[4], c->spans[4], "`add`") ? OP_SCATTER_ADD : OP_SCATTER, 3, v,
+                &a, 1, c->at);
 }
 
 BUILTIN_FN(bi_one_hot) {
   Value i = index_arg(s, c, 0);
   Type t = type_of(s, i);
   DType dt = c->v[2].tag == V_NONE ? DT_F32 : dtype_arg(s, c->v[2], c->spans[2]);
-  if (t.rank == CKL_MAX_RANK) fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  if (t.rank == CKL_MAX_RANK)
+    fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
   Dim d[CKL_MAX_RANK];
   for (int k = 0; k < t.rank; k++) d[k] = t.dim[k];
   d[t.rank] = dim_const(dims_of(s), 1);
   Value col = op_reshape(s, i, t.rank + 1, d, c->at);
   d[t.rank] = add_dim(s, c->v[1], c->spans[1]);
-  Value v[2] = {op_broadcast(s, col, t.rank + 1, d, c->at), op_broadcast(s, iota(s, d[t.rank], DT_I64, c->at), t.rank + 1, d, c->at)};
+  Value v[2] = {op_broadcast(s, col, t.rank + 1, d, c->at),
+                op_broadcast(s, op_iota(s, d[t.rank], DT_I64, c->at), t.rank + 1, d, c->at)};
   return op_cast(s, op_run(s, OP_EQ, 2, v, NULL, 0, c->at), dt, c->at);
 }
 
@@ -324,7 +359,8 @@ static void sorted(Session *s, Value x, int axis, bool down, Value out[2], Span 
 
 BUILTIN_FN(bi_sort) {
   Value x = tensor_arg(s, c, 0), out[2];
-  sorted(s, x, axis_arg(s, c, 1, type_of(s, x).rank), want_bool(s, c->v[2], c->spans[2], "`descending`"), out, c->at);
+  sorted(s, x, axis_arg(s, c, 1, type_of(s, x).rank),
+         want_bool(s, c->v[2], c->spans[2], "`descending`"), out, c->at);
   return list_value(s, V_TUPLE, 2, out);
 }
 
@@ -339,7 +375,8 @@ BUILTIN_FN(bi_top_k) {
     ln[i] = i == axis ? add_dim(s, c->v[1], c->spans[1]) : t.dim[i];
     sp[i] = 1;
   }
-  Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln), attr_ints(AT_STEPS, t.rank, sp)};
+  Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln),
+               attr_ints(AT_STEPS, t.rank, sp)};
   for (int i = 0; i < 2; i++) out[i] = op_run(s, OP_SLICE, 1, &out[i], a, 3, c->at);
   return list_value(s, V_TUPLE, 2, out);
 }
@@ -348,9 +385,11 @@ BUILTIN_FN(bi_nonzero) {
   Value x = tensor_arg(s, c, 0), out[2];
   bool all = c->v[1].tag == V_NONE;
   if (all && s->stage)
-    fail_help(s, ERR_NOT_CONST, c->at, "`nonzero(x, most = n)` gives (positions, count) of a known size", "in code the size of a result cannot depend on data");
-  Attr a = all ? attr_i(AT_MOST, -1) : attr_dim(AT_MOST, add_dim(s, c->v[1], c->spans[1]));
-  op_run_multi(s, OP_NONZERO, 1, &x, &a, 1, c->at, 2, out);
+    fail_help(s, ERR_NOT_CONST, c->at,
+              "`nonzero(x, most = n)` gives (positions, count) of a known size",
+              "in code the size of a result cannot depend on data");
+  Attr a = all ? (Attr){0} : attr_dim(AT_MOST, add_dim(s, c->v[1], c->spans[1]));
+  op_run_multi(s, OP_NONZERO, 1, &x, &a, !all, c->at, 2, out);
   return all ? out[0] : list_value(s, V_TUPLE, 2, out);
 }
 
@@ -360,7 +399,8 @@ BUILTIN_FN(bi_unique) {
   Dim n = dim_product(s->dims, t.rank, t.dim);
   sorted(s, op_reshape(s, x, 1, &n, c->at), 0, false, out, c->at);
   const Tensor *v = out[0].u.t->t;
-  int64_t count = tn_count(v), k = 0, *keep = (int64_t *)arena_alloc(&s->scratch, sizeof(int64_t) * (size_t)(count + 1));
+  int64_t count = tn_count(v), k = 0,
+          *keep = (int64_t *)arena_alloc(&s->scratch, sizeof(int64_t) * (size_t)(count + 1));
   for (int64_t i = 0; i < count; i++)
     if (!i || tn_get_f64(v, i) != tn_get_f64(v, i - 1)) keep[k++] = i;
   Value idx = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &k));
@@ -373,13 +413,15 @@ BUILTIN_FN(bi_unique) {
 static void pair_arg(Session *s, Call *c, int i, int64_t out[2], int64_t least, const char *what) {
   Value v = c->v[i];
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
-    if (v.u.list->count != 2) fail(s, ERR_CONV, c->spans[i], "%s is an int or a pair (rows, columns)", what);
+    if (v.u.list->count != 2)
+      fail(s, ERR_CONV, c->spans[i], "%s is an int or a pair (rows, columns)", what);
     for (int k = 0; k < 2; k++) out[k] = want_int(s, v.u.list->items[k], c->spans[i], what);
   } else {
     out[0] = out[1] = want_int(s, v, c->spans[i], what);
   }
   for (int k = 0; k < 2; k++)
-    if (out[k] < least) fail(s, ERR_CONV, c->spans[i], "%s must be at least %lld", what, (long long)least);
+    if (out[k] < least)
+      fail(s, ERR_CONV, c->spans[i], "%s must be at least %lld", what, (long long)least);
 }
 
 BUILTIN_FN(bi_conv2d) {
@@ -387,7 +429,8 @@ BUILTIN_FN(bi_conv2d) {
   int64_t stride[2], pad[2];
   pair_arg(s, c, 2, stride, 1, "`stride`");
   pair_arg(s, c, 3, pad, 0, "`pad`");
-  Attr a[3] = {attr_ints(AT_STRIDE, 2, stride), attr_ints(AT_PAD, 2, pad), attr_i(AT_COMPUTE, s->modes.compute)};
+  Attr a[3] = {attr_ints(AT_STRIDE, 2, stride), attr_ints(AT_PAD, 2, pad),
+               attr_i(AT_COMPUTE, s->modes.compute)};
   return op_run(s, OP_CONV2D, 2, v, a, 3, c->at);
 }
 
@@ -408,29 +451,44 @@ static Value fill(Session *s, Value number, Value shape, DType dt, Span shape_at
     int64_t p = tn_product(rank, n);
     if (p < 0 || p > INT64_MAX / 8) fail(s, ERR_SIZE_OVER, at, "a size over 2^63 - 1 bytes");
   }
-  Value x = v_is_tensor(number) || number.tag == V_BOOL || number.tag == V_NODE ? as_tensor(s, number, dt, at) : op_cast(s, number, dt, at);
+  Value x = v_is_tensor(number) || number.tag == V_BOOL || number.tag == V_NODE
+                ? as_tensor(s, number, dt, at)
+                : op_cast(s, number, dt, at);
   if (type_of(s, x).dtype != dt) x = op_cast(s, x, dt, at);
   return on_device(s, op_broadcast(s, x, rank, d, at), at);
 }
 
-BUILTIN_FN(bi_fill) { return fill(s, v_int(c->b->op), c->v[0], dtype_arg(s, c->v[1], c->spans[1]), c->spans[0], c->at); }
+BUILTIN_FN(bi_fill) {
+  return fill(s, v_int(c->b->op), c->v[0], dtype_arg(s, c->v[1], c->spans[1]), c->spans[0], c->at);
+}
 
 BUILTIN_FN(bi_full) {
   Value v = c->v[1];
-  DType dt = c->v[2].tag != V_NONE ? dtype_arg(s, c->v[2], c->spans[2]) : v_is_tensor(v) ? (DType)type_of(s, v).dtype : v.tag == V_BOOL ? DT_BOOL
-             : v.tag == V_INT || v.tag == V_DIM ? DT_I64 : DT_F32;
+  DType dt = c->v[2].tag != V_NONE              ? dtype_arg(s, c->v[2], c->spans[2])
+             : v_is_tensor(v)                   ? (DType)type_of(s, v).dtype
+             : v.tag == V_BOOL                  ? DT_BOOL
+             : v.tag == V_INT || v.tag == V_DIM ? DT_I64
+                                                : DT_F32;
   return fill(s, v, c->v[0], dt, c->spans[0], c->at);
 }
 
-BUILTIN_FN(bi_iota) { return on_device(s, iota(s, add_dim(s, c->v[0], c->spans[0]), dtype_arg(s, c->v[1], c->spans[1]), c->at), c->at); }
+BUILTIN_FN(bi_iota) {
+  return on_device(
+      s, op_iota(s, add_dim(s, c->v[0], c->spans[0]), dtype_arg(s, c->v[1], c->spans[1]), c->at),
+      c->at);
+}
 
 BUILTIN_FN(bi_eye) {
   Dim d[2];
   d[0] = d[1] = add_dim(s, c->v[0], c->spans[0]);
-  Value i = iota(s, d[0], DT_I64, c->at);
+  Value i = op_iota(s, d[0], DT_I64, c->at);
   Dim col[2] = {d[0], dim_const(dims_of(s), 1)};
-  Value v[2] = {op_broadcast(s, op_reshape(s, i, 2, col, c->at), 2, d, c->at), op_broadcast(s, i, 2, d, c->at)};
-  return on_device(s, op_cast(s, op_run(s, OP_EQ, 2, v, NULL, 0, c->at), dtype_arg(s, c->v[1], c->spans[1]), c->at), c->at);
+  Value v[2] = {op_broadcast(s, op_reshape(s, i, 2, col, c->at), 2, d, c->at),
+                op_broadcast(s, i, 2, d, c->at)};
+  return on_device(
+      s,
+      op_cast(s, op_run(s, OP_EQ, 2, v, NULL, 0, c->at), dtype_arg(s, c->v[1], c->spans[1]), c->at),
+      c->at);
 }
 
 /* -- random */
@@ -441,7 +499,8 @@ static Value key_arg(Session *s, Call *c, int i) {
   Type t = type_of(s, k);
   int64_t n;
   if (t.dtype != DT_I64 || t.rank != 1 || (dim_is_const(dims_of(s), t.dim[0], &n) && n != 2))
-    fail_help(s, ERR_KEY, c->spans[i], "key(7) makes one", "a key is i64[2], this is %s", value_type_text(s, k));
+    fail_help(s, ERR_KEY, c->spans[i], "key(7) makes one", "a key is i64[2], this is %s",
+              value_type_text(s, k));
   return k;
 }
 
@@ -449,7 +508,8 @@ static Value draw(Session *s, Value key, int kind, DType dt, int rank, const Dim
   int64_t dims[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) dims[i] = d[i];
   bool narrow = dt == DT_F16 || dt == DT_BF16;
-  Attr a[3] = {attr_i(AT_KIND, kind), attr_i(AT_DTYPE, narrow ? DT_F32 : dt), attr_dims(AT_DIMS, rank, dims)};
+  Attr a[3] = {attr_i(AT_KIND, kind), attr_i(AT_DTYPE, narrow ? DT_F32 : dt),
+               attr_dims(AT_DIMS, rank, dims)};
   Value v = op_run(s, OP_RANDOM, 1, &key, a, 3, at);
   return narrow ? op_cast(s, v, dt, at) : v;
 }
@@ -458,12 +518,16 @@ BUILTIN_FN(bi_random) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[0], c->spans[0], d);
   DType dt = dtype_arg(s, c->v[3], c->spans[3]);
-  if (!dt_float(dt)) fail(s, ERR_WANT_FLOAT, c->spans[3], "`%s` makes floats, not %s", c->b->name, dtype_info[dt].name);
+  if (!dt_float(dt))
+    fail(s, ERR_WANT_FLOAT, c->spans[3], "`%s` makes floats, not %s", c->b->name,
+         dtype_info[dt].name);
   Value x = draw(s, key_arg(s, c, 4), c->b->op, dt, rank, d, c->at);
   Value a = c->v[1], b = c->v[2];
   bool plain_a = a.tag == V_FLOAT && a.u.f == 0, plain_b = b.tag == V_FLOAT && b.u.f == 1;
-  if (c->b->op == RANDOM_UNIFORM && !(plain_a && plain_b)) b = op_binary(s, AST_SUB, b, a, c->at, c->at, c->at);
-  if (!plain_b || (c->b->op == RANDOM_UNIFORM && !plain_a)) x = op_binary(s, AST_MUL, x, b, c->at, c->at, c->at);
+  if (c->b->op == RANDOM_UNIFORM && !(plain_a && plain_b))
+    b = op_binary(s, AST_SUB, b, a, c->at, c->at, c->at);
+  if (!plain_b || (c->b->op == RANDOM_UNIFORM && !plain_a))
+    x = op_binary(s, AST_MUL, x, b, c->at, c->at, c->at);
   if (!plain_a) x = op_binary(s, AST_ADD, x, a, c->at, c->at, c->at);
   return on_device(s, x, c->at);
 }
@@ -473,9 +537,11 @@ BUILTIN_FN(bi_randint) {
   int64_t dims[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
   for (int i = 0; i < rank; i++) dims[i] = d[i];
-  if (c->v[0].tag == V_INT && c->v[0].u.i <= 0) fail(s, ERR_VALUE, c->spans[0], "`randint` needs n > 0, this is %lld", (long long)c->v[0].u.i);
+  if (c->v[0].tag == V_INT && c->v[0].u.i <= 0)
+    fail(s, ERR_VALUE, c->spans[0], "`randint` needs n > 0, this is %lld", (long long)c->v[0].u.i);
   DType dt = dtype_arg(s, c->v[2], c->spans[2]);
-  if (!dt_int(dt)) fail(s, ERR_WANT_DTYPE, c->spans[2], "`randint` makes ints, not %s", dtype_info[dt].name);
+  if (!dt_int(dt))
+    fail(s, ERR_WANT_DTYPE, c->spans[2], "`randint` makes ints, not %s", dtype_info[dt].name);
   Value v[2] = {key_arg(s, c, 3), as_tensor(s, c->v[0], DT_I64, c->spans[0])};
   Attr a[2] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, rank, dims)};
   return on_device(s, op_cast(s, op_run(s, OP_RANDINT, 2, v, a, 2, c->at), dt, c->at), c->at);
@@ -499,12 +565,15 @@ BUILTIN_FN(bi_dropout) {
   Value x = tensor_arg(s, c, 0);
   if (!s->modes.train) return x;
   Type t = type_of(s, x);
-  if (!dt_float((DType)t.dtype)) fail(s, ERR_WANT_FLOAT, c->spans[0], "`dropout` works on floats, this is %s", value_type_text(s, x));
+  if (!dt_float((DType)t.dtype))
+    fail(s, ERR_WANT_FLOAT, c->spans[0], "`dropout` works on floats, this is %s",
+         value_type_text(s, x));
   Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, t.rank, t.dim, c->at);
   if (t.dev != DEV_CPU && !s->stage) u = tensor_value(s, tn_copy(&s->mem, u.u.t->t, (Device)t.dev));
   Value keep = op_binary(s, AST_GE, u, c->v[1], c->at, c->at, c->at);
   Value scale = op_binary(s, AST_SUB, v_float(1.0), c->v[1], c->at, c->at, c->at);
-  return op_where(s, keep, op_binary(s, AST_DIV, x, scale, c->at, c->at, c->at), v_float(0.0), c->at);
+  return op_where(s, keep, op_binary(s, AST_DIV, x, scale, c->at, c->at, c->at), v_float(0.0),
+                  c->at);
 }
 
 BUILTIN_FN(bi_seed) {
@@ -527,17 +596,21 @@ BUILTIN_FN(bi_fold_in) {
 }
 
 BUILTIN_FN(bi_philox) {
-  Value v[2] = {as_tensor(s, c->v[0], DT_I64, c->spans[0]), as_tensor(s, c->v[1], DT_I64, c->spans[1])};
+  Value v[2] = {as_tensor(s, c->v[0], DT_I64, c->spans[0]),
+                as_tensor(s, c->v[1], DT_I64, c->spans[1])};
   return op_run(s, OP_PHILOX, 2, v, NULL, 0, c->at);
 }
 
 /* -- lists */
 
-BUILTIN_FN(bi_list) { return list_value(s, V_LIST, c->rest_n, c->rest); }
+BUILTIN_FN(bi_list) {
+  return list_value(s, V_LIST, c->rest_n, c->rest);
+}
 
 BUILTIN_FN(bi_push) {
   Value xs = c->v[0];
-  if (xs.tag != V_LIST) fail(s, ERR_WANT_LIST, c->spans[0], "`push` takes a list, not %s", value_type_text(s, xs));
+  if (xs.tag != V_LIST)
+    fail(s, ERR_WANT_LIST, c->spans[0], "`push` takes a list, not %s", value_type_text(s, xs));
   size_t n = xs.u.list->count;
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 2);
   for (size_t i = 0; i < n; i++) items[i] = xs.u.list->items[i];

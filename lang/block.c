@@ -43,7 +43,8 @@ void eval_assert(Session *s, Node *st) {
     return;
   }
   bool ok;
-  if (v.tag == V_BOOL) ok = v.u.i != 0;
+  if (v.tag == V_BOOL)
+    ok = v.u.i != 0;
   else if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL) {
     ok = true;
     for (int64_t i = 0, n = tn_count(v.u.t->t); i < n && ok; i++) ok = tn_get_i64(v.u.t->t, i) != 0;
@@ -51,10 +52,12 @@ void eval_assert(Session *s, Node *st) {
     fail(s, ERR_WANT_BOOL, c->span, "`assert` takes a bool, this is %s", value_type_text(s, v));
   if (ok) {
     /* `assert d % heads == 0` is also a fact for dims (rule 23) */
-    if (cmp && c->binary.op == AST_EQ && c->binary.left->kind == N_BINARY && c->binary.left->binary.op == AST_MOD && s->stage) {
+    if (cmp && c->binary.op == AST_EQ && c->binary.left->kind == N_BINARY &&
+        c->binary.left->binary.op == AST_MOD && s->stage) {
       Value x = eval(s, c->binary.left->binary.left), y = eval(s, c->binary.left->binary.right);
       if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
-        dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"), dim_of(s, y, c->span, "a size"));
+        dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"),
+                           dim_of(s, y, c->span, "a size"));
     }
     return;
   }
@@ -72,7 +75,8 @@ static const char *clause_word(Node *c) {
 static Value clause_arg(Session *s, Node *a) {
   if (a->kind == N_WORD) {
     Value v = name_value(s, a->path.items[0].name, a->path.items[0].span, true);
-    if (a->path.count > 1) fail(s, ERR_WRAP_ARG, a->span, "a dotted argument of a wrap stands in parentheses: `(a.b)`");
+    if (a->path.count > 1)
+      fail(s, ERR_WRAP_ARG, a->span, "a dotted argument of a wrap stands in parentheses: `(a.b)`");
     return v;
   }
   return eval(s, a);
@@ -80,10 +84,16 @@ static Value clause_arg(Session *s, Node *a) {
 
 static void want_args(Session *s, Node *c, uint32_t n, const char *form) {
   if (c->clause.args.count != n)
-    fail_help(s, ERR_WRAP_ARG, c->span, form, "`%s` takes %u argument%s here, not %u", clause_word(c), n, n == 1 ? "" : "s", c->clause.args.count);
+    fail_help(s, ERR_WRAP_ARG, c->span, form, "`%s` takes %u argument%s here, not %u",
+              clause_word(c), n, n == 1 ? "" : "s", c->clause.args.count);
 }
 
-typedef struct Saved { uint64_t seed, scope; bool given; Site *sites; size_t count, cap; } Saved;
+typedef struct Saved {
+  uint64_t seed, scope;
+  bool given;
+  Site *sites;
+  size_t count, cap;
+} Saved;
 
 static void drop_sites(Session *s, Saved *old) {
   mem_free(&s->mem, s->sites, s->site_cap * sizeof(Site));
@@ -94,7 +104,12 @@ static void drop_sites(Session *s, Saved *old) {
   s->seed_given = old->given;
 }
 
-typedef struct WrapJob { Session *s; Node *body; Value v; Flow flow; } WrapJob;
+typedef struct WrapJob {
+  Session *s;
+  Node *body;
+  Value v;
+  Flow flow;
+} WrapJob;
 
 static void wrap_job(void *ud) {
   WrapJob *j = ud;
@@ -126,8 +141,10 @@ Value eval_wrap(Session *s, Node *e) {
     for (uint32_t k = 0; k < i; k++) {
       const char *o = clause_word(cl->items[k]);
       if (!strcmp(o, w)) fail(s, ERR_WRAP_TWICE, at, "`%s` stands twice", w);
-      if ((!strcmp(o, "grad") && !strcmp(w, "no_grad")) || (!strcmp(o, "no_grad") && !strcmp(w, "grad")) ||
-          (!strcmp(o, "train") && !strcmp(w, "eval")) || (!strcmp(o, "eval") && !strcmp(w, "train")))
+      if ((!strcmp(o, "grad") && !strcmp(w, "no_grad")) ||
+          (!strcmp(o, "no_grad") && !strcmp(w, "grad")) ||
+          (!strcmp(o, "train") && !strcmp(w, "eval")) ||
+          (!strcmp(o, "eval") && !strcmp(w, "train")))
         fail(s, ERR_WRAP_TWICE, at, "`%s` and `%s` are opposites", o, w);
     }
     if (!strcmp(w, "no_grad") || !strcmp(w, "grad")) {
@@ -149,11 +166,18 @@ Value eval_wrap(Session *s, Node *e) {
     } else if (!strcmp(w, "device")) {
       want_args(s, c, 1, "`wrap <device sim> { .. }`");
       Node *a = c->clause.args.items[0];
-      const char *d = a->kind == N_WORD ? a->path.items[0].name : a->kind == N_STRING ? ast_plain_text(a, &(uint32_t){0}) : "";
-      if (!strcmp(d, "cpu")) s->modes.device = DEV_CPU;
-      else if (!strcmp(d, "sim")) s->modes.device = DEV_SIM;
-      else if (!strcmp(d, "cuda")) fail(s, ERR_NOT_YET, at, "not yet: device cuda");
-      else fail_help(s, ERR_WRAP_ARG, at, "devices are cpu, sim and cuda", "no device is called `%s`", d);
+      const char *d = a->kind == N_WORD     ? a->path.items[0].name
+                      : a->kind == N_STRING ? ast_plain_text(a, &(uint32_t){0})
+                                            : "";
+      if (!strcmp(d, "cpu"))
+        s->modes.device = DEV_CPU;
+      else if (!strcmp(d, "sim"))
+        s->modes.device = DEV_SIM;
+      else if (!strcmp(d, "cuda"))
+        fail(s, ERR_NOT_YET, at, "not yet: device cuda");
+      else
+        fail_help(s, ERR_WRAP_ARG, at, "devices are cpu, sim and cuda", "no device is called `%s`",
+                  d);
     } else if (!strcmp(w, "profile") || !strcmp(w, "opaque")) {
       want_args(s, c, 1, "`wrap <opaque \"name\"> { .. }`");
       want_str(s, clause_arg(s, c->clause.args.items[0]), at, "the name");
@@ -162,8 +186,10 @@ Value eval_wrap(Session *s, Node *e) {
       want_args(s, c, 1, "`wrap <backward plain> { .. }`");
       Node *a = c->clause.args.items[0];
       const char *d = a->kind == N_WORD ? a->path.items[0].name : "";
-      if (strcmp(d, "plain") && strcmp(d, "captured")) fail(s, ERR_WRAP_ARG, at, "`backward` takes `plain` or `captured`");
-      if (!strcmp(d, "captured")) warn_once(s, ERR_NOT_YET, at, "not yet: the backward runs plain, with the same bits");
+      if (strcmp(d, "plain") && strcmp(d, "captured"))
+        fail(s, ERR_WRAP_ARG, at, "`backward` takes `plain` or `captured`");
+      if (!strcmp(d, "captured"))
+        warn_once(s, ERR_NOT_YET, at, "not yet: the backward runs plain, with the same bits");
     } else if (!strcmp(w, "with_params")) {
       fail(s, ERR_NOT_YET, at, "not yet: `wrap <with_params ..>`");
     } else {
@@ -177,7 +203,9 @@ Value eval_wrap(Session *s, Node *e) {
     if (f.tag == V_UNKNOWN && !s->abstract) {
       const char *near = suggest(s, w);
       Diag *d = err(s, ERR_WRAP_WORD, user->span, "no mode, and no function, is called `%s`", w);
-      static const char *const words[] = {"no_grad", "grad", "train", "eval", "bf16", "f16", "tf32", "device", "seed", "anomaly", "profile", "opaque", "with_params", "backward"};
+      static const char *const words[] = {"no_grad", "grad",   "train",       "eval",    "bf16",
+                                          "f16",     "tf32",   "device",      "seed",    "anomaly",
+                                          "profile", "opaque", "with_params", "backward"};
       for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (str_distance(w, words[i], 2) <= 2) near = words[i];
       if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
@@ -185,7 +213,9 @@ Value eval_wrap(Session *s, Node *e) {
     }
     if (user->clause.path.count == 2 && f.tag == V_MODULE) {
       Global *g = global_find(s, f.u.module, user->clause.path.items[1].name);
-      if (!g || g->kind != G_FN) fail(s, ERR_WRAP_WORD, user->span, "module `%s` has no function `%s`", w, user->clause.path.items[1].name);
+      if (!g || g->kind != G_FN)
+        fail(s, ERR_WRAP_WORD, user->span, "module `%s` has no function `%s`", w,
+             user->clause.path.items[1].name);
       f = g->v;
     }
     size_t n = user->clause.args.count;
@@ -224,11 +254,14 @@ Value eval_wrap(Session *s, Node *e) {
 void warn_checkpoint(Session *s, Node *at) {
   Span sp = at->span;
   sp.hi = sp.lo + 10;
-  warn_once(s, ERR_NOT_YET, sp, "not yet: `checkpoint` runs as a plain block, which saves no memory");
+  warn_once(s, ERR_NOT_YET, sp,
+            "not yet: `checkpoint` runs as a plain block, which saves no memory");
 }
 
 static void check_words(Session *s, NodeList *cl) {
-  static const char *const words[] = {"save", "recompute", "prefer", "offload", "budget", "auto", "reentrant", "binomial", "every", "none", "all"};
+  static const char *const words[] = {"save",   "recompute", "prefer",    "offload",
+                                      "budget", "auto",      "reentrant", "binomial",
+                                      "every",  "none",      "all"};
   for (uint32_t i = 0; i < cl->count; i++) {
     Node *c = cl->items[i];
     Name w = c->clause.path.items[0].name;
@@ -249,13 +282,16 @@ Value eval_checkpoint(Session *s, Node *e) {
   Flow flow = FLOW_NEXT;
   Value v = eval_block(s, e->region.body, &flow);
   if (flow != FLOW_NEXT)
-    fail(s, ERR_BREAK, e->span, "`break`, `continue` and `return` cannot leave a `checkpoint` block");
+    fail(s, ERR_BREAK, e->span,
+         "`break`, `continue` and `return` cannot leave a `checkpoint` block");
   return v;
 }
 
 /* -- comprehensions */
 
-static bool numeric(Value v) { return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL; }
+static bool numeric(Value v) {
+  return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL;
+}
 
 typedef struct CompRun {
   Session *s;
@@ -276,8 +312,10 @@ static void comp_turn(CompRun *c, uint32_t k, Value v) {
   size_t base = s->local_count;
   s->frame->block_depth++;
   bind_pattern(s, c->e->comp.fors.items[k]->loop.pat, v, false);
-  if (k + 1 < c->e->comp.fors.count) comp_turns(c, k + 1);
-  else comp_push(c, eval(s, c->e->comp.value));
+  if (k + 1 < c->e->comp.fors.count)
+    comp_turns(c, k + 1);
+  else
+    comp_push(c, eval(s, c->e->comp.value));
   s->frame->block_depth--;
   locals_pop(s, base);
 }
@@ -289,7 +327,8 @@ static void comp_turns(CompRun *c, uint32_t k) {
   Span at = f->loop.iter->span;
   if (it.tag == V_RANGE) {
     c->over_range = true;
-    int64_t lo = want_int(s, it.u.range->lo, at, "the start of the range"), hi = want_int(s, it.u.range->hi, at, "the end of the range");
+    int64_t lo = want_int(s, it.u.range->lo, at, "the start of the range"),
+            hi = want_int(s, it.u.range->hi, at, "the end of the range");
     for (int64_t i = lo; i < hi; i++) {
       poll_interrupt(s, at);
       comp_turn(c, k, v_int(i));
@@ -327,7 +366,8 @@ static Value comp_in_order(Session *s, Node *e) {
     for (uint32_t i = 0; i < k; i++) {
       Value it = eval(s, e->comp.fors.items[i]->loop.iter);
       if (it.tag != V_RANGE) return v;
-      d[n++] = dim_sub(dims_of(s), dim_of(s, it.u.range->hi, e->span, "a range"), dim_of(s, it.u.range->lo, e->span, "a range"));
+      d[n++] = dim_sub(dims_of(s), dim_of(s, it.u.range->hi, e->span, "a range"),
+                       dim_of(s, it.u.range->lo, e->span, "a range"));
     }
     for (int i = 1; i < t.rank; i++) d[n++] = t.dim[i];
     return op_reshape(s, v, n, d, e->span);
@@ -335,7 +375,12 @@ static Value comp_in_order(Session *s, Node *e) {
   return list_value(s, V_LIST, c.count, c.items);
 }
 
-typedef struct Axis { Value lo; Value source; Dim n; bool range; } Axis;
+typedef struct Axis {
+  Value lo;
+  Value source;
+  Dim n;
+  bool range;
+} Axis;
 
 typedef struct BatchJob {
   Session *s;
@@ -399,7 +444,8 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   size_t nin = g->input_count;
   bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
   for (uint32_t k = n; k-- > 0;) { /* innermost first: the first variable is the outermost axis */
-    for (size_t i = 0; i < nin; i++) batched[i] = val_eq(g->inputs[i], g->inputs[0]) ? false : false;
+    for (size_t i = 0; i < nin; i++)
+      batched[i] = val_eq(g->inputs[i], g->inputs[0]) ? false : false;
     for (size_t i = 0; i < nin; i++) batched[i] = i == k;
     g = gr_batch(s->stage->g->arena, g, batched, axes[k].n, &err_);
     if (!g) fail_gerr(s, e->span, &err_);
@@ -409,11 +455,12 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
     if (i < n) {
       Value v;
       if (axes[i].range) {
-        Attr a[2] = {attr_dim(AT_SIZE, axes[i].n), attr_i(AT_DTYPE, DT_I64)};
-        v = op_run(s, OP_IOTA, 0, NULL, a, 2, e->span);
-      } else v = axes[i].source;
+        v = op_iota(s, axes[i].n, DT_I64, e->span);
+      } else
+        v = axes[i].source;
       args[i] = stage_lift(s, v, e->span).u.v;
-    } else args[i] = st.outer[i - n];
+    } else
+      args[i] = st.outer[i - n];
   }
   Val r;
   if (!gr_inline(s->stage->g, g, args, NULL, &r, &err_)) fail_gerr(s, e->span, &err_);
@@ -425,7 +472,8 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
 /* Does the source make elements that are instances or lists? Bodies that call models do. */
 Value eval_comp(Session *s, Node *e) {
   uint32_t n = e->comp.fors.count;
-  if (n > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
+  if (n > CKL_MAX_RANK)
+    fail(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
   Axis axes[CKL_MAX_RANK];
   bool batch = true, unknown = false;
   for (uint32_t k = 0; k < n && batch; k++) {
@@ -435,23 +483,28 @@ Value eval_comp(Session *s, Node *e) {
       break;
     }
     Value it = eval(s, f->loop.iter);
-    if (it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN || it.u.range->hi.tag == V_UNKNOWN))) {
+    if (it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN ||
+                                                      it.u.range->hi.tag == V_UNKNOWN))) {
       unknown = true;
       break;
     }
     if (it.tag == V_RANGE) {
       Value lo = it.u.range->lo, hi = it.u.range->hi;
       if ((lo.tag != V_INT && lo.tag != V_DIM) || (hi.tag != V_INT && hi.tag != V_DIM))
-        fail(s, ERR_NOT_CONST, f->loop.iter->span, "the size of a comprehension must be a dim expression");
-      Dim d = dim_sub(dims_of(s), dim_of(s, hi, e->span, "a range"), dim_of(s, lo, e->span, "a range"));
+        fail(s, ERR_NOT_CONST, f->loop.iter->span,
+             "the size of a comprehension must be a dim expression");
+      Dim d =
+          dim_sub(dims_of(s), dim_of(s, hi, e->span, "a range"), dim_of(s, lo, e->span, "a range"));
       int64_t c;
       if (dim_is_const(dims_of(s), d, &c) && c < 0) d = dim_const(dims_of(s), 0);
       axes[k] = (Axis){lo, v_unit(), d, true};
     } else if (v_is_tensor(it)) {
       Type t = type_of(s, it);
-      if (t.rank == 0) fail(s, ERR_ITERATE, f->loop.iter->span, "a rank-0 tensor has no elements to go through");
+      if (t.rank == 0)
+        fail(s, ERR_ITERATE, f->loop.iter->span, "a rank-0 tensor has no elements to go through");
       axes[k] = (Axis){v_int(0), as_tensor(s, it, DT_COUNT, e->span), t.dim[0], false};
-    } else batch = false;
+    } else
+      batch = false;
   }
   if (unknown || (s->abstract && !batch)) return comp_unknown(s, e);
   if (batch && s->stage && fn_is_code_legal(s, e)) {
@@ -471,7 +524,8 @@ typedef struct Custom {
   Session *s;
   FnObj *f;
   const Args *a;
-  Val *operands; size_t count, cap; /* in the enclosing stage */
+  Val *operands;
+  size_t count, cap; /* in the enclosing stage */
 } Custom;
 
 static void seed_captures(Session *s, Stage *st, const Custom *c) {
@@ -545,7 +599,8 @@ static Value custom_forward(Custom *c, Stage *st) {
 }
 
 /* The backward region: operands, results, cotangents -> a gradient per float argument without a default. */
-static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd, const Val *arg_vals, size_t narg, int64_t *wrt, size_t *nwrt) {
+static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd,
+                            const Val *arg_vals, size_t narg, int64_t *wrt, size_t *nwrt) {
   Session *s = c->s;
   const Fn *d = c->f->decl->fn;
   Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
@@ -564,12 +619,16 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
   size_t want = 0, given = r.tag == V_TUPLE ? r.u.list->count : 1;
   for (uint32_t i = 0; i < d->params.count && i < narg; i++) want += !val_none(arg_vals[i]);
   if (want != given && !(want == 1 && r.tag != V_TUPLE))
-    fail(s, ERR_BACKWARD, d->back_body->span, "`backward` of `%s` gives %zu gradient%s, its arguments need %zu", fn_name(c->f), given, given == 1 ? "" : "s", want);
+    fail(s, ERR_BACKWARD, d->back_body->span,
+         "`backward` of `%s` gives %zu gradient%s, its arguments need %zu", fn_name(c->f), given,
+         given == 1 ? "" : "s", want);
   *nwrt = 0;
   size_t q = 0;
   for (uint32_t i = 0; i < d->params.count && i < narg; i++) {
     if (val_none(arg_vals[i])) continue;
-    Value v = r.tag == V_TUPLE && want == given && !(want == 1 && r.u.list->count != 1) ? r.u.list->items[q] : r;
+    Value v = r.tag == V_TUPLE && want == given && !(want == 1 && r.u.list->count != 1)
+                  ? r.u.list->items[q]
+                  : r;
     q++;
     size_t pos;
     for (pos = 0; pos < c->count; pos++)
@@ -581,15 +640,20 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
     bool ok = h.dtype == t.dtype && h.rank == t.rank;
     for (int a = 0; ok && a < t.rank; a++) {
       DimOrder o = dim_compare(dims_of(s), h.dim[a], t.dim[a]);
-      if (o == DIM_MAYBE) gr_check(s->stage->g, CHECK_EQ, h.dim[a], t.dim[a], "a gradient of `backward` has another shape than its argument");
-      else ok = o == DIM_EQUAL;
+      if (o == DIM_MAYBE)
+        gr_check(s->stage->g, CHECK_EQ, h.dim[a], t.dim[a],
+                 "a gradient of `backward` has another shape than its argument");
+      else
+        ok = o == DIM_EQUAL;
     }
-    if (!ok && h.rank == 0 && h.dtype == t.dtype) v = op_broadcast(s, v, t.rank, t.dim, d->back_body->span);
+    if (!ok && h.rank == 0 && h.dtype == t.dtype)
+      v = op_broadcast(s, v, t.rank, t.dim, d->back_body->span);
     else if (!ok) {
       Buf b;
       buf_init_arena(&b, &s->scratch);
       type_print(&b, dims_of(s), &t);
-      fail(s, ERR_BACKWARD, d->back_body->span, "the gradient for `%s` must be %s, this is %s", d->params.items[i]->param.name.name, b.s, value_type_text(s, v));
+      fail(s, ERR_BACKWARD, d->back_body->span, "the gradient for `%s` must be %s, this is %s",
+           d->params.items[i]->param.name.name, b.s, value_type_text(s, v));
     }
     gr_output(g, stage_lift(s, v, d->back_body->span).u.v);
     wrt[(*nwrt)++] = (int64_t)pos;
@@ -617,14 +681,17 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
       while (positional < d->params.count && d->params.items[positional]->param.init) positional++;
       p = positional++;
     }
-    if (v_is_number(v) && v.tag != V_NODE && p < d->params.count && d->params.items[p]->param.type && type_wants_tensor(s, d->params.items[p]->param.type))
+    if (v_is_number(v) && v.tag != V_NODE && p < d->params.count &&
+        d->params.items[p]->param.type && type_wants_tensor(s, d->params.items[p]->param.type))
       v = as_tensor(s, v, DT_COUNT, a->call);
     if (v.tag == V_NODE) {
       v = stage_lift(s, v, a->call);
       bool known = false;
       for (size_t k = 0; k < c.count; k++) known |= val_eq(c.operands[k], v.u.v);
       if (!known) VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
-      if (p < d->params.count && !d->params.items[p]->param.init && !v.weak && dt_float((DType)type_of(s, v).dtype)) arg_vals[p] = v.u.v;
+      if (p < d->params.count && !d->params.items[p]->param.init && !v.weak &&
+          dt_float((DType)type_of(s, v).dtype))
+        arg_vals[p] = v.u.v;
     }
     lifted.v[i] = v;
   }
@@ -682,13 +749,15 @@ void check_shadow(Session *s, const Word *w) {
     const Node *m = l->items[k];
     if (m->kind == N_FIELD && m->field.name.name == w->name) hit = m;
     if (m->kind == N_FN && m->fn->name.name == w->name) hit = m;
-    if (m->kind == N_LET && m->let.pat->kind == N_PAT_NAME && m->let.pat->word.name == w->name) hit = m;
+    if (m->kind == N_LET && m->let.pat->kind == N_PAT_NAME && m->let.pat->word.name == w->name)
+      hit = m;
   }
   const NodeList *p = &i->model->decl->model.params;
   for (uint32_t k = 0; k < p->count; k++)
     if (p->items[k]->param.name.name == w->name) hit = p->items[k];
   if (!hit) return;
-  Diag *d = err(s, ERR_SHADOW_FIELD, w->span, "`%s` has the name of a field of `%s`", w->name, i->model->name);
+  Diag *d = err(s, ERR_SHADOW_FIELD, w->span, "`%s` has the name of a field of `%s`", w->name,
+                i->model->name);
   dg_label(&s->diags, d, hit->span, "the field");
   dg_help(&s->diags, d, "another name keeps both readable; the field is also `self.%s`", w->name);
   raise_(s);

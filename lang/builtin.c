@@ -101,7 +101,9 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   if (in_code(s) && (b->flags & BI_SCRIPT))
     fail(s, ERR_SCRIPT_ONLY, a->call, "`%s` works in script, not in code", b->name);
   if (b->flags & BI_RAW) {
-    if (!node) fail(s, ERR_NOT_CALLABLE, a->call, "`%s` is called by its name, it is no function value", b->name);
+    if (!node)
+      fail(s, ERR_NOT_CALLABLE, a->call, "`%s` is called by its name, it is no function value",
+           b->name);
     Call raw = {.b = b, .node = node, .at = a->call};
     return b->fn(s, &raw);
   }
@@ -119,13 +121,17 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
     size_t k = n;
     if (a->names[i]) {
       for (k = 0; k < n; k++)
-        if (strlen(a->names[i]) == p[k].name_n && !strncmp(a->names[i], p[k].name, p[k].name_n) && !p[k].rest) break;
+        if (strlen(a->names[i]) == p[k].name_n && !strncmp(a->names[i], p[k].name, p[k].name_n) &&
+            !p[k].rest)
+          break;
       if (k == n) {
-        Diag *d = err(s, ERR_ARG_NAME, a->spans[i], "`%s` has no parameter `%s`", b->name, a->names[i]);
+        Diag *d =
+            err(s, ERR_ARG_NAME, a->spans[i], "`%s` has no parameter `%s`", b->name, a->names[i]);
         dg_help(&s->diags, d, "its signature is %s%s", b->name, b->signature);
         raise_(s);
       }
-      if (given[k]) fail(s, ERR_TWICE, a->spans[i], "the argument `%s` is given twice", a->names[i]);
+      if (given[k])
+        fail(s, ERR_TWICE, a->spans[i], "the argument `%s` is given twice", a->names[i]);
     } else {
       while (pos < n && p[pos].deflt && !p[pos].rest) pos++;
       if (pos < n && p[pos].rest) {
@@ -135,8 +141,10 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
         continue;
       }
       if (pos == n) {
-        Diag *d = err(s, ERR_ARG_COUNT, a->spans[i], "`%s` takes fewer arguments by position", b->name);
-        dg_help(&s->diags, d, "its signature is %s%s; a parameter with a default is given by name", b->name, b->signature);
+        Diag *d =
+            err(s, ERR_ARG_COUNT, a->spans[i], "`%s` takes fewer arguments by position", b->name);
+        dg_help(&s->diags, d, "its signature is %s%s; a parameter with a default is given by name",
+                b->name, b->signature);
         raise_(s);
       }
       k = pos++;
@@ -149,7 +157,8 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   for (size_t k = 0; k < n; k++) {
     if (!given[k] && !p[k].rest) {
       if (!p[k].deflt) {
-        Diag *d = err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%.*s`", b->name, (int)p[k].name_n, p[k].name);
+        Diag *d = err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%.*s`", b->name,
+                      (int)p[k].name_n, p[k].name);
         dg_help(&s->diags, d, "its signature is %s%s", b->name, b->signature);
         raise_(s);
       }

@@ -44,7 +44,8 @@ Value call_value(Session *s, Value f, const Args *a) {
     const NodeList *l = &f.u.inst->model->decl->model.members;
     for (uint32_t i = 0; i < l->count; i++)
       if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == forward) {
-        Value m = fn_value(s, l->items[i], f.u.inst->model->module, f.u.inst, f.u.inst->model, !l->items[i]->fn->is_proc, 0, NULL);
+        Value m = fn_value(s, l->items[i], f.u.inst->model->module, f.u.inst, f.u.inst->model,
+                           !l->items[i]->fn->is_proc, 0, NULL);
         return call_fn(s, m.u.fn, a);
       }
     fail(s, ERR_NO_FIELD, a->call, "model `%s` has no `forward` to call", f.u.inst->model->name);
@@ -56,7 +57,10 @@ Value call_value(Session *s, Value f, const Args *a) {
 Value call_fn(Session *s, FnObj *f, const Args *a) {
   if (s->abstract || s->stage || !f->is_code) {
     if (in_code(s) && !f->is_code)
-      fail_help(s, ERR_SCRIPT_ONLY, a->call, txt(s, "declare it `fn %s` if it does not print to files, read clocks or make models", fn_name(f)),
+      fail_help(s, ERR_SCRIPT_ONLY, a->call,
+                txt(s,
+                    "declare it `fn %s` if it does not print to files, read clocks or make models",
+                    fn_name(f)),
                 "code cannot call the proc `%s`", fn_name(f));
     if (f->decl->fn->back_body && s->stage) return custom_call(s, f, a);
     return inline_call(s, f, a);
@@ -77,9 +81,12 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
       if (positional >= p->count) {
         uint32_t extra = 0;
         for (size_t j = 0; j < a->count; j++) extra += !a->names[j];
-        Diag *d = err(s, ERR_ARG_COUNT, a->spans[k].file ? a->spans[k] : a->call, "`%s` takes %u argument%s by position, not %u", fn_name(f), required, required == 1 ? "" : "s", extra);
+        Diag *d = err(s, ERR_ARG_COUNT, a->spans[k].file ? a->spans[k] : a->call,
+                      "`%s` takes %u argument%s by position, not %u", fn_name(f), required,
+                      required == 1 ? "" : "s", extra);
         dg_label(&s->diags, d, f->decl->fn->header, "declared here");
-        if (required < p->count) dg_help(&s->diags, d, "a parameter with a default is given by name");
+        if (required < p->count)
+          dg_help(&s->diags, d, "a parameter with a default is given by name");
         raise_(s);
       }
       i = positional++;
@@ -87,7 +94,8 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
       for (i = 0; i < p->count; i++)
         if (p->items[i]->param.name.name == a->names[k]) break;
       if (i == p->count) {
-        Diag *d = err(s, ERR_ARG_NAME, a->spans[k], "`%s` has no parameter `%s`", fn_name(f), a->names[k]);
+        Diag *d = err(s, ERR_ARG_NAME, a->spans[k], "`%s` has no parameter `%s`", fn_name(f),
+                      a->names[k]);
         dg_label(&s->diags, d, f->decl->fn->header, "declared here");
         for (uint32_t j = 0; j < p->count; j++)
           if (str_distance(a->names[k], p->items[j]->param.name.name, 2) <= 2) {
@@ -96,7 +104,8 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
           }
         raise_(s);
       }
-      if (given[i]) fail(s, ERR_TWICE, a->spans[k], "the argument `%s` is given twice", a->names[k]);
+      if (given[i])
+        fail(s, ERR_TWICE, a->spans[k], "the argument `%s` is given twice", a->names[k]);
     }
     out[i] = a->v[k];
     spans[i] = a->spans[k];
@@ -104,7 +113,8 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
   }
   for (uint32_t i = 0; i < p->count; i++)
     if (!given[i] && !p->items[i]->param.init) {
-      Diag *d = err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`", fn_name(f), p->items[i]->param.name.name);
+      Diag *d = err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`", fn_name(f),
+                    p->items[i]->param.name.name);
       dg_label(&s->diags, d, f->decl->fn->header, "declared here");
       raise_(s);
     }
@@ -112,7 +122,8 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
 
 /* The value as it enters a call of code: float tensors through an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
-  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype)) return op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))
+    return op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
     if (v.tag == V_LIST && v.u.list->weak) return v;
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
@@ -135,16 +146,32 @@ static Value enter_leaf(Session *s, Value v, Span at) {
   return v;
 }
 
-static Value enter(Session *s, Value v, Span at) { return s->stage ? enter_leaf(s, v, at) : v; }
+static Value enter(Session *s, Value v, Span at) {
+  return s->stage ? enter_leaf(s, v, at) : v;
+}
 
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
-  *fr = (Frame){.up = s->frame, .module = f->module, .fn = f, .self = f->self, .model = f->model, .base = s->local_count,
-                .call = call, .what = fn_name(f), .code = f->is_code, .path = s->frame ? s->frame->path : NULL, .stage = s->stage};
+  *fr = (Frame){.up = s->frame,
+                .module = f->module,
+                .fn = f,
+                .self = f->self,
+                .model = f->model,
+                .base = s->local_count,
+                .call = call,
+                .what = fn_name(f),
+                .code = f->is_code,
+                .path = s->frame ? s->frame->path : NULL,
+                .stage = s->stage};
   if (s->frame) fr->test = s->frame->test && f->module == s->frame->module && !f->is_code;
   int limit = f->is_code ? DEPTH_CODE : DEPTH_SCRIPT;
   if (++s->depth > limit) {
     s->depth--;
-    fail(s, ERR_DEPTH, call, f->is_code ? "calls of code are nested more than %d deep: recursion must end by a static condition" : "calls are nested more than %d deep", limit);
+    fail(
+        s, ERR_DEPTH, call,
+        f->is_code
+            ? "calls of code are nested more than %d deep: recursion must end by a static condition"
+            : "calls are nested more than %d deep",
+        limit);
   }
   s->frame = fr;
 }
@@ -156,10 +183,13 @@ void frame_pop(Session *s, Frame *fr) {
 }
 
 /* Parameters as locals of the new frame: dims are bound over all of them before types are compared. */
-static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans, const bool *given, Span call) {
+static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
+                        const bool *given, Span call) {
   const Fn *d = f->decl->fn;
   for (size_t i = 0; i < f->capture_count; i++)
-    local_push(s, f->captures[i].name, f->is_code ? enter(s, f->captures[i].v, call) : f->captures[i].v, false, f->captures[i].span);
+    local_push(s, f->captures[i].name,
+               f->is_code ? enter(s, f->captures[i].v, call) : f->captures[i].v, false,
+               f->captures[i].span);
   for (uint32_t i = 0; i < n; i++)
     if (given[i]) {
       if (f->is_code) args[i] = enter(s, args[i], spans[i]);
@@ -175,7 +205,8 @@ static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spa
     }
     if (v.tag == V_NONE && p->param.init && name_is_none(s, p->param.init)) { /* rule 71 */
     } else if (p->param.type) {
-      v = type_match(s, p->param.type, v, spans[i], txt(s, "argument `%s` of `%s`", p->param.name.name, fn_name(f)));
+      v = type_match(s, p->param.type, v, spans[i],
+                     txt(s, "argument `%s` of `%s`", p->param.name.name, fn_name(f)));
     } else if (v.tag == V_LIST && v.u.list->weak) {
       v = as_tensor(s, v, DT_COUNT, spans[i]);
     }
@@ -218,12 +249,15 @@ Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {
   bind_params(s, f, n, args, spans, given, a->call);
   local_push(s, names_of(s->names, "out"), out, false, d->back_span);
   if (d->back_params.count == 1) {
-    local_push(s, d->back_params.items[0]->param.name.name, g, false, d->back_params.items[0]->span);
+    local_push(s, d->back_params.items[0]->param.name.name, g, false,
+               d->back_params.items[0]->span);
   } else {
     if (g.tag != V_TUPLE || g.u.list->count != d->back_params.count)
-      fail(s, ERR_BACKWARD, d->back_span, "`backward` takes one gradient of the result's structure");
+      fail(s, ERR_BACKWARD, d->back_span,
+           "`backward` takes one gradient of the result's structure");
     for (uint32_t i = 0; i < d->back_params.count; i++)
-      local_push(s, d->back_params.items[i]->param.name.name, g.u.list->items[i], false, d->back_params.items[i]->span);
+      local_push(s, d->back_params.items[i]->param.name.name, g.u.list->items[i], false,
+                 d->back_params.items[i]->span);
   }
   bool fell;
   Value r = run_body(s, d->back_body, d->back_is_expr, &fell);
@@ -244,10 +278,12 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
   bind_params(s, f, n, args, spans, given, a->call);
   bool fell;
   Value r = run_body(s, d->body, d->body_is_expr, &fell);
-  if (r.tag == V_UNIT && fell && !d->body_is_expr && d->result && !(d->result->kind == N_TYPE_TUPLE && d->result->list.count == 0)) {
+  if (r.tag == V_UNIT && fell && !d->body_is_expr && d->result &&
+      !(d->result->kind == N_TYPE_TUPLE && d->result->list.count == 0)) {
     Span end = d->body->span;
     end.lo = end.hi - 1;
-    Diag *g = err(s, ERR_NO_RESULT, end, "`%s` has a result type, but its body gives ()", fn_name(f));
+    Diag *g =
+        err(s, ERR_NO_RESULT, end, "`%s` has a result type, but its body gives ()", fn_name(f));
     dg_label(&s->diags, g, d->result->span, "declared here");
     dg_help(&s->diags, g, "the last expression of a block is its value");
     raise_(s);

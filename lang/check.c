@@ -13,7 +13,9 @@
 #include "lang/seq.h"
 #include "parser/parse.h"
 
-static Value unknown(void) { return (Value){.tag = V_UNKNOWN}; }
+static Value unknown(void) {
+  return (Value){.tag = V_UNKNOWN};
+}
 
 typedef struct Made {
   Session *s;
@@ -21,8 +23,9 @@ typedef struct Made {
   Node *node;
   ModelDecl *m;
   Module *module;
-  Node **types; size_t type_count; /* instead of annotations, for `ckl ir` */
-  Buf *out;                        /* the graph's text goes here */
+  Node **types;
+  size_t type_count; /* instead of annotations, for `ckl ir` */
+  Buf *out;          /* the graph's text goes here */
   bool simplify, done;
 } Made;
 
@@ -65,7 +68,8 @@ static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int dep
     Name names[32];
     for (uint32_t i = 0; i < type->list.count; i++) {
       names[i] = type->list.items[i]->type_field.name.name;
-      if (!make(s, u, type->list.items[i]->type_field.type, names[i], &items[i], depth + 1)) return false;
+      if (!make(s, u, type->list.items[i]->type_field.type, names[i], &items[i], depth + 1))
+        return false;
     }
     *out = record_value(s, type->list.count, names, items);
     return true;
@@ -88,13 +92,15 @@ static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int dep
       return true;
     }
     dt = DT_I64;
-  } else if (dt < 0 && !strcmp(n, "num")) dt = DT_F32;
+  } else if (dt < 0 && !strcmp(n, "num"))
+    dt = DT_F32;
   if (dt == DT_BOOL && !dims) return false; /* static: which one decides the path */
   if (dt < 0) {
     Global *g = global_find(s, s->frame->module, n);
     if (g && g->kind == G_TYPE) return make(s, u, g->decl->type_decl.type, name, out, depth + 1);
     if (g && g->kind == G_MODEL) return make_inst(s, u, g->v.u.model, out);
-    if (!g && strcmp(n, "any") && strcmp(n, "str") && strcmp(n, "model") && strcmp(n, "seq") && strcmp(n, "params") && strcmp(n, "none"))
+    if (!g && strcmp(n, "any") && strcmp(n, "str") && strcmp(n, "model") && strcmp(n, "seq") &&
+        strcmp(n, "params") && strcmp(n, "none"))
       type_match(s, type, v_int(0), type->span, "the argument"); /* reports the unknown type */
     return false;
   }
@@ -106,7 +112,8 @@ static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int dep
     if (x->kind == N_PACK) {
       Local *p = x->word.name ? local_find(s, x->word.name) : NULL;
       if (p && p->v.tag == V_TUPLE) {
-        for (size_t k = 0; k < p->v.u.list->count && rank < CKL_MAX_RANK; k++) d[rank++] = dim_of(s, p->v.u.list->items[k], x->span, "a dim");
+        for (size_t k = 0; k < p->v.u.list->count && rank < CKL_MAX_RANK; k++)
+          d[rank++] = dim_of(s, p->v.u.list->items[k], x->span, "a dim");
         continue;
       }
       Value two[2]; /* a pack of two dims stands for any */
@@ -125,7 +132,8 @@ static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int dep
     if (x->kind == N_NAME && !local_find(s, x->name)) {
       const Words *b = &s->frame->fn->decl->fn->dims;
       for (uint32_t k = 0; k < b->count; k++)
-        if (b->items[k].name == x->name) local_push(s, x->name, made_int(s, u, x->name, x->span), false, x->span);
+        if (b->items[k].name == x->name)
+          local_push(s, x->name, made_int(s, u, x->name, x->span), false, x->span);
     }
     Value v = eval(s, x);
     if (v.tag == V_UNKNOWN) return false;
@@ -152,8 +160,10 @@ static bool make_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
     Node *t = x->param.type;
     spans[n] = x->span;
     if (!t || !make(s, u, t, x->param.name.name, &v[n], 0)) {
-      if (t && t->kind == N_TYPE_NAME && !strcmp(t->type_name.path.items[0].name, "bool")) v[n] = v_bool(true);
-      else ok = false;
+      if (t && t->kind == N_TYPE_NAME && !strcmp(t->type_name.path.items[0].name, "bool"))
+        v[n] = v_bool(true);
+      else
+        ok = false;
     }
     n++;
   }
@@ -186,7 +196,8 @@ static void check_fn_job(void *ud) {
   if (j->m && !make_inst(s, u, j->m, &self)) return;
   /* arguments: dims of the brackets are made in a frame that is thrown away, and bound again by the call */
   Frame fr;
-  FnObj *f = fn_value(s, d, j->module, j->m ? self.u.inst : NULL, j->m, !d->fn->is_proc, 0, NULL).u.fn;
+  FnObj *f =
+      fn_value(s, d, j->module, j->m ? self.u.inst : NULL, j->m, !d->fn->is_proc, 0, NULL).u.fn;
   frame_push(s, &fr, f, d->fn->header);
   Value *v = ARENA_ARRAY(&s->scratch, Value, d->fn->params.count + 1);
   Name *names = ARENA_ARRAY(&s->scratch, Name, d->fn->params.count + 1);
@@ -209,7 +220,8 @@ static void check_fn_job(void *ud) {
   j->done = true;
   if (!j->out) return;
   tree_map(s, 1, &r, give_output, &a.call, a.call);
-  gr_print(j->out, j->simplify ? gr_dce(u->arena, gr_cse(u->arena, gr_fold(u->arena, u->g))) : u->g);
+  gr_print(j->out,
+           j->simplify ? gr_dce(u->arena, gr_cse(u->arena, gr_fold(u->arena, u->g))) : u->g);
 }
 
 static bool check_fn(Session *s, Made *j) {
@@ -273,7 +285,8 @@ Value abstract_element(Session *s, Value it, Span at) {
     return made_tensor(s, (DType)t.dtype, t.rank - 1, t.dim + 1);
   }
   if (it.tag == V_LIST && it.u.list->count) return it.u.list->items[0];
-  if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_LIST || it.tag == V_TUPLE) return unknown();
+  if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_LIST || it.tag == V_TUPLE)
+    return unknown();
   fail(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
 }
 
@@ -283,13 +296,18 @@ Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
   if (!strcmp(b->name, "load")) return c->v[0];
   if (!strcmp(b->name, "track") && v_is_tensor(c->v[0])) return c->v[0];
   if (!strcmp(b->name, "copy") && c->n && c->v[0].tag == V_INST) return c->v[0];
-  if (!strcmp(b->name, "seed") || !strcmp(b->name, "save") || !strcmp(b->name, "freeze") || !strcmp(b->name, "unfreeze")) return v_unit();
+  if (!strcmp(b->name, "seed") || !strcmp(b->name, "save") || !strcmp(b->name, "freeze") ||
+      !strcmp(b->name, "unfreeze"))
+    return v_unit();
   if (!strcmp(b->name, "clock")) return unknown();
   (void)s;
   return unknown();
 }
 
-typedef struct ScriptJob { Session *s; Node *st; } ScriptJob;
+typedef struct ScriptJob {
+  Session *s;
+  Node *st;
+} ScriptJob;
 
 static void stmt_job(void *ud) {
   ScriptJob *j = ud;
@@ -319,7 +337,9 @@ static void check_script(Session *s, Module *m) {
   s->frame = &top;
   for (uint32_t i = 0; i < m->ast->file.items.count; i++) {
     Node *st = m->ast->file.items.items[i];
-    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL || st->kind == N_POLICY_DECL) continue;
+    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL ||
+        st->kind == N_POLICY_DECL)
+      continue;
     s->stage = &u.root;
     s->abstract = true;
     top.block_depth = 0;
@@ -362,7 +382,8 @@ static bool binds_dim(const Node *t, Name name) {
   if (t->kind == N_TYPE_NAME)
     for (uint32_t i = 0; i < t->type_name.dims.count; i++) {
       const Node *d = t->type_name.dims.items[i];
-      if ((d->kind == N_NAME && d->name == name) || (d->kind == N_PACK && d->word.name == name)) return true;
+      if ((d->kind == N_NAME && d->name == name) || (d->kind == N_PACK && d->word.name == name))
+        return true;
     }
   if (t->kind == N_TYPE_TUPLE)
     for (uint32_t i = 0; i < t->list.count; i++)
@@ -378,10 +399,14 @@ static void check_dims(Session *s, Node *fn) {
   for (uint32_t i = 0; i < fn->fn->dims.count; i++) {
     const Word *w = &fn->fn->dims.items[i];
     bool bound = false;
-    for (uint32_t k = 0; k < fn->fn->params.count && !bound; k++) bound = binds_dim(fn->fn->params.items[k]->param.type, w->name);
+    for (uint32_t k = 0; k < fn->fn->params.count && !bound; k++)
+      bound = binds_dim(fn->fn->params.items[k]->param.type, w->name);
     if (bound) continue;
-    Diag *d = err(s, ERR_DIM_UNBOUND, w->span, "the dim `%s` is not bound: no parameter has it as a bare axis", w->name);
-    dg_help(&s->diags, d, "write it as an axis of a parameter, x: f32[%s], or make it an argument %s: int", w->name, w->name);
+    Diag *d = err(s, ERR_DIM_UNBOUND, w->span,
+                  "the dim `%s` is not bound: no parameter has it as a bare axis", w->name);
+    dg_help(&s->diags, d,
+            "write it as an axis of a parameter, x: f32[%s], or make it an argument %s: int",
+            w->name, w->name);
   }
 }
 
@@ -402,7 +427,13 @@ bool check_module(Session *s, Module *m, bool script) {
         if (n->model.members.items[k]->kind == N_FN) {
           size_t e = s->diags.errors;
           check_dims(s, n->model.members.items[k]);
-          if (s->diags.errors == e && !check_fn(s, &(Made){.s = s, .node = n->model.members.items[k], .module = m, .m = g->v.u.model}) && n->model.members.count > 1) break;
+          if (s->diags.errors == e &&
+              !check_fn(s, &(Made){.s = s,
+                                   .node = n->model.members.items[k],
+                                   .module = m,
+                                   .m = g->v.u.model}) &&
+              n->model.members.count > 1)
+            break;
         }
     }
   }
@@ -428,12 +459,16 @@ static Node *find_fn(Session *s, const char *name, ModelDecl **model) {
   return NULL;
 }
 
-bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n, const char *stage) {
+bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
+              const char *stage) {
   Made j = {.s = s, .module = s->main, .out = out, .type_count = n};
   j.node = find_fn(s, fn, &j.m);
-  if (!j.node) fail(s, ERR_UNKNOWN_NAME, (Span){0}, "the file has no function `%s` (a method is `Model.method`)", fn);
+  if (!j.node)
+    fail(s, ERR_UNKNOWN_NAME, (Span){0},
+         "the file has no function `%s` (a method is `Model.method`)", fn);
   j.simplify = !strcmp(stage, "simplify");
-  if (!j.simplify && strcmp(stage, "stage")) fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
+  if (!j.simplify && strcmp(stage, "stage"))
+    fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
   j.types = ARENA_ARRAY(&s->notes, Node *, n + 1);
   ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};
   for (size_t i = 0; i < n; i++) {
@@ -444,6 +479,8 @@ bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, si
   }
   if (!check_fn(s, &j)) dg_throw(&s->diags);
   if (!j.done)
-    fail_help(s, ERR_IR, j.node->fn->header, "give a type for each parameter: ckl ir FILE FN 'f32[8, 3]' ..", "`%s` has parameters without a tensor type", fn);
+    fail_help(s, ERR_IR, j.node->fn->header,
+              "give a type for each parameter: ckl ir FILE FN 'f32[8, 3]' ..",
+              "`%s` has parameters without a tensor type", fn);
   return true;
 }

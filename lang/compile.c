@@ -37,8 +37,10 @@ static bool free_axis(const Leaf *l, int rank, int axis, Name *name) {
   const NodeList *d = &l->type->type_name.dims;
   int pack = -1, fixed = 0;
   for (uint32_t i = 0; i < d->count; i++)
-    if (d->items[i]->kind == N_PACK) pack = (int)i;
-    else fixed++;
+    if (d->items[i]->kind == N_PACK)
+      pack = (int)i;
+    else
+      fixed++;
   if (pack < 0 ? fixed != rank : fixed > rank) return false;
   int len = rank - fixed;
   if (pack >= 0 && axis >= pack && axis < pack + len) return true;
@@ -61,11 +63,14 @@ static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
       return;
     }
     const Tensor *t = leaf_tensor(&l);
-    buf_printf(&f->sig, "%c%s@%d[", kind == LEAF_PARAM ? 'p' : 't', dtype_info[t->dtype].name, t->store->dev);
+    buf_printf(&f->sig, "%c%s@%d[", kind == LEAF_PARAM ? 'p' : 't', dtype_info[t->dtype].name,
+               t->store->dev);
     for (int i = 0; i < t->rank; i++) {
       Name n;
-      if (free_axis(&l, t->rank, i, &n)) buf_puts(&f->sig, "*,");
-      else buf_printf(&f->sig, "%lld,", (long long)t->dim[i]);
+      if (free_axis(&l, t->rank, i, &n))
+        buf_puts(&f->sig, "*,");
+      else
+        buf_printf(&f->sig, "%lld,", (long long)t->dim[i]);
     }
     buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
   } else {
@@ -85,8 +90,10 @@ static void flatten_inst(Flat *f, Inst *inst) {
   for (size_t i = 0; i < inst->count; i++) {
     Field *d = &inst->fields[i];
     /* model ints are constants of the signature; float arguments are inputs */
-    if (d->kind != FIELD_BUFFER && d->v.tag == V_INT) buf_printf(&f->sig, "%lld ", (long long)d->v.u.i);
-    else flatten(f, d->v, NULL, NULL);
+    if (d->kind != FIELD_BUFFER && d->v.tag == V_INT)
+      buf_printf(&f->sig, "%lld ", (long long)d->v.u.i);
+    else
+      flatten(f, d->v, NULL, NULL);
   }
   buf_puts(&f->sig, "} ");
 }
@@ -132,7 +139,8 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
   case V_FN:
     buf_printf(b, "fn%p(", (void *)v.u.fn->decl);
     if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
-    for (size_t i = 0; i < v.u.fn->capture_count; i++) flatten(f, v.u.fn->captures[i].v, NULL, NULL);
+    for (size_t i = 0; i < v.u.fn->capture_count; i++)
+      flatten(f, v.u.fn->captures[i].v, NULL, NULL);
     buf_puts(b, ") ");
     break;
   case V_INST: flatten_inst(f, v.u.inst); break;
@@ -160,7 +168,8 @@ static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Span at, int64
   if (name)
     for (size_t i = 0; i < u->bind_count; i++)
       if (u->binds[i].name == name) {
-        SymBind again = u->binds[i]; /* the same dim again: sizes are compared when a call is bound */
+        SymBind again =
+            u->binds[i]; /* the same dim again: sizes are compared when a call is bound */
         again.leaf = leaf;
         again.axis = axis;
         again.name = NULL;
@@ -169,7 +178,8 @@ static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Span at, int64
       }
   if (pinned(u, leaf, axis)) return dim_const(u->g->dims, value);
   SymBind b = {.leaf = leaf, .axis = axis, .name = name};
-  b.dim = dim_symbol(u->g->dims, name ? name : names_of(u->s->names, axis < 0 ? "n" : "s"), at, &b.sym);
+  b.dim =
+      dim_symbol(u->g->dims, name ? name : names_of(u->s->names, axis < 0 ? "n" : "s"), at, &b.sym);
   VEC_PUSH(u->arena, u->binds, u->bind_count, u->bind_cap, b);
   return b.dim;
 }
@@ -196,8 +206,9 @@ Value unit_leaf(Unit *u, size_t i) {
     t.rank = (uint8_t)c->rank;
     for (int k = 0; k < c->rank; k++) {
       Name name;
-      t.dim[k] = free_axis(l, c->rank, k, &name) ? bind_symbol(u, i, k, name, l->type->span, c->dim[k])
-                                                 : dim_const(u->g->dims, c->dim[k]);
+      t.dim[k] = free_axis(l, c->rank, k, &name)
+                     ? bind_symbol(u, i, k, name, l->type->span, c->dim[k])
+                     : dim_const(u->g->dims, c->dim[k]);
     }
   }
   Value v = {.tag = V_NODE, .aux = 1, .weak = l->kind == LEAF_FLOAT};
@@ -215,20 +226,24 @@ static void unit_leaves(Unit *u) {
 
 static size_t next_leaf(Unit *u, Value v) {
   for (size_t i = 0; i < u->flat.count; i++)
-    if (u->flat.leaves[i].kind <= LEAF_PARAM && v_counted(v) && u->flat.leaves[i].v.u.o == v.u.o) return i;
+    if (u->flat.leaves[i].kind <= LEAF_PARAM && v_counted(v) && u->flat.leaves[i].v.u.o == v.u.o)
+      return i;
   return SIZE_MAX;
 }
 
 /* Numbers are leaves by position: a cursor walks them in the order of flatten. */
-typedef struct Cursor { Unit *u; size_t next; } Cursor;
+typedef struct Cursor {
+  Unit *u;
+  size_t next;
+} Cursor;
 
 static Value rebuild_at(Session *s, Cursor *c, Value v);
 
-static void seen_inst(Session *s, Cursor *c, Inst *inst, size_t *mark) {
+static void seen_inst(Session *s, Cursor *c, Inst *inst) {
   Unit *u = c->u;
-  for (size_t i = 0; i < *mark; i++)
+  for (size_t i = 0; i < u->met; i++)
     if (u->flat.insts[i] == inst) return;
-  size_t index = (*mark)++;
+  size_t index = u->met++;
   for (size_t i = 0; i < inst->count; i++) {
     Field *d = &inst->fields[i];
     if (d->kind != FIELD_BUFFER && d->v.tag == V_INT) continue;
@@ -277,11 +292,7 @@ static Value rebuild_at(Session *s, Cursor *c, Value v) {
   }
   case V_FN: {
     FnObj *f = v.u.fn;
-    size_t mark = u->met;
-    if (f->self) {
-      seen_inst(s, c, f->self, &mark);
-      u->met = mark;
-    }
+    if (f->self) seen_inst(s, c, f->self);
     Local *cap = ARENA_ARRAY(&s->scratch, Local, f->capture_count + 1);
     for (size_t i = 0; i < f->capture_count; i++) {
       cap[i] = f->captures[i];
@@ -289,12 +300,7 @@ static Value rebuild_at(Session *s, Cursor *c, Value v) {
     }
     return fn_value(s, f->decl, f->module, f->self, f->model, f->is_code, f->capture_count, cap);
   }
-  case V_INST: {
-    size_t mark = u->met;
-    seen_inst(s, c, v.u.inst, &mark);
-    u->met = mark;
-    return v;
-  }
+  case V_INST: seen_inst(s, c, v.u.inst); return v;
   default: return v;
   }
 }
@@ -302,11 +308,16 @@ static Value rebuild_at(Session *s, Cursor *c, Value v) {
 /* ---- stages */
 
 void stage_push(Session *s, Stage *st, Graph *g) {
-  *st = (Stage){.g = g, .up = s->stage, .unit = s->stage ? s->stage->unit : NULL, .level = s->stage ? s->stage->level + 1 : 1};
+  *st = (Stage){.g = g,
+                .up = s->stage,
+                .unit = s->stage ? s->stage->unit : NULL,
+                .level = s->stage ? s->stage->level + 1 : 1};
   s->stage = st;
 }
 
-void stage_pop(Session *s) { s->stage = s->stage->up; }
+void stage_pop(Session *s) {
+  s->stage = s->stage->up;
+}
 
 static Val capture_val(Stage *st, Val outer) {
   for (size_t i = 0; i < st->capture_count; i++)
@@ -328,7 +339,8 @@ Value stage_lift(Session *s, Value v, Span at) {
   if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
   if (v.tag == V_TENSOR) {
     size_t i = s->stage->unit ? next_leaf(s->stage->unit, v) : SIZE_MAX;
-    if (i == SIZE_MAX) fail(s, ERR_BUG, at, "a tensor of script reached code without being an argument");
+    if (i == SIZE_MAX)
+      fail(s, ERR_BUG, at, "a tensor of script reached code without being an argument");
     v = s->stage->unit->staged[i];
   }
   if (v.tag != V_NODE) v = as_tensor(s, v, DT_COUNT, at);
@@ -337,7 +349,10 @@ Value stage_lift(Session *s, Value v, Span at) {
   return r;
 }
 
-typedef struct FindSym { Unit *u; bool found; } FindSym;
+typedef struct FindSym {
+  Unit *u;
+  bool found;
+} FindSym;
 
 static void find_symbol(void *ud, Sym sym) {
   FindSym *f = ud;
@@ -365,7 +380,8 @@ Value global_in_code(Session *s, Global *g, Span at) {
   (void)at;
   Unit *u = s->stage->unit;
   Value v = g->v;
-  if (v.tag == V_INT || v.tag == V_BOOL || v.tag == V_STR || v.tag == V_NONE || (v.tag == V_FLOAT && g->is_const)) {
+  if (v.tag == V_INT || v.tag == V_BOOL || v.tag == V_STR || v.tag == V_NONE ||
+      (v.tag == V_FLOAT && g->is_const)) {
     /* constants of the file are constants; other ints and texts are part of the signature */
     if (g->is_const || u->check) return v;
   }
@@ -374,7 +390,8 @@ Value global_in_code(Session *s, Global *g, Span at) {
   for (k = 0; k < u->hidden_count; k++)
     if (u->hidden[k] == g) break;
   if (k == u->hidden_count) VEC_PUSH(u->arena, u->hidden, u->hidden_count, u->hidden_cap, g);
-  if (v.tag == V_INT || v.tag == V_BOOL || v.tag == V_STR || v.tag == V_NONE || v.tag == V_FN || v.tag == V_MODULE || v.tag == V_BUILTIN) {
+  if (v.tag == V_INT || v.tag == V_BOOL || v.tag == V_STR || v.tag == V_NONE || v.tag == V_FN ||
+      v.tag == V_MODULE || v.tag == V_BUILTIN) {
     if (v.tag != V_FN || (!v.u.fn->capture_count && !v.u.fn->self)) return v;
   }
   for (size_t i = 0; i < u->hidden_value_count; i++)
@@ -403,7 +420,7 @@ typedef struct Write {
   bool is_param;
   size_t index; /* leaf, or instance */
   Name field;
-  Value tmpl;   /* V_NODE: u.v.node is the output's number */
+  Value tmpl; /* V_NODE: u.v.node is the output's number */
 } Write;
 
 typedef struct Compiled Compiled;
@@ -456,7 +473,8 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
     if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, at);
     if (v.tag == V_NODE) return template_of(s, u, v, at);
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    for (size_t i = 0; i < v.u.list->count; i++) items[i] = template_of(s, u, v.u.list->items[i], at);
+    for (size_t i = 0; i < v.u.list->count; i++)
+      items[i] = template_of(s, u, v.u.list->items[i], at);
     return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
   }
   case V_RECORD: {
@@ -467,7 +485,8 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
   case V_PARAM: return template_of(s, u, param_read(s, v.u.p, at), at);
   case V_FN:
     if (v.u.fn->capture_count)
-      fail(s, ERR_FN_RESULT, at, "a compiled function cannot give a function that captures values of the call");
+      fail(s, ERR_FN_RESULT, at,
+           "a compiled function cannot give a function that captures values of the call");
     return v;
   default: return v;
   }
@@ -578,7 +597,8 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
   size_t pin_count = 0;
   for (;;) {
     Unit u = {.s = s, .arena = &c->arena, .token = VAL_NONE};
-    for (size_t i = 0; i < pin_count; i++) VEC_PUSH(&c->arena, u.pins, u.pin_count, u.pin_cap, pins[i]);
+    for (size_t i = 0; i < pin_count; i++)
+      VEC_PUSH(&c->arena, u.pins, u.pin_count, u.pin_cap, pins[i]);
     StageJob job = {s, f, a, c, &u};
     Modes modes = s->modes;
     int code = guard(s, stage_job, &job);
@@ -598,7 +618,8 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
       continue;
     }
     compiled_free(s, c);
-    if (code == MEM_ERR_RESTART) fail(s, ERR_NOT_CONST, a->call, "too many sizes of this call must be constants");
+    if (code == MEM_ERR_RESTART)
+      fail(s, ERR_NOT_CONST, a->call, "too many sizes of this call must be constants");
     mem_throw(&s->mem, code);
   }
   c->sig = arena_strdup(&c->arena, flat->sig.s, flat->sig.n);
@@ -634,10 +655,12 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
   size_t leaves = flat->count, insts = flat->inst_count;
   for (; link && *link; link = &(*link)->next) {
     Compiled *c = *link;
-    if (c->decl != f->decl || c->sig_len != flat->sig.n || memcmp(c->sig, flat->sig.s, flat->sig.n)) continue;
+    if (c->decl != f->decl || c->sig_len != flat->sig.n || memcmp(c->sig, flat->sig.s, flat->sig.n))
+      continue;
     bool ok = true;
     for (size_t i = 0; i < c->pin_count && ok; i++)
-      ok = c->pins[i].leaf < flat->count && leaf_size(&flat->leaves[c->pins[i].leaf], c->pins[i].axis) == c->pins[i].value;
+      ok = c->pins[i].leaf < flat->count &&
+           leaf_size(&flat->leaves[c->pins[i].leaf], c->pins[i].axis) == c->pins[i].value;
     if (!ok) continue;
     /* values of the file that the code reads: appended to the leaves, compared by their signature */
     Flat h = *flat;
@@ -647,7 +670,9 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
     Flat alone;
     flat_init(&alone, s, &s->scratch);
     for (size_t i = 0; i < c->hidden_count; i++) flatten(&alone, c->hidden[i]->v, NULL, NULL);
-    if (alone.sig.n != c->hidden_len || memcmp(alone.sig.s ? alone.sig.s : "", c->hidden_sig, c->hidden_len) || h.count != c->leaf_count) {
+    if (alone.sig.n != c->hidden_len ||
+        memcmp(alone.sig.s ? alone.sig.s : "", c->hidden_sig, c->hidden_len) ||
+        h.count != c->leaf_count) {
       flat->count = leaves;
       flat->inst_count = insts;
       continue;
@@ -662,28 +687,34 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
   return NULL;
 }
 
-static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, const int64_t *env, Span at) {
+static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, const int64_t *env,
+                         Span at) {
   switch ((ValueTag)t.tag) {
   case V_NODE: {
     Value v = outs[t.u.v.node];
     if (!t.weak) return v;
     const Tensor *x = v.u.t->t; /* a number again (rule 13) */
-    return dt_float(x->dtype) ? v_float(tn_get_f64(x, 0)) : x->dtype == DT_BOOL ? v_bool(tn_get_i64(x, 0) != 0) : v_int(tn_get_i64(x, 0));
+    return dt_float(x->dtype)    ? v_float(tn_get_f64(x, 0))
+           : x->dtype == DT_BOOL ? v_bool(tn_get_i64(x, 0) != 0)
+                                 : v_int(tn_get_i64(x, 0));
   }
   case V_DIM: {
     int64_t n;
-    if (!dim_eval(c->g->dims, t.u.d, env, NULL, &n)) fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+    if (!dim_eval(c->g->dims, t.u.d, env, NULL, &n))
+      fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
     return v_int(n);
   }
   case V_LIST:
   case V_TUPLE: {
     Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.list->count + 1);
-    for (size_t i = 0; i < t.u.list->count; i++) items[i] = instantiate(s, c, t.u.list->items[i], outs, env, at);
+    for (size_t i = 0; i < t.u.list->count; i++)
+      items[i] = instantiate(s, c, t.u.list->items[i], outs, env, at);
     return list_value(s, (ValueTag)t.tag, t.u.list->count, items);
   }
   case V_RECORD: {
     Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.rec->count + 1);
-    for (size_t i = 0; i < t.u.rec->count; i++) items[i] = instantiate(s, c, t.u.rec->items[i], outs, env, at);
+    for (size_t i = 0; i < t.u.rec->count; i++)
+      items[i] = instantiate(s, c, t.u.rec->items[i], outs, env, at);
     return record_value(s, t.u.rec->count, t.u.rec->names, items);
   }
   default: return value_pool(s, t);
@@ -735,8 +766,9 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     SymBind *b = &c->binds[i];
     int64_t n = leaf_size(&flat.leaves[b->leaf], b->axis);
     if (set[b->sym] && env[b->sym] != n)
-      fail(s, ERR_DIM_CONFLICT, a->call, "the dim `%s` is %lld in one argument of `%s` and %lld in another", dim_symbol_name(c->g->dims, b->sym),
-           (long long)env[b->sym], fn_name(f), (long long)n);
+      fail(s, ERR_DIM_CONFLICT, a->call,
+           "the dim `%s` is %lld in one argument of `%s` and %lld in another",
+           dim_symbol_name(c->g->dims, b->sym), (long long)env[b->sym], fn_name(f), (long long)n);
     env[b->sym] = n;
     set[b->sym] = true;
   }
@@ -757,7 +789,9 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
       continue;
     }
     Leaf *l = &flat.leaves[src];
-    leaf[i] = l->kind == LEAF_FLOAT ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f)) : value_pool(s, l->v);
+    leaf[i] = l->kind == LEAF_FLOAT
+                  ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
+                  : value_pool(s, l->v);
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
     wants[i] = l->kind != LEAF_FLOAT && !s->modes.no_grad && wants_grad(s, l->v);
     track |= wants[i];
@@ -765,13 +799,15 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   JointRef *j = NULL;
   if (track) {
     bool differentiable = false;
-    for (size_t k = 0; k < c->result_outputs; k++) differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
+    for (size_t k = 0; k < c->result_outputs; k++)
+      differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
     if (differentiable) j = joint_for(s, c, wants, a->call);
   }
   const Graph *g = j ? j->joint->forward : c->g;
   size_t total = g->output_count;
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
+  RunCtx ctx = {
+      .mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
   if (s->modes.anomaly) anomaly_ctx(s, &ctx);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
@@ -780,7 +816,8 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
     Diag *d = err(s, e.code, at.span.file ? at.span : a->call, "%s", e.text);
     if (e.help[0]) dg_help(&s->diags, d, "%s", e.help);
-    if (at.span.file && a->call.file && (at.span.lo < a->call.lo || at.span.hi > a->call.hi || at.span.file != a->call.file))
+    if (at.span.file && a->call.file &&
+        (at.span.lo < a->call.lo || at.span.hi > a->call.hi || at.span.file != a->call.file))
       dg_trace(d, a->call, fn_name(f));
     raise_(s);
   }
@@ -791,7 +828,8 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   /* the call succeeded: random counters advance, state is written, the tape grows */
   for (size_t i = 0; i < c->random_count; i++)
     if (!c->randoms[i].fixed) random_advance(s, c->randoms[i].site);
-  if (j) tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, out + nout, env, nsym, a->call);
+  if (j)
+    tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, out + nout, env, nsym, a->call);
   for (size_t i = 0; i < c->write_count; i++) {
     Write *w = &c->writes[i];
     Value v = instantiate(s, c, w->tmpl, outs, env, a->call);

@@ -43,7 +43,8 @@ _Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   raise_(s);
 }
 
-_Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt, ...) {
+_Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt,
+                         ...) {
   va_list ap;
   va_start(ap, fmt);
   Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
@@ -98,7 +99,12 @@ void poll_interrupt(Session *s, Span at) {
   mem_throw(&s->mem, MEM_ERR_INTERRUPT);
 }
 
-typedef struct Best { Session *s; Name name; const char *found; int distance; } Best;
+typedef struct Best {
+  Session *s;
+  Name name;
+  const char *found;
+  int distance;
+} Best;
 
 static void consider(Best *b, const char *candidate) {
   if (!candidate || candidate[0] == '_') return;
@@ -113,7 +119,8 @@ static void consider(Best *b, const char *candidate) {
 const char *suggest(Session *s, Name name) {
   size_t n = strlen(name);
   Best b = {s, name, NULL, n <= 2 ? 2 : n <= 5 ? 3 : 4};
-  for (size_t i = s->local_count; s->frame && i > s->frame->base; i--) consider(&b, s->locals[i - 1].name);
+  for (size_t i = s->local_count; s->frame && i > s->frame->base; i--)
+    consider(&b, s->locals[i - 1].name);
   if (s->frame && s->frame->self)
     for (size_t i = 0; i < s->frame->self->count; i++) consider(&b, s->frame->self->fields[i].name);
   Module *ms[2] = {s->frame ? s->frame->module : s->main, s->prelude};

@@ -51,10 +51,11 @@ int64_t want_int(Session *s, Value v, Span at, const char *what) {
     return n;
   }
   if (v.tag == V_NODE)
-    fail(s, ERR_NOT_CONST, at, "%s must be a constant int; this one is known only when the code runs", what);
+    fail(s, ERR_NOT_CONST, at,
+         "%s must be a constant int; this one is known only when the code runs", what);
   if (v.tag == V_TENSOR || v.tag == V_PARAM)
-    fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s", what,
-              value_type_text(s, v));
+    fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s",
+              what, value_type_text(s, v));
   fail(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
 }
 
@@ -62,7 +63,8 @@ double want_float(Session *s, Value v, Span at, const char *what) {
   if (v.tag == V_FLOAT) return v.u.f;
   if (v.tag == V_INT || v.tag == V_DIM) return (double)want_int(s, v, at, what);
   if (v.tag == V_NODE)
-    fail(s, ERR_NOT_CONST, at, "%s must be a constant; this one is known only when the code runs", what);
+    fail(s, ERR_NOT_CONST, at, "%s must be a constant; this one is known only when the code runs",
+         what);
   fail(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
 }
 
@@ -80,7 +82,8 @@ bool want_bool(Session *s, Value v, Span at, const char *what) {
 }
 
 const char *want_str(Session *s, Value v, Span at, const char *what) {
-  if (v.tag != V_STR) fail(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
+  if (v.tag != V_STR)
+    fail(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
   return v.u.str->s;
 }
 
@@ -101,7 +104,8 @@ static Node *model_method(const ModelDecl *m, Name name) {
 static bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
   Field *f = inst_field(i, name);
   if (f) {
-    *out = f->kind == FIELD_PARAM || f->kind == FIELD_BUFFER ? state_read(s, i, f, at) : field_value(s, i, f);
+    *out = f->kind == FIELD_PARAM || f->kind == FIELD_BUFFER ? state_read(s, i, f, at)
+                                                             : field_value(s, i, f);
     return true;
   }
   Node *m = model_method(i->model, name);
@@ -120,7 +124,8 @@ static Value global_value(Session *s, Global *g, Span at) {
       raise_(s);
     }
     if (s->frame->test && !g->is_const)
-      fail_help(s, ERR_TEST_SCOPE, at, "a test sees declarations and constant `let`s; make the value inside the test",
+      fail_help(s, ERR_TEST_SCOPE, at,
+                "a test sees declarations and constant `let`s; make the value inside the test",
                 "`%s` is a top-level variable, which a test does not see", g->name);
     if (s->frame->code) {
       if (g->is_var) {
@@ -132,8 +137,7 @@ static Value global_value(Session *s, Global *g, Span at) {
       if (in_code(s)) return global_in_code(s, g, at);
     }
     return g->v;
-  case G_TYPE:
-    fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
+  case G_TYPE: fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
   case G_POLICY:
     fail(s, ERR_NOT_VALUE, at, "`%s` is a policy; it stands inside `checkpoint <..>`", g->name);
   default: return g->v;
@@ -154,13 +158,18 @@ Value name_value(Session *s, Name name, Span at, bool must) {
   if (!must) return (Value){.tag = V_UNKNOWN};
   const char *near = suggest(s, name);
   if (near)
-    fail_help(s, ERR_UNKNOWN_NAME, at, txt(s, "did you mean `%s`?", near), "`%s` is not known here", name);
+    fail_help(s, ERR_UNKNOWN_NAME, at, txt(s, "did you mean `%s`?", near), "`%s` is not known here",
+              name);
   fail(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
 }
 
 /* -- function literals: which names does the body take from outside? */
 
-typedef struct FreeNames { Name *items; size_t count, cap; Arena *a; } FreeNames;
+typedef struct FreeNames {
+  Name *items;
+  size_t count, cap;
+  Arena *a;
+} FreeNames;
 
 static void free_visit(void *ud, Node *n) {
   FreeNames *f = ud;
@@ -196,7 +205,8 @@ static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
     Local *l = local_find(s, f->items[i]);
     if (!l) continue;
     if (l->is_var && !vars_too && !local_binds(n, l->name)) {
-      Diag *d = err(s, ERR_CAPTURE_VAR, n->span, "a function cannot capture the local `var` `%s`", l->name);
+      Diag *d = err(s, ERR_CAPTURE_VAR, n->span, "a function cannot capture the local `var` `%s`",
+                    l->name);
       dg_label(&s->diags, d, l->span, "declared here");
       dg_help(&s->diags, d, "copy it to a `let` first: `let now = %s`", l->name);
       raise_(s);
@@ -214,7 +224,9 @@ static Value closure(Session *s, Node *n, bool is_code, bool vars_too) {
   return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, is_code, k, c);
 }
 
-Value body_closure(Session *s, Node *lambda, bool is_code) { return closure(s, lambda, is_code, true); }
+Value body_closure(Session *s, Node *lambda, bool is_code) {
+  return closure(s, lambda, is_code, true);
+}
 
 /* -- patterns */
 
@@ -248,7 +260,8 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
       if (v.u.list->count != n)
         fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value has %zu", n,
              v.u.list->count);
-      for (size_t i = 0; i < n; i++) bind_pattern(s, pat->list.items[i], v.u.list->items[i], is_var);
+      for (size_t i = 0; i < n; i++)
+        bind_pattern(s, pat->list.items[i], v.u.list->items[i], is_var);
       return;
     }
     if (v_is_tensor(v)) {
@@ -257,7 +270,8 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
       Dim want = dim_const(dims_of(s), (int64_t)n);
       if (t.dim[0] != want) {
         if (dim_compare(dims_of(s), t.dim[0], want) == DIM_MAYBE && s->stage)
-          gr_check(s->stage->g, CHECK_EQ, t.dim[0], want, "the pattern and the leading axis differ");
+          gr_check(s->stage->g, CHECK_EQ, t.dim[0], want,
+                   "the pattern and the leading axis differ");
         else
           fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value is %s", n,
                value_type_text(s, v));
@@ -305,9 +319,12 @@ static Value eval_string(Session *s, Node *e) {
     if (v.tag == V_UNKNOWN) return v;
     if (v.tag == V_NODE || v.tag == V_DIM) {
       if (s->abstract) return (Value){.tag = V_UNKNOWN};
-      if (v.tag == V_DIM) v = v_int(want_int(s, v, p->span, "a hole of a string in code"));
+      if (v.tag == V_DIM)
+        v = v_int(want_int(s, v, p->span, "a hole of a string in code"));
       else
-        fail(s, ERR_STATIC_STR, p->span, "in code a string is static: holes with run-time values stand in `print` and `assert` only");
+        fail(s, ERR_STATIC_STR, p->span,
+             "in code a string is static: holes with run-time values stand in `print` and `assert` "
+             "only");
     }
     format_value(s, &b, v, p->has_format ? &p->format : NULL, p->span);
   }
@@ -324,8 +341,10 @@ static Value eval_logic(Session *s, Node *e) {
   if (a.tag == V_BOOL) { /* scalar on the left: short circuit (rule 18) */
     if ((op == AST_OR) == (a.u.i != 0)) return a;
     Value b = eval(s, e->binary.right);
-    if (b.tag != V_BOOL && b.tag != V_UNKNOWN && !(v_is_tensor(b) && type_of(s, b).dtype == DT_BOOL))
-      fail(s, ERR_WANT_BOOL, e->binary.right->span, "`%s` takes bools, this is %s", ast_op_text(op), value_type_text(s, b));
+    if (b.tag != V_BOOL && b.tag != V_UNKNOWN &&
+        !(v_is_tensor(b) && type_of(s, b).dtype == DT_BOOL))
+      fail(s, ERR_WANT_BOOL, e->binary.right->span, "`%s` takes bools, this is %s", ast_op_text(op),
+           value_type_text(s, b));
     return b;
   }
   if (a.tag == V_TENSOR && a.u.t->t->dtype == DT_BOOL && a.u.t->t->rank == 0) {
@@ -343,7 +362,8 @@ static Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
   for (uint32_t i = 0; i < l->count; i++) {
     Value v = eval(s, l->items[i]);
     items[i] = v;
-    bool number = v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_LIST && v.u.list->weak);
+    bool number =
+        v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_LIST && v.u.list->weak);
     if (v.tag == V_UNKNOWN) unknown = true;
     if (!number) weak = false;
     if (!number && !v_is_tensor(v) && v.tag != V_BOOL && v.tag != V_NODE) numeric = false;
@@ -353,7 +373,8 @@ static Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
     for (uint32_t i = 1; i < l->count; i++)
       if ((items[i].tag == V_LIST) != (items[0].tag == V_LIST) ||
           (items[i].tag == V_LIST && items[i].u.list->count != items[0].u.list->count))
-        fail(s, ERR_STACK, l->items[i]->span, "the rows of a tensor must have one length: this one has %zu, the first %zu",
+        fail(s, ERR_STACK, l->items[i]->span,
+             "the rows of a tensor must have one length: this one has %zu, the first %zu",
              items[i].tag == V_LIST ? items[i].u.list->count : 1,
              items[0].tag == V_LIST ? items[0].u.list->count : 1);
     Value v = list_value(s, V_LIST, l->count, items);
@@ -372,7 +393,8 @@ static Value eval_record(Session *s, Node *e) {
     Node *a = e->list.items[i];
     names[i] = a->arg.name.name;
     for (size_t k = 0; k < i; k++)
-      if (names[k] == names[i]) fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
+      if (names[k] == names[i])
+        fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
     items[i] = settle(s, eval(s, a->arg.value), a->span);
   }
   return record_value(s, n, names, items);
@@ -392,7 +414,8 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
       if (m->globals[i].name == f && m->globals[i].module == m) {
         if (f[0] == '_') fail(s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
         if (m->globals[i].kind == G_VALUE && !m->globals[i].is_const)
-          fail(s, ERR_MODULE_VAR, at, "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
+          fail(s, ERR_MODULE_VAR, at,
+               "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
         return global_value(s, &m->globals[i], at);
       }
     fail(s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
@@ -410,7 +433,8 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
   if (callee) {
     v = name_value(s, f, at, false);
     if (v.tag == V_UNKNOWN) {
-      Diag *d = err(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that", value_type_text(s, x), f);
+      Diag *d = err(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that",
+                    value_type_text(s, x), f);
       const char *near = suggest(s, f);
       if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
       raise_(s);
@@ -442,8 +466,10 @@ Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_spa
     Node *x = l->items[i];
     a.names[k] = x->arg.name.name;
     a.spans[k] = x->span;
-    if (a.names[k]) named = true;
-    else if (named) fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
+    if (a.names[k])
+      named = true;
+    else if (named)
+      fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
     for (size_t j = 0; j < k; j++)
       if (a.names[k] && a.names[j] == a.names[k])
         fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
@@ -456,15 +482,18 @@ static Value eval_call(Session *s, Node *e) {
   Node *c = e->call.callee;
   Value receiver = v_unit(), f;
   bool has = false;
-  if (c->kind == N_DOT) f = eval_dot(s, c, true, &receiver, &has);
-  else if (c->kind == N_NAME) f = name_value(s, c->name, c->span, true);
-  else f = eval(s, c);
+  if (c->kind == N_DOT)
+    f = eval_dot(s, c, true, &receiver, &has);
+  else if (c->kind == N_NAME)
+    f = name_value(s, c->name, c->span, true);
+  else
+    f = eval(s, c);
   if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW)) {
     Call call = {.node = e, .at = e->span};
     return f.u.builtin->fn(s, &call);
   }
-  Args a = eval_args(s, &e->call.args, has ? &receiver : NULL, c->kind == N_DOT ? c->dot.object->span : c->span,
-                     e->span);
+  Args a = eval_args(s, &e->call.args, has ? &receiver : NULL,
+                     c->kind == N_DOT ? c->dot.object->span : c->span, e->span);
   if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
   if (f.tag == V_BUILTIN) return call_builtin(s, f.u.builtin, &a, e);
   return call_value(s, f, &a);
@@ -476,12 +505,15 @@ static Value eval_item(Session *s, Node *e) {
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_TUPLE || x.tag == V_LIST) {
     if (i < 0 || (size_t)i >= x.u.list->count)
-      fail(s, ERR_INDEX_RANGE, e->span, "there is no item %lld in %s", (long long)i, value_type_text(s, x));
+      fail(s, ERR_INDEX_RANGE, e->span, "there is no item %lld in %s", (long long)i,
+           value_type_text(s, x));
     return x.u.list->items[i];
   }
-  if (x.tag == V_INST || x.tag == V_RECORD) fail(s, ERR_NO_FIELD, e->span, "%s has no item %lld", value_type_text(s, x), (long long)i);
-  fail_help(s, ERR_NO_FIELD, e->span, txt(s, "an axis is indexed with brackets: `x[%lld]`", (long long)i),
-            "`.%lld` takes an item of a tuple or list, this is %s", (long long)i, value_type_text(s, x));
+  if (x.tag == V_INST || x.tag == V_RECORD)
+    fail(s, ERR_NO_FIELD, e->span, "%s has no item %lld", value_type_text(s, x), (long long)i);
+  fail_help(
+      s, ERR_NO_FIELD, e->span, txt(s, "an axis is indexed with brackets: `x[%lld]`", (long long)i),
+      "`.%lld` takes an item of a tuple or list, this is %s", (long long)i, value_type_text(s, x));
 }
 
 static Value eval_if(Session *s, Node *e) {
@@ -535,7 +567,8 @@ Value eval(Session *s, Node *e) {
       if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return range_value(s, a, b);
       Value ends[2] = {a, b};
       for (int i = 0; i < 2; i++)
-        if (ends[i].tag != V_INT && ends[i].tag != V_DIM && !(ends[i].tag == V_NODE && ends[i].weak))
+        if (ends[i].tag != V_INT && ends[i].tag != V_DIM &&
+            !(ends[i].tag == V_NODE && ends[i].weak))
           fail(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
                "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
       return range_value(s, a, b);
@@ -565,7 +598,8 @@ static Flow eval_let(Session *s, Node *st) {
   Value v = eval(s, st->let.init);
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (st->let.type) v = type_match(s, st->let.type, v, st->let.init->span, "the value");
-  if (v.tag == V_UNIT && st->let.pat->kind == N_PAT_NAME && st->let.init->kind == N_CALL) { /* allowed: () is a value */
+  if (v.tag == V_UNIT && st->let.pat->kind == N_PAT_NAME &&
+      st->let.init->kind == N_CALL) { /* allowed: () is a value */
   }
   name_result(s, st->let.pat, v);
   bind_pattern(s, st->let.pat, v, st->let.is_var);
@@ -589,7 +623,8 @@ static Value put_path(Session *s, Value old, Node **path, size_t n, AstOp op, Va
       int64_t i = want_int(s, iv, p->index.items.items[0]->span, "the index of a list");
       size_t count = old.u.list->count;
       if (i < 0 || (size_t)i >= count)
-        fail(s, ERR_INDEX_RANGE, p->span, "index %lld is out of range for a list of %zu", (long long)i, count);
+        fail(s, ERR_INDEX_RANGE, p->span, "index %lld is out of range for a list of %zu",
+             (long long)i, count);
       Value nv = put_path(s, old.u.list->items[i], path + 1, n - 1, op, v, st);
       Value copy = list_value(s, V_LIST, count, old.u.list->items);
       value_set(&copy.u.list->items[i], nv);
@@ -611,14 +646,17 @@ static Value put_path(Session *s, Value old, Node **path, size_t n, AstOp op, Va
   fail(s, ERR_ASSIGN, p->span, "a part of %s cannot be assigned", value_type_text(s, old));
 }
 
-static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, Node *st, Value v, Span at) {
+static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, Node *st, Value v,
+                         Span at) {
   Field *field = inst_field(inst, f);
   if (!field) {
-    if (model_method(inst->model, f)) fail(s, ERR_ASSIGN, at, "`%s` is a method of `%s`", f, inst->model->name);
+    if (model_method(inst->model, f))
+      fail(s, ERR_ASSIGN, at, "`%s` is a method of `%s`", f, inst->model->name);
     fail(s, ERR_NO_FIELD, at, "`%s` has no field `%s`", inst->model->name, f);
   }
   if (field->kind == FIELD_ARG || field->kind == FIELD_LET)
-    fail_help(s, ERR_ASSIGN_LET, at, "a value that changes is a `buffer`", "`%s` is a %s of `%s` and stays as it is", f,
+    fail_help(s, ERR_ASSIGN_LET, at, "a value that changes is a `buffer`",
+              "`%s` is a %s of `%s` and stays as it is", f,
               field->kind == FIELD_ARG ? "constructor argument" : "`let`", inst->model->name);
   Value nv = n || st->assign.op != AST_NONE
                  ? put_path(s, state_read(s, inst, field, at), path, n, st->assign.op, v, st)
@@ -648,7 +686,8 @@ static Flow eval_assign(Session *s, Node *st) {
   Global *g = NULL;
   if (root->kind == N_NAME) {
     l = local_find(s, root->name);
-    if (l) cur = l->v;
+    if (l)
+      cur = l->v;
     else if (s->frame->self && inst_field(s->frame->self, root->name)) {
       assign_field(s, s->frame->self, root->name, path, n, st, v, root->span);
       return FLOW_NEXT;
@@ -656,8 +695,10 @@ static Flow eval_assign(Session *s, Node *st) {
       g = global_find(s, s->frame->module, root->name);
       if (!g) name_value(s, root->name, root->span, true);
       if (g && g->kind == G_VALUE) cur = g->is_set ? g->v : v_unit();
-      if (g && g->kind != G_VALUE) fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
-      if (!g) fail(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
+      if (g && g->kind != G_VALUE)
+        fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
+      if (!g)
+        fail(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
     }
   } else {
     cur = eval(s, root);
@@ -672,7 +713,8 @@ static Flow eval_assign(Session *s, Node *st) {
         last = false;
       }
       if (last) {
-        assign_field(s, cur.u.inst, path[i]->dot.name.name, path + i + 1, n - i - 1, st, v, path[i]->dot.name.span);
+        assign_field(s, cur.u.inst, path[i]->dot.name.name, path + i + 1, n - i - 1, st, v,
+                     path[i]->dot.name.span);
         return FLOW_NEXT;
       }
       used = i + 1;
@@ -696,16 +738,20 @@ static Flow eval_assign(Session *s, Node *st) {
     break;
   }
   (void)used;
-  if (root->kind != N_NAME) fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
+  if (root->kind != N_NAME)
+    fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
   Value old = l ? l->v : g->is_set ? g->v : v_unit();
   if (old.tag == V_PARAM && (n > 0 || true) && (!l || !l->is_var) && (!g || !g->is_var)) {
-    Value nv = put_path(s, n || st->assign.op != AST_NONE ? param_read(s, old.u.p, root->span) : v_unit(), path, n, st->assign.op, v, st);
+    Value nv =
+        put_path(s, n || st->assign.op != AST_NONE ? param_read(s, old.u.p, root->span) : v_unit(),
+                 path, n, st->assign.op, v, st);
     param_write(s, old.u.p, nv, st->span);
     return FLOW_NEXT;
   }
   bool is_var = l ? l->is_var : g->is_var;
   if (!is_var) {
-    Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span, "`%s` is a `let` and cannot be assigned", root->name);
+    Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span,
+                  "`%s` is a `let` and cannot be assigned", root->name);
     dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
     dg_help(&s->diags, d, "declare it with `var %s = ..`", root->name);
     raise_(s);
@@ -735,7 +781,9 @@ static Flow turn(Session *s, Node *st, Value v) {
   return flow;
 }
 
-static Flow loop_end(Flow f) { return f == FLOW_RETURN ? FLOW_RETURN : FLOW_NEXT; }
+static Flow loop_end(Flow f) {
+  return f == FLOW_RETURN ? FLOW_RETURN : FLOW_NEXT;
+}
 
 static Flow eval_for(Session *s, Node *st) {
   Value it = eval(s, st->loop.iter);
@@ -754,8 +802,9 @@ static Flow eval_for(Session *s, Node *st) {
     lo = want_int(s, it.u.range->lo, st->loop.iter->span, "the start of the range");
     hi = want_int(s, it.u.range->hi, st->loop.iter->span, "the end of the range");
     if (code && hi - lo > UNROLL_MAX)
-      fail(s, ERR_NOT_YET, st->span, "not yet: a compiled loop of %lld turns (at most %d are unrolled)",
-           (long long)(hi - lo), UNROLL_MAX);
+      fail(s, ERR_NOT_YET, st->span,
+           "not yet: a compiled loop of %lld turns (at most %d are unrolled)", (long long)(hi - lo),
+           UNROLL_MAX);
     for (int64_t i = lo; i < hi; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
@@ -781,10 +830,13 @@ static Flow eval_for(Session *s, Node *st) {
   }
   if (v_is_tensor(it)) {
     Type t = type_of(s, it);
-    if (t.rank == 0) fail(s, ERR_ITERATE, st->loop.iter->span, "a rank-0 tensor has no elements to go through");
+    if (t.rank == 0)
+      fail(s, ERR_ITERATE, st->loop.iter->span, "a rank-0 tensor has no elements to go through");
     int64_t n = 0;
-    if (s->stage) need_const(s, t.dim[0], st->loop.iter->span, "the number of turns of a loop (for now)", &n);
-    else dim_is_const(s->dims, t.dim[0], &n);
+    if (s->stage)
+      need_const(s, t.dim[0], st->loop.iter->span, "the number of turns of a loop (for now)", &n);
+    else
+      dim_is_const(s->dims, t.dim[0], &n);
     for (int64_t i = 0; i < n; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
@@ -831,7 +883,8 @@ static Flow eval_while(Session *s, Node *st) {
     poll_interrupt(s, st->span);
     Value c = eval(s, st->loop.cond);
     if (s->flow != FLOW_NEXT) return take_flow(s);
-    if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL)) return loop_end(turn(s, st, v_unit()));
+    if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL))
+      return loop_end(turn(s, st, v_unit()));
     bool go = want_bool(s, c, st->loop.cond->span, "the condition of `while`");
     Flow f = go ? turn(s, st, v_unit()) : FLOW_BREAK;
     mem_pool_drain(&s->mem, mark);

@@ -12,9 +12,9 @@
 typedef struct Item {
   enum { IT_ALL, IT_INT, IT_NODE, IT_SLICE, IT_TENSOR, IT_MASK } kind;
   Span span;
-  Value v;          /* INT, NODE, TENSOR, MASK */
-  bool neg;         /* INT: a literal that counts from the end */
-  Value lo, hi;     /* SLICE; unit = absent */
+  Value v;      /* INT, NODE, TENSOR, MASK */
+  bool neg;     /* INT: a literal that counts from the end */
+  Value lo, hi; /* SLICE; unit = absent */
   bool lo_neg, hi_neg;
   int64_t step;
 } Item;
@@ -31,7 +31,9 @@ static bool node_const(Session *s, Value v, int64_t *out) {
   }
   if (v.tag != V_NODE || !v.weak || v.aux != s->stage->level) return false;
   const Graph *g = s->stage->g;
-  struct { Val v; } todo = {v.u.v};
+  struct {
+    Val v;
+  } todo = {v.u.v};
   const GNode *n = gr_node(g, todo.v);
   if (n->op == OP_CONST) {
     const Attr *a = gr_attr(g, todo.v.node, AT_VALUE);
@@ -62,7 +64,8 @@ static Value bound(Session *s, Node *n, bool *neg) {
     if (v.tag == V_NODE && v.weak)
       fail_help(s, ERR_SLICE_DYNAMIC, n->span, "`slice(x, start, len)` takes a run-time start",
                 "in code the length of a slice must be a dim expression");
-    fail(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s", value_type_text(s, v));
+    fail(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s",
+         value_type_text(s, v));
   }
   return v;
 }
@@ -77,7 +80,8 @@ static Item item_of(Session *s, Node *n) {
     if (n->slice.step) {
       it.step = want_int(s, eval(s, n->slice.step), n->slice.step->span, "the step of a slice");
       if (it.step <= 0)
-        fail_help(s, ERR_SLICE_STEP, n->slice.step->span, "`flip(x, axis = 0)` reverses", "the step of a slice must be positive");
+        fail_help(s, ERR_SLICE_STEP, n->slice.step->span, "`flip(x, axis = 0)` reverses",
+                  "the step of a slice must be positive");
     }
     if (!n->slice.lo && !n->slice.hi && it.step == 1) it.kind = IT_ALL;
     return it;
@@ -96,16 +100,20 @@ static Item item_of(Session *s, Node *n) {
     return it;
   }
   if (v.tag == V_NONE)
-    fail_help(s, ERR_INDEX_KIND, n->span, "`expand(x, axis)` adds an axis of size 1", "none does not index");
+    fail_help(s, ERR_INDEX_KIND, n->span, "`expand(x, axis)` adds an axis of size 1",
+              "none does not index");
   if (!v_is_tensor(v))
-    fail(s, ERR_INDEX_KIND, n->span, "an index is an int, a slice, or an int or bool tensor, not %s", value_type_text(s, v));
+    fail(s, ERR_INDEX_KIND, n->span,
+         "an index is an int, a slice, or an int or bool tensor, not %s", value_type_text(s, v));
   Type t = type_of(s, v);
-  if (t.dtype == DT_BOOL) it.kind = IT_MASK;
+  if (t.dtype == DT_BOOL)
+    it.kind = IT_MASK;
   else if (dt_int((DType)t.dtype)) {
     it.kind = t.rank == 0 ? IT_NODE : IT_TENSOR;
     it.v = op_cast(s, v, DT_I64, n->span);
   } else
-    fail_help(s, ERR_INDEX_KIND, n->span, "`i64(x)` casts", "an index must be int or bool, this is %s", value_type_text(s, v));
+    fail_help(s, ERR_INDEX_KIND, n->span, "`i64(x)` casts",
+              "an index must be int or bool, this is %s", value_type_text(s, v));
   return it;
 }
 
@@ -146,7 +154,8 @@ static int items_of(Session *s, Node *index, int rank, Item *out) {
   if (l->count > 2 * CKL_MAX_RANK) fail(s, ERR_INDEX_COUNT, index->span, "too many indices");
   for (uint32_t i = 0; i < l->count; i++) {
     if (l->items[i]->kind == N_ELLIPSIS) {
-      if (ellipsis >= 0) fail(s, ERR_INDEX_COUNT, l->items[i]->span, "`...` stands once in an index");
+      if (ellipsis >= 0)
+        fail(s, ERR_INDEX_COUNT, l->items[i]->span, "`...` stands once in an index");
       ellipsis = n;
       continue;
     }
@@ -155,7 +164,8 @@ static int items_of(Session *s, Node *index, int rank, Item *out) {
     n++;
   }
   if (used > rank)
-    fail(s, ERR_INDEX_COUNT, index->span, "%d indices for %d ax%s", used, rank, rank == 1 ? "is" : "es");
+    fail(s, ERR_INDEX_COUNT, index->span, "%d indices for %d ax%s", used, rank,
+         rank == 1 ? "is" : "es");
   int k = 0;
   for (int i = 0; i <= n; i++) {
     if (i == (ellipsis >= 0 ? ellipsis : n))
@@ -168,16 +178,18 @@ static int items_of(Session *s, Node *index, int rank, Item *out) {
 static Value mask_read(Session *s, Value x, int axis, Item *it, Node *index) {
   if (s->abstract) return (Value){.tag = V_UNKNOWN};
   if (in_code(s))
-    fail_help(s, ERR_MASK_CODE, it->span, "`where(mask, x, 0.0)` keeps the shape; nonzero(mask, most = n) gives positions",
+    fail_help(s, ERR_MASK_CODE, it->span,
+              "`where(mask, x, 0.0)` keeps the shape; nonzero(mask, most = n) gives positions",
               "in code a mask cannot select: the size would depend on data");
   Type m = type_of(s, it->v), t = type_of(s, x);
-  if (axis != 0 && m.rank + axis > t.rank) fail(s, ERR_INDEX_COUNT, index->span, "the mask has more axes than are left");
+  if (axis != 0 && m.rank + axis > t.rank)
+    fail(s, ERR_INDEX_COUNT, index->span, "the mask has more axes than are left");
   for (int i = 0; i < m.rank; i++)
     if (m.dim[i] != t.dim[axis + i])
-      fail(s, ERR_SHAPE_MASK, it->span, "the mask is %s, the indexed axes belong to %s", value_type_text(s, it->v), value_type_text(s, x));
-  Attr most = attr_i(AT_MOST, -1);
+      fail(s, ERR_SHAPE_MASK, it->span, "the mask is %s, the indexed axes belong to %s",
+           value_type_text(s, it->v), value_type_text(s, x));
   Value r[2];
-  op_run_multi(s, OP_NONZERO, 1, &it->v, &most, 1, it->span, 2, r);
+  op_run_multi(s, OP_NONZERO, 1, &it->v, NULL, 0, it->span, 2, r);
   Value idx[1 + CKL_MAX_RANK] = {x};
   Type rt = type_of(s, r[0]);
   int64_t n;
@@ -185,7 +197,8 @@ static Value mask_read(Session *s, Value x, int axis, Item *it, Node *index) {
   for (int i = 0; i < m.rank; i++) {
     int64_t st[2] = {dim_const(s->dims, 0), dim_const(s->dims, i)};
     int64_t ln[2] = {dim_const(s->dims, n), dim_const(s->dims, 1)}, sp[2] = {1, 1};
-    Attr a[3] = {attr_dims(AT_STARTS, 2, st), attr_dims(AT_LENS, 2, ln), attr_ints(AT_STEPS, 2, sp)};
+    Attr a[3] = {attr_dims(AT_STARTS, 2, st), attr_dims(AT_LENS, 2, ln),
+                 attr_ints(AT_STEPS, 2, sp)};
     Value c = op_run(s, OP_SLICE, 1, &r[0], a, 3, it->span);
     Dim d = dim_const(s->dims, n);
     idx[1 + i] = op_reshape(s, c, 1, &d, it->span);
@@ -224,8 +237,10 @@ static Value index_tensor(Session *s, Value x, Node *index) {
     if (it[i].kind == IT_INT) {
       Dim d = from_end(s, it[i].v, it[i].neg, size);
       Dim show = dim_num(s, it[i].v);
-      if (!it[i].neg) check_ge(s, d, zero, it[i].span, "index", show, size);
-      else check_ge(s, d, zero, it[i].span, "index", show, size);
+      if (!it[i].neg)
+        check_ge(s, d, zero, it[i].span, "index", show, size);
+      else
+        check_ge(s, d, zero, it[i].span, "index", show, size);
       check_ge(s, size, dim_add(dt, d, one), it[i].span, "index", show, size);
       start[i] = d;
       len[i] = one;
@@ -233,15 +248,18 @@ static Value index_tensor(Session *s, Value x, Node *index) {
     } else if (it[i].kind == IT_SLICE) {
       Dim lo = it[i].lo.tag == V_UNIT ? zero : from_end(s, it[i].lo, it[i].lo_neg, size);
       Dim hi = it[i].hi.tag == V_UNIT ? size : from_end(s, it[i].hi, it[i].hi_neg, size);
-      check_ge(s, lo, zero, it[i].span, "the start of the slice", it[i].lo.tag == V_UNIT ? lo : dim_num(s, it[i].lo), size);
-      check_ge(s, size, hi, it[i].span, "the end of the slice", it[i].hi.tag == V_UNIT ? hi : dim_num(s, it[i].hi), size);
+      check_ge(s, lo, zero, it[i].span, "the start of the slice",
+               it[i].lo.tag == V_UNIT ? lo : dim_num(s, it[i].lo), size);
+      check_ge(s, size, hi, it[i].span, "the end of the slice",
+               it[i].hi.tag == V_UNIT ? hi : dim_num(s, it[i].hi), size);
       int64_t d;
       Dim count = dim_sub(dt, hi, lo);
       if (dim_is_const(dt, count, &d) && d < 0)
         fail(s, ERR_SLICE_ORDER, it[i].span, "the slice ends before it starts");
       check_ge(s, hi, lo, it[i].span, "the end of the slice", hi, size);
       if (it[i].step != 1)
-        count = dim_floordiv(dt, dim_add(dt, count, dim_const(dt, it[i].step - 1)), dim_const(dt, it[i].step));
+        count = dim_floordiv(dt, dim_add(dt, count, dim_const(dt, it[i].step - 1)),
+                             dim_const(dt, it[i].step));
       start[i] = lo;
       len[i] = count;
       step[i] = it[i].step;
@@ -249,7 +267,8 @@ static Value index_tensor(Session *s, Value x, Node *index) {
     }
   }
   if (basic) {
-    Attr a[3] = {attr_dims(AT_STARTS, n, start), attr_dims(AT_LENS, n, len), attr_ints(AT_STEPS, n, step)};
+    Attr a[3] = {attr_dims(AT_STARTS, n, start), attr_dims(AT_LENS, n, len),
+                 attr_ints(AT_STEPS, n, step)};
     x = op_run(s, OP_SLICE, 1, &x, a, 3, at);
     Dim d[CKL_MAX_RANK];
     int k = 0;
@@ -267,13 +286,15 @@ static Value index_tensor(Session *s, Value x, Node *index) {
   int first = -1, last = -1;
   for (int i = 0; i < n; i++)
     if (it[i].kind == IT_TENSOR) {
-      if (first < 0) first = i;
+      if (first < 0)
+        first = i;
       else if (last != i - 1)
         fail_help(s, ERR_INDEX_GROUPS, it[i].span, "index one after the other, or use `gather`",
                   "integer tensors in an index must be neighbours");
       last = i;
     }
-  for (int i = n - 1; i >= 0; i--) { /* from the right, so that axes on the left stay where they are */
+  for (int i = n - 1; i >= 0;
+       i--) { /* from the right, so that axes on the left stay where they are */
     if (it[i].kind == IT_NODE) {
       Value v[2] = {x, op_cast(s, it[i].v, DT_I64, it[i].span)};
       Attr ax = attr_i(AT_AXIS, i);
@@ -305,11 +326,13 @@ Value op_index(Session *s, Value x, Node *index) {
       if (iv.tag == V_NODE && iv.weak && x.tag == V_LIST) /* rule 37: tensors of one type */
         return op_index(s, op_stack(s, x.u.list->count, x.u.list->items, 0, index->span), index);
       if (!weak || iv.tag == V_INT) {
-        int64_t i = want_int(s, iv, l->items[0]->span, x.tag == V_LIST ? "the index of a list" : "the index of a tuple");
+        int64_t i = want_int(s, iv, l->items[0]->span,
+                             x.tag == V_LIST ? "the index of a list" : "the index of a tuple");
         if (literal_negative(l->items[0])) i += (int64_t)x.u.list->count;
         if (i < 0 || (size_t)i >= x.u.list->count)
-          fail(s, ERR_INDEX_RANGE, l->items[0]->span, "index %lld is out of range for %s of %zu", (long long)(iv.tag == V_INT ? iv.u.i : i),
-               x.tag == V_LIST ? "a list" : "a tuple", x.u.list->count);
+          fail(s, ERR_INDEX_RANGE, l->items[0]->span, "index %lld is out of range for %s of %zu",
+               (long long)(iv.tag == V_INT ? iv.u.i : i), x.tag == V_LIST ? "a list" : "a tuple",
+               x.u.list->count);
         return x.u.list->items[i];
       }
     }
@@ -319,16 +342,22 @@ Value op_index(Session *s, Value x, Node *index) {
       if (it.kind == IT_SLICE) {
         if (it.lo.tag != V_UNIT) lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);
         if (it.hi.tag != V_UNIT) hi = want_int(s, it.hi, it.span, "a bound") + (it.hi_neg ? n : 0);
-        if (lo < 0 || hi > n || lo > hi) fail(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for a list of %lld", (long long)n);
-      } else it.step = 1;
+        if (lo < 0 || hi > n || lo > hi)
+          fail(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for a list of %lld",
+               (long long)n);
+      } else
+        it.step = 1;
       Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1);
       size_t k = 0;
       for (int64_t i = lo; i < hi; i += it.step) v[k++] = x.u.list->items[i];
       return list_value(s, V_LIST, k, v);
     }
-    if (!weak) fail(s, ERR_INDEX_COUNT, index->span, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
+    if (!weak)
+      fail(s, ERR_INDEX_COUNT, index->span, "%s takes one index",
+           x.tag == V_LIST ? "a list" : "a tuple");
   }
-  if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || x.tag == V_STR || v_is_number(x) || x.tag == V_SEQ)
+  if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || x.tag == V_STR || v_is_number(x) ||
+      x.tag == V_SEQ)
     fail(s, ERR_INDEX_KIND, index->span, "%s cannot be indexed", value_type_text(s, x));
   return index_tensor(s, x, index);
 }
@@ -345,7 +374,8 @@ Value op_element(Session *s, Value x, int64_t i, Span at) {
     sp[k] = 1;
     if (k) rest[k - 1] = t.dim[k];
   }
-  Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln), attr_ints(AT_STEPS, t.rank, sp)};
+  Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln),
+               attr_ints(AT_STEPS, t.rank, sp)};
   Value v = as_tensor(s, x, DT_COUNT, at);
   v = op_run(s, OP_SLICE, 1, &v, a, 3, at);
   return op_reshape(s, v, t.rank - 1, rest, at);
@@ -353,7 +383,8 @@ Value op_element(Session *s, Value x, int64_t i, Span at) {
 
 Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at) {
   if (x.tag == V_UNKNOWN || v.tag == V_UNKNOWN) return x;
-  if (!v_is_tensor(x)) fail(s, ERR_INDEX_KIND, index->span, "%s cannot be assigned by index", value_type_text(s, x));
+  if (!v_is_tensor(x))
+    fail(s, ERR_INDEX_KIND, index->span, "%s cannot be assigned by index", value_type_text(s, x));
   x = as_tensor(s, x, DT_COUNT, at);
   Type t = type_of(s, x);
   DimTab *dt = dims_of(s);
@@ -376,33 +407,36 @@ Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at)
   }
   /* positions of the selected elements, by the same index */
   Dim count = dim_product(dt, t.rank, t.dim);
-  Attr ia[2] = {attr_dim(AT_SIZE, count), attr_i(AT_DTYPE, DT_I64)};
-  Value pos = op_run(s, OP_IOTA, 0, NULL, ia, 2, at);
+  Value pos = op_iota(s, count, DT_I64, at);
   pos = index_tensor(s, op_reshape(s, pos, t.rank, t.dim, at), index);
   if (pos.tag == V_UNKNOWN) return x;
   Type pt = type_of(s, pos);
   Value nv = as_tensor(s, v, (DType)t.dtype, at);
   Type vt = type_of(s, nv);
   if (vt.dtype != t.dtype)
-    fail_help(s, ERR_DTYPE_MIX, at, txt(s, "`%s(..)` casts", dtype_info[t.dtype].name), "the place is %s, the value %s", dtype_info[t.dtype].name,
-              dtype_info[vt.dtype].name);
+    fail_help(s, ERR_DTYPE_MIX, at, txt(s, "`%s(..)` casts", dtype_info[t.dtype].name),
+              "the place is %s, the value %s", dtype_info[t.dtype].name, dtype_info[vt.dtype].name);
   bool fit = vt.rank <= pt.rank;
   for (int i = 0; fit && i < vt.rank; i++) {
     Dim a = vt.dim[i], b = pt.dim[i + pt.rank - vt.rank];
     if (a == b || a == dim_const(dt, 1)) continue;
-    if (dim_compare(dt, a, b) == DIM_MAYBE && s->stage) gr_check(s->stage->g, CHECK_EQ, a, b, "the shapes of the place and the value differ");
-    else fit = false;
+    if (dim_compare(dt, a, b) == DIM_MAYBE && s->stage)
+      gr_check(s->stage->g, CHECK_EQ, a, b, "the shapes of the place and the value differ");
+    else
+      fit = false;
   }
   if (!fit) {
     pt.dtype = t.dtype;
     Buf b;
     buf_init_arena(&b, &s->scratch);
     type_print(&b, dt, &pt);
-    fail(s, ERR_SHAPE_ASSIGN, at, "the place is %s, the value %s does not stretch to it", b.s, value_type_text(s, nv));
+    fail(s, ERR_SHAPE_ASSIGN, at, "the place is %s, the value %s does not stretch to it", b.s,
+         value_type_text(s, nv));
   }
   nv = op_broadcast(s, nv, pt.rank, pt.dim, at);
   OpCode code = OP_PUT;
-  if (op == AST_ADD) code = OP_PUT_ADD;
+  if (op == AST_ADD)
+    code = OP_PUT_ADD;
   else if (op == AST_SUB) {
     code = OP_PUT_ADD;
     nv = op_unary(s, OP_NEG, nv, at);
@@ -410,7 +444,8 @@ Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at)
     nv = op_binary(s, op, index_tensor(s, x, index), nv, at, index->span, at);
   }
   Dim flat = dim_product(dt, pt.rank, pt.dim);
-  Value a[3] = {op_reshape(s, x, 1, &count, at), op_reshape(s, nv, 1, &flat, at), op_reshape(s, pos, 1, &flat, at)};
+  Value a[3] = {op_reshape(s, x, 1, &count, at), op_reshape(s, nv, 1, &flat, at),
+                op_reshape(s, pos, 1, &flat, at)};
   Attr ax = attr_i(AT_AXIS, 0);
   Value r = op_run(s, code, 3, a, &ax, 1, at);
   return op_reshape(s, r, t.rank, t.dim, at);

@@ -54,14 +54,19 @@ static bool pattern_has(const Node *p, Name name) {
   return false;
 }
 
-typedef struct Mention { Name name; bool found, binds; } Mention;
+typedef struct Mention {
+  Name name;
+  bool found, binds;
+} Mention;
 
 static void mention_visit(void *ud, Node *n) {
   Mention *m = ud;
   if (!n || m->found) return;
   if (m->binds) {
     if (n->kind == N_LET && pattern_has(n->let.pat, m->name)) m->found = true;
-    if ((n->kind == N_FOR || n->kind == N_COMP_FOR) && n->loop.pat && pattern_has(n->loop.pat, m->name)) m->found = true;
+    if ((n->kind == N_FOR || n->kind == N_COMP_FOR) && n->loop.pat &&
+        pattern_has(n->loop.pat, m->name))
+      m->found = true;
     if (n->kind == N_PARAM && n->param.name.name == m->name) m->found = true;
   } else if (n->kind == N_NAME && n->name == m->name) {
     m->found = true;
@@ -100,13 +105,18 @@ bool mentions_earlier(const Node *comp, uint32_t k) {
 
 /* -- is it code? (rules 51, 53) */
 
-typedef struct Legal { Session *s; bool ok; } Legal;
+typedef struct Legal {
+  Session *s;
+  bool ok;
+} Legal;
 
 static bool script_name(Session *s, Name name) {
   Local *l = local_find(s, name);
   if (l) return l->v.tag == V_MODEL || (l->v.tag == V_FN && !l->v.u.fn->is_code);
   Global *g = global_find(s, s->frame->module, name);
-  if (g) return g->kind == G_MODEL || (g->v.tag == V_FN && !g->v.u.fn->is_code) || (g->kind == G_VALUE && g->is_var);
+  if (g)
+    return g->kind == G_MODEL || (g->v.tag == V_FN && !g->v.u.fn->is_code) ||
+           (g->kind == G_VALUE && g->is_var);
   const Builtin *b = builtin_find(s, name);
   return b && (b->flags & BI_SCRIPT);
 }
@@ -119,7 +129,9 @@ static void legal_visit(void *ud, Node *n) {
     if (c->kind == N_NAME && script_name(l->s, c->name)) l->ok = false;
     if (c->kind == N_DOT) {
       if (c->dot.object->kind == N_NAME) {
-        Global *g = local_find(l->s, c->dot.object->name) ? NULL : global_find(l->s, l->s->frame->module, c->dot.object->name);
+        Global *g = local_find(l->s, c->dot.object->name)
+                        ? NULL
+                        : global_find(l->s, l->s->frame->module, c->dot.object->name);
         if (g && g->kind == G_MODULE) { /* module.f */
           Global *h = global_find(l->s, g->v.u.module, c->dot.name.name);
           if (h && (h->kind == G_MODEL || (h->v.tag == V_FN && !h->v.u.fn->is_code))) l->ok = false;

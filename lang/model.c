@@ -44,9 +44,12 @@ static bool has_param(Value f, const char *name) {
 static bool lacks_shape(Session *s, Node *e, Value *f) {
   if (e->kind != N_CALL) return false;
   Node *c = e->call.callee;
-  if (c->kind == N_NAME) *f = name_value(s, c->name, c->span, true);
-  else if (c->kind == N_DOT) *f = eval(s, c);
-  else return false;
+  if (c->kind == N_NAME)
+    *f = name_value(s, c->name, c->span, true);
+  else if (c->kind == N_DOT)
+    *f = eval(s, c);
+  else
+    return false;
   if (!wants_shape(*f)) return false;
   for (uint32_t i = 0; i < e->call.args.count; i++) {
     Node *a = e->call.args.items[i];
@@ -121,24 +124,28 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
   v = as_tensor(s, v, (DType)t->dtype, at);
   Type h = type_of(s, v);
   bool ok = h.dtype == t->dtype && h.rank == t->rank;
-  for (int i = 0; ok && i < h.rank; i++) ok = dim_compare(dims_of(s), h.dim[i], t->dim[i]) != DIM_DIFFERENT;
+  for (int i = 0; ok && i < h.rank; i++)
+    ok = dim_compare(dims_of(s), h.dim[i], t->dim[i]) != DIM_DIFFERENT;
   if (!ok) {
     Buf b;
     buf_init_arena(&b, &s->scratch);
     type_print(&b, dims_of(s), t);
-    fail(s, ERR_INIT, at, "`%s` is declared %s, its initialiser gives %s", name, b.s, value_type_text(s, v));
+    fail(s, ERR_INIT, at, "`%s` is declared %s, its initialiser gives %s", name, b.s,
+         value_type_text(s, v));
   }
   return v;
 }
 
 static bool bare_class(const Node *t) {
-  if (!t || t->kind != N_TYPE_NAME || t->type_name.has_dims || t->type_name.path.count != 1) return false;
+  if (!t || t->kind != N_TYPE_NAME || t->type_name.has_dims || t->type_name.path.count != 1)
+    return false;
   Name n = t->type_name.path.items[0].name;
   return !strcmp(n, "float") || !strcmp(n, "int");
 }
 
 static bool is_params_type(const Node *t) {
-  return t && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 && !strcmp(t->type_name.path.items[0].name, "params");
+  return t && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 &&
+         !strcmp(t->type_name.path.items[0].name, "params");
 }
 
 static Value zero_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -156,14 +163,17 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   if (m->field.is_buffer && bare_class(m->field.type)) { /* a weak number (rule 61) */
     Value v = m->field.init ? eval(s, m->field.init) : v_int(0);
     bool fl = !strcmp(m->field.type->type_name.path.items[0].name, "float");
-    if (v.tag != V_UNKNOWN && !v_is_number(v)) fail(s, ERR_INIT, at, "`%s` is a number, its initialiser gives %s", f->name, value_type_text(s, v));
+    if (v.tag != V_UNKNOWN && !v_is_number(v))
+      fail(s, ERR_INIT, at, "`%s` is a number, its initialiser gives %s", f->name,
+           value_type_text(s, v));
     if (fl && v.tag == V_INT) v = v_float((double)v.u.i);
     value_set(&f->v, v);
     return;
   }
   if (m->field.is_buffer && is_params_type(m->field.type)) {
     NodeList *d = &m->field.type->type_name.dims;
-    if (d->count != 1) fail(s, ERR_TYPE, m->field.type->span, "`params[net]` takes one model or tracked tensor");
+    if (d->count != 1)
+      fail(s, ERR_TYPE, m->field.type->span, "`params[net]` takes one model or tracked tensor");
     Value net = eval(s, d->items[0]);
     if (net.tag == V_UNKNOWN) {
       value_set(&f->v, net);
@@ -171,8 +181,10 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
     }
     Value tree = net.tag == V_INST ? params_tree(s, net.u.inst, false) : net;
     Value fill = m->field.init ? eval(s, m->field.init) : v_unit();
-    if (fill.tag == V_UNIT || v_is_number(fill)) value_set(&f->v, detach(s, tree_map(s, 1, &tree, zero_leaf, &fill, at)));
-    else value_set(&f->v, detach(s, fill));
+    if (fill.tag == V_UNIT || v_is_number(fill))
+      value_set(&f->v, detach(s, tree_map(s, 1, &tree, zero_leaf, &fill, at)));
+    else
+      value_set(&f->v, detach(s, fill));
     return;
   }
   Type t;
@@ -190,7 +202,8 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   }
   if (!dt_float((DType)t.dtype)) {
     tn_unref(own);
-    fail_help(s, ERR_INIT, m->field.type->span, "state that is not trained is a `buffer`", "a param is a float tensor, `%s` is declared %s", f->name, dtype_info[t.dtype].name);
+    fail_help(s, ERR_INIT, m->field.type->span, "state that is not trained is a `buffer`",
+              "a param is a float tensor, `%s` is declared %s", f->name, dtype_info[t.dtype].name);
   }
   value_set(&f->v, param_value(s, own, f->name, false));
 }
@@ -200,7 +213,9 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
   NodeList *params = &decl->model.params, *members = &decl->model.members;
   size_t n = params->count;
   for (uint32_t i = 0; i < members->count; i++)
-    if (members->items[i]->kind == N_FIELD || (members->items[i]->kind == N_LET && members->items[i]->let.pat->kind == N_PAT_NAME)) n++;
+    if (members->items[i]->kind == N_FIELD ||
+        (members->items[i]->kind == N_LET && members->items[i]->let.pat->kind == N_PAT_NAME))
+      n++;
   Value iv = inst_value(s, m, n);
   Inst *inst = iv.u.inst;
   inst->count = 0; /* members see what is above them */
@@ -218,8 +233,10 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
     Value v = given[i] ? args[i] : eval(s, p->param.init);
     if (p->param.type && !(v.tag == V_NONE && p->param.init)) {
       type_bind(s, p->param.type, v);
-      v = type_match(s, p->param.type, v, given[i] ? spans[i] : p->param.init->span, txt(s, "argument `%s` of `%s`", p->param.name.name, m->name));
-    } else if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, a->call);
+      v = type_match(s, p->param.type, v, given[i] ? spans[i] : p->param.init->span,
+                     txt(s, "argument `%s` of `%s`", p->param.name.name, m->name));
+    } else if (v.tag == V_LIST && v.u.list->weak)
+      v = as_tensor(s, v, DT_COUNT, a->call);
     Field *f = &inst->fields[inst->count++];
     *f = (Field){p->param.name.name, FIELD_ARG, v_unit()};
     value_set(&f->v, v);
@@ -255,7 +272,10 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
 
 /* ---- params as a tree */
 
-typedef struct Seen { const void **items; size_t count, cap; } Seen;
+typedef struct Seen {
+  const void **items;
+  size_t count, cap;
+} Seen;
 
 static bool first_time(Session *s, Seen *seen, const void *p) {
   for (size_t i = 0; i < seen->count; i++)
@@ -278,8 +298,10 @@ static bool inst_tree(Session *s, Inst *i, bool values, bool buffers, Seen *seen
     if (f->kind == FIELD_PARAM && !buffers) {
       if (f->v.tag == V_PARAM && !first_time(s, seen, f->v.u.p)) continue;
       names[n] = f->name;
-      if (f->v.tag == V_PARAM && f->v.u.p->frozen) items[n++] = v_none();
-      else items[n++] = values && f->v.tag == V_PARAM ? param_read(s, f->v.u.p, (Span){0}) : f->v;
+      if (f->v.tag == V_PARAM && f->v.u.p->frozen)
+        items[n++] = v_none();
+      else
+        items[n++] = values && f->v.tag == V_PARAM ? param_read(s, f->v.u.p, (Span){0}) : f->v;
     } else if (f->kind == FIELD_BUFFER && buffers) {
       names[n] = f->name;
       items[n++] = state_read(s, i, f, (Span){0});

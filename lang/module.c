@@ -15,7 +15,11 @@
 
 /* ---- sites */
 
-typedef struct Numbering { Session *s; uint64_t hash; uint64_t ordinal; } Numbering;
+typedef struct Numbering {
+  Session *s;
+  uint64_t hash;
+  uint64_t ordinal;
+} Numbering;
 
 static uint64_t mix(uint64_t h, const char *t) {
   for (; t && *t; t++) h = (h ^ (unsigned char)*t) * UINT64_C(1099511628211);
@@ -38,7 +42,8 @@ static void number_calls(void *ud, Node *n) {
     ast_children(n, number_calls, ud);
 }
 
-static void number_item(Session *s, Module *m, const char *a, const char *b, Node *item, uint64_t *ordinal) {
+static void number_item(Session *s, Module *m, const char *a, const char *b, Node *item,
+                        uint64_t *ordinal) {
   uint64_t h = mix(mix(mix(UINT64_C(14695981039346656037), m->name), a), b);
   Numbering k = {s, h, ordinal ? *ordinal : 0};
   number_calls(&k, item);
@@ -51,12 +56,16 @@ void module_sites(Session *s, Module *m, Node *item, uint64_t *ordinal) {
   case N_MODEL:
     for (uint32_t i = 0; i < item->model.members.count; i++) {
       Node *x = item->model.members.items[i];
-      Name n = x->kind == N_FN ? x->fn->name.name : x->kind == N_FIELD ? x->field.name.name
-               : x->kind == N_LET && x->let.pat->kind == N_PAT_NAME ? x->let.pat->word.name : "assert";
+      Name n = x->kind == N_FN                                      ? x->fn->name.name
+               : x->kind == N_FIELD                                 ? x->field.name.name
+               : x->kind == N_LET && x->let.pat->kind == N_PAT_NAME ? x->let.pat->word.name
+                                                                    : "assert";
       number_item(s, m, item->model.name.name, n, x, NULL);
     }
     break;
-  case N_TEST: number_item(s, m, "test", ast_plain_text(item->test.title, &(uint32_t){0}), item, NULL); break;
+  case N_TEST:
+    number_item(s, m, "test", ast_plain_text(item->test.title, &(uint32_t){0}), item, NULL);
+    break;
   default: number_item(s, m, "", NULL, item, ordinal); break;
   }
 }
@@ -93,15 +102,20 @@ Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span 
 }
 
 static bool reserved_constant(Name n) {
-  return !strcmp(n, "none") || !strcmp(n, "inf") || !strcmp(n, "nan") || !strcmp(n, "pi") || dtype_find(n) >= 0;
+  return !strcmp(n, "none") || !strcmp(n, "inf") || !strcmp(n, "nan") || !strcmp(n, "pi") ||
+         dtype_find(n) >= 0;
 }
 
 /* A declaration: replaces an older one at the REPL, else a name stands once per file. */
 static Global *declare(Session *s, Module *m, const Word *w, bool repl) {
-  if (reserved_constant(w->name)) fail(s, ERR_REDECLARE, w->span, "`%s` is built in and cannot be declared again", w->name);
+  if (reserved_constant(w->name))
+    fail(s, ERR_REDECLARE, w->span, "`%s` is built in and cannot be declared again", w->name);
   Global *g = own_global(m, w->name);
   if (g && !repl) {
-    Diag *d = err(s, ERR_REDECLARE, w->span, g->module == m ? "`%s` is declared twice in this file" : "`%s` is brought by `use` and declared too", w->name);
+    Diag *d = err(s, ERR_REDECLARE, w->span,
+                  g->module == m ? "`%s` is declared twice in this file"
+                                 : "`%s` is brought by `use` and declared too",
+                  w->name);
     dg_label(&s->diags, d, g->span, "first here");
     raise_(s);
   }
@@ -130,14 +144,16 @@ static bool constant_expr(Session *s, Module *m, const Node *e) {
   }
   case N_UNARY: return constant_expr(s, m, e->unary.operand);
   case N_BINARY:
-    return e->binary.op != AST_RANGE && e->binary.op != AST_MATMUL && constant_expr(s, m, e->binary.left) && constant_expr(s, m, e->binary.right);
+    return e->binary.op != AST_RANGE && e->binary.op != AST_MATMUL &&
+           constant_expr(s, m, e->binary.left) && constant_expr(s, m, e->binary.right);
   default: return false;
   }
 }
 
 /* ---- loading */
 
-static Module *module_new(Session *s, const char *name, const char *path, const char *text, size_t n) {
+static Module *module_new(Session *s, const char *name, const char *path, const char *text,
+                          size_t n) {
   Module *m = ARENA_NEW(&s->perm, Module);
   m->name = names_of(s->names, name);
   m->path = path ? arena_strdup(&s->perm, path, strlen(path)) : NULL;
@@ -159,7 +175,8 @@ static void parse_module(Session *s, Module *m) {
 Module *module_load_file(Session *s, const char *path, Span at) {
   for (size_t i = 0; i < s->module_count; i++)
     if (s->modules[i]->path && !strcmp(s->modules[i]->path, path)) {
-      if (s->modules[i]->loading) fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
+      if (s->modules[i]->loading)
+        fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
       return s->modules[i];
     }
   Err e = {{0}, false};
@@ -181,7 +198,8 @@ Module *module_load_file(Session *s, const char *path, Span at) {
 Module *module_embedded(Session *s, const char *name, Span at) {
   for (size_t i = 0; i < s->module_count; i++)
     if (!s->modules[i]->path && !strcmp(s->modules[i]->name, name)) {
-      if (s->modules[i]->loading) fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
+      if (s->modules[i]->loading)
+        fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
       return s->modules[i];
     }
   const StdFile *f = std_files;
@@ -210,7 +228,9 @@ const char *use_chain(Session *s, const Module *from) {
 static Module *used_module(Session *s, Module *m, Node *u) {
   if (u->use.file) { /* relative to the using file */
     const char *slash = m->path ? strrchr(m->path, '/') : NULL;
-    const char *path = u->use.file[0] == '/' || !slash ? u->use.file : txt(s, "%.*s/%s", (int)(slash - m->path), m->path, u->use.file);
+    const char *path = u->use.file[0] == '/' || !slash
+                           ? u->use.file
+                           : txt(s, "%.*s/%s", (int)(slash - m->path), m->path, u->use.file);
     return module_load_file(s, path, u->use.file_span);
   }
   Buf b, file;
@@ -233,14 +253,20 @@ static Module *used_module(Session *s, Module *m, Node *u) {
       return module_load_file(s, path, at);
     }
   }
-  fail_help(s, ERR_USE, at, "a file is used by its path: `use \"folder/name.ckl\"`", "no module is called `%s`", b.s);
+  fail_help(s, ERR_USE, at, "a file is used by its path: `use \"folder/name.ckl\"`",
+            "no module is called `%s`", b.s);
 }
 
 static void declare_use(Session *s, Module *m, Node *u, bool repl) {
   Module *src = used_module(s, m, u);
   if (u->use.names.count == 0) {
-    Word w = u->use.as.name ? u->use.as : u->use.path.count ? u->use.path.items[u->use.path.count - 1] : (Word){0};
-    if (!w.name) fail_help(s, ERR_USE, u->span, "`use \"file.ckl\" as name`, or name what you take: `use \"file.ckl\" (f, g)`", "a used file needs a name here");
+    Word w = u->use.as.name      ? u->use.as
+             : u->use.path.count ? u->use.path.items[u->use.path.count - 1]
+                                 : (Word){0};
+    if (!w.name)
+      fail_help(s, ERR_USE, u->span,
+                "`use \"file.ckl\" as name`, or name what you take: `use \"file.ckl\" (f, g)`",
+                "a used file needs a name here");
     Global *g = declare(s, m, &w, repl);
     g->kind = G_MODULE;
     g->v = (Value){.tag = V_MODULE, .u.module = src};
@@ -250,16 +276,21 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
   for (uint32_t i = 0; i < u->use.names.count; i++) {
     Word *w = &u->use.names.items[i];
     Global *h = own_global(src, w->name);
-    if (w->name[0] == '_') fail(s, ERR_PRIVATE, w->span, "`%s` is private to `%s`", w->name, src->name);
+    if (w->name[0] == '_')
+      fail(s, ERR_PRIVATE, w->span, "`%s` is private to `%s`", w->name, src->name);
     if (!h || h->module != src) {
       const char *near = NULL;
       for (size_t k = 0; k < src->global_count; k++)
         if (str_distance(w->name, src->globals[k].name, 2) <= 2) near = src->globals[k].name;
-      if (near) fail_help(s, ERR_USE_NAME, w->span, txt(s, "did you mean `%s`?", near), "`%s` has no declaration `%s`", src->name, w->name);
+      if (near)
+        fail_help(s, ERR_USE_NAME, w->span, txt(s, "did you mean `%s`?", near),
+                  "`%s` has no declaration `%s`", src->name, w->name);
       fail(s, ERR_USE_NAME, w->span, "`%s` has no declaration `%s`", src->name, w->name);
     }
     if (h->kind == G_VALUE && !h->is_const)
-      fail(s, ERR_MODULE_VAR, w->span, "`%s` is a top-level variable of `%s`; `use` brings declarations only", w->name, src->name);
+      fail(s, ERR_MODULE_VAR, w->span,
+           "`%s` is a top-level variable of `%s`; `use` brings declarations only", w->name,
+           src->name);
     Global *g = declare(s, m, w, repl);
     h = own_global(src, w->name);
     g->kind = h->kind;

@@ -12,10 +12,14 @@
 #include "lang/tape.h"
 #include "runtime/fmath.h"
 
-DimTab *dims_of(Session *s) { return s->stage ? s->stage->g->dims : s->dims; }
+DimTab *dims_of(Session *s) {
+  return s->stage ? s->stage->g->dims : s->dims;
+}
 
 /* A list made of numbers only, as the weak tensor it stands for. */
-static bool weak_list(Value x) { return x.tag == V_LIST && x.u.list->weak; }
+static bool weak_list(Value x) {
+  return x.tag == V_LIST && x.u.list->weak;
+}
 
 Type type_of(Session *s, Value x) {
   Type t = {0};
@@ -61,13 +65,15 @@ static bool fits(int64_t i, DType d) {
 /* A number as a rank-0 tensor of dtype dt: rounded once (rules 11, 12). */
 static Value number_tensor(Session *s, Value x, DType dt, Span at) {
   if (x.tag == V_FLOAT && !dt_float(dt))
-    fail_help(s, ERR_FLOAT_INT, at, txt(s, "cast the tensor: f32(x)"), "a float number does not go with %s", dtype_info[dt].name);
+    fail_help(s, ERR_FLOAT_INT, at, txt(s, "cast the tensor: f32(x)"),
+              "a float number does not go with %s", dtype_info[dt].name);
   if (x.tag == V_INT && (dt == DT_BOOL || !fits(x.u.i, dt)))
     fail(s, ERR_NUMBER_FIT, at, "%lld does not fit %s", (long long)x.u.i, dtype_info[dt].name);
   if (x.tag == V_NODE) { /* a run-time number of code */
     Type t = type_of(s, x);
     if (dt_float(t.dtype) && !dt_float(dt))
-      fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: f32(x)", "a float number does not go with %s", dtype_info[dt].name);
+      fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: f32(x)",
+                "a float number does not go with %s", dtype_info[dt].name);
     x.weak = false;
     return op_cast(s, x, dt, at);
   }
@@ -80,7 +86,8 @@ static Value number_tensor(Session *s, Value x, DType dt, Span at) {
     Value v = {.tag = V_NODE, .aux = s->stage->level};
     Device dev = (Device)DEV_CPU;
     s->stage->g->at.span = at;
-    v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, dev, x.u.f) : gr_const_i(s->stage->g, dt, dev, x.u.i);
+    v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, dev, x.u.f)
+                             : gr_const_i(s->stage->g, dt, dev, x.u.i);
     return v;
   }
   return tensor_value(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, dt, x.u.f)
@@ -103,11 +110,16 @@ Value as_tensor(Session *s, Value x, DType like, Span at) {
     for (size_t i = 0; i < n; i++) items[i] = as_tensor(s, x.u.list->items[i], like, at);
     return op_stack(s, n, items, 0, at);
   }
-  if (x.tag == V_INT || x.tag == V_DIM) return number_tensor(s, x, like == DT_COUNT ? DT_I64 : like, at);
+  if (x.tag == V_INT || x.tag == V_DIM)
+    return number_tensor(s, x, like == DT_COUNT ? DT_I64 : like, at);
   if (x.tag == V_FLOAT) return number_tensor(s, x, like == DT_COUNT ? DT_F32 : like, at);
   if (x.tag == V_NODE && x.weak) {
     Type t = type_of(s, x);
-    return number_tensor(s, x, like != DT_COUNT ? like : dt_float(t.dtype) ? DT_F32 : (DType)t.dtype, at);
+    return number_tensor(s, x,
+                         like != DT_COUNT    ? like
+                         : dt_float(t.dtype) ? DT_F32
+                                             : (DType)t.dtype,
+                         at);
   }
   if (x.tag == V_BOOL) {
     if (s->stage) {
@@ -120,14 +132,15 @@ Value as_tensor(Session *s, Value x, DType like, Span at) {
   if (x.tag == V_PARAM) return param_read(s, x.u.p, at);
   if (v_is_tensor(x)) return x;
   if (x.tag == V_LIST)
-    fail_help(s, ERR_WANT_TENSOR, at, "`stack(xs)` makes a tensor of a list of tensors", "a tensor is needed here, not a list");
+    fail_help(s, ERR_WANT_TENSOR, at, "`stack(xs)` makes a tensor of a list of tensors",
+              "a tensor is needed here, not a list");
   fail(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
 /* -- the line between script and code */
 
-void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, Span at,
-                  int nout, Value *out) {
+void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
+                  Span at, int nout, Value *out) {
   for (int i = 0; i < n; i++)
     if (v[i].tag == V_UNKNOWN) {
       for (int k = 0; k < nout; k++) out[k] = v[i];
@@ -215,7 +228,8 @@ static int64_t checked(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
   default: break;
   }
   if (over)
-    fail(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a, ast_op_text(op), (long long)b);
+    fail(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a,
+         ast_op_text(op), (long long)b);
   return r;
 }
 
@@ -247,12 +261,25 @@ static bool compare(AstOp op, int c) { /* c: -1 0 1, 2 = unordered */
   }
 }
 
-static const OpCode node_op[] = {
-    [AST_LT] = OP_LT, [AST_LE] = OP_LE, [AST_GT] = OP_GT, [AST_GE] = OP_GE, [AST_EQ] = OP_EQ, [AST_NE] = OP_NE,
-    [AST_ADD] = OP_ADD, [AST_SUB] = OP_SUB, [AST_MUL] = OP_MUL, [AST_DIV] = OP_DIV, [AST_FLOORDIV] = OP_FLOORDIV,
-    [AST_MOD] = OP_MOD, [AST_POW] = OP_POW, [AST_AND] = OP_AND, [AST_OR] = OP_OR};
+static const OpCode node_op[] = {[AST_LT] = OP_LT,
+                                 [AST_LE] = OP_LE,
+                                 [AST_GT] = OP_GT,
+                                 [AST_GE] = OP_GE,
+                                 [AST_EQ] = OP_EQ,
+                                 [AST_NE] = OP_NE,
+                                 [AST_ADD] = OP_ADD,
+                                 [AST_SUB] = OP_SUB,
+                                 [AST_MUL] = OP_MUL,
+                                 [AST_DIV] = OP_DIV,
+                                 [AST_FLOORDIV] = OP_FLOORDIV,
+                                 [AST_MOD] = OP_MOD,
+                                 [AST_POW] = OP_POW,
+                                 [AST_AND] = OP_AND,
+                                 [AST_OR] = OP_OR};
 
-static bool is_compare(AstOp op) { return op >= AST_LT && op <= AST_NE; }
+static bool is_compare(AstOp op) {
+  return op >= AST_LT && op <= AST_NE;
+}
 
 static Value powers(Session *s, Value x, int64_t k, Span at) {
   Value r = x;
@@ -264,13 +291,15 @@ static Value powers(Session *s, Value x, int64_t k, Span at) {
 static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
   if (a.tag == V_NODE || b.tag == V_NODE) {
     bool fl = op == AST_DIV || a.tag == V_FLOAT || b.tag == V_FLOAT ||
-              (a.tag == V_NODE && dt_float(type_of(s, a).dtype)) || (b.tag == V_NODE && dt_float(type_of(s, b).dtype));
+              (a.tag == V_NODE && dt_float(type_of(s, a).dtype)) ||
+              (b.tag == V_NODE && dt_float(type_of(s, b).dtype));
     if (op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
       Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at), r = powers(s, x, b.u.i, at);
       r.weak = true;
       return r;
     }
-    Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at), y = as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
+    Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at),
+          y = as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
     Value r = op_broadcast_binary(s, node_op[op], x, y, at);
     r.weak = !is_compare(op);
     return r;
@@ -278,10 +307,12 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
   if (a.tag == V_DIM || b.tag == V_DIM) {
     DimTab *t = dims_of(s);
     if (a.tag == V_FLOAT || b.tag == V_FLOAT || op == AST_DIV || op == AST_POW) {
-      Value x = a.tag == V_DIM ? dim_node(s, a.u.d) : a, y = b.tag == V_DIM ? dim_node(s, b.u.d) : b;
+      Value x = a.tag == V_DIM ? dim_node(s, a.u.d) : a,
+            y = b.tag == V_DIM ? dim_node(s, b.u.d) : b;
       return number_op(s, op, x, y, at);
     }
-    Dim x = a.tag == V_DIM ? a.u.d : dim_const(t, a.u.i), y = b.tag == V_DIM ? b.u.d : dim_const(t, b.u.i), r;
+    Dim x = a.tag == V_DIM ? a.u.d : dim_const(t, a.u.i),
+        y = b.tag == V_DIM ? b.u.d : dim_const(t, b.u.i), r;
     switch (op) {
     case AST_ADD: r = dim_add(t, x, y); break;
     case AST_SUB: r = dim_sub(t, x, y); break;
@@ -300,7 +331,8 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
       return v_bool(compare(op, i < j ? -1 : i > j));
     }
     }
-    if (r == DIM_BAD) fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+    if (r == DIM_BAD)
+      fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
     return dim_value(s, r);
   }
   if (a.tag == V_INT && b.tag == V_INT) {
@@ -321,16 +353,24 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
 
 /* -- broadcasting */
 
+static Value broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at);
+
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at) {
+  return broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : type_of(s, x).dev, at);
+}
+
+/* A rank-0 host value also moves to the device of what it meets (rule 94). */
+static Value broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at) {
   if (x.tag == V_UNKNOWN) return x;
   Type t = type_of(s, x);
-  bool same = t.rank == rank;
+  bool move = dev != t.dev && t.dev == DEV_CPU && t.rank == 0;
+  bool same = t.rank == rank && !move;
   for (int i = 0; same && i < rank; i++) same = t.dim[i] == d[i];
   if (same) return x;
   int64_t dims[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) dims[i] = d[i];
-  Attr a = attr_dims(AT_DIMS, rank, dims);
-  return op_run(s, OP_BROADCAST, 1, &x, &a, 1, at);
+  Attr a[2] = {attr_dims(AT_DIMS, rank, dims), attr_i(AT_DEVICE, dev)};
+  return op_run(s, OP_BROADCAST, 1, &x, a, move ? 2 : 1, at);
 }
 
 /* Rule 29: whether `from` stretches to `to`; in code only axes that are the constant 1 do. */
@@ -378,13 +418,16 @@ static Type common_shape(Session *s, int n, const Type *ty, Span at, const char 
   else if (n == 2 && ty[0].rank == 1 && ty[1].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
     dg_help(&s->diags, d, "shapes align at the right; `expand(x, 1)` makes a column of the first");
   else
-    dg_help(&s->diags, d, "the result must have the shape of one operand; a comprehension says every other combination");
+    dg_help(&s->diags, d,
+            "the result must have the shape of one operand; a comprehension says every other "
+            "combination");
   raise_(s);
 }
 
 static const char *op_word(OpCode op) {
   for (AstOp a = AST_LT; a <= AST_POW; a++)
-    if (a != AST_RANGE && a != AST_MATMUL && a != AST_NEG && a < (int)(sizeof node_op / sizeof *node_op) && node_op[a] == op && op != OP_INPUT)
+    if (a != AST_RANGE && a != AST_MATMUL && a != AST_NEG &&
+        a < (int)(sizeof node_op / sizeof *node_op) && node_op[a] == op && op != OP_INPUT)
       return ast_op_text(a);
   return op_info[op].text;
 }
@@ -395,38 +438,53 @@ Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at) {
   if (t[0].dtype != t[1].dtype) {
     const char *a = dtype_info[t[0].dtype].name, *b = dtype_info[t[1].dtype].name;
     bool wide = t[0].dtype > t[1].dtype;
-    fail_help(s, ERR_DTYPE_MIX, at, txt(s, "`%s(%s)` casts the %s operand", wide ? a : b, wide ? "y" : "x", wide ? "right" : "left"),
+    fail_help(s, ERR_DTYPE_MIX, at,
+              txt(s, "`%s(%s)` casts the %s operand", wide ? a : b, wide ? "y" : "x",
+                  wide ? "right" : "left"),
               "`%s` needs one dtype: the left side is %s, the right side %s", op_word(op), a, b);
   }
   Type to = common_shape(s, 2, t, at, txt(s, "`%s`", op_word(op)));
-  Value v[2] = {op_broadcast(s, x, to.rank, to.dim, at), op_broadcast(s, y, to.rank, to.dim, at)};
+  int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev;
+  Value v[2] = {broadcast_on(s, x, to.rank, to.dim, dev, at),
+                broadcast_on(s, y, to.rank, to.dim, dev, at)};
   return op_run(s, op, 2, v, NULL, 0, at);
 }
 
 Value op_where(Session *s, Value c, Value x, Value y, Span at) {
-  if (c.tag == V_UNKNOWN || x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
+  if (c.tag == V_UNKNOWN || x.tag == V_UNKNOWN || y.tag == V_UNKNOWN)
+    return (Value){.tag = V_UNKNOWN};
   if (c.tag == V_BOOL) c = as_tensor(s, c, DT_BOOL, at);
   DType like = DT_COUNT;
-  if (v_is_tensor(x)) like = (DType)type_of(s, x).dtype;
-  else if (v_is_tensor(y)) like = (DType)type_of(s, y).dtype;
-  else if (x.tag == V_BOOL) like = DT_BOOL;
-  else if (x.tag == V_FLOAT || y.tag == V_FLOAT) like = DT_F32;
+  if (v_is_tensor(x))
+    like = (DType)type_of(s, x).dtype;
+  else if (v_is_tensor(y))
+    like = (DType)type_of(s, y).dtype;
+  else if (x.tag == V_BOOL)
+    like = DT_BOOL;
+  else if (x.tag == V_FLOAT || y.tag == V_FLOAT)
+    like = DT_F32;
   x = as_tensor(s, x, like, at);
   y = as_tensor(s, y, like, at);
   Type t[3] = {type_of(s, c), type_of(s, x), type_of(s, y)};
-  if (t[0].dtype != DT_BOOL) fail(s, ERR_WANT_BOOL, at, "the condition of `where` must be bool, not %s", value_type_text(s, c));
+  if (t[0].dtype != DT_BOOL)
+    fail(s, ERR_WANT_BOOL, at, "the condition of `where` must be bool, not %s",
+         value_type_text(s, c));
   if (t[1].dtype != t[2].dtype)
-    fail_help(s, ERR_DTYPE_MIX, at, "cast one of them", "`where` needs one dtype: %s and %s", dtype_info[t[1].dtype].name,
-              dtype_info[t[2].dtype].name);
+    fail_help(s, ERR_DTYPE_MIX, at, "cast one of them", "`where` needs one dtype: %s and %s",
+              dtype_info[t[1].dtype].name, dtype_info[t[2].dtype].name);
   Type to = common_shape(s, 3, t, at, "`where`");
-  Value v[3] = {op_broadcast(s, c, to.rank, to.dim, at), op_broadcast(s, x, to.rank, to.dim, at),
-                op_broadcast(s, y, to.rank, to.dim, at)};
+  int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev != DEV_CPU ? t[1].dev : t[2].dev;
+  Value v[3] = {broadcast_on(s, c, to.rank, to.dim, dev, at),
+                broadcast_on(s, x, to.rank, to.dim, dev, at),
+                broadcast_on(s, y, to.rank, to.dim, dev, at)};
   return op_run(s, OP_WHERE, 3, v, NULL, 0, at);
 }
 
 /* -- operators */
 
-static bool tree_operand(Value v) { return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_NONE; }
+static bool tree_operand(Value v) {
+  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_NONE;
+}
 
 Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
   if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
@@ -437,9 +495,11 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
     if (!(ta && tb) && !bools) {
       if (a.tag == V_FN || a.tag == V_INST || b.tag == V_FN || b.tag == V_INST)
         if (a.tag != V_NONE && b.tag != V_NONE)
-          fail_help(s, ERR_COMPARE, at, "`same(a, b)` asks whether they are one instance", "functions and instances are not compared by `%s`", ast_op_text(op));
+          fail_help(s, ERR_COMPARE, at, "`same(a, b)` asks whether they are one instance",
+                    "functions and instances are not compared by `%s`", ast_op_text(op));
       if (a.tag != b.tag && a.tag != V_NONE && b.tag != V_NONE)
-        fail(s, ERR_COMPARE, at, "%s and %s cannot be compared", value_type_text(s, a), value_type_text(s, b));
+        fail(s, ERR_COMPARE, at, "%s and %s cannot be compared", value_type_text(s, a),
+             value_type_text(s, b));
       return v_bool(values_equal(s, a, b, at) == (op == AST_EQ));
     }
   }
@@ -447,9 +507,11 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   if (op == AST_AND || op == AST_OR) {
     if (a.tag == V_BOOL) a = as_tensor(s, a, DT_BOOL, left);
     if (b.tag == V_BOOL) b = as_tensor(s, b, DT_BOOL, right);
-    if (!v_is_tensor(a) || !v_is_tensor(b) || type_of(s, a).dtype != DT_BOOL || type_of(s, b).dtype != DT_BOOL)
+    if (!v_is_tensor(a) || !v_is_tensor(b) || type_of(s, a).dtype != DT_BOOL ||
+        type_of(s, b).dtype != DT_BOOL)
       fail(s, ERR_WANT_BOOL, v_is_tensor(a) && type_of(s, a).dtype == DT_BOOL ? right : left,
-           "`%s` takes bools, not %s and %s", ast_op_text(op), value_type_text(s, a), value_type_text(s, b));
+           "`%s` takes bools, not %s and %s", ast_op_text(op), value_type_text(s, a),
+           value_type_text(s, b));
     return op_broadcast_binary(s, node_op[op], a, b, at);
   }
   if (v_is_number(a) && v_is_number(b)) return number_op(s, op, a, b, at);
@@ -457,33 +519,44 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   Value v[2] = {a, b};
   Span sp[2] = {left, right};
   for (int i = 0; i < 2; i++) {
-    if (v[i].tag == V_BOOL && (op == AST_EQ || op == AST_NE)) v[i] = as_tensor(s, v[i], DT_BOOL, sp[i]);
+    if (v[i].tag == V_BOOL && (op == AST_EQ || op == AST_NE))
+      v[i] = as_tensor(s, v[i], DT_BOOL, sp[i]);
     bool ok = v_is_number(v[i]) || v_is_tensor(v[i]) || (v[i].tag == V_LIST && v[i].u.list->weak);
     if (!ok) {
       if (v[i].tag == V_LIST)
-        fail_help(s, ERR_OPERAND, sp[i], "`concat(xs, ys)` joins lists; `stack(xs)` makes a tensor", "`%s` does not work on lists", ast_op_text(op));
+        fail_help(s, ERR_OPERAND, sp[i], "`concat(xs, ys)` joins lists; `stack(xs)` makes a tensor",
+                  "`%s` does not work on lists", ast_op_text(op));
       if (v[i].tag == V_STR && op == AST_ADD)
-        fail_help(s, ERR_OPERAND, sp[i], "holes join texts: \"{a}{b}\"", "`+` does not work on str");
-      fail(s, ERR_OPERAND, sp[i], "`%s` does not work on %s", ast_op_text(op), value_type_text(s, v[i]));
+        fail_help(s, ERR_OPERAND, sp[i], "holes join texts: \"{a}{b}\"",
+                  "`+` does not work on str");
+      fail(s, ERR_OPERAND, sp[i], "`%s` does not work on %s", ast_op_text(op),
+           value_type_text(s, v[i]));
     }
   }
   /* a literal power of 2, 3, 4 is repeated multiplication (rule 17) */
   if (op == AST_POW && v[1].tag == V_INT && v[1].u.i >= 2 && v[1].u.i <= 4 && v_is_tensor(v[0]))
     return powers(s, as_tensor(s, v[0], DT_COUNT, left), v[1].u.i, at);
-  DType like = v_is_tensor(v[0]) ? (DType)type_of(s, v[0]).dtype : v_is_tensor(v[1]) ? (DType)type_of(s, v[1]).dtype : DT_COUNT;
-  if (like == DT_COUNT && (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT || (v[0].tag == V_LIST && weak_is_float(v[0])) || (v[1].tag == V_LIST && weak_is_float(v[1]))))
+  DType like = v_is_tensor(v[0])   ? (DType)type_of(s, v[0]).dtype
+               : v_is_tensor(v[1]) ? (DType)type_of(s, v[1]).dtype
+                                   : DT_COUNT;
+  if (like == DT_COUNT &&
+      (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT || (v[0].tag == V_LIST && weak_is_float(v[0])) ||
+       (v[1].tag == V_LIST && weak_is_float(v[1]))))
     like = DT_F32;
   if (like != DT_COUNT && !dt_float(like) && like != DT_BOOL) {
     for (int i = 0; i < 2; i++)
       if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(v[i])))
-        fail_help(s, ERR_FLOAT_INT, sp[i], txt(s, "cast the tensor: `f32(%s)`", "x"), "a float number does not go with %s", dtype_info[like].name);
+        fail_help(s, ERR_FLOAT_INT, sp[i], txt(s, "cast the tensor: `f32(%s)`", "x"),
+                  "a float number does not go with %s", dtype_info[like].name);
   }
   Value x = as_tensor(s, v[0], like, left), y = as_tensor(s, v[1], like, right);
   DType dt = (DType)type_of(s, x).dtype;
   if (dt == DT_BOOL && op != AST_EQ && op != AST_NE)
-    fail_help(s, ERR_OPERAND, at, "`i64(x)` counts bools as 0 and 1", "`%s` does not work on bool", ast_op_text(op));
+    fail_help(s, ERR_OPERAND, at, "`i64(x)` counts bools as 0 and 1", "`%s` does not work on bool",
+              ast_op_text(op));
   if (op == AST_DIV && dt_int(dt) && dt_int((DType)type_of(s, y).dtype))
-    fail_help(s, ERR_INT_DIV, at, "`//` divides ints, `f32(x) / ..` makes floats", "`/` does not work on %s tensors", dtype_info[dt].name);
+    fail_help(s, ERR_INT_DIV, at, "`//` divides ints, `f32(x) / ..` makes floats",
+              "`/` does not work on %s tensors", dtype_info[dt].name);
   return op_broadcast_binary(s, node_op[op], x, y, at);
 }
 
@@ -494,16 +567,21 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
     if (op == OP_NEG) {
       if (x.tag == V_FLOAT) return v_float(-x.u.f);
       if (x.tag == V_INT) {
-        if (x.u.i == INT64_MIN) fail(s, ERR_OVERFLOW, at, "int overflow: the negative of %lld does not fit 64 bits", (long long)x.u.i);
+        if (x.u.i == INT64_MIN)
+          fail(s, ERR_OVERFLOW, at, "int overflow: the negative of %lld does not fit 64 bits",
+               (long long)x.u.i);
         return v_int(-x.u.i);
       }
       if (x.tag == V_DIM) return number_op(s, AST_SUB, v_int(0), x, at);
     }
-    if (want == DOM_BOOL) fail(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
+    if (want == DOM_BOOL)
+      fail(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
     if (x.tag == V_NODE || x.tag == V_DIM) {
-      bool keep_int = op == OP_ABS || op == OP_SIGN || op == OP_NEG || op == OP_RELU || op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND;
+      bool keep_int = op == OP_ABS || op == OP_SIGN || op == OP_NEG || op == OP_RELU ||
+                      op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND;
       bool is_float = x.tag == V_NODE && dt_float(type_of(s, x).dtype);
-      Value t = as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at), r = op_run(s, op, 1, &t, NULL, 0, at);
+      Value t = as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at),
+            r = op_run(s, op, 1, &t, NULL, 0, at);
       r.weak = true;
       return r;
     }
@@ -514,11 +592,14 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
   x = as_tensor(s, x, DT_COUNT, at);
   DType dt = (DType)type_of(s, x).dtype;
   if (want == DOM_FLOAT && !dt_float(dt))
-    fail_help(s, ERR_WANT_FLOAT, at, txt(s, "cast it: `%s(f32(x))`", op_info[op].text), "`%s` works on floats, this is %s", op_info[op].text, value_type_text(s, x));
+    fail_help(s, ERR_WANT_FLOAT, at, txt(s, "cast it: `%s(f32(x))`", op_info[op].text),
+              "`%s` works on floats, this is %s", op_info[op].text, value_type_text(s, x));
   if (want == DOM_NUM && dt == DT_BOOL)
-    fail_help(s, ERR_OPERAND, at, "`i64(x)` counts bools as 0 and 1", "`%s` does not work on bool", op == OP_NEG ? "-" : op_info[op].text);
+    fail_help(s, ERR_OPERAND, at, "`i64(x)` counts bools as 0 and 1", "`%s` does not work on bool",
+              op == OP_NEG ? "-" : op_info[op].text);
   if (want == DOM_BOOL && dt != DT_BOOL)
-    fail(s, ERR_WANT_BOOL, at, "`%s` works on bools, this is %s", op_info[op].text, value_type_text(s, x));
+    fail(s, ERR_WANT_BOOL, at, "`%s` works on bools, this is %s", op_info[op].text,
+         value_type_text(s, x));
   return op_run(s, op, 1, &x, NULL, 0, at);
 }
 
@@ -536,10 +617,12 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
       Value v = {.tag = V_NODE, .aux = s->stage->level};
       s->stage->g->at.span = at;
       if (dt_float(dt)) {
-        v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, DEV_CPU, x.u.f) : gr_const_i(s->stage->g, dt, DEV_CPU, x.u.i);
+        v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, DEV_CPU, x.u.f)
+                                 : gr_const_i(s->stage->g, dt, DEV_CPU, x.u.i);
         return v;
       }
-      v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, DT_F64, DEV_CPU, x.u.f) : gr_const_i(s->stage->g, DT_I64, DEV_CPU, x.u.i);
+      v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, DT_F64, DEV_CPU, x.u.f)
+                               : gr_const_i(s->stage->g, DT_I64, DEV_CPU, x.u.i);
       x = v;
     } else {
       x = tensor_value(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, x.u.f)
@@ -558,8 +641,10 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
     return tree_map(s, 1, &x, cast_leaf, ud, at);
   } else {
     bool weak = x.tag == V_NODE && x.weak;
-    if (weak) x.weak = false;
-    else x = as_tensor(s, x, DT_COUNT, at);
+    if (weak)
+      x.weak = false;
+    else
+      x = as_tensor(s, x, DT_COUNT, at);
   }
   if (type_of(s, x).dtype == dt) return x;
   Attr a = attr_i(AT_DTYPE, dt);
@@ -567,6 +652,12 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
 }
 
 /* -- shapes */
+
+Value op_iota(Session *s, Dim n, DType dt, Span at) {
+  int64_t dims = n;
+  Attr a[2] = {attr_dims(AT_DIMS, 1, &dims), attr_i(AT_DTYPE, dt)};
+  return op_run(s, OP_IOTA, 0, NULL, a, 2, at);
+}
 
 Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at) {
   if (x.tag == V_UNKNOWN) return x;
@@ -584,7 +675,8 @@ Value op_transpose(Session *s, Value x, const int64_t *perm, Span at) {
 
 Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool keep, Span at) {
   if (x.tag == V_UNKNOWN) return x;
-  Attr a = op == OP_ARGMAX || op == OP_ARGMIN ? attr_i(AT_AXIS, axes[0]) : attr_ints(AT_AXES, n, axes);
+  Attr a =
+      op == OP_ARGMAX || op == OP_ARGMIN ? attr_i(AT_AXIS, axes[0]) : attr_ints(AT_AXES, n, axes);
   Value r = op_run(s, op, 1, &x, &a, 1, at);
   if (!keep) return r;
   Type t = type_of(s, x);
@@ -603,12 +695,16 @@ Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
   DType like = DT_COUNT;
   for (size_t i = 0; i < n && like == DT_COUNT; i++) {
     if (items[i].tag == V_UNKNOWN) return items[i];
-    if (v_is_tensor(items[i])) like = (DType)type_of(s, items[i]).dtype;
-    else if (items[i].tag == V_BOOL) like = DT_BOOL;
+    if (v_is_tensor(items[i]))
+      like = (DType)type_of(s, items[i]).dtype;
+    else if (items[i].tag == V_BOOL)
+      like = DT_BOOL;
   }
   if (like == DT_COUNT)
     for (size_t i = 0; i < n; i++)
-      if (items[i].tag == V_FLOAT || (items[i].tag == V_NODE && dt_float(type_of(s, items[i]).dtype))) like = DT_F32;
+      if (items[i].tag == V_FLOAT ||
+          (items[i].tag == V_NODE && dt_float(type_of(s, items[i]).dtype)))
+        like = DT_F32;
   Type first = {0};
   for (size_t i = 0; i < n; i++) {
     v[i] = as_tensor(s, items[i], like, at);
@@ -618,17 +714,23 @@ Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
     for (int k = 0; same && k < t.rank; k++)
       if (t.dim[k] != first.dim[k]) {
         if (dim_compare(dims_of(s), t.dim[k], first.dim[k]) == DIM_MAYBE && s->stage)
-          gr_check(s->stage->g, CHECK_EQ, t.dim[k], first.dim[k], "the shapes of stacked tensors differ");
-        else same = false;
+          gr_check(s->stage->g, CHECK_EQ, t.dim[k], first.dim[k],
+                   "the shapes of stacked tensors differ");
+        else
+          same = false;
       }
     if (!same)
-      fail_help(s, ERR_STACK, at, "`list(a, b)` keeps values of different types", "tensors of one shape and dtype are stacked; element 0 is %s, element %zu is %s",
+      fail_help(s, ERR_STACK, at, "`list(a, b)` keeps values of different types",
+                "tensors of one shape and dtype are stacked; element 0 is %s, element %zu is %s",
                 value_type_text(s, v[0]), i, value_type_text(s, v[i]));
   }
-  if (axis < 0 || axis > first.rank) fail(s, ERR_AXIS, at, "axis %d is out of range: the result has rank %d", axis, first.rank + 1);
-  if (first.rank + 1 > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  if (axis < 0 || axis > first.rank)
+    fail(s, ERR_AXIS, at, "axis %d is out of range: the result has rank %d", axis, first.rank + 1);
+  if (first.rank + 1 > CKL_MAX_RANK)
+    fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
   Dim d[CKL_MAX_RANK];
-  for (int k = 0, j = 0; k <= first.rank; k++) d[k] = k == axis ? dim_const(dims_of(s), 1) : first.dim[j++];
+  for (int k = 0, j = 0; k <= first.rank; k++)
+    d[k] = k == axis ? dim_const(dims_of(s), 1) : first.dim[j++];
   for (size_t i = 0; i < n; i++) v[i] = op_reshape(s, v[i], first.rank + 1, d, at);
   return n == 1 ? v[0] : op_concat(s, n, v, axis, at);
 }
@@ -641,15 +743,20 @@ Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at) {
 /* -- contraction: x [.., M, K] @ y [.., K, N], NumPy's treatment of 1-d operands (rule 30) */
 Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
   if (x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
-  DType like = v_is_tensor(x) ? (DType)type_of(s, x).dtype : v_is_tensor(y) ? (DType)type_of(s, y).dtype : DT_COUNT;
+  DType like = v_is_tensor(x)   ? (DType)type_of(s, x).dtype
+               : v_is_tensor(y) ? (DType)type_of(s, y).dtype
+                                : DT_COUNT;
   x = as_tensor(s, x, like, left);
   y = as_tensor(s, y, like, right);
   DimTab *dt = dims_of(s);
   Type a = type_of(s, x), b = type_of(s, y);
   if (a.rank == 0 || b.rank == 0)
-    fail_help(s, ERR_RANK, a.rank == 0 ? left : right, "`*` multiplies by a scalar", "`@` needs at least one axis on both sides, this is a scalar");
+    fail_help(s, ERR_RANK, a.rank == 0 ? left : right, "`*` multiplies by a scalar",
+              "`@` needs at least one axis on both sides, this is a scalar");
   if (a.dtype != b.dtype) {
-    Diag *d = err(s, ERR_DTYPE_MIX, at, "`@` needs one dtype: the left side is %s, the right side %s", dtype_info[a.dtype].name, dtype_info[b.dtype].name);
+    Diag *d =
+        err(s, ERR_DTYPE_MIX, at, "`@` needs one dtype: the left side is %s, the right side %s",
+            dtype_info[a.dtype].name, dtype_info[b.dtype].name);
     dg_help(&s->diags, d, "cast one of them");
     raise_(s);
   }
@@ -668,8 +775,10 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
       Diag *d = err(s, ERR_SHAPE_INNER, at, "the inner dims of `@` differ: %s", p.s);
       dg_label(&s->diags, d, left, "%s", value_type_text(s, x));
       dg_label(&s->diags, d, right, "%s", value_type_text(s, y));
-      if (b.rank == 2 && b.dim[1] == ka) dg_help(&s->diags, d, "`x @ transpose(y)` fits");
-      else if (a.rank == 2 && a.dim[0] == kb) dg_help(&s->diags, d, "`transpose(x) @ y` fits");
+      if (b.rank == 2 && b.dim[1] == ka)
+        dg_help(&s->diags, d, "`x @ transpose(y)` fits");
+      else if (a.rank == 2 && a.dim[0] == kb)
+        dg_help(&s->diags, d, "`transpose(x) @ y` fits");
       raise_(s);
     }
   }
@@ -695,7 +804,8 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
   int rank = a.rank > b.rank ? a.rank : b.rank;
   Dim batch[CKL_MAX_RANK];
   if (a.rank != b.rank && a.rank != 2 && b.rank != 2)
-    fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` are equal or absent on one side: %s @ %s", value_type_text(s, x), value_type_text(s, y));
+    fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` are equal or absent on one side: %s @ %s",
+         value_type_text(s, x), value_type_text(s, y));
   const Type *big = a.rank >= b.rank ? &a : &b;
   for (int i = 0; i < rank - 2; i++) {
     batch[i] = big->dim[i];
@@ -703,7 +813,8 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
       if (dim_compare(dt, a.dim[i], b.dim[i]) == DIM_MAYBE && s->stage)
         gr_check(s->stage->g, CHECK_EQ, a.dim[i], b.dim[i], "the batch dims of `@` differ");
       else
-        fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` differ: %s @ %s", value_type_text(s, x), value_type_text(s, y));
+        fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` differ: %s @ %s", value_type_text(s, x),
+             value_type_text(s, y));
     }
   }
   Value r;
@@ -763,7 +874,9 @@ bool values_equal(Session *s, Value a, Value b, Span at) {
   if (a.tag == V_RECORD) {
     if (a.u.rec->count != b.u.rec->count) return false;
     for (size_t i = 0; i < a.u.rec->count; i++)
-      if (a.u.rec->names[i] != b.u.rec->names[i] || !values_equal(s, a.u.rec->items[i], b.u.rec->items[i], at)) return false;
+      if (a.u.rec->names[i] != b.u.rec->names[i] ||
+          !values_equal(s, a.u.rec->items[i], b.u.rec->items[i], at))
+        return false;
     return true;
   }
   return value_same(a, b);
@@ -784,7 +897,9 @@ static bool bad_element(const Tensor *t, int64_t *where, double *x) {
   return false;
 }
 
-static bool watched(OpCode op) { return op != OP_INPUT && op != OP_CONST && !(op_info[op].traits & T_VIEW); }
+static bool watched(OpCode op) {
+  return op != OP_INPUT && op != OP_CONST && !(op_info[op].traits & T_VIEW);
+}
 
 void check_anomaly(Session *s, OpCode op, int n, const Value *out, Span at) {
   int64_t i;
@@ -792,7 +907,8 @@ void check_anomaly(Session *s, OpCode op, int n, const Value *out, Span at) {
   if (!watched(op)) return;
   for (int k = 0; k < n; k++)
     if (bad_element(out[k].u.t->t, &i, &x))
-      fail(s, ERR_ANOMALY, at, "`%s` made %s at element %lld", op_info[op].text, x != x ? "nan" : "inf", (long long)i);
+      fail(s, ERR_ANOMALY, at, "`%s` made %s at element %lld", op_info[op].text,
+           x != x ? "nan" : "inf", (long long)i);
 }
 
 static bool anomaly_after(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e) {
@@ -804,7 +920,8 @@ static bool anomaly_after(void *ud, const Graph *g, uint32_t node, Tensor **out,
   for (int k = 0; k < n; k++)
     if (out[k] && bad_element(out[k], &i, &x))
       return gerr_set(e, ERR_ANOMALY, -1, "`%s`%s made %s at element %lld", op_info[op].text,
-                      g->provs[g->nodes[node].prov].backward ? " of the backward" : "", x != x ? "nan" : "inf", (long long)i);
+                      g->provs[g->nodes[node].prov].backward ? " of the backward" : "",
+                      x != x ? "nan" : "inf", (long long)i);
   return true;
 }
 

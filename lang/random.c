@@ -39,13 +39,16 @@ static Site *site_of(Session *s, uint64_t id) {
   return &s->sites[i];
 }
 
-void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth, int64_t out[2]) {
+void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
+                  int64_t out[2]) {
   if (!site) site = 1;
   out[0] = (int64_t)rng_fold(rng_key(fixed ? seed : s->seed), site);
   out[1] = fixed ? nth : (int64_t)(site_of(s, site)->counter + nth);
 }
 
-void random_advance(Session *s, uint64_t site) { site_of(s, site ? site : 1)->counter++; }
+void random_advance(Session *s, uint64_t site) {
+  site_of(s, site ? site : 1)->counter++;
+}
 
 void random_reset(Session *s, uint64_t seed) {
   s->seed = seed;
@@ -54,7 +57,9 @@ void random_reset(Session *s, uint64_t seed) {
   s->site_count = 0;
 }
 
-uint64_t site_id(Node *call) { return call && call->info ? *(uint64_t *)call->info : 1; }
+uint64_t site_id(Node *call) {
+  return call && call->info ? *(uint64_t *)call->info : 1;
+}
 
 Value random_key_for(Session *s, uint64_t site) {
   Unit *u = s->stage ? s->stage->unit : NULL;
@@ -72,9 +77,11 @@ Value random_key_for(Session *s, uint64_t site) {
     random_advance(s, site);
     return k;
   }
-  RandomUse r = {.site = site, .fixed = s->seed_scope != 0, .seed = s->seed_scope ? s->seed_scope - 1 : 0};
+  RandomUse r = {
+      .site = site, .fixed = s->seed_scope != 0, .seed = s->seed_scope ? s->seed_scope - 1 : 0};
   for (size_t i = 0; i < u->random_count; i++)
-    r.nth += u->randoms[i].site == site && u->randoms[i].fixed == r.fixed && u->randoms[i].seed == r.seed;
+    r.nth += u->randoms[i].site == site && u->randoms[i].fixed == r.fixed &&
+             u->randoms[i].seed == r.seed;
   Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
   t.dim[0] = dim_const(u->g->dims, 2);
   Value v = {.tag = V_NODE, .aux = 1};
@@ -85,4 +92,6 @@ Value random_key_for(Session *s, uint64_t site) {
   return v;
 }
 
-Value random_key(Session *s, Node *site) { return random_key_for(s, site_id(site)); }
+Value random_key(Session *s, Node *site) {
+  return random_key_for(s, site_id(site));
+}

@@ -21,8 +21,10 @@ typedef struct Guarded {
 } Guarded;
 
 int guard(Session *s, void (*f)(void *ud), void *ud) {
-  Guarded g = {s->frame, s->local_count, s->stage, s->modes, s->abstract, s->by_reference, s->depth, s->flow,
-               s->frame ? s->frame->block_depth : 0, s->seed_scope};
+  Guarded g = {s->frame,     s->local_count, s->stage,
+               s->modes,     s->abstract,    s->by_reference,
+               s->depth,     s->flow,        s->frame ? s->frame->block_depth : 0,
+               s->seed_scope};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
     locals_pop(s, g.locals);
@@ -40,7 +42,11 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
   return code;
 }
 
-typedef struct Text { Mem *mem; char *p; size_t n; } Text;
+typedef struct Text {
+  Mem *mem;
+  char *p;
+  size_t n;
+} Text;
 
 static void text_release(void *o) {
   Text *t = o;
@@ -63,7 +69,8 @@ void log_compile(Session *s, const FnObj *f, const char *signature) {
   if (!s->logs[LOG_COMPILE]) return;
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  buf_printf(&b, "compile: %s%s%s\n", fn_name(f), s->logs[LOG_COMPILE] > 1 ? " " : "", s->logs[LOG_COMPILE] > 1 ? signature : "");
+  buf_printf(&b, "compile: %s%s%s\n", fn_name(f), s->logs[LOG_COMPILE] > 1 ? " " : "",
+             s->logs[LOG_COMPILE] > 1 ? signature : "");
   emit_text(s, 2, b.s, b.n);
 }
 
@@ -78,7 +85,8 @@ void dump_graph(Session *s, const Graph *g) {
 static uint64_t system_seed(const Session *s) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
-  uint64_t x = (uint64_t)t.tv_sec * UINT64_C(1000000007) ^ (uint64_t)t.tv_nsec ^ (uint64_t)(uintptr_t)s;
+  uint64_t x =
+      (uint64_t)t.tv_sec * UINT64_C(1000000007) ^ (uint64_t)t.tv_nsec ^ (uint64_t)(uintptr_t)s;
   return x ^ x >> 29;
 }
 
@@ -110,7 +118,8 @@ void session_stop(Session *s) {
   locals_pop(s, 0);
   value_set(&s->ret, v_unit());
   for (size_t i = 0; i < s->module_count; i++)
-    for (size_t k = 0; k < s->modules[i]->global_count; k++) value_set(&s->modules[i]->globals[k].v, v_unit());
+    for (size_t k = 0; k < s->modules[i]->global_count; k++)
+      value_set(&s->modules[i]->globals[k].v, v_unit());
   cache_free(s);
   mem_pool_drain(&s->mem, 0);
   mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));
@@ -158,7 +167,9 @@ void run_module(Session *s, Module *m) {
   s->frame = &top;
   for (uint32_t i = 0; i < m->ast->file.items.count; i++) {
     Node *st = m->ast->file.items.items[i];
-    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL || st->kind == N_POLICY_DECL || st->kind == N_TEST) continue;
+    if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL ||
+        st->kind == N_POLICY_DECL || st->kind == N_TEST)
+      continue;
     poll_interrupt(s, st->span);
     run_statement(s, st, NULL);
   }

@@ -9,7 +9,9 @@
 
 #include "lang/compile.h"
 
-static Unit *unit_of(Session *s) { return s->stage ? s->stage->unit : NULL; }
+static Unit *unit_of(Session *s) {
+  return s->stage ? s->stage->unit : NULL;
+}
 
 State *unit_state(Session *s, const void *key, Name field) {
   Unit *u = unit_of(s);
@@ -24,7 +26,8 @@ static Value seen(Session *s, Unit *u, size_t k, Frame *fr, Span at) {
   State *st = &u->states[k];
   if (!fr || !fr->stage || st->cur.tag != V_NODE) return st->cur;
   for (size_t i = 0; i < fr->alias_count; i++)
-    if (fr->aliases[i].state == k && val_eq(fr->aliases[i].version, st->cur.u.v)) return fr->aliases[i].v;
+    if (fr->aliases[i].state == k && val_eq(fr->aliases[i].version, st->cur.u.v))
+      return fr->aliases[i].v;
   Value v = seen(s, u, k, fr->up, at);
   Stage *now = s->stage;
   s->stage = fr->stage;
@@ -44,7 +47,7 @@ Value param_read(Session *s, Param *p, Span at) {
 
 Value state_read(Session *s, Inst *i, Field *f, Span at) {
   if (f->kind == FIELD_PARAM) {
-    if (s->stage && !s->by_reference) return param_read(s, f->v.u.p, at);
+    if (s->stage && !s->by_reference && f->v.tag == V_PARAM) return param_read(s, f->v.u.p, at);
     return f->v;
   }
   State *st = unit_state(s, i, f->name);
@@ -66,17 +69,21 @@ static Value cut_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   return v[0];
 }
 
-static Value plain_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
-  (void)ud;
-  (void)n;
-  (void)path;
-  if (v[0].tag == V_TENSOR && v[0].u.t->node) return tensor_value(s, tn_ref(v[0].u.t->t));
-  if (v[0].tag == V_PARAM) return tensor_value(s, tn_ref(v[0].u.p->t));
-  return v[0];
+/* The value without its place on the tape: what is stored is cut. Instances stay what they are. */
+Value detach(Session *s, Value v) {
+  if (v.tag == V_TENSOR) return v.u.t->node ? tensor_value(s, tn_ref(v.u.t->t)) : v;
+  if ((v.tag == V_LIST && !v.u.list->weak) || v.tag == V_TUPLE) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
+    for (size_t i = 0; i < v.u.list->count; i++) items[i] = detach(s, v.u.list->items[i]);
+    return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
+  }
+  if (v.tag == V_RECORD) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
+    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = detach(s, v.u.rec->items[i]);
+    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+  }
+  return v;
 }
-
-/* The value without its place on the tape: what is stored is cut. */
-Value detach(Session *s, Value v) { return tree_map(s, 1, &v, plain_leaf, NULL, (Span){0}); }
 
 /* New value for a place that holds `old`: same dtype and shape, numbers to tensors of its dtype. */
 static Value fit(Session *s, Value old, Value v, Span at, const char *name) {
@@ -96,12 +103,16 @@ static Value fit(Session *s, Value old, Value v, Span at, const char *name) {
     bool ok = a.dtype == b.dtype && a.rank == b.rank;
     for (int i = 0; ok && i < a.rank; i++) {
       DimOrder o = dim_compare(dims_of(s), a.dim[i], b.dim[i]);
-      if (o == DIM_MAYBE && s->stage) gr_check(s->stage->g, CHECK_EQ, b.dim[i], a.dim[i], txt(s, "`%s` keeps its shape", name));
-      else ok = o == DIM_EQUAL;
+      if (o == DIM_MAYBE && s->stage)
+        gr_check(s->stage->g, CHECK_EQ, b.dim[i], a.dim[i], txt(s, "`%s` keeps its shape", name));
+      else
+        ok = o == DIM_EQUAL;
     }
-    if (!ok && a.dtype == b.dtype && b.rank == 0) return op_broadcast(s, x, a.rank, a.dim, at); /* filled */
+    if (!ok && a.dtype == b.dtype && b.rank == 0)
+      return op_broadcast(s, x, a.rank, a.dim, at); /* filled */
     if (!ok)
-      fail(s, ERR_STATE_TYPE, at, "`%s` is %s and stays so, this is %s", name, value_type_text(s, old), value_type_text(s, v));
+      fail(s, ERR_STATE_TYPE, at, "`%s` is %s and stays so, this is %s", name,
+           value_type_text(s, old), value_type_text(s, v));
     return x;
   }
   return v;
@@ -121,7 +132,8 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   }
   State *st = unit_state(s, p, NULL);
   if (!st) fail(s, ERR_BUG, at, "a param reached code without being an argument");
-  if (s->stage->level > 1) fail(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", name);
+  if (s->stage->level > 1)
+    fail(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", name);
   Value x = stage_lift(s, fit(s, st->cur, v, at, name), at);
   Value c = op_run(s, OP_STOP, 1, &x, NULL, 0, at);
   st = unit_state(s, p, NULL);
@@ -131,12 +143,18 @@ void param_write(Session *s, Param *p, Value v, Span at) {
 }
 
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
+  if (f->kind == FIELD_PARAM && f->v.tag != V_PARAM) { /* `check`: a made-up instance */
+    fit(s, f->v, v, at, f->name);
+    return;
+  }
   if (f->kind == FIELD_PARAM) {
     param_write(s, f->v.u.p, v, at);
     return;
   }
   if (!s->stage) {
-    value_set(&f->v, detach(s, fit(s, f->v, v, at, f->name)));
+    Value x = fit(s, f->v, v, at, f->name);
+    if (x.tag == V_PARAM) x = tensor_value(s, tn_ref(x.u.p->t));
+    value_set(&f->v, detach(s, x));
     return;
   }
   State *st = unit_state(s, i, f->name);
@@ -144,7 +162,8 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
     if (s->abstract || (unit_of(s) && unit_of(s)->check)) return;
     fail(s, ERR_BUG, at, "a buffer reached code without being an argument");
   }
-  if (s->stage->level > 1) fail(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", f->name);
+  if (s->stage->level > 1)
+    fail(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", f->name);
   Value x = fit(s, st->cur, v, at, f->name);
   if (x.tag == V_INT || x.tag == V_FLOAT || x.tag == V_DIM) {
     Value old = st->cur;

@@ -118,8 +118,8 @@ static void attach(TapeNode *n, size_t nout, Value *out) {
   }
 }
 
-void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, int nout,
-                 Value *out, Span at) {
+void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
+                 int nout, Value *out, Span at) {
   if (op == OP_STOP) return;
   bool any = false;
   for (int i = 0; i < nout; i++) any |= dt_float(out[i].u.t->t->dtype);
@@ -136,7 +136,8 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
         int64_t *c = bytes ? mem_try(&s->mem, NULL, 0, bytes) : NULL;
         if (bytes && !c) {
           t->attr_count = (size_t)i;
-          t->attrs = mem_try(&s->mem, t->attrs, (size_t)nattrs * sizeof *t->attrs, (size_t)(i ? i : 1) * sizeof *t->attrs);
+          t->attrs = mem_try(&s->mem, t->attrs, (size_t)nattrs * sizeof *t->attrs,
+                             (size_t)(i ? i : 1) * sizeof *t->attrs);
           t->attr_count = (size_t)(i ? i : 1);
           if (!i) t->attrs[0].kind = AK_INT;
           tape_release(s, t);
@@ -156,8 +157,9 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
   tape_release(s, t); /* the results hold it now */
 }
 
-void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs, size_t nout,
-                      Value *out, Tensor **saved, const int64_t *env, size_t env_count, Span at) {
+void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
+                      size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
+                      Span at) {
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = j;
   j->rc++;
@@ -189,11 +191,19 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
 
 typedef struct Sweep {
   Session *s;
-  TapeNode **nodes; size_t count, cap;
-  Param **params; Tensor **param_grad; size_t param_count, param_cap, grad_cap;
+  TapeNode **nodes;
+  size_t count, cap;
+  Param **params;
+  Tensor **param_grad;
+  size_t param_count, param_cap, grad_cap;
   Arena arena; /* lists of the sweep */
   Arena temp;  /* of one node */
-  struct { TapeNode *node; uint32_t out; Tensor *kept; } *targets; size_t target_count, target_cap;
+  struct {
+    TapeNode *node;
+    uint32_t out;
+    Tensor *kept;
+  } * targets;
+  size_t target_count, target_cap;
 } Sweep;
 
 static void sweep_free(void *p) {
@@ -261,11 +271,15 @@ static int param_index(const Sweep *w, const Param *p) {
 }
 
 /* Gradient graph of one operation: inputs, then cotangents of its results -> gradients. */
-static Graph *op_gradient(Session *s, Arena *a, TapeNode *n, const bool *wants, const bool *has, GErr *e) {
+static Graph *op_gradient(Session *s, Arena *a, TapeNode *n, const bool *wants, const bool *has,
+                          GErr *e) {
   Graph *g = gr_new(a, s->dims, s->names, NULL);
   Val *in = ARENA_ARRAY(a, Val, n->in_count + 1), y[2], dy[2], wrt[16], *w = wrt, *dx;
   for (size_t i = 0; i < n->in_count; i++) {
-    Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)n->inputs[i]->dtype, .dev = (uint8_t)n->inputs[i]->store->dev, .rank = (uint8_t)n->inputs[i]->rank};
+    Type t = {.kind = TK_TENSOR,
+              .dtype = (uint8_t)n->inputs[i]->dtype,
+              .dev = (uint8_t)n->inputs[i]->store->dev,
+              .rank = (uint8_t)n->inputs[i]->rank};
     for (int k = 0; k < t.rank; k++) t.dim[k] = dim_const(s->dims, n->inputs[i]->dim[k]);
     in[i] = gr_input(g, &t);
   }
@@ -288,8 +302,10 @@ static Graph *op_gradient(Session *s, Arena *a, TapeNode *n, const bool *wants, 
   if (!ad_vjp(g, ny, y, dy, nw, w, dx, e, &at)) return NULL;
   for (int i = 0, k = 0; k < (int)n->in_count; k++)
     if (wants[k]) {
-      if (val_none(dx[i])) gr_output(g, VAL_NONE);
-      else gr_output(g, dx[i]);
+      if (val_none(dx[i]))
+        gr_output(g, VAL_NONE);
+      else
+        gr_output(g, dx[i]);
       i++;
     }
   return g;
@@ -305,7 +321,8 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
   if (n->joint) {
     Joint *j = n->joint->joint;
     size_t ni = j->backward->input_count, no = j->backward->output_count, k = 0;
-    Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, ni + 1), **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
+    Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, ni + 1),
+           **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
     for (int i = 0; i < j->saved_count; i++) in[k++] = n->saved[i];
     for (size_t i = 0; i < n->out_count && k < ni; i++) {
       if (!dt_float(n->out[i].dtype)) continue;
@@ -323,8 +340,10 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
     size_t o = 0;
     for (size_t i = 0; i < nin; i++)
       if (j->gives_grad[i]) {
-        if (wants[i]) dx[i] = out[o];
-        else tn_unref(out[o]);
+        if (wants[i])
+          dx[i] = out[o];
+        else
+          tn_unref(out[o]);
         o++;
       }
     return;
@@ -343,7 +362,8 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
       Val v = g->outputs[q++];
       slot[i] = val_none(v) ? -1 : (int)no;
       if (!val_none(v)) g->outputs[no++] = v;
-    } else slot[i] = -1;
+    } else
+      slot[i] = -1;
   g->output_count = no;
   if (!no) return;
   g = gr_dce(&w->temp, g);
@@ -374,7 +394,10 @@ static bool is_target(const Sweep *w, const Edge *e) {
   return false;
 }
 
-typedef struct WrtLeaf { Sweep *w; Span at; } WrtLeaf;
+typedef struct WrtLeaf {
+  Sweep *w;
+  Span at;
+} WrtLeaf;
 
 static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *path) {
   WrtLeaf *l = ud;
@@ -392,9 +415,13 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
     return x;
   }
   if (x.tag == V_TENSOR) {
-    if (!dt_float(x.u.t->t->dtype)) fail(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist: floats only", value_type_text(s, x));
+    if (!dt_float(x.u.t->t->dtype))
+      fail(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist: floats only",
+           value_type_text(s, x));
     if (!x.u.t->node)
-      fail_help(s, ERR_NOT_TRACKED, l->at, "let x = track(x) makes a value that gradients can be taken by, before the loss is computed",
+      fail_help(s, ERR_NOT_TRACKED, l->at,
+                "let x = track(x) makes a value that gradients can be taken by, before the loss is "
+                "computed",
                 "this value was not tracked when the loss was computed");
     typedef __typeof__(*w->targets) Target;
     Target t = {x.u.t->node, x.u.t->out, NULL};
@@ -418,14 +445,17 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
     meta_of(&m, x.u.p->t);
   } else {
     for (size_t i = 0; i < w->target_count; i++)
-      if (w->targets[i].node == x.u.t->node && w->targets[i].out == x.u.t->out) g = w->targets[i].kept;
+      if (w->targets[i].node == x.u.t->node && w->targets[i].out == x.u.t->out)
+        g = w->targets[i].kept;
     meta_of(&m, x.u.t->t);
   }
   return tensor_value(s, g ? tn_ref(g) : zeros_like(s, &m));
 }
 
 Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
-  if (record) fail(s, ERR_NOT_YET, at, "not yet: `record = true`; a gradient of a gradient is taken inside a `fn`");
+  if (record)
+    fail(s, ERR_NOT_YET, at,
+         "not yet: `record = true`; a gradient of a gradient is taken inside a `fn`");
   Sweep *w = mem_need(&s->mem, NULL, 0, sizeof *w);
   *w = (Sweep){.s = s};
   arena_init(&w->arena, &s->mem);
@@ -479,7 +509,8 @@ Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record,
         Tensor **dx = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
         for (size_t k = 0; k < n->in_count; k++) {
           Edge *e = &n->in[k];
-          wants[k] = e->param ? param_index(w, e->param) >= 0 : e->node != NULL && (e->node->mark == 2 || is_target(w, e));
+          wants[k] = e->param ? param_index(w, e->param) >= 0
+                              : e->node != NULL && (e->node->mark == 2 || is_target(w, e));
         }
         node_backward(s, w, n, wants, dx);
         /* last operand first: the order in which a graph meets its uses */
@@ -488,8 +519,10 @@ Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record,
           Edge *e = &n->in[k];
           Tensor *g = dx[k];
           dx[k] = NULL;
-          if (e->param) accumulate(s, &w->param_grad[param_index(w, e->param)], g, n->span);
-          else accumulate(s, &e->node->cot[e->out], g, n->span);
+          if (e->param)
+            accumulate(s, &w->param_grad[param_index(w, e->param)], g, n->span);
+          else
+            accumulate(s, &e->node->cot[e->out], g, n->span);
         }
         mem_pool_drain(&s->mem, mark);
         arena_free(&w->temp);

@@ -17,11 +17,13 @@ typedef struct Walk {
 
 static _Noreturn void differ(Walk *w, Value a, Value b, const char *path) {
   Session *s = w->s;
-  fail(s, ERR_TREE, w->at, "the trees differ in structure%s%s: %s and %s", *path ? " at " : "", path, value_type_text(s, a), value_type_text(s, b));
+  fail(s, ERR_TREE, w->at, "the trees differ in structure%s%s: %s and %s", *path ? " at " : "",
+       path, value_type_text(s, a), value_type_text(s, b));
 }
 
 static bool is_inner(Value v) {
-  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_INST || (v.tag == V_LIST && !v.u.list->weak);
+  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_INST ||
+         (v.tag == V_LIST && !v.u.list->weak);
 }
 
 static Value walk(Walk *w, Value *t, const char *path) {
@@ -73,22 +75,30 @@ Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at) 
 }
 
 /* + - * / leafwise between trees, or a tree and a number. */
-typedef struct Arith { AstOp op; Span at; Value number; int side; } Arith;
+typedef struct Arith {
+  AstOp op;
+  Span at;
+  Value number;
+  int side;
+} Arith;
 
 static Value arith_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Arith *a = ud;
   (void)path;
   if (v[0].tag == V_NONE) return v[0];
   if (n == 2) return op_binary(s, a->op, v[0], v[1], a->at, a->at, a->at);
-  return a->side ? op_binary(s, a->op, v[0], a->number, a->at, a->at, a->at) : op_binary(s, a->op, a->number, v[0], a->at, a->at, a->at);
+  return a->side ? op_binary(s, a->op, v[0], a->number, a->at, a->at, a->at)
+                 : op_binary(s, a->op, a->number, v[0], a->at, a->at, a->at);
 }
 
 Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
   bool ta = a.tag == V_RECORD || a.tag == V_TUPLE, tb = b.tag == V_RECORD || b.tag == V_TUPLE;
   if (a.tag == V_NONE || b.tag == V_NONE)
-    fail(s, ERR_OPERAND, a.tag == V_NONE ? left : right, "`%s` does not work on none", ast_op_text(op));
+    fail(s, ERR_OPERAND, a.tag == V_NONE ? left : right, "`%s` does not work on none",
+         ast_op_text(op));
   if (op != AST_ADD && op != AST_SUB && op != AST_MUL && op != AST_DIV)
-    fail(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op), value_type_text(s, ta ? a : b));
+    fail(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op),
+         value_type_text(s, ta ? a : b));
   Arith k = {op, at, v_unit(), 0};
   if (ta && tb) {
     Value t[2] = {a, b};
@@ -96,7 +106,8 @@ Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Spa
   }
   Value other = ta ? b : a;
   if (!v_is_number(other) && !(v_is_tensor(other) && type_of(s, other).rank == 0))
-    fail(s, ERR_OPERAND, at, "a tree goes with a tree or a number, not %s", value_type_text(s, other));
+    fail(s, ERR_OPERAND, at, "a tree goes with a tree or a number, not %s",
+         value_type_text(s, other));
   k.number = other;
   k.side = ta;
   Value t = ta ? a : b;

@@ -11,7 +11,10 @@
 enum { CLS_FLOAT, CLS_INT, CLS_NUM };
 
 static int class_of(Name n) {
-  return !strcmp(n, "float") ? CLS_FLOAT : !strcmp(n, "int") ? CLS_INT : !strcmp(n, "num") ? CLS_NUM : -1;
+  return !strcmp(n, "float") ? CLS_FLOAT
+         : !strcmp(n, "int") ? CLS_INT
+         : !strcmp(n, "num") ? CLS_NUM
+                             : -1;
 }
 
 Dim dim_of(Session *s, Value v, Span at, const char *what) {
@@ -36,11 +39,15 @@ static bool unbound(Session *s, Name name) {
   return false;
 }
 
-static bool wild(const Node *d) { return d->kind == N_NAME && d->name[0] == '_' && !d->name[1]; }
+static bool wild(const Node *d) {
+  return d->kind == N_NAME && d->name[0] == '_' && !d->name[1];
+}
 
 /* Resolves aliases: the type an annotation's name stands for, or the node itself. */
 static Node *resolve(Session *s, Node *t) {
-  for (int i = 0; i < 64 && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 && !t->type_name.has_dims; i++) {
+  for (int i = 0;
+       i < 64 && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 && !t->type_name.has_dims;
+       i++) {
     Name n = t->type_name.path.items[0].name;
     if (dtype_find(n) >= 0) return t;
     Global *g = global_find(s, s->frame->module, n);
@@ -57,13 +64,16 @@ static Node *resolve(Session *s, Node *t) {
   return t;
 }
 
-static Dim eval_dim(Session *s, Node *d, const char *what) { return dim_of(s, eval(s, d), d->span, what); }
+static Dim eval_dim(Session *s, Node *d, const char *what) {
+  return dim_of(s, eval(s, d), d->span, what);
+}
 
 void type_bind(Session *s, Node *type, Value v) {
   if (!type || v.tag == V_UNKNOWN) return;
   type = resolve(s, type);
   if ((type->kind == N_TYPE_TUPLE) && (v.tag == V_TUPLE || v.tag == V_LIST)) {
-    for (uint32_t i = 0; i < type->list.count && i < v.u.list->count; i++) type_bind(s, type->list.items[i], v.u.list->items[i]);
+    for (uint32_t i = 0; i < type->list.count && i < v.u.list->count; i++)
+      type_bind(s, type->list.items[i], v.u.list->items[i]);
     return;
   }
   if (type->kind == N_TYPE_RECORD && v.tag == V_RECORD) {
@@ -89,7 +99,7 @@ void type_bind(Session *s, Node *type, Value v) {
     Node *n = d->items[i];
     int axis = pack >= 0 && (int)i > pack ? t.rank - (int)(d->count - i) : (int)i;
     if (n->kind == N_PACK) {
-      if (!n->word.name || !unbound(s, n->word.name) ) {
+      if (!n->word.name || !unbound(s, n->word.name)) {
         if (!n->word.name || local_find(s, n->word.name)) continue;
       }
       int len = t.rank - ((int)d->count - 1);
@@ -100,7 +110,8 @@ void type_bind(Session *s, Node *type, Value v) {
       continue;
     }
     if (axis < 0 || axis >= t.rank) continue;
-    if (n->kind == N_NAME && !wild(n) && unbound(s, n->name)) local_push(s, n->name, dim_value(s, t.dim[axis]), false, n->span);
+    if (n->kind == N_NAME && !wild(n) && unbound(s, n->name))
+      local_push(s, n->name, dim_value(s, t.dim[axis]), false, n->span);
   }
 }
 
@@ -111,9 +122,10 @@ static const char *type_source(Session *s, const Node *t) {
   return arena_strdup(&s->scratch, f->text + t->span.lo, t->span.hi - t->span.lo);
 }
 
-static _Noreturn void mismatch(Session *s, Node *type, Value v, Span at, const char *what, const char *why) {
-  Diag *d = err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s%s%s", what, type_source(s, type), value_type_text(s, v),
-                why ? ": " : "", why ? why : "");
+static _Noreturn void mismatch(Session *s, Node *type, Value v, Span at, const char *what,
+                               const char *why) {
+  Diag *d = err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s%s%s", what,
+                type_source(s, type), value_type_text(s, v), why ? ": " : "", why ? why : "");
   dg_label(&s->diags, d, type->span, "declared here");
   raise_(s);
 }
@@ -126,14 +138,17 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     if (d->items[i]->kind == N_PACK) pack = (int)i;
   int fixed = (int)d->count - (pack >= 0);
   if (pack < 0 ? t->rank != fixed : t->rank < fixed)
-    mismatch(s, type, v, at, what, txt(s, "rank %d, not %s%d", t->rank, pack < 0 ? "" : "at least ", fixed));
+    mismatch(s, type, v, at, what,
+             txt(s, "rank %d, not %s%d", t->rank, pack < 0 ? "" : "at least ", fixed));
   for (uint32_t i = 0; i < d->count; i++) {
     Node *n = d->items[i];
     if (n->kind == N_PACK) {
       if (!n->word.name) continue;
       Local *l = local_find(s, n->word.name);
       if (!l || l->v.tag != V_TUPLE) {
-        if (!l) fail(s, ERR_DIM_UNBOUND, n->span, "the pack `%s` is not bound by a parameter", n->word.name);
+        if (!l)
+          fail(s, ERR_DIM_UNBOUND, n->span, "the pack `%s` is not bound by a parameter",
+               n->word.name);
         fail(s, ERR_TYPE, n->span, "`%s` is not a pack of dims", n->word.name);
       }
       int len = t->rank - fixed;
@@ -141,12 +156,18 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
       for (int k = 0; ok && k < len; k++) {
         Dim want = dim_of(s, l->v.u.list->items[k], n->span, "a dim"), have = t->dim[(int)i + k];
         DimOrder o = dim_compare(dt, want, have);
-        if (o == DIM_MAYBE && s->stage) gr_check(s->stage->g, CHECK_EQ, have, want, txt(s, "%s does not have the shape `...%s`", what, n->word.name));
-        else if (o != DIM_EQUAL) ok = false;
+        if (o == DIM_MAYBE && s->stage)
+          gr_check(s->stage->g, CHECK_EQ, have, want,
+                   txt(s, "%s does not have the shape `...%s`", what, n->word.name));
+        else if (o != DIM_EQUAL)
+          ok = false;
       }
       if (!ok) {
-        Diag *g = err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s: `...%s` is another shape", what, type_source(s, type), value_type_text(s, v), n->word.name);
-        dg_label(&s->diags, g, l->span, "`...%s` was bound here to %s", n->word.name, dims_text(s, l->v));
+        Diag *g =
+            err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s: `...%s` is another shape",
+                what, type_source(s, type), value_type_text(s, v), n->word.name);
+        dg_label(&s->diags, g, l->span, "`...%s` was bound here to %s", n->word.name,
+                 dims_text(s, l->v));
         raise_(s);
       }
       continue;
@@ -162,7 +183,8 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     buf_init_arena(&b, &s->scratch);
     if (o == DIM_MAYBE && s->stage) {
       s->stage->g->at.span = at;
-      gr_check(s->stage->g, CHECK_EQ, have, want, txt(s, "axis %d of %s is not `%s`", axis, what, type_source(s, n)));
+      gr_check(s->stage->g, CHECK_EQ, have, want,
+               txt(s, "axis %d of %s is not `%s`", axis, what, type_source(s, n)));
       continue;
     }
     dim_print(&b, dt, have);
@@ -170,16 +192,22 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     buf_init_arena(&w, &s->scratch);
     dim_print(&w, dt, want);
     bool literal = n->kind == N_INT;
-    Diag *g = err(s, ERR_TYPE_MISMATCH, at, literal ? "%s must be %s, this is %s: axis %d is %s, not %s" : "%s must be %s, this is %s: axis %d is %s, but `%s` is %s",
-                  what, type_source(s, type), value_type_text(s, v), axis, b.s, literal ? w.s : type_source(s, n), w.s);
+    Diag *g = err(s, ERR_TYPE_MISMATCH, at,
+                  literal ? "%s must be %s, this is %s: axis %d is %s, not %s"
+                          : "%s must be %s, this is %s: axis %d is %s, but `%s` is %s",
+                  what, type_source(s, type), value_type_text(s, v), axis, b.s,
+                  literal ? w.s : type_source(s, n), w.s);
     Local *l = n->kind == N_NAME ? local_find(s, n->name) : NULL;
-    if (l && l->span.file) dg_label(&s->diags, g, l->span, "`%s` was bound here", n->name);
-    else dg_label(&s->diags, g, type->span, "declared here");
+    if (l && l->span.file)
+      dg_label(&s->diags, g, l->span, "`%s` was bound here", n->name);
+    else
+      dg_label(&s->diags, g, type->span, "declared here");
     raise_(s);
   }
 }
 
-static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, Span at, const char *what) {
+static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, Span at,
+                          const char *what) {
   bool brackets = type->type_name.has_dims;
   /* a class without brackets also takes a number and keeps it weak (rule 19) */
   if (cls >= 0 && !brackets && v_is_number(v)) {
@@ -190,8 +218,11 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
   }
   if (dtype == DT_BOOL && !brackets && v.tag == V_BOOL) return v;
   if (v_is_number(v) || (v.tag == V_LIST && v.u.list->weak) || v.tag == V_BOOL) {
-    DType like = dtype >= 0 ? (DType)dtype : cls >= 0 && s->frame->cls[cls] ? (DType)(s->frame->cls[cls] - 1) : DT_COUNT;
-    if (v.tag == V_FLOAT && like != DT_COUNT && !dt_float(like)) mismatch(s, type, v, at, what, NULL);
+    DType like = dtype >= 0                       ? (DType)dtype
+                 : cls >= 0 && s->frame->cls[cls] ? (DType)(s->frame->cls[cls] - 1)
+                                                  : DT_COUNT;
+    if (v.tag == V_FLOAT && like != DT_COUNT && !dt_float(like))
+      mismatch(s, type, v, at, what, NULL);
     if (v.tag != V_BOOL && like == DT_BOOL) mismatch(s, type, v, at, what, NULL);
     if (cls == CLS_FLOAT && like == DT_COUNT) like = DT_F32;
     v = as_tensor(s, v, like, at);
@@ -199,17 +230,23 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
   if (!v_is_tensor(v)) mismatch(s, type, v, at, what, NULL);
   Type t = type_of(s, v);
   if (dtype >= 0 && t.dtype != dtype) {
-    Diag *d = err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s", what, type_source(s, type), value_type_text(s, v));
+    Diag *d = err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s", what, type_source(s, type),
+                  value_type_text(s, v));
     dg_label(&s->diags, d, type->span, "declared here");
     dg_help(&s->diags, d, "`%s(..)` casts", dtype_info[dtype].name);
     raise_(s);
   }
   if (cls >= 0) {
-    bool ok = cls == CLS_FLOAT ? dt_float((DType)t.dtype) : cls == CLS_INT ? dt_int((DType)t.dtype) : dt_float((DType)t.dtype) || dt_int((DType)t.dtype);
+    bool ok = cls == CLS_FLOAT ? dt_float((DType)t.dtype)
+              : cls == CLS_INT ? dt_int((DType)t.dtype)
+                               : dt_float((DType)t.dtype) || dt_int((DType)t.dtype);
     if (!ok) mismatch(s, type, v, at, what, NULL);
-    if (!s->frame->cls[cls]) s->frame->cls[cls] = (uint8_t)(t.dtype + 1);
+    if (!s->frame->cls[cls])
+      s->frame->cls[cls] = (uint8_t)(t.dtype + 1);
     else if (s->frame->cls[cls] != t.dtype + 1)
-      mismatch(s, type, v, at, what, txt(s, "`%s` is %s in this call", type->type_name.path.items[0].name, dtype_info[s->frame->cls[cls] - 1].name));
+      mismatch(s, type, v, at, what,
+               txt(s, "`%s` is %s in this call", type->type_name.path.items[0].name,
+                   dtype_info[s->frame->cls[cls] - 1].name));
   }
   if (!brackets) {
     if (t.rank != 0) mismatch(s, type, v, at, what, "a scalar is needed");
@@ -251,7 +288,8 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     Value m;
     if (type->type_name.path.count == 2) {
       Global *g = global_find(s, s->frame->module, type->type_name.path.items[0].name);
-      if (!g || g->kind != G_MODULE) fail(s, ERR_UNKNOWN_TYPE, type->span, "no type is called `%s`", type_source(s, type));
+      if (!g || g->kind != G_MODULE)
+        fail(s, ERR_UNKNOWN_TYPE, type->span, "no type is called `%s`", type_source(s, type));
       Global *h = global_find(s, g->v.u.module, n);
       m = h && h->kind == G_MODEL ? h->v : v_unit();
     } else {
@@ -260,7 +298,9 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     }
     if (m.tag != V_MODEL) {
       const char *near = suggest(s, n);
-      if (near) fail_help(s, ERR_UNKNOWN_TYPE, ns, txt(s, "did you mean `%s`?", near), "no type is called `%s`", n);
+      if (near)
+        fail_help(s, ERR_UNKNOWN_TYPE, ns, txt(s, "did you mean `%s`?", near),
+                  "no type is called `%s`", n);
       fail(s, ERR_UNKNOWN_TYPE, ns, "no type is called `%s`", n);
     }
     if (v.tag != V_INST || v.u.inst->model != m.u.model) mismatch(s, type, v, at, what, NULL);
@@ -271,7 +311,8 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     if (v.tag != V_LIST) mismatch(s, type, v, at, what, NULL);
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
     for (size_t i = 0; i < v.u.list->count; i++)
-      items[i] = type_match(s, type->type_list, v.u.list->items[i], at, txt(s, "element %zu of %s", i, what));
+      items[i] = type_match(s, type->type_list, v.u.list->items[i], at,
+                            txt(s, "element %zu of %s", i, what));
     return list_value(s, V_LIST, v.u.list->count, items);
   }
   case N_TYPE_TUPLE: {
@@ -279,27 +320,34 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       if (v.tag != V_UNIT) mismatch(s, type, v, at, what, NULL);
       return v;
     }
-    if (v.tag != V_TUPLE || v.u.list->count != type->list.count) mismatch(s, type, v, at, what, NULL);
+    if (v.tag != V_TUPLE || v.u.list->count != type->list.count)
+      mismatch(s, type, v, at, what, NULL);
     Value items[64];
     if (type->list.count > 64) return v;
     for (uint32_t i = 0; i < type->list.count; i++)
-      items[i] = type_match(s, type->list.items[i], v.u.list->items[i], at, txt(s, "item %u of %s", i, what));
+      items[i] = type_match(s, type->list.items[i], v.u.list->items[i], at,
+                            txt(s, "item %u of %s", i, what));
     return list_value(s, V_TUPLE, type->list.count, items);
   }
   case N_TYPE_RECORD: {
-    if (v.tag != V_RECORD || v.u.rec->count != type->list.count) mismatch(s, type, v, at, what, NULL);
+    if (v.tag != V_RECORD || v.u.rec->count != type->list.count)
+      mismatch(s, type, v, at, what, NULL);
     Value *items = ARENA_ARRAY(&s->scratch, Value, type->list.count + 1);
     for (uint32_t i = 0; i < type->list.count; i++) {
       Node *f = type->list.items[i];
-      if (v.u.rec->names[i] != f->type_field.name.name) mismatch(s, type, v, at, what, "a record type has the same fields in the same order");
-      items[i] = type_match(s, f->type_field.type, v.u.rec->items[i], at, txt(s, "field `%s` of %s", f->type_field.name.name, what));
+      if (v.u.rec->names[i] != f->type_field.name.name)
+        mismatch(s, type, v, at, what, "a record type has the same fields in the same order");
+      items[i] = type_match(s, f->type_field.type, v.u.rec->items[i], at,
+                            txt(s, "field `%s` of %s", f->type_field.name.name, what));
     }
     return record_value(s, v.u.rec->count, v.u.rec->names, items);
   }
   case N_TYPE_FN:
-    if (v.tag != V_FN && v.tag != V_BUILTIN && v.tag != V_DTYPE && v.tag != V_INST) mismatch(s, type, v, at, what, NULL);
+    if (v.tag != V_FN && v.tag != V_BUILTIN && v.tag != V_DTYPE && v.tag != V_INST)
+      mismatch(s, type, v, at, what, NULL);
     if (v.tag == V_FN && v.u.fn->decl->fn->params.count < type->type_fn.params.count)
-      mismatch(s, type, v, at, what, txt(s, "it takes %u arguments", v.u.fn->decl->fn->params.count));
+      mismatch(s, type, v, at, what,
+               txt(s, "it takes %u arguments", v.u.fn->decl->fn->params.count));
     return v;
   default: fail(s, ERR_TYPE, type->span, "this is not a type");
   }
@@ -316,7 +364,9 @@ void type_eval(Session *s, Node *type, Type *out) {
   if (dt < 0 && class_of(n) == CLS_FLOAT) dt = DT_F32;
   if (dt < 0 && class_of(n) == CLS_INT) dt = DT_I64;
   if (dt < 0 && class_of(n) == CLS_NUM) dt = DT_F32;
-  if (dt < 0) fail(s, ERR_TYPE, type->span, "a tensor type is needed here, such as f32[3, 4]; `%s` is none", n);
+  if (dt < 0)
+    fail(s, ERR_TYPE, type->span, "a tensor type is needed here, such as f32[3, 4]; `%s` is none",
+         n);
   out->dtype = (uint8_t)dt;
   const NodeList *d = &type->type_name.dims;
   int rank = 0;
@@ -324,17 +374,21 @@ void type_eval(Session *s, Node *type, Type *out) {
     Node *x = d->items[i];
     if (x->kind == N_PACK) {
       Local *l = x->word.name ? local_find(s, x->word.name) : NULL;
-      if (!l || l->v.tag != V_TUPLE) fail(s, ERR_DIM_UNBOUND, x->span, "this pack is not bound here");
-      for (size_t k = 0; k < l->v.u.list->count && rank < CKL_MAX_RANK; k++) out->dim[rank++] = dim_of(s, l->v.u.list->items[k], x->span, "a dim");
+      if (!l || l->v.tag != V_TUPLE)
+        fail(s, ERR_DIM_UNBOUND, x->span, "this pack is not bound here");
+      for (size_t k = 0; k < l->v.u.list->count && rank < CKL_MAX_RANK; k++)
+        out->dim[rank++] = dim_of(s, l->v.u.list->items[k], x->span, "a dim");
       continue;
     }
-    if (rank == CKL_MAX_RANK) fail(s, ERR_RANK_MAX, type->span, "a tensor has at most %d axes", CKL_MAX_RANK);
+    if (rank == CKL_MAX_RANK)
+      fail(s, ERR_RANK_MAX, type->span, "a tensor has at most %d axes", CKL_MAX_RANK);
     Value v = eval(s, x);
     if (v.tag == V_UNKNOWN) {
       out->rank = 255;
       return;
     }
-    if (v.tag == V_INT && v.u.i < 0) fail(s, ERR_SIZE_NEGATIVE, x->span, "a size cannot be negative: %lld", (long long)v.u.i);
+    if (v.tag == V_INT && v.u.i < 0)
+      fail(s, ERR_SIZE_NEGATIVE, x->span, "a size cannot be negative: %lld", (long long)v.u.i);
     out->dim[rank++] = dim_of(s, v, x->span, "a dim");
   }
   out->rank = (uint8_t)rank;
@@ -359,24 +413,33 @@ const char *dims_text(Session *s, Value tuple) {
   return b.s;
 }
 
-typedef struct LeafMatch { Node *type; Span at; const char *what; } LeafMatch;
+typedef struct LeafMatch {
+  Node *type;
+  Span at;
+  const char *what;
+} LeafMatch;
 
 static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *path) {
   LeafMatch *m = ud;
   (void)n;
-  if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag == V_UNKNOWN || v[1].tag == V_UNKNOWN) return v[1];
+  if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag == V_UNKNOWN || v[1].tag == V_UNKNOWN)
+    return v[1];
   Type a = type_of(s, v[0]);
   Value x = as_tensor(s, v[1], (DType)a.dtype, m->at);
   Type b = type_of(s, x);
   bool ok = a.dtype == b.dtype && a.rank == b.rank;
   for (int i = 0; ok && i < a.rank; i++) {
     DimOrder o = dim_compare(dims_of(s), a.dim[i], b.dim[i]);
-    if (o == DIM_MAYBE && s->stage) gr_check(s->stage->g, CHECK_EQ, b.dim[i], a.dim[i], "a leaf has another shape than its param");
-    else ok = o == DIM_EQUAL;
+    if (o == DIM_MAYBE && s->stage)
+      gr_check(s->stage->g, CHECK_EQ, b.dim[i], a.dim[i],
+               "a leaf has another shape than its param");
+    else
+      ok = o == DIM_EQUAL;
   }
   if (!ok) {
     const char *t = value_type_text(s, v[0]);
-    fail(s, ERR_TYPE_MISMATCH, m->at, "%s must be %s: the leaf %s is %s, not %s", m->what, type_source(s, m->type), path, value_type_text(s, v[1]), t);
+    fail(s, ERR_TYPE_MISMATCH, m->at, "%s must be %s: the leaf %s is %s, not %s", m->what,
+         type_source(s, m->type), path, value_type_text(s, v[1]), t);
   }
   return x;
 }
@@ -384,14 +447,17 @@ static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *pa
 /* params[net]: the structure, shapes and dtypes of the params of an instance (rule 64). */
 Value match_params(Session *s, Node *type, Value v, Span at, const char *what) {
   NodeList *d = &type->type_name.dims;
-  if (d->count != 1) fail(s, ERR_TYPE, type->span, "`params[net]` takes one model or tracked tensor");
+  if (d->count != 1)
+    fail(s, ERR_TYPE, type->span, "`params[net]` takes one model or tracked tensor");
   bool old = s->by_reference;
   s->by_reference = true;
   Value net = eval(s, d->items[0]);
   s->by_reference = old;
   if (net.tag == V_UNKNOWN) return v;
   if (v.tag == V_INST) v = params_tree(s, v.u.inst, s->stage != NULL);
-  if (net.tag != V_INST && !v_is_tensor(net)) fail(s, ERR_TYPE, type->span, "`params[..]` takes a model or a tracked tensor, not %s", value_type_text(s, net));
+  if (net.tag != V_INST && !v_is_tensor(net))
+    fail(s, ERR_TYPE, type->span, "`params[..]` takes a model or a tracked tensor, not %s",
+         value_type_text(s, net));
   if (net.tag == V_INST) net = params_tree(s, net.u.inst, false);
   LeafMatch m = {type, at, what};
   Value t[2] = {net, v};

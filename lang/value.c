@@ -22,7 +22,9 @@ static void *obj_new(Session *s, ValueTag tag, size_t bytes) {
   return o;
 }
 
-static void release_obj(void *o) { obj_release(o); }
+static void release_obj(void *o) {
+  obj_release(o);
+}
 
 static Value pooled(Session *s, Obj *o) {
   mem_pool_add(&s->mem, o, release_obj);
@@ -155,7 +157,10 @@ Value param_value(Session *s, Tensor *t, Name name, bool tracked) {
     tn_unref(t);
     mem_throw(&s->mem, MEM_ERR_NOMEM);
   }
-  *o = (Param){.o = {.rc = 1, .s = s, .tag = V_PARAM}, .t = t, .name = name, .tracked = tracked,
+  *o = (Param){.o = {.rc = 1, .s = s, .tag = V_PARAM},
+               .t = t,
+               .name = name,
+               .tracked = tracked,
                .id = ++s->next_id};
   s->count.values_live++;
   return pooled(s, &o->o);
