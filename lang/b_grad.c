@@ -511,7 +511,7 @@ BUILTIN_FN(bi_freeze) {
   if (c->v[0].tag != V_INST)
     fail(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
          value_type_text(s, c->v[0]));
-  Freeze z = {s, want_str(s, c->v[1], c->spans[1], "the glob"), c->b->op != 0, 0};
+  Freeze z = {s, c->rest_n ? want_str(s, c->rest[0], c->rest_spans[0], "the glob") : "**", c->b->op != 0, 0};
   walk_slots(s, c->v[0], freeze_slot, &z);
   if (!z.hits)
     fail_help(s, ERR_GLOB, c->spans[1],

@@ -418,6 +418,7 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
                "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
         return global_value(s, &m->globals[i], at);
       }
+    if (visible_anyway(s, m, f, &v)) return v;
     fail(s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
   }
   case V_INST:

@@ -186,6 +186,7 @@ Module *module_load_file(Session *s, const char *path, Span at);
 Module *module_embedded(Session *s, const char *name, Span at);
 void module_declare(Session *s, Module *m); /* declarations of its tree, `use`s resolved */
 Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */
+bool visible_anyway(Session *s, const Module *m, Name name, Value *v); /* embedded modules: prelude and builtins */
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);
 const struct Builtin *builtin_find(Session *s, Name name);
 

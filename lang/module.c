@@ -257,6 +257,16 @@ static Module *used_module(Session *s, Module *m, Node *u) {
             "no module is called `%s`", b.s);
 }
 
+/* What is visible without `use` may be named as of any embedded module: `use nn (relu)`, `data.split`. */
+bool visible_anyway(Session *s, const Module *m, Name name, Value *v) {
+  if (m->path) return false;
+  Global *g = s->prelude ? own_global(s->prelude, name) : NULL;
+  const Builtin *b = g ? NULL : builtin_find(s, name);
+  if (name[0] == '_' || (!g && (!b || !b->fn))) return false;
+  if (v) *v = g ? g->v : (Value){.tag = V_BUILTIN, .u.builtin = b};
+  return true;
+}
+
 static void declare_use(Session *s, Module *m, Node *u, bool repl) {
   Module *src = used_module(s, m, u);
   if (u->use.names.count == 0) {
@@ -278,6 +288,7 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
     Global *h = own_global(src, w->name);
     if (w->name[0] == '_')
       fail(s, ERR_PRIVATE, w->span, "`%s` is private to `%s`", w->name, src->name);
+    if ((!h || h->module != src) && visible_anyway(s, src, w->name, NULL)) continue;
     if (!h || h->module != src) {
       const char *near = NULL;
       for (size_t k = 0; k < src->global_count; k++)
