@@ -29,14 +29,14 @@ typedef enum NodeKind {
   N_TYPE_DECL,   /* [type_decl] type Fit = (..) */
   N_POLICY_DECL, /* [policy_decl] policy lean(n) { .. } */
   N_TEST,        /* [test] */
-  N_MODEL,       /* [model] members are N_FIELD, N_LET (pattern N_PAT_NAME), N_ASSERT, N_FN, N_BAD */
+  N_MODEL,       /* [model] members: N_FIELD, N_LET (pattern N_PAT_NAME), N_ASSERT, N_FN, N_BAD */
   N_FIELD,       /* [field] param tok: f32[v, d] = e;  buffer m: f32 */
   N_FN,          /* [fn] fn or proc with a name: file item, model member, or statement in a block */
   N_PARAM,       /* [param] one parameter of a fn, lambda, model or policy */
 
   /* statements: items of files and blocks */
   N_LET,       /* [let] let or var */
-  N_ASSIGN,    /* [assign] x = e, x[i] += e: target N_NAME, N_DOT or N_INDEX (else an error was filed) */
+  N_ASSIGN,    /* [assign] x = e, x[i] += e: target N_NAME, N_DOT or N_INDEX (else an error) */
   N_EXPR_STMT, /* [expr] an expression as a statement; the last one is the value of a block */
   N_FOR,       /* [loop] */
   N_WHILE,     /* [loop] */
@@ -196,7 +196,7 @@ struct Node {
     struct { Word name; NodeList params, clauses; bool has_params; const char *doc; } policy_decl;
     struct { Node *title; Node *body; } test; /* title: N_STRING with at most one part, text */
     struct { Word name; NodeList params, members; bool has_params; const char *doc; } model;
-    struct { Word name; Node *type, *init; bool is_buffer; const char *doc; } field; /* init or NULL */
+    struct { Word name; Node *type, *init; bool is_buffer; const char *doc; } field; /* init/NULL */
     Fn *fn;
     struct { Word name; Node *type, *init; } param; /* type or NULL, default or NULL */
 

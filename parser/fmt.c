@@ -4,8 +4,8 @@
  * Out: text that parses to the same tree; formatting it again changes nothing. Idea: the tree
  * becomes a flat run of items (text, places where a line may break, groups); a group is printed on
  * one line when what it holds fits, as in D. C. Oppen, Prettyprinting, TOPLAS 2(4), 1980. What the
- * author broke on purpose stays broken: blocks, lists whose first item is on a line of its own, chains
- * of calls, the body after `fn f(x) =`.
+ * author broke on purpose stays broken: blocks, lists whose first item is on a line of its own,
+ * chains of calls, the body after `fn f(x) =`.
  * Invariant: comments are printed in order, each once, and only where a newline may stand. Testing
  * whether a group fits stops at the right margin, so time is linear. */
 #include <string.h>
@@ -53,7 +53,7 @@ typedef struct Fmt {
   int solid;
 } Fmt;
 
-/* ---- items -------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 static void put_item(Fmt *f, Item i) {
   VEC_PUSH(&f->scratch, f->items, f->count, f->cap, i);
@@ -87,7 +87,7 @@ static void when(Fmt *f, ItemKind kind, const char *s) {
   put_item(f, (Item){.kind = (uint8_t)kind, .text = s, .n = (uint32_t)strlen(s)});
 }
 
-/* ---- looking at the source ----------------------------------------------------------------------- */
+/* ---- looking at the source ------------------------------------------------------------------- */
 
 /* Newlines between two places. */
 static int lines_between(const Fmt *f, uint32_t lo, uint32_t hi) {
@@ -114,7 +114,8 @@ static void put_comment(Fmt *f, const Comment *c) {
 
 /* A comment behind code, with the blanks the author lined it up with, at least two. */
 static void put_behind(Fmt *f, const Comment *c) {
-  static const char blanks[] = "                                                                                ";
+  static const char blanks[] = "                                        "
+                               "                                        ";
   uint32_t n = 0;
   while (n < c->lo && n < sizeof blanks - 1 && f->src[c->lo - 1 - n] == ' ') n++;
   if (n < 2) n = 2;
@@ -130,7 +131,7 @@ static void comments_before(Fmt *f, uint32_t at) {
   }
 }
 
-/* ---- lists in brackets --------------------------------------------------------------------------- */
+/* ---- lists in brackets ----------------------------------------------------------------------- */
 
 static void put_node(Fmt *f, const Node *n);
 static void put_expr(Fmt *f, const Node *n, int least);
@@ -191,6 +192,27 @@ static void put_list(Fmt *f, NodeList l, ListStyle style, uint32_t end) {
   text(f, style.close);
 }
 
+/* ` = e` or ` += e` behind a name; a comment goes between the two, on a line of its own. */
+static void put_value_of(Fmt *f, AstOp op, const Node *e) {
+  text(f, " ");
+  if (op != AST_NONE) text(f, ast_op_text(op));
+  text(f, "=");
+  bool commented = pending(f, e->span.lo) != NULL;
+  if (commented) {
+    mark(f, I_IN);
+    mark(f, I_HARD);
+    comments_before(f, e->span.lo);
+  } else {
+    text(f, " ");
+  }
+  put_expr(f, e, 0);
+  if (commented) mark(f, I_OUT);
+}
+
+static void put_init(Fmt *f, const Node *e) {
+  put_value_of(f, AST_NONE, e);
+}
+
 static void put_words(Fmt *f, Words w, const char *between) {
   for (uint32_t i = 0; i < w.count; i++) {
     if (i) text(f, between);
@@ -198,7 +220,7 @@ static void put_words(Fmt *f, Words w, const char *between) {
   }
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A comment between statements: behind the former one, or on a line of its own. `prev`: the end of
  * what stands before, a comment when `commented`; 0 at the start of the file. */
@@ -213,8 +235,8 @@ static void comment_between(Fmt *f, const Comment *c, uint32_t prev, bool first,
   put_comment(f, c);
 }
 
-/* Statements between `lo` (after the opening brace) and `hi` (the closing one). In a block the first
- * one is preceded by a newline or, in a `flat` group, a blank. */
+/* Statements between `lo` (after the opening brace) and `hi` (the closing one). In a block the
+ * first one is preceded by a newline or, in a `flat` group, a blank. */
 static void put_statements(Fmt *f, NodeList l, uint32_t lo, uint32_t hi, bool flat) {
   uint32_t prev = lo;
   bool first = true, commented = false, in_run = false;
@@ -237,7 +259,8 @@ static void put_statements(Fmt *f, NodeList l, uint32_t lo, uint32_t hi, bool fl
     } else {
       mark(f, lines_between(f, prev, at) > 1 ? I_BLANK : I_HARD);
     }
-    bool joined = !flat && i + 1 < l.count && !lines_between(f, n->span.hi, l.items[i + 1]->span.lo);
+    bool joined =
+        !flat && i + 1 < l.count && !lines_between(f, n->span.hi, l.items[i + 1]->span.lo);
     if (joined && !in_run) put_item(f, (Item){.kind = I_OPEN});
     put_node(f, n);
     if (!joined && in_run) mark(f, I_CLOSE);
@@ -272,7 +295,7 @@ static void put_block(Fmt *f, const Node *n) {
   put_braces(f, n->list, lo, n->span.hi, true);
 }
 
-/* ---- expressions --------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 enum { P_LAMBDA, P_OR, P_AND, P_NOT, P_COMPARE, P_RANGE, P_ADD, P_MUL, P_NEG, P_POW, P_POSTFIX };
 
@@ -379,7 +402,8 @@ static bool breaks_before(const Node *dot) {
 static void put_postfix(Fmt *f, const Node *n, int chain);
 
 static void put_object(Fmt *f, const Node *o, int chain) {
-  if (!o->parens && (o->kind == N_CALL || o->kind == N_DOT || o->kind == N_ITEM || o->kind == N_INDEX))
+  if (!o->parens &&
+      (o->kind == N_CALL || o->kind == N_DOT || o->kind == N_ITEM || o->kind == N_INDEX))
     put_postfix(f, o, chain);
   else
     put_expr(f, o, P_POSTFIX);
@@ -467,9 +491,11 @@ static void put_string(Fmt *f, const Node *n) {
     put_expr(f, p->hole, P_LAMBDA);
     /* a brace right after the brace would be text: find the first item with text */
     while (at < f->count && (f->items[at].kind != I_TEXT || !f->items[at].n)) at++;
-    if (at < f->count && f->items[at].text[0] == '{')
-      f->items[at].text = arena_printf(&f->scratch, " %.*s", (int)f->items[at].n, f->items[at].text),
-      f->items[at].n++;
+    if (at < f->count && f->items[at].text[0] == '{') {
+      Item *t = &f->items[at];
+      t->text = arena_printf(&f->scratch, " %.*s", (int)t->n, t->text);
+      t->n++;
+    }
     if (p->has_format) {
       text(f, ":");
       textn(f, f->src + p->format.span.lo, p->format.span.hi - p->format.span.lo);
@@ -659,7 +685,7 @@ static void put_expr(Fmt *f, const Node *n, int least) {
   if (parens) text(f, ")");
 }
 
-/* ---- types, patterns, clauses -------------------------------------------------------------------- */
+/* ---- types, patterns, clauses ---------------------------------------------------------------- */
 
 static void put_type(Fmt *f, const Node *n) {
   switch (n->kind) {
@@ -715,7 +741,7 @@ static void put_clause(Fmt *f, const Node *n) {
   }
 }
 
-/* ---- declarations and statements ----------------------------------------------------------------- */
+/* ---- declarations and statements ------------------------------------------------------------- */
 
 static void put_typed(Fmt *f, Word name, const Node *type, const Node *init) {
   text(f, name.name);
@@ -723,11 +749,7 @@ static void put_typed(Fmt *f, Word name, const Node *type, const Node *init) {
     text(f, ": ");
     put_node(f, type);
   }
-  if (init) {
-    text(f, " = ");
-    comments_before(f, init->span.lo);
-    put_expr(f, init, P_LAMBDA);
-  }
+  if (init) put_init(f, init);
 }
 
 static void put_use(Fmt *f, const Node *n) {
@@ -855,17 +877,11 @@ static void put_node(Fmt *f, const Node *n) {
       text(f, ": ");
       put_node(f, n->let.type);
     }
-    text(f, " = ");
-    comments_before(f, n->let.init->span.lo);
-    put_expr(f, n->let.init, P_LAMBDA);
+    put_init(f, n->let.init);
     break;
   case N_ASSIGN:
     put_expr(f, n->assign.target, P_LAMBDA);
-    text(f, " ");
-    if (n->assign.op != AST_NONE) text(f, ast_op_text(n->assign.op));
-    text(f, "= ");
-    comments_before(f, n->assign.value->span.lo);
-    put_expr(f, n->assign.value, P_LAMBDA);
+    put_value_of(f, n->assign.op, n->assign.value);
     break;
   case N_EXPR_STMT: put_expr(f, n->expr, P_LAMBDA); break;
   case N_FOR:
@@ -882,10 +898,10 @@ static void put_node(Fmt *f, const Node *n) {
   case N_ARG:
     if (n->arg.name.name) {
       text(f, n->arg.name.name);
-      text(f, " = ");
-      comments_before(f, n->arg.value->span.lo);
+      put_init(f, n->arg.value);
+    } else {
+      put_expr(f, n->arg.value, P_LAMBDA);
     }
-    put_expr(f, n->arg.value, P_LAMBDA);
     break;
   case N_ELLIPSIS: text(f, "..."); break;
   case N_SLICE: put_slice(f, n); break;
@@ -902,7 +918,7 @@ static void put_node(Fmt *f, const Node *n) {
   }
 }
 
-/* ---- printing ------------------------------------------------------------------------------------ */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static uint32_t columns(const Item *i) {
   uint32_t n = 0;

@@ -3,9 +3,9 @@
  * In: tokens of lex.re, with newlines already turned into SEP where they end a statement. Out: the
  * N_FILE node in ps->root. LALR(1) without a conflict; the build stops at one.
  *
- * The driver (parse.c) asks gr_accepts before it feeds a token, so the parser never sees a wrong one;
- * to recover it cuts the stack back to the innermost place where a statement may stand and feeds
- * BAD. Nothing is freed here: nodes live in an arena. */
+ * The driver (parse.c) asks gr_accepts before it feeds a token, so the parser never sees a wrong
+ * one; to recover it cuts the stack back to the innermost place where a statement may stand and
+ * feeds BAD. Nothing is freed here: nodes live in an arena. */
 
 %name Gr
 %token_prefix TK_
@@ -100,7 +100,7 @@ item(A) ::= stmt(B). { A = B; }
 item(A) ::= decl(B). { A = B; }
 item(A) ::= BAD(T). { A = NODE(N_BAD, T.lo, T.hi); }
 
-/* ---- declarations ---- */
+/* ---- declarations ---------------------------------------------------------------------------- */
 
 decl(A) ::= USE(K) dotted(D). {
   A = NODE(N_USE, K.lo, D->items[D->count - 1].span.hi);
@@ -275,7 +275,7 @@ ocomma(A) ::= COMMA. { A = true; }
 osep ::= .
 osep ::= SEP.
 
-/* ---- types ---- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 otype(A) ::= . { A = NULL; }
 otype(A) ::= COLON type(T). { A = T; }
@@ -297,7 +297,9 @@ type(A) ::= LBRACK(L) type(T) RBRACK(R). {
   A = DONE(A);
 }
 type(A) ::= LPAREN(L) RPAREN(R). { A = NODE(N_TYPE_TUPLE, L.lo, R.hi); }
-type(A) ::= LPAREN(L) tyitemlist(I) ocomma(C) RPAREN(R). { A = ps_tuple_type(ps, I, C, L.lo, R.hi); }
+type(A) ::= LPAREN(L) tyitemlist(I) ocomma(C) RPAREN(R). {
+  A = ps_tuple_type(ps, I, C, L.lo, R.hi);
+}
 type(A) ::= FN(K) LPAREN tyitems(I) RPAREN ARROW type(T). {
   A = NODE(N_TYPE_FN, K.lo, HI(T));
   A->type_fn.params = *I;
@@ -327,10 +329,12 @@ dim(A) ::= ELLIPSIS(T) name(N). {
   A->word = N->word;
 }
 
-/* ---- statements ---- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 block(A) ::= LBRACE(L) items(I) RBRACE(R). { A = ps_block(ps, I, L.lo, R.hi); }
-block(A) ::= LBRACE(L) items(I) item(X) RBRACE(R). { A = ps_block(ps, ps_push(ps, I, X), L.lo, R.hi); }
+block(A) ::= LBRACE(L) items(I) item(X) RBRACE(R). {
+  A = ps_block(ps, ps_push(ps, I, X), L.lo, R.hi);
+}
 
 %type letkw {Tok}
 letkw(A) ::= LET(T). { A = T; A.semi = false; }
@@ -409,7 +413,7 @@ pats(A) ::= pats(L) COMMA pat(P). { A = ps_push(ps, L, P); }
 patnames(A) ::= name(N). { A = ps_list1(ps, N); }
 patnames(A) ::= patnames(L) COMMA name(N). { A = ps_push(ps, L, N); }
 
-/* ---- policies ---- */
+/* ---- policies -------------------------------------------------------------------------------- */
 
 opolicy(A) ::= . { A = (Group){.list = ps_list(ps)}; }
 opolicy(A) ::= policy(P). { A = P; }
@@ -455,7 +459,7 @@ path(A) ::= path(P) DOT IDENT(T). {
 word(A) ::= IDENT(T). { A = T; }
 word(A) ::= BACKWARD(T). { A = T; }
 
-/* ---- expressions ---- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 expr(A) ::= expr(X) OR(T) expr(Y). { A = ps_binary(ps, AST_OR, T, X, Y); }
 expr(A) ::= expr(X) AND(T) expr(Y). { A = ps_binary(ps, AST_AND, T, X, Y); }
@@ -679,7 +683,7 @@ parts(A) ::= parts(P) HOLE_OPEN(L) expr(E) HOLE_CLOSE(R). {
 }
 
 %code {
-/* ---- looking at the parser's stack ---- */
+/* ---- looking at the parser's stack ----------------------------------------------------------- */
 
 _Static_assert(GR_STACK == YYSTACKDEPTH, "the stack of the grammar");
 

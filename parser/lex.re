@@ -2,8 +2,8 @@
  *
  * In: a text that is valid UTF-8 without NUL. Out: tokens with their places; comments go to a side
  * table. Idea: the lexer keeps the stack of open brackets, and with it knows where a newline ends a
- * statement (SEP), where `<` opens a policy, and that it is inside a string or a hole of one, so the
- * grammar needs no modes. Closing brackets that are missing are supplied (after an error), so that
+ * statement (SEP), where `<` opens a policy, and that it is inside a string or a hole of one, so
+ * the grammar needs no modes. Closing brackets that are missing are supplied (after an error), so that
  * what the parser sees is always balanced.
  * Invariant: each call moves `pos` forward, pops a bracket or returns the end; time is linear. */
 #include "parser/lex.h"
@@ -14,9 +14,9 @@
 #include "parser/grammar.h"
 
 const char *const parse_reserved[] = {
-    "fn",     "let",        "var",  "if",     "else", "for", "in",  "while", "break", "continue", "return",
-    "checkpoint", "wrap",   "assert", "and",  "or",  "not", "true",  "false", "self",     "backward",
-    NULL};
+    "fn",    "let",      "var",    "if",         "else", "for",    "in",   "while",
+    "break", "continue", "return", "checkpoint", "wrap", "assert", "and",  "or",
+    "not",   "true",     "false",  "self",       "backward", NULL};
 const char *const parse_soft[] = {"proc", "model", "param", "buffer", "policy",
                                   "type", "test",  "use",   "as",     NULL};
 
@@ -45,7 +45,7 @@ void lex_init(Lexer *lx, const ParseContext *c, uint32_t file, const char *text,
   if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) lx->pos = 3; /* a byte order mark */
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 Diag *lex_error(Lexer *lx, ErrCode code, uint32_t lo, uint32_t hi, const char *fmt, ...) {
   if (lx->mute) return NULL;
@@ -67,7 +67,7 @@ void lex_help(Lexer *lx, Diag *g, const char *text) {
   if (g) dg_help(lx->c->diags, g, "%s", text);
 }
 
-/* ---- small helpers ----------------------------------------------------------------------------- */
+/* ---- small helpers --------------------------------------------------------------------------- */
 
 static bool is_word_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -114,12 +114,12 @@ static Tok token(Lexer *lx, int kind, uint32_t lo, uint32_t hi) {
   return t;
 }
 
-/* ---- comments and white space ------------------------------------------------------------------ */
+/* ---- comments and white space ---------------------------------------------------------------- */
 
 static void keep_comment(Lexer *lx, uint32_t lo, uint32_t hi, bool own_line) {
-  while (hi > lo && (lx->text[hi - 1] == '\r' || lx->text[hi - 1] == ' ' || lx->text[hi - 1] == '\t'))
-    hi--;
-  bool doc = hi - lo >= 2 && lx->text[lo + 1] == '#';
+  const char *s = lx->text;
+  while (hi > lo && (s[hi - 1] == '\r' || s[hi - 1] == ' ' || s[hi - 1] == '\t')) hi--;
+  bool doc = hi - lo >= 2 && s[lo + 1] == '#';
   if (lx->c)
     VEC_PUSH(lx->c->arena, lx->comments, lx->comment_count, lx->comment_cap,
              ((Comment){lo, hi, own_line, doc}));
@@ -148,7 +148,7 @@ static bool skip(Lexer *lx) {
   }
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static Tok number(Lexer *lx, int kind, uint32_t lo, uint32_t hi) {
   Tok t = token(lx, kind, lo, hi);
@@ -211,9 +211,9 @@ static Tok float_literal(Lexer *lx, uint32_t lo, uint32_t hi) {
 /* 1.5GiB in bytes, rounded down. */
 static Tok size_literal(Lexer *lx, uint32_t lo, uint32_t hi) {
   static const struct { const char *name; uint64_t bytes; } units[] = {
-      {"KiB", 1ull << 10},   {"MiB", 1ull << 20},      {"GiB", 1ull << 30},         {"TiB", 1ull << 40},
-      {"KB", 1000ull},       {"MB", 1000000ull},       {"GB", 1000000000ull},
-      {"TB", 1000000000000ull}, {"B", 1}};
+      {"KiB", 1ull << 10}, {"MiB", 1ull << 20},  {"GiB", 1ull << 30},
+      {"TiB", 1ull << 40}, {"KB", 1000ull},      {"MB", 1000000ull},
+      {"GB", 1000000000ull}, {"TB", 1000000000000ull}, {"B", 1}};
   Tok t = number(lx, TK_SIZE, lo, hi);
   if (!lx->c) return t;
   uint32_t i = lo;
@@ -237,7 +237,8 @@ static Tok size_literal(Lexer *lx, uint32_t lo, uint32_t hi) {
     }
   }
   uint64_t rest = part * unit / scale;
-  if (whole > ((uint64_t)INT64_MAX - rest) / unit) return too_large(lx, t, "at most 2^63 - 1 bytes");
+  if (whole > ((uint64_t)INT64_MAX - rest) / unit)
+    return too_large(lx, t, "at most 2^63 - 1 bytes");
   t.v.node->number.i = (int64_t)(whole * unit + rest);
   return t;
 }
@@ -267,7 +268,7 @@ static Tok odd_number(Lexer *lx, uint32_t lo, uint32_t hi) {
   return bad_number(lx, lo, hi, "a name does not begin with a digit; a product is written `2 * x`");
 }
 
-/* ---- strings ----------------------------------------------------------------------------------- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 static void put_utf8(Buf *b, uint32_t c) {
   if (c < 0x80) {
@@ -306,7 +307,8 @@ static void unicode_escape(Lexer *lx, Buf *b, uint32_t lo) {
   }
   if (!fine) {
     Diag *g = lex_error(lx, ERR_SYNTAX_ESCAPE, lo, lx->pos, "this is not a character");
-    lex_help(lx, g, "a character by number is `\\u{..}` with 1 to 6 hexadecimal digits, as in \\u{e9}");
+    lex_help(lx, g,
+             "a character by number is `\\u{..}` with 1 to 6 hexadecimal digits, as in \\u{e9}");
   } else if (lx->c) {
     put_utf8(b, v);
   }
@@ -448,7 +450,7 @@ static Tok hole_format(Lexer *lx, uint32_t lo) {
   return t;
 }
 
-/* ---- brackets ---------------------------------------------------------------------------------- */
+/* ---- brackets -------------------------------------------------------------------------------- */
 
 static char opener_of(char c) {
   return c == ')' ? '(' : c == ']' ? '[' : '{';
@@ -477,8 +479,9 @@ static void unclosed(Lexer *lx, Bracket b, uint32_t lo, uint32_t hi) {
   if (lo >= lx->n) {
     g = lex_error(lx, ERR_SYNTAX_BRACKET, b.at, b.at + 1, "this `%c` is never closed", shown);
   } else {
-    g = lex_error(lx, ERR_SYNTAX_BRACKET, lo, hi, "`%.*s` does not close the `%c` that is open here",
-                  (int)(hi - lo), lx->text + lo, shown);
+    g = lex_error(lx, ERR_SYNTAX_BRACKET, lo, hi,
+                  "`%.*s` does not close the `%c` that is open here", (int)(hi - lo), lx->text + lo,
+                  shown);
     lex_label(lx, g, b.at, b.at + 1, "opened here");
   }
   lx->quiet = true;
@@ -487,7 +490,8 @@ static void unclosed(Lexer *lx, Bracket b, uint32_t lo, uint32_t hi) {
 /* A line at column 1 that begins a declaration inside the brace at byte `at`: a hint where the
  * closing one is missing. */
 static uint32_t suspicious_line(const Lexer *lx, uint32_t at) {
-  static const char *const words[] = {"fn ", "proc ", "model ", "test \"", "type ", "policy ", "use "};
+  static const char *const words[] = {"fn ",   "proc ",   "model ", "test \"",
+                                      "type ", "policy ", "use "};
   const char *p = lx->text + at;
   while ((p = memchr(p, '\n', lx->n - (size_t)(p - lx->text))) != NULL) {
     p++;
@@ -587,7 +591,7 @@ static Tok broken_hole(Lexer *lx, uint32_t lo) {
   return supply(lx);
 }
 
-/* ---- words ------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /* A soft keyword counts when a blank and a name follow (for `test` and `use` also a string). */
 static bool soft_holds(const Lexer *lx, bool name, bool string) {
@@ -640,7 +644,8 @@ static Tok odd_char(Lexer *lx, uint32_t lo) {
     return bad(lx, lo);
   }
   g = lex_error(lx, ERR_SYNTAX_CHAR, lo, lx->pos, "`%.*s` does not belong here", (int)n, s);
-  if (n == 3 && memcmp(s, "\xe2\x80", 2) == 0 && (unsigned char)s[2] >= 0x98 && (unsigned char)s[2] <= 0x9f)
+  const unsigned char *u = (const unsigned char *)s;
+  if (n == 3 && u[0] == 0xe2 && u[1] == 0x80 && u[2] >= 0x98 && u[2] <= 0x9f)
     lex_help(lx, g, "strings stand between straight quotes: \"text\"");
   else if (n == 2 && memcmp(s, "\xc2\xa0", 2) == 0)
     lex_help(lx, g, "this is a no-break space; write a plain one");
@@ -671,7 +676,7 @@ static Tok single_quotes(Lexer *lx, uint32_t lo) {
   return bad(lx, lo);
 }
 
-/* ---- the tokens -------------------------------------------------------------------------------- */
+/* ---- the tokens ------------------------------------------------------------------------------ */
 
 /* After `.`: any word is a name, digits are an int. */
 static Tok after_dot(Lexer *lx, uint32_t lo) {

@@ -1,9 +1,9 @@
 /* The driver: tokens from the lexer into the grammar, recovery, limits; helpers of grammar actions.
  *
- * In: a source. Out: N_FILE. Idea: before a token is fed, gr_accepts runs the automaton on a copy of
- * the states; a token that does not fit is reported with everything that would have (complain.c),
- * then the stack is cut back to the innermost place where a statement may stand, N_BAD is put there,
- * and tokens are skipped up to the end of that statement at the same depth of brackets.
+ * In: a source. Out: N_FILE. Idea: before a token is fed, gr_accepts runs the automaton on a copy
+ * of the states; a token that does not fit is reported with all that would have (complain.c),
+ * then the stack is cut back to the innermost place where a statement may stand, N_BAD is put
+ * there, and tokens are skipped up to the end of that statement at the same depth of brackets.
  * Invariant: no node is higher than AST_MAX_HEIGHT; after PARSE_MAX_ERRORS errors, or when the text
  * is nested too deeply, reading stops and the tree so far is returned. */
 #include "parser/lex.h"
@@ -12,7 +12,7 @@
 
 #include "parser/grammar.h"
 
-/* ---- helpers of the actions --------------------------------------------------------------------- */
+/* ---- helpers of the actions ------------------------------------------------------------------ */
 
 Span ps_span(Parser *ps, uint32_t lo, uint32_t hi) {
   return (Span){ps->file, lo, hi};
@@ -101,7 +101,8 @@ Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
     else if (target->kind == N_BINARY)
       lex_help(&ps->lx, g, "to compare write `==`");
     else if (target->kind == N_ITEM)
-      lex_help(&ps->lx, g, "items of a tuple are fixed; make a new tuple, or use a record: `r.x = e`");
+      lex_help(&ps->lx, g,
+               "items of a tuple are fixed; make a new tuple, or use a record: `r.x = e`");
   }
   return ps_done(ps, n);
 }
@@ -118,7 +119,8 @@ Node *ps_tuple_type(Parser *ps, NodeList *l, bool comma, uint32_t lo, uint32_t h
   for (uint32_t i = 0; i < l->count; i++) named += l->items[i]->kind == N_TYPE_FIELD;
   if (!named && l->count == 1 && !comma) return l->items[0]; /* just parentheses */
   if (named && named < l->count) {
-    Diag *g = lex_error(&ps->lx, ERR_SYNTAX_MIXED, lo, hi, "some items of this type have names, some have none");
+    Diag *g = lex_error(&ps->lx, ERR_SYNTAX_MIXED, lo, hi,
+                        "some items of this type have names, some have none");
     lex_help(&ps->lx, g, "a tuple is (A, B), a record is (x: A, y: B)");
     return ps_node(ps, N_BAD, lo, hi);
   }
@@ -130,13 +132,15 @@ Node *ps_tuple_type(Parser *ps, NodeList *l, bool comma, uint32_t lo, uint32_t h
 /* Where a declaration does not belong: an error, and N_BAD in its place. */
 static Node *misplaced(Parser *ps, Node *n, const char *what, const char *help) {
   uint32_t hi = n->span.lo + 1;
-  while (hi < n->span.hi && (ps->lx.text[hi] | 0x20) >= 'a' && (ps->lx.text[hi] | 0x20) <= 'z') hi++;
+  const char *s = ps->lx.text;
+  while (hi < n->span.hi && (s[hi] | 0x20) >= 'a' && (s[hi] | 0x20) <= 'z') hi++;
   Diag *g = lex_error(&ps->lx, ERR_SYNTAX_PLACE, n->span.lo, hi, "%s", what);
   lex_help(&ps->lx, g, help);
   return ps_node(ps, N_BAD, n->span.lo, n->span.hi);
 }
 
-static const char param_help[] = "`param` and `buffer` are members: model M(..) { param w: f32[3] }";
+static const char param_help[] =
+    "`param` and `buffer` are members: model M(..) { param w: f32[3] }";
 
 Node *ps_block(Parser *ps, NodeList *l, uint32_t lo, uint32_t hi) {
   for (uint32_t i = 0; i < l->count; i++) {
@@ -167,7 +171,8 @@ Node *ps_block(Parser *ps, NodeList *l, uint32_t lo, uint32_t hi) {
 void ps_file(Parser *ps, NodeList *l) {
   for (uint32_t i = 0; i < l->count; i++)
     if (l->items[i]->kind == N_FIELD)
-      l->items[i] = misplaced(ps, l->items[i], "a param or buffer belongs to a `model`", param_help);
+      l->items[i] =
+          misplaced(ps, l->items[i], "a param or buffer belongs to a `model`", param_help);
   ps->root->file.items = *l;
 }
 
@@ -185,7 +190,8 @@ NodeList *ps_members(Parser *ps, NodeList *l) {
       break;
     default:
       l->items[i] = misplaced(ps, n, "this is no member of a model",
-                              "members are param, buffer, let, assert, fn and proc; what runs stands in a fn");
+                              "members are param, buffer, let, assert, fn and proc; what runs "
+                              "stands in a fn");
     }
   }
   return l;
@@ -242,7 +248,7 @@ const char *ps_doc(Parser *ps, uint32_t lo) {
   return b.s;
 }
 
-/* ---- feeding ------------------------------------------------------------------------------------ */
+/* ---- feeding --------------------------------------------------------------------------------- */
 
 void ps_feed(Parser *ps, Tok t) {
   if (gr_depth(ps->gr) > GR_STACK - 64) {
@@ -327,11 +333,12 @@ static void run(Parser *ps) {
   gr_feed(ps->gr, (Tok){.kind = 0, .lo = lx->n, .hi = lx->n});
 }
 
-/* ---- text that can be read at all --------------------------------------------------------------- */
+/* ---- text that can be read at all ------------------------------------------------------------ */
 
 /* Length of the UTF-8 character at s, 0 if it is none. */
 static unsigned utf8(const unsigned char *s, const unsigned char *end) {
-  unsigned n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+  unsigned c = s[0];
+  unsigned n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
   if (n == 0 || (size_t)(end - s) < n) return 0;
   for (unsigned i = 1; i < n; i++)
     if ((s[i] & 0xc0) != 0x80) return 0;
@@ -346,7 +353,8 @@ static bool readable(Parser *ps, const char *text, size_t n) {
     unsigned len = *s ? utf8(s, end) : 0;
     if (len == 0) {
       uint32_t at = (uint32_t)(s - (const unsigned char *)text);
-      Diag *g = *s ? lex_error(&ps->lx, ERR_SYNTAX_BYTES, at, at + 1, "the byte 0x%02x here is not UTF-8", *s)
+      Diag *g = *s ? lex_error(&ps->lx, ERR_SYNTAX_BYTES, at, at + 1,
+                               "the byte 0x%02x here is not UTF-8", *s)
                    : lex_error(&ps->lx, ERR_SYNTAX_BYTES, at, at + 1, "a NUL byte stands here");
       lex_help(&ps->lx, g, "a ckl file is text in UTF-8; is this another kind of file?");
       return false;
@@ -376,7 +384,8 @@ Node *parse_file(const ParseContext *c, uint32_t file) {
   lex_init(&ps.lx, c, file, src->text, fits ? (uint32_t)n : 0);
   ps.root = ps_node(&ps, N_FILE, 0, fits ? (uint32_t)n : 0);
   if (!fits) {
-    lex_error(&ps.lx, ERR_SYNTAX_BYTES, 0, 0, "the file is too long: %zu bytes, at most 2^30 - 1", n);
+    lex_error(&ps.lx, ERR_SYNTAX_BYTES, 0, 0, "the file is too long: %zu bytes, at most 2^30 - 1",
+              n);
     return ps.root;
   }
   if (!readable(&ps, src->text, n)) return ps.root;

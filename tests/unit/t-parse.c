@@ -955,6 +955,21 @@ static void t_complete(void) {
               rows[i].complete ? "complete" : "not complete");
 }
 
+/* What `ckl help syntax-N` shows provokes syntax-N. */
+static void t_help(void) {
+  int codes = 0;
+  for (int i = 0; i < ERR_COUNT; i++) {
+    if (strncmp(err_info[i].code, "syntax-", 7) != 0) continue;
+    codes++;
+    uint32_t h;
+    const char *got;
+    if (!*err_info[i].example) continue;
+    errors_in(err_info[i].example, strlen(err_info[i].example), &h, &got);
+    check_str(got, err_info[i].code);
+  }
+  check_int(codes, ==, 20);
+}
+
 static void t_words(void) {
   int reserved = 0, soft = 0;
   while (parse_reserved[reserved]) reserved++;
@@ -1001,6 +1016,7 @@ int main(void) {
   TEST(t_docs(), "doc comments belong to the declaration below");
   TEST(t_spans(), "nodes know their places");
   TEST(t_complete(), "the REPL knows when an input is complete");
+  TEST(t_help(), "the example of each code provokes it");
   TEST(t_words(), "the lists of words are whole");
   TEST(t_memory(), "parsing survives each failing allocation");
   return tap_done();
