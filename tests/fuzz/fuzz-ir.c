@@ -208,7 +208,8 @@ int main(int argc, char **argv)
   int seconds = argc > 1 ? atoi(argv[1]) : 5;
   state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 2654435761u + 88172645463325252u;
   mem_init(&mem, data_limit, NULL);
-  signal(SIGALRM, on_alarm);
+  struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+  sigaction(SIGALRM, &act, NULL);
   time_t end = time(NULL) + seconds;
   long fed = 0;
   while (time(NULL) < end) {
