@@ -490,7 +490,8 @@ static Value eval_call(Session *s, Node *e) {
   else
     f = eval(s, c);
   if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW)) {
-    Call call = {.node = e, .at = e->span};
+    /* a raw builtin finds the receiver of x.f(..), which is evaluated already, in v[0] */
+    Call call = {.b = f.u.builtin, .n = has, .v = &receiver, .node = e, .at = e->span};
     return f.u.builtin->fn(s, &call);
   }
   Args a = eval_args(s, &e->call.args, has ? &receiver : NULL,

@@ -275,3 +275,23 @@ void arena_free(Arena *a) {
     c = prev;
   }
 }
+
+ArenaMark arena_mark(const Arena *a) {
+  ArenaChunk *c = a->chunk;
+  return (ArenaMark){c, c ? c->prev : NULL, c ? c->used : 0, a->used};
+}
+
+static void drop_chunk(Arena *a, ArenaChunk **link) {
+  ArenaChunk *c = *link;
+  *link = c->prev;
+  mem_free(a->mem, c, sizeof *c + c->size);
+}
+
+void arena_rewind(Arena *a, ArenaMark m) {
+  while (a->chunk != m.chunk) drop_chunk(a, &a->chunk);
+  if (m.chunk) {
+    while (m.chunk->prev != m.prev) drop_chunk(a, &m.chunk->prev); /* large blocks made since */
+    m.chunk->used = m.filled;
+  }
+  a->used = m.used;
+}

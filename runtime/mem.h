@@ -86,6 +86,10 @@ void *arena_grow(Arena *a, void *p, size_t old, size_t bytes);
 char *arena_strdup(Arena *a, const char *s, size_t n); /* NUL-terminated copy */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(Arena *a); /* everything; the arena can be used again */
+/* Frees what was allocated since the mark; marks nest. */
+typedef struct ArenaMark { ArenaChunk *chunk, *prev; size_t filled, used; } ArenaMark;
+ArenaMark arena_mark(const Arena *a);
+void arena_rewind(Arena *a, ArenaMark m);
 
 #define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
 #define ARENA_ARRAY(a, T, n) ((T *)arena_array((a), sizeof(T), (size_t)(n)))
