@@ -71,7 +71,8 @@ static const char *const pieces[] = {
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
 
 static void add(const char *s, size_t n) {
-  if (text_n + n > MAX_TEXT) n = MAX_TEXT - text_n;
+  if (text_n >= MAX_TEXT) return;
+  if (n > MAX_TEXT - text_n) n = MAX_TEXT - text_n;
   memmove(text + text_n, s, n);
   text_n += n;
 }
