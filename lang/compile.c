@@ -278,7 +278,8 @@ static Value rebuild_at(Session *s, Cursor *c, Value v) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
     for (size_t i = 0; i < v.u.list->count; i++) items[i] = rebuild_at(s, c, v.u.list->items[i]);
     Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
-    if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, r, DT_COUNT, (Span){0});
+    r.u.list->weak = v.tag == V_LIST && v.u.list->weak;
+    if (r.u.list->weak) return as_tensor(s, r, DT_COUNT, (Span){0});
     return r;
   }
   case V_RECORD: {
@@ -430,7 +431,8 @@ struct Compiled {
   const char *sig;
   size_t sig_len;
   Arena arena;
-  Graph *g;
+  Graph *g;     /* as written: what a joint graph is made of */
+  Graph *plain; /* simplified: what runs when no gradient is wanted */
   size_t leaf_count;
   int64_t *source;
   SymBind *binds;
@@ -500,6 +502,10 @@ typedef struct StageJob {
   Unit *u;
 } StageJob;
 
+static Graph *simplified(Arena *a, const Graph *g) {
+  return gr_dce(a, gr_cse(a, gr_fold(a, g)));
+}
+
 static void stage_job(void *ud) {
   StageJob *job = ud;
   Session *s = job->s;
@@ -535,7 +541,10 @@ static void stage_job(void *ud) {
     value_retain(w.tmpl);
     VEC_PUSH(&c->arena, c->writes, c->write_count, cap, w);
   }
-  c->g = gr_dce(&c->arena, gr_cse(&c->arena, gr_fold(&c->arena, u->g)));
+  /* What is differentiated keeps every use of a value: merging them would change the order in which
+   * gradients are summed (rule 74). What runs is simplified. */
+  c->g = gr_dce(&c->arena, u->g);
+  c->plain = simplified(&c->arena, c->g);
   c->source = u->source;
   c->binds = u->binds;
   c->bind_count = u->bind_count;
@@ -642,7 +651,7 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
   s->cache->count++;
   s->count.compile++;
   log_compile(s, f, c->sig);
-  if (s->dump_stage) dump_graph(s, c->g);
+  if (s->dump_stage) dump_graph(s, !strcmp(s->dump_stage, "stage") ? c->g : c->plain);
   return c;
 }
 
@@ -740,6 +749,8 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
   Prov where = {0};
   j->joint = ad_joint(&j->arena, j->f, cot, wants, &e, &where);
   if (!j->joint) fail_gerr(s, where.span.file ? where.span : at, &e);
+  j->joint->forward = simplified(&j->arena, j->joint->forward);
+  j->joint->backward = simplified(&j->arena, j->joint->backward);
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n);
   entry->j = j;
@@ -803,7 +814,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
       differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
     if (differentiable) j = joint_for(s, c, wants, a->call);
   }
-  const Graph *g = j ? j->joint->forward : c->g;
+  const Graph *g = j ? j->joint->forward : c->plain;
   size_t total = g->output_count;
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
   RunCtx ctx = {
