@@ -6,7 +6,6 @@
  */
 #include "ckl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lang/compile.h"
@@ -24,6 +23,8 @@ struct ckl_value {
   Value v;
   Tensor *flat; /* row-major copy handed out by ckl_tensor_data, or NULL */
   ckl_value *prev, *next;
+  MemHook hook; /* a handle may outlive its session */
+  void *ud;
 };
 
 /* ---- statuses */
@@ -135,7 +136,7 @@ void ckl_close(ckl_session *k) {
   session_stop(s);
   for (ckl_value *v = s->handles, *next; v; v = next) {
     next = v->next;
-    v->owner = NULL; /* freed by ckl_release, through the C library */
+    v->owner = NULL; /* freed by ckl_release, through the hook */
     v->prev = v->next = NULL;
   }
   mem_close(&s->mem);
@@ -159,12 +160,19 @@ ckl_status ckl_reset(ckl_session *k) {
 /* ---- values */
 
 static ckl_value *handle(ckl_session *k, Value v) {
-  ckl_value *h = malloc(sizeof *h); /* outlives the session if the caller keeps it */
+  Mem *m = &k->s.mem;
+  ckl_value *h = mem_try(m, NULL, 0, sizeof *h);
   if (!h) return NULL;
-  *h = (ckl_value){.rc = 1, .owner = k, .v = v, .next = k->s.handles};
+  *h = (ckl_value){.rc = 1, .owner = k, .v = v, .next = k->s.handles, .hook = m->hook, .ud = m->ud};
   if (h->next) h->next->prev = h;
   k->s.handles = h;
   value_retain(v);
+  return h;
+}
+
+static ckl_value *need_handle(Session *s, Value v) {
+  ckl_value *h = handle((ckl_session *)s, v);
+  if (!h) mem_throw(&s->mem, MEM_ERR_NOMEM);
   return h;
 }
 
@@ -175,16 +183,16 @@ ckl_value *ckl_retain(ckl_value *v) {
 
 void ckl_release(ckl_value *v) {
   if (!v || --v->rc > 0) return;
-  if (v->owner) {
-    if (v->prev)
-      v->prev->next = v->next;
-    else
-      v->owner->s.handles = v->next;
-    if (v->next) v->next->prev = v->prev;
-    tn_unref(v->flat);
-    value_release(v->v);
+  if (!v->owner) {
+    v->hook(v->ud, v, sizeof *v, 0);
+    return;
   }
-  free(v);
+  if (v->prev) v->prev->next = v->next;
+  else v->owner->s.handles = v->next;
+  if (v->next) v->next->prev = v->prev;
+  tn_unref(v->flat);
+  value_release(v->v);
+  mem_free(&v->owner->s.mem, v, sizeof *v);
 }
 
 typedef struct Maker {
@@ -210,7 +218,7 @@ ckl_value *ckl_bool(ckl_session *s, bool b) {
 
 static void make_str(Job *j) {
   j->v = str_value(j->s, j->text, j->n);
-  *j->out = handle((ckl_session *)j->s, j->v);
+  *j->out = need_handle(j->s, j->v);
 }
 
 ckl_value *ckl_str(ckl_session *s, const char *text, size_t n) {
@@ -222,7 +230,7 @@ ckl_value *ckl_str(ckl_session *s, const char *text, size_t n) {
 
 static void make_tensor(Job *j) {
   j->v = tensor_value(j->s, j->more);
-  *j->out = handle((ckl_session *)j->s, j->v);
+  *j->out = need_handle(j->s, j->v);
 }
 
 static bool good_shape(const char *dtype, int rank, const int64_t *dims, int *dt) {
@@ -406,7 +414,7 @@ static void work_eval(Job *j) {
     value = is_last && st->kind == N_EXPR_STMT;
   }
   if (last.tag == V_LIST && last.u.list->weak) last = as_tensor(s, last, DT_COUNT, (Span){0});
-  if (j->out && value && last.tag != V_UNIT) *j->out = handle((ckl_session *)s, last);
+  if (j->out && value && last.tag != V_UNIT) *j->out = need_handle(s, last);
 }
 
 ckl_status ckl_eval(ckl_session *k, const char *text, const char *name, ckl_value **out) {
@@ -510,7 +518,7 @@ static void work_call(Job *j) {
   s->frame = &top;
   j->ran = true;
   Value r = call_simple(s, j->f, j->n, j->args, (Span){0});
-  if (j->out) *j->out = handle((ckl_session *)s, r);
+  if (j->out) *j->out = need_handle(s, r);
 }
 
 ckl_status ckl_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n,

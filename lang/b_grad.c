@@ -399,6 +399,7 @@ static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   (void)n;
   (void)path;
   if (!v_is_tensor(v[0])) return v[0];
+  if (!s->stage && v[0].tag == V_PARAM) return tensor_value(s, tn_ref(v[0].u.p->t));
   if (!s->stage) return detach(s, v[0]);
   Value x = as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
   return op_run(s, OP_STOP, 1, &x, NULL, 0, *(Span *)ud);

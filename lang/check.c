@@ -10,8 +10,14 @@
 
 #include "lang/builtin.h"
 #include "lang/compile.h"
+#include "lang/resolve.h"
 #include "lang/seq.h"
 #include "parser/parse.h"
+
+enum { ITEM_DONE = 2 /* Node.flags: checked */, CHECK_MOST = 20 /* errors */ };
+
+static Node *culprit(Session *s, size_t count, const Node *self, Module **m, ModelDecl **model);
+static bool known_before(Session *s, size_t count);
 
 static Value unknown(void) {
   return (Value){.tag = V_UNKNOWN};
@@ -376,69 +382,143 @@ static void check_script(Session *s, Module *m) {
   arena_free(&a);
 }
 
-/* Dims in brackets that no parameter binds bare (rule 21). */
-static bool binds_dim(const Node *t, Name name) {
-  if (!t) return false;
-  if (t->kind == N_TYPE_NAME)
-    for (uint32_t i = 0; i < t->type_name.dims.count; i++) {
-      const Node *d = t->type_name.dims.items[i];
-      if ((d->kind == N_NAME && d->name == name) || (d->kind == N_PACK && d->word.name == name))
-        return true;
+/* ---- a module */
+
+/* The function or method in which a place lies, or NULL. */
+static Node *item_at(const Module *m, Span at) {
+  if (!m->ast || at.file != m->file) return NULL;
+  const NodeList *l = &m->ast->file.items;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *n = l->items[i];
+    if (at.lo < n->span.lo || at.lo >= n->span.hi) continue;
+    if (n->kind == N_FN) return n;
+    if (n->kind != N_MODEL) return NULL;
+    for (uint32_t k = 0; k < n->model.members.count; k++) {
+      Node *x = n->model.members.items[k];
+      if (x->kind == N_FN && at.lo >= x->span.lo && at.lo < x->span.hi) return x;
     }
-  if (t->kind == N_TYPE_TUPLE)
-    for (uint32_t i = 0; i < t->list.count; i++)
-      if (binds_dim(t->list.items[i], name)) return true;
-  if (t->kind == N_TYPE_RECORD)
-    for (uint32_t i = 0; i < t->list.count; i++)
-      if (binds_dim(t->list.items[i]->type_field.type, name)) return true;
-  if (t->kind == N_TYPE_LIST) return binds_dim(t->type_list, name);
-  return false;
+    return NULL;
+  }
+  return NULL;
 }
 
-static void check_dims(Session *s, Node *fn) {
-  for (uint32_t i = 0; i < fn->fn->dims.count; i++) {
-    const Word *w = &fn->fn->dims.items[i];
-    bool bound = false;
-    for (uint32_t k = 0; k < fn->fn->params.count && !bound; k++)
-      bound = binds_dim(fn->fn->params.items[k]->param.type, w->name);
-    if (bound) continue;
-    Diag *d = err(s, ERR_DIM_UNBOUND, w->span,
-                  "the dim `%s` is not bound: no parameter has it as a bare axis", w->name);
-    dg_help(&s->diags, d,
-            "write it as an axis of a parameter, x: f32[%s], or make it an argument %s: int",
-            w->name, w->name);
+static Node *fn_at(Session *s, Span at, Module **m, ModelDecl **model) {
+  *model = NULL;
+  for (size_t i = 0; i < s->module_count; i++) {
+    Node *n = item_at(s->modules[i], at);
+    if (!n) continue;
+    *m = s->modules[i];
+    const NodeList *l = &s->modules[i]->ast->file.items;
+    for (uint32_t k = 0; k < l->count; k++) {
+      if (l->items[k]->kind != N_MODEL || at.lo < l->items[k]->span.lo || at.lo >= l->items[k]->span.hi) continue;
+      Global *g = global_find(s, *m, l->items[k]->model.name.name);
+      if (!g || g->kind != G_MODEL) return NULL;
+      *model = g->v.u.model;
+    }
+    return n;
+  }
+  return NULL;
+}
+
+/* Drops what was filed since `count` when the same was said before; a fault is reported once. */
+static bool known_before(Session *s, size_t count) {
+  Diags *d = &s->diags;
+  for (size_t k = count; k < d->count; k++) {
+    bool known = false;
+    for (size_t i = 0; i < k && !known; i++)
+      known = d->items[i]->code == d->items[k]->code && d->items[i]->severity == d->items[k]->severity && !memcmp(&d->items[i]->span, &d->items[k]->span, sizeof(Span));
+    if (!known) continue;
+    Diag *g = d->items[k];
+    memmove(&d->items[k], &d->items[k + 1], (d->count - k - 1) * sizeof *d->items);
+    d->count--;
+    if (g->severity == SEV_ERROR) d->errors--;
+    if (g->severity == SEV_WARNING) d->warnings--;
+    k--;
+  }
+  return d->count == count;
+}
+
+/* Where the last error since `count` lies, if in a function that is not `self`. */
+static Node *culprit(Session *s, size_t count, const Node *self, Module **m, ModelDecl **model) {
+  for (size_t i = s->diags.count; i > count; i--) {
+    if (s->diags.items[i - 1]->severity != SEV_ERROR) continue;
+    Node *n = fn_at(s, s->diags.items[i - 1]->span, m, model);
+    return n == self ? NULL : n;
+  }
+  return NULL;
+}
+
+static void check_item(Session *s, Module *m, Node *n, ModelDecl *model) {
+  if (n->flags & (ITEM_BAD | ITEM_DONE) || s->diags.errors >= CHECK_MOST) return;
+  n->flags |= ITEM_DONE;
+  size_t count = s->diags.count;
+  if (check_fn(s, &(Made){.s = s, .node = n, .module = m, .m = model})) return;
+  n->flags |= ITEM_BAD;
+  /* a fault in a function that it calls is that function's, unless that one alone is right */
+  Module *cm;
+  ModelDecl *cd;
+  Node *c = culprit(s, count, n, &cm, &cd);
+  if (c) {
+    bool done = c->flags & ITEM_DONE;
+    if (!done) {
+      dg_rewind(&s->diags, count);
+      check_item(s, cm, c, cd);
+      if (!(c->flags & ITEM_BAD)) check_fn(s, &(Made){.s = s, .node = n, .module = m, .m = model});
+    } else if (c->flags & ITEM_BAD) {
+      dg_rewind(&s->diags, count);
+    }
+  }
+  known_before(s, count);
+}
+
+static void check_functions(Session *s, Module *m) {
+  NodeList *l = &m->ast->file.items;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *n = l->items[i];
+    if (n->kind == N_FN) check_item(s, m, n, NULL);
+    if (n->kind != N_MODEL || n->flags & ITEM_BAD) continue;
+    Global *g = global_find(s, m, n->model.name.name);
+    if (!g || g->kind != G_MODEL) continue;
+    for (uint32_t k = 0; k < n->model.members.count; k++)
+      if (n->model.members.items[k]->kind == N_FN) check_item(s, m, n->model.members.items[k], g->v.u.model);
+  }
+}
+
+/* In the order of the source. */
+static void sort_diags(Diags *d, size_t from) {
+  for (size_t i = from + 1; i < d->count; i++) {
+    Diag *g = d->items[i];
+    size_t k = i;
+    for (; k > from; k--) {
+      const Diag *o = d->items[k - 1];
+      if (o->span.file < g->span.file || (o->span.file == g->span.file && o->span.lo <= g->span.lo)) break;
+      d->items[k] = d->items[k - 1];
+    }
+    d->items[k] = g;
   }
 }
 
 bool check_module(Session *s, Module *m, bool script) {
-  size_t before = s->diags.errors;
-  NodeList *l = &m->ast->file.items;
-  for (uint32_t i = 0; i < l->count && s->diags.errors < 20; i++) {
-    Node *n = l->items[i];
-    if (n->kind == N_FN) {
-      size_t e = s->diags.errors;
-      check_dims(s, n);
-      if (s->diags.errors == e) check_fn(s, &(Made){.s = s, .node = n, .module = m});
-    }
-    if (n->kind == N_MODEL) {
-      Global *g = global_find(s, m, n->model.name.name);
-      if (!g || g->kind != G_MODEL) continue;
-      for (uint32_t k = 0; k < n->model.members.count && s->diags.errors < 20; k++)
-        if (n->model.members.items[k]->kind == N_FN) {
-          size_t e = s->diags.errors;
-          check_dims(s, n->model.members.items[k]);
-          if (s->diags.errors == e &&
-              !check_fn(s, &(Made){.s = s,
-                                   .node = n->model.members.items[k],
-                                   .module = m,
-                                   .m = g->v.u.model}) &&
-              n->model.members.count > 1)
-            break;
-        }
-    }
+  size_t before = s->diags.errors, from = s->diags.count;
+  uint32_t warned = s->warned_count;
+  for (size_t i = 0; i < s->module_count; i++) /* files that it uses */
+    if (s->modules[i]->path && s->modules[i] != m) resolve_module(s, s->modules[i]);
+  bool used_ok = s->diags.errors == before;
+  resolve_module(s, m);
+  if (used_ok) {
+    for (size_t i = 0; i < s->module_count; i++)
+      if (s->modules[i]->path && s->modules[i] != m) check_functions(s, s->modules[i]);
+    check_functions(s, m);
+    if (script && s->diags.errors < CHECK_MOST) check_script(s, m);
   }
-  if (script && s->diags.errors < 20) check_script(s, m);
-  return s->diags.errors == before;
+  known_before(s, from);
+  sort_diags(&s->diags, from);
+  bool ok = s->diags.errors == before;
+  if (!script && ok) { /* it runs now and says it then */
+    dg_rewind(&s->diags, from);
+    s->warned_count = warned;
+  }
+  return ok;
 }
 
 /* ---- `ckl ir`: the graph of one function */

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lang/lang.h"
+#include "lang/compile.h"
 #include "lang/seq.h"
 
 /* A break, continue or return left an expression: hand it to the statement. */
@@ -117,6 +117,8 @@ static bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
 static Value global_value(Session *s, Global *g, Span at) {
   switch (g->kind) {
   case G_VALUE:
+    if (!g->is_set && s->frame->fn && s->stage && s->stage->unit && s->stage->unit->check)
+      return (Value){.tag = V_UNKNOWN}; /* functions are checked before the file runs */
     if (!g->is_set) {
       Diag *d = err(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below", g->name,
                     g->is_var ? "var" : "let");

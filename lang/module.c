@@ -374,6 +374,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
     }
     bool again = g != NULL;
     if (!g) g = add_global(s, m, w->name, w->span);
+    g->kind = G_VALUE;
     if (!again && !n->let.is_var && !n->let.type && constant_expr(s, m, n->let.init)) {
       Frame f = {.up = s->frame, .module = m, .base = s->local_count};
       s->frame = &f;

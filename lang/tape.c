@@ -452,7 +452,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   return tensor_value(s, g ? tn_ref(g) : zeros_like(s, &m));
 }
 
-Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
+static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
   if (record)
     fail(s, ERR_NOT_YET, at,
          "not yet: `record = true`; a gradient of a gradient is taken inside a `fn`");
@@ -534,4 +534,14 @@ Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record,
     }
   }
   return tree_map(s, 1, &wrt, take_grad, &leaf, at);
+}
+
+/* The sweep's marks on the tape go when it ends, so that one statement may hold several. */
+Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
+  size_t mark = mem_pool_mark(&s->mem);
+  Value g = sweep(s, loss, cotangent, wrt, record, at);
+  value_retain(g);
+  mem_pool_drain(&s->mem, mark);
+  if (v_counted(g)) mem_pool_add(&s->mem, g.u.o, (void (*)(void *))obj_release);
+  return g;
 }

@@ -1,0 +1,13 @@
+/* Names, arguments and places of a module, before anything runs. For lang/check.c. */
+#ifndef CKL_LANG_RESOLVE_H
+#define CKL_LANG_RESOLVE_H
+
+#include "lang/lang.h"
+
+/* Node.flags of a top-level item or a member: an error was filed about it. */
+enum { ITEM_BAD = 1 };
+
+/* Walks the tree of a declared module; files what is wrong and marks where. False when an error was filed. */
+bool resolve_module(Session *s, Module *m);
+
+#endif
