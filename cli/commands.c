@@ -85,8 +85,9 @@ static bool known_stage(Cli *c, const char *command, const char *stage,
     if (!strcmp(name(i), stage)) return true;
     suggest_try(&s, name(i));
   }
-  out_printf(&c->err, "ckl %s: no %s is called `%s`%s\n%ss:", command, what, stage,
-             suggest_text(&s, room, sizeof room), what);
+  out_printf(&c->err, "ckl %s: no %s is called `%s`%s\n", command, what, stage,
+             suggest_text(&s, room, sizeof room));
+  out_puts(&c->err, "known ones:");
   for (size_t i = 0; name(i); i++) out_printf(&c->err, " %s", name(i));
   out_puts(&c->err, "\n");
   return false;
@@ -160,6 +161,7 @@ void cli_close(Cli *c)
 void cli_report(Cli *c)
 {
   out_flush(&c->out);
+  if (c->out.error) return; /* the program was stopped for that */
   size_t n = ckl_diag_count(c->session);
   for (size_t i = 0; i < n; i++) {
     const char *text = c->o.json ? ckl_diag_json(c->session, i)

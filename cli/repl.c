@@ -140,7 +140,9 @@ static void show_result(Repl *r, const char *text, const ckl_value *value)
   if (value) {
     char name[128];
     size_t n = word_length(p, to - from);
-    bool is_name = n && n == to - from && n < sizeof name;
+    bool literal = (n == 4 && (!strncmp(p, "true", 4) || !strncmp(p, "none", 4))) ||
+                   (n == 5 && !strncmp(p, "false", 5));
+    bool is_name = n && n == to - from && n < sizeof name && !literal;
     if (ckl_kind_of(value) == CKL_UNIT) return;
     snprintf(name, sizeof name, "%.*s", is_name ? (int)n : 0, p);
     show(r, is_name ? name : NULL, value);
@@ -422,7 +424,7 @@ static char *find_history(void)
   char *path = malloc(n);
   if (!path) return NULL;
   snprintf(path, n, "%s%s/ckl/history", base, below);
-  for (char *p = path + strlen(base); (p = strchr(p + 1, '/')) != NULL;) {
+  for (char *p = path; (p = strchr(p + 1, '/')) != NULL;) {
     *p = 0;
     mkdir(path, 0700);
     *p = '/';

@@ -20,7 +20,7 @@ gives 0 'options may follow the file' "$ckl" run args.ckl steps=5 --counts
 says out '5 none' 'the program runs as before'
 says err bytes.peak 'counters are listed'
 gives 0 'options may stand before it' "$ckl" run --device sim --memory=64MiB args.ckl
-gives 1 'a memory limit is kept' sh -c "echo 'let x = ones([1000, 1000])' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
+gives 1 'a memory limit is kept' sh -c "echo 'let x = uniform([1000, 1000])' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
 says err 'error[' 'and told'
 
 echo 'let x = ones([2, 3])

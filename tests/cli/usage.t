@@ -7,8 +7,9 @@ says out "ckl $VERSION" 'it prints the version'
 gives 0 'ckl --version' "$ckl" --version
 says out "ckl $VERSION" 'it prints the same'
 gives 0 'ckl help' "$ckl" help
+cp out overview
 for command in run check test fmt repl ir opt help ops errors builtins version; do
-  says out "ckl $command" "the overview names $command"
+  says overview "ckl $command" "the overview names $command"
   gives 0 "ckl help $command" "$ckl" help $command
   says out "usage: ckl $command" 'it says how'
 done
@@ -37,7 +38,7 @@ gives 2 'check without a file' "$ckl" check
 gives 2 'ir without a function' "$ckl" ir x.ckl
 gives 2 'opt without a pass' "$ckl" opt x.ckg
 gives 2 'an unknown pass' "$ckl" opt --pass=nosuchpass x.ckg
-says err 'passes:' 'the passes are listed'
+says err 'known ones: ' 'the passes are listed'
 gives 2 'a topic that is none' "$ckl" help reluu
 says err 'did you mean `relu`' 'a near one is suggested'
 gives 2 'a colour that is none' "$ckl" run --color=blue x.ckl

@@ -25,16 +25,16 @@ terminal() { # terminal TITLE STEP...
   tap_status $? "$title" typed
   show typed
 }
-terminal 'a terminal session ends with Ctrl-D' '> ' 'let x = 6 * 7\r' '42' 'x + 1\r' '43' '\4'
+terminal 'a terminal session ends with Ctrl-D' '> ' 'let x = 6 * 7\r' '42' 'x + 1\r' '43' '' '+0.7' '\4'
 has '^ckl .*:help' 'a banner'
-terminal 'a statement of several lines' '> ' 'for i in 0..2 {\r' '. ' 'print("turn {i}")\r' '. ' '}\r' 'turn 1' '\4'
-terminal 'Ctrl-C drops a line' '> ' 'let y = 5' '5' '\3' '> ' 'print(40 + 2)\r' '42' '\4'
+terminal 'a statement of several lines' '> ' 'for i in 0..2 {\r' '. ' 'print("turn {i}")\r' '. ' '}\r' 'turn 1' '' '> ' ':quit\r'
+terminal 'Ctrl-C drops a line' '> ' 'let y = 5' '5' '\3' '> ' 'print(40 + 2)\r' '42' '' '> ' ':quit\r'
 terminal 'Ctrl-C stops what runs and keeps variables' '> ' 'let z = 41\r' '41' 'var n = 0\r' 'n' 'while true { n += 1 }\r' '+0.5' '\3' \
-  'interrupted' 'print(z + 1)\r' '42' '\4'
+  'interrupted' 'print(z + 1)\r' '42' '' '> ' ':quit\r'
 has '\^C  interrupted after [0-9.]* s; variables kept' 'it says so once'
-terminal 'Tab completes a name' '> ' 'softma\t(f32([4.0]), axis = 0)[0]\r' '1.0' '\4'
-terminal 'history comes back' '> ' 'print(21 * 2)\r' '42' '\20\r' '42' '\4'
+terminal 'Tab completes a name' '> ' 'softma\t(f32([4.0]), axis = 0)[0]\r' '1.0' '' '> ' ':quit\r'
+terminal 'history comes back' '> ' 'print(21 * 2)\r' '42' '\20\r' '42' '' '> ' ':quit\r'
 test -s "$XDG_STATE_HOME/ckl/history"
 tap_status $? 'history is kept in the state folder'
-HOME=/nonexistent XDG_STATE_HOME='' terminal 'without a place for it nothing is said' '> ' 'print(6 * 7)\r' '42' '\4'
+HOME=/nonexistent XDG_STATE_HOME='' terminal 'without a place for it nothing is said' '> ' 'print(6 * 7)\r' '42' '' '> ' ':quit\r'
 tap_done
