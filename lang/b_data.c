@@ -86,8 +86,10 @@ BUILTIN_FN(bi_take) {
 
 BUILTIN_FN(bi_progress) {
   Value source = source_arg(s, c, 0);
-  want_str(s, c->v[1], c->spans[1], "the label");
-  return seq_value(s, SEQ_PROGRESS, source, c->v[1], 0, 0, false, false, 0);
+  if (c->rest_n > 1) fail(s, ERR_ARG_COUNT, c->rest_spans[1], "`progress` takes one label");
+  Value label = c->rest_n ? c->rest[0] : str_value(s, "", 0);
+  want_str(s, label, c->rest_n ? c->rest_spans[0] : c->at, "the label");
+  return seq_value(s, SEQ_PROGRESS, source, label, 0, 0, false, false, 0);
 }
 
 BUILTIN_FN(bi_enumerate) { return seq_value(s, SEQ_ENUMERATE, source_arg(s, c, 0), v_unit(), 0, 0, false, false, 0); }

@@ -32,10 +32,9 @@ void eval_assert(Session *s, Node *st) {
   } else {
     v = eval(s, c);
   }
-  if (v.tag == V_UNKNOWN) return;
+  if (v.tag == V_UNKNOWN || (s->abstract && (v.tag == V_BOOL || v_is_tensor(v)))) return;
   if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL) {
     Type t = type_of(s, v);
-    if (s->abstract) return;
     int64_t axes[CKL_MAX_RANK];
     for (int i = 0; i < t.rank; i++) axes[i] = i;
     if (t.rank) v = op_reduce(s, OP_ALL, v, t.rank, axes, false, c->span);

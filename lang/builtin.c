@@ -38,7 +38,6 @@ typedef struct Param1 {
   const char *name, *deflt;
   size_t name_n, deflt_n;
   bool rest;
-  bool positional; /* `name := default`: may also be given by position */
 } Param1;
 
 enum { MAX_PARAMS = 8 };
@@ -57,10 +56,6 @@ static size_t signature(const char *sig, Param1 *out) {
       p += 3;
     }
     while (*p == ' ') p++;
-    if (*p == ':') {
-      q.positional = true;
-      p++;
-    }
     if (*p == '=') {
       p++;
       while (*p == ' ') p++;
@@ -138,7 +133,7 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
       if (given[k])
         fail(s, ERR_TWICE, a->spans[i], "the argument `%s` is given twice", a->names[i]);
     } else {
-      while (pos < n && p[pos].deflt && !p[pos].rest && !p[pos].positional) pos++;
+      while (pos < n && p[pos].deflt && !p[pos].rest) pos++;
       if (pos < n && p[pos].rest) {
         c.rest[c.rest_n] = a->v[i];
         c.rest_names[c.rest_n] = NULL;

@@ -195,6 +195,10 @@ static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spa
       if (f->is_code) args[i] = enter(s, args[i], spans[i]);
       type_bind(s, d->params.items[i]->param.type, args[i]);
     }
+  if (s->abstract) /* `check`: dims of unknown arguments are unknown */
+    for (uint32_t i = 0; i < d->dims.count; i++)
+      if (!local_find(s, d->dims.items[i].name))
+        local_push(s, d->dims.items[i].name, (Value){.tag = V_UNKNOWN}, false, d->dims.items[i].span);
   for (uint32_t i = 0; i < n; i++) {
     Node *p = d->params.items[i];
     Value v = args[i];
@@ -278,6 +282,7 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
   bind_params(s, f, n, args, spans, given, a->call);
   bool fell;
   Value r = run_body(s, d->body, d->body_is_expr, &fell);
+  if (s->abstract && abstract_returns(d->body)) r = (Value){.tag = V_UNKNOWN};
   if (r.tag == V_UNIT && fell && !d->body_is_expr && d->result &&
       !(d->result->kind == N_TYPE_TUPLE && d->result->list.count == 0)) {
     Span end = d->body->span;
