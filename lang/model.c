@@ -81,12 +81,12 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
   Node *e = member->field.init;
   Name name = member->field.name.name;
   Span at = e ? e->span : member->span;
-  if (t->rank == 255) {
-    if (e) eval(s, e);
+  Value f, v;
+  if (t->rank == 255) { /* `check`: the shape is not known */
+    if (e && !lacks_shape(s, e, &f)) eval(s, e);
     return (Value){.tag = V_UNKNOWN};
   }
   if (!e) return zeros_of(s, t, at);
-  Value f, v;
   if (lacks_shape(s, e, &f)) {
     Args a = eval_args(s, &e->call.args, NULL, e->span, e->span);
     Args b = {.call = e->span};
