@@ -15,6 +15,7 @@ DType dtype_arg(Session *s, Value v, Span at);
 Value tensor_arg(Session *s, Call *c, int i);
 Value abstract_builtin(Session *s, const Builtin *b,
                        Call *c); /* `check`: what a builtin would give */
+bool abstract_only(Session *s, const Call *c); /* `check` of script: the result depends on data */
 
 #define BUILTIN_FN(name) Value name(Session *s, Call *c)
 

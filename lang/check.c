@@ -17,6 +17,7 @@
 enum { ITEM_DONE = 2 /* Node.flags: checked */, CHECK_MOST = 20 /* errors */ };
 
 static Node *culprit(Session *s, size_t count, const Node *self, Module **m, ModelDecl **model);
+static Node *fn_at(Session *s, Span at, Module **m, ModelDecl **model);
 static bool known_before(Session *s, size_t count);
 
 static Value unknown(void) {
@@ -34,6 +35,8 @@ typedef struct Made {
   Buf *out;          /* the graph's text goes here */
   bool simplify, done;
 } Made;
+
+_Noreturn void check_gives_up(Session *s) { mem_throw(&s->mem, MEM_ERR_UNKNOWN); }
 
 /* A made-up int: a symbol, or 2 once it was needed as a constant. */
 static Value made_int(Session *s, Unit *u, Name name, Span at) {
@@ -259,7 +262,7 @@ static bool check_fn(Session *s, Made *j) {
       pins[pin_count++].value = 2;
       continue;
     }
-    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT) mem_throw(&s->mem, code);
+    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT || code == MEM_ERR_BUG) mem_throw(&s->mem, code);
     break;
   }
   return s->diags.errors == before;
@@ -296,17 +299,26 @@ Value abstract_element(Session *s, Value it, Span at) {
   fail(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
 }
 
+bool abstract_only(Session *s, const Call *c) {
+  const char *n = c->b->name;
+  if (!strcmp(n, "nonzero")) return !c->given[1];
+  if (!strcmp(n, "int") || !strcmp(n, "float")) return c->v[0].tag == V_NODE && type_of(s, c->v[0]).rank == 0;
+  return false;
+}
+
 Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
-  if (!strcmp(b->name, "args")) return c->v[1];
-  if (!strcmp(b->name, "count")) return unknown();
-  if (!strcmp(b->name, "load")) return c->v[0];
-  if (!strcmp(b->name, "track") && v_is_tensor(c->v[0])) return c->v[0];
-  if (!strcmp(b->name, "copy") && c->n && c->v[0].tag == V_INST) return c->v[0];
-  if (!strcmp(b->name, "seed") || !strcmp(b->name, "save") || !strcmp(b->name, "freeze") ||
-      !strcmp(b->name, "unfreeze"))
-    return v_unit();
-  if (!strcmp(b->name, "clock")) return unknown();
   (void)s;
+  const char *n = b->name;
+  if (!strcmp(n, "args")) return c->v[1].tag == V_STR || v_is_tensor(c->v[1]) ? c->v[1] : unknown();
+  if (!strcmp(n, "load")) return c->v[0];
+  if (!strcmp(n, "track")) {
+    if (v_is_tensor(c->v[0]) && !dt_float((DType)type_of(s, c->v[0]).dtype))
+      fail_help(s, ERR_GRAD_WRT, c->spans[0], "`track(f32(x))`", "only floats have gradients, this is %s", value_type_text(s, c->v[0]));
+    return v_is_tensor(c->v[0]) ? c->v[0] : unknown();
+  }
+  if (!strcmp(n, "copy") && (c->v[0].tag == V_INST || v_is_tensor(c->v[0]))) return c->v[0];
+  if (!strcmp(n, "to") && (c->v[0].tag == V_INST)) return c->v[0];
+  if (!strcmp(n, "seed") || !strcmp(n, "save") || !strcmp(n, "freeze") || !strcmp(n, "unfreeze")) return v_unit();
   return unknown();
 }
 
@@ -321,14 +333,150 @@ static void stmt_job(void *ud) {
   eval_stmt(j->s, j->st, &v);
 }
 
-/* The variables that a statement sets: after an error they are unknown, so that one error stays one. */
-static void forget(Session *s, Module *m, Node *pat, bool is_var) {
+/* What an error leaves behind: the variables that the statement sets are unknown, so that one error
+ * stays one. */
+static void forget_pat(Session *s, Module *m, Node *pat, bool is_var) {
   if (pat->kind == N_PAT_NAME) {
     Global *g = global_find(s, m, pat->word.name);
-    if (!g || !g->is_set) global_set(s, m, pat->word.name, unknown(), is_var, pat->word.span);
+    if (!g || (g->kind == G_VALUE && !g->is_const)) global_set(s, m, pat->word.name, unknown(), is_var, pat->word.span);
   }
   if (pat->kind == N_PAT_TUPLE || pat->kind == N_PAT_RECORD)
-    for (uint32_t i = 0; i < pat->list.count; i++) forget(s, m, pat->list.items[i], is_var);
+    for (uint32_t i = 0; i < pat->list.count; i++) forget_pat(s, m, pat->list.items[i], is_var);
+}
+
+typedef struct Forget { Session *s; Module *m; } Forget;
+
+static Node *assigned_root(Node *st) {
+  Node *t = st->assign.target;
+  while (t->kind == N_DOT || t->kind == N_INDEX || t->kind == N_ITEM)
+    t = t->kind == N_DOT ? t->dot.object : t->kind == N_INDEX ? t->index.object : t->item.object;
+  return t;
+}
+
+static void forget_visit(void *ud, Node *n) {
+  Forget *f = ud;
+  if (!n) return;
+  if (n->kind == N_ASSIGN) {
+    Node *t = assigned_root(n);
+    Global *g = t->kind == N_NAME ? global_find(f->s, f->m, t->name) : NULL;
+    if (g && g->module == f->m && g->kind == G_VALUE && g->is_set && g->is_var) value_set(&g->v, unknown());
+  }
+  ast_children(n, forget_visit, ud);
+}
+
+static void forget(Session *s, Module *m, Node *st) {
+  if (st->kind == N_LET) forget_pat(s, m, st->let.pat, st->let.is_var);
+  forget_visit(&(Forget){s, m}, st);
+}
+
+/* ---- loops and branches of script: what a variable holds after them */
+
+/* Whether two values of script have the same type as far as checks go. */
+static bool same_kind(Session *s, Value a, Value b) {
+  if (a.tag != b.tag || a.weak != b.weak) return false;
+  if (a.tag == V_NODE) {
+    Type x = type_of(s, a), y = type_of(s, b);
+    if (x.dtype != y.dtype || x.rank != y.rank || x.dev != y.dev) return false;
+    for (int i = 0; i < x.rank; i++)
+      if (x.dim[i] != y.dim[i]) return false;
+    return true;
+  }
+  return value_same(a, b);
+}
+
+typedef struct Assigned {
+  Session *s;
+  Name *items;
+  size_t count, cap;
+} Assigned;
+
+static void assigned_visit(void *ud, Node *n) {
+  Assigned *a = ud;
+  if (!n) return;
+  if (n->kind == N_ASSIGN) {
+    Node *t = assigned_root(n);
+    bool known = t->kind != N_NAME;
+    for (size_t i = 0; i < a->count && !known; i++) known = a->items[i] == t->name;
+    if (!known) VEC_PUSH(&a->s->scratch, a->items, a->count, a->cap, t->name);
+  }
+  if (n->kind == N_STRING)
+    for (uint32_t i = 0; i < n->string.count; i++) assigned_visit(ud, n->string.items[i].hole);
+  else
+    ast_children(n, assigned_visit, ud);
+}
+
+static Value *variable(Session *s, Name name) {
+  Local *l = local_find(s, name);
+  if (l) return l->is_var ? &l->v : NULL;
+  Global *g = global_find(s, s->frame->module, name);
+  return g && g->kind == G_VALUE && g->is_var && g->is_set ? &g->v : NULL;
+}
+
+AbstractVars abstract_vars(Session *s, Node *body) {
+  Assigned a = {.s = s};
+  assigned_visit(&a, body);
+  AbstractVars k = {a.items, a.count, ARENA_ARRAY(&s->scratch, Value, a.count + 1)};
+  for (size_t i = 0; i < a.count; i++) {
+    Value *v = variable(s, a.items[i]);
+    k.before[i] = v ? value_pool(s, *v) : unknown();
+  }
+  return k;
+}
+
+/* A loop's variables: what a turn may change is not known in it. Tensors keep their type. */
+void abstract_enter_loop(Session *s, const AbstractVars *k) {
+  for (size_t i = 0; i < k->count; i++) {
+    Value *v = variable(s, k->names[i]);
+    if (v && v->tag != V_NODE && v->tag != V_INST) value_set(v, unknown());
+  }
+}
+
+/* After a loop or branch: a variable whose type it changed is unknown. */
+void abstract_leave(Session *s, const AbstractVars *k) {
+  for (size_t i = 0; i < k->count; i++) {
+    Value *v = variable(s, k->names[i]);
+    if (v && !same_kind(s, *v, k->before[i])) value_set(v, unknown());
+  }
+}
+
+/* Back to the values from before, for the other branch; returns those of this one. */
+Value *abstract_swap(Session *s, const AbstractVars *k) {
+  Value *now = ARENA_ARRAY(&s->scratch, Value, k->count + 1);
+  for (size_t i = 0; i < k->count; i++) {
+    Value *v = variable(s, k->names[i]);
+    now[i] = unknown();
+    if (!v) continue;
+    now[i] = value_pool(s, *v);
+    value_set(v, k->before[i]);
+  }
+  return now;
+}
+
+void abstract_join(Session *s, const AbstractVars *k, const Value *other) {
+  for (size_t i = 0; i < k->count; i++) {
+    Value *v = variable(s, k->names[i]);
+    if (v && !same_kind(s, *v, other[i])) value_set(v, unknown());
+  }
+}
+
+static void has_return(void *ud, Node *n) {
+  bool *found = ud;
+  if (!n || *found || n->kind == N_LAMBDA || n->kind == N_FN) return;
+  if (n->kind == N_RETURN) *found = true;
+  ast_children(n, has_return, ud);
+}
+
+bool abstract_recursion(Session *s, const FnObj *f) {
+  for (const Frame *fr = s->frame; fr; fr = fr->up)
+    if (fr->fn && fr->fn->decl == f->decl && fr->fn->decl->kind == N_FN) return true;
+  return false;
+}
+
+/* Whether a body may end at more than one place, so that its value is not known. */
+bool abstract_returns(Node *body) {
+  bool found = false;
+  has_return(&found, body);
+  return found;
 }
 
 static void check_script(Session *s, Module *m) {
@@ -346,6 +494,11 @@ static void check_script(Session *s, Module *m) {
     if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL ||
         st->kind == N_POLICY_DECL)
       continue;
+    if (st->flags & ITEM_BAD) {
+      forget(s, m, st);
+      continue;
+    }
+    size_t filed = s->diags.count;
     s->stage = &u.root;
     s->abstract = true;
     top.block_depth = 0;
@@ -364,13 +517,30 @@ static void check_script(Session *s, Module *m) {
     }
     s->stage = NULL;
     s->abstract = false;
-    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT) {
+    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT || code == MEM_ERR_BUG) {
       s->frame = NULL;
       arena_free(&a);
       mem_throw(&s->mem, code);
     }
-    if (code != MEM_OK && st->kind == N_LET) forget(s, m, st->let.pat, st->let.is_var);
-    if (s->diags.errors >= 20) break;
+    if (code == MEM_ERR_PROGRAM && s->diags.count > filed) {
+      /* what only code must know beforehand is no fault in script */
+      const Diag *d = s->diags.items[s->diags.count - 1];
+      Module *im;
+      ModelDecl *id;
+      Node *in = fn_at(s, d->span, &im, &id);
+      bool script_place = !in || in->fn->is_proc;
+      if (script_place && (d->code == ERR_NOT_CONST || d->code == ERR_SLICE_DYNAMIC || d->code == ERR_MASK_CODE || d->code == ERR_STATIC_STR))
+        dg_rewind(&s->diags, filed);
+    }
+    if (code != MEM_OK) {
+      forget(s, m, st);
+      Module *cm;
+      ModelDecl *cd;
+      Node *c = culprit(s, filed, NULL, &cm, &cd);
+      if (c && c->flags & ITEM_BAD) dg_rewind(&s->diags, filed);
+      known_before(s, filed);
+    }
+    if (s->diags.errors >= CHECK_MOST) break;
   }
   s->frame = NULL;
   /* what is known of variables must not outlive the graph it refers to */

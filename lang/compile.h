@@ -4,7 +4,10 @@
 
 #include "lang/lang.h"
 
-enum { MEM_ERR_RESTART = 5 }; /* need_const: staging starts over with one more pin */
+enum {
+  MEM_ERR_RESTART = 5, /* need_const: staging starts over with one more pin */
+  MEM_ERR_UNKNOWN = 6  /* check: an operation met a value of which nothing is known */
+};
 
 /* What the arguments of a call consist of. A leaf is a graph input; the rest is the signature's text. */
 typedef enum LeafKind { LEAF_TENSOR, LEAF_PARAM, LEAF_FLOAT, LEAF_INT } LeafKind;

@@ -524,8 +524,18 @@ static Value eval_if(Session *s, Node *e) {
   Flow flow = FLOW_NEXT;
   (void)flow;
   Value c = eval(s, e->if_.cond);
-  if (c.tag == V_UNKNOWN || (s->abstract && c.tag == V_NODE)) { /* check: look at both branches */
-    Value a = eval(s, e->if_.then), b = e->if_.els ? eval(s, e->if_.els) : v_unit();
+  if (c.tag == V_UNKNOWN || (s->abstract && c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL && type_of(s, c).rank == 0)) {
+    /* check: look at both branches; a break or return in one of them may or may not happen */
+    AbstractVars k = abstract_vars(s, e);
+    Value a = eval(s, e->if_.then), b = v_unit();
+    bool left = s->flow != FLOW_NEXT;
+    s->flow = FLOW_NEXT;
+    Value *then = abstract_swap(s, &k);
+    if (e->if_.els) b = eval(s, e->if_.els);
+    if (s->flow != FLOW_NEXT) b = a;
+    else if (left) a = b;
+    s->flow = FLOW_NEXT;
+    abstract_join(s, &k, then);
     return value_same(a, b) ? a : (Value){.tag = V_UNKNOWN};
   }
   if (want_bool(s, c, e->if_.cond->span, "the condition of `if`")) return eval(s, e->if_.then);
@@ -668,6 +678,9 @@ static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, 
   state_write(s, inst, field, nv, st->span);
 }
 
+/* A top-level variable before its statement: in `check`, the body of a proc is walked before that. */
+static Value unset(Session *s) { return s->abstract ? (Value){.tag = V_UNKNOWN} : v_unit(); }
+
 static Flow eval_assign(Session *s, Node *st) {
   Value v = eval(s, st->assign.value);
   if (s->flow != FLOW_NEXT) return take_flow(s);
@@ -698,7 +711,7 @@ static Flow eval_assign(Session *s, Node *st) {
     } else {
       g = global_find(s, s->frame->module, root->name);
       if (!g) name_value(s, root->name, root->span, true);
-      if (g && g->kind == G_VALUE) cur = g->is_set ? g->v : v_unit();
+      if (g && g->kind == G_VALUE) cur = g->is_set ? g->v : unset(s);
       if (g && g->kind != G_VALUE)
         fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
       if (!g)
@@ -744,7 +757,7 @@ static Flow eval_assign(Session *s, Node *st) {
   (void)used;
   if (root->kind != N_NAME)
     fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
-  Value old = l ? l->v : g->is_set ? g->v : v_unit();
+  Value old = l ? l->v : g->is_set ? g->v : unset(s);
   if (old.tag == V_PARAM && (n > 0 || true) && (!l || !l->is_var) && (!g || !g->is_var)) {
     Value nv =
         put_path(s, n || st->assign.op != AST_NONE ? param_read(s, old.u.p, root->span) : v_unit(),
@@ -768,6 +781,7 @@ static Flow eval_assign(Session *s, Node *st) {
     l = local_find(s, root->name); /* the array may have moved */
     value_set(&l->v, nv);
   } else {
+    if (s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN}; /* at some call */
     value_set(&g->v, nv);
   }
   return FLOW_NEXT;
@@ -776,12 +790,22 @@ static Flow eval_assign(Session *s, Node *st) {
 /* One turn of a loop: binds the pattern in a scope of its own. */
 static Flow turn(Session *s, Node *st, Value v) {
   size_t base = s->local_count;
+  AbstractVars k = {NULL, 0, NULL};
+  if (s->abstract) {
+    k = abstract_vars(s, st->loop.body);
+    abstract_enter_loop(s, &k);
+  }
   s->frame->block_depth++;
   if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
   Flow flow = FLOW_NEXT;
   eval_block(s, st->loop.body, &flow);
   s->frame->block_depth--;
   locals_pop(s, base);
+  if (s->abstract) {
+    abstract_leave(s, &k);
+    if (flow == FLOW_RETURN) value_set(&s->ret, v_unit());
+    return FLOW_NEXT; /* there may be no turn at all */
+  }
   return flow;
 }
 

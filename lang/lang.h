@@ -345,6 +345,20 @@ Value seq_map(Session *s, Value seq, Value f, Span at);
 /* check.c */
 bool check_module(Session *s, Module *m, bool script); /* functions for all sizes; script statements too. Errors are filed. */
 Value comp_unknown(Session *s, Node *comp);
+/* Variables that a loop or branch of script assigns, while `ckl check` walks it. */
+typedef struct AbstractVars {
+  Name *names;
+  size_t count;
+  Value *before;
+} AbstractVars;
+AbstractVars abstract_vars(Session *s, Node *body);
+void abstract_enter_loop(Session *s, const AbstractVars *k);
+void abstract_leave(Session *s, const AbstractVars *k);
+Value *abstract_swap(Session *s, const AbstractVars *k);
+void abstract_join(Session *s, const AbstractVars *k, const Value *other);
+bool abstract_returns(Node *body);
+bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
+_Noreturn void check_gives_up(Session *s); /* ends the check of a function or statement, without an error */
 /* api.c, ir_tool.c */
 int64_t session_counter(const Session *s, const char *name);
 bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n, const char *stage);

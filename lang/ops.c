@@ -42,6 +42,7 @@ Type type_of(Session *s, Value x) {
   }
   case V_BOOL: t.dtype = DT_BOOL; return t;
   case V_FLOAT: t.dtype = DT_F64; return t;
+  case V_UNKNOWN: check_gives_up(s);
   default: t.dtype = DT_I64; return t;
   }
 }
@@ -103,6 +104,7 @@ static bool weak_is_float(Value l) {
 }
 
 Value as_tensor(Session *s, Value x, DType like, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
   if (weak_list(x)) {
     if (like == DT_COUNT) like = weak_is_float(x) ? DT_F32 : DT_I64;
     size_t n = x.u.list->count;

@@ -398,7 +398,7 @@ static void use_found(Resolver *r, const Found *f, Name name, Span at) {
     }
     bool by_name = false; /* in a named function: compiled, or a proc */
     for (p = r->place; p; p = p->up) by_name |= p->kind == P_FN;
-    if (r->m != s->main && by_name && !constant) {
+    if (r->m != s->main && by_name && r->place->code && !constant) {
       Diag *d = err(s, ERR_MODULE_VAR, at, "`%s` is a top-level variable, which a file that is used does not have", name);
       dg_label(&s->diags, d, t->span, "declared here");
       dg_help(&s->diags, d, "pass it as an argument; a `let` of a constant expression is a declaration");
@@ -1161,10 +1161,7 @@ static void walk_type_name(Resolver *r, Node *t, bool binds) {
         if (t->type_name.dims.items[k]->kind == N_PACK) dg_label(&s->diags, g, t->type_name.dims.items[k]->span, "the first");
       continue;
     }
-    if (!d->word.name) {
-      if (!binds) err(s, ERR_TYPE, d->span, "`...` without a name stands in types of parameters only");
-      continue;
-    }
+    if (!d->word.name) continue; /* any dims */
     Bind *b = find_bind(r, d->word.name);
     if (!b && binds) bind_word(r, &d->word, B_DIM);
     if (!b && !binds) {

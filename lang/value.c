@@ -316,6 +316,7 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
 }
 
 const char *value_type_text(Session *s, Value v) {
+  if (v.tag == V_UNKNOWN) check_gives_up(s); /* what nobody knows is no fault */
   Buf b;
   buf_init_arena(&b, &s->scratch);
   type_text(s, &b, v, 0);
