@@ -434,6 +434,7 @@ BUILTIN_FN(bi_training) {
 }
 
 BUILTIN_FN(bi_same) {
+  (void)s;
   return v_bool(value_same(c->v[0], c->v[1]));
 }
 

@@ -599,7 +599,8 @@ static Value custom_forward(Custom *c, Stage *st) {
 
 /* The backward region: operands, results, cotangents -> a gradient per float argument without a default. */
 static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd,
-                            const Val *arg_vals, size_t narg, int64_t *wrt, size_t *nwrt) {
+                            const Val *arg_vals,
+                            const size_t *arg_pos, size_t narg, int64_t *wrt, size_t *nwrt) {
   Session *s = c->s;
   const Fn *d = c->f->decl->fn;
   Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
@@ -629,9 +630,7 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
                   ? r.u.list->items[q]
                   : r;
     q++;
-    size_t pos;
-    for (pos = 0; pos < c->count; pos++)
-      if (val_eq(c->operands[pos], arg_vals[i])) break;
+    size_t pos = arg_pos[i];
     if (v.tag == V_NONE) continue; /* zero */
     Type t = *gr_type(s->stage->up->g, arg_vals[i]);
     v = as_tensor(s, v, (DType)t.dtype, d->back_body->span);
@@ -665,6 +664,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   Custom c = {.s = s, .f = f, .a = a};
   Val *arg_vals = ARENA_ARRAY(&s->scratch, Val, d->params.count + 1);
   for (uint32_t i = 0; i < d->params.count; i++) arg_vals[i] = VAL_NONE;
+  size_t *arg_pos = ARENA_ARRAY(&s->scratch, size_t, d->params.count + 1);
   Args lifted = *a;
   lifted.v = ARENA_ARRAY(&s->scratch, Value, a->count + 1);
   uint32_t positional = 0;
@@ -685,12 +685,14 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
       v = as_tensor(s, v, DT_COUNT, a->call);
     if (v.tag == V_NODE) {
       v = stage_lift(s, v, a->call);
-      bool known = false;
-      for (size_t k = 0; k < c.count; k++) known |= val_eq(c.operands[k], v.u.v);
-      if (!known) VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
+      size_t at_operand = c.count;
+      VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
       if (p < d->params.count && !d->params.items[p]->param.init && !v.weak &&
           dt_float((DType)type_of(s, v).dtype))
+      {
         arg_vals[p] = v.u.v;
+        arg_pos[p] = at_operand;
+      }
     }
     lifted.v[i] = v;
   }
@@ -703,7 +705,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   for (int round = 0; round < 8; round++) {
     size_t before = c.count;
     r = custom_forward(&c, &fw);
-    custom_backward(&c, &bw, r, fw.g, arg_vals, d->params.count, wrt, &nwrt);
+    custom_backward(&c, &bw, r, fw.g, arg_vals, arg_pos, d->params.count, wrt, &nwrt);
     learn_captures(&c, &fw);
     learn_captures(&c, &bw);
     if (c.count == before) break;

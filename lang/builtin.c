@@ -168,6 +168,7 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
     if (!p[k].rest && v[k].tag == V_UNKNOWN) unknown = true;
   }
   for (size_t i = 0; i < c.rest_n; i++) unknown |= c.rest[i].tag == V_UNKNOWN;
+  if (unknown && !s->abstract) return (Value){.tag = V_UNKNOWN};
   if (s->abstract && (unknown || (b->flags & BI_SCRIPT) || abstract_only(s, &c))) return abstract_builtin(s, b, &c);
   if (unknown && s->stage && s->stage->unit && s->stage->unit->check && strcmp(b->name, "list")) return (Value){.tag = V_UNKNOWN};
   return b->fn(s, &c);

@@ -55,6 +55,7 @@ Value call_value(Session *s, Value f, const Args *a) {
 }
 
 Value call_fn(Session *s, FnObj *f, const Args *a) {
+  if (s->abstract && s->depth > 40) return (Value){.tag = V_UNKNOWN}; /* `check`: recursion */
   if (s->abstract || s->stage || !f->is_code) {
     if (in_code(s) && !f->is_code)
       fail_help(s, ERR_SCRIPT_ONLY, a->call,
@@ -211,9 +212,7 @@ static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spa
     } else if (p->param.type) {
       v = type_match(s, p->param.type, v, spans[i],
                      txt(s, "argument `%s` of `%s`", p->param.name.name, fn_name(f)));
-    } else if (v.tag == V_LIST && v.u.list->weak) {
-      v = as_tensor(s, v, DT_COUNT, spans[i]);
-    }
+    } /* without a type a weak tensor stays weak: it may be a shape */
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }
 }

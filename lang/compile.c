@@ -279,7 +279,6 @@ static Value rebuild_at(Session *s, Cursor *c, Value v) {
     for (size_t i = 0; i < v.u.list->count; i++) items[i] = rebuild_at(s, c, v.u.list->items[i]);
     Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
     r.u.list->weak = v.tag == V_LIST && v.u.list->weak;
-    if (r.u.list->weak) return as_tensor(s, r, DT_COUNT, (Span){0});
     return r;
   }
   case V_RECORD: {

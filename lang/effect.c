@@ -47,11 +47,10 @@ static void operand(Template *t, Value v) { VEC_PUSH(&t->s->scratch, t->ops, t->
 static void hole(const Print *p, Value v) {
   Template *t = p->ud;
   Session *s = p->s;
-  if (v.tag == V_NODE || v_is_tensor(v)) {
-    Type ty = type_of(s, v);
-    const char *why = format_misfit(p->f, (DType)ty.dtype);
-    if (why) fail(s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(s, v), why);
-  }
+  DType dt = v.tag == V_DIM ? DT_I64 : (DType)type_of(s, v).dtype;
+  const char *why = format_misfit(p->f, dt);
+  if (why)
+    fail(s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(s, v), why);
   flush(t);
   buf_puts(&t->text, p->f ? "{:" : "{");
   if (p->f) format_write(&t->text, p->f);

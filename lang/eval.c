@@ -205,7 +205,13 @@ static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
   size_t k = 0;
   for (size_t i = 0; i < f->count; i++) {
     Local *l = local_find(s, f->items[i]);
-    if (!l) continue;
+    if (!l) { /* a top-level `let` of now, where the literal stands at the top level */
+      Global *g = s->frame->fn ? NULL : global_find(s, s->frame->module, f->items[i]);
+      if (g && g->kind == G_VALUE && g->is_set && !g->is_var && !g->is_const &&
+          !local_binds(n, g->name))
+        c[k++] = (Local){g->name, g->v, false, g->span};
+      continue;
+    }
     if (l->is_var && !vars_too && !local_binds(n, l->name)) {
       Diag *d = err(s, ERR_CAPTURE_VAR, n->span, "a function cannot capture the local `var` `%s`",
                     l->name);

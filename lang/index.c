@@ -70,7 +70,15 @@ static Value bound(Session *s, Node *n, bool *neg) {
   return v;
 }
 
-static Item item_of(Session *s, Node *n) {
+/* 0 <= d < size for every size. */
+static bool provably_inside(Session *s, Dim d, Dim size) {
+  DimTab *t = dims_of(s);
+  int64_t c;
+  return dim_nonneg(t, d) && size != DIM_BAD &&
+         dim_is_const(t, dim_sub(t, size, dim_add(t, d, dim_const(t, 1))), &c) && c >= 0;
+}
+
+static Item item_of(Session *s, Node *n, Dim size) {
   Item it = {.span = n->span};
   if (n->kind == N_SLICE) {
     it.kind = IT_SLICE;
@@ -88,6 +96,12 @@ static Item item_of(Session *s, Node *n) {
   }
   Value v = eval(s, n);
   it.v = v;
+  if (v.tag == V_DIM && !provably_inside(s, v.u.d, size)) { /* tested when it is reached */
+    it.kind = IT_NODE;
+    it.v = dim_node(s, v.u.d);
+    it.v.weak = false;
+    return it;
+  }
   if (v.tag == V_INT || v.tag == V_DIM || v.tag == V_UNKNOWN) {
     it.kind = IT_INT;
     it.neg = literal_negative(n);
@@ -147,7 +161,8 @@ static Dim from_end(Session *s, Value v, bool neg, Dim size) {
 }
 
 /* Expands `...` and missing axes; returns how many items there are, one per axis (a mask: several). */
-static int items_of(Session *s, Node *index, int rank, Item *out) {
+static int items_of(Session *s, Node *index, const Type *t, Item *out) {
+  int rank = t->rank;
   NodeList *l = &index->index.items;
   int ellipsis = -1, n = 0, used = 0;
   Item given[2 * CKL_MAX_RANK];
@@ -159,7 +174,7 @@ static int items_of(Session *s, Node *index, int rank, Item *out) {
       ellipsis = n;
       continue;
     }
-    given[n] = item_of(s, l->items[i]);
+    given[n] = item_of(s, l->items[i], ellipsis < 0 && used < rank ? t->dim[used] : DIM_BAD);
     used += given[n].kind == IT_MASK ? type_of(s, given[n].v).rank : 1;
     n++;
   }
@@ -213,7 +228,7 @@ static Value index_tensor(Session *s, Value x, Node *index) {
   Type t = type_of(s, x);
   DimTab *dt = dims_of(s);
   Item it[3 * CKL_MAX_RANK];
-  int n = items_of(s, index, t.rank, it);
+  int n = items_of(s, index, &t, it);
   for (int i = 0; i < n; i++)
     if (it[i].kind == IT_MASK) {
       if (n - i > 1 || i > 0)
@@ -337,7 +352,7 @@ Value op_index(Session *s, Value x, Node *index) {
       }
     }
     if (!weak && x.tag == V_LIST && l->count == 1 && l->items[0]->kind == N_SLICE) {
-      Item it = item_of(s, l->items[0]);
+      Item it = item_of(s, l->items[0], DIM_BAD);
       int64_t n = (int64_t)x.u.list->count, lo = 0, hi = n;
       if (it.kind == IT_SLICE) {
         if (it.lo.tag != V_UNIT) lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);

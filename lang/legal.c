@@ -107,7 +107,7 @@ bool mentions_earlier(const Node *comp, uint32_t k) {
 
 typedef struct Legal {
   Session *s;
-  bool ok;
+  bool ok, holes;
 } Legal;
 
 static bool script_name(Session *s, Name name) {
@@ -148,14 +148,22 @@ static void legal_visit(void *ud, Node *n) {
   } else if (n->kind == N_NAME && local_find(l->s, n->name)->v.tag == V_SEQ) {
     l->ok = false;
   }
-  if (n->kind == N_STRING)
+  if (n->kind == N_STRING) {
+    for (uint32_t i = 0; i < n->string.count; i++)
+      if (n->string.items[i].hole) l->ok = l->ok && l->holes;
     for (uint32_t i = 0; i < n->string.count; i++) legal_visit(ud, n->string.items[i].hole);
-  else
-    ast_children(n, legal_visit, ud);
+    return;
+  }
+  bool holes = l->holes; /* texts with holes are code in `print` alone */
+  l->holes = n->kind == N_ARG ? holes
+                              : n->kind == N_CALL && n->call.callee->kind == N_NAME &&
+                                    !strcmp(n->call.callee->name, "print");
+  ast_children(n, legal_visit, ud);
+  l->holes = holes;
 }
 
 bool fn_is_code_legal(Session *s, Node *n) {
-  Legal l = {s, true};
+  Legal l = {s, true, false};
   ast_children(n, legal_visit, &l);
   return l.ok;
 }

@@ -95,10 +95,11 @@ static Value number_tensor(Session *s, Value x, DType dt, Span at) {
                                           : tn_scalar_i64(&s->mem, DEV_CPU, dt, x.u.i));
 }
 
-static bool weak_is_float(Value l) {
+static bool weak_is_float(Session *s, Value l) {
   for (size_t i = 0; i < l.u.list->count; i++) {
     Value v = l.u.list->items[i];
-    if (v.tag == V_FLOAT || (weak_list(v) && weak_is_float(v))) return true;
+    if (v.tag == V_FLOAT || (weak_list(v) && weak_is_float(s, v))) return true;
+    if (v.tag == V_NODE && dt_float((DType)type_of(s, v).dtype)) return true;
   }
   return false;
 }
@@ -106,7 +107,7 @@ static bool weak_is_float(Value l) {
 Value as_tensor(Session *s, Value x, DType like, Span at) {
   if (x.tag == V_UNKNOWN) return x;
   if (weak_list(x)) {
-    if (like == DT_COUNT) like = weak_is_float(x) ? DT_F32 : DT_I64;
+    if (like == DT_COUNT) like = weak_is_float(s, x) ? DT_F32 : DT_I64;
     size_t n = x.u.list->count;
     Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
     for (size_t i = 0; i < n; i++) items[i] = as_tensor(s, x.u.list->items[i], like, at);
@@ -542,12 +543,12 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
                : v_is_tensor(v[1]) ? (DType)type_of(s, v[1]).dtype
                                    : DT_COUNT;
   if (like == DT_COUNT &&
-      (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT || (v[0].tag == V_LIST && weak_is_float(v[0])) ||
-       (v[1].tag == V_LIST && weak_is_float(v[1]))))
+      (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT || (v[0].tag == V_LIST && weak_is_float(s, v[0])) ||
+       (v[1].tag == V_LIST && weak_is_float(s, v[1]))))
     like = DT_F32;
   if (like != DT_COUNT && !dt_float(like) && like != DT_BOOL) {
     for (int i = 0; i < 2; i++)
-      if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(v[i])))
+      if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(s, v[i])))
         fail_help(s, ERR_FLOAT_INT, sp[i], txt(s, "cast the tensor: `f32(%s)`", "x"),
                   "a float number does not go with %s", dtype_info[like].name);
   }
@@ -635,7 +636,7 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
     x.weak = false;
   } else if (weak_list(x)) {
     if (dt_float(dt)) return as_tensor(s, x, dt, at);
-    x = as_tensor(s, x, weak_is_float(x) ? DT_F64 : DT_I64, at);
+    x = as_tensor(s, x, weak_is_float(s, x) ? DT_F64 : DT_I64, at);
   } else if (x.tag == V_BOOL) {
     x = as_tensor(s, x, DT_BOOL, at);
   } else if (x.tag == V_RECORD || x.tag == V_TUPLE || x.tag == V_LIST) {

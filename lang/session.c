@@ -127,6 +127,7 @@ void session_stop(Session *s) {
   arena_free(&s->scratch);
   arena_free(&s->notes);
   arena_free(&s->perm);
+  if (!s->mem.pool_count) mem_close(&s->mem); /* the pool's own array */
   s->locals = NULL;
   s->local_count = s->local_cap = 0;
   s->sites = NULL;
