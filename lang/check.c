@@ -198,11 +198,12 @@ static void check_fn_job(void *ud) {
   Session *s = j->s;
   Unit *u = j->u;
   Node *d = j->node;
-  u->g = gr_new(u->arena, dim_tab_new(u->arena), s->names, d->fn->name.name);
+  u->g = gr_new(u->arena, dim_tab_new(u->arena), s->names, d ? d->fn->name.name : j->m->name);
   u->root = (Stage){.g = u->g, .unit = u, .level = 1};
   s->stage = &u->root;
   Value self = v_unit();
   if (j->m && !make_inst(s, u, j->m, &self)) return;
+  if (!d) return; /* the members alone */
   /* arguments: dims of the brackets are made in a frame that is thrown away, and bound again by the call */
   Frame fr;
   FnObj *f =
@@ -649,6 +650,12 @@ static void check_functions(Session *s, Module *m) {
     if (n->kind != N_MODEL || n->flags & ITEM_BAD) continue;
     Global *g = global_find(s, m, n->model.name.name);
     if (!g || g->kind != G_MODEL) continue;
+    size_t count = s->diags.count;
+    if (!check_fn(s, &(Made){.s = s, .module = m, .m = g->v.u.model})) { /* its methods need an instance */
+      n->flags |= ITEM_BAD;
+      known_before(s, count);
+      continue;
+    }
     for (uint32_t k = 0; k < n->model.members.count; k++)
       if (n->model.members.items[k]->kind == N_FN) check_item(s, m, n->model.members.items[k], g->v.u.model);
   }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lang/lang.h"
+#include "lang/compile.h"
 
 const char *txt(Session *s, const char *fmt, ...) {
   Buf b;
@@ -27,11 +27,55 @@ Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   return d;
 }
 
+/* Text of the library that is compiled in: an error there is shown where the program called it. */
+static bool embedded(const Session *s, Span at) {
+  return at.file && at.file < s->sources.count && s->sources.items[at.file].path[0] == '<';
+}
+
+static bool inside(Span a, Span b) { return a.file == b.file && a.lo >= b.lo && a.hi <= b.hi; }
+
+/* Moves an error out of the library, and drops labels that stand there; returns the frame below which
+ * the trace begins. */
+static Frame *settle_place(Session *s, Diag *d) {
+  Frame *f = s->frame;
+  if (embedded(s, d->span)) {
+    Frame *out = f;
+    while (out && out->up && (!out->call.file || embedded(s, out->call))) out = out->up;
+    if (out && out->up && out->call.file) {
+      const char *name = out->what ? out->what : "fn";
+      d->span = out->call;
+      d->message = d->code == ERR_NOT_YET ? arena_printf(&s->notes, "not yet: `%s`", name)
+                                          : arena_printf(&s->notes, "in `%s`: %s", name, d->message);
+      d->label = NULL;
+      f = out->up;
+    }
+  }
+  int n = 0;
+  for (int i = 0; i < d->label_count; i++)
+    if (!embedded(s, d->labels[i].span) || embedded(s, d->span)) d->labels[n++] = d->labels[i];
+  d->label_count = n;
+  return f;
+}
+
 _Noreturn void raise_(Session *s) {
   Diag *d = s->diags.count ? s->diags.items[s->diags.count - 1] : NULL;
-  if (d)
-    for (Frame *f = s->frame; f && f->up; f = f->up)
-      if (f->call.file) dg_trace(d, f->call, f->what ? f->what : "fn");
+  if (!d || d->severity != SEV_ERROR) dg_throw(&s->diags);
+  Frame *f = settle_place(s, d);
+  bool first = true;
+  while (f && f->up) {
+    Frame *g = f->up;
+    size_t same = 1; /* a recursion is one line */
+    if (!f->call.file || embedded(s, f->call) || (first && inside(d->span, f->call))) {
+      first = first && (!f->call.file || embedded(s, f->call));
+      f = g;
+      continue;
+    }
+    first = false;
+    for (; g && g->up && g->what == f->what && inside(g->call, f->call); g = g->up) same++;
+    const char *what = f->what ? f->what : "fn";
+    dg_trace(d, f->call, same > 1 ? arena_printf(&s->notes, "%s (%zu times)", what, same) : what);
+    f = g;
+  }
   dg_throw(&s->diags);
 }
 
@@ -77,7 +121,8 @@ void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   va_end(ap);
   text = b.s;
   Diag *d = dg_warn(&s->diags, code, at, "%s", text);
-  if (s->abstract) return; /* `check` reports it with the others */
+  if (s->abstract || (s->stage && s->stage->unit && s->stage->unit->check))
+    return; /* `check` reports it with the others */
   /* A running program's warnings are shown at once, in their place among its output. */
   Buf out;
   buf_init_arena(&out, &s->scratch);

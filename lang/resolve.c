@@ -880,7 +880,7 @@ static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
   }
   if (g && g->kind == G_FN) return; /* a policy may be a function (rule 84) */
   if (f.kind == F_LOCAL || f.kind == F_TOP || f.kind == F_MEMBER) return;
-  Diag *d = err(s, ERR_POLICY_WORD, c->span, "no policy word or policy is called `%s`", path_text(r, &c->clause.path));
+  Diag *d = err(s, ERR_POLICY_WORD, w->span, "no policy word or policy is called `%s`", path_text(r, &c->clause.path));
   Near b = near_start(w->name);
   for (size_t k = 0; k < sizeof policy_words / sizeof *policy_words; k++) consider(&b, policy_words[k]);
   for (size_t k = 0; k < r->m->global_count; k++)
@@ -1655,6 +1655,27 @@ static void walk_top_let(Resolver *r, Node *n) {
   r->bind_count = base;
 }
 
+/* Params are float tensors; a buffer may also be a number, or a tree like the params of a model. */
+static void walk_field_type(Resolver *r, Node *m) {
+  Session *s = r->s;
+  Node *t = m->field.type;
+  size_t before = s->diags.errors;
+  walk_type(r, t, false);
+  if (!t || s->diags.errors > before) return;
+  for (int i = 0; i < 16 && t->kind == N_TYPE_NAME && t->type_name.path.count == 1; i++) {
+    Global *g = global_find(s, r->m, t->type_name.path.items[0].name);
+    if (!g || g->kind != G_TYPE || dtype_find(t->type_name.path.items[0].name) >= 0) break;
+    t = g->decl->type_decl.type;
+  }
+  Name n = t->kind == N_TYPE_NAME && t->type_name.path.count == 1 ? t->type_name.path.items[0].name : NULL;
+  int dt = n ? dtype_find(n) : -1;
+  bool is_float = dt >= 0 ? dt_float((DType)dt) : word_is(n, "float");
+  bool fits = m->field.is_buffer ? dt >= 0 || is_class_word(n) || word_is(n, "params") || t->kind == N_TYPE_TUPLE || t->kind == N_TYPE_RECORD : is_float;
+  if (fits) return;
+  Diag *d = err(s, ERR_INIT, m->field.type->span, m->field.is_buffer ? "a buffer is a tensor, a number or `params[..]`" : "a param is a float tensor");
+  dg_help(&s->diags, d, dt >= 0 || is_class_word(n) ? "state that is not trained is a `buffer`" : "what stays as it is, is a `let` or a constructor argument");
+}
+
 static void walk_model(Resolver *r, Node *n) {
   Session *s = r->s;
   const NodeList *p = &n->model.params, *l = &n->model.members;
@@ -1686,7 +1707,7 @@ static void walk_model(Resolver *r, Node *n) {
     r->members = i;
     r->method = false;
     if (m->kind == N_FIELD) {
-      walk_type(r, m->field.type, false);
+      walk_field_type(r, m);
       if (m->field.init && m->field.init->kind == N_CALL) walk_call(r, m->field.init, true);
       else walk(r, m->field.init);
     } else if (m->kind == N_LET) {
