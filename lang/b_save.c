@@ -1,8 +1,8 @@
 /* save and load: values by path in safetensors files (rules 57, 63).
  *
  * In: an instance or a tree of instances, tensors, numbers and texts. Out: a file, or the tree
- * filled from one. A number is a rank-0 i64 or f64 tensor, a text an entry of the metadata. Invariant:
- * load compares all of the file with all of the tree before it writes anything.
+ * filled from one. A number is a rank-0 i64 or f64 tensor, a text an entry of the metadata.
+ * Invariant: load compares all of the file with all of the tree before it writes anything.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static const char *entry_path(Session *s, const char *key, const char *path) {
   return *key ? txt(s, "%s.%s", key, path) : path;
 }
 
-/* ---- save ------------------------------------------------------------------------------------- */
+/* ---- save ----------------------------------------------------------------------------------- */
 
 typedef struct Saver {
   Span at;
@@ -40,7 +40,8 @@ static Tensor *leaf_tensor(Session *s, Value v, Span at, const char *path) {
   case V_STR:
   case V_NONE: return NULL;
   default:
-    fail(s, ERR_SAVE, at, "%s%s%s%s cannot be saved", value_type_text(s, v), *path ? " at `" : "", path, *path ? "`" : "");
+    fail(s, ERR_SAVE, at, "%s%s%s%s cannot be saved", value_type_text(s, v), *path ? " at `" : "",
+         path, *path ? "`" : "");
   }
 }
 
@@ -72,7 +73,7 @@ BUILTIN_FN(bi_save) {
   return v_unit();
 }
 
-/* ---- load ------------------------------------------------------------------------------------- */
+/* ---- load ----------------------------------------------------------------------------------- */
 
 typedef struct Opened {
   Mem *mem;
@@ -121,7 +122,8 @@ static void put_type(Buf *b, const Tensor *t) {
 
 /* Whether tensor t of the file can become a value like v. */
 static bool fits(Session *s, Value v, const Tensor *t, Span at) {
-  if (v.tag == V_INT || v.tag == V_FLOAT) return t->rank == 0 && (t->dtype == DT_I64 || t->dtype == DT_F64);
+  if (v.tag == V_INT || v.tag == V_FLOAT)
+    return t->rank == 0 && (t->dtype == DT_I64 || t->dtype == DT_F64);
   const Tensor *want = leaf_tensor(s, v, at, "");
   if (!want || want->dtype != t->dtype || want->rank != t->rank) return false;
   return !memcmp(want->dim, t->dim, (size_t)t->rank * sizeof t->dim[0]);
@@ -134,8 +136,10 @@ static void compare_leaf(Session *s, void *ud, const char *path, Inst *owner, Fi
   if (v.tag == V_NONE) return;
   const char *p = entry_path(s, l->key, path);
   if (v.tag == V_STR) {
-    if (save_meta(l->file, p)) l->found++;
-    else name_add(&l->missing, p);
+    if (save_meta(l->file, p))
+      l->found++;
+    else
+      name_add(&l->missing, p);
     return;
   }
   Tensor *want = leaf_tensor(s, v, l->at, path);
@@ -187,7 +191,7 @@ static Value loaded(Session *s, const Loader *l, Value v, const char *path) {
   return tensor_value(s, dev == DEV_CPU ? tn_ref(t) : tn_copy(&s->mem, t, dev));
 }
 
-/* v with its tensors, numbers and texts from the file; params and instances are filled elsewhere. */
+/* v with its tensors, numbers and texts from the file; instances and params stay as they are. */
 static Value refill(Session *s, const Loader *l, Value v, const char *path) {
   bool rec = v.tag == V_RECORD;
   if (v.tag == V_INST || v.tag == V_PARAM) return v;
@@ -197,7 +201,9 @@ static Value refill(Session *s, const Loader *l, Value v, const char *path) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   const char *dot = *path ? "." : "";
   for (size_t i = 0; i < n; i++)
-    items[i] = refill(s, l, old[i], rec ? txt(s, "%s%s%s", path, dot, v.u.rec->names[i]) : txt(s, "%s%s%zu", path, dot, i));
+    items[i] = refill(s, l, old[i],
+                      rec ? txt(s, "%s%s%s", path, dot, v.u.rec->names[i])
+                          : txt(s, "%s%s%zu", path, dot, i));
   return rec ? record_value(s, n, v.u.rec->names, items) : list_value(s, (ValueTag)v.tag, n, items);
 }
 
@@ -213,7 +219,8 @@ static void fill_slot(Session *s, void *ud, const char *path, Inst *owner, Field
 }
 
 BUILTIN_FN(bi_load) {
-  const char *name = want_str(s, c->v[1], c->spans[1], "the file"), *key = want_str(s, c->v[2], c->spans[2], "`key`");
+  const char *name = want_str(s, c->v[1], c->spans[1], "the file"),
+             *key = want_str(s, c->v[2], c->spans[2], "`key`");
   bool partial = want_bool(s, c->v[3], c->spans[3], "`partial`");
   Opened *o = mem_need(&s->mem, NULL, 0, sizeof *o);
   *o = (Opened){.mem = &s->mem};
@@ -231,7 +238,8 @@ BUILTIN_FN(bi_load) {
   buf_init_arena(&l.differ.text, &s->scratch);
   const char *format = save_meta(&o->file, format_key);
   if (format && strcmp(format, format_number))
-    fail(s, ERR_FILE, c->spans[1], "%s: written by a later version of ckl (format %s)", name, format);
+    fail(s, ERR_FILE, c->spans[1], "%s: written by a later version of ckl (format %s)", name,
+         format);
   walk_leaves(s, c->v[0], compare_leaf, &l);
   size_t n = strlen(key), below = 0;
   for (size_t i = 0; i < o->file.count; i++) {
@@ -252,10 +260,12 @@ BUILTIN_FN(bi_load) {
     list_names(&b, &l.extra, "extra");
     list_names(&b, &l.differ, l.differ.count == 1 ? "differs" : "differ");
     if (l.differ.count) fail(s, ERR_LOAD, c->at, "%s does not fit: %s", name, b.s);
-    fail_help(s, ERR_LOAD, c->at, "partial = true allows missing and extra entries", "%s does not fit: %s", name, b.s);
+    fail_help(s, ERR_LOAD, c->at, "partial = true allows missing and extra entries",
+              "%s does not fit: %s", name, b.s);
   }
   if (l.missing.count || l.extra.count) {
-    const char *note = txt(s, "%s: %zu loaded, %zu missing, %zu extra\n", name, l.found, l.missing.count, l.extra.count);
+    const char *note = txt(s, "%s: %zu loaded, %zu missing, %zu extra\n", name, l.found,
+                           l.missing.count, l.extra.count);
     emit_text(s, 2, note, strlen(note));
   }
   Value root = refill(s, &l, c->v[0], "");

@@ -3,7 +3,7 @@
  * In: a call of `print`, or the operands of an assertion. Out: text for the host, or an error. In
  * code the text becomes a template, which stands in the node, with a hole for each value that is
  * known at run time; nodes are ordered by the unit's token. The template, in braces: `{}` a value,
- * `{:format}` a value by a format, `{=}` a tensor as a table, `{0}` a NUL byte; `{{` `}}` are braces.
+ * `{:format}` a value by a format, `{=}` a tensor as a table, `{0}` a NUL byte; `{{` `}}` braces.
  * Invariant: the same program prints the same in script and in code.
  */
 #include <string.h>
@@ -16,7 +16,7 @@ void emit_text(Session *s, int stream, const char *text, size_t n) {
   if (s->config.write && n) s->config.write(s->config.ud, stream, text, n);
 }
 
-/* ---- templates -------------------------------------------------------------------------------- */
+/* ---- templates ------------------------------------------------------------------------------ */
 
 typedef struct Template {
   Session *s;
@@ -36,13 +36,17 @@ static void flush(Template *t) {
   for (size_t i = 0; i < t->plain.n; i++) {
     char c = t->plain.s[i];
     if (c == '{' || c == '}') buf_putc(&t->text, c);
-    if (c) buf_putc(&t->text, c);
-    else buf_puts(&t->text, "{0}");
+    if (c)
+      buf_putc(&t->text, c);
+    else
+      buf_puts(&t->text, "{0}");
   }
   t->plain.n = 0;
 }
 
-static void operand(Template *t, Value v) { VEC_PUSH(&t->s->scratch, t->ops, t->count, t->cap, v); }
+static void operand(Template *t, Value v) {
+  VEC_PUSH(&t->s->scratch, t->ops, t->count, t->cap, v);
+}
 
 static void hole(const Print *p, Value v) {
   Template *t = p->ud;
@@ -73,7 +77,8 @@ static void put(Template *t, Value v, const Format *f, Span at, bool quoted, boo
 static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at) {
   Unit *u = s->stage->unit;
   if (!u || s->stage->level > 1)
-    fail(s, ERR_NOT_YET, at, "not yet: `%s` inside a comprehension or a function with a backward of its own",
+    fail(s, ERR_NOT_YET, at,
+         "not yet: `%s` inside a comprehension or a function with a backward of its own",
          op == OP_PRINT ? "print" : "assert");
   if (u->check) return;
   flush(t);
@@ -94,9 +99,9 @@ static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at)
   u->token = r;
 }
 
-/* ---- print ------------------------------------------------------------------------------------ */
+/* ---- print ---------------------------------------------------------------------------------- */
 
-/* A string with holes whose values may be of run time; false when an argument is not known at all. */
+/* A string with holes whose values may be of run time; false when a value is not known at all. */
 static bool put_string(Session *s, Template *t, Buf *out, Node *str) {
   bool known = true;
   for (uint32_t i = 0; i < str->string.count; i++) {
@@ -112,8 +117,10 @@ static bool put_string(Session *s, Template *t, Buf *out, Node *str) {
       known = false;
       continue;
     }
-    if (out) format_value(s, out, v, f, p->span);
-    else put(t, v, f, p->span, false, false);
+    if (out)
+      format_value(s, out, v, f, p->span);
+    else
+      put(t, v, f, p->span, false, false);
   }
   return known;
 }
@@ -136,7 +143,8 @@ BUILTIN_FN(bi_print) {
     } else {
       Node *a = args->items[k - c->n];
       if (a->arg.name.name)
-        fail_help(s, ERR_ARG_NAME, a->arg.name.span, "\"{x:.3f}\" formats a value", "`print` has no parameter `%s`", a->arg.name.name);
+        fail_help(s, ERR_ARG_NAME, a->arg.name.span, "\"{x:.3f}\" formats a value",
+                  "`print` has no parameter `%s`", a->arg.name.name);
       at = a->arg.value->span;
       if (a->arg.value->kind == N_STRING) {
         if (!put_string(s, &t, code ? NULL : &out, a->arg.value)) known = false;
@@ -146,10 +154,14 @@ BUILTIN_FN(bi_print) {
       v = eval(s, a->arg.value);
       if (s->flow != FLOW_NEXT) return v_unit();
     }
-    if (v.tag == V_UNKNOWN) known = false;
-    else if (code) put(&t, v, NULL, at, false, n == 1);
-    else if (n == 1) print_value(s, &out, v, false);
-    else format_value(s, &out, v, NULL, at);
+    if (v.tag == V_UNKNOWN)
+      known = false;
+    else if (code)
+      put(&t, v, NULL, at, false, n == 1);
+    else if (n == 1)
+      print_value(s, &out, v, false);
+    else
+      format_value(s, &out, v, NULL, at);
   }
   if (s->abstract || !known) return v_unit();
   if (code) {
@@ -161,7 +173,7 @@ BUILTIN_FN(bi_print) {
   return v_unit();
 }
 
-/* ---- assert in code --------------------------------------------------------------------------- */
+/* ---- assert in code ------------------------------------------------------------------------- */
 
 void effect_assert(Session *s, Value cond, const Value *left, const Value *right, Span at) {
   Template t;
@@ -176,7 +188,7 @@ void effect_assert(Session *s, Value cond, const Value *left, const Value *right
   append(s, OP_ASSERT, &v, &t, at);
 }
 
-/* ---- at run time ------------------------------------------------------------------------------ */
+/* ---- at run time ---------------------------------------------------------------------------- */
 
 /* Fills the holes of a template with tensors. */
 static void render(Session *s, Buf *out, const char *text, Tensor *const *in, int n) {
@@ -197,15 +209,19 @@ static void render(Session *s, Buf *out, const char *text, Tensor *const *in, in
     } else if (k < n) {
       const Tensor *t = in[k++];
       Format f;
-      if (p[1] == '=' && t->rank) print_typed(s, out, t);
-      else if (p[1] == ':' && format_parse(p + 2, (size_t)(end - p - 2), &f)) print_line(out, t, &f);
-      else print_line(out, t, NULL);
+      if (p[1] == '=' && t->rank)
+        print_typed(s, out, t);
+      else if (p[1] == ':' && format_parse(p + 2, (size_t)(end - p - 2), &f))
+        print_line(out, t, &f);
+      else
+        print_line(out, t, NULL);
     }
     p = end;
   }
 }
 
-bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e) {
+bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                GErr *e) {
   Session *s = ud;
   const GNode *nd = &g->nodes[node];
   const Attr *a = gr_attr(g, node, AT_TEXT);
@@ -224,7 +240,8 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
     for (int64_t i = 0; i < count; i++) {
       if (tn_get_i64(in[1], i)) continue;
       render(s, &b, text, in + 2, n - 2);
-      return gerr_set(e, ERR_ASSERT, 1, "the assertion does not hold%s%s", b.n ? ": " : "", b.n ? b.s : "");
+      return gerr_set(e, ERR_ASSERT, 1, "the assertion does not hold%s%s", b.n ? ": " : "",
+                      b.n ? b.s : "");
     }
     return true;
   }

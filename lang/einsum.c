@@ -5,8 +5,8 @@
  * the text. A contraction is OP_DOT, or OP_INNER where only shared axes are left, which fixes its
  * bits (rule 105).
  *
- * einsum takes its operands from left to right, two at a time. Axes of one operand that nothing else
- * names are summed first, an axis named twice in one operand is its diagonal; of two operands those
+ * einsum takes its operands from left to right, two at a time. Axes of one operand that nothing
+ * else names are summed first, an axis named twice in one operand is its diagonal; of two operands those
  * named by both, and by nothing later, are contracted, in their order in the left one.
  */
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { NAMES_MOST = 64, OPERANDS_MOST = 16 };
 
-/* ---- patterns --------------------------------------------------------------------------------- */
+/* ---- patterns ------------------------------------------------------------------------------- */
 
 typedef struct Pattern {
   Session *s;
@@ -51,8 +51,12 @@ static void skip_blanks(Pattern *p) {
   while (p->pos < p->n && (p->text[p->pos] == ' ' || p->text[p->pos] == '\t')) p->pos++;
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool is_name(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
+static bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool is_name(char c) {
+  return is_letter(c) || (c >= '0' && c <= '9');
+}
 
 static bool takes(Pattern *p, const char *what) {
   size_t n = strlen(what);
@@ -62,7 +66,7 @@ static bool takes(Pattern *p, const char *what) {
   return true;
 }
 
-/* ---- shapes ----------------------------------------------------------------------------------- */
+/* ---- shapes --------------------------------------------------------------------------------- */
 
 static Value shaped(Session *s, Value x, int rank, const Dim *d, Span at) {
   Type t = type_of(s, x);
@@ -97,7 +101,7 @@ static bool agree(Session *s, Dim a, Dim b, Span at, const char *text) {
   return true;
 }
 
-/* ---- einsum ----------------------------------------------------------------------------------- */
+/* ---- einsum --------------------------------------------------------------------------------- */
 
 typedef struct Axis {
   int name; /* index of the name */
@@ -128,7 +132,8 @@ typedef struct Einsum {
 static int name_index(Einsum *e, const char *text, size_t n, size_t lo) {
   for (int i = 0; i < e->name_count; i++)
     if (e->name_n[i] == n && !memcmp(e->names[i], text, n)) return i;
-  if (e->name_count == NAMES_MOST) fail(e->s, ERR_EINSUM, place(&e->p, lo, lo + n), "a pattern has at most %d names", NAMES_MOST);
+  if (e->name_count == NAMES_MOST)
+    fail(e->s, ERR_EINSUM, place(&e->p, lo, lo + n), "a pattern has at most %d names", NAMES_MOST);
   e->names[e->name_count] = text;
   e->name_n[e->name_count] = n;
   e->owner[e->name_count] = -1;
@@ -136,7 +141,8 @@ static int name_index(Einsum *e, const char *text, size_t n, size_t lo) {
 }
 
 static void add_axis(Einsum *e, Term *t, int name, size_t lo, size_t hi) {
-  if (t->count == CKL_MAX_RANK) fail(e->s, ERR_RANK_MAX, place(&e->p, lo, hi), "a tensor has at most %d axes", CKL_MAX_RANK);
+  if (t->count == CKL_MAX_RANK)
+    fail(e->s, ERR_RANK_MAX, place(&e->p, lo, hi), "a tensor has at most %d axes", CKL_MAX_RANK);
   t->axis[t->count++] = (Axis){name, lo, hi};
 }
 
@@ -151,12 +157,14 @@ static void read_term(Einsum *e, Term *t, bool letters) {
     size_t lo = p->pos;
     if (lo == p->n || p->text[lo] == ',' || p->text[lo] == '-') break;
     if (takes(p, "...")) {
-      if (t->ellipsis >= 0) fail(e->s, ERR_EINSUM, place(p, lo, lo + 3), "`...` stands once in a term");
+      if (t->ellipsis >= 0)
+        fail(e->s, ERR_EINSUM, place(p, lo, lo + 3), "`...` stands once in a term");
       t->ellipsis = t->count;
       continue;
     }
     if (!is_letter(p->text[lo]))
-      fail_help(e->s, ERR_EINSUM, place(p, lo, lo + 1), "names are separated by blanks, operands by commas: \"b i k, b k j -> b i j\"",
+      fail_help(e->s, ERR_EINSUM, place(p, lo, lo + 1),
+                "names are separated by blanks, operands by commas: \"b i k, b k j -> b i j\"",
                 "this does not belong in a pattern");
     while (p->pos < p->n && is_name(p->text[p->pos])) {
       p->pos++;
@@ -172,16 +180,22 @@ static void read_pattern(Einsum *e) {
   Pattern *p = &e->p;
   bool letters = !memchr(p->text, ' ', p->n) && !memchr(p->text, '\t', p->n);
   for (;;) {
-    if (e->in_count == OPERANDS_MOST) fail(e->s, ERR_EINSUM, place(p, p->pos, p->n), "`einsum` takes at most %d operands", OPERANDS_MOST);
+    if (e->in_count == OPERANDS_MOST)
+      fail(e->s, ERR_EINSUM, place(p, p->pos, p->n), "`einsum` takes at most %d operands",
+           OPERANDS_MOST);
     read_term(e, &e->in[e->in_count++], letters);
     if (!takes(p, ",")) break;
   }
   if (!takes(p, "->"))
-    fail_help(e->s, ERR_EINSUM, p->pos < p->n ? place(p, p->pos, p->pos + 1) : p->span, txt(e->s, "\"%s -> ..\" with the axes of the result; nothing after the arrow sums all", p->text),
+    fail_help(e->s, ERR_EINSUM, p->pos < p->n ? place(p, p->pos, p->pos + 1) : p->span,
+              txt(e->s,
+                  "\"%s -> ..\" with the axes of the result; nothing after the arrow sums all",
+                  p->text),
               "the pattern says nothing about the result: `->` is missing");
   read_term(e, &e->out, letters);
   skip_blanks(p);
-  if (p->pos < p->n) fail(e->s, ERR_EINSUM, place(p, p->pos, p->n), "the pattern ends after the axes of the result");
+  if (p->pos < p->n)
+    fail(e->s, ERR_EINSUM, place(p, p->pos, p->n), "the pattern ends after the axes of the result");
 }
 
 static bool in_term(const Term *t, int name) {
@@ -211,10 +225,12 @@ static void check_operand(Einsum *e, int k) {
   Type ty = type_of(s, e->x[k]);
   int named = t->count;
   if (t->ellipsis >= 0 ? named > ty.rank : named != ty.rank) {
-    Diag *d = err(s, ERR_EINSUM, place(&e->p, t->lo, t->hi), "operand %d is %s, the pattern names %d ax%s", k + 1, value_type_text(s, e->x[k]), named,
-                  named == 1 ? "is" : "es");
+    Diag *d = err(s, ERR_EINSUM, place(&e->p, t->lo, t->hi),
+                  "operand %d is %s, the pattern names %d ax%s", k + 1, value_type_text(s, e->x[k]),
+                  named, named == 1 ? "is" : "es");
     if (named == 1 && (int)(t->hi - t->lo) == ty.rank)
-      dg_help(&s->diags, d, "separate names by blanks; in a pattern without any blank each letter is an axis");
+      dg_help(&s->diags, d,
+              "separate names by blanks; in a pattern without any blank each letter is an axis");
     raise_(s);
   }
   expand(e, t, ty.rank - named);
@@ -226,9 +242,11 @@ static void check_operand(Einsum *e, int k) {
       continue;
     }
     Span at = place(&e->p, t->axis[i].lo, t->axis[i].hi);
-    if (agree(s, e->size[n], ty.dim[i], at, txt(s, "the axes `%.*s` of an einsum differ", (int)e->name_n[n], e->names[n]))) continue;
-    fail(s, ERR_EINSUM, at, "`%.*s` is %s in operand %d and %s in operand %d", (int)e->name_n[n], e->names[n], dim_text(s, e->size[n]), e->owner[n] + 1,
-         dim_text(s, ty.dim[i]), k + 1);
+    if (agree(s, e->size[n], ty.dim[i], at,
+              txt(s, "the axes `%.*s` of an einsum differ", (int)e->name_n[n], e->names[n])))
+      continue;
+    fail(s, ERR_EINSUM, at, "`%.*s` is %s in operand %d and %s in operand %d", (int)e->name_n[n],
+         e->names[n], dim_text(s, e->size[n]), e->owner[n] + 1, dim_text(s, ty.dim[i]), k + 1);
   }
 }
 
@@ -236,8 +254,10 @@ static void check_out(Einsum *e) {
   int most = 0;
   for (int n = 0; n < e->name_count; n++) {
     int k = 0;
-    if (e->name_n[n] == 3 && !memcmp(e->names[n], "..", 2)) k = e->names[n][2] - '0' + 1;
-    else if (e->name_n[n] == 4 && !memcmp(e->names[n], "..1", 3)) k = 11 + e->names[n][3] - '0';
+    if (e->name_n[n] == 3 && !memcmp(e->names[n], "..", 2))
+      k = e->names[n][2] - '0' + 1;
+    else if (e->name_n[n] == 4 && !memcmp(e->names[n], "..1", 3))
+      k = 11 + e->names[n][3] - '0';
     if (k > most) most = k;
   }
   expand(e, &e->out, most);
@@ -248,12 +268,15 @@ static void check_out(Einsum *e) {
     if (e->owner[a.name] < 0) {
       const char *near = NULL;
       for (int n = 0; n < e->name_count; n++)
-        if (e->owner[n] >= 0 && e->name_n[n] > 1 && str_distance(name, txt(e->s, "%.*s", (int)e->name_n[n], e->names[n]), 1) <= 1)
+        if (e->owner[n] >= 0 && e->name_n[n] > 1 &&
+            str_distance(name, txt(e->s, "%.*s", (int)e->name_n[n], e->names[n]), 1) <= 1)
           near = txt(e->s, "did you mean `%.*s`?", (int)e->name_n[n], e->names[n]);
-      fail_help(e->s, ERR_EINSUM, at, near ? near : "an axis of the result stands in an operand", "no operand has an axis `%s`", name);
+      fail_help(e->s, ERR_EINSUM, at, near ? near : "an axis of the result stands in an operand",
+                "no operand has an axis `%s`", name);
     }
     for (int k = 0; k < i; k++)
-      if (e->out.axis[k].name == a.name) fail(e->s, ERR_EINSUM, at, "`%s` stands twice in the result", name);
+      if (e->out.axis[k].name == a.name)
+        fail(e->s, ERR_EINSUM, at, "`%s` stands twice in the result", name);
   }
 }
 
@@ -274,12 +297,14 @@ static Value diagonal(Session *s, Value x, Span at) {
   for (int i = 0; i < r; i++) d[i] = t.dim[i];
   d[r] = dim_mul(dt, n, n);
   x = shaped(s, x, r + 1, d, at);
-  int64_t low[CKL_MAX_RANK], high[CKL_MAX_RANK], inner[CKL_MAX_RANK] = {0}, len[CKL_MAX_RANK], step[CKL_MAX_RANK];
+  int64_t low[CKL_MAX_RANK], high[CKL_MAX_RANK], inner[CKL_MAX_RANK] = {0}, len[CKL_MAX_RANK],
+                                                 step[CKL_MAX_RANK];
   for (int i = 0; i <= r; i++) {
     low[i] = zero;
     high[i] = i == r ? n : zero;
   }
-  Attr pad[4] = {attr_dims(AT_LOW, r + 1, low), attr_dims(AT_HIGH, r + 1, high), attr_ints(AT_INNER, r + 1, inner), attr_f(AT_VALUE, 0)};
+  Attr pad[4] = {attr_dims(AT_LOW, r + 1, low), attr_dims(AT_HIGH, r + 1, high),
+                 attr_ints(AT_INNER, r + 1, inner), attr_f(AT_VALUE, 0)};
   x = op_run(s, OP_PAD, 1, &x, pad, 4, at);
   d[r] = n;
   d[r + 1] = dim_add(dt, n, one);
@@ -289,7 +314,8 @@ static Value diagonal(Session *s, Value x, Span at) {
     len[i] = i == r + 1 ? one : d[i];
     step[i] = 1;
   }
-  Attr cut[3] = {attr_dims(AT_STARTS, r + 2, low), attr_dims(AT_LENS, r + 2, len), attr_ints(AT_STEPS, r + 2, step)};
+  Attr cut[3] = {attr_dims(AT_STARTS, r + 2, low), attr_dims(AT_LENS, r + 2, len),
+                 attr_ints(AT_STEPS, r + 2, step)};
   x = op_run(s, OP_SLICE, 1, &x, cut, 3, at);
   return op_reshape(s, x, r + 1, d, at);
 }
@@ -322,9 +348,12 @@ static void prepare(Einsum *e, int k) {
   int n = 0, kept = 0;
   for (int i = 0; i < t->count; i++) {
     bool other = in_term(&e->out, t->axis[i].name);
-    for (int o = 0; o < e->in_count && !other; o++) other = o != k && in_term(&e->in[o], t->axis[i].name);
-    if (other) t->axis[kept++] = t->axis[i];
-    else axes[n++] = i;
+    for (int o = 0; o < e->in_count && !other; o++)
+      other = o != k && in_term(&e->in[o], t->axis[i].name);
+    if (other)
+      t->axis[kept++] = t->axis[i];
+    else
+      axes[n++] = i;
   }
   t->count = kept;
   if (n) e->x[k] = op_reduce(s, OP_SUM, e->x[k], n, axes, false, e->at);
@@ -345,7 +374,8 @@ static Dim product(Einsum *e, const int *list, int n) {
 }
 
 /* Operand k with the axes of three lists, each list made one axis where `merge` says so. */
-static Value arranged(Einsum *e, Value x, const Term *t, const int *const list[3], const int *n, bool batch) {
+static Value arranged(Einsum *e, Value x, const Term *t, const int *const list[3], const int *n,
+                      bool batch) {
   int64_t perm[CKL_MAX_RANK];
   int at = 0, rank = 0;
   Dim d[3];
@@ -364,14 +394,20 @@ static Value pair(Einsum *e, Value acc, Term *a, int k) {
   int nb = 0, nl = 0, nr = 0, nc = 0;
   for (int i = 0; i < a->count; i++) {
     int n = a->axis[i].name;
-    if (!in_term(b, n)) left[nl++] = n;
-    else if (needed(e, n, k)) both[nb++] = n;
-    else con[nc++] = n;
+    if (!in_term(b, n))
+      left[nl++] = n;
+    else if (needed(e, n, k))
+      both[nb++] = n;
+    else
+      con[nc++] = n;
   }
   for (int i = 0; i < b->count; i++)
     if (!in_term(a, b->axis[i].name)) right[nr++] = b->axis[i].name;
   if (nb + nl + nr > CKL_MAX_RANK)
-    fail(s, ERR_RANK_MAX, e->at, "a step of this einsum has %d axes, a tensor has at most %d; change the order of the operands", nb + nl + nr, CKL_MAX_RANK);
+    fail(s, ERR_RANK_MAX, e->at,
+         "a step of this einsum has %d axes, a tensor has at most %d; change the order of the "
+         "operands",
+         nb + nl + nr, CKL_MAX_RANK);
   Term r = {.ellipsis = -1};
   Dim full[CKL_MAX_RANK];
   for (int i = 0; i < nb; i++) r.axis[r.count++] = (Axis){both[i], 0, 0};
@@ -394,7 +430,8 @@ static Value pair(Einsum *e, Value acc, Term *a, int k) {
             d[i] = full[i];
           }
       }
-      v[o] = op_broadcast(s, shaped(s, permuted(s, v[o], perm, e->at), r.count, d, e->at), r.count, full, e->at);
+      v[o] = op_broadcast(s, shaped(s, permuted(s, v[o], perm, e->at), r.count, d, e->at), r.count,
+                          full, e->at);
     }
     out = op_run(s, OP_MUL, 2, v, NULL, 0, e->at);
   } else if (nl == 0 && nr == 0) {
@@ -432,7 +469,8 @@ static size_t raw_args(Session *s, Call *c, RawArg **out) {
   NodeList *l = &c->node->call.args;
   RawArg *a = ARENA_ARRAY(&s->scratch, RawArg, c->n + l->count + 1);
   size_t n = 0;
-  for (size_t i = 0; i < c->n; i++) a[n++] = (RawArg){NULL, c->v[i], c->node->call.callee->span, NULL};
+  for (size_t i = 0; i < c->n; i++)
+    a[n++] = (RawArg){NULL, c->v[i], c->node->call.callee->span, NULL};
   for (uint32_t i = 0; i < l->count; i++) {
     Node *x = l->items[i];
     a[n++] = (RawArg){x->arg.value, v_unit(), x->arg.value->span, x->arg.name.name};
@@ -441,19 +479,23 @@ static size_t raw_args(Session *s, Call *c, RawArg **out) {
   return n;
 }
 
-static Value raw_value(Session *s, RawArg *a) { return a->node ? eval(s, a->node) : a->value; }
+static Value raw_value(Session *s, RawArg *a) {
+  return a->node ? eval(s, a->node) : a->value;
+}
 
 BUILTIN_FN(bi_einsum) {
   RawArg *a;
   size_t n = raw_args(s, c, &a);
   if (!n || !a[0].node)
-    fail_help(s, ERR_ARG_COUNT, c->at, "einsum(\"i j, j k -> i k\", a, b)", "the pattern of `einsum` comes first");
+    fail_help(s, ERR_ARG_COUNT, c->at, "einsum(\"i j, j k -> i k\", a, b)",
+              "the pattern of `einsum` comes first");
   for (size_t i = 0; i < n; i++)
     if (a[i].name) fail(s, ERR_ARG_NAME, a[i].span, "`einsum` has no parameter `%s`", a[i].name);
   Einsum *e = ARENA_NEW(&s->scratch, Einsum);
   e->s = s;
   e->at = c->at;
-  if (!pattern_arg(s, &e->p, a[0].node, ERR_EINSUM, "the pattern of `einsum`")) return (Value){.tag = V_UNKNOWN};
+  if (!pattern_arg(s, &e->p, a[0].node, ERR_EINSUM, "the pattern of `einsum`"))
+    return (Value){.tag = V_UNKNOWN};
   read_pattern(e);
   bool unknown = false;
   size_t given = n - 1;
@@ -465,17 +507,19 @@ BUILTIN_FN(bi_einsum) {
     if (v_is_tensor(v[i]) && like == DT_COUNT) like = (DType)type_of(s, v[i]).dtype;
   }
   if (given != (size_t)e->in_count)
-    fail(s, ERR_EINSUM, place(&e->p, 0, e->p.n), "the pattern has %d operand%s, %zu %s given", e->in_count, e->in_count == 1 ? "" : "s", given,
-         given == 1 ? "is" : "are");
+    fail(s, ERR_EINSUM, place(&e->p, 0, e->p.n), "the pattern has %d operand%s, %zu %s given",
+         e->in_count, e->in_count == 1 ? "" : "s", given, given == 1 ? "is" : "are");
   if (unknown || s->flow != FLOW_NEXT) return (Value){.tag = V_UNKNOWN};
   for (int k = 0; k < e->in_count; k++) {
     e->x[k] = as_tensor(s, v[k], like, a[k + 1].span);
     DType dt = (DType)type_of(s, e->x[k]).dtype;
     if (like == DT_COUNT) like = dt;
-    if (dt == DT_BOOL) fail_help(s, ERR_OPERAND, a[k + 1].span, "`i64(x)` counts bools as 0 and 1", "`einsum` does not work on bool");
+    if (dt == DT_BOOL)
+      fail_help(s, ERR_OPERAND, a[k + 1].span, "`i64(x)` counts bools as 0 and 1",
+                "`einsum` does not work on bool");
     if (dt != like)
-      fail_help(s, ERR_DTYPE_MIX, a[k + 1].span, txt(s, "`%s(..)` casts", dtype_info[like].name), "`einsum` needs one dtype: %s and %s", dtype_info[like].name,
-                dtype_info[dt].name);
+      fail_help(s, ERR_DTYPE_MIX, a[k + 1].span, txt(s, "`%s(..)` casts", dtype_info[like].name),
+                "`einsum` needs one dtype: %s and %s", dtype_info[like].name, dtype_info[dt].name);
     check_operand(e, k);
   }
   check_out(e);
@@ -490,17 +534,17 @@ BUILTIN_FN(bi_einsum) {
   return permuted(s, acc, perm, e->at);
 }
 
-/* ---- rearrange -------------------------------------------------------------------------------- */
+/* ---- rearrange ------------------------------------------------------------------------------ */
 
 enum { ATOM_NAME, ATOM_ONE, ATOM_REST };
 
 typedef struct Atom {
   uint8_t kind;
-  int group;       /* number of its axis */
-  size_t lo, hi;   /* in the text */
+  int group;     /* number of its axis */
+  size_t lo, hi; /* in the text */
   Dim size;
   bool known;
-  int from;        /* right side: atom of the left, -1: a new axis */
+  int from; /* right side: atom of the left, -1: a new axis */
 } Atom;
 
 enum { ATOMS_MOST = 4 * CKL_MAX_RANK };
@@ -519,8 +563,10 @@ typedef struct Rearrange {
 } Rearrange;
 
 static void add_atom(Rearrange *r, Side *d, int kind, size_t lo, size_t hi) {
-  if (d->count == ATOMS_MOST) fail(r->s, ERR_REARRANGE, place(&r->p, lo, hi), "the pattern has too many axes");
-  d->atom[d->count++] = (Atom){.kind = (uint8_t)kind, .group = d->groups, .lo = lo, .hi = hi, .from = -1};
+  if (d->count == ATOMS_MOST)
+    fail(r->s, ERR_REARRANGE, place(&r->p, lo, hi), "the pattern has too many axes");
+  d->atom[d->count++] =
+      (Atom){.kind = (uint8_t)kind, .group = d->groups, .lo = lo, .hi = hi, .from = -1};
 }
 
 static void read_side(Rearrange *r, Side *d, bool left) {
@@ -531,7 +577,8 @@ static void read_side(Rearrange *r, Side *d, bool left) {
     skip_blanks(p);
     size_t lo = p->pos;
     if (lo == p->n || p->text[lo] == '-') break;
-    if (d->groups >= ATOMS_MOST) fail(r->s, ERR_REARRANGE, place(p, lo, lo + 1), "the pattern has too many axes");
+    if (d->groups >= ATOMS_MOST)
+      fail(r->s, ERR_REARRANGE, place(p, lo, lo + 1), "the pattern has too many axes");
     if (p->text[lo] == '(') {
       if (open) fail(r->s, ERR_REARRANGE, place(p, lo, lo + 1), "parentheses do not nest");
       open = true;
@@ -549,7 +596,8 @@ static void read_side(Rearrange *r, Side *d, bool left) {
     }
     if (takes(p, "...")) {
       if (rest) fail(r->s, ERR_REARRANGE, place(p, lo, lo + 3), "`...` stands once on each side");
-      if (open && left) fail(r->s, ERR_REARRANGE, place(p, lo, lo + 3), "`...` cannot be split out of one axis");
+      if (open && left)
+        fail(r->s, ERR_REARRANGE, place(p, lo, lo + 3), "`...` cannot be split out of one axis");
       rest = true;
       add_atom(r, d, ATOM_REST, lo, p->pos);
     } else if (is_letter(p->text[lo])) {
@@ -559,7 +607,8 @@ static void read_side(Rearrange *r, Side *d, bool left) {
       p->pos++;
       add_atom(r, d, ATOM_ONE, lo, p->pos);
     } else {
-      fail_help(r->s, ERR_REARRANGE, place(p, lo, lo + 1), "names, `1`, `...` and parentheses, separated by blanks: \"b (h k) -> b h k\"",
+      fail_help(r->s, ERR_REARRANGE, place(p, lo, lo + 1),
+                "names, `1`, `...` and parentheses, separated by blanks: \"b (h k) -> b h k\"",
                 "this does not belong in a pattern");
     }
     if (!open) {
@@ -567,7 +616,8 @@ static void read_side(Rearrange *r, Side *d, bool left) {
       d->group_hi[d->groups++] = p->pos;
     }
   }
-  if (open) fail(r->s, ERR_REARRANGE, place(p, opened, opened + 1), "this parenthesis is not closed");
+  if (open)
+    fail(r->s, ERR_REARRANGE, place(p, opened, opened + 1), "this parenthesis is not closed");
 }
 
 static const char *atom_text(const Rearrange *r, const Atom *a) {
@@ -583,7 +633,8 @@ static void check_twice(Rearrange *r, const Side *d) {
   for (int i = 0; i < d->count; i++)
     for (int k = 0; k < i; k++)
       if (same_name(r, &d->atom[i], &d->atom[k]))
-        fail(r->s, ERR_REARRANGE, place(&r->p, d->atom[i].lo, d->atom[i].hi), "`%s` stands twice on this side", atom_text(r, &d->atom[i]));
+        fail(r->s, ERR_REARRANGE, place(&r->p, d->atom[i].lo, d->atom[i].hi),
+             "`%s` stands twice on this side", atom_text(r, &d->atom[i]));
 }
 
 /* Links the right side to the left. */
@@ -595,24 +646,31 @@ static void match_sides(Rearrange *r) {
   for (int i = 0; i < out->count; i++) {
     Atom *a = &out->atom[i];
     for (int k = 0; k < in->count; k++)
-      if (same_name(r, a, &in->atom[k]) || (a->kind == ATOM_REST && in->atom[k].kind == ATOM_REST)) a->from = k;
+      if (same_name(r, a, &in->atom[k]) || (a->kind == ATOM_REST && in->atom[k].kind == ATOM_REST))
+        a->from = k;
     if (a->from >= 0) used[a->from] = true;
-    if (a->kind == ATOM_REST && a->from < 0) fail(r->s, ERR_REARRANGE, place(&r->p, a->lo, a->hi), "`...` stands on the right side only");
+    if (a->kind == ATOM_REST && a->from < 0)
+      fail(r->s, ERR_REARRANGE, place(&r->p, a->lo, a->hi), "`...` stands on the right side only");
     if (a->kind == ATOM_NAME && a->from < 0 && !a->known)
-      fail_help(r->s, ERR_REARRANGE, place(&r->p, a->lo, a->hi), txt(r->s, "a new axis needs its size: `%s = 2`", atom_text(r, a)),
+      fail_help(r->s, ERR_REARRANGE, place(&r->p, a->lo, a->hi),
+                txt(r->s, "a new axis needs its size: `%s = 2`", atom_text(r, a)),
                 "the left side has no axis `%s`", atom_text(r, a));
   }
   for (int k = 0; k < in->count; k++)
     if (!used[k] && in->atom[k].kind != ATOM_ONE)
-      fail_help(r->s, ERR_REARRANGE, place(&r->p, in->atom[k].lo, in->atom[k].hi), "`sum`, `mean` and `max` drop an axis",
-                "the right side lost `%s`", atom_text(r, &in->atom[k]));
+      fail_help(r->s, ERR_REARRANGE, place(&r->p, in->atom[k].lo, in->atom[k].hi),
+                "`sum`, `mean` and `max` drop an axis", "the right side lost `%s`",
+                atom_text(r, &in->atom[k]));
 }
 
 static void size_word(Rearrange *r, RawArg *a, Value v) {
   Session *s = r->s;
-  if (v.tag == V_NODE) fail(s, ERR_NOT_CONST, a->span, "`%s` must be a constant or a size", a->name);
-  if (v.tag != V_INT && v.tag != V_DIM) fail(s, ERR_WANT_INT, a->span, "`%s` must be an int, not %s", a->name, value_type_text(s, v));
-  if (v.tag == V_INT && v.u.i < 0) fail(s, ERR_SIZE_NEGATIVE, a->span, "a size cannot be negative: %lld", (long long)v.u.i);
+  if (v.tag == V_NODE)
+    fail(s, ERR_NOT_CONST, a->span, "`%s` must be a constant or a size", a->name);
+  if (v.tag != V_INT && v.tag != V_DIM)
+    fail(s, ERR_WANT_INT, a->span, "`%s` must be an int, not %s", a->name, value_type_text(s, v));
+  if (v.tag == V_INT && v.u.i < 0)
+    fail(s, ERR_SIZE_NEGATIVE, a->span, "a size cannot be negative: %lld", (long long)v.u.i);
   Dim d = dim_of(s, v, a->span, "a size");
   bool found = false;
   for (int side = 0; side < 2; side++) {
@@ -643,8 +701,9 @@ static void split_axis(Rearrange *r, int group, Dim size, int axis) {
     } else if (a->known) {
       known = dim_mul(dt, known, a->size);
     } else if (hole) {
-      fail_help(s, ERR_REARRANGE, at, txt(s, "give one of the sizes: `%s = 2`", atom_text(r, hole)), "how this axis is split is not said: `%s` and `%s` are open",
-                atom_text(r, hole), atom_text(r, a));
+      fail_help(s, ERR_REARRANGE, at, txt(s, "give one of the sizes: `%s = 2`", atom_text(r, hole)),
+                "how this axis is split is not said: `%s` and `%s` are open", atom_text(r, hole),
+                atom_text(r, a));
     } else {
       hole = a;
     }
@@ -652,7 +711,8 @@ static void split_axis(Rearrange *r, int group, Dim size, int axis) {
   if (known == DIM_BAD) fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits");
   if (!hole) {
     if (!agree(s, known, size, at, "the sizes of a rearranged axis do not fit"))
-      fail(s, ERR_REARRANGE, at, "axis %d is %s, the pattern says %s", axis, dim_text(s, size), dim_text(s, known));
+      fail(s, ERR_REARRANGE, at, "axis %d is %s, the pattern says %s", axis, dim_text(s, size),
+           dim_text(s, known));
     return;
   }
   hole->known = true;
@@ -662,15 +722,20 @@ static void split_axis(Rearrange *r, int group, Dim size, int axis) {
   }
   int64_t n, k;
   bool cn = dim_is_const(dt, size, &n), ck = dim_is_const(dt, known, &k);
-  if (ck && k == 0) fail(s, ERR_REARRANGE, at, "the size of `%s` cannot be told: the others multiply to 0", atom_text(r, hole));
+  if (ck && k == 0)
+    fail(s, ERR_REARRANGE, at, "the size of `%s` cannot be told: the others multiply to 0",
+         atom_text(r, hole));
   if (cn && ck && n % k)
-    fail(s, ERR_DIVIDES, at, "axis %d has %lld elements, which %lld does not divide", axis, (long long)n, (long long)k);
+    fail(s, ERR_DIVIDES, at, "axis %d has %lld elements, which %lld does not divide", axis,
+         (long long)n, (long long)k);
   if (!cn || !ck) {
     int64_t rest;
     if (s->stage && !(dim_is_const(dt, dim_mod(dt, size, known), &rest) && rest == 0)) {
       s->stage->g->at.span = at;
-      gr_check(s->stage->g, CHECK_DIVIDES, size, known, names_of(s->names, txt(s, "the axis `%.*s` of a rearrange cannot be split",
-               (int)(r->in.group_hi[group] - r->in.group_lo[group]), r->p.text + r->in.group_lo[group])));
+      gr_check(s->stage->g, CHECK_DIVIDES, size, known,
+               names_of(s->names, txt(s, "the axis `%.*s` of a rearrange cannot be split",
+                                      (int)(r->in.group_hi[group] - r->in.group_lo[group]),
+                                      r->p.text + r->in.group_lo[group])));
     }
     dim_assume_divides(dt, size, known);
   }
@@ -679,7 +744,8 @@ static void split_axis(Rearrange *r, int group, Dim size, int axis) {
 }
 
 static void too_many(const Rearrange *r, int n) {
-  if (n >= CKL_MAX_RANK) fail(r->s, ERR_RANK_MAX, r->at, "a step of this rearrange has more than %d axes", CKL_MAX_RANK);
+  if (n >= CKL_MAX_RANK)
+    fail(r->s, ERR_RANK_MAX, r->at, "a step of this rearrange has more than %d axes", CKL_MAX_RANK);
 }
 
 static Value rearrange(Rearrange *r, Value x) {
@@ -691,8 +757,10 @@ static Value rearrange(Rearrange *r, Value x) {
     if (in->atom[i].kind == ATOM_REST) rest = i;
   int named = in->groups - (rest >= 0), extra = t.rank - named;
   if (rest >= 0 ? extra < 0 : extra != 0)
-    fail(s, ERR_REARRANGE, place(&r->p, in->group_lo[0], in->groups ? in->group_hi[in->groups - 1] : 1), "the pattern names %d ax%s, the tensor is %s", named,
-         named == 1 ? "is" : "es", value_type_text(s, x));
+    fail(s, ERR_REARRANGE,
+         place(&r->p, in->group_lo[0], in->groups ? in->group_hi[in->groups - 1] : 1),
+         "the pattern names %d ax%s, the tensor is %s", named, named == 1 ? "is" : "es",
+         value_type_text(s, x));
   /* elementary axes: first[i] is the place of atom i, `...` takes `extra` of them */
   Dim d[CKL_MAX_RANK];
   int first[ATOMS_MOST], n = 0;
@@ -762,27 +830,36 @@ BUILTIN_FN(bi_rearrange) {
   size_t n = raw_args(s, c, &a), positional = 0;
   while (positional < n && !a[positional].name) positional++;
   if (positional != 2 || !a[0].node)
-    fail_help(s, ERR_ARG_COUNT, c->at, "rearrange(\"b (h k) -> b h k\", x, h = 4)", "`rearrange` takes a pattern and a tensor; sizes are given by name");
+    fail_help(s, ERR_ARG_COUNT, c->at, "rearrange(\"b (h k) -> b h k\", x, h = 4)",
+              "`rearrange` takes a pattern and a tensor; sizes are given by name");
   Rearrange *r = ARENA_NEW(&s->scratch, Rearrange);
   r->s = s;
   r->at = c->at;
-  if (!pattern_arg(s, &r->p, a[0].node, ERR_REARRANGE, "the pattern of `rearrange`")) return (Value){.tag = V_UNKNOWN};
+  if (!pattern_arg(s, &r->p, a[0].node, ERR_REARRANGE, "the pattern of `rearrange`"))
+    return (Value){.tag = V_UNKNOWN};
   read_side(r, &r->in, true);
   if (!takes(&r->p, "->"))
-    fail_help(s, ERR_REARRANGE, r->p.pos < r->p.n ? place(&r->p, r->p.pos, r->p.pos + 1) : r->p.span, "\"a b -> b a\" swaps two axes",
-              "the pattern has no second side: `->` is missing");
+    fail_help(s, ERR_REARRANGE,
+              r->p.pos < r->p.n ? place(&r->p, r->p.pos, r->p.pos + 1) : r->p.span,
+              "\"a b -> b a\" swaps two axes", "the pattern has no second side: `->` is missing");
   read_side(r, &r->out, false);
   skip_blanks(&r->p);
-  if (r->p.pos < r->p.n) fail(s, ERR_REARRANGE, place(&r->p, r->p.pos, r->p.n), "the pattern ends after its second side");
+  if (r->p.pos < r->p.n)
+    fail(s, ERR_REARRANGE, place(&r->p, r->p.pos, r->p.n),
+         "the pattern ends after its second side");
   Value x = raw_value(s, &a[1]);
   bool unknown = x.tag == V_UNKNOWN;
   for (size_t i = 2; i < n; i++) {
-    if (!a[i].name) fail(s, ERR_ARG_ORDER, a[i].span, "an argument by position stands after one by name");
+    if (!a[i].name)
+      fail(s, ERR_ARG_ORDER, a[i].span, "an argument by position stands after one by name");
     for (size_t k = 2; k < i; k++)
-      if (a[k].name == a[i].name) fail(s, ERR_TWICE, a[i].span, "the size `%s` is given twice", a[i].name);
+      if (a[k].name == a[i].name)
+        fail(s, ERR_TWICE, a[i].span, "the size `%s` is given twice", a[i].name);
     Value v = raw_value(s, &a[i]);
-    if (v.tag == V_UNKNOWN) unknown = true;
-    else size_word(r, &a[i], v);
+    if (v.tag == V_UNKNOWN)
+      unknown = true;
+    else
+      size_word(r, &a[i], v);
   }
   if (unknown || s->flow != FLOW_NEXT) return (Value){.tag = V_UNKNOWN};
   match_sides(r);

@@ -14,14 +14,14 @@
 #include "lang/walk.h"
 
 enum {
-  PRINT_DEEP = 64,    /* nesting beyond is left out */
-  TABLE_MOST = 1000,  /* elements of a table that is printed as a whole */
-  INLINE_MOST = 100,  /* the same in a line */
-  EDGE = 3,           /* items kept at each edge */
-  TABLE_WIDTH = 98    /* columns of a table */
+  PRINT_DEEP = 64,   /* nesting beyond is left out */
+  TABLE_MOST = 1000, /* elements of a table that is printed as a whole */
+  INLINE_MOST = 100, /* the same in a line */
+  EDGE = 3,          /* items kept at each edge */
+  TABLE_WIDTH = 98   /* columns of a table */
 };
 
-/* ---- formats as text -------------------------------------------------------------------------- */
+/* ---- formats as text ------------------------------------------------------------------------ */
 
 bool format_parse(const char *text, size_t n, Format *out) {
   size_t i = 0;
@@ -43,7 +43,8 @@ bool format_parse(const char *text, size_t n, Format *out) {
     }
   }
   if (i == n) return true;
-  if (n - i == 3 && (text[i] == 'K' || text[i] == 'M' || text[i] == 'G') && !memcmp(text + i + 1, "iB", 2)) {
+  if (n - i == 3 && (text[i] == 'K' || text[i] == 'M' || text[i] == 'G') &&
+      !memcmp(text + i + 1, "iB", 2)) {
     out->kind = text[i];
     return true;
   }
@@ -61,8 +62,10 @@ void format_write(Buf *out, const Format *f) {
   if (f->width) buf_printf(out, "%d", f->width);
   if (f->comma) buf_putc(out, ',');
   if (f->digits >= 0) buf_printf(out, ".%d", f->digits);
-  if (f->kind == 'K' || f->kind == 'M' || f->kind == 'G') buf_printf(out, "%ciB", f->kind);
-  else if (f->kind) buf_putc(out, f->kind);
+  if (f->kind == 'K' || f->kind == 'M' || f->kind == 'G')
+    buf_printf(out, "%ciB", f->kind);
+  else if (f->kind)
+    buf_putc(out, f->kind);
 }
 
 static bool is_plain(const Format *f) {
@@ -74,11 +77,12 @@ const char *format_misfit(const Format *f, DType dt) {
   if (dt == DT_BOOL) return is_plain(f) ? NULL : "a bool takes alignment and width only";
   if (dt_float(dt) && f->kind == 'd') return "`d` is for ints: int(x) truncates, round(x) rounds";
   if (dt_float(dt) && f->kind == 'x') return "`x` is for ints";
-  if (dt_int(dt) && f->digits >= 0 && (f->kind == 'd' || f->kind == 'x')) return "an int has no digits after the point";
+  if (dt_int(dt) && f->digits >= 0 && (f->kind == 'd' || f->kind == 'x'))
+    return "an int has no digits after the point";
   return NULL;
 }
 
-/* ---- one number ------------------------------------------------------------------------------- */
+/* ---- one number ----------------------------------------------------------------------------- */
 
 typedef struct Num {
   DType dt;
@@ -88,8 +92,10 @@ typedef struct Num {
 
 static Num element(const Tensor *t, int64_t i) {
   Num n = {.dt = t->dtype};
-  if (dt_float(t->dtype)) n.x = tn_get_f64(t, i);
-  else n.i = tn_get_i64(t, i);
+  if (dt_float(t->dtype))
+    n.x = tn_get_f64(t, i);
+  else
+    n.i = tn_get_i64(t, i);
   return n;
 }
 
@@ -142,9 +148,12 @@ static void thousands(Buf *out, size_t from) {
 
 /* |x| with the number of digits given, or as many as say it in 6 places, never with an exponent. */
 static void scaled(Buf *out, double a, int digits) {
-  if (digits >= 0) buf_printf(out, "%.*f", digits, a);
-  else if (a != 0 && (a < 1e-3 || a >= 1e6)) buf_printf(out, "%.*f", a < 1 ? 6 : 0, a);
-  else buf_printf(out, "%.6g", a);
+  if (digits >= 0)
+    buf_printf(out, "%.*f", digits, a);
+  else if (a != 0 && (a < 1e-3 || a >= 1e6))
+    buf_printf(out, "%.*f", a < 1 ? 6 : 0, a);
+  else
+    buf_printf(out, "%.6g", a);
 }
 
 static void number(Buf *out, Num n, const Format *f) {
@@ -161,8 +170,10 @@ static void number(Buf *out, Num n, const Format *f) {
   bool is_int = !dt_float(n.dt), negative = is_int ? n.i < 0 : signbit(n.x) && !isnan(n.x);
   double a = is_int ? fabs((double)n.i) : fabs(n.x);
   bool finite = is_int || isfinite(n.x);
-  if (negative) buf_putc(out, '-');
-  else if (f->plus && !(!is_int && isnan(n.x))) buf_putc(out, '+');
+  if (negative)
+    buf_putc(out, '-');
+  else if (f->plus && !(!is_int && isnan(n.x)))
+    buf_putc(out, '+');
   size_t digits = out->n;
   uint64_t u = n.i < 0 ? 0 - (uint64_t)n.i : (uint64_t)n.i;
   if (!finite) {
@@ -179,8 +190,10 @@ static void number(Buf *out, Num n, const Format *f) {
     case 'M': scaled(out, a / (1024 * 1024), f->digits); break;
     case 'G': scaled(out, a / (1024.0 * 1024 * 1024), f->digits); break;
     default:
-      if (is_int && f->digits < 0) buf_printf(out, "%llu", (unsigned long long)u);
-      else if (f->digits >= 0) buf_printf(out, "%.*g", d, a);
+      if (is_int && f->digits < 0)
+        buf_printf(out, "%llu", (unsigned long long)u);
+      else if (f->digits >= 0)
+        buf_printf(out, "%.*g", d, a);
       else {
         Num b = n;
         b.x = a;
@@ -189,8 +202,10 @@ static void number(Buf *out, Num n, const Format *f) {
     }
     if (f->comma && f->kind != 'x') thousands(out, digits);
   }
-  if (f->kind == '%') buf_putc(out, '%');
-  else if (f->kind == 'K' || f->kind == 'M' || f->kind == 'G') buf_printf(out, "%ciB", f->kind);
+  if (f->kind == '%')
+    buf_putc(out, '%');
+  else if (f->kind == 'K' || f->kind == 'M' || f->kind == 'G')
+    buf_printf(out, "%ciB", f->kind);
   if (f->zero && finite && !f->align) {
     size_t n0 = out->n - from;
     if (n0 < (size_t)f->width) {
@@ -203,9 +218,11 @@ static void number(Buf *out, Num n, const Format *f) {
   align(out, from, f->width, f->align ? f->align : '>');
 }
 
-void print_element(Buf *out, const Tensor *t, int64_t i, const Format *f) { number(out, element(t, i), f); }
+void print_element(Buf *out, const Tensor *t, int64_t i, const Format *f) {
+  number(out, element(t, i), f);
+}
 
-/* ---- cells of tensors ------------------------------------------------------------------------- */
+/* ---- cells of tensors ----------------------------------------------------------------------- */
 
 /* How the cells of one tensor are written. */
 typedef struct Cells {
@@ -213,15 +230,18 @@ typedef struct Cells {
   const Format *f; /* inline form only */
   enum { CELL_SHORT, CELL_FIXED, CELL_SCI } style;
   int digits;
-  int64_t edge;              /* items kept at each end of an axis, 0 = all */
+  int64_t edge;               /* items kept at each end of an axis, 0 = all */
   int64_t step[CKL_MAX_RANK]; /* elements per item of an axis */
 } Cells;
 
 static void cell(Buf *out, const Cells *c, int64_t i) {
   Num n = element(c->t, i);
-  if (c->style == CELL_SHORT || !isfinite(n.x)) number(out, n, c->f);
-  else if (c->style == CELL_FIXED) buf_printf(out, "%.*f", c->digits, n.x);
-  else buf_printf(out, "%.*e", c->digits, n.x);
+  if (c->style == CELL_SHORT || !isfinite(n.x))
+    number(out, n, c->f);
+  else if (c->style == CELL_FIXED)
+    buf_printf(out, "%.*f", c->digits, n.x);
+  else
+    buf_printf(out, "%.*e", c->digits, n.x);
 }
 
 static bool gap_at(const Cells *c, int axis, int64_t k) {
@@ -239,13 +259,15 @@ static void cells_init(Cells *c, const Tensor *t, const Format *f, int64_t most)
   /* Fewer at each edge while the corners alone are many. */
   for (c->edge = EDGE; c->edge > 1; c->edge--) {
     double shown = 1;
-    for (int k = 0; k < t->rank; k++) shown *= (double)(t->dim[k] < 2 * c->edge ? t->dim[k] : 2 * c->edge);
+    for (int k = 0; k < t->rank; k++)
+      shown *= (double)(t->dim[k] < 2 * c->edge ? t->dim[k] : 2 * c->edge);
     if (shown <= 2.0 * TABLE_MOST) break;
   }
 }
 
 /* Calls f for every shown element. */
-static void each_shown(const Cells *c, int axis, int64_t at, void (*f)(void *ud, int64_t i), void *ud) {
+static void each_shown(const Cells *c, int axis, int64_t at, void (*f)(void *ud, int64_t i),
+                       void *ud) {
   if (axis == c->t->rank) {
     f(ud, at);
     return;
@@ -282,10 +304,14 @@ static void survey(void *ud, int64_t i) {
       point = true;
       continue;
     }
-    if (*p != '0') shown = before + after + 1 - lead;
-    else if (!shown) lead++; /* zeros in front */
-    if (point) after++;
-    else before++;
+    if (*p != '0')
+      shown = before + after + 1 - lead;
+    else if (!shown)
+      lead++; /* zeros in front */
+    if (point)
+      after++;
+    else
+      before++;
   }
   int exponent = 0, sign = 1;
   if (*p == 'e') {
@@ -413,8 +439,10 @@ void print_table(Session *s, Buf *out, const Tensor *t) {
   each_shown(&c, 0, 0, measure, &v);
   TableRows r = {.c = &c, .out = out, .width = v.width};
   begin_line(&r, 2);
-  if (t->rank == 0) cell(out, &c, 0);
-  else rows(&r, 0, 0);
+  if (t->rank == 0)
+    cell(out, &c, 0);
+  else
+    rows(&r, 0, 0);
   buf_putc(out, '\n');
 }
 
@@ -459,16 +487,21 @@ void print_stats(Session *s, Buf *out, const Tensor *t) {
     sum += x;
   }
   if (seen && is_int) {
-    buf_printf(out, "   min %lld  mean %.2f  max %lld", (long long)ilo, sum / (double)seen, (long long)ihi);
+    buf_printf(out, "   min %lld  mean %.2f  max %lld", (long long)ilo, sum / (double)seen,
+               (long long)ihi);
   } else if (seen) {
     double mean = sum / (double)seen;
-    if (c.style == CELL_SCI) buf_printf(out, "   min %.*e  mean %.*e  max %.*e", c.digits, lo, c.digits, mean, c.digits, hi);
-    else buf_printf(out, "   min %.*f  mean %.*f  max %.*f", c.digits, lo, c.digits, mean, c.digits, hi);
+    if (c.style == CELL_SCI)
+      buf_printf(out, "   min %.*e  mean %.*e  max %.*e", c.digits, lo, c.digits, mean, c.digits,
+                 hi);
+    else
+      buf_printf(out, "   min %.*f  mean %.*f  max %.*f", c.digits, lo, c.digits, mean, c.digits,
+                 hi);
   }
   if (nans) buf_printf(out, "   nan %lld", (long long)nans);
 }
 
-/* ---- values ----------------------------------------------------------------------------------- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 static void count_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   (void)s;
@@ -483,10 +516,14 @@ static void quote(Buf *out, const StrObj *t) {
   for (size_t i = 0; i < t->n; i++) {
     unsigned char c = (unsigned char)t->s[i];
     if (c == '"' || c == '\\') buf_putc(out, '\\');
-    if (c == '\n') buf_puts(out, "\\n");
-    else if (c == '\t') buf_puts(out, "\\t");
-    else if (c < ' ') buf_printf(out, "\\u{%x}", c);
-    else buf_putc(out, (char)c);
+    if (c == '\n')
+      buf_puts(out, "\\n");
+    else if (c == '\t')
+      buf_puts(out, "\\t");
+    else if (c < ' ')
+      buf_printf(out, "\\u{%x}", c);
+    else
+      buf_putc(out, (char)c);
   }
   buf_putc(out, '"');
 }
@@ -494,7 +531,8 @@ static void quote(Buf *out, const StrObj *t) {
 static void inline_value(const Print *p, Value v, bool quoted, int depth);
 
 static void misfit(const Print *p, const char *why, Value v) {
-  fail(p->s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(p->s, v), why);
+  fail(p->s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(p->s, v),
+       why);
 }
 
 static void items(const Print *p, size_t n, const Value *v, const Name *names, int depth) {
@@ -522,16 +560,20 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
   case V_INT:
   case V_FLOAT: {
     Num n = {v.tag == V_BOOL ? DT_BOOL : v.tag == V_INT ? DT_I64 : DT_F64, 0, 0};
-    if (v.tag == V_FLOAT) n.x = v.u.f;
-    else n.i = v.u.i;
+    if (v.tag == V_FLOAT)
+      n.x = v.u.f;
+    else
+      n.i = v.u.i;
     if ((why = format_misfit(p->f, n.dt))) misfit(p, why, v);
     number(out, n, p->f);
     return;
   }
   case V_NODE:
   case V_DIM:
-    if (p->hole) p->hole(p, v);
-    else buf_puts(out, value_type_text(s, v));
+    if (p->hole)
+      p->hole(p, v);
+    else
+      buf_puts(out, value_type_text(s, v));
     return;
   case V_TENSOR:
   case V_PARAM: {
@@ -569,8 +611,10 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
   size_t from = out->n;
   switch ((ValueTag)v.tag) {
   case V_STR:
-    if (quoted) quote(out, v.u.str);
-    else buf_put(out, v.u.str->s, v.u.str->n);
+    if (quoted)
+      quote(out, v.u.str);
+    else
+      buf_put(out, v.u.str->s, v.u.str->n);
     break;
   case V_DTYPE: buf_puts(out, dtype_info[v.u.i].name); break;
   case V_INST: {
@@ -584,7 +628,9 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
   if (p->f) align(out, from, p->f->width, p->f->align ? p->f->align : '<');
 }
 
-void print_inline(const Print *p, Value v, bool quoted) { inline_value(p, v, quoted, 0); }
+void print_inline(const Print *p, Value v, bool quoted) {
+  inline_value(p, v, quoted, 0);
+}
 
 void format_value(Session *s, Buf *out, Value v, const Format *f, Span at) {
   Print p = {.s = s, .out = out, .f = f, .at = at};

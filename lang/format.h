@@ -21,7 +21,8 @@ void print_inline(const Print *p, Value v, bool quoted);
 void print_line(Buf *out, const Tensor *t, const Format *f); /* a tensor in that form */
 /* A type line and the table, without the last newline. */
 void print_typed(Session *s, Buf *out, const Tensor *t);
-void print_table(Session *s, Buf *out, const Tensor *t); /* lines indented by 2, each with its newline */
+void print_table(Session *s, Buf *out,
+                 const Tensor *t); /* lines indented by 2, each with its newline */
 /* min, mean, max of a float or int tensor with as many decimals as its table has. */
 void print_stats(Session *s, Buf *out, const Tensor *t);
 /* An element of a tensor in its dtype, by the format (NULL: shortest text that reads back). */

@@ -2,9 +2,9 @@
  *
  * In: a source (tensors, a list, a range) and steps on top of it. Out: element after element, in
  * script. Idea: every kind of sequence can give its element number k, once the random orders are
- * drawn; so an iterator is a chain of such views, made anew (with fresh draws) at every start, and a
- * shuffle of a shuffle, a zip or a first element need nothing special. Invariant: an iterator owns
- * what it holds and hangs on the pool, so an error in a loop's body frees it, random orders included.
+ * drawn; so an iterator is a chain of such views, made anew (with fresh draws) at every start, and
+ * a shuffle of a shuffle, a zip or a first element need nothing special. Invariant: an iterator owns
+ * what it holds and hangs on the pool, so an error in a loop's body frees it, orders included.
  */
 #include "lang/seq.h"
 
@@ -14,27 +14,27 @@
 #include "lang/data.h"
 #include "runtime/rng.h"
 
-enum { SEQ_DEEP = 200 };       /* steps on top of one another */
+enum { SEQ_DEEP = 200 }; /* steps on top of one another */
 enum { BAR_WIDTH = 24 };
 
 static const double bar_every = 0.1, line_every = 10; /* seconds, on a terminal and on a pipe */
 
 struct SeqIter {
   Session *s;
-  Seq *q;        /* retained; NULL for a source that is no sequence */
-  Value source;  /* of a source view, retained */
+  Seq *q;       /* retained; NULL for a source that is no sequence */
+  Value source; /* of a source view, retained */
   SeqIter *sub, *second;
-  int64_t n, next;     /* elements, position of seq_next */
-  int64_t *order;      /* of a shuffle, `ordered` numbers */
+  int64_t n, next; /* elements, position of seq_next */
+  int64_t *order;  /* of a shuffle, `ordered` numbers */
   int64_t ordered;
-  int64_t windows;     /* of SEQ_WINDOWS, in all its batches */
+  int64_t windows;      /* of SEQ_WINDOWS, in all its batches */
   int64_t done, passed; /* progress: elements asked for, and given back finished */
   double started, drawn;
-  bool visible;        /* a bar stands on the terminal */
-  bool closed;         /* the last line of the progress is written */
+  bool visible; /* a bar stands on the terminal */
+  bool closed;  /* the last line of the progress is written */
 };
 
-/* ---- trees with a leading axis ---------------------------------------------------------------- */
+/* ---- trees with a leading axis -------------------------------------------------------------- */
 
 static int64_t leading(Session *s, Value v, Span at, int depth) {
   if (depth > SEQ_DEEP) fail(s, ERR_DEPTH, at, "the value is nested too deeply");
@@ -44,14 +44,22 @@ static int64_t leading(Session *s, Value v, Span at, int depth) {
     return t->dim[0];
   }
   size_t n = v.tag == V_RECORD ? v.u.rec->count : v.tag == V_TUPLE ? v.u.list->count : 0;
-  const Value *items = v.tag == V_RECORD ? v.u.rec->items : v.tag == V_TUPLE ? v.u.list->items : NULL;
+  const Value *items = v.tag == V_RECORD  ? v.u.rec->items
+                       : v.tag == V_TUPLE ? v.u.list->items
+                                          : NULL;
   if (v.tag == V_LIST && !v.u.list->weak) return (int64_t)v.u.list->count;
-  if (!n) fail(s, ERR_ITERATE, at, "tensors, tuples and records of tensors, lists, ranges and sequences have elements; this is %s", value_type_text(s, v));
+  if (!n)
+    fail(s, ERR_ITERATE, at,
+         "tensors, tuples and records of tensors, lists, ranges and sequences have elements; this "
+         "is %s",
+         value_type_text(s, v));
   int64_t all = 0;
   for (size_t i = 0; i < n; i++) {
     int64_t k = leading(s, items[i], at, depth + 1);
     if (i && k != all)
-      fail(s, ERR_LEADING, at, "tensors that go together have one leading size: %lld and %lld differ", (long long)all, (long long)k);
+      fail(s, ERR_LEADING, at,
+           "tensors that go together have one leading size: %lld and %lld differ", (long long)all,
+           (long long)k);
     all = k;
   }
   return all;
@@ -69,7 +77,8 @@ static Value weak_tensors(Session *s, Value v, Span at) {
     same &= items[i].tag == old[i].tag;
   }
   if (same) return v;
-  return v.tag == V_RECORD ? record_value(s, n, v.u.rec->names, items) : list_value(s, V_TUPLE, n, items);
+  return v.tag == V_RECORD ? record_value(s, n, v.u.rec->names, items)
+                           : list_value(s, V_TUPLE, n, items);
 }
 
 Value data_source(Session *s, Value v, Span at, int64_t *n) {
@@ -78,8 +87,10 @@ Value data_source(Session *s, Value v, Span at, int64_t *n) {
     return v;
   }
   if (v.tag == V_RANGE) {
-    int64_t lo = want_int(s, v.u.range->lo, at, "the start of the range"), hi = want_int(s, v.u.range->hi, at, "the end of the range");
-    if (__builtin_sub_overflow(hi, lo, n)) fail(s, ERR_OVERFLOW, at, "the range has more than 2^63 - 1 elements");
+    int64_t lo = want_int(s, v.u.range->lo, at, "the start of the range"),
+            hi = want_int(s, v.u.range->hi, at, "the end of the range");
+    if (__builtin_sub_overflow(hi, lo, n))
+      fail(s, ERR_OVERFLOW, at, "the range has more than 2^63 - 1 elements");
     if (*n < 0) *n = 0;
     return v;
   }
@@ -118,11 +129,13 @@ static Value row_range(Session *s, void *ud, Value x, Span at) {
       ln[k] = dim_const(s->dims, k ? t->dim[k] : r->len);
       sp[k] = 1;
     }
-    Attr a[3] = {attr_dims(AT_STARTS, t->rank, st), attr_dims(AT_LENS, t->rank, ln), attr_ints(AT_STEPS, t->rank, sp)};
+    Attr a[3] = {attr_dims(AT_STARTS, t->rank, st), attr_dims(AT_LENS, t->rank, ln),
+                 attr_ints(AT_STEPS, t->rank, sp)};
     return op_run(s, OP_SLICE, 1, &x, a, 3, at);
   }
   int64_t dim[CKL_MAX_RANK], off = t->offset + r->from * t->stride[0];
-  if (r->drop) return tensor_value(s, tn_view(&s->mem, t, t->rank - 1, t->dim + 1, t->stride + 1, off));
+  if (r->drop)
+    return tensor_value(s, tn_view(&s->mem, t, t->rank - 1, t->dim + 1, t->stride + 1, off));
   memcpy(dim, t->dim, sizeof dim);
   dim[0] = r->len;
   return tensor_value(s, tn_view(&s->mem, t, t->rank, dim, t->stride, off));
@@ -180,9 +193,11 @@ void data_order(Session *s, uint64_t site, int64_t n, int64_t *out) {
   rng_permutation((uint64_t)w[0], (uint64_t)w[1], n, out);
 }
 
-/* ---- recipes ---------------------------------------------------------------------------------- */
+/* ---- recipes -------------------------------------------------------------------------------- */
 
-static void release_obj(void *o) { obj_release(o); }
+static void release_obj(void *o) {
+  obj_release(o);
+}
 
 Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, int64_t m,
                 bool shuffle, bool drop, uint64_t site) {
@@ -215,7 +230,7 @@ Value seq_map(Session *s, Value seq, Value f, Span at) {
   return seq_value(s, SEQ_MAP, seq, f, 0, 0, false, false, 0);
 }
 
-/* ---- progress --------------------------------------------------------------------------------- */
+/* ---- progress ------------------------------------------------------------------------------- */
 
 static double now(void) {
   struct timespec t;
@@ -234,7 +249,9 @@ static void put_line(const SeqIter *it, const char *fmt, ...) {
   if (n > 0 && it->s->config.write) it->s->config.write(it->s->config.ud, 2, b, (size_t)n);
 }
 
-static const char *label_of(const SeqIter *it) { return it->q->extra.tag == V_STR ? it->q->extra.u.str->s : ""; }
+static const char *label_of(const SeqIter *it) {
+  return it->q->extra.tag == V_STR ? it->q->extra.u.str->s : "";
+}
 
 /* No memory is asked for, so that this also works while an error is on its way. */
 static void draw(SeqIter *it, bool last) {
@@ -246,8 +263,8 @@ static void draw(SeqIter *it, bool last) {
     int full = it->n ? (int)((double)it->passed / (double)it->n * BAR_WIDTH) : BAR_WIDTH;
     for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < full ? '#' : '.';
     bar[BAR_WIDTH] = 0;
-    put_line(it, "\r%.80s%s[%s] %lld of %lld  %.1f s\x1b[K%s", label, colon, bar, (long long)it->passed, (long long)it->n,
-             t - it->started, last ? "\n" : "");
+    put_line(it, "\r%.80s%s[%s] %lld of %lld  %.1f s\x1b[K%s", label, colon, bar,
+             (long long)it->passed, (long long)it->n, t - it->started, last ? "\n" : "");
     it->visible = !last;
   } else {
     if (!last && t - it->drawn < line_every) return;
@@ -256,7 +273,7 @@ static void draw(SeqIter *it, bool last) {
   it->drawn = t;
 }
 
-/* ---- iterators -------------------------------------------------------------------------------- */
+/* ---- iterators ------------------------------------------------------------------------------ */
 
 static void iter_free(SeqIter *it) {
   if (!it) return;
@@ -270,7 +287,9 @@ static void iter_free(SeqIter *it) {
   mem_free(&s->mem, it, sizeof *it);
 }
 
-static void iter_release(void *it) { iter_free(it); }
+static void iter_release(void *it) {
+  iter_free(it);
+}
 
 static SeqIter *iter_new(Session *s) {
   SeqIter *it = mem_need(&s->mem, NULL, 0, sizeof *it);
@@ -286,7 +305,9 @@ static void shuffle(SeqIter *it, int64_t n, uint64_t site) {
   data_order(it->s, site, n, it->order);
 }
 
-static int64_t pieces(int64_t n, int64_t each, bool drop) { return drop ? n / each : n / each + (n % each != 0); }
+static int64_t pieces(int64_t n, int64_t each, bool drop) {
+  return drop ? n / each : n / each + (n % each != 0);
+}
 
 /* Windows side by side, each with one element more for the shifted one. */
 static int64_t windows_of(Session *s, const Seq *q, Span at) {
@@ -296,7 +317,8 @@ static int64_t windows_of(Session *s, const Seq *q, Span at) {
 
 /* Fills an iterator whose owner is already known to the pool. */
 static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
-  if (depth > SEQ_DEEP) fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
+  if (depth > SEQ_DEEP)
+    fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
   if (source.tag != V_SEQ) {
     Value v = data_source(s, source, at, &it->n);
     value_set(&it->source, v);
@@ -348,15 +370,19 @@ static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) 
     size_t width = rec ? first.u.rec->count : first.u.list->count;
     for (int64_t i = 1; i < n; i++)
       if (v[i].tag != first.tag || (rec ? v[i].u.rec->count : v[i].u.list->count) != width)
-        fail(s, ERR_LEADING, at, "the elements of a batch have one structure; these are %s and %s", value_type_text(s, first), value_type_text(s, v[i]));
-    Value *items = ARENA_ARRAY(&s->scratch, Value, width + 1), *part = ARENA_ARRAY(&s->scratch, Value, n);
+        fail(s, ERR_LEADING, at, "the elements of a batch have one structure; these are %s and %s",
+             value_type_text(s, first), value_type_text(s, v[i]));
+    Value *items = ARENA_ARRAY(&s->scratch, Value, width + 1),
+          *part = ARENA_ARRAY(&s->scratch, Value, n);
     for (size_t k = 0; k < width; k++) {
       for (int64_t i = 0; i < n; i++) part[i] = rec ? v[i].u.rec->items[k] : v[i].u.list->items[k];
       items[k] = stacked(s, n, part, at, depth + 1);
     }
-    return rec ? record_value(s, width, first.u.rec->names, items) : list_value(s, V_TUPLE, width, items);
+    return rec ? record_value(s, width, first.u.rec->names, items)
+               : list_value(s, V_TUPLE, width, items);
   }
-  if (v_is_tensor(first) || v_is_number(first) || first.tag == V_BOOL) return op_stack(s, (size_t)n, v, 0, at);
+  if (v_is_tensor(first) || v_is_number(first) || first.tag == V_BOOL)
+    return op_stack(s, (size_t)n, v, 0, at);
   return some_list(s, (size_t)n, v);
 }
 
@@ -364,14 +390,17 @@ static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) 
 static SeqIter *bare(SeqIter *it, int64_t *k) {
   for (;;) {
     if (!it->q) return it;
-    if (it->q->kind == SEQ_SHUFFLE) *k = it->order[*k];
-    else if (it->q->kind != SEQ_TAKE && it->q->kind != SEQ_TREE) return NULL;
+    if (it->q->kind == SEQ_SHUFFLE)
+      *k = it->order[*k];
+    else if (it->q->kind != SEQ_TAKE && it->q->kind != SEQ_TREE)
+      return NULL;
     it = it->sub;
   }
 }
 
 static Value batch(Session *s, SeqIter *it, int64_t k, Span at) {
-  int64_t each = it->q->n, from = k * each, all = it->sub->n, len = all - from < each ? all - from : each;
+  int64_t each = it->q->n, from = k * each, all = it->sub->n,
+          len = all - from < each ? all - from : each;
   int64_t *rows = ARENA_ARRAY(&s->scratch, int64_t, len + 1);
   bool in_order = true;
   SeqIter *base = NULL;
@@ -383,16 +412,20 @@ static Value batch(Session *s, SeqIter *it, int64_t k, Span at) {
     rows[i] = r;
     in_order &= r == rows[0] + i;
   }
-  if (base) return in_order ? data_rows(s, base->source, rows[0], len, at) : data_pick(s, base->source, rows, len, at);
+  if (base)
+    return in_order ? data_rows(s, base->source, rows[0], len, at)
+                    : data_pick(s, base->source, rows, len, at);
   Value *items = ARENA_ARRAY(&s->scratch, Value, len + 1);
-  for (int64_t i = 0; i < len; i++) items[i] = at_(s, it->sub, it->order ? it->order[from + i] : from + i, at);
+  for (int64_t i = 0; i < len; i++)
+    items[i] = at_(s, it->sub, it->order ? it->order[from + i] : from + i, at);
   return stacked(s, len, items, at, 0);
 }
 
 /* (x, y), each i64[windows, width], y one element further; windows lie side by side. */
 static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
   const Tensor *t = tensor_of(s, it->q->source, at);
-  int64_t width = it->q->n, from = k * it->q->m, len = it->windows - from < it->q->m ? it->windows - from : it->q->m;
+  int64_t width = it->q->n, from = k * it->q->m,
+          len = it->windows - from < it->q->m ? it->windows - from : it->q->m;
   int64_t dim[2] = {len, width};
   Value xy[2];
   for (int side = 0; side < 2; side++) {
@@ -400,7 +433,8 @@ static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
     int64_t *out = tn_data(xy[side].u.t->t);
     for (int64_t i = 0; i < len; i++) {
       int64_t w = it->order ? it->order[from + i] : from + i, first = w * width + side;
-      if (t->dtype == DT_I64) tn_gather(t, first, width, out + i * width);
+      if (t->dtype == DT_I64)
+        tn_gather(t, first, width, out + i * width);
       else
         for (int64_t j = 0; j < width; j++) out[i * width + j] = tn_get_i64(t, first + j);
     }
@@ -419,9 +453,7 @@ static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
     it->passed = it->done++;
     draw(it, false);
     return at_(s, it->sub, k, at);
-  case SEQ_MAP:
-    pair[0] = at_(s, it->sub, k, at);
-    return call_simple(s, it->q->extra, 1, pair, at);
+  case SEQ_MAP: pair[0] = at_(s, it->sub, k, at); return call_simple(s, it->q->extra, 1, pair, at);
   case SEQ_ENUMERATE:
     pair[0] = v_int(k);
     pair[1] = at_(s, it->sub, k, at);
@@ -457,12 +489,17 @@ void seq_finish(Session *s, SeqIter *it) {
   draw(it, true);
 }
 
-Value seq_at(Session *s, SeqIter *it, int64_t k, Span at) { return at_(s, it, k, at); }
-int64_t seq_count(const SeqIter *it) { return it->n; }
+Value seq_at(Session *s, SeqIter *it, int64_t k, Span at) {
+  return at_(s, it, k, at);
+}
+int64_t seq_count(const SeqIter *it) {
+  return it->n;
+}
 
 static int64_t length(Session *s, Value source, Span at, int depth) {
   int64_t most = INT64_MAX, n;
-  if (depth > SEQ_DEEP) fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
+  if (depth > SEQ_DEEP)
+    fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
   if (source.tag != V_SEQ) {
     data_source(s, source, at, &n);
     return n;
@@ -476,9 +513,12 @@ static int64_t length(Session *s, Value source, Span at, int depth) {
   return n < most ? n : most;
 }
 
-int64_t seq_length(Session *s, Value source, Span at) { return length(s, source, at, 0); }
+int64_t seq_length(Session *s, Value source, Span at) {
+  return length(s, source, at, 0);
+}
 
-void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k, void (*turn)(void *ud, uint32_t k, Value v)) {
+void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
+              void (*turn)(void *ud, uint32_t k, Value v)) {
   SeqIter *it = seq_start(s, seq, at);
   Value v;
   for (;;) {

@@ -31,8 +31,10 @@ static void count_slot(Session *s, void *ud, const char *path, Inst *owner, Fiel
   int64_t n = tn_count(p->t);
   c->params++;
   c->elements += n;
-  if (p->frozen) c->frozen++;
-  else c->trained += n;
+  if (p->frozen)
+    c->frozen++;
+  else
+    c->trained += n;
 }
 
 static void put_count(Buf *out, int64_t n) {
@@ -64,20 +66,24 @@ void show_value(Session *s, Buf *out, const char *name, Value v) {
     buf_puts(out, " elements)\n");
     return;
   }
-  bool bare = v.tag == V_UNIT || v.tag == V_NONE || v.tag == V_FN || v.tag == V_MODULE || v.tag == V_BUILTIN ||
-              v.tag == V_MODEL || v.tag == V_DTYPE || v.tag == V_SEQ || v.tag == V_HANDLE || v.tag == V_UNKNOWN;
+  bool bare = v.tag == V_UNIT || v.tag == V_NONE || v.tag == V_FN || v.tag == V_MODULE ||
+              v.tag == V_BUILTIN || v.tag == V_MODEL || v.tag == V_DTYPE || v.tag == V_SEQ ||
+              v.tag == V_HANDLE || v.tag == V_UNKNOWN;
   if (name) buf_puts(out, value_type_text(s, v));
   if (name && !bare) buf_puts(out, " = ");
   if (!name || !bare) print_value(s, out, v, true);
   buf_putc(out, '\n');
 }
 
-/* ---- summary and count ------------------------------------------------------------------------ */
+/* ---- summary and count ---------------------------------------------------------------------- */
 
 static void check_tree(Session *s, Call *c) {
   Value v = c->v[0];
-  if (v.tag == V_INST || v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_PARAM || (v.tag == V_LIST && !v.u.list->weak)) return;
-  fail(s, ERR_TREE_LEAF, c->spans[0], "`%s` takes a model or a tree of models, not %s", c->b->name, value_type_text(s, v));
+  if (v.tag == V_INST || v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_PARAM ||
+      (v.tag == V_LIST && !v.u.list->weak))
+    return;
+  fail(s, ERR_TREE_LEAF, c->spans[0], "`%s` takes a model or a tree of models, not %s", c->b->name,
+       value_type_text(s, v));
 }
 
 BUILTIN_FN(bi_count) {
@@ -108,11 +114,13 @@ static void add_row(Session *s, void *ud, const char *path, Inst *owner, Field *
   Rows *r = ud;
   count_slot(s, &r->sums, path, owner, f, p);
   if (!p) return;
-  Row row = {.path = *path ? path : "param", .dtype = dtype_info[p->t->dtype].name, .frozen = p->frozen};
+  Row row = {
+      .path = *path ? path : "param", .dtype = dtype_info[p->t->dtype].name, .frozen = p->frozen};
   Buf b;
   buf_init_arena(&b, &s->scratch);
   buf_putc(&b, '[');
-  for (int i = 0; i < p->t->rank; i++) buf_printf(&b, "%s%lld", i ? ", " : "", (long long)p->t->dim[i]);
+  for (int i = 0; i < p->t->rank; i++)
+    buf_printf(&b, "%s%lld", i ? ", " : "", (long long)p->t->dim[i]);
   buf_putc(&b, ']');
   row.shape = b.s;
   buf_init_arena(&b, &s->scratch);
@@ -132,11 +140,12 @@ BUILTIN_FN(bi_summary) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
   if (c->v[0].tag == V_INST) buf_printf(&b, "%s\n", value_type_text(s, c->v[0]));
-  buf_printf(&b, "  %-*s  %-*s  %-*s  %*s\n", (int)r.path, "path", (int)r.shape, "shape", (int)r.dtype, "dtype", (int)r.number, "count");
+  buf_printf(&b, "  %-*s  %-*s  %-*s  %*s\n", (int)r.path, "path", (int)r.shape, "shape",
+             (int)r.dtype, "dtype", (int)r.number, "count");
   for (size_t i = 0; i < r.count; i++) {
     const Row *w = &r.items[i];
-    buf_printf(&b, "  %-*s  %-*s  %-*s  %*s%s\n", (int)r.path, w->path, (int)r.shape, w->shape, (int)r.dtype, w->dtype, (int)r.number,
-               w->count, w->frozen ? "  frozen" : "");
+    buf_printf(&b, "  %-*s  %-*s  %-*s  %*s%s\n", (int)r.path, w->path, (int)r.shape, w->shape,
+               (int)r.dtype, w->dtype, (int)r.number, w->count, w->frozen ? "  frozen" : "");
   }
   buf_puts(&b, "  ");
   put_count(&b, r.sums.elements);
@@ -146,6 +155,7 @@ BUILTIN_FN(bi_summary) {
     put_count(&b, r.sums.trained);
     buf_puts(&b, " trained");
   }
-  if (r.sums.buffers) buf_printf(&b, ", %zu buffer%s", r.sums.buffers, r.sums.buffers == 1 ? "" : "s");
+  if (r.sums.buffers)
+    buf_printf(&b, ", %zu buffer%s", r.sums.buffers, r.sums.buffers == 1 ? "" : "s");
   return str_value(s, b.s, b.n);
 }

@@ -49,7 +49,8 @@ static const char *by_number(Session *s, const char *path, size_t i) {
 }
 
 static void check_depth(Session *s, int depth) {
-  if (depth > WALK_DEEP) fail(s, ERR_DEPTH, (Span){0}, "the value is nested more than %d deep", WALK_DEEP);
+  if (depth > WALK_DEEP)
+    fail(s, ERR_DEPTH, (Span){0}, "the value is nested more than %d deep", WALK_DEEP);
 }
 
 /* The tree in a buffer, leaf by leaf. */
@@ -80,12 +81,16 @@ static void walk(Walker *w, Value v, const char *path, bool child, int depth) {
       switch (f->kind) {
       case FIELD_PARAM:
         if (f->v.tag != V_PARAM || !first_time(w, f->v.u.p)) break;
-        if (w->slot) w->slot(s, w->ud, p, inst, f, f->v.u.p);
-        else w->leaf(s, w->ud, p, inst, f, f->v);
+        if (w->slot)
+          w->slot(s, w->ud, p, inst, f, f->v.u.p);
+        else
+          w->leaf(s, w->ud, p, inst, f, f->v);
         break;
       case FIELD_BUFFER:
-        if (w->slot) w->slot(s, w->ud, p, inst, f, NULL);
-        else buffer(w, f->v, p, inst, f, depth + 1);
+        if (w->slot)
+          w->slot(s, w->ud, p, inst, f, NULL);
+        else
+          buffer(w, f->v, p, inst, f, depth + 1);
         break;
       case FIELD_LET: walk(w, f->v, p, true, depth + 1); break;
       case FIELD_ARG: break;
@@ -108,8 +113,10 @@ static void walk(Walker *w, Value v, const char *path, bool child, int depth) {
     break;
   case V_PARAM:
     if (child || !first_time(w, v.u.p)) break;
-    if (w->slot) w->slot(s, w->ud, path, NULL, NULL, v.u.p);
-    else w->leaf(s, w->ud, path, NULL, NULL, v);
+    if (w->slot)
+      w->slot(s, w->ud, path, NULL, NULL, v.u.p);
+    else
+      w->leaf(s, w->ud, path, NULL, NULL, v);
     break;
   default:
     if (w->leaf && !child) w->leaf(s, w->ud, path, NULL, NULL, v);

@@ -16,8 +16,8 @@ typedef void (*SlotFn)(Session *s, void *ud, const char *path, Inst *owner, Fiel
  * the order of declaration. Paths live as long as the statement's texts. */
 void walk_slots(Session *s, Value root, SlotFn fn, void *ud);
 
-/* The same for every leaf: `v` is the value of a slot, or an item of the root that is neither a tree
- * nor an instance (then without owner). Trees in buffers are taken apart too. */
+/* The same for every leaf: `v` is the value of a slot, or an item of the root that is neither a
+ * tree nor an instance (then without owner). Trees in buffers are taken apart too. */
 typedef void (*LeafFn)(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v);
 void walk_leaves(Session *s, Value root, LeafFn fn, void *ud);
 
