@@ -127,12 +127,69 @@ static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return v[0];
 }
 
+/* -- with_params: the leaves of a tree stand for the params of a model (rule 61) */
+
+typedef struct Stand { Param *p; Value overlay; State old; size_t state; } Stand;
+typedef struct Stands {
+  Stand *items;
+  size_t count, cap;
+  Span at;
+} Stands;
+
+static Value stand_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  Stands *l = ud;
+  (void)n;
+  if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag != V_PARAM) return v[0];
+  Type a = type_of(s, v[0]);
+  Value x = as_tensor(s, v[1], (DType)a.dtype, l->at);
+  Type b = type_of(s, x);
+  if (a.dtype != b.dtype || a.rank != b.rank || memcmp(a.dim, b.dim, sizeof(Dim) * a.rank))
+    fail(s, ERR_TREE, l->at, "the leaf %s is %s, the param it stands for is %s", path, value_type_text(s, x), value_type_text(s, v[0]));
+  Stand t = {.p = v[0].u.p, .overlay = x};
+  VEC_PUSH(&s->scratch, l->items, l->count, l->cap, t);
+  return v[0];
+}
+
+static void stands_in(Session *s, Stands *l) {
+  for (size_t i = 0; i < l->count; i++) {
+    Stand *t = &l->items[i];
+    if (!s->stage) {
+      Value old = t->p->overlay;
+      t->p->overlay = t->overlay;
+      t->overlay = old;
+      continue;
+    }
+    State *st = unit_state(s, t->p, NULL);
+    if (!st || s->stage->level > 1) fail(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
+    t->old = *st;
+    t->state = (size_t)(st - s->stage->unit->states);
+    st->cur = stage_lift(s, t->overlay, l->at);
+    st->versions = NULL;
+    st->version_count = st->version_cap = 0;
+    VEC_PUSH(s->stage->unit->arena, st->versions, st->version_count, st->version_cap, st->cur.u.v);
+  }
+}
+
+static void stands_out(Session *s, Stands *l) {
+  for (size_t i = l->count; i-- > 0;) {
+    Stand *t = &l->items[i];
+    if (!s->stage) {
+      t->p->overlay = t->overlay;
+      continue;
+    }
+    State *st = &s->stage->unit->states[t->state];
+    if (st->version_count > 1) fail(s, ERR_ASSIGN, l->at, "inside `with_params` the params cannot be written");
+    *st = t->old;
+  }
+}
+
 Value eval_wrap(Session *s, Node *e) {
   NodeList *cl = &e->region.clauses;
   Modes old = s->modes;
   uint64_t scope = s->seed_scope, seed = 0;
   bool seeded = false;
   Node *user = NULL;
+  Stands stands = {0};
   for (uint32_t i = 0; i < cl->count; i++) {
     Node *c = cl->items[i];
     const char *w = clause_word(c);
@@ -190,7 +247,16 @@ Value eval_wrap(Session *s, Node *e) {
       if (!strcmp(d, "captured"))
         warn_once(s, ERR_NOT_YET, at, "not yet: the backward runs plain, with the same bits");
     } else if (!strcmp(w, "with_params")) {
-      fail(s, ERR_NOT_YET, at, "not yet: `wrap <with_params ..>`");
+      want_args(s, c, 2, "`wrap <with_params net tree> { .. }`");
+      bool ref = s->by_reference;
+      s->by_reference = true;
+      Value net = clause_arg(s, c->clause.args.items[0]);
+      s->by_reference = ref;
+      Value trees[2] = {net, clause_arg(s, c->clause.args.items[1])};
+      if (net.tag != V_INST && net.tag != V_PARAM && net.tag != V_UNKNOWN && !s->stage)
+        fail(s, ERR_WANT_MODEL, at, "`with_params` takes a model and a tree, not %s", value_type_text(s, net));
+      stands.at = at;
+      if (net.tag != V_UNKNOWN && trees[1].tag != V_UNKNOWN) tree_map(s, 2, trees, stand_leaf, &stands, at);
     } else {
       if (user) fail(s, ERR_WRAP_TWICE, at, "one function per `wrap`");
       user = c;
@@ -237,7 +303,9 @@ Value eval_wrap(Session *s, Node *e) {
   }
   bool cut = s->stage && !s->abstract && s->modes.no_grad;
   WrapJob j = {s, e->region.body, v_unit(), FLOW_NEXT};
+  stands_in(s, &stands);
   int code = guard(s, wrap_job, &j);
+  if (code == MEM_OK || !s->stage) stands_out(s, &stands);
   if (swapped) drop_sites(s, &saved);
   s->seed_scope = scope;
   s->modes = old;

@@ -801,9 +801,9 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     Leaf *l = &flat.leaves[src];
     leaf[i] = l->kind == LEAF_FLOAT
                   ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
-                  : value_pool(s, l->v);
+                  : value_pool(s, l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay : l->v);
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
-    wants[i] = l->kind != LEAF_FLOAT && !s->modes.no_grad && wants_grad(s, l->v);
+    wants[i] = l->kind != LEAF_FLOAT && !s->modes.no_grad && wants_grad(s, leaf[i]);
     track |= wants[i];
   }
   JointRef *j = NULL;

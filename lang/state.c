@@ -39,7 +39,8 @@ static Value seen(Session *s, Unit *u, size_t k, Frame *fr, Span at) {
 }
 
 Value param_read(Session *s, Param *p, Span at) {
-  if (!s->stage) return value_pool(s, (Value){.tag = V_PARAM, .u.p = p});
+  if (!s->stage)
+    return value_pool(s, p->overlay.tag ? p->overlay : (Value){.tag = V_PARAM, .u.p = p});
   State *st = unit_state(s, p, NULL);
   if (!st) fail(s, ERR_BUG, at, "a param reached code without being an argument");
   return seen(s, unit_of(s), (size_t)(st - unit_of(s)->states), s->frame, at);
@@ -48,6 +49,8 @@ Value param_read(Session *s, Param *p, Span at) {
 Value state_read(Session *s, Inst *i, Field *f, Span at) {
   if (f->kind == FIELD_PARAM) {
     if (s->stage && !s->by_reference && f->v.tag == V_PARAM) return param_read(s, f->v.u.p, at);
+    if (!s->stage && f->v.tag == V_PARAM && f->v.u.p->overlay.tag && !s->by_reference)
+      return f->v.u.p->overlay;
     return f->v;
   }
   State *st = unit_state(s, i, f->name);

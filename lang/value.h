@@ -82,6 +82,7 @@ typedef struct Param {
   Tensor *t;      /* present value */
   bool frozen;
   bool tracked;   /* made by track(x) */
+  Value overlay;  /* stands for it inside `wrap <with_params ..>`; unit = none (borrowed) */
   Name name;      /* last part of the path, or NULL */
   uint64_t id;    /* order of making: never used again */
   uint64_t version;
