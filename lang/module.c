@@ -42,9 +42,15 @@ static void number_calls(void *ud, Node *n) {
     ast_children(n, number_calls, ud);
 }
 
+/* The name of a file without its folders: how a program's path is spelled changes no random number. */
+static const char *site_home(const Module *m) {
+  const char *slash = strrchr(m->name, '/');
+  return slash ? slash + 1 : m->name;
+}
+
 static void number_item(Session *s, Module *m, const char *a, const char *b, Node *item,
                         uint64_t *ordinal) {
-  uint64_t h = mix(mix(mix(UINT64_C(14695981039346656037), m->name), a), b);
+  uint64_t h = mix(mix(mix(UINT64_C(14695981039346656037), site_home(m)), a), b);
   Numbering k = {s, h, ordinal ? *ordinal : 0};
   number_calls(&k, item);
   if (ordinal) *ordinal = k.ordinal;

@@ -23,6 +23,11 @@ gives 0 'options may stand before it' "$ckl" run --device sim --memory=64MiB arg
 gives 1 'a memory limit is kept' sh -c "echo 'let x = uniform([1000, 1000])' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
 says err 'error[' 'and told'
 
+echo 'seed(0)
+print(uniform([]))' >draw.ckl
+gives 0 'a path may be spelled in several ways' "$ckl" run ./draw.ckl
+says out "$("$ckl" run draw.ckl)" 'which changes no random number'
+
 echo 'let x = ones([2, 3])
 print("before")
 print(x @ x)' >wrong.ckl
