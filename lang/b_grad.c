@@ -72,7 +72,8 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
   Value x = v[0];
   if (x.tag == V_NONE) return x;
   if (x.tag == V_PARAM) {
-    if (x.u.p->frozen) fail(s, ERR_GRAD_WRT, w->at, "a gradient by a frozen param does not exist");
+    if (x.u.p->frozen)
+      fail_help(s, ERR_GRAD_FROZEN, w->at, "`unfreeze` it, or take the gradient by what trains", "a frozen param has no gradient");
     State *st = unit_state(s, x.u.p, NULL);
     if (!st) fail(s, ERR_BUG, w->at, "a param reached code without being an argument");
     if (s->stage->level > 1)
@@ -177,7 +178,7 @@ BUILTIN_FN(bi_grad) {
               "`grad` takes a loss and what to differentiate by");
   Value y = eval(s, a[0]), wrt = eval_ref(s, a[1]);
   bool record = a[2] && want_bool(s, eval(s, a[2]), a[2]->span, "`record`");
-  if (a[3]) want_bool(s, eval(s, a[3]), a[3]->span, "`last`");
+  bool last = a[3] && want_bool(s, eval(s, a[3]), a[3]->span, "`last`");
   if (y.tag == V_UNKNOWN || wrt.tag == V_UNKNOWN)
     return wrt.tag == V_UNKNOWN ? wrt : tree_map(s, 1, &wrt, same_leaf, NULL, c->at);
   check_loss(s, y, a[0]->span);
@@ -189,7 +190,13 @@ BUILTIN_FN(bi_grad) {
       fail_help(s, ERR_NOT_TRACKED, a[0]->span,
                 "params and track(x) are tracked, outside wrap <no_grad>",
                 "the loss does not depend on anything that is tracked");
-    return tape_grad(s, y, one_like(s, y, c->at), wrt, record, a[1]->span);
+    if (wrt.tag == V_PARAM && wrt.u.p->frozen)
+      fail_help(s, ERR_GRAD_FROZEN, a[1]->span, "`unfreeze` it, or take the gradient by what trains", "a frozen param has no gradient");
+    if (y.tag == V_TENSOR && y.u.t->node && y.u.t->node->taken)
+      fail_help(s, ERR_GRAD_TAKEN, a[0]->span, "leave `last = true` out of the earlier `grad`", "an earlier `grad` with `last = true` has used up what this loss was made of");
+    Value g = tape_grad(s, y, one_like(s, y, c->at), wrt, record, a[1]->span);
+    if (last && y.tag == V_TENSOR && y.u.t->node) y.u.t->node->taken = true;
+    return g;
   }
   return code_gradient(s, y, one_like(s, y, c->at), wrt, a[1]->span);
 }
@@ -550,9 +557,15 @@ typedef struct MapJob {
   Value acc;
 } MapJob;
 
+static void want_leaf(Session *s, Value v, Span at) {
+  if (v.tag == V_STR || v.tag == V_FN || v.tag == V_BUILTIN || v.tag == V_MODEL || v.tag == V_MODULE || v.tag == V_RANGE)
+    fail_help(s, ERR_TREE_LEAF, at, "a comprehension goes through a list or range: `[f(x) for x in xs]`", "a tree has tensors and numbers as leaves, not %s", value_type_text(s, v));
+}
+
 static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   MapJob *m = ud;
   if (v[0].tag == V_NONE) return v[0];
+  want_leaf(s, v[0], m->at);
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 2);
   size_t k = 0;
   if (m->path) args[k++] = str_value(s, path, strlen(path));
@@ -586,6 +599,7 @@ static Value fold_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   (void)n;
   (void)path;
   if (v[0].tag == V_NONE) return v[0];
+  want_leaf(s, v[0], m->at);
   Value args[2] = {m->acc, v[0]};
   m->acc = call_simple(s, m->f, 2, args, m->at);
   return v[0];

@@ -25,8 +25,10 @@ int shape_arg(Session *s, Value v, Span at, Dim *d) {
     for (int i = 0; i < t->dim[0]; i++) d[i] = add_dim(s, v_int(tn_get_i64(t, i)), at);
     return (int)t->dim[0];
   }
+  if (v.tag == V_NODE && s->abstract && !v.weak && dt_int((DType)type_of(s, v).dtype))
+    check_gives_up(s); /* its elements are known when it runs */
   if (v.tag != V_TUPLE && v.tag != V_LIST && v.tag != V_UNIT)
-    fail_help(s, ERR_WANT_SHAPE, at, "a shape is a list or tuple of ints: `[3, 4]`",
+    fail_help(s, ERR_WANT_SHAPE, at, "a shape is a list or tuple of ints: `[3, 4]`; int(x) reads a rank-0 tensor",
               "a shape is needed here, not %s", value_type_text(s, v));
   size_t n = v.tag == V_UNIT ? 0 : v.u.list->count;
   if (n > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);

@@ -701,6 +701,7 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
     size_t pos = arg_pos[i];
     if (v.tag == V_NONE) continue; /* zero */
     Type t = *gr_type(s->stage->up->g, arg_vals[i]);
+    bool number = v_is_number(v);
     v = as_tensor(s, v, (DType)t.dtype, d->back_body->span);
     Type h = type_of(s, v);
     bool ok = h.dtype == t.dtype && h.rank == t.rank;
@@ -712,7 +713,7 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
       else
         ok = o == DIM_EQUAL;
     }
-    if (!ok && h.rank == 0 && h.dtype == t.dtype)
+    if (!ok && number)
       v = op_broadcast(s, v, t.rank, t.dim, d->back_body->span);
     else if (!ok) {
       Buf b;

@@ -54,9 +54,19 @@ Value call_value(Session *s, Value f, const Args *a) {
   }
 }
 
+static _Noreturn void not_code(Session *s, FnObj *f, Span at) {
+  Span why = {0};
+  const char *what = why_not_code(s, f, &why);
+  Diag *d = err(s, ERR_CODE_VALUE, at, "a function that can be compiled is needed here");
+  if (what) dg_label(&s->diags, d, why, "%s", what);
+  dg_help(&s->diags, d, "pass what the function needs as arguments, and let it give its result");
+  raise_(s);
+}
+
 Value call_fn(Session *s, FnObj *f, const Args *a) {
   if (s->abstract && s->depth > 40) return (Value){.tag = V_UNKNOWN}; /* `check`: recursion */
   if (s->abstract || s->stage || !f->is_code) {
+    if (in_code(s) && !f->is_code && f->decl->kind == N_LAMBDA) not_code(s, f, a->call);
     if (in_code(s) && !f->is_code)
       fail_help(s, ERR_SCRIPT_ONLY, a->call,
                 txt(s,

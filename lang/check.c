@@ -467,6 +467,40 @@ static void has_return(void *ud, Node *n) {
   ast_children(n, has_return, ud);
 }
 
+typedef struct Assign {
+  Name name;
+  Node *st;
+} Assign;
+
+static void find_assign(void *ud, Node *n) {
+  Assign *a = ud;
+  if (!n) return;
+  if (n->kind == N_ASSIGN) {
+    Node *t = assigned_root(n);
+    if (t->kind == N_NAME && t->name == a->name) a->st = n;
+  }
+  ast_children(n, find_assign, ud);
+}
+
+/* A number may become a rank-0 tensor: it takes the dtype of what is assigned (rule 14). */
+void check_carry(Session *s, const AbstractVars *k, Node *body) {
+  for (size_t i = 0; i < k->count; i++) {
+    Value *v = variable(s, k->names[i]), was = k->before[i];
+    if (!v || !(v_is_tensor(*v) || v_is_number(*v)) || !(v_is_tensor(was) || v_is_number(was))) continue;
+    Type x = type_of(s, was), y = type_of(s, *v);
+    bool ok = x.rank == y.rank && (v_is_number(was) || (v_is_tensor(*v) ? x.dtype == y.dtype : false));
+    for (int d = 0; ok && d < x.rank; d++) ok = dim_compare(dims_of(s), x.dim[d], y.dim[d]) != DIM_DIFFERENT;
+    if (ok) continue;
+    Assign a = {k->names[i], NULL};
+    find_assign(&a, body);
+    Local *l = local_find(s, k->names[i]);
+    Diag *d = err(s, ERR_CARRY, a.st ? a.st->span : body->span, "`%s` is %s before the loop and %s after a turn", k->names[i], value_type_text(s, was), value_type_text(s, *v));
+    if (l) dg_label(&s->diags, d, l->span, "declared here");
+    dg_help(&s->diags, d, "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in each turn");
+    raise_(s);
+  }
+}
+
 bool abstract_recursion(Session *s, const FnObj *f) {
   for (const Frame *fr = s->frame; fr; fr = fr->up)
     if (fr->fn && fr->fn->decl == f->decl && fr->fn->decl->kind == N_FN) return true;

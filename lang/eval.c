@@ -408,6 +408,19 @@ static Value eval_record(Session *s, Node *e) {
   return record_value(s, n, names, items);
 }
 
+/* For a field that an instance does not have: the one that was meant, or those that it has. */
+static const char *fields_text(Session *s, Inst *i, Name f) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  buf_printf(&b, "`%s` has", i->model->name);
+  for (size_t k = 0; k < i->count && k < 12; k++) {
+    if (strlen(f) > 2 && str_distance(f, i->fields[k].name, 2) <= 2)
+      return txt(s, "did you mean `%s`?", i->fields[k].name);
+    buf_printf(&b, "%s `%s`", k ? "," : "", i->fields[k].name);
+  }
+  return i->count ? b.s : txt(s, "`%s` has no fields", i->model->name);
+}
+
 /* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
 static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
   Name f = e->dot.name.name;
@@ -454,7 +467,10 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
   }
   Diag *d = err(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
   if (x.tag != V_INST && x.tag != V_RECORD && name_value(s, f, at, false).tag != V_UNKNOWN)
-    dg_help(&s->diags, d, "a function is called with parentheses: `%s(..)`", f);
+    dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
+            e->dot.object->kind == N_NAME ? e->dot.object->name : "..");
+  else if (x.tag == V_INST)
+    dg_help(&s->diags, d, "%s", fields_text(s, x.u.inst, f));
   else if (x.tag == V_RECORD && x.u.rec->count)
     dg_help(&s->diags, d, "its fields are those of %s", value_type_text(s, x));
   raise_(s);
@@ -824,7 +840,7 @@ static Flow eval_for(Session *s, Node *st) {
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (st->loop.is_checkpoint) warn_checkpoint(s, st);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
-    Value elem = abstract_element(s, it, st->span);
+    Value elem = abstract_element(s, it, st->loop.iter->span);
     size_t before = s->local_count;
     Flow f = turn(s, st, elem);
     (void)before;
@@ -839,11 +855,14 @@ static Flow eval_for(Session *s, Node *st) {
       fail(s, ERR_NOT_YET, st->span,
            "not yet: a compiled loop of %lld turns (at most %d are unrolled)", (long long)(hi - lo),
            UNROLL_MAX);
+    AbstractVars carry = {NULL, 0, NULL};
+    if (code) carry = abstract_vars(s, st->loop.body);
     for (int64_t i = lo; i < hi; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
       Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
+      if (code) check_carry(s, &carry, st->loop.body);
       if (!code) {
         mem_pool_drain(&s->mem, mark);
         arena_rewind(&s->scratch, am);

@@ -310,6 +310,8 @@ Value custom_call(Session *s, FnObj *f, const Args *a);
 Node *wrap_lambda(Session *s, Node *wrap);   /* fn() { body } */
 Node *comp_lambda(Session *s, Node *comp);   /* fn() = [..] */
 Node *model_ctor(Session *s, Node *model);   /* a function with the model's parameters */
+/* Why the body of a function literal is no code, and where; NULL when it is. */
+const char *why_not_code(Session *s, const FnObj *f, Span *at);
 bool mentions_earlier(const Node *comp, uint32_t k); /* range k reads a variable of an earlier range */
 bool name_is_none(Session *s, const Node *e);
 /* type.c */
@@ -356,6 +358,7 @@ void abstract_enter_loop(Session *s, const AbstractVars *k);
 void abstract_leave(Session *s, const AbstractVars *k);
 Value *abstract_swap(Session *s, const AbstractVars *k);
 void abstract_join(Session *s, const AbstractVars *k, const Value *other);
+void check_carry(Session *s, const AbstractVars *k, Node *body); /* rule 42, after a turn */
 bool abstract_returns(Node *body);
 bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
 _Noreturn void check_gives_up(Session *s); /* ends the check of a function or statement, without an error */

@@ -107,50 +107,73 @@ bool mentions_earlier(const Node *comp, uint32_t k) {
 
 typedef struct Legal {
   Session *s;
+  const Node *root; /* whose own names are no names of the outside */
   bool ok, holes;
+  Span at;          /* the first that is no code, and why */
+  const char *why;
 } Legal;
 
-static bool script_name(Session *s, Name name) {
+static void refuse(Legal *l, Span at, const char *why) {
+  if (!l->ok) return;
+  l->ok = false;
+  l->at = at;
+  l->why = why;
+}
+
+/* Why a function called by this name does not work in code, or NULL. */
+static const char *script_name(Session *s, Name name) {
   Local *l = local_find(s, name);
-  if (l) return l->v.tag == V_MODEL || (l->v.tag == V_FN && !l->v.u.fn->is_code);
+  if (l) {
+    if (l->v.tag == V_MODEL) return "models are made in script";
+    return l->v.tag == V_FN && !l->v.u.fn->is_code ? "this calls a proc" : NULL;
+  }
   Global *g = global_find(s, s->frame->module, name);
-  if (g)
-    return g->kind == G_MODEL || (g->v.tag == V_FN && !g->v.u.fn->is_code) ||
-           (g->kind == G_VALUE && g->is_var);
+  if (g) {
+    if (g->kind == G_MODEL) return "models are made in script";
+    if (g->v.tag == V_FN && !g->v.u.fn->is_code) return "this calls a proc";
+    return g->kind == G_VALUE && g->is_var ? "this reads a top-level `var`" : NULL;
+  }
   const Builtin *b = builtin_find(s, name);
-  return b && (b->flags & BI_SCRIPT);
+  return b && (b->flags & BI_SCRIPT) ? "this works in script only" : NULL;
+}
+
+static void legal_call(Legal *l, Node *c) {
+  Session *s = l->s;
+  if (c->kind == N_NAME) {
+    const char *why = script_name(s, c->name);
+    if (why && !local_binds((Node *)l->root, c->name)) refuse(l, c->span, why);
+  }
+  if (c->kind != N_DOT) return;
+  if (c->dot.object->kind == N_NAME && !local_find(s, c->dot.object->name)) {
+    Global *g = global_find(s, s->frame->module, c->dot.object->name);
+    if (g && g->kind == G_MODULE) { /* module.f */
+      Global *h = global_find(s, g->v.u.module, c->dot.name.name);
+      if (h && h->kind == G_MODEL) refuse(l, c->span, "models are made in script");
+      if (h && h->v.tag == V_FN && !h->v.u.fn->is_code) refuse(l, c->span, "this calls a proc");
+    }
+  }
+  const Builtin *b = builtin_find(s, c->dot.name.name);
+  if (b && (b->flags & BI_SCRIPT)) refuse(l, c->dot.name.span, "this works in script only");
+}
+
+static void legal_name(Legal *l, Node *n) {
+  Session *s = l->s;
+  Local *x = local_find(s, n->name);
+  Global *g = x ? NULL : global_find(s, s->frame->module, n->name);
+  bool var = g && g->kind == G_VALUE && g->is_var;
+  bool seq = x ? x->v.tag == V_SEQ : g && g->v.tag == V_SEQ;
+  if ((!var && !seq) || local_binds((Node *)l->root, n->name)) return;
+  refuse(l, n->span, var ? "this reads or assigns a top-level `var`" : "this is a sequence, which belongs to script");
 }
 
 static void legal_visit(void *ud, Node *n) {
   Legal *l = ud;
   if (!n || !l->ok) return;
-  if (n->kind == N_CALL) {
-    Node *c = n->call.callee;
-    if (c->kind == N_NAME && script_name(l->s, c->name)) l->ok = false;
-    if (c->kind == N_DOT) {
-      if (c->dot.object->kind == N_NAME) {
-        Global *g = local_find(l->s, c->dot.object->name)
-                        ? NULL
-                        : global_find(l->s, l->s->frame->module, c->dot.object->name);
-        if (g && g->kind == G_MODULE) { /* module.f */
-          Global *h = global_find(l->s, g->v.u.module, c->dot.name.name);
-          if (h && (h->kind == G_MODEL || (h->v.tag == V_FN && !h->v.u.fn->is_code))) l->ok = false;
-        }
-      }
-      const Builtin *b = builtin_find(l->s, c->dot.name.name);
-      if (b && (b->flags & BI_SCRIPT)) l->ok = false;
-    }
-  }
-  if (n->kind == N_NAME && !local_find(l->s, n->name)) {
-    Global *g = global_find(l->s, l->s->frame->module, n->name);
-    if (g && g->kind == G_VALUE && g->is_var) l->ok = false;
-    if (g && g->v.tag == V_SEQ) l->ok = false;
-  } else if (n->kind == N_NAME && local_find(l->s, n->name)->v.tag == V_SEQ) {
-    l->ok = false;
-  }
+  if (n->kind == N_CALL) legal_call(l, n->call.callee);
+  if (n->kind == N_NAME) legal_name(l, n);
   if (n->kind == N_STRING) {
     for (uint32_t i = 0; i < n->string.count; i++)
-      if (n->string.items[i].hole) l->ok = l->ok && l->holes;
+      if (n->string.items[i].hole && !l->holes) refuse(l, n->string.items[i].span, "a text that is made at run time");
     for (uint32_t i = 0; i < n->string.count; i++) legal_visit(ud, n->string.items[i].hole);
     return;
   }
@@ -163,7 +186,17 @@ static void legal_visit(void *ud, Node *n) {
 }
 
 bool fn_is_code_legal(Session *s, Node *n) {
-  Legal l = {s, true, false};
+  Legal l = {.s = s, .root = n, .ok = true};
   ast_children(n, legal_visit, &l);
   return l.ok;
+}
+
+const char *why_not_code(Session *s, const FnObj *f, Span *at) {
+  Legal l = {.s = s, .root = f->decl, .ok = true};
+  Frame fr = {.up = s->frame, .module = f->module, .base = s->local_count};
+  s->frame = &fr;
+  ast_children(f->decl, legal_visit, &l);
+  s->frame = fr.up;
+  *at = l.at;
+  return l.why;
 }

@@ -50,8 +50,9 @@ struct TapeNode {
   int64_t *env;      /* sizes */
   size_t env_count;
   /* while a grad runs */
-  Tensor **cot;      /* cotangent per result */
+  Value *cot;        /* cotangent per result; unit = none yet */
   uint8_t mark;
+  bool taken;        /* by a grad with `last = true` */
   TapeNode *next;    /* list of nodes to release */
 };
 

@@ -91,6 +91,21 @@ static Value arith_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
                  : op_binary(s, a->op, a->number, v[0], a->at, a->at, a->at);
 }
 
+/* Trees of params hold tensors: a tuple or record of numbers is none (rule 66). */
+static bool has_number(Value v) {
+  if (v.tag == V_TUPLE)
+    for (size_t i = 0; i < v.u.list->count; i++) {
+      Value x = v.u.list->items[i];
+      if (v_is_number(x) || x.tag == V_STR || has_number(x)) return true;
+    }
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) {
+      Value x = v.u.rec->items[i];
+      if (v_is_number(x) || x.tag == V_STR || has_number(x)) return true;
+    }
+  return false;
+}
+
 Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
   bool ta = a.tag == V_RECORD || a.tag == V_TUPLE, tb = b.tag == V_RECORD || b.tag == V_TUPLE;
   if (a.tag == V_NONE || b.tag == V_NONE)
@@ -100,6 +115,8 @@ Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Spa
     fail(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op),
          value_type_text(s, ta ? a : b));
   Arith k = {op, at, v_unit(), 0};
+  if (has_number(a) || has_number(b))
+    fail(s, ERR_OPERAND, ta ? left : right, "`%s` works on trees of tensors, not on %s", ast_op_text(op), value_type_text(s, ta ? a : b));
   if (ta && tb) {
     Value t[2] = {a, b};
     return tree_map(s, 2, t, arith_leaf, &k, at);

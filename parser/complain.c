@@ -389,7 +389,7 @@ static bool body_missing(Parser *ps, Tok t) {
   if (t.kind == TK_COLON) {
     g = lex_error(&ps->lx, ERR_SYNTAX_BODY, t.lo, t.hi,
                   "the body of %s stands in braces, not after `:`", what);
-    lex_help(&ps->lx, g, "if c { .. }");
+    lex_help(&ps->lx, g, "write `{ .. }` instead of `:`");
   } else {
     uint32_t lo = t.kind == TK_SEP ? ps->prev.hi : t.lo;
     g = lex_error(&ps->lx, ERR_SYNTAX_BODY, lo, t.hi > lo ? t.hi : lo + 1,
