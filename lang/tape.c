@@ -4,7 +4,7 @@
  * Idea: reverse sweep in the order of sequence numbers, each node's gradient a graph (of the one op,
  * or the backward half of the call's joint graph) run by the reference evaluator. Contributions
  * arrive last use first and are added pairwise, as in code (rule 74). No recursion: a chain of
- * 100,000 operations needs no C stack. What a sweep holds hangs on the pool, so an error frees it.
+ * 100,000 operations needs no C stack. With `record` each node's backward is itself a recorded call. What a sweep holds hangs on the pool, so an error frees it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -165,7 +165,9 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   j->rc++;
   for (size_t i = 0; i < n; i++) {
     set_edge(t, i, in[i]);
-    if (!t->inputs[i]) t->inputs[i] = tn_ref(inputs[i]);
+    Tensor *then = t->inputs[i]; /* a param may have changed since */
+    t->inputs[i] = tn_ref(inputs[i]);
+    tn_unref(then);
   }
   size_t ns = (size_t)j->joint->saved_count;
   t->saved = mem_try(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *t->saved);
@@ -194,16 +196,17 @@ typedef struct Sweep {
   TapeNode **nodes;
   size_t count, cap;
   Param **params;
-  Tensor **param_grad;
+  Value *param_grad;
   size_t param_count, param_cap, grad_cap;
   Arena arena; /* lists of the sweep */
   Arena temp;  /* of one node */
   struct {
     TapeNode *node;
     uint32_t out;
-    Tensor *kept;
+    Value kept;
   } * targets;
   size_t target_count, target_cap;
+  bool record; /* the gradients go on the tape themselves */
 } Sweep;
 
 static void sweep_free(void *p) {
@@ -212,15 +215,15 @@ static void sweep_free(void *p) {
   for (size_t i = 0; i < w->count; i++) {
     TapeNode *n = w->nodes[i];
     if (n->cot) {
-      for (size_t k = 0; k < n->out_count; k++) tn_unref(n->cot[k]);
+      for (size_t k = 0; k < n->out_count; k++) value_release(n->cot[k]);
       mem_free(&s->mem, n->cot, n->out_count * sizeof *n->cot);
       n->cot = NULL;
     }
     n->mark = 0;
   }
   for (size_t i = 0; i < w->count; i++) tape_release(s, w->nodes[i]);
-  for (size_t i = 0; i < w->param_count; i++) tn_unref(w->param_grad[i]);
-  for (size_t i = 0; i < w->target_count; i++) tn_unref(w->targets[i].kept);
+  for (size_t i = 0; i < w->param_count; i++) value_release(w->param_grad[i]);
+  for (size_t i = 0; i < w->target_count; i++) value_release(w->targets[i].kept);
   arena_free(&w->temp);
   arena_free(&w->arena);
   mem_free(&s->mem, w, sizeof *w);
@@ -242,16 +245,13 @@ static Tensor *add(Session *s, Tensor *a, Tensor *b, Span at) {
   return out;
 }
 
-/* *slot += g, taking over g. Earlier contributions (from later uses) stand on the left. */
-static void accumulate(Session *s, Tensor **slot, Tensor *g, Span at) {
-  if (!*slot) {
-    *slot = g;
-    return;
-  }
-  mem_pool_add(&s->mem, g, (void (*)(void *))tn_unref);
-  Tensor *sum = add(s, *slot, g, at);
-  tn_unref(*slot);
-  *slot = sum;
+/* *slot += g. Earlier contributions (from later uses) stand on the left. */
+static void accumulate(Sweep *w, Value *slot, Value g, Span at) {
+  Session *s = w->s;
+  if (slot->tag != V_UNIT)
+    g = w->record ? op_broadcast_binary(s, OP_ADD, *slot, g, at)
+                  : tensor_value(s, add(s, tensor_of(s, *slot, at), tensor_of(s, g, at), at));
+  value_set(slot, g);
 }
 
 static Tensor *zeros_like(Session *s, const TapeMeta *m) {
@@ -326,7 +326,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
     for (int i = 0; i < j->saved_count; i++) in[k++] = n->saved[i];
     for (size_t i = 0; i < n->out_count && k < ni; i++) {
       if (!dt_float(n->out[i].dtype)) continue;
-      in[k] = n->cot[i];
+      in[k] = n->cot[i].tag ? n->cot[i].u.t->t : NULL;
       if (!in[k]) {
         in[k] = zeros_like(s, &n->out[i]);
         mem_pool_add(&s->mem, in[k], (void (*)(void *))tn_unref);
@@ -348,7 +348,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
       }
     return;
   }
-  bool has[2] = {n->cot[0] != NULL, n->out_count > 1 && n->cot[1] != NULL};
+  bool has[2] = {n->cot[0].tag != V_UNIT, n->out_count > 1 && n->cot[1].tag != V_UNIT};
   bool *want = ARENA_ARRAY(&w->temp, bool, nin + 1);
   memcpy(want, wants, nin);
   Graph *g = op_gradient(s, &w->temp, n, want, has, &e);
@@ -371,7 +371,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
   for (size_t i = 0; i < nin; i++) inp[i] = n->inputs[i];
   size_t k = nin;
   for (size_t i = 0; i < n->out_count; i++)
-    if (has[i]) inp[k++] = n->cot[i];
+    if (has[i]) inp[k++] = n->cot[i].u.t->t;
   Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
   if (!gr_run(g, &ctx, inp, out, &e, &at)) {
     poll_interrupt(s, n->span);
@@ -379,6 +379,111 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
   }
   for (size_t i = 0; i < nin; i++)
     if (slot[i] >= 0) dx[i] = out[slot[i]];
+}
+
+/* The gradient of a node as a graph of its inputs and cotangents, with a joint graph of its own. */
+static JointRef *recorded_gradient(Session *s, TapeNode *n, const bool *wants, const bool *has,
+                                   const bool *tracked, Span at) {
+  JointRef *j = mem_need(&s->mem, NULL, 0, sizeof *j);
+  *j = (JointRef){.rc = 1, .s = s};
+  arena_init(&j->arena, &s->mem);
+  mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {.span = at};
+  if (!n->joint) {
+    j->f = op_gradient(s, &j->arena, n, wants, has, &e);
+    if (!j->f) fail_gerr(s, at, &e);
+  } else {
+    Graph *g = j->f = gr_clone(&j->arena, n->joint->f);
+    size_t no = n->out_count, ny = 0, nw = 0;
+    Val *y = ARENA_ARRAY(&j->arena, Val, no + 1), *dy = ARENA_ARRAY(&j->arena, Val, no + 1);
+    Val *x = ARENA_ARRAY(&j->arena, Val, n->in_count + 1), *dx = ARENA_ARRAY(&j->arena, Val, n->in_count + 1);
+    for (size_t k = 0; k < no; k++)
+      if (has[k]) {
+        y[ny] = g->outputs[k];
+        dy[ny++] = gr_input(g, gr_type(g, g->outputs[k]));
+      }
+    g->output_count = 0;
+    for (size_t i = 0; i < n->in_count; i++)
+      if (wants[i]) x[nw++] = g->inputs[i];
+    if (!ad_vjp(g, (int)ny, y, dy, (int)nw, x, dx, &e, &where)) fail_gerr(s, where.span, &e);
+    for (size_t i = 0; i < nw; i++) gr_output(g, dx[i]);
+  }
+  /* a gradient that is structurally absent is zero here, so that outputs stay in step */
+  Graph *g = j->f;
+  for (size_t i = 0, k = 0; i < n->in_count; i++)
+    if (wants[i]) {
+      if (val_none(g->outputs[k])) {
+        B b = {.g = g};
+        g->outputs[k] = b_zeros(&b, gr_type(g, g->inputs[i]));
+      }
+      k++;
+    }
+  bool *cot = ARENA_ARRAY(&j->arena, bool, g->output_count + 1);
+  for (size_t k = 0; k < g->output_count; k++) cot[k] = true;
+  j->f = gr_dce(&j->arena, g);
+  j->joint = ad_joint(&j->arena, j->f, cot, tracked, &e, &where);
+  if (!j->joint) fail_gerr(s, where.span, &e);
+  return j;
+}
+
+/* The same gradients, recorded: the node's backward becomes a call on the tape (rule 77). */
+static void node_recorded(Sweep *w, TapeNode *n, const bool *wants, Value *dx) {
+  Session *s = w->s;
+  size_t nin = n->in_count, total = nin;
+  bool *has = ARENA_ARRAY(&w->temp, bool, n->out_count + 1);
+  for (size_t k = 0; k < n->out_count; k++) total += has[k] = n->cot[k].tag != V_UNIT;
+  Value *leaf = ARENA_ARRAY(&w->temp, Value, total + 1);
+  Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, total + 1);
+  bool *tracked = ARENA_ARRAY(&w->temp, bool, total + 1);
+  for (size_t i = 0; i < nin; i++) {
+    Edge *e = &n->in[i];
+    in[i] = n->inputs[i];
+    if (e->param) {
+      leaf[i] = (Value){.tag = V_PARAM, .u.p = e->param};
+    } else {
+      leaf[i] = tensor_value(s, tn_ref(n->inputs[i]));
+      leaf[i].u.t->node = e->node;
+      leaf[i].u.t->out = e->out;
+      if (e->node) e->node->rc++;
+    }
+    tracked[i] = wants_grad(s, leaf[i]);
+  }
+  for (size_t k = 0, i = nin; k < n->out_count; k++)
+    if (has[k]) {
+      leaf[i] = n->cot[k];
+      in[i] = n->cot[k].u.t->t;
+      tracked[i++] = n->cot[k].u.t->node != NULL;
+    }
+  JointRef *j = recorded_gradient(s, n, wants, has, tracked, n->span);
+  size_t nout = (size_t)j->joint->output_count, all = j->joint->forward->output_count;
+  Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, all + 1);
+  Value *outs = ARENA_ARRAY(&w->temp, Value, nout + 1);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov at = {.span = n->span};
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env};
+  if (!gr_run(j->joint->forward, &ctx, in, out, &e, &at)) {
+    poll_interrupt(s, n->span);
+    fail_gerr(s, n->span, &e);
+  }
+  for (size_t i = 0; i < all; i++) mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
+  for (size_t i = 0; i < nout; i++) outs[i] = tensor_value(s, tn_ref(out[i]));
+  tape_record_call(s, j, total, leaf, in, nout, outs, out + nout, n->env, n->env_count, n->span);
+  for (size_t i = 0, k = 0; i < nin; i++)
+    if (wants[i]) dx[i] = outs[k++];
+}
+
+static void node_gradients(Sweep *w, TapeNode *n, const bool *wants, Value *dx) {
+  if (w->record) {
+    node_recorded(w, n, wants, dx);
+    return;
+  }
+  Tensor **t = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
+  node_backward(w->s, w, n, wants, t);
+  for (size_t i = 0; i < n->in_count; i++)
+    if (t[i]) mem_pool_add(&w->s->mem, t[i], (void (*)(void *))tn_unref);
+  for (size_t i = 0; i < n->in_count; i++)
+    if (t[i]) dx[i] = tensor_value(w->s, tn_ref(t[i]));
 }
 
 static void keep_node(Sweep *w, TapeNode *n) {
@@ -410,7 +515,7 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
     if (param_index(w, x.u.p) < 0) {
       VEC_PUSH(&w->arena, w->params, w->param_count, w->param_cap, x.u.p);
       size_t k = w->param_count - 1;
-      VEC_PUSH(&w->arena, w->param_grad, k, w->grad_cap, (Tensor *)NULL);
+      VEC_PUSH(&w->arena, w->param_grad, k, w->grad_cap, v_unit());
     }
     return x;
   }
@@ -424,7 +529,7 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
                 "computed",
                 "this value was not tracked when the loss was computed");
     typedef __typeof__(*w->targets) Target;
-    Target t = {x.u.t->node, x.u.t->out, NULL};
+    Target t = {x.u.t->node, x.u.t->out, v_unit()};
     VEC_PUSH(&w->arena, w->targets, w->target_count, w->target_cap, t);
     return x;
   }
@@ -438,7 +543,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   (void)path;
   Value x = v[0];
   if (x.tag == V_NONE) return x;
-  Tensor *g = NULL;
+  Value g = v_unit();
   TapeMeta m;
   if (x.tag == V_PARAM) {
     g = w->param_grad[param_index(w, x.u.p)];
@@ -449,24 +554,20 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
         g = w->targets[i].kept;
     meta_of(&m, x.u.t->t);
   }
-  return tensor_value(s, g ? tn_ref(g) : zeros_like(s, &m));
+  return g.tag ? value_pool(s, g) : tensor_value(s, zeros_like(s, &m));
 }
 
 static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
-  if (record)
-    fail(s, ERR_NOT_YET, at,
-         "not yet: `record = true`; a gradient of a gradient is taken inside a `fn`");
   Sweep *w = mem_need(&s->mem, NULL, 0, sizeof *w);
-  *w = (Sweep){.s = s};
+  *w = (Sweep){.s = s, .record = record};
   arena_init(&w->arena, &s->mem);
   arena_init(&w->temp, &s->mem);
   mem_pool_add(&s->mem, w, sweep_free);
   WrtLeaf leaf = {w, at};
   tree_map(s, 1, &wrt, add_target, &leaf, at);
-  Tensor *seed = tensor_of(s, cotangent, at);
   if (loss.tag == V_PARAM) { /* the loss is a leaf itself */
     int i = param_index(w, loss.u.p);
-    if (i >= 0) w->param_grad[i] = tn_ref(seed);
+    if (i >= 0) value_set(&w->param_grad[i], cotangent);
     return tree_map(s, 1, &wrt, take_grad, &leaf, at);
   }
   TapeNode *root = loss.tag == V_TENSOR ? loss.u.t->node : NULL;
@@ -494,42 +595,39 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
       n->cot = mem_need(&s->mem, NULL, 0, n->out_count * sizeof *n->cot);
       memset(n->cot, 0, n->out_count * sizeof *n->cot);
     }
-    root->cot[loss.u.t->out] = tn_ref(seed);
+    value_set(&root->cot[loss.u.t->out], cotangent);
     for (size_t i = 0; i < w->count; i++) {
       TapeNode *n = w->nodes[i];
       poll_interrupt(s, n->span);
       bool any = false;
-      for (size_t k = 0; k < n->out_count; k++) any |= n->cot[k] != NULL;
+      for (size_t k = 0; k < n->out_count; k++) any |= n->cot[k].tag != V_UNIT;
       for (size_t t = 0; t < w->target_count; t++)
-        if (w->targets[t].node == n && n->cot[w->targets[t].out] && !w->targets[t].kept)
-          w->targets[t].kept = tn_ref(n->cot[w->targets[t].out]);
+        if (w->targets[t].node == n && !w->targets[t].kept.tag)
+          value_set(&w->targets[t].kept, n->cot[w->targets[t].out]);
       if (any && n->mark == 2) {
         size_t mark = mem_pool_mark(&s->mem);
         bool *wants = ARENA_ARRAY(&w->temp, bool, n->in_count + 1);
-        Tensor **dx = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
+        Value *dx = ARENA_ARRAY(&w->temp, Value, n->in_count + 1);
         for (size_t k = 0; k < n->in_count; k++) {
           Edge *e = &n->in[k];
           wants[k] = e->param ? param_index(w, e->param) >= 0
                               : e->node != NULL && (e->node->mark == 2 || is_target(w, e));
         }
-        node_backward(s, w, n, wants, dx);
+        node_gradients(w, n, wants, dx);
         /* last operand first: the order in which a graph meets its uses */
         for (size_t k = n->in_count; k-- > 0;) {
-          if (!dx[k]) continue;
+          if (dx[k].tag == V_UNIT) continue;
           Edge *e = &n->in[k];
-          Tensor *g = dx[k];
-          dx[k] = NULL;
           if (e->param)
-            accumulate(s, &w->param_grad[param_index(w, e->param)], g, n->span);
+            accumulate(w, &w->param_grad[param_index(w, e->param)], dx[k], n->span);
           else
-            accumulate(s, &e->node->cot[e->out], g, n->span);
+            accumulate(w, &e->node->cot[e->out], dx[k], n->span);
         }
         mem_pool_drain(&s->mem, mark);
         arena_free(&w->temp);
       }
       for (size_t k = 0; k < n->out_count; k++) { /* freed as the sweep passes */
-        tn_unref(n->cot[k]);
-        n->cot[k] = NULL;
+        value_set(&n->cot[k], v_unit());
       }
     }
   }
