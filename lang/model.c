@@ -320,7 +320,7 @@ static bool tree_of(Session *s, Value v, bool values, bool buffers, Seen *seen, 
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
     bool any = false;
     for (size_t i = 0; i < v.u.list->count; i++) {
-      items[i] = v_none();
+      items[i] = record_value(s, 0, NULL, NULL); /* no params here: no leaf either */
       if (tree_of(s, v.u.list->items[i], values, buffers, seen, &items[i])) any = true;
     }
     if (any) *out = list_value(s, (ValueTag)v.tag, v.u.list->count, items);

@@ -652,7 +652,7 @@ static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {
   if (b.found) dg_help(&r->s->diags, d, "did you mean `%s`?", b.found);
 }
 
-/* module.f: the declaration, or NULL after an error. */
+/* module.f: the declaration, or NULL after an error or for a builtin. */
 static const Global *module_member(Resolver *r, const Module *m, Name f, Span at) {
   for (size_t i = 0; i < m->global_count; i++) {
     const Global *g = &m->globals[i];
@@ -668,6 +668,7 @@ static const Global *module_member(Resolver *r, const Module *m, Name f, Span at
     }
     return g;
   }
+  if (visible_anyway(r->s, m, f, NULL)) return r->s->prelude ? global_find(r->s, r->s->prelude, f) : NULL;
   unknown_in_module(r, m, f, at);
   return NULL;
 }
