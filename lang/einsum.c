@@ -6,8 +6,8 @@
  * bits (rule 105).
  *
  * einsum takes its operands from left to right, two at a time. Axes of one operand that nothing
- * else names are summed first, an axis named twice in one operand is its diagonal; of two operands those
- * named by both, and by nothing later, are contracted, in their order in the left one.
+ * else names are summed first, an axis named twice in one operand is its diagonal; of two operands
+ * those named by both, and by nothing later, are contracted, in their order in the left one.
  */
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * In: a source (tensors, a list, a range) and steps on top of it. Out: element after element, in
  * script. Idea: every kind of sequence can give its element number k, once the random orders are
  * drawn; so an iterator is a chain of such views, made anew (with fresh draws) at every start, and
- * a shuffle of a shuffle, a zip or a first element need nothing special. Invariant: an iterator owns
- * what it holds and hangs on the pool, so an error in a loop's body frees it, orders included.
+ * a shuffle of a shuffle, a zip or a first element need nothing special. Invariant: an iterator
+ * owns what it holds and hangs on the pool, so an error in a loop's body frees it, orders included.
  */
 #include "lang/seq.h"
 
