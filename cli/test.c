@@ -258,7 +258,7 @@ static void note_diags(ckl_session *s)
   }
 }
 
-/* Codes that a program printed itself, by error_of. */
+/* Codes in what a program wrote: by error_of, and in warnings. */
 static void note_printed_codes(const char *text)
 {
   const char *code;
@@ -660,7 +660,7 @@ static void check_file(const char *path)
     run_free(&r);
   }
   if (is_error && r.status == CKL_OK) adds(&why, "no error was found\n");
-  note_printed_codes(text_of(&r.out));
+  for (size_t i = 0; i < r.count; i++) note_printed_codes(text_of(&r.said[i].text));
   if (strcmp(text_of(&want), text_of(&source)))
     show_difference(&why, text_of(&source), text_of(&want));
   if (!opt.no_format)
@@ -763,6 +763,46 @@ static void check_failing_open(void)
 
 /* ---- which errors were provoked */
 
+/* The example that `ckl help CODE` shows provokes the error, when it is checked or when it runs. */
+static void check_help(void)
+{
+  Text why = {NULL, 0, 0};
+  const char *code;
+  enter_run_folder();
+  for (size_t i = 0; (code = ckl_error_code(i)) != NULL; i++) {
+    Run r;
+    Text program = {NULL, 0, 0};
+    memset(&r, 0, sizeof r);
+    if (!open_session(&r)) return;
+    const char *help = ckl_help(r.s, code);
+    const char *example = help ? strstr(help, "For example:\n") : NULL;
+    if (!help) addf(&why, "%s: ckl_help knows nothing\n", code);
+    if (example)
+      for (const char *p = strchr(example, '\n') + 1; *p;) {
+        size_t n = strcspn(p, "\n"), indent = strncmp(p, "    ", 4) ? 0 : 4;
+        add(&program, p + indent, n - indent);
+        adds(&program, "\n");
+        p += n + (p[n] == '\n');
+      }
+    if (example) {
+      bool found = false;
+      if (!write_file("example.ckl", &program)) die("example.ckl");
+      snprintf(current_path, sizeof current_path, "the example of %s", code);
+      run(&r, ckl_check_file, "example.ckl");
+      if (r.status == CKL_OK) run(&r, ckl_run_file, "example.ckl");
+      for (size_t k = 0; k < ckl_diag_count(r.s); k++)
+        found = found || !strcmp(ckl_diag_code(r.s, k), code);
+      for (size_t k = 0; k < r.count; k++) found = found || strstr(text_of(&r.said[k].text), code);
+      if (!found) addf(&why, "%s: its example does not provoke it\n%s%s\n", code, text_of(&program), text_of(&r.diags));
+    }
+    close_session(&r);
+    run_free(&r);
+    clear(&program);
+  }
+  tap(!why.n, "the example of each error provokes it", &why);
+  clear(&why);
+}
+
 /* `opt.codes` lists codes that no test can provoke: a code, a blank, the reason. */
 static void check_codes(void)
 {
@@ -837,7 +877,10 @@ int main(int argc, char **argv)
     double seconds = (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
     if (seconds > 5) printf("# %s took %.1f s\n", files.s[i], seconds);
   }
-  if (opt.codes) check_codes();
+  if (opt.codes) {
+    check_help();
+    check_codes();
+  }
   if (!tests) tap(false, "there are tests", &(Text){NULL, 0, 0});
   printf("1..%d\n", tests);
   return failures ? 1 : 0;

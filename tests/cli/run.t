@@ -16,6 +16,8 @@ gives 0 'arguments have defaults' "$ckl" run args.ckl
 says out '3 none' 'the defaults show'
 gives 0 'words name=value are arguments' "$ckl" run args.ckl steps=7 name=x
 says out '7 x' 'they arrive'
+gives 1 'a word the program does not ask for' "$ckl" run args.ckl stpes=7
+says err 'error[call-10]' 'is an error'
 gives 0 'options may follow the file' "$ckl" run args.ckl steps=5 --counts
 says out '5 none' 'the program runs as before'
 says err bytes.peak 'counters are listed'
@@ -96,6 +98,7 @@ says out 'f32[8, 3]' 'the type shows'
 gives 0 'ckl opt reads what ckl ir wrote' sh -c "'$ckl' ir --stage=stage fn.ckl f >f.ckg && '$ckl' opt --pass=dce f.ckg"
 says out mul 'the graph shows'
 gives 1 'ckl opt of nonsense' sh -c "echo nonsense | '$ckl' opt --pass=dce -"
+says err 'error[graph-1]' 'it says so'
 
 echo 'seed(4); print(uniform([1]))' >a.ckl
 echo 'print(uniform([2]))' >u.ckl
