@@ -33,7 +33,8 @@ typedef struct Made {
   Node **types;
   size_t type_count; /* instead of annotations, for `ckl ir` */
   Buf *out;          /* the graph's text goes here */
-  bool simplify, done;
+  bool done;
+  int stage; /* STAGE_* */
 } Made;
 
 _Noreturn void check_gives_up(Session *s) { mem_throw(&s->mem, MEM_ERR_UNKNOWN); }
@@ -230,8 +231,7 @@ static void check_fn_job(void *ud) {
   j->done = true;
   if (!j->out) return;
   tree_map(s, 1, &r, give_output, &a.call, a.call);
-  gr_print(j->out,
-           j->simplify ? gr_dce(u->arena, gr_cse(u->arena, gr_fold(u->arena, u->g))) : u->g);
+  print_stage(s, j->out, u->arena, u->g, j->stage, d->fn->header);
 }
 
 static bool check_fn(Session *s, Made *j) {
@@ -307,9 +307,28 @@ bool abstract_only(Session *s, const Call *c) {
   return false;
 }
 
+/* What is known of the arguments of a builtin of script, by the names of its parameters. */
+static void check_arguments(Session *s, const Builtin *b, Call *c) {
+  static const char *const texts[] = {"path", "file", "name", "label", "glob", "device", "key"};
+  const char *p = b->signature + 1;
+  for (size_t i = 0; i < c->n && *p; i++) {
+    size_t n = strcspn(p, " ,.=)");
+    Value v = c->v[i];
+    bool known = c->given[i] && v.tag != V_UNKNOWN;
+    for (size_t k = 0; k < sizeof texts / sizeof *texts && known; k++)
+      if (strlen(texts[k]) == n && !strncmp(texts[k], p, n) && v.tag != V_STR)
+        fail(s, ERR_WANT_STR, c->spans[i], "the argument `%s` of `%s` must be a str, not %s", texts[k], b->name, value_type_text(s, v));
+    bool tree = v.tag == V_INST || v.tag == V_PARAM || v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_LIST || v.tag == V_NODE;
+    if (known && n == 3 && !strncmp(p, "net", 3) && !tree)
+      fail(s, ERR_WANT_MODEL, c->spans[i], "the argument `net` of `%s` must be a model, not %s", b->name, value_type_text(s, v));
+    p += strcspn(p, ",)");
+    p += strspn(p, ", )");
+  }
+}
+
 Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
-  (void)s;
   const char *n = b->name;
+  check_arguments(s, b, c);
   if (!strcmp(n, "args")) return c->v[1].tag == V_STR || v_is_tensor(c->v[1]) ? c->v[1] : unknown();
   if (!strcmp(n, "load")) return c->v[0];
   if (!strcmp(n, "track")) {
@@ -757,8 +776,8 @@ bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, si
   if (!j.node)
     fail(s, ERR_UNKNOWN_NAME, (Span){0},
          "the file has no function `%s` (a method is `Model.method`)", fn);
-  j.simplify = !strcmp(stage, "simplify");
-  if (!j.simplify && strcmp(stage, "stage"))
+  while (j.stage < STAGE_COUNT && strcmp(stage, stage_names[j.stage])) j.stage++;
+  if (j.stage == STAGE_COUNT)
     fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
   j.types = ARENA_ARRAY(&s->notes, Node *, n + 1);
   ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};

@@ -570,7 +570,13 @@ static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, 
     if (left) {
       left--;
       if (given[i]) {
-        err(s, ERR_TWICE, call->span, "the argument `%.*s` is given by position and by name", (int)c->par[i].n, c->par[i].name);
+        Span at = call->span;
+        for (uint32_t k = 0; k < l->count; k++) {
+          Name n = l->items[k]->arg.name.name;
+          if (n && strlen(n) == c->par[i].n && !strncmp(n, c->par[i].name, c->par[i].n)) at = l->items[k]->arg.name.span;
+        }
+        Diag *d = err(s, ERR_TWICE, at, "the argument `%.*s` is given by position and by name", (int)c->par[i].n, c->par[i].name);
+        explain_callee(r, d, c);
         return;
       }
       given[i] = true;
