@@ -337,7 +337,7 @@ static void collect(Names *files, const char *path)
     if (S_ISDIR(st.st_mode) || test) push(&inside, e->d_name, n);
   }
   closedir(d);
-  qsort(inside.s, inside.n, sizeof *inside.s, by_name);
+  if (inside.n) qsort(inside.s, inside.n, sizeof *inside.s, by_name);
   for (size_t i = 0; i < inside.n; i++) {
     snprintf(full, sizeof full, "%s/%s", path, inside.s[i]);
     collect(files, full);
