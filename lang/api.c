@@ -29,12 +29,15 @@ struct ckl_value {
 
 /* ---- statuses */
 
-static void begin(Session *s) {
+/* Makes the session ready for a call; false when it was lost for lack of memory and cannot be made again. */
+static bool begin(Session *s) {
   dg_clear(&s->diags);
-  arena_free(&s->notes);
-  dg_init(&s->diags, &s->notes, &s->mem);
+  arena_rewind(&s->notes, s->notes_start);
   s->text_out = NULL;
   s->interrupt = false;
+  if (s->main || session_start(s)) return true;
+  dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
+  return false;
 }
 
 static void end(Session *s) {
@@ -77,7 +80,7 @@ static void run_job(void *ud) {
 
 static ckl_status perform(Job *j, void (*work)(Job *j)) {
   Session *s = j->s;
-  begin(s);
+  if (!begin(s)) return CKL_ENOMEM;
   j->work = work;
   int code = guard(s, run_job, j);
   ckl_status st = status_of(s, code, j->ran);
@@ -111,8 +114,8 @@ ckl_session *ckl_open(const ckl_config *c) {
     mem_free(&m, k, sizeof *k);
     return NULL;
   }
-  if (!session_start(s)) {
-    session_stop(s);
+  if (!session_init(s) || !session_start(s)) {
+    arena_free(&s->notes);
     mem_close(&s->mem);
     m = s->mem;
     mem_free(&m, k, sizeof *k);
@@ -134,6 +137,7 @@ void ckl_close(ckl_session *k) {
   Session *s = &k->s;
   orphan(k);
   session_stop(s);
+  arena_free(&s->notes);
   for (ckl_value *v = s->handles, *next; v; v = next) {
     next = v->next;
     v->owner = NULL; /* freed by ckl_release, through the hook */
@@ -555,7 +559,7 @@ static void text_job(void *ud) {
 /* Runs work, which writes to t->b; the text or NULL. `clear`: a call of its own, with its diagnostics. */
 static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
   Session *s = t->s;
-  if (clear) begin(s);
+  if (clear && !begin(s)) return NULL;
   Buf b;
   buf_init_arena(&b, &s->notes);
   t->b = &b;
@@ -701,9 +705,8 @@ const char *ckl_format(ckl_session *k, const char *path, const char *text, size_
   return text_of(&t, work_format, true);
 }
 
-static const char *const stages[] = {"stage", "simplify"};
 const char *ckl_stage_name(size_t i) {
-  return i < 2 ? stages[i] : NULL;
+  return i < STAGE_COUNT ? stage_names[i] : NULL;
 }
 
 static void work_ir(TextJob *t) {
@@ -762,9 +765,9 @@ const char *ckl_opt(ckl_session *k, const char *pass, const char *name, const ch
 }
 
 ckl_status ckl_dump(ckl_session *k, const char *stage) {
-  for (size_t i = 0; i < 2; i++)
-    if (!strcmp(stages[i], stage)) {
-      k->s.dump_stage = stages[i];
+  for (size_t i = 0; i < STAGE_COUNT; i++)
+    if (!strcmp(stage_names[i], stage)) {
+      k->s.dumps |= 1u << i;
       return CKL_OK;
     }
   return CKL_EUSAGE;

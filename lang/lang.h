@@ -81,6 +81,7 @@ struct Session {
   Arena perm;         /* names, sources, trees, modules: until reset */
   Arena scratch;      /* of the present statement */
   Arena notes;        /* of diagnostics, until the next call of the API */
+  ArenaMark notes_start;
   Names *names;
   Sources sources;
   Diags diags;
@@ -122,7 +123,7 @@ struct Session {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
   } count;
   struct ckl_value *handles; /* given out by the API */
-  const char *dump_stage;
+  unsigned dumps; /* stages to dump, a bit each (DUMP_*) */
   const char *text_out; /* last text handed out by the API */
 };
 

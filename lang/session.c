@@ -102,15 +102,27 @@ static void start_job(void *ud) {
   VEC_PUSH(&s->perm, s->modules, s->module_count, s->module_cap, m);
 }
 
+static void notes_job(void *ud) {
+  Session *s = ud;
+  dg_init(&s->diags, &s->notes, &s->mem);
+}
+
+bool session_init(Session *s) {
+  arena_init(&s->notes, &s->mem);
+  if (guard(s, notes_job, s) != MEM_OK) return false;
+  s->notes_start = arena_mark(&s->notes);
+  return true;
+}
+
 bool session_start(Session *s) {
   arena_init(&s->perm, &s->mem);
   arena_init(&s->scratch, &s->mem);
-  arena_init(&s->notes, &s->mem);
-  dg_init(&s->diags, &s->notes, &s->mem);
   s->ret = v_unit();
   s->modes = (Modes){.device = s->device};
   s->seed = system_seed(s);
-  return guard(s, start_job, s) == MEM_OK;
+  if (guard(s, start_job, s) == MEM_OK) return true;
+  session_stop(s);
+  return false;
 }
 
 /* Gives back everything but the Session itself and its hook. */
@@ -125,7 +137,6 @@ void session_stop(Session *s) {
   mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));
   mem_free(&s->mem, s->sites, s->site_cap * sizeof(Site));
   arena_free(&s->scratch);
-  arena_free(&s->notes);
   arena_free(&s->perm);
   if (!s->mem.pool_count) mem_close(&s->mem); /* the pool's own array */
   s->locals = NULL;

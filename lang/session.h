@@ -4,6 +4,8 @@
 
 #include "lang/lang.h"
 
+/* Room for diagnostics, once per session: it must be there when memory is not. */
+bool session_init(Session *s);
 bool session_start(Session *s); /* names, prelude, an empty top level; false when out of memory */
 void session_stop(Session *s);  /* gives back all of that */
 void run_statement(Session *s, Node *st, Value *out);
