@@ -505,6 +505,27 @@ static Graph *simplified(Arena *a, const Graph *g) {
   return gr_dce(a, gr_cse(a, gr_fold(a, g)));
 }
 
+const char *const stage_names[STAGE_COUNT] = {"stage", "simplify", "joint"};
+
+void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at) {
+  if (stage != STAGE_JOINT) {
+    gr_print(out, stage == STAGE_SIMPLIFY ? simplified(a, g) : g);
+    return;
+  }
+  bool *cot = ARENA_ARRAY(a, bool, g->output_count + 1);
+  bool *wants = ARENA_ARRAY(a, bool, g->input_count + 1);
+  for (size_t i = 0; i < g->output_count; i++)
+    cot[i] = dt_float((DType)gr_type(g, g->outputs[i])->dtype);
+  for (size_t i = 0; i < g->input_count; i++)
+    wants[i] = dt_float((DType)gr_type(g, g->inputs[i])->dtype);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {0};
+  Joint *j = ad_joint(a, g, cot, wants, &e, &where);
+  if (!j) fail_gerr(s, where.span.file ? where.span : at, &e);
+  gr_print(out, simplified(a, j->forward));
+  gr_print(out, simplified(a, j->backward));
+}
+
 static void stage_job(void *ud) {
   StageJob *job = ud;
   Session *s = job->s;
@@ -650,7 +671,8 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
   s->cache->count++;
   s->count.compile++;
   log_compile(s, f, c->sig);
-  if (s->dump_stage) dump_graph(s, !strcmp(s->dump_stage, "stage") ? c->g : c->plain);
+  if (s->dumps & 1u << STAGE_STAGE) dump_graph(s, c->g);
+  if (s->dumps & 1u << STAGE_SIMPLIFY) dump_graph(s, c->plain);
   return c;
 }
 
@@ -750,6 +772,10 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
   if (!j->joint) fail_gerr(s, where.span.file ? where.span : at, &e);
   j->joint->forward = simplified(&j->arena, j->joint->forward);
   j->joint->backward = simplified(&j->arena, j->joint->backward);
+  if (s->dumps & 1u << STAGE_JOINT) {
+    dump_graph(s, j->joint->forward);
+    dump_graph(s, j->joint->backward);
+  }
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n);
   entry->j = j;

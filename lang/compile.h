@@ -65,6 +65,11 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a);
 void cache_free(Session *s);
 void log_compile(Session *s, const FnObj *f, const char *signature);
 void dump_graph(Session *s, const Graph *g);
+/* Stages of the way of a function, in the order of ckl_stage_name. */
+enum { STAGE_STAGE, STAGE_SIMPLIFY, STAGE_JOINT, STAGE_COUNT };
+extern const char *const stage_names[STAGE_COUNT];
+/* Prints g after a stage; for STAGE_JOINT the two halves of all gradients of g. */
+void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at);
 /* lang/random.c: key words of a draw, and the counter of a site after a call. */
 void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth, int64_t out[2]);
 void random_advance(Session *s, uint64_t site);
