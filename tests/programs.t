@@ -1,0 +1,39 @@
+#!/bin/sh
+# The examples and workloads at small sizes print what tests/golden/{examples,bench}/NAME.out says; each passes
+# `ckl check`. The first line of such a file is the command; times are left out. `programs.t --bless` writes them.
+. "$srcdir/tests/tap.sh"
+bless=${1-}
+ckl=$PWD/ckl
+work=$PWD/programs.$$
+mkdir "$work" || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+cd "$srcdir" || exit 1
+for file in examples/*.ckl bench/*.ckl; do
+  "$ckl" check "$file" >"$work/log" 2>&1
+  tap_status $? "ckl check $file" "$work/log"
+done
+for file in tests/golden/examples/*.out tests/golden/bench/*.out; do
+  line=$(head -n 1 "$file")
+  words=${line#'$ ckl '}
+  {
+    echo "$line"
+    # the words of the file are arguments without blanks
+    # shellcheck disable=SC2086
+    "$ckl" $words 2>"$work/err" || { echo "status $?" && cat "$work/err"; }
+  } | sed 's/^step_ms [0-9.]* [0-9.]*$/step_ms/' >"$work/out"
+  [ "$bless" != --bless ] || cp "$work/out" "$file"
+  diff "$file" "$work/out" >"$work/log"
+  tap_status $? "ckl $words" "$work/log"
+done
+# README.md: its program, and below it what it prints
+awk '/^```ckl/ { on = 1; next } /^```/ && on { exit } on' README.md >"$work/readme.ckl"
+awk '/^```text/ { on = 1; next } /^```/ && on { exit } on' README.md >"$work/want"
+{
+  echo '$ ckl run readme.ckl'
+  "$ckl" run "$work/readme.ckl" 2>&1
+} >"$work/out"
+diff "$work/want" "$work/out" >"$work/log"
+tap_status $? 'the program of README.md prints what stands below it' "$work/log"
+tap_done
