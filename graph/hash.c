@@ -1,6 +1,7 @@
 /* Structure of a graph as one number, and equality: both go through the plain text form, in which
  * provenance, names and alias classes do not appear and symbols are numbered by their order. */
 #include <string.h>
+#include <xxhash.h>
 
 #include "graph/copy.h"
 
@@ -12,11 +13,8 @@ static Buf plain(const Graph *g) {
 }
 
 uint64_t gr_hash(const Graph *g) {
-  /* FNV-1a, 64 bits (Fowler, Noll, Vo) */
   Buf b = plain(g);
-  uint64_t h = UINT64_C(14695981039346656037);
-  for (size_t i = 0; i < b.n; i++) h = (h ^ (unsigned char)b.s[i]) * UINT64_C(1099511628211);
-  return h;
+  return XXH3_64bits(b.s, b.n);
 }
 
 bool gr_equal(const Graph *a, const Graph *b) {
