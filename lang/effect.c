@@ -3,7 +3,8 @@
  * In: a call of `print`, or the operands of an assertion. Out: text for the host, or an error. In
  * code the text becomes a template, which stands in the node, with a hole for each value that is
  * known at run time; nodes are ordered by the unit's token. The template, in braces: `{}` a value,
- * `{:format}` a value by a format, `{=}` a tensor as a table, `{0}` a NUL byte; `{{` `}}` braces.
+ * `{:format}` a value by a format, `{=}` a tensor as a table, `{~}` one inside of something else,
+ * `{0}` a NUL byte; `{{` `}}` are braces.
  * Invariant: the same program prints the same in script and in code.
  */
 #include <string.h>
@@ -56,7 +57,8 @@ static void hole(const Print *p, Value v) {
   if (why)
     fail(s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(s, v), why);
   flush(t);
-  buf_puts(&t->text, p->f ? "{:" : "{");
+  buf_puts(&t->text, p->inside ? "{~" : "{");
+  if (p->f) buf_putc(&t->text, ':');
   if (p->f) format_write(&t->text, p->f);
   buf_putc(&t->text, '}');
   operand(t, v);
@@ -77,9 +79,9 @@ static void put(Template *t, Value v, const Format *f, Span at, bool quoted, boo
 static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at) {
   Unit *u = s->stage->unit;
   if (!u || s->stage->level > 1)
-    fail(s, ERR_NOT_YET, at,
-         "not yet: `%s` inside a comprehension or a function with a backward of its own",
-         op == OP_PRINT ? "print" : "assert");
+    fail_help(s, ERR_NOT_YET, at, "a `for` loop prints and asserts in order",
+              "not yet: `%s` inside a comprehension or a function with a backward of its own",
+              op == OP_PRINT ? "print" : "assert");
   if (u->check) return;
   flush(t);
   Graph *g = s->stage->g;
@@ -208,13 +210,13 @@ static void render(Session *s, Buf *out, const char *text, Tensor *const *in, in
       buf_putc(out, 0);
     } else if (k < n) {
       const Tensor *t = in[k++];
+      const char *q = p + 1;
+      bool inside = *q == '~', whole = *q == '=';
       Format f;
-      if (p[1] == '=' && t->rank)
-        print_typed(s, out, t);
-      else if (p[1] == ':' && format_parse(p + 2, (size_t)(end - p - 2), &f))
-        print_line(out, t, &f);
-      else
-        print_line(out, t, NULL);
+      if (inside || whole) q++;
+      bool has = *q == ':' && format_parse(q + 1, (size_t)(end - q - 1), &f);
+      if (whole && t->rank) print_typed(s, out, t);
+      else print_line(out, t, has ? &f : NULL, inside);
     }
     p = end;
   }

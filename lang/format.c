@@ -365,7 +365,19 @@ static void in_line(Buf *out, const Cells *c, int axis, int64_t at) {
   buf_putc(out, ']');
 }
 
-void print_line(Buf *out, const Tensor *t, const Format *f) {
+static void put_type(Buf *out, const Tensor *t) {
+  buf_puts(out, dtype_info[t->dtype].name);
+  for (int i = 0; i < t->rank; i++)
+    buf_printf(out, "%s%lld", i ? ", " : "[", (long long)t->dim[i]);
+  if (t->rank) buf_putc(out, ']');
+  if (t->store->dev == DEV_SIM) buf_puts(out, " on sim");
+}
+
+void print_line(Buf *out, const Tensor *t, const Format *f, bool inside) {
+  if (inside && tn_count(t) > INLINE_MOST) {
+    put_type(out, t);
+    return;
+  }
   Cells c;
   cells_init(&c, t, f, INLINE_MOST);
   in_line(out, &c, 0, 0);
@@ -447,10 +459,7 @@ void print_table(Session *s, Buf *out, const Tensor *t) {
 }
 
 void print_typed(Session *s, Buf *out, const Tensor *t) {
-  buf_puts(out, dtype_info[t->dtype].name);
-  for (int i = 0; i < t->rank; i++) buf_printf(out, "%s%lld", i ? ", " : "[", (long long)t->dim[i]);
-  if (t->rank) buf_putc(out, ']');
-  if (t->store->dev == DEV_SIM) buf_puts(out, " on sim");
+  put_type(out, t);
   buf_putc(out, '\n');
   print_table(s, out, t);
   out->s[--out->n] = 0; /* the last newline */
@@ -535,7 +544,9 @@ static void misfit(const Print *p, const char *why, Value v) {
        why);
 }
 
-static void items(const Print *p, size_t n, const Value *v, const Name *names, int depth) {
+static void items(const Print *outer, size_t n, const Value *v, const Name *names, int depth) {
+  Print inner = *outer, *p = &inner;
+  inner.inside = true;
   for (size_t i = 0; i < n; i++) {
     if (i) buf_puts(p->out, ", ");
     if (n > TABLE_MOST && i == EDGE) {
@@ -583,7 +594,7 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
     }
     const Tensor *t = v.tag == V_TENSOR ? v.u.t->t : v.u.p->t;
     if ((why = format_misfit(p->f, t->dtype))) misfit(p, why, v);
-    print_line(out, t, p->f);
+    print_line(out, t, p->f, p->inside);
     return;
   }
   case V_LIST:

@@ -10,6 +10,7 @@ typedef struct Print {
   Buf *out;
   const Format *f; /* applied to every leaf, or NULL */
   Span at;         /* where a format that does not fit is reported */
+  bool inside;     /* of a tuple, record or list: big tensors are told by their type */
   /* Called for numbers and tensors of code (V_NODE, V_DIM, params, tensors), whose values are known
    * when it runs; NULL: what is known is printed. */
   void (*hole)(const struct Print *p, Value v);
@@ -18,7 +19,7 @@ typedef struct Print {
 
 /* Tensors in one line without their type, elided over 100 elements; texts in quotes when nested. */
 void print_inline(const Print *p, Value v, bool quoted);
-void print_line(Buf *out, const Tensor *t, const Format *f); /* a tensor in that form */
+void print_line(Buf *out, const Tensor *t, const Format *f, bool inside); /* a tensor alone */
 /* A type line and the table, without the last newline. */
 void print_typed(Session *s, Buf *out, const Tensor *t);
 void print_table(Session *s, Buf *out,
