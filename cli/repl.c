@@ -258,7 +258,7 @@ static const Word words[] = {
   {"help", "[NAME]", "this list, or what NAME is; ?NAME is short for it", word_help},
   {"type", "EXPR", "the type of a value", word_type},
   {"time", "STMT", "run a statement and say how long it took", word_time},
-  {"load", "FILE", "run a file; its variables stay", word_load},
+  {"load", "FILE", "start afresh with a file; its variables stay", word_load},
   {"reset", "", "forget all variables and declarations", word_reset},
   {"quit", "", "leave; so does Ctrl-D", NULL},
 };
