@@ -47,12 +47,18 @@ static void end(Session *s) {
   s->stage = NULL;
 }
 
+static bool files_nomem(const Diags *d) {
+  for (size_t i = 0; i < d->count; i++)
+    if (d->items[i]->code == ERR_NOMEM) return true;
+  return false;
+}
+
 static ckl_status status_of(Session *s, int code, bool ran) {
   switch (code) {
   case MEM_OK: return CKL_OK;
   case MEM_ERR_PROGRAM: return ran ? CKL_ERUN : CKL_EPROGRAM;
   case MEM_ERR_NOMEM:
-    if (!s->diags.errors) dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
+    if (!s->diags.nomem_filed && !files_nomem(&s->diags)) dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
     return CKL_ENOMEM;
   case MEM_ERR_INTERRUPT: return CKL_EINTERRUPT;
   default:

@@ -854,9 +854,10 @@ BUILTIN_FN(bi_error_of) {
   if (code == MEM_OK) return v_none();
   if (code != MEM_ERR_PROGRAM) mem_throw(&s->mem, code);
   Diag *d = s->diags.count > before ? s->diags.items[before] : NULL;
-  Name names[2] = {names_of(s->names, "code"), names_of(s->names, "text")};
   const char *ct = d ? err_info[d->code].code : "bug-1", *tt = d ? d->message : "";
-  Value items[2] = {str_value(s, ct, strlen(ct)), str_value(s, tt, strlen(tt))};
-  dg_rewind(&s->diags, before);
+  dg_rewind(&s->diags, before); /* the texts stay until the next call of the API */
+  Name names[2] = {names_of(s->names, "code"), names_of(s->names, "text")};
+  Value items[2] = {str_value(s, ct, strlen(ct)), v_unit()};
+  items[1] = str_value(s, tt, strlen(tt));
   return record_value(s, 2, names, items);
 }

@@ -425,6 +425,8 @@ typedef struct Write {
 
 typedef struct Compiled Compiled;
 struct Compiled {
+  int64_t rc;
+  Session *s;
   Compiled *next;
   Node *decl;
   const char *sig;
@@ -577,7 +579,11 @@ static void stage_job(void *ud) {
   c->leaf_count = u->flat.count;
 }
 
-static void compiled_free(Session *s, Compiled *c) {
+/* Gives back one reference: the pool's while it is made, then the cache's. */
+static void compiled_release(void *obj) {
+  Compiled *c = obj;
+  if (--c->rc > 0) return;
+  Session *s = c->s;
   value_release(c->result);
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
   for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j);
@@ -590,7 +596,7 @@ void cache_free(Session *s) {
   while (s->cache->first) {
     Compiled *c = s->cache->first;
     s->cache->first = c->next;
-    compiled_free(s, c);
+    compiled_release(c);
   }
   mem_free(&s->mem, s->cache, sizeof *s->cache);
   s->cache = NULL;
@@ -619,9 +625,10 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
 
 static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) {
   Compiled *c = mem_need(&s->mem, NULL, 0, sizeof *c);
-  *c = (Compiled){.decl = f->decl};
+  *c = (Compiled){.decl = f->decl, .s = s, .rc = 1};
   arena_init(&c->arena, &s->mem);
   c->result = v_unit();
+  mem_pool_add(&s->mem, c, compiled_release);
   Pin pins[16];
   size_t pin_count = 0;
   for (;;) {
@@ -646,7 +653,6 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
       arena_free(&c->arena);
       continue;
     }
-    compiled_free(s, c);
     if (code == MEM_ERR_RESTART)
       fail(s, ERR_NOT_CONST, a->call, "too many sizes of this call must be constants");
     mem_throw(&s->mem, code);
@@ -659,15 +665,12 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
   c->hidden_sig = h.sig.s ? h.sig.s : "";
   c->hidden_len = h.sig.n;
   if (!s->cache) {
-    s->cache = mem_try(&s->mem, NULL, 0, sizeof *s->cache);
-    if (!s->cache) {
-      compiled_free(s, c);
-      mem_throw(&s->mem, MEM_ERR_NOMEM);
-    }
+    s->cache = mem_need(&s->mem, NULL, 0, sizeof *s->cache);
     *s->cache = (struct CompileCache){0};
   }
   c->next = s->cache->first;
   s->cache->first = c;
+  c->rc++;
   s->cache->count++;
   s->count.compile++;
   log_compile(s, f, c->sig);
