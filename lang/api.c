@@ -164,6 +164,8 @@ ckl_status ckl_reset(ckl_session *k) {
     if (v->v.tag == V_FN || v->v.tag == V_INST || v->v.tag == V_MODEL || v->v.tag == V_MODULE)
       value_set(&v->v, v_unit());
   session_stop(s);
+  dg_clear(&s->diags);
+  arena_rewind(&s->notes, s->notes_start);
   return session_start(s) ? CKL_OK : CKL_ENOMEM;
 }
 
