@@ -89,7 +89,7 @@ void type_bind(Session *s, Node *type, Value v) {
   }
   if (type->kind != N_TYPE_NAME || !type->type_name.has_dims) return;
   if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, type->span);
-  if (!v_is_tensor(v)) return;
+  if (!v_is_tensor(v) && !v_is_number(v)) return;
   Type t = type_of(s, v);
   const NodeList *d = &type->type_name.dims;
   int pack = -1;
