@@ -113,22 +113,10 @@ static int set_dumps(Cli *c)
   return 0;
 }
 
-/* `seed(N)` before the program starts. */
-static int set_seed(Cli *c)
-{
-  char text[48];
-  if (!c->o.seed) return 0;
-  snprintf(text, sizeof text, "seed(%s)", c->o.seed);
-  ckl_status st = ckl_eval(c->session, text, "--seed", NULL);
-  if (st != CKL_OK) cli_report(c);
-  return cli_exit(c, st);
-}
-
 int cli_settings(Cli *c)
 {
   int rc = set_logs(c);
   if (!rc) rc = set_dumps(c);
-  if (!rc) rc = set_seed(c);
   return rc;
 }
 
@@ -146,6 +134,8 @@ ckl_session *cli_open(Cli *c)
   f.lib_count = c->o.lib_count;
   f.device = c->o.device;
   f.memory_limit = c->o.memory;
+  f.has_seed = c->o.seed != NULL;
+  f.seed = c->o.seed ? (uint64_t)strtoll(c->o.seed, NULL, 0) : 0;
   c->session = ckl_open(&f);
   if (!c->session) out_puts(&c->err, "ckl: out of memory\n");
   return c->session;

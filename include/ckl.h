@@ -68,7 +68,9 @@ typedef struct ckl_config {
   const char *const *lib;    /* folders searched by `use` after the embedded library */
   size_t lib_count;
   const char *device;        /* "cpu" (default) or "sim" */
-  int64_t memory_limit;      /* bytes of tensor data, 0 = none */
+  int64_t memory_limit;      /* bytes of tensor data alive at once, 0 = none */
+  bool has_seed;             /* start every program as if it began with seed(seed) */
+  uint64_t seed;
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory. [m] */

@@ -58,7 +58,12 @@ static ckl_status status_of(Session *s, int code, bool ran) {
   case MEM_OK: return CKL_OK;
   case MEM_ERR_PROGRAM: return ran ? CKL_ERUN : CKL_EPROGRAM;
   case MEM_ERR_NOMEM:
-    if (!s->diags.nomem_filed && !files_nomem(&s->diags)) dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
+    if (!s->diags.nomem_filed && !files_nomem(&s->diags)) {
+      if (s->mem.data_limit)
+        dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory: the limit is %zu bytes of tensors", s->mem.data_limit);
+      else
+        dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
+    }
     return CKL_ENOMEM;
   case MEM_ERR_INTERRUPT: return CKL_EINTERRUPT;
   default:
@@ -114,7 +119,9 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.arg_count = full.arg_count;
   s->config.lib = full.lib;
   s->config.lib_count = full.lib_count;
-  s->config.memory_limit = full.memory_limit;
+  s->mem.data_limit = full.memory_limit > 0 ? (size_t)full.memory_limit : 0;
+  s->config.has_seed = full.has_seed;
+  s->config.seed = full.seed;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu")) {
     mem_free(&m, k, sizeof *k);
@@ -387,6 +394,7 @@ static void work_run(Job *j) {
 }
 
 ckl_status ckl_run_file(ckl_session *k, const char *path) {
+  if (!path) return CKL_EUSAGE;
   Job j = {.s = &k->s, .path = path};
   return perform(&j, work_run);
 }
@@ -398,6 +406,7 @@ static void work_check(Job *j) {
 }
 
 ckl_status ckl_check_file(ckl_session *k, const char *path) {
+  if (!path) return CKL_EUSAGE;
   Job j = {.s = &k->s, .path = path};
   return perform(&j, work_check);
 }
@@ -431,6 +440,7 @@ static void work_eval(Job *j) {
 
 ckl_status ckl_eval(ckl_session *k, const char *text, const char *name, ckl_value **out) {
   if (out) *out = NULL;
+  if (!text) return CKL_EUSAGE;
   Job j = {.s = &k->s, .text = text, .n = strlen(text), .name = name, .out = out};
   return perform(&j, work_eval);
 }
@@ -498,6 +508,7 @@ ckl_status ckl_test_file(ckl_session *k, const char *path, const char *filter,
                          void (*report)(void *ud, const char *title, bool ok,
                                         const char *diagnostics),
                          void *ud) {
+  if (!path) return CKL_EUSAGE;
   TestRun r = {filter, report, ud, 0};
   Job j = {.s = &k->s, .path = path, .more = &r};
   ckl_status st = perform(&j, work_test);
@@ -506,6 +517,7 @@ ckl_status ckl_test_file(ckl_session *k, const char *path, const char *filter,
 
 ckl_value *ckl_get(ckl_session *k, const char *name) {
   Session *s = &k->s;
+  if (!name) return NULL;
   for (size_t i = 0; s->main && i < s->main->global_count; i++) {
     Global *g = &s->main->globals[i];
     if (!strcmp(g->name, name) && g->is_set && g->kind != G_TYPE && g->kind != G_POLICY)
@@ -607,6 +619,7 @@ static const char *visible(Session *s, size_t i) {
 }
 
 const char *ckl_complete(ckl_session *k, const char *prefix, size_t i) {
+  if (!prefix) return NULL;
   size_t n = strlen(prefix), hit = 0;
   const char *name;
   for (size_t c = 0; (name = visible(&k->s, c)); c++) {
@@ -656,7 +669,8 @@ bool ckl_diag_is_error(const ckl_session *k, size_t i) {
 
 static const char *const counters[] = {"nodes",     "stage",      "compile",    "values.live",
                                        "tape.live", "bytes.live", "bytes.peak", "data.live",
-                                       "data.peak", "sim.live",   "sim.peak",   "line"};
+                                       "data.peak", "sim.live",   "sim.peak",   "line",
+                                       "seed"};
 
 int64_t session_counter(const Session *s, const char *name) {
   int64_t v[] = {s->count.nodes,
@@ -670,7 +684,8 @@ int64_t session_counter(const Session *s, const char *name) {
                  (int64_t)s->mem.data_peak[DEV_CPU],
                  (int64_t)s->mem.data_live[DEV_SIM],
                  (int64_t)s->mem.data_peak[DEV_SIM],
-                 s->count.line};
+                 s->count.line,
+                 (int64_t)s->seed};
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;
@@ -687,6 +702,7 @@ static const char *const channels[LOG_COUNT] = {"stage", "compile", "backward",
                                                 "load",  "random",  "wrap"};
 
 ckl_status ckl_log(ckl_session *k, const char *channel) {
+  if (!channel) return CKL_EUSAGE;
   size_t n = strcspn(channel, ":");
   for (int i = 0; i < LOG_COUNT; i++)
     if (strlen(channels[i]) == n && !strncmp(channels[i], channel, n)) {
@@ -709,6 +725,7 @@ static void work_format(TextJob *t) {
 }
 
 const char *ckl_format(ckl_session *k, const char *path, const char *text, size_t n) {
+  if (!text) return NULL;
   TextJob t = {.s = &k->s, .a = path, .c = text, .n = n};
   return text_of(&t, work_format, true);
 }
@@ -729,6 +746,7 @@ static void work_ir(TextJob *t) {
 
 const char *ckl_ir(ckl_session *k, const char *path, const char *fn, const char *const *types,
                    size_t n, const char *stage) {
+  if (!path || !fn) return NULL;
   TextJob t = {
       .s = &k->s, .a = path, .c = fn, .list = types, .n = n, .d = stage ? stage : "simplify"};
   return text_of(&t, work_ir, true);
@@ -768,11 +786,13 @@ static void work_opt(TextJob *t) {
 
 const char *ckl_opt(ckl_session *k, const char *pass, const char *name, const char *text,
                     size_t n) {
+  if (!pass || !text) return NULL;
   TextJob t = {.s = &k->s, .a = name, .c = text, .n = n, .d = pass};
   return text_of(&t, work_opt, true);
 }
 
 ckl_status ckl_dump(ckl_session *k, const char *stage) {
+  if (!stage) return CKL_EUSAGE;
   for (size_t i = 0; i < STAGE_COUNT; i++)
     if (!strcmp(stage_names[i], stage)) {
       k->s.dumps |= 1u << i;
@@ -813,6 +833,7 @@ static void work_help(TextJob *t) {
 }
 
 const char *ckl_help(ckl_session *k, const char *topic) {
+  if (!topic) return NULL;
   TextJob t = {.s = &k->s, .a = topic};
   return text_of(&t, work_help, false);
 }

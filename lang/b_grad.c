@@ -176,7 +176,8 @@ BUILTIN_FN(bi_grad) {
   if (!a[0] || !a[1])
     fail_help(s, ERR_ARG_COUNT, c->at, "grad(loss, wrt)",
               "`grad` takes a loss and what to differentiate by");
-  Value y = eval(s, a[0]), wrt = eval_ref(s, a[1]);
+  /* the loss of loss.grad(..) is evaluated already */
+  Value y = c->n ? c->v[0] : eval(s, a[0]), wrt = eval_ref(s, a[1]);
   bool record = a[2] && want_bool(s, eval(s, a[2]), a[2]->span, "`record`");
   bool last = a[3] && want_bool(s, eval(s, a[3]), a[3]->span, "`last`");
   if (y.tag == V_UNKNOWN || wrt.tag == V_UNKNOWN)

@@ -117,7 +117,8 @@ struct Session {
     bool terminal;
     const char *const *args; size_t arg_count;
     const char *const *lib; size_t lib_count;
-    int64_t memory_limit;
+    bool has_seed;
+    uint64_t seed;
   } config;
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;

@@ -208,6 +208,14 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   value_set(&f->v, param_value(s, own, f->name, false));
 }
 
+/* A function literal in a field of its own instance would hold it for ever: it is kept without, and
+ * field_value gives it back its `self`. */
+static void unbind_self(Session *s, Inst *inst, Field *f) {
+  if (f->v.tag != V_FN || f->v.u.fn->self != inst || f->v.u.fn->decl->kind != N_LAMBDA) return;
+  const FnObj *o = f->v.u.fn;
+  value_set(&f->v, fn_value(s, o->decl, o->module, NULL, o->model, o->is_code, o->capture_count, o->captures));
+}
+
 Value construct(Session *s, ModelDecl *m, const Args *a) {
   Node *decl = m->decl;
   NodeList *params = &decl->model.params, *members = &decl->model.members;
@@ -260,6 +268,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
       Field *f = &inst->fields[inst->count];
       *f = (Field){x->let.pat->word.name, FIELD_LET, v_unit()};
       value_set(&f->v, s->stage ? v : detach(s, v));
+      unbind_self(s, inst, f);
       inst->count++;
     } else if (x->kind == N_ASSERT) {
       eval_assert(s, x);

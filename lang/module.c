@@ -322,6 +322,11 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
 
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   NodeList *l = &ast->file.items;
+  for (uint32_t i = 0; repl && i < l->count; i++)
+    if (l->items[i]->kind == N_FN || l->items[i]->kind == N_MODEL || l->items[i]->kind == N_TYPE_DECL || l->items[i]->kind == N_USE) {
+      cache_free(s); /* callers of what is replaced are compiled again (rule 5) */
+      break;
+    }
   uint64_t ordinal = repl ? s->top_ordinal : 0;
   for (uint32_t i = 0; i < l->count; i++) module_sites(s, m, l->items[i], &ordinal);
   if (repl) s->top_ordinal = (uint32_t)ordinal;

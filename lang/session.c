@@ -119,7 +119,7 @@ bool session_start(Session *s) {
   arena_init(&s->scratch, &s->mem);
   s->ret = v_unit();
   s->modes = (Modes){.device = s->device};
-  s->seed = system_seed(s);
+  s->seed = s->config.has_seed ? s->config.seed : system_seed(s);
   if (guard(s, start_job, s) == MEM_OK) return true;
   session_stop(s);
   return false;
@@ -134,11 +134,11 @@ void session_stop(Session *s) {
       value_set(&s->modules[i]->globals[k].v, v_unit());
   cache_free(s);
   mem_pool_drain(&s->mem, 0);
+  mem_pool_trim(&s->mem);
   mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));
   mem_free(&s->mem, s->sites, s->site_cap * sizeof(Site));
   arena_free(&s->scratch);
   arena_free(&s->perm);
-  if (!s->mem.pool_count) mem_close(&s->mem); /* the pool's own array */
   s->locals = NULL;
   s->local_count = s->local_cap = 0;
   s->sites = NULL;

@@ -70,6 +70,9 @@ enum { DATA_ALIGN = 64 };
  * blocks of any alignment. */
 void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
+  size_t live = 0;
+  for (int i = 0; i < DEV_COUNT; i++) live += m->data_live[i];
+  if (m->data_limit && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
   unsigned char *raw = mem_try(m, NULL, 0, bytes + DATA_ALIGN);
   if (!raw) return NULL;
   size_t skip = DATA_ALIGN - ((uintptr_t)raw & (DATA_ALIGN - 1));
@@ -132,6 +135,13 @@ void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj)) {
 
 size_t mem_pool_mark(const Mem *m) {
   return m->pool_count;
+}
+
+void mem_pool_trim(Mem *m) {
+  if (m->pool_count) return;
+  mem_free(m, m->pool, m->pool_cap * sizeof *m->pool);
+  m->pool = NULL;
+  m->pool_cap = 0;
 }
 
 void mem_pool_drain(Mem *m, size_t mark) {

@@ -35,6 +35,7 @@ typedef struct Mem {
   void *ud;
   size_t live, peak;                             /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
+  size_t data_limit;                             /* most bytes of tensor storage, all devices; 0 = none */
   MemJump *jump;                                 /* innermost protected call */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
@@ -66,6 +67,8 @@ _Noreturn void mem_throw(Mem *m, int code);
 void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj));
 size_t mem_pool_mark(const Mem *m);
 void mem_pool_drain(Mem *m, size_t mark);
+/* Gives back the room of an empty pool. */
+void mem_pool_trim(Mem *m);
 
 /* Arena: bump allocation in chunks of growing size, freed as a whole. Allocation throws when out of
  * memory (never returns NULL); blocks are 16-byte aligned and zeroed. With -DCKL_ARENA_MALLOC each

@@ -481,7 +481,7 @@ static const Row errors[] = {
     {"if x: \n"
      "  y",
      "1:5 syntax-9 the body of the `if` stands in braces, not after `:`\n"
-     "  help: if c { .. }\n"},
+     "  help: write `{ .. }` instead of `:`\n"},
     {"let x = .5",
      "1:9 syntax-3 a digit stands before the dot\n"
      "  help: write 0.5\n"},
