@@ -435,6 +435,7 @@ struct Compiled {
   Graph *g;     /* as written: what a joint graph is made of */
   Graph *plain; /* simplified: what runs when no gradient is wanted */
   size_t leaf_count;
+  Span call; /* that was staged: places in it stand for those of a later call */
   int64_t *source;
   SymBind *binds;
   size_t bind_count;
@@ -577,6 +578,7 @@ static void stage_job(void *ud) {
   c->hidden = u->hidden;
   c->hidden_count = u->hidden_count;
   c->leaf_count = u->flat.count;
+  c->call = a->call;
 }
 
 /* Gives back one reference: the pool's while it is made, then the cache's. */
@@ -853,6 +855,9 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   if (!gr_run(g, &ctx, in, out, &e, &at)) {
     if (e.interrupted) poll_interrupt(s, a->call);
     if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+    bool other = c->call.file != a->call.file || c->call.lo != a->call.lo;
+    if (other && at.span.file == c->call.file && at.span.lo >= c->call.lo && at.span.hi <= c->call.hi)
+      at.span = a->call;
     Diag *d = err(s, e.code, at.span.file ? at.span : a->call, "%s", e.text);
     if (e.help[0]) dg_help(&s->diags, d, "%s", e.help);
     if (at.span.file && a->call.file &&

@@ -27,13 +27,4 @@ for file in tests/golden/examples/*.out tests/golden/bench/*.out; do
   diff "$file" "$work/out" >"$work/log"
   tap_status $? "ckl $words" "$work/log"
 done
-# README.md: its program, and below it what it prints
-awk '/^```ckl/ { on = 1; next } /^```/ && on { exit } on' README.md >"$work/readme.ckl"
-awk '/^```text/ { on = 1; next } /^```/ && on { exit } on' README.md >"$work/want"
-{
-  echo '$ ckl run readme.ckl'
-  "$ckl" run "$work/readme.ckl" 2>&1
-} >"$work/out"
-diff "$work/want" "$work/out" >"$work/log"
-tap_status $? 'the program of README.md prints what stands below it' "$work/log"
 tap_done
