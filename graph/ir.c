@@ -151,7 +151,7 @@ void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text) {
   for (size_t i = from; i < g->check_count; i++) {
     if (g->checks[i].kind == k && g->checks[i].a == a && g->checks[i].b == b) return;
   }
-  SizeCheck c = {k, a, b, prov_index(g), text};
+  SizeCheck c = {k, a, b, prov_index(g), text ? arena_strdup(g->arena, text, strlen(text)) : NULL};
   VEC_PUSH(g->arena, g->checks, g->check_count, g->check_cap, c);
 }
 

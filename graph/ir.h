@@ -155,7 +155,7 @@ Val gr_const_f(Graph *g, DType dt, Device dev, double x); /* rounded once to dt 
 Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x);
 Val gr_dim(Graph *g, Dim d);           /* i64, rank 0, cpu */
 void gr_output(Graph *g, Val v);
-void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text);
+void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text); /* copies the text */
 
 /* -- reading */
 static inline const GNode *gr_node(const Graph *g, Val v) { return &g->nodes[v.node]; }

@@ -337,7 +337,6 @@ Value random_key_for(Session *s, uint64_t site);
 void random_reset(Session *s, uint64_t seed);
 /* effect.c */
 void effect_assert(Session *s, Value cond, const Value *left, const Value *right, Span at);
-void effect_print(Session *s, Node *call);
 /* module.c */
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
 const char *use_chain(Session *s, const Module *from);
