@@ -149,6 +149,12 @@ static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int dep
     if (v.tag == V_UNKNOWN) return false;
     d[rank++] = dim_of(s, v, x->span, "a dim");
   }
+  int64_t bytes = (int64_t)dt_size((DType)dt), k;
+  for (int i = 0; i < rank; i++) {
+    if (!dim_is_const(dims_of(s), d[i], &k)) continue;
+    if (k < 0) fail(s, ERR_SIZE_NEGATIVE, type->span, "a size cannot be negative: %lld", (long long)k);
+    if (__builtin_mul_overflow(bytes, k, &bytes)) fail(s, ERR_SHAPE_SIZE, type->span, "this type has more than 2^63 - 1 bytes");
+  }
   *out = made_tensor(s, (DType)dt, rank, d);
   return true;
 }

@@ -59,6 +59,10 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
 
 /* `let` and constructor fields: in code their tensors are inputs. */
 Value field_value(Session *s, Inst *i, Field *f) {
+  if (f->v.tag == V_FN && !f->v.u.fn->self && f->v.u.fn->model == i->model && f->v.u.fn->decl->kind == N_LAMBDA) {
+    const FnObj *o = f->v.u.fn; /* see construct */
+    return fn_value(s, o->decl, o->module, i, o->model, o->is_code, o->capture_count, o->captures);
+  }
   if (!s->stage) return f->v;
   State *st = unit_state(s, i, f->name);
   return st ? st->cur : f->v;
@@ -138,7 +142,12 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   if (s->stage->level > 1)
     fail(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", name);
   Value x = stage_lift(s, fit(s, st->cur, v, at, name), at);
-  Value c = op_run(s, OP_STOP, 1, &x, NULL, 0, at);
+  Graph *g = s->stage->g; /* a later version of an input says so (autograd/joint.c) */
+  int64_t input = -1;
+  for (size_t i = 0; i < g->input_count && st->version_count; i++)
+    if (val_eq(g->inputs[i], st->versions[0])) input = (int64_t)i;
+  Attr of = attr_i(AT_INDEX, input);
+  Value c = op_run(s, OP_STOP, 1, &x, input < 0 ? NULL : &of, input >= 0, at);
   st = unit_state(s, p, NULL);
   st->cur = c;
   st->written = true;
