@@ -218,6 +218,28 @@ static bool make_backward(Split *s, const Val *saved, int nsaved)
   return true;
 }
 
+/* The input that node n is a later version of, when the gradient by that is wanted; else -1. What a
+ * call writes to a param is a `stop` with the number of the param's input: a leaf of its own, whose
+ * gradient counts as the param's (rule 60). */
+static int64_t version_of(const Split *s, uint32_t n)
+{
+  if (s->j->nodes[n].op != OP_STOP) return -1;
+  int64_t k = gr_attr_i(s->j, n, AT_INDEX, -1);
+  return k >= 0 && k < (int64_t)s->f->input_count && s->wants_grad[k] ? k : -1;
+}
+
+static bool add_to(Split *s, Val *sum, Val x)
+{
+  if (val_none(x)) return true;
+  if (val_none(*sum)) {
+    *sum = x;
+    return true;
+  }
+  s->j->at = s->j->provs[gr_node(s->j, x)->prov];
+  *sum = gr_op(s->j, OP_ADD, (Val[]){*sum, x}, 2, NULL, 0, NULL, 0, s->e);
+  return !val_none(*sum);
+}
+
 static void split(void *ud)
 {
   Split *s = ud;
@@ -228,8 +250,8 @@ static void split(void *ud)
   Graph *j = s->j = gr_clone(tmp, forward);
   int ny = 0, nwrt = 0;
   Val *y = ARENA_ARRAY(tmp, Val, f->output_count + 1);
-  Val *wrt = ARENA_ARRAY(tmp, Val, f->input_count + 1);
-  Val *dx = ARENA_ARRAY(tmp, Val, f->input_count + 1);
+  Val *wrt = ARENA_ARRAY(tmp, Val, f->input_count + j->node_count + 1);
+  Val *dx = ARENA_ARRAY(tmp, Val, f->input_count + j->node_count + 1);
   s->cotangents = ARENA_ARRAY(tmp, Val, f->output_count + 1);
   s->dx = ARENA_ARRAY(tmp, Val, f->input_count + 1);
   s->f_nodes = (uint32_t)j->node_count;
@@ -244,12 +266,18 @@ static void split(void *ud)
   s->cotangent_count = ny;
   for (size_t k = 0; k < f->input_count; k++)
     if (s->wants_grad[k]) wrt[nwrt++] = j->inputs[k];
+  int ninput = nwrt;
+  for (uint32_t n = 0; n < s->f_nodes; n++)
+    if (version_of(s, n) >= 0) wrt[nwrt++] = (Val){n, 0};
   if (!ad_vjp(j, ny, y, s->cotangents, nwrt, wrt, dx, s->e, s->at)) return;
   Joint *out = ARENA_NEW(s->to, Joint);
   out->gives_grad = ARENA_ARRAY(s->to, bool, f->input_count + 1);
+  for (size_t k = 0; k < f->input_count; k++) s->dx[k] = VAL_NONE;
+  for (int i = nwrt; i-- > ninput;) /* the last version first (rule 74) */
+    if (!add_to(s, &s->dx[version_of(s, wrt[i].node)], dx[i])) return;
   nwrt = 0;
   for (size_t k = 0; k < f->input_count; k++) {
-    s->dx[k] = s->wants_grad[k] ? dx[nwrt++] : VAL_NONE;
+    if (s->wants_grad[k] && !add_to(s, &s->dx[k], dx[nwrt++])) return;
     out->gives_grad[k] = !val_none(s->dx[k]);
   }
   s->live = ARENA_ARRAY(tmp, bool, j->node_count + 1);
