@@ -21,6 +21,15 @@ static const char *operands_text(Session *s, Node *c, Value a, Value b) {
   return t.s;
 }
 
+/* `assert d % heads == 0` is also a fact for dims (rule 23). */
+static void assume(Session *s, Node *c) {
+  if (c->binary.op != AST_EQ || c->binary.left->kind != N_BINARY || c->binary.left->binary.op != AST_MOD)
+    return;
+  Value x = eval(s, c->binary.left->binary.left), y = eval(s, c->binary.left->binary.right);
+  if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
+    dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"), dim_of(s, y, c->span, "a size"));
+}
+
 void eval_assert(Session *s, Node *st) {
   Node *c = st->expr;
   Value a = v_unit(), b = v_unit(), v;
@@ -28,6 +37,10 @@ void eval_assert(Session *s, Node *st) {
   if (cmp) {
     a = eval(s, c->binary.left);
     b = eval(s, c->binary.right);
+    if (s->stage && s->stage->unit && s->stage->unit->check && (a.tag == V_DIM || b.tag == V_DIM)) {
+      assume(s, c); /* a condition on sizes that only a call can decide */
+      return;
+    }
     v = op_binary(s, c->binary.op, a, b, c->span, c->binary.left->span, c->binary.right->span);
   } else {
     v = eval(s, c);
@@ -50,14 +63,7 @@ void eval_assert(Session *s, Node *st) {
   } else
     fail(s, ERR_WANT_BOOL, c->span, "`assert` takes a bool, this is %s", value_type_text(s, v));
   if (ok) {
-    /* `assert d % heads == 0` is also a fact for dims (rule 23) */
-    if (cmp && c->binary.op == AST_EQ && c->binary.left->kind == N_BINARY &&
-        c->binary.left->binary.op == AST_MOD && s->stage) {
-      Value x = eval(s, c->binary.left->binary.left), y = eval(s, c->binary.left->binary.right);
-      if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
-        dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"),
-                           dim_of(s, y, c->span, "a size"));
-    }
+    if (cmp && s->stage) assume(s, c);
     return;
   }
   Diag *d = err(s, ERR_ASSERT, c->span, "the assertion does not hold");

@@ -221,11 +221,16 @@ static void check_fn_job(void *ud) {
   Span *spans = ARENA_ARRAY(&s->scratch, Span, d->fn->params.count + 1);
   size_t n = 0;
   bool ok = true;
+  for (uint32_t i = 0; i < d->fn->dims.count; i++) { /* `2 * N` may stand before the bare N */
+    const Word *w = &d->fn->dims.items[i];
+    local_push(s, w->name, made_int(s, u, w->name, w->span), false, w->span);
+  }
   for (uint32_t i = 0; i < d->fn->params.count && ok; i++) {
     Node *p = d->fn->params.items[i];
     if (p->param.init) continue;
     spans[n] = p->span;
     ok = make(s, u, n < j->type_count ? j->types[n] : p->param.type, p->param.name.name, &v[n], 0);
+    if (ok) local_push(s, p->param.name.name, v[n], false, p->span); /* `net.nin` in later types */
     n++;
   }
   frame_pop(s, &fr);
@@ -240,10 +245,10 @@ static void check_fn_job(void *ud) {
   print_stage(s, j->out, u->arena, u->g, j->stage, d->fn->header);
 }
 
-static bool check_fn(Session *s, Made *j) {
+/* One try, with `value[i % n]` for the i-th size that is needed as a constant. Returns how many were. */
+static size_t check_once(Session *s, Made *j, const int64_t *value, size_t n) {
   Pin pins[16];
   size_t pin_count = 0;
-  size_t before = s->diags.errors;
   for (;;) {
     Arena a;
     arena_init(&a, &s->mem);
@@ -264,15 +269,45 @@ static bool check_fn(Session *s, Made *j) {
     Pin wanted = u.wanted;
     bool restart = u.restart;
     arena_free(&a);
-    if (code == MEM_ERR_RESTART && restart && pin_count < 16) {
-      pins[pin_count] = wanted;
-      pins[pin_count++].value = 2;
-      continue;
-    }
     if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT || code == MEM_ERR_BUG) mem_throw(&s->mem, code);
-    break;
+    if (code != MEM_ERR_RESTART || !restart || pin_count == 16) return pin_count;
+    wanted.value = value[pin_count % n];
+    pins[pin_count++] = wanted;
   }
-  return s->diags.errors == before;
+}
+
+typedef struct Literals {
+  int64_t items[4];
+  size_t count;
+} Literals;
+
+static void literal_visit(void *ud, Node *n) {
+  Literals *l = ud;
+  if (!n) return;
+  if (n->kind == N_INT && n->number.i > 0 && l->count < 4) l->items[l->count++] = n->number.i;
+  ast_children(n, literal_visit, ud);
+}
+
+/* Sizes that are needed as constants are made up: what is wrong for some is no fault, only what is
+ * wrong for all that are tried. */
+static bool check_fn(Session *s, Made *j) {
+  static const int64_t sizes[][2] = {{2, 2}, {3, 3}, {4, 2}, {1, 1}, {8, 4}, {5, 7}};
+  size_t before = s->diags.errors, count = s->diags.count;
+  if (!check_once(s, j, sizes[0], 2) || s->diags.errors == before || j->out) return s->diags.errors == before;
+  size_t first = s->diags.count, errors = s->diags.errors;
+  Literals l = {{0}, 0};
+  if (j->node)
+    for (uint32_t i = 0; i < j->node->fn->params.count; i++) literal_visit(&l, j->node->fn->params.items[i]);
+  size_t fixed = sizeof sizes / sizeof *sizes;
+  for (size_t i = 1; i < fixed + l.count; i++) {
+    check_once(s, j, i < fixed ? sizes[i] : &l.items[i - fixed], i < fixed ? 2 : 1);
+    if (s->diags.errors == errors) {
+      dg_rewind(&s->diags, count);
+      return true;
+    }
+    dg_rewind(&s->diags, first);
+  }
+  return false;
 }
 
 /* ---- script */
@@ -340,7 +375,8 @@ Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
   if (!strcmp(n, "track")) {
     if (v_is_tensor(c->v[0]) && !dt_float((DType)type_of(s, c->v[0]).dtype))
       fail_help(s, ERR_GRAD_WRT, c->spans[0], "`track(f32(x))`", "only floats have gradients, this is %s", value_type_text(s, c->v[0]));
-    return v_is_tensor(c->v[0]) ? c->v[0] : unknown();
+    /* an alias: it may be assigned, as a param may */
+    return v_is_tensor(c->v[0]) ? op_run(s, OP_ALIAS, 1, &c->v[0], NULL, 0, c->at) : unknown();
   }
   if (!strcmp(n, "copy") && (c->v[0].tag == V_INST || v_is_tensor(c->v[0]))) return c->v[0];
   if (!strcmp(n, "to") && (c->v[0].tag == V_INST)) return c->v[0];
@@ -524,6 +560,14 @@ void check_carry(Session *s, const AbstractVars *k, Node *body) {
     dg_help(&s->diags, d, "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in each turn");
     raise_(s);
   }
+}
+
+/* Does a variable of script hold a param, which may be assigned? */
+bool abstract_param(Session *s, Value v) {
+  if (!s->abstract || v.tag != V_NODE || (s->frame->fn && s->frame->fn->is_code)) return false;
+  Stage *st = s->stage;
+  while (st && st->level > v.aux) st = st->up;
+  return st && st->g->nodes[v.u.v.node].op == OP_ALIAS;
 }
 
 bool abstract_recursion(Session *s, const FnObj *f) {

@@ -833,6 +833,7 @@ static Flow eval_assign(Session *s, Node *st) {
     return FLOW_NEXT;
   }
   bool is_var = l ? l->is_var : g->is_var;
+  if (!is_var && abstract_param(s, old)) return FLOW_NEXT;
   if (!is_var) {
     Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span,
                   "`%s` is a `let` and cannot be assigned", root->name);

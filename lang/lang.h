@@ -228,6 +228,9 @@ Value op_cast(Session *s, Value x, DType dt, Span at);          /* leafwise on t
 Value op_iota(Session *s, Dim n, DType dt, Span at);            /* 0, 1, .. n - 1 */
 Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at);
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at);
+/* The same; a rank-0 host value moves to device `dev` on the way (rule 94). */
+Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at);
+Value op_fill_like(Session *s, Value like, double x, Span at); /* all x, with the shape, dtype and device of like */
 Value op_transpose(Session *s, Value x, const int64_t *perm, Span at);
 Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool keep, Span at);
 Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right);
@@ -361,6 +364,7 @@ Value *abstract_swap(Session *s, const AbstractVars *k);
 void abstract_join(Session *s, const AbstractVars *k, const Value *other);
 void check_carry(Session *s, const AbstractVars *k, Node *body); /* rule 42, after a turn */
 bool abstract_returns(Node *body);
+bool abstract_param(Session *s, Value v);
 bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
 _Noreturn void check_gives_up(Session *s); /* ends the check of a function or statement, without an error */
 /* api.c, ir_tool.c */

@@ -156,7 +156,8 @@ static Value zero_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   Type t = type_of(s, v[0]);
   Value *fill = ud;
   if (fill->tag == V_UNIT) return zeros_of(s, &t, (Span){0});
-  return op_broadcast(s, as_tensor(s, *fill, (DType)t.dtype, (Span){0}), t.rank, t.dim, (Span){0});
+  return op_broadcast_on(s, as_tensor(s, *fill, (DType)t.dtype, (Span){0}), t.rank, t.dim, t.dev,
+                         (Span){0});
 }
 
 static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
@@ -192,6 +193,7 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   type_eval(s, m->field.type, &t);
   Value v = initial(s, inst, m, &t);
   if (v.tag == V_UNKNOWN || s->stage) {
+    if (v.tag == V_NODE && !m->field.is_buffer) v = op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
     value_set(&f->v, v);
     return;
   }
