@@ -103,6 +103,13 @@ static void push(Names *l, const char *s, size_t n)
   l->s[l->n++][n] = 0;
 }
 
+static void clear_names(Names *l)
+{
+  for (size_t i = 0; i < l->n; i++) free(l->s[i]);
+  free(l->s);
+  memset(l, 0, sizeof *l);
+}
+
 static void push_new(Names *l, const char *s, size_t n)
 {
   if (!has(l, s, n)) push(l, s, n);
@@ -833,6 +840,7 @@ static void check_codes(void)
   tap(!why.n, title, &why);
   clear(&why);
   clear(&allowed);
+  clear_names(&excused);
 }
 
 int main(int argc, char **argv)
@@ -884,5 +892,9 @@ int main(int argc, char **argv)
   }
   if (!tests) tap(false, "there are tests", &(Text){NULL, 0, 0});
   printf("1..%d\n", tests);
+  clear_names(&paths);
+  clear_names(&files);
+  clear_names(&codes);
+  clear_names(&messages);
   return failures ? 1 : 0;
 }
