@@ -92,8 +92,9 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
 
 static Value zero_node(Session *s, const Type *t) {
   Value z = {.tag = V_NODE, .aux = s->stage->level};
-  z.u.v = gr_const_f(s->stage->g, (DType)t->dtype, DEV_CPU, 0.0);
-  return op_broadcast(s, z, t->rank, t->dim, (Span){0});
+  B b = {.g = s->stage->g};
+  z.u.v = b_zeros(&b, t);
+  return z;
 }
 
 static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -145,11 +146,7 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, Span at) {
   return r;
 }
 
-static Value one_like(Session *s, Value y, Span at) {
-  Value one = as_tensor(s, v_float(1.0), (DType)type_of(s, y).dtype, at);
-  Type t = type_of(s, y);
-  return op_broadcast(s, one, t.rank, t.dim, at);
-}
+static Value one_like(Session *s, Value y, Span at) { return op_fill_like(s, y, 1.0, at); }
 
 static Value same_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)s, (void)ud, (void)n, (void)path;

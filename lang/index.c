@@ -422,7 +422,7 @@ Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at)
   }
   /* positions of the selected elements, by the same index */
   Dim count = dim_product(dt, t.rank, t.dim);
-  Value pos = op_iota(s, count, DT_I64, at);
+  Value pos = op_iota_on(s, count, DT_I64, t.dev, at);
   pos = index_tensor(s, op_reshape(s, pos, t.rank, t.dim, at), index);
   if (pos.tag == V_UNKNOWN) return x;
   Type pt = type_of(s, pos);

@@ -225,6 +225,7 @@ Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span
 Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at);
 Value op_where(Session *s, Value c, Value x, Value y, Span at);
 Value op_cast(Session *s, Value x, DType dt, Span at);          /* leafwise on trees */
+Value op_iota_on(Session *s, Dim n, DType dt, int dev, Span at);
 Value op_iota(Session *s, Dim n, DType dt, Span at);            /* 0, 1, .. n - 1 */
 Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at);
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at);

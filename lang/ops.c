@@ -356,14 +356,12 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
 
 /* -- broadcasting */
 
-static Value broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at);
-
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at) {
-  return broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : type_of(s, x).dev, at);
+  return op_broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : type_of(s, x).dev, at);
 }
 
 /* A rank-0 host value also moves to the device of what it meets (rule 94). */
-static Value broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at) {
+Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at) {
   if (x.tag == V_UNKNOWN) return x;
   Type t = type_of(s, x);
   bool move = dev != t.dev && t.dev == DEV_CPU && t.rank == 0;
@@ -374,6 +372,11 @@ static Value broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, 
   for (int i = 0; i < rank; i++) dims[i] = d[i];
   Attr a[2] = {attr_dims(AT_DIMS, rank, dims), attr_i(AT_DEVICE, dev)};
   return op_run(s, OP_BROADCAST, 1, &x, a, move ? 2 : 1, at);
+}
+
+Value op_fill_like(Session *s, Value like, double x, Span at) {
+  Type t = type_of(s, like);
+  return op_broadcast_on(s, as_tensor(s, v_float(x), (DType)t.dtype, at), t.rank, t.dim, t.dev, at);
 }
 
 /* Rule 29: whether `from` stretches to `to`; in code only axes that are the constant 1 do. */
@@ -448,8 +451,8 @@ Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at) {
   }
   Type to = common_shape(s, 2, t, at, txt(s, "`%s`", op_word(op)));
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev;
-  Value v[2] = {broadcast_on(s, x, to.rank, to.dim, dev, at),
-                broadcast_on(s, y, to.rank, to.dim, dev, at)};
+  Value v[2] = {op_broadcast_on(s, x, to.rank, to.dim, dev, at),
+                op_broadcast_on(s, y, to.rank, to.dim, dev, at)};
   return op_run(s, op, 2, v, NULL, 0, at);
 }
 
@@ -477,9 +480,9 @@ Value op_where(Session *s, Value c, Value x, Value y, Span at) {
               dtype_info[t[1].dtype].name, dtype_info[t[2].dtype].name);
   Type to = common_shape(s, 3, t, at, "`where`");
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev != DEV_CPU ? t[1].dev : t[2].dev;
-  Value v[3] = {broadcast_on(s, c, to.rank, to.dim, dev, at),
-                broadcast_on(s, x, to.rank, to.dim, dev, at),
-                broadcast_on(s, y, to.rank, to.dim, dev, at)};
+  Value v[3] = {op_broadcast_on(s, c, to.rank, to.dim, dev, at),
+                op_broadcast_on(s, x, to.rank, to.dim, dev, at),
+                op_broadcast_on(s, y, to.rank, to.dim, dev, at)};
   return op_run(s, OP_WHERE, 3, v, NULL, 0, at);
 }
 
@@ -656,11 +659,13 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
 
 /* -- shapes */
 
-Value op_iota(Session *s, Dim n, DType dt, Span at) {
+Value op_iota_on(Session *s, Dim n, DType dt, int dev, Span at) {
   int64_t dims = n;
-  Attr a[2] = {attr_dims(AT_DIMS, 1, &dims), attr_i(AT_DTYPE, dt)};
-  return op_run(s, OP_IOTA, 0, NULL, a, 2, at);
+  Attr a[3] = {attr_dims(AT_DIMS, 1, &dims), attr_i(AT_DTYPE, dt), attr_i(AT_DEVICE, dev)};
+  return op_run(s, OP_IOTA, 0, NULL, a, 3, at);
 }
+
+Value op_iota(Session *s, Dim n, DType dt, Span at) { return op_iota_on(s, n, dt, DEV_CPU, at); }
 
 Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at) {
   if (x.tag == V_UNKNOWN) return x;
