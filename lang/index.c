@@ -448,7 +448,7 @@ Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at)
     fail(s, ERR_SHAPE_ASSIGN, at, "the place is %s, the value %s does not stretch to it", b.s,
          value_type_text(s, nv));
   }
-  nv = op_broadcast(s, nv, pt.rank, pt.dim, at);
+  nv = op_broadcast_on(s, nv, pt.rank, pt.dim, t.dev, at);
   OpCode code = OP_PUT;
   if (op == AST_ADD)
     code = OP_PUT_ADD;
