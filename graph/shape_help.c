@@ -301,7 +301,7 @@ bool sh_devices(C *c, Device *dev) {
                "`%s` takes operands on one device: %s is on %s, %s on %s", sh_name(c),
                sh_side(c, first), name[c->in[first]->dev], sh_side(c, i), name[t->dev]);
       return gerr_help(c->e, "`%s` moves it",
-                       sh_text(c, "to(%s, %s)", sh_arg(c, i), name[c->in[first]->dev]));
+                       sh_text(c, "to(%s, \"%s\")", sh_arg(c, i), name[c->in[first]->dev]));
     }
     if (first < 0) first = i;
     *dev = (Device)t->dev;

@@ -191,7 +191,8 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     Buf w;
     buf_init_arena(&w, &s->scratch);
     dim_print(&w, dt, want);
-    bool literal = n->kind == N_INT;
+    /* `N + 1` is N + 1 says nothing */
+    bool literal = n->kind == N_INT || !strcmp(type_source(s, n), w.s);
     Diag *g = err(s, ERR_TYPE_MISMATCH, at,
                   literal ? "%s must be %s, this is %s: axis %d is %s, not %s"
                           : "%s must be %s, this is %s: axis %d is %s, but `%s` is %s",
