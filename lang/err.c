@@ -19,14 +19,6 @@ const char *txt(Session *s, const char *fmt, ...) {
   return b.s ? b.s : "";
 }
 
-Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
-  va_end(ap);
-  return d;
-}
-
 /* Text of the library that is compiled in: an error there is shown where the program called it. */
 static bool embedded(const Session *s, Span at) {
   return at.file && at.file < s->sources.count && s->sources.items[at.file].path[0] == '<';
@@ -55,6 +47,23 @@ static Frame *settle_place(Session *s, Diag *d) {
     if (!embedded(s, d->labels[i].span) || embedded(s, d->span)) d->labels[n++] = d->labels[i];
   d->label_count = n;
   return f;
+}
+
+const char *source_text(Session *s, Span at, const char *other) {
+  if (!at.file || at.file >= s->sources.count) return other;
+  const Source *f = &s->sources.items[at.file];
+  if (at.lo >= at.hi || at.hi > f->length || at.hi - at.lo > 32) return other;
+  for (uint32_t i = at.lo; i < at.hi; i++)
+    if (f->text[i] == '\n' || f->text[i] == '`') return other;
+  return arena_strdup(&s->scratch, f->text + at.lo, at.hi - at.lo);
+}
+
+Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
+  va_end(ap);
+  return d;
 }
 
 _Noreturn void raise_(Session *s) {
@@ -121,6 +130,7 @@ void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   va_end(ap);
   text = b.s;
   Diag *d = dg_warn(&s->diags, code, at, "%s", text);
+  settle_place(s, d);
   if (s->abstract || (s->stage && s->stage->unit && s->stage->unit->check))
     return; /* `check` reports it with the others */
   /* A running program's warnings are shown at once, in their place among its output. */

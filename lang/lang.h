@@ -138,6 +138,8 @@ _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, co
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e);
 void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* scratch text */
+/* The program's own words there, for help texts; `other` when they are long or none. */
+const char *source_text(Session *s, Span at, const char *other);
 void poll_interrupt(Session *s, Span at);
 /* A name close to `name` among visible ones, or NULL. */
 const char *suggest(Session *s, Name name);

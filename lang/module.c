@@ -320,6 +320,58 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
   }
 }
 
+static void declare_item(Session *s, Module *m, Node *n, bool repl) {
+  switch ((NodeKind)n->kind) {
+  case N_USE: declare_use(s, m, n, repl); break;
+  case N_FN: {
+    Global *g = declare(s, m, &n->fn->name, repl);
+    Value f = fn_value(s, n, m, NULL, NULL, !n->fn->is_proc, 0, NULL);
+    g = own_global(m, n->fn->name.name);
+    g->kind = G_FN;
+    g->decl = n;
+    value_set(&g->v, f);
+    g->is_set = true;
+    break;
+  }
+  case N_MODEL: {
+    Global *g = declare(s, m, &n->model.name, repl);
+    ModelDecl *d = ARENA_NEW(&s->perm, ModelDecl);
+    *d = (ModelDecl){n->model.name.name, n, m, false};
+    g->kind = G_MODEL;
+    g->decl = n;
+    g->v = (Value){.tag = V_MODEL, .u.model = d};
+    g->is_set = true;
+    break;
+  }
+  case N_TYPE_DECL: {
+    Global *g = declare(s, m, &n->type_decl.name, repl);
+    g->kind = G_TYPE;
+    g->decl = n;
+    g->is_set = true;
+    break;
+  }
+  case N_POLICY_DECL: {
+    Global *g = declare(s, m, &n->policy_decl.name, repl);
+    g->kind = G_POLICY;
+    g->decl = n;
+    g->is_set = true;
+    break;
+  }
+  default: break;
+  }
+}
+
+typedef struct ItemJob {
+  Session *s;
+  Module *m;
+  Node *n;
+} ItemJob;
+
+static void item_job(void *ud) {
+  ItemJob *j = ud;
+  declare_item(j->s, j->m, j->n, false);
+}
+
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   NodeList *l = &ast->file.items;
   for (uint32_t i = 0; repl && i < l->count; i++)
@@ -330,47 +382,18 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   uint64_t ordinal = repl ? s->top_ordinal : 0;
   for (uint32_t i = 0; i < l->count; i++) module_sites(s, m, l->items[i], &ordinal);
   if (repl) s->top_ordinal = (uint32_t)ordinal;
+  size_t errors = s->diags.errors;
   for (uint32_t i = 0; i < l->count; i++) {
     Node *n = l->items[i];
-    switch ((NodeKind)n->kind) {
-    case N_USE: declare_use(s, m, n, repl); break;
-    case N_FN: {
-      Global *g = declare(s, m, &n->fn->name, repl);
-      Value f = fn_value(s, n, m, NULL, NULL, !n->fn->is_proc, 0, NULL);
-      g = own_global(m, n->fn->name.name);
-      g->kind = G_FN;
-      g->decl = n;
-      value_set(&g->v, f);
-      g->is_set = true;
-      break;
+    if (repl) {
+      declare_item(s, m, n, true);
+      continue;
     }
-    case N_MODEL: {
-      Global *g = declare(s, m, &n->model.name, repl);
-      ModelDecl *d = ARENA_NEW(&s->perm, ModelDecl);
-      *d = (ModelDecl){n->model.name.name, n, m, false};
-      g->kind = G_MODEL;
-      g->decl = n;
-      g->v = (Value){.tag = V_MODEL, .u.model = d};
-      g->is_set = true;
-      break;
-    }
-    case N_TYPE_DECL: {
-      Global *g = declare(s, m, &n->type_decl.name, repl);
-      g->kind = G_TYPE;
-      g->decl = n;
-      g->is_set = true;
-      break;
-    }
-    case N_POLICY_DECL: {
-      Global *g = declare(s, m, &n->policy_decl.name, repl);
-      g->kind = G_POLICY;
-      g->decl = n;
-      g->is_set = true;
-      break;
-    }
-    default: break;
-    }
+    ItemJob j = {s, m, n}; /* what is wrong with one says nothing about the next */
+    int code = guard(s, item_job, &j);
+    if (code != MEM_OK && code != MEM_ERR_PROGRAM) mem_throw(&s->mem, code);
   }
+  if (s->diags.errors > errors) dg_throw(&s->diags);
   if (repl) return;
   /* top-level variables: slots, and the constants of rule 6 */
   for (uint32_t i = 0; i < l->count; i++) {

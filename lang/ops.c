@@ -171,22 +171,18 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     in[i] = tensor_of(s, v[i], at);
     if (!s->modes.no_grad && wants_grad(s, v[i])) track = true;
   }
+  if (nout > 1) mem_pool_reserve(&s->mem, (size_t)nout); /* no result is lost for want of room */
   RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt};
   if (!gr_run_op(&ctx, s->dims, op, attrs, nattrs, in, n, res, nout, &e)) {
     if (e.interrupted) poll_interrupt(s, at);
     fail_gerr(s, at, &e);
   }
   s->count.nodes++;
-  if (nout == 2) { /* keep the second while the first is wrapped */
-    Tensor *second = res[1];
-    mem_pool_add(&s->mem, second, (void (*)(void *))tn_unref);
-    tn_ref(second);
+  if (nout == 1) {
     out[0] = tensor_value(s, res[0]);
-    tn_ref(second);
-    out[1] = tensor_value(s, second);
-    tn_unref(second);
   } else {
-    out[0] = tensor_value(s, res[0]);
+    for (int k = 0; k < nout; k++) mem_pool_add(&s->mem, res[k], (void (*)(void *))tn_unref);
+    for (int k = 0; k < nout; k++) out[k] = tensor_value(s, tn_ref(res[k]));
   }
   if (s->modes.anomaly) check_anomaly(s, op, nout, out, at);
   if (track) tape_record(s, op, n, v, attrs, nattrs, nout, out, at);
@@ -552,7 +548,7 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   if (like != DT_COUNT && !dt_float(like) && like != DT_BOOL) {
     for (int i = 0; i < 2; i++)
       if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(s, v[i])))
-        fail_help(s, ERR_FLOAT_INT, sp[i], txt(s, "cast the tensor: `f32(%s)`", "x"),
+        fail_help(s, ERR_FLOAT_INT, sp[i], txt(s, "cast the tensor: `f32(%s)`", source_text(s, sp[1 - i], "x")),
                   "a float number does not go with %s", dtype_info[like].name);
   }
   Value x = as_tensor(s, v[0], like, left), y = as_tensor(s, v[1], like, right);
@@ -749,6 +745,18 @@ Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at) {
 }
 
 /* -- contraction: x [.., M, K] @ y [.., K, N], NumPy's treatment of 1-d operands (rule 30) */
+/* An operand that stands beside `@` without parentheses. */
+static const char *factor_text(Session *s, Span at, const char *other) {
+  const char *t = source_text(s, at, other);
+  int depth = 0;
+  for (const char *p = t; *p; p++) {
+    if (*p == '(' || *p == '[') depth++;
+    if (*p == ')' || *p == ']') depth--;
+    if (*p == ' ' && !depth) return other;
+  }
+  return t;
+}
+
 Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
   if (x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
   DType like = v_is_tensor(x)   ? (DType)type_of(s, x).dtype
@@ -765,7 +773,10 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
     Diag *d =
         err(s, ERR_DTYPE_MIX, at, "`@` needs one dtype: the left side is %s, the right side %s",
             dtype_info[a.dtype].name, dtype_info[b.dtype].name);
-    dg_help(&s->diags, d, "cast one of them");
+    bool fa = dt_float((DType)a.dtype), fb = dt_float((DType)b.dtype);
+    bool wide = fa != fb ? fb : dt_size((DType)b.dtype) > dt_size((DType)a.dtype);
+    dg_help(&s->diags, d, "`%s(%s)` casts the %s operand", dtype_info[wide ? b.dtype : a.dtype].name,
+            wide ? source_text(s, left, "x") : source_text(s, right, "y"), wide ? "left" : "right");
     raise_(s);
   }
   if (a.dtype == DT_BOOL) fail(s, ERR_OPERAND, at, "`@` does not work on bool");
@@ -784,9 +795,9 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
       dg_label(&s->diags, d, left, "%s", value_type_text(s, x));
       dg_label(&s->diags, d, right, "%s", value_type_text(s, y));
       if (b.rank == 2 && b.dim[1] == ka)
-        dg_help(&s->diags, d, "`x @ transpose(y)` fits");
+        dg_help(&s->diags, d, "`%s @ transpose(%s)` fits", factor_text(s, left, "x"), source_text(s, right, "y"));
       else if (a.rank == 2 && a.dim[0] == kb)
-        dg_help(&s->diags, d, "`transpose(x) @ y` fits");
+        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", source_text(s, left, "x"), factor_text(s, right, "y"));
       raise_(s);
     }
   }

@@ -209,6 +209,8 @@ static const char *near_value(Resolver *r, Name name) {
   near_global(&b, r->s->prelude, false);
   for (size_t i = 0; i < builtin_count; i++) consider(&b, builtin_table[i].name);
   for (int i = 0; i < DT_COUNT; i++) consider(&b, dtype_info[i].name);
+  static const char *const reserved[] = {"return", "break", "continue", "while", "assert", "checkpoint", "wrap", "true", "false", "self"};
+  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) consider(&b, reserved[i]);
   return b.found;
 }
 
@@ -1485,6 +1487,15 @@ static void walk_block(Resolver *r, Node *b) {
   r->bind_count = base;
 }
 
+/* The numbers of a range are not taken apart. */
+static void check_range_pat(Resolver *r, const Node *f) {
+  if (!f->loop.pat || !f->loop.iter || !is_range(f->loop.iter)) return;
+  if (f->loop.pat->kind != N_PAT_TUPLE && f->loop.pat->kind != N_PAT_RECORD) return;
+  Diag *d = err(r->s, ERR_PATTERN, f->loop.pat->span, "a range gives ints, which are not taken apart");
+  dg_label(&r->s->diags, d, f->loop.iter->span, "the range");
+  dg_help(&r->s->diags, d, "two ranges are two loops; `enumerate(xs)` gives pairs of number and element");
+}
+
 static void walk_loop(Resolver *r, Node *st) {
   size_t base = r->bind_count;
   Place c, p;
@@ -1494,6 +1505,7 @@ static void walk_loop(Resolver *r, Node *st) {
   if (st->loop.is_checkpoint) push_place(r, &c, P_CHECKPOINT, st, code);
   push_place(r, &p, P_LOOP, st, code);
   if (st->loop.cond) walk(r, st->loop.cond);
+  check_range_pat(r, st);
   if (st->loop.pat) bind_pat(r, st->loop.pat, B_LOOP, is_range(st->loop.iter), r->bind_count);
   walk(r, st->loop.body);
   r->place = st->loop.is_checkpoint ? c.up : p.up;
@@ -1507,6 +1519,7 @@ static void walk_comp(Resolver *r, Node *e) {
   for (uint32_t i = 0; i < e->comp.fors.count; i++) {
     Node *f = e->comp.fors.items[i];
     walk(r, f->loop.iter);
+    check_range_pat(r, f);
     bind_pat(r, f->loop.pat, B_LOOP, is_range(f->loop.iter), r->bind_count);
   }
   walk(r, e->comp.value);
