@@ -706,7 +706,7 @@ static Value put_path(Session *s, Value old, Node **path, size_t n, AstOp op, Va
       if (i < 0 || (size_t)i >= count)
         fail(s, ERR_INDEX_RANGE, p->span, "index %lld is out of range for a list of %zu",
              (long long)i, count);
-      Value nv = put_path(s, old.u.list->items[i], path + 1, n - 1, op, v, st);
+      Value nv = settle(s, put_path(s, old.u.list->items[i], path + 1, n - 1, op, v, st), st->span);
       Value copy = list_value(s, V_LIST, count, old.u.list->items);
       value_set(&copy.u.list->items[i], nv);
       return copy;
@@ -717,7 +717,7 @@ static Value put_path(Session *s, Value old, Node **path, size_t n, AstOp op, Va
     Name f = p->dot.name.name;
     for (size_t i = 0; i < old.u.rec->count; i++)
       if (old.u.rec->names[i] == f) {
-        Value nv = put_path(s, old.u.rec->items[i], path + 1, n - 1, op, v, st);
+        Value nv = settle(s, put_path(s, old.u.rec->items[i], path + 1, n - 1, op, v, st), st->span);
         Value copy = record_value(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
         value_set(&copy.u.rec->items[i], nv);
         return copy;
@@ -751,7 +751,6 @@ static Value unset(Session *s) { return s->abstract ? (Value){.tag = V_UNKNOWN} 
 static Flow eval_assign(Session *s, Node *st) {
   Value v = eval(s, st->assign.value);
   if (s->flow != FLOW_NEXT) return take_flow(s);
-  v = settle(s, v, st->assign.value->span);
   Node *path[64], *root = st->assign.target;
   size_t n = 0;
   /* walk down to the root, collecting the parts from the end */
@@ -844,7 +843,7 @@ static Flow eval_assign(Session *s, Node *st) {
   if (g && s->frame->code)
     fail_help(s, ERR_CODE_VAR, root->span, "give the new value as a result, or keep it in a buffer",
               "code cannot assign the top-level `var` `%s`", root->name);
-  Value nv = put_path(s, old, path, n, st->assign.op, v, st);
+  Value nv = settle(s, put_path(s, old, path, n, st->assign.op, v, st), st->span);
   if (l) {
     l = local_find(s, root->name); /* the array may have moved */
     value_set(&l->v, nv);
