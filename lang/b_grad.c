@@ -139,6 +139,8 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, Span at) {
   if (!ad_vjp(s->stage->g, 1, &yv, &dv, (int)w.count, w.vals, w.dx, &e, &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
   s->stage->g->at = (Prov){.span = at, .origin = -1};
+  if (s->stage->unit && s->stage->unit->eval_dropout.file && !s->stage->unit->check)
+    warn_eval_dropout(s, s->stage->unit->eval_dropout);
   Value r = tree_map(s, 1, &wrt, wrt_result, &w, at);
   if (w.unreached && !s->abstract)
     warn_once(s, ERR_GRAD_UNREACHED, at,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "lang/builtin.h"
+#include "lang/compile.h"
 #include "runtime/rng.h"
 
 static Dim add_dim(Session *s, Value v, Span at) {
@@ -565,7 +566,12 @@ BUILTIN_FN(bi_bernoulli) {
 BUILTIN_FN(bi_dropout) {
   check_probability(s, c->v[1], c->spans[1]);
   Value x = tensor_arg(s, c, 0);
-  if (!s->modes.train) return x;
+  if (!s->modes.train) {
+    Unit *u = s->stage ? s->stage->unit : NULL;
+    if (u && !s->modes.no_grad && !(c->v[1].tag != V_NODE && want_float(s, c->v[1], c->spans[1], "p") == 0))
+      u->eval_dropout = c->at;
+    return x;
+  }
   Type t = type_of(s, x);
   if (!dt_float((DType)t.dtype))
     fail(s, ERR_WANT_FLOAT, c->spans[0], "`dropout` works on floats, this is %s",

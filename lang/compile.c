@@ -452,6 +452,7 @@ struct Compiled {
   Write *writes;
   size_t write_count;
   JointEntry *joints;
+  Span eval_dropout;
 };
 
 struct CompileCache {
@@ -578,6 +579,7 @@ static void stage_job(void *ud) {
   c->hidden = u->hidden;
   c->hidden_count = u->hidden_count;
   c->leaf_count = u->flat.count;
+  c->eval_dropout = u->eval_dropout;
   c->call = a->call;
 }
 
@@ -767,6 +769,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
   *j = (JointRef){.rc = 1, .s = s};
   arena_init(&j->arena, &s->mem);
   mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
+  j->eval_dropout = c->eval_dropout;
   j->f = gr_clone(&j->arena, c->g);
   bool *cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
   for (size_t k = 0; k < c->g->output_count; k++)

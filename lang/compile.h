@@ -55,6 +55,7 @@ struct Unit {
   Global **hidden;   size_t hidden_count, hidden_cap;
   Val token;         /* present effect token */
   bool restart, check;
+  Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
   Pin wanted;        /* the pin that need_const asked for */
   size_t met;        /* instances of flat.insts whose state is known */
   struct HiddenValue { Global *g; Value v; } *hidden_values; size_t hidden_value_count, hidden_value_cap;

@@ -486,6 +486,12 @@ static void node_gradients(Sweep *w, TapeNode *n, const bool *wants, Value *dx) 
     if (t[i]) dx[i] = tensor_value(w->s, tn_ref(t[i]));
 }
 
+/* Rule 87: modes are explicit; training without `wrap <train>` is most often a slip. */
+void warn_eval_dropout(Session *s, Span at) {
+  warn_once(s, ERR_DROPOUT_EVAL, at,
+            "a gradient goes through a dropout that does nothing: the call stands outside `wrap <train>`");
+}
+
 static void keep_node(Sweep *w, TapeNode *n) {
   if (n->mark) return;
   VEC_PUSH(&w->arena, w->nodes, w->count, w->cap, n);
@@ -613,6 +619,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
           wants[k] = e->param ? param_index(w, e->param) >= 0
                               : e->node != NULL && (e->node->mark == 2 || is_target(w, e));
         }
+        if (n->joint && n->joint->eval_dropout.file) warn_eval_dropout(s, n->joint->eval_dropout);
         node_gradients(w, n, wants, dx);
         /* last operand first: the order in which a graph meets its uses */
         for (size_t k = n->in_count; k-- > 0;) {

@@ -17,8 +17,10 @@ typedef struct JointRef {
   Graph *f;        /* what was differentiated: inputs -> outputs */
   Joint *joint;
   DimTab *dims;
+  Span eval_dropout; /* see compile.h */
 } JointRef;
 void joint_release(JointRef *j);
+void warn_eval_dropout(Session *s, Span at);
 
 /* Where an input came from: the result of a node, a param (leaf), or nothing that is tracked. */
 typedef struct Edge {

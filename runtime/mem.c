@@ -119,16 +119,25 @@ void mem_throw(Mem *m, int code) {
 
 /* ---- the pool --------------------------------------------------------------------------------- */
 
+static bool pool_grow(Mem *m, size_t n) {
+  size_t cap = m->pool_cap ? m->pool_cap : 64, each = sizeof *m->pool;
+  while (cap - m->pool_count < n) cap *= 2;
+  if (cap == m->pool_cap) return true;
+  MemPoolItem *grown = mem_try(m, m->pool, m->pool_cap * each, cap * each);
+  if (!grown) return false;
+  m->pool = grown;
+  m->pool_cap = cap;
+  return true;
+}
+
+void mem_pool_reserve(Mem *m, size_t n) {
+  if (!pool_grow(m, n)) mem_throw(m, MEM_ERR_NOMEM);
+}
+
 void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj)) {
-  if (m->pool_count == m->pool_cap) {
-    size_t cap = m->pool_cap ? 2 * m->pool_cap : 64, each = sizeof *m->pool;
-    MemPoolItem *grown = mem_try(m, m->pool, m->pool_cap * each, cap * each);
-    if (!grown) {
-      release(obj);
-      mem_throw(m, MEM_ERR_NOMEM);
-    }
-    m->pool = grown;
-    m->pool_cap = cap;
+  if (!pool_grow(m, 1)) {
+    release(obj);
+    mem_throw(m, MEM_ERR_NOMEM);
   }
   m->pool[m->pool_count++] = (MemPoolItem){obj, release};
 }
