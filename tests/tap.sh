@@ -1,13 +1,16 @@
 # tap.sh: for scripts that print TAP; `. "$srcdir/tests/tap.sh"`, and `tap_done` at the end.
 tap_n=0
 
-# tap_status STATUS TITLE [FILE]: passes when STATUS is 0, else shows the end of FILE
+# tap_status STATUS TITLE [FILE]: passes when STATUS is 0, else shows the end of FILE, and what is not ok
+# in it if it is TAP
 tap_status() {
   tap_n=$((tap_n + 1))
   if [ "$1" -eq 0 ]; then
     echo "ok $tap_n - $2"
   else
-    [ -z "${3-}" ] || tail -n 40 "$3" | sed 's/^/# /'
+    if [ -n "${3-}" ]; then
+      { grep -B 8 '^not ok' "$3" || tail -n 40 "$3"; } | head -n 80 | sed 's/^/# /'
+    fi
     echo "not ok $tap_n - $2"
   fi
 }
