@@ -886,7 +886,7 @@ static void work_errors(TextJob *t) {
   for (int i = 0; i < ERR_COUNT; i++) {
     buf_printf(t->b, "\n## %s: %s\n\n%s\n", err_info[i].code, err_info[i].title,
                err_info[i].explain);
-    if (err_info[i].example[0]) buf_printf(t->b, "\n```ckl\n%s\n```\n", err_info[i].example);
+    if (err_info[i].example[0]) buf_printf(t->b, "\n```ckl wrong\n%s\n```\n", err_info[i].example);
   }
 }
 
