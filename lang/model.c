@@ -213,10 +213,10 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
 
 /* A function literal in a field of its own instance would hold it for ever: it is kept without, and
  * field_value gives it back its `self`. */
-static void unbind_self(Session *s, Inst *inst, Field *f) {
-  if (f->v.tag != V_FN || f->v.u.fn->self != inst || f->v.u.fn->decl->kind != N_LAMBDA) return;
-  const FnObj *o = f->v.u.fn;
-  value_set(&f->v, fn_value(s, o->decl, o->module, NULL, o->model, o->is_code, o->capture_count, o->captures));
+static Value unbind_self(Session *s, Inst *inst, Value v) {
+  if (v.tag != V_FN || v.u.fn->self != inst || v.u.fn->decl->kind != N_LAMBDA) return v;
+  const FnObj *o = v.u.fn;
+  return fn_value(s, o->decl, o->module, NULL, o->model, o->is_code, o->capture_count, o->captures);
 }
 
 Value construct(Session *s, ModelDecl *m, const Args *a) {
@@ -270,8 +270,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
       }
       Field *f = &inst->fields[inst->count];
       *f = (Field){x->let.pat->word.name, FIELD_LET, v_unit()};
-      value_set(&f->v, s->stage ? v : detach(s, v));
-      unbind_self(s, inst, f);
+      value_set(&f->v, unbind_self(s, inst, s->stage ? v : detach(s, v)));
       inst->count++;
     } else if (x->kind == N_ASSERT) {
       eval_assert(s, x);
