@@ -186,6 +186,7 @@ static bool make_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
   frame_pop(s, &fr);
   if (!ok) return false;
   Args a = {.count = n, .v = v, .names = names, .spans = spans, .call = m->decl->model.name.span};
+  a.call.file = 0; /* no trace: nobody called */
   bool old = s->abstract;
   s->abstract = true; /* constructors are script */
   *out = construct(s, m, &a);

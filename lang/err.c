@@ -71,6 +71,7 @@ _Noreturn void raise_(Session *s) {
   if (!d || d->severity != SEV_ERROR) dg_throw(&s->diags);
   Frame *f = settle_place(s, d);
   bool first = true;
+  size_t skipped = 0;
   while (f && f->up) {
     Frame *g = f->up;
     size_t same = 1; /* a recursion is one line */
@@ -82,9 +83,19 @@ _Noreturn void raise_(Session *s) {
     first = false;
     for (; g && g->up && g->what == f->what && inside(g->call, f->call); g = g->up) same++;
     const char *what = f->what ? f->what : "fn";
+    bool seen = false; /* functions that call one another: each once */
+    for (int i = 0; i < d->trace_count && i < 16; i++)
+      seen |= inside(d->trace[i].span, f->call) && inside(f->call, d->trace[i].span);
+    if (seen) {
+      skipped += same;
+      f = g;
+      continue;
+    }
     dg_trace(d, f->call, same > 1 ? arena_printf(&s->notes, "%s (%zu times)", what, same) : what);
     f = g;
   }
+  if (skipped && d->trace_count <= 16)
+    d->trace[0].what = arena_printf(&s->notes, "%s (and %zu more calls like these)", d->trace[0].what, skipped);
   dg_throw(&s->diags);
 }
 

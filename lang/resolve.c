@@ -227,7 +227,7 @@ static const char *near_type(Resolver *r, Name name) {
 static const char *foreign(Name name) {
   static const struct { const char *word, *here; } t[] = {
       {"True", "`true`"}, {"False", "`false`"}, {"None", "`none`"}, {"null", "`none`"}, {"nil", "`none`"},
-      {"println", "`print(..)`"}, {"printf", "`print(\"{x:.3f}\")`"}, {"range", "a range: `0..n`"},
+      {"println", "`print(..)`"}, {"printf", "`print(\"{x:.3f}\")`"}, {"range", "a range is written `0..n`"},
       {"arange", "`iota(n)`, or a range `0..n` in a `for`"}, {"append", "`push(xs, x)` gives a new list"},
       {"torch", "functions have no prefix: `zeros([3])`"}, {"np", "functions have no prefix: `zeros([3])`"},
       {"numpy", "functions have no prefix: `zeros([3])`"}, {"jnp", "functions have no prefix: `zeros([3])`"},
@@ -247,6 +247,11 @@ static const char *foreign(Name name) {
   return NULL;
 }
 
+static void help_foreign(Resolver *r, Diag *d, const char *here) {
+  bool word = here[0] == '`' && strchr(here + 1, '`') == here + strlen(here) - 1;
+  dg_help(&r->s->diags, d, word ? "here it is %s" : "%s", here);
+}
+
 static void unknown_name(Resolver *r, Name name, Span at) {
   Session *s = r->s;
   if (word_is(name, "_")) {
@@ -264,7 +269,7 @@ static void unknown_name(Resolver *r, Name name, Span at) {
   }
   Diag *d = err(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
   const char *here = foreign(name), *near = here ? NULL : near_value(r, name);
-  if (here) dg_help(&s->diags, d, "ckl has %s", here);
+  if (here) help_foreign(r, d, here);
   else if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
   else if (word_is(name, "self")) dg_help(&s->diags, d, "`self` stands in methods");
 }
@@ -743,7 +748,12 @@ static void walk_call(Resolver *r, Node *e, bool init) {
     walk_args(r, e);
     return;
   }
+  size_t before = s->diags.errors;
   walk(r, c->dot.object);
+  if (s->diags.errors > before) { /* what `f` is there depends on the object */
+    walk_args(r, e);
+    return;
+  }
   if (c->dot.object->kind == N_SELF && r->model) {
     Node *x = model_member(r->model, f, UINT32_MAX);
     if (x) {
@@ -758,7 +768,7 @@ static void walk_call(Resolver *r, Node *e, bool init) {
     const char *here = foreign(f);
     Diag *d = err(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);
     const char *near = here ? NULL : near_value(r, f);
-    if (here) dg_help(&s->diags, d, "ckl has %s", here);
+    if (here) help_foreign(r, d, here);
     else if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
   } else if (!member && !twice) {
     if (q.kind == F_GLOBAL && q.global->decl) call_known(r, q.global, NULL, q.global->decl, f, at, e, true, false);
@@ -1096,6 +1106,12 @@ static void walk_dim(Resolver *r, Node *d, bool binds) {
   else if (binds && r->fn && r->place->kind == P_FN && r->fn->name.name)
     dg_help(&s->diags, g, "a dim of the signature is declared in brackets: `%s %s[%s](..)`", r->fn->is_proc ? "proc" : "fn", r->fn->name.name, d->name);
   else if (!binds && r->place->level == 0) dg_help(&s->diags, g, "in script a dim is an int that has a name, or `_`");
+  else if (r->model && !r->method)
+    dg_help(&s->diags, g, "a constructor argument may be a size: `model %s(%s: int)`", r->model->model.name.name, d->name);
+  if (binds && r->place->level) { /* said once */
+    Word w = {d->name, d->span, 0, NULL};
+    bind_word(r, &w, B_DIM);
+  }
 }
 
 static void unknown_type(Resolver *r, Name n, Span at) {
@@ -1109,7 +1125,7 @@ static void unknown_type(Resolver *r, Name n, Span at) {
   }
   Diag *d = err(s, ERR_UNKNOWN_TYPE, at, "no type is called `%s`", n);
   const char *here = foreign(n), *near = here ? NULL : near_type(r, n);
-  if (here && here[1] && (here[1] == 'f' || here[1] == 'i' || here[1] == 'u' || here[1] == 'b')) dg_help(&s->diags, d, "ckl has %s", here);
+  if (here && here[1] && (here[1] == 'f' || here[1] == 'i' || here[1] == 'u' || here[1] == 'b')) help_foreign(r, d, here);
   else if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
   else dg_help(&s->diags, d, "types are dtypes (f32, i64, ..), float, int, num, str, models and `type` declarations");
 }
@@ -1587,6 +1603,11 @@ static void walk(Resolver *r, Node *n) {
     break;
   case N_INDEX:
     check_any(r, n->index.object, "index");
+    if (n->index.object->kind == N_NAME && lookup(r, n->index.object->name).kind == F_DTYPE) {
+      Diag *d = err(s, ERR_NOT_VALUE, n->span, "`%s` is a type, not a value", source_text(s, n->span, n->index.object->name));
+      dg_help(&s->diags, d, "`zeros([3], dtype = %s)` makes a tensor, `%s([1, 2])` too", n->index.object->name, n->index.object->name);
+      break;
+    }
     ast_children(n, visit, r);
     break;
   case N_RECORD:
