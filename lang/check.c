@@ -37,7 +37,9 @@ typedef struct Made {
   int stage; /* STAGE_* */
 } Made;
 
-_Noreturn void check_gives_up(Session *s) { mem_throw(&s->mem, MEM_ERR_UNKNOWN); }
+_Noreturn void check_gives_up(Session *s) {
+  mem_throw(&s->mem, MEM_ERR_UNKNOWN);
+}
 
 /* A made-up int: a symbol, or 2 once it was needed as a constant. */
 static Value made_int(Session *s, Unit *u, Name name, Span at) {
@@ -152,8 +154,10 @@ static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int dep
   int64_t bytes = (int64_t)dt_size((DType)dt), k;
   for (int i = 0; i < rank; i++) {
     if (!dim_is_const(dims_of(s), d[i], &k)) continue;
-    if (k < 0) fail(s, ERR_SIZE_NEGATIVE, type->span, "a size cannot be negative: %lld", (long long)k);
-    if (__builtin_mul_overflow(bytes, k, &bytes)) fail(s, ERR_SHAPE_SIZE, type->span, "this type has more than 2^63 - 1 bytes");
+    if (k < 0)
+      fail(s, ERR_SIZE_NEGATIVE, type->span, "a size cannot be negative: %lld", (long long)k);
+    if (__builtin_mul_overflow(bytes, k, &bytes))
+      fail(s, ERR_SHAPE_SIZE, type->span, "this type has more than 2^63 - 1 bytes");
   }
   *out = made_tensor(s, (DType)dt, rank, d);
   return true;
@@ -270,7 +274,8 @@ static size_t check_once(Session *s, Made *j, const int64_t *value, size_t n) {
     Pin wanted = u.wanted;
     bool restart = u.restart;
     arena_free(&a);
-    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT || code == MEM_ERR_BUG) mem_throw(&s->mem, code);
+    if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT || code == MEM_ERR_BUG)
+      mem_throw(&s->mem, code);
     if (code != MEM_ERR_RESTART || !restart || pin_count == 16) return pin_count;
     wanted.value = value[pin_count % n];
     pins[pin_count++] = wanted;
@@ -294,11 +299,13 @@ static void literal_visit(void *ud, Node *n) {
 static bool check_fn(Session *s, Made *j) {
   static const int64_t sizes[][2] = {{2, 2}, {3, 3}, {4, 2}, {1, 1}, {8, 4}, {5, 7}};
   size_t before = s->diags.errors, count = s->diags.count;
-  if (!check_once(s, j, sizes[0], 2) || s->diags.errors == before || j->out) return s->diags.errors == before;
+  if (!check_once(s, j, sizes[0], 2) || s->diags.errors == before || j->out)
+    return s->diags.errors == before;
   size_t first = s->diags.count, errors = s->diags.errors;
   Literals l = {{0}, 0};
   if (j->node)
-    for (uint32_t i = 0; i < j->node->fn->params.count; i++) literal_visit(&l, j->node->fn->params.items[i]);
+    for (uint32_t i = 0; i < j->node->fn->params.count; i++)
+      literal_visit(&l, j->node->fn->params.items[i]);
   size_t fixed = sizeof sizes / sizeof *sizes;
   for (size_t i = 1; i < fixed + l.count; i++) {
     check_once(s, j, i < fixed ? sizes[i] : &l.items[i - fixed], i < fixed ? 2 : 1);
@@ -345,7 +352,8 @@ Value abstract_element(Session *s, Value it, Span at) {
 bool abstract_only(Session *s, const Call *c) {
   const char *n = c->b->name;
   if (!strcmp(n, "nonzero")) return !c->given[1];
-  if (!strcmp(n, "int") || !strcmp(n, "float")) return c->v[0].tag == V_NODE && type_of(s, c->v[0]).rank == 0;
+  if (!strcmp(n, "int") || !strcmp(n, "float"))
+    return c->v[0].tag == V_NODE && type_of(s, c->v[0]).rank == 0;
   return false;
 }
 
@@ -359,10 +367,13 @@ static void check_arguments(Session *s, const Builtin *b, Call *c) {
     bool known = c->given[i] && v.tag != V_UNKNOWN;
     for (size_t k = 0; k < sizeof texts / sizeof *texts && known; k++)
       if (strlen(texts[k]) == n && !strncmp(texts[k], p, n) && v.tag != V_STR)
-        fail(s, ERR_WANT_STR, c->spans[i], "the argument `%s` of `%s` must be a str, not %s", texts[k], b->name, value_type_text(s, v));
-    bool tree = v.tag == V_INST || v.tag == V_PARAM || v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_LIST || v.tag == V_NODE;
+        fail(s, ERR_WANT_STR, c->spans[i], "the argument `%s` of `%s` must be a str, not %s",
+             texts[k], b->name, value_type_text(s, v));
+    bool tree = v.tag == V_INST || v.tag == V_PARAM || v.tag == V_RECORD || v.tag == V_TUPLE ||
+                v.tag == V_LIST || v.tag == V_NODE;
     if (known && n == 3 && !strncmp(p, "net", 3) && !tree)
-      fail(s, ERR_WANT_MODEL, c->spans[i], "the argument `net` of `%s` must be a model, not %s", b->name, value_type_text(s, v));
+      fail(s, ERR_WANT_MODEL, c->spans[i], "the argument `net` of `%s` must be a model, not %s",
+           b->name, value_type_text(s, v));
     p += strcspn(p, ",)");
     p += strspn(p, ", )");
   }
@@ -375,13 +386,15 @@ Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
   if (!strcmp(n, "load")) return c->v[0];
   if (!strcmp(n, "track")) {
     if (v_is_tensor(c->v[0]) && !dt_float((DType)type_of(s, c->v[0]).dtype))
-      fail_help(s, ERR_GRAD_WRT, c->spans[0], "`track(f32(x))`", "only floats have gradients, this is %s", value_type_text(s, c->v[0]));
+      fail_help(s, ERR_GRAD_WRT, c->spans[0], "`track(f32(x))`",
+                "only floats have gradients, this is %s", value_type_text(s, c->v[0]));
     /* an alias: it may be assigned, as a param may */
     return v_is_tensor(c->v[0]) ? op_run(s, OP_ALIAS, 1, &c->v[0], NULL, 0, c->at) : unknown();
   }
   if (!strcmp(n, "copy") && (c->v[0].tag == V_INST || v_is_tensor(c->v[0]))) return c->v[0];
   if (!strcmp(n, "to") && (c->v[0].tag == V_INST)) return c->v[0];
-  if (!strcmp(n, "seed") || !strcmp(n, "save") || !strcmp(n, "freeze") || !strcmp(n, "unfreeze")) return v_unit();
+  if (!strcmp(n, "seed") || !strcmp(n, "save") || !strcmp(n, "freeze") || !strcmp(n, "unfreeze"))
+    return v_unit();
   return unknown();
 }
 
@@ -401,13 +414,17 @@ static void stmt_job(void *ud) {
 static void forget_pat(Session *s, Module *m, Node *pat, bool is_var) {
   if (pat->kind == N_PAT_NAME) {
     Global *g = global_find(s, m, pat->word.name);
-    if (!g || (g->kind == G_VALUE && !g->is_const)) global_set(s, m, pat->word.name, unknown(), is_var, pat->word.span);
+    if (!g || (g->kind == G_VALUE && !g->is_const))
+      global_set(s, m, pat->word.name, unknown(), is_var, pat->word.span);
   }
   if (pat->kind == N_PAT_TUPLE || pat->kind == N_PAT_RECORD)
     for (uint32_t i = 0; i < pat->list.count; i++) forget_pat(s, m, pat->list.items[i], is_var);
 }
 
-typedef struct Forget { Session *s; Module *m; } Forget;
+typedef struct Forget {
+  Session *s;
+  Module *m;
+} Forget;
 
 static Node *assigned_root(Node *st) {
   Node *t = st->assign.target;
@@ -422,7 +439,8 @@ static void forget_visit(void *ud, Node *n) {
   if (n->kind == N_ASSIGN) {
     Node *t = assigned_root(n);
     Global *g = t->kind == N_NAME ? global_find(f->s, f->m, t->name) : NULL;
-    if (g && g->module == f->m && g->kind == G_VALUE && g->is_set && g->is_var) value_set(&g->v, unknown());
+    if (g && g->module == f->m && g->kind == G_VALUE && g->is_set && g->is_var)
+      value_set(&g->v, unknown());
   }
   ast_children(n, forget_visit, ud);
 }
@@ -548,17 +566,24 @@ static void find_assign(void *ud, Node *n) {
 void check_carry(Session *s, const AbstractVars *k, Node *body) {
   for (size_t i = 0; i < k->count; i++) {
     Value *v = variable(s, k->names[i]), was = k->before[i];
-    if (!v || !(v_is_tensor(*v) || v_is_number(*v)) || !(v_is_tensor(was) || v_is_number(was))) continue;
+    if (!v || !(v_is_tensor(*v) || v_is_number(*v)) || !(v_is_tensor(was) || v_is_number(was)))
+      continue;
     Type x = type_of(s, was), y = type_of(s, *v);
-    bool ok = x.rank == y.rank && (v_is_number(was) || (v_is_tensor(*v) ? x.dtype == y.dtype : false));
-    for (int d = 0; ok && d < x.rank; d++) ok = dim_compare(dims_of(s), x.dim[d], y.dim[d]) != DIM_DIFFERENT;
+    bool ok =
+        x.rank == y.rank && (v_is_number(was) || (v_is_tensor(*v) ? x.dtype == y.dtype : false));
+    for (int d = 0; ok && d < x.rank; d++)
+      ok = dim_compare(dims_of(s), x.dim[d], y.dim[d]) != DIM_DIFFERENT;
     if (ok) continue;
     Assign a = {k->names[i], NULL};
     find_assign(&a, body);
     Local *l = local_find(s, k->names[i]);
-    Diag *d = err(s, ERR_CARRY, a.st ? a.st->span : body->span, "`%s` is %s before the loop and %s after a turn", k->names[i], value_type_text(s, was), value_type_text(s, *v));
+    Diag *d = err(s, ERR_CARRY, a.st ? a.st->span : body->span,
+                  "`%s` is %s before the loop and %s after a turn", k->names[i],
+                  value_type_text(s, was), value_type_text(s, *v));
     if (l) dg_label(&s->diags, d, l->span, "declared here");
-    dg_help(&s->diags, d, "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in each turn");
+    dg_help(&s->diags, d,
+            "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in "
+            "each turn");
     raise_(s);
   }
 }
@@ -634,7 +659,8 @@ static void check_script(Session *s, Module *m) {
       ModelDecl *id;
       Node *in = fn_at(s, d->span, &im, &id);
       bool script_place = !in || in->fn->is_proc;
-      if (script_place && (d->code == ERR_NOT_CONST || d->code == ERR_SLICE_DYNAMIC || d->code == ERR_MASK_CODE || d->code == ERR_STATIC_STR))
+      if (script_place && (d->code == ERR_NOT_CONST || d->code == ERR_SLICE_DYNAMIC ||
+                           d->code == ERR_MASK_CODE || d->code == ERR_STATIC_STR))
         dg_rewind(&s->diags, filed);
     }
     if (code != MEM_OK) {
@@ -685,7 +711,9 @@ static Node *fn_at(Session *s, Span at, Module **m, ModelDecl **model) {
     *m = s->modules[i];
     const NodeList *l = &s->modules[i]->ast->file.items;
     for (uint32_t k = 0; k < l->count; k++) {
-      if (l->items[k]->kind != N_MODEL || at.lo < l->items[k]->span.lo || at.lo >= l->items[k]->span.hi) continue;
+      if (l->items[k]->kind != N_MODEL || at.lo < l->items[k]->span.lo ||
+          at.lo >= l->items[k]->span.hi)
+        continue;
       Global *g = global_find(s, *m, l->items[k]->model.name.name);
       if (!g || g->kind != G_MODEL) return NULL;
       *model = g->v.u.model;
@@ -701,7 +729,9 @@ static bool known_before(Session *s, size_t count) {
   for (size_t k = count; k < d->count; k++) {
     bool known = false;
     for (size_t i = 0; i < k && !known; i++)
-      known = d->items[i]->code == d->items[k]->code && d->items[i]->severity == d->items[k]->severity && !memcmp(&d->items[i]->span, &d->items[k]->span, sizeof(Span));
+      known = d->items[i]->code == d->items[k]->code &&
+              d->items[i]->severity == d->items[k]->severity &&
+              !memcmp(&d->items[i]->span, &d->items[k]->span, sizeof(Span));
     if (!known) continue;
     Diag *g = d->items[k];
     memmove(&d->items[k], &d->items[k + 1], (d->count - k - 1) * sizeof *d->items);
@@ -755,13 +785,16 @@ static void check_functions(Session *s, Module *m) {
     Global *g = global_find(s, m, n->model.name.name);
     if (!g || g->kind != G_MODEL) continue;
     size_t count = s->diags.count;
-    if (!check_fn(s, &(Made){.s = s, .module = m, .m = g->v.u.model})) { /* its methods need an instance */
+    if (!check_fn(
+            s,
+            &(Made){.s = s, .module = m, .m = g->v.u.model})) { /* its methods need an instance */
       n->flags |= ITEM_BAD;
       known_before(s, count);
       continue;
     }
     for (uint32_t k = 0; k < n->model.members.count; k++)
-      if (n->model.members.items[k]->kind == N_FN) check_item(s, m, n->model.members.items[k], g->v.u.model);
+      if (n->model.members.items[k]->kind == N_FN)
+        check_item(s, m, n->model.members.items[k], g->v.u.model);
   }
 }
 
@@ -772,7 +805,8 @@ static void sort_diags(Diags *d, size_t from) {
     size_t k = i;
     for (; k > from; k--) {
       const Diag *o = d->items[k - 1];
-      if (o->span.file < g->span.file || (o->span.file == g->span.file && o->span.lo <= g->span.lo)) break;
+      if (o->span.file < g->span.file || (o->span.file == g->span.file && o->span.lo <= g->span.lo))
+        break;
       d->items[k] = d->items[k - 1];
     }
     d->items[k] = g;
@@ -828,8 +862,7 @@ bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, si
     fail(s, ERR_UNKNOWN_NAME, (Span){0},
          "the file has no function `%s` (a method is `Model.method`)", fn);
   while (j.stage < STAGE_COUNT && strcmp(stage, stage_names[j.stage])) j.stage++;
-  if (j.stage == STAGE_COUNT)
-    fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
+  if (j.stage == STAGE_COUNT) fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
   j.types = ARENA_ARRAY(&s->notes, Node *, n + 1);
   ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};
   for (size_t i = 0; i < n; i++) {

@@ -24,7 +24,9 @@ static bool embedded(const Session *s, Span at) {
   return at.file && at.file < s->sources.count && s->sources.items[at.file].path[0] == '<';
 }
 
-static bool inside(Span a, Span b) { return a.file == b.file && a.lo >= b.lo && a.hi <= b.hi; }
+static bool inside(Span a, Span b) {
+  return a.file == b.file && a.lo >= b.lo && a.hi <= b.hi;
+}
 
 /* Moves an error out of the library, and drops labels that stand there; returns the frame below which
  * the trace begins. */
@@ -36,8 +38,9 @@ static Frame *settle_place(Session *s, Diag *d) {
     if (out && out->up && out->call.file) {
       const char *name = out->what ? out->what : "fn";
       d->span = out->call;
-      d->message = d->code == ERR_NOT_YET ? arena_printf(&s->notes, "not yet: `%s`", name)
-                                          : arena_printf(&s->notes, "in `%s`: %s", name, d->message);
+      d->message = d->code == ERR_NOT_YET
+                       ? arena_printf(&s->notes, "not yet: `%s`", name)
+                       : arena_printf(&s->notes, "in `%s`: %s", name, d->message);
       d->label = NULL;
       f = out->up;
     }
@@ -95,7 +98,8 @@ _Noreturn void raise_(Session *s) {
     f = g;
   }
   if (skipped && d->trace_count <= 16)
-    d->trace[0].what = arena_printf(&s->notes, "%s (and %zu more calls like these)", d->trace[0].what, skipped);
+    d->trace[0].what =
+        arena_printf(&s->notes, "%s (and %zu more calls like these)", d->trace[0].what, skipped);
   dg_throw(&s->diags);
 }
 

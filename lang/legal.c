@@ -109,7 +109,7 @@ typedef struct Legal {
   Session *s;
   const Node *root; /* whose own names are no names of the outside */
   bool ok, holes;
-  Span at;          /* the first that is no code, and why */
+  Span at; /* the first that is no code, and why */
   const char *why;
 } Legal;
 
@@ -163,7 +163,9 @@ static void legal_name(Legal *l, Node *n) {
   bool var = g && g->kind == G_VALUE && g->is_var;
   bool seq = x ? x->v.tag == V_SEQ : g && g->v.tag == V_SEQ;
   if ((!var && !seq) || local_binds((Node *)l->root, n->name)) return;
-  refuse(l, n->span, var ? "this reads or assigns a top-level `var`" : "this is a sequence, which belongs to script");
+  refuse(l, n->span,
+         var ? "this reads or assigns a top-level `var`"
+             : "this is a sequence, which belongs to script");
 }
 
 static void legal_visit(void *ud, Node *n) {
@@ -173,7 +175,8 @@ static void legal_visit(void *ud, Node *n) {
   if (n->kind == N_NAME) legal_name(l, n);
   if (n->kind == N_STRING) {
     for (uint32_t i = 0; i < n->string.count; i++)
-      if (n->string.items[i].hole && !l->holes) refuse(l, n->string.items[i].span, "a text that is made at run time");
+      if (n->string.items[i].hole && !l->holes)
+        refuse(l, n->string.items[i].span, "a text that is made at run time");
     for (uint32_t i = 0; i < n->string.count; i++) legal_visit(ud, n->string.items[i].hole);
     return;
   }

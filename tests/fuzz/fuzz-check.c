@@ -17,7 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_TEXT = 1 << 14, MAX_FILES = 2000, MAX_WORDS = 60000, HANG_SECONDS = 20, BLOCK_MOST = 1 << 26 };
+enum {
+  MAX_TEXT = 1 << 14,
+  MAX_FILES = 2000,
+  MAX_WORDS = 60000,
+  HANG_SECONDS = 20,
+  BLOCK_MOST = 1 << 26
+};
 
 static uint64_t state;
 
@@ -113,8 +119,10 @@ static void add_folder(const char *name) {
     if (e->d_name[0] == '.') continue;
     snprintf(full, sizeof full, "%s/%s", name, e->d_name);
     if (stat(full, &st)) continue;
-    if (S_ISDIR(st.st_mode)) add_folder(full);
-    else if (n > 4 && !strcmp(e->d_name + n - 4, ".ckl")) add_file(full);
+    if (S_ISDIR(st.st_mode))
+      add_folder(full);
+    else if (n > 4 && !strcmp(e->d_name + n - 4, ".ckl"))
+      add_file(full);
   }
   closedir(d);
 }
@@ -145,15 +153,19 @@ static size_t line_length(size_t at) {
 static void mutate(void) {
   size_t at = rnd((uint32_t)text_n);
   switch (rnd(8)) {
-  case 0: case 1: case 2: case 3: { /* another word */
+  case 0:
+  case 1:
+  case 2:
+  case 3: { /* another word */
     size_t start = line_start(at), end = start;
     while (end <= at && end < text_n) {
       start = end;
       end += word_at(text + end, text + text_n);
     }
     if (end <= start || text[start] == '\n') break;
-    static const char *const extra[] = {"0", "-1", "1", "9223372036854775807", "0.5", "none", "self", "true", "inf",
-                                        "_", "[]", "()", "\"\"", "4000000000", "f32", "x", "n", "out", "any", "model"};
+    static const char *const extra[] = {
+        "0",  "-1", "1",    "9223372036854775807", "0.5", "none", "self", "true", "inf", "_",
+        "[]", "()", "\"\"", "4000000000",          "f32", "x",    "n",    "out",  "any", "model"};
     if (rnd(4) == 0) {
       const char *w = extra[rnd(sizeof extra / sizeof *extra)];
       splice(start, end - start, w, strlen(w));
@@ -246,7 +258,8 @@ int main(int argc, char **argv) {
   double seconds = argc > 1 ? atof(argv[1]) : 5;
   state = argc > 2 ? strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15ull + 1 : 1;
   const char *src = getenv("srcdir"), *tmp = getenv("TMPDIR");
-  static const char *const folders[] = {"tests/golden", "tests/error", "tests/parse", "examples", "stdlib"};
+  static const char *const folders[] = {"tests/golden", "tests/error", "tests/parse", "examples",
+                                        "stdlib"};
   char full[1024];
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
     snprintf(full, sizeof full, "%s/%s", src && *src ? src : ".", folders[i]);

@@ -1,0 +1,377 @@
+/* Calls of what is known by name: arguments, and what code may call (rules 47, 49, 53).
+ *
+ * In: a call and the place where it stands. Out: filed errors. Idea: declarations and signatures of
+ * builtins are made to one list of parameters, against which the arguments are held.
+ */
+#include <string.h>
+
+#include "lang/resolver.h"
+
+/* ---- calls */
+
+/* A parameter of what is called, from a declaration or a builtin's signature. */
+typedef struct Par {
+  const char *name;
+  size_t n;
+  bool deflt, rest;
+} Par;
+
+typedef struct Callee {
+  Name name; /* as called */
+  Par *par;
+  size_t count;
+  Span declared; /* file 0: builtin */
+  const char *signature;
+  bool open; /* takes any names */
+} Callee;
+
+static void callee_of_params(Resolver *r, Callee *c, const NodeList *p) {
+  c->par = ARENA_ARRAY(&r->s->scratch, Par, p->count + 1);
+  for (uint32_t i = 0; i < p->count; i++) {
+    Name n = p->items[i]->param.name.name;
+    c->par[c->count++] = (Par){n, strlen(n), p->items[i]->param.init != NULL, false};
+  }
+}
+
+static void callee_of_builtin(Resolver *r, Callee *c, const Builtin *b) {
+  c->par = ARENA_ARRAY(&r->s->scratch, Par, 16);
+  c->signature = txt(r->s, "%s%s", b->name, b->signature);
+  const char *p = b->signature;
+  if (*p == '(') p++;
+  while (*p && *p != ')' && c->count < 16) {
+    while (*p == ' ' || *p == ',') p++;
+    if (*p == ')') break;
+    Par q = {p, 0, false, false};
+    while (*p && !strchr(", ).", *p)) p++;
+    q.n = (size_t)(p - q.name);
+    if (!strncmp(p, "...", 3)) {
+      q.rest = true;
+      p += 3;
+    }
+    while (*p == ' ') p++;
+    if (*p == '=') {
+      q.deflt = true;
+      int depth = 0;
+      while (*p && (depth || (*p != ',' && *p != ')'))) {
+        if (*p == '(') depth++;
+        if (*p == ')') depth--;
+        p++;
+      }
+    }
+    c->par[c->count++] = q;
+  }
+  for (size_t i = 0; i < c->count; i++)
+    if (c->par[i].rest && c->par[i].n == 5 && !strncmp(c->par[i].name, "sizes", 5)) c->open = true;
+}
+
+static void explain_callee(Resolver *r, Diag *d, const Callee *c) {
+  if (c->declared.file && r->s->sources.items[c->declared.file].path[0] != '<')
+    dg_label(&r->s->diags, d, c->declared, "declared here");
+  else if (c->signature)
+    dg_help(&r->s->diags, d, "its signature is %s", c->signature);
+}
+
+const char *rs_plural(size_t n) {
+  return n == 1 ? "" : "s";
+}
+
+/* Arguments of a call against parameters (rule 47). `receiver`: x of x.f(..), `no_shape`: an initialiser,
+ * which is given its shape (rule 58). */
+static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, bool no_shape) {
+  Session *s = r->s;
+  size_t required = 0, positional = receiver ? 1 : 0, before = s->diags.errors;
+  bool rest = false, named = false;
+  bool *given = ARENA_ARRAY(&s->scratch, bool, c->count + 1);
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->par[i].rest)
+      rest = true;
+    else if (!c->par[i].deflt)
+      required++;
+  }
+  const NodeList *l = &call->call.args;
+  Node *extra = NULL;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *a = l->items[i];
+    if (!a->arg.name.name) {
+      if (named) {
+        Diag *d =
+            err(s, ERR_ARG_ORDER, a->span, "an argument by position stands after one by name");
+        dg_help(&s->diags, d, "positional arguments come first");
+        return;
+      }
+      if (++positional > required && !extra) extra = a;
+      continue;
+    }
+    named = true;
+    Name n = a->arg.name.name;
+    size_t k = 0;
+    while (k < c->count &&
+           (c->par[k].rest || c->par[k].n != strlen(n) || strncmp(c->par[k].name, n, c->par[k].n)))
+      k++;
+    if (k == c->count) {
+      if (c->open) continue;
+      Diag *d = err(s, ERR_ARG_NAME, a->arg.name.span, "`%s` has no parameter `%s`", c->name, n);
+      explain_callee(r, d, c);
+      Near b = rs_near_start(n);
+      for (size_t j = 0; j < c->count; j++)
+        if (!c->par[j].rest) rs_consider(&b, txt(s, "%.*s", (int)c->par[j].n, c->par[j].name));
+      if (b.found)
+        dg_help(&s->diags, d, "did you mean `%s`?", b.found);
+      else if (c->signature)
+        dg_help(&s->diags, d, "its signature is %s", c->signature);
+      continue;
+    }
+    if (given[k]) {
+      err(s, ERR_TWICE, a->arg.name.span, "the argument `%s` is given twice", n);
+      continue;
+    }
+    given[k] = true;
+  }
+  if (s->diags.errors > before) return;
+  if (positional > required && !rest) {
+    Diag *d = err(s, ERR_ARG_COUNT, extra ? extra->span : call->span,
+                  "`%s` takes %zu argument%s by position, not %zu", c->name, required,
+                  rs_plural(required), positional);
+    explain_callee(r, d, c);
+    if (c->signature && c->count && !strcmp(c->name, "ones"))
+      dg_help(&s->diags, d, "a shape is one argument: `ones([3, 4])`");
+    for (size_t i = 0; i < c->count; i++)
+      if (c->par[i].deflt && !given[i]) {
+        dg_help(&s->diags, d, "a parameter with a default is given by name: `%.*s = ..`",
+                (int)c->par[i].n, c->par[i].name);
+        if (c->signature && !strncmp(c->par[0].name, "shape", 5))
+          dg_help(&s->diags, d, "a shape is one argument: `%s([3, 4])`", c->name);
+        break;
+      }
+    return;
+  }
+  size_t left = positional;
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->par[i].rest || c->par[i].deflt) continue;
+    if (left) {
+      left--;
+      if (given[i]) {
+        Span at = call->span;
+        for (uint32_t k = 0; k < l->count; k++) {
+          Name n = l->items[k]->arg.name.name;
+          if (n && strlen(n) == c->par[i].n && !strncmp(n, c->par[i].name, c->par[i].n))
+            at = l->items[k]->arg.name.span;
+        }
+        Diag *d = err(s, ERR_TWICE, at, "the argument `%.*s` is given by position and by name",
+                      (int)c->par[i].n, c->par[i].name);
+        explain_callee(r, d, c);
+        return;
+      }
+      given[i] = true;
+    }
+  }
+  for (size_t i = 0; i < c->count; i++) {
+    if (given[i] || c->par[i].rest || c->par[i].deflt) continue;
+    if (no_shape && i == 0) continue;
+    Diag *d = err(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%.*s`", c->name,
+                  (int)c->par[i].n, c->par[i].name);
+    explain_callee(r, d, c);
+    return;
+  }
+}
+
+/* Does the name of a function that code may not call stand here? (rule 53) */
+bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name name, Span at) {
+  Session *s = r->s;
+  if (!r->place->code) return true;
+  bool named = false, in_checkpoint = false;
+  for (const Place *p = r->place; p; p = p->up) {
+    named |= p->kind == P_FN && p->code;
+    in_checkpoint |= p->kind == P_CHECKPOINT;
+  }
+  const char *where = named || !in_checkpoint ? "code" : "a `checkpoint` block, which is code,";
+  if (g && g->kind == G_FN && g->decl && g->decl->fn->is_proc) {
+    Diag *d = err(s, ERR_SCRIPT_ONLY, at, "%s cannot call the proc `%s`", where, name);
+    if (s->sources.items[g->decl->fn->header.file].path[0] != '<')
+      dg_label(&s->diags, d, g->decl->fn->header, "declared here");
+    dg_help(&s->diags, d,
+            "call it at the top level or in a proc, and pass what it gives as an argument");
+    return false;
+  }
+  if (g && g->kind == G_MODEL) {
+    Diag *d =
+        err(s, ERR_SCRIPT_ONLY, at, "%s cannot make an instance of the model `%s`", where, name);
+    dg_help(&s->diags, d, "make it in script, or as a `let` member of a model, and use it here");
+    return false;
+  }
+  if (b && (b->flags & BI_SCRIPT)) {
+    Diag *d = err(s, ERR_SCRIPT_ONLY, at, "`%s` works in script, not in code", name);
+    dg_help(&s->diags, d,
+            "call it at the top level or in a proc, and pass what it gives as an argument");
+    return false;
+  }
+  return true;
+}
+
+static bool is_later(const Builtin *b) {
+  return !strcmp(b->doc, "not yet");
+}
+
+/* A call of something known by name. False when nothing more is known of it. */
+static void call_known(Resolver *r, const Global *g, const Builtin *b, const Node *decl, Name name,
+                       Span at, Node *call, bool receiver, bool no_shape) {
+  Callee c = {.name = name};
+  if (b && is_later(b)) {
+    Diag *d = err(r->s, ERR_NOT_YET, at, "not yet: `%s`", name);
+    (void)d;
+    return;
+  }
+  if (!rs_check_code_call(r, g, b, name, at)) return;
+  if (b)
+    callee_of_builtin(r, &c, b);
+  else if (decl->kind == N_FN) {
+    callee_of_params(r, &c, &decl->fn->params);
+    c.declared = decl->fn->header;
+  } else if (decl->kind == N_MODEL) {
+    callee_of_params(r, &c, &decl->model.params);
+    c.declared = decl->model.name.span;
+  } else
+    return;
+  if (!b && r->s->sources.items[c.declared.file].path[0] == '<' && c.declared.hi > c.declared.lo) {
+    const Source *src = &r->s->sources.items[c.declared.file];
+    Span h = c.declared;
+    if (decl->kind == N_MODEL && decl->model.params.count)
+      h.hi = decl->model.params.items[decl->model.params.count - 1]->span.hi + 1;
+    c.signature = txt(r->s, "%.*s", (int)(h.hi - h.lo), src->text + h.lo);
+  }
+  check_call(r, &c, call, receiver,
+             no_shape && c.count && c.par[0].n == 5 && !strncmp(c.par[0].name, "shape", 5));
+}
+
+static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {
+  Diag *d = err(r->s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
+  Near b = rs_near_start(f);
+  for (size_t i = 0; i < m->global_count; i++)
+    if (m->globals[i].module == m) rs_consider(&b, m->globals[i].name);
+  if (b.found) dg_help(&r->s->diags, d, "did you mean `%s`?", b.found);
+}
+
+/* module.f: the declaration, or NULL after an error or for a builtin. */
+const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at) {
+  for (size_t i = 0; i < m->global_count; i++) {
+    const Global *g = &m->globals[i];
+    if (g->name != f || g->module != m) continue;
+    if (f[0] == '_') {
+      err(r->s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
+      return NULL;
+    }
+    if (g->kind == G_VALUE && !g->is_const) {
+      Diag *d = err(r->s, ERR_MODULE_VAR, at,
+                    "`%s` is a top-level variable of `%s`, which `use` does not bring", f, m->name);
+      dg_label(&r->s->diags, d, g->span, "declared here");
+      return NULL;
+    }
+    return g;
+  }
+  if (visible_anyway(r->s, m, f, NULL))
+    return r->s->prelude ? global_find(r->s, r->s->prelude, f) : NULL;
+  unknown_in_module(r, m, f, at);
+  return NULL;
+}
+
+const Module *rs_module_named(Resolver *r, const Node *x) {
+  if (x->kind != N_NAME) return NULL;
+  Found f = rs_lookup(r, x->name);
+  return f.kind == F_GLOBAL && f.global->kind == G_MODULE ? f.global->v.u.module : NULL;
+}
+
+static void walk_args(Resolver *r, Node *call) {
+  for (uint32_t i = 0; i < call->call.args.count; i++) {
+    Node *a = call->call.args.items[i];
+    for (uint32_t k = 0; k < i; k++)
+      if (a->arg.name.name && call->call.args.items[k]->arg.name.name == a->arg.name.name) {
+        Diag *d = err(r->s, ERR_TWICE, a->arg.name.span, "the argument `%s` is given twice",
+                      a->arg.name.name);
+        dg_label(&r->s->diags, d, call->call.args.items[k]->arg.name.span, "first here");
+        break;
+      }
+    rs_walk(r, a->arg.value);
+  }
+}
+
+static bool args_twice(const Node *call) {
+  const NodeList *l = &call->call.args;
+  for (uint32_t i = 0; i < l->count; i++)
+    for (uint32_t k = 0; k < i; k++)
+      if (l->items[i]->arg.name.name && l->items[i]->arg.name.name == l->items[k]->arg.name.name)
+        return true;
+  return false;
+}
+
+void rs_walk_call(Resolver *r, Node *e, bool init) {
+  Session *s = r->s;
+  Node *c = e->call.callee;
+  bool twice = args_twice(e);
+  if (c->kind == N_NAME) {
+    Found f = rs_lookup(r, c->name);
+    size_t before = s->diags.errors;
+    rs_use_found(r, &f, c->name, c->span);
+    if (s->diags.errors == before && !twice) {
+      if (f.kind == F_GLOBAL && f.global->decl)
+        call_known(r, f.global, NULL, f.global->decl, c->name, c->span, e, false, init);
+      if (f.kind == F_BUILTIN && f.builtin->fn)
+        call_known(r, NULL, f.builtin, NULL, c->name, c->span, e, false, init);
+      if (f.kind == F_BUILTIN && !f.builtin->fn)
+        err(s, ERR_NOT_CALLABLE, c->span, "`%s` is a value, not a function", c->name);
+      if (f.kind == F_MEMBER && f.member->kind == N_FN)
+        call_known(r, NULL, NULL, f.member, c->name, c->span, e, false, false);
+      if (f.kind == F_DTYPE && (e->call.args.count != 1 || e->call.args.items[0]->arg.name.name)) {
+        Diag *d = err(s, ERR_ARG_COUNT, e->span, "a cast takes one value: `%s(x)`", c->name);
+        if (e->call.args.count > 1) dg_help(&s->diags, d, "`%s([1, 2])` makes a tensor", c->name);
+      }
+    }
+    walk_args(r, e);
+    return;
+  }
+  if (c->kind != N_DOT) {
+    rs_walk(r, c);
+    walk_args(r, e);
+    return;
+  }
+  Name f = c->dot.name.name;
+  Span at = c->dot.name.span;
+  const Module *m = rs_module_named(r, c->dot.object);
+  if (m) {
+    const Global *g = rs_module_member(r, m, f, at);
+    if (g && !twice && g->decl && (g->kind == G_FN || g->kind == G_MODEL))
+      call_known(r, g, NULL, g->decl, f, at, e, false, init);
+    walk_args(r, e);
+    return;
+  }
+  size_t before = s->diags.errors;
+  rs_walk(r, c->dot.object);
+  if (s->diags.errors > before) { /* what `f` is there depends on the object */
+    walk_args(r, e);
+    return;
+  }
+  if (c->dot.object->kind == N_SELF && r->model) {
+    Node *x = rs_model_member(r->model, f, UINT32_MAX);
+    if (x) {
+      if (x->kind == N_FN && !twice) call_known(r, NULL, NULL, x, f, at, e, false, false);
+      walk_args(r, e);
+      return;
+    }
+  }
+  Found q = rs_lookup(r, f);
+  bool member = q.kind != F_LOCAL && rs_anywhere(r, f, false);
+  if (q.kind == F_NONE && !member) {
+    const char *here = rs_foreign(f);
+    Diag *d = err(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);
+    const char *near = here ? NULL : rs_near_value(r, f);
+    if (here)
+      rs_help_foreign(r, d, here);
+    else if (near)
+      dg_help(&s->diags, d, "did you mean `%s`?", near);
+  } else if (!member && !twice) {
+    if (q.kind == F_GLOBAL && q.global->decl)
+      call_known(r, q.global, NULL, q.global->decl, f, at, e, true, false);
+    if (q.kind == F_BUILTIN && q.builtin->fn)
+      call_known(r, NULL, q.builtin, NULL, f, at, e, true, false);
+  }
+  walk_args(r, e);
+}
