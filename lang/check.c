@@ -1,10 +1,11 @@
 /* `ckl check`: finds what is wrong without running (rule 49).
  *
- * In: a declared module. Out: filed errors. Functions whose parameters are annotated are staged once
- * with symbols for their bracket dims, methods on an instance whose model ints are symbols too, so
- * one pass stands for all sizes. Script is walked by the same evaluator in abstract mode: what is
- * known of a value's type is checked, what only running can tell is V_UNKNOWN, which no check refuses.
- * Where staging needs a size as a constant, it is tried with the size 2.
+ * In: a declared module. Out: filed errors. Functions whose parameters are annotated are staged
+ * once with symbols for their bracket dims, methods on an instance whose model ints are symbols
+ * too, so one pass stands for all sizes. Script is walked by the same evaluator in abstract mode:
+ * what is known of a value's type is checked, what only running can tell is V_UNKNOWN, which no
+ * check refuses. Where staging needs a size as a constant, several are tried; a fault holds for all.
+ * A fault is reported once, in the function where it lies (check_item), in the order of the source.
  */
 #include <string.h>
 
@@ -216,7 +217,8 @@ static void check_fn_job(void *ud) {
   Value self = v_unit();
   if (j->m && !make_inst(s, u, j->m, &self)) return;
   if (!d) return; /* the members alone */
-  /* arguments: dims of the brackets are made in a frame that is thrown away, and bound again by the call */
+  /* arguments: dims of the brackets are made in a frame that is thrown away, and bound again by
+   * the call */
   Frame fr;
   FnObj *f =
       fn_value(s, d, j->module, j->m ? self.u.inst : NULL, j->m, !d->fn->is_proc, 0, NULL).u.fn;
@@ -250,7 +252,8 @@ static void check_fn_job(void *ud) {
   print_stage(s, j->out, u->arena, u->g, j->stage, d->fn->header);
 }
 
-/* One try, with `value[i % n]` for the i-th size that is needed as a constant. Returns how many were. */
+/* One try, with `value[i % n]` for the i-th size that is needed as a constant. Returns how many
+ * were. */
 static size_t check_once(Session *s, Made *j, const int64_t *value, size_t n) {
   Pin pins[16];
   size_t pin_count = 0;

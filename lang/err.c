@@ -28,8 +28,8 @@ static bool inside(Span a, Span b) {
   return a.file == b.file && a.lo >= b.lo && a.hi <= b.hi;
 }
 
-/* Moves an error out of the library, and drops labels that stand there; returns the frame below which
- * the trace begins. */
+/* Moves an error out of the library, and drops labels that stand there; returns the frame below
+ * which the trace begins. */
 static Frame *settle_place(Session *s, Diag *d) {
   Frame *f = s->frame;
   if (embedded(s, d->span)) {

@@ -1,7 +1,7 @@
 /* Questions about trees, and the function nodes that constructs stand for.
  *
- * In: a tree. Out: answers, cached where they cost a walk. `wrap <f a> { b }` is f(a, fn() { b }), a
- * comprehension in script is a call of fn() = [..], a model is called like a function.
+ * In: a tree. Out: answers, cached where they cost a walk. `wrap <f a> { b }` is f(a, fn() { b
+ * }), a comprehension in script is a call of fn() = [..], a model is called like a function.
  */
 #include <string.h>
 

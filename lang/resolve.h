@@ -7,7 +7,8 @@
 /* Node.flags of a top-level item or a member: an error was filed about it. */
 enum { ITEM_BAD = 1 };
 
-/* Walks the tree of a declared module; files what is wrong and marks where. False when an error was filed. */
+/* Walks the tree of a declared module; files what is wrong and marks where. False when an error
+ * was filed. */
 bool resolve_module(Session *s, Module *m);
 
 #endif

@@ -75,8 +75,8 @@ const char *rs_plural(size_t n) {
   return n == 1 ? "" : "s";
 }
 
-/* Arguments of a call against parameters (rule 47). `receiver`: x of x.f(..), `no_shape`: an initialiser,
- * which is given its shape (rule 58). */
+/* Arguments of a call against parameters (rule 47). `receiver`: x of x.f(..), `no_shape`: an
+ * initialiser, which is given its shape (rule 58). */
 static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, bool no_shape) {
   Session *s = r->s;
   size_t required = 0, positional = receiver ? 1 : 0, before = s->diags.errors;

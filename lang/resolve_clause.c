@@ -1,7 +1,8 @@
 /* Words in clauses and types: policies, modes, dims, names of types (rules 19 to 25, 82, 87, 88).
  *
- * In: clauses of checkpoint and wrap, types of annotations. Out: filed errors; packs of parameters are
- * bound. What a word may mean depends on its place only, so that a misspelt one is found before a run.
+ * In: clauses of checkpoint and wrap, types of annotations. Out: filed errors; packs of
+ * parameters are bound. What a word may mean depends on its place only, so that a misspelt one is
+  * found before a run.
  */
 #include <string.h>
 
@@ -167,7 +168,8 @@ static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
             w->name);
 }
 
-/* What a clause says of an op class or name: two of equal rank that disagree are an error (rule 82). */
+/* What a clause says of an op class or name: two of equal rank that disagree are an error (rule
+ * 82). */
 static const char *stance(const Node *c, uint32_t *from) {
   Name w = c->clause.path.items[0].name;
   *from = 0;

@@ -1,4 +1,5 @@
-/* Inside of the walk over names, arguments and places: lang/resolve.c, resolve_call.c, resolve_clause.c. */
+/* Inside of the walk over names, arguments and places: lang/resolve.c, resolve_call.c,
+ * resolve_clause.c. */
 #ifndef CKL_LANG_RESOLVER_H
 #define CKL_LANG_RESOLVER_H
 
@@ -87,13 +88,15 @@ void rs_push_place(Resolver *r, Place *p, PlaceKind k, const Node *n, bool code)
 /* ---- names */
 Found rs_lookup(Resolver *r, Name name); /* in the order of rule 1 */
 Bind *rs_find_bind(const Resolver *r, Name name);
-/* A field or method; `have`: fields among the first so many members only. NULL when there is none. */
+/* A field or method; `have`: fields among the first so many members only. NULL when there is
+ * none. */
 Node *rs_model_member(const Node *model, Name name, uint32_t have);
 Span rs_member_span(const Node *m); /* of its name */
 /* module.f: the declaration, or NULL after an error. */
 const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at);
 const Module *rs_module_named(Resolver *r, const Node *x); /* NULL: x is no name of a module */
-/* Whether anything in the files at hand has a field or method (`lets`: a let or function) of that name. */
+/* Whether anything in the files at hand has a field or method (`lets`: a let or function) of that
+ * name. */
 bool rs_anywhere(Resolver *r, Name name, bool lets);
 void rs_bind_word(Resolver *r, const Word *w, BindKind k); /* rules 3 and 4 */
 void rs_use_name(Resolver *r, Name name, Span at);         /* errors of reading it here */
