@@ -211,6 +211,9 @@ Value eval_wrap(Session *s, Node *e) {
     }
     if (!strcmp(w, "no_grad") || !strcmp(w, "grad")) {
       want_args(s, c, 0, "`wrap <no_grad> { .. }`");
+      if (in_code(s) && w[0] == 'g' && old.no_grad)
+        fail_help(s, ERR_NOT_YET, at, "in script the inner word wins already",
+                  "not yet: `wrap <grad>` inside `wrap <no_grad>` in code");
       s->modes.no_grad = w[0] == 'n';
     } else if (!strcmp(w, "train") || !strcmp(w, "eval")) {
       want_args(s, c, 0, "`wrap <train> { .. }`");
