@@ -10,6 +10,7 @@
 
 #include "lang/compile.h"
 #include "lang/seq.h"
+#include "lang/tape.h"
 
 /* A break, continue or return left an expression: hand it to the statement. */
 static Flow take_flow(Session *s) {
@@ -880,7 +881,43 @@ static Flow loop_end(Flow f) {
   return f == FLOW_RETURN ? FLOW_RETURN : FLOW_NEXT;
 }
 
+/* Rule 77: a value whose tape grows over this many turns is told, once per loop. */
+enum { TAPE_TURNS = 10000 };
+
+typedef struct Watch {
+  int64_t turns, tape;
+  size_t bytes;
+} Watch;
+
+static Watch watch_start(const Session *s) {
+  return (Watch){0, s->count.tape_live, s->mem.data_live[DEV_CPU] + s->mem.data_live[DEV_SIM]};
+}
+
+static void newest(Value v, Name name, uint64_t *seq, Name *found) {
+  if (v.tag != V_TENSOR || !v.u.t->node || v.u.t->node->seq <= *seq) return;
+  *seq = v.u.t->node->seq;
+  *found = name;
+}
+
+static void watch_turn(Session *s, Watch *w, Node *loop) {
+  if (++w->turns != TAPE_TURNS || s->count.tape_live - w->tape < TAPE_TURNS - 1) return;
+  Name name = NULL;
+  uint64_t seq = 0;
+  for (size_t i = s->frame->base; i < s->local_count; i++)
+    newest(s->locals[i].v, s->locals[i].name, &seq, &name);
+  Module *m = s->frame->module;
+  for (size_t i = 0; i < m->global_count; i++)
+    if (m->globals[i].is_var) newest(m->globals[i].v, m->globals[i].name, &seq, &name);
+  if (!name) return;
+  size_t now = s->mem.data_live[DEV_CPU] + s->mem.data_live[DEV_SIM];
+  warn_once(s, ERR_TAPE_GROWS, (Span){loop->span.file, loop->span.lo, loop->span.lo + 5},
+            "the tape of `%s` grows with every turn: %d turns hold %zu bytes; stop(%s) or "
+            "wrap <no_grad> ends that",
+            name, TAPE_TURNS, now > w->bytes ? now - w->bytes : 0, name);
+}
+
 static Flow eval_for(Session *s, Node *st) {
+  Watch watch = watch_start(s);
   Value it = eval(s, st->loop.iter);
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (st->loop.is_checkpoint) warn_checkpoint(s, st);
@@ -906,6 +943,7 @@ static Flow eval_for(Session *s, Node *st) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
       Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
       if (code) check_carry(s, &carry, st->loop.body);
       if (!code) {
@@ -920,6 +958,7 @@ static Flow eval_for(Session *s, Node *st) {
   if (it.tag == V_LIST || it.tag == V_TUPLE) {
     for (size_t i = 0; i < it.u.list->count; i++) {
       poll_interrupt(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
       Flow f = turn(s, st, it.u.list->items[i]);
       if (f == FLOW_BREAK) break;
       if (f == FLOW_RETURN) return f;
@@ -939,6 +978,7 @@ static Flow eval_for(Session *s, Node *st) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
       Flow f = turn(s, st, op_element(s, it, i, st->loop.iter->span));
       if (!s->stage) {
         mem_pool_drain(&s->mem, mark);
@@ -956,6 +996,7 @@ static Flow eval_for(Session *s, Node *st) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
       if (!seq_next(s, q, &v, st->loop.iter->span)) break;
       Flow f = turn(s, st, v);
       mem_pool_drain(&s->mem, mark);
@@ -975,10 +1016,12 @@ static Flow eval_for(Session *s, Node *st) {
 static Flow eval_while(Session *s, Node *st) {
   if (in_code(s)) fail(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
   if (st->loop.is_checkpoint) warn_checkpoint(s, st);
+  Watch watch = watch_start(s);
   for (;;) {
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
     poll_interrupt(s, st->span);
+    if (!s->stage) watch_turn(s, &watch, st);
     Value c = eval(s, st->loop.cond);
     if (s->flow != FLOW_NEXT) return take_flow(s);
     if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL))
