@@ -286,6 +286,7 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
   bool *given = ARENA_ARRAY(&s->scratch, bool, n + 1);
   bind_args(s, f, a, args, spans, given);
   if (s->abstract && abstract_recursion(s, f)) return (Value){.tag = V_UNKNOWN};
+  check_step(s);
   Frame fr;
   value_pool(s, (Value){.tag = V_FN, .u.fn = f});
   frame_push(s, &fr, f, a->call);

@@ -15,7 +15,7 @@
 #include "lang/seq.h"
 #include "parser/parse.h"
 
-enum { ITEM_DONE = 2 /* Node.flags: checked */, CHECK_MOST = 20 /* errors */ };
+enum { CHECK_STEPS = 50000 /* calls and turns: a call tree may be exponential */, ITEM_DONE = 2 /* Node.flags: checked */, CHECK_MOST = 20 /* errors */ };
 
 static Node *culprit(Session *s, size_t count, const Node *self, Module **m, ModelDecl **model);
 static Node *fn_at(Session *s, Span at, Module **m, ModelDecl **model);
@@ -37,6 +37,11 @@ typedef struct Made {
   bool done;
   int stage; /* STAGE_* */
 } Made;
+
+void check_step(Session *s) {
+  Unit *u = s->stage ? s->stage->unit : NULL;
+  if (u && u->check && ++u->steps > CHECK_STEPS) check_gives_up(s);
+}
 
 _Noreturn void check_gives_up(Session *s) {
   mem_throw(&s->mem, MEM_ERR_UNKNOWN);

@@ -55,6 +55,7 @@ struct Unit {
   Global **hidden;   size_t hidden_count, hidden_cap;
   Val token;         /* present effect token */
   bool restart, check;
+  uint32_t steps; /* of `check`: calls and turns walked so far */
   Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
   Pin wanted;        /* the pin that need_const asked for */
   size_t met;        /* instances of flat.insts whose state is known */

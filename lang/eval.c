@@ -857,6 +857,7 @@ static Flow eval_assign(Session *s, Node *st) {
 
 /* One turn of a loop: binds the pattern in a scope of its own. */
 static Flow turn(Session *s, Node *st, Value v) {
+  check_step(s);
   size_t base = s->local_count;
   AbstractVars k = {NULL, 0, NULL};
   if (s->abstract) {

@@ -369,6 +369,7 @@ void check_carry(Session *s, const AbstractVars *k, Node *body); /* rule 42, aft
 bool abstract_returns(Node *body);
 bool abstract_param(Session *s, Value v);
 bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
+void check_step(Session *s); /* counts a call or turn; a check that takes too long gives up */
 _Noreturn void check_gives_up(Session *s); /* ends the check of a function or statement, without an error */
 /* api.c, ir_tool.c */
 int64_t session_counter(const Session *s, const char *name);
