@@ -25,6 +25,12 @@ terminal() { # terminal TITLE STEP...
   tap_status $? "$title" typed
   show typed
 }
+if ! "$builddir/tests/repl/pty" --probe; then
+  tap_n=$((tap_n + 1))
+  echo "ok $tap_n - sessions on a terminal # SKIP no pseudo-terminal"
+  tap_done
+  exit
+fi
 terminal 'a terminal session ends with Ctrl-D' '> ' 'let x = 6 * 7\r' '42' 'x + 1\r' '43' '' '+0.7' '\4'
 has '^ckl .*:help' 'a banner'
 terminal 'a statement of several lines' '> ' 'for i in 0..2 {\r' '. ' 'print("turn {i}")\r' '. ' '}\r' 'turn 1' '' '> ' ':quit\r'
