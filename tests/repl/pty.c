@@ -66,12 +66,16 @@ static void type(const char *text)
   }
 }
 
-/* A pseudo-terminal that works, as both its ends; false where /dev/pts is not there (a plain chroot). */
 static bool open_terminal(void)
 {
   master = posix_openpt(O_RDWR | O_NOCTTY);
-  if (master < 0 || grantpt(master) || unlockpt(master)) return false;
-  const char *name = ptsname(master);
+  return master >= 0 && !grantpt(master) && !unlockpt(master);
+}
+
+/* Whether both ends of a pseudo-terminal open: not where /dev/pts is missing (a plain chroot). */
+static bool probe(void)
+{
+  const char *name = open_terminal() ? ptsname(master) : NULL;
   int fd = name ? open(name, O_RDWR | O_NOCTTY) : -1;
   if (fd >= 0) close(fd);
   return fd >= 0;
@@ -79,7 +83,7 @@ static bool open_terminal(void)
 
 int main(int argc, char **argv)
 {
-  if (argc == 2 && !strcmp(argv[1], "--probe")) return open_terminal() ? 0 : 1;
+  if (argc == 2 && !strcmp(argv[1], "--probe")) return probe() ? 0 : 1;
   int from = 1;
   while (from < argc && strcmp(argv[from], "--")) from++;
   if (from < 2 || from >= argc) return 2;
