@@ -214,25 +214,14 @@ void ckl_release(ckl_value *v) {
   mem_free(&v->owner->s.mem, v, sizeof *v);
 }
 
-typedef struct Maker {
-  Value v;
-  Tensor *t;
-  const char *text;
-  size_t n;
-} Maker;
-
-static ckl_value *simple(ckl_session *k, Value v) {
-  return handle(k, v);
-}
-
 ckl_value *ckl_int(ckl_session *s, int64_t i) {
-  return simple(s, v_int(i));
+  return handle(s, v_int(i));
 }
 ckl_value *ckl_float(ckl_session *s, double x) {
-  return simple(s, v_float(x));
+  return handle(s, v_float(x));
 }
 ckl_value *ckl_bool(ckl_session *s, bool b) {
-  return simple(s, v_bool(b));
+  return handle(s, v_bool(b));
 }
 
 static void make_str(Job *j) {

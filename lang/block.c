@@ -520,8 +520,6 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   size_t nin = g->input_count;
   bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
   for (uint32_t k = n; k-- > 0;) { /* innermost first: the first variable is the outermost axis */
-    for (size_t i = 0; i < nin; i++)
-      batched[i] = val_eq(g->inputs[i], g->inputs[0]) ? false : false;
     for (size_t i = 0; i < nin; i++) batched[i] = i == k;
     g = gr_batch(s->stage->g->arena, g, batched, axes[k].n, &err_);
     if (!g) fail_gerr(s, e->span, &err_);

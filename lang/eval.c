@@ -589,8 +589,6 @@ static Value eval_item(Session *s, Node *e) {
 }
 
 static Value eval_if(Session *s, Node *e) {
-  Flow flow = FLOW_NEXT;
-  (void)flow;
   Value c = eval(s, e->if_.cond);
   if (c.tag == V_UNKNOWN || (s->abstract && c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL && type_of(s, c).rank == 0)) {
     /* check: look at both branches; a break or return in one of them may or may not happen */
@@ -825,7 +823,7 @@ static Flow eval_assign(Session *s, Node *st) {
   if (root->kind != N_NAME)
     fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
   Value old = l ? l->v : g->is_set ? g->v : unset(s);
-  if (old.tag == V_PARAM && (n > 0 || true) && (!l || !l->is_var) && (!g || !g->is_var)) {
+  if (old.tag == V_PARAM && (!l || !l->is_var) && (!g || !g->is_var)) {
     Value nv =
         put_path(s, n || st->assign.op != AST_NONE ? param_read(s, old.u.p, root->span) : v_unit(),
                  path, n, st->assign.op, v, st);
@@ -924,9 +922,7 @@ static Flow eval_for(Session *s, Node *st) {
   if (st->loop.is_checkpoint) warn_checkpoint(s, st);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);
-    size_t before = s->local_count;
     Flow f = turn(s, st, elem);
-    (void)before;
     return loop_end(f);
   }
   if (it.tag == V_RANGE) {

@@ -29,9 +29,9 @@ uses() { nm -A -u "$core" | awk '{ print $NF, $1 }' | grep -E "^_*($1) "; }
 # make.
 tap_empty "$(uses 'exit|_?Exit|abort|quick_exit|assert_fail|v?printf(_chk)?|puts|putchar|perror|stdout|stderr|system|raise|kill' |
   grep -v '^abort .*[:/]mem[.]o')" 'nothing below cli/ prints, exits or aborts'
-# mem.c holds the default hook; the handles of api.c may outlive their session
+# mem.c holds the default hook
 tap_empty "$(uses 'malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|strn?dup|v?asprintf|getline|open_memstream' |
-  grep -v -e '[:/]mem[.]o' -e '[:/]api[.]o')" 'memory comes from the hook of the session'
+  grep -v -e '[:/]mem[.]o')" 'memory comes from the hook of the session'
 tap_empty "$(uses 's?rand|s?random|drand48|setlocale|strtok|signal|sigaction|setenv|putenv|localtime|gmtime|strerror')" \
   'no function with state of the process is used'
 
