@@ -1,7 +1,7 @@
 /* The table of builtins and the binding of their arguments.
  *
- * In: a call's arguments. Out: values by parameter. A signature's text is parsed at each
- * call: it is short, and only scanned for commas; nothing is allocated for it.
+ * In: a call's arguments. Out: values by parameter. Idea: when a session starts, each signature's text is
+ * read once, and names are interned; from then on names are found and compared by address.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,13 +17,6 @@ const Builtin builtin_table[] = {
 #undef BUILTIN
 const size_t builtin_count = sizeof builtin_table / sizeof *builtin_table;
 
-const Builtin *builtin_find(Session *s, Name name) {
-  (void)s;
-  for (size_t i = 0; i < builtin_count; i++)
-    if (!strcmp(builtin_table[i].name, name)) return &builtin_table[i];
-  return NULL;
-}
-
 Value builtin_constant(Session *s, const Builtin *b) {
   (void)s;
   switch (b->op) {
@@ -34,54 +27,39 @@ Value builtin_constant(Session *s, const Builtin *b) {
   }
 }
 
-/* One parameter of a signature. */
-typedef struct Param1 {
-  const char *name, *deflt;
-  size_t name_n, deflt_n;
-  bool rest;
-} Param1;
+/* ---- signatures */
 
-enum { MAX_PARAMS = 8 };
+enum { MAX_PARAMS = 8, SLOTS = 512 }; /* more than twice the builtins, a power of two */
 
-static size_t signature(const char *sig, Param1 *out) {
-  size_t n = 0;
-  const char *p = sig + 1;
-  while (*p && *p != ')') {
-    while (*p == ' ' || *p == ',') p++;
-    if (*p == ')') break;
-    Param1 q = {.name = p};
-    while (*p && *p != ',' && *p != ')' && *p != ' ' && *p != '.') p++;
-    q.name_n = (size_t)(p - q.name);
-    if (!strncmp(p, "...", 3)) {
-      q.rest = true;
-      p += 3;
-    }
-    while (*p == ' ') p++;
-    if (*p == '=') {
-      p++;
-      while (*p == ' ') p++;
-      q.deflt = p;
-      while (*p && *p != ',' && *p != ')') p++;
-      q.deflt_n = (size_t)(p - q.deflt);
-    }
-    if (n < MAX_PARAMS) out[n++] = q;
-  }
-  return n;
+struct BuiltinTab {
+  BuiltinSig *sig;           /* by place in builtin_table */
+  const Builtin *slot[SLOTS]; /* by address of the interned name, open addressing */
+  Name name[SLOTS];
+};
+
+static size_t slot_of(const BuiltinTab *t, Name name) {
+  size_t i = (size_t)((uint64_t)(uintptr_t)name * UINT64_C(0x9e3779b97f4a7c15) >> 40) % SLOTS;
+  while (t->slot[i] && t->name[i] != name) i = (i + 1) % SLOTS;
+  return i;
 }
 
-static Value default_value(Session *s, const Param1 *p) {
+/* A default of the table: a word, a text, a dtype, or a short decimal. */
+static void read_default(BuiltinParam *p, const char *from, size_t len) {
   char t[32];
-  size_t n = p->deflt_n < 31 ? p->deflt_n : 31;
-  memcpy(t, p->deflt, n);
+  size_t n = len < 31 ? len : 31;
+  memcpy(t, from, n);
   t[n] = 0;
-  if (!strcmp(t, "none")) return v_none();
-  if (!strcmp(t, "true")) return v_bool(true);
-  if (!strcmp(t, "false")) return v_bool(false);
-  if (t[0] == '"') return str_value(s, t + 1, n - 2);
   int dt = dtype_find(t);
-  if (dt >= 0) return (Value){.tag = V_DTYPE, .u.i = dt};
-  if (strpbrk(t, ".e")) {
-    /* the defaults of the table are short decimals: locale plays no part in reading them by hand */
+  if (!strcmp(t, "none")) {
+    p->deflt = v_none();
+  } else if (!strcmp(t, "true") || !strcmp(t, "false")) {
+    p->deflt = v_bool(t[0] == 't');
+  } else if (t[0] == '"') {
+    p->text = from + 1;
+    p->text_n = len - 2;
+  } else if (dt >= 0) {
+    p->deflt = (Value){.tag = V_DTYPE, .u.i = dt};
+  } else if (strpbrk(t, ".e")) { /* digits by hand: no locale plays a part */
     double x = 0, scale = 1;
     int e = 0;
     const char *q = t;
@@ -93,10 +71,62 @@ static Value default_value(Session *s, const Param1 *p) {
       }
     if (*q == 'e') e = atoi(q + 1);
     for (; e < 0; e++) scale *= 10;
-    return v_float(x / scale);
+    p->deflt = v_float(x / scale);
+  } else {
+    p->deflt = v_int(atoi(t));
   }
-  return v_int(atoi(t));
 }
+
+static void read_signature(Session *s, const char *sig, BuiltinSig *out) {
+  BuiltinParam par[MAX_PARAMS];
+  const char *p = sig + (*sig == '(');
+  while (*p && *p != ')' && out->count < MAX_PARAMS) {
+    size_t n = strcspn(p, " ,.=)");
+    BuiltinParam q = {.name = names_get(s->names, p, n), .deflt = v_unit()};
+    p += n;
+    if (!strncmp(p, "...", 3)) {
+      q.rest = true;
+      out->open |= n == 5 && !strcmp(q.name, "sizes");
+      p += 3;
+    }
+    p += strspn(p, " ");
+    if (*p == '=') {
+      p++;
+      p += strspn(p, " ");
+      n = strcspn(p, ",)");
+      q.optional = true;
+      read_default(&q, p, n);
+      p += n;
+    }
+    p += strspn(p, " ,");
+    par[out->count++] = q;
+  }
+  out->par = ARENA_ARRAY(&s->perm, BuiltinParam, out->count + 1);
+  if (out->count) memcpy(out->par, par, out->count * sizeof *par);
+}
+
+void builtins_start(Session *s) {
+  BuiltinTab *t = ARENA_NEW(&s->perm, BuiltinTab);
+  t->sig = ARENA_ARRAY(&s->perm, BuiltinSig, builtin_count);
+  for (size_t i = 0; i < builtin_count; i++) {
+    Name name = names_of(s->names, builtin_table[i].name);
+    size_t at = slot_of(t, name);
+    t->slot[at] = &builtin_table[i];
+    t->name[at] = name;
+    read_signature(s, builtin_table[i].signature, &t->sig[i]);
+  }
+  s->builtins = t;
+}
+
+const Builtin *builtin_find(Session *s, Name name) {
+  return s->builtins->slot[slot_of(s->builtins, name)];
+}
+
+const BuiltinSig *builtin_sig(const Session *s, const Builtin *b) {
+  return &s->builtins->sig[b - builtin_table];
+}
+
+/* ---- calls */
 
 Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   if (in_code(s) && (b->flags & BI_SCRIPT))
@@ -108,8 +138,9 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
     Call raw = {.b = b, .node = node, .at = a->call};
     return b->fn(s, &raw);
   }
-  Param1 p[MAX_PARAMS];
-  size_t n = signature(b->signature, p), pos = 0;
+  const BuiltinSig *sig = builtin_sig(s, b);
+  const BuiltinParam *p = sig->par;
+  size_t n = sig->count, pos = 0;
   Value v[MAX_PARAMS];
   bool given[MAX_PARAMS] = {false};
   Span spans[MAX_PARAMS];
@@ -121,10 +152,7 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   for (size_t i = 0; i < a->count; i++) {
     size_t k = n;
     if (a->names[i]) {
-      for (k = 0; k < n; k++)
-        if (strlen(a->names[i]) == p[k].name_n && !strncmp(a->names[i], p[k].name, p[k].name_n) &&
-            !p[k].rest)
-          break;
+      for (k = 0; k < n && (p[k].name != a->names[i] || p[k].rest);) k++;
       if (k == n) {
         Diag *d =
             err(s, ERR_ARG_NAME, a->spans[i], "`%s` has no parameter `%s`", b->name, a->names[i]);
@@ -134,7 +162,7 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
       if (given[k])
         fail(s, ERR_TWICE, a->spans[i], "the argument `%s` is given twice", a->names[i]);
     } else {
-      while (pos < n && p[pos].deflt && !p[pos].rest) pos++;
+      while (pos < n && p[pos].optional && !p[pos].rest) pos++;
       if (pos < n && p[pos].rest) {
         c.rest[c.rest_n] = a->v[i];
         c.rest_names[c.rest_n] = NULL;
@@ -157,19 +185,21 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   bool unknown = false;
   for (size_t k = 0; k < n; k++) {
     if (!given[k] && !p[k].rest) {
-      if (!p[k].deflt) {
-        Diag *d = err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%.*s`", b->name,
-                      (int)p[k].name_n, p[k].name);
+      if (!p[k].optional) {
+        Diag *d =
+            err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`", b->name, p[k].name);
         dg_help(&s->diags, d, "its signature is %s%s", b->name, b->signature);
         raise_(s);
       }
-      v[k] = default_value(s, &p[k]);
+      v[k] = p[k].text ? str_value(s, p[k].text, p[k].text_n) : p[k].deflt;
     }
     if (!p[k].rest && v[k].tag == V_UNKNOWN) unknown = true;
   }
   for (size_t i = 0; i < c.rest_n; i++) unknown |= c.rest[i].tag == V_UNKNOWN;
   if (unknown && !s->abstract) return (Value){.tag = V_UNKNOWN};
-  if (s->abstract && (unknown || (b->flags & BI_SCRIPT) || abstract_only(s, &c))) return abstract_builtin(s, b, &c);
-  if (unknown && s->stage && s->stage->unit && s->stage->unit->check && strcmp(b->name, "list")) return (Value){.tag = V_UNKNOWN};
+  if (s->abstract && (unknown || (b->flags & BI_SCRIPT) || abstract_only(s, &c)))
+    return abstract_builtin(s, b, &c);
+  bool checked = s->stage && s->stage->unit && s->stage->unit->check;
+  if (unknown && checked && strcmp(b->name, "list")) return (Value){.tag = V_UNKNOWN};
   return b->fn(s, &c);
 }

@@ -368,22 +368,20 @@ bool abstract_only(Session *s, const Call *c) {
 /* What is known of the arguments of a builtin of script, by the names of its parameters. */
 static void check_arguments(Session *s, const Builtin *b, Call *c) {
   static const char *const texts[] = {"path", "file", "name", "label", "glob", "device", "key"};
-  const char *p = b->signature + 1;
-  for (size_t i = 0; i < c->n && *p; i++) {
-    size_t n = strcspn(p, " ,.=)");
+  const BuiltinSig *sig = builtin_sig(s, b);
+  for (size_t i = 0; i < c->n; i++) {
+    const char *name = sig->par[i].name;
     Value v = c->v[i];
     bool known = c->given[i] && v.tag != V_UNKNOWN;
     for (size_t k = 0; k < sizeof texts / sizeof *texts && known; k++)
-      if (strlen(texts[k]) == n && !strncmp(texts[k], p, n) && v.tag != V_STR)
+      if (!strcmp(texts[k], name) && v.tag != V_STR)
         fail(s, ERR_WANT_STR, c->spans[i], "the argument `%s` of `%s` must be a str, not %s",
              texts[k], b->name, value_type_text(s, v));
     bool tree = v.tag == V_INST || v.tag == V_PARAM || v.tag == V_RECORD || v.tag == V_TUPLE ||
                 v.tag == V_LIST || v.tag == V_NODE;
-    if (known && n == 3 && !strncmp(p, "net", 3) && !tree)
+    if (known && !strcmp(name, "net") && !tree)
       fail(s, ERR_WANT_MODEL, c->spans[i], "the argument `net` of `%s` must be a model, not %s",
            b->name, value_type_text(s, v));
-    p += strcspn(p, ",)");
-    p += strspn(p, ", )");
   }
 }
 

@@ -83,6 +83,7 @@ struct Session {
   Arena notes;        /* of diagnostics, until the next call of the API */
   ArenaMark notes_start;
   Names *names;
+  struct BuiltinTab *builtins;
   Sources sources;
   Diags diags;
   DimTab *dims;       /* of constants: attributes of script's ops */
@@ -300,6 +301,22 @@ typedef struct Builtin {
   unsigned flags;
   int op;               /* of elementwise builtins and reductions: the OpCode, else -1 */
 } Builtin;
+/* A signature as read when the session starts. */
+typedef struct BuiltinParam {
+  Name name;            /* interned */
+  Value deflt;
+  const char *text;     /* a default that is a str, else NULL */
+  size_t text_n;
+  bool optional, rest;  /* has a default; takes all that follows */
+} BuiltinParam;
+typedef struct BuiltinSig {
+  BuiltinParam *par;
+  size_t count;
+  bool open;            /* takes any names: `sizes...` */
+} BuiltinSig;
+typedef struct BuiltinTab BuiltinTab;
+void builtins_start(Session *s);
+const BuiltinSig *builtin_sig(const Session *s, const Builtin *b);
 Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node);
 Value builtin_constant(Session *s, const Builtin *b); /* none, inf, nan, pi */
 extern const Builtin builtin_table[];

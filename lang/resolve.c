@@ -618,7 +618,7 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     Diag *d = err(s, ERR_UNKNOWN_NAME, root->span,
                   "`%s` is not known here, so it cannot be assigned", name);
     const char *near = rs_near_value(r, name);
-    if (near && builtin_find(s, near)) near = NULL;
+    if (near && builtin_find(s, names_of(s->names, near))) near = NULL;
     if (near)
       dg_help(&s->diags, d, "did you mean `%s`? `var %s = ..` declares a new one", near, name);
     else

@@ -11,8 +11,7 @@
 
 /* A parameter of what is called, from a declaration or a builtin's signature. */
 typedef struct Par {
-  const char *name;
-  size_t n;
+  Name name;
   bool deflt, rest;
 } Par;
 
@@ -27,41 +26,18 @@ typedef struct Callee {
 
 static void callee_of_params(Resolver *r, Callee *c, const NodeList *p) {
   c->par = ARENA_ARRAY(&r->s->scratch, Par, p->count + 1);
-  for (uint32_t i = 0; i < p->count; i++) {
-    Name n = p->items[i]->param.name.name;
-    c->par[c->count++] = (Par){n, strlen(n), p->items[i]->param.init != NULL, false};
-  }
+  for (uint32_t i = 0; i < p->count; i++)
+    c->par[c->count++] =
+        (Par){p->items[i]->param.name.name, p->items[i]->param.init != NULL, false};
 }
 
 static void callee_of_builtin(Resolver *r, Callee *c, const Builtin *b) {
-  c->par = ARENA_ARRAY(&r->s->scratch, Par, 16);
+  const BuiltinSig *sig = builtin_sig(r->s, b);
+  c->par = ARENA_ARRAY(&r->s->scratch, Par, sig->count + 1);
   c->signature = txt(r->s, "%s%s", b->name, b->signature);
-  const char *p = b->signature;
-  if (*p == '(') p++;
-  while (*p && *p != ')' && c->count < 16) {
-    while (*p == ' ' || *p == ',') p++;
-    if (*p == ')') break;
-    Par q = {p, 0, false, false};
-    while (*p && !strchr(", ).", *p)) p++;
-    q.n = (size_t)(p - q.name);
-    if (!strncmp(p, "...", 3)) {
-      q.rest = true;
-      p += 3;
-    }
-    while (*p == ' ') p++;
-    if (*p == '=') {
-      q.deflt = true;
-      int depth = 0;
-      while (*p && (depth || (*p != ',' && *p != ')'))) {
-        if (*p == '(') depth++;
-        if (*p == ')') depth--;
-        p++;
-      }
-    }
-    c->par[c->count++] = q;
-  }
-  for (size_t i = 0; i < c->count; i++)
-    if (c->par[i].rest && c->par[i].n == 5 && !strncmp(c->par[i].name, "sizes", 5)) c->open = true;
+  c->open = sig->open;
+  for (size_t i = 0; i < sig->count; i++)
+    c->par[c->count++] = (Par){sig->par[i].name, sig->par[i].optional, sig->par[i].rest};
 }
 
 static void explain_callee(Resolver *r, Diag *d, const Callee *c) {
@@ -105,16 +81,14 @@ static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, 
     named = true;
     Name n = a->arg.name.name;
     size_t k = 0;
-    while (k < c->count &&
-           (c->par[k].rest || c->par[k].n != strlen(n) || strncmp(c->par[k].name, n, c->par[k].n)))
-      k++;
+    while (k < c->count && (c->par[k].rest || c->par[k].name != n)) k++;
     if (k == c->count) {
       if (c->open) continue;
       Diag *d = err(s, ERR_ARG_NAME, a->arg.name.span, "`%s` has no parameter `%s`", c->name, n);
       explain_callee(r, d, c);
       Near b = rs_near_start(n);
       for (size_t j = 0; j < c->count; j++)
-        if (!c->par[j].rest) rs_consider(&b, txt(s, "%.*s", (int)c->par[j].n, c->par[j].name));
+        if (!c->par[j].rest) rs_consider(&b, c->par[j].name);
       if (b.found)
         dg_help(&s->diags, d, "did you mean `%s`?", b.found);
       else if (c->signature)
@@ -137,9 +111,9 @@ static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, 
       dg_help(&s->diags, d, "a shape is one argument: `ones([3, 4])`");
     for (size_t i = 0; i < c->count; i++)
       if (c->par[i].deflt && !given[i]) {
-        dg_help(&s->diags, d, "a parameter with a default is given by name: `%.*s = ..`",
-                (int)c->par[i].n, c->par[i].name);
-        if (c->signature && !strncmp(c->par[0].name, "shape", 5))
+        dg_help(&s->diags, d, "a parameter with a default is given by name: `%s = ..`",
+                c->par[i].name);
+        if (c->signature && !strcmp(c->par[0].name, "shape"))
           dg_help(&s->diags, d, "a shape is one argument: `%s([3, 4])`", c->name);
         break;
       }
@@ -154,11 +128,10 @@ static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, 
         Span at = call->span;
         for (uint32_t k = 0; k < l->count; k++) {
           Name n = l->items[k]->arg.name.name;
-          if (n && strlen(n) == c->par[i].n && !strncmp(n, c->par[i].name, c->par[i].n))
-            at = l->items[k]->arg.name.span;
+          if (n == c->par[i].name) at = l->items[k]->arg.name.span;
         }
-        Diag *d = err(s, ERR_TWICE, at, "the argument `%.*s` is given by position and by name",
-                      (int)c->par[i].n, c->par[i].name);
+        Diag *d = err(s, ERR_TWICE, at, "the argument `%s` is given by position and by name",
+                      c->par[i].name);
         explain_callee(r, d, c);
         return;
       }
@@ -168,8 +141,8 @@ static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, 
   for (size_t i = 0; i < c->count; i++) {
     if (given[i] || c->par[i].rest || c->par[i].deflt) continue;
     if (no_shape && i == 0) continue;
-    Diag *d = err(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%.*s`", c->name,
-                  (int)c->par[i].n, c->par[i].name);
+    Diag *d = err(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%s`", c->name,
+                  c->par[i].name);
     explain_callee(r, d, c);
     return;
   }
@@ -240,7 +213,7 @@ static void call_known(Resolver *r, const Global *g, const Builtin *b, const Nod
     c.signature = txt(r->s, "%.*s", (int)(h.hi - h.lo), src->text + h.lo);
   }
   check_call(r, &c, call, receiver,
-             no_shape && c.count && c.par[0].n == 5 && !strncmp(c.par[0].name, "shape", 5));
+             no_shape && c.count && !strcmp(c.par[0].name, "shape"));
 }
 
 static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {

@@ -93,6 +93,7 @@ static uint64_t system_seed(const Session *s) {
 static void start_job(void *ud) {
   Session *s = ud;
   s->names = names_new(&s->perm);
+  builtins_start(s);
   src_init(&s->sources, &s->perm);
   s->dims = dim_tab_new(&s->perm);
   s->prelude = module_embedded(s, "prelude", (Span){0});
@@ -150,6 +151,7 @@ void session_stop(Session *s) {
   s->warned_cap = 0;
   s->main = s->prelude = NULL;
   s->names = NULL;
+  s->builtins = NULL;
   s->text_out = NULL;
   s->top_ordinal = 0;
   s->seed_given = false;
