@@ -1,0 +1,131 @@
+/* From groups of graph nodes to kernels in loop form, and what a launch of one needs.
+ *
+ * `fuse` (jit/fuse.c) cuts a graph into groups; `lower` makes one or several kernels of each group;
+ * `plan` (jit/plan.c) orders them and gives every materialised value a place; `exec` runs them.
+ *
+ * A value is materialised when it is an input or output of the graph, an `out` of a group, or a panel
+ * (packed operand) made by lowering: it lies row-major and contiguous in memory. All other values exist
+ * inside kernels only: lowering *pulls* them, element by element, from what is materialised. View ops
+ * (reshape, transpose, broadcast, slice, flip, alias, stop) and cheap generators (iota, const, dim) are
+ * always pulled unless they are outs.
+ */
+#ifndef CKL_JIT_LOWER_H
+#define CKL_JIT_LOWER_H
+
+#include "graph/ir.h"
+#include "jit/loop.h"
+
+typedef enum GroupKind {
+  GROUP_POINT,   /* outs of one shape (after reshape: one element count), each element by itself */
+  GROUP_ROWS,    /* reductions over the same trailing axes of values of one shape R x C, and pointwise nodes of
+                    shapes R and R x C around them; outs of shape R or R x C; a turn is one or more rows */
+  GROUP_COLUMNS, /* reductions over the same leading axes of values of one shape, read in one pass */
+  GROUP_REDUCE,  /* one reduction over any axes, its operand pulled */
+  GROUP_DOT,     /* one dot (or inner), operands pulled by packing or read in place; outs: the dot itself or
+                    pointwise functions of its shape that are pulled as an epilogue */
+  GROUP_CONV,    /* one convolution, the same */
+  GROUP_STRIP,   /* dot -> row-wise -> dot in strips of rows */
+  GROUP_SCATTER, /* one put / put_add / scatter / scatter_add */
+  GROUP_SCAN,    /* one cumsum, argmax / argmin over any axis */
+  GROUP_REF,     /* one node run by the reference evaluator: what has no loop form (sort, nonzero) */
+  GROUP_REGION,  /* one branch, loop or map: its regions are plans of their own, or the evaluator's */
+  GROUP_EFFECT   /* one effect or host call */
+} GroupKind;
+
+typedef struct Group {
+  uint8_t kind;
+  uint32_t root;      /* the dot, conv, reduction, ...; POINT: the last node */
+  uint32_t *nodes;    /* all nodes computed inside, in graph order, views and generators excepted */
+  uint32_t node_count;
+  Val *outs;          /* to materialise, in graph order */
+  uint32_t out_count;
+  const char *reason; /* why this group ends where it ends, for `ckl explain` */
+} Group;
+
+/* What a kernel's buffer is, in the order of Kernel.bufs. */
+typedef struct BufUse {
+  enum { USE_VALUE, USE_PANEL, USE_LOCAL } kind;
+  Val v;          /* VALUE */
+  uint32_t panel; /* PANEL: number in Lowered.panels */
+} BufUse;
+
+/* An argument: its value when sizes are known. */
+typedef struct ArgUse {
+  enum { ARG_DIM, ARG_BITS } kind;
+  Dim dim;
+  int64_t bits; /* a literal: the bits of its f64 value, or an int */
+} ArgUse;
+
+typedef struct Panel { /* memory between the kernels of one group */
+  DType dtype;
+  Dim count; /* elements */
+} Panel;
+
+typedef struct Launch {
+  Kernel *k;
+  BufUse *bufs; /* k->buf_count */
+  ArgUse *args; /* k->arg_count */
+  Dim flops;    /* of the whole launch, a rough count */
+} Launch;
+
+typedef struct Lowered {
+  Launch *launches; size_t count, cap; /* in order */
+  Panel *panels;    size_t panel_count, panel_cap;
+} Lowered;
+
+/* The widths that a level of the host likes: lowering of contractions asks for them. */
+typedef struct Target {
+  const char *name;  /* "x86-64", "x86-64-v3", "x86-64-v4" */
+  int tile_m, tile_n; /* f32 register tile: 14 x 32 at v4; f64 has half the columns */
+} Target;
+
+/* A materialised value is known to lowering by this. */
+typedef struct Lower Lower;
+struct Lower {
+  Arena *arena;
+  const Graph *g;
+  const Target *target;
+  const uint8_t *placed; /* per entry of g->types: 1 = materialised before this group runs */
+};
+
+/* Appends the group's kernels to `out`. False with `e` when the group has no loop form (the caller then
+ * makes it GROUP_REF, node by node). Throws when out of memory. */
+bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e);
+
+/* -- inside of lowering (jit/lower*.c) */
+
+/* One kernel under construction. */
+typedef struct Low {
+  Lower *l;
+  const Group *group;
+  Kernel *k;
+  BufUse *bufs; size_t buf_count, buf_cap;
+  ArgUse *args; size_t arg_count, arg_cap;
+  struct Memo *memo; /* values already pulled at the present loop nest */
+  GErr *e;
+  bool failed;
+} Low;
+
+/* Where an element is: by coordinates, or by its row-major number. */
+typedef struct Index {
+  bool linear;
+  LVal lin;                 /* linear */
+  LVal at[CKL_MAX_RANK];    /* else one per axis */
+} Index;
+
+void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
+void low_finish(Low *w, Lowered *out); /* cleans the kernel and appends the launch */
+int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; the same one again */
+int low_panel(Low *w, uint32_t panel, DType dt, LBufKind kind);
+LVal low_dim(Low *w, Dim d);           /* an i64: constant where d is, else an argument */
+LVal low_literal(Low *w, DType dt, double x);
+LVal low_row_major(Low *w, const Type *t, const LVal *at); /* number of an element */
+/* The value of one element of v, made from materialised values by straight-line code at the present
+ * place. LV_NONE with w->failed when an op cannot be pulled. */
+LVal low_pull(Low *w, Val v, const Index *at);
+/* Forgets what was pulled inside blocks that are closed now; call after lp_end. */
+void low_leave(Low *w);
+
+bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e);  /* jit/lower_dot.c: DOT, CONV, STRIP */
+
+#endif
