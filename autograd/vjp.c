@@ -197,6 +197,7 @@ static bool seed(Sweep *s, B *b)
     }
     s->g->at = s->g->provs[gr_node(s->g, s->y[j])->prov];
     s->g->at.backward = 1;
+    s->g->at.anomaly |= s->entry.anomaly;
     if (!add_to(s, b, s->y[j], s->dy[j])) return false;
   }
   return true;
@@ -244,6 +245,7 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n)
   if (!wanted) return true;
   g->at = g->provs[node.prov];
   g->at.backward = 1;
+  g->at.anomaly |= s->entry.anomaly;
   r->node = n;
   r->in_count = (int)node.operand_count;
   r->out_count = (int)node.result_count;

@@ -37,7 +37,8 @@ static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov) {
   if (last && last->span.file == p->span.file && last->span.lo == p->span.lo &&
       last->span.hi == p->span.hi && last->path == p->path && last->name == p->name &&
       last->region == p->region && last->origin == p->origin && last->tag == p->tag &&
-      last->backward == p->backward && last->recomputed == p->recomputed) {
+      last->backward == p->backward && last->recomputed == p->recomputed &&
+      last->anomaly == p->anomaly) {
     return (uint32_t)dst->prov_count - 1;
   }
   VEC_PUSH(dst->arena, dst->provs, dst->prov_count, dst->prov_cap, *p);

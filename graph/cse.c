@@ -3,8 +3,8 @@
  * In: a graph. Out: the same graph with equal nodes merged into the first of them; dead copies are
  * gone. Equal means: op, operands (in either order where the op commutes), attributes, result
  * types, regions. Never merged: effects, random draws, recomputed copies (they exist to be
- * second), nodes of different checkpoint regions or with different recompute tags, and `alias`,
- * which marks the edge of a call. Merging before differentiation changes the order in which
+ * second), nodes of different checkpoint regions, with different recompute tags or of which one is
+ * watched for NaN, and `alias`, which marks the edge of a call. Merging before differentiation changes the order in which
  * gradients are summed, so the pass belongs behind it (rule 104).
  * A hash table finds candidates; the result follows node order only.
  */
@@ -97,7 +97,7 @@ static bool same_node(Cse *c, const GNode *a, const GNode *b) {
     return false;
   }
   const Prov *p = &g->provs[a->prov], *q = &g->provs[b->prov];
-  if (p->region != q->region || p->tag != q->tag) return false;
+  if (p->region != q->region || p->tag != q->tag || p->anomaly != q->anomaly) return false;
   for (uint32_t i = 0; i < a->operand_count; i++) {
     if (!val_eq(operand(c, a, i), operand(c, b, i))) return false;
   }

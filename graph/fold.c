@@ -87,7 +87,8 @@ static void unref(void *t) {
 static Val compute(Fold *f) {
   const GNode *n = f->n;
   if (op_info[n->op].cls != ELEMENTWISE || n->op == OP_STOP || n->op == OP_ALIAS ||
-      n->operand_count < 1 || n->operand_count > 3 || f->type->dev != DEV_CPU) {
+      n->operand_count < 1 || n->operand_count > 3 || f->type->dev != DEV_CPU ||
+      f->g->provs[n->prov].anomaly) { /* what runs is watched, a constant is not */
     return VAL_NONE;
   }
   for (uint32_t i = 0; i < n->operand_count; i++) {

@@ -27,7 +27,7 @@ static bool same_span(Span a, Span b) {
 static bool same_prov(const Prov *a, const Prov *b) {
   return same_span(a->span, b->span) && a->path == b->path && a->name == b->name &&
          a->region == b->region && a->origin == b->origin && a->tag == b->tag &&
-         a->backward == b->backward && a->recomputed == b->recomputed;
+         a->backward == b->backward && a->recomputed == b->recomputed && a->anomaly == b->anomaly;
 }
 
 /* Index of g->at in provs; neighbours with the same provenance share one. */

@@ -75,6 +75,7 @@ typedef struct Prov {
   uint8_t tag;     /* Tag */
   uint8_t backward; /* made by differentiation; span etc. are those of the forward node */
   uint8_t recomputed; /* a recomputed copy: CSE never merges it with its original */
+  uint8_t anomaly; /* a result with NaN or inf is an error; a backward node has the mode of its forward */
 } Prov;
 
 typedef struct GNode {
@@ -211,6 +212,9 @@ Graph *gr_clone(Arena *a, const Graph *g);
  * names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by `subst` (count of
  * src's DimTab symbols; NULL when both share the table as it is). */
 bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs, GErr *e);
+/* g with the bodies of `wrap`, `checkpoint` and `custom` in place of the nodes. `origin` (may be NULL)
+ * gets, per node, the node of g that it came from. */
+Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
 Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect needs; inputs stay */
 Graph *gr_cse(Arena *a, const Graph *g);  /* never merges recomputed with original, effects, or random */
 Graph *gr_fold(Arena *a, const Graph *g); /* constants, identities that keep every bit (rule 104) */
@@ -243,8 +247,9 @@ typedef struct RunCtx {
   /* effects: print and host calls; NULL = an error when one is met */
   bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
   void *ud;
-  /* called after each node when set: anomaly mode, profiles, counters */
+  /* called after each node when set: profiles, counters */
   bool (*after)(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e);
+  bool anomaly;                   /* all nodes are watched, not only those marked so */
   uint64_t nodes_run;
   const char *const *operand_text; /* as in Graph, for gr_run_op */
   int operand_text_count;
@@ -253,6 +258,13 @@ typedef struct RunCtx {
  * Dead values are released at their last use. On failure nothing is given out; e->operand is the
  * node index and `*at` (may be NULL) its provenance. */
 bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+/* The first half of gr_run by itself: the size checks of g and its regions; the types of the inputs. */
+bool gr_check_sizes(const Graph *g, const int64_t *env, GErr *e, Prov *at);
+bool gr_check_inputs(const Graph *g, const int64_t *env, Tensor *const *in, GErr *e, Prov *at);
+/* One node of g on these tensors (NULL for tokens), for which the checks above hold. `out` gets
+ * result_count new references, which may be views of `in` or the same tensors. */
+bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
+                 Prov *at);
 /* One op on tensors: the interpreter's way. Attributes hold constant dims of `dims`. */
 bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int nattrs,
                Tensor *const *in, int nin, Tensor **out, int nout, GErr *e);

@@ -219,6 +219,7 @@ static bool prov(Reader *r, Prov *v) {
   }
   if (take_word(r, "backward")) v->backward = 1;
   if (take_word(r, "recomputed")) v->recomputed = 1;
+  if (take_word(r, "anomaly")) v->anomaly = 1;
   return true;
 }
 

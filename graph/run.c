@@ -627,6 +627,45 @@ static bool check_input(const Graph *g, size_t i, const Tensor *x, const int64_t
   return gerr_set(e, ERR_SHAPE_CHECK, -1, "argument %d is %s]", (int)i + 1, b.s);
 }
 
+/* -- anomaly mode: the first op that makes a NaN or inf is an error (rule 107) */
+enum { HAS_INF = 1, HAS_NAN = 2 };
+
+/* What t holds beside finite numbers; the first of `want` stands at *where. */
+static int oddities(const Tensor *t, int want, int64_t *where) {
+  int found = 0;
+  if (!t || !dt_float(t->dtype)) return 0;
+  for (int64_t i = 0, n = tn_count(t); i < n && found != (HAS_INF | HAS_NAN); i++) {
+    double x = tn_get_f64(t, i);
+    if (x - x == 0) continue;
+    int kind = x != x ? HAS_NAN : HAS_INF;
+    if ((kind & want) && !(found & want)) *where = i;
+    found |= kind;
+  }
+  return found;
+}
+
+/* An op makes what none of its operands has; inf of NaN is not told again. */
+static bool makes_odd(OpCode op, bool backward, Tensor *const *in, int nin, Tensor *const *out,
+                      int nout, GErr *e) {
+  int64_t where = 0;
+  int made = 0, had = 0;
+  if (op == OP_CONST || (op_info[op].traits & T_VIEW)) return false;
+  for (int k = 0; k < nout; k++) made |= oddities(out[k], 0, &where);
+  if (!made) return false;
+  for (int k = 0; k < nin; k++) had |= oddities(in[k], 0, &where);
+  if (had & HAS_NAN) return false;
+  made &= ~had;
+  for (int k = 0; k < nout && made; k++) {
+    int kind = oddities(out[k], made, &where) & made;
+    if (!kind) continue;
+    double x = tn_get_f64(out[k], where);
+    gerr_set(e, ERR_ANOMALY, -1, "`%s`%s made %s at element %lld", op_info[op].text,
+             backward ? " of the backward" : "", x != x ? "nan" : "inf", (long long)where);
+    return true;
+  }
+  return false;
+}
+
 /* Runs the nodes of g; sizes were checked. Nothing in `out` is set on failure. */
 static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   Mem *m = c->mem;
@@ -692,9 +731,12 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
       break;
     }
     c->nodes_run++;
-    if (c->after && !c->after(c->ud, g, node, val + n->result0, n->result_count, e)) {
-      ok = false;
-      if (at) *at = g->provs[n->prov];
+    const Prov *p = &g->provs[n->prov];
+    if (c->anomaly || p->anomaly)
+      ok = !makes_odd(r.op, p->backward, arg, r.n, r.out, r.nout, e);
+    if (ok && c->after) ok = c->after(c->ud, g, node, r.out, r.nout, e);
+    if (!ok) {
+      if (at) *at = *p;
       break;
     }
     for (uint32_t k = 0; k < n->operand_count + n->result_count; k++) {
@@ -716,18 +758,55 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
   return ok;
 }
 
-bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
-  GErr scratch;
-  if (!e) e = &scratch;
-  if (at) *at = (Prov){.origin = -1};
-  if (!check_all(g, c->env, e, at)) return false;
+bool gr_check_sizes(const Graph *g, const int64_t *env, GErr *e, Prov *at) {
+  return check_all(g, env, e, at);
+}
+
+bool gr_check_inputs(const Graph *g, const int64_t *env, Tensor *const *in, GErr *e, Prov *at) {
   for (size_t i = 0; i < g->input_count; i++) {
-    if (check_input(g, i, in[i], c->env, e)) continue;
+    if (check_input(g, i, in[i], env, e)) continue;
     if (at) *at = g->provs[g->nodes[g->inputs[i].node].prov];
     e->operand = (int)g->inputs[i].node;
     return false;
   }
-  return exec(g, c, in, out, e, at);
+  return true;
+}
+
+bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  GErr scratch;
+  if (!e) e = &scratch;
+  if (at) *at = (Prov){.origin = -1};
+  return gr_check_sizes(g, c->env, e, at) && gr_check_inputs(g, c->env, in, e, at) &&
+         exec(g, c, in, out, e, at);
+}
+
+bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
+                 Prov *at) {
+  const GNode *n = &g->nodes[node];
+  memset(out, 0, n->result_count * sizeof *out);
+  Run r = {.c = c,
+           .dims = g->dims,
+           .env = c->env,
+           .g = g,
+           .node = node,
+           .op = (OpCode)n->op,
+           .attrs = g->attrs + n->attr0,
+           .nattrs = n->attr_count,
+           .regions = g->regions + n->region0,
+           .in = (Tensor **)in,
+           .n = (int)n->operand_count,
+           .out = out,
+           .nout = n->result_count,
+           .e = e,
+           .at = at};
+  r.ref.mem = c->mem;
+  r.ref.interrupt = c->interrupt;
+  r.ref.err.kind = REF_OK;
+  r.dev = n->result_count ? (Device)g->types[n->result0].dev : DEV_CPU;
+  if (dispatch(&r)) return true;
+  if (at && !(n->region_count && at->span.file)) *at = g->provs[n->prov];
+  e->operand = (int)node;
+  return false;
 }
 
 /* -- one op */
@@ -784,6 +863,11 @@ bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int 
   if (ok) {
     r.dev = (Device)result[0].dev;
     ok = dispatch(&r);
+  }
+  if (ok && c->anomaly && makes_odd(op, false, in, nin, out, nout, e)) {
+    for (int i = 0; i < nout; i++) tn_unref(out[i]);
+    memset(out, 0, (size_t)nout * sizeof *out);
+    ok = false;
   }
   if (ok) c->nodes_run++;
   if (nin > FEW) mem_pool_drain(m, mark);

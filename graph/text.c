@@ -18,7 +18,7 @@
  *                                                             (views get a class if none is given)
  *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string ] [ prov ]
  *   prov     = "@" [ span ] [ "path=" string ] [ "name=" string ] [ "region=" number ]
- *              [ "origin=" number ] [ "tag=" tag ] [ "backward" ] [ "recomputed" ]
+ *              [ "origin=" number ] [ "tag=" tag ] [ "backward" ] [ "recomputed" ] [ "anomaly" ]
  *   span     = file ":" lo "-" hi                                 number of a source, byte range
  *   string   = '"' .. '"' with \" \\ \n \xHH
  *   dim      = sums, products, // and % of numbers and symbols, as dim.c prints them
@@ -142,7 +142,7 @@ static void put_span(Buf *b, Span s) {
 static void put_prov(Printer *p, const Prov *v) {
   Buf *b = p->out;
   bool any = has_span(v->span) || v->path || v->name || v->region || v->origin != -1 || v->tag ||
-             v->backward || v->recomputed;
+             v->backward || v->recomputed || v->anomaly;
   if (!any || p->plain) return;
   buf_puts(b, " @");
   if (has_span(v->span)) {
@@ -162,6 +162,7 @@ static void put_prov(Printer *p, const Prov *v) {
   if (v->tag) buf_printf(b, " tag=%s", tag_name[v->tag <= TAG_OFFLOAD ? v->tag : 0]);
   if (v->backward) buf_puts(b, " backward");
   if (v->recomputed) buf_puts(b, " recomputed");
+  if (v->anomaly) buf_puts(b, " anomaly");
 }
 
 static void line(Printer *p) {

@@ -135,10 +135,10 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, Span at) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
   Val yv = stage_lift(s, y, at).u.v, dv = stage_lift(s, dy, at).u.v;
-  s->stage->g->at.span = at;
+  stage_at(s, at);
   if (!ad_vjp(s->stage->g, 1, &yv, &dv, (int)w.count, w.vals, w.dx, &e, &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
-  s->stage->g->at = (Prov){.span = at, .origin = -1};
+  stage_at(s, at);
   if (s->stage->unit && s->stage->unit->eval_dropout.file && !s->stage->unit->check)
     warn_eval_dropout(s, s->stage->unit->eval_dropout);
   Value r = tree_map(s, 1, &wrt, wrt_result, &w, at);

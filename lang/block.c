@@ -789,7 +789,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   Graph *regions[2] = {fw.g, bw.g};
   Attr at = attr_ints(AT_WRT, (int)nwrt, wrt);
   GErr e = {.code = ERR_BUG, .operand = -1};
-  s->stage->g->at.span = a->call;
+  stage_at(s, a->call);
   Val v = gr_op(s->stage->g, OP_CUSTOM, c.operands, (int)c.count, &at, 1, regions, 2, &e);
   if (val_none(v)) fail_gerr(s, a->call, &e);
   size_t n = count_tensors(r), k = 0;

@@ -319,6 +319,13 @@ void stage_pop(Session *s) {
   s->stage = s->stage->up;
 }
 
+void stage_at(Session *s, Span at) {
+  Prov *p = &s->stage->g->at;
+  p->span = at;
+  p->path = s->frame ? s->frame->path : NULL;
+  p->anomaly = s->modes.anomaly;
+}
+
 static Val capture_val(Stage *st, Val outer) {
   for (size_t i = 0; i < st->capture_count; i++)
     if (val_eq(st->outer[i], outer)) return st->inner[i];
@@ -537,10 +544,9 @@ static void stage_job(void *ud) {
   Compiled *c = job->c;
   const Args *a = job->a;
   u->g = gr_new(&c->arena, dim_tab_new(&c->arena), s->names, job->f->decl->fn->name.name);
-  u->g->at.span = a->call;
-  u->g->at.origin = -1;
   u->root = (Stage){.g = u->g, .unit = u, .level = 1};
   s->stage = &u->root;
+  stage_at(s, a->call);
   s->count.stage++;
   flat_init(&u->flat, s, &c->arena);
   flatten_call(&u->flat, job->f, a);
@@ -769,6 +775,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
   *j = (JointRef){.rc = 1, .s = s};
   arena_init(&j->arena, &s->mem);
   mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
+  j->call = c->call;
   j->eval_dropout = c->eval_dropout;
   j->f = gr_clone(&j->arena, c->g);
   bool *cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
@@ -852,20 +859,10 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
   RunCtx ctx = {
       .mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
-  if (s->modes.anomaly) anomaly_ctx(s, &ctx);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
   if (!gr_run(g, &ctx, in, out, &e, &at)) {
-    if (e.interrupted) poll_interrupt(s, a->call);
-    if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-    bool other = c->call.file != a->call.file || c->call.lo != a->call.lo;
-    if (other && at.span.file == c->call.file && at.span.lo >= c->call.lo && at.span.hi <= c->call.hi)
-      at.span = a->call;
-    Diag *d = err(s, e.code, at.span.file ? at.span : a->call, "%s", e.text);
-    if (e.help[0]) dg_help(&s->diags, d, "%s", e.help);
-    if (at.span.file && a->call.file &&
-        (at.span.lo < a->call.lo || at.span.hi > a->call.hi || at.span.file != a->call.file))
-      dg_trace(d, a->call, fn_name(f));
+    run_error(s, &e, at.span, fn_name(f), a->call, c->call);
     raise_(s);
   }
   s->count.nodes += (int64_t)ctx.nodes_run;

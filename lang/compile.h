@@ -78,6 +78,9 @@ void random_advance(Session *s, uint64_t site);
 /* lang/effect.c: print and assert of code */
 bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
 
+/* Files the failure of a compiled call: `at` in the program, or the call where that is in the library.
+ * Places inside `staged`, the call that was compiled, stand for those of this one. */
+Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged);
 int guard(Session *s, void (*f)(void *ud), void *ud); /* mem_protect that also restores the evaluator's state */
 State *unit_state(Session *s, const void *key, Name field); /* NULL when the unit does not know it */
 Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */

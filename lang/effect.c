@@ -90,8 +90,7 @@ static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at)
   int n = 1;
   if (cond) in[n++] = *cond;
   for (size_t i = 0; i < t->count; i++) in[n++] = stage_lift(s, t->ops[i], at).u.v;
-  g->at.span = at;
-  g->at.path = s->frame ? s->frame->path : NULL;
+  stage_at(s, at);
   if (val_none(u->token)) u->token = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
   if (val_none(u->token)) fail_gerr(s, at, &e);
   in[0] = u->token;

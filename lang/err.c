@@ -129,6 +129,18 @@ _Noreturn void fail_gerr(Session *s, Span at, const GErr *e) {
   raise_(s);
 }
 
+Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged) {
+  if (e->interrupted) poll_interrupt(s, call);
+  if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  bool library = embedded(s, at) && call.file && !embedded(s, call);
+  if (!at.file || library || inside(at, staged)) at = call;
+  Diag *d = library ? err(s, e->code, at, "in `%s`: %s", what, e->text)
+                    : err(s, e->code, at, "%s", e->text);
+  if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
+  if (call.file && !inside(at, call)) dg_trace(d, call, what);
+  return d;
+}
+
 void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   uint64_t key = ((uint64_t)code << 48) ^ ((uint64_t)at.file << 32) ^ at.lo;
   for (uint32_t i = 0; i < s->warned_count; i++)

@@ -253,6 +253,7 @@ int64_t const_i(Session *s, Value x, Span at);
 
 /* ---- compile.c */
 Value global_in_code(Session *s, Global *g, Span at); /* a top-level `let` as a hidden argument (rule 7) */
+void stage_at(Session *s, Span at); /* provenance of the nodes that s->stage gets next */
 Value stage_lift(Session *s, Value v, Span at); /* any tensor or number as a V_NODE of s->stage */
 Value state_read(Session *s, Inst *i, Field *f, Span at);
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
@@ -349,8 +350,6 @@ Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Spa
 Value dim_node(Session *s, Dim d);          /* a size as a run-time number of code */
 Value number_unary(Session *s, OpCode op, Value x, Span at);
 bool values_equal(Session *s, Value a, Value b, Span at); /* rule 38 */
-void check_anomaly(Session *s, OpCode op, int n, const Value *out, Span at);
-void anomaly_ctx(Session *s, RunCtx *c);
 /* state.c */
 Value detach(Session *s, Value v);          /* the value without its place on the tape */
 Value field_value(Session *s, Inst *i, Field *f);

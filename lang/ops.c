@@ -86,7 +86,7 @@ static Value number_tensor(Session *s, Value x, DType dt, Span at) {
   if (s->stage) {
     Value v = {.tag = V_NODE, .aux = s->stage->level};
     Device dev = (Device)DEV_CPU;
-    s->stage->g->at.span = at;
+    stage_at(s, at);
     v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, dev, x.u.f)
                              : gr_const_i(s->stage->g, dt, dev, x.u.i);
     return v;
@@ -154,8 +154,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     Val *in = ARENA_ARRAY(&s->scratch, Val, n + 1);
     for (int i = 0; i < n; i++) in[i] = stage_lift(s, v[i], at).u.v;
     Graph *g = s->stage->g;
-    g->at.span = at;
-    g->at.path = s->frame ? s->frame->path : NULL;
+    stage_at(s, at);
     Val r = gr_op(g, op, in, n, attrs, nattrs, NULL, 0, &e);
     g->at.name = NULL;
     if (val_none(r)) fail_gerr(s, at, &e);
@@ -172,7 +171,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     if (!s->modes.no_grad && wants_grad(s, v[i])) track = true;
   }
   if (nout > 1) mem_pool_reserve(&s->mem, (size_t)nout); /* no result is lost for want of room */
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt};
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly};
   if (!gr_run_op(&ctx, s->dims, op, attrs, nattrs, in, n, res, nout, &e)) {
     if (e.interrupted) poll_interrupt(s, at);
     fail_gerr(s, at, &e);
@@ -184,7 +183,6 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     for (int k = 0; k < nout; k++) mem_pool_add(&s->mem, res[k], (void (*)(void *))tn_unref);
     for (int k = 0; k < nout; k++) out[k] = tensor_value(s, tn_ref(res[k]));
   }
-  if (s->modes.anomaly) check_anomaly(s, op, nout, out, at);
   if (track) tape_record(s, op, n, v, attrs, nattrs, nout, out, at);
 }
 
@@ -398,7 +396,7 @@ static Type common_shape(Session *s, int n, const Type *ty, Span at, const char 
       for (int k = 0; k < n && ok; k++) ok = k == i || stretches(s, &ty[k], &ty[i], &undecided);
       if (!ok || (undecided && pass == 0)) continue;
       if (undecided && s->stage) {
-        s->stage->g->at.span = at;
+        stage_at(s, at);
         for (int k = 0; k < n; k++)
           for (int j = 0; j < ty[k].rank; j++) {
             Dim a = ty[k].dim[j], b = ty[i].dim[j + ty[i].rank - ty[k].rank];
@@ -617,7 +615,7 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
   if (x.tag == V_INT || x.tag == V_FLOAT) { /* a number: cast like a tensor, exactly once */
     if (s->stage) {
       Value v = {.tag = V_NODE, .aux = s->stage->level};
-      s->stage->g->at.span = at;
+      stage_at(s, at);
       if (dt_float(dt)) {
         v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, DEV_CPU, x.u.f)
                                  : gr_const_i(s->stage->g, dt, DEV_CPU, x.u.i);
@@ -783,7 +781,7 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
   Dim ka = a.dim[a.rank - 1], kb = b.dim[b.rank > 1 ? b.rank - 2 : 0];
   if (ka != kb) {
     if (dim_compare(dt, ka, kb) == DIM_MAYBE && s->stage) {
-      s->stage->g->at.span = at;
+      stage_at(s, at);
       gr_check(s->stage->g, CHECK_EQ, ka, kb, "the inner dims of `@` differ");
     } else {
       Buf p;
@@ -899,52 +897,4 @@ bool values_equal(Session *s, Value a, Value b, Span at) {
     return true;
   }
   return value_same(a, b);
-}
-
-/* -- anomaly mode: the first NaN or inf that an op makes stops the program at its line */
-
-static bool bad_element(const Tensor *t, int64_t *where, double *x) {
-  if (!dt_float(t->dtype)) return false;
-  for (int64_t i = 0, n = tn_count(t); i < n; i++) {
-    double v = tn_get_f64(t, i);
-    if (v - v != 0) {
-      *where = i;
-      *x = v;
-      return true;
-    }
-  }
-  return false;
-}
-
-static bool watched(OpCode op) {
-  return op != OP_INPUT && op != OP_CONST && !(op_info[op].traits & T_VIEW);
-}
-
-void check_anomaly(Session *s, OpCode op, int n, const Value *out, Span at) {
-  int64_t i;
-  double x;
-  if (!watched(op)) return;
-  for (int k = 0; k < n; k++)
-    if (bad_element(out[k].u.t->t, &i, &x))
-      fail(s, ERR_ANOMALY, at, "`%s` made %s at element %lld", op_info[op].text,
-           x != x ? "nan" : "inf", (long long)i);
-}
-
-static bool anomaly_after(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e) {
-  (void)ud;
-  int64_t i;
-  double x;
-  OpCode op = (OpCode)g->nodes[node].op;
-  if (!watched(op)) return true;
-  for (int k = 0; k < n; k++)
-    if (out[k] && bad_element(out[k], &i, &x))
-      return gerr_set(e, ERR_ANOMALY, -1, "`%s`%s made %s at element %lld", op_info[op].text,
-                      g->provs[g->nodes[node].prov].backward ? " of the backward" : "",
-                      x != x ? "nan" : "inf", (long long)i);
-  return true;
-}
-
-void anomaly_ctx(Session *s, RunCtx *c) {
-  c->after = anomaly_after;
-  if (!c->ud) c->ud = s;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lang/compile.h"
 #include "lang/tape.h"
 
 void joint_release(JointRef *j) {
@@ -85,6 +86,7 @@ static TapeNode *node_new(Session *s, size_t nin, size_t nout, Span at) {
   n->out_count = nout;
   n->seq = ++s->tape_seq;
   n->span = at;
+  n->anomaly = s->modes.anomaly;
   return n;
 }
 
@@ -193,6 +195,7 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
 
 typedef struct Sweep {
   Session *s;
+  Span at; /* of the `grad` */
   TapeNode **nodes;
   size_t count, cap;
   Param **params;
@@ -234,23 +237,33 @@ static int by_seq_down(const void *a, const void *b) {
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static Tensor *add(Session *s, Tensor *a, Tensor *b, Span at) {
+/* The backward of n failed: told at the place of the forward. */
+static _Noreturn void backward_error(Sweep *w, const TapeNode *n, const GErr *e, Span at) {
+  Session *s = w->s;
+  const char *f = n->joint && n->joint->f->name ? n->joint->f->name : "function literal";
+  Diag *d = run_error(s, e, at, f, n->span, n->joint ? n->joint->call : n->span);
+  dg_label(&s->diags, d, w->at, "in the gradient that is taken here");
+  raise_(s);
+}
+
+static Tensor *add(Sweep *w, Tensor *a, Tensor *b, const TapeNode *n) {
+  Session *s = w->s;
   Tensor *in[2] = {a, b}, *out = NULL;
   GErr e = {.code = ERR_BUG};
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt};
-  if (!gr_run_op(&c, s->dims, OP_ADD, NULL, 0, in, 2, &out, 1, &e)) {
-    poll_interrupt(s, at);
-    fail_gerr(s, at, &e);
-  }
+  RunCtx c = {
+      .mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly || n->anomaly};
+  if (!gr_run_op(&c, s->dims, OP_ADD, NULL, 0, in, 2, &out, 1, &e))
+    backward_error(w, n, &e, n->span);
   return out;
 }
 
 /* *slot += g. Earlier contributions (from later uses) stand on the left. */
-static void accumulate(Sweep *w, Value *slot, Value g, Span at) {
+static void accumulate(Sweep *w, Value *slot, Value g, const TapeNode *n) {
   Session *s = w->s;
+  Span at = n->span;
   if (slot->tag != V_UNIT)
     g = w->record ? op_broadcast_binary(s, OP_ADD, *slot, g, at)
-                  : tensor_value(s, add(s, tensor_of(s, *slot, at), tensor_of(s, g, at), at));
+                  : tensor_value(s, add(w, tensor_of(s, *slot, at), tensor_of(s, g, at), n));
   value_set(slot, g);
 }
 
@@ -284,6 +297,7 @@ static Graph *op_gradient(Session *s, Arena *a, TapeNode *n, const bool *wants, 
     in[i] = gr_input(g, &t);
   }
   g->at.span = n->span;
+  g->at.anomaly = n->anomaly;
   Val r = gr_op(g, n->op, in, (int)n->in_count, n->attrs, (int)n->attr_count, NULL, 0, e);
   if (val_none(r)) return NULL;
   int ny = 0;
@@ -315,8 +329,8 @@ static Graph *op_gradient(Session *s, Arena *a, TapeNode *n, const bool *wants, 
 static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env};
-  if (s->modes.anomaly) anomaly_ctx(s, &ctx);
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env,
+                .anomaly = s->modes.anomaly};
   size_t nin = n->in_count;
   if (n->joint) {
     Joint *j = n->joint->joint;
@@ -333,10 +347,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
       }
       k++;
     }
-    if (!gr_run(j->backward, &ctx, in, out, &e, &at)) {
-      poll_interrupt(s, n->span);
-      fail_gerr(s, at.span.file ? at.span : n->span, &e);
-    }
+    if (!gr_run(j->backward, &ctx, in, out, &e, &at)) backward_error(w, n, &e, at.span);
     size_t o = 0;
     for (size_t i = 0; i < nin; i++)
       if (j->gives_grad[i]) {
@@ -373,10 +384,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
   for (size_t i = 0; i < n->out_count; i++)
     if (has[i]) inp[k++] = n->cot[i].u.t->t;
   Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
-  if (!gr_run(g, &ctx, inp, out, &e, &at)) {
-    poll_interrupt(s, n->span);
-    fail_gerr(s, n->span, &e);
-  }
+  if (!gr_run(g, &ctx, inp, out, &e, &at)) backward_error(w, n, &e, at.span);
   for (size_t i = 0; i < nin; i++)
     if (slot[i] >= 0) dx[i] = out[slot[i]];
 }
@@ -461,11 +469,9 @@ static void node_recorded(Sweep *w, TapeNode *n, const bool *wants, Value *dx) {
   Value *outs = ARENA_ARRAY(&w->temp, Value, nout + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env};
-  if (!gr_run(j->joint->forward, &ctx, in, out, &e, &at)) {
-    poll_interrupt(s, n->span);
-    fail_gerr(s, n->span, &e);
-  }
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env,
+                .anomaly = s->modes.anomaly};
+  if (!gr_run(j->joint->forward, &ctx, in, out, &e, &at)) backward_error(w, n, &e, at.span);
   for (size_t i = 0; i < all; i++) mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
   for (size_t i = 0; i < nout; i++) outs[i] = tensor_value(s, tn_ref(out[i]));
   tape_record_call(s, j, total, leaf, in, nout, outs, out + nout, n->env, n->env_count, n->span);
@@ -565,7 +571,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
 
 static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
   Sweep *w = mem_need(&s->mem, NULL, 0, sizeof *w);
-  *w = (Sweep){.s = s, .record = record};
+  *w = (Sweep){.s = s, .at = at, .record = record};
   arena_init(&w->arena, &s->mem);
   arena_init(&w->temp, &s->mem);
   mem_pool_add(&s->mem, w, sweep_free);
@@ -626,9 +632,9 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
           if (dx[k].tag == V_UNIT) continue;
           Edge *e = &n->in[k];
           if (e->param)
-            accumulate(w, &w->param_grad[param_index(w, e->param)], dx[k], n->span);
+            accumulate(w, &w->param_grad[param_index(w, e->param)], dx[k], n);
           else
-            accumulate(w, &e->node->cot[e->out], dx[k], n->span);
+            accumulate(w, &e->node->cot[e->out], dx[k], n);
         }
         mem_pool_drain(&s->mem, mark);
         arena_free(&w->temp);

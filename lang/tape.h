@@ -17,6 +17,7 @@ typedef struct JointRef {
   Graph *f;        /* what was differentiated: inputs -> outputs */
   Joint *joint;
   DimTab *dims;
+  Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */
 } JointRef;
 void joint_release(JointRef *j);
@@ -55,6 +56,7 @@ struct TapeNode {
   Value *cot;        /* cotangent per result; unit = none yet */
   uint8_t mark;
   bool taken;        /* by a grad with `last = true` */
+  bool anomaly;      /* made inside wrap <anomaly>: so is its backward (rule 87) */
   TapeNode *next;    /* list of nodes to release */
 };
 

@@ -56,7 +56,7 @@ static const char everything[] =
     "  %2 = reshape %1 {dims=[d*(d//h)]} : f32[d*(d//h)] ~1\n"
     "  %3 = token : token\n"
     "  %4 = print %3 %2 {text=\"{}\\n\"} : token @ 1:10-20 path=\"net.a\" region=3 origin=4 tag=offload\n"
-    "  %5 = const {value=-0.0 dtype=9 device=0} : f64 @ backward recomputed\n"
+    "  %5 = const {value=-0.0 dtype=9 device=0} : f64 @ backward recomputed anomaly\n"
     "  %6 = const {value=nan dtype=9 device=0} : f64\n"
     "  %7 = const {value=-inf dtype=9 device=0} : f64\n"
     "  %8 = const {value=5e-324 dtype=9 device=0} : f64\n"

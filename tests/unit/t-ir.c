@@ -429,6 +429,7 @@ static void t_verify(void)
   BREAK(w->checks[0].prov = 100, "a check is broken");
   BREAK(w->provs[w->nodes[2].prov].tag = 9, "its provenance is broken");
   BREAK(w->provs[w->nodes[2].prov].recomputed = 2, "its provenance is broken");
+  BREAK(w->provs[w->nodes[2].prov].anomaly = 2, "its provenance is broken");
   BREAK(w->provs[w->nodes[2].prov].origin = -2, "its provenance is broken");
   BREAK(w->provs[w->nodes[2].prov].span.lo = 5, "its provenance is broken");
   BREAK(w->dims = NULL, "it has no dims");
