@@ -1,0 +1,157 @@
+/* From loop form to machine code of the host, by LLVM. Inside ckl-codegen only.
+ *
+ * A kernel becomes one function `k` (KernelFn) in an ELF object without any other global symbol and
+ * without calls of anything outside. Every operation is the one rounded operation that jit/loop.h
+ * names; nothing is fused or reordered.
+ *
+ * How values are held. Code is emitted at a width: 1 (scalar), or EMIT_LANES inside an LP_VEC, or an
+ * LP_RED whose turns became lanes. In scalar code every value is uniform. In lanes a value is
+ *   uniform   the same for all lanes: a scalar
+ *   linear    base + lane * step, both scalars: i64 only
+ *   vector    <16 x T>
+ * T of bool is i1; f16 and bf16 are float, already rounded; ints have their own width.
+ *
+ * Rows. Code may be emitted for several turns of the outermost LP_PAR side by side, so that chains of
+ * dependent operations of several rows overlap. Then a value has one copy per row (Val.copies) unless
+ * it is the same in all rows. An emitter of an instruction works on one copy at a time (One).
+ */
+#ifndef CKL_JIT_EMIT_H
+#define CKL_JIT_EMIT_H
+
+#include <llvm-c/Core.h>
+#include <llvm-c/TargetMachine.h>
+
+#include "jit/engine.h"
+#include "jit/loop.h"
+
+enum { EMIT_OBJECT, EMIT_IR, EMIT_ASM }; /* what emit_kernel makes */
+enum { EMIT_LANES = 16, EMIT_ROWS = 4 };
+
+/* Machine code (an ELF object), or text, for a verified kernel; *out is malloc'ed, *n its bytes. False with
+ * a message in `err`. `what`: EMIT_OBJECT ... */
+bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
+                 size_t err_n);
+/* LLVM for the host; once per process. */
+void emit_init(void);
+
+typedef enum OneKind { ONE_UNIFORM, ONE_LINEAR, ONE_VECTOR } OneKind;
+typedef struct One {
+  OneKind kind;
+  LLVMValueRef v;    /* the scalar, the base, the vector */
+  LLVMValueRef step; /* LINEAR */
+} One;
+
+typedef struct Val {
+  int copies; /* 1: the same in all rows (in one[0]); else one per row */
+  One one[EMIT_ROWS];
+} Val;
+
+typedef struct Emit {
+  const Kernel *k;
+  EngLevel level;
+  LLVMContextRef ctx;
+  LLVMModuleRef mod;
+  LLVMBuilderRef b;
+  LLVMTargetDataRef layout;
+  LLVMValueRef fn;            /* the function under construction, for new blocks */
+  LLVMBasicBlockRef entry;    /* where allocas go */
+  LLVMBasicBlockRef leave;    /* jump here to return early */
+  LLVMValueRef *buf;          /* per buffer: its pointer */
+  LLVMValueRef *arg;          /* per argument: its i64, loaded at entry */
+  LLVMValueRef status, fail;  /* KStatus *; alloca of i32, stored to it at the end */
+  Val *val;                   /* per instruction */
+  int width;                  /* 1 or EMIT_LANES */
+  bool masked;                /* only lanes of `mask` run; at least one does */
+  Val mask;                   /* <16 x i1> */
+  int rows;                   /* copies in the present LP_PAR */
+  int row_lo, row_hi;         /* rows now emitted */
+  int row;                    /* the row whose One is being emitted */
+  char *err;
+  size_t err_n;
+  bool failed;
+  struct EmitFns *fns;        /* internal functions made so far */
+} Emit;
+
+/* -- emit.c */
+
+/* Emits instructions first .. end-1 (whole blocks) at the present width, mask and rows. */
+void emit_range(Emit *e, LVal first, LVal end);
+void emit_fail(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Operand of the present row. */
+One emit_get(Emit *e, LVal v);
+static inline One emit_operand(Emit *e, LVal v, int i) { return emit_get(e, lp_operand(e->k, v, i)); }
+/* The operand as a scalar; only for what is uniform (sizes, bases of tiles). */
+LLVMValueRef emit_scalar(Emit *e, LVal v);
+/* Sets the value of an instruction: in all rows, or in the present one. */
+void emit_set_all(Emit *e, LVal v, One x);
+void emit_set(Emit *e, LVal v, One x);
+LLVMValueRef emit_mask(Emit *e); /* of the present row; NULL = all lanes */
+
+LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry, 64-byte aligned */
+LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
+
+/* for (i = from; i < to; i += step): emits the head; the body follows; emit_loop_end closes it. from <= to
+ * as signed; `step` a positive constant. */
+typedef struct Loop {
+  LLVMBasicBlockRef head, body, end;
+  LLVMValueRef i, step;
+} Loop;
+void emit_loop(Emit *e, Loop *l, LLVMValueRef from, LLVMValueRef to, int64_t step);
+void emit_loop_end(Emit *e, Loop *l);
+
+/* Runs `body(e, ud, i)` for i in 0 .. n-1 in lanes: unmasked whole vectors, then one masked rest. The
+ * present width is 1. `i` is the number of lane 0 (i64). */
+typedef void EmitBody(Emit *e, void *ud, LLVMValueRef i);
+void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud);
+
+/* -- emit_value.c: types and operations at the present width */
+
+LLVMTypeRef emit_type(Emit *e, DType dt);      /* of a scalar in registers: i1, i8 .., float, double */
+LLVMTypeRef emit_mem_type(Emit *e, DType dt);  /* of an element in memory: i8 .., i16 for halves, .. */
+LLVMTypeRef emit_vec(LLVMTypeRef t, int n);    /* <n x t>, or t when n is 1 */
+LLVMValueRef emit_i64(Emit *e, int64_t x);
+LLVMValueRef emit_i32(Emit *e, int32_t x);
+LLVMValueRef emit_splat(Emit *e, LLVMValueRef x, int n);
+LLVMValueRef emit_vector(Emit *e, One x);      /* as <16 x T>; in scalar code as the scalar */
+static inline One one_uniform(LLVMValueRef v) { return (One){ONE_UNIFORM, v, NULL}; }
+static inline One one_vector(LLVMValueRef v) { return (One){ONE_VECTOR, v, NULL}; }
+static inline One one_linear(LLVMValueRef v, LLVMValueRef step) { return (One){ONE_LINEAR, v, step}; }
+
+LLVMValueRef emit_const(Emit *e, DType dt, double x); /* a scalar constant (ints and bool: x is whole) */
+/* Loads and stores of elements, at the present width, under the present mask. */
+One emit_load(Emit *e, int buf, One index);
+void emit_store(Emit *e, int buf, One index, One x);
+/* <n x T> at an element's place, all of it there; `n` 1: a scalar. T as emit_type. */
+LLVMValueRef emit_load_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, int n);
+void emit_store_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x, int n);
+/* The same, lanes of `mask` (<n x i1>) alone; lanes not loaded are 0. */
+LLVMValueRef emit_load_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
+                              LLVMValueRef mask, int n);
+void emit_store_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x,
+                       LLVMValueRef mask, int n);
+
+/* LLVM values of any one width (scalars, or vectors of equal length) in and out. */
+LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z); /* float or double */
+LLVMValueRef emit_un(Emit *e, RefUn f, DType dt, LLVMValueRef x);
+LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef y);
+LLVMValueRef emit_cast(Emit *e, DType from, DType to, LLVMValueRef x);
+LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x); /* float to f16 or bf16 and back; else x */
+LLVMValueRef emit_intrinsic(Emit *e, const char *name, LLVMTypeRef over, int n, LLVMValueRef *arg);
+int emit_width_of(LLVMValueRef x); /* elements of its type; 1 for a scalar */
+LLVMTypeRef emit_like(LLVMValueRef x, LLVMTypeRef scalar); /* `scalar` as wide as x */
+/* Straight-line i64 arithmetic and the like on Ones: keeps uniform and linear. */
+One emit_one(Emit *e, LVal v); /* any scalar-code instruction, in the present row */
+void emit_flag(Emit *e, LLVMValueRef bad); /* sets the fail flag where bad (i1 or <16 x i1>), under the mask */
+
+/* -- emit_math.c */
+LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x); /* the functions of runtime/fmath.inc */
+LLVMValueRef emit_pow(Emit *e, LLVMValueRef x, LLVMValueRef y);
+void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVMValueRef *z1);
+
+/* -- emit_random.c */
+One emit_random(Emit *e, LVal v); /* LP_UNIFORM .. LP_PHILOX */
+
+/* -- emit_tile.c: LP_TILE and its block, at width 1. */
+void emit_tile(Emit *e, LVal v);
+
+#endif
