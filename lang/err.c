@@ -133,7 +133,8 @@ Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call,
   if (e->interrupted) poll_interrupt(s, call);
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
   bool library = embedded(s, at) && call.file && !embedded(s, call);
-  if (!at.file || library || inside(at, staged)) at = call;
+  bool other = staged.file != call.file || staged.lo != call.lo;
+  if (!at.file || library || (other && inside(at, staged))) at = call;
   Diag *d = library ? err(s, e->code, at, "in `%s`: %s", what, e->text)
                     : err(s, e->code, at, "%s", e->text);
   if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
