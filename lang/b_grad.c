@@ -534,7 +534,7 @@ BUILTIN_FN(bi_params) {
   Node *a[1];
   raw_args(s, c, a, 1, names);
   if (!a[0]) fail(s, ERR_ARG_COUNT, c->at, "`params` needs the argument `net`");
-  Value v = eval_ref(s, a[0]);
+  Value v = c->n ? c->v[0] : eval_ref(s, a[0]); /* the receiver of x.params() is evaluated already */
   if (v.tag == V_UNKNOWN) return v;
   if (v.tag == V_PARAM) return s->stage ? param_read(s, v.u.p, c->at) : v;
   if (v.tag == V_INST) return params_tree(s, v.u.inst, s->stage && !s->by_reference);
@@ -659,7 +659,8 @@ BUILTIN_FN(bi_update) {
   raw_args(s, c, a, 2, names);
   if (!a[0] || !a[1])
     fail_help(s, ERR_ARG_COUNT, c->at, "update(net, tree)", "`update` takes a model and a tree");
-  Value t[2] = {eval_ref(s, a[0]), eval(s, a[1])};
+  Value t[2] = {c->n ? c->v[0] : eval_ref(s, a[0]), v_unit()};
+  t[1] = eval(s, a[1]);
   if (t[0].tag == V_UNKNOWN || t[1].tag == V_UNKNOWN) return v_unit();
   tree_map(s, 2, t, update_leaf, &c->at, c->at);
   return v_unit();

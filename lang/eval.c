@@ -471,7 +471,15 @@ static const char *fields_text(Session *s, Inst *i, Name f) {
 static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
   Name f = e->dot.name.name;
   Span at = e->dot.name.span;
-  Value x = eval(s, e->dot.object), v;
+  Value v;
+  const Builtin *b = callee ? builtin_find(s, f) : NULL;
+  bool ref = s->by_reference;
+  if (b && (b->flags & BI_REF)) {
+    v = name_value(s, f, at, false);
+    s->by_reference = ref || (v.tag == V_BUILTIN && v.u.builtin == b);
+  }
+  Value x = eval(s, e->dot.object);
+  s->by_reference = ref;
   if (has_receiver) *has_receiver = false;
   switch ((ValueTag)x.tag) {
   case V_UNKNOWN: return x;

@@ -279,7 +279,8 @@ void show_value(Session *s, Buf *out, const char *name, Value v); /* what the RE
 void emit_text(Session *s, int stream, const char *text, size_t n);
 
 /* ---- builtins: one table (lang/builtins.def); signature text gives names, defaults and arity */
-enum { BI_SCRIPT = 1, BI_RAW = 2 }; /* script only; gets its call unevaluated */
+/* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the param */
+enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4 };
 typedef struct Call {
   const struct Builtin *b;
   size_t n;             /* parameters of the signature */
