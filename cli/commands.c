@@ -67,16 +67,8 @@ static void write_text(void *ud, int stream, const char *text, size_t n)
   if (c->out.error && !failed && c->session) ckl_interrupt(c->session);
 }
 
-static int set_logs(Cli *c)
-{
-  for (size_t i = 0; i < c->o.log_count; i++)
-    if (ckl_log(c->session, c->o.log[i]) != CKL_OK)
-      return cli_usage(c, NULL, "there is no log channel `%s`", c->o.log[i]);
-  return 0;
-}
-
-static bool known_stage(Cli *c, const char *command, const char *stage,
-                        const char *(*name)(size_t), const char *what)
+static bool known_name(Cli *c, const char *command, const char *stage,
+                       const char *(*name)(size_t), const char *what)
 {
   Suggest s;
   char room[120];
@@ -93,6 +85,20 @@ static bool known_stage(Cli *c, const char *command, const char *stage,
   return false;
 }
 
+static int set_logs(Cli *c)
+{
+  for (size_t i = 0; i < c->o.log_count; i++)
+    if (ckl_log(c->session, c->o.log[i]) != CKL_OK) {
+      char channel[64];
+      size_t n = strcspn(c->o.log[i], ":");
+      snprintf(channel, sizeof channel, "%.*s", n < 63 ? (int)n : 63, c->o.log[i]);
+      if (known_name(c, "run", channel, ckl_log_name, "log channel"))
+        out_printf(&c->err, "ckl run: a level of a log is `debug`: `--log=%s:debug`\n", channel);
+      return EXIT_USAGE;
+    }
+  return 0;
+}
+
 static int set_dumps(Cli *c)
 {
   for (size_t i = 0; i < c->o.dump_count; i++) {
@@ -105,7 +111,7 @@ static int set_dumps(Cli *c)
       if (!strcmp(stage, "all")) {
         for (size_t k = 0; ckl_stage_name(k); k++) ckl_dump(c->session, ckl_stage_name(k));
       } else {
-        if (!known_stage(c, "run", stage, ckl_stage_name, "stage")) return EXIT_USAGE;
+        if (!known_name(c, "run", stage, ckl_stage_name, "stage")) return EXIT_USAGE;
         ckl_dump(c->session, stage);
       }
     }
@@ -424,7 +430,7 @@ int cmd_ir(Cli *c)
 {
   const char *stage = c->o.stage ? c->o.stage : ckl_stage_name(0);
   if (c->o.word_count < 2) return cli_usage(c, "ir", "a FILE and the name of a FN are needed");
-  if (!known_stage(c, "ir", stage, ckl_stage_name, "stage")) return EXIT_USAGE;
+  if (!known_name(c, "ir", stage, ckl_stage_name, "stage")) return EXIT_USAGE;
   if (!cli_open(c)) return EXIT_WRONG;
   cli_catch_interrupt(c);
   return print_or_report(c, ckl_ir(c->session, file_path(c->o.words[0]), c->o.words[1],
@@ -437,7 +443,7 @@ int cmd_opt(Cli *c)
   int rc = one_file(c, "opt");
   if (rc) return rc;
   if (!c->o.pass) return cli_usage(c, "opt", "--pass=PASS is missing");
-  if (!known_stage(c, "opt", c->o.pass, ckl_pass_name, "pass")) return EXIT_USAGE;
+  if (!known_name(c, "opt", c->o.pass, ckl_pass_name, "pass")) return EXIT_USAGE;
   char *text = cli_read(c, c->o.words[0], &n);
   if (!text) return EXIT_WRONG;
   rc = EXIT_WRONG;

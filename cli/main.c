@@ -52,7 +52,7 @@ typedef struct Option {
 
 static const Option options[] = {
   {'D', 0, "dump", "STAGE[,STAGE...]", "print the graph after a stage, `all` for every one"},
-  {'L', 0, "log", "CHANNEL[:LEVEL]", "turn a log channel on"},
+  {'L', 0, "log", "CHANNEL[:debug]", "turn a log channel on"},
   {'l', 0, "lib", "FOLDER", "where `use` looks after ckl's own library"},
   {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
   {'g', 0, "device", "cpu|sim", "where new tensors live"},

@@ -151,8 +151,10 @@ bool ckl_diag_is_error(const ckl_session *s, size_t i);                 /* [-] *
  * -1 for an unknown name. ckl_counter_name lists them. [-] */
 int64_t ckl_counter(const ckl_session *s, const char *name);
 const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
-/* Turns a log channel on: "stage", "stage:debug", .. CKL_EUSAGE when there is no such channel. [-] */
+/* Turns a log channel on: "compile" (each compilation; "compile:debug" with its signature), "load" (modules and
+ * saved files), "wrap" (each wrap block that is entered). CKL_EUSAGE when there is no such channel. [-] */
 ckl_status ckl_log(ckl_session *s, const char *channel);
+const char *ckl_log_name(size_t i); /* [-] NULL past the end */
 
 /* ---- tools: text in, text out. The result lives until the next call on s; NULL = see diagnostics. */
 const char *ckl_format(ckl_session *s, const char *path_for_messages, const char *text, size_t n); /* [mp] */

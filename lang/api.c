@@ -687,14 +687,15 @@ const char *ckl_counter_name(size_t i) {
   return i < sizeof counters / sizeof *counters ? counters[i] : NULL;
 }
 
-static const char *const channels[LOG_COUNT] = {"stage", "compile", "backward",
-                                                "load",  "random",  "wrap"};
+const char *ckl_log_name(size_t i) {
+  return i < LOG_COUNT ? log_names[i] : NULL;
+}
 
 ckl_status ckl_log(ckl_session *k, const char *channel) {
   if (!channel) return CKL_EUSAGE;
   size_t n = strcspn(channel, ":");
   for (int i = 0; i < LOG_COUNT; i++)
-    if (strlen(channels[i]) == n && !strncmp(channels[i], channel, n)) {
+    if (strlen(log_names[i]) == n && !strncmp(log_names[i], channel, n)) {
       if (channel[n] && strcmp(channel + n, ":debug")) return CKL_EUSAGE;
       k->s.logs[i] = channel[n] ? 2 : 1;
       return CKL_OK;

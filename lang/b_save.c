@@ -231,6 +231,7 @@ BUILTIN_FN(bi_load) {
     fail(s, ERR_FILE, c->spans[1], "%s", e.text);
   }
   o->open = true;
+  log_line(s, LOG_LOAD, "%s (%zu tensors)", name, o->file.count);
   Loader l = {.at = c->spans[0], .key = key, .file = &o->file};
   l.used = ARENA_ARRAY(&s->scratch, bool, o->file.count + 1);
   buf_init_arena(&l.missing.text, &s->scratch);

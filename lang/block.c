@@ -312,6 +312,8 @@ Value eval_wrap(Session *s, Node *e) {
   }
   bool cut = s->stage && !s->abstract && s->modes.no_grad;
   WrapJob j = {s, e->region.body, v_unit(), FLOW_NEXT};
+  for (uint32_t i = 0; i < cl->count && !s->abstract; i++)
+    log_line(s, LOG_WRAP, "%s", source_text(s, cl->items[i]->span, clause_word(cl->items[i])));
   stands_in(s, &stands);
   int code = guard(s, wrap_job, &j);
   if (code == MEM_OK || !s->stage) stands_out(s, &stands);

@@ -74,7 +74,8 @@ typedef struct Frame {
 typedef struct Site { uint64_t id, counter; } Site;
 
 typedef struct Log { const char *channel; int level; } Log;
-enum { LOG_STAGE, LOG_COMPILE, LOG_BACKWARD, LOG_LOAD, LOG_RANDOM, LOG_WRAP, LOG_COUNT };
+enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_COUNT }; /* channels, by log_names */
+extern const char *const log_names[LOG_COUNT];
 
 struct Session {
   Mem mem;
@@ -392,6 +393,8 @@ _Noreturn void check_gives_up(Session *s); /* ends the check of a function or st
 int64_t session_counter(const Session *s, const char *name);
 bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n, const char *stage);
 /* session.c */
+/* A line "channel: .." on stream 2, if the channel is on. */
+void log_line(Session *s, int channel, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 const char *pool_text(Session *s, char *text, size_t n); /* n + 1 bytes, freed with the pool */
 
 #endif

@@ -192,6 +192,7 @@ Module *module_load_file(Session *s, const char *path, Span at) {
     if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
     fail(s, ERR_FILE, at, "%s", e.text);
   }
+  log_line(s, LOG_LOAD, "%s", path);
   const char *keep = pool_text(s, text, n); /* freed with the pool, whatever happens below */
   Module *m = module_new(s, path, path, keep, n);
   parse_module(s, m);
@@ -211,6 +212,7 @@ Module *module_embedded(Session *s, const char *name, Span at) {
   const StdFile *f = std_files;
   while (f->name && strcmp(f->name, name)) f++;
   if (!f->name) return NULL;
+  log_line(s, LOG_LOAD, "%s", name);
   Module *m = module_new(s, name, NULL, f->text, f->size);
   parse_module(s, m);
   m->loading = true;

@@ -5,6 +5,7 @@
  */
 #include "lang/session.h"
 
+#include <stdarg.h>
 #include <string.h>
 #include <time.h>
 
@@ -65,13 +66,25 @@ const char *pool_text(Session *s, char *text, size_t n) {
   return text;
 }
 
-void log_compile(Session *s, const FnObj *f, const char *signature) {
-  if (!s->logs[LOG_COMPILE]) return;
+const char *const log_names[LOG_COUNT] = {
+    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load", [LOG_WRAP] = "wrap"};
+
+void log_line(Session *s, int channel, const char *fmt, ...) {
+  if (!s->logs[channel]) return;
+  va_list ap;
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  buf_printf(&b, "compile: %s%s%s\n", fn_name(f), s->logs[LOG_COMPILE] > 1 ? " " : "",
-             s->logs[LOG_COMPILE] > 1 ? signature : "");
+  buf_printf(&b, "%s: ", log_names[channel]);
+  va_start(ap, fmt);
+  buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  buf_putc(&b, '\n');
   emit_text(s, 2, b.s, b.n);
+}
+
+void log_compile(Session *s, const FnObj *f, const char *signature) {
+  bool debug = s->logs[LOG_COMPILE] > 1;
+  log_line(s, LOG_COMPILE, "%s%s%s", fn_name(f), debug ? " " : "", debug ? signature : "");
 }
 
 void dump_graph(Session *s, const Graph *g) {

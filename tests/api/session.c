@@ -300,6 +300,7 @@ static void diagnostics(void)
   CHECK(ckl_help(s, "shape-3") != NULL && ckl_help(s, "no such topic") == NULL);
   CHECK(ckl_eval(s, "1 + 1", "t", NULL) == CKL_OK && ckl_diag_count(s) == 0);
   CHECK(ckl_log(s, "no such channel") == CKL_EUSAGE);
+  for (size_t i = 0; ckl_log_name(i); i++) CHECK(ckl_log(s, ckl_log_name(i)) == CKL_OK);
   CHECK(ckl_counter(s, "no such counter") == -1);
   size_t n = 0;
   while (ckl_counter_name(n)) CHECK(ckl_counter(s, ckl_counter_name(n++)) >= 0);

@@ -39,6 +39,13 @@ says err wrong.ckl:3: 'and the place'
 gives 1 'a file that is missing' "$ckl" run missing.ckl
 says err missing.ckl 'its name shows'
 gives 1 'a folder' "$ckl" run ./
+echo 'fn f(x) { wrap <no_grad> { sum(x) } }
+print(f(ones([2])))' >logs.ckl
+gives 0 'all log channels' "$ckl" run --log=compile --log=load --log=wrap logs.ckl
+says out 2.0 'leave the output alone'
+says err 'load: logs.ckl' 'a file that is loaded is told'
+says err 'wrap: no_grad' 'a block that is entered'
+says err 'compile: f' 'a function that is compiled'
 echo 'var i = 5
 print("before")
 print(ones([3])[i])

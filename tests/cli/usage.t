@@ -42,5 +42,8 @@ says err 'known ones: ' 'the passes are listed'
 gives 2 'a topic that is none' "$ckl" help reluu
 says err 'did you mean `relu`' 'a near one is suggested'
 gives 2 'a colour that is none' "$ckl" run --color=blue x.ckl
-gives 2 'a log channel that is none' "$ckl" run --log=nosuchchannel x.ckl
+gives 2 'a log channel that is none' "$ckl" run --log=compiel x.ckl
+says err 'did you mean `compile`' 'a near one is suggested'
+says err 'known ones: compile load wrap' 'the channels are listed'
+gives 2 'a level that is none' "$ckl" run --log=compile:loud x.ckl
 tap_done
