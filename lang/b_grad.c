@@ -574,6 +574,16 @@ static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   return r.tag == V_LIST && r.u.list->weak ? as_tensor(s, r, DT_COUNT, m->at) : r;
 }
 
+/* xs.map(f) is map(xs, f) (rule 9): not what rule 65 says. */
+static void want_function_first(Session *s, Call *c) {
+  ValueTag f = (ValueTag)c->v[0].tag, x = (ValueTag)c->v[1].tag;
+  if ((x == V_FN || x == V_BUILTIN || x == V_DTYPE) && f != V_FN && f != V_BUILTIN &&
+      f != V_DTYPE && f != V_INST && f != V_UNKNOWN)
+    fail_help(s, ERR_NOT_CALLABLE, c->spans[0],
+              txt(s, "`%s(f, xs)`: the function stands first", c->b->name), "%s is not a function",
+              value_type_text(s, c->v[0]));
+}
+
 static Value map_trees(Session *s, Call *c, bool effects) {
   Value *trees = ARENA_ARRAY(&s->scratch, Value, c->rest_n + 2);
   trees[0] = c->v[1];
@@ -584,6 +594,7 @@ static Value map_trees(Session *s, Call *c, bool effects) {
 }
 
 BUILTIN_FN(bi_map) {
+  want_function_first(s, c);
   if (c->v[1].tag == V_SEQ) {
     if (c->rest_n) fail(s, ERR_ARG_COUNT, c->at, "`map` over a sequence takes one");
     return seq_map(s, c->v[1], c->v[0], c->at);
@@ -591,6 +602,7 @@ BUILTIN_FN(bi_map) {
   return map_trees(s, c, false);
 }
 BUILTIN_FN(bi_each) {
+  want_function_first(s, c);
   return map_trees(s, c, true);
 }
 
@@ -850,6 +862,10 @@ static void try_job(void *ud) {
 
 BUILTIN_FN(bi_error_of) {
   Try t = {s, c->v[0], c->at};
+  ValueTag f = (ValueTag)c->v[0].tag;
+  if (f != V_FN && f != V_BUILTIN && f != V_INST && f != V_MODEL)
+    fail_help(s, ERR_NOT_CALLABLE, c->spans[0], "`error_of(fn() { .. })` runs what may fail",
+              "%s is not a function", value_type_text(s, c->v[0]));
   size_t before = s->diags.count;
   int code = guard(s, try_job, &t);
   if (code == MEM_OK) return v_none();

@@ -19,18 +19,14 @@ int shape_arg(Session *s, Value v, Span at, Dim *d) {
     d[0] = add_dim(s, v, at);
     return 1;
   }
-  if (v.tag == V_TENSOR && v.u.t->t->rank == 1 && dt_int(v.u.t->t->dtype)) {
-    const Tensor *t = v.u.t->t;
-    if (t->dim[0] > CKL_MAX_RANK)
-      fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
-    for (int i = 0; i < t->dim[0]; i++) d[i] = add_dim(s, v_int(tn_get_i64(t, i)), at);
-    return (int)t->dim[0];
-  }
-  if (v.tag == V_NODE && s->abstract && !v.weak && dt_int((DType)type_of(s, v).dtype))
-    check_gives_up(s); /* its elements are known when it runs */
-  if (v.tag != V_TUPLE && v.tag != V_LIST && v.tag != V_UNIT)
-    fail_help(s, ERR_WANT_SHAPE, at, "a shape is a list or tuple of ints: `[3, 4]`; int(x) reads a rank-0 tensor",
+  if (v.tag != V_TUPLE && v.tag != V_LIST && v.tag != V_UNIT) { /* sizes are numbers (rule 13) */
+    bool row = v_is_tensor(v) && type_of(s, v).rank == 1;
+    fail_help(s, ERR_WANT_SHAPE, at,
+              row ? "sizes are numbers: `(3, 4)` stays a tuple of them where `[3, 4]` with a name "
+                    "is a tensor; int(x) reads a rank-0 tensor"
+                  : "a shape is a list or tuple of ints: `[3, 4]`; int(x) reads a rank-0 tensor",
               "a shape is needed here, not %s", value_type_text(s, v));
+  }
   size_t n = v.tag == V_UNIT ? 0 : v.u.list->count;
   if (n > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
   for (size_t i = 0; i < n; i++) d[i] = add_dim(s, v.u.list->items[i], at);
@@ -305,10 +301,25 @@ BUILTIN_FN(bi_flip) {
 }
 
 BUILTIN_FN(bi_slice) {
-  Value x = tensor_arg(s, c, 0);
-  Type t = type_of(s, x);
+  Value x = tensor_arg(s, c, 0), start = c->v[1];
+  Type t = type_of(s, x), st = {.dtype = DT_F32};
   int axis = axis_arg(s, c, 3, t.rank);
   Dim len = add_dim(s, c->v[2], c->spans[2]);
+  if (v_is_number(start) || v_is_tensor(start)) st = type_of(s, start);
+  if (st.rank || !dt_int((DType)st.dtype))
+    fail(s, ERR_WANT_INT, c->spans[1], "the start of a slice must be an int, not %s",
+         value_type_text(s, start));
+  int64_t from, n, size;
+  bool known = !v_is_tensor(start) || start.tag == V_TENSOR;
+  if (known && !s->stage && dim_is_const(dims_of(s), len, &n) &&
+      dim_is_const(dims_of(s), t.dim[axis], &size)) {
+    from = start.tag == V_TENSOR ? tn_get_i64(start.u.t->t, 0)
+                                 : want_int(s, start, c->spans[1], "the start of a slice");
+    if (n > 0 && (from < 0 || from > size - n))
+      fail(s, ERR_INDEX_RANGE, c->at,
+           "a slice of %lld from %lld is out of range for axis %d of size %lld", (long long)n,
+           (long long)from, axis, (long long)size);
+  }
   Value idx = op_iota(s, len, DT_I64, c->at);
   idx = op_binary(s, AST_ADD, idx, c->v[1], c->at, c->spans[1], c->spans[1]);
   Value v[2] = {x, idx};

@@ -8,7 +8,7 @@
  * sorted, no axis twice. `none` means all. Returns how many. */
 int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes);
 int axis_arg(Session *s, Call *c, int i, int rank);
-/* A shape: a tuple or weak list of ints, an int, or an i64 tensor of script. Returns the rank. */
+/* A shape: a tuple or weak list of ints, or an int. Returns the rank. */
 int shape_arg(Session *s, Value v, Span at, Dim *d);
 DType dtype_arg(Session *s, Value v, Span at);
 /* Argument i as a tensor. */

@@ -66,6 +66,7 @@ static void hole(const Print *p, Value v) {
 
 /* Puts v into the text: as a whole, or in line. */
 static void put(Template *t, Value v, const Format *f, Span at, bool quoted, bool whole) {
+  v = print_definite(t->s, v, at);
   if (whole && !f && v_is_tensor(v)) {
     flush(t);
     buf_puts(&t->text, "{=}");

@@ -537,6 +537,11 @@ static void quote(Buf *out, const StrObj *t) {
   buf_putc(out, '"');
 }
 
+Value print_definite(Session *s, Value v, Span at) {
+  bool weak = v.tag == V_LIST && v.u.list->weak && v.u.list->count;
+  return weak ? as_tensor(s, v, DT_COUNT, at) : v;
+}
+
 static void inline_value(const Print *p, Value v, bool quoted, int depth);
 
 static void misfit(const Print *p, const char *why, Value v) {
@@ -600,6 +605,10 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
   case V_LIST:
   case V_TUPLE: {
     const List *l = v.u.list;
+    if (l->weak && l->count) {
+      inline_value(p, print_definite(s, v, p->at), quoted, depth);
+      return;
+    }
     bool tuple = v.tag == V_TUPLE;
     buf_putc(out, tuple ? '(' : '[');
     items(p, l->count, l->items, NULL, depth);
@@ -649,6 +658,7 @@ void format_value(Session *s, Buf *out, Value v, const Format *f, Span at) {
 }
 
 void print_value(Session *s, Buf *out, Value v, bool nested) {
+  v = print_definite(s, v, (Span){0});
   const Tensor *t = v.tag == V_TENSOR ? v.u.t->t : v.tag == V_PARAM ? v.u.p->t : NULL;
   if (!nested && t && t->rank) {
     print_typed(s, out, t);

@@ -19,6 +19,8 @@ typedef struct Print {
 
 /* Tensors in one line without their type, elided over 100 elements; texts in quotes when nested. */
 void print_inline(const Print *p, Value v, bool quoted);
+/* A weak list as the tensor that it is when it is passed (rule 14); other values as they are. */
+Value print_definite(Session *s, Value v, Span at);
 void print_line(Buf *out, const Tensor *t, const Format *f, bool inside); /* a tensor alone */
 /* A type line and the table, without the last newline. */
 void print_typed(Session *s, Buf *out, const Tensor *t);

@@ -49,6 +49,7 @@ static void put_count(Buf *out, int64_t n) {
 }
 
 void show_value(Session *s, Buf *out, const char *name, Value v) {
+  v = print_definite(s, v, (Span){0});
   const Tensor *t = tensor_in(v);
   if (name) buf_printf(out, "%s : ", name);
   if (t && t->rank) {
