@@ -123,6 +123,10 @@ LVal low_row_major(Low *w, const Type *t, const LVal *at); /* number of an eleme
 /* The value of one element of v, made from materialised values by straight-line code at the present
  * place. LV_NONE with w->failed when an op cannot be pulled. */
 LVal low_pull(Low *w, Val v, const Index *at);
+/* From here to the end of the block around, the element of v that is asked for is x, whatever the index:
+ * what a contraction just made, for the pointwise functions of it that low_pull makes then. */
+void low_bind(Low *w, Val v, LVal x);
+int low_local(Low *w, DType dt, int64_t each); /* scratch of that many elements */
 /* Forgets what was pulled inside blocks that are closed now; call after lp_end. */
 void low_leave(Low *w);
 

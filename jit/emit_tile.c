@@ -1,0 +1,314 @@
+/* LP_TILE: a block of a contraction in registers.
+ *
+ * In: the tile's operands, all uniform. Out: its chains, handed to the block of the tile (the
+ * epilogue) element by element, with the row uniform and the columns as lanes.
+ *
+ * The plan is the inner kernel of Goto and van de Geijn ("Anatomy of high-performance matrix
+ * multiplication", TOMS 2008): mr x nr accumulators stay in registers while k ascends; one element of
+ * A is broadcast over the columns of a row of B. Two texts of it are emitted: one for a tile that is all
+ * there, one for a tile at an edge, in which rows that are not there repeat the last one and columns
+ * that are not there are masked.
+ *
+ * Invariant: one fma per element and k, in ascending k; nothing outside rows x depth of A, depth x cols
+ * of B and rows x cols of the start is read, prefetches apart. */
+#include "jit/emit.h"
+
+enum {
+  UNROLL = 4,
+  DIRECT = 200 /* instructions of all copies of a block that is emitted straight from registers */
+};
+
+typedef struct Tile {
+  Emit *e;
+  LVal v;
+  DType dt;
+  int mr, nr;
+  int vl, nv;            /* lanes of a vector; vectors of a row */
+  LLVMTypeRef scalar, vec;
+  LLVMValueRef op[TILE_OPERANDS], a, b, start; /* pointers to the first element of each */
+  LLVMValueRef room;     /* the tile in memory, rows `pitch` elements apart */
+  int pitch;
+  LLVMValueRef row;      /* while the epilogue is emitted */
+} Tile;
+
+static bool is_const(LLVMValueRef x) { return LLVMIsAConstantInt(x) != NULL; }
+static int64_t const_of(LLVMValueRef x) { return LLVMConstIntGetSExtValue(x); }
+
+static LLVMValueRef mul(Tile *t, LLVMValueRef x, LLVMValueRef y) {
+  return LLVMBuildMul(t->e->b, x, y, "");
+}
+static LLVMValueRef add(Tile *t, LLVMValueRef x, LLVMValueRef y) {
+  return LLVMBuildAdd(t->e->b, x, y, "");
+}
+static LLVMValueRef at(Tile *t, LLVMValueRef p, LLVMValueRef index) {
+  return LLVMBuildGEP2(t->e->b, t->scalar, p, &index, 1, "");
+}
+
+static LLVMValueRef load(Tile *t, LLVMTypeRef type, LLVMValueRef p) {
+  LLVMValueRef x = LLVMBuildLoad2(t->e->b, type, p, "");
+  LLVMSetAlignment(x, (unsigned)dt_size(t->dt));
+  return x;
+}
+
+static LLVMValueRef load_b(Tile *t, LLVMValueRef p, LLVMValueRef mask) {
+  if (!mask || t->vl == 1) return load(t, t->vec, p);
+  return emit_load_masked(t->e, t->dt, p, emit_i64(t->e, 0), mask, t->vl);
+}
+
+static void prefetch(Tile *t, LLVMValueRef p, int level) {
+  Emit *e = t->e;
+  unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", 13);
+  LLVMTypeRef over = LLVMTypeOf(p);
+  LLVMValueRef f = LLVMGetIntrinsicDeclaration(e->mod, id, &over, 1);
+  LLVMValueRef arg[4] = {p, emit_i32(e, 0), emit_i32(e, level), emit_i32(e, 1)};
+  LLVMBuildCall2(e->b, LLVMGlobalGetValueType(f), f, arg, 4, "");
+}
+
+/* One k: rows of A at `pa` + offset[i], a row of B at `pb`. */
+static void step(Tile *t, LLVMValueRef pa, const LLVMValueRef *offset, LLVMValueRef pb,
+                 const LLVMValueRef *mask, LLVMValueRef *acc) {
+  LLVMValueRef b[16];
+  for (int j = 0; j < t->nv; j++) {
+    b[j] = load_b(t, j ? at(t, pb, emit_i64(t->e, j * t->vl)) : pb, mask ? mask[j] : NULL);
+  }
+  for (int i = 0; i < t->mr; i++) {
+    LLVMValueRef x = load(t, t->scalar, at(t, pa, offset[i]));
+    if (t->vl > 1) x = emit_splat(t->e, x, t->vl);
+    for (int j = 0; j < t->nv; j++) {
+      LLVMValueRef *c = &acc[i * t->nv + j];
+      *c = emit_fma(t->e, x, b[j], *c);
+    }
+  }
+}
+
+/* for (k = from; k < to; k += by) with pointers and accumulators carried along. */
+static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, LLVMValueRef *pa,
+                   LLVMValueRef *pb, const LLVMValueRef *offset, const LLVMValueRef *mask,
+                   LLVMValueRef ahead, LLVMValueRef *acc) {
+  Emit *e = t->e;
+  LLVMBuilderRef b = e->b;
+  int n = t->mr * t->nv;
+  LLVMValueRef start[256], phi[256];
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b), body = emit_new_block(e, "k");
+  LLVMBasicBlockRef end = emit_new_block(e, "k.end");
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, from, to, ""), body, end);
+  LLVMPositionBuilderAtEnd(b, body);
+  LLVMValueRef k = LLVMBuildPhi(b, LLVMTypeOf(from), "k");
+  LLVMValueRef ppa = LLVMBuildPhi(b, LLVMTypeOf(*pa), "a"), ppb = LLVMBuildPhi(b, LLVMTypeOf(*pb), "b");
+  for (int i = 0; i < n; i++) {
+    start[i] = acc[i];
+    phi[i] = acc[i] = LLVMBuildPhi(b, t->vec, "");
+  }
+  LLVMValueRef qa = ppa, qb = ppb;
+  for (int u = 0; u < by; u++) {
+    if (ahead && by > 1 && (u * t->nr * (int)dt_size(t->dt)) % 64 == 0)
+      prefetch(t, at(t, qb, ahead), 2);
+    step(t, qa, offset, qb, mask, acc);
+    qa = at(t, qa, t->op[TILE_A_STEP]);
+    qb = at(t, qb, t->op[TILE_B_STEP]);
+  }
+  LLVMValueRef next = add(t, k, emit_i64(e, by));
+  LLVMBasicBlockRef last = LLVMGetInsertBlock(b);
+  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, to, ""), body, end);
+  LLVMBasicBlockRef in[2] = {before, last};
+  LLVMAddIncoming(k, (LLVMValueRef[2]){from, next}, in, 2);
+  LLVMAddIncoming(ppa, (LLVMValueRef[2]){*pa, qa}, in, 2);
+  LLVMAddIncoming(ppb, (LLVMValueRef[2]){*pb, qb}, in, 2);
+  for (int i = 0; i < n; i++) LLVMAddIncoming(phi[i], (LLVMValueRef[2]){start[i], acc[i]}, in, 2);
+  LLVMPositionBuilderAtEnd(b, end);
+  LLVMValueRef out = LLVMBuildPhi(b, LLVMTypeOf(*pa), "");
+  LLVMAddIncoming(out, (LLVMValueRef[2]){*pa, qa}, in, 2);
+  *pa = out;
+  out = LLVMBuildPhi(b, LLVMTypeOf(*pb), "");
+  LLVMAddIncoming(out, (LLVMValueRef[2]){*pb, qb}, in, 2);
+  *pb = out;
+  for (int i = 0; i < n; i++) {
+    out = LLVMBuildPhi(b, t->vec, "");
+    LLVMAddIncoming(out, (LLVMValueRef[2]){start[i], acc[i]}, in, 2);
+    acc[i] = out;
+  }
+}
+
+/* All chains of the tile in acc[mr * nv]. */
+static void chains(Tile *t, bool edge, LLVMValueRef *acc) {
+  Emit *e = t->e;
+  LLVMBuilderRef b = e->b;
+  LLVMValueRef offset[64], from[64], mask[16], zero = LLVMConstNull(t->vec);
+  LLVMValueRef last = LLVMBuildSub(b, t->op[TILE_ROWS], emit_i64(e, 1), "");
+  for (int i = 0; i < t->mr; i++) {
+    LLVMValueRef row = emit_i64(e, i);
+    if (edge && i > 0) {
+      LLVMValueRef less = LLVMBuildICmp(b, LLVMIntSLT, row, last, "");
+      row = LLVMBuildSelect(b, less, row, last, "");
+    }
+    offset[i] = mul(t, row, t->op[TILE_A_ROW]);
+    if (t->start) from[i] = mul(t, row, t->op[TILE_START_ROW]);
+  }
+  if (edge && t->vl > 1) {
+    LLVMValueRef lane[16];
+    for (int j = 0; j < t->vl; j++) lane[j] = emit_i32(e, j);
+    LLVMValueRef lanes = LLVMConstVector(lane, (unsigned)t->vl);
+    LLVMValueRef cols = LLVMBuildTrunc(b, t->op[TILE_COLS], LLVMTypeOf(lane[0]), "");
+    for (int j = 0; j < t->nv; j++) {
+      LLVMValueRef rest = LLVMBuildSub(b, cols, emit_i32(e, j * t->vl), "");
+      mask[j] = LLVMBuildICmp(b, LLVMIntSLT, lanes, emit_splat(e, rest, t->vl), "");
+    }
+  }
+  for (int i = 0; i < t->mr; i++)
+    for (int j = 0; j < t->nv; j++) {
+      LLVMValueRef *c = &acc[i * t->nv + j];
+      *c = zero;
+      if (!t->start) continue;
+      LLVMValueRef p = at(t, at(t, t->start, from[i]), emit_i64(e, j * t->vl));
+      *c = load_b(t, p, edge ? mask[j] : NULL);
+    }
+  LLVMValueRef depth = t->op[TILE_DEPTH], pa = t->a, pb = t->b, zero_k = emit_i64(e, 0);
+  int unroll = e->level == ENG_X86_64 ? 1 : UNROLL;
+  if (unroll > 1) {
+    LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
+    /* What lies behind this panel is mostly the next one. */
+    LLVMValueRef ahead = edge ? NULL : mul(t, depth, t->op[TILE_B_STEP]);
+    k_loop(t, zero_k, whole, unroll, &pa, &pb, offset, edge ? mask : NULL, ahead, acc);
+    zero_k = whole;
+  }
+  if (!is_const(depth) || unroll == 1 || const_of(depth) % unroll) {
+    k_loop(t, zero_k, depth, 1, &pa, &pb, offset, edge ? mask : NULL, NULL, acc);
+  }
+}
+
+/* ---- the epilogue ---- */
+
+/* The block of the tile for one row and the columns from `col`, of which x holds the chains. */
+static void block(Tile *t, LLVMValueRef row, LLVMValueRef col, LLVMValueRef x) {
+  Emit *e = t->e;
+  bool lanes = e->width > 1;
+  uint32_t end = e->k->ins[t->v].match;
+  emit_set_all(e, t->v, lanes ? one_vector(x) : one_uniform(x));
+  for (LVal v = t->v + 1; v < end; v++) {
+    LOp op = (LOp)e->k->ins[v].op;
+    if ((op != LP_ROW && op != LP_COL) || lp_operand(e->k, v, 0) != t->v) continue;
+    if (op == LP_ROW) emit_set_all(e, v, one_uniform(row));
+    else emit_set_all(e, v, lanes ? one_linear(col, emit_i64(e, 1)) : one_uniform(col));
+  }
+  emit_range(e, t->v + 1, end);
+}
+
+static void from_room(Emit *e, void *ud, LLVMValueRef i) {
+  Tile *t = ud;
+  LLVMValueRef index = add(t, mul(t, t->row, emit_i64(e, t->pitch)), i);
+  block(t, t->row, i, emit_load_n(e, t->dt, t->room, index, EMIT_LANES));
+}
+
+/* The block over a tile in memory. */
+static void epilogue(Tile *t) {
+  Emit *e = t->e;
+  Loop rows, cols;
+  emit_loop(e, &rows, emit_i64(e, 0), t->op[TILE_ROWS], 1);
+  t->row = rows.i;
+  if (t->nr >= EMIT_LANES) {
+    emit_lanes(e, t->op[TILE_COLS], from_room, t);
+  } else {
+    emit_loop(e, &cols, emit_i64(e, 0), t->op[TILE_COLS], 1);
+    LLVMValueRef index = add(t, mul(t, rows.i, emit_i64(e, t->pitch)), cols.i);
+    block(t, rows.i, cols.i, emit_load_n(e, t->dt, t->room, index, 1));
+    emit_loop_end(e, &cols);
+  }
+  emit_loop_end(e, &rows);
+}
+
+static void spill(Tile *t, LLVMValueRef *acc) {
+  for (int i = 0; i < t->mr; i++)
+    for (int j = 0; j < t->nv; j++) {
+      emit_store_n(t->e, t->dt, t->room, emit_i64(t->e, i * t->pitch + j * t->vl),
+                   acc[i * t->nv + j], t->vl);
+    }
+}
+
+/* Whether the block is short enough to be written out for every vector. */
+static bool is_light(const Tile *t) {
+  const Kernel *k = t->e->k;
+  int cost = 0;
+  if (t->vl != EMIT_LANES) return false;
+  for (LVal v = t->v + 1; v < k->ins[t->v].match; v++) {
+    switch ((LOp)k->ins[v].op) {
+    case LP_CONST:
+    case LP_ARG:
+    case LP_ROW:
+    case LP_COL: break;
+    case LP_LOAD:
+    case LP_STORE:
+    case LP_CAST:
+    case LP_WHERE:
+    case LP_FMA: cost++; break;
+    case LP_BIN:
+      if (!dt_float((DType)k->ins[v].dtype) && k->ins[v].dtype != DT_BOOL) break;
+      if (k->ins[v].imm == RB_POW || k->ins[v].imm == RB_MOD || k->ins[v].imm == RB_FLOORDIV) return false;
+      cost++;
+      break;
+    case LP_UN:
+      if (k->ins[v].imm != RU_NEG && k->ins[v].imm != RU_ABS && k->ins[v].imm != RU_RELU) return false;
+      cost++;
+      break;
+    default: return false;
+    }
+  }
+  return cost * t->mr * t->nv <= DIRECT;
+}
+
+void emit_tile(Emit *e, LVal v) {
+  const LIns *in = &e->k->ins[v];
+  LLVMBuilderRef b = e->b;
+  Tile t = {.e = e, .v = v, .dt = (DType)in->dtype, .mr = in->mr, .nr = in->nr};
+  t.vl = t.nr < EMIT_LANES ? t.nr : EMIT_LANES;
+  t.nv = t.nr / t.vl;
+  t.pitch = t.nr;
+  t.scalar = emit_type(e, t.dt);
+  t.vec = emit_vec(t.scalar, t.vl);
+  if (t.mr > 64 || t.mr * t.nv > 256 || t.nv > 16 || t.nv * t.vl != t.nr) {
+    emit_fail(e, "a tile of %d x %d", t.mr, t.nr);
+    return;
+  }
+  for (int i = 0; i < TILE_OPERANDS; i++) t.op[i] = emit_scalar(e, lp_operand(e->k, v, i));
+  t.a = at(&t, e->buf[in->buf], t.op[TILE_A]);
+  t.b = at(&t, e->buf[in->buf_b], t.op[TILE_B]);
+  if (in->buf_start != LP_NO_BUF) t.start = at(&t, e->buf[in->buf_start], t.op[TILE_START]);
+  t.room = emit_alloca(e, LLVMArrayType2(t.scalar, (unsigned)(t.mr * t.pitch)), "tile");
+
+  int width = e->width;
+  bool light = is_light(&t);
+  LLVMValueRef acc[256];
+  LLVMBasicBlockRef some = emit_new_block(e, "tile"), full = emit_new_block(e, "tile.full");
+  LLVMBasicBlockRef edge = emit_new_block(e, "tile.edge"), memory = emit_new_block(e, "tile.memory");
+  LLVMBasicBlockRef end = emit_new_block(e, "tile.end");
+  LLVMValueRef zero = emit_i64(e, 0);
+  LLVMBuildCondBr(b, LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntSGT, t.op[TILE_ROWS], zero, ""),
+                                  LLVMBuildICmp(b, LLVMIntSGT, t.op[TILE_COLS], zero, ""), ""),
+                  some, end);
+  LLVMPositionBuilderAtEnd(b, some);
+  LLVMValueRef all_rows = LLVMBuildICmp(b, LLVMIntEQ, t.op[TILE_ROWS], emit_i64(e, t.mr), "");
+  LLVMValueRef all_cols = LLVMBuildICmp(b, LLVMIntEQ, t.op[TILE_COLS], emit_i64(e, t.nr), "");
+  LLVMBuildCondBr(b, LLVMBuildAnd(b, all_rows, all_cols, ""), full, edge);
+
+  LLVMPositionBuilderAtEnd(b, full);
+  chains(&t, false, acc);
+  if (light) {
+    e->width = EMIT_LANES;
+    for (int i = 0; i < t.mr; i++)
+      for (int j = 0; j < t.nv; j++) {
+        block(&t, emit_i64(e, i), emit_i64(e, j * t.vl), acc[i * t.nv + j]);
+      }
+    e->width = width;
+    LLVMBuildBr(b, end);
+  } else {
+    spill(&t, acc);
+    LLVMBuildBr(b, memory);
+  }
+  LLVMPositionBuilderAtEnd(b, edge);
+  chains(&t, true, acc);
+  spill(&t, acc);
+  LLVMBuildBr(b, memory);
+  LLVMPositionBuilderAtEnd(b, memory);
+  epilogue(&t);
+  LLVMBuildBr(b, end);
+  LLVMPositionBuilderAtEnd(b, end);
+}
