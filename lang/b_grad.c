@@ -134,7 +134,7 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, Span at) {
   w.dx = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
-  Val yv = stage_lift(s, y, at).u.v, dv = stage_lift(s, dy, at).u.v;
+  Val yv = stage_operand(s, y, at).u.v, dv = stage_lift(s, dy, at).u.v;
   stage_at(s, at);
   if (!ad_vjp(s->stage->g, 1, &yv, &dv, (int)w.count, w.vals, w.dx, &e, &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
@@ -321,7 +321,7 @@ static Value region_map(Session *s, Region *r, Value result, size_t k, const Val
   if (!b) fail_gerr(s, at, &e);
   Val *in = ARENA_ARRAY(&s->scratch, Val, nin + 1), *out = ARENA_ARRAY(&s->scratch, Val, nout + 1);
   for (size_t i = 0; i < nin; i++)
-    in[i] = i < k ? stage_lift(s, rows[i], at).u.v : r->st.outer[i - k];
+    in[i] = i < k ? stage_operand(s, rows[i], at).u.v : r->st.outer[i - k];
   if (!gr_inline(s->stage->g, b, in, NULL, out, &e)) fail_gerr(s, at, &e);
   Fill f = {out, 0};
   return tree_map(s, 1, &result, fill_leaf, &f, at);

@@ -122,17 +122,6 @@ static void wrap_job(void *ud) {
   value_retain(j->v);
 }
 
-static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
-  (void)n;
-  (void)path;
-  if (v[0].tag == V_NODE && dt_float((DType)type_of(s, v[0]).dtype)) {
-    Value r = op_run(s, OP_STOP, 1, v, NULL, 0, *(Span *)ud);
-    r.weak = v[0].weak;
-    return r;
-  }
-  return v[0];
-}
-
 /* -- with_params: the leaves of a tree stand for the params of a model (rule 61) */
 
 typedef struct Stand { Param *p; Value overlay; State old; size_t state; } Stand;
@@ -189,6 +178,37 @@ static void stands_out(Session *s, Stands *l) {
   }
 }
 
+/* -- no_grad in code: what leaves the block is cut, as its value or in an outer `var` (rule 78) */
+
+typedef struct Cut {
+  bool code, quiet;
+  uint32_t start; /* first node of the block */
+  size_t locals;  /* of the frame, at entry */
+} Cut;
+
+static Cut cut_start(Session *s) {
+  Cut c = {.code = in_code(s), .quiet = s->modes.no_grad, .locals = s->local_count};
+  if (!c.code) return c;
+  c.start = (uint32_t)s->stage->g->node_count;
+  stage_quiet(s, c.quiet);
+  return c;
+}
+
+static Value cut_end(Session *s, const Cut *c, Value v, bool quiet_outside, Span at) {
+  if (!c->code) return v;
+  if (c->quiet) {
+    v = leave_quiet(s, v, c->start, at);
+    if (s->ret.tag != V_UNIT) value_set(&s->ret, leave_quiet(s, s->ret, c->start, at));
+    for (size_t i = s->frame->base; i < c->locals; i++)
+      if (s->locals[i].is_var) {
+        Value now = leave_quiet(s, s->locals[i].v, UINT32_MAX, at);
+        value_set(&s->locals[i].v, now);
+      }
+  }
+  stage_quiet(s, quiet_outside);
+  return v;
+}
+
 Value eval_wrap(Session *s, Node *e) {
   NodeList *cl = &e->region.clauses;
   Modes old = s->modes;
@@ -211,9 +231,7 @@ Value eval_wrap(Session *s, Node *e) {
     }
     if (!strcmp(w, "no_grad") || !strcmp(w, "grad")) {
       want_args(s, c, 0, "`wrap <no_grad> { .. }`");
-      if (in_code(s) && w[0] == 'g' && old.no_grad)
-        fail_help(s, ERR_NOT_YET, at, "in script the inner word wins already",
-                  "not yet: `wrap <grad>` inside `wrap <no_grad>` in code");
+      if (in_code(s) && w[0] == 'g' && old.no_grad && s->stage->unit) s->stage->unit->regrad = true;
       s->modes.no_grad = w[0] == 'n';
     } else if (!strcmp(w, "train") || !strcmp(w, "eval")) {
       want_args(s, c, 0, "`wrap <train> { .. }`");
@@ -297,7 +315,9 @@ Value eval_wrap(Session *s, Node *e) {
     for (size_t i = 0; i < n; i++) args[i] = clause_arg(s, user->clause.args.items[i]);
     bool code = in_code(s) || (f.tag == V_FN && f.u.fn->is_code);
     args[n] = body_closure(s, wrap_lambda(s, e), code);
+    Cut cut = cut_start(s);
     Value r = call_simple(s, f, n + 1, args, e->span);
+    r = cut_end(s, &cut, r, old.no_grad, e->span);
     s->modes = old;
     return r;
   }
@@ -310,7 +330,7 @@ Value eval_wrap(Session *s, Node *e) {
     s->seed = seed;
     s->seed_given = true;
   }
-  bool cut = s->stage && !s->abstract && s->modes.no_grad;
+  Cut cut = cut_start(s);
   WrapJob j = {s, e->region.body, v_unit(), FLOW_NEXT};
   for (uint32_t i = 0; i < cl->count && !s->abstract; i++)
     log_line(s, LOG_WRAP, "%s", source_text(s, cl->items[i]->span, clause_word(cl->items[i])));
@@ -319,11 +339,14 @@ Value eval_wrap(Session *s, Node *e) {
   if (code == MEM_OK || !s->stage) stands_out(s, &stands);
   if (swapped) drop_sites(s, &saved);
   s->seed_scope = scope;
-  s->modes = old;
-  if (code != MEM_OK) mem_throw(&s->mem, code);
+  if (code != MEM_OK) {
+    s->modes = old;
+    mem_throw(&s->mem, code);
+  }
   if (v_counted(j.v)) mem_pool_add(&s->mem, j.v.u.o, (void (*)(void *))obj_release);
+  j.v = cut_end(s, &cut, j.v, old.no_grad, e->span);
+  s->modes = old;
   if (j.flow != FLOW_NEXT) s->flow = j.flow;
-  if (cut && j.flow == FLOW_NEXT) return tree_map(s, 1, &j.v, stop_leaf, &e->span, e->span);
   return j.v;
 }
 
@@ -534,7 +557,7 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
         v = op_iota(s, axes[i].n, DT_I64, e->span);
       } else
         v = axes[i].source;
-      args[i] = stage_lift(s, v, e->span).u.v;
+      args[i] = stage_operand(s, v, e->span).u.v;
     } else
       args[i] = st.outer[i - n];
   }
@@ -762,7 +785,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
         d->params.items[p]->param.type && type_wants_tensor(s, d->params.items[p]->param.type))
       v = as_tensor(s, v, DT_COUNT, a->call);
     if (v.tag == V_NODE) {
-      v = stage_lift(s, v, a->call);
+      v = stage_operand(s, v, a->call);
       size_t at_operand = c.count;
       VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
       if (p < d->params.count && !d->params.items[p]->param.init && !v.weak &&

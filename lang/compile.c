@@ -313,6 +313,7 @@ void stage_push(Session *s, Stage *st, Graph *g) {
                 .unit = s->stage ? s->stage->unit : NULL,
                 .level = s->stage ? s->stage->level + 1 : 1};
   s->stage = st;
+  if (s->modes.no_grad) stage_quiet(s, true);
 }
 
 void stage_pop(Session *s) {
@@ -354,6 +355,76 @@ Value stage_lift(Session *s, Value v, Span at) {
   Value r = {.tag = V_NODE, .weak = v.weak, .aux = s->stage->level};
   r.u.v = lift_to(s->stage, v);
   return r;
+}
+
+/* ---- no_grad in code */
+
+void stage_quiet(Session *s, bool on) {
+  Stage *st = s->stage;
+  uint32_t now = (uint32_t)st->g->node_count;
+  struct Quiet *last = st->quiet_count ? &st->quiet[st->quiet_count - 1] : NULL, q = {now, UINT32_MAX};
+  bool open = last && last->hi == UINT32_MAX;
+  if (on && st->unit) st->unit->quiet = true;
+  if (on && !open) VEC_PUSH(st->g->arena, st->quiet, st->quiet_count, st->quiet_cap, q);
+  if (!on && open) last->hi = now;
+}
+
+typedef enum Made { MADE_BEFORE, MADE_QUIET, MADE_LOUD } Made;
+
+/* Whether v was made under no_grad; BEFORE: not since node `start` of its stage, or it is a leaf. */
+static Made made(const Stage *st, Val v, uint32_t start) {
+  for (;;) {
+    const GNode *n = gr_node(st->g, v);
+    if (n->op == OP_ALIAS) {
+      v = gr_operand(st->g, v.node, 0);
+    } else if (n->op == OP_INPUT && st->up) {
+      size_t i = 0;
+      while (i < st->capture_count && !val_eq(st->inner[i], v)) i++;
+      if (i == st->capture_count) return MADE_BEFORE;
+      v = st->outer[i];
+      st = st->up;
+      start = UINT32_MAX;
+    } else if (n->op == OP_INPUT || n->op == OP_STOP) {
+      return MADE_BEFORE;
+    } else {
+      break;
+    }
+  }
+  for (size_t i = st->quiet_count; i-- > 0 && st->quiet[i].hi > v.node;)
+    if (v.node >= st->quiet[i].lo) return MADE_QUIET;
+  return v.node < start ? MADE_BEFORE : MADE_LOUD;
+}
+
+static bool can_track(Session *s, Value v) {
+  return v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype);
+}
+
+Value stage_operand(Session *s, Value v, Span at) {
+  v = stage_lift(s, v, at);
+  if (s->modes.no_grad || s->abstract || !s->stage->unit || !s->stage->unit->quiet) return v;
+  if (!can_track(s, v) || made(s->stage, v.u.v, 0) != MADE_QUIET) return v;
+  GErr e = {.code = ERR_BUG};
+  stage_at(s, at);
+  v.u.v = gr_op(s->stage->g, OP_STOP, &v.u.v, 1, NULL, 0, NULL, 0, &e);
+  return v;
+}
+
+/* With start = UINT32_MAX what came from before stays as it is; else it is cut too. */
+Value leave_quiet(Session *s, Value v, uint32_t start, Span at) {
+  if (can_track(s, v)) {
+    Value x = stage_lift(s, v, at);
+    Made m = made(s->stage, x.u.v, start);
+    return m == MADE_LOUD || (m == MADE_BEFORE && start == UINT32_MAX)
+               ? v
+               : op_run(s, OP_STOP, 1, &x, NULL, 0, at);
+  }
+  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
+  if (!list && v.tag != V_RECORD) return v;
+  size_t n = list ? v.u.list->count : v.u.rec->count;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++)
+    items[i] = leave_quiet(s, list ? v.u.list->items[i] : v.u.rec->items[i], start, at);
+  return list ? list_value(s, (ValueTag)v.tag, n, items) : record_value(s, n, v.u.rec->names, items);
 }
 
 typedef struct FindSym {
@@ -460,6 +531,7 @@ struct Compiled {
   size_t write_count;
   JointEntry *joints;
   Span eval_dropout;
+  bool regrad;
 };
 
 struct CompileCache {
@@ -547,6 +619,7 @@ static void stage_job(void *ud) {
   u->root = (Stage){.g = u->g, .unit = u, .level = 1};
   s->stage = &u->root;
   stage_at(s, a->call);
+  if (s->modes.no_grad) stage_quiet(s, true);
   s->count.stage++;
   flat_init(&u->flat, s, &c->arena);
   flatten_call(&u->flat, job->f, a);
@@ -558,6 +631,8 @@ static void stage_job(void *ud) {
   for (size_t i = 0; i < a->count; i++) staged.v[i] = rebuild_at(s, &cur, a->v[i]);
   Value r = call_fn(s, f.u.fn, &staged);
   Span at = a->call;
+  c->regrad = u->regrad;
+  if (u->regrad && s->modes.no_grad) r = leave_quiet(s, r, 0, at);
   c->result = template_of(s, u, r, at);
   value_retain(c->result);
   c->result_outputs = u->g->output_count;
@@ -844,7 +919,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
                   ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
                   : value_pool(s, l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay : l->v);
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
-    wants[i] = l->kind != LEAF_FLOAT && !s->modes.no_grad && wants_grad(s, leaf[i]);
+    wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];
   }
   JointRef *j = NULL;

@@ -55,6 +55,8 @@ struct Unit {
   Global **hidden;   size_t hidden_count, hidden_cap;
   Val token;         /* present effect token */
   bool restart, check;
+  bool quiet;  /* some of it stands under no_grad */
+  bool regrad; /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
   uint32_t steps; /* of `check`: calls and turns walked so far */
   Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
   Pin wanted;        /* the pin that need_const asked for */

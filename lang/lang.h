@@ -40,6 +40,8 @@ struct Stage {
   uint32_t level;          /* 1 = the unit's own graph */
   Val *outer; Val *inner;  /* captures: values of the stage above and their inputs here */
   size_t capture_count, capture_cap, outer_cap;
+  struct Quiet { uint32_t lo, hi; } *quiet; /* nodes lo .. hi - 1 were made under no_grad */
+  size_t quiet_count, quiet_cap;
 };
 
 /* ---- modes (rule 87): dynamic extent, part of a signature */
@@ -256,6 +258,11 @@ int64_t const_i(Session *s, Value x, Span at);
 Value global_in_code(Session *s, Global *g, Span at); /* a top-level `let` as a hidden argument (rule 7) */
 void stage_at(Session *s, Span at); /* provenance of the nodes that s->stage gets next */
 Value stage_lift(Session *s, Value v, Span at); /* any tensor or number as a V_NODE of s->stage */
+Value stage_operand(Session *s, Value v, Span at); /* the same, cut if it was made under no_grad and the mode is grad */
+/* no_grad in code (rule 78): begins or ends an interval of nodes; what leaves one that began at node
+ * `start` is cut, except what an inner `wrap <grad>` made. */
+void stage_quiet(Session *s, bool on);
+Value leave_quiet(Session *s, Value v, uint32_t start, Span at);
 Value state_read(Session *s, Inst *i, Field *f, Span at);
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
 Value param_read(Session *s, Param *p, Span at);  /* its value as a tensor, script or code */
