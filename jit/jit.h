@@ -12,12 +12,28 @@
 #include "graph/ir.h"
 #include "jit/engine.h"
 
+typedef struct Jit Jit;
 typedef struct JitFn JitFn;
 
-/* `g` must outlive the result. NULL with `e` when code could not be had; throws when out of memory. */
-JitFn *jit_compile(Engine *eng, Mem *m, const Graph *g, GErr *e);
-void jit_free(JitFn *f);
-/* As gr_run (graph/ir.h). */
+typedef struct JitConfig {
+  EngConfig engine;
+  bool walk; /* no machine code: kernels are walked in loop form (lp_run), to find faults */
+} JitConfig;
+
+/* What functions of a session share: the engine and the memory of their runs, kept between calls.
+ * Throws when out of memory; starts no process or thread. */
+Jit *jit_open(Mem *m, const JitConfig *c);
+void jit_close(Jit *j); /* after every jit_free; NULL is fine */
+/* Gives back memory kept between calls. */
+void jit_trim(Jit *j);
+const JitConfig *jit_config(const Jit *j);
+Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
+
+/* `g` must outlive the result. NULL with `e` when code could not be had, or `interrupt` (may be NULL)
+ * became true (e->interrupted); throws when out of memory. */
+JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e);
+void jit_free(JitFn *f); /* NULL is fine */
+/* As gr_run (graph/ir.h). With c->after or anomaly mode it is gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
 
 /* Exact bytes for these sizes, 64-byte rounded: the arena with pack panels, and scratch of all threads. */
@@ -26,7 +42,16 @@ typedef struct JitPeak {
 } JitPeak;
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
 
-void jit_print_plan(Buf *out, const JitFn *f);  /* groups, launches, reasons */
+typedef struct JitCount {
+  int64_t kernels;    /* launches of kernels */
+  int64_t steps_ref;  /* nodes run by the reference evaluator inside of compiled functions */
+  int64_t reruns;     /* whole graphs run again by it for the message of an error */
+  int64_t copied;     /* inputs made contiguous */
+} JitCount;
+JitCount jit_count(const Jit *j);
+
+/* Groups in the order in which they run, with their nodes, launches and reasons. */
+void jit_print_plan(Buf *out, const JitFn *f);
 void jit_print_loops(Buf *out, const JitFn *f); /* text of each kernel, in launch order */
 
 #endif

@@ -1,0 +1,348 @@
+/* Runs a compiled function: binds sizes, walks the steps, gives new tensors.
+ *
+ * In: tensors of the inputs and values of the symbols. Out: what gr_run gives. Kernels work on
+ * addresses: a block of the arena for what lives inside, new tensors for what leaves. A step of one
+ * node gets tensors over those addresses and holds its results as tensors of their own.
+ * Invariant: nothing of the arena leaves; the pool gives everything back when an effect throws.
+ */
+#include <string.h>
+
+#include "jit/plan.h"
+
+/* One run. Its tensors are in f, so that a call allocates nothing else. */
+typedef struct Exec {
+  JitFn *f;
+  RunCtx *c;     /* the caller's */
+  RunCtx inner;  /* with effects counted */
+  Tensor *const *in;
+  Bound *b;
+  char *arena;
+  GErr *e;
+  Prov *at;
+  uint64_t effects; /* done */
+  uint64_t skip;    /* again by the reference evaluator: those done before */
+} Exec;
+
+/* -- effects are counted, so that the run that words an error does not repeat them */
+static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                         GErr *e) {
+  Exec *x = ud;
+  if (x->effects++ < x->skip) {
+    for (int i = 0; i < g->nodes[node].result_count; i++) out[i] = NULL;
+    return true;
+  }
+  return x->c->effect(x->c->ud, g, node, in, n, out, e);
+}
+
+static void start_inner(Exec *x, RunCtx *c) {
+  x->c = c;
+  x->inner = *c;
+  x->inner.nodes_run = 0;
+  if (!c->effect) return;
+  x->inner.effect = count_effect;
+  x->inner.ud = x;
+}
+
+/* -- tensors over the arena */
+static void of_arena(void *ud) {
+  (void)ud;
+}
+
+static bool no_memory(Exec *x) {
+  return gerr_set(x->e, ERR_NOMEM, -1, "out of memory");
+}
+
+static bool stopped(Exec *x) {
+  return gerr_set(x->e, ERR_INTERRUPT, -1, "interrupted");
+}
+
+static bool value_dims(const Exec *x, Val v, int64_t *dim) {
+  const Type *t = gr_type(x->f->plan->g, v);
+  for (int k = 0; k < t->rank; k++) {
+    if (!dim_eval(x->f->plan->g->dims, t->dim[k], x->c->env, NULL, &dim[k])) return false;
+  }
+  return true;
+}
+
+/* A new reference to a tensor of v for the evaluator; what is not placed is made by its own node. NULL
+ * with x->e. */
+static Tensor *tensor_of(Exec *x, Val v) {
+  const Plan *p = x->f->plan;
+  const Graph *g = p->g;
+  const Type *t = gr_type(g, v);
+  Place at = p->place[plan_index(g, v)];
+  Tensor *r = NULL;
+  switch ((PlaceKind)at.kind) {
+  case PLACE_INPUT: return tn_ref(x->in[at.index]);
+  case PLACE_RESULT: return tn_ref(x->f->results[at.index]);
+  case PLACE_HELD: return tn_ref(x->f->helds[at.index]);
+  case PLACE_ARENA: {
+    int64_t dim[CKL_MAX_RANK];
+    if (value_dims(x, v, dim))
+      r = tn_foreign(x->c->mem, (DType)t->dtype, t->rank, dim, x->arena + x->b->offset[at.index],
+                     of_arena, NULL);
+    if (!r) no_memory(x);
+    return r;
+  }
+  case PLACE_NONE: break;
+  }
+  const GNode *n = &g->nodes[v.node];
+  Tensor *out[1] = {NULL}, *in[1] = {NULL};
+  CK_ASSERT(x->c->mem, n->operand_count <= 1 && n->result_count == 1);
+  if (n->operand_count) in[0] = tensor_of(x, g->operands[n->operand0]);
+  if (n->operand_count && !in[0]) return NULL;
+  if (gr_run_node(g, v.node, &x->inner, in, out, x->e, x->at)) r = out[0];
+  tn_unref(in[0]);
+  return r;
+}
+
+/* -- steps */
+typedef struct Args {
+  Mem *mem;
+  size_t bytes, n;
+  Tensor *t[];
+} Args;
+
+static void args_release(void *obj) {
+  Args *a = obj;
+  for (size_t i = 0; i < a->n; i++) tn_unref(a->t[i]);
+  mem_free(a->mem, a, a->bytes);
+}
+
+static bool in_arena(const Tensor *t) {
+  return t->store->foreign_free == of_arena;
+}
+
+static bool run_node(Exec *x, const Step *s) {
+  const Plan *p = x->f->plan;
+  const GNode *n = &p->g->nodes[s->node];
+  Mem *m = x->c->mem;
+  size_t mark = mem_pool_mark(m), all = n->operand_count + n->result_count;
+  size_t bytes = sizeof(Args) + all * sizeof(Tensor *);
+  Args *a = mem_need(m, NULL, 0, bytes);
+  memset(a, 0, bytes);
+  *a = (Args){m, bytes, all};
+  mem_pool_add(m, a, args_release);
+  Tensor **out = a->t + n->operand_count;
+  bool ok = true;
+  for (uint32_t k = 0; k < n->operand_count && ok; k++) {
+    Val v = p->g->operands[n->operand0 + k];
+    if (gr_type(p->g, v)->kind == TK_TOKEN) continue;
+    a->t[k] = tensor_of(x, v);
+    ok = a->t[k] != NULL;
+  }
+  ok = ok && gr_run_node(p->g, s->node, &x->inner, a->t, out, x->e, x->at);
+  for (uint32_t k = 0; k < n->result_count && ok; k++) {
+    Place at = p->place[n->result0 + k];
+    if (at.kind != PLACE_HELD || !out[k]) continue;
+    Tensor *r = in_arena(out[k]) ? tn_copy(m, out[k], out[k]->store->dev) : tn_contiguous(m, out[k]);
+    if (!r) ok = no_memory(x);
+    x->f->helds[at.index] = r;
+    if (r) x->f->root[1 + p->g->input_count + p->result_count + at.index] = tn_data(r);
+  }
+  mem_pool_drain(m, mark);
+  x->f->j->count.steps_ref++;
+  return ok;
+}
+
+/* Without machine code; a few turns at a time, so that it can be stopped. */
+static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
+  for (int64_t lo = 0; lo < l->turns && !st->failed;) {
+    int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
+    if (x->c->interrupt && *x->c->interrupt) return stopped(x);
+    if (!lp_run(x->c->mem, k, x->f->bufs, l->args, lo, hi, st)) return no_memory(x);
+    lo = hi;
+  }
+  return true;
+}
+
+static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
+  JitFn *f = x->f;
+  const BoundLaunch *l = &x->b->launches[s->launch];
+  const Kernel *k = f->plan->low.launches[s->launch].k;
+  for (size_t i = 0; i < k->buf_count; i++) {
+    f->bufs[i] = (char *)f->root[l->bufs[i].root] + l->bufs[i].offset;
+  }
+  f->j->count.kernels++;
+  if (!f->j->engine) return walk(x, k, l, st);
+  return eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->turns, l->work,
+                 l->local_bytes, st, x->c->interrupt) ||
+         stopped(x);
+}
+
+/* Releases what a run holds, however it ends. */
+static void run_release(void *obj) {
+  JitFn *f = obj;
+  const Plan *p = f->plan;
+  for (size_t i = 0; i < p->g->input_count; i++) {
+    tn_unref(f->dense[i]);
+    f->dense[i] = NULL;
+  }
+  for (size_t i = 0; i < p->result_count; i++) {
+    tn_unref(f->results[i]);
+    f->results[i] = NULL;
+  }
+  for (size_t i = 0; i < p->held_count; i++) {
+    tn_unref(f->helds[i]);
+    f->helds[i] = NULL;
+  }
+  f->j->depth--;
+  f->running = false;
+}
+
+/* This run's block of memory; NULL when out of memory. */
+static void *take_block(Jit *j, int64_t bytes) {
+  if (j->depth > j->block_count) {
+    j->blocks = mem_need(j->mem, j->blocks, j->block_count * sizeof *j->blocks,
+                         (j->block_count + 1) * sizeof *j->blocks);
+    memset(&j->blocks[j->block_count++], 0, sizeof *j->blocks);
+  }
+  JitBlock *k = &j->blocks[j->depth - 1];
+  if (bytes == 0) bytes = 64;
+  if ((size_t)bytes <= k->bytes) return k->p;
+  mem_data_free(j->mem, DEV_CPU, k->p, k->bytes);
+  *k = (JitBlock){0};
+  void *p = mem_data_try(j->mem, DEV_CPU, (size_t)bytes);
+  if (p) *k = (JitBlock){p, (size_t)bytes};
+  return p;
+}
+
+static bool same_input(const Exec *x, size_t i) {
+  const Graph *g = x->f->plan->g;
+  const Type *t = gr_type(g, g->inputs[i]);
+  const Tensor *v = x->in[i];
+  if (t->kind == TK_TOKEN) return true;
+  if (!v || v->dtype != (DType)t->dtype || v->rank != t->rank || v->store->dev != (Device)t->dev)
+    return false;
+  const int64_t *dim = x->b->dims + i * CKL_MAX_RANK;
+  for (int k = 0; k < t->rank; k++) {
+    if (v->dim[k] != dim[k]) return false;
+  }
+  return true;
+}
+
+/* Tensors and addresses of the run; false: not enough memory. */
+static bool prepare(Exec *x) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  Mem *m = x->c->mem;
+  x->arena = take_block(f->j, x->b->arena_bytes);
+  if (!x->arena) return false;
+  if (f->j->engine && x->b->local_bytes && !eng_scratch(f->j->engine, x->b->local_bytes)) return false;
+  f->root[0] = x->arena;
+  for (size_t i = 0; i < p->g->input_count; i++) {
+    if (!p->input_used[i]) continue;
+    Tensor *t = x->in[i];
+    if (!tn_is_contiguous(t)) {
+      t = f->dense[i] = tn_contiguous(m, t);
+      f->j->count.copied++;
+    }
+    if (!t) return false;
+    f->root[1 + i] = tn_data(t);
+  }
+  for (size_t i = 0; i < p->result_count; i++) {
+    const Type *t = gr_type(p->g, p->results[i]);
+    f->results[i] = tn_new(m, (Device)t->dev, (DType)t->dtype, t->rank,
+                           x->b->dims + (p->g->input_count + i) * CKL_MAX_RANK);
+    if (!f->results[i]) return false;
+    f->root[1 + p->g->input_count + i] = tn_data(f->results[i]);
+  }
+  return true;
+}
+
+/* The outputs of the graph; on failure none is set. */
+static bool give(Exec *x, Tensor **out) {
+  const Graph *g = x->f->plan->g;
+  for (size_t i = 0; i < g->output_count; i++) {
+    out[i] = NULL;
+    if (gr_type(g, g->outputs[i])->kind == TK_TOKEN) continue;
+    out[i] = tensor_of(x, g->outputs[i]);
+    if (out[i]) continue;
+    while (i-- > 0) {
+      tn_unref(out[i]);
+      out[i] = NULL;
+    }
+    return false;
+  }
+  return true;
+}
+
+/* FAILED: a kernel met what the reference evaluator must word. */
+typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
+
+static Outcome run_steps(Exec *x, Tensor **out) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  KStatus st = {0, 0};
+  if (!prepare(x)) return RUN_NO_ROOM;
+  for (size_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    if (s->kind == STEP_NODE) {
+      if (!run_node(x, s)) {
+        x->e->operand = (int)p->origin[s->node];
+        return RUN_ERROR;
+      }
+    } else {
+      if (!run_kernel(x, s, &st)) return RUN_ERROR;
+      if (st.failed) return RUN_FAILED;
+    }
+    for (size_t k = 0; k < p->held_count; k++) {
+      if (p->helds[k].last != i) continue;
+      tn_unref(f->helds[k]);
+      f->helds[k] = NULL;
+    }
+  }
+  if (!give(x, out)) return RUN_ERROR;
+  x->c->nodes_run += x->inner.nodes_run + f->nodes;
+  return RUN_OK;
+}
+
+static bool again(Exec *x, Tensor **out) {
+  JitFn *f = x->f;
+  RunCtx c = x->inner;
+  x->skip = x->effects;
+  x->effects = 0;
+  f->j->count.reruns++;
+  c.nodes_run = 0;
+  bool ok = gr_run(f->g, &c, x->in, out, x->e, x->at);
+  x->c->nodes_run += c.nodes_run;
+  return ok;
+}
+
+bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  GErr scratch;
+  Prov nowhere;
+  if (!e) e = &scratch;
+  if (!at) at = &nowhere;
+  if (f->reference || c->after || c->anomaly || f->running) return gr_run(f->g, c, in, out, e, at);
+  *at = (Prov){.origin = -1};
+  Exec x = {.f = f, .in = in, .e = e, .at = at};
+  start_inner(&x, c);
+  x.b = bound_find(f, c->env);
+  if (!x.b) {
+    if (!gr_check_sizes(f->g, c->env, e, at)) return false;
+    x.b = bound_get(f, c->env);
+  }
+  if (x.b->reference) return gr_run(f->g, c, in, out, e, at);
+  for (size_t i = 0; i < f->plan->g->input_count; i++) {
+    if (!same_input(&x, i)) return gr_check_inputs(f->g, c->env, in, e, at);
+  }
+  if (c->interrupt && *c->interrupt) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+  Mem *m = c->mem;
+  size_t mark = mem_pool_mark(m);
+  f->running = true;
+  f->j->depth++;
+  mem_pool_add(m, f, run_release);
+  Outcome o = run_steps(&x, out);
+  mem_pool_drain(m, mark);
+  if (o == RUN_OK) return true;
+  if (o == RUN_ERROR) return false;
+  if (!again(&x, out)) return false;
+  if (o == RUN_NO_ROOM) return true;
+  for (size_t i = 0; i < f->g->output_count; i++) {
+    tn_unref(out[i]);
+    out[i] = NULL;
+  }
+  return gerr_set(e, ERR_BUG, -1, "compiled code of `%s` reported a failure that is none",
+                  f->g->name ? f->g->name : "a function");
+}

@@ -1,0 +1,223 @@
+/* From a graph to a function that runs, and what it says about itself.
+ *
+ * In: a graph. Out: a JitFn, whose kernels are loaded, or why there is none. A session's functions
+ * share a Jit. The way: gr_flatten, fuse, lower (jit/plan.c), code (jit/engine.h); jit/bind.c and
+ * jit/exec.c do the rest when sizes are known.
+ */
+#include "jit/jit.h"
+
+#include <string.h>
+
+#include "jit/plan.h"
+
+/* Register tiles that leave no value without a register (measured; two vectors of columns). */
+static const Target targets[ENG_LEVEL_COUNT] = {
+    [ENG_X86_64] = {"x86-64", 4, 8},
+    [ENG_X86_64_V3] = {"x86-64-v3", 6, 16},
+    [ENG_X86_64_V4] = {"x86-64-v4", 14, 32},
+};
+
+Jit *jit_open(Mem *m, const JitConfig *c) {
+  Engine *engine = c->walk ? NULL : eng_open(m, &c->engine);
+  Jit *j = mem_try(m, NULL, 0, sizeof *j);
+  if (!j) {
+    if (engine) eng_close(engine);
+    mem_throw(m, MEM_ERR_NOMEM);
+  }
+  *j = (Jit){.mem = m, .config = *c, .engine = engine, .target = targets[c->engine.level]};
+  return j;
+}
+
+void jit_trim(Jit *j) {
+  if (!j) return;
+  for (size_t i = j->depth; i < j->block_count; i++) {
+    mem_data_free(j->mem, DEV_CPU, j->blocks[i].p, j->blocks[i].bytes);
+    j->blocks[i] = (JitBlock){0};
+  }
+}
+
+void jit_close(Jit *j) {
+  if (!j) return;
+  jit_trim(j);
+  mem_free(j->mem, j->blocks, j->block_count * sizeof *j->blocks);
+  if (j->engine) eng_close(j->engine);
+  mem_free(j->mem, j, sizeof *j);
+}
+
+const JitConfig *jit_config(const Jit *j) {
+  return &j->config;
+}
+
+Engine *jit_engine(Jit *j) {
+  return j->engine;
+}
+
+JitCount jit_count(const Jit *j) {
+  return j->count;
+}
+
+/* -- compiling */
+static uint64_t count_nodes(const Graph *g) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < g->node_count; i++) {
+    const GNode *x = &g->nodes[i];
+    if (x->op != OP_INPUT) n++;
+    if (x->op == OP_WRAP || x->op == OP_CHECKPOINT || x->op == OP_CUSTOM)
+      n += count_nodes(g->regions[x->region0]);
+  }
+  return n;
+}
+
+/* Whether nothing here is for kernels. */
+static bool by_reference(const Graph *g) {
+  for (size_t i = 0; i < g->type_count; i++) {
+    if (g->types[i].kind == TK_TENSOR && g->types[i].dev != DEV_CPU) return true;
+  }
+  for (size_t i = 0; i < g->prov_count; i++) {
+    if (g->provs[i].anomaly) return true;
+  }
+  for (size_t i = 0; i < g->region_count; i++) {
+    if (by_reference(g->regions[i])) return true;
+  }
+  return false;
+}
+
+static bool find_code(JitFn *f, const volatile bool *interrupt, GErr *e) {
+  const Lowered *low = &f->plan->low;
+  Engine *eng = f->j->engine;
+  Err why = {0};
+  f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, low->count + 1);
+  f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
+  for (size_t i = 0; i < low->count; i++) {
+    f->kernels[i] = eng_kernel(eng, low->launches[i].k, &why);
+    if (!f->kernels[i]) return gerr_set(e, ERR_BUG, -1, "%s", why.text);
+  }
+  if (!eng_wait(eng, f->kernels, low->count, interrupt, &why)) {
+    if (interrupt && *interrupt) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+    return gerr_set(e, ERR_BUG, -1, "%s", why.text);
+  }
+  for (size_t i = 0; i < low->count; i++) f->code[i] = eng_code(f->kernels[i]);
+  return true;
+}
+
+static void free_unless_kept(void *obj) {
+  JitFn *f = obj;
+  if (!f->kept) jit_free(f);
+}
+
+JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e) {
+  Mem *m = j->mem;
+  GErr scratch;
+  if (!e) e = &scratch;
+  JitFn *f = mem_need(m, NULL, 0, sizeof *f);
+  *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
+  arena_init(&f->arena, m);
+  size_t mark = mem_pool_mark(m);
+  mem_pool_add(m, f, free_unless_kept);
+  Arena *a = &f->arena;
+  f->nodes = count_nodes(g);
+  f->reference = by_reference(g);
+  bool ok = true;
+  if (!f->reference) {
+    Plan *p = f->plan = plan_make(a, g, &j->target);
+    size_t widest = 0;
+    for (size_t i = 0; i < p->low.count; i++) {
+      if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;
+    }
+    f->bufs = ARENA_ARRAY(a, void *, widest + 1);
+    f->root = ARENA_ARRAY(a, void *, 1 + g->input_count + p->result_count + p->held_count);
+    f->dense = ARENA_ARRAY(a, Tensor *, g->input_count + 1);
+    f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
+    f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
+    if (j->engine) ok = find_code(f, interrupt, e);
+  }
+  f->kept = ok;
+  mem_pool_drain(m, mark);
+  return ok ? f : NULL;
+}
+
+void jit_free(JitFn *f) {
+  if (!f) return;
+  Mem *m = f->j->mem;
+  while (f->bound) {
+    Bound *b = f->bound;
+    f->bound = b->next;
+    bound_free(f, b);
+  }
+  arena_free(&f->arena);
+  mem_free(m, f, sizeof *f);
+}
+
+bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
+  *out = (JitPeak){0};
+  if (f->reference) return false;
+  const Bound *b = bound_get(f, env);
+  if (b->reference) return false;
+  int threads = f->j->engine ? eng_threads(f->j->engine) : 1;
+  *out = (JitPeak){b->arena_bytes, b->local_bytes * threads, b->result_bytes};
+  return true;
+}
+
+/* -- printing */
+static void print_value(Buf *out, const Graph *g, Val v) {
+  const Prov *p = &g->provs[g->nodes[v.node].prov];
+  buf_printf(out, "%%%u", v.node);
+  if (v.res) buf_printf(out, ".%u", v.res);
+  buf_puts(out, " ");
+  type_print(out, g->dims, gr_type(g, v));
+  if (p->name) buf_printf(out, " `%s`", p->name);
+}
+
+static void print_place(Buf *out, const Plan *p, Val v) {
+  static const char *const word[] = {
+      [PLACE_NONE] = "nowhere", [PLACE_INPUT] = "input",  [PLACE_RESULT] = "a result",
+      [PLACE_ARENA] = "arena",  [PLACE_HELD] = "a tensor"};
+  buf_puts(out, word[p->place[plan_index(p->g, v)].kind]);
+}
+
+void jit_print_plan(Buf *out, const JitFn *f) {
+  if (f->reference) {
+    buf_puts(out, "all by the reference evaluator: another device, or anomaly mode\n");
+    return;
+  }
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  buf_printf(out, "%zu groups, %zu kernels\n", p->groups.count, p->low.count);
+  for (size_t i = 0; i < p->groups.count; i++) {
+    const Group *x = &p->groups.items[i];
+    buf_printf(out, "%zu. %s:", i + 1, group_kind_name[x->kind]);
+    for (uint32_t k = 0; k < x->node_count; k++) {
+      buf_printf(out, "%s%s", k ? ", " : " ", op_info[g->nodes[x->nodes[k]].op].text);
+    }
+    if (!x->node_count) buf_printf(out, " %s", op_info[g->nodes[x->root].op].text);
+    buf_putc(out, '\n');
+    for (uint32_t k = 0; k < x->out_count; k++) {
+      buf_puts(out, "     ");
+      print_value(out, g, x->outs[k]);
+      buf_puts(out, " to ");
+      print_place(out, p, x->outs[k]);
+      buf_putc(out, '\n');
+    }
+    if (x->reason) buf_printf(out, "     ends here: %s\n", x->reason);
+    size_t launches = 0;
+    for (size_t k = 0; k < p->step_count; k++) {
+      if (p->steps[k].group == i && p->steps[k].kind == STEP_KERNEL) launches++;
+    }
+    if (launches > 1) buf_printf(out, "     %zu launches\n", launches);
+  }
+}
+
+void jit_print_loops(Buf *out, const JitFn *f) {
+  if (f->reference) return;
+  const Plan *p = f->plan;
+  for (size_t i = 0; i < p->step_count; i++) {
+    if (p->steps[i].kind != STEP_KERNEL) continue;
+    const Group *x = &p->groups.items[p->steps[i].group];
+    buf_printf(out, "# kernel %zu: %s", i + 1, group_kind_name[x->kind]);
+    for (uint32_t k = 0; k < x->node_count; k++) {
+      buf_printf(out, "%s%s", k ? ", " : " ", op_info[p->g->nodes[x->nodes[k]].op].text);
+    }
+    buf_putc(out, '\n');
+    lp_print(out, p->low.launches[p->steps[i].launch].k);
+  }
+}

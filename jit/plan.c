@@ -1,0 +1,171 @@
+/* From groups to steps in order, and a place for every value that leaves a kernel.
+ *
+ * In: a flat graph and the levels' tile shapes. Out: groups, kernels, steps, and for each value where
+ * it lies: a new tensor when it leaves the graph, else a slot of the arena with the steps in which it
+ * is alive. A group that has no loop form is taken apart, and a node that has none is run by the
+ * reference evaluator. Sizes are not known here; jit/exec.c evaluates them.
+ * Invariant: a step reads only inputs and what earlier steps placed.
+ */
+#include <string.h>
+
+#include "jit/plan.h"
+
+typedef struct Maker {
+  Plan *p;
+  Lower lower;
+  uint8_t *placed;
+  bool *used; /* all: every result of a group taken apart */
+} Maker;
+
+/* Gives every out of a group that was lowered a mark. */
+static void mark_outs(Maker *m, const Group *x) {
+  for (uint32_t i = 0; i < x->out_count; i++) m->placed[plan_index(m->p->g, x->outs[i])] = 1;
+}
+
+static void add_kernels(Maker *m, Group x) {
+  Plan *p = m->p;
+  GErr e;
+  size_t launch = p->low.count, panel = p->low.panel_count;
+  bool by_node = x.kind == GROUP_REF || x.kind == GROUP_REGION || x.kind == GROUP_EFFECT;
+  if (!by_node && !lower_group(&m->lower, &x, &p->low, &e)) {
+    p->low.count = launch;
+    p->low.panel_count = panel;
+    if (x.node_count > 1) {
+      for (uint32_t i = 0; i < x.node_count; i++) {
+        Group one;
+        if (!fuse_one(p->arena, p->g, x.nodes[i], m->used, &one)) continue;
+        one.reason = arena_printf(p->arena, "apart, since the whole has no kernel: %s", e.text);
+        add_kernels(m, one);
+      }
+      return;
+    }
+    x.kind = GROUP_REF;
+    x.reason = arena_printf(p->arena, "the reference evaluator: %s", e.text);
+    by_node = true;
+  }
+  mark_outs(m, &x);
+  VEC_PUSH(p->arena, p->groups.items, p->groups.count, p->groups.cap, x);
+  uint32_t group = (uint32_t)p->groups.count - 1;
+  if (by_node) {
+    Step s = {.kind = STEP_NODE, .group = group, .node = x.root};
+    VEC_PUSH(p->arena, p->steps, p->step_count, p->step_cap, s);
+    return;
+  }
+  uint32_t slot = (uint32_t)p->slot_count;
+  for (size_t i = panel; i < p->low.panel_count; i++) {
+    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0};
+    VEC_PUSH(p->arena, p->slots, p->slot_count, p->slot_cap, s);
+  }
+  for (size_t i = launch; i < p->low.count; i++) {
+    /* BufUse.panel counts all panels of Lowered: slot - panel is what to add. */
+    Step s = {.kind = STEP_KERNEL, .group = group, .launch = (uint32_t)i,
+              .panel0 = slot - (uint32_t)panel};
+    VEC_PUSH(p->arena, p->steps, p->step_count, p->step_cap, s);
+  }
+}
+
+/* -- places */
+static void place_results(Plan *p) {
+  const Graph *g = p->g;
+  for (size_t i = 0; i < g->output_count; i++) {
+    /* The tensor from which the output is given by views. */
+    Val v = g->outputs[i];
+    while (!p->place[plan_index(g, v)].kind && fuse_pulled(g, v.node) &&
+           g->nodes[v.node].operand_count)
+      v = gr_operand(g, v.node, 0);
+    Place *at = &p->place[plan_index(g, v)];
+    if (at->kind == PLACE_HELD) p->helds[at->index].last = UINT32_MAX;
+    if (at->kind != PLACE_ARENA) continue;
+    p->slots[at->index].first = UINT32_MAX; /* not in the arena after all */
+    p->slots[at->index].last = 0;
+    *at = (Place){PLACE_RESULT, (uint32_t)p->result_count};
+    VEC_PUSH(p->arena, p->results, p->result_count, p->result_cap, v);
+  }
+}
+
+static void touch(Plan *p, Place at, uint32_t step) {
+  if (at.kind == PLACE_HELD && p->helds[at.index].last != UINT32_MAX &&
+      p->helds[at.index].last < step)
+    p->helds[at.index].last = step;
+  if (at.kind != PLACE_ARENA) return;
+  Slot *s = &p->slots[at.index];
+  if (step < s->first) s->first = step;
+  if (step > s->last) s->last = step;
+}
+
+/* v is read by the reference evaluator: everything that its tensor is made of is touched. */
+static void touch_made(Plan *p, Val v, uint32_t step) {
+  Place at = p->place[plan_index(p->g, v)];
+  if (at.kind) {
+    touch(p, at, step);
+    return;
+  }
+  const GNode *n = &p->g->nodes[v.node];
+  for (uint32_t k = 0; k < n->operand_count; k++) {
+    touch_made(p, p->g->operands[n->operand0 + k], step);
+  }
+}
+
+static void lifetimes(Plan *p) {
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    if (s->kind == STEP_NODE) {
+      const GNode *n = &p->g->nodes[s->node];
+      for (uint32_t k = 0; k < n->operand_count; k++) {
+        touch_made(p, p->g->operands[n->operand0 + k], i);
+      }
+      for (uint32_t k = 0; k < n->result_count; k++) touch(p, p->place[n->result0 + k], i);
+      continue;
+    }
+    const Launch *l = &p->low.launches[s->launch];
+    for (size_t k = 0; k < l->k->buf_count; k++) {
+      const BufUse *u = &l->bufs[k];
+      Place at = u->kind == USE_VALUE ? p->place[plan_index(p->g, u->v)] : (Place){0};
+      if (at.kind == PLACE_INPUT) p->input_used[at.index] = true;
+      touch(p, at, i);
+      if (u->kind == USE_PANEL)
+        touch(p, (Place){PLACE_ARENA, s->panel0 + u->panel}, i);
+    }
+  }
+}
+
+Plan *plan_make(Arena *a, const Graph *g, const Target *target) {
+  Plan *p = ARENA_NEW(a, Plan);
+  p->arena = a;
+  p->g = gr_flatten(a, g, &p->origin);
+  g = p->g;
+  Maker m = {.p = p};
+  m.placed = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
+  m.used = ARENA_ARRAY(a, bool, g->type_count + 1);
+  memset(m.used, 1, g->type_count);
+  p->place = ARENA_ARRAY(a, Place, g->type_count + 1);
+  p->input_used = ARENA_ARRAY(a, bool, g->input_count + 1);
+  for (size_t i = 0; i < g->input_count; i++) {
+    m.placed[plan_index(g, g->inputs[i])] = 1;
+    p->place[plan_index(g, g->inputs[i])] = (Place){PLACE_INPUT, (uint32_t)i};
+  }
+  m.lower = (Lower){.arena = a, .g = g, .target = target, .placed = m.placed};
+  Groups groups = {0};
+  fuse(a, g, &groups);
+  for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);
+  for (size_t i = 0; i < p->groups.count; i++) {
+    const Group *x = &p->groups.items[i];
+    bool held = x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
+    for (uint32_t k = 0; k < x->out_count; k++) {
+      Val v = x->outs[k];
+      const Type *t = gr_type(g, v);
+      Place *at = &p->place[plan_index(g, v)];
+      if (held) {
+        *at = (Place){PLACE_HELD, (uint32_t)p->held_count};
+        VEC_PUSH(a, p->helds, p->held_count, p->held_cap, ((Held){v, 0}));
+        continue;
+      }
+      *at = (Place){PLACE_ARENA, (uint32_t)p->slot_count};
+      Slot s = {(DType)t->dtype, dim_product(g->dims, t->rank, t->dim), UINT32_MAX, 0};
+      VEC_PUSH(a, p->slots, p->slot_count, p->slot_cap, s);
+    }
+  }
+  place_results(p);
+  lifetimes(p);
+  return p;
+}

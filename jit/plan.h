@@ -1,0 +1,152 @@
+/* Inside of jit/: groups, steps, places of values, and what is bound to one set of sizes. */
+#ifndef CKL_JIT_PLAN_H
+#define CKL_JIT_PLAN_H
+
+#include "jit/jit.h"
+#include "jit/lower.h"
+
+/* -- fuse.c */
+typedef struct Groups {
+  Group *items; size_t count, cap;
+} Groups;
+/* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their order,
+ * and what may fail stays before an effect that it stood before. */
+void fuse(Arena *a, const Graph *g, Groups *out);
+/* The group of one node by itself, by the trivial rule; false for a node that never is one: a view, a
+ * generator, an input. `used` per entry of g->types: somebody outside reads it. */
+bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
+/* Views and cheap generators: made where they are read. */
+bool fuse_pulled(const Graph *g, uint32_t node);
+extern const char *const group_kind_name[];
+
+/* -- memplan.c: arrays only */
+typedef struct MemItem {
+  int64_t bytes;        /* a multiple of 64 */
+  uint32_t first, last; /* steps in which it is alive */
+  int64_t offset;       /* result */
+} MemItem;
+/* Gives every item an offset such that items alive at the same time do not overlap; the size of the
+ * arena, or -1 when it passes 2^62. Deterministic. */
+int64_t memplan(Arena *temp, MemItem *items, size_t n);
+
+/* -- plan.c */
+typedef enum PlaceKind {
+  PLACE_NONE,   /* exists inside kernels only */
+  PLACE_INPUT,  /* index: of the input */
+  PLACE_RESULT, /* a new tensor that leaves; index in Plan.results */
+  PLACE_ARENA,  /* index in Plan.slots */
+  PLACE_HELD    /* a tensor of the reference evaluator; index in Plan.helds */
+} PlaceKind;
+typedef struct Place {
+  uint8_t kind;
+  uint32_t index;
+} Place;
+
+typedef struct Slot { /* memory in the arena: a value, or a panel */
+  DType dtype;
+  Dim count;
+  uint32_t first, last; /* steps */
+} Slot;
+
+typedef struct Held {
+  Val v;
+  uint32_t last; /* step after which it is released; UINT32_MAX: at the end */
+} Held;
+
+typedef enum StepKind { STEP_KERNEL, STEP_NODE } StepKind;
+typedef struct Step {
+  uint8_t kind;
+  uint32_t group;  /* in Plan.groups */
+  uint32_t launch; /* KERNEL: in Plan.low.launches */
+  uint32_t panel0; /* KERNEL: slot of the group's panel 0 */
+  uint32_t node;   /* NODE: run by the reference evaluator, effects by the host */
+} Step;
+
+typedef struct Plan {
+  Arena *arena;
+  const Graph *g;         /* flat */
+  const uint32_t *origin; /* node of the graph as given */
+  Groups groups;
+  Lowered low;
+  Step *steps;   size_t step_count, step_cap;
+  Place *place;  /* per entry of g->types */
+  Slot *slots;   size_t slot_count, slot_cap;
+  Val *results;  size_t result_count, result_cap;
+  Held *helds;   size_t held_count, held_cap;
+  bool *input_used; /* by a step, so it must be contiguous */
+} Plan;
+
+Plan *plan_make(Arena *a, const Graph *g, const Target *target);
+static inline uint32_t plan_index(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
+
+/* -- exec.c */
+typedef struct Where { /* a buffer of a launch: root 0 is the arena, then inputs, results, helds */
+  uint32_t root;
+  int64_t offset; /* bytes */
+} Where;
+
+typedef struct BoundLaunch {
+  Where *bufs;
+  int64_t *args;
+  int64_t turns, work, local_bytes, bytes;
+} BoundLaunch;
+
+typedef struct Bound Bound;
+struct Bound { /* what follows from sizes */
+  Bound *next;
+  int64_t *env;
+  Arena arena;
+  bool ready;
+  bool reference; /* sizes that only the reference evaluator takes: 0 somewhere, or an error */
+  int64_t *dims;  /* of inputs, then of results: CKL_MAX_RANK each */
+  BoundLaunch *launches;
+  int64_t *offset; /* per slot of the plan, in the arena */
+  int64_t arena_bytes, local_bytes, result_bytes;
+};
+
+enum { JIT_BOUND_MAX = 8 }; /* sets of sizes kept */
+
+typedef struct JitBlock {
+  void *p;
+  size_t bytes;
+} JitBlock;
+
+struct Jit {
+  Mem *mem;
+  JitConfig config;
+  Engine *engine; /* NULL: kernels are walked */
+  Target target;
+  JitCount count;
+  /* Memory of running functions: runs nest in bodies of loops, each level has a block of its own. */
+  JitBlock *blocks;
+  size_t block_count, depth;
+};
+
+struct JitFn {
+  Jit *j;
+  Arena arena;
+  const Graph *g;
+  Plan *plan;
+  EngKernel **kernels; /* per launch */
+  KernelFn *code;
+  bool reference;      /* the whole graph by gr_run: other devices, anomaly mode */
+  Sym symbols;
+  uint64_t nodes;      /* that gr_run would count */
+  Bound *bound;        /* most recent first */
+  bool kept;           /* its making was not left by a throw */
+  /* while it runs */
+  bool running;
+  size_t root_count;
+  void **root;         /* addresses: arena, inputs, results, helds */
+  Tensor **dense;      /* inputs made contiguous, else NULL */
+  Tensor **results, **helds;
+  void **bufs;
+};
+
+void bound_free(JitFn *f, Bound *b);
+/* What follows from these sizes, for which g's size checks hold; made when it is not there. Throws. */
+Bound *bound_get(JitFn *f, const int64_t *env);
+/* The one that is there, or NULL. */
+Bound *bound_find(JitFn *f, const int64_t *env);
+
+#endif
