@@ -104,6 +104,7 @@ typedef struct Low {
   struct Memo *memo; /* values already pulled at the present loop nest */
   GErr *e;
   bool failed;
+  Dim flops; /* of the launch; low_begin sets 0 */
 } Low;
 
 /* Where an element is: by coordinates, or by its row-major number. */
@@ -113,6 +114,8 @@ typedef struct Index {
   LVal at[CKL_MAX_RANK];    /* else one per axis */
 } Index;
 
+/* Sizes of 0: a kernel has then no turns, or does nothing in them; but with a symbolic axis of size 0
+ * that is indexed (take, gather) it may read the first element of an empty buffer. */
 void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
 void low_finish(Low *w, Lowered *out); /* cleans the kernel and appends the launch */
 int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; the same one again */
@@ -127,8 +130,13 @@ LVal low_pull(Low *w, Val v, const Index *at);
  * what a contraction just made, for the pointwise functions of it that low_pull makes then. */
 void low_bind(Low *w, Val v, LVal x);
 int low_local(Low *w, DType dt, int64_t each); /* scratch of that many elements */
-/* Forgets what was pulled inside blocks that are closed now; call after lp_end. */
-void low_leave(Low *w);
+/* From here to the end of the present block the element of v at this place is x: how the result of a
+ * tile enters its epilogue. `at` has to be made of the same LVals as in the pulls that need it. */
+void low_bind(Low *w, Val v, const Index *at, LVal x);
+/* Fails the group: e gets the text, pulls give LV_NONE from now on. Returns LV_NONE. */
+LVal low_fail(Low *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* What was pulled inside blocks that are closed now is never found again; nothing has to be called. */
+static inline void low_leave(Low *w) { (void)w; }
 
 bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e);  /* jit/lower_dot.c: DOT, CONV, STRIP */
 
