@@ -443,6 +443,7 @@ Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at) {
                   wide ? "right" : "left"),
               "`%s` needs one dtype: the left side is %s, the right side %s", op_word(op), a, b);
   }
+  if (type_eq(&t[0], &t[1])) return op_run(s, op, 2, (Value[]){x, y}, NULL, 0, at);
   Type to = common_shape(s, 2, t, at, txt(s, "`%s`", op_word(op)));
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev;
   Value v[2] = {op_broadcast_on(s, x, to.rank, to.dim, dev, at),
