@@ -3,10 +3,10 @@
  * In: tensors and strings, or a file that may hold anything. Out: a file that other readers take, or
  * tensors of checked shape.
  * Invariant: nothing of a file is believed before it is checked; what a length says is compared
- * with what there is before memory is asked for. */
+ * with what there is before memory is asked for. The header is JSON (RFC 8259): a first pass finds out
+ * whether it is, and nests no deeper than it may; the second one walks over text that is known to be JSON. */
 #include "runtime/save.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -265,66 +265,204 @@ static bool in_read(const In *in, uint64_t at, void *to, uint64_t n, Err *e) {
   return true;
 }
 
-/* ---- reading: the header ---------------------------------------------------------------------- */
+/* ---- reading: the header is JSON --------------------------------------------------------------- */
 
-/* What the JSON reader would take, but we do not: deep nesting, and NULs that cut names short. */
-static bool scan_header(const char *name, const char *s, size_t n, Err *e) {
-  int depth = 0;
-  bool string = false;
-  if (!n || s[0] != '{') return err_set(e, "%s: the header is no JSON object", name);
-  for (size_t i = 0; i < n; i++) {
-    char c = s[i];
-    if (!c) return err_set(e, "%s: the header holds a NUL byte", name);
-    if (string) {
-      if (c == '\\') {
-        i++;
-        if (n - i >= 5 && memcmp(s + i, "u0000", 5) == 0)
-          return err_set(e, "%s: the header holds a NUL in a name", name);
-      } else if (c == '"') {
-        string = false;
-      }
-    } else if (c == '"') {
-      string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > MOST_DEPTH) return err_set(e, "%s: the header nests too deeply", name);
-    } else if (c == '}' || c == ']') {
-      depth--;
-    }
+static const char *blank(const char *p) {
+  return p + strspn(p, " \t\r\n");
+}
+
+static bool hex4(const char *p, uint32_t *out) {
+  *out = 0;
+  for (int i = 0; i < 4; i++) {
+    char c = p[i];
+    int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87 : -1;
+    if (d < 0) return false;
+    *out = *out << 4 | (uint32_t)d;
   }
   return true;
 }
 
-/* A whole number from 0 to 2^53, the range that JSON numbers hold exactly. */
-static bool whole(const cJSON *j, uint64_t *v) {
-  if (!cJSON_IsNumber(j) || !(j->valuedouble >= 0 && j->valuedouble <= 0x1p53)) return false;
-  *v = (uint64_t)j->valuedouble;
-  return (double)*v == j->valuedouble;
+/* p is behind a backslash. Gives the character and the place behind, or NULL. */
+static const char *escape(const char *p, uint32_t *cp) {
+  static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+  const char *k = *p ? strchr(from, *p) : NULL;
+  uint32_t low;
+  if (k) {
+    *cp = (unsigned char)to[k - from];
+    return p + 1;
+  }
+  if (*p != 'u' || !hex4(p + 1, cp)) return NULL;
+  p += 5;
+  if (*cp < 0xd800 || *cp > 0xdfff) return p;
+  if (*cp > 0xdbff || p[0] != '\\' || p[1] != 'u' || !hex4(p + 2, &low)) return NULL;
+  if (low < 0xdc00 || low > 0xdfff) return NULL;
+  *cp = 0x10000 + ((*cp - 0xd800) << 10) + (low - 0xdc00);
+  return p + 6;
 }
 
-static bool read_item(const char *name, const cJSON *j, Item *it, uint64_t data_size, Err *e) {
+/* The first pass. p is at a value of a text that ends with NUL; gives the place behind it, or NULL. */
+static const char *check_string(const char *p, const char **why) {
+  if (*p++ != '"') return NULL;
+  while (*p != '"') {
+    uint32_t cp = 1;
+    if ((unsigned char)*p < ' ') return NULL;
+    if (*p++ == '\\' && !(p = escape(p, &cp))) return NULL;
+    if (!cp) {
+      *why = "holds a NUL in a name";
+      return NULL;
+    }
+  }
+  return p + 1;
+}
+
+static const char *check_number(const char *p) {
+  static const char digits[] = "0123456789";
+  p += *p == '-';
+  size_t n = strspn(p, digits);
+  if (!n || (n > 1 && *p == '0')) return NULL;
+  p += n;
+  if (*p == '.') {
+    n = strspn(++p, digits);
+    if (!n) return NULL;
+    p += n;
+  }
+  if (*p != 'e' && *p != 'E') return p;
+  p++;
+  p += *p == '+' || *p == '-';
+  n = strspn(p, digits);
+  return n ? p + n : NULL;
+}
+
+static const char *check_value(const char *p, int depth, const char **why) {
+  if (*p == '"') return check_string(p, why);
+  if (!strncmp(p, "true", 4) || !strncmp(p, "null", 4)) return p + 4;
+  if (!strncmp(p, "false", 5)) return p + 5;
+  if (*p != '{' && *p != '[') return check_number(p);
+  if (depth == MOST_DEPTH) {
+    *why = "nests too deeply";
+    return NULL;
+  }
+  char close = *p == '{' ? '}' : ']';
+  p = blank(p + 1);
+  if (*p == close) return p + 1;
+  for (;;) {
+    if (close == '}') {
+      if (!(p = check_string(p, why))) return NULL;
+      p = blank(p);
+      if (*p++ != ':') return NULL;
+      p = blank(p);
+    }
+    if (!(p = check_value(p, depth + 1, why))) return NULL;
+    p = blank(p);
+    if (*p == close) return p + 1;
+    if (*p++ != ',') return NULL;
+    p = blank(p);
+  }
+}
+
+static bool check_header(const char *name, const char *text, size_t n, Err *e) {
+  const char *why = "is not valid JSON", *p;
+  if (*text != '{') return err_set(e, "%s: the header is no JSON object", name);
+  if (memchr(text, 0, n)) return err_set(e, "%s: the header holds a NUL byte", name);
+  if (!(p = check_value(text, 0, &why)) || *blank(p))
+    return err_set(e, "%s: the header %s", name, why);
+  return true;
+}
+
+/* The second pass: what these get has been checked. */
+static const char *skip(const char *p) {
+  int depth = 0;
+  do {
+    if (*p == '"') {
+      for (p++; *p != '"'; p++) p += *p == '\\';
+    } else if (*p == '{' || *p == '[') {
+      depth++;
+    } else if (*p == '}' || *p == ']') {
+      depth--;
+    } else if (!depth) {
+      return p + strcspn(p, ",]} \t\r\n");
+    }
+    p++;
+  } while (depth);
+  return p;
+}
+
+/* The first item or key between brackets, the one behind a value: NULL when there is none. */
+static const char *first(const char *p) {
+  p = blank(p + 1);
+  return *p == '}' || *p == ']' ? NULL : p;
+}
+
+static const char *next(const char *p) {
+  p = blank(skip(p));
+  return *p == ',' ? blank(p + 1) : NULL;
+}
+
+static const char *value_of(const char *key) {
+  return blank(blank(skip(key)) + 1);
+}
+
+/* A value of an object by its key, as written; "" when there is none. */
+static const char *find(const char *object, const char *key) {
+  for (const char *k = first(object); k; k = next(value_of(k)))
+    if (!strncmp(k + 1, key, strlen(key)) && k[1 + strlen(key)] == '"') return value_of(k);
+  return "";
+}
+
+/* A string without its quotes and escapes, or NULL: out of memory. */
+static const char *text_of(Arena *a, const char *p) {
+  char *text = arena_try(a, (size_t)(skip(p) - p)), *to = text;
+  if (!text) return NULL;
+  for (p++; *p != '"';) {
+    uint32_t cp;
+    if (*p != '\\') {
+      *to++ = *p++;
+      continue;
+    }
+    p = escape(p + 1, &cp); /* never shorter than what it stands for */
+    int more = cp < 0x80 ? 0 : cp < 0x800 ? 1 : cp < 0x10000 ? 2 : 3;
+    *to++ = (char)(more ? (0xff00 >> (more + 1) & 0xff) | cp >> 6 * more : cp);
+    while (more--) *to++ = (char)(0x80 | (cp >> 6 * more & 0x3f));
+  }
+  *to = 0;
+  return text;
+}
+
+/* A whole number from 0 to 2^53, the range that JSON numbers hold exactly. */
+static bool whole(const char *p, uint64_t *v) {
+  const uint64_t most = UINT64_C(1) << 53;
+  size_t n = strspn(p, "0123456789");
+  *v = 0;
+  for (size_t i = 0; i < n && *v <= most; i++) *v = *v * 10 + (uint64_t)(p[i] - '0');
+  return n && *v <= most && p[n] && strchr(",]} \t\r\n", p[n]);
+}
+
+/* ---- reading: entries ------------------------------------------------------------------------- */
+
+static bool read_item(const char *name, const char *j, Item *it, uint64_t data_size, Arena *a,
+                      Err *e) {
   const char *path = it->path;
-  if (!cJSON_IsObject(j)) return err_set(e, "%s: the entry `%s` is no object", name, path);
-  const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(j, "dtype");
-  const cJSON *shape = cJSON_GetObjectItemCaseSensitive(j, "shape");
-  const cJSON *place = cJSON_GetObjectItemCaseSensitive(j, "data_offsets");
-  if (!cJSON_IsString(dtype)) return err_set(e, "%s: `%s` has no dtype", name, path);
+  if (*j != '{') return err_set(e, "%s: the entry `%s` is no object", name, path);
+  const char *dtype = find(j, "dtype"), *shape = find(j, "shape"), *place = find(j, "data_offsets");
+  if (*dtype != '"') return err_set(e, "%s: `%s` has no dtype", name, path);
+  const char *code = text_of(a, dtype);
+  if (!code) return err_nomem(e, name);
   int dt = 0;
-  while (dt < DT_COUNT && strcmp(dtype_code[dt], dtype->valuestring) != 0) dt++;
+  while (dt < DT_COUNT && strcmp(dtype_code[dt], code) != 0) dt++;
   if (dt == DT_COUNT)
-    return err_set(e, "%s: `%s` has the dtype %s, which is none of ckl's", name, path,
-                   dtype->valuestring);
+    return err_set(e, "%s: `%s` has the dtype %s, which is none of ckl's", name, path, code);
   it->dtype = (DType)dt;
-  if (!cJSON_IsArray(shape)) return err_set(e, "%s: `%s` has no shape", name, path);
+  if (*shape != '[') return err_set(e, "%s: `%s` has no shape", name, path);
   it->rank = 0;
-  for (const cJSON *d = shape->child; d; d = d->next) {
+  for (const char *d = first(shape); d; d = next(d)) {
     uint64_t v;
     if (it->rank == CKL_MAX_RANK)
       return err_set(e, "%s: `%s` has more than %d dims", name, path, (int)CKL_MAX_RANK);
     if (!whole(d, &v)) return err_set(e, "%s: the shape of `%s` is not of sizes", name, path);
     it->dim[it->rank++] = (int64_t)v;
   }
-  const cJSON *lo = cJSON_IsArray(place) ? place->child : NULL;
-  if (!lo || !lo->next || lo->next->next || !whole(lo, &it->lo) || !whole(lo->next, &it->hi))
+  const char *lo = *place == '[' ? first(place) : NULL, *hi = lo ? next(lo) : NULL;
+  if (!hi || next(hi) || !whole(lo, &it->lo) || !whole(hi, &it->hi))
     return err_set(e, "%s: `%s` has no data_offsets", name, path);
   if (it->hi < it->lo || it->hi > data_size)
     return err_set(e, "%s: `%s` lies outside the file (bytes %llu to %llu of %llu)", name, path,
@@ -337,50 +475,48 @@ static bool read_item(const char *name, const cJSON *j, Item *it, uint64_t data_
   return true;
 }
 
-static const char *text_copy(Arena *a, const char *s) {
-  size_t n = strlen(s) + 1;
-  char *p = arena_try(a, n);
-  return p ? memcpy(p, s, n) : NULL;
+static size_t members(const char *object) {
+  size_t n = 0;
+  for (const char *k = first(object); k; k = next(value_of(k))) n++;
+  return n;
 }
 
-static bool read_meta(const char *name, const cJSON *j, SaveFile *out, Err *e) {
+static bool read_meta(const char *name, const char *j, SaveFile *out, Err *e) {
   if (out->meta) return err_set(e, "%s: the header has metadata twice", name);
-  if (!cJSON_IsObject(j)) return err_set(e, "%s: the metadata are no object", name);
-  size_t n = 0;
-  for (const cJSON *k = j->child; k; k = k->next) n++;
-  out->meta = array_try(&out->text, sizeof *out->meta, n);
+  if (*j != '{') return err_set(e, "%s: the metadata are no object", name);
+  out->meta = array_try(&out->text, sizeof *out->meta, members(j));
   if (!out->meta) return err_nomem(e, name);
-  for (const cJSON *k = j->child; k; k = k->next) {
-    if (!cJSON_IsString(k))
-      return err_set(e, "%s: the metadata `%s` are no string", name, k->string);
-    SaveMeta it = {text_copy(&out->text, k->string), text_copy(&out->text, k->valuestring)};
-    if (!it.key || !it.value) return err_nomem(e, name);
+  for (const char *k = first(j); k; k = next(value_of(k))) {
+    SaveMeta it = {text_of(&out->text, k), ""};
+    if (!it.key) return err_nomem(e, name);
+    if (*value_of(k) != '"')
+      return err_set(e, "%s: the metadata `%s` are no string", name, it.key);
+    if (!(it.value = text_of(&out->text, value_of(k)))) return err_nomem(e, name);
     out->meta[out->meta_count++] = it;
   }
   return true;
 }
 
 /* Entries of the header, in the order of their places, which fill the data exactly. */
-static bool read_header(const char *name, const cJSON *root, uint64_t data_size, SaveFile *out,
+static bool read_header(const char *name, const char *root, uint64_t data_size, SaveFile *out,
                         Item ***order, size_t *count, Err *e) {
-  size_t n = 0;
-  for (const cJSON *j = root->child; j; j = j->next) n++;
+  size_t n = members(root);
   Item *item = array_try(&out->text, sizeof *item, n);
   Item **at = array_try(&out->text, sizeof *at, n);
   if (!item || !at) return err_nomem(e, name);
   size_t have = 0;
-  for (const cJSON *j = root->child; j; j = j->next) {
-    if (strcmp(j->string, meta_key) == 0) {
-      if (!read_meta(name, j, out, e)) return false;
-      continue;
-    }
+  for (const char *k = first(root); k; k = next(value_of(k))) {
     Item *it = &item[have];
     it->number = have;
-    if (!valid_utf8(j->string))
-      return err_set(e, "%s: the path of entry %zu is not valid UTF-8", name, have + 1);
-    it->path = text_copy(&out->text, j->string);
+    it->path = text_of(&out->text, k);
     if (!it->path) return err_nomem(e, name);
-    if (!read_item(name, j, it, data_size, e)) return false;
+    if (strcmp(it->path, meta_key) == 0) {
+      if (!read_meta(name, value_of(k), out, e)) return false;
+      continue;
+    }
+    if (!valid_utf8(it->path))
+      return err_set(e, "%s: the path of entry %zu is not valid UTF-8", name, have + 1);
+    if (!read_item(name, value_of(k), it, data_size, &out->text, e)) return false;
     at[have++] = it;
   }
   const char *again = twice(at, have);
@@ -432,18 +568,11 @@ static bool read_in(Mem *m, const In *in, SaveFile *out, Err *e) {
   char *text = mem_try(m, NULL, 0, n + 1);
   if (!text) return err_nomem(e, in->name);
   text[n] = 0;
-  bool ok = in_read(in, 8, text, length, e) && scan_header(in->name, text, n, e);
-  cJSON *root = ok ? cJSON_ParseWithLengthOpts(text, n + 1, NULL, true) : NULL;
-  mem_free(m, text, n + 1);
-  if (!ok) return false;
-  if (!cJSON_IsObject(root)) {
-    cJSON_Delete(root);
-    return err_set(e, "%s: the header is not valid JSON", in->name);
-  }
   Item **order = NULL;
   size_t count = 0;
-  ok = read_header(in->name, root, in->size - 8 - length, out, &order, &count, e);
-  cJSON_Delete(root);
+  bool ok = in_read(in, 8, text, length, e) && check_header(in->name, text, n, e) &&
+            read_header(in->name, text, in->size - 8 - length, out, &order, &count, e);
+  mem_free(m, text, n + 1);
   return ok && read_tensors(m, in, 8 + length, order, count, out, e);
 }
 

@@ -160,6 +160,34 @@ static void refused(const char *header, size_t data, const char *why) {
 #define ENTRY(name, dtype, shape, lo, hi)                                                          \
   "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #lo "," #hi "]}"
 
+/* JSON as others write it: blanks, escapes, members in any order and unknown ones. */
+static void t_json(void) {
+  Mem m;
+  Err e = {.text = ""};
+  SaveFile r;
+  mem_init(&m, NULL, NULL);
+  size_t n = build("{ \"a\\u00e9\\ud83d\\ude00\\n\" : { \"shape\"\t:\r\n[ 1 , 2 ] , \"more\" : [-1.5e+3, {}, "
+                   "true, false, null, \"]\\\\\\\"\"], \"data_offsets\":[0,2 ],\"dtype\":\"U8\" } ,\n"
+                   "\"__metadata__\" : { \"k\\/\" : \"\\u0416\\\"\\\\\\t\" , \"\" : \"\" } }  ",
+                   2);
+  check_msg(save_parse(&m, "t", page, n, &r, &e), "%s", e.text);
+  need(r.count == 1 && r.meta_count == 2);
+  check_str(r.entries[0].path, "a\u00e9\U0001f600\n");
+  check_int(r.entries[0].t->rank, ==, 2);
+  check_str(save_meta(&r, "k/"), "\u0416\"\\\t");
+  check_str(save_meta(&r, ""), "");
+  save_close(&r);
+  static const char *const wrong[] = {
+      "{\"a\":01}",     "{\"a\":1.}",   "{\"a\":.5}",         "{\"a\":1e}",      "{\"a\":+1}",
+      "{\"a\":-}",      "{\"a\":nul}",  "{\"a\":True}",       "{a:1}",           "{\"a\" 1}",
+      "{\"a\":1,}",     "{,}",          "{\"a\":[1,]}",       "{\"a\":[1 2]}",   "{\"a\":[1}",
+      "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12g4\"}", "{\"\\ud800\":1}",  "{\"\\udc00\":1}",
+      "{\"\\ud800\\u0041\":1}", "{\"a\":\"", "{\"a", "{\"a\\", "{\"a\\u", "{\"a\":[[", "{'a':1}",
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refused(wrong[i], 0, "is not valid JSON");
+  check_size(m.live, ==, 0);
+}
+
 static void t_refused(void) {
   refused("", 0, "no JSON object");
   refused("[]", 0, "no JSON object");
@@ -202,7 +230,7 @@ static void t_refused(void) {
   char deep[60001];
   memset(deep, '[', 60000);
   deep[60000] = 0;
-  deep[0] = '{';
+  memcpy(deep, "{\"a\":", 5);
   refused(deep, 0, "nests too deeply");
 }
 
@@ -441,6 +469,7 @@ int main(void) {
   TEST(t_back(), "all dtypes, shapes and strides read back");
   TEST(t_bytes(), "the bytes are those of the format");
   TEST(t_bools(), "bools read as 0 and 1");
+  TEST(t_json(), "a header is any JSON that holds what it must");
   TEST(t_refused(), "what is not a saved file is refused with a reason");
   TEST(t_short(), "cut files and impossible lengths are refused without asking for memory");
   TEST(t_not_written(), "what cannot be saved leaves no file");
