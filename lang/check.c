@@ -136,7 +136,8 @@ static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int dep
       }
       Value two[2]; /* a pack of two dims stands for any */
       for (int k = 0; k < 2 && rank < CKL_MAX_RANK; k++) {
-        two[k] = made_int(s, u, x->word.name ? x->word.name : names_of(s->names, "s"), x->span);
+        Name pack = x->word.name ? x->word.name : name;
+        two[k] = made_int(s, u, names_of(s->names, txt(s, "%s.%d", pack ? pack : "S", k)), x->span);
         d[rank++] = dim_of(s, two[k], x->span, "a dim");
       }
       if (x->word.name) local_push(s, x->word.name, list_value(s, V_TUPLE, 2, two), false, x->span);

@@ -30,9 +30,11 @@ static bool is_bracket(const Node *fn, Name name) {
   return false;
 }
 
-/* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's. */
-static bool free_axis(const Leaf *l, int rank, int axis, Name *name) {
+/* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's or, for
+ * number *nth of a pack, the pack's. */
+static bool free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth) {
   *name = NULL;
+  *nth = -1;
   if (!l->type || l->type->kind != N_TYPE_NAME || !l->type->type_name.has_dims) return false;
   const NodeList *d = &l->type->type_name.dims;
   int pack = -1, fixed = 0;
@@ -43,7 +45,11 @@ static bool free_axis(const Leaf *l, int rank, int axis, Name *name) {
       fixed++;
   if (pack < 0 ? fixed != rank : fixed > rank) return false;
   int len = rank - fixed;
-  if (pack >= 0 && axis >= pack && axis < pack + len) return true;
+  if (pack >= 0 && axis >= pack && axis < pack + len) {
+    *name = d->items[pack]->word.name;
+    *nth = axis - pack;
+    return true;
+  }
   uint32_t i = (uint32_t)(pack >= 0 && axis >= pack + len ? axis - len + 1 : axis);
   if (d->items[i]->kind != N_NAME || !is_bracket(l->fn, d->items[i]->name)) return false;
   *name = d->items[i]->name;
@@ -55,7 +61,7 @@ static const Tensor *leaf_tensor(const Leaf *l) {
 }
 
 static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
-  Leaf l = {kind, v, type, fn};
+  Leaf l = {kind, v, type, fn, f->label};
   if (kind <= LEAF_PARAM) {
     int k = leaf_find(f, v);
     if (k >= 0) { /* the same object again: part of the signature (rule 50) */
@@ -67,7 +73,8 @@ static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
                t->store->dev);
     for (int i = 0; i < t->rank; i++) {
       Name n;
-      if (free_axis(&l, t->rank, i, &n))
+      int nth;
+      if (free_axis(&l, t->rank, i, &n, &nth))
         buf_puts(&f->sig, "*,");
       else
         buf_printf(&f->sig, "%lld,", (long long)t->dim[i]);
@@ -77,6 +84,19 @@ static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
     buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
   }
   VEC_PUSH(f->arena, f->leaves, f->count, f->cap, l);
+}
+
+static Name numbered(Session *s, Name name, size_t i) {
+  return names_of(s->names, txt(s, "%s.%zu", name, i));
+}
+
+/* A part of what is flattened: record field `name`, or item i of a list. */
+static void flatten_part(Flat *f, Value v, Name name, size_t i) {
+  Name whole = f->label;
+  if (whole)
+    f->label = name ? names_of(f->s->names, txt(f->s, "%s.%s", whole, name)) : numbered(f->s, whole, i);
+  flatten(f, v, NULL, NULL);
+  f->label = whole;
 }
 
 static void flatten_inst(Flat *f, Inst *inst) {
@@ -92,8 +112,10 @@ static void flatten_inst(Flat *f, Inst *inst) {
     /* model ints are constants of the signature; float arguments are inputs */
     if (d->kind != FIELD_BUFFER && d->v.tag == V_INT)
       buf_printf(&f->sig, "%lld ", (long long)d->v.u.i);
-    else
+    else {
+      f->label = f->named ? d->name : NULL;
       flatten(f, d->v, NULL, NULL);
+    }
   }
   buf_puts(&f->sig, "} ");
 }
@@ -118,7 +140,7 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
   case V_TUPLE: {
     bool weak = v.tag == V_LIST && v.u.list->weak;
     buf_printf(b, "%c%zu(", weak ? 'w' : v.tag == V_LIST ? 'l' : 'u', v.u.list->count);
-    for (size_t i = 0; i < v.u.list->count; i++) flatten(f, v.u.list->items[i], NULL, NULL);
+    for (size_t i = 0; i < v.u.list->count; i++) flatten_part(f, v.u.list->items[i], NULL, i);
     buf_puts(b, ") ");
     break;
   }
@@ -126,7 +148,7 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     buf_printf(b, "r%zu(", v.u.rec->count);
     for (size_t i = 0; i < v.u.rec->count; i++) {
       buf_printf(b, "%s:", v.u.rec->names[i]);
-      flatten(f, v.u.rec->items[i], NULL, NULL);
+      flatten_part(f, v.u.rec->items[i], v.u.rec->names[i], 0);
     }
     buf_puts(b, ") ");
     break;
@@ -139,8 +161,10 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
   case V_FN:
     buf_printf(b, "fn%p(", (void *)v.u.fn->decl);
     if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
-    for (size_t i = 0; i < v.u.fn->capture_count; i++)
+    for (size_t i = 0; i < v.u.fn->capture_count; i++) {
+      f->label = f->named ? v.u.fn->captures[i].name : NULL;
       flatten(f, v.u.fn->captures[i].v, NULL, NULL);
+    }
     buf_puts(b, ") ");
     break;
   case V_INST: flatten_inst(f, v.u.inst); break;
@@ -164,7 +188,8 @@ static bool pinned(const Unit *u, size_t leaf, int axis) {
   return false;
 }
 
-static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Span at, int64_t value) {
+/* `name`: dims of one name are one symbol; else `label` is shown, a number or axis that has no name. */
+static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Name label, Span at, int64_t value) {
   if (name)
     for (size_t i = 0; i < u->bind_count; i++)
       if (u->binds[i].name == name) {
@@ -178,8 +203,7 @@ static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Span at, int64
       }
   if (pinned(u, leaf, axis)) return dim_const(u->g->dims, value);
   SymBind b = {.leaf = leaf, .axis = axis, .name = name};
-  b.dim =
-      dim_symbol(u->g->dims, name ? name : names_of(u->s->names, axis < 0 ? "n" : "s"), at, &b.sym);
+  b.dim = dim_symbol(u->g->dims, name ? name : label, at, &b.sym);
   VEC_PUSH(u->arena, u->binds, u->bind_count, u->bind_cap, b);
   return b.dim;
 }
@@ -193,7 +217,7 @@ static Val unit_input(Unit *u, const Type *t, int64_t source) {
 Value unit_leaf(Unit *u, size_t i) {
   Leaf *l = &u->flat.leaves[i];
   if (l->kind == LEAF_INT) {
-    Dim d = bind_symbol(u, i, -1, NULL, (Span){0}, l->v.u.i);
+    Dim d = bind_symbol(u, i, -1, NULL, l->label, (Span){0}, l->v.u.i);
     int64_t n;
     if (dim_is_const(u->g->dims, d, &n)) return v_int(n);
     return (Value){.tag = V_DIM, .u.d = d};
@@ -205,10 +229,15 @@ Value unit_leaf(Unit *u, size_t i) {
     t.dev = (uint8_t)c->store->dev;
     t.rank = (uint8_t)c->rank;
     for (int k = 0; k < c->rank; k++) {
-      Name name;
-      t.dim[k] = free_axis(l, c->rank, k, &name)
-                     ? bind_symbol(u, i, k, name, l->type->span, c->dim[k])
-                     : dim_const(u->g->dims, c->dim[k]);
+      Name name, label = NULL;
+      int nth;
+      if (!free_axis(l, c->rank, k, &name, &nth)) {
+        t.dim[k] = dim_const(u->g->dims, c->dim[k]);
+        continue;
+      }
+      if (name && nth >= 0) name = numbered(u->s, name, (size_t)nth);
+      if (!name && l->label) label = numbered(u->s, l->label, (size_t)k);
+      t.dim[k] = bind_symbol(u, i, k, name, label, l->type->span, c->dim[k]);
     }
   }
   Value v = {.tag = V_NODE, .aux = 1, .weak = l->kind == LEAF_FLOAT};
@@ -477,6 +506,7 @@ Value global_in_code(Session *s, Global *g, Span at) {
   Stage *now = s->stage; /* leaves belong to the unit's own graph */
   s->stage = &u->root;
   Cursor c = {u, u->flat.count};
+  u->flat.label = g->name;
   flatten(&u->flat, v, NULL, NULL);
   unit_leaves(u);
   Value r = rebuild_at(s, &c, v);
@@ -622,6 +652,7 @@ static void stage_job(void *ud) {
   if (s->modes.no_grad) stage_quiet(s, true);
   s->count.stage++;
   flat_init(&u->flat, s, &c->arena);
+  u->flat.named = true;
   flatten_call(&u->flat, job->f, a);
   unit_leaves(u);
   Cursor cur = {u, 0};
@@ -698,10 +729,12 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
     Node *type = NULL;
     if (a->names[i]) {
       buf_printf(&f->sig, "%s=", a->names[i]);
+      if (f->named) f->label = a->names[i];
       for (uint32_t k = 0; k < p->count; k++)
         if (p->items[k]->param.name.name == a->names[i]) type = p->items[k]->param.type;
     } else {
       while (positional < p->count && p->items[positional]->param.init) positional++;
+      if (f->named && positional < p->count) f->label = p->items[positional]->param.name.name;
       if (positional < p->count) type = p->items[positional++]->param.type;
     }
     flatten(f, a->v[i], type, fn->decl);

@@ -16,6 +16,7 @@ typedef struct Leaf {
   Value v;    /* TENSOR, PARAM; FLOAT, INT: the number */
   Node *type; /* annotation whose bracket dims are symbols, or NULL */
   Node *fn;   /* whose brackets */
+  Name label; /* how the program writes it, "k" or "pair.0"; NULL in a Flat that is not `named` */
 } Leaf;
 
 typedef struct Flat {
@@ -24,6 +25,7 @@ typedef struct Flat {
   Buf sig;
   Leaf *leaves; size_t count, cap;
   Inst **insts; size_t inst_count, inst_cap;
+  bool named; Name label; /* of what is flattened now */
 } Flat;
 
 /* A param, or a buffer field of an instance, while a unit is staged. */
