@@ -1,12 +1,9 @@
-/* Building kernels in loop form, and bringing them into canonical form.
+/* Building kernels in loop form.
  *
  * In: one call per instruction, in order. Out: an array of instructions whose blocks are brackets. A
  * builder does not check what it is given beyond what it needs itself (lp_verify does), but folds what is
  * known: pure steps on constants, and the neutral elements of i64 arithmetic, since addresses are built
  * from sizes that may be constants.
- *
- * lp_clean copies a kernel twice: first forward, folding again and sharing equal pure instructions
- * where the earlier one is in scope; then without what nothing needs, constants and arguments first.
  *
  * Invariant: `open` holds the openers of the blocks around the next instruction. */
 #include "jit/loop_impl.h"
@@ -78,8 +75,7 @@ int lp_local(Kernel *k, DType dt, int arg, int64_t each) {
   return add_buf(k, (LBuf){LB_LOCAL, (uint8_t)dt, arg < 0 ? -1 : arg, each});
 }
 
-/* Appends `in` with these operands, and keeps the brackets. */
-static LVal push(Kernel *k, LIns in, int n, const LVal *operand) {
+LVal lp_push(Kernel *k, LIns in, int n, const LVal *operand) {
   LVal v = (LVal)k->count;
   in.operand_count = (uint8_t)n;
   in.operand0 = (uint32_t)k->operand_count;
@@ -100,14 +96,14 @@ static LVal push(Kernel *k, LIns in, int n, const LVal *operand) {
   return v;
 }
 
-static LIns make(LOp op, DType dt, int64_t imm) {
+LIns lp_ins(LOp op, DType dt, int64_t imm) {
   return (LIns){.op = (uint8_t)op, .dtype = (uint8_t)dt, .buf = LP_NO_BUF, .buf_b = LP_NO_BUF,
                 .buf_start = LP_NO_BUF, .imm = imm};
 }
 
 LVal lp_op(Kernel *k, LOp op, DType dt, int n, const LVal *operand, int64_t imm) {
   if (op == LP_ARG && imm >= 0 && imm >= (int64_t)k->arg_count) k->arg_count = (uint32_t)imm + 1;
-  return push(k, make(op, dt, imm), n, operand);
+  return lp_push(k, lp_ins(op, dt, imm), n, operand);
 }
 
 static LVal op1(Kernel *k, LOp op, DType dt, LVal x, int64_t imm) {
@@ -143,7 +139,7 @@ LVal lp_vec(Kernel *k, LVal n) { return op1(k, LP_VEC, DT_I64, n, 0); }
 LVal lp_for(Kernel *k, LVal n) { return op1(k, LP_FOR, DT_I64, n, 0); }
 LVal lp_red(Kernel *k, LVal n) { return op1(k, LP_RED, DT_I64, n, 0); }
 void lp_if(Kernel *k, LVal cond) { op1(k, LP_IF, DT_I64, cond, 0); }
-void lp_end(Kernel *k) { push(k, make(LP_END, DT_I64, 0), 0, NULL); }
+void lp_end(Kernel *k) { lp_push(k, lp_ins(LP_END, DT_I64, 0), 0, NULL); }
 
 LVal lp_yield(Kernel *k, LRed kind, LVal x, LVal y) {
   LVal operand[2] = {x, y};
@@ -155,13 +151,13 @@ LVal lp_result(Kernel *k, LVal yield) { return op1(k, LP_RESULT, lp_dtype(k, yie
 
 LVal lp_tile(Kernel *k, DType dt, int mr, int nr, int buf_a, int buf_b, int buf_start,
              const LVal operand[TILE_OPERANDS]) {
-  LIns in = make(LP_TILE, dt, 0);
+  LIns in = lp_ins(LP_TILE, dt, 0);
   in.buf = (uint16_t)buf_a;
   in.buf_b = (uint16_t)buf_b;
   in.buf_start = (uint16_t)buf_start;
   in.mr = (uint8_t)mr;
   in.nr = (uint8_t)nr;
-  return push(k, in, TILE_OPERANDS, operand);
+  return lp_push(k, in, TILE_OPERANDS, operand);
 }
 
 LVal lp_row(Kernel *k, LVal tile) { return op1(k, LP_ROW, DT_I64, tile, 0); }
@@ -170,15 +166,15 @@ LVal lp_col(Kernel *k, LVal tile) { return op1(k, LP_COL, DT_I64, tile, 0); }
 /* ---- memory and variables ---- */
 
 LVal lp_load(Kernel *k, int buf, LVal index) {
-  LIns in = make(LP_LOAD, (DType)k->bufs[buf].dtype, 0);
+  LIns in = lp_ins(LP_LOAD, (DType)k->bufs[buf].dtype, 0);
   in.buf = (uint16_t)buf;
-  return push(k, in, 1, &index);
+  return lp_push(k, in, 1, &index);
 }
 
 void lp_store(Kernel *k, int buf, LVal index, LVal v) {
-  LIns in = make(LP_STORE, (DType)k->bufs[buf].dtype, 0);
+  LIns in = lp_ins(LP_STORE, (DType)k->bufs[buf].dtype, 0);
   in.buf = (uint16_t)buf;
-  push(k, in, 2, (LVal[]){index, v});
+  lp_push(k, in, 2, (LVal[]){index, v});
 }
 
 LVal lp_var(Kernel *k, LVal start) { return op1(k, LP_VAR, lp_dtype(k, start), start, 0); }
@@ -200,14 +196,14 @@ static LVal fold(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *op
   return constant(k, dt, v);
 }
 
-static LVal pure(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand) {
+LVal lp_pure(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand) {
   LVal c = fold(k, op, imm, dt, n, operand);
   return c != LV_NONE ? c : lp_op(k, op, dt, n, operand, imm);
 }
 
 LVal lp_un(Kernel *k, RefUn f, LVal x) {
   DType dt = f == RU_ISNAN || f == RU_ISINF ? DT_BOOL : lp_dtype(k, x);
-  return pure(k, LP_UN, f, dt, 1, &x);
+  return lp_pure(k, LP_UN, f, dt, 1, &x);
 }
 
 /* x f y where a neutral or absorbing i64 or bool constant decides it; LV_NONE where none does. */
@@ -237,7 +233,7 @@ LVal lp_bin(Kernel *k, RefBin f, LVal x, LVal y) {
   LVal v = neutral(k, f, x, y);
   if (v != LV_NONE) return v;
   DType dt = f >= RB_EQ && f <= RB_GE ? DT_BOOL : lp_dtype(k, x);
-  return pure(k, LP_BIN, f, dt, 2, (LVal[]){x, y});
+  return lp_pure(k, LP_BIN, f, dt, 2, (LVal[]){x, y});
 }
 
 LVal lp_where(Kernel *k, LVal c, LVal x, LVal y) {
@@ -248,21 +244,21 @@ LVal lp_where(Kernel *k, LVal c, LVal x, LVal y) {
 
 LVal lp_cast(Kernel *k, LVal x, DType to) {
   if (lp_dtype(k, x) == to) return x;
-  return pure(k, LP_CAST, 0, to, 1, &x);
+  return lp_pure(k, LP_CAST, 0, to, 1, &x);
 }
 
 LVal lp_fma(Kernel *k, LVal x, LVal y, LVal z) {
-  return pure(k, LP_FMA, 0, lp_dtype(k, x), 3, (LVal[]){x, y, z});
+  return lp_pure(k, LP_FMA, 0, lp_dtype(k, x), 3, (LVal[]){x, y, z});
 }
 
 LVal lp_idiv(Kernel *k, LVal x, LVal y) {
   if (is_i64(k, y, 1)) return x;
-  return pure(k, LP_IDIV, 0, DT_I64, 2, (LVal[]){x, y});
+  return lp_pure(k, LP_IDIV, 0, DT_I64, 2, (LVal[]){x, y});
 }
 
 LVal lp_irem(Kernel *k, LVal x, LVal y) {
   if (is_i64(k, y, 1)) return lp_i(k, 0);
-  return pure(k, LP_IREM, 0, DT_I64, 2, (LVal[]){x, y});
+  return lp_pure(k, LP_IREM, 0, DT_I64, 2, (LVal[]){x, y});
 }
 
 bool lp_may_fail(const Kernel *k, LVal v) {

@@ -42,8 +42,8 @@ typedef enum LOp {
   LP_COL,    /* and its column */
   /* -- constants and arguments */
   LP_CONST, /* imm: i64 or bool value, or the bits of an f64 that the dtype represents */
-  LP_ARG,   /* imm: number of the argument; an i64 size or stride, or (float dtypes) a literal given as the
-               bits of an f64, rounded to the dtype */
+  LP_ARG,   /* imm: number of the argument; an i64 size or stride, or a literal: for float dtypes the bits of
+               an f64, rounded once to the dtype; else an i64 that is wrapped (bool: is it not 0) */
   /* -- memory. buf: number of the buffer */
   LP_LOAD,  /* index */
   LP_STORE, /* index, value */
@@ -59,9 +59,9 @@ typedef enum LOp {
   LP_WHERE, /* bool, x, y */
   LP_CAST,  /* x; by rule 15; from dtype to dtype */
   LP_FMA,   /* x, y, z: x * y + z rounded once */
-  LP_IDIV,  /* i64 x >= 0, y > 0: quotient */
-  LP_IREM,  /* remainder */
-  LP_CTZ,   /* i64 x > 0: trailing zeros */
+  LP_IDIV,  /* i64 x >= 0, y > 0: quotient. Else any value, but no trap */
+  LP_IREM,  /* remainder, likewise */
+  LP_CTZ,   /* i64 x > 0: trailing zeros, likewise */
   LP_CHECK, /* bool: sets the fail flag where false (an index out of range); code after it may rely on it
                only where the access itself is guarded: the lowering clamps */
   /* -- random numbers (runtime/rng.h): key words as i64, element number i64 */
@@ -77,11 +77,25 @@ typedef enum LOp {
  * turn) goes to lane i % 16 of its block of 4,096, lanes are combined by halving, blocks by the tree.
  * FMA: the same with lane = fma(x, y, lane). CHAIN: one fma chain over the turns of each block of
  * 4,096, each from +0, block results added left to right. FIRST_MAX and FIRST_MIN: the turn (i64) of
- * the first largest / smallest, a NaN counting as such. */
+ * the first largest / smallest, a NaN counting as such; 0 where there are none. Sums and chains of f16 and bf16
+ * are f32 until the end; an empty max or min is the end of the dtype. */
 typedef enum LRed {
   RED_SUM, RED_PROD, RED_MAX, RED_MIN, RED_ANY, RED_ALL, RED_FMA, RED_CHAIN, RED_FIRST_MAX,
   RED_FIRST_MIN, RED_COUNT
 } LRed;
+
+/* What may stand where (lp_verify):
+ *   top      straight-line code without stores and variables, which reads LB_IN alone; one LP_PAR, which
+ *            ends the kernel
+ *   PAR      not inside VEC, RED, TILE ("lanes"); nor are VEC and TILE
+ *   RED      not inside RED or TILE; in a VEC it is a serial loop of each lane
+ *   FOR      not inside TILE; IF anywhere under PAR, in lanes it may be divergent
+ *   counts   of FOR and RED inside lanes are the same for all lanes: constants, arguments, values from
+ *            outside, and pure functions of such
+ *   a value  is used in the block of its instruction and blocks inside; a turn inside its loop. A turn of
+ *            FOR, or of a RED inside VEC, is the same for all lanes.
+ *   LP_SET   reaches its LP_VAR through FOR and IF alone; LP_GET from anywhere in scope
+ *   TILE     dtype f32 or f64, that of its buffers; mr 1..32, nr 1..128 */
 
 /* Operands of LP_TILE, in order. Element (i, j), i < rows, j < cols, of the tile is a chain over k <
  * depth, in ascending order, acc = fma(A[a + i*a_row + k*a_step], B[b + k*b_step + j], acc). It starts
@@ -170,8 +184,10 @@ LVal lp_op(Kernel *k, LOp op, DType dt, int n, const LVal *operand, int64_t imm)
 static inline DType lp_dtype(const Kernel *k, LVal v) { return (DType)k->ins[v].dtype; }
 
 /* -- whole kernels */
-/* Drops instructions that nothing needs, and equal straight-line instructions of one block (loads
- * excepted): the canonical form. Run before printing. */
+/* The canonical form; run before printing. Drops instructions that nothing needs (a check and an int
+ * division that may fail are needed), shares equal pure instructions where the earlier one is in scope
+ * (loads excepted), folds constants, takes out conditions and loops whose count is known to be 0 or 1,
+ * and puts constants and arguments first. Numbers of arguments and buffers stay. */
 Kernel *lp_clean(Arena *a, const Kernel *k);
 void lp_print(Buf *out, const Kernel *k);
 /* NULL with `e` on bad text; what it gives was verified. Never fails otherwise on any bytes. */
@@ -193,8 +209,12 @@ typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64
 
 /* Runs turns lo .. hi-1 by walking the instructions, one scalar at a time: what defines the meaning of the
  * form, used where there is no code generator in tests of the lowering, and to test targets. `buf` has
- * all buffers, entries of LB_LOCAL ignored. False when out of memory. */
+ * all buffers, entries of LB_LOCAL ignored. False when out of memory, or when it left a local buffer. */
 bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
             KStatus *st);
+/* The same with the number of elements of each buffer (local ones apart): false with `e` at the first
+ * access outside, which is not made. For tests of who makes kernels. */
+bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
+                   const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e);
 
 #endif

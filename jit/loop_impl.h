@@ -5,7 +5,7 @@
 #include "jit/loop.h"
 
 /* Limits of a kernel, checked by lp_verify and thus of what lp_read gives. */
-enum { LP_MAX_DEPTH = 32, LP_MAX_INS = 65000, LP_MAX_BUFS = 1000, LP_MAX_ARGS = 100000 };
+enum { LP_MAX_DEPTH = 32, LP_MAX_INS = 65000, LP_MAX_BUFS = 1000, LP_MAX_ARGS = 10000 };
 enum { LP_UN_COUNT = RU_NOT + 1, LP_BIN_COUNT = RB_OR + 1 };
 
 /* What a text has behind the dtype, before the operands. */
@@ -46,7 +46,13 @@ double lp_max64(double x, double y);
 double lp_min64(double x, double y);
 float lp_round(DType dt, float x); /* f16, bf16: to the dtype; else x */
 
-/* Whether an LP_BIN that may set the fail flag is one that never does: by a constant. */
+/* An instruction without buffers; appends one with these operands, and keeps the brackets. */
+LIns lp_ins(LOp op, DType dt, int64_t imm);
+LVal lp_push(Kernel *k, LIns in, int n, const LVal *operand);
+/* A pure op, or the constant it gives. */
+LVal lp_pure(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand);
+
+/* Whether instruction v may set the fail flag as an int / or % by 0 or a negative power does: constants tell. */
 bool lp_may_fail(const Kernel *k, LVal v);
 
 #endif
