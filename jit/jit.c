@@ -68,8 +68,12 @@ static uint64_t count_nodes(const Graph *g) {
   return n;
 }
 
-/* Whether nothing here is for kernels. */
+/* Whether nothing here is for kernels. A host call is made once: a graph that has one is not run
+ * again for the message of an error. */
 static bool by_reference(const Graph *g) {
+  for (size_t i = 0; i < g->node_count; i++) {
+    if (g->nodes[i].op == OP_CALL || g->nodes[i].op == OP_DEFER) return true;
+  }
   for (size_t i = 0; i < g->type_count; i++) {
     if (g->types[i].kind == TK_TENSOR && g->types[i].dev != DEV_CPU) return true;
   }
@@ -177,7 +181,7 @@ static void print_place(Buf *out, const Plan *p, Val v) {
 
 void jit_print_plan(Buf *out, const JitFn *f) {
   if (f->reference) {
-    buf_puts(out, "all by the reference evaluator: another device, or anomaly mode\n");
+    buf_puts(out, "all by the reference evaluator: another device, a host call, or anomaly mode\n");
     return;
   }
   const Plan *p = f->plan;
