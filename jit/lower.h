@@ -120,16 +120,15 @@ void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
 void low_finish(Low *w, Lowered *out); /* cleans the kernel and appends the launch */
 int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; the same one again */
 int low_panel(Low *w, uint32_t panel, DType dt, LBufKind kind);
+/* Scratch: `each` elements times the value of argument `arg` (-1 = 1). */
+int low_local(Low *w, DType dt, int arg, int64_t each);
+int low_dim_arg(Low *w, Dim d);        /* number of the argument */
 LVal low_dim(Low *w, Dim d);           /* an i64: constant where d is, else an argument */
 LVal low_literal(Low *w, DType dt, double x);
 LVal low_row_major(Low *w, const Type *t, const LVal *at); /* number of an element */
 /* The value of one element of v, made from materialised values by straight-line code at the present
  * place. LV_NONE with w->failed when an op cannot be pulled. */
 LVal low_pull(Low *w, Val v, const Index *at);
-/* From here to the end of the block around, the element of v that is asked for is x, whatever the index:
- * what a contraction just made, for the pointwise functions of it that low_pull makes then. */
-void low_bind(Low *w, Val v, LVal x);
-int low_local(Low *w, DType dt, int64_t each); /* scratch of that many elements */
 /* From here to the end of the present block the element of v at this place is x: how the result of a
  * tile enters its epilogue. `at` has to be made of the same LVals as in the pulls that need it. */
 void low_bind(Low *w, Val v, const Index *at, LVal x);

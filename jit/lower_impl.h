@@ -1,0 +1,141 @@
+/* Inside of lowering: where an element is, and how loops are chosen.
+ *
+ * A Spot says where an element of a value is by digits: numbers v < n whose mixed-radix value, the
+ * last digit the lowest, is the row-major number of the element. Shapes are not in it, so a reshape
+ * changes nothing; ops that need coordinates cut the digits at the axes (low_cut). Where loops were
+ * chosen well (lower_space.c) every cut falls between two digits and costs nothing.
+ */
+#ifndef CKL_JIT_LOWER_IMPL_H
+#define CKL_JIT_LOWER_IMPL_H
+
+#include "jit/lower.h"
+
+enum { MAX_DIGITS = 40 };
+
+typedef struct Digit {
+  LVal v;
+  Dim n;
+} Digit;
+
+typedef struct Spot Spot;
+struct Spot { /* interned per kernel: equal spots are one pointer. No digit has the constant size 1 */
+  Spot *next;
+  uint32_t hash, count;
+  Digit d[];
+};
+
+typedef struct Digits { /* a spot being made, or cut in groups */
+  int count;
+  Digit d[MAX_DIGITS];
+} Digits;
+
+/* What a trial run of the pulls tells about the digits it was started with, the atoms. */
+typedef struct Watch {
+  int count;
+  LVal atom[MAX_DIGITS];
+  Dim size[MAX_DIGITS];
+  bool apart[MAX_DIGITS]; /* atoms k and k + 1 cannot be one loop */
+  bool unit[MAX_DIGITS];  /* some load has atom k as its last digit */
+  int split;              /* an atom that a cut divides, -1 = none; its parts: */
+  Dim high, low;
+  int loads;
+  /* Asked at each value that is not materialised; true: its value does not matter, go no deeper. */
+  bool (*visit)(void *ud, Val v, const Spot *s);
+  void *ud;
+} Watch;
+
+typedef struct Memo Memo;
+struct Memo {
+  Spot **spots;    size_t spot_count, spot_cap;
+  struct Pulled *pulled; size_t pulled_count, pulled_cap; /* open addressing */
+  struct DimArg *dims; size_t dim_count, dim_cap;
+  Watch *watch;
+  int depth;
+  struct Keep *keep; /* per entry of g->types, or NULL: lower_rows.c */
+};
+
+/* A value that is kept while a row is worked on: element number of the row in a buffer. */
+typedef struct Keep {
+  int buf;        /* -1 = is not */
+  bool local;     /* buf holds one row; else the whole value */
+  bool ready;
+  LVal base;
+} Keep;
+
+static inline uint32_t low_index_of(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
+static inline const Type *low_type(const Low *w, Val v) { return gr_type(w->l->g, v); }
+static inline DimTab *low_tab(const Low *w) { return w->l->g->dims; }
+
+/* -- dims: arithmetic that fails the group where a size passes 2^63 - 1 */
+Dim low_const_dim(Low *w, int64_t n);
+Dim low_mul(Low *w, Dim a, Dim b);
+Dim low_add(Low *w, Dim a, Dim b);
+Dim low_sub(Low *w, Dim a, Dim b);
+Dim low_ceil_div(Low *w, Dim a, int64_t by);
+Dim low_div(Low *w, Dim a, Dim b);
+Dim low_count(Low *w, const Type *t);              /* elements */
+bool low_divides(Low *w, Dim a, Dim b, Dim *q);    /* provably a == q * b */
+static inline bool low_known(const Low *w, Dim d, int64_t *n) { return dim_is_const(low_tab(w), d, n); }
+static inline bool low_is(const Low *w, Dim d, int64_t n) {
+  int64_t c;
+  return low_known(w, d, &c) && c == n;
+}
+
+/* -- spots */
+void low_digit(Low *w, Digits *d, LVal v, Dim n);      /* appends, unless n is 1 */
+const Spot *low_spot(Low *w, const Digit *d, int n);
+/* The number that n digits make. */
+LVal low_merge(Low *w, const Digit *d, int n);
+static inline LVal low_number(Low *w, const Spot *s) { return low_merge(w, s->d, (int)s->count); }
+/* Cuts the digits of s into n groups of the sizes `size` (their product is that of the digits): group i
+ * is out->d[start[i]] .. out->d[start[i + 1] - 1]. */
+void low_cut(Low *w, const Spot *s, int n, const Dim *size, Digits *out, int start[]);
+const Spot *low_index_spot(Low *w, Val v, const Index *at);
+
+/* -- pulling */
+LVal low_at(Low *w, Val v, const Spot *s);
+void low_know(Low *w, Val v, const Spot *s, LVal x); /* low_bind by spot */
+LVal low_int(Low *w, int64_t x);                     /* an i64 literal of the program */
+/* One op each, operands not yet pulled; LV_NONE with w->failed where it cannot. */
+LVal pull_elem(Low *w, uint32_t node, const Spot *s);
+LVal pull_generate(Low *w, uint32_t node, const Spot *s);
+LVal pull_move(Low *w, uint32_t node, const Spot *s);
+bool low_elementwise(OpCode op);
+LVal low_checked(Low *w, LVal i, Dim n); /* an index: checked, then 0 where it is out of range */
+
+/* -- loops */
+/* Row-major pieces of the index space of `count` values: sizes such that all pulls of `v` at the spot
+ * of the pieces need no division where that can be had, neighbours joined where every access allows.
+ * `fixed` (0 = none): pieces end there: the product of the first of them is that of the first `fixed` of
+ * `size`. Returns how many; *lead (may be NULL) how many make the first part; -1 = failed. */
+typedef struct Space {
+  int count, lead;
+  Dim size[MAX_DIGITS];
+  bool unit[MAX_DIGITS];
+} Space;
+/* `pull`: does the pulls at this spot, in a trial kernel. */
+typedef void (*TrialFn)(Low *w, const Spot *lead, const Spot *all, void *ud);
+bool low_space(Low *w, int lead, int n, const Dim *size, TrialFn pull, void *ud, Space *out);
+
+/* A loop nest over a space; see lower_space.c. */
+typedef struct Nest {
+  Digits at;
+  int blocks; /* to close */
+} Nest;
+void low_nest(Low *w, const Space *s, Nest *n);
+void low_nest_end(Low *w, Nest *n);
+
+bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool lower_scan(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool lower_scatter(Lower *l, const Group *g, Lowered *out, GErr *e);
+
+/* Straight-line code that does not change in a loop goes before it (lower_hoist.c). */
+Kernel *low_hoist(Arena *a, const Kernel *k);
+
+void low_store(Low *w, Val v, const Spot *s);        /* pulls v and stores it in its buffer */
+Dim low_cost(Low *w);                                /* operations per element of the group */
+LVal low_kept(Low *w, const Keep *k, const Spot *s);
+
+#endif

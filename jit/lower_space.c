@@ -1,0 +1,138 @@
+/* Choosing loops: which pieces an index space is taken apart into, and in what order they run.
+ *
+ * In: sizes of axes and a function that does the pulls of a kernel. Out: sizes of loops, and the loops.
+ * The pulls are tried in a kernel that is thrown away, at a spot made of one digit (atom) per axis: a cut
+ * through an atom tells to try again with two; atoms that stand side by side wherever a number is made
+ * of digits become one loop. So a chain of pointwise ops over contiguous values is one loop whatever
+ * their rank, and a reshape under a transpose needs no division.
+ *
+ * A turn of the outer loop is about 4,096 elements: enough to hide what a turn costs, and many turns
+ * for the threads.
+ */
+#include <string.h>
+
+#include "jit/lower_impl.h"
+
+enum { TURN = 4096, WHOLE = 8192, FEW = 1024, TRIES = 24 };
+
+static void trial(Low *w, Space *s, TrialFn pull, void *ud, Watch *t) {
+  Low one = {.l = w->l, .group = w->group, .k = lp_new(w->l->arena), .e = w->e, .flops = w->flops};
+  Digits d = {0};
+  one.memo = ARENA_NEW(w->l->arena, Memo);
+  one.memo->keep = w->memo->keep;
+  memset(t, 0, sizeof *t);
+  t->split = -1;
+  t->count = s->count;
+  for (int k = 0; k < s->count; k++) {
+    t->atom[k] = lp_size(one.k, k);
+    t->size[k] = s->size[k];
+    d.d[d.count++] = (Digit){t->atom[k], s->size[k]};
+  }
+  one.memo->watch = t;
+  pull(&one, low_spot(&one, d.d, s->lead), low_spot(&one, d.d, d.count), ud);
+  if (one.failed) w->failed = true;
+}
+
+bool low_space(Low *w, int lead, int n, const Dim *size, TrialFn pull, void *ud, Space *out) {
+  Watch t;
+  Space s = {0};
+  for (int i = 0; i < n; i++) {
+    if (low_is(w, size[i], 1)) continue;
+    s.size[s.count++] = size[i];
+    if (i < lead) s.lead++;
+  }
+  for (int tries = 0;; tries++) {
+    trial(w, &s, pull, ud, &t);
+    if (w->failed) return false;
+    if (t.split < 0 || tries == TRIES || s.count == MAX_DIGITS) break;
+    memmove(&s.size[t.split + 1], &s.size[t.split], sizeof(Dim) * (size_t)(s.count - t.split));
+    s.size[t.split] = t.high;
+    s.size[t.split + 1] = t.low;
+    s.count++;
+    if (t.split < s.lead) s.lead++;
+  }
+  *out = (Space){0};
+  for (int k = 0; k < s.count; k++) {
+    bool join = k > 0 && !t.apart[k - 1] && k != s.lead && out->count > 0;
+    int to = join ? out->count - 1 : out->count++;
+    out->size[to] = join ? low_mul(w, out->size[to], s.size[k]) : s.size[k];
+    out->unit[to] = t.unit[k];
+    if (k + 1 == s.lead) out->lead = out->count;
+  }
+  return !w->failed;
+}
+
+/* ---- loops ---- */
+
+/* The least of a and b, the second a constant where it can be. */
+static LVal least(Low *w, LVal a, LVal b) { return lp_bin(w->k, RB_MIN, a, b); }
+
+/* Takes the lowest digit of size n off *t. */
+static LVal take_digit(Low *w, LVal *t, Dim n) {
+  LVal size = low_dim(w, n), d = lp_irem(w->k, *t, size);
+  *t = lp_idiv(w->k, *t, size);
+  return d;
+}
+
+/* How many elements of a turn come from one step of a loop whose body has `below` elements. */
+static Dim steps_per_turn(Low *w, Dim below) {
+  int64_t n;
+  if (low_known(w, below, &n)) return low_const_dim(w, n >= TURN ? 1 : TURN / (n > 0 ? n : 1));
+  /* at least 1 whatever the size, and never a division by 0 */
+  return low_div(w, low_add(w, below, low_const_dim(w, TURN)), low_add(w, below, low_const_dim(w, 1)));
+}
+
+void low_nest(Low *w, const Space *s, Nest *n) {
+  int m = s->count, j = m - 1;
+  int64_t inner = 0, size, work;
+  *n = (Nest){0};
+  if (m == 0) {
+    lp_par(w->k, lp_i(w->k, 1));
+    n->blocks = 1;
+    return;
+  }
+  bool known = low_known(w, s->size[m - 1], &inner), whole = known && inner <= WHOLE;
+  /* Loops j .. m - 1 run in a turn, of the first of them a block. */
+  for (work = known ? inner : 0; j > 0 && work < FEW;) {
+    j--;
+    if (work == 0 || !low_known(w, s->size[j], &size)) break;
+    work *= size;
+  }
+  Dim one = low_const_dim(w, 1), chunks = whole ? one : low_ceil_div(w, s->size[m - 1], TURN);
+  Dim rows = one, blocks = one;
+  if (j < m - 1) {
+    Dim below = one;
+    for (int k = j + 1; k < m; k++) below = low_mul(w, below, s->size[k]);
+    rows = steps_per_turn(w, below);
+    blocks = low_div(w, low_sub(w, low_add(w, s->size[j], rows), one), rows);
+  }
+  Dim turns = low_mul(w, blocks, chunks);
+  for (int k = 0; k < j; k++) turns = low_mul(w, turns, s->size[k]);
+  LVal t = lp_par(w->k, low_dim(w, turns)), chunk = lp_i(w->k, 0), at[MAX_DIGITS];
+  n->blocks = 1;
+  if (!whole) chunk = take_digit(w, &t, chunks);
+  LVal block = j < m - 1 ? take_digit(w, &t, blocks) : lp_i(w->k, 0);
+  for (int k = j - 1; k > 0; k--) at[k] = take_digit(w, &t, s->size[k]);
+  if (j > 0) at[0] = t;
+  for (int k = j; k < m - 1; k++) {
+    LVal count = low_dim(w, s->size[k]), from = lp_i(w->k, 0);
+    if (k == j) {
+      from = lp_bin(w->k, RB_MUL, block, low_dim(w, rows));
+      count = least(w, lp_bin(w->k, RB_SUB, count, from), low_dim(w, rows));
+    }
+    at[k] = lp_bin(w->k, RB_ADD, from, lp_for(w->k, count));
+    n->blocks++;
+  }
+  LVal count = low_dim(w, s->size[m - 1]), from = lp_i(w->k, 0);
+  if (!whole) {
+    from = lp_bin(w->k, RB_MUL, chunk, lp_i(w->k, TURN));
+    count = least(w, lp_bin(w->k, RB_SUB, count, from), lp_i(w->k, TURN));
+  }
+  at[m - 1] = lp_bin(w->k, RB_ADD, from, lp_vec(w->k, count));
+  n->blocks++;
+  for (int k = 0; k < m; k++) low_digit(w, &n->at, at[k], s->size[k]);
+}
+
+void low_nest_end(Low *w, Nest *n) {
+  for (; n->blocks > 0; n->blocks--) lp_end(w->k);
+}
