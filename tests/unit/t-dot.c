@@ -1,0 +1,293 @@
+/* Products and convolutions in loop form against the reference evaluator, bit for bit.
+ *
+ * Kernels are walked instruction by instruction with every access checked; where the code generator is
+ * there, t-engine and the golden programs run the same ones as machine code. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graphs.h"
+#include "jit/lower.h"
+
+enum { MAX_BUFS = 64 };
+
+static const Target targets[] = {
+    {.name = "x86-64-v4", .tile_m = 14, .tile_n = 32},
+    {.name = "x86-64-v3", .tile_m = 6, .tile_n = 16},
+    {.name = "x86-64", .tile_m = 2, .tile_n = 16},
+};
+
+static uint64_t seed = 88172645463325252u;
+
+static int64_t pick(int64_t lo, int64_t hi)
+{
+  seed ^= seed << 13;
+  seed ^= seed >> 7;
+  seed ^= seed << 17;
+  return lo + (int64_t)(seed >> 11) % (hi - lo + 1);
+}
+
+/* Everything of a graph that is not a view goes into the one group around `root`; its outputs are the
+ * outs. Values in `in` are inputs' tensors. */
+static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, const Target *target,
+                    Tensor *const *in, Tensor **want, const char *what)
+{
+  Arena *a = &v->arena;
+  uint8_t *placed = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
+  for (size_t i = 0; i < g->input_count; i++)
+    placed[g->nodes[g->inputs[i].node].result0] = 1;
+  Group group = {.kind = (uint8_t)kind, .root = root, .outs = g->outputs,
+                 .out_count = (uint32_t)g->output_count};
+  Lower l = {.arena = a, .g = g, .target = target, .placed = placed};
+  Lowered out = {0};
+  GErr ge = {.operand = -1};
+  if (!lower_dot(&l, &group, &out, &ge)) return fails("%s: not lowered: %s", what, ge.text);
+  const int64_t none[1] = {0}, *env = v->sizes ? v->sizes : none;
+  bool ok = true;
+  void *panel[16];
+  int64_t panel_n[16];
+  Tensor *got[8];
+  for (size_t i = 0; i < out.panel_count; i++) {
+    check(dim_eval(v->dims, out.panels[i].count, env, NULL, &panel_n[i]));
+    panel[i] = malloc((size_t)panel_n[i] * dt_size(out.panels[i].dtype) + 1);
+    memset(panel[i], 0xff, (size_t)panel_n[i] * dt_size(out.panels[i].dtype));
+  }
+  for (size_t i = 0; i < g->output_count; i++) {
+    got[i] = tn_new(&v->mem, DEV_CPU, want[i]->dtype, want[i]->rank, want[i]->dim);
+    memset(tn_data(got[i]), 0xff, (size_t)tn_count(got[i]) * dt_size(got[i]->dtype));
+  }
+  for (size_t i = 0; i < out.count && ok; i++) {
+    const Launch *c = &out.launches[i];
+    void *buf[MAX_BUFS];
+    int64_t count[MAX_BUFS], *arg = ARENA_ARRAY(a, int64_t, c->k->arg_count + 1);
+    Err e = {0};
+    if (!lp_verify(c->k, &e)) return fails("%s: launch %zu: %s", what, i, e.text);
+    for (size_t j = 0; j < c->k->buf_count; j++) {
+      const BufUse *u = &c->bufs[j];
+      buf[j] = NULL;
+      count[j] = 0;
+      if (u->kind == USE_PANEL) {
+        buf[j] = panel[u->panel];
+        count[j] = panel_n[u->panel];
+      }
+      if (u->kind != USE_VALUE) continue;
+      for (size_t x = 0; x < g->input_count; x++)
+        if (val_eq(g->inputs[x], u->v)) {
+          buf[j] = tn_data(in[x]);
+          count[j] = tn_count(in[x]);
+        }
+      for (size_t x = 0; x < g->output_count; x++)
+        if (val_eq(g->outputs[x], u->v)) {
+          buf[j] = tn_data(got[x]);
+          count[j] = tn_count(got[x]);
+        }
+    }
+    for (uint32_t j = 0; j < c->k->arg_count; j++) {
+      arg[j] = c->args[j].bits;
+      if (c->args[j].kind == ARG_DIM) check(dim_eval(v->dims, c->args[j].dim, env, NULL, &arg[j]));
+    }
+    KStatus st = {0};
+    int64_t turns = lp_turns(c->k, arg), middle = turns / 2;
+    ok = lp_run_within(&v->mem, c->k, buf, count, arg, middle, turns, &st, &e) &&
+         lp_run_within(&v->mem, c->k, buf, count, arg, 0, middle, &st, &e);
+    check_msg(ok, "%s: launch %zu: %s", what, i, e.text);
+    check(!st.failed);
+    if (!ok && getenv("T_DOT_PRINT")) {
+      Buf text = {0};
+      buf_init(&text, &v->mem);
+      lp_print(&text, c->k);
+      fprintf(stderr, "%.*s\n", (int)text.n, text.s);
+      buf_free(&text);
+    }
+  }
+  for (size_t i = 0; i < g->output_count && ok; i++)
+    ok = check_msg(tn_same(got[i], want[i]), "%s: output %zu differs", what, i);
+  for (size_t i = 0; i < out.panel_count; i++) free(panel[i]);
+  drop(got, g->output_count);
+  return ok;
+}
+
+/* Runs the graph by the reference evaluator and in loop form, for every target. */
+static void same(Env *v, Graph *g, Val root, GroupKind kind, const char *what)
+{
+  Tensor *in[8], *want[8];
+  uint64_t state = seed | 1;
+  for (size_t i = 0; i < g->input_count; i++) in[i] = drawn(v, g, i, uniform, &state);
+  if (run(v, g, in, want)) {
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
+      if (!lowered(v, g, root.node, kind, &targets[t], in, want, what)) break;
+    drop(want, g->output_count);
+  }
+  drop(in, g->input_count);
+}
+
+enum { PLAIN = 0, X_SWAPPED = 1, Y_SWAPPED = 2, SYMBOLS = 4, BIAS = 8, FUSED_IN = 16, ROWS = 32 };
+
+/* x [m, k] @ y [k, n] with transposes, sizes as symbols, an epilogue, computed operands. */
+static void product(DType dt, int64_t m, int64_t k, int64_t n, unsigned how)
+{
+  Env v;
+  env_open(&v);
+  Graph *g = new_graph(&v);
+  int64_t size[3] = {m, k, n};
+  Dim d[3];
+  for (int i = 0; i < 3; i++) {
+    Sym s;
+    d[i] = (how & SYMBOLS) ? dim_symbol(v.dims, names_of(v.names, "n"), (Span){0}, &s)
+                           : dim_const(v.dims, size[i]);
+  }
+  if ((how & ROWS) && !(how & SYMBOLS)) {
+    Sym s;
+    d[0] = dim_symbol(v.dims, names_of(v.names, "n"), (Span){0}, &s);
+  }
+  v.sizes = size;
+  Type tx = {.kind = TK_TENSOR, .dtype = (uint8_t)(dt == DT_F16 ? DT_F32 : dt), .dev = DEV_CPU, .rank = 2}, ty = tx, tb = tx;
+  bool xs = how & X_SWAPPED, ys = how & Y_SWAPPED;
+  tx.dim[xs] = d[0];
+  tx.dim[!xs] = d[1];
+  ty.dim[ys] = d[1];
+  ty.dim[!ys] = d[2];
+  tb.rank = 1;
+  tb.dim[0] = d[2];
+  B b = {.g = g};
+  Val x = gr_input(g, &tx), y = gr_input(g, &ty), bias = gr_input(g, &tb);
+  if (dt == DT_F16) {
+    x = b_cast(&b, x, dt);
+    y = b_cast(&b, y, dt);
+    bias = b_cast(&b, bias, dt);
+  }
+  if (xs) x = b_swap(&b, x);
+  if (ys) y = b_swap(&b, y);
+  if (how & FUSED_IN) {
+    x = b_un(&b, OP_NEG, x);
+    y = b_bin(&b, OP_MUL, y, y);
+  }
+  Val z = b_op(&b, OP_DOT, 2, (Val[]){x, y}, 0, NULL), o = z;
+  if (how & BIAS) {
+    Dim shape[2] = {d[0], d[2]};
+    o = b_un(&b, OP_RELU, b_bin(&b, OP_ADD, z, b_broadcast(&b, bias, 2, shape)));
+    gr_output(g, z);
+  }
+  gr_output(g, o);
+  char what[200];
+  snprintf(what, sizeof what, "%s %lldx%lldx%lld how %u", dtype_info[dt].name, (long long)m,
+           (long long)k, (long long)n, how);
+  if (built(&b)) same(&v, g, z, GROUP_DOT, what);
+  env_close(&v);
+}
+
+static void small_products(void)
+{
+  for (int i = 0; i < 60; i++) {
+    product(pick(0, 2) ? DT_F32 : DT_F64, pick(1, 40), pick(1, 40), pick(1, 70),
+            (unsigned)pick(0, 63));
+  }
+  for (unsigned how = 0; how < 4; how++) {
+    product(DT_F32, 1, 33, 40, how);
+    product(DT_F32, 40, 33, 1, how);
+    product(DT_F32, 2, 5, 130, how | BIAS);
+    product(DT_F64, 17, 1, 3, how);
+    product(DT_F16, 9, 20, 18, how);
+  }
+}
+
+static void edges(void)
+{
+  static const int64_t sizes[] = {1, 13, 14, 15, 28, 29, 64, 65};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    product(DT_F32, sizes[i], 4, sizes[7 - i], PLAIN);
+    product(DT_F64, sizes[i], 3, sizes[7 - i], BIAS | ROWS);
+  }
+  product(DT_F32, 130, 3, 300, PLAIN);
+  product(DT_F32, 130, 3, 300, SYMBOLS | X_SWAPPED);
+}
+
+static void long_chains(void)
+{
+  static const int64_t k[] = {1023, 1024, 1025, 4095, 4096, 4097, 9000};
+  for (size_t i = 0; i < sizeof k / sizeof *k; i++) {
+    product(DT_F32, 3, k[i], 5, PLAIN);
+    product(DT_F32, 3, k[i], 2, SYMBOLS | BIAS);
+    product(DT_F64, 30, k[i], 2, ROWS);
+  }
+}
+
+static void batches(void)
+{
+  for (int i = 0; i < 24; i++) {
+    Env v;
+    env_open(&v);
+    Graph *g = new_graph(&v);
+    B b = {.g = g};
+    DType dt = pick(0, 1) ? DT_F32 : DT_F64;
+    int p = (int)pick(1, 3), q = (int)pick(1, 3), m = (int)pick(1, 16), k = (int)pick(1, 9),
+        n = (int)pick(1, 35), how = (int)pick(0, 7);
+    Dim dx[4] = {dim_const(v.dims, p), dim_const(v.dims, q), dim_const(v.dims, m),
+                 dim_const(v.dims, k)};
+    Dim dy[4] = {dx[0], dx[1], dx[3], dim_const(v.dims, n)};
+    Val x = how & 1 ? input(&v, g, dt, 4, p, q, m, k) : input(&v, g, dt, 3, q, m, k);
+    Val y = how & 2   ? input(&v, g, dt, 4, p, q, k, n)
+            : how & 4 ? input(&v, g, dt, 2, k, n)
+                      : input(&v, g, dt, 4, p, 1, k, n);
+    x = b_broadcast(&b, x, 4, dx);
+    y = b_broadcast(&b, y, 4, dy);
+    Val z = b_op(&b, OP_DOT, 2, (Val[]){x, y}, 0, NULL);
+    int64_t perm[4] = {0, 1, 3, 2};
+    (void)perm;
+    gr_output(g, z);
+    char what[100];
+    snprintf(what, sizeof what, "batch %d %d %d %d %d how %d", p, q, m, k, n, how);
+    if (built(&b)) same(&v, g, z, GROUP_DOT, what);
+    env_close(&v);
+  }
+}
+
+/* Heads of attention: [B, T, H, D] read as [B, H, T, D], and slices. */
+static void views(void)
+{
+  Env v;
+  env_open(&v);
+  Graph *g = new_graph(&v);
+  B b = {.g = g};
+  int64_t heads[4] = {0, 2, 1, 3};
+  Dim split[4] = {dim_const(v.dims, 2), dim_const(v.dims, 7), dim_const(v.dims, 3),
+                  dim_const(v.dims, 8)};
+  Val x = input(&v, g, DT_F32, 3, 2, 7, 24), y = input(&v, g, DT_F32, 3, 2, 7, 24);
+  Val q = b_transpose(&b, b_reshape(&b, x, 4, split), heads);
+  Val k = b_transpose(&b, b_reshape(&b, y, 4, split), heads);
+  Val s = b_op(&b, OP_DOT, 2, (Val[]){q, b_swap(&b, k)}, 0, NULL);
+  gr_output(g, b_bin(&b, OP_MUL, s, b_const(&b, s, 0.25)));
+  if (built(&b)) same(&v, g, s, GROUP_DOT, "heads");
+  env_close(&v);
+}
+
+static void inner(void)
+{
+  for (int i = 0; i < 12; i++) {
+    Env v;
+    env_open(&v);
+    Graph *g = new_graph(&v);
+    B b = {.g = g};
+    DType dt = (DType[]){DT_F32, DT_F64, DT_F16}[i % 3];
+    int n = (int)pick(1, 5), k = i == 0 ? 9000 : (int)pick(1, 100);
+    Val x = input(&v, g, dt == DT_F16 ? DT_F32 : dt, 2, n, k), y = b_un(&b, OP_RELU, x);
+    if (dt == DT_F16) {
+      x = b_cast(&b, x, dt);
+      y = b_cast(&b, y, dt);
+    }
+    Val z = b_op(&b, OP_INNER, 2, (Val[]){x, y}, 0, NULL);
+    gr_output(g, b_un(&b, OP_NEG, z));
+    if (built(&b)) same(&v, g, z, GROUP_DOT, "inner");
+    env_close(&v);
+  }
+}
+
+int main(void)
+{
+  TEST(small_products(), "small products of every form");
+  TEST(edges(), "tiles at edges");
+  TEST(long_chains(), "long chains");
+  TEST(batches(), "batches and broadcasts");
+  TEST(views(), "operands that are views");
+  TEST(inner(), "products of vectors");
+  return tap_done();
+}
