@@ -171,7 +171,6 @@ void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
                 .call = call,
                 .what = fn_name(f),
                 .code = f->is_code,
-                .path = s->frame ? s->frame->path : NULL,
                 .stage = s->stage};
   if (s->frame) fr->test = s->frame->test && f->module == s->frame->module && !f->is_code;
   int limit = f->is_code ? DEPTH_CODE : DEPTH_SCRIPT;
@@ -197,6 +196,7 @@ void frame_pop(Session *s, Frame *fr) {
 static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
                         const bool *given, Span call) {
   const Fn *d = f->decl->fn;
+  const char *title = s->stage ? frame_title(s, s->frame) : fn_name(f);
   for (size_t i = 0; i < f->capture_count; i++)
     local_push(s, f->captures[i].name,
                f->is_code ? enter(s, f->captures[i].v, call) : f->captures[i].v, false,
@@ -221,7 +221,7 @@ static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spa
     if (v.tag == V_NONE && p->param.init && name_is_none(s, p->param.init)) { /* rule 71 */
     } else if (p->param.type) {
       v = type_match(s, p->param.type, v, spans[i],
-                     txt(s, "argument `%s` of `%s`", p->param.name.name, fn_name(f)));
+                     txt(s, "argument `%s` of `%s`", p->param.name.name, title));
     } /* without a type a weak tensor stays weak: it may be a shape */
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }

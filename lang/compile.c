@@ -352,7 +352,7 @@ void stage_pop(Session *s) {
 void stage_at(Session *s, Span at) {
   Prov *p = &s->stage->g->at;
   p->span = at;
-  p->path = s->frame ? s->frame->path : NULL;
+  p->path = stage_path(s);
   p->anomaly = s->modes.anomaly;
 }
 
@@ -562,6 +562,8 @@ struct Compiled {
   JointEntry *joints;
   Span eval_dropout;
   bool regrad;
+  LayerPath *paths;
+  size_t path_count;
 };
 
 struct CompileCache {
@@ -663,6 +665,8 @@ static void stage_job(void *ud) {
   Value r = call_fn(s, f.u.fn, &staged);
   Span at = a->call;
   c->regrad = u->regrad;
+  c->paths = u->paths;
+  c->path_count = u->path_count;
   if (u->regrad && s->modes.no_grad) r = leave_quiet(s, r, 0, at);
   c->result = template_of(s, u, r, at);
   value_retain(c->result);
@@ -970,7 +974,11 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
   if (!gr_run(g, &ctx, in, out, &e, &at)) {
-    run_error(s, &e, at.span, fn_name(f), a->call, c->call);
+    const char *inner = NULL;
+    for (size_t i = 0; i < c->path_count && at.path; i++)
+      if (c->paths[i].path == at.path)
+        inner = place_title(s, flat.insts[c->paths[i].inst], flat.insts, flat.inst_count, at.span);
+    run_error(s, &e, at.span, fn_title(s, f), a->call, c->call, inner);
     raise_(s);
   }
   s->count.nodes += (int64_t)ctx.nodes_run;

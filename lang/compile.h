@@ -38,6 +38,8 @@ typedef struct State {
   bool written;
 } State;
 
+/* A layer path that stands in the graph, and the number of its instance in flat.insts. */
+typedef struct LayerPath { Name path; size_t inst; } LayerPath;
 typedef struct Pin { size_t leaf; int axis; int64_t value; } Pin;
 typedef struct SymBind { Sym sym; Dim dim; size_t leaf; int axis; /* -1: an int */ Name name; } SymBind;
 typedef struct RandomUse { uint64_t site, seed; uint32_t input, nth; bool fixed; } RandomUse;
@@ -62,6 +64,7 @@ struct Unit {
   uint32_t steps; /* of `check`: calls and turns walked so far */
   Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
   Pin wanted;        /* the pin that need_const asked for */
+  LayerPath *paths;  size_t path_count, path_cap;
   size_t met;        /* instances of flat.insts whose state is known */
   struct HiddenValue { Global *g; Value v; } *hidden_values; size_t hidden_value_count, hidden_value_cap;
 };
@@ -82,9 +85,11 @@ void random_advance(Session *s, uint64_t site);
 /* lang/effect.c: print and assert of code */
 bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
 
-/* Files the failure of a compiled call: `at` in the program, or the call where that is in the library.
- * Places inside `staged`, the call that was compiled, stand for those of this one. */
-Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged);
+/* Files the failure of a compiled call of `what`: `at` in the program, or the call where that is in the
+ * library. Places inside `staged`, the call that was compiled, stand for those of this one. `inner` is
+ * the method in which it happened, or NULL. */
+Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
+                const char *inner);
 int guard(Session *s, void (*f)(void *ud), void *ud); /* mem_protect that also restores the evaluator's state */
 State *unit_state(Session *s, const void *key, Name field); /* NULL when the unit does not know it */
 Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */

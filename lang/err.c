@@ -36,7 +36,7 @@ static Frame *settle_place(Session *s, Diag *d) {
     Frame *out = f;
     while (out && out->up && (!out->call.file || embedded(s, out->call))) out = out->up;
     if (out && out->up && out->call.file) {
-      const char *name = out->what ? out->what : "fn";
+      const char *name = frame_title(s, out);
       d->span = out->call;
       d->message = d->code == ERR_NOT_YET
                        ? arena_printf(&s->notes, "not yet: `%s`", name)
@@ -85,7 +85,7 @@ _Noreturn void raise_(Session *s) {
     }
     first = false;
     for (; g && g->up && g->what == f->what && inside(g->call, f->call); g = g->up) same++;
-    const char *what = f->what ? f->what : "fn";
+    const char *what = frame_title(s, f);
     bool seen = false; /* functions that call one another: each once */
     for (int i = 0; i < d->trace_count && i < 16; i++)
       seen |= inside(d->trace[i].span, f->call) && inside(f->call, d->trace[i].span);
@@ -129,16 +129,20 @@ _Noreturn void fail_gerr(Session *s, Span at, const GErr *e) {
   raise_(s);
 }
 
-Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged) {
+Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
+                const char *inner) {
   if (e->interrupted) poll_interrupt(s, call);
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
   bool library = embedded(s, at) && call.file && !embedded(s, call);
   bool other = staged.file != call.file || staged.lo != call.lo;
   if (!at.file || library || (other && inside(at, staged))) at = call;
-  Diag *d = library ? err(s, e->code, at, "in `%s`: %s", what, e->text)
+  Diag *d = library ? err(s, e->code, at, "in `%s`: %s", inner ? inner : what, e->text)
                     : err(s, e->code, at, "%s", e->text);
   if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
-  if (call.file && !inside(at, call)) dg_trace(d, call, what);
+  if (call.file && !inside(at, call)) {
+    if (inner && strcmp(inner, what)) dg_trace(d, (Span){0}, inner);
+    dg_trace(d, call, what);
+  }
   return d;
 }
 

@@ -65,7 +65,7 @@ typedef struct Frame {
   bool code;         /* body of a fn */
   Stage *stage;      /* the stage in which it was entered */
   AliasEntry *aliases; size_t alias_count, alias_cap; /* of state read in this call (rule 74) */
-  Name path;         /* layer path */
+  Name path;         /* of self, once it was asked for */
   int block_depth;   /* 0: a `let` of the top level is a global */
   uint32_t floats;   /* class dtypes fixed by this signature: float int num, +1 (rule 19) */
   uint8_t cls[3];
@@ -76,7 +76,7 @@ typedef struct Frame {
 typedef struct Site { uint64_t id, counter; } Site;
 
 typedef struct Log { const char *channel; int level; } Log;
-enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_COUNT }; /* channels, by log_names */
+enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_JIT, LOG_COUNT }; /* channels, by log_names */
 extern const char *const log_names[LOG_COUNT];
 
 struct Session {
@@ -123,7 +123,11 @@ struct Session {
     const char *const *lib; size_t lib_count;
     bool has_seed;
     uint64_t seed;
+    int cpu, level, threads;       /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
+    const char *codegen, *kernels, *cache; /* paths; NULL = none */
+    bool perf_map;
   } config;
+  struct Jit *jit;    /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
   } count;
@@ -208,6 +212,13 @@ void type_eval(Session *s, Node *type, Type *out);
 Dim dim_of(Session *s, Value v, Span at, const char *what); /* an int number as a Dim of the stage's table */
 Value dim_value(Session *s, Dim d);                         /* V_INT when constant, else V_DIM */
 DimTab *dims_of(Session *s);
+
+/* ---- path.c: what the program calls an instance ("net.blocks.0") and its methods */
+Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n); /* roots: instances that may hold it */
+Name stage_path(Session *s);                        /* of the method that is staged, or NULL */
+const char *frame_title(Session *s, Frame *f);      /* "net.blocks.0.forward", or a function's name */
+const char *fn_title(Session *s, const FnObj *f);
+const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at); /* method of i there */
 
 /* ---- call.c */
 Value call_value(Session *s, Value f, const Args *a);

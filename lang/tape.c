@@ -241,7 +241,7 @@ static int by_seq_down(const void *a, const void *b) {
 static _Noreturn void backward_error(Sweep *w, const TapeNode *n, const GErr *e, Span at) {
   Session *s = w->s;
   const char *f = n->joint && n->joint->f->name ? n->joint->f->name : "function literal";
-  Diag *d = run_error(s, e, at, f, n->span, n->joint ? n->joint->call : n->span);
+  Diag *d = run_error(s, e, at, f, n->span, n->joint ? n->joint->call : n->span, NULL);
   dg_label(&s->diags, d, w->at, "in the gradient that is taken here");
   raise_(s);
 }

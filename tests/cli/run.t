@@ -94,6 +94,15 @@ print(f(f32([1, 2])))' >fn.ckl
 gives 0 'ckl run --dump=stage' "$ckl" run --dump=stage fn.ckl
 says out 5.0 'the program runs'
 says err mul 'the graph shows'
+echo 'use nn
+model Net() {
+  let parts = [nn.Linear(2, 2) for i in 0..2]
+  fn forward(x) = parts[1](parts[0](x))
+}
+let net = Net()
+net(ones([1, 2]))' >layers.ckl
+gives 0 'a dump of a model' "$ckl" run --dump=stage layers.ckl
+says err 'path="net.parts.1"' 'nodes tell their layer'
 gives 2 'a stage that is none' "$ckl" run --dump=stagee fn.ckl
 says err 'did you mean `stage`' 'a near one is suggested'
 gives 0 'ckl ir' "$ckl" ir --stage=stage fn.ckl f
