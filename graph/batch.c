@@ -3,8 +3,8 @@
  * In: a graph, which of its inputs get an axis of size n in front, n. Out: a graph whose result
  * [i, ..] is the given graph's result for the i-th elements, bit for bit. A value that depends on
  * no batched input stays as it is (one computation serves all i), apart from random draws: each i
- * has its own, from the key that fold_in makes of the node's key and i; a key that is batched is
- * used as it is. Each op has the rule its `batch` column names, most by class: reductions shift
+ * has its own, from the key that fold_in makes of the node's key and i. A key that is batched is
+ * used as it is, and so is one of the program (a `stop` node, see lang/b_shape.c). Each op has the rule its `batch` column names, most by class: reductions shift
  * their axes, elementwise ops stretch operands without the axis (stride 0). Ops that only take
  * one thing at a time become a `map` node.
  *
@@ -158,9 +158,11 @@ static Val iota(Batch *b, Device dev)
   return b_op(&b->b, OP_IOTA, 0, NULL, 3, attrs);
 }
 
-/* A `map` node that runs the op once per element; with `fold` operand 0 is a key without the
- * axis, and element i uses fold_in(key, i). */
-static bool one_by_one(Batch *b, bool fold)
+typedef enum Key { NO_KEY, FOLDED, FIXED } Key; /* what element i makes of operand 0 */
+
+/* A `map` node that runs the op once per element. FOLDED: operand 0 is a key without the axis, and
+ * element i uses fold_in(key, i); FIXED: it is a key of the program, and stays one. */
+static bool one_by_one(Batch *b, Key key)
 {
   const GNode *at = b->at;
   Graph *r = gr_new(b->a, b->src->dims, b->src->names, b->src->name);
@@ -170,7 +172,7 @@ static bool one_by_one(Batch *b, bool fold)
   Attrs s;
   Val turn = VAL_NONE;
   r->at = b->g->at;
-  if (fold) {
+  if (key == FOLDED) {
     args[count++] = iota(b, (Device)gr_type(b->g, b->in[0])->dev);
     if (b->b.failed) return results(b, VAL_NONE, true);
     Type t = *gr_type(b->g, args[0]);
@@ -185,8 +187,10 @@ static bool one_by_one(Batch *b, bool fold)
         inner[i] = gr_input(r, given_type(b, (int)i));
         mapped += pass == 0;
       }
-  if (fold) {
-    inner[0] = gr_op(r, OP_FOLD_IN, (Val[]){inner[0], turn}, 2, NULL, 0, NULL, 0, b->e);
+  if (key != NO_KEY) {
+    Val v[2] = {inner[0], turn};
+    bool fold = key == FOLDED;
+    inner[0] = gr_op(r, fold ? OP_FOLD_IN : OP_STOP, v, fold ? 2 : 1, NULL, 0, NULL, 0, b->e);
     if (val_none(inner[0])) return false;
   }
   attrs_of(b, &s);
@@ -207,12 +211,16 @@ static bool batch_none(Batch *b)
 
 static bool batch_each(Batch *b)
 {
-  return b->any ? one_by_one(b, false) : copy(b);
+  return b->any ? one_by_one(b, NO_KEY) : copy(b);
 }
 
+/* Under the key of a site each element draws for itself; under one of the program, which is behind a
+ * `stop` (lang/b_shape.c), all draw the same. */
 static bool batch_random(Batch *b)
 {
-  return one_by_one(b, !b->inb[0]);
+  bool fixed = b->src->nodes[gr_operand(b->src, b->node, 0).node].op == OP_STOP;
+  if (fixed && !b->any) return copy(b);
+  return one_by_one(b, fixed ? FIXED : b->inb[0] ? NO_KEY : FOLDED);
 }
 
 static bool batch_unsupported(Batch *b)
@@ -406,7 +414,7 @@ static bool batch_conv(Batch *b)
 {
   Attrs s;
   bool foldable = b->at->op != OP_CONV2D_WEIGHT && b->inb[0] && !b->inb[1];
-  if (!foldable) return one_by_one(b, false);
+  if (!foldable) return one_by_one(b, NO_KEY);
   /* images of all elements in one batch, under one set of weights */
   Type t = *gr_type(b->g, b->in[0]);
   Type y = *gr_type(b->src, (Val){b->node, 0});

@@ -150,8 +150,8 @@ static bool run_RANDOM(Run *r) {
   int rank;
   if (!sizes(r, AT_DIMS, dim, &rank)) return false;
   bool normal = attr_or(r, AT_KIND, RANDOM_UNIFORM) == RANDOM_NORMAL;
-  return give(
-      r, ref_random(&r->ref, r->in[0], normal, (DType)attr_or(r, AT_DTYPE, DT_F32), rank, dim));
+  DType dt = (DType)attr_or(r, AT_DTYPE, DT_F32);
+  return give(r, ref_random(&r->ref, r->dev, r->in[0], normal, dt, rank, dim));
 }
 
 static bool run_RANDINT(Run *r) {
@@ -159,7 +159,7 @@ static bool run_RANDINT(Run *r) {
   int rank;
   if (!sizes(r, AT_DIMS, dim, &rank)) return false;
   DType dt = (DType)attr_or(r, AT_DTYPE, DT_I64);
-  return give(r, ref_randint(&r->ref, r->in[0], r->in[1], dt, rank, dim));
+  return give(r, ref_randint(&r->ref, r->dev, r->in[0], r->in[1], dt, rank, dim));
 }
 
 static bool run_FOLD_IN(Run *r) {

@@ -61,8 +61,10 @@ static bool need_key(C *c, int i, int count) {
 }
 
 bool shape_random(C *c) {
-  int64_t dt = 0, kind;
+  int64_t dt = 0, kind, dev = c->in[0]->dev;
   const Attr *a = sh_dims(c, AT_DIMS, -1);
+  if (attr_find(c->attrs, c->nattrs, AT_DEVICE) && !sh_int(c, AT_DEVICE, 0, DEV_COUNT, &dev))
+    return false;
   if (!a || !sh_int(c, AT_DTYPE, 0, DT_COUNT, &dt) || !need_key(c, 0, 2)) return false;
   if (c->op == OP_RANDOM) {
     if (!sh_int(c, AT_KIND, 0, RANDOM_NORMAL + 1, &kind)) return false;
@@ -79,7 +81,7 @@ bool shape_random(C *c) {
     }
   }
   Type *t = &c->out[0];
-  *t = type_of((DType)dt, (Device)c->in[0]->dev, (int)a->count);
+  *t = type_of((DType)dt, (Device)dev, (int)a->count);
   for (uint32_t i = 0; i < a->count; i++) t->dim[i] = (Dim)a->u.ints[i];
   return true;
 }

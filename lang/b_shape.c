@@ -450,12 +450,6 @@ BUILTIN_FN(bi_conv2d) {
 
 /* -- making */
 
-static Value on_device(Session *s, Value v, Span at) {
-  (void)at;
-  if (s->modes.device == DEV_CPU || v.tag != V_TENSOR || s->stage) return v;
-  return tensor_value(s, tn_copy(&s->mem, v.u.t->t, (Device)s->modes.device));
-}
-
 static Value fill(Session *s, Value number, Value shape, DType dt, Span shape_at, Span at) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, shape, shape_at, d);
@@ -469,7 +463,7 @@ static Value fill(Session *s, Value number, Value shape, DType dt, Span shape_at
                 ? as_tensor(s, number, dt, at)
                 : op_cast(s, number, dt, at);
   if (type_of(s, x).dtype != dt) x = op_cast(s, x, dt, at);
-  return on_device(s, op_broadcast(s, x, rank, d, at), at);
+  return op_broadcast_on(s, x, rank, d, s->modes.device, at);
 }
 
 BUILTIN_FN(bi_fill) {
@@ -487,26 +481,25 @@ BUILTIN_FN(bi_full) {
 }
 
 BUILTIN_FN(bi_iota) {
-  return on_device(
-      s, op_iota(s, add_dim(s, c->v[0], c->spans[0]), dtype_arg(s, c->v[1], c->spans[1]), c->at),
-      c->at);
+  Dim n = add_dim(s, c->v[0], c->spans[0]);
+  return op_iota_on(s, n, dtype_arg(s, c->v[1], c->spans[1]), s->modes.device, c->at);
 }
 
 BUILTIN_FN(bi_eye) {
   Dim d[2];
   d[0] = d[1] = add_dim(s, c->v[0], c->spans[0]);
-  Value i = op_iota(s, d[0], DT_I64, c->at);
+  Value i = op_iota_on(s, d[0], DT_I64, s->modes.device, c->at);
   Dim col[2] = {d[0], dim_const(dims_of(s), 1)};
   Value v[2] = {op_broadcast(s, op_reshape(s, i, 2, col, c->at), 2, d, c->at),
                 op_broadcast(s, i, 2, d, c->at)};
-  return on_device(
-      s,
-      op_cast(s, op_run(s, OP_EQ, 2, v, NULL, 0, c->at), dtype_arg(s, c->v[1], c->spans[1]), c->at),
-      c->at);
+  Value one = op_run(s, OP_EQ, 2, v, NULL, 0, c->at);
+  return op_cast(s, one, dtype_arg(s, c->v[1], c->spans[1]), c->at);
 }
 
 /* -- random */
 
+/* A key of the program stands behind a `stop` in code, by which graph/batch.c knows it from the key of
+ * a site: what is drawn under it depends on the key alone (rule 93), for each element of a batch too. */
 static Value key_arg(Session *s, Call *c, int i) {
   if (c->v[i].tag == V_NONE) return random_key(s, c->node);
   Value k = tensor_arg(s, c, i);
@@ -515,16 +508,17 @@ static Value key_arg(Session *s, Call *c, int i) {
   if (t.dtype != DT_I64 || t.rank != 1 || (dim_is_const(dims_of(s), t.dim[0], &n) && n != 2))
     fail_help(s, ERR_KEY, c->spans[i], "key(7) makes one", "a key is i64[2], this is %s",
               value_type_text(s, k));
-  return k;
+  return s->stage ? op_run(s, OP_STOP, 1, &k, NULL, 0, c->spans[i]) : k;
 }
 
-static Value draw(Session *s, Value key, int kind, DType dt, int rank, const Dim *d, Span at) {
+static Value draw(Session *s, Value key, int kind, DType dt, int dev, int rank, const Dim *d,
+                  Span at) {
   int64_t dims[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) dims[i] = d[i];
   bool narrow = dt == DT_F16 || dt == DT_BF16;
-  Attr a[3] = {attr_i(AT_KIND, kind), attr_i(AT_DTYPE, narrow ? DT_F32 : dt),
-               attr_dims(AT_DIMS, rank, dims)};
-  Value v = op_run(s, OP_RANDOM, 1, &key, a, 3, at);
+  Attr a[4] = {attr_i(AT_KIND, kind), attr_i(AT_DTYPE, narrow ? DT_F32 : dt),
+               attr_dims(AT_DIMS, rank, dims), attr_i(AT_DEVICE, dev)};
+  Value v = op_run(s, OP_RANDOM, 1, &key, a, 4, at);
   return narrow ? op_cast(s, v, dt, at) : v;
 }
 
@@ -535,15 +529,14 @@ BUILTIN_FN(bi_random) {
   if (!dt_float(dt))
     fail(s, ERR_WANT_FLOAT, c->spans[3], "`%s` makes floats, not %s", c->b->name,
          dtype_info[dt].name);
-  Value x = draw(s, key_arg(s, c, 4), c->b->op, dt, rank, d, c->at);
+  Value x = draw(s, key_arg(s, c, 4), c->b->op, dt, s->modes.device, rank, d, c->at);
   Value a = c->v[1], b = c->v[2];
   bool plain_a = a.tag == V_FLOAT && a.u.f == 0, plain_b = b.tag == V_FLOAT && b.u.f == 1;
   if (c->b->op == RANDOM_UNIFORM && !(plain_a && plain_b))
     b = op_binary(s, AST_SUB, b, a, c->at, c->at, c->at);
   if (!plain_b || (c->b->op == RANDOM_UNIFORM && !plain_a))
     x = op_binary(s, AST_MUL, x, b, c->at, c->at, c->at);
-  if (!plain_a) x = op_binary(s, AST_ADD, x, a, c->at, c->at, c->at);
-  return on_device(s, x, c->at);
+  return plain_a ? x : op_binary(s, AST_ADD, x, a, c->at, c->at, c->at);
 }
 
 BUILTIN_FN(bi_randint) {
@@ -557,8 +550,9 @@ BUILTIN_FN(bi_randint) {
   if (!dt_int(dt))
     fail(s, ERR_WANT_DTYPE, c->spans[2], "`randint` makes ints, not %s", dtype_info[dt].name);
   Value v[2] = {key_arg(s, c, 3), as_tensor(s, c->v[0], DT_I64, c->spans[0])};
-  Attr a[2] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, rank, dims)};
-  return on_device(s, op_cast(s, op_run(s, OP_RANDINT, 2, v, a, 2, c->at), dt, c->at), c->at);
+  Attr a[3] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, rank, dims),
+               attr_i(AT_DEVICE, s->modes.device)};
+  return op_cast(s, op_run(s, OP_RANDINT, 2, v, a, 3, c->at), dt, c->at);
 }
 
 static void check_probability(Session *s, Value p, Span at) {
@@ -570,8 +564,9 @@ BUILTIN_FN(bi_bernoulli) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
   check_probability(s, c->v[0], c->spans[0]);
-  Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, rank, d, c->at);
-  return on_device(s, op_binary(s, AST_LT, u, c->v[0], c->at, c->at, c->at), c->at);
+  Value u =
+      draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, s->modes.device, rank, d, c->at);
+  return op_binary(s, AST_LT, u, c->v[0], c->at, c->at, c->at);
 }
 
 BUILTIN_FN(bi_dropout) {
@@ -587,8 +582,7 @@ BUILTIN_FN(bi_dropout) {
   if (!dt_float((DType)t.dtype))
     fail(s, ERR_WANT_FLOAT, c->spans[0], "`dropout` works on floats, this is %s",
          value_type_text(s, x));
-  Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, t.rank, t.dim, c->at);
-  if (t.dev != DEV_CPU && !s->stage) u = tensor_value(s, tn_copy(&s->mem, u.u.t->t, (Device)t.dev));
+  Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, t.dev, t.rank, t.dim, c->at);
   Value keep = op_binary(s, AST_GE, u, c->v[1], c->at, c->at, c->at);
   Value scale = op_binary(s, AST_SUB, v_float(1.0), c->v[1], c->at, c->at, c->at);
   return op_where(s, keep, op_binary(s, AST_DIV, x, scale, c->at, c->at, c->at), v_float(0.0),

@@ -76,8 +76,9 @@ Tensor *ref_conv2d_weight(Ref *r, const Tensor *x, const Tensor *g, const int64_
 
 Tensor *ref_iota(Ref *r, Device dev, DType dt, int64_t n);
 /* key: i64[2] = (key, counter); runtime/rng.h defines the numbers. */
-Tensor *ref_random(Ref *r, const Tensor *key, bool normal, DType dt, int rank, const int64_t *dim);
-Tensor *ref_randint(Ref *r, const Tensor *key, const Tensor *n, DType dt, int rank,
+Tensor *ref_random(Ref *r, Device dev, const Tensor *key, bool normal, DType dt, int rank,
+                   const int64_t *dim);
+Tensor *ref_randint(Ref *r, Device dev, const Tensor *key, const Tensor *n, DType dt, int rank,
                     const int64_t *dim);
 Tensor *ref_fold_in(Ref *r, const Tensor *key, const Tensor *i);
 Tensor *ref_philox(Ref *r, const Tensor *counter, const Tensor *key);

@@ -24,7 +24,7 @@ static bool is_key(Ref *r, const Tensor *t, int64_t n) {
   return false;
 }
 
-Tensor *ref_random(Ref *r, const Tensor *key, bool normal, DType dt, int rank,
+Tensor *ref_random(Ref *r, Device dev, const Tensor *key, bool normal, DType dt, int rank,
                    const int64_t *dim) {
   uint64_t k[2];
   if (!is_key(r, key, 2)) return NULL;
@@ -32,7 +32,7 @@ Tensor *ref_random(Ref *r, const Tensor *key, bool normal, DType dt, int rank,
     return ref_fail(r, REF_VALUE, "random numbers are floats, not %s", dtype_info[dt].name);
   }
   element_pair(key, k);
-  Tensor *out = ref_new(r, key->store->dev, dt, rank, dim);
+  Tensor *out = ref_new(r, dev, dt, rank, dim);
   if (!out) return NULL;
   int64_t total = tn_count(out);
   char *to = tn_data(out);
@@ -57,7 +57,7 @@ Tensor *ref_random(Ref *r, const Tensor *key, bool normal, DType dt, int rank,
   return out;
 }
 
-Tensor *ref_randint(Ref *r, const Tensor *key, const Tensor *n, DType dt, int rank,
+Tensor *ref_randint(Ref *r, Device dev, const Tensor *key, const Tensor *n, DType dt, int rank,
                     const int64_t *dim) {
   static const int64_t high[] = {1, UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX};
   uint64_t k[2];
@@ -74,7 +74,7 @@ Tensor *ref_randint(Ref *r, const Tensor *key, const Tensor *n, DType dt, int ra
                     dtype_info[dt].name);
   }
   element_pair(key, k);
-  Tensor *out = ref_new(r, key->store->dev, dt, rank, dim);
+  Tensor *out = ref_new(r, dev, dt, rank, dim);
   if (!out) return NULL;
   int64_t total = tn_count(out), buf[CHUNK];
   char *to = tn_data(out);

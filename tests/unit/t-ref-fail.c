@@ -92,9 +92,9 @@ RUN(inner_bf16, ref_inner(&ref, row, row, 1))
 RUN(conv2d, ref_conv2d(&ref, image, kernel, one, zero, 0))
 RUN(conv2d_input, ref_conv2d_input(&ref, grad, kernel, image->dim, one, zero, 0))
 RUN(conv2d_weight, ref_conv2d_weight(&ref, image, grad, kernel->dim, one, zero, 0))
-RUN(uniform, ref_random(&ref, key, false, DT_F32, 2, f32->dim))
-RUN(normal, ref_random(&ref, key, true, DT_F16, 2, f32->dim))
-RUN(randint, ref_randint(&ref, key, limit, DT_I16, 2, f32->dim))
+RUN(uniform, ref_random(&ref, DEV_CPU, key, false, DT_F32, 2, f32->dim))
+RUN(normal, ref_random(&ref, DEV_CPU, key, true, DT_F16, 2, f32->dim))
+RUN(randint, ref_randint(&ref, DEV_CPU, key, limit, DT_I16, 2, f32->dim))
 RUN(fold_in, ref_fold_in(&ref, key, limit))
 static Tensor *run_philox(void) {
   Tensor *c = tn_zeros(&mem, DEV_CPU, DT_I64, 1, (int64_t[]){4});

@@ -34,7 +34,7 @@ static void t_random(bool normal, DType dt) {
       if (!normal) check(get_f(want, i) >= 0 && get_f(want, i) < 1);
       n++;
     }
-    same_bits("random", ref_random(&ref, key, normal, dt, rank, dim), want);
+    same_bits("random", ref_random(&ref, DEV_CPU, key, normal, dt, rank, dim), want);
     tn_unref(key);
   }
   close_all();
@@ -55,7 +55,7 @@ static void t_randint(void) {
       rng_randint((uint64_t)k, 3, n++, 1, limit, &v);
       set_i(want, i, v);
     }
-    same_bits("randint", ref_randint(&ref, key, most, dt, rank, dim), want);
+    same_bits("randint", ref_randint(&ref, DEV_CPU, key, most, dt, rank, dim), want);
     tn_unref(key);
     tn_unref(most);
   }
@@ -64,7 +64,7 @@ static void t_randint(void) {
 
 static void refused(int64_t limit, DType dt, const char *part) {
   Tensor *key = key_of(1, 1), *most = tn_scalar_i64(&mem, DEV_CPU, DT_I64, limit);
-  check(!ref_randint(&ref, key, most, dt, 0, NULL));
+  check(!ref_randint(&ref, DEV_CPU, key, most, dt, 0, NULL));
   check_int(ref.err.kind, ==, REF_VALUE);
   check_has(ref.err.text, part);
   tn_unref(key);
@@ -78,9 +78,9 @@ static void t_refused(void) {
   refused(257, DT_U8, "do not fit u8");
   refused(5, DT_F32, "not f32");
   Tensor *key = key_of(1, 1), *bad = tn_zeros(&mem, DEV_CPU, DT_I64, 1, (int64_t[]){3});
-  check(!ref_random(&ref, key, true, DT_I64, 0, NULL));
+  check(!ref_random(&ref, DEV_CPU, key, true, DT_I64, 0, NULL));
   check_has(ref.err.text, "not i64");
-  check(!ref_random(&ref, bad, true, DT_F32, 0, NULL));
+  check(!ref_random(&ref, DEV_CPU, bad, true, DT_F32, 0, NULL));
   check_str(ref.err.text, "a key is an i64[2]");
   tn_unref(key);
   tn_unref(bad);
