@@ -24,7 +24,7 @@
 #include "runtime/file.h"
 
 enum {
-  VERSION = 1,
+  FORMAT = 1,
   NAME = 48,          /* hash, level, code generator, and the end */
   MOST = 1 << 28,     /* bytes of a text or an object */
   STALE = 3600,       /* seconds after which a file that was never renamed is dead */
@@ -145,7 +145,7 @@ static uint64_t sum_of(const Head *h, const char *body) {
 }
 
 static bool head_fits(const Head *h, const CacheKey *k, int64_t size) {
-  return !memcmp(h->magic, magic, sizeof magic) && h->version == VERSION && h->level == k->level &&
+  return !memcmp(h->magic, magic, sizeof magic) && h->version == FORMAT && h->level == k->level &&
          !memcmp(h->build, k->build, CACHE_BUILD) && h->text_n <= MOST && h->object_n <= MOST &&
          (uint64_t)size == sizeof *h + h->text_n + h->object_n;
 }
@@ -272,7 +272,7 @@ bool cache_put(Cache *c, const CacheKey *k, const void *object, size_t n, Err *e
   size_t body_n = k->text_n + n;
   char *body = mem_try(c->mem, NULL, 0, sizeof(Head) + body_n);
   if (!body) return err_nomem(e, "cached code");
-  Head h = {.version = VERSION, .level = k->level, .text_n = k->text_n, .object_n = n};
+  Head h = {.version = FORMAT, .level = k->level, .text_n = k->text_n, .object_n = n};
   memcpy(h.magic, magic, sizeof magic);
   memcpy(h.build, k->build, CACHE_BUILD);
   if (k->text_n) memcpy(body + sizeof h, k->text, k->text_n);
