@@ -17,14 +17,49 @@
 #include <unistd.h>
 
 #include "jit/codegen.h"
+#include "jit/emit.h"
 #include "jit/engine.h"
+
+/* Reads, verifies and compiles; leaves by the jump of `mem` when that runs out of memory. */
+typedef struct Job {
+  Mem *mem;
+  Arena arena;
+  const char *text;
+  size_t text_n;
+  unsigned level, flags;
+  char *out, *err;
+  size_t n, err_n;
+} Job;
+
+static void work(void *ud) {
+  Job *j = ud;
+  Err e = {0};
+  arena_init(&j->arena, j->mem);
+  Kernel *k = lp_read(&j->arena, j->text, j->text_n, &e);
+  if (!k) {
+    snprintf(j->err, j->err_n, "%s", e.text);
+    return;
+  }
+  unsigned what = j->flags & CODEGEN_DUMP_IR ? EMIT_IR : j->flags & CODEGEN_DUMP_ASM ? EMIT_ASM : EMIT_OBJECT;
+  emit_kernel(k, (EngLevel)j->level, what, &j->out, &j->n, j->err, j->err_n);
+}
 
 /* What `flags` asks for, malloc'ed; NULL with `err`. */
 static char *compile(const char *text, size_t text_n, unsigned level, unsigned flags, size_t *n,
                      char *err, size_t err_n) {
-  (void)text, (void)text_n, (void)level, (void)flags, (void)n;
-  snprintf(err, err_n, "this ckl-codegen makes no code yet");
-  return NULL;
+  Mem mem;
+  Job j = {.mem = &mem, .text = text, .text_n = text_n, .level = level, .flags = flags, .err = err,
+           .err_n = err_n};
+  if (level >= ENG_LEVEL_COUNT) {
+    snprintf(err, err_n, "no such level");
+    return NULL;
+  }
+  mem_init(&mem, NULL, NULL);
+  if (mem_protect(&mem, work, &j) != MEM_OK) snprintf(err, err_n, "out of memory");
+  arena_free(&j.arena);
+  mem_close(&mem);
+  *n = j.n;
+  return j.out;
 }
 
 /* ---- the service ------------------------------------------------------------------------------ */
@@ -128,6 +163,7 @@ static int by_hand(const char *what, const char *level_name, const char *path) {
 
 int main(int argc, char **argv) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the session tells of a crash */
+  emit_init();
   if (argc == 1 && !isatty(0)) return serve() ? 0 : 1;
   if (argc == 4 && (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") || !strcmp(argv[1], "--asm")))
     return by_hand(argv[1], argv[2], argv[3]);

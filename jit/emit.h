@@ -52,7 +52,6 @@ typedef struct Emit {
   LLVMContextRef ctx;
   LLVMModuleRef mod;
   LLVMBuilderRef b;
-  LLVMTargetDataRef layout;
   LLVMValueRef fn;            /* the function under construction, for new blocks */
   LLVMBasicBlockRef entry;    /* where allocas go */
   LLVMBasicBlockRef leave;    /* jump here to return early */
@@ -66,10 +65,11 @@ typedef struct Emit {
   int rows;                   /* copies in the present LP_PAR */
   int row_lo, row_hi;         /* rows now emitted */
   int row;                    /* the row whose One is being emitted */
+  struct Red *red;            /* innermost LP_RED: see emit.c */
+  int math_n;                 /* width of the functions of fmath.inc now expanded */
   char *err;
   size_t err_n;
   bool failed;
-  struct EmitFns *fns;        /* internal functions made so far */
 } Emit;
 
 /* -- emit.c */
@@ -89,12 +89,24 @@ LLVMValueRef emit_mask(Emit *e); /* of the present row; NULL = all lanes */
 
 LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry, 64-byte aligned */
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
+static inline bool emit_wide(const Emit *e) { return e->level >= ENG_X86_64_V3; } /* has FMA, F16C, AVX2 */
 
-/* for (i = from; i < to; i += step): emits the head; the body follows; emit_loop_end closes it. from <= to
- * as signed; `step` a positive constant. */
+/* Internal functions: emit_fn_begin gives true when `name` (at most 40 bytes) is not there yet, and its body
+ * is to be emitted until emit_fn_end; *fn is the function either way. Values of the kernel cannot be used
+ * inside. */
+typedef struct EmitSaved {
+  LLVMBasicBlockRef at, entry;
+  LLVMValueRef fn;
+} EmitSaved;
+bool emit_fn_begin(Emit *e, EmitSaved *s, const char *name, LLVMTypeRef type, LLVMValueRef *fn);
+void emit_fn_end(Emit *e, EmitSaved *s);
+LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg);
+
+/* for (i = from; i < to; i += step), signed: emits the head; the body follows; emit_loop_end closes it. */
 typedef struct Loop {
-  LLVMBasicBlockRef head, body, end;
-  LLVMValueRef i, step;
+  LLVMBasicBlockRef before, body, end;
+  LLVMValueRef i, to;
+  int64_t step;
 } Loop;
 void emit_loop(Emit *e, Loop *l, LLVMValueRef from, LLVMValueRef to, int64_t step);
 void emit_loop_end(Emit *e, Loop *l);

@@ -1,0 +1,986 @@
+/* Kernels to LLVM functions: loops, lanes, reductions, variables, and the function around them.
+ *
+ * In: a verified kernel. Out: an object, or text. An LP_VEC in scalar code becomes a loop of vectors of
+ * 16 lanes and one masked rest; so does an LP_RED, whose 16 accumulators of rule 105 are then one vector.
+ * An LP_RED inside an LP_VEC is a loop with 16 accumulators per lane in memory. All other loops are loops.
+ * Variables and accumulators are allocas, which a pass puts into registers.
+ *
+ * Rows: a kernel whose turns are chains of dependent additions is emitted for several turns side by side
+ * (Val.copies), with a loop for the turns that are left. What depends on a row where the others cannot
+ * follow (a branch, the turns of a loop) is emitted for each row apart.
+ *
+ * Invariant: at each place of vector code at least one lane of the mask is set. */
+#include "jit/emit.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Error.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/loop_impl.h"
+
+#define B e->b
+
+enum { BLOCK = 4096, LEVELS = 64 };
+
+void emit_fail(Emit *e, const char *fmt, ...) {
+  va_list ap;
+  if (e->failed) return;
+  e->failed = true;
+  va_start(ap, fmt);
+  vsnprintf(e->err, e->err_n, fmt, ap);
+  va_end(ap);
+}
+
+/* ---- values ---- */
+
+One emit_get(Emit *e, LVal v) {
+  const Val *x = &e->val[v];
+  return x->one[x->copies == 1 ? 0 : e->row];
+}
+
+LLVMValueRef emit_scalar(Emit *e, LVal v) { return emit_get(e, v).v; }
+
+void emit_set_all(Emit *e, LVal v, One x) {
+  e->val[v].copies = 1;
+  e->val[v].one[0] = x;
+}
+
+void emit_set(Emit *e, LVal v, One x) {
+  e->val[v].copies = e->rows;
+  e->val[v].one[e->rows == 1 ? 0 : e->row] = x;
+}
+
+LLVMValueRef emit_mask(Emit *e) {
+  if (!e->masked) return NULL;
+  return e->mask.one[e->mask.copies == 1 ? 0 : e->row].v;
+}
+
+/* Whether instruction v has the same operands, and the same mask, in all rows. */
+static bool same_in_rows(Emit *e, LVal v) {
+  if (e->rows == 1) return true;
+  if (e->masked && e->mask.copies > 1) return false;
+  for (int i = 0; i < e->k->ins[v].operand_count; i++)
+    if (e->val[lp_operand(e->k, v, i)].copies > 1) return false;
+  return true;
+}
+
+/* f(e, v) for each row now emitted, as if there were no other; or once where nothing differs. */
+static void rows_apart(Emit *e, LVal v, bool apart, void (*f)(Emit *e, LVal v)) {
+  int lo = e->row_lo, hi = e->row_hi;
+  for (int r = lo; r < hi; r++) {
+    e->row = r;
+    if (apart) {
+      e->row_lo = r;
+      e->row_hi = r + 1;
+    }
+    f(e, v);
+    if (!apart) break;
+  }
+  e->row_lo = lo;
+  e->row_hi = hi;
+  e->row = lo;
+}
+
+/* ---- blocks and loops ---- */
+
+LLVMBasicBlockRef emit_new_block(Emit *e, const char *name) {
+  return LLVMAppendBasicBlockInContext(e->ctx, e->fn, name);
+}
+
+LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name) {
+  LLVMBasicBlockRef at = LLVMGetInsertBlock(B);
+  LLVMValueRef first = LLVMGetFirstInstruction(e->entry);
+  if (first) LLVMPositionBuilderBefore(B, first);
+  else LLVMPositionBuilderAtEnd(B, e->entry);
+  LLVMValueRef p = LLVMBuildAlloca(B, t, name);
+  LLVMSetAlignment(p, 64);
+  LLVMPositionBuilderAtEnd(B, at);
+  return p;
+}
+
+void emit_loop(Emit *e, Loop *l, LLVMValueRef from, LLVMValueRef to, int64_t step) {
+  l->before = LLVMGetInsertBlock(B);
+  l->body = emit_new_block(e, "loop");
+  l->end = emit_new_block(e, "loop.end");
+  l->to = to;
+  l->step = step;
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntSLT, from, to, ""), l->body, l->end);
+  LLVMPositionBuilderAtEnd(B, l->body);
+  l->i = LLVMBuildPhi(B, LLVMTypeOf(from), "i");
+  LLVMAddIncoming(l->i, &from, &l->before, 1);
+}
+
+void emit_loop_end(Emit *e, Loop *l) {
+  LLVMValueRef next = LLVMBuildAdd(B, l->i, emit_i64(e, l->step), "");
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(B);
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntSLT, next, l->to, ""), l->body, l->end);
+  LLVMAddIncoming(l->i, &next, &from, 1);
+  LLVMPositionBuilderAtEnd(B, l->end);
+}
+
+/* Leaves the function early when the host asks. */
+static void poll(Emit *e) {
+  LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+  LLVMValueRef at = emit_i64(e, 1);
+  LLVMValueRef stop = LLVMBuildLoad2(B, i32, LLVMBuildGEP2(B, i32, e->status, &at, 1, ""), "");
+  LLVMSetVolatile(stop, true);
+  LLVMBasicBlockRef on = emit_new_block(e, "on");
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, stop, emit_i32(e, 0), ""), e->leave, on);
+  LLVMPositionBuilderAtEnd(B, on);
+}
+
+/* The constant that n is; else -1. Negative constants are 0 turns. */
+static int64_t known(LLVMValueRef n) {
+  if (!LLVMIsAConstantInt(n)) return -1;
+  int64_t c = LLVMConstIntGetSExtValue(n);
+  return c < 0 ? 0 : c;
+}
+
+/* The first `rest` lanes. */
+static LLVMValueRef first_lanes(Emit *e, LLVMValueRef rest) {
+  LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+  LLVMValueRef lane[EMIT_LANES];
+  for (int i = 0; i < EMIT_LANES; i++) lane[i] = emit_i32(e, i);
+  LLVMValueRef n = emit_splat(e, LLVMBuildTrunc(B, rest, i32, ""), EMIT_LANES);
+  return LLVMBuildICmp(B, LLVMIntULT, LLVMConstVector(lane, EMIT_LANES), n, "");
+}
+
+void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
+  int64_t c = known(n);
+  if (c < 0) {
+    LLVMValueRef arg[2] = {n, emit_i64(e, 0)};
+    n = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(n), 2, arg);
+  }
+  LLVMValueRef whole = c < 0 ? LLVMBuildAnd(B, n, emit_i64(e, -EMIT_LANES), "")
+                             : emit_i64(e, c & -EMIT_LANES);
+  e->width = EMIT_LANES;
+  if (c >= EMIT_LANES && c < 2 * EMIT_LANES) {
+    body(e, ud, emit_i64(e, 0));
+  } else if (c < 0 || c >= EMIT_LANES) {
+    Loop l;
+    emit_loop(e, &l, emit_i64(e, 0), whole, EMIT_LANES);
+    body(e, ud, l.i);
+    emit_loop_end(e, &l);
+  }
+  if (c < 0 || c % EMIT_LANES) {
+    LLVMBasicBlockRef some = emit_new_block(e, "rest"), end = emit_new_block(e, "rest.end");
+    if (c < 0) LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntSLT, whole, n, ""), some, end);
+    else LLVMBuildBr(B, some);
+    LLVMPositionBuilderAtEnd(B, some);
+    LLVMValueRef rest = c < 0 ? LLVMBuildSub(B, n, whole, "") : emit_i64(e, c % EMIT_LANES);
+    e->masked = true;
+    e->mask.copies = 1;
+    e->mask.one[0] = one_vector(first_lanes(e, rest));
+    body(e, ud, whole);
+    e->masked = false;
+    LLVMBuildBr(B, end);
+    LLVMPositionBuilderAtEnd(B, end);
+  }
+  e->width = 1;
+}
+
+/* ---- reductions ---- */
+
+/* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the turns are
+ * lanes, accumulators are vectors and results scalars; else both are as wide as the code around. */
+typedef struct Acc {
+  LVal v;
+  LRed kind;
+  DType dt;
+  bool tree, blocks;
+  LLVMTypeRef t, result;            /* of an accumulator, of a result */
+  LLVMValueRef at[EMIT_ROWS];       /* alloca: t, or [16 x t] for a tree in serial code */
+  LLVMValueRef won[EMIT_ROWS];      /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
+  LLVMValueRef level[EMIT_ROWS];    /* blocks: [LEVELS x result]; a chain: the sum so far */
+  LLVMValueRef out[EMIT_ROWS];      /* alloca of a result */
+} Acc;
+
+typedef struct Red {
+  LVal v;
+  bool lanes;
+  LLVMValueRef base;  /* of the block */
+  LLVMValueRef turn;  /* serial: the turn; lanes: that of lane 0 */
+  Acc *acc;
+  int count;
+} Red;
+
+static bool is_first(LRed kind) { return kind == RED_FIRST_MAX || kind == RED_FIRST_MIN; }
+
+/* What an accumulator starts from. */
+static LLVMValueRef identity(Emit *e, LRed kind, DType dt, LLVMTypeRef t) {
+  static const int64_t low[] = {0, 0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN};
+  static const int64_t high[] = {1, UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX};
+  bool max = kind == RED_MAX || kind == RED_ANY || kind == RED_FIRST_MAX;
+  bool min = kind == RED_MIN || kind == RED_ALL || kind == RED_FIRST_MIN;
+  LLVMValueRef x;
+  if (dt_float(dt)) {
+    double inf = __builtin_inf();
+    x = emit_const(e, dt, kind == RED_PROD ? 1 : max ? -inf : min ? inf : 0);
+  } else {
+    int64_t c = kind == RED_PROD ? 1 : max ? low[dt] : min ? high[dt] : 0;
+    x = LLVMConstInt(emit_type(e, dt), (uint64_t)c, true);
+  }
+  return LLVMGetTypeKind(t) == LLVMVectorTypeKind ? emit_splat(e, x, EMIT_LANES) : x;
+}
+
+/* Two partial results, the earlier one first; f16 and bf16 are not rounded in between. */
+static LLVMValueRef combine(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMValueRef y) {
+  switch (kind) {
+    case RED_PROD: return dt_float(dt) ? LLVMBuildFMul(B, x, y, "") : LLVMBuildMul(B, x, y, "");
+    case RED_MAX: return emit_bin(e, RB_MAX, dt, x, y);
+    case RED_MIN: return emit_bin(e, RB_MIN, dt, x, y);
+    case RED_ANY: return LLVMBuildOr(B, x, y, "");
+    case RED_ALL: return LLVMBuildAnd(B, x, y, "");
+    default: return dt_float(dt) ? LLVMBuildFAdd(B, x, y, "") : LLVMBuildAdd(B, x, y, "");
+  }
+}
+
+/* Whether v beats the best: a NaN beats every number, the first NaN every NaN. */
+static LLVMValueRef beats(Emit *e, LRed kind, DType dt, LLVMValueRef v, LLVMValueRef best) {
+  bool max = kind == RED_FIRST_MAX;
+  if (!dt_float(dt)) return emit_bin(e, max ? RB_GT : RB_LT, dt, v, best);
+  LLVMValueRef number = LLVMBuildFCmp(B, LLVMRealORD, best, best, "");
+  LLVMValueRef more = LLVMBuildFCmp(B, max ? LLVMRealUGT : LLVMRealULT, v, best, "");
+  return LLVMBuildAnd(B, number, more, "");
+}
+
+static LLVMValueRef half_of(Emit *e, LLVMValueRef x, int from, int n) {
+  LLVMValueRef lane[EMIT_LANES];
+  if (n == 1) return LLVMBuildExtractElement(B, x, emit_i32(e, from), "");
+  for (int i = 0; i < n; i++) lane[i] = emit_i32(e, from + i);
+  return LLVMBuildShuffleVector(B, x, x, LLVMConstVector(lane, (unsigned)n), "");
+}
+
+/* Lane j with j + 8, then 4, 2, 1. */
+static LLVMValueRef halve(Emit *e, LRed kind, DType dt, LLVMValueRef x) {
+  for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
+    x = combine(e, kind, dt, half_of(e, x, 0, n), half_of(e, x, n, n));
+  }
+  return x;
+}
+
+/* The first of the best lanes; a lane without elements has -1 as its turn. */
+static LLVMValueRef first_of(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMValueRef won) {
+  for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
+    LLVMValueRef a = half_of(e, x, 0, n), b = half_of(e, x, n, n);
+    LLVMValueRef p = half_of(e, won, 0, n), q = half_of(e, won, n, n);
+    LLVMValueRef none = emit_splat(e, emit_i64(e, -1), n);
+    LLVMValueRef earlier = LLVMBuildICmp(B, LLVMIntULT, q, p, ""); /* -1 is the last */
+    LLVMValueRef worse = beats(e, kind, dt, a, b), better = beats(e, kind, dt, b, a);
+    LLVMValueRef take = LLVMBuildAnd(B, earlier, LLVMBuildNot(B, worse, ""), "");
+    take = LLVMBuildOr(B, take, better, "");
+    take = LLVMBuildAnd(B, take, LLVMBuildICmp(B, LLVMIntNE, q, none, ""), "");
+    take = LLVMBuildOr(B, take, LLVMBuildICmp(B, LLVMIntEQ, p, none, ""), "");
+    x = LLVMBuildSelect(B, take, b, a, "");
+    won = LLVMBuildSelect(B, take, q, p, "");
+  }
+  return won;
+}
+
+static LLVMValueRef element(Emit *e, LLVMTypeRef t, LLVMValueRef array, LLVMValueRef i) {
+  return LLVMBuildGEP2(B, t, array, &i, 1, "");
+}
+
+/* One turn, or 16. */
+static void yield(Emit *e, LVal v) {
+  Red *red = e->red;
+  Acc *a = red->acc;
+  while (a->v != v) a++;
+  for (e->row = e->row_lo; e->row < e->row_hi; e->row++) {
+    LLVMValueRef x = emit_vector(e, emit_operand(e, v, 0)), at = a->at[e->row], now;
+    LLVMValueRef mask = red->lanes ? emit_mask(e) : NULL;
+    if (!red->lanes && a->tree) {
+      at = element(e, a->t, at, LLVMBuildAnd(B, red->turn, emit_i64(e, EMIT_LANES - 1), ""));
+    }
+    LLVMValueRef old = LLVMBuildLoad2(B, a->t, at, "");
+    if (is_first(a->kind)) {
+      LLVMTypeRef i64 = emit_like(x, LLVMInt64TypeInContext(e->ctx));
+      LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won[e->row], "");
+      One turn = red->lanes ? one_linear(red->turn, emit_i64(e, 1)) : one_uniform(red->turn);
+      LLVMValueRef fresh = LLVMBuildICmp(B, LLVMIntEQ, won, LLVMConstAllOnes(i64), "");
+      LLVMValueRef take = LLVMBuildOr(B, fresh, beats(e, a->kind, a->dt, x, old), "");
+      if (mask) take = LLVMBuildAnd(B, take, mask, "");
+      LLVMBuildStore(B, LLVMBuildSelect(B, take, emit_vector(e, turn), won, ""), a->won[e->row]);
+      LLVMBuildStore(B, LLVMBuildSelect(B, take, x, old, ""), at);
+      continue;
+    }
+    if (a->kind == RED_FMA || a->kind == RED_CHAIN) {
+      LLVMValueRef y = emit_vector(e, emit_operand(e, v, 1));
+      now = dt_float(a->dt) ? emit_fma(e, x, y, old)
+                            : LLVMBuildAdd(B, LLVMBuildMul(B, x, y, ""), old, "");
+    } else {
+      now = combine(e, a->kind, a->dt, old, x);
+    }
+    LLVMBuildStore(B, mask ? LLVMBuildSelect(B, mask, now, old, "") : now, at);
+  }
+  e->row = e->row_lo;
+}
+
+/* Starts the accumulators of one block, or those that know no blocks. */
+static void begin(Emit *e, Red *red, bool blocks) {
+  for (int j = 0; j < red->count; j++) {
+    Acc *a = &red->acc[j];
+    if (a->blocks != blocks) continue;
+    LLVMValueRef start = identity(e, a->kind, a->dt, a->t);
+    for (int r = e->row_lo; r < e->row_hi; r++) {
+      int n = a->tree && !red->lanes ? EMIT_LANES : 1;
+      for (int i = 0; i < n; i++) LLVMBuildStore(B, start, element(e, a->t, a->at[r], emit_i64(e, i)));
+      if (!is_first(a->kind)) continue;
+      LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+      if (LLVMGetTypeKind(a->t) == LLVMVectorTypeKind) i64 = LLVMVectorType(i64, EMIT_LANES);
+      LLVMBuildStore(B, LLVMConstAllOnes(i64), a->won[r]);
+    }
+  }
+}
+
+/* What the accumulators of row r make. */
+static LLVMValueRef gather(Emit *e, Red *red, Acc *a, int r) {
+  LLVMValueRef x[EMIT_LANES];
+  if (!red->lanes && a->tree) {
+    for (int i = 0; i < EMIT_LANES; i++) {
+      x[i] = LLVMBuildLoad2(B, a->t, element(e, a->t, a->at[r], emit_i64(e, i)), "");
+    }
+    for (int h = EMIT_LANES / 2; h > 0; h /= 2)
+      for (int i = 0; i < h; i++) x[i] = combine(e, a->kind, a->dt, x[i], x[i + h]);
+    return x[0];
+  }
+  LLVMValueRef v = LLVMBuildLoad2(B, a->t, a->at[r], "");
+  if (is_first(a->kind)) {
+    LLVMTypeRef i64 = emit_like(v, LLVMInt64TypeInContext(e->ctx));
+    LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won[r], "");
+    if (red->lanes) won = first_of(e, a->kind, a->dt, v, won);
+    LLVMValueRef arg[2] = {won, LLVMConstNull(LLVMTypeOf(won))};
+    return emit_intrinsic(e, "llvm.smax", LLVMTypeOf(won), 2, arg);
+  }
+  return red->lanes ? halve(e, a->kind, a->dt, v) : v;
+}
+
+/* Merges the results of block number `block` into the levels, as a binary counter carries. `depth`: alloca
+ * of how many there are. */
+static void push(Emit *e, Red *red, LLVMValueRef block, LLVMValueRef depth) {
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+  for (int j = 0; j < red->count; j++) {
+    Acc *a = &red->acc[j];
+    for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
+      LLVMValueRef v = gather(e, red, a, r);
+      if (a->kind == RED_CHAIN) {
+        LLVMValueRef sum = LLVMBuildLoad2(B, a->result, a->level[r], "");
+        LLVMValueRef none = LLVMBuildICmp(B, LLVMIntEQ, block, emit_i64(e, 0), "");
+        v = LLVMBuildSelect(B, none, v, combine(e, a->kind, a->dt, sum, v), "");
+        LLVMBuildStore(B, v, a->level[r]);
+      } else {
+        LLVMBuildStore(B, v, a->out[r]);
+      }
+    }
+  }
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(B), head = emit_new_block(e, "carry");
+  LLVMBasicBlockRef body = emit_new_block(e, "merge"), end = emit_new_block(e, "carry.end");
+  LLVMValueRef d = LLVMBuildLoad2(B, i64, depth, "");
+  LLVMBuildBr(B, head);
+  LLVMPositionBuilderAtEnd(B, head);
+  LLVMValueRef count = LLVMBuildPhi(B, i64, ""), top = LLVMBuildPhi(B, i64, "");
+  LLVMValueRef odd = LLVMBuildAnd(B, count, emit_i64(e, 1), "");
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, odd, emit_i64(e, 0), ""), body, end);
+  LLVMPositionBuilderAtEnd(B, body);
+  LLVMValueRef under = LLVMBuildSub(B, top, emit_i64(e, 1), "");
+  LLVMValueRef rest = LLVMBuildLShr(B, count, emit_i64(e, 1), "");
+  for (int j = 0; j < red->count; j++) {
+    Acc *a = &red->acc[j];
+    for (int r = e->row_lo; r < e->row_hi && a->tree; r++) {
+      LLVMValueRef x = LLVMBuildLoad2(B, a->result, element(e, a->result, a->level[r], under), "");
+      LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out[r], "");
+      LLVMBuildStore(B, combine(e, a->kind, a->dt, x, y), a->out[r]);
+    }
+  }
+  LLVMBasicBlockRef from[2] = {before, LLVMGetInsertBlock(B)};
+  LLVMBuildBr(B, head);
+  LLVMAddIncoming(count, (LLVMValueRef[]){block, rest}, from, 2);
+  LLVMAddIncoming(top, (LLVMValueRef[]){d, under}, from, 2);
+  LLVMPositionBuilderAtEnd(B, end);
+  for (int j = 0; j < red->count; j++) {
+    Acc *a = &red->acc[j];
+    for (int r = e->row_lo; r < e->row_hi && a->tree; r++) {
+      LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out[r], "");
+      LLVMBuildStore(B, y, element(e, a->result, a->level[r], top));
+    }
+  }
+  LLVMBuildStore(B, LLVMBuildAdd(B, top, emit_i64(e, 1), ""), depth);
+}
+
+/* The levels that are left, combined from the right: into `out`. */
+static void fold(Emit *e, Red *red, LLVMValueRef depth) {
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+  LLVMBasicBlockRef some = emit_new_block(e, "fold"), end = emit_new_block(e, "fold.end");
+  for (int j = 0; j < red->count; j++) {
+    Acc *a = &red->acc[j];
+    for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
+      LLVMBuildStore(B, identity(e, a->kind, a->dt, a->result), a->out[r]);
+    }
+  }
+  LLVMValueRef d = LLVMBuildLoad2(B, i64, depth, "");
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, d, emit_i64(e, 0), ""), some, end);
+  LLVMPositionBuilderAtEnd(B, some);
+  LLVMValueRef top = LLVMBuildSub(B, d, emit_i64(e, 1), "");
+  for (int j = 0; j < red->count; j++) {
+    Acc *a = &red->acc[j];
+    for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
+      LLVMValueRef at = a->tree ? element(e, a->result, a->level[r], top) : a->level[r];
+      LLVMBuildStore(B, LLVMBuildLoad2(B, a->result, at, ""), a->out[r]);
+    }
+  }
+  Loop l;
+  emit_loop(e, &l, emit_i64(e, 0), top, 1);
+  LLVMValueRef under = LLVMBuildSub(B, LLVMBuildSub(B, top, emit_i64(e, 1), ""), l.i, "");
+  for (int j = 0; j < red->count; j++) {
+    Acc *a = &red->acc[j];
+    for (int r = e->row_lo; r < e->row_hi && a->tree; r++) {
+      LLVMValueRef x = LLVMBuildLoad2(B, a->result, element(e, a->result, a->level[r], under), "");
+      LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out[r], "");
+      LLVMBuildStore(B, combine(e, a->kind, a->dt, x, y), a->out[r]);
+    }
+  }
+  emit_loop_end(e, &l);
+  LLVMBuildBr(B, end);
+  LLVMPositionBuilderAtEnd(B, end);
+}
+
+static void red_lanes(Emit *e, void *ud, LLVMValueRef i) {
+  Red *red = ud;
+  red->turn = LLVMBuildAdd(B, red->base, i, "");
+  emit_set_all(e, red->v, one_linear(red->turn, emit_i64(e, 1)));
+  emit_range(e, red->v + 1, e->k->ins[red->v].match);
+}
+
+/* `n` turns from red->base on. */
+static void red_turns(Emit *e, Red *red, LLVMValueRef n) {
+  if (red->lanes) {
+    emit_lanes(e, n, red_lanes, red);
+    return;
+  }
+  Loop l;
+  emit_loop(e, &l, emit_i64(e, 0), n, 1);
+  red->turn = LLVMBuildAdd(B, red->base, l.i, "");
+  emit_set_all(e, red->v, one_uniform(red->turn));
+  emit_range(e, red->v + 1, e->k->ins[red->v].match);
+  emit_loop_end(e, &l);
+}
+
+/* The yields directly in the reduction at v, and whether one is a chain. */
+static int find_yields(Emit *e, LVal v, Acc *acc, bool *chain) {
+  const LIns *ins = e->k->ins;
+  int n = 0;
+  *chain = false;
+  for (LVal i = v + 1; i < ins[v].match; i++) {
+    if (lp_info[ins[i].op].opens) i = ins[i].match;
+    if (ins[i].op != LP_YIELD) continue;
+    if (acc) acc[n] = (Acc){.v = i, .kind = (LRed)ins[i].imm, .dt = lp_dtype(e->k, lp_operand(e->k, i, 0))};
+    *chain = *chain || ins[i].imm == RED_CHAIN;
+    n++;
+  }
+  return n;
+}
+
+static void reduction(Emit *e, LVal v) {
+  Red red = {.v = v, .base = emit_i64(e, 0)}, *outer = e->red;
+  bool chain, blocks = false;
+  int count = find_yields(e, v, NULL, &chain);
+  LLVMValueRef n = emit_vector(e, emit_operand(e, v, 0));
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+  if (emit_width_of(n) > 1) {
+    emit_fail(e, "turns of a reduction differ between lanes");
+    return;
+  }
+  red.acc = calloc((size_t)count + 1, sizeof(Acc));
+  if (!red.acc) {
+    emit_fail(e, "out of memory");
+    return;
+  }
+  red.count = find_yields(e, v, red.acc, &chain);
+  red.lanes = e->width == 1 && !chain;
+  for (int j = 0; j < count; j++) {
+    Acc *a = &red.acc[j];
+    LLVMTypeRef t = emit_type(e, a->dt);
+    a->tree = dt_float(a->dt) && (a->kind == RED_SUM || a->kind == RED_PROD || a->kind == RED_FMA);
+    a->blocks = a->tree || (a->kind == RED_CHAIN && dt_float(a->dt));
+    blocks = blocks || a->blocks;
+    a->t = emit_vec(t, red.lanes ? EMIT_LANES : e->width);
+    a->result = is_first(a->kind) ? emit_vec(i64, e->width) : emit_vec(t, e->width);
+    for (int r = e->row_lo; r < e->row_hi; r++) {
+      bool many = a->tree && !red.lanes;
+      a->at[r] = emit_alloca(e, many ? LLVMArrayType2(a->t, EMIT_LANES) : a->t, "acc");
+      a->out[r] = emit_alloca(e, a->result, "result");
+      if (is_first(a->kind)) {
+        a->won[r] = emit_alloca(e, emit_vec(i64, red.lanes ? EMIT_LANES : e->width), "won");
+      }
+    }
+  }
+  int64_t c = known(n);
+  bool one_block = !blocks || (c >= 0 && c <= BLOCK);
+  e->red = &red;
+  begin(e, &red, false);
+  if (one_block) {
+    begin(e, &red, true);
+    red_turns(e, &red, n);
+  } else {
+    for (int j = 0; j < count; j++) {
+      Acc *a = &red.acc[j];
+      for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
+        bool many = a->tree;
+        a->level[r] = emit_alloca(e, many ? LLVMArrayType2(a->result, LEVELS) : a->result, "level");
+        if (!many) LLVMBuildStore(B, LLVMConstNull(a->result), a->level[r]);
+      }
+    }
+    LLVMValueRef depth = emit_alloca(e, i64, "depth");
+    LLVMBuildStore(B, emit_i64(e, 0), depth);
+    Loop l;
+    emit_loop(e, &l, emit_i64(e, 0), n, BLOCK);
+    if (e->width == 1) poll(e);
+    LLVMValueRef arg[2] = {LLVMBuildSub(B, n, l.i, ""), emit_i64(e, BLOCK)};
+    red.base = l.i;
+    begin(e, &red, true);
+    red_turns(e, &red, emit_intrinsic(e, "llvm.smin", i64, 2, arg));
+    push(e, &red, LLVMBuildLShr(B, l.i, emit_i64(e, 12), ""), depth);
+    emit_loop_end(e, &l);
+    fold(e, &red, depth);
+  }
+  for (int j = 0; j < count; j++) {
+    Acc *a = &red.acc[j];
+    for (e->row = e->row_lo; e->row < e->row_hi; e->row++) {
+      LLVMValueRef x = !one_block && a->blocks ? LLVMBuildLoad2(B, a->result, a->out[e->row], "")
+                                               : gather(e, &red, a, e->row);
+      if (!is_first(a->kind)) x = emit_round(e, a->dt, x);
+      emit_set(e, a->v, e->width == 1 ? one_uniform(x) : one_vector(x));
+    }
+  }
+  e->row = e->row_lo;
+  e->red = outer;
+  free(red.acc);
+}
+
+/* ---- other blocks ---- */
+
+/* Whether there is a loop inside the block at v. */
+static bool has_loop(const Kernel *k, LVal v) {
+  for (LVal i = v + 1; i < k->ins[v].match; i++)
+    if (lp_info[k->ins[i].op].opens && k->ins[i].op != LP_IF) return true;
+  return false;
+}
+
+/* LP_FOR anywhere, and LP_PAR and LP_VEC where they become plain loops. */
+static void turns(Emit *e, LVal v) {
+  Loop l;
+  One n = emit_operand(e, v, 0);
+  if (n.kind != ONE_UNIFORM) {
+    emit_fail(e, "turns of a loop differ between lanes");
+    return;
+  }
+  emit_loop(e, &l, emit_i64(e, 0), n.v, 1);
+  if (e->k->ins[v].op == LP_FOR && has_loop(e->k, v)) poll(e);
+  emit_set_all(e, v, one_uniform(l.i));
+  emit_range(e, v + 1, e->k->ins[v].match);
+  emit_loop_end(e, &l);
+}
+
+static void vec_lanes(Emit *e, void *ud, LLVMValueRef i) {
+  LVal v = *(LVal *)ud;
+  emit_set_all(e, v, one_linear(i, emit_i64(e, 1)));
+  emit_range(e, v + 1, e->k->ins[v].match);
+}
+
+static void vec(Emit *e, LVal v) {
+  if (e->width > 1) turns(e, v);
+  else emit_lanes(e, emit_operand(e, v, 0).v, vec_lanes, &v);
+}
+
+static void branch(Emit *e, LVal v) {
+  One c = emit_operand(e, v, 0);
+  LLVMBasicBlockRef then = emit_new_block(e, "then"), end = emit_new_block(e, "end");
+  bool masked = e->masked;
+  Val mask = e->mask;
+  if (c.kind == ONE_UNIFORM) {
+    LLVMBuildCondBr(B, c.v, then, end);
+  } else {
+    LLVMValueRef m = emit_mask(e), some;
+    m = m ? LLVMBuildAnd(B, m, c.v, "") : c.v;
+    LLVMTypeRef i16 = LLVMIntTypeInContext(e->ctx, EMIT_LANES);
+    some = LLVMBuildICmp(B, LLVMIntNE, LLVMBuildBitCast(B, m, i16, ""), LLVMConstNull(i16), "");
+    LLVMBuildCondBr(B, some, then, end);
+    e->masked = true;
+    e->mask.copies = e->rows;
+    e->mask.one[e->rows == 1 ? 0 : e->row] = one_vector(m);
+  }
+  LLVMPositionBuilderAtEnd(B, then);
+  emit_range(e, v + 1, e->k->ins[v].match);
+  LLVMBuildBr(B, end);
+  LLVMPositionBuilderAtEnd(B, end);
+  e->masked = masked;
+  e->mask = mask;
+}
+
+/* ---- straight-line code ---- */
+
+static LLVMTypeRef var_type(One var) { return LLVMGetAllocatedType(var.v); }
+
+static void one(Emit *e, LVal v, bool single) {
+  const LIns *in = &e->k->ins[v];
+  One x = {0}, r;
+  LLVMValueRef old, now, mask = emit_mask(e);
+  switch (in->op) {
+    case LP_STORE:
+      emit_store(e, in->buf, emit_operand(e, v, 0), emit_operand(e, v, 1));
+      return;
+    case LP_CHECK:
+      x = emit_operand(e, v, 0);
+      emit_flag(e, LLVMBuildNot(B, x.v, ""));
+      return;
+    case LP_VAR:
+      r = one_uniform(emit_alloca(e, emit_vec(emit_type(e, (DType)in->dtype), e->width), "var"));
+      LLVMBuildStore(B, emit_vector(e, emit_operand(e, v, 0)), r.v);
+      break;
+    case LP_GET:
+      x = emit_operand(e, v, 0);
+      now = LLVMBuildLoad2(B, var_type(x), x.v, "");
+      r = emit_width_of(now) > 1 ? one_vector(now) : one_uniform(now);
+      break;
+    case LP_SET:
+      x = emit_operand(e, v, 0);
+      now = emit_vector(e, emit_operand(e, v, 1));
+      if (mask) {
+        old = LLVMBuildLoad2(B, var_type(x), x.v, "");
+        now = LLVMBuildSelect(B, mask, now, old, "");
+      }
+      LLVMBuildStore(B, now, x.v);
+      return;
+    case LP_RESULT: r = emit_operand(e, v, 0); break;
+    default: r = emit_one(e, v); break;
+  }
+  if (single) emit_set_all(e, v, r);
+  else emit_set(e, v, r);
+}
+
+static void straight(Emit *e, LVal v) {
+  LOp op = (LOp)e->k->ins[v].op;
+  if (op == LP_ROW || op == LP_COL) return; /* the tile has set them */
+  if (op == LP_YIELD) {
+    yield(e, v);
+    return;
+  }
+  bool single = same_in_rows(e, v) && (op != LP_VAR || e->rows == 1);
+  for (e->row = e->row_lo; e->row < e->row_hi; e->row++) {
+    one(e, v, single);
+    if (single) break;
+  }
+  e->row = e->row_lo;
+}
+
+void emit_range(Emit *e, LVal first, LVal end) {
+  const LIns *ins = e->k->ins;
+  for (LVal v = first; v < end && !e->failed; v++) {
+    bool apart = !same_in_rows(e, v);
+    switch (ins[v].op) {
+      case LP_PAR:
+      case LP_FOR: rows_apart(e, v, apart, turns); break;
+      case LP_VEC: rows_apart(e, v, apart, vec); break;
+      case LP_RED: rows_apart(e, v, apart, reduction); break;
+      case LP_IF: rows_apart(e, v, apart, branch); break;
+      case LP_TILE: rows_apart(e, v, true, emit_tile); break;
+      default: straight(e, v); continue;
+    }
+    v = ins[v].match;
+  }
+}
+
+/* ---- functions ---- */
+
+static void attribute(Emit *e, LLVMValueRef fn, const char *name, const char *value) {
+  LLVMAttributeRef a = LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value,
+                                                 (unsigned)strlen(value));
+  LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, a);
+}
+
+static void enum_attribute(Emit *e, LLVMValueRef fn, unsigned at, const char *name) {
+  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+  LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->ctx, kind, 0));
+}
+
+static LLVMValueRef new_function(Emit *e, const char *name, LLVMTypeRef type, bool internal) {
+  LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
+  bool wide = e->level == ENG_X86_64_V4;
+  if (internal) LLVMSetLinkage(fn, LLVMInternalLinkage);
+  enum_attribute(e, fn, LLVMAttributeFunctionIndex, "nounwind");
+  attribute(e, fn, "frame-pointer", "all");
+  attribute(e, fn, "no-builtins", "");
+  attribute(e, fn, "target-cpu", eng_level_name[e->level]);
+  attribute(e, fn, "prefer-vector-width", wide ? "512" : "256");
+  attribute(e, fn, "min-legal-vector-width", wide ? "512" : "0");
+  return fn;
+}
+
+bool emit_fn_begin(Emit *e, EmitSaved *s, const char *name, LLVMTypeRef type, LLVMValueRef *fn) {
+  *fn = LLVMGetNamedFunction(e->mod, name);
+  if (*fn) return false;
+  *fn = new_function(e, name, type, true);
+  enum_attribute(e, *fn, LLVMAttributeFunctionIndex, "noinline");
+  s->at = LLVMGetInsertBlock(B);
+  s->entry = e->entry;
+  s->fn = e->fn;
+  e->fn = *fn;
+  e->entry = emit_new_block(e, "entry");
+  LLVMBasicBlockRef start = emit_new_block(e, "start");
+  LLVMPositionBuilderAtEnd(B, e->entry);
+  LLVMBuildBr(B, start);
+  LLVMPositionBuilderAtEnd(B, start);
+  return true;
+}
+
+void emit_fn_end(Emit *e, EmitSaved *s) {
+  e->fn = s->fn;
+  e->entry = s->entry;
+  LLVMPositionBuilderAtEnd(B, s->at);
+}
+
+LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg) {
+  return LLVMBuildCall2(B, LLVMGlobalGetValueType(fn), fn, arg, (unsigned)n, "");
+}
+
+/* The turns lo .. hi-1 of the outermost LP_PAR, `rows` at once; gives where it ended. */
+static LLVMValueRef top_turns(Emit *e, LVal par, int rows, LLVMValueRef lo, LLVMValueRef hi) {
+  LLVMValueRef end = hi;
+  Loop l;
+  if (rows > 1) {
+    LLVMValueRef n = LLVMBuildAnd(B, LLVMBuildSub(B, hi, lo, ""), emit_i64(e, -rows), "");
+    LLVMValueRef arg[2] = {LLVMBuildAdd(B, lo, n, ""), lo};
+    end = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(lo), 2, arg);
+  }
+  emit_loop(e, &l, lo, end, rows);
+  e->rows = rows;
+  e->row_lo = e->row = 0;
+  e->row_hi = rows;
+  for (e->row = 0; e->row < rows; e->row++) {
+    emit_set(e, par, one_uniform(LLVMBuildAdd(B, l.i, emit_i64(e, e->row), "")));
+  }
+  e->row = 0;
+  emit_range(e, par + 1, e->k->ins[par].match);
+  e->rows = e->row_hi = 1;
+  emit_loop_end(e, &l);
+  return end;
+}
+
+/* How many rows to emit side by side: several where a turn holds a reduction in lanes, or a chain, whose
+ * additions wait for one another, and the code stays short. */
+static int rows_of(const Kernel *k) {
+  (void)k;
+  return 1;
+}
+
+/* The function `turns(buffers.., arg, lo, hi, status)`. */
+static LLVMValueRef emit_turns(Emit *e) {
+  const Kernel *k = e->k;
+  unsigned n = (unsigned)k->buf_count;
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
+  LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+  LLVMTypeRef *par = malloc((n + 4) * sizeof *par);
+  if (!par) {
+    emit_fail(e, "out of memory");
+    return NULL;
+  }
+  for (unsigned i = 0; i < n + 4; i++) par[i] = i == n + 1 || i == n + 2 ? i64 : ptr;
+  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, n + 4, false);
+  free(par);
+  e->fn = new_function(e, "turns", type, true);
+  enum_attribute(e, e->fn, LLVMAttributeFunctionIndex, "noinline");
+  for (unsigned i = 0; i < n; i++) {
+    e->buf[i] = LLVMGetParam(e->fn, i);
+    bool own = k->bufs[i].kind == LB_OUT || k->bufs[i].kind == LB_LOCAL;
+    if (own) enum_attribute(e, e->fn, i + 1, "noalias");
+  }
+  e->status = LLVMGetParam(e->fn, n + 3);
+  enum_attribute(e, e->fn, n + 4, "noalias");
+  LLVMValueRef lo = LLVMGetParam(e->fn, n + 1), hi = LLVMGetParam(e->fn, n + 2);
+  e->entry = emit_new_block(e, "entry");
+  LLVMBasicBlockRef start = emit_new_block(e, "start");
+  e->leave = emit_new_block(e, "leave");
+  LLVMPositionBuilderAtEnd(B, e->entry);
+  e->fail = LLVMBuildAlloca(B, i32, "fail");
+  for (uint32_t i = 0; i < k->arg_count; i++) {
+    LLVMValueRef at = emit_i64(e, (int64_t)i);
+    e->arg[i] = LLVMBuildLoad2(B, i64, LLVMBuildGEP2(B, i64, LLVMGetParam(e->fn, n), &at, 1, ""), "");
+  }
+  LLVMBuildBr(B, start);
+  LLVMPositionBuilderAtEnd(B, start);
+  LLVMBuildStore(B, emit_i32(e, 0), e->fail);
+  LVal top = 0;
+  while (k->ins[top].op != LP_PAR) top++;
+  e->width = e->rows = e->row_hi = 1;
+  emit_range(e, 0, top);
+  int rows = rows_of(k);
+  if (rows > 1) lo = top_turns(e, top, rows, lo, hi);
+  top_turns(e, top, 1, lo, hi);
+  LLVMBuildBr(B, e->leave);
+  LLVMPositionBuilderAtEnd(B, e->leave);
+  LLVMBasicBlockRef tell = emit_new_block(e, "tell"), end = emit_new_block(e, "return");
+  LLVMValueRef failed = LLVMBuildLoad2(B, i32, e->fail, "");
+  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, failed, emit_i32(e, 0), ""), tell, end);
+  LLVMPositionBuilderAtEnd(B, tell);
+  LLVMSetVolatile(LLVMBuildStore(B, emit_i32(e, 1), e->status), true);
+  LLVMBuildBr(B, end);
+  LLVMPositionBuilderAtEnd(B, end);
+  LLVMBuildRetVoid(B);
+  return e->fn;
+}
+
+/* `k`: loads the pointers of the buffers and places the local ones, then calls the above. */
+static void emit_entry(Emit *e, LLVMValueRef body) {
+  const Kernel *k = e->k;
+  unsigned n = (unsigned)k->buf_count;
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
+  LLVMTypeRef i8 = LLVMInt8TypeInContext(e->ctx), par[6] = {ptr, ptr, i64, i64, ptr, ptr};
+  e->fn = new_function(e, "k", LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, 6, false), false);
+  e->entry = emit_new_block(e, "entry");
+  LLVMPositionBuilderAtEnd(B, e->entry);
+  LLVMValueRef *arg = malloc((n + 4) * sizeof *arg), at = emit_i64(e, 0);
+  if (!arg) {
+    emit_fail(e, "out of memory");
+    return;
+  }
+  for (unsigned i = 0; i < n; i++) {
+    const LBuf *b = &k->bufs[i];
+    LLVMValueRef index = emit_i64(e, (int64_t)i);
+    if (b->kind != LB_LOCAL) {
+      LLVMValueRef from = LLVMBuildGEP2(B, ptr, LLVMGetParam(e->fn, 0), &index, 1, "");
+      arg[i] = LLVMBuildLoad2(B, ptr, from, "");
+      continue;
+    }
+    arg[i] = LLVMBuildGEP2(B, i8, LLVMGetParam(e->fn, 4), &at, 1, "");
+    LLVMValueRef bytes = emit_i64(e, b->each * (int64_t)dt_size((DType)b->dtype));
+    if (b->arg >= 0) {
+      index = emit_i64(e, b->arg);
+      LLVMValueRef from = LLVMBuildGEP2(B, i64, LLVMGetParam(e->fn, 1), &index, 1, "");
+      LLVMValueRef max[2] = {LLVMBuildLoad2(B, i64, from, ""), emit_i64(e, 0)};
+      bytes = LLVMBuildMul(B, bytes, emit_intrinsic(e, "llvm.smax", i64, 2, max), "");
+    }
+    bytes = LLVMBuildAnd(B, LLVMBuildAdd(B, bytes, emit_i64(e, 63), ""), emit_i64(e, -64), "");
+    at = LLVMBuildAdd(B, at, bytes, "");
+  }
+  arg[n] = LLVMGetParam(e->fn, 1);
+  arg[n + 1] = LLVMGetParam(e->fn, 2);
+  arg[n + 2] = LLVMGetParam(e->fn, 3);
+  arg[n + 3] = LLVMGetParam(e->fn, 5);
+  emit_call(e, body, (int)n + 4, arg);
+  free(arg);
+  LLVMBuildRetVoid(B);
+}
+
+/* ---- LLVM ---- */
+
+void emit_init(void) {
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+}
+
+static LLVMTargetMachineRef machine(Emit *e, const char *triple) {
+  LLVMTargetRef target;
+  char *text = NULL;
+  if (LLVMGetTargetFromTriple(triple, &target, &text)) {
+    emit_fail(e, "%s", text);
+    LLVMDisposeMessage(text);
+    return NULL;
+  }
+  return LLVMCreateTargetMachine(target, triple, eng_level_name[e->level], "", LLVMCodeGenLevelDefault,
+                                 LLVMRelocPIC, LLVMCodeModelSmall);
+}
+
+/* Verifies, optimises and turns the module into what was asked for. */
+static void finish(Emit *e, LLVMTargetMachineRef tm, unsigned what, char **out, size_t *n) {
+  static const char passes[] =
+      "function(sroa,early-cse<memssa>,loop-mssa(licm),instsimplify,simplifycfg)";
+  char *text = NULL;
+  if (LLVMVerifyModule(e->mod, LLVMReturnStatusAction, &text)) {
+    emit_fail(e, "bad code: %s", text);
+    LLVMDisposeMessage(text);
+    return;
+  }
+  LLVMDisposeMessage(text);
+  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+  LLVMErrorRef error = LLVMRunPasses(e->mod, passes, tm, options);
+  LLVMDisposePassBuilderOptions(options);
+  if (error) {
+    text = LLVMGetErrorMessage(error);
+    emit_fail(e, "%s", text);
+    LLVMDisposeErrorMessage(text);
+    return;
+  }
+  if (what == EMIT_IR) {
+    text = LLVMPrintModuleToString(e->mod);
+    *out = strdup(text);
+    *n = strlen(text);
+    LLVMDisposeMessage(text);
+  } else {
+    LLVMMemoryBufferRef made;
+    LLVMCodeGenFileType type = what == EMIT_ASM ? LLVMAssemblyFile : LLVMObjectFile;
+    text = NULL;
+    if (LLVMTargetMachineEmitToMemoryBuffer(tm, e->mod, type, &text, &made)) {
+      emit_fail(e, "%s", text);
+      LLVMDisposeMessage(text);
+      return;
+    }
+    *n = LLVMGetBufferSize(made);
+    *out = malloc(*n + 1);
+    if (*out) memcpy(*out, LLVMGetBufferStart(made), *n);
+    LLVMDisposeMemoryBuffer(made);
+  }
+  if (!*out) emit_fail(e, "out of memory");
+}
+
+/* LLVM's own message of something it cannot do, instead of the end of the process. */
+static void diagnose(LLVMDiagnosticInfoRef info, void *ud) {
+  if (LLVMGetDiagInfoSeverity(info) != LLVMDSError) return;
+  char *text = LLVMGetDiagInfoDescription(info);
+  emit_fail(ud, "%s", text);
+  LLVMDisposeMessage(text);
+}
+
+bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
+                 size_t err_n) {
+  static const char triple[] = "x86_64-unknown-linux-gnu";
+  Emit e = {.k = k, .level = level, .err = err, .err_n = err_n};
+  *out = NULL;
+  *n = 0;
+  e.val = calloc(k->count + 1, sizeof *e.val);
+  e.buf = calloc(k->buf_count + 1, sizeof *e.buf);
+  e.arg = calloc(k->arg_count + 1, sizeof *e.arg);
+  if (!e.val || !e.buf || !e.arg) emit_fail(&e, "out of memory");
+  e.ctx = LLVMContextCreate();
+  LLVMContextSetDiagnosticHandler(e.ctx, diagnose, &e);
+  e.mod = LLVMModuleCreateWithNameInContext("kernel", e.ctx);
+  e.b = LLVMCreateBuilderInContext(e.ctx);
+  LLVMTargetMachineRef tm = machine(&e, triple);
+  if (tm) {
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
+    LLVMSetTarget(e.mod, triple);
+    LLVMSetModuleDataLayout(e.mod, layout);
+    LLVMDisposeTargetData(layout);
+    LLVMValueRef body = e.failed ? NULL : emit_turns(&e);
+    if (!e.failed) emit_entry(&e, body);
+    if (!e.failed) finish(&e, tm, what, out, n);
+    LLVMDisposeTargetMachine(tm);
+  }
+  LLVMDisposeBuilder(e.b);
+  LLVMDisposeModule(e.mod);
+  LLVMContextDispose(e.ctx);
+  free(e.val);
+  free(e.buf);
+  free(e.arg);
+  if (e.failed) {
+    free(*out);
+    *out = NULL;
+  }
+  return !e.failed;
+}

@@ -1,0 +1,1080 @@
+/* Operations on LLVM values: the scalar code of the loop form.
+ *
+ * In: values of one width (scalars, or vectors of 16). Out: instructions that compute, for each lane,
+ * the bits of runtime/ref_elem.c (jit/loop_scalar.c is the same in C). An operation on Ones keeps what
+ * is uniform or linear so, since an address that is known to be linear is one vector access.
+ *
+ * Invariant: no operation here fuses, reorders or flushes; nothing calls outside. */
+#include <stdio.h>
+#include <string.h>
+
+#include "jit/emit.h"
+#include "jit/loop_impl.h"
+#include "runtime/half.h"
+
+#define B e->b
+
+/* ---- types and constants ---- */
+
+LLVMTypeRef emit_type(Emit *e, DType dt) {
+  switch (dt) {
+    case DT_BOOL: return LLVMInt1TypeInContext(e->ctx);
+    case DT_U8:
+    case DT_I8: return LLVMInt8TypeInContext(e->ctx);
+    case DT_I16: return LLVMInt16TypeInContext(e->ctx);
+    case DT_I32: return LLVMInt32TypeInContext(e->ctx);
+    case DT_I64: return LLVMInt64TypeInContext(e->ctx);
+    case DT_F64: return LLVMDoubleTypeInContext(e->ctx);
+    default: return LLVMFloatTypeInContext(e->ctx);
+  }
+}
+
+LLVMTypeRef emit_mem_type(Emit *e, DType dt) {
+  if (dt == DT_BOOL) return LLVMInt8TypeInContext(e->ctx);
+  if (dt == DT_F16 || dt == DT_BF16) return LLVMInt16TypeInContext(e->ctx);
+  return emit_type(e, dt);
+}
+
+LLVMTypeRef emit_vec(LLVMTypeRef t, int n) { return n == 1 ? t : LLVMVectorType(t, (unsigned)n); }
+
+LLVMValueRef emit_i64(Emit *e, int64_t x) {
+  return LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)x, true);
+}
+
+LLVMValueRef emit_i32(Emit *e, int32_t x) {
+  return LLVMConstInt(LLVMInt32TypeInContext(e->ctx), (uint64_t)(int64_t)x, true);
+}
+
+int emit_width_of(LLVMValueRef x) {
+  LLVMTypeRef t = LLVMTypeOf(x);
+  return LLVMGetTypeKind(t) == LLVMVectorTypeKind ? (int)LLVMGetVectorSize(t) : 1;
+}
+
+LLVMTypeRef emit_like(LLVMValueRef x, LLVMTypeRef scalar) {
+  return emit_vec(scalar, emit_width_of(x));
+}
+
+LLVMValueRef emit_splat(Emit *e, LLVMValueRef x, int n) {
+  if (n == 1) return x;
+  LLVMTypeRef t = LLVMVectorType(LLVMTypeOf(x), (unsigned)n);
+  if (LLVMIsConstant(x)) {
+    LLVMValueRef lane[64];
+    for (int i = 0; i < n; i++) lane[i] = x;
+    return LLVMConstVector(lane, (unsigned)n);
+  }
+  LLVMTypeRef index = LLVMVectorType(LLVMInt32TypeInContext(e->ctx), (unsigned)n);
+  LLVMValueRef one = LLVMBuildInsertElement(B, LLVMGetUndef(t), x, emit_i32(e, 0), "");
+  return LLVMBuildShuffleVector(B, one, LLVMGetUndef(t), LLVMConstNull(index), "");
+}
+
+/* The constant c of an integer type, as wide as x. */
+static LLVMValueRef ints(Emit *e, LLVMValueRef x, LLVMTypeRef t, uint64_t c) {
+  return emit_splat(e, LLVMConstInt(t, c, false), emit_width_of(x));
+}
+
+/* The same of x's own element type. */
+static LLVMValueRef same_int(Emit *e, LLVMValueRef x, int64_t c) {
+  LLVMTypeRef t = LLVMTypeOf(x);
+  if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
+  return emit_splat(e, LLVMConstInt(t, (uint64_t)c, true), emit_width_of(x));
+}
+
+static bool is_double(LLVMValueRef x) {
+  LLVMTypeRef t = LLVMTypeOf(x);
+  if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
+  return LLVMGetTypeKind(t) == LLVMDoubleTypeKind;
+}
+
+/* A constant of x's type (float or double); c is exact in it. */
+static LLVMValueRef real(Emit *e, LLVMValueRef x, double c) {
+  LLVMTypeRef t = is_double(x) ? LLVMDoubleTypeInContext(e->ctx) : LLVMFloatTypeInContext(e->ctx);
+  return emit_splat(e, LLVMConstReal(t, c), emit_width_of(x));
+}
+
+static LLVMValueRef lane_numbers(LLVMTypeRef t) {
+  LLVMValueRef lane[EMIT_LANES];
+  for (int i = 0; i < EMIT_LANES; i++) lane[i] = LLVMConstInt(t, (uint64_t)i, false);
+  return LLVMConstVector(lane, EMIT_LANES);
+}
+
+LLVMValueRef emit_vector(Emit *e, One x) {
+  if (e->width == 1 || x.kind == ONE_VECTOR) return x.v;
+  LLVMValueRef base = emit_splat(e, x.v, EMIT_LANES);
+  if (x.kind == ONE_UNIFORM) return base;
+  LLVMValueRef step = emit_splat(e, x.step, EMIT_LANES);
+  LLVMValueRef off = LLVMBuildMul(B, step, lane_numbers(LLVMTypeOf(x.v)), "");
+  return LLVMBuildAdd(B, base, off, "");
+}
+
+LLVMValueRef emit_const(Emit *e, DType dt, double x) {
+  LLVMTypeRef t = emit_type(e, dt);
+  if (dt_float(dt)) return LLVMConstReal(t, x);
+  return LLVMConstInt(t, (uint64_t)(int64_t)x, true);
+}
+
+/* ---- small parts ---- */
+
+LLVMValueRef emit_intrinsic(Emit *e, const char *name, LLVMTypeRef over, int n, LLVMValueRef *arg) {
+  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+  LLVMValueRef f = LLVMGetIntrinsicDeclaration(e->mod, id, &over, over ? 1 : 0);
+  return LLVMBuildCall2(B, LLVMGlobalGetValueType(f), f, arg, (unsigned)n, "");
+}
+
+static LLVMValueRef intrinsic1(Emit *e, const char *name, LLVMValueRef x) {
+  return emit_intrinsic(e, name, LLVMTypeOf(x), 1, &x);
+}
+
+static LLVMValueRef sel(Emit *e, LLVMValueRef c, LLVMValueRef x, LLVMValueRef y) {
+  return LLVMBuildSelect(B, c, x, y, "");
+}
+
+static LLVMValueRef fcmp(Emit *e, LLVMRealPredicate p, LLVMValueRef x, LLVMValueRef y) {
+  return LLVMBuildFCmp(B, p, x, y, "");
+}
+
+static LLVMValueRef icmp(Emit *e, LLVMIntPredicate p, LLVMValueRef x, LLVMValueRef y) {
+  return LLVMBuildICmp(B, p, x, y, "");
+}
+
+static LLVMTypeRef int_type(Emit *e, LLVMValueRef x) {
+  return emit_like(x, is_double(x) ? LLVMInt64TypeInContext(e->ctx) : LLVMInt32TypeInContext(e->ctx));
+}
+
+static LLVMTypeRef real_type(Emit *e, LLVMValueRef x) { /* of an i32 or i64 pattern */
+  LLVMTypeRef t = LLVMTypeOf(x);
+  if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
+  bool wide = LLVMGetIntTypeWidth(t) == 64;
+  return emit_like(x, wide ? LLVMDoubleTypeInContext(e->ctx) : LLVMFloatTypeInContext(e->ctx));
+}
+
+static LLVMValueRef bits(Emit *e, LLVMValueRef x) {
+  return LLVMBuildBitCast(B, x, int_type(e, x), "");
+}
+
+static LLVMValueRef unbits(Emit *e, LLVMValueRef u) {
+  return LLVMBuildBitCast(B, u, real_type(e, u), "");
+}
+
+static LLVMValueRef copysign_of(Emit *e, LLVMValueRef x, LLVMValueRef sign) {
+  LLVMValueRef arg[2] = {x, sign};
+  return emit_intrinsic(e, "llvm.copysign", LLVMTypeOf(x), 2, arg);
+}
+
+/* Whether a lane of a truth vector is set, as i1. */
+static LLVMValueRef any(Emit *e, LLVMValueRef c) {
+  if (emit_width_of(c) == 1) return c;
+  LLVMTypeRef t = LLVMIntTypeInContext(e->ctx, (unsigned)emit_width_of(c));
+  return icmp(e, LLVMIntNE, LLVMBuildBitCast(B, c, t, ""), LLVMConstNull(t));
+}
+
+void emit_flag(Emit *e, LLVMValueRef bad) {
+  LLVMValueRef mask = emit_mask(e);
+  if (mask && emit_width_of(bad) > 1) bad = LLVMBuildAnd(B, bad, mask, "");
+  LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+  LLVMValueRef old = LLVMBuildLoad2(B, i32, e->fail, "");
+  LLVMValueRef now = LLVMBuildZExt(B, any(e, bad), i32, "");
+  LLVMBuildStore(B, LLVMBuildOr(B, old, now, ""), e->fail);
+}
+
+/* ---- f16 and bf16 ---- */
+
+/* A float to the pattern of an f16, as i32 (half.h, hf_f16_from_f32). */
+static LLVMValueRef f16_from_f32(Emit *e, LLVMValueRef x) {
+  LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+#define C(c) ints(e, x, i32, c)
+  LLVMValueRef u = bits(e, x);
+  LLVMValueRef sign = LLVMBuildAnd(B, LLVMBuildLShr(B, u, C(16), ""), C(0x8000), "");
+  LLVMValueRef a = LLVMBuildAnd(B, u, C(0x7fffffff), "");
+  LLVMValueRef small = LLVMBuildFAdd(B, unbits(e, a), real(e, x, 0.5), "");
+  small = LLVMBuildSub(B, bits(e, small), C(0x3f000000), "");
+  LLVMValueRef odd = LLVMBuildAnd(B, LLVMBuildLShr(B, a, C(13), ""), C(1), "");
+  LLVMValueRef n = LLVMBuildAdd(B, LLVMBuildSub(B, a, C(0x38000000 - 0x0fff), ""), odd, "");
+  n = LLVMBuildLShr(B, n, C(13), "");
+  n = sel(e, icmp(e, LLVMIntULT, a, C(0x38800000)), small, n);
+  n = sel(e, icmp(e, LLVMIntUGE, a, C(0x47800000)), C(0x7c00), n);
+  n = sel(e, icmp(e, LLVMIntUGT, a, C(0x7f800000)), C(0x7e00), n);
+  return LLVMBuildOr(B, n, sign, "");
+#undef C
+}
+
+/* The pattern of an f16, as i32, to float. */
+static LLVMValueRef f32_from_f16(Emit *e, LLVMValueRef h) {
+  LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+#define C(c) ints(e, h, i32, c)
+  LLVMValueRef sign = LLVMBuildShl(B, LLVMBuildAnd(B, h, C(0x8000), ""), C(16), "");
+  LLVMValueRef a = LLVMBuildAnd(B, h, C(0x7fff), ""), shifted = LLVMBuildShl(B, a, C(13), "");
+  LLVMValueRef normal = LLVMBuildAdd(B, shifted, C(0x38000000), "");
+  LLVMValueRef special = LLVMBuildOr(B, shifted, C(0x7f800000), "");
+  LLVMValueRef f = LLVMBuildSIToFP(B, a, real_type(e, a), "");
+  LLVMValueRef small = bits(e, LLVMBuildFMul(B, f, real(e, f, 0x1p-24), ""));
+  LLVMValueRef r = sel(e, icmp(e, LLVMIntULT, a, C(0x0400)), small, normal);
+  r = sel(e, icmp(e, LLVMIntUGE, a, C(0x7c00)), special, r);
+  return unbits(e, LLVMBuildOr(B, r, sign, ""));
+#undef C
+}
+
+/* A double to an f16 or bf16 in one rounding, held as a float. `drop`: bits of the fraction that go;
+ * numbers: see half.h. */
+static LLVMValueRef half_from_f64(Emit *e, DType dt, LLVMValueRef x) {
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
+  bool bf = dt == DT_BF16;
+#define C(c) ints(e, x, i64, c)
+  int drop = bf ? 45 : 42;
+  LLVMValueRef u = bits(e, x), a = LLVMBuildAnd(B, u, C(0x7fffffffffffffff), "");
+  LLVMValueRef sign = LLVMBuildAnd(B, LLVMBuildLShr(B, u, C(48), ""), C(0x8000), "");
+  LLVMValueRef small = LLVMBuildFAdd(B, unbits(e, a), real(e, x, bf ? 0x1p-81 : 0x1p28), "");
+  small = LLVMBuildSub(B, bits(e, small), C(bf ? 0x3ae0000000000000 : 0x41b0000000000000), "");
+  LLVMValueRef odd = LLVMBuildAnd(B, LLVMBuildLShr(B, a, C((uint64_t)drop), ""), C(1), "");
+  LLVMValueRef n = LLVMBuildSub(B, a, C(bf ? 0x3800000000000000 : 0x3f00000000000000), "");
+  n = LLVMBuildAdd(B, n, C(((uint64_t)1 << (drop - 1)) - 1), "");
+  n = LLVMBuildLShr(B, LLVMBuildAdd(B, n, odd, ""), C((uint64_t)drop), "");
+  n = sel(e, icmp(e, LLVMIntULT, a, C(bf ? 0x3810000000000000 : 0x3f10000000000000)), small, n);
+  n = sel(e, icmp(e, LLVMIntUGE, a, C(bf ? 0x47f0000000000000 : 0x40f0000000000000)),
+          C(bf ? 0x7f80 : 0x7c00), n);
+  n = sel(e, icmp(e, LLVMIntUGT, a, C(0x7ff0000000000000)), C(bf ? 0x7fc0 : 0x7e00), n);
+#undef C
+  n = LLVMBuildTrunc(B, LLVMBuildOr(B, n, sign, ""), emit_like(x, i32), "");
+  if (bf) return unbits(e, LLVMBuildShl(B, n, ints(e, x, i32, 16), ""));
+  return f32_from_f16(e, n);
+}
+
+static LLVMTypeRef half_type(Emit *e, LLVMValueRef x) {
+  return emit_like(x, LLVMHalfTypeInContext(e->ctx));
+}
+
+LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x) {
+  LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+#define C(c) ints(e, x, i32, c)
+  if (dt == DT_BF16) {
+    LLVMValueRef u = bits(e, x);
+    LLVMValueRef odd = LLVMBuildAnd(B, LLVMBuildLShr(B, u, C(16), ""), C(1), "");
+    LLVMValueRef r = LLVMBuildAdd(B, LLVMBuildAdd(B, u, C(0x7fff), ""), odd, "");
+    r = sel(e, fcmp(e, LLVMRealUNO, x, x), LLVMBuildOr(B, u, C(0x00400000), ""), r);
+    return unbits(e, LLVMBuildAnd(B, r, C(0xffff0000), ""));
+  }
+#undef C
+  if (dt != DT_F16) return x;
+  if (!emit_wide(e)) return f32_from_f16(e, f16_from_f32(e, x));
+  return LLVMBuildFPExt(B, LLVMBuildFPTrunc(B, x, half_type(e, x), ""), LLVMTypeOf(x), "");
+}
+
+/* ---- memory ---- */
+
+static LLVMValueRef from_mem(Emit *e, DType dt, LLVMValueRef x) {
+  LLVMTypeRef i32 = emit_like(x, LLVMInt32TypeInContext(e->ctx));
+  if (dt == DT_BOOL) return icmp(e, LLVMIntNE, x, LLVMConstNull(LLVMTypeOf(x)));
+  if (dt == DT_BF16) {
+    LLVMValueRef u = LLVMBuildZExt(B, x, i32, "");
+    return unbits(e, LLVMBuildShl(B, u, same_int(e, u, 16), ""));
+  }
+  if (dt == DT_F16) {
+    if (!emit_wide(e)) return f32_from_f16(e, LLVMBuildZExt(B, x, i32, ""));
+    LLVMValueRef h = LLVMBuildBitCast(B, x, half_type(e, x), "");
+    return LLVMBuildFPExt(B, h, emit_like(x, LLVMFloatTypeInContext(e->ctx)), "");
+  }
+  return x;
+}
+
+static LLVMValueRef to_mem(Emit *e, DType dt, LLVMValueRef x) {
+  LLVMTypeRef t = emit_like(x, emit_mem_type(e, dt));
+  if (dt == DT_BOOL) return LLVMBuildZExt(B, x, t, "");
+  if (dt == DT_BF16) {
+    LLVMValueRef u = bits(e, x);
+    return LLVMBuildTrunc(B, LLVMBuildLShr(B, u, same_int(e, u, 16), ""), t, "");
+  }
+  if (dt == DT_F16) {
+    if (!emit_wide(e)) return LLVMBuildTrunc(B, f16_from_f32(e, x), t, "");
+    return LLVMBuildBitCast(B, LLVMBuildFPTrunc(B, x, half_type(e, x), ""), t, "");
+  }
+  return x;
+}
+
+/* Addresses of elements; `index` may be a vector. */
+static LLVMValueRef place(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index) {
+  return LLVMBuildGEP2(B, emit_mem_type(e, dt), base, &index, 1, "");
+}
+
+LLVMValueRef emit_load_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, int n) {
+  LLVMTypeRef t = emit_vec(emit_mem_type(e, dt), n);
+  LLVMValueRef x = LLVMBuildLoad2(B, t, place(e, dt, base, index), "");
+  LLVMSetAlignment(x, (unsigned)dt_size(dt));
+  return from_mem(e, dt, x);
+}
+
+void emit_store_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x, int n) {
+  (void)n;
+  LLVMValueRef s = LLVMBuildStore(B, to_mem(e, dt, x), place(e, dt, base, index));
+  LLVMSetAlignment(s, (unsigned)dt_size(dt));
+}
+
+/* llvm.masked.load and the like take two overloaded types: the vector and the pointers. */
+static LLVMValueRef masked(Emit *e, const char *name, LLVMTypeRef vec, LLVMTypeRef ptr, int n,
+                           LLVMValueRef *arg) {
+  LLVMTypeRef over[2] = {vec, ptr};
+  LLVMValueRef f =
+      LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), over, 2);
+  return LLVMBuildCall2(B, LLVMGlobalGetValueType(f), f, arg, (unsigned)n, "");
+}
+
+LLVMValueRef emit_load_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
+                              LLVMValueRef mask, int n) {
+  LLVMTypeRef t = emit_vec(emit_mem_type(e, dt), n);
+  LLVMValueRef p = place(e, dt, base, index);
+  LLVMValueRef arg[4] = {p, emit_i32(e, (int)dt_size(dt)), mask, LLVMConstNull(t)};
+  return from_mem(e, dt, masked(e, "llvm.masked.load", t, LLVMTypeOf(p), 4, arg));
+}
+
+void emit_store_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x,
+                       LLVMValueRef mask, int n) {
+  LLVMTypeRef t = emit_vec(emit_mem_type(e, dt), n);
+  LLVMValueRef p = place(e, dt, base, index);
+  LLVMValueRef arg[4] = {to_mem(e, dt, x), p, emit_i32(e, (int)dt_size(dt)), mask};
+  masked(e, "llvm.masked.store", t, LLVMTypeOf(p), 4, arg);
+}
+
+static LLVMValueRef all_lanes(Emit *e) {
+  return LLVMConstAllOnes(LLVMVectorType(LLVMInt1TypeInContext(e->ctx), EMIT_LANES));
+}
+
+static LLVMValueRef backwards(Emit *e, LLVMValueRef x) {
+  LLVMValueRef lane[EMIT_LANES];
+  for (int i = 0; i < EMIT_LANES; i++) lane[i] = emit_i32(e, EMIT_LANES - 1 - i);
+  return LLVMBuildShuffleVector(B, x, x, LLVMConstVector(lane, EMIT_LANES), "");
+}
+
+/* The step of a linear value where it is a known number; else 0. */
+static int64_t known_step(One x) {
+  return x.kind == ONE_LINEAR && LLVMIsAConstantInt(x.step) ? LLVMConstIntGetSExtValue(x.step) : 0;
+}
+
+One emit_load(Emit *e, int buf, One index) {
+  DType dt = (DType)e->k->bufs[buf].dtype;
+  LLVMValueRef base = e->buf[buf], mask = emit_mask(e);
+  if (index.kind == ONE_UNIFORM) return one_uniform(emit_load_n(e, dt, base, index.v, 1));
+  int64_t step = known_step(index);
+  if (step == 1 || step == -1) {
+    LLVMValueRef at = index.v, x;
+    if (step < 0) at = LLVMBuildSub(B, at, emit_i64(e, EMIT_LANES - 1), "");
+    if (mask && step < 0) mask = backwards(e, mask);
+    x = mask ? emit_load_masked(e, dt, base, at, mask, EMIT_LANES)
+             : emit_load_n(e, dt, base, at, EMIT_LANES);
+    return one_vector(step < 0 ? backwards(e, x) : x);
+  }
+  LLVMTypeRef t = LLVMVectorType(emit_mem_type(e, dt), EMIT_LANES);
+  LLVMValueRef p = place(e, dt, base, emit_vector(e, index));
+  LLVMValueRef arg[4] = {p, emit_i32(e, (int)dt_size(dt)), mask ? mask : all_lanes(e),
+                         LLVMConstNull(t)};
+  return one_vector(from_mem(e, dt, masked(e, "llvm.masked.gather", t, LLVMTypeOf(p), 4, arg)));
+}
+
+void emit_store(Emit *e, int buf, One index, One x) {
+  DType dt = (DType)e->k->bufs[buf].dtype;
+  LLVMValueRef base = e->buf[buf], mask = emit_mask(e);
+  if (e->width == 1 || (index.kind == ONE_UNIFORM && x.kind == ONE_UNIFORM)) {
+    emit_store_n(e, dt, base, index.v, x.v, 1);
+    return;
+  }
+  LLVMValueRef v = emit_vector(e, x);
+  int64_t step = known_step(index);
+  if (step == 1 || step == -1) {
+    LLVMValueRef at = index.v;
+    if (step < 0) {
+      at = LLVMBuildSub(B, at, emit_i64(e, EMIT_LANES - 1), "");
+      v = backwards(e, v);
+      if (mask) mask = backwards(e, mask);
+    }
+    if (mask) emit_store_masked(e, dt, base, at, v, mask, EMIT_LANES);
+    else emit_store_n(e, dt, base, at, v, EMIT_LANES);
+    return;
+  }
+  LLVMTypeRef t = LLVMVectorType(emit_mem_type(e, dt), EMIT_LANES);
+  LLVMValueRef p = place(e, dt, base, emit_vector(e, index));
+  LLVMValueRef arg[4] = {to_mem(e, dt, v), p, emit_i32(e, (int)dt_size(dt)),
+                         mask ? mask : all_lanes(e)};
+  masked(e, "llvm.masked.scatter", t, LLVMTypeOf(p), 4, arg);
+}
+
+/* ---- fused multiply-add without the instruction (runtime/fmath.c has the same in C) ---- */
+
+/* The exact product in f64, the sum rounded to odd. */
+static LLVMValueRef fma32_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
+  LLVMTypeRef f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+#define C(c) ints(e, x, i64, c)
+  LLVMValueRef p = LLVMBuildFMul(B, LLVMBuildFPExt(B, x, f64, ""), LLVMBuildFPExt(B, y, f64, ""), "");
+  LLVMValueRef c = LLVMBuildFPExt(B, z, f64, ""), s = LLVMBuildFAdd(B, p, c, "");
+  LLVMValueRef back = LLVMBuildFSub(B, s, p, "");
+  LLVMValueRef rest = LLVMBuildFSub(B, p, LLVMBuildFSub(B, s, back, ""), "");
+  rest = LLVMBuildFAdd(B, rest, LLVMBuildFSub(B, c, back, ""), "");
+  LLVMValueRef u = bits(e, s), top = C(0x7ff0000000000000);
+  LLVMValueRef finite = icmp(e, LLVMIntNE, LLVMBuildAnd(B, u, top, ""), top);
+  LLVMValueRef inexact = fcmp(e, LLVMRealUNE, rest, real(e, rest, 0));
+  LLVMValueRef even = icmp(e, LLVMIntEQ, LLVMBuildAnd(B, u, C(1), ""), C(0));
+  LLVMValueRef up = fcmp(e, LLVMRealOGT, rest, real(e, rest, 0));
+  LLVMValueRef grow = LLVMBuildXor(B, up, icmp(e, LLVMIntSLT, u, C(0)), "");
+  LLVMValueRef odd = LLVMBuildAdd(B, u, sel(e, grow, C(1), C(UINT64_MAX)), "");
+  LLVMValueRef act = LLVMBuildAnd(B, LLVMBuildAnd(B, finite, inexact, ""), even, "");
+  return LLVMBuildFPTrunc(B, unbits(e, sel(e, act, odd, u)), LLVMTypeOf(x), "");
+#undef C
+}
+
+/* Integers throughout, in i256: product and addend are aligned at bit 190 or so with a sticky bit,
+ * added, and rounded once. Scalars only. The steps are those of fm_fma64_soft with a wider word, so
+ * that nothing is lost before the rounding. */
+static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), wide = LLVMIntTypeInContext(e->ctx, 256);
+  LLVMTypeRef f64 = LLVMDoubleTypeInContext(e->ctx);
+#define C(c) LLVMConstInt(i64, c, false)
+#define W(c) LLVMConstInt(wide, c, false)
+  LLVMValueRef in[3] = {x, y, z}, u[3], m[3], ex[3], special[3];
+  LLVMValueRef top = C(0x7ff0000000000000);
+  for (int i = 0; i < 3; i++) {
+    u[i] = LLVMBuildBitCast(B, in[i], i64, "");
+    special[i] = icmp(e, LLVMIntEQ, LLVMBuildAnd(B, u[i], top, ""), top);
+    LLVMValueRef field = LLVMBuildAnd(B, LLVMBuildLShr(B, u[i], C(52), ""), C(0x7ff), "");
+    LLVMValueRef normal = icmp(e, LLVMIntNE, field, C(0));
+    m[i] = LLVMBuildAnd(B, u[i], C(0xfffffffffffff), "");
+    m[i] = LLVMBuildOr(B, m[i], sel(e, normal, C(0x10000000000000), C(0)), "");
+    ex[i] = LLVMBuildSub(B, sel(e, normal, field, C(1)), C(1075), "");
+  }
+  LLVMValueRef zero = LLVMBuildOr(B, icmp(e, LLVMIntEQ, m[0], C(0)), icmp(e, LLVMIntEQ, m[1], C(0)), "");
+  LLVMValueRef product = LLVMBuildFMul(B, x, y, "");
+  LLVMValueRef plain = LLVMBuildFAdd(B, product, z, "");
+  LLVMValueRef infinite = LLVMBuildOr(B, special[0], special[1], "");
+  /* x, y finite and z not: the product may overflow and must not meet z */
+  plain = sel(e, LLVMBuildAnd(B, LLVMBuildNot(B, infinite, ""), special[2], ""),
+              LLVMBuildFAdd(B, z, z, ""), plain);
+  LLVMValueRef is_plain = LLVMBuildOr(B, LLVMBuildOr(B, infinite, special[2], ""), zero, "");
+  LLVMBasicBlockRef start = LLVMGetInsertBlock(B), hard = emit_new_block(e, "hard");
+  LLVMBasicBlockRef done = emit_new_block(e, "done");
+  LLVMBuildCondBr(B, is_plain, done, hard);
+  LLVMPositionBuilderAtEnd(B, hard);
+  /* p = product * 2^ep, c = addend * 2^ez. Both exponents are brought to the smaller one where the
+   * shift is at most 120 bits; farther apart, the smaller number is one sticky bit under the greater,
+   * which is shifted up by 120 first. */
+  LLVMTypeRef i128 = LLVMIntTypeInContext(e->ctx, 128);
+  LLVMValueRef p = LLVMBuildMul(B, LLVMBuildZExt(B, m[0], i128, ""), LLVMBuildZExt(B, m[1], i128, ""), "");
+  LLVMValueRef c = LLVMBuildZExt(B, m[2], wide, "");
+  p = LLVMBuildZExt(B, p, wide, "");
+  LLVMValueRef ep = LLVMBuildAdd(B, ex[0], ex[1], "");
+  LLVMValueRef ez = sel(e, icmp(e, LLVMIntEQ, m[2], C(0)), ep, ex[2]);
+  LLVMValueRef d = LLVMBuildSub(B, ep, ez, "");
+  LLVMValueRef product_up = icmp(e, LLVMIntSGE, d, C(0));
+  LLVMValueRef dist = sel(e, product_up, d, LLVMBuildNeg(B, d, ""));
+  LLVMValueRef high = sel(e, product_up, p, c), low = sel(e, product_up, c, p);
+  LLVMValueRef e_high = sel(e, product_up, ep, ez);
+  LLVMValueRef far = icmp(e, LLVMIntUGT, dist, C(120));
+  LLVMValueRef up = sel(e, far, C(120), dist), down = LLVMBuildSub(B, dist, up, "");
+  LLVMValueRef most = C(200);
+  down = sel(e, icmp(e, LLVMIntUGT, down, most), most, down);
+  high = LLVMBuildShl(B, high, LLVMBuildZExt(B, up, wide, ""), "");
+  LLVMValueRef wd = LLVMBuildZExt(B, down, wide, ""), cut = LLVMBuildLShr(B, low, wd, "");
+  LLVMValueRef lost = icmp(e, LLVMIntNE, LLVMBuildShl(B, cut, wd, ""), low);
+  low = LLVMBuildOr(B, cut, LLVMBuildZExt(B, lost, wide, ""), "");
+  LLVMValueRef exponent = LLVMBuildSub(B, e_high, up, "");
+  /* signed sum; 106 + 120 bits and a sign fit */
+  LLVMValueRef neg_p = icmp(e, LLVMIntSLT, LLVMBuildXor(B, u[0], u[1], ""), C(0));
+  LLVMValueRef neg_z = icmp(e, LLVMIntSLT, u[2], C(0));
+  LLVMValueRef neg_high = sel(e, product_up, neg_p, neg_z), neg_low = sel(e, product_up, neg_z, neg_p);
+  LLVMValueRef differ = LLVMBuildXor(B, neg_high, neg_low, "");
+  LLVMValueRef sum = LLVMBuildAdd(B, high, sel(e, differ, LLVMBuildNeg(B, low, ""), low), "");
+  LLVMValueRef below = icmp(e, LLVMIntSLT, sum, W(0));
+  sum = sel(e, below, LLVMBuildNeg(B, sum, ""), sum);
+  LLVMValueRef neg = LLVMBuildXor(B, neg_high, below, "");
+  LLVMValueRef none = icmp(e, LLVMIntEQ, sum, W(0));
+  /* An exact sum of 0 is +0, or -0 where both were negative: p is not 0, so then they cancel: +0. */
+  LLVMValueRef args[2] = {sum, LLVMConstInt(LLVMInt1TypeInContext(e->ctx), 0, false)};
+  LLVMValueRef lead = emit_intrinsic(e, "llvm.ctlz", wide, 2, args);
+  lead = LLVMBuildTrunc(B, lead, i64, "");
+  lead = sel(e, none, C(0), LLVMBuildSub(B, lead, C(1), ""));
+  /* the value is sum * 2^exponent, its top bit is number 254 - lead */
+  LLVMValueRef top_at = LLVMBuildSub(B, C(254), lead, "");
+  LLVMValueRef field = LLVMBuildAdd(B, LLVMBuildAdd(B, exponent, top_at, ""), C(1023), "");
+  LLVMValueRef subnormal = icmp(e, LLVMIntSLT, field, C(1));
+  LLVMValueRef extra = sel(e, subnormal, LLVMBuildSub(B, C(1), field, ""), C(0));
+  field = sel(e, subnormal, C(1), field);
+  /* shift left to bit 254, then down by 202 + extra, rounding */
+  LLVMValueRef norm = LLVMBuildShl(B, sum, LLVMBuildZExt(B, lead, wide, ""), "");
+  LLVMValueRef by = LLVMBuildAdd(B, C(202), extra, "");
+  LLVMValueRef too_low = icmp(e, LLVMIntUGT, by, C(255));
+  by = sel(e, too_low, C(255), by);
+  LLVMValueRef wby = LLVMBuildZExt(B, by, wide, "");
+  LLVMValueRef kept = LLVMBuildLShr(B, norm, wby, "");
+  LLVMValueRef rest = LLVMBuildSub(B, norm, LLVMBuildShl(B, kept, wby, ""), "");
+  LLVMValueRef half = LLVMBuildShl(B, W(1), LLVMBuildSub(B, wby, W(1), ""), "");
+  LLVMValueRef tie = LLVMBuildAnd(B, icmp(e, LLVMIntEQ, rest, half),
+                                  icmp(e, LLVMIntEQ, LLVMBuildAnd(B, kept, W(1), ""), W(1)), "");
+  LLVMValueRef round = LLVMBuildOr(B, icmp(e, LLVMIntUGT, rest, half), tie, "");
+  LLVMValueRef k = LLVMBuildTrunc(B, kept, i64, "");
+  k = LLVMBuildAdd(B, k, LLVMBuildZExt(B, round, i64, ""), "");
+  k = sel(e, too_low, C(0), k); /* less than half of the smallest */
+  LLVMValueRef r = LLVMBuildAdd(B, LLVMBuildShl(B, LLVMBuildSub(B, field, C(1), ""), C(52), ""), k, "");
+  r = sel(e, icmp(e, LLVMIntSGE, field, C(2047)), top, r);
+  r = LLVMBuildOr(B, r, sel(e, neg, C(0x8000000000000000), C(0)), "");
+  r = sel(e, none, C(0), r);
+  LLVMValueRef value = LLVMBuildBitCast(B, r, f64, "");
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(B);
+  LLVMBuildBr(B, done);
+  LLVMPositionBuilderAtEnd(B, done);
+  LLVMValueRef phi = LLVMBuildPhi(B, f64, "");
+  LLVMAddIncoming(phi, (LLVMValueRef[]){plain, value}, (LLVMBasicBlockRef[]){start, from}, 2);
+  return phi;
+#undef C
+#undef W
+}
+
+/* A scalar function of n doubles or floats applied lane by lane. */
+static LLVMValueRef lane_by_lane(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *x) {
+  int w = emit_width_of(x[0]);
+  if (w == 1) return emit_call(e, fn, n, x);
+  LLVMTypeRef vec = LLVMTypeOf(x[0]), t = LLVMGetElementType(vec);
+  LLVMValueRef place_of[4], one[3];
+  for (int i = 0; i <= n; i++) place_of[i] = emit_alloca(e, vec, "lanes");
+  for (int i = 0; i < n; i++) LLVMBuildStore(B, x[i], place_of[i]);
+  Loop l;
+  emit_loop(e, &l, emit_i64(e, 0), emit_i64(e, w), 1);
+  for (int i = 0; i < n; i++)
+    one[i] = LLVMBuildLoad2(B, t, LLVMBuildGEP2(B, t, place_of[i], &l.i, 1, ""), "");
+  LLVMBuildStore(B, emit_call(e, fn, n, one), LLVMBuildGEP2(B, t, place_of[n], &l.i, 1, ""));
+  emit_loop_end(e, &l);
+  return LLVMBuildLoad2(B, vec, place_of[n], "");
+}
+
+static LLVMTypeRef fn_type(LLVMTypeRef t, int n) {
+  LLVMTypeRef par[3] = {t, t, t};
+  return LLVMFunctionType(t, par, (unsigned)n, false);
+}
+
+LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
+  LLVMValueRef arg[3] = {x, y, z}, fn;
+  if (emit_wide(e)) return emit_intrinsic(e, "llvm.fma", LLVMTypeOf(x), 3, arg);
+  EmitSaved s;
+  char name[32];
+  bool dbl = is_double(x);
+  snprintf(name, sizeof name, "fma_%d_%d", dbl ? 64 : 32, emit_width_of(x));
+  if (emit_fn_begin(e, &s, name, fn_type(LLVMTypeOf(x), 3), &fn)) {
+    LLVMValueRef p[3] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1), LLVMGetParam(fn, 2)}, r, one;
+    if (!dbl) {
+      r = fma32_soft(e, p[0], p[1], p[2]);
+    } else if (emit_width_of(x) == 1) {
+      r = fma64_soft(e, p[0], p[1], p[2]);
+    } else {
+      EmitSaved inner;
+      LLVMTypeRef f64 = LLVMDoubleTypeInContext(e->ctx);
+      if (emit_fn_begin(e, &inner, "fma_64_1", fn_type(f64, 3), &one)) {
+        r = fma64_soft(e, LLVMGetParam(one, 0), LLVMGetParam(one, 1), LLVMGetParam(one, 2));
+        LLVMBuildRet(B, r);
+        emit_fn_end(e, &inner);
+      }
+      r = lane_by_lane(e, one, 3, p);
+    }
+    LLVMBuildRet(B, r);
+    emit_fn_end(e, &s);
+  }
+  return emit_call(e, fn, 3, arg);
+}
+
+/* ---- one operand ---- */
+
+/* Whole numbers: -1 floor, 0 to nearest even, 1 ceil. */
+static LLVMValueRef whole(Emit *e, int way, LLVMValueRef x) {
+  if (emit_wide(e)) {
+    return intrinsic1(e, way < 0 ? "llvm.floor" : way ? "llvm.ceil" : "llvm.roundeven", x);
+  }
+  LLVMValueRef magic = real(e, x, is_double(x) ? 0x1p52 : 0x1p23), a = intrinsic1(e, "llvm.fabs", x);
+  LLVMValueRef r = LLVMBuildFSub(B, LLVMBuildFAdd(B, a, magic, ""), magic, "");
+  r = copysign_of(e, r, x);
+  if (way) {
+    LLVMValueRef off = fcmp(e, way < 0 ? LLVMRealOGT : LLVMRealOLT, r, x);
+    LLVMValueRef moved = LLVMBuildFAdd(B, r, real(e, x, way), "");
+    r = copysign_of(e, sel(e, off, moved, r), x);
+  }
+  return sel(e, fcmp(e, LLVMRealOLT, a, magic), r, x);
+}
+
+static LLVMValueRef un_int(Emit *e, RefUn f, DType dt, LLVMValueRef x) {
+  LLVMValueRef zero = same_int(e, x, 0), one = same_int(e, x, 1);
+  bool sign = dt != DT_U8;
+  switch (f) {
+    case RU_NEG: return LLVMBuildNeg(B, x, "");
+    case RU_ABS:
+      return sign ? sel(e, icmp(e, LLVMIntSLT, x, zero), LLVMBuildNeg(B, x, ""), x) : x;
+    case RU_SIGN: {
+      LLVMValueRef r = sel(e, icmp(e, LLVMIntEQ, x, zero), zero, one);
+      return sign ? sel(e, icmp(e, LLVMIntSLT, x, zero), same_int(e, x, -1), r) : r;
+    }
+    case RU_RELU: return sign ? sel(e, icmp(e, LLVMIntSGT, x, zero), x, zero) : x;
+    case RU_NOT: return LLVMBuildNot(B, x, "");
+    default: return x; /* floor, ceil, round */
+  }
+}
+
+LLVMValueRef emit_un(Emit *e, RefUn f, DType dt, LLVMValueRef x) {
+  if (!dt_float(dt)) return un_int(e, f, dt, x);
+  LLVMValueRef zero = real(e, x, 0), r;
+  switch (f) {
+    case RU_ISNAN: return fcmp(e, LLVMRealUNO, x, x);
+    case RU_ISINF:
+      return fcmp(e, LLVMRealOEQ, intrinsic1(e, "llvm.fabs", x), real(e, x, __builtin_inf()));
+    case RU_NEG: return LLVMBuildFNeg(B, x, "");
+    case RU_ABS: return intrinsic1(e, "llvm.fabs", x);
+    case RU_SIGN:
+      r = sel(e, fcmp(e, LLVMRealOEQ, x, zero), zero, x);
+      r = sel(e, fcmp(e, LLVMRealOLT, x, zero), real(e, x, -1), r);
+      return sel(e, fcmp(e, LLVMRealOGT, x, zero), real(e, x, 1), r);
+    case RU_RELU: /* x where it is greater or a NaN */
+      return sel(e, fcmp(e, LLVMRealUGT, x, zero), x, zero);
+    case RU_FLOOR: return whole(e, -1, x);
+    case RU_CEIL: return whole(e, 1, x);
+    case RU_ROUND: return whole(e, 0, x);
+    case RU_SQRT: return emit_round(e, dt, intrinsic1(e, "llvm.sqrt", x));
+    default: return emit_round(e, dt, emit_math(e, f, x));
+  }
+}
+
+/* ---- two operands ---- */
+
+static LLVMValueRef extreme(Emit *e, bool max, LLVMValueRef x, LLVMValueRef y) {
+  LLVMValueRef m = sel(e, fcmp(e, max ? LLVMRealOGT : LLVMRealOLT, x, y), x, y);
+  LLVMValueRef u = bits(e, x), v = bits(e, y);
+  LLVMValueRef both = unbits(e, max ? LLVMBuildAnd(B, u, v, "") : LLVMBuildOr(B, u, v, ""));
+  m = sel(e, fcmp(e, LLVMRealOEQ, x, y), both, m);
+  return sel(e, fcmp(e, LLVMRealUNO, x, x), x, m);
+}
+
+/* The exact remainder of |x| by |y|, for finite y other than 0 and finite x: long division, as many bits at
+ * once as a 64-bit word has room for. `mant`: bits of the fraction. Scalars. */
+static LLVMValueRef fmod_abs(Emit *e, LLVMValueRef x, LLVMValueRef y) {
+  bool dbl = is_double(x);
+  int mant = dbl ? 52 : 23;
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+#define C(c) LLVMConstInt(i64, (uint64_t)(c), false)
+  LLVMValueRef in[2] = {x, y}, m[2], ex[2];
+  for (int i = 0; i < 2; i++) {
+    LLVMValueRef u = LLVMBuildZExt(B, bits(e, intrinsic1(e, "llvm.fabs", in[i])), i64, "");
+    LLVMValueRef field = LLVMBuildLShr(B, u, C(mant), "");
+    LLVMValueRef normal = icmp(e, LLVMIntNE, field, C(0));
+    LLVMValueRef frac = LLVMBuildAnd(B, u, C(((uint64_t)1 << mant) - 1), "");
+    m[i] = LLVMBuildOr(B, frac, sel(e, normal, C((uint64_t)1 << mant), C(0)), "");
+    ex[i] = sel(e, normal, field, C(1));
+  }
+  /* r = m[0] 2^left, in units of y's last place */
+  LLVMValueRef left = LLVMBuildSub(B, ex[0], ex[1], "");
+  LLVMValueRef below = icmp(e, LLVMIntSLT, left, C(0));
+  LLVMBasicBlockRef start = LLVMGetInsertBlock(B), head = emit_new_block(e, "mod");
+  LLVMBasicBlockRef body = emit_new_block(e, "mod.step"), done = emit_new_block(e, "mod.end");
+  LLVMValueRef first = LLVMBuildURem(B, m[0], m[1], "");
+  LLVMBuildCondBr(B, below, done, head);
+  LLVMPositionBuilderAtEnd(B, head);
+  LLVMValueRef r = LLVMBuildPhi(B, i64, ""), n = LLVMBuildPhi(B, i64, "");
+  LLVMBuildCondBr(B, icmp(e, LLVMIntSGT, n, C(0)), body, done);
+  LLVMPositionBuilderAtEnd(B, body);
+  int room = 63 - mant;
+  LLVMValueRef by = sel(e, icmp(e, LLVMIntSLT, n, C(room)), n, C(room));
+  LLVMValueRef next = LLVMBuildURem(B, LLVMBuildShl(B, r, by, ""), m[1], "");
+  LLVMValueRef fewer = LLVMBuildSub(B, n, by, "");
+  LLVMAddIncoming(r, (LLVMValueRef[]){first, next}, (LLVMBasicBlockRef[]){start, body}, 2);
+  LLVMAddIncoming(n, (LLVMValueRef[]){left, fewer}, (LLVMBasicBlockRef[]){start, body}, 2);
+  LLVMBuildBr(B, head);
+  LLVMPositionBuilderAtEnd(B, done);
+  LLVMValueRef q = LLVMBuildPhi(B, i64, "");
+  LLVMAddIncoming(q, (LLVMValueRef[]){m[0], r}, (LLVMBasicBlockRef[]){start, head}, 2);
+  /* q 2^(ex[1] - 1) in units of the smallest number: normalise */
+  LLVMValueRef arg[2] = {q, LLVMConstInt(LLVMInt1TypeInContext(e->ctx), 0, false)};
+  LLVMValueRef lead = LLVMBuildSub(B, emit_intrinsic(e, "llvm.ctlz", i64, 2, arg), C(63 - mant), "");
+  LLVMValueRef most = LLVMBuildSub(B, ex[1], C(1), "");
+  LLVMValueRef shift = sel(e, icmp(e, LLVMIntSLT, lead, most), lead, most);
+  LLVMValueRef put = LLVMBuildShl(B, q, shift, "");
+  LLVMValueRef field = LLVMBuildShl(B, LLVMBuildSub(B, most, shift, ""), C(mant), "");
+  LLVMValueRef u = LLVMBuildAdd(B, put, field, "");
+  u = sel(e, below, LLVMBuildZExt(B, bits(e, intrinsic1(e, "llvm.fabs", x)), i64, ""), u);
+  u = sel(e, icmp(e, LLVMIntEQ, q, C(0)), C(0), u);
+  if (!dbl) u = LLVMBuildTrunc(B, u, LLVMInt32TypeInContext(e->ctx), "");
+  return unbits(e, u);
+#undef C
+}
+
+/* fmod, and from it x % y or x // y of floats as runtime/ref_elem.c has them. Scalars. */
+static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
+  LLVMValueRef zero = real(e, x, 0), inf = real(e, x, __builtin_inf());
+  LLVMValueRef ax = intrinsic1(e, "llvm.fabs", x), ay = intrinsic1(e, "llvm.fabs", y);
+  LLVMValueRef ok = LLVMBuildAnd(B, fcmp(e, LLVMRealOLT, ax, inf), fcmp(e, LLVMRealOGT, ay, zero), "");
+  LLVMValueRef finite = LLVMBuildAnd(B, ok, fcmp(e, LLVMRealOLT, ay, inf), "");
+  LLVMValueRef m = fmod_abs(e, sel(e, finite, x, zero), sel(e, finite, y, real(e, x, 1)));
+  m = sel(e, finite, m, ax);                                   /* y infinite */
+  m = sel(e, ok, copysign_of(e, m, x), real(e, x, __builtin_nan("")));
+  LLVMValueRef none = fcmp(e, LLVMRealOEQ, m, zero);
+  LLVMValueRef differ =
+      LLVMBuildXor(B, fcmp(e, LLVMRealOLT, m, zero), fcmp(e, LLVMRealOLT, y, zero), "");
+  if (mod) {
+    LLVMValueRef r = sel(e, differ, LLVMBuildFAdd(B, m, y, ""), m);
+    return sel(e, none, copysign_of(e, zero, y), r);
+  }
+  LLVMValueRef over = LLVMBuildFDiv(B, x, y, "");
+  LLVMValueRef q = LLVMBuildFDiv(B, LLVMBuildFSub(B, x, m, ""), y, "");
+  LLVMValueRef less = LLVMBuildAnd(B, differ, LLVMBuildNot(B, none, ""), "");
+  q = sel(e, less, LLVMBuildFSub(B, q, real(e, x, 1), ""), q);
+  LLVMValueRef f = whole(e, -1, q);
+  LLVMValueRef up = fcmp(e, LLVMRealOGT, LLVMBuildFSub(B, q, f, ""), real(e, x, 0.5));
+  f = sel(e, up, LLVMBuildFAdd(B, f, real(e, x, 1), ""), f);
+  f = sel(e, fcmp(e, LLVMRealOEQ, q, zero), copysign_of(e, zero, over), f);
+  return sel(e, fcmp(e, LLVMRealOEQ, y, zero), over, f);
+}
+
+static LLVMValueRef modulo_lanes(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
+  LLVMTypeRef t = is_double(x) ? LLVMDoubleTypeInContext(e->ctx) : LLVMFloatTypeInContext(e->ctx);
+  LLVMValueRef fn, arg[2] = {x, y};
+  EmitSaved s;
+  char name[32];
+  snprintf(name, sizeof name, "%s_%d", mod ? "mod" : "floordiv", is_double(x) ? 64 : 32);
+  if (emit_fn_begin(e, &s, name, fn_type(t, 2), &fn)) {
+    LLVMBuildRet(B, modulo(e, mod, LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)));
+    emit_fn_end(e, &s);
+  }
+  return lane_by_lane(e, fn, 2, arg);
+}
+
+/* The quotient cut towards zero of ints; y is neither 0 nor -1. Narrow vectors by way of f64, which is
+ * exact for 32 bits: there is no vector division of ints. */
+static LLVMValueRef quotient(Emit *e, bool sign, LLVMValueRef x, LLVMValueRef y) {
+  LLVMTypeRef t = LLVMTypeOf(x), f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
+  if (emit_width_of(x) == 1 || LLVMGetIntTypeWidth(LLVMGetElementType(t)) == 64) {
+    return sign ? LLVMBuildSDiv(B, x, y, "") : LLVMBuildUDiv(B, x, y, "");
+  }
+  LLVMTypeRef i32 = emit_like(x, LLVMInt32TypeInContext(e->ctx));
+  LLVMValueRef a = sign ? LLVMBuildSExt(B, x, i32, "") : LLVMBuildZExt(B, x, i32, "");
+  LLVMValueRef b = sign ? LLVMBuildSExt(B, y, i32, "") : LLVMBuildZExt(B, y, i32, "");
+  LLVMValueRef q = LLVMBuildFDiv(B, LLVMBuildSIToFP(B, a, f64, ""), LLVMBuildSIToFP(B, b, f64, ""), "");
+  return LLVMBuildTrunc(B, LLVMBuildFPToSI(B, q, i32, ""), t, "");
+}
+
+static LLVMValueRef int_div(Emit *e, bool mod, DType dt, LLVMValueRef x, LLVMValueRef y) {
+  LLVMValueRef zero = same_int(e, x, 0), one = same_int(e, x, 1);
+  LLVMValueRef by0 = icmp(e, LLVMIntEQ, y, zero), skip = by0, minus = NULL;
+  bool sign = dt != DT_U8;
+  emit_flag(e, by0);
+  if (sign) {
+    minus = icmp(e, LLVMIntEQ, y, same_int(e, x, -1));
+    skip = LLVMBuildOr(B, skip, minus, "");
+  }
+  LLVMValueRef d = sel(e, skip, one, y), q = quotient(e, sign, x, d);
+  LLVMValueRef r = LLVMBuildSub(B, x, LLVMBuildMul(B, q, d, ""), "");
+  if (sign) {
+    LLVMValueRef differ = icmp(e, LLVMIntSLT, LLVMBuildXor(B, x, d, ""), zero);
+    LLVMValueRef fix = LLVMBuildAnd(B, differ, icmp(e, LLVMIntNE, r, zero), "");
+    q = sel(e, fix, LLVMBuildSub(B, q, one, ""), q);
+    r = sel(e, fix, LLVMBuildAdd(B, r, d, ""), r);
+    q = sel(e, minus, LLVMBuildNeg(B, x, ""), q);
+  }
+  return sel(e, by0, zero, mod ? r : q);
+}
+
+/* Squaring while any lane has bits of the exponent left. */
+static LLVMValueRef int_pow(Emit *e, DType dt, LLVMValueRef x, LLVMValueRef y) {
+  LLVMTypeRef t = LLVMTypeOf(x);
+  LLVMValueRef zero = same_int(e, x, 0), one = same_int(e, x, 1);
+  LLVMValueRef bad = dt == DT_U8 ? NULL : icmp(e, LLVMIntSLT, y, zero);
+  if (bad) {
+    emit_flag(e, bad);
+    y = sel(e, bad, zero, y);
+  }
+  LLVMBasicBlockRef start = LLVMGetInsertBlock(B), head = emit_new_block(e, "pow");
+  LLVMBasicBlockRef body = emit_new_block(e, "pow.step"), done = emit_new_block(e, "pow.end");
+  LLVMBuildBr(B, head);
+  LLVMPositionBuilderAtEnd(B, head);
+  LLVMValueRef p = LLVMBuildPhi(B, t, ""), b = LLVMBuildPhi(B, t, ""), k = LLVMBuildPhi(B, t, "");
+  LLVMBuildCondBr(B, any(e, icmp(e, LLVMIntNE, k, zero)), body, done);
+  LLVMPositionBuilderAtEnd(B, body);
+  LLVMValueRef set = icmp(e, LLVMIntNE, LLVMBuildAnd(B, k, one, ""), zero);
+  LLVMValueRef p2 = sel(e, set, LLVMBuildMul(B, p, b, ""), p), b2 = LLVMBuildMul(B, b, b, "");
+  LLVMValueRef k2 = LLVMBuildLShr(B, k, one, "");
+  LLVMBuildBr(B, head);
+  LLVMBasicBlockRef from[2] = {start, body};
+  LLVMAddIncoming(p, (LLVMValueRef[]){one, p2}, from, 2);
+  LLVMAddIncoming(b, (LLVMValueRef[]){x, b2}, from, 2);
+  LLVMAddIncoming(k, (LLVMValueRef[]){y, k2}, from, 2);
+  LLVMPositionBuilderAtEnd(B, done);
+  return bad ? sel(e, bad, zero, p) : p;
+}
+
+static LLVMValueRef bin_int(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef y) {
+  bool sign = dt != DT_U8 && dt != DT_BOOL;
+  switch (f) {
+    case RB_ADD: return LLVMBuildAdd(B, x, y, "");
+    case RB_SUB: return LLVMBuildSub(B, x, y, "");
+    case RB_MUL: return LLVMBuildMul(B, x, y, "");
+    case RB_FLOORDIV: return int_div(e, false, dt, x, y);
+    case RB_MOD: return int_div(e, true, dt, x, y);
+    case RB_POW: return int_pow(e, dt, x, y);
+    case RB_MAX: return sel(e, icmp(e, sign ? LLVMIntSGT : LLVMIntUGT, x, y), x, y);
+    case RB_MIN: return sel(e, icmp(e, sign ? LLVMIntSLT : LLVMIntULT, x, y), x, y);
+    case RB_EQ: return icmp(e, LLVMIntEQ, x, y);
+    case RB_NE: return icmp(e, LLVMIntNE, x, y);
+    case RB_LT: return icmp(e, sign ? LLVMIntSLT : LLVMIntULT, x, y);
+    case RB_LE: return icmp(e, sign ? LLVMIntSLE : LLVMIntULE, x, y);
+    case RB_GT: return icmp(e, sign ? LLVMIntSGT : LLVMIntUGT, x, y);
+    case RB_GE: return icmp(e, sign ? LLVMIntSGE : LLVMIntUGE, x, y);
+    case RB_AND: return LLVMBuildAnd(B, x, y, "");
+    default: return LLVMBuildOr(B, x, y, "");
+  }
+}
+
+LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef y) {
+  if (!dt_float(dt)) return bin_int(e, f, dt, x, y);
+  switch (f) {
+    case RB_ADD: return emit_round(e, dt, LLVMBuildFAdd(B, x, y, ""));
+    case RB_SUB: return emit_round(e, dt, LLVMBuildFSub(B, x, y, ""));
+    case RB_MUL: return emit_round(e, dt, LLVMBuildFMul(B, x, y, ""));
+    case RB_DIV: return emit_round(e, dt, LLVMBuildFDiv(B, x, y, ""));
+    case RB_FLOORDIV: return emit_round(e, dt, modulo_lanes(e, false, x, y));
+    case RB_MOD: return emit_round(e, dt, modulo_lanes(e, true, x, y));
+    case RB_POW: return emit_round(e, dt, emit_pow(e, x, y));
+    case RB_MAX: return extreme(e, true, x, y);
+    case RB_MIN: return extreme(e, false, x, y);
+    case RB_EQ: return fcmp(e, LLVMRealOEQ, x, y);
+    case RB_NE: return fcmp(e, LLVMRealUNE, x, y);
+    case RB_LT: return fcmp(e, LLVMRealOLT, x, y);
+    case RB_LE: return fcmp(e, LLVMRealOLE, x, y);
+    case RB_GT: return fcmp(e, LLVMRealOGT, x, y);
+    default: return fcmp(e, LLVMRealOGE, x, y);
+  }
+}
+
+/* ---- casts, rule 15 ---- */
+
+static LLVMValueRef to_int(Emit *e, DType to, LLVMValueRef x) {
+  LLVMTypeRef over[2] = {emit_like(x, emit_type(e, to)), LLVMTypeOf(x)};
+  const char *name = to == DT_U8 ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
+  LLVMValueRef f =
+      LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), over, 2);
+  return LLVMBuildCall2(B, LLVMGlobalGetValueType(f), f, &x, 1, "");
+}
+
+/* An i64 as a double that rounds to f16 and bf16 as it does (half.h, hf_sticky_f64). */
+static LLVMValueRef sticky(Emit *e, LLVMValueRef x) {
+  LLVMTypeRef f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
+  LLVMValueRef low = LLVMBuildAnd(B, x, same_int(e, x, 0xffff), "");
+  LLVMValueRef lost = LLVMBuildZExt(B, icmp(e, LLVMIntNE, low, same_int(e, x, 0)), LLVMTypeOf(x), "");
+  LLVMValueRef cut = LLVMBuildAnd(B, x, same_int(e, x, ~(int64_t)0xffff), "");
+  cut = LLVMBuildOr(B, cut, LLVMBuildShl(B, lost, same_int(e, x, 15), ""), "");
+  int64_t limit = (int64_t)1 << 53;
+  LLVMValueRef exact = LLVMBuildAnd(B, icmp(e, LLVMIntSGT, x, same_int(e, x, -limit)),
+                                    icmp(e, LLVMIntSLT, x, same_int(e, x, limit)), "");
+  return LLVMBuildSIToFP(B, sel(e, exact, x, cut), f64, "");
+}
+
+LLVMValueRef emit_cast(Emit *e, DType from, DType to, LLVMValueRef x) {
+  LLVMTypeRef t = emit_like(x, emit_type(e, to));
+  LLVMTypeRef f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
+  bool half = to == DT_F16 || to == DT_BF16;
+  if (from == to) return x;
+  if (dt_float(from)) {
+    if (to == DT_BOOL) return fcmp(e, LLVMRealUNE, x, real(e, x, 0));
+    if (!dt_float(to)) return to_int(e, to, x);
+    if (from == DT_F64) return half ? half_from_f64(e, to, x) : LLVMBuildFPTrunc(B, x, t, "");
+    return to == DT_F64 ? LLVMBuildFPExt(B, x, f64, "") : emit_round(e, to, x);
+  }
+  bool sign = from != DT_BOOL && from != DT_U8;
+  if (to == DT_BOOL) return icmp(e, LLVMIntNE, x, same_int(e, x, 0));
+  if (half && from == DT_I64) return half_from_f64(e, to, sticky(e, x));
+  if (half && from == DT_I32) return half_from_f64(e, to, LLVMBuildSIToFP(B, x, f64, ""));
+  if (dt_float(to)) { /* up to 16 bits are exact in a float */
+    x = sign ? LLVMBuildSIToFP(B, x, t, "") : LLVMBuildUIToFP(B, x, t, "");
+    return emit_round(e, to, x);
+  }
+  if (dt_size(to) < dt_size(from)) return LLVMBuildTrunc(B, x, t, "");
+  if (from != DT_BOOL && dt_size(to) == dt_size(from)) return x;
+  return sign ? LLVMBuildSExt(B, x, t, "") : LLVMBuildZExt(B, x, t, "");
+}
+
+/* ---- quotients of indices ---- */
+
+/* x / y lane by lane for 0 <= x, 0 < y: in f64 where all are below 2^52 (the quotient, rounded to a whole
+ * number, is at most one too large), else one division per lane. */
+static LLVMValueRef index_quotient(Emit *e, LLVMValueRef x, LLVMValueRef y) {
+  LLVMTypeRef vec = LLVMTypeOf(x), par[2] = {vec, vec};
+  LLVMValueRef fn, arg[2] = {x, y};
+  EmitSaved s;
+  if (emit_fn_begin(e, &s, "quotients", LLVMFunctionType(vec, par, 2, false), &fn)) {
+    x = LLVMGetParam(fn, 0);
+    y = LLVMGetParam(fn, 1);
+    LLVMValueRef limit = same_int(e, x, (int64_t)1 << 52), high = LLVMBuildOr(B, x, y, "");
+    LLVMBasicBlockRef slow = emit_new_block(e, "slow"), fast = emit_new_block(e, "fast");
+    LLVMBuildCondBr(B, any(e, icmp(e, LLVMIntUGE, high, limit)), slow, fast);
+    LLVMPositionBuilderAtEnd(B, slow);
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef px = emit_alloca(e, vec, "x"), py = emit_alloca(e, vec, "y");
+    LLVMBuildStore(B, x, px);
+    LLVMBuildStore(B, y, py);
+    Loop l;
+    emit_loop(e, &l, emit_i64(e, 0), emit_i64(e, EMIT_LANES), 1);
+    LLVMValueRef at = LLVMBuildGEP2(B, i64, px, &l.i, 1, "");
+    LLVMValueRef d = LLVMBuildLoad2(B, i64, LLVMBuildGEP2(B, i64, py, &l.i, 1, ""), "");
+    LLVMBuildStore(B, LLVMBuildUDiv(B, LLVMBuildLoad2(B, i64, at, ""), d, ""), at);
+    emit_loop_end(e, &l);
+    LLVMBuildRet(B, LLVMBuildLoad2(B, vec, px, ""));
+    LLVMPositionBuilderAtEnd(B, fast);
+    LLVMTypeRef f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
+    LLVMValueRef ones = same_int(e, x, 0x4330000000000000), v[2] = {x, y};
+    for (int i = 0; i < 2; i++) { /* an int below 2^52 under the exponent of 2^52 */
+      v[i] = LLVMBuildBitCast(B, LLVMBuildOr(B, v[i], ones, ""), f64, "");
+      v[i] = LLVMBuildFSub(B, v[i], real(e, v[i], 0x1p52), "");
+    }
+    LLVMValueRef q = LLVMBuildFAdd(B, LLVMBuildFDiv(B, v[0], v[1], ""), real(e, v[0], 0x1p52), "");
+    q = LLVMBuildXor(B, LLVMBuildBitCast(B, q, vec, ""), ones, "");
+    LLVMValueRef over = icmp(e, LLVMIntUGT, LLVMBuildMul(B, q, y, ""), x);
+    LLVMBuildRet(B, LLVMBuildAdd(B, q, LLVMBuildSExt(B, over, vec, ""), ""));
+    emit_fn_end(e, &s);
+  }
+  return emit_call(e, fn, 2, arg);
+}
+
+/* LP_IDIV, LP_IREM. A linear x of step 1 over a uniform y takes one scalar division, and as many wraps as
+ * 16 lanes can make. */
+static One divide(Emit *e, bool rem, One x, One y) {
+  if (y.kind == ONE_UNIFORM) {
+    LLVMValueRef one = emit_i64(e, 1), arg[2] = {y.v, one};
+    if (!LLVMIsConstant(y.v)) y.v = emit_intrinsic(e, "llvm.umax", LLVMTypeOf(y.v), 2, arg);
+    else if (LLVMIsNull(y.v)) y.v = one;
+    if (x.kind == ONE_UNIFORM) {
+      return one_uniform(rem ? LLVMBuildURem(B, x.v, y.v, "") : LLVMBuildUDiv(B, x.v, y.v, ""));
+    }
+    if (known_step(x) == 1) {
+      LLVMValueRef q0 = LLVMBuildUDiv(B, x.v, y.v, "");
+      LLVMValueRef r0 = LLVMBuildSub(B, x.v, LLVMBuildMul(B, q0, y.v, ""), "");
+      LLVMValueRef first = emit_vector(e, one_linear(r0, one)), d = emit_splat(e, y.v, EMIT_LANES);
+      LLVMTypeRef vec = LLVMTypeOf(first);
+      LLVMValueRef zero = LLVMConstNull(vec);
+      LLVMBasicBlockRef start = LLVMGetInsertBlock(B), head = emit_new_block(e, "wrap");
+      LLVMBasicBlockRef body = emit_new_block(e, "wrap.step"), done = emit_new_block(e, "wrap.end");
+      LLVMBuildBr(B, head);
+      LLVMPositionBuilderAtEnd(B, head);
+      LLVMValueRef r = LLVMBuildPhi(B, vec, ""), q = LLVMBuildPhi(B, vec, "");
+      LLVMValueRef over = icmp(e, LLVMIntUGE, r, d);
+      LLVMBuildCondBr(B, any(e, over), body, done);
+      LLVMPositionBuilderAtEnd(B, body);
+      LLVMValueRef r2 = LLVMBuildSub(B, r, sel(e, over, d, zero), "");
+      LLVMValueRef q2 = LLVMBuildAdd(B, q, LLVMBuildZExt(B, over, vec, ""), "");
+      LLVMBuildBr(B, head);
+      LLVMBasicBlockRef from[2] = {start, body};
+      LLVMAddIncoming(r, (LLVMValueRef[]){first, r2}, from, 2);
+      LLVMAddIncoming(q, (LLVMValueRef[]){zero, q2}, from, 2);
+      LLVMPositionBuilderAtEnd(B, done);
+      if (rem) return one_vector(r);
+      return one_vector(LLVMBuildAdd(B, q, emit_splat(e, q0, EMIT_LANES), ""));
+    }
+  }
+  LLVMValueRef a = emit_vector(e, x), b = emit_vector(e, y), arg[2] = {b, same_int(e, b, 1)};
+  b = emit_intrinsic(e, "llvm.umax", LLVMTypeOf(b), 2, arg);
+  LLVMValueRef q = index_quotient(e, a, b);
+  return one_vector(rem ? LLVMBuildSub(B, a, LLVMBuildMul(B, q, b, ""), "") : q);
+}
+
+/* ---- instructions ---- */
+
+/* i64 + - * of which one operand at least is linear and the result is too; else kind is VECTOR and v NULL. */
+static One linear(Emit *e, RefBin f, One x, One y) {
+  One none = one_vector(NULL);
+  if (x.kind == ONE_VECTOR || y.kind == ONE_VECTOR) return none;
+  LLVMValueRef zero = emit_i64(e, 0);
+  LLVMValueRef xs = x.kind == ONE_LINEAR ? x.step : zero, ys = y.kind == ONE_LINEAR ? y.step : zero;
+  if (f == RB_ADD) return one_linear(LLVMBuildAdd(B, x.v, y.v, ""), LLVMBuildAdd(B, xs, ys, ""));
+  if (f == RB_SUB) return one_linear(LLVMBuildSub(B, x.v, y.v, ""), LLVMBuildSub(B, xs, ys, ""));
+  if (f != RB_MUL || (x.kind == ONE_LINEAR && y.kind == ONE_LINEAR)) return none;
+  LLVMValueRef by = x.kind == ONE_LINEAR ? y.v : x.v, step = x.kind == ONE_LINEAR ? xs : ys;
+  return one_linear(LLVMBuildMul(B, x.v, y.v, ""), LLVMBuildMul(B, step, by, ""));
+}
+
+/* Linear with a step that is known to be 0 is uniform. */
+static One tidy(One x) {
+  if (x.kind == ONE_LINEAR && LLVMIsConstant(x.step) && LLVMIsNull(x.step)) return one_uniform(x.v);
+  return x;
+}
+
+static One bin(Emit *e, LVal v) {
+  const LIns *in = &e->k->ins[v];
+  One x = emit_operand(e, v, 0), y = emit_operand(e, v, 1);
+  DType dt = lp_dtype(e->k, lp_operand(e->k, v, 0));
+  RefBin f = (RefBin)in->imm;
+  if (x.kind == ONE_UNIFORM && y.kind == ONE_UNIFORM) return one_uniform(emit_bin(e, f, dt, x.v, y.v));
+  if (dt == DT_I64) {
+    One r = linear(e, f, x, y);
+    if (r.v) return tidy(r);
+  }
+  return one_vector(emit_bin(e, f, dt, emit_vector(e, x), emit_vector(e, y)));
+}
+
+static One where(Emit *e, LVal v) {
+  One c = emit_operand(e, v, 0), x = emit_operand(e, v, 1), y = emit_operand(e, v, 2);
+  if (c.kind == ONE_UNIFORM && x.kind != ONE_VECTOR && y.kind != ONE_VECTOR) {
+    LLVMValueRef base = sel(e, c.v, x.v, y.v);
+    if (x.kind == ONE_UNIFORM && y.kind == ONE_UNIFORM) return one_uniform(base);
+    LLVMValueRef xs = x.kind == ONE_LINEAR ? x.step : emit_i64(e, 0);
+    LLVMValueRef ys = y.kind == ONE_LINEAR ? y.step : emit_i64(e, 0);
+    return one_linear(base, xs == ys ? xs : sel(e, c.v, xs, ys));
+  }
+  LLVMValueRef cond = c.kind == ONE_UNIFORM ? c.v : emit_vector(e, c);
+  return one_vector(sel(e, cond, emit_vector(e, x), emit_vector(e, y)));
+}
+
+/* A literal: the bits of an f64 in an i64 argument, or the argument itself. */
+static LLVMValueRef literal(Emit *e, DType dt, LLVMValueRef arg) {
+  if (!dt_float(dt)) return emit_cast(e, DT_I64, dt, arg);
+  LLVMValueRef x = LLVMBuildBitCast(B, arg, LLVMDoubleTypeInContext(e->ctx), "");
+  return emit_cast(e, DT_F64, dt, x);
+}
+
+static One constant(Emit *e, DType dt, int64_t imm) {
+  LLVMTypeRef t = emit_type(e, dt);
+  if (!dt_float(dt)) return one_uniform(LLVMConstInt(t, (uint64_t)imm, true));
+  LScalar x = lp_scalar(dt, imm);
+  return one_uniform(LLVMConstReal(t, dt == DT_F64 ? x.d : (double)x.f));
+}
+
+One emit_one(Emit *e, LVal v) {
+  const LIns *in = &e->k->ins[v];
+  DType dt = (DType)in->dtype;
+  One x[3];
+  bool same = true; /* all operands uniform */
+  if (in->op == LP_BIN) return bin(e, v);
+  if (in->op == LP_WHERE) return where(e, v);
+  for (int i = 0; i < in->operand_count && i < 3; i++) {
+    x[i] = emit_operand(e, v, i);
+    same = same && x[i].kind == ONE_UNIFORM;
+  }
+  LLVMValueRef a[3], r;
+  switch (in->op) {
+    case LP_CONST: return constant(e, dt, in->imm);
+    case LP_ARG: return one_uniform(literal(e, dt, e->arg[in->imm]));
+    case LP_LOAD: return emit_load(e, in->buf, x[0]);
+    case LP_IDIV:
+    case LP_IREM: return divide(e, in->op == LP_IREM, x[0], x[1]);
+    case LP_UNIFORM:
+    case LP_NORMAL:
+    case LP_RANDINT:
+    case LP_FOLD:
+    case LP_PHILOX: return emit_random(e, v);
+    default: break;
+  }
+  DType from = lp_dtype(e->k, lp_operand(e->k, v, 0));
+  if (in->op == LP_UN && in->imm == RU_NEG && x[0].kind == ONE_LINEAR) {
+    return one_linear(LLVMBuildNeg(B, x[0].v, ""), LLVMBuildNeg(B, x[0].step, ""));
+  }
+  if (in->op == LP_CAST && from == dt) return x[0];
+  for (int i = 0; i < in->operand_count && i < 3; i++) a[i] = same ? x[i].v : emit_vector(e, x[i]);
+  switch (in->op) {
+    case LP_UN: r = emit_un(e, (RefUn)in->imm, from, a[0]); break;
+    case LP_CAST: r = emit_cast(e, from, dt, a[0]); break;
+    case LP_FMA:
+      if (dt_float(dt)) r = emit_round(e, dt, emit_fma(e, a[0], a[1], a[2]));
+      else r = LLVMBuildAdd(B, LLVMBuildMul(B, a[0], a[1], ""), a[2], "");
+      break;
+    case LP_CTZ: {
+      LLVMValueRef arg[2] = {a[0], LLVMConstInt(LLVMInt1TypeInContext(e->ctx), 0, false)};
+      r = emit_intrinsic(e, "llvm.cttz", LLVMTypeOf(a[0]), 2, arg);
+      break;
+    }
+    default: emit_fail(e, "no code for %s", lp_info[in->op].name); return x[0];
+  }
+  return same ? one_uniform(r) : one_vector(r);
+}
