@@ -278,17 +278,6 @@ BUILTIN_FN(bi_jvp) {
   return list_value(s, V_TUPLE, 2, r);
 }
 
-typedef struct Region {
-  Stage st;
-  Graph *g;
-} Region;
-
-static void region_open(Session *s, Region *r) {
-  r->g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
-  r->g->at = s->stage->g->at;
-  stage_push(s, &r->st, r->g);
-}
-
 static Value output_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   (void)path;
@@ -310,20 +299,10 @@ static Value fill_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return r;
 }
 
-/* Maps the closed region over its first k inputs, which get the rows of rows[i]. */
-static Value region_map(Session *s, Region *r, Value result, size_t k, const Value *rows, Dim n,
-                        Span at) {
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  size_t nin = r->g->input_count, nout = r->g->output_count;
-  bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
-  for (size_t i = 0; i < nin; i++) batched[i] = i < k;
-  Graph *b = gr_batch(s->stage->g->arena, r->g, batched, n, &e);
-  if (!b) fail_gerr(s, at, &e);
-  Val *in = ARENA_ARRAY(&s->scratch, Val, nin + 1), *out = ARENA_ARRAY(&s->scratch, Val, nout + 1);
-  for (size_t i = 0; i < nin; i++)
-    in[i] = i < k ? stage_operand(s, rows[i], at).u.v : r->st.outer[i - k];
-  if (!gr_inline(s->stage->g, b, in, NULL, out, &e)) fail_gerr(s, at, &e);
-  Fill f = {out, 0};
+/* The result of a region that was mapped, in the structure it has inside. */
+static Value mapped(Session *s, const Stage *st, Value result, size_t k, const Value *rows, Dim n,
+                    Span at) {
+  Fill f = {region_map(s, st, k, rows, &n, true, at), 0};
   return tree_map(s, 1, &result, fill_leaf, &f, at);
 }
 
@@ -347,19 +326,19 @@ BUILTIN_FN(bi_vmap) {
                "the leading axes of the arguments of `vmap` differ");
     if (!i) n = types[i].dim[0];
   }
-  Region r;
-  region_open(s, &r);
+  Stage st;
+  region_open(s, &st, NULL);
   for (size_t i = 0; i < k; i++) {
     Type t = types[i];
     t.rank--;
     memmove(t.dim, t.dim + 1, sizeof(Dim) * t.rank);
-    elem[i] = (Value){.tag = V_NODE, .aux = r.st.level};
-    elem[i].u.v = gr_input(r.g, &t);
+    elem[i] = (Value){.tag = V_NODE, .aux = st.level};
+    elem[i].u.v = gr_input(st.g, &t);
   }
   Value y = call_simple(s, c->v[0], k, elem, c->at);
   y = tree_map(s, 1, &y, output_leaf, &c->at, c->at);
   stage_pop(s);
-  return region_map(s, &r, y, k, rows, n, c->at);
+  return mapped(s, &st, y, k, rows, n, c->at);
 }
 
 /* Row by row: the gradient of <gradient, e> for every basis vector e. */
@@ -383,10 +362,10 @@ BUILTIN_FN(bi_hessian) {
     out_d[k] = out_d[t.rank + k] = t.dim[k];
   }
   basis = op_reshape(s, basis, t.rank + 1, rows_d, c->at);
-  Region r;
-  region_open(s, &r);
-  Value e = {.tag = V_NODE, .aux = r.st.level};
-  e.u.v = gr_input(r.g, &t);
+  Stage st;
+  region_open(s, &st, NULL);
+  Value e = {.tag = V_NODE, .aux = st.level};
+  e.u.v = gr_input(st.g, &t);
   Value x = fresh(s, x0, c->at), y = code_call(s, c->v[0], x, c->at);
   check_loss(s, y, c->at);
   Value g = code_gradient(s, y, one_like(s, y, c->at), x, c->at);
@@ -396,7 +375,7 @@ BUILTIN_FN(bi_hessian) {
   Value h = code_gradient(s, d.sum, one_like(s, d.sum, c->at), x, c->at);
   h = tree_map(s, 1, &h, output_leaf, &c->at, c->at);
   stage_pop(s);
-  h = region_map(s, &r, h, 1, &basis, n, c->at);
+  h = mapped(s, &st, h, 1, &basis, n, c->at);
   return op_reshape(s, h, 2 * t.rank, out_d, c->at);
 }
 

@@ -524,13 +524,36 @@ static void batch_job(void *ud) {
   j->result = r;
 }
 
+void region_open(Session *s, Stage *st, Name name) {
+  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, name);
+  g->at = s->stage->g->at;
+  stage_push(s, st, g);
+}
+
+Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const Dim *n, bool zip,
+                Span at) {
+  Graph *g = st->g;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  size_t nin = g->input_count;
+  bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
+  for (size_t axis = zip ? 1 : k; axis-- > 0;) { /* the innermost first */
+    for (size_t i = 0; i < nin; i++) batched[i] = zip ? i < k : i == axis;
+    g = gr_batch(s->stage->g->arena, g, batched, n[axis], &e);
+    if (!g) fail_gerr(s, at, &e);
+  }
+  Val *in = ARENA_ARRAY(&s->scratch, Val, nin + 1);
+  Val *out = ARENA_ARRAY(&s->scratch, Val, g->output_count + 1);
+  for (size_t i = 0; i < nin; i++)
+    in[i] = i < k ? stage_operand(s, rows[i], at).u.v : st->outer[i - k];
+  if (!gr_inline(s->stage->g, g, in, NULL, out, &e)) fail_gerr(s, at, &e);
+  return out;
+}
+
 /* The sources are ranges and tensors: one batched operation. False when the body is not numeric. */
 static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   uint32_t n = e->comp.fors.count;
   Stage st;
-  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
-  g->at = s->stage->g->at;
-  stage_push(s, &st, g);
+  region_open(s, &st, NULL);
   Val inputs[CKL_MAX_RANK];
   BatchJob j = {s, e, axes, n, &st, v_unit(), inputs};
   batch_job(&j);
@@ -540,31 +563,15 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
     return true;
   }
   if (j.result.tag != V_NODE) return false;
-  gr_output(g, j.result.u.v);
-  GErr err_ = {.code = ERR_BUG, .operand = -1};
-  size_t nin = g->input_count;
-  bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
-  for (uint32_t k = n; k-- > 0;) { /* innermost first: the first variable is the outermost axis */
-    for (size_t i = 0; i < nin; i++) batched[i] = i == k;
-    g = gr_batch(s->stage->g->arena, g, batched, axes[k].n, &err_);
-    if (!g) fail_gerr(s, e->span, &err_);
+  gr_output(st.g, j.result.u.v);
+  Value rows[CKL_MAX_RANK];
+  Dim sizes[CKL_MAX_RANK];
+  for (uint32_t i = 0; i < n; i++) {
+    rows[i] = axes[i].range ? op_iota(s, axes[i].n, DT_I64, e->span) : axes[i].source;
+    sizes[i] = axes[i].n;
   }
-  Val *args = ARENA_ARRAY(&s->scratch, Val, nin + 1);
-  for (size_t i = 0; i < nin; i++) {
-    if (i < n) {
-      Value v;
-      if (axes[i].range) {
-        v = op_iota(s, axes[i].n, DT_I64, e->span);
-      } else
-        v = axes[i].source;
-      args[i] = stage_operand(s, v, e->span).u.v;
-    } else
-      args[i] = st.outer[i - n];
-  }
-  Val r;
-  if (!gr_inline(s->stage->g, g, args, NULL, &r, &err_)) fail_gerr(s, e->span, &err_);
   *out = (Value){.tag = V_NODE, .aux = s->stage->level};
-  out->u.v = r;
+  out->u.v = region_map(s, &st, n, rows, sizes, false, e->span)[0];
   return true;
 }
 
@@ -686,9 +693,7 @@ static Value refill(Session *s, Value v, const Val *vals, size_t *k) {
 /* The forward region; returns its result (values of the closed stage). */
 static Value custom_forward(Custom *c, Stage *st) {
   Session *s = c->s;
-  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, c->f->decl->fn->name.name);
-  g->at = s->stage->g->at;
-  stage_push(s, st, g);
+  region_open(s, st, c->f->decl->fn->name.name);
   seed_captures(s, st, c);
   Value r = inline_call(s, c->f, c->a);
   if (v_is_number(r) && r.tag != V_NODE) r = as_tensor(s, r, DT_COUNT, c->a->call);
@@ -703,9 +708,8 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
                             const size_t *arg_pos, size_t narg, int64_t *wrt, size_t *nwrt) {
   Session *s = c->s;
   const Fn *d = c->f->decl->fn;
-  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, NULL);
-  g->at = s->stage->g->at;
-  stage_push(s, st, g);
+  region_open(s, st, NULL);
+  Graph *g = st->g;
   seed_captures(s, st, c);
   size_t no = fwd->output_count, k = 0;
   Val *outs = ARENA_ARRAY(&s->scratch, Val, no + 1), *gs = ARENA_ARRAY(&s->scratch, Val, no + 1);

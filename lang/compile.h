@@ -94,6 +94,12 @@ int guard(Session *s, void (*f)(void *ud), void *ud); /* mem_protect that also r
 State *unit_state(Session *s, const void *key, Name field); /* NULL when the unit does not know it */
 Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */
 void flatten(Flat *f, Value v, Node *type, Node *fn);
+void region_open(Session *s, Stage *st, Name name); /* a stage for a region of the present one's graph */
+/* Inlines the closed region st with its first k inputs mapped: they get the rows of rows[i], all along
+ * one new leading axis of size n[0] (`zip`), or each along one of its own of size n[i], the first
+ * outermost. Gives the outputs. */
+Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const Dim *n, bool zip,
+                Span at);
 void stage_push(Session *s, Stage *st, Graph *g);
 void stage_pop(Session *s);
 

@@ -133,6 +133,8 @@ Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call,
                 const char *inner) {
   if (e->interrupted) poll_interrupt(s, call);
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  size_t n = inner ? strlen(inner) : 0; /* a function that the method calls: the method says more */
+  if (n && !strncmp(what, inner, n) && what[n] == '.') inner = NULL;
   bool library = embedded(s, at) && call.file && !embedded(s, call);
   bool other = staged.file != call.file || staged.lo != call.lo;
   if (!at.file || library || (other && inside(at, staged))) at = call;
