@@ -52,7 +52,7 @@
  *
  * Found errors: sigmoid and softplus within 2 ulp everywhere, silu wherever sigmoid(x) is a normal
  * number. gelu and the derivatives are within 3 ulp of max(1, |u|); relative to themselves they
- * lose where they are small (gelu: 28 ulp at -5, since the rounding of its argument is multiplied
+ * lose where they are small (gelu: 30 ulp at -5, since the rounding of its argument is multiplied
  * by the argument). silu and gelu of minus infinity are NaN, as their formulas say. */
 #define FM_DECLARE(name)                                          \
   float fm_##name##_f32(float x);                                 \

@@ -483,6 +483,30 @@ static long double formula(const char *name, long double x) {
   return x * s; /* silu */
 }
 
+static double in_ulps(long double error, long double want, int digits) {
+  int e;
+  frexpl(want, &e);
+  return (double)(fabsl(error) / ldexpl(1, e - digits));
+}
+
+/* docs/numerics.md states these bounds. */
+static void t_gelu(void) {
+  double worst32 = 0, worst64 = 0;
+  for (double u = -10; u <= 40; u += 0x1p-12) {
+    long double want = formula("gelu", u);
+    double y = sqrt(2 / 3.14159265358979) * (u + 0.044715 * u * u * u);
+    double most = u >= 0 ? 2 : 3 + 5 * fabs(y);
+    if (u == 0) continue;
+    double e32 = in_ulps(fm_gelu_f32((float)u) - want, want, 24) / most;
+    double e64 = in_ulps(fm_gelu_f64(u) - want, want, 53) / most;
+    if (e32 > worst32) worst32 = e32;
+    if (e64 > worst64) worst64 = e64;
+  }
+  tap_note("gelu: relative error in parts of its bound: f32 %.2f, f64 %.2f", worst32, worst64);
+  check_double(worst32, <=, 1);
+  check_double(worst64, <=, 1);
+}
+
 static void t_formula(const char *name) {
   const Fn *f = functions;
   while (strcmp(f->name, name) != 0) f++;
@@ -520,6 +544,7 @@ int main(void) {
   TEST(t_pow(), "special values of pow are those of Annex F");
   TEST(t_formula("silu"), "silu is near its formula");
   TEST(t_formula("gelu"), "gelu is near its formula");
+  TEST(t_gelu(), "gelu keeps its relative bounds");
   TEST(t_formula("sigmoid_grad"), "the derivative of sigmoid is near its formula");
   TEST(t_formula("silu_grad"), "the derivative of silu is near its formula");
   TEST(t_formula("gelu_grad"), "the derivative of gelu is near its formula");
