@@ -2,9 +2,18 @@
  *
  * In: a flat graph. Out: groups in an order in which they can run, each with its reason. Views and
  * cheap generators belong to no group: whoever reads them makes them.
- * Invariant: every value that a group reads and that is neither an input, a view nor a generator is an
- * `out` of an earlier group; effects keep their order.
+ *
+ * The idea: every node starts as a group, and in the order of the graph each tries to join the groups of
+ * its operands, by one table of what one pass over memory can do (`joined`): pointwise nodes of one
+ * element count, reductions over rows with everything of those rows around them, a contraction with what
+ * follows element by element. What is read once or costs next to nothing is taken into its reader
+ * whatever the way between (transposed, cut, repeated). Nothing dear is computed twice.
+ *
+ * Invariant: groups form no cycle; every value that a group reads and that is neither an input, a view
+ * nor a generator nor one of its own nodes is an `out` of an earlier group; effects keep their order, and
+ * what may fail stays before an effect that it stood before.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "jit/plan.h"
@@ -16,6 +25,15 @@ const char *const group_kind_name[] = {
     [GROUP_REF] = "ref",       [GROUP_REGION] = "region",   [GROUP_EFFECT] = "effect",
 };
 
+enum {
+  MOST_NODES = 200,    /* in a group: code of a kernel grows with it */
+  MOST_VISITS = 4000,  /* groups looked at for a cycle; past them a join is refused */
+  CLONE_NODES = 8,     /* of a chain that every reader makes for itself */
+  CLONE_COST = 60,     /* of it, where it is one number */
+  CHEAP = 4            /* cost per element that moving 4 bytes hides */
+};
+
+/* -- single nodes */
 bool fuse_pulled(const Graph *g, uint32_t node) {
   switch ((OpCode)g->nodes[node].op) {
   case OP_RESHAPE:
@@ -63,40 +81,21 @@ static GroupKind kind_of(OpCode op) {
 
 /* Whether a tensor of v can be given by making views of a materialised one: no copy, no kernel. */
 static bool free_view(const Graph *g, Val v) {
-  bool dense = true; /* below here only reshapes so far, seen from the top */
   bool reshaped = false;
-  for (;;) {
-    const GNode *n = &g->nodes[v.node];
-    switch ((OpCode)n->op) {
+  for (;; v = gr_operand(g, v.node, 0)) {
+    switch ((OpCode)g->nodes[v.node].op) {
     case OP_STOP:
     case OP_ALIAS: break;
     case OP_RESHAPE: reshaped = true; break;
     case OP_TRANSPOSE:
     case OP_BROADCAST:
     case OP_SLICE:
-      dense = false;
       if (reshaped) return false; /* a reshape of what is not dense copies */
       break;
-    default: return n->op != OP_FLIP;
+    case OP_FLIP: return false;
+    default: return true;
     }
-    (void)dense;
-    v = gr_operand(g, v.node, 0);
   }
-}
-
-typedef struct Fuse {
-  Arena *a;
-  const Graph *g;
-  bool *used; /* per entry of g->types: read by a node or an output */
-  bool *root; /* per node: a view that needs a kernel of its own, as it is an output */
-} Fuse;
-
-static bool any_used(const Fuse *f, uint32_t node) {
-  const GNode *n = &f->g->nodes[node];
-  for (uint32_t k = 0; k < n->result_count; k++) {
-    if (f->used[n->result0 + k]) return true;
-  }
-  return false;
 }
 
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out) {
@@ -114,28 +113,618 @@ bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *
   return n->op != OP_INPUT && n->op != OP_TOKEN;
 }
 
-void fuse(Arena *a, const Graph *g, Groups *out) {
-  Fuse f = {.a = a, .g = g};
-  f.used = ARENA_ARRAY(a, bool, g->type_count + 1);
-  f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
+/* -- edges: how a node reads a value that another one computes */
+typedef enum Way {
+  WAY_SAME, /* element k from element k, in row-major order */
+  WAY_ROW,  /* element k from element k / `columns` */
+  WAY_MOVE, /* each element once, in another order */
+  WAY_PART, /* each element at most once */
+  WAY_MANY  /* elements several times */
+} Way;
+
+typedef struct Edge {
+  uint32_t from; /* a node that is no view; UINT32_MAX: nothing that is computed */
+  uint32_t res;
+  uint8_t way;
+  bool all;      /* every element is read, so that what may fail does */
+  Dim columns;   /* ROW */
+} Edge;
+
+enum { NOBODY = UINT32_MAX };
+
+typedef struct Part { /* a group in the making */
+  uint8_t kind;
+  bool dead, fails;
+  uint32_t anchor;    /* the node that is not pointwise, or NOBODY */
+  uint32_t *nodes; uint32_t count, cap; /* not sorted */
+  uint32_t lo, hi;    /* least and greatest node */
+  uint32_t epoch_lo, epoch_hi;
+  Dim rows, columns;  /* ROWS: of its space; else `rows` is the element count */
+  uint32_t seen;      /* by the search for cycles */
+} Part;
+
+/* A chain that each reader makes for itself: of inputs too, or of generators alone. */
+enum { CLONE_NUMBER = 1, CLONE_NOTHING = 2 };
+
+typedef struct NodeInfo {
+  uint32_t part;    /* NOBODY: no group: a view, a generator, dead, made by each reader */
+  uint32_t epoch;   /* effects before it */
+  bool leaves;      /* the graph */
+  Dim count;
+  Edge *edges;
+  uint32_t *reader; /* the nodes that read it, once per edge */
+  uint32_t reader_count;
+  bool live, memory, inner; /* memory: some reader wants it there; inner: taken in, never an out */
+  uint8_t clone, clone_nodes, clone_cost;
+} NodeInfo;
+
+typedef struct Fuse {
+  Arena *a;
+  const Graph *g;
+  NodeInfo *n;
+  Part *parts; size_t part_count, part_cap;
+  /* the search for cycles */
+  uint32_t stamp, start, goal, at;
+  int visits;
+  uint32_t *stack; size_t stack_count, stack_cap;
+  bool *root;        /* per node: a view that leaves and needs a kernel */
+  uint32_t *columns; size_t column_count, column_cap; /* parts of kind COLUMNS */
+} Fuse;
+
+static Dim count_of(const Graph *g, const Type *t) {
+  return dim_product(g->dims, t->rank, t->dim);
+}
+
+/* A broadcast of [R.., 1..] to [R.., C..]: the product of C, else DIM_BAD. */
+static Dim row_broadcast(const Graph *g, uint32_t node) {
+  const Type *x = gr_type(g, gr_operand(g, node, 0)), *y = gr_type(g, (Val){node, 0});
+  int off = y->rank - x->rank, k = 0;
+  Dim one = dim_const(g->dims, 1), c = one;
+  for (; k < off; k++) {
+    if (y->dim[k] != one) return DIM_BAD;
+  }
+  while (k < y->rank && x->dim[k - off] == y->dim[k]) k++;
+  for (; k < y->rank; k++) {
+    if (x->dim[k - off] != one) return DIM_BAD;
+    c = dim_mul(g->dims, c, y->dim[k]);
+  }
+  return c;
+}
+
+/* Up through views. */
+static Edge trace(const Graph *g, Val v) {
+  Edge e = {.way = WAY_SAME, .all = true};
+  for (; fuse_pulled(g, v.node); v = gr_operand(g, v.node, 0)) {
+    switch ((OpCode)g->nodes[v.node].op) {
+    case OP_CONST:
+    case OP_DIM:
+    case OP_IOTA: e.from = NOBODY; return e;
+    case OP_TRANSPOSE:
+    case OP_FLIP: e.way = e.way == WAY_SAME ? WAY_MOVE : e.way == WAY_ROW ? WAY_MANY : e.way; break;
+    case OP_SLICE:
+      e.way = e.way == WAY_SAME || e.way == WAY_MOVE ? WAY_PART : e.way == WAY_ROW ? WAY_MANY : e.way;
+      e.all = false;
+      break;
+    case OP_BROADCAST: {
+      Dim c = row_broadcast(g, v.node);
+      if (c == dim_const(g->dims, 1)) break;
+      bool row = c != DIM_BAD && e.way == WAY_SAME;
+      e.way = row ? WAY_ROW : WAY_MANY;
+      if (row) e.columns = c;
+      break;
+    }
+    default: break;
+    }
+  }
+  e.from = g->nodes[v.node].op == OP_INPUT || g->nodes[v.node].op == OP_TOKEN ? NOBODY : v.node;
+  e.res = v.res;
+  return e;
+}
+
+/* The edge of operand k of a node that is computed: the views and what the op itself does. */
+static Edge edge_of(const Graph *g, uint32_t node, uint32_t k) {
+  const GNode *n = &g->nodes[node];
+  Edge e = trace(g, g->operands[n->operand0 + k]);
+  Way own = WAY_SAME;
+  switch ((OpCode)n->op) {
+  case OP_PAD:
+  case OP_CONCAT: own = WAY_PART; break;
+  case OP_TAKE: own = WAY_MANY; break;
+  case OP_GATHER: own = k == 0 ? WAY_MANY : WAY_SAME; break;
+  case OP_RANDOM:
+  case OP_RANDINT:
+  case OP_FOLD_IN:
+  case OP_PHILOX: own = WAY_MANY; break;
+  default: break;
+  }
+  if (own == WAY_MANY && k == 0 && (n->op == OP_TAKE || n->op == OP_GATHER)) e.all = false;
+  if (own != WAY_SAME) e.way = own == WAY_PART && e.way <= WAY_PART && e.way != WAY_ROW ? WAY_PART : WAY_MANY;
+  return e;
+}
+
+static const GNode *node_at(const Fuse *f, uint32_t i) {
+  return &f->g->nodes[i];
+}
+
+static bool computed(const Fuse *f, uint32_t i) {
+  OpCode op = (OpCode)node_at(f, i)->op;
+  return op != OP_INPUT && op != OP_TOKEN && (!fuse_pulled(f->g, i) || f->root[i]);
+}
+
+/* What is not to be dropped even when nobody reads it. */
+static bool must_run(const GNode *n) {
+  return (op_info[n->op].traits & (T_EFFECT | T_REGION)) || ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE);
+}
+
+static void look(Fuse *f) {
+  const Graph *g = f->g;
   for (size_t i = 0; i < g->output_count; i++) {
     Val v = g->outputs[i];
-    f.used[plan_index(g, v)] = true;
-    if (fuse_pulled(g, v.node) && !free_view(g, v)) f.root[v.node] = true;
+    if (fuse_pulled(g, v.node) && !free_view(g, v)) {
+      f->root[v.node] = true;
+    } else {
+      while (fuse_pulled(g, v.node) && g->nodes[v.node].operand_count) v = gr_operand(g, v.node, 0);
+    }
+    f->n[v.node].leaves = true;
+    f->n[v.node].live = true;
+  }
+  uint32_t epoch = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = node_at(f, i);
+    NodeInfo *x = &f->n[i];
+    x->part = NOBODY;
+    x->epoch = epoch;
+    if (kind_of((OpCode)n->op) == GROUP_EFFECT && n->op != OP_TOKEN) epoch++;
+    if (n->result_count) x->count = count_of(g, &g->types[n->result0]);
+    if (!computed(f, i)) continue;
+    x->edges = ARENA_ARRAY(f->a, Edge, n->operand_count + 1);
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      x->edges[k] = f->root[i] ? trace(g, (Val){i, 0}) : edge_of(g, i, k);
+    }
   }
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
-    const GNode *n = &g->nodes[i];
-    bool live = any_used(&f, i) || (op_info[n->op].traits & (T_EFFECT | T_REGION | T_FAIL));
-    for (uint32_t k = 0; k < n->operand_count && live; k++) {
-      f.used[plan_index(g, g->operands[n->operand0 + k])] = true;
+    const GNode *n = node_at(f, i);
+    NodeInfo *x = &f->n[i];
+    if (!computed(f, i)) continue;
+    x->live = x->live || must_run(n);
+    GroupKind kind = kind_of((OpCode)n->op);
+    for (uint32_t k = 0; k < n->operand_count && x->live; k++) {
+      uint32_t from = x->edges[k].from;
+      if (from == NOBODY) continue;
+      f->n[from].live = true;
+      f->n[from].reader_count++;
+      f->n[from].memory |= kind != GROUP_POINT && kind != GROUP_REDUCE;
     }
   }
   for (uint32_t i = 0; i < g->node_count; i++) {
-    const GNode *n = &g->nodes[i];
-    Group one;
-    if (fuse_pulled(g, i) ? !f.root[i]
-                          : !any_used(&f, i) && !(op_info[n->op].traits & (T_EFFECT | T_REGION | T_FAIL)))
-      continue;
-    if (fuse_one(a, g, i, f.used, &one)) VEC_PUSH(a, out->items, out->count, out->cap, one);
+    NodeInfo *x = &f->n[i];
+    if (!x->live || !x->edges) continue;
+    x->reader = ARENA_ARRAY(f->a, uint32_t, x->reader_count + 1u);
+    x->reader_count = 0;
+    for (uint32_t k = 0; k < node_at(f, i)->operand_count; k++) {
+      NodeInfo *y = x->edges[k].from == NOBODY ? NULL : &f->n[x->edges[k].from];
+      if (y) y->reader[y->reader_count++] = i;
+    }
   }
+}
+
+/* -- chains that each reader makes for itself: single numbers, and what is made of generators alone */
+static bool one_number(const Fuse *f, uint32_t i) {
+  return f->n[i].count == dim_const(f->g->dims, 1);
+}
+
+static void find_clones(Fuse *f) {
+  for (uint32_t i = 0; i < f->g->node_count; i++) {
+    const GNode *n = node_at(f, i);
+    NodeInfo *x = &f->n[i];
+    const OpInfo *op = &op_info[n->op];
+    if (!x->live || !computed(f, i) || f->root[i] || op->cls != ELEMENTWISE || (op->traits & T_FAIL))
+      continue;
+    bool number = one_number(f, i), of_nothing = true;
+    unsigned nodes = 1, cost = (unsigned)op->cost;
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      if (from == NOBODY) {
+        Val v = f->g->operands[n->operand0 + k];
+        while (fuse_pulled(f->g, v.node) && node_at(f, v.node)->operand_count)
+          v = gr_operand(f->g, v.node, 0);
+        of_nothing = of_nothing && node_at(f, v.node)->op != OP_INPUT;
+        continue;
+      }
+      if (!f->n[from].clone) {
+        of_nothing = false;
+        continue;
+      }
+      nodes += f->n[from].clone_nodes;
+      cost += f->n[from].clone_cost;
+      if (f->n[from].clone != CLONE_NOTHING) of_nothing = false;
+    }
+    bool fine = nodes <= CLONE_NODES && (number ? cost <= CLONE_COST : of_nothing && cost <= CHEAP + 2);
+    if (!fine || x->leaves || x->memory) continue;
+    x->clone = of_nothing ? CLONE_NOTHING : CLONE_NUMBER;
+    x->clone_nodes = (uint8_t)nodes;
+    x->clone_cost = (uint8_t)cost;
+  }
+}
+
+/* -- joining */
+/* Calls f->visit for every part that a node reads, through chains made where they are read (which are
+ * CLONE_NODES deep at most). */
+typedef bool (*PartFn)(Fuse *f, uint32_t part);
+
+static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
+  const NodeInfo *x = &f->n[node];
+  for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
+    uint32_t from = x->edges[k].from;
+    if (from == NOBODY) continue;
+    bool found = f->n[from].part == NOBODY ? each_source(f, from, visit) : visit(f, f->n[from].part);
+    if (found) return true;
+  }
+  return false;
+}
+
+static bool visit_part(Fuse *f, uint32_t to) {
+  if (to == f->goal) return f->at != f->start; /* straight from one to the other is no way round */
+  Part *t = &f->parts[to];
+  if (t->seen == f->stamp || t->hi < f->parts[f->goal].lo) return false;
+  t->seen = f->stamp;
+  if (f->visits++ > MOST_VISITS) return true;
+  if (f->stack_count == f->stack_cap) {
+    size_t cap = f->stack_cap ? 2 * f->stack_cap : 256;
+    f->stack = arena_grow(f->a, f->stack, f->stack_cap * sizeof *f->stack, cap * sizeof *f->stack);
+    f->stack_cap = cap;
+  }
+  f->stack[f->stack_count++] = to;
+  return false;
+}
+
+/* Does `part` read `on` by way of another group? */
+static bool depends(Fuse *f, uint32_t part, uint32_t on) {
+  f->stamp++;
+  f->visits = 0;
+  f->stack_count = 0;
+  f->start = f->at = part;
+  f->goal = on;
+  f->parts[part].seen = f->stamp;
+  for (;;) {
+    const Part *p = &f->parts[f->at];
+    for (uint32_t i = 0; i < p->count; i++) {
+      if (each_source(f, p->nodes[i], visit_part)) return true;
+    }
+    if (!f->stack_count) return false;
+    f->at = f->stack[--f->stack_count];
+  }
+}
+
+/* Whether every edge inside two groups fits the space rows x columns. */
+static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim columns) {
+  Dim all = dim_mul(f->g->dims, rows, columns);
+  const Part *p = &f->parts[a], *q = &f->parts[b];
+  for (uint32_t i = 0; i < p->count + q->count; i++) {
+    uint32_t node = i < p->count ? p->nodes[i] : q->nodes[i - p->count];
+    const NodeInfo *x = &f->n[node];
+    if (x->inner) continue;
+    if (x->count != rows && x->count != all) return false;
+    bool full = x->count == all || kind_of((OpCode)node_at(f, node)->op) == GROUP_REDUCE;
+    for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
+      const Edge *e = &x->edges[k];
+      if (e->from == NOBODY) continue;
+      const NodeInfo *y = &f->n[e->from];
+      if (y->inner || (y->part != a && y->part != b)) continue;
+      if (e->way == WAY_SAME ? y->count != (full ? all : rows)
+                             : e->way != WAY_ROW || !full || y->count != rows || e->columns != columns)
+        return false;
+    }
+  }
+  return true;
+}
+
+/* Every reader of what b computes is in a or b, and nothing of it leaves. */
+static bool read_by(const Fuse *f, uint32_t a, uint32_t b) {
+  const Part *p = &f->parts[b];
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    if (x->leaves) return false;
+    for (uint32_t k = 0; k < x->reader_count; k++) {
+      uint32_t to = f->n[x->reader[k]].part;
+      if (to != a && to != b) return false;
+    }
+  }
+  return true;
+}
+
+static unsigned cost_of(const Fuse *f, const Part *p) {
+  unsigned cost = 0;
+  for (uint32_t i = 0; i < p->count; i++) {
+    OpCode op = (OpCode)node_at(f, p->nodes[i])->op;
+    cost += op == OP_TAKE || op == OP_GATHER ? 2 * CHEAP : (unsigned)op_info[op].cost;
+  }
+  return cost;
+}
+
+typedef enum Join { JOIN_NOT, JOIN_SPACE, JOIN_INNER } Join;
+
+/* How group b can join a, of which a node reads it over e; *kind: what they are then. SPACE: their
+ * nodes go over the same elements. INNER: those of b are made where they are read. */
+static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *kind) {
+  const Part *a = &f->parts[ia], *b = &f->parts[ib];
+  bool point_a = a->kind == GROUP_POINT, point_b = b->kind == GROUP_POINT;
+  bool rows_a = a->kind == GROUP_ROWS, rows_b = b->kind == GROUP_ROWS;
+  *kind = (GroupKind)(point_a ? b->kind : a->kind);
+  if (point_a && e->way == WAY_SAME && a->rows == b->rows) {
+    if (point_b) return JOIN_SPACE;
+    if ((b->kind == GROUP_DOT && node_at(f, b->anchor)->op != OP_INNER) || b->kind == GROUP_CONV)
+      return JOIN_SPACE;
+  }
+  if ((rows_a || rows_b) && (rows_a || point_a) && (rows_b || point_b)) {
+    const Part *r = rows_a ? a : b;
+    bool same = !(rows_a && rows_b) || (a->rows == b->rows && a->columns == b->columns);
+    if (same && rows_fit(f, ia, ib, r->rows, r->columns)) return JOIN_SPACE;
+  }
+  bool takes = point_a || rows_a || a->kind == GROUP_COLUMNS || a->kind == GROUP_REDUCE;
+  if (!takes || !point_b || (b->fails && !e->all) || !read_by(f, ia, ib)) return JOIN_NOT;
+  *kind = (GroupKind)a->kind;
+  unsigned cost = cost_of(f, b);
+  switch ((Way)e->way) {
+  case WAY_SAME:
+  case WAY_MOVE: return JOIN_INNER;
+  case WAY_PART: return cost <= CHEAP ? JOIN_INNER : JOIN_NOT;
+  default: return cost <= CHEAP / 2 ? JOIN_INNER : JOIN_NOT;
+  }
+}
+
+static void absorb(Fuse *f, uint32_t into, uint32_t from) {
+  Part *a = &f->parts[into], *b = &f->parts[from];
+  for (uint32_t i = 0; i < b->count; i++) {
+    VEC_PUSH(f->a, a->nodes, a->count, a->cap, b->nodes[i]);
+    f->n[b->nodes[i]].part = into;
+  }
+  if (b->lo < a->lo) a->lo = b->lo;
+  if (b->hi > a->hi) a->hi = b->hi;
+  if (b->epoch_lo < a->epoch_lo) a->epoch_lo = b->epoch_lo;
+  if (b->epoch_hi > a->epoch_hi) a->epoch_hi = b->epoch_hi;
+  a->fails |= b->fails;
+  if (a->anchor == NOBODY) a->anchor = b->anchor;
+  b->dead = true;
+  b->count = 0;
+}
+
+static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
+  Part *a = &f->parts[ia], *b = &f->parts[ib];
+  if (ia == ib || a->count + b->count > MOST_NODES) return;
+  if (a->fails || b->fails) {
+    uint32_t lo = a->epoch_lo < b->epoch_lo ? a->epoch_lo : b->epoch_lo;
+    uint32_t hi = a->epoch_hi > b->epoch_hi ? a->epoch_hi : b->epoch_hi;
+    if (lo != hi) return;
+  }
+  GroupKind kind;
+  Join how = joined(f, ia, ib, e, &kind);
+  if (how == JOIN_NOT || depends(f, ia, ib) || depends(f, ib, ia)) return;
+  for (uint32_t i = 0; i < b->count && how == JOIN_INNER; i++) f->n[b->nodes[i]].inner = true;
+  if (b->kind == GROUP_ROWS) {
+    a->rows = b->rows;
+    a->columns = b->columns;
+  }
+  a->kind = (uint8_t)kind;
+  absorb(f, ia, ib);
+}
+
+/* The space of a reduction: leading or trailing axes. */
+static void reduce_space(const Fuse *f, uint32_t node, Part *p) {
+  const Graph *g = f->g;
+  const Type *t = gr_type(g, gr_operand(g, node, 0));
+  const Attr *axes = gr_attr(g, node, AT_AXES);
+  bool gone[CKL_MAX_RANK] = {false};
+  int n = 0;
+  for (uint32_t i = 0; i < axes->count; i++) gone[axes->u.ints[i]] = true;
+  for (int k = 0; k < t->rank; k++) n += gone[k];
+  bool last = n > 0, first = n > 0;
+  for (int k = 0; k < n; k++) {
+    last = last && gone[t->rank - 1 - k];
+    first = first && gone[k];
+  }
+  Dim one = dim_const(g->dims, 1);
+  Dim a = dim_product(g->dims, last ? t->rank - n : n, t->dim);
+  Dim b = dim_product(g->dims, last ? n : t->rank - n, t->dim + (last ? t->rank - n : n));
+  if (!last && !first) return;
+  if (a == one || b == one || a == DIM_BAD || b == DIM_BAD) return; /* all of it, or nothing */
+  p->kind = last ? GROUP_ROWS : GROUP_COLUMNS;
+  p->rows = a;
+  p->columns = b;
+}
+
+/* Reductions of one space that read one value, in one pass. */
+static void join_columns(Fuse *f, uint32_t part) {
+  for (size_t i = f->column_count; i-- > 0 && f->column_count - i < 16;) {
+    Part *a = &f->parts[part], *b = &f->parts[f->columns[i]];
+    if (b->dead || a->rows != b->rows || a->columns != b->columns) continue;
+    bool shared = false;
+    for (uint32_t x = 0; x < a->count && !shared; x++) {
+      for (uint32_t y = 0; y < b->count && !shared; y++) {
+        const GNode *p = node_at(f, a->nodes[x]), *q = node_at(f, b->nodes[y]);
+        for (uint32_t k = 0; k < p->operand_count; k++) {
+          for (uint32_t l = 0; l < q->operand_count; l++) {
+            shared |= val_eq(f->g->operands[p->operand0 + k], f->g->operands[q->operand0 + l]);
+          }
+        }
+      }
+    }
+    if (!shared || a->fails || b->fails || depends(f, part, f->columns[i]) ||
+        depends(f, f->columns[i], part))
+      continue;
+    absorb(f, part, f->columns[i]);
+  }
+  VEC_PUSH(f->a, f->columns, f->column_count, f->column_cap, part);
+}
+
+static void start_part(Fuse *f, uint32_t node) {
+  const GNode *n = node_at(f, node);
+  NodeInfo *x = &f->n[node];
+  Part p = {.kind = (uint8_t)kind_of((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
+  p.epoch_lo = p.epoch_hi = x->epoch;
+  p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT && n->op != OP_SLICE;
+  if (p.kind != GROUP_POINT) p.anchor = node;
+  p.rows = x->count;
+  if (p.kind == GROUP_REDUCE) reduce_space(f, node, &p);
+  VEC_PUSH(f->a, p.nodes, p.count, p.cap, node);
+  x->part = (uint32_t)f->part_count;
+  VEC_PUSH(f->a, f->parts, f->part_count, f->part_cap, p);
+}
+
+static void make_parts(Fuse *f, bool apart) {
+  if (!apart) find_clones(f);
+  for (uint32_t i = 0; i < f->g->node_count; i++) {
+    NodeInfo *x = &f->n[i];
+    if (!x->live || !x->edges) continue;
+    if (x->clone) continue;
+    start_part(f, i);
+    if (apart) continue;
+    for (uint32_t k = 0; k < node_at(f, i)->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      if (from == NOBODY || f->n[from].part == NOBODY) continue;
+      try_join(f, x->part, f->n[from].part, &x->edges[k]);
+    }
+    if (f->parts[x->part].kind == GROUP_COLUMNS) join_columns(f, x->part);
+  }
+}
+
+/* -- groups */
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Adds chains that the group makes for itself. */
+static void add_clones(Fuse *f, Part *p) {
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      bool have = from == NOBODY || f->n[from].part != NOBODY;
+      for (uint32_t q = 0; q < p->count && !have; q++) have = p->nodes[q] == from;
+      if (!have) VEC_PUSH(f->a, p->nodes, p->count, p->cap, from);
+    }
+  }
+}
+
+/* Why the value of a node ends its group. */
+static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
+  const NodeInfo *x = &f->n[node];
+  if (x->leaves) return "the value leaves the function";
+  for (uint32_t i = 0; i < x->reader_count; i++) {
+    uint32_t reader = x->reader[i];
+    if (f->n[reader].part == x->part) continue;
+    const char *op = op_info[node_at(f, reader)->op].text;
+    GroupKind to = kind_of((OpCode)node_at(f, reader)->op);
+    Way way = WAY_SAME;
+    for (uint32_t k = 0; k < node_at(f, reader)->operand_count; k++) {
+      if (f->n[reader].edges[k].from == node) way = (Way)f->n[reader].edges[k].way;
+    }
+    if (to == GROUP_DOT || to == GROUP_CONV) return arena_printf(f->a, "`%s` reads it many times", op);
+    if (to != GROUP_POINT && to != GROUP_REDUCE) return arena_printf(f->a, "`%s` reads memory", op);
+    if (p->kind == GROUP_DOT || p->kind == GROUP_CONV)
+      return arena_printf(f->a, "`%s` needs other elements than the one at hand", op);
+    if (way == WAY_MANY || way == WAY_ROW) return arena_printf(f->a, "`%s` repeats it", op);
+    if (way != WAY_SAME) return arena_printf(f->a, "`%s` reads it in another order", op);
+    if (x->reader_count > 1) return "several groups read it";
+    return arena_printf(f->a, "`%s` goes over another space, or over what is made after this", op);
+  }
+  return "nothing follows";
+}
+
+/* Whether a value of group `part` goes to memory. */
+static bool is_out(const Fuse *f, uint32_t part, uint32_t node) {
+  const NodeInfo *x = &f->n[node];
+  if (x->leaves || !x->reader_count) return true;
+  for (uint32_t i = 0; i < x->reader_count; i++) {
+    if (f->n[x->reader[i]].part != part) return true;
+  }
+  return false;
+}
+
+static Group finish(Fuse *f, uint32_t part) {
+  Part *p = &f->parts[part];
+  Group x = {.kind = p->kind, .root = p->anchor != NOBODY ? p->anchor : p->hi};
+  add_clones(f, p);
+  qsort(p->nodes, p->count, sizeof *p->nodes, by_number);
+  x.nodes = ARENA_ARRAY(f->a, uint32_t, p->count + 1);
+  x.outs = ARENA_ARRAY(f->a, Val, 2 * p->count + 1);
+  int reduces = 0;
+  bool more = false; /* something else than a reduction leaves */
+  for (uint32_t i = 0; i < p->count; i++) {
+    uint32_t node = p->nodes[i];
+    const GNode *n = node_at(f, node);
+    bool reduce = kind_of((OpCode)n->op) == GROUP_REDUCE;
+    reduces += reduce;
+    if (!fuse_pulled(f->g, node)) x.nodes[x.node_count++] = node;
+    if (f->n[node].part != part || !is_out(f, part, node)) continue;
+    if (!x.reason) x.reason = reason_of(f, p, node);
+    more |= !reduce;
+    if (n->result_count > 2) x.outs = arena_grow(f->a, x.outs, (2 * p->count + 1) * sizeof(Val), (n->result_count + 1u) * sizeof(Val));
+    for (uint32_t r = 0; r < n->result_count; r++) {
+      if (f->g->types[n->result0 + r].kind != TK_TOKEN) x.outs[x.out_count++] = (Val){node, r};
+    }
+  }
+  if ((x.kind == GROUP_ROWS && reduces == 1 && !more) || (x.kind == GROUP_COLUMNS && reduces == 1))
+    x.kind = GROUP_REDUCE;
+  return x;
+}
+
+/* Whether everything that the group reads was put out. */
+static bool ready(const Fuse *f, const Part *p, const bool *done) {
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      if (from == NOBODY || f->n[from].part == NOBODY) continue;
+      if (&f->parts[f->n[from].part] != p && !done[f->n[from].part]) return false;
+    }
+  }
+  if (p->kind != GROUP_EFFECT && p->kind != GROUP_REGION) return true;
+  for (size_t i = 0; i < f->part_count; i++) {
+    const Part *q = &f->parts[i];
+    if (!q->dead && q->fails && !done[i] && q != p && q->lo < p->lo) return false;
+  }
+  return true;
+}
+
+typedef struct Turn {
+  uint32_t part, hi;
+  Group x;
+} Turn;
+
+static int by_last(const void *a, const void *b) {
+  const Turn *x = a, *y = b;
+  if (x->hi != y->hi) return x->hi < y->hi ? -1 : 1;
+  return x->part < y->part ? -1 : x->part > y->part;
+}
+
+/* In the order of their last nodes, as far as what they read allows. */
+static void put_out(Fuse *f, Groups *out) {
+  bool *done = ARENA_ARRAY(f->a, bool, f->part_count + 1);
+  Turn *turn = ARENA_ARRAY(f->a, Turn, f->part_count + 1);
+  size_t n = 0;
+  for (uint32_t i = 0; i < f->part_count; i++) {
+    if (!f->parts[i].dead) turn[n++] = (Turn){i, f->parts[i].hi, finish(f, i)};
+  }
+  qsort(turn, n, sizeof *turn, by_last);
+  for (bool more = true; more && out->count < n;) {
+    more = false;
+    for (size_t i = 0; i < n; i++) {
+      uint32_t part = turn[i].part;
+      if (done[part] || !ready(f, &f->parts[part], done)) continue;
+      done[part] = more = true;
+      VEC_PUSH(f->a, out->items, out->count, out->cap, turn[i].x);
+    }
+  }
+  CK_ASSERT(f->a->mem, out->count == n);
+}
+
+void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
+  Fuse f = {.a = a, .g = g};
+  f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
+  f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
+  look(&f);
+  make_parts(&f, apart);
+  put_out(&f, out);
 }

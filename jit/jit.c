@@ -123,7 +123,7 @@ JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr 
   f->reference = by_reference(g);
   bool ok = true;
   if (!f->reference) {
-    Plan *p = f->plan = plan_make(a, g, &j->target);
+    Plan *p = f->plan = plan_make(a, g, &j->target, j->config.apart);
     size_t widest = 0;
     for (size_t i = 0; i < p->low.count; i++) {
       if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;

@@ -17,7 +17,8 @@ typedef struct JitFn JitFn;
 
 typedef struct JitConfig {
   EngConfig engine;
-  bool walk; /* no machine code: kernels are walked in loop form (lp_run), to find faults */
+  bool walk;  /* no machine code: kernels are walked in loop form (lp_run), to find faults */
+  bool apart; /* every node by itself: nothing is fused */
 } JitConfig;
 
 /* What functions of a session share: the engine and the memory of their runs, kept between calls.

@@ -129,7 +129,7 @@ static void lifetimes(Plan *p) {
   }
 }
 
-Plan *plan_make(Arena *a, const Graph *g, const Target *target) {
+Plan *plan_make(Arena *a, const Graph *g, const Target *target, bool apart) {
   Plan *p = ARENA_NEW(a, Plan);
   p->arena = a;
   p->g = gr_flatten(a, g, &p->origin);
@@ -146,7 +146,7 @@ Plan *plan_make(Arena *a, const Graph *g, const Target *target) {
   }
   m.lower = (Lower){.arena = a, .g = g, .target = target, .placed = m.placed};
   Groups groups = {0};
-  fuse(a, g, &groups);
+  fuse(a, g, apart, &groups);
   for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);
   for (size_t i = 0; i < p->groups.count; i++) {
     const Group *x = &p->groups.items[i];

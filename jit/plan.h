@@ -11,7 +11,7 @@ typedef struct Groups {
 } Groups;
 /* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their order,
  * and what may fail stays before an effect that it stood before. */
-void fuse(Arena *a, const Graph *g, Groups *out);
+void fuse(Arena *a, const Graph *g, bool apart, Groups *out); /* apart: every node by itself */
 /* The group of one node by itself, by the trivial rule; false for a node that never is one: a view, a
  * generator, an input. `used` per entry of g->types: somebody outside reads it. */
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
@@ -76,7 +76,7 @@ typedef struct Plan {
   bool *input_used; /* by a step, so it must be contiguous */
 } Plan;
 
-Plan *plan_make(Arena *a, const Graph *g, const Target *target);
+Plan *plan_make(Arena *a, const Graph *g, const Target *target, bool apart);
 static inline uint32_t plan_index(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
 
 /* -- exec.c */

@@ -1,0 +1,148 @@
+/* Compiled graphs give the bits of the reference evaluator: one op at a time with constant and open
+ * sizes, then random graphs with regions and effects; plans are right whatever the lowering refuses. */
+#include "graph-gen.h"
+#include "jit/jit.h"
+
+static Mem mem;
+static Arena arena;
+static Jit *jit;
+static int kernels;
+
+static void unref_all(Tensor **t, size_t n)
+{
+  for (size_t i = 0; i < n; i++) tn_unref(t[i]);
+  memset(t, 0, n * sizeof *t);
+}
+
+static char said[4096]; /* by effects, in order */
+
+static bool effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e)
+{
+  Gen *x = ud;
+  (void)e;
+  (void)n;
+  size_t at = strlen(said);
+  snprintf(said + at, sizeof said - at, "%s ", op_info[g->nodes[node].op].text);
+  for (uint32_t i = 0; i < g->nodes[node].result_count; i++) {
+    const Type *t = gr_type(g, (Val){node, i});
+    int64_t dim[CKL_MAX_RANK];
+    if (t->kind == TK_TOKEN) continue;
+    if (g->nodes[node].op == OP_DEFER) {
+      out[i] = tn_ref(in[1]);
+      continue;
+    }
+    for (int k = 0; k < t->rank; k++) dim[k] = gen_value(x, t->dim[k]);
+    out[i] = tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+  }
+  return true;
+}
+
+/* Runs x's graph both ways and compares everything that can be seen. */
+static void both(Gen *x, const char *name, uint64_t seed)
+{
+  enum { MOST = 256 };
+  static Tensor *in[GEN_INPUTS], *want[MOST], *got[MOST];
+  size_t n = x->g->input_count, nout = x->g->output_count;
+  GErr e = {0}, e2 = {0};
+  char before[sizeof said];
+  if (nout > MOST) return;
+  for (size_t i = 0; i < n; i++) in[i] = gen_tensor(x, &mem, i, seed);
+  RunCtx c = {.mem = &mem, .env = x->value, .effect = effect, .ud = x}, d = c;
+  said[0] = 0;
+  bool ok = gr_run(x->g, &c, in, want, &e, NULL);
+  strcpy(before, said);
+  JitFn *f = jit_compile(jit, x->g, NULL, &e2);
+  if (check_msg(f != NULL, "%s, seed %d: %s", name, (int)seed, e2.text)) {
+    for (int turn = 0; turn < 2; turn++) {
+      d.nodes_run = 0;
+      said[0] = 0;
+      bool ran = jit_run(f, &d, in, got, &e2, NULL);
+      if (!check_msg(ran == ok, "%s, seed %d: %s", name, (int)seed, ok ? e2.text : "no failure")) break;
+      check_msg(!strcmp(said, before), "%s, seed %d: effects %s, not %s", name, (int)seed, said, before);
+      if (!ok) {
+        check_str(e2.text, e.text);
+        break;
+      }
+      check_msg(d.nodes_run == c.nodes_run, "%s, seed %d: %d nodes, not %d", name, (int)seed,
+                (int)d.nodes_run, (int)c.nodes_run);
+      for (size_t i = 0; i < nout; i++) {
+        bool same = want[i] && got[i] ? tn_same(want[i], got[i]) : want[i] == got[i];
+        if (check_msg(same, "%s, seed %d: output %d has other bits", name, (int)seed, (int)i)) continue;
+        Buf b;
+        buf_init_arena(&b, &arena);
+        gr_print(&b, x->g);
+        jit_print_plan(&b, f);
+        tap_note("%s", b.s);
+        break;
+      }
+      unref_all(got, nout);
+    }
+  }
+  jit_free(f);
+  unref_all(in, n);
+  if (ok) unref_all(want, nout);
+}
+
+static OpCode current;
+static void row(void *ud)
+{
+  (void)ud;
+  JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
+  jit = jit_open(&mem, &config);
+  for (uint64_t seed = 1; seed <= 30; seed++) {
+    Names *names = names_new(&arena);
+    Gen x;
+    gen_open(&x, &arena, names, seed, seed % 2, seed % 3 == 0);
+    Val v = gen_op(&x, current);
+    if (val_none(v)) continue;
+    for (uint32_t i = 0; i < x.g->nodes[v.node].result_count; i++) gr_output(x.g, (Val){v.node, i});
+    both(&x, op_info[current].text, seed);
+  }
+  kernels += (int)jit_count(jit).kernels;
+  jit_close(jit);
+}
+
+static void random_graphs(void *ud)
+{
+  (void)ud;
+  JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
+  jit = jit_open(&mem, &config);
+  for (uint64_t seed = 1; seed <= 200; seed++) {
+    arena_free(&arena);
+    arena_init(&arena, &mem);
+    Names *names = names_new(&arena);
+    Gen x;
+    gen_open(&x, &arena, names, seed, seed % 2, seed % 5 == 0);
+    x.effects = seed % 3 == 0;
+    gen_graph(&x, 40);
+    both(&x, "a random graph", seed);
+  }
+  JitCount n = jit_count(jit);
+  tap_note("%d kernels, %d nodes by the evaluator, %d reruns, %d copies", (int)n.kernels,
+           (int)n.steps_ref, (int)n.reruns, (int)n.copied);
+  jit_close(jit);
+}
+
+static void in_arena(void (*f)(void *))
+{
+  arena_init(&arena, &mem);
+  check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
+  arena_free(&arena);
+  check_msg(mem.live == mem.pool_cap * sizeof *mem.pool, "%zu bytes are left", mem.live);
+  mem_pool_drain(&mem, 0);
+}
+
+int main(void)
+{
+  mem_init(&mem, NULL, NULL);
+  for (int i = 0; i < OP_COUNT; i++) {
+    char title[80];
+    current = (OpCode)i;
+    snprintf(title, sizeof title, "%s gives the bits of the reference evaluator", op_info[i].text);
+    TEST(in_arena(row), title);
+  }
+  tap_note("%d kernels ran", kernels);
+  TEST(in_arena(random_graphs), "random graphs give the bits, effects and errors of the evaluator");
+  mem_close(&mem);
+  return tap_done();
+}
