@@ -38,10 +38,10 @@ static size_t hash(const Table *t, LVal v) {
 
 static bool equal(const Kernel *k, LVal a, LVal b) {
   const LIns *x = &k->ins[a], *y = &k->ins[b];
-  return x->op == y->op && x->dtype == y->dtype && x->imm == y->imm &&
-         x->operand_count == y->operand_count &&
-         !memcmp(k->operands + x->operand0, k->operands + y->operand0,
-                 x->operand_count * sizeof(LVal));
+  bool same = x->op == y->op && x->dtype == y->dtype && x->imm == y->imm &&
+              x->operand_count == y->operand_count;
+  for (int i = 0; i < x->operand_count && same; i++) same = lp_operand(k, a, i) == lp_operand(k, b, i);
+  return same;
 }
 
 /* v is the last instruction: itself, or the equal one in scope, and v is gone. */
