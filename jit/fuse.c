@@ -117,6 +117,7 @@ bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *
 typedef enum Way {
   WAY_SAME, /* element k from element k, in row-major order */
   WAY_ROW,  /* element k from element k / `columns` */
+  WAY_PICK, /* element k from one of the `columns` elements of row k */
   WAY_MOVE, /* each element once, in another order */
   WAY_PART, /* each element at most once */
   WAY_MANY  /* elements several times */
@@ -221,6 +222,13 @@ static Edge trace(const Graph *g, Val v) {
   return e;
 }
 
+/* A gather of one element of each row. */
+static bool picks(const Graph *g, uint32_t node) {
+  const Type *t = gr_type(g, (Val){node, 0});
+  return t->rank > 0 && gr_attr_i(g, node, AT_AXIS, 0) == t->rank - 1 &&
+         t->dim[t->rank - 1] == dim_const(g->dims, 1);
+}
+
 /* The edge of operand k of a node that is computed: the views and what the op itself does. */
 static Edge edge_of(const Graph *g, uint32_t node, uint32_t k) {
   const GNode *n = &g->nodes[node];
@@ -230,15 +238,24 @@ static Edge edge_of(const Graph *g, uint32_t node, uint32_t k) {
   case OP_PAD:
   case OP_CONCAT: own = WAY_PART; break;
   case OP_TAKE: own = WAY_MANY; break;
-  case OP_GATHER: own = k == 0 ? WAY_MANY : WAY_SAME; break;
+  case OP_GATHER:
+    if (k == 0 && e.way == WAY_SAME && picks(g, node)) {
+      const Type *x = gr_type(g, gr_operand(g, node, 0));
+      return (Edge){e.from, e.res, WAY_PICK, false, x->dim[x->rank - 1]};
+    }
+    own = k == 0 ? WAY_MANY : WAY_SAME;
+    break;
   case OP_RANDOM:
   case OP_RANDINT:
   case OP_FOLD_IN:
   case OP_PHILOX: own = WAY_MANY; break;
-  default: break;
+  default:
+    if (kind_of((OpCode)n->op) != GROUP_POINT && kind_of((OpCode)n->op) != GROUP_REDUCE) own = WAY_MANY;
+    break;
   }
   if (own == WAY_MANY && k == 0 && (n->op == OP_TAKE || n->op == OP_GATHER)) e.all = false;
-  if (own != WAY_SAME) e.way = own == WAY_PART && e.way <= WAY_PART && e.way != WAY_ROW ? WAY_PART : WAY_MANY;
+  bool once = e.way == WAY_SAME || e.way == WAY_MOVE || e.way == WAY_PART;
+  if (own != WAY_SAME) e.way = own == WAY_PART && once ? WAY_PART : WAY_MANY;
   return e;
 }
 
@@ -411,9 +428,11 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
       if (e->from == NOBODY) continue;
       const NodeInfo *y = &f->n[e->from];
       if (y->inner || (y->part != a && y->part != b)) continue;
-      if (e->way == WAY_SAME ? y->count != (full ? all : rows)
-                             : e->way != WAY_ROW || !full || y->count != rows || e->columns != columns)
-        return false;
+      bool fits = false;
+      if (e->way == WAY_SAME) fits = y->count == (full ? all : rows);
+      if (e->way == WAY_ROW) fits = full && y->count == rows && e->columns == columns;
+      if (e->way == WAY_PICK) fits = !full && y->count == all && e->columns == columns;
+      if (!fits) return false;
     }
   }
   return true;
@@ -442,6 +461,11 @@ static unsigned cost_of(const Fuse *f, const Part *p) {
   return cost;
 }
 
+/* A contraction that pointwise nodes may follow. */
+static bool contracts(const Fuse *f, const Part *p) {
+  return (p->kind == GROUP_DOT && node_at(f, p->anchor)->op != OP_INNER) || p->kind == GROUP_CONV;
+}
+
 typedef enum Join { JOIN_NOT, JOIN_SPACE, JOIN_INNER } Join;
 
 /* How group b can join a, of which a node reads it over e; *kind: what they are then. SPACE: their
@@ -451,10 +475,9 @@ static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *
   bool point_a = a->kind == GROUP_POINT, point_b = b->kind == GROUP_POINT;
   bool rows_a = a->kind == GROUP_ROWS, rows_b = b->kind == GROUP_ROWS;
   *kind = (GroupKind)(point_a ? b->kind : a->kind);
-  if (point_a && e->way == WAY_SAME && a->rows == b->rows) {
-    if (point_b) return JOIN_SPACE;
-    if ((b->kind == GROUP_DOT && node_at(f, b->anchor)->op != OP_INNER) || b->kind == GROUP_CONV)
-      return JOIN_SPACE;
+  if (e->way == WAY_SAME && a->rows == b->rows && (point_a || point_b)) {
+    if (point_a && point_b) return JOIN_SPACE;
+    if (contracts(f, a) || contracts(f, b)) return JOIN_SPACE;
   }
   if ((rows_a || rows_b) && (rows_a || point_a) && (rows_b || point_b)) {
     const Part *r = rows_a ? a : b;
