@@ -883,10 +883,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
   for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
   for (JointEntry *e = c->joints; e; e = e->next)
     if (!memcmp(e->mask, mask, n)) return e->j;
-  JointRef *j = mem_need(&s->mem, NULL, 0, sizeof *j);
-  *j = (JointRef){.rc = 1, .s = s};
-  arena_init(&j->arena, &s->mem);
-  mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
+  JointRef *j = joint_new(s);
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
   j->f = gr_clone(&j->arena, c->g);

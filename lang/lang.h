@@ -110,6 +110,7 @@ struct Session {
   struct CompileCache *cache;
   uint64_t next_id;   /* params and instances */
   uint64_t tape_seq;
+  struct OpGrad **op_grads; /* lang/opgrad.c */
   volatile bool interrupt;
   Obj *dying;         /* objects to free without recursion */
   bool draining;

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "lang/compile.h"
+#include "lang/tape.h"
 
 typedef struct Guarded {
   Frame *frame;
@@ -67,7 +68,7 @@ const char *pool_text(Session *s, char *text, size_t n) {
 }
 
 const char *const log_names[LOG_COUNT] = {
-    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load", [LOG_WRAP] = "wrap"};
+    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load", [LOG_WRAP] = "wrap", [LOG_JIT] = "jit"};
 
 void log_line(Session *s, int channel, const char *fmt, ...) {
   if (!s->logs[channel]) return;
@@ -147,6 +148,7 @@ void session_stop(Session *s) {
     for (size_t k = 0; k < s->modules[i]->global_count; k++)
       value_set(&s->modules[i]->globals[k].v, v_unit());
   cache_free(s);
+  op_grads_free(s);
   mem_pool_drain(&s->mem, 0);
   mem_pool_trim(&s->mem);
   mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));

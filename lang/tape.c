@@ -12,6 +12,14 @@
 #include "lang/compile.h"
 #include "lang/tape.h"
 
+JointRef *joint_new(Session *s) {
+  JointRef *j = mem_need(&s->mem, NULL, 0, sizeof *j);
+  *j = (JointRef){.rc = 1, .s = s};
+  arena_init(&j->arena, &s->mem);
+  mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
+  return j;
+}
+
 void joint_release(JointRef *j) {
   if (!j || --j->rc > 0) return;
   Session *s = j->s;
@@ -283,48 +291,6 @@ static int param_index(const Sweep *w, const Param *p) {
   return -1;
 }
 
-/* Gradient graph of one operation: inputs, then cotangents of its results -> gradients. */
-static Graph *op_gradient(Session *s, Arena *a, TapeNode *n, const bool *wants, const bool *has,
-                          GErr *e) {
-  Graph *g = gr_new(a, s->dims, s->names, NULL);
-  Val *in = ARENA_ARRAY(a, Val, n->in_count + 1), y[2], dy[2], wrt[16], *w = wrt, *dx;
-  for (size_t i = 0; i < n->in_count; i++) {
-    Type t = {.kind = TK_TENSOR,
-              .dtype = (uint8_t)n->inputs[i]->dtype,
-              .dev = (uint8_t)n->inputs[i]->store->dev,
-              .rank = (uint8_t)n->inputs[i]->rank};
-    for (int k = 0; k < t.rank; k++) t.dim[k] = dim_const(s->dims, n->inputs[i]->dim[k]);
-    in[i] = gr_input(g, &t);
-  }
-  g->at.span = n->span;
-  g->at.anomaly = n->anomaly;
-  Val r = gr_op(g, n->op, in, (int)n->in_count, n->attrs, (int)n->attr_count, NULL, 0, e);
-  if (val_none(r)) return NULL;
-  int ny = 0;
-  for (size_t k = 0; k < n->out_count; k++) {
-    Val out = {r.node, (uint32_t)k};
-    if (!has[k]) continue;
-    y[ny] = out;
-    dy[ny++] = gr_input(g, gr_type(g, out));
-  }
-  int nw = 0;
-  if (n->in_count > 16) w = ARENA_ARRAY(a, Val, n->in_count);
-  for (size_t i = 0; i < n->in_count; i++)
-    if (wants[i]) w[nw++] = in[i];
-  dx = ARENA_ARRAY(a, Val, nw + 1);
-  Prov at;
-  if (!ad_vjp(g, ny, y, dy, nw, w, dx, e, &at)) return NULL;
-  for (int i = 0, k = 0; k < (int)n->in_count; k++)
-    if (wants[k]) {
-      if (val_none(dx[i]))
-        gr_output(g, VAL_NONE);
-      else
-        gr_output(g, dx[i]);
-      i++;
-    }
-  return g;
-}
-
 /* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). */
 static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
@@ -360,78 +326,58 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
     return;
   }
   bool has[2] = {n->cot[0].tag != V_UNIT, n->out_count > 1 && n->cot[1].tag != V_UNIT};
-  bool *want = ARENA_ARRAY(&w->temp, bool, nin + 1);
-  memcpy(want, wants, nin);
-  Graph *g = op_gradient(s, &w->temp, n, want, has, &e);
-  if (!g) fail_gerr(s, n->span, &e);
-  /* absent gradients have no output */
-  size_t no = 0;
-  int *slot = ARENA_ARRAY(&w->temp, int, nin + 1);
-  size_t q = 0;
-  for (size_t i = 0; i < nin; i++)
-    if (want[i]) {
-      Val v = g->outputs[q++];
-      slot[i] = val_none(v) ? -1 : (int)no;
-      if (!val_none(v)) g->outputs[no++] = v;
-    } else
-      slot[i] = -1;
-  g->output_count = no;
-  if (!no) return;
-  g = gr_dce(&w->temp, g);
+  const OpGrad *o = op_grad(s, &w->temp, n, wants, has, NULL);
+  if (!o->g) return;
   Tensor *in[20], **inp = nin + 2 > 20 ? ARENA_ARRAY(&w->temp, Tensor *, nin + 2) : in;
   for (size_t i = 0; i < nin; i++) inp[i] = n->inputs[i];
   size_t k = nin;
   for (size_t i = 0; i < n->out_count; i++)
     if (has[i]) inp[k++] = n->cot[i].u.t->t;
-  Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
-  if (!gr_run(g, &ctx, inp, out, &e, &at)) backward_error(w, n, &e, at.span);
+  Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, o->g->output_count + 1);
+  if (!gr_run(o->g, &ctx, inp, out, &e, &at)) backward_error(w, n, &e, n->span);
   for (size_t i = 0; i < nin; i++)
-    if (slot[i] >= 0) dx[i] = out[slot[i]];
+    if (o->output[i] >= 0) dx[i] = out[o->output[i]];
 }
 
-/* The gradient of a node as a graph of its inputs and cotangents, with a joint graph of its own. */
-static JointRef *recorded_gradient(Session *s, TapeNode *n, const bool *wants, const bool *has,
-                                   const bool *tracked, Span at) {
-  JointRef *j = mem_need(&s->mem, NULL, 0, sizeof *j);
-  *j = (JointRef){.rc = 1, .s = s};
-  arena_init(&j->arena, &s->mem);
-  mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  Prov where = {.span = at};
-  if (!n->joint) {
-    j->f = op_gradient(s, &j->arena, n, wants, has, &e);
-    if (!j->f) fail_gerr(s, at, &e);
-  } else {
-    Graph *g = j->f = gr_clone(&j->arena, n->joint->f);
-    size_t no = n->out_count, ny = 0, nw = 0;
-    Val *y = ARENA_ARRAY(&j->arena, Val, no + 1), *dy = ARENA_ARRAY(&j->arena, Val, no + 1);
-    Val *x = ARENA_ARRAY(&j->arena, Val, n->in_count + 1), *dx = ARENA_ARRAY(&j->arena, Val, n->in_count + 1);
-    for (size_t k = 0; k < no; k++)
-      if (has[k]) {
-        y[ny] = g->outputs[k];
-        dy[ny++] = gr_input(g, gr_type(g, g->outputs[k]));
-      }
-    g->output_count = 0;
-    for (size_t i = 0; i < n->in_count; i++)
-      if (wants[i]) x[nw++] = g->inputs[i];
-    if (!ad_vjp(g, (int)ny, y, dy, (int)nw, x, dx, &e, &where)) fail_gerr(s, where.span, &e);
-    for (size_t i = 0; i < nw; i++) gr_output(g, dx[i]);
-  }
-  /* a gradient that is structurally absent is zero here, so that outputs stay in step */
+void joint_of_gradient(JointRef *j, const TapeNode *n, const bool *wants, const bool *tracked) {
+  Session *s = j->s;
   Graph *g = j->f;
-  for (size_t i = 0, k = 0; i < n->in_count; i++)
-    if (wants[i]) {
-      if (val_none(g->outputs[k])) {
-        B b = {.g = g};
-        g->outputs[k] = b_zeros(&b, gr_type(g, g->inputs[i]));
-      }
-      k++;
-    }
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  for (size_t i = 0, k = 0; i < n->in_count; i++) {
+    if (!wants[i]) continue;
+    B b = {.g = g};
+    if (val_none(g->outputs[k])) g->outputs[k] = b_zeros(&b, gr_type(g, g->inputs[i]));
+    k++;
+  }
   bool *cot = ARENA_ARRAY(&j->arena, bool, g->output_count + 1);
   for (size_t k = 0; k < g->output_count; k++) cot[k] = true;
   j->f = gr_dce(&j->arena, g);
-  j->joint = ad_joint(&j->arena, j->f, cot, tracked, &e, &where);
-  if (!j->joint) fail_gerr(s, where.span, &e);
+  j->joint = ad_joint(&j->arena, j->f, cot, tracked, &e, NULL);
+  if (!j->joint) fail_gerr(s, n->span, &e);
+}
+
+/* The gradient of a call as a graph of its inputs and cotangents, with a joint graph of its own. */
+static JointRef *call_gradient(Session *s, TapeNode *n, const bool *wants, const bool *has,
+                               const bool *tracked) {
+  JointRef *j = joint_new(s);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {.span = n->span};
+  Graph *g = j->f = gr_clone(&j->arena, n->joint->f);
+  size_t no = n->out_count, ny = 0, nw = 0;
+  Val *y = ARENA_ARRAY(&j->arena, Val, no + 1), *dy = ARENA_ARRAY(&j->arena, Val, no + 1);
+  Val *x = ARENA_ARRAY(&j->arena, Val, n->in_count + 1);
+  Val *dx = ARENA_ARRAY(&j->arena, Val, n->in_count + 1);
+  for (size_t k = 0; k < no; k++)
+    if (has[k]) {
+      y[ny] = g->outputs[k];
+      dy[ny++] = gr_input(g, gr_type(g, g->outputs[k]));
+    }
+  g->output_count = 0;
+  for (size_t i = 0; i < n->in_count; i++)
+    if (wants[i]) x[nw++] = g->inputs[i];
+  if (!ad_vjp(g, (int)ny, y, dy, (int)nw, x, dx, &e, &where)) fail_gerr(s, where.span, &e);
+  for (size_t i = 0; i < nw; i++) gr_output(g, dx[i]);
+  joint_of_gradient(j, n, wants, tracked);
   return j;
 }
 
@@ -463,7 +409,8 @@ static void node_recorded(Sweep *w, TapeNode *n, const bool *wants, Value *dx) {
       in[i] = n->cot[k].u.t->t;
       tracked[i++] = n->cot[k].u.t->node != NULL;
     }
-  JointRef *j = recorded_gradient(s, n, wants, has, tracked, n->span);
+  JointRef *j = n->joint ? call_gradient(s, n, wants, has, tracked)
+                         : op_grad(s, &w->temp, n, wants, has, tracked)->joint;
   size_t nout = (size_t)j->joint->output_count, all = j->joint->forward->output_count;
   Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, all + 1);
   Value *outs = ARENA_ARRAY(&w->temp, Value, nout + 1);
@@ -608,6 +555,8 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
       memset(n->cot, 0, n->out_count * sizeof *n->cot);
     }
     value_set(&root->cot[loss.u.t->out], cotangent);
+    arena_alloc(&w->temp, 1); /* its first chunk stays */
+    ArenaMark start = arena_mark(&w->temp);
     for (size_t i = 0; i < w->count; i++) {
       TapeNode *n = w->nodes[i];
       poll_interrupt(s, n->span);
@@ -637,7 +586,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
             accumulate(w, &e->node->cot[e->out], dx[k], n);
         }
         mem_pool_drain(&s->mem, mark);
-        arena_free(&w->temp);
+        arena_rewind(&w->temp, start);
       }
       for (size_t k = 0; k < n->out_count; k++) { /* freed as the sweep passes */
         value_set(&n->cot[k], v_unit());

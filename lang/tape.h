@@ -20,6 +20,7 @@ typedef struct JointRef {
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */
 } JointRef;
+JointRef *joint_new(Session *s); /* empty, on the pool */
 void joint_release(JointRef *j);
 void warn_eval_dropout(Session *s, Span at);
 
@@ -59,6 +60,26 @@ struct TapeNode {
   bool anomaly;      /* made inside wrap <anomaly>: so is its backward (rule 87) */
   TapeNode *next;    /* list of nodes to release */
 };
+
+/* ---- opgrad.c: the gradient of one operation. Its inputs are those of the operation, then the
+ * cotangents of the results that have one. Kept by the session. */
+typedef struct OpGrad {
+  int64_t rc;
+  Session *s;
+  Arena arena;
+  const char *key;
+  size_t key_len;
+  Graph *g;        /* NULL: all wanted gradients are zero by structure */
+  int *output;     /* per input: which output is its gradient, -1 = none */
+  JointRef *joint; /* instead of g, where the gradient itself is recorded */
+} OpGrad;
+/* `tracked`: of a recorded gradient, which of its inputs are on the tape; else NULL. The result stays
+ * until the next call. */
+const OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, const bool *has,
+                      const bool *tracked);
+void op_grads_free(Session *s);
+/* Makes j->joint of j->f, the gradients of n as wanted, with zeros for those that are not there. */
+void joint_of_gradient(JointRef *j, const TapeNode *n, const bool *wants, const bool *tracked);
 
 void tape_release(Session *s, TapeNode *n);
 /* Records an operation on v (n operands) whose results are out (nout). */
