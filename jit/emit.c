@@ -489,9 +489,10 @@ static void reduction(Emit *e, LVal v) {
   Red red = {.v = v, .base = emit_i64(e, 0)}, *outer = e->red;
   bool chain, blocks = false;
   int count = find_yields(e, v, NULL, &chain);
-  LLVMValueRef n = emit_vector(e, emit_operand(e, v, 0));
+  One length = emit_operand(e, v, 0);
+  LLVMValueRef n = length.v;
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
-  if (emit_width_of(n) > 1) {
+  if (length.kind != ONE_UNIFORM) {
     emit_fail(e, "turns of a reduction differ between lanes");
     return;
   }
