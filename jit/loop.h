@@ -213,7 +213,8 @@ typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64
 bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
             KStatus *st);
 /* The same with the number of elements of each buffer (local ones apart): false with `e` at the first
- * access outside, which is not made. For tests of who makes kernels. */
+ * access outside, which is not made. For tests of who makes kernels. (tests/unit/loop-gen.h makes random
+ * kernels and data, for tests of targets.) */
 bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
                    const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e);
 

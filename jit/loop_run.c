@@ -254,6 +254,11 @@ static void turns(Run *r, LVal v) {
   }
 }
 
+/* Element (i, k) of an operand of a tile; hostile numbers wrap. */
+static int64_t place(int64_t start, int64_t i, int64_t row, int64_t k, int64_t by) {
+  return (int64_t)((uint64_t)start + (uint64_t)i * (uint64_t)row + (uint64_t)k * (uint64_t)by);
+}
+
 static void tile(Run *r, LVal v) {
   const LIns *in = &r->k->ins[v];
   DType dt = (DType)in->dtype;
@@ -265,11 +270,11 @@ static void tile(Run *r, LVal v) {
     for (int64_t j = 0; j < x[TILE_COLS] && !r->st->stop && !r->outside; j++) {
       LScalar acc = {0};
       if (in->buf_start != LP_NO_BUF) {
-        acc = load(r, in->buf_start, x[TILE_START] + i * x[TILE_START_ROW] + j);
+        acc = load(r, in->buf_start, place(x[TILE_START], i, x[TILE_START_ROW], j, 1));
       }
       for (int64_t k = 0; k < x[TILE_DEPTH] && !r->outside && !r->st->stop; k++) {
-        acc = fma_acc(dt, load(r, in->buf, x[TILE_A] + i * x[TILE_A_ROW] + k * x[TILE_A_STEP]),
-                      load(r, in->buf_b, x[TILE_B] + k * x[TILE_B_STEP] + j), acc);
+        LScalar a = load(r, in->buf, place(x[TILE_A], i, x[TILE_A_ROW], k, x[TILE_A_STEP]));
+        acc = fma_acc(dt, a, load(r, in->buf_b, place(x[TILE_B], j, 1, k, x[TILE_B_STEP])), acc);
       }
       r->val[v] = acc;
       r->row = i;
