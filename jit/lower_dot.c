@@ -10,82 +10,7 @@
  *
  * Invariant (rule 105): each element is a chain over k in blocks of 4,096, each from +0, whose results
  * are added left to right. Where k is cut into pieces for the caches, chains go on through scratch. */
-#include <string.h>
-
-#include "jit/lower_impl.h"
-#include "jit/lower_view.h"
-
-enum {
-  CHAIN = 4096,     /* length of a chain */
-  KC = 1024,        /* longest piece of k, in f32 */
-  TILES_IN_BLOCK = 8,
-  COLUMNS_IN_BLOCK = 256,
-  A_PITCH = 16      /* row of a packed tile of A */
-};
-
-typedef enum SideKind {
-  SIDE_DIRECT, /* in place */
-  SIDE_ROWS,   /* A: panel of whole rows */
-  SIDE_TILES   /* A: panel [tiles][K][16]; B: panel [panels][K][nr] */
-} SideKind;
-
-typedef struct Side {
-  SideKind kind;
-  Val v;
-  const Type *type;
-  View view;
-  uint32_t panel;
-  bool along_k;    /* packing: k is the axis that lies densely */
-  bool batched[CKL_MAX_RANK]; /* batch axes over which it does not repeat */
-  Dim row, step, batch; /* strides of what is read: rows (A) or panels (B), k, batches (packed) */
-} Side;
-
-typedef struct Dot {
-  Lower *l;
-  const Group *group;
-  Lowered *out;
-  GErr *e;
-  DimTab *t;
-  Val z;
-  const Type *type;
-  DType dt;        /* computed in */
-  int compute;
-  int rank, batch; /* axes 0 .. batch-1 are batches, batch .. rank-2 rows */
-  Dim turns_b, m, n, k;
-  int mr, nr;
-  Dim tiles, panels; /* ceil(m / mr), ceil(n / nr) */
-  Side a, b;
-} Dot;
-
-/* ---- dims and index arithmetic ---- */
-
-static Dim num(const Dot *d, int64_t n) { return dim_const(d->t, n); }
-static Dim times(const Dot *d, Dim x, Dim y) { return dim_mul(d->t, x, y); }
-static Dim ceil_div(const Dot *d, Dim x, int64_t by) {
-  return dim_floordiv(d->t, dim_add(d->t, x, num(d, by - 1)), num(d, by));
-}
-static bool known(const Dot *d, Dim x, int64_t *out) { return dim_is_const(d->t, x, out); }
-static bool is(const Dot *d, Dim x, int64_t n) {
-  int64_t v;
-  return known(d, x, &v) && v == n;
-}
-static bool at_most(const Dot *d, Dim x, int64_t n) {
-  int64_t v;
-  return known(d, x, &v) && v <= n;
-}
-
-static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
-static LVal sub(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_SUB, x, y); }
-static LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
-static LVal least(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MIN, x, y); }
-static LVal imm(Low *w, int64_t n) { return lp_i(w->k, n); }
-static void end(Low *w) {
-  lp_end(w->k);
-  low_leave(w);
-}
-
-/* The first of part number i of `n` things in `parts` nearly equal parts. */
-static LVal share(Low *w, LVal i, LVal n, LVal parts) { return lp_idiv(w->k, mul(w, i, n), parts); }
+#include "jit/lower_dot.h"
 
 /* ---- coordinates ---- */
 
@@ -119,7 +44,7 @@ static LVal own_batch(const Dot *d, Low *w, const Side *s, const LVal *at) {
 }
 
 static Dim own_batches(const Dot *d, const Side *s) {
-  Dim n = num(d, 1);
+  Dim n = dim_num(d, 1);
   for (int i = 0; i < d->batch; i++)
     if (s->batched[i]) n = times(d, n, d->type->dim[i]);
   return n;
@@ -132,7 +57,7 @@ static void batch_digits(const Dot *d, Low *w, const LVal *at, Digits *out) {
 }
 
 /* One element of an operand, rounded as `compute` says, in the computing type. */
-static LVal operand(const Dot *d, Low *w, Val v, const Digits *at) {
+LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at) {
   LVal x = low_at(w, v, low_spot(w, at->d, at->count));
   if (x == LV_NONE) return x;
   if (d->compute == COMPUTE_F16) x = lp_cast(w->k, x, DT_F16);
@@ -141,17 +66,34 @@ static LVal operand(const Dot *d, Low *w, Val v, const Digits *at) {
 
 /* ---- packing ---- */
 
-static uint32_t new_panel(Dot *d, Dim count) {
+uint32_t dot_panel(Dot *d, Dim count) {
   Panel p = {d->dt, count};
   VEC_PUSH(d->l->arena, d->out->panels, d->out->panel_count, d->out->panel_cap, p);
   return (uint32_t)d->out->panel_count - 1;
 }
 
-static bool finish(Dot *d, Low *w, Dim flops) {
+bool dot_finish(Dot *d, Low *w, Dim flops) {
   if (w->failed) return false;
   w->flops = flops;
   low_finish(w, d->out);
   return !w->failed;
+}
+
+/* Element (line, k) of A, or (k, line) of B, to its place in the panel. */
+static bool pack_one(Dot *d, Low *w, const Side *s, bool is_a, const LVal *batch_at, LVal line,
+                     LVal k, int panel, LVal to) {
+  Digits at;
+  batch_digits(d, w, batch_at, &at);
+  if (!is_a) {
+    for (int j = d->batch; j < d->rank - 2; j++) low_digit(w, &at, imm(w, 0), s->type->dim[j]);
+  }
+  if (is_a != s->turned) low_digit(w, &at, line, is_a ? d->m : d->n);
+  low_digit(w, &at, k, d->k);
+  if (is_a == s->turned) low_digit(w, &at, line, is_a ? d->m : d->n);
+  LVal x = dot_operand(d, w, s->v, &at);
+  if (x == LV_NONE) return false;
+  lp_store(w->k, panel, to, x);
+  return true;
 }
 
 /* x as whole rows, `row` elements apart; lanes along k. */
@@ -169,76 +111,75 @@ static bool pack_rows(Dot *d, Side *s) {
   LVal i = lp_for(w.k, least(&w, imm(&w, ROWS), sub(&w, m, r0)));
   LVal row = add(&w, r0, i), to = mul(&w, add(&w, mul(&w, batch, m), row), pitch);
   LVal j = lp_vec(w.k, k);
-  Digits digits;
-  batch_digits(d, &w, at, &digits);
-  low_digit(&w, &digits, row, d->m);
-  low_digit(&w, &digits, j, d->k);
-  LVal x = operand(d, &w, s->v, &digits);
-  if (x == LV_NONE) return false;
-  lp_store(w.k, panel, add(&w, to, j), x);
+  if (!pack_one(d, &w, s, true, at, row, j, panel, add(&w, to, j))) return false;
   end(&w);
   end(&w);
   end(&w);
-  return finish(d, &w, times(d, times(d, own_batches(d, s), d->m), d->k));
+  return dot_finish(d, &w, times(d, times(d, own_batches(d, s), d->m), d->k));
 }
 
-/* Tiles of A, or panels of B, k by k: [groups][K][pitch]; lanes along the group, or along k where that
- * is how the operand lies. */
+/* Tiles of A, or panels of B, k by k: [groups][K][pitch]; lanes along a group, or along k where that is
+ * how the operand lies. A turn takes several groups, so that what is read together is long enough. */
 static bool pack_tiles(Dot *d, Side *s, bool is_a) {
-  enum { KS = 256 };
+  enum { WIDTH = 128, DEPTH = 128 };
   Low w;
   low_begin(&w, d->l, d->group, d->e);
-  int64_t pitch = is_a ? A_PITCH : d->nr;
-  Dim groups_dim = is_a ? d->tiles : d->panels, cuts_dim = ceil_div(d, d->k, KS);
+  int64_t pitch = is_a ? A_PITCH : d->nr, together = WIDTH / pitch < 1 ? 1 : WIDTH / pitch, n;
+  Dim groups_dim = is_a ? d->tiles : d->panels, cuts_dim = ceil_div(d, d->k, DEPTH);
+  Dim blocks_dim = ceil_div(d, groups_dim, together);
   int panel = low_panel(&w, s->panel, d->dt, LB_OUT);
-  LVal extent = low_dim(&w, is_a ? d->m : d->n), depth = low_dim(&w, d->k);
-  LVal groups = low_dim(&w, groups_dim), cuts = low_dim(&w, cuts_dim), at[CKL_MAX_RANK];
-  Dim turns = times(d, times(d, own_batches(d, s), groups_dim), cuts_dim);
+  LVal extent = low_dim(&w, is_a ? d->m : d->n), depth = low_dim(&w, d->k), one = imm(&w, 1);
+  LVal groups = low_dim(&w, groups_dim), blocks = low_dim(&w, blocks_dim);
+  LVal cuts = low_dim(&w, cuts_dim), at[CKL_MAX_RANK];
+  Dim turns = times(d, times(d, own_batches(d, s), blocks_dim), cuts_dim);
   LVal turn = lp_par(w.k, low_dim(&w, turns));
-  LVal number = lp_idiv(w.k, turn, cuts), k0 = mul(&w, lp_irem(w.k, turn, cuts), imm(&w, KS));
-  LVal group = lp_irem(w.k, number, groups), first, count;
-  batch_coords(d, &w, lp_idiv(w.k, number, groups), s->batched, at);
+  LVal number = lp_idiv(w.k, turn, cuts);
+  LVal k0 = share(&w, lp_irem(w.k, turn, cuts), depth, cuts);
+  LVal ks = sub(&w, share(&w, add(&w, lp_irem(w.k, turn, cuts), one), depth, cuts), k0);
+  LVal block = lp_irem(w.k, number, blocks), batch = lp_idiv(w.k, number, blocks);
+  LVal g0 = share(&w, block, groups, blocks);
+  LVal group_count = sub(&w, share(&w, add(&w, block, one), groups, blocks), g0);
+  batch_coords(d, &w, batch, s->batched, at);
+  LVal k = s->along_k ? LV_NONE : lp_for(w.k, ks);
+  LVal group = add(&w, g0, lp_for(w.k, group_count)), first, count, i;
   if (is_a) {
     first = share(&w, group, extent, groups);
-    count = sub(&w, share(&w, add(&w, group, imm(&w, 1)), extent, groups), first);
+    count = sub(&w, share(&w, add(&w, group, one), extent, groups), first);
   } else {
     first = mul(&w, group, imm(&w, d->nr));
-    int64_t n;
-    bool whole = known(d, d->n, &n) && n % d->nr == 0;
+    bool whole = dim_known(d, d->n, &n) && n % d->nr == 0;
     count = whole ? imm(&w, d->nr) : least(&w, imm(&w, d->nr), sub(&w, extent, first));
   }
-  LVal ks = least(&w, imm(&w, KS), sub(&w, depth, k0));
-  LVal to = mul(&w, add(&w, mul(&w, number, depth), k0), imm(&w, pitch)), i, k;
+  LVal to = add(&w, mul(&w, add(&w, mul(&w, batch, groups), group), depth), k0);
   if (s->along_k) {
     i = lp_for(w.k, count);
     k = lp_vec(w.k, ks);
+    if (!pack_one(d, &w, s, is_a, at, add(&w, first, i), add(&w, k0, k), panel,
+                  add(&w, mul(&w, add(&w, to, k), imm(&w, pitch)), i))) return false;
+    end(&w);
+    end(&w);
   } else {
-    k = lp_for(w.k, ks);
-    i = lp_vec(w.k, count);
+    /* A whole vector where what follows the tile may be read: it lands in the gap between rows. */
+    int turns_of = is_a ? 2 : 1;
+    LVal fits = lp_bin(w.k, RB_LE, add(&w, first, imm(&w, pitch)), extent);
+    for (int c = 0; c < turns_of; c++) {
+      if (is_a) lp_if(w.k, c ? lp_un(w.k, RU_NOT, fits) : fits);
+      i = lp_vec(w.k, is_a && c == 0 ? imm(&w, pitch) : count);
+      if (!pack_one(d, &w, s, is_a, at, add(&w, first, i), add(&w, k0, k), panel,
+                    add(&w, mul(&w, add(&w, to, k), imm(&w, pitch)), i))) return false;
+      end(&w);
+      if (is_a) end(&w);
+    }
   }
-  LVal line = add(&w, first, i), depth_at = add(&w, k0, k);
-  Digits digits;
-  batch_digits(d, &w, at, &digits);
-  if (is_a) {
-    low_digit(&w, &digits, line, d->m);
-    low_digit(&w, &digits, depth_at, d->k);
-  } else {
-    for (int j = d->batch; j < d->rank - 2; j++) low_digit(&w, &digits, imm(&w, 0), s->type->dim[j]);
-    low_digit(&w, &digits, depth_at, d->k);
-    low_digit(&w, &digits, line, d->n);
-  }
-  LVal x = operand(d, &w, s->v, &digits);
-  if (x == LV_NONE) return false;
-  lp_store(w.k, panel, add(&w, add(&w, to, mul(&w, k, imm(&w, pitch))), i), x);
   end(&w);
+  if (!s->along_k) end(&w);
   end(&w);
-  end(&w);
-  return finish(d, &w, times(d, times(d, own_batches(d, s), is_a ? d->m : d->n), d->k));
+  return dot_finish(d, &w, times(d, times(d, own_batches(d, s), is_a ? d->m : d->n), d->k));
 }
 
 /* ---- how operands are read ---- */
 
-static bool readable(const Dot *d, const Side *s) {
+bool dot_readable(const Dot *d, const Side *s) {
   return low_placed(d->l, s->view.base) && s->type->dtype == d->dt &&
          gr_type(d->l->g, s->view.base)->dtype == d->dt && d->compute == COMPUTE_NONE;
 }
@@ -246,12 +187,13 @@ static bool readable(const Dot *d, const Side *s) {
 /* The stride of the merged row axis of x; false where rows are not evenly spaced. */
 static bool row_stride(const Dot *d, Dim *out) {
   Dim next = DIM_BAD;
-  *out = num(d, 0);
+  *out = dim_num(d, 0);
   for (int i = d->rank - 2; i >= d->batch; i--) {
-    if (is(d, d->type->dim[i], 1)) continue;
+    Dim size = i == d->rank - 2 && d->a.turned ? d->m : d->type->dim[i];
+    if (dim_is(d, size, 1)) continue;
     if (next == DIM_BAD) *out = d->a.view.stride[i];
     else if (dim_compare(d->t, d->a.view.stride[i], next) != DIM_EQUAL) return false;
-    next = times(d, d->a.view.stride[i], d->type->dim[i]);
+    next = times(d, d->a.view.stride[i], size);
   }
   return true;
 }
@@ -261,10 +203,10 @@ static void plan_a(Dot *d) {
   Dim row, step = s->view.stride[d->rank - 1];
   int64_t pitch;
   bool even = row_stride(d, &row), few = at_most(d, d->n, 2 * d->nr);
-  bool across = even && is(d, row, 1) && !is(d, step, 1); /* x is a transpose */
+  bool across = even && dim_is(d, row, 1) && !dim_is(d, step, 1); /* x is a transpose */
   /* Rows a multiple of 4 KiB apart share few sets of the caches. */
-  bool aliases = known(d, row, &pitch) && pitch % 1024 == 0 && pitch > 0;
-  if (readable(d, s) && even && (few || (!across && !aliases && is(d, step, 1)))) {
+  bool aliases = dim_known(d, row, &pitch) && pitch % 1024 == 0 && pitch > 0;
+  if (dot_readable(d, s) && even && (few || (!across && !aliases && dim_is(d, step, 1)))) {
     s->kind = SIDE_DIRECT;
     s->row = row;
     s->step = step;
@@ -272,36 +214,36 @@ static void plan_a(Dot *d) {
   }
   if (across && d->mr <= A_PITCH) {
     s->kind = SIDE_TILES;
-    s->row = num(d, 1);
-    s->step = num(d, A_PITCH);
-    s->batch = times(d, times(d, d->tiles, d->k), num(d, A_PITCH));
+    s->row = dim_num(d, 1);
+    s->step = dim_num(d, A_PITCH);
+    s->batch = times(d, times(d, d->tiles, d->k), dim_num(d, A_PITCH));
   } else {
     s->kind = SIDE_ROWS;
-    Dim whole = times(d, ceil_div(d, d->k, 16), num(d, 16));
-    if (known(d, whole, &pitch) && pitch % 512 == 0) whole = dim_add(d->t, whole, num(d, 16));
+    Dim whole = times(d, ceil_div(d, d->k, 16), dim_num(d, 16));
+    if (dim_known(d, whole, &pitch) && pitch % 512 == 0) whole = dim_add(d->t, whole, dim_num(d, 16));
     s->row = whole;
-    s->step = num(d, 1);
+    s->step = dim_num(d, 1);
     s->batch = times(d, d->m, whole);
   }
-  s->panel = new_panel(d, times(d, own_batches(d, s), s->batch));
+  s->panel = dot_panel(d, times(d, own_batches(d, s), s->batch));
 }
 
 static void plan_b(Dot *d) {
   Side *s = &d->b;
   Dim step = s->view.stride[d->rank - 2], col = s->view.stride[d->rank - 1];
   bool few = at_most(d, d->m, 2 * d->mr);
-  if (readable(d, s) && few && (is(d, col, 1) || d->nr == 1)) {
+  if (dot_readable(d, s) && few && (dim_is(d, col, 1) || d->nr == 1)) {
     s->kind = SIDE_DIRECT;
-    s->row = num(d, d->nr); /* panels are neighbours */
+    s->row = dim_num(d, d->nr); /* panels are neighbours */
     s->step = step;
     return;
   }
   s->kind = SIDE_TILES;
-  s->along_k = is(d, step, 1) && !is(d, col, 1);
-  s->row = times(d, d->k, num(d, d->nr));
-  s->step = num(d, d->nr);
+  s->along_k = dim_is(d, step, 1) && !dim_is(d, col, 1);
+  s->row = times(d, d->k, dim_num(d, d->nr));
+  s->step = dim_num(d, d->nr);
   s->batch = times(d, d->panels, s->row);
-  s->panel = new_panel(d, times(d, own_batches(d, s), s->batch));
+  s->panel = dot_panel(d, times(d, own_batches(d, s), s->batch));
 }
 
 /* Buffer and first element of a side in a batch. */
@@ -334,41 +276,61 @@ static bool epilogue(Dot *d, Low *w, const Digits *at, LVal lin, LVal x) {
   return true;
 }
 
-typedef struct Main {
-  Low w;
-  LVal m, n, k, tiles, panels;
-  LVal batch, at[CKL_MAX_RANK]; /* number and coordinates of the batch */
-  LVal t0, t1, p0, p1;          /* tiles and panels of this turn */
-  int a, b;                     /* buffers */
-  LVal a0, b0;                  /* first elements in this batch */
-  LVal a_row, a_step, b_row, b_step;
-} Main;
-
-typedef struct Place { /* of a tile, see tile_place */
-  LVal r0, rows, c0, cols, a, b;
-} Place;
-
-/* Rows, columns and operands of tile `t` of the turn and panel `p`, from k0 on. */
-static Place tile_place(Dot *d, Main *f, LVal p, LVal t, LVal k0) {
+/* Rows of a dot: tiles of nearly equal height. */
+static void dot_rows(Dot *d, Main *f, LVal tile, Place *o) {
   Low *w = &f->w;
-  Place o;
-  LVal tile = add(w, f->t0, t), panel = add(w, f->p0, p);
-  int64_t m, n;
-  if (known(d, d->m, &m) && m % d->mr == 0) {
-    o.r0 = mul(w, tile, imm(w, d->mr));
-    o.rows = imm(w, d->mr);
+  int64_t m;
+  if (dim_known(d, d->m, &m) && m % d->mr == 0) {
+    o->r0 = mul(w, tile, imm(w, d->mr));
+    o->rows = imm(w, d->mr);
   } else {
-    o.r0 = share(w, tile, f->m, f->tiles);
-    o.rows = sub(w, share(w, add(w, tile, imm(w, 1)), f->m, f->tiles), o.r0);
+    o->r0 = share(w, tile, f->m, f->tiles);
+    o->rows = sub(w, share(w, add(w, tile, imm(w, 1)), f->m, f->tiles), o->r0);
   }
+  if (d->a.kind == SIDE_TILES) o->a = mul(w, mul(w, tile, f->k), imm(w, A_PITCH));
+  else o->a = mul(w, o->r0, f->a_row);
+  o->a = add(w, f->a0, o->a);
+}
+
+static LVal dot_skip(Dot *d, Main *f, LVal k0) {
+  (void)d;
+  return mul(&f->w, k0, f->a_step);
+}
+
+static LVal dot_digits(Dot *d, Main *f, const Place *o, LVal row, LVal col, Digits *at) {
+  Low *w = &f->w;
+  row = add(w, o->r0, row);
+  batch_digits(d, w, f->at, at);
+  low_digit(w, at, row, d->m);
+  low_digit(w, at, col, d->n);
+  return add(w, mul(w, add(w, mul(w, f->batch, f->m), row), f->n), col);
+}
+
+static const Form dot_form = {dot_rows, dot_skip, dot_digits, NULL};
+
+/* Tile `t` of the turn and panel `p`. */
+static Place tile_place(Dot *d, Main *f, LVal p, LVal t) {
+  Low *w = &f->w;
+  Place o = {0};
+  LVal panel = add(w, f->p0, p);
+  int64_t n;
+  d->form->rows(d, f, add(w, f->t0, t), &o);
   o.c0 = mul(w, panel, imm(w, d->nr));
-  bool whole = known(d, d->n, &n) && n % d->nr == 0;
+  bool whole = dim_known(d, d->n, &n) && n % d->nr == 0;
   o.cols = whole ? imm(w, d->nr) : least(w, imm(w, d->nr), sub(w, f->n, o.c0));
-  if (d->a.kind == SIDE_TILES) o.a = mul(w, mul(w, tile, f->k), imm(w, A_PITCH));
-  else o.a = mul(w, o.r0, f->a_row);
-  o.a = add(w, f->a0, add(w, o.a, mul(w, k0, f->a_step)));
-  o.b = add(w, f->b0, add(w, mul(w, panel, f->b_row), mul(w, k0, f->b_step)));
+  o.b = d->b.kind == SIDE_LOCAL ? imm(w, 0) : add(w, f->b0, mul(w, panel, f->b_row));
   return o;
+}
+
+static bool finish_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x) {
+  Digits at = {0};
+  LVal lin = d->form->digits(d, f, o, row, add(&f->w, o->c0, col), &at);
+  return epilogue(d, &f->w, &at, lin, x);
+}
+
+static int64_t tiles_in_block(const Dot *d) { return d->mr > ROWS_IN_BLOCK ? 1 : ROWS_IN_BLOCK / d->mr; }
+static int64_t panels_in_block(const Dot *d) {
+  return d->nr > COLUMNS_IN_BLOCK ? 1 : COLUMNS_IN_BLOCK / d->nr;
 }
 
 static LVal open_tile(Dot *d, Main *f, const Place *o, LVal depth, int buf_start, LVal start,
@@ -381,28 +343,15 @@ static LVal open_tile(Dot *d, Main *f, const Place *o, LVal depth, int buf_start
   return lp_tile(f->w.k, d->dt, d->mr, d->nr, f->a, f->b, buf_start, operand);
 }
 
-static bool finish_element(Dot *d, Main *f, LVal row, LVal col, LVal x) {
-  Low *w = &f->w;
-  Digits at;
-  batch_digits(d, w, f->at, &at);
-  low_digit(w, &at, row, d->m);
-  low_digit(w, &at, col, d->n);
-  LVal lin = add(w, mul(w, add(w, mul(w, f->batch, f->m), row), f->n), col);
-  return epilogue(d, w, &at, lin, x);
-}
-
 /* All of k at once: from registers into the epilogue. */
 static bool whole_chains(Dot *d, Main *f) {
   Low *w = &f->w;
   LVal p = lp_for(w->k, sub(w, f->p1, f->p0)), t = lp_for(w->k, sub(w, f->t1, f->t0));
   LVal zero = imm(w, 0);
-  Place o = tile_place(d, f, p, t, zero);
+  Place o = tile_place(d, f, p, t);
   LVal x = open_tile(d, f, &o, f->k, LP_NO_BUF, zero, zero);
-  LVal row = add(w, o.r0, lp_row(w->k, x)), col = add(w, o.c0, lp_col(w->k, x));
-  if (!finish_element(d, f, row, col, x)) return false;
-  end(w);
-  end(w);
-  end(w);
+  if (!finish_element(d, f, &o, lp_row(w->k, x), lp_col(w->k, x), x)) return false;
+  for (int i = 0; i < 3; i++) end(w);
   return true;
 }
 
@@ -410,75 +359,89 @@ static bool whole_chains(Dot *d, Main *f) {
  * start; the results of blocks are added up in a second one. */
 static bool pieces(Dot *d, Main *f, int64_t most) {
   Low *w = &f->w;
-  int64_t per_tile = (int64_t)d->mr * d->nr, per_panel = TILES_IN_BLOCK * per_tile;
-  int64_t panels = COLUMNS_IN_BLOCK / d->nr < 1 ? 1 : COLUMNS_IN_BLOCK / d->nr, k_known;
-  bool several = !(known(d, d->k, &k_known) && k_known <= CHAIN);
+  Kernel *k = w->k;
+  int64_t per_tile = (int64_t)d->mr * d->nr, per_panel = tiles_in_block(d) * per_tile;
+  int64_t panels = panels_in_block(d), k_known;
+  bool several = !(dim_known(d, d->k, &k_known) && k_known <= CHAIN);
+  bool even = d->run == d->k; /* one run */
   int acc = low_local(w, d->dt, -1, d->nr + panels * per_panel);
   int total = several ? low_local(w, d->dt, -1, panels * per_panel) : acc;
-  LVal zero = imm(w, 0), nr = imm(w, d->nr);
+  if (d->b.kind == SIDE_LOCAL) f->b = low_local(w, d->dt, -1, most * d->nr);
+  LVal zero = imm(w, 0), one = imm(w, 1), nr = imm(w, d->nr), chain = imm(w, CHAIN);
   LVal panel_count = sub(w, f->p1, f->p0), tile_count = sub(w, f->t1, f->t0);
-  LVal j = lp_vec(w->k, nr);
-  lp_store(w->k, acc, j, lp_const(w->k, d->dt, 0));
+  LVal j = lp_vec(k, nr);
+  lp_store(k, acc, j, lp_const(k, d->dt, 0));
   end(w);
 
-  LVal chain = imm(w, CHAIN);
-  LVal blocks = lp_idiv(w->k, add(w, f->k, imm(w, CHAIN - 1)), chain);
-  LVal block = lp_for(w->k, blocks), block0 = mul(w, block, chain);
-  LVal length = least(w, chain, sub(w, f->k, block0));
-  LVal cuts = lp_idiv(w->k, add(w, length, imm(w, most - 1)), imm(w, most));
-  LVal cut = lp_for(w->k, cuts);
-  LVal k0 = share(w, cut, length, cuts);
-  LVal depth = sub(w, share(w, add(w, cut, imm(w, 1)), length, cuts), k0);
-  k0 = add(w, k0, block0);
-  LVal p = lp_for(w->k, panel_count), t = lp_for(w->k, tile_count);
-  Place o = tile_place(d, f, p, t, k0);
-  LVal first = lp_bin(w->k, RB_EQ, cut, zero);
+  LVal blocks = lp_idiv(k, add(w, f->k, imm(w, CHAIN - 1)), chain);
+  LVal block = lp_for(k, blocks), k1 = mul(w, block, chain), k2 = least(w, add(w, k1, chain), f->k);
+  /* Runs that lie in this block, whole or in part. */
+  LVal run = low_dim(w, d->run), run0 = even ? zero : lp_idiv(k, k1, run);
+  LVal runs = even ? one : sub(w, add(w, lp_idiv(k, sub(w, k2, one), run), one), run0);
+  LVal r = lp_for(k, runs), from = k1, to = k2;
+  if (!even) {
+    from = most_of(w, k1, mul(w, add(w, run0, r), run));
+    to = least(w, k2, mul(w, add(w, add(w, run0, r), one), run));
+  }
+  LVal length = sub(w, to, from);
+  LVal cuts = lp_idiv(k, add(w, length, imm(w, most - 1)), imm(w, most));
+  LVal cut = lp_for(k, cuts), at_cut = share(w, cut, length, cuts);
+  LVal depth = sub(w, share(w, add(w, cut, one), length, cuts), at_cut);
+  LVal k0 = add(w, from, at_cut), first = lp_bin(k, RB_EQ, k0, k1);
+  LVal skip = d->form->skip(d, f, k0);
+  LVal p = lp_for(k, panel_count);
+  if (d->b.kind == SIDE_LOCAL) {
+    Place c = tile_place(d, f, p, zero);
+    if (!d->form->fill(d, f, c.c0, c.cols, k0, depth, f->b)) return false;
+  }
+  LVal t = lp_for(k, tile_count);
+  Place o = tile_place(d, f, p, t);
+  o.a = add(w, o.a, skip);
+  if (d->b.kind != SIDE_LOCAL) o.b = add(w, o.b, mul(w, k0, f->b_step));
   LVal at = add(w, mul(w, p, imm(w, per_panel)), mul(w, t, imm(w, per_tile)));
   LVal in_acc = add(w, at, nr);
-  LVal x = open_tile(d, f, &o, depth, acc, lp_where(w->k, first, zero, in_acc),
-                     lp_where(w->k, first, zero, nr));
-  LVal to = add(w, add(w, in_acc, mul(w, lp_row(w->k, x), nr)), lp_col(w->k, x));
-  lp_store(w->k, acc, to, x);
-  for (int i = 0; i < 4; i++) end(w); /* tile, t, p, cut */
+  LVal x = open_tile(d, f, &o, depth, acc, lp_where(k, first, zero, in_acc),
+                     lp_where(k, first, zero, nr));
+  LVal where = add(w, add(w, in_acc, mul(w, lp_row(k, x), nr)), lp_col(k, x));
+  lp_store(k, acc, where, x);
+  for (int i = 0; i < 5; i++) end(w); /* tile, t, p, cut, r */
 
   if (several) {
     for (int turn = 0; turn < 2; turn++) { /* the first block is copied, the others are added */
-      lp_if(w->k, lp_bin(w->k, turn ? RB_GT : RB_EQ, block, zero));
-      p = lp_for(w->k, panel_count);
-      LVal i = lp_vec(w->k, mul(w, tile_count, imm(w, per_tile)));
+      lp_if(k, lp_bin(k, turn ? RB_GT : RB_EQ, block, zero));
+      p = lp_for(k, panel_count);
+      LVal i = lp_vec(k, mul(w, tile_count, imm(w, per_tile)));
       LVal index = add(w, mul(w, p, imm(w, per_panel)), i);
-      LVal y = lp_load(w->k, acc, add(w, index, nr));
-      if (turn) y = lp_bin(w->k, RB_ADD, lp_load(w->k, total, index), y);
-      lp_store(w->k, total, index, y);
-      end(w);
-      end(w);
-      end(w);
+      LVal y = lp_load(k, acc, add(w, index, nr));
+      if (turn) y = lp_bin(k, RB_ADD, lp_load(k, total, index), y);
+      lp_store(k, total, index, y);
+      for (int c = 0; c < 3; c++) end(w);
     }
   }
   end(w); /* block */
 
-  p = lp_for(w->k, panel_count);
-  t = lp_for(w->k, tile_count);
-  o = tile_place(d, f, p, t, zero);
-  LVal i = lp_for(w->k, o.rows);
+  p = lp_for(k, panel_count);
+  t = lp_for(k, tile_count);
+  o = tile_place(d, f, p, t);
+  LVal i = lp_for(k, o.rows);
   at = add(w, mul(w, p, imm(w, per_panel)), add(w, mul(w, t, imm(w, per_tile)), mul(w, i, nr)));
   if (!several) at = add(w, at, nr);
-  j = lp_vec(w->k, o.cols);
-  x = lp_load(w->k, total, add(w, at, j));
-  if (!finish_element(d, f, add(w, o.r0, i), add(w, o.c0, j), x)) return false;
+  j = lp_vec(k, o.cols);
+  x = lp_load(k, total, add(w, at, j));
+  if (!finish_element(d, f, &o, i, j, x)) return false;
   for (int c = 0; c < 4; c++) end(w);
   return true;
 }
 
-static bool main_kernel(Dot *d) {
-  Main f;
+bool dot_main(Dot *d) {
+  Main f = {0};
   Low *w = &f.w;
   low_begin(w, d->l, d->group, d->e);
-  int64_t panels_in_block = COLUMNS_IN_BLOCK / d->nr < 1 ? 1 : COLUMNS_IN_BLOCK / d->nr, k;
-  Dim row_blocks = ceil_div(d, d->tiles, TILES_IN_BLOCK);
-  Dim col_blocks = ceil_div(d, d->panels, panels_in_block);
+  int64_t k;
+  Dim row_blocks = ceil_div(d, d->tiles, tiles_in_block(d));
+  Dim col_blocks = ceil_div(d, d->panels, panels_in_block(d));
   f.a = side_buf(d, w, &d->a);
-  f.b = side_buf(d, w, &d->b);
+  if (d->b.kind != SIDE_LOCAL) f.b = side_buf(d, w, &d->b);
   f.m = low_dim(w, d->m);
   f.n = low_dim(w, d->n);
   f.k = low_dim(w, d->k);
@@ -486,7 +449,7 @@ static bool main_kernel(Dot *d) {
   f.panels = low_dim(w, d->panels);
   f.a_row = low_dim(w, d->a.row);
   f.a_step = low_dim(w, d->a.step);
-  f.b_row = low_dim(w, d->b.row);
+  f.b_row = d->b.kind == SIDE_LOCAL ? LV_NONE : low_dim(w, d->b.row);
   f.b_step = low_dim(w, d->b.step);
   LVal rb_count = low_dim(w, row_blocks), cb_count = low_dim(w, col_blocks), one = imm(w, 1);
   LVal turn = lp_par(w->k, low_dim(w, times(d, d->turns_b, times(d, row_blocks, col_blocks))));
@@ -499,10 +462,12 @@ static bool main_kernel(Dot *d) {
   f.p0 = share(w, cb, f.panels, cb_count);
   f.p1 = share(w, add(w, cb, one), f.panels, cb_count);
   f.a0 = side_base(d, w, &d->a, f.at);
-  f.b0 = side_base(d, w, &d->b, f.at);
+  if (d->b.kind != SIDE_LOCAL) f.b0 = side_base(d, w, &d->b, f.at);
   int64_t most = d->dt == DT_F64 ? KC / 2 : KC, whole = at_most(d, d->m, 2 * d->mr) ? CHAIN : most;
   bool ok;
-  if (known(d, d->k, &k)) {
+  if (d->run != d->k || d->b.kind == SIDE_LOCAL) {
+    ok = pieces(d, &f, most);
+  } else if (dim_known(d, d->k, &k)) {
     ok = k <= whole ? whole_chains(d, &f) : pieces(d, &f, most);
   } else {
     lp_if(w->k, lp_bin(w->k, RB_LE, f.k, imm(w, whole)));
@@ -517,29 +482,30 @@ static bool main_kernel(Dot *d) {
   if (!ok) return false;
   end(w); /* par */
   Dim elements = times(d, d->turns_b, times(d, d->m, d->n));
-  return finish(d, w, times(d, num(d, 2), times(d, elements, d->k)));
+  return dot_finish(d, w, times(d, dim_num(d, 2), times(d, elements, d->k)));
 }
 
 /* ---- choices ---- */
 
 /* Tiles that fit the sizes as far as they are known: few rows leave registers for more columns. */
-static void choose_tile(Dot *d) {
+void dot_choose_tile(Dot *d, Dim height) {
   int64_t m, n;
   int tile_n = d->l->target->tile_n / (d->dt == DT_F64 ? 2 : 1);
   d->mr = d->l->target->tile_m;
   d->nr = tile_n < 1 ? 1 : tile_n;
-  if (known(d, d->m, &m) && m > 0) {
+  if (dim_known(d, height, &m) && m > 0) {
     int64_t tiles = (m + d->mr - 1) / d->mr;
-    int height = (int)((m + tiles - 1) / tiles);
+    int rows = (int)((m + tiles - 1) / tiles);
     if (tile_n >= 16) {
-      while (2 * height * d->nr <= d->mr * tile_n && d->nr < 128) d->nr *= 2;
+      while (2 * rows * d->nr <= d->mr * tile_n && d->nr < 128) d->nr *= 2;
     }
-    d->mr = height;
+    d->mr = rows;
   }
-  if (known(d, d->n, &n) && n > 0) {
+  if (dim_known(d, d->n, &n) && n > 0) {
     while (d->nr > 1 && d->nr / 2 >= n) d->nr /= 2;
+    /* Rows that lie a multiple of 4 KiB apart have 8 places in the first cache. */
+    if (d->nr == 1 && d->mr > 6) d->mr = 6;
   }
-  d->tiles = ceil_div(d, d->m, d->mr);
   d->panels = ceil_div(d, d->n, d->nr);
 }
 
@@ -562,7 +528,7 @@ static bool lower_inner(Dot *d) {
   Digits at = {0};
   low_digit(&w, &at, turn, count);
   low_digit(&w, &at, i, d->k);
-  LVal x = operand(d, &w, d->a.v, &at), y = operand(d, &w, d->b.v, &at);
+  LVal x = dot_operand(d, &w, d->a.v, &at), y = dot_operand(d, &w, d->b.v, &at);
   if (x == LV_NONE || y == LV_NONE) return false;
   LVal yielded = lp_yield(w.k, RED_FMA, x, y);
   end(&w);
@@ -570,7 +536,24 @@ static bool lower_inner(Dot *d) {
   low_digit(&w, &at, turn, count);
   if (!epilogue(d, &w, &at, turn, lp_result(w.k, yielded))) return false;
   end(&w);
-  return finish(d, &w, times(d, num(d, 2), times(d, count, d->k)));
+  return dot_finish(d, &w, times(d, dim_num(d, 2), times(d, count, d->k)));
+}
+
+/* The transposed product. */
+static void turn(Dot *d) {
+  Side a = d->a;
+  Dim m = d->m;
+  d->a = d->b;
+  d->b = a;
+  d->m = d->n;
+  d->n = m;
+  for (int i = 0; i < 2; i++) {
+    Side *s = i ? &d->b : &d->a;
+    Dim stride = s->view.stride[d->rank - 1];
+    s->view.stride[d->rank - 1] = s->view.stride[d->rank - 2];
+    s->view.stride[d->rank - 2] = stride;
+    s->turned = true;
+  }
 }
 
 static bool lower_matrices(Dot *d) {
@@ -578,18 +561,24 @@ static bool lower_matrices(Dot *d) {
   d->batch = d->rank - 2;
   d->m = d->type->dim[d->rank - 2];
   d->n = d->type->dim[d->rank - 1];
-  while (d->batch > 0 && (is(d, d->b.view.stride[d->batch - 1], 0) ||
-                          is(d, d->type->dim[d->batch - 1], 1))) {
+  while (d->batch > 0 && (dim_is(d, d->b.view.stride[d->batch - 1], 0) ||
+                          dim_is(d, d->type->dim[d->batch - 1], 1))) {
     d->batch--;
     d->m = times(d, d->m, d->type->dim[d->batch]);
   }
-  d->turns_b = num(d, 1);
   for (int i = 0; i < d->batch; i++) {
     d->turns_b = times(d, d->turns_b, d->type->dim[i]);
-    d->a.batched[i] = !is(d, d->a.view.stride[i], 0);
-    d->b.batched[i] = !is(d, d->b.view.stride[i], 0);
+    d->a.batched[i] = !dim_is(d, d->a.view.stride[i], 0);
+    d->b.batched[i] = !dim_is(d, d->b.view.stride[i], 0);
   }
-  choose_tile(d);
+  if (dim_is(d, d->n, 1) && d->batch == d->rank - 2 && !dim_is(d, d->m, 1) &&
+      dim_is(d, d->a.view.stride[d->rank - 2], 1)) {
+    turn(d); /* rows that lie crosswise are columns of a product with one row */
+  }
+  d->form = &dot_form;
+  d->run = d->k;
+  dot_choose_tile(d, d->m);
+  d->tiles = ceil_div(d, d->m, d->mr);
   if (d->m == DIM_BAD || d->turns_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD) {
     return gerr_set(d->e, ERR_IR_FORM, -1, "the sizes of a product are out of range");
   }
@@ -598,16 +587,14 @@ static bool lower_matrices(Dot *d) {
   if (d->a.kind == SIDE_ROWS && !pack_rows(d, &d->a)) return false;
   if (d->a.kind == SIDE_TILES && !pack_tiles(d, &d->a, true)) return false;
   if (d->b.kind == SIDE_TILES && !pack_tiles(d, &d->b, false)) return false;
-  return main_kernel(d);
+  return dot_main(d);
 }
 
 bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
   const Graph *g = l->g;
   Dot d = {.l = l, .group = group, .out = out, .e = e, .t = g->dims, .z = {group->root, 0}};
   OpCode op = (OpCode)g->nodes[group->root].op;
-  if (op != OP_DOT && op != OP_INNER) {
-    return gerr_set(e, ERR_IR_FORM, -1, "%s has no loop form", op_info[op].text);
-  }
+  if (group->kind == GROUP_STRIP) return gerr_set(e, ERR_IR_FORM, -1, "strips have no loop form");
   d.type = gr_type(g, d.z);
   d.compute = (int)gr_attr_i(g, group->root, AT_COMPUTE, COMPUTE_NONE);
   d.a.v = gr_operand(g, group->root, 0);
@@ -615,6 +602,8 @@ bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
   d.a.type = gr_type(g, d.a.v);
   d.b.type = gr_type(g, d.b.v);
   if (!computing_type(&d, d.a.type)) return false;
+  d.turns_b = dim_num(&d, 1);
+  if (op != OP_DOT && op != OP_INNER) return lower_conv(&d, op);
   d.k = d.a.type->dim[d.a.type->rank - 1];
   if (op == OP_INNER) return lower_inner(&d);
   low_view(l, d.a.v, &d.a.view);
