@@ -3,6 +3,7 @@
 
 #include "jit/loop_impl.h"
 #include "kernels.h"
+#include "loop-gen.h"
 
 static Arena arena;
 
@@ -442,12 +443,44 @@ static void t_fail(void) {
   rewind_arena();
 }
 
-int main(void) {
+/* Random kernels number `from` .. `to` - 1. */
+static void t_drawn(uint64_t from, uint64_t to) {
+  for (uint64_t s = from; s < to; s++) {
+    LoopGen g;
+    Code c;
+    Err e = {0};
+    char text[200];
+    lg_make(&g, &arena, s);
+    LgData *want = lg_data(&g);
+    bool ok = lp_run_within(&mem, g.k, want->buf, want->elements, g.arg, 0, g.arg[0], &want->st, &e);
+    if (!ok) tap_fail(TAP_HERE, "kernel %d: %s", (int)s, e.text);
+    ok = ok && code_make(&c, g.k);
+    for (int l = 0; l <= (int)eng_host_level() && ok; l++) {
+      LgData *got = lg_data(&g);
+      char *scratch = aligned_alloc(64, (size_t)lp_local_bytes(g.k, g.arg) + 64);
+      c.code[l].entry(got->buf, g.arg, 0, g.arg[0], scratch, &got->st);
+      ok = lg_same(want, got, text, sizeof text);
+      if (!ok) tap_fail(TAP_HERE, "kernel %d at %s: %s", (int)s, eng_level_name[l], text);
+      free(scratch);
+      lg_data_free(got);
+    }
+    lg_data_free(want);
+    code_free(&c);
+    rewind_arena();
+  }
+}
+
+int main(int argc, char **argv) {
   open_all();
   arena_init(&arena, &mem);
   if (!codegen_start()) {
     TEST(SKIP("no code generator"), "kernels as machine code");
     close_all();
+    return tap_done();
+  }
+  if (argc == 3) {
+    TEST(t_drawn(strtoull(argv[1], NULL, 0), strtoull(argv[2], NULL, 0)), "kernels drawn by number");
+    codegen_stop();
     return tap_done();
   }
   TEST(t_unary(true), "functions of one operand, in lanes");
@@ -469,6 +502,7 @@ int main(void) {
   TEST(t_random(true), "random numbers in lanes");
   TEST(t_random(false), "and one by one");
   TEST(t_fail(), "failures are told, and only those of lanes that run");
+  TEST(t_drawn(0, 40), "drawn kernels");
   codegen_stop();
   arena_free(&arena);
   close_all();
