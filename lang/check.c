@@ -62,8 +62,10 @@ static Value made_int(Session *s, Unit *u, Name name, Span at) {
 static Value made_tensor(Session *s, DType dt, int rank, const Dim *d) {
   Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)dt, .rank = (uint8_t)rank};
   for (int i = 0; i < rank; i++) t.dim[i] = d[i];
-  Value v = {.tag = V_NODE, .aux = s->stage->level};
-  v.u.v = gr_input(s->stage->g, &t);
+  const Stage *st = s->stage; /* the inputs of a region are its own and its captures */
+  while (st->up) st = st->up;
+  Value v = {.tag = V_NODE, .aux = st->level};
+  v.u.v = gr_input(st->g, &t);
   return v;
 }
 

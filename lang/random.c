@@ -64,13 +64,8 @@ uint64_t site_id(Node *call) {
 Value random_key_for(Session *s, uint64_t site) {
   Unit *u = s->stage ? s->stage->unit : NULL;
   if (!u || u->check) {
-    if (s->stage) { /* only types matter */
-      Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
-      t.dim[0] = dim_const(dims_of(s), 2);
-      Value v = {.tag = V_NODE, .aux = s->stage->level};
-      v.u.v = gr_input(s->stage->g, &t);
-      return v;
-    }
+    if (s->stage) /* only types matter */
+      return op_iota(s, dim_const(dims_of(s), 2), DT_I64, (Span){0});
     int64_t two = 2;
     Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
     random_words(s, false, 0, site, 0, tn_data(k.u.t->t));

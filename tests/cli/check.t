@@ -56,4 +56,6 @@ gives 1 'a file that is wrong' "$ckl" fmt broken.ckl
 tap_empty "$(cmp broken.ckl broken2.ckl)" 'stays as it is'
 gives 1 'a file that is missing' "$ckl" fmt missing.ckl
 tap_empty "$(ls | grep 'ckl[.]')" 'no temporary file stays'
+cp "$srcdir/tests/golden/random/checked.ckl" drawn.ckl
+gives 0 'draws in comprehensions' "$ckl" check drawn.ckl
 tap_done
