@@ -1,17 +1,78 @@
 /* The engine: from the text of a kernel to code in memory, and running it on threads.
  *
- * In: kernels in loop form. Out: functions, and launches of them. */
+ * In: kernels in loop form. Out: functions, and launches of them. Idea: the printed text of a kernel is its
+ * identity everywhere: in the table of this session, among installed kernels, in the cache on disk, and in
+ * the request to the code generator. Whatever is found is checked by the loader, and what is refused is made
+ * again. Invariant: a kernel is asked for, loaded or failed, and leaves the first state once.
+ */
+#define _GNU_SOURCE
 #include "jit/engine.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "jit/archive.h"
+#include "jit/cache.h"
+#include "jit/load.h"
+#include "jit/worker.h"
+#include "runtime/pool.h"
+
+enum { CACHE_LIMIT = 512 << 20 };
+
+typedef enum State { ASKED, LOADED, FAILED } State;
+
+struct EngKernel {
+  WorkItem item; /* first: an answer's item is the kernel's; its text is the arena's */
+  State state;
+  bool again; /* was asked for once more after a fork */
+  uint64_t hash;
+  struct EngKernel *next; /* of the same bucket */
+  LoadCode code;
+  const char *error;
+  Buf *dump; /* where text goes instead of code */
+};
+
+struct Engine {
+  Mem *mem;
+  Arena arena; /* kernels, their texts, and paths */
+  EngConfig config;
+  EngKernel **buckets;
+  size_t bucket_count, kernel_count; /* a power of two */
+  bool looked;                       /* the next three were tried to open */
+  unsigned char build[CACHE_BUILD];
+  Archive installed;
+  Cache *cache;
+  Workers *workers;
+  Pool *pool;
+  char *scratch;
+  size_t scratch_each, scratch_size;
+  FILE *perf;
+  EngCount count;
+};
+
+/* ---- levels ----------------------------------------------------------------------------------- */
 
 const char *const eng_level_name[ENG_LEVEL_COUNT] = {"x86-64", "x86-64-v3", "x86-64-v4"};
 
 EngLevel eng_host_level(void) {
-  /* the levels of the x86-64 psABI; __builtin_cpu_supports also asks whether the system saves the
+#if defined(__x86_64__)
+  /* the levels of the x86-64 psABI; the compiler's support also asks whether the system saves the
    * registers */
   if (__builtin_cpu_supports("x86-64-v4")) return ENG_X86_64_V4;
   if (__builtin_cpu_supports("x86-64-v3")) return ENG_X86_64_V3;
+#endif
   return ENG_X86_64;
 }
 
@@ -22,4 +83,487 @@ bool eng_level_find(const char *name, EngLevel *out) {
     return true;
   }
   return false;
+}
+
+/* ---- where things are ------------------------------------------------------------------------- */
+
+/* The folder of the file that this code is in: the program, or a library. False when nobody says. */
+static bool own_folder(char out[PATH_MAX]) {
+  Dl_info here, program;
+  char link[PATH_MAX];
+  void *code = (void *)(uintptr_t)own_folder, *headers = (void *)getauxval(AT_PHDR);
+  if (!dladdr(code, &here) || !here.dli_fname) return false;
+  const char *path = here.dli_fname;
+  if (headers && dladdr(headers, &program) && program.dli_fbase == here.dli_fbase) {
+    ssize_t n = readlink("/proc/self/exe", link, sizeof link - 1);
+    if (n <= 0) return false;
+    link[n] = 0;
+    path = link;
+  }
+  if (!realpath(path, out)) return false;
+  char *slash = strrchr(out, '/');
+  if (!slash) return false;
+  *slash = 0;
+  return true;
+}
+
+/* The first of these that exists: in `folder`, in its parent where libtool keeps libraries in .libs, below the
+ * parent of bin/ or lib/, and where it was to be installed. */
+static const char *find_file(Arena *a, const char *folder, const char *name, const char *installed_below,
+                             const char *installed_in, bool program) {
+  char path[PATH_MAX];
+  size_t n = strlen(folder);
+  bool libs = n >= 6 && !strcmp(folder + n - 6, "/.libs");
+  for (int i = 0; i < 3; i++) {
+    int got = i == 0   ? snprintf(path, sizeof path, "%s%s/%s", folder, libs ? "/.." : "", name)
+              : i == 1 ? snprintf(path, sizeof path, "%s/../%s/%s", folder, installed_below, name)
+                       : snprintf(path, sizeof path, "%s/%s", installed_in, name);
+    if (got > 0 && got < (int)sizeof path && !access(path, program ? X_OK : R_OK))
+      return arena_strdup(a, path, (size_t)got);
+  }
+  return NULL;
+}
+
+void eng_find(Arena *a, EngConfig *c) {
+  char folder[PATH_MAX];
+  if (!own_folder(folder)) strcpy(folder, "/nowhere");
+  if (!c->codegen) {
+    const char *told = getenv("CKL_CODEGEN");
+    if (!told)
+      c->codegen = find_file(a, folder, "ckl-codegen", "libexec/ckl", CKL_LIBEXEC, true);
+    else if (*told)
+      c->codegen = arena_strdup(a, told, strlen(told));
+  }
+  if (!c->installed) {
+    char name[40];
+    snprintf(name, sizeof name, "kernels-%s.bin", eng_level_name[c->level]);
+    const char *found = find_file(a, folder, name, "lib/ckl", CKL_LIB, false);
+    if (found) c->installed = arena_strdup(a, found, strlen(found) - strlen(name) - 1);
+  }
+  if (!c->cache) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && *cache == '/') c->cache = arena_printf(a, "%s/ckl", cache);
+    else if (home && *home == '/') c->cache = arena_printf(a, "%s/.cache/ckl", home);
+  }
+}
+
+/* ---- life ------------------------------------------------------------------------------------- */
+
+static void log_line(Engine *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void log_line(Engine *g, const char *fmt, ...) {
+  if (!g->config.log) return;
+  char text[1024];
+  va_list ap;
+  va_start(ap, fmt);
+  str_vformat(text, sizeof text, fmt, ap);
+  va_end(ap);
+  g->config.log(g->config.ud, text);
+}
+
+static const char *keep(Arena *a, const char *s) {
+  return s ? arena_strdup(a, s, strlen(s)) : NULL;
+}
+
+typedef struct Opening {
+  Engine *g;
+  const EngConfig *config;
+} Opening;
+
+static void open_rest(void *ud) {
+  Opening *o = ud;
+  Engine *g = o->g;
+  g->config = *o->config;
+  g->config.codegen = keep(&g->arena, o->config->codegen);
+  g->config.installed = keep(&g->arena, o->config->installed);
+  g->config.cache = keep(&g->arena, o->config->cache);
+  if (g->config.cache_limit <= 0) g->config.cache_limit = CACHE_LIMIT;
+  g->bucket_count = 64;
+  g->buckets = mem_need(g->mem, NULL, 0, g->bucket_count * sizeof *g->buckets);
+  memset(g->buckets, 0, g->bucket_count * sizeof *g->buckets);
+  g->pool = pool_open(g->mem, g->config.threads);
+}
+
+Engine *eng_open(Mem *m, const EngConfig *c) {
+  Engine *g = mem_need(m, NULL, 0, sizeof *g);
+  *g = (Engine){.mem = m};
+  arena_init(&g->arena, m);
+  int code = mem_protect(m, open_rest, &(Opening){g, c});
+  if (code == MEM_OK) return g;
+  eng_close(g);
+  mem_throw(m, code);
+}
+
+void eng_close(Engine *g) {
+  if (!g) return;
+  Mem *m = g->mem;
+  work_close(g->workers);
+  pool_close(g->pool);
+  for (size_t i = 0; i < g->bucket_count; i++)
+    for (EngKernel *k = g->buckets ? g->buckets[i] : NULL; k; k = k->next) load_free(m, &k->code);
+  if (g->buckets) mem_free(m, g->buckets, g->bucket_count * sizeof *g->buckets);
+  cache_close(g->cache);
+  archive_close(&g->installed);
+  mem_data_free(m, DEV_CPU, g->scratch, g->scratch_size);
+  if (g->perf) fclose(g->perf);
+  arena_free(&g->arena);
+  mem_free(m, g, sizeof *g);
+}
+
+const EngConfig *eng_config(const Engine *g) {
+  return &g->config;
+}
+
+EngCount eng_count(const Engine *g) {
+  EngCount c = g->count;
+  if (g->workers) c.processes = work_processes(g->workers);
+  return c;
+}
+
+/* ---- a kernel becomes code -------------------------------------------------------------------- */
+
+/* A line for perf: where the code is and what it is called. The file is refused when it is a link. */
+static void note_perf(Engine *g, const EngKernel *k) {
+  if (!g->config.perf_map) return;
+  if (!g->perf) {
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    g->perf = fd < 0 ? NULL : fdopen(fd, "a");
+    if (!g->perf) {
+      if (fd >= 0) close(fd);
+      log_line(g, "no map for perf: %s cannot be written", path);
+      g->config.perf_map = false;
+      return;
+    }
+  }
+  fprintf(g->perf, "%lx %lx ckl_kernel_%016llx\n", (unsigned long)(uintptr_t)k->code.entry,
+          (unsigned long)k->code.code_size, (unsigned long long)k->hash);
+  fflush(g->perf);
+}
+
+static bool take(Engine *g, EngKernel *k, const void *object, size_t n, Err *e) {
+  if (!load_object(g->mem, object, n, &k->code, e)) return false;
+  k->state = LOADED;
+  g->count.loaded++;
+  note_perf(g, k);
+  return true;
+}
+
+static void fail(Engine *g, EngKernel *k, const char *text, size_t n) {
+  if (n > 400) n = 400;
+  char *copy = arena_try(&g->arena, n + 1);
+  if (copy) memcpy(copy, text, n);
+  k->error = copy ? copy : "out of memory";
+  k->state = FAILED;
+  g->count.failed++;
+}
+
+static CacheKey key_of(const Engine *g, const EngKernel *k) {
+  CacheKey key = {.text = k->item.text, .text_n = k->item.text_n, .level = (uint32_t)g->config.level};
+  memcpy(key.build, g->build, CACHE_BUILD);
+  return key;
+}
+
+/* What cannot be kept on disk works without; it is said once. */
+static void keep_on_disk(Engine *g, const EngKernel *k, const void *object, size_t n) {
+  Err e = {.text = ""};
+  CacheKey key = key_of(g, k);
+  if (!g->cache || cache_put(g->cache, &key, object, n, &e)) return;
+  log_line(g, "code is no longer kept on disk: %s", e.text);
+  cache_close(g->cache);
+  g->cache = NULL;
+}
+
+static void answered(void *ud, WorkItem *item, CodegenKind kind, const char *bytes, size_t n) {
+  Engine *g = ud;
+  EngKernel *k = (EngKernel *)item;
+  Err e = {.text = ""};
+  if (kind == CODEGEN_DUMP && k->dump) {
+    k->dump->s = mem_try(g->mem, NULL, 0, n ? n : 1);
+    if (!k->dump->s) {
+      fail(g, k, "out of memory", 13);
+      return;
+    }
+    memcpy(k->dump->s, bytes, n);
+    k->dump->n = n;
+    k->dump->cap = n ? n : 1;
+    k->state = LOADED;
+  } else if (kind == CODEGEN_OBJECT && !k->dump && take(g, k, bytes, n, &e)) {
+    g->count.generated++;
+    keep_on_disk(g, k, bytes, n);
+  } else if (kind == CODEGEN_ERROR) {
+    fail(g, k, bytes, n);
+  } else {
+    char text[600];
+    int len = snprintf(text, sizeof text, "the code generator's answer %s",
+                       e.text[0] ? e.text : "is not what was asked for");
+    fail(g, k, text, (size_t)len);
+  }
+}
+
+/* Opens what is beside the table of this session, at the first kernel that is not in it. */
+static void look(Engine *g) {
+  Err e = {.text = ""};
+  char path[PATH_MAX];
+  if (g->looked) return;
+  g->looked = true;
+  const EngConfig *c = &g->config;
+  bool known = c->codegen && archive_build_id(c->codegen, g->build, &e);
+  if (c->codegen && !known) log_line(g, "no code generator: %s", e.text);
+  if (known) {
+    int most = pool_default_threads();
+    g->workers = work_open(g->mem, c->codegen, most, 0, answered, g);
+  }
+  if (c->installed) {
+    snprintf(path, sizeof path, "%s/kernels-%s.bin", c->installed, eng_level_name[c->level]);
+    if (!archive_open(&g->installed, path, (uint32_t)c->level, known ? g->build : NULL, &e) && e.text[0])
+      log_line(g, "installed kernels are not used: %s", e.text);
+  }
+  if (c->cache && known && !(g->cache = cache_open(g->mem, c->cache, c->cache_limit, &e)))
+    log_line(g, "code is not kept on disk: %s", e.text);
+}
+
+/* Code that was made before; false when there is none. */
+static bool find(Engine *g, EngKernel *k) {
+  Err e = {.text = ""};
+  size_t n = 0;
+  const void *installed = archive_find(&g->installed, k->item.text, k->item.text_n, &n, &e);
+  if (installed && take(g, k, installed, n, &e)) {
+    g->count.installed++;
+    return true;
+  }
+  if (e.text[0]) {
+    g->count.rejected++;
+    log_line(g, "an installed kernel is not used: it %s", e.text);
+  }
+  if (!g->cache) return false;
+  CacheKey key = key_of(g, k);
+  void *kept = cache_get(g->cache, &key, &n, &e);
+  bool good = kept && take(g, k, kept, n, &e);
+  if (kept) mem_free(g->mem, kept, n);
+  if (good) g->count.from_disk++;
+  if (!good && e.text[0]) {
+    g->count.rejected++;
+    log_line(g, "code kept on disk is made again: %s", e.text);
+  }
+  return good;
+}
+
+/* ---- the table -------------------------------------------------------------------------------- */
+
+static void grow(Engine *g) {
+  size_t n = 2 * g->bucket_count;
+  EngKernel **made = mem_try(g->mem, NULL, 0, n * sizeof *made);
+  if (!made) return; /* longer chains do too */
+  memset(made, 0, n * sizeof *made);
+  for (size_t i = 0; i < g->bucket_count; i++)
+    for (EngKernel *k = g->buckets[i], *next; k; k = next) {
+      next = k->next;
+      k->next = made[k->hash & (n - 1)];
+      made[k->hash & (n - 1)] = k;
+    }
+  mem_free(g->mem, g->buckets, g->bucket_count * sizeof *g->buckets);
+  g->buckets = made;
+  g->bucket_count = n;
+}
+
+static EngKernel *known(const Engine *g, const Buf *text, uint64_t hash) {
+  EngKernel *k = g->buckets[hash & (g->bucket_count - 1)];
+  while (k && (k->hash != hash || k->item.text_n != text->n || memcmp(k->item.text, text->s, text->n)))
+    k = k->next;
+  return k;
+}
+
+static EngKernel *new_kernel(Engine *g, const Buf *text, uint64_t hash) {
+  EngKernel *k = ARENA_NEW(&g->arena, EngKernel);
+  *k = (EngKernel){.hash = hash};
+  k->item = (WorkItem){.text = text->s, .text_n = text->n, .level = (uint32_t)g->config.level};
+  return k;
+}
+
+EngKernel *eng_kernel(Engine *g, const Kernel *kernel, Err *e) {
+  ArenaMark mark = arena_mark(&g->arena);
+  Buf text = {0};
+  buf_init_arena(&text, &g->arena);
+  lp_print(&text, kernel);
+  uint64_t hash = XXH3_64bits(text.s, text.n);
+  EngKernel *k = known(g, &text, hash);
+  if (k) {
+    arena_rewind(&g->arena, mark);
+    return k;
+  }
+  look(g);
+  k = new_kernel(g, &text, hash);
+  if (!find(g, k)) {
+    if (!g->workers) {
+      arena_rewind(&g->arena, mark);
+      err_set(e, "there is no code generator (ckl-codegen)");
+      return NULL;
+    }
+    log_line(g, "compiling kernel %016llx, %zu bytes of text", (unsigned long long)hash, text.n);
+  }
+  if (g->kernel_count >= g->bucket_count) grow(g);
+  k->next = g->buckets[hash & (g->bucket_count - 1)];
+  g->buckets[hash & (g->bucket_count - 1)] = k;
+  g->kernel_count++;
+  if (k->state == ASKED) work_send(g->workers, &k->item);
+  return k;
+}
+
+/* One step of waiting for a kernel; false when interrupted. In a child after fork the parent's requests are
+ * lost, so they are made again. */
+static bool step(Engine *g, EngKernel *k, const volatile bool *interrupt) {
+  if (interrupt && *interrupt) return false;
+  if (!work_poll(g->workers, 20) && k->state == ASKED) {
+    if (k->again) fail(g, k, "the code generator is gone", 26);
+    k->again = true;
+    if (k->state == ASKED) work_send(g->workers, &k->item);
+  }
+  return true;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *interrupt, Err *e) {
+  bool ok = true;
+  for (size_t i = 0; i < n && ok; i++) {
+    if (k[i]->state == ASKED) {
+      double since = now();
+      while (k[i]->state == ASKED && (ok = step(g, k[i], interrupt))) continue;
+      g->count.wait_seconds += now() - since;
+    }
+    if (!ok) err_set(e, "interrupted");
+    else if (k[i]->state == FAILED) ok = err_set(e, "%s", k[i]->error);
+  }
+  return ok;
+}
+
+KernelFn eng_code(const EngKernel *k) {
+  return k->code.entry;
+}
+
+typedef struct Dump {
+  Buf *out, text;
+} Dump;
+
+static void put_dump(void *ud) {
+  Dump *d = ud;
+  buf_put(d->out, d->text.s, d->text.n);
+}
+
+bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) {
+  look(g);
+  if (!g->workers) return err_set(e, "there is no code generator (ckl-codegen)");
+  Buf text = {0};
+  Dump d = {.out = out};
+  buf_init_arena(&text, &g->arena);
+  lp_print(&text, kernel);
+  EngKernel *k = new_kernel(g, &text, 0);
+  k->dump = &d.text;
+  k->item.flags = what;
+  work_send(g->workers, &k->item);
+  if (!eng_wait(g, &k, 1, NULL, e)) return false; /* until it is answered: the item outlives its use */
+  int code = mem_protect(g->mem, put_dump, &d);
+  mem_free(g->mem, d.text.s, d.text.cap);
+  if (code != MEM_OK) mem_throw(g->mem, code);
+  return true;
+}
+
+/* ---- running ---------------------------------------------------------------------------------- */
+
+/* What a core does in a microsecond at the least; twice to four times as much is usual in vectors. */
+enum { OPS_PER_US = 4000, SERIAL_US = 10, PIECE_US = 5, LONGEST_US = 2500, PIECES_PER_THREAD = 4 };
+
+typedef struct Run {
+  KernelFn f;
+  void *const *buf;
+  const int64_t *arg;
+  KStatus *st;
+  char *scratch;
+  size_t each;
+} Run;
+
+/* The language's floating-point environment: rounding to nearest, subnormal numbers as they are, no traps. */
+static unsigned set_float_control(void) {
+#if defined(__x86_64__)
+  unsigned old = _mm_getcsr();
+  _mm_setcsr(0x1f80);
+  return old;
+#else
+  return 0;
+#endif
+}
+
+static void restore_float_control(unsigned old) {
+#if defined(__x86_64__)
+  _mm_setcsr(old);
+#else
+  (void)old;
+#endif
+}
+
+static void run_piece(void *ud, int64_t lo, int64_t hi, int thread) {
+  Run *r = ud;
+  unsigned old = set_float_control();
+  r->f(r->buf, r->arg, lo, hi, r->scratch + (size_t)thread * r->each, r->st);
+  restore_float_control(old);
+}
+
+/* Turns in a piece: short enough to hear of an interrupt, long enough to be worth taking, and some pieces for
+ * each thread, so that a thread that was held up is helped. */
+static int64_t piece(int64_t turns, int64_t work, int threads) {
+  double each = (double)work / (double)turns, most = (double)LONGEST_US * OPS_PER_US / (each > 0 ? each : 1);
+  double least = (double)PIECE_US * OPS_PER_US / (each > 0 ? each : 1);
+  double n = threads > 1 ? (double)turns / (threads * PIECES_PER_THREAD) : (double)turns;
+  if (n < least) n = least;
+  if (n > most) n = most;
+  if (n >= (double)turns) return turns;
+  return n <= 1 ? 1 : n < 16 ? (int64_t)n : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of turns */
+}
+
+bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns, int64_t work,
+             int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
+  (void)local_bytes;
+  Run r = {f, buf, arg, st, g->scratch, g->scratch_each};
+  if (turns <= 0) return !(interrupt && *interrupt);
+  if (work < turns) work = turns;
+  int threads = work < (int64_t)OPS_PER_US * SERIAL_US ? 1 : pool_threads(g->pool);
+  int64_t n = piece(turns, work, threads);
+  if (threads > 1) return pool_run(g->pool, run_piece, &r, turns, n, interrupt, &st->stop);
+  for (int64_t lo = 0; lo < turns; lo += n) {
+    if (interrupt && *interrupt) return false;
+    run_piece(&r, lo, turns - lo > n ? lo + n : turns, 0);
+  }
+  return true;
+}
+
+int eng_threads(const Engine *g) {
+  return pool_threads(g->pool);
+}
+
+void eng_begin(Engine *g) {
+  pool_begin(g->pool);
+}
+
+void eng_end(Engine *g) {
+  pool_end(g->pool);
+}
+
+bool eng_scratch(Engine *g, int64_t local_bytes) {
+  size_t each = ((size_t)local_bytes + 63) & ~(size_t)63;
+  if (each <= g->scratch_each) return true;
+  size_t size = each * (size_t)pool_threads(g->pool);
+  mem_data_free(g->mem, DEV_CPU, g->scratch, g->scratch_size);
+  g->scratch = NULL;
+  g->scratch_each = g->scratch_size = 0;
+  if (size / each != (size_t)pool_threads(g->pool)) return false;
+  g->scratch = mem_data_try(g->mem, DEV_CPU, size);
+  if (!g->scratch) return false;
+  g->scratch_each = each;
+  g->scratch_size = size;
+  return true;
 }

@@ -16,7 +16,7 @@ bool eng_level_find(const char *name, EngLevel *out);
 /* What the session wants to hear; any may be NULL. */
 typedef struct EngConfig {
   EngLevel level;
-  int threads;             /* 0 = as many as the process may use */
+  int threads;             /* 0 = pool_default_threads() */
   const char *codegen;     /* path of ckl-codegen; NULL = not there */
   const char *installed;   /* folder of installed kernels; NULL = none */
   const char *cache;       /* folder of the cache; NULL = memory only */
@@ -29,8 +29,14 @@ typedef struct EngConfig {
 typedef struct Engine Engine;
 typedef struct EngKernel EngKernel;
 
+/* Fills the paths in `c` that are NULL by what this copy of ckl has beside it (texts go to `a`): the code
+ * generator and installed kernels next to the program or library that this code is in (a build folder), or
+ * where an installed copy has them; the cache in $XDG_CACHE_HOME/ckl or ~/.cache/ckl. The environment's
+ * CKL_CODEGEN comes first; empty, it means none. What is not there stays NULL. Throws. */
+void eng_find(Arena *a, EngConfig *c);
+
 Engine *eng_open(Mem *m, const EngConfig *c); /* throws when out of memory; starts no process or thread */
-void eng_close(Engine *g);
+void eng_close(Engine *g);                    /* NULL is fine */
 const EngConfig *eng_config(const Engine *g);
 
 /* The kernel of this text; starts its compilation when it has to, and does not wait. The handle lives as
@@ -40,6 +46,9 @@ EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
  * `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *interrupt, Err *e);
 KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
+/* What the code generator makes of a kernel, as text: CODEGEN_DUMP_IR or CODEGEN_DUMP_ASM (jit/codegen.h).
+ * False with `e`. Throws when out of memory. */
+bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 
 /* Runs all `turns`, on as many threads as pay (`work`: a guess of elementary operations in all; small
  * work runs on the calling thread). `scratch`: room for local_bytes per thread, made by eng_scratch. False
@@ -47,6 +56,9 @@ KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns, int64_t work,
              int64_t local_bytes, KStatus *st, const volatile bool *interrupt);
 int eng_threads(const Engine *g);
+/* Between the two a program runs: threads that wait do not sleep (pool_begin, pool_end). Nests. */
+void eng_begin(Engine *g);
+void eng_end(Engine *g);
 /* Makes room for this many bytes of scratch per thread; false when out of memory. */
 bool eng_scratch(Engine *g, int64_t local_bytes);
 
