@@ -125,9 +125,9 @@ LVal pull_generate(Low *w, uint32_t node, const Spot *s) {
 
 /* ---- groups: every out has the same number of elements ---- */
 
-static void pull_outs(Low *w, const Spot *lead, const Spot *all, void *ud) {
+static void pull_outs(Low *w, const Spot *kept, const Spot *all, void *ud) {
   const Group *g = ud;
-  (void)lead;
+  (void)kept;
   for (uint32_t i = 0; i < g->out_count; i++) low_at(w, g->outs[i], all);
 }
 
@@ -151,7 +151,7 @@ bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Nest nest;
   low_begin(&w, l, g, e);
   const Type *t = low_type(&w, g->outs[0]);
-  if (!low_space(&w, 0, t->rank, t->dim, pull_outs, (void *)g, &space)) return false;
+  if (!low_space(&w, t->rank, t->dim, NULL, pull_outs, (void *)g, &space)) return false;
   w.flops = low_mul(&w, low_count(&w, t), low_cost(&w));
   low_nest(&w, &space, &nest);
   const Spot *s = low_spot(&w, nest.at.d, nest.at.count);

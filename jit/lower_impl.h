@@ -52,14 +52,14 @@ struct Memo {
   Watch *watch;
   int depth;
   struct Keep *keep; /* per entry of g->types, or NULL: lower_rows.c */
+  const Spot *row;   /* where keep is good */
 };
 
 /* A value that is kept while a row is worked on: element number of the row in a buffer. */
 typedef struct Keep {
-  int buf;        /* -1 = is not */
-  bool local;     /* buf holds one row; else the whole value */
-  bool ready;
-  LVal base;
+  int buf;
+  bool local; /* buf holds one row; else the whole value */
+  bool ready; /* from here on */
 } Keep;
 
 static inline uint32_t low_index_of(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
@@ -101,29 +101,50 @@ LVal pull_elem(Low *w, uint32_t node, const Spot *s);
 LVal pull_generate(Low *w, uint32_t node, const Spot *s);
 LVal pull_move(Low *w, uint32_t node, const Spot *s);
 bool low_elementwise(OpCode op);
+/* s, a spot of the shape of an index, in a tensor that is indexed along `axis`. */
+const Spot *low_along(Low *w, const Type *idx, const Type *x, int axis, LVal index, const Spot *s);
 LVal low_checked(Low *w, LVal i, Dim n); /* an index: checked, then 0 where it is out of range */
 
-/* -- loops */
-/* Row-major pieces of the index space of `count` values: sizes such that all pulls of `v` at the spot
- * of the pieces need no division where that can be had, neighbours joined where every access allows.
- * `fixed` (0 = none): pieces end there: the product of the first of them is that of the first `fixed` of
- * `size`. Returns how many; *lead (may be NULL) how many make the first part; -1 = failed. */
+/* -- loops (lower_space.c) */
+enum { REDUCED = 255 }; /* class of an axis that is reduced; others are kept */
+/* Pieces of an index space in row-major order. */
 typedef struct Space {
-  int count, lead;
+  int count;
   Dim size[MAX_DIGITS];
-  bool unit[MAX_DIGITS];
+  uint8_t cls[MAX_DIGITS];
+  bool unit[MAX_DIGITS]; /* some load is contiguous along it */
 } Space;
-/* `pull`: does the pulls at this spot, in a trial kernel. */
-typedef void (*TrialFn)(Low *w, const Spot *lead, const Spot *all, void *ud);
-bool low_space(Low *w, int lead, int n, const Dim *size, TrialFn pull, void *ud, Space *out);
+/* Does the pulls of a kernel at these spots: of the kept pieces, and of all. */
+typedef void (*TrialFn)(Low *w, const Spot *kept, const Spot *all, void *ud);
+/* Takes the n axes apart such that `pull` needs no division where that can be had, and joins what need
+ * not be apart: neighbours of one class. False = failed. */
+bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull, void *ud, Space *out);
 
-/* A loop nest over a space; see lower_space.c. */
+/* A loop nest over a space: opens LP_PAR and loops; `at` has a digit for each piece. */
 typedef struct Nest {
   Digits at;
   int blocks; /* to close */
 } Nest;
 void low_nest(Low *w, const Space *s, Nest *n);
 void low_nest_end(Low *w, Nest *n);
+/* How many steps of a loop whose body handles `below` elements make a turn; at least 1. */
+Dim low_steps(Low *w, Dim below);
+/* Takes the lowest digit of size n off *t. */
+LVal low_take(Low *w, LVal *t, Dim n);
+LVal low_least(Low *w, LVal a, LVal b);
+
+/* -- reductions (lower_reduce.c) */
+typedef struct Fold {
+  Val v, x;       /* result, operand */
+  DType dt;       /* it is computed in */
+  LRed kind;
+  RefBin f;
+  double start;
+} Fold;
+bool low_is_fold(OpCode op);
+Fold low_fold(Low *w, uint32_t node);
+LVal low_fold_x(Low *w, const Fold *f, const Spot *s);              /* its operand, in f->dt */
+void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x);   /* its result */
 
 bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e);
@@ -136,6 +157,6 @@ Kernel *low_hoist(Arena *a, const Kernel *k);
 
 void low_store(Low *w, Val v, const Spot *s);        /* pulls v and stores it in its buffer */
 Dim low_cost(Low *w);                                /* operations per element of the group */
-LVal low_kept(Low *w, const Keep *k, const Spot *s);
+LVal low_kept(Low *w, const Keep *k, const Spot *s); /* LV_NONE: not in this row */
 
 #endif

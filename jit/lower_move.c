@@ -245,23 +245,25 @@ static LVal take(Low *w, uint32_t node, Val x, const Spot *s) {
   return at_digits(w, x, &d);
 }
 
-static LVal gather(Low *w, uint32_t node, Val x, const Spot *s) {
-  const Graph *g = w->l->g;
-  const Type *from = low_type(w, x), *t = low_type(w, (Val){node, 0});
-  int axis = (int)gr_attr_i(g, node, AT_AXIS, 0);
-  LVal index = low_at(w, gr_operand(g, node, 1), s);
+const Spot *low_along(Low *w, const Type *idx, const Type *x, int axis, LVal index, const Spot *s) {
   uint8_t mark[CKL_MAX_RANK];
   Cut c;
   Digits d = {0};
-  if (index == LV_NONE) return index;
-  for (int i = 0; i < t->rank; i++) mark[i] = i != axis && from->dim[i] == t->dim[i] ? STAY : MOVED;
-  cut(w, s, t->rank, t->dim, mark, &c);
+  for (int i = 0; i < idx->rank; i++) mark[i] = i != axis && x->dim[i] == idx->dim[i] ? STAY : MOVED;
+  cut(w, s, idx->rank, idx->dim, mark, &c);
   for (int i = 0; i < c.count; i++) {
     int a = c.axis[i];
     if (c.mark[i] == STAY) keep(w, &c, i, &d);
-    else low_digit(w, &d, a == axis ? low_checked(w, index, from->dim[a]) : coordinate(w, &c, i), from->dim[a]);
+    else low_digit(w, &d, a == axis ? low_checked(w, index, x->dim[a]) : coordinate(w, &c, i), x->dim[a]);
   }
-  return at_digits(w, x, &d);
+  return low_spot(w, d.d, d.count);
+}
+
+static LVal gather(Low *w, uint32_t node, Val x, const Spot *s) {
+  int axis = (int)gr_attr_i(w->l->g, node, AT_AXIS, 0);
+  LVal index = low_at(w, gr_operand(w->l->g, node, 1), s);
+  if (index == LV_NONE) return index;
+  return low_at(w, x, low_along(w, low_type(w, (Val){node, 0}), low_type(w, x), axis, index, s));
 }
 
 LVal pull_move(Low *w, uint32_t node, const Spot *s) {

@@ -1,7 +1,350 @@
+/* Rows: reductions over the last axes with pointwise work around them, one or more rows per turn.
+ *
+ * In: a group whose values have the shapes R and R x C, where C are the reduced axes. Out: one kernel.
+ * A row is worked on in passes: pass p makes the reductions of level p (whose operands need results of
+ * level p - 1 at most) together in one loop over the row; the last pass stores what is left. So a
+ * softmax is: max; exp and sum; quotient. A value that a later pass needs again is pulled again where it
+ * is cheap; a dear one is kept in a buffer of one row, and an `out` is read back from where it was
+ * stored.
+ *
+ * Where a pass cannot go through a row by one loop (an operand repeats along an axis of C), its operands
+ * are first put side by side.
+ */
+#include <string.h>
+
 #include "jit/lower_impl.h"
 
-bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
-  (void)l; (void)g; (void)out;
-  return gerr_set(e, ERR_IR_FORM, -1, "no loop form yet");
+enum { MAX_PASSES = 12, MAX_FOLDS = 32, DEAR = 10, DEAR_OUT = 4 };
+
+typedef struct Rows {
+  Low w;
+  const Group *g;
+  Dim rows, cols;
+  int fold_count;
+  Fold fold[MAX_FOLDS];
+  uint8_t level[MAX_FOLDS];
+  int passes;
+  /* per entry of types */
+  uint8_t *depth;  /* reductions below a value */
+  uint8_t *first;  /* pass that makes it first, 0 = none */
+  int16_t *cost;
+  bool *kept;
+  int pass;        /* of the trial */
+  const Spot *all;
+  Space kept_space, space[MAX_PASSES + 1];
+} Rows;
+
+static uint32_t index_of(const Rows *r, Val v) { return low_index_of(r->w.l->g, v); }
+
+static bool full(Rows *r, Val v) {
+  return low_count(&r->w, low_type(&r->w, v)) == low_mul(&r->w, r->rows, r->cols);
 }
-LVal low_kept(Low *w, const Keep *k, const Spot *s) { (void)k; (void)s; return low_fail(w, "?"); }
+
+static bool is_out(const Rows *r, Val v) {
+  for (uint32_t i = 0; i < r->g->out_count; i++)
+    if (val_eq(r->g->outs[i], v)) return true;
+  return false;
+}
+
+/* depth and cost of every value up to the last one needed, in graph order. */
+static void measure(Rows *r, uint32_t last) {
+  const Graph *g = r->w.l->g;
+  for (uint32_t n = 0; n <= last; n++) {
+    const GNode *node = &g->nodes[n];
+    int depth = 0, cost = op_info[node->op].cost;
+    bool fold = low_is_fold((OpCode)node->op);
+    if (node->result_count == 0 || g->types[node->result0].kind == TK_TOKEN) continue;
+    if (r->w.l->placed[node->result0]) continue;
+    for (uint32_t k = 0; k < node->operand_count; k++) {
+      uint32_t v = index_of(r, g->operands[node->operand0 + k]);
+      if (r->depth[v] > depth) depth = r->depth[v];
+      cost += r->cost[v];
+    }
+    if (fold && depth < 255) depth++;
+    if (fold || !full(r, (Val){n, 0})) cost = 0;
+    for (uint32_t k = 0; k < node->result_count; k++) {
+      r->depth[node->result0 + k] = (uint8_t)depth;
+      r->cost[node->result0 + k] = (int16_t)(cost > 10000 ? 10000 : cost);
+    }
+  }
+}
+
+/* ---- trials ---- */
+
+static bool visit(void *ud, Val v, const Spot *s) {
+  Rows *r = ud;
+  uint32_t i = index_of(r, v);
+  OpCode op = (OpCode)gr_node(r->w.l->g, v)->op;
+  if (low_is_fold(op)) return true;
+  if (!r->pass || s != r->all || !op_info[op].cost) return false;
+  if (!r->first[i]) r->first[i] = (uint8_t)r->pass;
+  if (r->first[i] == r->pass || r->cost[i] < (is_out(r, v) ? DEAR_OUT : DEAR)) return false;
+  r->kept[i] = true;
+  return true;
+}
+
+static bool in_pass(const Rows *r, Val v, int pass) {
+  int first = r->first[index_of(r, v)];
+  return first ? first == pass : pass == r->passes + 1;
+}
+
+/* What a pass pulls; 0: everything, pieces of rows are chosen by that. */
+static void pull_pass(Low *w, const Spot *kept, const Spot *all, void *ud) {
+  Rows *r = ud;
+  w->memo->watch->visit = visit;
+  w->memo->watch->ud = r;
+  r->all = all;
+  for (int i = 0; i < r->fold_count; i++) {
+    if (!r->pass || r->level[i] == r->pass) low_at(w, r->fold[i].x, all);
+  }
+  for (uint32_t i = 0; i < r->g->out_count; i++) {
+    Val v = r->g->outs[i];
+    if (!full(r, v)) {
+      if (!r->pass) low_at(w, v, kept);
+    } else if (!r->pass || in_pass(r, v, r->pass)) {
+      low_at(w, v, all);
+    }
+  }
+}
+
+static bool choose_pass(Rows *r, int pass, const Dim *size, int n) {
+  Dim all[MAX_DIGITS];
+  uint8_t cls[MAX_DIGITS];
+  int count = 0;
+  if (r->kept_space.count + n > MAX_DIGITS) return low_fail(&r->w, "too many axes"), false;
+  for (int i = 0; i < r->kept_space.count; i++) {
+    all[count] = r->kept_space.size[i];
+    cls[count] = (uint8_t)(1 + count); /* stay apart */
+    count++;
+  }
+  for (int i = 0; i < n; i++) {
+    all[count] = size[i];
+    cls[count++] = REDUCED;
+  }
+  r->pass = pass;
+  return low_space(&r->w, count, all, cls, pull_pass, r, &r->space[pass]);
+}
+
+/* ---- the kernel ---- */
+
+static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
+static LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
+
+LVal low_kept(Low *w, const Keep *k, const Spot *s) {
+  const Spot *row = w->memo->row;
+  if (s->count < row->count) return LV_NONE;
+  for (uint32_t i = 0; i < row->count; i++) {
+    if (s->d[i].v != row->d[i].v || s->d[i].n != row->d[i].n) return LV_NONE;
+  }
+  uint32_t from = k->local ? row->count : 0;
+  return lp_load(w->k, k->buf, low_merge(w, s->d + from, (int)(s->count - from)));
+}
+
+static int row_buffer(Rows *r, DType dt) {
+  int64_t n;
+  if (low_known(&r->w, r->cols, &n)) return low_local(&r->w, dt, -1, n > 0 ? n : 1);
+  return low_local(&r->w, dt, low_dim_arg(&r->w, r->cols), 1);
+}
+
+/* Stores what pass p makes and has to leave behind, and the operands of its reductions if `stage`. */
+static void store_pass(Rows *r, int p, const Spot *row, const Digit *cols, int n, const int *stage) {
+  Low *w = &r->w;
+  Digits d = {0};
+  for (uint32_t i = 0; i < row->count; i++) d.d[d.count++] = row->d[i];
+  for (int i = 0; i < n; i++) low_digit(w, &d, cols[i].v, cols[i].n);
+  const Spot *s = low_spot(w, d.d, d.count);
+  for (int i = 0; stage && i < r->fold_count; i++) {
+    if (r->level[i] != p) continue;
+    LVal x = low_fold_x(w, &r->fold[i], s);
+    if (x != LV_NONE) lp_store(w->k, stage[i], low_merge(w, cols, n), x);
+  }
+  for (uint32_t i = 0; i < r->g->out_count; i++) {
+    if (full(r, r->g->outs[i]) && in_pass(r, r->g->outs[i], p)) low_store(w, r->g->outs[i], s);
+  }
+  for (uint32_t i = 0; i < w->l->g->type_count; i++) {
+    Keep *k = &w->memo->keep[i];
+    if (!r->kept[i] || r->first[i] != p || !k->local) continue;
+    for (uint32_t m = 0; m < r->g->node_count; m++) {
+      Val v = {r->g->nodes[m], 0};
+      if (index_of(r, v) != i) continue;
+      LVal x = low_at(w, v, s);
+      if (x != LV_NONE) lp_store(w->k, k->buf, low_merge(w, cols, n), x);
+    }
+  }
+}
+
+static int col_pieces(const Space *s, Dim *size) {
+  int n = 0;
+  for (int i = 0; i < s->count; i++)
+    if (s->cls[i] == REDUCED) size[n++] = s->size[i];
+  return n;
+}
+
+static void pass_loops(Rows *r, int p, const Spot *row, const int *stage) {
+  Low *w = &r->w;
+  Dim size[MAX_DIGITS];
+  Digit at[MAX_DIGITS] = {{0}};
+  int n = col_pieces(&r->space[p], size);
+  for (int i = 0; i < n; i++) {
+    LVal count = low_dim(w, size[i]);
+    at[i] = (Digit){i == n - 1 ? lp_vec(w->k, count) : lp_for(w->k, count), size[i]};
+  }
+  store_pass(r, p, row, at, n, stage);
+  for (int i = 0; i < n; i++) lp_end(w->k);
+}
+
+static void reduce_pass(Rows *r, int p, const Spot *row) {
+  Low *w = &r->w;
+  Dim size[MAX_DIGITS];
+  LVal y[MAX_FOLDS];
+  int n = col_pieces(&r->space[p], size), stage[MAX_FOLDS];
+  bool staged = n > 1;
+  for (int i = 0; i < r->fold_count && staged; i++) {
+    if (r->level[i] == p) stage[i] = row_buffer(r, r->fold[i].dt);
+  }
+  if (staged) pass_loops(r, p, row, stage);
+  Digit at = {lp_red(w->k, low_dim(w, r->cols)), r->cols};
+  Digits d = {0};
+  for (uint32_t i = 0; i < row->count; i++) d.d[d.count++] = row->d[i];
+  low_digit(w, &d, at.v, at.n);
+  const Spot *s = low_spot(w, d.d, d.count);
+  for (int i = 0; i < r->fold_count; i++) {
+    if (r->level[i] != p) continue;
+    LVal x = staged ? lp_load(w->k, stage[i], at.v) : low_fold_x(w, &r->fold[i], s);
+    if (x == LV_NONE) return;
+    y[i] = lp_yield(w->k, r->fold[i].kind, x, LV_NONE);
+  }
+  if (!staged) store_pass(r, p, row, &at, 1, NULL);
+  lp_end(w->k);
+  for (int i = 0; i < r->fold_count; i++) {
+    if (r->level[i] == p) low_fold_know(w, &r->fold[i], row, lp_result(w->k, y[i]));
+  }
+}
+
+static void kernel(Rows *r) {
+  Low *w = &r->w;
+  Kernel *k = w->k;
+  Dim step = low_steps(w, r->cols), one = low_const_dim(w, 1);
+  Dim turns = low_div(w, low_sub(w, low_add(w, r->rows, step), one), step);
+  Keep *keep = w->memo->keep;
+  for (uint32_t i = 0; i < r->g->node_count; i++) {
+    Val v = {r->g->nodes[i], 0};
+    uint32_t at = index_of(r, v);
+    if (!r->kept[at]) continue;
+    keep[at].local = !is_out(r, v);
+    DType dt = (DType)low_type(w, v)->dtype;
+    keep[at].buf = keep[at].local ? row_buffer(r, dt) : low_value(w, v, LB_INOUT);
+  }
+  LVal first = mul(w, lp_par(k, low_dim(w, turns)), low_dim(w, step));
+  LVal left = lp_bin(k, RB_SUB, low_dim(w, r->rows), first);
+  LVal number = add(w, first, lp_for(k, low_least(w, left, low_dim(w, step))));
+  Digit at[MAX_DIGITS];
+  int n = r->kept_space.count;
+  for (int i = n - 1; i > 0; i--) {
+    at[i] = (Digit){low_take(w, &number, r->kept_space.size[i]), r->kept_space.size[i]};
+  }
+  if (n) at[0] = (Digit){number, r->kept_space.size[0]};
+  const Spot *row = w->memo->row = low_spot(w, at, n);
+  bool last = false;
+  for (uint32_t i = 0; i < r->g->out_count; i++) {
+    last = last || (full(r, r->g->outs[i]) && in_pass(r, r->g->outs[i], r->passes + 1));
+  }
+  for (int p = 1; p <= r->passes + last; p++) {
+    if (p <= r->passes) reduce_pass(r, p, row);
+    else pass_loops(r, p, row, NULL);
+    for (size_t i = 0; i < w->l->g->type_count; i++) {
+      if (r->kept[i] && r->first[i] == p) keep[i].ready = true;
+    }
+  }
+  for (uint32_t i = 0; i < r->g->out_count; i++) {
+    if (!full(r, r->g->outs[i])) low_store(w, r->g->outs[i], row);
+  }
+  lp_end(k);
+  lp_end(k);
+}
+
+/* ---- what the group is ---- */
+
+static bool collect(Rows *r, GErr *e) {
+  Low *w = &r->w;
+  const Graph *g = w->l->g;
+  const Type *t = NULL;
+  for (uint32_t i = 0; i < r->g->node_count; i++) {
+    uint32_t node = r->g->nodes[i];
+    if (!low_is_fold((OpCode)g->nodes[node].op)) continue;
+    if (r->fold_count == MAX_FOLDS) return gerr_set(e, ERR_IR_FORM, -1, "more than %d reductions", MAX_FOLDS);
+    Fold f = low_fold(w, node);
+    const Attr *axes = gr_attr(g, node, AT_AXES);
+    const Type *x = low_type(w, f.x);
+    bool reduced[CKL_MAX_RANK] = {false};
+    Dim rows = low_const_dim(w, 1), cols = rows;
+    for (uint32_t k = 0; k < axes->count; k++) reduced[axes->u.ints[k]] = true;
+    bool seen = false;
+    for (int k = 0; k < x->rank; k++) {
+      if (seen && !reduced[k] && !low_is(w, x->dim[k], 1)) {
+        return gerr_set(e, ERR_IR_FORM, -1, "the reduced axes are not the last");
+      }
+      seen = seen || (reduced[k] && !low_is(w, x->dim[k], 1));
+      *(reduced[k] ? &cols : &rows) = low_mul(w, reduced[k] ? cols : rows, x->dim[k]);
+    }
+    if (!t) {
+      t = x;
+      r->rows = rows;
+      r->cols = cols;
+    } else if (rows != r->rows || cols != r->cols) {
+      return gerr_set(e, ERR_IR_FORM, -1, "rows of different sizes");
+    }
+    r->fold[r->fold_count++] = f;
+  }
+  return t || gerr_set(e, ERR_IR_FORM, -1, "no reduction");
+}
+
+bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
+  Rows *r = ARENA_NEW(l->arena, Rows);
+  Low *w = &r->w;
+  uint32_t last = 0;
+  r->g = g;
+  low_begin(w, l, g, e);
+  if (!collect(r, e)) return false;
+  size_t n = l->g->type_count;
+  r->depth = ARENA_ARRAY(l->arena, uint8_t, n);
+  r->first = ARENA_ARRAY(l->arena, uint8_t, n);
+  r->cost = ARENA_ARRAY(l->arena, int16_t, n);
+  r->kept = ARENA_ARRAY(l->arena, bool, n);
+  for (uint32_t i = 0; i < g->out_count; i++) {
+    if (g->outs[i].node > last) last = g->outs[i].node;
+    Dim count = low_count(w, low_type(w, g->outs[i]));
+    if (count != r->rows && !full(r, g->outs[i])) {
+      return gerr_set(e, ERR_IR_FORM, -1, "an out is neither a row's nor a row");
+    }
+  }
+  for (int i = 0; i < r->fold_count; i++)
+    if (r->fold[i].v.node > last) last = r->fold[i].v.node;
+  measure(r, last);
+  for (int i = 0; i < r->fold_count; i++) {
+    r->level[i] = r->depth[index_of(r, r->fold[i].v)];
+    if (r->level[i] > r->passes) r->passes = r->level[i];
+  }
+  if (r->passes >= MAX_PASSES) return gerr_set(e, ERR_IR_FORM, -1, "more than %d passes", MAX_PASSES - 1);
+
+  const Type *t = low_type(w, r->fold[0].x);
+  const Attr *axes = gr_attr(l->g, r->fold[0].v.node, AT_AXES);
+  uint8_t cls[CKL_MAX_RANK] = {0};
+  for (uint32_t i = 0; i < axes->count; i++) cls[axes->u.ints[i]] = REDUCED;
+  if (!low_space(w, t->rank, t->dim, cls, pull_pass, r, &r->space[0])) return false;
+  Dim cols[MAX_DIGITS];
+  int cols_n = 0;
+  for (int i = 0; i < r->space[0].count; i++) {
+    if (r->space[0].cls[i] == REDUCED) cols[cols_n++] = r->space[0].size[i];
+    else r->kept_space.size[r->kept_space.count++] = r->space[0].size[i];
+  }
+  for (int p = 1; p <= r->passes + 1; p++)
+    if (!choose_pass(r, p, cols, cols_n)) return false;
+
+  low_begin(w, l, g, e);
+  w->memo->keep = ARENA_ARRAY(l->arena, Keep, n);
+  w->flops = low_mul(w, low_mul(w, r->rows, r->cols), low_cost(w));
+  kernel(r);
+  low_finish(w, out);
+  return !w->failed;
+}

@@ -17,7 +17,7 @@ enum { TURN = 4096, WHOLE = 8192, FEW = 1024, TRIES = 24 };
 
 static void trial(Low *w, Space *s, TrialFn pull, void *ud, Watch *t) {
   Low one = {.l = w->l, .group = w->group, .k = lp_new(w->l->arena), .e = w->e, .flops = w->flops};
-  Digits d = {0};
+  Digits d = {0}, kept = {0};
   one.memo = ARENA_NEW(w->l->arena, Memo);
   one.memo->keep = w->memo->keep;
   memset(t, 0, sizeof *t);
@@ -27,55 +27,58 @@ static void trial(Low *w, Space *s, TrialFn pull, void *ud, Watch *t) {
     t->atom[k] = lp_size(one.k, k);
     t->size[k] = s->size[k];
     d.d[d.count++] = (Digit){t->atom[k], s->size[k]};
+    if (s->cls[k] != REDUCED) kept.d[kept.count++] = d.d[k];
   }
   one.memo->watch = t;
-  pull(&one, low_spot(&one, d.d, s->lead), low_spot(&one, d.d, d.count), ud);
+  pull(&one, low_spot(&one, kept.d, kept.count), low_spot(&one, d.d, d.count), ud);
   if (one.failed) w->failed = true;
 }
 
-bool low_space(Low *w, int lead, int n, const Dim *size, TrialFn pull, void *ud, Space *out) {
+static void insert(Space *s, int k, Dim high, Dim low) {
+  size_t n = (size_t)(s->count - k);
+  memmove(&s->size[k + 1], &s->size[k], sizeof(Dim) * n);
+  memmove(&s->cls[k + 1], &s->cls[k], n);
+  s->size[k] = high;
+  s->size[k + 1] = low;
+  s->count++;
+}
+
+bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull, void *ud, Space *out) {
   Watch t;
   Space s = {0};
   for (int i = 0; i < n; i++) {
     if (low_is(w, size[i], 1)) continue;
-    s.size[s.count++] = size[i];
-    if (i < lead) s.lead++;
+    s.size[s.count] = size[i];
+    s.cls[s.count++] = cls ? cls[i] : 0;
   }
   for (int tries = 0;; tries++) {
     trial(w, &s, pull, ud, &t);
     if (w->failed) return false;
     if (t.split < 0 || tries == TRIES || s.count == MAX_DIGITS) break;
-    memmove(&s.size[t.split + 1], &s.size[t.split], sizeof(Dim) * (size_t)(s.count - t.split));
-    s.size[t.split] = t.high;
-    s.size[t.split + 1] = t.low;
-    s.count++;
-    if (t.split < s.lead) s.lead++;
+    insert(&s, t.split, t.high, t.low);
   }
   *out = (Space){0};
   for (int k = 0; k < s.count; k++) {
-    bool join = k > 0 && !t.apart[k - 1] && k != s.lead && out->count > 0;
+    bool join = k > 0 && !t.apart[k - 1] && s.cls[k] == s.cls[k - 1];
     int to = join ? out->count - 1 : out->count++;
     out->size[to] = join ? low_mul(w, out->size[to], s.size[k]) : s.size[k];
     out->unit[to] = t.unit[k];
-    if (k + 1 == s.lead) out->lead = out->count;
+    out->cls[to] = s.cls[k];
   }
   return !w->failed;
 }
 
 /* ---- loops ---- */
 
-/* The least of a and b, the second a constant where it can be. */
-static LVal least(Low *w, LVal a, LVal b) { return lp_bin(w->k, RB_MIN, a, b); }
+LVal low_least(Low *w, LVal a, LVal b) { return lp_bin(w->k, RB_MIN, a, b); }
 
-/* Takes the lowest digit of size n off *t. */
-static LVal take_digit(Low *w, LVal *t, Dim n) {
+LVal low_take(Low *w, LVal *t, Dim n) {
   LVal size = low_dim(w, n), d = lp_irem(w->k, *t, size);
   *t = lp_idiv(w->k, *t, size);
   return d;
 }
 
-/* How many elements of a turn come from one step of a loop whose body has `below` elements. */
-static Dim steps_per_turn(Low *w, Dim below) {
+Dim low_steps(Low *w, Dim below) {
   int64_t n;
   if (low_known(w, below, &n)) return low_const_dim(w, n >= TURN ? 1 : TURN / (n > 0 ? n : 1));
   /* at least 1 whatever the size, and never a division by 0 */
@@ -103,22 +106,22 @@ void low_nest(Low *w, const Space *s, Nest *n) {
   if (j < m - 1) {
     Dim below = one;
     for (int k = j + 1; k < m; k++) below = low_mul(w, below, s->size[k]);
-    rows = steps_per_turn(w, below);
+    rows = low_steps(w, below);
     blocks = low_div(w, low_sub(w, low_add(w, s->size[j], rows), one), rows);
   }
   Dim turns = low_mul(w, blocks, chunks);
   for (int k = 0; k < j; k++) turns = low_mul(w, turns, s->size[k]);
   LVal t = lp_par(w->k, low_dim(w, turns)), chunk = lp_i(w->k, 0), at[MAX_DIGITS];
   n->blocks = 1;
-  if (!whole) chunk = take_digit(w, &t, chunks);
-  LVal block = j < m - 1 ? take_digit(w, &t, blocks) : lp_i(w->k, 0);
-  for (int k = j - 1; k > 0; k--) at[k] = take_digit(w, &t, s->size[k]);
+  if (!whole) chunk = low_take(w, &t, chunks);
+  LVal block = j < m - 1 ? low_take(w, &t, blocks) : lp_i(w->k, 0);
+  for (int k = j - 1; k > 0; k--) at[k] = low_take(w, &t, s->size[k]);
   if (j > 0) at[0] = t;
   for (int k = j; k < m - 1; k++) {
     LVal count = low_dim(w, s->size[k]), from = lp_i(w->k, 0);
     if (k == j) {
       from = lp_bin(w->k, RB_MUL, block, low_dim(w, rows));
-      count = least(w, lp_bin(w->k, RB_SUB, count, from), low_dim(w, rows));
+      count = low_least(w, lp_bin(w->k, RB_SUB, count, from), low_dim(w, rows));
     }
     at[k] = lp_bin(w->k, RB_ADD, from, lp_for(w->k, count));
     n->blocks++;
@@ -126,7 +129,7 @@ void low_nest(Low *w, const Space *s, Nest *n) {
   LVal count = low_dim(w, s->size[m - 1]), from = lp_i(w->k, 0);
   if (!whole) {
     from = lp_bin(w->k, RB_MUL, chunk, lp_i(w->k, TURN));
-    count = least(w, lp_bin(w->k, RB_SUB, count, from), lp_i(w->k, TURN));
+    count = low_least(w, lp_bin(w->k, RB_SUB, count, from), lp_i(w->k, TURN));
   }
   at[m - 1] = lp_bin(w->k, RB_ADD, from, lp_vec(w->k, count));
   n->blocks++;
