@@ -328,9 +328,14 @@ static bool finish_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, 
   return epilogue(d, &f->w, &at, lin, x);
 }
 
-static int64_t tiles_in_block(const Dot *d) { return d->mr > ROWS_IN_BLOCK ? 1 : ROWS_IN_BLOCK / d->mr; }
+/* What is filled just before use serves more rows. */
+static int64_t tiles_in_block(const Dot *d) {
+  int64_t rows = d->b.kind == SIDE_LOCAL ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK;
+  return d->mr > rows ? 1 : rows / d->mr;
+}
 static int64_t panels_in_block(const Dot *d) {
-  return d->nr > COLUMNS_IN_BLOCK ? 1 : COLUMNS_IN_BLOCK / d->nr;
+  int64_t columns = d->b.kind == SIDE_LOCAL ? COLUMNS_IN_BLOCK / 4 : COLUMNS_IN_BLOCK;
+  return d->nr > columns ? 1 : columns / d->nr;
 }
 
 static LVal open_tile(Dot *d, Main *f, const Place *o, LVal depth, int buf_start, LVal start,
@@ -451,6 +456,7 @@ bool dot_main(Dot *d) {
   f.a_step = low_dim(w, d->a.step);
   f.b_row = d->b.kind == SIDE_LOCAL ? LV_NONE : low_dim(w, d->b.row);
   f.b_step = low_dim(w, d->b.step);
+  conv_begin(d, &f);
   LVal rb_count = low_dim(w, row_blocks), cb_count = low_dim(w, col_blocks), one = imm(w, 1);
   LVal turn = lp_par(w->k, low_dim(w, times(d, d->turns_b, times(d, row_blocks, col_blocks))));
   LVal cb = lp_irem(w->k, turn, cb_count), rest = lp_idiv(w->k, turn, cb_count);

@@ -128,5 +128,6 @@ bool dot_main(Dot *d);
 
 /* -- lower_conv.c */
 bool lower_conv(Dot *d, OpCode op);
+void conv_begin(Dot *d, Main *f); /* before the turns of the main kernel */
 
 #endif

@@ -281,6 +281,53 @@ static void inner(void)
   }
 }
 
+static void convolution(DType dt, int n, int c, int o, int h, int kh, int kw, int stride, int pad,
+                        bool epilogue)
+{
+  Env v;
+  int64_t strides[2] = {stride, stride}, pads[2] = {pad, pad + (stride > 1)};
+  int width = h + 3, oh = (h + 2 * pad - kh) / stride + 1;
+  int ow = (width + 2 * (int)pads[1] - kw) / stride + 1;
+  Attr at[3] = {attr_ints(AT_STRIDE, 2, strides), attr_ints(AT_PAD, 2, pads)};
+  OpCode ops[3] = {OP_CONV2D, OP_CONV2D_INPUT, OP_CONV2D_WEIGHT};
+  for (int i = 0; i < 3; i++) {
+    env_open(&v);
+    Graph *g = new_graph(&v);
+    B b = {.g = g};
+    Val x = input(&v, g, dt, 4, n, c, h, width), w = input(&v, g, dt, 4, o, c, kh, kw);
+    Val t = input(&v, g, dt, 4, n, o, oh, ow), z;
+    const Type *like = gr_type(g, i == 1 ? x : w);
+    int64_t dims[4];
+    for (int j = 0; j < 4; j++) dims[j] = like->dim[j];
+    at[2] = attr_dims(AT_DIMS, 4, dims);
+    Val in[3][2] = {{x, w}, {t, w}, {x, t}};
+    if (epilogue && i != 1) in[i][0] = b_un(&b, OP_NEG, x);
+    if (epilogue && i == 2) in[i][1] = b_un(&b, OP_RELU, t);
+    z = b_op(&b, ops[i], 2, in[i], i ? 3 : 2, at);
+    gr_output(g, epilogue ? b_un(&b, OP_RELU, z) : z);
+    char what[100];
+    snprintf(what, sizeof what, "conv %d: %d %d %d %d %dx%d stride %d pad %d", i, n, c, o, h, kh, kw,
+             stride, pad);
+    if (built(&b)) same(&v, g, z, GROUP_CONV, what);
+    env_close(&v);
+  }
+}
+
+static void convolutions(void)
+{
+  convolution(DT_F32, 2, 3, 4, 6, 3, 3, 1, 1, false);
+  convolution(DT_F32, 1, 32, 5, 4, 3, 2, 1, 0, true);
+  convolution(DT_F64, 2, 2, 17, 9, 3, 3, 2, 1, false);
+  convolution(DT_F32, 1, 4, 40, 20, 1, 1, 1, 0, true);
+  convolution(DT_F32, 1, 470, 3, 5, 3, 3, 1, 1, false);
+  convolution(DT_F32, 3, 2, 3, 40, 3, 3, 1, 1, false);
+  for (int i = 0; i < 20; i++) {
+    int kh = (int)pick(1, 4), kw = (int)pick(1, 4);
+    convolution(pick(0, 3) ? DT_F32 : DT_F64, (int)pick(1, 3), (int)pick(1, 7), (int)pick(1, 20),
+                (int)pick(4, 12), kh, kw, (int)pick(1, 3), (int)pick(0, 3), pick(0, 1));
+  }
+}
+
 int main(void)
 {
   TEST(small_products(), "small products of every form");
@@ -289,5 +336,6 @@ int main(void)
   TEST(batches(), "batches and broadcasts");
   TEST(views(), "operands that are views");
   TEST(inner(), "products of vectors");
+  TEST(convolutions(), "convolutions and their gradients");
   return tap_done();
 }
