@@ -19,7 +19,7 @@
 
 #include "runtime/file.h"
 
-enum { VERSION = 1 };
+enum { FORMAT = 1 };
 static const char magic[8] = "ckl-krn";
 
 typedef struct Head {
@@ -63,7 +63,7 @@ bool archive_open(Archive *r, const char *path, uint32_t level, const unsigned c
   if (p == MAP_FAILED) return err_set(e, "%s: is no file of kernels", path);
   *r = (Archive){p, (size_t)st.st_size};
   memcpy(&h, p, sizeof h);
-  if (memcmp(h.magic, magic, sizeof magic) || h.version != VERSION || h.level != level ||
+  if (memcmp(h.magic, magic, sizeof magic) || h.version != FORMAT || h.level != level ||
       h.count > (r->size - sizeof h) / sizeof(Entry))
     err_set(e, "%s: is no file of kernels", path);
   else if (build && memcmp(h.build, build, CACHE_BUILD))
@@ -138,7 +138,7 @@ bool archive_write(int fd, uint32_t level, const unsigned char *build, ArchiveIt
   size_t kept = 0;
   for (size_t i = 0; i < count; i++)
     if (!kept || by_hash(&items[i], &items[kept - 1])) items[kept++] = items[i];
-  Head h = {.version = VERSION, .level = level, .count = kept};
+  Head h = {.version = FORMAT, .level = level, .count = kept};
   memcpy(h.magic, magic, sizeof magic);
   memcpy(h.build, build, CACHE_BUILD);
   if (!put(fd, &h, sizeof h)) return false;
