@@ -1,20 +1,25 @@
 /* Products and convolutions in loop form against the reference evaluator, bit for bit.
  *
- * Kernels are walked instruction by instruction with every access checked; where the code generator is
- * there, t-engine and the golden programs run the same ones as machine code. */
+ * Kernels are walked instruction by instruction with every access checked; every few of them run as
+ * machine code of all levels too, where the code generator is there. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "graphs.h"
+#include "jit/engine.h"
 #include "jit/lower.h"
 
 enum { MAX_BUFS = 64 };
 
-static const Target targets[] = {
-    {.name = "x86-64-v4", .tile_m = 14, .tile_n = 32},
-    {.name = "x86-64-v3", .tile_m = 6, .tile_n = 16},
+static const Target targets[ENG_LEVEL_COUNT] = {
     {.name = "x86-64", .tile_m = 2, .tile_n = 16},
+    {.name = "x86-64-v3", .tile_m = 6, .tile_n = 16},
+    {.name = "x86-64-v4", .tile_m = 14, .tile_n = 32},
 };
+
+/* One per level that this CPU has; NULL where there is no code generator. */
+static Engine *engines[ENG_LEVEL_COUNT];
+static bool as_code; /* this case too */
 
 static uint64_t seed = 88172645463325252u;
 
@@ -28,8 +33,8 @@ static int64_t pick(int64_t lo, int64_t hi)
 
 /* Everything of a graph that is not a view goes into the one group around `root`; its outputs are the
  * outs. Values in `in` are inputs' tensors. */
-static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, const Target *target,
-                    Tensor *const *in, Tensor **want, const char *what)
+static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, Tensor *const *in,
+                    Tensor **want, const char *what)
 {
   Arena *a = &v->arena;
   uint8_t *placed = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
@@ -37,7 +42,7 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, const Targe
     placed[g->nodes[g->inputs[i].node].result0] = 1;
   Group group = {.kind = (uint8_t)kind, .root = root, .outs = g->outputs,
                  .out_count = (uint32_t)g->output_count};
-  Lower l = {.arena = a, .g = g, .target = target, .placed = placed};
+  Lower l = {.arena = a, .g = g, .target = &targets[level], .placed = placed};
   Lowered out = {0};
   GErr ge = {.operand = -1};
   if (!lower_dot(&l, &group, &out, &ge)) return fails("%s: not lowered: %s", what, ge.text);
@@ -48,59 +53,65 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, const Targe
   Tensor *got[8];
   for (size_t i = 0; i < out.panel_count; i++) {
     check(dim_eval(v->dims, out.panels[i].count, env, NULL, &panel_n[i]));
-    panel[i] = malloc((size_t)panel_n[i] * dt_size(out.panels[i].dtype) + 1);
-    memset(panel[i], 0xff, (size_t)panel_n[i] * dt_size(out.panels[i].dtype));
+    panel[i] = aligned_alloc(64, ((size_t)panel_n[i] * dt_size(out.panels[i].dtype) + 64) & ~(size_t)63);
   }
-  for (size_t i = 0; i < g->output_count; i++) {
+  for (size_t i = 0; i < g->output_count; i++)
     got[i] = tn_new(&v->mem, DEV_CPU, want[i]->dtype, want[i]->rank, want[i]->dim);
-    memset(tn_data(got[i]), 0xff, (size_t)tn_count(got[i]) * dt_size(got[i]->dtype));
-  }
-  for (size_t i = 0; i < out.count && ok; i++) {
-    const Launch *c = &out.launches[i];
-    void *buf[MAX_BUFS];
-    int64_t count[MAX_BUFS], *arg = ARENA_ARRAY(a, int64_t, c->k->arg_count + 1);
-    Err e = {0};
-    if (!lp_verify(c->k, &e)) return fails("%s: launch %zu: %s", what, i, e.text);
-    for (size_t j = 0; j < c->k->buf_count; j++) {
-      const BufUse *u = &c->bufs[j];
-      buf[j] = NULL;
-      count[j] = 0;
-      if (u->kind == USE_PANEL) {
-        buf[j] = panel[u->panel];
-        count[j] = panel_n[u->panel];
+  for (int way = 0; way < 2 && ok; way++) {
+    Engine *engine = way ? engines[level] : NULL;
+    if (way && (!engine || !as_code)) break;
+    for (size_t i = 0; i < out.panel_count; i++)
+      memset(panel[i], 0xff, (size_t)panel_n[i] * dt_size(out.panels[i].dtype));
+    for (size_t i = 0; i < g->output_count; i++)
+      memset(tn_data(got[i]), 0xff, (size_t)tn_count(got[i]) * dt_size(got[i]->dtype));
+    for (size_t i = 0; i < out.count && ok; i++) {
+      const Launch *c = &out.launches[i];
+      void *buf[MAX_BUFS];
+      int64_t count[MAX_BUFS], *arg = ARENA_ARRAY(a, int64_t, c->k->arg_count + 1);
+      Err e = {0};
+      if (!lp_verify(c->k, &e)) return fails("%s: launch %zu: %s", what, i, e.text);
+      for (size_t j = 0; j < c->k->buf_count; j++) {
+        const BufUse *u = &c->bufs[j];
+        buf[j] = NULL;
+        count[j] = 0;
+        if (u->kind == USE_PANEL) {
+          buf[j] = panel[u->panel];
+          count[j] = panel_n[u->panel];
+        }
+        if (u->kind != USE_VALUE) continue;
+        for (size_t x = 0; x < g->input_count; x++)
+          if (val_eq(g->inputs[x], u->v)) {
+            buf[j] = tn_data(in[x]);
+            count[j] = tn_count(in[x]);
+          }
+        for (size_t x = 0; x < g->output_count; x++)
+          if (val_eq(g->outputs[x], u->v)) {
+            buf[j] = tn_data(got[x]);
+            count[j] = tn_count(got[x]);
+          }
       }
-      if (u->kind != USE_VALUE) continue;
-      for (size_t x = 0; x < g->input_count; x++)
-        if (val_eq(g->inputs[x], u->v)) {
-          buf[j] = tn_data(in[x]);
-          count[j] = tn_count(in[x]);
-        }
-      for (size_t x = 0; x < g->output_count; x++)
-        if (val_eq(g->outputs[x], u->v)) {
-          buf[j] = tn_data(got[x]);
-          count[j] = tn_count(got[x]);
-        }
+      for (uint32_t j = 0; j < c->k->arg_count; j++) {
+        arg[j] = c->args[j].bits;
+        if (c->args[j].kind == ARG_DIM) check(dim_eval(v->dims, c->args[j].dim, env, NULL, &arg[j]));
+      }
+      KStatus st = {0};
+      int64_t turns = lp_turns(c->k, arg), middle = turns / 2;
+      if (engine) {
+        EngKernel *k = eng_kernel(engine, c->k, &e);
+        int64_t bytes = lp_local_bytes(c->k, arg);
+        ok = k && eng_wait(engine, &k, 1, NULL, &e) && eng_scratch(engine, bytes) &&
+             eng_run(engine, eng_code(k), buf, arg, turns, INT64_C(1) << 40, bytes, &st, NULL);
+      } else {
+        ok = lp_run_within(&v->mem, c->k, buf, count, arg, middle, turns, &st, &e) &&
+             lp_run_within(&v->mem, c->k, buf, count, arg, 0, middle, &st, &e);
+      }
+      check_msg(ok, "%s: launch %zu: %s", what, i, e.text);
+      check(!st.failed);
     }
-    for (uint32_t j = 0; j < c->k->arg_count; j++) {
-      arg[j] = c->args[j].bits;
-      if (c->args[j].kind == ARG_DIM) check(dim_eval(v->dims, c->args[j].dim, env, NULL, &arg[j]));
-    }
-    KStatus st = {0};
-    int64_t turns = lp_turns(c->k, arg), middle = turns / 2;
-    ok = lp_run_within(&v->mem, c->k, buf, count, arg, middle, turns, &st, &e) &&
-         lp_run_within(&v->mem, c->k, buf, count, arg, 0, middle, &st, &e);
-    check_msg(ok, "%s: launch %zu: %s", what, i, e.text);
-    check(!st.failed);
-    if (!ok && getenv("T_DOT_PRINT")) {
-      Buf text = {0};
-      buf_init(&text, &v->mem);
-      lp_print(&text, c->k);
-      fprintf(stderr, "%.*s\n", (int)text.n, text.s);
-      buf_free(&text);
-    }
+    for (size_t i = 0; i < g->output_count && ok; i++)
+      ok = check_msg(tn_same(got[i], want[i]), "%s: output %zu differs%s", what, i,
+                     way ? " as machine code" : "");
   }
-  for (size_t i = 0; i < g->output_count && ok; i++)
-    ok = check_msg(tn_same(got[i], want[i]), "%s: output %zu differs", what, i);
   for (size_t i = 0; i < out.panel_count; i++) free(panel[i]);
   drop(got, g->output_count);
   return ok;
@@ -113,8 +124,10 @@ static void same(Env *v, Graph *g, Val root, GroupKind kind, const char *what)
   uint64_t state = seed | 1;
   for (size_t i = 0; i < g->input_count; i++) in[i] = drawn(v, g, i, uniform, &state);
   if (run(v, g, in, want)) {
-    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
-      if (!lowered(v, g, root.node, kind, &targets[t], in, want, what)) break;
+    static int number;
+    as_code = number++ % 9 == 0;
+    for (int t = 0; t < ENG_LEVEL_COUNT; t++)
+      if (!lowered(v, g, root.node, kind, t, in, want, what)) break;
     drop(want, g->output_count);
   }
   drop(in, g->input_count);
@@ -330,6 +343,18 @@ static void convolutions(void)
 
 int main(void)
 {
+  Mem mem;
+  Arena arena;
+  mem_init(&mem, NULL, NULL);
+  arena_init(&arena, &mem);
+  EngConfig config = {.threads = 2};
+  eng_find(&arena, &config);
+  config.cache = config.installed = NULL;
+  for (int i = 0; config.codegen && i <= (int)eng_host_level(); i++) {
+    config.level = (EngLevel)i;
+    engines[i] = eng_open(&mem, &config);
+  }
+  if (!config.codegen) printf("# no code generator: kernels are walked only\n");
   TEST(small_products(), "small products of every form");
   TEST(edges(), "tiles at edges");
   TEST(long_chains(), "long chains");
@@ -337,5 +362,8 @@ int main(void)
   TEST(views(), "operands that are views");
   TEST(inner(), "products of vectors");
   TEST(convolutions(), "convolutions and their gradients");
+  for (int i = 0; i < ENG_LEVEL_COUNT; i++) eng_close(engines[i]);
+  arena_free(&arena);
+  mem_close(&mem);
   return tap_done();
 }
