@@ -187,12 +187,14 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
 /* ---- reductions ---- */
 
 /* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the turns are
- * lanes, accumulators are vectors and results scalars; else both are as wide as the code around. */
+ * lanes, accumulators are vectors and results scalars; else both are as wide as the code around.
+ * Extremes of floats are found among their keys (emit_key), which takes one instruction of one cycle
+ * from turn to turn. */
 typedef struct Acc {
   LVal v;
   LRed kind;
-  DType dt;
-  bool tree, blocks;
+  DType dt, in; /* dt: of an accumulator; in: of what is yielded */
+  bool tree, blocks, keyed;
   LLVMTypeRef t, result;            /* of an accumulator, of a result */
   LLVMValueRef at[EMIT_ROWS];       /* alloca: t, or [16 x t] for a tree in serial code */
   LLVMValueRef won[EMIT_ROWS];      /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
@@ -209,21 +211,23 @@ typedef struct Red {
   int count;
 } Red;
 
+static bool is_max(LRed kind) { return kind == RED_MAX || kind == RED_ANY || kind == RED_FIRST_MAX; }
+static bool is_min(LRed kind) { return kind == RED_MIN || kind == RED_ALL || kind == RED_FIRST_MIN; }
 static bool is_first(LRed kind) { return kind == RED_FIRST_MAX || kind == RED_FIRST_MIN; }
 
 /* What an accumulator starts from. */
-static LLVMValueRef identity(Emit *e, LRed kind, DType dt, LLVMTypeRef t) {
+static LLVMValueRef identity(Emit *e, const Acc *a, LLVMTypeRef t) {
   static const int64_t low[] = {0, 0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN};
   static const int64_t high[] = {1, UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX};
-  bool max = kind == RED_MAX || kind == RED_ANY || kind == RED_FIRST_MAX;
-  bool min = kind == RED_MIN || kind == RED_ALL || kind == RED_FIRST_MIN;
   LLVMValueRef x;
-  if (dt_float(dt)) {
-    double inf = __builtin_inf();
-    x = emit_const(e, dt, kind == RED_PROD ? 1 : max ? -inf : min ? inf : 0);
-  } else {
-    int64_t c = kind == RED_PROD ? 1 : max ? low[dt] : min ? high[dt] : 0;
-    x = LLVMConstInt(emit_type(e, dt), (uint64_t)c, true);
+  if (a->keyed && !is_first(a->kind)) {
+    x = emit_const(e, a->in, is_max(a->kind) ? -__builtin_inf() : __builtin_inf());
+    x = emit_key(e, is_max(a->kind), x);
+  } else if (dt_float(a->dt)) {
+    x = emit_const(e, a->dt, a->kind == RED_PROD ? 1 : 0);
+  } else { /* no key is at the ends but those of NaNs, which are at the other end */
+    int64_t c = is_max(a->kind) ? low[a->dt] : is_min(a->kind) ? high[a->dt] : a->kind == RED_PROD;
+    x = LLVMConstInt(emit_type(e, a->dt), (uint64_t)c, true);
   }
   return LLVMGetTypeKind(t) == LLVMVectorTypeKind ? emit_splat(e, x, EMIT_LANES) : x;
 }
@@ -240,13 +244,9 @@ static LLVMValueRef combine(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMVa
   }
 }
 
-/* Whether v beats the best: a NaN beats every number, the first NaN every NaN. */
+/* Whether v beats the best. */
 static LLVMValueRef beats(Emit *e, LRed kind, DType dt, LLVMValueRef v, LLVMValueRef best) {
-  bool max = kind == RED_FIRST_MAX;
-  if (!dt_float(dt)) return emit_bin(e, max ? RB_GT : RB_LT, dt, v, best);
-  LLVMValueRef number = LLVMBuildFCmp(B, LLVMRealORD, best, best, "");
-  LLVMValueRef more = LLVMBuildFCmp(B, max ? LLVMRealUGT : LLVMRealULT, v, best, "");
-  return LLVMBuildAnd(B, number, more, "");
+  return emit_bin(e, kind == RED_FIRST_MAX ? RB_GT : RB_LT, dt, v, best);
 }
 
 static LLVMValueRef half_of(Emit *e, LLVMValueRef x, int from, int n) {
@@ -298,12 +298,19 @@ static void yield(Emit *e, LVal v) {
       at = element(e, a->t, at, LLVMBuildAnd(B, red->turn, emit_i64(e, EMIT_LANES - 1), ""));
     }
     LLVMValueRef old = LLVMBuildLoad2(B, a->t, at, "");
+    if (a->keyed && is_first(a->kind)) { /* its zeros are equal */
+      x = LLVMBuildFAdd(B, x, LLVMConstNull(LLVMTypeOf(x)), "");
+    }
+    if (a->keyed) x = emit_key(e, is_max(a->kind), x);
     if (is_first(a->kind)) {
       LLVMTypeRef i64 = emit_like(x, LLVMInt64TypeInContext(e->ctx));
       LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won[e->row], "");
       One turn = red->lanes ? one_linear(red->turn, emit_i64(e, 1)) : one_uniform(red->turn);
-      LLVMValueRef fresh = LLVMBuildICmp(B, LLVMIntEQ, won, LLVMConstAllOnes(i64), "");
-      LLVMValueRef take = LLVMBuildOr(B, fresh, beats(e, a->kind, a->dt, x, old), "");
+      LLVMValueRef take = beats(e, a->kind, a->dt, x, old);
+      if (!a->keyed) { /* an int may be no better than the start */
+        LLVMValueRef fresh = LLVMBuildICmp(B, LLVMIntEQ, won, LLVMConstAllOnes(i64), "");
+        take = LLVMBuildOr(B, take, fresh, "");
+      }
       if (mask) take = LLVMBuildAnd(B, take, mask, "");
       LLVMBuildStore(B, LLVMBuildSelect(B, take, emit_vector(e, turn), won, ""), a->won[e->row]);
       LLVMBuildStore(B, LLVMBuildSelect(B, take, x, old, ""), at);
@@ -326,7 +333,7 @@ static void begin(Emit *e, Red *red, bool blocks) {
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
     if (a->blocks != blocks) continue;
-    LLVMValueRef start = identity(e, a->kind, a->dt, a->t);
+    LLVMValueRef start = identity(e, a, a->t);
     for (int r = e->row_lo; r < e->row_hi; r++) {
       int n = a->tree && !red->lanes ? EMIT_LANES : 1;
       for (int i = 0; i < n; i++) LLVMBuildStore(B, start, element(e, a->t, a->at[r], emit_i64(e, i)));
@@ -419,7 +426,7 @@ static void fold(Emit *e, Red *red, LLVMValueRef depth) {
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
     for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
-      LLVMBuildStore(B, identity(e, a->kind, a->dt, a->result), a->out[r]);
+      LLVMBuildStore(B, identity(e, a, a->result), a->out[r]);
     }
   }
   LLVMValueRef d = LLVMBuildLoad2(B, i64, depth, "");
@@ -478,7 +485,13 @@ static int find_yields(Emit *e, LVal v, Acc *acc, bool *chain) {
   for (LVal i = v + 1; i < ins[v].match; i++) {
     if (lp_info[ins[i].op].opens) i = ins[i].match;
     if (ins[i].op != LP_YIELD) continue;
-    if (acc) acc[n] = (Acc){.v = i, .kind = (LRed)ins[i].imm, .dt = lp_dtype(e->k, lp_operand(e->k, i, 0))};
+    if (acc) {
+      DType dt = lp_dtype(e->k, lp_operand(e->k, i, 0));
+      Acc a = {.v = i, .kind = (LRed)ins[i].imm, .dt = dt, .in = dt};
+      a.keyed = dt_float(dt) && (is_max(a.kind) || is_min(a.kind));
+      if (a.keyed) a.dt = dt == DT_F64 ? DT_I64 : DT_I32;
+      acc[n] = a;
+    }
     *chain = *chain || ins[i].imm == RED_CHAIN;
     n++;
   }
@@ -554,7 +567,8 @@ static void reduction(Emit *e, LVal v) {
     for (e->row = e->row_lo; e->row < e->row_hi; e->row++) {
       LLVMValueRef x = !one_block && a->blocks ? LLVMBuildLoad2(B, a->result, a->out[e->row], "")
                                                : gather(e, &red, a, e->row);
-      if (!is_first(a->kind)) x = emit_round(e, a->dt, x);
+      if (a->keyed && !is_first(a->kind)) x = emit_unkey(e, x);
+      if (!is_first(a->kind)) x = emit_round(e, a->in, x);
       emit_set(e, a->v, e->width == 1 ? one_uniform(x) : one_vector(x));
     }
   }

@@ -151,6 +151,9 @@ LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x); /* float to f16 or b
 LLVMValueRef emit_intrinsic(Emit *e, const char *name, LLVMTypeRef over, int n, LLVMValueRef *arg);
 int emit_width_of(LLVMValueRef x); /* elements of its type; 1 for a scalar */
 LLVMTypeRef emit_like(LLVMValueRef x, LLVMTypeRef scalar); /* `scalar` as wide as x */
+/* Floats as ints in the order of max (or of min): a NaN is past every number, -0 below +0; and back. */
+LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x);
+LLVMValueRef emit_unkey(Emit *e, LLVMValueRef u);
 /* Straight-line i64 arithmetic and the like on Ones: keeps uniform and linear. */
 One emit_one(Emit *e, LVal v); /* any scalar-code instruction, in the present row */
 void emit_flag(Emit *e, LLVMValueRef bad); /* sets the fail flag where bad (i1 or <16 x i1>), under the mask */

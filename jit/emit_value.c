@@ -642,6 +642,19 @@ static LLVMValueRef extreme(Emit *e, bool max, LLVMValueRef x, LLVMValueRef y) {
   return sel(e, fcmp(e, LLVMRealUNO, x, x), x, m);
 }
 
+LLVMValueRef emit_unkey(Emit *e, LLVMValueRef u) {
+  bool dbl = is_double(LLVMConstNull(real_type(e, u)));
+  LLVMValueRef sign = LLVMBuildAShr(B, u, same_int(e, u, dbl ? 63 : 31), "");
+  LLVMValueRef flip = LLVMBuildAnd(B, sign, same_int(e, u, dbl ? INT64_MAX : INT32_MAX), "");
+  return unbits(e, LLVMBuildXor(B, u, flip, ""));
+}
+
+LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x) {
+  LLVMValueRef u = bits(e, emit_unkey(e, bits(e, x))); /* it is its own inverse */
+  int64_t end = is_double(x) ? max ? INT64_MAX : INT64_MIN : max ? INT32_MAX : INT32_MIN;
+  return sel(e, fcmp(e, LLVMRealUNO, x, x), same_int(e, u, end), u);
+}
+
 /* The exact remainder of |x| by |y|, for finite y other than 0 and finite x: long division, as many bits at
  * once as a 64-bit word has room for. `mant`: bits of the fraction. Scalars. */
 static LLVMValueRef fmod_abs(Emit *e, LLVMValueRef x, LLVMValueRef y) {
