@@ -140,6 +140,9 @@ ckl_session *cli_open(Cli *c)
   f.lib_count = c->o.lib_count;
   f.device = c->o.device;
   f.memory_limit = c->o.memory;
+  f.cpu = c->o.interpret ? "reference" : getenv("CKL_CPU");
+  f.kernels = getenv("CKL_KERNELS");
+  f.cache = getenv("CKL_CACHE");
   f.has_seed = c->o.seed != NULL;
   f.seed = c->o.seed ? (uint64_t)strtoll(c->o.seed, NULL, 0) : 0;
   c->session = ckl_open(&f);

@@ -19,15 +19,15 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmgsCv", "run a program", cmd_run,
+  {"run", "FILE [name=value...]", "DLlmgsCiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
   {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check, ""},
-  {"test", "FILE...", "flmgv", "run the `test` blocks of programs", cmd_test, ""},
+  {"test", "FILE...", "flmgiv", "run the `test` blocks of programs", cmd_test, ""},
   {"fmt", "FILE...", "c", "bring programs into the one style, in place", cmd_fmt,
    "A file is replaced in one step or not at all. The file `-` is standard input, written to\n"
    "standard output.\n"},
-  {"repl", "[FILE]", "Llmgs", "read statements, run them, show values", cmd_repl,
+  {"repl", "[FILE]", "Llmgsi", "read statements, run them, show values", cmd_repl,
    "This is also what `ckl` alone does. FILE is run first. Statements from a pipe are run without\n"
    "a prompt.\n"},
   {"ir", "FILE FN [TYPE...]", "Sl", "print the graph of a function after a stage", cmd_ir,
@@ -57,6 +57,7 @@ static const Option options[] = {
   {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
   {'g', 0, "device", "cpu|sim", "where new tensors live"},
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
+  {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
   {'C', 0, "counts", NULL, "print all counters at the end"},
   {'c', 0, "check", NULL, "change nothing; say which files are not in style"},
   {'f', 0, "filter", "TEXT", "only the tests whose title contains TEXT"},
@@ -181,6 +182,7 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   case 'S': o->stage = value; break;
   case 'p': o->pass = value; break;
   case 'C': o->counts = true; break;
+  case 'i': o->interpret = true; break;
   case 'c': o->check = true; break;
   case 'v': o->verbose = true; break;
   case 'j': o->json = true; break;

@@ -232,6 +232,7 @@ static bool open_session(Run *r)
   f.alloc = count_alloc;
   f.alloc_ud = r;
   f.write = hear;
+  f.cpu = getenv("CKL_CPU");
   f.write_ud = r;
   r->s = ckl_open(&f);
   current = r->s;

@@ -71,6 +71,15 @@ typedef struct ckl_config {
   int64_t memory_limit;      /* bytes of tensor data alive at once, 0 = none */
   bool has_seed;             /* start every program as if it began with seed(seed) */
   uint64_t seed;
+  /* How compiled functions run: "reference" (no machine code), "loops" (kernels walked one number at a
+   * time, to find faults), "x86-64", "x86-64-v3", "x86-64-v4" (machine code of that level, made at the
+   * first call), or NULL: of the best level this CPU has, as soon as it pays. The numbers are the same. */
+  const char *cpu;
+  int threads;         /* 0 = as many as the process may use */
+  const char *codegen; /* path of ckl-codegen; NULL = where it is installed, "" = none */
+  const char *kernels; /* folder of the kernels that come with ckl; likewise */
+  const char *cache;   /* folder where machine code is kept; NULL = the user's, "" = memory only */
+  bool perf_map;       /* write /tmp/perf-PID.map for perf */
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory. [m] */

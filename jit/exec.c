@@ -331,6 +331,7 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m);
   f->running = true;
+  f->j->count.runs++;
   f->j->depth++;
   mem_pool_add(m, f, run_release);
   Outcome o = run_steps(&x, out);

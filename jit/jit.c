@@ -24,7 +24,7 @@ Jit *jit_open(Mem *m, const JitConfig *c) {
     if (engine) eng_close(engine);
     mem_throw(m, MEM_ERR_NOMEM);
   }
-  *j = (Jit){.mem = m, .config = *c, .engine = engine, .target = targets[c->engine.level]};
+  *j = (Jit){.rc = 1, .mem = m, .config = *c, .engine = engine, .target = targets[c->engine.level]};
   return j;
 }
 
@@ -39,6 +39,7 @@ void jit_trim(Jit *j) {
 void jit_close(Jit *j) {
   if (!j) return;
   jit_trim(j);
+  if (--j->rc > 0) return;
   mem_free(j->mem, j->blocks, j->block_count * sizeof *j->blocks);
   if (j->engine) eng_close(j->engine);
   mem_free(j->mem, j, sizeof *j);
@@ -116,6 +117,7 @@ JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr 
   JitFn *f = mem_need(m, NULL, 0, sizeof *f);
   *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
   arena_init(&f->arena, m);
+  j->rc++;
   size_t mark = mem_pool_mark(m);
   mem_pool_add(m, f, free_unless_kept);
   Arena *a = &f->arena;
@@ -142,7 +144,8 @@ JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr 
 
 void jit_free(JitFn *f) {
   if (!f) return;
-  Mem *m = f->j->mem;
+  Jit *j = f->j;
+  Mem *m = j->mem;
   while (f->bound) {
     Bound *b = f->bound;
     f->bound = b->next;
@@ -150,6 +153,10 @@ void jit_free(JitFn *f) {
   }
   arena_free(&f->arena);
   mem_free(m, f, sizeof *f);
+  if (--j->rc == 0) {
+    j->rc = 1;
+    jit_close(j);
+  }
 }
 
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {

@@ -24,7 +24,7 @@ typedef struct JitConfig {
 /* What functions of a session share: the engine and the memory of their runs, kept between calls.
  * Throws when out of memory; starts no process or thread. */
 Jit *jit_open(Mem *m, const JitConfig *c);
-void jit_close(Jit *j); /* after every jit_free; NULL is fine */
+void jit_close(Jit *j); /* its functions stay usable, and keep it; NULL is fine */
 /* Gives back memory kept between calls. */
 void jit_trim(Jit *j);
 const JitConfig *jit_config(const Jit *j);
@@ -44,6 +44,7 @@ typedef struct JitPeak {
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
 
 typedef struct JitCount {
+  int64_t runs;       /* of compiled functions */
   int64_t kernels;    /* launches of kernels */
   int64_t steps_ref;  /* nodes run by the reference evaluator inside of compiled functions */
   int64_t reruns;     /* whole graphs run again by it for the message of an error */

@@ -112,6 +112,7 @@ typedef struct JitBlock {
 } JitBlock;
 
 struct Jit {
+  int64_t rc; /* of the session, and of each function */
   Mem *mem;
   JitConfig config;
   Engine *engine; /* NULL: kernels are walked */

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "lang/native.h"
 #include "lang/compile.h"
 #include "lang/session.h"
 #include "parser/parse.h"
@@ -122,8 +123,18 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->mem.data_limit = full.memory_limit > 0 ? (size_t)full.memory_limit : 0;
   s->config.has_seed = full.has_seed;
   s->config.seed = full.seed;
+  CpuMode mode;
+  EngLevel level;
+  bool known = cpu_find(full.cpu, &mode, &level);
+  s->config.cpu = mode;
+  s->config.level = level;
+  s->config.threads = full.threads > 0 ? full.threads : 0;
+  s->config.codegen = full.codegen;
+  s->config.kernels = full.kernels;
+  s->config.cache = full.cache;
+  s->config.perf_map = full.perf_map;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
-  if (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu")) {
+  if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);
     return NULL;
   }
@@ -659,9 +670,14 @@ bool ckl_diag_is_error(const ckl_session *k, size_t i) {
 static const char *const counters[] = {"nodes",     "stage",      "compile",    "values.live",
                                        "tape.live", "bytes.live", "bytes.peak", "data.live",
                                        "data.peak", "sim.live",   "sim.peak",   "line",
-                                       "seed"};
+                                       "seed",      "jit.kernels", "jit.runs",  "jit.copied",
+                                       "jit.by_node", "jit.reruns", "jit.loaded", "jit.installed",
+                                       "jit.from_disk", "jit.generated", "jit.failed"};
 
 int64_t session_counter(const Session *s, const char *name) {
+  JitCount jit;
+  EngCount eng;
+  native_counts(s, &jit, &eng);
   int64_t v[] = {s->count.nodes,
                  s->count.stage,
                  s->count.compile,
@@ -674,7 +690,17 @@ int64_t session_counter(const Session *s, const char *name) {
                  (int64_t)s->mem.data_live[DEV_SIM],
                  (int64_t)s->mem.data_peak[DEV_SIM],
                  s->count.line,
-                 (int64_t)s->seed};
+                 (int64_t)s->seed,
+                 jit.kernels,
+                 jit.runs,
+                 jit.copied,
+                 jit.steps_ref,
+                 jit.reruns,
+                 eng.loaded,
+                 eng.installed,
+                 eng.from_disk,
+                 eng.generated,
+                 eng.failed};
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "lang/native.h"
 #include "lang/tape.h"
 
 /* ---- flattening */
@@ -560,6 +561,7 @@ struct Compiled {
   Write *writes;
   size_t write_count;
   JointEntry *joints;
+  Native *native; /* of `plain` */
   Span eval_dropout;
   bool regrad;
   LayerPath *paths;
@@ -707,6 +709,7 @@ static void compiled_release(void *obj) {
   value_release(c->result);
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
   for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j);
+  native_free(&s->mem, c->native);
   arena_free(&c->arena);
   mem_free(&s->mem, c, sizeof *c);
 }
@@ -970,7 +973,8 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
       .mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
-  if (!gr_run(g, &ctx, in, out, &e, &at)) {
+  Native **native = j ? &j->forward : &c->native;
+  if (!native_run(s, native, g, fn_name(f), &ctx, in, out, &e, &at)) {
     const char *inner = NULL;
     for (size_t i = 0; i < c->path_count && at.path; i++)
       if (c->paths[i].path == at.path)

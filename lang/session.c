@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "lang/compile.h"
+#include "lang/native.h"
 #include "lang/tape.h"
 
 typedef struct Guarded {
@@ -149,6 +150,7 @@ void session_stop(Session *s) {
       value_set(&s->modules[i]->globals[k].v, v_unit());
   cache_free(s);
   op_grads_free(s);
+  native_close(s);
   mem_pool_drain(&s->mem, 0);
   mem_pool_trim(&s->mem);
   mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));

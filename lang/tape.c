@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lang/compile.h"
+#include "lang/native.h"
 #include "lang/tape.h"
 
 JointRef *joint_new(Session *s) {
@@ -23,6 +24,8 @@ JointRef *joint_new(Session *s) {
 void joint_release(JointRef *j) {
   if (!j || --j->rc > 0) return;
   Session *s = j->s;
+  native_free(&s->mem, j->forward);
+  native_free(&s->mem, j->backward);
   arena_free(&j->arena);
   mem_free(&s->mem, j, sizeof *j);
 }
@@ -313,7 +316,8 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
       }
       k++;
     }
-    if (!gr_run(j->backward, &ctx, in, out, &e, &at)) backward_error(w, n, &e, at.span);
+    if (!native_run(s, &n->joint->backward, j->backward, "a backward", &ctx, in, out, &e, &at))
+      backward_error(w, n, &e, at.span);
     size_t o = 0;
     for (size_t i = 0; i < nin; i++)
       if (j->gives_grad[i]) {
@@ -418,7 +422,8 @@ static void node_recorded(Sweep *w, TapeNode *n, const bool *wants, Value *dx) {
   Prov at = {.span = n->span};
   RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env,
                 .anomaly = s->modes.anomaly};
-  if (!gr_run(j->joint->forward, &ctx, in, out, &e, &at)) backward_error(w, n, &e, at.span);
+  if (!native_run(s, &j->forward, j->joint->forward, "a backward", &ctx, in, out, &e, &at))
+    backward_error(w, n, &e, at.span);
   for (size_t i = 0; i < all; i++) mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
   for (size_t i = 0; i < nout; i++) outs[i] = tensor_value(s, tn_ref(out[i]));
   tape_record_call(s, j, total, leaf, in, nout, outs, out + nout, n->env, n->env_count, n->span);

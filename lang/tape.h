@@ -19,6 +19,7 @@ typedef struct JointRef {
   DimTab *dims;
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */
+  struct Native *forward, *backward; /* code of the two halves */
 } JointRef;
 JointRef *joint_new(Session *s); /* empty, on the pool */
 void joint_release(JointRef *j);

@@ -1,0 +1,29 @@
+/* Graphs of a session as machine code: when to compile, and what to do where that cannot be. */
+#ifndef CKL_LANG_NATIVE_H
+#define CKL_LANG_NATIVE_H
+
+#include "jit/jit.h"
+#include "lang/lang.h"
+
+/* How graphs run, ckl_config.cpu. */
+typedef enum CpuMode {
+  CPU_THRIFTY,   /* machine code of the best level, once it pays */
+  CPU_REFERENCE, /* the reference evaluator alone */
+  CPU_LOOPS,     /* kernels walked in loop form, at every call */
+  CPU_LEVEL      /* machine code of one level, at every call */
+} CpuMode;
+bool cpu_find(const char *name, CpuMode *mode, EngLevel *level);
+
+/* Beside a graph, with whose owner it goes: its code, or why there is none. NULL at first. */
+typedef struct Native Native;
+void native_free(Mem *m, Native *n);
+/* As gr_run. `name` is what messages call the graph. */
+bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx *c,
+                Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+/* Of a graph that is not to be run: for `ckl explain`. */
+void native_explain(Session *s, Buf *out, const Graph *g);
+/* Of the session's engine, zeros before it is opened. */
+void native_counts(const Session *s, JitCount *jit, EngCount *eng);
+void native_close(Session *s); /* the engine, at the end of the session */
+
+#endif
