@@ -192,11 +192,7 @@ BUILTIN_FN(bi_grad) {
                 "the loss does not depend on anything that is tracked");
     if (wrt.tag == V_PARAM && wrt.u.p->frozen)
       fail_help(s, ERR_GRAD_FROZEN, a[1]->span, "`unfreeze` it, or take the gradient by what trains", "a frozen param has no gradient");
-    if (y.tag == V_TENSOR && y.u.t->node && y.u.t->node->taken)
-      fail_help(s, ERR_GRAD_TAKEN, a[0]->span, "leave `last = true` out of the earlier `grad`", "an earlier `grad` with `last = true` has used up what this loss was made of");
-    Value g = tape_grad(s, y, one_like(s, y, c->at), wrt, record, a[1]->span);
-    if (last && y.tag == V_TENSOR && y.u.t->node) y.u.t->node->taken = true;
-    return g;
+    return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
   return code_gradient(s, y, one_like(s, y, c->at), wrt, a[1]->span);
 }
@@ -741,7 +737,7 @@ BUILTIN_FN(bi_gradcheck) {
   check_loss(s, y, c->at);
   if (y.tag == V_TENSOR && !y.u.t->node)
     fail(s, ERR_NOT_TRACKED, c->spans[0], "the function does not depend on its argument");
-  Value g = tape_grad(s, y, one_like(s, y, c->at), p, false, c->at);
+  Value g = tape_grad(s, y, one_like(s, y, c->at), p, false, (Take){NULL, false}, c->at);
   Tensor *gt = tensor_of(s, g, c->at);
   int64_t n = tn_count(t);
   for (int64_t i = 0; i < n; i++) {

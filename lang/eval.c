@@ -873,6 +873,7 @@ static Flow turn(Session *s, Node *st, Value v) {
   s->frame->block_depth++;
   if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
   Flow flow = FLOW_NEXT;
+  s->frame->turn = true;
   eval_block(s, st->loop.body, &flow);
   s->frame->block_depth--;
   locals_pop(s, base);
@@ -1078,8 +1079,12 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
 Value eval_block(Session *s, Node *block, Flow *flow) {
   size_t base = s->local_count;
   Value last = v_unit(), result = v_unit();
+  Running place = {s->frame->place, block, 0, base, s->frame->turn};
+  s->frame->place = &place;
+  s->frame->turn = false;
   s->frame->block_depth++;
   for (uint32_t i = 0; i < block->list.count; i++) {
+    place.index = i;
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
     Node *st = block->list.items[i];
@@ -1100,6 +1105,7 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
     }
   }
   s->frame->block_depth--;
+  s->frame->place = place.up;
   locals_pop(s, base);
   if (v_counted(result)) mem_pool_add(&s->mem, result.u.o, (void (*)(void *))obj_release);
   return result;

@@ -51,6 +51,15 @@ typedef struct Modes {
   uint8_t device;  /* Device of new tensors */
 } Modes;
 
+/* A block that runs: which statement, and the locals at its start. On the C stack. */
+typedef struct Running {
+  struct Running *up; /* of the same frame */
+  Node *block;
+  uint32_t index;
+  size_t base;
+  bool loop; /* the body of a loop */
+} Running;
+
 /* ---- frames: one per call, in script and in code */
 typedef struct AliasEntry { size_t state; Val version; Value v; } AliasEntry; /* state seen in this call */
 typedef struct Frame {
@@ -66,6 +75,8 @@ typedef struct Frame {
   Stage *stage;      /* the stage in which it was entered */
   AliasEntry *aliases; size_t alias_count, alias_cap; /* of state read in this call (rule 74) */
   Name path;         /* of self, once it was asked for */
+  Running *place;    /* innermost block */
+  bool turn;         /* the next block is a loop's body */
   int block_depth;   /* 0: a `let` of the top level is a global */
   uint32_t floats;   /* class dtypes fixed by this signature: float int num, +1 (rule 19) */
   uint8_t cls[3];
@@ -282,9 +293,17 @@ void param_write(Session *s, Param *p, Value v, Span at);
 Value random_key(Session *s, Node *site);         /* i64[2] for the next draw at this call */
 void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out); /* may restart staging */
 
+/* ---- live.c: whether nothing that can still run reads local number k, but for printing; `asks`: the
+ * expression that asks mentions it once itself */
+bool local_dead(Session *s, size_t k, bool asks);
+
 /* ---- tape.c and grad */
 bool wants_grad(Session *s, Value v); /* a param that is not frozen, or made from one */
-Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at);
+typedef struct Take {
+  const Node *loss; /* what `grad` was given: what no later statement mentions is used up; NULL = nothing is */
+  bool last;        /* the loss is used up whoever mentions it */
+} Take;
+Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take, Span at);
 
 /* ---- tree.c (rules 64 to 66) */
 typedef Value (*TreeFn)(Session *s, void *ud, size_t n, Value *leaves, const char *path);

@@ -21,13 +21,14 @@ typedef struct Guarded {
   bool abstract, by_reference;
   int depth, flow, block_depth;
   uint64_t seed_scope;
+  Running *place;
 } Guarded;
 
 int guard(Session *s, void (*f)(void *ud), void *ud) {
   Guarded g = {s->frame,     s->local_count, s->stage,
                s->modes,     s->abstract,    s->by_reference,
                s->depth,     s->flow,        s->frame ? s->frame->block_depth : 0,
-               s->seed_scope};
+               s->seed_scope, s->frame ? s->frame->place : NULL};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
     locals_pop(s, g.locals);
@@ -38,7 +39,11 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
     s->by_reference = g.by_reference;
     s->depth = g.depth;
     s->flow = g.flow;
-    if (s->frame) s->frame->block_depth = g.block_depth;
+    if (s->frame) {
+      s->frame->block_depth = g.block_depth;
+      s->frame->place = g.place;
+      s->frame->turn = false;
+    }
     s->seed_scope = g.seed_scope;
     value_set(&s->ret, v_unit());
   }

@@ -30,7 +30,8 @@ void joint_release(JointRef *j) {
   mem_free(&s->mem, j, sizeof *j);
 }
 
-static void node_free(Session *s, TapeNode *n, TapeNode **more) {
+/* Gives back what n holds; nodes that nothing else holds go to *more. */
+static void node_drop(Session *s, TapeNode *n, TapeNode **more) {
   Mem *m = &s->mem;
   for (size_t i = 0; i < n->in_count; i++) {
     if (n->in[i].node && --n->in[i].node->rc == 0) {
@@ -44,26 +45,47 @@ static void node_free(Session *s, TapeNode *n, TapeNode **more) {
   mem_free(m, n->inputs, n->in_count * sizeof *n->inputs);
   for (size_t i = 0; i < n->saved_count; i++) tn_unref(n->saved[i]);
   mem_free(m, n->saved, n->saved_count * sizeof *n->saved);
-  mem_free(m, n->out, n->out_count * sizeof *n->out);
   for (size_t i = 0; i < n->attr_count; i++)
     if (n->attrs[i].kind == AK_INTS || n->attrs[i].kind == AK_DIMS)
       mem_free(m, (void *)(uintptr_t)n->attrs[i].u.ints, n->attrs[i].count * sizeof(int64_t));
   mem_free(m, n->attrs, n->attr_count * sizeof *n->attrs);
   mem_free(m, n->env, n->env_count * sizeof *n->env);
   joint_release(n->joint);
-  mem_free(m, n, sizeof *n);
+  n->in = NULL;
+  n->inputs = n->saved = NULL;
+  n->attrs = NULL;
+  n->env = NULL;
+  n->joint = NULL;
+  n->in_count = n->saved_count = n->attr_count = n->env_count = 0;
+}
+
+static void node_free(Session *s, TapeNode *n, TapeNode **more) {
+  node_drop(s, n, more);
+  mem_free(&s->mem, n->out, n->out_count * sizeof *n->out);
+  mem_free(&s->mem, n, sizeof *n);
   s->count.tape_live--;
 }
 
-void tape_release(Session *s, TapeNode *n) {
-  if (!n || --n->rc > 0) return;
-  TapeNode *todo = n;
-  n->next = NULL;
+static void free_all(Session *s, TapeNode *todo) {
   while (todo) {
     TapeNode *x = todo;
     todo = x->next;
     node_free(s, x, &todo);
   }
+}
+
+void tape_release(Session *s, TapeNode *n) {
+  if (!n || --n->rc > 0) return;
+  n->next = NULL;
+  free_all(s, n);
+}
+
+/* The node stays for the values that name it, without what it was made of. */
+static void use_up(Session *s, TapeNode *n) {
+  TapeNode *todo = NULL;
+  n->taken = true;
+  node_drop(s, n, &todo);
+  free_all(s, todo);
 }
 
 bool wants_grad(Session *s, Value v) {
@@ -223,19 +245,26 @@ typedef struct Sweep {
   bool record; /* the gradients go on the tape themselves */
 } Sweep;
 
+/* The sweep is done with node number i. */
+static void pass(Sweep *w, size_t i) {
+  Session *s = w->s;
+  TapeNode *n = w->nodes[i];
+  if (!n) return;
+  w->nodes[i] = NULL;
+  if (n->cot) {
+    for (size_t k = 0; k < n->out_count; k++) value_release(n->cot[k]);
+    mem_free(&s->mem, n->cot, n->out_count * sizeof *n->cot);
+    n->cot = NULL;
+  }
+  n->mark = 0;
+  n->dead = 0;
+  tape_release(s, n);
+}
+
 static void sweep_free(void *p) {
   Sweep *w = p;
   Session *s = w->s;
-  for (size_t i = 0; i < w->count; i++) {
-    TapeNode *n = w->nodes[i];
-    if (n->cot) {
-      for (size_t k = 0; k < n->out_count; k++) value_release(n->cot[k]);
-      mem_free(&s->mem, n->cot, n->out_count * sizeof *n->cot);
-      n->cot = NULL;
-    }
-    n->mark = 0;
-  }
-  for (size_t i = 0; i < w->count; i++) tape_release(s, w->nodes[i]);
+  for (size_t i = 0; i < w->count; i++) pass(w, i);
   for (size_t i = 0; i < w->param_count; i++) value_release(w->param_grad[i]);
   for (size_t i = 0; i < w->target_count; i++) value_release(w->targets[i].kept);
   arena_free(&w->temp);
@@ -521,7 +550,42 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   return g.tag ? value_pool(s, g) : tensor_value(s, zeros_like(s, &m));
 }
 
-static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
+/* -- taking over the tape (rule 76): what only values hold that nothing reads again dies on the way */
+
+/* Counts the references to nodes of the sweep that v alone has. */
+static void count_dead(Value v, int64_t others) {
+  if (!v_counted(v) || v.u.o->rc > 1 + others) return;
+  if (v.tag == V_TENSOR && v.u.t->node && v.u.t->node->mark) v.u.t->node->dead++;
+  if (v.tag == V_LIST || v.tag == V_TUPLE)
+    for (size_t i = 0; i < v.u.list->count; i++) count_dead(v.u.list->items[i], 0);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) count_dead(v.u.rec->items[i], 0);
+}
+
+/* References from the pool: a value without a name has no others. */
+static int64_t pooled(const Session *s, const Obj *o) {
+  int64_t n = 0;
+  for (size_t i = s->mem.pool_count; i-- > 0;) n += s->mem.pool[i].obj == (const void *)o;
+  return n;
+}
+
+static void find_dead(Session *s, const Take *take, Value loss) {
+  Frame *f = s->frame;
+  if (!take->loss || !f) return;
+  bool named = take->loss->kind == N_NAME;
+  const Local *own = named ? local_find(s, take->loss->name) : NULL;
+  for (size_t k = f->base; k < s->local_count; k++) {
+    Value v = s->locals[k].v;
+    bool holds = v.tag == V_TENSOR ? v.u.t->node && v.u.t->node->mark
+                                   : v.tag == V_LIST || v.tag == V_TUPLE || v.tag == V_RECORD;
+    if (holds && v.u.o->rc == 1 && local_dead(s, k, &s->locals[k] == own)) count_dead(v, 0);
+  }
+  int64_t pool = loss.tag == V_TENSOR ? pooled(s, loss.u.o) : 0;
+  if (pool && loss.u.o->rc == pool) count_dead(loss, pool - 1);
+}
+
+static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
+                   Span at) {
   Sweep *w = mem_need(&s->mem, NULL, 0, sizeof *w);
   *w = (Sweep){.s = s, .at = at, .record = record};
   arena_init(&w->arena, &s->mem);
@@ -538,9 +602,15 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
   if (root) {
     /* everything the loss hangs on */
     keep_node(w, root);
-    for (size_t i = 0; i < w->count; i++)
-      for (size_t k = 0; k < w->nodes[i]->in_count; k++)
-        if (w->nodes[i]->in[k].node) keep_node(w, w->nodes[i]->in[k].node);
+    for (size_t i = 0; i < w->count; i++) {
+      TapeNode *n = w->nodes[i];
+      if (n->taken)
+        fail_help(s, ERR_GRAD_TAKEN, take.loss ? take.loss->span : at, "leave `last = true` out of the earlier `grad`",
+                  "an earlier `grad` with `last = true` has used up what this loss was made of");
+      for (size_t k = 0; k < n->in_count; k++)
+        if (n->in[k].node) keep_node(w, n->in[k].node);
+    }
+    find_dead(s, &take, loss);
     qsort(w->nodes, w->count, sizeof *w->nodes, by_seq_down);
     /* mark 2: leads to a target; inputs come before their users, so from the end */
     for (size_t i = w->count; i-- > 0;) {
@@ -593,18 +663,17 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
         mem_pool_drain(&s->mem, mark);
         arena_rewind(&w->temp, start);
       }
-      for (size_t k = 0; k < n->out_count; k++) { /* freed as the sweep passes */
-        value_set(&n->cot[k], v_unit());
-      }
+      if (n->rc == 1 + (int64_t)n->dead || (take.last && n == root)) use_up(s, n);
+      pass(w, i);
     }
   }
   return tree_map(s, 1, &wrt, take_grad, &leaf, at);
 }
 
 /* The sweep's marks on the tape go when it ends, so that one statement may hold several. */
-Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Span at) {
+Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take, Span at) {
   size_t mark = mem_pool_mark(&s->mem);
-  Value g = sweep(s, loss, cotangent, wrt, record, at);
+  Value g = sweep(s, loss, cotangent, wrt, record, take, at);
   value_retain(g);
   mem_pool_drain(&s->mem, mark);
   if (v_counted(g)) mem_pool_add(&s->mem, g.u.o, (void (*)(void *))obj_release);

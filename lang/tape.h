@@ -57,7 +57,8 @@ struct TapeNode {
   /* while a grad runs */
   Value *cot;        /* cotangent per result; unit = none yet */
   uint8_t mark;
-  bool taken;        /* by a grad with `last = true` */
+  uint32_t dead;     /* references of values that nothing reads again */
+  bool taken;        /* a grad used it up: it holds nothing any more (rule 76) */
   bool anomaly;      /* made inside wrap <anomaly>: so is its backward (rule 87) */
   TapeNode *next;    /* list of nodes to release */
 };

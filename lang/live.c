@@ -1,0 +1,84 @@
+/* Which local variables of script no later statement mentions (rule 76).
+ *
+ * In: the blocks that are being run, from the innermost out, and a local. Out: whether anything that
+ * can still run reads it. The answer may say yes too often, never too seldom: what stands in the
+ * present statement beside the place that asks counts, all of a loop around the variable's uses
+ * counts when the variable is older than the turn, and names are compared, not variables. Printing
+ * reads a value without its tape and does not count.
+ */
+#include <string.h>
+
+#include "lang/lang.h"
+
+typedef struct Count {
+  Session *s;
+  Name name;
+  int found, weight;
+} Count;
+
+static void visit(void *ud, Node *n);
+
+/* The arguments of a call of the builtin print, names and texts with names apart. */
+static bool plain_print(Session *s, const Node *n) {
+  static const char print[] = "print";
+  if (n->kind != N_CALL || n->call.callee->kind != N_NAME) return false;
+  Name name = n->call.callee->name;
+  return !strcmp(name, print) && !local_find(s, name) && !global_find(s, s->frame->module, name);
+}
+
+static void printed(Count *c, Node *arg) {
+  Node *v = arg->kind == N_ARG ? arg->arg.value : arg;
+  if (v->kind == N_NAME) return;
+  if (v->kind != N_STRING) {
+    visit(c, v);
+    return;
+  }
+  for (uint32_t i = 0; i < v->string.count; i++) {
+    Node *hole = v->string.items[i].hole;
+    if (hole && hole->kind != N_NAME) visit(c, hole);
+  }
+}
+
+static void visit(void *ud, Node *n) {
+  Count *c = ud;
+  if (!n) return;
+  if (n->kind == N_NAME) c->found += n->name == c->name ? c->weight : 0;
+  if (n->kind == N_WORD && n->path.count) c->found += n->path.items[0].name == c->name;
+  if (n->kind == N_CLAUSE && n->clause.path.count)
+    c->found += n->clause.path.items[0].name == c->name;
+  if (plain_print(c->s, n)) {
+    for (uint32_t i = 0; i < n->call.args.count; i++) printed(c, n->call.args.items[i]);
+    return;
+  }
+  if (n->kind == N_STRING) {
+    for (uint32_t i = 0; i < n->string.count; i++) visit(c, n->string.items[i].hole);
+    return;
+  }
+  int weight = c->weight;
+  if (n->kind == N_COMP) c->weight = 2; /* runs more than once */
+  ast_children(n, visit, c);
+  c->weight = weight;
+}
+
+static int mentions(Session *s, Node *n, Name name) {
+  Count c = {s, name, 0, 1};
+  visit(&c, n);
+  return c.found;
+}
+
+bool local_dead(Session *s, size_t k, bool asks) {
+  const Frame *f = s->frame;
+  Name name = s->locals[k].name;
+  int own = asks; /* mentions in the present statement that are known: the place that asks, an inner block */
+  for (const Running *p = f->place; p; p = p->up) {
+    NodeList *l = &p->block->list;
+    if (mentions(s, l->items[p->index], name) > own) return false;
+    for (uint32_t i = p->index + 1; i < l->count; i++)
+      if (mentions(s, l->items[i], name)) return false;
+    if (k >= p->base) return true; /* its scope ends here */
+    own = mentions(s, p->block, name);
+    if (p->loop && own) return false;
+    if (!p->up) return f->fn && p->block == f->fn->decl->fn->body; /* a parameter */
+  }
+  return false;
+}
