@@ -328,14 +328,31 @@ static bool finish_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, 
   return epilogue(d, &f->w, &at, lin, x);
 }
 
-/* What is filled just before use serves more rows. */
-static int64_t tiles_in_block(const Dot *d) {
-  int64_t rows = d->b.kind == SIDE_LOCAL ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK;
-  return d->mr > rows ? 1 : rows / d->mr;
-}
-static int64_t panels_in_block(const Dot *d) {
-  int64_t columns = d->b.kind == SIDE_LOCAL ? COLUMNS_IN_BLOCK / 4 : COLUMNS_IN_BLOCK;
-  return d->nr > columns ? 1 : columns / d->nr;
+/* Tiles and panels of a turn: what the second cache holds, and less where there would be few turns. */
+static void choose_blocks(Dot *d) {
+  bool local = d->b.kind == SIDE_LOCAL; /* what is filled just before use serves more rows */
+  int64_t rows = local ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK, tiles, panels, turns, k;
+  int64_t columns = local ? COLUMNS_IN_BLOCK / 4 : COLUMNS_IN_BLOCK;
+  d->block_tiles = d->mr > rows ? 1 : rows / d->mr;
+  d->block_panels = d->nr > columns ? 1 : columns / d->nr;
+  if (!dim_known(d, d->tiles, &tiles) || !dim_known(d, d->panels, &panels)) return;
+  if (!dim_known(d, d->turns_b, &turns)) turns = 8;
+  if (!dim_known(d, d->k, &k)) k = KC;
+  if (d->block_tiles > tiles) d->block_tiles = tiles > 0 ? tiles : 1;
+  if (d->block_panels > panels) d->block_panels = panels > 0 ? panels : 1;
+  for (;;) {
+    int64_t rb = (tiles + d->block_tiles - 1) / d->block_tiles;
+    int64_t cb = (panels + d->block_panels - 1) / d->block_panels;
+    int64_t work = d->block_tiles * d->block_panels * d->mr * d->nr;
+    if (turns * rb * cb >= TURNS_WANTED || work < TURN_LEAST / (k < 1 ? 1 : k)) return;
+    if (d->block_panels > 1 && (local || d->block_panels * d->nr >= d->block_tiles * d->mr)) {
+      d->block_panels = (d->block_panels + 1) / 2;
+    } else if (d->block_tiles > 1 && !local) {
+      d->block_tiles = (d->block_tiles + 1) / 2;
+    } else {
+      return;
+    }
+  }
 }
 
 static LVal open_tile(Dot *d, Main *f, const Place *o, LVal depth, int buf_start, LVal start,
@@ -365,8 +382,8 @@ static bool whole_chains(Dot *d, Main *f) {
 static bool pieces(Dot *d, Main *f, int64_t most) {
   Low *w = &f->w;
   Kernel *k = w->k;
-  int64_t per_tile = (int64_t)d->mr * d->nr, per_panel = tiles_in_block(d) * per_tile;
-  int64_t panels = panels_in_block(d), k_known;
+  int64_t per_tile = (int64_t)d->mr * d->nr, per_panel = d->block_tiles * per_tile;
+  int64_t panels = d->block_panels, k_known;
   bool several = !(dim_known(d, d->k, &k_known) && k_known <= CHAIN);
   bool even = d->run == d->k; /* one run */
   int acc = low_local(w, d->dt, -1, d->nr + panels * per_panel);
@@ -443,8 +460,9 @@ bool dot_main(Dot *d) {
   Low *w = &f.w;
   low_begin(w, d->l, d->group, d->e);
   int64_t k;
-  Dim row_blocks = ceil_div(d, d->tiles, tiles_in_block(d));
-  Dim col_blocks = ceil_div(d, d->panels, panels_in_block(d));
+  choose_blocks(d);
+  Dim row_blocks = ceil_div(d, d->tiles, d->block_tiles);
+  Dim col_blocks = ceil_div(d, d->panels, d->block_panels);
   f.a = side_buf(d, w, &d->a);
   if (d->b.kind != SIDE_LOCAL) f.b = side_buf(d, w, &d->b);
   f.m = low_dim(w, d->m);

@@ -14,6 +14,8 @@ enum {
   KC = 1024,          /* longest piece of k, in f32 */
   ROWS_IN_BLOCK = 112,
   COLUMNS_IN_BLOCK = 256,
+  TURNS_WANTED = 12,
+  TURN_LEAST = 1 << 19, /* multiplications below which a turn is not cut */
   A_PITCH = 16        /* row of a packed tile of A */
 };
 
@@ -71,6 +73,7 @@ struct Dot {
   Dim turns_b, m, n, k;
   Dim run;         /* k goes on evenly in A within pieces of this length; k itself: everywhere */
   int mr, nr;
+  int64_t block_tiles, block_panels; /* of a turn */
   Dim tiles, panels; /* of a batch; ceil(n / nr) */
   Side a, b;
   const struct Conv *conv;
