@@ -8,14 +8,20 @@
  *   ckl-codegen                             serve requests on descriptor 0
  *   ckl-codegen --object LEVEL FILE         the object of one kernel, to standard output
  *   ckl-codegen --ir|--asm LEVEL FILE       its LLVM IR or assembly
+ *   ckl-codegen --archive OUT LEVEL FILE... an archive of kernels to be installed (jit/archive.h)
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <llvm-c/ErrorHandling.h>
+
+#include "jit/archive.h"
 #include "jit/codegen.h"
 #include "jit/emit.h"
 #include "jit/engine.h"
@@ -92,24 +98,37 @@ static bool answer(CodegenFrame f, CodegenKind kind, const char *text, size_t n)
   return write_all(&f, sizeof f) && write_all(text, n);
 }
 
-/* For tests: the process goes wrong at the request that CKL_CODEGEN_TEST names. */
-static void misbehave(const CodegenFrame *f) {
+static CodegenFrame in_work; /* the request that is compiled now */
+
+/* LLVM cannot go on: the answer says why, and the process ends, since nothing of LLVM is to be trusted now. */
+static void fatal(const char *reason) {
+  char text[512];
+  int n = snprintf(text, sizeof text, "LLVM: %s", reason);
+  if (n >= (int)sizeof text) n = sizeof text - 1;
+  if (in_work.magic) answer(in_work, CODEGEN_ERROR, text, (size_t)n);
+  _exit(1);
+}
+
+/* For tests: the process goes wrong as CKL_CODEGEN_TEST says. */
+static void misbehave(void) {
   const char *how = getenv("CKL_CODEGEN_TEST");
   if (!how) return;
   if (!strcmp(how, "abort")) abort();
   if (!strcmp(how, "hang")) pause();
   if (!strcmp(how, "garbage")) write_all("garbage, long enough to be taken for a frame", 44);
-  if (!strcmp(how, "abort-second") && f->id % 2) abort();
+  if (!strcmp(how, "fatal")) fatal("out of registers");
 }
 
 static bool serve(void) {
   CodegenFrame f;
+  LLVMInstallFatalErrorHandler(fatal);
   while (read_all(&f, sizeof f)) {
     if (f.magic != CODEGEN_MAGIC || f.kind != CODEGEN_COMPILE || f.length > CODEGEN_MOST) return false;
     char *text = malloc(f.length + 1);
     if (!text || !read_all(text, f.length)) return false;
     text[f.length] = 0;
-    misbehave(&f);
+    in_work = f;
+    misbehave();
     char err[512] = "";
     size_t n = 0;
     char *made = compile(text, f.length, f.level, f.flags, &n, err, sizeof err);
@@ -161,12 +180,55 @@ static int by_hand(const char *what, const char *level_name, const char *path) {
   return made ? 0 : 1;
 }
 
+/* Compiles the files into an archive, which appears under its name when it is whole. */
+static int make_archive(const char *out, const char *level_name, char **files, size_t count) {
+  char err[512] = "no such level", temp[PATH_MAX];
+  unsigned char build[CACHE_BUILD];
+  EngLevel level;
+  Err e = {.text = ""};
+  ArchiveItem *items = calloc(count + 1, sizeof *items);
+  size_t n = 0;
+  bool ok = items && eng_level_find(level_name, &level);
+  if (ok && !(ok = archive_build_id("/proc/self/exe", build, &e))) snprintf(err, sizeof err, "%s", e.text);
+  for (; ok && n < count; n++) {
+    ArchiveItem *x = &items[n];
+    char why[400] = "";
+    char *text = read_file(files[n], &x->text_n);
+    x->text = text;
+    x->object = text ? compile(text, x->text_n, level, 0, &x->object_n, why, sizeof why) : NULL;
+    ok = x->object != NULL;
+    if (!ok) snprintf(err, sizeof err, "%.80s: %s", files[n], text ? why : "cannot be read");
+  }
+  int fd = -1;
+  if (ok) {
+    snprintf(temp, sizeof temp, "%s.tmp", out);
+    fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ok = fd >= 0 && archive_write(fd, (uint32_t)level, build, items, count);
+    if (fd >= 0 && close(fd)) ok = false;
+    if (!ok || rename(temp, out)) {
+      snprintf(err, sizeof err, "cannot write %.400s", out);
+      ok = false;
+      remove(temp);
+    }
+  }
+  if (!ok) fprintf(stderr, "ckl-codegen: %s\n", err);
+  for (size_t i = 0; items && i < n; i++) {
+    free((char *)items[i].text);
+    free((char *)items[i].object);
+  }
+  free(items);
+  return ok ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the session tells of a crash */
   emit_init();
   if (argc == 1 && !isatty(0)) return serve() ? 0 : 1;
   if (argc == 4 && (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") || !strcmp(argv[1], "--asm")))
     return by_hand(argv[1], argv[2], argv[3]);
-  fprintf(stderr, "usage: ckl-codegen --object|--ir|--asm LEVEL FILE\n");
+  if (argc >= 4 && !strcmp(argv[1], "--archive"))
+    return make_archive(argv[2], argv[3], argv + 4, (size_t)argc - 4);
+  fprintf(stderr, "usage: ckl-codegen --object|--ir|--asm LEVEL FILE\n"
+                  "       ckl-codegen --archive OUT LEVEL FILE...\n");
   return 2;
 }

@@ -140,6 +140,10 @@ void eng_find(Arena *a, EngConfig *c) {
     const char *found = find_file(a, folder, name, "lib/ckl", CKL_LIB, false);
     if (found) c->installed = arena_strdup(a, found, strlen(found) - strlen(name) - 1);
   }
+  if (!c->record) {
+    const char *told = getenv("CKL_RECORD_KERNELS");
+    if (told && *told) c->record = arena_strdup(a, told, strlen(told));
+  }
   if (!c->cache) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (cache && *cache == '/') c->cache = arena_printf(a, "%s/ckl", cache);
@@ -176,6 +180,7 @@ static void open_rest(void *ud) {
   g->config.codegen = keep(&g->arena, o->config->codegen);
   g->config.installed = keep(&g->arena, o->config->installed);
   g->config.cache = keep(&g->arena, o->config->cache);
+  g->config.record = keep(&g->arena, o->config->record);
   if (g->config.cache_limit <= 0) g->config.cache_limit = CACHE_LIMIT;
   g->bucket_count = 64;
   g->buckets = mem_need(g->mem, NULL, 0, g->bucket_count * sizeof *g->buckets);
@@ -381,6 +386,16 @@ static EngKernel *new_kernel(Engine *g, const Buf *text, uint64_t hash) {
   return k;
 }
 
+/* For the list of kernels to be installed. */
+static void record(Engine *g, const Buf *text, uint64_t hash) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/%016llx.ckk", g->config.record, (unsigned long long)hash);
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool ok = fd >= 0 && write(fd, text->s, text->n) == (ssize_t)text->n;
+  if (fd >= 0) close(fd);
+  if (!ok) log_line(g, "a kernel was not recorded: %s cannot be written", path);
+}
+
 EngKernel *eng_kernel(Engine *g, const Kernel *kernel, Err *e) {
   ArenaMark mark = arena_mark(&g->arena);
   Buf text = {0};
@@ -393,6 +408,7 @@ EngKernel *eng_kernel(Engine *g, const Kernel *kernel, Err *e) {
     return k;
   }
   look(g);
+  if (g->config.record) record(g, &text, hash);
   k = new_kernel(g, &text, hash);
   if (!find(g, k)) {
     if (!g->workers) {

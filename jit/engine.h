@@ -21,6 +21,7 @@ typedef struct EngConfig {
   const char *installed;   /* folder of installed kernels; NULL = none */
   const char *cache;       /* folder of the cache; NULL = memory only */
   int64_t cache_limit;     /* bytes; 0 = 512 MiB */
+  const char *record;      /* folder: the text of each kernel asked for is written to HASH.ckk there */
   bool perf_map;           /* write /tmp/perf-PID.map */
   void (*log)(void *ud, const char *text); /* one line: why something is compiled, or what was rejected */
   void *ud;
@@ -32,7 +33,8 @@ typedef struct EngKernel EngKernel;
 /* Fills the paths in `c` that are NULL by what this copy of ckl has beside it (texts go to `a`): the code
  * generator and installed kernels next to the program or library that this code is in (a build folder), or
  * where an installed copy has them; the cache in $XDG_CACHE_HOME/ckl or ~/.cache/ckl. The environment's
- * CKL_CODEGEN comes first; empty, it means none. What is not there stays NULL. Throws. */
+ * CKL_CODEGEN comes first; empty, it means none. CKL_RECORD_KERNELS names the folder `record`. What is
+ * not there stays NULL. Throws. */
 void eng_find(Arena *a, EngConfig *c);
 
 Engine *eng_open(Mem *m, const EngConfig *c); /* throws when out of memory; starts no process or thread */
