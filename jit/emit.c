@@ -5,10 +5,6 @@
  * An LP_RED inside an LP_VEC is a loop with 16 accumulators per lane in memory. All other loops are loops.
  * Variables and accumulators are allocas, which a pass puts into registers.
  *
- * Rows: a kernel whose turns are chains of dependent additions is emitted for several turns side by side
- * (Val.copies), with a loop for the turns that are left. What depends on a row where the others cannot
- * follow (a branch, the turns of a loop) is emitted for each row apart.
- *
  * Invariant: at each place of vector code at least one lane of the mask is set. */
 #include "jit/emit.h"
 
@@ -34,56 +30,6 @@ void emit_fail(Emit *e, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(e->err, e->err_n, fmt, ap);
   va_end(ap);
-}
-
-/* ---- values ---- */
-
-One emit_get(Emit *e, LVal v) {
-  const Val *x = &e->val[v];
-  return x->one[x->copies == 1 ? 0 : e->row];
-}
-
-LLVMValueRef emit_scalar(Emit *e, LVal v) { return emit_get(e, v).v; }
-
-void emit_set_all(Emit *e, LVal v, One x) {
-  e->val[v].copies = 1;
-  e->val[v].one[0] = x;
-}
-
-void emit_set(Emit *e, LVal v, One x) {
-  e->val[v].copies = e->rows;
-  e->val[v].one[e->rows == 1 ? 0 : e->row] = x;
-}
-
-LLVMValueRef emit_mask(Emit *e) {
-  if (!e->masked) return NULL;
-  return e->mask.one[e->mask.copies == 1 ? 0 : e->row].v;
-}
-
-/* Whether instruction v has the same operands, and the same mask, in all rows. */
-static bool same_in_rows(Emit *e, LVal v) {
-  if (e->rows == 1) return true;
-  if (e->masked && e->mask.copies > 1) return false;
-  for (int i = 0; i < e->k->ins[v].operand_count; i++)
-    if (e->val[lp_operand(e->k, v, i)].copies > 1) return false;
-  return true;
-}
-
-/* f(e, v) for each row now emitted, as if there were no other; or once where nothing differs. */
-static void rows_apart(Emit *e, LVal v, bool apart, void (*f)(Emit *e, LVal v)) {
-  int lo = e->row_lo, hi = e->row_hi;
-  for (int r = lo; r < hi; r++) {
-    e->row = r;
-    if (apart) {
-      e->row_lo = r;
-      e->row_hi = r + 1;
-    }
-    f(e, v);
-    if (!apart) break;
-  }
-  e->row_lo = lo;
-  e->row_hi = hi;
-  e->row = lo;
 }
 
 /* ---- blocks and loops ---- */
@@ -173,11 +119,9 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
     else LLVMBuildBr(B, some);
     LLVMPositionBuilderAtEnd(B, some);
     LLVMValueRef rest = c < 0 ? LLVMBuildSub(B, n, whole, "") : emit_i64(e, c % EMIT_LANES);
-    e->masked = true;
-    e->mask.copies = 1;
-    e->mask.one[0] = one_vector(first_lanes(e, rest));
+    e->mask = first_lanes(e, rest);
     body(e, ud, whole);
-    e->masked = false;
+    e->mask = NULL;
     LLVMBuildBr(B, end);
     LLVMPositionBuilderAtEnd(B, end);
   }
@@ -196,10 +140,10 @@ typedef struct Acc {
   DType dt, in; /* dt: of an accumulator; in: of what is yielded */
   bool tree, blocks, keyed;
   LLVMTypeRef t, result;            /* of an accumulator, of a result */
-  LLVMValueRef at[EMIT_ROWS];       /* alloca: t, or [16 x t] for a tree in serial code */
-  LLVMValueRef won[EMIT_ROWS];      /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
-  LLVMValueRef level[EMIT_ROWS];    /* blocks: [LEVELS x result]; a chain: the sum so far */
-  LLVMValueRef out[EMIT_ROWS];      /* alloca of a result */
+  LLVMValueRef at;                  /* alloca: t, or [16 x t] for a tree in serial code */
+  LLVMValueRef won;                 /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
+  LLVMValueRef level;               /* blocks: [LEVELS x result]; a chain: the sum so far */
+  LLVMValueRef out;                 /* alloca of a result */
 } Acc;
 
 typedef struct Red {
@@ -291,41 +235,38 @@ static void yield(Emit *e, LVal v) {
   Red *red = e->red;
   Acc *a = red->acc;
   while (a->v != v) a++;
-  for (e->row = e->row_lo; e->row < e->row_hi; e->row++) {
-    LLVMValueRef x = emit_vector(e, emit_operand(e, v, 0)), at = a->at[e->row], now;
-    LLVMValueRef mask = red->lanes ? emit_mask(e) : NULL;
-    if (!red->lanes && a->tree) {
-      at = element(e, a->t, at, LLVMBuildAnd(B, red->turn, emit_i64(e, EMIT_LANES - 1), ""));
-    }
-    LLVMValueRef old = LLVMBuildLoad2(B, a->t, at, "");
-    if (a->keyed && is_first(a->kind)) { /* its zeros are equal */
-      x = LLVMBuildFAdd(B, x, LLVMConstNull(LLVMTypeOf(x)), "");
-    }
-    if (a->keyed) x = emit_key(e, is_max(a->kind), x);
-    if (is_first(a->kind)) {
-      LLVMTypeRef i64 = emit_like(x, LLVMInt64TypeInContext(e->ctx));
-      LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won[e->row], "");
-      One turn = red->lanes ? one_linear(red->turn, emit_i64(e, 1)) : one_uniform(red->turn);
-      LLVMValueRef take = beats(e, a->kind, a->dt, x, old);
-      if (!a->keyed) { /* an int may be no better than the start */
-        LLVMValueRef fresh = LLVMBuildICmp(B, LLVMIntEQ, won, LLVMConstAllOnes(i64), "");
-        take = LLVMBuildOr(B, take, fresh, "");
-      }
-      if (mask) take = LLVMBuildAnd(B, take, mask, "");
-      LLVMBuildStore(B, LLVMBuildSelect(B, take, emit_vector(e, turn), won, ""), a->won[e->row]);
-      LLVMBuildStore(B, LLVMBuildSelect(B, take, x, old, ""), at);
-      continue;
-    }
-    if (a->kind == RED_FMA || a->kind == RED_CHAIN) {
-      LLVMValueRef y = emit_vector(e, emit_operand(e, v, 1));
-      now = dt_float(a->dt) ? emit_fma(e, x, y, old)
-                            : LLVMBuildAdd(B, LLVMBuildMul(B, x, y, ""), old, "");
-    } else {
-      now = combine(e, a->kind, a->dt, old, x);
-    }
-    LLVMBuildStore(B, mask ? LLVMBuildSelect(B, mask, now, old, "") : now, at);
+  LLVMValueRef x = emit_vector(e, emit_operand(e, v, 0)), at = a->at, now;
+  LLVMValueRef mask = red->lanes ? e->mask : NULL;
+  if (!red->lanes && a->tree) {
+    at = element(e, a->t, at, LLVMBuildAnd(B, red->turn, emit_i64(e, EMIT_LANES - 1), ""));
   }
-  e->row = e->row_lo;
+  LLVMValueRef old = LLVMBuildLoad2(B, a->t, at, "");
+  if (a->keyed && is_first(a->kind)) { /* its zeros are equal */
+    x = LLVMBuildFAdd(B, x, LLVMConstNull(LLVMTypeOf(x)), "");
+  }
+  if (a->keyed) x = emit_key(e, is_max(a->kind), x);
+  if (is_first(a->kind)) {
+    LLVMTypeRef i64 = emit_like(x, LLVMInt64TypeInContext(e->ctx));
+    LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won, "");
+    One turn = red->lanes ? one_linear(red->turn, emit_i64(e, 1)) : one_uniform(red->turn);
+    LLVMValueRef take = beats(e, a->kind, a->dt, x, old);
+    if (!a->keyed) { /* an int may be no better than the start */
+      LLVMValueRef fresh = LLVMBuildICmp(B, LLVMIntEQ, won, LLVMConstAllOnes(i64), "");
+      take = LLVMBuildOr(B, take, fresh, "");
+    }
+    if (mask) take = LLVMBuildAnd(B, take, mask, "");
+    LLVMBuildStore(B, LLVMBuildSelect(B, take, emit_vector(e, turn), won, ""), a->won);
+    LLVMBuildStore(B, LLVMBuildSelect(B, take, x, old, ""), at);
+    return;
+  }
+  if (a->kind == RED_FMA || a->kind == RED_CHAIN) {
+    LLVMValueRef y = emit_vector(e, emit_operand(e, v, 1));
+    now = dt_float(a->dt) ? emit_fma(e, x, y, old)
+                          : LLVMBuildAdd(B, LLVMBuildMul(B, x, y, ""), old, "");
+  } else {
+    now = combine(e, a->kind, a->dt, old, x);
+  }
+  LLVMBuildStore(B, mask ? LLVMBuildSelect(B, mask, now, old, "") : now, at);
 }
 
 /* Starts the accumulators of one block, or those that know no blocks. */
@@ -334,32 +275,30 @@ static void begin(Emit *e, Red *red, bool blocks) {
     Acc *a = &red->acc[j];
     if (a->blocks != blocks) continue;
     LLVMValueRef start = identity(e, a, a->t);
-    for (int r = e->row_lo; r < e->row_hi; r++) {
-      int n = a->tree && !red->lanes ? EMIT_LANES : 1;
-      for (int i = 0; i < n; i++) LLVMBuildStore(B, start, element(e, a->t, a->at[r], emit_i64(e, i)));
-      if (!is_first(a->kind)) continue;
-      LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
-      if (LLVMGetTypeKind(a->t) == LLVMVectorTypeKind) i64 = LLVMVectorType(i64, EMIT_LANES);
-      LLVMBuildStore(B, LLVMConstAllOnes(i64), a->won[r]);
-    }
+    int n = a->tree && !red->lanes ? EMIT_LANES : 1;
+    for (int i = 0; i < n; i++) LLVMBuildStore(B, start, element(e, a->t, a->at, emit_i64(e, i)));
+    if (!is_first(a->kind)) continue;
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    if (LLVMGetTypeKind(a->t) == LLVMVectorTypeKind) i64 = LLVMVectorType(i64, EMIT_LANES);
+    LLVMBuildStore(B, LLVMConstAllOnes(i64), a->won);
   }
 }
 
-/* What the accumulators of row r make. */
-static LLVMValueRef gather(Emit *e, Red *red, Acc *a, int r) {
+/* What the accumulators make. */
+static LLVMValueRef gather(Emit *e, Red *red, Acc *a) {
   LLVMValueRef x[EMIT_LANES];
   if (!red->lanes && a->tree) {
     for (int i = 0; i < EMIT_LANES; i++) {
-      x[i] = LLVMBuildLoad2(B, a->t, element(e, a->t, a->at[r], emit_i64(e, i)), "");
+      x[i] = LLVMBuildLoad2(B, a->t, element(e, a->t, a->at, emit_i64(e, i)), "");
     }
     for (int h = EMIT_LANES / 2; h > 0; h /= 2)
       for (int i = 0; i < h; i++) x[i] = combine(e, a->kind, a->dt, x[i], x[i + h]);
     return x[0];
   }
-  LLVMValueRef v = LLVMBuildLoad2(B, a->t, a->at[r], "");
+  LLVMValueRef v = LLVMBuildLoad2(B, a->t, a->at, "");
   if (is_first(a->kind)) {
     LLVMTypeRef i64 = emit_like(v, LLVMInt64TypeInContext(e->ctx));
-    LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won[r], "");
+    LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won, "");
     if (red->lanes) won = first_of(e, a->kind, a->dt, v, won);
     LLVMValueRef arg[2] = {won, LLVMConstNull(LLVMTypeOf(won))};
     return emit_intrinsic(e, "llvm.smax", LLVMTypeOf(won), 2, arg);
@@ -373,16 +312,15 @@ static void push(Emit *e, Red *red, LLVMValueRef block, LLVMValueRef depth) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
-    for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
-      LLVMValueRef v = gather(e, red, a, r);
-      if (a->kind == RED_CHAIN) {
-        LLVMValueRef sum = LLVMBuildLoad2(B, a->result, a->level[r], "");
-        LLVMValueRef none = LLVMBuildICmp(B, LLVMIntEQ, block, emit_i64(e, 0), "");
-        v = LLVMBuildSelect(B, none, v, combine(e, a->kind, a->dt, sum, v), "");
-        LLVMBuildStore(B, v, a->level[r]);
-      } else {
-        LLVMBuildStore(B, v, a->out[r]);
-      }
+    if (!a->blocks) continue;
+    LLVMValueRef v = gather(e, red, a);
+    if (a->kind == RED_CHAIN) {
+      LLVMValueRef sum = LLVMBuildLoad2(B, a->result, a->level, "");
+      LLVMValueRef none = LLVMBuildICmp(B, LLVMIntEQ, block, emit_i64(e, 0), "");
+      v = LLVMBuildSelect(B, none, v, combine(e, a->kind, a->dt, sum, v), "");
+      LLVMBuildStore(B, v, a->level);
+    } else {
+      LLVMBuildStore(B, v, a->out);
     }
   }
   LLVMBasicBlockRef before = LLVMGetInsertBlock(B), head = emit_new_block(e, "carry");
@@ -398,11 +336,10 @@ static void push(Emit *e, Red *red, LLVMValueRef block, LLVMValueRef depth) {
   LLVMValueRef rest = LLVMBuildLShr(B, count, emit_i64(e, 1), "");
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
-    for (int r = e->row_lo; r < e->row_hi && a->tree; r++) {
-      LLVMValueRef x = LLVMBuildLoad2(B, a->result, element(e, a->result, a->level[r], under), "");
-      LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out[r], "");
-      LLVMBuildStore(B, combine(e, a->kind, a->dt, x, y), a->out[r]);
-    }
+    if (!a->tree) continue;
+    LLVMValueRef x = LLVMBuildLoad2(B, a->result, element(e, a->result, a->level, under), "");
+    LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out, "");
+    LLVMBuildStore(B, combine(e, a->kind, a->dt, x, y), a->out);
   }
   LLVMBasicBlockRef from[2] = {before, LLVMGetInsertBlock(B)};
   LLVMBuildBr(B, head);
@@ -411,10 +348,9 @@ static void push(Emit *e, Red *red, LLVMValueRef block, LLVMValueRef depth) {
   LLVMPositionBuilderAtEnd(B, end);
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
-    for (int r = e->row_lo; r < e->row_hi && a->tree; r++) {
-      LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out[r], "");
-      LLVMBuildStore(B, y, element(e, a->result, a->level[r], top));
-    }
+    if (!a->tree) continue;
+    LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out, "");
+    LLVMBuildStore(B, y, element(e, a->result, a->level, top));
   }
   LLVMBuildStore(B, LLVMBuildAdd(B, top, emit_i64(e, 1), ""), depth);
 }
@@ -425,9 +361,8 @@ static void fold(Emit *e, Red *red, LLVMValueRef depth) {
   LLVMBasicBlockRef some = emit_new_block(e, "fold"), end = emit_new_block(e, "fold.end");
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
-    for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
-      LLVMBuildStore(B, identity(e, a, a->result), a->out[r]);
-    }
+    if (!a->blocks) continue;
+    LLVMBuildStore(B, identity(e, a, a->result), a->out);
   }
   LLVMValueRef d = LLVMBuildLoad2(B, i64, depth, "");
   LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, d, emit_i64(e, 0), ""), some, end);
@@ -435,21 +370,19 @@ static void fold(Emit *e, Red *red, LLVMValueRef depth) {
   LLVMValueRef top = LLVMBuildSub(B, d, emit_i64(e, 1), "");
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
-    for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
-      LLVMValueRef at = a->tree ? element(e, a->result, a->level[r], top) : a->level[r];
-      LLVMBuildStore(B, LLVMBuildLoad2(B, a->result, at, ""), a->out[r]);
-    }
+    if (!a->blocks) continue;
+    LLVMValueRef at = a->tree ? element(e, a->result, a->level, top) : a->level;
+    LLVMBuildStore(B, LLVMBuildLoad2(B, a->result, at, ""), a->out);
   }
   Loop l;
   emit_loop(e, &l, emit_i64(e, 0), top, 1);
   LLVMValueRef under = LLVMBuildSub(B, LLVMBuildSub(B, top, emit_i64(e, 1), ""), l.i, "");
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
-    for (int r = e->row_lo; r < e->row_hi && a->tree; r++) {
-      LLVMValueRef x = LLVMBuildLoad2(B, a->result, element(e, a->result, a->level[r], under), "");
-      LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out[r], "");
-      LLVMBuildStore(B, combine(e, a->kind, a->dt, x, y), a->out[r]);
-    }
+    if (!a->tree) continue;
+    LLVMValueRef x = LLVMBuildLoad2(B, a->result, element(e, a->result, a->level, under), "");
+    LLVMValueRef y = LLVMBuildLoad2(B, a->result, a->out, "");
+    LLVMBuildStore(B, combine(e, a->kind, a->dt, x, y), a->out);
   }
   emit_loop_end(e, &l);
   LLVMBuildBr(B, end);
@@ -459,7 +392,7 @@ static void fold(Emit *e, Red *red, LLVMValueRef depth) {
 static void red_lanes(Emit *e, void *ud, LLVMValueRef i) {
   Red *red = ud;
   red->turn = LLVMBuildAdd(B, red->base, i, "");
-  emit_set_all(e, red->v, one_linear(red->turn, emit_i64(e, 1)));
+  emit_set(e, red->v, one_linear(red->turn, emit_i64(e, 1)));
   emit_range(e, red->v + 1, e->k->ins[red->v].match);
 }
 
@@ -472,7 +405,7 @@ static void red_turns(Emit *e, Red *red, LLVMValueRef n) {
   Loop l;
   emit_loop(e, &l, emit_i64(e, 0), n, 1);
   red->turn = LLVMBuildAdd(B, red->base, l.i, "");
-  emit_set_all(e, red->v, one_uniform(red->turn));
+  emit_set(e, red->v, one_uniform(red->turn));
   emit_range(e, red->v + 1, e->k->ins[red->v].match);
   emit_loop_end(e, &l);
 }
@@ -524,13 +457,11 @@ static void reduction(Emit *e, LVal v) {
     blocks = blocks || a->blocks;
     a->t = emit_vec(t, red.lanes ? EMIT_LANES : e->width);
     a->result = is_first(a->kind) ? emit_vec(i64, e->width) : emit_vec(t, e->width);
-    for (int r = e->row_lo; r < e->row_hi; r++) {
-      bool many = a->tree && !red.lanes;
-      a->at[r] = emit_alloca(e, many ? LLVMArrayType2(a->t, EMIT_LANES) : a->t, "acc");
-      a->out[r] = emit_alloca(e, a->result, "result");
-      if (is_first(a->kind)) {
-        a->won[r] = emit_alloca(e, emit_vec(i64, red.lanes ? EMIT_LANES : e->width), "won");
-      }
+    bool many = a->tree && !red.lanes;
+    a->at = emit_alloca(e, many ? LLVMArrayType2(a->t, EMIT_LANES) : a->t, "acc");
+    a->out = emit_alloca(e, a->result, "result");
+    if (is_first(a->kind)) {
+      a->won = emit_alloca(e, emit_vec(i64, red.lanes ? EMIT_LANES : e->width), "won");
     }
   }
   int64_t c = known(n);
@@ -543,11 +474,10 @@ static void reduction(Emit *e, LVal v) {
   } else {
     for (int j = 0; j < count; j++) {
       Acc *a = &red.acc[j];
-      for (int r = e->row_lo; r < e->row_hi && a->blocks; r++) {
-        bool many = a->tree;
-        a->level[r] = emit_alloca(e, many ? LLVMArrayType2(a->result, LEVELS) : a->result, "level");
-        if (!many) LLVMBuildStore(B, LLVMConstNull(a->result), a->level[r]);
-      }
+      if (!a->blocks) continue;
+      bool many = a->tree;
+      a->level = emit_alloca(e, many ? LLVMArrayType2(a->result, LEVELS) : a->result, "level");
+      if (!many) LLVMBuildStore(B, LLVMConstNull(a->result), a->level);
     }
     LLVMValueRef depth = emit_alloca(e, i64, "depth");
     LLVMBuildStore(B, emit_i64(e, 0), depth);
@@ -564,15 +494,12 @@ static void reduction(Emit *e, LVal v) {
   }
   for (int j = 0; j < count; j++) {
     Acc *a = &red.acc[j];
-    for (e->row = e->row_lo; e->row < e->row_hi; e->row++) {
-      LLVMValueRef x = !one_block && a->blocks ? LLVMBuildLoad2(B, a->result, a->out[e->row], "")
-                                               : gather(e, &red, a, e->row);
-      if (a->keyed && !is_first(a->kind)) x = emit_unkey(e, x);
-      if (!is_first(a->kind)) x = emit_round(e, a->in, x);
-      emit_set(e, a->v, e->width == 1 ? one_uniform(x) : one_vector(x));
-    }
+      LLVMValueRef x = !one_block && a->blocks ? LLVMBuildLoad2(B, a->result, a->out, "")
+                                             : gather(e, &red, a);
+    if (a->keyed && !is_first(a->kind)) x = emit_unkey(e, x);
+    if (!is_first(a->kind)) x = emit_round(e, a->in, x);
+    emit_set(e, a->v, e->width == 1 ? one_uniform(x) : one_vector(x));
   }
-  e->row = e->row_lo;
   e->red = outer;
   free(red.acc);
 }
@@ -596,14 +523,14 @@ static void turns(Emit *e, LVal v) {
   }
   emit_loop(e, &l, emit_i64(e, 0), n.v, 1);
   if (e->k->ins[v].op == LP_FOR && has_loop(e->k, v)) poll(e);
-  emit_set_all(e, v, one_uniform(l.i));
+  emit_set(e, v, one_uniform(l.i));
   emit_range(e, v + 1, e->k->ins[v].match);
   emit_loop_end(e, &l);
 }
 
 static void vec_lanes(Emit *e, void *ud, LLVMValueRef i) {
   LVal v = *(LVal *)ud;
-  emit_set_all(e, v, one_linear(i, emit_i64(e, 1)));
+  emit_set(e, v, one_linear(i, emit_i64(e, 1)));
   emit_range(e, v + 1, e->k->ins[v].match);
 }
 
@@ -615,25 +542,20 @@ static void vec(Emit *e, LVal v) {
 static void branch(Emit *e, LVal v) {
   One c = emit_operand(e, v, 0);
   LLVMBasicBlockRef then = emit_new_block(e, "then"), end = emit_new_block(e, "end");
-  bool masked = e->masked;
-  Val mask = e->mask;
+  LLVMValueRef mask = e->mask;
   if (c.kind == ONE_UNIFORM) {
     LLVMBuildCondBr(B, c.v, then, end);
   } else {
-    LLVMValueRef m = emit_mask(e), some;
-    m = m ? LLVMBuildAnd(B, m, c.v, "") : c.v;
+    LLVMValueRef m = mask ? LLVMBuildAnd(B, mask, c.v, "") : c.v, some;
     LLVMTypeRef i16 = LLVMIntTypeInContext(e->ctx, EMIT_LANES);
     some = LLVMBuildICmp(B, LLVMIntNE, LLVMBuildBitCast(B, m, i16, ""), LLVMConstNull(i16), "");
     LLVMBuildCondBr(B, some, then, end);
-    e->masked = true;
-    e->mask.copies = e->rows;
-    e->mask.one[e->rows == 1 ? 0 : e->row] = one_vector(m);
+    e->mask = m;
   }
   LLVMPositionBuilderAtEnd(B, then);
   emit_range(e, v + 1, e->k->ins[v].match);
   LLVMBuildBr(B, end);
   LLVMPositionBuilderAtEnd(B, end);
-  e->masked = masked;
   e->mask = mask;
 }
 
@@ -641,69 +563,49 @@ static void branch(Emit *e, LVal v) {
 
 static LLVMTypeRef var_type(One var) { return LLVMGetAllocatedType(var.v); }
 
-static void one(Emit *e, LVal v, bool single) {
+static void straight(Emit *e, LVal v) {
   const LIns *in = &e->k->ins[v];
-  One x = {0}, r;
-  LLVMValueRef old, now, mask = emit_mask(e);
+  One x = {0};
+  LLVMValueRef old, now;
+  if (in->operand_count > 0) x = emit_operand(e, v, 0);
   switch (in->op) {
-    case LP_STORE:
-      emit_store(e, in->buf, emit_operand(e, v, 0), emit_operand(e, v, 1));
-      return;
-    case LP_CHECK:
-      x = emit_operand(e, v, 0);
-      emit_flag(e, LLVMBuildNot(B, x.v, ""));
-      return;
+    case LP_ROW:
+    case LP_COL: break; /* the tile has set them */
+    case LP_YIELD: yield(e, v); break;
+    case LP_STORE: emit_store(e, in->buf, x, emit_operand(e, v, 1)); break;
+    case LP_CHECK: emit_flag(e, LLVMBuildNot(B, x.v, "")); break;
     case LP_VAR:
-      r = one_uniform(emit_alloca(e, emit_vec(emit_type(e, (DType)in->dtype), e->width), "var"));
-      LLVMBuildStore(B, emit_vector(e, emit_operand(e, v, 0)), r.v);
+      old = emit_alloca(e, emit_vec(emit_type(e, (DType)in->dtype), e->width), "var");
+      LLVMBuildStore(B, emit_vector(e, x), old);
+      emit_set(e, v, one_uniform(old));
       break;
     case LP_GET:
-      x = emit_operand(e, v, 0);
       now = LLVMBuildLoad2(B, var_type(x), x.v, "");
-      r = emit_width_of(now) > 1 ? one_vector(now) : one_uniform(now);
+      emit_set(e, v, emit_width_of(now) > 1 ? one_vector(now) : one_uniform(now));
       break;
     case LP_SET:
-      x = emit_operand(e, v, 0);
       now = emit_vector(e, emit_operand(e, v, 1));
-      if (mask) {
+      if (e->mask) {
         old = LLVMBuildLoad2(B, var_type(x), x.v, "");
-        now = LLVMBuildSelect(B, mask, now, old, "");
+        now = LLVMBuildSelect(B, e->mask, now, old, "");
       }
       LLVMBuildStore(B, now, x.v);
-      return;
-    case LP_RESULT: r = emit_operand(e, v, 0); break;
-    default: r = emit_one(e, v); break;
+      break;
+    case LP_RESULT: emit_set(e, v, x); break;
+    default: emit_set(e, v, emit_one(e, v)); break;
   }
-  if (single) emit_set_all(e, v, r);
-  else emit_set(e, v, r);
-}
-
-static void straight(Emit *e, LVal v) {
-  LOp op = (LOp)e->k->ins[v].op;
-  if (op == LP_ROW || op == LP_COL) return; /* the tile has set them */
-  if (op == LP_YIELD) {
-    yield(e, v);
-    return;
-  }
-  bool single = same_in_rows(e, v) && (op != LP_VAR || e->rows == 1);
-  for (e->row = e->row_lo; e->row < e->row_hi; e->row++) {
-    one(e, v, single);
-    if (single) break;
-  }
-  e->row = e->row_lo;
 }
 
 void emit_range(Emit *e, LVal first, LVal end) {
   const LIns *ins = e->k->ins;
   for (LVal v = first; v < end && !e->failed; v++) {
-    bool apart = !same_in_rows(e, v);
     switch (ins[v].op) {
       case LP_PAR:
-      case LP_FOR: rows_apart(e, v, apart, turns); break;
-      case LP_VEC: rows_apart(e, v, apart, vec); break;
-      case LP_RED: rows_apart(e, v, apart, reduction); break;
-      case LP_IF: rows_apart(e, v, apart, branch); break;
-      case LP_TILE: rows_apart(e, v, true, emit_tile); break;
+      case LP_FOR: turns(e, v); break;
+      case LP_VEC: vec(e, v); break;
+      case LP_RED: reduction(e, v); break;
+      case LP_IF: branch(e, v); break;
+      case LP_TILE: emit_tile(e, v); break;
       default: straight(e, v); continue;
     }
     v = ins[v].match;
@@ -763,36 +665,6 @@ LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg) {
   return LLVMBuildCall2(B, LLVMGlobalGetValueType(fn), fn, arg, (unsigned)n, "");
 }
 
-/* The turns lo .. hi-1 of the outermost LP_PAR, `rows` at once; gives where it ended. */
-static LLVMValueRef top_turns(Emit *e, LVal par, int rows, LLVMValueRef lo, LLVMValueRef hi) {
-  LLVMValueRef end = hi;
-  Loop l;
-  if (rows > 1) {
-    LLVMValueRef n = LLVMBuildAnd(B, LLVMBuildSub(B, hi, lo, ""), emit_i64(e, -rows), "");
-    LLVMValueRef arg[2] = {LLVMBuildAdd(B, lo, n, ""), lo};
-    end = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(lo), 2, arg);
-  }
-  emit_loop(e, &l, lo, end, rows);
-  e->rows = rows;
-  e->row_lo = e->row = 0;
-  e->row_hi = rows;
-  for (e->row = 0; e->row < rows; e->row++) {
-    emit_set(e, par, one_uniform(LLVMBuildAdd(B, l.i, emit_i64(e, e->row), "")));
-  }
-  e->row = 0;
-  emit_range(e, par + 1, e->k->ins[par].match);
-  e->rows = e->row_hi = 1;
-  emit_loop_end(e, &l);
-  return end;
-}
-
-/* How many rows to emit side by side: several where a turn holds a reduction in lanes, or a chain, whose
- * additions wait for one another, and the code stays short. */
-static int rows_of(const Kernel *k) {
-  (void)k;
-  return 1;
-}
-
 /* The function `turns(buffers.., arg, lo, hi, status)`. */
 static LLVMValueRef emit_turns(Emit *e) {
   const Kernel *k = e->k;
@@ -831,11 +703,13 @@ static LLVMValueRef emit_turns(Emit *e) {
   LLVMBuildStore(B, emit_i32(e, 0), e->fail);
   LVal top = 0;
   while (k->ins[top].op != LP_PAR) top++;
-  e->width = e->rows = e->row_hi = 1;
+  e->width = 1;
   emit_range(e, 0, top);
-  int rows = rows_of(k);
-  if (rows > 1) lo = top_turns(e, top, rows, lo, hi);
-  top_turns(e, top, 1, lo, hi);
+  Loop l;
+  emit_loop(e, &l, lo, hi, 1);
+  emit_set(e, top, one_uniform(l.i));
+  emit_range(e, top + 1, k->ins[top].match);
+  emit_loop_end(e, &l);
   LLVMBuildBr(B, e->leave);
   LLVMPositionBuilderAtEnd(B, e->leave);
   LLVMBasicBlockRef tell = emit_new_block(e, "tell"), end = emit_new_block(e, "return");

@@ -10,10 +10,6 @@
  *   linear    base + lane * step, both scalars: i64 only
  *   vector    <16 x T>
  * T of bool is i1; f16 and bf16 are float, already rounded; ints have their own width.
- *
- * Rows. Code may be emitted for several turns of the outermost LP_PAR side by side, so that chains of
- * dependent operations of several rows overlap. Then a value has one copy per row (Val.copies) unless
- * it is the same in all rows. An emitter of an instruction works on one copy at a time (One).
  */
 #ifndef CKL_JIT_EMIT_H
 #define CKL_JIT_EMIT_H
@@ -25,7 +21,7 @@
 #include "jit/loop.h"
 
 enum { EMIT_OBJECT, EMIT_IR, EMIT_ASM }; /* what emit_kernel makes */
-enum { EMIT_LANES = 16, EMIT_ROWS = 4 };
+enum { EMIT_LANES = 16 };
 
 /* Machine code (an ELF object), or text, for a verified kernel; *out is malloc'ed, *n its bytes. False with
  * a message in `err`. `what`: EMIT_OBJECT ... */
@@ -41,11 +37,6 @@ typedef struct One {
   LLVMValueRef step; /* LINEAR */
 } One;
 
-typedef struct Val {
-  int copies; /* 1: the same in all rows (in one[0]); else one per row */
-  One one[EMIT_ROWS];
-} Val;
-
 typedef struct Emit {
   const Kernel *k;
   EngLevel level;
@@ -58,13 +49,9 @@ typedef struct Emit {
   LLVMValueRef *buf;          /* per buffer: its pointer */
   LLVMValueRef *arg;          /* per argument: its i64, loaded at entry */
   LLVMValueRef status, fail;  /* KStatus *; alloca of i32, stored to it at the end */
-  Val *val;                   /* per instruction */
+  One *val;                   /* per instruction */
   int width;                  /* 1 or EMIT_LANES */
-  bool masked;                /* only lanes of `mask` run; at least one does */
-  Val mask;                   /* <16 x i1> */
-  int rows;                   /* copies in the present LP_PAR */
-  int row_lo, row_hi;         /* rows now emitted */
-  int row;                    /* the row whose One is being emitted */
+  LLVMValueRef mask;          /* <16 x i1>: only these lanes run, at least one does; NULL = all lanes */
   struct Red *red;            /* innermost LP_RED: see emit.c */
   int math_n;                 /* width of the functions of fmath.inc now expanded */
   char *err;
@@ -74,18 +61,15 @@ typedef struct Emit {
 
 /* -- emit.c */
 
-/* Emits instructions first .. end-1 (whole blocks) at the present width, mask and rows. */
+/* Emits instructions first .. end-1 (whole blocks) at the present width and mask. */
 void emit_range(Emit *e, LVal first, LVal end);
 void emit_fail(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Operand of the present row. */
-One emit_get(Emit *e, LVal v);
-static inline One emit_operand(Emit *e, LVal v, int i) { return emit_get(e, lp_operand(e->k, v, i)); }
+/* Values of instructions. */
+static inline One emit_get(Emit *e, LVal v) { return e->val[v]; }
+static inline One emit_operand(Emit *e, LVal v, int i) { return e->val[lp_operand(e->k, v, i)]; }
+static inline void emit_set(Emit *e, LVal v, One x) { e->val[v] = x; }
 /* The operand as a scalar; only for what is uniform (sizes, bases of tiles). */
-LLVMValueRef emit_scalar(Emit *e, LVal v);
-/* Sets the value of an instruction: in all rows, or in the present one. */
-void emit_set_all(Emit *e, LVal v, One x);
-void emit_set(Emit *e, LVal v, One x);
-LLVMValueRef emit_mask(Emit *e); /* of the present row; NULL = all lanes */
+static inline LLVMValueRef emit_scalar(Emit *e, LVal v) { return e->val[v].v; }
 
 LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry, 64-byte aligned */
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
@@ -155,7 +139,7 @@ LLVMTypeRef emit_like(LLVMValueRef x, LLVMTypeRef scalar); /* `scalar` as wide a
 LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x);
 LLVMValueRef emit_unkey(Emit *e, LLVMValueRef u);
 /* Straight-line i64 arithmetic and the like on Ones: keeps uniform and linear. */
-One emit_one(Emit *e, LVal v); /* any scalar-code instruction, in the present row */
+One emit_one(Emit *e, LVal v); /* any scalar-code instruction */
 void emit_flag(Emit *e, LLVMValueRef bad); /* sets the fail flag where bad (i1 or <16 x i1>), under the mask */
 
 /* -- emit_math.c */

@@ -183,12 +183,12 @@ static void block(Tile *t, LLVMValueRef row, LLVMValueRef col, LLVMValueRef x) {
   Emit *e = t->e;
   bool lanes = e->width > 1;
   uint32_t end = e->k->ins[t->v].match;
-  emit_set_all(e, t->v, lanes ? one_vector(x) : one_uniform(x));
+  emit_set(e, t->v, lanes ? one_vector(x) : one_uniform(x));
   for (LVal v = t->v + 1; v < end; v++) {
     LOp op = (LOp)e->k->ins[v].op;
     if ((op != LP_ROW && op != LP_COL) || lp_operand(e->k, v, 0) != t->v) continue;
-    if (op == LP_ROW) emit_set_all(e, v, one_uniform(row));
-    else emit_set_all(e, v, lanes ? one_linear(col, emit_i64(e, 1)) : one_uniform(col));
+    if (op == LP_ROW) emit_set(e, v, one_uniform(row));
+    else emit_set(e, v, lanes ? one_linear(col, emit_i64(e, 1)) : one_uniform(col));
   }
   emit_range(e, t->v + 1, end);
 }

@@ -168,7 +168,7 @@ static LLVMValueRef any(Emit *e, LLVMValueRef c) {
 }
 
 void emit_flag(Emit *e, LLVMValueRef bad) {
-  LLVMValueRef mask = emit_mask(e);
+  LLVMValueRef mask = e->mask;
   if (mask && emit_width_of(bad) > 1) bad = LLVMBuildAnd(B, bad, mask, "");
   LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
   LLVMValueRef old = LLVMBuildLoad2(B, i32, e->fail, "");
@@ -349,7 +349,7 @@ static int64_t known_step(One x) {
 
 One emit_load(Emit *e, int buf, One index) {
   DType dt = (DType)e->k->bufs[buf].dtype;
-  LLVMValueRef base = e->buf[buf], mask = emit_mask(e);
+  LLVMValueRef base = e->buf[buf], mask = e->mask;
   if (index.kind == ONE_UNIFORM) return one_uniform(emit_load_n(e, dt, base, index.v, 1));
   int64_t step = known_step(index);
   if (step == 1 || step == -1) {
@@ -369,7 +369,7 @@ One emit_load(Emit *e, int buf, One index) {
 
 void emit_store(Emit *e, int buf, One index, One x) {
   DType dt = (DType)e->k->bufs[buf].dtype;
-  LLVMValueRef base = e->buf[buf], mask = emit_mask(e);
+  LLVMValueRef base = e->buf[buf], mask = e->mask;
   if (e->width == 1 || (index.kind == ONE_UNIFORM && x.kind == ONE_UNIFORM)) {
     emit_store_n(e, dt, base, index.v, x.v, 1);
     return;
