@@ -261,6 +261,11 @@ static size_t next_leaf(Unit *u, Value v) {
   return SIZE_MAX;
 }
 
+const Type *unit_type(Unit *u, Value v) {
+  size_t i = next_leaf(u, v);
+  return i < u->staged_count ? gr_type(u->g, u->staged[i].u.v) : NULL;
+}
+
 /* Numbers are leaves by position: a cursor walks them in the order of flatten. */
 typedef struct Cursor {
   Unit *u;

@@ -93,6 +93,9 @@ Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call,
 int guard(Session *s, void (*f)(void *ud), void *ud); /* mem_protect that also restores the evaluator's state */
 State *unit_state(Session *s, const void *key, Name field); /* NULL when the unit does not know it */
 Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */
+/* The type that a tensor or param of script has as an argument of what is being staged, with symbols for its
+ * free dims; NULL when it is none. */
+const Type *unit_type(Unit *u, Value v);
 void flatten(Flat *f, Value v, Node *type, Node *fn);
 void region_open(Session *s, Stage *st, Name name); /* a stage for a region of the present one's graph */
 /* Inlines the closed region st with its first k inputs mapped: they get the rows of rows[i], all along

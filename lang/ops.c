@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lang/compile.h"
 #include "lang/lang.h"
 #include "lang/tape.h"
 #include "runtime/fmath.h"
@@ -33,6 +34,8 @@ Type type_of(Session *s, Value x) {
   }
   case V_TENSOR:
   case V_PARAM: {
+    const Type *staged = s->stage && s->stage->unit ? unit_type(s->stage->unit, x) : NULL;
+    if (staged) return *staged;
     const Tensor *c = x.tag == V_TENSOR ? x.u.t->t : x.u.p->t;
     t.dtype = (uint8_t)c->dtype;
     t.dev = (uint8_t)c->store->dev;
