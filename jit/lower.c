@@ -351,7 +351,7 @@ LVal low_at(Low *w, Val v, const Spot *s) {
   if (x != LV_NONE) return x;
   uint32_t index = low_index_of(w->l->g, v);
   const Keep *keep = m->keep ? &m->keep[index] : NULL;
-  if (keep && keep->ready && !m->watch) x = low_kept(w, keep, s);
+  if (keep && keep->ready && !keep->taken && !m->watch) x = low_kept(w, keep, s);
   if (x != LV_NONE) {
     /* found */
   } else if (w->l->placed[index]) {

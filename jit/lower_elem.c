@@ -27,6 +27,11 @@ static LVal operand(Low *w, uint32_t node, int i, const Spot *s) {
   return low_at(w, gr_operand(w->l->g, node, i), s);
 }
 
+static bool is_one(const Low *w, LVal x) {
+  const LIns *in = &w->k->ins[x];
+  return in->op == LP_CONST && in->imm == (dt_float((DType)in->dtype) ? (int64_t)0x3ff0000000000000 : 1);
+}
+
 LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
   OpCode op = (OpCode)w->l->g->nodes[node].op;
   int n = op_info[op].arity;
@@ -36,6 +41,10 @@ LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
     if (x[i] == LV_NONE) return LV_NONE;
   }
   if (un_of[op]) return lp_un(w->k, (RefUn)(un_of[op] - 1), x[0]);
+  if (op == OP_MUL || op == OP_DIV) { /* a gradient starts with 1 */
+    if (is_one(w, x[1])) return x[0];
+    if (op == OP_MUL && is_one(w, x[0])) return x[1];
+  }
   if (bin_of[op]) return lp_bin(w->k, (RefBin)(bin_of[op] - 1), x[0], x[1]);
   switch (op) {
     case OP_STOP:

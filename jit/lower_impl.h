@@ -10,7 +10,7 @@
 
 #include "jit/lower.h"
 
-enum { MAX_DIGITS = 40 };
+enum { MAX_DIGITS = 40, MAX_SIDE = 4 };
 
 typedef struct Digit {
   LVal v;
@@ -52,14 +52,16 @@ struct Memo {
   Watch *watch;
   int depth;
   struct Keep *keep; /* per entry of g->types, or NULL: lower_rows.c */
-  const Spot *row;   /* where keep is good */
+  const Spot *row[MAX_SIDE]; /* where it is good */
+  int rows;
 };
 
 /* A value that is kept while a row is worked on: element number of the row in a buffer. */
 typedef struct Keep {
-  int buf;
+  int buf[MAX_SIDE]; /* per row worked on */
   bool local; /* buf holds one row; else the whole value */
   bool ready; /* from here on */
+  bool taken; /* buf belongs to another value now */
 } Keep;
 
 static inline uint32_t low_index_of(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }

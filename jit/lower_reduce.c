@@ -17,7 +17,7 @@
 
 #include "jit/lower_impl.h"
 
-enum { BLOCK = 4096, LANES = 16, PANEL = 256, LEVELS = 52, MANY = 64, SHORT = 16, MAX_FOLDS = 32 };
+enum { BLOCK = 4096, LANES = 16, PANEL = 256, LEVELS = 52, MANY = 64, SHORT = 16, MAX_FOLDS = 32, SIDE = 2 };
 
 /* ---- one reduction ---- */
 
@@ -152,36 +152,41 @@ static void fill_stage(Job *j, const int *stage, const Digit *kept, LVal from, L
   lp_end(k);
 }
 
+/* A turn: a block of two lines, so that additions of a lane wait less for one another. Where one is left
+ * it is worked on twice, with the same stores. */
 static void lines(Job *j) {
   Low *w = &j->w;
   Kernel *k = w->k;
-  int stage[MAX_FOLDS];
   bool staged = j->reduced > 1;
+  int side = low_is(w, j->results, 1) || staged ? 1 : SIDE, stage[MAX_FOLDS];
   for (int i = 0; i < j->count && staged; i++) stage[i] = low_local(w, j->fold[i].dt, -1, BLOCK);
-  Dim rows = low_steps(w, j->length), one = low_const_dim(w, 1);
-  Dim groups = low_div(w, low_sub(w, low_add(w, j->results, rows), one), rows);
-  Dim blocks = j->two ? j->blocks : one;
-  LVal t = lp_par(k, low_dim(w, low_mul(w, groups, blocks)));
+  Dim blocks = j->two ? j->blocks : low_const_dim(w, 1);
+  LVal t = lp_par(k, low_dim(w, low_mul(w, low_ceil_div(w, j->results, side), blocks)));
   LVal b = low_take(w, &t, blocks), from = mul(w, b, lp_i(k, BLOCK));
-  LVal n = low_dim(w, j->length);
+  LVal n = low_dim(w, j->length), x[SIDE][MAX_FOLDS], y[SIDE][MAX_FOLDS];
   if (j->two) n = low_least(w, sub(w, n, from), lp_i(k, BLOCK));
-  LVal first = mul(w, t, low_dim(w, rows));
-  LVal r = lp_for(k, low_least(w, sub(w, low_dim(w, j->results), first), low_dim(w, rows)));
-  Digit kept[MAX_DIGITS], q[MAX_DIGITS];
-  digits_of(j, false, 0, add(w, first, r), kept);
-  if (staged) fill_stage(j, stage, kept, from, n);
-  LVal i = lp_red(k, n), y[MAX_FOLDS], x[MAX_FOLDS];
+  LVal first = mul(w, t, lp_i(k, side));
+  LVal last = low_dim(w, low_sub(w, j->results, low_const_dim(w, 1)));
+  Digit kept[SIDE][MAX_DIGITS], q[MAX_DIGITS];
+  for (int u = 0; u < side; u++) {
+    digits_of(j, false, 0, u ? low_least(w, add(w, first, lp_i(k, u)), last) : first, kept[u]);
+  }
+  if (staged) fill_stage(j, stage, kept[0], from, n);
+  LVal i = lp_red(k, n);
   if (j->reduced) q[0] = (Digit){add(w, from, i), j->length};
-  const Spot *s = staged ? NULL : spot_of(j, kept, q);
-  for (int f = 0; f < j->count; f++) {
-    x[f] = staged ? lp_load(k, stage[f], i) : low_fold_x(w, &j->fold[f], s);
-    if (x[f] == LV_NONE) return;
-    y[f] = lp_yield(k, j->fold[f].kind, x[f], LV_NONE);
+  for (int u = 0; u < side; u++) {
+    const Spot *s = staged ? NULL : spot_of(j, kept[u], q);
+    for (int f = 0; f < j->count; f++) {
+      x[u][f] = staged ? lp_load(k, stage[f], i) : low_fold_x(w, &j->fold[f], s);
+      if (x[u][f] == LV_NONE) return;
+      y[u][f] = lp_yield(k, j->fold[f].kind, x[u][f], LV_NONE);
+    }
   }
   lp_end(k);
-  for (int f = 0; f < j->count; f++) x[f] = lp_result(k, y[f]);
-  give(j, x, kept, b);
-  lp_end(k);
+  for (int u = 0; u < side; u++) {
+    for (int f = 0; f < j->count; f++) x[u][f] = lp_result(k, y[u][f]);
+    give(j, x[u], kept[u], b);
+  }
   lp_end(k);
 }
 

@@ -14,7 +14,15 @@
 
 #include "jit/lower_impl.h"
 
-enum { MAX_PASSES = 12, MAX_FOLDS = 32, DEAR = 10, DEAR_OUT = 4 };
+enum {
+  MAX_PASSES = 12,
+  MAX_FOLDS = 32,
+  DEAR = 5, /* cost from which a value is kept: a division; a store and a load cost about 2 */
+  DEAR_OUT = 3,
+  SIDE = 2,        /* rows side by side: additions of a lane wait for one another */
+  SIDE_NODES = 100 /* in groups up to this size */
+};
+_Static_assert((int)SIDE <= (int)MAX_SIDE, "Keep has room");
 
 typedef struct Rows {
   Low w;
@@ -26,12 +34,14 @@ typedef struct Rows {
   int passes;
   /* per entry of types */
   uint8_t *depth;  /* reductions below a value */
-  uint8_t *first;  /* pass that makes it first, 0 = none */
+  uint8_t *first, *last; /* pass that makes it first, 0 = none; that reads what is kept of it last */
   int16_t *cost;
   bool *kept;
   int pass;        /* of the trial */
   const Spot *all;
   Space kept_space, space[MAX_PASSES + 1];
+  int side;        /* rows worked on together */
+  const Spot *row[SIDE];
 } Rows;
 
 static uint32_t index_of(const Rows *r, Val v) { return low_index_of(r->w.l->g, v); }
@@ -80,6 +90,7 @@ static bool visit(void *ud, Val v, const Spot *s) {
   if (!r->first[i]) r->first[i] = (uint8_t)r->pass;
   if (r->first[i] == r->pass || r->cost[i] < (is_out(r, v) ? DEAR_OUT : DEAR)) return false;
   r->kept[i] = true;
+  if (r->last[i] < r->pass) r->last[i] = (uint8_t)r->pass;
   return true;
 }
 
@@ -131,13 +142,17 @@ static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
 static LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
 
 LVal low_kept(Low *w, const Keep *k, const Spot *s) {
-  const Spot *row = w->memo->row;
-  if (s->count < row->count) return LV_NONE;
-  for (uint32_t i = 0; i < row->count; i++) {
-    if (s->d[i].v != row->d[i].v || s->d[i].n != row->d[i].n) return LV_NONE;
+  for (int u = 0; u < w->memo->rows; u++) {
+    const Spot *row = w->memo->row[u];
+    bool same = s->count >= row->count;
+    for (uint32_t i = 0; i < row->count && same; i++) {
+      same = s->d[i].v == row->d[i].v && s->d[i].n == row->d[i].n;
+    }
+    if (!same) continue;
+    uint32_t from = k->local ? row->count : 0;
+    return lp_load(w->k, k->buf[u], low_merge(w, s->d + from, (int)(s->count - from)));
   }
-  uint32_t from = k->local ? row->count : 0;
-  return lp_load(w->k, k->buf, low_merge(w, s->d + from, (int)(s->count - from)));
+  return LV_NONE;
 }
 
 static int row_buffer(Rows *r, DType dt) {
@@ -146,30 +161,34 @@ static int row_buffer(Rows *r, DType dt) {
   return low_local(&r->w, dt, low_dim_arg(&r->w, r->cols), 1);
 }
 
-/* Stores what pass p makes and has to leave behind, and the operands of its reductions if `stage`. */
-static void store_pass(Rows *r, int p, const Spot *row, const Digit *cols, int n, const int *stage) {
-  Low *w = &r->w;
+static const Spot *in_row(Rows *r, int u, const Digit *cols, int n) {
   Digits d = {0};
-  for (uint32_t i = 0; i < row->count; i++) d.d[d.count++] = row->d[i];
-  for (int i = 0; i < n; i++) low_digit(w, &d, cols[i].v, cols[i].n);
-  const Spot *s = low_spot(w, d.d, d.count);
+  for (uint32_t i = 0; i < r->row[u]->count; i++) d.d[d.count++] = r->row[u]->d[i];
+  for (int i = 0; i < n; i++) low_digit(&r->w, &d, cols[i].v, cols[i].n);
+  return low_spot(&r->w, d.d, d.count);
+}
+
+typedef int Stage[MAX_FOLDS][SIDE];
+
+/* Stores what pass p makes of a row and has to leave behind, and the operands of its reductions if
+ * `stage`. */
+static void store_pass(Rows *r, int p, int u, const Digit *cols, int n, Stage stage) {
+  Low *w = &r->w;
+  const Spot *s = in_row(r, u, cols, n);
   for (int i = 0; stage && i < r->fold_count; i++) {
     if (r->level[i] != p) continue;
     LVal x = low_fold_x(w, &r->fold[i], s);
-    if (x != LV_NONE) lp_store(w->k, stage[i], low_merge(w, cols, n), x);
+    if (x != LV_NONE) lp_store(w->k, stage[i][u], low_merge(w, cols, n), x);
   }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
     if (full(r, r->g->outs[i]) && in_pass(r, r->g->outs[i], p)) low_store(w, r->g->outs[i], s);
   }
-  for (uint32_t i = 0; i < w->l->g->type_count; i++) {
-    Keep *k = &w->memo->keep[i];
-    if (!r->kept[i] || r->first[i] != p || !k->local) continue;
-    for (uint32_t m = 0; m < r->g->node_count; m++) {
-      Val v = {r->g->nodes[m], 0};
-      if (index_of(r, v) != i) continue;
-      LVal x = low_at(w, v, s);
-      if (x != LV_NONE) lp_store(w->k, k->buf, low_merge(w, cols, n), x);
-    }
+  for (uint32_t i = 0; i < r->g->node_count; i++) {
+    Val v = {r->g->nodes[i], 0};
+    const Keep *k = &w->memo->keep[index_of(r, v)];
+    if (!r->kept[index_of(r, v)] || r->first[index_of(r, v)] != p || !k->local) continue;
+    LVal x = low_at(w, v, s);
+    if (x != LV_NONE) lp_store(w->k, k->buf[u], low_merge(w, cols, n), x);
   }
 }
 
@@ -180,7 +199,7 @@ static int col_pieces(const Space *s, Dim *size) {
   return n;
 }
 
-static void pass_loops(Rows *r, int p, const Spot *row, const int *stage) {
+static void pass_loops(Rows *r, int p, Stage stage) {
   Low *w = &r->w;
   Dim size[MAX_DIGITS];
   Digit at[MAX_DIGITS] = {{0}};
@@ -189,77 +208,103 @@ static void pass_loops(Rows *r, int p, const Spot *row, const int *stage) {
     LVal count = low_dim(w, size[i]);
     at[i] = (Digit){i == n - 1 ? lp_vec(w->k, count) : lp_for(w->k, count), size[i]};
   }
-  store_pass(r, p, row, at, n, stage);
+  for (int u = 0; u < r->side; u++) store_pass(r, p, u, at, n, stage);
   for (int i = 0; i < n; i++) lp_end(w->k);
 }
 
-static void reduce_pass(Rows *r, int p, const Spot *row) {
+static void reduce_pass(Rows *r, int p) {
   Low *w = &r->w;
   Dim size[MAX_DIGITS];
-  LVal y[MAX_FOLDS];
-  int n = col_pieces(&r->space[p], size), stage[MAX_FOLDS];
+  LVal y[MAX_FOLDS][SIDE];
+  Stage stage;
+  int n = col_pieces(&r->space[p], size);
   bool staged = n > 1;
-  for (int i = 0; i < r->fold_count && staged; i++) {
-    if (r->level[i] == p) stage[i] = row_buffer(r, r->fold[i].dt);
-  }
-  if (staged) pass_loops(r, p, row, stage);
+#define EACH                                                                                       \
+  for (int u = 0; u < r->side; u++)                                                                \
+    for (int i = 0; i < r->fold_count; i++)                                                        \
+      if (r->level[i] == p)
+  EACH if (staged) stage[i][u] = row_buffer(r, r->fold[i].dt);
+  if (staged) pass_loops(r, p, stage);
   Digit at = {lp_red(w->k, low_dim(w, r->cols)), r->cols};
-  Digits d = {0};
-  for (uint32_t i = 0; i < row->count; i++) d.d[d.count++] = row->d[i];
-  low_digit(w, &d, at.v, at.n);
-  const Spot *s = low_spot(w, d.d, d.count);
-  for (int i = 0; i < r->fold_count; i++) {
-    if (r->level[i] != p) continue;
-    LVal x = staged ? lp_load(w->k, stage[i], at.v) : low_fold_x(w, &r->fold[i], s);
+  EACH {
+    LVal x = staged ? lp_load(w->k, stage[i][u], at.v) : low_fold_x(w, &r->fold[i], in_row(r, u, &at, 1));
     if (x == LV_NONE) return;
-    y[i] = lp_yield(w->k, r->fold[i].kind, x, LV_NONE);
+    y[i][u] = lp_yield(w->k, r->fold[i].kind, x, LV_NONE);
   }
-  if (!staged) store_pass(r, p, row, &at, 1, NULL);
+  for (int u = 0; u < r->side && !staged; u++) store_pass(r, p, u, &at, 1, NULL);
   lp_end(w->k);
-  for (int i = 0; i < r->fold_count; i++) {
-    if (r->level[i] == p) low_fold_know(w, &r->fold[i], row, lp_result(w->k, y[i]));
-  }
+  EACH low_fold_know(w, &r->fold[i], r->row[u], lp_result(w->k, y[i][u]));
+#undef EACH
 }
 
-static void kernel(Rows *r) {
+/* A buffer of the dtype that no kept value needs in pass p, or a new one. */
+static void row_buffers(Rows *r, Keep *keep, DType dt, int p) {
   Low *w = &r->w;
-  Kernel *k = w->k;
-  Dim step = low_steps(w, r->cols), one = low_const_dim(w, 1);
-  Dim turns = low_div(w, low_sub(w, low_add(w, r->rows, step), one), step);
-  Keep *keep = w->memo->keep;
+  for (size_t i = 0; i < w->l->g->type_count; i++) {
+    const Keep *old = &w->memo->keep[i];
+    if (!r->kept[i] || !old->local || r->last[i] >= p || old->taken) continue;
+    if (w->k->bufs[old->buf[0]].dtype != dt) continue;
+    w->memo->keep[i].taken = true;
+    memcpy(keep->buf, old->buf, sizeof keep->buf);
+    return;
+  }
+  for (int u = 0; u < r->side; u++) keep->buf[u] = row_buffer(r, dt);
+}
+
+static void place_kept(Rows *r, int p) {
+  Low *w = &r->w;
   for (uint32_t i = 0; i < r->g->node_count; i++) {
     Val v = {r->g->nodes[i], 0};
     uint32_t at = index_of(r, v);
-    if (!r->kept[at]) continue;
-    keep[at].local = !is_out(r, v);
-    DType dt = (DType)low_type(w, v)->dtype;
-    keep[at].buf = keep[at].local ? row_buffer(r, dt) : low_value(w, v, LB_INOUT);
+    Keep *keep = &w->memo->keep[at];
+    if (!r->kept[at] || r->first[at] != p) continue;
+    if (!is_out(r, v)) {
+      row_buffers(r, keep, (DType)low_type(w, v)->dtype, p);
+      keep->local = true;
+      continue;
+    }
+    for (int u = 0; u < r->side; u++) keep->buf[u] = low_value(w, v, LB_INOUT);
   }
-  LVal first = mul(w, lp_par(k, low_dim(w, turns)), low_dim(w, step));
-  LVal left = lp_bin(k, RB_SUB, low_dim(w, r->rows), first);
-  LVal number = add(w, first, lp_for(k, low_least(w, left, low_dim(w, step))));
+}
+
+/* Row number x as digits. */
+static const Spot *row_spot(Rows *r, LVal x) {
   Digit at[MAX_DIGITS];
   int n = r->kept_space.count;
   for (int i = n - 1; i > 0; i--) {
-    at[i] = (Digit){low_take(w, &number, r->kept_space.size[i]), r->kept_space.size[i]};
+    at[i] = (Digit){low_take(&r->w, &x, r->kept_space.size[i]), r->kept_space.size[i]};
   }
-  if (n) at[0] = (Digit){number, r->kept_space.size[0]};
-  const Spot *row = w->memo->row = low_spot(w, at, n);
-  bool last = false;
+  if (n) at[0] = (Digit){x, r->kept_space.size[0]};
+  return low_spot(&r->w, at, n);
+}
+
+/* A turn: `side` rows. Where fewer are left the last one is worked on twice, with the same stores. */
+static void kernel(Rows *r) {
+  Low *w = &r->w;
+  Kernel *k = w->k;
+  bool alone = low_is(w, r->rows, 1) || r->g->node_count > SIDE_NODES || !r->fold_count;
+  r->side = w->memo->rows = alone ? 1 : SIDE;
+  LVal first = mul(w, lp_par(k, low_dim(w, low_ceil_div(w, r->rows, r->side))), lp_i(k, r->side));
+  LVal last = low_dim(w, low_sub(w, r->rows, low_const_dim(w, 1)));
+  for (int u = 0; u < r->side; u++) {
+    LVal x = u ? low_least(w, add(w, first, lp_i(k, u)), last) : first;
+    w->memo->row[u] = r->row[u] = row_spot(r, x);
+  }
+  bool more = false;
   for (uint32_t i = 0; i < r->g->out_count; i++) {
-    last = last || (full(r, r->g->outs[i]) && in_pass(r, r->g->outs[i], r->passes + 1));
+    more = more || (full(r, r->g->outs[i]) && in_pass(r, r->g->outs[i], r->passes + 1));
   }
-  for (int p = 1; p <= r->passes + last; p++) {
-    if (p <= r->passes) reduce_pass(r, p, row);
-    else pass_loops(r, p, row, NULL);
+  for (int p = 1; p <= r->passes + more; p++) {
+    place_kept(r, p);
+    if (p <= r->passes) reduce_pass(r, p);
+    else pass_loops(r, p, NULL);
     for (size_t i = 0; i < w->l->g->type_count; i++) {
-      if (r->kept[i] && r->first[i] == p) keep[i].ready = true;
+      if (r->kept[i] && r->first[i] == p) w->memo->keep[i].ready = true;
     }
   }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
-    if (!full(r, r->g->outs[i])) low_store(w, r->g->outs[i], row);
+    for (int u = 0; u < r->side && !full(r, r->g->outs[i]); u++) low_store(w, r->g->outs[i], r->row[u]);
   }
-  lp_end(k);
   lp_end(k);
 }
 
@@ -309,6 +354,7 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   size_t n = l->g->type_count;
   r->depth = ARENA_ARRAY(l->arena, uint8_t, n);
   r->first = ARENA_ARRAY(l->arena, uint8_t, n);
+  r->last = ARENA_ARRAY(l->arena, uint8_t, n);
   r->cost = ARENA_ARRAY(l->arena, int16_t, n);
   r->kept = ARENA_ARRAY(l->arena, bool, n);
   for (uint32_t i = 0; i < g->out_count; i++) {
