@@ -287,7 +287,7 @@ static void t_variables(void) {
   }
 }
 
-static const int64_t lengths[] = {0, 1, 2, 15, 16, 17, 31, 33, 100, 4095, 4096, 4097, 8192, 8200, 12289, 20000};
+static const int64_t lengths[] = {0, 1, 15, 16, 17, 33, 100, 4095, 4096, 4097, 8200, 12289};
 
 /* All kinds of one dtype in one pass, over rows (the turns are lanes) or columns (lanes of the VEC around).
  * `fixed`: the length as a constant. */
@@ -339,11 +339,11 @@ static void reduce(DType dt, bool rows, int64_t fixed, bool chain) {
 
 static void t_reduce(bool rows, bool chain) {
   for (int dt = 0; dt < DT_COUNT; dt++) {
-    if (dt == DT_BOOL && chain) continue;
+    if (chain && dt != DT_I16 && dt != DT_F16 && dt != DT_F32 && dt != DT_F64) continue;
     reduce((DType)dt, rows, -1, chain);
-    if (dt != DT_F32 && dt != DT_I64 && dt != DT_F16) continue;
-    static const int64_t fixed[] = {3, 16, 21, 64, 100, 4096, 5000};
-    for (int s = 0; s < 7 && !chain; s++) reduce((DType)dt, rows, fixed[s], chain);
+    if (dt != DT_F32) continue;
+    static const int64_t fixed[] = {3, 21, 64, 5000};
+    for (int s = 0; s < 4 && !chain; s++) reduce((DType)dt, rows, fixed[s], chain);
   }
 }
 
@@ -507,7 +507,7 @@ int main(int argc, char **argv) {
   TEST(t_random(true), "random numbers in lanes");
   TEST(t_random(false), "and one by one");
   TEST(t_fail(), "failures are told, and only those of lanes that run");
-  TEST(t_drawn(0, 40), "drawn kernels");
+  TEST(t_drawn(0, 12), "drawn kernels");
   codegen_stop();
   arena_free(&arena);
   close_all();
