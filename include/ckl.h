@@ -72,8 +72,9 @@ typedef struct ckl_config {
   bool has_seed;             /* start every program as if it began with seed(seed) */
   uint64_t seed;
   /* How compiled functions run: "reference" (no machine code), "loops" (kernels walked one number at a
-   * time, to find faults), "x86-64", "x86-64-v3", "x86-64-v4" (machine code of that level, made at the
-   * first call), or NULL: of the best level this CPU has, as soon as it pays. The numbers are the same. */
+   * time, to find faults), "x86-64", "x86-64-v3", "x86-64-v4", "native" (machine code of that level, or of
+   * the best this CPU has, made at the first call), or NULL: of the best, as soon as it pays. The numbers
+   * are the same. */
   const char *cpu;
   int threads;         /* 0 = as many as the process may use */
   const char *codegen; /* path of ckl-codegen; NULL = where it is installed, "" = none */

@@ -37,6 +37,7 @@ bool cpu_find(const char *name, CpuMode *mode, EngLevel *level) {
   }
   *mode = CPU_LEVEL;
   EngLevel host = *level;
+  if (!strcmp(name, "native")) return true;
   return eng_level_find(name, level) && *level <= host;
 }
 
