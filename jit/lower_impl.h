@@ -143,6 +143,18 @@ typedef struct Fold {
   RefBin f;
   double start;
 } Fold;
+/* The kernel that combines partial results [blocks][results], or [blocks][16][results] where the lanes of
+ * a block are not combined yet, and stores `out`. */
+typedef struct Tree {
+  const Fold *fold;
+  int count;
+  Dim results, blocks;
+  bool lanes;
+  uint32_t panel0; /* one panel per reduction, in the computing type */
+  Val *out;
+  uint32_t out_count;
+} Tree;
+bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e);
 bool low_is_fold(OpCode op);
 Fold low_fold(Low *w, uint32_t node);
 LVal low_fold_x(Low *w, const Fold *f, const Spot *s);              /* its operand, in f->dt */

@@ -288,40 +288,51 @@ static void columns(Job *j) {
 
 /* ---- the second kernel: blocks by the tree ---- */
 
+/* Element of a partial result, `lane` of the block (0 where there are none). */
+static LVal part_at(Low *w, const Tree *t, LVal block, int lane, LVal col) {
+  LVal row = t->lanes ? add(w, mul(w, block, lp_i(w->k, LANES)), lp_i(w->k, lane)) : block;
+  return add(w, mul(w, row, low_dim(w, t->results)), col);
+}
+
+static LVal block_result(Low *w, const Tree *t, int i, LVal block, LVal col) {
+  LVal x[LANES];
+  int buf = low_panel(w, t->panel0 + (uint32_t)i, t->fold[i].dt, LB_IN);
+  for (int l = 0; l < (t->lanes ? LANES : 1); l++) x[l] = lp_load(w->k, buf, part_at(w, t, block, l, col));
+  for (int h = LANES / 2; h > 0 && t->lanes; h /= 2) {
+    for (int l = 0; l < h; l++) x[l] = lp_bin(w->k, t->fold[i].f, x[l], x[l + h]);
+  }
+  return x[0];
+}
+
 /* Block after block goes on a stack of partial results; block number b is first merged with as many of
  * them as b + 1 has trailing zeros; in the end what is left is merged from the top. */
-static void tree(Job *j) {
-  Low *w = &j->w;
+bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e) {
+  Low one_low, *w = &one_low;
+  int stack[MAX_FOLDS], now[MAX_FOLDS];
+  low_begin(w, l, g, e);
   Kernel *k = w->k;
-  int stack[MAX_FOLDS], now[MAX_FOLDS], part[MAX_FOLDS];
-  Space s = {0};
-  for (int i = 0; i < j->s.count; i++) {
-    if (j->s.cls[i] != REDUCED) s.size[s.count++] = j->s.size[i];
+  w->flops = low_mul(w, low_mul(w, t->results, t->blocks), low_const_dim(w, t->count * (t->lanes ? LANES : 1)));
+#define EACH for (int i = 0; i < t->count; i++)
+  EACH {
+    stack[i] = low_local(w, t->fold[i].dt, -1, LEVELS * PANEL);
+    now[i] = low_local(w, t->fold[i].dt, -1, PANEL);
   }
-  for (int i = 0; i < j->count; i++) {
-    part[i] = low_panel(w, j->panel0 + (uint32_t)i, j->fold[i].dt, LB_IN);
-    stack[i] = low_local(w, j->fold[i].dt, -1, LEVELS * PANEL);
-    now[i] = low_local(w, j->fold[i].dt, -1, PANEL);
-  }
-  LVal total = low_dim(w, j->results);
-  LVal first = mul(w, lp_par(k, low_dim(w, low_ceil_div(w, j->results, PANEL))), lp_i(k, PANEL));
-  LVal width = low_least(w, sub(w, total, first), lp_i(k, PANEL)), one = lp_i(k, 1), c;
+  LVal first = mul(w, lp_par(k, low_dim(w, low_ceil_div(w, t->results, PANEL))), lp_i(k, PANEL)), c;
+  LVal width = low_least(w, sub(w, low_dim(w, t->results), first), lp_i(k, PANEL)), one = lp_i(k, 1);
   LVal depth = lp_var(k, lp_i(k, 0));
-#define EACH for (int i = 0; i < j->count; i++)
   c = lp_vec(k, width); /* what a reduction of nothing gives */
-  EACH lp_store(k, now[i], c, lp_const(k, j->fold[i].dt, j->fold[i].start));
+  EACH lp_store(k, now[i], c, lp_const(k, t->fold[i].dt, t->fold[i].start));
   lp_end(k);
-  LVal b = lp_for(k, low_dim(w, j->blocks)), bound = add(w, b, one);
+  LVal b = lp_for(k, low_dim(w, t->blocks)), bound = add(w, b, one);
   c = lp_vec(k, width);
-  LVal from = add(w, mul(w, b, total), add(w, first, c));
-  EACH lp_store(k, now[i], c, lp_load(k, part[i], from));
+  EACH lp_store(k, now[i], c, block_result(w, t, i, b, add(w, first, c)));
   lp_end(k);
   lp_for(k, lp_op(k, LP_CTZ, DT_I64, 1, &bound, 0));
   LVal below = sub(w, lp_get(k, depth), one);
   c = lp_vec(k, width);
   EACH {
     LVal x = lp_load(k, stack[i], in_panel(w, below, c));
-    lp_store(k, now[i], c, lp_bin(k, j->fold[i].f, x, lp_load(k, now[i], c)));
+    lp_store(k, now[i], c, lp_bin(k, t->fold[i].f, x, lp_load(k, now[i], c)));
   }
   lp_end(k);
   lp_set(k, depth, below);
@@ -340,18 +351,20 @@ static void tree(Job *j) {
   c = lp_vec(k, width);
   EACH {
     LVal x = lp_load(k, stack[i], in_panel(w, below, c));
-    lp_store(k, now[i], c, lp_bin(k, j->fold[i].f, x, lp_load(k, now[i], c)));
+    lp_store(k, now[i], c, lp_bin(k, t->fold[i].f, x, lp_load(k, now[i], c)));
   }
   lp_end(k);
   lp_end(k);
   c = lp_vec(k, width);
   Digits at = {0};
-  low_digit(w, &at, add(w, first, c), j->results);
+  low_digit(w, &at, add(w, first, c), t->results);
   const Spot *spot = low_spot(w, at.d, at.count);
-  EACH low_fold_know(w, &j->fold[i], spot, lp_load(k, now[i], c));
-  store_outs(j, spot);
+  EACH low_fold_know(w, &t->fold[i], spot, lp_load(k, now[i], c));
+  for (uint32_t i = 0; i < t->out_count; i++) low_store(w, t->out[i], spot);
   lp_end(k);
   lp_end(k);
+  low_finish(w, out);
+  return !w->failed;
 #undef EACH
 }
 
@@ -427,11 +440,11 @@ bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e) {
   else if (line) lines(j);
   else columns(j);
   low_finish(w, out);
-  if (j->two && !w->failed) {
-    begin(j, e);
-    w->flops = low_mul(w, j->results, j->blocks);
-    tree(j);
-    low_finish(w, out);
-  }
-  return !w->failed;
+  if (!j->two || w->failed) return !w->failed;
+  Tree tree = {.results = j->results, .blocks = j->blocks, .panel0 = j->panel0};
+  tree.fold = j->fold;
+  tree.count = j->count;
+  tree.out = g->outs;
+  tree.out_count = g->out_count;
+  return low_tree(l, g, &tree, out, e);
 }

@@ -1,4 +1,4 @@
-/* Rows: reductions over the last axes with pointwise work around them, one or more rows per turn.
+/* Rows: reductions over the last axes with pointwise work around them, two rows per turn.
  *
  * In: a group whose values have the shapes R and R x C, where C are the reduced axes. Out: one kernel.
  * A row is worked on in passes: pass p makes the reductions of level p (whose operands need results of
@@ -6,6 +6,10 @@
  * softmax is: max; exp and sum; quotient. A value that a later pass needs again is pulled again where it
  * is cheap; a dear one is kept in a buffer of one row, and an `out` is read back from where it was
  * stored.
+ *
+ * Reductions over the first axes of the same values (columns) are made on the way: a turn then has the
+ * rows of one of the 16 lanes of a block of 4,096, whose results so far are a local row; what turns leave
+ * behind is combined by a second kernel. So a gradient of a gain costs no pass over memory.
  *
  * Where a pass cannot go through a row by one loop (an operand repeats along an axis of C), its operands
  * are first put side by side.
@@ -19,6 +23,7 @@ enum {
   MAX_FOLDS = 32,
   DEAR = 5, /* cost from which a value is kept: a division; a store and a load cost about 2 */
   DEAR_OUT = 3,
+  LANES = 16, BLOCK = 4096,
   SIDE = 2,        /* rows side by side: additions of a lane wait for one another */
   SIDE_NODES = 100 /* in groups up to this size */
 };
@@ -40,7 +45,12 @@ typedef struct Rows {
   int pass;        /* of the trial */
   const Spot *all;
   Space kept_space, space[MAX_PASSES + 1];
+  int col_count;   /* reductions over the rows, their operands, and local rows of results */
+  Fold col[MAX_FOLDS];
+  int acc[MAX_FOLDS];
+  Dim blocks;
   int side;        /* rows worked on together */
+  LVal there[SIDE]; /* bool: they are */
   const Spot *row[SIDE];
 } Rows;
 
@@ -48,6 +58,12 @@ static uint32_t index_of(const Rows *r, Val v) { return low_index_of(r->w.l->g, 
 
 static bool full(Rows *r, Val v) {
   return low_count(&r->w, low_type(&r->w, v)) == low_mul(&r->w, r->rows, r->cols);
+}
+
+static bool is_col(const Rows *r, Val v) {
+  for (int i = 0; i < r->col_count; i++)
+    if (val_eq(r->col[i].v, v)) return true;
+  return false;
 }
 
 static bool is_out(const Rows *r, Val v) {
@@ -108,8 +124,12 @@ static void pull_pass(Low *w, const Spot *kept, const Spot *all, void *ud) {
   for (int i = 0; i < r->fold_count; i++) {
     if (!r->pass || r->level[i] == r->pass) low_at(w, r->fold[i].x, all);
   }
+  for (int i = 0; i < r->col_count; i++) {
+    if (!r->pass || in_pass(r, r->col[i].x, r->pass)) low_at(w, r->col[i].x, all);
+  }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
     Val v = r->g->outs[i];
+    if (is_col(r, v)) continue;
     if (!full(r, v)) {
       if (!r->pass) low_at(w, v, kept);
     } else if (!r->pass || in_pass(r, v, r->pass)) {
@@ -168,6 +188,25 @@ static const Spot *in_row(Rows *r, int u, const Digit *cols, int n) {
   return low_spot(&r->w, d.d, d.count);
 }
 
+static bool full_out(Rows *r, uint32_t i) { return !is_col(r, r->g->outs[i]) && full(r, r->g->outs[i]); }
+
+/* Adds the rows at hand to the columns that pass p can. */
+static void add_columns(Rows *r, int p, const Digit *cols, int n) {
+  Low *w = &r->w;
+  for (int i = 0; i < r->col_count; i++) {
+    const Fold *f = &r->col[i];
+    if (!in_pass(r, f->x, p)) continue;
+    LVal at = low_merge(w, cols, n), sum = lp_load(w->k, r->acc[i], at);
+    for (int u = 0; u < r->side; u++) {
+      LVal x = low_fold_x(w, f, in_row(r, u, cols, n));
+      if (x == LV_NONE) return;
+      LVal next = lp_bin(w->k, f->f, sum, x);
+      sum = u ? lp_where(w->k, r->there[u], next, sum) : next;
+    }
+    lp_store(w->k, r->acc[i], at, sum);
+  }
+}
+
 typedef int Stage[MAX_FOLDS][SIDE];
 
 /* Stores what pass p makes of a row and has to leave behind, and the operands of its reductions if
@@ -181,7 +220,7 @@ static void store_pass(Rows *r, int p, int u, const Digit *cols, int n, Stage st
     if (x != LV_NONE) lp_store(w->k, stage[i][u], low_merge(w, cols, n), x);
   }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
-    if (full(r, r->g->outs[i]) && in_pass(r, r->g->outs[i], p)) low_store(w, r->g->outs[i], s);
+    if (full_out(r, i) && in_pass(r, r->g->outs[i], p)) low_store(w, r->g->outs[i], s);
   }
   for (uint32_t i = 0; i < r->g->node_count; i++) {
     Val v = {r->g->nodes[i], 0};
@@ -209,6 +248,7 @@ static void pass_loops(Rows *r, int p, Stage stage) {
     at[i] = (Digit){i == n - 1 ? lp_vec(w->k, count) : lp_for(w->k, count), size[i]};
   }
   for (int u = 0; u < r->side; u++) store_pass(r, p, u, at, n, stage);
+  add_columns(r, p, at, n);
   for (int i = 0; i < n; i++) lp_end(w->k);
 }
 
@@ -232,6 +272,7 @@ static void reduce_pass(Rows *r, int p) {
     y[i][u] = lp_yield(w->k, r->fold[i].kind, x, LV_NONE);
   }
   for (int u = 0; u < r->side && !staged; u++) store_pass(r, p, u, &at, 1, NULL);
+  if (!staged) add_columns(r, p, &at, 1);
   lp_end(w->k);
   EACH low_fold_know(w, &r->fold[i], r->row[u], lp_result(w->k, y[i][u]));
 #undef EACH
@@ -278,22 +319,13 @@ static const Spot *row_spot(Rows *r, LVal x) {
   return low_spot(&r->w, at, n);
 }
 
-/* A turn: `side` rows. Where fewer are left the last one is worked on twice, with the same stores. */
-static void kernel(Rows *r) {
+static void row_passes(Rows *r) {
   Low *w = &r->w;
-  Kernel *k = w->k;
-  bool alone = low_is(w, r->rows, 1) || r->g->node_count > SIDE_NODES || !r->fold_count;
-  r->side = w->memo->rows = alone ? 1 : SIDE;
-  LVal first = mul(w, lp_par(k, low_dim(w, low_ceil_div(w, r->rows, r->side))), lp_i(k, r->side));
-  LVal last = low_dim(w, low_sub(w, r->rows, low_const_dim(w, 1)));
-  for (int u = 0; u < r->side; u++) {
-    LVal x = u ? low_least(w, add(w, first, lp_i(k, u)), last) : first;
-    w->memo->row[u] = r->row[u] = row_spot(r, x);
-  }
   bool more = false;
   for (uint32_t i = 0; i < r->g->out_count; i++) {
-    more = more || (full(r, r->g->outs[i]) && in_pass(r, r->g->outs[i], r->passes + 1));
+    more = more || (full_out(r, i) && in_pass(r, r->g->outs[i], r->passes + 1));
   }
+  for (int i = 0; i < r->col_count; i++) more = more || in_pass(r, r->col[i].x, r->passes + 1);
   for (int p = 1; p <= r->passes + more; p++) {
     place_kept(r, p);
     if (p <= r->passes) reduce_pass(r, p);
@@ -303,45 +335,113 @@ static void kernel(Rows *r) {
     }
   }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
-    for (int u = 0; u < r->side && !full(r, r->g->outs[i]); u++) low_store(w, r->g->outs[i], r->row[u]);
+    if (is_col(r, r->g->outs[i]) || full(r, r->g->outs[i])) continue;
+    for (int u = 0; u < r->side; u++) low_store(w, r->g->outs[i], r->row[u]);
   }
+}
+
+/* A turn: `side` rows. Where fewer are left the last one is worked on twice, with the same stores. */
+static void by_rows(Rows *r) {
+  Low *w = &r->w;
+  Kernel *k = w->k;
+  LVal first = mul(w, lp_par(k, low_dim(w, low_ceil_div(w, r->rows, r->side))), lp_i(k, r->side));
+  LVal last = low_dim(w, low_sub(w, r->rows, low_const_dim(w, 1)));
+  for (int u = 0; u < r->side; u++) {
+    LVal x = u ? low_least(w, add(w, first, lp_i(k, u)), last) : first;
+    w->memo->row[u] = r->row[u] = row_spot(r, x);
+  }
+  row_passes(r);
+  lp_end(k);
+}
+
+/* A turn: the rows of one lane of a block. */
+static void by_lanes(Rows *r, uint32_t panel0) {
+  Low *w = &r->w;
+  Kernel *k = w->k;
+  LVal lanes = lp_i(k, LANES), one = lp_i(k, 1);
+  for (int i = 0; i < r->col_count; i++) r->acc[i] = row_buffer(r, r->col[i].dt);
+  LVal t = lp_par(k, low_dim(w, low_mul(w, r->blocks, low_const_dim(w, LANES))));
+  LVal from = mul(w, lp_idiv(k, t, lanes), lp_i(k, BLOCK)), lane = lp_irem(k, t, lanes);
+  LVal n = low_least(w, lp_bin(k, RB_SUB, low_dim(w, r->rows), from), lp_i(k, BLOCK));
+  n = lp_idiv(k, add(w, lp_bin(k, RB_SUB, n, lane), lp_i(k, LANES - 1)), lanes);
+  LVal c = lp_vec(k, low_dim(w, r->cols));
+  for (int i = 0; i < r->col_count; i++) {
+    lp_store(k, r->acc[i], c, lp_const(k, r->col[i].dt, r->col[i].start));
+  }
+  lp_end(k);
+  LVal pairs = lp_idiv(k, add(w, n, lp_i(k, r->side - 1)), lp_i(k, r->side));
+  LVal first = mul(w, lp_for(k, pairs), lp_i(k, r->side)), last = lp_bin(k, RB_SUB, n, one);
+  for (int u = 0; u < r->side; u++) {
+    LVal x = add(w, first, lp_i(k, u));
+    r->there[u] = lp_bin(k, RB_LE, x, last);
+    if (u) x = low_least(w, x, last);
+    w->memo->row[u] = r->row[u] = row_spot(r, add(w, add(w, from, lane), mul(w, x, lanes)));
+  }
+  row_passes(r);
+  lp_end(k);
+  c = lp_vec(k, low_dim(w, r->cols));
+  for (int i = 0; i < r->col_count; i++) {
+    int buf = low_panel(w, panel0 + (uint32_t)i, r->col[i].dt, LB_OUT);
+    lp_store(k, buf, add(w, mul(w, t, low_dim(w, r->cols)), c), lp_load(k, r->acc[i], c));
+  }
+  lp_end(k);
   lp_end(k);
 }
 
 /* ---- what the group is ---- */
 
+typedef enum Over { OVER_COLS, OVER_ROWS, OVER_OTHER } Over;
+
+/* Which axes a reduction is over, the last or the first; *rows and *cols: the shape of its operand. */
+static Over shape_of(Low *w, const Fold *f, Dim *rows, Dim *cols) {
+  const Attr *axes = gr_attr(w->l->g, f->v.node, AT_AXES);
+  const Type *x = low_type(w, f->x);
+  bool reduced[CKL_MAX_RANK] = {false}, before = false;
+  int changes = 0, first = -1;
+  Dim gone = low_const_dim(w, 1), stay = gone;
+  for (uint32_t k = 0; k < axes->count; k++) reduced[axes->u.ints[k]] = true;
+  for (int k = 0; k < x->rank; k++) {
+    if (low_is(w, x->dim[k], 1)) continue;
+    *(reduced[k] ? &gone : &stay) = low_mul(w, reduced[k] ? gone : stay, x->dim[k]);
+    if (first < 0) first = reduced[k];
+    else if (before != reduced[k]) changes++;
+    before = reduced[k];
+  }
+  bool over_rows = first == 1 && changes == 1;
+  *rows = over_rows ? gone : stay;
+  *cols = over_rows ? stay : gone;
+  return over_rows ? OVER_ROWS : changes == 0 || (first == 0 && changes == 1) ? OVER_COLS : OVER_OTHER;
+}
+
 static bool collect(Rows *r, GErr *e) {
   Low *w = &r->w;
   const Graph *g = w->l->g;
-  const Type *t = NULL;
-  for (uint32_t i = 0; i < r->g->node_count; i++) {
-    uint32_t node = r->g->nodes[i];
-    if (!low_is_fold((OpCode)g->nodes[node].op)) continue;
-    if (r->fold_count == MAX_FOLDS) return gerr_set(e, ERR_IR_FORM, -1, "more than %d reductions", MAX_FOLDS);
-    Fold f = low_fold(w, node);
-    const Attr *axes = gr_attr(g, node, AT_AXES);
-    const Type *x = low_type(w, f.x);
-    bool reduced[CKL_MAX_RANK] = {false};
-    Dim rows = low_const_dim(w, 1), cols = rows;
-    for (uint32_t k = 0; k < axes->count; k++) reduced[axes->u.ints[k]] = true;
-    bool seen = false;
-    for (int k = 0; k < x->rank; k++) {
-      if (seen && !reduced[k] && !low_is(w, x->dim[k], 1)) {
-        return gerr_set(e, ERR_IR_FORM, -1, "the reduced axes are not the last");
+  bool seen = false;
+  for (int want = OVER_COLS; want <= OVER_ROWS; want++) {
+    for (uint32_t i = 0; i < r->g->node_count; i++) {
+      uint32_t node = r->g->nodes[i];
+      Dim rows, cols;
+      if (!low_is_fold((OpCode)g->nodes[node].op)) continue;
+      if (r->fold_count == MAX_FOLDS || r->col_count == MAX_FOLDS) {
+        return gerr_set(e, ERR_IR_FORM, -1, "more than %d reductions", MAX_FOLDS);
       }
-      seen = seen || (reduced[k] && !low_is(w, x->dim[k], 1));
-      *(reduced[k] ? &cols : &rows) = low_mul(w, reduced[k] ? cols : rows, x->dim[k]);
+      Fold f = low_fold(w, node);
+      Over over = shape_of(w, &f, &rows, &cols);
+      if (over == OVER_OTHER) return gerr_set(e, ERR_IR_FORM, -1, "the reduced axes are not the last");
+      if ((int)over != want) continue;
+      if (!seen) {
+        r->rows = rows;
+        r->cols = cols;
+      } else if (rows != r->rows || cols != r->cols) {
+        return gerr_set(e, ERR_IR_FORM, -1, "rows of different sizes");
+      }
+      seen = true;
+      if (over == OVER_COLS) r->fold[r->fold_count++] = f;
+      else r->col[r->col_count++] = f;
     }
-    if (!t) {
-      t = x;
-      r->rows = rows;
-      r->cols = cols;
-    } else if (rows != r->rows || cols != r->cols) {
-      return gerr_set(e, ERR_IR_FORM, -1, "rows of different sizes");
-    }
-    r->fold[r->fold_count++] = f;
   }
-  return t || gerr_set(e, ERR_IR_FORM, -1, "no reduction");
+  r->blocks = low_ceil_div(w, r->rows, BLOCK);
+  return seen || gerr_set(e, ERR_IR_FORM, -1, "no reduction");
 }
 
 bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
@@ -360,12 +460,15 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   for (uint32_t i = 0; i < g->out_count; i++) {
     if (g->outs[i].node > last) last = g->outs[i].node;
     Dim count = low_count(w, low_type(w, g->outs[i]));
+    if (is_col(r, g->outs[i])) continue;
     if (count != r->rows && !full(r, g->outs[i])) {
       return gerr_set(e, ERR_IR_FORM, -1, "an out is neither a row's nor a row");
     }
   }
   for (int i = 0; i < r->fold_count; i++)
     if (r->fold[i].v.node > last) last = r->fold[i].v.node;
+  for (int i = 0; i < r->col_count; i++)
+    if (r->col[i].v.node > last) last = r->col[i].v.node;
   measure(r, last);
   for (int i = 0; i < r->fold_count; i++) {
     r->level[i] = r->depth[index_of(r, r->fold[i].v)];
@@ -373,10 +476,12 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   }
   if (r->passes >= MAX_PASSES) return gerr_set(e, ERR_IR_FORM, -1, "more than %d passes", MAX_PASSES - 1);
 
-  const Type *t = low_type(w, r->fold[0].x);
-  const Attr *axes = gr_attr(l->g, r->fold[0].v.node, AT_AXES);
-  uint8_t cls[CKL_MAX_RANK] = {0};
-  for (uint32_t i = 0; i < axes->count; i++) cls[axes->u.ints[i]] = REDUCED;
+  const Fold *f = r->fold_count ? &r->fold[0] : &r->col[0];
+  const Type *t = low_type(w, f->x);
+  const Attr *axes = gr_attr(l->g, f->v.node, AT_AXES);
+  uint8_t cls[CKL_MAX_RANK], in = r->fold_count ? REDUCED : 0;
+  memset(cls, REDUCED - in, sizeof cls);
+  for (uint32_t i = 0; i < axes->count; i++) cls[axes->u.ints[i]] = in;
   if (!low_space(w, t->rank, t->dim, cls, pull_pass, r, &r->space[0])) return false;
   Dim cols[MAX_DIGITS];
   int cols_n = 0;
@@ -390,7 +495,26 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   low_begin(w, l, g, e);
   w->memo->keep = ARENA_ARRAY(l->arena, Keep, n);
   w->flops = low_mul(w, low_mul(w, r->rows, r->cols), low_cost(w));
-  kernel(r);
+  bool alone = low_is(w, r->rows, 1) || g->node_count > SIDE_NODES;
+  r->side = w->memo->rows = alone ? 1 : SIDE;
+  if (!r->col_count) {
+    by_rows(r);
+    low_finish(w, out);
+    return !w->failed;
+  }
+  uint32_t panel0 = (uint32_t)out->panel_count;
+  Dim lanes = low_mul(w, r->blocks, low_const_dim(w, LANES));
+  for (int i = 0; i < r->col_count; i++) {
+    Panel p = {r->col[i].dt, low_mul(w, lanes, r->cols)};
+    VEC_PUSH(l->arena, out->panels, out->panel_count, out->panel_cap, p);
+  }
+  by_lanes(r, panel0);
   low_finish(w, out);
-  return !w->failed;
+  Tree tree = {.results = r->cols, .blocks = r->blocks, .lanes = true, .panel0 = panel0};
+  tree.fold = r->col;
+  tree.count = r->col_count;
+  tree.out = ARENA_ARRAY(l->arena, Val, g->out_count + 1);
+  for (uint32_t i = 0; i < g->out_count; i++)
+    if (is_col(r, g->outs[i])) tree.out[tree.out_count++] = g->outs[i];
+  return !w->failed && low_tree(l, g, &tree, out, e);
 }

@@ -366,6 +366,11 @@ static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n)
   gr_output(m.g, mean);
   gr_output(m.g, y);
   run_group(&m, GROUP_ROWS, name); /* layer norm after a residual */
+  if (r > 1 && n != 1) { /* and columns of it */
+    gr_output(m.g, reduce(&m, OP_SUM, b_bin(b, OP_MUL, y, z), 1, &first));
+    gr_output(m.g, reduce(&m, OP_REDUCE_MAX, h, 1, &first));
+    run_group(&m, GROUP_ROWS, name);
+  }
 
   /* the same columns, and their means */
   make_open(&m, symbolic, dt);
@@ -378,6 +383,23 @@ static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n)
   gr_output(m.g, scale(&m, s, 0.1));
   gr_output(m.g, b_bin(b, OP_ADD, s, t));
   run_group(&m, GROUP_COLUMNS, name);
+}
+
+/* Columns alone, of more rows than a block has. */
+static void t_tall(bool symbolic)
+{
+  for (int64_t rows = 8190; rows < 8210; rows += 19) {
+    static const int64_t first = 0;
+    Make m;
+    make_open(&m, symbolic, DT_F32);
+    Dim d[2] = {size(&m, rows), size(&m, 5)};
+    Val x = make_input(&m, 2, d), y = b_bin(&m.b, OP_MUL, x, b_broadcast(&m.b, make_input(&m, 1, d + 1), 2, d));
+    gr_output(m.g, b_un(&m.b, OP_NEG, y));
+    gr_output(m.g, reduce(&m, OP_SUM, y, 1, &first));
+    gr_output(m.g, reduce(&m, OP_SUM, x, 1, &first));
+    run_group(&m, GROUP_ROWS, "tall");
+    clean();
+  }
 }
 
 static void t_rows(DType dt, bool symbolic)
@@ -450,6 +472,7 @@ int main(void)
     TEST(t_axes(i, 2, (int64_t[]){4097, 3}), "tall");
     TEST(t_axes(i, 2, (int64_t[]){70, 300}), "wide");
     TEST(t_axes(i, 1, (int64_t[]){20001}), "long");
+    TEST(t_tall(i), "columns on the way through tall rows");
     TEST(t_rows_of_two(i), "rows of two axes");
   }
   arena_free(&arena);
