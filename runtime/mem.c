@@ -3,15 +3,27 @@
  * In: a realloc-like hook. Out: blocks whose bytes are all counted in the Mem they came from.
  * Idea: callers remember sizes, so a block has no header and the accounts are exact. Whoever cannot
  * go on throws to the innermost protected call; what hangs on the pool is released on the way.
- * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back. */
+ * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back, without those
+ * that are kept for tensors to come. */
 #include "runtime/mem.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
 
 #include "runtime/str.h"
+
+/* Smaller blocks than KEEP_FROM are quick to get from a usual hook. A larger one costs its page faults each time:
+ * to fill 64 MB took 130 ms of them and 3 ms without (measured in a virtual machine; asking for large pages made
+ * no difference). */
+enum { DATA_ALIGN = 64, KEEP_FROM = 256 << 10 };
 
 /* ---- the hook and its accounts ---------------------------------------------------------------- */
 
@@ -32,6 +44,7 @@ void mem_init(Mem *m, MemHook hook, void *ud) {
 }
 
 void mem_close(Mem *m) {
+  mem_trim(m);
   mem_free(m, m->pool, m->pool_cap * sizeof *m->pool);
   m->pool = NULL;
   m->pool_cap = 0;
@@ -46,6 +59,7 @@ void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size) {
   /* no object may be larger than a pointer difference can tell */
   if (new_size > PTRDIFF_MAX || m->live - old_size > SIZE_MAX - new_size) return NULL;
   void *p = m->hook(m->ud, ptr, old_size, new_size);
+  if (!p && mem_trim(m)) p = m->hook(m->ud, ptr, old_size, new_size);
   if (!p) return NULL;
   m->live = m->live - old_size + new_size;
   if (m->live > m->peak) m->peak = m->live;
@@ -64,29 +78,100 @@ void mem_free(Mem *m, void *ptr, size_t size) {
   m->live -= size;
 }
 
-enum { DATA_ALIGN = 64 };
+/* ---- tensor data ------------------------------------------------------------------------------ */
+
+static size_t all_data(const size_t of[DEV_COUNT]) {
+  size_t sum = 0;
+  for (int i = 0; i < DEV_COUNT; i++) sum += of[i];
+  return sum;
+}
 
 /* The byte before the data says how far the block's start is away (1 to 64): the hook may give
  * blocks of any alignment. */
+static void give_back(Mem *m, void *ptr, size_t bytes) {
+  unsigned char *data = ptr;
+  m->hook(m->ud, data - data[-1], bytes + DATA_ALIGN, 0);
+}
+
+static void drop_kept(Mem *m, int i) {
+  MemKept k = m->kept[i];
+  m->kept_count--;
+  memmove(&m->kept[i], &m->kept[i + 1], (size_t)(m->kept_count - i) * sizeof k);
+  m->kept_bytes -= k.bytes;
+  ASAN_UNPOISON_MEMORY_REGION(k.data, k.bytes);
+}
+
+bool mem_trim(Mem *m) {
+  if (!m->kept_count) return false;
+  while (m->kept_count) {
+    MemKept k = m->kept[m->kept_count - 1];
+    drop_kept(m, m->kept_count - 1);
+    give_back(m, k.data, k.bytes);
+  }
+  return true;
+}
+
+/* Keeps a freed block. What is alive and what is kept stay below the peak: a program never holds more than it
+ * has needed. Those freed longest ago make room. */
+static bool keep(Mem *m, void *data, size_t bytes) {
+  size_t room = all_data(m->data_peak) - all_data(m->data_live);
+  if (bytes < KEEP_FROM || bytes > room) return false;
+  while (m->kept_count == MEM_KEPT || m->kept_bytes > room - bytes) {
+    MemKept k = m->kept[0];
+    drop_kept(m, 0);
+    give_back(m, k.data, k.bytes);
+  }
+  m->kept[m->kept_count++] = (MemKept){data, bytes};
+  m->kept_bytes += bytes;
+  ASAN_POISON_MEMORY_REGION(data, bytes);
+  return true;
+}
+
+static void *take_kept(Mem *m, size_t bytes) {
+  for (int i = bytes < KEEP_FROM ? 0 : m->kept_count; i > 0; i--) {
+    MemKept k = m->kept[i - 1];
+    if (k.bytes != bytes) continue;
+    drop_kept(m, i - 1);
+    m->live += bytes + DATA_ALIGN;
+    if (m->live > m->peak) m->peak = m->live;
+    return k.data;
+  }
+  return NULL;
+}
+
+/* Before a block is made, kept ones go where they and the new one would be more than the peak. */
+static void make_room(Mem *m, size_t bytes) {
+  size_t live = all_data(m->data_live), peak = all_data(m->data_peak);
+  while (m->kept_count && (bytes > peak - live || m->kept_bytes > peak - live - bytes)) {
+    MemKept k = m->kept[0];
+    drop_kept(m, 0);
+    give_back(m, k.data, k.bytes);
+  }
+}
+
 void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
-  size_t live = 0;
-  for (int i = 0; i < DEV_COUNT; i++) live += m->data_live[i];
+  size_t live = all_data(m->data_live);
   if (m->data_limit && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
-  unsigned char *raw = mem_try(m, NULL, 0, bytes + DATA_ALIGN);
-  if (!raw) return NULL;
-  size_t skip = DATA_ALIGN - ((uintptr_t)raw & (DATA_ALIGN - 1));
-  raw[skip - 1] = (unsigned char)skip;
+  unsigned char *data = take_kept(m, bytes);
+  if (!data) {
+    make_room(m, bytes);
+    unsigned char *raw = mem_try(m, NULL, 0, bytes + DATA_ALIGN);
+    if (!raw) return NULL;
+    size_t skip = DATA_ALIGN - ((uintptr_t)raw & (DATA_ALIGN - 1));
+    raw[skip - 1] = (unsigned char)skip;
+    data = raw + skip;
+  }
   m->data_live[dev] += bytes;
   if (m->data_live[dev] > m->data_peak[dev]) m->data_peak[dev] = m->data_live[dev];
-  return raw + skip;
+  return data;
 }
 
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes) {
   if (!ptr) return;
-  unsigned char *data = ptr;
   m->data_live[dev] -= bytes;
-  mem_free(m, data - data[-1], bytes + DATA_ALIGN);
+  m->live -= bytes + DATA_ALIGN;
+  if (!keep(m, ptr, bytes)) give_back(m, ptr, bytes);
 }
 
 /* ---- protected calls -------------------------------------------------------------------------- */

@@ -30,12 +30,22 @@ typedef struct MemPoolItem {
   void (*release)(void *obj);
 } MemPoolItem;
 
+/* A freed block of tensor data that waits to be used again. */
+typedef struct MemKept {
+  void *data;
+  size_t bytes;
+} MemKept;
+enum { MEM_KEPT = 64 };
+
 typedef struct Mem {
   MemHook hook;
   void *ud;
   size_t live, peak;                             /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
   size_t data_limit;                             /* most bytes of tensor storage, all devices; 0 = none */
+  size_t kept_bytes;                             /* freed tensor data, kept; in no other number here */
+  int kept_count;
+  MemKept kept[MEM_KEPT];                        /* the one freed last is last */
   MemJump *jump;                                 /* innermost protected call */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
@@ -43,7 +53,7 @@ typedef struct Mem {
 
 /* Sets `m` up; `hook` NULL means the C library's realloc. */
 void mem_init(Mem *m, MemHook hook, void *ud);
-/* Frees the pool's own array; every object must have been drained before. */
+/* Frees the pool's own array and what is kept; every object must have been drained before. */
 void mem_close(Mem *m);
 
 /* Resizing without a jump: NULL means out of memory, the old block stays. Sizes are exact bytes;
@@ -53,9 +63,14 @@ void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size);
 void *mem_need(Mem *m, void *ptr, size_t old_size, size_t new_size);
 void mem_free(Mem *m, void *ptr, size_t size);
 
-/* Tensor data: 64-byte aligned, counted in the device's account. NULL when out of memory. */
+/* Tensor data: 64-byte aligned, counted in the device's account. NULL when out of memory. Freed blocks of some
+ * size are kept and given out again for the same number of bytes, so that a loop that makes the same tensors
+ * in each turn asks the system for no pages. They count as free, together with what is alive they are never
+ * more than there was at the peak, and they go back to the hook when anything runs out of memory. */
 void *mem_data_try(Mem *m, Device dev, size_t bytes);
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes);
+/* Gives back what is kept; false when that is nothing. */
+bool mem_trim(Mem *m);
 
 /* Runs f(ud); returns MEM_OK, or the code given to mem_throw. The pool is drained to its height at
  * entry when f was left by a throw, and kept as it is when f returned. */

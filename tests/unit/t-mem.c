@@ -66,6 +66,75 @@ static void t_data(void) {
   check(failing_clean(&f, &m));
 }
 
+static void t_kept(void) {
+  enum { BIG = 300000, BIGGER = 400000 };
+  Failing f;
+  Mem m;
+  failing_init(&f, &m, 0);
+  void *a = mem_data_try(&m, DEV_CPU, BIG), *b = mem_data_try(&m, DEV_CPU, BIGGER);
+  need(a && b);
+  size_t live = m.live;
+  mem_data_free(&m, DEV_CPU, a, BIG);
+  check_size(m.data_live[DEV_CPU], ==, BIGGER);
+  check_size(m.live, ==, BIGGER + 64);
+  check_size(m.kept_bytes, ==, BIG);
+  check_int(f.blocks, ==, 2);
+  check_ptr(mem_data_try(&m, DEV_SIM, BIG), ==, a); /* the same block, as if it were new */
+  check_size(m.data_live[DEV_SIM], ==, BIG);
+  check_size(m.live, ==, live);
+  mem_data_free(&m, DEV_SIM, a, BIG);
+  void *c = mem_data_try(&m, DEV_CPU, BIG + 1); /* no other size: the kept one goes, for the peak */
+  check_size(m.kept_bytes, ==, 0);
+  check_int(f.blocks, ==, 2);
+  mem_data_free(&m, DEV_CPU, c, BIG + 1);
+  check_size(m.kept_bytes, ==, BIG + 1);
+  f.nth = f.count + 1;
+  void *d = mem_try(&m, NULL, 0, 100); /* the hook refuses: what is kept goes back and it is asked again */
+  check(d);
+  check_size(m.kept_bytes, ==, 0);
+  mem_free(&m, d, 100);
+  mem_data_free(&m, DEV_CPU, b, BIGGER);
+  check(mem_trim(&m));
+  check(!mem_trim(&m));
+  check(failing_clean(&f, &m));
+  mem_close(&m);
+}
+
+/* Any order of making and freeing: what the hook gave is never more than the tensors at their peak. */
+static void t_kept_bound(void) {
+  enum { MOST = 200, SIZES = 5 };
+  Failing f;
+  Mem m;
+  void *p[MOST] = {0};
+  size_t size[MOST] = {0};
+  uint32_t state = 1;
+  failing_init(&f, &m, 0);
+  for (int i = 0; i < 20000; i++) {
+    state = state * 1664525u + 1013904223u;
+    int k = (int)(state >> 8) % MOST;
+    if (p[k]) {
+      mem_data_free(&m, DEV_CPU, p[k], size[k]);
+      p[k] = NULL;
+    } else if ((int)(state >> 24) < (i / 2000 % 2 ? 60 : 200)) {
+      size[k] = 200000 + 50000 * (size_t)((state >> 16) % SIZES);
+      p[k] = mem_data_try(&m, DEV_CPU, size[k]);
+      need(p[k]);
+      *(char *)p[k] = 1;
+    }
+    if (f.bytes > m.data_peak[DEV_CPU] + 64 * (size_t)f.blocks) {
+      check_size(f.bytes, <=, m.data_peak[DEV_CPU]);
+      break;
+    }
+    if (m.live + m.kept_bytes + 64 * (size_t)m.kept_count != f.bytes) {
+      check_size(m.live + m.kept_bytes, ==, f.bytes);
+      break;
+    }
+  }
+  for (int k = 0; k < MOST; k++) mem_data_free(&m, DEV_CPU, p[k], size[k]);
+  mem_close(&m);
+  check(failing_clean(&f, &m));
+}
+
 /* ---- protected calls and the pool ------------------------------------------------------------- */
 
 typedef struct Calls {
@@ -280,6 +349,8 @@ int main(void) {
   TEST(t_accounts(), "live and peak bytes are exact");
   TEST(t_failed_resize(), "a block survives a resize that fails");
   TEST(t_data(), "tensor data is aligned and counted per device");
+  TEST(t_kept(), "freed tensor data is used again for the same size, and counts as free");
+  TEST(t_kept_bound(), "with what is kept a program holds no more than at its peak");
   TEST(t_protect(), "a throw reaches the innermost protected call and drains its pool");
   TEST(t_pool_fails(), "an object that finds no room on the pool is released");
   TEST(t_pool_order(), "the pool is drained last in, first out");
