@@ -426,6 +426,88 @@ static void t_nomem(void) {
   check_int(worked, <, 55);
 }
 
+/* ---- the real code generator -------------------------------------------------------------------- */
+
+#ifdef HAVE_CODEGEN
+
+static const char *real_path(void) {
+  static char path[4096];
+  const char *dir = getenv("builddir");
+  snprintf(path, sizeof path, "%s/ckl-codegen", dir ? dir : ".");
+  return path;
+}
+
+static bool adds(Test *t, int n, int64_t count) {
+  static int64_t in[5000], out[5000];
+  EngKernel *k = ask(t, n);
+  if (!k || !eng_wait(t->g, &k, 1, NULL, &t->e)) return false;
+  for (int64_t i = 0; i < count; i++) in[i] = i * i;
+  void *buf[2] = {in, out};
+  KStatus st = {0, 0};
+  if (!eng_run(t->g, eng_code(k), buf, &count, count, 1000 * count, 0, &st, NULL)) return false;
+  for (int64_t i = 0; i < count; i++)
+    if (out[i] != i * i + 1000000 + n) return false;
+  return true;
+}
+
+static void t_real(void) {
+  for (int level = 0; level <= (int)eng_host_level(); level++) {
+    Test t;
+    begin(&t, "");
+    t.config.codegen = real_path();
+    t.config.level = (EngLevel)level;
+    t.config.cache = in_top("real");
+    for (int round = 0; round < 2; round++) {
+      start(&t);
+      for (int n = 0; n < 3; n++) check_msg(adds(&t, n, 5000), "%s: %s", eng_level_name[level], t.e.text);
+      check_int(eng_count(t.g).generated, ==, round ? 0 : 3);
+      if (!round) eng_close(t.g);
+    }
+    finish(&t);
+  }
+}
+
+static void dump_it(void *ud) {
+  Test *t = ud;
+  Buf b = {0};
+  buf_init_arena(&b, &t->arena);
+  Kernel *k = kernel(&t->arena, 1);
+  check(eng_dump(t->g, k, CODEGEN_DUMP_IR, &b, &t->e));
+  check_has(b.s, "define");
+  b.n = 0;
+  check(eng_dump(t->g, k, CODEGEN_DUMP_ASM, &b, &t->e));
+  check_has(b.s, "ret");
+}
+
+static void t_dump(void) {
+  Test t;
+  begin(&t, "");
+  t.config.codegen = real_path();
+  start(&t);
+  check_int(mem_protect(&t.m, dump_it, &t), ==, MEM_OK);
+  check(adds(&t, 1, 10)); /* the same kernel as code */
+  finish(&t);
+}
+
+/* The code generator fails for each kernel; afterwards it is well again, and the session with it. */
+static void t_real_fails(const char *how, const char *text) {
+  Test t;
+  begin(&t, "");
+  setenv("CKL_CODEGEN_TEST", how, 1);
+  t.config.codegen = real_path();
+  t.config.threads = 1;
+  start(&t);
+  check(!adds(&t, 1, 10));
+  check_has(t.e.text, text);
+  setenv("CKL_CODEGEN_TEST", "", 1);
+  check(!adds(&t, 1, 10)); /* stays failed */
+  check_msg(adds(&t, 2, 10) || adds(&t, 3, 10), "%s", t.e.text); /* a process that was started before is still ill */
+  unsetenv("CKL_CODEGEN_TEST");
+  finish(&t);
+}
+
+#endif
+
 /* ---- running ---------------------------------------------------------------------------------- */
 
 typedef struct Seen {
@@ -544,6 +626,17 @@ int main(int argc, char **argv) {
   TEST(t_interrupt(), "waiting can be interrupted");
   TEST(t_fork(), "a forked child gets its kernels");
   TEST(t_nomem(), "out of memory leaks nothing");
+#ifdef HAVE_CODEGEN
+  TEST(t_real(), "the code generator makes code that runs, and that is found on disk");
+  TEST(t_dump(), "the code generator shows what it makes");
+  TEST(t_real_fails("fatal", "LLVM: out of registers"), "what LLVM cannot do is an error of one kernel");
+#ifndef CKL_SANITIZE
+  TEST(t_real_fails("abort", "signal 6"), "an abort of the code generator is an error of one kernel");
+#else
+  TEST(t_real_fails("abort", "status"), "an abort of the code generator is an error of one kernel");
+#endif
+  TEST(t_real_fails("garbage", "nonsense"), "a code generator that talks nonsense is replaced");
+#endif
   TEST(t_run(1), "1 thread: all turns run in the language's floating-point environment");
   TEST(t_run(4), "4 threads: all turns run in the language's floating-point environment");
   TEST(t_find(), "the environment says where things are");
