@@ -249,6 +249,9 @@ typedef struct RunCtx {
   void *ud;
   /* called after each node when set: profiles, counters */
   bool (*after)(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e);
+  /* runs a region of a loop, branch or map; NULL = the evaluator does */
+  bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+  void *body_ud;
   bool anomaly;                   /* all nodes are watched, not only those marked so */
   uint64_t nodes_run;
   const char *const *operand_text; /* as in Graph, for gr_run_op */

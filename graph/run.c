@@ -366,6 +366,7 @@ static bool run_CONV2D_WEIGHT(Run *r) {
 
 /* -- structured ops */
 static bool body(Run *r, int region, Tensor *const *in, Tensor **out) {
+  if (r->c->body) return r->c->body(r->c->body_ud, r->regions[region], in, out, r->e, r->at);
   return exec(r->regions[region], r->c, in, out, r->e, r->at);
 }
 

@@ -34,10 +34,23 @@ static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, i
   return x->c->effect(x->c->ud, g, node, in, n, out, e);
 }
 
+/* -- bodies of loops, branches and maps are functions of their own */
+static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e,
+                     Prov *at) {
+  Exec *x = ud;
+  const Graph *g = x->f->plan->g;
+  for (size_t i = 0; i < g->region_count; i++) {
+    if (g->regions[i] == region) return jit_run(x->f->regions[i], &x->inner, in, out, e, at);
+  }
+  return gerr_set(e, ERR_BUG, -1, "a region without code");
+}
+
 static void start_inner(Exec *x, RunCtx *c) {
   x->c = c;
   x->inner = *c;
   x->inner.nodes_run = 0;
+  x->inner.body = run_body;
+  x->inner.body_ud = x;
   if (!c->effect) return;
   x->inner.effect = count_effect;
   x->inner.ud = x;
@@ -300,6 +313,7 @@ static Outcome run_steps(Exec *x, Tensor **out) {
 static bool again(Exec *x, Tensor **out) {
   JitFn *f = x->f;
   RunCtx c = x->inner;
+  c.body = NULL;
   x->skip = x->effects;
   x->effects = 0;
   f->j->count.reruns++;
@@ -309,12 +323,22 @@ static bool again(Exec *x, Tensor **out) {
   return ok;
 }
 
+/* With the regions inside, whoever called. */
+static bool by_evaluator(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  RunCtx plain = *c;
+  plain.body = NULL;
+  bool ok = gr_run(f->g, &plain, in, out, e, at);
+  c->nodes_run = plain.nodes_run;
+  return ok;
+}
+
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   GErr scratch;
   Prov nowhere;
   if (!e) e = &scratch;
   if (!at) at = &nowhere;
-  if (f->reference || c->after || c->anomaly || f->running) return gr_run(f->g, c, in, out, e, at);
+  if (f->reference || c->after || c->anomaly || f->running)
+    return by_evaluator(f, c, in, out, e, at);
   *at = (Prov){.origin = -1};
   Exec x = {.f = f, .in = in, .e = e, .at = at};
   start_inner(&x, c);
@@ -323,7 +347,7 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
     if (!gr_check_sizes(f->g, c->env, e, at)) return false;
     x.b = bound_get(f, c->env);
   }
-  if (x.b->reference) return gr_run(f->g, c, in, out, e, at);
+  if (x.b->reference) return by_evaluator(f, c, in, out, e, at);
   for (size_t i = 0; i < f->plan->g->input_count; i++) {
     if (!same_input(&x, i)) return gr_check_inputs(f->g, c->env, in, e, at);
   }

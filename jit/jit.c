@@ -87,21 +87,30 @@ static bool by_reference(const Graph *g) {
   return false;
 }
 
-static bool find_code(JitFn *f, const volatile bool *interrupt, GErr *e) {
+/* Asks for the code of every kernel, of regions too, so that they are made side by side. */
+static bool ask(JitFn *f, Err *why) {
+  if (f->reference) return true;
   const Lowered *low = &f->plan->low;
-  Engine *eng = f->j->engine;
-  Err why = {0};
   f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, low->count + 1);
   f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
   for (size_t i = 0; i < low->count; i++) {
-    f->kernels[i] = eng_kernel(eng, low->launches[i].k, &why);
-    if (!f->kernels[i]) return gerr_set(e, ERR_BUG, -1, "%s", why.text);
+    f->kernels[i] = eng_kernel(f->j->engine, low->launches[i].k, why);
+    if (!f->kernels[i]) return false;
   }
-  if (!eng_wait(eng, f->kernels, low->count, interrupt, &why)) {
-    if (interrupt && *interrupt) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
-    return gerr_set(e, ERR_BUG, -1, "%s", why.text);
+  for (size_t i = 0; i < f->plan->g->region_count; i++) {
+    if (f->regions[i] && !ask(f->regions[i], why)) return false;
   }
-  for (size_t i = 0; i < low->count; i++) f->code[i] = eng_code(f->kernels[i]);
+  return true;
+}
+
+static bool receive(JitFn *f, const volatile bool *interrupt, Err *why) {
+  if (f->reference) return true;
+  size_t n = f->plan->low.count;
+  if (!eng_wait(f->j->engine, f->kernels, n, interrupt, why)) return false;
+  for (size_t i = 0; i < n; i++) f->code[i] = eng_code(f->kernels[i]);
+  for (size_t i = 0; i < f->plan->g->region_count; i++) {
+    if (f->regions[i] && !receive(f->regions[i], interrupt, why)) return false;
+  }
   return true;
 }
 
@@ -110,42 +119,60 @@ static void free_unless_kept(void *obj) {
   if (!f->kept) jit_free(f);
 }
 
-JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e) {
+/* Everything but code. The result is on the pool until it is marked as kept. */
+static JitFn *make(Jit *j, const Graph *g) {
   Mem *m = j->mem;
-  GErr scratch;
-  if (!e) e = &scratch;
   JitFn *f = mem_need(m, NULL, 0, sizeof *f);
   *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
   arena_init(&f->arena, m);
   j->rc++;
-  size_t mark = mem_pool_mark(m);
   mem_pool_add(m, f, free_unless_kept);
   Arena *a = &f->arena;
   f->nodes = count_nodes(g);
   f->reference = by_reference(g);
-  bool ok = true;
-  if (!f->reference) {
-    Plan *p = f->plan = plan_make(a, g, &j->target, j->config.apart);
-    size_t widest = 0;
-    for (size_t i = 0; i < p->low.count; i++) {
-      if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;
-    }
-    f->bufs = ARENA_ARRAY(a, void *, widest + 1);
-    f->root = ARENA_ARRAY(a, void *, 1 + g->input_count + p->result_count + p->held_count);
-    f->dense = ARENA_ARRAY(a, Tensor *, g->input_count + 1);
-    f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
-    f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
-    if (j->engine) ok = find_code(f, interrupt, e);
+  if (f->reference) return f;
+  Plan *p = f->plan = plan_make(a, g, &j->target, j->config.apart);
+  size_t widest = 0;
+  for (size_t i = 0; i < p->low.count; i++) {
+    if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;
   }
+  f->bufs = ARENA_ARRAY(a, void *, widest + 1);
+  f->root = ARENA_ARRAY(a, void *, 1 + g->input_count + p->result_count + p->held_count);
+  f->dense = ARENA_ARRAY(a, Tensor *, g->input_count + 1);
+  f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
+  f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
+  f->regions = ARENA_ARRAY(a, JitFn *, p->g->region_count + 1);
+  for (size_t i = 0; i < p->step_count; i++) {
+    const GNode *n = &p->g->nodes[p->steps[i].node];
+    if (p->steps[i].kind != STEP_NODE) continue;
+    for (uint32_t k = 0; k < n->region_count; k++) {
+      JitFn *r = make(j, p->g->regions[n->region0 + k]);
+      f->regions[n->region0 + k] = r;
+      r->kept = true; /* freed with f */
+    }
+  }
+  return f;
+}
+
+JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e) {
+  Mem *m = j->mem;
+  Err why = {0};
+  size_t mark = mem_pool_mark(m);
+  JitFn *f = make(j, g);
+  bool ok = !j->engine || (ask(f, &why) && receive(f, interrupt, &why));
   f->kept = ok;
   mem_pool_drain(m, mark);
-  return ok ? f : NULL;
+  if (ok) return f;
+  if (interrupt && *interrupt) gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+  else gerr_set(e, ERR_BUG, -1, "%s", why.text);
+  return NULL;
 }
 
 void jit_free(JitFn *f) {
   if (!f) return;
   Jit *j = f->j;
   Mem *m = j->mem;
+  for (size_t i = 0; f->regions && i < f->plan->g->region_count; i++) jit_free(f->regions[i]);
   while (f->bound) {
     Bound *b = f->bound;
     f->bound = b->next;

@@ -134,6 +134,7 @@ struct JitFn {
   Sym symbols;
   uint64_t nodes;      /* that gr_run would count */
   Bound *bound;        /* most recent first */
+  JitFn **regions;     /* in the order of Plan.g->regions; NULL: not run by a step */
   bool kept;           /* its making was not left by a throw */
   /* while it runs */
   bool running;
