@@ -56,6 +56,7 @@ struct Engine {
   Cache *cache;
   Workers *workers;
   Pool *pool;
+  bool awake;
   char *scratch;
   size_t scratch_each, scratch_size;
   FILE *perf;
@@ -561,12 +562,11 @@ int eng_threads(const Engine *g) {
   return pool_threads(g->pool);
 }
 
-void eng_begin(Engine *g) {
-  pool_begin(g->pool);
-}
-
-void eng_end(Engine *g) {
-  pool_end(g->pool);
+void eng_awake(Engine *g, bool on) {
+  if (on == g->awake) return;
+  g->awake = on;
+  if (on) pool_begin(g->pool);
+  else pool_end(g->pool);
 }
 
 bool eng_scratch(Engine *g, int64_t local_bytes) {

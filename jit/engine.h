@@ -58,9 +58,8 @@ bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns, int64_t work,
              int64_t local_bytes, KStatus *st, const volatile bool *interrupt);
 int eng_threads(const Engine *g);
-/* Between the two a program runs: threads that wait do not sleep (pool_begin, pool_end). Nests. */
-void eng_begin(Engine *g);
-void eng_end(Engine *g);
+/* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at first. */
+void eng_awake(Engine *g, bool on);
 /* Makes room for this many bytes of scratch per thread; false when out of memory. */
 bool eng_scratch(Engine *g, int64_t local_bytes);
 

@@ -36,12 +36,14 @@ static bool begin(Session *s) {
   arena_rewind(&s->notes, s->notes_start);
   s->text_out = NULL;
   s->interrupt = false;
+  native_awake(s, true);
   if (s->main || session_start(s)) return true;
   dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
   return false;
 }
 
 static void end(Session *s) {
+  native_awake(s, false);
   mem_pool_drain(&s->mem, 0);
   arena_free(&s->scratch);
   s->frame = NULL;

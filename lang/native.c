@@ -52,6 +52,10 @@ void native_close(Session *s) {
   s->jit = NULL;
 }
 
+void native_awake(Session *s, bool on) {
+  if (s->jit && jit_engine(s->jit)) eng_awake(jit_engine(s->jit), on);
+}
+
 void native_counts(const Session *s, JitCount *jit, EngCount *eng) {
   *jit = (JitCount){0};
   *eng = (EngCount){0};
@@ -85,6 +89,7 @@ static Jit *open_jit(Session *s) {
   g->installed = unless_empty(g->installed);
   g->cache = unless_empty(g->cache);
   s->jit = jit_open(&s->mem, &c);
+  native_awake(s, true);
   return s->jit;
 }
 

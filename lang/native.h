@@ -24,6 +24,8 @@ bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx
 void native_explain(Session *s, Buf *out, const Graph *g);
 /* Of the session's engine, zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);
+/* Between the beginning and the end of a call of the API: threads do not sleep while they wait. */
+void native_awake(Session *s, bool on);
 void native_close(Session *s); /* the engine, at the end of the session */
 
 #endif

@@ -535,7 +535,7 @@ static void t_run(int threads) {
   t.config.threads = threads;
   start(&t);
   check_int(eng_threads(t.g), ==, threads);
-  eng_begin(t.g);
+  eng_awake(t.g, true);
   int64_t bytes[1] = {1000};
   check(eng_scratch(t.g, 1000));
   check(eng_scratch(t.g, 10));
@@ -565,7 +565,7 @@ static void t_run(int threads) {
   check(!eng_run(t.g, look_around, buf, NULL, 100000, 1000000000, 0, &st, &interrupt));
   check(!eng_run(t.g, look_around, buf, NULL, 10, 10, 0, &st, &interrupt));
   check_int(s.turns, ==, 0);
-  eng_end(t.g);
+  eng_awake(t.g, false);
   finish(&t);
 }
 
