@@ -1,8 +1,8 @@
 /* What this machine can do at best: f32 multiply-adds per second and bytes moved per second.
  *   cc -O2 -pthread bench/limits.c -o limits && ./limits THREADS
- * Prints "flops GFLOP/s" and "bytes GB/s", each the best of several tries with all threads at work: fused
- * multiply-adds on registers, and a triad (a = b + s c) over arrays far larger than the caches, three
- * streams counted. */
+ * Prints "flops GFLOP/s" and "bytes GB/s", each the best of several tries with all threads at work:
+ * fused multiply-adds on registers, and a triad (a = b + s c) over arrays far larger than the
+ * caches, three streams counted. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

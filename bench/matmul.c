@@ -1,9 +1,10 @@
 /* Products of matrices beside OpenBLAS, in turn, on the same threads.
  *   make bench/matmul && bench/matmul [THREADS [LIBRARY]]
- * Prints per shape and form (plain, a or b transposed) the median GFLOP/s of both and their ratio, and
- * last the geometric mean of the ratios. Packing is counted. Without LIBRARY libopenblas.so.0 is looked for;
- * where there is none, a line says so and ckl is timed alone. OPENBLAS_CORETYPE and the like must not be
- * set. The first run of each product is compared with the reference evaluator, bit for bit. */
+ * Prints per shape and form (plain, a or b transposed) the median GFLOP/s of both and their ratio,
+ * and last the geometric mean of the ratios. Packing is counted. Without LIBRARY libopenblas.so.0
+ * is looked for; where there is none, a line says so and ckl is timed alone. OPENBLAS_CORETYPE and
+ * the like must not be set. The first run of each product is compared with the reference evaluator,
+ * bit for bit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
@@ -16,8 +17,8 @@
 #include "jit/lower.h"
 
 enum { ROUNDS = 15, MOST = 16 };
-typedef void Sgemm(int, int, int, int, int, int, float, const float *, int, const float *, int, float,
-                   float *, int);
+typedef void Sgemm(int, int, int, int, int, int, float, const float *, int, const float *, int,
+                   float, float *, int);
 
 static const Target targets[ENG_LEVEL_COUNT] = {
     {"x86-64", 4, 8}, {"x86-64-v3", 6, 16}, {"x86-64-v4", 14, 32}};
@@ -67,8 +68,8 @@ typedef struct Product {
 static void run(Product *p) {
   KStatus st = {0};
   for (size_t i = 0; i < p->low.count; i++) {
-    eng_run(p->engine, p->code[i], p->buf[i], p->arg[i], p->turns[i], (int64_t)p->flops, p->bytes[i],
-            &st, NULL);
+    eng_run(p->engine, p->code[i], p->buf[i], p->arg[i], p->turns[i], (int64_t)p->flops,
+            p->bytes[i], &st, NULL);
   }
 }
 
@@ -202,8 +203,10 @@ int main(int argc, char **argv) {
   double sum = 0;
   int n = 0;
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-    for (int form = 0; form < 3; form++, n++) sum += log(compare(&m, engine, gemm, shapes[i], form));
-  if (gemm) printf("geometric mean of ratios, %d threads: %.3f\n", eng_threads(engine), exp(sum / n));
+    for (int form = 0; form < 3; form++, n++)
+      sum += log(compare(&m, engine, gemm, shapes[i], form));
+  if (gemm)
+    printf("geometric mean of ratios, %d threads: %.3f\n", eng_threads(engine), exp(sum / n));
   eng_close(engine);
   return 0;
 }

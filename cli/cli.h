@@ -24,7 +24,8 @@ typedef struct Options {
   bool json, verbose, counts, check, help, interpret;
   const char *filter, *stage, *pass, *device, *seed;
   int64_t memory;
-  const char **dump, **log, **lib, **args, **words; /* NULL-terminated; words: what is not an option */
+  /* NULL-terminated; words: what is not an option */
+  const char **dump, **log, **lib, **args, **words;
   size_t dump_count, log_count, lib_count, arg_count, word_count;
 } Options;
 
@@ -52,7 +53,8 @@ void cli_report(Cli *c);
 int cli_exit(const Cli *c, ckl_status st);
 /* Lets Ctrl-C stop the running call of c->session; twice within one call ends the process. */
 void cli_catch_interrupt(Cli *c);
-/* The next Ctrl-C is a first one again; it stops a call (`will_run`), or only a read from the terminal. */
+/* The next Ctrl-C is a first one again; it stops a call (`will_run`), or only a read from the
+ * terminal. */
 void cli_rearm(bool will_run);
 /* How many Ctrl-C came since cli_rearm. */
 int cli_interrupts(void);
@@ -93,7 +95,8 @@ int cmd_version(Cli *c);
 int cmd_repl(Cli *c);
 
 /* ---- repl.c: what may be looked at without a terminal */
-/* The last top-level statement of a REPL input: its first and one-past-last byte; whether `;` ends it. */
+/* The last top-level statement of a REPL input: its first and one-past-last byte; whether `;` ends
+ * it. */
 void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silent);
 
 #endif

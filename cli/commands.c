@@ -265,7 +265,8 @@ static void test_report(void *ud, const char *title, bool ok, const char *diagno
   else
     t->failed++;
   const char *on = !out->color ? "" : ok ? "\033[32m" : "\033[31m";
-  out_printf(out, "%s%s%s %s: %s\n", on, ok ? "ok  " : "FAIL", *on ? "\033[0m" : "", t->path, title);
+  out_printf(out, "%s%s%s %s: %s\n", on, ok ? "ok  " : "FAIL", *on ? "\033[0m" : "", t->path,
+             title);
   if (diagnostics && *diagnostics) out_puts(out, diagnostics);
 }
 
@@ -278,7 +279,8 @@ int cmd_test(Cli *c)
     TestRun t = {c, c->o.words[i], 0, 0};
     if (!cli_open(c)) return EXIT_WRONG;
     cli_catch_interrupt(c);
-    ckl_status st = ckl_test_file(c->session, file_path(c->o.words[i]), c->o.filter, test_report, &t);
+    ckl_status st =
+        ckl_test_file(c->session, file_path(c->o.words[i]), c->o.filter, test_report, &t);
     /* a failed test has told why; what is wrong with the file itself has not been told */
     if (!t.failed || st != CKL_ERUN) cli_report(c);
     rc = worse(rc, cli_exit(c, st));

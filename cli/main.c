@@ -22,7 +22,8 @@ static const Command commands[] = {
   {"run", "FILE [name=value...]", "DLlmgsCiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
-  {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check, ""},
+  {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check,
+   ""},
   {"test", "FILE...", "flmgiv", "run the `test` blocks of programs", cmd_test, ""},
   {"fmt", "FILE...", "c", "bring programs into the one style, in place", cmd_fmt,
    "A file is replaced in one step or not at all. The file `-` is standard input, written to\n"
@@ -34,7 +35,8 @@ static const Command commands[] = {
    "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
   {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
    "The file `-` is standard input.\n"},
-  {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a builtin", cmd_help, ""},
+  {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a builtin", cmd_help,
+   ""},
   {"ops", "--markdown", "M", "print the table of primitive operations", cmd_ops, ""},
   {"errors", "--markdown", "M", "print all error codes and what they mean", cmd_errors, ""},
   {"builtins", "--markdown", "M", "print all names that need no `use`", cmd_builtins, ""},
@@ -71,8 +73,8 @@ static const Option options[] = {
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
-const char cli_topics[] =
-  "`ckl help COMMAND` explains a command, `ckl help shape-3` an error code, `ckl help relu` a name.\n";
+const char cli_topics[] = "`ckl help COMMAND` explains a command, `ckl help shape-3` an error "
+                          "code, `ckl help relu` a name.\n";
 
 static const Command *find_command(const char *name)
 {
@@ -112,9 +114,9 @@ int cli_help_command(Cli *c, Out *to, const char *name)
   }
   const Command *cmd = find_command(name);
   if (!cmd) return false;
-  out_printf(to, "usage: ckl %s%s%s%s\n\n%c%s.\n%s\n", cmd->name, *cmd->options ? " [OPTION...]" : "",
-             *cmd->usage ? " " : "", cmd->usage, cmd->summary[0] - 'a' + 'A', cmd->summary + 1,
-             cmd->more);
+  out_printf(to, "usage: ckl %s%s%s%s\n\n%c%s.\n%s\n", cmd->name,
+             *cmd->options ? " [OPTION...]" : "", *cmd->usage ? " " : "", cmd->usage,
+             cmd->summary[0] - 'a' + 'A', cmd->summary + 1, cmd->more);
   for (int i = 0; i < OPTIONS; i++) {
     const Option *o = &options[i];
     if (!has_option(cmd, o)) continue;
@@ -215,13 +217,14 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
 static bool is_assignment(const char *word)
 {
   size_t i = 0;
-  while (word[i] == '_' || (word[i] >= 'a' && word[i] <= 'z') || (word[i] >= 'A' && word[i] <= 'Z') ||
-         (i && word[i] >= '0' && word[i] <= '9'))
+  while (word[i] == '_' || (word[i] >= 'a' && word[i] <= 'z') ||
+         (word[i] >= 'A' && word[i] <= 'Z') || (i && word[i] >= '0' && word[i] <= '9'))
     i++;
   return i && word[i] == '=';
 }
 
-/* `text` starts with '-'. Uses up *next when the value is the next word. Gives 0 or an exit status. */
+/* `text` starts with '-'. Uses up *next when the value is the next word. Gives 0 or an exit
+ * status. */
 static int read_option(Cli *c, const Command *cmd, const char *text, char **next, bool *used_next)
 {
   const char *command = cmd ? cmd->name : NULL;
@@ -274,7 +277,8 @@ static bool ends_in_ckl(const char *s)
   return n > 4 && !strcmp(s + n - 4, ".ckl");
 }
 
-/* Which command a command line means: *cmd NULL stands for the REPL or for options like --help alone;
+/* Which command a command line means: *cmd NULL stands for the REPL or for options like --help
+ * alone;
  * *at is the index of the command's name, 0 when it is not written. Gives 0 or an exit status. */
 static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, int *at)
 {

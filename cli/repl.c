@@ -1,7 +1,7 @@
 /* The REPL: statements are read, run, and what they give is shown.
  *
- * Comes in: lines from a terminal (edited with libedit where it was built in) or from a pipe. Goes out:
- * values on standard output, diagnostics on standard error. An input is handed over as soon as
+ * Comes in: lines from a terminal (edited with libedit where it was built in) or from a pipe. Goes
+ * out: values on standard output, diagnostics on standard error. An input is handed over as soon as
  * ckl_is_complete says so. Invariant: whatever fails or is interrupted, variables stay. */
 #include "cli/cli.h"
 
@@ -46,7 +46,8 @@ static bool is_word(char c)
   return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
-/* Whether a newline after text[..n) ends a statement, as the lexer has it (language reference, "Lexer"). */
+/* Whether a newline after text[..n) ends a statement, as the lexer has it (language reference,
+ * "Lexer"). */
 static bool can_end(const char *text, size_t n)
 {
   static const char *const open_words[] = {"fn",   "let", "var",        "if",   "else",   "for",
@@ -75,7 +76,8 @@ void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silen
       while (i < n && text[i] != '\n') i++;
       continue;
     }
-    bool separator = !depth && (c == ';' || (c == '\n' && !open && can_end(text + start, end - start)));
+    bool separator =
+        !depth && (c == ';' || (c == '\n' && !open && can_end(text + start, end - start)));
     if (separator && c == '\n') {
       size_t k = i;
       while (k < n && isspace((unsigned char)text[k])) k++;
@@ -91,7 +93,8 @@ void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silen
       if (strchr("([{", c)) depth++;
       if (strchr(")]}", c) && depth) depth--;
       if (c == '"')
-        for (i++; i < n && text[i] != '"' && text[i] != '\n'; i++) i += text[i] == '\\' && i + 1 < n;
+        for (i++; i < n && text[i] != '"' && text[i] != '\n'; i++)
+          i += text[i] == '\\' && i + 1 < n;
       end = i < n ? i + 1 : n;
     }
     i++;
@@ -229,7 +232,8 @@ static void word_type(Repl *r, const char *rest)
     const char *type = text ? strstr(text, " : ") : NULL;
     type = type ? type + 3 : text ? text : "";
     size_t n = 0;
-    while (type[n] && type[n] != '\n' && strncmp(type + n, "  ", 2) && strncmp(type + n, " = ", 3)) n++;
+    while (type[n] && type[n] != '\n' && strncmp(type + n, "  ", 2) && strncmp(type + n, " = ", 3))
+      n++;
     out_printf(&r->cli->out, "%.*s\n", (int)n, type);
   }
   ckl_release(v);
@@ -280,7 +284,8 @@ static void word_help(Repl *r, const char *rest)
     for (size_t i = 0; (name = ckl_complete(c->session, "", i)) != NULL; i++) suggest_try(&s, name);
     for (size_t i = 0; ckl_error_code(i); i++) suggest_try(&s, ckl_error_code(i));
     out_flush(&c->out);
-    out_printf(&c->err, "there is nothing about `%s`%s\n", rest, suggest_text(&s, room, sizeof room));
+    out_printf(&c->err, "there is nothing about `%s`%s\n", rest,
+               suggest_text(&s, room, sizeof room));
     r->failed = true;
     return;
   }
@@ -289,7 +294,8 @@ static void word_help(Repl *r, const char *rest)
     snprintf(head, sizeof head, ":%s %s", words[i].name, words[i].usage);
     out_printf(&c->out, "  %-14s %s\n", head, words[i].summary);
   }
-  out_puts(&c->out, "A `;` at the end of an input shows nothing. Ctrl-C stops what runs; variables stay.\n");
+  out_puts(&c->out,
+           "A `;` at the end of an input shows nothing. Ctrl-C stops what runs; variables stay.\n");
 }
 
 /* Runs a line that starts with ':' or '?'. False when the REPL is to end. */
@@ -326,7 +332,8 @@ static bool run_word(Repl *r, char *line)
     return true;
   }
   out_flush(&r->cli->out);
-  out_printf(&r->cli->err, "no command is called `:%s`%s\n", typed, suggest_text(&s, room, sizeof room));
+  out_printf(&r->cli->err, "no command is called `:%s`%s\n", typed,
+             suggest_text(&s, room, sizeof room));
   r->failed = true;
   return true;
 }
@@ -343,8 +350,8 @@ static char *prompt(EditLine *e)
   return ((Repl *)r)->more ? further : first;
 }
 
-/* Like libedit's own reader, except that Ctrl-C ends the line at once. The signal is let through while
- * waiting only, so that none gets lost between a look at it and the read. */
+/* Like libedit's own reader, except that Ctrl-C ends the line at once. The signal is let through
+ * while waiting only, so that none gets lost between a look at it and the read. */
 static int read_char(EditLine *e, wchar_t *c)
 {
   mbstate_t state;
@@ -389,11 +396,13 @@ static unsigned char complete(EditLine *e, int ch)
   char typed[104], common[128] = "";
   snprintf(typed, sizeof typed, "%.*s", (int)n, from);
   size_t count = 0;
-  for (int turn = 0; turn < 2; turn++) { /* first what all have in common, then a list if that is no news */
+  /* first what all have in common, then a list if that is no news */
+  for (int turn = 0; turn < 2; turn++) {
     if (turn && (!count || strlen(common) > n)) break;
     if (turn) out_puts(&c->out, "\n");
     for (size_t i = 0;; i++) {
-      const char *name = colon ? (i < WORDS ? words[i].name : NULL) : ckl_complete(c->session, typed, i);
+      const char *name =
+          colon ? (i < WORDS ? words[i].name : NULL) : ckl_complete(c->session, typed, i);
       if (!name) break;
       if (strncmp(name, typed, n) || strlen(name) >= sizeof common) continue;
       if (turn) {
@@ -413,7 +422,8 @@ static unsigned char complete(EditLine *e, int ch)
   return el_insertstr(e, common + n) ? CC_ERROR : CC_REFRESH;
 }
 
-/* $XDG_STATE_HOME/ckl/history, by default ~/.local/state/ckl/history; its folders are made. NULL: none. */
+/* $XDG_STATE_HOME/ckl/history, by default ~/.local/state/ckl/history; its folders are made. NULL:
+ * none. */
 static char *find_history(void)
 {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -581,7 +591,8 @@ int cmd_repl(Cli *c)
   int rc = cli_settings(c);
   if (!rc) {
     cli_catch_interrupt(c);
-    if (r.terminal) out_printf(&c->out, "ckl %s   :help for help, Ctrl-D to leave\n", ckl_version());
+    if (r.terminal)
+      out_printf(&c->out, "ckl %s   :help for help, Ctrl-D to leave\n", ckl_version());
     if (c->o.word_count) word_load(&r, c->o.words[0]);
 #ifdef HAVE_LIBEDIT
     open_editor(&r);

@@ -1,11 +1,12 @@
-/* golden-runner: runs the programs of tests/golden and tests/error and compares what they say with what
- * their comments say. A test program of its own, not part of `ckl`; links the library, uses ckl.h only.
+/* golden-runner: runs the programs of tests/golden and tests/error and compares what they say with
+ * what their comments say. A test program of its own, not part of `ckl`; links the library, uses
+ * ckl.h only.
  *
- * Comes in: files and folders below a root. Goes out: TAP, one test per file (tests/README.md has the
- * form of the files). The idea: from a run the runner makes the text that the file should have (every
- * statement followed by what it printed, the diagnostics at the end) and compares that with the file; to
- * bless is to write it. Beside this each file is put through the formatter, twice, and runs formatted to
- * the same output; nothing may be alive afterwards that was not before.
+ * Comes in: files and folders below a root. Goes out: TAP, one test per file (tests/README.md has
+ * the form of the files). The idea: from a run the runner makes the text that the file should have
+ * (every statement followed by what it printed, the diagnostics at the end) and compares that with
+ * the file; to bless is to write it. Beside this each file is put through the formatter, twice, and
+ * runs formatted to the same output; nothing may be alive afterwards that was not before.
  * With --fail-alloc every allocation, or some, fail in turn; each time the session must give
  * CKL_ENOMEM, say so, go on working and leak nothing. */
 #include "ckl.h"
@@ -322,7 +323,8 @@ static int by_name(const void *a, const void *b)
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* All tests below `path`: files .ckl, in order; a name that starts with '_' belongs to another file. */
+/* All tests below `path`: files .ckl, in order; a name that starts with '_' belongs to another
+ * file. */
 static void collect(Names *files, const char *path)
 {
   char full[2048];
@@ -369,8 +371,8 @@ static void remove_below(const char *path)
   closedir(d);
 }
 
-/* scratch/run/tests and scratch/run/examples lead to the real ones: a program runs in a folder it may
- * write to, and its path is the one that a user at the root of the source would give. */
+/* scratch/run/tests and scratch/run/examples lead to the real ones: a program runs in a folder it
+ * may write to, and its path is the one that a user at the root of the source would give. */
 static void make_scratch(void)
 {
   static const char *const links[] = {"tests", "examples"};
@@ -394,8 +396,8 @@ static void remove_scratch(void)
   remove(scratch);
 }
 
-/* Enters an empty folder in which all that lies beside `path` can be reached by the same paths, and `path`
- * itself has the given text. */
+/* Enters an empty folder in which all that lies beside `path` can be reached by the same paths, and
+ * `path` itself has the given text. */
 static void enter_copy(const char *path, const Text *t)
 {
   char full[2048], from[2048];
@@ -522,7 +524,8 @@ static void show_difference(Text *why, const char *old, const char *new)
       else if (same_line(&a, i, &b, j))
         *x = (unsigned short)(best[(i + 1) * w + j + 1] + 1);
       else
-        *x = best[(i + 1) * w + j] > best[i * w + j + 1] ? best[(i + 1) * w + j] : best[i * w + j + 1];
+        *x = best[(i + 1) * w + j] > best[i * w + j + 1] ? best[(i + 1) * w + j]
+                                                         : best[i * w + j + 1];
     }
   adds(why, "--- the file\n+++ this run\n");
   size_t i = 0, j = 0, quiet = 0;
@@ -592,8 +595,8 @@ static bool run_observed(Run *r, Text *why, Action action, const char *path)
   return true;
 }
 
-static void check_format(Text *why, const char *path, const Text *source, const Run *plain, Action action)
-{
+static void check_format(Text *why, const char *path, const Text *source, const Run *plain,
+                         Action action) {
   Run r;
   Text once = {NULL, 0, 0};
   memset(&r, 0, sizeof r);
@@ -682,8 +685,9 @@ static void check_file(const char *path)
 
 /* ---- failing allocations */
 
-/* Runs the file with the n-th allocation after opening failing (0: none). `fine` is what the program
- * prints when none fails: where an allocation could be done without, that and the usual status are fine too. */
+/* Runs the file with the n-th allocation after opening failing (0: none). `fine` is what the
+ * program prints when none fails: where an allocation could be done without, that and the usual
+ * status are fine too. */
 static void run_failing(Run *r, const char *path, uint64_t n, const Run *fine, Text *why)
 {
   memset(r, 0, sizeof *r);
@@ -698,7 +702,8 @@ static void run_failing(Run *r, const char *path, uint64_t n, const Run *fine, T
   alarm(0);
   r->fail_at = 0;
   r->quiet = true;
-  bool done_without = fine && r->status == fine->status && !strcmp(text_of(&r->out), text_of(&fine->out));
+  bool done_without =
+      fine && r->status == fine->status && !strcmp(text_of(&r->out), text_of(&fine->out));
   if (n && !done_without) {
     size_t diags = ckl_diag_count(r->s);
     bool told = false;
@@ -707,7 +712,8 @@ static void run_failing(Run *r, const char *path, uint64_t n, const Run *fine, T
       told = told || (code && text && !strcmp(code, "mem-1"));
     }
     if (r->status != CKL_ENOMEM)
-      addf(why, "allocation %llu failed and the status is %d\n", (unsigned long long)n, (int)r->status);
+      addf(why, "allocation %llu failed and the status is %d\n", (unsigned long long)n,
+           (int)r->status);
     else if (!told)
       addf(why, "allocation %llu failed and no diagnostic says so\n", (unsigned long long)n);
   }
@@ -800,9 +806,12 @@ static void check_help(void)
         run(&r, turn ? ckl_run_file : ckl_check_file, "example.ckl");
         for (size_t k = 0; k < ckl_diag_count(r.s); k++)
           found = found || !strcmp(ckl_diag_code(r.s, k), code);
-        for (size_t k = 0; k < r.count; k++) found = found || strstr(text_of(&r.said[k].text), code);
+        for (size_t k = 0; k < r.count; k++)
+          found = found || strstr(text_of(&r.said[k].text), code);
       }
-      if (!found) addf(&why, "%s: its example does not provoke it\n%s%s\n", code, text_of(&program), text_of(&r.diags));
+      if (!found)
+        addf(&why, "%s: its example does not provoke it\n%s%s\n", code, text_of(&program),
+             text_of(&r.diags));
     }
     close_session(&r);
     run_free(&r);

@@ -4,8 +4,8 @@
  * gone. Equal means: op, operands (in either order where the op commutes), attributes, result
  * types, regions. Never merged: effects, random draws, recomputed copies (they exist to be
  * second), nodes of different checkpoint regions, with different recompute tags or of which one is
- * watched for NaN, and `alias`, which marks the edge of a call. Merging before differentiation changes the order in which
- * gradients are summed, so the pass belongs behind it (rule 104).
+ * watched for NaN, and `alias`, which marks the edge of a call. Merging before differentiation
+ * changes the order in which gradients are summed, so the pass belongs behind it (rule 104).
  * A hash table finds candidates; the result follows node order only.
  */
 #include <string.h>

@@ -18,7 +18,8 @@ typedef struct DimTab DimTab;
 
 DimTab *dim_tab_new(Arena *a);
 Dim dim_const(DimTab *t, int64_t n);
-/* A fresh symbol; `name` is for printing (two symbols may share a name), `at` is where it was bound. */
+/* A fresh symbol; `name` is for printing (two symbols may share a name), `at` is where it was
+ * bound. */
 Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out);
 Dim dim_add(DimTab *t, Dim a, Dim b);
 Dim dim_sub(DimTab *t, Dim a, Dim b);

@@ -1,10 +1,10 @@
 /* Graph IR: arrays in an arena, no pointers between nodes.
  *
- * A value is (node, result index). A node has an op, operands, results (each with a type), attributes,
- * regions and a provenance. A region is a closed Graph: what it captures follows the operands proper
- * and enters as inputs, so every graph can be cloned, hashed, printed and run by itself.
- * Effects are ordered by tokens (a type kind). Nodes are in topological order by construction: an
- * operand's node index is smaller than its user's.
+ * A value is (node, result index). A node has an op, operands, results (each with a type),
+ * attributes, regions and a provenance. A region is a closed Graph: what it captures follows the
+ * operands proper and enters as inputs, so every graph can be cloned, hashed, printed and run by
+ * itself. Effects are ordered by tokens (a type kind). Nodes are in topological order by
+ * construction: an operand's node index is smaller than its user's.
  */
 #ifndef CKL_GRAPH_IR_H
 #define CKL_GRAPH_IR_H
@@ -75,7 +75,8 @@ typedef struct Prov {
   uint8_t tag;     /* Tag */
   uint8_t backward; /* made by differentiation; span etc. are those of the forward node */
   uint8_t recomputed; /* a recomputed copy: CSE never merges it with its original */
-  uint8_t anomaly; /* a result with NaN or inf is an error; a backward node has the mode of its forward */
+  /* a result with NaN or inf is an error; a backward node has the mode of its forward */
+  uint8_t anomaly;
 } Prov;
 
 typedef struct GNode {
@@ -88,7 +89,8 @@ typedef struct GNode {
 
 /* A condition on sizes that could not be decided when the graph was built; tested when sizes are
  * known, before anything runs (rule 23). */
-typedef enum CheckKind { CHECK_EQ, CHECK_GE, CHECK_DIVIDES } CheckKind; /* a == b; a >= b; a % b == 0 */
+/* a == b; a >= b; a % b == 0 */
+typedef enum CheckKind { CHECK_EQ, CHECK_GE, CHECK_DIVIDES } CheckKind;
 typedef struct SizeCheck {
   CheckKind kind;
   Dim a, b;
@@ -146,9 +148,9 @@ int op_find(const char *text); /* -1 */
 
 /* -- building. All throw (mem_throw) when out of memory. */
 Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name);
-/* Appends a node: runs the op's shape rule on operand types and attributes. `attrs` are copied, with
- * what they point to. Returns the first result, or VAL_NONE with `e` filled and the graph unchanged.
- * Undecided size conditions go to g->checks. */
+/* Appends a node: runs the op's shape rule on operand types and attributes. `attrs` are copied,
+ * with what they point to. Returns the first result, or VAL_NONE with `e` filled and the graph
+ * unchanged. Undecided size conditions go to g->checks. */
 Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, int nattrs,
           Graph *const *regions, int nregions, GErr *e);
 Val gr_input(Graph *g, const Type *t); /* appends to inputs too */
@@ -173,9 +175,13 @@ void type_print(Buf *out, const DimTab *t, const Type *ty); /* f32[B, 3] */
 
 /* Attribute makers for gr_op calls. */
 static inline Attr attr_i(AttrKey k, int64_t i) { return (Attr){(uint16_t)k, AK_INT, 0, {.i = i}}; }
-static inline Attr attr_f(AttrKey k, double f) { return (Attr){(uint16_t)k, AK_FLOAT, 0, {.f = f}}; }
+static inline Attr attr_f(AttrKey k, double f) {
+  return (Attr){(uint16_t)k, AK_FLOAT, 0, {.f = f}};
+}
 static inline Attr attr_dim(AttrKey k, Dim d) { return (Attr){(uint16_t)k, AK_DIM, 0, {.i = d}}; }
-static inline Attr attr_text(AttrKey k, Name s) { return (Attr){(uint16_t)k, AK_TEXT, 0, {.text = s}}; }
+static inline Attr attr_text(AttrKey k, Name s) {
+  return (Attr){(uint16_t)k, AK_TEXT, 0, {.text = s}};
+}
 static inline Attr attr_ints(AttrKey k, int n, const int64_t *v) {
   return (Attr){(uint16_t)k, AK_INTS, (uint32_t)n, {.ints = v}};
 }
@@ -183,9 +189,9 @@ static inline Attr attr_dims(AttrKey k, int n, const int64_t *v) { /* each a Dim
   return (Attr){(uint16_t)k, AK_DIMS, (uint32_t)n, {.ints = v}};
 }
 
-/* -- builders that read like mathematics (graph/build.c). They broadcast nothing by themselves except
- * where said; on a failed shape rule they record it in b->err and return VAL_NONE, and everything fed
- * with VAL_NONE gives VAL_NONE: check b->failed once at the end. */
+/* -- builders that read like mathematics (graph/build.c). They broadcast nothing by themselves
+ * except where said; on a failed shape rule they record it in b->err and return VAL_NONE, and
+ * everything fed with VAL_NONE gives VAL_NONE: check b->failed once at the end. */
 typedef struct B {
   Graph *g;
   GErr err;
@@ -204,25 +210,28 @@ Val b_transpose(B *b, Val x, const int64_t *perm);
 Val b_swap(B *b, Val x);                  /* last two axes */
 Val b_sum(B *b, Val x, int naxes, const int64_t *axes); /* axes removed; naxes 0 = x itself */
 Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
-Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes); /* re-inserts size-1 axes, broadcasts to like */
+/* re-inserts size-1 axes, broadcasts to like */
+Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes);
 
 /* -- whole graphs. Each pass works on nested regions too. */
 Graph *gr_clone(Arena *a, const Graph *g);
-/* Copies the nodes of src into dst with src's inputs bound to `args`; outputs go to `outs`. Spans and
- * names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by `subst` (count of
- * src's DimTab symbols; NULL when both share the table as it is). */
+/* Copies the nodes of src into dst with src's inputs bound to `args`; outputs go to `outs`. Spans
+ * and names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by
+ * `subst` (count of src's DimTab symbols; NULL when both share the table as it is). */
 bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs, GErr *e);
-/* g with the bodies of `wrap`, `checkpoint` and `custom` in place of the nodes. `origin` (may be NULL)
- * gets, per node, the node of g that it came from. */
+/* g with the bodies of `wrap`, `checkpoint` and `custom` in place of the nodes. `origin` (may be
+ * NULL) gets, per node, the node of g that it came from. */
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
 Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect needs; inputs stay */
-Graph *gr_cse(Arena *a, const Graph *g);  /* never merges recomputed with original, effects, or random */
+/* never merges recomputed with original, effects, or random */
+Graph *gr_cse(Arena *a, const Graph *g);
 Graph *gr_fold(Arena *a, const Graph *g); /* constants, identities that keep every bit (rule 104) */
 uint64_t gr_hash(const Graph *g);         /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */
 bool gr_verify(const Graph *g, GErr *e);
-void gr_print(Buf *out, const Graph *g);  /* reads back with gr_read; see graph/text.c for the grammar */
+/* reads back with gr_read; see graph/text.c for the grammar */
+void gr_print(Buf *out, const Graph *g);
 Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e); /* NULL on bad text */
 
 /* The passes by name, for `ckl opt` and tests; the list ends with a NULL name. */
@@ -235,8 +244,8 @@ extern const GrPass gr_passes[];
 /* Runs one and verifies before and after; NULL with `e` on an unknown name or a broken graph. */
 Graph *gr_pass(Arena *a, const char *name, const Graph *g, GErr *e);
 
-/* Maps a graph over a new leading axis of size n (graph/batch.c): batched[i] says whether input i gets
- * the axis; every output gets it. NULL with `e` when an op has no batching rule. */
+/* Maps a graph over a new leading axis of size n (graph/batch.c): batched[i] says whether input i
+ * gets the axis; every output gets it. NULL with `e` when an op has no batching rule. */
 Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);
 
 /* -- running (graph/run.c): the reference evaluator over runtime/ref.h. */
@@ -245,7 +254,8 @@ typedef struct RunCtx {
   const volatile bool *interrupt; /* polled between nodes and inside long kernels; may be NULL */
   const int64_t *env;             /* value of every symbol of g->dims */
   /* effects: print and host calls; NULL = an error when one is met */
-  bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
+  bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                 GErr *e);
   void *ud;
   /* called after each node when set: profiles, counters */
   bool (*after)(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e);
@@ -261,7 +271,8 @@ typedef struct RunCtx {
  * Dead values are released at their last use. On failure nothing is given out; e->operand is the
  * node index and `*at` (may be NULL) its provenance. */
 bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
-/* The first half of gr_run by itself: the size checks of g and its regions; the types of the inputs. */
+/* The first half of gr_run by itself: the size checks of g and its regions; the types of the
+ * inputs. */
 bool gr_check_sizes(const Graph *g, const int64_t *env, GErr *e, Prov *at);
 bool gr_check_inputs(const Graph *g, const int64_t *env, Tensor *const *in, GErr *e, Prov *at);
 /* One node of g on these tensors (NULL for tokens), for which the checks above hold. `out` gets

@@ -23,8 +23,9 @@
  *   string   = '"' .. '"' with \" \\ \n \xHH
  *   dim      = sums, products, // and % of numbers and symbols, as dim.c prints them
  *
- * A whole number is written as a name where it is a dtype or a device. A float has a point, an exponent, or is inf, -inf, nan. Each construct ends with its line; blank
- * lines and lines that begin with # are skipped; the indentation is free.
+ * A whole number is written as a name where it is a dtype or a device. A float has a point, an
+ * exponent, or is inf, -inf, nan. Each construct ends with its line; blank lines and lines that
+ * begin with # are skipped; the indentation is free.
  * The plain form, for hashing, leaves out provenance, names, alias classes and the texts of checks.
  */
 #include <string.h>

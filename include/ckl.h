@@ -19,7 +19,8 @@
  *   }
  *
  * Marks after each declaration: [-] cannot fail, [m] may run out of memory, [p] may meet a wrong
- * program, [r] may fail at run time. Unless said otherwise a session is used by one thread at a time.
+ * program, [r] may fail at run time. Unless said otherwise a session is used by one thread at a
+ * time.
  */
 #ifndef CKL_H
 #define CKL_H
@@ -71,10 +72,10 @@ typedef struct ckl_config {
   int64_t memory_limit;      /* bytes of tensor data alive at once, 0 = none */
   bool has_seed;             /* start every program as if it began with seed(seed) */
   uint64_t seed;
-  /* How compiled functions run: "reference" (no machine code), "loops" (kernels walked one number at a
-   * time, to find faults), "x86-64", "x86-64-v3", "x86-64-v4", "native" (machine code of that level, or of
-   * the best this CPU has, made at the first call), or NULL: of the best, as soon as it pays. The numbers
-   * are the same. */
+  /* How compiled functions run: "reference" (no machine code), "loops" (kernels walked one number
+   * at a time, to find faults), "x86-64", "x86-64-v3", "x86-64-v4", "native" (machine code of that
+   * level, or of the best this CPU has, made at the first call), or NULL: of the best, as soon as
+   * it pays. The numbers are the same. */
   const char *cpu;
   int threads;         /* 0 = as many as the process may use */
   const char *codegen; /* path of ckl-codegen; NULL = where it is installed, "" = none */
@@ -85,8 +86,10 @@ typedef struct ckl_config {
 
 /* Opens a session; `config` may be NULL. NULL when out of memory. [m] */
 ckl_session *ckl_open(const ckl_config *config);
-void ckl_close(ckl_session *s); /* [-] NULL is fine; values still held become unusable except ckl_release */
-/* Asks the running call to stop soon; the only call allowed from another thread or a signal handler. [-] */
+/* [-] NULL is fine; values still held become unusable except ckl_release */
+void ckl_close(ckl_session *s);
+/* Asks the running call to stop soon; the only call allowed from another thread or a signal
+ * handler. [-] */
 void ckl_interrupt(ckl_session *s);
 /* Forgets variables, declarations, compiled functions and diagnostics. [m] */
 ckl_status ckl_reset(ckl_session *s);
@@ -96,15 +99,17 @@ ckl_status ckl_reset(ckl_session *s);
 ckl_status ckl_run_file(ckl_session *s, const char *path);
 /* Checks without running. `ckl_diag_count` is 0 on CKL_OK unless there are warnings. [mp] */
 ckl_status ckl_check_file(ckl_session *s, const char *path);
-/* Runs statements in the session's top level, REPL rules (declarations may be replaced). `name` shows in
- * diagnostics. `*out` (may be NULL) gets a new reference to the value of a last expression, else NULL. [mpr] */
+/* Runs statements in the session's top level, REPL rules (declarations may be replaced). `name`
+ * shows in diagnostics. `*out` (may be NULL) gets a new reference to the value of a last
+ * expression, else NULL. [mpr] */
 ckl_status ckl_eval(ckl_session *s, const char *text, const char *name, ckl_value **out);
 /* Whether REPL text is complete or needs another line. [-] */
 bool ckl_is_complete(const char *text, size_t n);
 /* Runs the `test` blocks whose title contains `filter` (NULL: all), each in a fresh session state.
  * `report` is called after each. CKL_ERUN when one failed. [mpr] */
 ckl_status ckl_test_file(ckl_session *s, const char *path, const char *filter,
-                         void (*report)(void *ud, const char *title, bool ok, const char *diagnostics),
+                         void (*report)(void *ud, const char *title, bool ok,
+                                        const char *diagnostics),
                          void *ud);
 
 /* ---- values: every `ckl_value *` returned is a new reference, every argument is borrowed. */
@@ -114,8 +119,8 @@ ckl_value *ckl_int(ckl_session *s, int64_t i);     /* [m] a number */
 ckl_value *ckl_float(ckl_session *s, double x);    /* [m] a number */
 ckl_value *ckl_bool(ckl_session *s, bool b);       /* [m] */
 ckl_value *ckl_str(ckl_session *s, const char *text, size_t n); /* [m] copies */
-/* A tensor from row-major data, which is copied; `dtype` is "f32", "i64".. NULL on a bad dtype, rank
- * over 12, a negative dim, or out of memory. [m] */
+/* A tensor from row-major data, which is copied; `dtype` is "f32", "i64".. NULL on a bad dtype,
+ * rank over 12, a negative dim, or out of memory. [m] */
 ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t *dims,
                       const void *data);
 /* The same without a copy: `data` stays the caller's until `done(ud)` is called. [m] */
@@ -126,58 +131,69 @@ typedef enum ckl_kind {
   CKL_RECORD, CKL_FN, CKL_MODEL, CKL_OTHER
 } ckl_kind;
 ckl_kind ckl_kind_of(const ckl_value *v);                       /* [-] NULL is CKL_UNIT */
-int64_t ckl_to_int(const ckl_value *v);                         /* [-] numbers, bools, one-element tensors; else 0 */
+int64_t ckl_to_int(const ckl_value *v); /* [-] numbers, bools, one-element tensors; else 0 */
 double ckl_to_float(const ckl_value *v);                        /* [-] likewise */
-const char *ckl_to_str(const ckl_value *v, size_t *n);          /* [-] of a str; NULL otherwise; lives as long as v */
-const char *ckl_tensor_dtype(const ckl_value *v);               /* [-] NULL when not a tensor or param */
+/* [-] of a str; NULL otherwise; lives as long as v */
+const char *ckl_to_str(const ckl_value *v, size_t *n);
+const char *ckl_tensor_dtype(const ckl_value *v); /* [-] NULL when not a tensor or param */
 int ckl_tensor_rank(const ckl_value *v);                        /* [-] -1 likewise */
 int64_t ckl_tensor_dim(const ckl_value *v, int axis);           /* [-] */
-/* Row-major elements, valid until the next call that uses v or the session. NULL when not a tensor. [m] */
+/* Row-major elements, valid until the next call that uses v or the session. NULL when not a tensor.
+ * [m] */
 const void *ckl_tensor_data(ckl_value *v);
 size_t ckl_length(const ckl_value *v);                          /* [-] of a list, tuple, record */
-ckl_value *ckl_item(const ckl_value *v, size_t i);              /* [m] element; NULL when out of range */
+ckl_value *ckl_item(const ckl_value *v, size_t i); /* [m] element; NULL when out of range */
 const char *ckl_field_name(const ckl_value *v, size_t i);       /* [-] of a record */
 /* A top-level variable, or NULL. [m] */
 ckl_value *ckl_get(ckl_session *s, const char *name);
 ckl_status ckl_set(ckl_session *s, const char *name, ckl_value *v); /* [m] like a top-level `let` */
 /* Calls a function, proc or instance. [mpr] */
-ckl_status ckl_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n, ckl_value **out);
+ckl_status ckl_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n,
+                    ckl_value **out);
 /* What the REPL shows for a value ("x : f32[3, 4]   min -1.40  mean 0.31  max 1.91" and a table).
  * The text lives until the next call on s. [m] */
 const char *ckl_show(ckl_session *s, const char *name, const ckl_value *v);
-/* Names for completion: the i-th visible name that starts with `prefix`, or NULL. Lives until the next call. [m] */
+/* Names for completion: the i-th visible name that starts with `prefix`, or NULL. Lives until the
+ * next call. [m] */
 const char *ckl_complete(ckl_session *s, const char *prefix, size_t i);
 
 /* ---- diagnostics of the last call */
 enum { CKL_COLOR = 1 };
 size_t ckl_diag_count(const ckl_session *s);                            /* [-] */
-const char *ckl_diag_text(ckl_session *s, size_t i, unsigned flags);    /* [-] whole, with carets; lives until the next call */
+/* [-] whole, with carets; lives until the next call */
+const char *ckl_diag_text(ckl_session *s, size_t i, unsigned flags);
 const char *ckl_diag_json(ckl_session *s, size_t i);                    /* [-] one line */
 const char *ckl_diag_code(const ckl_session *s, size_t i);              /* [-] "shape-3" */
 bool ckl_diag_is_error(const ckl_session *s, size_t i);                 /* [-] */
 
 /* ---- observation */
-/* Counters: "nodes", "stage", "compile", "tape.live", "values.live", "bytes.live", "bytes.peak", ...
+/* Counters: "nodes", "stage", "compile", "tape.live", "values.live", "bytes.live", "bytes.peak",
+ * ...
  * -1 for an unknown name. ckl_counter_name lists them. [-] */
 int64_t ckl_counter(const ckl_session *s, const char *name);
 const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
-/* Turns a log channel on: "compile" (each compilation; "compile:debug" with its signature), "load" (modules and
- * saved files), "wrap" (each wrap block that is entered). CKL_EUSAGE when there is no such channel. [-] */
+/* Turns a log channel on: "compile" (each compilation; "compile:debug" with its signature), "load"
+ * (modules and saved files), "wrap" (each wrap block that is entered). CKL_EUSAGE when there is no
+ * such channel. [-] */
 ckl_status ckl_log(ckl_session *s, const char *channel);
 const char *ckl_log_name(size_t i); /* [-] NULL past the end */
 
-/* ---- tools: text in, text out. The result lives until the next call on s; NULL = see diagnostics. */
-const char *ckl_format(ckl_session *s, const char *path_for_messages, const char *text, size_t n); /* [mp] */
-/* The graph of function `fn` of a file after `stage` (see ckl_stage_name); `types` like "f32[8, 3]" for
- * un-annotated parameters. [mp] */
+/* ---- tools: text in, text out. The result lives until the next call on s; NULL = see
+ * diagnostics. */
+/* [mp] */
+const char *ckl_format(ckl_session *s, const char *path_for_messages, const char *text, size_t n);
+/* The graph of function `fn` of a file after `stage` (see ckl_stage_name); `types` like "f32[8, 3]"
+ * for un-annotated parameters. [mp] */
 const char *ckl_ir(ckl_session *s, const char *path, const char *fn, const char *const *types,
                    size_t type_count, const char *stage);
 const char *ckl_stage_name(size_t i);                       /* [-] NULL past the end */
 const char *ckl_pass_name(size_t i);                        /* [-] of ckl_opt; NULL past the end */
-const char *ckl_opt(ckl_session *s, const char *pass, const char *name, const char *text, size_t n); /* [mp] */
+/* [mp] */
+const char *ckl_opt(ckl_session *s, const char *pass, const char *name, const char *text, size_t n);
 /* Dumps the graph after `stage` of everything that gets compiled from now on to stream 2. [-] */
 ckl_status ckl_dump(ckl_session *s, const char *stage);
-const char *ckl_help(ckl_session *s, const char *topic);    /* [m] error code, builtin, or keyword; NULL: none */
+/* [m] error code, builtin, or keyword; NULL: none */
+const char *ckl_help(ckl_session *s, const char *topic);
 const char *ckl_error_code(size_t i);                       /* [-] all codes; NULL past the end */
 const char *ckl_ops_markdown(ckl_session *s);               /* [m] docs/ops.md */
 const char *ckl_builtins_markdown(ckl_session *s);          /* [m] docs/builtins.md */

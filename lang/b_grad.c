@@ -73,7 +73,8 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
   if (x.tag == V_NONE) return x;
   if (x.tag == V_PARAM) {
     if (x.u.p->frozen)
-      fail_help(s, ERR_GRAD_FROZEN, w->at, "`unfreeze` it, or take the gradient by what trains", "a frozen param has no gradient");
+      fail_help(s, ERR_GRAD_FROZEN, w->at, "`unfreeze` it, or take the gradient by what trains",
+                "a frozen param has no gradient");
     State *st = unit_state(s, x.u.p, NULL);
     if (!st) fail(s, ERR_BUG, w->at, "a param reached code without being an argument");
     if (s->stage->level > 1)
@@ -191,7 +192,9 @@ BUILTIN_FN(bi_grad) {
                 "params and track(x) are tracked, outside wrap <no_grad>",
                 "the loss does not depend on anything that is tracked");
     if (wrt.tag == V_PARAM && wrt.u.p->frozen)
-      fail_help(s, ERR_GRAD_FROZEN, a[1]->span, "`unfreeze` it, or take the gradient by what trains", "a frozen param has no gradient");
+      fail_help(s, ERR_GRAD_FROZEN, a[1]->span,
+                "`unfreeze` it, or take the gradient by what trains",
+                "a frozen param has no gradient");
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
   return code_gradient(s, y, one_like(s, y, c->at), wrt, a[1]->span);
@@ -495,7 +498,8 @@ BUILTIN_FN(bi_freeze) {
   if (c->v[0].tag != V_INST)
     fail(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
          value_type_text(s, c->v[0]));
-  Freeze z = {s, c->rest_n ? want_str(s, c->rest[0], c->rest_spans[0], "the glob") : "**", c->b->op != 0, 0};
+  Freeze z = {s, c->rest_n ? want_str(s, c->rest[0], c->rest_spans[0], "the glob") : "**",
+              c->b->op != 0, 0};
   walk_slots(s, c->v[0], freeze_slot, &z);
   if (!z.hits)
     fail_help(s, ERR_GLOB, c->spans[1],
@@ -509,7 +513,8 @@ BUILTIN_FN(bi_params) {
   Node *a[1];
   raw_args(s, c, a, 1, names);
   if (!a[0]) fail(s, ERR_ARG_COUNT, c->at, "`params` needs the argument `net`");
-  Value v = c->n ? c->v[0] : eval_ref(s, a[0]); /* the receiver of x.params() is evaluated already */
+  /* the receiver of x.params() is evaluated already */
+  Value v = c->n ? c->v[0] : eval_ref(s, a[0]);
   if (v.tag == V_UNKNOWN) return v;
   if (v.tag == V_PARAM) return s->stage ? param_read(s, v.u.p, c->at) : v;
   if (v.tag == V_INST) return params_tree(s, v.u.inst, s->stage && !s->by_reference);
@@ -533,8 +538,11 @@ typedef struct MapJob {
 } MapJob;
 
 static void want_leaf(Session *s, Value v, Span at) {
-  if (v.tag == V_STR || v.tag == V_FN || v.tag == V_BUILTIN || v.tag == V_MODEL || v.tag == V_MODULE || v.tag == V_RANGE)
-    fail_help(s, ERR_TREE_LEAF, at, "a comprehension goes through a list or range: `[f(x) for x in xs]`", "a tree has tensors and numbers as leaves, not %s", value_type_text(s, v));
+  if (v.tag == V_STR || v.tag == V_FN || v.tag == V_BUILTIN || v.tag == V_MODEL ||
+      v.tag == V_MODULE || v.tag == V_RANGE)
+    fail_help(s, ERR_TREE_LEAF, at,
+              "a comprehension goes through a list or range: `[f(x) for x in xs]`",
+              "a tree has tensors and numbers as leaves, not %s", value_type_text(s, v));
 }
 
 static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {

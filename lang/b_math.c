@@ -185,12 +185,14 @@ BUILTIN_FN(bi_mean) {
   return op_binary(s, AST_DIV, r, dim_value(s, count), c->at, c->at, c->at);
 }
 
-/* mean((x - mean(x)) ** 2) with another divisor; `var` is a reserved word, so that x.var() cannot be ckl. */
+/* mean((x - mean(x)) ** 2) with another divisor; `var` is a reserved word, so that x.var() cannot
+ * be ckl. */
 BUILTIN_FN(bi_var) {
   Value x = tensor_arg(s, c, 0);
   Type t = type_of(s, x);
   if (!dt_float((DType)t.dtype))
-    fail_help(s, ERR_WANT_FLOAT, c->spans[0], "cast it: `f32(x)`", "`var` works on floats, this is %s", value_type_text(s, x));
+    fail_help(s, ERR_WANT_FLOAT, c->spans[0], "cast it: `f32(x)`",
+              "`var` works on floats, this is %s", value_type_text(s, x));
   int64_t axes[CKL_MAX_RANK];
   int n = axes_arg(s, c, 1, t.rank, axes);
   bool keep = want_bool(s, c->v[3], c->spans[3], "`keep`");
@@ -206,7 +208,9 @@ BUILTIN_FN(bi_var) {
   return op_binary(s, AST_DIV, r, dim_value(s, dim_sub(dt, count, less)), c->at, c->at, c->at);
 }
 
-BUILTIN_FN(bi_dtype_of) { return (Value){.tag = V_DTYPE, .u.i = type_of(s, tensor_arg(s, c, 0)).dtype}; }
+BUILTIN_FN(bi_dtype_of) {
+  return (Value){.tag = V_DTYPE, .u.i = type_of(s, tensor_arg(s, c, 0)).dtype};
+}
 
 BUILTIN_FN(bi_minmax) {
   bool is_min = c->b->op == OP_REDUCE_MIN;

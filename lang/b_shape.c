@@ -498,8 +498,9 @@ BUILTIN_FN(bi_eye) {
 
 /* -- random */
 
-/* A key of the program stands behind a `stop` in code, by which graph/batch.c knows it from the key of
- * a site: what is drawn under it depends on the key alone (rule 93), for each element of a batch too. */
+/* A key of the program stands behind a `stop` in code, by which graph/batch.c knows it from the key
+ * of a site: what is drawn under it depends on the key alone (rule 93), for each element of a batch
+ * too. */
 static Value key_arg(Session *s, Call *c, int i) {
   if (c->v[i].tag == V_NONE) return random_key(s, c->node);
   Value k = tensor_arg(s, c, i);
@@ -574,7 +575,8 @@ BUILTIN_FN(bi_dropout) {
   Value x = tensor_arg(s, c, 0);
   if (!s->modes.train) {
     Unit *u = s->stage ? s->stage->unit : NULL;
-    if (u && !s->modes.no_grad && !(c->v[1].tag != V_NODE && want_float(s, c->v[1], c->spans[1], "p") == 0))
+    if (u && !s->modes.no_grad &&
+        !(c->v[1].tag != V_NODE && want_float(s, c->v[1], c->spans[1], "p") == 0))
       u->eval_dropout = c->at;
     return x;
   }

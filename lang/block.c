@@ -1,8 +1,9 @@
 /* Constructs with a block: wrap, checkpoint, comprehensions, assert, custom backwards.
  *
  * In: the construct's node. Out: the value of its block. Mode words set the session's modes for the
- * extent of the block; guard() puts them back after an error. A comprehension over ranges stages its
- * body once with scalar loop variables and maps the graph over each range (graph/batch.c, rule 36).
+ * extent of the block; guard() puts them back after an error. A comprehension over ranges stages
+ * its body once with scalar loop variables and maps the graph over each range (graph/batch.c, rule
+ * 36).
  */
 #include <string.h>
 
@@ -23,11 +24,13 @@ static const char *operands_text(Session *s, Node *c, Value a, Value b) {
 
 /* `assert d % heads == 0` is also a fact for dims (rule 23). */
 static void assume(Session *s, Node *c) {
-  if (c->binary.op != AST_EQ || c->binary.left->kind != N_BINARY || c->binary.left->binary.op != AST_MOD)
+  if (c->binary.op != AST_EQ || c->binary.left->kind != N_BINARY ||
+      c->binary.left->binary.op != AST_MOD)
     return;
   Value x = eval(s, c->binary.left->binary.left), y = eval(s, c->binary.left->binary.right);
   if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
-    dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"), dim_of(s, y, c->span, "a size"));
+    dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"),
+                       dim_of(s, y, c->span, "a size"));
 }
 
 void eval_assert(Session *s, Node *st) {
@@ -139,7 +142,8 @@ static Value stand_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   Value x = as_tensor(s, v[1], (DType)a.dtype, l->at);
   Type b = type_of(s, x);
   if (a.dtype != b.dtype || a.rank != b.rank || memcmp(a.dim, b.dim, sizeof(Dim) * a.rank))
-    fail(s, ERR_TREE, l->at, "the leaf %s is %s, the param it stands for is %s", path, value_type_text(s, x), value_type_text(s, v[0]));
+    fail(s, ERR_TREE, l->at, "the leaf %s is %s, the param it stands for is %s", path,
+         value_type_text(s, x), value_type_text(s, v[0]));
   Stand t = {.p = v[0].u.p, .overlay = x};
   VEC_PUSH(&s->scratch, l->items, l->count, l->cap, t);
   return v[0];
@@ -155,7 +159,8 @@ static void stands_in(Session *s, Stands *l) {
       continue;
     }
     State *st = unit_state(s, t->p, NULL);
-    if (!st || s->stage->level > 1) fail(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
+    if (!st || s->stage->level > 1)
+      fail(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
     t->old = *st;
     t->state = (size_t)(st - s->stage->unit->states);
     st->cur = stage_lift(s, t->overlay, l->at);
@@ -173,7 +178,8 @@ static void stands_out(Session *s, Stands *l) {
       continue;
     }
     State *st = &s->stage->unit->states[t->state];
-    if (st->version_count > 1) fail(s, ERR_ASSIGN, l->at, "inside `with_params` the params cannot be written");
+    if (st->version_count > 1)
+      fail(s, ERR_ASSIGN, l->at, "inside `with_params` the params cannot be written");
     *st = t->old;
   }
 }
@@ -281,9 +287,11 @@ Value eval_wrap(Session *s, Node *e) {
       s->by_reference = ref;
       Value trees[2] = {net, clause_arg(s, c->clause.args.items[1])};
       if (net.tag != V_INST && net.tag != V_PARAM && net.tag != V_UNKNOWN && !s->stage)
-        fail(s, ERR_WANT_MODEL, at, "`with_params` takes a model and a tree, not %s", value_type_text(s, net));
+        fail(s, ERR_WANT_MODEL, at, "`with_params` takes a model and a tree, not %s",
+             value_type_text(s, net));
       stands.at = at;
-      if (net.tag != V_UNKNOWN && trees[1].tag != V_UNKNOWN) tree_map(s, 2, trees, stand_leaf, &stands, at);
+      if (net.tag != V_UNKNOWN && trees[1].tag != V_UNKNOWN)
+        tree_map(s, 2, trees, stand_leaf, &stands, at);
     } else {
       if (user) fail(s, ERR_WRAP_TWICE, at, "one function per `wrap`");
       user = c;
@@ -702,7 +710,8 @@ static Value custom_forward(Custom *c, Stage *st) {
   return r;
 }
 
-/* The backward region: operands, results, cotangents -> a gradient per float argument without a default. */
+/* The backward region: operands, results, cotangents -> a gradient per float argument without a
+ * default. */
 static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd,
                             const Val *arg_vals,
                             const size_t *arg_pos, size_t narg, int64_t *wrt, size_t *nwrt) {

@@ -1,7 +1,7 @@
 /* The table of builtins and the binding of their arguments.
  *
- * In: a call's arguments. Out: values by parameter. Idea: when a session starts, each signature's text is
- * read once, and names are interned; from then on names are found and compared by address.
+ * In: a call's arguments. Out: values by parameter. Idea: when a session starts, each signature's
+ * text is read once, and names are interned; from then on names are found and compared by address.
  */
 #include <math.h>
 #include <stdlib.h>

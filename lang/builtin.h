@@ -55,7 +55,8 @@ Value bi_elementwise(Session *s, Call *c), bi_gelu(Session *s, Call *c),
     bi_batches(Session *s, Call *c), bi_windows(Session *s, Call *c),
     bi_shuffle(Session *s, Call *c), bi_take(Session *s, Call *c), bi_progress(Session *s, Call *c),
     bi_first(Session *s, Call *c), bi_enumerate(Session *s, Call *c), bi_zip(Session *s, Call *c),
-    bi_var(Session *s, Call *c), bi_dtype_of(Session *s, Call *c), bi_same_leaves(Session *s, Call *c),
-    bi_fresh_leaves(Session *s, Call *c), bi_later(Session *s, Call *c);
+    bi_var(Session *s, Call *c), bi_dtype_of(Session *s, Call *c),
+    bi_same_leaves(Session *s, Call *c), bi_fresh_leaves(Session *s, Call *c),
+    bi_later(Session *s, Call *c);
 
 #endif

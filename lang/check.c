@@ -4,8 +4,9 @@
  * once with symbols for their bracket dims, methods on an instance whose model ints are symbols
  * too, so one pass stands for all sizes. Script is walked by the same evaluator in abstract mode:
  * what is known of a value's type is checked, what only running can tell is V_UNKNOWN, which no
- * check refuses. Where staging needs a size as a constant, several are tried; a fault holds for all.
- * A fault is reported once, in the function where it lies (check_item), in the order of the source.
+ * check refuses. Where staging needs a size as a constant, several are tried; a fault holds for
+ * all. A fault is reported once, in the function where it lies (check_item), in the order of the
+ * source.
  */
 #include <string.h>
 
@@ -15,7 +16,11 @@
 #include "lang/seq.h"
 #include "parser/parse.h"
 
-enum { CHECK_STEPS = 50000 /* calls and turns: a call tree may be exponential */, ITEM_DONE = 2 /* Node.flags: checked */, CHECK_MOST = 20 /* errors */ };
+enum {
+  CHECK_STEPS = 50000 /* calls and turns: a call tree may be exponential */,
+  ITEM_DONE = 2 /* Node.flags: checked */,
+  CHECK_MOST = 20 /* errors */
+};
 
 static Node *culprit(Session *s, size_t count, const Node *self, Module **m, ModelDecl **model);
 static Node *fn_at(Session *s, Span at, Module **m, ModelDecl **model);

@@ -3,10 +3,10 @@
  * In: a code function and arguments of script. Out: its result, recorded on the tape as one node.
  * A call is flattened: every tensor, param, buffer leaf and float reachable from the arguments, the
  * captures and `self` is a leaf and a graph input; everything else (structure, dtypes, ranks, model
- * ints, strings, bools) is text of the signature. Bracket dims and int arguments are symbols, so one
- * compilation serves all sizes; where code needs a size as a constant (need_const) staging starts
- * over with that symbol pinned, and the pin becomes part of the signature (rules 26, 27, 50).
- * State written by the call becomes extra outputs, stored only after everything ran (rule 54).
+ * ints, strings, bools) is text of the signature. Bracket dims and int arguments are symbols, so
+ * one compilation serves all sizes; where code needs a size as a constant (need_const) staging
+ * starts over with that symbol pinned, and the pin becomes part of the signature (rules 26, 27,
+ * 50). State written by the call becomes extra outputs, stored only after everything ran (rule 54).
  * Invariant: the graph refers to leaves by number only, so instances of one type share it.
  */
 #include "lang/compile.h"
@@ -31,8 +31,8 @@ static bool is_bracket(const Node *fn, Name name) {
   return false;
 }
 
-/* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's or, for
- * number *nth of a pack, the pack's. */
+/* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's
+ * or, for number *nth of a pack, the pack's. */
 static bool free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth) {
   *name = NULL;
   *nth = -1;
@@ -95,7 +95,8 @@ static Name numbered(Session *s, Name name, size_t i) {
 static void flatten_part(Flat *f, Value v, Name name, size_t i) {
   Name whole = f->label;
   if (whole)
-    f->label = name ? names_of(f->s->names, txt(f->s, "%s.%s", whole, name)) : numbered(f->s, whole, i);
+    f->label =
+        name ? names_of(f->s->names, txt(f->s, "%s.%s", whole, name)) : numbered(f->s, whole, i);
   flatten(f, v, NULL, NULL);
   f->label = whole;
 }
@@ -189,8 +190,10 @@ static bool pinned(const Unit *u, size_t leaf, int axis) {
   return false;
 }
 
-/* `name`: dims of one name are one symbol; else `label` is shown, a number or axis that has no name. */
-static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Name label, Span at, int64_t value) {
+/* `name`: dims of one name are one symbol; else `label` is shown, a number or axis that has no
+ * name. */
+static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Name label, Span at,
+                       int64_t value) {
   if (name)
     for (size_t i = 0; i < u->bind_count; i++)
       if (u->binds[i].name == name) {
@@ -397,7 +400,8 @@ Value stage_lift(Session *s, Value v, Span at) {
 void stage_quiet(Session *s, bool on) {
   Stage *st = s->stage;
   uint32_t now = (uint32_t)st->g->node_count;
-  struct Quiet *last = st->quiet_count ? &st->quiet[st->quiet_count - 1] : NULL, q = {now, UINT32_MAX};
+  struct Quiet *last = st->quiet_count ? &st->quiet[st->quiet_count - 1] : NULL,
+               q = {now, UINT32_MAX};
   bool open = last && last->hi == UINT32_MAX;
   if (on && st->unit) st->unit->quiet = true;
   if (on && !open) VEC_PUSH(st->g->arena, st->quiet, st->quiet_count, st->quiet_cap, q);
@@ -406,7 +410,8 @@ void stage_quiet(Session *s, bool on) {
 
 typedef enum Made { MADE_BEFORE, MADE_QUIET, MADE_LOUD } Made;
 
-/* Whether v was made under no_grad; BEFORE: not since node `start` of its stage, or it is a leaf. */
+/* Whether v was made under no_grad; BEFORE: not since node `start` of its stage, or it is a
+ * leaf. */
 static Made made(const Stage *st, Val v, uint32_t start) {
   for (;;) {
     const GNode *n = gr_node(st->g, v);
@@ -459,7 +464,8 @@ Value leave_quiet(Session *s, Value v, uint32_t start, Span at) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   for (size_t i = 0; i < n; i++)
     items[i] = leave_quiet(s, list ? v.u.list->items[i] : v.u.rec->items[i], start, at);
-  return list ? list_value(s, (ValueTag)v.tag, n, items) : record_value(s, n, v.u.rec->names, items);
+  return list ? list_value(s, (ValueTag)v.tag, n, items)
+              : record_value(s, n, v.u.rec->names, items);
 }
 
 typedef struct FindSym {
@@ -683,7 +689,8 @@ static void stage_job(void *ud) {
     State *st = &u->states[i];
     if (!st->written) continue;
     Write w = {.is_param = !st->field, .index = st->index, .field = st->field};
-    /* a written value may be a result too: it needs an output of its own, so that gradients stay apart */
+    /* a written value may be a result too: it needs an output of its own, so that gradients stay
+     * apart */
     w.tmpl = template_of(s, u, st->cur, at);
     value_retain(w.tmpl);
     VEC_PUSH(&c->arena, c->writes, c->write_count, cap, w);
@@ -825,7 +832,8 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
       ok = c->pins[i].leaf < flat->count &&
            leaf_size(&flat->leaves[c->pins[i].leaf], c->pins[i].axis) == c->pins[i].value;
     if (!ok) continue;
-    /* values of the file that the code reads: appended to the leaves, compared by their signature */
+    /* values of the file that the code reads: appended to the leaves, compared by their
+     * signature */
     Flat h = *flat;
     buf_init_arena(&h.sig, &s->scratch);
     for (size_t i = 0; i < c->hidden_count; i++) flatten(&h, c->hidden[i]->v, NULL, NULL);
@@ -959,7 +967,8 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     Leaf *l = &flat.leaves[src];
     leaf[i] = l->kind == LEAF_FLOAT
                   ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
-                  : value_pool(s, l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay : l->v);
+                  : value_pool(s, l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay
+                                                                                 : l->v);
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
     wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];

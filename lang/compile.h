@@ -1,4 +1,5 @@
-/* Inside of compiled calls: leaves, units, compiled functions. For lang/compile.c, state.c, check.c. */
+/* Inside of compiled calls: leaves, units, compiled functions. For lang/compile.c, state.c,
+ * check.c. */
 #ifndef CKL_LANG_COMPILE_H
 #define CKL_LANG_COMPILE_H
 
@@ -9,7 +10,8 @@ enum {
   MEM_ERR_UNKNOWN = 6  /* check: an operation met a value of which nothing is known */
 };
 
-/* What the arguments of a call consist of. A leaf is a graph input; the rest is the signature's text. */
+/* What the arguments of a call consist of. A leaf is a graph input; the rest is the signature's
+ * text. */
 typedef enum LeafKind { LEAF_TENSOR, LEAF_PARAM, LEAF_FLOAT, LEAF_INT } LeafKind;
 typedef struct Leaf {
   LeafKind kind;
@@ -41,7 +43,13 @@ typedef struct State {
 /* A layer path that stands in the graph, and the number of its instance in flat.insts. */
 typedef struct LayerPath { Name path; size_t inst; } LayerPath;
 typedef struct Pin { size_t leaf; int axis; int64_t value; } Pin;
-typedef struct SymBind { Sym sym; Dim dim; size_t leaf; int axis; /* -1: an int */ Name name; } SymBind;
+typedef struct SymBind {
+  Sym sym;
+  Dim dim;
+  size_t leaf;
+  int axis; /* -1: an int */
+  Name name;
+} SymBind;
 typedef struct RandomUse { uint64_t site, seed; uint32_t input, nth; bool fixed; } RandomUse;
 
 struct Unit {
@@ -66,7 +74,11 @@ struct Unit {
   Pin wanted;        /* the pin that need_const asked for */
   LayerPath *paths;  size_t path_count, path_cap;
   size_t met;        /* instances of flat.insts whose state is known */
-  struct HiddenValue { Global *g; Value v; } *hidden_values; size_t hidden_value_count, hidden_value_cap;
+  struct HiddenValue {
+    Global *g;
+    Value v;
+  } *hidden_values;
+  size_t hidden_value_count, hidden_value_cap;
 };
 typedef struct HiddenValue HiddenValue;
 
@@ -80,27 +92,31 @@ extern const char *const stage_names[STAGE_COUNT];
 /* Prints g after a stage; for STAGE_JOINT the two halves of all gradients of g. */
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at);
 /* lang/random.c: key words of a draw, and the counter of a site after a call. */
-void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth, int64_t out[2]);
+void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
+                  int64_t out[2]);
 void random_advance(Session *s, uint64_t site);
 /* lang/effect.c: print and assert of code */
 bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
 
-/* Files the failure of a compiled call of `what`: `at` in the program, or the call where that is in the
- * library. Places inside `staged`, the call that was compiled, stand for those of this one. `inner` is
- * the method in which it happened, or NULL. */
+/* Files the failure of a compiled call of `what`: `at` in the program, or the call where that is in
+ * the library. Places inside `staged`, the call that was compiled, stand for those of this one.
+ * `inner` is the method in which it happened, or NULL. */
 Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
                 const char *inner);
-int guard(Session *s, void (*f)(void *ud), void *ud); /* mem_protect that also restores the evaluator's state */
-State *unit_state(Session *s, const void *key, Name field); /* NULL when the unit does not know it */
+/* mem_protect that also restores the evaluator's state */
+int guard(Session *s, void (*f)(void *ud), void *ud);
+/* NULL when the unit does not know it */
+State *unit_state(Session *s, const void *key, Name field);
 Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */
-/* The type that a tensor or param of script has as an argument of what is being staged, with symbols for its
- * free dims; NULL when it is none. */
+/* The type that a tensor or param of script has as an argument of what is being staged, with
+ * symbols for its free dims; NULL when it is none. */
 const Type *unit_type(Unit *u, Value v);
 void flatten(Flat *f, Value v, Node *type, Node *fn);
-void region_open(Session *s, Stage *st, Name name); /* a stage for a region of the present one's graph */
-/* Inlines the closed region st with its first k inputs mapped: they get the rows of rows[i], all along
- * one new leading axis of size n[0] (`zip`), or each along one of its own of size n[i], the first
- * outermost. Gives the outputs. */
+/* a stage for a region of the present one's graph */
+void region_open(Session *s, Stage *st, Name name);
+/* Inlines the closed region st with its first k inputs mapped: they get the rows of rows[i], all
+ * along one new leading axis of size n[0] (`zip`), or each along one of its own of size n[i], the
+ * first outermost. Gives the outputs. */
 Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const Dim *n, bool zip,
                 Span at);
 void stage_push(Session *s, Stage *st, Graph *g);

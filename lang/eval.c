@@ -69,8 +69,8 @@ double want_float(Session *s, Value v, Span at, const char *what) {
   fail(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
 }
 
-/* The value of a rank-0 i64 or bool of code that is made of constants alone: the counter of an unrolled
- * loop and what is computed from it. */
+/* The value of a rank-0 i64 or bool of code that is made of constants alone: the counter of an
+ * unrolled loop and what is computed from it. */
 static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
   const Type *t = gr_type(g, v);
   if (depth > 16 || t->kind != TK_TENSOR || t->rank || (t->dtype != DT_I64 && t->dtype != DT_BOOL))
@@ -598,7 +598,8 @@ static Value eval_item(Session *s, Node *e) {
 
 static Value eval_if(Session *s, Node *e) {
   Value c = eval(s, e->if_.cond);
-  if (c.tag == V_UNKNOWN || (s->abstract && c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL && type_of(s, c).rank == 0)) {
+  if (c.tag == V_UNKNOWN || (s->abstract && c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL &&
+                             type_of(s, c).rank == 0)) {
     /* check: look at both branches; a break or return in one of them may or may not happen */
     AbstractVars k = abstract_vars(s, e);
     Value a = eval(s, e->if_.then), b = v_unit();
@@ -724,7 +725,8 @@ static Value put_path(Session *s, Value old, Node **path, size_t n, AstOp op, Va
     Name f = p->dot.name.name;
     for (size_t i = 0; i < old.u.rec->count; i++)
       if (old.u.rec->names[i] == f) {
-        Value nv = settle(s, put_path(s, old.u.rec->items[i], path + 1, n - 1, op, v, st), st->span);
+        Value nv =
+            settle(s, put_path(s, old.u.rec->items[i], path + 1, n - 1, op, v, st), st->span);
         Value copy = record_value(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
         value_set(&copy.u.rec->items[i], nv);
         return copy;
@@ -752,7 +754,8 @@ static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, 
   state_write(s, inst, field, nv, st->span);
 }
 
-/* A top-level variable before its statement: in `check`, the body of a proc is walked before that. */
+/* A top-level variable before its statement: in `check`, the body of a proc is walked before
+ * that. */
 static Value unset(Session *s) { return s->abstract ? (Value){.tag = V_UNKNOWN} : v_unit(); }
 
 static Flow eval_assign(Session *s, Node *st) {
@@ -855,7 +858,8 @@ static Flow eval_assign(Session *s, Node *st) {
     l = local_find(s, root->name); /* the array may have moved */
     value_set(&l->v, nv);
   } else {
-    if (s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN}; /* at some call */
+    /* at some call */
+    if (s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN};
     value_set(&g->v, nv);
   }
   return FLOW_NEXT;

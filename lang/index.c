@@ -160,7 +160,8 @@ static Dim from_end(Session *s, Value v, bool neg, Dim size) {
   return neg ? dim_add(dims_of(s), size, d) : d;
 }
 
-/* Expands `...` and missing axes; returns how many items there are, one per axis (a mask: several). */
+/* Expands `...` and missing axes; returns how many items there are, one per axis (a mask:
+ * several). */
 static int items_of(Session *s, Node *index, const Type *t, Item *out) {
   int rank = t->rank;
   NodeList *l = &index->index.items;

@@ -61,7 +61,8 @@ typedef struct Running {
 } Running;
 
 /* ---- frames: one per call, in script and in code */
-typedef struct AliasEntry { size_t state; Val version; Value v; } AliasEntry; /* state seen in this call */
+/* state seen in this call */
+typedef struct AliasEntry { size_t state; Val version; Value v; } AliasEntry;
 typedef struct Frame {
   struct Frame *up;
   Module *module;
@@ -135,7 +136,7 @@ struct Session {
     const char *const *lib; size_t lib_count;
     bool has_seed;
     uint64_t seed;
-    int cpu, level, threads;       /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
+    int cpu, level, threads; /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
     bool perf_map;
   } config;
@@ -149,15 +150,18 @@ struct Session {
 };
 
 /* ---- errors */
-Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 _Noreturn void raise_(Session *s); /* with the trace of frames */
 _Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e);
-void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* scratch text */
+void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* scratch text */
+const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The program's own words there, for help texts; `other` when they are long or none. */
 const char *source_text(Session *s, Span at, const char *other);
 void poll_interrupt(Session *s, Span at);
@@ -182,18 +186,21 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var);
 void local_push(Session *s, Name name, Value v, bool is_var, Span at);
 void locals_pop(Session *s, size_t to);
 Local *local_find(Session *s, Name name);
-int64_t want_int(Session *s, Value v, Span at, const char *what);   /* a constant int; in code asks for specialisation */
+/* a constant int; in code asks for specialisation */
+int64_t want_int(Session *s, Value v, Span at, const char *what);
 double want_float(Session *s, Value v, Span at, const char *what);
 bool want_bool(Session *s, Value v, Span at, const char *what);     /* static bool */
 const char *want_str(Session *s, Value v, Span at, const char *what);
 static inline bool in_code(const Session *s) { return s->stage != NULL && !s->abstract; }
 
-Value name_value(Session *s, Name name, Span at, bool must); /* !must: V_UNKNOWN when there is none */
+/* !must: V_UNKNOWN when there is none */
+Value name_value(Session *s, Name name, Span at, bool must);
 Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call);
 Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer vars: wrap bodies */
 
 /* ---- block.c: constructs with a block */
-enum { UNROLL_MAX = 4096 }; /* turns of a loop that code unrolls; longer ones are not yet compiled */
+/* turns of a loop that code unrolls; longer ones are not yet compiled */
+enum { UNROLL_MAX = 4096 };
 Value eval_comp(Session *s, Node *e);
 Value eval_wrap(Session *s, Node *e);
 Value eval_checkpoint(Session *s, Node *e);
@@ -210,7 +217,8 @@ Module *module_load_file(Session *s, const char *path, Span at);
 Module *module_embedded(Session *s, const char *name, Span at);
 void module_declare(Session *s, Module *m); /* declarations of its tree, `use`s resolved */
 Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */
-bool visible_anyway(Session *s, const Module *m, Name name, Value *v); /* embedded modules: prelude and builtins */
+/* embedded modules: prelude and builtins */
+bool visible_anyway(Session *s, const Module *m, Name name, Value *v);
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);
 const struct Builtin *builtin_find(Session *s, Name name);
 
@@ -221,16 +229,19 @@ const struct Builtin *builtin_find(Session *s, Name name);
 Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
 /* Shape and dtype of a tensor type whose dims are all known: declarations of params. */
 void type_eval(Session *s, Node *type, Type *out);
-Dim dim_of(Session *s, Value v, Span at, const char *what); /* an int number as a Dim of the stage's table */
+/* an int number as a Dim of the stage's table */
+Dim dim_of(Session *s, Value v, Span at, const char *what);
 Value dim_value(Session *s, Dim d);                         /* V_INT when constant, else V_DIM */
 DimTab *dims_of(Session *s);
 
 /* ---- path.c: what the program calls an instance ("net.blocks.0") and its methods */
-Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n); /* roots: instances that may hold it */
+/* roots: instances that may hold it */
+Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n);
 Name stage_path(Session *s);                        /* of the method that is staged, or NULL */
-const char *frame_title(Session *s, Frame *f);      /* "net.blocks.0.forward", or a function's name */
+const char *frame_title(Session *s, Frame *f); /* "net.blocks.0.forward", or a function's name */
 const char *fn_title(Session *s, const FnObj *f);
-const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at); /* method of i there */
+/* method of i there */
+const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at);
 
 /* ---- call.c */
 Value call_value(Session *s, Value f, const Args *a);
@@ -247,8 +258,8 @@ bool fn_is_code_legal(Session *s, Node *lambda);
 /* ---- ops.c: tensor operations on Values, script or code */
 Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, Span at);
 /* ops with several results */
-void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, Span at,
-                  int nout, Value *out);
+void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
+                  Span at, int nout, Value *out);
 Value op_unary(Session *s, OpCode op, Value x, Span at);        /* numbers too: gives a number */
 Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span right);
 Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at);
@@ -260,30 +271,35 @@ Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at);
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at);
 /* The same; a rank-0 host value moves to device `dev` on the way (rule 94). */
 Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at);
-Value op_fill_like(Session *s, Value like, double x, Span at); /* all x, with the shape, dtype and device of like */
+/* all x, with the shape, dtype and device of like */
+Value op_fill_like(Session *s, Value like, double x, Span at);
 Value op_transpose(Session *s, Value x, const int64_t *perm, Span at);
 Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool keep, Span at);
 Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right);
 Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at);
 Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at);
-Value op_element(Session *s, Value x, int64_t i, Span at); /* x[i] of the leading axis, i in range */
+/* x[i] of the leading axis, i in range */
+Value op_element(Session *s, Value x, int64_t i, Span at);
 Value op_index(Session *s, Value x, Node *index);               /* N_INDEX: items evaluated there */
 Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at);
 /* Type of a tensor Value or number (weak: f64/i64 rank 0); dims are of dims_of(s). */
 Type type_of(Session *s, Value x);
-/* Anything tensor-like as a tensor: numbers take `like` (f32/i64 for DT_COUNT), weak lists stack. */
+/* Anything tensor-like as a tensor: numbers take `like` (f32/i64 for DT_COUNT), weak lists
+ * stack. */
 Value as_tensor(Session *s, Value x, DType like, Span at);
 /* A concrete tensor (script); waits for nothing. Borrowed. */
 Tensor *tensor_of(Session *s, Value x, Span at);
 int64_t const_i(Session *s, Value x, Span at);
 
 /* ---- compile.c */
-Value global_in_code(Session *s, Global *g, Span at); /* a top-level `let` as a hidden argument (rule 7) */
+/* a top-level `let` as a hidden argument (rule 7) */
+Value global_in_code(Session *s, Global *g, Span at);
 void stage_at(Session *s, Span at); /* provenance of the nodes that s->stage gets next */
 Value stage_lift(Session *s, Value v, Span at); /* any tensor or number as a V_NODE of s->stage */
-Value stage_operand(Session *s, Value v, Span at); /* the same, cut if it was made under no_grad and the mode is grad */
-/* no_grad in code (rule 78): begins or ends an interval of nodes; what leaves one that began at node
- * `start` is cut, except what an inner `wrap <grad>` made. */
+/* the same, cut if it was made under no_grad and the mode is grad */
+Value stage_operand(Session *s, Value v, Span at);
+/* no_grad in code (rule 78): begins or ends an interval of nodes; what leaves one that began at
+ * node `start` is cut, except what an inner `wrap <grad>` made. */
 void stage_quiet(Session *s, bool on);
 Value leave_quiet(Session *s, Value v, uint32_t start, Span at);
 Value state_read(Session *s, Inst *i, Field *f, Span at);
@@ -291,25 +307,29 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
 Value param_read(Session *s, Param *p, Span at);  /* its value as a tensor, script or code */
 void param_write(Session *s, Param *p, Value v, Span at);
 Value random_key(Session *s, Node *site);         /* i64[2] for the next draw at this call */
-void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out); /* may restart staging */
+/* may restart staging */
+void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);
 
-/* ---- live.c: whether nothing that can still run reads local number k, but for printing; `asks`: the
- * expression that asks mentions it once itself */
+/* ---- live.c: whether nothing that can still run reads local number k, but for printing; `asks`:
+ * the expression that asks mentions it once itself */
 bool local_dead(Session *s, size_t k, bool asks);
 
 /* ---- tape.c and grad */
 bool wants_grad(Session *s, Value v); /* a param that is not frozen, or made from one */
 typedef struct Take {
-  const Node *loss; /* what `grad` was given: what no later statement mentions is used up; NULL = nothing is */
+  /* what `grad` was given: what no later statement mentions is used up; NULL = nothing is */
+  const Node *loss;
   bool last;        /* the loss is used up whoever mentions it */
 } Take;
-Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take, Span at);
+Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
+                Span at);
 
 /* ---- tree.c (rules 64 to 66) */
 typedef Value (*TreeFn)(Session *s, void *ud, size_t n, Value *leaves, const char *path);
 /* Leaf by leaf over trees of one structure; the result has the structure. */
 Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at);
-Value params_tree(Session *s, Inst *i, bool values); /* record of params (values: read), none if frozen */
+/* record of params (values: read), none if frozen */
+Value params_tree(Session *s, Inst *i, bool values);
 
 /* ---- format.c, show.c */
 void format_value(Session *s, Buf *out, Value v, const Format *f, Span at);
@@ -318,7 +338,8 @@ void show_value(Session *s, Buf *out, const char *name, Value v); /* what the RE
 void emit_text(Session *s, int stream, const char *text, size_t n);
 
 /* ---- builtins: one table (lang/builtins.def); signature text gives names, defaults and arity */
-/* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the param */
+/* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the
+ * param */
 enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4 };
 typedef struct Call {
   const struct Builtin *b;
@@ -378,7 +399,8 @@ Node *comp_lambda(Session *s, Node *comp);   /* fn() = [..] */
 Node *model_ctor(Session *s, Node *model);   /* a function with the model's parameters */
 /* Why the body of a function literal is no code, and where; NULL when it is. */
 const char *why_not_code(Session *s, const FnObj *f, Span *at);
-bool mentions_earlier(const Node *comp, uint32_t k); /* range k reads a variable of an earlier range */
+/* range k reads a variable of an earlier range */
+bool mentions_earlier(const Node *comp, uint32_t k);
 bool name_is_none(Session *s, const Node *e);
 /* type.c */
 void type_bind(Session *s, Node *type, Value v);
@@ -405,10 +427,12 @@ const char *use_chain(Session *s, const Module *from);
 /* model.c */
 Value buffers_tree(Session *s, Inst *i);
 /* seq.c */
-void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k, void (*turn)(void *ud, uint32_t k, Value v));
+void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
+              void (*turn)(void *ud, uint32_t k, Value v));
 Value seq_map(Session *s, Value seq, Value f, Span at);
 /* check.c */
-bool check_module(Session *s, Module *m, bool script); /* functions for all sizes; script statements too. Errors are filed. */
+/* functions for all sizes; script statements too. Errors are filed. */
+bool check_module(Session *s, Module *m, bool script);
 Value comp_unknown(Session *s, Node *comp);
 /* Variables that a loop or branch of script assigns, while `ckl check` walks it. */
 typedef struct AbstractVars {
@@ -426,10 +450,12 @@ bool abstract_returns(Node *body);
 bool abstract_param(Session *s, Value v);
 bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
 void check_step(Session *s); /* counts a call or turn; a check that takes too long gives up */
-_Noreturn void check_gives_up(Session *s); /* ends the check of a function or statement, without an error */
+/* ends the check of a function or statement, without an error */
+_Noreturn void check_gives_up(Session *s);
 /* api.c, ir_tool.c */
 int64_t session_counter(const Session *s, const char *name);
-bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n, const char *stage);
+bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
+              const char *stage);
 /* session.c */
 /* A line "channel: .." on stream 2, if the channel is on. */
 void log_line(Session *s, int channel, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

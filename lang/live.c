@@ -1,8 +1,8 @@
 /* Which local variables of script no later statement mentions (rule 76).
  *
- * In: the blocks that are being run, from the innermost out, and a local. Out: whether anything that
- * can still run reads it. The answer may say yes too often, never too seldom: what stands in the
- * present statement beside the place that asks counts, all of a loop around the variable's uses
+ * In: the blocks that are being run, from the innermost out, and a local. Out: whether anything
+ * that can still run reads it. The answer may say yes too often, never too seldom: what stands in
+ * the present statement beside the place that asks counts, all of a loop around the variable's uses
  * counts when the variable is older than the turn, and names are compared, not variables. Printing
  * reads a value without its tape and does not count.
  */
@@ -69,7 +69,8 @@ static int mentions(Session *s, Node *n, Name name) {
 bool local_dead(Session *s, size_t k, bool asks) {
   const Frame *f = s->frame;
   Name name = s->locals[k].name;
-  int own = asks; /* mentions in the present statement that are known: the place that asks, an inner block */
+  /* mentions in the present statement that are known: the place that asks, an inner block */
+  int own = asks;
   for (const Running *p = f->place; p; p = p->up) {
     NodeList *l = &p->block->list;
     if (mentions(s, l->items[p->index], name) > own) return false;

@@ -10,7 +10,8 @@
 
 static uint64_t member_site(const ModelDecl *m, Name member, uint64_t nth) {
   uint64_t h = UINT64_C(14695981039346656037);
-  const char *slash = strrchr(m->module->name, '/'); /* the file without its folders, as in module.c */
+  /* the file without its folders, as in module.c */
+  const char *slash = strrchr(m->module->name, '/');
   const char *t[3] = {slash ? slash + 1 : m->module->name, m->name, member};
   for (int i = 0; i < 3; i++) {
     for (const char *p = t[i]; *p; p++) h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);

@@ -1,9 +1,10 @@
 /* Modules: files and the embedded library, their declarations, `use` (rules 1, 5, 6, 99).
  *
  * In: a tree. Out: a table of globals: declarations first (visible in the whole file), constants of
- * rule 6 with their values, names brought by `use` marked with their home module. Top-level variables
- * get a slot that is set when their statement runs. Here too every call of the source gets its random
- * site (rule 92): a hash of module, item and ordinal, so that comments and line moves change nothing.
+ * rule 6 with their values, names brought by `use` marked with their home module. Top-level
+ * variables get a slot that is set when their statement runs. Here too every call of the source
+ * gets its random site (rule 92): a hash of module, item and ordinal, so that comments and line
+ * moves change nothing.
  */
 #include <string.h>
 #include <unistd.h>
@@ -42,7 +43,8 @@ static void number_calls(void *ud, Node *n) {
     ast_children(n, number_calls, ud);
 }
 
-/* The name of a file without its folders: how a program's path is spelled changes no random number. */
+/* The name of a file without its folders: how a program's path is spelled changes no random
+ * number. */
 static const char *site_home(const Module *m) {
   const char *slash = strrchr(m->name, '/');
   return slash ? slash + 1 : m->name;
@@ -265,7 +267,8 @@ static Module *used_module(Session *s, Module *m, Node *u) {
             "no module is called `%s`", b.s);
 }
 
-/* What is visible without `use` may be named as of any embedded module: `use nn (relu)`, `data.split`. */
+/* What is visible without `use` may be named as of any embedded module: `use nn (relu)`,
+ * `data.split`. */
 bool visible_anyway(Session *s, const Module *m, Name name, Value *v) {
   if (m->path) return false;
   Global *g = s->prelude ? own_global(s->prelude, name) : NULL;
@@ -377,7 +380,8 @@ static void item_job(void *ud) {
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   NodeList *l = &ast->file.items;
   for (uint32_t i = 0; repl && i < l->count; i++)
-    if (l->items[i]->kind == N_FN || l->items[i]->kind == N_MODEL || l->items[i]->kind == N_TYPE_DECL || l->items[i]->kind == N_USE) {
+    if (l->items[i]->kind == N_FN || l->items[i]->kind == N_MODEL ||
+        l->items[i]->kind == N_TYPE_DECL || l->items[i]->kind == N_USE) {
       cache_free(s); /* callers of what is replaced are compiled again (rule 5) */
       break;
     }

@@ -1,10 +1,11 @@
 /* Gradients of single operations, kept.
  *
  * In: a node of the tape, which gradients are wanted and which cotangents are there. Out: the graph
- * that computes them. A tape of script has few kinds of nodes and many of each, so a session keeps the
- * graphs it made: a table of fixed size by the hash of everything a graph depends on (operation,
- * attributes, types and sizes of operands, the two masks, the mode), in which the newer entry takes
- * the place. Invariant: a kept graph names no place in the program; whoever runs it knows the node.
+ * that computes them. A tape of script has few kinds of nodes and many of each, so a session keeps
+ * the graphs it made: a table of fixed size by the hash of everything a graph depends on
+ * (operation, attributes, types and sizes of operands, the two masks, the mode), in which the newer
+ * entry takes the place. Invariant: a kept graph names no place in the program; whoever runs it
+ * knows the node.
  */
 #include <string.h>
 #include <xxhash.h>
@@ -58,7 +59,8 @@ static void pack(OpGrad *o, const TapeNode *n, const bool *wants) {
   o->g = there ? gr_dce(&o->arena, g) : NULL;
 }
 
-static void key_of(Buf *b, const TapeNode *n, const bool *wants, const bool *has, const bool *tracked) {
+static void key_of(Buf *b, const TapeNode *n, const bool *wants, const bool *has,
+                   const bool *tracked) {
   struct { uint32_t op, in, out, attrs; uint8_t anomaly, record, pad[6]; } head = {
       n->op, (uint32_t)n->in_count, (uint32_t)n->out_count, (uint32_t)n->attr_count, n->anomaly,
       tracked != NULL, {0}};
@@ -102,8 +104,8 @@ void op_grads_free(Session *s) {
   s->op_grads = NULL;
 }
 
-const OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, const bool *has,
-                      const bool *tracked) {
+const OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants,
+                      const bool *has, const bool *tracked) {
   Buf key;
   buf_init_arena(&key, temp);
   key_of(&key, n, wants, has, tracked);

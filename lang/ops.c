@@ -155,7 +155,8 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
   GErr e = {.code = ERR_BUG, .operand = -1};
   if (s->stage) {
     Val *in = ARENA_ARRAY(&s->scratch, Val, n + 1);
-    for (int i = 0; i < n; i++) in[i] = op == OP_STOP ? stage_lift(s, v[i], at).u.v : stage_operand(s, v[i], at).u.v;
+    for (int i = 0; i < n; i++)
+      in[i] = op == OP_STOP ? stage_lift(s, v[i], at).u.v : stage_operand(s, v[i], at).u.v;
     Graph *g = s->stage->g;
     stage_at(s, at);
     Val r = gr_op(g, op, in, n, attrs, nattrs, NULL, 0, &e);
@@ -319,7 +320,8 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     case AST_MUL: r = dim_mul(t, x, y); break;
     case AST_FLOORDIV: r = dim_floordiv(t, x, y); break;
     case AST_MOD: r = dim_mod(t, x, y); break;
-    default: { /* comparisons: decided where provable, else this size becomes part of the signature */
+    /* comparisons: decided where provable, else this size becomes part of the signature */
+    default: {
       DimOrder o = dim_compare(t, x, y);
       int64_t d;
       if (op == AST_EQ && o != DIM_MAYBE) return v_bool(o == DIM_EQUAL);
@@ -543,14 +545,15 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   DType like = v_is_tensor(v[0])   ? (DType)type_of(s, v[0]).dtype
                : v_is_tensor(v[1]) ? (DType)type_of(s, v[1]).dtype
                                    : DT_COUNT;
-  if (like == DT_COUNT &&
-      (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT || (v[0].tag == V_LIST && weak_is_float(s, v[0])) ||
-       (v[1].tag == V_LIST && weak_is_float(s, v[1]))))
+  if (like == DT_COUNT && (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT ||
+                           (v[0].tag == V_LIST && weak_is_float(s, v[0])) ||
+                           (v[1].tag == V_LIST && weak_is_float(s, v[1]))))
     like = DT_F32;
   if (like != DT_COUNT && !dt_float(like) && like != DT_BOOL) {
     for (int i = 0; i < 2; i++)
       if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(s, v[i])))
-        fail_help(s, ERR_FLOAT_INT, sp[i], txt(s, "cast the tensor: `f32(%s)`", source_text(s, sp[1 - i], "x")),
+        fail_help(s, ERR_FLOAT_INT, sp[i],
+                  txt(s, "cast the tensor: `f32(%s)`", source_text(s, sp[1 - i], "x")),
                   "a float number does not go with %s", dtype_info[like].name);
   }
   Value x = as_tensor(s, v[0], like, left), y = as_tensor(s, v[1], like, right);
@@ -777,7 +780,8 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
             dtype_info[a.dtype].name, dtype_info[b.dtype].name);
     bool fa = dt_float((DType)a.dtype), fb = dt_float((DType)b.dtype);
     bool wide = fa != fb ? fb : dt_size((DType)b.dtype) > dt_size((DType)a.dtype);
-    dg_help(&s->diags, d, "`%s(%s)` casts the %s operand", dtype_info[wide ? b.dtype : a.dtype].name,
+    dg_help(&s->diags, d, "`%s(%s)` casts the %s operand",
+            dtype_info[wide ? b.dtype : a.dtype].name,
             wide ? source_text(s, left, "x") : source_text(s, right, "y"), wide ? "left" : "right");
     raise_(s);
   }
@@ -797,9 +801,11 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
       dg_label(&s->diags, d, left, "%s", value_type_text(s, x));
       dg_label(&s->diags, d, right, "%s", value_type_text(s, y));
       if (b.rank == 2 && b.dim[1] == ka)
-        dg_help(&s->diags, d, "`%s @ transpose(%s)` fits", factor_text(s, left, "x"), source_text(s, right, "y"));
+        dg_help(&s->diags, d, "`%s @ transpose(%s)` fits", factor_text(s, left, "x"),
+                source_text(s, right, "y"));
       else if (a.rank == 2 && a.dim[0] == kb)
-        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", source_text(s, left, "x"), factor_text(s, right, "y"));
+        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", source_text(s, left, "x"),
+                factor_text(s, right, "y"));
       raise_(s);
     }
   }

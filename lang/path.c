@@ -1,11 +1,11 @@
 /* Layer paths: what the program calls an instance, "net.blocks.0.attn".
  *
- * In: an instance, or a frame inside one of its methods. Out: its path, for traces of errors and the
- * provenance of graph nodes. A path starts at the top-level name that leads to the instance (the file
- * before its modules, children before what came as a constructor argument); where there is none, at
- * the model's name of the outermost instance that is known to hold it. A path is found by looking,
- * so it costs nothing until it is asked for; code asks while it is compiled, and a compiled function
- * that instances share keeps which of them a path meant.
+ * In: an instance, or a frame inside one of its methods. Out: its path, for traces of errors and
+ * the provenance of graph nodes. A path starts at the top-level name that leads to the instance
+ * (the file before its modules, children before what came as a constructor argument); where there
+ * is none, at the model's name of the outermost instance that is known to hold it. A path is found
+ * by looking, so it costs nothing until it is asked for; code asks while it is compiled, and a
+ * compiled function that instances share keeps which of them a path meant.
  */
 #include <string.h>
 

@@ -30,6 +30,7 @@ void seq_free(Session *s, Seq *q); /* called by value.c alone */
 SeqIter *seq_start(Session *s, Value source, Span at);
 bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
 int64_t seq_length(Session *s, Value source, Span at); /* -1 when unknown */
-void seq_finish(Session *s, SeqIter *it); /* ends a progress line; also done when the pool is drained */
+/* ends a progress line; also done when the pool is drained */
+void seq_finish(Session *s, SeqIter *it);
 
 #endif

@@ -1,7 +1,8 @@
 /* Sessions: what they own, protected calls, running a program's statements.
  *
- * In: a session and a module or a statement. Out: effects, diagnostics. guard() is mem_protect that also puts
- * back the evaluator's state (frames, locals, stage, modes), so any error leaves a usable session.
+ * In: a session and a module or a statement. Out: effects, diagnostics. guard() is mem_protect that
+ * also puts back the evaluator's state (frames, locals, stage, modes), so any error leaves a usable
+ * session.
  */
 #include "lang/session.h"
 

@@ -1,10 +1,11 @@
 /* The eager tape and `grad` at the top level.
  *
  * In: operations and calls as they happen; a loss and what to differentiate by. Out: gradients.
- * Idea: reverse sweep in the order of sequence numbers, each node's gradient a graph (of the one op,
- * or the backward half of the call's joint graph) run by the reference evaluator. Contributions
+ * Idea: reverse sweep in the order of sequence numbers, each node's gradient a graph (of the one
+ * op, or the backward half of the call's joint graph) run by the reference evaluator. Contributions
  * arrive last use first and are added pairwise, as in code (rule 74). No recursion: a chain of
- * 100,000 operations needs no C stack. With `record` each node's backward is itself a recorded call. What a sweep holds hangs on the pool, so an error frees it.
+ * 100,000 operations needs no C stack. With `record` each node's backward is itself a recorded
+ * call. What a sweep holds hangs on the pool, so an error frees it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -476,7 +477,8 @@ static void node_gradients(Sweep *w, TapeNode *n, const bool *wants, Value *dx) 
 /* Rule 87: modes are explicit; training without `wrap <train>` is most often a slip. */
 void warn_eval_dropout(Session *s, Span at) {
   warn_once(s, ERR_DROPOUT_EVAL, at,
-            "a gradient goes through a dropout that does nothing: the call stands outside `wrap <train>`");
+            "a gradient goes through a dropout that does nothing: the call stands outside `wrap "
+            "<train>`");
 }
 
 static void keep_node(Sweep *w, TapeNode *n) {
@@ -550,7 +552,8 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   return g.tag ? value_pool(s, g) : tensor_value(s, zeros_like(s, &m));
 }
 
-/* -- taking over the tape (rule 76): what only values hold that nothing reads again dies on the way */
+/* -- taking over the tape (rule 76): what only values hold that nothing reads again dies on the
+ * way */
 
 /* Counts the references to nodes of the sweep that v alone has. */
 static void count_dead(Value v, int64_t others) {
@@ -605,7 +608,8 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
     for (size_t i = 0; i < w->count; i++) {
       TapeNode *n = w->nodes[i];
       if (n->taken)
-        fail_help(s, ERR_GRAD_TAKEN, take.loss ? take.loss->span : at, "leave `last = true` out of the earlier `grad`",
+        fail_help(s, ERR_GRAD_TAKEN, take.loss ? take.loss->span : at,
+                  "leave `last = true` out of the earlier `grad`",
                   "an earlier `grad` with `last = true` has used up what this loss was made of");
       for (size_t k = 0; k < n->in_count; k++)
         if (n->in[k].node) keep_node(w, n->in[k].node);
@@ -671,7 +675,8 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
 }
 
 /* The sweep's marks on the tape go when it ends, so that one statement may hold several. */
-Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take, Span at) {
+Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
+                Span at) {
   size_t mark = mem_pool_mark(&s->mem);
   Value g = sweep(s, loss, cotangent, wrt, record, take, at);
   value_retain(g);

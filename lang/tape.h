@@ -75,20 +75,22 @@ typedef struct OpGrad {
   int *output;     /* per input: which output is its gradient, -1 = none */
   JointRef *joint; /* instead of g, where the gradient itself is recorded */
 } OpGrad;
-/* `tracked`: of a recorded gradient, which of its inputs are on the tape; else NULL. The result stays
- * until the next call. */
-const OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, const bool *has,
-                      const bool *tracked);
+/* `tracked`: of a recorded gradient, which of its inputs are on the tape; else NULL. The result
+ * stays until the next call. */
+const OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants,
+                      const bool *has, const bool *tracked);
 void op_grads_free(Session *s);
 /* Makes j->joint of j->f, the gradients of n as wanted, with zeros for those that are not there. */
 void joint_of_gradient(JointRef *j, const TapeNode *n, const bool *wants, const bool *tracked);
 
 void tape_release(Session *s, TapeNode *n);
 /* Records an operation on v (n operands) whose results are out (nout). */
-void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, int nout,
-                 Value *out, Span at);
-/* Records a call: `in` are the leaves, `out` the tensor results of the graph; takes over `saved` references. */
-void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs, size_t nout,
-                      Value *out, Tensor **saved, const int64_t *env, size_t env_count, Span at);
+void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
+                 int nout, Value *out, Span at);
+/* Records a call: `in` are the leaves, `out` the tensor results of the graph; takes over `saved`
+ * references. */
+void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
+                      size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
+                      Span at);
 
 #endif

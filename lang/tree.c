@@ -116,7 +116,8 @@ Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Spa
          value_type_text(s, ta ? a : b));
   Arith k = {op, at, v_unit(), 0};
   if (has_number(a) || has_number(b))
-    fail(s, ERR_OPERAND, ta ? left : right, "`%s` works on trees of tensors, not on %s", ast_op_text(op), value_type_text(s, ta ? a : b));
+    fail(s, ERR_OPERAND, ta ? left : right, "`%s` works on trees of tensors, not on %s",
+         ast_op_text(op), value_type_text(s, ta ? a : b));
   if (ta && tb) {
     Value t[2] = {a, b};
     return tree_map(s, 2, t, arith_leaf, &k, at);

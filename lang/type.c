@@ -273,7 +273,8 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
         return v;
       }
       if (!strcmp(n, "model")) {
-        if (v.tag != V_INST && v.tag != V_PARAM && !(s->stage && v_is_tensor(v))) mismatch(s, type, v, at, what, NULL);
+        if (v.tag != V_INST && v.tag != V_PARAM && !(s->stage && v_is_tensor(v)))
+          mismatch(s, type, v, at, what, NULL);
         return v;
       }
       if (!strcmp(n, "seq")) {

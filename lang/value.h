@@ -68,7 +68,8 @@ typedef struct Value {
 
 typedef struct StrObj { Obj o; size_t n; char s[]; } StrObj;
 
-/* A tensor of script. `node` (with `out`) is where it was made on the tape, NULL when it is not recorded. */
+/* A tensor of script. `node` (with `out`) is where it was made on the tape, NULL when it is not
+ * recorded. */
 typedef struct TVal {
   Obj o;
   Tensor *t;

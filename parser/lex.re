@@ -3,8 +3,8 @@
  * In: a text that is valid UTF-8 without NUL. Out: tokens with their places; comments go to a side
  * table. Idea: the lexer keeps the stack of open brackets, and with it knows where a newline ends a
  * statement (SEP), where `<` opens a policy, and that it is inside a string or a hole of one, so
- * the grammar needs no modes. Closing brackets that are missing are supplied (after an error), so that
- * what the parser sees is always balanced.
+ * the grammar needs no modes. Closing brackets that are missing are supplied (after an error), so
+ * that what the parser sees is always balanced.
  * Invariant: each call moves `pos` forward, pops a bracket or returns the end; time is linear. */
 #include "parser/lex.h"
 

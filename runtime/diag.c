@@ -1,8 +1,8 @@
 /* Diagnostics: filing them, and showing them as text with carets or as JSON.
  *
  * In: spans and texts from every phase. Out: the list of a session; text for people and programs.
- * Idea of the picture: the lines that carry a mark are shown once, in order; below each stands a row
- * of marks and as many rows of labels as it takes for none to touch another.
+ * Idea of the picture: the lines that carry a mark are shown once, in order; below each stands a
+ * row of marks and as many rows of labels as it takes for none to touch another.
  * Invariant: what is rendered is valid UTF-8 without control characters (newlines and tabs apart),
  * whatever the source holds. */
 #include "runtime/diag.h"
@@ -22,7 +22,7 @@ int err_find(const char *code) {
   return -1;
 }
 
-/* ---- filing ----------------------------------------------------------------------------------- */
+/* ---- filing ---------------------------------------------------------------------------------- */
 
 void dg_init(Diags *d, Arena *a, Mem *m) {
   memset(d, 0, sizeof *d);
@@ -72,7 +72,8 @@ static Diag *file_nomem(Diags *d, Span at, const char *message) {
   return &d->nomem;
 }
 
-static Diag *file_one(Diags *d, ErrCode code, Severity severity, Span at, const char *fmt, va_list ap) {
+static Diag *file_one(Diags *d, ErrCode code, Severity severity, Span at, const char *fmt,
+                      va_list ap) {
   if (code == ERR_NOMEM && severity == SEV_ERROR) {
     if (d->nomem_filed) return &d->nomem;
     va_list again;
@@ -151,7 +152,7 @@ void dg_throw(Diags *d) {
   mem_throw(d->mem, d->nomem_filed ? MEM_ERR_NOMEM : MEM_ERR_PROGRAM);
 }
 
-/* ---- one character at a time ------------------------------------------------------------------ */
+/* ---- one character at a time ----------------------------------------------------------------- */
 
 /* The character at s: its bytes, what is shown for it, and its columns (a tab has -1). */
 typedef struct Glyph {
@@ -193,7 +194,7 @@ static int put_text(Buf *out, const char *s, size_t n) {
   return width;
 }
 
-/* ---- the picture ------------------------------------------------------------------------------ */
+/* ---- the picture ----------------------------------------------------------------------------- */
 
 enum { COLUMNS = 100, TAB = 8, MARKS = 5, HEAD_WIDTH = 80, MOST_TEXT = 4 * COLUMNS };
 
@@ -618,7 +619,7 @@ void dg_render(Buf *out, const Sources *src, const Diag *g, bool color) {
   }
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void json_string(Buf *out, const char *s) {
   if (s) {

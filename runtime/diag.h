@@ -1,7 +1,8 @@
 /* Sources, spans and diagnostics: what went wrong, where, why, and the way out.
  *
- * Codes come from errors.def: ERR(SHAPE_INNER, "shape-3", "title", "explanation", "example program").
- * A diagnostic is filed in the session's list; the command line prints it. dg_throw files and leaves.
+ * Codes come from errors.def: ERR(SHAPE_INNER, "shape-3", "title", "explanation", "example
+ * program"). A diagnostic is filed in the session's list; the command line prints it. dg_throw
+ * files and leaves.
  */
 #ifndef CKL_RUNTIME_DIAG_H
 #define CKL_RUNTIME_DIAG_H
@@ -93,8 +94,8 @@ void dg_clear(Diags *d);
 /* Forgets what was filed after the first `count` diagnostics. */
 void dg_rewind(Diags *d, size_t count);
 
-/* These work without memory: dg_error and dg_warn then file and return the one NOMEM diagnostic that
- * is always there; labels and help that find no room are left out. Only dg_throw leaves. */
+/* These work without memory: dg_error and dg_warn then file and return the one NOMEM diagnostic
+ * that is always there; labels and help that find no room are left out. Only dg_throw leaves. */
 Diag *dg_error(Diags *d, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 Diag *dg_warn(Diags *d, ErrCode code, Span at, const char *fmt, ...)
@@ -104,7 +105,8 @@ void dg_label(Diags *d, Diag *g, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void dg_help(Diags *d, Diag *g, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void dg_trace(Diag *g, Span at, const char *what); /* `what` must outlive the diagnostic */
-/* Leaves with the filed errors: mem_throw(MEM_ERR_PROGRAM), or MEM_ERR_NOMEM if one of them is NOMEM. */
+/* Leaves with the filed errors: mem_throw(MEM_ERR_PROGRAM), or MEM_ERR_NOMEM if one of them is
+ * NOMEM. */
 _Noreturn void dg_throw(Diags *d);
 
 /* Renders as text:

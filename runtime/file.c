@@ -44,7 +44,7 @@ const char *file_why(int error) {
   }
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 int file_open(const char *path, int64_t *size, Err *e) {
   struct stat st;
@@ -110,7 +110,7 @@ char *file_read(Mem *m, const char *path, size_t *n, Err *e) {
   return p;
 }
 
-/* ---- replacing -------------------------------------------------------------------------------- */
+/* ---- replacing ------------------------------------------------------------------------------- */
 
 static char *copy(Mem *m, const char *s, size_t n, size_t more) {
   char *p = mem_try(m, NULL, 0, n + more + 1);

@@ -3,8 +3,8 @@
  * In: a realloc-like hook. Out: blocks whose bytes are all counted in the Mem they came from.
  * Idea: callers remember sizes, so a block has no header and the accounts are exact. Whoever cannot
  * go on throws to the innermost protected call; what hangs on the pool is released on the way.
- * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back, without those
- * that are kept for tensors to come. */
+ * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back,
+ * without those that are kept for tensors to come. */
 #include "runtime/mem.h"
 
 #include <stdarg.h>
@@ -20,12 +20,12 @@
 
 #include "runtime/str.h"
 
-/* Smaller blocks than KEEP_FROM are quick to get from a usual hook. A larger one costs its page faults each time:
- * to fill 64 MB took 130 ms of them and 3 ms without (measured in a virtual machine; asking for large pages made
- * no difference). */
+/* Smaller blocks than KEEP_FROM are quick to get from a usual hook. A larger one costs its page
+ * faults each time: to fill 64 MB took 130 ms of them and 3 ms without (measured in a virtual
+ * machine; asking for large pages made no difference). */
 enum { DATA_ALIGN = 64, KEEP_FROM = 256 << 10 };
 
-/* ---- the hook and its accounts ---------------------------------------------------------------- */
+/* ---- the hook and its accounts --------------------------------------------------------------- */
 
 static void *libc_hook(void *ud, void *ptr, size_t old_size, size_t new_size) {
   (void)ud;
@@ -78,7 +78,7 @@ void mem_free(Mem *m, void *ptr, size_t size) {
   m->live -= size;
 }
 
-/* ---- tensor data ------------------------------------------------------------------------------ */
+/* ---- tensor data ----------------------------------------------------------------------------- */
 
 static size_t all_data(const size_t of[DEV_COUNT]) {
   size_t sum = 0;
@@ -111,8 +111,8 @@ bool mem_trim(Mem *m) {
   return true;
 }
 
-/* Keeps a freed block. What is alive and what is kept stay below the peak: a program never holds more than it
- * has needed. Those freed longest ago make room. */
+/* Keeps a freed block. What is alive and what is kept stay below the peak: a program never holds
+ * more than it has needed. Those freed longest ago make room. */
 static bool keep(Mem *m, void *data, size_t bytes) {
   size_t room = all_data(m->data_peak) - all_data(m->data_live);
   if (bytes < KEEP_FROM || bytes > room) return false;
@@ -174,7 +174,7 @@ void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes) {
   if (!keep(m, ptr, bytes)) give_back(m, ptr, bytes);
 }
 
-/* ---- protected calls -------------------------------------------------------------------------- */
+/* ---- protected calls ------------------------------------------------------------------------- */
 
 struct MemJump {
   MemJump *prev;
@@ -202,7 +202,7 @@ void mem_throw(Mem *m, int code) {
   longjmp(jump->env, 1);
 }
 
-/* ---- the pool --------------------------------------------------------------------------------- */
+/* ---- the pool -------------------------------------------------------------------------------- */
 
 static bool pool_grow(Mem *m, size_t n) {
   size_t cap = m->pool_cap ? m->pool_cap : 64, each = sizeof *m->pool;
@@ -245,7 +245,7 @@ void mem_pool_drain(Mem *m, size_t mark) {
   }
 }
 
-/* ---- arenas ----------------------------------------------------------------------------------- */
+/* ---- arenas ---------------------------------------------------------------------------------- */
 
 struct ArenaChunk {
   ArenaChunk *prev;

@@ -1,9 +1,10 @@
 /* Memory: one hook, accounts per device, arenas, and the one way out of a failure.
  *
- * A session owns one Mem. Every byte goes through the host's `realloc`-like hook, so a test can fail
- * the nth allocation and an embedding program can bring its own. Failures and program errors leave
- * by `mem_throw` to the innermost `mem_protect`, as in Lua; what is released on the way is whatever
- * hangs on the pool (reference-counted objects, `mem_pool_*`) or in an arena above the mark.
+ * A session owns one Mem. Every byte goes through the host's `realloc`-like hook, so a test can
+ * fail the nth allocation and an embedding program can bring its own. Failures and program errors
+ * leave by `mem_throw` to the innermost `mem_protect`, as in Lua; what is released on the way is
+ * whatever hangs on the pool (reference-counted objects, `mem_pool_*`) or in an arena above the
+ * mark.
  */
 #ifndef CKL_RUNTIME_MEM_H
 #define CKL_RUNTIME_MEM_H
@@ -42,8 +43,8 @@ typedef struct Mem {
   void *ud;
   size_t live, peak;                             /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
-  size_t data_limit;                             /* most bytes of tensor storage, all devices; 0 = none */
-  size_t kept_bytes;                             /* freed tensor data, kept; in no other number here */
+  size_t data_limit; /* most bytes of tensor storage, all devices; 0 = none */
+  size_t kept_bytes; /* freed tensor data, kept; in no other number here */
   int kept_count;
   MemKept kept[MEM_KEPT];                        /* the one freed last is last */
   MemJump *jump;                                 /* innermost protected call */
@@ -63,10 +64,11 @@ void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size);
 void *mem_need(Mem *m, void *ptr, size_t old_size, size_t new_size);
 void mem_free(Mem *m, void *ptr, size_t size);
 
-/* Tensor data: 64-byte aligned, counted in the device's account. NULL when out of memory. Freed blocks of some
- * size are kept and given out again for the same number of bytes, so that a loop that makes the same tensors
- * in each turn asks the system for no pages. They count as free, together with what is alive they are never
- * more than there was at the peak, and they go back to the hook when anything runs out of memory. */
+/* Tensor data: 64-byte aligned, counted in the device's account. NULL when out of memory. Freed
+ * blocks of some size are kept and given out again for the same number of bytes, so that a loop
+ * that makes the same tensors in each turn asks the system for no pages. They count as free,
+ * together with what is alive they are never more than there was at the peak, and they go back to
+ * the hook when anything runs out of memory. */
 void *mem_data_try(Mem *m, Device dev, size_t bytes);
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes);
 /* Gives back what is kept; false when that is nothing. */

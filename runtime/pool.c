@@ -1,11 +1,12 @@
 /* A pool of threads for loops that are cut into independent turns.
  *
- * In: a function over turns. Out: all turns run once. Idea: a loop is *opened* by the caller, threads that are
- * awake join it, and the caller works too; it never waits for a thread that has not joined, so a loop costs
- * little where threads sleep or the machine is busy with something else. Turns are cut into one range
- * per thread; a thread takes pieces from its own range first, which keeps its data in its cache from one
- * loop to the next, then from the others (static partition with stealing, as in OpenMP runtimes).
- * Invariant: the description of a loop changes only while it is closed and nobody is in it.
+ * In: a function over turns. Out: all turns run once. Idea: a loop is *opened* by the caller,
+ * threads that are awake join it, and the caller works too; it never waits for a thread that has
+ * not joined, so a loop costs little where threads sleep or the machine is busy with something
+ * else. Turns are cut into one range per thread; a thread takes pieces from its own range first,
+ * which keeps its data in its cache from one loop to the next, then from the others (static
+ * partition with stealing, as in OpenMP runtimes). Invariant: the description of a loop changes
+ * only while it is closed and nobody is in it.
  */
 #define _GNU_SOURCE
 #include "runtime/pool.h"
@@ -29,8 +30,9 @@ enum {
   SPINS = 2000,            /* pauses before a thread sleeps when no program runs: about 50 us */
   SCOPE_NS = 20 * 1000000, /* while one runs; long enough for what happens between two loops */
   STACK = 1 << 20,
-  OPEN = 1 << 16, /* in Pool.state; below it the threads inside are counted, with the bits above it it is
-                     the number of the loop, odd while the loop is open */
+  /* in Pool.state; below it the threads inside are counted, with the bits above it it is the number
+   * of the loop, odd while the loop is open */
+  OPEN = 1 << 16,
 };
 
 typedef struct Range {
@@ -81,9 +83,10 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- how many threads ------------------------------------------------------------------------- */
+/* ---- how many threads ------------------------------------------------------------------------ */
 
-/* CPUs' worth of time that the control group of this process allows; INT_MAX where it says nothing. */
+/* CPUs' worth of time that the control group of this process allows; INT_MAX where it says
+ * nothing. */
 static int group_limit(void) {
   FILE *in = fopen("/sys/fs/cgroup/cpu.max", "re");
   if (!in) return INT_MAX;
@@ -107,7 +110,7 @@ int pool_default_threads(void) {
   return n < 1 ? 1 : n < POOL_MOST ? n : POOL_MOST;
 }
 
-/* ---- inside a loop ---------------------------------------------------------------------------- */
+/* ---- inside a loop --------------------------------------------------------------------------- */
 
 /* Takes the next piece of a range; false when there is none. */
 static bool take(Range *r, int64_t chunk, int64_t *lo, int64_t *hi) {
@@ -134,7 +137,7 @@ static void work(Pool *p, int thread) {
   }
 }
 
-/* ---- threads ---------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
@@ -151,8 +154,8 @@ static bool news(Pool *p, uint32_t last) {
   return atomic_load_explicit(&p->quit, memory_order_relaxed) || ((s & OPEN) && s / OPEN != last);
 }
 
-/* Sequentially consistent on both sides: either the caller sees a sleeper after it opened the loop, or the
- * sleeper sees the open loop. */
+/* Sequentially consistent on both sides: either the caller sees a sleeper after it opened the loop,
+ * or the sleeper sees the open loop. */
 static void doze(Pool *p, uint32_t last) {
   uint32_t seen = atomic_load(&p->wake);
   atomic_fetch_add(&p->sleepers, 1);
@@ -225,7 +228,7 @@ static bool here(const Pool *p) {
   return p->alive ? *p->alive != 0 : getpid() == p->pid;
 }
 
-/* ---- the caller ------------------------------------------------------------------------------- */
+/* ---- the caller ------------------------------------------------------------------------------ */
 
 static bool serial(PoolFn f, void *ud, int64_t n, int64_t chunk, const volatile bool *interrupt) {
   for (int64_t lo = 0; lo < n; lo += chunk) {
@@ -286,7 +289,7 @@ int pool_threads(const Pool *p) {
   return p->threads;
 }
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static volatile char *wiped_page(void) {
 #ifdef MADV_WIPEONFORK

@@ -1,8 +1,8 @@
 /* Threads of a session: one loop over turns at a time, spread over cores.
  *
- * A session owns at most one pool and uses it from its own thread; two sessions on two threads have two
- * pools, which know nothing of each other. Nothing that is computed may depend on how turns are spread: what
- * is different from run to run is only which thread runs which turns, and when.
+ * A session owns at most one pool and uses it from its own thread; two sessions on two threads have
+ * two pools, which know nothing of each other. Nothing that is computed may depend on how turns are
+ * spread: what is different from run to run is only which thread runs which turns, and when.
  */
 #ifndef CKL_RUNTIME_POOL_H
 #define CKL_RUNTIME_POOL_H
@@ -11,31 +11,32 @@
 
 typedef struct Pool Pool;
 
-/* Runs turns lo .. hi-1; `thread` is 0 for the caller of pool_run, else 1 .. threads-1. Must not throw. */
+/* Runs turns lo .. hi-1; `thread` is 0 for the caller of pool_run, else 1 .. threads-1. Must not
+ * throw. */
 typedef void (*PoolFn)(void *ud, int64_t lo, int64_t hi, int thread);
 
-/* How many threads this process should use: the environment's CKL_THREADS, else the CPUs that it may run on,
- * less where a control group allows fewer. At least 1, at most POOL_MOST. */
+/* How many threads this process should use: the environment's CKL_THREADS, else the CPUs that it
+ * may run on, less where a control group allows fewer. At least 1, at most POOL_MOST. */
 enum { POOL_MOST = 128 };
 int pool_default_threads(void);
 
-/* Starts no thread: those are made by the first loop that needs them. `threads` 0: the default. Throws when
- * out of memory. */
+/* Starts no thread: those are made by the first loop that needs them. `threads` 0: the default.
+ * Throws when out of memory. */
 Pool *pool_open(Mem *m, int threads);
 void pool_close(Pool *p); /* waits for its threads; NULL is fine */
 int pool_threads(const Pool *p);
 
-/* While a program runs its threads wait by spinning, so that a loop starts in less than a microsecond; outside
- * they sleep. Nests. */
+/* While a program runs its threads wait by spinning, so that a loop starts in less than a
+ * microsecond; outside they sleep. Nests. */
 void pool_begin(Pool *p);
 void pool_end(Pool *p);
 
-/* Runs f for turns 0 .. n-1 in pieces of at most `chunk` turns (at least 1), each turn once, on the caller
- * and the other threads, and returns when all is done. Each thread starts in its own part of the turns, the
- * same one in each loop, and helps others afterwards. False when `interrupt` (may be NULL) was seen true:
- * it is read before each piece, and pieces that were begun are finished. `stop` (may be NULL) is then set
- * to 1 by a thread that has nothing else to do. In a child after fork, where the threads are not, all turns run
- * on the caller. Not from inside f. */
+/* Runs f for turns 0 .. n-1 in pieces of at most `chunk` turns (at least 1), each turn once, on the
+ * caller and the other threads, and returns when all is done. Each thread starts in its own part of
+ * the turns, the same one in each loop, and helps others afterwards. False when `interrupt` (may be
+ * NULL) was seen true: it is read before each piece, and pieces that were begun are finished.
+ * `stop` (may be NULL) is then set to 1 by a thread that has nothing else to do. In a child after
+ * fork, where the threads are not, all turns run on the caller. Not from inside f. */
 bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const volatile bool *interrupt,
               volatile int32_t *stop);
 

@@ -1,9 +1,11 @@
-/* The reference evaluator's kernels: plain loops that DEFINE the bits of every op (rules 103 to 107).
+/* The reference evaluator's kernels: plain loops that DEFINE the bits of every op (rules 103 to
+ * 107).
  *
  * Inputs are borrowed and may have any strides; results are new row-major tensors on the inputs'
- * device (or views of an input where said). Shapes and dtypes were checked by the caller. NULL means
- * failure: out of memory, interrupted, or a run-time error with its text in `e` (position = first in
- * row-major order). Compiled without contraction; f16/bf16 elementwise compute in f32 and round.
+ * device (or views of an input where said). Shapes and dtypes were checked by the caller. NULL
+ * means failure: out of memory, interrupted, or a run-time error with its text in `e` (position =
+ * first in row-major order). Compiled without contraction; f16/bf16 elementwise compute in f32 and
+ * round.
  */
 #ifndef CKL_RUNTIME_REF_H
 #define CKL_RUNTIME_REF_H
@@ -19,7 +21,8 @@ typedef struct Ref {
   Mem *mem;
   const volatile bool *interrupt; /* polled every few ms; may be NULL */
   RefErr err;
-  int level; /* 0: the fastest contraction kernels this CPU has; 1 plain C, 2 AVX2, 3 AVX-512 at most
+  int level; /* 0: the fastest contraction kernels this CPU has; 1 plain C, 2 AVX2,
+  3 AVX-512 at most
                 (for tests: the bits are the same) */
 } Ref;
 
@@ -60,12 +63,14 @@ bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **value
 bool ref_nonzero(Ref *r, const Tensor *x, int64_t most /* -1: all there are */, Tensor **index,
                  Tensor **count);
 
-Tensor *ref_reduce(Ref *r, RefRed f, const Tensor *x, int naxes, const int64_t *axes); /* rule 105 */
+/* rule 105 */
+Tensor *ref_reduce(Ref *r, RefRed f, const Tensor *x, int naxes, const int64_t *axes);
 Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis);
 Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse);
 
 /* compute: 0 none, 1 bf16, 2 f16, 3 tf32 (rule 20). */
-Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute);   /* [B.., M, K] [B.., K, N] */
+/* [B.., M, K] [B.., K, N] */
+Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute);
 Tensor *ref_inner(Ref *r, const Tensor *x, const Tensor *y, int compute); /* [B.., K] [B.., K] */
 Tensor *ref_conv2d(Ref *r, const Tensor *x, const Tensor *w, const int64_t stride[2],
                    const int64_t pad[2], int compute);

@@ -1,7 +1,7 @@
 /* ref_conv2d and its two gradients, as contractions by the kernel of ref_gemm.h.
  *
- * In: x [N, C, H, W], w [O, C, h, w] or g [N, O, H', W'] of any strides. Out: a new row-major tensor.
- * Each element of a result is one contraction (rule 105) whose terms are, in this order,
+ * In: x [N, C, H, W], w [O, C, h, w] or g [N, O, H', W'] of any strides. Out: a new row-major
+ * tensor. Each element of a result is one contraction (rule 105) whose terms are, in this order,
  *   conv2d         over (kh, kw, c):  w[o, c, kh, kw] * x[n, c, oh * s + kh - p, ow * s + kw - p]
  *   conv2d_input   over (kh, kw, o):  w[o, c, kh, kw] * g[n, o, (h + p - kh) / s, (w + p - kw) / s]
  *   conv2d_weight  over (n, oh, ow):  g[n, o, oh, ow] * x[n, c, oh * s + kh - p, ow * s + kw - p]
@@ -29,7 +29,8 @@ typedef struct Conv {
   int64_t stride[2], pad[2];
 } Conv;
 
-/* The row (axis 0) or column (axis 1) of the image for kernel offset k and position p; -1 = none. */
+/* The row (axis 0) or column (axis 1) of the image for kernel offset k and position p; -1 =
+ * none. */
 static int64_t source(const Conv *c, int axis, int64_t p, int64_t k) {
   int64_t size = c->image->dim[2 + axis];
   int64_t at = c->spread ? p + c->pad[axis] - k : p * c->stride[axis] + k - c->pad[axis];
@@ -185,7 +186,8 @@ static Tensor *run(Ref *r, Conv *c, Gemm *g, const int64_t dim[4]) {
     return ref_fail(r, REF_VALUE, "conv2d is not defined for %s", dtype_info[c->dt].name);
   }
   if (c->stride[0] < 1 || c->stride[1] < 1 || c->pad[0] < 0 || c->pad[1] < 0) {
-    return ref_fail(r, REF_VALUE, "conv2d needs a stride of at least 1 and a padding of at least 0");
+    return ref_fail(r, REF_VALUE,
+                    "conv2d needs a stride of at least 1 and a padding of at least 0");
   }
   c->out = ref_new(r, c->image->store->dev, c->dt, 4, dim);
   if (!c->out || tn_count(c->out) == 0) return c->out;

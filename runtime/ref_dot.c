@@ -4,11 +4,11 @@
  * repeated), or [B.., K] twice. Out: a new row-major tensor. The order of operations is rule 105's,
  * see ref_gemm.h for the former.
  *
- * inner: the sum rule with fma lanes: blocks of 4,096, in a block lane j takes elements j, j + 16, ..
- * by lane = fma(x, y, lane) from +0, lanes are combined by halving, blocks by the balanced tree. In
- * bf16 a lane takes pairs of elements (lane j the pairs j, j + 16, ..: elements 2j, 2j + 1, ..), the
- * odd one first and a missing last one +0, and subnormal operands and results are flushed in every
- * fma and addition. */
+ * inner: the sum rule with fma lanes: blocks of 4,096, in a block lane j takes elements j, j + 16,
+ * .. by lane = fma(x, y, lane) from +0, lanes are combined by halving, blocks by the balanced tree.
+ * In bf16 a lane takes pairs of elements (lane j the pairs j, j + 16, ..: elements 2j, 2j + 1, ..),
+ * the odd one first and a missing last one +0, and subnormal operands and results are flushed in
+ * every fma and addition. */
 #include "runtime/ref_gemm.h"
 
 #include <math.h>
@@ -47,8 +47,8 @@ static void store(const Gemm *g, int64_t i, int64_t j0, int64_t n, const void *r
   gemm_put(g->kind, d->dt, row, n, d->out + (i * g->n + j0) * (int64_t)dt_size(d->dt));
 }
 
-/* The batch axes of two operands whose last `own` axes are not batch: dims and byte strides, 0 where
- * an operand repeats. Returns their number. */
+/* The batch axes of two operands whose last `own` axes are not batch: dims and byte strides, 0
+ * where an operand repeats. Returns their number. */
 static int batch_axes(const Tensor *x, const Tensor *y, int own, int64_t *dim, int64_t *sx,
                       int64_t *sy) {
   int bx = x->rank - own, by = y->rank - own, rank = bx > by ? bx : by;

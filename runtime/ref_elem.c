@@ -11,8 +11,8 @@
  *   max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
  *   x // y and x % y of floats are Python's: with m = fmod(x, y) (exact), x % y is m, or m + y
  *   (rounded) where the sign of a nonzero m is not y's, and a zero has y's sign; x // y is
- *   (x - m) / y, less 1 where y was added, rounded to the nearest whole number, a zero with the sign
- *   of x / y. By zero: x // 0 is x / 0 and x % 0 is NaN. */
+ *   (x - m) / y, less 1 where y was added, rounded to the nearest whole number, a zero with the
+ *   sign of x / y. By zero: x // 0 is x / 0 and x % 0 is NaN. */
 #include "runtime/ref_impl.h"
 
 #include <math.h>
@@ -455,7 +455,8 @@ Tensor *ref_where(Ref *r, const Tensor *c, const Tensor *x, const Tensor *y) {
     for (int64_t i = 0; i < n; i++) z[i] = (T)(expr);                                              \
   } while (0)
 
-/* From f64 or f32 (f16 and bf16 have become f32 exactly): one rounding, or a saturating truncation. */
+/* From f64 or f32 (f16 and bf16 have become f32 exactly): one rounding, or a saturating
+ * truncation. */
 static void cast_f64(DType dt, int64_t n, const double *x, void *to) {
   switch (dt) {
     case DT_BOOL: TO(uint8_t, x[i] != 0); break;

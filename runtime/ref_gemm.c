@@ -1,13 +1,13 @@
 /* gemm_run: see ref_gemm.h.
  *
  * In: operands by packing functions; out: finished rows by a storing function. The plan is that of
- * Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", TOMS 2008): a block of
- * B (KC x NC) is packed into panels as wide as the kernel's tile, rows of A a panel at a time, and
- * the kernel keeps a tile of C in registers while it goes through k in ascending order.
+ * Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", TOMS 2008): a block
+ * of B (KC x NC) is packed into panels as wide as the kernel's tile, rows of A a panel at a time,
+ * and the kernel keeps a tile of C in registers while it goes through k in ascending order.
  *
- * Invariant: a tile is stored and loaded again between pieces of k in the computing type, so cutting
- * k in pieces changes no bit; a new block of 4,096 starts from zero. fma is one rounding on every
- * machine, so the kernels agree for any vector width. */
+ * Invariant: a tile is stored and loaded again between pieces of k in the computing type, so
+ * cutting k in pieces changes no bit; a new block of 4,096 starts from zero. fma is one rounding on
+ * every machine, so the kernels agree for any vector width. */
 #include "runtime/ref_gemm.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* The contraction kernel of ref_dot and the convolutions: C[i, j] = sum over k of A[i, k] B[k, j].
  *
- * The bits of one element of C depend on its row of A, its column of B and k alone (rule 105): chains
- * of fma over blocks of 4,096, each from +0 in ascending k, the results of the blocks added left to
- * right. Everything else (tiles, panels, vector width) is free and chosen for speed. */
+ * The bits of one element of C depend on its row of A, its column of B and k alone (rule 105):
+ * chains of fma over blocks of 4,096, each from +0 in ascending k, the results of the blocks added
+ * left to right. Everything else (tiles, panels, vector width) is free and chosen for speed. */
 #ifndef CKL_RUNTIME_REF_GEMM_H
 #define CKL_RUNTIME_REF_GEMM_H
 
@@ -10,15 +10,16 @@
 
 /* Computing types. GEMM_BF16 computes in f32 with operands that bf16 holds, takes k in pairs with
  * the odd one first (1, 0, 3, 2, ..), a missing last one being +0, and flushes subnormal operands
- * and results of every fma and addition to zero of their sign (tininess after rounding). GEMM_INT is
- * wrapping 64-bit. */
+ * and results of every fma and addition to zero of their sign (tininess after rounding). GEMM_INT
+ * is wrapping 64-bit. */
 typedef enum GemmKind { GEMM_F32, GEMM_BF16, GEMM_F64, GEMM_INT } GemmKind;
 
 enum { GEMM_KC = 256 }; /* most k that a packing function is asked for at once */
 
 typedef struct Gemm Gemm;
 /* Fills out[(k - k0) * width + (i - i0)] for `lines` rows of A (columns of B) from i0 and `kc` <=
- * GEMM_KC values of k from k0, in the computing type; the places from `lines` to width are zeroed. */
+ * GEMM_KC values of k from k0, in the computing type; the places from `lines` to width are
+ * zeroed. */
 typedef void GemmPack(const Gemm *g, int64_t i0, int64_t lines, int64_t k0, int64_t kc,
                       int64_t width, void *out);
 /* Takes a finished row i of C from column j0 on: n results in the computing type (f32 for bf16). */

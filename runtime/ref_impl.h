@@ -1,9 +1,10 @@
 /* What the files of the reference evaluator share: failing, walking strided tensors, converting.
  *
- * The idea of all of them: work in chunks of at most CHUNK elements in row-major order. A Walk gives
- * the next elements of a tensor of any strides as one contiguous run (the tensor's own memory where
- * it is contiguous, else a copy in a buffer that stays in the first-level cache), so that every
- * kernel is a loop over arrays which the compiler can vectorise. No kernel keeps state elsewhere. */
+ * The idea of all of them: work in chunks of at most CHUNK elements in row-major order. A Walk
+ * gives the next elements of a tensor of any strides as one contiguous run (the tensor's own memory
+ * where it is contiguous, else a copy in a buffer that stays in the first-level cache), so that
+ * every kernel is a loop over arrays which the compiler can vectorise. No kernel keeps state
+ * elsewhere. */
 #ifndef CKL_RUNTIME_REF_IMPL_H
 #define CKL_RUNTIME_REF_IMPL_H
 
@@ -98,7 +99,8 @@ void ref_store_f32(DType dt, const float *x, int64_t n, void *dst);
 void ref_store_i64(DType dt, const int64_t *x, int64_t n, void *dst);
 
 /* -- max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
- * Equal numbers have equal bits but for zeros, of which max takes the signs together, min either. */
+ * Equal numbers have equal bits but for zeros, of which max takes the signs together, min
+ * either. */
 
 static inline float ref_max_f32(float x, float y) {
   return x > y ? x : y > x ? y : x == y ? hf_float32(hf_bits32(x) & hf_bits32(y)) : x + y;

@@ -1,4 +1,5 @@
-/* Movement: reshape, transpose, broadcast, slice (views where strides allow), pad, flip, concat, iota.
+/* Movement: reshape, transpose, broadcast, slice (views where strides allow), pad, flip, concat,
+ * iota.
  *
  * In: tensors of any strides. Out: the same elements in other places; nothing is computed, so every
  * bit pattern (NaN payloads too) is kept. A view is a new tensor on the same storage. */
@@ -57,7 +58,8 @@ Tensor *ref_reshape(Ref *r, Tensor *x, int rank, const int64_t *dim) {
   if (reshape_strides(x, rank, dim, stride)) return view(r, x, rank, dim, stride, x->offset);
   Tensor *out = ref_new(r, x->store->dev, x->dtype, rank, dim);
   if (!out) return NULL;
-  if (!ref_copy_part(r, tn_data(out), tn_data(x), (int)dt_size(x->dtype), x->rank, x->dim, x->stride)) {
+  if (!ref_copy_part(r, tn_data(out), tn_data(x), (int)dt_size(x->dtype), x->rank, x->dim,
+                     x->stride)) {
     return ref_drop(out);
   }
   return out;

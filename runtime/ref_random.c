@@ -3,10 +3,10 @@
  * A key is i64[2]: (key, counter). Element i of a result is a pure function of key, counter and i.
  *   f32, f64          as rng.h says
  *   normal f16, bf16  the f32 number, rounded once
- *   uniform f16, bf16 the f32 number cut (not rounded) to a multiple of 2^-11 and 2^-8, so that 1 is
- *                     never reached
- *   fold_in(k, i)     (rng_fold(rng_fold(k.key, k.counter), i), 0): keys that differ in their counter
- *                     give unrelated keys too */
+ *   uniform f16, bf16 the f32 number cut (not rounded) to a multiple of 2^-11 and 2^-8, so that
+ *                     1 is never reached
+ *   fold_in(k, i)     (rng_fold(rng_fold(k.key, k.counter), i), 0): keys that differ in their
+ *                     counter give unrelated keys too */
 #include "runtime/ref_impl.h"
 
 #include <math.h>

@@ -11,8 +11,8 @@
  * inner ones (the lanes are a vector), and a panel of neighbouring results where a kept axis is
  * (each lane is a row of the panel).
  *
- * max and min are those of ref_elem.c (NaN wins, zeros by sign) and start from -inf and +inf, or the
- * ends of the int type; they do not depend on the order. */
+ * max and min are those of ref_elem.c (NaN wins, zeros by sign) and start from -inf and +inf, or
+ * the ends of the int type; they do not depend on the order. */
 #include "runtime/ref_impl.h"
 
 #include <math.h>
@@ -332,8 +332,8 @@ Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis) {
   return out;
 }
 
-/* ---- running sums: y[0] = x[0], y[i] = y[i - 1] + x[i]; f16 and bf16 keep the sum in f32 and round
- * each y[i] of it; `reverse` does the same from the end. ---- */
+/* ---- running sums: y[0] = x[0], y[i] = y[i - 1] + x[i]; f16 and bf16 keep the sum in f32 and
+ * round each y[i] of it; `reverse` does the same from the end. ---- */
 
 /* One step of `width` running sums: acc += the row at p, stored at q (`ds` bytes apart). */
 static void scan_row(DType dt, bool first, const char *p, int64_t ss, char *q, int64_t ds,

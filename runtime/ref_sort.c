@@ -108,7 +108,8 @@ bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **value
         int64_t k = n - i < CHUNK ? n - i : CHUNK;
         if (dt_float(dt)) {
           ref_load_f64(dt, src + i * ss, ss, k, line.f);
-          for (int64_t j = 0; j < k; j++) p[i + j] = (Pair){key_float(line.f[j], descending), i + j};
+          for (int64_t j = 0; j < k; j++)
+            p[i + j] = (Pair){key_float(line.f[j], descending), i + j};
         } else {
           ref_load_i64(dt, src + i * ss, ss, k, line.i);
           for (int64_t j = 0; j < k; j++) p[i + j] = (Pair){key_int(line.i[j], descending), i + j};

@@ -1,10 +1,11 @@
 /* The safetensors format, as its own description on github.com/huggingface/safetensors has it.
  *
- * In: tensors and strings, or a file that may hold anything. Out: a file that other readers take, or
- * tensors of checked shape.
+ * In: tensors and strings, or a file that may hold anything. Out: a file that other readers take,
+ * or tensors of checked shape.
  * Invariant: nothing of a file is believed before it is checked; what a length says is compared
- * with what there is before memory is asked for. The header is JSON (RFC 8259): a first pass finds out
- * whether it is, and nests no deeper than it may; the second one walks over text that is known to be JSON. */
+ * with what there is before memory is asked for. The header is JSON (RFC 8259): a first pass finds
+ * out whether it is, and nests no deeper than it may; the second one walks over text that is known
+ * to be JSON. */
 #include "runtime/save.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ enum {
   MOST_DEPTH = 4,                  /* brackets: the header needs 3 */
 };
 
-/* ---- order ------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 typedef struct Item {
   const char *path;
@@ -107,7 +108,7 @@ static void *array_try(Arena *a, size_t each, size_t n) {
   return n > PTRDIFF_MAX / each ? NULL : arena_try(a, each * n);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct Header {
   Buf *out;
@@ -235,7 +236,7 @@ bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, co
   return ok;
 }
 
-/* ---- reading: where the bytes come from ------------------------------------------------------- */
+/* ---- reading: where the bytes come from ------------------------------------------------------ */
 
 typedef struct In {
   const char *name;
@@ -265,7 +266,7 @@ static bool in_read(const In *in, uint64_t at, void *to, uint64_t n, Err *e) {
   return true;
 }
 
-/* ---- reading: the header is JSON --------------------------------------------------------------- */
+/* ---- reading: the header is JSON ------------------------------------------------------------- */
 
 static const char *blank(const char *p) {
   return p + strspn(p, " \t\r\n");
@@ -275,7 +276,9 @@ static bool hex4(const char *p, uint32_t *out) {
   *out = 0;
   for (int i = 0; i < 4; i++) {
     char c = p[i];
-    int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87 : -1;
+    int d = c >= '0' && c <= '9'                 ? c - '0'
+            : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87
+                                                 : -1;
     if (d < 0) return false;
     *out = *out << 4 | (uint32_t)d;
   }
@@ -300,7 +303,8 @@ static const char *escape(const char *p, uint32_t *cp) {
   return p + 6;
 }
 
-/* The first pass. p is at a value of a text that ends with NUL; gives the place behind it, or NULL. */
+/* The first pass. p is at a value of a text that ends with NUL; gives the place behind it, or
+ * NULL. */
 static const char *check_string(const char *p, const char **why) {
   if (*p++ != '"') return NULL;
   while (*p != '"') {
@@ -437,7 +441,7 @@ static bool whole(const char *p, uint64_t *v) {
   return n && *v <= most && p[n] && strchr(",]} \t\r\n", p[n]);
 }
 
-/* ---- reading: entries ------------------------------------------------------------------------- */
+/* ---- reading: entries ------------------------------------------------------------------------ */
 
 static bool read_item(const char *name, const char *j, Item *it, uint64_t data_size, Arena *a,
                       Err *e) {
@@ -538,7 +542,7 @@ static bool read_header(const char *name, const char *root, uint64_t data_size, 
   return true;
 }
 
-/* ---- reading: all of it ----------------------------------------------------------------------- */
+/* ---- reading: all of it ---------------------------------------------------------------------- */
 
 static bool read_tensors(Mem *m, const In *in, uint64_t data, Item **order, size_t n, SaveFile *out,
                          Err *e) {

@@ -1,8 +1,8 @@
 /* Saved tensors: the safetensors format, written and read.
  *
  * A file holds tensors by path and a map of strings (metadata). Layout: 8 bytes with the length of
- * a JSON header (little-endian), the header, the bytes of the tensors without gaps. Dtypes are those
- * of ckl; a number (rule 11) is saved as a rank-0 i64 or f64 tensor. Host devices only. */
+ * a JSON header (little-endian), the header, the bytes of the tensors without gaps. Dtypes are
+ * those of ckl; a number (rule 11) is saved as a rank-0 i64 or f64 tensor. Host devices only. */
 #ifndef CKL_RUNTIME_SAVE_H
 #define CKL_RUNTIME_SAVE_H
 

@@ -1,7 +1,7 @@
 /* The table of sources of a session: text with the offsets of its lines.
  *
- * Invariant: line_start[0] is 0 and each further entry is the offset after a newline, so a text that
- * ends in a newline has an empty last line. */
+ * Invariant: line_start[0] is 0 and each further entry is the offset after a newline, so a text
+ * that ends in a newline has an empty last line. */
 #include <string.h>
 
 #include "runtime/diag.h"

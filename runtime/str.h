@@ -32,8 +32,8 @@ int str_f32(char *buf, float x);
 int str_f16(char *buf, float x);  /* x is exactly an f16 value */
 int str_bf16(char *buf, float x); /* x is exactly a bf16 value */
 
-/* Reads a decimal number that fills all of s[0..n): optional sign, digits with an optional point, an
- * optional exponent; or inf, infinity, nan in any case. Correctly rounded in the type asked for;
+/* Reads a decimal number that fills all of s[0..n): optional sign, digits with an optional point,
+ * an optional exponent; or inf, infinity, nan in any case. Correctly rounded in the type asked for;
  * too large gives inf, as literals do. False when the text is something else. No locale counts. */
 bool str_to_f64(const char *s, size_t n, double *out);
 bool str_to_f32(const char *s, size_t n, float *out);

@@ -1,5 +1,5 @@
-/* Sessions, values, diagnostics, threads and memory through the installed header alone. Reads as C and as
- * C++ (session.cc). Status 0: all checks hold; those that do not are printed. */
+/* Sessions, values, diagnostics, threads and memory through the installed header alone. Reads as C
+ * and as C++ (session.cc). Status 0: all checks hold; those that do not are printed. */
 #ifndef _GNU_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -166,7 +166,8 @@ static void tensors(void)
   v = NULL;
   CHECK(ckl_eval(s, "transpose(t)", "t", &v) == CKL_OK);
   const float *out = v ? (const float *)ckl_tensor_data(v) : NULL;
-  CHECK(out && out[0] == 1 && out[1] == 4 && out[5] == 6); /* row-major, whatever the strides inside */
+  /* row-major, whatever the strides inside */
+  CHECK(out && out[0] == 1 && out[1] == 4 && out[5] == 6);
   ckl_release(v);
   ckl_release(t);
 
@@ -179,7 +180,8 @@ static void tensors(void)
   ckl_release(t);
   CHECK(done == 0);
   v = NULL;
-  CHECK(ckl_eval(s, "let before = b\nvar c = b\nc[0] = 9\n(c[0], before[0], sum(b))", "t", &v) == CKL_OK);
+  CHECK(ckl_eval(s, "let before = b\nvar c = b\nc[0] = 9\n(c[0], before[0], sum(b))", "t", &v) ==
+        CKL_OK);
   CHECK(own[0] == 0.5); /* writing made a copy */
   ckl_value *sum = ckl_item(v, 2);
   CHECK(ckl_to_float(sum) == 8.0);
@@ -213,7 +215,8 @@ static void calls(void)
   ckl_session *s = open_with(&a, &p);
   CHECK(ckl_eval(s, "fn f(x: f64[...S], k = 1.0) -> f64 = k * sum(x * x)\n"
                     "proc greet(n: int) { print(\"hello {n}\") }\n"
-                    "model M() { param w: f64[2] = 3\n fn forward(x: f64[2]) -> f64 = sum(w * x) }\n"
+                    "model M() { param w: f64[2] = 3\n"
+                    " fn forward(x: f64[2]) -> f64 = sum(w * x) }\n"
                     "let net = M()", "defs", NULL) == CKL_OK);
   ckl_value *f = ckl_get(s, "f"), *greet = ckl_get(s, "greet"), *net = ckl_get(s, "net"), *r = NULL;
   CHECK(ckl_kind_of(f) == CKL_FN && ckl_kind_of(net) == CKL_MODEL);
@@ -296,7 +299,8 @@ static void diagnostics(void)
   const char *end = text ? json(text) : NULL;
   CHECK(end && (!*end || !strcmp(end, "\n")));
   CHECK(text && strstr(text, "\"shape-3\""));
-  CHECK(!*ckl_diag_text(s, 9, 0) && !*ckl_diag_json(s, 9) && !*ckl_diag_code(s, 9)); /* past the end */
+  /* past the end */
+  CHECK(!*ckl_diag_text(s, 9, 0) && !*ckl_diag_json(s, 9) && !*ckl_diag_code(s, 9));
   CHECK(ckl_help(s, "shape-3") != NULL && ckl_help(s, "no such topic") == NULL);
   CHECK(ckl_eval(s, "1 + 1", "t", NULL) == CKL_OK && ckl_diag_count(s) == 0);
   CHECK(ckl_log(s, "no such channel") == CKL_EUSAGE);
@@ -401,7 +405,8 @@ static void limits(void)
   ckl_value *v = NULL;
   CHECK(ckl_eval(s, "args(\"steps\", 3)", "t", &v) == CKL_OK && ckl_to_int(v) == 12);
   ckl_release(v);
-  CHECK(ckl_eval(s, "let big = uniform([1024, 1024])", "t", NULL) != CKL_OK && ckl_diag_count(s) == 1);
+  CHECK(ckl_eval(s, "let big = uniform([1024, 1024])", "t", NULL) != CKL_OK &&
+        ckl_diag_count(s) == 1);
   v = NULL;
   CHECK(ckl_eval(s, "sum(ones([100]))", "t", &v) == CKL_OK && ckl_to_float(v) == 100.0);
   ckl_release(v);

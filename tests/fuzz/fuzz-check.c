@@ -1,10 +1,10 @@
 /* fuzz-check SECONDS [SEED]: the checker, and the evaluator as it walks script without running it.
  *
- * Programs are made from those of the tests, the examples and the library: words are replaced by others
- * of the corpus, lines are moved, doubled and dropped, two programs are put together. For every program:
- * `ckl check` ends within seconds, asks for no block of memory that only running would need, breaks no
- * invariant of ckl (bug-1), says the same the second time, and leaves nothing behind.
- * Prints the offending program and exits with 1 on a find. */
+ * Programs are made from those of the tests, the examples and the library: words are replaced by
+ * others of the corpus, lines are moved, doubled and dropped, two programs are put together. For
+ * every program: `ckl check` ends within seconds, asks for no block of memory that only running
+ * would need, breaks no invariant of ckl (bug-1), says the same the second time, and leaves nothing
+ * behind. Prints the offending program and exits with 1 on a find. */
 #include "ckl.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* fuzz-csv SECONDS [SEED]: mutated tables into the reader.
  *
- * A table that is read has as many numbers as a simple count of its fields allows; one that is refused
- * says why; nothing may leak. A find is printed with its text. */
+ * A table that is read has as many numbers as a simple count of its fields allows; one that is
+ * refused says why; nothing may leak. A find is printed with its text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static const char *const seeds[] = {
 static const char *const words[] = {
     "\n", "\r\n", "\r", ",", ";", "\t", " ", "\"", "#", "1", "-2.5", "1e5", "1e-400", "nan", "inf",
     "-", "+", ".", "e", "x", "\"\"", "\"1\"", "\xff", "\xc3\xa9", "\xef\xbb\xbf", "0x1", "1_0",
-    "99999999999999999999", "0.1000000000000000055511151231257827021181583404541015625", ",,,", "\n\n",
+    "99999999999999999999", "0.1000000000000000055511151231257827021181583404541015625", ",,,",
+    "\n\n",
     "\t\t", "  ", "# c", "1,2,3\n", "4 5 6\n", "\"a,b\"",
 };
 
@@ -104,7 +105,8 @@ int main(int argc, char **argv) {
     n = mutate(text, n);
     if (try_one(text, n, &read)) continue;
     printf("input %ld is a find, %zu bytes:\n", count, n);
-    for (size_t i = 0; i < n; i++) printf("%02x%s", (unsigned char)text[i], i % 32 == 31 ? "\n" : " ");
+    for (size_t i = 0; i < n; i++)
+      printf("%02x%s", (unsigned char)text[i], i % 32 == 31 ? "\n" : " ");
     printf("\n%.*s\n", (int)n, text);
     return 1;
   }

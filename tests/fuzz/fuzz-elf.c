@@ -1,7 +1,7 @@
 /* fuzz-elf SECONDS [SEED] [OBJECT...]: mutated objects into the loader; nothing of them is run.
  *
- * What is loaded must lie inside of its mapping, what is refused must say why, nothing may leak. Objects
- * are the one of tests/unit/elf.h and those named. A find is printed with its bytes. */
+ * What is loaded must lie inside of its mapping, what is refused must say why, nothing may leak.
+ * Objects are the one of tests/unit/elf.h and those named. A find is printed with its bytes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ static uint32_t draw(uint32_t below) {
 }
 
 static uint64_t number(size_t n) {
-  static const uint64_t edges[] = {0, 1, 2, 3, 7, 8, 16, 24, 63, 64, 0x7f, 0xff, 0xffff, 0xfff1, 0x7fffffff,
+  static const uint64_t edges[] = {0, 1, 2, 3, 7, 8, 16, 24, 63, 64, 0x7f, 0xff, 0xffff, 0xfff1,
+                                   0x7fffffff,
                                    0x80000000, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000};
   switch (draw(4)) {
   case 0: return draw((uint32_t)n + 2);
@@ -45,8 +46,9 @@ static size_t field(const unsigned char *b, size_t n) {
   size_t at = h.e_shoff + sizeof s * draw(h.e_shnum);
   if (draw(2) || at > n - sizeof s || n < sizeof s) return at + draw(sizeof s);
   memcpy(&s, b + at, sizeof s);
-  return s.sh_type != SHT_SYMTAB && s.sh_type != SHT_RELA ? at + draw(sizeof s)
-                                                          : s.sh_offset + draw((uint32_t)s.sh_size + 1);
+  return s.sh_type != SHT_SYMTAB && s.sh_type != SHT_RELA
+             ? at + draw(sizeof s)
+             : s.sh_offset + draw((uint32_t)s.sh_size + 1);
 }
 
 static void mutate(Bytes *x) {
@@ -78,7 +80,8 @@ static bool try_one(const Bytes *x, long *loaded) {
     uintptr_t entry = 0;
     memcpy(&entry, &c.entry, sizeof entry);
     ++*loaded;
-    good = entry - (uintptr_t)c.base < c.size && c.code_size <= c.size - (entry - (uintptr_t)c.base);
+    good =
+        entry - (uintptr_t)c.base < c.size && c.code_size <= c.size - (entry - (uintptr_t)c.base);
     for (size_t i = 0; i < c.size; i += 64) (void)((volatile unsigned char *)c.base)[i];
   }
   load_free(&m, &c);

@@ -1,6 +1,6 @@
-/* fuzz-ir SECONDS [SEED]: mutates texts of graphs and feeds them to the reader. Whatever is read must
- * verify, print, read back to the same text, survive every pass, and run with sizes drawn at random or
- * fail with an error. Dies or exits with 1 on a find. */
+/* fuzz-ir SECONDS [SEED]: mutates texts of graphs and feeds them to the reader. Whatever is read
+ * must verify, print, read back to the same text, survive every pass, and run with sizes drawn at
+ * random or fail with an error. Dies or exits with 1 on a find. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>
@@ -136,14 +136,19 @@ static size_t line_start(size_t at)
 static void mutate(void)
 {
   static const char *const bits[] = {
-      "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "4294967295", "A", "B", "A*B", "A//B", "(A % 3)",
-      "A - B", "%0", "%1", "%2.1", " ", "\n", "}", "{", "[", "]", "(", ")", "<", ">", ",", ":", "=", "\"", "~1", "~4000000",
-      " on sim", "@", "f32", "i64", "bool", "token", "add", "reshape", "slice", "wrap", "loop", "map", "concat", "region {\n",
-      "return", "check eq A, B\n", "fact A, B\n", "sym A\n", "axis", "dims", "index", "nan", "1e999", "\\x", "'2", "?1", "#"};
+      "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "4294967295", "A", "B",
+      "A*B", "A//B", "(A % 3)",
+      "A - B", "%0", "%1", "%2.1", " ", "\n", "}", "{", "[", "]", "(", ")", "<", ">", ",", ":", "=",
+      "\"", "~1", "~4000000",
+      " on sim", "@", "f32", "i64", "bool", "token", "add", "reshape", "slice", "wrap", "loop",
+      "map", "concat", "region {\n",
+      "return", "check eq A, B\n", "fact A, B\n", "sym A\n", "axis", "dims", "index", "nan",
+      "1e999", "\\x", "'2", "?1", "#"};
   size_t at = rnd((unsigned)length + 1);
   switch (rnd(9)) {
   case 0: { /* flip */
-    if (length) text[at % length] = (char)(rnd(2) ? (int)rnd(256) : text[at % length] ^ (1 << rnd(7)));
+    if (length)
+      text[at % length] = (char)(rnd(2) ? (int)rnd(256) : text[at % length] ^ (1 << rnd(7)));
     break;
   }
   case 1: put(at, 1 + rnd(4), "", 0); break;

@@ -1,7 +1,7 @@
-/* fuzz-loop SECONDS [SEED]: mutates texts of kernels in loop form and feeds them to the reader. Whatever is
- * read must verify, print, read back to the same text, have a canonical form that verifies, is its own
- * canonical form and does the same. Between them, kernels from the generator. Dies or exits with 1 on a
- * find. */
+/* fuzz-loop SECONDS [SEED]: mutates texts of kernels in loop form and feeds them to the reader.
+ * Whatever is read must verify, print, read back to the same text, have a canonical form that
+ * verifies, is its own canonical form and does the same. Between them, kernels from the generator.
+ * Dies or exits with 1 on a find. */
 #include <signal.h>
 #include <sys/time.h>
 #include <time.h>
@@ -77,13 +77,16 @@ static bool run(const Kernel *k, Data *d, Err *e) {
   int64_t turns = lp_turns(k, d->arg);
   running = &d->st;
   setitimer(ITIMER_REAL, &soon, NULL);
-  bool ok = lp_run_within(&mem, k, d->buf, d->elements, d->arg, 0, turns < 8 ? turns : 8, &d->st, e);
+  bool ok =
+      lp_run_within(&mem, k, d->buf, d->elements, d->arg, 0, turns < 8 ? turns : 8, &d->st, e);
   setitimer(ITIMER_REAL, &never, NULL);
   running = NULL;
   return ok && !d->st.stop;
 }
 
-static bool float_nan(DType dt, const void *p, int64_t i) { return dt_float(dt) && lg_nan(dt, p, (int)i); }
+static bool float_nan(DType dt, const void *p, int64_t i) {
+  return dt_float(dt) && lg_nan(dt, p, (int)i);
+}
 
 /* Both ran to their end: the same in every buffer that is written. */
 static void same(const Kernel *k, const Data *a, const Data *b) {
@@ -93,7 +96,8 @@ static void same(const Kernel *k, const Data *a, const Data *b) {
     size_t size = dt_size(dt);
     if (k->bufs[o].kind == LB_LOCAL) continue;
     for (int64_t i = 0; i < a->elements[o]; i++) {
-      if (memcmp((char *)a->buf[o] + (size_t)i * size, (char *)b->buf[o] + (size_t)i * size, size) &&
+      if (memcmp((char *)a->buf[o] + (size_t)i * size, (char *)b->buf[o] + (size_t)i * size,
+                 size) &&
           !(float_nan(dt, a->buf[o], i) && float_nan(dt, b->buf[o], i))) {
         die("canonical form", "stores something else");
       }
@@ -161,14 +165,19 @@ static size_t line_start(size_t at) {
 
 static void mutate(void) {
   static const char *const bits[] = {
-      "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "4294967296", "%0", "%1", "%2", "b0", "b1",
-      "b65535", " ", "\n", "end\n", "-", "*", "a0", "nan", "inf", "1e999", "bool", "u8", "i64", "f16", "f32", "f64",
-      "sum", "max", "fma", "chain", "first_max", "par", "vec", "for", "red", "if", "tile", "load", "store", "var",
-      "get", "set", "add", "mul", "idiv", "pow", "floordiv", "=", "args", "loop 1", "3x8", "local", "inout"};
+      "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "4294967296", "%0", "%1",
+      "%2", "b0", "b1",
+      "b65535", " ", "\n", "end\n", "-", "*", "a0", "nan", "inf", "1e999", "bool", "u8", "i64",
+      "f16", "f32", "f64",
+      "sum", "max", "fma", "chain", "first_max", "par", "vec", "for", "red", "if", "tile", "load",
+      "store", "var",
+      "get", "set", "add", "mul", "idiv", "pow", "floordiv", "=", "args", "loop 1", "3x8", "local",
+      "inout"};
   size_t at = rnd((unsigned)length + 1);
   switch (rnd(9)) {
     case 0:
-      if (length) text[at % length] = (char)(rnd(2) ? (int)rnd(256) : text[at % length] ^ (1 << rnd(7)));
+      if (length)
+        text[at % length] = (char)(rnd(2) ? (int)rnd(256) : text[at % length] ^ (1 << rnd(7)));
       break;
     case 1: put(at, 1 + rnd(4), "", 0); break;
     case 2: case 3: { /* a word becomes another */

@@ -1,10 +1,11 @@
 /* fuzz-parse SECONDS [SEED]: lexer, grammar, recovery and formatter.
  *
  * Texts are made by mutating a corpus of whole programs and by growing programs from the grammar.
- * For every text: parsing files at most PARSE_MAX_ERRORS errors and returns a tree of bounded height
- * whose spans lie in the text; parse_repl_complete ends. For every text without errors: the formatted
- * text parses without errors to an equal tree with as many comments, and formatting again changes
- * nothing. Time per byte is bounded. Prints the offending text and exits with 1 on a find. */
+ * For every text: parsing files at most PARSE_MAX_ERRORS errors and returns a tree of bounded
+ * height whose spans lie in the text; parse_repl_complete ends. For every text without errors: the
+ * formatted text parses without errors to an equal tree with as many comments, and formatting again
+ * changes nothing. Time per byte is bounded. Prints the offending text and exits with 1 on a
+ * find. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,41 +33,54 @@ _Noreturn static void find(const char *what, const char *more) {
   abort();
 }
 
-/* ---- the corpus: small programs that together use every construct ------------------------------- */
+/* ---- the corpus: small programs that together use every construct ---------------------------- */
 
 static const char *const corpus[] = {
     "use data (read_csv, split)\nuse nn as n\nuse \"gpt.ckl\" as gpt\nuse a.b.c\n",
     "type Fit = (loss: f64, at_end: f64[2])\ntype P = (f32, [i64], fn(a: int, f32[...S]) -> any)\n",
     "policy lean(n) { every (n + 1), save matmul, prefer recompute pointwise, offload attn.att }\n",
-    "## doc\n## more\nmodel M(nin: int, act = relu) {\n  param w: f32[nin, 2 * nin] = normal(std = 0.02)\n"
+    "## doc\n## more\nmodel M(nin: int, act = relu) {\n"
+    "  param w: f32[nin, 2 * nin] = normal(std = 0.02)\n"
     "  buffer m: params[net]\n  let l = [Linear(nin, 3) for i in 0..4]\n  assert nin > 0  # pos\n\n"
     "  fn forward[B, T](x: f32[B, T]) -> f32[B] { self.w @ x }\n}\n",
     "fn f(x: float[...S], lim = 1.0) -> float[...S] { round(x) } backward(g) { g }\n",
     "fn g[B](x: f32[B, _], h: fn(f32) -> f32) -> (f32, f32) =\n  (h(x.0.1), -x ** 2 + 1e-3)\n",
-    "proc p(data, n = 20) -> f32 {\n  wrap <no_grad, device cpu, timed \"a b\", seed 3> {\n    mean([f(net(x), y)"
+    "proc p(data, n = 20) -> f32 {\n  wrap <no_grad, device cpu, timed \"a b\", seed 3> {\n"
+    "    mean([f(net(x), y)"
     " for (x, y) in windows(data, 256, batch = 8).take(n)])\n  }\n}\n",
-    "var x = tok[ids] + pos[:T, ..., 1::2, a:b:c]\nx[i] += 1; x.f.g @= y\nx = checkpoint <lean 2, budget = 1.5GiB> "
+    "var x = tok[ids] + pos[:T, ..., 1::2, a:b:c]\nx[i] += 1; x.f.g @= y\n"
+    "x = checkpoint <lean 2, budget = 1.5GiB> "
     "{ b(x) }\n",
-    "checkpoint <binomial 60> for (i, (j, _)) in xs {\n  while not done and i < 3 or a == b { break; continue }\n"
+    "checkpoint <binomial 60> for (i, (j, _)) in xs {\n"
+    "  while not done and i < 3 or a == b { break; continue }\n"
     "  if a { return } else if b { return (1, 2) } else { x }\n}\n",
-    "let {loss, _} = misfit(p, seen[0], 0x1f, 1_000, 8MB)\nlet t: [f32[2]] = (a,)\nlet u = ()\nlet l = []\n",
-    "print(\"a {x:>+08,.3f} {{b}} {f(y)[0]} \\n \\u{e9} {peak():.1MiB}\", key = true)  # trailing\n",
+    "let {loss, _} = misfit(p, seen[0], 0x1f, 1_000, 8MB)\nlet t: [f32[2]] = (a,)\nlet u = ()\n"
+    "let l = []\n",
+    "print(\"a {x:>+08,.3f} {{b}} {f(y)[0]} \\n"
+    " \\u{e9} {peak():.1MiB}\", key = true)  # trailing\n",
     "let r = (a = 1, b = fn(q: int) -> int { q }, c = fn() = 3)\nlet z = wrap <f (a + b)> { c }\n",
     "let (x, y) = read(\"s\")\n  .windows(256)\n  .shuffle()\n  .first()\n",
     "on(net, fn(path: str, g) {\n  if g { print(\"n\") }\n  g\n})\n",
     "test \"a title\" {\n  # comment\n  assert gradcheck(fn(q) = q.loss, p0, tol = 1e-6)\n}\n",
-    "a; b\n\n\n# one\n\n# two\nf(\n  1,  # first\n  2\n  # last\n)\nlet type = model.param(test, as = use)\n",
+    "a; b\n\n\n# one\n\n# two\nf(\n  1,  # first\n  2\n  # last\n)\n"
+    "let type = model.param(test, as = use)\n",
     "let a = x // y % z @ w ** -v ** 2 - -1 * (not b) + (fn(x) = x)(3)\n{ let a = 1; a }\n",
     "let m = [\n  [1, 2],\n  [3, 4],\n]\nx = a +\n  # why\n  b\nif if a { b } else { c } { d }\n",
 };
 
 static const char *const pieces[] = {
-    "fn ", "let ", "var ", "if ", "else ", "for ", "in ", "while ", "break", "continue", "return ", "checkpoint ",
-    "wrap ", "assert ", " and ", " or ", "not ", "true", "false", "self", "backward", "proc ", "model ", "param ",
-    "buffer ", "policy ", "type ", "test ", "use ", "as ", "(", ")", "[", "]", "{", "}", "<", ">", "\"", "\\", "{x}",
-    "..", "...", "->", "=", "==", "+=", "-", "**", "//", "@", ",", ":", ";", ".", "\n", "#", "## d\n", "# c\n", "1",
-    "1.5", "1e9", "0xff", "8MB", "1.", "x", "y.0", "x.in", "\"s\"", "\"{x:.3f}\"", "{{", "\t", "\r\n", "\xc3\xa9",
-    "\xff", "&&", "?", "'", "!", "=>", "elif ", "def ", "_", " ", "f(", "<save none> ", "(a = 1)", "-> f32 ",
+    "fn ", "let ", "var ", "if ", "else ", "for ", "in ", "while ", "break", "continue", "return ",
+    "checkpoint ",
+    "wrap ", "assert ", " and ", " or ", "not ", "true", "false", "self", "backward", "proc ",
+    "model ", "param ",
+    "buffer ", "policy ", "type ", "test ", "use ", "as ", "(", ")", "[", "]", "{", "}", "<", ">",
+    "\"", "\\", "{x}",
+    "..", "...", "->", "=", "==", "+=", "-", "**", "//", "@", ",", ":", ";", ".", "\n", "#",
+    "## d\n", "# c\n", "1",
+    "1.5", "1e9", "0xff", "8MB", "1.", "x", "y.0", "x.in", "\"s\"", "\"{x:.3f}\"", "{{", "\t",
+    "\r\n", "\xc3\xa9",
+    "\xff", "&&", "?", "'", "!", "=>", "elif ", "def ", "_", " ", "f(", "<save none> ", "(a = 1)",
+    "-> f32 ",
     "[B, T]", "= e", "{ }", "checkpoint <a> {", "wrap <f x> {", "0..n", "not ", "x[", ":.2f}"};
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
 
@@ -120,7 +134,7 @@ static void mutate(void) {
   }
 }
 
-/* ---- growing programs --------------------------------------------------------------------------- */
+/* ---- growing programs ------------------------------------------------------------------------ */
 
 static int fuel;
 
@@ -135,7 +149,8 @@ static void gap(void) { /* where a newline may stand */
 
 static void ident(void) {
   static const char *const names[] = {"x",    "y",   "net", "alpha_beta", "_",     "type", "model",
-                                      "test", "use", "as",  "policy",     "param", "e5",   "a_rather_long_name_here"};
+                                      "test", "use", "as",  "policy",     "param", "e5",
+                                      "a_rather_long_name_here"};
   adds(names[rnd(COUNT(names))]);
 }
 
@@ -412,8 +427,8 @@ static void expr(void) {
     ident();
     return;
   }
-  static const char *const ops[] = {" or ", " and ", " < ", " == ", " != ", "..", " + ", " - ", " * ",
-                                    " / ",  " // ",  " % ", " @ ",  " ** ", " >= "};
+  static const char *const ops[] = {" or ", " and ", " < ",  " == ", " != ", "..",   " + ", " - ",
+                                    " * ",  " / ",   " // ", " % ",  " @ ",  " ** ", " >= "};
   switch (rnd(10)) {
   case 0:
   case 1:
@@ -518,7 +533,8 @@ static void statement(void) {
 }
 
 static void separator(void) {
-  static const char *const seps[] = {"\n", "\n", "\n\n", "; ", "\n\n\n", "  # c\n", "\n# own\n", " # c\n\n# d\n\n", ";\n"};
+  static const char *const seps[] = {
+      "\n", "\n", "\n\n", "; ", "\n\n\n", "  # c\n", "\n# own\n", " # c\n\n# d\n\n", ";\n"};
   if (in_string)
     adds("; ");
   else
@@ -581,7 +597,7 @@ static void grow(void) {
   }
 }
 
-/* ---- checks ------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static void check_span(void *ud, Node *n) {
   const Node *parent = ud;
@@ -671,7 +687,8 @@ int main(int argc, char **argv) {
     mem_close(&w.mem);
     n++;
     timespec_get(&now, TIME_UTC);
-  } while ((double)(now.tv_sec - from.tv_sec) + 1e-9 * (double)(now.tv_nsec - from.tv_nsec) < seconds);
+  } while ((double)(now.tv_sec - from.tv_sec) + 1e-9 * (double)(now.tv_nsec - from.tv_nsec) <
+           seconds);
   printf("fuzz-parse: %ld texts, %ld formatted\n", n, formatted);
   return 0;
 }

@@ -33,12 +33,14 @@ static const struct {
   size_t data;
 } seeds[] = {
     {"{}", 0},
-    {"{\"__metadata__\":{\"format\":\"ckl\",\"a\":\"\\u00e9\"},\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],"
+    {"{\"__metadata__\":{\"format\":\"ckl\",\"a\":\"\\u00e9\"},"
+     "\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],"
      "\"data_offsets\":[0,24]},\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[24,32]}}   ",
      32},
-    {"{\"a.0.w\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},\"a.0.b\":{\"dtype\":\"BF16\","
-     "\"shape\":[2,2],\"data_offsets\":[8,16]},\"c\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":"
-     "[16,19]},\"none\":{\"dtype\":\"U8\",\"shape\":[0,7],\"data_offsets\":[19,19]}}",
+    {"{\"a.0.w\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+     "\"a.0.b\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[8,16]},"
+     "\"c\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[16,19]},"
+     "\"none\":{\"dtype\":\"U8\",\"shape\":[0,7],\"data_offsets\":[19,19]}}",
      19},
 };
 
@@ -102,7 +104,8 @@ static size_t mutate(unsigned char *b, size_t n) {
   return n;
 }
 
-/* Keeps the header's length in step with the header most of the time, or nothing else is reached. */
+/* Keeps the header's length in step with the header most of the time, or nothing else is
+ * reached. */
 static size_t one_input(unsigned char *b) {
   uint32_t k = draw(sizeof seeds / sizeof *seeds);
   if (draw(3) == 0) return mutate(b, build(b, seeds[k].header, seeds[k].data));
@@ -119,7 +122,8 @@ static size_t one_input(unsigned char *b) {
   return 8 + n + data;
 }
 
-static bool try_one(const unsigned char *bytes, size_t n, bool files, const char *file, long *read) {
+static bool try_one(const unsigned char *bytes, size_t n, bool files, const char *file,
+                    long *read) {
   Failing f;
   Mem m;
   SaveFile r, again;

@@ -1,7 +1,7 @@
-/* pty PROGRAM [ARG...] -- STEP...: runs a program on a terminal of its own and plays a conversation.
- * Steps take turns: a text to wait for ("+0.5" waits that many seconds instead), then a text to type
- * (\r \t, and \N with N an octal code). What the program shows is copied to standard output.
- * Status 0: every text came and the program ended with 0; else 1. */
+/* pty PROGRAM [ARG...] -- STEP...: runs a program on a terminal of its own and plays a
+ * conversation. Steps take turns: a text to wait for ("+0.5" waits that many seconds instead), then
+ * a text to type (\r \t, and \N with N an octal code). What the program shows is copied to standard
+ * output. Status 0: every text came and the program ended with 0; else 1. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

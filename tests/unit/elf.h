@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ELF_NULL, ELF_TEXT, ELF_CONST, ELF_REL_CONST, ELF_RELA, ELF_RELA_CONST, ELF_SYMS, ELF_STRS, ELF_SECTIONS };
+enum { ELF_NULL, ELF_TEXT, ELF_CONST, ELF_REL_CONST, ELF_RELA, ELF_RELA_CONST, ELF_SYMS, ELF_STRS,
+      ELF_SECTIONS };
 enum { ELF_MOST = 2048 };
 
 /* k(buf, ...): buf[0] is int64_t[4]; makes it {a, 22, 33, 42}. */
@@ -27,8 +28,9 @@ static const unsigned char elf_code[] = {
     0xc3,
 };
 
-static const char elf_names[] = "\0.text\0.rodata\0.data.rel.ro\0.rela.text\0.rela.data.rel.ro\0.symtab\0"
-                                ".strtab\0k\0f\0b\0outside";
+static const char elf_names[] =
+    "\0.text\0.rodata\0.data.rel.ro\0.rela.text\0.rela.data.rel.ro\0.symtab\0"
+    ".strtab\0k\0f\0b\0outside";
 
 static uint32_t elf_name(const char *s) {
   for (uint32_t at = 0; at < sizeof elf_names; at += (uint32_t)strlen(elf_names + at) + 1)
@@ -36,8 +38,8 @@ static uint32_t elf_name(const char *s) {
   return 0;
 }
 
-/* The object, with `a` as its first constant, in `out` (ELF_MOST bytes); its length. Where `wrong` is
- * set the call goes to a function outside. */
+/* The object, with `a` as its first constant, in `out` (ELF_MOST bytes); its length. Where `wrong`
+ * is set the call goes to a function outside. */
 static size_t elf_object(unsigned char *out, int64_t a, bool wrong) {
   int64_t constants[3] = {a, 22, 33}, pointer = 0;
   Elf64_Sym syms[] = {
@@ -65,7 +67,8 @@ static size_t elf_object(unsigned char *out, int64_t a, bool wrong) {
                     {.sh_name = elf_name(".text"), .sh_type = SHT_PROGBITS,
                      .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addralign = 16}},
       [ELF_CONST] = {constants, sizeof constants,
-                     {.sh_name = elf_name(".rodata"), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+                     {.sh_name = elf_name(".rodata"), .sh_type = SHT_PROGBITS,
+                      .sh_flags = SHF_ALLOC,
                       .sh_addralign = 8}},
       [ELF_REL_CONST] = {&pointer, sizeof pointer,
                          {.sh_name = elf_name(".data.rel.ro"), .sh_type = SHT_PROGBITS,
@@ -74,10 +77,13 @@ static size_t elf_object(unsigned char *out, int64_t a, bool wrong) {
                     {.sh_name = elf_name(".rela.text"), .sh_type = SHT_RELA, .sh_link = ELF_SYMS,
                      .sh_info = ELF_TEXT, .sh_entsize = sizeof *rela, .sh_addralign = 8}},
       [ELF_RELA_CONST] = {rela_const, sizeof rela_const,
-                          {.sh_name = elf_name(".rela.data.rel.ro"), .sh_type = SHT_RELA, .sh_link = ELF_SYMS,
-                           .sh_info = ELF_REL_CONST, .sh_entsize = sizeof *rela, .sh_addralign = 8}},
+                          {.sh_name = elf_name(".rela.data.rel.ro"), .sh_type = SHT_RELA,
+                           .sh_link = ELF_SYMS,
+                           .sh_info = ELF_REL_CONST, .sh_entsize = sizeof *rela,
+                           .sh_addralign = 8}},
       [ELF_SYMS] = {syms, sizeof syms,
-                    {.sh_name = elf_name(".symtab"), .sh_type = SHT_SYMTAB, .sh_link = ELF_STRS, .sh_info = 5,
+                    {.sh_name = elf_name(".symtab"), .sh_type = SHT_SYMTAB, .sh_link = ELF_STRS,
+                     .sh_info = 5,
                      .sh_entsize = sizeof *syms, .sh_addralign = 8}},
       [ELF_STRS] = {elf_names, sizeof elf_names,
                     {.sh_name = elf_name(".strtab"), .sh_type = SHT_STRTAB, .sh_addralign = 1}},

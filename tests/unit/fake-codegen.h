@@ -1,5 +1,5 @@
-/* A code generator without LLVM: the test program runs itself as one. What it does with a request is written
- * in the request's text:
+/* A code generator without LLVM: the test program runs itself as one. What it does with a request
+ * is written in the request's text:
  *
  *   kill N    dies of signal N            exit N    ends with status N
  *   hang      never answers               slow N    answers after N milliseconds
@@ -8,8 +8,8 @@
  *   error T   answers with the error T    big N     answers with N bytes
  *   once FILE dies where FILE exists, and removes it
  *
- * Anything else is answered with the object of tests/unit/elf.h, whose first constant is the length of the text.
- * A first word of CKL_FAKE in the environment counts before the text. */
+ * Anything else is answered with the object of tests/unit/elf.h, whose first constant is the length
+ * of the text. A first word of CKL_FAKE in the environment counts before the text. */
 #ifndef TESTS_UNIT_FAKE_CODEGEN_H
 #define TESTS_UNIT_FAKE_CODEGEN_H
 

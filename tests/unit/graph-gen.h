@@ -1,8 +1,9 @@
 /* graph-gen.h: random nodes and graphs of every op, and tensors to run them with.
  *
- * A Gen makes nodes in a graph. With `symbolic` its sizes are symbols, else constants: the same seed
- * gives the same graph in both forms. An operand is an existing value of the wanted type or a new
- * input; inside a region it is a constant. Inputs remember what their numbers must be (`Role`). */
+ * A Gen makes nodes in a graph. With `symbolic` its sizes are symbols, else constants: the same
+ * seed gives the same graph in both forms. An operand is an existing value of the wanted type or a
+ * new input; inside a region it is a constant. Inputs remember what their numbers must be
+ * (`Role`). */
 #ifndef TESTS_UNIT_GRAPH_GEN_H
 #define TESTS_UNIT_GRAPH_GEN_H
 
@@ -39,8 +40,8 @@ static unsigned gen_rnd(Gen *x, unsigned n)
 }
 
 /* `zero`: sizes may be 0. Odd seeds have different sizes. */
-static TAP_UNUSED void gen_open(Gen *x, Arena *a, Names *names, uint64_t seed, bool symbolic, bool zero)
-{
+static TAP_UNUSED void gen_open(Gen *x, Arena *a, Names *names, uint64_t seed, bool symbolic,
+                                bool zero) {
   static const char *const name[GEN_SIZES] = {"A", "B", "C", "D"};
   memset(x, 0, sizeof *x);
   x->rng = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u;
@@ -131,8 +132,8 @@ static Val gen_any(Gen *x, OpDomain d, int lo, int hi)
       const Type *t = x->g->nodes[v.node].result_count ? gr_type(x->g, v) : NULL;
       if (!t || t->kind != TK_TENSOR || t->rank < lo || t->rank > hi) continue;
       bool in = d == DOM_ANY || (d == DOM_FLOAT && dt_float((DType)t->dtype)) ||
-                (d == DOM_NUM && t->dtype != DT_BOOL) || (d == DOM_INT && dt_int((DType)t->dtype)) ||
-                (d == DOM_BOOL && t->dtype == DT_BOOL);
+                (d == DOM_NUM && t->dtype != DT_BOOL) ||
+                (d == DOM_INT && dt_int((DType)t->dtype)) || (d == DOM_BOOL && t->dtype == DT_BOOL);
       if (in) return v;
     }
   }
@@ -157,8 +158,8 @@ static Val gen_key(Gen *x, int n)
   return gen_want(x, &t, (Role){ROLE_ANY, 0});
 }
 
-static Val gen_node(Gen *x, OpCode op, int n, const Val *v, int na, const Attr *a, int nr, Graph **regions)
-{
+static Val gen_node(Gen *x, OpCode op, int n, const Val *v, int na, const Attr *a, int nr,
+                    Graph **regions) {
   for (int i = 0; i < n; i++) {
     if (val_none(v[i])) return VAL_NONE;
   }
@@ -177,11 +178,13 @@ static Val gen_node(Gen *x, OpCode op, int n, const Val *v, int na, const Attr *
 
 static Val gen_op(Gen *x, OpCode op);
 
-/* A region over these inputs with a few nodes; `outs` gives what it must return (NULL: anything). */
+/* A region over these inputs with a few nodes; `outs` gives what it must return (NULL:
+ * anything). */
 static Graph *gen_region(Gen *x, int nin, const Type *in, int nout, const Type *outs)
 {
   Gen y = *x;
-  y.g = gr_new(x->g->arena, x->g->dims, x->g->names, gen_rnd(x, 2) ? names_of(x->g->names, "part") : NULL);
+  y.g = gr_new(x->g->arena, x->g->dims, x->g->names,
+               gen_rnd(x, 2) ? names_of(x->g->names, "part") : NULL);
   y.region = y.reuse = true;
   y.token = VAL_NONE;
   y.depth = x->depth + 1;
@@ -274,7 +277,8 @@ static Val gen_op(Gen *x, OpCode op)
     DType dt = gen_dtype(x, DOM_ANY);
     static const double values[] = {0.5, -0.0, 1, 1e300, 3.25e-5, 0, -1};
     double f = values[gen_rnd(x, 7)];
-    return dt_float(dt) ? gr_const_f(x->g, dt, DEV_CPU, f) : gr_const_i(x->g, dt, DEV_CPU, gen_rnd(x, 2));
+    return dt_float(dt) ? gr_const_f(x->g, dt, DEV_CPU, f)
+                        : gr_const_i(x->g, dt, DEV_CPU, gen_rnd(x, 2));
   }
   case OP_DIM: return gr_dim(x->g, dim_add(t, gen_size(x), dim_mul(t, gen_size(x), gen_size(x))));
   case OP_IOTA:
@@ -395,7 +399,8 @@ static Val gen_op(Gen *x, OpCode op)
     int at = (int)gen_rnd(x, (unsigned)(ty.rank - k) + 1);
     Dim idx[2] = {gen_size(x), gen_size(x)};
     int rank = (int)gen_rnd(x, 3), n = 0;
-    for (int i = 0; i < k; i++) v[first + i] = gen_index(x, rank, idx, gen_value(x, ty.dim[at + i]));
+    for (int i = 0; i < k; i++)
+      v[first + i] = gen_index(x, rank, idx, gen_value(x, ty.dim[at + i]));
     if (first == 2) {
       Type u = gen_type((DType)ty.dtype, 0, NULL);
       for (int i = 0; i < at; i++) u.dim[n++] = ty.dim[i];
@@ -441,7 +446,8 @@ static Val gen_op(Gen *x, OpCode op)
   }
   case OP_CONV2D: case OP_CONV2D_INPUT: case OP_CONV2D_WEIGHT: {
     Dim img[4] = {gen_size(x), gen_size(x), gen_size(x), gen_size(x)};
-    Dim ker[4] = {gen_size(x), img[1], dim_const(t, 1 + gen_rnd(x, 3)), dim_const(t, 1 + gen_rnd(x, 3))};
+    Dim ker[4] = {gen_size(x), img[1], dim_const(t, 1 + gen_rnd(x, 3)),
+                  dim_const(t, 1 + gen_rnd(x, 3))};
     Dim res[4] = {img[0], ker[0], 0, 0};
     for (int i = 0; i < 2; i++) {
       l0[i] = 1 + gen_rnd(x, 2), l1[i] = gen_rnd(x, 3);

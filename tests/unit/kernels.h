@@ -1,7 +1,7 @@
 /* Running kernels by machine code and by lp_run, and comparing every bit they leave.
  *
- * The code generator is the program ckl-codegen, one process per test program, asked over a socket as a
- * session does. Include after ref-naive.h. */
+ * The code generator is the program ckl-codegen, one process per test program, asked over a socket
+ * as a session does. Include after ref-naive.h. */
 #ifndef TESTS_UNIT_KERNELS_H
 #define TESTS_UNIT_KERNELS_H
 
@@ -91,7 +91,8 @@ static void room_free(Room *r, size_t n) {
 }
 
 /* Drawn contents: ints below limit[b] where that is not 0, else anything. */
-static void room_fill(Room *r, const Kernel *k, const int64_t *count, const int64_t *limit, int how) {
+static void room_fill(Room *r, const Kernel *k, const int64_t *count, const int64_t *limit,
+                      int how) {
   for (size_t b = 0; b < k->buf_count; b++) {
     DType dt = (DType)k->bufs[b].dtype;
     size_t size = dt_size(dt);
@@ -173,8 +174,8 @@ static TAP_UNUSED void code_free(Code *c) {
 }
 
 /* Runs all turns, in two parts, on drawn buffers of `count` elements. */
-static TAP_UNUSED bool code_check(Code *c, const char *what, const int64_t *count, const int64_t *limit,
-                                  const int64_t *arg, int how) {
+static TAP_UNUSED bool code_check(Code *c, const char *what, const int64_t *count,
+                                  const int64_t *limit, const int64_t *arg, int how) {
   const Kernel *k = c->k;
   size_t n = k->buf_count;
   Room start, want;

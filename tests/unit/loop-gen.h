@@ -1,8 +1,9 @@
-/* Random kernels in loop form, and data for them: what one way of running them does, every other has to.
+/* Random kernels in loop form, and data for them: what one way of running them does, every other
+ * has to.
  *
- * A kernel is a pure function of its seed. Every address is in bounds, no turn reads what another one
- * writes, and stores of different lanes go to different places, so the result is one for any order of
- * turns. Every structure and every op of the form occurs. */
+ * A kernel is a pure function of its seed. Every address is in bounds, no turn reads what another
+ * one writes, and stores of different lanes go to different places, so the result is one for any
+ * order of turns. Every structure and every op of the form occurs. */
 #ifndef TESTS_UNIT_LOOP_GEN_H
 #define TESTS_UNIT_LOOP_GEN_H
 
@@ -63,7 +64,8 @@ static double lg_number(LoopGen *g) {
   static const double special[] = {0, -0.0, 1, -1, 0.5, 2, 1e-40, 65504, 3e38, 1e300, -3.5, 88};
   int r = lg_below(g, 40);
   if (r < 12) return special[r];
-  if (r == 12) return lg_below(g, 2) ? hf_float64(0x7ff0000000000000u) : hf_float64(0x7ff8000000000000u);
+  if (r == 12)
+    return lg_below(g, 2) ? hf_float64(0x7ff0000000000000u) : hf_float64(0x7ff8000000000000u);
   return (double)(int64_t)(lg_rnd(g) >> 40) / 0x1p22 - 2;
 }
 
@@ -74,7 +76,8 @@ static LVal lg_value(LoopGen *g, DType dt) {
     LVal v = g->pool[g->pool_count - 1 - lg_below(g, last)];
     if (lp_dtype(g->k, v) == dt) return v;
   }
-  if (g->pool_count && lg_below(g, 4)) return lp_cast(g->k, g->pool[lg_below(g, g->pool_count)], dt);
+  if (g->pool_count && lg_below(g, 4))
+    return lp_cast(g->k, g->pool[lg_below(g, g->pool_count)], dt);
   if (dt_float(dt) && lg_below(g, 3) == 0) return lp_num(g->k, dt, 6 + lg_below(g, 2));
   return lp_const(g->k, dt, dt_float(dt) ? lg_number(g) : lg_below(g, 9) - 3);
 }
@@ -83,7 +86,8 @@ static DType lg_dtype(LoopGen *g) {
   return lg_below(g, 12) ? g->often[lg_below(g, 4)] : (DType)lg_below(g, DT_COUNT);
 }
 
-/* An index below `n`, in one of the forms that lowering makes: uniform, in step with the turns, any. */
+/* An index below `n`, in one of the forms that lowering makes: uniform, in step with the turns,
+ * any. */
 static LVal lg_index(LoopGen *g, const LgPlace *at, int64_t n) {
   Kernel *k = g->k;
   LVal limit = lp_i(k, n), v;
@@ -267,7 +271,8 @@ static void lg_tile(LoopGen *g, LgPlace at) {
   x[TILE_B_STEP] = lg_small(g, &at, 100);
   x[TILE_START] = lg_small(g, &at, 200);
   x[TILE_START_ROW] = lg_small(g, &at, 90);
-  LVal t = lp_tile(g->k, dt, mr, nr, 2 * (int)dt, 2 * (int)dt, lg_below(g, 2) ? LP_NO_BUF : 2 * (int)dt, x);
+  LVal t = lp_tile(g->k, dt, mr, nr, 2 * (int)dt, 2 * (int)dt,
+                   lg_below(g, 2) ? LP_NO_BUF : 2 * (int)dt, x);
   LVal row = lp_row(g->k, t), col = lp_col(g->k, t);
   LVal number = lp_bin(g->k, RB_ADD, lp_bin(g->k, RB_MUL, row, lp_i(g->k, nr)), col);
   LgPlace in = lg_turns(g, at, number, mr * nr);
@@ -441,7 +446,8 @@ static bool lg_nan(DType dt, const void *p, int i) {
   return false;
 }
 
-/* Whether two runs gave the same bits (NaNs are equal) and the same outcome; else what differs, in text. */
+/* Whether two runs gave the same bits (NaNs are equal) and the same outcome; else what differs, in
+ * text. */
 static LG_UNUSED bool lg_same(const LgData *a, const LgData *b, char *text, size_t n) {
   if (a->st.failed != b->st.failed) {
     snprintf(text, n, "failed is %d, not %d", (int)b->st.failed, (int)a->st.failed);
@@ -453,12 +459,13 @@ static LG_UNUSED bool lg_same(const LgData *a, const LgData *b, char *text, size
     if (!memcmp(a->buf[o], b->buf[o], lg_size(o))) continue;
     for (int i = 0; i < LG_OUT; i++) {
       const char *p = (const char *)a->buf[o] + i * size, *q = (const char *)b->buf[o] + i * size;
-      if (!memcmp(p, q, (size_t)size) || (lg_nan(dt, a->buf[o], i) && lg_nan(dt, b->buf[o], i))) continue;
+      if (!memcmp(p, q, (size_t)size) || (lg_nan(dt, a->buf[o], i) && lg_nan(dt, b->buf[o], i)))
+        continue;
       uint64_t u = 0, v = 0;
       memcpy(&u, p, (size_t)size);
       memcpy(&v, q, (size_t)size);
-      snprintf(text, n, "element %d of b%d (%s) has the bits %llx, not %llx", i, o, dtype_info[dt].name,
-               (unsigned long long)v, (unsigned long long)u);
+      snprintf(text, n, "element %d of b%d (%s) has the bits %llx, not %llx", i, o,
+               dtype_info[dt].name, (unsigned long long)v, (unsigned long long)u);
       return false;
     }
   }

@@ -94,7 +94,7 @@ static bool step(int rank, const int64_t *dim, int64_t *idx) {
   return false;
 }
 #define FOR_EACH(idx, rank, dim)                                                                   \
-  for (int64_t idx[CKL_MAX_RANK] = {0}, more_##idx = tn_product(rank, dim) > 0; more_##idx;                  \
+  for (int64_t idx[CKL_MAX_RANK] = {0}, more_##idx = tn_product(rank, dim) > 0; more_##idx;        \
        more_##idx = step(rank, dim, idx))
 
 /* ---- random tensors ---- */
@@ -192,8 +192,9 @@ static TAP_UNUSED bool same_bits(const char *what, Tensor *got, Tensor *want) {
       told = true;
       double g = dt_float(got->dtype) ? get_f(got, i) : (double)get_i(got, i);
       double w = dt_float(got->dtype) ? get_f(want, i) : (double)get_i(want, i);
-      tap_fail(__FILE__, __LINE__, "%s (%s): element [%d %d %d %d] is %a (%.9g), not %a (%.9g)", what,
-               dtype_info[got->dtype].name, (int)i[0], (int)i[1], (int)i[2], (int)i[3], g, g, w, w);
+      tap_fail(__FILE__, __LINE__, "%s (%s): element [%d %d %d %d] is %a (%.9g), not %a (%.9g)",
+               what, dtype_info[got->dtype].name, (int)i[0], (int)i[1], (int)i[2], (int)i[3], g, g,
+               w, w);
     }
     if (!told) tap_fail(__FILE__, __LINE__, "%s: the dims differ", what);
   } else if (!ok) tap_fail(__FILE__, __LINE__, "%s: rank or dtype differs", what);

@@ -1,4 +1,5 @@
-/* The cache: what was put comes back, whatever is damaged does not, and only our own folder is used. */
+/* The cache: what was put comes back, whatever is damaged does not, and only our own folder is
+ * used. */
 #include "jit/cache.h"
 
 #include <dirent.h>

@@ -111,10 +111,12 @@ static void t_refused(void) {
   refused("1,2\n\"\",2\n", DT_F32, "t.csv:2:2: the field is empty");
   refused("1,2\n\"3,4\n", DT_F32, "t.csv:2:1: a quote in this line has no end");
   refused("\"a,b\n1,2\n", DT_F32, "t.csv:1:1: a quote in this line has no end");
-  refused("1,x,3\n4,5,6\n", DT_F32,
-          "t.csv:1:3: `x` is not a number (a first line is a header only when none of its fields is "
-          "a number)");
-  refused("1,5;2,5\n3,5;4,5\n", DT_F32, "t.csv:1:1: `1,5` is not a number (the decimal point is `.`)");
+  refused(
+      "1,x,3\n4,5,6\n", DT_F32,
+      "t.csv:1:3: `x` is not a number (a first line is a header only when none of its fields is "
+      "a number)");
+  refused("1,5;2,5\n3,5;4,5\n", DT_F32,
+          "t.csv:1:1: `1,5` is not a number (the decimal point is `.`)");
   refused("1 2 3\n4,5,6\n", DT_F32,
           "t.csv:1:1: `1 2 3` is not a number (a first line is a header only when none of its "
           "fields is a number)");

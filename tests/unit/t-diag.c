@@ -35,12 +35,14 @@ static void end(Session *s) {
   check(failing_clean(&s->f, &s->m));
 }
 
-/* ---- sources ---------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
-static void place_is(const Sources *s, uint32_t file, uint32_t offset, uint32_t line, uint32_t col) {
+static void place_is(const Sources *s, uint32_t file, uint32_t offset, uint32_t line,
+                     uint32_t col) {
   uint32_t l, c;
   src_place(s, file, offset, &l, &c);
-  check_msg(l == line && c == col, "%u:%u is at %u:%u, not at %u:%u", file, offset, l, c, line, col);
+  check_msg(l == line && c == col, "%u:%u is at %u:%u, not at %u:%u", file, offset, l, c, line,
+            col);
 }
 
 static void t_places(void) {
@@ -68,7 +70,7 @@ static void t_places(void) {
   end(&s);
 }
 
-/* ---- filing ----------------------------------------------------------------------------------- */
+/* ---- filing ---------------------------------------------------------------------------------- */
 
 static void t_codes(void) {
   for (int i = 0; i < ERR_COUNT; i++) {
@@ -190,7 +192,7 @@ static void t_no_memory(void) {
   end(&s);
 }
 
-/* ---- the picture ------------------------------------------------------------------------------ */
+/* ---- the picture ----------------------------------------------------------------------------- */
 
 static Session shown;
 
@@ -316,10 +318,12 @@ static void t_widths(void) {
   dg_label(&shown.d, g, span_of(f, "\xe6\xbc\xa2\xe5\xad\x97", 0), "wide");
   dg_label(&shown.d, g, span_of(f, "\tx", 0), "tab");
   g->label = "after";
-  looks(g, "error[syntax-1]: \xe6\xbc\xa2                                                   w.ckl:1:16\n"
-           "   1 | \tf(\tx, \xe6\xbc\xa2\xe5\xad\x97, e\xcc\x81, q)\n"
-           "     | \t  -------  ----     ^ after\n"
-           "     | \t  tab      wide\n");
+  looks(
+      g,
+      "error[syntax-1]: \xe6\xbc\xa2                                                   w.ckl:1:16\n"
+      "   1 | \tf(\tx, \xe6\xbc\xa2\xe5\xad\x97, e\xcc\x81, q)\n"
+      "     | \t  -------  ----     ^ after\n"
+      "     | \t  tab      wide\n");
   /* nothing reaches the terminal that could move its cursor or reorder its text */
   f = text_file("c\033.ckl", "a \033[2J \xe2\x80\xae b \xff c\n");
   looks(error_at(span_of(f, "c", 0), "escape\033 and\nnewline"),
@@ -349,14 +353,15 @@ static void t_long(void) {
   memset(text, '\t', 300);
   strcpy(text + 300, "x");
   f = text_file("t.ckl", text);
-  looks(error_at(span_of(f, "x", 0), "m"),
-        "error[syntax-1]: m                                                   t.ckl:1:301\n"
-        "   1 | ..."
-        "                                                                                           "
-        "        x\n"
-        "     |    "
-        "                                                                                           "
-        "        ^\n");
+  looks(
+      error_at(span_of(f, "x", 0), "m"),
+      "error[syntax-1]: m                                                   t.ckl:1:301\n"
+      "   1 | ..."
+      "                                                                                           "
+      "        x\n"
+      "     |    "
+      "                                                                                           "
+      "        ^\n");
 }
 
 static void t_color(void) {
@@ -373,7 +378,7 @@ static void t_color(void) {
   check(last && strncmp(last, "\033[0m", 4) == 0); /* nothing stays coloured */
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void t_json(void) {
   uint32_t f = text_file("j \"1\".ckl", "let y =\n  x @ w\n");
@@ -384,22 +389,26 @@ static void t_json(void) {
   shown.out.n = 0;
   dg_render_json(&shown.out, &shown.src, g);
   check(!strchr(shown.out.s, '\n'));
-  check_str(shown.out.s,
-            "{\"severity\":\"error\",\"code\":\"syntax-1\",\"message\":\"a \\\"quoted\\\"\\nmessage\","
-            "\"file\":\"j \\\"1\\\".ckl\",\"line\":2,\"col\":3,\"end_line\":2,\"end_col\":8,\"label\":null,"
-            "\"labels\":[{\"file\":\"j \\\"1\\\".ckl\",\"line\":1,\"col\":5,\"end_line\":1,\"end_col\":6,"
-            "\"text\":\"lab\\tel\"}],\"help\":\"help\",\"trace\":[{\"what\":\"net.fc\","
-            "\"file\":\"j \\\"1\\\".ckl\",\"line\":2,\"col\":7,\"end_line\":2,\"end_col\":8}],"
-            "\"trace_more\":0}");
+  check_str(
+      shown.out.s,
+      "{\"severity\":\"error\",\"code\":\"syntax-1\",\"message\":\"a \\\"quoted\\\"\\n"
+      "message\","
+      "\"file\":\"j "
+      "\\\"1\\\".ckl\",\"line\":2,\"col\":3,\"end_line\":2,\"end_col\":8,\"label\":null,"
+      "\"labels\":[{\"file\":\"j \\\"1\\\".ckl\",\"line\":1,\"col\":5,\"end_line\":1,\"end_col\":6,"
+      "\"text\":\"lab\\tel\"}],\"help\":\"help\",\"trace\":[{\"what\":\"net.fc\","
+      "\"file\":\"j \\\"1\\\".ckl\",\"line\":2,\"col\":7,\"end_line\":2,\"end_col\":8}],"
+      "\"trace_more\":0}");
   g = dg_warn(&shown.d, ERR_NOT_YET, (Span){0, 0, 0}, "m");
   shown.out.n = 0;
   dg_render_json(&shown.out, &shown.src, g);
-  check_str(shown.out.s, "{\"severity\":\"warning\",\"code\":\"not-yet-1\",\"message\":\"m\",\"file\":null,"
-                         "\"line\":0,\"col\":0,\"end_line\":0,\"end_col\":0,\"label\":null,"
-                         "\"labels\":[],\"help\":null,\"trace\":[],\"trace_more\":0}");
+  check_str(shown.out.s,
+            "{\"severity\":\"warning\",\"code\":\"not-yet-1\",\"message\":\"m\",\"file\":null,"
+            "\"line\":0,\"col\":0,\"end_line\":0,\"end_col\":0,\"label\":null,"
+            "\"labels\":[],\"help\":null,\"trace\":[],\"trace_more\":0}");
 }
 
-/* ---- anything --------------------------------------------------------------------------------- */
+/* ---- anything -------------------------------------------------------------------------------- */
 
 static uint64_t seed = 20240229;
 

@@ -247,11 +247,12 @@ static void t_random(void)
       continue;
     }
     if (!ok || want > INT64_MAX / 4 || want < INT64_MIN / 4) continue;
-    if (!dim_eval(tab, d, env, NULL, &got)) continue; /* a part may divide by 0 that the tree cancelled */
+    /* a part may divide by 0 that the tree cancelled */
+    if (!dim_eval(tab, d, env, NULL, &got)) continue;
     valued++;
-    if (!check_msg(got == (int64_t)want, "%s is %lld, not %lld (a %lld b %lld c %lld)", show(tab, d),
-                   (long long)want, (long long)got, (long long)env[0], (long long)env[1],
-                   (long long)env[2])) {
+    if (!check_msg(got == (int64_t)want, "%s is %lld, not %lld (a %lld b %lld c %lld)",
+                   show(tab, d), (long long)want, (long long)got, (long long)env[0],
+                   (long long)env[1], (long long)env[2])) {
       return;
     }
     /* The text reads back, also in another table. */

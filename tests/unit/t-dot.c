@@ -31,8 +31,8 @@ static int64_t pick(int64_t lo, int64_t hi)
   return lo + (int64_t)(seed >> 11) % (hi - lo + 1);
 }
 
-/* Everything of a graph that is not a view goes into the one group around `root`; its outputs are the
- * outs. Values in `in` are inputs' tensors. */
+/* Everything of a graph that is not a view goes into the one group around `root`; its outputs are
+ * the outs. Values in `in` are inputs' tensors. */
 static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, Tensor *const *in,
                     Tensor **want, const char *what)
 {
@@ -53,7 +53,8 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, 
   Tensor *got[8];
   for (size_t i = 0; i < out.panel_count; i++) {
     check(dim_eval(v->dims, out.panels[i].count, env, NULL, &panel_n[i]));
-    panel[i] = aligned_alloc(64, ((size_t)panel_n[i] * dt_size(out.panels[i].dtype) + 64) & ~(size_t)63);
+    panel[i] =
+        aligned_alloc(64, ((size_t)panel_n[i] * dt_size(out.panels[i].dtype) + 64) & ~(size_t)63);
   }
   for (size_t i = 0; i < g->output_count; i++)
     got[i] = tn_new(&v->mem, DEV_CPU, want[i]->dtype, want[i]->rank, want[i]->dim);
@@ -92,7 +93,8 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, 
       }
       for (uint32_t j = 0; j < c->k->arg_count; j++) {
         arg[j] = c->args[j].bits;
-        if (c->args[j].kind == ARG_DIM) check(dim_eval(v->dims, c->args[j].dim, env, NULL, &arg[j]));
+        if (c->args[j].kind == ARG_DIM)
+          check(dim_eval(v->dims, c->args[j].dim, env, NULL, &arg[j]));
       }
       KStatus st = {0};
       int64_t turns = lp_turns(c->k, arg), middle = turns / 2;
@@ -153,7 +155,11 @@ static void product(DType dt, int64_t m, int64_t k, int64_t n, unsigned how)
     d[0] = dim_symbol(v.dims, names_of(v.names, "n"), (Span){0}, &s);
   }
   v.sizes = size;
-  Type tx = {.kind = TK_TENSOR, .dtype = (uint8_t)(dt == DT_F16 ? DT_F32 : dt), .dev = DEV_CPU, .rank = 2}, ty = tx, tb = tx;
+  Type tx = {.kind = TK_TENSOR,
+             .dtype = (uint8_t)(dt == DT_F16 ? DT_F32 : dt),
+             .dev = DEV_CPU,
+             .rank = 2},
+       ty = tx, tb = tx;
   bool xs = how & X_SWAPPED, ys = how & Y_SWAPPED;
   tx.dim[xs] = d[0];
   tx.dim[!xs] = d[1];
@@ -319,8 +325,8 @@ static void convolution(DType dt, int n, int c, int o, int h, int kh, int kw, in
     z = b_op(&b, ops[i], 2, in[i], i ? 3 : 2, at);
     gr_output(g, epilogue ? b_un(&b, OP_RELU, z) : z);
     char what[100];
-    snprintf(what, sizeof what, "conv %d: %d %d %d %d %dx%d stride %d pad %d", i, n, c, o, h, kh, kw,
-             stride, pad);
+    snprintf(what, sizeof what, "conv %d: %d %d %d %d %dx%d stride %d pad %d", i, n, c, o, h, kh,
+             kw, stride, pad);
     if (built(&b)) same(&v, g, z, GROUP_CONV, what);
     env_close(&v);
   }

@@ -59,7 +59,8 @@ static void t_unary(bool lanes) {
     int64_t count[MAX_BUFS], n = 2003;
     all_same(count, n);
     if (code_make(&c, k))
-      for (int round = 0; round < 3; round++) code_check(&c, dtype_info[dt].name, count, NULL, &n, WILD);
+      for (int round = 0; round < 3; round++)
+        code_check(&c, dtype_info[dt].name, count, NULL, &n, WILD);
     code_free(&c);
     rewind_arena();
   }
@@ -107,7 +108,8 @@ static void t_cast(bool lanes) {
     int64_t count[MAX_BUFS], n = 3001;
     all_same(count, n);
     if (code_make(&c, k))
-      for (int round = 0; round < 4; round++) code_check(&c, dtype_info[from].name, count, NULL, &n, WILD);
+      for (int round = 0; round < 4; round++)
+        code_check(&c, dtype_info[from].name, count, NULL, &n, WILD);
     code_free(&c);
     rewind_arena();
   }
@@ -120,7 +122,8 @@ static void t_fma(void) {
     int b[4];
     for (int i = 0; i < 4; i++) b[i] = lp_buf(k, i < 3 ? LB_IN : LB_OUT, (DType)dt);
     int be = lp_buf(k, LB_IN, DT_I64), bo = lp_buf(k, LB_OUT, (DType)dt);
-    LVal i = over(k, true), x = lp_load(k, b[0], i), y = lp_load(k, b[1], i), z = lp_load(k, b[2], i);
+    LVal i = over(k, true), x = lp_load(k, b[0], i), y = lp_load(k, b[1], i),
+         z = lp_load(k, b[2], i);
     /* two to any power: from the bits of an exponent made by multiplications */
     LVal p = lp_bin(k, RB_POW, lp_const(k, (DType)dt, 2), lp_cast(k, lp_load(k, be, i), (DType)dt));
     lp_store(k, b[3], i, lp_fma(k, lp_bin(k, RB_MUL, x, p), y, z));
@@ -149,7 +152,11 @@ static void t_literals(void) {
   LVal i = lp_vec(k, lp_i(k, 21));
   for (int dt = 0; dt < DT_COUNT; dt++) {
     lp_store(k, by[dt][0], i, lp_num(k, (DType)dt, 0));
-    lp_store(k, by[dt][1], i, lp_const(k, (DType)dt, dt == DT_BOOL ? 1 : dt_float((DType)dt) ? 0.1 : -3));
+    lp_store(k, by[dt][1], i,
+             lp_const(k, (DType)dt,
+                      dt == DT_BOOL         ? 1
+                      : dt_float((DType)dt) ? 0.1
+                                            : -3));
   }
   lp_end(k);
   lp_end(k);
@@ -173,20 +180,30 @@ static void t_index(void) {
   int out[12], o = 0;
   for (int i = 0; i < 12; i++) out[i] = lp_buf(k, LB_OUT, DT_I64);
   LVal n = lp_size(k, 0), d = lp_size(k, 1), base = lp_size(k, 2), seven = lp_i(k, 7);
-  LVal t = lp_par(k, lp_size(k, 3)), j = lp_vec(k, n), i = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, t, n), j);
+  LVal t = lp_par(k, lp_size(k, 3)), j = lp_vec(k, n),
+       i = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, t, n), j);
   LVal at = lp_bin(k, RB_ADD, base, i), back = lp_bin(k, RB_SUB, lp_i(k, INT64_C(1) << 62), at);
   LVal wide = lp_bin(k, RB_MUL, i, lp_bin(k, RB_ADD, d, i));
-  LVal v[12] = {lp_idiv(k, at, d), lp_irem(k, at, d), lp_idiv(k, at, seven), lp_irem(k, at, lp_i(k, 1000)),
-                lp_idiv(k, back, d), lp_irem(k, back, seven), lp_idiv(k, wide, lp_bin(k, RB_ADD, j, d)),
-                lp_irem(k, wide, lp_bin(k, RB_ADD, at, seven)), lp_idiv(k, t, d), lp_irem(k, i, i),
+  LVal v[12] = {lp_idiv(k, at, d),
+                lp_irem(k, at, d),
+                lp_idiv(k, at, seven),
+                lp_irem(k, at, lp_i(k, 1000)),
+                lp_idiv(k, back, d),
+                lp_irem(k, back, seven),
+                lp_idiv(k, wide, lp_bin(k, RB_ADD, j, d)),
+                lp_irem(k, wide, lp_bin(k, RB_ADD, at, seven)),
+                lp_idiv(k, t, d),
+                lp_irem(k, i, i),
                 lp_op(k, LP_CTZ, DT_I64, 1, (LVal[]){lp_bin(k, RB_ADD, wide, seven)}, 0),
                 lp_un(k, RU_NEG, lp_bin(k, RB_MUL, lp_bin(k, RB_SUB, i, base), d))};
   for (; o < 12; o++) lp_store(k, out[o], i, v[o]);
   lp_end(k);
   lp_end(k);
   Code c;
-  static const int64_t divisor[] = {1, 2, 3, 7, 15, 16, 17, 31, 100, 4096, 1000003, INT64_C(1) << 40};
-  static const int64_t bases[] = {0, 5, 1000, (INT64_C(1) << 52) - 30, INT64_C(1) << 53, INT64_C(1) << 60};
+  static const int64_t divisor[] = {1,  2,  3,   7,    15,      16,
+                                    17, 31, 100, 4096, 1000003, INT64_C(1) << 40};
+  static const int64_t bases[] = {
+      0, 5, 1000, (INT64_C(1) << 52) - 30, INT64_C(1) << 53, INT64_C(1) << 60};
   if (code_make(&c, k))
     for (size_t x = 0; x < 12; x++)
       for (size_t y = 0; y < 6; y++) {
@@ -202,7 +219,8 @@ static void t_index(void) {
 static void t_memory(void) {
   for (int dt = 0; dt < DT_COUNT; dt++) {
     Kernel *k = lp_new(&arena);
-    int bx = lp_buf(k, LB_IN, (DType)dt), bi = lp_buf(k, LB_IN, DT_I64), bm = lp_buf(k, LB_IN, DT_BOOL);
+    int bx = lp_buf(k, LB_IN, (DType)dt), bi = lp_buf(k, LB_IN, DT_I64),
+        bm = lp_buf(k, LB_IN, DT_BOOL);
     int by[7], local = lp_local(k, (DType)dt, 0, 2);
     for (int i = 0; i < 7; i++) by[i] = lp_buf(k, i == 6 ? LB_INOUT : LB_OUT, (DType)dt);
     LVal n = lp_size(k, 0), one = lp_i(k, 1), last = lp_bin(k, RB_SUB, n, one), two = lp_i(k, 2);
@@ -247,7 +265,8 @@ static void t_memory(void) {
 static void t_variables(void) {
   for (int dt = DT_U8; dt < DT_COUNT; dt++) {
     Kernel *k = lp_new(&arena);
-    int bx = lp_buf(k, LB_IN, (DType)dt), by = lp_buf(k, LB_OUT, (DType)dt), bz = lp_buf(k, LB_OUT, (DType)dt);
+    int bx = lp_buf(k, LB_IN, (DType)dt), by = lp_buf(k, LB_OUT, (DType)dt),
+        bz = lp_buf(k, LB_OUT, (DType)dt);
     int bc = lp_buf(k, LB_OUT, DT_I64);
     LVal n = lp_size(k, 0), m = lp_size(k, 1), zero = lp_const(k, (DType)dt, 0);
     LVal t = lp_par(k, m);
@@ -278,8 +297,8 @@ static void t_variables(void) {
     Code c;
     if (code_make(&c, k))
       for (int s = 0; s < 8; s++) {
-        int64_t arg[2] = {below(9), 1 + below(40)}, count[MAX_BUFS] = {arg[0] * arg[1], arg[0] * arg[1],
-                                                                      arg[1], arg[1]};
+        int64_t arg[2] = {below(9), 1 + below(40)},
+                count[MAX_BUFS] = {arg[0] * arg[1], arg[0] * arg[1], arg[1], arg[1]};
         code_check(&c, dtype_info[dt].name, count, NULL, arg, WILD);
       }
     code_free(&c);
@@ -289,8 +308,8 @@ static void t_variables(void) {
 
 static const int64_t lengths[] = {0, 1, 15, 16, 17, 33, 100, 4095, 4096, 4097, 8200, 12289};
 
-/* All kinds of one dtype in one pass, over rows (the turns are lanes) or columns (lanes of the VEC around).
- * `fixed`: the length as a constant. */
+/* All kinds of one dtype in one pass, over rows (the turns are lanes) or columns (lanes of the VEC
+ * around). `fixed`: the length as a constant. */
 static void reduce(DType dt, bool rows, int64_t fixed, bool chain) {
   Kernel *k = lp_new(&arena);
   int bx = lp_buf(k, LB_IN, dt), bw = lp_buf(k, LB_IN, dt), by[RED_COUNT];
@@ -313,7 +332,8 @@ static void reduce(DType dt, bool rows, int64_t fixed, bool chain) {
                  : lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, r, kept), i);
   LVal v = lp_load(k, bx, at), w = lp_load(k, bw, at);
   for (int kind = 0; kind < RED_COUNT; kind++)
-    if (use[kind]) y[kind] = lp_yield(k, (LRed)kind, v, kind == RED_FMA || kind == RED_CHAIN ? w : LV_NONE);
+    if (use[kind])
+      y[kind] = lp_yield(k, (LRed)kind, v, kind == RED_FMA || kind == RED_CHAIN ? w : LV_NONE);
   lp_end(k);
   for (int kind = 0; kind < RED_COUNT; kind++)
     if (use[kind]) lp_store(k, by[kind], i, lp_result(k, y[kind]));
@@ -351,14 +371,17 @@ static void t_reduce(bool rows, bool chain) {
 static void t_rows(void) {
   for (int dt = DT_F16; dt < DT_COUNT; dt++) {
     Kernel *k = lp_new(&arena);
-    int bx = lp_buf(k, LB_IN, (DType)dt), by = lp_buf(k, LB_OUT, (DType)dt), bz = lp_buf(k, LB_OUT, (DType)dt);
+    int bx = lp_buf(k, LB_IN, (DType)dt), by = lp_buf(k, LB_OUT, (DType)dt),
+        bz = lp_buf(k, LB_OUT, (DType)dt);
     int local = lp_local(k, (DType)dt, 1, 1);
-    LVal rows = lp_size(k, 0), n = lp_size(k, 1), i = lp_par(k, rows), base = lp_bin(k, RB_MUL, i, n);
+    LVal rows = lp_size(k, 0), n = lp_size(k, 1), i = lp_par(k, rows),
+         base = lp_bin(k, RB_MUL, i, n);
     LVal r = lp_red(k, n);
     LVal x = lp_load(k, bx, lp_bin(k, RB_ADD, base, r));
     LVal ymax = lp_yield(k, RED_MAX, x, LV_NONE), ysum = lp_yield(k, RED_SUM, x, LV_NONE);
     lp_end(k);
-    LVal most = lp_result(k, ymax), mean = lp_bin(k, RB_DIV, lp_result(k, ysum), lp_cast(k, n, (DType)dt));
+    LVal most = lp_result(k, ymax),
+         mean = lp_bin(k, RB_DIV, lp_result(k, ysum), lp_cast(k, n, (DType)dt));
     r = lp_red(k, n);
     x = lp_load(k, bx, lp_bin(k, RB_ADD, base, r));
     LVal p = lp_un(k, RU_EXP, lp_bin(k, RB_SUB, x, most)), dev = lp_bin(k, RB_SUB, x, mean);
@@ -392,14 +415,16 @@ static void t_random(bool lanes) {
     for (int j = 0; j < 2; j++) by[dt][j] = lp_buf(k, LB_OUT, (DType)dt);
   for (int j = 0; j < 8; j++) bi[j] = lp_buf(k, LB_OUT, DT_I64);
   LVal off = lp_size(k, 1), i = over(k, lanes);
-  LVal key = lp_load(k, bk, lp_i(k, 0)), counter = lp_load(k, bk, lp_i(k, 1)), e = lp_bin(k, RB_ADD, i, off);
+  LVal key = lp_load(k, bk, lp_i(k, 0)), counter = lp_load(k, bk, lp_i(k, 1)),
+       e = lp_bin(k, RB_ADD, i, off);
   for (int dt = DT_F16; dt < DT_COUNT; dt++)
     for (int j = 0; j < 2; j++) {
       LVal v = lp_op(k, j ? LP_NORMAL : LP_UNIFORM, (DType)dt, 3, (LVal[]){key, counter, e}, 0);
       lp_store(k, by[dt][j], i, v);
     }
   LVal lane_key = lp_load(k, bk, i), three = lp_i(k, 3);
-  lp_store(k, bi[0], i, lp_op(k, LP_RANDINT, DT_I64, 4, (LVal[]){key, counter, e, lp_size(k, 2)}, 0));
+  lp_store(k, bi[0], i,
+           lp_op(k, LP_RANDINT, DT_I64, 4, (LVal[]){key, counter, e, lp_size(k, 2)}, 0));
   lp_store(k, bi[1], i, lp_op(k, LP_FOLD, DT_I64, 2, (LVal[]){key, e}, 0));
   lp_store(k, bi[2], i, lp_op(k, LP_FOLD, DT_I64, 2, (LVal[]){lane_key, counter}, 0));
   lp_store(k, bi[3], i, lp_op(k, LP_RANDINT, DT_I64, 4, (LVal[]){lane_key, e, three, lane_key}, 0));
@@ -411,7 +436,8 @@ static void t_random(bool lanes) {
   Code c;
   if (code_make(&c, k))
     for (int s = 0; s < 6; s++) {
-      int64_t arg[3] = {1 + below(70), s < 3 ? below(9) : INT64_C(1) << (10 * s), 1 + below(s % 2 ? 100 : INT64_MAX)};
+      int64_t arg[3] = {1 + below(70), s < 3 ? below(9) : INT64_C(1) << (10 * s),
+                        1 + below(s % 2 ? 100 : INT64_MAX)};
       int64_t count[MAX_BUFS];
       all_same(count, arg[0] < 2 ? 2 : arg[0]);
       code_check(&c, "random", count, NULL, arg, WILD);
@@ -452,7 +478,8 @@ static void t_drawn(uint64_t from, uint64_t to) {
     char text[200];
     lg_make(&g, &arena, s);
     LgData *want = lg_data(&g);
-    bool ok = lp_run_within(&mem, g.k, want->buf, want->elements, g.arg, 0, g.arg[0], &want->st, &e);
+    bool ok =
+        lp_run_within(&mem, g.k, want->buf, want->elements, g.arg, 0, g.arg[0], &want->st, &e);
     if (!ok) tap_fail(TAP_HERE, "kernel %d: %s", (int)s, e.text);
     ok = ok && code_make(&c, g.k);
     for (int l = 0; l <= (int)eng_host_level() && ok; l++) {
@@ -484,7 +511,8 @@ int main(int argc, char **argv) {
     return tap_done();
   }
   if (argc == 3) {
-    TEST(t_drawn(strtoull(argv[1], NULL, 0), strtoull(argv[2], NULL, 0)), "kernels drawn by number");
+    TEST(t_drawn(strtoull(argv[1], NULL, 0), strtoull(argv[2], NULL, 0)),
+         "kernels drawn by number");
     codegen_stop();
     return tap_done();
   }

@@ -1,4 +1,5 @@
-/* The formatter: the one style, comments, line breaks; formatting keeps the tree and is idempotent. */
+/* The formatter: the one style, comments, line breaks; formatting keeps the tree and is
+ * idempotent. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,8 @@ static Node *parse(World *w, const char *text, size_t n) {
   return parse_file(&c, src_add(&w->src, "t", text, n));
 }
 
-/* Formats `text`, checks that this is `expect`, that the tree is kept, and that again changes nothing. */
+/* Formats `text`, checks that this is `expect`, that the tree is kept, and that again changes
+ * nothing. */
 static void t_fmt(const char *text, size_t n, const char *expect) {
   World w;
   open_world(&w);
@@ -322,7 +324,8 @@ static const Row rows[] = {
 };
 
 static void t_rows(void) {
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) t_fmt(rows[i].text, strlen(rows[i].text), rows[i].expect);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    t_fmt(rows[i].text, strlen(rows[i].text), rows[i].expect);
 }
 
 /* The four programs of the language page are in the style. */
@@ -353,28 +356,41 @@ static void t_differ(const char *a, const char *b) {
 
 static void t_equality(void) {
   static const char *const pairs[][2] = {
-      {"a", "b"},           {"1", "2"},           {"1", "1.0"},           {"1.5", "2.5"},       {"1MB", "1000000"},
-      {"\"a\"", "\"b\""},   {"\"{a}\"", "\"a\""}, {"\"{a:d}\"", "\"{a}\""}, {"\"{a:d}\"", "\"{a:x}\""},
-      {"a + b", "a - b"},   {"-a", "not a"},      {"f(a)", "f(a = a)"},   {"f(a)", "f(a, b)"},  {"a.b", "a.c"},
-      {"a.0", "a.1"},       {"a[1]", "a[:1]"},    {"a[1:]", "a[:1]"},     {"(a,)", "[a]"},      {"()", "[]"},
-      {"true", "false"},    {"let a = b", "var a = b"}, {"let a = b", "let a: f32 = b"}, {"let _ = b", "let a = b"},
-      {"a = b", "a += b"},  {"return", "return a"}, {"break", "continue"}, {"for a in b { }", "checkpoint for a in b { }"},
+      {"a", "b"},           {"1", "2"},           {"1", "1.0"},           {"1.5", "2.5"},
+      {"1MB", "1000000"},
+      {"\"a\"", "\"b\""},   {"\"{a}\"", "\"a\""}, {"\"{a:d}\"", "\"{a}\""},
+      {"\"{a:d}\"", "\"{a:x}\""},
+      {"a + b", "a - b"},   {"-a", "not a"},      {"f(a)", "f(a = a)"},   {"f(a)", "f(a, b)"},
+      {"a.b", "a.c"},
+      {"a.0", "a.1"},       {"a[1]", "a[:1]"},    {"a[1:]", "a[:1]"},     {"(a,)", "[a]"},
+      {"()", "[]"},
+      {"true", "false"},    {"let a = b", "var a = b"}, {"let a = b", "let a: f32 = b"},
+      {"let _ = b", "let a = b"},
+      {"a = b", "a += b"},  {"return", "return a"}, {"break", "continue"},
+      {"for a in b { }", "checkpoint for a in b { }"},
       {"use a", "use b"},   {"use a", "use a as b"}, {"use a", "use a (b)"}, {"use a", "use \"a\""},
-      {"type A = b", "type A = [b]"}, {"type A = b", "type A = b[]"}, {"type A = b[c]", "type A = b[...c]"},
+      {"type A = b", "type A = [b]"}, {"type A = b", "type A = b[]"},
+      {"type A = b[c]", "type A = b[...c]"},
       {"type A = (a, b)", "type A = (a: a, b: b)"}, {"type A = fn() -> a", "type A = fn() -> b"},
-      {"fn f() = a", "proc f() = a"}, {"fn f() = {a}", "fn f() {a}"}, {"fn f() = a", "fn f[B]() = a"},
-      {"fn f(x) = a", "fn f(x = 1) = a"}, {"fn f() = a", "fn f() -> b = a"}, {"fn f() = a", "fn f() = a backward() = a"},
-      {"fn f() = a", "fn() = a"}, {"policy p { a }", "policy p { a b }"}, {"policy p { a b }", "policy p { a = b }"},
-      {"policy p { a }", "policy p() { a }"}, {"wrap <a> { }", "wrap <b> { }"}, {"checkpoint { }", "checkpoint <a> { }"},
+      {"fn f() = a", "proc f() = a"}, {"fn f() = {a}", "fn f() {a}"},
+      {"fn f() = a", "fn f[B]() = a"},
+      {"fn f(x) = a", "fn f(x = 1) = a"}, {"fn f() = a", "fn f() -> b = a"},
+      {"fn f() = a", "fn f() = a backward() = a"},
+      {"fn f() = a", "fn() = a"}, {"policy p { a }", "policy p { a b }"},
+      {"policy p { a b }", "policy p { a = b }"},
+      {"policy p { a }", "policy p() { a }"}, {"wrap <a> { }", "wrap <b> { }"},
+      {"checkpoint { }", "checkpoint <a> { }"},
       {"model A { param a: f32 }", "model A { buffer a: f32 }"}, {"model A { }", "model A() { }"},
-      {"test \"a\" { }", "test \"b\" { }"}, {"if a { b }", "if a { b } else { c }"}, {"[a for a in b]", "[a for a in c]"}};
+      {"test \"a\" { }", "test \"b\" { }"}, {"if a { b }", "if a { b } else { c }"},
+      {"[a for a in b]", "[a for a in c]"}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) t_differ(pairs[i][0], pairs[i][1]);
 }
 
 static void fmt_job(void *ud) {
   World *w = ud;
-  static const char text[] = "# c\nfn f[B](x: f32[B], k = 1) -> f32 { \"a { {x} :.2f}\" } backward(g) { g }\n"
-                             "let (a, b) = [x.0 for x in 0..3]  # d\nf(\n# e\na)\n";
+  static const char text[] =
+      "# c\nfn f[B](x: f32[B], k = 1) -> f32 { \"a { {x} :.2f}\" } backward(g) { g }\n"
+      "let (a, b) = [x.0 for x in 0..3]  # d\nf(\n# e\na)\n";
   w->names = names_new(&w->arena);
   src_init(&w->src, &w->arena);
   dg_init(&w->diags, &w->arena, &w->mem);
@@ -392,7 +408,8 @@ static void t_memory(void) {
     failing_init(&w.failing, &w.mem, n);
     arena_init(&w.arena, &w.mem);
     code = mem_protect(&w.mem, fmt_job, &w);
-    check_msg(code == MEM_OK || code == MEM_ERR_NOMEM, "allocation %d fails: code %d", (int)n, code);
+    check_msg(code == MEM_OK || code == MEM_ERR_NOMEM, "allocation %d fails: code %d", (int)n,
+              code);
     close_world(&w);
     need(n < 10000);
   }

@@ -1,5 +1,6 @@
-/* Passes: each file tests/pass/PASS/NAME.ckg gives NAME.out, and passes keep every bit of random graphs.
- * `t-graph-pass --bless` in the source folder writes the .out files anew (read the difference). */
+/* Passes: each file tests/pass/PASS/NAME.ckg gives NAME.out, and passes keep every bit of random
+ * graphs. `t-graph-pass --bless` in the source folder writes the .out files anew (read the
+ * difference). */
 #include <dirent.h>
 
 #include "graph-gen.h"
@@ -56,7 +57,8 @@ static void t_files(const char *pass)
   if (!check_msg(d != NULL, "%s is not there", folder)) return;
   for (struct dirent *f; (f = readdir(d)) && n < 100;) {
     size_t len = strlen(f->d_name);
-    if (len > 4 && !strcmp(f->d_name + len - 4, ".ckg")) files[n++] = arena_strdup(&arena, f->d_name, len);
+    if (len > 4 && !strcmp(f->d_name + len - 4, ".ckg"))
+      files[n++] = arena_strdup(&arena, f->d_name, len);
   }
   closedir(d);
   qsort(files, (size_t)n, sizeof *files, by_name);
@@ -64,8 +66,8 @@ static void t_files(const char *pass)
   check_int(n, >, 0);
 }
 
-static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e)
-{
+static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                      GErr *e) {
   Gen *x = ud;
   (void)n;
   (void)e;
@@ -74,8 +76,9 @@ static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int 
     int64_t dim[CKL_MAX_RANK];
     if (t->kind == TK_TOKEN) continue;
     for (int k = 0; k < t->rank; k++) dim[k] = gen_value(x, t->dim[k]);
-    out[i] = g->nodes[node].op == OP_DEFER ? tn_ref(in[1])
-                                           : tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+    out[i] = g->nodes[node].op == OP_DEFER
+                 ? tn_ref(in[1])
+                 : tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
   }
   return true;
 }
@@ -118,10 +121,13 @@ static void t_bits(void)
         check_size(h->input_count, ==, nin);
         check_size(h->output_count, ==, nout);
         if (p < 4) left[p] += (long)h->node_count;
-        if (!check_msg(gr_run(h, &c, in, got, &e, NULL), "seed %d pass %d: %s", (int)seed, p, e.text)) break;
+        if (!check_msg(gr_run(h, &c, in, got, &e, NULL), "seed %d pass %d: %s", (int)seed, p,
+                       e.text))
+          break;
         for (size_t i = 0; i < nout; i++) {
           bool same = want[i] && got[i] ? tn_same(want[i], got[i]) : want[i] == got[i];
-          if (!check_msg(same, "seed %d pass %d: output %d has other bits", (int)seed, p, (int)i)) break;
+          if (!check_msg(same, "seed %d pass %d: output %d has other bits", (int)seed, p, (int)i))
+            break;
         }
         unref_all(got, nout);
       }
@@ -129,8 +135,8 @@ static void t_bits(void)
     unref_all(in, nin);
     unref_all(want, nout);
   }
-  tap_note("%ld nodes; %ld after dce, %ld after cse, %ld after fold, %ld after all", nodes, left[0], left[1],
-           left[2], left[3]);
+  tap_note("%ld nodes; %ld after dce, %ld after cse, %ld after fold, %ld after all", nodes, left[0],
+           left[1], left[2], left[3]);
   check_int(left[3], <, nodes);
 }
 

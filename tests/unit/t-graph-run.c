@@ -1,4 +1,5 @@
-/* The evaluator: order, lifetimes, structured ops, effects, errors; nothing leaks, whatever fails. */
+/* The evaluator: order, lifetimes, structured ops, effects, errors; nothing leaks, whatever
+ * fails. */
 #include <time.h>
 
 #include "failing.h"
@@ -22,15 +23,18 @@ static Tensor *vec(DType dt, int n, const double *v)
   int64_t dim = n;
   Tensor *t = tn_new(&mem, DEV_CPU, dt, 1, &dim);
   for (int i = 0; i < n; i++) {
-    Tensor *s = dt_float(dt) ? tn_scalar_f64(&mem, DEV_CPU, dt, v[i]) : tn_scalar_i64(&mem, DEV_CPU, dt, (int64_t)v[i]);
+    Tensor *s = dt_float(dt) ? tn_scalar_f64(&mem, DEV_CPU, dt, v[i])
+                             : tn_scalar_i64(&mem, DEV_CPU, dt, (int64_t)v[i]);
     memcpy((char *)tn_data(t) + dt_size(dt) * (size_t)i, tn_data(s), dt_size(dt));
     tn_unref(s);
   }
   return t;
 }
 
-#define VEC(dt, ...) vec(dt, (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__})
-#define INPUT(i, type, dims) "  %" #i " = input {index=" #i " dtype=" type " device=0 dims=[" dims "]} : "
+#define VEC(dt, ...)                                                                               \
+  vec(dt, (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__})
+#define INPUT(i, type, dims)                                                                       \
+  "  %" #i " = input {index=" #i " dtype=" type " device=0 dims=[" dims "]} : "
 
 static void clean(void)
 {
@@ -42,19 +46,25 @@ static void clean(void)
 /* -- structured ops */
 static void t_loop(void)
 {
-  Graph *g = text("graph {\n" INPUT(0, "5", "") "i64\n" INPUT(1, "8", "2") "f32[2]\n" INPUT(2, "8", "2") "f32[2]\n"
-                  "  %3 = loop %0 %1 %2 {carry=1} : f32[2]\n    region {\n" INPUT(0, "5", "") "i64\n"
+  Graph *g = text("graph {\n" INPUT(0, "5", "") "i64\n" INPUT(1, "8", "2") "f32[2]\n"
+                  INPUT(2, "8", "2") "f32[2]\n"
+                  "  %3 = loop %0 %1 %2 {carry=1} : f32[2]\n    region {\n" INPUT(0, "5", "")
+                  "i64\n"
                   INPUT(1, "8", "2") "f32[2]\n" INPUT(2, "8", "2") "f32[2]\n"
                   "  %3 = mul %1 %2 : f32[2]\n  %4 = cast %0 {dtype=8} : f32\n"
-                  "  %5 = broadcast %4 {dims=[2]} : f32[2]\n  %6 = add %3 %5 : f32[2]\n  return %6\n    }\n"
+                  "  %5 = broadcast %4 {dims=[2]} : f32[2]\n  %6 = add %3 %5 : f32[2]\n"
+                  "  return %6\n    }\n"
                   "  return %3\n}\n");
   if (!g) return;
   for (int64_t count = -1; count <= 3; count++) {
-    Tensor *in[3] = {tn_scalar_i64(&mem, DEV_CPU, DT_I64, count), VEC(DT_F32, 1, 2), VEC(DT_F32, 3, 10)}, *out = NULL;
+    Tensor *in[3] = {tn_scalar_i64(&mem, DEV_CPU, DT_I64, count), VEC(DT_F32, 1, 2),
+                     VEC(DT_F32, 3, 10)},
+           *out = NULL;
     RunCtx c = {.mem = &mem};
     GErr e;
     double want[2] = {1, 2};
-    for (int64_t k = 0; k < count; k++) want[0] = want[0] * 3 + (double)k, want[1] = want[1] * 10 + (double)k;
+    for (int64_t k = 0; k < count; k++)
+      want[0] = want[0] * 3 + (double)k, want[1] = want[1] * 10 + (double)k;
     if (check_msg(gr_run(g, &c, in, &out, &e, NULL), "%s", e.text)) {
       check_double(tn_get_f64(out, 0), ==, want[0]);
       check_double(tn_get_f64(out, 1), ==, want[1]);
@@ -69,7 +79,8 @@ static void t_branch(void)
 {
   Graph *g = text("graph {\n" INPUT(0, "0", "") "bool\n" INPUT(1, "8", "2") "f32[2]\n"
                   "  %2 = branch %0 %1 : f32[2]\n    region {\n" INPUT(0, "8", "2") "f32[2]\n"
-                  "  %1 = neg %0 : f32[2]\n  return %1\n    }\n    region {\n" INPUT(0, "8", "2") "f32[2]\n"
+                  "  %1 = neg %0 : f32[2]\n  return %1\n    }\n    region {\n" INPUT(0, "8", "2")
+                  "f32[2]\n"
                   "  %1 = add %0 %0 : f32[2]\n  return %1\n    }\n  return %2\n}\n");
   if (!g) return;
   for (int yes = 0; yes < 2; yes++) {
@@ -85,14 +96,19 @@ static void t_branch(void)
 
 static void t_map(void)
 {
-  Graph *g = text("graph {\n  sym N\n" INPUT(0, "8", "N, 2") "f32[N, 2]\n" INPUT(1, "8", "2") "f32[2]\n"
-                  "  %2 = map %0 %1 {mapped=1} : f32[N], f32[N, 2]\n    region {\n" INPUT(0, "8", "2") "f32[2]\n"
-                  INPUT(1, "8", "2") "f32[2]\n  %2 = mul %0 %1 : f32[2]\n  %3 = sum %2 {axes=(0)} : f32\n"
-                  "  %4 = flip %0 {axes=(0)} : f32[2]\n  return %3 %4\n    }\n  return %2 %2.1\n}\n");
+  Graph *g = text("graph {\n  sym N\n" INPUT(0, "8", "N, 2") "f32[N, 2]\n" INPUT(1, "8", "2")
+                  "f32[2]\n"
+                  "  %2 = map %0 %1 {mapped=1} : f32[N], f32[N, 2]\n    region {\n"
+                  INPUT(0, "8", "2") "f32[2]\n"
+                  INPUT(1, "8", "2") "f32[2]\n  %2 = mul %0 %1 : f32[2]\n"
+                  "  %3 = sum %2 {axes=(0)} : f32\n"
+                  "  %4 = flip %0 {axes=(0)} : f32[2]\n  return %3 %4\n    }\n  return %2 %2.1\n"
+                  "}\n");
   if (!g) return;
   for (int64_t n = 0; n < 4; n++) {
     int64_t dim[2] = {n, 2};
-    Tensor *in[2] = {tn_new(&mem, DEV_CPU, DT_F32, 2, dim), VEC(DT_F32, 1, 10)}, *out[2] = {NULL, NULL};
+    Tensor *in[2] = {tn_new(&mem, DEV_CPU, DT_F32, 2, dim), VEC(DT_F32, 1, 10)},
+           *out[2] = {NULL, NULL};
     for (int64_t i = 0; i < 2 * n; i++) ((float *)tn_data(in[0]))[i] = (float)i;
     RunCtx c = {.mem = &mem, .env = &n};
     GErr e;
@@ -116,7 +132,9 @@ static void t_lifetime(void)
   Val x = gr_input(b.g, &t), v = x;
   for (int i = 0; i < 50; i++) {
     v = b_bin(&b, OP_ADD, v, x);
-    v = b_reshape(&b, b_reshape(&b, v, 2, (Dim[]){dim_const(b.g->dims, 64), dim_const(b.g->dims, 64)}), 1, t.dim);
+    v = b_reshape(&b,
+                  b_reshape(&b, v, 2, (Dim[]){dim_const(b.g->dims, 64), dim_const(b.g->dims, 64)}),
+                  1, t.dim);
   }
   gr_output(b.g, v);
   int64_t n = 4096;
@@ -133,8 +151,10 @@ static void t_lifetime(void)
 
 /* -- checks and errors */
 static const char open_sizes[] =
-    "graph {\n  sym N\n  sym M\n" INPUT(0, "8", "N") "f32[N] @ 1:2-3\n" INPUT(1, "8", "M") "f32[M]\n"
-    "  %2 = add %0 %1 : f32[N] @ 1:7-8\n  check eq N, M \"the shapes of `+` differ\" @ 1:7-8\n  return %2\n}\n";
+    "graph {\n  sym N\n  sym M\n" INPUT(0, "8", "N") "f32[N] @ 1:2-3\n" INPUT(1, "8", "M")
+    "f32[M]\n"
+    "  %2 = add %0 %1 : f32[N] @ 1:7-8\n  check eq N, M \"the shapes of `+` differ\" @ 1:7-8\n"
+    "  return %2\n}\n";
 
 static void t_checks(void)
 {
@@ -164,8 +184,10 @@ static void t_checks(void)
 static void t_errors(void)
 {
   Graph *g = text("graph {\n" INPUT(0, "8", "5") "f32[5]\n" INPUT(1, "5", "2") "i64[2]\n"
-                  "  %2 = wrap %0 %1 {text=\"part\"} : f32[2] @ 1:1-2\n    region {\n" INPUT(0, "8", "5") "f32[5]\n"
-                  INPUT(1, "5", "2") "i64[2]\n  %2 = take %0 %1 {axis=0} : f32[2] @ 1:30-40\n  return %2\n    }\n"
+                  "  %2 = wrap %0 %1 {text=\"part\"} : f32[2] @ 1:1-2\n    region {\n"
+                  INPUT(0, "8", "5") "f32[5]\n"
+                  INPUT(1, "5", "2") "i64[2]\n  %2 = take %0 %1 {axis=0} : f32[2] @ 1:30-40\n"
+                  "  return %2\n    }\n"
                   "  %3 = neg %2 : f32[2]\n  return %3\n}\n");
   if (!g) return;
   Tensor *in[2] = {VEC(DT_F32, 1, 2, 3, 4, 5), VEC(DT_I64, 1, 7)}, *out = NULL;
@@ -192,8 +214,8 @@ typedef struct Log {
   bool wrong_type;
 } Log;
 
-static bool on_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e)
-{
+static bool on_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                      GErr *e) {
   Log *log = ud;
   (void)n;
   strcat(log->s, gr_attr(g, node, AT_TEXT)->u.text);
@@ -217,8 +239,10 @@ static bool on_after(void *ud, const Graph *g, uint32_t node, Tensor **out, int 
 
 static const char effects[] =
     "graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = token : token\n  %2 = add %0 %0 : f32[2]\n"
-    "  %3 = print %1 %2 {text=\"a\"} : token\n  %4 = call %3 %2 {text=\"b\" dtype=(8) index=(1) dims=[2]} : token, f32[2]\n"
-    "  %5 = defer %4 %4.1 {text=\"c\"} : token, f32[2]\n  %6 = const {value=1 dtype=0 device=0} : bool\n"
+    "  %3 = print %1 %2 {text=\"a\"} : token\n"
+    "  %4 = call %3 %2 {text=\"b\" dtype=(8) index=(1) dims=[2]} : token, f32[2]\n"
+    "  %5 = defer %4 %4.1 {text=\"c\"} : token, f32[2]\n"
+    "  %6 = const {value=1 dtype=0 device=0} : bool\n"
     "  %7 = assert %5 %6 {text=\"d\"} : token\n  %8 = add %5.1 %2 : f32[2]\n  return %8 %7\n}\n";
 
 typedef struct Call {
@@ -240,7 +264,9 @@ static void t_effects(void)
   Graph *g = text(effects);
   if (!g) return;
   for (int turn = 0; turn <= 10; turn++) {
-    Log log = {.fail_at = turn < 5 ? turn : 0, .throw_at = turn >= 5 && turn < 9 ? turn - 4 : 0, .wrong_type = turn == 9};
+    Log log = {.fail_at = turn < 5 ? turn : 0,
+               .throw_at = turn >= 5 && turn < 9 ? turn - 4 : 0,
+               .wrong_type = turn == 9};
     Tensor *in = VEC(DT_F32, 1, 2), *out[2] = {NULL, NULL};
     RunCtx c = {.mem = &mem, .effect = turn == 10 ? NULL : on_effect, .ud = &log};
     Call k = {g, &c, &in, out, {0}, false};
@@ -264,7 +290,8 @@ static void t_effects(void)
   Tensor *in = VEC(DT_F32, 1, 2), *out[2] = {NULL, NULL};
   RunCtx c = {.mem = &mem, .after = on_after, .ud = &log};
   GErr e;
-  Graph *pure = text("graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = neg %0 : f32[2]\n  %2 = neg %1 : f32[2]\n"
+  Graph *pure = text("graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = neg %0 : f32[2]\n"
+                     "  %2 = neg %1 : f32[2]\n"
                      "  %3 = neg %2 : f32[2]\n  return %3\n}\n");
   check(!gr_run(pure, &c, &in, out, &e, NULL));
   check_str(e.text, "enough");
@@ -306,7 +333,8 @@ static void t_devices(void)
   check_int(gr_type(b.g, z)->dev, ==, DEV_SIM);
   check_int(gr_type(b.g, w)->dev, ==, DEV_SIM);
   check(gr_verify(b.g, &e));
-  Tensor *host = VEC(DT_F32, 2, 3), *in[2] = {tn_copy(&mem, host, DEV_SIM), tn_scalar_f64(&mem, DEV_CPU, DT_F32, 5)};
+  Tensor *host = VEC(DT_F32, 2, 3),
+         *in[2] = {tn_copy(&mem, host, DEV_SIM), tn_scalar_f64(&mem, DEV_CPU, DT_F32, 5)};
   Tensor *out[2] = {NULL, NULL};
   RunCtx c = {.mem = &mem};
   check_msg(gr_run(b.g, &c, in, out, &e, NULL), "%s", e.text);
@@ -331,7 +359,8 @@ static void t_single(void)
   Tensor *in[2] = {VEC(DT_F32, 1, 2, 3), VEC(DT_F32, 1, 2)}, *out = NULL, *two[2];
   const char *const names_of_two[2] = {"weights", "h + 1"};
   check(!gr_run_op(&c, dims, OP_ADD, NULL, 0, in, 2, &out, 1, &e));
-  check_str(e.text, "the operands of `+` have different shapes: f32[3] and f32[2] (axis 0 is 3 and 2)");
+  check_str(e.text,
+            "the operands of `+` have different shapes: f32[3] and f32[2] (axis 0 is 3 and 2)");
   int64_t axes[1] = {1};
   Attr a = attr_ints(AT_AXES, 1, axes);
   check(!gr_run_op(&c, dims, OP_SUM, &a, 1, in, 1, &out, 1, &e));
@@ -372,16 +401,20 @@ static void t_quick(void)
     if (!gr_run_op(&c, dims, OP_ADD, NULL, 0, in, 2, &out, 1, NULL)) break;
     tn_unref(out);
   }
-  tap_note("one add of three numbers: %.0f ns", (double)(clock() - from) / CLOCKS_PER_SEC / TURNS * 1e9);
+  tap_note("one add of three numbers: %.0f ns",
+           (double)(clock() - from) / CLOCKS_PER_SEC / TURNS * 1e9);
   tn_unref(in[0]), tn_unref(in[1]);
   clean();
 }
 
-/* A symbol that is no size can be negative: what the rules took for granted is tested when it runs. */
+/* A symbol that is no size can be negative: what the rules took for granted is tested when it
+ * runs. */
 static void t_negative(void)
 {
-  Graph *g = text("graph {\n  sym N\n  sym i\n" INPUT(0, "8", "N") "f32[N]\n  %1 = slice %0 {starts=[0] lens=[N - i] steps=(1)} "
-                  ": f32[N - i]\n  check ge N - i, 0 \"a slice has a negative length\"\n  return %1\n}\n");
+  Graph *g = text("graph {\n  sym N\n  sym i\n" INPUT(0, "8", "N") "f32[N]\n"
+                  "  %1 = slice %0 {starts=[0] lens=[N - i] steps=(1)} "
+                  ": f32[N - i]\n  check ge N - i, 0 \"a slice has a negative length\"\n"
+                  "  return %1\n}\n");
   if (!g) return;
   int64_t env[2] = {3, 1};
   Tensor *in = VEC(DT_F32, 1, 2, 3), *out = NULL;
@@ -430,8 +463,8 @@ static void t_long(void)
 static Gen gen;
 static Tensor *inputs[GEN_INPUTS], *outputs[256];
 
-static bool zero_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e)
-{
+static bool zero_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                        GErr *e) {
   (void)ud;
   (void)n;
   for (uint32_t i = 0; i < g->nodes[node].result_count; i++) {
@@ -439,8 +472,9 @@ static bool zero_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, in
     int64_t dim[CKL_MAX_RANK];
     if (t->kind == TK_TOKEN) continue;
     for (int k = 0; k < t->rank; k++) dim[k] = gen_value(&gen, t->dim[k]);
-    out[i] = g->nodes[node].op == OP_DEFER ? tn_ref(in[1])
-                                           : tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+    out[i] = g->nodes[node].op == OP_DEFER
+                 ? tn_ref(in[1])
+                 : tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
     if (!out[i]) return gerr_set(e, ERR_NOMEM, -1, "out of memory");
   }
   return true;
@@ -472,10 +506,12 @@ static void t_failing(void)
       } else if (hit) {
         failed++;
         check_msg(code == MEM_ERR_NOMEM || (code == MEM_OK && !k.ok && k.e.nomem),
-                  "seed %d, allocation %d: code %d, ok %d, %s", (int)seed, (int)nth, code, k.ok, k.e.text);
+                  "seed %d, allocation %d: code %d, ok %d, %s", (int)seed, (int)nth, code, k.ok,
+                  k.e.text);
       }
       for (size_t i = 0; i < gen.g->output_count; i++) tn_unref(outputs[i]);
-      check_msg(mem.data_live[DEV_CPU] == live, "seed %d, allocation %d: tensors are left", (int)seed, (int)nth);
+      check_msg(mem.data_live[DEV_CPU] == live, "seed %d, allocation %d: tensors are left",
+                (int)seed, (int)nth);
       check_size(mem.pool_count, ==, 0);
       if (nth && !hit) break;
     }

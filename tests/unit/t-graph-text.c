@@ -1,4 +1,5 @@
-/* The text form: what is printed reads back to an equal graph, and bad text is refused with its line. */
+/* The text form: what is printed reads back to an equal graph, and bad text is refused with its
+ * line. */
 #include "graph-gen.h"
 
 static Mem mem;
@@ -50,12 +51,14 @@ static const char everything[] =
     "  sym d\n"
     "  sym h\n"
     "  fact d, h\n"
-    "  %0 = input {index=0 dtype=8 device=2 dims=[B, B'2, ?2 + ?3]} : f32[B, B'2, ?2 + ?3] on sim @ 1:2-9 "
+    "  %0 = input {index=0 dtype=8 device=2 dims=[B, B'2, ?2 + ?3]} : f32[B, B'2, ?2 + ?3] on sim "
+    "@ 1:2-9 "
     "name=\"x\"\n"
     "  %1 = input {index=1 dtype=8 device=0 dims=[h*(d//h), d//h]} : f32[d, d//h] ~1\n"
     "  %2 = reshape %1 {dims=[d*(d//h)]} : f32[d*(d//h)] ~1\n"
     "  %3 = token : token\n"
-    "  %4 = print %3 %2 {text=\"{}\\n\"} : token @ 1:10-20 path=\"net.a\" region=3 origin=4 tag=offload\n"
+    "  %4 = print %3 %2 {text=\"{}\\n\"} : token @ 1:10-20 path=\"net.a\" region=3 origin=4 "
+    "tag=offload\n"
     "  %5 = const {value=-0.0 dtype=9 device=0} : f64 @ backward recomputed anomaly\n"
     "  %6 = const {value=nan dtype=9 device=0} : f64\n"
     "  %7 = const {value=-inf dtype=9 device=0} : f64\n"
@@ -108,15 +111,21 @@ static void t_bad(void)
   bad("graph {\n %1 = token : token\n}", "line 2: nodes are numbered");
   bad("graph {\n %0 = tokens : token\n}", "line 2: there is no such op");
   bad("graph {\n\n\n %0 = neg %0 : f32\n}", "line 4: this value is not computed");
-  bad("graph {\n %0 = const {value=1.0 dtype=8 device=0} : f64\n}", "line 2: the result is f32, the text says f64");
-  bad("graph {\n %0 = const {value=1 dtype=8 device=0} : f32\n}", "lacks a proper attribute `value`");
-  bad("graph {\n %0 = const {value=1.0 dtype=99 device=0} : f32\n}", "lacks a proper attribute `dtype`");
+  bad("graph {\n %0 = const {value=1.0 dtype=8 device=0} : f64\n"
+      "}", "line 2: the result is f32, the text says f64");
+  bad("graph {\n %0 = const {value=1 dtype=8 device=0} : f32\n"
+      "}", "lacks a proper attribute `value`");
+  bad("graph {\n %0 = const {value=1.0 dtype=99 device=0} : f32\n"
+      "}", "lacks a proper attribute `dtype`");
   bad("graph {\n %0 = const {value=1.0 value=2.0 dtype=8} : f32\n}", "given twice");
   bad("graph {\n %0 = const {value=1x dtype=8} : f32\n}", "no attribute value");
   bad("graph {\n %0 = token\n}", "another number of results");
-  bad("graph {\n %0 = input {index=1 dtype=8 device=0 dims=[]} : f32\n return\n}", "not numbered in order");
-  bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[N]} : f32[N]\n}", "a symbol is not declared");
-  bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[2//0]} : f32[2]\n}", "this is not a dim");
+  bad("graph {\n %0 = input {index=1 dtype=8 device=0 dims=[]} : f32\n return\n"
+      "}", "not numbered in order");
+  bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[N]} : f32[N]\n"
+      "}", "a symbol is not declared");
+  bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[2//0]} : f32[2]\n"
+      "}", "this is not a dim");
   bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[-1]} : f32[-1]\n return\n}", "");
   bad("graph {\n return\n %0 = token : token\n}", "`return` comes last");
   bad("graph {\n return %0\n}", "not computed before");
@@ -132,7 +141,8 @@ static void t_bad(void)
   bad("graph {\n %0 = token : token\n %1 = token : token\n %2 = print %0 {text=\"\"} : token\n"
       " %3 = print %0 {text=\"\"} : token\n}", "token was used before");
   bad("graph {\n sym N\n sym M\n %0 = input {index=0 dtype=8 device=0 dims=[N]} : f32[N]\n"
-      " %1 = input {index=1 dtype=8 device=0 dims=[M]} : f32[M]\n %2 = add %0 %1 : f32[N]\n return %2\n}",
+      " %1 = input {index=1 dtype=8 device=0 dims=[M]} : f32[M]\n %2 = add %0 %1 : f32[N]\n"
+      " return %2\n}",
       "a condition on its sizes is not checked");
   bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[4]} : f32[4] ~1\n"
       " %1 = reshape %0 {dims=[2, 2]} : f32[2, 2] ~2\n return %1\n}", "another alias class");
@@ -151,11 +161,15 @@ static void t_nested(void)
 static void t_plain(void)
 {
   GErr e;
-  const char *a = "graph \"f\" {\n sym N @ 1:2-3\n %0 = input {index=0 dtype=8 device=0 dims=[N]} : f32[N] @ 1:5-6\n"
+  const char *a = "graph \"f\" {\n sym N @ 1:2-3\n %0 = input {index=0 dtype=8 device=0 dims=[N]} "
+                  ": f32[N] @ 1:5-6\n"
                   " return %0\n}\n";
-  const char *b = "graph \"g\" {\n sym X\n sym M\n %0 = input {index=0 dtype=8 device=0 dims=[M]} : f32[M]\n return %0\n}\n";
-  const char *c = "graph \"g\" {\n sym M\n %0 = input {index=0 dtype=8 device=0 dims=[2*M]} : f32[2*M]\n return %0\n}\n";
-  Graph *x = gr_read(&arena, names, a, strlen(a), &e), *y = gr_read(&arena, names, b, strlen(b), &e);
+  const char *b = "graph \"g\" {\n sym X\n sym M\n %0 = input {index=0 dtype=8 device=0 dims=[M]} "
+                  ": f32[M]\n return %0\n}\n";
+  const char *c = "graph \"g\" {\n sym M\n %0 = input {index=0 dtype=8 device=0 dims=[2*M]} : "
+                  "f32[2*M]\n return %0\n}\n";
+  Graph *x = gr_read(&arena, names, a, strlen(a), &e),
+        *y = gr_read(&arena, names, b, strlen(b), &e);
   Graph *z = gr_read(&arena, names, c, strlen(c), &e);
   if (!check(x && y && z)) return;
   check(gr_equal(x, y) && gr_hash(x) == gr_hash(y));

@@ -92,7 +92,8 @@ static void t_elementwise(void)
   op2(OP_MUL, "f32[N]", "f32[M]");
   check_size(g->check_count, ==, 1);
   op2(OP_ADD, "f32[2, 3]", "f32[3, 2]");
-  says(ERR_SHAPE_DIFFER, 1, "the operands of `+` have different shapes: f32[2, 3] and f32[3, 2] (axis 0 is 2 and 3)",
+  says(ERR_SHAPE_DIFFER, 1,
+       "the operands of `+` have different shapes: f32[2, 3] and f32[3, 2] (axis 0 is 2 and 3)",
        "`x + transpose(y)` fits");
   op2(OP_ADD, "f32[2, 3]", "f32[2]");
   says(ERR_SHAPE_DIFFER, 1, "the operands of `+` have different shapes: f32[2, 3] and f32[2]",
@@ -101,13 +102,16 @@ static void t_elementwise(void)
   says(ERR_SHAPE_DIFFER, 1, "the operands of `max` have different shapes: f32[N] and f32[N, 4]",
        "`max(expand(x, 1), y)` fits: the new axis of size 1 stretches");
   op2(OP_SUB, "f32[N]", "f32[N + 1]");
-  says(ERR_SHAPE_DIFFER, 1, "the operands of `-` have different shapes: f32[N] and f32[N + 1] (axis 0 is N and N + 1)",
+  says(ERR_SHAPE_DIFFER, 1,
+       "the operands of `-` have different shapes: f32[N] and f32[N + 1] (axis 0 is N and N + 1)",
        "axes of size 1 stretch and missing leading axes are added; all others must be equal");
   check_size(g->check_count, ==, 1);
   op2(OP_ADD, "f32[2]", "i64[2]");
-  says(ERR_DTYPE_DIFFER, 1, "`+` takes one dtype, not f32 and i64: f32[2] and i64[2]", "`x + f32(y)`");
+  says(ERR_DTYPE_DIFFER, 1, "`+` takes one dtype, not f32 and i64: f32[2] and i64[2]",
+       "`x + f32(y)`");
   op2(OP_MUL, "i32[2]", "i64[2]");
-  says(ERR_DTYPE_DIFFER, 1, "`*` takes one dtype, not i32 and i64: i32[2] and i64[2]", "`i64(x) * y`");
+  says(ERR_DTYPE_DIFFER, 1, "`*` takes one dtype, not i32 and i64: i32[2] and i64[2]",
+       "`i64(x) * y`");
   op2(OP_DIV, "i64[2]", "i64[2]");
   says(ERR_DTYPE_DOMAIN, 0, "`/` takes float tensors, not i64[2]",
        "`x // y` is the floor of the quotient; `f32(x) / f32(y)` is float");
@@ -127,12 +131,15 @@ static void t_products(void)
   check_str(shown(op2(OP_DOT, "f32[K, N, 4]", "f32[K, 4, 2]")), "f32[K, N, 2]");
   check_str(shown(op2(OP_INNER, "f32[K, N]", "f32[K, N]")), "f32[K]");
   op2(OP_DOT, "f32[4, 3]", "f32[4, 3]");
-  says(ERR_SHAPE_INNER, 1, "the inner dims of `@` differ: 3 and 4, in f32[4, 3] @ f32[4, 3]", "`x @ transpose(y)` fits");
+  says(ERR_SHAPE_INNER, 1, "the inner dims of `@` differ: 3 and 4, in f32[4, 3] @ f32[4, 3]",
+       "`x @ transpose(y)` fits");
   op2(OP_DOT, "f32[N, N + 1]", "f32[N, K]");
-  says(ERR_SHAPE_INNER, 1, "the inner dims of `@` differ: N + 1 and N, in f32[N, N + 1] @ f32[N, K]",
+  says(ERR_SHAPE_INNER, 1,
+       "the inner dims of `@` differ: N + 1 and N, in f32[N, N + 1] @ f32[N, K]",
        "`transpose(x) @ y` fits");
   op2(OP_DOT, "f32[5, 2]", "f32[3, 5]");
-  says(ERR_SHAPE_INNER, 1, "the inner dims of `@` differ: 2 and 3, in f32[5, 2] @ f32[3, 5]", "`y @ x` fits");
+  says(ERR_SHAPE_INNER, 1, "the inner dims of `@` differ: 2 and 3, in f32[5, 2] @ f32[3, 5]",
+       "`y @ x` fits");
   const char *text[2] = {"h + 1", "w.up"};
   g->operand_text = text;
   g->operand_text_count = 2;
@@ -140,10 +147,12 @@ static void t_products(void)
   check_str(err.help, "`(h + 1) @ transpose(w.up)` fits");
   g->operand_text = NULL;
   op2(OP_DOT, "f32[2, 4, 3]", "f32[5, 3, 4]");
-  says(ERR_SHAPE_BATCH, 1, "the batch axes of `@` differ: axis 0 is 2 and 5, in f32[2, 4, 3] @ f32[5, 3, 4]",
+  says(ERR_SHAPE_BATCH, 1,
+       "the batch axes of `@` differ: axis 0 is 2 and 5, in f32[2, 4, 3] @ f32[5, 3, 4]",
        "axes before the last two are equal on both sides, or absent on one");
   op2(OP_DOT, "f32[3]", "f32[3, 4]");
-  says(ERR_SHAPE_RANK, 0, "`@` of f32[3] and f32[3, 4]", "both sides have two axes, and the same axes before these");
+  says(ERR_SHAPE_RANK, 0, "`@` of f32[3] and f32[3, 4]",
+       "both sides have two axes, and the same axes before these");
   size_t before = g->check_count;
   op2(OP_DOT, "f32[N, M]", "f32[K, 2]");
   check_size(g->check_count, ==, before + 1);
@@ -153,11 +162,14 @@ static void t_products(void)
   check_str(shown(op(OP_CONV2D, 2, v, 2, a)), "f32[N, K, 3, M]");
   v[1] = in("f32[K, 4, 3, 3]");
   op(OP_CONV2D, 2, v, 2, a);
-  says(ERR_SHAPE_CONV, 1, "the image has 3 channels, the kernel takes 4: f32[N, 3, 8, M] and f32[K, 4, 3, 3]",
+  says(ERR_SHAPE_CONV, 1,
+       "the image has 3 channels, the kernel takes 4: f32[N, 3, 8, M] and f32[K, 4, 3, 3]",
        "images are [N, C, H, W], kernels [O, C, h, w]");
   v[1] = in("f32[K, 3, 9, 3]");
   op(OP_CONV2D, 2, v, 2, a);
-  says(ERR_SHAPE_CONV, 1, "the kernel's height 9 is larger than the image's height 8 with padding 0", "padding of 1 fits");
+  says(ERR_SHAPE_CONV, 1,
+       "the kernel's height 9 is larger than the image's height 8 with padding 0",
+       "padding of 1 fits");
 }
 
 static void t_moves(void)
@@ -170,7 +182,8 @@ static void t_moves(void)
   check(g->check_count == 1 && g->checks[0].a == dim_mul(dims, N, num(8)));
   d[0] = num(4);
   op1(OP_RESHAPE, "f32[2, 3, 6]", 1, &a);
-  says(ERR_SHAPE_RESHAPE, 0, "f32[2, 3, 6] has 36 elements and cannot become f32[4, 6] with 24", "f32[6, 6] has as many");
+  says(ERR_SHAPE_RESHAPE, 0, "f32[2, 3, 6] has 36 elements and cannot become f32[4, 6] with 24",
+       "f32[6, 6] has as many");
   d[0] = num(-1);
   op1(OP_RESHAPE, "f32[2, 3]", 1, &a);
   check_int(err.code, ==, ERR_SHAPE_RESHAPE);
@@ -178,7 +191,8 @@ static void t_moves(void)
   check_str(shown(op1(OP_SUM, "f32[N, M, K]", 1, &a)), "f32[N, K]");
   axes[0] = 3;
   op1(OP_SUM, "f32[N, M, K]", 1, &a);
-  says(ERR_SHAPE_AXIS, 0, "`sum` over axis 3 of f32[N, M, K], which has 3 axes", "axes are 0 to 2, or -1 for the last");
+  says(ERR_SHAPE_AXIS, 0, "`sum` over axis 3 of f32[N, M, K], which has 3 axes",
+       "axes are 0 to 2, or -1 for the last");
   axes[0] = 1;
   a = attr_ints(AT_AXES, 2, axes);
   op1(OP_REDUCE_MAX, "f32[N, M, K]", 1, &a);
@@ -193,7 +207,8 @@ static void t_moves(void)
   check_str(shown(op1(OP_BROADCAST, "f32[N]", 1, &a)), "f32[N, 4]");
   check_size(g->check_count, ==, checks + 1);
   int64_t start[1] = {num(2)}, len[1] = {num(7)}, step[1] = {1};
-  Attr s[3] = {attr_dims(AT_STARTS, 1, start), attr_dims(AT_LENS, 1, len), attr_ints(AT_STEPS, 1, step)};
+  Attr s[3] = {attr_dims(AT_STARTS, 1, start), attr_dims(AT_LENS, 1, len),
+               attr_ints(AT_STEPS, 1, step)};
   op1(OP_SLICE, "f32[5]", 3, s);
   says(ERR_SHAPE_SLICE, 0, "the slice from 2 to 9 is not inside axis 0 of f32[5]",
        "axis 0 has 5 elements; bounds are not clamped");
@@ -213,7 +228,9 @@ static void t_moves(void)
   check_str(shown(op(OP_CONCAT, 2, v, 1, &axis)), "f32[N + 2, 3]");
   v[1] = v[2];
   op(OP_CONCAT, 2, v, 1, &axis);
-  says(ERR_SHAPE_CONCAT, 1, "`concat` along axis 0 of f32[2, 3] and f32[2, 4], whose axis 1 differs", "`axis = 1` joins them");
+  says(ERR_SHAPE_CONCAT, 1,
+       "`concat` along axis 0 of f32[2, 3] and f32[2, 4], whose axis 1 differs",
+       "`axis = 1` joins them");
   v[1] = in("i64[N]"), v[2] = in("i64[N]");
   check_str(shown(op(OP_TAKE, 3, v, 1, &axis)), "f32[N]");
   check_str(shown(op(OP_TAKE, 2, v, 1, &axis)), "f32[N, 3]");
@@ -292,7 +309,8 @@ static void t_inline(void)
   Dim n = dim_symbol(other, names_of(names, "P"), (Span){0, 0, 0}, NULL);
   Dim m = dim_symbol(other, names_of(names, "Q"), (Span){0, 0, 0}, NULL);
   Graph *f = gr_new(&arena, other, names, names_of(names, "f"));
-  Type ta = {.dtype = DT_F32, .rank = 2, .dim = {n, m}}, tb = {.dtype = DT_F32, .rank = 1, .dim = {m}};
+  Type ta = {.dtype = DT_F32, .rank = 2, .dim = {n, m}},
+       tb = {.dtype = DT_F32, .rank = 1, .dim = {m}};
   Val a = gr_input(f, &ta), c = gr_input(f, &tb);
   B b = {.g = f};
   f->at = (Prov){.span = {1, 5, 9}, .path = names_of(names, "lin"), .origin = -1};
@@ -327,10 +345,12 @@ static void t_inline(void)
     gen_graph(&x, 30);
     Dim to[GEN_SIZES];
     for (int i = 0; i < GEN_SIZES; i++) to[i] = num(x.value[i]);
-    Val *given = ARENA_ARRAY(&arena, Val, x.g->input_count + 1), *outs = ARENA_ARRAY(&arena, Val, x.g->output_count + 1);
+    Val *given = ARENA_ARRAY(&arena, Val, x.g->input_count + 1),
+        *outs = ARENA_ARRAY(&arena, Val, x.g->output_count + 1);
     for (size_t i = 0; i < x.g->input_count; i++) {
       Type t = *gr_type(x.g, x.g->inputs[i]);
-      for (int k = 0; k < t.rank; k++) t.dim[k] = dim_import(dims, x.g->dims, t.dim[k], to, GEN_SIZES);
+      for (int k = 0; k < t.rank; k++)
+        t.dim[k] = dim_import(dims, x.g->dims, t.dim[k], to, GEN_SIZES);
       given[i] = gr_input(g, &t);
     }
     check_msg(gr_inline(g, x.g, given, to, outs, &err), "seed %d: %s", (int)seed, err.text);
@@ -353,7 +373,8 @@ static Graph *whole(void)
       "  %4 = token : token\n"
       "  %5 = print %4 %3 {text=\"{}\"} : token\n"
       "  %6 = wrap %3 {text=\"eval\"} : f32[2, N]\n    region {\n"
-      "      %0 = input {index=0 dtype=8 device=0 dims=[2, N]} : f32[2, N]\n      %1 = neg %0 : f32[2, N]\n      return %1\n    }\n"
+      "      %0 = input {index=0 dtype=8 device=0 dims=[2, N]} : f32[2, N]\n"
+      "      %1 = neg %0 : f32[2, N]\n      return %1\n    }\n"
       "  %7 = sum %6 {axes=(0)} : f32[N]\n"
       "  check eq N, M \"differ\"\n  return %7 %5\n}\n";
   Graph *w = gr_read(&arena, names, text, strlen(text), &err);
@@ -452,12 +473,26 @@ static void t_damage(void)
     x.rng += seed * 7919;
     uint32_t *word = NULL;
     switch (gen_rnd(&x, 6)) {
-    case 0: word = (uint32_t *)&w->nodes[gen_rnd(&x, (unsigned)w->node_count)] + gen_rnd(&x, sizeof(GNode) / 4); break;
-    case 1: word = (uint32_t *)&w->operands[gen_rnd(&x, (unsigned)w->operand_count)] + gen_rnd(&x, 2); break;
-    case 2: word = (uint32_t *)&w->types[gen_rnd(&x, (unsigned)w->type_count)] + gen_rnd(&x, sizeof(Type) / 4); break;
-    case 3: word = (uint32_t *)&w->inputs[gen_rnd(&x, (unsigned)w->input_count)] + gen_rnd(&x, 2); break;
-    case 4: word = (uint32_t *)&w->outputs[gen_rnd(&x, (unsigned)w->output_count)] + gen_rnd(&x, 2); break;
-    default: if (w->check_count) word = (uint32_t *)&w->checks[gen_rnd(&x, (unsigned)w->check_count)] + gen_rnd(&x, 3);
+    case 0:
+      word = (uint32_t *)&w->nodes[gen_rnd(&x, (unsigned)w->node_count)] +
+             gen_rnd(&x, sizeof(GNode) / 4);
+      break;
+    case 1:
+      word = (uint32_t *)&w->operands[gen_rnd(&x, (unsigned)w->operand_count)] + gen_rnd(&x, 2);
+      break;
+    case 2:
+      word = (uint32_t *)&w->types[gen_rnd(&x, (unsigned)w->type_count)] +
+             gen_rnd(&x, sizeof(Type) / 4);
+      break;
+    case 3:
+      word = (uint32_t *)&w->inputs[gen_rnd(&x, (unsigned)w->input_count)] + gen_rnd(&x, 2);
+      break;
+    case 4:
+      word = (uint32_t *)&w->outputs[gen_rnd(&x, (unsigned)w->output_count)] + gen_rnd(&x, 2);
+      break;
+    default:
+      if (w->check_count)
+        word = (uint32_t *)&w->checks[gen_rnd(&x, (unsigned)w->check_count)] + gen_rnd(&x, 3);
     }
     if (!word) continue;
     *word = gen_rnd(&x, 2) ? gen_rnd(&x, 40) : *word ^ (1u << gen_rnd(&x, 32));
@@ -471,7 +506,8 @@ static void t_damage(void)
 static void all(void *ud)
 {
   (void)ud;
-  TEST(t_elementwise(), "elementwise operands are equal in dtype and shape, and messages show a fix");
+  TEST(t_elementwise(),
+       "elementwise operands are equal in dtype and shape, and messages show a fix");
   TEST(t_products(), "products and convolutions explain what does not fit");
   TEST(t_moves(), "movements, reductions and indices explain what does not fit");
   TEST(t_failed(), "a failed node leaves the graph as it was");

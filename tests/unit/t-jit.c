@@ -1,5 +1,6 @@
 /* Compiled graphs give the bits of the reference evaluator: one op at a time with constant and open
- * sizes, then random graphs with regions and effects; plans are right whatever the lowering refuses. */
+ * sizes, then random graphs with regions and effects; plans are right whatever the lowering
+ * refuses. */
 #include "graph-gen.h"
 #include "jit/jit.h"
 
@@ -16,8 +17,8 @@ static void unref_all(Tensor **t, size_t n)
 
 static char said[4096]; /* by effects, in order */
 
-static bool effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e)
-{
+static bool effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                   GErr *e) {
   Gen *x = ud;
   (void)e;
   (void)n;
@@ -57,8 +58,10 @@ static void both(Gen *x, const char *name, uint64_t seed)
       d.nodes_run = 0;
       said[0] = 0;
       bool ran = jit_run(f, &d, in, got, &e2, NULL);
-      if (!check_msg(ran == ok, "%s, seed %d: %s", name, (int)seed, ok ? e2.text : "no failure")) break;
-      check_msg(!strcmp(said, before), "%s, seed %d: effects %s, not %s", name, (int)seed, said, before);
+      if (!check_msg(ran == ok, "%s, seed %d: %s", name, (int)seed, ok ? e2.text : "no failure"))
+        break;
+      check_msg(!strcmp(said, before), "%s, seed %d: effects %s, not %s", name, (int)seed, said,
+                before);
       if (!ok) {
         check_str(e2.text, e.text);
         break;
@@ -67,7 +70,8 @@ static void both(Gen *x, const char *name, uint64_t seed)
                 (int)d.nodes_run, (int)c.nodes_run);
       for (size_t i = 0; i < nout; i++) {
         bool same = want[i] && got[i] ? tn_same(want[i], got[i]) : want[i] == got[i];
-        if (check_msg(same, "%s, seed %d: output %d has other bits", name, (int)seed, (int)i)) continue;
+        if (check_msg(same, "%s, seed %d: output %d has other bits", name, (int)seed, (int)i))
+          continue;
         Buf b;
         buf_init_arena(&b, &arena);
         gr_print(&b, x->g);

@@ -174,7 +174,8 @@ static void t_symbols(void) {
 static void t_relocations(void) {
   fresh(), elf_section(object, ELF_RELA)->sh_type = SHT_REL, refused("bad relocations");
   fresh(), elf_section(object, ELF_RELA)->sh_entsize = 16, refused("bad relocations");
-  fresh(), relocation(ELF_RELA, 0)->r_offset = sizeof elf_code - 3, refused("outside of its section");
+  fresh(), relocation(ELF_RELA, 0)->r_offset = sizeof elf_code - 3,
+                                refused("outside of its section");
   fresh(), relocation(ELF_RELA, 1)->r_offset = UINT64_MAX, refused("outside of its section");
   fresh(), relocation(ELF_RELA_CONST, 0)->r_offset = 1, refused("outside of its section");
   fresh(), relocation(ELF_RELA, 0)->r_addend = 1ll << 31, refused("too far");
@@ -183,7 +184,8 @@ static void t_relocations(void) {
   fresh(), relocation(ELF_RELA, 0)->r_info = ELF64_R_INFO(1, R_X86_64_32), refused("kind 10");
   fresh(), relocation(ELF_RELA, 0)->r_info = ELF64_R_INFO(1, R_X86_64_TPOFF64), refused("kind 18");
   fresh(), relocation(ELF_RELA, 0)->r_info = ELF64_R_INFO(7, R_X86_64_PC32), refused("not there");
-  fresh(), relocation(ELF_RELA, 0)->r_info = ELF64_R_INFO(0, R_X86_64_PC32), refused("from outside");
+  fresh(), relocation(ELF_RELA, 0)->r_info = ELF64_R_INFO(0, R_X86_64_PC32),
+                                refused("from outside");
 }
 
 static void t_nomem(void) {

@@ -1,4 +1,5 @@
-/* Loop form: texts, the verifier, the canonical form, and lp_run against the reference evaluator. */
+/* Loop form: texts, the verifier, the canonical form, and lp_run against the reference
+ * evaluator. */
 #include "ref-naive.h"
 
 #include "loop-gen.h"
@@ -30,7 +31,8 @@ static Kernel *finish(Kernel *k) {
   return r ? r : c;
 }
 
-/* Runs all turns; the kernel, its canonical form and what was read of it do the same, so any serves. */
+/* Runs all turns; the kernel, its canonical form and what was read of it do the same, so any
+ * serves. */
 static bool go(Kernel *k, Tensor *const *buf, const int64_t *arg) {
   void *p[8] = {0};
   int64_t n[8] = {0};
@@ -143,7 +145,8 @@ static void t_literals(void) {
   for (int dt = 0; dt < DT_COUNT; dt++)
     for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
       int64_t one = 1, arg, place = 0;
-      Tensor *x = tn_scalar_f64(&mem, DEV_CPU, DT_F64, specials[s]), *want = ref_cast(&ref, x, (DType)dt);
+      Tensor *x = tn_scalar_f64(&mem, DEV_CPU, DT_F64, specials[s]),
+             *want = ref_cast(&ref, x, (DType)dt);
       Tensor *y = fresh((DType)dt, 1, &one), *z = fresh((DType)dt, 1, &one);
       memcpy(&arg, &specials[s], 8);
       if (!dt_float((DType)dt)) arg = get_i(want, &place);
@@ -178,8 +181,10 @@ static void t_fold(void) {
     RefUn f = (RefUn)below(RU_NOT + 1);
     RefBin g = (RefBin)below(RB_OR + 1);
     LOp op = below(3) == 0 ? LP_UN : below(2) ? LP_BIN : LP_CAST;
-    bool test = op == LP_UN ? f == RU_ISNAN || f == RU_ISINF : op == LP_BIN && g >= RB_EQ && g <= RB_GE;
-    if (op == LP_UN && (f == RU_NOT || test) != (f == RU_NOT && dt == DT_BOOL) && !dt_float(dt)) continue;
+    bool test =
+        op == LP_UN ? f == RU_ISNAN || f == RU_ISINF : op == LP_BIN && g >= RB_EQ && g <= RB_GE;
+    if (op == LP_UN && (f == RU_NOT || test) != (f == RU_NOT && dt == DT_BOOL) && !dt_float(dt))
+      continue;
     if (op == LP_UN && f == RU_NOT && dt != DT_BOOL) continue;
     if (dt == DT_BOOL && op != LP_CAST && !(op == LP_BIN && g >= RB_AND)) continue;
     if (dt != DT_BOOL && op == LP_BIN && g >= RB_AND) continue;
@@ -188,7 +193,9 @@ static void t_fold(void) {
     DType res = test ? DT_BOOL : op == LP_CAST ? to : dt;
     if (op == LP_CAST && to == dt) continue;
     bool ok = lp_eval(op, imm, res, dt, in, &out);
-    LVal v = op == LP_UN ? lp_un(k, f, x[0]) : op == LP_BIN ? lp_bin(k, g, x[0], x[1]) : lp_cast(k, x[0], to);
+    LVal v = op == LP_UN    ? lp_un(k, f, x[0])
+             : op == LP_BIN ? lp_bin(k, g, x[0], x[1])
+                            : lp_cast(k, x[0], to);
     if (ok) check_int(k->ins[v].op, ==, LP_CONST);
     if (ok) check_int(k->ins[v].imm, ==, lp_scalar_bits(res, out));
     else check(lp_may_fail(k, v));
@@ -268,7 +275,8 @@ static void t_products(void) {
       Kernel *k = lp_new(&arena);
       int ba = lp_buf(k, LB_IN, (DType)dt), bb = lp_buf(k, LB_IN, (DType)dt);
       int bc = lp_buf(k, LB_OUT, (DType)dt), bd = lp_buf(k, LB_OUT, (DType)dt);
-      LVal i = lp_par(k, lp_i(k, 4)), row = lp_idiv(k, i, lp_i(k, 2)), col = lp_irem(k, i, lp_i(k, 2));
+      LVal i = lp_par(k, lp_i(k, 4)), row = lp_idiv(k, i, lp_i(k, 2)),
+           col = lp_irem(k, i, lp_i(k, 2));
       LVal m = lp_size(k, 0), r = lp_red(k, m);
       LVal x = lp_load(k, ba, lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, row, m), r));
       LVal y = lp_load(k, bb, lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, r, lp_i(k, 2)), col));
@@ -291,7 +299,8 @@ static void t_products(void) {
 
 /* ---- tiles ---- */
 
-/* gelu(A B + bias) by tiles of 3 x 8, the depth in pieces of `piece` that go on from what was stored. */
+/* gelu(A B + bias) by tiles of 3 x 8, the depth in pieces of `piece` that go on from what was
+ * stored. */
 static void tile_one(DType dt, int64_t m, int64_t n, int64_t depth, int64_t piece) {
   int64_t a_dim[2] = {m, depth}, b_dim[2] = {depth, n}, c_dim[2] = {m, n}, mr = 3, nr = 8;
   Tensor *a = drawn(dt, 2, a_dim, PLAIN), *b = drawn(dt, 2, b_dim, PLAIN);
@@ -308,9 +317,9 @@ static void tile_one(DType dt, int64_t m, int64_t n, int64_t depth, int64_t piec
   LVal wide = lp_bin(k, RB_MIN, lp_bin(k, RB_SUB, cols, j0), vnr);
   LVal row_a = lp_bin(k, RB_MUL, i0, all);
   LVal operand[TILE_OPERANDS] = {
-      [TILE_DEPTH] = zero, [TILE_ROWS] = have, [TILE_COLS] = wide, [TILE_A] = row_a, [TILE_A_ROW] = all,
-      [TILE_A_STEP] = lp_i(k, 1), [TILE_B] = j0, [TILE_B_STEP] = cols, [TILE_START] = zero,
-      [TILE_START_ROW] = vnr};
+      [TILE_DEPTH] = zero, [TILE_ROWS] = have,         [TILE_COLS] = wide, [TILE_A] = row_a,
+      [TILE_A_ROW] = all,  [TILE_A_STEP] = lp_i(k, 1), [TILE_B] = j0,      [TILE_B_STEP] = cols,
+      [TILE_START] = zero, [TILE_START_ROW] = vnr};
   LVal t = lp_tile(k, dt, (int)mr, (int)nr, ba, bb, LP_NO_BUF, operand);
   lp_store(k, part, lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, lp_row(k, t), vnr), lp_col(k, t)), t);
   lp_end(k);
@@ -331,7 +340,8 @@ static void tile_one(DType dt, int64_t m, int64_t n, int64_t depth, int64_t piec
   lp_store(k, bc, lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, row, cols), col), v);
   lp_end(k);
   lp_end(k);
-  int64_t down = (m + mr - 1) / mr, arg[5] = {m, n, depth, down * ((n + nr - 1) / nr), (n + nr - 1) / nr};
+  int64_t down = (m + mr - 1) / mr,
+          arg[5] = {m, n, depth, down * ((n + nr - 1) / nr), (n + nr - 1) / nr};
   k = finish(k);
   check_int(lp_local_bytes(k, arg), ==, (mr * nr * (int64_t)dt_size(dt) + 63) / 64 * 64);
   check(go(k, (Tensor *[]){a, b, bias, c}, arg));
@@ -419,8 +429,10 @@ static void t_random(void) {
       for (int64_t i = 0; i < 2; i++) set_i(key, &i, (int64_t)draw());
       Kernel *k = lp_new(&arena);
       int bk = lp_buf(k, LB_IN, DT_I64), by = lp_buf(k, LB_OUT, (DType)dt);
-      LVal a = lp_load(k, bk, lp_i(k, 0)), b = lp_load(k, bk, lp_i(k, 1)), i = lp_par(k, lp_size(k, 0));
-      lp_store(k, by, i, lp_op(k, normal ? LP_NORMAL : LP_UNIFORM, (DType)dt, 3, (LVal[]){a, b, i}, 0));
+      LVal a = lp_load(k, bk, lp_i(k, 0)), b = lp_load(k, bk, lp_i(k, 1)),
+           i = lp_par(k, lp_size(k, 0));
+      lp_store(k, by, i,
+               lp_op(k, normal ? LP_NORMAL : LP_UNIFORM, (DType)dt, 3, (LVal[]){a, b, i}, 0));
       lp_end(k);
       check(go(finish(k), (Tensor *[]){key, y}, &n));
       same_bits("random", y, ref_random(&ref, DEV_CPU, key, normal, (DType)dt, 1, &n));
@@ -477,7 +489,8 @@ static void t_status(void) {
     memset(tn_data(y), 0xee, 40);
     check(lp_run(&mem, k, (void *[]){tn_data(x), tn_data(y)}, &n, 5, 8, &st));
     check_int(st.failed, ==, 0);
-    for (int64_t j = 0; j < n; j++) check((get_i(y, &j) != (int32_t)0xeeeeeeee) == (j >= 5 && j < 8));
+    for (int64_t j = 0; j < n; j++)
+      check((get_i(y, &j) != (int32_t)0xeeeeeeee) == (j >= 5 && j < 8));
     st.stop = 1;
     check(lp_run(&mem, k, (void *[]){tn_data(x), tn_data(y)}, &n, 0, 10, &st));
     check_int(st.failed, ==, 0);
@@ -494,7 +507,8 @@ static void t_status(void) {
 
 static void t_memory(void) {
   static const char text[] =
-      "loop 1 args 1\nb0 out f32\nb1 local f32 4 * a0\n%0 = arg i64 0\n%1 = const f32 2.0\n%2 = par i64 %0\n"
+      "loop 1 args 1\nb0 out f32\nb1 local f32 4 * a0\n%0 = arg i64 0\n%1 = const f32 2.0\n"
+      "%2 = par i64 %0\n"
       "  store f32 b1 %2 %1\n  %4 = load f32 b1 %2\n  store f32 b0 %2 %4\nend\n";
   Err e = {0};
   Kernel *k = read_text(text, &e);
@@ -519,7 +533,9 @@ static void t_memory(void) {
 
 /* ---- texts ---- */
 
-#define TOP "loop 1 args 2\nb0 in f32\nb1 out f32\nb2 local i64 4\nb3 in f64\n%0 = arg i64 0\n%1 = const bool 1\n"
+#define TOP                                                                                        \
+  "loop 1 args 2\nb0 in f32\nb1 out f32\nb2 local i64 4\nb3 in f64\n%0 = arg i64 0\n%1 = const "   \
+  "bool 1\n"
 #define PAR TOP "%2 = par i64 %0\n"
 #define TILE " %0 %0 %0 %0 %0 %0 %0 %0 %0 %0\n"
 static const struct Wrong { const char *text, *part; } wrong[] = {
@@ -576,29 +592,35 @@ static const struct Wrong { const char *text, *part; } wrong[] = {
     {PAR "%3 = for i64 %1\nend\nend\n", "dtype of an operand"},
     {PAR "%3 = for i32 %0\nend\nend\n", "for): dtype"},
     {PAR "%3 = for i64 %0\nend\n%5 = add i64 %0 %3\nend\n", "turn of a closed block"},
-    {PAR "%3 = for i64 %0\n%4 = add i64 %3 %3\nend\n%6 = add i64 %0 %4\nend\n", "operand out of scope"},
-    {PAR "%3 = red i64 %0\n%4 = load f32 b0 %3\n%5 = yield f32 sum %4\n%6 = add f32 %4 %5\nend\nend\n",
+    {PAR "%3 = for i64 %0\n%4 = add i64 %3 %3\nend\n%6 = add i64 %0 %4\n"
+         "end\n", "operand out of scope"},
+    {PAR "%3 = red i64 %0\n%4 = load f32 b0 %3\n%5 = yield f32 sum %4\n%6 = add f32 %4 %5\nend\n"
+         "end\n",
      "a yield is read by a result"},
     {PAR "%3 = load f32 b0 %2\n%4 = yield f32 sum %3\nend\n", "not directly in a reduction"},
-    {PAR "%3 = red i64 %0\nif %1\n%5 = yield i64 sum %3\nend\nend\nend\n", "not directly in a reduction"},
+    {PAR "%3 = red i64 %0\nif %1\n%5 = yield i64 sum %3\nend\nend\n"
+         "end\n", "not directly in a reduction"},
     {PAR "%3 = red i64 %0\n%4 = yield i64 any %3\nend\nend\n", "not defined for this dtype"},
     {PAR "%3 = red i64 %0\n%4 = yield bool sum %1\nend\nend\n", "not defined for this dtype"},
     {PAR "%3 = red i64 %0\n%4 = yield f32 first_max %3\nend\nend\n", "yield): dtype"},
     {PAR "%3 = red i64 %0\n%4 = yield f32 sum %3\nend\nend\n", "yield): dtype"},
     {PAR "%3 = red i64 %0\n%4 = yield i64 fma %3\nend\nend\n", "wrong number of operands"},
     {PAR "%3 = red i64 %0\n%4 = yield i64 sun %3\nend\nend\n", "unknown reduction"},
-    {PAR "%3 = red i64 %0\n%4 = yield i64 sum %3\n%5 = result i64 %4\nend\nend\n", "of an open reduction"},
+    {PAR "%3 = red i64 %0\n%4 = yield i64 sum %3\n%5 = result i64 %4\nend\n"
+         "end\n", "of an open reduction"},
     {PAR "if %1\n%4 = red i64 %0\n%5 = yield i64 sum %4\nend\nend\n%8 = result i64 %5\nend\n",
      "result out of scope"},
     {PAR "%3 = result i64 %0\nend\n", "result of what is no yield"},
-    {PAR "%3 = red i64 %0\n%4 = yield i64 sum %3\nend\n%6 = result f32 %4\nend\n", "dtype of an operand"},
+    {PAR "%3 = red i64 %0\n%4 = yield i64 sum %3\nend\n%6 = result f32 %4\n"
+         "end\n", "dtype of an operand"},
     {PAR "%3 = vec i64 %0\n%4 = vec i64 %0\nend\nend\nend\n", "inside lanes"},
     {PAR "%3 = vec i64 %0\n%4 = par i64 %0\nend\nend\nend\n", "inside lanes"},
     {PAR "%3 = red i64 %0\n%4 = vec i64 %0\nend\nend\nend\n", "inside lanes"},
     {PAR "%3 = vec i64 %0\n%4 = tile f32 3x8 b0 b0 -" TILE "end\nend\nend\n", "inside lanes"},
     {PAR "%3 = red i64 %0\n%4 = red i64 %0\nend\nend\nend\n", "reduction in a reduction"},
     {PAR "%3 = vec i64 %0\n%4 = for i64 %3\nend\nend\nend\n", "turns differ between lanes"},
-    {PAR "%3 = vec i64 %0\n%4 = load i64 b2 %0\n%5 = red i64 %4\nend\nend\nend\n", "turns differ between lanes"},
+    {PAR "%3 = vec i64 %0\n%4 = load i64 b2 %0\n%5 = red i64 %4\nend\nend\n"
+         "end\n", "turns differ between lanes"},
     {PAR "%3 = tile f32 3x8 b0 b0 -" TILE "%4 = for i64 %0\nend\nend\nend\n", "loop in a tile"},
     {PAR "%3 = tile f32 0x8 b0 b0 -" TILE "end\nend\n", "shape"},
     {PAR "%3 = tile f32 3x129 b0 b0 -" TILE "end\nend\n", "shape"},
@@ -698,12 +720,15 @@ static void t_clean(void) {
       "  %2 = const i64 1\n  %3 = const bool 0\n  %4 = const bool 1\n"
       "  if %3\n    %6 = const f32 1.0\n    store f32 b1 %1 %6\n  end\n"  /* never */
       "  %9 = vec i64 %2\n"                                               /* once: its turn is 0 */
-      "    if %4\n      %11 = add i64 %1 %9\n      %12 = load f32 b0 %11\n      %13 = add f32 %12 %12\n"
-      "      %14 = add f32 %12 %12\n      %15 = mul f32 %13 %14\n      store f32 b1 %1 %15\n    end\n  end\n"
+      "    if %4\n      %11 = add i64 %1 %9\n      %12 = load f32 b0 %11\n"
+      "      %13 = add f32 %12 %12\n"
+      "      %14 = add f32 %12 %12\n      %15 = mul f32 %13 %14\n      store f32 b1 %1 %15\n"
+      "    end\n  end\n"
       "  %19 = var f32 %6\n"  /* replaced below: out of scope */
       "end\n";
   static const char after[] =
-      "loop 1 args 3\nb0 in f32\nb1 out f32\n%0 = arg i64 0\n%1 = par i64 %0\n  %2 = load f32 b0 %1\n"
+      "loop 1 args 3\nb0 in f32\nb1 out f32\n%0 = arg i64 0\n%1 = par i64 %0\n"
+      "  %2 = load f32 b0 %1\n"
       "  %3 = add f32 %2 %2\n  %4 = mul f32 %3 %3\n  store f32 b1 %1 %4\nend\n";
   char text[sizeof before];
   memcpy(text, before, sizeof before);
@@ -714,11 +739,13 @@ static void t_clean(void) {
   if (!k) tap_fail(TAP_HERE, "%s", e.text);
   need(k);
   check_str(print(lp_clean(&arena, k)), after);
-  /* a variable that is never read goes, with what is stored in it; a division that may fail stays */
+  /* a variable that is never read goes, with what is stored in it; a division that may fail
+   * stays */
   k = read_text("loop 1 args 2\nb0 in i64\nb1 out i64\n%0 = arg i64 0\n%1 = par i64 %0\n"
                 "%2 = load i64 b0 %1\n%3 = var i64 %2\n%4 = mul i64 %2 %2\nset i64 %3 %4\n"
                 "%6 = floordiv i64 %2 %2\n%7 = const i64 3\n%8 = mod i64 %2 %7\n"
-                "%9 = red i64 %0\n%10 = load i64 b0 %9\n%11 = yield i64 sum %10\n%12 = yield i64 max %10\nend\n"
+                "%9 = red i64 %0\n%10 = load i64 b0 %9\n%11 = yield i64 sum %10\n"
+                "%12 = yield i64 max %10\nend\n"
                 "%14 = result i64 %12\nstore i64 b1 %1 %14\nend\n", &e);
   need(k);
   check_str(print(lp_clean(&arena, k)),

@@ -1,5 +1,5 @@
-/* Lowering: every op of the table, and typical groups, give the bits of the reference evaluator when
- * their kernels are walked; nothing is read or written out of bounds. */
+/* Lowering: every op of the table, and typical groups, give the bits of the reference evaluator
+ * when their kernels are walked; nothing is read or written out of bounds. */
 #include "graph-gen.h"
 #include "jit/lower.h"
 
@@ -20,8 +20,9 @@ static void fill(Tensor *t, uint64_t seed)
   for (int64_t i = 0, n = tn_count(t); i < n; i++) {
     double f = ((double)gen_rnd(&y, 2001) - 1000) / 250;
     if (seed % 2 && gen_rnd(&y, 60) == 0) f = odd[gen_rnd(&y, 10)];
-    Tensor *s = dt_float(t->dtype) ? tn_scalar_f64(&mem, DEV_CPU, t->dtype, f)
-                                   : tn_scalar_i64(&mem, DEV_CPU, t->dtype, (int64_t)gen_rnd(&y, 41) - 20);
+    Tensor *s = dt_float(t->dtype)
+                    ? tn_scalar_f64(&mem, DEV_CPU, t->dtype, f)
+                    : tn_scalar_i64(&mem, DEV_CPU, t->dtype, (int64_t)gen_rnd(&y, 41) - 20);
     memcpy((char *)tn_data(t) + (size_t)i * dt_size(t->dtype), tn_data(s), dt_size(t->dtype));
     tn_unref(s);
   }
@@ -38,7 +39,8 @@ typedef struct Case { /* a graph with its inputs, and a place for each value */
 static int64_t size_of(Case *c, Dim d)
 {
   int64_t n = 0;
-  check_msg(dim_eval(c->g->dims, d, c->env, NULL, &n), "%s: a size of a kernel has no value", c->name);
+  check_msg(dim_eval(c->g->dims, d, c->env, NULL, &n), "%s: a size of a kernel has no value",
+            c->name);
   return n;
 }
 
@@ -65,7 +67,8 @@ static bool launch(Case *c, const Launch *l, Tensor **panel)
   static double nothing[16];
   const Kernel *k = l->k;
   void **buf = ARENA_ARRAY(&arena, void *, k->buf_count + 1);
-  int64_t *n = ARENA_ARRAY(&arena, int64_t, k->buf_count + 1), *arg = ARENA_ARRAY(&arena, int64_t, k->arg_count + 1);
+  int64_t *n = ARENA_ARRAY(&arena, int64_t, k->buf_count + 1),
+          *arg = ARENA_ARRAY(&arena, int64_t, k->arg_count + 1);
   Err e = {0};
   KStatus st = {0, 0};
   if (!check_msg(lp_verify(k, &e), "%s: %s", c->name, e.text)) return show(c->name, k), false;
@@ -94,7 +97,9 @@ static bool group(Case *c, const Group *g)
   Lower l = {.arena = &arena, .g = c->g, .target = &target, .placed = c->placed};
   Lowered out = {0};
   GErr e = {.operand = -1};
-  if (!lower_group(&l, g, &out, &e)) return check_msg(false, "%s (root %s): %s", c->name, op_info[c->g->nodes[g->root].op].text, e.text);
+  if (!lower_group(&l, g, &out, &e))
+    return check_msg(false, "%s (root %s): %s", c->name, op_info[c->g->nodes[g->root].op].text,
+                     e.text);
   Tensor **panel = ARENA_ARRAY(&arena, Tensor *, out.panel_count + 1);
   for (size_t i = 0; i < out.panel_count; i++) {
     int64_t n = size_of(c, out.panels[i].count);
@@ -140,7 +145,12 @@ static bool lowered(OpCode op)
 static GroupKind kind_of(OpCode op)
 {
   switch (op) {
-  case OP_SUM: case OP_PROD: case OP_REDUCE_MAX: case OP_REDUCE_MIN: case OP_ANY: case OP_ALL: return GROUP_REDUCE;
+  case OP_SUM:
+  case OP_PROD:
+  case OP_REDUCE_MAX:
+  case OP_REDUCE_MIN:
+  case OP_ANY:
+  case OP_ALL: return GROUP_REDUCE;
   case OP_ARGMAX: case OP_ARGMIN: case OP_CUMSUM: return GROUP_SCAN;
   case OP_PUT: case OP_PUT_ADD: case OP_SCATTER: case OP_SCATTER_ADD: return GROUP_SCATTER;
   default: return GROUP_POINT;
@@ -172,14 +182,19 @@ static void op_case(OpCode op, uint64_t seed, bool symbolic, Names *names)
   RunCtx run = {.mem = &mem, .env = x.value};
   for (size_t i = 0; i < x.g->input_count; i++) in[i] = gen_tensor(&x, &mem, i, seed);
   if (check_msg(gr_run(x.g, &run, in, want, &e, NULL), "%s: %s", op_info[op].text, e.text)) {
-    Group one = {.kind = (uint8_t)kind_of(op), .root = v.node, .nodes = &v.node, .node_count = 1, .outs = &v, .out_count = 1};
+    Group one = {.kind = (uint8_t)kind_of(op),
+                 .root = v.node,
+                 .nodes = &v.node,
+                 .node_count = 1,
+                 .outs = &v,
+                 .out_count = 1};
     open_case(&c, op_info[op].text, x.g, x.value, in);
     if (group(&c, &one)) {
       covered++;
       for (int i = 0; i < n; i++) {
         Tensor *got = c.at[index_of(x.g, (Val){v.node, (uint32_t)i})];
-        check_msg(tn_same(got, want[i]), "%s: other bits in result %d of seed %d%s", c.name, i, (int)seed,
-                  symbolic ? ", symbolic" : "");
+        check_msg(tn_same(got, want[i]), "%s: other bits in result %d of seed %d%s", c.name, i,
+                  (int)seed, symbolic ? ", symbolic" : "");
       }
     }
     close_case(&c);
@@ -210,9 +225,10 @@ static void t_op(OpCode op)
 
 static void t_chain(uint64_t seed)
 {
-  static const OpCode ops[] = {OP_ADD, OP_MUL, OP_NEG, OP_CAST, OP_WHERE, OP_RESHAPE, OP_RESHAPE, OP_TRANSPOSE,
-                               OP_TRANSPOSE, OP_BROADCAST, OP_SLICE, OP_FLIP, OP_PAD, OP_CONCAT, OP_TAKE,
-                               OP_GATHER, OP_IOTA, OP_LT, OP_RANDOM};
+  static const OpCode ops[] = {OP_ADD,     OP_MUL,     OP_NEG,       OP_CAST,      OP_WHERE,
+                               OP_RESHAPE, OP_RESHAPE, OP_TRANSPOSE, OP_TRANSPOSE, OP_BROADCAST,
+                               OP_SLICE,   OP_FLIP,    OP_PAD,       OP_CONCAT,    OP_TAKE,
+                               OP_GATHER,  OP_IOTA,    OP_LT,        OP_RANDOM};
   Gen x;
   Case c;
   GErr e;
@@ -237,7 +253,8 @@ static void t_chain(uint64_t seed)
       char name[60];
       snprintf(name, sizeof name, "chain %d, node %u", (int)seed, (unsigned)v.node);
       open_case(&c, name, x.g, x.value, in);
-      if (group(&c, &one)) check_msg(tn_same(c.at[index_of(x.g, v)], want[i]), "%s: other bits", name);
+      if (group(&c, &one))
+        check_msg(tn_same(c.at[index_of(x.g, v)], want[i]), "%s: other bits", name);
       close_case(&c);
     }
     for (size_t i = 0; i < x.g->output_count; i++) tn_unref(want[i]);
@@ -318,8 +335,8 @@ static void run_group(Make *m, GroupKind kind, const char *name)
     if (check_msg(gr_run(g, &run, in, want, &e, NULL), "%s: %s", name, e.text)) {
       if (group(&c, &one)) {
         for (size_t i = 0; i < g->output_count; i++) {
-          check_msg(tn_same(c.at[index_of(g, g->outputs[i])], want[i]), "%s: other bits in output %d, seed %d",
-                    name, (int)i, (int)seed);
+          check_msg(tn_same(c.at[index_of(g, g->outputs[i])], want[i]),
+                    "%s: other bits in output %d, seed %d", name, (int)i, (int)seed);
         }
       }
       for (size_t i = 0; i < g->output_count; i++) tn_unref(want[i]);
@@ -336,7 +353,8 @@ static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n)
   Make m;
   char name[80];
   static const int64_t last = 1, first = 0;
-  snprintf(name, sizeof name, "%s[%d, %d]%s", dtype_info[dt].name, (int)r, (int)n, symbolic ? " symbolic" : "");
+  snprintf(name, sizeof name, "%s[%d, %d]%s", dtype_info[dt].name, (int)r, (int)n,
+           symbolic ? " symbolic" : "");
 
   make_open(&m, symbolic, dt);
   Dim d[2] = {size(&m, r), size(&m, n)};
@@ -393,7 +411,8 @@ static void t_tall(bool symbolic)
     Make m;
     make_open(&m, symbolic, DT_F32);
     Dim d[2] = {size(&m, rows), size(&m, 5)};
-    Val x = make_input(&m, 2, d), y = b_bin(&m.b, OP_MUL, x, b_broadcast(&m.b, make_input(&m, 1, d + 1), 2, d));
+    Val x = make_input(&m, 2, d),
+        y = b_bin(&m.b, OP_MUL, x, b_broadcast(&m.b, make_input(&m, 1, d + 1), 2, d));
     gr_output(m.g, b_un(&m.b, OP_NEG, y));
     gr_output(m.g, reduce(&m, OP_SUM, y, 1, &first));
     gr_output(m.g, reduce(&m, OP_SUM, x, 1, &first));
@@ -422,7 +441,8 @@ static void t_axes(bool symbolic, int rank, const int64_t *dim)
       int64_t axes[CKL_MAX_RANK];
       int n = 0;
       char name[100];
-      snprintf(name, sizeof name, "axes %x of rank %d, repeated along %d%s", set, rank, repeat, symbolic ? ", symbolic" : "");
+      snprintf(name, sizeof name, "axes %x of rank %d, repeated along %d%s", set, rank, repeat,
+               symbolic ? ", symbolic" : "");
       make_open(&m, symbolic, DT_F32);
       for (int i = 0; i < rank; i++) {
         d[i] = one[i] = size(&m, dim[i]);
@@ -430,7 +450,8 @@ static void t_axes(bool symbolic, int rank, const int64_t *dim)
         if (set >> i & 1) axes[n++] = i;
       }
       Val x = make_input(&m, rank, d);
-      if (repeat >= 0) x = b_bin(&m.b, OP_MUL, x, b_broadcast(&m.b, make_input(&m, rank, one), rank, d));
+      if (repeat >= 0)
+        x = b_bin(&m.b, OP_MUL, x, b_broadcast(&m.b, make_input(&m, rank, one), rank, d));
       gr_output(m.g, reduce(&m, OP_SUM, x, n, axes));
       run_group(&m, GROUP_REDUCE, name);
       clean();
@@ -464,7 +485,8 @@ int main(void)
   for (int op = 0; op < OP_COUNT; op++) {
     if (lowered((OpCode)op)) TEST(t_op((OpCode)op), op_info[op].text);
   }
-  for (uint64_t seed = 1; seed <= 60; seed++) TEST(t_chain(seed), "a chain of views and pointwise ops");
+  for (uint64_t seed = 1; seed <= 60; seed++)
+    TEST(t_chain(seed), "a chain of views and pointwise ops");
   for (int i = 0; i < 8; i++) TEST(t_rows(floats[i / 2], i % 2), "rows and columns");
   for (int i = 0; i < 2; i++) {
     TEST(t_axes(i, 3, (int64_t[]){5, 3, 18}), "any axes");

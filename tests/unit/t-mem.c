@@ -4,7 +4,7 @@
 #include "tests/tap.h"
 #include "tests/unit/failing.h"
 
-/* ---- accounts --------------------------------------------------------------------------------- */
+/* ---- accounts -------------------------------------------------------------------------------- */
 
 static void t_accounts(void) {
   Mem m;
@@ -89,7 +89,8 @@ static void t_kept(void) {
   mem_data_free(&m, DEV_CPU, c, BIG + 1);
   check_size(m.kept_bytes, ==, BIG + 1);
   f.nth = f.count + 1;
-  void *d = mem_try(&m, NULL, 0, 100); /* the hook refuses: what is kept goes back and it is asked again */
+  /* the hook refuses: what is kept goes back and it is asked again */
+  void *d = mem_try(&m, NULL, 0, 100);
   check(d);
   check_size(m.kept_bytes, ==, 0);
   mem_free(&m, d, 100);
@@ -100,7 +101,8 @@ static void t_kept(void) {
   mem_close(&m);
 }
 
-/* Any order of making and freeing: what the hook gave is never more than the tensors at their peak. */
+/* Any order of making and freeing: what the hook gave is never more than the tensors at their
+ * peak. */
 static void t_kept_bound(void) {
   enum { MOST = 200, SIZES = 5 };
   Failing f;
@@ -135,7 +137,7 @@ static void t_kept_bound(void) {
   check(failing_clean(&f, &m));
 }
 
-/* ---- protected calls and the pool ------------------------------------------------------------- */
+/* ---- protected calls and the pool ------------------------------------------------------------ */
 
 typedef struct Calls {
   Mem *m;
@@ -240,7 +242,7 @@ static void t_throws(void) {
   mem_close(&m);
 }
 
-/* ---- arenas ----------------------------------------------------------------------------------- */
+/* ---- arenas ---------------------------------------------------------------------------------- */
 
 typedef struct Arenas {
   Arena a;

@@ -1,5 +1,6 @@
-/* One generated test per row of ops.def: the shape rule against the reference kernel, the text form, and
- * the same bits from constant sizes, symbolic sizes, one op by itself, and strided operands. */
+/* One generated test per row of ops.def: the shape rule against the reference kernel, the text
+ * form, and the same bits from constant sizes, symbolic sizes, one op by itself, and strided
+ * operands. */
 #include "graph-gen.h"
 
 static Mem mem;
@@ -12,8 +13,8 @@ static void unref_all(Tensor **t, size_t n)
 }
 
 /* Host calls give ones of the declared types. */
-static bool effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e)
-{
+static bool effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                   GErr *e) {
   Gen *x = ud;
   (void)e;
   (void)n;
@@ -42,7 +43,8 @@ static void round_trip(Graph *g, const char *name)
   if (!check_msg(h != NULL, "%s does not read back: %s\n%s", name, e.text, a.s)) return;
   gr_print(&b, h);
   check_msg(!strcmp(a.s, b.s), "%s prints differently:\n%s%s", name, a.s, b.s);
-  check_msg(gr_equal(g, h) && gr_hash(g) == gr_hash(h), "%s is not equal to what it reads back as", name);
+  check_msg(gr_equal(g, h) && gr_hash(g) == gr_hash(h), "%s is not equal to what it reads back as",
+            name);
 }
 
 /* The same elements behind other strides. */
@@ -65,7 +67,8 @@ static Tensor *strided(Tensor *t)
       at += rest % t->dim[k] * stride[k];
       rest /= t->dim[k];
     }
-    memcpy((char *)big->store->data + size * (size_t)at, (char *)tn_data(t) + size * (size_t)i, size);
+    memcpy((char *)big->store->data + size * (size_t)at, (char *)tn_data(t) + size * (size_t)i,
+           size);
   }
   tn_unref(big);
   return view;
@@ -95,7 +98,8 @@ static void compare(const char *name, const char *what, Tensor **a, Tensor **b, 
   }
 }
 
-/* Constant sizes can be equal where symbols are not: then a region may have drawn other operands. */
+/* Constant sizes can be equal where symbols are not: then a region may have drawn other
+ * operands. */
 static bool alike(const Graph *a, const Graph *b)
 {
   if (a->node_count != b->node_count || a->operand_count != b->operand_count ||
@@ -140,14 +144,17 @@ static void case_of(OpCode op, uint64_t seed, Names *names)
   }
   /* The rule told what the kernel made. */
   for (size_t i = 0; i < nout; i++) {
-    const Type *t = gr_type(fixed.g, (Val){v.node, (uint32_t)i}), *u = gr_type(open.g, (Val){w.node, (uint32_t)i});
+    const Type *t = gr_type(fixed.g, (Val){v.node, (uint32_t)i}),
+               *u = gr_type(open.g, (Val){w.node, (uint32_t)i});
     if (t->kind == TK_TOKEN) continue;
-    check_msg(out[i]->dtype == (DType)t->dtype && out[i]->rank == t->rank, "%s: other dtype or rank", name);
+    check_msg(out[i]->dtype == (DType)t->dtype && out[i]->rank == t->rank,
+              "%s: other dtype or rank", name);
     check_msg(u->dtype == t->dtype && u->rank == t->rank, "%s: another symbolic type", name);
     for (int k = 0; k < t->rank && k < out[i]->rank; k++) {
       int64_t d = gen_value(&fixed, t->dim[k]), s = gen_value(&open, u->dim[k]);
-      check_msg(d == out[i]->dim[k] && s == d, "%s: axis %d is %lld, the rule says %lld, symbols %lld", name,
-                k, (long long)out[i]->dim[k], (long long)d, (long long)s);
+      check_msg(d == out[i]->dim[k] && s == d,
+                "%s: axis %d is %lld, the rule says %lld, symbols %lld", name, k,
+                (long long)out[i]->dim[k], (long long)d, (long long)s);
     }
   }
   check_msg(run_graph(&open, in, out2, &e), "%s fails with symbols: %s", name, e.text);

@@ -35,7 +35,7 @@ static Node *parse(World *w, const char *text, size_t n) {
   return w->file = parse_file(&c, src_add(&w->src, "t", text, n));
 }
 
-/* ---- trees -------------------------------------------------------------------------------------- */
+/* ---- trees ----------------------------------------------------------------------------------- */
 
 typedef struct Row {
   const char *text, *expect;
@@ -284,7 +284,7 @@ static void t_tree(const Row *row) {
   close_world(&w);
 }
 
-/* ---- errors: place, code, message, help ----------------------------------------------------------- */
+/* ---- errors: place, code, message, help ------------------------------------------------------ */
 
 static const Row errors[] = {
     {"if x = 3 { y }",
@@ -773,7 +773,7 @@ static void t_rows(const Row *rows, size_t n, void (*test)(const Row *)) {
   }
 }
 
-/* ---- recovery ----------------------------------------------------------------------------------- */
+/* ---- recovery -------------------------------------------------------------------------------- */
 
 static size_t errors_in(const char *text, size_t n, uint32_t *height, const char **code) {
   World w;
@@ -789,7 +789,8 @@ static size_t errors_in(const char *text, size_t n, uint32_t *height, const char
 static void t_rest_is_read(void) {
   World w;
   open_world(&w);
-  static const char text[] = "let a = 1\nlet = 2\nfn f(x) {\n  let y = 2 2\n  y + 1\n}\nlet b = 3 3\nf(b)\n";
+  static const char text[] =
+      "let a = 1\nlet = 2\nfn f(x) {\n  let y = 2 2\n  y + 1\n}\nlet b = 3 3\nf(b)\n";
   Node *file = parse(&w, text, strlen(text));
   check_size(w.diags.errors, ==, 3);
   need(file->file.items.count == 5);
@@ -812,7 +813,7 @@ static void t_cap(void) {
   check_size(errors_in(text, strlen(text), &h, NULL), ==, PARSE_MAX_ERRORS);
 }
 
-/* ---- limits ------------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* `before`, then `unit` n times, then `after`. */
 static void t_deep(const char *before, const char *unit, int n, const char *after, bool fine) {
@@ -840,15 +841,21 @@ static void t_limits(void) {
       {"let x = a", " + a", ""},        {"let x = a", " ** a", ""},        {"let x = a", ".f", ""},
       {"let x = a", "()", ""},          {"let x = a", "[0]", ""},          {"let x = ", "-", "a"},
       {"let x = ", "not ", "a"},        {"if a { b }", " else if a { b }", ""},
-      {"let x = ", "fn(x) = ", "x"},    {"let x: ", "fn() -> ", "f32 = 3"}, {"a", " and b or c", ""},
+      {"let x = ", "fn(x) = ", "x"},    {"let x: ", "fn() -> ", "f32 = 3"},
+      {"a", " and b or c", ""},
       {"x", "\n.f(y)", ""},             {"let x: a", "", " = 3"},
   };
   for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
     t_deep(chains[i][0], chains[i][1], 256, chains[i][2], true);
     if (*chains[i][1]) t_deep(chains[i][0], chains[i][1], 50000, chains[i][2], false);
   }
-  static const char *const nests[] = {"(", "[", "f(", "x[", "{", "if a { ", "fn f(x) { ", "checkpoint { ", "fn(x) { ",
-                                      "for i in x { ", "wrap <f> { ", "let x = { ", "(a = ", "checkpoint <f ("};
+  static const char *const nests[] = {"(",           "[",
+                                      "f(",          "x[",
+                                      "{",           "if a { ",
+                                      "fn f(x) { ",  "checkpoint { ",
+                                      "fn(x) { ",    "for i in x { ",
+                                      "wrap <f> { ", "let x = { ",
+                                      "(a = ",       "checkpoint <f ("};
   for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) t_deep("", nests[i], 50000, "", false);
   t_deep("\"{", "(", 50000, "}\"", false);
   t_deep("let x: ", "(", 50000, "", false);
@@ -878,7 +885,7 @@ static void t_linear(void) {
   t_long("wrap <", "a b, ", "c> { }", true);
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static void t_bytes(const char *text, size_t n, const char *code) {
   uint32_t h;
@@ -904,13 +911,14 @@ static void t_encodings(void) {
   t_bytes("\n\n", 2, "");
 }
 
-/* ---- details ------------------------------------------------------------------------------------ */
+/* ---- details --------------------------------------------------------------------------------- */
 
 static void t_docs(void) {
   World w;
   open_world(&w);
-  static const char text[] = "## One.\n##   Two.\nfn f() = 1\n## not me\n\nfn g() = 1\nmodel M {\n  ## w\n  param w: f32\n"
-                             "  ## h\n  fn h() = 1\n}\nlet x = 1  ## behind\nfn k() = 1\n";
+  static const char text[] =
+      "## One.\n##   Two.\nfn f() = 1\n## not me\n\nfn g() = 1\nmodel M {\n  ## w\n  param w: f32\n"
+      "  ## h\n  fn h() = 1\n}\nlet x = 1  ## behind\nfn k() = 1\n";
   Node *file = parse(&w, text, strlen(text));
   need(file->file.items.count == 5 && w.diags.count == 0);
   check_str(file->file.items.items[0]->fn->doc, "One.\n  Two.");
@@ -944,15 +952,19 @@ static void t_spans(void) {
 
 static void t_complete(void) {
   static const struct { const char *text; bool complete; } rows[] = {
-      {"", true},          {"  # c", true},       {"x", true},          {"x +", false},     {"f(", false},
+      {"", true},          {"  # c", true},       {"x", true},          {"x +", false},
+      {"f(", false},
       {"f(\n1,\n", false}, {"f(1)", true},        {"if a {", false},    {"if a {\n b\n}", true},
-      {"let x =", false},  {"\"a {x", true},      {"\"a", true},        {"x;", true},       {"checkpoint <a", false},
-      {"fn f(x)", true},   {"fn f(x) =", false},  {")", true},          {"x # c +", true},  {"{ [ }", true},
-      {"return", true},    {"x.", false},         {"\"{f(", true},      {"[1, 2", false},   {"a\n+", false},
+      {"let x =", false},  {"\"a {x", true},      {"\"a", true},        {"x;", true},
+      {"checkpoint <a", false},
+      {"fn f(x)", true},   {"fn f(x) =", false},  {")", true},          {"x # c +", true},
+      {"{ [ }", true},
+      {"return", true},    {"x.", false},         {"\"{f(", true},      {"[1, 2", false},   {"a\n"
+       "+", false},
       {"\xff", true}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    check_msg(parse_repl_complete(rows[i].text, strlen(rows[i].text)) == rows[i].complete, "`%s` is %s", rows[i].text,
-              rows[i].complete ? "complete" : "not complete");
+    check_msg(parse_repl_complete(rows[i].text, strlen(rows[i].text)) == rows[i].complete,
+              "`%s` is %s", rows[i].text, rows[i].complete ? "complete" : "not complete");
 }
 
 /* What `ckl help syntax-N` shows provokes syntax-N. */
@@ -980,8 +992,9 @@ static void t_words(void) {
 
 static void parse_job(void *ud) {
   World *w = ud;
-  static const char text[] = "## d\nfn f[B](x: f32[B], k = 1) -> f32 { \"a {x:.2f}\" } backward(g) { g }\nlet = 3\n"
-                             "# c\npolicy p { save a }\nlet (a, b) = [x for x in 0..3]\n";
+  static const char text[] =
+      "## d\nfn f[B](x: f32[B], k = 1) -> f32 { \"a {x:.2f}\" } backward(g) { g }\nlet = 3\n"
+      "# c\npolicy p { save a }\nlet (a, b) = [x for x in 0..3]\n";
   w->names = names_new(&w->arena);
   src_init(&w->src, &w->arena);
   dg_init(&w->diags, &w->arena, &w->mem);
@@ -995,7 +1008,8 @@ static void t_memory(void) {
     failing_init(&w.failing, &w.mem, n);
     arena_init(&w.arena, &w.mem);
     code = mem_protect(&w.mem, parse_job, &w);
-    check_msg(code == MEM_OK || code == MEM_ERR_NOMEM, "allocation %d fails: code %d", (int)n, code);
+    check_msg(code == MEM_OK || code == MEM_ERR_NOMEM, "allocation %d fails: code %d", (int)n,
+              code);
     close_world(&w);
     need(n < 10000);
   }

@@ -181,7 +181,8 @@ static void t_empty(int threads) {
       double each = (now() - since) / 10000;
       if (each < best) best = each;
     }
-    tap_note("%d threads, %s: %.0f ns for an empty loop", threads, scope ? "spinning" : "no scope", 1e9 * best);
+    tap_note("%d threads, %s: %.0f ns for an empty loop", threads, scope ? "spinning" : "no scope",
+             1e9 * best);
     if (scope) pool_end(p);
   }
   pool_close(p);

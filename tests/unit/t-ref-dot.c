@@ -1,5 +1,5 @@
-/* Contractions against chains of libm's fma in the order of rule 105, for every kernel that this CPU
- * can run, all dtypes, operand roundings and layouts. */
+/* Contractions against chains of libm's fma in the order of rule 105, for every kernel that this
+ * CPU can run, all dtypes, operand roundings and layouts. */
 #include "ref-naive.h"
 
 #if defined(__x86_64__)
@@ -221,7 +221,8 @@ static void t_dot(int level) {
   close_all();
 }
 
-/* Sizes over the edges of every block of the plan; checked against one element at a time in places. */
+/* Sizes over the edges of every block of the plan; checked against one element at a time in
+ * places. */
 static void t_large(int level, DType dt, int compute) {
   open_all();
   ref.level = level;
@@ -231,7 +232,8 @@ static void t_large(int level, DType dt, int compute) {
   Tensor *got = ref_dot(&ref, x, y, compute), *want = tn_copy(&mem, got, DEV_CPU);
   Terms t = {0};
   for (int turn = 0; turn < 400; turn++) {
-    int64_t i[2] = {turn < 40 ? m - 1 - turn % 5 : below(m), turn < 40 ? n - 1 - turn / 5 : below(n)};
+    int64_t i[2] = {turn < 40 ? m - 1 - turn % 5 : below(m),
+                    turn < 40 ? n - 1 - turn / 5 : below(n)};
     t.n = 0;
     for (int64_t p = 0; p < k; p++) {
       term(&t, x, (int64_t[]){i[0], p}, y, (int64_t[]){p, i[1]}, compute);

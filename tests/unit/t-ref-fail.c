@@ -125,7 +125,8 @@ static const Case cases[] = {
     ROW(unary), ROW(unary_strided), ROW(unary_f16), ROW(test), ROW(binary), ROW(binary_int),
     ROW(compare), ROW(where), ROW(cast), VIEW(reshape_view), ROW(reshape_copy), VIEW(transpose),
     VIEW(broadcast), VIEW(slice), ROW(pad), ROW(flip), ROW(concat), ROW(iota), ROW(take),
-    ROW(take_scalars), ROW(put), ROW(put_add), ROW(gather), ROW(scatter), ROW(scatter_add), ROW(sum),
+    ROW(take_scalars), ROW(put), ROW(put_add), ROW(gather), ROW(scatter), ROW(scatter_add),
+    ROW(sum),
     ROW(sum_columns), ROW(max), ROW(any), ROW(argmax), ROW(argmax_columns), ROW(argmax_all),
     ROW(cumsum), ROW(cumsum_columns), ROW(dot), ROW(dot_f16), ROW(inner), ROW(inner_bf16),
     ROW(conv2d), ROW(conv2d_input), ROW(conv2d_weight), ROW(uniform), ROW(normal), ROW(randint),
@@ -198,7 +199,8 @@ static void t_stops(const Case *c) {
     tn_unref(t);
     /* a few ms by design */
     check_msg(late < 0.25, "%s of %.0f ms stopped %.1f ms late", c->name, whole * 1e3, late * 1e3);
-    if (late > 0.02) tap_note("%s of %.0f ms stopped %.1f ms late", c->name, whole * 1e3, late * 1e3);
+    if (late > 0.02)
+      tap_note("%s of %.0f ms stopped %.1f ms late", c->name, whole * 1e3, late * 1e3);
   }
   check_int(hook_state.blocks, ==, blocks);
 }

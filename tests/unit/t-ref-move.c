@@ -332,20 +332,24 @@ static void t_bad_index(void) {
   set_i(a, (int64_t[]){1, 0}, -1);
   check(!ref_take(&ref, x, 0, 1, &a));
   check_int(ref.err.kind, ==, REF_INDEX);
-  check_str(ref.err.text, "index 7 is out of range for axis 0 of size 5 (element [0, 3] of the index)");
+  check_str(ref.err.text,
+            "index 7 is out of range for axis 0 of size 5 (element [0, 3] of the index)");
   set_i(b, (int64_t[]){0, 2}, -1);
   Tensor *both[] = {a, b};
   check(!ref_take(&ref, x, 0, 2, both));
-  check_str(ref.err.text, "index -1 is out of range for axis 1 of size 6 (element [0, 2] of the index)");
+  check_str(ref.err.text,
+            "index -1 is out of range for axis 1 of size 6 (element [0, 2] of the index)");
   set_i(b, (int64_t[]){0, 2}, 0);
   set_i(b, (int64_t[]){0, 3}, 9);
   Tensor *u = tn_zeros(&mem, DEV_CPU, DT_F32, 2, (int64_t[]){2, 4});
   check(!ref_put(&ref, x, u, 0, 2, both, true));
-  check_str(ref.err.text, "index 7 is out of range for axis 0 of size 5 (element [0, 3] of the index)");
+  check_str(ref.err.text,
+            "index 7 is out of range for axis 0 of size 5 (element [0, 3] of the index)");
   Tensor *g = tn_zeros(&mem, DEV_CPU, DT_I64, 2, (int64_t[]){5, 2});
   set_i(g, (int64_t[]){3, 1}, 6);
   check(!ref_gather(&ref, x, g, 1));
-  check_str(ref.err.text, "index 6 is out of range for axis 1 of size 6 (element [3, 1] of the index)");
+  check_str(ref.err.text,
+            "index 6 is out of range for axis 1 of size 6 (element [3, 1] of the index)");
   Tensor *v = tn_zeros(&mem, DEV_CPU, DT_F32, 2, (int64_t[]){5, 2});
   check(!ref_scatter(&ref, x, g, v, 1, false));
   check_has(ref.err.text, "(element [3, 1] of the index)");

@@ -1,5 +1,5 @@
-/* Random kernels against runtime/rng.h element by element: an element depends on key, counter and its
- * row-major number only. */
+/* Random kernels against runtime/rng.h element by element: an element depends on key, counter and
+ * its row-major number only. */
 #include "ref-naive.h"
 #include "runtime/rng.h"
 

@@ -125,8 +125,9 @@ static void t_reduce(RefRed f) {
 
 static void t_lengths(DType dt) {
   open_all();
-  static const int64_t n[] = {1,    2,    15,   16,   17,    31,        4095,          4096,
-                              4097, 8192, 8193, 12288, 20481, 4096 * 7, 4096 * 8 + 11, 4096 * 5 + 1};
+  static const int64_t n[] = {
+      1,    2,    15,   16,    17,    31,       4095,          4096,
+      4097, 8192, 8193, 12288, 20481, 4096 * 7, 4096 * 8 + 11, 4096 * 5 + 1};
   for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
     Tensor *x = draw_tensor(dt, 1, (int64_t[]){n[k]}, PLAIN);
     check_reduce(RR_SUM, x, 1, (int64_t[]){0});

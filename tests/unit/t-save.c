@@ -44,7 +44,7 @@ static Tensor *ramp(Mem *m, DType dt, int rank, const int64_t *dim) {
   return t;
 }
 
-/* ---- there and back --------------------------------------------------------------------------- */
+/* ---- there and back -------------------------------------------------------------------------- */
 
 static void t_back(void) {
   Failing f;
@@ -120,7 +120,7 @@ static void t_bytes(void) {
   check_size(m.live, ==, 0);
 }
 
-/* ---- what is refused -------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static char page[70000];
 
@@ -166,10 +166,11 @@ static void t_json(void) {
   Err e = {.text = ""};
   SaveFile r;
   mem_init(&m, NULL, NULL);
-  size_t n = build("{ \"a\\u00e9\\ud83d\\ude00\\n\" : { \"shape\"\t:\r\n[ 1 , 2 ] , \"more\" : [-1.5e+3, {}, "
-                   "true, false, null, \"]\\\\\\\"\"], \"data_offsets\":[0,2 ],\"dtype\":\"U8\" } ,\n"
-                   "\"__metadata__\" : { \"k\\/\" : \"\\u0416\\\"\\\\\\t\" , \"\" : \"\" } }  ",
-                   2);
+  size_t n = build(
+      "{ \"a\\u00e9\\ud83d\\ude00\\n\" : { \"shape\"\t:\r\n[ 1 , 2 ] , \"more\" : [-1.5e+3, {}, "
+      "true, false, null, \"]\\\\\\\"\"], \"data_offsets\":[0,2 ],\"dtype\":\"U8\" } ,\n"
+      "\"__metadata__\" : { \"k\\/\" : \"\\u0416\\\"\\\\\\t\" , \"\" : \"\" } }  ",
+      2);
   check_msg(save_parse(&m, "t", page, n, &r, &e), "%s", e.text);
   need(r.count == 1 && r.meta_count == 2);
   check_str(r.entries[0].path, "a\u00e9\U0001f600\n");
@@ -181,10 +182,12 @@ static void t_json(void) {
       "{\"a\":01}",     "{\"a\":1.}",   "{\"a\":.5}",         "{\"a\":1e}",      "{\"a\":+1}",
       "{\"a\":-}",      "{\"a\":nul}",  "{\"a\":True}",       "{a:1}",           "{\"a\" 1}",
       "{\"a\":1,}",     "{,}",          "{\"a\":[1,]}",       "{\"a\":[1 2]}",   "{\"a\":[1}",
-      "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12g4\"}", "{\"\\ud800\":1}",  "{\"\\udc00\":1}",
+      "{\"a\":\"\n"
+      "\"}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12g4\"}", "{\"\\ud800\":1}",  "{\"\\udc00\":1}",
       "{\"\\ud800\\u0041\":1}", "{\"a\":\"", "{\"a", "{\"a\\", "{\"a\\u", "{\"a\":[[", "{'a':1}",
   };
-  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refused(wrong[i], 0, "is not valid JSON");
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    refused(wrong[i], 0, "is not valid JSON");
   check_size(m.live, ==, 0);
 }
 
@@ -286,7 +289,7 @@ static void t_not_written(void) {
   check(failing_clean(&f, &m));
 }
 
-/* ---- the file system -------------------------------------------------------------------------- */
+/* ---- the file system ------------------------------------------------------------------------- */
 
 static bool put_file(const char *path, const char *text) {
   FILE *p = fopen(path, "wb");
@@ -393,7 +396,7 @@ static void t_large(void) {
   check_size(m.live, ==, 0);
 }
 
-/* ---- out of memory ---------------------------------------------------------------------------- */
+/* ---- out of memory --------------------------------------------------------------------------- */
 
 static void t_nomem(void) {
   bool wrote = false, read = false;

@@ -16,7 +16,7 @@ static uint64_t draw(void) { /* xorshift64 */
   return seed ^= seed << 17;
 }
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 typedef struct Bufs {
   Mem *m;
@@ -71,7 +71,7 @@ static void t_bufs(void) {
   check_int(nth, <, 100);
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static void f64_is(double x, const char *text) {
   char buf[40];
@@ -289,7 +289,8 @@ static void t_reads_as_c(void) {
     if (part || !whole) s[n++] = '.';
     for (int k = 0; k < part || !(whole + part); k++, part += !(whole + part))
       s[n++] = (char)('0' + draw() % 10);
-    if (draw() % 2) n += sprintf(s + n, "e%d", (int)(draw() % (i % 3 ? 80 : 700)) - (i % 3 ? 40 : 350));
+    if (draw() % 2)
+      n += sprintf(s + n, "e%d", (int)(draw() % (i % 3 ? 80 : 700)) - (i % 3 ? 40 : 350));
     s[n] = 0;
     double x = -1;
     float y = -1;
@@ -354,7 +355,7 @@ static void t_locale(void) {
   setlocale(LC_ALL, "C");
 }
 
-/* ---- UTF-8, errors ---------------------------------------------------------------------------- */
+/* ---- UTF-8, errors --------------------------------------------------------------------------- */
 
 static void t_utf8(void) {
   static const struct {
@@ -401,7 +402,7 @@ static void t_err(void) {
   check_int(strlen(e.text) % 2, ==, 0);
 }
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 typedef struct Interning {
   Arena a;
@@ -465,7 +466,7 @@ static void t_distance(void) {
   check_int(str_distance(a, b, 3), ==, 4); /* too long to bother */
 }
 
-/* ---- globs ------------------------------------------------------------------------------------ */
+/* ---- globs ----------------------------------------------------------------------------------- */
 
 static void t_glob(void) {
   static const struct {

@@ -130,7 +130,8 @@ static void one_kills(Workers *w, Box *b, const char *how, const char *text) {
   for (int i = 0; i < 20; i++) send(w, b, i, i == 7 ? how : i % 2 ? "kernel" : "slow 1");
   finish(w, b, 20);
   for (int i = 0; i < 20; i++)
-    check_msg(b->kind[i] == (i == 7 ? CODEGEN_ERROR : CODEGEN_OBJECT), "item %d: %s", i, b->error[i]);
+    check_msg(b->kind[i] == (i == 7 ? CODEGEN_ERROR : CODEGEN_OBJECT), "item %d: %s", i,
+              b->error[i]);
   check_has(b->error[7], text);
   check_int(work_processes(w), >=, 2);
 }
