@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "lang/compile.h"
 #include "lang/lang.h"
 
 enum { DEPTH_CODE = 256, DEPTH_SCRIPT = 1000 };
@@ -131,10 +132,21 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
     }
 }
 
+/* One alias for a value that enters a call several times: the call contributes once (rule 74). */
+static Value enter_node(Session *s, Value v, Span at) {
+  Frame *fr = s->frame;
+  Unit *u = s->stage->unit;
+  v = stage_lift(s, v, at);
+  for (size_t i = 0; i < fr->alias_count; i++)
+    if (fr->aliases[i].state == SIZE_MAX && val_eq(fr->aliases[i].version, v.u.v)) return fr->aliases[i].v;
+  AliasEntry e = {SIZE_MAX, v.u.v, op_run(s, OP_ALIAS, 1, &v, NULL, 0, at)};
+  VEC_PUSH(u ? u->arena : s->stage->g->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
+  return e.v;
+}
+
 /* The value as it enters a call of code: float tensors through an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
-  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))
-    return op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype)) return enter_node(s, v, at);
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
     if (v.tag == V_LIST && v.u.list->weak) return v;
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
