@@ -55,7 +55,9 @@ void emit_loop(Emit *e, Loop *l, LLVMValueRef from, LLVMValueRef to, int64_t ste
   l->end = emit_new_block(e, "loop.end");
   l->to = to;
   l->step = step;
-  LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntSLT, from, to, ""), l->body, l->end);
+  LLVMValueRef some = LLVMBuildICmp(B, LLVMIntSLT, from, to, "");
+  if (LLVMIsAConstantInt(some) && !LLVMIsNull(some)) LLVMBuildBr(B, l->body);
+  else LLVMBuildCondBr(B, some, l->body, l->end);
   LLVMPositionBuilderAtEnd(B, l->body);
   l->i = LLVMBuildPhi(B, LLVMTypeOf(from), "i");
   LLVMAddIncoming(l->i, &from, &l->before, 1);

@@ -86,7 +86,8 @@ bool emit_fn_begin(Emit *e, EmitSaved *s, const char *name, LLVMTypeRef type, LL
 void emit_fn_end(Emit *e, EmitSaved *s);
 LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg);
 
-/* for (i = from; i < to; i += step), signed: emits the head; the body follows; emit_loop_end closes it. */
+/* for (i = from; i < to; i += step), signed: emits the head; the body follows; emit_loop_end closes it. Of
+ * constants with from < to, what the last turn makes can be used afterwards. */
 typedef struct Loop {
   LLVMBasicBlockRef before, body, end;
   LLVMValueRef i, to;

@@ -23,18 +23,33 @@ static LLVMValueRef xor3(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z
   return LLVMBuildXor(B, LLVMBuildXor(B, x, y, ""), z, "");
 }
 
-/* c[4] becomes the block of counter c under the key; all of one width, as words. */
+static void one_round(Emit *e, LLVMValueRef c[6]) {
+  LLVMValueRef p = LLVMBuildMul(B, like(e, c[0], 0xd2511f53), low(e, c[0]), "");
+  LLVMValueRef q = LLVMBuildMul(B, like(e, c[2], 0xcd9e8d57), low(e, c[2]), "");
+  c[0] = xor3(e, high(e, q), c[1], c[4]);
+  c[1] = low(e, q);
+  c[2] = xor3(e, high(e, p), c[3], c[5]);
+  c[3] = low(e, p);
+  c[4] = low(e, LLVMBuildAdd(B, c[4], like(e, c[4], 0x9e3779b9), ""));
+  c[5] = low(e, LLVMBuildAdd(B, c[5], like(e, c[5], 0xbb67ae85), ""));
+}
+
+/* c[4] becomes the block of counter c under the key; all of one width, as words. A loop, as ten rounds
+ * written out take long to compile. */
 static void philox(Emit *e, LLVMValueRef c[4], LLVMValueRef k0, LLVMValueRef k1) {
-  for (int round = 0; round < 10; round++) {
-    LLVMValueRef p = LLVMBuildMul(B, like(e, c[0], 0xd2511f53), c[0], "");
-    LLVMValueRef q = LLVMBuildMul(B, like(e, c[2], 0xcd9e8d57), c[2], "");
-    c[0] = xor3(e, high(e, q), c[1], k0);
-    c[1] = low(e, q);
-    c[2] = xor3(e, high(e, p), c[3], k1);
-    c[3] = low(e, p);
-    k0 = low(e, LLVMBuildAdd(B, k0, like(e, k0, 0x9e3779b9), ""));
-    k1 = low(e, LLVMBuildAdd(B, k1, like(e, k1, 0xbb67ae85), ""));
+  LLVMValueRef x[6] = {c[0], c[1], c[2], c[3], k0, k1}, phi[6];
+  Loop l;
+  emit_loop(e, &l, emit_i64(e, 0), emit_i64(e, 10), 1);
+  for (int j = 0; j < 6; j++) {
+    phi[j] = LLVMBuildPhi(B, LLVMTypeOf(x[j]), "");
+    LLVMAddIncoming(phi[j], &x[j], &l.before, 1);
+    x[j] = phi[j];
   }
+  one_round(e, x);
+  LLVMBasicBlockRef last = LLVMGetInsertBlock(B);
+  for (int j = 0; j < 6; j++) LLVMAddIncoming(phi[j], &x[j], &last, 1);
+  emit_loop_end(e, &l);
+  for (int j = 0; j < 4; j++) c[j] = x[j];
 }
 
 /* The words of block `index`: see rng.h. */
