@@ -1,8 +1,8 @@
 /* ckl.h: the session as others see it.
  *
  * In: C calls. Out: statuses, handles, texts. Every call that may fail runs its work under guard(),
- * turns what left it into a status and keeps the diagnostics. Texts handed out live in the notes arena, until
- * the next call that clears it.
+ * turns what left it into a status and keeps the diagnostics. Texts handed out live in the notes
+ * arena, until the next call that clears it.
  */
 #include "ckl.h"
 
@@ -30,7 +30,8 @@ struct ckl_value {
 
 /* ---- statuses */
 
-/* Makes the session ready for a call; false when it was lost for lack of memory and cannot be made again. */
+/* Makes the session ready for a call; false when it was lost for lack of memory and cannot be made
+ * again. */
 static bool begin(Session *s) {
   dg_clear(&s->diags);
   arena_rewind(&s->notes, s->notes_start);
@@ -63,7 +64,8 @@ static ckl_status status_of(Session *s, int code, bool ran) {
   case MEM_ERR_NOMEM:
     if (!s->diags.nomem_filed && !files_nomem(&s->diags)) {
       if (s->mem.data_limit)
-        dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory: the limit is %zu bytes of tensors", s->mem.data_limit);
+        dg_error(&s->diags, ERR_NOMEM, (Span){0},
+                 "out of memory: the limit is %zu bytes of tensors", s->mem.data_limit);
       else
         dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
     }
@@ -578,7 +580,8 @@ static void text_job(void *ud) {
   t->work(t);
 }
 
-/* Runs work, which writes to t->b; the text or NULL. `clear`: a call of its own, with its diagnostics. */
+/* Runs work, which writes to t->b; the text or NULL. `clear`: a call of its own, with its
+ * diagnostics. */
 static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
   Session *s = t->s;
   if (clear && !begin(s)) return NULL;

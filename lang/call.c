@@ -138,7 +138,8 @@ static Value enter_node(Session *s, Value v, Span at) {
   Unit *u = s->stage->unit;
   v = stage_lift(s, v, at);
   for (size_t i = 0; i < fr->alias_count; i++)
-    if (fr->aliases[i].state == SIZE_MAX && val_eq(fr->aliases[i].version, v.u.v)) return fr->aliases[i].v;
+    if (fr->aliases[i].state == SIZE_MAX && val_eq(fr->aliases[i].version, v.u.v))
+      return fr->aliases[i].v;
   AliasEntry e = {SIZE_MAX, v.u.v, op_run(s, OP_ALIAS, 1, &v, NULL, 0, at)};
   VEC_PUSH(u ? u->arena : s->stage->g->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
   return e.v;
@@ -146,7 +147,8 @@ static Value enter_node(Session *s, Value v, Span at) {
 
 /* The value as it enters a call of code: float tensors through an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
-  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype)) return enter_node(s, v, at);
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))
+    return enter_node(s, v, at);
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
     if (v.tag == V_LIST && v.u.list->weak) return v;
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
@@ -204,7 +206,8 @@ void frame_pop(Session *s, Frame *fr) {
   s->depth--;
 }
 
-/* Parameters as locals of the new frame: dims are bound over all of them before types are compared. */
+/* Parameters as locals of the new frame: dims are bound over all of them before types are
+ * compared. */
 static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
                         const bool *given, Span call) {
   const Fn *d = f->decl->fn;
@@ -221,7 +224,8 @@ static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spa
   if (s->abstract) /* `check`: dims of unknown arguments are unknown */
     for (uint32_t i = 0; i < d->dims.count; i++)
       if (!local_find(s, d->dims.items[i].name))
-        local_push(s, d->dims.items[i].name, (Value){.tag = V_UNKNOWN}, false, d->dims.items[i].span);
+        local_push(s, d->dims.items[i].name, (Value){.tag = V_UNKNOWN}, false,
+                   d->dims.items[i].span);
   for (uint32_t i = 0; i < n; i++) {
     Node *p = d->params.items[i];
     Value v = args[i];

@@ -1,9 +1,10 @@
 /* When a graph is worth machine code, and which.
  *
- * In: a graph with its arguments. Out: what gr_run gives, by whichever way is there: the bits are the
- * same (rule 103), so only time can tell. Compiling is bought when the graph has cost as much on the
- * reference evaluator as compiling would (the ski-rental rule: never more than twice the best choice),
- * or at once when one run is known to cost more. A level that is asked for by name compiles always.
+ * In: a graph with its arguments. Out: what gr_run gives, by whichever way is there: the bits are
+ * the same (rule 103), so only time can tell. Compiling is bought when the graph has cost as much
+ * on the reference evaluator as compiling would (the ski-rental rule: never more than twice the
+ * best choice), or at once when one run is known to cost more. A level that is asked for by name
+ * compiles always.
  */
 #include "lang/native.h"
 
@@ -17,8 +18,8 @@ struct Native {
   double spent;  /* seconds of the reference evaluator */
 };
 
-/* What compiling a small graph costs when nothing is in a cache: a code generator starts in 10 ms and
- * makes a kernel in about 7 (measured on one core). */
+/* What compiling a small graph costs when nothing is in a cache: a code generator starts in 10 ms
+ * and makes a kernel in about 7 (measured on one core). */
 static const double price = 0.02;
 
 static const struct {
@@ -149,7 +150,8 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   n->none = true;
   log_line(s, LOG_JIT, "%s runs on the reference evaluator: %s", name, why.text);
   if (jit_engine(s->jit) && eng_config(jit_engine(s->jit))->codegen)
-    warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s", name, why.text);
+    warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s", name,
+              why.text);
   return true;
 }
 
