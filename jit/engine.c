@@ -397,7 +397,8 @@ static void record(Engine *g, const Buf *text, uint64_t hash) {
   if (!ok) log_line(g, "a kernel was not recorded: %s cannot be written", path);
 }
 
-EngKernel *eng_kernel(Engine *g, const Kernel *kernel, Err *e) {
+/* NULL with `e` when there is no way to the code, or (`generate` false) none without the code generator. */
+static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
   ArenaMark mark = arena_mark(&g->arena);
   Buf text = {0};
   buf_init_arena(&text, &g->arena);
@@ -410,21 +411,34 @@ EngKernel *eng_kernel(Engine *g, const Kernel *kernel, Err *e) {
   }
   look(g);
   if (g->config.record) record(g, &text, hash);
+  if (g->config.level > eng_host_level()) {
+    arena_rewind(&g->arena, mark);
+    err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
+    return NULL;
+  }
   k = new_kernel(g, &text, hash);
-  if (!find(g, k)) {
-    if (!g->workers) {
-      arena_rewind(&g->arena, mark);
-      err_set(e, "there is no code generator (ckl-codegen)");
-      return NULL;
-    }
-    log_line(g, "compiling kernel %016llx, %zu bytes of text", (unsigned long long)hash, text.n);
+  if (!find(g, k) && (!generate || !g->workers)) {
+    arena_rewind(&g->arena, mark);
+    err_set(e, "there is no code generator (ckl-codegen)");
+    return NULL;
   }
   if (g->kernel_count >= g->bucket_count) grow(g);
   k->next = g->buckets[hash & (g->bucket_count - 1)];
   g->buckets[hash & (g->bucket_count - 1)] = k;
   g->kernel_count++;
-  if (k->state == ASKED) work_send(g->workers, &k->item);
+  if (k->state == ASKED) {
+    log_line(g, "compiling kernel %016llx, %zu bytes of text", (unsigned long long)hash, text.n);
+    work_send(g->workers, &k->item);
+  }
   return k;
+}
+
+EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e) {
+  return get(g, k, true, e);
+}
+
+EngKernel *eng_known(Engine *g, const Kernel *k) {
+  return get(g, k, false, NULL);
 }
 
 /* One step of waiting for a kernel; false when interrupted. In a child after fork the parent's requests are

@@ -44,6 +44,8 @@ const EngConfig *eng_config(const Engine *g);
 /* The kernel of this text; starts its compilation when it has to, and does not wait. The handle lives as
  * long as the engine. NULL with `e` when there is no way to get code: e->text says why. */
 EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
+/* The same, where that costs no compilation: NULL where the code was not made before. */
+EngKernel *eng_known(Engine *g, const Kernel *k);
 /* Waits until all are loaded. False with `e` when one failed (the code generator's message), or when
  * `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *interrupt, Err *e);

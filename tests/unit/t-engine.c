@@ -51,7 +51,7 @@ typedef struct Test {
   bool ok;
   int number; /* which kernel */
   EngKernel *kernel;
-  bool dump;
+  bool known; /* ask for what was made before */
 } Test;
 
 static void hear(void *ud, const char *text) {
@@ -101,7 +101,8 @@ static Kernel *kernel(Arena *a, int n) {
 
 static void ask_it(void *ud) {
   Test *t = ud;
-  t->kernel = eng_kernel(t->g, kernel(&t->arena, t->number), &t->e);
+  Kernel *k = kernel(&t->arena, t->number);
+  t->kernel = t->known ? eng_known(t->g, k) : eng_kernel(t->g, k, &t->e);
 }
 
 static EngKernel *ask(Test *t, int n) {
@@ -198,6 +199,20 @@ static void t_cache(void) {
     if (round) check_str(t.log, "");
     finish(&t);
   }
+  Test known;
+  begin(&known, "");
+  known.config.cache = in_top("cache/ckl");
+  start(&known);
+  known.known = true;
+  check(ask(&known, 5));
+  check(!ask(&known, 77));
+  known.known = false;
+  check(works(&known, 77));
+  known.known = true;
+  check(ask(&known, 77));
+  check_int(eng_count(known.g).generated, ==, 1);
+  check_int(eng_count(known.g).from_disk, ==, 1);
+  finish(&known);
   /* another level finds nothing */
   Test t;
   begin(&t, "");
@@ -206,6 +221,32 @@ static void t_cache(void) {
   start(&t);
   check(works(&t, 1));
   check_int(eng_count(t.g).generated, ==, 1);
+  finish(&t);
+}
+
+static void t_record(void) {
+  Test t;
+  char path[600] = "";
+  begin(&t, "");
+  mkdir(in_top("record"), 0700);
+  t.config.record = in_top("record");
+  start(&t);
+  check(works(&t, 1));
+  check(works(&t, 1));
+  DIR *d = opendir(in_top("record"));
+  int n = 0;
+  for (struct dirent *x; d && (x = readdir(d));)
+    if (x->d_name[0] != '.') n++, snprintf(path, sizeof path, "%s/%s", in_top("record"), x->d_name);
+  if (d) closedir(d);
+  check_int(n, ==, 1);
+  check(strlen(path) > 4 && !strcmp(path + strlen(path) - 4, ".ckk"));
+  Buf b = {0};
+  char bytes[2000] = "";
+  buf_init_arena(&b, &t.arena);
+  lp_print(&b, kernel(&t.arena, 1));
+  FILE *in = fopen(path, "r");
+  check(in && fread(bytes, 1, sizeof bytes, in) == b.n && !memcmp(bytes, b.s, b.n));
+  if (in) fclose(in);
   finish(&t);
 }
 
@@ -618,6 +659,7 @@ int main(int argc, char **argv) {
   TEST(goes_wrong("big 3", "object file"), "an object that is none is an error");
   TEST(goes_wrong("garbage", "nonsense"), "nonsense is an error");
   TEST(t_cache(), "code is kept on disk by text and level");
+  TEST(t_record(), "texts of kernels are recorded");
   TEST(t_damaged_cache(), "damaged code on disk is made again");
   TEST(t_no_cache(), "where nothing can be kept it is said once");
   TEST(t_gone_cache(), "a cache that goes away is said once");
