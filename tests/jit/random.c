@@ -1,0 +1,1065 @@
+/* random COUNT SEED [MODE...]: random programs give the same bits in every mode (rule 103).
+ *
+ * A program is one `fn` of several inputs with symbolic and constant dims: elementwise operations
+ * of several dtypes, broadcasts, reductions, contractions, moves, reads and writes at positions,
+ * random numbers, loops, a loss and its gradient. It is a pure function of its seed and well-typed
+ * by construction. Each runs through the C API twice per mode, with two sets of sizes, and every
+ * byte of every result is compared with the first mode's (NaNs are equal). On a difference the
+ * program is shrunk by dropping statements and results, and printed with its seed.
+ *
+ * Modes: `script` (the same text as a proc, on the reference evaluator), or a value of
+ * ckl_config.cpu. Prints TAP; with RANDOM_SHOW in the environment the programs too. */
+#include <ckl.h>
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Modes that a run without words compares; the first one is right. */
+static const char *const default_modes[] = {"reference", "script", "loops"};
+
+enum { MODES = 8, INPUTS = 7, STATEMENTS = 24, VARS = INPUTS + STATEMENTS, RANK = 5, RESULTS = 8 };
+enum { RUNS = 2, PER_SESSION = 20 };
+enum { KEEP = 256 }; /* results of one run with their gradients */
+
+typedef enum Dt { BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, DTS } Dt;
+static const char *const dt_name[] = {"bool", "u8",  "i8",   "i16", "i32",
+                                      "i64",  "f16", "bf16", "f32", "f64"};
+static const int dt_bytes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+static bool is_float(Dt d) {
+  return d >= F16;
+}
+static bool is_int(Dt d) {
+  return d >= U8 && d <= I64;
+}
+
+typedef struct Size { /* of an axis: its text in the program, its value in each run */
+  char text[40];
+  long n[RUNS];
+} Size;
+typedef struct Var {
+  char name[8];
+  Dt dt;
+  int rank;
+  Size dim[RANK];
+} Var;
+typedef struct Statement {
+  char text[600]; /* defines vars[INPUTS + number] */
+  bool dropped;
+} Statement;
+typedef struct Program {
+  unsigned long long seed, rng;
+  Var vars[VARS];
+  int inputs, statements;
+  Statement statement[STATEMENTS];
+  int result[RESULTS], results; /* numbers of vars */
+  int loss[3], losses;          /* vars whose means are added up */
+  int wrt[3], wrts;             /* inputs */
+  bool no_loss;
+} Program;
+
+static unsigned long long next(unsigned long long *rng) { /* SplitMix64 */
+  unsigned long long z = (*rng += 0x9e3779b97f4a7c15u);
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+static int below(Program *p, int n) {
+  return (int)(next(&p->rng) % (unsigned)n);
+}
+static bool chance(Program *p, int percent) {
+  return below(p, 100) < percent;
+}
+
+/* ---- sizes ---- */
+
+static Size number(long n) {
+  Size s = {.n = {n, n}};
+  snprintf(s.text, sizeof s.text, "%ld", n);
+  return s;
+}
+static bool constant(const Size *s) {
+  return s->text[0] >= '0' && s->text[0] <= '9';
+}
+static bool one(const Size *s) {
+  return constant(s) && s->n[0] == 1;
+}
+static bool same_size(const Size *a, const Size *b) {
+  return !strcmp(a->text, b->text);
+}
+static bool same_shape(const Var *a, const Var *b) {
+  if (a->rank != b->rank) return false;
+  for (int i = 0; i < a->rank; i++)
+    if (!same_size(&a->dim[i], &b->dim[i])) return false;
+  return true;
+}
+static long least(const Size *s) {
+  return s->n[0] < s->n[1] ? s->n[0] : s->n[1];
+}
+static double elements(const Var *v) {
+  double all = 1;
+  for (int i = 0; i < v->rank; i++)
+    all *= (double)(v->dim[i].n[0] > v->dim[i].n[1] ? v->dim[i].n[0] : v->dim[i].n[1]);
+  return all;
+}
+/* s + n, or s * n for a constant s; false when the text would grow too long. */
+static bool add_size(Size *s, long n) {
+  Size r = *s;
+  r.n[0] += n;
+  r.n[1] += n;
+  if (r.n[0] < 0 || r.n[1] < 0) return false;
+  int len = constant(s) ? snprintf(r.text, sizeof r.text, "%ld", r.n[0])
+                        : snprintf(r.text, sizeof r.text, n < 0 ? "(%s - %ld)" : "(%s + %ld)",
+                                   s->text, labs(n));
+  if (len >= (int)sizeof r.text) return false;
+  *s = r;
+  return true;
+}
+static bool join_size(Size *s, const Size *t, char op) {
+  Size r = *s;
+  for (int i = 0; i < RUNS; i++) r.n[i] = op == '*' ? s->n[i] * t->n[i] : s->n[i] + t->n[i];
+  int len = constant(s) && constant(t)
+                ? snprintf(r.text, sizeof r.text, "%ld", r.n[0])
+                : snprintf(r.text, sizeof r.text, "(%s %c %s)", s->text, op, t->text);
+  if (len >= (int)sizeof r.text) return false;
+  *s = r;
+  return true;
+}
+
+/* ---- picking operands ---- */
+
+/* A var that `ok` likes, rather a new one; NULL when there is none. */
+static Var *pick(Program *p, bool (*ok)(const Var *v, const Var *with), const Var *with) {
+  int n = p->inputs + p->statements;
+  for (int tries = 0; tries < 30; tries++) {
+    int i = chance(p, 60) && n > 6 ? n - 1 - below(p, 6) : below(p, n);
+    Var *v = &p->vars[i < p->inputs ? i : INPUTS + i - p->inputs];
+    if (!ok || ok(v, with)) return v;
+  }
+  return NULL;
+}
+static bool any_float(const Var *v, const Var *w) {
+  return (void)w, is_float(v->dt);
+}
+static bool any_int(const Var *v, const Var *w) {
+  return (void)w, is_int(v->dt);
+}
+static bool any_i64(const Var *v, const Var *w) {
+  return (void)w, v->dt == I64;
+}
+static bool vector_i64(const Var *v, const Var *w) {
+  return (void)w, v->dt == I64 && v->rank == 1;
+}
+static bool any_bool(const Var *v, const Var *w) {
+  return (void)w, v->dt == BOOL;
+}
+static bool any_number(const Var *v, const Var *w) {
+  return (void)w, v->dt != BOOL;
+}
+static bool float_axes(const Var *v, const Var *w) {
+  return (void)w, is_float(v->dt) && v->rank > 0;
+}
+static bool number_axes(const Var *v, const Var *w) {
+  return (void)w, v->dt != BOOL && v->rank > 0;
+}
+static bool any_axes(const Var *v, const Var *w) {
+  return (void)w, v->rank > 0;
+}
+static bool matrix(const Var *v, const Var *w) {
+  return (void)w, is_float(v->dt) && v->rank >= 2;
+}
+static bool image(const Var *v, const Var *w) {
+  return (void)w, (v->dt == F32 || v->dt == F64) && v->rank == 4 && least(&v->dim[2]) >= 3 &&
+                      least(&v->dim[3]) >= 3 && constant(&v->dim[2]) && constant(&v->dim[3]) &&
+                      constant(&v->dim[1]);
+}
+static bool alike(const Var *v, const Var *w) {
+  return v->dt == w->dt && same_shape(v, w);
+}
+/* v stretches to the shape of w: fewer axes, or axes of the constant 1. */
+static bool stretches(const Var *v, const Var *w) {
+  if (v->dt != w->dt || v->rank > w->rank) return false;
+  for (int i = 1; i <= v->rank; i++) {
+    const Size *a = &v->dim[v->rank - i], *b = &w->dim[w->rank - i];
+    if (!same_size(a, b) && !one(a)) return false;
+  }
+  return true;
+}
+static bool same_dims_bool(const Var *v, const Var *w) {
+  return v->dt == BOOL && same_shape(v, w);
+}
+/* w @ v */
+static bool right_factor(const Var *v, const Var *w) {
+  return v->dt == w->dt && (v->rank == 2 || v->rank == 1) &&
+         same_size(&v->dim[0], &w->dim[w->rank - 1]);
+}
+static bool filter_of(const Var *v, const Var *w) {
+  return v->dt == w->dt && v->rank == 4 && same_size(&v->dim[1], &w->dim[1]) &&
+         constant(&v->dim[2]) && constant(&v->dim[3]) && v->dim[2].n[0] <= w->dim[2].n[0] &&
+         v->dim[3].n[0] <= w->dim[3].n[0];
+}
+
+/* ---- statements ---- */
+
+/* A new statement `let NAME = ..` whose value is like `v` (dtype and shape). */
+static void put(Program *p, Var v, const char *fmt, ...) {
+  char *to = p->statement[p->statements].text;
+  size_t cap = sizeof p->statement->text;
+  va_list ap;
+  snprintf(v.name, sizeof v.name, "v%d", p->statements);
+  int n = snprintf(to, cap, "let %s = ", v.name);
+  va_start(ap, fmt);
+  int m = vsnprintf(to + n, cap - (size_t)n, fmt, ap);
+  va_end(ap);
+  if (n + m >= (int)cap || elements(&v) > 40000) return; /* not kept */
+  p->statement[p->statements].dropped = false;
+  p->vars[INPUTS + p->statements++] = v;
+}
+static Var like(const Var *v, Dt dt) {
+  Var r = *v;
+  r.dt = dt;
+  return r;
+}
+
+static void unary(Program *p) {
+  static const char *const f[] = {"tanh(%s)",
+                                  "sigmoid(%s)",
+                                  "sin(%s)",
+                                  "cos(%s)",
+                                  "relu(%s)",
+                                  "gelu(%s)",
+                                  "gelu(%s, exact = true)",
+                                  "silu(%s)",
+                                  "softplus(%s)",
+                                  "exp(-abs(%s))",
+                                  "log1p(abs(%s))",
+                                  "sqrt(abs(%s))",
+                                  "rsqrt(abs(%s) + 1.0)",
+                                  "erf(%s)",
+                                  "floor(%s)",
+                                  "ceil(%s)",
+                                  "round(%s * 3)",
+                                  "abs(%s)",
+                                  "sign(%s)",
+                                  "%s ** 2",
+                                  "-%s",
+                                  "tanh(%s) ** 3",
+                                  "1.0 / (abs(%s) + 0.5)",
+                                  "expm1(-abs(%s))",
+                                  "clamp(%s, -1.0, 1.5)",
+                                  "exp(%s)",
+                                  "log(%s)",
+                                  "tan(%s)",
+                                  "%s * 1.7 + 0.3",
+                                  "%s - 0.25",
+                                  "2.0 - %s",
+                                  "stop(%s)",
+                                  "max(%s, 0.1)",
+                                  "min(%s, 0.9)",
+                                  "%s // 0.7",
+                                  "%s %% 1.3",
+                                  "abs(%s) ** 1.5",
+                                  "%s / 3"};
+  static const char *const g[] = {"-%s",     "abs(%s)", "sign(%s)", "%s // 3",
+                                  "%s %% 5", "%s * 7",  "relu(%s)", "max(%s, 2)",
+                                  "%s - 1",  "%s ** 2", "%s // -2", "%s %% -4"};
+  char text[100];
+  Var *x = pick(p, any_number, NULL);
+  if (!x) return;
+  const char *fmt =
+      is_float(x->dt) ? f[below(p, sizeof f / sizeof *f)] : g[below(p, sizeof g / sizeof *g)];
+  snprintf(text, sizeof text, fmt, x->name);
+  put(p, *x, "%s", text);
+}
+
+static void cast(Program *p) {
+  Var *x = pick(p, NULL, NULL);
+  static const Dt often[] = {F32, F32, F64, F16, BF16, I64, I32};
+  Dt to = chance(p, 70) ? often[below(p, 7)] : (Dt)below(p, DTS);
+  if (!x || to == BOOL) return;
+  put(p, like(x, to), "%s(%s)", dt_name[to], x->name);
+}
+
+static void binary(Program *p) {
+  static const char *const f[] = {"%s + %s",
+                                  "%s - %s",
+                                  "%s * %s",
+                                  "%s / (abs(%s) + 0.5)",
+                                  "max(%s, %s)",
+                                  "min(%s, %s)",
+                                  "(abs(%s) + 0.1) ** tanh(%s)",
+                                  "%s // (abs(%s) + 0.5)",
+                                  "%s %% (abs(%s) + 0.5)",
+                                  "%s / %s"};
+  static const char *const g[] = {"%s + %s",
+                                  "%s - %s",
+                                  "%s * %s",
+                                  "max(%s, %s)",
+                                  "min(%s, %s)",
+                                  "%s // (%s %% 7 + 1)",
+                                  "%s %% (%s %% 5 + 1)"};
+  static const char *const c[] = {"%s < %s",  "%s <= %s", "%s > %s",
+                                  "%s >= %s", "%s == %s", "%s != %s"};
+  static const char *const b[] = {"%s and %s", "%s or %s", "%s == %s", "%s != %s"};
+  Var *x = pick(p, NULL, NULL), *y = x ? pick(p, stretches, x) : NULL;
+  char text[120];
+  if (!y) return;
+  Dt dt = x->dt;
+  const char *fmt;
+  if (dt == BOOL)
+    fmt = b[below(p, 4)];
+  else if (chance(p, 20))
+    fmt = c[below(p, 6)], dt = BOOL;
+  else if (is_float(dt))
+    fmt = f[below(p, 10)];
+  else if (dt == U8)
+    fmt = g[below(p, 5)];
+  else
+    fmt = g[below(p, 7)];
+  bool turned = chance(p, 30);
+  snprintf(text, sizeof text, fmt, turned ? y->name : x->name, turned ? x->name : y->name);
+  put(p, like(x, dt), "%s", text);
+}
+
+static void choose(Program *p) {
+  Var *x = pick(p, any_number, NULL), *y = x ? pick(p, alike, x) : NULL,
+      *c = x ? pick(p, same_dims_bool, x) : NULL;
+  if (!y) return;
+  if (c)
+    put(p, *x, "where(%s, %s, %s)", c->name, x->name, y->name);
+  else
+    put(p, *x, "where(%s > %s, %s, %s)", x->name, is_float(x->dt) ? "0.2" : "1", y->name, x->name);
+}
+
+/* The axes that are gone, or kept with size 1. */
+static Var reduced(const Var *x, Dt dt, unsigned axes, bool keep) {
+  Var r = like(x, dt);
+  r.rank = 0;
+  for (int i = 0; i < x->rank; i++) {
+    if (!(axes >> i & 1))
+      r.dim[r.rank++] = x->dim[i];
+    else if (keep)
+      r.dim[r.rank++] = number(1);
+  }
+  return r;
+}
+
+static void reduce(Program *p) {
+  static const char *const f[] = {"sum(%s%s)",        "mean(%s%s)", "max(%s%s)",       "min(%s%s)",
+                                  "prod(tanh(%s)%s)", "%s.var(%s)", "logsumexp(%s%s)", "std(%s%s)",
+                                  "norm(%s%s)",       "sum(%s%s)",  "max(%s%s)"};
+  static const char *const g[] = {"sum(%s%s)", "prod(%s%s)", "max(%s%s)", "min(%s%s)"};
+  Var *x = pick(p, any_axes, NULL);
+  char axes[80] = "", text[120];
+  unsigned set = 0;
+  if (!x) return;
+  bool keep = chance(p, 30);
+  int few = below(p, 3);
+  if (few == 0 && !keep) {
+    set = (1u << x->rank) - 1;
+  } else if (few == 1 && x->rank > 1) {
+    int i = below(p, x->rank), j = (i + 1 + below(p, x->rank - 1)) % x->rank;
+    set = 1u << i | 1u << j;
+    snprintf(axes, sizeof axes, ", axis = (%d, %d)%s", i, j, keep ? ", keep = true" : "");
+  } else {
+    int i = below(p, x->rank);
+    set = 1u << i;
+    snprintf(axes, sizeof axes, ", axis = %d%s", chance(p, 30) ? i - x->rank : i,
+             keep ? ", keep = true" : "");
+  }
+  if (x->dt == BOOL) {
+    put(p, reduced(x, BOOL, set, keep), "%s(%s%s)", chance(p, 50) ? "any" : "all", x->name, axes);
+    return;
+  }
+  int k = below(p, 11);
+  if (is_float(x->dt) && (k == 6) && (set & (set - 1) || !axes[0])) k = 0; /* over one axis */
+  const char *fmt = is_float(x->dt) ? f[k] : g[below(p, 4)];
+  if (is_float(x->dt) && k == 5)
+    memmove(axes, axes[0] ? axes + 2 : axes, strlen(axes) + 1 - (axes[0] ? 2 : 0));
+  snprintf(text, sizeof text, fmt, x->name, axes);
+  put(p, reduced(x, x->dt, set, keep), "%s", text);
+}
+
+static void argreduce(Program *p) {
+  Var *x = pick(p, number_axes, NULL);
+  if (!x) return;
+  int i = below(p, x->rank);
+  if (least(&x->dim[i]) < 1) return;
+  put(p, reduced(x, I64, 1u << i, false), "arg%s(%s, axis = %d)", chance(p, 50) ? "max" : "min",
+      x->name, i);
+}
+
+static void cumulate(Program *p) {
+  Var *x = pick(p, number_axes, NULL);
+  if (x)
+    put(p, *x, "cumsum(%s, axis = %d%s)", x->name, below(p, x->rank),
+        chance(p, 40) ? ", reverse = true" : "");
+}
+
+static void normalise(Program *p) {
+  Var *x = pick(p, float_axes, NULL);
+  if (!x) return;
+  switch (below(p, 3)) {
+  case 0: put(p, *x, "layer_norm(%s)", x->name); break;
+  case 1: put(p, *x, "softmax(%s, axis = %d)", x->name, below(p, x->rank)); break;
+  default: put(p, *x, "log_softmax(%s)", x->name); break;
+  }
+}
+
+static void contract(Program *p) {
+  Var *x = pick(p, chance(p, 85) ? float_axes : number_axes, NULL);
+  if (!x) return;
+  Var *y = pick(p, right_factor, x), r = *x;
+  const char *open =
+      is_float(x->dt) && chance(p, 12) ? chance(p, 50) ? "wrap <bf16> { " : "wrap <f16> { " : "";
+  const char *close = open[0] ? " }" : "";
+  if (x->rank == 2 && chance(p, 25)) {
+    r.dim[1] = x->dim[0];
+    put(p, r, "%s%s @ transpose(%s)%s", open, x->name, x->name, close);
+  } else if (x->rank == 2 && chance(p, 20)) {
+    r.dim[0] = x->dim[1];
+    put(p, r, "einsum(\"i j, i k -> j k\", %s, %s)", x->name, x->name);
+  } else if (x->rank >= 3 && chance(p, 40)) {
+    if (chance(p, 30) && (x->dt == F32 || x->dt == F64)) {
+      put(p, *x, "attention(%s, %s, %s%s)", x->name, x->name, x->name,
+          chance(p, 50) ? ", causal = true" : "");
+      return;
+    }
+    r.dim[r.rank - 1] = x->dim[r.rank - 2];
+    put(p, r, "%s%s @ transpose(%s)%s", open, x->name, x->name, close);
+  } else if (y) {
+    if (y->rank == 1)
+      r.rank--;
+    else
+      r.dim[r.rank - 1] = y->dim[1];
+    put(p, r, "%s%s @ %s%s", open, x->name, y->name, close);
+  }
+}
+
+static void move(Program *p) {
+  Var *x = pick(p, any_axes, NULL), r;
+  char text[200] = "";
+  if (!x) return;
+  r = *x;
+  int a = below(p, x->rank), last = x->rank - 1;
+  switch (below(p, 11)) {
+  case 0: { /* flat */
+    for (int i = 1; i < x->rank; i++)
+      if (!join_size(&r.dim[0], &x->dim[i], '*')) return;
+    r.rank = 1;
+    put(p, r, "reshape(%s, [-1])", x->name);
+    break;
+  }
+  case 1: /* two axes become one */
+    if (x->rank < 2 || !join_size(&r.dim[0], &x->dim[1], '*')) return;
+    snprintf(text, sizeof text, "[%s", r.dim[0].text);
+    for (int i = 2; i < x->rank; i++) {
+      size_t n = strlen(text);
+      snprintf(text + n, sizeof text - n, ", %s", x->dim[i].text);
+      r.dim[i - 1] = x->dim[i];
+    }
+    r.rank--;
+    put(p, r, "reshape(%s, %s])", x->name, text);
+    break;
+  case 2:
+    if (x->rank < 2) return;
+    r.dim[last] = x->dim[last - 1];
+    r.dim[last - 1] = x->dim[last];
+    put(p, r, "transpose(%s)", x->name);
+    break;
+  case 3: { /* all axes turned round by a */
+    if (x->rank < 2) return;
+    for (int i = 0; i < x->rank; i++) {
+      int from = (i + a) % x->rank;
+      size_t n = strlen(text);
+      r.dim[i] = x->dim[from];
+      snprintf(text + n, sizeof text - n, i ? ", %d" : "%d", from);
+    }
+    put(p, r, "transpose(%s, axes = (%s))", x->name, text);
+    break;
+  }
+  case 4:
+    if (x->rank >= RANK - 1) return;
+    memmove(&r.dim[a + 1], &x->dim[a], sizeof(Size) * (size_t)(x->rank - a));
+    r.dim[a] = number(1);
+    r.rank++;
+    put(p, r, "expand(%s, %d)", x->name, a);
+    break;
+  case 5: /* a part of the leading axis */
+    if (constant(&x->dim[0]) && x->dim[0].n[0] > 2) {
+      long step = 1 + below(p, 2), from = below(p, 2),
+           n = (x->dim[0].n[0] - from + step - 1) / step;
+      r.dim[0] = number(n);
+      put(p, r, "%s[%ld:%ld:%ld]", x->name, from, x->dim[0].n[0], step);
+    } else if (least(&x->dim[0]) >= 1 && add_size(&r.dim[0], -1)) {
+      put(p, r, chance(p, 50) ? "%s[1:]" : "%s[:-1]", x->name);
+    }
+    break;
+  case 6: /* one of the last axis */
+    if (least(&x->dim[last]) < 1) return;
+    r.rank--;
+    put(p, r, "%s[..., %d]", x->name, below(p, (int)least(&x->dim[last])));
+    break;
+  case 7: {
+    Var *y = pick(p, alike, x);
+    if (!y || !join_size(&r.dim[a], &y->dim[a], '+')) return;
+    put(p, r, "concat(list(%s, %s), axis = %d)", x->name, y->name, a);
+    break;
+  }
+  case 8: {
+    Var *y = pick(p, alike, x);
+    if (!y || x->rank >= RANK - 1) return;
+    memmove(&r.dim[1], &x->dim[0], sizeof(Size) * (size_t)x->rank);
+    r.dim[0] = number(2);
+    r.rank++;
+    put(p, r, "stack(list(%s, %s))", x->name, y->name);
+    break;
+  }
+  case 9:
+    if (x->rank != 1 || x->dt == BOOL || !add_size(&r.dim[0], 3)) return;
+    put(p, r, "pad(%s, (1, 2), value = %s)", x->name, is_float(x->dt) ? "0.5" : "3");
+    break;
+  default: put(p, r, "flip(%s, axis = %d)", x->name, a); break;
+  }
+}
+
+/* Reads and writes at positions that come from data. */
+static void positions(Program *p) {
+  Var *x = pick(p, number_axes, NULL), *i = pick(p, any_i64, NULL), r;
+  if (!x || !i || least(&x->dim[0]) < 1 || x->rank + i->rank - 1 > RANK) return;
+  r = *x;
+  switch (below(p, 4)) {
+  case 0: {
+    r.rank = i->rank + x->rank - 1;
+    memcpy(r.dim, i->dim, sizeof(Size) * (size_t)i->rank);
+    memcpy(r.dim + i->rank, x->dim + 1, sizeof(Size) * (size_t)(x->rank - 1));
+    put(p, r, "%s[%s %% %s]", x->name, i->name, x->dim[0].text);
+    break;
+  }
+  case 1: {
+    Var *v = pick(p, vector_i64, NULL);
+    int n = p->statements;
+    if (!v) return;
+    put(p, *x, "%s\n  t%d[%s %% %s] += %s", x->name, n, v->name, x->dim[0].text,
+        is_float(x->dt) ? "0.375" : "3");
+    if (p->statements == n) return;
+    /* `let vN = x` becomes a variable, and vN its last value */
+    char body[600];
+    snprintf(body, sizeof body, "%s", p->statement[n].text);
+    char *line = strchr(body, '\n');
+    *line = 0;
+    snprintf(p->statement[n].text, sizeof p->statement->text, "var t%d = %s\n%s\n  let v%d = t%d",
+             n, x->name, line + 1, n, n);
+    break;
+  }
+  case 2:
+    if (x->rank != 1 || i->rank != 1 || !same_size(&x->dim[0], &i->dim[0])) return;
+    put(p, r, "scatter(%s, %s %% %s, %s, axis = 0, add = true)", x->name, i->name, x->dim[0].text,
+        x->name);
+    break;
+  default:
+    if (x->rank != 2 || i->rank != 1) return;
+    r.dim[0] = i->dim[0];
+    put(p, r, "gather(%s, broadcast(expand(%s, 1) %% %s, [%s, %s]), axis = 0)", x->name, i->name,
+        x->dim[0].text, i->dim[0].text, x->dim[1].text);
+    break;
+  }
+}
+
+static void make(Program *p) {
+  Var *x = pick(p, any_axes, NULL), r;
+  char dims[200] = "";
+  if (!x) return;
+  for (int i = 0; i < x->rank; i++) {
+    size_t n = strlen(dims);
+    snprintf(dims + n, sizeof dims - n, i ? ", %s" : "%s", x->dim[i].text);
+  }
+  r = *x;
+  Dt f = chance(p, 60) ? F32 : (Dt)(F16 + below(p, 4));
+  switch (below(p, 7)) {
+  case 0:
+    put(p, like(x, f), "normal([%s], dtype = %s, key = fold_in(k, %d))", dims, dt_name[f],
+        below(p, 9));
+    break;
+  case 1: put(p, like(x, f), "uniform([%s], dtype = %s, key = k)", dims, dt_name[f]); break;
+  case 2:
+    put(p, like(x, I64), "randint(%d, [%s], key = fold_in(k, 5))", 1 + below(p, 100), dims);
+    break;
+  case 3: put(p, like(x, BOOL), "bernoulli(0.%d, [%s], key = k)", 1 + below(p, 9), dims); break;
+  case 4:
+    if (is_float(x->dt)) put(p, r, "wrap <train> { dropout(%s, 0.3, key = k) }", x->name);
+    break;
+  case 5:
+    if (x->rank == 1) put(p, like(x, I64), "iota(%s)", x->dim[0].text);
+    break;
+  default: put(p, like(x, f), "full([%s], 0.7, dtype = %s)", dims, dt_name[f]); break;
+  }
+}
+
+static void loop(Program *p) {
+  Var *x = pick(p, any_float, NULL), *y = x ? pick(p, stretches, x) : NULL;
+  int n = p->statements;
+  if (!y) return;
+  put(p, *x, "x");
+  if (p->statements == n) return;
+  snprintf(p->statement[n].text, sizeof p->statement->text,
+           "var t%d = %s\n  for t in 0..%d { t%d = tanh(t%d * 0.75 + %s) }\n  let v%d = t%d", n,
+           x->name, 1 + below(p, 4), n, n, y->name, n, n);
+}
+
+static void pictures(Program *p) {
+  Var *x = pick(p, image, NULL), *w = x ? pick(p, filter_of, x) : NULL, r;
+  if (!x) return;
+  r = *x;
+  if (w && chance(p, 70)) {
+    long stride = 1 + below(p, 2), pad = below(p, 2);
+    r.dim[1] = w->dim[0];
+    for (int i = 2; i < 4; i++)
+      r.dim[i] = number((x->dim[i].n[0] + 2 * pad - w->dim[i].n[0]) / stride + 1);
+    put(p, r, "conv2d(%s, %s, stride = %ld, pad = %ld)", x->name, w->name, stride, pad);
+  } else {
+    for (int i = 2; i < 4; i++) r.dim[i] = number(x->dim[i].n[0] / 2);
+    put(p, r, "%s(%s, 2)", chance(p, 50) ? "max_pool2d" : "avg_pool2d", x->name);
+  }
+}
+
+static void more(Program *p) {
+  Var *x = pick(p, float_axes, NULL), *m = pick(p, matrix, NULL), *i = pick(p, any_i64, NULL),
+      *b = pick(p, any_bool, NULL);
+  Var *n = pick(p, any_int, NULL), r;
+  switch (below(p, 6)) {
+  case 0:
+    if (x) put(p, *x, "sort(%s).0", x->name);
+    break;
+  case 1:
+    if (!x || least(&x->dim[x->rank - 1]) < 2) return;
+    r = *x;
+    r.dim[r.rank - 1] = number(2);
+    put(p, r, "top_k(%s, 2).0", x->name);
+    break;
+  case 2:
+    if (!i || i->rank >= RANK - 1) return;
+    r = like(i, F32);
+    r.dim[r.rank++] = number(5);
+    put(p, r, "one_hot(%s %% 5, 5)", i->name);
+    break;
+  case 3:
+    if (b) put(p, *b, "not %s", b->name);
+    break;
+  case 4:
+    if (m && m->rank == 2)
+      put(p, reduced(m, m->dt, 2, false), "[sum(tanh(r)) for r in %s]", m->name);
+    break;
+  default:
+    if (n) put(p, like(n, BOOL), "%s %% 3 == 1", n->name);
+    break;
+  }
+}
+
+/* ---- programs ---- */
+
+static Var input(Program *p, Dt dt, int rank, const Size *dim) {
+  Var v = {.dt = dt, .rank = rank};
+  snprintf(v.name, sizeof v.name, "%c", "abcdefg"[p->inputs]);
+  memcpy(v.dim, dim, sizeof(Size) * (size_t)rank);
+  return p->vars[p->inputs++] = v;
+}
+
+static void generate(Program *p, unsigned long long seed) {
+  static const long sizes[] = {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 40, 64, 70, 100};
+  static const Dt floats[] = {F32, F32, F32, F32, F64, F16, BF16};
+  void (*const makers[])(Program *) = {
+      unary,     unary,    unary,    unary,    unary,    cast,   binary,    binary,   binary,
+      binary,    binary,   choose,   reduce,   reduce,   reduce, argreduce, cumulate, normalise,
+      normalise, contract, contract, contract, move,     move,   move,      move,     positions,
+      positions, make,     loop,     pictures, pictures, more,   more};
+  memset(p, 0, sizeof *p);
+  p->seed = p->rng = seed;
+  Size n = {"N", {0, 0}}, m = {"M", {0, 0}}, c = number(1 + below(p, 9));
+  for (int i = 0; i < RUNS; i++) {
+    n.n[i] = chance(p, 3) ? 0 : sizes[below(p, 16)];
+    m.n[i] = chance(p, 3) ? 0 : sizes[below(p, 16)];
+  }
+  if (chance(p, 5))
+    n.n[0] = 1000 + below(p, 8000), m.n[0] = 1 + below(p, 4); /* several blocks of a sum */
+  Dt f = floats[below(p, 7)];
+  const Size nm[] = {n, m}, mc[] = {m, c}, nmc[] = {n, m, c};
+  input(p, f, 2, nm);
+  input(p, f, 1, chance(p, 70) ? &m : &n);
+  input(p, f, 2, mc);
+  input(p, chance(p, 60) ? I64 : chance(p, 50) ? I32 : U8, 1, &n);
+  if (chance(p, 40)) input(p, f, 3, nmc);
+  if (chance(p, 30)) {
+    const Size x[] = {number(2), number(1 + below(p, 3)), number(3 + below(p, 6)),
+                      number(3 + below(p, 6))};
+    const Size w[] = {number(1 + below(p, 4)), x[1], number(1 + below(p, 3)),
+                      number(1 + below(p, 3))};
+    Dt dt = chance(p, 80) ? F32 : F64;
+    input(p, dt, 4, x);
+    input(p, dt, 4, w);
+  }
+  int want = 3 + below(p, STATEMENTS - 4);
+  for (int tries = 0; tries < 200 && p->statements < want; tries++)
+    makers[below(p, sizeof makers / sizeof *makers)](p);
+  /* What is loss, what results: rather what came last. */
+  for (int i = 0; i < p->inputs && p->wrts < 3; i++)
+    if (is_float(p->vars[i].dt)) p->wrt[p->wrts++] = i;
+  for (int tries = 0; tries < 12 && p->losses < 3; tries++) {
+    int s = p->statements - 1 - below(p, p->statements < 8 ? p->statements : 8);
+    if (is_float(p->vars[INPUTS + s].dt)) p->loss[p->losses++] = INPUTS + s;
+  }
+  p->no_loss = p->losses == 0 || chance(p, 15);
+  for (int s = p->statements - 1; s >= 0 && p->results < RESULTS; s--)
+    if (s >= p->statements - 2 || chance(p, 25)) p->result[p->results++] = INPUTS + s;
+}
+
+static int write_to(char *to, size_t cap, size_t *at, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  int n = vsnprintf(to + *at, cap - *at, fmt, ap);
+  va_end(ap);
+  if (n > 0 && *at + (size_t)n < cap) *at += (size_t)n;
+  return n;
+}
+
+static bool uses_loss(const Program *p) {
+  return !p->no_loss;
+}
+
+/* The source; `script`: as a proc whose inputs are tracked. */
+static void source(const Program *p, bool script, char *to, size_t cap) {
+  size_t at = 0;
+  write_to(to, cap, &at, "%s f[N, M](", script ? "proc" : "fn");
+  for (int i = 0; i < p->inputs; i++) {
+    const Var *v = &p->vars[i];
+    write_to(to, cap, &at, "%s: %s[", v->name, dt_name[v->dt]);
+    for (int d = 0; d < v->rank; d++) write_to(to, cap, &at, d ? ", %s" : "%s", v->dim[d].text);
+    write_to(to, cap, &at, "], ");
+  }
+  write_to(to, cap, &at, "k: i64[2]) {\n");
+  for (int i = 0; i < p->wrts && script && uses_loss(p); i++) {
+    const char *name = p->vars[p->wrt[i]].name;
+    write_to(to, cap, &at, "  let %s = track(%s)\n", name, name);
+  }
+  for (int s = 0; s < p->statements; s++)
+    if (!p->statement[s].dropped) write_to(to, cap, &at, "  %s\n", p->statement[s].text);
+  if (uses_loss(p)) {
+    write_to(to, cap, &at, "  let loss = ");
+    for (int i = 0; i < p->losses; i++) {
+      write_to(to, cap, &at, i ? " + f32(mean(%s))" : "f32(mean(%s))", p->vars[p->loss[i]].name);
+    }
+    for (int i = 0; i < p->wrts; i++)
+      write_to(to, cap, &at, " + f32(mean(%s))", p->vars[p->wrt[i]].name);
+    write_to(to, cap, &at, "\n  let grads = grad(loss, list(");
+    for (int i = 0; i < p->wrts; i++)
+      write_to(to, cap, &at, i ? ", %s" : "%s", p->vars[p->wrt[i]].name);
+    write_to(to, cap, &at, "))\n");
+  }
+  write_to(to, cap, &at, "  (%s", uses_loss(p) ? "loss, " : "");
+  for (int i = 0; i < p->wrts && uses_loss(p); i++) write_to(to, cap, &at, "grads[%d], ", i);
+  for (int i = 0; i < p->results; i++) write_to(to, cap, &at, "%s, ", p->vars[p->result[i]].name);
+  write_to(to, cap, &at, "0)\n}\n");
+}
+
+/* ---- running ---- */
+
+typedef struct Blob { /* one result: dtype, dims, bytes */
+  Dt dt;
+  int rank;
+  int64_t dim[12];
+  size_t bytes;
+  unsigned char *data;
+} Blob;
+typedef struct Outcome {
+  ckl_status status;
+  char code[32], message[1500]; /* of a failure */
+  Blob blob[KEEP];
+  int count;
+} Outcome;
+
+static void clear(Outcome *o) {
+  for (int i = 0; i < o->count; i++) free(o->blob[i].data);
+  memset(o, 0, sizeof *o);
+}
+
+static void keep(Outcome *o, const ckl_value *v) {
+  const char *dtype = ckl_tensor_dtype(v);
+  if (o->count == KEEP) return;
+  Blob *b = &o->blob[o->count];
+  *b = (Blob){.dt = F64, .bytes = 8};
+  if (!dtype) { /* a number */
+    double x = ckl_to_float(v);
+    b->data = malloc(8);
+    memcpy(b->data, &x, 8);
+    o->count++;
+    return;
+  }
+  for (int d = 0; d < DTS; d++)
+    if (!strcmp(dtype, dt_name[d])) b->dt = (Dt)d;
+  b->rank = ckl_tensor_rank(v);
+  b->bytes = (size_t)dt_bytes[b->dt];
+  for (int i = 0; i < b->rank; i++) b->bytes *= (size_t)(b->dim[i] = ckl_tensor_dim(v, i));
+  b->data = malloc(b->bytes + 1);
+  const void *data = ckl_tensor_data((ckl_value *)v);
+  if (data && b->bytes) memcpy(b->data, data, b->bytes);
+  o->count++;
+}
+
+static void failed(ckl_session *s, ckl_status status, Outcome *o) {
+  o->status = status;
+  for (size_t i = 0; i < ckl_diag_count(s); i++) {
+    if (!ckl_diag_is_error(s, i)) continue;
+    snprintf(o->code, sizeof o->code, "%s", ckl_diag_code(s, i));
+    snprintf(o->message, sizeof o->message, "%s", ckl_diag_text(s, i, 0));
+    return;
+  }
+}
+
+/* Element i of an input: mostly small numbers, of floats now and then special ones. */
+static void fill(unsigned long long rng, Dt dt, void *data, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    unsigned long long r = next(&rng);
+    double x = (double)(long long)(r >> 40) / 0x1p22 - 2;
+    int64_t k = (int64_t)(r >> 33) % 41 - (dt == U8 ? 0 : 20);
+    float f = (float)x;
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    switch (dt) {
+    case F64: memcpy((char *)data + 8 * i, &x, 8); break;
+    case F32: memcpy((char *)data + 4 * i, &f, 4); break;
+    case BF16: ((uint16_t *)data)[i] = (uint16_t)(u >> 16); break;
+    case F16: /* +-(1 + m / 1024) * 2^e for e in -8 .. 1 */
+      ((uint16_t *)data)[i] = (uint16_t)((r & 0x83ff) | (7 + (r >> 20) % 10) << 10);
+      break;
+    case I64: memcpy((char *)data + 8 * i, &k, 8); break;
+    case I32: ((int32_t *)data)[i] = (int32_t)k; break;
+    default: ((uint8_t *)data)[i] = (uint8_t)k; break;
+    }
+  }
+}
+
+static ckl_value *argument(ckl_session *s, const Program *p, int i, int run) {
+  const Var *v = &p->vars[i];
+  int64_t dim[RANK];
+  size_t n = 1;
+  for (int d = 0; d < v->rank; d++) n *= (size_t)(dim[d] = v->dim[d].n[run]);
+  void *data = calloc(n + 1, 8);
+  fill(p->seed * 31 + (unsigned)(i * RUNS + run), v->dt, data, n);
+  ckl_value *t = ckl_tensor(s, dt_name[v->dt], v->rank, dim, data);
+  free(data);
+  return t;
+}
+
+static ckl_session *open_mode(const char *mode) {
+  const char *cache = getenv("RANDOM_CACHE"); /* a folder where machine code is kept */
+  ckl_config config = {.size = sizeof config, .cache = cache ? cache : ""};
+  config.cpu = strcmp(mode, "script") ? mode : "reference";
+  ckl_session *s = ckl_open(&config);
+  if (!s) {
+    printf("Bail out! no session of the mode %s\n", mode);
+    exit(2);
+  }
+  return s;
+}
+
+/* Declares the program in `s` and calls it with both sets of sizes. */
+static void run_in(ckl_session *s, const Program *p, const char *mode, Outcome *o) {
+  static char text[40000];
+  clear(o);
+  source(p, !strcmp(mode, "script"), text, sizeof text);
+  ckl_status status = ckl_eval(s, text, "program", NULL);
+  if (status != CKL_OK) {
+    failed(s, status, o);
+    return;
+  }
+  for (int run = 0; run < RUNS && o->status == CKL_OK; run++) {
+    ckl_value *args[INPUTS + 1], *out = NULL, *f = ckl_get(s, "f");
+    int64_t key[2] = {(int64_t)(p->seed * 0x9e3779b97f4a7c15u), run}, two = 2;
+    for (int i = 0; i < p->inputs; i++) args[i] = argument(s, p, i, run);
+    args[p->inputs] = ckl_tensor(s, "i64", 1, &two, key);
+    status = ckl_call(s, f, args, (size_t)p->inputs + 1, &out);
+    if (status != CKL_OK) failed(s, status, o);
+    for (size_t i = 0; status == CKL_OK && i < ckl_length(out); i++) {
+      ckl_value *v = ckl_item(out, i);
+      keep(o, v);
+      ckl_release(v);
+    }
+    for (int i = 0; i <= p->inputs; i++) ckl_release(args[i]);
+    ckl_release(out);
+    ckl_release(f);
+  }
+}
+
+static bool nan_at(Dt dt, const unsigned char *p) {
+  uint16_t h;
+  float f;
+  double d;
+  memcpy(&h, p, 2);
+  if (dt == F16) return (h & 0x7fff) > 0x7c00;
+  if (dt == BF16) return (h & 0x7fff) > 0x7f80;
+  if (dt == F32) return memcpy(&f, p, 4), f != f;
+  if (dt == F64) return memcpy(&d, p, 8), d != d;
+  return false;
+}
+
+/* The first difference in words, or "". */
+static void difference(const Outcome *a, const Outcome *b, char *text, size_t n) {
+  text[0] = 0;
+  if (a->status != b->status || strcmp(a->code, b->code)) {
+    snprintf(text, n, "status %d %s, not %d %s\n%s%s", (int)b->status, b->code, (int)a->status,
+             a->code, b->message, a->message);
+    return;
+  }
+  for (int i = 0; i < a->count && i < b->count; i++) {
+    const Blob *x = &a->blob[i], *y = &b->blob[i];
+    if (x->dt != y->dt || x->rank != y->rank || memcmp(x->dim, y->dim, sizeof x->dim)) {
+      snprintf(text, n, "result %d: other dtype or dims", i);
+      return;
+    }
+    int size = dt_bytes[x->dt];
+    for (size_t k = 0; k + (size_t)size <= x->bytes; k += (size_t)size) {
+      const unsigned char *p = x->data + k, *q = y->data + k;
+      if (!memcmp(p, q, (size_t)size) || (nan_at(x->dt, p) && nan_at(x->dt, q))) continue;
+      unsigned long long u = 0, v = 0;
+      memcpy(&u, p, (size_t)size);
+      memcpy(&v, q, (size_t)size);
+      snprintf(text, n, "result %d, element %d (%s) has the bits %llx, not %llx", i,
+               (int)(k / (size_t)size), dt_name[x->dt], v, u);
+      return;
+    }
+  }
+  if (a->count != b->count) snprintf(text, n, "%d results, not %d", b->count, a->count);
+}
+
+/* Runs in sessions of its own; whether the modes differ. */
+static bool differs(const Program *p, const char *right, const char *mode, char *text, size_t n) {
+  static Outcome a, b;
+  ckl_session *s = open_mode(right);
+  run_in(s, p, right, &a);
+  ckl_close(s);
+  s = open_mode(mode);
+  run_in(s, p, mode, &b);
+  ckl_close(s);
+  char what[4000];
+  difference(&a, &b, what, sizeof what);
+  bool wrong = a.status == CKL_EPROGRAM || b.status == CKL_EPROGRAM || !strcmp(a.code, "name-1") ||
+               !strcmp(b.code, "name-1"); /* as a statement is missing */
+  if (what[0]) snprintf(text, n, "%s", what);
+  clear(&a);
+  clear(&b);
+  return what[0] && !wrong;
+}
+
+/* Drops what the difference does not need: gradients, results, statements from the end. */
+static void shrink(Program *p, const char *right, const char *mode, char *text, size_t n) {
+  Program q = *p;
+  q.no_loss = true;
+  if (q.results && differs(&q, right, mode, text, n)) *p = q;
+  for (bool again = true; again;) {
+    again = false;
+    for (int i = 0; i < p->results; i++) {
+      q = *p;
+      memmove(&q.result[i], &q.result[i + 1], sizeof(int) * (size_t)(--q.results - i));
+      if ((q.results || !q.no_loss) && differs(&q, right, mode, text, n)) *p = q, again = true, i--;
+    }
+    for (int i = 0; i < p->losses && p->losses > 1; i++) {
+      q = *p;
+      memmove(&q.loss[i], &q.loss[i + 1], sizeof(int) * (size_t)(--q.losses - i));
+      if (differs(&q, right, mode, text, n)) *p = q, again = true, i--;
+    }
+    for (int i = p->statements - 1; i >= 0; i--) {
+      if (p->statement[i].dropped) continue;
+      q = *p;
+      q.statement[i].dropped =
+          true; /* what uses it makes the program wrong, which is no difference */
+      if (differs(&q, right, mode, text, n)) *p = q, again = true;
+    }
+  }
+  differs(p, right, mode, text, n);
+}
+
+static void comment(const char *text) {
+  fputs("# ", stdout);
+  for (const char *c = text; *c; c++) {
+    putchar(*c);
+    if (*c == '\n' && c[1]) fputs("# ", stdout);
+  }
+  putchar('\n');
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    fprintf(stderr, "use: random COUNT SEED [MODE...]\n");
+    return 2;
+  }
+  const char *mode[MODES];
+  int modes = 0, failures = 0, tests = 0;
+  long count = atol(argv[1]), wrong = 0, stopped = 0, ran = 0;
+  unsigned long long seed = strtoull(argv[2], NULL, 10);
+  for (int i = 3; i < argc && modes < MODES; i++) mode[modes++] = argv[i];
+  for (size_t i = 0; argc == 3 && i < sizeof default_modes / sizeof *default_modes; i++)
+    mode[modes++] = default_modes[i];
+  static Program p;
+  static Outcome out[MODES];
+  static char text[40000], why[4000];
+  ckl_session *s[MODES] = {0};
+  long long kernels[MODES] = {0}, by_node[MODES] = {0}, reruns[MODES] = {0};
+  for (long n = 0; n < count; n++) {
+    generate(&p, seed + (unsigned long long)n);
+    for (int m = 0; m < modes; m++) {
+      if (n % PER_SESSION == 0) {
+        ckl_close(s[m]);
+        s[m] = open_mode(mode[m]);
+      }
+      run_in(s[m], &p, mode[m], &out[m]);
+      if (n % PER_SESSION < PER_SESSION - 1 && n < count - 1) continue;
+      kernels[m] += ckl_counter(s[m], "jit.kernels");
+      by_node[m] += ckl_counter(s[m], "jit.by_node");
+      reruns[m] += ckl_counter(s[m], "jit.reruns");
+    }
+    if (getenv("RANDOM_SHOW")) {
+      source(&p, false, text, sizeof text);
+      printf("# seed %llu, status %d, %d results\n", p.seed, (int)out[0].status, out[0].count);
+      comment(text);
+    }
+    if (out[0].status == CKL_EPROGRAM) {
+      if (wrong++ < 3) {
+        printf("# seed %llu is no program:\n", p.seed);
+        source(&p, false, text, sizeof text);
+        comment(out[0].message);
+      }
+    } else if (out[0].status == CKL_OK) {
+      ran++;
+    } else {
+      stopped++;
+    }
+    for (int m = 1; m < modes; m++) {
+      difference(&out[0], &out[m], why, sizeof why);
+      if (!why[0]) continue;
+      failures++;
+      Program small = p;
+      shrink(&small, mode[0], mode[m], why, sizeof why);
+      printf("# seed %llu: %s and %s differ\n", p.seed, mode[0], mode[m]);
+      comment(why);
+      source(&small, false, text, sizeof text);
+      comment(text);
+      if (failures >= 20) n = count;
+    }
+  }
+  for (int m = 0; m < modes; m++) {
+    ckl_close(s[m]);
+    clear(&out[m]);
+  }
+  for (int m = 0; m < modes; m++) {
+    printf("# %s: %lld kernels, %lld nodes by the reference, %lld runs again\n", mode[m],
+           kernels[m], by_node[m], reruns[m]);
+  }
+  printf("# %ld programs ran, %ld stopped with an error, %ld were none\n", ran, stopped, wrong);
+  printf("%s %d - random programs give the same bits in all modes\n", failures ? "not ok" : "ok",
+         ++tests);
+  printf("%s %d - what is generated are programs\n", wrong * 20 > count ? "not ok" : "ok", ++tests);
+  printf("1..%d\n", tests);
+  return failures || wrong * 20 > count;
+}
