@@ -1,9 +1,9 @@
 /* Building kernels in loop form.
  *
- * In: one call per instruction, in order. Out: an array of instructions whose blocks are brackets. A
- * builder does not check what it is given beyond what it needs itself (lp_verify does), but folds what is
- * known: pure steps on constants, and the neutral elements of i64 arithmetic, since addresses are built
- * from sizes that may be constants.
+ * In: one call per instruction, in order. Out: an array of instructions whose blocks are brackets.
+ * A builder does not check what it is given beyond what it needs itself (lp_verify does), but folds
+ * what is known: pure steps on constants, and the neutral elements of i64 arithmetic, since
+ * addresses are built from sizes that may be constants.
  *
  * Invariant: `open` holds the openers of the blocks around the next instruction. */
 #include "jit/loop_impl.h"
@@ -45,9 +45,9 @@ const LOpInfo lp_info[LP_COUNT] = {
     [LP_PHILOX] = {"philox", 6, false, true, true, LF_IMM},
 };
 const char *const lp_un_name[LP_UN_COUNT] = {
-    "neg", "abs", "sign", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
-    "tanh", "erf", "relu", "sigmoid", "silu", "silu_grad", "softplus", "gelu", "gelu_grad", "floor",
-    "ceil", "round", "isnan", "isinf", "not"};
+    "neg",      "abs",  "sign",      "exp",   "expm1", "log",   "log1p",   "sqrt",  "rsqrt",
+    "sin",      "cos",  "tan",       "tanh",  "erf",   "relu",  "sigmoid", "silu",  "silu_grad",
+    "softplus", "gelu", "gelu_grad", "floor", "ceil",  "round", "isnan",   "isinf", "not"};
 const char *const lp_bin_name[LP_BIN_COUNT] = {"add", "sub", "mul", "div", "floordiv", "mod",
                                                "pow", "max", "min", "eq",  "ne",       "lt",
                                                "le",  "gt",  "ge",  "and", "or"};
@@ -97,8 +97,12 @@ LVal lp_push(Kernel *k, LIns in, int n, const LVal *operand) {
 }
 
 LIns lp_ins(LOp op, DType dt, int64_t imm) {
-  return (LIns){.op = (uint8_t)op, .dtype = (uint8_t)dt, .buf = LP_NO_BUF, .buf_b = LP_NO_BUF,
-                .buf_start = LP_NO_BUF, .imm = imm};
+  return (LIns){.op = (uint8_t)op,
+                .dtype = (uint8_t)dt,
+                .buf = LP_NO_BUF,
+                .buf_b = LP_NO_BUF,
+                .buf_start = LP_NO_BUF,
+                .imm = imm};
 }
 
 LVal lp_op(Kernel *k, LOp op, DType dt, int n, const LVal *operand, int64_t imm) {
@@ -116,7 +120,9 @@ static LVal constant(Kernel *k, DType dt, LScalar x) {
   return lp_op(k, LP_CONST, dt, 0, NULL, lp_scalar_bits(dt, x));
 }
 
-LVal lp_i(Kernel *k, int64_t x) { return lp_op(k, LP_CONST, DT_I64, 0, NULL, x); }
+LVal lp_i(Kernel *k, int64_t x) {
+  return lp_op(k, LP_CONST, DT_I64, 0, NULL, x);
+}
 
 LVal lp_const(Kernel *k, DType dt, double x) {
   LScalar in = {.d = x}, v;
@@ -124,22 +130,40 @@ LVal lp_const(Kernel *k, DType dt, double x) {
   return constant(k, dt, v);
 }
 
-LVal lp_size(Kernel *k, int arg) { return lp_op(k, LP_ARG, DT_I64, 0, NULL, arg); }
-LVal lp_num(Kernel *k, DType dt, int arg) { return lp_op(k, LP_ARG, dt, 0, NULL, arg); }
+LVal lp_size(Kernel *k, int arg) {
+  return lp_op(k, LP_ARG, DT_I64, 0, NULL, arg);
+}
+LVal lp_num(Kernel *k, DType dt, int arg) {
+  return lp_op(k, LP_ARG, dt, 0, NULL, arg);
+}
 
-static bool is_const(const Kernel *k, LVal v) { return k->ins[v].op == LP_CONST; }
+static bool is_const(const Kernel *k, LVal v) {
+  return k->ins[v].op == LP_CONST;
+}
 static bool is_i64(const Kernel *k, LVal v, int64_t x) {
   return is_const(k, v) && k->ins[v].dtype == DT_I64 && k->ins[v].imm == x;
 }
 
 /* ---- blocks ---- */
 
-LVal lp_par(Kernel *k, LVal n) { return op1(k, LP_PAR, DT_I64, n, 0); }
-LVal lp_vec(Kernel *k, LVal n) { return op1(k, LP_VEC, DT_I64, n, 0); }
-LVal lp_for(Kernel *k, LVal n) { return op1(k, LP_FOR, DT_I64, n, 0); }
-LVal lp_red(Kernel *k, LVal n) { return op1(k, LP_RED, DT_I64, n, 0); }
-void lp_if(Kernel *k, LVal cond) { op1(k, LP_IF, DT_I64, cond, 0); }
-void lp_end(Kernel *k) { lp_push(k, lp_ins(LP_END, DT_I64, 0), 0, NULL); }
+LVal lp_par(Kernel *k, LVal n) {
+  return op1(k, LP_PAR, DT_I64, n, 0);
+}
+LVal lp_vec(Kernel *k, LVal n) {
+  return op1(k, LP_VEC, DT_I64, n, 0);
+}
+LVal lp_for(Kernel *k, LVal n) {
+  return op1(k, LP_FOR, DT_I64, n, 0);
+}
+LVal lp_red(Kernel *k, LVal n) {
+  return op1(k, LP_RED, DT_I64, n, 0);
+}
+void lp_if(Kernel *k, LVal cond) {
+  op1(k, LP_IF, DT_I64, cond, 0);
+}
+void lp_end(Kernel *k) {
+  lp_push(k, lp_ins(LP_END, DT_I64, 0), 0, NULL);
+}
 
 LVal lp_yield(Kernel *k, LRed kind, LVal x, LVal y) {
   LVal operand[2] = {x, y};
@@ -147,7 +171,9 @@ LVal lp_yield(Kernel *k, LRed kind, LVal x, LVal y) {
   return lp_op(k, LP_YIELD, dt, y == LV_NONE ? 1 : 2, operand, kind);
 }
 
-LVal lp_result(Kernel *k, LVal yield) { return op1(k, LP_RESULT, lp_dtype(k, yield), yield, 0); }
+LVal lp_result(Kernel *k, LVal yield) {
+  return op1(k, LP_RESULT, lp_dtype(k, yield), yield, 0);
+}
 
 LVal lp_tile(Kernel *k, DType dt, int mr, int nr, int buf_a, int buf_b, int buf_start,
              const LVal operand[TILE_OPERANDS]) {
@@ -160,8 +186,12 @@ LVal lp_tile(Kernel *k, DType dt, int mr, int nr, int buf_a, int buf_b, int buf_
   return lp_push(k, in, TILE_OPERANDS, operand);
 }
 
-LVal lp_row(Kernel *k, LVal tile) { return op1(k, LP_ROW, DT_I64, tile, 0); }
-LVal lp_col(Kernel *k, LVal tile) { return op1(k, LP_COL, DT_I64, tile, 0); }
+LVal lp_row(Kernel *k, LVal tile) {
+  return op1(k, LP_ROW, DT_I64, tile, 0);
+}
+LVal lp_col(Kernel *k, LVal tile) {
+  return op1(k, LP_COL, DT_I64, tile, 0);
+}
 
 /* ---- memory and variables ---- */
 
@@ -177,8 +207,12 @@ void lp_store(Kernel *k, int buf, LVal index, LVal v) {
   lp_push(k, in, 2, (LVal[]){index, v});
 }
 
-LVal lp_var(Kernel *k, LVal start) { return op1(k, LP_VAR, lp_dtype(k, start), start, 0); }
-LVal lp_get(Kernel *k, LVal var) { return op1(k, LP_GET, lp_dtype(k, var), var, 0); }
+LVal lp_var(Kernel *k, LVal start) {
+  return op1(k, LP_VAR, lp_dtype(k, start), start, 0);
+}
+LVal lp_get(Kernel *k, LVal var) {
+  return op1(k, LP_GET, lp_dtype(k, var), var, 0);
+}
 void lp_set(Kernel *k, LVal var, LVal v) {
   lp_op(k, LP_SET, lp_dtype(k, var), 2, (LVal[]){var, v}, 0);
 }
@@ -215,17 +249,17 @@ static LVal neutral(Kernel *k, RefBin f, LVal x, LVal y) {
   }
   if (lp_dtype(k, x) != DT_I64) return LV_NONE;
   switch (f) {
-    case RB_ADD:
-      if (is_i64(k, x, 0)) return y;
-      return is_i64(k, y, 0) ? x : LV_NONE;
-    case RB_SUB: return is_i64(k, y, 0) ? x : LV_NONE;
-    case RB_MUL:
-      if (is_i64(k, x, 1) || is_i64(k, y, 0)) return y;
-      return is_i64(k, y, 1) || is_i64(k, x, 0) ? x : LV_NONE;
-    case RB_FLOORDIV: return is_i64(k, y, 1) ? x : LV_NONE;
-    case RB_MAX:
-    case RB_MIN: return x == y ? x : LV_NONE;
-    default: return LV_NONE;
+  case RB_ADD:
+    if (is_i64(k, x, 0)) return y;
+    return is_i64(k, y, 0) ? x : LV_NONE;
+  case RB_SUB: return is_i64(k, y, 0) ? x : LV_NONE;
+  case RB_MUL:
+    if (is_i64(k, x, 1) || is_i64(k, y, 0)) return y;
+    return is_i64(k, y, 1) || is_i64(k, x, 0) ? x : LV_NONE;
+  case RB_FLOORDIV: return is_i64(k, y, 1) ? x : LV_NONE;
+  case RB_MAX:
+  case RB_MIN: return x == y ? x : LV_NONE;
+  default: return LV_NONE;
   }
 }
 

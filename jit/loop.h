@@ -1,14 +1,15 @@
 /* Loop form: one fused kernel as parallel loops, reductions, tiles and straight-line scalar code.
  *
- * It stands between the graph and any target. A Kernel is an array of instructions; an instruction's
- * number names its value. Loops are brackets (LP_PAR .. LP_END). There are no types to infer: every
- * value has a dtype. Addresses are i64 values in elements, made by the same instructions as data, so
- * that a target sees for each one whether it is the same for all lanes, unit stride or anything.
+ * It stands between the graph and any target. A Kernel is an array of instructions; an
+ * instruction's number names its value. Loops are brackets (LP_PAR .. LP_END). There are no types
+ * to infer: every value has a dtype. Addresses are i64 values in elements, made by the same
+ * instructions as data, so that a target sees for each one whether it is the same for all lanes,
+ * unit stride or anything.
  *
- * What a kernel computes is fixed by this header to the bit (rules 103 to 107); how (vectors, lanes,
- * blocks of threads) is the target's choice. Its canonical text (loop_print) has no names, spans or
- * sizes in it but those which are constants of the program: literals and sizes are arguments. The
- * text with the target level is the key under which machine code is kept.
+ * What a kernel computes is fixed by this header to the bit (rules 103 to 107); how (vectors,
+ * lanes, blocks of threads) is the target's choice. Its canonical text (lp_print) has no names,
+ * spans or sizes in it but those which are constants of the program: literals and sizes are
+ * arguments. The text with the target level is the key under which machine code is kept.
  *
  * Values of f16 and bf16 are computed in f32 and rounded to their dtype by each instruction. Ints
  * wrap. i64 values that count or address never pass 2^62.
@@ -25,25 +26,27 @@ typedef uint32_t LVal; /* number of the instruction that makes it */
 
 typedef enum LOp {
   /* -- structure; each of the first six opens a block that LP_END closes */
-  LP_PAR,  /* n: turns 0 .. n-1 in any order, by any thread; value: the turn (i64). A kernel has exactly
-              one at the top, after straight-line code; its n is LP_ARG or LP_CONST. It may be nested. */
+  LP_PAR,  /* n: turns 0 .. n-1 in any order, by any thread; value: the turn (i64). A kernel has
+              exactly one at the top, after straight-line code; its n is LP_ARG or LP_CONST. It may
+              be nested. */
   LP_VEC,  /* n: turns independent of each other and cheap: a target makes lanes of them */
   LP_FOR,  /* n: turns in order */
-  LP_RED,  /* n; imm: LRed kind. A reduction over the turns by rule 105; its operands are given by the
-              LP_YIELD before LP_END. Several LP_YIELD in one LP_RED: several reductions in one pass,
-              read by LP_RESULT. imm of LP_RED is unused. */
-  LP_IF,   /* bool (the same for all lanes of an enclosing LP_VEC or not): the block runs where true */
-  LP_TILE, /* a block of a contraction, see LTile: the block is the epilogue, run for each element of the
-              tile; value: the element's chain (f32 or f64) */
+  LP_RED,  /* n: a reduction over the turns by rule 105; what is reduced is given by LP_YIELD.
+              Several LP_YIELD in one LP_RED: several reductions in one pass, read by LP_RESULT */
+  LP_IF,   /* bool (the same for all lanes of an LP_VEC around or not): the block runs where true */
+  LP_TILE, /* a block of a contraction, see LTile: the block is the epilogue, run for each element
+              of the tile; value: the element's chain (f32 or f64) */
   LP_END,
-  LP_YIELD,  /* imm: LRed kind; value x, or x, y for RED_FMA and RED_CHAIN. Only directly in an LP_RED */
+  LP_YIELD,  /* imm: LRed kind; value x, or x, y for RED_FMA and RED_CHAIN. Only directly in an
+                LP_RED */
   LP_RESULT, /* operand: an LP_YIELD of a closed LP_RED; value: the reduction's result */
   LP_ROW,    /* operand: the LP_TILE around; the element's row in the tile, 0 .. rows-1 */
   LP_COL,    /* and its column */
   /* -- constants and arguments */
   LP_CONST, /* imm: i64 or bool value, or the bits of an f64 that the dtype represents */
-  LP_ARG,   /* imm: number of the argument; an i64 size or stride, or a literal: for float dtypes the bits of
-               an f64, rounded once to the dtype; else an i64 that is wrapped (bool: is it not 0) */
+  LP_ARG,   /* imm: number of the argument; an i64 size or stride, or a literal: for float dtypes
+               the bits of an f64, rounded once to the dtype; else an i64 that is wrapped (bool: is
+               it not 0) */
   /* -- memory. buf: number of the buffer */
   LP_LOAD,  /* index */
   LP_STORE, /* index, value */
@@ -54,57 +57,58 @@ typedef enum LOp {
   LP_SET, /* variable, value */
   /* -- scalar code; imm: RefUn, RefBin as in runtime/ref.h, whose bits hold */
   LP_UN,    /* x; imm RefUn. isnan, isinf: dtype bool */
-  LP_BIN,   /* x, y of one dtype; imm RefBin. Comparisons: dtype bool. Int / and % by 0, and negative int
-               exponents, set the fail flag and give 0 */
+  LP_BIN,   /* x, y of one dtype; imm RefBin. Comparisons: dtype bool. Int / and % by 0, and
+               negative int exponents, set the fail flag and give 0 */
   LP_WHERE, /* bool, x, y */
   LP_CAST,  /* x; by rule 15; from dtype to dtype */
   LP_FMA,   /* x, y, z: x * y + z rounded once */
   LP_IDIV,  /* i64 x >= 0, y > 0: quotient. Else any value, but no trap */
   LP_IREM,  /* remainder, likewise */
   LP_CTZ,   /* i64 x > 0: trailing zeros, likewise */
-  LP_CHECK, /* bool: sets the fail flag where false (an index out of range); code after it may rely on it
-               only where the access itself is guarded: the lowering clamps */
+  LP_CHECK, /* bool: sets the fail flag where false (an index out of range); code after it may rely
+               on it only where the access itself is guarded: the lowering clamps */
   /* -- random numbers (runtime/rng.h): key words as i64, element number i64 */
   LP_UNIFORM, /* key, counter, element */
   LP_NORMAL,
   LP_RANDINT, /* key, counter, element, limit; i64 */
   LP_FOLD,    /* key, i: rng_fold; i64 */
-  LP_PHILOX,  /* counter words 0..3, key words 0..1 (each i64, low 32 bits); imm: which word of the result */
+  LP_PHILOX,  /* counter words 0..3, key words 0..1 (each i64, low 32 bits); imm: which word of the
+                 result */
   LP_COUNT
 } LOp;
 
 /* Reductions. SUM .. ALL are those of runtime/ref.h in the order of rule 105: element number i (the
- * turn) goes to lane i % 16 of its block of 4,096, lanes are combined by halving, blocks by the tree.
- * FMA: the same with lane = fma(x, y, lane). CHAIN: one fma chain over the turns of each block of
- * 4,096, each from +0, block results added left to right. FIRST_MAX and FIRST_MIN: the turn (i64) of
- * the first largest / smallest, a NaN counting as such; 0 where there are none. Sums and chains of f16 and bf16
- * are f32 until the end; an empty max or min is the end of the dtype. */
+ * turn) goes to lane i % 16 of its block of 4,096, lanes are combined by halving, blocks by the
+ * tree. FMA: the same with lane = fma(x, y, lane). CHAIN: one fma chain over the turns of each
+ * block of 4,096, each from +0, block results added left to right. FIRST_MAX and FIRST_MIN: the
+ * turn (i64) of the first largest / smallest, a NaN counting as such; 0 where there are none. Sums
+ * and chains of f16 and bf16 are f32 until the end; an empty max or min is the end of the dtype. */
 typedef enum LRed {
   RED_SUM, RED_PROD, RED_MAX, RED_MIN, RED_ANY, RED_ALL, RED_FMA, RED_CHAIN, RED_FIRST_MAX,
   RED_FIRST_MIN, RED_COUNT
 } LRed;
 
 /* What may stand where (lp_verify):
- *   top      straight-line code without stores and variables, which reads LB_IN alone; one LP_PAR, which
- *            ends the kernel
+ *   top      straight-line code without stores and variables, which reads LB_IN alone; one LP_PAR,
+ *            which ends the kernel
  *   PAR      not inside VEC, RED, TILE ("lanes"); nor are VEC and TILE
  *   RED      not inside RED or TILE; in a VEC it is a serial loop of each lane
  *   FOR      not inside TILE; IF anywhere under PAR, in lanes it may be divergent
- *   counts   of FOR and RED inside lanes are the same for all lanes: constants, arguments, values from
- *            outside, and pure functions of such
- *   a value  is used in the block of its instruction and blocks inside; a turn inside its loop. A turn of
- *            FOR, or of a RED inside VEC, is the same for all lanes.
+ *   counts   of FOR and RED inside lanes are the same for all lanes: constants, arguments, values
+ *            from outside, and pure functions of such
+ *   a value  is used in the block of its instruction and blocks inside; a turn inside its loop. A
+ *            turn of FOR, or of a RED inside VEC, is the same for all lanes.
  *   LP_SET   reaches its LP_VAR through FOR and IF alone; LP_GET from anywhere in scope
  *   TILE     dtype f32 or f64, that of its buffers; mr 1..32, nr 1..128 */
 
-/* Operands of LP_TILE, in order. Element (i, j), i < rows, j < cols, of the tile is a chain over k <
- * depth, in ascending order, acc = fma(A[a + i*a_row + k*a_step], B[b + k*b_step + j], acc). It starts
- * from +0, or where `buf_start` is a buffer from its element start + i*start_row + j. `mr` x `nr` is the
- * shape in registers, `rows` <= mr and `cols` <= nr what is there: beyond them nothing is stored, and A
- * and B are not read. */
+/* Operands of LP_TILE, in order. Element (i, j), i < rows, j < cols, of the tile is a chain over k
+ * < depth, in ascending order, acc = fma(A[a + i*a_row + k*a_step], B[b + k*b_step + j], acc). It
+ * starts from +0, or where `buf_start` is a buffer from its element start + i*start_row + j. `mr` x
+ * `nr` is the shape in registers, `rows` <= mr and `cols` <= nr what is there: beyond them nothing
+ * is stored, and A and B are not read. */
 typedef enum LTile {
-  TILE_DEPTH, TILE_ROWS, TILE_COLS, TILE_A, TILE_A_ROW, TILE_A_STEP, TILE_B, TILE_B_STEP, TILE_START,
-  TILE_START_ROW, TILE_OPERANDS
+  TILE_DEPTH, TILE_ROWS, TILE_COLS, TILE_A, TILE_A_ROW, TILE_A_STEP, TILE_B, TILE_B_STEP,
+  TILE_START, TILE_START_ROW, TILE_OPERANDS
 } LTile;
 
 enum { LP_MAX_OPERANDS = TILE_OPERANDS, LP_NO_BUF = 0xffff };
@@ -124,10 +128,10 @@ typedef struct LIns {
 typedef enum LBufKind { LB_IN, LB_OUT, LB_INOUT, LB_LOCAL } LBufKind;
 typedef struct LBuf {
   uint8_t kind, dtype;
-  /* LB_LOCAL: scratch private to a turn of the outermost LP_PAR, 64-byte aligned: its elements are the
-   * value of argument `arg` (i64) times `each`, or `each` alone where arg < 0. Contents are undefined at
-   * the start of a turn. LB_OUT is not read, and does not overlap another buffer. LB_INOUT is both, and
-   * one turn reads only what no other turn writes. */
+  /* LB_LOCAL: scratch private to a turn of the outermost LP_PAR, 64-byte aligned: its elements are
+   * the value of argument `arg` (i64) times `each`, or `each` alone where arg < 0. Contents are
+   * undefined at the start of a turn. LB_OUT is not read, and does not overlap another buffer.
+   * LB_INOUT is both, and one turn reads only what no other turn writes. */
   int32_t arg;
   int64_t each;
 } LBuf;
@@ -152,7 +156,7 @@ Kernel *lp_new(Arena *a);
 int lp_buf(Kernel *k, LBufKind kind, DType dt);          /* number of the new buffer */
 int lp_local(Kernel *k, DType dt, int arg, int64_t each); /* LB_LOCAL */
 LVal lp_i(Kernel *k, int64_t x);                          /* an i64 constant */
-LVal lp_const(Kernel *k, DType dt, double x);             /* a float (rounded to dt), int or bool constant */
+LVal lp_const(Kernel *k, DType dt, double x);             /* a constant; floats rounded to dt */
 LVal lp_size(Kernel *k, int arg);                         /* i64 argument */
 LVal lp_num(Kernel *k, DType dt, int arg);                /* a literal */
 LVal lp_par(Kernel *k, LVal n);
@@ -184,10 +188,10 @@ LVal lp_op(Kernel *k, LOp op, DType dt, int n, const LVal *operand, int64_t imm)
 static inline DType lp_dtype(const Kernel *k, LVal v) { return (DType)k->ins[v].dtype; }
 
 /* -- whole kernels */
-/* The canonical form; run before printing. Drops instructions that nothing needs (a check and an int
- * division that may fail are needed), shares equal pure instructions where the earlier one is in scope
- * (loads excepted), folds constants, takes out conditions and loops whose count is known to be 0 or 1,
- * and puts constants and arguments first. Numbers of arguments and buffers stay. */
+/* The canonical form; run before printing. Drops instructions that nothing needs (a check and an
+ * int division that may fail are needed), shares equal pure instructions where the earlier one is
+ * in scope (loads excepted), folds constants, takes out conditions and loops whose count is known
+ * to be 0 or 1, and puts constants and arguments first. Numbers of arguments and buffers stay. */
 Kernel *lp_clean(Arena *a, const Kernel *k);
 void lp_print(Buf *out, const Kernel *k);
 /* NULL with `e` on bad text; what it gives was verified. Never fails otherwise on any bytes. */
@@ -198,23 +202,24 @@ int64_t lp_local_bytes(const Kernel *k, const int64_t *args);
 /* Turns of the outermost LP_PAR. */
 int64_t lp_turns(const Kernel *k, const int64_t *args);
 
-/* -- code. What every target's host function looks like: turns lo .. hi-1 of the outermost LP_PAR. */
+/* -- code. A target's host function: turns lo .. hi-1 of the outermost LP_PAR. */
 typedef struct KStatus {
-  volatile int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference evaluator
-                              for the message */
+  volatile int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
+                              evaluator for the message */
   volatile int32_t stop;   /* set from outside: long LP_FOR loops return early */
 } KStatus;
 typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
                          KStatus *st);
 
-/* Runs turns lo .. hi-1 by walking the instructions, one scalar at a time: what defines the meaning of the
- * form, used where there is no code generator in tests of the lowering, and to test targets. `buf` has
- * all buffers, entries of LB_LOCAL ignored. False when out of memory, or when it left a local buffer. */
+/* Runs turns lo .. hi-1 by walking the instructions, one scalar at a time: what defines the meaning
+ * of the form, used where there is no code generator in tests of the lowering, and to test targets.
+ * `buf` has all buffers, entries of LB_LOCAL ignored. False when out of memory, or when it left a
+ * local buffer. */
 bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
             KStatus *st);
-/* The same with the number of elements of each buffer (local ones apart): false with `e` at the first
- * access outside, which is not made. For tests of who makes kernels. (tests/unit/loop-gen.h makes random
- * kernels and data, for tests of targets.) */
+/* The same with the number of elements of each buffer (local ones apart): false with `e` at the
+ * first access outside, which is not made. For tests of who makes kernels. (tests/unit/loop-gen.h
+ * makes random kernels and data, for tests of targets.) */
 bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
                    const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e);
 

@@ -1,9 +1,10 @@
 /* The canonical form of a kernel.
  *
- * In: a verified kernel as lowering built it. Out: a kernel that computes the same, in which nothing is
- * there in vain or twice. Two copies: `forward` folds what the builder can fold now, shares equal pure
- * instructions where the earlier one is in scope and takes out blocks that run never or once; `needed`
- * then copies what a store, a check or a possible failure depends on, constants and arguments first.
+ * In: a verified kernel as lowering built it. Out: a kernel that computes the same, in which
+ * nothing is there in vain or twice. Two copies: `forward` folds what the builder can fold now,
+ * shares equal pure instructions where the earlier one is in scope and takes out blocks that run
+ * never or once; `needed` then copies what a store, a check or a possible failure depends on,
+ * constants and arguments first.
  *
  * Invariant: map[v] is where the value of the old instruction v is in the new kernel. */
 #include "jit/loop_impl.h"
@@ -40,7 +41,8 @@ static bool equal(const Kernel *k, LVal a, LVal b) {
   const LIns *x = &k->ins[a], *y = &k->ins[b];
   bool same = x->op == y->op && x->dtype == y->dtype && x->imm == y->imm &&
               x->operand_count == y->operand_count;
-  for (int i = 0; i < x->operand_count && same; i++) same = lp_operand(k, a, i) == lp_operand(k, b, i);
+  for (int i = 0; i < x->operand_count && same; i++)
+    same = lp_operand(k, a, i) == lp_operand(k, b, i);
   return same;
 }
 
@@ -64,7 +66,8 @@ static LVal share(Table *t, LVal v) {
 static Kernel *like(Arena *a, const Kernel *k) {
   Kernel *n = lp_new(a);
   n->arg_count = k->arg_count;
-  for (size_t i = 0; i < k->buf_count; i++) VEC_PUSH(a, n->bufs, n->buf_count, n->buf_cap, k->bufs[i]);
+  for (size_t i = 0; i < k->buf_count; i++)
+    VEC_PUSH(a, n->bufs, n->buf_count, n->buf_cap, k->bufs[i]);
   return n;
 }
 
@@ -81,21 +84,21 @@ static LVal again(Kernel *to, const Kernel *k, LVal v, const LVal *map) {
   LVal x[LP_MAX_OPERANDS];
   for (int i = 0; i < in->operand_count; i++) x[i] = map[lp_operand(k, v, i)];
   switch (in->op) {
-    case LP_UN: return lp_un(to, (RefUn)in->imm, x[0]);
-    case LP_BIN: return lp_bin(to, (RefBin)in->imm, x[0], x[1]);
-    case LP_WHERE: return lp_where(to, x[0], x[1], x[2]);
-    case LP_CAST: return lp_cast(to, x[0], (DType)in->dtype);
-    case LP_IDIV: return lp_idiv(to, x[0], x[1]);
-    case LP_IREM: return lp_irem(to, x[0], x[1]);
-    case LP_RESULT:
-    case LP_ROW:
-    case LP_COL: return lp_op(to, (LOp)in->op, (DType)in->dtype, in->operand_count, x, in->imm);
-    default: return lp_pure(to, (LOp)in->op, in->imm, (DType)in->dtype, in->operand_count, x);
+  case LP_UN: return lp_un(to, (RefUn)in->imm, x[0]);
+  case LP_BIN: return lp_bin(to, (RefBin)in->imm, x[0], x[1]);
+  case LP_WHERE: return lp_where(to, x[0], x[1], x[2]);
+  case LP_CAST: return lp_cast(to, x[0], (DType)in->dtype);
+  case LP_IDIV: return lp_idiv(to, x[0], x[1]);
+  case LP_IREM: return lp_irem(to, x[0], x[1]);
+  case LP_RESULT:
+  case LP_ROW:
+  case LP_COL: return lp_op(to, (LOp)in->op, (DType)in->dtype, in->operand_count, x, in->imm);
+  default: return lp_pure(to, (LOp)in->op, in->imm, (DType)in->dtype, in->operand_count, x);
   }
 }
 
-/* How often the block at v is run, where that is known: 0, 1, or -1. The outermost LP_PAR stays, and a
- * reduction, whose result is there in any case. */
+/* How often the block at v is run, where that is known: 0, 1, or -1. The outermost LP_PAR stays,
+ * and a reduction, whose result is there in any case. */
 static int known_turns(const Kernel *to, const Kernel *k, LVal v, const LVal *map) {
   const LIns *in = &k->ins[v];
   if (in->depth == 0 || in->op == LP_RED || in->op == LP_TILE) return -1;
@@ -200,4 +203,6 @@ static Kernel *needed(Arena *a, const Kernel *k) {
   return to;
 }
 
-Kernel *lp_clean(Arena *a, const Kernel *k) { return needed(a, forward(a, k)); }
+Kernel *lp_clean(Arena *a, const Kernel *k) {
+  return needed(a, forward(a, k));
+}

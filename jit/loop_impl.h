@@ -16,7 +16,7 @@ typedef struct LOpInfo {
   int8_t operands;  /* -1: LP_YIELD, 1 or 2 */
   bool opens;       /* a block */
   bool value;       /* has one, printed as %N = */
-  bool pure;        /* computed from operands and imm alone, and does nothing else, int / and % apart */
+  bool pure; /* computed from operands and imm alone, and does nothing else, int / and % apart */
   uint8_t form;
 } LOpInfo;
 
@@ -24,8 +24,8 @@ extern const LOpInfo lp_info[LP_COUNT];
 extern const char *const lp_un_name[LP_UN_COUNT], *const lp_bin_name[LP_BIN_COUNT];
 extern const char *const lp_red_name[RED_COUNT], *const lp_buf_name[4];
 
-/* One scalar: `f` for f16, bf16 and f32 (exactly a value of the dtype), `d` for f64, else `i`, in the
- * dtype's range. */
+/* One scalar: `f` for f16, bf16 and f32 (exactly a value of the dtype), `d` for f64, else `i`, in
+ * the dtype's range. */
 typedef union LScalar {
   int64_t i;
   uint64_t u;
@@ -33,12 +33,12 @@ typedef union LScalar {
   double d;
 } LScalar;
 
-/* The value of a pure op other than LP_CONST, LP_ARG and LP_RESULT, LP_ROW, LP_COL. `from`: dtype of the
- * operands (of LP_WHERE the second). False when it sets the fail flag; *out is 0 then. */
+/* The value of a pure op other than LP_CONST, LP_ARG and LP_RESULT, LP_ROW, LP_COL. `from`: dtype
+ * of the operands (of LP_WHERE the second). False when it sets the fail flag; *out is 0 then. */
 bool lp_eval(LOp op, int64_t imm, DType dt, DType from, const LScalar *x, LScalar *out);
-LScalar lp_scalar(DType dt, int64_t imm); /* of a constant or a literal: see LP_CONST, LP_ARG */
+LScalar lp_scalar(DType dt, int64_t imm);    /* of a constant or a literal: see LP_CONST, LP_ARG */
 int64_t lp_scalar_bits(DType dt, LScalar x); /* the imm of an LP_CONST; one NaN for all */
-int64_t lp_wrap(DType dt, int64_t x); /* ints: to the dtype's range; bool: x != 0 */
+int64_t lp_wrap(DType dt, int64_t x);        /* ints: to the dtype's range; bool: x != 0 */
 
 float lp_max32(float x, float y); /* as runtime/ref_impl.h has them: NaN wins, zeros by sign */
 float lp_min32(float x, float y);
@@ -52,7 +52,8 @@ LVal lp_push(Kernel *k, LIns in, int n, const LVal *operand);
 /* A pure op, or the constant it gives. */
 LVal lp_pure(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand);
 
-/* Whether instruction v may set the fail flag as an int / or % by 0 or a negative power does: constants tell. */
+/* Whether instruction v may set the fail flag as an int / or % by 0 or a negative power does:
+ * constants tell. */
 bool lp_may_fail(const Kernel *k, LVal v);
 
 #endif

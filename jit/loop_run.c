@@ -1,14 +1,14 @@
 /* Walking a kernel, one scalar at a time: the meaning of loop form.
  *
- * In: a verified kernel, its buffers and arguments, and turns of the outermost LP_PAR. Out: what they
- * store. Every scalar step is lp_eval's; this file adds loops, memory, variables and reductions, whose
- * order is that of rule 105. Turns without order are taken in ascending order.
+ * In: a verified kernel, its buffers and arguments, and turns of the outermost LP_PAR. Out: what
+ * they store. Every scalar step is lp_eval's; this file adds loops, memory, variables and
+ * reductions, whose order is that of rule 105. Turns without order are taken in ascending order.
  *
- * Local buffers are blocks of their own, new for each turn and filled with ones (a NaN, or -1), so that
- * what reads before it writes is seen, and a sanitizer sees what runs over.
+ * Local buffers are blocks of their own, new for each turn and filled with ones (a NaN, or -1), so
+ * that what reads before it writes is seen, and a sanitizer sees what runs over.
  *
- * Invariant: val[v] is the value of instruction v in the present turn of every block around it; that of
- * an LP_YIELD is the number of its accumulator. */
+ * Invariant: val[v] is the value of instruction v in the present turn of every block around it;
+ * that of an LP_YIELD is the number of its accumulator. */
 #include "jit/loop_impl.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@
 
 enum { LANES = 16, BLOCK = 4096, LEVELS = 64 };
 
-/* One reduction under way, in the computing type. CHAIN: lane[0] is the chain of this block, level[0]
- * the sum of those before. FIRST: lane[0] is the best so far. */
+/* One reduction under way, in the computing type. CHAIN: lane[0] is the chain of this block,
+ * level[0] the sum of those before. FIRST: lane[0] is the best so far. */
 typedef struct Acc {
   LScalar lane[LANES], level[LEVELS];
   LScalar result;
@@ -37,10 +37,10 @@ typedef struct Run {
   const int64_t *arg;
   LScalar *val;
   Acc *acc;
-  int64_t row, col;        /* in the tile */
+  int64_t row, col; /* in the tile */
   KStatus *st;
   Err *e;
-  bool outside;            /* an access was out of bounds */
+  bool outside; /* an access was out of bounds */
 } Run;
 
 /* ---- sizes ---- */
@@ -80,7 +80,8 @@ static bool reach(Run *r, unsigned b, int64_t at) {
   if (!r->elements && r->k->bufs[b].kind != LB_LOCAL) return true;
   int64_t n = r->k->bufs[b].kind == LB_LOCAL ? r->local[b] : r->elements[b];
   if (at >= 0 && at < n) return true;
-  if (!r->outside) err_set(r->e, "element %lld of b%u, which has %lld", (long long)at, b, (long long)n);
+  if (!r->outside)
+    err_set(r->e, "element %lld of b%u, which has %lld", (long long)at, b, (long long)n);
   r->outside = true;
   return false;
 }
@@ -90,16 +91,16 @@ static LScalar load(Run *r, unsigned b, int64_t at) {
   const void *p = r->buf[b];
   if (!reach(r, b, at)) return v;
   switch (r->k->bufs[b].dtype) {
-    case DT_BOOL: v.i = ((const uint8_t *)p)[at] != 0; break;
-    case DT_U8: v.i = ((const uint8_t *)p)[at]; break;
-    case DT_I8: v.i = ((const int8_t *)p)[at]; break;
-    case DT_I16: v.i = ((const int16_t *)p)[at]; break;
-    case DT_I32: v.i = ((const int32_t *)p)[at]; break;
-    case DT_I64: v.i = ((const int64_t *)p)[at]; break;
-    case DT_F16: v.f = hf_f32_from_f16(((const uint16_t *)p)[at]); break;
-    case DT_BF16: v.f = hf_f32_from_bf16(((const uint16_t *)p)[at]); break;
-    case DT_F32: v.f = ((const float *)p)[at]; break;
-    default: v.d = ((const double *)p)[at]; break;
+  case DT_BOOL: v.i = ((const uint8_t *)p)[at] != 0; break;
+  case DT_U8: v.i = ((const uint8_t *)p)[at]; break;
+  case DT_I8: v.i = ((const int8_t *)p)[at]; break;
+  case DT_I16: v.i = ((const int16_t *)p)[at]; break;
+  case DT_I32: v.i = ((const int32_t *)p)[at]; break;
+  case DT_I64: v.i = ((const int64_t *)p)[at]; break;
+  case DT_F16: v.f = hf_f32_from_f16(((const uint16_t *)p)[at]); break;
+  case DT_BF16: v.f = hf_f32_from_bf16(((const uint16_t *)p)[at]); break;
+  case DT_F32: v.f = ((const float *)p)[at]; break;
+  default: v.d = ((const double *)p)[at]; break;
   }
   return v;
 }
@@ -108,16 +109,16 @@ static void store(Run *r, unsigned b, int64_t at, LScalar v) {
   void *p = r->buf[b];
   if (!reach(r, b, at)) return;
   switch (r->k->bufs[b].dtype) {
-    case DT_BOOL:
-    case DT_U8: ((uint8_t *)p)[at] = (uint8_t)v.i; break;
-    case DT_I8: ((int8_t *)p)[at] = (int8_t)v.i; break;
-    case DT_I16: ((int16_t *)p)[at] = (int16_t)v.i; break;
-    case DT_I32: ((int32_t *)p)[at] = (int32_t)v.i; break;
-    case DT_I64: ((int64_t *)p)[at] = v.i; break;
-    case DT_F16: ((uint16_t *)p)[at] = hf_f16_from_f32(v.f); break;
-    case DT_BF16: ((uint16_t *)p)[at] = hf_bf16_from_f32(v.f); break;
-    case DT_F32: ((float *)p)[at] = v.f; break;
-    default: ((double *)p)[at] = v.d; break;
+  case DT_BOOL:
+  case DT_U8: ((uint8_t *)p)[at] = (uint8_t)v.i; break;
+  case DT_I8: ((int8_t *)p)[at] = (int8_t)v.i; break;
+  case DT_I16: ((int16_t *)p)[at] = (int16_t)v.i; break;
+  case DT_I32: ((int32_t *)p)[at] = (int32_t)v.i; break;
+  case DT_I64: ((int64_t *)p)[at] = v.i; break;
+  case DT_F16: ((uint16_t *)p)[at] = hf_f16_from_f32(v.f); break;
+  case DT_BF16: ((uint16_t *)p)[at] = hf_bf16_from_f32(v.f); break;
+  case DT_F32: ((float *)p)[at] = v.f; break;
+  default: ((double *)p)[at] = v.d; break;
   }
 }
 
@@ -127,9 +128,12 @@ static LScalar red_start(LRed kind, DType dt) {
   LScalar v = {0};
   bool max = kind == RED_MAX || kind == RED_ANY, min = kind == RED_MIN || kind == RED_ALL;
   double d = kind == RED_PROD ? 1 : max ? -(double)INFINITY : min ? (double)INFINITY : 0;
-  if (dt == DT_F64) v.d = d;
-  else if (dt_float(dt)) v.f = (float)d;
-  else v.i = kind == RED_PROD ? 1 : max ? INT64_MIN : min ? INT64_MAX : 0;
+  if (dt == DT_F64)
+    v.d = d;
+  else if (dt_float(dt))
+    v.f = (float)d;
+  else
+    v.i = kind == RED_PROD ? 1 : max ? INT64_MIN : min ? INT64_MAX : 0;
   return v;
 }
 
@@ -156,9 +160,12 @@ static LScalar combine(LRed kind, DType dt, LScalar x, LScalar y) {
 }
 
 static LScalar fma_acc(DType dt, LScalar x, LScalar y, LScalar acc) {
-  if (dt == DT_F64) acc.d = fm_fma64(x.d, y.d, acc.d);
-  else if (dt_float(dt)) acc.f = fm_fma32(x.f, y.f, acc.f);
-  else acc.u += x.u * y.u;
+  if (dt == DT_F64)
+    acc.d = fm_fma64(x.d, y.d, acc.d);
+  else if (dt_float(dt))
+    acc.f = fm_fma32(x.f, y.f, acc.f);
+  else
+    acc.u += x.u * y.u;
   return acc;
 }
 
@@ -203,7 +210,8 @@ static void red_add(Acc *a, LRed kind, DType dt, LScalar x, LScalar y) {
     return;
   }
   LScalar *lane = &a->lane[kind == RED_CHAIN ? 0 : a->n % LANES];
-  *lane = kind == RED_CHAIN || kind == RED_FMA ? fma_acc(dt, x, y, *lane) : combine(kind, dt, *lane, x);
+  *lane =
+      kind == RED_CHAIN || kind == RED_FMA ? fma_acc(dt, x, y, *lane) : combine(kind, dt, *lane, x);
   if (++a->n % BLOCK == 0) red_block(a, kind, dt);
 }
 
@@ -224,16 +232,20 @@ static void red_end(Acc *a, LRed kind, DType dt) {
   } else if (!dt_float(dt) && kind >= RED_MAX && kind <= RED_ALL) {
     v.i = kind == RED_MAX || kind == RED_ANY ? low[dt] : high[dt];
   }
-  if (dt == DT_F64) a->result = v;
-  else if (dt_float(dt)) a->result.f = lp_round(dt, v.f);
-  else a->result.i = lp_wrap(dt, v.i);
+  if (dt == DT_F64)
+    a->result = v;
+  else if (dt_float(dt))
+    a->result.f = lp_round(dt, v.f);
+  else
+    a->result.i = lp_wrap(dt, v.i);
 }
 
 /* The yields directly in the reduction at v. */
 static void red_each(Run *r, LVal v, void (*f)(Acc *a, LRed kind, DType dt)) {
   const LIns *ins = r->k->ins;
   for (LVal i = v + 1; i < ins[v].match; i++) {
-    if (lp_info[ins[i].op].opens) i = ins[i].match;
+    if (lp_info[ins[i].op].opens)
+      i = ins[i].match;
     else if (ins[i].op == LP_YIELD) {
       f(&r->acc[r->val[i].u], (LRed)ins[i].imm, lp_dtype(r->k, lp_operand(r->k, i, 0)));
     }
@@ -244,7 +256,9 @@ static void red_each(Run *r, LVal v, void (*f)(Acc *a, LRed kind, DType dt)) {
 
 static void walk(Run *r, LVal from, LVal to);
 
-static LScalar value(const Run *r, LVal v, int i) { return r->val[lp_operand(r->k, v, i)]; }
+static LScalar value(const Run *r, LVal v, int i) {
+  return r->val[lp_operand(r->k, v, i)];
+}
 
 static void turns(Run *r, LVal v) {
   int64_t n = value(r, v, 0).i;
@@ -289,28 +303,29 @@ static void step(Run *r, LVal v) {
   LVal o;
   for (int i = 0; i < in->operand_count; i++) x[i] = value(r, v, i);
   switch (in->op) {
-    case LP_YIELD:
-      red_add(&r->acc[r->val[v].u], (LRed)in->imm, lp_dtype(r->k, lp_operand(r->k, v, 0)), x[0], x[1]);
-      break;
-    case LP_RESULT: r->val[v] = r->acc[x[0].u].result; break;
-    case LP_ROW: r->val[v].i = r->row; break;
-    case LP_COL: r->val[v].i = r->col; break;
-    case LP_CONST: r->val[v] = lp_scalar((DType)in->dtype, in->imm); break;
-    case LP_ARG: r->val[v] = lp_scalar((DType)in->dtype, r->arg[in->imm]); break;
-    case LP_LOAD: r->val[v] = load(r, in->buf, x[0].i); break;
-    case LP_STORE: store(r, in->buf, x[0].i, x[1]); break;
-    case LP_VAR:
-    case LP_GET: r->val[v] = x[0]; break;
-    case LP_SET: r->val[lp_operand(r->k, v, 0)] = x[1]; break;
-    case LP_CHECK:
-      if (!x[0].i) r->st->failed = 1;
-      break;
-    default:
-      o = lp_operand(r->k, v, in->operand_count - 1);
-      if (!lp_eval((LOp)in->op, in->imm, (DType)in->dtype, lp_dtype(r->k, o), x, &r->val[v])) {
-        r->st->failed = 1;
-      }
-      break;
+  case LP_YIELD:
+    red_add(&r->acc[r->val[v].u], (LRed)in->imm, lp_dtype(r->k, lp_operand(r->k, v, 0)), x[0],
+            x[1]);
+    break;
+  case LP_RESULT: r->val[v] = r->acc[x[0].u].result; break;
+  case LP_ROW: r->val[v].i = r->row; break;
+  case LP_COL: r->val[v].i = r->col; break;
+  case LP_CONST: r->val[v] = lp_scalar((DType)in->dtype, in->imm); break;
+  case LP_ARG: r->val[v] = lp_scalar((DType)in->dtype, r->arg[in->imm]); break;
+  case LP_LOAD: r->val[v] = load(r, in->buf, x[0].i); break;
+  case LP_STORE: store(r, in->buf, x[0].i, x[1]); break;
+  case LP_VAR:
+  case LP_GET: r->val[v] = x[0]; break;
+  case LP_SET: r->val[lp_operand(r->k, v, 0)] = x[1]; break;
+  case LP_CHECK:
+    if (!x[0].i) r->st->failed = 1;
+    break;
+  default:
+    o = lp_operand(r->k, v, in->operand_count - 1);
+    if (!lp_eval((LOp)in->op, in->imm, (DType)in->dtype, lp_dtype(r->k, o), x, &r->val[v])) {
+      r->st->failed = 1;
+    }
+    break;
   }
 }
 
@@ -318,19 +333,19 @@ static void walk(Run *r, LVal from, LVal to) {
   for (LVal v = from; v < to && !r->outside; v++) {
     const LIns *in = &r->k->ins[v];
     switch (in->op) {
-      case LP_PAR:
-      case LP_VEC:
-      case LP_FOR: turns(r, v); break;
-      case LP_RED:
-        red_each(r, v, red_begin);
-        turns(r, v);
-        red_each(r, v, red_end);
-        break;
-      case LP_IF:
-        if (value(r, v, 0).i) walk(r, v + 1, in->match);
-        break;
-      case LP_TILE: tile(r, v); break;
-      default: step(r, v); continue;
+    case LP_PAR:
+    case LP_VEC:
+    case LP_FOR: turns(r, v); break;
+    case LP_RED:
+      red_each(r, v, red_begin);
+      turns(r, v);
+      red_each(r, v, red_end);
+      break;
+    case LP_IF:
+      if (value(r, v, 0).i) walk(r, v + 1, in->match);
+      break;
+    case LP_TILE: tile(r, v); break;
+    default: step(r, v); continue;
     }
     v = in->match;
   }
@@ -381,8 +396,10 @@ bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *ele
   for (int64_t t = lo; t < hi && ok && !st->stop && !r.outside; t++) {
     r.val[par].i = t;
     ok = new_locals(&r);
-    if (ok) walk(&r, par + 1, k->ins[par].match);
-    else err_nomem(e, NULL);
+    if (ok)
+      walk(&r, par + 1, k->ins[par].match);
+    else
+      err_nomem(e, NULL);
     drop_locals(&r);
   }
   mem_free(m, room, bytes + 1);

@@ -13,10 +13,11 @@
  *
  * A line is an instruction: its number where it has a value, its name, its dtype, what its kind has
  * (immediate, buffers, reduction, tile), its operands. The number is that of the line among the
- * instructions. Floats are the shortest text of the f64 that reads back, so printing what was read gives
- * the same bytes.
+ * instructions. Floats are the shortest text of the f64 that reads back, so printing what was read
+ * gives the same bytes.
  *
- * Reading takes any bytes. It checks what it needs to build the array; lp_verify checks the rest. */
+ * Reading takes any bytes. It checks what it needs to build the array; lp_verify checks the rest.
+ * */
 #include "jit/loop_impl.h"
 
 #include <string.h>
@@ -26,8 +27,10 @@
 /* ---- printing ---- */
 
 static void put_buf(Buf *out, unsigned b) {
-  if (b == LP_NO_BUF) buf_puts(out, " -");
-  else buf_printf(out, " b%u", b);
+  if (b == LP_NO_BUF)
+    buf_puts(out, " -");
+  else
+    buf_printf(out, " b%u", b);
 }
 
 static void put_const(Buf *out, const LIns *in) {
@@ -47,7 +50,9 @@ static const char *name_of(const LIns *in) {
 }
 
 /* Whether the dtype of this op is always the same and left out. */
-static bool untyped(LOp op) { return op == LP_IF || op == LP_END || op == LP_CHECK; }
+static bool untyped(LOp op) {
+  return op == LP_IF || op == LP_END || op == LP_CHECK;
+}
 
 void lp_print(Buf *out, const Kernel *k) {
   buf_printf(out, "loop 1 args %u\n", (unsigned)k->arg_count);
@@ -65,21 +70,24 @@ void lp_print(Buf *out, const Kernel *k) {
     buf_puts(out, name_of(in));
     if (!untyped((LOp)in->op)) buf_printf(out, " %s", dtype_info[in->dtype].name);
     switch (lp_info[in->op].form) {
-      case LF_IMM:
-        if (in->op == LP_CONST) put_const(out, in);
-        else buf_printf(out, " %lld", (long long)in->imm);
-        break;
-      case LF_BUF: put_buf(out, in->buf); break;
-      case LF_RED: buf_printf(out, " %s", lp_red_name[in->imm]); break;
-      case LF_TILE:
-        buf_printf(out, " %dx%d", in->mr, in->nr);
-        put_buf(out, in->buf);
-        put_buf(out, in->buf_b);
-        put_buf(out, in->buf_start);
-        break;
-      default: break;
+    case LF_IMM:
+      if (in->op == LP_CONST)
+        put_const(out, in);
+      else
+        buf_printf(out, " %lld", (long long)in->imm);
+      break;
+    case LF_BUF: put_buf(out, in->buf); break;
+    case LF_RED: buf_printf(out, " %s", lp_red_name[in->imm]); break;
+    case LF_TILE:
+      buf_printf(out, " %dx%d", in->mr, in->nr);
+      put_buf(out, in->buf);
+      put_buf(out, in->buf_b);
+      put_buf(out, in->buf_start);
+      break;
+    default: break;
     }
-    for (int i = 0; i < in->operand_count; i++) buf_printf(out, " %%%u", (unsigned)lp_operand(k, v, i));
+    for (int i = 0; i < in->operand_count; i++)
+      buf_printf(out, " %%%u", (unsigned)lp_operand(k, v, i));
     buf_putc(out, '\n');
   }
 }
@@ -102,7 +110,9 @@ static bool fail(const Reader *r, const char *what) {
   return err_set(r->e, "line %d: %s", r->line, what);
 }
 
-static bool at_line_end(const Reader *r) { return r->p == r->end || *r->p == '\n'; }
+static bool at_line_end(const Reader *r) {
+  return r->p == r->end || *r->p == '\n';
+}
 
 /* The next word of the line, empty at its end. Blanks before it are skipped. */
 static Word word(Reader *r) {
@@ -113,7 +123,9 @@ static Word word(Reader *r) {
   return w;
 }
 
-static bool is(Word w, const char *s) { return strlen(s) == w.n && memcmp(w.s, s, w.n) == 0; }
+static bool is(Word w, const char *s) {
+  return strlen(s) == w.n && memcmp(w.s, s, w.n) == 0;
+}
 
 /* The number of w in a list of names, or -1. */
 static int find(Word w, const char *const *name, int n) {
@@ -222,16 +234,16 @@ static bool read_shape(Reader *r, LIns *in) {
 
 static bool read_form(Reader *r, LIns *in) {
   switch (lp_info[in->op].form) {
-    case LF_IMM:
-      return in->op == LP_CONST ? read_const(r, in) : number(r, word(r), 0, LP_MAX_ARGS, &in->imm);
-    case LF_BUF: return read_buf(r, &in->buf);
-    case LF_RED:
-      in->imm = find(word(r), lp_red_name, RED_COUNT);
-      return in->imm >= 0 ? true : fail(r, "unknown reduction");
-    case LF_TILE:
-      return read_shape(r, in) && read_buf(r, &in->buf) && read_buf(r, &in->buf_b) &&
-             read_buf(r, &in->buf_start);
-    default: return true;
+  case LF_IMM:
+    return in->op == LP_CONST ? read_const(r, in) : number(r, word(r), 0, LP_MAX_ARGS, &in->imm);
+  case LF_BUF: return read_buf(r, &in->buf);
+  case LF_RED:
+    in->imm = find(word(r), lp_red_name, RED_COUNT);
+    return in->imm >= 0 ? true : fail(r, "unknown reduction");
+  case LF_TILE:
+    return read_shape(r, in) && read_buf(r, &in->buf) && read_buf(r, &in->buf_b) &&
+           read_buf(r, &in->buf_start);
+  default: return true;
   }
 }
 

@@ -1,12 +1,13 @@
 /* The verifier of loop form: what makes a kernel safe to print, walk and compile.
  *
- * In: an array of instructions, from a builder or a text. Out: whether each has the operands, dtypes and
- * place that jit/loop.h asks for, or which one has not. Nothing is said about addresses: where they
- * point depends on arguments.
+ * In: an array of instructions, from a builder or a text. Out: whether each has the operands,
+ * dtypes and place that jit/loop.h asks for, or which one has not. Nothing is said about addresses:
+ * where they point depends on arguments.
  *
- * One pass with a stack of the open blocks. An operand of depth d is in scope where the block at depth
- * d - 1 that is open now was opened before it: as that block is still open, all that came since is in
- * it. `varies` has a mark for each value that may differ between lanes of the VEC, RED or TILE around it. */
+ * One pass with a stack of the open blocks. An operand of depth d is in scope where the block at
+ * depth d - 1 that is open now was opened before it: as that block is still open, all that came
+ * since is in it. `varies` has a mark for each value that may differ between lanes of the VEC, RED
+ * or TILE around it. */
 #include "jit/loop_impl.h"
 
 #include <string.h>
@@ -14,24 +15,30 @@
 typedef struct Check {
   const Kernel *k;
   Err *e;
-  LVal v;                    /* the instruction looked at */
+  LVal v; /* the instruction looked at */
   const LIns *in;
   uint32_t open[LP_MAX_DEPTH];
   int depth;
-  int lanes;                 /* open VEC, RED, TILE */
+  int lanes; /* open VEC, RED, TILE */
   bool par_seen;
   uint8_t *varies;
 } Check;
 
 static bool bad(const Check *c, const char *what) {
   const char *name = c->in->op < LP_COUNT ? lp_info[c->in->op].name : "?";
-  if (c->in->op == LP_UN && c->in->imm >= 0 && c->in->imm < LP_UN_COUNT) name = lp_un_name[c->in->imm];
-  if (c->in->op == LP_BIN && c->in->imm >= 0 && c->in->imm < LP_BIN_COUNT) name = lp_bin_name[c->in->imm];
+  if (c->in->op == LP_UN && c->in->imm >= 0 && c->in->imm < LP_UN_COUNT)
+    name = lp_un_name[c->in->imm];
+  if (c->in->op == LP_BIN && c->in->imm >= 0 && c->in->imm < LP_BIN_COUNT)
+    name = lp_bin_name[c->in->imm];
   return err_set(c->e, "instruction %u (%s): %s", (unsigned)c->v, name, what);
 }
 
-static int open_op(const Check *c, int i) { return c->k->ins[c->open[i]].op; }
-static int inner_op(const Check *c) { return c->depth ? open_op(c, c->depth - 1) : -1; }
+static int open_op(const Check *c, int i) {
+  return c->k->ins[c->open[i]].op;
+}
+static int inner_op(const Check *c) {
+  return c->depth ? open_op(c, c->depth - 1) : -1;
+}
 static bool inside(const Check *c, LOp op) {
   for (int i = 0; i < c->depth; i++)
     if (open_op(c, i) == (int)op) return true;
@@ -40,8 +47,12 @@ static bool inside(const Check *c, LOp op) {
 
 /* ---- operands ---- */
 
-static LVal operand(const Check *c, int i) { return lp_operand(c->k, c->v, i); }
-static DType type(const Check *c, int i) { return lp_dtype(c->k, operand(c, i)); }
+static LVal operand(const Check *c, int i) {
+  return lp_operand(c->k, c->v, i);
+}
+static DType type(const Check *c, int i) {
+  return lp_dtype(c->k, operand(c, i));
+}
 
 /* Operand o of depth d, of a block that is still open. */
 static bool in_scope(const Check *c, LVal o) {
@@ -77,7 +88,8 @@ static bool check_operands(const Check *c) {
         return bad(c, "not in that tile");
       }
     } else if (lp_info[from->op].opens) {
-      if (from->depth >= c->depth || c->open[from->depth] != o) return bad(c, "turn of a closed block");
+      if (from->depth >= c->depth || c->open[from->depth] != o)
+        return bad(c, "turn of a closed block");
     } else if (from->op == LP_YIELD) {
       return bad(c, "a yield is read by a result");
     } else if ((from->op == LP_VAR) != var) {
@@ -136,7 +148,9 @@ static bool check_bin(const Check *c) {
   RefBin f = (RefBin)c->in->imm;
   bool logic = f == RB_AND || f == RB_OR, test = f >= RB_EQ && f <= RB_GE;
   if (!all_are(c, 1, x)) return false;
-  if (logic ? x != DT_BOOL : f == RB_DIV ? !dt_float(x) : x == DT_BOOL && f != RB_EQ && f != RB_NE) {
+  if (logic         ? x != DT_BOOL
+      : f == RB_DIV ? !dt_float(x)
+                    : x == DT_BOOL && f != RB_EQ && f != RB_NE) {
     return bad(c, "not defined for this dtype");
   }
   return dt == (test ? DT_BOOL : x) ? true : bad(c, "dtype");
@@ -194,33 +208,33 @@ static bool check_types(const Check *c) {
   const LIns *in = c->in;
   DType dt = (DType)in->dtype;
   switch (in->op) {
-    case LP_YIELD: return check_red(c);
-    case LP_RESULT:
-    case LP_GET:
-    case LP_VAR: return all_are(c, 0, dt);
-    case LP_CONST: return check_const(c);
-    case LP_LOAD: return check_buf(c, in->buf, false, dt) && all_are(c, 0, DT_I64);
-    case LP_STORE:
-      if (!check_buf(c, in->buf, true, dt) || !all_are(c, 1, dt)) return false;
-      return type(c, 0) == DT_I64 ? true : bad(c, "dtype of the index");
-    case LP_SET: return check_set(c);
-    case LP_UN: return check_un(c);
-    case LP_BIN: return check_bin(c);
-    case LP_WHERE: return type(c, 0) == DT_BOOL ? all_are(c, 1, dt) : bad(c, "condition");
-    case LP_FMA: return dt != DT_BOOL ? all_are(c, 0, dt) : bad(c, "dtype");
-    case LP_CHECK: return dt == DT_I64 ? all_are(c, 0, DT_BOOL) : bad(c, "dtype");
-    case LP_UNIFORM:
-    case LP_NORMAL: return dt_float(dt) ? all_are(c, 0, DT_I64) : bad(c, "dtype");
-    case LP_ROW:
-    case LP_COL:
-    case LP_END: return dt == DT_I64 ? true : bad(c, "dtype");
-    case LP_IDIV:
-    case LP_IREM:
-    case LP_CTZ:
-    case LP_RANDINT:
-    case LP_FOLD:
-    case LP_PHILOX: return dt == DT_I64 ? all_are(c, 0, DT_I64) : bad(c, "dtype");
-    default: return true; /* ARG, CAST */
+  case LP_YIELD: return check_red(c);
+  case LP_RESULT:
+  case LP_GET:
+  case LP_VAR: return all_are(c, 0, dt);
+  case LP_CONST: return check_const(c);
+  case LP_LOAD: return check_buf(c, in->buf, false, dt) && all_are(c, 0, DT_I64);
+  case LP_STORE:
+    if (!check_buf(c, in->buf, true, dt) || !all_are(c, 1, dt)) return false;
+    return type(c, 0) == DT_I64 ? true : bad(c, "dtype of the index");
+  case LP_SET: return check_set(c);
+  case LP_UN: return check_un(c);
+  case LP_BIN: return check_bin(c);
+  case LP_WHERE: return type(c, 0) == DT_BOOL ? all_are(c, 1, dt) : bad(c, "condition");
+  case LP_FMA: return dt != DT_BOOL ? all_are(c, 0, dt) : bad(c, "dtype");
+  case LP_CHECK: return dt == DT_I64 ? all_are(c, 0, DT_BOOL) : bad(c, "dtype");
+  case LP_UNIFORM:
+  case LP_NORMAL: return dt_float(dt) ? all_are(c, 0, DT_I64) : bad(c, "dtype");
+  case LP_ROW:
+  case LP_COL:
+  case LP_END: return dt == DT_I64 ? true : bad(c, "dtype");
+  case LP_IDIV:
+  case LP_IREM:
+  case LP_CTZ:
+  case LP_RANDINT:
+  case LP_FOLD:
+  case LP_PHILOX: return dt == DT_I64 ? all_are(c, 0, DT_I64) : bad(c, "dtype");
+  default: return true; /* ARG, CAST */
   }
 }
 
@@ -243,16 +257,16 @@ static bool check_imm(const Check *c) {
 /* Whether this value may differ between lanes. */
 static bool differs(const Check *c) {
   switch (c->in->op) {
-    case LP_VEC:
-    case LP_TILE:
-    case LP_ROW:
-    case LP_COL: return true;
-    case LP_RED: return c->lanes == 0; /* in lanes it is a loop of each */
-    case LP_LOAD:
-    case LP_GET:
-    case LP_RESULT:
-    case LP_YIELD: return c->lanes > 0;
-    default: break;
+  case LP_VEC:
+  case LP_TILE:
+  case LP_ROW:
+  case LP_COL: return true;
+  case LP_RED: return c->lanes == 0; /* in lanes it is a loop of each */
+  case LP_LOAD:
+  case LP_GET:
+  case LP_RESULT:
+  case LP_YIELD: return c->lanes > 0;
+  default: break;
   }
   for (int i = 0; i < c->in->operand_count; i++)
     if (c->varies[operand(c, i)]) return c->lanes > 0;
@@ -263,8 +277,7 @@ static bool check_one(Check *c) {
   const LIns *in = c->in;
   if (in->op >= LP_COUNT || in->dtype >= DT_COUNT) return bad(c, "unknown op or dtype");
   if (in->op == LP_END) {
-    if (c->depth == 0 || c->open[c->depth - 1] != in->match ||
-        c->k->ins[in->match].match != c->v) {
+    if (c->depth == 0 || c->open[c->depth - 1] != in->match || c->k->ins[in->match].match != c->v) {
       return bad(c, "closes no block");
     }
     c->depth--;
