@@ -520,11 +520,13 @@ static void t_memory(void) {
   check_int(lp_turns(k, &n), ==, 3);
   check_int(lp_turns(k, (int64_t[]){-3}), ==, 0);
   for (int nth = 1; nth < 5; nth++) {
-    hook_state.count = 0;
-    hook_state.nth = nth;
-    check(!lp_run(&mem, k, (void *[]){out, NULL}, &n, 0, n, &st));
+    Failing f;
+    Mem m;
+    failing_init(&f, &m, nth);
+    check(!lp_run(&m, k, (void *[]){out, NULL}, &n, 0, n, &st));
+    mem_close(&m);
+    check(failing_clean(&f, &m));
   }
-  hook_state.nth = 0;
   check(lp_run(&mem, k, (void *[]){out, NULL}, &n, 0, n, &st));
   check(out[0] == 2 && out[2] == 2);
   check(lp_local_bytes(k, (int64_t[]){INT64_MAX}) > 0);
