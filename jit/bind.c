@@ -22,7 +22,7 @@ Bound *bound_find(JitFn *f, const int64_t *env) {
       bound_free(f, b);
       continue;
     }
-    if (f->symbols && memcmp(b->env, env, f->symbols * sizeof *env)) {
+    if (f->symbols && env && memcmp(b->env, env, f->symbols * sizeof *env)) {
       link = &b->next;
       continue;
     }
@@ -190,7 +190,7 @@ Bound *bound_get(JitFn *f, const int64_t *env) {
   arena_init(&b->arena, m);
   f->bound = b; /* freed with f, or when it is looked for and not ready */
   b->env = ARENA_ARRAY(&b->arena, int64_t, f->symbols + 1u);
-  if (f->symbols) memcpy(b->env, env, f->symbols * sizeof *env);
+  if (f->symbols && env) memcpy(b->env, env, f->symbols * sizeof *env);
   Binder w = {f, b, f->plan->g, b->env};
   b->reference = !bind_all(&w);
   b->ready = true;

@@ -140,6 +140,7 @@ struct Session {
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
     bool perf_map;
   } config;
+  struct NativeOps *native_ops; /* lang/native_op.c */
   struct Jit *jit;    /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;

@@ -20,6 +20,10 @@ void native_free(Mem *m, Native *n);
 /* As gr_run. `name` is what messages call the graph. */
 bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx *c,
                 Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+/* As gr_run_op. */
+bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
+               int nin, Tensor **out, int nout, GErr *e);
+void native_ops_free(Session *s); /* graphs of single operations */
 /* Of a graph that is not to be run: for `ckl explain`. */
 void native_explain(Session *s, Buf *out, const Graph *g);
 /* Of the session's engine, zeros before it is opened. */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "lang/native.h"
 #include "lang/tape.h"
 
 enum { KEPT = 256 }; /* a power of two */
@@ -92,6 +93,7 @@ static void entry_release(void *p) {
   OpGrad *o = p;
   if (--o->rc > 0) return;
   Session *s = o->s;
+  native_free(&s->mem, o->native);
   joint_release(o->joint);
   arena_free(&o->arena);
   mem_free(&s->mem, o, sizeof *o);
@@ -104,8 +106,8 @@ void op_grads_free(Session *s) {
   s->op_grads = NULL;
 }
 
-const OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants,
-                      const bool *has, const bool *tracked) {
+OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, const bool *has,
+                const bool *tracked) {
   Buf key;
   buf_init_arena(&key, temp);
   key_of(&key, n, wants, has, tracked);

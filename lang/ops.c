@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lang/native.h"
 #include "lang/compile.h"
 #include "lang/lang.h"
 #include "lang/tape.h"
@@ -176,7 +177,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
   }
   if (nout > 1) mem_pool_reserve(&s->mem, (size_t)nout); /* no result is lost for want of room */
   RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly};
-  if (!gr_run_op(&ctx, s->dims, op, attrs, nattrs, in, n, res, nout, &e)) {
+  if (!native_op(s, &ctx, op, attrs, nattrs, in, n, res, nout, &e)) {
     if (e.interrupted) poll_interrupt(s, at);
     fail_gerr(s, at, &e);
   }

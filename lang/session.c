@@ -156,6 +156,7 @@ void session_stop(Session *s) {
       value_set(&s->modules[i]->globals[k].v, v_unit());
   cache_free(s);
   op_grads_free(s);
+  native_ops_free(s);
   native_close(s);
   mem_pool_drain(&s->mem, 0);
   mem_pool_trim(&s->mem);

@@ -293,7 +293,7 @@ static Tensor *add(Sweep *w, Tensor *a, Tensor *b, const TapeNode *n) {
   GErr e = {.code = ERR_BUG};
   RunCtx c = {
       .mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly || n->anomaly};
-  if (!gr_run_op(&c, s->dims, OP_ADD, NULL, 0, in, 2, &out, 1, &e))
+  if (!native_op(s, &c, OP_ADD, NULL, 0, in, 2, &out, 1, &e))
     backward_error(w, n, &e, n->span);
   return out;
 }
@@ -360,7 +360,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
     return;
   }
   bool has[2] = {n->cot[0].tag != V_UNIT, n->out_count > 1 && n->cot[1].tag != V_UNIT};
-  const OpGrad *o = op_grad(s, &w->temp, n, wants, has, NULL);
+  OpGrad *o = op_grad(s, &w->temp, n, wants, has, NULL);
   if (!o->g) return;
   Tensor *in[20], **inp = nin + 2 > 20 ? ARENA_ARRAY(&w->temp, Tensor *, nin + 2) : in;
   for (size_t i = 0; i < nin; i++) inp[i] = n->inputs[i];
@@ -368,7 +368,8 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
   for (size_t i = 0; i < n->out_count; i++)
     if (has[i]) inp[k++] = n->cot[i].u.t->t;
   Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, o->g->output_count + 1);
-  if (!gr_run(o->g, &ctx, inp, out, &e, &at)) backward_error(w, n, &e, n->span);
+  if (!native_run(s, &o->native, o->g, op_info[n->op].text, &ctx, inp, out, &e, &at))
+    backward_error(w, n, &e, n->span);
   for (size_t i = 0; i < nin; i++)
     if (o->output[i] >= 0) dx[i] = out[o->output[i]];
 }

@@ -73,12 +73,13 @@ typedef struct OpGrad {
   size_t key_len;
   Graph *g;        /* NULL: all wanted gradients are zero by structure */
   int *output;     /* per input: which output is its gradient, -1 = none */
+  struct Native *native; /* code of g */
   JointRef *joint; /* instead of g, where the gradient itself is recorded */
 } OpGrad;
 /* `tracked`: of a recorded gradient, which of its inputs are on the tape; else NULL. The result
  * stays until the next call. */
-const OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants,
-                      const bool *has, const bool *tracked);
+OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, const bool *has,
+                const bool *tracked);
 void op_grads_free(Session *s);
 /* Makes j->joint of j->f, the gradients of n as wanted, with zeros for those that are not there. */
 void joint_of_gradient(JointRef *j, const TapeNode *n, const bool *wants, const bool *tracked);
