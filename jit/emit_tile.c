@@ -64,15 +64,30 @@ static void prefetch(Tile *t, LLVMValueRef p, int level) {
   LLVMBuildCall2(e->b, LLVMGlobalGetValueType(f), f, arg, 4, "");
 }
 
-/* One k: rows of A at `pa` + offset[i], a row of B at `pb`. */
-static void step(Tile *t, LLVMValueRef pa, const LLVMValueRef *offset, LLVMValueRef pb,
-                 const LLVMValueRef *mask, LLVMValueRef *acc) {
+/* How rows of A are reached: pointers to every GROUP-th row and offsets from there, so that few registers
+ * do. In a tile with less rows groups begin earlier, and rows that are not there repeat others. */
+enum { GROUP = 4, GROUPS = 64 / GROUP };
+typedef struct Rows {
+  int groups;
+  LLVMValueRef first[GROUPS];   /* row that a group begins with */
+  LLVMValueRef within[GROUP];   /* row number in its group */
+  LLVMValueRef offset[GROUP];   /* elements from the group's first row */
+  LLVMValueRef p[GROUPS];       /* now */
+} Rows;
+
+static LLVMValueRef row_of(Tile *t, const Rows *r, int i) {
+  return add(t, r->first[i / GROUP], r->within[i % GROUP]);
+}
+
+/* One k: rows of A, a row of B at `pb`. */
+static void step(Tile *t, const Rows *r, LLVMValueRef pb, const LLVMValueRef *mask,
+                 LLVMValueRef *acc) {
   LLVMValueRef b[16];
   for (int j = 0; j < t->nv; j++) {
     b[j] = load_b(t, j ? at(t, pb, emit_i64(t->e, j * t->vl)) : pb, mask ? mask[j] : NULL);
   }
   for (int i = 0; i < t->mr; i++) {
-    LLVMValueRef x = load(t, t->scalar, at(t, pa, offset[i]));
+    LLVMValueRef x = load(t, t->scalar, at(t, r->p[i / GROUP], r->offset[i % GROUP]));
     if (t->vl > 1) x = emit_splat(t->e, x, t->vl);
     for (int j = 0; j < t->nv; j++) {
       LLVMValueRef *c = &acc[i * t->nv + j];
@@ -82,9 +97,8 @@ static void step(Tile *t, LLVMValueRef pa, const LLVMValueRef *offset, LLVMValue
 }
 
 /* for (k = from; k < to; k += by) with pointers and accumulators carried along. */
-static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, LLVMValueRef *pa,
-                   LLVMValueRef *pb, const LLVMValueRef *offset, const LLVMValueRef *mask,
-                   LLVMValueRef ahead, LLVMValueRef *acc) {
+static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, Rows *r, LLVMValueRef *pb,
+                   const LLVMValueRef *mask, LLVMValueRef ahead, LLVMValueRef *acc) {
   Emit *e = t->e;
   LLVMBuilderRef b = e->b;
   int n = t->mr * t->nv;
@@ -94,17 +108,21 @@ static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, LLVMValu
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, from, to, ""), body, end);
   LLVMPositionBuilderAtEnd(b, body);
   LLVMValueRef k = LLVMBuildPhi(b, LLVMTypeOf(from), "k");
-  LLVMValueRef ppa = LLVMBuildPhi(b, LLVMTypeOf(*pa), "a"), ppb = LLVMBuildPhi(b, LLVMTypeOf(*pb), "b");
+  LLVMValueRef ppb = LLVMBuildPhi(b, LLVMTypeOf(*pb), "b"), pa[GROUPS], ppa[GROUPS];
+  for (int i = 0; i < r->groups; i++) {
+    pa[i] = r->p[i];
+    ppa[i] = r->p[i] = LLVMBuildPhi(b, LLVMTypeOf(*pb), "a");
+  }
   for (int i = 0; i < n; i++) {
     start[i] = acc[i];
     phi[i] = acc[i] = LLVMBuildPhi(b, t->vec, "");
   }
-  LLVMValueRef qa = ppa, qb = ppb;
+  LLVMValueRef qb = ppb;
   for (int u = 0; u < by; u++) {
     if (ahead && by > 1 && (u * t->nr * (int)dt_size(t->dt)) % 64 == 0)
       prefetch(t, at(t, qb, ahead), 2);
-    step(t, qa, offset, qb, mask, acc);
-    qa = at(t, qa, t->op[TILE_A_STEP]);
+    step(t, r, qb, mask, acc);
+    for (int i = 0; i < r->groups; i++) r->p[i] = at(t, r->p[i], t->op[TILE_A_STEP]);
     qb = at(t, qb, t->op[TILE_B_STEP]);
   }
   LLVMValueRef next = add(t, k, emit_i64(e, by));
@@ -112,13 +130,16 @@ static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, LLVMValu
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, to, ""), body, end);
   LLVMBasicBlockRef in[2] = {before, last};
   LLVMAddIncoming(k, (LLVMValueRef[2]){from, next}, in, 2);
-  LLVMAddIncoming(ppa, (LLVMValueRef[2]){*pa, qa}, in, 2);
+  for (int i = 0; i < r->groups; i++) LLVMAddIncoming(ppa[i], (LLVMValueRef[2]){pa[i], r->p[i]}, in, 2);
   LLVMAddIncoming(ppb, (LLVMValueRef[2]){*pb, qb}, in, 2);
   for (int i = 0; i < n; i++) LLVMAddIncoming(phi[i], (LLVMValueRef[2]){start[i], acc[i]}, in, 2);
   LLVMPositionBuilderAtEnd(b, end);
-  LLVMValueRef out = LLVMBuildPhi(b, LLVMTypeOf(*pa), "");
-  LLVMAddIncoming(out, (LLVMValueRef[2]){*pa, qa}, in, 2);
-  *pa = out;
+  LLVMValueRef out;
+  for (int i = 0; i < r->groups; i++) {
+    out = LLVMBuildPhi(b, LLVMTypeOf(*pb), "");
+    LLVMAddIncoming(out, (LLVMValueRef[2]){pa[i], r->p[i]}, in, 2);
+    r->p[i] = out;
+  }
   out = LLVMBuildPhi(b, LLVMTypeOf(*pb), "");
   LLVMAddIncoming(out, (LLVMValueRef[2]){*pb, qb}, in, 2);
   *pb = out;
@@ -129,21 +150,43 @@ static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, LLVMValu
   }
 }
 
-/* All chains of the tile in acc[mr * nv]. */
-static void chains(Tile *t, bool edge, LLVMValueRef *acc) {
+/* x, kept in a register: code generation is not to compute it again at each use. */
+static LLVMValueRef keep(Tile *t, LLVMValueRef x) {
+  return is_const(x) ? x : LLVMBuildFreeze(t->e->b, x, "");
+}
+
+static void find_rows(Tile *t, bool edge, Rows *r) {
+  Emit *e = t->e;
+  LLVMTypeRef i64 = LLVMTypeOf(emit_i64(e, 0));
+  LLVMValueRef rows = t->op[TILE_ROWS], zero = emit_i64(e, 0);
+  r->groups = (t->mr + GROUP - 1) / GROUP;
+  for (int i = 0; i < GROUP; i++) {
+    LLVMValueRef last = LLVMBuildSub(e->b, rows, emit_i64(e, 1), "");
+    r->within[i] = emit_i64(e, i);
+    if (edge && i > 0) {
+      r->within[i] = emit_intrinsic(e, "llvm.smin", i64, 2, (LLVMValueRef[]){r->within[i], last});
+    }
+    r->offset[i] = keep(t, mul(t, r->within[i], t->op[TILE_A_ROW]));
+  }
+  for (int g = 0; g < r->groups; g++) {
+    int size = t->mr - g * GROUP < GROUP ? t->mr - g * GROUP : GROUP;
+    r->first[g] = emit_i64(e, g * GROUP);
+    if (edge) {
+      LLVMValueRef most = LLVMBuildSub(e->b, rows, emit_i64(e, size), "");
+      most = emit_intrinsic(e, "llvm.smax", i64, 2, (LLVMValueRef[]){most, zero});
+      r->first[g] = emit_intrinsic(e, "llvm.smin", i64, 2, (LLVMValueRef[]){r->first[g], most});
+    }
+    r->p[g] = at(t, t->a, mul(t, r->first[g], t->op[TILE_A_ROW]));
+    if (edge || !is_const(t->op[TILE_A_ROW])) r->p[g] = LLVMBuildFreeze(e->b, r->p[g], "");
+  }
+}
+
+/* All chains of the tile in acc[mr * nv]; the rows they belong to in `r`. */
+static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
   Emit *e = t->e;
   LLVMBuilderRef b = e->b;
-  LLVMValueRef offset[64], from[64], mask[16], zero = LLVMConstNull(t->vec);
-  LLVMValueRef last = LLVMBuildSub(b, t->op[TILE_ROWS], emit_i64(e, 1), "");
-  for (int i = 0; i < t->mr; i++) {
-    LLVMValueRef row = emit_i64(e, i);
-    if (edge && i > 0) {
-      LLVMValueRef less = LLVMBuildICmp(b, LLVMIntSLT, row, last, "");
-      row = LLVMBuildSelect(b, less, row, last, "");
-    }
-    offset[i] = mul(t, row, t->op[TILE_A_ROW]);
-    if (t->start) from[i] = mul(t, row, t->op[TILE_START_ROW]);
-  }
+  LLVMValueRef mask[16], zero = LLVMConstNull(t->vec);
+  find_rows(t, edge, r);
   if (edge && t->vl > 1) {
     LLVMValueRef lane[16];
     for (int j = 0; j < t->vl; j++) lane[j] = emit_i32(e, j);
@@ -159,20 +202,21 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc) {
       LLVMValueRef *c = &acc[i * t->nv + j];
       *c = zero;
       if (!t->start) continue;
-      LLVMValueRef p = at(t, at(t, t->start, from[i]), emit_i64(e, j * t->vl));
+      LLVMValueRef from = mul(t, row_of(t, r, i), t->op[TILE_START_ROW]);
+      LLVMValueRef p = at(t, at(t, t->start, from), emit_i64(e, j * t->vl));
       *c = load_b(t, p, edge ? mask[j] : NULL);
     }
-  LLVMValueRef depth = t->op[TILE_DEPTH], pa = t->a, pb = t->b, zero_k = emit_i64(e, 0);
+  LLVMValueRef depth = t->op[TILE_DEPTH], pb = t->b, zero_k = emit_i64(e, 0);
   int unroll = e->level == ENG_X86_64 ? 1 : UNROLL;
   if (unroll > 1) {
     LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
     /* What lies behind this panel is mostly the next one. */
     LLVMValueRef ahead = edge ? NULL : mul(t, depth, t->op[TILE_B_STEP]);
-    k_loop(t, zero_k, whole, unroll, &pa, &pb, offset, edge ? mask : NULL, ahead, acc);
+    k_loop(t, zero_k, whole, unroll, r, &pb, edge ? mask : NULL, ahead, acc);
     zero_k = whole;
   }
   if (!is_const(depth) || unroll == 1 || const_of(depth) % unroll) {
-    k_loop(t, zero_k, depth, 1, &pa, &pb, offset, edge ? mask : NULL, NULL, acc);
+    k_loop(t, zero_k, depth, 1, r, &pb, edge ? mask : NULL, NULL, acc);
   }
 }
 
@@ -216,11 +260,12 @@ static void epilogue(Tile *t) {
   emit_loop_end(e, &rows);
 }
 
-static void spill(Tile *t, LLVMValueRef *acc) {
+static void spill(Tile *t, const LLVMValueRef *acc, const Rows *r) {
   for (int i = 0; i < t->mr; i++)
     for (int j = 0; j < t->nv; j++) {
-      emit_store_n(t->e, t->dt, t->room, emit_i64(t->e, i * t->pitch + j * t->vl),
-                   acc[i * t->nv + j], t->vl);
+      LLVMValueRef to = mul(t, row_of(t, r, i), emit_i64(t->e, t->pitch));
+      emit_store_n(t->e, t->dt, t->room, add(t, to, emit_i64(t->e, j * t->vl)), acc[i * t->nv + j],
+                   t->vl);
     }
 }
 
@@ -277,6 +322,7 @@ void emit_tile(Emit *e, LVal v) {
   int width = e->width;
   bool light = is_light(&t);
   LLVMValueRef acc[256];
+  Rows r = {0};
   LLVMBasicBlockRef some = emit_new_block(e, "tile"), full = emit_new_block(e, "tile.full");
   LLVMBasicBlockRef edge = emit_new_block(e, "tile.edge"), memory = emit_new_block(e, "tile.memory");
   LLVMBasicBlockRef end = emit_new_block(e, "tile.end");
@@ -290,7 +336,7 @@ void emit_tile(Emit *e, LVal v) {
   LLVMBuildCondBr(b, LLVMBuildAnd(b, all_rows, all_cols, ""), full, edge);
 
   LLVMPositionBuilderAtEnd(b, full);
-  chains(&t, false, acc);
+  chains(&t, false, acc, &r);
   if (light) {
     e->width = EMIT_LANES;
     for (int i = 0; i < t.mr; i++)
@@ -300,12 +346,12 @@ void emit_tile(Emit *e, LVal v) {
     e->width = width;
     LLVMBuildBr(b, end);
   } else {
-    spill(&t, acc);
+    spill(&t, acc, &r);
     LLVMBuildBr(b, memory);
   }
   LLVMPositionBuilderAtEnd(b, edge);
-  chains(&t, true, acc);
-  spill(&t, acc);
+  chains(&t, true, acc, &r);
+  spill(&t, acc, &r);
   LLVMBuildBr(b, memory);
   LLVMPositionBuilderAtEnd(b, memory);
   epilogue(&t);

@@ -209,10 +209,9 @@ static bool lower_image(Dot *d, Conv *c) {
 
 static void weight_rows(Dot *d, Main *f, LVal tile, Place *o) {
   Low *w = &f->w;
-  o->r0 = share(w, tile, f->m, f->tiles);
-  o->rows = sub(w, share(w, add(w, tile, imm(w, 1)), f->m, f->tiles), o->r0);
+  o->r0 = mul(w, tile, imm(w, d->mr));
+  o->rows = least(w, imm(w, d->mr), sub(w, f->m, o->r0));
   o->a = add(w, f->a0, mul(w, o->r0, f->a_row));
-  (void)d;
 }
 
 static LVal weight_skip(Dot *d, Main *f, LVal k0) {

@@ -5,8 +5,7 @@
  * one that runs over tiles. Packing pulls, so views, casts and pointwise producers cost nothing more.
  *
  * Batch axes over which y repeats are more rows of x. A turn of the main kernel is a block of row tiles
- * times a block of column panels of one batch; in it each panel of B meets all row tiles. Tiles have
- * nearly equal heights. The loops are those of Goto and van de Geijn (TOMS 2008).
+ * times a block of column panels of one batch; in it each panel of B meets all row tiles. The loops are those of Goto and van de Geijn (TOMS 2008).
  *
  * Invariant (rule 105): each element is a chain over k in blocks of 4,096, each from +0, whose results
  * are added left to right. Where k is cut into pieces for the caches, chains go on through scratch. */
@@ -143,8 +142,8 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
   LVal k = s->along_k ? LV_NONE : lp_for(w.k, ks);
   LVal group = add(&w, g0, lp_for(w.k, group_count)), first, count, i;
   if (is_a) {
-    first = share(&w, group, extent, groups);
-    count = sub(&w, share(&w, add(&w, group, one), extent, groups), first);
+    first = mul(&w, group, imm(&w, d->mr));
+    count = least(&w, imm(&w, d->mr), sub(&w, extent, first));
   } else {
     first = mul(&w, group, imm(&w, d->nr));
     bool whole = dim_known(d, d->n, &n) && n % d->nr == 0;
@@ -276,17 +275,13 @@ static bool epilogue(Dot *d, Low *w, const Digits *at, LVal lin, LVal x) {
   return true;
 }
 
-/* Rows of a dot: tiles of nearly equal height. */
+/* Rows of a dot: whole tiles, as a tile takes the same time with less rows, and what is left. */
 static void dot_rows(Dot *d, Main *f, LVal tile, Place *o) {
   Low *w = &f->w;
   int64_t m;
-  if (dim_known(d, d->m, &m) && m % d->mr == 0) {
-    o->r0 = mul(w, tile, imm(w, d->mr));
-    o->rows = imm(w, d->mr);
-  } else {
-    o->r0 = share(w, tile, f->m, f->tiles);
-    o->rows = sub(w, share(w, add(w, tile, imm(w, 1)), f->m, f->tiles), o->r0);
-  }
+  o->r0 = mul(w, tile, imm(w, d->mr));
+  o->rows = imm(w, d->mr);
+  if (!dim_known(d, d->m, &m) || m % d->mr) o->rows = least(w, o->rows, sub(w, f->m, o->r0));
   if (d->a.kind == SIDE_TILES) o->a = mul(w, mul(w, tile, f->k), imm(w, A_PITCH));
   else o->a = mul(w, o->r0, f->a_row);
   o->a = add(w, f->a0, o->a);
