@@ -1,9 +1,10 @@
 /* Kernels to LLVM functions: loops, lanes, reductions, variables, and the function around them.
  *
- * In: a verified kernel. Out: an object, or text. An LP_VEC in scalar code becomes a loop of vectors of
- * 16 lanes and one masked rest; so does an LP_RED, whose 16 accumulators of rule 105 are then one vector.
- * An LP_RED inside an LP_VEC is a loop with 16 accumulators per lane in memory. All other loops are loops.
- * Variables and accumulators are allocas, which a pass puts into registers.
+ * In: a verified kernel. Out: an object, or text. An LP_VEC in scalar code becomes a loop of
+ * vectors of 16 lanes and one masked rest; so does an LP_RED, whose 16 accumulators of rule 105
+ * are then one vector. An LP_RED inside an LP_VEC is a loop with 16 accumulators per lane in
+ * memory. All other loops are loops. Variables and accumulators are allocas, which a pass puts
+ * into registers.
  *
  * Invariant: at each place of vector code at least one lane of the mask is set. */
 #include "jit/emit.h"
@@ -132,10 +133,10 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
 
 /* ---- reductions ---- */
 
-/* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the turns are
- * lanes, accumulators are vectors and results scalars; else both are as wide as the code around.
- * Extremes of floats are found among their keys (emit_key), which takes one instruction of one cycle
- * from turn to turn. */
+/* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the turns
+ * are lanes, accumulators are vectors and results scalars; else both are as wide as the code
+ * around. Extremes of floats are found among their keys (emit_key), which takes one instruction
+ * of one cycle from turn to turn. */
 typedef struct Acc {
   LVal v;
   LRed kind;
@@ -143,7 +144,7 @@ typedef struct Acc {
   bool tree, blocks, keyed;
   LLVMTypeRef t, result;            /* of an accumulator, of a result */
   LLVMValueRef at;                  /* alloca: t, or [16 x t] for a tree in serial code */
-  LLVMValueRef won;                 /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
+  LLVMValueRef won; /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
   LLVMValueRef level;               /* blocks: [LEVELS x result]; a chain: the sum so far */
   LLVMValueRef out;                 /* alloca of a result */
 } Acc;
@@ -157,8 +158,12 @@ typedef struct Red {
   int count;
 } Red;
 
-static bool is_max(LRed kind) { return kind == RED_MAX || kind == RED_ANY || kind == RED_FIRST_MAX; }
-static bool is_min(LRed kind) { return kind == RED_MIN || kind == RED_ALL || kind == RED_FIRST_MIN; }
+static bool is_max(LRed kind) {
+  return kind == RED_MAX || kind == RED_ANY || kind == RED_FIRST_MAX;
+}
+static bool is_min(LRed kind) {
+  return kind == RED_MIN || kind == RED_ALL || kind == RED_FIRST_MIN;
+}
 static bool is_first(LRed kind) { return kind == RED_FIRST_MAX || kind == RED_FIRST_MIN; }
 
 /* What an accumulator starts from. */
@@ -308,8 +313,8 @@ static LLVMValueRef gather(Emit *e, Red *red, Acc *a) {
   return red->lanes ? halve(e, a->kind, a->dt, v) : v;
 }
 
-/* Merges the results of block number `block` into the levels, as a binary counter carries. `depth`: alloca
- * of how many there are. */
+/* Merges the results of block number `block` into the levels, as a binary counter carries.
+ * `depth`: alloca of how many there are. */
 static void push(Emit *e, Red *red, LLVMValueRef block, LLVMValueRef depth) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
   for (int j = 0; j < red->count; j++) {
@@ -698,7 +703,8 @@ static LLVMValueRef emit_turns(Emit *e) {
   e->fail = LLVMBuildAlloca(B, i32, "fail");
   for (uint32_t i = 0; i < k->arg_count; i++) {
     LLVMValueRef at = emit_i64(e, (int64_t)i);
-    e->arg[i] = LLVMBuildLoad2(B, i64, LLVMBuildGEP2(B, i64, LLVMGetParam(e->fn, n), &at, 1, ""), "");
+    e->arg[i] =
+        LLVMBuildLoad2(B, i64, LLVMBuildGEP2(B, i64, LLVMGetParam(e->fn, n), &at, 1, ""), "");
   }
   LLVMBuildBr(B, start);
   LLVMPositionBuilderAtEnd(B, start);
@@ -731,7 +737,8 @@ static void emit_entry(Emit *e, LLVMValueRef body) {
   unsigned n = (unsigned)k->buf_count;
   LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
   LLVMTypeRef i8 = LLVMInt8TypeInContext(e->ctx), par[6] = {ptr, ptr, i64, i64, ptr, ptr};
-  e->fn = new_function(e, "k", LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, 6, false), false);
+  e->fn =
+      new_function(e, "k", LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, 6, false), false);
   e->entry = emit_new_block(e, "entry");
   LLVMPositionBuilderAtEnd(B, e->entry);
   LLVMValueRef *arg = malloc((n + 4) * sizeof *arg), at = emit_i64(e, 0);
@@ -784,8 +791,8 @@ static LLVMTargetMachineRef machine(Emit *e, const char *triple) {
     LLVMDisposeMessage(text);
     return NULL;
   }
-  return LLVMCreateTargetMachine(target, triple, eng_level_name[e->level], "", LLVMCodeGenLevelDefault,
-                                 LLVMRelocPIC, LLVMCodeModelSmall);
+  return LLVMCreateTargetMachine(target, triple, eng_level_name[e->level], "",
+                                 LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
 }
 
 /* Verifies, optimises and turns the module into what was asked for. */

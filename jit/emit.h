@@ -4,7 +4,7 @@
  * without calls of anything outside. Every operation is the one rounded operation that jit/loop.h
  * names; nothing is fused or reordered.
  *
- * How values are held. Code is emitted at a width: 1 (scalar), or EMIT_LANES inside an LP_VEC, or an
+ * How values are held. Code is emitted at a width: 1 (scalar), or EMIT_LANES inside an LP_VEC or an
  * LP_RED whose turns became lanes. In scalar code every value is uniform. In lanes a value is
  *   uniform   the same for all lanes: a scalar
  *   linear    base + lane * step, both scalars: i64 only
@@ -23,8 +23,8 @@
 enum { EMIT_OBJECT, EMIT_IR, EMIT_ASM }; /* what emit_kernel makes */
 enum { EMIT_LANES = 16 };
 
-/* Machine code (an ELF object), or text, for a verified kernel; *out is malloc'ed, *n its bytes. False with
- * a message in `err`. `what`: EMIT_OBJECT ... */
+/* Machine code (an ELF object), or text, for a verified kernel; *out is malloc'ed, *n its bytes.
+ * False with a message in `err`. `what`: EMIT_OBJECT ... */
 bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
                  size_t err_n);
 /* LLVM for the host; once per process. */
@@ -51,7 +51,7 @@ typedef struct Emit {
   LLVMValueRef status, fail;  /* KStatus *; alloca of i32, stored to it at the end */
   One *val;                   /* per instruction */
   int width;                  /* 1 or EMIT_LANES */
-  LLVMValueRef mask;          /* <16 x i1>: only these lanes run, at least one does; NULL = all lanes */
+  LLVMValueRef mask;          /* <16 x i1>: lanes that run, at least one; NULL = all */
   struct Red *red;            /* innermost LP_RED: see emit.c */
   int math_n;                 /* width of the functions of fmath.inc now expanded */
   char *err;
@@ -73,11 +73,12 @@ static inline LLVMValueRef emit_scalar(Emit *e, LVal v) { return e->val[v].v; }
 
 LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry, 64-byte aligned */
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
-static inline bool emit_wide(const Emit *e) { return e->level >= ENG_X86_64_V3; } /* has FMA, F16C, AVX2 */
+/* The level has FMA, F16C and AVX2. */
+static inline bool emit_wide(const Emit *e) { return e->level >= ENG_X86_64_V3; }
 
-/* Internal functions: emit_fn_begin gives true when `name` (at most 40 bytes) is not there yet, and its body
- * is to be emitted until emit_fn_end; *fn is the function either way. Values of the kernel cannot be used
- * inside. */
+/* Internal functions: emit_fn_begin gives true when `name` (at most 40 bytes) is not there yet,
+ * and its body is to be emitted until emit_fn_end; *fn is the function either way. Values of the
+ * kernel cannot be used inside. */
 typedef struct EmitSaved {
   LLVMBasicBlockRef at, entry;
   LLVMValueRef fn;
@@ -86,8 +87,8 @@ bool emit_fn_begin(Emit *e, EmitSaved *s, const char *name, LLVMTypeRef type, LL
 void emit_fn_end(Emit *e, EmitSaved *s);
 LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg);
 
-/* for (i = from; i < to; i += step), signed: emits the head; the body follows; emit_loop_end closes it. Of
- * constants with from < to, what the last turn makes can be used afterwards. */
+/* for (i = from; i < to; i += step), signed: emits the head; the body follows; emit_loop_end
+ * closes it. Of constants with from < to, what the last turn makes can be used afterwards. */
 typedef struct Loop {
   LLVMBasicBlockRef before, body, end;
   LLVMValueRef i, to;
@@ -96,25 +97,28 @@ typedef struct Loop {
 void emit_loop(Emit *e, Loop *l, LLVMValueRef from, LLVMValueRef to, int64_t step);
 void emit_loop_end(Emit *e, Loop *l);
 
-/* Runs `body(e, ud, i)` for i in 0 .. n-1 in lanes: unmasked whole vectors, then one masked rest. The
- * present width is 1. `i` is the number of lane 0 (i64). */
+/* Runs `body(e, ud, i)` for i in 0 .. n-1 in lanes: unmasked whole vectors, then one masked
+ * rest. The present width is 1. `i` is the number of lane 0 (i64). */
 typedef void EmitBody(Emit *e, void *ud, LLVMValueRef i);
 void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud);
 
 /* -- emit_value.c: types and operations at the present width */
 
-LLVMTypeRef emit_type(Emit *e, DType dt);      /* of a scalar in registers: i1, i8 .., float, double */
-LLVMTypeRef emit_mem_type(Emit *e, DType dt);  /* of an element in memory: i8 .., i16 for halves, .. */
-LLVMTypeRef emit_vec(LLVMTypeRef t, int n);    /* <n x t>, or t when n is 1 */
+LLVMTypeRef emit_type(Emit *e, DType dt);     /* of a scalar in registers: i1, i8 .., double */
+LLVMTypeRef emit_mem_type(Emit *e, DType dt); /* of an element in memory: i16 for halves, .. */
+LLVMTypeRef emit_vec(LLVMTypeRef t, int n);   /* <n x t>, or t when n is 1 */
 LLVMValueRef emit_i64(Emit *e, int64_t x);
 LLVMValueRef emit_i32(Emit *e, int32_t x);
 LLVMValueRef emit_splat(Emit *e, LLVMValueRef x, int n);
 LLVMValueRef emit_vector(Emit *e, One x);      /* as <16 x T>; in scalar code as the scalar */
 static inline One one_uniform(LLVMValueRef v) { return (One){ONE_UNIFORM, v, NULL}; }
 static inline One one_vector(LLVMValueRef v) { return (One){ONE_VECTOR, v, NULL}; }
-static inline One one_linear(LLVMValueRef v, LLVMValueRef step) { return (One){ONE_LINEAR, v, step}; }
+static inline One one_linear(LLVMValueRef v, LLVMValueRef step) {
+  return (One){ONE_LINEAR, v, step};
+}
 
-LLVMValueRef emit_const(Emit *e, DType dt, double x); /* a scalar constant (ints and bool: x is whole) */
+/* A scalar constant; of ints and bool x is whole. */
+LLVMValueRef emit_const(Emit *e, DType dt, double x);
 /* Loads and stores of elements, at the present width, under the present mask. */
 One emit_load(Emit *e, int buf, One index);
 void emit_store(Emit *e, int buf, One index, One x);
@@ -128,20 +132,22 @@ void emit_store_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
                        LLVMValueRef mask, int n);
 
 /* LLVM values of any one width (scalars, or vectors of equal length) in and out. */
-LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z); /* float or double */
+LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z); /* of floats */
 LLVMValueRef emit_un(Emit *e, RefUn f, DType dt, LLVMValueRef x);
 LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef emit_cast(Emit *e, DType from, DType to, LLVMValueRef x);
-LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x); /* float to f16 or bf16 and back; else x */
+LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x); /* to f16, bf16 and back; else x */
 LLVMValueRef emit_intrinsic(Emit *e, const char *name, LLVMTypeRef over, int n, LLVMValueRef *arg);
 int emit_width_of(LLVMValueRef x); /* elements of its type; 1 for a scalar */
 LLVMTypeRef emit_like(LLVMValueRef x, LLVMTypeRef scalar); /* `scalar` as wide as x */
-/* Floats as ints in the order of max (or of min): a NaN is past every number, -0 below +0; and back. */
+/* Floats as ints in the order of max (or of min): a NaN is past every number, -0 below +0; and
+ * back. */
 LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x);
 LLVMValueRef emit_unkey(Emit *e, LLVMValueRef u);
 /* Straight-line i64 arithmetic and the like on Ones: keeps uniform and linear. */
 One emit_one(Emit *e, LVal v); /* any scalar-code instruction */
-void emit_flag(Emit *e, LLVMValueRef bad); /* sets the fail flag where bad (i1 or <16 x i1>), under the mask */
+/* Sets the fail flag where bad (i1 or <16 x i1>), under the mask. */
+void emit_flag(Emit *e, LLVMValueRef bad);
 
 /* -- emit_math.c */
 LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x); /* the functions of runtime/fmath.inc */

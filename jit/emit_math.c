@@ -1,13 +1,13 @@
 /* The elementary functions: runtime/fmath.inc expanded to LLVM instructions.
  *
- * In: values of f32 or f64, scalars or vectors. Out: the same instructions that runtime/fmath.c has in
- * C, so the same bits. V, I and B of the text are values of the width that is being expanded
- * (e->math_n). Where the level has FMA the functions are expanded in place; else each is an internal
- * function, as its software FMA is long. */
+ * In: values of f32 or f64, scalars or vectors. Out: the same instructions that runtime/fmath.c
+ * has in C, so the same bits. V, I and B of the text are values of the width that is being
+ * expanded (e->math_n). Where the level has FMA the functions are expanded in place; else each
+ * is an internal function, as its software FMA is long. */
 #include <stdio.h>
 #include <string.h>
 
-#include "jit/emit.h"
+#include "jit/emit_impl.h"
 
 #define BUILD e->b
 
@@ -16,15 +16,15 @@ static LLVMValueRef k_int(Emit *e, int w, uint64_t c) {
   return emit_splat(e, LLVMConstInt(t, c, false), e->math_n);
 }
 
-static LLVMTypeRef real_type(Emit *e, int w) {
+static LLVMTypeRef float_type(Emit *e, int w) {
   return w == 64 ? LLVMDoubleTypeInContext(e->ctx) : LLVMFloatTypeInContext(e->ctx);
 }
 
 static LLVMValueRef k_real(Emit *e, int w, double c) {
-  return emit_splat(e, LLVMConstReal(real_type(e, w), c), e->math_n);
+  return emit_splat(e, LLVMConstReal(float_type(e, w), c), e->math_n);
 }
 
-static LLVMTypeRef type_v(Emit *e, int w) { return emit_vec(real_type(e, w), e->math_n); }
+static LLVMTypeRef type_v(Emit *e, int w) { return emit_vec(float_type(e, w), e->math_n); }
 static LLVMTypeRef type_i(Emit *e, int w) {
   return emit_vec(LLVMIntTypeInContext(e->ctx, (unsigned)w), e->math_n);
 }
@@ -33,13 +33,14 @@ static LLVMValueRef square_root(Emit *e, LLVMValueRef x) {
   return emit_intrinsic(e, "llvm.sqrt", LLVMTypeOf(x), 1, &x);
 }
 
-/* Where c, *q, *r, *l = huge(x), lane by lane behind a branch. `huge` takes the lanes of c as bits of an
- * i16 and places in memory. */
+/* Where c, *q, *r, *l = huge(x), lane by lane behind a branch. `huge` takes the lanes of c as
+ * bits of an i16 and places in memory. */
 static void rare(Emit *e, int w, LLVMValueRef huge, LLVMValueRef c, LLVMValueRef x, LLVMValueRef *q,
                  LLVMValueRef *r, LLVMValueRef *l) {
   int n = e->math_n;
   LLVMTypeRef i16 = LLVMInt16TypeInContext(e->ctx), v = type_v(e, w), i = type_i(e, w);
-  LLVMValueRef set = n == 1 ? LLVMBuildZExt(BUILD, c, i16, "") : LLVMBuildBitCast(BUILD, c, i16, "");
+  LLVMValueRef set =
+      n == 1 ? LLVMBuildZExt(BUILD, c, i16, "") : LLVMBuildBitCast(BUILD, c, i16, "");
   LLVMBasicBlockRef start = LLVMGetInsertBlock(BUILD), work = emit_new_block(e, "huge");
   LLVMBasicBlockRef join = emit_new_block(e, "reduced");
   LLVMValueRef some = LLVMBuildICmp(BUILD, LLVMIntNE, set, LLVMConstNull(i16), "");
@@ -141,7 +142,8 @@ static LLVMValueRef huge_fn(Emit *e, int w) {
     LLVMPositionBuilderAtEnd(BUILD, work);
     LLVMValueRef at[4], x, q, r, l;
     for (int j = 0; j < 4; j++) {
-      at[j] = LLVMBuildGEP2(BUILD, j == 1 ? i : v, LLVMGetParam(fn, (unsigned)j + 1), &loop.i, 1, "");
+      at[j] =
+          LLVMBuildGEP2(BUILD, j == 1 ? i : v, LLVMGetParam(fn, (unsigned)j + 1), &loop.i, 1, "");
     }
     x = LLVMBuildLoad2(BUILD, v, at[0], "");
     if (w == 32) reduce_huge_32(e, x, &q, &r, &l);
@@ -184,12 +186,6 @@ static LLVMValueRef unary(Emit *e, RefUn f, bool dbl, LLVMValueRef x) {
 #undef ONE
 }
 
-static bool is_double(LLVMValueRef x) {
-  LLVMTypeRef t = LLVMTypeOf(x);
-  if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
-  return LLVMGetTypeKind(t) == LLVMDoubleTypeKind;
-}
-
 /* Function number f (-1: pow) of n operands: in place, or by a call of an internal function. */
 static LLVMValueRef apply(Emit *e, int f, int n, LLVMValueRef *x) {
   bool dbl = is_double(x[0]), pow = f < 0;
@@ -205,7 +201,9 @@ static LLVMValueRef apply(Emit *e, int f, int n, LLVMValueRef *x) {
     snprintf(name, sizeof name, "math%d_%d_%d", f, dbl ? 64 : 32, e->math_n);
     if (emit_fn_begin(e, &s, name, LLVMFunctionType(t, par, (unsigned)n, false), &fn)) {
       LLVMValueRef a = LLVMGetParam(fn, 0), b = pow ? LLVMGetParam(fn, 1) : NULL;
-      LLVMBuildRet(BUILD, !pow ? unary(e, (RefUn)f, dbl, a) : dbl ? pow_64(e, a, b) : pow_32(e, a, b));
+      LLVMBuildRet(BUILD, !pow  ? unary(e, (RefUn)f, dbl, a)
+                          : dbl ? pow_64(e, a, b)
+                                : pow_32(e, a, b));
       emit_fn_end(e, &s);
     }
     r = emit_call(e, fn, n, x);

@@ -1,8 +1,8 @@
 /* Random numbers: Philox 4x32-10 and the distributions of runtime/rng.h.
  *
- * In: key, counter and element numbers, each the same for all lanes or one per lane. Out: the numbers
- * of runtime/rng.c. Words are computed in i64 with the upper half zero, since what a round needs is the
- * product of two words. */
+ * In: key, counter and element numbers, each the same for all lanes or one per lane. Out: the
+ * numbers of runtime/rng.c. Words are computed in i64 with the upper half zero, since what a
+ * round needs is the product of two words. */
 #include "jit/emit.h"
 
 #define B e->b
@@ -34,8 +34,8 @@ static void one_round(Emit *e, LLVMValueRef c[6]) {
   c[5] = low(e, LLVMBuildAdd(B, c[5], like(e, c[5], 0xbb67ae85), ""));
 }
 
-/* c[4] becomes the block of counter c under the key; all of one width, as words. A loop, as ten rounds
- * written out take long to compile. */
+/* c[4] becomes the block of counter c under the key; all of one width, as words. A loop, as ten
+ * rounds written out take long to compile. */
 static void philox(Emit *e, LLVMValueRef c[4], LLVMValueRef k0, LLVMValueRef k1) {
   LLVMValueRef x[6] = {c[0], c[1], c[2], c[3], k0, k1}, phi[6];
   Loop l;
@@ -82,14 +82,15 @@ static LLVMValueRef real(Emit *e, LLVMValueRef x, LLVMTypeRef t, double c) {
 /* floor(w * limit / 2^64) */
 static LLVMValueRef below(Emit *e, LLVMValueRef w, LLVMValueRef limit) {
   LLVMValueRef wl = low(e, w), wh = high(e, w), ml = low(e, limit), mh = high(e, limit);
-  LLVMValueRef mid = LLVMBuildAdd(B, LLVMBuildMul(B, wh, ml, ""), high(e, LLVMBuildMul(B, wl, ml, "")), "");
+  LLVMValueRef mid =
+      LLVMBuildAdd(B, LLVMBuildMul(B, wh, ml, ""), high(e, LLVMBuildMul(B, wl, ml, "")), "");
   LLVMValueRef mid2 = LLVMBuildAdd(B, LLVMBuildMul(B, wl, mh, ""), low(e, mid), "");
   LLVMValueRef r = LLVMBuildAdd(B, LLVMBuildMul(B, wh, mh, ""), high(e, mid), "");
   return LLVMBuildAdd(B, r, high(e, mid2), "");
 }
 
-/* Whole numbers below 2^53 to f64: few levels have the instruction for 64 bits, so the halves are put
- * under the exponents of 2^84 and 2^52; all steps are exact. */
+/* Whole numbers below 2^53 to f64: few levels have the instruction for 64 bits, so the halves
+ * are put under the exponents of 2^84 and 2^52; all steps are exact. */
 static LLVMValueRef to_double(Emit *e, LLVMValueRef x) {
   LLVMTypeRef f64 = LLVMDoubleTypeInContext(e->ctx), t = emit_like(x, f64);
   if (e->level == ENG_X86_64_V4) return LLVMBuildSIToFP(B, x, t, "");
@@ -111,7 +112,12 @@ static LLVMValueRef uniform(Emit *e, DType dt, LLVMValueRef w) {
   int drop = dt == DT_F16 ? 21 : dt == DT_BF16 ? 24 : 8;
   LLVMValueRef by = emit_splat(e, LLVMConstInt(i32, (unsigned)drop, false), emit_width_of(w));
   LLVMValueRef x = LLVMBuildSIToFP(B, LLVMBuildLShr(B, w, by, ""), emit_like(w, f32), "");
-  return LLVMBuildFMul(B, x, real(e, w, f32, drop == 8 ? 0x1p-24 : drop == 21 ? 0x1p-11 : 0x1p-8), "");
+  return LLVMBuildFMul(B, x,
+                       real(e, w, f32,
+                            drop == 8    ? 0x1p-24
+                            : drop == 21 ? 0x1p-11
+                                         : 0x1p-8),
+                       "");
 }
 
 /* The word of element i, i32, or two of them as i64 (`wide`), out of the words of its block. */
@@ -154,8 +160,8 @@ static LLVMValueRef zip(Emit *e, LLVMValueRef x, LLVMValueRef y) {
 }
 
 /* The numbers of 16 elements from the first of a block on: each block is computed once. */
-static LLVMValueRef whole_blocks(Emit *e, bool normal, bool wide, LLVMValueRef key, LLVMValueRef counter,
-                                 LLVMValueRef first) {
+static LLVMValueRef whole_blocks(Emit *e, bool normal, bool wide, LLVMValueRef key,
+                                 LLVMValueRef counter, LLVMValueRef first) {
   int n = wide ? EMIT_LANES / 2 : EMIT_LANES / 4;
   LLVMTypeRef i32 = LLVMVectorType(LLVMInt32TypeInContext(e->ctx), (unsigned)n);
   LLVMValueRef lane[EMIT_LANES], w[4], z0, z1;
@@ -185,7 +191,8 @@ static LLVMValueRef sixteen(Emit *e, bool normal, bool wide, LLVMValueRef key, L
   if (normal) t = wide ? LLVMDoubleTypeInContext(e->ctx) : LLVMFloatTypeInContext(e->ctx);
   else if (!wide) t = LLVMInt32TypeInContext(e->ctx);
   const char *name = normal ? wide ? "normal_64" : "normal_32" : wide ? "words_64" : "words_32";
-  if (emit_fn_begin(e, &s, name, LLVMFunctionType(LLVMVectorType(t, EMIT_LANES), par, 3, false), &fn)) {
+  if (emit_fn_begin(e, &s, name, LLVMFunctionType(LLVMVectorType(t, EMIT_LANES), par, 3, false),
+                    &fn)) {
     for (int j = 0; j < 3; j++) arg[j] = LLVMGetParam(fn, (unsigned)j);
     LLVMBasicBlockRef fast = emit_new_block(e, "whole"), slow = emit_new_block(e, "parts");
     LLVMValueRef off = LLVMBuildAnd(B, arg[2], emit_i64(e, wide ? 1 : 3), "");
