@@ -424,13 +424,17 @@ static Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
   }
   if (tag == V_LIST && unknown) return (Value){.tag = V_UNKNOWN};
   if (tag == V_LIST && weak) {
-    for (uint32_t i = 1; i < l->count; i++)
-      if ((items[i].tag == V_LIST) != (items[0].tag == V_LIST) ||
-          (items[i].tag == V_LIST && items[i].u.list->count != items[0].u.list->count))
+    bool rows = items[0].tag == V_LIST;
+    for (uint32_t i = 1; i < l->count; i++) {
+      if ((items[i].tag == V_LIST) != rows)
+        fail(s, ERR_STACK, l->items[i]->span,
+             rows ? "a number stands among the rows of a tensor"
+                  : "a row stands among the numbers of a tensor");
+      if (rows && items[i].u.list->count != items[0].u.list->count)
         fail(s, ERR_STACK, l->items[i]->span,
              "the rows of a tensor must have one length: this one has %zu, the first %zu",
-             items[i].tag == V_LIST ? items[i].u.list->count : 1,
-             items[0].tag == V_LIST ? items[0].u.list->count : 1);
+             items[i].u.list->count, items[0].u.list->count);
+    }
     Value v = list_value(s, V_LIST, l->count, items);
     v.u.list->weak = true;
     return v;
