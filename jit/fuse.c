@@ -30,6 +30,7 @@ enum {
   MOST_VISITS = 4000,  /* groups looked at for a cycle; past them a join is refused */
   CLONE_NODES = 8,     /* of a chain that every reader makes for itself */
   CLONE_COST = 60,     /* of it, where it is one number */
+  LARGE = 32,          /* rows and columns from which columns are reduced on the way */
   CHEAP = 4            /* cost per element that moving 4 bytes hides */
 };
 
@@ -155,6 +156,7 @@ typedef struct NodeInfo {
   Edge *edges;
   uint32_t *reader; /* the nodes that read it, once per edge */
   uint32_t reader_count;
+  bool column;      /* a reduction over leading axes */
   bool live, memory, inner; /* memory: some reader wants it there; inner: taken in, never an out */
   uint8_t clone, clone_nodes, clone_cost;
 } NodeInfo;
@@ -421,13 +423,14 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
     uint32_t node = i < p->count ? p->nodes[i] : q->nodes[i - p->count];
     const NodeInfo *x = &f->n[node];
     if (x->inner) continue;
-    if (x->count != rows && x->count != all) return false;
+    if (x->count != rows && x->count != all && !x->column) return false;
     bool full = x->count == all || kind_of((OpCode)node_at(f, node)->op) == GROUP_REDUCE;
     for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
       const Edge *e = &x->edges[k];
       if (e->from == NOBODY) continue;
       const NodeInfo *y = &f->n[e->from];
       if (y->inner || (y->part != a && y->part != b)) continue;
+      if (y->column) return false; /* it is known when all rows are */
       bool fits = false;
       if (e->way == WAY_SAME) fits = y->count == (full ? all : rows);
       if (e->way == WAY_ROW) fits = full && y->count == rows && e->columns == columns;
@@ -466,6 +469,12 @@ static bool contracts(const Fuse *f, const Part *p) {
   return (p->kind == GROUP_DOT && node_at(f, p->anchor)->op != OP_INNER) || p->kind == GROUP_CONV;
 }
 
+/* Not known to be small. */
+static bool large(const Fuse *f, Dim d) {
+  int64_t n;
+  return !dim_is_const(f->g->dims, d, &n) || n >= LARGE;
+}
+
 typedef enum Join { JOIN_NOT, JOIN_SPACE, JOIN_INNER } Join;
 
 /* How group b can join a, of which a node reads it over e; *kind: what they are then. SPACE: their
@@ -483,6 +492,13 @@ static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *
     const Part *r = rows_a ? a : b;
     bool same = !(rows_a && rows_b) || (a->rows == b->rows && a->columns == b->columns);
     if (same && rows_fit(f, ia, ib, r->rows, r->columns)) return JOIN_SPACE;
+  }
+  /* Columns of what goes over rows by itself are made on the way. */
+  if (a->kind == GROUP_COLUMNS && e->way == WAY_SAME && large(f, a->rows) && large(f, a->columns) &&
+      (rows_b ? a->rows == b->rows && a->columns == b->columns : point_b && !read_by(f, ia, ib)) &&
+      rows_fit(f, ia, ib, a->rows, a->columns)) {
+    *kind = GROUP_ROWS;
+    return JOIN_SPACE;
   }
   bool takes = point_a || rows_a || a->kind == GROUP_COLUMNS || a->kind == GROUP_REDUCE;
   if (!takes || !point_b || (b->fails && !e->all) || !read_by(f, ia, ib)) return JOIN_NOT;
@@ -554,6 +570,7 @@ static void reduce_space(const Fuse *f, uint32_t node, Part *p) {
   p->kind = last ? GROUP_ROWS : GROUP_COLUMNS;
   p->rows = a;
   p->columns = b;
+  f->n[node].column = first && !last;
 }
 
 /* Reductions of one space that read one value, in one pass. */
