@@ -1,10 +1,10 @@
 /* Single operations of script as machine code.
  *
- * In: an operation with tensors, as for gr_run_op. Out: the same. A large operation becomes a graph of
- * one node whose sizes are symbols, equal sizes one symbol, so that one kernel serves all sizes; the
- * session keeps these graphs by operation, dtypes, ranks, attributes and the pattern of sizes. An
- * operand that is a transposed or repeated view enters as what it views, with the view in the graph:
- * nothing is copied. Views themselves, small operations and failures are left to gr_run_op.
+ * In: an operation with tensors, as for gr_run_op. Out: the same. A large operation becomes a graph
+ * of one node whose sizes are symbols, equal sizes one symbol, so that one kernel serves all sizes;
+ * the session keeps these graphs by operation, dtypes, ranks, attributes and the pattern of sizes.
+ * An operand that is a transposed or repeated view enters as what it views, with the view in the
+ * graph: nothing is copied. Views themselves, small operations and failures are left to gr_run_op.
  * Invariant: what is kept depends on the key alone.
  */
 #include <stdlib.h>
@@ -213,8 +213,8 @@ static Graph *build(Session *s, Arena *a, Sizes *z, OpCode op, const Attr *attrs
   return g;
 }
 
-static Entry *entry_of(Session *s, const Buf *key, Sizes *z, OpCode op, const Attr *attrs, int nattrs,
-                       Tensor *const *in, const Operand *o, int n) {
+static Entry *entry_of(Session *s, const Buf *key, Sizes *z, OpCode op, const Attr *attrs,
+                       int nattrs, Tensor *const *in, const Operand *o, int n) {
   if (!s->native_ops) {
     s->native_ops = mem_need(&s->mem, NULL, 0, sizeof *s->native_ops);
     memset(s->native_ops, 0, sizeof *s->native_ops);

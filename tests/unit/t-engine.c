@@ -1,5 +1,5 @@
-/* The engine: where code comes from, what is kept, what goes wrong. The code generator is this program
- * (fake-codegen.h); the real one is tried where it was built. */
+/* The engine: where code comes from, what is kept, what goes wrong. The code generator is this
+ * program (fake-codegen.h); the real one is tried where it was built. */
 #include "jit/engine.h"
 
 #include <dirent.h>
@@ -467,7 +467,7 @@ static void t_nomem(void) {
   check_int(worked, <, 55);
 }
 
-/* ---- the real code generator -------------------------------------------------------------------- */
+/* ---- the real code generator ----------------------------------------------------------------- */
 
 #ifdef HAVE_CODEGEN
 
@@ -500,7 +500,8 @@ static void t_real(void) {
     t.config.cache = in_top("real");
     for (int round = 0; round < 2; round++) {
       start(&t);
-      for (int n = 0; n < 3; n++) check_msg(adds(&t, n, 5000), "%s: %s", eng_level_name[level], t.e.text);
+      for (int n = 0; n < 3; n++)
+        check_msg(adds(&t, n, 5000), "%s: %s", eng_level_name[level], t.e.text);
       check_int(eng_count(t.g).generated, ==, round ? 0 : 3);
       if (!round) eng_close(t.g);
     }
@@ -530,7 +531,8 @@ static void t_dump(void) {
   finish(&t);
 }
 
-/* The code generator fails for each kernel; afterwards it is well again, and the session with it. */
+/* The code generator fails for each kernel; afterwards it is well again, and the session with
+ * it. */
 static void t_real_fails(const char *how, const char *text) {
   Test t;
   begin(&t, "");
@@ -542,14 +544,15 @@ static void t_real_fails(const char *how, const char *text) {
   check_has(t.e.text, text);
   setenv("CKL_CODEGEN_TEST", "", 1);
   check(!adds(&t, 1, 10)); /* stays failed */
-  check_msg(adds(&t, 2, 10) || adds(&t, 3, 10), "%s", t.e.text); /* a process that was started before is still ill */
+  /* a process that was started before is still ill */
+  check_msg(adds(&t, 2, 10) || adds(&t, 3, 10), "%s", t.e.text);
   unsetenv("CKL_CODEGEN_TEST");
   finish(&t);
 }
 
 #endif
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct Seen {
   _Atomic int64_t turns, pieces, longest, wrong_control;
@@ -641,7 +644,8 @@ static void t_find(void) {
 
 static void t_levels(void) {
   EngLevel level;
-  for (int i = 0; i < ENG_LEVEL_COUNT; i++) check(eng_level_find(eng_level_name[i], &level) && (int)level == i);
+  for (int i = 0; i < ENG_LEVEL_COUNT; i++)
+    check(eng_level_find(eng_level_name[i], &level) && (int)level == i);
   check(!eng_level_find("x86-64-v5", &level));
   check_int(eng_host_level(), <, ENG_LEVEL_COUNT);
 }
@@ -654,7 +658,8 @@ int main(int argc, char **argv) {
   if (!mkdtemp(top)) return 1;
   TEST(t_generates(), "kernels are generated, each once");
   TEST(t_no_generator(), "without a code generator there is an error");
-  TEST(goes_wrong("error bad kernel", "bad kernel"), "a kernel that cannot be compiled stays failed");
+  TEST(goes_wrong("error bad kernel", "bad kernel"),
+       "a kernel that cannot be compiled stays failed");
   TEST(goes_wrong("kill 9", "signal 9"), "a killed code generator is an error");
   TEST(goes_wrong("big 3", "object file"), "an object that is none is an error");
   TEST(goes_wrong("garbage", "nonsense"), "nonsense is an error");
@@ -671,9 +676,11 @@ int main(int argc, char **argv) {
 #ifdef HAVE_CODEGEN
   TEST(t_real(), "the code generator makes code that runs, and that is found on disk");
   TEST(t_dump(), "the code generator shows what it makes");
-  TEST(t_real_fails("fatal", "LLVM: out of registers"), "what LLVM cannot do is an error of one kernel");
+  TEST(t_real_fails("fatal", "LLVM: out of registers"),
+       "what LLVM cannot do is an error of one kernel");
 #ifndef CKL_SANITIZE
-  TEST(t_real_fails("abort", "signal 6"), "an abort of the code generator is an error of one kernel");
+  TEST(t_real_fails("abort", "signal 6"),
+       "an abort of the code generator is an error of one kernel");
 #else
   TEST(t_real_fails("abort", "status"), "an abort of the code generator is an error of one kernel");
 #endif
