@@ -220,10 +220,10 @@ const Spot *low_spot(Low *w, const Digit *d, int n) {
   return m->spots[hash & mask] = s;
 }
 
-/* Which atom v is, or -1. */
-static int atom_of(const Watch *t, LVal v) {
+/* Which atom d is, or -1. The same number below another size is none: an index that is inside a part. */
+static int atom_of(const Watch *t, Digit d) {
   for (int k = 0; k < t->count; k++) {
-    if (t->atom[k] == v) return k;
+    if (t->atom[k] == d.v && t->size[k] == d.n) return k;
   }
   return -1;
 }
@@ -233,7 +233,7 @@ static void watch_number(Watch *t, const Digit *d, int n) {
   int place[MAX_DIGITS];
   for (int k = 0; k < t->count; k++) place[k] = -1;
   for (int i = 0; i < n; i++) {
-    int k = atom_of(t, d[i].v);
+    int k = atom_of(t, d[i]);
     if (k >= 0) place[k] = i;
   }
   for (int k = 0; k + 1 < t->count; k++) {
@@ -254,7 +254,7 @@ LVal low_merge(Low *w, const Digit *d, int n) {
 /* Into high * low parts; in a trial an atom that is cut is noted. */
 static void split(Low *w, Digit d, Dim high, Dim low, Digit *top, Digit *bottom) {
   Watch *t = w->memo->watch;
-  int k = t ? atom_of(t, d.v) : -1;
+  int k = t ? atom_of(t, d) : -1;
   if (k >= 0 && t->split < 0) {
     t->split = k;
     t->high = high;
@@ -329,7 +329,7 @@ LVal low_row_major(Low *w, const Type *t, const LVal *at) {
 static LVal load(Low *w, Val v, const Spot *s) {
   Watch *t = w->memo->watch;
   if (t) {
-    int last = s->count ? atom_of(t, s->d[s->count - 1].v) : -1;
+    int last = s->count ? atom_of(t, s->d[s->count - 1]) : -1;
     if (last >= 0) t->unit[last] = true;
     t->loads++;
   }

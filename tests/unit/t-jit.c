@@ -127,6 +127,34 @@ static void random_graphs(void *ud)
   jit_close(jit);
 }
 
+/* Graphs that went wrong once. */
+static const char *const once[] = {
+    /* a pad by 0 in front reads its operand at the same number, below another size */
+    "graph \"g\" {\n"
+    "  %0 = input {index=0 dtype=f32 device=cpu dims=[2, 2, 32, 16]} : f32[2, 2, 32, 16] ~1\n"
+    "  %1 = transpose %0 {perm=(0, 2, 1, 3)} : f32[2, 32, 2, 16] ~1\n"
+    "  %2 = reshape %1 {dims=[64, 32]} : f32[64, 32] ~1\n"
+    "  %3 = pad %2 {low=[0, 0] high=[0, 64] inner=(0, 0) value=0.0} : f32[64, 96]\n"
+    "  %4 = pad %2 {low=[0, 64] high=[0, 0] inner=(0, 0) value=0.0} : f32[64, 96]\n"
+    "  %5 = add %3 %4 : f32[64, 96]\n"
+    "  return %5\n"
+    "}\n",
+};
+
+static void once_wrong(void *ud)
+{
+  (void)ud;
+  JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
+  jit = jit_open(&mem, &config);
+  for (size_t i = 0; i < sizeof once / sizeof *once; i++) {
+    Gen x = {.token = VAL_NONE};
+    GErr e = {0};
+    x.g = gr_read(&arena, names_new(&arena), once[i], strlen(once[i]), &e);
+    if (check_msg(x.g != NULL, "graph %d: %s", (int)i, e.text)) both(&x, "a graph", i + 1);
+  }
+  jit_close(jit);
+}
+
 static void in_arena(void (*f)(void *))
 {
   arena_init(&arena, &mem);
@@ -147,6 +175,7 @@ int main(void)
   }
   tap_note("%d kernels ran", kernels);
   TEST(in_arena(random_graphs), "random graphs give the bits, effects and errors of the evaluator");
+  TEST(in_arena(once_wrong), "graphs that went wrong once give the bits");
   mem_close(&mem);
   return tap_done();
 }
