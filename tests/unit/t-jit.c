@@ -132,12 +132,20 @@ static const char *const once[] = {
     /* a pad by 0 in front reads its operand at the same number, below another size */
     "graph \"g\" {\n"
     "  %0 = input {index=0 dtype=f32 device=cpu dims=[2, 2, 32, 16]} : f32[2, 2, 32, 16] ~1\n"
-    "  %1 = transpose %0 {perm=(0, 2, 1, 3)} : f32[2, 32, 2, 16] ~1\n"
-    "  %2 = reshape %1 {dims=[64, 32]} : f32[64, 32] ~1\n"
-    "  %3 = pad %2 {low=[0, 0] high=[0, 64] inner=(0, 0) value=0.0} : f32[64, 96]\n"
-    "  %4 = pad %2 {low=[0, 64] high=[0, 0] inner=(0, 0) value=0.0} : f32[64, 96]\n"
-    "  %5 = add %3 %4 : f32[64, 96]\n"
-    "  return %5\n"
+    "  %1 = input {index=1 dtype=f32 device=cpu dims=[2, 2, 16, 32]} : f32[2, 2, 16, 32] ~2\n"
+    "  %2 = input {index=2 dtype=f32 device=cpu dims=[2, 2, 32, 16]} : f32[2, 2, 32, 16] ~3\n"
+    "  %3 = transpose %0 {perm=(0, 2, 1, 3)} : f32[2, 32, 2, 16] ~1\n"
+    "  %4 = reshape %3 {dims=[64, 32]} : f32[64, 32] ~1\n"
+    "  %5 = pad %4 {low=[0, 64] high=[0, 0] inner=(0, 0) value=0.0} : f32[64, 96]\n"
+    "  %6 = transpose %1 {perm=(0, 3, 1, 2)} : f32[2, 32, 2, 16] ~2\n"
+    "  %7 = reshape %6 {dims=[64, 32]} : f32[64, 32] ~2\n"
+    "  %8 = pad %7 {low=[0, 32] high=[0, 32] inner=(0, 0) value=0.0} : f32[64, 96]\n"
+    "  %9 = add %5 %8 : f32[64, 96]\n"
+    "  %10 = transpose %2 {perm=(0, 2, 1, 3)} : f32[2, 32, 2, 16] ~3\n"
+    "  %11 = reshape %10 {dims=[64, 32]} : f32[64, 32] ~3\n"
+    "  %12 = pad %11 {low=[0, 0] high=[0, 64] inner=(0, 0) value=0.0} : f32[64, 96]\n"
+    "  %13 = add %9 %12 : f32[64, 96]\n"
+    "  return %13\n"
     "}\n",
 };
 
