@@ -411,16 +411,16 @@ static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
   }
   look(g);
   if (g->config.record) record(g, &text, hash);
-  if (g->config.level > eng_host_level()) {
-    arena_rewind(&g->arena, mark);
-    err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
-    return NULL;
-  }
   k = new_kernel(g, &text, hash);
-  if (!find(g, k) && (!generate || !g->workers)) {
-    arena_rewind(&g->arena, mark);
-    err_set(e, "there is no code generator (ckl-codegen)");
-    return NULL;
+  bool fits = g->config.level <= eng_host_level();
+  if (!(fits && find(g, k)) && !(fits && generate && g->workers)) {
+    if (!g->config.record) {
+      arena_rewind(&g->arena, mark);
+      if (fits) err_set(e, "there is no code generator (ckl-codegen)");
+      else err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
+      return NULL;
+    }
+    fail(g, k, "recorded only", 13); /* and the next kernel of the graph is asked for too */
   }
   if (g->kernel_count >= g->bucket_count) grow(g);
   k->next = g->buckets[hash & (g->bucket_count - 1)];

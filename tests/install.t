@@ -16,6 +16,22 @@ tap_empty "$(echo "$files" | grep '\.h$' | grep -v -x ./include/ckl.h)" 'ckl.h i
 "$dest$prefix/bin/ckl" --version >"$log" 2>&1
 tap_status $? 'the installed program runs' "$log"
 
+# the code generator and the installed kernels are found where they are now, not where they were to be
+if [ -x ckl-codegen ]; then
+  installed() { # installed COUNTER WORD...: a counter of a run of the installed program
+    counter=$1
+    shift
+    CKL_CPU=native CKL_CACHE= "$dest$prefix/bin/ckl" run --counts "$@" 2>&1 >/dev/null | awk -v c="$counter" '$1 == c { print $2 }'
+  }
+  echo 'fn f[N](x: f32[N]) -> f32[N] = tanh(x * 3.25) - x
+print(sum(f(uniform([10]))) < 10.0)' >"$dest/new.ckl"
+  tap_empty "$(
+    [ "$(installed jit.generated "$srcdir/jit/installed.ckl")" = 0 ] || echo 'installed kernels are made again'
+    [ "$(installed jit.installed "$srcdir/jit/installed.ckl")" -gt 0 ] || echo 'installed kernels are not used'
+    [ "$(installed jit.generated "$dest/new.ckl")" -gt 0 ] || echo 'a new kernel is not made'
+  )" 'the installed program makes code and finds installed kernels'
+fi
+
 # flags as a user gets them, moved to where the copy is
 PKG_CONFIG_PATH=$(dirname "$pc"):${PKG_CONFIG_PATH-}
 export PKG_CONFIG_PATH
@@ -39,6 +55,7 @@ tap_status $? 'ckl.h compiles alone as C11' "$log"
 
 "${MAKE:-make}" -s uninstall DESTDIR="$dest" >"$log" 2>&1
 tap_status $? 'make uninstall' "$log"
-tap_empty "$(find "$dest$prefix/bin" "$dest$prefix/lib" "$dest$prefix/include" ! -type d)" \
+tap_empty "$(find "$dest$prefix/bin" "$dest$prefix/lib" "$dest$prefix/libexec" \
+  "$dest$prefix/include" ! -type d 2>/dev/null)" \
   'uninstall leaves no file'
 tap_done
