@@ -21,7 +21,11 @@
 static const char *const default_modes[] = {"reference", "script", "loops"};
 
 enum { MODES = 8, INPUTS = 7, STATEMENTS = 24, VARS = INPUTS + STATEMENTS, RANK = 5, RESULTS = 8 };
-enum { RUNS = 2, PER_SESSION = 20 };
+enum {
+  RUNS = 2,
+  CALLS = 3,
+  PER_SESSION = 20
+};                   /* RUNS: sets of sizes; the third call has the first again */
 enum { KEEP = 256 }; /* results of one run with their gradients */
 
 typedef enum Dt { BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, DTS } Dt;
@@ -47,7 +51,7 @@ typedef struct Var {
 } Var;
 typedef struct Statement {
   char text[600]; /* defines vars[INPUTS + number] */
-  bool dropped;
+  bool dropped, may_fail;
 } Statement;
 typedef struct Program {
   unsigned long long seed, rng;
@@ -57,7 +61,8 @@ typedef struct Program {
   int result[RESULTS], results; /* numbers of vars */
   int loss[3], losses;          /* vars whose means are added up */
   int wrt[3], wrts;             /* inputs */
-  bool no_loss;
+  bool no_loss, second;         /* second: the gradient of the gradient by the first input too */
+  double most;                  /* elements of a value */
 } Program;
 
 static unsigned long long next(unsigned long long *rng) { /* SplitMix64 */
@@ -195,6 +200,10 @@ static bool right_factor(const Var *v, const Var *w) {
   return v->dt == w->dt && (v->rank == 2 || v->rank == 1) &&
          same_size(&v->dim[0], &w->dim[w->rank - 1]);
 }
+static bool batch_factor(const Var *v, const Var *w) {
+  return v->dt == w->dt && v->rank == 3 && same_size(&v->dim[0], &w->dim[0]) &&
+         same_size(&v->dim[1], &w->dim[2]);
+}
 static bool filter_of(const Var *v, const Var *w) {
   return v->dt == w->dt && v->rank == 4 && same_size(&v->dim[1], &w->dim[1]) &&
          constant(&v->dim[2]) && constant(&v->dim[3]) && v->dim[2].n[0] <= w->dim[2].n[0] &&
@@ -213,8 +222,8 @@ static void put(Program *p, Var v, const char *fmt, ...) {
   va_start(ap, fmt);
   int m = vsnprintf(to + n, cap - (size_t)n, fmt, ap);
   va_end(ap);
-  if (n + m >= (int)cap || elements(&v) > 40000) return; /* not kept */
-  p->statement[p->statements].dropped = false;
+  if (n + m >= (int)cap || elements(&v) > p->most) return; /* not kept */
+  p->statement[p->statements].dropped = p->statement[p->statements].may_fail = false;
   p->vars[INPUTS + p->statements++] = v;
 }
 static Var like(const Var *v, Dt dt) {
@@ -628,8 +637,44 @@ static void pictures(Program *p) {
 static void more(Program *p) {
   Var *x = pick(p, float_axes, NULL), *m = pick(p, matrix, NULL), *i = pick(p, any_i64, NULL),
       *b = pick(p, any_bool, NULL);
-  Var *n = pick(p, any_int, NULL), r;
-  switch (below(p, 6)) {
+  Var *n = pick(p, any_int, NULL), *d, r;
+  char text[100];
+  int at = p->statements;
+  switch (below(p, 12)) {
+  case 6: /* may be out of range: then all modes say so alike */
+    if (!x || !i || i->rank != 1 || x->rank != 1 || !chance(p, 15)) return;
+    r = *x;
+    r.dim[0] = i->dim[0];
+    put(p, r, "%s[%s]", x->name, i->name);
+    p->statement[at].may_fail = p->statements > at;
+    break;
+  case 7: /* may divide by zero */
+    d = n ? pick(p, alike, n) : NULL;
+    if (d && chance(p, 15)) put(p, *n, chance(p, 50) ? "%s // %s" : "%s %% %s", n->name, d->name);
+    p->statement[at].may_fail = d && p->statements > at;
+    break;
+  case 8:
+  case 9: /* written where a mask says */
+    x = pick(p, number_axes, NULL);
+    if (!x) return;
+    put(p, *x, "x");
+    if (p->statements == at) return;
+    snprintf(text, sizeof text, is_float(x->dt) ? "abs(%s) > 0.5" : "%s > 2", x->name);
+    snprintf(p->statement[at].text, sizeof p->statement->text,
+             "var t%d = %s\n  t%d[%s] = 1\n  let v%d = t%d", at, x->name, at, text, at, at);
+    break;
+  case 10:
+    d = m && m->rank == 3 ? pick(p, batch_factor, m) : NULL;
+    if (!d) return;
+    r = *m;
+    r.dim[2] = d->dim[2];
+    put(p, r, "%s @ %s", m->name, d->name);
+    break;
+  case 11: /* rows of a matrix by a function of its own */
+    if (m && m->rank == 2 && m->dt == F32) {
+      put(p, *m, "vmap(fn(r: f32[%s]) = r * sum(r) - max(r), %s)", m->dim[1].text, m->name);
+    }
+    break;
   case 0:
     if (x) put(p, *x, "sort(%s).0", x->name);
     break;
@@ -677,6 +722,7 @@ static void generate(Program *p, unsigned long long seed) {
       positions, make,     loop,     pictures, pictures, more,   more};
   memset(p, 0, sizeof *p);
   p->seed = p->rng = seed;
+  p->most = 40000;
   Size n = {"N", {0, 0}}, m = {"M", {0, 0}}, c = number(1 + below(p, 9));
   for (int i = 0; i < RUNS; i++) {
     n.n[i] = chance(p, 3) ? 0 : sizes[below(p, 16)];
@@ -684,6 +730,11 @@ static void generate(Program *p, unsigned long long seed) {
   }
   if (chance(p, 5))
     n.n[0] = 1000 + below(p, 8000), m.n[0] = 1 + below(p, 4); /* several blocks of a sum */
+  if (chance(p, 1)) {                                         /* enough for several threads */
+    n.n[1] = 1500 + below(p, 2000);
+    m.n[1] = 60 + below(p, 100);
+    p->most = 600000;
+  }
   Dt f = floats[below(p, 7)];
   const Size nm[] = {n, m}, mc[] = {m, c}, nmc[] = {n, m, c};
   input(p, f, 2, nm);
@@ -710,9 +761,14 @@ static void generate(Program *p, unsigned long long seed) {
     int s = p->statements - 1 - below(p, p->statements < 8 ? p->statements : 8);
     if (is_float(p->vars[INPUTS + s].dt)) p->loss[p->losses++] = INPUTS + s;
   }
+  /* Code does not run what nothing needs, script does: what may fail is needed. */
+  for (int i = 0; i < p->statements && p->results < RESULTS - 2; i++)
+    if (p->statement[i].may_fail) p->result[p->results++] = INPUTS + i;
   p->no_loss = p->losses == 0 || chance(p, 15);
+  p->second = chance(p, 12);
   for (int s = p->statements - 1; s >= 0 && p->results < RESULTS; s--)
-    if (s >= p->statements - 2 || chance(p, 25)) p->result[p->results++] = INPUTS + s;
+    if (!p->statement[s].may_fail && (s >= p->statements - 2 || chance(p, 25)))
+      p->result[p->results++] = INPUTS + s;
 }
 
 static int write_to(char *to, size_t cap, size_t *at, const char *fmt, ...) {
@@ -755,10 +811,16 @@ static void source(const Program *p, bool script, char *to, size_t cap) {
     write_to(to, cap, &at, "\n  let grads = grad(loss, list(");
     for (int i = 0; i < p->wrts; i++)
       write_to(to, cap, &at, i ? ", %s" : "%s", p->vars[p->wrt[i]].name);
-    write_to(to, cap, &at, "))\n");
+    write_to(to, cap, &at, p->second && script ? "), record = true)\n" : "))\n");
+    if (p->second) {
+      write_to(to, cap, &at,
+               "  let second = grad(f32(sum(grads[0] * grads[0])) + f32(mean(%s)), %s)\n",
+               p->vars[p->wrt[0]].name, p->vars[p->wrt[0]].name);
+    }
   }
   write_to(to, cap, &at, "  (%s", uses_loss(p) ? "loss, " : "");
   for (int i = 0; i < p->wrts && uses_loss(p); i++) write_to(to, cap, &at, "grads[%d], ", i);
+  if (uses_loss(p) && p->second) write_to(to, cap, &at, "second, ");
   for (int i = 0; i < p->results; i++) write_to(to, cap, &at, "%s, ", p->vars[p->result[i]].name);
   write_to(to, cap, &at, "0)\n}\n");
 }
@@ -774,6 +836,7 @@ typedef struct Blob { /* one result: dtype, dims, bytes */
 } Blob;
 typedef struct Outcome {
   ckl_status status;
+  bool script;                  /* messages are worded otherwise */
   char code[32], message[1500]; /* of a failure */
   Blob blob[KEEP];
   int count;
@@ -840,13 +903,13 @@ static void fill(unsigned long long rng, Dt dt, void *data, size_t n) {
   }
 }
 
-static ckl_value *argument(ckl_session *s, const Program *p, int i, int run) {
+static ckl_value *argument(ckl_session *s, const Program *p, int i, int call) {
   const Var *v = &p->vars[i];
   int64_t dim[RANK];
   size_t n = 1;
-  for (int d = 0; d < v->rank; d++) n *= (size_t)(dim[d] = v->dim[d].n[run]);
+  for (int d = 0; d < v->rank; d++) n *= (size_t)(dim[d] = v->dim[d].n[call % RUNS]);
   void *data = calloc(n + 1, 8);
-  fill(p->seed * 31 + (unsigned)(i * RUNS + run), v->dt, data, n);
+  fill(p->seed * 31 + (unsigned)(i * CALLS + call), v->dt, data, n);
   ckl_value *t = ckl_tensor(s, dt_name[v->dt], v->rank, dim, data);
   free(data);
   return t;
@@ -868,16 +931,17 @@ static ckl_session *open_mode(const char *mode) {
 static void run_in(ckl_session *s, const Program *p, const char *mode, Outcome *o) {
   static char text[40000];
   clear(o);
-  source(p, !strcmp(mode, "script"), text, sizeof text);
+  o->script = !strcmp(mode, "script");
+  source(p, o->script, text, sizeof text);
   ckl_status status = ckl_eval(s, text, "program", NULL);
   if (status != CKL_OK) {
     failed(s, status, o);
     return;
   }
-  for (int run = 0; run < RUNS && o->status == CKL_OK; run++) {
+  for (int call = 0; call < CALLS && o->status == CKL_OK; call++) {
     ckl_value *args[INPUTS + 1], *out = NULL, *f = ckl_get(s, "f");
-    int64_t key[2] = {(int64_t)(p->seed * 0x9e3779b97f4a7c15u), run}, two = 2;
-    for (int i = 0; i < p->inputs; i++) args[i] = argument(s, p, i, run);
+    int64_t key[2] = {(int64_t)(p->seed * 0x9e3779b97f4a7c15u), call}, two = 2;
+    for (int i = 0; i < p->inputs; i++) args[i] = argument(s, p, i, call);
     args[p->inputs] = ckl_tensor(s, "i64", 1, &two, key);
     status = ckl_call(s, f, args, (size_t)p->inputs + 1, &out);
     if (status != CKL_OK) failed(s, status, o);
@@ -907,7 +971,8 @@ static bool nan_at(Dt dt, const unsigned char *p) {
 /* The first difference in words, or "". */
 static void difference(const Outcome *a, const Outcome *b, char *text, size_t n) {
   text[0] = 0;
-  if (a->status != b->status || strcmp(a->code, b->code)) {
+  bool words = a->script == b->script && strcmp(a->message, b->message);
+  if (a->status != b->status || strcmp(a->code, b->code) || words) {
     snprintf(text, n, "status %d %s, not %d %s\n%s%s", (int)b->status, b->code, (int)a->status,
              a->code, b->message, a->message);
     return;
@@ -1008,6 +1073,8 @@ int main(int argc, char **argv) {
   long long kernels[MODES] = {0}, by_node[MODES] = {0}, reruns[MODES] = {0};
   for (long n = 0; n < count; n++) {
     generate(&p, seed + (unsigned long long)n);
+    for (int m = 0; m < modes; m++)
+      if (!strcmp(mode[m], "script")) p.second = false; /* of first order alone */
     for (int m = 0; m < modes; m++) {
       if (n % PER_SESSION == 0) {
         ckl_close(s[m]);
