@@ -23,7 +23,8 @@ typedef struct Conv {
   Dim size[2];           /* of the image */
   Dim kernel[2], at[2];  /* height and width of the kernel, and of the positions */
   Dim copy[2];           /* of the copy */
-  Dim per_row;           /* tiles of a row of positions */
+  bool flat;             /* positions of an image are one row, that of the copy: some are between rows */
+  Dim positions, tiles;  /* of an image, or of a row of positions; tiles of those */
   uint32_t panel;        /* the copy: [count][copy 0][copy 1][channels] */
   int buf;               /* of the copy, conv2d_weight */
   bool apart;            /* conv2d_weight: a panel of columns has several (kh, kw) */
@@ -143,21 +144,23 @@ static bool pack_weight(Dot *d, Conv *c) {
 static void image_rows(Dot *d, Main *f, LVal tile, Place *o) {
   Low *w = &f->w;
   const Conv *c = d->conv;
-  LVal per_row = low_dim(w, c->per_row), height = low_dim(w, c->at[0]), width = low_dim(w, c->at[1]);
-  LVal t = lp_irem(w->k, tile, per_row), rest = lp_idiv(w->k, tile, per_row), one = imm(w, 1), y, x;
-  o->high[0] = lp_idiv(w->k, rest, height);
-  o->high[1] = lp_irem(w->k, rest, height);
-  o->r0 = share(w, t, width, per_row);
-  o->rows = sub(w, share(w, add(w, t, one), width, per_row), o->r0);
-  if (spread(c)) {
-    y = sub(w, sub(w, height, one), o->high[1]);
-    x = sub(w, sub(w, width, one), o->r0);
+  LVal tiles = low_dim(w, c->tiles), width = low_dim(w, c->positions), one = imm(w, 1), first;
+  LVal rest = lp_idiv(w->k, tile, tiles), last = sub(w, width, one);
+  o->r0 = mul(w, lp_irem(w->k, tile, tiles), imm(w, d->mr));
+  o->rows = least(w, imm(w, d->mr), sub(w, width, o->r0));
+  o->high[0] = rest;
+  o->high[1] = imm(w, 0);
+  LVal row = mul(w, rest, low_dim(w, c->copy[0]));
+  if (c->flat) {
+    first = spread(c) ? sub(w, last, o->r0) : o->r0;
   } else {
-    y = mul(w, o->high[1], imm(w, c->stride[0]));
-    x = mul(w, o->r0, imm(w, c->stride[1]));
+    LVal height = low_dim(w, c->at[0]);
+    o->high[0] = lp_idiv(w->k, rest, height);
+    o->high[1] = lp_irem(w->k, rest, height);
+    row = add(w, mul(w, o->high[0], low_dim(w, c->copy[0])), mul(w, o->high[1], imm(w, c->stride[0])));
+    first = mul(w, o->r0, imm(w, c->stride[1]));
   }
-  LVal row = add(w, mul(w, o->high[0], low_dim(w, c->copy[0])), y);
-  LVal pixel = add(w, mul(w, row, low_dim(w, c->copy[1])), x);
+  LVal pixel = add(w, mul(w, row, low_dim(w, c->copy[1])), first);
   o->a = mul(w, pixel, low_dim(w, c->channels));
 }
 
@@ -181,7 +184,33 @@ static LVal image_digits(Dot *d, Main *f, const Place *o, LVal row, LVal col, Di
   return add(w, mul(w, line, low_dim(w, c->at[1])), row);
 }
 
-static const Form image_form = {image_rows, image_skip, image_digits, NULL};
+/* The chains of a tile lie in `from`, rows of nr from `base` on: to the results, lanes along a row of
+ * positions, as those lie. */
+static bool image_finish(Dot *d, Main *f, const Place *o, int from, LVal base) {
+  Low *w = &f->w;
+  const Conv *c = d->conv;
+  LVal one = imm(w, 1), lo = o->r0, count = o->rows;
+  Place at = *o;
+  if (c->flat) { /* the rows that the tile has a part of */
+    LVal pitch = low_dim(w, c->copy[1]), end_row = add(w, o->r0, o->rows);
+    LVal y0 = lp_idiv(w->k, o->r0, pitch), y1 = lp_idiv(w->k, sub(w, end_row, one), pitch);
+    at.high[1] = add(w, y0, lp_for(w->k, add(w, sub(w, y1, y0), one)));
+    LVal start = mul(w, at.high[1], pitch), hi = add(w, start, low_dim(w, c->at[1]));
+    lo = most_of(w, o->r0, start);
+    count = most_of(w, sub(w, least(w, end_row, hi), lo), imm(w, 0));
+    at.r0 = sub(w, lo, start);
+  }
+  LVal j = lp_for(w->k, o->cols), i = lp_vec(w->k, count);
+  LVal row = add(w, sub(w, lo, o->r0), i);
+  LVal x = lp_load(w->k, from, add(w, add(w, base, mul(w, row, imm(w, d->nr))), j));
+  if (!dot_element(d, f, &at, i, j, x)) return false;
+  end(w);
+  end(w);
+  if (c->flat) end(w);
+  return true;
+}
+
+static const Form image_form = {image_rows, image_skip, image_digits, NULL, image_finish};
 
 static bool lower_image(Dot *d, Conv *c) {
   d->form = &image_form;
@@ -189,9 +218,16 @@ static bool lower_image(Dot *d, Conv *c) {
   d->m = product3(d, c->count, c->at[0], c->at[1]);
   d->run = times(d, c->kernel[1], c->channels);
   d->k = times(d, c->kernel[0], d->run);
-  dot_choose_tile(d, c->at[1]);
-  c->per_row = ceil_div(d, c->at[1], d->mr);
-  d->tiles = product3(d, c->count, c->at[0], c->per_row);
+  c->flat = spread(c) || (c->stride[0] == 1 && c->stride[1] == 1);
+  c->positions = c->at[1];
+  if (c->flat) {
+    Dim above = dim_sub(d->t, c->at[0], dim_num(d, 1));
+    c->positions = dim_add(d->t, times(d, above, c->copy[1]), c->at[1]);
+  }
+  dot_choose_tile(d, c->positions);
+  c->tiles = ceil_div(d, c->positions, d->mr);
+  d->tiles = times(d, c->count, c->tiles);
+  if (!c->flat) d->tiles = times(d, d->tiles, c->at[0]);
   d->a.kind = SIDE_ROWS;
   d->a.panel = c->panel;
   if (spread(c)) d->a.row = dim_sub(d->t, dim_num(d, 0), c->channels);
@@ -272,21 +308,26 @@ static bool weight_fill(Dot *d, Main *f, LVal c0, LVal cols, LVal k0, LVal depth
     columns(d, w, c0, &kh, &kw, &ch);
     base = column_offset(d, w, kh, kw, ch);
   }
-  LVal i = lp_for(w->k, depth), k = add(w, k0, i), width = low_dim(w, c->at[1]);
-  LVal rest = lp_idiv(w->k, k, width), x = lp_irem(w->k, k, width), height = low_dim(w, c->at[0]);
-  LVal y = lp_irem(w->k, rest, height), n = lp_idiv(w->k, rest, height);
+  /* Row by row of positions. */
+  LVal width = low_dim(w, c->at[1]), height = low_dim(w, c->at[0]), one = imm(w, 1);
+  LVal k1 = add(w, k0, depth), row0 = lp_idiv(w->k, k0, width);
+  LVal rows = add(w, sub(w, lp_idiv(w->k, sub(w, k1, one), width), row0), one);
+  LVal line = add(w, row0, lp_for(w->k, rows)), start = mul(w, line, width);
+  LVal y = lp_irem(w->k, line, height), n = lp_idiv(w->k, line, height);
   LVal row = add(w, mul(w, n, low_dim(w, c->copy[0])), mul(w, y, imm(w, c->stride[0])));
+  LVal from = most_of(w, k0, start), past = least(w, k1, add(w, start, width));
+  LVal i = lp_for(w->k, sub(w, past, from)), x = add(w, sub(w, from, start), i);
   LVal pixel = add(w, mul(w, row, low_dim(w, c->copy[1])), mul(w, x, imm(w, c->stride[1])));
-  LVal from = mul(w, pixel, low_dim(w, c->channels));
+  LVal first = mul(w, pixel, low_dim(w, c->channels));
   j = lp_vec(w->k, cols);
-  LVal at = add(w, from, c->apart ? lp_load(w->k, offsets, j) : add(w, base, j));
-  lp_store(w->k, to, add(w, mul(w, i, nr), j), lp_load(w->k, c->buf, at));
-  end(w);
-  end(w);
+  LVal at = add(w, first, c->apart ? lp_load(w->k, offsets, j) : add(w, base, j));
+  LVal place = mul(w, add(w, sub(w, from, k0), i), nr);
+  lp_store(w->k, to, add(w, place, j), lp_load(w->k, c->buf, at));
+  for (int e = 0; e < 3; e++) end(w);
   return true;
 }
 
-static const Form weight_form = {weight_rows, weight_skip, weight_digits, weight_fill};
+static const Form weight_form = {weight_rows, weight_skip, weight_digits, weight_fill, NULL};
 
 /* g as it lies, or a plain copy of it in the computing type. */
 static bool place_g(Dot *d, Conv *c) {

@@ -301,7 +301,7 @@ static LVal dot_digits(Dot *d, Main *f, const Place *o, LVal row, LVal col, Digi
   return add(w, mul(w, add(w, mul(w, f->batch, f->m), row), f->n), col);
 }
 
-static const Form dot_form = {dot_rows, dot_skip, dot_digits, NULL};
+static const Form dot_form = {dot_rows, dot_skip, dot_digits, NULL, NULL};
 
 /* Tile `t` of the turn and panel `p`. */
 static Place tile_place(Dot *d, Main *f, LVal p, LVal t) {
@@ -317,7 +317,7 @@ static Place tile_place(Dot *d, Main *f, LVal p, LVal t) {
   return o;
 }
 
-static bool finish_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x) {
+bool dot_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x) {
   Digits at = {0};
   LVal lin = d->form->digits(d, f, o, row, add(&f->w, o->c0, col), &at);
   return epilogue(d, &f->w, &at, lin, x);
@@ -327,7 +327,7 @@ static bool finish_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, 
 static void choose_blocks(Dot *d) {
   bool local = d->b.kind == SIDE_LOCAL; /* what is filled just before use serves more rows */
   int64_t rows = local ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK, tiles, panels, turns, k;
-  int64_t columns = local ? COLUMNS_IN_BLOCK / 4 : COLUMNS_IN_BLOCK;
+  int64_t columns = local ? COLUMNS_IN_BLOCK / 2 : COLUMNS_IN_BLOCK;
   d->block_tiles = d->mr > rows ? 1 : rows / d->mr;
   d->block_panels = d->nr > columns ? 1 : columns / d->nr;
   if (!dim_known(d, d->tiles, &tiles) || !dim_known(d, d->panels, &panels)) return;
@@ -339,7 +339,7 @@ static void choose_blocks(Dot *d) {
     int64_t rb = (tiles + d->block_tiles - 1) / d->block_tiles;
     int64_t cb = (panels + d->block_panels - 1) / d->block_panels;
     int64_t work = d->block_tiles * d->block_panels * d->mr * d->nr;
-    if (turns * rb * cb >= TURNS_WANTED || work < TURN_LEAST / (k < 1 ? 1 : k)) return;
+    if (turns * rb * cb >= (local ? TURNS_FILLED : TURNS_WANTED) || work < TURN_LEAST / (k < 1 ? 1 : k)) return;
     if (d->block_panels > 1 && (local || d->block_panels * d->nr >= d->block_tiles * d->mr)) {
       d->block_panels = (d->block_panels + 1) / 2;
     } else if (d->block_tiles > 1 && !local) {
@@ -367,7 +367,7 @@ static bool whole_chains(Dot *d, Main *f) {
   LVal zero = imm(w, 0);
   Place o = tile_place(d, f, p, t);
   LVal x = open_tile(d, f, &o, f->k, LP_NO_BUF, zero, zero);
-  if (!finish_element(d, f, &o, lp_row(w->k, x), lp_col(w->k, x), x)) return false;
+  if (!dot_element(d, f, &o, lp_row(w->k, x), lp_col(w->k, x), x)) return false;
   for (int i = 0; i < 3; i++) end(w);
   return true;
 }
@@ -440,12 +440,19 @@ static bool pieces(Dot *d, Main *f, int64_t most) {
   p = lp_for(k, panel_count);
   t = lp_for(k, tile_count);
   o = tile_place(d, f, p, t);
-  LVal i = lp_for(k, o.rows);
-  at = add(w, mul(w, p, imm(w, per_panel)), add(w, mul(w, t, imm(w, per_tile)), mul(w, i, nr)));
+  at = add(w, mul(w, p, imm(w, per_panel)), mul(w, t, imm(w, per_tile)));
   if (!several) at = add(w, at, nr);
+  if (d->form->finish) {
+    if (!d->form->finish(d, f, &o, total, at)) return false;
+    end(w);
+    end(w);
+    return true;
+  }
+  LVal i = lp_for(k, o.rows);
+  at = add(w, at, mul(w, i, nr));
   j = lp_vec(k, o.cols);
   x = lp_load(k, total, add(w, at, j));
-  if (!finish_element(d, f, &o, i, j, x)) return false;
+  if (!dot_element(d, f, &o, i, j, x)) return false;
   for (int c = 0; c < 4; c++) end(w);
   return true;
 }
@@ -484,7 +491,7 @@ bool dot_main(Dot *d) {
   if (d->b.kind != SIDE_LOCAL) f.b0 = side_base(d, w, &d->b, f.at);
   int64_t most = d->dt == DT_F64 ? KC / 2 : KC, whole = at_most(d, d->m, 2 * d->mr) ? CHAIN : most;
   bool ok;
-  if (d->run != d->k || d->b.kind == SIDE_LOCAL) {
+  if (d->run != d->k || d->b.kind == SIDE_LOCAL || d->form->finish) {
     ok = pieces(d, &f, most);
   } else if (dim_known(d, d->k, &k)) {
     ok = k <= whole ? whole_chains(d, &f) : pieces(d, &f, most);

@@ -15,6 +15,7 @@ enum {
   ROWS_IN_BLOCK = 112,
   COLUMNS_IN_BLOCK = 256,
   TURNS_WANTED = 12,
+  TURNS_FILLED = 6,     /* where each turn fills the same scratch */
   TURN_LEAST = 1 << 19, /* multiplications below which a turn is not cut */
   A_PITCH = 16        /* row of a packed tile of A */
 };
@@ -56,6 +57,8 @@ typedef struct Form {
   LVal (*digits)(Dot *d, Main *f, const Place *o, LVal row, LVal col, Digits *at);
   /* SIDE_LOCAL: elements k0 + 0 .. depth-1 of the columns of a panel into buffer `to`, rows of nr. */
   bool (*fill)(Dot *d, Main *f, LVal c0, LVal cols, LVal k0, LVal depth, int to);
+  /* Where not NULL: how the chains of a tile, rows of nr in scratch, become results. */
+  bool (*finish)(Dot *d, Main *f, const Place *o, int from, LVal base);
 } Form;
 
 struct Dot {
@@ -127,6 +130,8 @@ uint32_t dot_panel(Dot *d, Dim count);
 bool dot_finish(Dot *d, Low *w, Dim flops);
 /* mr, nr and panels from sizes as far as known: `height` rows lie evenly, there are `n` columns. */
 void dot_choose_tile(Dot *d, Dim height);
+/* Pulls and stores the outs at an element, whose chain is x. */
+bool dot_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x);
 bool dot_main(Dot *d);
 
 /* -- lower_conv.c */
