@@ -223,7 +223,7 @@ static int make_archive(const char *out, const char *level_name, char **files, s
 int main(int argc, char **argv) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the session tells of a crash */
   emit_init();
-  if (argc == 1 && !isatty(0)) return serve() ? 0 : 1;
+  if (argc == 1 && !isatty(0)) _exit(serve() ? 0 : 1); /* without the destructors of LLVM */
   if (argc == 4 && (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") || !strcmp(argv[1], "--asm")))
     return by_hand(argv[1], argv[2], argv[3]);
   if (argc >= 4 && !strcmp(argv[1], "--archive"))
