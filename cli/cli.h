@@ -21,7 +21,7 @@ typedef struct Out {
 
 typedef struct Options {
   const char *color;        /* "auto", "always", "never" */
-  bool json, verbose, counts, check, help, interpret;
+  bool json, verbose, counts, check, help, interpret, profile;
   const char *filter, *stage, *pass, *device, *seed;
   int64_t memory;
   /* NULL-terminated; words: what is not an option */
@@ -86,6 +86,7 @@ int cmd_check(Cli *c);
 int cmd_test(Cli *c);
 int cmd_fmt(Cli *c);
 int cmd_ir(Cli *c);
+int cmd_explain(Cli *c);
 int cmd_opt(Cli *c);
 int cmd_help(Cli *c);
 int cmd_ops(Cli *c);

@@ -141,7 +141,10 @@ ckl_session *cli_open(Cli *c)
   f.device = c->o.device;
   f.memory_limit = c->o.memory;
   f.cpu = c->o.interpret ? "reference" : getenv("CKL_CPU");
+  f.threads = getenv("CKL_THREADS") ? atoi(getenv("CKL_THREADS")) : 0;
   f.kernels = getenv("CKL_KERNELS");
+  f.perf_map = getenv("CKL_PERF_MAP") != NULL;
+  f.profile = c->o.profile;
   f.cache = getenv("CKL_CACHE");
   f.has_seed = c->o.seed != NULL;
   f.seed = c->o.seed ? (uint64_t)strtoll(c->o.seed, NULL, 0) : 0;
@@ -217,6 +220,7 @@ int cmd_run(Cli *c)
     cli_report(c);
     int64_t seed = ckl_counter(c->session, "seed");
     if (c->o.verbose && seed >= 0) out_printf(&c->err, "seed %lld\n", (long long)seed);
+    if (c->o.profile) out_puts(&c->err, ckl_profile(c->session));
     if (c->o.counts)
       for (size_t i = 0; ckl_counter_name(i); i++)
         out_printf(&c->err, "%-16s %lld\n", ckl_counter_name(i),
@@ -440,6 +444,16 @@ int cmd_ir(Cli *c)
   cli_catch_interrupt(c);
   return print_or_report(c, ckl_ir(c->session, file_path(c->o.words[0]), c->o.words[1],
                                    c->o.words + 2, c->o.word_count - 2, stage));
+}
+
+int cmd_explain(Cli *c)
+{
+  if (c->o.word_count < 2)
+    return cli_usage(c, "explain", "a FILE and the name of a FN are needed");
+  if (!cli_open(c)) return EXIT_WRONG;
+  cli_catch_interrupt(c);
+  return print_or_report(c, ckl_ir(c->session, file_path(c->o.words[0]), c->o.words[1],
+                                   c->o.words + 2, c->o.word_count - 2, "plan"));
 }
 
 int cmd_opt(Cli *c)

@@ -19,7 +19,7 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmgsCiv", "run a program", cmd_run,
+  {"run", "FILE [name=value...]", "DLlmgsCPiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
   {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check,
@@ -33,6 +33,8 @@ static const Command commands[] = {
    "a prompt.\n"},
   {"ir", "FILE FN [TYPE...]", "Sl", "print the graph of a function after a stage", cmd_ir,
    "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
+  {"explain", "FILE FN [TYPE...]", "l", "print the kernels of a function and why each ends where it does",
+   cmd_explain, "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
   {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
    "The file `-` is standard input.\n"},
   {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a builtin", cmd_help,
@@ -59,6 +61,7 @@ static const Option options[] = {
   {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
   {'g', 0, "device", "cpu|sim", "where new tensors live"},
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
+  {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
   {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
   {'C', 0, "counts", NULL, "print all counters at the end"},
   {'c', 0, "check", NULL, "change nothing; say which files are not in style"},
@@ -185,6 +188,7 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   case 'p': o->pass = value; break;
   case 'C': o->counts = true; break;
   case 'i': o->interpret = true; break;
+  case 'P': o->profile = true; break;
   case 'c': o->check = true; break;
   case 'v': o->verbose = true; break;
   case 'j': o->json = true; break;

@@ -82,6 +82,7 @@ typedef struct ckl_config {
   const char *kernels; /* folder of the kernels that come with ckl; likewise */
   const char *cache;   /* folder where machine code is kept; NULL = the user's, "" = memory only */
   bool perf_map;       /* write /tmp/perf-PID.map for perf */
+  bool profile;        /* take times for ckl_profile */
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory. [m] */
@@ -177,6 +178,10 @@ const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
  * such channel. [-] */
 ckl_status ckl_log(ckl_session *s, const char *channel);
 const char *ckl_log_name(size_t i); /* [-] NULL past the end */
+
+/* Time of compiled code by line of the program, the longest first; "" when there is none, or without
+ * ckl_config.profile. The text lives until the next call on s. [m] */
+const char *ckl_profile(ckl_session *s);
 
 /* ---- tools: text in, text out. The result lives until the next call on s; NULL = see
  * diagnostics. */

@@ -6,6 +6,7 @@
  * Invariant: nothing of the arena leaves; the pool gives everything back when an effect throws.
  */
 #include <string.h>
+#include <time.h>
 
 #include "jit/plan.h"
 
@@ -280,6 +281,22 @@ static bool give(Exec *x, Tensor **out) {
   return true;
 }
 
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void note_time(const Exec *x, size_t step, double seconds) {
+  const Step *s = &x->f->plan->steps[step];
+  struct StepTime *t = &x->f->times[step];
+  t->seconds += seconds;
+  t->runs++;
+  if (s->kind != STEP_KERNEL) return;
+  t->bytes += x->b->launches[s->launch].bytes;
+  t->work += x->b->launches[s->launch].work;
+}
+
 /* FAILED: a kernel met what the reference evaluator must word. */
 typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
 
@@ -290,6 +307,7 @@ static Outcome run_steps(Exec *x, Tensor **out) {
   if (!prepare(x)) return RUN_NO_ROOM;
   for (size_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
+    double start = f->times ? now() : 0;
     if (s->kind == STEP_NODE) {
       if (!run_node(x, s)) {
         x->e->operand = (int)p->origin[s->node];
@@ -299,6 +317,7 @@ static Outcome run_steps(Exec *x, Tensor **out) {
       if (!run_kernel(x, s, &st)) return RUN_ERROR;
       if (st.failed) return RUN_FAILED;
     }
+    if (f->times) note_time(x, i, now() - start);
     for (size_t k = 0; k < p->held_count; k++) {
       if (p->helds[k].last != i) continue;
       tn_unref(f->helds[k]);

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "jit/codegen.h"
 #include "jit/plan.h"
 
 /* Register tiles that leave no value without a register (measured; two vectors of columns). */
@@ -126,6 +127,9 @@ static JitFn *make(Jit *j, const Graph *g) {
   *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
   arena_init(&f->arena, m);
   j->rc++;
+  f->next = j->fns;
+  if (f->next) f->next->prev = f;
+  j->fns = f;
   mem_pool_add(m, f, free_unless_kept);
   Arena *a = &f->arena;
   f->nodes = count_nodes(g);
@@ -141,6 +145,7 @@ static JitFn *make(Jit *j, const Graph *g) {
   f->dense = ARENA_ARRAY(a, Tensor *, g->input_count + 1);
   f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
   f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
+  if (j->config.profile) f->times = ARENA_ARRAY(a, struct StepTime, p->step_count + 1);
   f->regions = ARENA_ARRAY(a, JitFn *, p->g->region_count + 1);
   for (size_t i = 0; i < p->step_count; i++) {
     const GNode *n = &p->g->nodes[p->steps[i].node];
@@ -178,6 +183,9 @@ void jit_free(JitFn *f) {
     f->bound = b->next;
     bound_free(f, b);
   }
+  if (f->next) f->next->prev = f->prev;
+  if (f->prev) f->prev->next = f->next;
+  else j->fns = f->next;
   arena_free(&f->arena);
   mem_free(m, f, sizeof *f);
   if (--j->rc == 0) {
@@ -197,6 +205,37 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
 }
 
 /* -- printing */
+static void print_ops(Buf *out, const Graph *g, const Group *x) {
+  for (uint32_t k = 0; k < x->node_count; k++) {
+    buf_printf(out, "%s%s", k ? ", " : "", op_info[g->nodes[x->nodes[k]].op].text);
+  }
+  if (!x->node_count) buf_puts(out, op_info[g->nodes[x->root].op].text);
+}
+
+void jit_profile(Jit *j, void (*visit)(void *ud, const JitTime *t), void *ud) {
+  for (JitFn *f = j->fns; f; f = f->next) {
+    for (size_t i = 0; f->times && i < f->plan->step_count; i++) {
+      const struct StepTime *t = &f->times[i];
+      const Graph *g = f->plan->g;
+      const Group *x = &f->plan->groups.items[f->plan->steps[i].group];
+      if (!t->runs) continue;
+      Buf ops;
+      buf_init(&ops, j->mem);
+      print_ops(&ops, g, x);
+      JitTime row = {.function = f->g->name,
+                     .kind = group_kind_name[x->kind],
+                     .ops = ops.s,
+                     .prov = &g->provs[g->nodes[x->root].prov],
+                     .seconds = t->seconds,
+                     .runs = t->runs,
+                     .bytes = t->bytes,
+                     .work = t->work};
+      visit(ud, &row);
+      buf_free(&ops);
+    }
+  }
+}
+
 static void print_value(Buf *out, const Graph *g, Val v) {
   const Prov *p = &g->provs[g->nodes[v.node].prov];
   buf_printf(out, "%%%u", v.node);
@@ -223,11 +262,8 @@ void jit_print_plan(Buf *out, const JitFn *f) {
   buf_printf(out, "%zu groups, %zu kernels\n", p->groups.count, p->low.count);
   for (size_t i = 0; i < p->groups.count; i++) {
     const Group *x = &p->groups.items[i];
-    buf_printf(out, "%zu. %s:", i + 1, group_kind_name[x->kind]);
-    for (uint32_t k = 0; k < x->node_count; k++) {
-      buf_printf(out, "%s%s", k ? ", " : " ", op_info[g->nodes[x->nodes[k]].op].text);
-    }
-    if (!x->node_count) buf_printf(out, " %s", op_info[g->nodes[x->root].op].text);
+    buf_printf(out, "%zu. %s: ", i + 1, group_kind_name[x->kind]);
+    print_ops(out, g, x);
     buf_putc(out, '\n');
     for (uint32_t k = 0; k < x->out_count; k++) {
       buf_puts(out, "     ");
@@ -245,17 +281,30 @@ void jit_print_plan(Buf *out, const JitFn *f) {
   }
 }
 
+static void print_title(Buf *out, const Plan *p, size_t step) {
+  const Group *x = &p->groups.items[p->steps[step].group];
+  buf_printf(out, "# kernel %zu: %s: ", step + 1, group_kind_name[x->kind]);
+  print_ops(out, p->g, x);
+  buf_putc(out, '\n');
+}
+
 void jit_print_loops(Buf *out, const JitFn *f) {
-  if (f->reference) return;
-  const Plan *p = f->plan;
-  for (size_t i = 0; i < p->step_count; i++) {
-    if (p->steps[i].kind != STEP_KERNEL) continue;
-    const Group *x = &p->groups.items[p->steps[i].group];
-    buf_printf(out, "# kernel %zu: %s", i + 1, group_kind_name[x->kind]);
-    for (uint32_t k = 0; k < x->node_count; k++) {
-      buf_printf(out, "%s%s", k ? ", " : " ", op_info[p->g->nodes[x->nodes[k]].op].text);
-    }
-    buf_putc(out, '\n');
-    lp_print(out, p->low.launches[p->steps[i].launch].k);
+  for (size_t i = 0; !f->reference && i < f->plan->step_count; i++) {
+    if (f->plan->steps[i].kind != STEP_KERNEL) continue;
+    print_title(out, f->plan, i);
+    lp_print(out, f->plan->low.launches[f->plan->steps[i].launch].k);
   }
+}
+
+bool jit_print_code(Buf *out, const JitFn *f, bool assembly, Err *e) {
+  if (!f->j->engine) return err_set(e, "kernels are walked in loop form");
+  for (size_t i = 0; !f->reference && i < f->plan->step_count; i++) {
+    const Step *s = &f->plan->steps[i];
+    if (s->kind != STEP_KERNEL) continue;
+    print_title(out, f->plan, i);
+    if (!eng_dump(f->j->engine, f->plan->low.launches[s->launch].k,
+                  assembly ? CODEGEN_DUMP_ASM : CODEGEN_DUMP_IR, out, e))
+      return false;
+  }
+  return true;
 }

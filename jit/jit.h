@@ -19,6 +19,7 @@ typedef struct JitConfig {
   EngConfig engine;
   bool walk;  /* no machine code: kernels are walked in loop form (lp_run), to find faults */
   bool apart; /* every node by itself: nothing is fused */
+  bool profile; /* times are taken for jit_profile */
 } JitConfig;
 
 /* What functions of a session share: the engine and the memory of their runs, kept between calls.
@@ -52,8 +53,23 @@ typedef struct JitCount {
 } JitCount;
 JitCount jit_count(const Jit *j);
 
+/* What one step of a compiled function took so far. */
+typedef struct JitTime {
+  const char *function;
+  const char *kind;      /* of its group: "dot" */
+  const char *ops;       /* of the group: "dot, add, gelu"; until the next call */
+  const Prov *prov;      /* of the group's main node */
+  double seconds;
+  int64_t runs, bytes, work;
+} JitTime;
+/* Every step of every function that is alive and has run; nothing without JitConfig.profile. */
+void jit_profile(Jit *j, void (*visit)(void *ud, const JitTime *t), void *ud);
+
 /* Groups in the order in which they run, with their nodes, launches and reasons. */
 void jit_print_plan(Buf *out, const JitFn *f);
 void jit_print_loops(Buf *out, const JitFn *f); /* text of each kernel, in launch order */
+/* What the code generator makes of each, as LLVM text or assembly; false with `e`. Throws when out of
+ * memory. */
+bool jit_print_code(Buf *out, const JitFn *f, bool assembly, Err *e);
 
 #endif

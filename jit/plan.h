@@ -117,6 +117,7 @@ struct Jit {
   JitConfig config;
   Engine *engine; /* NULL: kernels are walked */
   Target target;
+  JitFn *fns;
   JitCount count;
   /* Memory of running functions: runs nest in bodies of loops, each level has a block of its own. */
   JitBlock *blocks;
@@ -135,6 +136,8 @@ struct JitFn {
   uint64_t nodes;      /* that gr_run would count */
   Bound *bound;        /* most recent first */
   JitFn **regions;     /* in the order of Plan.g->regions; NULL: not run by a step */
+  JitFn *next, *prev;  /* all of j */
+  struct StepTime { double seconds; int64_t runs, bytes, work; } *times; /* per step, for a profile */
   bool kept;           /* its making was not left by a throw */
   /* while it runs */
   bool running;

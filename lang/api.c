@@ -137,6 +137,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.kernels = full.kernels;
   s->config.cache = full.cache;
   s->config.perf_map = full.perf_map;
+  s->config.profile = full.profile;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);
@@ -749,6 +750,16 @@ const char *ckl_format(ckl_session *k, const char *path, const char *text, size_
   if (!text) return NULL;
   TextJob t = {.s = &k->s, .a = path, .c = text, .n = n};
   return text_of(&t, work_format, true);
+}
+
+static void work_profile(TextJob *t) {
+  native_profile(t->s, t->b);
+}
+
+const char *ckl_profile(ckl_session *k) {
+  TextJob t = {.s = &k->s};
+  const char *r = text_of(&t, work_profile, false);
+  return r ? r : "";
 }
 
 const char *ckl_stage_name(size_t i) {

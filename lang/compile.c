@@ -633,9 +633,14 @@ static Graph *simplified(Arena *a, const Graph *g) {
   return gr_dce(a, gr_cse(a, gr_fold(a, g)));
 }
 
-const char *const stage_names[STAGE_COUNT] = {"stage", "simplify", "joint"};
+const char *const stage_names[STAGE_COUNT] = {"stage", "simplify", "joint", "plan",
+                                              "loops", "llvm",     "asm"};
 
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at) {
+  if (stage >= STAGE_PLAN) {
+    native_print(s, out, simplified(a, g), stage, at);
+    return;
+  }
   if (stage != STAGE_JOINT) {
     gr_print(out, stage == STAGE_SIMPLIFY ? simplified(a, g) : g);
     return;

@@ -87,7 +87,11 @@ void cache_free(Session *s);
 void log_compile(Session *s, const FnObj *f, const char *signature);
 void dump_graph(Session *s, const Graph *g);
 /* Stages of the way of a function, in the order of ckl_stage_name. */
-enum { STAGE_STAGE, STAGE_SIMPLIFY, STAGE_JOINT, STAGE_COUNT };
+enum {
+  STAGE_STAGE, STAGE_SIMPLIFY, STAGE_JOINT,
+  STAGE_PLAN, STAGE_LOOPS, STAGE_LLVM, STAGE_ASM, /* of machine code: lang/native.c */
+  STAGE_COUNT
+};
 extern const char *const stage_names[STAGE_COUNT];
 /* Prints g after a stage; for STAGE_JOINT the two halves of all gradients of g. */
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at);

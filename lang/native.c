@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "lang/compile.h"
+
 struct Native {
   JitFn *fn;
   bool none;     /* code could not be had: the reference evaluator runs it */
@@ -76,7 +78,7 @@ static const char *unless_empty(const char *path) {
 
 static Jit *open_jit(Session *s) {
   if (s->jit) return s->jit;
-  JitConfig c = {.walk = s->config.cpu == CPU_LOOPS};
+  JitConfig c = {.walk = s->config.cpu == CPU_LOOPS, .profile = s->config.profile};
   EngConfig *g = &c.engine;
   *g = (EngConfig){.level = (EngLevel)s->config.level,
                    .threads = s->config.threads,
@@ -133,6 +135,8 @@ static double guess(const Graph *g, const int64_t *env) {
   return total;
 }
 
+static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at);
+
 /* False: the session is to be stopped. */
 static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, GErr *e) {
   GErr why = {0};
@@ -176,11 +180,88 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   return ok;
 }
 
-void native_explain(Session *s, Buf *out, const Graph *g) {
-  JitConfig c = {.walk = true, .engine = {.level = s->config.level}};
-  Jit *j = jit_open(&s->mem, &c);
-  JitFn *f = jit_compile(j, g, NULL, NULL);
-  if (f) jit_print_plan(out, f);
-  jit_free(f);
-  jit_close(j);
+/* -- the profile */
+typedef struct Line {
+  const char *file;
+  uint32_t line;
+  double seconds;
+  int64_t runs, bytes, work;
+  const char *kind, *ops;
+  double most; /* of one kind of step */
+} Line;
+
+typedef struct Profile {
+  Session *s;
+  Line *lines; size_t count, cap;
+  double seconds;
+} Profile;
+
+static void add_time(void *ud, const JitTime *t) {
+  Profile *p = ud;
+  Session *s = p->s;
+  uint32_t line = 0, col;
+  const char *file = t->function ? t->function : "an operation of script";
+  if (t->prov->span.file) {
+    src_place(&s->sources, t->prov->span.file, t->prov->span.lo, &line, &col);
+    file = s->sources.items[t->prov->span.file].path;
+  }
+  size_t i = 0;
+  while (i < p->count && (p->lines[i].line != line || strcmp(p->lines[i].file, file))) i++;
+  if (i == p->count) {
+    Line l = {.file = file, .line = line};
+    VEC_PUSH(&s->scratch, p->lines, p->count, p->cap, l);
+  }
+  Line *l = &p->lines[i];
+  l->seconds += t->seconds;
+  l->runs += t->runs;
+  l->bytes += t->bytes;
+  l->work += t->work;
+  p->seconds += t->seconds;
+  if (t->seconds <= l->most) return;
+  l->most = t->seconds;
+  l->kind = t->kind;
+  l->ops = arena_strdup(&s->scratch, t->ops, strlen(t->ops));
+}
+
+static int by_time(const void *a, const void *b) {
+  const Line *x = a, *y = b;
+  if (x->seconds != y->seconds) return x->seconds > y->seconds ? -1 : 1;
+  return x->line < y->line ? -1 : x->line > y->line;
+}
+
+void native_profile(Session *s, Buf *out) {
+  Profile p = {.s = s};
+  if (!s->jit) return;
+  jit_profile(s->jit, add_time, &p);
+  if (!p.count) return;
+  qsort(p.lines, p.count, sizeof *p.lines, by_time);
+  buf_printf(out, "%10s %6s %9s %8s %8s  line\n", "ms", "%", "runs", "GB/s", "Gflop/s");
+  for (size_t i = 0; i < p.count && i < 40; i++) {
+    const Line *l = &p.lines[i];
+    buf_printf(out, "%10.2f %6.1f %9lld %8.1f %8.1f  %s:%u %s: %.60s\n", 1e3 * l->seconds,
+               100 * l->seconds / p.seconds, (long long)l->runs, 1e-9 * (double)l->bytes / l->seconds,
+               1e-9 * (double)l->work / l->seconds, l->file, l->line, l->kind, l->ops);
+  }
+}
+
+/* -- text */
+static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at) {
+  Err why = {0};
+  if (stage == STAGE_PLAN) jit_print_plan(out, f);
+  if (stage == STAGE_LOOPS) jit_print_loops(out, f);
+  if (stage >= STAGE_LLVM && !jit_print_code(out, f, stage == STAGE_ASM, &why))
+    fail(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
+}
+
+void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at) {
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  JitConfig walk = {.walk = true, .engine = {.level = (EngLevel)s->config.level}};
+  Jit *j = stage >= STAGE_LLVM ? open_jit(s) : jit_open(&s->mem, &walk);
+  size_t mark = mem_pool_mark(&s->mem);
+  JitFn *f = jit_compile(j, g, &s->interrupt, &e);
+  if (j != s->jit) jit_close(j); /* f keeps it */
+  if (!f) fail(s, ERR_NO_CODE, at, "no machine code: %s", e.text);
+  mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
+  print_fn(s, out, f, stage, at);
+  mem_pool_drain(&s->mem, mark);
 }

@@ -24,12 +24,14 @@ bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx
 bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
                int nin, Tensor **out, int nout, GErr *e);
 void native_ops_free(Session *s); /* graphs of single operations */
-/* Of a graph that is not to be run: for `ckl explain`. */
-void native_explain(Session *s, Buf *out, const Graph *g);
+/* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_ASM. */
+void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
 /* Of the session's engine, zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);
 /* Between the beginning and the end of a call of the API: threads do not sleep while they wait. */
 void native_awake(Session *s, bool on);
+/* Time by line of the program, the longest first; "" without ckl_config.profile. */
+void native_profile(Session *s, Buf *out);
 void native_close(Session *s); /* the engine, at the end of the session */
 
 #endif
