@@ -243,8 +243,92 @@ static LLVMValueRef masked(Emit *e, const char *name, LLVMTypeRef vec, LLVMTypeR
   return LLVMBuildCall2(B, LLVMGlobalGetValueType(f), f, arg, (unsigned)n, "");
 }
 
+/* Whether the level has masked instructions for elements of this dtype. Where it has not, LLVM
+ * would write out a branch for each lane: a loop over the lanes that are set is short. */
+static bool has_masked(const Emit *e, DType dt, bool scattered) {
+  bool narrow = dt_size(dt) < 4;
+  if (e->level == ENG_X86_64_V4) return !narrow || !scattered;
+  return e->level == ENG_X86_64_V3 && !narrow && !scattered;
+}
+
+/* For each lane that is set, its number i: the body follows, next_lane closes. */
+typedef struct LaneLoop {
+  LLVMBasicBlockRef body, end;
+  LLVMValueRef bits, i;
+} LaneLoop;
+
+static void each_lane(Emit *e, LaneLoop *l, LLVMValueRef mask) {
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+  LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)emit_width_of(mask));
+  LLVMValueRef set = LLVMBuildZExt(B, LLVMBuildBitCast(B, mask, narrow, ""), i64, "");
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(B);
+  l->body = emit_new_block(e, "lane");
+  l->end = emit_new_block(e, "lane.end");
+  LLVMBuildCondBr(B, icmp(e, LLVMIntNE, set, emit_i64(e, 0)), l->body, l->end);
+  LLVMPositionBuilderAtEnd(B, l->body);
+  l->bits = LLVMBuildPhi(B, i64, "");
+  LLVMAddIncoming(l->bits, &set, &before, 1);
+  LLVMValueRef arg[2] = {l->bits, LLVMConstInt(LLVMInt1TypeInContext(e->ctx), 1, false)};
+  l->i = emit_intrinsic(e, "llvm.cttz", i64, 2, arg);
+}
+
+static void next_lane(Emit *e, LaneLoop *l) {
+  LLVMValueRef less = LLVMBuildSub(B, l->bits, emit_i64(e, 1), "");
+  LLVMValueRef rest = LLVMBuildAnd(B, l->bits, less, "");
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(B);
+  LLVMAddIncoming(l->bits, &rest, &from, 1);
+  LLVMBuildCondBr(B, icmp(e, LLVMIntNE, rest, emit_i64(e, 0)), l->body, l->end);
+  LLVMPositionBuilderAtEnd(B, l->end);
+}
+
+/* Lane i of a vector in memory. */
+static LLVMValueRef lane_at(Emit *e, LLVMTypeRef t, LLVMValueRef vec, LLVMValueRef i) {
+  return LLVMBuildGEP2(B, t, vec, &i, 1, "");
+}
+
+/* A vector to memory, to be read lane by lane. */
+static LLVMValueRef in_memory(Emit *e, LLVMValueRef x) {
+  LLVMValueRef p = emit_alloca(e, LLVMTypeOf(x), "lanes");
+  LLVMBuildStore(B, x, p);
+  return p;
+}
+
+/* Index of lane i: base + i, or that of a vector in memory. */
+static LLVMValueRef index_at(Emit *e, LLVMValueRef base, LLVMValueRef vec, LLVMValueRef i) {
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+  if (!vec) return LLVMBuildAdd(B, base, i, "");
+  return LLVMBuildLoad2(B, i64, lane_at(e, i64, vec, i), "");
+}
+
+/* The lanes of `mask` from places `index`: of lane 0, or a vector. */
+static LLVMValueRef load_lanes(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
+                               LLVMValueRef mask) {
+  LaneLoop l;
+  LLVMTypeRef t = emit_mem_type(e, dt), vec = emit_like(mask, t);
+  LLVMValueRef places = emit_width_of(index) > 1 ? in_memory(e, index) : NULL;
+  LLVMValueRef to = in_memory(e, LLVMConstNull(vec));
+  each_lane(e, &l, mask);
+  LLVMValueRef x = LLVMBuildLoad2(B, t, place(e, dt, base, index_at(e, index, places, l.i)), "");
+  LLVMBuildStore(B, x, lane_at(e, t, to, l.i));
+  next_lane(e, &l);
+  return LLVMBuildLoad2(B, vec, to, "");
+}
+
+static void store_lanes(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x,
+                        LLVMValueRef mask) {
+  LaneLoop l;
+  LLVMTypeRef t = emit_mem_type(e, dt);
+  LLVMValueRef places = emit_width_of(index) > 1 ? in_memory(e, index) : NULL;
+  LLVMValueRef from = in_memory(e, x);
+  each_lane(e, &l, mask);
+  LLVMValueRef one = LLVMBuildLoad2(B, t, lane_at(e, t, from, l.i), "");
+  LLVMBuildStore(B, one, place(e, dt, base, index_at(e, index, places, l.i)));
+  next_lane(e, &l);
+}
+
 LLVMValueRef emit_load_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
                               LLVMValueRef mask, int n) {
+  if (!has_masked(e, dt, false)) return from_mem(e, dt, load_lanes(e, dt, base, index, mask));
   LLVMTypeRef t = emit_vec(emit_mem_type(e, dt), n);
   LLVMValueRef p = place(e, dt, base, index);
   LLVMValueRef arg[4] = {p, emit_i32(e, (int)dt_size(dt)), mask, LLVMConstNull(t)};
@@ -254,8 +338,13 @@ LLVMValueRef emit_load_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef
 void emit_store_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x,
                        LLVMValueRef mask, int n) {
   LLVMTypeRef t = emit_vec(emit_mem_type(e, dt), n);
+  x = to_mem(e, dt, x);
+  if (!has_masked(e, dt, false)) {
+    store_lanes(e, dt, base, index, x, mask);
+    return;
+  }
   LLVMValueRef p = place(e, dt, base, index);
-  LLVMValueRef arg[4] = {to_mem(e, dt, x), p, emit_i32(e, (int)dt_size(dt)), mask};
+  LLVMValueRef arg[4] = {x, p, emit_i32(e, (int)dt_size(dt)), mask};
   masked(e, "llvm.masked.store", t, LLVMTypeOf(p), 4, arg);
 }
 
@@ -288,7 +377,11 @@ One emit_load(Emit *e, int buf, One index) {
     return one_vector(step < 0 ? backwards(e, x) : x);
   }
   LLVMTypeRef t = LLVMVectorType(emit_mem_type(e, dt), EMIT_LANES);
-  LLVMValueRef p = place(e, dt, base, emit_vector(e, index));
+  LLVMValueRef places = emit_vector(e, index);
+  if (mask && !has_masked(e, dt, true)) {
+    return one_vector(from_mem(e, dt, load_lanes(e, dt, base, places, mask)));
+  }
+  LLVMValueRef p = place(e, dt, base, places);
   LLVMValueRef arg[4] = {p, emit_i32(e, (int)dt_size(dt)), mask ? mask : all_lanes(e),
                          LLVMConstNull(t)};
   return one_vector(from_mem(e, dt, masked(e, "llvm.masked.gather", t, LLVMTypeOf(p), 4, arg)));
@@ -315,8 +408,14 @@ void emit_store(Emit *e, int buf, One index, One x) {
     return;
   }
   LLVMTypeRef t = LLVMVectorType(emit_mem_type(e, dt), EMIT_LANES);
-  LLVMValueRef p = place(e, dt, base, emit_vector(e, index));
-  LLVMValueRef arg[4] = {to_mem(e, dt, v), p, emit_i32(e, (int)dt_size(dt)),
+  LLVMValueRef places = emit_vector(e, index);
+  v = to_mem(e, dt, v);
+  if (mask && !has_masked(e, dt, true)) {
+    store_lanes(e, dt, base, places, v, mask);
+    return;
+  }
+  LLVMValueRef p = place(e, dt, base, places);
+  LLVMValueRef arg[4] = {v, p, emit_i32(e, (int)dt_size(dt)),
                          mask ? mask : all_lanes(e)};
   masked(e, "llvm.masked.scatter", t, LLVMTypeOf(p), 4, arg);
 }
