@@ -159,15 +159,43 @@ static bool run_node(Exec *x, const Step *s) {
   return ok;
 }
 
-/* Without machine code; a few turns at a time, so that it can be stopped. */
-static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
-  for (int64_t lo = 0; lo < l->turns && !st->failed;) {
-    int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
-    if (x->c->interrupt && *x->c->interrupt) return stopped(x);
-    if (!lp_run(x->c->mem, k, x->f->bufs, l->args, lo, hi, st)) return no_memory(x);
-    lo = hi;
+/* Elements of each buffer of a kernel; local ones are 0. */
+static bool buffer_sizes(const Exec *x, const Step *s, int64_t *elements) {
+  const Plan *p = x->f->plan;
+  const Launch *l = &p->low.launches[s->launch];
+  for (size_t i = 0; i < l->k->buf_count; i++) {
+    const BufUse *u = &l->bufs[i];
+    int64_t dim[CKL_MAX_RANK];
+    elements[i] = 0;
+    if (u->kind == USE_VALUE) {
+      if (!value_dims(x, u->v, dim)) return false;
+      elements[i] = tn_product(gr_type(p->g, u->v)->rank, dim);
+    } else if (u->kind == USE_PANEL) {
+      Dim n = p->slots[s->panel0 + u->panel].count;
+      if (!dim_eval(p->g->dims, n, x->c->env, NULL, &elements[i])) return false;
+    }
   }
   return true;
+}
+
+/* Without machine code; a few turns at a time, so that it can be stopped. Every access is checked. */
+static bool walk(Exec *x, const Step *s, const Kernel *k, const BoundLaunch *l, KStatus *st) {
+  Mem *m = x->c->mem;
+  size_t bytes = (k->buf_count + 1) * sizeof(int64_t);
+  int64_t *elements = mem_try(m, NULL, 0, bytes);
+  Err e = {0};
+  if (!elements) return no_memory(x);
+  bool ok = buffer_sizes(x, s, elements) || gerr_set(x->e, ERR_BUG, -1, "a buffer without size");
+  for (int64_t lo = 0; lo < l->turns && !st->failed && ok;) {
+    int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
+    if (x->c->interrupt && *x->c->interrupt) ok = stopped(x);
+    else if (!lp_run_within(m, k, x->f->bufs, elements, l->args, lo, hi, st, &e)) {
+      ok = e.nomem ? no_memory(x) : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
+    }
+    lo = hi;
+  }
+  mem_free(m, elements, bytes);
+  return ok;
 }
 
 static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
@@ -178,7 +206,7 @@ static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
     f->bufs[i] = (char *)f->root[l->bufs[i].root] + l->bufs[i].offset;
   }
   f->j->count.kernels++;
-  if (!f->j->engine) return walk(x, k, l, st);
+  if (!f->j->engine) return walk(x, s, k, l, st);
   return eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->turns, l->work,
                  l->local_bytes, st, x->c->interrupt) ||
          stopped(x);
