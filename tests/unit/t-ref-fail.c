@@ -174,8 +174,9 @@ static void on_timer(int signal_) {
 
 /* Interrupted from the start, and from a timer in the middle. */
 static void t_stops(const Case *c) {
-  int64_t blocks = hook_state.blocks;
   if (c->quick) return;
+  mem_trim(&mem);
+  int64_t blocks = hook_state.blocks;
   stop = true;
   check(!c->run());
   check_int(ref.err.kind, ==, REF_INTERRUPT);
@@ -202,6 +203,7 @@ static void t_stops(const Case *c) {
     if (late > 0.02)
       tap_note("%s of %.0f ms stopped %.1f ms late", c->name, whole * 1e3, late * 1e3);
   }
+  mem_trim(&mem);
   check_int(hook_state.blocks, ==, blocks);
 }
 
