@@ -1,8 +1,9 @@
 /* Archives of installed kernels.
  *
- * In: loop text. Out: the object made of it when ckl was built. Idea: a head, a table sorted by hash, then texts and
- * objects; mapped read-only, so that starting costs the pages of one search. Invariant: every offset is checked
- * against the size of the file, and each entry has a checksum of its text and object.
+ * In: loop text. Out: the object made of it when ckl was built. Idea: a head, a table sorted by
+ * hash, then texts and objects; mapped read-only, so that starting costs the pages of one search.
+ * Invariant: every offset is checked against the size of the file, and each entry has a checksum
+ * of its text and object.
  */
 #define _GNU_SOURCE
 #include "jit/archive.h"
@@ -31,10 +32,10 @@ typedef struct Head {
 } Head;
 
 typedef struct Entry {
-  uint64_t hash[2];        /* of the text */
-  uint64_t at;             /* text, then object */
+  uint64_t hash[2]; /* of the text */
+  uint64_t at;      /* text, then object */
   uint64_t text_n, object_n;
-  uint64_t sum;            /* of text and object */
+  uint64_t sum; /* of text and object */
 } Entry;
 
 _Static_assert(sizeof(Head) == 48 && sizeof(Entry) == 48, "the file has no gaps");
@@ -49,7 +50,8 @@ static uint64_t sum_of(const void *text, size_t text_n, const void *object, size
   return XXH3_64bits_withSeed(object, object_n, XXH3_64bits(text, text_n));
 }
 
-bool archive_open(Archive *r, const char *path, uint32_t level, const unsigned char *build, Err *e) {
+bool archive_open(Archive *r, const char *path, uint32_t level, const unsigned char *build,
+                  Err *e) {
   struct stat st;
   Head h;
   *r = (Archive){0};
@@ -99,8 +101,10 @@ const void *archive_find(const Archive *r, const char *text, size_t text_n, size
   memcpy(&h, r->bytes, sizeof h);
   for (hi = h.count; lo < hi;) {
     uint64_t mid = lo + (hi - lo) / 2;
-    if (compare(entry(r, mid).hash, want) < 0) lo = mid + 1;
-    else hi = mid;
+    if (compare(entry(r, mid).hash, want) < 0)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   if (lo >= h.count) return NULL;
   Entry x = entry(r, lo);
@@ -115,7 +119,7 @@ const void *archive_find(const Archive *r, const char *text, size_t text_n, size
   return r->bytes + x.at + x.text_n;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 static int by_hash(const void *a, const void *b) {
   return compare(((const ArchiveItem *)a)->hash, ((const ArchiveItem *)b)->hash);
@@ -132,7 +136,8 @@ static bool put(int fd, const void *from, size_t n) {
   return true;
 }
 
-bool archive_write(int fd, uint32_t level, const unsigned char *build, ArchiveItem *items, size_t count) {
+bool archive_write(int fd, uint32_t level, const unsigned char *build, ArchiveItem *items,
+                   size_t count) {
   for (size_t i = 0; i < count; i++) hash_text(items[i].text, items[i].text_n, items[i].hash);
   if (count) qsort(items, count, sizeof *items, by_hash);
   size_t kept = 0;
@@ -146,7 +151,10 @@ bool archive_write(int fd, uint32_t level, const unsigned char *build, ArchiveIt
   for (int pass = 0; pass < 2; pass++) {
     for (size_t i = 0; i < kept; i++) {
       const ArchiveItem *x = &items[i];
-      Entry t = {{x->hash[0], x->hash[1]}, at, x->text_n, x->object_n,
+      Entry t = {{x->hash[0], x->hash[1]},
+                 at,
+                 x->text_n,
+                 x->object_n,
                  sum_of(x->text, x->text_n, x->object, x->object_n)};
       if (pass && !(put(fd, x->text, x->text_n) && put(fd, x->object, x->object_n))) return false;
       if (pass) continue;
@@ -157,7 +165,7 @@ bool archive_write(int fd, uint32_t level, const unsigned char *build, ArchiveIt
   return true;
 }
 
-/* ---- which code generator --------------------------------------------------------------------- */
+/* ---- which code generator ------------------------------------------------------------------ */
 
 static bool read_at(int fd, void *to, size_t n, uint64_t at) {
   return at <= INT64_MAX && pread(fd, to, n, (off_t)at) == (ssize_t)n;
@@ -172,7 +180,8 @@ static bool find_note(int fd, const Elf64_Phdr *p, unsigned char build[CACHE_BUI
     Elf64_Nhdr h;
     memcpy(&h, notes + at, sizeof h);
     at += sizeof h;
-    size_t name = ((size_t)h.n_namesz + 3) & ~(size_t)3, desc = ((size_t)h.n_descsz + 3) & ~(size_t)3;
+    size_t name = ((size_t)h.n_namesz + 3) & ~(size_t)3,
+           desc = ((size_t)h.n_descsz + 3) & ~(size_t)3;
     if (name > n - at || desc > n - at - name) return false;
     if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && !memcmp(notes + at, "GNU", 4) &&
         h.n_descsz == CACHE_BUILD) {
@@ -207,7 +216,9 @@ bool archive_build_id(const char *path, unsigned char build[CACHE_BUILD], Err *e
   }
   memset(build, 0, CACHE_BUILD);
   if (!linker_id(fd, build)) {
-    uint64_t what[3] = {(uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec}, h[2];
+    uint64_t what[3] = {(uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
+                        (uint64_t)st.st_mtim.tv_nsec},
+             h[2];
     hash_text((const char *)what, sizeof what, h);
     memcpy(build, h, sizeof h);
   }

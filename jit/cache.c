@@ -1,10 +1,11 @@
 /* The cache of machine code on disk.
  *
- * In: loop text. Out: the object that was made of it before, or nothing. Idea: the folder is opened once and
- * checked (ours, 0700, no link), and files are reached through its handle, so nobody can put another folder in
- * its place. A file has a head, the text and the object; it is written under another name and renamed, so
- * that readers see all of it or nothing. Invariant: an object is given out only if the whole text is equal and
- * the checksum fits; names and hashes only find it.
+ * In: loop text. Out: the object that was made of it before, or nothing. Idea: the folder is
+ * opened once and checked (ours, 0700, no link), and files are reached through its handle, so
+ * nobody can put another folder in its place. A file has a head, the text and the object; it is
+ * written under another name and renamed, so that readers see all of it or nothing. Invariant: an
+ * object is given out only if the whole text is equal and the checksum fits; names and hashes only
+ * find it.
  */
 #define _GNU_SOURCE
 #include "jit/cache.h"
@@ -51,7 +52,7 @@ struct Cache {
   unsigned count;      /* files written, for their first names */
 };
 
-/* ---- the folder ------------------------------------------------------------------------------- */
+/* ---- the folder ---------------------------------------------------------------------------- */
 
 static bool make_folders(const char *path, Err *e) {
   char part[PATH_MAX];
@@ -109,7 +110,7 @@ void cache_close(Cache *c) {
   mem_free(c->mem, c, sizeof *c);
 }
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names --------------------------------------------------------------------------------- */
 
 static void name_of(const CacheKey *k, char name[NAME]) {
   XXH128_hash_t h = XXH3_128bits(k->text, k->text_n);
@@ -125,7 +126,7 @@ static int kind_of(const char *name) {
   return !name[n] && n == NAME - 1 && name[32] == '-' && name[34] == '-';
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 static bool read_at(int fd, void *to, size_t n, off_t at) {
   for (char *p = to; n;) {
@@ -150,12 +151,14 @@ static bool head_fits(const Head *h, const CacheKey *k, int64_t size) {
          (uint64_t)size == sizeof *h + h->text_n + h->object_n;
 }
 
-/* The body of an open file, *n bytes with text first; NULL with `e` when something is wrong with it. */
+/* The body of an open file, *n bytes with text first; NULL with `e` when something is wrong with
+ * it. */
 static char *read_body(Cache *c, int fd, const CacheKey *k, Head *h, size_t *n, Err *e) {
   struct stat st;
   if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
     return err_set(e, "not a file of ours"), NULL;
-  if (st.st_size < (off_t)sizeof *h || !read_at(fd, h, sizeof *h, 0) || !head_fits(h, k, st.st_size))
+  if (st.st_size < (off_t)sizeof *h || !read_at(fd, h, sizeof *h, 0) ||
+      !head_fits(h, k, st.st_size))
     return err_set(e, "damaged or of another version"), NULL;
   *n = (size_t)(h->text_n + h->object_n);
   char *body = mem_try(c->mem, NULL, 0, *n ? *n : 1);
@@ -192,14 +195,16 @@ void *cache_get(Cache *c, const CacheKey *k, size_t *n, Err *e) {
   if (h.object_n && h.text_n == k->text_n && !memcmp(body, k->text, k->text_n)) {
     *n = (size_t)h.object_n;
     object = mem_try(c->mem, NULL, 0, *n);
-    if (object) memcpy(object, body + h.text_n, *n);
-    else err_nomem(e, "cached code");
+    if (object)
+      memcpy(object, body + h.text_n, *n);
+    else
+      err_nomem(e, "cached code");
   }
   mem_free(c->mem, body, body_n ? body_n : 1);
   return object;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 static bool write_all(int fd, const void *from, size_t n) {
   for (const char *p = from; n;) {
@@ -250,8 +255,8 @@ static int64_t scan(Cache *c, Entry *list, size_t cap, size_t *count) {
   return size;
 }
 
-/* Removes the oldest files until a quarter of the limit is free again. Without memory for the list nothing goes
- * now; the next file written tries again. */
+/* Removes the oldest files until a quarter of the limit is free again. Without memory for the list
+ * nothing goes now; the next file written tries again. */
 static void evict(Cache *c) {
   size_t count, again;
   scan(c, NULL, 0, &count);
@@ -282,7 +287,8 @@ bool cache_put(Cache *c, const CacheKey *k, const void *object, size_t n, Err *e
 
   name_of(k, name);
   struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now); /* in another container our process number may be taken too */
+  /* in another container our process number may be taken too */
+  clock_gettime(CLOCK_REALTIME, &now);
   snprintf(temp, sizeof temp, "tmp-%ld-%u-%ld", (long)getpid(), c->count++, (long)now.tv_nsec);
   int fd = openat(c->dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   bool ok = fd >= 0 && write_all(fd, body, sizeof h + body_n);
@@ -294,8 +300,10 @@ bool cache_put(Cache *c, const CacheKey *k, const void *object, size_t n, Err *e
     if (fd >= 0) unlinkat(c->dir, temp, 0);
     return err_set(e, "%s", file_why(error));
   }
-  if (c->size < 0) c->size = scan(c, NULL, 0, &ignored);
-  else c->size += (int64_t)(sizeof h + body_n);
+  if (c->size < 0)
+    c->size = scan(c, NULL, 0, &ignored);
+  else
+    c->size += (int64_t)(sizeof h + body_n);
   if (c->size > c->limit) evict(c);
   return true;
 }

@@ -1,9 +1,10 @@
 /* What a session and the code generator process say to one another.
  *
- * The process `ckl-codegen` has a stream socket on descriptor 0 and uses it both ways. Each message is a
- * frame: the head below, then `length` bytes. Requests are answered in order, one reply each, and the process
- * ends when its input does. The text of a kernel is verified once more there (lp_read), so nothing that
- * arrives on the socket can do more than fail. Both ends run on one machine: native byte order.
+ * The process `ckl-codegen` has a stream socket on descriptor 0 and uses it both ways. Each
+ * message is a frame: the head below, then `length` bytes. Requests are answered in order, one
+ * reply each, and the process ends when its input does. The text of a kernel is verified once more
+ * there (lp_read), so nothing that arrives on the socket can do more than fail. Both ends run on
+ * one machine: native byte order.
  */
 #ifndef CKL_JIT_CODEGEN_H
 #define CKL_JIT_CODEGEN_H
@@ -20,7 +21,10 @@ typedef enum CodegenKind {
   CODEGEN_DUMP = 4     /* reply; the text asked for by a flag */
 } CodegenKind;
 
-enum { CODEGEN_DUMP_IR = 1, CODEGEN_DUMP_ASM = 2 }; /* flags of a request: text instead of an object */
+enum {
+  CODEGEN_DUMP_IR = 1,
+  CODEGEN_DUMP_ASM = 2
+}; /* flags of a request: text instead of an object */
 
 typedef struct CodegenFrame {
   uint32_t magic, kind;

@@ -1,9 +1,9 @@
 /* ckl-codegen: the process that turns loop text into machine code.
  *
- * In: frames on descriptor 0 (jit/codegen.h), or files named on the command line. Out: replies, or files.
- * Idea: all of LLVM lives here, so libckl stays small, starts fast, and survives whatever goes wrong in a
- * code generator. Invariant: one reply per request, in order; a request that is wrong gets an error as its
- * reply; a stream that is wrong ends the process.
+ * In: frames on descriptor 0 (jit/codegen.h), or files named on the command line. Out: replies, or
+ * files. Idea: all of LLVM lives here, so libckl stays small, starts fast, and survives whatever
+ * goes wrong in a code generator. Invariant: one reply per request, in order; a request that is
+ * wrong gets an error as its reply; a stream that is wrong ends the process.
  *
  *   ckl-codegen                             serve requests on descriptor 0
  *   ckl-codegen --object LEVEL FILE         the object of one kernel, to standard output
@@ -46,7 +46,9 @@ static void work(void *ud) {
     snprintf(j->err, j->err_n, "%s", e.text);
     return;
   }
-  unsigned what = j->flags & CODEGEN_DUMP_IR ? EMIT_IR : j->flags & CODEGEN_DUMP_ASM ? EMIT_ASM : EMIT_OBJECT;
+  unsigned what = j->flags & CODEGEN_DUMP_IR    ? EMIT_IR
+                  : j->flags & CODEGEN_DUMP_ASM ? EMIT_ASM
+                                                : EMIT_OBJECT;
   emit_kernel(k, (EngLevel)j->level, what, &j->out, &j->n, j->err, j->err_n);
 }
 
@@ -54,7 +56,12 @@ static void work(void *ud) {
 static char *compile(const char *text, size_t text_n, unsigned level, unsigned flags, size_t *n,
                      char *err, size_t err_n) {
   Mem mem;
-  Job j = {.mem = &mem, .text = text, .text_n = text_n, .level = level, .flags = flags, .err = err,
+  Job j = {.mem = &mem,
+           .text = text,
+           .text_n = text_n,
+           .level = level,
+           .flags = flags,
+           .err = err,
            .err_n = err_n};
   if (level >= ENG_LEVEL_COUNT) {
     snprintf(err, err_n, "no such level");
@@ -68,7 +75,7 @@ static char *compile(const char *text, size_t text_n, unsigned level, unsigned f
   return j.out;
 }
 
-/* ---- the service ------------------------------------------------------------------------------ */
+/* ---- the service --------------------------------------------------------------------------- */
 
 static bool read_all(void *to, size_t n) {
   for (char *p = to; n;) {
@@ -100,7 +107,8 @@ static bool answer(CodegenFrame f, CodegenKind kind, const char *text, size_t n)
 
 static CodegenFrame in_work; /* the request that is compiled now */
 
-/* LLVM cannot go on: the answer says why, and the process ends, since nothing of LLVM is to be trusted now. */
+/* LLVM cannot go on: the answer says why, and the process ends, since nothing of LLVM is to be
+ * trusted now. */
 static void fatal(const char *reason) {
   char text[512];
   int n = snprintf(text, sizeof text, "LLVM: %s", reason);
@@ -123,7 +131,8 @@ static bool serve(void) {
   CodegenFrame f;
   LLVMInstallFatalErrorHandler(fatal);
   while (read_all(&f, sizeof f)) {
-    if (f.magic != CODEGEN_MAGIC || f.kind != CODEGEN_COMPILE || f.length > CODEGEN_MOST) return false;
+    if (f.magic != CODEGEN_MAGIC || f.kind != CODEGEN_COMPILE || f.length > CODEGEN_MOST)
+      return false;
     char *text = malloc(f.length + 1);
     if (!text || !read_all(text, f.length)) return false;
     text[f.length] = 0;
@@ -141,7 +150,7 @@ static bool serve(void) {
   return true;
 }
 
-/* ---- by hand ---------------------------------------------------------------------------------- */
+/* ---- by hand ------------------------------------------------------------------------------- */
 
 static char *read_file(const char *path, size_t *n) {
   FILE *in = fopen(path, "rb");
@@ -163,7 +172,9 @@ static char *read_file(const char *path, size_t *n) {
 
 static int by_hand(const char *what, const char *level_name, const char *path) {
   EngLevel level;
-  unsigned flags = !strcmp(what, "--ir") ? CODEGEN_DUMP_IR : !strcmp(what, "--asm") ? CODEGEN_DUMP_ASM : 0;
+  unsigned flags = !strcmp(what, "--ir")    ? CODEGEN_DUMP_IR
+                   : !strcmp(what, "--asm") ? CODEGEN_DUMP_ASM
+                                            : 0;
   char err[512] = "no such level";
   size_t text_n = 0, n = 0;
   char *text = read_file(path, &text_n), *made = NULL;
@@ -189,7 +200,8 @@ static int make_archive(const char *out, const char *level_name, char **files, s
   ArchiveItem *items = calloc(count + 1, sizeof *items);
   size_t n = 0;
   bool ok = items && eng_level_find(level_name, &level);
-  if (ok && !(ok = archive_build_id("/proc/self/exe", build, &e))) snprintf(err, sizeof err, "%s", e.text);
+  if (ok && !(ok = archive_build_id("/proc/self/exe", build, &e)))
+    snprintf(err, sizeof err, "%s", e.text);
   for (; ok && n < count; n++) {
     ArchiveItem *x = &items[n];
     char why[400] = "";
@@ -224,7 +236,8 @@ int main(int argc, char **argv) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the session tells of a crash */
   emit_init();
   if (argc == 1 && !isatty(0)) _exit(serve() ? 0 : 1); /* without the destructors of LLVM */
-  if (argc == 4 && (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") || !strcmp(argv[1], "--asm")))
+  if (argc == 4 &&
+      (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") || !strcmp(argv[1], "--asm")))
     return by_hand(argv[1], argv[2], argv[3]);
   if (argc >= 4 && !strcmp(argv[1], "--archive"))
     return make_archive(argv[2], argv[3], argv + 4, (size_t)argc - 4);

@@ -1,9 +1,10 @@
 /* The engine: from the text of a kernel to code in memory, and running it on threads.
  *
- * In: kernels in loop form. Out: functions, and launches of them. Idea: the printed text of a kernel is its
- * identity everywhere: in the table of this session, among installed kernels, in the cache on disk, and in
- * the request to the code generator. Whatever is found is checked by the loader, and what is refused is made
- * again. Invariant: a kernel is asked for, loaded or failed, and leaves the first state once.
+ * In: kernels in loop form. Out: functions, and launches of them. Idea: the printed text of a
+ * kernel is its identity everywhere: in the table of this session, among installed kernels, in the
+ * cache on disk, and in the request to the code generator. Whatever is found is checked by the
+ * loader, and what is refused is made again. Invariant: a kernel is asked for, loaded or failed,
+ * and leaves the first state once.
  */
 #define _GNU_SOURCE
 #include "jit/engine.h"
@@ -63,7 +64,7 @@ struct Engine {
   EngCount count;
 };
 
-/* ---- levels ----------------------------------------------------------------------------------- */
+/* ---- levels -------------------------------------------------------------------------------- */
 
 const char *const eng_level_name[ENG_LEVEL_COUNT] = {"x86-64", "x86-64-v3", "x86-64-v4"};
 
@@ -86,9 +87,10 @@ bool eng_level_find(const char *name, EngLevel *out) {
   return false;
 }
 
-/* ---- where things are ------------------------------------------------------------------------- */
+/* ---- where things are ---------------------------------------------------------------------- */
 
-/* The folder of the file that this code is in: the program, or a library. False when nobody says. */
+/* The folder of the file that this code is in: the program, or a library. False when nobody
+ * says. */
 static bool own_folder(char out[PATH_MAX]) {
   Dl_info here, program;
   char link[PATH_MAX];
@@ -108,10 +110,10 @@ static bool own_folder(char out[PATH_MAX]) {
   return true;
 }
 
-/* The first of these that exists: in `folder`, in its parent where libtool keeps libraries in .libs, below the
- * parent of bin/ or lib/, and where it was to be installed. */
-static const char *find_file(Arena *a, const char *folder, const char *name, const char *installed_below,
-                             const char *installed_in, bool program) {
+/* The first of these that exists: in `folder`, in its parent where libtool keeps libraries in
+ * .libs, below the parent of bin/ or lib/, and where it was to be installed. */
+static const char *find_file(Arena *a, const char *folder, const char *name,
+                             const char *installed_below, const char *installed_in, bool program) {
   char path[PATH_MAX];
   size_t n = strlen(folder);
   bool libs = n >= 6 && !strcmp(folder + n - 6, "/.libs");
@@ -147,12 +149,14 @@ void eng_find(Arena *a, EngConfig *c) {
   }
   if (!c->cache) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache == '/') c->cache = arena_printf(a, "%s/ckl", cache);
-    else if (home && *home == '/') c->cache = arena_printf(a, "%s/.cache/ckl", home);
+    if (cache && *cache == '/')
+      c->cache = arena_printf(a, "%s/ckl", cache);
+    else if (home && *home == '/')
+      c->cache = arena_printf(a, "%s/.cache/ckl", home);
   }
 }
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------- */
 
 static void log_line(Engine *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void log_line(Engine *g, const char *fmt, ...) {
@@ -225,9 +229,10 @@ EngCount eng_count(const Engine *g) {
   return c;
 }
 
-/* ---- a kernel becomes code -------------------------------------------------------------------- */
+/* ---- a kernel becomes code ----------------------------------------------------------------- */
 
-/* A line for perf: where the code is and what it is called. The file is refused when it is a link. */
+/* A line for perf: where the code is and what it is called. The file is refused when it is a
+ * link. */
 static void note_perf(Engine *g, const EngKernel *k) {
   if (!g->config.perf_map) return;
   if (!g->perf) {
@@ -265,7 +270,8 @@ static void fail(Engine *g, EngKernel *k, const char *text, size_t n) {
 }
 
 static CacheKey key_of(const Engine *g, const EngKernel *k) {
-  CacheKey key = {.text = k->item.text, .text_n = k->item.text_n, .level = (uint32_t)g->config.level};
+  CacheKey key = {
+      .text = k->item.text, .text_n = k->item.text_n, .level = (uint32_t)g->config.level};
   memcpy(key.build, g->build, CACHE_BUILD);
   return key;
 }
@@ -322,7 +328,8 @@ static void look(Engine *g) {
   }
   if (c->installed) {
     snprintf(path, sizeof path, "%s/kernels-%s.bin", c->installed, eng_level_name[c->level]);
-    if (!archive_open(&g->installed, path, (uint32_t)c->level, known ? g->build : NULL, &e) && e.text[0])
+    if (!archive_open(&g->installed, path, (uint32_t)c->level, known ? g->build : NULL, &e) &&
+        e.text[0])
       log_line(g, "installed kernels are not used: %s", e.text);
   }
   if (c->cache && known && !(g->cache = cache_open(g->mem, c->cache, c->cache_limit, &e)))
@@ -355,7 +362,7 @@ static bool find(Engine *g, EngKernel *k) {
   return good;
 }
 
-/* ---- the table -------------------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------------------------- */
 
 static void grow(Engine *g) {
   size_t n = 2 * g->bucket_count;
@@ -375,7 +382,8 @@ static void grow(Engine *g) {
 
 static EngKernel *known(const Engine *g, const Buf *text, uint64_t hash) {
   EngKernel *k = g->buckets[hash & (g->bucket_count - 1)];
-  while (k && (k->hash != hash || k->item.text_n != text->n || memcmp(k->item.text, text->s, text->n)))
+  while (k &&
+         (k->hash != hash || k->item.text_n != text->n || memcmp(k->item.text, text->s, text->n)))
     k = k->next;
   return k;
 }
@@ -397,7 +405,8 @@ static void record(Engine *g, const Buf *text, uint64_t hash) {
   if (!ok) log_line(g, "a kernel was not recorded: %s cannot be written", path);
 }
 
-/* NULL with `e` when there is no way to the code, or (`generate` false) none without the code generator. */
+/* NULL with `e` when there is no way to the code, or (`generate` false) none without the code
+ * generator. */
 static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
   ArenaMark mark = arena_mark(&g->arena);
   Buf text = {0};
@@ -416,8 +425,10 @@ static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
   if (!(fits && find(g, k)) && !(fits && generate && g->workers)) {
     if (!g->config.record) {
       arena_rewind(&g->arena, mark);
-      if (fits) err_set(e, "there is no code generator (ckl-codegen)");
-      else err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
+      if (fits)
+        err_set(e, "there is no code generator (ckl-codegen)");
+      else
+        err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
       return NULL;
     }
     fail(g, k, "recorded only", 13); /* and the next kernel of the graph is asked for too */
@@ -441,8 +452,8 @@ EngKernel *eng_known(Engine *g, const Kernel *k) {
   return get(g, k, false, NULL);
 }
 
-/* One step of waiting for a kernel; false when interrupted. In a child after fork the parent's requests are
- * lost, so they are made again. */
+/* One step of waiting for a kernel; false when interrupted. In a child after fork the parent's
+ * requests are lost, so they are made again. */
 static bool step(Engine *g, EngKernel *k, const volatile bool *interrupt) {
   if (interrupt && *interrupt) return false;
   if (!work_poll(g->workers, 20) && k->state == ASKED) {
@@ -467,8 +478,10 @@ bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *int
       while (k[i]->state == ASKED && (ok = step(g, k[i], interrupt))) continue;
       g->count.wait_seconds += now() - since;
     }
-    if (!ok) err_set(e, "interrupted");
-    else if (k[i]->state == FAILED) ok = err_set(e, "%s", k[i]->error);
+    if (!ok)
+      err_set(e, "interrupted");
+    else if (k[i]->state == FAILED)
+      ok = err_set(e, "%s", k[i]->error);
   }
   return ok;
 }
@@ -497,16 +510,17 @@ bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) 
   k->dump = &d.text;
   k->item.flags = what;
   work_send(g->workers, &k->item);
-  if (!eng_wait(g, &k, 1, NULL, e)) return false; /* until it is answered: the item outlives its use */
+  if (!eng_wait(g, &k, 1, NULL, e))
+    return false; /* until it is answered: the item outlives its use */
   int code = mem_protect(g->mem, put_dump, &d);
   mem_free(g->mem, d.text.s, d.text.cap);
   if (code != MEM_OK) mem_throw(g->mem, code);
   return true;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------- */
 
-/* What a core does in a microsecond at the least; twice to four times as much is usual in vectors. */
+/* What a core does in a microsecond at the least; two to four times as much is usual in vectors. */
 enum { OPS_PER_US = 4000, SERIAL_US = 10, PIECE_US = 5, LONGEST_US = 2500, PIECES_PER_THREAD = 4 };
 
 typedef struct Run {
@@ -518,7 +532,8 @@ typedef struct Run {
   size_t each;
 } Run;
 
-/* The language's floating-point environment: rounding to nearest, subnormal numbers as they are, no traps. */
+/* The language's floating-point environment: rounding to nearest, subnormal numbers as they are,
+ * no traps. */
 static unsigned set_float_control(void) {
 #if defined(__x86_64__)
   unsigned old = _mm_getcsr();
@@ -544,20 +559,23 @@ static void run_piece(void *ud, int64_t lo, int64_t hi, int thread) {
   restore_float_control(old);
 }
 
-/* Turns in a piece: short enough to hear of an interrupt, long enough to be worth taking, and some pieces for
- * each thread, so that a thread that was held up is helped. */
+/* Turns in a piece: short enough to hear of an interrupt, long enough to be worth taking, and some
+ * pieces for each thread, so that a thread that was held up is helped. */
 static int64_t piece(int64_t turns, int64_t work, int threads) {
-  double each = (double)work / (double)turns, most = (double)LONGEST_US * OPS_PER_US / (each > 0 ? each : 1);
+  double each = (double)work / (double)turns,
+         most = (double)LONGEST_US * OPS_PER_US / (each > 0 ? each : 1);
   double least = (double)PIECE_US * OPS_PER_US / (each > 0 ? each : 1);
   double n = threads > 1 ? (double)turns / (threads * PIECES_PER_THREAD) : (double)turns;
   if (n < least) n = least;
   if (n > most) n = most;
   if (n >= (double)turns) return turns;
-  return n <= 1 ? 1 : n < 16 ? (int64_t)n : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of turns */
+  return n <= 1   ? 1
+         : n < 16 ? (int64_t)n
+                  : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of turns */
 }
 
-bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns, int64_t work,
-             int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
+bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+             int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
   (void)local_bytes;
   Run r = {f, buf, arg, st, g->scratch, g->scratch_each};
   if (turns <= 0) return !(interrupt && *interrupt);
@@ -579,8 +597,10 @@ int eng_threads(const Engine *g) {
 void eng_awake(Engine *g, bool on) {
   if (on == g->awake) return;
   g->awake = on;
-  if (on) pool_begin(g->pool);
-  else pool_end(g->pool);
+  if (on)
+    pool_begin(g->pool);
+  else
+    pool_end(g->pool);
 }
 
 bool eng_scratch(Engine *g, int64_t local_bytes) {

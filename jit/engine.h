@@ -10,57 +10,61 @@
 
 typedef enum EngLevel { ENG_X86_64, ENG_X86_64_V3, ENG_X86_64_V4, ENG_LEVEL_COUNT } EngLevel;
 extern const char *const eng_level_name[ENG_LEVEL_COUNT]; /* "x86-64", "x86-64-v3", "x86-64-v4" */
-EngLevel eng_host_level(void);            /* the best this CPU can run */
+EngLevel eng_host_level(void);                            /* the best this CPU can run */
 bool eng_level_find(const char *name, EngLevel *out);
 
 /* What the session wants to hear; any may be NULL. */
 typedef struct EngConfig {
   EngLevel level;
-  int threads;             /* 0 = pool_default_threads() */
-  const char *codegen;     /* path of ckl-codegen; NULL = not there */
-  const char *installed;   /* folder of installed kernels; NULL = none */
-  const char *cache;       /* folder of the cache; NULL = memory only */
-  int64_t cache_limit;     /* bytes; 0 = 512 MiB */
-  const char *record;      /* folder: the text of each kernel asked for is written to HASH.ckk there */
-  bool perf_map;           /* write /tmp/perf-PID.map */
-  void (*log)(void *ud, const char *text); /* one line: why something is compiled, or what was rejected */
+  int threads;           /* 0 = pool_default_threads() */
+  const char *codegen;   /* path of ckl-codegen; NULL = not there */
+  const char *installed; /* folder of installed kernels; NULL = none */
+  const char *cache;     /* folder of the cache; NULL = memory only */
+  int64_t cache_limit;   /* bytes; 0 = 512 MiB */
+  const char *record;    /* folder: the text of each kernel asked for goes to HASH.ckk there */
+  bool perf_map;         /* write /tmp/perf-PID.map */
+  /* One line: why something is compiled, or what was rejected. */
+  void (*log)(void *ud, const char *text);
   void *ud;
 } EngConfig;
 
 typedef struct Engine Engine;
 typedef struct EngKernel EngKernel;
 
-/* Fills the paths in `c` that are NULL by what this copy of ckl has beside it (texts go to `a`): the code
- * generator and installed kernels next to the program or library that this code is in (a build folder), or
- * where an installed copy has them; the cache in $XDG_CACHE_HOME/ckl or ~/.cache/ckl. The environment's
- * CKL_CODEGEN comes first; empty, it means none. CKL_RECORD_KERNELS names the folder `record`. What is
- * not there stays NULL. Throws. */
+/* Fills the paths in `c` that are NULL by what this copy of ckl has beside it (texts go to `a`):
+ * the code generator and installed kernels next to the program or library that this code is in (a
+ * build folder), or where an installed copy has them; the cache in $XDG_CACHE_HOME/ckl or
+ * ~/.cache/ckl. The environment's CKL_CODEGEN comes first; empty, it means none.
+ * CKL_RECORD_KERNELS names the folder `record`. What is not there stays NULL. Throws. */
 void eng_find(Arena *a, EngConfig *c);
 
-Engine *eng_open(Mem *m, const EngConfig *c); /* throws when out of memory; starts no process or thread */
-void eng_close(Engine *g);                    /* NULL is fine */
+/* Throws when out of memory; starts no process or thread. */
+Engine *eng_open(Mem *m, const EngConfig *c);
+void eng_close(Engine *g); /* NULL is fine */
 const EngConfig *eng_config(const Engine *g);
 
-/* The kernel of this text; starts its compilation when it has to, and does not wait. The handle lives as
- * long as the engine. NULL with `e` when there is no way to get code: e->text says why. */
+/* The kernel of this text; starts its compilation when it has to, and does not wait. The handle
+ * lives as long as the engine. NULL with `e` when there is no way to get code: e->text says why. */
 EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
 /* The same, where that costs no compilation: NULL where the code was not made before. */
 EngKernel *eng_known(Engine *g, const Kernel *k);
-/* Waits until all are loaded. False with `e` when one failed (the code generator's message), or when
- * `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
+/* Waits until all are loaded. False with `e` when one failed (the code generator's message), or
+ * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *interrupt, Err *e);
 KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
-/* What the code generator makes of a kernel, as text: CODEGEN_DUMP_IR or CODEGEN_DUMP_ASM (jit/codegen.h).
- * False with `e`. Throws when out of memory. */
+/* What the code generator makes of a kernel, as text: CODEGEN_DUMP_IR or CODEGEN_DUMP_ASM
+ * (jit/codegen.h). False with `e`. Throws when out of memory. */
 bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 
-/* Runs all `turns`, on as many threads as pay (`work`: a guess of elementary operations in all; small
- * work runs on the calling thread). `scratch`: room for local_bytes per thread, made by eng_scratch. False
- * when interrupted. Floating-point control is set to the language's and restored. */
-bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns, int64_t work,
-             int64_t local_bytes, KStatus *st, const volatile bool *interrupt);
+/* Runs all `turns`, on as many threads as pay (`work`: a guess of elementary operations in all;
+ * small work runs on the calling thread). `scratch`: room for local_bytes per thread, made by
+ * eng_scratch. False when interrupted. Floating-point control is set to the language's and
+ * restored. */
+bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+             int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt);
 int eng_threads(const Engine *g);
-/* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at first. */
+/* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at
+ * first. */
 void eng_awake(Engine *g, bool on);
 /* Makes room for this many bytes of scratch per thread; false when out of memory. */
 bool eng_scratch(Engine *g, int64_t local_bytes);

@@ -1,10 +1,10 @@
 /* The loader of kernels: relocatable ELF64 objects for x86-64.
  *
- * In: the bytes of an object. Out: its code, mapped. Idea: all loaded sections go into one mapping, which is
- * written first and executable afterwards, never both. Every offset, size, index and name is checked
- * against what is there before it is used; the object may be any bytes at all. Invariant: an object that is
- * accepted refers to nothing outside of itself.
- * Formats: System V ABI, ELF-64 Object File Format, and its AMD64 supplement, table 4.9.
+ * In: the bytes of an object. Out: its code, mapped. Idea: all loaded sections go into one
+ * mapping, which is written first and executable afterwards, never both. Every offset, size, index
+ * and name is checked against what is there before it is used; the object may be any bytes at all.
+ * Invariant: an object that is accepted refers to nothing outside of itself. Formats: System V
+ * ABI, ELF-64 Object File Format, and its AMD64 supplement, table 4.9.
  */
 #define _GNU_SOURCE
 #include "jit/load.h"
@@ -54,7 +54,7 @@ static const char *string(const Load *l, const Elf64_Shdr *table, uint64_t at) {
   return memchr(s, 0, table->sh_size - at) ? s : NULL;
 }
 
-/* ---- headers ---------------------------------------------------------------------------------- */
+/* ---- headers ------------------------------------------------------------------------------- */
 
 static bool read_header(Load *l) {
   Elf64_Ehdr h;
@@ -86,10 +86,10 @@ static bool read_header(Load *l) {
   return l->names.sh_type == SHT_STRTAB || err_set(l->e, "has no names of sections");
 }
 
-/* ---- layout ----------------------------------------------------------------------------------- */
+/* ---- layout -------------------------------------------------------------------------------- */
 
-/* Code, constants, and constants with addresses. Anything else that a program would have in memory is an
- * error: a kernel has no state. Unwind tables are left out. */
+/* Code, constants, and constants with addresses. Anything else that a program would have in memory
+ * is an error: a kernel has no state. Unwind tables are left out. */
 static bool place_section(Load *l, size_t i) {
   Elf64_Shdr s = section(l, i);
   l->place[i] = NOT_LOADED;
@@ -140,7 +140,7 @@ static bool place_table(Load *l) {
   return true;
 }
 
-/* ---- relocation ------------------------------------------------------------------------------- */
+/* ---- relocation ---------------------------------------------------------------------------- */
 
 /* Where a symbol is in the mapping. */
 static bool address(const Load *l, size_t i, uint64_t *out) {
@@ -176,8 +176,7 @@ static bool relocate(Load *l, const Elf64_Shdr *s, Elf64_Rela r) {
   if (type != R_X86_64_64) value -= (uint64_t)(uintptr_t)at;
   switch (type) {
   case R_X86_64_64:
-  case R_X86_64_PC64:
-    break;
+  case R_X86_64_PC64: break;
   case R_X86_64_PC32:
   case R_X86_64_PLT32:
   case R_X86_64_GOTPCREL:
@@ -185,8 +184,7 @@ static bool relocate(Load *l, const Elf64_Shdr *s, Elf64_Rela r) {
   case R_X86_64_REX_GOTPCRELX:
     if (value + 0x80000000u > UINT32_MAX) return err_set(l->e, "has a relocation that is too far");
     break;
-  default:
-    return err_set(l->e, "has a relocation of kind %u", (unsigned)type);
+  default: return err_set(l->e, "has a relocation of kind %u", (unsigned)type);
   }
   memcpy(at, &value, width); /* little-endian: the low bytes are first */
   return true;
@@ -214,17 +212,17 @@ static bool find_entry(Load *l, LoadCode *out) {
     if (!(in.sh_flags & SHF_EXECINSTR) || s.st_value >= in.sh_size) break;
     out->code_size = s.st_size < in.sh_size - s.st_value ? s.st_size : in.sh_size - s.st_value;
     uintptr_t address_of_k = (uintptr_t)at;
-    memcpy(&out->entry, &address_of_k, sizeof out->entry); /* from an object to a function pointer */
+    memcpy(&out->entry, &address_of_k, sizeof out->entry); /* C casts no number to a function */
     return true;
   }
   return err_set(l->e, "has no function `k`");
 }
 
-/* ---- the debugger ----------------------------------------------------------------------------- */
+/* ---- the debugger -------------------------------------------------------------------------- */
 
-/* gdb's interface for code made at run time (Debugging with GDB, "JIT Compilation Interface") is a variable
- * and a function with these very names in the process, and a list that is the process's: the one
- * mutable global of ckl, behind a lock. Nothing of ckl reads it. */
+/* gdb's interface for code made at run time (Debugging with GDB, "JIT Compilation Interface") is a
+ * variable and a function with these very names in the process, and a list that is the process's:
+ * the one mutable global of ckl, behind a lock. Nothing of ckl reads it. */
 typedef struct DebugEntry {
   struct DebugEntry *next, *prev;
   const char *symfile_addr;
@@ -252,8 +250,10 @@ static void debug_tell(DebugEntry *d, bool here) {
     __jit_debug_descriptor.first_entry = d;
   } else {
     if (d->next) d->next->prev = d->prev;
-    if (d->prev) d->prev->next = d->next;
-    else __jit_debug_descriptor.first_entry = d->next;
+    if (d->prev)
+      d->prev->next = d->next;
+    else
+      __jit_debug_descriptor.first_entry = d->next;
   }
   __jit_debug_descriptor.relevant_entry = d;
   __jit_debug_descriptor.action_flag = here ? 1 : 2;
@@ -261,8 +261,8 @@ static void debug_tell(DebugEntry *d, bool here) {
   atomic_flag_clear(&debug_lock);
 }
 
-/* A copy of the object whose sections say where they are. Without memory for it there is no entry, which
- * is no error. */
+/* A copy of the object whose sections say where they are. Without memory for it there is no entry,
+ * which is no error. */
 static DebugEntry *debug_add(Mem *m, const Load *l) {
   DebugEntry *d = mem_try(m, NULL, 0, sizeof *d + l->size);
   if (!d) return NULL;
@@ -279,7 +279,7 @@ static DebugEntry *debug_add(Mem *m, const Load *l) {
   return d;
 }
 
-/* ---- loading ---------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------- */
 
 static bool load(Load *l, LoadCode *out) {
   for (size_t i = 0; i < l->section_count; i++)

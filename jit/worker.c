@@ -1,9 +1,10 @@
 /* Code generator processes.
  *
- * In: items with loop text. Out: calls of `done`. Idea: each process has a stream socket and a short queue of
- * items that were sent to it; it answers in order, so the first of them is the one it works on, and the
- * one to blame when it dies. All sockets are non-blocking on our side and are served by one poll.
- * Invariant: an item is in exactly one queue (waiting, or of one process) until `done` is called for it.
+ * In: items with loop text. Out: calls of `done`. Idea: each process has a stream socket and a
+ * short queue of items that were sent to it; it answers in order, so the first of them is the one
+ * it works on, and the one to blame when it dies. All sockets are non-blocking on our side and are
+ * served by one poll. Invariant: an item is in exactly one queue (waiting, or of one process)
+ * until `done` is called for it.
  */
 #define _GNU_SOURCE
 #include "jit/worker.h"
@@ -27,9 +28,9 @@ extern char **environ;
 
 enum {
   MOST_PROCESSES = 16,
-  AHEAD = 2,         /* items sent to one process: one in work, one that waits there */
-  PATIENCE = 60000,  /* milliseconds for one kernel */
-  FAREWELL = 1000,   /* and for a process to end by itself */
+  AHEAD = 2,        /* items sent to one process: one in work, one that waits there */
+  PATIENCE = 60000, /* milliseconds for one kernel */
+  FAREWELL = 1000,  /* and for a process to end by itself */
   MOST_KILLED = 2,
 };
 
@@ -42,10 +43,10 @@ typedef struct Process {
   pid_t pid; /* 0: not started */
   int fd;
   Queue sent;
-  size_t sent_bytes;  /* of the last item's frame; all of it when nothing is left to send */
-  int64_t since;      /* when the first item became the first */
-  CodegenFrame head;  /* of the answer that is arriving */
-  size_t got;         /* bytes of head and body together */
+  size_t sent_bytes; /* of the last item's frame; all of it when nothing is left to send */
+  int64_t since;     /* when the first item became the first */
+  CodegenFrame head; /* of the answer that is arriving */
+  size_t got;        /* bytes of head and body together */
   char *body;
 } Process;
 
@@ -64,8 +65,10 @@ struct Workers {
 
 static void push(Queue *q, WorkItem *x) {
   x->next = NULL;
-  if (q->last) q->last->next = x;
-  else q->first = x;
+  if (q->last)
+    q->last->next = x;
+  else
+    q->first = x;
   q->last = x;
   q->count++;
 }
@@ -96,10 +99,10 @@ static void answer_error(Workers *w, WorkItem *x, const char *text) {
   w->done(w->ud, x, CODEGEN_ERROR, text, strlen(text));
 }
 
-/* ---- processes -------------------------------------------------------------------------------- */
+/* ---- processes ----------------------------------------------------------------------------- */
 
-/* The child has the socket as its standard input and nothing else of ours. It is in a process group of its
- * own, so that Ctrl-C on the terminal is the session's alone. 0, or an errno. */
+/* The child has the socket as its standard input and nothing else of ours. It is in a process
+ * group of its own, so that Ctrl-C on the terminal is the session's alone. 0, or an errno. */
 static int spawn(const char *path, int fd, pid_t *pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attr;
@@ -117,8 +120,8 @@ static int spawn(const char *path, int fd, pid_t *pid) {
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
     posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setflags(&attr,
-                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                        POSIX_SPAWN_SETPGROUP);
     if (!error) error = posix_spawn(pid, path, &files, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
   }
@@ -141,8 +144,8 @@ static int start(Workers *w, Process *p) {
   return 0;
 }
 
-/* Waits for the end of a process, by force after `milliseconds`. Its wait status, or -1 when somebody else
- * has taken it. */
+/* Waits for the end of a process, by force after `milliseconds`. Its wait status, or -1 when
+ * somebody else has taken it. */
 static int reap(pid_t pid, int milliseconds) {
   int status = -1;
   int64_t end = now_ms() + milliseconds;
@@ -177,8 +180,8 @@ static void describe(char *text, size_t n, int status) {
     snprintf(text, n, "the code generator ended in the middle");
 }
 
-/* A process went wrong: the item it worked on (if any) is tried once more unless `why` says that there is no
- * point, the others wait again, in front. `why` NULL: as its end tells. */
+/* A process went wrong: the item it worked on (if any) is tried once more unless `why` says that
+ * there is no point, the others wait again, in front. `why` NULL: as its end tells. */
 static void fail(Workers *w, Process *p, const char *why, bool final) {
   char text[200];
   Queue sent = p->sent;
@@ -189,15 +192,21 @@ static void fail(Workers *w, Process *p, const char *why, bool final) {
   while (n < AHEAD && sent.first) rest[n++] = pop(&sent);
   while (n > 0) push_front(&w->waiting, rest[--n]);
   if (!guilty) return;
-  if (++guilty->killed < MOST_KILLED && !final) push_front(&w->waiting, guilty);
-  else answer_error(w, guilty, why ? why : text);
+  if (++guilty->killed < MOST_KILLED && !final)
+    push_front(&w->waiting, guilty);
+  else
+    answer_error(w, guilty, why ? why : text);
 }
 
-/* ---- sending ---------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------- */
 
 static CodegenFrame frame_of(const WorkItem *x) {
-  return (CodegenFrame){.magic = CODEGEN_MAGIC, .kind = CODEGEN_COMPILE, .id = x->id, .level = x->level,
-                        .flags = x->flags, .length = x->text_n};
+  return (CodegenFrame){.magic = CODEGEN_MAGIC,
+                        .kind = CODEGEN_COMPILE,
+                        .id = x->id,
+                        .level = x->level,
+                        .flags = x->flags,
+                        .length = x->text_n};
 }
 
 static bool unsent(const Process *p) {
@@ -221,14 +230,16 @@ static bool send_some(Process *p) {
   return true;
 }
 
-/* The running process with the least to do that can take one more; one is started when all have something.
- * NULL: none can, or (*error is then not 0) none could be started. */
+/* The running process with the least to do that can take one more; one is started when all have
+ * something. NULL: none can, or (*error is then not 0) none could be started. */
 static Process *choose(Workers *w, int *error) {
   Process *best = NULL, *empty = NULL;
   for (int i = w->most - 1; i >= 0; i--) {
     Process *p = &w->process[i];
-    if (!p->pid) empty = p;
-    else if (p->sent.count < AHEAD && !unsent(p) && (!best || p->sent.count <= best->sent.count)) best = p;
+    if (!p->pid)
+      empty = p;
+    else if (p->sent.count < AHEAD && !unsent(p) && (!best || p->sent.count <= best->sent.count))
+      best = p;
   }
   if (best && !best->sent.count) return best;
   if (!empty) return best;
@@ -264,7 +275,7 @@ static void hand_out(Workers *w) {
   }
 }
 
-/* ---- receiving -------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------- */
 
 static bool head_fits(const Process *p) {
   const CodegenFrame *h = &p->head;
@@ -313,7 +324,7 @@ static void receive(Workers *w, Process *p) {
   }
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- all of it ----------------------------------------------------------------------------- */
 
 bool work_poll(Workers *w, int milliseconds) {
   if (getpid() != w->owner) return false; /* a forked child: these are its parent's processes */
@@ -350,7 +361,8 @@ bool work_poll(Workers *w, int milliseconds) {
 void work_send(Workers *w, WorkItem *x) {
   x->id = ++w->next_id;
   x->killed = 0;
-  if (getpid() != w->owner) { /* after fork: the parent's processes are not ours, new ones will be */
+  if (getpid() !=
+      w->owner) { /* after fork: the parent's processes are not ours, new ones will be */
     for (int i = 0; i < w->most; i++)
       if (w->process[i].pid) stop(w, &w->process[i], 0);
     w->waiting = (Queue){0};
