@@ -30,7 +30,6 @@ static bool movable(const Kernel *k, LVal v) {
   if (in->op == LP_LOAD) return k->bufs[in->buf].kind == LB_IN;
   if (in->op == LP_CHECK) return true;
   if (in->op == LP_RESULT || in->op == LP_ROW || in->op == LP_COL) return false;
-  if (in->op == LP_IDIV || in->op == LP_IREM) return k->ins[lp_operand(k, v, 1)].op == LP_CONST;
   return lp_info[in->op].pure && !lp_may_fail(k, v);
 }
 
