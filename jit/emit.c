@@ -524,6 +524,7 @@ static bool has_loop(const Kernel *k, LVal v) {
 static void turns(Emit *e, LVal v) {
   Loop l;
   One n = emit_operand(e, v, 0);
+  if (e->k->ins[v].op == LP_FOR && emit_turned(e, v)) return;
   if (n.kind != ONE_UNIFORM) {
     emit_fail(e, "turns of a loop differ between lanes");
     return;

@@ -157,6 +157,9 @@ void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVM
 /* -- emit_random.c */
 One emit_random(Emit *e, LVal v); /* LP_UNIFORM .. LP_PHILOX */
 
+/* -- emit_turn.c: an LP_FOR at width 1 that transposes; false: it is another one. */
+bool emit_turned(Emit *e, LVal v);
+
 /* -- emit_tile.c: LP_TILE and its block, at width 1. */
 void emit_tile(Emit *e, LVal v);
 
