@@ -179,8 +179,8 @@ const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
 ckl_status ckl_log(ckl_session *s, const char *channel);
 const char *ckl_log_name(size_t i); /* [-] NULL past the end */
 
-/* Time of compiled code by line of the program, the longest first; "" when there is none, or without
- * ckl_config.profile. The text lives until the next call on s. [m] */
+/* Time of compiled code by line of the program, the longest first; "" when there is none, or
+ * without ckl_config.profile. The text lives until the next call on s. [m] */
 const char *ckl_profile(ckl_session *s);
 
 /* ---- tools: text in, text out. The result lives until the next call on s; NULL = see

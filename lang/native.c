@@ -60,6 +60,10 @@ void native_awake(Session *s, bool on) {
   if (s->jit && jit_engine(s->jit)) eng_awake(jit_engine(s->jit), on);
 }
 
+void native_stop(Session *s) {
+  if (s->jit && jit_engine(s->jit)) eng_stop(jit_engine(s->jit));
+}
+
 void native_counts(const Session *s, JitCount *jit, EngCount *eng) {
   *jit = (JitCount){0};
   *eng = (EngCount){0};
@@ -235,12 +239,13 @@ void native_profile(Session *s, Buf *out) {
   jit_profile(s->jit, add_time, &p);
   if (!p.count) return;
   qsort(p.lines, p.count, sizeof *p.lines, by_time);
-  buf_printf(out, "%10s %6s %9s %8s %8s  line\n", "ms", "%", "runs", "GB/s", "Gflop/s");
+  buf_puts(out, "        ms      %      runs     GB/s  Gflop/s  line\n");
   for (size_t i = 0; i < p.count && i < 40; i++) {
     const Line *l = &p.lines[i];
+    double per = 1e-9 / l->seconds;
     buf_printf(out, "%10.2f %6.1f %9lld %8.1f %8.1f  %s:%u %s: %.60s\n", 1e3 * l->seconds,
-               100 * l->seconds / p.seconds, (long long)l->runs, 1e-9 * (double)l->bytes / l->seconds,
-               1e-9 * (double)l->work / l->seconds, l->file, l->line, l->kind, l->ops);
+               100 * l->seconds / p.seconds, (long long)l->runs, per * (double)l->bytes,
+               per * (double)l->work, l->file, l->line, l->kind, l->ops);
   }
 }
 
