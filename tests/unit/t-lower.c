@@ -160,7 +160,7 @@ static GroupKind kind_of(OpCode op)
 /* Sizes of a seed: small ones, or some about the width of vectors and blocks. */
 static void sizes(Gen *x, uint64_t seed, bool symbolic)
 {
-  static const int64_t big[] = {15, 16, 17, 33, 100, 1, 2, 64};
+  static const int64_t big[] = {15, 16, 17, 33, 20, 1, 2, 18};
   for (int i = 0; i < GEN_SIZES && seed % 4 == 0; i++) {
     x->value[i] = big[gen_rnd(x, 8)];
     if (!symbolic) x->size[i] = dim_const(x->g->dims, x->value[i]);
@@ -212,7 +212,7 @@ static void clean(void)
 static void t_op(OpCode op)
 {
   covered = 0;
-  for (uint64_t seed = 1; seed <= 48; seed++) {
+  for (uint64_t seed = 1; seed <= 40; seed++) {
     Names *names = names_new(&arena);
     op_case(op, seed, false, names);
     op_case(op, seed, true, names);
