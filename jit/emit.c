@@ -673,7 +673,8 @@ LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg) {
   return LLVMBuildCall2(B, LLVMGlobalGetValueType(fn), fn, arg, (unsigned)n, "");
 }
 
-/* The function `turns(buffers.., arg, lo, hi, status)`. */
+/* The function `turns(buffers.., arg, lo, hi, status)`, inlined into the entry: parameters can
+ * say which buffers do not overlap. */
 static LLVMValueRef emit_turns(Emit *e) {
   const Kernel *k = e->k;
   unsigned n = (unsigned)k->buf_count;
@@ -688,7 +689,7 @@ static LLVMValueRef emit_turns(Emit *e) {
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, n + 4, false);
   free(par);
   e->fn = new_function(e, "turns", type, true);
-  enum_attribute(e, e->fn, LLVMAttributeFunctionIndex, "noinline");
+  enum_attribute(e, e->fn, LLVMAttributeFunctionIndex, "alwaysinline");
   for (unsigned i = 0; i < n; i++) {
     e->buf[i] = LLVMGetParam(e->fn, i);
     bool own = k->bufs[i].kind == LB_OUT || k->bufs[i].kind == LB_LOCAL;
@@ -799,7 +800,7 @@ static LLVMTargetMachineRef machine(Emit *e, const char *triple) {
 /* Verifies, optimises and turns the module into what was asked for. */
 static void finish(Emit *e, LLVMTargetMachineRef tm, unsigned what, char **out, size_t *n) {
   static const char passes[] =
-      "function(sroa,early-cse<memssa>,loop-mssa(licm),instsimplify,simplifycfg)";
+      "always-inline,function(sroa,early-cse<memssa>,loop-mssa(licm),instsimplify,simplifycfg)";
   char *text = NULL;
   if (LLVMVerifyModule(e->mod, LLVMReturnStatusAction, &text)) {
     emit_fail(e, "bad code: %s", text);
