@@ -60,6 +60,7 @@ struct Engine {
   bool awake;
   char *scratch;
   size_t scratch_each, scratch_size;
+  KStatus status; /* of the kernel that runs */
   FILE *perf;
   EngCount count;
 };
@@ -574,20 +575,31 @@ static int64_t piece(int64_t turns, int64_t work, int threads) {
                   : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of turns */
 }
 
+/* The status is the engine's own while kernels run, so that eng_stop may write to it at any time. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
              int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
   (void)local_bytes;
-  Run r = {f, buf, arg, st, g->scratch, g->scratch_each};
+  g->status = (KStatus){0, 0};
+  Run r = {f, buf, arg, &g->status, g->scratch, g->scratch_each};
   if (turns <= 0) return !(interrupt && *interrupt);
   if (work < turns) work = turns;
   int threads = work < (int64_t)OPS_PER_US * SERIAL_US ? 1 : pool_threads(g->pool);
   int64_t n = piece(turns, work, threads);
-  if (threads > 1) return pool_run(g->pool, run_piece, &r, turns, n, interrupt, &st->stop);
-  for (int64_t lo = 0; lo < turns; lo += n) {
-    if (interrupt && *interrupt) return false;
-    run_piece(&r, lo, turns - lo > n ? lo + n : turns, 0);
+  bool all = true;
+  if (threads > 1) {
+    all = pool_run(g->pool, run_piece, &r, turns, n, interrupt, &g->status.stop);
+  } else {
+    for (int64_t lo = 0; lo < turns && all; lo += n) {
+      all = !(interrupt && *interrupt);
+      if (all) run_piece(&r, lo, turns - lo > n ? lo + n : turns, 0);
+    }
   }
-  return true;
+  if (g->status.failed) st->failed = 1;
+  return all && !g->status.stop;
+}
+
+void eng_stop(Engine *g) {
+  g->status.stop = 1;
 }
 
 int eng_threads(const Engine *g) {

@@ -179,6 +179,7 @@ void ckl_close(ckl_session *k) {
 
 void ckl_interrupt(ckl_session *k) {
   k->s.interrupt = true;
+  native_stop(&k->s);
 }
 
 ckl_status ckl_reset(ckl_session *k) {

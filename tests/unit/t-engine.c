@@ -613,6 +613,35 @@ static void t_run(int threads) {
   finish(&t);
 }
 
+/* A kernel of one long turn. */
+static void long_turn(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
+                      KStatus *st) {
+  (void)arg, (void)lo, (void)hi, (void)local;
+  for (int64_t *turns = buf[0]; !st->stop; ++*turns) {
+    if (*turns == 1000) eng_stop(buf[1]); /* as a signal handler does */
+  }
+}
+
+static void t_stop(void) {
+  Test t;
+  begin(&t, "");
+  start(&t);
+  for (int round = 0; round < 2; round++) {
+    int64_t turns = 0;
+    void *buf[2] = {&turns, t.g};
+    KStatus st = {0, 0};
+    int64_t work = round ? 100 : 1000000000;
+    check(!eng_run(t.g, long_turn, buf, NULL, 1, work, 0, &st, NULL));
+    check_int(turns, >=, 1000);
+    Seen s = {0};
+    buf[0] = &s;
+    check(eng_run(t.g, look_around, buf, NULL, 18, 18, 0, &st, NULL)); /* well again */
+    check_int(s.turns, ==, 18);
+    check_int(st.failed, ==, 0);
+  }
+  finish(&t);
+}
+
 static void t_find(void) {
   Test t;
   begin(&t, "");
@@ -688,6 +717,7 @@ int main(int argc, char **argv) {
 #endif
   TEST(t_run(1), "1 thread: all turns run in the language's floating-point environment");
   TEST(t_run(4), "4 threads: all turns run in the language's floating-point environment");
+  TEST(t_stop(), "a kernel is stopped in the middle of a turn");
   TEST(t_find(), "the environment says where things are");
   TEST(t_levels(), "levels have names");
   remove_all(top);
