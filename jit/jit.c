@@ -126,6 +126,7 @@ static JitFn *make(Jit *j, const Graph *g) {
   JitFn *f = mem_need(m, NULL, 0, sizeof *f);
   *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
   arena_init(&f->arena, m);
+  arena_init(&f->temp, m);
   j->rc++;
   f->next = j->fns;
   if (f->next) f->next->prev = f;
@@ -135,7 +136,8 @@ static JitFn *make(Jit *j, const Graph *g) {
   f->nodes = count_nodes(g);
   f->reference = by_reference(g);
   if (f->reference) return f;
-  Plan *p = f->plan = plan_make(a, g, &j->target, j->config.apart);
+  Plan *p = f->plan = plan_make(a, &f->temp, g, &j->target, j->config.apart);
+  arena_free(&f->temp);
   size_t widest = 0;
   for (size_t i = 0; i < p->low.count; i++) {
     if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;
@@ -186,6 +188,7 @@ void jit_free(JitFn *f) {
   if (f->next) f->next->prev = f->prev;
   if (f->prev) f->prev->next = f->next;
   else j->fns = f->next;
+  arena_free(&f->temp);
   arena_free(&f->arena);
   mem_free(m, f, sizeof *f);
   if (--j->rc == 0) {

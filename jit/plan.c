@@ -22,14 +22,36 @@ static void mark_outs(Maker *m, const Group *x) {
   for (uint32_t i = 0; i < x->out_count; i++) m->placed[plan_index(m->p->g, x->outs[i])] = 1;
 }
 
+/* Lowers into temporary memory and keeps the kernels alone. */
+static bool lower_kept(Maker *m, const Group *x, GErr *e) {
+  Plan *p = m->p;
+  Arena *a = p->arena;
+  ArenaMark mark = arena_mark(m->lower.arena);
+  Lowered low = {0};
+  bool ok = lower_group(&m->lower, x, &low, e);
+  uint32_t panel = (uint32_t)p->low.panel_count;
+  for (size_t i = 0; i < low.count && ok; i++) {
+    Launch l = low.launches[i], k = {.k = lp_clean(a, l.k), .flops = l.flops};
+    k.bufs = ARENA_ARRAY(a, BufUse, l.k->buf_count + 1);
+    k.args = ARENA_ARRAY(a, ArgUse, l.k->arg_count + 1u);
+    memcpy(k.bufs, l.bufs, l.k->buf_count * sizeof *k.bufs);
+    memcpy(k.args, l.args, l.k->arg_count * sizeof *k.args);
+    for (size_t b = 0; b < l.k->buf_count; b++) k.bufs[b].panel += panel;
+    VEC_PUSH(a, p->low.launches, p->low.count, p->low.cap, k);
+  }
+  for (size_t i = 0; i < low.panel_count && ok; i++) {
+    VEC_PUSH(a, p->low.panels, p->low.panel_count, p->low.panel_cap, low.panels[i]);
+  }
+  arena_rewind(m->lower.arena, mark);
+  return ok;
+}
+
 static void add_kernels(Maker *m, Group x) {
   Plan *p = m->p;
   GErr e;
   size_t launch = p->low.count, panel = p->low.panel_count;
   bool by_node = x.kind == GROUP_REF || x.kind == GROUP_REGION || x.kind == GROUP_EFFECT;
-  if (!by_node && !lower_group(&m->lower, &x, &p->low, &e)) {
-    p->low.count = launch;
-    p->low.panel_count = panel;
+  if (!by_node && !lower_kept(m, &x, &e)) {
     if (x.node_count > 1) {
       for (uint32_t i = 0; i < x.node_count; i++) {
         Group one;
@@ -129,7 +151,7 @@ static void lifetimes(Plan *p) {
   }
 }
 
-Plan *plan_make(Arena *a, const Graph *g, const Target *target, bool apart) {
+Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, bool apart) {
   Plan *p = ARENA_NEW(a, Plan);
   p->arena = a;
   p->g = gr_flatten(a, g, &p->origin);
@@ -144,7 +166,7 @@ Plan *plan_make(Arena *a, const Graph *g, const Target *target, bool apart) {
     m.placed[plan_index(g, g->inputs[i])] = 1;
     p->place[plan_index(g, g->inputs[i])] = (Place){PLACE_INPUT, (uint32_t)i};
   }
-  m.lower = (Lower){.arena = a, .g = g, .target = target, .placed = m.placed};
+  m.lower = (Lower){.arena = temp, .g = g, .target = target, .placed = m.placed};
   Groups groups = {0};
   fuse(a, g, apart, &groups);
   for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);

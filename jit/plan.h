@@ -76,7 +76,8 @@ typedef struct Plan {
   bool *input_used; /* by a step, so it must be contiguous */
 } Plan;
 
-Plan *plan_make(Arena *a, const Graph *g, const Target *target, bool apart);
+/* `temp` is for what is not kept; the caller frees it. */
+Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, bool apart);
 static inline uint32_t plan_index(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
 
 /* -- exec.c */
@@ -126,7 +127,7 @@ struct Jit {
 
 struct JitFn {
   Jit *j;
-  Arena arena;
+  Arena arena, temp;   /* temp: while it is made */
   const Graph *g;
   Plan *plan;
   EngKernel **kernels; /* per launch */
