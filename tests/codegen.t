@@ -1,0 +1,109 @@
+#!/bin/sh
+# Where machine code comes from must not show in what a program prints: code generators that fail, caches that
+# are damaged, shared or absent, kernels that were installed.
+. "$srcdir/tests/tap.sh"
+work=$builddir/tests/codegen.$$
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+mkdir -p "$work"
+
+cat >"$work/p.ckl" <<'EOF'
+fn step[N](x: f32[N], a: f32) -> f32[N] = tanh(x * a) + x / 3.0
+fn total[N, M](x: f32[N, M]) -> f32 = sum(softmax(x * 2.5, axis = 1) ** 2)
+fn many[N](x: f32[N]) -> f32 {
+  let y = cumsum(x)
+  let z = max(y, -y)
+  return mean(z) + sum(sqrt(z)) * min(x)
+}
+seed(3)
+let x = normal([300])
+print(sum(step(x, 0.5)), total(normal([20, 30])), many(x))
+EOF
+
+# run NAME=VALUE...: the program with an environment; what it prints and says is in $work/out and $work/err
+run() {
+  env CKL_CPU=native CKL_CACHE= CKL_KERNELS= "$@" ./ckl run --log=jit --counts "$work/p.ckl" >"$work/out" 2>"$work/err"
+}
+counter() { awk -v c="$1" '$1 == c { print $2 }' "$work/err"; }
+same() { cmp -s "$work/want" "$work/out" || { echo 'it prints'; cat "$work/out" "$work/err"; }; }
+
+CKL_CPU=reference ./ckl run "$work/p.ckl" >"$work/want" 2>"$work/err"
+tap_status $? 'the reference evaluator runs the program' "$work/err"
+
+if [ ! -x ckl-codegen ]; then
+  run A=
+  tap_empty "$(same)" 'without a code generator it prints the same'
+  tap_done
+  exit
+fi
+
+run A=
+tap_empty "$(same; [ "$(counter jit.generated)" -gt 2 ] || cat "$work/err")" 'generated code prints the same'
+run CKL_CODEGEN=
+tap_empty "$(same)" 'without a code generator it prints the same'
+run CKL_CODEGEN=/no/such/program
+tap_empty "$(same; grep -q /no/such/program "$work/err" || cat "$work/err")" 'a code generator that is not there is named'
+for how in abort fatal garbage; do
+  run CKL_CODEGEN_TEST=$how
+  tap_empty "$(same; [ "$(counter jit.generated)" = 0 ] || cat "$work/err")" "a code generator that fails ($how) does no harm"
+done
+cat >"$work/killed" <<'EOF'
+#!/bin/sh
+# a code generator that is killed soon after it was started
+"$REAL" <&0 & sleep 0.02
+kill -9 $!
+kill -9 $$
+EOF
+chmod +x "$work/killed"
+run CKL_CODEGEN="$work/killed" REAL="$builddir/ckl-codegen"
+tap_empty "$(same)" 'a code generator that is killed does no harm'
+
+cache=$work/cache
+for process in 1 2 3 4; do
+  (
+    env CKL_CPU=native CKL_CACHE="$cache" CKL_KERNELS= ./ckl run "$work/p.ckl" >"$work/out.$process" 2>&1
+    cmp -s "$work/want" "$work/out.$process" || cat "$work/out.$process" >"$work/bad.$process"
+  ) &
+done
+wait
+tap_empty "$(cat "$work"/bad.* 2>/dev/null)" 'four processes fill one cache at once'
+run CKL_CACHE="$cache"
+tap_empty "$(same; [ "$(counter jit.generated)" = 0 ] && [ "$(counter jit.from_disk)" -gt 2 ] || cat "$work/err")" \
+  'the next one finds all code there'
+for file in "$cache"/*; do echo damaged >>"$file"; done
+run CKL_CACHE="$cache"
+tap_empty "$(same; [ "$(counter jit.from_disk)" = 0 ] && [ "$(counter jit.generated)" -gt 2 ] || cat "$work/err")" \
+  'damaged files are made again'
+chmod 755 "$cache"
+run CKL_CACHE="$cache"
+tap_empty "$(same; [ "$(grep -c 'open to others' "$work/err")" = 1 ] || cat "$work/err")" \
+  'a cache that others may read is not used, which is said once'
+run CKL_CACHE=/proc/none/ckl
+tap_empty "$(same; [ "$(grep -c 'not kept on disk' "$work/err")" = 1 ] || cat "$work/err")" \
+  'a cache that cannot be made is said once'
+
+mkdir "$work/texts" "$work/kernels"
+run CKL_CODEGEN= CKL_RECORD_KERNELS="$work/texts"
+level=$(ls kernels-*.bin | sed 's/kernels-//; s/.bin//')
+for l in $level; do
+  ./ckl-codegen --archive "$work/kernels/kernels-$l.bin" "$l" "$work"/texts/*.ckk >"$work/log" 2>&1
+  tap_status $? "recorded kernels are compiled for $l" "$work/log"
+done
+run CKL_KERNELS="$work/kernels"
+tap_empty "$(same; [ "$(counter jit.generated)" = 0 ] && [ "$(counter jit.installed)" -gt 2 ] || cat "$work/err")" \
+  'and found'
+run CKL_KERNELS="$work/kernels" CKL_CODEGEN=
+tap_empty "$(same; [ "$(counter jit.installed)" -gt 2 ] || cat "$work/err")" 'without a code generator too'
+for f in "$work"/kernels/*; do
+  dd if=/dev/zero of="$f" bs=1 seek=3000 count=20000 conv=notrunc 2>/dev/null
+done
+run CKL_KERNELS="$work/kernels"
+tap_empty "$(same; [ "$(counter jit.generated)" -gt 0 ] || cat "$work/err")" 'damaged ones are made again'
+
+echo 'no kernel' >"$work/texts/bad.ckk"
+./ckl-codegen --archive "$work/bad.bin" x86-64 "$work"/texts/*.ckk >"$work/log" 2>&1
+tap_empty "$([ $? = 1 ] && grep -q bad.ckk "$work/log" && [ ! -e "$work/bad.bin" ] || cat "$work/log")" \
+  'an archive with a bad text is not written'
+head -c 100000 /dev/urandom | ./ckl-codegen >"$work/log" 2>&1
+tap_empty "$([ $? = 1 ] || echo 'it goes on')" 'a code generator that hears nonsense ends'
+tap_done
