@@ -16,4 +16,10 @@ try 'every allocation of five programs' --fail-alloc=all tests/golden/grad/scrip
   tests/golden/models/mlp.ckl tests/golden/functions/closures.ckl tests/golden/trees/map-fold.ckl \
   tests/golden/text/holes.ckl
 try 'samples of the allocations of the others' --fail-alloc="${ALLOC_SAMPLES:-5}" tests/golden
+CKL_CPU=loops
+export CKL_CPU
+try 'every allocation of two programs whose kernels are walked' --fail-alloc=all \
+  tests/golden/models/mlp.ckl tests/golden/functions/closures.ckl
+try 'samples of the allocations of others whose kernels are walked' \
+  --fail-alloc="${ALLOC_SAMPLES:-5}" tests/golden/functions tests/golden/grad
 tap_done
