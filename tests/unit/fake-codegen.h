@@ -6,6 +6,7 @@
  *   garbage   answers nonsense            other     answers with another id
  *   short     dies in the middle of its answer
  *   error T   answers with the error T    big N     answers with N bytes
+ *   noise N   answers with bytes drawn from N, most often after a plausible head, and ends
  *   once FILE dies where FILE exists, and removes it
  *
  * Anything else is answered with the object of tests/unit/elf.h, whose first constant is the length
@@ -52,6 +53,20 @@ static void fake_die(int sig) {
   raise(sig);
 }
 
+static void fake_noise(CodegenFrame f, unsigned seed) {
+  unsigned char bytes[300];
+  for (size_t i = 0; i < sizeof bytes; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    bytes[i] = (unsigned char)(seed >> 24);
+  }
+  f.kind = seed % 7;
+  f.length = seed % 5 ? seed % 250 : seed;
+  if (seed % 11) memcpy(bytes, &f, sizeof f);
+  if (seed % 3 == 0) bytes[seed % sizeof f] ^= (unsigned char)(seed >> 8);
+  fake_write(bytes, sizeof bytes - seed % 40);
+  _exit(0);
+}
+
 static void fake_one(CodegenFrame f, const char *text) {
   static unsigned char object[ELF_MOST];
   const char *found;
@@ -70,6 +85,8 @@ static void fake_one(CodegenFrame f, const char *text) {
     fake_write(&f, sizeof f);
     fake_write("abc", 3);
     _exit(0);
+  } else if (!strncmp(text, "noise ", 6)) {
+    fake_noise(f, (unsigned)atoi(text + 6));
   } else if (!strcmp(text, "other")) {
     f.id += 7;
   } else if (!strncmp(text, "slow ", 5)) {

@@ -161,6 +161,22 @@ static void bad_luck(Workers *w, Box *b) {
   check_int(b->kind[1], ==, CODEGEN_OBJECT);
 }
 
+static void noise(Workers *w, Box *b) {
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < ITEMS; i++) {
+      char text[40];
+      snprintf(text, sizeof text, "noise %d", round * ITEMS + i);
+      b->answers[i] = 0;
+      send(w, b, i, i % 4 ? text : "kernel");
+    }
+    finish(w, b, ITEMS);
+    /* noise may look like an answer, and what follows it is then blamed on the next kernel */
+    int good = 0;
+    for (int i = 0; i < ITEMS; i += 4) good += b->kind[i] == CODEGEN_OBJECT;
+    check_int(good, >, ITEMS / 8);
+  }
+}
+
 /* Somebody kills the processes from outside, while they work and while they wait. */
 static void from_outside(Workers *w, Box *b) {
   send(w, b, 0, "kernel");
@@ -272,6 +288,7 @@ int main(int argc, char **argv) {
   TEST(with(3, 0, other_id), "an answer to something else is an error of one kernel");
   TEST(with(3, 0, cut_short), "an answer that is cut short is an error of one kernel");
   TEST(with(3, 400, too_long), "a process that hangs is ended");
+  TEST(with(2, 0, noise), "bytes at random harm nothing else");
   TEST(with(2, 0, all_kill), "kernels that all kill fail one by one");
   TEST(with(2, 0, bad_luck), "a kernel whose process died once is tried again");
   TEST(with(1, 0, from_outside), "a process killed from outside is replaced");
