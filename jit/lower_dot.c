@@ -117,6 +117,12 @@ static bool pack_rows(Dot *d, Side *s) {
   return dot_finish(d, &w, times(d, times(d, own_batches(d, s), d->m), d->k));
 }
 
+/* From a group of a panel to the next: a bit more than it needs, so that several which are written side by
+ * side do not meet in one set of the caches. */
+static Dim group_stride(const Dot *d, int64_t pitch) {
+  return dim_add(d->t, times(d, d->k, dim_num(d, pitch)), dim_num(d, GROUP_GAP));
+}
+
 /* Tiles of A, or panels of B, k by k: [groups][K][pitch]; lanes along a group, or along k where that is
  * how the operand lies. A turn takes several groups, so that what is read together is long enough. */
 static bool pack_tiles(Dot *d, Side *s, bool is_a) {
@@ -149,12 +155,13 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
     bool whole = dim_known(d, d->n, &n) && n % d->nr == 0;
     count = whole ? imm(&w, d->nr) : least(&w, imm(&w, d->nr), sub(&w, extent, first));
   }
-  LVal to = add(&w, mul(&w, add(&w, mul(&w, batch, groups), group), depth), k0);
+  LVal to = mul(&w, add(&w, mul(&w, batch, groups), group), low_dim(&w, group_stride(d, pitch)));
+  to = add(&w, to, mul(&w, k0, imm(&w, pitch)));
   if (s->along_k) {
     i = lp_for(w.k, count);
     k = lp_vec(w.k, ks);
     if (!pack_one(d, &w, s, is_a, at, add(&w, first, i), add(&w, k0, k), panel,
-                  add(&w, mul(&w, add(&w, to, k), imm(&w, pitch)), i))) return false;
+                  add(&w, add(&w, to, mul(&w, k, imm(&w, pitch))), i))) return false;
     end(&w);
     end(&w);
   } else {
@@ -165,7 +172,7 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
       if (is_a) lp_if(w.k, c ? lp_un(w.k, RU_NOT, fits) : fits);
       i = lp_vec(w.k, is_a && c == 0 ? imm(&w, pitch) : count);
       if (!pack_one(d, &w, s, is_a, at, add(&w, first, i), add(&w, k0, k), panel,
-                    add(&w, mul(&w, add(&w, to, k), imm(&w, pitch)), i))) return false;
+                    add(&w, add(&w, to, mul(&w, k, imm(&w, pitch))), i))) return false;
       end(&w);
       if (is_a) end(&w);
     }
@@ -215,7 +222,7 @@ static void plan_a(Dot *d) {
     s->kind = SIDE_TILES;
     s->row = dim_num(d, 1);
     s->step = dim_num(d, A_PITCH);
-    s->batch = times(d, times(d, d->tiles, d->k), dim_num(d, A_PITCH));
+    s->batch = times(d, d->tiles, group_stride(d, A_PITCH));
   } else {
     s->kind = SIDE_ROWS;
     Dim whole = times(d, ceil_div(d, d->k, 16), dim_num(d, 16));
@@ -239,7 +246,7 @@ static void plan_b(Dot *d) {
   }
   s->kind = SIDE_TILES;
   s->along_k = dim_is(d, step, 1) && !dim_is(d, col, 1);
-  s->row = times(d, d->k, dim_num(d, d->nr));
+  s->row = group_stride(d, d->nr);
   s->step = dim_num(d, d->nr);
   s->batch = times(d, d->panels, s->row);
   s->panel = dot_panel(d, times(d, own_batches(d, s), s->batch));
@@ -282,7 +289,7 @@ static void dot_rows(Dot *d, Main *f, LVal tile, Place *o) {
   o->r0 = mul(w, tile, imm(w, d->mr));
   o->rows = imm(w, d->mr);
   if (!dim_known(d, d->m, &m) || m % d->mr) o->rows = least(w, o->rows, sub(w, f->m, o->r0));
-  if (d->a.kind == SIDE_TILES) o->a = mul(w, mul(w, tile, f->k), imm(w, A_PITCH));
+  if (d->a.kind == SIDE_TILES) o->a = mul(w, tile, low_dim(w, group_stride(d, A_PITCH)));
   else o->a = mul(w, o->r0, f->a_row);
   o->a = add(w, f->a0, o->a);
 }

@@ -17,7 +17,8 @@ enum {
   TURNS_WANTED = 12,
   TURNS_FILLED = 6,     /* where each turn fills the same scratch */
   TURN_LEAST = 1 << 19, /* multiplications below which a turn is not cut */
-  A_PITCH = 16        /* row of a packed tile of A */
+  A_PITCH = 16,       /* row of a packed tile of A */
+  GROUP_GAP = 16      /* elements between groups of a panel */
 };
 
 typedef enum SideKind {

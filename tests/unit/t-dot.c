@@ -300,6 +300,39 @@ static void inner(void)
   }
 }
 
+/* Operands rounded to f16, sums in f32; what has no loop form is refused. */
+static void rounded(void)
+{
+  for (int mode = COMPUTE_NONE; mode <= COMPUTE_TF32; mode++)
+    for (int i = 0; i < 3; i++) {
+      Env v;
+      env_open(&v);
+      Graph *g = new_graph(&v);
+      B b = {.g = g};
+      DType dt = (DType[]){DT_F32, DT_F16, DT_BF16}[i];
+      Val x = b_cast(&b, input(&v, g, DT_F32, 2, 20, 33), dt);
+      Val y = b_cast(&b, input(&v, g, DT_F32, 2, 33, 40), dt);
+      Attr at = attr_i(AT_COMPUTE, mode);
+      Val z = b_op(&b, OP_DOT, 2, (Val[]){x, y}, 1, &at);
+      gr_output(g, z);
+      char what[60];
+      snprintf(what, sizeof what, "%s, compute %d", dtype_info[dt].name, mode);
+      bool has = dt != DT_BF16 && (mode == COMPUTE_NONE || mode == COMPUTE_F16);
+      if (built(&b) && has) {
+        same(&v, g, z, GROUP_DOT, what);
+      } else if (built(&b)) {
+        Group group = {.kind = GROUP_DOT, .root = z.node, .outs = g->outputs, .out_count = 1};
+        uint8_t *placed = ARENA_ARRAY(&v.arena, uint8_t, g->type_count + 1);
+        Lower l = {&v.arena, g, &targets[ENG_X86_64_V4], placed};
+        Lowered out = {0};
+        GErr e = {.operand = -1};
+        check(!lower_group(&l, &group, &out, &e));
+        check_has(e.text, "no loop form");
+      }
+      env_close(&v);
+    }
+}
+
 static void convolution(DType dt, int n, int c, int o, int h, int kh, int kw, int stride, int pad,
                         bool epilogue)
 {
@@ -367,6 +400,7 @@ int main(void)
   TEST(batches(), "batches and broadcasts");
   TEST(views(), "operands that are views");
   TEST(inner(), "products of vectors");
+  TEST(rounded(), "operands rounded for computing");
   TEST(convolutions(), "convolutions and their gradients");
   for (int i = 0; i < ENG_LEVEL_COUNT; i++) eng_close(engines[i]);
   arena_free(&arena);
