@@ -21,7 +21,7 @@ typedef struct Out {
 
 typedef struct Options {
   const char *color;        /* "auto", "always", "never" */
-  bool json, verbose, counts, check, help, interpret, profile;
+  bool json, verbose, counts, check, help, interpret, profile, times;
   const char *filter, *stage, *pass, *device, *seed;
   int64_t memory;
   /* NULL-terminated; words: what is not an option */

@@ -221,6 +221,12 @@ int cmd_run(Cli *c)
     int64_t seed = ckl_counter(c->session, "seed");
     if (c->o.verbose && seed >= 0) out_printf(&c->err, "seed %lld\n", (long long)seed);
     if (c->o.profile) out_puts(&c->err, ckl_profile(c->session));
+    for (size_t i = 0; c->o.times && ckl_counter_name(i); i++) {
+      const char *name = ckl_counter_name(i);
+      if (!strncmp(name, "us.", 3))
+        out_printf(&c->err, "%-10s %10.3f ms\n", name + 3,
+                   1e-3 * (double)ckl_counter(c->session, name));
+    }
     if (c->o.counts)
       for (size_t i = 0; ckl_counter_name(i); i++)
         out_printf(&c->err, "%-16s %lld\n", ckl_counter_name(i),

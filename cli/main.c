@@ -19,7 +19,7 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmgsCPiv", "run a program", cmd_run,
+  {"run", "FILE [name=value...]", "DLlmgsCPTiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
   {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check,
@@ -63,6 +63,7 @@ static const Option options[] = {
   {'g', 0, "device", "cpu|sim", "where new tensors live"},
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
   {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
+  {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
   {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
   {'C', 0, "counts", NULL, "print all counters at the end"},
   {'c', 0, "check", NULL, "change nothing; say which files are not in style"},
@@ -189,6 +190,7 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   case 'p': o->pass = value; break;
   case 'C': o->counts = true; break;
   case 'i': o->interpret = true; break;
+  case 'T': o->times = true; break;
   case 'P': o->profile = true; break;
   case 'c': o->check = true; break;
   case 'v': o->verbose = true; break;

@@ -7,6 +7,7 @@
 #include "jit/jit.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "jit/codegen.h"
 #include "jit/plan.h"
@@ -59,6 +60,12 @@ JitCount jit_count(const Jit *j) {
 }
 
 /* -- compiling */
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static uint64_t count_nodes(const Graph *g) {
   uint64_t n = 0;
   for (size_t i = 0; i < g->node_count; i++) {
@@ -165,8 +172,12 @@ JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr 
   Mem *m = j->mem;
   Err why = {0};
   size_t mark = mem_pool_mark(m);
+  double start = now();
   JitFn *f = make(j, g);
+  double planned = now();
   bool ok = !j->engine || (ask(f, &why) && receive(f, interrupt, &why));
+  j->count.plan_seconds += planned - start;
+  j->count.code_seconds += now() - planned;
   f->kept = ok;
   mem_pool_drain(m, mark);
   if (ok) return f;

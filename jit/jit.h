@@ -50,6 +50,7 @@ typedef struct JitCount {
   int64_t steps_ref;  /* nodes run by the reference evaluator inside of compiled functions */
   int64_t reruns;     /* whole graphs run again by it for the message of an error */
   int64_t copied;     /* inputs made contiguous */
+  double plan_seconds, code_seconds; /* of jit_compile: until kernels are known, and until they are loaded */
 } JitCount;
 JitCount jit_count(const Jit *j);
 

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "lang/native.h"
 #include "lang/compile.h"
+#include "lang/native.h"
 #include "lang/session.h"
 #include "parser/parse.h"
 #include "runtime/file.h"
@@ -679,7 +679,12 @@ static const char *const counters[] = {"nodes",     "stage",      "compile",    
                                        "data.peak", "sim.live",   "sim.peak",   "line",
                                        "seed",      "jit.kernels", "jit.runs",  "jit.copied",
                                        "jit.by_node", "jit.reruns", "jit.loaded", "jit.installed",
-                                       "jit.from_disk", "jit.generated", "jit.failed"};
+                                       "jit.from_disk", "jit.generated", "jit.failed", "us.stage",
+                                       "us.simplify", "us.joint", "us.plan",  "us.code"};
+
+static int64_t microseconds(double seconds) {
+  return (int64_t)(1e6 * seconds);
+}
 
 int64_t session_counter(const Session *s, const char *name) {
   JitCount jit;
@@ -707,7 +712,12 @@ int64_t session_counter(const Session *s, const char *name) {
                  eng.installed,
                  eng.from_disk,
                  eng.generated,
-                 eng.failed};
+                 eng.failed,
+                 microseconds(s->count.seconds[STAGE_STAGE]),
+                 microseconds(s->count.seconds[STAGE_SIMPLIFY]),
+                 microseconds(s->count.seconds[STAGE_JOINT]),
+                 microseconds(jit.plan_seconds),
+                 microseconds(jit.code_seconds)};
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;

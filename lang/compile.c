@@ -703,7 +703,9 @@ static void stage_job(void *ud) {
   /* What is differentiated keeps every use of a value: merging them would change the order in which
    * gradients are summed (rule 74). What runs is simplified. */
   c->g = gr_dce(&c->arena, u->g);
+  double start = native_clock();
   c->plain = simplified(&c->arena, c->g);
+  s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
   c->source = u->source;
   c->binds = u->binds;
   c->bind_count = u->bind_count;
@@ -779,7 +781,10 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
       VEC_PUSH(&c->arena, u.pins, u.pin_count, u.pin_cap, pins[i]);
     StageJob job = {s, f, a, c, &u};
     Modes modes = s->modes;
+    double start = native_clock(), simplify = s->count.seconds[STAGE_SIMPLIFY];
     int code = guard(s, stage_job, &job);
+    s->count.seconds[STAGE_STAGE] +=
+        native_clock() - start - (s->count.seconds[STAGE_SIMPLIFY] - simplify);
     s->stage = NULL;
     s->modes = modes;
     if (code == MEM_OK) break;
@@ -913,10 +918,14 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
     cot[k] = k < c->result_outputs && dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
+  double start = native_clock();
   j->joint = ad_joint(&j->arena, j->f, cot, wants, &e, &where);
   if (!j->joint) fail_gerr(s, where.span.file ? where.span : at, &e);
+  double middle = native_clock();
+  s->count.seconds[STAGE_JOINT] += middle - start;
   j->joint->forward = simplified(&j->arena, j->joint->forward);
   j->joint->backward = simplified(&j->arena, j->joint->backward);
+  s->count.seconds[STAGE_SIMPLIFY] += native_clock() - middle;
   if (s->dumps & 1u << STAGE_JOINT) {
     dump_graph(s, j->joint->forward);
     dump_graph(s, j->joint->backward);

@@ -144,6 +144,7 @@ struct Session {
   struct Jit *jit;    /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
+    double seconds[3]; /* staging, simplifying, differentiating: by STAGE_* */
   } count;
   struct ckl_value *handles; /* given out by the API */
   unsigned dumps; /* stages to dump, a bit each (DUMP_*) */

@@ -101,7 +101,7 @@ static Jit *open_jit(Session *s) {
   return s->jit;
 }
 
-static double now(void) {
+double native_clock(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -144,12 +144,12 @@ static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at);
 /* False: the session is to be stopped. */
 static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, GErr *e) {
   GErr why = {0};
-  double start = now();
+  double start = native_clock();
   n->fn = jit_compile(open_jit(s), g, &s->interrupt, &why);
   if (n->fn) {
     EngCount c = s->jit && jit_engine(s->jit) ? eng_count(jit_engine(s->jit)) : (EngCount){0};
     log_line(s, LOG_JIT, "%s: ready after %.1f ms (%lld kernels generated so far)", name,
-             1e3 * (now() - start), (long long)c.generated);
+             1e3 * (native_clock() - start), (long long)c.generated);
     return true;
   }
   if (why.interrupted) {
@@ -178,9 +178,9 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   if (!n->fn && !n->none && now_or_never && !compile_now(s, n, g, name, e)) return false;
   if (n->fn) return jit_run(n->fn, c, in, out, e, at);
   if (n->none) return gr_run(g, c, in, out, e, at);
-  double start = now();
+  double start = native_clock();
   bool ok = gr_run(g, c, in, out, e, at);
-  n->spent += now() - start;
+  n->spent += native_clock() - start;
   return ok;
 }
 

@@ -34,6 +34,7 @@ void native_awake(Session *s, bool on);
 void native_profile(Session *s, Buf *out);
 /* A kernel that runs now returns soon; for another thread or a signal handler. */
 void native_stop(Session *s);
+double native_clock(void); /* seconds since some time */
 void native_close(Session *s); /* the engine, at the end of the session */
 
 #endif
