@@ -78,13 +78,13 @@ static bool value_dims(const Exec *x, Val v, int64_t *dim) {
   return true;
 }
 
-/* A new reference to a tensor of v for the evaluator; what is not placed is made by its own node. NULL
- * with x->e. */
-static Tensor *tensor_of(Exec *x, Val v) {
+/* A new reference to a tensor of v for the evaluator, before this step; what is not there is made by its
+ * own node. NULL with x->e. */
+static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
   const Plan *p = x->f->plan;
   const Graph *g = p->g;
   const Type *t = gr_type(g, v);
-  Place at = p->place[plan_index(g, v)];
+  Place at = plan_there(p, v, step) ? p->place[plan_index(g, v)] : (Place){0};
   Tensor *r = NULL;
   switch ((PlaceKind)at.kind) {
   case PLACE_INPUT: return tn_ref(x->in[at.index]);
@@ -103,7 +103,7 @@ static Tensor *tensor_of(Exec *x, Val v) {
   const GNode *n = &g->nodes[v.node];
   Tensor *out[1] = {NULL}, *in[1] = {NULL};
   CK_ASSERT(x->c->mem, n->operand_count <= 1 && n->result_count == 1);
-  if (n->operand_count) in[0] = tensor_of(x, g->operands[n->operand0]);
+  if (n->operand_count) in[0] = tensor_of(x, g->operands[n->operand0], step);
   if (n->operand_count && !in[0]) return NULL;
   if (gr_run_node(g, v.node, &x->inner, in, out, x->e, x->at)) r = out[0];
   tn_unref(in[0]);
@@ -142,7 +142,7 @@ static bool run_node(Exec *x, const Step *s) {
   for (uint32_t k = 0; k < n->operand_count && ok; k++) {
     Val v = p->g->operands[n->operand0 + k];
     if (gr_type(p->g, v)->kind == TK_TOKEN) continue;
-    a->t[k] = tensor_of(x, v);
+    a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
     ok = a->t[k] != NULL;
   }
   ok = ok && gr_run_node(p->g, s->node, &x->inner, a->t, out, x->e, x->at);
@@ -298,7 +298,7 @@ static bool give(Exec *x, Tensor **out) {
   for (size_t i = 0; i < g->output_count; i++) {
     out[i] = NULL;
     if (gr_type(g, g->outputs[i])->kind == TK_TOKEN) continue;
-    out[i] = tensor_of(x, g->outputs[i]);
+    out[i] = tensor_of(x, g->outputs[i], UINT32_MAX);
     if (out[i]) continue;
     while (i-- > 0) {
       tn_unref(out[i]);

@@ -275,18 +275,6 @@ static bool must_run(const GNode *n) {
   return (op_info[n->op].traits & (T_EFFECT | T_REGION)) || ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE);
 }
 
-/* What is no kernel finds a view that leaves the graph in the memory of its own, so it has to wait for it. */
-static void wait_for_root(Fuse *f, uint32_t node, uint32_t k) {
-  GroupKind kind = kind_of((OpCode)node_at(f, node)->op);
-  if (kind != GROUP_REF && kind != GROUP_REGION && kind != GROUP_EFFECT) return;
-  Val v = f->g->operands[node_at(f, node)->operand0 + k];
-  for (; fuse_pulled(f->g, v.node) && node_at(f, v.node)->operand_count; v = gr_operand(f->g, v.node, 0)) {
-    if (!f->root[v.node]) continue;
-    f->n[node].edges[k] = (Edge){.from = v.node, .res = v.res, .way = WAY_MANY, .all = true};
-    return;
-  }
-}
-
 static void look(Fuse *f) {
   const Graph *g = f->g;
   for (size_t i = 0; i < g->output_count; i++) {
@@ -311,7 +299,6 @@ static void look(Fuse *f) {
     x->edges = ARENA_ARRAY(f->a, Edge, n->operand_count + 1);
     for (uint32_t k = 0; k < n->operand_count; k++) {
       x->edges[k] = f->root[i] ? trace(g, (Val){i, 0}) : edge_of(g, i, k);
-      wait_for_root(f, i, k);
     }
   }
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {

@@ -17,9 +17,12 @@ typedef struct Maker {
   bool *used; /* all: every result of a group taken apart */
 } Maker;
 
-/* Gives every out of a group that was lowered a mark. */
-static void mark_outs(Maker *m, const Group *x) {
-  for (uint32_t i = 0; i < x->out_count; i++) m->placed[plan_index(m->p->g, x->outs[i])] = 1;
+/* Marks every out of a group that is there after the next `steps` steps. */
+static void mark_outs(Maker *m, const Group *x, size_t steps) {
+  for (uint32_t i = 0; i < x->out_count; i++) {
+    m->placed[plan_index(m->p->g, x->outs[i])] = 1;
+    m->p->made[plan_index(m->p->g, x->outs[i])] = (uint32_t)(m->p->step_count + steps);
+  }
 }
 
 /* Lowers into temporary memory and keeps the kernels alone. */
@@ -65,7 +68,7 @@ static void add_kernels(Maker *m, Group x) {
     x.reason = arena_printf(p->arena, "the reference evaluator: %s", e.text);
     by_node = true;
   }
-  mark_outs(m, &x);
+  mark_outs(m, &x, by_node ? 1 : p->low.count - launch);
   VEC_PUSH(p->arena, p->groups.items, p->groups.count, p->groups.cap, x);
   uint32_t group = (uint32_t)p->groups.count - 1;
   if (by_node) {
@@ -117,9 +120,8 @@ static void touch(Plan *p, Place at, uint32_t step) {
 
 /* v is read by the reference evaluator: everything that its tensor is made of is touched. */
 static void touch_made(Plan *p, Val v, uint32_t step) {
-  Place at = p->place[plan_index(p->g, v)];
-  if (at.kind) {
-    touch(p, at, step);
+  if (plan_there(p, v, step)) {
+    touch(p, p->place[plan_index(p->g, v)], step);
     return;
   }
   const GNode *n = &p->g->nodes[v.node];
@@ -161,6 +163,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, boo
   m.used = ARENA_ARRAY(a, bool, g->type_count + 1);
   memset(m.used, 1, g->type_count);
   p->place = ARENA_ARRAY(a, Place, g->type_count + 1);
+  p->made = ARENA_ARRAY(a, uint32_t, g->type_count + 1);
   p->input_used = ARENA_ARRAY(a, bool, g->input_count + 1);
   for (size_t i = 0; i < g->input_count; i++) {
     m.placed[plan_index(g, g->inputs[i])] = 1;

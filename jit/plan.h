@@ -70,6 +70,7 @@ typedef struct Plan {
   Lowered low;
   Step *steps;   size_t step_count, step_cap;
   Place *place;  /* per entry of g->types */
+  uint32_t *made; /* the step from which on it lies there, too */
   Slot *slots;   size_t slot_count, slot_cap;
   Val *results;  size_t result_count, result_cap;
   Held *helds;   size_t held_count, held_cap;
@@ -79,6 +80,12 @@ typedef struct Plan {
 /* `temp` is for what is not kept; the caller frees it. */
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, bool apart);
 static inline uint32_t plan_index(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
+/* Whether v lies in its place when a step begins. A view that leaves has a place, but what reads it before
+ * makes it again. */
+static inline bool plan_there(const Plan *p, Val v, uint32_t step) {
+  uint32_t i = plan_index(p->g, v);
+  return p->place[i].kind && p->made[i] <= step;
+}
 
 /* -- exec.c */
 typedef struct Where { /* a buffer of a launch: root 0 is the arena, then inputs, results, helds */
