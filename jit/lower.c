@@ -328,10 +328,11 @@ LVal low_row_major(Low *w, const Type *t, const LVal *at) {
 
 static LVal load(Low *w, Val v, const Spot *s) {
   Watch *t = w->memo->watch;
-  if (t) {
-    int last = s->count ? atom_of(t, s->d[s->count - 1]) : -1;
-    if (last >= 0) t->unit[last] = true;
-    t->loads++;
+  if (t && s->count) {
+    int last = atom_of(t, s->d[s->count - 1]);
+    for (uint32_t i = 0; i + 1 < s->count && last >= 0; i++) {
+      if (atom_of(t, s->d[i]) == t->count - 1) t->crossed[last] = true;
+    }
   }
   return lp_load(w->k, low_value(w, v, LB_IN), low_number(w, s));
 }

@@ -35,10 +35,9 @@ typedef struct Watch {
   LVal atom[MAX_DIGITS];
   Dim size[MAX_DIGITS];
   bool apart[MAX_DIGITS]; /* atoms k and k + 1 cannot be one loop */
-  bool unit[MAX_DIGITS];  /* some load has atom k as its last digit */
+  bool crossed[MAX_DIGITS]; /* some load has atom k as its last digit, and the last atom before it */
   int split;              /* an atom that a cut divides, -1 = none; its parts: */
   Dim high, low;
-  int loads;
   /* Asked at each value that is not materialised; true: its value does not matter, go no deeper. */
   bool (*visit)(void *ud, Val v, const Spot *s);
   void *ud;
@@ -114,7 +113,7 @@ typedef struct Space {
   int count;
   Dim size[MAX_DIGITS];
   uint8_t cls[MAX_DIGITS];
-  bool unit[MAX_DIGITS]; /* some load is contiguous along it */
+  bool crossed[MAX_DIGITS]; /* some load is contiguous along it, and jumps along the last one */
 } Space;
 /* Does the pulls of a kernel at these spots: of the kept pieces, and of all. */
 typedef void (*TrialFn)(Low *w, const Spot *kept, const Spot *all, void *ud);

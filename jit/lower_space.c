@@ -13,7 +13,7 @@
 
 #include "jit/lower_impl.h"
 
-enum { TURN = 4096, WHOLE = 8192, FEW = 1024, TRIES = 24 };
+enum { TURN = 4096, WHOLE = 8192, FEW = 1024, TRIES = 24, ACROSS = 32, ALONG = 64 };
 
 static void trial(Low *w, Space *s, TrialFn pull, void *ud, Watch *t) {
   Low one = {.l = w->l, .group = w->group, .k = lp_new(w->l->arena), .e = w->e, .flops = w->flops};
@@ -62,7 +62,7 @@ bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull,
     bool join = k > 0 && !t.apart[k - 1] && s.cls[k] == s.cls[k - 1];
     int to = join ? out->count - 1 : out->count++;
     out->size[to] = join ? low_mul(w, out->size[to], s.size[k]) : s.size[k];
-    out->unit[to] = t.unit[k];
+    out->crossed[to] = t.crossed[k];
     out->cls[to] = s.cls[k];
   }
   return !w->failed;
@@ -85,6 +85,47 @@ Dim low_steps(Low *w, Dim below) {
   return low_div(w, low_add(w, below, low_const_dim(w, TURN)), low_add(w, below, low_const_dim(w, 1)));
 }
 
+/* A block of loop k: opens it; *t loses the number of the block. */
+static LVal open_block(Low *w, const Space *s, int k, int64_t block, LVal *t, bool vec) {
+  Dim blocks = low_ceil_div(w, s->size[k], block);
+  LVal from = lp_bin(w->k, RB_MUL, low_take(w, t, blocks), lp_i(w->k, block));
+  LVal left = lp_bin(w->k, RB_SUB, low_dim(w, s->size[k]), from);
+  LVal n = low_least(w, left, lp_i(w->k, block));
+  return lp_bin(w->k, RB_ADD, from, vec ? lp_vec(w->k, n) : lp_for(w->k, n));
+}
+
+/* The loop, other than the last, along which a load is contiguous while the last one jumps through
+ * memory, both long: the copy of a transposed matrix; -1 = none. */
+static int crossing(Low *w, const Space *s) {
+  int m = s->count;
+  int64_t n;
+  if (m < 2 || (low_known(w, s->size[m - 1], &n) && n <= ALONG)) return -1;
+  for (int k = m - 2; k >= 0; k--) {
+    if (s->crossed[k] && !(low_known(w, s->size[k], &n) && n <= ACROSS)) return k;
+  }
+  return -1;
+}
+
+/* Turns are tiles of loop `cross` and the last one, so that lines of memory that are read across are used
+ * up while they are in the cache. */
+static void tiles(Low *w, const Space *s, int cross, Nest *n) {
+  int m = s->count;
+  LVal at[MAX_DIGITS];
+  Dim turns = low_mul(w, low_ceil_div(w, s->size[m - 1], ALONG),
+                      low_ceil_div(w, s->size[cross], ACROSS));
+  for (int k = 0; k < m - 1; k++) {
+    if (k != cross) turns = low_mul(w, turns, s->size[k]);
+  }
+  LVal t = lp_par(w->k, low_dim(w, turns)), rest = t;
+  for (int k = m - 2; k >= 0; k--) {
+    if (k != cross) at[k] = low_take(w, &rest, s->size[k]);
+  }
+  at[cross] = open_block(w, s, cross, ACROSS, &rest, false);
+  at[m - 1] = open_block(w, s, m - 1, ALONG, &rest, true);
+  n->blocks = 3;
+  for (int k = 0; k < m; k++) low_digit(w, &n->at, at[k], s->size[k]);
+}
+
 void low_nest(Low *w, const Space *s, Nest *n) {
   int m = s->count, j = m - 1;
   int64_t inner = 0, size, work;
@@ -92,6 +133,11 @@ void low_nest(Low *w, const Space *s, Nest *n) {
   if (m == 0) {
     lp_par(w->k, lp_i(w->k, 1));
     n->blocks = 1;
+    return;
+  }
+  int cross = crossing(w, s);
+  if (cross >= 0) {
+    tiles(w, s, cross, n);
     return;
   }
   bool known = low_known(w, s->size[m - 1], &inner), whole = known && inner <= WHOLE;

@@ -421,6 +421,24 @@ static void t_tall(bool symbolic)
   }
 }
 
+/* A transposed matrix and another that is not, beyond the size of a tile. */
+static void t_across(bool symbolic)
+{
+  static const int64_t swap[] = {1, 0}, swap3[] = {0, 2, 1};
+  Make m;
+  make_open(&m, symbolic, DT_F32);
+  Dim d[3] = {size(&m, 3), size(&m, 70), size(&m, 131)};
+  Val x = make_input(&m, 2, d + 1), y = b_transpose(&m.b, x, swap);
+  Dim e[2] = {d[2], d[1]};
+  gr_output(m.g, b_bin(&m.b, OP_MUL, y, make_input(&m, 2, e)));
+  run_group(&m, GROUP_POINT, "across");
+  make_open(&m, symbolic, DT_F16);
+  Dim f[3] = {size(&m, 3), size(&m, 70), size(&m, 131)};
+  gr_output(m.g, b_un(&m.b, OP_NEG, b_transpose(&m.b, make_input(&m, 3, f), swap3)));
+  run_group(&m, GROUP_POINT, "across in threes");
+  clean();
+}
+
 static void t_rows(DType dt, bool symbolic)
 {
   static const int64_t sizes_of[] = {0, 1, 2, 15, 16, 17, 33, 100, 4097};
@@ -494,6 +512,7 @@ int main(void)
     TEST(t_axes(i, 2, (int64_t[]){4097, 3}), "tall");
     TEST(t_axes(i, 2, (int64_t[]){70, 300}), "wide");
     TEST(t_axes(i, 1, (int64_t[]){20001}), "long");
+    TEST(t_across(i), "across");
     TEST(t_tall(i), "columns on the way through tall rows");
     TEST(t_rows_of_two(i), "rows of two axes");
   }
