@@ -43,7 +43,7 @@ static LVal own_batch(const Dot *d, Low *w, const Side *s, const LVal *at) {
 }
 
 static Dim own_batches(const Dot *d, const Side *s) {
-  Dim n = dim_num(d, 1);
+  Dim n = d->gate;
   for (int i = 0; i < d->batch; i++)
     if (s->batched[i]) n = times(d, n, d->type->dim[i]);
   return n;
@@ -208,10 +208,10 @@ static void plan_a(Dot *d) {
   Side *s = &d->a;
   Dim row, step = s->view.stride[d->rank - 1];
   int64_t pitch;
-  bool even = row_stride(d, &row), few = at_most(d, d->n, 2 * d->nr);
+  bool even = row_stride(d, &row), few = d->few || at_most(d, d->n, 2 * d->nr);
   bool across = even && dim_is(d, row, 1) && !dim_is(d, step, 1); /* x is a transpose */
   /* Rows a multiple of 4 KiB apart share few sets of the caches. */
-  bool aliases = dim_known(d, row, &pitch) && pitch % 1024 == 0 && pitch > 0;
+  bool aliases = dim_known(d, row, &pitch) && pitch * (int64_t)dt_size(d->dt) % 4096 == 0 && pitch > 0;
   if (dot_readable(d, s) && even && (few || (!across && !aliases && dim_is(d, step, 1)))) {
     s->kind = SIDE_DIRECT;
     s->row = row;
@@ -237,7 +237,7 @@ static void plan_a(Dot *d) {
 static void plan_b(Dot *d) {
   Side *s = &d->b;
   Dim step = s->view.stride[d->rank - 2], col = s->view.stride[d->rank - 1];
-  bool few = at_most(d, d->m, 2 * d->mr);
+  bool few = d->few || at_most(d, d->m, 2 * d->mr);
   if (dot_readable(d, s) && few && (dim_is(d, col, 1) || d->nr == 1)) {
     s->kind = SIDE_DIRECT;
     s->row = dim_num(d, d->nr); /* panels are neighbours */
@@ -496,7 +496,8 @@ bool dot_main(Dot *d) {
   f.p1 = share(w, add(w, cb, one), f.panels, cb_count);
   f.a0 = side_base(d, w, &d->a, f.at);
   if (d->b.kind != SIDE_LOCAL) f.b0 = side_base(d, w, &d->b, f.at);
-  int64_t most = d->dt == DT_F64 ? KC / 2 : KC, whole = at_most(d, d->m, 2 * d->mr) ? CHAIN : most;
+  int64_t most = d->dt == DT_F64 ? KC / 2 : KC, whole = most;
+  if (d->few || at_most(d, d->m, 2 * d->mr)) whole = CHAIN;
   bool ok;
   if (d->run != d->k || d->b.kind == SIDE_LOCAL || d->form->finish) {
     ok = pieces(d, &f, most);
@@ -589,6 +590,24 @@ static void turn(Dot *d) {
   }
 }
 
+/* One way to do it, for tiles of at most `height` rows where that is known. */
+static bool tiled(Dot *d, Dim height) {
+  d->form = &dot_form;
+  d->run = d->k;
+  d->turns_b = times(d, d->turns_b, d->gate);
+  dot_choose_tile(d, height);
+  d->tiles = ceil_div(d, d->m, d->mr);
+  if (d->m == DIM_BAD || d->turns_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD) {
+    return gerr_set(d->e, ERR_IR_FORM, -1, "the sizes of a product are out of range");
+  }
+  plan_a(d);
+  plan_b(d);
+  if (d->a.kind == SIDE_ROWS && !pack_rows(d, &d->a)) return false;
+  if (d->a.kind == SIDE_TILES && !pack_tiles(d, &d->a, true)) return false;
+  if (d->b.kind == SIDE_TILES && !pack_tiles(d, &d->b, false)) return false;
+  return dot_main(d);
+}
+
 static bool lower_matrices(Dot *d) {
   d->rank = d->type->rank;
   d->batch = d->rank - 2;
@@ -608,19 +627,21 @@ static bool lower_matrices(Dot *d) {
       dim_is(d, d->a.view.stride[d->rank - 2], 1)) {
     turn(d); /* rows that lie crosswise are columns of a product with one row */
   }
-  d->form = &dot_form;
-  d->run = d->k;
-  dot_choose_tile(d, d->m);
-  d->tiles = ceil_div(d, d->m, d->mr);
-  if (d->m == DIM_BAD || d->turns_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD) {
-    return gerr_set(d->e, ERR_IR_FORM, -1, "the sizes of a product are out of range");
+  int64_t m;
+  if (!dim_known(d, d->m, &m) && dot_readable(d, &d->b) &&
+      (dim_is(d, d->b.view.stride[d->rank - 1], 1) || dim_is(d, d->n, 1))) {
+    /* Packing y does not pay for a few rows. Sizes decide which kernels have turns: `many` is 0 or 1. */
+    Dim most = dim_num(d, INT64_C(1) << 40), over = dim_floordiv(d->t, d->m, dim_num(d, FEW_ROWS + 1));
+    Dim many = dim_floordiv(d->t, dim_add(d->t, over, dim_sub(d->t, most, dim_num(d, 1))), most);
+    Dot few = *d;
+    few.few = true;
+    few.gate = dim_sub(d->t, dim_num(d, 1), many);
+    if (many != DIM_BAD) {
+      if (!tiled(&few, dim_num(d, FEW_ROWS))) return false;
+      d->gate = many;
+    }
   }
-  plan_a(d);
-  plan_b(d);
-  if (d->a.kind == SIDE_ROWS && !pack_rows(d, &d->a)) return false;
-  if (d->a.kind == SIDE_TILES && !pack_tiles(d, &d->a, true)) return false;
-  if (d->b.kind == SIDE_TILES && !pack_tiles(d, &d->b, false)) return false;
-  return dot_main(d);
+  return tiled(d, d->m);
 }
 
 bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
@@ -635,7 +656,7 @@ bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
   d.a.type = gr_type(g, d.a.v);
   d.b.type = gr_type(g, d.b.v);
   if (!computing_type(&d, d.a.type)) return false;
-  d.turns_b = dim_num(&d, 1);
+  d.turns_b = d.gate = dim_num(&d, 1);
   if (op != OP_DOT && op != OP_INNER) return lower_conv(&d, op);
   d.k = d.a.type->dim[d.a.type->rank - 1];
   if (op == OP_INNER) return lower_inner(&d);

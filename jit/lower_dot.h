@@ -17,6 +17,7 @@ enum {
   TURNS_WANTED = 12,
   TURNS_FILLED = 6,     /* where each turn fills the same scratch */
   TURN_LEAST = 1 << 19, /* multiplications below which a turn is not cut */
+  FEW_ROWS = 4,
   A_PITCH = 16,       /* row of a packed tile of A */
   GROUP_GAP = 16      /* elements between groups of a panel */
 };
@@ -75,6 +76,8 @@ struct Dot {
   int compute;
   int rank, batch; /* axes 0 .. batch-1 are batches, batch .. rank-2 rows */
   Dim turns_b, m, n, k;
+  Dim gate;        /* 0 or 1: whether these kernels have turns; sizes decide */
+  bool few;        /* they have only where there are at most FEW_ROWS rows */
   Dim run;         /* k goes on evenly in A within pieces of this length; k itself: everywhere */
   int mr, nr;
   int64_t block_tiles, block_panels; /* of a turn */
