@@ -707,12 +707,8 @@ int main(int argc, char **argv) {
   TEST(t_dump(), "the code generator shows what it makes");
   TEST(t_real_fails("fatal", "LLVM: out of registers"),
        "what LLVM cannot do is an error of one kernel");
-#ifndef CKL_SANITIZE
   TEST(t_real_fails("abort", "signal 6"),
        "an abort of the code generator is an error of one kernel");
-#else
-  TEST(t_real_fails("abort", "status"), "an abort of the code generator is an error of one kernel");
-#endif
   TEST(t_real_fails("garbage", "nonsense"), "a code generator that talks nonsense is replaced");
 #endif
   TEST(t_run(1), "1 thread: all turns run in the language's floating-point environment");
