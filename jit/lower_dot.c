@@ -59,7 +59,7 @@ static void batch_digits(const Dot *d, Low *w, const LVal *at, Digits *out) {
 LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at) {
   LVal x = low_at(w, v, low_spot(w, at->d, at->count));
   if (x == LV_NONE) return x;
-  if (d->compute == COMPUTE_F16) x = lp_cast(w->k, x, DT_F16);
+  if (d->compute == COMPUTE_F16 && dt_float(d->dt)) x = lp_cast(w->k, x, DT_F16);
   return lp_dtype(w->k, x) == d->dt ? x : lp_cast(w->k, x, d->dt);
 }
 
@@ -546,12 +546,20 @@ void dot_choose_tile(Dot *d, Dim height) {
 static bool computing_type(Dot *d, const Type *x) {
   DType dt = (DType)x->dtype;
   bool half = d->compute == COMPUTE_F16 && dt != DT_F64 && dt != DT_BF16;
-  if (!dt_float(dt)) return gerr_set(d->e, ERR_IR_FORM, -1, "products of ints have no loop form");
+  d->dt = dt;
+  if (dt_int(dt)) return true; /* `compute` says nothing about ints */
+  if (!dt_float(dt)) return gerr_set(d->e, ERR_IR_FORM, -1, "products of bools have no loop form");
   if (dt == DT_BF16 || (d->compute != COMPUTE_NONE && !half)) {
     return gerr_set(d->e, ERR_IR_FORM, -1, "products in bf16 and tf32 have no loop form");
   }
   d->dt = dt == DT_F64 ? DT_F64 : DT_F32;
   return true;
+}
+
+/* Sums of ints wrap: their order is free. */
+static LVal term(const Dot *d, Low *w, LVal x, LVal y) {
+  if (dt_float(d->dt)) return lp_yield(w->k, RED_FMA, x, y);
+  return lp_yield(w->k, RED_SUM, mul(w, x, y), LV_NONE);
 }
 
 static bool lower_inner(Dot *d) {
@@ -564,7 +572,7 @@ static bool lower_inner(Dot *d) {
   low_digit(&w, &at, i, d->k);
   LVal x = dot_operand(d, &w, d->a.v, &at), y = dot_operand(d, &w, d->b.v, &at);
   if (x == LV_NONE || y == LV_NONE) return false;
-  LVal yielded = lp_yield(w.k, RED_FMA, x, y);
+  LVal yielded = term(d, &w, x, y);
   end(&w);
   at = (Digits){0};
   low_digit(&w, &at, turn, count);
@@ -588,6 +596,36 @@ static void turn(Dot *d) {
     s->view.stride[d->rank - 2] = stride;
     s->turned = true;
   }
+}
+
+/* Ints: row by row, lanes along columns. */
+static bool by_rows(Dot *d) {
+  Low w;
+  Digits at, of_x, of_y;
+  LVal coords[CKL_MAX_RANK];
+  low_begin(&w, d->l, d->group, d->e);
+  LVal m = low_dim(&w, d->m), n = low_dim(&w, d->n);
+  LVal turn = lp_par(w.k, low_dim(&w, times(d, d->turns_b, d->m)));
+  LVal row = lp_irem(w.k, turn, m);
+  batch_coords(d, &w, lp_idiv(w.k, turn, m), NULL, coords);
+  LVal j = lp_vec(w.k, n), k = lp_red(w.k, low_dim(&w, d->k));
+  batch_digits(d, &w, coords, &at);
+  of_x = of_y = at;
+  low_digit(&w, &of_x, row, d->m);
+  low_digit(&w, &of_x, k, d->k);
+  for (int i = d->batch; i < d->rank - 2; i++) low_digit(&w, &of_y, imm(&w, 0), d->b.type->dim[i]);
+  low_digit(&w, &of_y, k, d->k);
+  low_digit(&w, &of_y, j, d->n);
+  LVal x = dot_operand(d, &w, d->a.v, &of_x), y = dot_operand(d, &w, d->b.v, &of_y);
+  if (x == LV_NONE || y == LV_NONE) return false;
+  LVal yielded = term(d, &w, x, y);
+  end(&w);
+  low_digit(&w, &at, row, d->m);
+  low_digit(&w, &at, j, d->n);
+  if (!epilogue(d, &w, &at, add(&w, mul(&w, turn, n), j), lp_result(w.k, yielded))) return false;
+  end(&w);
+  end(&w);
+  return dot_finish(d, &w, times(d, times(d, d->turns_b, times(d, d->m, d->n)), d->k));
 }
 
 /* One way to do it, for tiles of at most `height` rows where that is known. */
@@ -623,6 +661,7 @@ static bool lower_matrices(Dot *d) {
     d->a.batched[i] = !dim_is(d, d->a.view.stride[i], 0);
     d->b.batched[i] = !dim_is(d, d->b.view.stride[i], 0);
   }
+  if (dt_int(d->dt)) return by_rows(d);
   if (dim_is(d, d->n, 1) && d->batch == d->rank - 2 && !dim_is(d, d->m, 1) &&
       dim_is(d, d->a.view.stride[d->rank - 2], 1)) {
     turn(d); /* rows that lie crosswise are columns of a product with one row */

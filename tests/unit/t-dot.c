@@ -304,20 +304,22 @@ static void inner(void)
 static void rounded(void)
 {
   for (int mode = COMPUTE_NONE; mode <= COMPUTE_TF32; mode++)
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
       Env v;
       env_open(&v);
       Graph *g = new_graph(&v);
       B b = {.g = g};
-      DType dt = (DType[]){DT_F32, DT_F16, DT_BF16}[i];
-      Val x = b_cast(&b, input(&v, g, DT_F32, 2, 20, 33), dt);
+      DType dt = (DType[]){DT_F32, DT_F16, DT_BF16, DT_I64, DT_U8}[i];
+      Val big = input(&v, g, DT_F32, 2, 20, 33);
+      Val x = b_cast(&b, b_bin(&b, OP_MUL, big, b_const(&b, big, 100)), dt);
       Val y = b_cast(&b, input(&v, g, DT_F32, 2, 33, 40), dt);
+      if (dt == DT_I64) y = b_bin(&b, OP_SUB, y, b_const(&b, y, 3));
       Attr at = attr_i(AT_COMPUTE, mode);
       Val z = b_op(&b, OP_DOT, 2, (Val[]){x, y}, 1, &at);
       gr_output(g, z);
       char what[60];
       snprintf(what, sizeof what, "%s, compute %d", dtype_info[dt].name, mode);
-      bool has = dt != DT_BF16 && (mode == COMPUTE_NONE || mode == COMPUTE_F16);
+      bool has = !dt_float(dt) || (dt != DT_BF16 && (mode == COMPUTE_NONE || mode == COMPUTE_F16));
       if (built(&b) && has) {
         same(&v, g, z, GROUP_DOT, what);
       } else if (built(&b)) {
