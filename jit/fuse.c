@@ -385,7 +385,7 @@ static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
 static bool visit_part(Fuse *f, uint32_t to) {
   if (to == f->goal) return f->at != f->start; /* straight from one to the other is no way round */
   Part *t = &f->parts[to];
-  if (t->seen == f->stamp || t->hi < f->parts[f->goal].lo) return false;
+  if (t->seen == f->stamp) return false;
   t->seen = f->stamp;
   if (f->visits++ > MOST_VISITS) return true;
   if (f->stack_count == f->stack_cap) {
