@@ -8,7 +8,8 @@
  * program is shrunk by dropping statements and results, and printed with its seed.
  *
  * Modes: `script` (the same text as a proc, on the reference evaluator), or a value of
- * ckl_config.cpu. Prints TAP; with RANDOM_SHOW in the environment the programs too. */
+ * ckl_config.cpu, as in `native@4` on so many threads. Prints TAP; with RANDOM_SHOW in the
+ * environment the programs too. */
 #include <ckl.h>
 
 #include <math.h>
@@ -755,8 +756,12 @@ static void generate(Program *p, unsigned long long seed) {
   for (int tries = 0; tries < 200 && p->statements < want; tries++)
     makers[below(p, sizeof makers / sizeof *makers)](p);
   /* What is loss, what results: rather what came last. */
-  for (int i = 0; i < p->inputs && p->wrts < 3; i++)
-    if (is_float(p->vars[i].dt)) p->wrt[p->wrts++] = i;
+  int floats_left = 0;
+  for (int i = 0; i < p->inputs; i++) floats_left += is_float(p->vars[i].dt);
+  for (int i = 0; i < p->inputs && p->wrts < 3; i++) {
+    if (!is_float(p->vars[i].dt)) continue;
+    if (below(p, floats_left--) < 3 - p->wrts) p->wrt[p->wrts++] = i; /* three of them */
+  }
   for (int tries = 0; tries < 12 && p->losses < 3; tries++) {
     int s = p->statements - 1 - below(p, p->statements < 8 ? p->statements : 8);
     if (is_float(p->vars[INPUTS + s].dt)) p->loss[p->losses++] = INPUTS + s;
@@ -918,7 +923,10 @@ static ckl_value *argument(ckl_session *s, const Program *p, int i, int call) {
 static ckl_session *open_mode(const char *mode) {
   const char *cache = getenv("RANDOM_CACHE"); /* a folder where machine code is kept */
   ckl_config config = {.size = sizeof config, .cache = cache ? cache : ""};
-  config.cpu = strcmp(mode, "script") ? mode : "reference";
+  char cpu[32];
+  snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(mode, "@"), mode);
+  config.cpu = strcmp(mode, "script") ? cpu : "reference";
+  if (strchr(mode, '@')) config.threads = atoi(strchr(mode, '@') + 1);
   ckl_session *s = ckl_open(&config);
   if (!s) {
     printf("Bail out! no session of the mode %s\n", mode);
