@@ -8,6 +8,7 @@
  *   ckl-codegen                             serve requests on descriptor 0
  *   ckl-codegen --object LEVEL FILE         the object of one kernel, to standard output
  *   ckl-codegen --ir|--asm LEVEL FILE       its LLVM IR or assembly
+ *   ckl-codegen --ptx sm_80|sm_90 FILE      PTX for a GPU
  *   ckl-codegen --archive OUT LEVEL FILE... an archive of kernels to be installed (jit/archive.h)
  */
 #include <errno.h>
@@ -44,6 +45,10 @@ static void work(void *ud) {
   Kernel *k = lp_read(&j->arena, j->text, j->text_n, &e);
   if (!k) {
     snprintf(j->err, j->err_n, "%s", e.text);
+    return;
+  }
+  if (j->flags & CODEGEN_DUMP_PTX) {
+    emit_ptx(k, j->level ? "sm_90" : "sm_80", &j->out, &j->n, j->err, j->err_n);
     return;
   }
   unsigned what = j->flags & CODEGEN_DUMP_IR    ? EMIT_IR
@@ -170,17 +175,25 @@ static char *read_file(const char *path, size_t *n) {
   return text;
 }
 
+/* The GPU of this name, as the level of a request for PTX. */
+static bool gpu_find(const char *name, EngLevel *out) {
+  *out = !strcmp(name, "sm_90");
+  return *out || !strcmp(name, "sm_80");
+}
+
 static int by_hand(const char *what, const char *level_name, const char *path) {
-  EngLevel level;
+  EngLevel level = ENG_X86_64;
   unsigned flags = !strcmp(what, "--ir")    ? CODEGEN_DUMP_IR
                    : !strcmp(what, "--asm") ? CODEGEN_DUMP_ASM
+                   : !strcmp(what, "--ptx") ? CODEGEN_DUMP_PTX
                                             : 0;
   char err[512] = "no such level";
   size_t text_n = 0, n = 0;
   char *text = read_file(path, &text_n), *made = NULL;
   if (!text)
     snprintf(err, sizeof err, "cannot read %s", path);
-  else if (eng_level_find(level_name, &level))
+  else if (flags == CODEGEN_DUMP_PTX ? gpu_find(level_name, &level)
+                                     : eng_level_find(level_name, &level))
     made = compile(text, text_n, level, flags, &n, err, sizeof err);
   if (made)
     fwrite(made, 1, n, stdout);
@@ -236,12 +249,13 @@ int main(int argc, char **argv) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the session tells of a crash */
   emit_init();
   if (argc == 1 && !isatty(0)) _exit(serve() ? 0 : 1); /* without the destructors of LLVM */
-  if (argc == 4 &&
-      (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") || !strcmp(argv[1], "--asm")))
+  if (argc == 4 && (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") ||
+                    !strcmp(argv[1], "--asm") || !strcmp(argv[1], "--ptx")))
     return by_hand(argv[1], argv[2], argv[3]);
   if (argc >= 4 && !strcmp(argv[1], "--archive"))
     return make_archive(argv[2], argv[3], argv + 4, (size_t)argc - 4);
   fprintf(stderr, "usage: ckl-codegen --object|--ir|--asm LEVEL FILE\n"
+                  "       ckl-codegen --ptx sm_80|sm_90 FILE\n"
                   "       ckl-codegen --archive OUT LEVEL FILE...\n");
   return 2;
 }

@@ -74,6 +74,7 @@ void emit_loop_end(Emit *e, Loop *l) {
 
 /* Leaves the function early when the host asks. */
 static void poll(Emit *e) {
+  if (e->gpu) return;
   LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
   LLVMValueRef at = emit_i64(e, 1);
   LLVMValueRef stop = LLVMBuildLoad2(B, i32, LLVMBuildGEP2(B, i32, e->status, &at, 1, ""), "");
@@ -152,6 +153,7 @@ typedef struct Acc {
 typedef struct Red {
   LVal v;
   bool lanes;
+  bool serial; /* one thread makes all turns, and has 16 accumulators for a tree */
   LLVMValueRef base;  /* of the block */
   LLVMValueRef turn;  /* serial: the turn; lanes: that of lane 0 */
   Acc *acc;
@@ -218,9 +220,17 @@ static LLVMValueRef halve(Emit *e, LRed kind, DType dt, LLVMValueRef x) {
 /* The first of the best lanes; a lane without elements has -1 as its turn. */
 static LLVMValueRef first_of(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMValueRef won) {
   for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
-    LLVMValueRef a = half_of(e, x, 0, n), b = half_of(e, x, n, n);
-    LLVMValueRef p = half_of(e, won, 0, n), q = half_of(e, won, n, n);
-    LLVMValueRef none = emit_splat(e, emit_i64(e, -1), n);
+    LLVMValueRef a = x, b, p = won, q, none = emit_i64(e, -1);
+    if (e->gpu) {
+      b = emit_gpu_exchange(e, x, n);
+      q = emit_gpu_exchange(e, won, n);
+    } else {
+      a = half_of(e, x, 0, n);
+      b = half_of(e, x, n, n);
+      p = half_of(e, won, 0, n);
+      q = half_of(e, won, n, n);
+      none = emit_splat(e, none, n);
+    }
     LLVMValueRef earlier = LLVMBuildICmp(B, LLVMIntULT, q, p, ""); /* -1 is the last */
     LLVMValueRef worse = beats(e, kind, dt, a, b), better = beats(e, kind, dt, b, a);
     LLVMValueRef take = LLVMBuildAnd(B, earlier, LLVMBuildNot(B, worse, ""), "");
@@ -231,6 +241,14 @@ static LLVMValueRef first_of(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMV
     won = LLVMBuildSelect(B, take, q, p, "");
   }
   return won;
+}
+
+/* The same, each lane in a thread of its own: all get the result. */
+static LLVMValueRef halve_threads(Emit *e, LRed kind, DType dt, LLVMValueRef x) {
+  for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
+    x = combine(e, kind, dt, x, emit_gpu_exchange(e, x, n));
+  }
+  return x;
 }
 
 static LLVMValueRef element(Emit *e, LLVMTypeRef t, LLVMValueRef array, LLVMValueRef i) {
@@ -244,7 +262,7 @@ static void yield(Emit *e, LVal v) {
   while (a->v != v) a++;
   LLVMValueRef x = emit_vector(e, emit_operand(e, v, 0)), at = a->at, now;
   LLVMValueRef mask = red->lanes ? e->mask : NULL;
-  if (!red->lanes && a->tree) {
+  if (red->serial && a->tree) {
     at = element(e, a->t, at, LLVMBuildAnd(B, red->turn, emit_i64(e, EMIT_LANES - 1), ""));
   }
   LLVMValueRef old = LLVMBuildLoad2(B, a->t, at, "");
@@ -282,7 +300,7 @@ static void begin(Emit *e, Red *red, bool blocks) {
     Acc *a = &red->acc[j];
     if (a->blocks != blocks) continue;
     LLVMValueRef start = identity(e, a, a->t);
-    int n = a->tree && !red->lanes ? EMIT_LANES : 1;
+    int n = a->tree && red->serial ? EMIT_LANES : 1;
     for (int i = 0; i < n; i++) LLVMBuildStore(B, start, element(e, a->t, a->at, emit_i64(e, i)));
     if (!is_first(a->kind)) continue;
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
@@ -294,7 +312,7 @@ static void begin(Emit *e, Red *red, bool blocks) {
 /* What the accumulators make. */
 static LLVMValueRef gather(Emit *e, Red *red, Acc *a) {
   LLVMValueRef x[EMIT_LANES];
-  if (!red->lanes && a->tree) {
+  if (red->serial && a->tree) {
     for (int i = 0; i < EMIT_LANES; i++) {
       x[i] = LLVMBuildLoad2(B, a->t, element(e, a->t, a->at, emit_i64(e, i)), "");
     }
@@ -306,11 +324,12 @@ static LLVMValueRef gather(Emit *e, Red *red, Acc *a) {
   if (is_first(a->kind)) {
     LLVMTypeRef i64 = emit_like(v, LLVMInt64TypeInContext(e->ctx));
     LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won, "");
-    if (red->lanes) won = first_of(e, a->kind, a->dt, v, won);
+    if (!red->serial) won = first_of(e, a->kind, a->dt, v, won);
     LLVMValueRef arg[2] = {won, LLVMConstNull(LLVMTypeOf(won))};
     return emit_intrinsic(e, "llvm.smax", LLVMTypeOf(won), 2, arg);
   }
-  return red->lanes ? halve(e, a->kind, a->dt, v) : v;
+  if (red->serial) return v;
+  return red->lanes ? halve(e, a->kind, a->dt, v) : halve_threads(e, a->kind, a->dt, v);
 }
 
 /* Merges the results of block number `block` into the levels, as a binary counter carries.
@@ -410,7 +429,8 @@ static void red_turns(Emit *e, Red *red, LLVMValueRef n) {
     return;
   }
   Loop l;
-  emit_loop(e, &l, emit_i64(e, 0), n, 1);
+  if (red->serial) emit_loop(e, &l, emit_i64(e, 0), n, 1);
+  else emit_loop(e, &l, emit_gpu_thread(e), n, EMIT_LANES);
   red->turn = LLVMBuildAdd(B, red->base, l.i, "");
   emit_set(e, red->v, one_uniform(red->turn));
   emit_range(e, red->v + 1, e->k->ins[red->v].match);
@@ -455,7 +475,8 @@ static void reduction(Emit *e, LVal v) {
     return;
   }
   red.count = find_yields(e, v, red.acc, &chain);
-  red.lanes = e->width == 1 && !chain;
+  red.lanes = e->width == 1 && !chain && !e->gpu;
+  red.serial = !red.lanes && !e->team;
   for (int j = 0; j < count; j++) {
     Acc *a = &red.acc[j];
     LLVMTypeRef t = emit_type(e, a->dt);
@@ -464,7 +485,7 @@ static void reduction(Emit *e, LVal v) {
     blocks = blocks || a->blocks;
     a->t = emit_vec(t, red.lanes ? EMIT_LANES : e->width);
     a->result = is_first(a->kind) ? emit_vec(i64, e->width) : emit_vec(t, e->width);
-    bool many = a->tree && !red.lanes;
+    bool many = a->tree && red.serial;
     a->at = emit_alloca(e, many ? LLVMArrayType2(a->t, EMIT_LANES) : a->t, "acc");
     a->out = emit_alloca(e, a->result, "result");
     if (is_first(a->kind)) {
@@ -474,6 +495,7 @@ static void reduction(Emit *e, LVal v) {
   int64_t c = known(n);
   bool one_block = !blocks || (c >= 0 && c <= BLOCK);
   e->red = &red;
+  e->team = false;
   begin(e, &red, false);
   if (one_block) {
     begin(e, &red, true);
@@ -524,7 +546,7 @@ static bool has_loop(const Kernel *k, LVal v) {
 static void turns(Emit *e, LVal v) {
   Loop l;
   One n = emit_operand(e, v, 0);
-  if (e->k->ins[v].op == LP_FOR && emit_turned(e, v)) return;
+  if (e->k->ins[v].op == LP_FOR && !e->gpu && emit_turned(e, v)) return;
   if (n.kind != ONE_UNIFORM) {
     emit_fail(e, "turns of a loop differ between lanes");
     return;
@@ -633,11 +655,12 @@ static void enum_attribute(Emit *e, LLVMValueRef fn, unsigned at, const char *na
   LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->ctx, kind, 0));
 }
 
-static LLVMValueRef new_function(Emit *e, const char *name, LLVMTypeRef type, bool internal) {
+LLVMValueRef emit_function(Emit *e, const char *name, LLVMTypeRef type, bool internal) {
   LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
   bool wide = e->level == ENG_X86_64_V4;
   if (internal) LLVMSetLinkage(fn, LLVMInternalLinkage);
   enum_attribute(e, fn, LLVMAttributeFunctionIndex, "nounwind");
+  if (e->gpu) return fn;
   attribute(e, fn, "frame-pointer", "all");
   attribute(e, fn, "no-builtins", "");
   attribute(e, fn, "target-cpu", eng_level_name[e->level]);
@@ -649,7 +672,7 @@ static LLVMValueRef new_function(Emit *e, const char *name, LLVMTypeRef type, bo
 bool emit_fn_begin(Emit *e, EmitSaved *s, const char *name, LLVMTypeRef type, LLVMValueRef *fn) {
   *fn = LLVMGetNamedFunction(e->mod, name);
   if (*fn) return false;
-  *fn = new_function(e, name, type, true);
+  *fn = emit_function(e, name, type, true);
   enum_attribute(e, *fn, LLVMAttributeFunctionIndex, "noinline");
   s->at = LLVMGetInsertBlock(B);
   s->entry = e->entry;
@@ -688,7 +711,7 @@ static LLVMValueRef emit_turns(Emit *e) {
   for (unsigned i = 0; i < n + 4; i++) par[i] = i == n + 1 || i == n + 2 ? i64 : ptr;
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, n + 4, false);
   free(par);
-  e->fn = new_function(e, "turns", type, true);
+  e->fn = emit_function(e, "turns", type, true);
   enum_attribute(e, e->fn, LLVMAttributeFunctionIndex, "alwaysinline");
   for (unsigned i = 0; i < n; i++) {
     e->buf[i] = LLVMGetParam(e->fn, i);
@@ -740,7 +763,7 @@ static void emit_entry(Emit *e, LLVMValueRef body) {
   LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
   LLVMTypeRef i8 = LLVMInt8TypeInContext(e->ctx), par[6] = {ptr, ptr, i64, i64, ptr, ptr};
   e->fn =
-      new_function(e, "k", LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, 6, false), false);
+      emit_function(e, "k", LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, 6, false), false);
   e->entry = emit_new_block(e, "entry");
   LLVMPositionBuilderAtEnd(B, e->entry);
   LLVMValueRef *arg = malloc((n + 4) * sizeof *arg), at = emit_i64(e, 0);
@@ -785,7 +808,7 @@ void emit_init(void) {
   LLVMInitializeX86AsmPrinter();
 }
 
-static LLVMTargetMachineRef machine(Emit *e, const char *triple) {
+static LLVMTargetMachineRef machine(Emit *e, const char *triple, const char *cpu) {
   LLVMTargetRef target;
   char *text = NULL;
   if (LLVMGetTargetFromTriple(triple, &target, &text)) {
@@ -793,8 +816,8 @@ static LLVMTargetMachineRef machine(Emit *e, const char *triple) {
     LLVMDisposeMessage(text);
     return NULL;
   }
-  return LLVMCreateTargetMachine(target, triple, eng_level_name[e->level], "",
-                                 LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+  return LLVMCreateTargetMachine(target, triple, cpu, "", LLVMCodeGenLevelDefault, LLVMRelocPIC,
+                                 e->gpu ? LLVMCodeModelDefault : LLVMCodeModelSmall);
 }
 
 /* Verifies, optimises and turns the module into what was asked for. */
@@ -847,10 +870,10 @@ static void diagnose(LLVMDiagnosticInfoRef info, void *ud) {
   LLVMDisposeMessage(text);
 }
 
-bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
-                 size_t err_n) {
-  static const char triple[] = "x86_64-unknown-linux-gnu";
-  Emit e = {.k = k, .level = level, .err = err, .err_n = err_n};
+bool emit_module(Emit *em, const char *triple, const char *cpu, EmitMake *make, unsigned what,
+                 char **out, size_t *n) {
+  Emit e = *em;
+  const Kernel *k = e.k;
   *out = NULL;
   *n = 0;
   e.val = calloc(k->count + 1, sizeof *e.val);
@@ -861,14 +884,13 @@ bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, siz
   LLVMContextSetDiagnosticHandler(e.ctx, diagnose, &e);
   e.mod = LLVMModuleCreateWithNameInContext("kernel", e.ctx);
   e.b = LLVMCreateBuilderInContext(e.ctx);
-  LLVMTargetMachineRef tm = machine(&e, triple);
+  LLVMTargetMachineRef tm = machine(&e, triple, cpu);
   if (tm) {
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
     LLVMSetTarget(e.mod, triple);
     LLVMSetModuleDataLayout(e.mod, layout);
     LLVMDisposeTargetData(layout);
-    LLVMValueRef body = e.failed ? NULL : emit_turns(&e);
-    if (!e.failed) emit_entry(&e, body);
+    if (!e.failed) make(&e);
     if (!e.failed) finish(&e, tm, what, out, n);
     LLVMDisposeTargetMachine(tm);
   }
@@ -883,4 +905,15 @@ bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, siz
     *out = NULL;
   }
   return !e.failed;
+}
+
+static void host(Emit *e) {
+  LLVMValueRef body = emit_turns(e);
+  if (!e->failed) emit_entry(e, body);
+}
+
+bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
+                 size_t err_n) {
+  Emit e = {.k = k, .level = level, .err = err, .err_n = err_n};
+  return emit_module(&e, "x86_64-unknown-linux-gnu", eng_level_name[level], host, what, out, n);
 }

@@ -27,6 +27,8 @@ enum { EMIT_LANES = 16 };
  * False with a message in `err`. `what`: EMIT_OBJECT ... */
 bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
                  size_t err_n);
+/* PTX text for a GPU that is `cpu`, "sm_80" or "sm_90", by the same conventions (emit_gpu.c). */
+bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err, size_t err_n);
 /* LLVM for the host; once per process. */
 void emit_init(void);
 
@@ -53,6 +55,8 @@ typedef struct Emit {
   int width;                  /* 1 or EMIT_LANES */
   LLVMValueRef mask;          /* <16 x i1>: lanes that run, at least one; NULL = all */
   struct Red *red;            /* innermost LP_RED: see emit.c */
+  bool gpu;                   /* code of one GPU thread: width 1, and all blocks are loops */
+  bool team;                  /* the next LP_RED is made by EMIT_LANES threads together */
   int math_n;                 /* width of the functions of fmath.inc now expanded */
   char *err;
   size_t err_n;
@@ -75,6 +79,12 @@ LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry,
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
 /* The level has FMA, F16C and AVX2. */
 static inline bool emit_wide(const Emit *e) { return e->level >= ENG_X86_64_V3; }
+
+/* A module made by `make` of e->k and what else *e says, and turned into *out, *n: emit_kernel. */
+typedef void EmitMake(Emit *e);
+bool emit_module(Emit *e, const char *triple, const char *cpu, EmitMake *make, unsigned what,
+                 char **out, size_t *n);
+LLVMValueRef emit_function(Emit *e, const char *name, LLVMTypeRef type, bool internal);
 
 /* Internal functions: emit_fn_begin gives true when `name` (at most 40 bytes) is not there yet,
  * and its body is to be emitted until emit_fn_end; *fn is the function either way. Values of the
@@ -156,6 +166,11 @@ void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVM
 
 /* -- emit_random.c */
 One emit_random(Emit *e, LVal v); /* LP_UNIFORM .. LP_PHILOX */
+
+/* -- emit_gpu.c */
+LLVMValueRef emit_gpu_thread(Emit *e); /* number of the thread in its block, i64 */
+/* x of the thread whose number differs by bit `by` (1 .. 8), among threads 0 .. 15. */
+LLVMValueRef emit_gpu_exchange(Emit *e, LLVMValueRef x, int by);
 
 /* -- emit_turn.c: an LP_FOR at width 1 that transposes; false: it is another one. */
 bool emit_turned(Emit *e, LVal v);
