@@ -111,7 +111,7 @@ static void random_graphs(void *ud)
   (void)ud;
   JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
   jit = jit_open(&mem, &config);
-  for (uint64_t seed = 1; seed <= 200; seed++) {
+  for (uint64_t seed = 1; seed <= 1000; seed++) {
     arena_free(&arena);
     arena_init(&arena, &mem);
     Names *names = names_new(&arena);
