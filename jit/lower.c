@@ -1,13 +1,13 @@
 /* Lowering: the kernel under construction, and pulling values into it.
  *
- * In: a group of graph nodes and what is materialised. Out: kernels in loop form with the use of each
- * buffer and argument. A value is pulled: straight-line code makes one element of it from elements of
- * its operands, down to what lies in memory. Where the element is, is a spot (lower_impl.h); a value
- * pulled at one spot in a block that is still open is there already.
+ * In: a group of graph nodes and what is materialised. Out: kernels in loop form with the use of
+ * each buffer and argument. A value is pulled: straight-line code makes one element of it from
+ * elements of its operands, down to what lies in memory. Where the element is, is a spot
+ * (lower_impl.h); a value pulled at one spot in a block that is still open is there already.
  *
- * Invariant: constants of the program (sizes, literals) become arguments, so that the text of a kernel
- * depends on the form of the computation alone; sizes known when the graph was made stay constants.
- */
+ * Invariant: constants of the program (sizes, literals) become arguments, so that the text of a
+ * kernel depends on the form of the computation alone; sizes known when the graph was made stay
+ * constants. */
 #include "jit/lower_impl.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ typedef struct Pulled {
   const Spot *spot; /* NULL = free */
   uint32_t v;       /* index in g->types */
   LVal x;
-  uint32_t block;   /* opener of the innermost block, or none */
+  uint32_t block; /* opener of the innermost block, or none */
   int depth;
 } Pulled;
 
@@ -54,15 +54,27 @@ static Dim checked(Low *w, Dim d) {
   return dim_const(low_tab(w), 0);
 }
 
-Dim low_const_dim(Low *w, int64_t n) { return dim_const(low_tab(w), n); }
-Dim low_mul(Low *w, Dim a, Dim b) { return checked(w, dim_mul(low_tab(w), a, b)); }
-Dim low_add(Low *w, Dim a, Dim b) { return checked(w, dim_add(low_tab(w), a, b)); }
-Dim low_sub(Low *w, Dim a, Dim b) { return checked(w, dim_sub(low_tab(w), a, b)); }
-Dim low_div(Low *w, Dim a, Dim b) { return checked(w, dim_floordiv(low_tab(w), a, b)); }
+Dim low_const_dim(Low *w, int64_t n) {
+  return dim_const(low_tab(w), n);
+}
+Dim low_mul(Low *w, Dim a, Dim b) {
+  return checked(w, dim_mul(low_tab(w), a, b));
+}
+Dim low_add(Low *w, Dim a, Dim b) {
+  return checked(w, dim_add(low_tab(w), a, b));
+}
+Dim low_sub(Low *w, Dim a, Dim b) {
+  return checked(w, dim_sub(low_tab(w), a, b));
+}
+Dim low_div(Low *w, Dim a, Dim b) {
+  return checked(w, dim_floordiv(low_tab(w), a, b));
+}
 Dim low_ceil_div(Low *w, Dim a, int64_t by) {
   return low_div(w, low_add(w, a, low_const_dim(w, by - 1)), low_const_dim(w, by));
 }
-Dim low_count(Low *w, const Type *t) { return checked(w, dim_product(low_tab(w), t->rank, t->dim)); }
+Dim low_count(Low *w, const Type *t) {
+  return checked(w, dim_product(low_tab(w), t->rank, t->dim));
+}
 
 bool low_divides(Low *w, Dim a, Dim b, Dim *q) {
   int64_t x, y;
@@ -120,14 +132,17 @@ void low_know(Low *w, Val v, const Spot *s, LVal x) {
   remember(w, p);
 }
 
-void low_bind(Low *w, Val v, const Index *at, LVal x) { low_know(w, v, low_index_spot(w, v, at), x); }
+void low_bind(Low *w, Val v, const Index *at, LVal x) {
+  low_know(w, v, low_index_spot(w, v, at), x);
+}
 
 /* ---- buffers and arguments ---- */
 
 static int use(Low *w, BufUse u, LBufKind kind, DType dt) {
   for (size_t i = 0; i < w->buf_count; i++) {
     const BufUse *o = &w->bufs[i];
-    bool same = o->kind == u.kind && (u.kind == USE_VALUE ? val_eq(o->v, u.v) : o->panel == u.panel);
+    bool same =
+        o->kind == u.kind && (u.kind == USE_VALUE ? val_eq(o->v, u.v) : o->panel == u.panel);
     if (!same) continue;
     if (w->k->bufs[i].kind != kind) w->k->bufs[i].kind = LB_INOUT;
     return (int)i;
@@ -153,13 +168,16 @@ int low_local(Low *w, DType dt, int arg, int64_t each) {
 static int argument(Low *w, ArgUse u) {
   for (size_t i = 0; i < w->arg_count; i++) {
     const ArgUse *o = &w->args[i];
-    if (o->kind == u.kind && (u.kind == ARG_DIM ? o->dim == u.dim : o->bits == u.bits)) return (int)i;
+    if (o->kind == u.kind && (u.kind == ARG_DIM ? o->dim == u.dim : o->bits == u.bits))
+      return (int)i;
   }
   VEC_PUSH(w->l->arena, w->args, w->arg_count, w->arg_cap, u);
   return (int)w->arg_count - 1;
 }
 
-int low_dim_arg(Low *w, Dim d) { return argument(w, (ArgUse){.kind = ARG_DIM, .dim = d}); }
+int low_dim_arg(Low *w, Dim d) {
+  return argument(w, (ArgUse){.kind = ARG_DIM, .dim = d});
+}
 
 LVal low_dim(Low *w, Dim d) {
   Memo *m = w->memo;
@@ -220,7 +238,8 @@ const Spot *low_spot(Low *w, const Digit *d, int n) {
   return m->spots[hash & mask] = s;
 }
 
-/* Which atom d is, or -1. The same number below another size is none: an index that is inside a part. */
+/* Which atom d is, or -1. The same number below another size is none: an index that is inside a
+ * part. */
 static int atom_of(const Watch *t, Digit d) {
   for (int k = 0; k < t->count; k++) {
     if (t->atom[k] == d.v && t->size[k] == d.n) return k;
@@ -310,7 +329,8 @@ void low_cut(Low *w, const Spot *s, int n, const Dim *size, Digits *out, int sta
 const Spot *low_index_spot(Low *w, Val v, const Index *at) {
   const Type *t = low_type(w, v);
   Digits d = {0};
-  if (at->linear) low_digit(w, &d, at->lin, low_count(w, t));
+  if (at->linear)
+    low_digit(w, &d, at->lin, low_count(w, t));
   else
     for (int i = 0; i < t->rank; i++) low_digit(w, &d, at->at[i], t->dim[i]);
   return low_spot(w, d.d, d.count);
@@ -372,7 +392,9 @@ LVal low_at(Low *w, Val v, const Spot *s) {
   return x;
 }
 
-LVal low_pull(Low *w, Val v, const Index *at) { return low_at(w, v, low_index_spot(w, v, at)); }
+LVal low_pull(Low *w, Val v, const Index *at) {
+  return low_at(w, v, low_index_spot(w, v, at));
+}
 
 /* ---- a kernel ---- */
 
@@ -394,16 +416,16 @@ bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e) {
   size_t launches = out->count, panels = out->panel_count;
   bool ok;
   switch ((GroupKind)group->kind) {
-    case GROUP_POINT: ok = lower_point(l, group, out, e); break;
-    case GROUP_ROWS: ok = lower_rows(l, group, out, e); break;
-    case GROUP_COLUMNS:
-    case GROUP_REDUCE: ok = lower_reduce(l, group, out, e); break;
-    case GROUP_DOT:
-    case GROUP_CONV:
-    case GROUP_STRIP: ok = lower_dot(l, group, out, e); break;
-    case GROUP_SCATTER: ok = lower_scatter(l, group, out, e); break;
-    case GROUP_SCAN: ok = lower_scan(l, group, out, e); break;
-    default: ok = gerr_set(e, ERR_IR_FORM, -1, "no loop form"); break;
+  case GROUP_POINT: ok = lower_point(l, group, out, e); break;
+  case GROUP_ROWS: ok = lower_rows(l, group, out, e); break;
+  case GROUP_COLUMNS:
+  case GROUP_REDUCE: ok = lower_reduce(l, group, out, e); break;
+  case GROUP_DOT:
+  case GROUP_CONV:
+  case GROUP_STRIP: ok = lower_dot(l, group, out, e); break;
+  case GROUP_SCATTER: ok = lower_scatter(l, group, out, e); break;
+  case GROUP_SCAN: ok = lower_scan(l, group, out, e); break;
+  default: ok = gerr_set(e, ERR_IR_FORM, -1, "no loop form"); break;
   }
   if (!ok) {
     out->count = launches;

@@ -3,12 +3,11 @@
  * `fuse` (jit/fuse.c) cuts a graph into groups; `lower` makes one or several kernels of each group;
  * `plan` (jit/plan.c) orders them and gives every materialised value a place; `exec` runs them.
  *
- * A value is materialised when it is an input or output of the graph, an `out` of a group, or a panel
- * (packed operand) made by lowering: it lies row-major and contiguous in memory. All other values exist
- * inside kernels only: lowering *pulls* them, element by element, from what is materialised. View ops
- * (reshape, transpose, broadcast, slice, flip, alias, stop) and cheap generators (iota, const, dim) are
- * always pulled unless they are outs.
- */
+ * A value is materialised when it is an input or output of the graph, an `out` of a group, or a
+ * panel (packed operand) made by lowering: it lies row-major and contiguous in memory. All other
+ * values exist inside kernels only: lowering *pulls* them, element by element, from what is
+ * materialised. View ops (reshape, transpose, broadcast, slice, flip, alias, stop) and cheap
+ * generators (iota, const, dim) are always pulled unless they are outs. */
 #ifndef CKL_JIT_LOWER_H
 #define CKL_JIT_LOWER_H
 
@@ -17,18 +16,21 @@
 
 typedef enum GroupKind {
   GROUP_POINT,   /* outs of one shape (after reshape: one element count), each element by itself */
-  GROUP_ROWS,    /* reductions over the same trailing axes of values of one shape R x C, and pointwise nodes of
-                    shapes R and R x C around them; outs of shape R or R x C; a turn is one or more rows */
-  GROUP_COLUMNS, /* reductions over the same leading axes of values of one shape, read in one pass */
+  GROUP_ROWS,    /* reductions over the same trailing axes of values of one shape R x C, and
+                    pointwise nodes of shapes R and R x C around them; outs of shape R or R x C;
+                    also reductions over R, which are outs of shape C and read by nothing inside */
+  GROUP_COLUMNS, /* reductions over the same leading axes of values of one shape, read in one
+                    pass */
   GROUP_REDUCE,  /* one reduction over any axes, its operand pulled */
-  GROUP_DOT,     /* one dot (or inner), operands pulled by packing or read in place; outs: the dot itself or
-                    pointwise functions of its shape that are pulled as an epilogue */
+  GROUP_DOT,     /* one dot (or inner), operands pulled by packing or read in place; outs: the dot
+                    itself or pointwise functions of its shape that are pulled as an epilogue */
   GROUP_CONV,    /* one convolution, the same */
   GROUP_STRIP,   /* dot -> row-wise -> dot in strips of rows */
   GROUP_SCATTER, /* one put / put_add / scatter / scatter_add */
   GROUP_SCAN,    /* one cumsum, argmax / argmin over any axis */
-  GROUP_REF,     /* one node run by the reference evaluator: what has no loop form (sort, nonzero) */
-  GROUP_REGION,  /* one branch, loop or map: its regions are plans of their own, or the evaluator's */
+  GROUP_REF,     /* one node run by the reference evaluator: what has no loop form, as sort */
+  GROUP_REGION,  /* one branch, loop or map: its regions are plans of their own, or the
+                    evaluator's */
   GROUP_EFFECT   /* one effect or host call */
 } GroupKind;
 
@@ -88,8 +90,8 @@ struct Lower {
   const uint8_t *placed; /* per entry of g->types: 1 = materialised before this group runs */
 };
 
-/* Appends the group's kernels to `out`. False with `e` when the group has no loop form (the caller then
- * makes it GROUP_REF, node by node). Throws when out of memory. */
+/* Appends the group's kernels to `out`. False with `e` when the group has no loop form (the caller
+ * then makes it GROUP_REF, node by node). Throws when out of memory. */
 bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e);
 
 /* -- inside of lowering (jit/lower*.c) */
@@ -114,11 +116,11 @@ typedef struct Index {
   LVal at[CKL_MAX_RANK];    /* else one per axis */
 } Index;
 
-/* Sizes of 0: a kernel has then no turns, or does nothing in them; but with a symbolic axis of size 0
- * that is indexed (take, gather) it may read the first element of an empty buffer. */
+/* Sizes of 0: a kernel has then no turns, or does nothing in them; but with a symbolic axis of size
+ * 0 that is indexed (take, gather) it may read the first element of an empty buffer. */
 void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
 void low_finish(Low *w, Lowered *out); /* cleans the kernel and appends the launch */
-int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; the same one again */
+int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; once per value */
 int low_panel(Low *w, uint32_t panel, DType dt, LBufKind kind);
 /* Scratch: `each` elements times the value of argument `arg` (-1 = 1). */
 int low_local(Low *w, DType dt, int arg, int64_t each);
@@ -129,14 +131,16 @@ LVal low_row_major(Low *w, const Type *t, const LVal *at); /* number of an eleme
 /* The value of one element of v, made from materialised values by straight-line code at the present
  * place. LV_NONE with w->failed when an op cannot be pulled. */
 LVal low_pull(Low *w, Val v, const Index *at);
-/* From here to the end of the present block the element of v at this place is x: how the result of a
- * tile enters its epilogue. `at` has to be made of the same LVals as in the pulls that need it. */
+/* From here to the end of the present block the element of v at this place is x: how the result of
+ * a tile enters its epilogue. `at` has to be made of the same LVals as in the pulls that need
+ * it. */
 void low_bind(Low *w, Val v, const Index *at, LVal x);
 /* Fails the group: e gets the text, pulls give LV_NONE from now on. Returns LV_NONE. */
 LVal low_fail(Low *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* What was pulled inside blocks that are closed now is never found again; nothing has to be called. */
+/* What was pulled inside blocks that are closed now is never found again; nothing has to be
+ * called. */
 static inline void low_leave(Low *w) { (void)w; }
 
-bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e);  /* jit/lower_dot.c: DOT, CONV, STRIP */
+bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV, STRIP */
 
 #endif

@@ -1,19 +1,18 @@
 /* Elementwise ops and generators, one element at a time; groups of them.
  *
- * In: a node and a spot. Out: straight-line code for its element. Each op is an instruction of the loop
- * form, whose bits are those of runtime/ref_elem.c; random numbers are functions of a key and the number
- * of the element (runtime/ref_random.c).
- */
+ * In: a node and a spot. Out: straight-line code for its element. Each op is an instruction of the
+ * loop form, whose bits are those of runtime/ref_elem.c; random numbers are functions of a key and
+ * the number of the element (runtime/ref_random.c). */
 #include <string.h>
 
 #include "jit/lower_impl.h"
 
 #define UN(NAME) [OP_##NAME] = 1 + RU_##NAME
 static const uint8_t un_of[OP_COUNT] = {
-    UN(NEG),  UN(ABS),     UN(SIGN), UN(EXP),       UN(EXPM1),    UN(LOG),  UN(LOG1P),
-    UN(SQRT), UN(RSQRT),   UN(SIN),  UN(COS),       UN(TAN),      UN(TANH), UN(ERF),
-    UN(RELU), UN(SIGMOID), UN(SILU), UN(SILU_GRAD), UN(SOFTPLUS), UN(GELU), UN(GELU_GRAD),
-    UN(FLOOR), UN(CEIL),   UN(ROUND), UN(ISNAN),    UN(ISINF),    UN(NOT),
+    UN(NEG),   UN(ABS),     UN(SIGN),  UN(EXP),       UN(EXPM1),    UN(LOG),  UN(LOG1P),
+    UN(SQRT),  UN(RSQRT),   UN(SIN),   UN(COS),       UN(TAN),      UN(TANH), UN(ERF),
+    UN(RELU),  UN(SIGMOID), UN(SILU),  UN(SILU_GRAD), UN(SOFTPLUS), UN(GELU), UN(GELU_GRAD),
+    UN(FLOOR), UN(CEIL),    UN(ROUND), UN(ISNAN),     UN(ISINF),    UN(NOT),
 };
 #define BIN(NAME) [OP_##NAME] = 1 + RB_##NAME
 static const uint8_t bin_of[OP_COUNT] = {
@@ -21,7 +20,9 @@ static const uint8_t bin_of[OP_COUNT] = {
     BIN(EQ),  BIN(NE),  BIN(LT),  BIN(LE),  BIN(GT),       BIN(GE),  BIN(AND), BIN(OR),
 };
 
-bool low_elementwise(OpCode op) { return op_info[op].cls == ELEMENTWISE; }
+bool low_elementwise(OpCode op) {
+  return op_info[op].cls == ELEMENTWISE;
+}
 
 static LVal operand(Low *w, uint32_t node, int i, const Spot *s) {
   return low_at(w, gr_operand(w->l->g, node, i), s);
@@ -29,7 +30,8 @@ static LVal operand(Low *w, uint32_t node, int i, const Spot *s) {
 
 static bool is_one(const Low *w, LVal x) {
   const LIns *in = &w->k->ins[x];
-  return in->op == LP_CONST && in->imm == (dt_float((DType)in->dtype) ? (int64_t)0x3ff0000000000000 : 1);
+  return in->op == LP_CONST &&
+         in->imm == (dt_float((DType)in->dtype) ? (int64_t)0x3ff0000000000000 : 1);
 }
 
 LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
@@ -47,11 +49,11 @@ LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
   }
   if (bin_of[op]) return lp_bin(w->k, (RefBin)(bin_of[op] - 1), x[0], x[1]);
   switch (op) {
-    case OP_STOP:
-    case OP_ALIAS: return x[0];
-    case OP_CAST: return lp_cast(w->k, x[0], (DType)low_type(w, (Val){node, 0})->dtype);
-    case OP_WHERE: return lp_where(w->k, x[0], x[1], x[2]);
-    default: return low_fail(w, "no loop form for `%s`", op_info[op].text);
+  case OP_STOP:
+  case OP_ALIAS: return x[0];
+  case OP_CAST: return lp_cast(w->k, x[0], (DType)low_type(w, (Val){node, 0})->dtype);
+  case OP_WHERE: return lp_where(w->k, x[0], x[1], x[2]);
+  default: return low_fail(w, "no loop form for `%s`", op_info[op].text);
   }
 }
 
@@ -87,7 +89,8 @@ static LVal pull_randint(Low *w, uint32_t node, DType dt, const LVal *key, const
 /* Words that depend on the coordinate: word 0, or what the coordinate chooses. */
 static LVal choose(Low *w, LVal i, int n, const LVal *x) {
   LVal v = x[n - 1];
-  for (int k = n - 2; k >= 0; k--) v = lp_where(w->k, lp_bin(w->k, RB_EQ, i, lp_i(w->k, k)), x[k], v);
+  for (int k = n - 2; k >= 0; k--)
+    v = lp_where(w->k, lp_bin(w->k, RB_EQ, i, lp_i(w->k, k)), x[k], v);
   return v;
 }
 
@@ -112,23 +115,23 @@ LVal pull_generate(Low *w, uint32_t node, const Spot *s) {
     if (key[i] == LV_NONE) return LV_NONE;
   }
   switch (op) {
-    case OP_RANDOM: {
-      bool normal = gr_attr_i(w->l->g, node, AT_KIND, RANDOM_UNIFORM) == RANDOM_NORMAL;
-      in[0] = key[0];
-      in[1] = key[1];
-      in[2] = low_number(w, s);
-      return lp_op(w->k, normal ? LP_NORMAL : LP_UNIFORM, dt, 3, in, 0);
-    }
-    case OP_RANDINT: return pull_randint(w, node, dt, key, s);
-    case OP_FOLD_IN: {
-      LVal i = operand(w, node, 1, low_spot(w, NULL, 0));
-      if (i == LV_NONE) return LV_NONE;
-      LVal one = lp_op(w->k, LP_FOLD, DT_I64, 2, key, 0);
-      out[0] = lp_op(w->k, LP_FOLD, DT_I64, 2, (LVal[]){one, i}, 0);
-      out[1] = lp_i(w->k, 0);
-      return choose(w, low_number(w, s), 2, out);
-    }
-    default: return low_fail(w, "no loop form for `%s`", op_info[op].text);
+  case OP_RANDOM: {
+    bool normal = gr_attr_i(w->l->g, node, AT_KIND, RANDOM_UNIFORM) == RANDOM_NORMAL;
+    in[0] = key[0];
+    in[1] = key[1];
+    in[2] = low_number(w, s);
+    return lp_op(w->k, normal ? LP_NORMAL : LP_UNIFORM, dt, 3, in, 0);
+  }
+  case OP_RANDINT: return pull_randint(w, node, dt, key, s);
+  case OP_FOLD_IN: {
+    LVal i = operand(w, node, 1, low_spot(w, NULL, 0));
+    if (i == LV_NONE) return LV_NONE;
+    LVal one = lp_op(w->k, LP_FOLD, DT_I64, 2, key, 0);
+    out[0] = lp_op(w->k, LP_FOLD, DT_I64, 2, (LVal[]){one, i}, 0);
+    out[1] = lp_i(w->k, 0);
+    return choose(w, low_number(w, s), 2, out);
+  }
+  default: return low_fail(w, "no loop form for `%s`", op_info[op].text);
   }
 }
 

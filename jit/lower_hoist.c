@@ -1,13 +1,14 @@
 /* Straight-line code that does not change in a loop goes before it.
  *
- * In: a kernel. Out: the same computation with every pure instruction, load of an input and check in the
- * outermost block where its operands are known. Pulling writes each value where it is needed, inside the
- * innermost loop; this is what makes a row's mean one division and a scalar one load.
+ * In: a kernel. Out: the same computation with every pure instruction, load of an input and check
+ * in the outermost block where its operands are known. Pulling writes each value where it is
+ * needed, inside the innermost loop; this is what makes a row's mean one division and a scalar one
+ * load.
  *
- * Invariant: nothing leaves an LP_IF but index arithmetic. A loop may have no turns: an int division that
- * may fail stays; a load is safe, since its index depends on loops around its new place alone, and sizes
- * were checked; a check may then fail too early, which costs a run of the reference evaluator.
- */
+ * Invariant: nothing leaves an LP_IF but index arithmetic. A loop may have no turns: an int
+ * division that may fail stays; a load is safe, since its index depends on loops around its new
+ * place alone, and sizes were checked; a check may then fail too early, which costs a run of the
+ * reference evaluator. */
 #include "jit/lower_impl.h"
 #include "jit/loop_impl.h"
 
@@ -88,14 +89,17 @@ Kernel *low_hoist(Arena *a, const Kernel *k) {
     if (before) {
       LVal o = before - 1;
       moved[v] = true;
-      if (h.last[o]) h.next[h.last[o] - 1] = v + 1;
-      else h.first[o] = v + 1;
+      if (h.last[o])
+        h.next[h.last[o] - 1] = v + 1;
+      else
+        h.first[o] = v + 1;
       h.last[o] = v + 1;
     }
     if (lp_info[in->op].opens) now = v + 1;
   }
   Kernel *to = lp_new(a);
-  for (size_t i = 0; i < k->buf_count; i++) VEC_PUSH(a, to->bufs, to->buf_count, to->buf_cap, k->bufs[i]);
+  for (size_t i = 0; i < k->buf_count; i++)
+    VEC_PUSH(a, to->bufs, to->buf_count, to->buf_cap, k->bufs[i]);
   for (LVal v = 0; v < k->count; v++) {
     if (!moved[v]) copy(&h, to, map, v);
   }

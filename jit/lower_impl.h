@@ -18,7 +18,8 @@ typedef struct Digit {
 } Digit;
 
 typedef struct Spot Spot;
-struct Spot { /* interned per kernel: equal spots are one pointer. No digit has the constant size 1 */
+struct
+    Spot { /* interned per kernel: equal spots are one pointer. No digit has the constant size 1 */
   Spot *next;
   uint32_t hash, count;
   Digit d[];
@@ -35,8 +36,9 @@ typedef struct Watch {
   LVal atom[MAX_DIGITS];
   Dim size[MAX_DIGITS];
   bool apart[MAX_DIGITS]; /* atoms k and k + 1 cannot be one loop */
-  bool crossed[MAX_DIGITS]; /* some load has atom k as its last digit, and the last atom before it */
-  int split;              /* an atom that a cut divides, -1 = none; its parts: */
+  bool
+      crossed[MAX_DIGITS]; /* some load has atom k as its last digit, and the last atom before it */
+  int split;               /* an atom that a cut divides, -1 = none; its parts: */
   Dim high, low;
   /* Asked at each value that is not materialised; true: its value does not matter, go no deeper. */
   bool (*visit)(void *ud, Val v, const Spot *s);
@@ -45,12 +47,15 @@ typedef struct Watch {
 
 typedef struct Memo Memo;
 struct Memo {
-  Spot **spots;    size_t spot_count, spot_cap;
-  struct Pulled *pulled; size_t pulled_count, pulled_cap; /* open addressing */
-  struct DimArg *dims; size_t dim_count, dim_cap;
+  Spot **spots;
+  size_t spot_count, spot_cap;
+  struct Pulled *pulled;
+  size_t pulled_count, pulled_cap; /* open addressing */
+  struct DimArg *dims;
+  size_t dim_count, dim_cap;
   Watch *watch;
   int depth;
-  struct Keep *keep; /* per entry of g->types, or NULL: lower_rows.c */
+  struct Keep *keep;         /* per entry of g->types, or NULL: lower_rows.c */
   const Spot *row[MAX_SIDE]; /* where it is good */
   int rows;
 };
@@ -58,14 +63,20 @@ struct Memo {
 /* A value that is kept while a row is worked on: element number of the row in a buffer. */
 typedef struct Keep {
   int buf[MAX_SIDE]; /* per row worked on */
-  bool local; /* buf holds one row; else the whole value */
-  bool ready; /* from here on */
-  bool taken; /* buf belongs to another value now */
+  bool local;        /* buf holds one row; else the whole value */
+  bool ready;        /* from here on */
+  bool taken;        /* buf belongs to another value now */
 } Keep;
 
-static inline uint32_t low_index_of(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
-static inline const Type *low_type(const Low *w, Val v) { return gr_type(w->l->g, v); }
-static inline DimTab *low_tab(const Low *w) { return w->l->g->dims; }
+static inline uint32_t low_index_of(const Graph *g, Val v) {
+  return g->nodes[v.node].result0 + v.res;
+}
+static inline const Type *low_type(const Low *w, Val v) {
+  return gr_type(w->l->g, v);
+}
+static inline DimTab *low_tab(const Low *w) {
+  return w->l->g->dims;
+}
 
 /* -- dims: arithmetic that fails the group where a size passes 2^63 - 1 */
 Dim low_const_dim(Low *w, int64_t n);
@@ -74,22 +85,26 @@ Dim low_add(Low *w, Dim a, Dim b);
 Dim low_sub(Low *w, Dim a, Dim b);
 Dim low_ceil_div(Low *w, Dim a, int64_t by);
 Dim low_div(Low *w, Dim a, Dim b);
-Dim low_count(Low *w, const Type *t);              /* elements */
-bool low_divides(Low *w, Dim a, Dim b, Dim *q);    /* provably a == q * b */
-static inline bool low_known(const Low *w, Dim d, int64_t *n) { return dim_is_const(low_tab(w), d, n); }
+Dim low_count(Low *w, const Type *t);           /* elements */
+bool low_divides(Low *w, Dim a, Dim b, Dim *q); /* provably a == q * b */
+static inline bool low_known(const Low *w, Dim d, int64_t *n) {
+  return dim_is_const(low_tab(w), d, n);
+}
 static inline bool low_is(const Low *w, Dim d, int64_t n) {
   int64_t c;
   return low_known(w, d, &c) && c == n;
 }
 
 /* -- spots */
-void low_digit(Low *w, Digits *d, LVal v, Dim n);      /* appends, unless n is 1 */
+void low_digit(Low *w, Digits *d, LVal v, Dim n); /* appends, unless n is 1 */
 const Spot *low_spot(Low *w, const Digit *d, int n);
 /* The number that n digits make. */
 LVal low_merge(Low *w, const Digit *d, int n);
-static inline LVal low_number(Low *w, const Spot *s) { return low_merge(w, s->d, (int)s->count); }
-/* Cuts the digits of s into n groups of the sizes `size` (their product is that of the digits): group i
- * is out->d[start[i]] .. out->d[start[i + 1] - 1]. */
+static inline LVal low_number(Low *w, const Spot *s) {
+  return low_merge(w, s->d, (int)s->count);
+}
+/* Cuts the digits of s into n groups of the sizes `size` (their product is that of the digits):
+ * group i is out->d[start[i]] .. out->d[start[i + 1] - 1]. */
 void low_cut(Low *w, const Spot *s, int n, const Dim *size, Digits *out, int start[]);
 const Spot *low_index_spot(Low *w, Val v, const Index *at);
 
@@ -117,9 +132,10 @@ typedef struct Space {
 } Space;
 /* Does the pulls of a kernel at these spots: of the kept pieces, and of all. */
 typedef void (*TrialFn)(Low *w, const Spot *kept, const Spot *all, void *ud);
-/* Takes the n axes apart such that `pull` needs no division where that can be had, and joins what need
- * not be apart: neighbours of one class. False = failed. */
-bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull, void *ud, Space *out);
+/* Takes the n axes apart such that `pull` needs no division where that can be had, and joins what
+ * need not be apart: neighbours of one class. False = failed. */
+bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull, void *ud,
+               Space *out);
 
 /* A loop nest over a space: opens LP_PAR and loops; `at` has a digit for each piece. */
 typedef struct Nest {
@@ -136,14 +152,14 @@ LVal low_least(Low *w, LVal a, LVal b);
 
 /* -- reductions (lower_reduce.c) */
 typedef struct Fold {
-  Val v, x;       /* result, operand */
-  DType dt;       /* it is computed in */
+  Val v, x; /* result, operand */
+  DType dt; /* it is computed in */
   LRed kind;
   RefBin f;
   double start;
 } Fold;
-/* The kernel that combines partial results [blocks][results], or [blocks][16][results] where the lanes of
- * a block are not combined yet, and stores `out`. */
+/* The kernel that combines partial results [blocks][results], or [blocks][16][results] where the
+ * lanes of a block are not combined yet, and stores `out`. */
 typedef struct Tree {
   const Fold *fold;
   int count;
@@ -156,8 +172,8 @@ typedef struct Tree {
 bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e);
 bool low_is_fold(OpCode op);
 Fold low_fold(Low *w, uint32_t node);
-LVal low_fold_x(Low *w, const Fold *f, const Spot *s);              /* its operand, in f->dt */
-void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x);   /* its result */
+LVal low_fold_x(Low *w, const Fold *f, const Spot *s);            /* its operand, in f->dt */
+void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x); /* its result */
 
 bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e);

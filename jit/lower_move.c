@@ -1,9 +1,9 @@
 /* Movement and selection, pulled: the spot of a result becomes a spot of an operand.
  *
- * In: a node and a spot. Out: the code of the operand's element. Axes that an op leaves alone keep their
- * digits, neighbours uncut; where it changes an axis the coordinate is made and changed. Nothing is
- * computed but indices. pad and concat branch, so that what is not there is not read.
- */
+ * In: a node and a spot. Out: the code of the operand's element. Axes that an op leaves alone keep
+ * their digits, neighbours uncut; where it changes an axis the coordinate is made and changed.
+ * Nothing is computed but indices. pad and concat branch, so that what is not there is not read.
+ * */
 #include <string.h>
 
 #include "jit/lower_impl.h"
@@ -42,13 +42,25 @@ static LVal coordinate(Low *w, const Cut *c, int i) {
   return low_merge(w, c->d.d + c->start[i], c->start[i + 1] - c->start[i]);
 }
 
-static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
-static LVal sub(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_SUB, x, y); }
-static LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
-static LVal less(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_LT, x, y); }
-static LVal both(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_AND, x, y); }
+static LVal add(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_ADD, x, y);
+}
+static LVal sub(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_SUB, x, y);
+}
+static LVal mul(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_MUL, x, y);
+}
+static LVal less(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_LT, x, y);
+}
+static LVal both(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_AND, x, y);
+}
 
-static LVal at_digits(Low *w, Val v, const Digits *d) { return low_at(w, v, low_spot(w, d->d, d->count)); }
+static LVal at_digits(Low *w, Val v, const Digits *d) {
+  return low_at(w, v, low_spot(w, d->d, d->count));
+}
 
 /* ---- views ---- */
 
@@ -59,7 +71,8 @@ static LVal broadcast(Low *w, Val x, const Type *t, const Spot *s) {
   Cut c;
   Digits d = {0};
   for (int i = 0; i < t->rank; i++) {
-    mark[i] = i < lead || (low_is(w, from->dim[i - lead], 1) && !low_is(w, t->dim[i], 1)) ? GONE : STAY;
+    mark[i] =
+        i < lead || (low_is(w, from->dim[i - lead], 1) && !low_is(w, t->dim[i], 1)) ? GONE : STAY;
   }
   cut(w, s, t->rank, t->dim, mark, &c);
   for (int i = 0; i < c.count; i++) {
@@ -73,7 +86,8 @@ static LVal transpose(Low *w, Val x, const Type *t, const int64_t *perm, const S
   int axis[CKL_MAX_RANK], count = 0, start[CKL_MAX_RANK + 1];
   Digits all, d = {0};
   for (int i = 0; i < t->rank; i++) {
-    if (i > 0 && perm[i] == perm[i - 1] + 1) run[count - 1] = low_mul(w, run[count - 1], t->dim[i]);
+    if (i > 0 && perm[i] == perm[i - 1] + 1)
+      run[count - 1] = low_mul(w, run[count - 1], t->dim[i]);
     else {
       axis[count] = (int)perm[i];
       run[count++] = t->dim[i];
@@ -199,8 +213,10 @@ static LVal concat(Low *w, uint32_t node, const Type *t, const Spot *s) {
     Dim size = low_type(w, x)->dim[axis], end = low_add(w, first, size);
     Digits d = {0};
     for (int k = 0; k < c.count; k++) {
-      if (k != moved) keep(w, &c, k, &d);
-      else low_digit(w, &d, sub(w, at, low_dim(w, first)), size);
+      if (k != moved)
+        keep(w, &c, k, &d);
+      else
+        low_digit(w, &d, sub(w, at, low_dim(w, first)), size);
     }
     LVal in = lp_const(w->k, DT_BOOL, 1);
     if (i > 0) in = lp_bin(w->k, RB_GE, at, low_dim(w, first));
@@ -249,12 +265,16 @@ const Spot *low_along(Low *w, const Type *idx, const Type *x, int axis, LVal ind
   uint8_t mark[CKL_MAX_RANK];
   Cut c;
   Digits d = {0};
-  for (int i = 0; i < idx->rank; i++) mark[i] = i != axis && x->dim[i] == idx->dim[i] ? STAY : MOVED;
+  for (int i = 0; i < idx->rank; i++)
+    mark[i] = i != axis && x->dim[i] == idx->dim[i] ? STAY : MOVED;
   cut(w, s, idx->rank, idx->dim, mark, &c);
   for (int i = 0; i < c.count; i++) {
     int a = c.axis[i];
-    if (c.mark[i] == STAY) keep(w, &c, i, &d);
-    else low_digit(w, &d, a == axis ? low_checked(w, index, x->dim[a]) : coordinate(w, &c, i), x->dim[a]);
+    if (c.mark[i] == STAY)
+      keep(w, &c, i, &d);
+    else
+      low_digit(w, &d, a == axis ? low_checked(w, index, x->dim[a]) : coordinate(w, &c, i),
+                x->dim[a]);
   }
   return low_spot(w, d.d, d.count);
 }
@@ -272,15 +292,15 @@ LVal pull_move(Low *w, uint32_t node, const Spot *s) {
   OpCode op = (OpCode)g->nodes[node].op;
   Val x = gr_operand(g, node, 0);
   switch (op) {
-    case OP_RESHAPE: return low_at(w, x, s);
-    case OP_TRANSPOSE: return transpose(w, x, t, gr_attr(g, node, AT_PERM)->u.ints, s);
-    case OP_BROADCAST: return broadcast(w, x, t, s);
-    case OP_SLICE: return slice(w, node, x, t, s);
-    case OP_PAD: return pad(w, node, x, t, s);
-    case OP_FLIP: return flip(w, node, x, t, s);
-    case OP_CONCAT: return concat(w, node, t, s);
-    case OP_TAKE: return take(w, node, x, s);
-    case OP_GATHER: return gather(w, node, x, s);
-    default: return low_fail(w, "`%s` is not computed element by element", op_info[op].text);
+  case OP_RESHAPE: return low_at(w, x, s);
+  case OP_TRANSPOSE: return transpose(w, x, t, gr_attr(g, node, AT_PERM)->u.ints, s);
+  case OP_BROADCAST: return broadcast(w, x, t, s);
+  case OP_SLICE: return slice(w, node, x, t, s);
+  case OP_PAD: return pad(w, node, x, t, s);
+  case OP_FLIP: return flip(w, node, x, t, s);
+  case OP_CONCAT: return concat(w, node, t, s);
+  case OP_TAKE: return take(w, node, x, s);
+  case OP_GATHER: return gather(w, node, x, s);
+  default: return low_fail(w, "`%s` is not computed element by element", op_info[op].text);
   }
 }

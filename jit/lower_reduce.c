@@ -1,35 +1,43 @@
 /* Reductions over any axes: GROUP_REDUCE, and several over the same axes: GROUP_COLUMNS.
  *
  * In: a group with one or more reductions of values of one shape over the same axes, and pointwise
- * functions of the results. Out: one kernel, or two: the first reduces blocks of 4,096 elements, each by
- * itself, into a panel [blocks][results], the second combines blocks by the tree. So a long reduction
- * runs on all threads, and the order is that of rule 105 (runtime/ref_reduce.c).
+ * functions of the results. Out: one kernel, or two: the first reduces blocks of 4,096 elements,
+ * each by itself, into a panel [blocks][results], the second combines blocks by the tree. So a long
+ * reduction runs on all threads, and the order is that of rule 105 (runtime/ref_reduce.c).
  *
- * Where the innermost axis is reduced, a block is an LP_RED (a line). Lines of several pieces (the axes
- * that are reduced do not lie together) are first copied side by side: no division per element. Where the
- * innermost axis is kept, a panel of neighbouring results is worked on together, lanes being rows of a
- * matrix [16][panel].
+ * Where the innermost axis is reduced, a block is an LP_RED (a line). Lines of several pieces (the
+ * axes that are reduced do not lie together) are first copied side by side: no division per
+ * element. Where the innermost axis is kept, a panel of neighbouring results is worked on together,
+ * lanes being rows of a matrix [16][panel].
  *
- * Invariant: f16 and bf16 are reduced in f32 and rounded once.
- */
+ * Invariant: f16 and bf16 are reduced in f32 and rounded once. */
 #include <math.h>
 #include <string.h>
 
 #include "jit/lower_impl.h"
 
-enum { BLOCK = 4096, LANES = 16, PANEL = 256, LEVELS = 52, MANY = 64, SHORT = 16, MAX_FOLDS = 32, SIDE = 2 };
+enum {
+  BLOCK = 4096,
+  LANES = 16,
+  PANEL = 256,
+  LEVELS = 52,
+  MANY = 64,
+  SHORT = 16,
+  MAX_FOLDS = 32,
+  SIDE = 2
+};
 
 /* ---- one reduction ---- */
 
 bool low_is_fold(OpCode op) {
   switch (op) {
-    case OP_SUM:
-    case OP_PROD:
-    case OP_REDUCE_MAX:
-    case OP_REDUCE_MIN:
-    case OP_ANY:
-    case OP_ALL: return true;
-    default: return false;
+  case OP_SUM:
+  case OP_PROD:
+  case OP_REDUCE_MAX:
+  case OP_REDUCE_MIN:
+  case OP_ANY:
+  case OP_ALL: return true;
+  default: return false;
   }
 }
 
@@ -38,12 +46,12 @@ Fold low_fold(Low *w, uint32_t node) {
   f.dt = (DType)low_type(w, f.x)->dtype;
   if (f.dt == DT_F16 || f.dt == DT_BF16) f.dt = DT_F32;
   switch ((OpCode)w->l->g->nodes[node].op) {
-    case OP_SUM: f.kind = RED_SUM, f.f = RB_ADD; break;
-    case OP_PROD: f.kind = RED_PROD, f.f = RB_MUL, f.start = 1; break;
-    case OP_REDUCE_MAX: f.kind = RED_MAX, f.f = RB_MAX, f.start = -(double)INFINITY; break;
-    case OP_REDUCE_MIN: f.kind = RED_MIN, f.f = RB_MIN, f.start = (double)INFINITY; break;
-    case OP_ANY: f.kind = RED_ANY, f.f = RB_OR; break;
-    default: f.kind = RED_ALL, f.f = RB_AND, f.start = 1; break;
+  case OP_SUM: f.kind = RED_SUM, f.f = RB_ADD; break;
+  case OP_PROD: f.kind = RED_PROD, f.f = RB_MUL, f.start = 1; break;
+  case OP_REDUCE_MAX: f.kind = RED_MAX, f.f = RB_MAX, f.start = -(double)INFINITY; break;
+  case OP_REDUCE_MIN: f.kind = RED_MIN, f.f = RB_MIN, f.start = (double)INFINITY; break;
+  case OP_ANY: f.kind = RED_ANY, f.f = RB_OR; break;
+  default: f.kind = RED_ALL, f.f = RB_AND, f.start = 1; break;
   }
   return f;
 }
@@ -72,9 +80,15 @@ typedef struct Job {
   uint32_t panel0;
 } Job;
 
-static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
-static LVal sub(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_SUB, x, y); }
-static LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
+static LVal add(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_ADD, x, y);
+}
+static LVal sub(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_SUB, x, y);
+}
+static LVal mul(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_MUL, x, y);
+}
 
 /* The spot made of digits of kept and of reduced pieces. */
 static const Spot *spot_of(Job *j, const Digit *kept, const Digit *reduced) {
@@ -85,7 +99,9 @@ static const Spot *spot_of(Job *j, const Digit *kept, const Digit *reduced) {
   return low_spot(&j->w, d.d, d.count);
 }
 
-static int kept_count(const Job *j) { return j->s.count - j->reduced; }
+static int kept_count(const Job *j) {
+  return j->s.count - j->reduced;
+}
 
 /* Digits of number x among the pieces that are (not) reduced, but the `skip` last. */
 static void digits_of(Job *j, bool reduced, int skip, LVal x, Digit *out) {
@@ -152,8 +168,8 @@ static void fill_stage(Job *j, const int *stage, const Digit *kept, LVal from, L
   lp_end(k);
 }
 
-/* A turn: a block of two lines, so that additions of a lane wait less for one another. Where one is left
- * it is worked on twice, with the same stores. */
+/* A turn: a block of two lines, so that additions of a lane wait less for one another. Where one is
+ * left it is worked on twice, with the same stores. */
 static void lines(Job *j) {
   Low *w = &j->w;
   Kernel *k = w->k;
@@ -212,7 +228,8 @@ static void few(Job *j, int64_t n) {
       lane[i] = lp_bin(k, j->fold[f].f, lp_const(k, j->fold[f].dt, j->fold[f].start), v);
     }
     for (int64_t h = LANES / 2; h > 0; h /= 2) {
-      for (int64_t i = 0; i < h && i + h < n; i++) lane[i] = lp_bin(k, j->fold[f].f, lane[i], lane[i + h]);
+      for (int64_t i = 0; i < h && i + h < n; i++)
+        lane[i] = lp_bin(k, j->fold[f].f, lane[i], lane[i + h]);
     }
     x[f] = lane[0];
   }
@@ -223,7 +240,9 @@ static void few(Job *j, int64_t n) {
 /* ---- columns ---- */
 
 /* Elements of a panel: buf[row * PANEL + column]. */
-static LVal in_panel(Low *w, LVal row, LVal col) { return add(w, mul(w, row, lp_i(w->k, PANEL)), col); }
+static LVal in_panel(Low *w, LVal row, LVal col) {
+  return add(w, mul(w, row, lp_i(w->k, PANEL)), col);
+}
 
 static void columns(Job *j) {
   Low *w = &j->w;
@@ -249,7 +268,8 @@ static void columns(Job *j) {
   lp_end(k);
   lp_end(k);
 
-  LVal g = mul(w, lp_for(k, lp_idiv(k, add(w, n, lp_i(k, LANES - 1)), lp_i(k, LANES))), lp_i(k, LANES));
+  LVal g =
+      mul(w, lp_for(k, lp_idiv(k, add(w, n, lp_i(k, LANES - 1)), lp_i(k, LANES))), lp_i(k, LANES));
   l = lp_for(k, low_least(w, sub(w, n, g), lp_i(k, LANES)));
   digits_of(j, true, 0, add(w, from, add(w, g, l)), q);
   c = lp_vec(k, width);
@@ -279,7 +299,8 @@ static void columns(Job *j) {
   c = lp_vec(k, width);
   kept[last] = (Digit){add(w, first, c), size};
   for (int i = 0; i < j->count; i++) {
-    x[i] = lp_bin(k, j->fold[i].f, lp_load(k, lane[i], c), lp_load(k, lane[i], add(w, c, lp_i(k, PANEL))));
+    x[i] = lp_bin(k, j->fold[i].f, lp_load(k, lane[i], c),
+                  lp_load(k, lane[i], add(w, c, lp_i(k, PANEL))));
   }
   give(j, x, kept, b);
   lp_end(k);
@@ -297,28 +318,31 @@ static LVal part_at(Low *w, const Tree *t, LVal block, int lane, LVal col) {
 static LVal block_result(Low *w, const Tree *t, int i, LVal block, LVal col) {
   LVal x[LANES];
   int buf = low_panel(w, t->panel0 + (uint32_t)i, t->fold[i].dt, LB_IN);
-  for (int l = 0; l < (t->lanes ? LANES : 1); l++) x[l] = lp_load(w->k, buf, part_at(w, t, block, l, col));
+  for (int l = 0; l < (t->lanes ? LANES : 1); l++)
+    x[l] = lp_load(w->k, buf, part_at(w, t, block, l, col));
   for (int h = LANES / 2; h > 0 && t->lanes; h /= 2) {
     for (int l = 0; l < h; l++) x[l] = lp_bin(w->k, t->fold[i].f, x[l], x[l + h]);
   }
   return x[0];
 }
 
-/* Block after block goes on a stack of partial results; block number b is first merged with as many of
- * them as b + 1 has trailing zeros; in the end what is left is merged from the top. */
+/* Block after block goes on a stack of partial results; block number b is first merged with as many
+ * of them as b + 1 has trailing zeros; in the end what is left is merged from the top. */
 bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e) {
   Low one_low, *w = &one_low;
   int stack[MAX_FOLDS], now[MAX_FOLDS];
   low_begin(w, l, g, e);
   Kernel *k = w->k;
-  w->flops = low_mul(w, low_mul(w, t->results, t->blocks), low_const_dim(w, t->count * (t->lanes ? LANES : 1)));
+  w->flops = low_mul(w, low_mul(w, t->results, t->blocks),
+                     low_const_dim(w, t->count * (t->lanes ? LANES : 1)));
 #define EACH for (int i = 0; i < t->count; i++)
   EACH {
     stack[i] = low_local(w, t->fold[i].dt, -1, LEVELS * PANEL);
     now[i] = low_local(w, t->fold[i].dt, -1, PANEL);
   }
   LVal first = mul(w, lp_par(k, low_dim(w, low_ceil_div(w, t->results, PANEL))), lp_i(k, PANEL)), c;
-  LVal width = low_least(w, sub(w, low_dim(w, t->results), first), lp_i(k, PANEL)), one = lp_i(k, 1);
+  LVal width = low_least(w, sub(w, low_dim(w, t->results), first), lp_i(k, PANEL)),
+       one = lp_i(k, 1);
   LVal depth = lp_var(k, lp_i(k, 0));
   c = lp_vec(k, width); /* what a reduction of nothing gives */
   EACH lp_store(k, now[i], c, lp_const(k, t->fold[i].dt, t->fold[i].start));
@@ -373,12 +397,15 @@ bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e) {
 static void pull_operands(Low *w, const Spot *kept, const Spot *all, void *ud) {
   const Job *j = ud;
   for (int i = 0; i < j->count; i++) low_at(w, j->fold[i].x, all);
-  for (int i = 0; i < j->count; i++) low_know(w, j->fold[i].v, kept, lp_const(w->k, (DType)low_type(w, j->fold[i].v)->dtype, 0));
-  if (!j->two) for (uint32_t i = 0; i < j->g->out_count; i++) low_at(w, j->g->outs[i], kept);
+  for (int i = 0; i < j->count; i++)
+    low_know(w, j->fold[i].v, kept, lp_const(w->k, (DType)low_type(w, j->fold[i].v)->dtype, 0));
+  if (!j->two)
+    for (uint32_t i = 0; i < j->g->out_count; i++) low_at(w, j->g->outs[i], kept);
 }
 
 static bool same_axes(Low *w, uint32_t a, uint32_t b) {
-  const Type *x = low_type(w, gr_operand(w->l->g, a, 0)), *y = low_type(w, gr_operand(w->l->g, b, 0));
+  const Type *x = low_type(w, gr_operand(w->l->g, a, 0)),
+             *y = low_type(w, gr_operand(w->l->g, b, 0));
   const Attr *p = gr_attr(w->l->g, a, AT_AXES), *q = gr_attr(w->l->g, b, AT_AXES);
   unsigned m = 0, n = 0;
   if (x->rank != y->rank) return false;
@@ -403,7 +430,8 @@ bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e) {
   for (uint32_t i = 0; i < g->node_count; i++) {
     uint32_t node = g->nodes[i];
     if (!low_is_fold((OpCode)l->g->nodes[node].op)) continue;
-    if (j->count == MAX_FOLDS) return gerr_set(e, ERR_IR_FORM, -1, "more than %d reductions", MAX_FOLDS);
+    if (j->count == MAX_FOLDS)
+      return gerr_set(e, ERR_IR_FORM, -1, "more than %d reductions", MAX_FOLDS);
     if (j->count && !same_axes(w, j->fold[0].v.node, node)) {
       return gerr_set(e, ERR_IR_FORM, -1, "reductions of different axes");
     }
@@ -436,9 +464,12 @@ bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e) {
       VEC_PUSH(l->arena, out->panels, out->panel_count, out->panel_cap, p);
     }
   }
-  if (j->reduced == 0 || (known && n <= SHORT && j->s.count > j->reduced)) few(j, n);
-  else if (line) lines(j);
-  else columns(j);
+  if (j->reduced == 0 || (known && n <= SHORT && j->s.count > j->reduced))
+    few(j, n);
+  else if (line)
+    lines(j);
+  else
+    columns(j);
   low_finish(w, out);
   if (!j->two || w->failed) return !w->failed;
   Tree tree = {.results = j->results, .blocks = j->blocks, .panel0 = j->panel0};

@@ -1,19 +1,19 @@
 /* Rows: reductions over the last axes with pointwise work around them, two rows per turn.
  *
- * In: a group whose values have the shapes R and R x C, where C are the reduced axes. Out: one kernel.
- * A row is worked on in passes: pass p makes the reductions of level p (whose operands need results of
- * level p - 1 at most) together in one loop over the row; the last pass stores what is left. So a
- * softmax is: max; exp and sum; quotient. A value that a later pass needs again is pulled again where it
- * is cheap; a dear one is kept in a buffer of one row, and an `out` is read back from where it was
- * stored.
+ * In: a group whose values have the shapes R and R x C, where C are the reduced axes. Out: one
+ * kernel. A row is worked on in passes: pass p makes the reductions of level p (whose operands need
+ * results of level p - 1 at most) together in one loop over the row; the last pass stores what is
+ * left. So a softmax is: max; exp and sum; quotient. A value that a later pass needs again is
+ * pulled again where it is cheap; a dear one is kept in a buffer of one row, and an `out` is read
+ * back from where it was stored.
  *
- * Reductions over the first axes of the same values (columns) are made on the way: a turn then has the
- * rows of one of the 16 lanes of a block of 4,096, whose results so far are a local row; what turns leave
- * behind is combined by a second kernel. So a gradient of a gain costs no pass over memory.
+ * Reductions over the first axes of the same values (columns) are made on the way: a turn then has
+ * the rows of one of the 16 lanes of a block of 4,096, whose results so far are a local row; what
+ * turns leave behind is combined by a second kernel. So a gradient of a gain costs no pass over
+ * memory.
  *
- * Where a pass cannot go through a row by one loop (an operand repeats along an axis of C), its operands
- * are first put side by side.
- */
+ * Where a pass cannot go through a row by one loop (an operand repeats along an axis of C), its
+ * operands are first put side by side. */
 #include <string.h>
 
 #include "jit/lower_impl.h"
@@ -23,7 +23,8 @@ enum {
   MAX_FOLDS = 32,
   DEAR = 5, /* cost from which a value is kept: a division; a store and a load cost about 2 */
   DEAR_OUT = 3,
-  LANES = 16, BLOCK = 4096,
+  LANES = 16,
+  BLOCK = 4096,
   SIDE = 2,        /* rows side by side: additions of a lane wait for one another */
   SIDE_NODES = 100 /* in groups up to this size */
 };
@@ -38,23 +39,26 @@ typedef struct Rows {
   uint8_t level[MAX_FOLDS];
   int passes;
   /* per entry of types */
-  uint8_t *depth;  /* reductions below a value */
-  uint8_t *first, *last; /* pass that makes it first, 0 = none; that reads what is kept of it last */
+  uint8_t *depth; /* reductions below a value */
+  uint8_t *first,
+      *last; /* pass that makes it first, 0 = none; that reads what is kept of it last */
   int16_t *cost;
   bool *kept;
-  int pass;        /* of the trial */
+  int pass; /* of the trial */
   const Spot *all;
   Space kept_space, space[MAX_PASSES + 1];
-  int col_count;   /* reductions over the rows, their operands, and local rows of results */
+  int col_count; /* reductions over the rows, their operands, and local rows of results */
   Fold col[MAX_FOLDS];
   int acc[MAX_FOLDS];
   Dim blocks;
-  int side;        /* rows worked on together */
+  int side;         /* rows worked on together */
   LVal there[SIDE]; /* bool: they are */
   const Spot *row[SIDE];
 } Rows;
 
-static uint32_t index_of(const Rows *r, Val v) { return low_index_of(r->w.l->g, v); }
+static uint32_t index_of(const Rows *r, Val v) {
+  return low_index_of(r->w.l->g, v);
+}
 
 static bool full(Rows *r, Val v) {
   return low_count(&r->w, low_type(&r->w, v)) == low_mul(&r->w, r->rows, r->cols);
@@ -158,8 +162,12 @@ static bool choose_pass(Rows *r, int pass, const Dim *size, int n) {
 
 /* ---- the kernel ---- */
 
-static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
-static LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
+static LVal add(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_ADD, x, y);
+}
+static LVal mul(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_MUL, x, y);
+}
 
 LVal low_kept(Low *w, const Keep *k, const Spot *s) {
   for (int u = 0; u < w->memo->rows; u++) {
@@ -188,7 +196,9 @@ static const Spot *in_row(Rows *r, int u, const Digit *cols, int n) {
   return low_spot(&r->w, d.d, d.count);
 }
 
-static bool full_out(Rows *r, uint32_t i) { return !is_col(r, r->g->outs[i]) && full(r, r->g->outs[i]); }
+static bool full_out(Rows *r, uint32_t i) {
+  return !is_col(r, r->g->outs[i]) && full(r, r->g->outs[i]);
+}
 
 /* Adds the rows at hand to the columns that pass p can. */
 static void add_columns(Rows *r, int p, const Digit *cols, int n) {
@@ -267,7 +277,8 @@ static void reduce_pass(Rows *r, int p) {
   if (staged) pass_loops(r, p, stage);
   Digit at = {lp_red(w->k, low_dim(w, r->cols)), r->cols};
   EACH {
-    LVal x = staged ? lp_load(w->k, stage[i][u], at.v) : low_fold_x(w, &r->fold[i], in_row(r, u, &at, 1));
+    LVal x = staged ? lp_load(w->k, stage[i][u], at.v)
+                    : low_fold_x(w, &r->fold[i], in_row(r, u, &at, 1));
     if (x == LV_NONE) return;
     y[i][u] = lp_yield(w->k, r->fold[i].kind, x, LV_NONE);
   }
@@ -328,8 +339,10 @@ static void row_passes(Rows *r) {
   for (int i = 0; i < r->col_count; i++) more = more || in_pass(r, r->col[i].x, r->passes + 1);
   for (int p = 1; p <= r->passes + more; p++) {
     place_kept(r, p);
-    if (p <= r->passes) reduce_pass(r, p);
-    else pass_loops(r, p, NULL);
+    if (p <= r->passes)
+      reduce_pass(r, p);
+    else
+      pass_loops(r, p, NULL);
     for (size_t i = 0; i < w->l->g->type_count; i++) {
       if (r->kept[i] && r->first[i] == p) w->memo->keep[i].ready = true;
     }
@@ -340,7 +353,8 @@ static void row_passes(Rows *r) {
   }
 }
 
-/* A turn: `side` rows. Where fewer are left the last one is worked on twice, with the same stores. */
+/* A turn: `side` rows. Where fewer are left the last one is worked on twice, with the same
+ * stores. */
 static void by_rows(Rows *r) {
   Low *w = &r->w;
   Kernel *k = w->k;
@@ -392,7 +406,8 @@ static void by_lanes(Rows *r, uint32_t panel0) {
 
 typedef enum Over { OVER_COLS, OVER_ROWS, OVER_OTHER } Over;
 
-/* Which axes a reduction is over, the last or the first; *rows and *cols: the shape of its operand. */
+/* Which axes a reduction is over, the last or the first; *rows and *cols: the shape of its
+ * operand. */
 static Over shape_of(Low *w, const Fold *f, Dim *rows, Dim *cols) {
   const Attr *axes = gr_attr(w->l->g, f->v.node, AT_AXES);
   const Type *x = low_type(w, f->x);
@@ -403,14 +418,18 @@ static Over shape_of(Low *w, const Fold *f, Dim *rows, Dim *cols) {
   for (int k = 0; k < x->rank; k++) {
     if (low_is(w, x->dim[k], 1)) continue;
     *(reduced[k] ? &gone : &stay) = low_mul(w, reduced[k] ? gone : stay, x->dim[k]);
-    if (first < 0) first = reduced[k];
-    else if (before != reduced[k]) changes++;
+    if (first < 0)
+      first = reduced[k];
+    else if (before != reduced[k])
+      changes++;
     before = reduced[k];
   }
   bool over_rows = first == 1 && changes == 1;
   *rows = over_rows ? gone : stay;
   *cols = over_rows ? stay : gone;
-  return over_rows ? OVER_ROWS : changes == 0 || (first == 0 && changes == 1) ? OVER_COLS : OVER_OTHER;
+  return over_rows                                      ? OVER_ROWS
+         : changes == 0 || (first == 0 && changes == 1) ? OVER_COLS
+                                                        : OVER_OTHER;
 }
 
 static bool collect(Rows *r, GErr *e) {
@@ -427,7 +446,8 @@ static bool collect(Rows *r, GErr *e) {
       }
       Fold f = low_fold(w, node);
       Over over = shape_of(w, &f, &rows, &cols);
-      if (over == OVER_OTHER) return gerr_set(e, ERR_IR_FORM, -1, "the reduced axes are not the last");
+      if (over == OVER_OTHER)
+        return gerr_set(e, ERR_IR_FORM, -1, "the reduced axes are not the last");
       if ((int)over != want) continue;
       if (!seen) {
         r->rows = rows;
@@ -436,8 +456,10 @@ static bool collect(Rows *r, GErr *e) {
         return gerr_set(e, ERR_IR_FORM, -1, "rows of different sizes");
       }
       seen = true;
-      if (over == OVER_COLS) r->fold[r->fold_count++] = f;
-      else r->col[r->col_count++] = f;
+      if (over == OVER_COLS)
+        r->fold[r->fold_count++] = f;
+      else
+        r->col[r->col_count++] = f;
     }
   }
   r->blocks = low_ceil_div(w, r->rows, BLOCK);
@@ -474,7 +496,8 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
     r->level[i] = r->depth[index_of(r, r->fold[i].v)];
     if (r->level[i] > r->passes) r->passes = r->level[i];
   }
-  if (r->passes >= MAX_PASSES) return gerr_set(e, ERR_IR_FORM, -1, "more than %d passes", MAX_PASSES - 1);
+  if (r->passes >= MAX_PASSES)
+    return gerr_set(e, ERR_IR_FORM, -1, "more than %d passes", MAX_PASSES - 1);
 
   const Fold *f = r->fold_count ? &r->fold[0] : &r->col[0];
   const Type *t = low_type(w, f->x);
@@ -486,8 +509,10 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Dim cols[MAX_DIGITS];
   int cols_n = 0;
   for (int i = 0; i < r->space[0].count; i++) {
-    if (r->space[0].cls[i] == REDUCED) cols[cols_n++] = r->space[0].size[i];
-    else r->kept_space.size[r->kept_space.count++] = r->space[0].size[i];
+    if (r->space[0].cls[i] == REDUCED)
+      cols[cols_n++] = r->space[0].size[i];
+    else
+      r->kept_space.size[r->kept_space.count++] = r->space[0].size[i];
   }
   for (int p = 1; p <= r->passes + 1; p++)
     if (!choose_pass(r, p, cols, cols_n)) return false;

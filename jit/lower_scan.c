@@ -1,12 +1,11 @@
 /* Running sums and positions of extremes along one axis.
  *
- * In: a group of one cumsum, argmax or argmin. Out: one kernel. Along the last axis a turn is a row: a
- * sum runs in order, an extreme is an LP_RED. Along another axis a turn is a panel of neighbouring
- * columns, whose state is a local vector: row after row is read as it lies in memory.
+ * In: a group of one cumsum, argmax or argmin. Out: one kernel. Along the last axis a turn is a
+ * row: a sum runs in order, an extreme is an LP_RED. Along another axis a turn is a panel of
+ * neighbouring columns, whose state is a local vector: row after row is read as it lies in memory.
  *
- * Invariant: a running sum of f16 or bf16 is kept in f32, each result rounded from it; the first result is
- * the first element (sums start from -0, which every x + -0 leaves as it is).
- */
+ * Invariant: a running sum of f16 or bf16 is kept in f32, each result rounded from it; the first
+ * result is the first element (sums start from -0, which every x + -0 leaves as it is). */
 #include <string.h>
 
 #include "jit/lower_impl.h"
@@ -21,8 +20,12 @@ typedef struct Scan {
   Dim size;                  /* of the axis */
 } Scan;
 
-static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
-static LVal sub(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_SUB, x, y); }
+static LVal add(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_ADD, x, y);
+}
+static LVal sub(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_SUB, x, y);
+}
 
 static void pull_x(Low *w, const Spot *kept, const Spot *all, void *ud) {
   (void)kept;
@@ -44,11 +47,14 @@ static const Spot *spot_of(Scan *c, const Digit *kept, LVal i) {
   return low_spot(w, d.d, d.count);
 }
 
-static Dim kept_size(const Scan *c, int k) { return c->s.size[k < c->axis_at ? k : k + c->axis_n]; }
+static Dim kept_size(const Scan *c, int k) {
+  return c->s.size[k < c->axis_at ? k : k + c->axis_n];
+}
 
 /* Digits of number x among the first n kept pieces. */
 static void digits_of(Scan *c, int n, LVal x, Digit *out) {
-  for (int k = n - 1; k > 0; k--) out[k] = (Digit){low_take(&c->w, &x, kept_size(c, k)), kept_size(c, k)};
+  for (int k = n - 1; k > 0; k--)
+    out[k] = (Digit){low_take(&c->w, &x, kept_size(c, k)), kept_size(c, k)};
   if (n > 0) out[0] = (Digit){x, kept_size(c, 0)};
 }
 
@@ -75,7 +81,9 @@ static LVal place_along(Scan *c, LVal i) {
   return reverse ? sub(&c->w, sub(&c->w, low_dim(&c->w, c->size), lp_i(c->w.k, 1)), i) : i;
 }
 
-static DType sum_type(DType dt) { return dt == DT_F16 || dt == DT_BF16 ? DT_F32 : dt; }
+static DType sum_type(DType dt) {
+  return dt == DT_F16 || dt == DT_BF16 ? DT_F32 : dt;
+}
 
 static void sum_rows(Scan *c) {
   Low *w = &c->w;
@@ -189,7 +197,8 @@ bool lower_scan(Lower *l, const Group *g, Lowered *out, GErr *e) {
   c->x = gr_operand(l->g, g->root, 0);
   low_begin(w, l, g, e);
   const Type *t = low_type(w, c->x);
-  if (op != OP_CUMSUM && op != OP_ARGMAX && op != OP_ARGMIN) return gerr_set(e, ERR_IR_FORM, -1, "no scan");
+  if (op != OP_CUMSUM && op != OP_ARGMAX && op != OP_ARGMIN)
+    return gerr_set(e, ERR_IR_FORM, -1, "no scan");
   cls[axis] = REDUCED;
   c->size = t->dim[axis];
   if (!low_space(w, t->rank, t->dim, cls, pull_x, c, &c->s)) return false;
@@ -197,15 +206,19 @@ bool lower_scan(Lower *l, const Group *g, Lowered *out, GErr *e) {
   for (int i = 0; i < c->s.count; i++) {
     if (c->s.cls[i] == REDUCED) {
       if (!c->axis_n++) c->axis_at = i;
-    } else c->kept++;
+    } else
+      c->kept++;
   }
   for (int i = 0; i < axis; i++) before += !low_is(w, t->dim[i], 1);
-  if (!c->axis_n) c->axis_at = before ? c->kept : 0; /* an axis of size 1: its place does not matter */
+  if (!c->axis_n)
+    c->axis_at = before ? c->kept : 0; /* an axis of size 1: its place does not matter */
   low_begin(w, l, g, e);
   w->flops = low_mul(w, low_count(w, t), low_const_dim(w, 2));
   bool rows = c->axis_at == c->kept;
-  if (op == OP_CUMSUM) rows ? sum_rows(c) : sum_columns(c);
-  else rows ? first_rows(c, op == OP_ARGMAX) : first_columns(c, op == OP_ARGMAX);
+  if (op == OP_CUMSUM)
+    rows ? sum_rows(c) : sum_columns(c);
+  else
+    rows ? first_rows(c, op == OP_ARGMAX) : first_columns(c, op == OP_ARGMAX);
   low_finish(w, out);
   return !w->failed;
 }

@@ -1,9 +1,9 @@
 /* Writes at indices: put, put_add, scatter, scatter_add.
  *
- * In: a group of one such op. Out: two kernels: a copy of the operand, and the updates, one after the
- * other in row-major order along the indexed axes. Elements that differ in another coordinate never
- * meet, so turns share those out: each turn goes through all indices with its panel of the last axis.
- */
+ * In: a group of one such op. Out: two kernels: a copy of the operand, and the updates, one after
+ * the other in row-major order along the indexed axes. Elements that differ in another coordinate
+ * never meet, so turns share those out: each turn goes through all indices with its panel of the
+ * last axis. */
 #include <string.h>
 
 #include "jit/lower_impl.h"
@@ -17,12 +17,16 @@ typedef struct Put {
   Val v, x, update;
   OpCode op;
   int axis, indices, first_index; /* operands that are indices, the first of them */
-  Space s;                        /* of the update: axes before, those of the index (REDUCED), after */
+  Space s; /* of the update: axes before, those of the index (REDUCED), after */
 } Put;
 
-static LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
+static LVal add(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_ADD, x, y);
+}
 
-static bool taken(const Put *p) { return p->op == OP_PUT || p->op == OP_PUT_ADD; }
+static bool taken(const Put *p) {
+  return p->op == OP_PUT || p->op == OP_PUT_ADD;
+}
 
 /* Where the update at this spot goes: a spot of the result. */
 static const Spot *target(Low *w, const Put *p, const Spot *s) {
@@ -113,7 +117,8 @@ static bool updates(Put *p, Lowered *out, GErr *e) {
   LVal turn = lp_par(w->k, low_dim(w, turns)), first = low_take(w, &turn, panels);
   int blocks = 1;
   for (int k = m - 1; k >= 0; k--) {
-    if (p->s.cls[k] != REDUCED && k != last) at[k] = (Digit){low_take(w, &turn, p->s.size[k]), p->s.size[k]};
+    if (p->s.cls[k] != REDUCED && k != last)
+      at[k] = (Digit){low_take(w, &turn, p->s.size[k]), p->s.size[k]};
   }
   for (int k = 0; k < m; k++) {
     if (p->s.cls[k] != REDUCED) continue;
@@ -123,7 +128,8 @@ static bool updates(Put *p, Lowered *out, GErr *e) {
   if (last >= 0) {
     first = lp_bin(w->k, RB_MUL, first, lp_i(w->k, PANEL));
     LVal left = lp_bin(w->k, RB_SUB, low_dim(w, p->s.size[last]), first);
-    at[last] = (Digit){add(w, first, lp_vec(w->k, low_least(w, left, lp_i(w->k, PANEL)))), p->s.size[last]};
+    at[last] = (Digit){add(w, first, lp_vec(w->k, low_least(w, left, lp_i(w->k, PANEL)))),
+                       p->s.size[last]};
     blocks++;
   }
   write(p, low_spot(w, at, m));
@@ -141,7 +147,8 @@ bool lower_scatter(Lower *l, const Group *g, Lowered *out, GErr *e) {
   p->x = gr_operand(l->g, g->root, 0);
   p->axis = (int)gr_attr_i(l->g, g->root, AT_AXIS, 0);
   bool put = taken(p);
-  if (!put && p->op != OP_SCATTER && p->op != OP_SCATTER_ADD) return gerr_set(e, ERR_IR_FORM, -1, "no put");
+  if (!put && p->op != OP_SCATTER && p->op != OP_SCATTER_ADD)
+    return gerr_set(e, ERR_IR_FORM, -1, "no put");
   p->update = gr_operand(l->g, g->root, put ? 1 : 2);
   p->first_index = put ? 2 : 1;
   p->indices = put ? (int)l->g->nodes[g->root].operand_count - 2 : 1;

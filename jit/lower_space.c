@@ -1,14 +1,13 @@
 /* Choosing loops: which pieces an index space is taken apart into, and in what order they run.
  *
- * In: sizes of axes and a function that does the pulls of a kernel. Out: sizes of loops, and the loops.
- * The pulls are tried in a kernel that is thrown away, at a spot made of one digit (atom) per axis: a cut
- * through an atom tells to try again with two; atoms that stand side by side wherever a number is made
- * of digits become one loop. So a chain of pointwise ops over contiguous values is one loop whatever
- * their rank, and a reshape under a transpose needs no division.
+ * In: sizes of axes and a function that does the pulls of a kernel. Out: sizes of loops, and the
+ * loops. The pulls are tried in a kernel that is thrown away, at a spot made of one digit (atom)
+ * per axis: a cut through an atom tells to try again with two; atoms that stand side by side
+ * wherever a number is made of digits become one loop. So a chain of pointwise ops over contiguous
+ * values is one loop whatever their rank, and a reshape under a transpose needs no division.
  *
- * A turn of the outer loop is about 4,096 elements: enough to hide what a turn costs, and many turns
- * for the threads.
- */
+ * A turn of the outer loop is about 4,096 elements: enough to hide what a turn costs, and many
+ * turns for the threads. */
 #include <string.h>
 
 #include "jit/lower_impl.h"
@@ -43,7 +42,8 @@ static void insert(Space *s, int k, Dim high, Dim low) {
   s->count++;
 }
 
-bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull, void *ud, Space *out) {
+bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull, void *ud,
+               Space *out) {
   Watch t;
   Space s = {0};
   for (int i = 0; i < n; i++) {
@@ -70,7 +70,9 @@ bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull,
 
 /* ---- loops ---- */
 
-LVal low_least(Low *w, LVal a, LVal b) { return lp_bin(w->k, RB_MIN, a, b); }
+LVal low_least(Low *w, LVal a, LVal b) {
+  return lp_bin(w->k, RB_MIN, a, b);
+}
 
 LVal low_take(Low *w, LVal *t, Dim n) {
   LVal size = low_dim(w, n), d = lp_irem(w->k, *t, size);
@@ -82,7 +84,8 @@ Dim low_steps(Low *w, Dim below) {
   int64_t n;
   if (low_known(w, below, &n)) return low_const_dim(w, n >= TURN ? 1 : TURN / (n > 0 ? n : 1));
   /* at least 1 whatever the size, and never a division by 0 */
-  return low_div(w, low_add(w, below, low_const_dim(w, TURN)), low_add(w, below, low_const_dim(w, 1)));
+  return low_div(w, low_add(w, below, low_const_dim(w, TURN)),
+                 low_add(w, below, low_const_dim(w, 1)));
 }
 
 /* A block of loop k: opens it; *t loses the number of the block. */
@@ -106,13 +109,13 @@ static int crossing(Low *w, const Space *s) {
   return -1;
 }
 
-/* Turns are tiles of loop `cross` and the last one, so that lines of memory that are read across are used
- * up while they are in the cache. */
+/* Turns are tiles of loop `cross` and the last one, so that lines of memory that are read across
+ * are used up while they are in the cache. */
 static void tiles(Low *w, const Space *s, int cross, Nest *n) {
   int m = s->count;
   LVal at[MAX_DIGITS];
-  Dim turns = low_mul(w, low_ceil_div(w, s->size[m - 1], ALONG),
-                      low_ceil_div(w, s->size[cross], ACROSS));
+  Dim turns =
+      low_mul(w, low_ceil_div(w, s->size[m - 1], ALONG), low_ceil_div(w, s->size[cross], ACROSS));
   for (int k = 0; k < m - 1; k++) {
     if (k != cross) turns = low_mul(w, turns, s->size[k]);
   }
