@@ -24,7 +24,8 @@ typedef enum CodegenKind {
 enum {
   CODEGEN_DUMP_IR = 1,
   CODEGEN_DUMP_ASM = 2,
-  CODEGEN_DUMP_PTX = 4 /* for a GPU: level 0 is sm_80, 1 sm_90 */
+  CODEGEN_DUMP_PTX = 4, /* for a GPU: level 0 is sm_80, 1 sm_90 */
+  CODEGEN_EMULATE = 8   /* an object still, for the emulator of jit/emu.h */
 }; /* flags of a request: text instead of an object */
 
 typedef struct CodegenFrame {

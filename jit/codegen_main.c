@@ -51,6 +51,10 @@ static void work(void *ud) {
     emit_ptx(k, j->level ? "sm_90" : "sm_80", &j->out, &j->n, j->err, j->err_n);
     return;
   }
+  if (j->flags & CODEGEN_EMULATE) {
+    emit_emulated(k, (EngLevel)j->level, &j->out, &j->n, j->err, j->err_n);
+    return;
+  }
   unsigned what = j->flags & CODEGEN_DUMP_IR    ? EMIT_IR
                   : j->flags & CODEGEN_DUMP_ASM ? EMIT_ASM
                                                 : EMIT_OBJECT;
@@ -146,7 +150,8 @@ static bool serve(void) {
     char err[512] = "";
     size_t n = 0;
     char *made = compile(text, f.length, f.level, f.flags, &n, err, sizeof err);
-    CodegenKind kind = !made ? CODEGEN_ERROR : f.flags ? CODEGEN_DUMP : CODEGEN_OBJECT;
+    bool text_made = f.flags & (CODEGEN_DUMP_IR | CODEGEN_DUMP_ASM | CODEGEN_DUMP_PTX);
+    CodegenKind kind = !made ? CODEGEN_ERROR : text_made ? CODEGEN_DUMP : CODEGEN_OBJECT;
     bool ok = answer(f, kind, made ? made : err, made ? n : strlen(err));
     free(made);
     free(text);

@@ -660,7 +660,7 @@ LLVMValueRef emit_function(Emit *e, const char *name, LLVMTypeRef type, bool int
   bool wide = e->level == ENG_X86_64_V4;
   if (internal) LLVMSetLinkage(fn, LLVMInternalLinkage);
   enum_attribute(e, fn, LLVMAttributeFunctionIndex, "nounwind");
-  if (e->gpu) return fn;
+  if (e->gpu && !e->emulate) return fn;
   attribute(e, fn, "frame-pointer", "all");
   attribute(e, fn, "no-builtins", "");
   attribute(e, fn, "target-cpu", eng_level_name[e->level]);
@@ -817,7 +817,7 @@ static LLVMTargetMachineRef machine(Emit *e, const char *triple, const char *cpu
     return NULL;
   }
   return LLVMCreateTargetMachine(target, triple, cpu, "", LLVMCodeGenLevelDefault, LLVMRelocPIC,
-                                 e->gpu ? LLVMCodeModelDefault : LLVMCodeModelSmall);
+                                 e->gpu && !e->emulate ? LLVMCodeModelDefault : LLVMCodeModelSmall);
 }
 
 /* Verifies, optimises and turns the module into what was asked for. */
@@ -915,5 +915,5 @@ static void host(Emit *e) {
 bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
                  size_t err_n) {
   Emit e = {.k = k, .level = level, .err = err, .err_n = err_n};
-  return emit_module(&e, "x86_64-unknown-linux-gnu", eng_level_name[level], host, what, out, n);
+  return emit_module(&e, EMIT_HOST, eng_level_name[level], host, what, out, n);
 }

@@ -22,6 +22,7 @@
 
 enum { EMIT_OBJECT, EMIT_IR, EMIT_ASM }; /* what emit_kernel makes */
 enum { EMIT_LANES = 16 };
+#define EMIT_HOST "x86_64-unknown-linux-gnu"
 
 /* Machine code (an ELF object), or text, for a verified kernel; *out is malloc'ed, *n its bytes.
  * False with a message in `err`. `what`: EMIT_OBJECT ... */
@@ -29,6 +30,9 @@ bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, siz
                  size_t err_n);
 /* PTX text for a GPU that is `cpu`, "sm_80" or "sm_90", by the same conventions (emit_gpu.c). */
 bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err, size_t err_n);
+/* The same as an object for the emulator of jit/emu.h. */
+bool emit_emulated(const Kernel *k, EngLevel level, char **out, size_t *n, char *err,
+                   size_t err_n);
 /* LLVM for the host; once per process. */
 void emit_init(void);
 
@@ -56,6 +60,8 @@ typedef struct Emit {
   LLVMValueRef mask;          /* <16 x i1>: lanes that run, at least one; NULL = all */
   struct Red *red;            /* innermost LP_RED: see emit.c */
   bool gpu;                   /* code of one GPU thread: width 1, and all blocks are loops */
+  bool emulate;               /* that GPU is an emulator: code of the host */
+  LLVMValueRef emu;           /* its EmuThread * */
   bool team;                  /* the next LP_RED is made by EMIT_LANES threads together */
   int math_n;                 /* width of the functions of fmath.inc now expanded */
   char *err;

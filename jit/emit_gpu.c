@@ -7,15 +7,16 @@
  * Buffers that are not local are pointers to global memory, in order; `arg` points to the
  * arguments; block number c makes turn lo + c of the outermost LP_PAR; `scratch` has
  * lp_local_bytes for each block of the grid (used where local buffers do not fit into shared
- * memory); `status` is a KStatus. A block has THREADS threads.
+ * memory); `status` is a KStatus. A block has THREADS threads. For the emulator (jit/emu.h) the
+ * same comes as an object of the host, a KernelFn whose `local` is an EmuThread.
  *
- * How a block runs a turn. Straight-line code, LP_FOR, LP_IF and inner LP_PAR are run by all threads
- * alike. The turns of an LP_VEC are dealt out among them. The 16 lanes of an LP_RED (rule 105) are
- * 16 threads, whose accumulators are halved by shuffles; a chain is made by one thread; results
- * reach the others through shared memory. The elements of an LP_TILE are dealt out, and slices of A
- * and B pass through shared memory. What is inside these is code of one thread (emit_range with
- * `gpu`): scalars, and loops where the host has lanes. So values, functions and random numbers are
- * those of emit_value.c and the like at width 1, and the bits are the host's.
+ * How a block runs a turn. Straight-line code, LP_FOR, LP_IF and inner LP_PAR are run by all
+ * threads alike. The turns of an LP_VEC are dealt out among them. The 16 lanes of an LP_RED (rule
+ * 105) are 16 threads, whose accumulators are halved by shuffles; a chain is made by one thread;
+ * results reach the others through shared memory. The elements of an LP_TILE are dealt out, and
+ * slices of A and B pass through shared memory. What is inside these is code of one thread
+ * (emit_range with `gpu`): scalars, and loops where the host has lanes. So values, functions and
+ * random numbers are those of emit_value.c and the like at width 1, and the bits are the host's.
  *
  * Invariants: every turn is run by exactly one thread, every store outside lanes by thread 0. A
  * barrier stands between any two accesses of memory by different threads of which one is a store;
@@ -27,12 +28,13 @@
 #include <llvm-c/Target.h>
 
 #include "jit/emit_impl.h"
+#include "jit/emu.h"
 #include "jit/loop_impl.h"
 
 #define B e->b
 
 enum {
-  THREADS = 256,
+  THREADS = EMU_THREADS,
   SLICE = 16,             /* depth of the slices of a tile in shared memory */
   SHARED_LOCAL = 16 << 10, /* bytes of local buffers in shared memory */
   GLOBAL = 1, SHARED = 3, /* address spaces */
@@ -57,9 +59,41 @@ static LLVMValueRef special(Emit *e, const char *name) {
   return LLVMBuildZExt(B, x, LLVMInt64TypeInContext(e->ctx), "");
 }
 
-LLVMValueRef emit_gpu_thread(Emit *e) { return special(e, "llvm.nvvm.read.ptx.sreg.tid.x"); }
+static LLVMValueRef element(Emit *e, LLVMTypeRef t, LLVMValueRef p, LLVMValueRef i) {
+  return LLVMBuildGEP2(B, t, p, &i, 1, "");
+}
+
+/* What an EmuThread has at this offset. */
+static LLVMValueRef emulated(Emit *e, LLVMTypeRef t, size_t at) {
+  LLVMTypeRef i8 = LLVMInt8TypeInContext(e->ctx);
+  return LLVMBuildLoad2(B, t, element(e, i8, e->emu, emit_i64(e, (int64_t)at)), "");
+}
+
+static LLVMValueRef emulated_call(Emit *e, LLVMTypeRef result, size_t at, int n,
+                                  LLVMValueRef *arg) {
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
+  LLVMTypeRef par[3] = {ptr, i64, i64};
+  LLVMTypeRef type = LLVMFunctionType(result, par, (unsigned)n, false);
+  return LLVMBuildCall2(B, type, emulated(e, ptr, at), arg, (unsigned)n, "");
+}
+
+LLVMValueRef emit_gpu_thread(Emit *e) {
+  if (e->emu) return emulated(e, LLVMInt64TypeInContext(e->ctx), offsetof(EmuThread, number));
+  return special(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+}
+
+static LLVMValueRef block_number(Emit *e) {
+  if (e->emu) return emulated(e, LLVMInt64TypeInContext(e->ctx), offsetof(EmuThread, block));
+  return special(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+}
 
 static LLVMValueRef exchange32(Emit *e, LLVMValueRef x, int by) {
+  if (e->emu) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef to[3] = {e->emu, LLVMBuildZExt(B, x, i64, ""), emit_i64(e, by)};
+    x = emulated_call(e, i64, offsetof(EmuThread, exchange), 3, to);
+    return LLVMBuildTrunc(B, x, LLVMInt32TypeInContext(e->ctx), "");
+  }
   LLVMValueRef arg[4] = {emit_i32(e, 0xffff), x, emit_i32(e, by), emit_i32(e, 31)};
   return emit_intrinsic(e, "llvm.nvvm.shfl.sync.bfly.i32", NULL, 4, arg);
 }
@@ -77,13 +111,19 @@ LLVMValueRef emit_gpu_exchange(Emit *e, LLVMValueRef x, int by) {
   LLVMValueRef lo = exchange32(e, LLVMBuildTrunc(B, x, i32, ""), by);
   LLVMValueRef hi = LLVMBuildTrunc(B, LLVMBuildLShr(B, x, emit_i64(e, 32), ""), i32, "");
   hi = LLVMBuildZExt(B, exchange32(e, hi, by), i64, "");
-  return LLVMBuildOr(B, LLVMBuildZExt(B, lo, i64, ""), LLVMBuildShl(B, hi, emit_i64(e, 32), ""), "");
+  hi = LLVMBuildShl(B, hi, emit_i64(e, 32), "");
+  return LLVMBuildOr(B, LLVMBuildZExt(B, lo, i64, ""), hi, "");
 }
 
 static void barrier(Gpu *g) {
   Emit *e = g->e;
   if (g->synced) return;
-  emit_intrinsic(e, "llvm.nvvm.barrier0", NULL, 0, NULL);
+  if (e->emu) {
+    LLVMTypeRef none = LLVMVoidTypeInContext(e->ctx);
+    emulated_call(e, none, offsetof(EmuThread, barrier), 1, &e->emu);
+  } else {
+    emit_intrinsic(e, "llvm.nvvm.barrier0", NULL, 0, NULL);
+  }
   g->synced = true;
 }
 
@@ -105,10 +145,6 @@ static void all_again(Emit *e, LLVMBasicBlockRef end) {
 static LLVMValueRef shared_at(Gpu *g, LLVMValueRef at) {
   Emit *e = g->e;
   return LLVMBuildGEP2(B, LLVMInt8TypeInContext(e->ctx), g->shared, &at, 1, "");
-}
-
-static LLVMValueRef element(Emit *e, LLVMTypeRef t, LLVMValueRef p, LLVMValueRef i) {
-  return LLVMBuildGEP2(B, t, p, &i, 1, "");
 }
 
 /* ---- blocks ---- */
@@ -392,6 +428,11 @@ static void plan_shared(Gpu *g, int64_t *at) {
     local += bytes;
   }
   size += local;
+  if (size > EMU_SHARED) emit_fail(e, "too much shared memory");
+  if (e->emu) {
+    g->shared = emulated(e, LLVMPointerTypeInContext(e->ctx, 0), offsetof(EmuThread, shared));
+    return;
+  }
   LLVMTypeRef t = LLVMArrayType2(LLVMInt8TypeInContext(e->ctx), (uint64_t)(size ? size : 1));
   g->shared = LLVMAddGlobalInAddressSpace(e->mod, t, "shared", SHARED);
   LLVMSetLinkage(g->shared, LLVMInternalLinkage);
@@ -416,8 +457,7 @@ static void place_locals(Gpu *g, const int64_t *at, LLVMValueRef scratch) {
     e->buf[i] = total;
     total = add(e, total, both(e, add(e, bytes, emit_i64(e, 63)), emit_i64(e, -64)));
   }
-  LLVMValueRef block = special(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
-  scratch = element(e, i8, scratch, mul(e, block, total));
+  scratch = element(e, i8, scratch, mul(e, block_number(e), total));
   for (size_t i = 0; i < k->buf_count; i++) {
     if (k->bufs[i].kind != LB_LOCAL) continue;
     e->buf[i] = at[i] >= 0 ? shared_at(g, emit_i64(e, at[i])) : element(e, i8, scratch, e->buf[i]);
@@ -432,60 +472,105 @@ static void annotate(Emit *e) {
   LLVMAddNamedMetadataOperand(e->mod, "nvvm.annotations", node);
 }
 
-static void kernel(Emit *e) {
-  const Kernel *k = e->k;
-  Gpu g = {.e = e};
-  unsigned n = 0;
-  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
-  LLVMTypeRef global = LLVMPointerTypeInContext(e->ctx, GLOBAL);
-  LLVMTypeRef *par = malloc((k->buf_count + 4) * sizeof *par);
-  int64_t *at = malloc((k->buf_count + 1) * sizeof *at);
-  for (size_t i = 0; par && i < k->buf_count; i++)
-    if (k->bufs[i].kind != LB_LOCAL) par[n++] = global;
-  if (!par || !at || n > 500) {
-    emit_fail(e, n > 500 ? "too many buffers for an entry of PTX" : "out of memory");
-    free(par);
-    free(at);
-    return;
-  }
-  plan_shared(&g, at);
-  par[n] = par[n + 2] = par[n + 3] = global;
-  par[n + 1] = i64;
-  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, n + 4, false);
-  free(par);
+/* Parameters of the entry, by what it is made for. */
+typedef struct Entry {
+  LLVMValueRef arg, lo, scratch, status;
+} Entry;
+
+static void start_function(Emit *e, LLVMTypeRef *par, unsigned n) {
+  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, n, false);
   e->fn = emit_function(e, "k", type, false);
-  LLVMSetFunctionCallConv(e->fn, KERNEL);
-  annotate(e);
   e->entry = emit_new_block(e, "entry");
   LLVMBasicBlockRef start = emit_new_block(e, "start");
   LLVMPositionBuilderAtEnd(B, e->entry);
-  e->fail = LLVMBuildAlloca(B, i32, "fail");
   LLVMBuildBr(B, start);
   LLVMPositionBuilderAtEnd(B, start);
+}
+
+static void entry_ptx(Emit *e, Entry *x) {
+  const Kernel *k = e->k;
+  unsigned n = 0, j = 0;
+  LLVMTypeRef par[504], global = LLVMPointerTypeInContext(e->ctx, GLOBAL);
+  for (size_t i = 0; i < k->buf_count; i++) {
+    if (k->bufs[i].kind == LB_LOCAL) continue;
+    if (n == 500) {
+      emit_fail(e, "too many buffers for an entry of PTX");
+      return;
+    }
+    par[n++] = global;
+  }
+  par[n] = par[n + 2] = par[n + 3] = global;
+  par[n + 1] = LLVMInt64TypeInContext(e->ctx);
+  start_function(e, par, n + 4);
+  LLVMSetFunctionCallConv(e->fn, KERNEL);
+  annotate(e);
+  for (size_t i = 0; i < k->buf_count; i++)
+    if (k->bufs[i].kind != LB_LOCAL) e->buf[i] = LLVMGetParam(e->fn, j++);
+  *x = (Entry){LLVMGetParam(e->fn, n), LLVMGetParam(e->fn, n + 1), LLVMGetParam(e->fn, n + 2),
+               LLVMGetParam(e->fn, n + 3)};
+}
+
+static void entry_emulated(Emit *e, Entry *x) {
+  const Kernel *k = e->k;
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
+  LLVMTypeRef par[6] = {ptr, ptr, i64, i64, ptr, ptr};
+  start_function(e, par, 6);
+  e->emu = LLVMGetParam(e->fn, 4);
+  for (size_t i = 0; i < k->buf_count; i++) {
+    LLVMValueRef at = element(e, ptr, LLVMGetParam(e->fn, 0), emit_i64(e, (int64_t)i));
+    if (k->bufs[i].kind != LB_LOCAL) e->buf[i] = LLVMBuildLoad2(B, ptr, at, "");
+  }
+  *x = (Entry){LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2),
+               emulated(e, ptr, offsetof(EmuThread, scratch)), LLVMGetParam(e->fn, 5)};
+}
+
+static void kernel(Emit *e, const Entry *x) {
+  const Kernel *k = e->k;
+  Gpu g = {.e = e};
+  LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
+  int64_t *at = malloc((k->buf_count + 1) * sizeof *at);
+  if (!at) emit_fail(e, "out of memory");
+  if (e->failed) return;
+  e->fail = emit_alloca(e, i32, "fail");
   LLVMBuildStore(B, emit_i32(e, 0), e->fail);
   for (uint32_t i = 0; i < k->arg_count; i++) {
-    LLVMValueRef from = element(e, i64, LLVMGetParam(e->fn, n), emit_i64(e, (int64_t)i));
-    e->arg[i] = LLVMBuildLoad2(B, i64, from, "");
+    e->arg[i] = LLVMBuildLoad2(B, i64, element(e, i64, x->arg, emit_i64(e, (int64_t)i)), "");
   }
-  for (size_t i = 0, j = 0; i < k->buf_count; i++)
-    if (k->bufs[i].kind != LB_LOCAL) e->buf[i] = LLVMGetParam(e->fn, (unsigned)j++);
-  place_locals(&g, at, LLVMGetParam(e->fn, n + 2));
+  plan_shared(&g, at);
+  place_locals(&g, at, x->scratch);
   free(at);
   LVal top = 0;
   while (k->ins[top].op != LP_PAR) top++;
   e->width = 1;
   block_range(&g, 0, top);
-  LLVMValueRef block = special(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
-  emit_set(e, top, one_uniform(add(e, LLVMGetParam(e->fn, n + 1), block)));
+  emit_set(e, top, one_uniform(add(e, x->lo, block_number(e))));
   block_range(&g, top + 1, k->ins[top].match);
   if (e->failed) return;
   LLVMBasicBlockRef say = emit_new_block(e, "tell"), end = emit_new_block(e, "return");
   LLVMValueRef failed = LLVMBuildLoad2(B, i32, e->fail, "");
   LLVMBuildCondBr(B, icmp(e, LLVMIntNE, failed, emit_i32(e, 0)), say, end);
   LLVMPositionBuilderAtEnd(B, say);
-  LLVMBuildStore(B, emit_i32(e, 1), LLVMGetParam(e->fn, n + 3));
+  LLVMBuildStore(B, emit_i32(e, 1), x->status);
   all_again(e, end);
   LLVMBuildRetVoid(B);
+}
+
+static void make_ptx(Emit *e) {
+  Entry x = {0};
+  entry_ptx(e, &x);
+  kernel(e, &x);
+}
+
+static void make_emulated(Emit *e) {
+  Entry x = {0};
+  entry_emulated(e, &x);
+  kernel(e, &x);
+}
+
+bool emit_emulated(const Kernel *k, EngLevel level, char **out, size_t *n, char *err,
+                   size_t err_n) {
+  Emit e = {.k = k, .level = level, .gpu = true, .emulate = true, .err = err, .err_n = err_n};
+  return emit_module(&e, EMIT_HOST, eng_level_name[level], make_emulated, EMIT_OBJECT, out, n);
 }
 
 bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err, size_t err_n) {
@@ -495,5 +580,5 @@ bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err
   LLVMInitializeNVPTXTarget();
   LLVMInitializeNVPTXTargetMC();
   LLVMInitializeNVPTXAsmPrinter();
-  return emit_module(&e, "nvptx64-nvidia-cuda", cpu, kernel, EMIT_ASM, out, n);
+  return emit_module(&e, "nvptx64-nvidia-cuda", cpu, make_ptx, EMIT_ASM, out, n);
 }

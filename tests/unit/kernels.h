@@ -58,10 +58,12 @@ static bool transfer(bool out, void *p, size_t n) {
   return true;
 }
 
-/* The code of a kernel; false after a failed check with the reason and the text. */
-static bool compile_text(const char *text, EngLevel level, LoadCode *out) {
+/* What the code generator makes of a kernel: an object to *out, or with CODEGEN_DUMP flags a text
+ * to *dump, malloc'ed. False after a failed check with the reason and the text. */
+static bool compile_as(const char *text, unsigned level, unsigned flags, LoadCode *out,
+                       char **dump) {
   CodegenFrame f = {.magic = CODEGEN_MAGIC, .kind = CODEGEN_COMPILE, .id = ++codegen.id,
-                    .level = (uint32_t)level, .length = strlen(text)};
+                    .level = level, .flags = flags, .length = strlen(text)};
   Err e = {0};
   if (!transfer(true, &f, sizeof f) || !transfer(true, (void *)(uintptr_t)text, strlen(text)) ||
       !transfer(false, &f, sizeof f)) {
@@ -70,14 +72,22 @@ static bool compile_text(const char *text, EngLevel level, LoadCode *out) {
   char *got = malloc(f.length + 1);
   bool ok = transfer(false, got, f.length);
   got[f.length] = 0;
-  if (ok && f.kind == CODEGEN_OBJECT) ok = load_object(&mem, got, f.length, out, &e);
+  if (ok && f.kind == CODEGEN_DUMP && dump) {
+    *dump = got;
+    return true;
+  }
+  if (ok && f.kind == CODEGEN_OBJECT && out) ok = load_object(&mem, got, f.length, out, &e);
   else {
     err_set(&e, "%s", got);
     ok = false;
   }
   free(got);
-  if (!ok) tap_fail(TAP_HERE, "%s: %s\n%s", eng_level_name[level], e.text, text);
+  if (!ok) tap_fail(TAP_HERE, "level %u: %s\n%s", level, e.text, text);
   return ok;
+}
+
+static TAP_UNUSED bool compile_text(const char *text, EngLevel level, LoadCode *out) {
+  return compile_as(text, (unsigned)level, 0, out, NULL);
 }
 
 /* Buffers of one kernel: `count` elements each, with guards around. */
