@@ -416,6 +416,32 @@ static void t_damaged_archive(void) {
   }
 }
 
+static void t_perf_map(void) {
+  Test t;
+  char path[64], line[200] = "";
+  snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
+  unlink(path);
+  begin(&t, "");
+  t.config.perf_map = true;
+  start(&t);
+  check(works(&t, 1));
+  FILE *in = fopen(path, "r");
+  need(in);
+  check(fgets(line, sizeof line, in));
+  fclose(in);
+  check_has(line, " 2f ckl_kernel_"); /* 47 bytes of code */
+  finish(&t);
+  unlink(path);
+  check(!symlink("/dev/null", path));
+  begin(&t, "");
+  t.config.perf_map = true;
+  start(&t);
+  check(works(&t, 1));
+  check_has(t.log, "no map for perf");
+  finish(&t);
+  unlink(path);
+}
+
 static void t_interrupt(void) {
   Test t;
   begin(&t, "hang");
@@ -699,6 +725,7 @@ int main(int argc, char **argv) {
   TEST(t_gone_cache(), "a cache that goes away is said once");
   TEST(t_installed(), "installed kernels are found without a process");
   TEST(t_damaged_archive(), "a damaged byte in installed kernels is noticed");
+  TEST(t_perf_map(), "perf is told where code is, by no link");
   TEST(t_interrupt(), "waiting can be interrupted");
   TEST(t_fork(), "a forked child gets its kernels");
   TEST(t_nomem(), "out of memory leaks nothing");
