@@ -15,6 +15,7 @@
 
 enum {
   UNROLL = 4,
+  AHEAD = 12, /* rows of B */
   DIRECT = 200 /* instructions of all copies of a block that is emitted straight from registers */
 };
 
@@ -187,7 +188,9 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
   LLVMBuilderRef b = e->b;
   LLVMValueRef mask[16], zero = LLVMConstNull(t->vec);
   find_rows(t, edge, r);
-  if (edge && t->vl > 1) {
+  bool all = is_const(t->op[TILE_COLS]) && const_of(t->op[TILE_COLS]) == t->nr;
+  const LLVMValueRef *masks = edge && !all ? mask : NULL;
+  if (masks && t->vl > 1) {
     LLVMValueRef lane[16];
     for (int j = 0; j < t->vl; j++) lane[j] = emit_i32(e, j);
     LLVMValueRef lanes = LLVMConstVector(lane, (unsigned)t->vl);
@@ -204,19 +207,21 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
       if (!t->start) continue;
       LLVMValueRef from = mul(t, row_of(t, r, i), t->op[TILE_START_ROW]);
       LLVMValueRef p = at(t, at(t, t->start, from), emit_i64(e, j * t->vl));
-      *c = load_b(t, p, edge ? mask[j] : NULL);
+      *c = load_b(t, p, masks ? masks[j] : NULL);
     }
   LLVMValueRef depth = t->op[TILE_DEPTH], pb = t->b, zero_k = emit_i64(e, 0);
   int unroll = e->level == ENG_X86_64 ? 1 : UNROLL;
   if (unroll > 1) {
     LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
-    /* What lies behind this panel is mostly the next one. */
-    LLVMValueRef ahead = edge ? NULL : mul(t, depth, t->op[TILE_B_STEP]);
-    k_loop(t, zero_k, whole, unroll, r, &pb, edge ? mask : NULL, ahead, acc);
+    /* What lies behind a panel is mostly the next one; rows apart are not foreseen by the hardware. */
+    LLVMValueRef b_step = t->op[TILE_B_STEP], rows_on = depth;
+    if (!is_const(b_step) || const_of(b_step) != t->nr) rows_on = emit_i64(e, AHEAD);
+    LLVMValueRef ahead = edge ? NULL : mul(t, rows_on, b_step);
+    k_loop(t, zero_k, whole, unroll, r, &pb, masks, ahead, acc);
     zero_k = whole;
   }
   if (!is_const(depth) || unroll == 1 || const_of(depth) % unroll) {
-    k_loop(t, zero_k, depth, 1, r, &pb, edge ? mask : NULL, NULL, acc);
+    k_loop(t, zero_k, depth, 1, r, &pb, masks, NULL, acc);
   }
 }
 
@@ -350,6 +355,19 @@ void emit_tile(Emit *e, LVal v) {
     LLVMBuildBr(b, memory);
   }
   LLVMPositionBuilderAtEnd(b, edge);
+  if (t.nv > 1 && !(is_const(t.op[TILE_COLS]) && const_of(t.op[TILE_COLS]) == t.nr)) {
+    /* Half of the columns take half of the time. */
+    Tile half = t;
+    half.nv = t.nv / 2;
+    LLVMBasicBlockRef narrow = emit_new_block(e, "tile.narrow"), wide = emit_new_block(e, "tile.wide");
+    LLVMValueRef most = emit_i64(e, half.nv * t.vl);
+    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLE, t.op[TILE_COLS], most, ""), narrow, wide);
+    LLVMPositionBuilderAtEnd(b, narrow);
+    chains(&half, true, acc, &r);
+    spill(&half, acc, &r);
+    LLVMBuildBr(b, memory);
+    LLVMPositionBuilderAtEnd(b, wide);
+  }
   chains(&t, true, acc, &r);
   spill(&t, acc, &r);
   LLVMBuildBr(b, memory);

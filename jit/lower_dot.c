@@ -237,8 +237,12 @@ static void plan_a(Dot *d) {
 static void plan_b(Dot *d) {
   Side *s = &d->b;
   Dim step = s->view.stride[d->rank - 2], col = s->view.stride[d->rank - 1];
-  bool few = d->few || at_most(d, d->m, 2 * d->mr);
-  if (dot_readable(d, s) && few && (dim_is(d, col, 1) || d->nr == 1)) {
+  int64_t pitch, m;
+  /* Rows are asked for ahead (emit_tile.c), so packing pays only where they share few sets of the caches and
+   * are read very often. */
+  bool aliases = dim_known(d, step, &pitch) && pitch * (int64_t)dt_size(d->dt) % 4096 == 0;
+  bool often = dim_known(d, d->m, &m) && m > OFTEN;
+  if (dot_readable(d, s) && !(aliases && often) && (dim_is(d, col, 1) || d->nr == 1)) {
     s->kind = SIDE_DIRECT;
     s->row = dim_num(d, d->nr); /* panels are neighbours */
     s->step = step;
@@ -669,7 +673,7 @@ static bool lower_matrices(Dot *d) {
   int64_t m;
   if (!dim_known(d, d->m, &m) && dot_readable(d, &d->b) &&
       (dim_is(d, d->b.view.stride[d->rank - 1], 1) || dim_is(d, d->n, 1))) {
-    /* Packing y does not pay for a few rows. Sizes decide which kernels have turns: `many` is 0 or 1. */
+    /* A lower tile for a few rows. Sizes decide which kernels have turns: `many` is 0 or 1. */
     Dim most = dim_num(d, INT64_C(1) << 40), over = dim_floordiv(d->t, d->m, dim_num(d, FEW_ROWS + 1));
     Dim many = dim_floordiv(d->t, dim_add(d->t, over, dim_sub(d->t, most, dim_num(d, 1))), most);
     Dot few = *d;

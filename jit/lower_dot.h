@@ -18,6 +18,7 @@ enum {
   TURNS_FILLED = 6,     /* where each turn fills the same scratch */
   TURN_LEAST = 1 << 19, /* multiplications below which a turn is not cut */
   FEW_ROWS = 4,
+  OFTEN = 2048,       /* rows of A */
   A_PITCH = 16,       /* row of a packed tile of A */
   GROUP_GAP = 16      /* elements between groups of a panel */
 };
