@@ -147,12 +147,12 @@ static double compare(Mem *m, Engine *engine, Sgemm *gemm, const int64_t s[3], i
   int times = (int)(3e7 / p.flops) + 1;
   double mine[ROUNDS], theirs[ROUNDS];
   for (int r = 0; r < ROUNDS; r++) {
-    eng_begin(engine);
+    eng_awake(engine, true);
     run(&p);
     double t = now();
     for (int i = 0; i < times; i++) run(&p);
     mine[r] = (now() - t) / times;
-    eng_end(engine);
+    eng_awake(engine, false);
     if (!gemm) continue;
     if (eng_threads(engine) > 1) rest();
     for (int warm = 1; warm >= 0; warm--) {
