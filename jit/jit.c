@@ -96,17 +96,18 @@ static bool by_reference(const Graph *g) {
 }
 
 /* Asks for the code of every kernel, of regions too, so that they are made side by side. */
-static bool ask(JitFn *f, Err *why) {
+static bool ask(JitFn *f, bool known, Err *why) {
   if (f->reference) return true;
   const Lowered *low = &f->plan->low;
   f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, low->count + 1);
   f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
   for (size_t i = 0; i < low->count; i++) {
-    f->kernels[i] = eng_kernel(f->j->engine, low->launches[i].k, why);
+    const Kernel *k = low->launches[i].k;
+    f->kernels[i] = known ? eng_known(f->j->engine, k) : eng_kernel(f->j->engine, k, why);
     if (!f->kernels[i]) return false;
   }
   for (size_t i = 0; i < f->plan->g->region_count; i++) {
-    if (f->regions[i] && !ask(f->regions[i], why)) return false;
+    if (f->regions[i] && !ask(f->regions[i], known, why)) return false;
   }
   return true;
 }
@@ -168,14 +169,14 @@ static JitFn *make(Jit *j, const Graph *g) {
   return f;
 }
 
-JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e) {
+static JitFn *compile(Jit *j, const Graph *g, bool known, const volatile bool *interrupt, GErr *e) {
   Mem *m = j->mem;
   Err why = {0};
   size_t mark = mem_pool_mark(m);
   double start = now();
   JitFn *f = make(j, g);
   double planned = now();
-  bool ok = !j->engine || (ask(f, &why) && receive(f, interrupt, &why));
+  bool ok = !j->engine || (ask(f, known, &why) && receive(f, interrupt, &why));
   j->count.plan_seconds += planned - start;
   j->count.code_seconds += now() - planned;
   f->kept = ok;
@@ -184,6 +185,14 @@ JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr 
   if (interrupt && *interrupt) gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   else gerr_set(e, ERR_BUG, -1, "%s", why.text);
   return NULL;
+}
+
+JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e) {
+  return compile(j, g, false, interrupt, e);
+}
+
+JitFn *jit_compile_known(Jit *j, const Graph *g) {
+  return compile(j, g, true, NULL, NULL);
 }
 
 void jit_free(JitFn *f) {

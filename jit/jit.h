@@ -34,6 +34,8 @@ Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 /* `g` must outlive the result. NULL with `e` when code could not be had, or `interrupt` (may be NULL)
  * became true (e->interrupted); throws when out of memory. */
 JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e);
+/* The same where all code was made before: NULL where some would have to be generated. */
+JitFn *jit_compile_known(Jit *j, const Graph *g);
 void jit_free(JitFn *f); /* NULL is fine */
 /* As gr_run (graph/ir.h). With c->after or anomaly mode it is gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);

@@ -16,6 +16,7 @@
 
 struct Native {
   JitFn *fn;
+  bool looked;   /* for code that was made before: there was not all of it */
   bool none;     /* code could not be had: the reference evaluator runs it */
   double spent;  /* seconds of the reference evaluator */
 };
@@ -23,6 +24,9 @@ struct Native {
 /* What compiling a small graph costs when nothing is in a cache: a code generator starts in 10 ms
  * and makes a kernel in about 7 (measured on one core). */
 static const double price = 0.02;
+
+/* And where all kernels are there: planning, for each node, and loading. */
+static const double price_known = 2e-4, price_node = 1e-5;
 
 static const struct {
   const char *name;
@@ -175,6 +179,11 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   }
   Native *n = *slot;
   bool now_or_never = s->config.cpu != CPU_THRIFTY || n->spent >= price;
+  if (!n->fn && !n->none && !n->looked && !now_or_never &&
+      n->spent >= price_known + price_node * (double)g->node_count) {
+    n->fn = jit_compile_known(open_jit(s), g);
+    n->looked = !n->fn;
+  }
   if (!n->fn && !n->none && now_or_never && !compile_now(s, n, g, name, e)) return false;
   if (n->fn) return jit_run(n->fn, c, in, out, e, at);
   if (n->none) return gr_run(g, c, in, out, e, at);
