@@ -18,14 +18,16 @@ typedef enum CodegenKind {
   CODEGEN_COMPILE = 1, /* request; payload: loop text */
   CODEGEN_OBJECT = 2,  /* reply; an ELF object with the symbol `k` */
   CODEGEN_ERROR = 3,   /* reply; a line of text */
-  CODEGEN_DUMP = 4     /* reply; the text asked for by a flag */
+  CODEGEN_TEXT = 4     /* reply; the text asked for by a flag */
 } CodegenKind;
 
 enum {
   CODEGEN_DUMP_IR = 1,
   CODEGEN_DUMP_ASM = 2,
-  CODEGEN_DUMP_PTX = 4, /* for a GPU: level 0 is sm_80, 1 sm_90 */
-  CODEGEN_EMULATE = 8   /* an object still, for the emulator of jit/emu.h */
+  CODEGEN_DUMP_PTX = 4,    /* for a GPU that is sm_80; the level does not matter */
+  CODEGEN_DUMP_PTX_90 = 8, /* sm_90 */
+  CODEGEN_DUMP = CODEGEN_DUMP_IR | CODEGEN_DUMP_ASM | CODEGEN_DUMP_PTX | CODEGEN_DUMP_PTX_90,
+  CODEGEN_EMULATE = 16 /* an object for the emulator of jit/emu.h */
 }; /* flags of a request: text instead of an object */
 
 typedef struct CodegenFrame {

@@ -47,8 +47,9 @@ static void work(void *ud) {
     snprintf(j->err, j->err_n, "%s", e.text);
     return;
   }
-  if (j->flags & CODEGEN_DUMP_PTX) {
-    emit_ptx(k, j->level ? "sm_90" : "sm_80", &j->out, &j->n, j->err, j->err_n);
+  if (j->flags & (CODEGEN_DUMP_PTX | CODEGEN_DUMP_PTX_90)) {
+    const char *gpu = j->flags & CODEGEN_DUMP_PTX ? "sm_80" : "sm_90";
+    emit_ptx(k, gpu, &j->out, &j->n, j->err, j->err_n);
     return;
   }
   if (j->flags & CODEGEN_EMULATE) {
@@ -150,8 +151,9 @@ static bool serve(void) {
     char err[512] = "";
     size_t n = 0;
     char *made = compile(text, f.length, f.level, f.flags, &n, err, sizeof err);
-    bool text_made = f.flags & (CODEGEN_DUMP_IR | CODEGEN_DUMP_ASM | CODEGEN_DUMP_PTX);
-    CodegenKind kind = !made ? CODEGEN_ERROR : text_made ? CODEGEN_DUMP : CODEGEN_OBJECT;
+    CodegenKind kind = !made                    ? CODEGEN_ERROR
+                       : f.flags & CODEGEN_DUMP ? CODEGEN_TEXT
+                                                : CODEGEN_OBJECT;
     bool ok = answer(f, kind, made ? made : err, made ? n : strlen(err));
     free(made);
     free(text);
@@ -180,25 +182,20 @@ static char *read_file(const char *path, size_t *n) {
   return text;
 }
 
-/* The GPU of this name, as the level of a request for PTX. */
-static bool gpu_find(const char *name, EngLevel *out) {
-  *out = !strcmp(name, "sm_90");
-  return *out || !strcmp(name, "sm_80");
-}
-
 static int by_hand(const char *what, const char *level_name, const char *path) {
   EngLevel level = ENG_X86_64;
-  unsigned flags = !strcmp(what, "--ir")    ? CODEGEN_DUMP_IR
-                   : !strcmp(what, "--asm") ? CODEGEN_DUMP_ASM
-                   : !strcmp(what, "--ptx") ? CODEGEN_DUMP_PTX
-                                            : 0;
+  bool gpu = !strcmp(what, "--ptx");
+  unsigned flags = 0;
+  if (!strcmp(what, "--ir")) flags = CODEGEN_DUMP_IR;
+  if (!strcmp(what, "--asm")) flags = CODEGEN_DUMP_ASM;
+  if (gpu && !strcmp(level_name, "sm_80")) flags = CODEGEN_DUMP_PTX;
+  if (gpu && !strcmp(level_name, "sm_90")) flags = CODEGEN_DUMP_PTX_90;
   char err[512] = "no such level";
   size_t text_n = 0, n = 0;
   char *text = read_file(path, &text_n), *made = NULL;
   if (!text)
     snprintf(err, sizeof err, "cannot read %s", path);
-  else if (flags == CODEGEN_DUMP_PTX ? gpu_find(level_name, &level)
-                                     : eng_level_find(level_name, &level))
+  else if (gpu ? flags != 0 : eng_level_find(level_name, &level))
     made = compile(text, text_n, level, flags, &n, err, sizeof err);
   if (made)
     fwrite(made, 1, n, stdout);

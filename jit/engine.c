@@ -26,6 +26,7 @@
 
 #include "jit/archive.h"
 #include "jit/cache.h"
+#include "jit/emu.h"
 #include "jit/load.h"
 #include "jit/worker.h"
 #include "runtime/pool.h"
@@ -184,8 +185,8 @@ static void open_rest(void *ud) {
   Engine *g = o->g;
   g->config = *o->config;
   g->config.codegen = keep(&g->arena, o->config->codegen);
-  g->config.installed = keep(&g->arena, o->config->installed);
-  g->config.cache = keep(&g->arena, o->config->cache);
+  g->config.installed = keep(&g->arena, g->config.emulate ? NULL : o->config->installed);
+  g->config.cache = keep(&g->arena, g->config.emulate ? NULL : o->config->cache);
   g->config.record = keep(&g->arena, o->config->record);
   if (g->config.cache_limit <= 0) g->config.cache_limit = CACHE_LIMIT;
   g->bucket_count = 64;
@@ -291,7 +292,7 @@ static void answered(void *ud, WorkItem *item, CodegenKind kind, const char *byt
   Engine *g = ud;
   EngKernel *k = (EngKernel *)item;
   Err e = {.text = ""};
-  if (kind == CODEGEN_DUMP && k->dump) {
+  if (kind == CODEGEN_TEXT && k->dump) {
     k->dump->s = mem_try(g->mem, NULL, 0, n ? n : 1);
     if (!k->dump->s) {
       fail(g, k, "out of memory", 13);
@@ -392,7 +393,8 @@ static EngKernel *known(const Engine *g, const Buf *text, uint64_t hash) {
 static EngKernel *new_kernel(Engine *g, const Buf *text, uint64_t hash) {
   EngKernel *k = ARENA_NEW(&g->arena, EngKernel);
   *k = (EngKernel){.hash = hash};
-  k->item = (WorkItem){.text = text->s, .text_n = text->n, .level = (uint32_t)g->config.level};
+  k->item = (WorkItem){.text = text->s, .text_n = text->n, .level = (uint32_t)g->config.level,
+                       .flags = g->config.emulate ? CODEGEN_EMULATE : 0};
   return k;
 }
 
@@ -575,10 +577,22 @@ static int64_t piece(int64_t turns, int64_t work, int threads) {
                   : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of turns */
 }
 
+static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+                     int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
+  Err e = {.text = ""};
+  unsigned old = set_float_control();
+  if (!emu_run(g->mem, f, buf, arg, turns, local_bytes, st, &e)) {
+    log_line(g, "the emulator gives up: %s", e.text);
+    st->failed = 1;
+  }
+  restore_float_control(old);
+  return !(interrupt && *interrupt);
+}
+
 /* The status is the engine's own while kernels run, so that eng_stop may write to it at any time. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
              int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
-  (void)local_bytes;
+  if (g->config.emulate) return emulated(g, f, buf, arg, turns, local_bytes, st, interrupt);
   g->status = (KStatus){0, 0};
   Run r = {f, buf, arg, &g->status, g->scratch, g->scratch_each};
   if (turns <= 0) return !(interrupt && *interrupt);

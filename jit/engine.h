@@ -22,6 +22,7 @@ typedef struct EngConfig {
   const char *cache;     /* folder of the cache; NULL = memory only */
   int64_t cache_limit;   /* bytes; 0 = 512 MiB */
   const char *record;    /* folder: the text of each kernel asked for goes to HASH.ckk there */
+  bool emulate;          /* kernels run as on a GPU, in jit/emu.h; none are kept or installed */
   bool perf_map;         /* write /tmp/perf-PID.map */
   /* One line: why something is compiled, or what was rejected. */
   void (*log)(void *ud, const char *text);
@@ -52,7 +53,7 @@ EngKernel *eng_known(Engine *g, const Kernel *k);
  * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *interrupt, Err *e);
 KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
-/* What the code generator makes of a kernel, as text: CODEGEN_DUMP_IR or CODEGEN_DUMP_ASM
+/* What the code generator makes of a kernel, as text: one of the CODEGEN_DUMP flags
  * (jit/codegen.h). False with `e`. Throws when out of memory. */
 bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/codegen.h"
 #include "jit/plan.h"
 
 /* Register tiles that leave no value without a register (measured; two vectors of columns). */
@@ -319,15 +318,13 @@ void jit_print_loops(Buf *out, const JitFn *f) {
   }
 }
 
-bool jit_print_code(Buf *out, const JitFn *f, bool assembly, Err *e) {
+bool jit_print_code(Buf *out, const JitFn *f, unsigned what, Err *e) {
   if (!f->j->engine) return err_set(e, "kernels are walked in loop form");
   for (size_t i = 0; !f->reference && i < f->plan->step_count; i++) {
     const Step *s = &f->plan->steps[i];
     if (s->kind != STEP_KERNEL) continue;
     print_title(out, f->plan, i);
-    if (!eng_dump(f->j->engine, f->plan->low.launches[s->launch].k,
-                  assembly ? CODEGEN_DUMP_ASM : CODEGEN_DUMP_IR, out, e))
-      return false;
+    if (!eng_dump(f->j->engine, f->plan->low.launches[s->launch].k, what, out, e)) return false;
   }
   return true;
 }

@@ -71,8 +71,8 @@ void jit_profile(Jit *j, void (*visit)(void *ud, const JitTime *t), void *ud);
 /* Groups in the order in which they run, with their nodes, launches and reasons. */
 void jit_print_plan(Buf *out, const JitFn *f);
 void jit_print_loops(Buf *out, const JitFn *f); /* text of each kernel, in launch order */
-/* What the code generator makes of each, as LLVM text or assembly; false with `e`. Throws when out of
- * memory. */
-bool jit_print_code(Buf *out, const JitFn *f, bool assembly, Err *e);
+/* What the code generator makes of each, as text: `what` is a CODEGEN_DUMP flag (jit/codegen.h).
+ * False with `e`. Throws when out of memory. */
+bool jit_print_code(Buf *out, const JitFn *f, unsigned what, Err *e);
 
 #endif

@@ -279,7 +279,7 @@ static void hand_out(Workers *w) {
 
 static bool head_fits(const Process *p) {
   const CodegenFrame *h = &p->head;
-  return h->magic == CODEGEN_MAGIC && h->kind >= CODEGEN_OBJECT && h->kind <= CODEGEN_DUMP &&
+  return h->magic == CODEGEN_MAGIC && h->kind >= CODEGEN_OBJECT && h->kind <= CODEGEN_TEXT &&
          h->length <= CODEGEN_MOST && p->sent.first && h->id == p->sent.first->id &&
          (p->sent.count > 1 || !unsent(p));
 }

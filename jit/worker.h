@@ -24,7 +24,7 @@ typedef struct WorkItem {
   int killed; /* processes that died of it */
 } WorkItem;
 
-/* The answer: kind CODEGEN_OBJECT or CODEGEN_DUMP with `bytes`, or CODEGEN_ERROR with a line of
+/* The answer: kind CODEGEN_OBJECT or CODEGEN_TEXT with `bytes`, or CODEGEN_ERROR with a line of
  * text (not terminated). `bytes` are gone afterwards. May call work_send, nothing else of this
  * header. */
 typedef void WorkDone(void *ud, WorkItem *item, CodegenKind kind, const char *bytes, size_t n);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "jit/codegen.h"
 #include "lang/compile.h"
 
 struct Native {
@@ -31,7 +32,7 @@ static const double price_known = 2e-4, price_node = 1e-5;
 static const struct {
   const char *name;
   CpuMode mode;
-} modes[] = {{"reference", CPU_REFERENCE}, {"loops", CPU_LOOPS}};
+} modes[] = {{"reference", CPU_REFERENCE}, {"loops", CPU_LOOPS}, {"emulator", CPU_EMULATOR}};
 
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level) {
   *level = eng_host_level();
@@ -93,6 +94,7 @@ static Jit *open_jit(Session *s) {
                    .codegen = s->config.codegen,
                    .installed = s->config.kernels,
                    .cache = s->config.cache,
+                   .emulate = s->config.cpu == CPU_EMULATOR,
                    .perf_map = s->config.perf_map,
                    .log = jit_line,
                    .ud = s};
@@ -263,7 +265,10 @@ static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at) {
   Err why = {0};
   if (stage == STAGE_PLAN) jit_print_plan(out, f);
   if (stage == STAGE_LOOPS) jit_print_loops(out, f);
-  if (stage >= STAGE_LLVM && !jit_print_code(out, f, stage == STAGE_ASM, &why))
+  unsigned what = stage == STAGE_LLVM  ? CODEGEN_DUMP_IR
+                  : stage == STAGE_ASM ? CODEGEN_DUMP_ASM
+                                       : CODEGEN_DUMP_PTX;
+  if (stage >= STAGE_LLVM && !jit_print_code(out, f, what, &why))
     fail(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
 }
 

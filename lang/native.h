@@ -10,6 +10,7 @@ typedef enum CpuMode {
   CPU_THRIFTY,   /* machine code of the best level, once it pays */
   CPU_REFERENCE, /* the reference evaluator alone */
   CPU_LOOPS,     /* kernels walked in loop form, at every call */
+  CPU_EMULATOR,  /* kernels for a GPU in its emulator, at every call */
   CPU_LEVEL      /* machine code of one level, at every call */
 } CpuMode;
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level);
@@ -24,7 +25,7 @@ bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx
 bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
                int nin, Tensor **out, int nout, GErr *e);
 void native_ops_free(Session *s); /* graphs of single operations */
-/* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_ASM. */
+/* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_PTX. */
 void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
 /* Of the session's engine, zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);

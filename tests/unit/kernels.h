@@ -58,7 +58,7 @@ static bool transfer(bool out, void *p, size_t n) {
   return true;
 }
 
-/* What the code generator makes of a kernel: an object to *out, or with CODEGEN_DUMP flags a text
+/* What the code generator makes of a kernel: an object to *out, or with CODEGEN_TEXT flags a text
  * to *dump, malloc'ed. False after a failed check with the reason and the text. */
 static bool compile_as(const char *text, unsigned level, unsigned flags, LoadCode *out,
                        char **dump) {
@@ -72,7 +72,7 @@ static bool compile_as(const char *text, unsigned level, unsigned flags, LoadCod
   char *got = malloc(f.length + 1);
   bool ok = transfer(false, got, f.length);
   got[f.length] = 0;
-  if (ok && f.kind == CODEGEN_DUMP && dump) {
+  if (ok && f.kind == CODEGEN_TEXT && dump) {
     *dump = got;
     return true;
   }

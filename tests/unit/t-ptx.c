@@ -67,7 +67,7 @@ static void ptx_check(const char *what, const char *text, bool fused) {
   for (unsigned level = 0; level < 2; level++) {
     const char *arch = level ? "sm_90" : "sm_80";
     char *ptx = NULL;
-    if (!compile_as(text, level, CODEGEN_DUMP_PTX, NULL, &ptx)) return;
+    if (!compile_as(text, 0, level ? CODEGEN_DUMP_PTX_90 : CODEGEN_DUMP_PTX, NULL, &ptx)) return;
     bool ok = strict(what, ptx);
     if (ok && !fused && strstr(ptx, "fma.")) ok = tap_fail(TAP_HERE, "%s: fma\n%s", what, ptx);
     if (ok && !strstr(ptx, arch)) ok = tap_fail(TAP_HERE, "%s: not for %s", what, arch);
