@@ -1,9 +1,9 @@
 /* What follows from sizes: offsets in the arena, arguments and buffers of every launch.
  *
- * In: a plan and the values of symbols. Out: a Bound, kept with the function for the last few sets of
- * sizes, so that a call in the steady state computes nothing. Sizes that kernels are not made for (0
- * elements anywhere, a slice outside its axis) make the whole call one of the reference evaluator,
- * which computes it or words the error.
+ * In: a plan and the values of symbols. Out: a Bound, kept with the function for the last few sets
+ * of sizes, so that a call in the steady state computes nothing. Sizes that kernels are not made
+ * for (0 elements anywhere, a slice outside its axis) make the whole call one of the reference
+ * evaluator, which computes it or words the error.
  */
 #include <string.h>
 
@@ -93,7 +93,8 @@ static bool bind_launch(Binder *w, const Step *s) {
   x->args = ARENA_ARRAY(a, int64_t, l->k->arg_count + 1u);
   for (uint32_t i = 0; i < l->k->arg_count; i++) {
     x->args[i] = l->args[i].bits;
-    if (l->args[i].kind == ARG_DIM && !value(w, l->args[i].dim, INT64_MIN, &x->args[i])) return false;
+    if (l->args[i].kind == ARG_DIM && !value(w, l->args[i].dim, INT64_MIN, &x->args[i]))
+      return false;
   }
   x->bufs = ARENA_ARRAY(a, Where, l->k->buf_count + 1);
   uint32_t inputs = 1, results = inputs + (uint32_t)w->g->input_count;
@@ -159,7 +160,8 @@ static bool bind_all(Binder *w) {
     if (p->steps[i].kind == STEP_KERNEL && !bind_launch(w, &p->steps[i])) return false;
   }
   size_t inputs = w->g->input_count;
-  w->b->dims = ARENA_ARRAY(a, int64_t, (inputs + p->result_count + p->held_count + 1) * CKL_MAX_RANK);
+  w->b->dims =
+      ARENA_ARRAY(a, int64_t, (inputs + p->result_count + p->held_count + 1) * CKL_MAX_RANK);
   for (size_t i = 0; i < inputs + p->result_count; i++) {
     Val v = i < inputs ? w->g->inputs[i] : p->results[i - inputs];
     const Type *t = gr_type(w->g, v);

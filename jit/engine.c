@@ -589,7 +589,8 @@ static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg
   return !(interrupt && *interrupt);
 }
 
-/* The status is the engine's own while kernels run, so that eng_stop may write to it at any time. */
+/* The status is the engine's own while kernels run, so that eng_stop may write to it at any
+ * time. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
              int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
   if (g->config.emulate) return emulated(g, f, buf, arg, turns, local_bytes, st, interrupt);

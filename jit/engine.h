@@ -63,8 +63,8 @@ bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
  * restored. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
              int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt);
-/* Makes the kernel that runs now return soon, in the middle of its turns; eng_run is then false. For
- * another thread or a signal handler. */
+/* Makes the kernel that runs now return soon, in the middle of its turns; eng_run is then false.
+ * For another thread or a signal handler. */
 void eng_stop(Engine *g);
 int eng_threads(const Engine *g);
 /* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at

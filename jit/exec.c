@@ -78,8 +78,8 @@ static bool value_dims(const Exec *x, Val v, int64_t *dim) {
   return true;
 }
 
-/* A new reference to a tensor of v for the evaluator, before this step; what is not there is made by its
- * own node. NULL with x->e. */
+/* A new reference to a tensor of v for the evaluator, before this step; what is not there is made
+ * by its own node. NULL with x->e. */
 static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
   const Plan *p = x->f->plan;
   const Graph *g = p->g;
@@ -149,7 +149,8 @@ static bool run_node(Exec *x, const Step *s) {
   for (uint32_t k = 0; k < n->result_count && ok; k++) {
     Place at = p->place[n->result0 + k];
     if (at.kind != PLACE_HELD || !out[k]) continue;
-    Tensor *r = in_arena(out[k]) ? tn_copy(m, out[k], out[k]->store->dev) : tn_contiguous(m, out[k]);
+    Tensor *r =
+        in_arena(out[k]) ? tn_copy(m, out[k], out[k]->store->dev) : tn_contiguous(m, out[k]);
     if (!r) ok = no_memory(x);
     x->f->helds[at.index] = r;
     if (r) x->f->root[1 + p->g->input_count + p->result_count + at.index] = tn_data(r);
@@ -178,7 +179,8 @@ static bool buffer_sizes(const Exec *x, const Step *s, int64_t *elements) {
   return true;
 }
 
-/* Without machine code; a few turns at a time, so that it can be stopped. Every access is checked. */
+/* Without machine code; a few turns at a time, so that it can be stopped. Every access is
+ * checked. */
 static bool walk(Exec *x, const Step *s, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   Mem *m = x->c->mem;
   size_t bytes = (k->buf_count + 1) * sizeof(int64_t);
@@ -190,7 +192,8 @@ static bool walk(Exec *x, const Step *s, const Kernel *k, const BoundLaunch *l, 
     int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
     if (x->c->interrupt && *x->c->interrupt) ok = stopped(x);
     else if (!lp_run_within(m, k, x->f->bufs, elements, l->args, lo, hi, st, &e)) {
-      ok = e.nomem ? no_memory(x) : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
+      ok = e.nomem ? no_memory(x)
+                   : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
     }
     lo = hi;
   }
@@ -270,7 +273,8 @@ static bool prepare(Exec *x) {
   Mem *m = x->c->mem;
   x->arena = take_block(f->j, x->b->arena_bytes);
   if (!x->arena) return false;
-  if (f->j->engine && x->b->local_bytes && !eng_scratch(f->j->engine, x->b->local_bytes)) return false;
+  if (f->j->engine && x->b->local_bytes && !eng_scratch(f->j->engine, x->b->local_bytes))
+    return false;
   f->root[0] = x->arena;
   for (size_t i = 0; i < p->g->input_count; i++) {
     if (!p->input_used[i]) continue;

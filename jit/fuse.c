@@ -3,15 +3,16 @@
  * In: a flat graph. Out: groups in an order in which they can run, each with its reason. Views and
  * cheap generators belong to no group: whoever reads them makes them.
  *
- * The idea: every node starts as a group, and in the order of the graph each tries to join the groups of
- * its operands, by one table of what one pass over memory can do (`joined`): pointwise nodes of one
- * element count, reductions over rows with everything of those rows around them, a contraction with what
- * follows element by element. What is read once or costs next to nothing is taken into its reader
- * whatever the way between (transposed, cut, repeated). Nothing dear is computed twice.
+ * The idea: every node starts as a group, and in the order of the graph each tries to join the
+ * groups of its operands, by one table of what one pass over memory can do (`joined`): pointwise
+ * nodes of one element count, reductions over rows with everything of those rows around them, a
+ * contraction with what follows element by element. What is read once or costs next to nothing is
+ * taken into its reader whatever the way between (transposed, cut, repeated). Nothing dear is
+ * computed twice.
  *
- * Invariant: groups form no cycle; every value that a group reads and that is neither an input, a view
- * nor a generator nor one of its own nodes is an `out` of an earlier group; effects keep their order, and
- * what may fail stays before an effect that it stood before.
+ * Invariant: groups form no cycle; every value that a group reads and that is neither an input, a
+ * view nor a generator nor one of its own nodes is an `out` of an earlier group; effects keep their
+ * order, and what may fail stays before an effect that it stood before.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +109,8 @@ bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *
   out->outs = ARENA_ARRAY(a, Val, n->result_count + 1u);
   for (uint32_t k = 0; k < n->result_count; k++) {
     Val v = {node, k};
-    if (gr_type(g, v)->kind != TK_TOKEN && (used[n->result0 + k] || (k == 0 && kind != GROUP_EFFECT)))
+    if (gr_type(g, v)->kind != TK_TOKEN &&
+        (used[n->result0 + k] || (k == 0 && kind != GROUP_EFFECT)))
       out->outs[out->out_count++] = v;
   }
   return n->op != OP_INPUT && n->op != OP_TOKEN;
@@ -205,7 +207,9 @@ static Edge trace(const Graph *g, Val v) {
     case OP_TRANSPOSE:
     case OP_FLIP: e.way = e.way == WAY_SAME ? WAY_MOVE : e.way == WAY_ROW ? WAY_MANY : e.way; break;
     case OP_SLICE:
-      e.way = e.way == WAY_SAME || e.way == WAY_MOVE ? WAY_PART : e.way == WAY_ROW ? WAY_MANY : e.way;
+      e.way = e.way == WAY_SAME || e.way == WAY_MOVE ? WAY_PART
+              : e.way == WAY_ROW                     ? WAY_MANY
+                                                     : e.way;
       e.all = false;
       break;
     case OP_BROADCAST: {
@@ -252,7 +256,8 @@ static Edge edge_of(const Graph *g, uint32_t node, uint32_t k) {
   case OP_FOLD_IN:
   case OP_PHILOX: own = WAY_MANY; break;
   default:
-    if (kind_of((OpCode)n->op) != GROUP_POINT && kind_of((OpCode)n->op) != GROUP_REDUCE) own = WAY_MANY;
+    if (kind_of((OpCode)n->op) != GROUP_POINT && kind_of((OpCode)n->op) != GROUP_REDUCE)
+      own = WAY_MANY;
     break;
   }
   if (own == WAY_MANY && k == 0 && (n->op == OP_TAKE || n->op == OP_GATHER)) e.all = false;
@@ -272,7 +277,8 @@ static bool computed(const Fuse *f, uint32_t i) {
 
 /* What is not to be dropped even when nobody reads it. */
 static bool must_run(const GNode *n) {
-  return (op_info[n->op].traits & (T_EFFECT | T_REGION)) || ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE);
+  return (op_info[n->op].traits & (T_EFFECT | T_REGION)) ||
+         ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE);
 }
 
 /* A node that tokens order: an effect, or a loop or branch with some inside. */
@@ -336,7 +342,8 @@ static void look(Fuse *f) {
   }
 }
 
-/* -- chains that each reader makes for itself: single numbers, and what is made of generators alone */
+/* -- chains that each reader makes for itself: single numbers, and what is made of generators
+ * alone */
 static bool one_number(const Fuse *f, uint32_t i) {
   return f->n[i].count == dim_const(f->g->dims, 1);
 }
@@ -346,7 +353,8 @@ static void find_clones(Fuse *f) {
     const GNode *n = node_at(f, i);
     NodeInfo *x = &f->n[i];
     const OpInfo *op = &op_info[n->op];
-    if (!x->live || !computed(f, i) || f->root[i] || op->cls != ELEMENTWISE || (op->traits & T_FAIL))
+    if (!x->live || !computed(f, i) || f->root[i] || op->cls != ELEMENTWISE ||
+        (op->traits & T_FAIL))
       continue;
     bool number = one_number(f, i), of_nothing = true;
     unsigned nodes = 1, cost = (unsigned)op->cost;
@@ -367,7 +375,8 @@ static void find_clones(Fuse *f) {
       cost += f->n[from].clone_cost;
       if (f->n[from].clone != CLONE_NOTHING) of_nothing = false;
     }
-    bool fine = nodes <= CLONE_NODES && (number ? cost <= CLONE_COST : of_nothing && cost <= CHEAP + 2);
+    bool fine =
+        nodes <= CLONE_NODES && (number ? cost <= CLONE_COST : of_nothing && cost <= CHEAP + 2);
     if (!fine || x->leaves || x->memory) continue;
     x->clone = of_nothing ? CLONE_NOTHING : CLONE_NUMBER;
     x->clone_nodes = (uint8_t)nodes;
@@ -376,8 +385,8 @@ static void find_clones(Fuse *f) {
 }
 
 /* -- joining */
-/* Calls f->visit for every part that a node reads, through chains made where they are read (which are
- * CLONE_NODES deep at most). */
+/* Calls f->visit for every part that a node reads, through chains made where they are read (which
+ * are CLONE_NODES deep at most). */
 typedef bool (*PartFn)(Fuse *f, uint32_t part);
 
 static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
@@ -385,7 +394,8 @@ static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
   for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
     uint32_t from = x->edges[k].from;
     if (from == NOBODY) continue;
-    bool found = f->n[from].part == NOBODY ? each_source(f, from, visit) : visit(f, f->n[from].part);
+    bool found =
+        f->n[from].part == NOBODY ? each_source(f, from, visit) : visit(f, f->n[from].part);
     if (found) return true;
   }
   return false;
@@ -611,7 +621,8 @@ static void start_part(Fuse *f, uint32_t node) {
   NodeInfo *x = &f->n[node];
   Part p = {.kind = (uint8_t)kind_of((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
   p.epoch_lo = p.epoch_hi = x->epoch;
-  p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT && n->op != OP_SLICE;
+  p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT &&
+            n->op != OP_SLICE;
   if (p.kind != GROUP_POINT) p.anchor = node;
   p.rows = x->count;
   if (p.kind == GROUP_REDUCE) reduce_space(f, node, &p);
@@ -669,7 +680,8 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
     for (uint32_t k = 0; k < node_at(f, reader)->operand_count; k++) {
       if (f->n[reader].edges[k].from == node) way = (Way)f->n[reader].edges[k].way;
     }
-    if (to == GROUP_DOT || to == GROUP_CONV) return arena_printf(f->a, "`%s` reads it many times", op);
+    if (to == GROUP_DOT || to == GROUP_CONV)
+      return arena_printf(f->a, "`%s` reads it many times", op);
     if (to != GROUP_POINT && to != GROUP_REDUCE) return arena_printf(f->a, "`%s` reads memory", op);
     if (p->kind == GROUP_DOT || p->kind == GROUP_CONV)
       return arena_printf(f->a, "`%s` needs other elements than the one at hand", op);
@@ -709,7 +721,9 @@ static Group finish(Fuse *f, uint32_t part) {
     if (f->n[node].part != part || !is_out(f, part, node)) continue;
     if (!x.reason) x.reason = reason_of(f, p, node);
     more |= !reduce;
-    if (n->result_count > 2) x.outs = arena_grow(f->a, x.outs, (2 * p->count + 1) * sizeof(Val), (n->result_count + 1u) * sizeof(Val));
+    if (n->result_count > 2)
+      x.outs = arena_grow(f->a, x.outs, (2 * p->count + 1) * sizeof(Val),
+                          (n->result_count + 1u) * sizeof(Val));
     for (uint32_t r = 0; r < n->result_count; r++) {
       if (f->g->types[n->result0 + r].kind != TK_TOKEN) x.outs[x.out_count++] = (Val){node, r};
     }
@@ -776,7 +790,8 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   look(&f);
   make_parts(&f, apart);
   if (put_out(&f, out)) return;
-  /* Groups that wait for each other: the search for cycles missed one. Nodes by themselves never do. */
+  /* Groups that wait for each other: the search for cycles missed one. Nodes by themselves never
+   * do. */
   CK_ASSERT(a->mem, !apart);
   out->count = 0;
   fuse(a, g, true, out);

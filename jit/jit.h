@@ -1,10 +1,10 @@
 /* Compiled graphs: the same contract as gr_run, by machine code.
  *
- * jit_compile cuts the graph into kernels (fuse, lower) and asks the engine for their code; jit_run binds
- * sizes (places in the arena are worked out once per set of sizes), runs the launch list and gives new
- * tensors. The bits are those of gr_run (rule 103). A kernel that reports a failure (an index out of
- * range) makes jit_run run the graph again on the reference evaluator, which finds the first failure in
- * row-major order and words it.
+ * jit_compile cuts the graph into kernels (fuse, lower) and asks the engine for their code; jit_run
+ * binds sizes (places in the arena are worked out once per set of sizes), runs the launch list and
+ * gives new tensors. The bits are those of gr_run (rule 103). A kernel that reports a failure (an
+ * index out of range) makes jit_run run the graph again on the reference evaluator, which finds the
+ * first failure in row-major order and words it.
  */
 #ifndef CKL_JIT_JIT_H
 #define CKL_JIT_JIT_H
@@ -31,8 +31,8 @@ void jit_trim(Jit *j);
 const JitConfig *jit_config(const Jit *j);
 Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 
-/* `g` must outlive the result. NULL with `e` when code could not be had, or `interrupt` (may be NULL)
- * became true (e->interrupted); throws when out of memory. */
+/* `g` must outlive the result. NULL with `e` when code could not be had, or `interrupt` (may be
+ * NULL) became true (e->interrupted); throws when out of memory. */
 JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e);
 /* The same where all code was made before: NULL where some would have to be generated. */
 JitFn *jit_compile_known(Jit *j, const Graph *g);
@@ -40,7 +40,8 @@ void jit_free(JitFn *f); /* NULL is fine */
 /* As gr_run (graph/ir.h). With c->after or anomaly mode it is gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
 
-/* Exact bytes for these sizes, 64-byte rounded: the arena with pack panels, and scratch of all threads. */
+/* Exact bytes for these sizes, 64-byte rounded: the arena with pack panels, and scratch of all
+ * threads. */
 typedef struct JitPeak {
   int64_t arena, scratch, outputs;
 } JitPeak;
@@ -52,7 +53,8 @@ typedef struct JitCount {
   int64_t steps_ref;  /* nodes run by the reference evaluator inside of compiled functions */
   int64_t reruns;     /* whole graphs run again by it for the message of an error */
   int64_t copied;     /* inputs made contiguous */
-  double plan_seconds, code_seconds; /* of jit_compile: until kernels are known, and until they are loaded */
+  /* of jit_compile: until kernels are known, and until they are loaded */
+  double plan_seconds, code_seconds;
 } JitCount;
 JitCount jit_count(const Jit *j);
 

@@ -1,10 +1,11 @@
 /* Places in one block of memory for values with known lifetimes. Knows arrays only.
  *
  * In: sizes and the steps in which each item is alive. Out: offsets and the size of the block. The
- * idea: items in the order of their size, largest first, each at the lowest offset where it meets no
- * item that is alive at the same time (greedy by size; Pisarchyk and Lee, "Efficient Memory Management
- * for Deep Neural Net Inference", 2020, section 5.2). Ties go by the first step, then by number, so
- * the answer depends on nothing else. O(n^2), which a thousand values take in milliseconds.
+ * idea: items in the order of their size, largest first, each at the lowest offset where it meets
+ * no item that is alive at the same time (greedy by size; Pisarchyk and Lee, "Efficient Memory
+ * Management for Deep Neural Net Inference", 2020, section 5.2). Ties go by the first step, then by
+ * number, so the answer depends on nothing else. O(n^2), which a thousand values take in
+ * milliseconds.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,8 @@ static int by_size(const void *x, const void *y) {
 
 int64_t memplan(Arena *temp, MemItem *items, size_t n) {
   /* `order`: by size; `placed`: those done, by offset. */
-  MemItem **order = ARENA_ARRAY(temp, MemItem *, n + 1), **placed = ARENA_ARRAY(temp, MemItem *, n + 1);
+  MemItem **order = ARENA_ARRAY(temp, MemItem *, n + 1),
+          **placed = ARENA_ARRAY(temp, MemItem *, n + 1);
   int64_t total = 0;
   for (size_t i = 0; i < n; i++) order[i] = &items[i];
   qsort(order, n, sizeof *order, by_size);

@@ -1,9 +1,9 @@
 /* From groups to steps in order, and a place for every value that leaves a kernel.
  *
- * In: a flat graph and the levels' tile shapes. Out: groups, kernels, steps, and for each value where
- * it lies: a new tensor when it leaves the graph, else a slot of the arena with the steps in which it
- * is alive. A group that has no loop form is taken apart, and a node that has none is run by the
- * reference evaluator. Sizes are not known here; jit/exec.c evaluates them.
+ * In: a flat graph and the levels' tile shapes. Out: groups, kernels, steps, and for each value
+ * where it lies: a new tensor when it leaves the graph, else a slot of the arena with the steps in
+ * which it is alive. A group that has no loop form is taken apart, and a node that has none is run
+ * by the reference evaluator. Sizes are not known here; jit/exec.c evaluates them.
  * Invariant: a step reads only inputs and what earlier steps placed.
  */
 #include <string.h>

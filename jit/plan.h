@@ -9,11 +9,11 @@
 typedef struct Groups {
   Group *items; size_t count, cap;
 } Groups;
-/* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their order,
- * and what may fail stays before an effect that it stood before. */
+/* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their
+ * order, and what may fail stays before an effect that it stood before. */
 void fuse(Arena *a, const Graph *g, bool apart, Groups *out); /* apart: every node by itself */
-/* The group of one node by itself, by the trivial rule; false for a node that never is one: a view, a
- * generator, an input. `used` per entry of g->types: somebody outside reads it. */
+/* The group of one node by itself, by the trivial rule; false for a node that never is one: a view,
+ * a generator, an input. `used` per entry of g->types: somebody outside reads it. */
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
 /* Views and cheap generators: made where they are read. */
 bool fuse_pulled(const Graph *g, uint32_t node);
@@ -79,9 +79,11 @@ typedef struct Plan {
 
 /* `temp` is for what is not kept; the caller frees it. */
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, bool apart);
-static inline uint32_t plan_index(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
-/* Whether v lies in its place when a step begins. A view that leaves has a place, but what reads it before
- * makes it again. */
+static inline uint32_t plan_index(const Graph *g, Val v) {
+  return g->nodes[v.node].result0 + v.res;
+}
+/* Whether v lies in its place when a step begins. A view that leaves has a place, but what reads it
+ * before makes it again. */
 static inline bool plan_there(const Plan *p, Val v, uint32_t step) {
   uint32_t i = plan_index(p->g, v);
   return p->place[i].kind && p->made[i] <= step;
@@ -127,7 +129,8 @@ struct Jit {
   Target target;
   JitFn *fns;
   JitCount count;
-  /* Memory of running functions: runs nest in bodies of loops, each level has a block of its own. */
+  /* Memory of running functions: runs nest in bodies of loops, each level has a block of its
+   * own. */
   JitBlock *blocks;
   size_t block_count, depth;
 };
@@ -145,7 +148,8 @@ struct JitFn {
   Bound *bound;        /* most recent first */
   JitFn **regions;     /* in the order of Plan.g->regions; NULL: not run by a step */
   JitFn *next, *prev;  /* all of j */
-  struct StepTime { double seconds; int64_t runs, bytes, work; } *times; /* per step, for a profile */
+  /* per step, for a profile */
+  struct StepTime { double seconds; int64_t runs, bytes, work; } *times;
   bool kept;           /* its making was not left by a throw */
   /* while it runs */
   bool running;
@@ -157,7 +161,8 @@ struct JitFn {
 };
 
 void bound_free(JitFn *f, Bound *b);
-/* What follows from these sizes, for which g's size checks hold; made when it is not there. Throws. */
+/* What follows from these sizes, for which g's size checks hold; made when it is not there.
+ * Throws. */
 Bound *bound_get(JitFn *f, const int64_t *env);
 /* The one that is there, or NULL. */
 Bound *bound_find(JitFn *f, const int64_t *env);

@@ -17,7 +17,7 @@ cr=$(printf '\r')
 
 tap_empty "$(grep -n "$tab" $c_files)" 'no tabs in C'
 tap_empty "$(echo "$c_files" | grep -v '[.]def$' |
-  xargs awk 'length > (FILENAME ~ /^jit\// ? 160 : 100) { print FILENAME ":" FNR ": " length " columns" }')" \
+  xargs awk 'length > 100 { print FILENAME ":" FNR ": " length " columns" }')" \
   'lines of C are short'
 tap_empty "$(wc -l $c_files | awk '$1 > 1200 && $2 != "total" && $2 !~ /[.]def$/ { print $2, $1 }')" \
   'a file of C holds one idea, in 1200 lines at most'
