@@ -4,13 +4,13 @@
  * epilogue) element by element, with the row uniform and the columns as lanes.
  *
  * The plan is the inner kernel of Goto and van de Geijn ("Anatomy of high-performance matrix
- * multiplication", TOMS 2008): mr x nr accumulators stay in registers while k ascends; one element of
- * A is broadcast over the columns of a row of B. Two texts of it are emitted: one for a tile that is all
- * there, one for a tile at an edge, in which rows that are not there repeat the last one and columns
- * that are not there are masked.
+ * multiplication", TOMS 2008): mr x nr accumulators stay in registers while k ascends; one
+ * element of A is broadcast over the columns of a row of B. Two texts of it are emitted: one for
+ * a tile that is all there, one for a tile at an edge, in which rows that are not there repeat
+ * the last one and columns that are not there are masked.
  *
- * Invariant: one fma per element and k, in ascending k; nothing outside rows x depth of A, depth x cols
- * of B and rows x cols of the start is read, prefetches apart. */
+ * Invariant: one fma per element and k, in ascending k; nothing outside rows x depth of A, depth
+ * x cols of B and rows x cols of the start is read, prefetches apart. */
 #include "jit/emit.h"
 
 enum {
@@ -65,8 +65,9 @@ static void prefetch(Tile *t, LLVMValueRef p, int level) {
   LLVMBuildCall2(e->b, LLVMGlobalGetValueType(f), f, arg, 4, "");
 }
 
-/* How rows of A are reached: pointers to every GROUP-th row and offsets from there, so that few registers
- * do. In a tile with less rows groups begin earlier, and rows that are not there repeat others. */
+/* How rows of A are reached: pointers to every GROUP-th row and offsets from there, so that few
+ * registers do. In a tile with less rows groups begin earlier, and rows that are not there repeat
+ * others. */
 enum { GROUP = 4, GROUPS = 64 / GROUP };
 typedef struct Rows {
   int groups;
@@ -131,7 +132,9 @@ static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, Rows *r,
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, to, ""), body, end);
   LLVMBasicBlockRef in[2] = {before, last};
   LLVMAddIncoming(k, (LLVMValueRef[2]){from, next}, in, 2);
-  for (int i = 0; i < r->groups; i++) LLVMAddIncoming(ppa[i], (LLVMValueRef[2]){pa[i], r->p[i]}, in, 2);
+  for (int i = 0; i < r->groups; i++) {
+    LLVMAddIncoming(ppa[i], (LLVMValueRef[2]){pa[i], r->p[i]}, in, 2);
+  }
   LLVMAddIncoming(ppb, (LLVMValueRef[2]){*pb, qb}, in, 2);
   for (int i = 0; i < n; i++) LLVMAddIncoming(phi[i], (LLVMValueRef[2]){start[i], acc[i]}, in, 2);
   LLVMPositionBuilderAtEnd(b, end);
@@ -213,7 +216,8 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
   int unroll = e->level == ENG_X86_64 ? 1 : UNROLL;
   if (unroll > 1) {
     LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
-    /* What lies behind a panel is mostly the next one; rows apart are not foreseen by the hardware. */
+    /* What lies behind a panel is mostly the next one; rows apart are not foreseen by the
+     * hardware. */
     LLVMValueRef b_step = t->op[TILE_B_STEP], rows_on = depth;
     if (!is_const(b_step) || const_of(b_step) != t->nr) rows_on = emit_i64(e, AHEAD);
     LLVMValueRef ahead = edge ? NULL : mul(t, rows_on, b_step);
@@ -292,11 +296,14 @@ static bool is_light(const Tile *t) {
     case LP_FMA: cost++; break;
     case LP_BIN:
       if (!dt_float((DType)k->ins[v].dtype) && k->ins[v].dtype != DT_BOOL) break;
-      if (k->ins[v].imm == RB_POW || k->ins[v].imm == RB_MOD || k->ins[v].imm == RB_FLOORDIV) return false;
+      if (k->ins[v].imm == RB_POW || k->ins[v].imm == RB_MOD) return false;
+      if (k->ins[v].imm == RB_FLOORDIV) return false;
       cost++;
       break;
     case LP_UN:
-      if (k->ins[v].imm != RU_NEG && k->ins[v].imm != RU_ABS && k->ins[v].imm != RU_RELU) return false;
+      if (k->ins[v].imm != RU_NEG && k->ins[v].imm != RU_ABS && k->ins[v].imm != RU_RELU) {
+        return false;
+      }
       cost++;
       break;
     default: return false;
@@ -329,7 +336,8 @@ void emit_tile(Emit *e, LVal v) {
   LLVMValueRef acc[256];
   Rows r = {0};
   LLVMBasicBlockRef some = emit_new_block(e, "tile"), full = emit_new_block(e, "tile.full");
-  LLVMBasicBlockRef edge = emit_new_block(e, "tile.edge"), memory = emit_new_block(e, "tile.memory");
+  LLVMBasicBlockRef edge = emit_new_block(e, "tile.edge");
+  LLVMBasicBlockRef memory = emit_new_block(e, "tile.memory");
   LLVMBasicBlockRef end = emit_new_block(e, "tile.end");
   LLVMValueRef zero = emit_i64(e, 0);
   LLVMBuildCondBr(b, LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntSGT, t.op[TILE_ROWS], zero, ""),
@@ -359,7 +367,8 @@ void emit_tile(Emit *e, LVal v) {
     /* Half of the columns take half of the time. */
     Tile half = t;
     half.nv = t.nv / 2;
-    LLVMBasicBlockRef narrow = emit_new_block(e, "tile.narrow"), wide = emit_new_block(e, "tile.wide");
+    LLVMBasicBlockRef narrow = emit_new_block(e, "tile.narrow");
+    LLVMBasicBlockRef wide = emit_new_block(e, "tile.wide");
     LLVMValueRef most = emit_i64(e, half.nv * t.vl);
     LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLE, t.op[TILE_COLS], most, ""), narrow, wide);
     LLVMPositionBuilderAtEnd(b, narrow);

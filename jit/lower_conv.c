@@ -1,16 +1,16 @@
 /* Lowering of convolutions.
  *
- * In: a group whose root is conv2d or one of its gradients. Out: kernels that copy the image once, its
- * channels last and with its border of zeros, and one that runs over tiles as for products. In that
- * copy the terms (kw, c) of a position lie side by side and those of the next position `stride`
- * pixels further: a tile of positions is read in place, without the matrix of patches. Terms of the next
- * kh begin a row further down: chains go on through scratch there.
+ * In: a group whose root is conv2d or one of its gradients. Out: kernels that copy the image
+ * once, its channels last and with its border of zeros, and one that runs over tiles as for
+ * products. In that copy the terms (kw, c) of a position lie side by side and those of the next
+ * position `stride` pixels further: a tile of positions is read in place, without the matrix of
+ * patches. Terms of the next kh begin a row further down: chains go on through scratch there.
  *
  *   conv2d         rows are positions (n, oh, ow), columns o, k is (kh, kw, c); image: x, padded
- *   conv2d_input   rows are positions (n, h, w), columns c, k is (kh, kw, o); image: g with zeros between
- *                  its pixels, back to front, so that kh and kw ascend
- *   conv2d_weight  rows are o, columns (kh, kw, c), k is (n, oh, ow); A is g in place; B is filled from
- *                  the padded x into scratch just before use
+ *   conv2d_input   rows are positions (n, h, w), columns c, k is (kh, kw, o); image: g with zeros
+ *                  between its pixels, back to front, so that kh and kw ascend
+ *   conv2d_weight  rows are o, columns (kh, kw, c), k is (n, oh, ow); A is g in place; B is filled
+ *                  from the padded x into scratch just before use
  *
  * Invariant: terms and their order are those of runtime/ref_conv.c. */
 #include "jit/lower_dot.h"
@@ -23,7 +23,7 @@ typedef struct Conv {
   Dim size[2];           /* of the image */
   Dim kernel[2], at[2];  /* height and width of the kernel, and of the positions */
   Dim copy[2];           /* of the copy */
-  bool flat;             /* positions of an image are one row, that of the copy: some are between rows */
+  bool flat;             /* positions of an image are one row, some of them between rows */
   Dim positions, tiles;  /* of an image, or of a row of positions; tiles of those */
   uint32_t panel;        /* the copy: [count][copy 0][copy 1][channels] */
   int buf;               /* of the copy, conv2d_weight */
@@ -157,7 +157,8 @@ static void image_rows(Dot *d, Main *f, LVal tile, Place *o) {
     LVal height = low_dim(w, c->at[0]);
     o->high[0] = lp_idiv(w->k, rest, height);
     o->high[1] = lp_irem(w->k, rest, height);
-    row = add(w, mul(w, o->high[0], low_dim(w, c->copy[0])), mul(w, o->high[1], imm(w, c->stride[0])));
+    row = mul(w, o->high[0], low_dim(w, c->copy[0]));
+    row = add(w, row, mul(w, o->high[1], imm(w, c->stride[0])));
     first = mul(w, o->r0, imm(w, c->stride[1]));
   }
   LVal pixel = add(w, mul(w, row, low_dim(w, c->copy[1])), first);
@@ -184,8 +185,8 @@ static LVal image_digits(Dot *d, Main *f, const Place *o, LVal row, LVal col, Di
   return add(w, mul(w, line, low_dim(w, c->at[1])), row);
 }
 
-/* The chains of a tile lie in `from`, rows of nr from `base` on: to the results, lanes along a row of
- * positions, as those lie. */
+/* The chains of a tile lie in `from`, rows of nr from `base` on: to the results, lanes along a
+ * row of positions, as those lie. */
 static bool image_finish(Dot *d, Main *f, const Place *o, int from, LVal base) {
   Low *w = &f->w;
   const Conv *c = d->conv;
@@ -391,7 +392,8 @@ bool lower_conv(Dot *d, OpCode op) {
   uint32_t root = d->group->root;
   bool weight = op == OP_CONV2D_WEIGHT;
   Conv c = {.op = op};
-  const int64_t *stride = gr_attr(g, root, AT_STRIDE)->u.ints, *pad = gr_attr(g, root, AT_PAD)->u.ints;
+  const int64_t *stride = gr_attr(g, root, AT_STRIDE)->u.ints;
+  const int64_t *pad = gr_attr(g, root, AT_PAD)->u.ints;
   c.image = gr_operand(g, root, 0);
   c.other = gr_operand(g, root, 1);
   const Type *image = gr_type(g, c.image), *other = gr_type(g, c.other);

@@ -1,19 +1,22 @@
 /* Lowering of products: dot and inner.
  *
- * In: a group whose root is a dot [B.., M, K] x [B.., K, N] (or an inner) and whose outs are pointwise
- * functions of it. Out: kernels that pack operands into panels where they cannot be read in place, and
- * one that runs over tiles. Packing pulls, so views, casts and pointwise producers cost nothing more.
+ * In: a group whose root is a dot [B.., M, K] x [B.., K, N] (or an inner) and whose outs are
+ * pointwise functions of it. Out: kernels that pack operands into panels where they cannot be
+ * read in place, and one that runs over tiles. Packing pulls, so views, casts and pointwise
+ * producers cost nothing more.
  *
- * Batch axes over which y repeats are more rows of x. A turn of the main kernel is a block of row tiles
- * times a block of column panels of one batch; in it each panel of B meets all row tiles. The loops are those of Goto and van de Geijn (TOMS 2008).
+ * Batch axes over which y repeats are more rows of x. A turn of the main kernel is a block of row
+ * tiles times a block of column panels of one batch; in it each panel of B meets all row tiles.
+ * The loops are those of Goto and van de Geijn (TOMS 2008).
  *
- * Invariant (rule 105): each element is a chain over k in blocks of 4,096, each from +0, whose results
- * are added left to right. Where k is cut into pieces for the caches, chains go on through scratch. */
+ * Invariant (rule 105): each element is a chain over k in blocks of 4,096, each from +0, whose
+ * results are added left to right. Where k is cut into pieces for the caches, chains go on
+ * through scratch. */
 #include "jit/lower_dot.h"
 
 /* ---- coordinates ---- */
 
-/* Takes the batch number apart: at[0 .. batch-1], of the axes marked alone where `only` is given. */
+/* Takes the batch number apart: at[0 .. batch-1], of the axes marked alone where `only` is. */
 static void batch_coords(const Dot *d, Low *w, LVal number, const bool *only, LVal *at) {
   for (int i = d->batch - 1; i >= 0; i--) {
     if (only && !only[i]) {
@@ -117,14 +120,15 @@ static bool pack_rows(Dot *d, Side *s) {
   return dot_finish(d, &w, times(d, times(d, own_batches(d, s), d->m), d->k));
 }
 
-/* From a group of a panel to the next: a bit more than it needs, so that several which are written side by
- * side do not meet in one set of the caches. */
+/* From a group of a panel to the next: a bit more than it needs, so that several which are
+ * written side by side do not meet in one set of the caches. */
 static Dim group_stride(const Dot *d, int64_t pitch) {
   return dim_add(d->t, times(d, d->k, dim_num(d, pitch)), dim_num(d, GROUP_GAP));
 }
 
-/* Tiles of A, or panels of B, k by k: [groups][K][pitch]; lanes along a group, or along k where that is
- * how the operand lies. A turn takes several groups, so that what is read together is long enough. */
+/* Tiles of A, or panels of B, k by k: [groups][K][pitch]; lanes along a group, or along k where
+ * that is how the operand lies. A turn takes several groups, so that what is read together is
+ * long enough. */
 static bool pack_tiles(Dot *d, Side *s, bool is_a) {
   enum { WIDTH = 128, DEPTH = 128 };
   Low w;
@@ -211,7 +215,8 @@ static void plan_a(Dot *d) {
   bool even = row_stride(d, &row), few = d->few || at_most(d, d->n, 2 * d->nr);
   bool across = even && dim_is(d, row, 1) && !dim_is(d, step, 1); /* x is a transpose */
   /* Rows a multiple of 4 KiB apart share few sets of the caches. */
-  bool aliases = dim_known(d, row, &pitch) && pitch * (int64_t)dt_size(d->dt) % 4096 == 0 && pitch > 0;
+  int64_t size = (int64_t)dt_size(d->dt);
+  bool aliases = dim_known(d, row, &pitch) && pitch * size % 4096 == 0 && pitch > 0;
   if (dot_readable(d, s) && even && (few || (!across && !aliases && dim_is(d, step, 1)))) {
     s->kind = SIDE_DIRECT;
     s->row = row;
@@ -226,7 +231,9 @@ static void plan_a(Dot *d) {
   } else {
     s->kind = SIDE_ROWS;
     Dim whole = times(d, ceil_div(d, d->k, 16), dim_num(d, 16));
-    if (dim_known(d, whole, &pitch) && pitch % 512 == 0) whole = dim_add(d->t, whole, dim_num(d, 16));
+    if (dim_known(d, whole, &pitch) && pitch % 512 == 0) {
+      whole = dim_add(d->t, whole, dim_num(d, 16));
+    }
     s->row = whole;
     s->step = dim_num(d, 1);
     s->batch = times(d, d->m, whole);
@@ -238,8 +245,8 @@ static void plan_b(Dot *d) {
   Side *s = &d->b;
   Dim step = s->view.stride[d->rank - 2], col = s->view.stride[d->rank - 1];
   int64_t pitch, m;
-  /* Rows are asked for ahead (emit_tile.c), so packing pays only where they share few sets of the caches and
-   * are read very often. */
+  /* Rows are asked for ahead (emit_tile.c), so packing pays only where they share few sets of the
+   * caches and are read very often. */
   bool aliases = dim_known(d, step, &pitch) && pitch * (int64_t)dt_size(d->dt) % 4096 == 0;
   bool often = dim_known(d, d->m, &m) && m > OFTEN;
   if (dot_readable(d, s) && !(aliases && often) && (dim_is(d, col, 1) || d->nr == 1)) {
@@ -334,7 +341,8 @@ bool dot_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x) {
   return epilogue(d, &f->w, &at, lin, x);
 }
 
-/* Tiles and panels of a turn: what the second cache holds, and less where there would be few turns. */
+/* Tiles and panels of a turn: what the second cache holds, and less where there would be few
+ * turns. */
 static void choose_blocks(Dot *d) {
   bool local = d->b.kind == SIDE_LOCAL; /* what is filled just before use serves more rows */
   int64_t rows = local ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK, tiles, panels, turns, k;
@@ -350,7 +358,8 @@ static void choose_blocks(Dot *d) {
     int64_t rb = (tiles + d->block_tiles - 1) / d->block_tiles;
     int64_t cb = (panels + d->block_panels - 1) / d->block_panels;
     int64_t work = d->block_tiles * d->block_panels * d->mr * d->nr;
-    if (turns * rb * cb >= (local ? TURNS_FILLED : TURNS_WANTED) || work < TURN_LEAST / (k < 1 ? 1 : k)) return;
+    int64_t wanted = local ? TURNS_FILLED : TURNS_WANTED;
+    if (turns * rb * cb >= wanted || work < TURN_LEAST / (k < 1 ? 1 : k)) return;
     if (d->block_panels > 1 && (local || d->block_panels * d->nr >= d->block_tiles * d->mr)) {
       d->block_panels = (d->block_panels + 1) / 2;
     } else if (d->block_tiles > 1 && !local) {
@@ -383,8 +392,8 @@ static bool whole_chains(Dot *d, Main *f) {
   return true;
 }
 
-/* k in pieces: chains go on through scratch [panel][tile][mr][nr], behind a row of zeros from which they
- * start; the results of blocks are added up in a second one. */
+/* k in pieces: chains go on through scratch [panel][tile][mr][nr], behind a row of zeros from
+ * which they start; the results of blocks are added up in a second one. */
 static bool pieces(Dot *d, Main *f, int64_t most) {
   Low *w = &f->w;
   Kernel *k = w->k;
@@ -674,7 +683,8 @@ static bool lower_matrices(Dot *d) {
   if (!dim_known(d, d->m, &m) && dot_readable(d, &d->b) &&
       (dim_is(d, d->b.view.stride[d->rank - 1], 1) || dim_is(d, d->n, 1))) {
     /* A lower tile for a few rows. Sizes decide which kernels have turns: `many` is 0 or 1. */
-    Dim most = dim_num(d, INT64_C(1) << 40), over = dim_floordiv(d->t, d->m, dim_num(d, FEW_ROWS + 1));
+    Dim most = dim_num(d, INT64_C(1) << 40);
+    Dim over = dim_floordiv(d->t, d->m, dim_num(d, FEW_ROWS + 1));
     Dim many = dim_floordiv(d->t, dim_add(d->t, over, dim_sub(d->t, most, dim_num(d, 1))), most);
     Dot few = *d;
     few.few = true;

@@ -1,8 +1,8 @@
 /* Inside of lowering contractions: what products and convolutions share.
  *
- * A contraction is C[i, j] = chain over k of A[i, k] B[k, j]. Rows are cut into tiles, columns into panels;
- * a form says where a tile lies, how k is cut where an operand does not go on evenly, and where an
- * element of C belongs. */
+ * A contraction is C[i, j] = chain over k of A[i, k] B[k, j]. Rows are cut into tiles, columns
+ * into panels; a form says where a tile lies, how k is cut where an operand does not go on
+ * evenly, and where an element of C belongs. */
 #ifndef CKL_JIT_LOWER_DOT_H
 #define CKL_JIT_LOWER_DOT_H
 
@@ -58,7 +58,8 @@ typedef struct Form {
   LVal (*skip)(Dot *d, Main *f, LVal k0);
   /* Digits of element (row, col) of the result, and its row-major number. */
   LVal (*digits)(Dot *d, Main *f, const Place *o, LVal row, LVal col, Digits *at);
-  /* SIDE_LOCAL: elements k0 + 0 .. depth-1 of the columns of a panel into buffer `to`, rows of nr. */
+  /* SIDE_LOCAL: elements k0 + 0 .. depth-1 of the columns of a panel into buffer `to`, rows of
+   * nr. */
   bool (*fill)(Dot *d, Main *f, LVal c0, LVal cols, LVal k0, LVal depth, int to);
   /* Where not NULL: how the chains of a tile, rows of nr in scratch, become results. */
   bool (*finish)(Dot *d, Main *f, const Place *o, int from, LVal base);
@@ -104,7 +105,9 @@ static inline Dim times(const Dot *d, Dim x, Dim y) { return dim_mul(d->t, x, y)
 static inline Dim ceil_div(const Dot *d, Dim x, int64_t by) {
   return dim_floordiv(d->t, dim_add(d->t, x, dim_num(d, by - 1)), dim_num(d, by));
 }
-static inline bool dim_known(const Dot *d, Dim x, int64_t *out) { return dim_is_const(d->t, x, out); }
+static inline bool dim_known(const Dot *d, Dim x, int64_t *out) {
+  return dim_is_const(d->t, x, out);
+}
 static inline bool dim_is(const Dot *d, Dim x, int64_t n) {
   int64_t v;
   return dim_known(d, x, &v) && v == n;
@@ -129,7 +132,8 @@ static inline LVal share(Low *w, LVal i, LVal n, LVal parts) {
 }
 
 /* -- lower_dot.c */
-LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at); /* an element in the computing type */
+/* An element in the computing type. */
+LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at);
 bool dot_readable(const Dot *d, const Side *s);                   /* its base, in place */
 uint32_t dot_panel(Dot *d, Dim count);
 bool dot_finish(Dot *d, Low *w, Dim flops);

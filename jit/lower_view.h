@@ -4,7 +4,7 @@
 
 #include "jit/lower.h"
 
-/* Element (i..) of a value is element `offset + sum i_k * stride_k` of `base` in row-major order. */
+/* Element (i..) of a value is element `offset + sum i_k * stride_k` of `base`, row-major. */
 typedef struct View {
   Val base;
   int rank;

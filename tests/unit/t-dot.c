@@ -335,6 +335,53 @@ static void rounded(void)
     }
 }
 
+/* for i { vec k { out[i + k * s] = in[i * m + k] } }: blocks in registers where s >= n. */
+static void transposes(void)
+{
+  static const int64_t sizes[] = {1, 15, 16, 33, 48};
+  Mem m;
+  Arena a;
+  mem_init(&m, NULL, NULL);
+  arena_init(&a, &m);
+  for (int dt = DT_F32; dt <= DT_F64; dt++) {
+    Kernel *k = lp_new(&a);
+    int out = lp_buf(k, LB_OUT, (DType)dt), in = lp_buf(k, LB_IN, (DType)dt);
+    LVal n = lp_size(k, 0), lanes = lp_size(k, 1), s = lp_size(k, 2);
+    lp_par(k, lp_i(k, 1));
+    LVal i = lp_for(k, n), j = lp_vec(k, lanes);
+    LVal x = lp_load(k, in, lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, i, lanes), j));
+    lp_store(k, out, lp_bin(k, RB_ADD, i, lp_bin(k, RB_MUL, j, s)), x);
+    for (int e = 0; e < 3; e++) lp_end(k);
+    for (int t = 0; t < 100; t++) {
+      int64_t arg[3] = {sizes[t % 5], sizes[t / 5 % 5], 0};
+      arg[2] = (int64_t[]){1, 7, arg[0], arg[0] + 3}[t / 25];
+      size_t size = (size_t)(arg[0] * arg[1]) * 8, room = (size_t)(arg[0] + arg[1] * arg[2]) * 8;
+      char *from = malloc(size), *want = calloc(1, room), *got = calloc(1, room);
+      for (size_t b = 0; b < size / dt_size((DType)dt); b++) {
+        if (dt == DT_F32) ((float *)(void *)from)[b] = (float)b;
+        else ((double *)(void *)from)[b] = (double)b;
+      }
+      KStatus st = {0};
+      check(lp_run(&m, k, (void *[]){want, from}, arg, 0, 1, &st));
+      for (int l = 0; l < ENG_LEVEL_COUNT; l++) {
+        Err e = {0};
+        EngKernel *code = engines[l] ? eng_kernel(engines[l], k, &e) : NULL;
+        if (!engines[l]) continue;
+        memset(got, 0, room);
+        bool ok = code && eng_wait(engines[l], &code, 1, NULL, &e);
+        if (!check_msg(ok, "%s", e.text)) break;
+        eng_run(engines[l], eng_code(code), (void *[]){got, from}, arg, 1, 1, 0, &st, NULL);
+        check_mem(got, want, room);
+      }
+      free(from);
+      free(want);
+      free(got);
+    }
+  }
+  arena_free(&a);
+  mem_close(&m);
+}
+
 static void convolution(DType dt, int n, int c, int o, int h, int kh, int kw, int stride, int pad,
                         bool epilogue)
 {
@@ -403,6 +450,7 @@ int main(void)
   TEST(views(), "operands that are views");
   TEST(inner(), "products of vectors");
   TEST(rounded(), "operands rounded for computing");
+  TEST(transposes(), "loops that transpose");
   TEST(convolutions(), "convolutions and their gradients");
   for (int i = 0; i < ENG_LEVEL_COUNT; i++) eng_close(engines[i]);
   arena_free(&arena);
