@@ -314,7 +314,6 @@ static void tile(Gpu *g, LVal v) {
   LLVMValueRef sa = shared_at(g, emit_i64(e, g->stage));
   LLVMValueRef sb = element(e, t, sa, emit_i64(e, mr * SLICE));
   Loop outer, l;
-  barrier(g);
   for (int q = 0; q < each; q++) {
     acc[q] = emit_alloca(e, t, "acc");
     LLVMBuildStore(B, LLVMConstNull(t), acc[q]);

@@ -218,13 +218,15 @@ static void t_reduce(bool rows) {
   reductions(DT_BOOL, rows, false, 300);
 }
 
-/* Softmax by rows: what one pass leaves in local memory the next one reads. */
+/* Softmax by rows: what one pass leaves in local memory the next one reads. Between passes all
+ * threads read places that one thread writes, before and after. */
 static void t_rows(bool shared) {
   Kernel *k = lp_new(&arena);
   int64_t count[MAX_BUFS], arg[2] = {3, 1000};
   int x = lp_buf(k, LB_IN, DT_F32), y = lp_buf(k, LB_OUT, DT_F32);
   int local = shared ? lp_local(k, DT_F32, -1, 1000) : lp_local(k, DT_F32, 1, 1);
   int once = lp_local(k, DT_F32, -1, 1);
+  LVal zero = lp_i(k, 0), one = lp_i(k, 1), one_f = lp_const(k, DT_F32, 1);
   LVal n = lp_size(k, 1), i = lp_par(k, lp_size(k, 0)), base = mul(k, i, n);
   LVal t = lp_red(k, n), v = lp_load(k, x, add(k, base, t));
   LVal yield = lp_yield(k, RED_MAX, v, LV_NONE);
@@ -234,20 +236,32 @@ static void t_rows(bool shared) {
   v = lp_un(k, RU_EXP, lp_bin(k, RB_SUB, lp_load(k, x, add(k, base, t)), most));
   lp_store(k, local, t, v);
   lp_end(k);
+  LVal sum = lp_var(k, lp_load(k, local, lp_bin(k, RB_SUB, n, one))); /* after lanes */
   t = lp_red(k, n);
   yield = lp_yield(k, RED_SUM, lp_load(k, local, t), LV_NONE);
   lp_end(k);
-  lp_store(k, once, lp_i(k, 0), lp_result(k, yield));
-  LVal loop = lp_for(k, lp_i(k, 3)); /* read and written by all threads alike */
-  LVal was = lp_load(k, once, lp_i(k, 0));
+  lp_store(k, once, zero, lp_result(k, yield));
+  LVal loop = lp_for(k, lp_i(k, 3)), was = lp_load(k, once, zero); /* after and before a store */
   lp_if(k, lp_bin(k, RB_LT, loop, lp_i(k, 2)));
-  lp_store(k, once, lp_i(k, 0), add(k, was, lp_const(k, DT_F32, 1)));
+  lp_store(k, once, zero, add(k, was, one_f));
   lp_end(k);
+  lp_set(k, sum, add(k, lp_get(k, sum), was));
   lp_end(k);
+  was = lp_load(k, once, zero); /* before lanes */
+  t = lp_vec(k, one);
+  lp_store(k, once, t, add(k, was, one_f));
+  lp_end(k);
+  lp_set(k, sum, add(k, lp_get(k, sum), was));
+  was = lp_load(k, once, zero); /* before a reduction, and after it */
+  t = lp_red(k, one);
+  lp_store(k, once, t, add(k, was, one_f));
+  yield = lp_yield(k, RED_SUM, was, LV_NONE);
+  lp_end(k);
+  lp_set(k, sum, add(k, add(k, lp_get(k, sum), was), lp_result(k, yield)));
+  lp_set(k, sum, add(k, lp_get(k, sum), lp_load(k, once, zero)));
   t = lp_vec(k, n);
-  LVal last = lp_bin(k, RB_SUB, lp_bin(k, RB_SUB, n, t), lp_i(k, 1)); /* another thread's */
-  LVal p = lp_bin(k, RB_DIV, lp_load(k, local, last), lp_load(k, once, lp_i(k, 0)));
-  lp_store(k, y, add(k, base, t), p);
+  LVal last = lp_bin(k, RB_SUB, lp_bin(k, RB_SUB, n, t), one); /* another thread's */
+  lp_store(k, y, add(k, base, t), lp_bin(k, RB_DIV, lp_load(k, local, last), lp_get(k, sum)));
   lp_end(k);
   lp_end(k);
   all_same(count, arg[0] * arg[1]);
