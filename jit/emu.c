@@ -2,8 +2,9 @@
  *
  * In: the code of a kernel for the emulator. Out: what its turns store. Each thread is a fiber of
  * its own (POSIX contexts), which runs until it waits at a barrier or in a shuffle; when all that
- * have to be there are, they go on. Threads take turns forwards and backwards, and shared memory
- * and scratch start as noise, so that code that misses a barrier does not pass by luck.
+ * have to be there are, they go on, first to last, then last to first, and the other way round in
+ * the next block. Shared memory and scratch start as noise. So code that misses a barrier does not
+ * pass by luck.
  *
  * Invariant: threads of one block share memory alone; a block that cannot go on is given up, with
  * an error. */
@@ -98,7 +99,7 @@ static bool run_block(Block *b, Err *e) {
   }
   for (int round = 0;; round++) {
     for (int j = 0; j < EMU_THREADS; j++) {
-      Fiber *f = &b->fiber[round % 2 ? EMU_THREADS - 1 - j : j];
+      Fiber *f = &b->fiber[(round + b->turn) % 2 ? EMU_THREADS - 1 - j : j];
       if (f->state == READY) swapcontext(&b->home, &f->context);
     }
     if (in_state(b, EMU_THREADS, DONE)) return true;
