@@ -345,6 +345,28 @@ static void t_tile(DType dt, int mr, int nr) {
   whole_check(k, what, true, count, NULL, arg);
 }
 
+/* All threads read what one of them has stored for its element of a tile, three turns of it. */
+static void t_tile_read(void) {
+  Kernel *k = lp_new(&arena);
+  int64_t count[MAX_BUFS] = {200, 200, 768}, arg[1] = {3};
+  int a = lp_buf(k, LB_IN, DT_F32), b = lp_buf(k, LB_IN, DT_F32), y = lp_buf(k, LB_OUT, DT_F32);
+  int local = lp_local(k, DT_F32, -1, 256);
+  LVal i = lp_par(k, lp_size(k, 0)), zero = lp_i(k, 0), one = lp_i(k, 1), n = lp_i(k, 16);
+  LVal op[TILE_OPERANDS] = {[TILE_DEPTH] = lp_i(k, 5), [TILE_ROWS] = n, [TILE_COLS] = n,
+                            [TILE_A] = i, [TILE_A_ROW] = lp_i(k, 5), [TILE_A_STEP] = one,
+                            [TILE_B] = zero, [TILE_B_STEP] = n, [TILE_START] = zero,
+                            [TILE_START_ROW] = zero};
+  LVal t = lp_tile(k, DT_F32, 16, 16, a, b, LP_NO_BUF, op);
+  lp_store(k, local, add(k, mul(k, lp_row(k, t), n), lp_col(k, t)), t);
+  lp_end(k);
+  LVal corner = lp_load(k, local, lp_i(k, 255)), first = lp_load(k, local, zero);
+  LVal j = lp_vec(k, lp_i(k, 256)), at = add(k, mul(k, i, lp_i(k, 256)), j);
+  lp_store(k, y, at, add(k, add(k, lp_load(k, local, j), corner), first));
+  lp_end(k);
+  lp_end(k);
+  whole_check(k, "a tile in local memory", true, count, NULL, arg);
+}
+
 /* Kernels drawn by number: every structure in every place. */
 static void t_drawn(uint64_t from, uint64_t to) {
   for (uint64_t s = from; s < to; s++) {
@@ -403,6 +425,7 @@ int main(int argc, char **argv) {
   TEST(t_gather(), "gather and scatter, with a check");
   TEST(t_random(), "random numbers");
   TEST((t_tile(DT_F32, 14, 32), t_tile(DT_F64, 6, 8), t_tile(DT_F32, 3, 128)), "tiles");
+  TEST(t_tile_read(), "what a tile leaves is there for all threads");
   TEST(t_drawn(0, 16), "drawn kernels");
   codegen_stop();
   arena_free(&arena);
