@@ -147,6 +147,19 @@ static double guess(const Graph *g, const int64_t *env) {
 
 static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at);
 
+/* The stages of ckl_dump that belong to machine code; its text, where there is a code generator. */
+static void dump_fn(Session *s, const JitFn *f) {
+  Engine *g = jit_engine(s->jit);
+  int end = g && eng_config(g)->codegen ? STAGE_COUNT : STAGE_LLVM;
+  for (int stage = STAGE_PLAN; stage < end; stage++) {
+    Buf b;
+    if (!(s->dumps & 1u << stage)) continue;
+    buf_init_arena(&b, &s->scratch);
+    print_fn(s, &b, f, stage, (Span){0});
+    emit_text(s, 2, b.s, b.n);
+  }
+}
+
 /* False: the session is to be stopped. */
 static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, GErr *e) {
   GErr why = {0};
@@ -156,6 +169,7 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
     EngCount c = s->jit && jit_engine(s->jit) ? eng_count(jit_engine(s->jit)) : (EngCount){0};
     log_line(s, LOG_JIT, "%s: ready after %.1f ms (%lld kernels generated so far)", name,
              1e3 * (native_clock() - start), (long long)c.generated);
+    dump_fn(s, n->fn);
     return true;
   }
   if (why.interrupted) {

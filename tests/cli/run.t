@@ -94,6 +94,8 @@ print(f(f32([1, 2])))' >fn.ckl
 gives 0 'ckl run --dump=stage' "$ckl" run --dump=stage fn.ckl
 says out 5.0 'the program runs'
 says err mul 'the graph shows'
+gives 0 'ckl run --dump=loops,ptx' env CKL_CPU=loops "$ckl" run --dump=loops,ptx fn.ckl
+says err 'loop 1' 'kernels show, and what no code generator makes does not'
 echo 'use nn
 model Net() {
   let parts = [nn.Linear(2, 2) for i in 0..2]
