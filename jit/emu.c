@@ -82,21 +82,22 @@ static bool shuffle(Block *b) {
   return true;
 }
 
+static void set_up(Block *b, Fiber *f, int i) {
+  uint64_t p = (uint64_t)(uintptr_t)f;
+  getcontext(&f->context);
+  f->state = READY;
+  f->t = (EmuThread){i, 0, b->shared, b->scratch, barrier, exchange};
+  f->block = b;
+  f->context.uc_stack.ss_sp = b->stacks + (size_t)i * STACK;
+  f->context.uc_stack.ss_size = STACK;
+  f->context.uc_link = &b->home;
+  makecontext(&f->context, (void (*)(void))thread_main, 2, (unsigned)(p >> 32), (unsigned)p);
+}
+
 static bool run_block(Block *b, Err *e) {
   memset(b->shared, 0xa5, sizeof b->shared);
   memset(b->scratch, 0xa5, b->scratch_bytes);
-  for (int i = 0; i < EMU_THREADS; i++) {
-    Fiber *f = &b->fiber[i];
-    uint64_t p = (uint64_t)(uintptr_t)f;
-    f->state = READY;
-    f->t = (EmuThread){i, 0, b->shared, b->scratch, barrier, exchange};
-    f->block = b;
-    getcontext(&f->context);
-    f->context.uc_stack.ss_sp = b->stacks + (size_t)i * STACK;
-    f->context.uc_stack.ss_size = STACK;
-    f->context.uc_link = &b->home;
-    makecontext(&f->context, (void (*)(void))thread_main, 2, (unsigned)(p >> 32), (unsigned)p);
-  }
+  for (int i = 0; i < EMU_THREADS; i++) set_up(b, &b->fiber[i], i);
   for (int round = 0;; round++) {
     for (int j = 0; j < EMU_THREADS; j++) {
       Fiber *f = &b->fiber[(round + b->turn) % 2 ? EMU_THREADS - 1 - j : j];
