@@ -37,8 +37,8 @@ static bool lower_kept(Maker *m, const Group *x, GErr *e) {
     Launch l = low.launches[i], k = {.k = lp_clean(a, l.k), .flops = l.flops};
     k.bufs = ARENA_ARRAY(a, BufUse, l.k->buf_count + 1);
     k.args = ARENA_ARRAY(a, ArgUse, l.k->arg_count + 1u);
-    memcpy(k.bufs, l.bufs, l.k->buf_count * sizeof *k.bufs);
-    memcpy(k.args, l.args, l.k->arg_count * sizeof *k.args);
+    if (l.k->buf_count) memcpy(k.bufs, l.bufs, l.k->buf_count * sizeof *k.bufs);
+    if (l.k->arg_count) memcpy(k.args, l.args, l.k->arg_count * sizeof *k.args);
     for (size_t b = 0; b < l.k->buf_count; b++) k.bufs[b].panel += panel;
     VEC_PUSH(a, p->low.launches, p->low.count, p->low.cap, k);
   }
