@@ -40,10 +40,6 @@ LScalar lp_scalar(DType dt, int64_t imm);    /* of a constant or a literal: see 
 int64_t lp_scalar_bits(DType dt, LScalar x); /* the imm of an LP_CONST; one NaN for all */
 int64_t lp_wrap(DType dt, int64_t x);        /* ints: to the dtype's range; bool: x != 0 */
 
-float lp_max32(float x, float y); /* as runtime/ref_impl.h has them: NaN wins, zeros by sign */
-float lp_min32(float x, float y);
-double lp_max64(double x, double y);
-double lp_min64(double x, double y);
 float lp_round(DType dt, float x); /* f16, bf16: to the dtype; else x */
 
 /* An instruction without buffers; appends one with these operands, and keeps the brackets. */

@@ -16,6 +16,7 @@
 
 #include "runtime/fmath.h"
 #include "runtime/half.h"
+#include "runtime/ref_scalar.h"
 
 enum { LANES = 16, BLOCK = 4096, LEVELS = 64 };
 
@@ -143,13 +144,13 @@ static LScalar combine(LRed kind, DType dt, LScalar x, LScalar y) {
   LScalar v = {0};
   if (dt == DT_F64) {
     v.d = kind == RED_PROD ? x.d * y.d
-          : max            ? lp_max64(x.d, y.d)
-          : min            ? lp_min64(x.d, y.d)
+          : max            ? ref_max_f64(x.d, y.d)
+          : min            ? ref_min_f64(x.d, y.d)
                            : x.d + y.d;
   } else if (dt_float(dt)) {
     v.f = kind == RED_PROD ? x.f * y.f
-          : max            ? lp_max32(x.f, y.f)
-          : min            ? lp_min32(x.f, y.f)
+          : max            ? ref_max_f32(x.f, y.f)
+          : min            ? ref_min_f32(x.f, y.f)
                            : x.f + y.f;
   } else if (max || min) {
     v.i = (x.i > y.i) == max ? x.i : y.i;

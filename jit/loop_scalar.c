@@ -12,6 +12,7 @@
 
 #include "runtime/fmath.h"
 #include "runtime/half.h"
+#include "runtime/ref_scalar.h"
 #include "runtime/rng.h"
 
 float lp_round(DType dt, float x) {
@@ -29,19 +30,6 @@ int64_t lp_wrap(DType dt, int64_t x) {
   case DT_I32: return (int32_t)x;
   default: return x;
   }
-}
-
-float lp_max32(float x, float y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float32(hf_bits32(x) & hf_bits32(y)) : x + y;
-}
-float lp_min32(float x, float y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float32(hf_bits32(x) | hf_bits32(y)) : x + y;
-}
-double lp_max64(double x, double y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float64(hf_bits64(x) & hf_bits64(y)) : x + y;
-}
-double lp_min64(double x, double y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float64(hf_bits64(x) | hf_bits64(y)) : x + y;
 }
 
 /* ---- casts, rule 15 ---- */
@@ -178,44 +166,17 @@ static LScalar un(RefUn f, DType from, LScalar x) {
 
 /* ---- two operands ---- */
 
-static float mod32(float x, float y) {
-  float m = fmodf(x, y);
-  if (m == 0) return copysignf(0.0f, y);
-  return (m < 0) != (y < 0) ? m + y : m;
-}
-static float floordiv32(float x, float y) {
-  if (y == 0) return x / y;
-  float m = fmodf(x, y), q = (x - m) / y;
-  if (m != 0 && (m < 0) != (y < 0)) q -= 1;
-  if (q == 0) return copysignf(0.0f, x / y);
-  float f = floorf(q);
-  return q - f > 0.5f ? f + 1 : f;
-}
-static double mod64(double x, double y) {
-  double m = fmod(x, y);
-  if (m == 0) return copysign(0.0, y);
-  return (m < 0) != (y < 0) ? m + y : m;
-}
-static double floordiv64(double x, double y) {
-  if (y == 0) return x / y;
-  double m = fmod(x, y), q = (x - m) / y;
-  if (m != 0 && (m < 0) != (y < 0)) q -= 1;
-  if (q == 0) return copysign(0.0, x / y);
-  double f = floor(q);
-  return q - f > 0.5 ? f + 1 : f;
-}
-
 static float bin32(RefBin f, float x, float y) {
   switch (f) {
   case RB_ADD: return x + y;
   case RB_SUB: return x - y;
   case RB_MUL: return x * y;
   case RB_DIV: return x / y;
-  case RB_FLOORDIV: return floordiv32(x, y);
-  case RB_MOD: return mod32(x, y);
+  case RB_FLOORDIV: return ref_floordiv_f32(x, y);
+  case RB_MOD: return ref_mod_f32(x, y);
   case RB_POW: return fm_pow_f32(x, y);
-  case RB_MAX: return lp_max32(x, y);
-  default: return lp_min32(x, y);
+  case RB_MAX: return ref_max_f32(x, y);
+  default: return ref_min_f32(x, y);
   }
 }
 
@@ -225,11 +186,11 @@ static double bin64(RefBin f, double x, double y) {
   case RB_SUB: return x - y;
   case RB_MUL: return x * y;
   case RB_DIV: return x / y;
-  case RB_FLOORDIV: return floordiv64(x, y);
-  case RB_MOD: return mod64(x, y);
+  case RB_FLOORDIV: return ref_floordiv_f64(x, y);
+  case RB_MOD: return ref_mod_f64(x, y);
   case RB_POW: return fm_pow_f64(x, y);
-  case RB_MAX: return lp_max64(x, y);
-  default: return lp_min64(x, y);
+  case RB_MAX: return ref_max_f64(x, y);
+  default: return ref_min_f64(x, y);
   }
 }
 

@@ -235,33 +235,6 @@ Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x) {
 
 /* ---- two operands ---- */
 
-static double mod64(double x, double y) {
-  double m = fmod(x, y);
-  if (m == 0) return copysign(0.0, y);
-  return (m < 0) != (y < 0) ? m + y : m;
-}
-static double floordiv64(double x, double y) {
-  if (y == 0) return x / y;
-  double m = fmod(x, y), q = (x - m) / y;
-  if (m != 0 && (m < 0) != (y < 0)) q -= 1;
-  if (q == 0) return copysign(0.0, x / y);
-  double f = floor(q);
-  return q - f > 0.5 ? f + 1 : f;
-}
-static float mod32(float x, float y) {
-  float m = fmodf(x, y);
-  if (m == 0) return copysignf(0.0f, y);
-  return (m < 0) != (y < 0) ? m + y : m;
-}
-static float floordiv32(float x, float y) {
-  if (y == 0) return x / y;
-  float m = fmodf(x, y), q = (x - m) / y;
-  if (m != 0 && (m < 0) != (y < 0)) q -= 1;
-  if (q == 0) return copysignf(0.0f, x / y);
-  float f = floorf(q);
-  return q - f > 0.5f ? f + 1 : f;
-}
-
 #define BIN(name, T, type, expr)                                                                   \
   static void name(int64_t n, const T *p, const T *q, type *z) {                                   \
     for (int64_t i = 0; i < n; i++) {                                                              \
@@ -276,10 +249,10 @@ BIN_BOTH(add, x + y)
 BIN_BOTH(sub, x - y)
 BIN_BOTH(mul, x * y)
 BIN_BOTH(div, x / y)
-BIN(floordiv_f32, float, float, floordiv32(x, y))
-BIN(floordiv_f64, double, double, floordiv64(x, y))
-BIN(mod_f32, float, float, mod32(x, y))
-BIN(mod_f64, double, double, mod64(x, y))
+BIN(floordiv_f32, float, float, ref_floordiv_f32(x, y))
+BIN(floordiv_f64, double, double, ref_floordiv_f64(x, y))
+BIN(mod_f32, float, float, ref_mod_f32(x, y))
+BIN(mod_f64, double, double, ref_mod_f64(x, y))
 #define CMP(name, op)                                                                              \
   BIN(name##_f32, float, uint8_t, x op y)                                                          \
   BIN(name##_f64, double, uint8_t, x op y)                                                         \

@@ -98,22 +98,7 @@ void ref_load_i64(DType dt, const void *src, int64_t step, int64_t n, int64_t *o
 void ref_store_f32(DType dt, const float *x, int64_t n, void *dst);
 void ref_store_i64(DType dt, const int64_t *x, int64_t n, void *dst);
 
-/* -- max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
- * Equal numbers have equal bits but for zeros, of which max takes the signs together, min
- * either. */
-
-static inline float ref_max_f32(float x, float y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float32(hf_bits32(x) & hf_bits32(y)) : x + y;
-}
-static inline float ref_min_f32(float x, float y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float32(hf_bits32(x) | hf_bits32(y)) : x + y;
-}
-static inline double ref_max_f64(double x, double y) {
-  return x > y ? x : y > x ? y : x == y ? hf_float64(hf_bits64(x) & hf_bits64(y)) : x + y;
-}
-static inline double ref_min_f64(double x, double y) {
-  return x < y ? x : y < x ? y : x == y ? hf_float64(hf_bits64(x) | hf_bits64(y)) : x + y;
-}
+#include "runtime/ref_scalar.h"
 
 /* z[i] = max(x[i], y[i]), and min: the same with masks, as compilers make no vectors of the above.
  * z may be x. */
