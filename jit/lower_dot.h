@@ -116,9 +116,6 @@ static inline bool at_most(const Dot *d, Dim x, int64_t n) {
   int64_t v;
   return dim_known(d, x, &v) && v <= n;
 }
-static inline LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
-static inline LVal sub(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_SUB, x, y); }
-static inline LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
 static inline LVal least(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MIN, x, y); }
 static inline LVal most_of(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MAX, x, y); }
 static inline LVal imm(Low *w, int64_t n) { return lp_i(w->k, n); }

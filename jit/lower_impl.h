@@ -188,4 +188,10 @@ void low_store(Low *w, Val v, const Spot *s);        /* pulls v and stores it in
 Dim low_cost(Low *w);                                /* operations per element of the group */
 LVal low_kept(Low *w, const Keep *k, const Spot *s); /* LV_NONE: not in this row */
 
+/* Arithmetic of numbers and indices. */
+static inline LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
+static inline LVal sub(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_SUB, x, y); }
+static inline LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
+static inline LVal less(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_LT, x, y); }
+
 #endif

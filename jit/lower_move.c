@@ -42,18 +42,6 @@ static LVal coordinate(Low *w, const Cut *c, int i) {
   return low_merge(w, c->d.d + c->start[i], c->start[i + 1] - c->start[i]);
 }
 
-static LVal add(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_ADD, x, y);
-}
-static LVal sub(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_SUB, x, y);
-}
-static LVal mul(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_MUL, x, y);
-}
-static LVal less(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_LT, x, y);
-}
 static LVal both(Low *w, LVal x, LVal y) {
   return lp_bin(w->k, RB_AND, x, y);
 }

@@ -80,16 +80,6 @@ typedef struct Job {
   uint32_t panel0;
 } Job;
 
-static LVal add(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_ADD, x, y);
-}
-static LVal sub(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_SUB, x, y);
-}
-static LVal mul(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_MUL, x, y);
-}
-
 /* The spot made of digits of kept and of reduced pieces. */
 static const Spot *spot_of(Job *j, const Digit *kept, const Digit *reduced) {
   Digits d = {0};

@@ -162,13 +162,6 @@ static bool choose_pass(Rows *r, int pass, const Dim *size, int n) {
 
 /* ---- the kernel ---- */
 
-static LVal add(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_ADD, x, y);
-}
-static LVal mul(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_MUL, x, y);
-}
-
 LVal low_kept(Low *w, const Keep *k, const Spot *s) {
   for (int u = 0; u < w->memo->rows; u++) {
     const Spot *row = w->memo->row[u];

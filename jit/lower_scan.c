@@ -20,13 +20,6 @@ typedef struct Scan {
   Dim size;                  /* of the axis */
 } Scan;
 
-static LVal add(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_ADD, x, y);
-}
-static LVal sub(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_SUB, x, y);
-}
-
 static void pull_x(Low *w, const Spot *kept, const Spot *all, void *ud) {
   (void)kept;
   low_at(w, ((Scan *)ud)->x, all);

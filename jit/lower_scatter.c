@@ -20,10 +20,6 @@ typedef struct Put {
   Space s; /* of the update: axes before, those of the index (REDUCED), after */
 } Put;
 
-static LVal add(Low *w, LVal x, LVal y) {
-  return lp_bin(w->k, RB_ADD, x, y);
-}
-
 static bool taken(const Put *p) {
   return p->op == OP_PUT || p->op == OP_PUT_ADD;
 }
