@@ -667,6 +667,32 @@ static bool makes_odd(OpCode op, bool backward, Tensor *const *in, int nin, Tens
   return false;
 }
 
+/* What dispatch needs for one node of g; `in` and `out` have its operands and results. */
+static Run run_of(const Graph *g, uint32_t node, RunCtx *c, Tensor **in, Tensor **out, GErr *e,
+                  Prov *at) {
+  const GNode *n = &g->nodes[node];
+  Run r = {.c = c,
+           .dims = g->dims,
+           .env = c->env,
+           .g = g,
+           .node = node,
+           .op = (OpCode)n->op,
+           .attrs = g->attrs + n->attr0,
+           .nattrs = n->attr_count,
+           .regions = g->regions + n->region0,
+           .in = in,
+           .n = (int)n->operand_count,
+           .out = out,
+           .nout = n->result_count,
+           .e = e,
+           .at = at};
+  r.ref.mem = c->mem;
+  r.ref.interrupt = c->interrupt;
+  r.ref.err.kind = REF_OK;
+  r.dev = n->result_count ? (Device)g->types[n->result0].dev : DEV_CPU;
+  return r;
+}
+
 /* Runs the nodes of g; sizes were checked. Nothing in `out` is set on failure. */
 static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   Mem *m = c->mem;
@@ -706,25 +732,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
     for (uint32_t k = 0; k < n->operand_count; k++) {
       arg[k] = val[g->nodes[from[k].node].result0 + from[k].res];
     }
-    Run r = {.c = c,
-             .dims = g->dims,
-             .env = c->env,
-             .g = g,
-             .node = node,
-             .op = (OpCode)n->op,
-             .attrs = g->attrs + n->attr0,
-             .nattrs = n->attr_count,
-             .regions = g->regions + n->region0,
-             .in = arg,
-             .n = (int)n->operand_count,
-             .out = val + n->result0,
-             .nout = n->result_count,
-             .e = e,
-             .at = at};
-    r.ref.mem = m;
-    r.ref.interrupt = c->interrupt;
-    r.ref.err.kind = REF_OK;
-    r.dev = n->result_count ? (Device)g->types[n->result0].dev : DEV_CPU;
+    Run r = run_of(g, node, c, arg, val + n->result0, e, at);
     ok = dispatch(&r);
     if (!ok) {
       /* An inner region has named its own node. */
@@ -785,25 +793,7 @@ bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Te
                  Prov *at) {
   const GNode *n = &g->nodes[node];
   memset(out, 0, n->result_count * sizeof *out);
-  Run r = {.c = c,
-           .dims = g->dims,
-           .env = c->env,
-           .g = g,
-           .node = node,
-           .op = (OpCode)n->op,
-           .attrs = g->attrs + n->attr0,
-           .nattrs = n->attr_count,
-           .regions = g->regions + n->region0,
-           .in = (Tensor **)in,
-           .n = (int)n->operand_count,
-           .out = out,
-           .nout = n->result_count,
-           .e = e,
-           .at = at};
-  r.ref.mem = c->mem;
-  r.ref.interrupt = c->interrupt;
-  r.ref.err.kind = REF_OK;
-  r.dev = n->result_count ? (Device)g->types[n->result0].dev : DEV_CPU;
+  Run r = run_of(g, node, c, (Tensor **)in, out, e, at);
   if (dispatch(&r)) return true;
   if (at && !(n->region_count && at->span.file)) *at = g->provs[n->prov];
   e->operand = (int)node;
