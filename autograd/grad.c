@@ -676,6 +676,7 @@ static bool is_token(Rule *r, Val v)
 static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GErr *e)
 {
   Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, body->name);
+  g->blocks = r->g->blocks;
   int count = (int)body->input_count, n = 0, wanted = 0;
   Val *in = ARENA_ARRAY(r->scratch, Val, count + 1);
   Val *dy = ARENA_ARRAY(r->scratch, Val, r->out_count + 1);

@@ -77,6 +77,7 @@ static Graph *flat_copy(Arena *a, const Graph *f, GErr *e)
 {
   if (!has_bodies(f)) return gr_clone(a, f);
   Graph *g = gr_new(a, f->dims, f->names, f->name);
+  g->blocks = f->blocks;
   Val *args = ARENA_ARRAY(a, Val, f->input_count + 1);
   Val *outs = ARENA_ARRAY(a, Val, f->output_count + 1);
   for (size_t k = 0; k < f->input_count; k++) {
@@ -184,6 +185,7 @@ static void mark_remade(Split *s, Val v)
 static bool make_backward(Split *s, const Val *saved, int nsaved)
 {
   Graph *j = s->j, *g = gr_new(s->to, j->dims, j->names, j->name);
+  g->blocks = j->blocks;
   Val *map = ARENA_ARRAY(&s->scratch, Val, j->type_count + 1);
   size_t widest = 0;
   for (size_t n = 0; n < j->node_count; n++)

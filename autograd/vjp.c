@@ -77,6 +77,7 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
     Val *to = &map[n->result0];
     dst->at = body->provs[n->prov];
     dst->at.backward = 1;
+    dst->at.within = at.within;
     if (n->op == OP_INPUT) {
       *to = args[next_arg++];
     } else if (n->op == OP_PRINT || n->op == OP_ASSERT) {
@@ -197,6 +198,7 @@ static bool seed(Sweep *s, B *b)
     }
     s->g->at = s->g->provs[gr_node(s->g, s->y[j])->prov];
     s->g->at.backward = 1;
+    s->g->at.within = s->entry.region;
     s->g->at.anomaly |= s->entry.anomaly;
     if (!add_to(s, b, s->y[j], s->dy[j])) return false;
   }
@@ -245,6 +247,7 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n)
   if (!wanted) return true;
   g->at = g->provs[node.prov];
   g->at.backward = 1;
+  g->at.within = s->entry.region;
   g->at.anomaly |= s->entry.anomaly;
   r->node = n;
   r->in_count = (int)node.operand_count;

@@ -167,6 +167,7 @@ static bool one_by_one(Batch *b, Key key)
 {
   const GNode *at = b->at;
   Graph *r = gr_new(b->a, b->src->dims, b->src->names, b->src->name);
+  r->blocks = b->src->blocks;
   Val *args = ARENA_ARRAY(b->a, Val, at->operand_count + 2);
   Val *inner = ARENA_ARRAY(b->a, Val, at->operand_count + 2);
   int count = 0, mapped = 0;
@@ -566,6 +567,7 @@ Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e)
   uint32_t widest = 0;
   Batch b = {.src = g, .a = a, .n = n, .e = e};
   b.g = gr_new(a, g->dims, g->names, g->name);
+  b.g->blocks = g->blocks;
   b.b.g = b.g;
   b.map = ARENA_ARRAY(a, Val, g->type_count + 1);
   b.batched = ARENA_ARRAY(a, bool, g->type_count + 1);

@@ -18,6 +18,7 @@ ValMap map_new(Arena *a, const Graph *src) {
 Graph *copy_start(Arena *a, const Graph *g) {
   Graph *d = gr_new(a, g->dims, g->names, g->name);
   d->alias_count = g->alias_count;
+  d->blocks = g->blocks;
   return d;
 }
 
@@ -34,13 +35,7 @@ static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov) {
   const Prov *p = &src->provs[prov];
   const Prov *last = dst->prov_count ? &dst->provs[dst->prov_count - 1] : NULL;
   /* Runs of nodes share a provenance; copies keep that. */
-  if (last && last->span.file == p->span.file && last->span.lo == p->span.lo &&
-      last->span.hi == p->span.hi && last->path == p->path && last->name == p->name &&
-      last->region == p->region && last->origin == p->origin && last->tag == p->tag &&
-      last->backward == p->backward && last->recomputed == p->recomputed &&
-      last->anomaly == p->anomaly) {
-    return (uint32_t)dst->prov_count - 1;
-  }
+  if (last && prov_same(last, p)) return (uint32_t)dst->prov_count - 1;
   VEC_PUSH(dst->arena, dst->provs, dst->prov_count, dst->prov_cap, *p);
   return (uint32_t)dst->prov_count - 1;
 }
@@ -212,6 +207,7 @@ static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *ar
 /* A region of src over dst's dims. */
 static Graph *bring_region(Inline *in, Graph *dst, const Graph *src) {
   Graph *d = gr_new(dst->arena, dst->dims, dst->names, src->name);
+  d->blocks = dst->blocks;
   Val *args = ARENA_ARRAY(dst->arena, Val, src->input_count + 1);
   Val *outs = ARENA_ARRAY(dst->arena, Val, src->output_count + 1);
   for (size_t i = 0; i < src->input_count; i++) {
@@ -254,6 +250,7 @@ static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *ar
     }
     dst->at = src->provs[n->prov];
     dst->at.path = joined(in, dst, dst->at.path);
+    if (src->blocks != dst->blocks) dst->at.region = dst->at.within = 0;
     Val v = gr_op(dst, (OpCode)n->op, operand, (int)n->operand_count, attr, n->attr_count, regions,
                   n->region_count, in->e);
     if (val_none(v)) return false;

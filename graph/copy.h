@@ -19,6 +19,7 @@ static inline void map_set(ValMap *m, Val v, Val to) {
 }
 
 ValMap map_new(Arena *a, const Graph *src); /* all VAL_NONE */
+bool prov_same(const Prov *a, const Prov *b);
 /* An empty graph with name, tables and alias classes of `g`. */
 Graph *copy_start(Arena *a, const Graph *g);
 /* Appends node `node` of m->src to dst as it is: no shape rule runs. Operands go through the map

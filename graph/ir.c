@@ -24,15 +24,38 @@ static bool same_span(Span a, Span b) {
   return a.file == b.file && a.lo == b.lo && a.hi == b.hi;
 }
 
-static bool same_prov(const Prov *a, const Prov *b) {
+bool prov_same(const Prov *a, const Prov *b) {
   return same_span(a->span, b->span) && a->path == b->path && a->name == b->name &&
-         a->region == b->region && a->origin == b->origin && a->tag == b->tag &&
-         a->backward == b->backward && a->recomputed == b->recomputed && a->anomaly == b->anomaly;
+         a->region == b->region && a->within == b->within && a->origin == b->origin &&
+         a->tag == b->tag && a->backward == b->backward && a->recomputed == b->recomputed &&
+         a->anomaly == b->anomaly;
+}
+
+uint32_t gr_block(Graph *g, Block b) {
+  if (!g->blocks) {
+    g->blocks = ARENA_NEW(g->arena, BlockTab);
+    g->blocks->arena = g->arena;
+  }
+  BlockTab *t = g->blocks;
+  VEC_PUSH(t->arena, t->items, t->count, t->cap, b);
+  return (uint32_t)t->count;
+}
+
+bool gr_block_inside(const Graph *g, uint32_t id, uint32_t outer) {
+  for (const Block *b; id != outer; id = b->parent) {
+    if (!(b = gr_block_at(g, id))) return false;
+  }
+  return outer != 0;
+}
+
+bool gr_in_block(const Graph *g, uint32_t n, uint32_t id) {
+  const Prov *p = &g->provs[g->nodes[n].prov];
+  return gr_block_inside(g, p->backward ? p->within : p->region, id);
 }
 
 /* Index of g->at in provs; neighbours with the same provenance share one. */
 static uint32_t prov_index(Graph *g) {
-  if (g->prov_count == 0 || !same_prov(&g->provs[g->prov_count - 1], &g->at)) {
+  if (g->prov_count == 0 || !prov_same(&g->provs[g->prov_count - 1], &g->at)) {
     VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, g->at);
   }
   return (uint32_t)g->prov_count - 1;

@@ -66,11 +66,29 @@ typedef enum Tag {
   TAG_NONE, TAG_MUST_SAVE, TAG_PREFER_SAVE, TAG_PREFER_RECOMPUTE, TAG_MUST_RECOMPUTE, TAG_OFFLOAD
 } Tag;
 
+/* A `checkpoint` block. Its id is its place in the table + 1; Prov.region and Prov.within hold ids. A
+ * block is provenance only: its nodes stand among the others, so gradients see what they would see
+ * without it. */
+typedef struct Block {
+  uint32_t parent;   /* id of the block around it, 0 = none */
+  Span span;
+  Name text;         /* its clauses as written, "save matmul, budget = 1MiB"; "" = none */
+  int64_t budget;    /* bytes, -1 = none (rule 86) */
+  bool automatic;    /* <auto>: the planner decides under the limit of the process */
+  bool reentrant;    /* backward runs the whole body again (rule 85) */
+} Block;
+typedef struct BlockTab { /* shared by all graphs of a function, as its DimTab is */
+  Arena *arena;
+  Block *items; size_t count, cap;
+} BlockTab;
+
 typedef struct Prov {
   Span span;       /* user's source */
   Name path;       /* layer path "net.blocks.0.attn", or NULL */
   Name name;       /* the `let` that names the value, or NULL */
-  uint32_t region; /* checkpoint/wrap region id, 0 = none */
+  uint32_t region; /* checkpoint block in which the node was written, 0 = none; of a backward node:
+                      that of its forward node */
+  uint32_t within; /* of a backward node: the block in which its `grad` stands, 0 = none */
   int32_t origin;  /* NodeCall number in a captured backward, -1 = none */
   uint8_t tag;     /* Tag */
   uint8_t backward; /* made by differentiation; span etc. are those of the forward node */
@@ -104,6 +122,7 @@ struct Graph {
   DimTab *dims;
   Names *names;
   Name name;
+  BlockTab *blocks;  /* NULL: there are none */
   GNode *nodes;      size_t node_count, node_cap;
   Val *operands;     size_t operand_count, operand_cap;
   Type *types;       size_t type_count, type_cap;
@@ -159,6 +178,14 @@ Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x);
 Val gr_dim(Graph *g, Dim d);           /* i64, rank 0, cpu */
 void gr_output(Graph *g, Val v);
 void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text); /* copies the text */
+uint32_t gr_block(Graph *g, Block b); /* enters b into g's table; its id. Throws. */
+static inline const Block *gr_block_at(const Graph *g, uint32_t id) {
+  return g->blocks && id && id <= g->blocks->count ? &g->blocks->items[id - 1] : NULL;
+}
+/* Whether `id` is `outer` or a block inside of it. */
+bool gr_block_inside(const Graph *g, uint32_t id, uint32_t outer);
+/* Whether node n is computed by the body of block `id`. */
+bool gr_in_block(const Graph *g, uint32_t n, uint32_t id);
 
 /* -- reading */
 static inline const GNode *gr_node(const Graph *g, Val v) { return &g->nodes[v.node]; }

@@ -206,6 +206,10 @@ static bool prov(Reader *r, Prov *v) {
     if (!need(r, '=') || !number(r, 1, UINT32_MAX, &n)) return false;
     v->region = (uint32_t)n;
   }
+  if (take_word(r, "within")) {
+    if (!need(r, '=') || !number(r, 1, UINT32_MAX, &n)) return false;
+    v->within = (uint32_t)n;
+  }
   if (take_word(r, "origin")) {
     if (!need(r, '=') || !number(r, 0, INT32_MAX, &n)) return false;
     v->origin = (int32_t)n;
@@ -394,6 +398,7 @@ static bool node(Reader *r, Graph *g) {
     if (r->nesting == MAX_NESTING) return fault(r, "regions are nested too deeply");
     if (!title(r, &name)) return false;
     Graph *sub = gr_new(r->a, r->dims, r->names, name);
+    sub->blocks = g->blocks;
     sub->alias_count = r->classes;
     r->nesting++;
     if (!body(r, sub)) return false;
@@ -493,7 +498,27 @@ static bool body(Reader *r, Graph *g) {
   return at_end(r) || fault(r, "the line should end here");
 }
 
-static bool declarations(Reader *r) {
+static bool block(Reader *r, Graph *g) {
+  Block b = {.budget = -1};
+  int64_t n, next = g->blocks ? (int64_t)g->blocks->count + 1 : 1;
+  if (!number(r, next, next, &n)) return false;
+  if (take_word(r, "in")) {
+    if (!number(r, 1, next - 1, &n)) return false;
+    b.parent = (uint32_t)n;
+  }
+  if (take_word(r, "budget") && !(need(r, '=') && number(r, 0, INT64_MAX, &b.budget))) return false;
+  b.automatic = take_word(r, "auto");
+  b.reentrant = take_word(r, "reentrant");
+  blanks(r);
+  if (!string(r, &b.text)) return false;
+  if (take(r, '@') && !span(r, &b.span)) return false;
+  if (next > 10000) return fault(r, "too many blocks");
+  gr_block(g, b);
+  return true;
+}
+
+/* Up to the first line of the body. */
+static bool declarations(Reader *r, Graph *g) {
   while (next_line(r)) {
     if (take_word(r, "sym")) {
       Name name = NULL;
@@ -516,6 +541,8 @@ static bool declarations(Reader *r) {
       Dim a, b;
       if (!dim(r, &a) || !need(r, ',') || !dim(r, &b)) return false;
       dim_assume_divides(r->dims, a, b);
+    } else if (take_word(r, "block")) {
+      if (!block(r, g)) return false;
     } else {
       return true;
     }
@@ -538,8 +565,9 @@ Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e) {
     fault(&r, "a graph begins with `graph`");
     return NULL;
   }
-  if (!title(&r, &name) || !declarations(&r)) return NULL;
+  if (!title(&r, &name)) return NULL;
   Graph *g = gr_new(a, r.dims, names, name);
+  if (!declarations(&r, g)) return NULL;
   for (const char *p = r.p; p < r.end; p++) {
     uint32_t k = 0;
     for (const char *q = p + 1; *p == '~' && q < r.end && *q >= '0' && *q <= '9' && k < 400000000;

@@ -4,10 +4,12 @@
  * attributes, regions, tokens, provenance, checks, facts. Reading gives an equal graph, printing
  * that gives the same text. Symbols are declared in the order of their table, used ones only.
  *
- *   file     = "graph" [string] "{" { symbol | fact } body "}"
+ *   file     = "graph" [string] "{" { symbol | fact } { block } body "}"
  *   symbol   = "sym" ( name | string | "?" ) [ "@" span ]         ? and names that are no words
  *                                                                 are written ?0 ?1 .. in dims
  *   fact     = "fact" dim "," dim                             the first is a multiple of the second
+ *   block    = "block" number [ "in" number ] [ "budget=" number ] [ "auto" ] [ "reentrant" ] string
+ *              [ "@" span ]                                         numbers count up from 1
  *   body     = { node | check } [ "return" { value } ]
  *   node     = "%" number "=" op { value } [ "{" { attr } "}" ] [ ":" type { "," type } ] [ prov ]
  *              { "region" [string] "{" body "}" }                 numbers count up from 0
@@ -18,7 +20,8 @@
  *                                                             (views get a class if none is given)
  *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string ] [ prov ]
  *   prov     = "@" [ span ] [ "path=" string ] [ "name=" string ] [ "region=" number ]
- *              [ "origin=" number ] [ "tag=" tag ] [ "backward" ] [ "recomputed" ] [ "anomaly" ]
+ *              [ "within=" number ] [ "origin=" number ] [ "tag=" tag ] [ "backward" ]
+ *              [ "recomputed" ] [ "anomaly" ]
  *   span     = file ":" lo "-" hi                                 number of a source, byte range
  *   string   = '"' .. '"' with \" \\ \n \xHH
  *   dim      = sums, products, // and % of numbers and symbols, as dim.c prints them
@@ -142,7 +145,7 @@ static void put_span(Buf *b, Span s) {
 
 static void put_prov(Printer *p, const Prov *v) {
   Buf *b = p->out;
-  bool any = has_span(v->span) || v->path || v->name || v->region || v->origin != -1 || v->tag ||
+  bool any = has_span(v->span) || v->path || v->name || v->region || v->within || v->origin != -1 || v->tag ||
              v->backward || v->recomputed || v->anomaly;
   if (!any || p->plain) return;
   buf_puts(b, " @");
@@ -159,6 +162,7 @@ static void put_prov(Printer *p, const Prov *v) {
     put_string(b, v->name);
   }
   if (v->region) buf_printf(b, " region=%u", (unsigned)v->region);
+  if (v->within) buf_printf(b, " within=%u", (unsigned)v->within);
   if (v->origin != -1) buf_printf(b, " origin=%d", (int)v->origin);
   if (v->tag) buf_printf(b, " tag=%s", tag_name[v->tag <= TAG_OFFLOAD ? v->tag : 0]);
   if (v->backward) buf_puts(b, " backward");
@@ -283,6 +287,26 @@ static bool plain_word(Name s) {
   return true;
 }
 
+static void put_blocks(Printer *p, const BlockTab *t) {
+  for (size_t i = 0; t && !p->plain && i < t->count; i++) {
+    const Block *k = &t->items[i];
+    Buf *b = p->out;
+    line(p);
+    buf_printf(b, "block %zu", i + 1);
+    if (k->parent) buf_printf(b, " in %u", (unsigned)k->parent);
+    if (k->budget >= 0) buf_printf(b, " budget=%lld", (long long)k->budget);
+    if (k->automatic) buf_puts(b, " auto");
+    if (k->reentrant) buf_puts(b, " reentrant");
+    buf_putc(b, ' ');
+    put_string(b, k->text ? k->text : "");
+    if (has_span(k->span)) {
+      buf_puts(b, " @ ");
+      put_span(b, k->span);
+    }
+    buf_putc(b, '\n');
+  }
+}
+
 static void print_graph(Buf *out, const Graph *g, bool plain) {
   Sym count = dim_symbol_count(g->dims);
   Seen seen = {ARENA_ARRAY(g->arena, bool, count + 1), count}, other = seen;
@@ -333,6 +357,7 @@ static void print_graph(Buf *out, const Graph *g, bool plain) {
     dim_assume_divides(p.dims, dim_import(p.dims, g->dims, a, p.to, count),
                        dim_import(p.dims, g->dims, b, p.to, count));
   }
+  put_blocks(&p, g->blocks);
   put_body(&p, g);
   buf_puts(out, "}\n");
 }
