@@ -66,9 +66,9 @@ typedef enum Tag {
   TAG_NONE, TAG_MUST_SAVE, TAG_PREFER_SAVE, TAG_PREFER_RECOMPUTE, TAG_MUST_RECOMPUTE, TAG_OFFLOAD
 } Tag;
 
-/* A `checkpoint` block. Its id is its place in the table + 1; Prov.region and Prov.within hold ids. A
- * block is provenance only: its nodes stand among the others, so gradients see what they would see
- * without it. */
+/* A `checkpoint` block. Its id is its place in the table + 1; Prov.region and Prov.within hold
+ * ids. A block is provenance only: its nodes stand among the others, so gradients see what they
+ * would see without it. */
 typedef struct Block {
   uint32_t parent;   /* id of the block around it, 0 = none */
   Span span;
