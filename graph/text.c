@@ -8,8 +8,8 @@
  *   symbol   = "sym" ( name | string | "?" ) [ "@" span ]         ? and names that are no words
  *                                                                 are written ?0 ?1 .. in dims
  *   fact     = "fact" dim "," dim                             the first is a multiple of the second
- *   block    = "block" number [ "in" number ] [ "budget=" number ] [ "auto" ] [ "reentrant" ] string
- *              [ "@" span ]                                         numbers count up from 1
+ *   block    = "block" number [ "in" number ] [ "budget=" number ] [ "auto" ] [ "reentrant" ]
+ *              string [ "@" span ]                                numbers count up from 1
  *   body     = { node | check } [ "return" { value } ]
  *   node     = "%" number "=" op { value } [ "{" { attr } "}" ] [ ":" type { "," type } ] [ prov ]
  *              { "region" [string] "{" body "}" }                 numbers count up from 0
@@ -145,8 +145,8 @@ static void put_span(Buf *b, Span s) {
 
 static void put_prov(Printer *p, const Prov *v) {
   Buf *b = p->out;
-  bool any = has_span(v->span) || v->path || v->name || v->region || v->within || v->origin != -1 || v->tag ||
-             v->backward || v->recomputed || v->anomaly;
+  bool any = has_span(v->span) || v->path || v->name || v->region || v->within ||
+             v->origin != -1 || v->tag || v->backward || v->recomputed || v->anomaly;
   if (!any || p->plain) return;
   buf_puts(b, " @");
   if (has_span(v->span)) {
