@@ -22,9 +22,14 @@ struct EmuThread {
   int64_t (*exchange)(EmuThread *t, int64_t x, int64_t by);
 };
 
-/* Runs all turns of a kernel. False with `e` when out of memory, or where threads wait for one
- * another for ever: at a barrier or shuffle that not all of them reach. */
-bool emu_run(Mem *m, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
-             int64_t local_bytes, KStatus *st, Err *e);
+/* The threads of one block, their stacks and memory. NULL when out of memory. */
+typedef struct Emu Emu;
+Emu *emu_open(Mem *m);
+void emu_close(Emu *u); /* NULL is fine */
+/* Runs all turns of a kernel. False with `e` when out of memory, when `interrupt` (may be NULL)
+ * became true, or where threads wait for one another for ever: at a barrier or shuffle that not
+ * all of them reach. */
+bool emu_run(Emu *u, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+             int64_t local_bytes, KStatus *st, const volatile bool *interrupt, Err *e);
 
 #endif

@@ -58,6 +58,7 @@ struct Engine {
   Cache *cache;
   Workers *workers;
   Pool *pool;
+  Emu *emu; /* made by the first kernel that is emulated */
   bool awake;
   char *scratch;
   size_t scratch_each, scratch_size;
@@ -210,6 +211,7 @@ void eng_close(Engine *g) {
   Mem *m = g->mem;
   work_close(g->workers);
   pool_close(g->pool);
+  emu_close(g->emu);
   for (size_t i = 0; i < g->bucket_count; i++)
     for (EngKernel *k = g->buckets ? g->buckets[i] : NULL; k; k = k->next) load_free(m, &k->code);
   if (g->buckets) mem_free(m, g->buckets, g->bucket_count * sizeof *g->buckets);
@@ -579,14 +581,16 @@ static int64_t piece(int64_t turns, int64_t work, int threads) {
 
 static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
                      int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
-  Err e = {.text = ""};
+  Err e = {.text = "out of memory"};
   unsigned old = set_float_control();
-  if (!emu_run(g->mem, f, buf, arg, turns, local_bytes, st, &e)) {
-    log_line(g, "the emulator gives up: %s", e.text);
-    st->failed = 1;
-  }
+  if (!g->emu) g->emu = emu_open(g->mem);
+  bool ok = g->emu && emu_run(g->emu, f, buf, arg, turns, local_bytes, st, interrupt, &e);
   restore_float_control(old);
-  return !(interrupt && *interrupt);
+  if (interrupt && *interrupt) return false;
+  if (ok) return true;
+  log_line(g, "the emulator gives up: %s", e.text);
+  st->failed = 1;
+  return true;
 }
 
 /* The status is the engine's own while kernels run, so that eng_stop may write to it at any

@@ -8,6 +8,7 @@
 #include "loop-gen.h"
 
 static Arena arena;
+static Emu *emu;
 static const char *ptxas; /* NULL: not here */
 
 static const char *find_ptxas(void) {
@@ -91,7 +92,8 @@ static bool emu_check(const Kernel *k, const char *what, LoadCode *code, const i
   for (size_t b = 0; b < n; b++) p[b] = want.p[b] + GUARD;
   bool ok = lp_run_within(&mem, k, p, count, arg, 0, lp_turns(k, arg), &st, &e);
   for (size_t b = 0; b < n; b++) p[b] = got.p[b] + GUARD;
-  ok = ok && emu_run(&mem, code->entry, p, arg, lp_turns(k, arg), lp_local_bytes(k, arg), &s, &e);
+  ok = ok && emu_run(emu, code->entry, p, arg, lp_turns(k, arg), lp_local_bytes(k, arg), &s, NULL,
+                     &e);
   if (!ok) tap_fail(TAP_HERE, "%s: %s", what, e.text);
   ok = ok && room_same(what, k, &got, &want);
   if (ok && s.failed != st.failed) ok = tap_fail(TAP_HERE, "%s: failed is %d", what, (int)s.failed);
@@ -384,8 +386,8 @@ static void t_drawn(uint64_t from, uint64_t to) {
     if (!ok) tap_fail(TAP_HERE, "%s: %s", what, e.text);
     if (s % 4 == 0) ptx_check(what, text, true);
     ok = ok && compile_as(text, eng_host_level(), CODEGEN_EMULATE, &code, NULL);
-    if (ok && !emu_run(&mem, code.entry, got->buf, g.arg, g.arg[0], lp_local_bytes(g.k, g.arg),
-                       &got->st, &e)) {
+    if (ok && !emu_run(emu, code.entry, got->buf, g.arg, g.arg[0], lp_local_bytes(g.k, g.arg),
+                       &got->st, NULL, &e)) {
       ok = tap_fail(TAP_HERE, "%s: %s", what, e.text);
     }
     if (ok && !lg_same(want, got, why, sizeof why)) tap_fail(TAP_HERE, "%s: %s", what, why);
@@ -400,9 +402,11 @@ static void t_drawn(uint64_t from, uint64_t to) {
 int main(int argc, char **argv) {
   open_all();
   arena_init(&arena, &mem);
+  emu = emu_open(&mem);
   ptxas = find_ptxas();
   if (!codegen_start()) {
     TEST(SKIP("no code generator"), "kernels for GPUs");
+    emu_close(emu);
     close_all();
     return tap_done();
   }
@@ -410,6 +414,7 @@ int main(int argc, char **argv) {
     TEST(t_drawn(strtoull(argv[1], NULL, 0), strtoull(argv[2], NULL, 0)),
          "kernels drawn by number");
     codegen_stop();
+    emu_close(emu);
     return tap_done();
   }
   if (!ptxas) TEST(SKIP("no ptxas"), "PTX is taken by ptxas");
@@ -429,6 +434,7 @@ int main(int argc, char **argv) {
   TEST(t_drawn(0, 16), "drawn kernels");
   codegen_stop();
   arena_free(&arena);
+  emu_close(emu);
   close_all();
   return tap_done();
 }
