@@ -173,6 +173,7 @@ typedef struct Fuse {
   int visits;
   uint32_t *stack; size_t stack_count, stack_cap;
   bool *root;        /* per node: a view that leaves and needs a kernel */
+  bool *moved;       /* per node: a view that is put into memory for its readers */
   uint32_t *columns; size_t column_count, column_cap; /* parts of kind COLUMNS */
 } Fuse;
 
@@ -196,10 +197,10 @@ static Dim row_broadcast(const Graph *g, uint32_t node) {
   return c;
 }
 
-/* Up through views. */
-static Edge trace(const Graph *g, Val v) {
+/* Up through views, to one that is `moved` at most. */
+static Edge trace(const Graph *g, Val v, const bool *moved) {
   Edge e = {.way = WAY_SAME, .all = true};
-  for (; fuse_pulled(g, v.node); v = gr_operand(g, v.node, 0)) {
+  for (; fuse_pulled(g, v.node) && !moved[v.node]; v = gr_operand(g, v.node, 0)) {
     switch ((OpCode)g->nodes[v.node].op) {
     case OP_CONST:
     case OP_DIM:
@@ -236,9 +237,9 @@ static bool picks(const Graph *g, uint32_t node) {
 }
 
 /* The edge of operand k of a node that is computed: the views and what the op itself does. */
-static Edge edge_of(const Graph *g, uint32_t node, uint32_t k) {
+static Edge edge_of(const Graph *g, uint32_t node, uint32_t k, const bool *moved) {
   const GNode *n = &g->nodes[node];
-  Edge e = trace(g, g->operands[n->operand0 + k]);
+  Edge e = trace(g, g->operands[n->operand0 + k], moved);
   Way own = WAY_SAME;
   switch ((OpCode)n->op) {
   case OP_PAD:
@@ -272,7 +273,8 @@ static const GNode *node_at(const Fuse *f, uint32_t i) {
 
 static bool computed(const Fuse *f, uint32_t i) {
   OpCode op = (OpCode)node_at(f, i)->op;
-  return op != OP_INPUT && op != OP_TOKEN && (!fuse_pulled(f->g, i) || f->root[i]);
+  return op != OP_INPUT && op != OP_TOKEN &&
+         (!fuse_pulled(f->g, i) || f->root[i] || f->moved[i]);
 }
 
 /* What is not to be dropped even when nobody reads it. */
@@ -290,6 +292,59 @@ static bool in_order(const Graph *g, uint32_t node) {
   return (op_info[n->op].traits & T_EFFECT) != 0;
 }
 
+/* The edge of a view that is computed. */
+static Edge edge_of_view(Fuse *f, uint32_t i) {
+  bool moved = f->moved[i];
+  f->moved[i] = false;
+  Edge e = trace(f->g, (Val){i, 0}, f->moved);
+  f->moved[i] = moved;
+  return e;
+}
+
+static bool no_choice(OpCode op) {
+  return op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_ALIAS || op == OP_STOP;
+}
+
+/* Marks transposes that contractions read by way of a reshape that joins axes, so that each of
+ * them would have to pack, and through which alone a pointwise value is read: they are what that
+ * value's group puts into memory. A value of a contraction's own group stays: its order is that of
+ * the contraction. */
+static void find_moved(Fuse *f) {
+  enum { DOT = 1, JOINED = 2, OF_DOT = 4 };
+  const Graph *g = f->g;
+  uint32_t *uses = ARENA_ARRAY(f->a, uint32_t, g->node_count + 1);
+  uint8_t *is = ARENA_ARRAY(f->a, uint8_t, g->node_count + 1);
+  for (size_t i = 0; i < g->output_count; i++) uses[g->outputs[i].node] += 2;
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const GNode *n = node_at(f, i);
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      Val v = g->operands[n->operand0 + k];
+      uses[v.node]++;
+      if (n->op == OP_DOT) is[v.node] |= DOT;
+      if (n->op == OP_TRANSPOSE) is[v.node] |= is[i] & DOT;
+      if (n->op == OP_ALIAS || n->op == OP_STOP) is[v.node] |= is[i] & (DOT | JOINED);
+      if (n->op == OP_RESHAPE && (is[i] & DOT) &&
+          gr_type(g, (Val){i, 0})->rank < gr_type(g, v)->rank)
+        is[v.node] |= JOINED;
+    }
+  }
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    GroupKind kind = kind_of((OpCode)node_at(f, i)->op);
+    if (kind == GROUP_DOT || kind == GROUP_CONV) is[i] |= OF_DOT;
+    for (uint32_t k = 0; kind == GROUP_POINT && k < node_at(f, i)->operand_count; k++) {
+      Edge e = edge_of(g, i, k, f->moved);
+      if (e.from != NOBODY && e.way == WAY_SAME) is[i] |= is[e.from] & OF_DOT;
+    }
+    if (node_at(f, i)->op != OP_TRANSPOSE || !(is[i] & JOINED)) continue;
+    Val v = gr_operand(g, i, 0);
+    while (no_choice((OpCode)node_at(f, v.node)->op) && uses[v.node] == 1)
+      v = gr_operand(g, v.node, 0);
+    OpCode op = (OpCode)node_at(f, v.node)->op;
+    f->moved[i] = uses[v.node] == 1 && op != OP_INPUT && !fuse_pulled(g, v.node) &&
+                  kind_of(op) == GROUP_POINT && !(is[v.node] & OF_DOT);
+  }
+}
+
 static void look(Fuse *f) {
   const Graph *g = f->g;
   for (size_t i = 0; i < g->output_count; i++) {
@@ -297,7 +352,8 @@ static void look(Fuse *f) {
     if (fuse_pulled(g, v.node) && !free_view(g, v)) {
       f->root[v.node] = true;
     } else {
-      while (fuse_pulled(g, v.node) && g->nodes[v.node].operand_count) v = gr_operand(g, v.node, 0);
+      while (fuse_pulled(g, v.node) && !f->moved[v.node] && g->nodes[v.node].operand_count)
+        v = gr_operand(g, v.node, 0);
     }
     f->n[v.node].leaves = true;
     f->n[v.node].live = true;
@@ -313,7 +369,7 @@ static void look(Fuse *f) {
     if (!computed(f, i)) continue;
     x->edges = ARENA_ARRAY(f->a, Edge, n->operand_count + 1);
     for (uint32_t k = 0; k < n->operand_count; k++) {
-      x->edges[k] = f->root[i] ? trace(g, (Val){i, 0}) : edge_of(g, i, k);
+      x->edges[k] = fuse_pulled(g, i) ? edge_of_view(f, i) : edge_of(g, i, k, f->moved);
     }
   }
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
@@ -353,7 +409,7 @@ static void find_clones(Fuse *f) {
     const GNode *n = node_at(f, i);
     NodeInfo *x = &f->n[i];
     const OpInfo *op = &op_info[n->op];
-    if (!x->live || !computed(f, i) || f->root[i] || op->cls != ELEMENTWISE ||
+    if (!x->live || !computed(f, i) || fuse_pulled(f->g, i) || op->cls != ELEMENTWISE ||
         (op->traits & T_FAIL))
       continue;
     bool number = one_number(f, i), of_nothing = true;
@@ -787,6 +843,8 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   Fuse f = {.a = a, .g = g};
   f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
   f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
+  f.moved = ARENA_ARRAY(a, bool, g->node_count + 1);
+  if (!apart) find_moved(&f);
   look(&f);
   make_parts(&f, apart);
   if (put_out(&f, out)) return;
