@@ -14,18 +14,39 @@
 bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,
             GErr *e, Prov *at);
 
-/* The joint graph split in two (architecture.md: partition as save-all).
+/* f and its gradient in one graph.
+ * Inputs: f's, then one cotangent for every output with has_cotangent, then, for every input with
+ * carries, the cotangent that it has from uses outside of f, which come after those in f: the sum
+ * goes on from there (rule 74). Outputs: f's, then the gradients of inputs with wants_grad that are
+ * structurally there, in order. */
+typedef struct JointWant {
+  const bool *has_cotangent;          /* per output of f */
+  const bool *wants_grad, *carries;   /* per input of f; carries only with wants_grad; may be NULL */
+} JointWant;
+typedef struct JointWhole {
+  Graph *g;
+  const Graph *flat;  /* f with bodies of `wrap` in place */
+  uint32_t split;     /* the first node of g that is backward */
+  int input_count, output_count; /* of f */
+  bool *gives_grad;   /* per input of f */
+} JointWhole;
+JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr *e, Prov *at);
+
+/* The joint graph split in two.
  * forward: inputs of f -> outputs of f, then the saved values.
- * backward: saved values, then one cotangent for every output with has_cotangent -> gradients of
- * the inputs with wants_grad, in order. gives_grad[i] (for input i) says whether the gradient is
- * structurally there; absent ones have no output. Values both sides can remake for free (constants,
- * dims, views of saved ones) are remade instead of saved. */
+ * backward: saved values, then the cotangents -> gradients. gives_grad[i] (for input i) says whether
+ * the gradient is structurally there; absent ones have no output. Values both sides can remake for
+ * free (constants, dims, views of saved ones) are remade instead of saved. `choice` says what
+ * becomes of each value of w->g that belongs to a `checkpoint` block (autograd/remat.h); NULL: as
+ * written. `w` stays as it is and may be split again. */
 typedef struct Joint {
   Graph *forward, *backward;
   int output_count, saved_count;
   int *saved_input; /* saved[i] is input number .. of f, or -1: no copy is held twice */
   bool *gives_grad; /* per input of f */
 } Joint;
+Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr *e, Prov *at);
+/* Both, without carries, as written. */
 Joint *ad_joint(Arena *a, const Graph *f, const bool *has_cotangent, const bool *wants_grad,
                 GErr *e, Prov *at);
 

@@ -659,7 +659,17 @@ GRADS(CUSTOM)
   bool all = (int)rule->input_count == n + r->out_count; /* or cotangents of float results alone */
   for (int j = 0; j < r->out_count; j++)
     if (all || dt_float((DType)type_of(r, r->out[j]).dtype)) args[n++] = dy[j];
+  size_t first = r->g->node_count;
   if (r->b.failed || !passes(r, gr_inline(r->g, rule, args, NULL, outs, &e), &e)) return;
+  for (; first < r->g->node_count; first++) { /* backward nodes like any other */
+    Prov p = r->g->provs[r->g->nodes[first].prov];
+    p.backward = 1;
+    p.tag = TAG_NONE;
+    p.region = r->g->at.region;
+    p.within = r->g->at.within;
+    p.anomaly |= r->g->at.anomaly;
+    gr_set_prov(r->g, (uint32_t)first, p);
+  }
   for (int j = 0; j < count; j++)
     if (r->wants[wrt[j]]) r->dx[wrt[j]] = outs[j];
 }

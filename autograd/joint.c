@@ -1,27 +1,30 @@
 /* The joint graph of a function and its gradient, split in two.
  *
  * In: a graph f. Out: `forward` computes f's outputs and the saved values, `backward` the
- * gradients from saved values and cotangents. The idea is save-all: the joint graph is f followed
- * by what ad_vjp appends; every value of f that an appended node reads crosses from forward to
- * backward. What costs nothing to remake (constants, sizes, views) is remade from what it is made
- * of.
+ * gradients from saved values and cotangents. The joint graph is f followed by what ad_vjp appends;
+ * every value of f that an appended node reads crosses from forward to backward. What costs nothing
+ * to remake (constants, sizes, views) is remade from what it is made of. Values of `checkpoint`
+ * blocks that are to be remade were replaced by copies among the appended nodes (remat.c), so that
+ * they do not cross.
  *
- * Invariants: backward holds no node that forward computes other than those free ones; no value
- * is saved twice; neither side has dead nodes; running both gives the bits of ad_vjp on f. */
+ * Invariants: backward holds no node that forward computes other than copies and those free ones;
+ * no value is saved twice; neither side has dead nodes; running both gives the bits of ad_vjp on
+ * f. */
+#include <string.h>
+
+#include "autograd/remat.h"
 #include "autograd/rule.h"
+#include "graph/copy.h"
 
 typedef struct Split {
   Arena *to;       /* results live here */
   Arena scratch;
-  const Graph *f;
-  const bool *has_cotangent, *wants_grad;
   GErr *e;
   Prov *at;
+  const JointWhole *w;
   Joint *joint;    /* NULL on failure */
-  Graph *j;        /* the joint graph */
-  uint32_t f_nodes; /* nodes of j that are f's */
-  Val *dx;         /* per input of f */
-  Val *cotangents; int cotangent_count;
+  const Graph *j;  /* the joint graph, after choices are carried out */
+  uint32_t f_nodes; /* nodes of j that belong to forward */
   bool *live;      /* per node of j: backward needs it */
   bool *saved;     /* per result of j */
 } Split;
@@ -118,11 +121,15 @@ static Val root_of(const Graph *g, Val v, Val *slice)
   return v;
 }
 
+static size_t first_gradient(const Split *s)
+{
+  return (size_t)s->w->output_count;
+}
+
 static void mark_live(Split *s)
 {
-  Graph *j = s->j;
-  for (size_t k = 0; k < s->f->input_count; k++)
-    if (!val_none(s->dx[k])) s->live[s->dx[k].node] = true;
+  const Graph *j = s->j;
+  for (size_t k = first_gradient(s); k < j->output_count; k++) s->live[j->outputs[k].node] = true;
   for (uint32_t n = (uint32_t)j->node_count; n-- > s->f_nodes;) {
     if (!s->live[n]) continue;
     for (uint32_t k = 0; k < j->nodes[n].operand_count; k++)
@@ -134,7 +141,7 @@ static void mark_live(Split *s)
  * themselves included). */
 static void each_crossing(Split *s, void (*f)(Split *s, Val v))
 {
-  Graph *j = s->j;
+  const Graph *j = s->j;
   for (uint32_t n = s->f_nodes; n < j->node_count; n++) {
     if (!s->live[n]) continue;
     for (uint32_t k = 0; k < j->nodes[n].operand_count; k++) {
@@ -142,8 +149,8 @@ static void each_crossing(Split *s, void (*f)(Split *s, Val v))
       if (v.node < s->f_nodes) f(s, v);
     }
   }
-  for (size_t k = 0; k < s->f->input_count; k++)
-    if (!val_none(s->dx[k]) && s->dx[k].node < s->f_nodes) f(s, s->dx[k]);
+  for (size_t k = first_gradient(s); k < j->output_count; k++)
+    if (j->outputs[k].node < s->f_nodes) f(s, j->outputs[k]);
 }
 
 static void save_root(Split *s, Val v)
@@ -184,16 +191,17 @@ static void mark_remade(Split *s, Val v)
 
 static bool make_backward(Split *s, const Val *saved, int nsaved)
 {
-  Graph *j = s->j, *g = gr_new(s->to, j->dims, j->names, j->name);
+  const Graph *j = s->j;
+  Graph *g = gr_new(s->to, j->dims, j->names, j->name);
   g->blocks = j->blocks;
   Val *map = ARENA_ARRAY(&s->scratch, Val, j->type_count + 1);
-  size_t widest = 0;
+  size_t widest = 0, extra = (size_t)s->w->input_count;
   for (size_t n = 0; n < j->node_count; n++)
     if (j->nodes[n].operand_count > widest) widest = j->nodes[n].operand_count;
   Val *in = ARENA_ARRAY(&s->scratch, Val, widest + 1);
   for (size_t k = 0; k < j->type_count; k++) map[k] = VAL_NONE;
-  for (int k = 0; k < nsaved + s->cotangent_count; k++) {
-    Val v = k < nsaved ? saved[k] : s->cotangents[k - nsaved];
+  for (size_t k = 0; k < (size_t)nsaved + j->input_count - extra; k++) {
+    Val v = k < (size_t)nsaved ? saved[k] : j->inputs[extra + k - (size_t)nsaved];
     g->at = j->provs[gr_node(j, v)->prov];
     map[slot(j, v)] = gr_input(g, gr_type(j, v));
   }
@@ -213,75 +221,38 @@ static bool make_backward(Split *s, const Val *saved, int nsaved)
     for (uint32_t k = 0; k < node->result_count; k++)
       if (val_none(map[node->result0 + k])) map[node->result0 + k] = (Val){v.node, v.res + k};
   }
-  for (size_t k = 0; k < s->f->input_count; k++)
-    if (!val_none(s->dx[k])) gr_output(g, map[slot(j, s->dx[k])]);
+  for (size_t k = first_gradient(s); k < j->output_count; k++)
+    gr_output(g, map[slot(j, j->outputs[k])]);
   g->at = (Prov){.origin = -1};
   s->joint->backward = g;
   return true;
 }
 
-/* The input that node n is a later version of, when the gradient by that is wanted; else -1. What a
- * call writes to a param is a `stop` with the number of the param's input: a leaf of its own, whose
- * gradient counts as the param's (rule 60). */
-static int64_t version_of(const Split *s, uint32_t n)
+/* The first f_nodes nodes, with f's outputs and the saved values. */
+static Graph *make_forward(Split *s, const Val *saved, int nsaved)
 {
-  if (s->j->nodes[n].op != OP_STOP) return -1;
-  int64_t k = gr_attr_i(s->j, n, AT_INDEX, -1);
-  return k >= 0 && k < (int64_t)s->f->input_count && s->wants_grad[k] ? k : -1;
-}
-
-static bool add_to(Split *s, Val *sum, Val x)
-{
-  if (val_none(x)) return true;
-  if (val_none(*sum)) {
-    *sum = x;
-    return true;
-  }
-  s->j->at = s->j->provs[gr_node(s->j, x)->prov];
-  *sum = gr_op(s->j, OP_ADD, (Val[]){*sum, x}, 2, NULL, 0, NULL, 0, s->e);
-  return !val_none(*sum);
-}
-
-static void split(void *ud)
-{
-  Split *s = ud;
-  const Graph *f = s->f;
   Arena *tmp = &s->scratch;
-  Graph *forward = flat_copy(tmp, f, s->e);
-  if (!forward) return;
-  Graph *j = s->j = gr_clone(tmp, forward);
-  int ny = 0, nwrt = 0;
-  Val *y = ARENA_ARRAY(tmp, Val, f->output_count + 1);
-  Val *wrt = ARENA_ARRAY(tmp, Val, f->input_count + j->node_count + 1);
-  Val *dx = ARENA_ARRAY(tmp, Val, f->input_count + j->node_count + 1);
-  s->cotangents = ARENA_ARRAY(tmp, Val, f->output_count + 1);
-  s->dx = ARENA_ARRAY(tmp, Val, f->input_count + 1);
-  s->f_nodes = (uint32_t)j->node_count;
-  for (size_t k = 0; k < f->output_count; k++) {
-    if (!s->has_cotangent[k]) continue;
-    y[ny] = j->outputs[k];
-    j->at = j->provs[gr_node(j, y[ny])->prov];
-    j->at.backward = 1;
-    s->cotangents[ny] = gr_input(j, gr_type(j, y[ny]));
-    ny++;
+  Graph *g = copy_start(tmp, s->j);
+  ValMap m = map_new(tmp, s->j);
+  for (uint32_t n = 0; n < s->f_nodes; n++) {
+    const GNode *node = &s->j->nodes[n];
+    Graph **regions = node->region_count ? ARENA_ARRAY(tmp, Graph *, node->region_count) : NULL;
+    for (uint32_t k = 0; k < node->region_count; k++)
+      regions[k] = gr_clone(tmp, s->j->regions[node->region0 + k]);
+    copy_node(g, &m, n, regions);
   }
-  s->cotangent_count = ny;
-  for (size_t k = 0; k < f->input_count; k++)
-    if (s->wants_grad[k]) wrt[nwrt++] = j->inputs[k];
-  int ninput = nwrt;
-  for (uint32_t n = 0; n < s->f_nodes; n++)
-    if (version_of(s, n) >= 0) wrt[nwrt++] = (Val){n, 0};
-  if (!ad_vjp(j, ny, y, s->cotangents, nwrt, wrt, dx, s->e, s->at)) return;
-  Joint *out = ARENA_NEW(s->to, Joint);
-  out->gives_grad = ARENA_ARRAY(s->to, bool, f->input_count + 1);
-  for (size_t k = 0; k < f->input_count; k++) s->dx[k] = VAL_NONE;
-  for (int i = nwrt; i-- > ninput;) /* the last version first (rule 74) */
-    if (!add_to(s, &s->dx[version_of(s, wrt[i].node)], dx[i])) return;
-  nwrt = 0;
-  for (size_t k = 0; k < f->input_count; k++) {
-    if (s->wants_grad[k] && !add_to(s, &s->dx[k], dx[nwrt++])) return;
-    out->gives_grad[k] = !val_none(s->dx[k]);
-  }
+  copy_checks(g, s->w->flat);
+  for (size_t k = 0; k < first_gradient(s); k++) gr_output(g, map_get(&m, s->j->outputs[k]));
+  for (int k = 0; k < nsaved; k++) gr_output(g, map_get(&m, saved[k]));
+  return gr_dce(s->to, g);
+}
+
+static void split(Split *s, const uint8_t *choice)
+{
+  const JointWhole *w = s->w;
+  Arena *tmp = &s->scratch;
+  s->f_nodes = w->split;
+  const Graph *j = s->j = w->g->blocks ? rm_apply(tmp, w->g, choice, &s->f_nodes) : w->g;
   s->live = ARENA_ARRAY(tmp, bool, j->node_count + 1);
   s->saved = ARENA_ARRAY(tmp, bool, j->type_count + 1);
   mark_live(s);
@@ -292,31 +263,141 @@ static void split(void *ud)
                                                    : j->nodes[s->f_nodes].result0;
   for (uint32_t k = 0; k < f_results; k++) count += s->saved[k];
   Val *saved = ARENA_ARRAY(tmp, Val, count + 1);
+  Joint *out = s->joint = ARENA_NEW(s->to, Joint);
+  out->gives_grad = ARENA_ARRAY(s->to, bool, w->input_count + 1);
+  memcpy(out->gives_grad, w->gives_grad, sizeof(bool) * (size_t)w->input_count);
   out->saved_input = ARENA_ARRAY(s->to, int, count + 1);
   count = 0;
   for (uint32_t n = 0; n < s->f_nodes; n++)
     for (uint32_t k = 0; k < j->nodes[n].result_count; k++) {
       Val v = {n, k};
       if (!s->saved[slot(j, v)]) continue;
-      out->saved_input[count] = input_number(forward, v);
+      out->saved_input[count] = input_number(j, v);
       saved[count++] = v;
-      gr_output(forward, v);
     }
-  out->output_count = (int)f->output_count;
+  out->output_count = w->output_count;
   out->saved_count = count;
-  out->forward = gr_dce(s->to, forward);
-  s->joint = out;
+  out->forward = make_forward(s, saved, count);
   if (!make_backward(s, saved, count)) s->joint = NULL;
+}
+
+typedef struct SplitJob {
+  Split s;
+  const uint8_t *choice;
+} SplitJob;
+
+static void split_job(void *ud)
+{
+  SplitJob *job = ud;
+  split(&job->s, job->choice);
+}
+
+Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr *e, Prov *at)
+{
+  SplitJob job = {.s = {.to = a, .w = w, .e = e, .at = at}, .choice = choice};
+  arena_init(&job.s.scratch, a->mem);
+  int code = mem_protect(a->mem, split_job, &job);
+  arena_free(&job.s.scratch);
+  if (code != MEM_OK) mem_throw(a->mem, code);
+  return job.s.joint;
+}
+
+/* -- the joint graph */
+
+/* The input that node n is a later version of, when the gradient by that is wanted; else -1. What a
+ * call writes to a param is a `stop` with the number of the param's input: a leaf of its own, whose
+ * gradient counts as the param's (rule 60). */
+static int64_t version_of(const Graph *j, const JointWant *want, size_t inputs, uint32_t n)
+{
+  if (j->nodes[n].op != OP_STOP) return -1;
+  int64_t k = gr_attr_i(j, n, AT_INDEX, -1);
+  return k >= 0 && k < (int64_t)inputs && want->wants_grad[k] ? k : -1;
+}
+
+static bool add_to(Graph *j, Val *sum, Val x, GErr *e)
+{
+  if (val_none(x)) return true;
+  if (val_none(*sum)) {
+    *sum = x;
+    return true;
+  }
+  j->at = j->provs[gr_node(j, x)->prov];
+  *sum = gr_op(j, OP_ADD, (Val[]){*sum, x}, 2, NULL, 0, NULL, 0, e);
+  return !val_none(*sum);
+}
+
+static Val cotangent(Graph *j, Val y)
+{
+  j->at = j->provs[gr_node(j, y)->prov];
+  j->at.backward = 1;
+  j->at.tag = TAG_NONE;
+  return gr_input(j, gr_type(j, y));
+}
+
+JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr *e, Prov *at)
+{
+  JointWhole *w = ARENA_NEW(a, JointWhole);
+  Graph *flat = flat_copy(a, f, e);
+  if (!flat) return NULL;
+  Graph *j = gr_clone(a, flat);
+  size_t inputs = f->input_count;
+  *w = (JointWhole){.g = j, .flat = flat, .split = (uint32_t)j->node_count,
+                    .output_count = (int)f->output_count, .input_count = (int)inputs};
+  int ny = 0, nwrt = 0;
+  Val *y = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
+  Val *dy = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
+  Val *wrt = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
+  Val *dx = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
+  Val *sum = ARENA_ARRAY(a, Val, inputs + 1);
+  for (size_t k = 0; k < f->output_count; k++)
+    if (want->has_cotangent[k]) y[ny++] = j->outputs[k];
+  for (size_t k = 0; want->carries && k < inputs; k++)
+    if (want->carries[k]) y[ny++] = j->inputs[k]; /* seeded before the uses in f */
+  for (int k = 0; k < ny; k++) dy[k] = cotangent(j, y[k]);
+  for (size_t k = 0; k < inputs; k++)
+    if (want->wants_grad[k]) wrt[nwrt++] = j->inputs[k];
+  int ninput = nwrt;
+  for (uint32_t n = 0; n < w->split; n++)
+    if (version_of(j, want, inputs, n) >= 0) wrt[nwrt++] = (Val){n, 0};
+  j->at = (Prov){.origin = -1};
+  if (!ad_vjp(j, ny, y, dy, nwrt, wrt, dx, e, at)) return NULL;
+  w->gives_grad = ARENA_ARRAY(a, bool, inputs + 1);
+  for (size_t k = 0; k < inputs; k++) sum[k] = VAL_NONE;
+  for (int i = nwrt; i-- > ninput;) /* the last version first (rule 74) */
+    if (!add_to(j, &sum[version_of(j, want, inputs, wrt[i].node)], dx[i], e)) return NULL;
+  nwrt = 0;
+  for (size_t k = 0; k < inputs; k++) {
+    if (want->wants_grad[k] && !add_to(j, &sum[k], dx[nwrt++], e)) return NULL;
+    w->gives_grad[k] = !val_none(sum[k]);
+    if (w->gives_grad[k]) gr_output(j, sum[k]);
+  }
+  return w;
+}
+
+typedef struct JointJob {
+  Arena *to, scratch;
+  const Graph *f;
+  const JointWant *want;
+  GErr *e;
+  Prov *at;
+  Joint *joint;
+} JointJob;
+
+static void joint_job(void *ud)
+{
+  JointJob *job = ud;
+  JointWhole *w = ad_joint_whole(&job->scratch, job->f, job->want, job->e, job->at);
+  if (w) job->joint = ad_joint_split(job->to, w, NULL, job->e, job->at);
 }
 
 Joint *ad_joint(Arena *a, const Graph *f, const bool *has_cotangent, const bool *wants_grad,
                 GErr *e, Prov *at)
 {
-  Split s = {.to = a, .f = f, .has_cotangent = has_cotangent, .wants_grad = wants_grad, .e = e,
-             .at = at};
-  arena_init(&s.scratch, a->mem);
-  int code = mem_protect(a->mem, split, &s);
-  arena_free(&s.scratch);
+  JointWant want = {.has_cotangent = has_cotangent, .wants_grad = wants_grad};
+  JointJob job = {.to = a, .f = f, .want = &want, .e = e, .at = at};
+  arena_init(&job.scratch, a->mem);
+  int code = mem_protect(a->mem, joint_job, &job);
+  arena_free(&job.scratch);
   if (code != MEM_OK) mem_throw(a->mem, code);
-  return s.joint;
+  return job.joint;
 }

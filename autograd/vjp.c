@@ -77,6 +77,7 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
     Val *to = &map[n->result0];
     dst->at = body->provs[n->prov];
     dst->at.backward = 1;
+    dst->at.tag = TAG_NONE;
     dst->at.within = at.within;
     if (n->op == OP_INPUT) {
       *to = args[next_arg++];
@@ -198,6 +199,7 @@ static bool seed(Sweep *s, B *b)
     }
     s->g->at = s->g->provs[gr_node(s->g, s->y[j])->prov];
     s->g->at.backward = 1;
+    s->g->at.tag = TAG_NONE;
     s->g->at.within = s->entry.region;
     s->g->at.anomaly |= s->entry.anomaly;
     if (!add_to(s, b, s->y[j], s->dy[j])) return false;
@@ -247,6 +249,7 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n)
   if (!wanted) return true;
   g->at = g->provs[node.prov];
   g->at.backward = 1;
+  g->at.tag = TAG_NONE;
   g->at.within = s->entry.region;
   g->at.anomaly |= s->entry.anomaly;
   r->node = n;

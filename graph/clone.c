@@ -31,8 +31,7 @@ static Attr own_attr(Arena *a, Attr x) {
   return x;
 }
 
-static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov) {
-  const Prov *p = &src->provs[prov];
+static uint32_t own_prov(Graph *dst, const Prov *p) {
   const Prov *last = dst->prov_count ? &dst->provs[dst->prov_count - 1] : NULL;
   /* Runs of nodes share a provenance; copies keep that. */
   if (last && prov_same(last, p)) return (uint32_t)dst->prov_count - 1;
@@ -40,18 +39,17 @@ static uint32_t own_prov(Graph *dst, const Graph *src, uint32_t prov) {
   return (uint32_t)dst->prov_count - 1;
 }
 
-Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions) {
-  const Graph *src = m->src;
+Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in,
+                 Graph *const *regions, const Prov *prov) {
   const GNode *n = &src->nodes[node];
   GNode c = *n;
   c.operand0 = (uint32_t)dst->operand_count;
   c.result0 = (uint32_t)dst->type_count;
   c.attr0 = (uint32_t)dst->attr_count;
   c.region0 = (uint32_t)dst->region_count;
-  c.prov = own_prov(dst, src, n->prov);
+  c.prov = own_prov(dst, prov);
   for (uint32_t i = 0; i < n->operand_count; i++) {
-    Val v = map_get(m, src->operands[n->operand0 + i]);
-    VEC_PUSH(dst->arena, dst->operands, dst->operand_count, dst->operand_cap, v);
+    VEC_PUSH(dst->arena, dst->operands, dst->operand_count, dst->operand_cap, in[i]);
   }
   for (uint32_t i = 0; i < n->attr_count; i++) {
     Attr a = own_attr(dst->arena, src->attrs[n->attr0 + i]);
@@ -65,7 +63,6 @@ Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions) {
   Val v = {(uint32_t)dst->node_count, 0};
   for (uint32_t i = 0; i < n->result_count; i++) {
     VEC_PUSH(dst->arena, dst->types, dst->type_count, dst->type_cap, src->types[n->result0 + i]);
-    m->to[n->result0 + i] = (Val){v.node, i};
   }
   VEC_PUSH(dst->arena, dst->nodes, dst->node_count, dst->node_cap, c);
   if ((op_info[n->op].traits & T_VIEW) && n->operand_count == 1) {
@@ -79,6 +76,16 @@ Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions) {
   return v;
 }
 
+Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions) {
+  const GNode *n = &m->src->nodes[node];
+  Val few[8], *in = n->operand_count <= 8 ? few : ARENA_ARRAY(dst->arena, Val, n->operand_count);
+  for (uint32_t i = 0; i < n->operand_count; i++)
+    in[i] = map_get(m, m->src->operands[n->operand0 + i]);
+  Val v = copy_node_as(dst, m->src, node, in, regions, &m->src->provs[n->prov]);
+  for (uint32_t i = 0; i < n->result_count; i++) m->to[n->result0 + i] = (Val){v.node, i};
+  return v;
+}
+
 void copy_checks(Graph *dst, const Graph *src) {
   for (size_t i = 0; i < src->check_count; i++) {
     SizeCheck c = src->checks[i];
@@ -87,7 +94,7 @@ void copy_checks(Graph *dst, const Graph *src) {
       have = dst->checks[k].kind == c.kind && dst->checks[k].a == c.a && dst->checks[k].b == c.b;
     }
     if (have) continue;
-    c.prov = own_prov(dst, src, c.prov);
+    c.prov = own_prov(dst, &src->provs[c.prov]);
     if (c.text) c.text = arena_strdup(dst->arena, c.text, strlen(c.text));
     VEC_PUSH(dst->arena, dst->checks, dst->check_count, dst->check_cap, c);
   }

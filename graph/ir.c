@@ -61,6 +61,14 @@ static uint32_t prov_index(Graph *g) {
   return (uint32_t)g->prov_count - 1;
 }
 
+void gr_set_prov(Graph *g, uint32_t node, Prov p) {
+  Prov at = g->at;
+  g->at = p;
+  uint32_t k = prov_index(g);
+  g->nodes[node].prov = k;
+  g->at = at;
+}
+
 static Attr copy_attr(Arena *a, Attr from) {
   if ((from.kind == AK_INTS || from.kind == AK_DIMS) && from.count) {
     int64_t *v = ARENA_ARRAY(a, int64_t, from.count);

@@ -75,6 +75,7 @@ typedef struct Block {
   Name text;         /* its clauses as written, "save matmul, budget = 1MiB"; "" = none */
   int64_t budget;    /* bytes, -1 = none (rule 86) */
   bool automatic;    /* <auto>: the planner decides under the limit of the process */
+  bool saves;        /* what no clause names is saved: all clauses recompute (rule 82) */
   bool reentrant;    /* backward runs the whole body again (rule 85) */
 } Block;
 typedef struct BlockTab { /* shared by all graphs of a function, as its DimTab is */
@@ -182,6 +183,8 @@ uint32_t gr_block(Graph *g, Block b); /* enters b into g's table; its id. Throws
 static inline const Block *gr_block_at(const Graph *g, uint32_t id) {
   return g->blocks && id && id <= g->blocks->count ? &g->blocks->items[id - 1] : NULL;
 }
+/* Gives a node another provenance. */
+void gr_set_prov(Graph *g, uint32_t node, Prov p);
 /* Whether `id` is `outer` or a block inside of it. */
 bool gr_block_inside(const Graph *g, uint32_t id, uint32_t outer);
 /* Whether node n is computed by the body of block `id`. */

@@ -508,6 +508,7 @@ static bool block(Reader *r, Graph *g) {
   }
   if (take_word(r, "budget") && !(need(r, '=') && number(r, 0, INT64_MAX, &b.budget))) return false;
   b.automatic = take_word(r, "auto");
+  b.saves = take_word(r, "saves");
   b.reentrant = take_word(r, "reentrant");
   blanks(r);
   if (!string(r, &b.text)) return false;

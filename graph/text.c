@@ -8,8 +8,8 @@
  *   symbol   = "sym" ( name | string | "?" ) [ "@" span ]         ? and names that are no words
  *                                                                 are written ?0 ?1 .. in dims
  *   fact     = "fact" dim "," dim                             the first is a multiple of the second
- *   block    = "block" number [ "in" number ] [ "budget=" number ] [ "auto" ] [ "reentrant" ]
- *              string [ "@" span ]                                numbers count up from 1
+ *   block    = "block" number [ "in" number ] [ "budget=" number ] [ "auto" ] [ "saves" ]
+ *              [ "reentrant" ] string [ "@" span ]               numbers count up from 1
  *   body     = { node | check } [ "return" { value } ]
  *   node     = "%" number "=" op { value } [ "{" { attr } "}" ] [ ":" type { "," type } ] [ prov ]
  *              { "region" [string] "{" body "}" }                 numbers count up from 0
@@ -296,6 +296,7 @@ static void put_blocks(Printer *p, const BlockTab *t) {
     if (k->parent) buf_printf(b, " in %u", (unsigned)k->parent);
     if (k->budget >= 0) buf_printf(b, " budget=%lld", (long long)k->budget);
     if (k->automatic) buf_puts(b, " auto");
+    if (k->saves) buf_puts(b, " saves");
     if (k->reentrant) buf_puts(b, " reentrant");
     buf_putc(b, ' ');
     put_string(b, k->text ? k->text : "");

@@ -1,0 +1,466 @@
+/* Rematerialisation: backward reads copies of what it is to compute again.
+ *
+ * In: a graph that holds forward and backward, and what is to become of each value of a block.
+ * Out: the same graph in which a backward use of a remade value reads a copy, made of what is kept:
+ * inputs of the block, saved values, what others keep anyway (Chen, Xu, Zhang and Guestrin,
+ * "Training Deep Nets with Sublinear Memory Cost", 2016, with any set of saved values in the place
+ * of their segments).
+ *
+ * The idea is demand. Nodes are copied over in their order; an operand of a backward node is looked
+ * up in the *world* of the node's block: there a saved value is the original, another is a copy
+ * made at its first demand and kept for the next. So copies stand right before their first use and
+ * nothing is made that nobody reads. Worlds nest as blocks do: in the world of an inner block what
+ * it saves is looked up in the world around it, which is where the outer block computed it again
+ * (rule 85). A copied node that is itself a gradient, of a block inside, opens a world inside of
+ * the one it is copied in.
+ *
+ * Invariants: copies have the op, attributes, operand values and place in the source of their
+ * originals, hence their bits. No effect is copied. No world is shared by both halves of a split.
+ * No recursion over nodes.
+ */
+#include "autograd/remat.h"
+
+#include "autograd/remat_impl.h"
+#include "graph/copy.h"
+
+/* -- what a node is */
+
+static const Prov *prov_of(const Graph *g, uint32_t n)
+{
+  return &g->provs[g->nodes[n].prov];
+}
+
+uint32_t rm_home(const Graph *g, uint32_t n)
+{
+  const Prov *p = prov_of(g, n);
+  return p->backward ? p->within : p->region;
+}
+
+uint32_t rm_top(const Graph *g, uint32_t id)
+{
+  for (const Block *b; (b = gr_block_at(g, id)) && b->parent;) id = b->parent;
+  return gr_block_at(g, id) ? id : 0;
+}
+
+bool rm_is_free(const Graph *g, uint32_t n)
+{
+  return op_info[g->nodes[n].op].remat == REMAT_FREE;
+}
+
+/* Costs nothing to make again, and is made of one value. */
+static bool is_view(const Graph *g, uint32_t n)
+{
+  return rm_is_free(g, n) && g->nodes[n].operand_count == 1;
+}
+
+bool rm_never(const Graph *g, uint32_t n)
+{
+  const GNode *node = &g->nodes[n];
+  if (op_info[node->op].remat == REMAT_NEVER || node_effect(g, n)) return true;
+  for (uint32_t k = 0; k < node->result_count; k++)
+    if (g->types[node->result0 + k].kind == TK_TOKEN) return true;
+  return false;
+}
+
+/* They are kept, so that the second run takes the same way. */
+bool *rm_conditions(Arena *a, const Graph *g)
+{
+  bool *is = ARENA_ARRAY(a, bool, g->type_count + 1);
+  for (uint32_t n = 0; n < g->node_count; n++)
+    if (g->nodes[n].op == OP_BRANCH || g->nodes[n].op == OP_LOOP)
+      is[rm_slot(g, gr_operand(g, n, 0))] = true;
+  return is;
+}
+
+/* -- the choice as written */
+
+static uint8_t by_tag(uint8_t tag)
+{
+  switch ((Tag)tag) {
+  case TAG_PREFER_RECOMPUTE:
+  case TAG_MUST_RECOMPUTE: return CHOICE_REMAKE;
+  case TAG_OFFLOAD: return CHOICE_OFFLOAD;
+  default: return CHOICE_SAVE;
+  }
+}
+
+/* What block `at`, in which node n is computed, wants of n's values. */
+static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
+{
+  uint8_t tag = prov_of(g, n)->tag;
+  if (rm_never(g, n)) return CHOICE_SAVE;
+  /* An inner block decides while the outer one computes it again, unless that keeps what it does
+   * not name. */
+  for (uint32_t id = rm_home(g, n); id != at;) {
+    id = gr_block_at(g, id)->parent;
+    if (!gr_block_at(g, id)->saves) return rm_is_free(g, n) ? CHOICE_FREE : CHOICE_REMAKE;
+  }
+  if (rm_is_free(g, n) && tag != TAG_MUST_SAVE && tag != TAG_OFFLOAD) return CHOICE_FREE;
+  return by_tag(tag);
+}
+
+void rm_written(const Graph *g, uint8_t *choice)
+{
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    const GNode *node = &g->nodes[n];
+    uint32_t top = rm_top(g, rm_home(g, n));
+    uint8_t c = top ? choice_in(g, n, top) : CHOICE_FREE;
+    for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = c;
+  }
+  /* A view is kept by keeping what it looks at. */
+  for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
+    const GNode *node = &g->nodes[n];
+    if (!is_view(g, n) || node->op == OP_SLICE || choice[node->result0] != CHOICE_SAVE) continue;
+    Val v = gr_operand(g, n, 0);
+    if (rm_home(g, v.node) && choice[rm_slot(g, v)] != CHOICE_OFFLOAD)
+      choice[rm_slot(g, v)] = CHOICE_SAVE;
+  }
+}
+
+void rm_all(const Graph *g, uint8_t what, uint8_t *choice)
+{
+  rm_written(g, choice);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    const GNode *node = &g->nodes[n];
+    uint8_t tag = prov_of(g, n)->tag;
+    bool free = rm_is_free(g, n) || rm_never(g, n) || !rm_home(g, n);
+    if (free || tag == TAG_MUST_SAVE || tag == TAG_MUST_RECOMPUTE || tag == TAG_OFFLOAD) continue;
+    for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = what;
+  }
+}
+
+/* -- worlds */
+
+typedef struct World World;
+struct World {
+  uint32_t block;       /* 0: the graph as it is */
+  World *around, *inner, *next; /* inner: the first of those inside, next: beside it */
+  size_t slot0, slots;  /* results of g from the block's first node to its last */
+  Val *made;            /* by slot: the copy, VAL_NONE = none yet */
+};
+
+typedef struct Redo {
+  Arena *a;             /* scratch */
+  const Graph *g;
+  Graph *d;
+  const uint8_t *choice;
+  const bool *condition, *live;
+  Val *to;              /* by slot of g: in d */
+  /* By slot: which gradients keep the original alive whatever is chosen: those that stand in block
+   * `held - 1`, ALWAYS, or 0 = none. */
+  uint32_t *held;
+  uint8_t *fate;        /* by slot: bits of Fate */
+  World root;
+  uint32_t *first, *last; /* by block: node range of its body */
+} Redo;
+enum { ALWAYS = UINT32_MAX };
+enum { FATE_KEPT = 1, FATE_MADE = 2, FATE_HELD = 4 }; /* HELD: kept whatever is chosen */
+
+bool *rm_live(Arena *a, const Graph *g)
+{
+  bool *live = ARENA_ARRAY(a, bool, g->node_count + 1);
+  for (size_t k = 0; k < g->output_count; k++) live[g->outputs[k].node] = true;
+  for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
+    if (!live[n] && !node_effect(g, n)) continue;
+    live[n] = true;
+    for (uint32_t k = 0; k < g->nodes[n].operand_count; k++)
+      live[gr_operand(g, n, (int)k).node] = true;
+  }
+  return live;
+}
+
+static World *world_in(Redo *r, World *around, uint32_t block)
+{
+  for (World *w = around->inner; w; w = w->next)
+    if (w->block == block) return w;
+  World *w = ARENA_NEW(r->a, World);
+  *w = (World){.block = block, .around = around, .next = around->inner};
+  uint32_t lo = r->first[block], hi = r->last[block];
+  if (lo <= hi) {
+    const GNode *end = &r->g->nodes[hi];
+    w->slot0 = r->g->nodes[lo].result0;
+    w->slots = end->result0 + end->result_count - w->slot0;
+  }
+  w->made = ARENA_ARRAY(r->a, Val, w->slots + 1);
+  for (size_t k = 0; k < w->slots; k++) w->made[k] = VAL_NONE;
+  around->inner = w;
+  return w;
+}
+
+/* Whether block `id` is one whose gradient node n is part of, and in which it does not stand: the
+ * innermost of them is its region, then come those around. */
+static bool next_block(const Graph *g, uint32_t n, uint32_t id)
+{
+  const Block *b = gr_block_at(g, id);
+  return b && !gr_block_inside(g, prov_of(g, n)->within, id);
+}
+
+/* The world in which node n, copied in `at`, reads: inside of these blocks. */
+static World *world_of(Redo *r, World *at, uint32_t n)
+{
+  const Graph *g = r->g;
+  const Prov *p = prov_of(g, n);
+  if (!p->backward || !p->region) return at;
+  uint32_t count = 0;
+  for (uint32_t id = p->region; next_block(g, n, id); id = gr_block_at(g, id)->parent) count++;
+  for (; count > 0; count--) {
+    uint32_t id = p->region;
+    for (uint32_t k = 1; k < count; k++) id = gr_block_at(g, id)->parent;
+    at = world_in(r, at, id);
+  }
+  return at;
+}
+
+/* Whether the node's values are copied in world w rather than taken from the one around it. */
+static bool copied_in(const Redo *r, const World *w, Val v)
+{
+  const Graph *g = r->g;
+  size_t s = rm_slot(g, v);
+  OpCode op = (OpCode)g->nodes[v.node].op;
+  if (r->condition[s] || rm_never(g, v.node) || op == OP_CONST || op == OP_DIM) return false;
+  bool top = w->around == &r->root && !gr_block_at(g, w->block)->parent;
+  uint8_t c = top ? r->choice[s] : choice_in(g, v.node, w->block);
+  return c == CHOICE_FREE || c == CHOICE_REMAKE;
+}
+
+/* What v is in world w, for a node that stands in block `within`. VAL_NONE: a copy of its node has
+ * to be made, in `*at`. */
+static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at)
+{
+  const Graph *g = r->g;
+  size_t s = rm_slot(g, v);
+  bool held = r->held[s] == ALWAYS || r->held[s] == within + 1;
+  for (; !held && w->block; w = w->around) {
+    if (!gr_in_block(g, v.node, w->block) || !copied_in(r, w, v)) continue;
+    *at = w;
+    return w->made[s - w->slot0];
+  }
+  uint32_t home = rm_home(g, v.node);
+  if (home && !gr_block_inside(g, within, rm_top(g, home)))
+    r->fate[s] |= FATE_KEPT | (held && !(r->fate[s] & FATE_KEPT) ? FATE_HELD : 0);
+  if (r->held[s] != ALWAYS) r->held[s] = within + 1;
+  return r->to[s];
+}
+
+/* -- copying */
+
+static Graph **own_regions(Redo *r, uint32_t n)
+{
+  const GNode *node = &r->g->nodes[n];
+  if (!node->region_count) return NULL;
+  Arena *a = r->d->arena;
+  Graph **own = ARENA_ARRAY(a, Graph *, node->region_count);
+  for (uint32_t k = 0; k < node->region_count; k++)
+    own[k] = gr_clone(a, r->g->regions[node->region0 + k]);
+  return own;
+}
+
+/* A copy in the making: its operands are looked up one after the other. */
+typedef struct Task {
+  World *world;
+  uint32_t node, next;
+  Val *in;
+} Task;
+
+typedef struct Tasks {
+  Task *items;
+  size_t count, cap;
+} Tasks;
+
+static void push(Redo *r, Tasks *t, World *w, uint32_t n)
+{
+  Task k = {w, n, 0, ARENA_ARRAY(r->a, Val, r->g->nodes[n].operand_count + 1)};
+  VEC_PUSH(r->a, t->items, t->count, t->cap, k);
+}
+
+static void finish(Redo *r, const Task *t, uint32_t within)
+{
+  const GNode *node = &r->g->nodes[t->node];
+  Prov p = *prov_of(r->g, t->node);
+  p.tag = TAG_NONE;
+  p.recomputed = p.backward = 1;
+  p.within = within;
+  Val v = copy_node_as(r->d, r->g, t->node, t->in, own_regions(r, t->node), &p);
+  for (uint32_t k = 0; k < node->result_count; k++) {
+    size_t s = node->result0 + k;
+    t->world->made[s - t->world->slot0] = (Val){v.node, k};
+    r->fate[s] |= FATE_MADE;
+  }
+}
+
+/* What operand k of backward node n reads; copies that it needs are made. */
+static Val demand(Redo *r, uint32_t n, uint32_t k)
+{
+  World *w = world_of(r, &r->root, n), *in;
+  uint32_t within = prov_of(r->g, n)->within;
+  Val v = gr_operand(r->g, n, (int)k), got = look_up(r, w, v, within, &in);
+  if (!val_none(got)) return got;
+  Tasks t = {0};
+  push(r, &t, in, v.node);
+  while (t.count) {
+    Task *x = &t.items[t.count - 1];
+    if (x->next == r->g->nodes[x->node].operand_count) {
+      finish(r, x, within);
+      t.count--;
+      continue;
+    }
+    Val y = gr_operand(r->g, x->node, (int)x->next);
+    got = look_up(r, world_of(r, x->world, x->node), y, within, &in);
+    if (val_none(got))
+      push(r, &t, in, y.node);
+    else
+      x->in[x->next++] = got;
+  }
+  return look_up(r, w, v, within, &in);
+}
+
+/* Finds what outputs hold, and live backward nodes from `lo` to `hi` that no block has a say in. */
+static void mark_held(Redo *r, uint32_t lo, uint32_t hi)
+{
+  const Graph *g = r->g;
+  for (size_t k = 0; k < g->type_count; k++) r->held[k] = 0;
+  for (uint32_t n = lo; n < hi; n++) {
+    const Prov *p = prov_of(g, n);
+    for (uint32_t k = 0; r->live[n] && p->backward && k < g->nodes[n].operand_count; k++) {
+      Val v = gr_operand(g, n, (int)k);
+      uint32_t id = p->region;
+      while (next_block(g, n, id) && !gr_in_block(g, v.node, id)) id = gr_block_at(g, id)->parent;
+      if (!next_block(g, n, id)) r->held[rm_slot(g, v)] = p->within + 1;
+    }
+  }
+  for (size_t k = 0; k < g->output_count; k++) r->held[rm_slot(g, g->outputs[k])] = ALWAYS;
+}
+
+static void ranges(Redo *r)
+{
+  const Graph *g = r->g;
+  size_t count = g->blocks->count;
+  r->first = ARENA_ARRAY(r->a, uint32_t, count + 1);
+  r->last = ARENA_ARRAY(r->a, uint32_t, count + 1);
+  for (size_t k = 0; k <= count; k++) r->first[k] = 1;
+  for (uint32_t n = 0; n < g->node_count; n++)
+    for (uint32_t id = rm_home(g, n); gr_block_at(g, id); id = gr_block_at(g, id)->parent) {
+      if (r->first[id] > r->last[id]) r->first[id] = n;
+      r->last[id] = n;
+    }
+}
+
+static void copy_all(Redo *r, uint32_t *split)
+{
+  const Graph *g = r->g;
+  size_t widest = 0;
+  for (size_t n = 0; n < g->node_count; n++)
+    if (g->nodes[n].operand_count > widest) widest = g->nodes[n].operand_count;
+  Val *in = ARENA_ARRAY(r->a, Val, widest + 1);
+  uint32_t half = split && *split < g->node_count ? *split : (uint32_t)g->node_count;
+  mark_held(r, 0, half);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    const GNode *node = &g->nodes[n];
+    Prov p = *prov_of(g, n);
+    if (n == half) {
+      *split = (uint32_t)r->d->node_count;
+      r->root.inner = NULL;
+      mark_held(r, half, (uint32_t)g->node_count);
+      for (size_t k = 0; k < g->type_count; k++) r->fate[k] = 0;
+    }
+    for (uint32_t k = 0; k < node->operand_count; k++)
+      in[k] = r->live[n] && p.backward ? demand(r, n, k) : r->to[rm_slot(g, gr_operand(g, n, (int)k))];
+    p.tag = TAG_NONE;
+    Val v = copy_node_as(r->d, g, n, in, own_regions(r, n), &p);
+    for (uint32_t k = 0; k < node->result_count; k++)
+      r->to[node->result0 + k] = (Val){v.node, k};
+  }
+  if (split && half == g->node_count) *split = (uint32_t)r->d->node_count;
+  copy_checks(r->d, g);
+  for (size_t k = 0; k < g->output_count; k++) gr_output(r->d, r->to[rm_slot(g, g->outputs[k])]);
+  r->d->at = g->at;
+}
+
+static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint8_t *choice)
+{
+  *r = (Redo){.a = scratch, .g = g, .d = copy_start(to, g), .choice = choice};
+  if (!choice) {
+    uint8_t *written = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
+    rm_written(g, written);
+    r->choice = written;
+  }
+  r->condition = rm_conditions(scratch, g);
+  r->live = rm_live(scratch, g);
+  r->to = ARENA_ARRAY(scratch, Val, g->type_count + 1);
+  r->held = ARENA_ARRAY(scratch, uint32_t, g->type_count + 1);
+  r->fate = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
+  ranges(r);
+}
+
+typedef struct Apply {
+  Arena *to, scratch;
+  const Graph *g;
+  const uint8_t *choice;
+  uint32_t *split;
+  Graph *made;
+} Apply;
+
+static void apply(void *ud)
+{
+  Apply *x = ud;
+  Redo r;
+  start(&r, &x->scratch, x->to, x->g, x->choice);
+  copy_all(&r, x->split);
+  x->made = r.d;
+}
+
+Graph *rm_apply(Arena *a, const Graph *g, const uint8_t *choice, uint32_t *split)
+{
+  if (!g->blocks) return gr_clone(a, g);
+  Apply x = {.to = a, .g = g, .choice = choice, .split = split};
+  arena_init(&x.scratch, a->mem);
+  int code = mem_protect(a->mem, apply, &x);
+  arena_free(&x.scratch);
+  if (code != MEM_OK) mem_throw(a->mem, code);
+  return x.made;
+}
+
+Graph *rm_pass(Arena *a, const Graph *g)
+{
+  return rm_apply(a, g, NULL, NULL);
+}
+
+/* -- explaining */
+
+static RmWhy why(const Redo *r, const uint8_t *written, Val v)
+{
+  const Graph *g = r->g;
+  size_t s = rm_slot(g, v);
+  uint8_t tag = prov_of(g, v.node)->tag, c = r->choice[s];
+  if (rm_is_free(g, v.node)) return WHY_FREE;
+  if (rm_never(g, v.node) || r->condition[s]) return WHY_NEVER;
+  if ((r->fate[s] & FATE_HELD) && c != CHOICE_SAVE) return WHY_CALLER;
+  if (c != written[s]) return WHY_PLANNER;
+  bool named = tag == TAG_MUST_SAVE || tag == TAG_MUST_RECOMPUTE || tag == TAG_OFFLOAD;
+  return named && by_tag(tag) == c ? WHY_NAMED : WHY_REST;
+}
+
+void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint32_t *split,
+               void (*visit)(void *ud, const RmValue *v), void *ud)
+{
+  if (!g->blocks) return;
+  Redo r;
+  uint32_t half = split ? *split : 0;
+  start(&r, scratch, scratch, g, choice);
+  copy_all(&r, split ? &half : NULL);
+  uint8_t *written = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
+  rm_written(g, written);
+  for (uint32_t n = 0; n < g->node_count; n++)
+    for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
+      Val v = {n, k};
+      size_t s = rm_slot(g, v);
+      const Type *t = &g->types[s];
+      if (!r.fate[s] || t->kind == TK_TOKEN) continue;
+      RmValue x = {.v = v, .block = rm_top(g, rm_home(g, n)), .why = why(&r, written, v)};
+      x.choice = x.why == WHY_FREE ? CHOICE_FREE
+                 : r.fate[s] & FATE_KEPT ? CHOICE_SAVE : CHOICE_REMAKE;
+      x.bytes = dim_mul(g->dims, dim_product(g->dims, t->rank, t->dim),
+                        dim_const(g->dims, (int64_t)dt_size((DType)t->dtype)));
+      visit(ud, &x);
+    }
+}
