@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "autograd/remat.h"
 #include "lang/native.h"
 #include "lang/tape.h"
 
@@ -704,7 +705,7 @@ static void stage_job(void *ud) {
    * gradients are summed (rule 74). What runs is simplified. */
   c->g = gr_dce(&c->arena, u->g);
   double start = native_clock();
-  c->plain = simplified(&c->arena, c->g);
+  c->plain = simplified(&c->arena, c->g->blocks ? rm_pass(&c->arena, c->g) : c->g);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
   c->source = u->source;
   c->binds = u->binds;
