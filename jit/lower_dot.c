@@ -16,8 +16,7 @@
 
 /* ---- coordinates ---- */
 
-/* Takes the batch number apart: at[0 .. batch-1], of the axes marked alone where `only` is. */
-static void batch_coords(const Dot *d, Low *w, LVal number, const bool *only, LVal *at) {
+void dot_batch_coords(const Dot *d, Low *w, LVal number, const bool *only, LVal *at) {
   for (int i = d->batch - 1; i >= 0; i--) {
     if (only && !only[i]) {
       at[i] = imm(w, 0);
@@ -109,7 +108,7 @@ static bool pack_rows(Dot *d, Side *s) {
   LVal turn = lp_par(w.k, low_dim(&w, times(d, own_batches(d, s), ceil_div(d, d->m, ROWS))));
   LVal batch = lp_idiv(w.k, turn, blocks);
   LVal r0 = mul(&w, lp_irem(w.k, turn, blocks), imm(&w, ROWS));
-  batch_coords(d, &w, batch, s->batched, at);
+  dot_batch_coords(d, &w, batch, s->batched, at);
   LVal i = lp_for(w.k, least(&w, imm(&w, ROWS), sub(&w, m, r0)));
   LVal row = add(&w, r0, i), to = mul(&w, add(&w, mul(&w, batch, m), row), pitch);
   LVal j = lp_vec(w.k, k);
@@ -120,9 +119,7 @@ static bool pack_rows(Dot *d, Side *s) {
   return dot_finish(d, &w, times(d, times(d, own_batches(d, s), d->m), d->k));
 }
 
-/* From a group of a panel to the next: a bit more than it needs, so that several which are
- * written side by side do not meet in one set of the caches. */
-static Dim group_stride(const Dot *d, int64_t pitch) {
+Dim dot_group_stride(const Dot *d, int64_t pitch) {
   return dim_add(d->t, times(d, d->k, dim_num(d, pitch)), dim_num(d, GROUP_GAP));
 }
 
@@ -148,7 +145,7 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
   LVal block = lp_irem(w.k, number, blocks), batch = lp_idiv(w.k, number, blocks);
   LVal g0 = share(&w, block, groups, blocks);
   LVal group_count = sub(&w, share(&w, add(&w, block, one), groups, blocks), g0);
-  batch_coords(d, &w, batch, s->batched, at);
+  dot_batch_coords(d, &w, batch, s->batched, at);
   LVal k = s->along_k ? LV_NONE : lp_for(w.k, ks);
   LVal group = add(&w, g0, lp_for(w.k, group_count)), first, count, i;
   if (is_a) {
@@ -159,7 +156,8 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
     bool whole = dim_known(d, d->n, &n) && n % d->nr == 0;
     count = whole ? imm(&w, d->nr) : least(&w, imm(&w, d->nr), sub(&w, extent, first));
   }
-  LVal to = mul(&w, add(&w, mul(&w, batch, groups), group), low_dim(&w, group_stride(d, pitch)));
+  LVal to = add(&w, mul(&w, batch, groups), group);
+  to = mul(&w, to, low_dim(&w, dot_group_stride(d, pitch)));
   to = add(&w, to, mul(&w, k0, imm(&w, pitch)));
   if (s->along_k) {
     i = lp_for(w.k, count);
@@ -208,7 +206,7 @@ static bool row_stride(const Dot *d, Dim *out) {
   return true;
 }
 
-static void plan_a(Dot *d) {
+void dot_plan_a(Dot *d) {
   Side *s = &d->a;
   Dim row, step = s->view.stride[d->rank - 1];
   int64_t pitch;
@@ -227,7 +225,7 @@ static void plan_a(Dot *d) {
     s->kind = SIDE_TILES;
     s->row = dim_num(d, 1);
     s->step = dim_num(d, A_PITCH);
-    s->batch = times(d, d->tiles, group_stride(d, A_PITCH));
+    s->batch = times(d, d->tiles, dot_group_stride(d, A_PITCH));
   } else {
     s->kind = SIDE_ROWS;
     Dim whole = times(d, ceil_div(d, d->k, 16), dim_num(d, 16));
@@ -241,7 +239,7 @@ static void plan_a(Dot *d) {
   s->panel = dot_panel(d, times(d, own_batches(d, s), s->batch));
 }
 
-static void plan_b(Dot *d) {
+void dot_plan_b(Dot *d) {
   Side *s = &d->b;
   Dim step = s->view.stride[d->rank - 2], col = s->view.stride[d->rank - 1];
   int64_t pitch, m;
@@ -257,19 +255,27 @@ static void plan_b(Dot *d) {
   }
   s->kind = SIDE_TILES;
   s->along_k = dim_is(d, step, 1) && !dim_is(d, col, 1);
-  s->row = group_stride(d, d->nr);
+  s->row = dot_group_stride(d, d->nr);
   s->step = dim_num(d, d->nr);
   s->batch = times(d, d->panels, s->row);
   s->panel = dot_panel(d, times(d, own_batches(d, s), s->batch));
 }
 
-/* Buffer and first element of a side in a batch. */
-static int side_buf(const Dot *d, Low *w, const Side *s) {
+bool dot_pack_a(Dot *d) {
+  if (d->a.kind == SIDE_ROWS) return pack_rows(d, &d->a);
+  return d->a.kind != SIDE_TILES || pack_tiles(d, &d->a, true);
+}
+
+bool dot_pack_b(Dot *d) {
+  return d->b.kind != SIDE_TILES || pack_tiles(d, &d->b, false);
+}
+
+int dot_side_buf(const Dot *d, Low *w, const Side *s) {
   if (s->kind == SIDE_DIRECT) return low_value(w, s->view.base, LB_IN);
   return low_panel(w, s->panel, d->dt, LB_IN);
 }
 
-static LVal side_base(const Dot *d, Low *w, const Side *s, const LVal *at) {
+LVal dot_side_base(const Dot *d, Low *w, const Side *s, const LVal *at) {
   if (s->kind != SIDE_DIRECT) return mul(w, own_batch(d, w, s, at), low_dim(w, s->batch));
   LVal base = low_dim(w, s->view.offset);
   for (int i = 0; i < d->batch; i++) {
@@ -300,7 +306,7 @@ static void dot_rows(Dot *d, Main *f, LVal tile, Place *o) {
   o->r0 = mul(w, tile, imm(w, d->mr));
   o->rows = imm(w, d->mr);
   if (!dim_known(d, d->m, &m) || m % d->mr) o->rows = least(w, o->rows, sub(w, f->m, o->r0));
-  if (d->a.kind == SIDE_TILES) o->a = mul(w, tile, low_dim(w, group_stride(d, A_PITCH)));
+  if (d->a.kind == SIDE_TILES) o->a = mul(w, tile, low_dim(w, dot_group_stride(d, A_PITCH)));
   else o->a = mul(w, o->r0, f->a_row);
   o->a = add(w, f->a0, o->a);
 }
@@ -485,8 +491,8 @@ bool dot_main(Dot *d) {
   choose_blocks(d);
   Dim row_blocks = ceil_div(d, d->tiles, d->block_tiles);
   Dim col_blocks = ceil_div(d, d->panels, d->block_panels);
-  f.a = side_buf(d, w, &d->a);
-  if (d->b.kind != SIDE_LOCAL) f.b = side_buf(d, w, &d->b);
+  f.a = dot_side_buf(d, w, &d->a);
+  if (d->b.kind != SIDE_LOCAL) f.b = dot_side_buf(d, w, &d->b);
   f.m = low_dim(w, d->m);
   f.n = low_dim(w, d->n);
   f.k = low_dim(w, d->k);
@@ -502,13 +508,13 @@ bool dot_main(Dot *d) {
   LVal cb = lp_irem(w->k, turn, cb_count), rest = lp_idiv(w->k, turn, cb_count);
   LVal rb = lp_irem(w->k, rest, rb_count);
   f.batch = lp_idiv(w->k, rest, rb_count);
-  batch_coords(d, w, f.batch, NULL, f.at);
+  dot_batch_coords(d, w, f.batch, NULL, f.at);
   f.t0 = share(w, rb, f.tiles, rb_count);
   f.t1 = share(w, add(w, rb, one), f.tiles, rb_count);
   f.p0 = share(w, cb, f.panels, cb_count);
   f.p1 = share(w, add(w, cb, one), f.panels, cb_count);
-  f.a0 = side_base(d, w, &d->a, f.at);
-  if (d->b.kind != SIDE_LOCAL) f.b0 = side_base(d, w, &d->b, f.at);
+  f.a0 = dot_side_base(d, w, &d->a, f.at);
+  if (d->b.kind != SIDE_LOCAL) f.b0 = dot_side_base(d, w, &d->b, f.at);
   int64_t most = d->dt == DT_F64 ? KC / 2 : KC, whole = most;
   if (d->few || at_most(d, d->m, 2 * d->mr)) whole = CHAIN;
   bool ok;
@@ -620,7 +626,7 @@ static bool by_rows(Dot *d) {
   LVal m = low_dim(&w, d->m), n = low_dim(&w, d->n);
   LVal turn = lp_par(w.k, low_dim(&w, times(d, d->turns_b, d->m)));
   LVal row = lp_irem(w.k, turn, m);
-  batch_coords(d, &w, lp_idiv(w.k, turn, m), NULL, coords);
+  dot_batch_coords(d, &w, lp_idiv(w.k, turn, m), NULL, coords);
   LVal j = lp_vec(w.k, n), k = lp_red(w.k, low_dim(&w, d->k));
   batch_digits(d, &w, coords, &at);
   of_x = of_y = at;
@@ -651,12 +657,9 @@ static bool tiled(Dot *d, Dim height) {
   if (d->m == DIM_BAD || d->turns_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD) {
     return gerr_set(d->e, ERR_IR_FORM, -1, "the sizes of a product are out of range");
   }
-  plan_a(d);
-  plan_b(d);
-  if (d->a.kind == SIDE_ROWS && !pack_rows(d, &d->a)) return false;
-  if (d->a.kind == SIDE_TILES && !pack_tiles(d, &d->a, true)) return false;
-  if (d->b.kind == SIDE_TILES && !pack_tiles(d, &d->b, false)) return false;
-  return dot_main(d);
+  dot_plan_a(d);
+  dot_plan_b(d);
+  return dot_pack_a(d) && dot_pack_b(d) && dot_main(d);
 }
 
 static bool lower_matrices(Dot *d) {

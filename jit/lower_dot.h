@@ -139,6 +139,19 @@ void dot_choose_tile(Dot *d, Dim height);
 /* Pulls and stores the outs at an element, whose chain is x. */
 bool dot_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x);
 bool dot_main(Dot *d);
+/* Takes the batch number apart: at[0 .. batch-1], of the axes marked alone where `only` is. */
+void dot_batch_coords(const Dot *d, Low *w, LVal number, const bool *only, LVal *at);
+/* From a group of a panel to the next: a bit more than it needs, so that several which are
+ * written side by side do not meet in one set of the caches. */
+Dim dot_group_stride(const Dot *d, int64_t pitch);
+/* How a side is read, and the kernel that packs it where it has to be. */
+void dot_plan_a(Dot *d);
+void dot_plan_b(Dot *d);
+bool dot_pack_a(Dot *d);
+bool dot_pack_b(Dot *d);
+/* Buffer and first element of a side in a batch. */
+int dot_side_buf(const Dot *d, Low *w, const Side *s);
+LVal dot_side_base(const Dot *d, Low *w, const Side *s, const LVal *at);
 
 /* -- lower_conv.c */
 bool lower_conv(Dot *d, OpCode op);
