@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "autograd/remat.h"
 #include "lang/compile.h"
 #include "lang/native.h"
 #include "lang/session.h"
@@ -799,7 +800,8 @@ typedef Graph *(*Pass)(Arena *a, const Graph *g);
 static const struct {
   const char *name;
   Pass run;
-} passes[] = {{"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold}, {"verify", NULL}};
+} passes[] = {{"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold},
+              {"remat", rm_pass}, {"verify", NULL}};
 const char *ckl_pass_name(size_t i) {
   return i < sizeof passes / sizeof *passes ? passes[i].name : NULL;
 }
