@@ -8,6 +8,8 @@
 
 #include "../unit/graph-gen.h"
 
+#include "autograd/remat.h"
+
 static Mem mem;
 static Arena arena;
 static char *text;
@@ -108,6 +110,7 @@ static void feed(void *ud)
   for (const GrPass *p = gr_passes; p->name; p++) {
     if (!gr_pass(&arena, p->name, g, &e)) die(p->name, e.text);
   }
+  if (!gr_verify(rm_pass(&arena, g), &e)) die("remat", e.text);
   run_it(g);
 }
 

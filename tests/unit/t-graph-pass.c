@@ -3,6 +3,7 @@
  * difference). */
 #include <dirent.h>
 
+#include "autograd/remat.h"
 #include "graph-gen.h"
 
 static Mem mem;
@@ -20,6 +21,15 @@ static char *load(const char *path)
   return s;
 }
 
+/* Passes of the layers above run between the same two checks. */
+static Graph *run_pass(const char *pass, const Graph *g, GErr *e)
+{
+  if (strcmp(pass, "remat")) return gr_pass(&arena, pass, g, e);
+  if (!gr_verify(g, e)) return NULL;
+  Graph *d = rm_pass(&arena, g);
+  return gr_verify(d, e) ? d : NULL;
+}
+
 static void one_file(const char *folder, const char *pass, const char *name)
 {
   GErr e;
@@ -28,7 +38,7 @@ static void one_file(const char *folder, const char *pass, const char *name)
   char *text = load(path);
   Graph *g = text ? gr_read(&arena, names, text, strlen(text), &e) : NULL;
   if (!check_msg(g != NULL, "%s: %s", path, text ? e.text : "cannot be read")) return;
-  Graph *d = gr_pass(&arena, pass, g, &e);
+  Graph *d = run_pass(pass, g, &e);
   if (!check_msg(d != NULL, "%s: %s", path, e.text)) return;
   Buf b;
   buf_init_arena(&b, &arena);
@@ -159,6 +169,7 @@ static void all(void *ud)
   for (const GrPass *p = gr_passes; p->name; p++) {
     TEST(t_files(p->name), arena_printf(&arena, "%s gives what its files say", p->name));
   }
+  TEST(t_files("remat"), "remat gives what its files say");
   TEST(t_unknown(), "unknown passes and broken graphs are refused");
   TEST(t_bits(), "passes keep inputs, outputs and every bit");
 }
