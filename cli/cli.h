@@ -21,8 +21,8 @@ typedef struct Out {
 
 typedef struct Options {
   const char *color;        /* "auto", "always", "never" */
-  bool json, verbose, counts, check, help, interpret, profile, times;
-  const char *filter, *stage, *pass, *device, *seed;
+  bool json, verbose, counts, check, help, interpret, emulate, profile, times;
+  const char *filter, *stage, *pass, *device, *seed, *cpu; /* cpu: of ckl_config */
   int64_t memory;
   /* NULL-terminated; words: what is not an option */
   const char **dump, **log, **lib, **args, **words;

@@ -140,7 +140,7 @@ ckl_session *cli_open(Cli *c)
   f.lib_count = c->o.lib_count;
   f.device = c->o.device;
   f.memory_limit = c->o.memory;
-  f.cpu = c->o.interpret ? "reference" : getenv("CKL_CPU");
+  f.cpu = c->o.cpu;
   f.threads = getenv("CKL_THREADS") ? atoi(getenv("CKL_THREADS")) : 0;
   f.kernels = getenv("CKL_KERNELS");
   f.perf_map = getenv("CKL_PERF_MAP") != NULL;
@@ -149,8 +149,15 @@ ckl_session *cli_open(Cli *c)
   f.has_seed = c->o.seed != NULL;
   f.seed = c->o.seed ? (uint64_t)strtoll(c->o.seed, NULL, 0) : 0;
   c->session = ckl_open(&f);
-  if (!c->session) out_puts(&c->err, "ckl: out of memory\n");
-  return c->session;
+  if (c->session) return c->session;
+  f.cpu = NULL; /* its name is known */
+  ckl_session *without = ckl_open(&f);
+  if (without && c->o.cpu)
+    out_printf(&c->err, "ckl: this machine does not run code for %s (CKL_CPU)\n", c->o.cpu);
+  else
+    out_puts(&c->err, "ckl: out of memory\n");
+  ckl_close(without);
+  return NULL;
 }
 
 void cli_close(Cli *c)

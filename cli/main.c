@@ -60,7 +60,7 @@ static const Option options[] = {
   {'L', 0, "log", "CHANNEL[:debug]", "turn a log channel on"},
   {'l', 0, "lib", "FOLDER", "where `use` looks after ckl's own library"},
   {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
-  {'g', 0, "device", "cpu|sim", "where new tensors live"},
+  {'g', 0, "device", "cpu|sim|emu", "where new tensors live; emu: the emulator of a GPU"},
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
   {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
   {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
@@ -208,9 +208,10 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
     o->color = value;
     break;
   case 'g':
-    if (strcmp(value, "cpu") && strcmp(value, "sim"))
-      return cli_usage(c, command, "no device is called `%s`; there are cpu and sim", value);
-    o->device = value;
+    o->emulate = !strcmp(value, "emu"); /* its memory is the host's */
+    if (!o->emulate && strcmp(value, "cpu") && strcmp(value, "sim"))
+      return cli_usage(c, command, "no device is called `%s`; there are cpu, sim and emu", value);
+    o->device = o->emulate ? "cpu" : value;
     break;
   case 'm':
     if (!parse_size(value, &o->memory) || o->memory <= 0)
@@ -319,6 +320,23 @@ static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, in
   return 0;
 }
 
+/* How compiled functions run. Gives 0 or an exit status. */
+static int choose_cpu(Cli *c, const char *command)
+{
+  Options *o = &c->o;
+  const char *told = getenv("CKL_CPU");
+  if (o->interpret && o->emulate)
+    return cli_usage(c, command, "--interpret runs nothing on --device=emu");
+  o->cpu = o->interpret ? "reference" : o->emulate ? "emulator" : told && *told ? told : NULL;
+  size_t i = 0;
+  while (o->cpu && ckl_cpu_name(i) && strcmp(o->cpu, ckl_cpu_name(i))) i++;
+  if (!o->cpu || ckl_cpu_name(i)) return 0;
+  out_printf(&c->err, "ckl: CKL_CPU is `%s`, which is none of:", o->cpu);
+  for (i = 0; ckl_cpu_name(i); i++) out_printf(&c->err, " %s", ckl_cpu_name(i));
+  out_puts(&c->err, "\n");
+  return EXIT_USAGE;
+}
+
 static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
 {
   Options *o = &c->o;
@@ -346,7 +364,7 @@ static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
       o->words[o->word_count++] = word;
     }
   }
-  return 0;
+  return choose_cpu(c, as->name);
 }
 
 int main(int argc, char **argv)

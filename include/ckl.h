@@ -73,9 +73,9 @@ typedef struct ckl_config {
   bool has_seed;             /* start every program as if it began with seed(seed) */
   uint64_t seed;
   /* How compiled functions run: "reference" (no machine code), "loops" (kernels walked one number
-   * at a time, to find faults), "x86-64", "x86-64-v3", "x86-64-v4", "native" (machine code of that
-   * level, or of the best this CPU has, made at the first call), or NULL: of the best, as soon as
-   * it pays. The numbers are the same. */
+   * at a time, to find faults), "emulator" (kernels for a GPU, in its emulator), "x86-64",
+   * "x86-64-v3", "x86-64-v4", "native" (machine code of that level, or of the best this CPU has,
+   * made at the first call), or NULL: of the best, as soon as it pays. The numbers are the same. */
   const char *cpu;
   int threads;         /* 0 = as many as the process may use */
   const char *codegen; /* path of ckl-codegen; NULL = where it is installed, "" = none */
@@ -85,10 +85,12 @@ typedef struct ckl_config {
   bool profile;        /* take times for ckl_profile */
 } ckl_config;
 
-/* Opens a session; `config` may be NULL. NULL when out of memory. [m] */
+/* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or
+ * config->device has no known name, or a level that this machine does not run. [m] */
 ckl_session *ckl_open(const ckl_config *config);
 /* [-] NULL is fine; values still held become unusable except ckl_release */
 void ckl_close(ckl_session *s);
+const char *ckl_cpu_name(size_t i); /* [-] of ckl_config.cpu; NULL past the end */
 /* Asks the running call to stop soon; the only call allowed from another thread or a signal
  * handler. [-] */
 void ckl_interrupt(ckl_session *s);

@@ -22,12 +22,8 @@
 #include <ucontext.h>
 #endif
 
-/* Frames on the stacks of fibers are left without return, which AddressSanitizer does not expect. */
-#if defined(__SANITIZE_ADDRESS__)
+/* Frames on the stacks of fibers are left without return: AddressSanitizer is not to watch them. */
 #define ON_FIBER __attribute__((no_sanitize_address))
-#else
-#define ON_FIBER
-#endif
 
 /* 192 bytes more than a power of two: else the stacks would share a few lines of the cache. */
 enum { STACK = (64 << 10) + 192, LANES = 16 };

@@ -836,6 +836,10 @@ const char *ckl_opt(ckl_session *k, const char *pass, const char *name, const ch
   return text_of(&t, work_opt, true);
 }
 
+const char *ckl_cpu_name(size_t i) {
+  return cpu_name(i);
+}
+
 ckl_status ckl_dump(ckl_session *k, const char *stage) {
   if (!stage) return CKL_EUSAGE;
   for (size_t i = 0; i < STAGE_COUNT; i++)

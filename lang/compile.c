@@ -635,7 +635,7 @@ static Graph *simplified(Arena *a, const Graph *g) {
 }
 
 const char *const stage_names[STAGE_COUNT] = {"stage", "simplify", "joint", "plan",
-                                              "loops", "llvm",     "asm",   "ptx"};
+                                              "loops", "llvm",     "asm",   "ptx", "ptx:sm_90"};
 
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at) {
   if (stage >= STAGE_PLAN) {

@@ -89,7 +89,7 @@ void dump_graph(Session *s, const Graph *g);
 /* Stages of the way of a function, in the order of ckl_stage_name. */
 enum {
   STAGE_STAGE, STAGE_SIMPLIFY, STAGE_JOINT,
-  STAGE_PLAN, STAGE_LOOPS, STAGE_LLVM, STAGE_ASM, STAGE_PTX, /* of machine code: lang/native.c */
+  STAGE_PLAN, STAGE_LOOPS, STAGE_LLVM, STAGE_ASM, STAGE_PTX, STAGE_PTX_90, /* lang/native.c */
   STAGE_COUNT
 };
 extern const char *const stage_names[STAGE_COUNT];

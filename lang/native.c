@@ -32,20 +32,28 @@ static const double price_known = 2e-4, price_node = 1e-5;
 static const struct {
   const char *name;
   CpuMode mode;
-} modes[] = {{"reference", CPU_REFERENCE}, {"loops", CPU_LOOPS}, {"emulator", CPU_EMULATOR}};
+} modes[] = {{"reference", CPU_REFERENCE},
+             {"loops", CPU_LOOPS},
+             {"emulator", CPU_EMULATOR},
+             {"native", CPU_LEVEL}};
+enum { MODES = sizeof modes / sizeof *modes };
+
+const char *cpu_name(size_t i) {
+  if (i < MODES) return modes[i].name;
+  return i < MODES + ENG_LEVEL_COUNT ? eng_level_name[i - MODES] : NULL;
+}
 
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level) {
   *level = eng_host_level();
   *mode = CPU_THRIFTY;
   if (!name || !*name) return true;
-  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+  for (size_t i = 0; i < MODES; i++) {
     if (strcmp(modes[i].name, name)) continue;
     *mode = modes[i].mode;
     return true;
   }
   *mode = CPU_LEVEL;
   EngLevel host = *level;
-  if (!strcmp(name, "native")) return true;
   /* a level above this machine's is for recording kernels: the engine runs none of them */
   return eng_level_find(name, level) && (*level <= host || getenv("CKL_RECORD_KERNELS"));
 }
@@ -178,9 +186,10 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   }
   n->none = true;
   log_line(s, LOG_JIT, "%s runs on the reference evaluator: %s", name, why.text);
-  if (jit_engine(s->jit) && eng_config(jit_engine(s->jit))->codegen)
-    warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s", name,
-              why.text);
+  const EngConfig *c = jit_engine(s->jit) ? eng_config(jit_engine(s->jit)) : NULL;
+  if (!c || c->record) return true; /* texts of kernels are wanted, not code */
+  warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s%s", name,
+            why.text, c->codegen ? "" : "; CKL_CODEGEN can name one, --interpret does without");
   return true;
 }
 
@@ -281,7 +290,8 @@ static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at) {
   if (stage == STAGE_LOOPS) jit_print_loops(out, f);
   unsigned what = stage == STAGE_LLVM  ? CODEGEN_DUMP_IR
                   : stage == STAGE_ASM ? CODEGEN_DUMP_ASM
-                                       : CODEGEN_DUMP_PTX;
+                  : stage == STAGE_PTX ? CODEGEN_DUMP_PTX
+                                       : CODEGEN_DUMP_PTX_90;
   if (stage >= STAGE_LLVM && !jit_print_code(out, f, what, &why))
     fail(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
 }

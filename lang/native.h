@@ -13,7 +13,9 @@ typedef enum CpuMode {
   CPU_EMULATOR,  /* kernels for a GPU in its emulator, at every call */
   CPU_LEVEL      /* machine code of one level, at every call */
 } CpuMode;
+/* NULL and "" are CPU_THRIFTY. False when it is no name, or a level this machine does not run. */
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level);
+const char *cpu_name(size_t i); /* the names, NULL past the end */
 
 /* Beside a graph, with whose owner it goes: its code, or why there is none. NULL at first. */
 typedef struct Native Native;
@@ -25,7 +27,7 @@ bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx
 bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
                int nin, Tensor **out, int nout, GErr *e);
 void native_ops_free(Session *s); /* graphs of single operations */
-/* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_PTX. */
+/* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_PTX_90. */
 void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
 /* Of the session's engine, zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);

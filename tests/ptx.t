@@ -22,14 +22,33 @@ print(sum(step(x, 0.5)), total(normal([20, 30])), many(x), sum(product(normal([7
 EOF
 CKL_CPU=reference ./ckl run "$work/p.ckl" >"$work/want" 2>"$work/err"
 tap_status $? 'the reference evaluator runs the program' "$work/err"
-if [ ! -x ckl-codegen ]; then
-  tap_done
-  exit
-fi
-
 env CKL_CPU=emulator CKL_RECORD_KERNELS="$work/kernels" ./ckl run --log=jit "$work/p.ckl" >"$work/out" 2>"$work/err"
 tap_empty "$(cmp -s "$work/want" "$work/out" || cat "$work/out" "$work/err"; grep 'gives up' "$work/err")" \
   'the emulator prints the same'
+
+# the digits program, three steps of it
+digits() { ./ckl run "$@" "$srcdir/bench/digits.ckl" steps=3 2>&1 | sed 's/^step_ms.*//'; }
+digits --interpret >"$work/want"
+CKL_RECORD_KERNELS=$work/kernels
+export CKL_RECORD_KERNELS
+digits --device=emu >"$work/out"
+unset CKL_RECORD_KERNELS
+tap_empty "$(diff "$work/want" "$work/out")" 'digits are learned in the emulator'
+echo 'let x = ones([4000, 4000])
+print("start")
+print(sum(x @ x))' >"$work/long.ckl"
+timeout 60 ./ckl run --device=emu "$work/long.ckl" >"$work/out" 2>"$work/err" &
+pid=$!
+n=0
+while [ ! -s "$work/out" ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
+sleep 0.5
+kill -INT $pid
+wait $pid
+tap_empty "$(s=$?; [ $s = 130 ] || { echo "status $s"; cat "$work/err"; })" 'an interrupt ends a kernel in the emulator'
+for gpu in ptx 'ptx:sm_90'; do
+  ./ckl ir --stage=$gpu "$work/p.ckl" total >"$work/out" 2>"$work/err"
+  tap_empty "$(grep -q '^\.target sm_[89]0' "$work/out" || cat "$work/out" "$work/err")" "ckl ir --stage=$gpu"
+done
 env CKL_CPU=native CKL_CACHE= CKL_KERNELS= CKL_RECORD_KERNELS="$work/kernels" ./ckl run "$srcdir/jit/installed.ckl" \
   >"$work/out" 2>"$work/err"
 tap_status $? 'kernels of everyday functions' "$work/err"

@@ -105,6 +105,13 @@ let net = Net()
 net(ones([1, 2]))' >layers.ckl
 gives 0 'a dump of a model' "$ckl" run --dump=stage layers.ckl
 says err 'path="net.parts.1"' 'nodes tell their layer'
+gives 0 'ckl run --device=emu' "$ckl" run --device=emu fn.ckl
+says out 5.0 'the program runs in the emulator of a GPU'
+gives 0 'and on a device in two words' "$ckl" run --device emu --counts fn.ckl
+says err 'jit.generated    2' 'with kernels of its own'
+gives 2 '--interpret and the emulator' "$ckl" run --device=emu --interpret fn.ckl
+gives 2 'a CKL_CPU that is none' env CKL_CPU=gpu "$ckl" run fn.ckl
+says err 'emulator native' 'the known ones are told'
 gives 2 'a stage that is none' "$ckl" run --dump=stagee fn.ckl
 says err 'did you mean `stage`' 'a near one is suggested'
 gives 0 'ckl ir' "$ckl" ir --stage=stage fn.ckl f
