@@ -53,6 +53,7 @@ struct Engine {
   EngKernel **buckets;
   size_t bucket_count, kernel_count; /* a power of two */
   bool looked;                       /* the next three were tried to open */
+  const char *lack;                  /* why there are no workers */
   unsigned char build[CACHE_BUILD];
   Archive installed;
   Cache *cache;
@@ -325,7 +326,8 @@ static void look(Engine *g) {
   g->looked = true;
   const EngConfig *c = &g->config;
   bool known = c->codegen && archive_build_id(c->codegen, g->build, &e);
-  if (c->codegen && !known) log_line(g, "no code generator: %s", e.text);
+  g->lack = "there is no code generator (ckl-codegen)";
+  if (c->codegen && !known) g->lack = arena_printf(&g->arena, "no code generator: %s", e.text);
   if (known) {
     int most = pool_default_threads();
     g->workers = work_open(g->mem, c->codegen, most, 0, answered, g);
@@ -413,6 +415,7 @@ static void record(Engine *g, const Buf *text, uint64_t hash) {
 /* NULL with `e` when there is no way to the code, or (`generate` false) none without the code
  * generator. */
 static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
+  look(g);
   ArenaMark mark = arena_mark(&g->arena);
   Buf text = {0};
   buf_init_arena(&text, &g->arena);
@@ -423,7 +426,6 @@ static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
     arena_rewind(&g->arena, mark);
     return k;
   }
-  look(g);
   if (g->config.record) record(g, &text, hash);
   k = new_kernel(g, &text, hash);
   bool fits = g->config.level <= eng_host_level();
@@ -431,7 +433,7 @@ static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
     if (!g->config.record) {
       arena_rewind(&g->arena, mark);
       if (fits)
-        err_set(e, "there is no code generator (ckl-codegen)");
+        err_set(e, "%s", g->lack);
       else
         err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
       return NULL;
@@ -506,7 +508,7 @@ static void put_dump(void *ud) {
 
 bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) {
   look(g);
-  if (!g->workers) return err_set(e, "there is no code generator (ckl-codegen)");
+  if (!g->workers) return err_set(e, "%s", g->lack);
   Buf text = {0};
   Dump d = {.out = out};
   buf_init_arena(&text, &g->arena);

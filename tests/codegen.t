@@ -30,19 +30,23 @@ same() { cmp -s "$work/want" "$work/out" || { echo 'it prints'; cat "$work/out" 
 CKL_CPU=reference ./ckl run "$work/p.ckl" >"$work/want" 2>"$work/err"
 tap_status $? 'the reference evaluator runs the program' "$work/err"
 
+run CKL_CODEGEN=
+tap_empty "$(same; [ "$(grep -c 'warning.*without machine code.*CKL_CODEGEN' "$work/err")" = 1 ] || cat "$work/err")" \
+  'without a code generator it prints the same, and says so once'
+run CKL_CODEGEN= CKL_CPU=reference
+tap_empty "$(same; grep warning "$work/err")" 'but not where the reference evaluator was asked for'
+run CKL_CODEGEN= CKL_CPU=
+tap_empty "$(same; grep warning "$work/err")" 'or where nothing is worth machine code'
+run CKL_CODEGEN=/no/such/program
+tap_empty "$(same; grep -q 'warning.*/no/such/program' "$work/err" || cat "$work/err")" \
+  'a code generator that is not there is named'
 if [ ! -x ckl-codegen ]; then
-  run A=
-  tap_empty "$(same)" 'without a code generator it prints the same'
   tap_done
   exit
 fi
 
 run A=
 tap_empty "$(same; [ "$(counter jit.generated)" -gt 2 ] || cat "$work/err")" 'generated code prints the same'
-run CKL_CODEGEN=
-tap_empty "$(same)" 'without a code generator it prints the same'
-run CKL_CODEGEN=/no/such/program
-tap_empty "$(same; grep -q /no/such/program "$work/err" || cat "$work/err")" 'a code generator that is not there is named'
 for how in abort fatal garbage; do
   run CKL_CODEGEN_TEST=$how
   tap_empty "$(same; [ "$(counter jit.generated)" = 0 ] || cat "$work/err")" "a code generator that fails ($how) does no harm"

@@ -164,7 +164,7 @@ static void t_no_generator(void) {
   start(&t);
   check(!ask(&t, 1));
   check_has(t.e.text, "no code generator");
-  check_has(t.log, "/no/such/thing");
+  check_has(t.e.text, "/no/such/thing");
   finish(&t);
 }
 
