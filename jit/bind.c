@@ -133,6 +133,7 @@ static bool bind_arena(Binder *w) {
   const Plan *p = w->f->plan;
   Arena *a = &w->b->arena;
   w->b->offset = ARENA_ARRAY(a, int64_t, p->slot_count + 1);
+  w->b->bytes = ARENA_ARRAY(a, int64_t, p->slot_count + 1);
   MemItem *items = ARENA_ARRAY(a, MemItem, p->slot_count + 1);
   uint32_t *of = ARENA_ARRAY(a, uint32_t, p->slot_count + 1);
   size_t n = 0;
@@ -146,6 +147,14 @@ static bool bind_arena(Binder *w) {
     items[n++] = (MemItem){.bytes = bytes, .first = s->first, .last = s->last};
   }
   w->b->arena_bytes = memplan(a, items, n);
+  w->b->live_bytes = memplan_live(a, items, n, &w->b->peak_step);
+  for (size_t i = 0; i < n; i++) {
+    w->b->bytes[of[i]] = items[i].bytes;
+    bool there = items[i].first <= w->b->peak_step && w->b->peak_step <= items[i].last;
+    if (there && p->slots[of[i]].panel) w->b->panel_bytes += items[i].bytes;
+    if (items[i].first <= p->forward_end && p->forward_end < items[i].last)
+      w->b->saved_bytes += items[i].bytes;
+  }
   for (size_t i = 0; i < n; i++) w->b->offset[of[i]] = items[i].offset;
   return w->b->arena_bytes >= 0;
 }
@@ -171,7 +180,7 @@ static bool bind_all(Binder *w) {
       if (!value(w, t->dim[k], 1, &dim[k])) return false;
       bytes *= dim[k];
     }
-    if (i >= inputs) w->b->result_bytes += (bytes + 63) / 64 * 64;
+    if (i >= inputs) w->b->result_bytes += bytes;
   }
   return true;
 }

@@ -128,7 +128,7 @@ static void free_unless_kept(void *obj) {
 }
 
 /* Everything but code. The result is on the pool until it is marked as kept. */
-static JitFn *make(Jit *j, const Graph *g) {
+static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   Mem *m = j->mem;
   JitFn *f = mem_need(m, NULL, 0, sizeof *f);
   *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
@@ -143,7 +143,7 @@ static JitFn *make(Jit *j, const Graph *g) {
   f->nodes = count_nodes(g);
   f->reference = by_reference(g);
   if (f->reference) return f;
-  Plan *p = f->plan = plan_make(a, &f->temp, g, &j->target, j->config.apart);
+  Plan *p = f->plan = plan_make(a, &f->temp, g, env, &j->target, j->config.apart);
   arena_free(&f->temp);
   size_t widest = 0;
   for (size_t i = 0; i < p->low.count; i++) {
@@ -160,7 +160,7 @@ static JitFn *make(Jit *j, const Graph *g) {
     const GNode *n = &p->g->nodes[p->steps[i].node];
     if (p->steps[i].kind != STEP_NODE) continue;
     for (uint32_t k = 0; k < n->region_count; k++) {
-      JitFn *r = make(j, p->g->regions[n->region0 + k]);
+      JitFn *r = make(j, p->g->regions[n->region0 + k], env);
       f->regions[n->region0 + k] = r;
       r->kept = true; /* freed with f */
     }
@@ -168,12 +168,13 @@ static JitFn *make(Jit *j, const Graph *g) {
   return f;
 }
 
-static JitFn *compile(Jit *j, const Graph *g, bool known, const volatile bool *interrupt, GErr *e) {
+static JitFn *compile(Jit *j, const Graph *g, const int64_t *env, bool known,
+                      const volatile bool *interrupt, GErr *e) {
   Mem *m = j->mem;
   Err why = {0};
   size_t mark = mem_pool_mark(m);
   double start = now();
-  JitFn *f = make(j, g);
+  JitFn *f = make(j, g, env);
   double planned = now();
   bool ok = !j->engine || (ask(f, known, &why) && receive(f, interrupt, &why));
   j->count.plan_seconds += planned - start;
@@ -186,12 +187,13 @@ static JitFn *compile(Jit *j, const Graph *g, bool known, const volatile bool *i
   return NULL;
 }
 
-JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e) {
-  return compile(j, g, false, interrupt, e);
+JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const volatile bool *interrupt,
+                   GErr *e) {
+  return compile(j, g, env, false, interrupt, e);
 }
 
-JitFn *jit_compile_known(Jit *j, const Graph *g) {
-  return compile(j, g, true, NULL, NULL);
+JitFn *jit_compile_known(Jit *j, const Graph *g, const int64_t *env) {
+  return compile(j, g, env, true, NULL, NULL);
 }
 
 void jit_free(JitFn *f) {
@@ -216,14 +218,99 @@ void jit_free(JitFn *f) {
   }
 }
 
+JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env) {
+  size_t mark = mem_pool_mark(j->mem);
+  JitFn *f = make(j, g, env);
+  f->kept = true;
+  mem_pool_drain(j->mem, mark);
+  return f;
+}
+
+/* Outputs that `give` makes: views of results, and constants; see tensor_of in exec.c. */
+static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
+  const Plan *plan = f->plan;
+  const Graph *g = plan->g;
+  int64_t most = 0, sum = 0;
+  for (size_t i = 0; i < g->output_count; i++) {
+    Val v = g->outputs[i];
+    int64_t views = 0, bytes, d;
+    const Type *t = gr_type(g, v);
+    if (t->kind == TK_TOKEN) continue;
+    for (; !plan->place[plan_index(g, v)].kind; v = gr_operand(g, v.node, 0)) {
+      views++;
+      if (g->nodes[v.node].operand_count) continue;
+      t = gr_type(g, v);
+      bytes = (int64_t)dt_size((DType)t->dtype);
+      for (int k = 0; k < t->rank; k++) bytes *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
+      p->outputs += bytes;
+      p->headers += (int64_t)sizeof(Storage) + 64;
+      p->exact &= views == 1;
+      break;
+    }
+    if (views) sum += (int64_t)sizeof(Tensor);
+    int64_t more = sum + (views > 1 ? (int64_t)sizeof(Tensor) : 0);
+    if (more > most) most = more;
+  }
+  p->headers += most > sum ? most : sum;
+}
+
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
   *out = (JitPeak){0};
   if (f->reference) return false;
   const Bound *b = bound_get(f, env);
   if (b->reference) return false;
+  const Plan *p = f->plan;
   int threads = f->j->engine ? eng_threads(f->j->engine) : 1;
-  *out = (JitPeak){b->arena_bytes, b->local_bytes * threads, b->result_bytes};
+  *out = (JitPeak){.arena = b->arena_bytes,
+                   .live = b->live_bytes,
+                   .panels = b->panel_bytes,
+                   .scratch = (b->local_bytes + 63) / 64 * 64 * threads,
+                   .outputs = b->result_bytes,
+                   .saved = b->saved_bytes,
+                   .exact = true};
+  out->headers = (int64_t)p->result_count * (int64_t)(sizeof(Tensor) + sizeof(Storage) + 64);
+  if (!out->arena) out->headers += 64; /* the least block */
+  out->headers += 64 + (out->scratch ? 64 : 0);
+  for (size_t i = 0; i < p->step_count; i++) out->exact &= p->steps[i].kind == STEP_KERNEL;
+  count_views(f, b->env, out);
   return true;
+}
+
+void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
+                 void (*visit)(void *ud, const JitLive *l), void *ud) {
+  if (f->reference) return;
+  const Bound *b = bound_get(f, env);
+  if (b->reference) return;
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  JitLive *all = ARENA_ARRAY(temp, JitLive, p->slot_count + 1);
+  uint32_t *slot = ARENA_ARRAY(temp, uint32_t, p->slot_count + 1);
+  size_t n = 0;
+  for (uint32_t i = 0; i < p->slot_count; i++) {
+    const Slot *s = &p->slots[i];
+    if (s->first > b->peak_step || s->last < b->peak_step) continue;
+    const Group *x = &p->groups.items[p->steps[b->peak_step].group];
+    JitLive l = {.v = VAL_NONE, .g = g, .offset = b->offset[i], .bytes = b->bytes[i]};
+    l.prov = &g->provs[g->nodes[x->root].prov];
+    size_t k = n++;
+    for (; k > 0 && all[k - 1].offset > l.offset; k--) {
+      all[k] = all[k - 1];
+      slot[k] = slot[k - 1];
+    }
+    all[k] = l;
+    slot[k] = i;
+  }
+  for (uint32_t node = 0; node < g->node_count; node++) {
+    for (uint32_t r = 0; r < g->nodes[node].result_count; r++) {
+      Place at = p->place[g->nodes[node].result0 + r];
+      for (size_t k = 0; k < n && at.kind == PLACE_ARENA; k++) {
+        if (slot[k] != at.index) continue;
+        all[k].v = (Val){node, r};
+        all[k].prov = &g->provs[g->nodes[node].prov];
+      }
+    }
+  }
+  for (size_t k = 0; k < n; k++) visit(ud, &all[k]);
 }
 
 /* -- printing */

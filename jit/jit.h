@@ -31,21 +31,43 @@ void jit_trim(Jit *j);
 const JitConfig *jit_config(const Jit *j);
 Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 
-/* `g` must outlive the result. NULL with `e` when code could not be had, or `interrupt` (may be
+/* `g` must outlive the result. `env`: sizes for which the order of kernels is good (other sizes work
+ * as well), or NULL. NULL with `e` when code could not be had, or `interrupt` (may be
  * NULL) became true (e->interrupted); throws when out of memory. */
-JitFn *jit_compile(Jit *j, const Graph *g, const volatile bool *interrupt, GErr *e);
+JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const volatile bool *interrupt,
+                   GErr *e);
 /* The same where all code was made before: NULL where some would have to be generated. */
-JitFn *jit_compile_known(Jit *j, const Graph *g);
+JitFn *jit_compile_known(Jit *j, const Graph *g, const int64_t *env);
 void jit_free(JitFn *f); /* NULL is fine */
 /* As gr_run (graph/ir.h). With c->after or anomaly mode it is gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
 
-/* Exact bytes for these sizes, 64-byte rounded: the arena with pack panels, and scratch of all
- * threads. */
+/* What a function is before its code is made: enough for jit_peak and jit_print_plan. Never NULL. */
+JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
+
+/* Bytes that a run takes for these sizes. */
 typedef struct JitPeak {
-  int64_t arena, scratch, outputs;
+  int64_t arena;    /* values and panels, each rounded up to 64 */
+  int64_t live;     /* of it in use at once, at most: no placing makes the arena smaller */
+  int64_t panels;   /* of that for packed operands */
+  int64_t scratch;  /* workspace of all threads */
+  int64_t outputs;  /* new tensors */
+  int64_t saved;    /* of the arena: what waits for the backward when the forward is done */
+  int64_t headers;  /* descriptions of tensors, and what aligns the blocks: arena + scratch +
+                       outputs + headers is what the allocator is asked for, to the byte */
+  bool exact;       /* false where the evaluator runs a step: then more is needed, by what it makes */
 } JitPeak;
+/* False where the whole function is the evaluator's. Throws when out of memory. */
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
+/* The values in the arena at the step that needs most of it, in the order of their offsets. */
+typedef struct JitLive {
+  Val v;            /* VAL_NONE: a panel */
+  const Graph *g;
+  int64_t offset, bytes;
+  const Prov *prov; /* of the node, or of the group that needs the panel */
+} JitLive;
+void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
+                 void (*visit)(void *ud, const JitLive *l), void *ud);
 
 typedef struct JitCount {
   int64_t runs;       /* of compiled functions */

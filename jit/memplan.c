@@ -43,3 +43,34 @@ int64_t memplan(Arena *temp, MemItem *items, size_t n) {
   }
   return total;
 }
+
+/* Changes of what is alive, by step: what comes alive counts before what dies. */
+typedef struct Change {
+  uint32_t step;
+  int64_t bytes;
+} Change;
+
+static int by_step(const void *x, const void *y) {
+  const Change *a = x, *b = y;
+  if (a->step != b->step) return a->step < b->step ? -1 : 1;
+  return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+}
+
+int64_t memplan_live(Arena *temp, const MemItem *items, size_t n, uint32_t *step) {
+  Change *c = ARENA_ARRAY(temp, Change, 2 * n + 1);
+  int64_t live = 0, most = 0;
+  for (size_t i = 0; i < n; i++) {
+    c[2 * i] = (Change){items[i].first, items[i].bytes};
+    c[2 * i + 1] = (Change){items[i].last + 1, -items[i].bytes};
+  }
+  qsort(c, 2 * n, sizeof *c, by_step);
+  if (step) *step = 0;
+  /* what dies in a step is gone before what comes alive in it */
+  for (size_t i = 0, k; i < 2 * n; i = k) {
+    for (k = i; k < 2 * n && c[k].step == c[i].step; k++) live += c[k].bytes;
+    if (live <= most) continue;
+    most = live;
+    if (step) *step = c[i].step;
+  }
+  return most;
+}

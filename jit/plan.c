@@ -78,7 +78,7 @@ static void add_kernels(Maker *m, Group x) {
   }
   uint32_t slot = (uint32_t)p->slot_count;
   for (size_t i = panel; i < p->low.panel_count; i++) {
-    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0};
+    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0, true};
     VEC_PUSH(p->arena, p->slots, p->slot_count, p->slot_cap, s);
   }
   for (size_t i = launch; i < p->low.count; i++) {
@@ -153,7 +153,29 @@ static void lifetimes(Plan *p) {
   }
 }
 
-Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, bool apart) {
+/* The last step that computes something for a backward node: nodes that are neither of a gradient nor
+ * made again, and that one of those reads. */
+static uint32_t forward_end(const Plan *p, Arena *temp) {
+  const Graph *g = p->g;
+  bool *needed = ARENA_ARRAY(temp, bool, g->node_count + 1);
+  bool *made = ARENA_ARRAY(temp, bool, g->node_count + 1);
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const Prov *v = &g->provs[g->nodes[i].prov];
+    made[i] = !v->backward && !v->recomputed;
+    if (made[i] && !needed[i]) continue;
+    for (uint32_t k = 0; k < g->nodes[i].operand_count; k++)
+      needed[gr_operand(g, i, (int)k).node] = true;
+  }
+  for (uint32_t i = (uint32_t)p->step_count; i-- > 0;) {
+    const Group *x = &p->groups.items[p->steps[i].group];
+    for (uint32_t k = 0; k < x->node_count; k++)
+      if (made[x->nodes[k]] && needed[x->nodes[k]]) return i;
+  }
+  return UINT32_MAX;
+}
+
+Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const Target *target,
+                bool apart) {
   Plan *p = ARENA_NEW(a, Plan);
   p->arena = a;
   p->g = gr_flatten(a, g, &p->origin);
@@ -172,6 +194,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, boo
   m.lower = (Lower){.arena = temp, .g = g, .target = target, .placed = m.placed};
   Groups groups = {0};
   fuse(a, g, apart, &groups);
+  order_groups(temp, g, env, &groups);
   for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);
   for (size_t i = 0; i < p->groups.count; i++) {
     const Group *x = &p->groups.items[i];
@@ -186,11 +209,12 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, boo
         continue;
       }
       *at = (Place){PLACE_ARENA, (uint32_t)p->slot_count};
-      Slot s = {(DType)t->dtype, dim_product(g->dims, t->rank, t->dim), UINT32_MAX, 0};
+      Slot s = {(DType)t->dtype, dim_product(g->dims, t->rank, t->dim), UINT32_MAX, 0, false};
       VEC_PUSH(a, p->slots, p->slot_count, p->slot_cap, s);
     }
   }
   place_results(p);
   lifetimes(p);
+  p->forward_end = forward_end(p, temp);
   return p;
 }

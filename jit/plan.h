@@ -19,6 +19,11 @@ bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *
 bool fuse_pulled(const Graph *g, uint32_t node);
 extern const char *const group_kind_name[];
 
+/* -- order.c */
+/* Sorts groups such that they still can run, with less memory alive at once. `env`: typical sizes, or
+ * NULL. */
+void order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups);
+
 /* -- memplan.c: arrays only */
 typedef struct MemItem {
   int64_t bytes;        /* a multiple of 64 */
@@ -28,6 +33,8 @@ typedef struct MemItem {
 /* Gives every item an offset such that items alive at the same time do not overlap; the size of the
  * arena, or -1 when it passes 2^62. Deterministic. */
 int64_t memplan(Arena *temp, MemItem *items, size_t n);
+/* The most bytes alive at once, and the first step with so many: no arena is smaller. */
+int64_t memplan_live(Arena *temp, const MemItem *items, size_t n, uint32_t *step);
 
 /* -- plan.c */
 typedef enum PlaceKind {
@@ -46,6 +53,7 @@ typedef struct Slot { /* memory in the arena: a value, or a panel */
   DType dtype;
   Dim count;
   uint32_t first, last; /* steps */
+  bool panel;
 } Slot;
 
 typedef struct Held {
@@ -75,10 +83,12 @@ typedef struct Plan {
   Val *results;  size_t result_count, result_cap;
   Held *helds;   size_t held_count, held_cap;
   bool *input_used; /* by a step, so it must be contiguous */
+  uint32_t forward_end; /* the last step that computes what a backward node needs; UINT32_MAX: none */
 } Plan;
 
-/* `temp` is for what is not kept; the caller frees it. */
-Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const Target *target, bool apart);
+/* `temp` is for what is not kept; the caller frees it. `env`: typical sizes, or NULL. */
+Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const Target *target,
+                bool apart);
 static inline uint32_t plan_index(const Graph *g, Val v) {
   return g->nodes[v.node].result0 + v.res;
 }
@@ -110,8 +120,11 @@ struct Bound { /* what follows from sizes */
   bool reference; /* sizes that only the reference evaluator takes: 0 somewhere, or an error */
   int64_t *dims;  /* of inputs, then of results: CKL_MAX_RANK each */
   BoundLaunch *launches;
-  int64_t *offset; /* per slot of the plan, in the arena */
+  int64_t *offset, *bytes; /* per slot of the plan, in the arena */
   int64_t arena_bytes, local_bytes, result_bytes;
+  int64_t live_bytes, panel_bytes; /* most of the arena that is in use at once; panels of that */
+  int64_t saved_bytes;             /* in use at forward_end, for later */
+  uint32_t peak_step;
 };
 
 enum { JIT_BOUND_MAX = 8 }; /* sets of sizes kept */

@@ -169,10 +169,11 @@ static void dump_fn(Session *s, const JitFn *f) {
 }
 
 /* False: the session is to be stopped. */
-static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, GErr *e) {
+static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, const int64_t *env,
+                        GErr *e) {
   GErr why = {0};
   double start = native_clock();
-  n->fn = jit_compile(open_jit(s), g, &s->interrupt, &why);
+  n->fn = jit_compile(open_jit(s), g, env, &s->interrupt, &why);
   if (n->fn) {
     EngCount c = s->jit && jit_engine(s->jit) ? eng_count(jit_engine(s->jit)) : (EngCount){0};
     log_line(s, LOG_JIT, "%s: ready after %.1f ms (%lld kernels generated so far)", name,
@@ -206,10 +207,10 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   bool now_or_never = s->config.cpu != CPU_THRIFTY || n->spent >= price;
   if (!n->fn && !n->none && !n->looked && !now_or_never &&
       n->spent >= price_known + price_node * (double)g->node_count) {
-    n->fn = jit_compile_known(open_jit(s), g);
+    n->fn = jit_compile_known(open_jit(s), g, c->env);
     n->looked = !n->fn;
   }
-  if (!n->fn && !n->none && now_or_never && !compile_now(s, n, g, name, e)) return false;
+  if (!n->fn && !n->none && now_or_never && !compile_now(s, n, g, name, c->env, e)) return false;
   if (n->fn) return jit_run(n->fn, c, in, out, e, at);
   if (n->none) return gr_run(g, c, in, out, e, at);
   double start = native_clock();
@@ -301,7 +302,7 @@ void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at) {
   JitConfig walk = {.walk = true, .engine = {.level = (EngLevel)s->config.level}};
   Jit *j = stage >= STAGE_LLVM ? open_jit(s) : jit_open(&s->mem, &walk);
   size_t mark = mem_pool_mark(&s->mem);
-  JitFn *f = jit_compile(j, g, &s->interrupt, &e);
+  JitFn *f = jit_compile(j, g, NULL, &s->interrupt, &e);
   if (j != s->jit) jit_close(j); /* f keeps it */
   if (!f) fail(s, ERR_NO_CODE, at, "no machine code: %s", e.text);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);

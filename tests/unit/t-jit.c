@@ -52,7 +52,7 @@ static void both(Gen *x, const char *name, uint64_t seed)
   said[0] = 0;
   bool ok = gr_run(x->g, &c, in, want, &e, NULL);
   strcpy(before, said);
-  JitFn *f = jit_compile(jit, x->g, NULL, &e2);
+  JitFn *f = jit_compile(jit, x->g, x->value, NULL, &e2);
   if (check_msg(f != NULL, "%s, seed %d: %s", name, (int)seed, e2.text)) {
     for (int turn = 0; turn < 2; turn++) {
       d.nodes_run = 0;
