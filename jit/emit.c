@@ -114,6 +114,7 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
   } else if (c < 0 || c >= EMIT_LANES) {
     Loop l;
     emit_loop(e, &l, emit_i64(e, 0), whole, EMIT_LANES);
+    e->lane0 = l.i;
     body(e, ud, l.i);
     emit_loop_end(e, &l);
   }

@@ -57,6 +57,7 @@ typedef struct Emit {
   LLVMValueRef status, fail;  /* KStatus *; alloca of i32, stored to it at the end */
   One *val;                   /* per instruction */
   int width;                  /* 1 or EMIT_LANES */
+  LLVMValueRef lane0;         /* of the latest loop over lanes: a multiple of EMIT_LANES */
   LLVMValueRef mask;          /* <16 x i1>: lanes that run, at least one; NULL = all */
   struct Red *red;            /* innermost LP_RED: see emit.c */
   bool gpu;                   /* code of one GPU thread: width 1, and all blocks are loops */

@@ -578,8 +578,20 @@ LLVMValueRef emit_cast(Emit *e, DType from, DType to, LLVMValueRef x) {
 
 /* ---- quotients of indices ---- */
 
+/* Whether an index is a multiple of EMIT_LANES as far as its instructions tell. */
+static bool whole_lanes(const Emit *e, LLVMValueRef x, int deep) {
+  if (x == e->lane0) return true;
+  if (LLVMIsAConstantInt(x)) return LLVMConstIntGetZExtValue(x) % EMIT_LANES == 0;
+  if (deep == 0 || !LLVMIsAInstruction(x)) return false;
+  LLVMOpcode op = LLVMGetInstructionOpcode(x);
+  if (op != LLVMAdd && op != LLVMSub && op != LLVMMul && op != LLVMAnd) return false;
+  bool first = whole_lanes(e, LLVMGetOperand(x, 0), deep - 1);
+  if (first == (op == LLVMMul || op == LLVMAnd)) return first;
+  return whole_lanes(e, LLVMGetOperand(x, 1), deep - 1);
+}
+
 /* LP_IDIV, LP_IREM. A linear x of step 1 over a uniform y takes one scalar division, and as many
- * wraps as 16 lanes can make. */
+ * wraps as 16 lanes can make; none where both begin at multiples of 16. */
 static One divide(Emit *e, bool rem, One x, One y) {
   if (y.kind == ONE_UNIFORM) {
     LLVMValueRef one = emit_i64(e, 1), arg[2] = {y.v, one};
@@ -587,6 +599,10 @@ static One divide(Emit *e, bool rem, One x, One y) {
     else if (LLVMIsNull(y.v)) y.v = one;
     if (x.kind == ONE_UNIFORM) {
       return one_uniform(rem ? LLVMBuildURem(B, x.v, y.v, "") : LLVMBuildUDiv(B, x.v, y.v, ""));
+    }
+    if (known_step(x) == 1 && whole_lanes(e, y.v, 0) && whole_lanes(e, x.v, 8)) {
+      if (!rem) return one_uniform(LLVMBuildUDiv(B, x.v, y.v, ""));
+      return one_linear(LLVMBuildURem(B, x.v, y.v, ""), one);
     }
     if (known_step(x) == 1) {
       LLVMValueRef q0 = LLVMBuildUDiv(B, x.v, y.v, "");

@@ -177,14 +177,15 @@ static void t_literals(void) {
 
 static void t_index(void) {
   Kernel *k = lp_new(&arena);
-  int out[12], o = 0;
-  for (int i = 0; i < 12; i++) out[i] = lp_buf(k, LB_OUT, DT_I64);
+  int out[14], o = 0;
+  for (int i = 0; i < 14; i++) out[i] = lp_buf(k, LB_OUT, DT_I64);
   LVal n = lp_size(k, 0), d = lp_size(k, 1), base = lp_size(k, 2), seven = lp_i(k, 7);
   LVal t = lp_par(k, lp_size(k, 3)), j = lp_vec(k, n),
        i = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, t, n), j);
   LVal at = lp_bin(k, RB_ADD, base, i), back = lp_bin(k, RB_SUB, lp_i(k, INT64_C(1) << 62), at);
   LVal wide = lp_bin(k, RB_MUL, i, lp_bin(k, RB_ADD, d, i));
-  LVal v[12] = {lp_idiv(k, at, d),
+  LVal even = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, t, lp_i(k, 48)), j); /* of 16 in one part */
+  LVal v[14] = {lp_idiv(k, at, d),
                 lp_irem(k, at, d),
                 lp_idiv(k, at, seven),
                 lp_irem(k, at, lp_i(k, 1000)),
@@ -195,8 +196,10 @@ static void t_index(void) {
                 lp_idiv(k, t, d),
                 lp_irem(k, i, i),
                 lp_op(k, LP_CTZ, DT_I64, 1, (LVal[]){lp_bin(k, RB_ADD, wide, seven)}, 0),
-                lp_un(k, RU_NEG, lp_bin(k, RB_MUL, lp_bin(k, RB_SUB, i, base), d))};
-  for (; o < 12; o++) lp_store(k, out[o], i, v[o]);
+                lp_un(k, RU_NEG, lp_bin(k, RB_MUL, lp_bin(k, RB_SUB, i, base), d)),
+                lp_idiv(k, even, lp_i(k, 32)),
+                lp_irem(k, lp_bin(k, RB_ADD, even, lp_i(k, 16)), lp_i(k, 48))};
+  for (; o < 14; o++) lp_store(k, out[o], i, v[o]);
   lp_end(k);
   lp_end(k);
   Code c;
