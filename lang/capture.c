@@ -1,0 +1,483 @@
+/* The backward of a tape as one graph.
+ *
+ * In: the nodes of a tape that a gradient goes through. Out: the gradients. The sweep of tape.c is
+ * done on values of a graph instead of on tensors: a call gives the backward half of its joint
+ * graph, an operation its rule, contributions are added in the same order (rule 74). So the whole
+ * backward is compiled like a `fn`: fused and with planned memory, the same bits. The graph is kept
+ * under a key of everything it depends on: operations, attributes, dtypes, ranks, edges, what is
+ * wanted. Sizes, tensors and cotangents are inputs; sizes that calls of the tape have as constants
+ * are constants. From of the idea: PyTorch's compiled autograd.
+ *
+ * Invariants: a kept graph names no tensor; equal keys give equal graphs; what is kept holds the
+ * joint graphs that its key names, so their addresses stay theirs.
+ */
+#include "lang/capture.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "lang/compile.h"
+#include "lang/native.h"
+
+enum {
+  KEPT = 64,        /* captured backwards, a power of two; the newer one takes the place */
+  MOST_SIZES = 512, /* different ones in one backward */
+  MOST_PINS = 64
+};
+
+/* Where an input of the graph is taken from. */
+typedef struct From {
+  uint32_t node; /* place in Capture.nodes; UINT32_MAX: the cotangent */
+  uint32_t slot; /* of inputs, or of what the call saved */
+} From;
+
+typedef struct Kept {
+  int64_t rc;
+  Session *s;
+  Arena arena;
+  const char *key;
+  size_t key_len;
+  Graph *g; /* NULL: no such form */
+  JointRef **joints; size_t joint_count, joint_cap;
+  From *source;    size_t source_count, source_cap;
+  int *param_out, *target_out; /* output of each, -1 = nothing arrives */
+  struct Native *native;
+} Kept;
+
+struct Captures {
+  Kept *slot[KEPT];
+};
+
+static void kept_release(void *p) {
+  Kept *k = p;
+  if (--k->rc > 0) return;
+  Session *s = k->s;
+  native_free(&s->mem, k->native);
+  for (size_t i = 0; i < k->joint_count; i++) joint_release(k->joints[i]);
+  arena_free(&k->arena);
+  mem_free(&s->mem, k, sizeof *k);
+}
+
+void captures_free(Session *s) {
+  if (!s->captures) return;
+  for (size_t i = 0; i < KEPT; i++) {
+    if (s->captures->slot[i]) kept_release(s->captures->slot[i]);
+  }
+  mem_free(&s->mem, s->captures, sizeof *s->captures);
+  s->captures = NULL;
+}
+
+/* -- sizes: 0 and 1, and those that a call has as constants, are themselves; others are symbols in
+ * the order in which they are met, equal ones the same */
+typedef struct Sizes {
+  int64_t n[MOST_SIZES];
+  int count;
+  int64_t pin[MOST_PINS];
+  int pins;
+  bool full;
+} Sizes;
+
+static bool is_pinned(const Sizes *z, int64_t n) {
+  if (n >= 0 && n <= 1) return true;
+  for (int i = 0; i < z->pins; i++) {
+    if (z->pin[i] == n) return true;
+  }
+  return false;
+}
+
+/* Number of the symbol, -1 = a constant. */
+static int number_of(Sizes *z, int64_t n) {
+  if (is_pinned(z, n)) return -1;
+  for (int k = 0; k < z->count; k++) {
+    if (z->n[k] == n) return k;
+  }
+  if (z->count == MOST_SIZES) {
+    z->full = true;
+    return -1;
+  }
+  z->n[z->count] = n;
+  return z->count++;
+}
+
+static void pin(Sizes *z, int64_t n) {
+  if (!is_pinned(z, n) && z->pins < MOST_PINS) z->pin[z->pins++] = n;
+}
+
+static void pin_sizes(Sizes *z, const JointRef *j) {
+  for (size_t i = 0; i < j->f->input_count; i++) {
+    const Type *t = gr_type(j->f, j->f->inputs[i]);
+    int64_t n;
+    for (int k = 0; t->kind == TK_TENSOR && k < t->rank; k++) {
+      if (dim_is_const(j->f->dims, t->dim[k], &n)) pin(z, n);
+    }
+  }
+}
+
+/* -- the key */
+static void put(Buf *b, const void *p, size_t n) {
+  buf_put(b, (const char *)p, n);
+}
+
+static void put_size(Buf *b, Sizes *z, int64_t n) {
+  int32_t k = number_of(z, n);
+  put(b, &k, sizeof k);
+  if (k < 0) put(b, &n, sizeof n);
+}
+
+/* A dim of an attribute, which is a constant of script. */
+static int64_t constant(const Session *s, int64_t d) {
+  int64_t n = -1;
+  return dim_is_const(s->dims, (Dim)d, &n) ? n : -1;
+}
+
+static void put_attrs(Session *s, Buf *b, Sizes *z, const TapeNode *n) {
+  for (size_t i = 0; i < n->attr_count; i++) {
+    const Attr *a = &n->attrs[i];
+    uint32_t head[2] = {(uint32_t)a->key << 16 | a->kind, a->count};
+    put(b, head, sizeof head);
+    if (a->kind == AK_DIMS) {
+      for (uint32_t k = 0; k < a->count; k++) put_size(b, z, constant(s, a->u.ints[k]));
+    } else if (a->kind == AK_DIM) {
+      put_size(b, z, constant(s, a->u.i));
+    } else if (a->kind == AK_INTS) {
+      put(b, a->u.ints, a->count * sizeof *a->u.ints);
+    } else {
+      put(b, &a->u, sizeof a->u);
+    }
+  }
+}
+
+static int param_index(const Capture *c, const Param *p) {
+  for (size_t i = 0; i < c->param_count; i++) {
+    if (c->params[i] == p) return (int)i;
+  }
+  return -1;
+}
+
+static bool is_target(const Capture *c, const Edge *e) {
+  for (size_t i = 0; i < c->target_count; i++) {
+    if (c->targets[i].node == e->node && c->targets[i].out == e->out) return true;
+  }
+  return false;
+}
+
+/* Where the gradient of an input goes: 0 nowhere, else to a wanted param or an earlier result. */
+typedef struct Way {
+  uint32_t kind, a, b; /* 1: param a; 2: result b of node a */
+} Way;
+
+static Way way_of(const Capture *c, const Edge *e) {
+  if (e->param) {
+    int i = param_index(c, e->param);
+    return i < 0 ? (Way){0} : (Way){1, (uint32_t)i, 0};
+  }
+  if (!e->node || (e->node->mark != 2 && !is_target(c, e))) return (Way){0};
+  return (Way){2, e->node->index, e->out};
+}
+
+static void key_of(Capture *c, Buf *b, Sizes *z) {
+  Session *s = c->s;
+  for (size_t i = 0; i < c->count; i++) {
+    c->nodes[i]->index = (uint32_t)i;
+    if (c->nodes[i]->mark == 2 && c->nodes[i]->joint) pin_sizes(z, c->nodes[i]->joint);
+  }
+  uint32_t head[5] = {c->root->index, c->out, (uint32_t)c->param_count, (uint32_t)c->target_count,
+                      c->cotangent->dtype};
+  put(b, head, sizeof head);
+  for (size_t i = 0; i < c->target_count; i++) {
+    uint32_t t[2] = {c->targets[i].node->index, c->targets[i].out};
+    put(b, t, sizeof t);
+  }
+  for (size_t i = 0; i < c->count; i++) {
+    const TapeNode *n = c->nodes[i];
+    if (n->mark != 2) continue;
+    uint32_t node[5] = {(uint32_t)i, n->op, (uint32_t)n->in_count, (uint32_t)n->out_count,
+                        (uint32_t)n->attr_count};
+    put(b, &n->joint, sizeof n->joint);
+    put(b, node, sizeof node);
+    for (size_t k = 0; k < n->in_count; k++) {
+      Way w = way_of(c, &n->in[k]);
+      put(b, &w, sizeof w);
+    }
+    if (n->joint) {
+      for (size_t k = 0; k < n->env_count; k++) put_size(b, z, n->env[k]);
+      continue;
+    }
+    for (size_t k = 0; k < n->in_count; k++) {
+      const Tensor *t = n->inputs[k];
+      uint8_t type[4] = {(uint8_t)t->dtype, (uint8_t)t->store->dev, (uint8_t)t->rank, 0};
+      put(b, type, sizeof type);
+      for (int d = 0; d < t->rank; d++) put_size(b, z, t->dim[d]);
+    }
+    put_attrs(s, b, z, n);
+  }
+}
+
+/* -- the graph */
+typedef struct Maker {
+  Capture *c;
+  Kept *k;
+  Graph *g;
+  Sizes *z;
+  Dim *symbol;
+  Val **cot; /* per node, per result */
+  Val *param, *target;
+  GErr e;
+} Maker;
+
+static Dim sized(Maker *m, int64_t n) {
+  int k = number_of(m->z, n);
+  return k < 0 ? dim_const(m->g->dims, n) : m->symbol[k];
+}
+
+static Val input(Maker *m, const Type *t, uint32_t node, uint32_t slot) {
+  VEC_PUSH(&m->k->arena, m->k->source, m->k->source_count, m->k->source_cap,
+           ((From){node, slot}));
+  return gr_input(m->g, t);
+}
+
+static bool contribute(Maker *m, Val *slot, Val x) {
+  if (val_none(*slot)) {
+    *slot = x;
+    return true;
+  }
+  *slot = gr_op(m->g, OP_ADD, (Val[]){*slot, x}, 2, NULL, 0, NULL, 0, &m->e);
+  return !val_none(*slot);
+}
+
+static const Attr *attrs_of(Maker *m, const TapeNode *n) {
+  Session *s = m->c->s;
+  Arena *a = &m->k->arena;
+  Attr *own = ARENA_ARRAY(a, Attr, n->attr_count + 1);
+  for (size_t i = 0; i < n->attr_count; i++) {
+    own[i] = n->attrs[i];
+    if (own[i].kind == AK_DIM) own[i].u.i = sized(m, constant(s, own[i].u.i));
+    if (own[i].kind != AK_DIMS) continue;
+    int64_t *d = ARENA_ARRAY(a, int64_t, own[i].count + 1);
+    for (uint32_t k = 0; k < own[i].count; k++) d[k] = sized(m, constant(s, own[i].u.ints[k]));
+    own[i].u.ints = d;
+  }
+  return own;
+}
+
+/* The rule of one operation; the operation itself goes again where the rule reads its result. */
+static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
+  Graph *g = m->g;
+  Arena *a = &m->k->arena;
+  Val *in = ARENA_ARRAY(a, Val, n->in_count + 1), *wrt = ARENA_ARRAY(a, Val, n->in_count + 1);
+  Val *got = ARENA_ARRAY(a, Val, n->in_count + 1);
+  Val *y = ARENA_ARRAY(a, Val, n->out_count + 1), *dy = ARENA_ARRAY(a, Val, n->out_count + 1);
+  int ny = 0, nw = 0;
+  for (size_t i = 0; i < n->in_count; i++) {
+    const Tensor *x = n->inputs[i];
+    Type t = {.kind = TK_TENSOR,
+              .dtype = (uint8_t)x->dtype,
+              .dev = (uint8_t)x->store->dev,
+              .rank = (uint8_t)x->rank};
+    for (int k = 0; k < t.rank; k++) t.dim[k] = sized(m, x->dim[k]);
+    in[i] = input(m, &t, at, (uint32_t)i);
+    if (wants[i]) wrt[nw++] = in[i];
+  }
+  Val r = gr_op(g, n->op, in, (int)n->in_count, attrs_of(m, n), (int)n->attr_count, NULL, 0, &m->e);
+  if (val_none(r)) return false;
+  for (uint32_t k = 0; k < n->out_count; k++) {
+    if (val_none(m->cot[at][k])) continue;
+    y[ny] = (Val){r.node, k};
+    dy[ny++] = m->cot[at][k];
+  }
+  Prov where;
+  if (!ad_vjp(g, ny, y, dy, nw, wrt, got, &m->e, &where)) return false;
+  for (size_t i = 0, k = 0; i < n->in_count; i++) {
+    if (wants[i]) dx[i] = got[k++];
+  }
+  return true;
+}
+
+/* The backward half of a call's joint graph. */
+static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
+  Graph *g = m->g;
+  Arena *a = &m->k->arena;
+  const Joint *j = n->joint->joint;
+  const Graph *b = j->backward;
+  Val *args = ARENA_ARRAY(a, Val, b->input_count + 1);
+  Val *outs = ARENA_ARRAY(a, Val, b->output_count + 1);
+  Sym count = dim_symbol_count(b->dims);
+  Dim *subst = ARENA_ARRAY(a, Dim, count + 1);
+  for (Sym i = 0; i < count; i++) subst[i] = sized(m, i < n->env_count ? n->env[i] : 0);
+  size_t k = 0;
+  for (size_t i = 0; i < b->input_count; i++) {
+    Type t = *gr_type(b, b->inputs[i]);
+    for (int d = 0; d < t.rank; d++) {
+      t.dim[d] = dim_import(g->dims, b->dims, t.dim[d], subst, count);
+      if (t.dim[d] == DIM_BAD) return false;
+    }
+    t.alias = 0;
+    if (i < (size_t)j->saved_count) {
+      args[i] = input(m, &t, at, (uint32_t)i);
+      continue;
+    }
+    while (k < n->out_count && !dt_float(n->out[k].dtype)) k++;
+    if (k == n->out_count) return false;
+    B make = {.g = g};
+    args[i] = val_none(m->cot[at][k]) ? b_zeros(&make, &t) : m->cot[at][k];
+    k++;
+  }
+  g->at.path = NULL;
+  if (!gr_inline(g, b, args, subst, outs, &m->e)) return false;
+  for (size_t i = 0, o = 0; i < n->in_count; i++) {
+    if (!j->gives_grad[i]) continue;
+    if (wants[i]) dx[i] = outs[o];
+    o++;
+  }
+  VEC_PUSH(a, m->k->joints, m->k->joint_count, m->k->joint_cap, n->joint);
+  n->joint->rc++;
+  return true;
+}
+
+static bool add_node(Maker *m, uint32_t at) {
+  Capture *c = m->c;
+  const TapeNode *n = c->nodes[at];
+  Graph *g = m->g;
+  Arena *a = &m->k->arena;
+  bool *wants = ARENA_ARRAY(a, bool, n->in_count + 1);
+  Val *dx = ARENA_ARRAY(a, Val, n->in_count + 1);
+  for (size_t i = 0; i < n->in_count; i++) {
+    wants[i] = way_of(c, &n->in[i]).kind != 0;
+    dx[i] = VAL_NONE;
+  }
+  size_t provs = g->prov_count;
+  g->at = (Prov){.span = n->span, .backward = 1, .origin = (int32_t)at};
+  if (!(n->joint ? add_call : add_op)(m, n, at, wants, dx)) return false;
+  g->at = (Prov){.span = n->span, .backward = 1, .origin = (int32_t)at};
+  /* the last operand first, as in tape.c */
+  for (size_t i = n->in_count; i-- > 0;) {
+    if (val_none(dx[i])) continue;
+    Way w = way_of(c, &n->in[i]);
+    Val *slot = w.kind == 1 ? &m->param[w.a] : &m->cot[w.a][w.b];
+    if (!contribute(m, slot, dx[i])) return false;
+  }
+  for (size_t i = provs; i < g->prov_count; i++) g->provs[i].origin = (int32_t)at;
+  return true;
+}
+
+static void outputs(Maker *m, const Val *v, size_t n, int *out) {
+  for (size_t i = 0; i < n; i++) {
+    out[i] = val_none(v[i]) ? -1 : (int)m->g->output_count;
+    if (!val_none(v[i])) gr_output(m->g, v[i]);
+  }
+}
+
+static void build(Maker *m) {
+  Capture *c = m->c;
+  Arena *a = &m->k->arena;
+  Session *s = c->s;
+  Graph *g = m->g = gr_new(a, dim_tab_new(a), s->names, names_of(s->names, "backward"));
+  m->symbol = ARENA_ARRAY(a, Dim, m->z->count + 1);
+  for (int i = 0; i < m->z->count; i++) m->symbol[i] = dim_symbol(g->dims, NULL, (Span){0}, NULL);
+  m->cot = ARENA_ARRAY(a, Val *, c->count + 1);
+  for (size_t i = 0; i < c->count; i++) {
+    m->cot[i] = ARENA_ARRAY(a, Val, c->nodes[i]->out_count + 1);
+    for (size_t k = 0; k < c->nodes[i]->out_count; k++) m->cot[i][k] = VAL_NONE;
+  }
+  m->param = ARENA_ARRAY(a, Val, c->param_count + 1);
+  m->target = ARENA_ARRAY(a, Val, c->target_count + 1);
+  for (size_t i = 0; i < c->param_count; i++) m->param[i] = VAL_NONE;
+  for (size_t i = 0; i < c->target_count; i++) m->target[i] = VAL_NONE;
+  Type t = {.kind = TK_TENSOR,
+            .dtype = (uint8_t)c->cotangent->dtype,
+            .dev = (uint8_t)c->cotangent->store->dev,
+            .rank = (uint8_t)c->cotangent->rank};
+  for (int k = 0; k < t.rank; k++) t.dim[k] = sized(m, c->cotangent->dim[k]);
+  g->at = (Prov){.span = c->at, .backward = 1, .origin = -1};
+  m->cot[c->root->index][c->out] = input(m, &t, UINT32_MAX, 0);
+  for (uint32_t i = 0; i < c->count; i++) {
+    const TapeNode *n = c->nodes[i];
+    bool any = false;
+    for (size_t k = 0; k < n->out_count; k++) any |= !val_none(m->cot[i][k]);
+    for (size_t k = 0; k < c->target_count; k++) {
+      if (c->targets[k].node == n) m->target[k] = m->cot[i][c->targets[k].out];
+    }
+    if (any && n->mark == 2 && !add_node(m, i)) return;
+  }
+  m->k->param_out = ARENA_ARRAY(a, int, c->param_count + 1);
+  m->k->target_out = ARENA_ARRAY(a, int, c->target_count + 1);
+  outputs(m, m->param, c->param_count, m->k->param_out);
+  outputs(m, m->target, c->target_count, m->k->target_out);
+  m->k->g = gr_dce(a, gr_cse(a, gr_fold(a, g)));
+}
+
+/* -- what is kept */
+static Kept *kept_for(Capture *c, const Buf *key, Sizes *z) {
+  Session *s = c->s;
+  if (!s->captures) {
+    s->captures = mem_need(&s->mem, NULL, 0, sizeof *s->captures);
+    memset(s->captures, 0, sizeof *s->captures);
+  }
+  Kept **slot = &s->captures->slot[XXH3_64bits(key->s, key->n) & (KEPT - 1)];
+  if (*slot && (*slot)->key_len == key->n && !memcmp((*slot)->key, key->s, key->n)) {
+    s->count.backward_hits++;
+    return *slot;
+  }
+  size_t mark = mem_pool_mark(&s->mem);
+  Kept *k = mem_need(&s->mem, NULL, 0, sizeof *k);
+  *k = (Kept){.rc = 1, .s = s};
+  arena_init(&k->arena, &s->mem);
+  mem_pool_add(&s->mem, k, kept_release);
+  k->key = arena_strdup(&k->arena, key->s, key->n);
+  k->key_len = key->n;
+  Maker m = {.c = c, .k = k, .z = z, .e = {.operand = -1}};
+  double start = native_clock();
+  build(&m);
+  s->count.backward_captures++;
+  log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,
+           1e3 * (native_clock() - start), k->g ? "" : ": it runs plain: ",
+           k->g ? "" : m.e.text);
+  if (*slot) kept_release(*slot);
+  *slot = k;
+  k->rc++;
+  mem_pool_drain(&s->mem, mark);
+  return k;
+}
+
+Captured tape_capture(Capture *c, GErr *e, Span *at) {
+  Session *s = c->s;
+  Sizes *z = arena_alloc(&s->scratch, sizeof *z);
+  *z = (Sizes){.count = 0};
+  Buf key;
+  buf_init_arena(&key, &s->scratch);
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->nodes[i]->modes.anomaly || s->modes.anomaly) return CAPTURED_NOT;
+  }
+  key_of(c, &key, z);
+  if (z->full) return CAPTURED_NOT;
+  Kept *k = kept_for(c, &key, z);
+  if (!k->g) return CAPTURED_NOT;
+  k->rc++; /* a hook may capture another backward in its place */
+  mem_pool_add(&s->mem, k, kept_release);
+  Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, k->source_count + 1);
+  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, k->g->output_count + 1);
+  for (size_t i = 0; i < k->source_count; i++) {
+    From from = k->source[i];
+    const TapeNode *n = from.node == UINT32_MAX ? NULL : c->nodes[from.node];
+    in[i] = !n ? c->cotangent : n->joint ? n->saved[from.slot] : n->inputs[from.slot];
+  }
+  Prov where = {.origin = -1};
+  RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z->n};
+  *e = (GErr){.code = ERR_BUG, .operand = -1};
+  if (!native_run(s, &k->native, k->g, "a backward", &run, in, out, e, &where)) {
+    c->failed = where.origin >= 0 ? c->nodes[where.origin] : c->root;
+    *at = where.span;
+    return CAPTURED_FAILED;
+  }
+  s->count.nodes += (int64_t)run.nodes_run;
+  for (size_t i = 0; i < k->g->output_count; i++) {
+    mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
+  }
+  for (size_t i = 0; i < c->param_count; i++) {
+    c->param_grad[i] = k->param_out[i] < 0 ? NULL : out[k->param_out[i]];
+  }
+  for (size_t i = 0; i < c->target_count; i++) {
+    c->targets[i].grad = k->target_out[i] < 0 ? NULL : out[k->target_out[i]];
+  }
+  return CAPTURED_RAN;
+}
