@@ -1,0 +1,360 @@
+/* Hooks: registering, calling, removing.
+ *
+ * In: functions of the program and what they hang on; gradients as they become complete. Out: the
+ * gradients that the functions answer. Hooks stand in one list in order of registration and are
+ * gone through by number, so that a hook may remove or add any hook, itself too.
+ * Invariants: a hook runs at most once per `grad` and place; while it runs, a `grad` that it takes
+ * itself does not call it again; a gradient that a hook gives has the size, the place and the dtype
+ * of the one it got. What has no gradient calls no hook.
+ */
+#include "lang/hook.h"
+
+#include <string.h>
+
+#include "lang/builtin.h"
+#include "lang/compile.h"
+#include "lang/tape.h"
+#include "lang/walk.h"
+
+typedef struct Hook {
+  uint64_t number; /* from 1, in order of registration; never used again */
+  uint64_t handle; /* of all hooks that one call registered */
+  HookKey key;
+  Value f;
+  Name path;       /* what f gets first, or NULL */
+  Span at;         /* of the registration */
+  bool running;
+} Hook;
+
+struct Hooks {
+  Hook *items;
+  size_t count, cap;
+  uint64_t numbers, handles; /* given out so far */
+};
+
+static bool same_key(HookKey a, HookKey b) {
+  return a.kind == b.kind && a.id == b.id && a.out == b.out;
+}
+
+/* The first hook of k with a number above `after`, or NULL. */
+static Hook *next_hook(const Session *s, HookKey k, uint64_t after) {
+  const struct Hooks *l = s->hooks;
+  size_t lo = 0, hi = l ? l->count : 0;
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (l->items[mid].number <= after)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  for (; l && lo < l->count; lo++)
+    if (same_key(l->items[lo].key, k)) return &l->items[lo];
+  return NULL;
+}
+
+static Hook *hook_numbered(const Session *s, uint64_t number) {
+  const struct Hooks *l = s->hooks;
+  for (size_t i = 0; l && i < l->count; i++)
+    if (l->items[i].number == number) return &l->items[i];
+  return NULL;
+}
+
+bool hooks_on(const Session *s, HookKey k) {
+  return next_hook(s, k, 0) != NULL;
+}
+
+/* ---- the list */
+
+static struct Hooks *hooks_of(Session *s) {
+  if (!s->hooks) {
+    s->hooks = mem_need(&s->mem, NULL, 0, sizeof *s->hooks);
+    *s->hooks = (struct Hooks){0};
+  }
+  return s->hooks;
+}
+
+static void hook_add(Session *s, HookKey k, uint64_t handle, Value f, Name path, Span at) {
+  struct Hooks *l = hooks_of(s);
+  if (l->count == l->cap) {
+    size_t cap = l->cap ? 2 * l->cap : 8;
+    l->items = mem_need(&s->mem, l->items, l->cap * sizeof(Hook), cap * sizeof(Hook));
+    l->cap = cap;
+  }
+  value_retain(f);
+  l->items[l->count++] = (Hook){.number = ++l->numbers, .handle = handle, .key = k, .f = f,
+                                .path = path, .at = at};
+}
+
+/* Takes out the hooks of a handle, or (handle 0) those of the kinds first .. last that hang on id.
+ * What a function held dies with it, which may take out other hooks: then it starts over. */
+static void hooks_drop(Session *s, uint64_t handle, HookKind first, HookKind last, uint64_t id) {
+  struct Hooks *l = s->hooks;
+  for (size_t i = 0; l && i < l->count;) {
+    Hook h = l->items[i];
+    if (handle ? h.handle != handle : h.key.kind < first || h.key.kind > last || h.key.id != id) {
+      i++;
+      continue;
+    }
+    memmove(&l->items[i], &l->items[i + 1], (--l->count - i) * sizeof(Hook));
+    if (!l->count) {
+      mem_free(&s->mem, l->items, l->cap * sizeof(Hook));
+      l->items = NULL;
+      l->cap = 0;
+    }
+    value_release(h.f);
+    i = 0;
+  }
+}
+
+void hooks_forget(Session *s, HookKind first, HookKind last, uint64_t id) {
+  hooks_drop(s, 0, first, last, id);
+}
+
+void hooks_free(Session *s) {
+  while (s->hooks && s->hooks->count) hooks_drop(s, s->hooks->items[0].handle, 0, 0, 0);
+  if (s->hooks) mem_free(&s->mem, s->hooks, sizeof *s->hooks);
+  s->hooks = NULL;
+}
+
+/* ---- registering */
+
+static Value handle_value(Session *s, uint64_t handle) {
+  Handle *h = mem_need(&s->mem, NULL, 0, sizeof *h);
+  *h = (Handle){.o = {.rc = 1, .s = s, .tag = V_HANDLE}, .id = handle};
+  s->count.values_live++;
+  mem_pool_add(&s->mem, h, (void (*)(void *))obj_release);
+  return (Value){.tag = V_HANDLE, .u.handle = h};
+}
+
+/* Argument i of the rest, which the program calls back with n arguments by position. */
+static Value want_function(Session *s, const Call *c, Value f, Span at, uint32_t n,
+                           const char *form) {
+  if (f.tag == V_BUILTIN || f.tag == V_DTYPE || f.tag == V_INST) return f;
+  if (f.tag != V_FN)
+    fail_help(s, ERR_NOT_CALLABLE, at, form, "`%s` takes a function here, not %s", c->b->name,
+              value_type_text(s, f));
+  const NodeList *p = &f.u.fn->decl->fn->params;
+  uint32_t need = 0;
+  for (uint32_t i = 0; i < p->count; i++) need += !p->items[i]->param.init;
+  if (need != n) {
+    Diag *d = err(s, ERR_ARG_COUNT, at, "a hook of `%s` is called with %u argument%s here, this "
+                  "function takes %u", c->b->name, n, n == 1 ? "" : "s", need);
+    dg_help(&s->diags, d, "%s", form);
+    raise_(s);
+  }
+  return f;
+}
+
+typedef struct OnGlob {
+  HookKind kind;
+  uint64_t handle;
+  const char *glob;
+  Value f;
+  Span at;
+  size_t hits;
+} OnGlob;
+
+static void on_param(Session *s, HookKind kind, Param *p, uint64_t handle, Value f, Name path,
+                     Span at) {
+  hook_add(s, (HookKey){kind, p->id, 0}, handle, f, path, at);
+  p->hooked = true;
+}
+
+static void on_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
+  (void)owner, (void)f;
+  OnGlob *o = ud;
+  if (!p || !path_fits(s, o->glob, path)) return;
+  on_param(s, o->kind, p, o->handle, o->f, names_of(s->names, path), o->at);
+  o->hits++;
+}
+
+/* on_grad(x, f), on_grad(net, "glob", f), and after_grad in the same forms. */
+static Value register_grad(Session *s, Call *c, HookKind kind) {
+  Value x = c->v[0];
+  const char *form = kind == HOOK_PARAM ? "on_grad(x, fn(g) = ..), on_grad(net, \"glob\", "
+                                          "fn(path, g) = ..)"
+                                        : "after_grad(p, fn(g) { .. }), after_grad(net, \"glob\", "
+                                          "fn(path, g) { .. })";
+  bool glob = x.tag == V_INST;
+  if (c->rest_n != (glob ? 2u : 1u))
+    fail_help(s, ERR_ARG_COUNT, c->at, form, "`%s` of %s takes %s", c->b->name,
+              value_type_text(s, x), glob ? "a glob and a function" : "one function");
+  uint64_t handle = ++hooks_of(s)->handles;
+  if (glob) {
+    OnGlob o = {kind, handle, want_str(s, c->rest[0], c->rest_spans[0], "the glob"), c->rest[1],
+                c->at, 0};
+    want_function(s, c, o.f, c->rest_spans[1], 2, form);
+    walk_slots(s, x, on_slot, &o);
+    if (!o.hits)
+      fail_help(s, ERR_GLOB, c->rest_spans[0],
+                "print(paths(net)) shows the paths; `*` is one part, `**` any number",
+                "no param matches `%s`", o.glob);
+    return handle_value(s, handle);
+  }
+  Value f = want_function(s, c, c->rest[0], c->rest_spans[0], 1, form);
+  if (x.tag == V_PARAM) {
+    on_param(s, kind, x.u.p, handle, f, NULL, c->at);
+  } else if (x.tag == V_TENSOR && kind == HOOK_PARAM) {
+    TapeNode *n = x.u.t->node;
+    if (!n)
+      fail_help(s, ERR_NOT_TRACKED, c->spans[0],
+                "params and what is computed from them are tracked, outside wrap <no_grad>",
+                "this value has no gradient: it does not depend on anything that is tracked");
+    hook_add(s, (HookKey){HOOK_VALUE, n->seq, x.u.t->out}, handle, f, NULL, c->at);
+    n->hooked = true;
+  } else if (kind == HOOK_PARAM) {
+    fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
+              value_type_text(s, x));
+  } else {
+    fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "`after_grad` takes a param, not %s",
+              value_type_text(s, x));
+  }
+  return handle_value(s, handle);
+}
+
+BUILTIN_FN(bi_on_grad) {
+  if (s->abstract) return (Value){.tag = V_UNKNOWN};
+  if (s->stage) fail(s, ERR_NOT_YET, c->at, "not yet: `on_grad` in code");
+  return register_grad(s, c, HOOK_PARAM);
+}
+
+BUILTIN_FN(bi_after_grad) { return register_grad(s, c, HOOK_AFTER_GRAD); }
+
+BUILTIN_FN(bi_after_backward) {
+  Value f = want_function(s, c, c->v[0], c->spans[0], 0, "after_backward(fn() { .. })");
+  uint64_t handle = ++hooks_of(s)->handles;
+  hook_add(s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0}, handle, f, NULL, c->at);
+  return handle_value(s, handle);
+}
+
+BUILTIN_FN(bi_remove) {
+  if (c->v[0].tag != V_HANDLE)
+    fail(s, ERR_NO_FIELD, c->spans[0], "%s is no handle of a hook", value_type_text(s, c->v[0]));
+  hooks_drop(s, c->v[0].u.handle->id, 0, 0, 0);
+  return v_unit();
+}
+
+/* ---- calling */
+
+typedef struct HookJob {
+  Session *s;
+  Value f, answer;
+  size_t n;
+  Value args[3];
+  Span at;
+} HookJob;
+
+static void hook_job(void *ud) {
+  HookJob *j = ud;
+  j->answer = call_simple(j->s, j->f, j->n, j->args, j->at);
+  value_retain(j->answer);
+}
+
+/* What h answers, on the pool. An error in it ends the `grad` and says so. */
+static Value call_hook(Session *s, Hook *h, const HookRun *r, size_t n, const Value *args) {
+  HookJob j = {.s = s, .f = h->f, .at = h->at};
+  uint64_t number = h->number;
+  if (h->path) j.args[j.n++] = str_value(s, h->path, strlen(h->path));
+  for (size_t i = 0; i < n; i++) j.args[j.n++] = args[i];
+  value_pool(s, j.f); /* it may remove itself */
+  Modes modes = s->modes;
+  s->modes = r->modes;
+  s->modes.no_grad = !r->record;
+  h->running = true;
+  size_t before = s->diags.count;
+  ArenaMark am = arena_mark(&s->scratch);
+  int code = guard(s, hook_job, &j);
+  s->modes = modes;
+  h = hook_numbered(s, number);
+  if (h) h->running = false;
+  if (code != MEM_OK) {
+    for (size_t i = s->diags.count; code == MEM_ERR_PROGRAM && i-- > before;) {
+      Diag *d = s->diags.items[i];
+      if (d->severity != SEV_ERROR) continue;
+      dg_label(&s->diags, d, j.at, "in a hook of the gradient");
+      dg_label(&s->diags, d, r->grad, "that is taken here");
+      break;
+    }
+    mem_throw(&s->mem, code);
+  }
+  arena_rewind(&s->scratch, am);
+  if (v_counted(j.answer)) mem_pool_add(&s->mem, j.answer.u.o, (void (*)(void *))obj_release);
+  return j.answer;
+}
+
+static _Noreturn void hook_fail(Session *s, ErrCode code, const Hook *h, const HookRun *r,
+                                const char *text) {
+  Diag *d = err(s, code, h->at, "%s", text);
+  dg_label(&s->diags, d, r->grad, "in the gradient that is taken here");
+  raise_(s);
+}
+
+static const char *device_text(const Tensor *t) {
+  static const char *const names[DEV_COUNT] = {"cpu", "cuda", "sim"};
+  return names[t->store->dev];
+}
+
+/* Why y cannot stand for x: its size, else its place, else its dtype differs; NULL when it can. */
+static const char *misfit(Session *s, const Tensor *x, const Tensor *y) {
+  Buf a, b;
+  buf_init_arena(&a, &s->scratch);
+  buf_init_arena(&b, &s->scratch);
+  bool same = x->rank == y->rank;
+  for (int i = 0; same && i < x->rank; i++) same = x->dim[i] == y->dim[i];
+  if (!same) {
+    for (int i = 0; i < x->rank; i++) buf_printf(&a, "%s%lld", i ? ", " : "", (long long)x->dim[i]);
+    for (int i = 0; i < y->rank; i++) buf_printf(&b, "%s%lld", i ? ", " : "", (long long)y->dim[i]);
+    return txt(s, "size mismatch: [%s] became [%s]", a.n ? a.s : "", b.n ? b.s : "");
+  }
+  if (x->store->dev != y->store->dev)
+    return txt(s, "layout mismatch: a value on %s became one on %s", device_text(x),
+               device_text(y));
+  if (x->dtype != y->dtype)
+    return txt(s, "dtype mismatch: %s became %s", dtype_info[x->dtype].name,
+               dtype_info[y->dtype].name);
+  return NULL;
+}
+
+Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g) {
+  const char *of = r->name ? txt(s, " of `%s`", r->name) : "";
+  for (Hook *h = next_hook(s, k, 0); h;) {
+    uint64_t number = h->number;
+    if (h->running) {
+      h = next_hook(s, k, number);
+      continue;
+    }
+    poll_interrupt(s, h->at);
+    Hook then = *h; /* it may be gone afterwards */
+    Value a = call_hook(s, h, r, 1, &g);
+    if (a.tag == V_NONE && k.kind == HOOK_AFTER_GRAD) return a;
+    if (a.tag != V_UNIT) {
+      if (a.tag != V_TENSOR && a.tag != V_PARAM)
+        hook_fail(s, ERR_HOOK_ANSWER, &then, r,
+                  txt(s, "a hook of a gradient gives () or a gradient%s, not %s",
+                      k.kind == HOOK_AFTER_GRAD ? ", or none to drop it" : "",
+                      value_type_text(s, a)));
+      Tensor *x = tensor_of(s, g, then.at), *y = tensor_of(s, a, then.at);
+      const char *why = misfit(s, x, y);
+      if (why)
+        hook_fail(s, ERR_HOOK_META, &then, r,
+                  txt(s, "a hook gives another kind of gradient%s: %s", of, why));
+      g = r->record && a.tag == V_TENSOR ? a : tensor_value(s, tn_ref(y));
+    }
+    h = next_hook(s, k, number);
+  }
+  return g;
+}
+
+void hooks_end(Session *s, const HookRun *r) {
+  HookKey k = {HOOK_AFTER_BACKWARD, 0, 0};
+  for (Hook *h = next_hook(s, k, 0); h;) {
+    uint64_t number = h->number;
+    poll_interrupt(s, h->at);
+    if (!h->running) {
+      size_t mark = mem_pool_mark(&s->mem);
+      call_hook(s, h, r, 0, NULL);
+      mem_pool_drain(&s->mem, mark);
+    }
+    h = next_hook(s, k, number);
+  }
+}
