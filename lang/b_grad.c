@@ -438,6 +438,7 @@ static Value copy_inst(Session *s, Inst *i, Span at) {
     if (i->fields[k].kind != FIELD_ARG) v = copy_value(s, v, at);
     value_set(&r.u.inst->fields[k].v, v);
   }
+  value_set(&r.u.inst->policy, i->policy);
   return r;
 }
 
@@ -483,7 +484,7 @@ typedef struct Freeze {
 } Freeze;
 
 static void freeze_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
-  (void)s, (void)owner, (void)f;
+  (void)owner, (void)f;
   Freeze *z = ud;
   if (!p || !(str_glob(z->glob, path) || str_glob(txt(s, "%s.**", z->glob), path))) return;
   p->frozen = z->on;

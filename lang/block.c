@@ -1,4 +1,4 @@
-/* Constructs with a block: wrap, checkpoint, comprehensions, assert, custom backwards.
+/* Constructs with a block: wrap, comprehensions, assert, custom backwards.
  *
  * In: the construct's node. Out: the value of its block. Mode words set the session's modes for the
  * extent of the block; guard() puts them back after an error. A comprehension over ranges stages
@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "lang/compile.h"
+#include "lang/policy.h"
 
 /* -- assert */
 
@@ -496,6 +496,7 @@ typedef struct BatchJob {
   Node *e;
   Axis *axes;
   uint32_t n;
+  g->blocks = s->stage->g->blocks;
   Stage *st;
   Value result; /* of the body, in st */
   Val *inputs;
@@ -805,6 +806,34 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
           dt_float((DType)type_of(s, v).dtype))
       {
         arg_vals[p] = v.u.v;
+/* A node that has no name yet gets this one; an open block looks for it in its policy. */
+static void name_items(Session *s, Name name, Name *item, size_t items, Value v) {
+  enum { DEEP = 8 };
+  if (v.tag == V_NODE) {
+    block_named(s, name, item, items, v);
+    if (v.aux != s->stage->level) return;
+    Graph *g = s->stage->g;
+    GNode *n = &g->nodes[v.u.v.node];
+    if (g->provs[n->prov].name) return;
+    Prov p = g->provs[n->prov];
+    p.name = name;
+    VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, p);
+    g->nodes[v.u.v.node].prov = (uint32_t)(g->prov_count - 1);
+    return;
+  }
+  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
+  if (items == DEEP || (!list && v.tag != V_RECORD)) return;
+  for (size_t i = 0; i < (list ? v.u.list->count : v.u.rec->count); i++) {
+    item[items] = list ? names_of(s->names, txt(s, "%zu", i)) : v.u.rec->names[i];
+    name_items(s, name, item, items + 1, list ? v.u.list->items[i] : v.u.rec->items[i]);
+  }
+}
+
+void name_variable(Session *s, Name name, Value v) {
+  Name item[8];
+  if (s->stage) name_items(s, name, item, 0, v);
+}
+
         arg_pos[p] = at_operand;
       }
     }
@@ -845,14 +874,16 @@ Value number_node(Session *s, int64_t i) {
 }
 
 void name_result(Session *s, Node *pat, Value v) {
-  if (!s->stage || pat->kind != N_PAT_NAME || v.tag != V_NODE || v.aux != s->stage->level) return;
-  Graph *g = s->stage->g;
-  GNode *n = &g->nodes[v.u.v.node];
-  if (g->provs[n->prov].name) return;
-  Prov p = g->provs[n->prov];
-  p.name = pat->word.name;
-  VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, p);
-  g->nodes[v.u.v.node].prov = (uint32_t)(g->prov_count - 1);
+  if (!s->stage) return;
+  if (pat->kind == N_PAT_NAME) name_variable(s, pat->word.name, v);
+  if (pat->kind == N_PAT_TUPLE && (v.tag == V_TUPLE || v.tag == V_LIST))
+    for (uint32_t i = 0; i < pat->list.count && i < v.u.list->count; i++)
+      name_result(s, pat->list.items[i], v.u.list->items[i]);
+  if (pat->kind == N_PAT_RECORD && v.tag == V_RECORD)
+    for (uint32_t i = 0; i < pat->list.count; i++) {
+      const Value *x = record_get(v.u.rec, pat->list.items[i]->word.name);
+      if (x) name_result(s, pat->list.items[i], *x);
+    }
 }
 
 void check_shadow(Session *s, const Word *w) {

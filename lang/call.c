@@ -7,8 +7,7 @@
  */
 #include <string.h>
 
-#include "lang/compile.h"
-#include "lang/lang.h"
+#include "lang/policy.h"
 
 enum { DEPTH_CODE = 256, DEPTH_SCRIPT = 1000 };
 
@@ -50,6 +49,16 @@ Value call_value(Session *s, Value f, const Args *a) {
         return call_fn(s, m.u.fn, a);
       }
     fail(s, ERR_NO_FIELD, a->call, "model `%s` has no `forward` to call", f.u.inst->model->name);
+  }
+  case V_POLICY: {
+    PolicyObj *p = (PolicyObj *)f.u.o;
+    for (size_t i = 0; i < a->count; i++)
+      if (a->names[i])
+        fail(s, ERR_ARG_NAME, a->spans[i], "arguments of a policy stand by position");
+    if (p->count)
+      fail(s, ERR_NOT_CALLABLE, a->call, "the policy `%s` has its arguments already",
+           p->decl->policy_decl.name.name);
+    return policy_value(s, p->decl, p->module, a->count, a->v);
   }
   default: fail(s, ERR_NOT_CALLABLE, a->call, "%s is not a function", value_type_text(s, f));
   }
@@ -185,7 +194,7 @@ void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
                 .call = call,
                 .what = fn_name(f),
                 .code = f->is_code,
-                .stage = s->stage};
+                .stage = is_capsule(f) ? NULL : s->stage};
   if (s->frame) fr->test = s->frame->test && f->module == s->frame->module && !f->is_code;
   int limit = f->is_code ? DEPTH_CODE : DEPTH_SCRIPT;
   if (++s->depth > limit) {
@@ -212,10 +221,12 @@ static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spa
                         const bool *given, Span call) {
   const Fn *d = f->decl->fn;
   const char *title = s->stage ? frame_title(s, s->frame) : fn_name(f);
-  for (size_t i = 0; i < f->capture_count; i++)
-    local_push(s, f->captures[i].name,
-               f->is_code ? enter(s, f->captures[i].v, call) : f->captures[i].v, false,
-               f->captures[i].span);
+  bool capsule = is_capsule(f); /* no call: values stay what they are */
+  for (size_t i = 0; i < f->capture_count; i++) {
+    const Local *c = &f->captures[i];
+    local_push(s, c->name, f->is_code && !capsule ? enter(s, c->v, call) : c->v,
+               capsule && c->is_var, c->span);
+  }
   for (uint32_t i = 0; i < n; i++)
     if (given[i]) {
       if (f->is_code) args[i] = enter(s, args[i], spans[i]);
@@ -294,6 +305,19 @@ Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {
   return r;
 }
 
+/* Rule 84: what checkpoint_layers gave to the instance holds for its calls. */
+static bool layer_policy(Session *s, const FnObj *f, Policy *p) {
+  if (!f->self || f->self->policy.tag == V_UNIT || f->decl->kind != N_FN) return false;
+  if (strcmp(f->decl->fn->name.name, "forward")) return false;
+  policy_of_value(s, f->self->policy, f->decl->fn->header, p);
+  return true;
+}
+
+static bool is_attention(const Session *s, const FnObj *f) {
+  return s->stage && s->stage->open && f->module == s->prelude && !f->self &&
+         f->decl->kind == N_FN && !strcmp(f->decl->fn->name.name, "attention");
+}
+
 Value inline_call(Session *s, FnObj *f, const Args *a) {
   const Fn *d = f->decl->fn;
   uint32_t n = d->params.count;
@@ -307,8 +331,19 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
   value_pool(s, (Value){.tag = V_FN, .u.fn = f});
   frame_push(s, &fr, f, a->call);
   bind_params(s, f, n, args, spans, given, a->call);
-  bool fell;
+  bool fell = false;
+  if (is_capsule(f)) {
+    Value c = capsule_body(s, f);
+    frame_pop(s, &fr);
+    return c;
+  }
+  OpenBlock block;
+  Policy policy;
+  bool layer = in_code(s) && layer_policy(s, f, &policy), attention = is_attention(s, f);
+  uint32_t from = s->stage ? (uint32_t)s->stage->g->node_count : 0;
+  if (layer) block_enter(s, &block, &policy, d->header);
   Value r = run_body(s, d->body, d->body_is_expr, &fell);
+  if (attention) block_attention(s, from);
   if (s->abstract && abstract_returns(d->body)) r = (Value){.tag = V_UNKNOWN};
   if (r.tag == V_UNIT && fell && !d->body_is_expr && d->result &&
       !(d->result->kind == N_TYPE_TUPLE && d->result->list.count == 0)) {
@@ -327,6 +362,7 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
   } else if (r.tag == V_LIST && r.u.list->weak) {
     r = as_tensor(s, r, DT_COUNT, d->body->span);
   }
+  if (layer) block_leave(s, &block, true);
   frame_pop(s, &fr);
   return r;
 }

@@ -15,6 +15,7 @@
 
 #include "autograd/remat.h"
 #include "lang/native.h"
+#include "lang/policy.h"
 #include "lang/tape.h"
 
 /* ---- flattening */
@@ -102,6 +103,28 @@ static void flatten_part(Flat *f, Value v, Name name, size_t i) {
   f->label = whole;
 }
 
+/* A policy is text all through: it decides about the code and is no input of it. */
+static void flatten_policy(Flat *f, Value v) {
+  Buf *b = &f->sig;
+  size_t n = 0;
+  const Value *items = NULL;
+  if (v.tag == V_POLICY) {
+    PolicyObj *o = (PolicyObj *)v.u.o;
+    buf_printf(b, "P%p(", (void *)o->decl);
+    n = o->count;
+    items = o->args;
+  } else if (v.tag == V_FN) {
+    buf_printf(b, "fn%p(", (void *)v.u.fn->decl);
+    for (size_t i = 0; i < v.u.fn->capture_count; i++) flatten_policy(f, v.u.fn->captures[i].v);
+  } else if (v.tag == V_STR) {
+    buf_printf(b, "s%zu:%s(", v.u.str->n, v.u.str->s);
+  } else {
+    buf_printf(b, "%d:%llx(", v.tag, (unsigned long long)v.u.i);
+  }
+  for (size_t i = 0; i < n; i++) flatten_policy(f, items[i]);
+  buf_puts(b, ") ");
+}
+
 static void flatten_inst(Flat *f, Inst *inst) {
   for (size_t i = 0; i < f->inst_count; i++)
     if (f->insts[i] == inst) {
@@ -110,6 +133,10 @@ static void flatten_inst(Flat *f, Inst *inst) {
     }
   VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
   buf_printf(&f->sig, "m%p{", (void *)inst->model);
+  if (inst->policy.tag != V_UNIT) { /* rule 84 */
+    buf_puts(&f->sig, "policy ");
+    flatten_policy(f, inst->policy);
+  }
   for (size_t i = 0; i < inst->count; i++) {
     Field *d = &inst->fields[i];
     /* model ints are constants of the signature; float arguments are inputs */
@@ -171,6 +198,7 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     buf_puts(b, ") ");
     break;
   case V_INST: flatten_inst(f, v.u.inst); break;
+  case V_POLICY: flatten_policy(f, v); break;
   case V_BUILTIN: buf_printf(b, "b%p ", (const void *)v.u.builtin); break;
   case V_MODEL: buf_printf(b, "M%p ", (void *)v.u.model); break;
   case V_MODULE: buf_printf(b, "mod%p ", (void *)v.u.module); break;
@@ -350,7 +378,8 @@ void stage_push(Session *s, Stage *st, Graph *g) {
   *st = (Stage){.g = g,
                 .up = s->stage,
                 .unit = s->stage ? s->stage->unit : NULL,
-                .level = s->stage ? s->stage->level + 1 : 1};
+                .level = s->stage ? s->stage->level + 1 : 1,
+                .open = s->stage ? s->stage->open : NULL};
   s->stage = st;
   if (s->modes.no_grad) stage_quiet(s, true);
 }

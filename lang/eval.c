@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lang/compile.h"
+#include "lang/policy.h"
 #include "lang/seq.h"
 #include "lang/tape.h"
 
@@ -186,8 +186,7 @@ static Value global_value(Session *s, Global *g, Span at) {
     }
     return g->v;
   case G_TYPE: fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
-  case G_POLICY:
-    fail(s, ERR_NOT_VALUE, at, "`%s` is a policy; it stands inside `checkpoint <..>`", g->name);
+  case G_POLICY: return policy_value(s, g->decl, g->module, 0, NULL);
   default: return g->v;
   }
 }
@@ -282,6 +281,27 @@ Value body_closure(Session *s, Node *lambda, bool is_code) {
   return closure(s, lambda, is_code, true);
 }
 
+Value capsule_closure(Session *s, Node *n) {
+  const FreeNames *f = free_names(s, n);
+  Local *c = ARENA_ARRAY(&s->scratch, Local, f->count + 1);
+  size_t k = 0;
+  for (size_t i = 0; i < f->count; i++) {
+    Name name = f->items[i];
+    Local *l = local_find(s, name);
+    if (l) {
+      c[k++] = *l;
+      continue;
+    }
+    if (s->frame->self && (inst_field(s->frame->self, name) ||
+                           model_method(s->frame->self->model, name)))
+      continue;
+    Global *g = global_find(s, s->frame->module, name);
+    if (g && g->kind == G_VALUE && g->is_set && !g->is_const && (g->is_var || !s->frame->fn))
+      c[k++] = (Local){g->name, g->v, g->is_var, g->span};
+  }
+  return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, true, k, c);
+}
+
 /* -- patterns */
 
 static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
@@ -330,8 +350,11 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
           fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value is %s", n,
                value_type_text(s, v));
       }
-      for (size_t i = 0; i < n; i++)
-        bind_pattern(s, pat->list.items[i], op_element(s, v, (int64_t)i, pat->span), is_var);
+      for (size_t i = 0; i < n; i++) {
+        Value x = op_element(s, v, (int64_t)i, pat->span);
+        name_result(s, pat->list.items[i], x);
+        bind_pattern(s, pat->list.items[i], x, is_var);
+      }
       return;
     }
     fail(s, ERR_PATTERN, pat->span, "the pattern takes a tuple apart, the value is %s",
@@ -863,6 +886,7 @@ static Flow eval_assign(Session *s, Node *st) {
     value_set(&l->v, nv);
   } else {
     /* at some call */
+  name_variable(s, root->name, nv);
     if (s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN};
     value_set(&g->v, nv);
   }
@@ -882,7 +906,10 @@ static Flow turn(Session *s, Node *st, Value v) {
   if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
   Flow flow = FLOW_NEXT;
   s->frame->turn = true;
-  eval_block(s, st->loop.body, &flow);
+  if (st->loop.is_checkpoint && !s->stage)
+    checkpoint_turn(s, st, &flow);
+  else
+    eval_block(s, st->loop.body, &flow);
   s->frame->block_depth--;
   locals_pop(s, base);
   if (s->abstract) {
@@ -936,9 +963,10 @@ static Flow eval_for(Session *s, Node *st) {
   Watch watch = watch_start(s);
   Value it = eval(s, st->loop.iter);
   if (s->flow != FLOW_NEXT) return take_flow(s);
-  if (st->loop.is_checkpoint) warn_checkpoint(s, st);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);
+  Flow end;
+  if (checkpoint_loop(s, st, &end)) return end;
     Flow f = turn(s, st, elem);
     return loop_end(f);
   }
@@ -958,19 +986,24 @@ static Flow eval_for(Session *s, Node *st) {
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
+    struct Turns *turns = turns_start(s, st, hi > lo ? hi - lo : 0);
       Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
       if (code) check_carry(s, &carry, st->loop.body);
       if (!code) {
         mem_pool_drain(&s->mem, mark);
         arena_rewind(&s->scratch, am);
+      turns_before(turns, i - lo);
       }
+      turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
       if (f == FLOW_BREAK) break;
       if (f == FLOW_RETURN) return f;
     }
     return FLOW_NEXT;
   }
   if (it.tag == V_LIST || it.tag == V_TUPLE) {
-    for (size_t i = 0; i < it.u.list->count; i++) {
+    int64_t count = (int64_t)it.u.list->count;
+    struct Turns *turns = turns_start(s, st, count);
+    for (int64_t i = 0; i < count; i++) {
       poll_interrupt(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
       Flow f = turn(s, st, it.u.list->items[i]);
@@ -978,7 +1011,9 @@ static Flow eval_for(Session *s, Node *st) {
       if (f == FLOW_RETURN) return f;
     }
     return FLOW_NEXT;
+      turns_before(turns, i);
   }
+      turns_after(turns, i, i == count - 1 || f == FLOW_BREAK);
   if (v_is_tensor(it)) {
     Type t = type_of(s, it);
     if (t.rank == 0)
@@ -993,12 +1028,15 @@ static Flow eval_for(Session *s, Node *st) {
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
+    struct Turns *turns = turns_start(s, st, n);
       Flow f = turn(s, st, op_element(s, it, i, st->loop.iter->span));
       if (!s->stage) {
         mem_pool_drain(&s->mem, mark);
         arena_rewind(&s->scratch, am);
       }
+      turns_before(turns, i);
       if (f == FLOW_BREAK) break;
+      turns_after(turns, i, i == n - 1 || f == FLOW_BREAK);
       if (f == FLOW_RETURN) return f;
     }
     return FLOW_NEXT;
@@ -1029,7 +1067,8 @@ static Flow eval_for(Session *s, Node *st) {
 
 static Flow eval_while(Session *s, Node *st) {
   if (in_code(s)) fail(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
-  if (st->loop.is_checkpoint) warn_checkpoint(s, st);
+  Flow end;
+  if (checkpoint_loop(s, st, &end)) return end;
   Watch watch = watch_start(s);
   for (;;) {
     size_t mark = mem_pool_mark(&s->mem);

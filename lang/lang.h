@@ -42,6 +42,7 @@ struct Stage {
   size_t capture_count, capture_cap, outer_cap;
   struct Quiet { uint32_t lo, hi; } *quiet; /* nodes lo .. hi - 1 were made under no_grad */
   size_t quiet_count, quiet_cap;
+  struct OpenBlock *open; /* innermost checkpoint block that is being staged: lang/policy.h */
 };
 
 /* ---- modes (rule 87): dynamic extent, part of a signature */
@@ -204,13 +205,15 @@ Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer va
 /* turns of a loop that code unrolls; longer ones are not yet compiled */
 enum { UNROLL_MAX = 4096 };
 Value eval_comp(Session *s, Node *e);
+/* of a block of script: reads and assigns variables, those of the top level too */
+Value capsule_closure(Session *s, Node *lambda);
 Value eval_wrap(Session *s, Node *e);
 Value eval_checkpoint(Session *s, Node *e);
 void eval_assert(Session *s, Node *st);
-void warn_checkpoint(Session *s, Node *at);
 Value abstract_element(Session *s, Value it, Span at); /* `check`: what a loop over `it` binds */
 Value number_node(Session *s, int64_t i);   /* a run-time int of code with a known value */
-void name_result(Session *s, Node *pat, Value v); /* gives a graph value the name of its `let` */
+void name_result(Session *s, Node *pat, Value v); /* gives graph values the names of their `let` */
+void name_variable(Session *s, Name name, Value v); /* of an assigned variable */
 bool local_binds(Node *fn, Name name);      /* whether the function itself binds that name first */
 void check_shadow(Session *s, const Word *w); /* rule 3 */
 
@@ -245,6 +248,7 @@ const char *fn_title(Session *s, const FnObj *f);
 /* method of i there */
 const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at);
 
+Name frame_path(Session *s, Frame *f);              /* of f's own instance */
 /* ---- call.c */
 Value call_value(Session *s, Value f, const Args *a);
 Value call_simple(Session *s, Value f, size_t n, const Value *v, Span at); /* positional */

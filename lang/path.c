@@ -91,7 +91,7 @@ static size_t selves(const Frame *f, Inst **out, size_t most) {
 }
 
 /* Path of f's own instance; a unit remembers which instance the path means. */
-static Name self_path(Session *s, Frame *f) {
+Name frame_path(Session *s, Frame *f) {
   enum { MOST = 32 };
   Inst *roots[MOST];
   if (f->path) return f->path;
@@ -112,13 +112,13 @@ static Name self_path(Session *s, Frame *f) {
 Name stage_path(Session *s) {
   Frame *f = s->frame;
   while (f && f->stage && !f->self) f = f->up;
-  return f && f->stage ? self_path(s, f) : NULL;
+  return f && f->stage ? frame_path(s, f) : NULL;
 }
 
 const char *frame_title(Session *s, Frame *f) {
   if (!f->what) return "fn";
   bool method = f->self && f->fn && f->fn->decl->kind == N_FN && f->what != f->self->model->name;
-  return method ? names_of(s->names, txt(s, "%s.%s", self_path(s, f), f->what)) : f->what;
+  return method ? names_of(s->names, txt(s, "%s.%s", frame_path(s, f), f->what)) : f->what;
 }
 
 const char *fn_title(Session *s, const FnObj *f) {

@@ -414,10 +414,6 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
     if (f->global->kind == G_TYPE) {
       Diag *d = err(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", name);
       dg_label(&s->diags, d, f->global->span, "declared here");
-    } else if (f->global->kind == G_POLICY) {
-      Diag *d = err(s, ERR_NOT_VALUE, at,
-                    "`%s` is a policy, which stands in `checkpoint <..>` only", name);
-      dg_label(&s->diags, d, f->global->span, "declared here");
     } else if (f->global->kind == G_VALUE && r->place->code && f->global->is_var) {
       Diag *d = err(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
       dg_help(&s->diags, d, "pass it as an argument");

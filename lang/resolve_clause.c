@@ -67,12 +67,21 @@ static void clause_count(Resolver *r, Node *c, uint32_t n, ErrCode code, const c
   dg_help(&r->s->diags, d, "%s", form);
 }
 
+static void walk_args(Resolver *r, const NodeList *a) {
+  for (uint32_t i = 0; i < a->count; i++) {
+    Node *x = a->items[i];
+    if (x->kind == N_WORD)
+      rs_use_name(r, x->path.items[0].name, x->path.items[0].span);
+    else if (ast_is_expr(x))
+      rs_walk(r, x);
+  }
+}
+
 static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
   Session *s = r->s;
   Word *w = &c->clause.path.items[0];
   NodeList *a = &c->clause.args;
   bool one = c->clause.path.count == 1;
-  (void)loop;
   if (one && (rs_word_is(w->name, "save") || rs_word_is(w->name, "recompute") ||
               rs_word_is(w->name, "offload") || rs_word_is(w->name, "prefer"))) {
     uint32_t from = 0;
@@ -115,13 +124,11 @@ static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
   if (one && (rs_word_is(w->name, "binomial") || rs_word_is(w->name, "every"))) {
     clause_count(r, c, 1, ERR_POLICY_WORD,
                  txt(s, "`checkpoint <%s 10> for i in 0..n { .. }`", w->name));
-    for (uint32_t i = 0; i < a->count; i++) {
-      Node *x = a->items[i];
-      if (x->kind == N_WORD)
-        rs_use_name(r, x->path.items[0].name, x->path.items[0].span);
-      else if (ast_is_expr(x))
-        rs_walk(r, x);
+    if (!loop) {
+      Diag *d = err(s, ERR_POLICY_WORD, c->span, "`%s` is about the turns of a loop", w->name);
+      dg_help(&s->diags, d, "`checkpoint <%s 10> for i in 0..n { .. }`", w->name);
     }
+    walk_args(r, a);
     return;
   }
   const Global *g = NULL;
@@ -139,17 +146,14 @@ static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
                     g->name, want, rs_plural(want), a->count);
       dg_label(&s->diags, d, g->decl->policy_decl.name.span, "declared here");
     }
-    for (uint32_t i = 0; i < a->count; i++) {
-      Node *x = a->items[i];
-      if (x->kind == N_WORD)
-        rs_use_name(r, x->path.items[0].name, x->path.items[0].span);
-      else if (ast_is_expr(x))
-        rs_walk(r, x);
-    }
+    walk_args(r, a);
     return;
   }
-  if (g && g->kind == G_FN) return; /* a policy may be a function (rule 84) */
-  if (f.kind == F_LOCAL || f.kind == F_TOP || f.kind == F_MEMBER) return;
+  if ((g && g->kind == G_FN) || f.kind == F_LOCAL || f.kind == F_TOP || f.kind == F_MEMBER) {
+    if (f.kind != F_GLOBAL) rs_use_found(r, &f, w->name, w->span);
+    walk_args(r, a); /* a policy may be a function (rule 84), or a variable that holds one */
+    return;
+  }
   Diag *d = err(s, ERR_POLICY_WORD, w->span, "no policy word or policy is called `%s`",
                 path_text(r, &c->clause.path));
   Near b = rs_near_start(w->name);
@@ -181,11 +185,32 @@ static const char *stance(const Node *c, uint32_t *from) {
   return NULL;
 }
 
+/* Options stand once; `every` and `binomial` are two answers to one question. */
+static bool option_again(const Node *c, const Node *o) {
+  static const char *const options[] = {"budget", "auto", "reentrant", "every", "binomial"};
+  Name w = c->clause.path.items[0].name, v = o->clause.path.items[0].name;
+  if (c->clause.path.count > 1 || o->clause.path.count > 1) return false;
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    if (rs_word_is(w, options[i]) && (v == w || (i >= 3 && (rs_word_is(v, "every") ||
+                                                          rs_word_is(v, "binomial")))))
+      return true;
+  return false;
+}
+
 void rs_walk_policy(Resolver *r, NodeList *cl, bool loop) {
   Session *s = r->s;
   for (uint32_t i = 0; i < cl->count; i++) {
     Node *c = cl->items[i];
     walk_policy_clause(r, c, loop);
+    for (uint32_t k = 0; k < i; k++) {
+      if (!option_again(c, cl->items[k])) continue;
+      Name o = cl->items[k]->clause.path.items[0].name, w = c->clause.path.items[0].name;
+      Diag *d = o == w ? err(s, ERR_POLICY_TWICE, c->span, "`%s` stands twice", w)
+                       : err(s, ERR_POLICY_TWICE, c->span, "`%s` and `%s` exclude each other", o,
+                             w);
+      dg_label(&s->diags, d, cl->items[k]->span, "first here");
+      break;
+    }
     uint32_t fi, fk;
     const char *a = stance(c, &fi);
     for (uint32_t k = 0; k < i && a; k++) {

@@ -10,6 +10,7 @@
 
 #include "lang/lang.h"
 #include "lang/seq.h"
+#include "lang/policy.h"
 #include "lang/tape.h"
 
 static void *obj_new(Session *s, ValueTag tag, size_t bytes) {
@@ -98,10 +99,18 @@ static void obj_free(Obj *o) {
     mem_free(m, i->fields, i->cap * sizeof(Field));
     mem_free(m, o, sizeof(Inst));
     break;
+    value_release(i->policy);
   }
   case V_SEQ: seq_free(s, (Seq *)o); break;
   case V_HANDLE: mem_free(m, o, sizeof(Handle)); break;
   default: break;
+  case V_POLICY: {
+    PolicyObj *p = (PolicyObj *)o;
+    for (size_t i = 0; i < p->count; i++) value_release(p->args[i]);
+    mem_free(m, p->args, p->count * sizeof(Value));
+    mem_free(m, o, sizeof(PolicyObj));
+    break;
+  }
   }
 }
 
@@ -315,6 +324,9 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
   }
 }
 
+  case V_POLICY:
+    buf_printf(b, "policy %s", ((PolicyObj *)v.u.o)->decl->policy_decl.name.name);
+    break;
 const char *value_type_text(Session *s, Value v) {
   if (v.tag == V_UNKNOWN) check_gives_up(s); /* what nobody knows is no fault */
   Buf b;

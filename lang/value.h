@@ -31,7 +31,8 @@ typedef enum ValueTag {
   V_MODEL,   /* a model declaration, u.model */
   V_UNKNOWN, /* `ckl check` only: nothing is known about it */
   /* counted objects, u.o */
-  V_STR, V_TENSOR, V_PARAM, V_LIST, V_TUPLE, V_RECORD, V_FN, V_INST, V_RANGE, V_SEQ, V_HANDLE
+  V_STR, V_TENSOR, V_PARAM, V_LIST, V_TUPLE, V_RECORD, V_FN, V_INST, V_RANGE, V_SEQ, V_HANDLE,
+  V_POLICY
 } ValueTag;
 
 typedef struct Obj {
@@ -127,6 +128,7 @@ typedef struct Inst {
 } Inst;
 
 /* A script-only lazy sequence (rule 95): lang/seq.c. */
+  Value policy; /* of checkpoint_layers: a policy, a fn, true = a plain block; unit = none */
 typedef struct Seq Seq;
 /* A hook's handle: later. */
 typedef struct Handle { Obj o; uint64_t id; } Handle;
