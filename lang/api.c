@@ -681,7 +681,8 @@ static const char *const counters[] = {"nodes",     "stage",      "compile",    
                                        "seed",      "jit.kernels", "jit.runs",  "jit.copied",
                                        "jit.by_node", "jit.reruns", "jit.loaded", "jit.installed",
                                        "jit.from_disk", "jit.generated", "jit.failed", "us.stage",
-                                       "us.simplify", "us.joint", "us.plan",  "us.code"};
+                                       "us.simplify", "us.joint", "us.plan",  "us.code",
+                                       "backward.captures", "backward.hits"};
 
 static int64_t microseconds(double seconds) {
   return (int64_t)(1e6 * seconds);
@@ -718,7 +719,9 @@ int64_t session_counter(const Session *s, const char *name) {
                  microseconds(s->count.seconds[STAGE_SIMPLIFY]),
                  microseconds(s->count.seconds[STAGE_JOINT]),
                  microseconds(jit.plan_seconds),
-                 microseconds(jit.code_seconds)};
+                 microseconds(jit.code_seconds),
+                 s->count.backward_captures,
+                 s->count.backward_hits};
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;

@@ -486,7 +486,7 @@ typedef struct Freeze {
 static void freeze_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   (void)owner, (void)f;
   Freeze *z = ud;
-  if (!p || !(str_glob(z->glob, path) || str_glob(txt(s, "%s.**", z->glob), path))) return;
+  if (!p || !path_fits(s, z->glob, path)) return;
   p->frozen = z->on;
   z->hits++;
 }

@@ -277,8 +277,7 @@ Value eval_wrap(Session *s, Node *e) {
       const char *d = a->kind == N_WORD ? a->path.items[0].name : "";
       if (strcmp(d, "plain") && strcmp(d, "captured"))
         fail(s, ERR_WRAP_ARG, at, "`backward` takes `plain` or `captured`");
-      if (!strcmp(d, "captured"))
-        warn_once(s, ERR_NOT_YET, at, "not yet: the backward runs plain, with the same bits");
+      s->modes.plain_backward = !strcmp(d, "plain");
     } else if (!strcmp(w, "with_params")) {
       want_args(s, c, 2, "`wrap <with_params net tree> { .. }`");
       bool ref = s->by_reference;
@@ -356,44 +355,6 @@ Value eval_wrap(Session *s, Node *e) {
   s->modes = old;
   if (j.flow != FLOW_NEXT) s->flow = j.flow;
   return j.v;
-}
-
-/* -- checkpoint: until its planner exists a plain block, with a warning */
-
-void warn_checkpoint(Session *s, Node *at) {
-  Span sp = at->span;
-  sp.hi = sp.lo + 10;
-  warn_once(s, ERR_NOT_YET, sp,
-            "not yet: `checkpoint` runs as a plain block, which saves no memory");
-}
-
-static void check_words(Session *s, NodeList *cl) {
-  static const char *const words[] = {"save",   "recompute", "prefer",    "offload",
-                                      "budget", "auto",      "reentrant", "binomial",
-                                      "every",  "none",      "all"};
-  for (uint32_t i = 0; i < cl->count; i++) {
-    Node *c = cl->items[i];
-    Name w = c->clause.path.items[0].name;
-    bool known = false;
-    for (size_t k = 0; k < sizeof words / sizeof *words; k++) known |= !strcmp(w, words[k]);
-    Global *g = known ? NULL : global_find(s, s->frame->module, w);
-    if (known || (g && g->kind == G_POLICY)) continue;
-    Diag *d = err(s, ERR_POLICY_WORD, c->span, "no policy word or policy is called `%s`", w);
-    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
-      if (str_distance(w, words[k], 2) <= 2) dg_help(&s->diags, d, "did you mean `%s`?", words[k]);
-    raise_(s);
-  }
-}
-
-Value eval_checkpoint(Session *s, Node *e) {
-  check_words(s, &e->region.clauses);
-  warn_checkpoint(s, e);
-  Flow flow = FLOW_NEXT;
-  Value v = eval_block(s, e->region.body, &flow);
-  if (flow != FLOW_NEXT)
-    fail(s, ERR_BREAK, e->span,
-         "`break`, `continue` and `return` cannot leave a `checkpoint` block");
-  return v;
 }
 
 /* -- comprehensions */
@@ -496,7 +457,6 @@ typedef struct BatchJob {
   Node *e;
   Axis *axes;
   uint32_t n;
-  g->blocks = s->stage->g->blocks;
   Stage *st;
   Value result; /* of the body, in st */
   Val *inputs;
@@ -536,6 +496,7 @@ static void batch_job(void *ud) {
 void region_open(Session *s, Stage *st, Name name) {
   Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, name);
   g->at = s->stage->g->at;
+  g->blocks = s->stage->g->blocks;
   stage_push(s, st, g);
 }
 
@@ -806,34 +767,6 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
           dt_float((DType)type_of(s, v).dtype))
       {
         arg_vals[p] = v.u.v;
-/* A node that has no name yet gets this one; an open block looks for it in its policy. */
-static void name_items(Session *s, Name name, Name *item, size_t items, Value v) {
-  enum { DEEP = 8 };
-  if (v.tag == V_NODE) {
-    block_named(s, name, item, items, v);
-    if (v.aux != s->stage->level) return;
-    Graph *g = s->stage->g;
-    GNode *n = &g->nodes[v.u.v.node];
-    if (g->provs[n->prov].name) return;
-    Prov p = g->provs[n->prov];
-    p.name = name;
-    VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, p);
-    g->nodes[v.u.v.node].prov = (uint32_t)(g->prov_count - 1);
-    return;
-  }
-  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
-  if (items == DEEP || (!list && v.tag != V_RECORD)) return;
-  for (size_t i = 0; i < (list ? v.u.list->count : v.u.rec->count); i++) {
-    item[items] = list ? names_of(s->names, txt(s, "%zu", i)) : v.u.rec->names[i];
-    name_items(s, name, item, items + 1, list ? v.u.list->items[i] : v.u.rec->items[i]);
-  }
-}
-
-void name_variable(Session *s, Name name, Value v) {
-  Name item[8];
-  if (s->stage) name_items(s, name, item, 0, v);
-}
-
         arg_pos[p] = at_operand;
       }
     }
@@ -871,6 +804,34 @@ Value number_node(Session *s, int64_t i) {
   Value v = {.tag = V_NODE, .weak = true, .aux = s->stage->level};
   v.u.v = gr_const_i(s->stage->g, DT_I64, DEV_CPU, i);
   return v;
+}
+
+/* A node that has no name yet gets this one; an open block looks for it in its policy. */
+static void name_items(Session *s, Name name, Name *item, size_t items, Value v) {
+  enum { DEEP = 8 };
+  if (v.tag == V_NODE) {
+    block_named(s, name, item, items, v);
+    if (v.aux != s->stage->level) return;
+    Graph *g = s->stage->g;
+    GNode *n = &g->nodes[v.u.v.node];
+    if (g->provs[n->prov].name) return;
+    Prov p = g->provs[n->prov];
+    p.name = name;
+    VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, p);
+    g->nodes[v.u.v.node].prov = (uint32_t)(g->prov_count - 1);
+    return;
+  }
+  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
+  if (items == DEEP || (!list && v.tag != V_RECORD)) return;
+  for (size_t i = 0; i < (list ? v.u.list->count : v.u.rec->count); i++) {
+    item[items] = list ? names_of(s->names, txt(s, "%zu", i)) : v.u.rec->names[i];
+    name_items(s, name, item, items + 1, list ? v.u.list->items[i] : v.u.rec->items[i]);
+  }
+}
+
+void name_variable(Session *s, Name name, Value v) {
+  Name item[8];
+  if (s->stage) name_items(s, name, item, 0, v);
 }
 
 void name_result(Session *s, Node *pat, Value v) {

@@ -57,6 +57,9 @@ Value bi_elementwise(Session *s, Call *c), bi_gelu(Session *s, Call *c),
     bi_first(Session *s, Call *c), bi_enumerate(Session *s, Call *c), bi_zip(Session *s, Call *c),
     bi_var(Session *s, Call *c), bi_dtype_of(Session *s, Call *c),
     bi_same_leaves(Session *s, Call *c), bi_fresh_leaves(Session *s, Call *c),
-    bi_later(Session *s, Call *c);
+    bi_checkpoint_layers(Session *s, Call *c), bi_later(Session *s, Call *c),
+    bi_on_grad(Session *s, Call *c),
+    bi_after_grad(Session *s, Call *c), bi_after_backward(Session *s, Call *c),
+    bi_remove(Session *s, Call *c);
 
 #endif

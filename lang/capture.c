@@ -37,7 +37,11 @@ typedef struct Kept {
   Arena arena;
   const char *key;
   size_t key_len;
-  Graph *g; /* NULL: no such form */
+  Span at;           /* of the `grad` that was captured */
+  uint32_t *part;    /* where the parts of a node end in the key: PARTS each */
+  size_t part_count;
+  Graph *g;          /* NULL: no such form */
+  Arena temp;        /* while it is made */
   JointRef **joints; size_t joint_count, joint_cap;
   From *source;    size_t source_count, source_cap;
   int *param_out, *target_out; /* output of each, -1 = nothing arrives */
@@ -54,6 +58,7 @@ static void kept_release(void *p) {
   Session *s = k->s;
   native_free(&s->mem, k->native);
   for (size_t i = 0; i < k->joint_count; i++) joint_release(k->joints[i]);
+  arena_free(&k->temp);
   arena_free(&k->arena);
   mem_free(&s->mem, k, sizeof *k);
 }
@@ -175,7 +180,18 @@ static Way way_of(const Capture *c, const Edge *e) {
   return (Way){2, e->node->index, e->out};
 }
 
-static void key_of(Capture *c, Buf *b, Sizes *z) {
+/* What differs when a backward is not found, part by part of a node. */
+enum { PART_KIND, PART_EDGES, PART_TYPES, PARTS };
+typedef struct Parts {
+  uint32_t *end;
+  size_t count, cap;
+} Parts;
+
+static void end_part(Session *s, Parts *p, const Buf *b) {
+  VEC_PUSH(&s->scratch, p->end, p->count, p->cap, (uint32_t)b->n);
+}
+
+static void key_of(Capture *c, Buf *b, Sizes *z, Parts *p) {
   Session *s = c->s;
   for (size_t i = 0; i < c->count; i++) {
     c->nodes[i]->index = (uint32_t)i;
@@ -195,21 +211,21 @@ static void key_of(Capture *c, Buf *b, Sizes *z) {
                         (uint32_t)n->attr_count};
     put(b, &n->joint, sizeof n->joint);
     put(b, node, sizeof node);
+    end_part(s, p, b);
     for (size_t k = 0; k < n->in_count; k++) {
       Way w = way_of(c, &n->in[k]);
       put(b, &w, sizeof w);
     }
-    if (n->joint) {
-      for (size_t k = 0; k < n->env_count; k++) put_size(b, z, n->env[k]);
-      continue;
-    }
-    for (size_t k = 0; k < n->in_count; k++) {
+    end_part(s, p, b);
+    for (size_t k = 0; n->joint && k < n->env_count; k++) put_size(b, z, n->env[k]);
+    for (size_t k = 0; !n->joint && k < n->in_count; k++) {
       const Tensor *t = n->inputs[k];
       uint8_t type[4] = {(uint8_t)t->dtype, (uint8_t)t->store->dev, (uint8_t)t->rank, 0};
       put(b, type, sizeof type);
       for (int d = 0; d < t->rank; d++) put_size(b, z, t->dim[d]);
     }
     put_attrs(s, b, z, n);
+    end_part(s, p, b);
   }
 }
 
@@ -247,7 +263,7 @@ static bool contribute(Maker *m, Val *slot, Val x) {
 
 static const Attr *attrs_of(Maker *m, const TapeNode *n) {
   Session *s = m->c->s;
-  Arena *a = &m->k->arena;
+  Arena *a = &m->k->temp;
   Attr *own = ARENA_ARRAY(a, Attr, n->attr_count + 1);
   for (size_t i = 0; i < n->attr_count; i++) {
     own[i] = n->attrs[i];
@@ -263,7 +279,7 @@ static const Attr *attrs_of(Maker *m, const TapeNode *n) {
 /* The rule of one operation; the operation itself goes again where the rule reads its result. */
 static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   Graph *g = m->g;
-  Arena *a = &m->k->arena;
+  Arena *a = &m->k->temp;
   Val *in = ARENA_ARRAY(a, Val, n->in_count + 1), *wrt = ARENA_ARRAY(a, Val, n->in_count + 1);
   Val *got = ARENA_ARRAY(a, Val, n->in_count + 1);
   Val *y = ARENA_ARRAY(a, Val, n->out_count + 1), *dy = ARENA_ARRAY(a, Val, n->out_count + 1);
@@ -296,7 +312,7 @@ static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, 
 /* The backward half of a call's joint graph. */
 static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   Graph *g = m->g;
-  Arena *a = &m->k->arena;
+  Arena *a = &m->k->temp;
   const Joint *j = n->joint->joint;
   const Graph *b = j->backward;
   Val *args = ARENA_ARRAY(a, Val, b->input_count + 1);
@@ -329,7 +345,7 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
     if (wants[i]) dx[i] = outs[o];
     o++;
   }
-  VEC_PUSH(a, m->k->joints, m->k->joint_count, m->k->joint_cap, n->joint);
+  VEC_PUSH(&m->k->arena, m->k->joints, m->k->joint_count, m->k->joint_cap, n->joint);
   n->joint->rc++;
   return true;
 }
@@ -338,7 +354,7 @@ static bool add_node(Maker *m, uint32_t at) {
   Capture *c = m->c;
   const TapeNode *n = c->nodes[at];
   Graph *g = m->g;
-  Arena *a = &m->k->arena;
+  Arena *a = &m->k->temp;
   bool *wants = ARENA_ARRAY(a, bool, n->in_count + 1);
   Val *dx = ARENA_ARRAY(a, Val, n->in_count + 1);
   for (size_t i = 0; i < n->in_count; i++) {
@@ -369,9 +385,10 @@ static void outputs(Maker *m, const Val *v, size_t n, int *out) {
 
 static void build(Maker *m) {
   Capture *c = m->c;
-  Arena *a = &m->k->arena;
+  Arena *a = &m->k->temp;
   Session *s = c->s;
-  Graph *g = m->g = gr_new(a, dim_tab_new(a), s->names, names_of(s->names, "backward"));
+  Arena *keep = &m->k->arena;
+  Graph *g = m->g = gr_new(a, dim_tab_new(keep), s->names, names_of(s->names, "backward"));
   m->symbol = ARENA_ARRAY(a, Dim, m->z->count + 1);
   for (int i = 0; i < m->z->count; i++) m->symbol[i] = dim_symbol(g->dims, NULL, (Span){0}, NULL);
   m->cot = ARENA_ARRAY(a, Val *, c->count + 1);
@@ -399,15 +416,52 @@ static void build(Maker *m) {
     }
     if (any && n->mark == 2 && !add_node(m, i)) return;
   }
-  m->k->param_out = ARENA_ARRAY(a, int, c->param_count + 1);
-  m->k->target_out = ARENA_ARRAY(a, int, c->target_count + 1);
+  m->k->param_out = ARENA_ARRAY(keep, int, c->param_count + 1);
+  m->k->target_out = ARENA_ARRAY(keep, int, c->target_count + 1);
   outputs(m, m->param, c->param_count, m->k->param_out);
   outputs(m, m->target, c->target_count, m->k->target_out);
-  m->k->g = gr_dce(a, gr_cse(a, gr_fold(a, g)));
+  m->k->g = gr_dce(keep, gr_cse(a, gr_fold(a, g)));
 }
 
 /* -- what is kept */
-static Kept *kept_for(Capture *c, const Buf *key, Sizes *z) {
+
+/* Says on the debug level of the log why nothing of what is kept fits. */
+static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
+  static const char *const what[PARTS] = {
+      "another operation, call or number of operands", "its gradients go elsewhere",
+      "other dtypes, ranks, attributes or pattern of sizes"};
+  Session *s = c->s;
+  const Kept *old = NULL;
+  if (s->logs[LOG_BACKWARD] < 2) return;
+  for (size_t i = 0; i < KEPT; i++) {
+    const Kept *k = s->captures->slot[i];
+    if (k && k->at.file == c->at.file && k->at.lo == c->at.lo) old = k;
+  }
+  if (!old) {
+    log_line(s, LOG_BACKWARD, "no backward was captured here before");
+    return;
+  }
+  size_t n = p->count < old->part_count ? p->count : old->part_count, at = 0, from = 0;
+  for (; at < n && p->end[at] == old->part[at]; from = p->end[at++]) {
+    if (memcmp(key->s + from, old->key + from, p->end[at] - from)) break;
+  }
+  if (at == n) {
+    log_line(s, LOG_BACKWARD, "unlike the last one: %zu nodes, not %zu", p->count / PARTS,
+             old->part_count / PARTS);
+    return;
+  }
+  size_t node = 0, i = 0; /* number at / PARTS among those with a gradient */
+  for (; i < c->count; i++) {
+    if (c->nodes[i]->mark == 2 && node++ == at / PARTS) break;
+  }
+  const TapeNode *x = c->nodes[i < c->count ? i : 0];
+  uint32_t line = 0, col;
+  if (x->span.file) src_place(&s->sources, x->span.file, x->span.lo, &line, &col);
+  log_line(s, LOG_BACKWARD, "unlike the last one: NodeCall %zu, `%s` of line %u: %s", i,
+           x->joint ? "call" : op_info[x->op].text, line, what[at % PARTS]);
+}
+
+static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
   Session *s = c->s;
   if (!s->captures) {
     s->captures = mem_need(&s->mem, NULL, 0, sizeof *s->captures);
@@ -425,9 +479,16 @@ static Kept *kept_for(Capture *c, const Buf *key, Sizes *z) {
   mem_pool_add(&s->mem, k, kept_release);
   k->key = arena_strdup(&k->arena, key->s, key->n);
   k->key_len = key->n;
+  k->at = c->at;
+  k->part = ARENA_ARRAY(&k->arena, uint32_t, p->count + 1);
+  k->part_count = p->count;
+  memcpy(k->part, p->end, p->count * sizeof *p->end);
+  arena_init(&k->temp, &s->mem);
+  tell_miss(c, key, p);
   Maker m = {.c = c, .k = k, .z = z, .e = {.operand = -1}};
   double start = native_clock();
   build(&m);
+  arena_free(&k->temp);
   s->count.backward_captures++;
   log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,
            1e3 * (native_clock() - start), k->g ? "" : ": it runs plain: ",
@@ -448,9 +509,10 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   for (size_t i = 0; i < c->count; i++) {
     if (c->nodes[i]->modes.anomaly || s->modes.anomaly) return CAPTURED_NOT;
   }
-  key_of(c, &key, z);
+  Parts parts = {0};
+  key_of(c, &key, z, &parts);
   if (z->full) return CAPTURED_NOT;
-  Kept *k = kept_for(c, &key, z);
+  Kept *k = kept_for(c, &key, z, &parts);
   if (!k->g) return CAPTURED_NOT;
   k->rc++; /* a hook may capture another backward in its place */
   mem_pool_add(&s->mem, k, kept_release);

@@ -604,7 +604,7 @@ struct Compiled {
   JointEntry *joints;
   Native *native; /* of `plain` */
   Span eval_dropout;
-  bool regrad;
+  bool regrad, takes_grad;
   LayerPath *paths;
   size_t path_count;
 };
@@ -689,6 +689,18 @@ void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span
   gr_print(out, simplified(a, j->backward));
 }
 
+/* Whether the code takes gradients itself: then hardly anybody takes one of its result, and saving
+ * for that would keep everything alive that the call has computed. What hosts computed is not
+ * computed again. */
+static bool takes_grad(const Graph *g) {
+  bool any = false;
+  for (size_t i = 0; i < g->node_count; i++) {
+    if (g->nodes[i].op == OP_CALL || g->nodes[i].op == OP_DEFER) return false;
+    any |= g->provs[g->nodes[i].prov].backward;
+  }
+  return any;
+}
+
 static void stage_job(void *ud) {
   StageJob *job = ud;
   Session *s = job->s;
@@ -735,6 +747,7 @@ static void stage_job(void *ud) {
   c->g = gr_dce(&c->arena, u->g);
   double start = native_clock();
   c->plain = simplified(&c->arena, c->g->blocks ? rm_pass(&c->arena, c->g) : c->g);
+  c->takes_grad = takes_grad(c->g);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
   c->source = u->source;
   c->binds = u->binds;
@@ -932,8 +945,8 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   }
 }
 
-/* Forward and backward halves for one set of tracked leaves. */
-static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) {
+/* Forward and backward halves for one set of tracked leaves; they are made when they are needed. */
+static JointRef *joint_for(Session *s, Compiled *c, const bool *wants) {
   size_t n = c->g->input_count;
   char *mask = ARENA_ARRAY(&s->scratch, char, n + 1);
   for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
@@ -943,23 +956,12 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
   j->f = gr_clone(&j->arena, c->g);
-  bool *cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
+  j->asked = !c->takes_grad;
+  j->wants = ARENA_ARRAY(&j->arena, bool, n + 1);
+  memcpy(j->wants, wants, n * sizeof *wants);
+  j->cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
   for (size_t k = 0; k < c->g->output_count; k++)
-    cot[k] = k < c->result_outputs && dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  Prov where = {0};
-  double start = native_clock();
-  j->joint = ad_joint(&j->arena, j->f, cot, wants, &e, &where);
-  if (!j->joint) fail_gerr(s, where.span.file ? where.span : at, &e);
-  double middle = native_clock();
-  s->count.seconds[STAGE_JOINT] += middle - start;
-  j->joint->forward = simplified(&j->arena, j->joint->forward);
-  j->joint->backward = simplified(&j->arena, j->joint->backward);
-  s->count.seconds[STAGE_SIMPLIFY] += native_clock() - middle;
-  if (s->dumps & 1u << STAGE_JOINT) {
-    dump_graph(s, j->joint->forward);
-    dump_graph(s, j->joint->backward);
-  }
+    j->cot[k] = k < c->result_outputs && dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n);
   entry->j = j;
@@ -967,6 +969,25 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, Span at) 
   entry->next = c->joints;
   c->joints = entry;
   return j;
+}
+
+void joint_make(Session *s, JointRef *j, Span at) {
+  if (j->joint) return;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {0};
+  double start = native_clock();
+  Joint *made = ad_joint(&j->arena, j->f, j->cot, j->wants, &e, &where);
+  if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
+  double middle = native_clock();
+  s->count.seconds[STAGE_JOINT] += middle - start;
+  made->forward = simplified(&j->arena, made->forward);
+  made->backward = simplified(&j->arena, made->backward);
+  s->count.seconds[STAGE_SIMPLIFY] += native_clock() - middle;
+  if (s->dumps & 1u << STAGE_JOINT) {
+    dump_graph(s, made->forward);
+    dump_graph(s, made->backward);
+  }
+  j->joint = made;
 }
 
 Value run_code(Session *s, FnObj *f, const Args *a) {
@@ -1022,16 +1043,18 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     bool differentiable = false;
     for (size_t k = 0; k < c->result_outputs; k++)
       differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
-    if (differentiable) j = joint_for(s, c, wants, a->call);
+    if (differentiable) j = joint_for(s, c, wants);
   }
-  const Graph *g = j ? j->joint->forward : c->plain;
+  bool saves = j && j->asked;
+  if (saves) joint_make(s, j, a->call);
+  const Graph *g = saves ? j->joint->forward : c->plain;
   size_t total = g->output_count;
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
   RunCtx ctx = {
       .mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
-  Native **native = j ? &j->forward : &c->native;
+  Native **native = saves ? &j->forward : &c->native;
   if (!native_run(s, native, g, fn_name(f), &ctx, in, out, &e, &at)) {
     const char *inner = NULL;
     for (size_t i = 0; i < c->path_count && at.path; i++)
@@ -1048,7 +1071,8 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   for (size_t i = 0; i < c->random_count; i++)
     if (!c->randoms[i].fixed) random_advance(s, c->randoms[i].site);
   if (j)
-    tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, out + nout, env, nsym, a->call);
+    tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, saves ? out + nout : NULL, env,
+                     nsym, a->call);
   for (size_t i = 0; i < c->write_count; i++) {
     Write *w = &c->writes[i];
     Value v = instantiate(s, c, w->tmpl, outs, env, a->call);

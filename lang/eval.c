@@ -531,6 +531,11 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
     if (p) return *p;
     break;
   }
+  case V_HANDLE: /* its one method, whatever the program calls `remove` */
+    if (!callee || strcmp(f, "remove")) break;
+    *receiver = x;
+    *has_receiver = true;
+    return (Value){.tag = V_BUILTIN, .u.builtin = builtin_find(s, names_of(s->names, "_remove"))};
   default: break;
   }
   if (callee) {
@@ -881,12 +886,12 @@ static Flow eval_assign(Session *s, Node *st) {
     fail_help(s, ERR_CODE_VAR, root->span, "give the new value as a result, or keep it in a buffer",
               "code cannot assign the top-level `var` `%s`", root->name);
   Value nv = settle(s, put_path(s, old, path, n, st->assign.op, v, st), st->span);
+  name_variable(s, root->name, nv);
   if (l) {
     l = local_find(s, root->name); /* the array may have moved */
     value_set(&l->v, nv);
   } else {
     /* at some call */
-  name_variable(s, root->name, nv);
     if (s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN};
     value_set(&g->v, nv);
   }
@@ -961,12 +966,12 @@ static void watch_turn(Session *s, Watch *w, Node *loop) {
 
 static Flow eval_for(Session *s, Node *st) {
   Watch watch = watch_start(s);
+  Flow end;
+  if (checkpoint_loop(s, st, &end)) return end;
   Value it = eval(s, st->loop.iter);
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);
-  Flow end;
-  if (checkpoint_loop(s, st, &end)) return end;
     Flow f = turn(s, st, elem);
     return loop_end(f);
   }
@@ -981,20 +986,20 @@ static Flow eval_for(Session *s, Node *st) {
            UNROLL_MAX);
     AbstractVars carry = {NULL, 0, NULL};
     if (code) carry = abstract_vars(s, st->loop.body);
+    struct Turns *turns = turns_start(s, st, hi > lo ? hi - lo : 0);
     for (int64_t i = lo; i < hi; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
-    struct Turns *turns = turns_start(s, st, hi > lo ? hi - lo : 0);
+      turns_before(turns, i - lo);
       Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
+      turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
       if (code) check_carry(s, &carry, st->loop.body);
       if (!code) {
         mem_pool_drain(&s->mem, mark);
         arena_rewind(&s->scratch, am);
-      turns_before(turns, i - lo);
       }
-      turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
       if (f == FLOW_BREAK) break;
       if (f == FLOW_RETURN) return f;
     }
@@ -1006,14 +1011,14 @@ static Flow eval_for(Session *s, Node *st) {
     for (int64_t i = 0; i < count; i++) {
       poll_interrupt(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
+      turns_before(turns, i);
       Flow f = turn(s, st, it.u.list->items[i]);
+      turns_after(turns, i, i == count - 1 || f == FLOW_BREAK);
       if (f == FLOW_BREAK) break;
       if (f == FLOW_RETURN) return f;
     }
     return FLOW_NEXT;
-      turns_before(turns, i);
   }
-      turns_after(turns, i, i == count - 1 || f == FLOW_BREAK);
   if (v_is_tensor(it)) {
     Type t = type_of(s, it);
     if (t.rank == 0)
@@ -1023,20 +1028,20 @@ static Flow eval_for(Session *s, Node *st) {
       need_const(s, t.dim[0], st->loop.iter->span, "the number of turns of a loop (for now)", &n);
     else
       dim_is_const(s->dims, t.dim[0], &n);
+    struct Turns *turns = turns_start(s, st, n);
     for (int64_t i = 0; i < n; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
-    struct Turns *turns = turns_start(s, st, n);
+      turns_before(turns, i);
       Flow f = turn(s, st, op_element(s, it, i, st->loop.iter->span));
+      turns_after(turns, i, i == n - 1 || f == FLOW_BREAK);
       if (!s->stage) {
         mem_pool_drain(&s->mem, mark);
         arena_rewind(&s->scratch, am);
       }
-      turns_before(turns, i);
       if (f == FLOW_BREAK) break;
-      turns_after(turns, i, i == n - 1 || f == FLOW_BREAK);
       if (f == FLOW_RETURN) return f;
     }
     return FLOW_NEXT;

@@ -48,6 +48,7 @@ struct Stage {
 /* ---- modes (rule 87): dynamic extent, part of a signature */
 typedef struct Modes {
   bool train, no_grad, anomaly;
+  bool plain_backward; /* `grad` in script walks the tape; else it captures it (lang/capture.c) */
   uint8_t compute; /* COMPUTE_* */
   uint8_t device;  /* Device of new tensors */
 } Modes;
@@ -89,7 +90,8 @@ typedef struct Frame {
 typedef struct Site { uint64_t id, counter; } Site;
 
 typedef struct Log { const char *channel; int level; } Log;
-enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_JIT, LOG_COUNT }; /* channels, by log_names */
+/* channels, by log_names */
+enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_JIT, LOG_BACKWARD, LOG_COUNT };
 extern const char *const log_names[LOG_COUNT];
 
 struct Session {
@@ -124,6 +126,8 @@ struct Session {
   uint64_t next_id;   /* params and instances */
   uint64_t tape_seq;
   struct OpGrad **op_grads; /* lang/opgrad.c */
+  struct Hooks *hooks;      /* lang/hook.c; NULL before the first */
+  struct Captures *captures; /* lang/capture.c */
   volatile bool interrupt;
   Obj *dying;         /* objects to free without recursion */
   bool draining;
@@ -145,6 +149,7 @@ struct Session {
   struct Jit *jit;    /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
+    int64_t backward_captures, backward_hits;
     double seconds[3]; /* staging, simplifying, differentiating: by STAGE_* */
   } count;
   struct ckl_value *handles; /* given out by the API */
@@ -200,13 +205,13 @@ static inline bool in_code(const Session *s) { return s->stage != NULL && !s->ab
 Value name_value(Session *s, Name name, Span at, bool must);
 Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call);
 Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer vars: wrap bodies */
+/* of a block of script: reads and assigns variables, those of the top level too */
+Value capsule_closure(Session *s, Node *lambda);
 
 /* ---- block.c: constructs with a block */
 /* turns of a loop that code unrolls; longer ones are not yet compiled */
 enum { UNROLL_MAX = 4096 };
 Value eval_comp(Session *s, Node *e);
-/* of a block of script: reads and assigns variables, those of the top level too */
-Value capsule_closure(Session *s, Node *lambda);
 Value eval_wrap(Session *s, Node *e);
 Value eval_checkpoint(Session *s, Node *e);
 void eval_assert(Session *s, Node *st);
@@ -243,12 +248,12 @@ DimTab *dims_of(Session *s);
 /* roots: instances that may hold it */
 Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n);
 Name stage_path(Session *s);                        /* of the method that is staged, or NULL */
+Name frame_path(Session *s, Frame *f);              /* of f's own instance */
 const char *frame_title(Session *s, Frame *f); /* "net.blocks.0.forward", or a function's name */
 const char *fn_title(Session *s, const FnObj *f);
 /* method of i there */
 const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at);
 
-Name frame_path(Session *s, Frame *f);              /* of f's own instance */
 /* ---- call.c */
 Value call_value(Session *s, Value f, const Args *a);
 Value call_simple(Session *s, Value f, size_t n, const Value *v, Span at); /* positional */

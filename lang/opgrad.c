@@ -3,9 +3,9 @@
  * In: a node of the tape, which gradients are wanted and which cotangents are there. Out: the graph
  * that computes them. A tape of script has few kinds of nodes and many of each, so a session keeps
  * the graphs it made: a table of fixed size by the hash of everything a graph depends on
- * (operation, attributes, types and sizes of operands, the two masks, the mode), in which the newer
- * entry takes the place. Invariant: a kept graph names no place in the program; whoever runs it
- * knows the node.
+ * (operation, attributes, types and sizes of operands, what is asked for, the mode), in which the
+ * newer entry takes the place. Invariant: a kept graph names no place in the program; whoever runs
+ * it knows the node.
  */
 #include <string.h>
 #include <xxhash.h>
@@ -15,62 +15,84 @@
 
 enum { KEPT = 256 }; /* a power of two */
 
-static Graph *build(Session *s, Arena *a, const TapeNode *n, const bool *wants, const bool *has) {
-  Graph *g = gr_new(a, s->dims, s->names, NULL);
-  Val *in = ARENA_ARRAY(a, Val, n->in_count + 1), *wrt = ARENA_ARRAY(a, Val, n->in_count + 1);
-  Val *dx = ARENA_ARRAY(a, Val, n->in_count + 1), y[2], dy[2];
+static Type type_now(Session *s, const Tensor *x) {
+  Type t = {.kind = TK_TENSOR,
+            .dtype = (uint8_t)x->dtype,
+            .dev = (uint8_t)x->store->dev,
+            .rank = (uint8_t)x->rank};
+  for (int k = 0; k < t.rank; k++) t.dim[k] = dim_const(s->dims, x->dim[k]);
+  return t;
+}
+
+/* The operation on `in`; a call of one node has it in its graph. */
+static Val operation(Graph *g, const TapeNode *n, const Val *in, Val *y, GErr *e) {
+  if (n->joint) return gr_inline(g, n->joint->f, in, NULL, y, e) ? y[0] : VAL_NONE;
+  Val r = gr_op(g, n->op, in, (int)n->in_count, n->attrs, (int)n->attr_count, NULL, 0, e);
+  for (uint32_t k = 0; k < n->out_count; k++) y[k] = (Val){r.node, k};
+  return r;
+}
+
+static Graph *build(OpGrad *o, Arena *a, const TapeNode *n, const GradAsk *ask) {
+  Session *s = o->s;
+  const Graph *f = n->joint ? n->joint->f : NULL;
+  Graph *g = gr_new(a, f ? f->dims : s->dims, s->names, NULL);
+  size_t nin = n->in_count, nout = n->out_count;
+  Val *in = ARENA_ARRAY(a, Val, nin + 1), *wrt = ARENA_ARRAY(a, Val, nin + 1);
+  Val *dx = ARENA_ARRAY(a, Val, nin + 1), *all = ARENA_ARRAY(a, Val, nout + 1);
+  Val *y = ARENA_ARRAY(a, Val, nout + nin + 1), *dy = ARENA_ARRAY(a, Val, nout + nin + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
-  for (size_t i = 0; i < n->in_count; i++) {
-    const Tensor *x = n->inputs[i];
-    Type t = {.kind = TK_TENSOR,
-              .dtype = (uint8_t)x->dtype,
-              .dev = (uint8_t)x->store->dev,
-              .rank = (uint8_t)x->rank};
-    for (int k = 0; k < t.rank; k++) t.dim[k] = dim_const(s->dims, x->dim[k]);
+  if (f) g->blocks = f->blocks;
+  for (size_t i = 0; i < nin; i++) {
+    Type t = f ? *gr_type(f, f->inputs[i]) : type_now(s, n->inputs[i]);
     in[i] = gr_input(g, &t);
+    if (ask->first) in[i] = in[ask->first[i]];
   }
-  g->at.anomaly = n->anomaly;
-  Val r = gr_op(g, n->op, in, (int)n->in_count, n->attrs, (int)n->attr_count, NULL, 0, &e);
+  g->at.anomaly = n->modes.anomaly;
+  Val r = operation(g, n, in, all, &e);
   if (val_none(r)) fail_gerr(s, n->span, &e);
+  o->self = r.node;
   int ny = 0, nw = 0;
-  for (uint32_t k = 0; k < n->out_count; k++) {
-    if (!has[k]) continue;
-    y[ny] = (Val){r.node, k};
+  for (size_t k = 0; k < nout; k++) {
+    if (!ask->has[k]) continue;
+    y[ny] = all[k];
     dy[ny] = gr_input(g, gr_type(g, y[ny]));
     ny++;
   }
-  for (size_t i = 0; i < n->in_count; i++)
-    if (wants[i]) wrt[nw++] = in[i];
-  if (!ad_vjp(g, ny, y, dy, nw, wrt, dx, &e, NULL)) fail_gerr(s, n->span, &e);
-  for (int i = 0; i < nw; i++) gr_output(g, dx[i]);
-  return g;
-}
-
-/* Outputs that are not there are left out. */
-static void pack(OpGrad *o, const TapeNode *n, const bool *wants) {
-  Graph *g = o->g;
-  size_t all = 0, there = 0;
-  o->output = ARENA_ARRAY(&o->arena, int, n->in_count + 1);
-  for (size_t i = 0; i < n->in_count; i++) {
-    Val v = wants[i] ? g->outputs[all++] : VAL_NONE;
-    o->output[i] = val_none(v) ? -1 : (int)there;
-    if (!val_none(v)) g->outputs[there++] = v;
+  /* the sums so far are the first contributions: the gradient's nodes stand among the additions as
+   * they do in code */
+  for (size_t i = 0; i < nin; i++) {
+    if (!ask->so_far || !ask->so_far[i]) continue;
+    y[ny] = in[i];
+    dy[ny] = gr_input(g, gr_type(g, in[i]));
+    ny++;
   }
-  g->output_count = there;
-  o->g = there ? gr_dce(&o->arena, g) : NULL;
+  o->output = ARENA_ARRAY(a, int, nin + 1);
+  for (size_t i = 0; i < nin; i++) {
+    o->output[i] = -1;
+    if (ask->wants[i] && (!ask->first || ask->first[i] == i)) wrt[nw++] = in[i];
+  }
+  if (!ad_vjp(g, ny, y, dy, nw, wrt, dx, &e, NULL)) fail_gerr(s, n->span, &e);
+  for (size_t i = 0, k = 0; i < nin && k < (size_t)nw; i++) {
+    if (!ask->wants[i] || !val_eq(wrt[k], in[i])) continue;
+    if (!val_none(dx[k])) {
+      o->output[i] = (int)g->output_count;
+      gr_output(g, dx[k]);
+    }
+    k++;
+  }
+  return g->output_count ? g : NULL;
 }
 
-static void key_of(Buf *b, const TapeNode *n, const bool *wants, const bool *has,
-                   const bool *tracked) {
+static void key_of(Buf *b, const TapeNode *n, const GradAsk *ask) {
   struct { uint32_t op, in, out, attrs; uint8_t anomaly, record, pad[6]; } head = {
-      n->op, (uint32_t)n->in_count, (uint32_t)n->out_count, (uint32_t)n->attr_count, n->anomaly,
-      tracked != NULL, {0}};
-  size_t inputs = n->in_count;
-  for (size_t k = 0; k < n->out_count; k++) inputs += has[k];
+      n->op, (uint32_t)n->in_count, (uint32_t)n->out_count, (uint32_t)n->attr_count,
+      n->modes.anomaly,
+      ask->first != NULL, {0}};
   buf_put(b, (const char *)&head, sizeof head);
-  buf_put(b, (const char *)wants, n->in_count);
-  buf_put(b, (const char *)has, n->out_count);
-  if (tracked) buf_put(b, (const char *)tracked, inputs);
+  buf_put(b, (const char *)ask->wants, n->in_count);
+  buf_put(b, (const char *)ask->has, n->out_count);
+  if (ask->first) buf_put(b, (const char *)ask->first, n->in_count * sizeof *ask->first);
+  if (ask->first) buf_put(b, (const char *)ask->so_far, n->in_count);
   for (size_t i = 0; i < n->in_count; i++) {
     const Tensor *x = n->inputs[i];
     uint8_t type[4] = {(uint8_t)x->dtype, (uint8_t)x->store->dev, (uint8_t)x->rank, 0};
@@ -94,7 +116,6 @@ static void entry_release(void *p) {
   if (--o->rc > 0) return;
   Session *s = o->s;
   native_free(&s->mem, o->native);
-  joint_release(o->joint);
   arena_free(&o->arena);
   mem_free(&s->mem, o, sizeof *o);
 }
@@ -106,11 +127,16 @@ void op_grads_free(Session *s) {
   s->op_grads = NULL;
 }
 
-OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, const bool *has,
-                const bool *tracked) {
+OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const GradAsk *ask) {
+  if (n->joint) { /* its regions are its own: not kept */
+    OpGrad *o = ARENA_NEW(temp, OpGrad);
+    *o = (OpGrad){.s = s};
+    o->g = build(o, temp, n, ask);
+    return o;
+  }
   Buf key;
   buf_init_arena(&key, temp);
-  key_of(&key, n, wants, has, tracked);
+  key_of(&key, n, ask);
   uint64_t hash = XXH3_64bits(key.s, key.n);
   if (!s->op_grads) {
     s->op_grads = mem_need(&s->mem, NULL, 0, KEPT * sizeof(OpGrad *));
@@ -125,15 +151,8 @@ OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, c
   mem_pool_add(&s->mem, o, entry_release);
   o->key = arena_strdup(&o->arena, key.s, key.n);
   o->key_len = key.n;
-  if (tracked) {
-    o->joint = joint_new(s);
-    o->joint->rc++;
-    o->joint->f = build(s, &o->joint->arena, n, wants, has);
-    joint_of_gradient(o->joint, n, wants, tracked);
-  } else {
-    o->g = build(s, &o->arena, n, wants, has);
-    pack(o, n, wants);
-  }
+  o->g = build(o, &o->arena, n, ask);
+  if (o->g && !ask->first) o->g = gr_dce(&o->arena, o->g);
   if (*slot) entry_release(*slot);
   *slot = o;
   o->rc++;

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "lang/capture.h"
 #include "lang/compile.h"
+#include "lang/hook.h"
 #include "lang/native.h"
 #include "lang/tape.h"
 
@@ -75,7 +77,8 @@ const char *pool_text(Session *s, char *text, size_t n) {
 }
 
 const char *const log_names[LOG_COUNT] = {
-    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load", [LOG_WRAP] = "wrap", [LOG_JIT] = "jit"};
+    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load", [LOG_WRAP] = "wrap", [LOG_JIT] = "jit",
+    [LOG_BACKWARD] = "backward"};
 
 void log_line(Session *s, int channel, const char *fmt, ...) {
   if (!s->logs[channel]) return;
@@ -154,7 +157,9 @@ void session_stop(Session *s) {
   for (size_t i = 0; i < s->module_count; i++)
     for (size_t k = 0; k < s->modules[i]->global_count; k++)
       value_set(&s->modules[i]->globals[k].v, v_unit());
+  hooks_free(s);
   cache_free(s);
+  captures_free(s);
   op_grads_free(s);
   native_ops_free(s);
   native_close(s);

@@ -4,13 +4,15 @@
  * Idea: reverse sweep in the order of sequence numbers, each node's gradient a graph (of the one
  * op, or the backward half of the call's joint graph) run by the reference evaluator. Contributions
  * arrive last use first and are added pairwise, as in code (rule 74). No recursion: a chain of
- * 100,000 operations needs no C stack. With `record` each node's backward is itself a recorded
- * call. What a sweep holds hangs on the pool, so an error frees it.
+ * 100,000 operations needs no C stack. With `record` the operations of the gradient go on the tape
+ * too (lang/record.c). What a sweep holds hangs on the pool, so an error frees it.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "lang/capture.h"
 #include "lang/compile.h"
+#include "lang/hook.h"
 #include "lang/native.h"
 #include "lang/tape.h"
 
@@ -61,6 +63,7 @@ static void node_drop(Session *s, TapeNode *n, TapeNode **more) {
 }
 
 static void node_free(Session *s, TapeNode *n, TapeNode **more) {
+  if (n->hooked) hooks_forget(s, HOOK_VALUE, HOOK_VALUE, n->seq);
   node_drop(s, n, more);
   mem_free(&s->mem, n->out, n->out_count * sizeof *n->out);
   mem_free(&s->mem, n, sizeof *n);
@@ -81,12 +84,16 @@ void tape_release(Session *s, TapeNode *n) {
   free_all(s, n);
 }
 
-/* The node stays for the values that name it, without what it was made of. */
-static void use_up(Session *s, TapeNode *n) {
+void tape_empty(Session *s, TapeNode *n) {
   TapeNode *todo = NULL;
-  n->taken = true;
   node_drop(s, n, &todo);
   free_all(s, todo);
+}
+
+/* The node stays for the values that name it, without what it was made of. */
+static void use_up(Session *s, TapeNode *n) {
+  n->taken = true;
+  tape_empty(s, n);
 }
 
 bool wants_grad(Session *s, Value v) {
@@ -120,7 +127,7 @@ static TapeNode *node_new(Session *s, size_t nin, size_t nout, Span at) {
   n->out_count = nout;
   n->seq = ++s->tape_seq;
   n->span = at;
-  n->anomaly = s->modes.anomaly;
+  n->modes = s->modes;
   return n;
 }
 
@@ -196,6 +203,8 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at) {
+  /* room for the operations of its body, should it be opened */
+  if (!j->whole) s->tape_seq += j->f->node_count;
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = j;
   j->rc++;
@@ -205,7 +214,7 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
     t->inputs[i] = tn_ref(inputs[i]);
     tn_unref(then);
   }
-  size_t ns = (size_t)j->joint->saved_count;
+  size_t ns = saved ? (size_t)j->joint->saved_count : 0;
   t->saved = mem_try(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *t->saved);
   t->env = mem_try(&s->mem, NULL, 0, (env_count ? env_count : 1) * sizeof *t->env);
   if (!t->saved || !t->env) {
@@ -221,20 +230,73 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   t->saved[0] = NULL;
   if (env_count) memcpy(t->env, env, env_count * sizeof *env);
   for (size_t i = 0; i < ns; i++) t->saved[i] = tn_ref(saved[i]);
+  t->bare = !saved;
   attach(t, nout, out);
   tape_release(s, t);
 }
 
+/* The forward runs again for what it saves: it has told what it had to tell. */
+static bool told(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                 GErr *e) {
+  (void)ud, (void)in, (void)n, (void)e;
+  for (int i = 0; i < g->nodes[node].result_count; i++) out[i] = NULL;
+  return true;
+}
+
+void tape_need(Session *s, TapeNode *n) {
+  if (!n->joint || !n->bare) return;
+  joint_make(s, n->joint, n->span);
+  const Joint *j = n->joint->joint;
+  n->joint->asked = true;
+  size_t all = j->forward->output_count, ns = (size_t)j->saved_count;
+  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, all + 1);
+  Tensor **saved = mem_need(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *saved);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov at = {.span = n->span};
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env, .effect = told};
+  if (!native_run(s, &n->joint->forward, j->forward, "a forward", &c, n->inputs, out, &e, &at)) {
+    mem_free(&s->mem, saved, (ns ? ns : 1) * sizeof *saved);
+    fail_gerr(s, n->span, &e);
+  }
+  saved[0] = NULL;
+  for (size_t i = 0; i < ns; i++) saved[i] = out[all - ns + i];
+  for (size_t i = 0; i < all - ns; i++) tn_unref(out[i]);
+  mem_free(&s->mem, n->saved, n->saved_count * sizeof *n->saved);
+  n->saved = saved;
+  n->saved_count = ns ? ns : 1;
+  n->bare = false;
+}
+
 /* ---- the sweep */
+
+/* A node on the way, in the order of the sweep. */
+typedef struct Visit {
+  TapeNode *node; /* NULL: passed */
+  Value *cot;     /* cotangent per result, unit = none yet; NULL = none at all */
+  uint32_t outer; /* its slot before: a hook may take a gradient of the same tape */
+  uint32_t dead;  /* references of values that nothing reads again */
+  bool active;    /* leads to something that the gradient is taken by */
+  bool target;    /* a result of it is asked for */
+} Visit;
+
+/* A param that the gradient is taken by. */
+typedef struct LeafGrad {
+  Param *param;
+  Value grad;
+  uint32_t outer;
+  uint32_t uses; /* operands of the nodes to come: with the last the gradient is complete */
+  bool dropped;  /* by a hook */
+} LeafGrad;
 
 typedef struct Sweep {
   Session *s;
   Span at; /* of the `grad` */
-  TapeNode **nodes;
+  Visit *visits;
   size_t count, cap;
-  Param **params;
-  Value *param_grad;
-  size_t param_count, param_cap, grad_cap;
+  LeafGrad *leaves;
+  size_t leaf_count, leaf_cap;
+  uint32_t *complete; /* leaves whose gradient the present node completed */
+  size_t complete_count, complete_cap;
   Arena arena; /* lists of the sweep */
   Arena temp;  /* of one node */
   struct {
@@ -244,29 +306,42 @@ typedef struct Sweep {
   } * targets;
   size_t target_count, target_cap;
   bool record; /* the gradients go on the tape themselves */
+  bool hooked; /* some of it has hooks */
 } Sweep;
 
-/* The sweep is done with node number i. */
-static void pass(Sweep *w, size_t i) {
+static Visit *visit_of(const Sweep *w, const TapeNode *n) {
+  uint32_t i = n->slot;
+  return i && i <= w->count && w->visits[i - 1].node == n ? &w->visits[i - 1] : NULL;
+}
+
+static LeafGrad *leaf_of(const Sweep *w, const Param *p) {
+  uint32_t i = p->slot;
+  return i && i <= w->leaf_count && w->leaves[i - 1].param == p ? &w->leaves[i - 1] : NULL;
+}
+
+/* The sweep is done with the node. */
+static void pass(Sweep *w, Visit *v) {
   Session *s = w->s;
-  TapeNode *n = w->nodes[i];
+  TapeNode *n = v->node;
   if (!n) return;
-  w->nodes[i] = NULL;
-  if (n->cot) {
-    for (size_t k = 0; k < n->out_count; k++) value_release(n->cot[k]);
-    mem_free(&s->mem, n->cot, n->out_count * sizeof *n->cot);
-    n->cot = NULL;
+  if (v->cot) {
+    for (size_t k = 0; k < n->out_count; k++) value_release(v->cot[k]);
+    mem_free(&s->mem, v->cot, n->out_count * sizeof *v->cot);
   }
-  n->mark = 0;
-  n->dead = 0;
+  n->slot = v->outer;
+  *v = (Visit){0};
   tape_release(s, n);
 }
 
 static void sweep_free(void *p) {
   Sweep *w = p;
   Session *s = w->s;
-  for (size_t i = 0; i < w->count; i++) pass(w, i);
-  for (size_t i = 0; i < w->param_count; i++) value_release(w->param_grad[i]);
+  for (size_t i = 0; i < w->count; i++) pass(w, &w->visits[i]);
+  for (size_t i = 0; i < w->leaf_count; i++) {
+    w->leaves[i].param->slot = w->leaves[i].outer;
+    value_release(w->leaves[i].grad);
+    obj_release(&w->leaves[i].param->o);
+  }
   for (size_t i = 0; i < w->target_count; i++) value_release(w->targets[i].kept);
   arena_free(&w->temp);
   arena_free(&w->arena);
@@ -274,7 +349,7 @@ static void sweep_free(void *p) {
 }
 
 static int by_seq_down(const void *a, const void *b) {
-  uint64_t x = (*(TapeNode *const *)a)->seq, y = (*(TapeNode *const *)b)->seq;
+  uint64_t x = ((const Visit *)a)->node->seq, y = ((const Visit *)b)->node->seq;
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
@@ -292,7 +367,7 @@ static Tensor *add(Sweep *w, Tensor *a, Tensor *b, const TapeNode *n) {
   Tensor *in[2] = {a, b}, *out = NULL;
   GErr e = {.code = ERR_BUG};
   RunCtx c = {
-      .mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly || n->anomaly};
+      .mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly || n->modes.anomaly};
   if (!native_op(s, &c, OP_ADD, NULL, 0, in, 2, &out, 1, &e))
     backward_error(w, n, &e, n->span);
   return out;
@@ -318,14 +393,16 @@ static Tensor *zeros_like(Session *s, const TapeMeta *m) {
   return v;
 }
 
-static int param_index(const Sweep *w, const Param *p) {
-  for (size_t i = 0; i < w->param_count; i++)
-    if (w->params[i] == p) return (int)i;
-  return -1;
+static Value *cot_of(Sweep *w, const Edge *e);
+
+/* Where the gradients of what the edge leads to are added up. */
+static Value *slot_of(Sweep *w, const Edge *e) {
+  return e->param ? &leaf_of(w, e->param)->grad : cot_of(w, e);
 }
 
 /* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). */
-static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, Tensor **dx) {
+static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, bool *wants,
+                          Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
   RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env,
@@ -339,7 +416,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
     for (int i = 0; i < j->saved_count; i++) in[k++] = n->saved[i];
     for (size_t i = 0; i < n->out_count && k < ni; i++) {
       if (!dt_float(n->out[i].dtype)) continue;
-      in[k] = n->cot[i].tag ? n->cot[i].u.t->t : NULL;
+      in[k] = cot[i].tag ? cot[i].u.t->t : NULL;
       if (!in[k]) {
         in[k] = zeros_like(s, &n->out[i]);
         mem_pool_add(&s->mem, in[k], (void (*)(void *))tn_unref);
@@ -359,14 +436,15 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
       }
     return;
   }
-  bool has[2] = {n->cot[0].tag != V_UNIT, n->out_count > 1 && n->cot[1].tag != V_UNIT};
-  OpGrad *o = op_grad(s, &w->temp, n, wants, has, NULL);
+  bool has[2] = {cot[0].tag != V_UNIT, n->out_count > 1 && cot[1].tag != V_UNIT};
+  GradAsk ask = {.wants = wants, .has = has};
+  OpGrad *o = op_grad(s, &w->temp, n, &ask);
   if (!o->g) return;
   Tensor *in[20], **inp = nin + 2 > 20 ? ARENA_ARRAY(&w->temp, Tensor *, nin + 2) : in;
   for (size_t i = 0; i < nin; i++) inp[i] = n->inputs[i];
   size_t k = nin;
   for (size_t i = 0; i < n->out_count; i++)
-    if (has[i]) inp[k++] = n->cot[i].u.t->t;
+    if (has[i]) inp[k++] = cot[i].u.t->t;
   Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, o->g->output_count + 1);
   if (!native_run(s, &o->native, o->g, op_info[n->op].text, &ctx, inp, out, &e, &at))
     backward_error(w, n, &e, n->span);
@@ -374,101 +452,29 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const bool *wants, 
     if (o->output[i] >= 0) dx[i] = out[o->output[i]];
 }
 
-void joint_of_gradient(JointRef *j, const TapeNode *n, const bool *wants, const bool *tracked) {
-  Session *s = j->s;
-  Graph *g = j->f;
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  for (size_t i = 0, k = 0; i < n->in_count; i++) {
-    if (!wants[i]) continue;
-    B b = {.g = g};
-    if (val_none(g->outputs[k])) g->outputs[k] = b_zeros(&b, gr_type(g, g->inputs[i]));
-    k++;
-  }
-  bool *cot = ARENA_ARRAY(&j->arena, bool, g->output_count + 1);
-  for (size_t k = 0; k < g->output_count; k++) cot[k] = true;
-  j->f = gr_dce(&j->arena, g);
-  j->joint = ad_joint(&j->arena, j->f, cot, tracked, &e, NULL);
-  if (!j->joint) fail_gerr(s, n->span, &e);
-}
-
-/* The gradient of a call as a graph of its inputs and cotangents, with a joint graph of its own. */
-static JointRef *call_gradient(Session *s, TapeNode *n, const bool *wants, const bool *has,
-                               const bool *tracked) {
-  JointRef *j = joint_new(s);
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  Prov where = {.span = n->span};
-  Graph *g = j->f = gr_clone(&j->arena, n->joint->f);
-  size_t no = n->out_count, ny = 0, nw = 0;
-  Val *y = ARENA_ARRAY(&j->arena, Val, no + 1), *dy = ARENA_ARRAY(&j->arena, Val, no + 1);
-  Val *x = ARENA_ARRAY(&j->arena, Val, n->in_count + 1);
-  Val *dx = ARENA_ARRAY(&j->arena, Val, n->in_count + 1);
-  for (size_t k = 0; k < no; k++)
-    if (has[k]) {
-      y[ny] = g->outputs[k];
-      dy[ny++] = gr_input(g, gr_type(g, g->outputs[k]));
-    }
-  g->output_count = 0;
-  for (size_t i = 0; i < n->in_count; i++)
-    if (wants[i]) x[nw++] = g->inputs[i];
-  if (!ad_vjp(g, (int)ny, y, dy, (int)nw, x, dx, &e, &where)) fail_gerr(s, where.span, &e);
-  for (size_t i = 0; i < nw; i++) gr_output(g, dx[i]);
-  joint_of_gradient(j, n, wants, tracked);
-  return j;
-}
-
-/* The same gradients, recorded: the node's backward becomes a call on the tape (rule 77). */
-static void node_recorded(Sweep *w, TapeNode *n, const bool *wants, Value *dx) {
-  Session *s = w->s;
-  size_t nin = n->in_count, total = nin;
-  bool *has = ARENA_ARRAY(&w->temp, bool, n->out_count + 1);
-  for (size_t k = 0; k < n->out_count; k++) total += has[k] = n->cot[k].tag != V_UNIT;
-  Value *leaf = ARENA_ARRAY(&w->temp, Value, total + 1);
-  Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, total + 1);
-  bool *tracked = ARENA_ARRAY(&w->temp, bool, total + 1);
-  for (size_t i = 0; i < nin; i++) {
-    Edge *e = &n->in[i];
-    in[i] = n->inputs[i];
-    if (e->param) {
-      leaf[i] = (Value){.tag = V_PARAM, .u.p = e->param};
-    } else {
-      leaf[i] = tensor_value(s, tn_ref(n->inputs[i]));
-      leaf[i].u.t->node = e->node;
-      leaf[i].u.t->out = e->out;
-      if (e->node) e->node->rc++;
-    }
-    tracked[i] = wants_grad(s, leaf[i]);
-  }
-  for (size_t k = 0, i = nin; k < n->out_count; k++)
-    if (has[k]) {
-      leaf[i] = n->cot[k];
-      in[i] = n->cot[k].u.t->t;
-      tracked[i++] = n->cot[k].u.t->node != NULL;
-    }
-  JointRef *j = n->joint ? call_gradient(s, n, wants, has, tracked)
-                         : op_grad(s, &w->temp, n, wants, has, tracked)->joint;
-  size_t nout = (size_t)j->joint->output_count, all = j->joint->forward->output_count;
-  Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, all + 1);
-  Value *outs = ARENA_ARRAY(&w->temp, Value, nout + 1);
+/* The same, on the tape (rule 77); sums go to the slots themselves. */
+static void node_recorded(Sweep *w, TapeNode *n, const Value *cot, const bool *wants) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env,
-                .anomaly = s->modes.anomaly};
-  if (!native_run(s, &j->forward, j->joint->forward, "a backward", &ctx, in, out, &e, &at))
-    backward_error(w, n, &e, at.span);
-  for (size_t i = 0; i < all; i++) mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
-  for (size_t i = 0; i < nout; i++) outs[i] = tensor_value(s, tn_ref(out[i]));
-  tape_record_call(s, j, total, leaf, in, nout, outs, out + nout, n->env, n->env_count, n->span);
-  for (size_t i = 0, k = 0; i < nin; i++)
-    if (wants[i]) dx[i] = outs[k++];
+  Value **slot = ARENA_ARRAY(&w->temp, Value *, n->in_count + 1);
+  for (size_t i = 0; i < n->in_count; i++)
+    if (wants[i]) slot[i] = slot_of(w, &n->in[i]);
+  if (!tape_gradient(w->s, &w->temp, n, cot, slot, &e, &at)) backward_error(w, n, &e, at.span);
 }
 
-static void node_gradients(Sweep *w, TapeNode *n, const bool *wants, Value *dx) {
-  if (w->record) {
-    node_recorded(w, n, wants, dx);
+static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants, Value *dx) {
+  if (n->opened) {
+    for (size_t i = 0; i < n->in_count; i++)
+      if (wants[i]) dx[i] = cot[i];
     return;
   }
+  if (w->record) {
+    node_recorded(w, n, cot, wants);
+    return;
+  }
+  tape_need(w->s, n);
   Tensor **t = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
-  node_backward(w->s, w, n, wants, t);
+  node_backward(w->s, w, n, cot, wants, t);
   for (size_t i = 0; i < n->in_count; i++)
     if (t[i]) mem_pool_add(&w->s->mem, t[i], (void (*)(void *))tn_unref);
   for (size_t i = 0; i < n->in_count; i++)
@@ -483,13 +489,42 @@ void warn_eval_dropout(Session *s, Span at) {
 }
 
 static void keep_node(Sweep *w, TapeNode *n) {
-  if (n->mark) return;
-  VEC_PUSH(&w->arena, w->nodes, w->count, w->cap, n);
+  if (visit_of(w, n)) return;
+  Visit v = {.node = n, .outer = n->slot};
+  VEC_PUSH(&w->arena, w->visits, w->count, w->cap, v);
   n->rc++;
-  n->mark = 1;
+  n->slot = (uint32_t)w->count;
+}
+
+/* A call is opened unless another sweep is on its way through it. */
+static void open_call(Sweep *w, TapeNode *n) {
+  Session *s = w->s;
+  if (n->slot || n->taken) return;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov at = {.span = n->span};
+  size_t mark = mem_pool_mark(&s->mem);
+  if (!tape_open(s, &w->temp, n, &e, &at)) backward_error(w, n, &e, at.span);
+  mem_pool_drain(&s->mem, mark);
+}
+
+/* An edge or a value leads past a call that was opened. */
+static void settle(Session *s, TapeNode **node, uint32_t *out) {
+  TapeNode *n = *node;
+  tape_straight(node, out);
+  if (*node == n) return;
+  (*node)->rc++;
+  tape_release(s, n);
+}
+
+/* Takes the node along that an edge or a value leads to. */
+static void reach(Sweep *w, TapeNode **node, uint32_t *out) {
+  if (w->record) open_call(w, *node);
+  settle(w->s, node, out);
+  keep_node(w, *node);
 }
 
 static bool is_target(const Sweep *w, const Edge *e) {
+  if (!visit_of(w, e->node)->target) return false;
   for (size_t t = 0; t < w->target_count; t++)
     if (w->targets[t].node == e->node && w->targets[t].out == e->out) return true;
   return false;
@@ -508,10 +543,11 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
   Value x = v[0];
   if (x.tag == V_NONE) return x;
   if (x.tag == V_PARAM) {
-    if (param_index(w, x.u.p) < 0) {
-      VEC_PUSH(&w->arena, w->params, w->param_count, w->param_cap, x.u.p);
-      size_t k = w->param_count - 1;
-      VEC_PUSH(&w->arena, w->param_grad, k, w->grad_cap, v_unit());
+    if (!leaf_of(w, x.u.p)) {
+      LeafGrad g = {.param = x.u.p, .grad = v_unit(), .outer = x.u.p->slot};
+      VEC_PUSH(&w->arena, w->leaves, w->leaf_count, w->leaf_cap, g);
+      x.u.p->o.rc++;
+      x.u.p->slot = (uint32_t)w->leaf_count;
     }
     return x;
   }
@@ -542,12 +578,16 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   Value g = v_unit();
   TapeMeta m;
   if (x.tag == V_PARAM) {
-    g = w->param_grad[param_index(w, x.u.p)];
+    const LeafGrad *leaf = leaf_of(w, x.u.p);
+    if (leaf->dropped) return v_none();
+    g = leaf->grad;
     meta_of(&m, x.u.p->t);
   } else {
+    TapeNode *node = x.u.t->node;
+    uint32_t out = x.u.t->out;
+    tape_straight(&node, &out);
     for (size_t i = 0; i < w->target_count; i++)
-      if (w->targets[i].node == x.u.t->node && w->targets[i].out == x.u.t->out)
-        g = w->targets[i].kept;
+      if (w->targets[i].node == node && w->targets[i].out == out) g = w->targets[i].kept;
     meta_of(&m, x.u.t->t);
   }
   return g.tag ? value_pool(s, g) : tensor_value(s, zeros_like(s, &m));
@@ -557,13 +597,15 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
  * way */
 
 /* Counts the references to nodes of the sweep that v alone has. */
-static void count_dead(Value v, int64_t others) {
+static void count_dead(const Sweep *w, Value v, int64_t others) {
   if (!v_counted(v) || v.u.o->rc > 1 + others) return;
-  if (v.tag == V_TENSOR && v.u.t->node && v.u.t->node->mark) v.u.t->node->dead++;
+  if (v.tag == V_TENSOR && v.u.t->node) settle(w->s, &v.u.t->node, &v.u.t->out);
+  Visit *on = v.tag == V_TENSOR && v.u.t->node ? visit_of(w, v.u.t->node) : NULL;
+  if (on) on->dead++;
   if (v.tag == V_LIST || v.tag == V_TUPLE)
-    for (size_t i = 0; i < v.u.list->count; i++) count_dead(v.u.list->items[i], 0);
+    for (size_t i = 0; i < v.u.list->count; i++) count_dead(w, v.u.list->items[i], 0);
   if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) count_dead(v.u.rec->items[i], 0);
+    for (size_t i = 0; i < v.u.rec->count; i++) count_dead(w, v.u.rec->items[i], 0);
 }
 
 /* References from the pool: a value without a name has no others. */
@@ -573,19 +615,191 @@ static int64_t pooled(const Session *s, const Obj *o) {
   return n;
 }
 
-static void find_dead(Session *s, const Take *take, Value loss) {
+static void find_dead(const Sweep *w, const Take *take, Value loss) {
+  Session *s = w->s;
   Frame *f = s->frame;
   if (!take->loss || !f) return;
   bool named = take->loss->kind == N_NAME;
   const Local *own = named ? local_find(s, take->loss->name) : NULL;
   for (size_t k = f->base; k < s->local_count; k++) {
     Value v = s->locals[k].v;
-    bool holds = v.tag == V_TENSOR ? v.u.t->node && v.u.t->node->mark
+    if (v.tag == V_TENSOR && v.u.t->node) settle(s, &v.u.t->node, &v.u.t->out);
+    bool holds = v.tag == V_TENSOR ? v.u.t->node && visit_of(w, v.u.t->node)
                                    : v.tag == V_LIST || v.tag == V_TUPLE || v.tag == V_RECORD;
-    if (holds && v.u.o->rc == 1 && local_dead(s, k, &s->locals[k] == own)) count_dead(v, 0);
+    if (holds && v.u.o->rc == 1 && local_dead(s, k, &s->locals[k] == own))
+      count_dead(w, v, 0);
   }
   int64_t pool = loss.tag == V_TENSOR ? pooled(s, loss.u.o) : 0;
-  if (pool && loss.u.o->rc == pool) count_dead(loss, pool - 1);
+  if (pool && loss.u.o->rc == pool) count_dead(w, loss, pool - 1);
+}
+
+/* The whole backward as one graph; false where that cannot be. */
+static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent) {
+  Session *s = w->s;
+  Capture c = {.s = s,
+               .at = w->at,
+               .count = w->count,
+               .root = root,
+               .out = out,
+               .cotangent = tensor_of(s, cotangent, w->at),
+               .param_count = w->leaf_count,
+               .target_count = w->target_count};
+  c.nodes = ARENA_ARRAY(&w->arena, TapeNode *, w->count + 1);
+  c.params = ARENA_ARRAY(&w->arena, Param *, w->leaf_count + 1);
+  c.param_grad = ARENA_ARRAY(&w->arena, Tensor *, w->leaf_count + 1);
+  c.targets = ARENA_ARRAY(&w->arena, CaptureTarget, w->target_count + 1);
+  for (size_t i = 0; i < w->count; i++) {
+    c.nodes[i] = w->visits[i].node;
+    c.nodes[i]->mark = w->visits[i].active ? 2 : 1;
+    if (w->visits[i].active) tape_need(s, c.nodes[i]);
+  }
+  for (size_t i = 0; i < w->leaf_count; i++) c.params[i] = w->leaves[i].param;
+  for (size_t i = 0; i < w->target_count; i++)
+    c.targets[i] = (CaptureTarget){w->targets[i].node, w->targets[i].out, NULL};
+  GErr e;
+  Span at = w->at;
+  Captured r = tape_capture(&c, &e, &at);
+  if (r == CAPTURED_FAILED) backward_error(w, c.failed, &e, at);
+  if (r == CAPTURED_NOT) return false;
+  for (size_t i = 0; i < w->count; i++) {
+    const JointRef *j = c.nodes[i]->joint;
+    if (j && w->visits[i].active && j->eval_dropout.file) warn_eval_dropout(s, j->eval_dropout);
+  }
+  for (size_t i = 0; i < w->leaf_count; i++)
+    if (c.param_grad[i])
+      value_set(&w->leaves[i].grad, tensor_value(s, tn_ref(c.param_grad[i])));
+  for (size_t i = 0; i < w->target_count; i++)
+    if (c.targets[i].grad)
+      value_set(&w->targets[i].kept, tensor_value(s, tn_ref(c.targets[i].grad)));
+  return true;
+}
+
+static _Noreturn void taken_error(Sweep *w, const Take *take) {
+  fail_help(w->s, ERR_GRAD_TAKEN, take->loss ? take->loss->span : w->at,
+            "leave `last = true` out of the earlier `grad`",
+            "an earlier `grad` with `last = true` has used up what this loss was made of");
+}
+
+/* Everything the loss hangs on, users before what they use, with what leads to a target. */
+static void plan_sweep(Sweep *w, const Take *take, Value loss) {
+  reach(w, &loss.u.t->node, &loss.u.t->out);
+  for (size_t i = 0; i < w->count; i++) {
+    TapeNode *n = w->visits[i].node;
+    if (n->taken) taken_error(w, take);
+    for (size_t k = 0; k < n->in_count; k++)
+      if (n->in[k].node) reach(w, &n->in[k].node, &n->in[k].out);
+  }
+  for (size_t t = 0; t < w->target_count; t++)
+    tape_straight(&w->targets[t].node, &w->targets[t].out);
+  find_dead(w, take, loss);
+  qsort(w->visits, w->count, sizeof *w->visits, by_seq_down);
+  for (size_t i = 0; i < w->count; i++) w->visits[i].node->slot = (uint32_t)i + 1;
+  for (size_t t = 0; t < w->target_count; t++) {
+    Visit *v = visit_of(w, w->targets[t].node);
+    if (v) v->target = true;
+  }
+  for (size_t i = w->count; i-- > 0;) { /* inputs before their users */
+    Visit *v = &w->visits[i];
+    w->hooked |= v->node->hooked || v->node->opened;
+    for (size_t k = 0; k < v->node->in_count; k++) {
+      const Edge *e = &v->node->in[k];
+      LeafGrad *leaf = e->param ? leaf_of(w, e->param) : NULL;
+      if (leaf) leaf->uses++;
+      w->hooked |= leaf && e->param->hooked;
+      v->active |= leaf || (e->node && (visit_of(w, e->node)->active || is_target(w, e)));
+    }
+  }
+}
+
+static HookRun hook_run(const Sweep *w, Modes modes, Name name) {
+  return (HookRun){.grad = w->at, .modes = modes, .record = w->record, .name = name};
+}
+
+/* The gradient of a param is complete: its hooks see it, and one of after_grad may drop it. */
+static void finish_leaf(Sweep *w, LeafGrad *leaf, Modes modes) {
+  Session *s = w->s;
+  Param *p = leaf->param;
+  if (!p->hooked || leaf->grad.tag == V_UNIT) return;
+  size_t mark = mem_pool_mark(&s->mem);
+  HookRun r = hook_run(w, modes, p->name);
+  value_set(&leaf->grad, hooks_gradient(s, (HookKey){HOOK_PARAM, p->id, 0}, &r, leaf->grad));
+  mem_pool_drain(&s->mem, mark);
+  Value g = hooks_gradient(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}, &r, leaf->grad);
+  leaf->dropped = g.tag == V_NONE;
+  value_set(&leaf->grad, leaf->dropped ? v_unit() : g);
+  mem_pool_drain(&s->mem, mark);
+}
+
+/* The gradients of n's results are complete: their hooks see them. */
+static void finish_results(Sweep *w, Visit *v) {
+  Session *s = w->s;
+  TapeNode *n = v->node;
+  HookRun r = hook_run(w, n->modes, NULL);
+  for (uint32_t k = 0; n->hooked && k < n->out_count; k++) {
+    if (v->cot[k].tag == V_UNIT) continue;
+    size_t mark = mem_pool_mark(&s->mem);
+    value_set(&v->cot[k], hooks_gradient(s, (HookKey){HOOK_VALUE, n->seq, k}, &r, v->cot[k]));
+    mem_pool_drain(&s->mem, mark);
+  }
+}
+
+static Value *cot_of(Sweep *w, const Edge *e) {
+  Visit *v = visit_of(w, e->node);
+  if (!v->cot) {
+    v->cot = mem_need(&w->s->mem, NULL, 0, e->node->out_count * sizeof *v->cot);
+    memset(v->cot, 0, e->node->out_count * sizeof *v->cot);
+  }
+  return &v->cot[e->out];
+}
+
+/* Runs the node's backward and adds what it gives to what it was made of. */
+static void contribute(Sweep *w, Visit *v) {
+  Session *s = w->s;
+  TapeNode *n = v->node;
+  size_t mark = mem_pool_mark(&s->mem);
+  bool *wants = ARENA_ARRAY(&w->temp, bool, n->in_count + 1);
+  Value *dx = ARENA_ARRAY(&w->temp, Value, n->in_count + 1);
+  for (size_t k = 0; k < n->in_count; k++) {
+    const Edge *e = &n->in[k];
+    wants[k] = e->param ? leaf_of(w, e->param) != NULL
+                        : e->node && (visit_of(w, e->node)->active || is_target(w, e));
+  }
+  if (n->joint && n->joint->eval_dropout.file) warn_eval_dropout(s, n->joint->eval_dropout);
+  node_gradients(w, n, v->cot, wants, dx);
+  /* last operand first: the order in which a graph meets its uses */
+  for (size_t k = n->in_count; k-- > 0;) {
+    if (dx[k].tag == V_UNIT) continue;
+    const Edge *e = &n->in[k];
+    accumulate(w, slot_of(w, e), dx[k], n);
+  }
+  mem_pool_drain(&s->mem, mark);
+}
+
+static void give_up(Sweep *w, Visit *v, bool use_up_now) {
+  if (v->node->rc == 1 + (int64_t)v->dead || use_up_now) use_up(w->s, v->node);
+  pass(w, v);
+}
+
+/* One node: hooks of its results, its backward, hooks of the params that it was the first to use.
+ * What it held is given back before those run. */
+static void step(Sweep *w, Visit *v, bool use_up_now) {
+  TapeNode *n = v->node;
+  Modes modes = n->modes;
+  if (v->cot) finish_results(w, v);
+  for (size_t t = 0; v->cot && v->target && t < w->target_count; t++)
+    if (w->targets[t].node == n && !w->targets[t].kept.tag)
+      value_set(&w->targets[t].kept, v->cot[w->targets[t].out]);
+  if (v->cot && v->active) contribute(w, v);
+  w->complete_count = 0;
+  for (size_t k = 0; k < n->in_count; k++) {
+    LeafGrad *leaf = n->in[k].param ? leaf_of(w, n->in[k].param) : NULL;
+    if (leaf && !--leaf->uses)
+      VEC_PUSH(&w->arena, w->complete, w->complete_count, w->complete_cap,
+               (uint32_t)(leaf - w->leaves));
+  }
+  give_up(w, v, use_up_now);
+  for (size_t k = 0; k < w->complete_count; k++)
+    finish_leaf(w, &w->leaves[w->complete[k]], modes);
 }
 
 static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
@@ -597,88 +811,44 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
   mem_pool_add(&s->mem, w, sweep_free);
   WrtLeaf leaf = {w, at};
   tree_map(s, 1, &wrt, add_target, &leaf, at);
-  if (loss.tag == V_PARAM) { /* the loss is a leaf itself */
-    int i = param_index(w, loss.u.p);
-    if (i >= 0) value_set(&w->param_grad[i], cotangent);
-    return tree_map(s, 1, &wrt, take_grad, &leaf, at);
-  }
-  TapeNode *root = loss.tag == V_TENSOR ? loss.u.t->node : NULL;
-  if (root) {
-    /* everything the loss hangs on */
-    keep_node(w, root);
+  bool on_tape = loss.tag == V_TENSOR && loss.u.t->node;
+  if (on_tape) plan_sweep(w, &take, loss);
+  TapeNode *root = on_tape ? loss.u.t->node : NULL;
+  if (root && !s->modes.plain_backward && !record && !w->hooked &&
+      run_captured(w, root, loss.u.t->out, cotangent)) {
     for (size_t i = 0; i < w->count; i++) {
-      TapeNode *n = w->nodes[i];
-      if (n->taken)
-        fail_help(s, ERR_GRAD_TAKEN, take.loss ? take.loss->span : at,
-                  "leave `last = true` out of the earlier `grad`",
-                  "an earlier `grad` with `last = true` has used up what this loss was made of");
-      for (size_t k = 0; k < n->in_count; k++)
-        if (n->in[k].node) keep_node(w, n->in[k].node);
+      Visit *v = &w->visits[i];
+      give_up(w, v, take.last && v->node == root);
     }
-    find_dead(s, &take, loss);
-    qsort(w->nodes, w->count, sizeof *w->nodes, by_seq_down);
-    /* mark 2: leads to a target; inputs come before their users, so from the end */
-    for (size_t i = w->count; i-- > 0;) {
-      TapeNode *n = w->nodes[i];
-      bool active = false;
-      for (size_t k = 0; k < n->in_count && !active; k++) {
-        Edge *e = &n->in[k];
-        if (e->param && param_index(w, e->param) >= 0) active = true;
-        if (e->node && e->node->mark >= 2) active = true;
-        if (e->node && is_target(w, e)) active = true;
-      }
-      if (active) n->mark = 2;
-    }
-    for (size_t i = 0; i < w->count; i++) {
-      TapeNode *n = w->nodes[i];
-      n->cot = mem_need(&s->mem, NULL, 0, n->out_count * sizeof *n->cot);
-      memset(n->cot, 0, n->out_count * sizeof *n->cot);
-    }
-    value_set(&root->cot[loss.u.t->out], cotangent);
+  } else if (root) {
+    Edge e = {.node = root, .out = loss.u.t->out};
+    value_set(cot_of(w, &e), cotangent);
     arena_alloc(&w->temp, 1); /* its first chunk stays */
     ArenaMark start = arena_mark(&w->temp);
     for (size_t i = 0; i < w->count; i++) {
-      TapeNode *n = w->nodes[i];
-      poll_interrupt(s, n->span);
-      bool any = false;
-      for (size_t k = 0; k < n->out_count; k++) any |= n->cot[k].tag != V_UNIT;
-      for (size_t t = 0; t < w->target_count; t++)
-        if (w->targets[t].node == n && !w->targets[t].kept.tag)
-          value_set(&w->targets[t].kept, n->cot[w->targets[t].out]);
-      if (any && n->mark == 2) {
-        size_t mark = mem_pool_mark(&s->mem);
-        bool *wants = ARENA_ARRAY(&w->temp, bool, n->in_count + 1);
-        Value *dx = ARENA_ARRAY(&w->temp, Value, n->in_count + 1);
-        for (size_t k = 0; k < n->in_count; k++) {
-          Edge *e = &n->in[k];
-          wants[k] = e->param ? param_index(w, e->param) >= 0
-                              : e->node != NULL && (e->node->mark == 2 || is_target(w, e));
-        }
-        if (n->joint && n->joint->eval_dropout.file) warn_eval_dropout(s, n->joint->eval_dropout);
-        node_gradients(w, n, wants, dx);
-        /* last operand first: the order in which a graph meets its uses */
-        for (size_t k = n->in_count; k-- > 0;) {
-          if (dx[k].tag == V_UNIT) continue;
-          Edge *e = &n->in[k];
-          if (e->param)
-            accumulate(w, &w->param_grad[param_index(w, e->param)], dx[k], n);
-          else
-            accumulate(w, &e->node->cot[e->out], dx[k], n);
-        }
-        mem_pool_drain(&s->mem, mark);
-        arena_rewind(&w->temp, start);
-      }
-      if (n->rc == 1 + (int64_t)n->dead || (take.last && n == root)) use_up(s, n);
-      pass(w, i);
+      Visit *v = &w->visits[i];
+      poll_interrupt(s, v->node->span);
+      if (v->node->taken) taken_error(w, &take); /* by a hook */
+      step(w, v, take.last && v->node == root);
+      arena_rewind(&w->temp, start);
     }
   }
-  return tree_map(s, 1, &wrt, take_grad, &leaf, at);
+  LeafGrad *itself = loss.tag == V_PARAM ? leaf_of(w, loss.u.p) : NULL;
+  if (itself) {
+    value_set(&itself->grad, cotangent);
+    finish_leaf(w, itself, s->modes);
+  }
+  Value g = tree_map(s, 1, &wrt, take_grad, &leaf, at);
+  HookRun end = hook_run(w, s->modes, NULL);
+  hooks_end(s, &end);
+  return g;
 }
 
 /* The sweep's marks on the tape go when it ends, so that one statement may hold several. */
 Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
                 Span at) {
   size_t mark = mem_pool_mark(&s->mem);
+  value_pool(s, wrt); /* a hook may assign the variable that held it */
   Value g = sweep(s, loss, cotangent, wrt, record, take, at);
   value_retain(g);
   mem_pool_drain(&s->mem, mark);

@@ -15,11 +15,13 @@ typedef struct JointRef {
   Session *s;
   Arena arena;
   Graph *f;        /* what was differentiated: inputs -> outputs */
-  Joint *joint;
-  DimTab *dims;
+  Joint *joint;    /* NULL: not made yet, see tape_need */
+  bool *cot, *wants; /* what the joint graph is made for */
+  bool asked;      /* a gradient was taken through it once: calls save for the next */
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */
   struct Native *forward, *backward; /* code of the two halves */
+  bool whole; /* f is one operation with regions, which record.c takes as it is */
 } JointRef;
 JointRef *joint_new(Session *s); /* empty, on the pool */
 void joint_release(JointRef *j);
@@ -54,17 +56,26 @@ struct TapeNode {
   JointRef *joint;   /* a call; NULL for one operation */
   int64_t *env;      /* sizes */
   size_t env_count;
-  /* while a grad runs */
-  Value *cot;        /* cotangent per result; unit = none yet */
-  uint8_t mark;
-  uint32_t dead;     /* references of values that nothing reads again */
+  uint32_t slot;     /* place in the innermost sweep that has it, from 1; 0 = none runs */
+  uint8_t mark;      /* while a sweep is captured: 2 = leads to a wanted value */
+  uint32_t index;    /* of those that the sweep is about, latest first (lang/capture.c) */
   bool taken;        /* a grad used it up: it holds nothing any more (rule 76) */
-  bool anomaly;      /* made inside wrap <anomaly>: so is its backward (rule 87) */
+  bool opened;       /* a call whose body is on the tape: operand k is result k */
+  bool hooked;       /* a result has, or had, a hook */
+  Modes modes;       /* it was made in: so its backward runs (rule 87) */
+  bool bare;         /* saved nothing yet: see tape_need */
   TapeNode *next;    /* list of nodes to release */
 };
 
 /* ---- opgrad.c: the gradient of one operation. Its inputs are those of the operation, then the
- * cotangents of the results that have one. Kept by the session. */
+ * cotangents of the results that have one, then the sums so far. Kept by the session. */
+typedef struct GradAsk {
+  bool *wants; /* per operand */
+  bool *has;   /* per result: it has a cotangent */
+  /* of a recorded gradient, else NULL: */
+  uint32_t *first; /* per operand: the first one that is the same value */
+  bool *so_far;    /* per operand: there is a sum already, to which its gradients are added */
+} GradAsk;
 typedef struct OpGrad {
   int64_t rc;
   Session *s;
@@ -72,18 +83,27 @@ typedef struct OpGrad {
   const char *key;
   size_t key_len;
   Graph *g;        /* NULL: all wanted gradients are zero by structure */
-  int *output;     /* per input: which output is its gradient, -1 = none */
+  int *output;     /* per operand: which output is its gradient, -1 = none */
+  uint32_t self;   /* recorded: the operation in g */
   struct Native *native; /* code of g */
-  JointRef *joint; /* instead of g, where the gradient itself is recorded */
 } OpGrad;
-/* `tracked`: of a recorded gradient, which of its inputs are on the tape; else NULL. The result
- * stays until the next call. */
-OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const bool *wants, const bool *has,
-                const bool *tracked);
+/* The result stays until the next call. */
+OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const GradAsk *ask);
 void op_grads_free(Session *s);
-/* Makes j->joint of j->f, the gradients of n as wanted, with zeros for those that are not there. */
-void joint_of_gradient(JointRef *j, const TapeNode *n, const bool *wants, const bool *tracked);
 
+/* ---- record.c: gradients on the tape. False with `e` and its place. */
+/* n, a call, becomes a node that passes on to the operations of its body, which are on the tape
+ * from now on. Of other nodes nothing. */
+bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at);
+/* `cot`: cotangents of the results. Adds the gradients by operands to *slot[i] (unit: no sum yet;
+ * NULL: not wanted). */
+bool tape_gradient(Session *s, Arena *temp, TapeNode *n, const Value *cot, Value *const *slot,
+                   GErr *e, Prov *at);
+
+/* From a result of an opened call to what made it. */
+void tape_straight(TapeNode **node, uint32_t *out);
+/* Gives back what n was made of. */
+void tape_empty(Session *s, TapeNode *n);
 void tape_release(Session *s, TapeNode *n);
 /* Records an operation on v (n operands) whose results are out (nout). */
 void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
@@ -93,5 +113,9 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at);
+/* A call whose gradient nobody is likely to take is recorded with `saved` NULL: its inputs alone.
+ * What its backward reads is there after this, made by running the forward again. Throws. */
+void tape_need(Session *s, TapeNode *n);
+void joint_make(Session *s, JointRef *j, Span at); /* j->joint, where it is missing */
 
 #endif

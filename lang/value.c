@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lang/hook.h"
 #include "lang/lang.h"
-#include "lang/seq.h"
 #include "lang/policy.h"
+#include "lang/seq.h"
 #include "lang/tape.h"
 
 static void *obj_new(Session *s, ValueTag tag, size_t bytes) {
@@ -61,6 +62,7 @@ static void obj_free(Obj *o) {
     break;
   }
   case V_PARAM:
+    if (((Param *)o)->hooked) hooks_forget(s, HOOK_PARAM, HOOK_AFTER_GRAD, ((Param *)o)->id);
     tn_unref(((Param *)o)->t);
     mem_free(m, o, sizeof(Param));
     break;
@@ -95,15 +97,13 @@ static void obj_free(Obj *o) {
   }
   case V_INST: {
     Inst *i = (Inst *)o;
+    if (i->hooked) hooks_forget(s, HOOK_BEFORE_CALL, HOOK_AFTER_CALL, i->id);
     for (size_t k = 0; k < i->count; k++) value_release(i->fields[k].v);
+    value_release(i->policy);
     mem_free(m, i->fields, i->cap * sizeof(Field));
     mem_free(m, o, sizeof(Inst));
     break;
-    value_release(i->policy);
   }
-  case V_SEQ: seq_free(s, (Seq *)o); break;
-  case V_HANDLE: mem_free(m, o, sizeof(Handle)); break;
-  default: break;
   case V_POLICY: {
     PolicyObj *p = (PolicyObj *)o;
     for (size_t i = 0; i < p->count; i++) value_release(p->args[i]);
@@ -111,6 +111,9 @@ static void obj_free(Obj *o) {
     mem_free(m, o, sizeof(PolicyObj));
     break;
   }
+  case V_SEQ: seq_free(s, (Seq *)o); break;
+  case V_HANDLE: mem_free(m, o, sizeof(Handle)); break;
+  default: break;
   }
 }
 
@@ -321,12 +324,12 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
   case V_RANGE: buf_puts(b, "range"); break;
   case V_SEQ: buf_puts(b, "seq"); break;
   case V_HANDLE: buf_puts(b, "handle"); break;
-  }
-}
-
   case V_POLICY:
     buf_printf(b, "policy %s", ((PolicyObj *)v.u.o)->decl->policy_decl.name.name);
     break;
+  }
+}
+
 const char *value_type_text(Session *s, Value v) {
   if (v.tag == V_UNKNOWN) check_gives_up(s); /* what nobody knows is no fault */
   Buf b;

@@ -88,6 +88,8 @@ typedef struct Param {
   Name name;      /* last part of the path, or NULL */
   uint64_t id;    /* order of making: never used again */
   uint64_t version;
+  uint32_t slot;  /* lang/tape.c: place in the innermost sweep, from 1 */
+  bool hooked;    /* has, or had, a hook (lang/hook.c) */
 } Param;
 
 typedef struct List { Obj o; bool weak; size_t count; Value *items; } List; /* also V_TUPLE */
@@ -123,14 +125,15 @@ typedef struct Inst {
   Obj o;
   ModelDecl *model;
   uint64_t id;
+  bool hooked;       /* has, or had, a hook (lang/hook.c) */
   size_t count, cap; /* fewer than cap while it is being made */
   Field *fields;
+  Value policy; /* of checkpoint_layers: a policy, a fn, true = a plain block; unit = none */
 } Inst;
 
 /* A script-only lazy sequence (rule 95): lang/seq.c. */
-  Value policy; /* of checkpoint_layers: a policy, a fn, true = a plain block; unit = none */
 typedef struct Seq Seq;
-/* A hook's handle: later. */
+/* What the program can remove hooks with (lang/hook.c): it names them, and holds nothing. */
 typedef struct Handle { Obj o; uint64_t id; } Handle;
 
 static inline Value v_unit(void) { return (Value){.tag = V_UNIT}; }

@@ -132,3 +132,7 @@ void walk_leaves(Session *s, Value root, LeafFn fn, void *ud) {
   Walker w = {.s = s, .leaf = fn, .ud = ud};
   walk(&w, root, "", false, 0);
 }
+
+bool path_fits(Session *s, const char *glob, const char *path) {
+  return str_glob(glob, path) || str_glob(txt(s, "%s.**", glob), path);
+}
