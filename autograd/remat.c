@@ -88,7 +88,7 @@ static uint8_t by_tag(uint8_t tag)
 static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
 {
   uint8_t tag = prov_of(g, n)->tag;
-  if (rm_never(g, n)) return CHOICE_SAVE;
+  if (rm_never(g, n) || tag == TAG_NONE) return CHOICE_SAVE;
   /* An inner block decides while the outer one computes it again, unless that keeps what it does
    * not name. */
   for (uint32_t id = rm_home(g, n); id != at;) {

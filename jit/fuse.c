@@ -32,7 +32,9 @@ enum {
   CLONE_NODES = 8,     /* of a chain that every reader makes for itself */
   CLONE_COST = 60,     /* of it, where it is one number */
   LARGE = 32,          /* rows and columns from which columns are reduced on the way */
-  CHEAP = 4            /* cost per element that moving 4 bytes hides */
+  CHEAP = 4,           /* cost per element that moving 4 bytes hides */
+  STRIP_DEPTH = 256,   /* of a contraction whose rows are worked on in strips, */
+  STRIP_COLUMNS = 8192 /* and their length */
 };
 
 /* -- single nodes */
@@ -139,6 +141,7 @@ enum { NOBODY = UINT32_MAX };
 typedef struct Part { /* a group in the making */
   uint8_t kind;
   bool dead, fails;
+  bool early, again;  /* has a node of the forward, has a recomputed one */
   uint32_t anchor;    /* the node that is not pointwise, or NOBODY */
   uint32_t *nodes; uint32_t count, cap; /* not sorted */
   uint32_t lo, hi;    /* least and greatest node */
@@ -160,6 +163,7 @@ typedef struct NodeInfo {
   uint32_t reader_count;
   bool column;      /* a reduction over leading axes */
   bool live, memory, inner; /* memory: some reader wants it there; inner: taken in, never an out */
+  bool after;       /* a contraction of a strip's rows: nothing in the group follows it */
   uint8_t clone, clone_nodes, clone_cost;
 } NodeInfo;
 
@@ -171,6 +175,7 @@ typedef struct Fuse {
   /* the search for cycles */
   uint32_t stamp, start, goal, at;
   int visits;
+  uint8_t *state;    /* per part: while groups are put out */
   uint32_t *stack; size_t stack_count, stack_cap;
   bool *root;        /* per node: a view that leaves and needs a kernel */
   bool *moved;       /* per node: a view that is put into memory for its readers */
@@ -497,7 +502,7 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
   for (uint32_t i = 0; i < p->count + q->count; i++) {
     uint32_t node = i < p->count ? p->nodes[i] : q->nodes[i - p->count];
     const NodeInfo *x = &f->n[node];
-    if (x->inner) continue;
+    if (x->inner || x->after) continue;
     if (x->count != rows && x->count != all && !x->column) return false;
     bool full = x->count == all || kind_of((OpCode)node_at(f, node)->op) == GROUP_REDUCE;
     for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
@@ -505,7 +510,7 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
       if (e->from == NOBODY) continue;
       const NodeInfo *y = &f->n[e->from];
       if (y->inner || (y->part != a && y->part != b)) continue;
-      if (y->column) return false; /* it is known when all rows are */
+      if (y->column || y->after) return false; /* it is known when all rows are */
       bool fits = false;
       if (e->way == WAY_SAME) fits = y->count == (full ? all : rows);
       if (e->way == WAY_ROW) fits = full && y->count == rows && e->columns == columns;
@@ -550,6 +555,37 @@ static bool large(const Fuse *f, Dim d) {
   return !dim_is_const(f->g->dims, d, &n) || n >= LARGE;
 }
 
+/* A contraction whose rows can be worked on as it makes them: of batches, and not deep, since each
+ * strip of rows reads all of its right operand. */
+static bool makes_rows(const Fuse *f, const Part *p, Dim rows, Dim columns) {
+  int64_t n;
+  if (p->kind != GROUP_DOT || node_at(f, p->anchor)->op != OP_DOT) return false;
+  const Type *t = gr_type(f->g, (Val){p->anchor, 0});
+  const Type *x = gr_type(f->g, gr_operand(f->g, p->anchor, 0));
+  DimTab *dims = f->g->dims;
+  return t->rank > 2 && (t->dtype == DT_F32 || t->dtype == DT_F64) && x->dtype == t->dtype &&
+         gr_attr_i(f->g, p->anchor, AT_COMPUTE, COMPUTE_NONE) == COMPUTE_NONE &&
+         dim_is_const(dims, x->dim[x->rank - 1], &n) && n <= STRIP_DEPTH &&
+         t->dim[t->rank - 1] == columns && f->n[p->anchor].count == dim_mul(dims, rows, columns) &&
+         !(dim_is_const(dims, columns, &n) && n > STRIP_COLUMNS);
+}
+
+/* A contraction by itself whose left operand is what the strip makes of rows. */
+static bool reads_rows(const Fuse *f, const Part *a, uint32_t strip) {
+  const Part *b = &f->parts[strip];
+  if (a->kind != GROUP_DOT || a->count != 1 || node_at(f, a->anchor)->op != OP_DOT) return false;
+  const NodeInfo *x = &f->n[a->anchor];
+  const Type *t = gr_type(f->g, gr_operand(f->g, a->anchor, 0));
+  Edge left = trace(f->g, gr_operand(f->g, a->anchor, 0), f->moved);
+  return left.from != NOBODY && f->n[left.from].part == strip && left.way == WAY_SAME &&
+         f->n[left.from].count == dim_mul(f->g->dims, b->rows, b->columns) &&
+         !f->n[left.from].inner && !f->n[left.from].after && !f->n[left.from].column &&
+         t->dim[t->rank - 1] == b->columns && t->rank > 2 &&
+         t->dtype == gr_type(f->g, (Val){b->anchor, 0})->dtype &&
+         gr_attr_i(f->g, a->anchor, AT_COMPUTE, COMPUTE_NONE) == COMPUTE_NONE &&
+         (x->edges[1].from == NOBODY || f->n[x->edges[1].from].part != strip);
+}
+
 typedef enum Join { JOIN_NOT, JOIN_SPACE, JOIN_INNER } Join;
 
 /* How group b can join a, of which a node reads it over e; *kind: what they are then. SPACE: their
@@ -557,8 +593,11 @@ typedef enum Join { JOIN_NOT, JOIN_SPACE, JOIN_INNER } Join;
 static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *kind) {
   const Part *a = &f->parts[ia], *b = &f->parts[ib];
   bool point_a = a->kind == GROUP_POINT, point_b = b->kind == GROUP_POINT;
-  bool rows_a = a->kind == GROUP_ROWS, rows_b = b->kind == GROUP_ROWS;
-  *kind = (GroupKind)(point_a ? b->kind : a->kind);
+  bool strip_a = a->kind == GROUP_STRIP, strip_b = b->kind == GROUP_STRIP;
+  bool rows_a = a->kind == GROUP_ROWS || strip_a, rows_b = b->kind == GROUP_ROWS || strip_b;
+  *kind = (GroupKind)(point_a || strip_b ? b->kind : a->kind);
+  if (strip_b && reads_rows(f, a, ib)) return JOIN_SPACE;
+  if (strip_a && strip_b) return JOIN_NOT;
   if (e->way == WAY_SAME && a->rows == b->rows && (point_a || point_b)) {
     if (point_a && point_b) return JOIN_SPACE;
     if (contracts(f, a) || contracts(f, b)) return JOIN_SPACE;
@@ -568,8 +607,14 @@ static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *
     bool same = !(rows_a && rows_b) || (a->rows == b->rows && a->columns == b->columns);
     if (same && rows_fit(f, ia, ib, r->rows, r->columns)) return JOIN_SPACE;
   }
+  if (a->kind == GROUP_ROWS && e->way == WAY_SAME && makes_rows(f, b, a->rows, a->columns) &&
+      rows_fit(f, ia, ib, a->rows, a->columns)) {
+    *kind = GROUP_STRIP;
+    return JOIN_SPACE;
+  }
   /* Columns of what goes over rows by itself are made on the way. */
   if (a->kind == GROUP_COLUMNS && e->way == WAY_SAME && large(f, a->rows) && large(f, a->columns) &&
+      !strip_b &&
       (rows_b ? a->rows == b->rows && a->columns == b->columns : point_b && !read_by(f, ia, ib)) &&
       rows_fit(f, ia, ib, a->rows, a->columns)) {
     *kind = GROUP_ROWS;
@@ -598,14 +643,22 @@ static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   if (b->epoch_lo < a->epoch_lo) a->epoch_lo = b->epoch_lo;
   if (b->epoch_hi > a->epoch_hi) a->epoch_hi = b->epoch_hi;
   a->fails |= b->fails;
+  a->early |= b->early;
+  a->again |= b->again;
   if (a->anchor == NOBODY) a->anchor = b->anchor;
   b->dead = true;
   b->count = 0;
 }
 
+/* A copy that a backward computes again is no part of the forward's pass over memory: it would be
+ * made then, and what was to be forgotten lived on. */
+static bool apart_in_time(const Part *a, const Part *b) {
+  return (a->early && b->again) || (a->again && b->early);
+}
+
 static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   Part *a = &f->parts[ia], *b = &f->parts[ib];
-  if (ia == ib || a->count + b->count > MOST_NODES) return;
+  if (ia == ib || a->count + b->count > MOST_NODES || apart_in_time(a, b)) return;
   if (a->fails || b->fails) {
     uint32_t lo = a->epoch_lo < b->epoch_lo ? a->epoch_lo : b->epoch_lo;
     uint32_t hi = a->epoch_hi > b->epoch_hi ? a->epoch_hi : b->epoch_hi;
@@ -615,10 +668,13 @@ static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   Join how = joined(f, ia, ib, e, &kind);
   if (how == JOIN_NOT || depends(f, ia, ib) || depends(f, ib, ia)) return;
   for (uint32_t i = 0; i < b->count && how == JOIN_INNER; i++) f->n[b->nodes[i]].inner = true;
-  if (b->kind == GROUP_ROWS) {
+  if (b->kind == GROUP_STRIP && a->kind == GROUP_DOT) f->n[a->anchor].after = true;
+  if (b->kind == GROUP_ROWS || b->kind == GROUP_STRIP) {
     a->rows = b->rows;
     a->columns = b->columns;
   }
+  if (b->kind == GROUP_STRIP || (b->kind == GROUP_DOT && kind == GROUP_STRIP))
+    a->anchor = b->anchor; /* the contraction that makes the rows */
   a->kind = (uint8_t)kind;
   absorb(f, ia, ib);
 }
@@ -652,7 +708,7 @@ static void reduce_space(const Fuse *f, uint32_t node, Part *p) {
 static void join_columns(Fuse *f, uint32_t part) {
   for (size_t i = f->column_count; i-- > 0 && f->column_count - i < 16;) {
     Part *a = &f->parts[part], *b = &f->parts[f->columns[i]];
-    if (b->dead || a->rows != b->rows || a->columns != b->columns) continue;
+    if (b->dead || a->rows != b->rows || a->columns != b->columns || apart_in_time(a, b)) continue;
     bool shared = false;
     for (uint32_t x = 0; x < a->count && !shared; x++) {
       for (uint32_t y = 0; y < b->count && !shared; y++) {
@@ -676,6 +732,9 @@ static void start_part(Fuse *f, uint32_t node) {
   const GNode *n = node_at(f, node);
   NodeInfo *x = &f->n[node];
   Part p = {.kind = (uint8_t)kind_of((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
+  const Prov *prov = &f->g->provs[n->prov];
+  p.again = prov->recomputed;
+  p.early = !prov->recomputed && !prov->backward;
   p.epoch_lo = p.epoch_hi = x->epoch;
   p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT &&
             n->op != OP_SLICE;
@@ -789,27 +848,38 @@ static Group finish(Fuse *f, uint32_t part) {
   return x;
 }
 
-/* Whether everything that the group reads was put out. */
-static bool ready(const Fuse *f, const Part *p, const bool *done) {
-  for (uint32_t i = 0; i < p->count; i++) {
-    const NodeInfo *x = &f->n[p->nodes[i]];
-    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
-      uint32_t from = x->edges[k].from;
-      if (from == NOBODY || f->n[from].part == NOBODY) continue;
-      if (&f->parts[f->n[from].part] != p && !done[f->n[from].part]) return false;
-    }
+/* -- order */
+enum { PART_WAITS, PART_OPEN, PART_DONE };
+
+/* Puts a part that was not put out on the stack. True for it, and for one that waits for this. */
+static bool visit_need(Fuse *f, uint32_t part) {
+  if (part == f->at || f->state[part] == PART_DONE) return false;
+  if (f->state[part] == PART_OPEN) f->goal = part;
+  if (f->stack_count == f->stack_cap) {
+    size_t cap = f->stack_cap ? 2 * f->stack_cap : 256;
+    f->stack = arena_grow(f->a, f->stack, f->stack_cap * sizeof *f->stack, cap * sizeof *f->stack);
+    f->stack_cap = cap;
   }
-  if (p->anchor == NOBODY || !in_order(f->g, p->anchor)) return true;
-  for (size_t i = 0; i < f->part_count; i++) {
-    const Part *q = &f->parts[i];
-    if (!q->dead && q->fails && !done[i] && q != p && q->lo < p->lo) return false;
-  }
+  f->stack[f->stack_count++] = part;
   return true;
+}
+
+/* Whether something that part f->at needs was not put out; it is on the stack then. */
+static bool needs_more(Fuse *f) {
+  const Part *p = &f->parts[f->at];
+  for (uint32_t i = 0; i < p->count; i++) {
+    if (each_source(f, p->nodes[i], visit_need)) return true;
+  }
+  if (p->anchor == NOBODY || !in_order(f->g, p->anchor)) return false;
+  for (uint32_t i = 0; i < f->part_count; i++) {
+    const Part *q = &f->parts[i];
+    if (!q->dead && q->fails && q->lo < p->lo && visit_need(f, i)) return true;
+  }
+  return false;
 }
 
 typedef struct Turn {
   uint32_t part, hi;
-  Group x;
 } Turn;
 
 static int by_last(const void *a, const void *b) {
@@ -818,25 +888,34 @@ static int by_last(const void *a, const void *b) {
   return x->part < y->part ? -1 : x->part > y->part;
 }
 
-/* In the order of their last nodes, as far as what they read allows. */
+/* In the order of their last nodes, each after what it reads: so what a backward computes again is
+ * put out when something waits for it, no earlier. */
 static bool put_out(Fuse *f, Groups *out) {
-  bool *done = ARENA_ARRAY(f->a, bool, f->part_count + 1);
   Turn *turn = ARENA_ARRAY(f->a, Turn, f->part_count + 1);
+  f->state = ARENA_ARRAY(f->a, uint8_t, f->part_count + 1);
+  Group *group = ARENA_ARRAY(f->a, Group, f->part_count + 1);
   size_t n = 0;
   for (uint32_t i = 0; i < f->part_count; i++) {
-    if (!f->parts[i].dead) turn[n++] = (Turn){i, f->parts[i].hi, finish(f, i)};
+    if (f->parts[i].dead) continue;
+    turn[n++] = (Turn){i, f->parts[i].hi};
+    group[i] = finish(f, i);
   }
   qsort(turn, n, sizeof *turn, by_last);
-  for (bool more = true; more && out->count < n;) {
-    more = false;
-    for (size_t i = 0; i < n; i++) {
-      uint32_t part = turn[i].part;
-      if (done[part] || !ready(f, &f->parts[part], done)) continue;
-      done[part] = more = true;
-      VEC_PUSH(f->a, out->items, out->count, out->cap, turn[i].x);
+  f->goal = NOBODY;
+  for (size_t i = 0; i < n; i++) {
+    f->stack_count = 0;
+    f->at = NOBODY;
+    visit_need(f, turn[i].part);
+    while (f->stack_count && f->goal == NOBODY) {
+      f->at = f->stack[f->stack_count - 1];
+      f->state[f->at] = PART_OPEN;
+      if (needs_more(f)) continue;
+      f->state[f->at] = PART_DONE;
+      f->stack_count--;
+      VEC_PUSH(f->a, out->items, out->count, out->cap, group[f->at]);
     }
   }
-  return out->count == n;
+  return f->goal == NOBODY;
 }
 
 void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
