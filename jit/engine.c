@@ -636,6 +636,10 @@ void eng_awake(Engine *g, bool on) {
     pool_end(g->pool);
 }
 
+size_t eng_scratch_bytes(const Engine *g) {
+  return g->scratch_size;
+}
+
 bool eng_scratch(Engine *g, int64_t local_bytes) {
   size_t each = ((size_t)local_bytes + 63) & ~(size_t)63;
   if (each <= g->scratch_each) return true;

@@ -72,6 +72,7 @@ int eng_threads(const Engine *g);
 void eng_awake(Engine *g, bool on);
 /* Makes room for this many bytes of scratch per thread; false when out of memory. */
 bool eng_scratch(Engine *g, int64_t local_bytes);
+size_t eng_scratch_bytes(const Engine *g);
 
 typedef struct EngCount {
   int64_t loaded, installed, from_disk, generated, failed, rejected; /* kernels */

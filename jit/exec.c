@@ -21,6 +21,7 @@ typedef struct Exec {
   GErr *e;
   Prov *at;
   uint64_t effects; /* done */
+  int64_t copied;   /* bytes of inputs that were made contiguous */
   uint64_t skip;    /* again by the reference evaluator: those done before */
 } Exec;
 
@@ -235,13 +236,16 @@ static void run_release(void *obj) {
   f->running = false;
 }
 
+static void need_level(Jit *j, size_t depth) {
+  if (depth <= j->block_count) return;
+  j->blocks = mem_need(j->mem, j->blocks, j->block_count * sizeof *j->blocks,
+                       depth * sizeof *j->blocks);
+  memset(&j->blocks[j->block_count], 0, (depth - j->block_count) * sizeof *j->blocks);
+  j->block_count = depth;
+}
+
 /* This run's block of memory; NULL when out of memory. */
 static void *take_block(Jit *j, int64_t bytes) {
-  if (j->depth > j->block_count) {
-    j->blocks = mem_need(j->mem, j->blocks, j->block_count * sizeof *j->blocks,
-                         (j->block_count + 1) * sizeof *j->blocks);
-    memset(&j->blocks[j->block_count++], 0, sizeof *j->blocks);
-  }
   JitBlock *k = &j->blocks[j->depth - 1];
   if (bytes == 0) bytes = 64;
   if ((size_t)bytes <= k->bytes) return k->p;
@@ -282,6 +286,7 @@ static bool prepare(Exec *x) {
     if (!tn_is_contiguous(t)) {
       t = f->dense[i] = tn_contiguous(m, t);
       f->j->count.copied++;
+      if (t) x->copied += (int64_t)(t->store->bytes + 64 + sizeof(Tensor) + sizeof(Storage));
     }
     if (!t) return false;
     f->root[1 + i] = tn_data(t);
@@ -329,6 +334,25 @@ static void note_time(const Exec *x, size_t step, double seconds) {
   t->work += x->b->launches[s->launch].work;
 }
 
+/* -- poison: bytes outside of live buffers are NaN in every dtype of floats, and no index */
+enum { POISON = 0xff };
+
+static void poison_all(const Exec *x) {
+  const JitFn *f = x->f;
+  memset(x->arena, POISON, (size_t)x->b->arena_bytes);
+  for (size_t i = 0; i < f->plan->result_count; i++)
+    memset(tn_data(f->results[i]), POISON, f->results[i]->store->bytes);
+}
+
+/* What nobody reads after this step. */
+static void poison_dead(const Exec *x, uint32_t step) {
+  const Plan *p = x->f->plan;
+  for (size_t i = 0; i < p->slot_count; i++) {
+    if (p->slots[i].first == UINT32_MAX || p->slots[i].last != step) continue;
+    memset(x->arena + x->b->offset[i], POISON, (size_t)x->b->bytes[i]);
+  }
+}
+
 /* FAILED: a kernel met what the reference evaluator must word. */
 typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
 
@@ -337,6 +361,7 @@ static Outcome run_steps(Exec *x, Tensor **out) {
   const Plan *p = f->plan;
   KStatus st = {0, 0};
   if (!prepare(x)) return RUN_NO_ROOM;
+  if (f->j->config.check) poison_all(x);
   for (size_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
     double start = f->times ? now() : 0;
@@ -350,6 +375,7 @@ static Outcome run_steps(Exec *x, Tensor **out) {
       if (st.failed) return RUN_FAILED;
     }
     if (f->times) note_time(x, i, now() - start);
+    if (f->j->config.check) poison_dead(x, (uint32_t)i);
     for (size_t k = 0; k < p->held_count; k++) {
       if (p->helds[k].last != i) continue;
       tn_unref(f->helds[k]);
@@ -383,6 +409,45 @@ static bool by_evaluator(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, G
   return ok;
 }
 
+/* -- the account of one run, JitConfig.check */
+typedef struct Account {
+  size_t live, peak;
+  int64_t want;
+  bool on;
+} Account;
+
+/* What a block of `have` bytes (0: none) that has to hold `need` takes in addition. */
+static int64_t grows(int64_t have, int64_t need) {
+  return need <= have ? 0 : have ? need - have : need + 64;
+}
+
+static void open_account(Exec *x, Account *a) {
+  Mem *m = x->c->mem;
+  Jit *j = x->f->j;
+  JitPeak p;
+  *a = (Account){0};
+  if (!j->config.check || !j->engine) return;
+  a->on = jit_peak(x->f, x->b->env, &p) && p.exact;
+  if (!a->on) return;
+  int64_t block = (int64_t)j->blocks[j->depth].bytes, scratch = (int64_t)eng_scratch_bytes(j->engine);
+  int64_t once = 64 + (p.arena ? 0 : 64) + (p.scratch ? 64 : 0); /* of headers: of the two blocks */
+  a->want = grows(block, p.arena ? p.arena : 64) + grows(scratch, p.scratch) + p.outputs +
+            p.headers - once;
+  a->live = m->live;
+  a->peak = m->peak;
+  m->peak = m->live;
+}
+
+static bool close_account(Exec *x, Account *a, int64_t copied) {
+  Mem *m = x->c->mem;
+  if (!a->on) return true;
+  int64_t took = (int64_t)(m->peak - a->live), want = a->want + copied;
+  if (m->peak < a->peak) m->peak = a->peak;
+  if (took == want) return true;
+  return gerr_set(x->e, ERR_BUG, -1, "a run of `%s` took %lld bytes, its plan says %lld",
+                  x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
+}
+
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   GErr scratch;
   Prov nowhere;
@@ -405,13 +470,24 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
   if (c->interrupt && *c->interrupt) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m);
+  Account account;
+  need_level(f->j, f->j->depth + 1);
+  mem_pool_reserve(m, 1);
+  open_account(&x, &account);
   f->running = true;
   f->j->count.runs++;
   f->j->depth++;
   mem_pool_add(m, f, run_release);
   Outcome o = run_steps(&x, out);
   mem_pool_drain(m, mark);
-  if (o == RUN_OK) return true;
+  if (o == RUN_OK && close_account(&x, &account, x.copied)) return true;
+  if (o == RUN_OK) {
+    for (size_t i = 0; i < f->g->output_count; i++) {
+      tn_unref(out[i]);
+      out[i] = NULL;
+    }
+    return false;
+  }
   if (o == RUN_ERROR) return false;
   if (!again(&x, out)) return false;
   if (o == RUN_NO_ROOM) return true;

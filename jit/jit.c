@@ -237,7 +237,7 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
     const Type *t = gr_type(g, v);
     if (t->kind == TK_TOKEN) continue;
     for (; !plan->place[plan_index(g, v)].kind; v = gr_operand(g, v.node, 0)) {
-      views++;
+      views += g->nodes[v.node].op != OP_ALIAS && g->nodes[v.node].op != OP_STOP;
       if (g->nodes[v.node].operand_count) continue;
       t = gr_type(g, v);
       bytes = (int64_t)dt_size((DType)t->dtype);

@@ -20,6 +20,9 @@ typedef struct JitConfig {
   bool walk;  /* no machine code: kernels are walked in loop form (lp_run), to find faults */
   bool apart; /* every node by itself: nothing is fused */
   bool profile; /* times are taken for jit_profile */
+  /* To find faults: memory that holds nothing is filled with NaN between steps, and a run that
+   * takes another number of bytes than jit_peak says is an error. */
+  bool check;
 } JitConfig;
 
 /* What functions of a session share: the engine and the memory of their runs, kept between calls.

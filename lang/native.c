@@ -95,7 +95,9 @@ static const char *unless_empty(const char *path) {
 
 static Jit *open_jit(Session *s) {
   if (s->jit) return s->jit;
-  JitConfig c = {.walk = s->config.cpu == CPU_LOOPS, .profile = s->config.profile};
+  JitConfig c = {.walk = s->config.cpu == CPU_LOOPS,
+                 .profile = s->config.profile,
+                 .check = getenv("CKL_CHECK_MEMORY") != NULL};
   EngConfig *g = &c.engine;
   *g = (EngConfig){.level = (EngLevel)s->config.level,
                    .threads = s->config.threads,
