@@ -253,6 +253,14 @@ static Val fold_slice(Fold *f) {
                 *step0 = attr_at(f, x, AT_STEPS)->u.ints;
   int64_t s[CKL_MAX_RANK], by[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) {
+    int64_t n;
+    bool known = dim_is_const(t, (Dim)len[i], &n);
+    if (!known && step0[i] != 1) return VAL_NONE; /* where it is empty it may start too far */
+    if (known && n == 0) {
+      s[i] = start0[i];
+      by[i] = 1;
+      continue;
+    }
     Dim d = dim_add(t, (Dim)start0[i], dim_mul(t, (Dim)start[i], dim_const(t, step0[i])));
     if (d == DIM_BAD || __builtin_mul_overflow(step[i], step0[i], &by[i])) return VAL_NONE;
     s[i] = d;
