@@ -62,7 +62,8 @@ typedef struct Program {
   int result[RESULTS], results; /* numbers of vars */
   int loss[3], losses;          /* vars whose means are added up */
   int wrt[3], wrts;             /* inputs */
-  bool no_loss, second;         /* second: the gradient of the gradient by the first input too */
+  bool no_loss;
+  int order;                    /* of gradients, by the first input: 1, 2 or 3 */
   double most;                  /* elements of a value */
 } Program;
 
@@ -328,7 +329,7 @@ static void binary(Program *p) {
     fmt = g[below(p, 5)];
   else
     fmt = g[below(p, 7)];
-  bool turned = chance(p, 30);
+  bool turned = chance(p, 30) && x->dt != BOOL; /* with one bool at the left script may stop */
   snprintf(text, sizeof text, fmt, turned ? y->name : x->name, turned ? x->name : y->name);
   put(p, like(x, dt), "%s", text);
 }
@@ -770,7 +771,7 @@ static void generate(Program *p, unsigned long long seed) {
   for (int i = 0; i < p->statements && p->results < RESULTS - 2; i++)
     if (p->statement[i].may_fail) p->result[p->results++] = INPUTS + i;
   p->no_loss = p->losses == 0 || chance(p, 15);
-  p->second = chance(p, 12);
+  p->order = chance(p, 75) ? 1 : chance(p, 70) ? 2 : 3;
   for (int s = p->statements - 1; s >= 0 && p->results < RESULTS; s--)
     if (!p->statement[s].may_fail && (s >= p->statements - 2 || chance(p, 25)))
       p->result[p->results++] = INPUTS + s;
@@ -816,16 +817,20 @@ static void source(const Program *p, bool script, char *to, size_t cap) {
     write_to(to, cap, &at, "\n  let grads = grad(loss, list(");
     for (int i = 0; i < p->wrts; i++)
       write_to(to, cap, &at, i ? ", %s" : "%s", p->vars[p->wrt[i]].name);
-    write_to(to, cap, &at, p->second && script ? "), record = true)\n" : "))\n");
-    if (p->second) {
+    write_to(to, cap, &at, p->order > 1 && script ? "), record = true)\n" : "))\n");
+    const char *x = p->vars[p->wrt[0]].name;
+    if (p->order > 1)
       write_to(to, cap, &at,
-               "  let second = grad(f32(sum(grads[0] * grads[0])) + f32(mean(%s)), %s)\n",
-               p->vars[p->wrt[0]].name, p->vars[p->wrt[0]].name);
-    }
+               "  let second = grad(f32(sum(grads[0] * grads[0])) + f32(mean(%s)), %s%s)\n", x, x,
+               p->order > 2 && script ? ", record = true" : "");
+    if (p->order > 2)
+      write_to(to, cap, &at,
+               "  let third = grad(f32(mean(second * grads[0] + second * %s)), %s)\n", x, x);
   }
   write_to(to, cap, &at, "  (%s", uses_loss(p) ? "loss, " : "");
   for (int i = 0; i < p->wrts && uses_loss(p); i++) write_to(to, cap, &at, "grads[%d], ", i);
-  if (uses_loss(p) && p->second) write_to(to, cap, &at, "second, ");
+  if (uses_loss(p) && p->order > 1) write_to(to, cap, &at, "second, ");
+  if (uses_loss(p) && p->order > 2) write_to(to, cap, &at, "third, ");
   for (int i = 0; i < p->results; i++) write_to(to, cap, &at, "%s, ", p->vars[p->result[i]].name);
   write_to(to, cap, &at, "0)\n}\n");
 }
@@ -1081,8 +1086,6 @@ int main(int argc, char **argv) {
   long long kernels[MODES] = {0}, by_node[MODES] = {0}, reruns[MODES] = {0};
   for (long n = 0; n < count; n++) {
     generate(&p, seed + (unsigned long long)n);
-    for (int m = 0; m < modes; m++)
-      if (!strcmp(mode[m], "script")) p.second = false; /* of first order alone */
     for (int m = 0; m < modes; m++) {
       if (n % PER_SESSION == 0) {
         ckl_close(s[m]);
