@@ -590,6 +590,13 @@ static bool whole_lanes(const Emit *e, LLVMValueRef x, int deep) {
   return whole_lanes(e, LLVMGetOperand(x, 1), deep - 1);
 }
 
+/* Of uniform numbers. Frozen, so that the strength reduction of loops takes it for a number and
+ * does not write the division out again inside of them. */
+static LLVMValueRef divide_uniform(Emit *e, bool rem, LLVMValueRef x, LLVMValueRef y) {
+  LLVMValueRef z = rem ? LLVMBuildURem(B, x, y, "") : LLVMBuildUDiv(B, x, y, "");
+  return LLVMIsConstant(z) ? z : LLVMBuildFreeze(B, z, "");
+}
+
 /* LP_IDIV, LP_IREM. A linear x of step 1 over a uniform y takes one scalar division, and as many
  * wraps as 16 lanes can make; none where both begin at multiples of 16. */
 static One divide(Emit *e, bool rem, One x, One y) {
@@ -598,14 +605,14 @@ static One divide(Emit *e, bool rem, One x, One y) {
     if (!LLVMIsConstant(y.v)) y.v = emit_intrinsic(e, "llvm.umax", LLVMTypeOf(y.v), 2, arg);
     else if (LLVMIsNull(y.v)) y.v = one;
     if (x.kind == ONE_UNIFORM) {
-      return one_uniform(rem ? LLVMBuildURem(B, x.v, y.v, "") : LLVMBuildUDiv(B, x.v, y.v, ""));
+      return one_uniform(divide_uniform(e, rem, x.v, y.v));
     }
     if (known_step(x) == 1 && whole_lanes(e, y.v, 0) && whole_lanes(e, x.v, 8)) {
-      if (!rem) return one_uniform(LLVMBuildUDiv(B, x.v, y.v, ""));
-      return one_linear(LLVMBuildURem(B, x.v, y.v, ""), one);
+      LLVMValueRef z = divide_uniform(e, rem, x.v, y.v);
+      return rem ? one_linear(z, one) : one_uniform(z);
     }
     if (known_step(x) == 1) {
-      LLVMValueRef q0 = LLVMBuildUDiv(B, x.v, y.v, "");
+      LLVMValueRef q0 = divide_uniform(e, false, x.v, y.v);
       LLVMValueRef r0 = LLVMBuildSub(B, x.v, LLVMBuildMul(B, q0, y.v, ""), "");
       LLVMValueRef first = emit_vector(e, one_linear(r0, one)), d = emit_splat(e, y.v, EMIT_LANES);
       LLVMTypeRef vec = LLVMTypeOf(first);

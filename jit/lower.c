@@ -421,8 +421,8 @@ bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e) {
   case GROUP_COLUMNS:
   case GROUP_REDUCE: ok = lower_reduce(l, group, out, e); break;
   case GROUP_DOT:
-  case GROUP_CONV:
-  case GROUP_STRIP: ok = lower_dot(l, group, out, e); break;
+  case GROUP_CONV: ok = lower_dot(l, group, out, e); break;
+  case GROUP_STRIP: ok = lower_strip(l, group, out, e); break;
   case GROUP_SCATTER: ok = lower_scatter(l, group, out, e); break;
   case GROUP_SCAN: ok = lower_scan(l, group, out, e); break;
   default: ok = gerr_set(e, ERR_IR_FORM, -1, "no loop form"); break;

@@ -25,7 +25,8 @@ typedef enum GroupKind {
   GROUP_DOT,     /* one dot (or inner), operands pulled by packing or read in place; outs: the dot
                     itself or pointwise functions of its shape that are pulled as an epilogue */
   GROUP_CONV,    /* one convolution, the same */
-  GROUP_STRIP,   /* dot -> row-wise -> dot in strips of rows */
+  GROUP_STRIP,   /* a dot (root), ROWS over its value and such as are shaped like it, and dots
+                    whose left operand is one of these: in strips of rows */
   GROUP_SCATTER, /* one put / put_add / scatter / scatter_add */
   GROUP_SCAN,    /* one cumsum, argmax / argmin over any axis */
   GROUP_REF,     /* one node run by the reference evaluator: what has no loop form, as sort */
@@ -141,6 +142,6 @@ LVal low_fail(Low *w, const char *fmt, ...) __attribute__((format(printf, 2, 3))
  * called. */
 static inline void low_leave(Low *w) { (void)w; }
 
-bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV, STRIP */
+bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV */
 
 #endif

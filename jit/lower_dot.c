@@ -704,7 +704,6 @@ bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
   const Graph *g = l->g;
   Dot d = {.l = l, .group = group, .out = out, .e = e, .t = g->dims, .z = {group->root, 0}};
   OpCode op = (OpCode)g->nodes[group->root].op;
-  if (group->kind == GROUP_STRIP) return gerr_set(e, ERR_IR_FORM, -1, "strips have no loop form");
   d.type = gr_type(g, d.z);
   d.compute = (int)gr_attr_i(g, group->root, AT_COMPUTE, COMPUTE_NONE);
   d.a.v = gr_operand(g, group->root, 0);

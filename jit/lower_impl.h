@@ -64,6 +64,8 @@ struct Memo {
 typedef struct Keep {
   int buf[MAX_SIDE]; /* per row worked on */
   bool local;        /* buf holds one row; else the whole value */
+  bool strip;        /* of several rows: row u begins at at[u] */
+  LVal at[MAX_SIDE];
   bool ready;        /* from here on */
   bool taken;        /* buf belongs to another value now */
 } Keep;
@@ -177,6 +179,7 @@ void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x); /* its result 
 
 bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool lower_strip(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_scan(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_scatter(Lower *l, const Group *g, Lowered *out, GErr *e);

@@ -16,45 +16,15 @@
  * operands are first put side by side. */
 #include <string.h>
 
-#include "jit/lower_impl.h"
+#include "jit/lower_rows.h"
 
 enum {
-  MAX_PASSES = 12,
-  MAX_FOLDS = 32,
   DEAR = 5, /* cost from which a value is kept: a division; a store and a load cost about 2 */
   DEAR_OUT = 3,
   LANES = 16,
   BLOCK = 4096,
-  SIDE = 2,        /* rows side by side: additions of a lane wait for one another */
-  SIDE_NODES = 100 /* in groups up to this size */
+  SIDE_NODES = 100 /* rows are side by side in groups up to this size */
 };
-_Static_assert((int)SIDE <= (int)MAX_SIDE, "Keep has room");
-
-typedef struct Rows {
-  Low w;
-  const Group *g;
-  Dim rows, cols;
-  int fold_count;
-  Fold fold[MAX_FOLDS];
-  uint8_t level[MAX_FOLDS];
-  int passes;
-  /* per entry of types */
-  uint8_t *depth; /* reductions below a value */
-  uint8_t *first,
-      *last; /* pass that makes it first, 0 = none; that reads what is kept of it last */
-  int16_t *cost;
-  bool *kept;
-  int pass; /* of the trial */
-  const Spot *all;
-  Space kept_space, space[MAX_PASSES + 1];
-  int col_count; /* reductions over the rows, their operands, and local rows of results */
-  Fold col[MAX_FOLDS];
-  int acc[MAX_FOLDS];
-  Dim blocks;
-  int side;         /* rows worked on together */
-  LVal there[SIDE]; /* bool: they are */
-  const Spot *row[SIDE];
-} Rows;
 
 static uint32_t index_of(const Rows *r, Val v) {
   return low_index_of(r->w.l->g, v);
@@ -68,6 +38,11 @@ static bool is_col(const Rows *r, Val v) {
   for (int i = 0; i < r->col_count; i++)
     if (val_eq(r->col[i].v, v)) return true;
   return false;
+}
+
+/* The contraction whose rows these are, and those that read them: none of them is a row's. */
+static bool is_dot(const Rows *r, Val v) {
+  return gr_node(r->w.l->g, v)->op == OP_DOT;
 }
 
 static bool is_out(const Rows *r, Val v) {
@@ -84,7 +59,7 @@ static void measure(Rows *r, uint32_t last) {
     int depth = 0, cost = op_info[node->op].cost;
     bool fold = low_is_fold((OpCode)node->op);
     if (node->result_count == 0 || g->types[node->result0].kind == TK_TOKEN) continue;
-    if (r->w.l->placed[node->result0]) continue;
+    if (r->w.l->placed[node->result0] || node->op == OP_DOT) continue;
     for (uint32_t k = 0; k < node->operand_count; k++) {
       uint32_t v = index_of(r, g->operands[node->operand0 + k]);
       if (r->depth[v] > depth) depth = r->depth[v];
@@ -106,6 +81,10 @@ static bool visit(void *ud, Val v, const Spot *s) {
   uint32_t i = index_of(r, v);
   OpCode op = (OpCode)gr_node(r->w.l->g, v)->op;
   if (low_is_fold(op)) return true;
+  if (r->strip && val_eq(v, r->strip->score)) {
+    if (!r->first[i]) r->first[i] = (uint8_t)r->pass;
+    return true;
+  }
   if (!r->pass || s != r->all || !op_info[op].cost) return false;
   if (!r->first[i]) r->first[i] = (uint8_t)r->pass;
   if (r->first[i] == r->pass || r->cost[i] < (is_out(r, v) ? DEAR_OUT : DEAR)) return false;
@@ -117,6 +96,11 @@ static bool visit(void *ud, Val v, const Spot *s) {
 static bool in_pass(const Rows *r, Val v, int pass) {
   int first = r->first[index_of(r, v)];
   return first ? first == pass : pass == r->passes + 1;
+}
+
+/* Made of rows by another contraction. */
+static bool after(const Rows *r, Val v) {
+  return r->strip && is_dot(r, v) && !val_eq(v, r->strip->score);
 }
 
 /* What a pass pulls; 0: everything, pieces of rows are chosen by that. */
@@ -131,9 +115,12 @@ static void pull_pass(Low *w, const Spot *kept, const Spot *all, void *ud) {
   for (int i = 0; i < r->col_count; i++) {
     if (!r->pass || in_pass(r, r->col[i].x, r->pass)) low_at(w, r->col[i].x, all);
   }
+  for (int i = 0; r->strip && i < r->strip->count; i++) {
+    if (!r->pass || in_pass(r, r->strip->left[i], r->pass)) low_at(w, r->strip->left[i], all);
+  }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
     Val v = r->g->outs[i];
-    if (is_col(r, v)) continue;
+    if (is_col(r, v) || after(r, v)) continue;
     if (!full(r, v)) {
       if (!r->pass) low_at(w, v, kept);
     } else if (!r->pass || in_pass(r, v, r->pass)) {
@@ -171,7 +158,9 @@ LVal low_kept(Low *w, const Keep *k, const Spot *s) {
     }
     if (!same) continue;
     uint32_t from = k->local ? row->count : 0;
-    return lp_load(w->k, k->buf[u], low_merge(w, s->d + from, (int)(s->count - from)));
+    LVal at = low_merge(w, s->d + from, (int)(s->count - from));
+    if (k->strip) at = lp_bin(w->k, RB_ADD, k->at[u], at);
+    return lp_load(w->k, k->buf[u], at);
   }
   return LV_NONE;
 }
@@ -190,7 +179,8 @@ static const Spot *in_row(Rows *r, int u, const Digit *cols, int n) {
 }
 
 static bool full_out(Rows *r, uint32_t i) {
-  return !is_col(r, r->g->outs[i]) && full(r, r->g->outs[i]);
+  Val v = r->g->outs[i];
+  return !is_col(r, v) && !after(r, v) && full(r, v);
 }
 
 /* Adds the rows at hand to the columns that pass p can. */
@@ -224,6 +214,12 @@ static void store_pass(Rows *r, int p, int u, const Digit *cols, int n, Stage st
   }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
     if (full_out(r, i) && in_pass(r, r->g->outs[i], p)) low_store(w, r->g->outs[i], s);
+  }
+  for (int i = 0; r->strip && i < r->strip->count; i++) {
+    if (!in_pass(r, r->strip->left[i], p)) continue;
+    LVal x = low_at(w, r->strip->left[i], s);
+    if (x == LV_NONE) return;
+    lp_store(w->k, r->strip->lefts[i], add(w, r->strip->at[u], low_merge(w, cols, n)), x);
   }
   for (uint32_t i = 0; i < r->g->node_count; i++) {
     Val v = {r->g->nodes[i], 0};
@@ -312,8 +308,7 @@ static void place_kept(Rows *r, int p) {
   }
 }
 
-/* Row number x as digits. */
-static const Spot *row_spot(Rows *r, LVal x) {
+const Spot *rows_spot(Rows *r, LVal x) {
   Digit at[MAX_DIGITS];
   int n = r->kept_space.count;
   for (int i = n - 1; i > 0; i--) {
@@ -323,13 +318,16 @@ static const Spot *row_spot(Rows *r, LVal x) {
   return low_spot(&r->w, at, n);
 }
 
-static void row_passes(Rows *r) {
+void rows_passes(Rows *r) {
   Low *w = &r->w;
   bool more = false;
   for (uint32_t i = 0; i < r->g->out_count; i++) {
     more = more || (full_out(r, i) && in_pass(r, r->g->outs[i], r->passes + 1));
   }
   for (int i = 0; i < r->col_count; i++) more = more || in_pass(r, r->col[i].x, r->passes + 1);
+  for (int i = 0; r->strip && i < r->strip->count; i++) {
+    more = more || in_pass(r, r->strip->left[i], r->passes + 1);
+  }
   for (int p = 1; p <= r->passes + more; p++) {
     place_kept(r, p);
     if (p <= r->passes)
@@ -341,7 +339,8 @@ static void row_passes(Rows *r) {
     }
   }
   for (uint32_t i = 0; i < r->g->out_count; i++) {
-    if (is_col(r, r->g->outs[i]) || full(r, r->g->outs[i])) continue;
+    Val v = r->g->outs[i];
+    if (is_col(r, v) || after(r, v) || full(r, v)) continue;
     for (int u = 0; u < r->side; u++) low_store(w, r->g->outs[i], r->row[u]);
   }
 }
@@ -355,9 +354,9 @@ static void by_rows(Rows *r) {
   LVal last = low_dim(w, low_sub(w, r->rows, low_const_dim(w, 1)));
   for (int u = 0; u < r->side; u++) {
     LVal x = u ? low_least(w, add(w, first, lp_i(k, u)), last) : first;
-    w->memo->row[u] = r->row[u] = row_spot(r, x);
+    w->memo->row[u] = r->row[u] = rows_spot(r, x);
   }
-  row_passes(r);
+  rows_passes(r);
   lp_end(k);
 }
 
@@ -382,9 +381,9 @@ static void by_lanes(Rows *r, uint32_t panel0) {
     LVal x = add(w, first, lp_i(k, u));
     r->there[u] = lp_bin(k, RB_LE, x, last);
     if (u) x = low_least(w, x, last);
-    w->memo->row[u] = r->row[u] = row_spot(r, add(w, add(w, from, lane), mul(w, x, lanes)));
+    w->memo->row[u] = r->row[u] = rows_spot(r, add(w, add(w, from, lane), mul(w, x, lanes)));
   }
-  row_passes(r);
+  rows_passes(r);
   lp_end(k);
   c = lp_vec(k, low_dim(w, r->cols));
   for (int i = 0; i < r->col_count; i++) {
@@ -459,11 +458,10 @@ static bool collect(Rows *r, GErr *e) {
   return seen || gerr_set(e, ERR_IR_FORM, -1, "no reduction");
 }
 
-bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
-  Rows *r = ARENA_NEW(l->arena, Rows);
+bool rows_begin(Rows *r, Lower *l, const Group *g, Strip *strip, GErr *e) {
   Low *w = &r->w;
   uint32_t last = 0;
-  r->g = g;
+  *r = (Rows){.g = g, .strip = strip};
   low_begin(w, l, g, e);
   if (!collect(r, e)) return false;
   size_t n = l->g->type_count;
@@ -473,6 +471,7 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   r->cost = ARENA_ARRAY(l->arena, int16_t, n);
   r->kept = ARENA_ARRAY(l->arena, bool, n);
   for (uint32_t i = 0; i < g->out_count; i++) {
+    if (after(r, g->outs[i])) continue;
     if (g->outs[i].node > last) last = g->outs[i].node;
     Dim count = low_count(w, low_type(w, g->outs[i]));
     if (is_col(r, g->outs[i])) continue;
@@ -484,6 +483,8 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
     if (r->fold[i].v.node > last) last = r->fold[i].v.node;
   for (int i = 0; i < r->col_count; i++)
     if (r->col[i].v.node > last) last = r->col[i].v.node;
+  for (int i = 0; strip && i < strip->count; i++)
+    if (strip->left[i].node > last) last = strip->left[i].node;
   measure(r, last);
   for (int i = 0; i < r->fold_count; i++) {
     r->level[i] = r->depth[index_of(r, r->fold[i].v)];
@@ -515,6 +516,13 @@ bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   w->flops = low_mul(w, low_mul(w, r->rows, r->cols), low_cost(w));
   bool alone = low_is(w, r->rows, 1) || g->node_count > SIDE_NODES;
   r->side = w->memo->rows = alone ? 1 : SIDE;
+  return !w->failed;
+}
+
+bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
+  Rows *r = ARENA_NEW(l->arena, Rows);
+  Low *w = &r->w;
+  if (!rows_begin(r, l, g, NULL, e)) return false;
   if (!r->col_count) {
     by_rows(r);
     low_finish(w, out);
