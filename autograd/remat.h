@@ -58,8 +58,7 @@ int64_t rm_time(const Graph *g, const int64_t *env);  /* of all nodes that an ou
 int64_t rm_bytes(const Graph *g, Val v, const int64_t *env);
 /* One rung of the ladder: the choice that is cheapest where a byte kept costs `lambda` units.
  * Tags that say `must` hold; where one says `prefer`, the other answer costs 4 times. */
-void rm_cut(Arena *scratch, const Graph *g, const uint32_t *split, const int64_t *env,
-            double lambda, uint8_t *choice);
+void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double lambda, uint8_t *choice);
 /* Save-all and recompute-all, as far as `must` tags allow. */
 void rm_all(const Graph *g, uint8_t what, uint8_t *choice);
 
