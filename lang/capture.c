@@ -309,6 +309,18 @@ static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, 
   return true;
 }
 
+/* As in tape.c: the sum that the call's backward goes on with for input i, or NULL. */
+static Val *carried(Maker *m, const TapeNode *n, size_t i, const bool *wants) {
+  if (!n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i]) return NULL;
+  for (size_t k = i + 1; k < n->in_count; k++)
+    if (n->joint->carries[k] && wants[k] && n->in[k].node == n->in[i].node &&
+        n->in[k].param == n->in[i].param && n->in[k].out == n->in[i].out)
+      return NULL;
+  Way w = way_of(m->c, &n->in[i]);
+  Val *slot = w.kind == 1 ? &m->param[w.a] : &m->cot[w.a][w.b];
+  return val_none(*slot) ? NULL : slot;
+}
+
 /* The backward half of a call's joint graph. */
 static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   Graph *g = m->g;
@@ -320,7 +332,8 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
   Sym count = dim_symbol_count(b->dims);
   Dim *subst = ARENA_ARRAY(a, Dim, count + 1);
   for (Sym i = 0; i < count; i++) subst[i] = sized(m, i < n->env_count ? n->env[i] : 0);
-  size_t k = 0;
+  size_t k = 0, carries = 0, next = 0;
+  for (size_t i = 0; n->joint->carries && i < n->in_count; i++) carries += n->joint->carries[i];
   for (size_t i = 0; i < b->input_count; i++) {
     Type t = *gr_type(b, b->inputs[i]);
     for (int d = 0; d < t.rank; d++) {
@@ -330,6 +343,14 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
     t.alias = 0;
     if (i < (size_t)j->saved_count) {
       args[i] = input(m, &t, at, (uint32_t)i);
+      continue;
+    }
+    if (i >= b->input_count - carries) {
+      while (!n->joint->carries[next]) next++;
+      const Val *sum = carried(m, n, next++, wants);
+      B make = {.g = g};
+      args[i] = sum ? *sum : b_broadcast(&make, gr_const_f(g, t.dtype, t.dev, -0.0), t.rank, t.dim);
+      if (val_none(args[i])) return false;
       continue;
     }
     while (k < n->out_count && !dt_float(n->out[k].dtype)) k++;
@@ -370,7 +391,10 @@ static bool add_node(Maker *m, uint32_t at) {
     if (val_none(dx[i])) continue;
     Way w = way_of(c, &n->in[i]);
     Val *slot = w.kind == 1 ? &m->param[w.a] : &m->cot[w.a][w.b];
-    if (!contribute(m, slot, dx[i])) return false;
+    if (carried(m, n, i, wants))
+      *slot = dx[i]; /* the sum is in it */
+    else if (!contribute(m, slot, dx[i]))
+      return false;
   }
   for (size_t i = provs; i < g->prov_count; i++) g->provs[i].origin = (int32_t)at;
   return true;

@@ -129,9 +129,12 @@ static Node *capsule_of(Session *s, Node *key, Node *body) {
   return n;
 }
 
+bool is_capsule_node(const Node *fn) {
+  return fn->kind == N_LAMBDA && fn->fn->name.name && !strcmp(fn->fn->name.name, capsule_name);
+}
+
 bool is_capsule(const FnObj *f) {
-  return f && f->decl->kind == N_LAMBDA && f->decl->fn->name.name &&
-         !strcmp(f->decl->fn->name.name, capsule_name);
+  return f && is_capsule_node(f->decl);
 }
 
 /* The body in its frame: (how it ended, its value, the variables that it assigned, in order). */

@@ -957,6 +957,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants) {
   j->eval_dropout = c->eval_dropout;
   j->f = gr_clone(&j->arena, c->g);
   j->asked = !c->takes_grad;
+  j->capsule = is_capsule_node(c->decl);
   j->wants = ARENA_ARRAY(&j->arena, bool, n + 1);
   memcpy(j->wants, wants, n * sizeof *wants);
   j->cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
@@ -971,12 +972,21 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants) {
   return j;
 }
 
+/* The same with carries for the inputs that have a gradient. */
+static Joint *joint_carried(JointRef *j, const Joint *first, GErr *e, Prov *where) {
+  JointWant want = {j->cot, j->wants, first->gives_grad};
+  j->carries = first->gives_grad;
+  const JointWhole *w = ad_joint_whole(&j->arena, j->f, &want, e, where);
+  return w ? ad_joint_split(&j->arena, w, NULL, e, where) : NULL;
+}
+
 void joint_make(Session *s, JointRef *j, Span at) {
   if (j->joint) return;
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
   double start = native_clock();
   Joint *made = ad_joint(&j->arena, j->f, j->cot, j->wants, &e, &where);
+  if (made && j->capsule) made = joint_carried(j, made, &e, &where);
   if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
   double middle = native_clock();
   s->count.seconds[STAGE_JOINT] += middle - start;

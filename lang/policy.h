@@ -74,6 +74,7 @@ void checkpoint_turn(Session *s, Node *loop, Flow *flow);
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow);
 /* The function that stands for a block of script: is f one; its body, in a frame of its own. */
 bool is_capsule(const FnObj *f);
+bool is_capsule_node(const Node *fn);
 Value capsule_body(Session *s, const FnObj *f);
 
 /* A policy as a value: a declared one with its arguments. */

@@ -282,7 +282,7 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   for (size_t i = 0; i < n->in_count; i++) {
     Held h = input(s, n, i);
     uint32_t node = f->inputs[i].node;
-    if (wants_grad(s, h.v)) { /* the edge of the call: its uses are summed first (rule 74) */
+    if (wants_grad(s, h.v) && !n->joint->capsule) { /* an edge: uses are summed first (rule 74) */
       Value y = tensor_value(s, tn_ref(h.t));
       tape_record(s, OP_ALIAS, 1, &h.v, NULL, 0, 1, &y, n->span);
       mark(&r, node, y.u.t->node, &h);

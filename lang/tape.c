@@ -400,6 +400,31 @@ static Value *slot_of(Sweep *w, const Edge *e) {
   return e->param ? &leaf_of(w, e->param)->grad : cot_of(w, e);
 }
 
+/* -0, which added to any number gives that number. */
+static Tensor *nothing_like(Session *s, const Tensor *t) {
+  TapeMeta m;
+  meta_of(&m, t);
+  Tensor *z = tn_scalar_f64(&s->mem, m.dev, m.dtype, -0.0);
+  if (!z) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  int64_t stride[CKL_MAX_RANK] = {0};
+  Tensor *v = tn_view(&s->mem, z, m.rank, m.dim, stride, 0);
+  tn_unref(z);
+  if (!v) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  return v;
+}
+
+/* The sum so far that n's backward goes on with for input i; NULL when there is none. Of several
+ * inputs from one place the last has it. */
+static const Value *carried(Sweep *w, const TapeNode *n, size_t i, const bool *wants) {
+  if (!n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i]) return NULL;
+  for (size_t k = i + 1; k < n->in_count; k++)
+    if (n->joint->carries[k] && wants[k] && n->in[k].node == n->in[i].node &&
+        n->in[k].param == n->in[i].param && n->in[k].out == n->in[i].out)
+      return NULL;
+  const Value *sum = slot_of(w, &n->in[i]);
+  return sum->tag == V_UNIT ? NULL : sum;
+}
+
 /* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). */
 static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, bool *wants,
                           Tensor **dx) {
@@ -422,6 +447,16 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
         mem_pool_add(&s->mem, in[k], (void (*)(void *))tn_unref);
       }
       k++;
+    }
+    for (size_t i = 0; n->joint->carries && i < nin; i++) {
+      if (!n->joint->carries[i]) continue;
+      const Value *sum = carried(w, n, i, wants);
+      if (!sum) {
+        mem_pool_add(&s->mem, in[k] = nothing_like(s, n->inputs[i]), (void (*)(void *))tn_unref);
+        k++;
+      } else {
+        in[k++] = tensor_of(s, *sum, n->span);
+      }
     }
     if (!native_run(s, &n->joint->backward, j->backward, "a backward", &ctx, in, out, &e, &at))
       backward_error(w, n, &e, at.span);
@@ -770,7 +805,10 @@ static void contribute(Sweep *w, Visit *v) {
   for (size_t k = n->in_count; k-- > 0;) {
     if (dx[k].tag == V_UNIT) continue;
     const Edge *e = &n->in[k];
-    accumulate(w, slot_of(w, e), dx[k], n);
+    if (!w->record && !n->opened && carried(w, n, k, wants))
+      value_set(slot_of(w, e), dx[k]); /* the sum is in it */
+    else
+      accumulate(w, slot_of(w, e), dx[k], n);
   }
   mem_pool_drain(&s->mem, mark);
 }

@@ -17,6 +17,9 @@ typedef struct JointRef {
   Graph *f;        /* what was differentiated: inputs -> outputs */
   Joint *joint;    /* NULL: not made yet, see tape_need */
   bool *cot, *wants; /* what the joint graph is made for */
+  /* per input of f, NULL = none: the backward takes the gradient that later uses gave the input and
+   * goes on adding to it, as the body would that stands in place of the call (rule 80) */
+  bool *carries, capsule;
   bool asked;      /* a gradient was taken through it once: calls save for the next */
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */
