@@ -207,8 +207,8 @@ static void key_of(Capture *c, Buf *b, Sizes *z, Parts *p) {
   for (size_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     if (n->mark != 2) continue;
-    uint32_t node[5] = {(uint32_t)i, n->op, (uint32_t)n->in_count, (uint32_t)n->out_count,
-                        (uint32_t)n->attr_count};
+    uint32_t node[5] = {(uint32_t)i, (uint32_t)n->op << 1 | n->opened, (uint32_t)n->in_count,
+                        (uint32_t)n->out_count, (uint32_t)n->attr_count};
     put(b, &n->joint, sizeof n->joint);
     put(b, node, sizeof node);
     end_part(s, p, b);
@@ -217,8 +217,9 @@ static void key_of(Capture *c, Buf *b, Sizes *z, Parts *p) {
       put(b, &w, sizeof w);
     }
     end_part(s, p, b);
+    bool one = !n->joint && !n->opened;
     for (size_t k = 0; n->joint && k < n->env_count; k++) put_size(b, z, n->env[k]);
-    for (size_t k = 0; !n->joint && k < n->in_count; k++) {
+    for (size_t k = 0; one && k < n->in_count; k++) {
       const Tensor *t = n->inputs[k];
       uint8_t type[4] = {(uint8_t)t->dtype, (uint8_t)t->store->dev, (uint8_t)t->rank, 0};
       put(b, type, sizeof type);
@@ -276,6 +277,14 @@ static const Attr *attrs_of(Maker *m, const TapeNode *n) {
   return own;
 }
 
+/* The body of a call that was opened is on the tape: what comes to result k is operand k's. */
+static bool add_opened(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
+  for (size_t i = 0; i < n->in_count; i++) {
+    if (wants[i] && i < n->out_count) dx[i] = m->cot[at][i];
+  }
+  return true;
+}
+
 /* The rule of one operation; the operation itself goes again where the rule reads its result. */
 static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   Graph *g = m->g;
@@ -291,7 +300,9 @@ static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, 
               .dev = (uint8_t)x->store->dev,
               .rank = (uint8_t)x->rank};
     for (int k = 0; k < t.rank; k++) t.dim[k] = sized(m, x->dim[k]);
-    in[i] = input(m, &t, at, (uint32_t)i);
+    B like = {.g = g}; /* stands for what the rule does not read */
+    in[i] = op_info[n->op].needs == NEEDS_NONE ? b_zeros(&like, &t)
+                                               : input(m, &t, at, (uint32_t)i);
     if (wants[i]) wrt[nw++] = in[i];
   }
   Val r = gr_op(g, n->op, in, (int)n->in_count, attrs_of(m, n), (int)n->attr_count, NULL, 0, &m->e);
@@ -384,7 +395,7 @@ static bool add_node(Maker *m, uint32_t at) {
   }
   size_t provs = g->prov_count;
   g->at = (Prov){.span = n->span, .backward = 1, .origin = (int32_t)at};
-  if (!(n->joint ? add_call : add_op)(m, n, at, wants, dx)) return false;
+  if (!(n->opened ? add_opened : n->joint ? add_call : add_op)(m, n, at, wants, dx)) return false;
   g->at = (Prov){.span = n->span, .backward = 1, .origin = (int32_t)at};
   /* the last operand first, as in tape.c */
   for (size_t i = n->in_count; i-- > 0;) {
