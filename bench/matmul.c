@@ -1,13 +1,13 @@
 /* Products of matrices beside other libraries, in turn, on the same threads.
- *   make bench/matmul && bench/matmul [-gpt] [-s SYMBOLS] [THREADS [LIBRARY...]]
- * Prints per shape and form (plain, a or b transposed) the median GFLOP/s of all and the ratio to the
- * best of the others, and last the geometric mean of the ratios of medians and of the fastest rounds.
- * Packing is counted. A LIBRARY has sgemm_: any BLAS, the one in a wheel of numpy (OpenBLAS), or
- * libtorch_cpu.so (MKL, what torch.mm calls). Without one libopenblas.so.0 is looked for; where
- * there is none, a line says so and ckl is timed alone. OPENBLAS_CORETYPE and the like must not be
- * set. SYMBOLS are the sizes among m, n and k that are known at run time only. -gpt: the products of
- * a step of gpt.ckl. The first run of each product is compared with the reference evaluator, bit for
- * bit. */
+ *   make bench/matmul && bench/matmul [-gpt | -of M,N,K] [-s SYMBOLS] [THREADS [LIBRARY...]]
+ * Prints per shape and form (plain, a or b transposed) the median GFLOP/s of all and the ratio to
+ * the best of the others, and last the geometric mean of the ratios of medians and of the fastest
+ * rounds. Packing is counted. A LIBRARY has sgemm_: any BLAS, the one in a wheel of numpy
+ * (OpenBLAS), or libtorch_cpu.so (MKL, what torch.mm calls). Without one libopenblas.so.0 is looked
+ * for; where there is none, a line says so and ckl is timed alone. OPENBLAS_CORETYPE and the like
+ * must not be set. SYMBOLS are the sizes among m, n and k that are known at run time only. -gpt: the
+ * products of a step of gpt.ckl; -of: one shape. The first run of each product is compared with the
+ * reference evaluator, bit for bit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
@@ -27,6 +27,7 @@ typedef void Sgemm(const char *, const char *, const int64_t *, const int64_t *,
 
 typedef struct Options {
   bool gpt;
+  long long of[3]; /* m, n, k where not 0 */
   const char *symbols;
   int threads, count;
   Sgemm *gemm[LIBRARIES];
@@ -247,6 +248,8 @@ int main(int argc, char **argv) {
   int i = 1;
   for (; i < argc && argv[i][0] == '-'; i++) {
     if (!strcmp(argv[i], "-gpt")) o.gpt = true;
+    else if (!strcmp(argv[i], "-of") && i + 1 < argc &&
+             sscanf(argv[++i], "%lld,%lld,%lld", &o.of[0], &o.of[1], &o.of[2]) == 3) continue;
     else if (!strcmp(argv[i], "-s") && i + 1 < argc) o.symbols = argv[++i];
     else die("unknown option");
   }
@@ -268,7 +271,9 @@ int main(int argc, char **argv) {
   for (; i < argc; i++) open_library(&o, argv[i]);
   double sum[2] = {0};
   int n = 0;
-  for (size_t j = 0; !o.gpt && j < sizeof shapes / sizeof *shapes; j++)
+  const int64_t of[3] = {o.of[0], o.of[1], o.of[2]};
+  for (int form = 0; of[0] && form < 3; form++, n++) compare(&m, engine, &o, of, form, sum);
+  for (size_t j = 0; !of[0] && !o.gpt && j < sizeof shapes / sizeof *shapes; j++)
     for (int form = 0; form < 3; form++, n++) compare(&m, engine, &o, shapes[j], form, sum);
   for (size_t j = 0; o.gpt && j < sizeof of_gpt / sizeof *of_gpt; j++, n++)
     compare(&m, engine, &o, of_gpt[j], (int)of_gpt[j][3], sum);

@@ -5,8 +5,8 @@
  *
  * The plan is the inner kernel of Goto and van de Geijn ("Anatomy of high-performance matrix
  * multiplication", TOMS 2008): mr x nr accumulators stay in registers while k ascends; one
- * element of A is broadcast over the columns of a row of B. Two texts of it are emitted: one for
- * a tile that is all there, one for a tile at an edge, in which rows that are not there repeat
+ * element of A is broadcast over the columns of a row of B. Texts of it are emitted: one for
+ * a tile that is all there, and some for a tile at an edge, in which rows that are not there repeat
  * the last one and columns that are not there are masked.
  *
  * Invariant: one fma per element and k, in ascending k; nothing outside rows x depth of A, depth
@@ -16,6 +16,7 @@
 enum {
   UNROLL = 4,
   AHEAD = 12, /* rows of B */
+  TALL = 12,  /* rows of a tile from which on one with less rows has texts of its own */
   DIRECT = 200 /* instructions of all copies of a block that is emitted straight from registers */
 };
 
@@ -213,7 +214,7 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
       *c = load_b(t, p, masks ? masks[j] : NULL);
     }
   LLVMValueRef depth = t->op[TILE_DEPTH], pb = t->b, zero_k = emit_i64(e, 0);
-  int unroll = e->level == ENG_X86_64 ? 1 : UNROLL;
+  int unroll = edge || e->level == ENG_X86_64 ? 1 : UNROLL;
   if (unroll > 1) {
     LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
     /* What lies behind a panel is mostly the next one; rows apart are not foreseen by the
@@ -363,19 +364,24 @@ void emit_tile(Emit *e, LVal v) {
     LLVMBuildBr(b, memory);
   }
   LLVMPositionBuilderAtEnd(b, edge);
-  if (t.nv > 1 && !(is_const(t.op[TILE_COLS]) && const_of(t.op[TILE_COLS]) == t.nr)) {
-    /* Half of the columns take half of the time. */
-    Tile half = t;
-    half.nv = t.nv / 2;
-    LLVMBasicBlockRef narrow = emit_new_block(e, "tile.narrow");
-    LLVMBasicBlockRef wide = emit_new_block(e, "tile.wide");
-    LLVMValueRef most = emit_i64(e, half.nv * t.vl);
-    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLE, t.op[TILE_COLS], most, ""), narrow, wide);
-    LLVMPositionBuilderAtEnd(b, narrow);
-    chains(&half, true, acc, &r);
-    spill(&half, acc, &r);
+  /* Half of the columns take half of the time; where all are there, so do few rows. */
+  bool all = is_const(t.op[TILE_COLS]) && const_of(t.op[TILE_COLS]) == t.nr;
+  Tile part = t;
+  if (!all && t.nv > 1) part.nv = t.nv / 2;
+  else if (all && t.mr >= TALL && !is_const(t.op[TILE_ROWS])) part.mr = t.mr - 2 * GROUP;
+  while (part.mr < t.mr || part.nv < t.nv) {
+    LLVMValueRef size = t.op[all ? TILE_ROWS : TILE_COLS];
+    LLVMValueRef most = emit_i64(e, all ? part.mr : part.nv * t.vl);
+    LLVMBasicBlockRef less = emit_new_block(e, "tile.part");
+    LLVMBasicBlockRef more = emit_new_block(e, "tile.edge");
+    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLE, size, most, ""), less, more);
+    LLVMPositionBuilderAtEnd(b, less);
+    chains(&part, true, acc, &r);
+    spill(&part, acc, &r);
     LLVMBuildBr(b, memory);
-    LLVMPositionBuilderAtEnd(b, wide);
+    LLVMPositionBuilderAtEnd(b, more);
+    if (!all) break;
+    part.mr += GROUP;
   }
   chains(&t, true, acc, &r);
   spill(&t, acc, &r);
