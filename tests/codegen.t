@@ -104,6 +104,40 @@ done
 run CKL_KERNELS="$work/kernels"
 tap_empty "$(same; [ "$(counter jit.generated)" -gt 0 ] || cat "$work/err")" 'damaged ones are made again'
 
+# single operations of script and functions of the library: their code was installed
+cat >"$work/script.ckl" <<'EOF'
+seed(1)
+let labels = randint(100, [400])
+for t in list(f32, f64) {
+  var x = normal([400, 100], dtype = t)
+  let w = normal([100, 60], dtype = t)
+  let b = normal([60], dtype = t)
+  var total = 0.0
+  for step in 0..30 {
+    let y = relu(x @ w + b)
+    let centred = (y - mean(y, axis = 0)) / (std(y, axis = 0) + 1e-3)
+    total += f64(mean(softmax(x)) + sum(centred * centred) + max(layer_norm(x)) + cross_entropy(x, labels))
+    total += mean(f64(argmax(y, axis = 1))) + sum(f64(x < 0.5))
+    total += f64(sum(where(x > 0, x, 0)) + sum(cumsum(x)) + y.var())
+    x = clamp(x * 1.01 - exp(-abs(x)) / 100, -3.0, 3.0)
+  }
+  print(total)
+}
+let table = normal([1000, 64])
+let ids = randint(1000, [900])
+var odd = 0
+for step in 0..30 {
+  let rows = table[ids]
+  odd += sum(randint(9, [20000]) % 2) + i64(sum(rows * rows) > 0) + i64(any(isnan(concat(list(rows, rows)))))
+}
+print(odd)
+EOF
+./ckl run --interpret "$work/script.ckl" >"$work/want" 2>"$work/err"
+tap_status $? 'a program of single operations' "$work/err"
+env CKL_CPU= CKL_CODEGEN= CKL_CACHE= ./ckl run --counts "$work/script.ckl" >"$work/out" 2>"$work/err"
+tap_empty "$(same; grep warning "$work/err"; [ "$(counter jit.runs)" -gt 300 ] || cat "$work/err")" \
+  'runs by code that was installed'
+
 echo 'no kernel' >"$work/texts/bad.ckk"
 ./ckl-codegen --archive "$work/bad.bin" x86-64 "$work"/texts/*.ckk >"$work/log" 2>&1
 tap_empty "$([ $? = 1 ] && grep -q bad.ckk "$work/log" && [ ! -e "$work/bad.bin" ] || cat "$work/log")" \
