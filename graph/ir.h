@@ -187,7 +187,7 @@ static inline const Block *gr_block_at(const Graph *g, uint32_t id) {
 void gr_set_prov(Graph *g, uint32_t node, Prov p);
 /* Whether `id` is `outer` or a block inside of it. */
 bool gr_block_inside(const Graph *g, uint32_t id, uint32_t outer);
-/* Whether node n is computed by the body of block `id`. */
+/* Whether node n is computed by the body of block `id`: inputs are not. */
 bool gr_in_block(const Graph *g, uint32_t n, uint32_t id);
 
 /* -- reading */
