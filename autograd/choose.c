@@ -265,3 +265,193 @@ void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double price, ui
     }
   }
 }
+
+/* -- the ladder */
+
+typedef struct Bill {
+  const Graph *g;
+  const int64_t *env;
+  RmPrice sum;
+  bool *paid; /* per node */
+} Bill;
+
+static void add_to_bill(void *ud, const RmValue *v)
+{
+  Bill *b = ud;
+  if (v->choice == CHOICE_SAVE && v->why != WHY_CALLER)
+    b->sum.bytes = plus(b->sum.bytes, rm_bytes(b->g, v->v, b->env));
+  if (v->choice != CHOICE_REMAKE || b->paid[v->v.node]) return;
+  b->paid[v->v.node] = true;
+  b->sum.time = plus(b->sum.time, rm_cost(b->g, v->v.node, b->env));
+}
+
+RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice)
+{
+  Bill b = {.g = g, .env = env, .paid = ARENA_ARRAY(scratch, bool, g->node_count + 1)};
+  rm_values(scratch, g, choice, NULL, add_to_bill, &b);
+  return b.sum;
+}
+
+typedef struct Ladder {
+  Arena *a, scratch;
+  const Graph *g;
+  const int64_t *env;
+  size_t most, count;
+  uint8_t **choice;
+  RmPrice *price;
+} Ladder;
+
+static RmPrice price_of(Ladder *l, const uint8_t *choice)
+{
+  ArenaMark mark = arena_mark(&l->scratch);
+  RmPrice p = rm_price(&l->scratch, l->g, l->env, choice);
+  arena_rewind(&l->scratch, mark);
+  return p;
+}
+
+/* Adds a choice unless there is one of its price; whether it did. */
+static bool add_rung(Ladder *l, const uint8_t *choice)
+{
+  RmPrice p = price_of(l, choice);
+  for (size_t k = 0; k < l->count; k++)
+    if (l->price[k].bytes == p.bytes && l->price[k].time == p.time) return false;
+  if (l->count == l->most) return false;
+  l->choice[l->count] = ARENA_ARRAY(l->a, uint8_t, l->g->type_count + 1);
+  memcpy(l->choice[l->count], choice, l->g->type_count);
+  l->price[l->count++] = p;
+  return true;
+}
+
+/* Cuts for the price at which plans `small` and `fast` cost the same, until there is none below the
+ * line between them: the corners of the hull. */
+static void between(Ladder *l, size_t small, size_t fast, int depth)
+{
+  int64_t bytes = l->price[fast].bytes - l->price[small].bytes;
+  int64_t time = l->price[small].time - l->price[fast].time;
+  if (depth == 0 || bytes <= 0 || time <= 0) return;
+  uint8_t *choice = ARENA_ARRAY(l->a, uint8_t, l->g->type_count + 1);
+  ArenaMark mark = arena_mark(&l->scratch);
+  rm_cut(&l->scratch, l->g, l->env, (double)time / (double)bytes, choice);
+  arena_rewind(&l->scratch, mark);
+  size_t k = l->count;
+  if (!add_rung(l, choice)) return;
+  between(l, small, k, depth - 1);
+  between(l, k, fast, depth - 1);
+}
+
+/* -- plans inside of the hull: on the way from one plan to another, values change sides one after
+ * the other */
+
+/* Whether a gain of a units for a price of b is better than c for d. */
+static bool worth(int64_t a, int64_t b, int64_t c, int64_t d)
+{
+  if (b <= 0 || d <= 0) return b < d || (b == d && a > c);
+  return (double)a * (double)d > (double)c * (double)b;
+}
+
+/* Gives the values of node n what plan `to` gives them. False when it differs in none. */
+static bool follow(const Ladder *l, uint32_t n, const uint8_t *to, uint8_t *choice)
+{
+  bool any = false;
+  for (uint32_t k = 0; k < l->g->nodes[n].result_count; k++) {
+    size_t s = l->g->nodes[n].result0 + k;
+    any |= choice[s] != to[s];
+    choice[s] = to[s];
+  }
+  return any;
+}
+
+/* Each step changes what is worth most: by what the whole plan then costs where few values differ,
+ * else by a node's own cost. Where they are few every plan looked at is one. */
+static void walk(Ladder *l, size_t from, size_t goal)
+{
+  enum { FEW = 12, STEPS = 3 };
+  const Graph *g = l->g;
+  const uint8_t *to = l->choice[goal];
+  bool up = l->price[goal].bytes > l->price[from].bytes;
+  uint8_t *now = ARENA_ARRAY(l->a, uint8_t, g->type_count + 1);
+  uint8_t *next = ARENA_ARRAY(l->a, uint8_t, g->type_count + 1);
+  uint32_t *node = ARENA_ARRAY(l->a, uint32_t, g->node_count + 1), count = 0;
+  memcpy(now, l->choice[from], g->type_count);
+  memcpy(next, now, g->type_count);
+  for (uint32_t n = 0; n < g->node_count; n++)
+    if (follow(l, n, to, next)) node[count++] = n;
+  for (uint32_t done = 0; done + 1 < count && l->count < l->most; done++) {
+    uint32_t best = done;
+    int64_t bytes0 = 0, time0 = 0;
+    RmPrice was = count <= FEW ? price_of(l, now) : (RmPrice){0};
+    for (uint32_t k = done; k < count; k++) {
+      int64_t bytes = rm_bytes(g, (Val){node[k], 0}, l->env), time = rm_cost(g, node[k], l->env);
+      if (count <= FEW) {
+        memcpy(next, now, g->type_count);
+        follow(l, node[k], to, next);
+        RmPrice p = price_of(l, next);
+        add_rung(l, next);
+        bytes = up ? p.bytes - was.bytes : was.bytes - p.bytes;
+        time = up ? was.time - p.time : p.time - was.time;
+      }
+      if (k > done && !(up ? worth(time, bytes, time0, bytes0) : worth(bytes, time, bytes0, time0)))
+        continue;
+      best = k;
+      bytes0 = bytes;
+      time0 = time;
+    }
+    uint32_t n = node[best];
+    node[best] = node[done];
+    node[done] = n;
+    follow(l, n, to, now);
+    if ((done + 1) * (STEPS + 1) / count != done * (STEPS + 1) / count) add_rung(l, now);
+  }
+}
+
+/* Plans that no other beats, by rising bytes; their number. */
+static size_t frontier(const Ladder *l, size_t *rung)
+{
+  size_t n = 0;
+  for (size_t k = 0; k < l->count; k++) {
+    bool beaten = false;
+    for (size_t i = 0; i < l->count && !beaten; i++) {
+      RmPrice p = l->price[k], q = l->price[i];
+      beaten = i != k && q.bytes <= p.bytes && q.time <= p.time;
+    }
+    if (beaten) continue;
+    size_t at = n++;
+    for (; at && l->price[rung[at - 1]].bytes > l->price[k].bytes; at--) rung[at] = rung[at - 1];
+    rung[at] = k;
+  }
+  return n;
+}
+
+static void climb(void *ud)
+{
+  Ladder *l = ud;
+  uint8_t *choice = ARENA_ARRAY(l->a, uint8_t, l->g->type_count + 1);
+  size_t *rung = ARENA_ARRAY(l->a, size_t, l->most + 1);
+  rm_written(l->g, choice);
+  add_rung(l, choice);
+  if (!l->g->blocks) return;
+  rm_all(l->g, CHOICE_SAVE, choice);
+  add_rung(l, choice);
+  rm_all(l->g, CHOICE_REMAKE, choice);
+  add_rung(l, choice);
+  size_t n = frontier(l, rung);
+  if (n > 1) between(l, rung[0], rung[n - 1], 6);
+  n = frontier(l, rung);
+  for (size_t k = 0; k + 1 < n; k++) {
+    walk(l, rung[k], rung[k + 1]);
+    walk(l, rung[k + 1], rung[k]);
+  }
+  if (n > 1) walk(l, rung[0], rung[n - 1]);
+  if (n > 1) walk(l, rung[n - 1], rung[0]);
+}
+
+size_t rm_ladder(Arena *a, const Graph *g, const int64_t *env, size_t most, uint8_t **choices)
+{
+  Ladder l = {.a = a, .g = g, .env = env, .most = most, .choice = choices};
+  l.price = ARENA_ARRAY(a, RmPrice, most + 1);
+  arena_init(&l.scratch, a->mem);
+  int code = mem_protect(a->mem, climb, &l);
+  arena_free(&l.scratch);
+  if (code != MEM_OK) mem_throw(a->mem, code);
+  return l.count;
+}

@@ -33,6 +33,7 @@ static const Prov *prov_of(const Graph *g, uint32_t n)
 uint32_t rm_home(const Graph *g, uint32_t n)
 {
   const Prov *p = prov_of(g, n);
+  if (g->nodes[n].op == OP_INPUT) return 0;
   return p->backward ? p->within : p->region;
 }
 

@@ -59,6 +59,15 @@ int64_t rm_bytes(const Graph *g, Val v, const int64_t *env);
 /* One rung of the ladder: the choice that is cheapest where a byte kept costs `lambda` units.
  * Tags that say `must` hold; where one says `prefer`, the other answer costs 4 times. */
 void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double lambda, uint8_t *choice);
+/* A list of choices from which a planner takes the fastest that fits: as written, save-all,
+ * recompute-all, then plans between them, each once, `most` (at least 3) altogether. It depends on
+ * nothing but the graph and the sizes. The number of choices; each has g->type_count bytes. */
+size_t rm_ladder(Arena *a, const Graph *g, const int64_t *env, size_t most, uint8_t **choices);
+/* What a choice keeps from forward to backward, and the cost of what it computes again. */
+typedef struct RmPrice {
+  int64_t bytes, time;
+} RmPrice;
+RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice);
 /* Save-all and recompute-all, as far as `must` tags allow. */
 void rm_all(const Graph *g, uint8_t what, uint8_t *choice);
 

@@ -50,6 +50,7 @@ bool gr_block_inside(const Graph *g, uint32_t id, uint32_t outer) {
 
 bool gr_in_block(const Graph *g, uint32_t n, uint32_t id) {
   const Prov *p = &g->provs[g->nodes[n].prov];
+  if (g->nodes[n].op == OP_INPUT) return false;
   return gr_block_inside(g, p->backward ? p->within : p->region, id);
 }
 

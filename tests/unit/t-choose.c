@@ -1,0 +1,116 @@
+/* Choosing what to keep: the ladder of plans against every plan there is, on small graphs. */
+#include "autograd/remat.h"
+#include "graphs.h"
+
+static uint64_t state = 88172645463325252u;
+static unsigned rnd(unsigned n)
+{
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return (unsigned)(state >> 33) % n;
+}
+
+enum { MOST_FREE = 11, PLANS = 1 << MOST_FREE, RUNGS = 64 };
+
+/* A block of up to 12 nodes of several costs and sizes, and its gradient. */
+static Graph *draw(Env *v)
+{
+  static const OpCode unary[] = {OP_EXP, OP_TANH, OP_SIN, OP_GELU, OP_SQRT, OP_NEG, OP_RELU};
+  Graph *g = new_graph(v);
+  B b = {.g = g};
+  int width[16] = {8 << rnd(4)}, count = 1, nodes = 4 + (int)rnd(9);
+  Val x[16] = {input(v, g, DT_F32, 2, 32, width[0])}, dx[2], w[12];
+  for (int k = 0; k < nodes; k++) width[k + 1] = 8 + (int)rnd(100);
+  for (int k = 0; k < nodes; k++) w[k] = VAL_NONE;
+  g->at.region = gr_block(g, (Block){.budget = -1, .text = names_of(v->names, "auto"),
+                                     .automatic = true});
+  g->at.tag = TAG_PREFER_RECOMPUTE;
+  for (int k = 0; k < nodes; k++) {
+    int i = count - 1 - (int)rnd(count > 3 ? 3 : (unsigned)count), c = (int)rnd((unsigned)count);
+    unsigned dice = rnd(10);
+    if (dice < 5) {
+      x[count] = b_un(&b, unary[rnd(7)], x[i]);
+      width[count] = width[i];
+    } else if (dice < 7 && width[i] == width[c]) {
+      x[count] = b_bin(&b, OP_MUL, x[i], x[c]);
+      width[count] = width[i];
+    } else {
+      w[k] = input(v, g, DT_F32, 2, width[i], width[count]);
+      x[count] = b_op(&b, OP_DOT, 2, (Val[]){x[i], w[k]}, 0, NULL);
+    }
+    count++;
+  }
+  g->at = (Prov){.origin = -1};
+  Val loss = b_sum(&b, x[count - 1], 2, (int64_t[]){0, 1}), one = gr_const_f(g, DT_F32, DEV_CPU, 1);
+  Val wrt[2] = {x[0], x[0]};
+  for (int k = 0; k < nodes; k++)
+    if (!val_none(w[k])) wrt[1] = w[k];
+  if (!built(&b) || !vjp(g, 1, &loss, &one, 2, wrt, dx)) return NULL;
+  gr_output(g, loss);
+  for (int k = 0; k < 2; k++)
+    if (!val_none(dx[k])) gr_output(g, dx[k]);
+  return g->output_count > 1 ? gr_dce(&v->arena, g) : NULL;
+}
+
+static const int64_t none[1] = {0};
+
+/* The whole time, copies included, and the bytes kept. */
+static RmPrice full(Env *v, const Graph *g, const uint8_t *choice)
+{
+  RmPrice p = rm_price(&v->arena, g, none, choice);
+  p.time = rm_time(gr_dce(&v->arena, rm_apply(&v->arena, g, choice, NULL)), none);
+  return p;
+}
+
+static void t_exhaustive(void)
+{
+  double worst = 1;
+  int graphs = 0, plans = 0, rungs_all = 0;
+  for (int turn = 0; turn < 300; turn++) {
+    Env v;
+    env_open(&v);
+    Graph *g = draw(&v);
+    if (g) {
+      uint8_t *choice = ARENA_ARRAY(&v.arena, uint8_t, g->type_count + 1), *rung[RUNGS];
+      size_t slot[64], count = 0;
+      rm_written(g, choice);
+      for (size_t k = 0; k < g->type_count; k++)
+        if (choice[k] == CHOICE_REMAKE && count < 64) slot[count++] = k;
+      size_t rungs = rm_ladder(&v.arena, g, none, RUNGS, rung);
+      check((int)rungs >= 1);
+      RmPrice mine[RUNGS], *all = ARENA_ARRAY(&v.arena, RmPrice, PLANS);
+      for (size_t k = 0; k < rungs; k++) mine[k] = full(&v, g, rung[k]);
+      for (unsigned bits = 0; count <= MOST_FREE && bits < 1u << count; bits++) {
+        for (size_t k = 0; k < count; k++)
+          choice[slot[k]] = bits >> k & 1 ? CHOICE_SAVE : CHOICE_REMAKE;
+        all[bits] = full(&v, g, choice);
+      }
+      for (unsigned i = 0; count <= MOST_FREE && i < 1u << count; i++) {
+        int64_t best = INT64_MAX, got = INT64_MAX;
+        for (unsigned k = 0; k < 1u << count; k++)
+          if (all[k].bytes <= all[i].bytes && all[k].time < best) best = all[k].time;
+        for (size_t k = 0; k < rungs; k++)
+          if (mine[k].bytes <= all[i].bytes && mine[k].time < got) got = mine[k].time;
+        double ratio = got == INT64_MAX ? 99 : (double)got / (double)best;
+        if (ratio > worst) worst = ratio;
+        if (!check_msg(ratio <= 1.1, "turn %d: %lld bytes take %lld, the best %lld", turn,
+                       (long long)all[i].bytes, (long long)got, (long long)best))
+          break;
+      }
+      graphs += count <= MOST_FREE;
+      rungs_all += (int)rungs;
+      plans += count <= MOST_FREE ? 1 << count : 0;
+    }
+    env_close(&v);
+  }
+  tap_note("%d graphs, %d plans, %d rungs; at most %.3f of the best time", graphs, plans, rungs_all,
+           worst);
+  check_int(graphs, >, 200);
+}
+
+int main(void)
+{
+  TEST(t_exhaustive(), "for every bound on bytes the ladder is within 10 % of the best plan");
+  return tap_done();
+}
