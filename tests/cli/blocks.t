@@ -1,0 +1,174 @@
+#!/bin/sh
+# Blocks of checkpoints in listings: numbers, tags, copies; and what runs.
+. "$srcdir/tests/cli/common.sh"
+
+cat >f.ckl <<'END'
+fn g(x) {
+  let h = tanh(x)
+  h * h
+}
+fn f(x: f32[4, 4], w: f32[4, 4]) -> f32 {
+  let a = checkpoint <save matmul> {
+    let h = tanh(x @ w)
+    let i = checkpoint { exp(h @ w) }
+    h * i * dropout(h, 0.5)
+  }
+  let b = checkpoint { tanh(g(a) @ w) * 2 }
+  sum(a + b)
+}
+fn plain(x: f32[4, 4], w: f32[4, 4]) -> f32 {
+  let h = tanh(x @ w)
+  let i = exp(h @ w)
+  let a = h * i * dropout(h, 0.5)
+  let b = tanh(g(a) @ w) * 2
+  sum(a + b)
+}
+fn one(x: f32[4]) -> f32 {
+  let a = checkpoint { tanh(x) }
+  sum(a)
+}
+END
+T='f32[4,4]'
+gives 0 'the staged graph' "$ckl" ir f.ckl f $T $T --stage=stage
+cp out staged
+# row S0.1 S0.28 S0.34 S0.44 S1.26
+says out 'block 1 "save matmul" @ ' 'blocks are numbered in the order of the text, with their clauses'
+says out 'block 2 in 1 "" @ ' 'a block in a block knows it'
+says out 'block 3 "" @ ' 'the next one'
+gives 0 'again' "$ckl" ir f.ckl f $T $T --stage=stage
+tap_empty "$(cmp out staged)" 'the same numbers in every run'
+# row S0.14 S0.20 S0.21 S0.29 S0.30 S0.31 S0.32 S0.33
+tap_empty "$(grep 'region=' staged | grep -v -e 'tag=' -e ' const ' -e '= input')" 'what computes has a tag'
+tap_empty "$(grep -e ' const ' -e '= input' staged | grep 'tag=')" 'what is given has none'
+tap_empty "$(grep 'region=3' staged | grep tag= | grep -v prefer_recompute)" 'a plain block prefers to recompute'
+tap_empty "$(grep -c 'dot.*region=1 tag=must_save' staged | grep -v '^1$')" 'the policy decides about its class'
+tap_empty "$(grep 'dot.*region=2' staged | grep -v prefer_recompute)" 'and not inside of an inner block'
+tap_empty "$(grep recomputed staged)" 'there are no copies yet'
+# row S0.6 S1.29
+gives 0 'the same without blocks' "$ckl" ir f.ckl plain $T $T --stage=stage
+sed 's/ \(@\|name=\|region=\|tag=\|~\).*//; /block/d; s/^graph.*//' staged >a
+sed 's/ \(@\|name=\|region=\|tag=\|~\).*//; s/^graph.*//' out >b
+tap_empty "$(diff a b)" 'a block adds no node and no input'
+gives 0 'the joint graph' "$ckl" ir f.ckl f $T $T --stage=joint
+cp out joint
+# row S0.13 S0.17 S0.22 S0.46 X.1
+says out 'backward recomputed' 'backward has copies'
+tap_empty "$(grep recomputed joint | grep -v ' @ ')" 'with the places of what they copy'
+says out 'name="h" region=3 backward recomputed' 'and its names'
+tap_empty "$(grep 'tag=' joint)" 'tags are used up'
+# row S0.48 X.4
+tap_empty "$(grep -c '= random .*recomputed' joint | grep -v '^[01]$')" 'a draw is made again at most once'
+# row S0.27
+sed 's/<save matmul>/<save matmul, recompute h>/' f.ckl >p.ckl
+sed 's/<save matmul>/<recompute h, save matmul>/' f.ckl >q.ckl
+"$ckl" ir p.ckl f $T $T --stage=joint | grep -v ' block ' | sed 's/ @ [^ ]*//' >p
+"$ckl" ir q.ckl f $T $T --stage=joint | grep -v ' block ' | sed 's/ @ [^ ]*//' >q
+tap_empty "$(diff p q)" 'the order of clauses changes nothing'
+# row S4.21
+gives 0 'what needs no gradient' "$ckl" ir f.ckl one 'f32[4]' --stage=simplify
+tap_empty "$(grep backward out)" 'no backward is made'
+# row S4.2 S4.19 S4.22 S4.27 S4.28
+says joint 'graph "f"' 'functions keep their names'
+tap_empty "$(grep 'backward$\|backward ' joint | grep -v ' @ ')" 'backward nodes have places'
+gives 0 'nothing is said' "$ckl" ir f.ckl f $T $T --stage=joint
+silent err 'no warning'
+
+# row X.2
+cat >model.ckl <<'END'
+use nn (Linear)
+policy lean { save matmul }
+model Hand(d: int) {
+  let up = Linear(d, d)
+  fn forward(x: f32[2, 3]) -> f32[2, 3] = checkpoint <lean> { tanh(up(x)) }
+}
+model Layer(d: int) {
+  let up = Linear(d, d)
+  fn forward(x: f32[2, 3]) -> f32[2, 3] = tanh(up(x))
+}
+model Net(d: int) {
+  let layer = Layer(d)
+}
+fn loss(m: model, x: f32[2, 3]) -> f32 = sum(m(x))
+let net = Net(3)
+let hand = Hand(3)
+checkpoint_layers(net, policy = lean, where = "layer")
+let x = ones([2, 3])
+let a = loss(hand, x)
+let b = loss(net.layer, x)
+END
+gives 0 'blocks by hand and by layers' "$ckl" run --dump=joint model.ckl
+cp err listing
+grep -v 'block 1' err | sed 's/ @ [^ ]*//; s/path="[^"]*"//' >log
+awk '/^graph/ { n++ } { print > (n > 2 ? "two" : "one") }' log
+tap_empty "$(diff one two 2>&1 | head -n 20)" 'they make the same graphs'
+
+# row S0.36
+cat >warn.ckl <<'END'
+let w = track(ones([2]))
+var y = w
+for i in 0..100 { y = y + checkpoint <save all> { tanh(w) } }
+END
+gives 0 'a warning in a loop' "$ckl" run warn.ckl
+tap_empty "$(grep -c policy-6 err | grep -v '^1$')" 'comes once'
+gives 0 'in another process' "$ckl" run warn.ckl
+tap_empty "$(grep -c policy-6 err | grep -v '^1$')" 'again'
+
+# row S0.7 S4.66
+echo 'let x = 1' >nothing.ckl
+gives 0 'a program without code' "$ckl" check nothing.ckl
+tap_empty "$(cat err)" 'needs no code generator'
+says listing 'path="net.layer.up' 'layer paths stand in listings'
+
+# row S0.2
+cat >log.ckl <<'END'
+let x = wrap <train> { ones([2]) }
+END
+gives 0 'the channel of wraps' "$ckl" run --log=wrap log.ckl
+says err 'wrap: ' 'shows them'
+gives 0 'without it' "$ckl" run log.ckl
+silent err 'nothing'
+
+# row S1.15 S1.12 S1.13 S1.14 X.9
+cat >save.ckl <<'END'
+use nn (Linear)
+policy lean { save matmul }
+model Block(d: int) {
+  let up = Linear(d, d)
+  let deep = [[Linear(d, d)], [Linear(d, d)]]
+  buffer seen: f32 = 0.0
+  fn forward(x: f32[2, 3]) -> f32[2, 3] = tanh(deep[1][0](deep[0][0](up(x))))
+}
+model Net(d: int) {
+  let blocks = [Block(d), Block(d)]
+  fn forward(x: f32[2, 3]) -> f32[2, 3] = blocks[1](blocks[0](x))
+}
+proc made(kind: int) {
+  let net = Net(3)
+  if kind == 1 { checkpoint_layers(net) }
+  if kind == 2 { checkpoint_layers(net, where = "blocks.1", policy = lean) }
+  if kind == 3 { checkpoint_layers(net, where = "blocks.*.deep.*.*") }
+  net
+}
+let x = ones([2, 3])
+for a in 0..4 {
+  let from = made(a)
+  save(from, "net{a}.safetensors")
+  for b in 0..4 {
+    let into = made(b)
+    load(into, "net{a}.safetensors")
+    assert paths(into) == paths(from)
+    assert same(ravel(params(into)), ravel(params(from)))
+    assert same(into(x), from(x))
+  }
+}
+let one = made(0)
+for b in 0..4 {
+  let net = made(b)
+  update(net, params(one))
+  save(net, "same{b}.safetensors")
+}
+END
+gives 0 'saved with one choice of layers, loaded with another' "$ckl" run save.ckl
+cp err log
+tap_empty "$(cmp same0.safetensors same1.safetensors; cmp same0.safetensors same2.safetensors; cmp same0.safetensors same3.safetensors)" 'the files are the same'
+tap_done
