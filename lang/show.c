@@ -69,7 +69,7 @@ void show_value(Session *s, Buf *out, const char *name, Value v) {
   }
   bool bare = v.tag == V_UNIT || v.tag == V_NONE || v.tag == V_FN || v.tag == V_MODULE ||
               v.tag == V_BUILTIN || v.tag == V_MODEL || v.tag == V_DTYPE || v.tag == V_SEQ ||
-              v.tag == V_HANDLE || v.tag == V_UNKNOWN;
+              v.tag == V_HANDLE || v.tag == V_POLICY || v.tag == V_UNKNOWN;
   if (name) buf_puts(out, value_type_text(s, v));
   if (name && !bare) buf_puts(out, " = ");
   if (!name || !bare) print_value(s, out, v, true);

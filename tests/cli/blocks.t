@@ -64,6 +64,37 @@ sed 's/<save matmul>/<recompute h, save matmul>/' f.ckl >q.ckl
 "$ckl" ir p.ckl f $T $T --stage=joint | grep -v ' block ' | sed 's/ @ [^ ]*//' >p
 "$ckl" ir q.ckl f $T $T --stage=joint | grep -v ' block ' | sed 's/ @ [^ ]*//' >q
 tap_empty "$(diff p q)" 'the order of clauses changes nothing'
+
+# row S0.40 S0.41
+cat >ways.ckl <<'END'
+policy named { save matmul }
+fn asked(op: str, name: str, bytes: int, flops: int) = if op == "matmul" { "save" } else { none }
+fn f(x: f32[4, 4], w: f32[4, 4]) -> f32 = sum(checkpoint <POLICY> { tanh(exp(x @ w) @ w) })
+let x = ones([4, 4])
+let l = f(x, track(x))
+END
+for p in named asked 'save matmul' 'recompute all' 'save none' auto; do
+  sed "s/POLICY/$p/" ways.ckl >way.ckl
+  "$ckl" run --dump=joint way.ckl 2>&1 | sed 's/ @ [^ ]*//; s/ ~.*//; /block 1/d' >"way $p"
+done
+sed 's/ <POLICY>//' ways.ckl >way.ckl
+"$ckl" run --dump=joint way.ckl 2>&1 | sed 's/ @ [^ ]*//; s/ ~.*//; /block 1/d' >'way plain'
+tap_empty "$(diff 'way named' 'way save matmul' && diff 'way asked' 'way save matmul')" \
+  'a policy does the same by name, as a function, and written out'
+tap_empty "$(diff 'way plain' 'way save none' && diff 'way plain' 'way recompute all' | grep '^[<>]')" \
+  'what no clause names is computed again'
+tap_empty "$(diff -q 'way plain' 'way save matmul' >log && echo equal)" 'and what one saves is not'
+
+# row S1.2 S1.21 S1.23
+sed 's/POLICY/reentrant, auto, budget = 1MiB/' ways.ckl >way.ckl
+gives 0 'options' "$ckl" ir way.ckl f $T $T --stage=stage
+says out 'budget=1048576' 'a budget reaches the block'
+says out 'auto' 'so does auto'
+says out 'reentrant' 'and reentrant'
+sed 's/POLICY/save none/' ways.ckl >way.ckl
+gives 0 'without options' "$ckl" ir way.ckl f $T $T --stage=stage
+tap_empty "$(grep -w -e reentrant -e auto -e budget= out)" 'the plain form has none of them'
+
 # row S4.21
 gives 0 'what needs no gradient' "$ckl" ir f.ckl one 'f32[4]' --stage=simplify
 tap_empty "$(grep backward out)" 'no backward is made'
@@ -101,6 +132,26 @@ cp err listing
 grep -v 'block 1' err | sed 's/ @ [^ ]*//; s/path="[^"]*"//' >log
 awk '/^graph/ { n++ } { print > (n > 2 ? "two" : "one") }' log
 tap_empty "$(diff one two 2>&1 | head -n 20)" 'they make the same graphs'
+
+# row S1.38 S1.42
+cat >nest.ckl <<'END'
+use nn (Linear)
+model Inner(d: int) {
+  let up = Linear(d, d)
+  fn forward(x: f32[2, 3]) -> f32[2, 3] = exp(tanh(up(x)))
+}
+model Net(d: int) {
+  let inner = Inner(d)
+  fn forward(x: f32[2, 3]) -> f32[2, 3] = sin(inner(x))
+}
+let net = Net(3)
+checkpoint_layers(net)
+let y = net(ones([2, 3]))
+END
+gives 0 'layers in layers' "$ckl" run --dump=stage nest.ckl
+cp err out
+says out 'block 2 in 1 ' 'their blocks nest'
+tap_empty "$(grep '= sin ' out | grep region=)" 'the model itself has none'
 
 # row S0.36
 cat >warn.ckl <<'END'
