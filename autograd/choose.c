@@ -145,60 +145,24 @@ int64_t rm_time(const Graph *g, const int64_t *env)
   return sum;
 }
 
-/* -- the cut */
+/* -- what there is to choose about, found once for many prices */
 
 typedef struct Choose {
   const Graph *g;
   const int64_t *env;
-  double price;
-  Cut cut;
+  Arena *a;
+  uint8_t *written;
+  bool *condition;
   uint32_t *need, *again; /* vertices, by slot and by node; 0 = none */
+  uint32_t count;         /* of vertices */
+  int64_t *bytes, *cost;  /* by slot, by node */
+  Val *used; size_t used_count, used_cap; /* what backward reads, maybe several times */
 } Choose;
 enum { SOURCE = 1, SINK = 2, FIRST = 3, DISLIKE = 4 };
 
 static uint32_t top_of(const Graph *g, uint32_t n)
 {
   return rm_top(g, rm_home(g, n));
-}
-
-static int64_t priced(const Choose *c, Val v)
-{
-  double x = c->price * (double)rm_bytes(c->g, v, c->env);
-  return x < 0 ? 0 : x >= (double)(CUT_INF / 64) ? CUT_INF / 64 : (int64_t)x;
-}
-
-static int64_t disliked(int64_t x, bool yes)
-{
-  return yes ? times(x, DISLIKE) : x;
-}
-
-static int64_t capped(int64_t x)
-{
-  return x < CUT_INF / 64 ? x : CUT_INF / 64;
-}
-
-static void add_arcs(Choose *c, uint32_t n, const bool *condition)
-{
-  const Graph *g = c->g;
-  const GNode *node = &g->nodes[n];
-  uint32_t again = c->again[n], top = top_of(g, n);
-  Tag tag = rm_says(g, n, top) ? (Tag)g->provs[node->prov].tag : TAG_NONE;
-  bool never = rm_never(g, n) || tag == TAG_MUST_SAVE;
-  for (uint32_t k = 0; k < node->result_count; k++) {
-    Val v = {n, k};
-    int64_t keep = capped(disliked(priced(c, v), tag == TAG_PREFER_RECOMPUTE));
-    if (rm_is_free(g, n) && tag != TAG_MUST_SAVE) keep = CUT_INF;
-    if (tag == TAG_MUST_RECOMPUTE && !never) keep = CUT_INF;
-    never |= condition[rm_slot(g, v)];
-    if (c->need[rm_slot(g, v)]) cut_arc(&c->cut, c->need[rm_slot(g, v)], again, keep);
-  }
-  int64_t make = capped(disliked(rm_cost(g, n, c->env), tag == TAG_PREFER_SAVE));
-  cut_arc(&c->cut, again, SINK, never ? CUT_INF : make);
-  for (uint32_t k = 0; k < node->operand_count; k++) {
-    Val u = gr_operand(g, n, (int)k);
-    if (top_of(g, u.node) == top && c->need[rm_slot(g, u)])
-      cut_arc(&c->cut, again, c->need[rm_slot(g, u)], CUT_INF);
-  }
 }
 
 /* Whether backward node n reads values of block `top` as part of that block's gradient. */
@@ -210,101 +174,188 @@ static bool is_use(const Graph *g, uint32_t n, uint32_t top)
 
 /* What is there anyway: outputs, what nodes outside read in the backward, what other blocks may
  * be made of, and what is offloaded. */
-static bool *there_anyway(Choose *c, Arena *a, const bool *live, const uint8_t *choice)
+static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top)
 {
   const Graph *g = c->g;
-  bool *there = ARENA_ARRAY(a, bool, g->type_count + 1);
+  bool *there = ARENA_ARRAY(c->a, bool, g->type_count + 1);
   for (size_t k = 0; k < g->output_count; k++) there[rm_slot(g, g->outputs[k])] = true;
   for (uint32_t n = 0; n < g->node_count; n++) {
     const Prov *p = &g->provs[g->nodes[n].prov];
-    uint32_t own = top_of(g, n);
     for (uint32_t k = 0; live[n] && k < g->nodes[n].operand_count; k++) {
       Val v = gr_operand(g, n, (int)k);
-      uint32_t top = top_of(g, v.node);
-      if (top && top != own && (own || p->backward) && !is_use(g, n, top))
+      uint32_t t = top[v.node];
+      if (t && t != top[n] && (top[n] || p->backward) && !is_use(g, n, t))
         there[rm_slot(g, v)] = true;
     }
   }
-  for (size_t k = 0; k < g->type_count; k++) there[k] |= choice[k] == CHOICE_OFFLOAD;
+  for (size_t k = 0; k < g->type_count; k++) there[k] |= c->written[k] == CHOICE_OFFLOAD;
   return there;
+}
+
+static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env)
+{
+  *c = (Choose){.g = g, .env = env, .a = a, .count = FIRST};
+  c->written = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
+  rm_written(g, c->written);
+  c->need = ARENA_ARRAY(a, uint32_t, g->type_count + 1);
+  c->again = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
+  if (!g->blocks) return;
+  const bool *live = rm_live(a, g);
+  uint32_t *top = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
+  for (uint32_t n = 0; n < g->node_count; n++) top[n] = top_of(g, n);
+  const bool *there = there_anyway(c, live, top);
+  c->condition = rm_conditions(a, g);
+  c->bytes = ARENA_ARRAY(a, int64_t, g->type_count + 1);
+  c->cost = ARENA_ARRAY(a, int64_t, g->node_count + 1);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    const GNode *node = &g->nodes[n];
+    bool body = live[n] && top[n] && node->op != OP_CONST && node->op != OP_DIM;
+    if (body) c->again[n] = c->count++;
+    if (body) c->cost[n] = rm_cost(g, n, env);
+    for (uint32_t k = 0; body && k < node->result_count; k++) {
+      size_t s = node->result0 + k;
+      if (!there[s]) c->need[s] = c->count++;
+      c->bytes[s] = rm_bytes(g, (Val){n, k}, env);
+    }
+    for (uint32_t k = 0; live[n] && k < node->operand_count; k++) {
+      Val v = gr_operand(g, n, (int)k);
+      if (c->need[rm_slot(g, v)] && is_use(g, n, top[v.node]))
+        VEC_PUSH(a, c->used, c->used_count, c->used_cap, v);
+    }
+  }
+}
+
+/* -- the cut */
+
+static int64_t priced(const Choose *c, size_t slot, double price)
+{
+  double x = price * (double)c->bytes[slot];
+  return x < 0 ? 0 : x >= (double)(CUT_INF / 64) ? CUT_INF / 64 : (int64_t)x;
+}
+
+static int64_t disliked(int64_t x, bool yes)
+{
+  x = yes ? times(x, DISLIKE) : x;
+  return x < CUT_INF / 64 ? x : CUT_INF / 64;
+}
+
+static bool is_kept(const Choose *c, uint32_t n, size_t slot)
+{
+  return rm_never(c->g, n) || c->condition[slot];
+}
+
+static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price)
+{
+  const Graph *g = c->g;
+  const GNode *node = &g->nodes[n];
+  uint32_t again = c->again[n], top = top_of(g, n);
+  Tag tag = rm_says(g, n, top) ? (Tag)g->provs[node->prov].tag : TAG_NONE;
+  bool never = tag == TAG_MUST_SAVE;
+  /* What most values of a block prefer says nothing. */
+  bool saves = gr_block_at(g, rm_home(g, n))->saves;
+  for (uint32_t k = 0; k < node->result_count; k++) {
+    size_t s = node->result0 + k;
+    bool kept = is_kept(c, n, s);
+    int64_t keep = disliked(priced(c, s, price), tag == TAG_PREFER_RECOMPUTE && saves);
+    if (rm_is_free(g, n) && tag != TAG_MUST_SAVE) keep = CUT_INF;
+    if (tag == TAG_MUST_RECOMPUTE && !kept) keep = CUT_INF;
+    never |= kept;
+    if (c->need[s]) cut_arc(cut, c->need[s], again, keep);
+  }
+  int64_t make = disliked(c->cost[n], tag == TAG_PREFER_SAVE && !saves);
+  cut_arc(cut, again, SINK, never ? CUT_INF : make);
+  for (uint32_t k = 0; k < node->operand_count; k++) {
+    Val u = gr_operand(g, n, (int)k);
+    if (c->need[rm_slot(g, u)] && top_of(g, u.node) == top)
+      cut_arc(cut, again, c->need[rm_slot(g, u)], CUT_INF);
+  }
+}
+
+static void cut_at(const Choose *c, Arena *scratch, double price, uint8_t *choice)
+{
+  const Graph *g = c->g;
+  memcpy(choice, c->written, g->type_count);
+  if (!g->blocks) return;
+  Cut cut;
+  cut_open(&cut, scratch, c->count);
+  for (uint32_t n = 0; n < g->node_count; n++)
+    if (c->again[n]) add_arcs(c, &cut, n, price);
+  for (size_t k = 0; k < c->used_count; k++)
+    cut_arc(&cut, SOURCE, c->need[rm_slot(g, c->used[k])], CUT_INF);
+  bool *side = ARENA_ARRAY(scratch, bool, c->count + 1);
+  cut_run(&cut, SOURCE, SINK, side);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    for (uint32_t k = 0; c->again[n] && k < g->nodes[n].result_count; k++) {
+      size_t s = g->nodes[n].result0 + k;
+      if (c->need[s] && side[c->need[s]] && choice[s] != CHOICE_FREE)
+        choice[s] = side[c->again[n]] ? CHOICE_REMAKE : CHOICE_SAVE;
+    }
+  }
 }
 
 void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double price, uint8_t *choice)
 {
-  Choose c = {.g = g, .env = env, .price = price};
-  rm_written(g, choice);
-  if (!g->blocks) return;
-  const bool *live = rm_live(scratch, g), *condition = rm_conditions(scratch, g);
-  const bool *there = there_anyway(&c, scratch, live, choice);
-  uint32_t count = FIRST;
-  c.need = ARENA_ARRAY(scratch, uint32_t, g->type_count + 1);
-  c.again = ARENA_ARRAY(scratch, uint32_t, g->node_count + 1);
-  for (uint32_t n = 0; n < g->node_count; n++) {
-    OpCode op = (OpCode)g->nodes[n].op;
-    if (!live[n] || !top_of(g, n) || op == OP_CONST || op == OP_DIM) continue;
-    c.again[n] = count++;
-    for (uint32_t k = 0; k < g->nodes[n].result_count; k++)
-      if (!there[g->nodes[n].result0 + k]) c.need[g->nodes[n].result0 + k] = count++;
-  }
-  cut_open(&c.cut, scratch, count);
-  for (uint32_t n = 0; n < g->node_count; n++) {
-    if (c.again[n]) add_arcs(&c, n, condition);
-    for (uint32_t k = 0; live[n] && k < g->nodes[n].operand_count; k++) {
-      Val v = gr_operand(g, n, (int)k);
-      uint32_t top = top_of(g, v.node), need = c.need[rm_slot(g, v)];
-      if (need && is_use(g, n, top)) cut_arc(&c.cut, SOURCE, need, CUT_INF);
-    }
-  }
-  bool *side = ARENA_ARRAY(scratch, bool, count + 1);
-  cut_run(&c.cut, SOURCE, SINK, side);
-  for (uint32_t n = 0; n < g->node_count; n++) {
-    for (uint32_t k = 0; c.again[n] && k < g->nodes[n].result_count; k++) {
-      size_t s = g->nodes[n].result0 + k;
-      if (c.need[s] && side[c.need[s]] && choice[s] != CHOICE_FREE)
-        choice[s] = side[c.again[n]] ? CHOICE_REMAKE : CHOICE_SAVE;
-    }
-  }
+  Choose c;
+  look_at(&c, scratch, g, env);
+  cut_at(&c, scratch, price, choice);
 }
 
-/* -- the ladder */
-
-typedef struct Bill {
-  const Graph *g;
-  const int64_t *env;
-  RmPrice sum;
-  bool *paid; /* per node */
-} Bill;
-
-static void add_to_bill(void *ud, const RmValue *v)
+/* What a choice costs in the same model. */
+static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice)
 {
-  Bill *b = ud;
-  if (v->choice == CHOICE_SAVE && v->why != WHY_CALLER)
-    b->sum.bytes = plus(b->sum.bytes, rm_bytes(b->g, v->v, b->env));
-  if (v->choice != CHOICE_REMAKE || b->paid[v->v.node]) return;
-  b->paid[v->v.node] = true;
-  b->sum.time = plus(b->sum.time, rm_cost(b->g, v->v.node, b->env));
+  const Graph *g = c->g;
+  RmPrice sum = {0};
+  bool *seen = ARENA_ARRAY(scratch, bool, g->type_count + 1);
+  bool *made = ARENA_ARRAY(scratch, bool, g->node_count + 1);
+  Val *stack = ARENA_ARRAY(scratch, Val, g->type_count + 1);
+  for (size_t k = 0, n = 0; k < c->used_count; k++) {
+    stack[n++] = c->used[k];
+    while (n) {
+      Val v = stack[--n];
+      size_t s = rm_slot(g, v);
+      if (seen[s]) continue;
+      seen[s] = true;
+      if (choice[s] == CHOICE_SAVE || is_kept(c, v.node, s)) {
+        sum.bytes = plus(sum.bytes, c->bytes[s]);
+        continue;
+      }
+      if (made[v.node]) continue;
+      made[v.node] = true;
+      sum.time = plus(sum.time, c->cost[v.node]);
+      for (uint32_t q = 0; q < g->nodes[v.node].operand_count; q++) {
+        Val u = gr_operand(g, v.node, (int)q);
+        size_t t = rm_slot(g, u);
+        if (c->need[t] && !seen[t] && top_of(g, u.node) == top_of(g, v.node)) stack[n++] = u;
+      }
+    }
+  }
+  return sum;
 }
 
 RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice)
 {
-  Bill b = {.g = g, .env = env, .paid = ARENA_ARRAY(scratch, bool, g->node_count + 1)};
-  rm_values(scratch, g, choice, NULL, add_to_bill, &b);
-  return b.sum;
+  Choose c;
+  look_at(&c, scratch, g, env);
+  return bill(&c, scratch, choice);
 }
+
+/* -- the ladder */
 
 typedef struct Ladder {
   Arena *a, scratch;
+  Choose c;
   const Graph *g;
   const int64_t *env;
   size_t most, count;
   uint8_t **choice;
   RmPrice *price;
+  RmPrice range; /* what all plans are apart at most */
 } Ladder;
 
 static RmPrice price_of(Ladder *l, const uint8_t *choice)
 {
   ArenaMark mark = arena_mark(&l->scratch);
-  RmPrice p = rm_price(&l->scratch, l->g, l->env, choice);
+  RmPrice p = bill(&l->c, &l->scratch, choice);
   arena_rewind(&l->scratch, mark);
   return p;
 }
@@ -322,16 +373,25 @@ static bool add_rung(Ladder *l, const uint8_t *choice)
   return true;
 }
 
+/* Too near to each other for something between them to matter. */
+static bool near_by(const Ladder *l, size_t small, size_t fast)
+{
+  enum { PART = 50 };
+  int64_t bytes = l->price[fast].bytes - l->price[small].bytes;
+  int64_t time = l->price[small].time - l->price[fast].time;
+  return bytes <= l->range.bytes / PART || time <= l->range.time / PART;
+}
+
 /* Cuts for the price at which plans `small` and `fast` cost the same, until there is none below the
  * line between them: the corners of the hull. */
 static void between(Ladder *l, size_t small, size_t fast, int depth)
 {
-  int64_t bytes = l->price[fast].bytes - l->price[small].bytes;
-  int64_t time = l->price[small].time - l->price[fast].time;
-  if (depth == 0 || bytes <= 0 || time <= 0) return;
+  if (depth == 0 || near_by(l, small, fast)) return;
+  double bytes = (double)(l->price[fast].bytes - l->price[small].bytes);
+  double time = (double)(l->price[small].time - l->price[fast].time);
   uint8_t *choice = ARENA_ARRAY(l->a, uint8_t, l->g->type_count + 1);
   ArenaMark mark = arena_mark(&l->scratch);
-  rm_cut(&l->scratch, l->g, l->env, (double)time / (double)bytes, choice);
+  cut_at(&l->c, &l->scratch, time / bytes, choice);
   arena_rewind(&l->scratch, mark);
   size_t k = l->count;
   if (!add_rung(l, choice)) return;
@@ -427,22 +487,27 @@ static void climb(void *ud)
   Ladder *l = ud;
   uint8_t *choice = ARENA_ARRAY(l->a, uint8_t, l->g->type_count + 1);
   size_t *rung = ARENA_ARRAY(l->a, size_t, l->most + 1);
-  rm_written(l->g, choice);
-  add_rung(l, choice);
+  look_at(&l->c, &l->scratch, l->g, l->env);
+  add_rung(l, l->c.written);
   if (!l->g->blocks) return;
   rm_all(l->g, CHOICE_SAVE, choice);
   add_rung(l, choice);
   rm_all(l->g, CHOICE_REMAKE, choice);
   add_rung(l, choice);
   size_t n = frontier(l, rung);
-  if (n > 1) between(l, rung[0], rung[n - 1], 6);
+  if (n < 2) return;
+  size_t small = rung[0], fast = rung[n - 1];
+  l->range = (RmPrice){l->price[fast].bytes - l->price[small].bytes,
+                       l->price[small].time - l->price[fast].time};
+  between(l, small, fast, 6);
   n = frontier(l, rung);
   for (size_t k = 0; k + 1 < n; k++) {
+    if (near_by(l, rung[k], rung[k + 1])) continue;
     walk(l, rung[k], rung[k + 1]);
     walk(l, rung[k + 1], rung[k]);
   }
-  if (n > 1) walk(l, rung[0], rung[n - 1]);
-  if (n > 1) walk(l, rung[n - 1], rung[0]);
+  walk(l, small, fast);
+  walk(l, fast, small);
 }
 
 size_t rm_ladder(Arena *a, const Graph *g, const int64_t *env, size_t most, uint8_t **choices)

@@ -57,7 +57,8 @@ int64_t rm_cost(const Graph *g, uint32_t node, const int64_t *env);
 int64_t rm_time(const Graph *g, const int64_t *env);  /* of all nodes that an output needs */
 int64_t rm_bytes(const Graph *g, Val v, const int64_t *env);
 /* One rung of the ladder: the choice that is cheapest where a byte kept costs `lambda` units.
- * Tags that say `must` hold; where one says `prefer`, the other answer costs 4 times. */
+ * Tags that say `must` hold; where one prefers what its block does not do by itself, the other
+ * answer costs 4 times. */
 void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double lambda, uint8_t *choice);
 /* A list of choices from which a planner takes the fastest that fits: as written, save-all,
  * recompute-all, then plans between them, each once, `most` (at least 3) altogether. It depends on
