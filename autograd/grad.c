@@ -800,7 +800,29 @@ GRADS(CHECKPOINT) { as_body(r); }
 GRADS(LOOP) { refuse(r, ERR_NOT_YET, "the gradient of a loop"); }
 GRADS(CALL) { refuse(r, ERR_GRAD_NONE, "a host function has no gradient; wrap it in a fn with a "
                                        "`backward` body, or use stop(..)"); }
-GRADS(DEFER) { refuse(r, ERR_GRAD_NONE, "a deferred host callback has no gradient"); }
+CUT(HOOK)
+/* It has no gradient. A callback of the program says so when the gradient runs, which may never be:
+ * the code around may be called for its value alone (`index` -1: the same types, and an error). */
+GRADS(DEFER)
+{
+  GErr e = {.operand = -1};
+  Graph *g = r->g;
+  int n = 1;
+  if (gr_attr_i(g, r->node, AT_INDEX, -1) < 0) {
+    refuse(r, ERR_GRAD_NONE, "a deferred host callback has no gradient");
+    return;
+  }
+  Val *in = ARENA_ARRAY(r->scratch, Val, r->in_count + 1);
+  for (int i = 0; i < r->in_count; i++)
+    if (r->wants[i]) in[n++] = r->in[i];
+  Attr attr[3] = {*gr_attr(g, r->node, AT_TEXT), attr_i(AT_CARRY, n - 1), attr_i(AT_INDEX, -1)};
+  in[0] = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
+  if (!passes(r, !val_none(in[0]), &e)) return;
+  Val none = gr_op(g, OP_DEFER, in, n, attr, 3, NULL, 0, &e);
+  if (!passes(r, !val_none(none), &e)) return;
+  for (int i = 0, k = 1; i < r->in_count; i++)
+    if (r->wants[i]) r->dx[i] = (Val){none.node, (uint32_t)k++};
+}
 
 /* -- effects: tokens carry no gradient */
 CUT(TOKEN)

@@ -236,6 +236,7 @@ static Graph *make_forward(Split *s, const Val *saved, int nsaved)
   ValMap m = map_new(tmp, s->j);
   for (uint32_t n = 0; n < s->f_nodes; n++) {
     const GNode *node = &s->j->nodes[n];
+    if (node->op == OP_HOOK) continue;
     Graph **regions = node->region_count ? ARENA_ARRAY(tmp, Graph *, node->region_count) : NULL;
     for (uint32_t k = 0; k < node->region_count; k++)
       regions[k] = gr_clone(tmp, s->j->regions[node->region0 + k]);

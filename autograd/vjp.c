@@ -119,6 +119,8 @@ typedef struct Sweep {
   bool ok;
   uint32_t lo, hi;   /* nodes looked at: lo .. hi */
   uint32_t base;     /* number of lo's first result */
+  struct Sink { uint32_t at, hook; } *sinks; /* nodes `hook`, by the last node they are about */
+  size_t sink_count, sink_cap;
   uint8_t *active;   /* per result from base on */
   Val *cot;          /* cotangent so far */
 } Sweep;
@@ -204,6 +206,63 @@ static bool seed(Sweep *s, B *b)
     s->g->at.anomaly |= s->entry.anomaly;
     if (!add_to(s, b, s->y[j], s->dy[j])) return false;
   }
+  return true;
+}
+
+/* -- hooks: when the sweep comes to the last of the values that a hook is about, their cotangents
+ * are complete (the values of one hook have no uses between them) and pass a host function */
+
+static void find_sinks(Sweep *s)
+{
+  Graph *g = s->g;
+  for (uint32_t n = s->lo; n < g->node_count; n++) {
+    if (g->nodes[n].op != OP_HOOK) continue;
+    struct Sink k = {0, n};
+    for (int i = 0; i < gr_attr_i(g, n, AT_CARRY, 1); i++)
+      if (gr_operand(g, n, i).node > k.at) k.at = gr_operand(g, n, i).node;
+    if (k.at >= s->lo && k.at <= s->hi)
+      VEC_PUSH(&s->scratch, s->sinks, s->sink_count, s->sink_cap, k);
+  }
+}
+
+static bool pass_hook(Sweep *s, uint32_t hook)
+{
+  Graph *g = s->g;
+  const GNode node = g->nodes[hook];
+  int carry = (int)gr_attr_i(g, hook, AT_CARRY, 1), n = 1;
+  Val *in = ARENA_ARRAY(&s->scratch, Val, node.operand_count + 2u);
+  int64_t *which = ARENA_ARRAY(&s->scratch, int64_t, carry + 1);
+  for (int i = 0; i < carry; i++) {
+    Val v = gr_operand(g, hook, i);
+    if (!is_active(s, v) || val_none(s->cot[slot(s, v)])) continue;
+    which[n - 1] = i;
+    in[n++] = s->cot[slot(s, v)];
+  }
+  int there = n - 1;
+  if (!there) return true;
+  for (int i = carry; i < (int)node.operand_count; i++) in[n++] = gr_operand(g, hook, i);
+  g->at = g->provs[node.prov];
+  g->at.backward = 1;
+  g->at.tag = TAG_NONE;
+  g->at.within = s->entry.region;
+  Attr attr[4] = {*gr_attr(g, hook, AT_TEXT), attr_i(AT_CARRY, there),
+                  attr_i(AT_INDEX, gr_attr_i(g, hook, AT_INDEX, -1)),
+                  attr_ints(AT_WRT, there, which)};
+  in[0] = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, s->e);
+  Val d = val_none(in[0]) ? in[0] : gr_op(g, OP_DEFER, in, n, attr, 4, NULL, 0, s->e);
+  if (val_none(d)) {
+    prov_out(s->at, g, hook);
+    return false;
+  }
+  for (int i = 0; i < there; i++)
+    s->cot[slot(s, gr_operand(g, hook, (int)which[i]))] = (Val){d.node, 1 + (uint32_t)i};
+  return true;
+}
+
+static bool pass_hooks(Sweep *s, uint32_t n)
+{
+  for (size_t i = 0; i < s->sink_count; i++)
+    if (s->sinks[i].at == n && !pass_hook(s, s->sinks[i].hook)) return false;
   return true;
 }
 
@@ -297,12 +356,13 @@ static void sweep(void *ud)
   s->cot = ARENA_ARRAY(&s->scratch, Val, count + 1);
   for (size_t j = 0; j < count; j++) s->cot[j] = VAL_NONE;
   mark_active(s);
+  find_sinks(s);
   Room m = room_for(s);
   Rule r = {.b = {.g = g}, .g = g, .scratch = &s->scratch, .in = m.in, .out = m.out, .dout = m.dout,
             .wants = m.wants, .dx = m.dx};
   s->ok = seed(s, &r.b);
   for (uint32_t n = hi; s->ok && n >= lo; n--) {
-    s->ok = step(s, &r, &m, n);
+    s->ok = pass_hooks(s, n) && step(s, &r, &m, n);
     if (n == 0) break;
   }
   for (int j = 0; s->ok && j < s->nwrt; j++)

@@ -120,6 +120,19 @@ bool has_effect(const Graph *g) {
   return false;
 }
 
+const Graph *gr_drop_hooks(Arena *a, const Graph *g) {
+  uint32_t first = 0;
+  while (first < g->node_count && g->nodes[first].op != OP_HOOK) first++;
+  if (first == g->node_count) return g;
+  Graph *d = copy_start(a, g);
+  ValMap m = map_new(a, g);
+  for (uint32_t i = 0; i < g->node_count; i++)
+    if (g->nodes[i].op != OP_HOOK) copy_node(d, &m, i, NULL);
+  copy_checks(d, g);
+  copy_outputs(d, &m);
+  return d;
+}
+
 Graph *gr_clone(Arena *a, const Graph *g) {
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);

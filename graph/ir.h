@@ -252,6 +252,9 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
 /* g with the bodies of `wrap`, `checkpoint` and `custom` in place of the nodes. `origin` (may be
  * NULL) gets, per node, the node of g that it came from. */
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
+/* g without its `hook` nodes, which say something to differentiation only; g itself when it has
+ * none. */
+const Graph *gr_drop_hooks(Arena *a, const Graph *g);
 Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect needs; inputs stay */
 /* never merges recomputed with original, effects, or random */
 Graph *gr_cse(Arena *a, const Graph *g);

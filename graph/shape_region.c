@@ -189,15 +189,34 @@ bool shape_map(C *c) {
 }
 
 /* -- effects and host functions */
+static int64_t carried(const C *c) {
+  const Attr *a = attr_find(c->attrs, c->nattrs, AT_CARRY);
+  return a ? a->u.i : 1;
+}
+
+bool shape_hook(C *c) {
+  const Attr *a = attr_find(c->attrs, c->nattrs, AT_TEXT);
+  if (!a || a->kind != AK_TEXT) return sh_bad_attr(c, AT_TEXT);
+  if (carried(c) < 1 || c->n < carried(c))
+    return gerr_set(c->e, ERR_IR_FORM, -1, "`hook` takes the values that it is about");
+  c->out[0] = (Type){.kind = TK_TOKEN};
+  return sh_tensors(c, 0);
+}
+
 bool shape_foreign(C *c) {
   const Attr *a = attr_find(c->attrs, c->nattrs, AT_TEXT);
   if (!sh_token(c)) return false;
   if (!a || a->kind != AK_TEXT) return sh_bad_attr(c, AT_TEXT);
   c->out[0] = (Type){.kind = TK_TOKEN};
   if (c->op == OP_DEFER) {
-    if (c->n != 2) return gerr_set(c->e, ERR_IR_FORM, -1, "`defer` takes a token and a value");
-    c->out[1] = *c->in[1];
-    c->out[1].alias = 0;
+    int64_t carry = carried(c);
+    if (c->n < 1 + carry)
+      return gerr_set(c->e, ERR_IR_FORM, -1, "`defer` takes a token and the values that pass");
+    if (!sh_tensors(c, 1)) return false;
+    for (int64_t i = 1; i <= carry; i++) {
+      c->out[i] = *c->in[i];
+      c->out[i].alias = 0;
+    }
     return true;
   }
   const Attr *dt = attr_find(c->attrs, c->nattrs, AT_DTYPE);

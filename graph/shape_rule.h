@@ -71,6 +71,7 @@ bool shape_dot(C *c);
 bool shape_first(C *c);
 bool shape_flip(C *c);
 bool shape_foreign(C *c);
+bool shape_hook(C *c);
 bool shape_gather(C *c);
 bool shape_given(C *c);
 bool shape_inner(C *c);

@@ -10,6 +10,7 @@
 #include "autograd/autograd.h"
 #include "lang/builtin.h"
 #include "lang/compile.h"
+#include "lang/host.h"
 #include "lang/tape.h"
 #include "lang/walk.h"
 
@@ -59,6 +60,7 @@ typedef struct Wrt {
   Val *dx;
   size_t next;
   bool unreached;
+  bool hooks; /* those of params run */
 } Wrt;
 
 static void wrt_push(Wrt *w, Val v) {
@@ -125,12 +127,12 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
     w->unreached = true;
     return zero_node(s, &t);
   }
-  return sum;
+  return w->hooks && x.tag == V_PARAM ? host_param_gradient(s, x.u.p, sum, w->at) : sum;
 }
 
 /* Gradients of y (one value) with cotangent dy, by the leaves of wrt. */
-static Value code_gradient(Session *s, Value y, Value dy, Value wrt, Span at) {
-  Wrt w = {.s = s, .at = at};
+static Value code_gradient(Session *s, Value y, Value dy, Value wrt, bool hooks, Span at) {
+  Wrt w = {.s = s, .at = at, .hooks = hooks};
   tree_map(s, 1, &wrt, wrt_collect, &w, at);
   w.dx = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
@@ -197,7 +199,9 @@ BUILTIN_FN(bi_grad) {
                 "a frozen param has no gradient");
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
-  return code_gradient(s, y, one_like(s, y, c->at), wrt, a[1]->span);
+  Value g = code_gradient(s, y, one_like(s, y, c->at), wrt, true, a[1]->span);
+  host_end(s, c->at);
+  return g;
 }
 
 /* ---- vjp and friends in code */
@@ -238,7 +242,7 @@ BUILTIN_FN(bi_vjp) {
   if (!s->stage) fail(s, ERR_BUG, c->at, "_vjp outside code");
   Value x = fresh(s, c->v[1], c->at), y = code_call(s, c->v[0], x, c->at);
   Value r[2] = {y, v_unit()};
-  r[1] = code_gradient(s, y, like(s, c->v[2], y, c->at, "cotangent"), x, c->at);
+  r[1] = code_gradient(s, y, like(s, c->v[2], y, c->at, "cotangent"), x, false, c->at);
   return list_value(s, V_TUPLE, 2, r);
 }
 
@@ -269,11 +273,11 @@ BUILTIN_FN(bi_jvp) {
   Value x = fresh(s, c->v[1], c->at), y = code_call(s, c->v[0], x, c->at);
   Type ty = type_of(s, y);
   Value u = fresh(s, zero_node(s, &ty), c->at);
-  Value g = code_gradient(s, y, u, x, c->at);
+  Value g = code_gradient(s, y, u, x, false, c->at);
   Value trees[2] = {g, c->v[2]};
   Dot d = {c->at, v_unit()};
   tree_map(s, 2, trees, dot_leaf, &d, c->at);
-  Value r[2] = {y, code_gradient(s, d.sum, one_like(s, d.sum, c->at), u, c->at)};
+  Value r[2] = {y, code_gradient(s, d.sum, one_like(s, d.sum, c->at), u, false, c->at)};
   return list_value(s, V_TUPLE, 2, r);
 }
 
@@ -367,11 +371,11 @@ BUILTIN_FN(bi_hessian) {
   e.u.v = gr_input(st.g, &t);
   Value x = fresh(s, x0, c->at), y = code_call(s, c->v[0], x, c->at);
   check_loss(s, y, c->at);
-  Value g = code_gradient(s, y, one_like(s, y, c->at), x, c->at);
+  Value g = code_gradient(s, y, one_like(s, y, c->at), x, false, c->at);
   Value trees[2] = {g, e};
   Dot d = {c->at, v_unit()};
   tree_map(s, 2, trees, dot_leaf, &d, c->at);
-  Value h = code_gradient(s, d.sum, one_like(s, d.sum, c->at), x, c->at);
+  Value h = code_gradient(s, d.sum, one_like(s, d.sum, c->at), x, false, c->at);
   h = tree_map(s, 1, &h, output_leaf, &c->at, c->at);
   stage_pop(s);
   h = mapped(s, &st, h, 1, &basis, n, c->at);

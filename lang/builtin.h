@@ -60,6 +60,7 @@ Value bi_elementwise(Session *s, Call *c), bi_gelu(Session *s, Call *c),
     bi_checkpoint_layers(Session *s, Call *c), bi_later(Session *s, Call *c),
     bi_on_grad(Session *s, Call *c),
     bi_after_grad(Session *s, Call *c), bi_after_backward(Session *s, Call *c),
-    bi_remove(Session *s, Call *c);
+    bi_remove(Session *s, Call *c), bi_on_call(Session *s, Call *c),
+    bi_defer(Session *s, Call *c);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "lang/host.h"
 #include "lang/policy.h"
 
 enum { DEPTH_CODE = 256, DEPTH_SCRIPT = 1000 };
@@ -73,7 +74,13 @@ static _Noreturn void not_code(Session *s, FnObj *f, Span at) {
   raise_(s);
 }
 
+/* In code, where it may have hooks around it. */
+static Value staged_call(Session *s, FnObj *f, const Args *a) {
+  return f->decl->fn->back_body ? custom_call(s, f, a) : inline_call(s, f, a);
+}
+
 Value call_fn(Session *s, FnObj *f, const Args *a) {
+  if (f->deferred) return deferred_call(s, f, a);
   if (s->abstract && s->depth > 40) return (Value){.tag = V_UNKNOWN}; /* `check`: recursion */
   if (s->abstract || s->stage || !f->is_code) {
     if (in_code(s) && !f->is_code && f->decl->kind == N_LAMBDA) not_code(s, f, a->call);
@@ -83,8 +90,8 @@ Value call_fn(Session *s, FnObj *f, const Args *a) {
                     "declare it `fn %s` if it does not print to files, read clocks or make models",
                     fn_name(f)),
                 "code cannot call the proc `%s`", fn_name(f));
-    if (f->decl->fn->back_body && s->stage) return custom_call(s, f, a);
-    return inline_call(s, f, a);
+    if (!s->stage) return inline_call(s, f, a);
+    return host_hooked(s, f) ? host_call(s, f, a, staged_call) : staged_call(s, f, a);
   }
   return run_code(s, f, a);
 }

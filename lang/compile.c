@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "autograd/remat.h"
+#include "lang/hook.h"
+#include "lang/host.h"
 #include "lang/native.h"
 #include "lang/policy.h"
 #include "lang/tape.h"
@@ -83,6 +85,9 @@ static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
         buf_printf(&f->sig, "%lld,", (long long)t->dim[i]);
     }
     buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
+    if (v.tag == V_PARAM && v.u.p->hooked)
+      buf_printf(&f->sig, "h%d%d ", hooks_on(f->s, (HookKey){HOOK_PARAM, v.u.p->id, 0}),
+                 hooks_on(f->s, (HookKey){HOOK_AFTER_GRAD, v.u.p->id, 0}));
   } else {
     buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
   }
@@ -114,7 +119,7 @@ static void flatten_policy(Flat *f, Value v) {
     n = o->count;
     items = o->args;
   } else if (v.tag == V_FN) {
-    buf_printf(b, "fn%p(", (void *)v.u.fn->decl);
+    buf_printf(b, v.u.fn->deferred ? "defer%p(" : "fn%p(", (void *)v.u.fn->decl);
     for (size_t i = 0; i < v.u.fn->capture_count; i++) flatten_policy(f, v.u.fn->captures[i].v);
   } else if (v.tag == V_STR) {
     buf_printf(b, "s%zu:%s(", v.u.str->n, v.u.str->s);
@@ -133,6 +138,9 @@ static void flatten_inst(Flat *f, Inst *inst) {
     }
   VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
   buf_printf(&f->sig, "m%p{", (void *)inst->model);
+  if (inst->hooked)
+    buf_printf(&f->sig, "h%d%d ", hooks_on(f->s, (HookKey){HOOK_BEFORE_CALL, inst->id, 0}),
+               hooks_on(f->s, (HookKey){HOOK_AFTER_CALL, inst->id, 0}));
   if (inst->policy.tag != V_UNIT) { /* rule 84 */
     buf_puts(&f->sig, "policy ");
     flatten_policy(f, inst->policy);
@@ -365,7 +373,7 @@ static Value rebuild_at(Session *s, Cursor *c, Value v) {
       cap[i] = f->captures[i];
       cap[i].v = rebuild_at(s, c, f->captures[i].v);
     }
-    return fn_value(s, f->decl, f->module, f->self, f->model, f->is_code, f->capture_count, cap);
+    return fn_like(s, f, f->self, cap);
   }
   case V_INST: seen_inst(s, c, v.u.inst); return v;
   default: return v;
@@ -603,6 +611,7 @@ struct Compiled {
   size_t write_count;
   JointEntry *joints;
   Native *native; /* of `plain` */
+  Hosts *hosts;   /* NULL: none */
   Span eval_dropout;
   bool regrad, takes_grad;
   LayerPath *paths;
@@ -746,9 +755,12 @@ static void stage_job(void *ud) {
    * gradients are summed (rule 74). What runs is simplified. */
   c->g = gr_dce(&c->arena, u->g);
   double start = native_clock();
-  c->plain = simplified(&c->arena, c->g->blocks ? rm_pass(&c->arena, c->g) : c->g);
+  const Graph *g = gr_drop_hooks(&c->arena, c->g);
+  c->plain = simplified(&c->arena, g->blocks ? rm_pass(&c->arena, g) : g);
   c->takes_grad = takes_grad(c->g);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
+  c->hosts = u->hosts;
+  if (c->hosts) c->hosts->rc++;
   c->source = u->source;
   c->binds = u->binds;
   c->bind_count = u->bind_count;
@@ -772,6 +784,7 @@ static void compiled_release(void *obj) {
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
   for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j);
   native_free(&s->mem, c->native);
+  hosts_release(c->hosts);
   arena_free(&c->arena);
   mem_free(&s->mem, c, sizeof *c);
 }
@@ -791,6 +804,7 @@ void cache_free(Session *s) {
 void flatten_call(Flat *f, FnObj *fn, const Args *a) {
   const Modes *m = &f->s->modes;
   buf_printf(&f->sig, "%d%d%d%d%d ", m->train, m->no_grad, m->anomaly, m->compute, m->device);
+  if (hooks_on(f->s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0})) buf_puts(&f->sig, "h ");
   flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
   const NodeList *p = &fn->decl->fn->params;
   uint32_t positional = 0;
@@ -956,6 +970,8 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants) {
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
   j->f = gr_clone(&j->arena, c->g);
+  j->hosts = c->hosts;
+  if (j->hosts) j->hosts->rc++;
   j->asked = !c->takes_grad;
   j->capsule = is_capsule_node(c->decl);
   j->wants = ARENA_ARRAY(&j->arena, bool, n + 1);
@@ -1062,6 +1078,11 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
   RunCtx ctx = {
       .mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
+  Value *refs = c->hosts ? host_refs(s, c->hosts, &flat) : NULL;
+  if (c->hosts) {
+    ctx.effect = host_effect;
+    ctx.ud = host_run(s, c->hosts, refs, (Span){0});
+  }
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
   Native **native = saves ? &j->forward : &c->native;
@@ -1083,6 +1104,12 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   if (j)
     tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, saves ? out + nout : NULL, env,
                      nsym, a->call);
+  for (size_t k = 0; j && c->hosts && k < c->result_outputs; k++) {
+    TapeNode *n = outs[k].u.t->node;
+    if (!n) continue;
+    tape_refs(s, n, c->hosts->need_count, refs);
+    break;
+  }
   for (size_t i = 0; i < c->write_count; i++) {
     Write *w = &c->writes[i];
     Value v = instantiate(s, c, w->tmpl, outs, env, a->call);

@@ -66,6 +66,7 @@ struct Unit {
   RandomUse *randoms; size_t random_count, random_cap;
   Global **hidden;   size_t hidden_count, hidden_cap;
   Val token;         /* present effect token */
+  struct Hosts *hosts; /* lang/host.h; NULL: none */
   bool restart, check;
   bool quiet;  /* some of it stands under no_grad */
   bool regrad; /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */

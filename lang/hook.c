@@ -13,6 +13,7 @@
 
 #include "lang/builtin.h"
 #include "lang/compile.h"
+#include "lang/host.h"
 #include "lang/tape.h"
 #include "lang/walk.h"
 
@@ -214,11 +215,57 @@ static Value register_grad(Session *s, Call *c, HookKind kind) {
 
 BUILTIN_FN(bi_on_grad) {
   if (s->abstract) return (Value){.tag = V_UNKNOWN};
-  if (s->stage) fail(s, ERR_NOT_YET, c->at, "not yet: `on_grad` in code");
-  return register_grad(s, c, HOOK_PARAM);
+  if (!s->stage) return register_grad(s, c, HOOK_PARAM);
+  static const char form[] = "on_grad(x, fn(g) = ..)";
+  if (c->v[0].tag == V_INST)
+    fail_help(s, ERR_SCRIPT_ONLY, c->spans[0], "register it in script, before the call",
+              "in code `on_grad` takes a value, not an instance");
+  if (c->rest_n != 1)
+    fail_help(s, ERR_ARG_COUNT, c->at, form, "in code `on_grad` takes a value and a function");
+  if (!v_is_tensor(c->v[0]) || !dt_float((DType)type_of(s, c->v[0]).dtype))
+    fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
+              value_type_text(s, c->v[0]));
+  Value f = want_function(s, c, c->rest[0], c->rest_spans[0], 1, form);
+  if (f.tag != V_FN)
+    fail_help(s, ERR_NOT_CALLABLE, c->rest_spans[0], form,
+              "in code a hook is a function that the program declares, not %s",
+              value_type_text(s, f));
+  host_on_grad(s, c->v[0], f, c->at);
+  return v_unit();
 }
 
 BUILTIN_FN(bi_after_grad) { return register_grad(s, c, HOOK_AFTER_GRAD); }
+
+static void on_layer(Session *s, const Call *c, int i, uint32_t n, HookKind kind, uint64_t handle,
+                     const char *form) {
+  if (c->v[i].tag == V_NONE) return;
+  Value f = want_function(s, c, c->v[i], c->spans[i], n, form);
+  hook_add(s, (HookKey){kind, c->v[0].u.inst->id, 0}, handle, f, NULL, c->at);
+}
+
+BUILTIN_FN(bi_on_call) {
+  static const char form[] = "on_call(net.layer, before = fn(dy) = .., after = fn(dx, dy) = ..)";
+  if (c->v[0].tag != V_INST)
+    fail_help(s, ERR_WANT_MODEL, c->spans[0], form, "`on_call` takes an instance, not %s",
+              value_type_text(s, c->v[0]));
+  Inst *inst = c->v[0].u.inst;
+  const NodeList *l = &inst->model->decl->model.members;
+  const Node *forward = NULL;
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i]->kind == N_FN && !strcmp(l->items[i]->fn->name.name, "forward"))
+      forward = l->items[i];
+  if (!forward || forward->fn->is_proc)
+    fail(s, ERR_NOT_CALLABLE, c->spans[0],
+         "`on_call` is about calls of the instance; model `%s` has no `fn forward`",
+         inst->model->name);
+  if (c->v[1].tag == V_NONE && c->v[2].tag == V_NONE)
+    fail_help(s, ERR_ARG_COUNT, c->at, form, "`on_call` needs `before`, `after` or both");
+  uint64_t handle = ++hooks_of(s)->handles;
+  on_layer(s, c, 1, 1, HOOK_BEFORE_CALL, handle, form);
+  on_layer(s, c, 2, 2, HOOK_AFTER_CALL, handle, form);
+  inst->hooked = true;
+  return handle_value(s, handle);
+}
 
 BUILTIN_FN(bi_after_backward) {
   Value f = want_function(s, c, c->v[0], c->spans[0], 0, "after_backward(fn() { .. })");
@@ -250,41 +297,66 @@ static void hook_job(void *ud) {
   value_retain(j->answer);
 }
 
-/* What h answers, on the pool. An error in it ends the `grad` and says so. */
-static Value call_hook(Session *s, Hook *h, const HookRun *r, size_t n, const Value *args) {
-  HookJob j = {.s = s, .f = h->f, .at = h->at};
-  uint64_t number = h->number;
-  if (h->path) j.args[j.n++] = str_value(s, h->path, strlen(h->path));
-  for (size_t i = 0; i < n; i++) j.args[j.n++] = args[i];
-  value_pool(s, j.f); /* it may remove itself */
+/* What the function answers, on the pool. An error in it ends the `grad` and says so. */
+static Value call_hook(Session *s, HookJob *j, const HookRun *r) {
+  value_pool(s, j->f); /* it may remove itself */
   Modes modes = s->modes;
   s->modes = r->modes;
   s->modes.no_grad = !r->record;
-  h->running = true;
   size_t before = s->diags.count;
   ArenaMark am = arena_mark(&s->scratch);
-  int code = guard(s, hook_job, &j);
+  int code = guard(s, hook_job, j);
   s->modes = modes;
-  h = hook_numbered(s, number);
-  if (h) h->running = false;
   if (code != MEM_OK) {
     for (size_t i = s->diags.count; code == MEM_ERR_PROGRAM && i-- > before;) {
       Diag *d = s->diags.items[i];
       if (d->severity != SEV_ERROR) continue;
-      dg_label(&s->diags, d, j.at, "in a hook of the gradient");
+      dg_label(&s->diags, d, j->at, "in a hook of the gradient");
       dg_label(&s->diags, d, r->grad, "that is taken here");
       break;
     }
     mem_throw(&s->mem, code);
   }
   arena_rewind(&s->scratch, am);
-  if (v_counted(j.answer)) mem_pool_add(&s->mem, j.answer.u.o, (void (*)(void *))obj_release);
-  return j.answer;
+  if (v_counted(j->answer)) mem_pool_add(&s->mem, j->answer.u.o, (void (*)(void *))obj_release);
+  return j->answer;
 }
 
-static _Noreturn void hook_fail(Session *s, ErrCode code, const Hook *h, const HookRun *r,
+static void running(Session *s, uint64_t number, bool on) {
+  Hook *h = hook_numbered(s, number);
+  if (h) h->running = on;
+}
+
+typedef struct RunningHook {
+  Session *s;
+  uint64_t number;
+} RunningHook;
+
+static void stop_running(void *p) {
+  RunningHook *r = p;
+  running(r->s, r->number, false);
+  mem_free(&r->s->mem, r, sizeof *r);
+}
+
+/* The answer of a registered hook, which is not called again by what it does. */
+static Value call_registered(Session *s, const Hook *h, const HookRun *r, size_t n,
+                             const Value *args) {
+  HookJob j = {.s = s, .f = h->f, .at = h->at};
+  uint64_t number = h->number;
+  if (h->path) j.args[j.n++] = str_value(s, h->path, strlen(h->path));
+  for (size_t i = 0; i < n; i++) j.args[j.n++] = args[i];
+  RunningHook *on = mem_need(&s->mem, NULL, 0, sizeof *on);
+  *on = (RunningHook){s, number};
+  mem_pool_add(&s->mem, on, stop_running); /* after an error too */
+  running(s, number, true);
+  Value a = call_hook(s, &j, r);
+  running(s, number, false);
+  return a;
+}
+
+static _Noreturn void hook_fail(Session *s, ErrCode code, Span at, const HookRun *r,
                                 const char *text) {
-  Diag *d = err(s, code, h->at, "%s", text);
+  Diag *d = err(s, code, at, "%s", text);
   dg_label(&s->diags, d, r->grad, "in the gradient that is taken here");
   raise_(s);
 }
@@ -295,7 +367,7 @@ static const char *device_text(const Tensor *t) {
 }
 
 /* Why y cannot stand for x: its size, else its place, else its dtype differs; NULL when it can. */
-static const char *misfit(Session *s, const Tensor *x, const Tensor *y) {
+const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y) {
   Buf a, b;
   buf_init_arena(&a, &s->scratch);
   buf_init_arena(&b, &s->scratch);
@@ -315,46 +387,63 @@ static const char *misfit(Session *s, const Tensor *x, const Tensor *y) {
   return NULL;
 }
 
-Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g) {
-  const char *of = r->name ? txt(s, " of `%s`", r->name) : "";
-  for (Hook *h = next_hook(s, k, 0); h;) {
-    uint64_t number = h->number;
-    if (h->running) {
-      h = next_hook(s, k, number);
-      continue;
-    }
+/* What stands for g after the answer a. */
+static Value answered(Session *s, Value g, Value a, bool drops, Span at, const HookRun *r) {
+  if (a.tag == V_UNIT || (a.tag == V_NONE && (g.tag == V_NONE || drops))) return a.tag ? a : g;
+  bool list = g.tag == V_TUPLE || g.tag == V_LIST;
+  size_t n = list ? g.u.list->count : g.tag == V_RECORD ? g.u.rec->count : 0;
+  if (v_is_tensor(g) && v_is_tensor(a)) {
+    Tensor *x = tensor_of(s, g, at), *y = tensor_of(s, a, at);
+    const char *why = hook_misfit(s, x, y);
+    if (why)
+      hook_fail(s, ERR_HOOK_META, at, r,
+                txt(s, "a hook gives another kind of gradient%s: %s",
+                    r->name ? txt(s, " of `%s`", r->name) : "", why));
+    return r->record && a.tag == V_TENSOR ? a : tensor_value(s, tn_ref(y));
+  }
+  bool same = a.tag == g.tag && ((list && a.u.list->count == n) ||
+                                 (g.tag == V_RECORD && a.u.rec->count == n &&
+                                  !memcmp(a.u.rec->names, g.u.rec->names, n * sizeof(Name))));
+  if (!same)
+    hook_fail(s, ERR_HOOK_ANSWER, at, r,
+              txt(s, "a hook gives () or a gradient, here %s%s, not %s", value_type_text(s, g),
+                  drops ? ", or none to drop it" : "", value_type_text(s, a)));
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++)
+    items[i] = list ? answered(s, g.u.list->items[i], a.u.list->items[i], false, at, r)
+                    : answered(s, g.u.rec->items[i], a.u.rec->items[i], false, at, r);
+  return list ? list_value(s, (ValueTag)g.tag, n, items)
+              : record_value(s, n, g.u.rec->names, items);
+}
+
+Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g, const Value *seen) {
+  bool drops = k.kind == HOOK_AFTER_GRAD;
+  uint64_t number = 0;
+  for (Hook *h; (h = next_hook(s, k, number)) && g.tag != V_NONE;) {
+    number = h->number;
+    if (h->running) continue;
     poll_interrupt(s, h->at);
-    Hook then = *h; /* it may be gone afterwards */
-    Value a = call_hook(s, h, r, 1, &g);
-    if (a.tag == V_NONE && k.kind == HOOK_AFTER_GRAD) return a;
-    if (a.tag != V_UNIT) {
-      if (a.tag != V_TENSOR && a.tag != V_PARAM)
-        hook_fail(s, ERR_HOOK_ANSWER, &then, r,
-                  txt(s, "a hook of a gradient gives () or a gradient%s, not %s",
-                      k.kind == HOOK_AFTER_GRAD ? ", or none to drop it" : "",
-                      value_type_text(s, a)));
-      Tensor *x = tensor_of(s, g, then.at), *y = tensor_of(s, a, then.at);
-      const char *why = misfit(s, x, y);
-      if (why)
-        hook_fail(s, ERR_HOOK_META, &then, r,
-                  txt(s, "a hook gives another kind of gradient%s: %s", of, why));
-      g = r->record && a.tag == V_TENSOR ? a : tensor_value(s, tn_ref(y));
-    }
-    h = next_hook(s, k, number);
+    Value args[2] = {g, seen ? *seen : v_unit()};
+    Span at = h->at; /* the hook may be gone afterwards */
+    g = answered(s, g, call_registered(s, h, r, seen ? 2 : 1, args), drops, at, r);
   }
   return g;
 }
 
+Value hook_gradient(Session *s, Value f, Span at, const HookRun *r, Value g) {
+  HookJob j = {.s = s, .f = f, .at = at, .n = 1, .args = {g}};
+  return answered(s, g, call_hook(s, &j, r), false, at, r);
+}
+
 void hooks_end(Session *s, const HookRun *r) {
   HookKey k = {HOOK_AFTER_BACKWARD, 0, 0};
-  for (Hook *h = next_hook(s, k, 0); h;) {
-    uint64_t number = h->number;
+  uint64_t number = 0;
+  for (Hook *h; (h = next_hook(s, k, number));) {
+    number = h->number;
     poll_interrupt(s, h->at);
-    if (!h->running) {
-      size_t mark = mem_pool_mark(&s->mem);
-      call_hook(s, h, r, 0, NULL);
-      mem_pool_drain(&s->mem, mark);
-    }
-    h = next_hook(s, k, number);
+    if (h->running) continue;
+    size_t mark = mem_pool_mark(&s->mem);
+    call_registered(s, h, r, 0, NULL);
+    mem_pool_drain(&s->mem, mark);
   }
 }

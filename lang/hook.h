@@ -32,9 +32,14 @@ typedef struct HookRun {
 } HookRun;
 
 bool hooks_on(const Session *s, HookKey k);
-/* The gradient `g`, a tensor, after the hooks of k in order of registration; none when one of
+/* The gradient `g` (a tensor, or a tree of tensors with none where there is no gradient) after the
+ * hooks of k in order of registration, which get it and, unless NULL, `seen`; none when one of
  * after_grad dropped it. The result is on the pool. */
-Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g);
+Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g, const Value *seen);
+/* The same with one function that is not registered. */
+Value hook_gradient(Session *s, Value f, Span at, const HookRun *r, Value g);
+/* Why y cannot stand for x: its size, else its layout, else its dtype differs; NULL when it can. */
+const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y);
 /* The functions of after_backward; those that are registered meanwhile too. */
 void hooks_end(Session *s, const HookRun *r);
 /* What the hooks of these kinds hang on dies. */

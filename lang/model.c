@@ -217,7 +217,7 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
 static Value unbind_self(Session *s, Inst *inst, Value v) {
   if (v.tag != V_FN || v.u.fn->self != inst || v.u.fn->decl->kind != N_LAMBDA) return v;
   const FnObj *o = v.u.fn;
-  return fn_value(s, o->decl, o->module, NULL, o->model, o->is_code, o->capture_count, o->captures);
+  return fn_like(s, o, NULL, o->captures);
 }
 
 Value construct(Session *s, ModelDecl *m, const Args *a) {

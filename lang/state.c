@@ -62,7 +62,7 @@ Value field_value(Session *s, Inst *i, Field *f) {
   if (f->v.tag == V_FN && !f->v.u.fn->self && f->v.u.fn->model == i->model &&
       f->v.u.fn->decl->kind == N_LAMBDA) {
     const FnObj *o = f->v.u.fn; /* see construct */
-    return fn_value(s, o->decl, o->module, i, o->model, o->is_code, o->capture_count, o->captures);
+    return fn_like(s, o, i, o->captures);
   }
   if (!s->stage) return f->v;
   State *st = unit_state(s, i, f->name);

@@ -13,6 +13,7 @@
 #include "lang/capture.h"
 #include "lang/compile.h"
 #include "lang/hook.h"
+#include "lang/host.h"
 #include "lang/native.h"
 #include "lang/tape.h"
 
@@ -29,6 +30,7 @@ void joint_release(JointRef *j) {
   Session *s = j->s;
   native_free(&s->mem, j->forward);
   native_free(&s->mem, j->backward);
+  hosts_release(j->hosts);
   arena_free(&j->arena);
   mem_free(&s->mem, j, sizeof *j);
 }
@@ -53,6 +55,10 @@ static void node_drop(Session *s, TapeNode *n, TapeNode **more) {
       mem_free(m, (void *)(uintptr_t)n->attrs[i].u.ints, n->attrs[i].count * sizeof(int64_t));
   mem_free(m, n->attrs, n->attr_count * sizeof *n->attrs);
   mem_free(m, n->env, n->env_count * sizeof *n->env);
+  for (size_t i = 0; i < n->ref_count; i++) value_release(n->refs[i]);
+  mem_free(m, n->refs, n->ref_count * sizeof *n->refs);
+  n->refs = NULL;
+  n->ref_count = 0;
   joint_release(n->joint);
   n->in = NULL;
   n->inputs = n->saved = NULL;
@@ -233,6 +239,14 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   t->bare = !saved;
   attach(t, nout, out);
   tape_release(s, t);
+}
+
+void tape_refs(Session *s, TapeNode *n, size_t count, const Value *refs) {
+  if (!count) return;
+  n->refs = mem_need(&s->mem, NULL, 0, count * sizeof *refs);
+  n->ref_count = count;
+  memcpy(n->refs, refs, count * sizeof *refs);
+  for (size_t i = 0; i < count; i++) value_retain(refs[i]);
 }
 
 /* The forward runs again for what it saves: it has told what it had to tell. */
@@ -435,6 +449,10 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
   size_t nin = n->in_count;
   if (n->joint) {
     Joint *j = n->joint->joint;
+    if (n->joint->hosts) {
+      ctx.effect = host_effect;
+      ctx.ud = host_run(s, n->joint->hosts, n->refs, w->at);
+    }
     size_t ni = j->backward->input_count, no = j->backward->output_count, k = 0;
     Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, ni + 1),
            **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
@@ -735,7 +753,9 @@ static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   }
   for (size_t i = w->count; i-- > 0;) { /* inputs before their users */
     Visit *v = &w->visits[i];
-    w->hooked |= v->node->hooked || v->node->opened;
+    const JointRef *j = v->node->joint;
+    w->hooked |= v->node->hooked || v->node->opened || (j ? j->hosts != NULL
+                                                          : v->node->op == OP_DEFER);
     for (size_t k = 0; k < v->node->in_count; k++) {
       const Edge *e = &v->node->in[k];
       LeafGrad *leaf = e->param ? leaf_of(w, e->param) : NULL;
@@ -757,9 +777,9 @@ static void finish_leaf(Sweep *w, LeafGrad *leaf, Modes modes) {
   if (!p->hooked || leaf->grad.tag == V_UNIT) return;
   size_t mark = mem_pool_mark(&s->mem);
   HookRun r = hook_run(w, modes, p->name);
-  value_set(&leaf->grad, hooks_gradient(s, (HookKey){HOOK_PARAM, p->id, 0}, &r, leaf->grad));
+  value_set(&leaf->grad, hooks_gradient(s, (HookKey){HOOK_PARAM, p->id, 0}, &r, leaf->grad, NULL));
   mem_pool_drain(&s->mem, mark);
-  Value g = hooks_gradient(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}, &r, leaf->grad);
+  Value g = hooks_gradient(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}, &r, leaf->grad, NULL);
   leaf->dropped = g.tag == V_NONE;
   value_set(&leaf->grad, leaf->dropped ? v_unit() : g);
   mem_pool_drain(&s->mem, mark);
@@ -773,7 +793,7 @@ static void finish_results(Sweep *w, Visit *v) {
   for (uint32_t k = 0; n->hooked && k < n->out_count; k++) {
     if (v->cot[k].tag == V_UNIT) continue;
     size_t mark = mem_pool_mark(&s->mem);
-    value_set(&v->cot[k], hooks_gradient(s, (HookKey){HOOK_VALUE, n->seq, k}, &r, v->cot[k]));
+    value_set(&v->cot[k], hooks_gradient(s, (HookKey){HOOK_VALUE, n->seq, k}, &r, v->cot[k], NULL));
     mem_pool_drain(&s->mem, mark);
   }
 }
@@ -800,6 +820,11 @@ static void contribute(Sweep *w, Visit *v) {
                         : e->node && (visit_of(w, e->node)->active || is_target(w, e));
   }
   if (n->joint && n->joint->eval_dropout.file) warn_eval_dropout(s, n->joint->eval_dropout);
+  if (!n->joint && n->op == OP_DEFER) {
+    Diag *d = err(s, ERR_GRAD_NONE, n->span, "a deferred function has no gradient");
+    dg_label(&s->diags, d, w->at, "that is taken here");
+    raise_(s);
+  }
   node_gradients(w, n, v->cot, wants, dx);
   /* last operand first: the order in which a graph meets its uses */
   for (size_t k = n->in_count; k-- > 0;) {

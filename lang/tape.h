@@ -16,6 +16,7 @@ typedef struct JointRef {
   Arena arena;
   Graph *f;        /* what was differentiated: inputs -> outputs */
   Joint *joint;    /* NULL: not made yet, see tape_need */
+  struct Hosts *hosts; /* lang/host.h; NULL: none */
   bool *cot, *wants; /* what the joint graph is made for */
   /* per input of f, NULL = none: the backward takes the gradient that later uses gave the input and
    * goes on adding to it, as the body would that stands in place of the call (rule 80) */
@@ -57,6 +58,8 @@ struct TapeNode {
   Attr *attrs;
   size_t attr_count;
   JointRef *joint;   /* a call; NULL for one operation */
+  Value *refs;       /* of a call: what its hosts are about (lang/host.h) */
+  size_t ref_count;
   int64_t *env;      /* sizes */
   size_t env_count;
   uint32_t slot;     /* place in the innermost sweep that has it, from 1; 0 = none runs */
@@ -113,6 +116,8 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
                  int nout, Value *out, Span at);
 /* Records a call: `in` are the leaves, `out` the tensor results of the graph; takes over `saved`
  * references. */
+/* What the hosts of a recorded call are about; copied. */
+void tape_refs(Session *s, TapeNode *n, size_t count, const Value *refs);
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at);

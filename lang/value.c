@@ -241,6 +241,12 @@ Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, 
   return v;
 }
 
+Value fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures) {
+  Value v = fn_value(s, f->decl, f->module, self, f->model, f->is_code, f->capture_count, captures);
+  v.u.fn->deferred = f->deferred;
+  return v;
+}
+
 Value inst_value(Session *s, ModelDecl *m, size_t nfields) {
   Inst *i = obj_new(s, V_INST, sizeof *i);
   i->model = m;

@@ -106,6 +106,7 @@ typedef struct FnObj {
   struct Inst *self; /* bound method, or NULL (retained) */
   struct ModelDecl *model; /* the model whose member it is, or NULL */
   bool is_code;      /* fn; false: proc */
+  bool deferred;     /* what defer(f) gives: lang/host.c */
   size_t capture_count;
   Local *captures;   /* by value (rule 8) */
 } FnObj;
@@ -169,6 +170,8 @@ Value record_value(Session *s, size_t n, const Name *names, const Value *items);
 Value range_value(Session *s, Value lo, Value hi);
 Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
                size_t ncaptures, const Local *captures);
+/* The same function with other captures (as many), or another `self`. */
+Value fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures);
 Value inst_value(Session *s, ModelDecl *m, size_t nfields);
 
 const Value *record_get(const Record *r, Name name); /* NULL when absent */

@@ -522,6 +522,16 @@ static Val gen_op(Gen *x, OpCode op)
     a[0] = attr_i(AT_CARRY, carry);
     return gen_node(x, op, n + 1, v, 1, a, 1, &r);
   }
+  case OP_HOOK: {
+    if (x->region) return VAL_NONE;
+    int carry = 1 + (int)gen_rnd(x, 2);
+    v[0] = gen_any(x, DOM_ANY, 0, 2);
+    v[1] = gen_any(x, DOM_ANY, 0, 2);
+    a[0] = attr_text(AT_TEXT, names_of(names, "hook"));
+    a[1] = attr_i(AT_CARRY, carry);
+    a[2] = attr_i(AT_INDEX, 3);
+    return gen_node(x, op, 2, v, 3, a, 0, NULL);
+  }
   case OP_TOKEN: return x->region ? VAL_NONE : gen_node(x, op, 0, NULL, 0, NULL, 0, NULL);
   case OP_CALL: case OP_DEFER: case OP_PRINT: case OP_ASSERT: {
     if (x->region) return VAL_NONE;
