@@ -795,7 +795,6 @@ static void as_body(Rule *r)
     if (r->wants[j]) r->dx[j] = dx[k++];
 }
 GRADS(WRAP) { as_body(r); }
-GRADS(CHECKPOINT) { as_body(r); }
 
 GRADS(LOOP) { refuse(r, ERR_NOT_YET, "the gradient of a loop"); }
 GRADS(CALL) { refuse(r, ERR_GRAD_NONE, "a host function has no gradient; wrap it in a fn with a "

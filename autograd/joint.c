@@ -34,12 +34,12 @@ static uint32_t slot(const Graph *g, Val v)
   return g->nodes[v.node].result0 + v.res;
 }
 
-/* -- bodies of wrap and checkpoint are written in place, so that what they compute is saved too */
+/* -- bodies of wrap are written in place, so that what they compute is saved too */
 
 static bool has_bodies(const Graph *g)
 {
   for (size_t n = 0; n < g->node_count; n++)
-    if (g->nodes[n].op == OP_WRAP || g->nodes[n].op == OP_CHECKPOINT) return true;
+    if (g->nodes[n].op == OP_WRAP) return true;
   return false;
 }
 
@@ -56,7 +56,7 @@ static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *out
       *to = args[next_arg++];
       continue;
     }
-    if (node->op == OP_WRAP || node->op == OP_CHECKPOINT) {
+    if (node->op == OP_WRAP) {
       /* the edge of the body: its uses are summed first (rule 74) */
       dst->at = src->provs[node->prov];
       for (uint32_t k = 0; k < node->operand_count; k++)

@@ -85,7 +85,7 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
       *to = in[0];
     } else if (n->op == OP_CALL || n->op == OP_DEFER) {
       return gerr_set(e, ERR_NOT_YET, -1, "a host call inside a block that is computed again");
-    } else if (n->op == OP_WRAP || n->op == OP_CHECKPOINT) {
+    } else if (n->op == OP_WRAP) {
       if (!ad_inline_pure(dst, body->regions[n->region0], in, to, e)) return false;
     } else {
       for (uint32_t k = 0; k < n->region_count; k++)

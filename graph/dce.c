@@ -2,7 +2,7 @@
  *
  * In: a graph. Out: the graph without what no output and no effect needs; inputs stay, checks stay
  * (rule 23: what was promised about sizes is tested, used or not). The idea: one backward sweep
- * marks needed values; through `wrap`, `checkpoint`, `branch` and `map` it goes by result and by
+ * marks needed values; through `wrap`, `branch` and `map` it goes by result and by
  * capture, so a result nobody reads and a capture nobody uses disappear from node and region
  * alike. `loop` loses captures only, `custom` stays whole, since its gradient may read anything.
  * Recursion is over region nesting.
@@ -18,14 +18,13 @@ static uint32_t fixed_operands(const Graph *g, uint32_t node) {
   case OP_BRANCH: return 1;
   case OP_LOOP: return 1 + (uint32_t)gr_attr_i(g, node, AT_CARRY, 0);
   case OP_MAP: return (uint32_t)gr_attr_i(g, node, AT_MAPPED, 1);
-  case OP_WRAP:
-  case OP_CHECKPOINT: return 0;
+  case OP_WRAP: return 0;
   default: return g->nodes[node].operand_count;
   }
 }
 
 static bool drops_results(OpCode op) {
-  return op == OP_WRAP || op == OP_CHECKPOINT || op == OP_BRANCH || op == OP_MAP;
+  return op == OP_WRAP || op == OP_BRANCH || op == OP_MAP;
 }
 
 /* Which inputs of its regions operand k is. */

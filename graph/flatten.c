@@ -1,4 +1,4 @@
-/* Bodies in place of their nodes: `wrap`, `checkpoint` and `custom`.
+/* Bodies in place of their nodes: `wrap` and `custom`.
  *
  * In: a graph. Out: the same computation without these nodes, for code generation, which has no use
  * for them once gradients are taken; regions of other nodes are copied as they are. Types, order of
@@ -13,7 +13,7 @@ typedef struct Flatten {
 } Flatten;
 
 static bool transparent(uint16_t op) {
-  return op == OP_WRAP || op == OP_CHECKPOINT || op == OP_CUSTOM;
+  return op == OP_WRAP || op == OP_CUSTOM;
 }
 
 /* Appends the nodes of m->src, whose inputs are in the map when `top` is not set. `at`: the node of

@@ -249,7 +249,7 @@ Graph *gr_clone(Arena *a, const Graph *g);
  * and names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by
  * `subst` (count of src's DimTab symbols; NULL when both share the table as it is). */
 bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs, GErr *e);
-/* g with the bodies of `wrap`, `checkpoint` and `custom` in place of the nodes. `origin` (may be
+/* g with the bodies of `wrap` and `custom` in place of the nodes. `origin` (may be
  * NULL) gets, per node, the node of g that it came from. */
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
 /* g without its `hook` nodes, which say something to differentiation only; g itself when it has

@@ -376,9 +376,6 @@ static bool run_CUSTOM(Run *r) {
 static bool run_WRAP(Run *r) {
   return body(r, 0, r->in, r->out);
 }
-static bool run_CHECKPOINT(Run *r) {
-  return body(r, 0, r->in, r->out);
-}
 
 static bool run_BRANCH(Run *r) {
   return body(r, tn_get_i64(r->in[0], 0) ? 0 : 1, r->in + 1, r->out);

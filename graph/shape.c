@@ -654,7 +654,6 @@ int op_result_count(OpCode op, const Attr *attrs, int nattrs, Graph *const *regi
   case OP_BRANCH:
   case OP_MAP:
   case OP_WRAP:
-  case OP_CHECKPOINT:
     if (nregions < 1 || !regions[0] || regions[0]->output_count > UINT16_MAX) return -1;
     return (int)regions[0]->output_count;
   case OP_CALL:

@@ -70,7 +70,7 @@ static uint64_t count_nodes(const Graph *g) {
   for (size_t i = 0; i < g->node_count; i++) {
     const GNode *x = &g->nodes[i];
     if (x->op != OP_INPUT) n++;
-    if (x->op == OP_WRAP || x->op == OP_CHECKPOINT || x->op == OP_CUSTOM)
+    if (x->op == OP_WRAP || x->op == OP_CUSTOM)
       n += count_nodes(g->regions[x->region0]);
   }
   return n;

@@ -466,7 +466,7 @@ static Val gen_op(Gen *x, OpCode op)
     a[3] = attr_dims(AT_DIMS, 4, l2);
     return gen_node(x, op, 2, v, op == OP_CONV2D ? 3 : 4, a, 0, NULL);
   }
-  case OP_CUSTOM: case OP_WRAP: case OP_CHECKPOINT: {
+  case OP_CUSTOM: case OP_WRAP: {
     if (x->depth > 2) return VAL_NONE;
     Type in[12];
     int n = 1 + (int)gen_rnd(x, 3);

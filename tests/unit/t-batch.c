@@ -483,7 +483,6 @@ int main(void)
   TEST(t_structured(OP_BRANCH), "a branch under one condition is mapped");
   TEST(t_structured(OP_MAP), "a map is mapped");
   TEST(t_structured(OP_WRAP), "a wrap is mapped");
-  TEST(t_structured(OP_CHECKPOINT), "a checkpoint is mapped");
   TEST(t_custom(), "a custom gradient is mapped, and differentiated after that");
   TEST(t_twice(), "a graph is mapped twice");
   TEST(t_symbolic(), "the number of elements may be known later");

@@ -459,7 +459,6 @@ int main(void)
   TEST(t_unreached_input(), "an input that is not reached has no output");
   TEST(t_identity(), "gradients may be cotangents, outputs inputs");
   TEST(t_wrap_is_opened(OP_WRAP), "a wrap's values are saved");
-  TEST(t_wrap_is_opened(OP_CHECKPOINT), "a checkpoint's values are saved");
   TEST(t_effects_stay_in_forward(), "effects stay in forward");
   TEST(t_wrap_prints_once(), "a wrap that prints does so once");
   TEST(t_error_place(), "an error is at the place of the op without a gradient");

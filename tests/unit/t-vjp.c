@@ -794,7 +794,6 @@ int main(void)
   TEST(t_branch(false), "the second side of a branch is differentiated twice");
   TEST(t_branch_without_effects(), "differentiating a branch does not print again");
   TEST(t_wrap_without_effects(OP_WRAP), "differentiating a wrap does not print again");
-  TEST(t_wrap_without_effects(OP_CHECKPOINT), "differentiating a checkpoint does not print again");
   TEST(t_loop_is_not_yet(), "the gradient of a loop says not yet");
   TEST(t_map(), "a map is differentiated twice, captures are summed");
   TEST(t_symbolic_slice(7, 2, 3, 1), "a slice of unknown length");
