@@ -5,9 +5,9 @@
  * rounds. Packing is counted. A LIBRARY has sgemm_: any BLAS, the one in a wheel of numpy
  * (OpenBLAS), or libtorch_cpu.so (MKL, what torch.mm calls). Without one libopenblas.so.0 is looked
  * for; where there is none, a line says so and ckl is timed alone. OPENBLAS_CORETYPE and the like
- * must not be set. SYMBOLS are the sizes among m, n and k that are known at run time only. -gpt: the
- * products of a step of gpt.ckl; -of: one shape. The first run of each product is compared with the
- * reference evaluator, bit for bit. */
+ * must not be set. SYMBOLS are the sizes among m, n and k that are known at run time only. -gpt:
+ * the products of a step of gpt.ckl; -of: one shape. The first run of each product is compared with
+ * the reference evaluator, bit for bit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
@@ -123,8 +123,9 @@ static void make(Product *p, Arena *a, const Graph *g, Val z, Tensor *const in[2
     }
     for (size_t j = 0; j < c->k->buf_count; j++) {
       const BufUse *u = &c->bufs[j];
-      if (u->kind == USE_PANEL) p->buf[i][j] = panel[u->panel];
-      if (u->kind == USE_VALUE)
+      if (u->kind == USE_LOCAL) continue;
+      if (buf_is_panel(u, g->dims, p->env)) p->buf[i][j] = panel[u->panel];
+      else
         p->buf[i][j] = tn_data(val_eq(u->v, z) ? out : in[!val_eq(u->v, g->inputs[0])]);
     }
     p->turns[i] = lp_turns(c->k, p->arg[i]);

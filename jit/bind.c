@@ -104,7 +104,7 @@ static bool bind_launch(Binder *w, const Step *s) {
     Place at = {PLACE_ARENA, s->panel0 + u->panel};
     Where *to = &x->bufs[i];
     if (u->kind == USE_LOCAL) continue;
-    if (u->kind == USE_VALUE) {
+    if (!buf_is_panel(u, w->g->dims, w->env)) {
       at = p->place[plan_index(w->g, u->v)];
       int64_t n = (int64_t)dt_size((DType)gr_type(w->g, u->v)->dtype), d;
       const Type *t = gr_type(w->g, u->v);

@@ -169,10 +169,11 @@ static bool buffer_sizes(const Exec *x, const Step *s, int64_t *elements) {
     const BufUse *u = &l->bufs[i];
     int64_t dim[CKL_MAX_RANK];
     elements[i] = 0;
-    if (u->kind == USE_VALUE) {
+    if (u->kind == USE_LOCAL) continue;
+    if (!buf_is_panel(u, p->g->dims, x->c->env)) {
       if (!value_dims(x, u->v, dim)) return false;
       elements[i] = tn_product(gr_type(p->g, u->v)->rank, dim);
-    } else if (u->kind == USE_PANEL) {
+    } else {
       Dim n = p->slots[s->panel0 + u->panel].count;
       if (!dim_eval(p->g->dims, n, x->c->env, NULL, &elements[i])) return false;
     }

@@ -141,8 +141,8 @@ void low_bind(Low *w, Val v, const Index *at, LVal x) {
 static int use(Low *w, BufUse u, LBufKind kind, DType dt) {
   for (size_t i = 0; i < w->buf_count; i++) {
     const BufUse *o = &w->bufs[i];
-    bool same =
-        o->kind == u.kind && (u.kind == USE_VALUE ? val_eq(o->v, u.v) : o->panel == u.panel);
+    bool same = o->kind == u.kind && o->either == u.either &&
+                (u.kind == USE_VALUE && !u.either ? val_eq(o->v, u.v) : o->panel == u.panel);
     if (!same) continue;
     if (w->k->bufs[i].kind != kind) w->k->bufs[i].kind = LB_INOUT;
     return (int)i;
@@ -157,6 +157,11 @@ int low_value(Low *w, Val v, LBufKind kind) {
 
 int low_panel(Low *w, uint32_t panel, DType dt, LBufKind kind) {
   return use(w, (BufUse){.kind = USE_PANEL, .panel = panel}, kind, dt);
+}
+
+int low_either(Low *w, Val v, uint32_t panel, Dim copied) {
+  BufUse u = {.kind = USE_VALUE, .v = v, .panel = panel, .either = true, .copied = copied};
+  return use(w, u, LB_IN, (DType)low_type(w, v)->dtype);
 }
 
 int low_local(Low *w, DType dt, int arg, int64_t each) {

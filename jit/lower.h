@@ -50,7 +50,15 @@ typedef struct BufUse {
   enum { USE_VALUE, USE_PANEL, USE_LOCAL } kind;
   Val v;          /* VALUE */
   uint32_t panel; /* PANEL: number in Lowered.panels */
+  bool either;    /* VALUE: in its place the panel, where sizes make `copied` 1 and not 0 */
+  Dim copied;
 } BufUse;
+
+static inline bool buf_is_panel(const BufUse *u, const DimTab *t, const int64_t *env) {
+  int64_t n;
+  if (u->kind != USE_VALUE || !u->either) return u->kind == USE_PANEL;
+  return dim_eval(t, u->copied, env, NULL, &n) && n > 0;
+}
 
 /* An argument: its value when sizes are known. */
 typedef struct ArgUse {
@@ -123,6 +131,8 @@ void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
 void low_finish(Low *w, Lowered *out); /* cleans the kernel and appends the launch */
 int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; once per value */
 int low_panel(Low *w, uint32_t panel, DType dt, LBufKind kind);
+/* The value or a copy of it in a panel, to be read. */
+int low_either(Low *w, Val v, uint32_t panel, Dim copied);
 /* Scratch: `each` elements times the value of argument `arg` (-1 = 1). */
 int low_local(Low *w, DType dt, int arg, int64_t each);
 int low_dim_arg(Low *w, Dim d);        /* number of the argument */

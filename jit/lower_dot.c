@@ -45,7 +45,7 @@ static LVal own_batch(const Dot *d, Low *w, const Side *s, const LVal *at) {
 }
 
 static Dim own_batches(const Dot *d, const Side *s) {
-  Dim n = d->gate;
+  Dim n = s->either ? times(d, d->gate, s->copied) : d->gate;
   for (int i = 0; i < d->batch; i++)
     if (s->batched[i]) n = times(d, n, d->type->dim[i]);
   return n;
@@ -192,6 +192,13 @@ bool dot_readable(const Dot *d, const Side *s) {
          gr_type(d->l->g, s->view.base)->dtype == d->dt && d->compute == COMPUTE_NONE;
 }
 
+/* 1 where x >= least, else 0; least > 0. */
+static Dim reaches(const Dot *d, Dim x, int64_t least) {
+  int64_t most = INT64_C(1) << 40;
+  Dim over = dim_floordiv(d->t, x, dim_num(d, least));
+  return dim_floordiv(d->t, dim_add(d->t, over, dim_num(d, most - 1)), dim_num(d, most));
+}
+
 /* The stride of the merged row axis of x; false where rows are not evenly spaced. */
 static bool row_stride(const Dot *d, Dim *out) {
   Dim next = DIM_BAD;
@@ -204,6 +211,22 @@ static bool row_stride(const Dot *d, Dim *out) {
     next = times(d, d->a.view.stride[i], size);
   }
   return true;
+}
+
+/* Rows that turn out to be a multiple of 4 KiB apart are copied, unless there are few columns. */
+static void copy_aliases(Dot *d, Side *s) {
+  Dim one = dim_num(d, 1), page = dim_num(d, 4096 / (int64_t)dt_size(d->dt));
+  Dim rest = reaches(d, dim_mod(d->t, s->row, page), 1);
+  Dim copied = times(d, dim_sub(d->t, one, rest), reaches(d, d->n, 2 * d->nr + 1));
+  Dim pitch = times(d, dim_add(d->t, ceil_div(d, d->k, 16), one), dim_num(d, 16));
+  Dim extra = times(d, copied, dim_sub(d->t, pitch, s->row));
+  Dim row = dim_add(d->t, s->row, extra), batch = times(d, d->m, pitch);
+  if (row == DIM_BAD || batch == DIM_BAD) return;
+  s->either = true;
+  s->copied = copied;
+  s->row = row;
+  s->batch = batch;
+  s->panel = dot_panel(d, times(d, own_batches(d, s), batch));
 }
 
 void dot_plan_a(Dot *d) {
@@ -219,6 +242,7 @@ void dot_plan_a(Dot *d) {
     s->kind = SIDE_DIRECT;
     s->row = row;
     s->step = step;
+    if (!few && !dim_known(d, row, &pitch)) copy_aliases(d, s);
     return;
   }
   if (across && d->mr <= A_PITCH) {
@@ -262,7 +286,7 @@ void dot_plan_b(Dot *d) {
 }
 
 bool dot_pack_a(Dot *d) {
-  if (d->a.kind == SIDE_ROWS) return pack_rows(d, &d->a);
+  if (d->a.kind == SIDE_ROWS || d->a.either) return pack_rows(d, &d->a);
   return d->a.kind != SIDE_TILES || pack_tiles(d, &d->a, true);
 }
 
@@ -271,17 +295,21 @@ bool dot_pack_b(Dot *d) {
 }
 
 int dot_side_buf(const Dot *d, Low *w, const Side *s) {
+  if (s->either) return low_either(w, s->view.base, s->panel, s->copied);
   if (s->kind == SIDE_DIRECT) return low_value(w, s->view.base, LB_IN);
   return low_panel(w, s->panel, d->dt, LB_IN);
 }
 
 LVal dot_side_base(const Dot *d, Low *w, const Side *s, const LVal *at) {
-  if (s->kind != SIDE_DIRECT) return mul(w, own_batch(d, w, s, at), low_dim(w, s->batch));
-  LVal base = low_dim(w, s->view.offset);
+  LVal copy = LV_NONE, base = low_dim(w, s->view.offset);
+  if (s->kind != SIDE_DIRECT || s->either)
+    copy = mul(w, own_batch(d, w, s, at), low_dim(w, s->batch));
+  if (s->kind != SIDE_DIRECT) return copy;
   for (int i = 0; i < d->batch; i++) {
     if (s->batched[i]) base = add(w, base, mul(w, at[i], low_dim(w, s->view.stride[i])));
   }
-  return base;
+  if (!s->either) return base;
+  return lp_where(w->k, less(w, imm(w, 0), low_dim(w, s->copied)), copy, base);
 }
 
 /* ---- the main kernel ---- */
@@ -686,9 +714,7 @@ static bool lower_matrices(Dot *d) {
   if (!dim_known(d, d->m, &m) && dot_readable(d, &d->b) &&
       (dim_is(d, d->b.view.stride[d->rank - 1], 1) || dim_is(d, d->n, 1))) {
     /* A lower tile for a few rows. Sizes decide which kernels have turns: `many` is 0 or 1. */
-    Dim most = dim_num(d, INT64_C(1) << 40);
-    Dim over = dim_floordiv(d->t, d->m, dim_num(d, FEW_ROWS + 1));
-    Dim many = dim_floordiv(d->t, dim_add(d->t, over, dim_sub(d->t, most, dim_num(d, 1))), most);
+    Dim many = reaches(d, d->m, FEW_ROWS + 1);
     Dot few = *d;
     few.few = true;
     few.gate = dim_sub(d->t, dim_num(d, 1), many);

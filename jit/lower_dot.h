@@ -39,6 +39,8 @@ typedef struct Side {
   bool turned;     /* used as its transpose: [n, k] or [k, m] */
   bool along_k;    /* packing: k is the axis that lies densely */
   bool batched[CKL_MAX_RANK]; /* batch axes over which it does not repeat */
+  bool either;     /* DIRECT: sizes decide by `copied`, 0 or 1, whether it is ROWS instead */
+  Dim copied;
   Dim row, step, batch; /* strides of what is read: rows (A) or panels (B), k, batches (packed) */
 } Side;
 

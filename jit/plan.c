@@ -147,7 +147,7 @@ static void lifetimes(Plan *p) {
       Place at = u->kind == USE_VALUE ? p->place[plan_index(p->g, u->v)] : (Place){0};
       if (at.kind == PLACE_INPUT) p->input_used[at.index] = true;
       touch(p, at, i);
-      if (u->kind == USE_PANEL)
+      if (u->kind == USE_PANEL || u->either)
         touch(p, (Place){PLACE_ARENA, s->panel0 + u->panel}, i);
     }
   }

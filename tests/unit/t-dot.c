@@ -75,11 +75,12 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, 
         const BufUse *u = &c->bufs[j];
         buf[j] = NULL;
         count[j] = 0;
-        if (u->kind == USE_PANEL) {
+        if (u->kind == USE_LOCAL) continue;
+        if (buf_is_panel(u, v->dims, env)) {
           buf[j] = panel[u->panel];
           count[j] = panel_n[u->panel];
+          continue;
         }
-        if (u->kind != USE_VALUE) continue;
         for (size_t x = 0; x < g->input_count; x++)
           if (val_eq(g->inputs[x], u->v)) {
             buf[j] = tn_data(in[x]);
@@ -231,6 +232,17 @@ static void long_chains(void)
     product(DT_F32, 3, k[i], 2, SYMBOLS | BIAS);
     product(DT_F64, 30, k[i], 2, ROWS);
   }
+}
+
+/* Rows that turn out to lie a multiple of 4 KiB apart are copied. */
+static void aliased_rows(void)
+{
+  each_as_code = true;
+  for (int64_t k = 1022; k < 1026; k++) product(DT_F32, 6, k, 70, SYMBOLS);
+  product(DT_F32, 6, 1024, 64, SYMBOLS); /* not for few columns */
+  product(DT_F64, 5, 512, 40, SYMBOLS | BIAS);
+  product(DT_F32, 7, 1024, 65, SYMBOLS | Y_SWAPPED);
+  each_as_code = false;
 }
 
 static void batches(void)
@@ -449,6 +461,7 @@ int main(void)
   TEST(small_products(), "small products of every form");
   TEST(edges(), "tiles at edges");
   TEST(long_chains(), "long chains");
+  TEST(aliased_rows(), "rows a page apart");
   TEST(batches(), "batches and broadcasts");
   TEST(views(), "operands that are views");
   TEST(inner(), "products of vectors");

@@ -75,7 +75,7 @@ static bool launch(Case *c, const Launch *l, Tensor **panel)
   for (size_t i = 0; i < k->buf_count; i++) {
     const BufUse *u = &l->bufs[i];
     if (u->kind == USE_LOCAL) continue;
-    Tensor *t = u->kind == USE_PANEL ? panel[u->panel] : c->at[index_of(c->g, u->v)];
+    Tensor *t = buf_is_panel(u, c->g->dims, c->env) ? panel[u->panel] : c->at[index_of(c->g, u->v)];
     if (!check_msg(t != NULL, "%s: a buffer is no value with a place", c->name)) return false;
     n[i] = tn_count(t);
     buf[i] = n[i] ? tn_data(t) : (void *)nothing;
