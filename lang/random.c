@@ -72,6 +72,11 @@ Value random_key_for(Session *s, uint64_t site) {
     random_advance(s, site);
     return k;
   }
+  if (u->replay && u->replay <= u->random_count && u->randoms[u->replay - 1].site == site) {
+    Value again = {.tag = V_NODE, .aux = 1};
+    again.u.v = u->g->inputs[u->randoms[u->replay++ - 1].input];
+    return again;
+  }
   RandomUse r = {
       .site = site, .fixed = s->seed_scope != 0, .seed = s->seed_scope ? s->seed_scope - 1 : 0};
   for (size_t i = 0; i < u->random_count; i++)
@@ -80,6 +85,7 @@ Value random_key_for(Session *s, uint64_t site) {
   Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
   t.dim[0] = dim_const(u->g->dims, 2);
   Value v = {.tag = V_NODE, .aux = 1};
+  r.input = (uint32_t)u->g->input_count;
   v.u.v = gr_input(u->g, &t);
   int64_t source = -1 - (int64_t)u->random_count;
   VEC_PUSH(u->arena, u->source, u->source_count, u->source_cap, source);
