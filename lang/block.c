@@ -778,14 +778,18 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   int64_t *wrt = ARENA_ARRAY(&s->scratch, int64_t, d->params.count + 1);
   size_t nwrt;
   Value r;
+  Unit *u = s->stage->unit;
+  size_t draws = u ? u->random_count : 0;
   for (int round = 0; round < 8; round++) {
     size_t before = c.count;
+    if (u) u->replay = round ? draws + 1 : 0;
     r = custom_forward(&c, &fw);
     custom_backward(&c, &bw, r, fw.g, arg_vals, arg_pos, d->params.count, wrt, &nwrt);
     learn_captures(&c, &fw);
     learn_captures(&c, &bw);
     if (c.count == before) break;
   }
+  if (u) u->replay = 0;
   Graph *regions[2] = {fw.g, bw.g};
   Attr at = attr_ints(AT_WRT, (int)nwrt, wrt);
   GErr e = {.code = ERR_BUG, .operand = -1};

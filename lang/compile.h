@@ -64,6 +64,7 @@ struct Unit {
   SymBind *binds;    size_t bind_count, bind_cap;
   Pin *pins;         size_t pin_count, pin_cap;
   RandomUse *randoms; size_t random_count, random_cap;
+  size_t replay;       /* draws from here on are staged once more: + 1, 0 = none */
   Global **hidden;   size_t hidden_count, hidden_cap;
   Val token;         /* present effect token */
   struct Hosts *hosts; /* lang/host.h; NULL: none */
