@@ -430,7 +430,8 @@ static void open_account(Exec *x, Account *a) {
   if (!j->config.check || !j->engine) return;
   a->on = jit_peak(x->f, x->b->env, &p) && p.exact;
   if (!a->on) return;
-  int64_t block = (int64_t)j->blocks[j->depth].bytes, scratch = (int64_t)eng_scratch_bytes(j->engine);
+  int64_t block = (int64_t)j->blocks[j->depth].bytes;
+  int64_t scratch = (int64_t)eng_scratch_bytes(j->engine);
   int64_t once = 64 + (p.arena ? 0 : 64) + (p.scratch ? 64 : 0); /* of headers: of the two blocks */
   a->want = grows(block, p.arena ? p.arena : 64) + grows(scratch, p.scratch) + p.outputs +
             p.headers - once;

@@ -37,6 +37,11 @@ void jit_trim(Jit *j) {
   }
 }
 
+int64_t jit_kept(const Jit *j) {
+  int64_t block = j->depth < j->block_count ? (int64_t)j->blocks[j->depth].bytes : 0;
+  return block + (j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0);
+}
+
 void jit_close(Jit *j) {
   if (!j) return;
   jit_trim(j);
@@ -241,7 +246,8 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
       if (g->nodes[v.node].operand_count) continue;
       t = gr_type(g, v);
       bytes = (int64_t)dt_size((DType)t->dtype);
-      for (int k = 0; k < t->rank; k++) bytes *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
+      for (int k = 0; k < t->rank; k++)
+        bytes *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
       p->outputs += bytes;
       p->headers += (int64_t)sizeof(Storage) + 64;
       p->exact &= views == 1;
@@ -274,6 +280,50 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
   for (size_t i = 0; i < p->step_count; i++) out->exact &= p->steps[i].kind == STEP_KERNEL;
   count_views(f, b->env, out);
   return true;
+}
+
+/* Per entry of g->types: whether the value belongs to block `id` and nobody outside reads it. */
+static bool *values_of_block(Arena *temp, const Graph *g, uint32_t id) {
+  bool *own = ARENA_ARRAY(temp, bool, g->type_count + 1);
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = &g->nodes[i];
+    bool inside = gr_block_inside(g, g->provs[n->prov].region, id);
+    for (uint32_t k = 0; k < n->result_count; k++) own[n->result0 + k] = inside;
+    for (uint32_t k = 0; k < n->operand_count && !inside; k++) {
+      for (Val v = gr_operand(g, i, (int)k);; v = gr_operand(g, v.node, 0)) {
+        own[plan_index(g, v)] = false;
+        if (!fuse_pulled(g, v.node) || !g->nodes[v.node].operand_count) break;
+      }
+    }
+  }
+  return own;
+}
+
+int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id) {
+  if (f->reference) return 0;
+  const Bound *b = bound_get(f, env);
+  if (b->reference) return 0;
+  const Plan *p = f->plan;
+  const bool *own = values_of_block(temp, p->g, id);
+  MemItem *items = ARENA_ARRAY(temp, MemItem, p->slot_count + 1);
+  bool *mine = ARENA_ARRAY(temp, bool, p->slot_count + 1);
+  size_t n = 0;
+  for (size_t i = 0; i < p->g->type_count; i++)
+    if (own[i] && p->place[i].kind == PLACE_ARENA) mine[p->place[i].index] = true;
+  for (size_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    const Group *x = &p->groups.items[s->group];
+    if (s->kind != STEP_KERNEL) continue;
+    const Launch *l = &p->low.launches[s->launch];
+    const Prov *v = &p->g->provs[p->g->nodes[x->root].prov];
+    for (size_t k = 0; k < l->k->buf_count; k++)
+      if (l->bufs[k].kind == USE_PANEL && gr_block_inside(p->g, v->region, id))
+        mine[s->panel0 + l->bufs[k].panel] = true;
+  }
+  for (size_t i = 0; i < p->slot_count; i++)
+    if (mine[i] && p->slots[i].first != UINT32_MAX)
+      items[n++] = (MemItem){b->bytes[i], p->slots[i].first, p->slots[i].last, 0};
+  return memplan(temp, items, n);
 }
 
 void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,

@@ -31,11 +31,12 @@ Jit *jit_open(Mem *m, const JitConfig *c);
 void jit_close(Jit *j); /* its functions stay usable, and keep it; NULL is fine */
 /* Gives back memory kept between calls. */
 void jit_trim(Jit *j);
+int64_t jit_kept(const Jit *j); /* bytes that a run would use again: workspace and its block */
 const JitConfig *jit_config(const Jit *j);
 Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 
-/* `g` must outlive the result. `env`: sizes for which the order of kernels is good (other sizes work
- * as well), or NULL. NULL with `e` when code could not be had, or `interrupt` (may be
+/* `g` must outlive the result. `env`: sizes for which the order of kernels is good (others work as
+ * well), or NULL. NULL with `e` when code could not be had, or `interrupt` (may be
  * NULL) became true (e->interrupted); throws when out of memory. */
 JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const volatile bool *interrupt,
                    GErr *e);
@@ -45,7 +46,7 @@ void jit_free(JitFn *f); /* NULL is fine */
 /* As gr_run (graph/ir.h). With c->after or anomaly mode it is gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
 
-/* What a function is before its code is made: enough for jit_peak and jit_print_plan. Never NULL. */
+/* A function before its code is made: enough for jit_peak and jit_print_plan. Never NULL. */
 JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
 
 /* Bytes that a run takes for these sizes. */
@@ -58,10 +59,13 @@ typedef struct JitPeak {
   int64_t saved;    /* of the arena: what waits for the backward when the forward is done */
   int64_t headers;  /* descriptions of tensors, and what aligns the blocks: arena + scratch +
                        outputs + headers is what the allocator is asked for, to the byte */
-  bool exact;       /* false where the evaluator runs a step: then more is needed, by what it makes */
+  bool exact;       /* false where the evaluator runs a step: more is needed, by what it makes */
 } JitPeak;
 /* False where the whole function is the evaluator's. Throws when out of memory. */
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
+/* The arena that the values of block `id` would need by themselves, from its forward to the end of
+ * its backward; what nodes outside of it read is not counted. */
+int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id);
 /* The values in the arena at the step that needs most of it, in the order of their offsets. */
 typedef struct JitLive {
   Val v;            /* VAL_NONE: a panel */

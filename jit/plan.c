@@ -153,8 +153,8 @@ static void lifetimes(Plan *p) {
   }
 }
 
-/* The last step that computes something for a backward node: nodes that are neither of a gradient nor
- * made again, and that one of those reads. */
+/* The last step that computes something for a backward node: nodes that are neither of a gradient
+ * nor made again, and that one of those reads. */
 static uint32_t forward_end(const Plan *p, Arena *temp) {
   const Graph *g = p->g;
   bool *needed = ARENA_ARRAY(temp, bool, g->node_count + 1);

@@ -20,8 +20,8 @@ bool fuse_pulled(const Graph *g, uint32_t node);
 extern const char *const group_kind_name[];
 
 /* -- order.c */
-/* Sorts groups such that they still can run, with less memory alive at once. `env`: typical sizes, or
- * NULL. */
+/* Sorts groups such that they still can run, with less memory alive at once. `env`: typical sizes,
+ * or NULL. */
 void order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups);
 
 /* -- memplan.c: arrays only */
@@ -83,7 +83,7 @@ typedef struct Plan {
   Val *results;  size_t result_count, result_cap;
   Held *helds;   size_t held_count, held_cap;
   bool *input_used; /* by a step, so it must be contiguous */
-  uint32_t forward_end; /* the last step that computes what a backward node needs; UINT32_MAX: none */
+  uint32_t forward_end; /* the last step that computes what a backward node needs, or UINT32_MAX */
 } Plan;
 
 /* `temp` is for what is not kept; the caller frees it. `env`: typical sizes, or NULL. */

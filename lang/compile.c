@@ -17,6 +17,7 @@
 #include "lang/hook.h"
 #include "lang/host.h"
 #include "lang/native.h"
+#include "lang/plan.h"
 #include "lang/policy.h"
 #include "lang/tape.h"
 
@@ -568,6 +569,14 @@ Value global_in_code(Session *s, Global *g, Span at) {
 
 /* ---- compiled functions */
 
+typedef struct PlainPlan { /* where blocks are planned by sizes */
+  struct PlainPlan *next;
+  int64_t *env;
+  Choice choice;
+  Graph *g;
+  Native *native;
+} PlainPlan;
+
 typedef struct JointEntry {
   struct JointEntry *next;
   char *mask;
@@ -591,7 +600,10 @@ struct Compiled {
   size_t sig_len;
   Arena arena;
   Graph *g;     /* as written: what a joint graph is made of */
-  Graph *plain; /* simplified: what runs when no gradient is wanted */
+  const Graph *whole; /* with the choice of its blocks open */
+  Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
+  PlainPlan *plans;
+  uint64_t told[4]; size_t told_count; /* sizes whose plan was shown */
   size_t leaf_count;
   Span call; /* that was staged: places in it stand for those of a later call */
   int64_t *source;
@@ -755,8 +767,8 @@ static void stage_job(void *ud) {
    * gradients are summed (rule 74). What runs is simplified. */
   c->g = gr_dce(&c->arena, u->g);
   double start = native_clock();
-  const Graph *g = gr_drop_hooks(&c->arena, c->g);
-  c->plain = simplified(&c->arena, g->blocks ? rm_pass(&c->arena, g) : g);
+  c->whole = gr_drop_hooks(&c->arena, c->g);
+  c->plain = simplified(&c->arena, c->whole->blocks ? rm_pass(&c->arena, c->whole) : c->whole);
   c->takes_grad = takes_grad(c->g);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
   c->hosts = u->hosts;
@@ -783,6 +795,7 @@ static void compiled_release(void *obj) {
   value_release(c->result);
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
   for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j);
+  for (PlainPlan *p = c->plans; p; p = p->next) native_free(&s->mem, p->native);
   native_free(&s->mem, c->native);
   hosts_release(c->hosts);
   arena_free(&c->arena);
@@ -822,6 +835,15 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
     }
     flatten(f, a->v[i], type, fn->decl);
   }
+}
+
+/* A variable of the file that the code reads: an int is no input, its value belongs to the
+ * signature (rule 7). */
+static void flatten_hidden(Flat *f, Value v) {
+  if (v.tag == V_INT)
+    buf_printf(&f->sig, "%lld ", (long long)v.u.i);
+  else
+    flatten(f, v, NULL, NULL);
 }
 
 static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) {
@@ -865,7 +887,7 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
   c->sig_len = flat->sig.n;
   Flat h;
   flat_init(&h, s, &c->arena);
-  for (size_t i = 0; i < c->hidden_count; i++) flatten(&h, c->hidden[i]->v, NULL, NULL);
+  for (size_t i = 0; i < c->hidden_count; i++) flatten_hidden(&h, c->hidden[i]->v);
   c->hidden_sig = h.sig.s ? h.sig.s : "";
   c->hidden_len = h.sig.n;
   if (!s->cache) {
@@ -903,11 +925,11 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
      * signature */
     Flat h = *flat;
     buf_init_arena(&h.sig, &s->scratch);
-    for (size_t i = 0; i < c->hidden_count; i++) flatten(&h, c->hidden[i]->v, NULL, NULL);
+    for (size_t i = 0; i < c->hidden_count; i++) flatten_hidden(&h, c->hidden[i]->v);
     /* the same text that compile() made over these values alone */
     Flat alone;
     flat_init(&alone, s, &s->scratch);
-    for (size_t i = 0; i < c->hidden_count; i++) flatten(&alone, c->hidden[i]->v, NULL, NULL);
+    for (size_t i = 0; i < c->hidden_count; i++) flatten_hidden(&alone, c->hidden[i]->v);
     if (alone.sig.n != c->hidden_len ||
         memcmp(alone.sig.s ? alone.sig.s : "", c->hidden_sig, c->hidden_len) ||
         h.count != c->leaf_count) {
@@ -959,13 +981,15 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   }
 }
 
-/* Forward and backward halves for one set of tracked leaves; they are made when they are needed. */
-static JointRef *joint_for(Session *s, Compiled *c, const bool *wants) {
-  size_t n = c->g->input_count;
-  char *mask = ARENA_ARRAY(&s->scratch, char, n + 1);
+/* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
+ * `env`: sizes, where blocks are planned by them; else NULL. */
+static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env) {
+  size_t n = c->g->input_count, sizes = env ? dim_symbol_count(c->g->dims) * sizeof *env : 0;
+  char *mask = ARENA_ARRAY(&s->scratch, char, n + sizes + 1);
   for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
+  if (sizes) memcpy(mask + n, env, sizes);
   for (JointEntry *e = c->joints; e; e = e->next)
-    if (!memcmp(e->mask, mask, n)) return e->j;
+    if (!memcmp(e->mask, mask, n + sizes)) return e->j;
   JointRef *j = joint_new(s);
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
@@ -976,11 +1000,13 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants) {
   j->capsule = is_capsule_node(c->decl);
   j->wants = ARENA_ARRAY(&j->arena, bool, n + 1);
   memcpy(j->wants, wants, n * sizeof *wants);
+  if (env) j->env = ARENA_ARRAY(&j->arena, int64_t, sizes / sizeof *env + 1);
+  if (sizes) memcpy(j->env, env, sizes);
   j->cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
   for (size_t k = 0; k < c->g->output_count; k++)
     j->cot[k] = k < c->result_outputs && dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
-  entry->mask = arena_strdup(&c->arena, mask, n);
+  entry->mask = arena_strdup(&c->arena, mask, n + sizes);
   entry->j = j;
   j->rc++;
   entry->next = c->joints;
@@ -988,12 +1014,18 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants) {
   return j;
 }
 
-/* The same with carries for the inputs that have a gradient. */
-static Joint *joint_carried(JointRef *j, const Joint *first, GErr *e, Prov *where) {
-  JointWant want = {j->cot, j->wants, first->gives_grad};
-  j->carries = first->gives_grad;
+/* The joint graph, whose blocks leave something to choose or to tell. */
+static Joint *joint_of_blocks(Session *s, JointRef *j, GErr *e, Prov *where, Span at) {
+  JointWant want = {j->cot, j->wants, NULL};
   const JointWhole *w = ad_joint_whole(&j->arena, j->f, &want, e, where);
-  return w ? ad_joint_split(&j->arena, w, NULL, e, where) : NULL;
+  if (w && j->capsule) { /* with carries for the inputs that have a gradient */
+    want.carries = j->carries = w->gives_grad;
+    w = ad_joint_whole(&j->arena, j->f, &want, e, where);
+  }
+  if (!w) return NULL;
+  j->choice = (Choice){.g = w->g, .split = w->split};
+  if (j->env) j->choice = plan_choose_joint(s, &j->arena, w, j->env, at);
+  return ad_joint_split(&j->arena, w, j->choice.choice, e, where);
 }
 
 void joint_make(Session *s, JointRef *j, Span at) {
@@ -1001,8 +1033,8 @@ void joint_make(Session *s, JointRef *j, Span at) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
   double start = native_clock();
-  Joint *made = ad_joint(&j->arena, j->f, j->cot, j->wants, &e, &where);
-  if (made && j->capsule) made = joint_carried(j, made, &e, &where);
+  Joint *made = j->f->blocks || j->env ? joint_of_blocks(s, j, &e, &where, at)
+                                       : ad_joint(&j->arena, j->f, j->cot, j->wants, &e, &where);
   if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
   double middle = native_clock();
   s->count.seconds[STAGE_JOINT] += middle - start;
@@ -1013,10 +1045,46 @@ void joint_make(Session *s, JointRef *j, Span at) {
     dump_graph(s, made->forward);
     dump_graph(s, made->backward);
   }
+  if (j->choice.candidates) {
+    native_must(s, &j->forward);
+    native_must(s, &j->backward);
+  }
   j->joint = made;
 }
 
-Value run_code(Session *s, FnObj *f, const Args *a) {
+/* The plan of one graph with forward and backward, for these sizes. */
+static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, Span at) {
+  size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
+  for (PlainPlan *p = c->plans; p; p = p->next)
+    if (!memcmp(p->env, env, sizes)) return p;
+  Choice choice = plan_choose(s, &c->arena, c->whole, env, at);
+  PlainPlan *p = ARENA_NEW(&c->arena, PlainPlan);
+  p->env = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
+  if (sizes) memcpy(p->env, env, sizes);
+  p->choice = choice;
+  const Graph *g = c->whole;
+  p->g = simplified(&c->arena, g->blocks ? rm_apply(&c->arena, g, choice.choice, NULL) : g);
+  p->next = c->plans;
+  c->plans = p;
+  native_must(s, &p->native);
+  return p;
+}
+
+/* A call that is ready to run. */
+typedef struct Ready {
+  Compiled *c;
+  Flat flat;
+  int64_t *env;
+  Tensor **in;
+  Value *leaf;
+  JointRef *j;      /* it goes on the tape */
+  bool saves;       /* by the forward half of j, which saves for its backward */
+  const Graph *g;   /* what runs */
+  Native **native;
+  Choice choice;
+} Ready;
+
+static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
   Flat flat;
   flat_init(&flat, s, &s->scratch);
   flatten_call(&flat, f, a);
@@ -1039,18 +1107,19 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     env[b->sym] = n;
     set[b->sym] = true;
   }
-  size_t nin = c->g->input_count, nout = c->g->output_count;
+  size_t nin = c->g->input_count;
+  bool planned = plan_wanted(s, c->g);
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
   Value *leaf = ARENA_ARRAY(&s->scratch, Value, nin + 1);
   bool *wants = ARENA_ARRAY(&s->scratch, bool, nin + 1), track = false;
   for (size_t i = 0; i < nin; i++) {
     int64_t src = c->source[i];
     if (src < 0) {
-      RandomUse *r = &c->randoms[-1 - src];
+      RandomUse *u = &c->randoms[-1 - src];
       int64_t two = 2;
       Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
       int64_t *p = tn_data(k.u.t->t);
-      random_words(s, r->fixed, r->seed, r->site, r->nth, p);
+      random_words(s, u->fixed, u->seed, u->site, u->nth, p);
       in[i] = k.u.t->t;
       leaf[i] = k;
       continue;
@@ -1069,11 +1138,76 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     bool differentiable = false;
     for (size_t k = 0; k < c->result_outputs; k++)
       differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
-    if (differentiable) j = joint_for(s, c, wants);
+    if (differentiable) j = joint_for(s, c, wants, planned ? env : NULL);
   }
-  bool saves = j && j->asked;
-  if (saves) joint_make(s, j, a->call);
-  const Graph *g = saves ? j->joint->forward : c->plain;
+  *r = (Ready){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
+  r->saves = j && j->asked;
+  if (r->saves) {
+    joint_make(s, j, a->call);
+    r->g = j->joint->forward;
+    r->native = &j->forward;
+    r->choice = j->choice;
+  } else if (planned) {
+    PlainPlan *p = plain_for(s, c, env, a->call);
+    r->g = p->g;
+    r->native = &p->native;
+    r->choice = p->choice;
+  } else {
+    r->g = c->plain;
+    r->native = &c->native;
+    r->choice = (Choice){.g = c->whole->blocks ? c->whole : NULL, .split = UINT32_MAX};
+  }
+}
+
+/* How the call is told of. */
+static CallPlan call_plan(Session *s, FnObj *f, Ready *r) {
+  CallPlan p = {.s = s,
+                .name = fn_name(f),
+                .flat = &r->flat,
+                .env = r->env,
+                .runs = {r->g, NULL, NULL},
+                .choice = r->choice,
+                .source = r->c->source,
+                .input_count = r->c->g->input_count};
+  if (!r->choice.g || !r->choice.g->blocks) p.choice.g = NULL;
+  if (r->saves) p.runs = (Runs){r->g, r->j->joint->backward, r->j->joint};
+  return p;
+}
+
+static void tell_plan(Session *s, FnObj *f, Ready *r) {
+  if (!s->plan.show && !s->plan.fn) return;
+  Compiled *c = r->c;
+  uint64_t hash = 1 + r->saves;
+  for (size_t i = 0; i < dim_symbol_count(c->g->dims); i++)
+    hash = (hash ^ (uint64_t)r->env[i]) * UINT64_C(0x9e3779b97f4a7c15);
+  size_t most = sizeof c->told / sizeof *c->told;
+  for (size_t i = 0; i < c->told_count; i++)
+    if (c->told[i] == hash) return;
+  if (c->told_count < most) c->told[c->told_count++] = hash;
+  CallPlan p = call_plan(s, f, r);
+  plan_tell(&p);
+}
+
+Value plan_call(Session *s, FnObj *f, const Args *a) {
+  Ready r;
+  get_ready(s, f, a, &r);
+  CallPlan p = call_plan(s, f, &r);
+  return plan_value(&p);
+}
+
+Value run_code(Session *s, FnObj *f, const Args *a) {
+  Ready r;
+  get_ready(s, f, a, &r);
+  tell_plan(s, f, &r);
+  Compiled *c = r.c;
+  Flat flat = r.flat;
+  JointRef *j = r.j;
+  Tensor **in = r.in;
+  Value *leaf = r.leaf;
+  const int64_t *env = r.env;
+  bool saves = r.saves;
+  const Graph *g = r.g;
+  size_t nin = c->g->input_count, nout = c->g->output_count, nsym = dim_symbol_count(c->g->dims);
   size_t total = g->output_count;
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
   RunCtx ctx = {
@@ -1085,7 +1219,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   }
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
-  Native **native = saves ? &j->forward : &c->native;
+  Native **native = r.native;
   if (!native_run(s, native, g, fn_name(f), &ctx, in, out, &e, &at)) {
     const char *inner = NULL;
     for (size_t i = 0; i < c->path_count && at.path; i++)

@@ -153,6 +153,11 @@ struct Session {
     double seconds[3]; /* staging, simplifying, differentiating: by STAGE_* */
   } count;
   struct ckl_value *handles; /* given out by the API */
+  struct {
+    bool show, json;
+    const char *fn;   /* the call that `ckl plan` waits for */
+    const char *text; /* its plan */
+  } plan;
   unsigned dumps; /* stages to dump, a bit each (DUMP_*) */
   const char *text_out; /* last text handed out by the API */
 };

@@ -170,6 +170,29 @@ static void dump_fn(Session *s, const JitFn *f) {
   }
 }
 
+JitFn *native_plan(Session *s, const Graph *g, const int64_t *env) {
+  JitFn *f = jit_plan(open_jit(s), g, env);
+  mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
+  return f;
+}
+
+int64_t native_room(Session *s) {
+  const Mem *m = &s->mem;
+  if (!m->data_limit) return INT64_MAX;
+  int64_t live = 0;
+  for (int i = 0; i < DEV_COUNT; i++) live += (int64_t)m->data_live[i];
+  return (int64_t)m->data_limit - live + (s->jit ? jit_kept(s->jit) : 0);
+}
+
+void native_must(Session *s, Native **slot) {
+  if (!*slot) {
+    *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);
+    **slot = (Native){0};
+  }
+  Engine *g = jit_engine(open_jit(s));
+  if (g && eng_config(g)->codegen) (*slot)->spent = price;
+}
+
 /* False: the session is to be stopped. */
 static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, const int64_t *env,
                         GErr *e) {

@@ -8,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "lang/lang.h"
+#include "lang/plan.h"
 
 /* A joint graph that several tape nodes and the compile cache share; it lives in its own arena. */
 typedef struct JointRef {
@@ -21,6 +22,8 @@ typedef struct JointRef {
   /* per input of f, NULL = none: the backward takes the gradient that later uses gave the input and
    * goes on adding to it, as the body would that stands in place of the call (rule 80) */
   bool *carries, capsule;
+  int64_t *env;    /* sizes that the joint graph is chosen for; NULL: for all, as written */
+  Choice choice;   /* of its blocks */
   bool asked;      /* a gradient was taken through it once: calls save for the next */
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */

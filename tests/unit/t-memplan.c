@@ -23,7 +23,8 @@ static size_t random_items(uint64_t seed, MemItem *x, size_t most)
   for (size_t i = 0; i < n; i++) {
     uint32_t first = (uint32_t)i, last = first + 1 + rnd(4);
     if (seed % 3 && rnd(3) == 0) last = (uint32_t)(2 * n - i);
-    x[i] = (MemItem){.bytes = 64 * (seed % 2 ? 1 + rnd(40) : 1 << rnd(9)), .first = first, .last = last};
+    int64_t bytes = 64 * (int64_t)(seed % 2 ? 1 + rnd(40) : 1u << rnd(9));
+    x[i] = (MemItem){.bytes = bytes, .first = first, .last = last};
   }
   return n;
 }

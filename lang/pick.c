@@ -1,0 +1,259 @@
+/* Which plan of its `checkpoint` blocks a call runs by, where a budget, `auto` or a limit of memory
+ * leaves that open (rules 82, 86).
+ *
+ * In: a graph that holds forward and backward, with tags, and sizes. Out: a choice per value. The
+ * idea: a ladder of cuts for fixed prices of a byte (autograd/remat.h), the plan as written, saving
+ * all and computing all again; each gives a graph that is planned like any other, so its peak is
+ * exact. The answer is the fastest whose peak fits. The ladder does not depend on the budget: more
+ * memory never gives a slower plan, and the plan as written is one of them. Values of blocks that
+ * leave nothing open stay as written.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/remat.h"
+#include "lang/native.h"
+#include "lang/plan.h"
+
+typedef struct Candidate {
+  uint8_t *choice;
+  int64_t time;
+  int64_t need;   /* of the process */
+  int64_t *block; /* bytes per block of the table */
+  bool planned;
+  size_t number;
+} Candidate;
+
+typedef struct Chooser {
+  Session *s;
+  Arena *a; /* of what is kept */
+  const Graph *g;
+  const JointWhole *whole; /* NULL: g is one graph */
+  const int64_t *env;
+  int64_t room;
+  bool *open;   /* per block: something is left to decide */
+  Candidate *c; size_t count, cap;
+  Span at;
+} Chooser;
+
+static bool open_block(const Session *s, const Graph *g, uint32_t id) {
+  for (const Block *b = gr_block_at(g, id); b; b = gr_block_at(g, b->parent))
+    if (b->budget >= 0 || b->automatic || s->mem.data_limit) return true;
+  return false;
+}
+
+/* Budgets are kept or refused on the reference evaluator too, by the plan of compiled code. A limit
+ * is checked there when it is met. */
+bool plan_wanted(const Session *s, const Graph *g) {
+  if (s->mem.data_limit && s->config.cpu != CPU_REFERENCE) return true;
+  for (size_t i = 0; g->blocks && i < g->blocks->count; i++)
+    if (open_block(s, g, (uint32_t)i + 1)) return true;
+  return false;
+}
+
+static Graph *simple(Arena *a, const Graph *g) {
+  return gr_dce(a, gr_cse(a, gr_fold(a, g)));
+}
+
+/* -- candidates */
+enum { MOST_PLANS = 14 };
+
+static void add(Chooser *h, const uint8_t *written, uint8_t *choice) {
+  const Graph *g = h->g;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    uint32_t region = g->provs[g->nodes[i].prov].region;
+    if (region && h->open[region - 1]) continue;
+    for (uint32_t k = 0; k < g->nodes[i].result_count; k++)
+      choice[g->nodes[i].result0 + k] = written[g->nodes[i].result0 + k];
+  }
+  for (size_t i = 0; i < h->count; i++)
+    if (!memcmp(h->c[i].choice, choice, g->type_count)) return;
+  Candidate c = {.choice = choice, .number = h->count};
+  VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
+}
+
+static void make_ladder(Chooser *h) {
+  const Graph *g = h->g;
+  uint8_t *written = ARENA_ARRAY(h->a, uint8_t, g->type_count + 1), *choices[MOST_PLANS];
+  rm_written(g, written);
+  size_t n = g->blocks ? rm_ladder(h->a, g, h->env, MOST_PLANS, choices) : 0;
+  if (!n) add(h, written, written);
+  for (size_t i = 0; i < n; i++) add(h, written, choices[i]);
+}
+
+/* -- what a candidate takes */
+typedef struct Parts { /* graphs of a candidate, in an arena of their own */
+  Arena arena;
+  const Graph *first, *second;
+  const Joint *joint;
+} Parts;
+
+static bool make_parts(Chooser *h, const Candidate *c, Parts *p) {
+  GErr e;
+  Prov at;
+  Arena *a = &p->arena;
+  p->second = NULL;
+  p->joint = NULL;
+  if (!h->whole) {
+    p->first = simple(a, h->g->blocks ? rm_apply(a, h->g, c->choice, NULL) : h->g);
+    return true;
+  }
+  p->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
+  if (!p->joint) return false;
+  p->first = simple(a, p->joint->forward);
+  p->second = simple(a, p->joint->backward);
+  return true;
+}
+
+static int64_t type_bytes(const Graph *g, Val v, const int64_t *env) {
+  const Type *t = gr_type(g, v);
+  if (t->kind != TK_TENSOR) return 0;
+  int64_t n = (int64_t)dt_size((DType)t->dtype), d;
+  for (int k = 0; k < t->rank; k++) n *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
+  return n;
+}
+
+/* Saved values of block `id`, or of all (0). */
+static int64_t saved_bytes(const Parts *p, uint32_t id, const int64_t *env) {
+  int64_t sum = 0;
+  for (int i = 0; p->joint && i < p->joint->saved_count; i++) {
+    Val v = p->first->outputs[p->joint->output_count + i];
+    if (p->joint->saved_input[i] >= 0) continue;
+    if (id && !gr_block_inside(p->first, p->first->provs[gr_node(p->first, v)->prov].region, id))
+      continue;
+    sum += (type_bytes(p->first, v, env) + 63) / 64 * 64;
+  }
+  return sum;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+static void plan_parts(Chooser *h, Candidate *c, Parts *p) {
+  Session *s = h->s;
+  const BlockTab *tab = h->g->blocks;
+  Arena *temp = &p->arena;
+  size_t mark = mem_pool_mark(&s->mem), blocks = tab ? tab->count : 0;
+  JitPeak one = {0}, two = {0};
+  JitFn *f = native_plan(s, p->first, h->env);
+  JitFn *b = p->second ? native_plan(s, p->second, h->env) : NULL;
+  jit_peak(f, h->env, &one);
+  if (b) jit_peak(b, h->env, &two);
+  c->need = one.arena + one.outputs + larger(one.scratch, two.scratch);
+  if (b)
+    c->need = larger(c->need, one.outputs + two.arena + two.outputs +
+                                  larger(one.scratch, two.scratch));
+  c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
+  for (uint32_t i = 0; i < blocks; i++) {
+    if (tab->items[i].budget < 0) continue;
+    int64_t held = saved_bytes(p, i + 1, h->env);
+    c->block[i] = jit_block_bytes(f, temp, h->env, i + 1);
+    if (b) c->block[i] = held + larger(c->block[i], jit_block_bytes(b, temp, h->env, i + 1));
+  }
+  c->planned = true;
+  mem_pool_drain(&s->mem, mark);
+}
+
+static void free_parts(void *ud) {
+  arena_free(&((Parts *)ud)->arena);
+}
+
+/* Time alone, or memory too. */
+static void measure(Chooser *h, Candidate *c, bool memory) {
+  Session *s = h->s;
+  size_t mark = mem_pool_mark(&s->mem);
+  Parts *p = ARENA_NEW(&s->scratch, Parts);
+  arena_init(&p->arena, &s->mem);
+  mem_pool_add(&s->mem, p, free_parts);
+  if (!make_parts(h, c, p)) {
+    c->time = INT64_MAX;
+    c->need = INT64_MAX;
+  } else {
+    c->time = rm_time(p->first, h->env) + (p->second ? rm_time(p->second, h->env) : 0);
+    if (memory) plan_parts(h, c, p);
+  }
+  mem_pool_drain(&s->mem, mark);
+}
+
+/* By how much the candidate is over: 1 = it fits exactly or better. */
+static double excess(const Chooser *h, const Candidate *c, uint32_t *block) {
+  double most = 1;
+  *block = 0;
+  if (c->need > h->room) most = (double)c->need / (double)(h->room > 0 ? h->room : 1);
+  for (uint32_t i = 0; h->g->blocks && i < h->g->blocks->count; i++) {
+    const Block *b = &h->g->blocks->items[i];
+    if (b->budget < 0 || c->block[i] <= b->budget) continue;
+    double x = (double)c->block[i] / (b->budget > 0 ? (double)b->budget : 0.5);
+    if (x > most) {
+      most = x;
+      *block = i + 1;
+    }
+  }
+  return most;
+}
+
+static int by_time(const void *x, const void *y) {
+  const Candidate *a = x, *b = y;
+  if (a->time != b->time) return a->time < b->time ? -1 : 1;
+  return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static _Noreturn void refuse(Chooser *h, const Candidate *c, uint32_t block) {
+  Session *s = h->s;
+  const Block *b = gr_block_at(h->g, block);
+  if (b) {
+    Diag *d = err(s, ERR_BUDGET, b->span.file ? b->span : h->at,
+                  "no plan of this block takes %lld bytes: the least is %lld",
+                  (long long)b->budget, (long long)c->block[block - 1]);
+    dg_help(&s->diags, d, "`<budget = %lld>` can be kept", (long long)c->block[block - 1]);
+  } else {
+    Diag *d = err(s, ERR_LIMIT, h->at,
+                  "this call needs %lld bytes by its smallest plan, and %lld are left of the limit",
+                  (long long)c->need, (long long)h->room);
+    dg_help(&s->diags, d, "`--memory=%lld` is enough",
+            (long long)((int64_t)s->mem.data_limit + c->need - h->room));
+  }
+  raise_(s);
+}
+
+static Choice choose(Chooser *h) {
+  Session *s = h->s;
+  const BlockTab *tab = h->g->blocks;
+  h->room = native_room(s);
+  h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
+  for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
+  make_ladder(h);
+  for (size_t i = 0; i < h->count && h->count > 1; i++) measure(h, &h->c[i], false);
+  qsort(h->c, h->count, sizeof *h->c, by_time);
+  double least = 0;
+  const Candidate *best = NULL;
+  uint32_t at = 0, block;
+  for (size_t i = 0; i < h->count; i++) {
+    Candidate *c = &h->c[i];
+    measure(h, c, true);
+    if (!c->planned) continue;
+    double over = excess(h, c, &block);
+    if (best && over >= least) continue;
+    best = c;
+    least = over;
+    at = block;
+    if (over <= 1) break;
+  }
+  if (!best) return (Choice){.g = h->g, .split = UINT32_MAX};
+  if (least > 1) refuse(h, best, at);
+  return (Choice){.g = h->g,
+                  .split = h->whole ? h->whole->split : UINT32_MAX,
+                  .choice = best->choice,
+                  .candidates = (int)h->count};
+}
+
+Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, Span at) {
+  Chooser h = {.s = s, .a = a, .g = g, .env = env, .at = at};
+  return choose(&h);
+}
+
+Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env, Span at) {
+  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .at = at};
+  return choose(&h);
+}
