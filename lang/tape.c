@@ -686,6 +686,9 @@ static void find_dead(const Sweep *w, const Take *take, Value loss) {
   if (pool && loss.u.o->rc == pool) count_dead(w, loss, pool - 1);
 }
 
+/* A longer tape is walked: its graph would cost more than it saves, in memory too. */
+enum { MOST_CAPTURED = 20000 };
+
 /* The whole backward as one graph; false where that cannot be. */
 static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent) {
   Session *s = w->s;
@@ -877,7 +880,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
   bool on_tape = loss.tag == V_TENSOR && loss.u.t->node;
   if (on_tape) plan_sweep(w, &take, loss);
   TapeNode *root = on_tape ? loss.u.t->node : NULL;
-  if (root && !s->modes.plain_backward && !record && !w->hooked &&
+  if (root && !s->modes.plain_backward && !record && !w->hooked && w->count <= MOST_CAPTURED &&
       run_captured(w, root, loss.u.t->out, cotangent)) {
     for (size_t i = 0; i < w->count; i++) {
       Visit *v = &w->visits[i];
