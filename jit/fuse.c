@@ -34,7 +34,11 @@ enum {
   LARGE = 32,          /* rows and columns from which columns are reduced on the way */
   CHEAP = 4,           /* cost per element that moving 4 bytes hides */
   STRIP_DEPTH = 256,   /* of a contraction whose rows are worked on in strips, */
-  STRIP_COLUMNS = 8192 /* and their length */
+  STRIP_COLUMNS = 8192, /* and their length; */
+  STRIP_WIDE = 256,    /* of a result that all strips of a batch add to; */
+  STRIP_BATCHES = 4,   /* known to be there, where a batch is a turn; */
+  STRIP_DOTS = 4,      /* contractions of what the strip makes; */
+  REMADE_COST = 8      /* of a value made again instead of read from memory */
 };
 
 /* -- single nodes */
@@ -74,6 +78,7 @@ static GroupKind kind_of(OpCode op) {
   case OP_PUT_ADD:
   case OP_SCATTER:
   case OP_SCATTER_ADD: return GROUP_SCATTER;
+  case OP_PLACE:
   case OP_SORT:
   case OP_NONZERO: return GROUP_REF;
   default: break;
@@ -521,12 +526,13 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
   return true;
 }
 
-/* Every reader of what b computes is in a or b, and nothing of it leaves. */
+/* Every reader of what b computes is in a or b, and nothing of it leaves, or runs unread for it can
+ * fail. */
 static bool read_by(const Fuse *f, uint32_t a, uint32_t b) {
   const Part *p = &f->parts[b];
   for (uint32_t i = 0; i < p->count; i++) {
     const NodeInfo *x = &f->n[p->nodes[i]];
-    if (x->leaves) return false;
+    if (x->leaves || (!x->reader_count && must_run(node_at(f, p->nodes[i])))) return false;
     for (uint32_t k = 0; k < x->reader_count; k++) {
       uint32_t to = f->n[x->reader[k]].part;
       if (to != a && to != b) return false;
@@ -679,6 +685,88 @@ static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   absorb(f, ia, ib);
 }
 
+/* Below a transpose of the last two axes. */
+static bool turned(const Graph *g, Val v, Val *out) {
+  while (g->nodes[v.node].op == OP_ALIAS || g->nodes[v.node].op == OP_STOP)
+    v = gr_operand(g, v.node, 0);
+  if (g->nodes[v.node].op != OP_TRANSPOSE) return false;
+  const Attr *perm = gr_attr(g, v.node, AT_PERM);
+  int n = (int)perm->count;
+  for (int i = 0; i < n; i++) {
+    if (perm->u.ints[i] != (i < n - 2 ? i : 2 * n - 3 - i)) return false;
+  }
+  *out = gr_operand(g, v.node, 0);
+  return n > 2;
+}
+
+/* Whether a contraction over the rows of a value x of this strip, its operand `k` (0: turned), can
+ * go along with it: all strips of a batch, in order, add to its chains. */
+static bool goes_along(const Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t strip) {
+  const Graph *g = f->g;
+  const Part *b = &f->parts[strip];
+  const Type *score = gr_type(g, (Val){b->anchor, 0}), *t = gr_type(g, gr_operand(g, dot, k));
+  const Type *z = gr_type(g, (Val){dot, 0});
+  Dim wide = z->dim[k ? z->rank - 2 : z->rank - 1];
+  const NodeInfo *other = &f->n[dot];
+  int64_t n, batches = 1;
+  int dots = 0;
+  for (int i = 0; i + 2 < score->rank; i++)
+    batches *= dim_is_const(g->dims, score->dim[i], &n) && batches < STRIP_BATCHES ? n : 1;
+  for (uint32_t i = 0; i < b->count; i++) dots += f->n[b->nodes[i]].after;
+  if (other->edges[1 - k].from != NOBODY && f->n[other->edges[1 - k].from].part == strip)
+    return false;
+  return !b->dead && batches >= STRIP_BATCHES && dots < STRIP_DOTS &&
+         t->rank > 2 && t->dtype == score->dtype && z->dtype == score->dtype &&
+         gr_attr_i(g, dot, AT_COMPUTE, COMPUTE_NONE) == COMPUTE_NONE &&
+         t->dim[t->rank - 1 - (k ? 1 : 0)] == score->dim[score->rank - 2] &&
+         t->dim[t->rank - 2 + (k ? 1 : 0)] == b->columns &&
+         f->n[x].count == dim_mul(g->dims, b->rows, b->columns) && !f->n[x].inner &&
+         !f->n[x].after && !f->n[x].column && dim_is_const(g->dims, wide, &n) && n <= STRIP_WIDE;
+}
+
+static bool join_strip(Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t strip) {
+  uint32_t part = f->n[dot].part;
+  Part *a = &f->parts[part], *b = &f->parts[strip];
+  if (part == strip || b->kind != GROUP_STRIP || b->count >= MOST_NODES ||
+      !goes_along(f, dot, k, x, strip) || apart_in_time(a, b) || depends(f, part, strip) ||
+      depends(f, strip, part))
+    return false;
+  f->n[dot].after = true;
+  a->rows = b->rows;
+  a->columns = b->columns;
+  a->anchor = b->anchor;
+  a->kind = GROUP_STRIP;
+  absorb(f, part, strip);
+  return true;
+}
+
+/* Contractions over the rows of what strips make or read: gradients of keys and values. */
+static void join_strips(Fuse *f) {
+  const Graph *g = f->g;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const NodeInfo *y = &f->n[i];
+    if (g->nodes[i].op != OP_DOT || !y->live || y->part == NOBODY) continue;
+    if (f->parts[y->part].kind != GROUP_DOT || f->parts[y->part].count != 1) continue;
+    for (uint32_t k = 2; k-- > 0;) {
+      Val v = gr_operand(g, i, k);
+      if (k == 0 && !turned(g, v, &v)) continue;
+      Edge e = trace(g, v, f->moved);
+      if (e.from == NOBODY || e.way != WAY_SAME || f->n[e.from].part == NOBODY) continue;
+      const NodeInfo *x = &f->n[e.from];
+      bool joins = join_strip(f, i, k, e.from, x->part);
+      for (uint32_t r = 0; r < x->reader_count && !joins; r++) {
+        const NodeInfo *z = &f->n[x->reader[r]];
+        if (z->part == NOBODY || g->nodes[x->reader[r]].op == OP_DOT) continue;
+        for (uint32_t q = 0; q < g->nodes[x->reader[r]].operand_count && !joins; q++) {
+          joins = z->edges[q].from == e.from && z->edges[q].way == WAY_SAME &&
+                  join_strip(f, i, k, e.from, z->part);
+        }
+      }
+      if (joins) break;
+    }
+  }
+}
+
 /* The space of a reduction: leading or trailing axes. */
 static void reduce_space(const Fuse *f, uint32_t node, Part *p) {
   const Graph *g = f->g;
@@ -746,6 +834,22 @@ static void start_part(Fuse *f, uint32_t node) {
   VEC_PUSH(f->a, f->parts, f->part_count, f->part_cap, p);
 }
 
+/* Of several contractions that a node reads, the one made last: a sum of many then grows as they
+ * are made, instead of waiting for all of them. NULL where there are no two. */
+static const Edge *last_contraction(const Fuse *f, uint32_t node) {
+  const Edge *last = NULL;
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
+    const Edge *e = &f->n[node].edges[k];
+    if (e->from == NOBODY || f->n[e->from].part == NOBODY) continue;
+    const Part *p = &f->parts[f->n[e->from].part];
+    if (p->kind != GROUP_DOT && p->kind != GROUP_CONV) continue;
+    if (!last || p->anchor > f->parts[f->n[last->from].part].anchor) last = e;
+    count++;
+  }
+  return count > 1 ? last : NULL;
+}
+
 static void make_parts(Fuse *f, bool apart) {
   if (!apart) find_clones(f);
   for (uint32_t i = 0; i < f->g->node_count; i++) {
@@ -754,6 +858,8 @@ static void make_parts(Fuse *f, bool apart) {
     if (x->clone) continue;
     start_part(f, i);
     if (apart) continue;
+    const Edge *last = last_contraction(f, i);
+    if (last) try_join(f, x->part, f->n[last->from].part, last);
     for (uint32_t k = 0; k < node_at(f, i)->operand_count; k++) {
       uint32_t from = x->edges[k].from;
       if (from == NOBODY || f->n[from].part == NOBODY) continue;
@@ -761,6 +867,7 @@ static void make_parts(Fuse *f, bool apart) {
     }
     if (f->parts[x->part].kind == GROUP_COLUMNS) join_columns(f, x->part);
   }
+  if (!apart) join_strips(f);
 }
 
 /* -- groups */
@@ -808,20 +915,65 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
   return "nothing follows";
 }
 
+/* The strip that makes this value of another strip again for itself, of what that one leaves
+ * behind: the only one that reads it. NOBODY: none. */
+static uint32_t remade_by(const Fuse *f, uint32_t node) {
+  const NodeInfo *x = &f->n[node];
+  const GNode *n = node_at(f, node);
+  uint32_t by = NOBODY;
+  if (x->part == NOBODY || f->parts[x->part].kind != GROUP_STRIP || x->leaves || x->inner ||
+      kind_of((OpCode)n->op) != GROUP_POINT || op_info[n->op].cost > REMADE_COST ||
+      (op_info[n->op].traits & T_FAIL) || n->result_count != 1)
+    return NOBODY;
+  for (uint32_t i = 0; i < x->reader_count; i++) {
+    uint32_t part = f->n[x->reader[i]].part;
+    if (part == x->part) continue;
+    if (part == NOBODY || (by != NOBODY && part != by)) return NOBODY;
+    by = part;
+  }
+  if (by == NOBODY || f->parts[by].kind != GROUP_STRIP) return NOBODY;
+  for (uint32_t k = 0; k < n->operand_count; k++) {
+    uint32_t from = x->edges[k].from;
+    if (from == NOBODY) continue;
+    bool there = f->n[from].part != x->part || f->n[from].leaves; /* in memory */
+    for (uint32_t i = 0; i < f->n[from].reader_count && !there; i++)
+      there = f->n[f->n[from].reader[i]].part != x->part;
+    if (!there || f->n[from].part == NOBODY || f->n[from].inner || remade_by(f, from) != NOBODY)
+      return NOBODY;
+  }
+  return by;
+}
+
 /* Whether a value of group `part` goes to memory. */
 static bool is_out(const Fuse *f, uint32_t part, uint32_t node) {
   const NodeInfo *x = &f->n[node];
   if (x->leaves || !x->reader_count) return true;
+  if (remade_by(f, node) != NOBODY) return false;
   for (uint32_t i = 0; i < x->reader_count; i++) {
     if (f->n[x->reader[i]].part != part) return true;
   }
   return false;
 }
 
+static void add_remade(Fuse *f, uint32_t part) {
+  Part *p = &f->parts[part];
+  for (uint32_t i = 0, n = p->count; i < n && p->kind == GROUP_STRIP; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    if (x->part != part) continue;
+    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      bool have = from == NOBODY || f->n[from].part == part || remade_by(f, from) != part;
+      for (uint32_t q = 0; q < p->count && !have; q++) have = p->nodes[q] == from;
+      if (!have) VEC_PUSH(f->a, p->nodes, p->count, p->cap, from);
+    }
+  }
+}
+
 static Group finish(Fuse *f, uint32_t part) {
   Part *p = &f->parts[part];
   Group x = {.kind = p->kind, .root = p->anchor != NOBODY ? p->anchor : p->hi};
   add_clones(f, p);
+  add_remade(f, part);
   qsort(p->nodes, p->count, sizeof *p->nodes, by_number);
   x.nodes = ARENA_ARRAY(f->a, uint32_t, p->count + 1);
   x.outs = ARENA_ARRAY(f->a, Val, 2 * p->count + 1);

@@ -229,7 +229,7 @@ static int pick(int lo, int hi)
 
 static Case any(int most)
 {
-  Case c = {.b = pick(1, 3), .h = pick(1, 3), .t = pick(2, most), .n = pick(2, most)};
+  Case c = {.b = pick(1, 3), .h = pick(1, 6), .t = pick(2, most), .n = pick(2, most)};
   c.d = pick(2, 40);
   c.e = pick(1, 40);
   if (pick(0, 2) == 0) c.n = c.t;
