@@ -794,6 +794,11 @@ static void as_body(Rule *r)
   for (int j = 0, k = 0; j < r->in_count; j++)
     if (r->wants[j]) r->dx[j] = dx[k++];
 }
+GRADS(PLACE)
+{
+  Attr a = attr_i(AT_DEVICE, type_of(r, r->in[0]).dev);
+  r->dx[0] = b_op(&r->b, OP_PLACE, 1, r->dout, 1, &a);
+}
 GRADS(WRAP) { as_body(r); }
 
 GRADS(LOOP) { refuse(r, ERR_NOT_YET, "the gradient of a loop"); }

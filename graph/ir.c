@@ -139,7 +139,7 @@ Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, in
   return (Val){(uint32_t)g->node_count - 1, 0};
 }
 
-static const char *const device_word[DEV_COUNT] = {"cpu", "cuda", "sim"};
+static const char *const device_word[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
 
 Val gr_input(Graph *g, const Type *t) {
   int64_t dims[CKL_MAX_RANK];

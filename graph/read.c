@@ -181,6 +181,8 @@ static bool type(Reader *r, Type *t) {
       t->dev = DEV_CUDA;
     else if (take_word(r, "sim"))
       t->dev = DEV_SIM;
+    else if (take_word(r, "spill"))
+      t->dev = DEV_SPILL;
     else if (!take_word(r, "cpu"))
       return fault(r, "there is no such device");
   }
@@ -230,7 +232,7 @@ static bool prov(Reader *r, Prov *v) {
 /* -- attributes */
 /* A number, or the name of a dtype or device. */
 static bool whole(Reader *r, uint16_t key, int64_t *out) {
-  static const char *const device[DEV_COUNT] = {"cpu", "cuda", "sim"};
+  static const char *const device[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
   blanks(r);
   if (key == AT_DTYPE && take_word(r, "token")) {
     *out = -1;

@@ -373,6 +373,9 @@ static bool body(Run *r, int region, Tensor *const *in, Tensor **out) {
 static bool run_CUSTOM(Run *r) {
   return body(r, 0, r->in, r->out);
 }
+static bool run_PLACE(Run *r) {
+  return give(r, tn_copy(r->c->mem, r->in[0], (Device)attr_or(r, AT_DEVICE, DEV_CPU)));
+}
 static bool run_WRAP(Run *r) {
   return body(r, 0, r->in, r->out);
 }

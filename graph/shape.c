@@ -206,6 +206,14 @@ bool shape_cast(C *c) {
   return sh_int(c, AT_DTYPE, 0, DT_COUNT, &dt) && elementwise(c, 0, (DType)dt);
 }
 
+bool shape_place(C *c) {
+  int64_t dev;
+  if (!sh_tensors(c, 0) || !sh_int(c, AT_DEVICE, 0, DEV_COUNT, &dev)) return false;
+  c->out[0] = *c->in[0];
+  c->out[0].dev = (uint8_t)dev;
+  return true;
+}
+
 /* -- movement */
 
 bool shape_reshape(C *c) {

@@ -290,7 +290,7 @@ bool sh_dtypes(C *c, int from, int to) {
 
 /* The device of the results: that of every operand but single numbers on the cpu. */
 bool sh_devices(C *c, Device *dev) {
-  static const char *const name[DEV_COUNT] = {"cpu", "cuda", "sim"};
+  static const char *const name[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
   int first = -1;
   *dev = DEV_CPU;
   for (int i = 0; i < c->n; i++) {

@@ -47,7 +47,7 @@ typedef struct Printer {
 
 static const char *const tag_name[] = {
     "none", "must_save", "prefer_save", "prefer_recompute", "must_recompute", "offload"};
-static const char *const device_name[DEV_COUNT] = {"cpu", "cuda", "sim"};
+static const char *const device_name[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
 
 static void put_string(Buf *b, const char *s) {
   buf_putc(b, '"');

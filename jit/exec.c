@@ -128,10 +128,23 @@ static bool in_arena(const Tensor *t) {
   return t->store->foreign_free == of_arena;
 }
 
+/* A value that waited elsewhere comes to its place in the arena. */
+static bool fetch(Exec *x, const Step *s) {
+  const Graph *g = x->f->plan->g;
+  uint32_t step = (uint32_t)(s - x->f->plan->steps);
+  Tensor *from = tensor_of(x, gr_operand(g, s->node, 0), step);
+  Tensor *to = from ? tensor_of(x, (Val){s->node, 0}, step + 1) : NULL;
+  if (to) tn_gather(from, 0, tn_count(from), tn_data(to));
+  tn_unref(to);
+  tn_unref(from);
+  return to != NULL;
+}
+
 static bool run_node(Exec *x, const Step *s) {
   const Plan *p = x->f->plan;
   const GNode *n = &p->g->nodes[s->node];
   Mem *m = x->c->mem;
+  if (n->op == OP_PLACE && p->place[n->result0].kind != PLACE_HELD) return fetch(x, s);
   size_t mark = mem_pool_mark(m), all = n->operand_count + n->result_count;
   size_t bytes = sizeof(Args) + all * sizeof(Tensor *);
   Args *a = mem_need(m, NULL, 0, bytes);

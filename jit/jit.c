@@ -88,7 +88,8 @@ static bool by_reference(const Graph *g) {
     if (g->nodes[i].op == OP_CALL || g->nodes[i].op == OP_DEFER) return true;
   }
   for (size_t i = 0; i < g->type_count; i++) {
-    if (g->types[i].kind == TK_TENSOR && g->types[i].dev != DEV_CPU) return true;
+    bool here = g->types[i].dev == DEV_CPU || g->types[i].dev == DEV_SPILL;
+    if (g->types[i].kind == TK_TENSOR && !here) return true;
   }
   for (size_t i = 0; i < g->prov_count; i++) {
     if (g->provs[i].anomaly) return true;

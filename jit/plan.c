@@ -199,6 +199,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   for (size_t i = 0; i < p->groups.count; i++) {
     const Group *x = &p->groups.items[i];
     bool held = x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
+    if (g->nodes[x->root].op == OP_PLACE) held = gr_type(g, (Val){x->root, 0})->dev != DEV_CPU;
     for (uint32_t k = 0; k < x->out_count; k++) {
       Val v = x->outs[k];
       const Type *t = gr_type(g, v);

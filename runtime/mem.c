@@ -151,8 +151,8 @@ static void make_room(Mem *m, size_t bytes) {
 
 void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
-  size_t live = all_data(m->data_live);
-  if (m->data_limit && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
+  size_t live = all_data(m->data_live) - m->data_live[DEV_SPILL];
+  if (m->data_limit && dev != DEV_SPILL && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
   unsigned char *data = take_kept(m, bytes);
   if (!data) {
     make_room(m, bytes);

@@ -16,8 +16,10 @@
 
 enum { MEM_OK = 0, MEM_ERR_PROGRAM = 1, MEM_ERR_NOMEM = 2, MEM_ERR_INTERRUPT = 3, MEM_ERR_BUG = 4 };
 
-/* Devices the accounts know. `sim` is host memory with an account of its own. */
-typedef enum Device { DEV_CPU, DEV_CUDA, DEV_SIM, DEV_COUNT } Device;
+/* Devices the accounts know. `sim` is host memory with an account of its own. `spill` is where
+ * values of the host wait to be fetched (rule 82); it counts for no limit, and nothing computes
+ * there. */
+typedef enum Device { DEV_CPU, DEV_CUDA, DEV_SIM, DEV_SPILL, DEV_COUNT } Device;
 
 /* realloc(ud, NULL, 0, n) allocates, (ud, p, n, 0) frees and returns NULL, else resizes.
  * NULL for n > 0 means out of memory; the old block stays valid. */
@@ -43,7 +45,7 @@ typedef struct Mem {
   void *ud;
   size_t live, peak;                             /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
-  size_t data_limit; /* most bytes of tensor storage, all devices; 0 = none */
+  size_t data_limit; /* most bytes of tensor storage, all devices but spill; 0 = none */
   size_t kept_bytes; /* freed tensor data, kept; in no other number here */
   int kept_count;
   MemKept kept[MEM_KEPT];                        /* the one freed last is last */

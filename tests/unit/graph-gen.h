@@ -130,7 +130,7 @@ static Val gen_any(Gen *x, OpDomain d, int lo, int hi)
     for (uint32_t k = 0; k < n; k++) {
       Val v = {(from + k) % n, 0};
       const Type *t = x->g->nodes[v.node].result_count ? gr_type(x->g, v) : NULL;
-      if (!t || t->kind != TK_TENSOR || t->rank < lo || t->rank > hi) continue;
+      if (!t || t->kind != TK_TENSOR || t->rank < lo || t->rank > hi || t->dev) continue;
       bool in = d == DOM_ANY || (d == DOM_FLOAT && dt_float((DType)t->dtype)) ||
                 (d == DOM_NUM && t->dtype != DT_BOOL) ||
                 (d == DOM_INT && dt_int((DType)t->dtype)) || (d == DOM_BOOL && t->dtype == DT_BOOL);
@@ -532,6 +532,12 @@ static Val gen_op(Gen *x, OpCode op)
     a[2] = attr_i(AT_INDEX, 3);
     return gen_node(x, op, 2, v, 3, a, 0, NULL);
   }
+  case OP_PLACE:
+    v[0] = gen_any(x, DOM_ANY, 0, 3);
+    a[0] = attr_i(AT_DEVICE, DEV_SPILL);
+    v[0] = gen_node(x, op, 1, v, 1, a, 0, NULL);
+    a[0] = attr_i(AT_DEVICE, DEV_CPU);
+    return gen_node(x, op, 1, v, 1, a, 0, NULL);
   case OP_TOKEN: return x->region ? VAL_NONE : gen_node(x, op, 0, NULL, 0, NULL, 0, NULL);
   case OP_CALL: case OP_DEFER: case OP_PRINT: case OP_ASSERT: {
     if (x->region) return VAL_NONE;
