@@ -556,6 +556,12 @@ static void open_call(Sweep *w, TapeNode *n) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
   size_t mark = mem_pool_mark(&s->mem);
+  if (n->joint && n->joint->hosts) {
+    Diag *d = err(s, ERR_NOT_YET, n->span,
+                  "not yet: a recorded gradient through a call that has hooks inside");
+    dg_label(&s->diags, d, w->at, "that is taken here");
+    raise_(s);
+  }
   if (!tape_open(s, &w->temp, n, &e, &at)) backward_error(w, n, &e, at.span);
   mem_pool_drain(&s->mem, mark);
 }
