@@ -152,7 +152,7 @@ typedef struct Redo {
   Graph *d;
   const uint8_t *choice;
   const bool *condition, *live;
-  Val *to;              /* by slot of g: in d */
+  Val *to, *away;       /* by slot of g: in d, and what was moved away of it */
   /* By slot: which gradients keep the original alive whatever is chosen: those that stand in block
    * `held - 1`, ALWAYS, or 0 = none. */
   uint32_t *held;
@@ -161,7 +161,7 @@ typedef struct Redo {
   uint32_t *first, *last; /* by block: node range of its body */
 } Redo;
 enum { ALWAYS = UINT32_MAX };
-enum { FATE_KEPT = 1, FATE_MADE = 2, FATE_HELD = 4 }; /* HELD: kept whatever is chosen */
+enum { FATE_KEPT = 1, FATE_MADE = 2, FATE_HELD = 4, FATE_FETCHED = 8 }; /* HELD: kept anyway */
 
 bool *rm_live(Arena *a, const Graph *g)
 {
@@ -218,16 +218,55 @@ static World *world_of(Redo *r, World *at, uint32_t n)
   return at;
 }
 
-/* Whether the node's values are copied in world w rather than taken from the one around it. */
-static bool copied_in(const Redo *r, const World *w, Val v)
+/* What becomes of v in world w: CHOICE_SAVE means that it is taken from the world around. */
+static uint8_t choice_at(const Redo *r, const World *w, Val v)
 {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
   OpCode op = (OpCode)g->nodes[v.node].op;
-  if (r->condition[s] || rm_never(g, v.node) || op == OP_CONST || op == OP_DIM) return false;
+  if (r->condition[s] || rm_never(g, v.node) || op == OP_CONST || op == OP_DIM) return CHOICE_SAVE;
   bool top = w->around == &r->root && !gr_block_at(g, w->block)->parent;
   uint8_t c = top ? r->choice[s] : choice_in(g, v.node, w->block);
-  return c == CHOICE_FREE || c == CHOICE_REMAKE;
+  return c == CHOICE_OFFLOAD && val_none(r->away[s]) ? CHOICE_SAVE : c;
+}
+
+/* -- moving away */
+
+static Val place(Graph *d, Val v, Device dev, Prov p)
+{
+  Attr a = attr_i(AT_DEVICE, dev);
+  d->at = p;
+  Val to = gr_op(d, OP_PLACE, &v, 1, &a, 1, NULL, 0, NULL);
+  CK_ASSERT(d->arena->mem, !val_none(to));
+  return to;
+}
+
+/* Values of node n that are to be moved away leave right behind it: those of a device for the host,
+ * those of the host for what is set apart there. What nobody fetches is dead. */
+static void move_away(Redo *r, uint32_t n)
+{
+  const Graph *g = r->g;
+  if (!rm_home(g, n) || rm_never(g, n)) return;
+  for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
+    size_t s = g->nodes[n].result0 + k;
+    if (r->choice[s] != CHOICE_OFFLOAD) continue;
+    Prov p = *prov_of(g, n);
+    p.tag = TAG_NONE;
+    r->away[s] = place(r->d, r->to[s], g->types[s].dev == DEV_CPU ? DEV_SPILL : DEV_CPU, p);
+  }
+}
+
+static Val fetched(Redo *r, World *w, Val v, uint32_t within)
+{
+  size_t s = rm_slot(r->g, v);
+  Val *made = &w->made[s - w->slot0];
+  if (!val_none(*made)) return *made;
+  Prov p = *prov_of(r->g, v.node);
+  p.tag = TAG_NONE;
+  p.recomputed = p.backward = 1;
+  p.within = within;
+  r->fate[s] |= FATE_FETCHED;
+  return *made = place(r->d, r->away[s], (Device)r->g->types[s].dev, p);
 }
 
 /* What v is in world w, for a node that stands in block `within`. VAL_NONE: a copy of its node has
@@ -238,7 +277,11 @@ static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at)
   size_t s = rm_slot(g, v);
   bool held = r->held[s] == ALWAYS || r->held[s] == within + 1;
   for (; !held && w->block; w = w->around) {
-    if (!gr_in_block(g, v.node, w->block) || !copied_in(r, w, v)) continue;
+    if (!gr_in_block(g, v.node, w->block)) continue;
+    uint8_t c = choice_at(r, w, v);
+    if (c == CHOICE_SAVE) continue;
+    if (c == CHOICE_OFFLOAD && w->around == &r->root) return fetched(r, w, v, within);
+    if (c == CHOICE_OFFLOAD) continue;
     *at = w;
     return w->made[s - w->slot0];
   }
@@ -376,6 +419,7 @@ static void copy_all(Redo *r, uint32_t *split)
     Val v = copy_node_as(r->d, g, n, in, own_regions(r, n), &p);
     for (uint32_t k = 0; k < node->result_count; k++)
       r->to[node->result0 + k] = (Val){v.node, k};
+    move_away(r, n);
   }
   if (split && half == g->node_count) *split = (uint32_t)r->d->node_count;
   copy_checks(r->d, g);
@@ -394,6 +438,8 @@ static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint
   r->condition = rm_conditions(scratch, g);
   r->live = rm_live(scratch, g);
   r->to = ARENA_ARRAY(scratch, Val, g->type_count + 1);
+  r->away = ARENA_ARRAY(scratch, Val, g->type_count + 1);
+  for (size_t k = 0; k < g->type_count; k++) r->away[k] = VAL_NONE;
   r->held = ARENA_ARRAY(scratch, uint32_t, g->type_count + 1);
   r->fate = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
   ranges(r);
@@ -464,8 +510,10 @@ void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint
       const Type *t = &g->types[s];
       if (!r.fate[s] || t->kind == TK_TOKEN) continue;
       RmValue x = {.v = v, .block = rm_top(g, rm_home(g, n)), .why = why(&r, written, v)};
-      x.choice = x.why == WHY_FREE ? CHOICE_FREE
-                 : r.fate[s] & FATE_KEPT ? CHOICE_SAVE : CHOICE_REMAKE;
+      x.choice = r.fate[s] & FATE_FETCHED ? CHOICE_OFFLOAD
+                 : x.why == WHY_FREE      ? CHOICE_FREE
+                 : r.fate[s] & FATE_KEPT  ? CHOICE_SAVE
+                                          : CHOICE_REMAKE;
       x.bytes = dim_mul(g->dims, dim_product(g->dims, t->rank, t->dim),
                         dim_const(g->dims, (int64_t)dt_size((DType)t->dtype)));
       visit(ud, &x);

@@ -46,7 +46,7 @@ static void enter_blocks(Case *c)
     }
     Prov p = {.origin = -1, .span = {1, n, n + 1}, .region = stack[depth]};
     if (g->nodes[n].op == OP_INPUT) p.region = 0;
-    if (p.region) p.tag = (uint8_t)(1 + gen_rnd(x, 4));
+    if (p.region) p.tag = (uint8_t)(1 + gen_rnd(x, 5));
     gr_set_prov(g, n, p);
   }
 }
@@ -54,7 +54,7 @@ static void enter_blocks(Case *c)
 static bool can_differ(OpCode op)
 {
   return op != OP_LOOP && op != OP_NONZERO && op != OP_CALL && op != OP_DEFER && op != OP_PRINT &&
-         op != OP_ASSERT && op != OP_TOKEN && op != OP_WRAP;
+         op != OP_ASSERT && op != OP_TOKEN && op != OP_WRAP && op != OP_PLACE && op != OP_HOOK;
 }
 
 /* Nodes of all ops, with chains between them, as a gradient goes through them. */
@@ -181,7 +181,7 @@ static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint6
     check_msg(live[i] || !d->provs[d->nodes[i].prov].recomputed, "seed %d: nobody needs %%%u",
               (int)seed, (unsigned)i);
   for (uint32_t i = 0; i < d->node_count; i++) {
-    if (d->provs[d->nodes[i].prov].recomputed) continue;
+    if (d->provs[d->nodes[i].prov].recomputed || d->nodes[i].op == OP_PLACE) continue;
     uint32_t home = g->provs[g->nodes[n].prov].region;
     bool body = home && !g->provs[g->nodes[n].prov].backward;
     for (uint32_t k = 0; body && k < g->nodes[n].result_count; k++) {
@@ -251,8 +251,8 @@ static void t_random(void)
     agree(&c, gr_dce(&arena, gr_cse(&arena, gr_fold(&arena, d))), seed);
     rm_values(&arena, c.whole, choice, halves ? &c.split : NULL, counts, what);
   }
-  tap_note("%d graphs, %d copies; values free %d, saved %d, remade %d", cases, copies, what[0],
-           what[1], what[2]);
+  tap_note("%d graphs, %d copies; values free %d, saved %d, remade %d, offloaded %d", cases, copies,
+           what[0], what[1], what[2], what[3]);
   check_int(cases, >, 300);
   check_int(copies, >, 3000);
 }
@@ -388,6 +388,47 @@ static void t_carries(void)
   env_close(&v);
 }
 
+/* -- offload: what waits is in an account of its own, not in the arena */
+
+static void t_offload(void)
+{
+  Env v;
+  env_open(&v);
+  Graph *g = new_graph(&v);
+  B b = {.g = g};
+  Val x = input(&v, g, DT_F32, 2, 64, 64), dx;
+  g->at.region = gr_block(g, (Block){.budget = -1, .text = names_of(v.names, "offload matmul")});
+  g->at.tag = TAG_OFFLOAD;
+  Val h = x;
+  for (int k = 0; k < 4; k++) h = b_op(&b, OP_DOT, 2, (Val[]){h, h}, 0, NULL);
+  g->at = (Prov){.origin = -1};
+  Val loss = b_sum(&b, h, 2, (int64_t[]){0, 1}), one = gr_const_f(g, DT_F32, DEV_CPU, 1);
+  need(vjp(g, 1, &loss, &one, 1, &x, &dx));
+  gr_output(g, dx);
+  Graph *d = gr_dce(&v.arena, rm_pass(&v.arena, g));
+  check_size(count_ops(d, OP_PLACE), ==, 6);
+  JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
+  Jit *j = jit_open(&v.mem, &config);
+  GErr e;
+  static const int64_t no_sizes[1] = {0};
+  JitFn *f = jit_compile(j, d, no_sizes, NULL, &e);
+  need(f);
+  uint64_t state = 3;
+  Tensor *in = drawn(&v, g, 0, uniform, &state), *want, *got;
+  need(run(&v, g, &in, &want));
+  size_t before = v.mem.data_peak[DEV_SPILL];
+  RunCtx c = {.mem = &v.mem, .env = no_sizes};
+  need(jit_run(f, &c, &in, &got, &e, NULL));
+  check(tn_same(got, want));
+  check_size(before, ==, 0);
+  check_size(v.mem.data_peak[DEV_SPILL], ==, 3 * 64 * 64 * sizeof(float));
+  check_size(v.mem.data_live[DEV_SPILL], ==, 0);
+  free_all((Tensor *[]){in, want, got}, 3);
+  jit_free(f);
+  jit_close(j);
+  env_close(&v);
+}
+
 /* -- memory: a chain of layers h = tanh(h @ w), each a block */
 
 enum { LAYERS = 8, WIDTH = 64, ROWS = 256 };
@@ -460,6 +501,7 @@ int main(void)
   mem_close(&mem);
   check_size(mem.live, ==, 0);
   TEST(t_carries(), "a carried cotangent goes on as in one graph");
+  TEST(t_offload(), "what is offloaded waits in an account of its own");
   TEST(t_peak(), "a chain of blocks takes one value per block, and one block");
   return tap_done();
 }
