@@ -251,6 +251,7 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price)
   uint32_t again = c->again[n], top = top_of(g, n);
   Tag tag = rm_says(g, n, top) ? (Tag)g->provs[node->prov].tag : TAG_NONE;
   bool never = tag == TAG_MUST_SAVE;
+  bool whole = gr_block_at(g, top)->reentrant && !never; /* nobody decides but its clauses */
   /* What most values of a block prefer says nothing. */
   bool saves = gr_block_at(g, rm_home(g, n))->saves;
   for (uint32_t k = 0; k < node->result_count; k++) {
@@ -258,7 +259,7 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price)
     bool kept = is_kept(c, n, s);
     int64_t keep = disliked(priced(c, s, price), tag == TAG_PREFER_RECOMPUTE && saves);
     if (rm_is_free(g, n) && tag != TAG_MUST_SAVE) keep = CUT_INF;
-    if (tag == TAG_MUST_RECOMPUTE && !kept) keep = CUT_INF;
+    if ((tag == TAG_MUST_RECOMPUTE || whole) && !kept) keep = CUT_INF;
     never |= kept;
     if (c->need[s]) cut_arc(cut, c->need[s], again, keep);
   }

@@ -130,7 +130,8 @@ void rm_all(const Graph *g, uint8_t what, uint8_t *choice)
   for (uint32_t n = 0; n < g->node_count; n++) {
     const GNode *node = &g->nodes[n];
     uint8_t tag = prov_of(g, n)->tag;
-    bool free = rm_is_free(g, n) || rm_never(g, n) || !rm_home(g, n);
+    const Block *b = gr_block_at(g, rm_top(g, rm_home(g, n)));
+    bool free = !b || b->reentrant || rm_is_free(g, n) || rm_never(g, n);
     if (free || tag == TAG_MUST_SAVE || tag == TAG_MUST_RECOMPUTE || tag == TAG_OFFLOAD) continue;
     for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = what;
   }
@@ -144,6 +145,7 @@ struct World {
   World *around, *inner, *next; /* inner: the first of those inside, next: beside it */
   size_t slot0, slots;  /* results of g from the block's first node to its last */
   Val *made;            /* by slot: the copy, VAL_NONE = none yet */
+  bool whole;           /* all of the body was copied */
 };
 
 typedef struct Redo {
@@ -338,15 +340,12 @@ static void finish(Redo *r, const Task *t, uint32_t within)
   }
 }
 
-/* What operand k of backward node n reads; copies that it needs are made. */
-static Val demand(Redo *r, uint32_t n, uint32_t k)
+/* Copies node n in world w, and first what it needs. */
+static void make(Redo *r, World *w, uint32_t n, uint32_t within)
 {
-  World *w = world_of(r, &r->root, n), *in;
-  uint32_t within = prov_of(r->g, n)->within;
-  Val v = gr_operand(r->g, n, (int)k), got = look_up(r, w, v, within, &in);
-  if (!val_none(got)) return got;
   Tasks t = {0};
-  push(r, &t, in, v.node);
+  World *in;
+  push(r, &t, w, n);
   while (t.count) {
     Task *x = &t.items[t.count - 1];
     if (x->next == r->g->nodes[x->node].operand_count) {
@@ -354,13 +353,37 @@ static Val demand(Redo *r, uint32_t n, uint32_t k)
       t.count--;
       continue;
     }
-    Val y = gr_operand(r->g, x->node, (int)x->next);
-    got = look_up(r, world_of(r, x->world, x->node), y, within, &in);
+    Val v = gr_operand(r->g, x->node, (int)x->next);
+    Val got = look_up(r, world_of(r, x->world, x->node), v, within, &in);
     if (val_none(got))
-      push(r, &t, in, y.node);
+      push(r, &t, in, v.node);
     else
       x->in[x->next++] = got;
   }
+}
+
+/* A `reentrant` block is computed again as a whole, in its own order, when its gradient begins. */
+static void make_whole(Redo *r, World *w, uint32_t within)
+{
+  const Graph *g = r->g;
+  w->whole = true;
+  for (uint32_t n = r->first[w->block]; n <= r->last[w->block]; n++) {
+    const GNode *node = &g->nodes[n];
+    if (!r->live[n] || !node->result_count || !gr_in_block(g, n, w->block)) continue;
+    if (choice_at(r, w, (Val){n, 0}) != CHOICE_REMAKE) continue;
+    if (val_none(w->made[node->result0 - w->slot0])) make(r, w, n, within);
+  }
+}
+
+/* What operand k of backward node n reads; copies that it needs are made. */
+static Val demand(Redo *r, uint32_t n, uint32_t k)
+{
+  World *w = world_of(r, &r->root, n), *in;
+  uint32_t within = prov_of(r->g, n)->within;
+  Val v = gr_operand(r->g, n, (int)k), got = look_up(r, w, v, within, &in);
+  if (!val_none(got)) return got;
+  if (gr_block_at(r->g, in->block)->reentrant && !in->whole) make_whole(r, in, within);
+  if (val_none(look_up(r, w, v, within, &in))) make(r, in, v.node, within);
   return look_up(r, w, v, within, &in);
 }
 
