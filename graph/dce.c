@@ -1,7 +1,8 @@
 /* Dead code elimination.
  *
  * In: a graph. Out: the graph without what no output and no effect needs; inputs stay, checks stay
- * (rule 23: what was promised about sizes is tested, used or not). The idea: one backward sweep
+ * (rule 23: what was promised about sizes is tested, used or not), and so does what can fail (rule
+ * 107), except in gradients and what is computed again, which do not fail first. One backward sweep
  * marks needed values; through `wrap`, `branch` and `map` it goes by result and by
  * capture, so a result nobody reads and a capture nobody uses disappear from node and region
  * alike. `loop` loses captures only, `custom` stays whole, since its gradient may read anything.
@@ -61,6 +62,45 @@ static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *n
   }
 }
 
+/* The int that all elements of v are, or `otherwise`. */
+static int64_t constant(const Graph *g, Val v, int64_t otherwise) {
+  while (g->nodes[v.node].op == OP_BROADCAST || g->nodes[v.node].op == OP_RESHAPE)
+    v = gr_operand(g, v.node, 0);
+  const Attr *a = g->nodes[v.node].op == OP_CONST ? gr_attr(g, v.node, AT_VALUE) : NULL;
+  return a && a->kind == AK_INT ? a->u.i : otherwise;
+}
+
+/* Whether the node can fail when it runs; what sizes alone decide is in the checks. */
+static bool fails(const Graph *g, uint32_t i) {
+  const GNode *n = &g->nodes[i];
+  const Type *t = &g->types[n->result0];
+  int64_t size;
+  if (g->provs[n->prov].backward || g->provs[n->prov].recomputed) return false;
+  switch (n->op) {
+  case OP_FLOORDIV:
+  case OP_MOD: return !dt_float((DType)t->dtype) && !constant(g, gr_operand(g, i, 1), 0);
+  case OP_POW: return !dt_float((DType)t->dtype) && constant(g, gr_operand(g, i, 1), -1) < 0;
+  case OP_RANDINT: return constant(g, gr_operand(g, i, 1), 0) < 1;
+  case OP_ARGMAX:
+  case OP_ARGMIN: {
+    Dim d = gr_type(g, gr_operand(g, i, 0))->dim[gr_attr_i(g, i, AT_AXIS, 0)];
+    return !dim_is_const(g->dims, d, &size);
+  }
+  case OP_SLICE: return false;
+  case OP_CUSTOM: { /* region 1 is its gradient */
+    const Graph *body = g->regions[n->region0];
+    for (uint32_t k = 0; k < body->node_count; k++)
+      if (fails(body, k)) return true;
+    return false;
+  }
+  default:
+    for (uint32_t r = 0; r < n->region_count; r++)
+      for (uint32_t k = 0; k < g->regions[n->region0 + r]->node_count; k++)
+        if (fails(g->regions[n->region0 + r], k)) return true;
+    return (op_info[n->op].traits & T_FAIL) != 0;
+  }
+}
+
 static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
   bool *need = ARENA_ARRAY(a, bool, g->type_count + 1);
   for (size_t i = 0; i < g->output_count; i++) {
@@ -69,11 +109,11 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
   }
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
     const GNode *n = &g->nodes[i];
-    bool live = node_effect(g, i);
+    bool stays = node_effect(g, i) || fails(g, i), live = stays;
     for (uint32_t k = 0; k < n->result_count; k++) live = live || need[n->result0 + k];
     if (!live) continue;
-    /* A live effect marks its own first result, so that the copy below keeps it. */
-    if (n->result_count && node_effect(g, i)) need[n->result0] = true;
+    /* What stays marks its own first result, so that the copy below keeps it. */
+    if (n->result_count && stays) need[n->result0] = true;
     bool *used = NULL;
     if (n->region_count) {
       used = ARENA_ARRAY(a, bool, n->operand_count + 1);

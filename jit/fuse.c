@@ -291,7 +291,8 @@ static bool computed(const Fuse *f, uint32_t i) {
 /* What is not to be dropped even when nobody reads it. */
 static bool must_run(const GNode *n) {
   return (op_info[n->op].traits & (T_EFFECT | T_REGION)) ||
-         ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE);
+         ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE) || n->op == OP_POW ||
+         n->op == OP_RANDINT; /* of ints */
 }
 
 /* A node that tokens order: an effect, or a loop or branch with some inside. */

@@ -48,6 +48,7 @@ static Graph *build(OpGrad *o, Arena *a, const TapeNode *n, const GradAsk *ask) 
     if (ask->first) in[i] = in[ask->first[i]];
   }
   g->at.anomaly = n->modes.anomaly;
+  g->at.backward = 1; /* it has run before */
   Val r = operation(g, n, in, all, &e);
   if (val_none(r)) fail_gerr(s, n->span, &e);
   o->self = r.node;

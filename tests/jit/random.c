@@ -280,7 +280,7 @@ static void unary(Program *p) {
   Var *x = pick(p, any_number, NULL);
   if (!x) return;
   const char *fmt =
-      is_float(x->dt) ? f[below(p, sizeof f / sizeof *f)] : g[below(p, sizeof g / sizeof *g)];
+      is_float(x->dt) ? f[below(p, sizeof f / sizeof *f)] : g[below(p, x->dt == U8 ? 10 : 12)];
   snprintf(text, sizeof text, fmt, x->name);
   put(p, *x, "%s", text);
 }
