@@ -23,17 +23,45 @@ typedef struct Exec {
   uint64_t effects; /* done */
   int64_t copied;   /* bytes of inputs that were made contiguous */
   uint64_t skip;    /* again by the reference evaluator: those done before */
+  struct Told *told; /* what host calls gave; NULL: the function has none */
+  size_t retold;
 } Exec;
 
-/* -- effects are counted, so that the run that words an error does not repeat them */
+/* -- effects are counted and what host calls gave is kept, so that the run that words an error does
+ * not repeat them */
+typedef struct Told {
+  Mem *mem;
+  Tensor **t;
+  size_t count, cap;
+} Told;
+
+static void told_room(Told *k, size_t more) {
+  if (k->count + more <= k->cap) return;
+  size_t cap = 2 * k->cap + more;
+  k->t = mem_need(k->mem, k->t, k->cap * sizeof *k->t, cap * sizeof *k->t);
+  k->cap = cap;
+}
+
+static void told_release(void *obj) {
+  Told *k = obj;
+  for (size_t i = 0; i < k->count; i++) tn_unref(k->t[i]);
+  mem_free(k->mem, k->t, k->cap * sizeof *k->t);
+  mem_free(k->mem, k, sizeof *k);
+}
+
 static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                          GErr *e) {
   Exec *x = ud;
-  if (x->effects++ < x->skip) {
-    for (int i = 0; i < g->nodes[node].result_count; i++) out[i] = NULL;
-    return true;
+  int results = g->nodes[node].result_count;
+  bool again = x->effects++ < x->skip;
+  if (!again && x->told) told_room(x->told, (size_t)results);
+  if (!again && !x->c->effect(x->c->ud, g, node, in, n, out, e)) return false;
+  for (int i = 0; i < results; i++) {
+    bool token = gr_type(g, (Val){node, (uint32_t)i})->kind == TK_TOKEN;
+    if (again) out[i] = token ? NULL : tn_ref(x->told->t[x->retold++]);
+    else if (!token && out[i] && x->told) x->told->t[x->told->count++] = tn_ref(out[i]);
   }
-  return x->c->effect(x->c->ud, g, node, in, n, out, e);
+  return true;
 }
 
 /* -- bodies of loops, branches and maps are functions of their own */
@@ -440,7 +468,7 @@ static void open_account(Exec *x, Account *a) {
   Jit *j = x->f->j;
   JitPeak p;
   *a = (Account){0};
-  if (!j->config.check || !j->engine) return;
+  if (!j->config.check || !j->engine || x->f->hosts) return;
   a->on = jit_peak(x->f, x->b->env, &p) && p.exact;
   if (!a->on) return;
   int64_t block = (int64_t)j->blocks[j->depth].bytes;
@@ -463,15 +491,12 @@ static bool close_account(Exec *x, Account *a, int64_t copied) {
                   x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
 }
 
-bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
-  GErr scratch;
-  Prov nowhere;
-  if (!e) e = &scratch;
-  if (!at) at = &nowhere;
+static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
+                     Prov *at) {
   if (f->reference || c->after || c->anomaly || f->running)
     return by_evaluator(f, c, in, out, e, at);
   *at = (Prov){.origin = -1};
-  Exec x = {.f = f, .in = in, .e = e, .at = at};
+  Exec x = {.f = f, .in = in, .e = e, .at = at, .told = told};
   start_inner(&x, c);
   x.b = bound_find(f, c->env);
   if (!x.b) {
@@ -512,4 +537,19 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
   }
   return gerr_set(e, ERR_BUG, -1, "compiled code of `%s` reported a failure that is none",
                   f->g->name ? f->g->name : "a function");
+}
+
+bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  GErr scratch;
+  Prov nowhere;
+  if (!e) e = &scratch;
+  if (!at) at = &nowhere;
+  if (!f->hosts) return run_with(f, NULL, c, in, out, e, at);
+  size_t mark = mem_pool_mark(c->mem);
+  Told *told = mem_need(c->mem, NULL, 0, sizeof *told);
+  *told = (Told){.mem = c->mem};
+  mem_pool_add(c->mem, told, told_release);
+  bool ok = run_with(f, told, c, in, out, e, at);
+  mem_pool_drain(c->mem, mark);
+  return ok;
 }

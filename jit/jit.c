@@ -81,11 +81,18 @@ static uint64_t count_nodes(const Graph *g) {
   return n;
 }
 
-/* Whether nothing here is for kernels. A host call is made once: a graph that has one is not run
- * again for the message of an error. */
+static bool calls_hosts(const Graph *g) {
+  for (size_t i = 0; i < g->node_count; i++)
+    if (g->nodes[i].op == OP_DEFER) return true;
+  for (size_t i = 0; i < g->region_count; i++)
+    if (calls_hosts(g->regions[i])) return true;
+  return false;
+}
+
+/* Whether nothing here is for kernels. */
 static bool by_reference(const Graph *g) {
   for (size_t i = 0; i < g->node_count; i++) {
-    if (g->nodes[i].op == OP_CALL || g->nodes[i].op == OP_DEFER) return true;
+    if (g->nodes[i].op == OP_CALL) return true;
   }
   for (size_t i = 0; i < g->type_count; i++) {
     bool here = g->types[i].dev == DEV_CPU || g->types[i].dev == DEV_SPILL;
@@ -148,6 +155,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   Arena *a = &f->arena;
   f->nodes = count_nodes(g);
   f->reference = by_reference(g);
+  f->hosts = calls_hosts(g);
   if (f->reference) return f;
   Plan *p = f->plan = plan_make(a, &f->temp, g, env, &j->target, j->config.apart);
   arena_free(&f->temp);

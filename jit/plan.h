@@ -156,6 +156,7 @@ struct JitFn {
   EngKernel **kernels; /* per launch */
   KernelFn *code;
   bool reference;      /* the whole graph by gr_run: other devices, anomaly mode */
+  bool hosts;          /* it calls functions of the program */
   Sym symbols;
   uint64_t nodes;      /* that gr_run would count */
   Bound *bound;        /* most recent first */
