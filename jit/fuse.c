@@ -147,7 +147,7 @@ enum { NOBODY = UINT32_MAX };
 typedef struct Part { /* a group in the making */
   uint8_t kind;
   bool dead, fails;
-  bool early, again;  /* has a node of the forward, has a recomputed one */
+  bool early, late;   /* has a node of the forward, has one of the backward */
   uint32_t anchor;    /* the node that is not pointwise, or NOBODY */
   uint32_t *nodes; uint32_t count, cap; /* not sorted */
   uint32_t lo, hi;    /* least and greatest node */
@@ -182,6 +182,7 @@ typedef struct Fuse {
   uint32_t stamp, start, goal, at;
   int visits;
   uint8_t *state;    /* per part: while groups are put out */
+  uint32_t forward;  /* number of nodes before the first of a backward that computes some again */
   uint32_t *stack; size_t stack_count, stack_cap;
   bool *root;        /* per node: a view that leaves and needs a kernel */
   bool *moved;       /* per node: a view that is put into memory for its readers */
@@ -652,16 +653,16 @@ static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   if (b->epoch_hi > a->epoch_hi) a->epoch_hi = b->epoch_hi;
   a->fails |= b->fails;
   a->early |= b->early;
-  a->again |= b->again;
+  a->late |= b->late;
   if (a->anchor == NOBODY) a->anchor = b->anchor;
   b->dead = true;
   b->count = 0;
 }
 
-/* A copy that a backward computes again is no part of the forward's pass over memory: it would be
- * made then, and what was to be forgotten lived on. */
+/* Where a backward computes values again, none of it is part of the forward's pass over memory: it
+ * would be made then, and live on beside what was to be kept. */
 static bool apart_in_time(const Part *a, const Part *b) {
-  return (a->early && b->again) || (a->again && b->early);
+  return (a->early && b->late) || (a->late && b->early);
 }
 
 static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
@@ -818,13 +819,23 @@ static void join_columns(Fuse *f, uint32_t part) {
   VEC_PUSH(f->a, f->columns, f->column_count, f->column_cap, part);
 }
 
+static uint32_t forward_nodes(const Graph *g) {
+  uint32_t first = UINT32_MAX;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const Prov *p = &g->provs[g->nodes[i].prov];
+    if (first == UINT32_MAX && (p->backward || p->recomputed)) first = i;
+    if (p->recomputed && !fuse_pulled(g, i)) return first;
+  }
+  return 0;
+}
+
 static void start_part(Fuse *f, uint32_t node) {
   const GNode *n = node_at(f, node);
   NodeInfo *x = &f->n[node];
   Part p = {.kind = (uint8_t)kind_of((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
   const Prov *prov = &f->g->provs[n->prov];
-  p.again = prov->recomputed;
-  p.early = !prov->recomputed && !prov->backward;
+  p.late = prov->recomputed || prov->backward;
+  p.early = node < f->forward;
   p.epoch_lo = p.epoch_hi = x->epoch;
   p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT &&
             n->op != OP_SLICE;
@@ -1078,6 +1089,7 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
   f.moved = ARENA_ARRAY(a, bool, g->node_count + 1);
   if (!apart) find_moved(&f);
+  f.forward = forward_nodes(g);
   look(&f);
   make_parts(&f, apart);
   if (put_out(&f, out)) return;
