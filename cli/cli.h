@@ -31,7 +31,7 @@ typedef struct Options {
 
 /* One run of the program. */
 typedef struct Cli {
-  Out out, err;
+  Out out, err, trace;
   Options o;
   ckl_session *session; /* the one that Ctrl-C stops */
 } Cli;

@@ -58,6 +58,9 @@ static void write_text(void *ud, int stream, const char *text, size_t n)
   bool failed = c->out.error != 0;
   if (stream == CKL_STDOUT) {
     out_write(&c->out, text, n);
+  } else if (stream == CKL_TRACE) {
+    out_write(&c->trace, text, n);
+    out_flush(&c->trace);
   } else {
     out_flush(&c->out);
     out_write(&c->err, text, n);
@@ -145,6 +148,7 @@ ckl_session *cli_open(Cli *c)
   f.kernels = getenv("CKL_KERNELS");
   f.perf_map = getenv("CKL_PERF_MAP") != NULL;
   f.profile = c->o.profile;
+  f.trace = c->trace.fd > 0;
   f.cache = getenv("CKL_CACHE");
   f.has_seed = c->o.seed != NULL;
   f.seed = c->o.seed ? (uint64_t)strtoll(c->o.seed, NULL, 0) : 0;

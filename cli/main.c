@@ -5,11 +5,14 @@
  * reached through ckl.h. */
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- commands. `options` are keys of the option table below. */
 typedef struct Command {
@@ -19,7 +22,7 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmgsCPTiv", "run a program", cmd_run,
+  {"run", "FILE [name=value...]", "DLlmgsCPTtiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
   {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check,
@@ -62,6 +65,7 @@ static const Option options[] = {
   {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
   {'g', 0, "device", "cpu|sim|emu", "where new tensors live; emu: the emulator of a GPU"},
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
+  {'t', 0, "trace-json", "FILE", "write a line of JSON into FILE for each captured backward"},
   {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
   {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
   {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
@@ -193,6 +197,12 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   case 'T': o->times = true; break;
   case 'P': o->profile = true; break;
   case 'c': o->check = true; break;
+  case 't': {
+    int fd = open(value, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return cli_usage(c, command, "cannot write `%s`: %s", value, strerror(errno));
+    out_init(&c->trace, fd, value, "never");
+    break;
+  }
   case 'v': o->verbose = true; break;
   case 'j': o->json = true; break;
   case 'h': o->help = true; break;
@@ -396,6 +406,8 @@ int main(int argc, char **argv)
   }
   out_flush(&c->out);
   out_flush(&c->err);
+  if (c->trace.fd > 0) close(c->trace.fd);
+  if (c->trace.error && rc == EXIT_FINE) rc = EXIT_WRONG;
   if (c->out.error && rc == EXIT_FINE) rc = EXIT_WRONG;
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(*lists[i]);
   return rc;

@@ -53,14 +53,15 @@ typedef enum ckl_status {
 typedef struct ckl_session ckl_session;
 typedef struct ckl_value ckl_value;
 
-enum { CKL_STDOUT = 1, CKL_STDERR = 2 }; /* streams of ckl_config.write */
+enum { CKL_STDOUT = 1, CKL_STDERR = 2, CKL_TRACE = 3 }; /* streams of ckl_config.write */
 
 typedef struct ckl_config {
   size_t size; /* sizeof(ckl_config); lets the struct grow */
   /* realloc(ud, ptr, old, new): new 0 frees; NULL = out of memory. NULL: the C library's. */
   void *(*alloc)(void *ud, void *ptr, size_t old_size, size_t new_size);
   void *alloc_ud;
-  /* What the program prints (stream 1) and warnings, logs, progress (stream 2). NULL: dropped. */
+  /* What the program prints (stream 1), warnings, logs and progress (2), traces (3). NULL:
+   * dropped. */
   void (*write)(void *ud, int stream, const char *text, size_t n);
   void *write_ud;
   bool stderr_is_terminal;   /* progress bars are redrawn on a terminal, printed rarely on a pipe */
@@ -83,6 +84,7 @@ typedef struct ckl_config {
   const char *cache;   /* folder where machine code is kept; NULL = the user's, "" = memory only */
   bool perf_map;       /* write /tmp/perf-PID.map for perf */
   bool profile;        /* take times for ckl_profile */
+  bool trace;          /* write, as stream 3, a JSON object per line for each captured backward */
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or

@@ -139,6 +139,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.cache = full.cache;
   s->config.perf_map = full.perf_map;
   s->config.profile = full.profile;
+  s->config.trace = full.trace;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);

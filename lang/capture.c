@@ -458,6 +458,44 @@ static void build(Maker *m) {
   m->k->g = gr_dce(keep, gr_cse(a, gr_fold(a, g)));
 }
 
+/* -- --trace-json: the graph before and after simplification, sizes, times */
+static void put_graph(Buf *b, Arena *a, const char *name, const Graph *g) {
+  Buf text;
+  buf_init_arena(&text, a);
+  if (g) gr_print(&text, g);
+  buf_printf(b, ",\"%s\":", name);
+  buf_json(b, text.s ? text.s : "", text.n);
+}
+
+static void trace(const Maker *m, double ms) {
+  Capture *c = m->c;
+  Session *s = c->s;
+  Buf b;
+  uint32_t line = 0, col = 0;
+  if (!s->config.trace) return;
+  buf_init_arena(&b, &m->k->temp);
+  buf_puts(&b, "{\"event\":\"backward.capture\",\"file\":");
+  const char *file = c->at.file ? s->sources.items[c->at.file].path : "";
+  buf_json(&b, file, strlen(file));
+  if (c->at.file) src_place(&s->sources, c->at.file, c->at.lo, &line, &col);
+  buf_printf(&b, ",\"line\":%u,\"nodes\":%zu,\"inputs\":%zu,\"ms\":%.3f,\"sizes\":[", line,
+             c->count, m->k->source_count, ms);
+  for (int i = 0; i < m->z->count; i++) {
+    buf_printf(&b, "%s%lld", i ? "," : "", (long long)m->z->n[i]);
+  }
+  buf_puts(&b, "],\"calls\":[");
+  for (size_t i = 0; i < c->count; i++) {
+    const TapeNode *n = c->nodes[i];
+    buf_printf(&b, "%s\"%s\"", i ? "," : "",
+               n->joint ? n->joint->f->name ? n->joint->f->name : "fn" : op_info[n->op].text);
+  }
+  buf_putc(&b, ']');
+  put_graph(&b, &m->k->temp, "before", m->g);
+  put_graph(&b, &m->k->temp, "after", m->k->g);
+  buf_puts(&b, "}\n");
+  emit_text(s, 3, b.s, b.n);
+}
+
 /* -- what is kept */
 
 /* Says on the debug level of the log why nothing of what is kept fits. */
@@ -523,6 +561,7 @@ static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
   Maker m = {.c = c, .k = k, .z = z, .e = {.operand = -1}};
   double start = native_clock();
   build(&m);
+  trace(&m, 1e3 * (native_clock() - start));
   arena_free(&k->temp);
   s->count.backward_captures++;
   log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,

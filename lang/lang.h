@@ -51,6 +51,7 @@ typedef struct Modes {
   bool plain_backward; /* `grad` in script walks the tape; else it captures it (lang/capture.c) */
   uint8_t compute; /* COMPUTE_* */
   uint8_t device;  /* Device of new tensors */
+  Name opaque;     /* in code: names of the `wrap <opaque ..>` around, as ` "a" "b"`, or NULL */
 } Modes;
 
 /* A block that runs: which statement, and the locals at its start. On the C stack. */
@@ -143,7 +144,7 @@ struct Session {
     uint64_t seed;
     int cpu, level, threads; /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
-    bool perf_map, profile;
+    bool perf_map, profile, trace;
   } config;
   struct NativeOps *native_ops; /* lang/native_op.c */
   struct Jit *jit;    /* opened at the first compiled call */
