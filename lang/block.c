@@ -267,8 +267,16 @@ Value eval_wrap(Session *s, Node *e) {
       else
         fail_help(s, ERR_WRAP_ARG, at, "devices are cpu, sim and cuda", "no device is called `%s`",
                   d);
-    } else if (!strcmp(w, "profile") || !strcmp(w, "opaque")) {
+    } else if (!strcmp(w, "opaque")) {
       want_args(s, c, 1, "`wrap <opaque \"name\"> { .. }`");
+      const char *n = want_str(s, clause_arg(s, c->clause.args.items[0]), at, "the name");
+      if (strchr(n, '"') || !*n)
+        fail(s, ERR_WRAP_ARG, at, "the name of an opaque block is not empty and has no quote");
+      if (in_code(s))
+        s->modes.opaque = names_of(
+            s->names, txt(s, "%s \"%s\"", s->modes.opaque ? s->modes.opaque : "", n));
+    } else if (!strcmp(w, "profile")) {
+      want_args(s, c, 1, "`wrap <profile \"name\"> { .. }`");
       want_str(s, clause_arg(s, c->clause.args.items[0]), at, "the name");
       warn_once(s, ERR_NOT_YET, at, "not yet: `%s` runs the block as a plain one", w);
     } else if (!strcmp(w, "backward")) {

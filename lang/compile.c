@@ -401,6 +401,8 @@ void stage_at(Session *s, Span at) {
   Prov *p = &s->stage->g->at;
   p->span = at;
   p->path = stage_path(s);
+  if (s->modes.opaque)
+    p->path = names_of(s->names, txt(s, "%s%s", p->path ? p->path : "", s->modes.opaque));
   p->anomaly = s->modes.anomaly;
 }
 
@@ -693,7 +695,7 @@ void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span
     return;
   }
   if (stage != STAGE_JOINT) {
-    gr_print(out, stage == STAGE_SIMPLIFY ? simplified(a, g) : g);
+    gr_print(out, opaque_shown(s, stage == STAGE_SIMPLIFY ? simplified(a, g) : g));
     return;
   }
   bool *cot = ARENA_ARRAY(a, bool, g->output_count + 1);
@@ -706,8 +708,8 @@ void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span
   Prov where = {0};
   Joint *j = ad_joint(a, g, cot, wants, &e, &where);
   if (!j) fail_gerr(s, where.span.file ? where.span : at, &e);
-  gr_print(out, simplified(a, j->forward));
-  gr_print(out, simplified(a, j->backward));
+  gr_print(out, opaque_shown(s, simplified(a, j->forward)));
+  gr_print(out, opaque_shown(s, simplified(a, j->backward)));
 }
 
 /* Whether the code takes gradients itself: then hardly anybody takes one of its result, and saving
@@ -1223,7 +1225,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   if (!native_run(s, native, g, fn_name(f), &ctx, in, out, &e, &at)) {
     const char *inner = NULL;
     for (size_t i = 0; i < c->path_count && at.path; i++)
-      if (c->paths[i].path == at.path)
+      if (c->paths[i].path == opaque_plain(s, at.path))
         inner = place_title(s, flat.insts[c->paths[i].inst], flat.insts, flat.inst_count, at.span);
     run_error(s, &e, at.span, fn_title(s, f), a->call, c->call, inner);
     raise_(s);

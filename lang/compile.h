@@ -88,6 +88,9 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a);
 void cache_free(Session *s);
 void log_compile(Session *s, const FnObj *f, const char *signature);
 void dump_graph(Session *s, const Graph *g);
+/* g as it is shown: bodies of `wrap <opaque "n">` are a node each. On the scratch arena, or g. */
+const Graph *opaque_shown(Session *s, const Graph *g);
+Name opaque_plain(Session *s, Name path); /* the layer path alone, or NULL */
 /* Stages of the way of a function, in the order of ckl_stage_name. */
 enum {
   STAGE_STAGE, STAGE_SIMPLIFY, STAGE_JOINT,

@@ -101,7 +101,7 @@ void log_compile(Session *s, const FnObj *f, const char *signature) {
 void dump_graph(Session *s, const Graph *g) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  gr_print(&b, g);
+  gr_print(&b, opaque_shown(s, g));
   emit_text(s, 2, b.s, b.n);
 }
 

@@ -222,4 +222,24 @@ END
 gives 0 'saved with one choice of layers, loaded with another' "$ckl" run save.ckl
 cp err log
 tap_empty "$(cmp same0.safetensors same1.safetensors; cmp same0.safetensors same2.safetensors; cmp same0.safetensors same3.safetensors)" 'the files are the same'
+cat >opaque.ckl <<'END'
+fn f(x: f32[3]) -> f32 {
+  let h = wrap <opaque "outer"> {
+    let t = tanh(x * 2)
+    wrap <opaque "inner"> { exp(t) * x } + t
+  }
+  sum(h)
+}
+END
+gives 0 'a named block' "$ckl" ir opaque.ckl f --stage=stage
+says out 'text="outer"' 'is one node of its name'
+tap_empty "$(grep -c '^  %.*= wrap' out | grep -v '^1$')" 'at the top'
+says out 'text="inner"' 'with the one inside of it'
+tap_empty "$(grep '^  %.*= tanh' out)" 'and nothing of its body outside'
+for stage in simplify joint; do
+  gives 0 "after $stage" "$ckl" ir opaque.ckl f --stage=$stage
+  says out 'text="outer"' 'it is still there'
+done
+gives 0 'in a plan' "$ckl" ir opaque.ckl f --stage=plan
+tap_empty "$(grep 'wrap' out)" 'it is gone'
 tap_done
