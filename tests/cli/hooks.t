@@ -1,0 +1,59 @@
+#!/bin/sh
+# Hooks and deferred functions in listings: where they stand, what they get, that nothing looks into them.
+# rows S2.3 S2.8 S2.15 S2.24 S2.25 S2.28
+. "$srcdir/tests/cli/common.sh"
+
+cat >f.ckl <<'END'
+fn f(x: f64[2], w: f64[2]) -> f64 {
+  let y = x * w
+  on_grad(y, fn(g) = g * 123.5)
+  let d = defer(fn(v) = 456.5 * v)
+  sum(y * d(stop(w)) * d(f64([1, 2])))
+}
+END
+T='f64[2]'
+gives 0 'the staged graph' "$ckl" ir f.ckl f $T $T --stage=stage
+says out 'hook %4 {text="on_grad" carry=1 index=0} : token' 'a hook of code is a node of its own'
+says out '{text="defer" carry=1 index=1} : token, f64[2]' 'a deferred function is one node, with the type of its argument'
+tap_empty "$(grep -e 123.5 -e 456.5 out)" 'nothing of either function is in the graph'
+cp out staged
+gives 0 'again' "$ckl" ir f.ckl f $T $T --stage=stage
+tap_empty "$(cmp out staged)" 'the same in every run'
+gives 0 'the simplified graph' "$ckl" ir f.ckl f $T $T --stage=simplify
+tap_status $(($(grep -c ' = defer ' out) != 2)) 'a deferred function of a constant is no constant' out
+gives 0 'the two halves' "$ckl" ir f.ckl f $T $T --stage=joint
+says out '{text="on_grad" carry=1 index=0 wrt=(0)} : token, f64[2] @ 3:54-83 backward' \
+  'backward passes the gradient to the hook, at its line'
+tap_status $(($(grep -c 'text="on_grad"' out) != 1)) 'once, and nowhere else' out
+tap_empty "$(grep ' = hook ' out)" 'a hook says something to differentiation only'
+
+# row X.3
+cat >edge.ckl <<'END'
+fn plain(x: f64[2]) -> f64 {
+  let a = checkpoint {
+    let h = tanh(x)
+    sin(h) * h
+  }
+  sum(a * a)
+}
+fn hooked(x: f64[2]) -> f64 {
+  let a = checkpoint {
+    let h = tanh(x)
+    sin(h) * h
+  }
+  on_grad(a, defer(fn(g) = 2 * g))
+  sum(a * a)
+}
+fn inside(x: f64[2]) -> f64 {
+  let a = checkpoint {
+    let h = tanh(x)
+    let d = defer(fn(v) = 2 * v)(stop(h))
+    sin(h) * d
+  }
+  sum(a * a)
+}
+END
+saved() { "$ckl" ir edge.ckl "$1" $T --stage=joint | grep return | head -n 1 | wc -w; }
+tap_status $(($(saved plain) != $(saved hooked))) 'a hook at the edge of a block needs no value'
+tap_status $(($(saved inside) != $(saved plain) + 1)) 'a deferred function in a block saves what it gave, nothing else'
+tap_done
