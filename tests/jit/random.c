@@ -7,8 +7,8 @@
  * byte of every result is compared with the first mode's (NaNs are equal). On a difference the
  * program is shrunk by dropping statements and results, and printed with its seed.
  *
- * Modes: `script` (the same text as a proc, on the reference evaluator), or a value of
- * ckl_config.cpu, as in `native@4` on so many threads. Prints TAP; with RANDOM_SHOW in the
+ * Modes: a value of ckl_config.cpu, as in `native@4` on so many threads; `script`, the same text as
+ * a proc, on the reference evaluator, or as in `script:native@4`. Prints TAP; with RANDOM_SHOW in the
  * environment the programs too. */
 #include <ckl.h>
 
@@ -52,7 +52,7 @@ typedef struct Var {
 } Var;
 typedef struct Statement {
   char text[600]; /* defines vars[INPUTS + number] */
-  bool dropped, may_fail;
+  bool dropped;
 } Statement;
 typedef struct Program {
   unsigned long long seed, rng;
@@ -225,7 +225,7 @@ static void put(Program *p, Var v, const char *fmt, ...) {
   int m = vsnprintf(to + n, cap - (size_t)n, fmt, ap);
   va_end(ap);
   if (n + m >= (int)cap || elements(&v) > p->most) return; /* not kept */
-  p->statement[p->statements].dropped = p->statement[p->statements].may_fail = false;
+  p->statement[p->statements].dropped = false;
   p->vars[INPUTS + p->statements++] = v;
 }
 static Var like(const Var *v, Dt dt) {
@@ -397,7 +397,7 @@ static void argreduce(Program *p) {
   Var *x = pick(p, number_axes, NULL);
   if (!x) return;
   int i = below(p, x->rank);
-  if (least(&x->dim[i]) < 1) return;
+  if (least(&x->dim[i]) < 1 && !chance(p, 20)) return; /* of nothing there is none */
   put(p, reduced(x, I64, 1u << i, false), "arg%s(%s, axis = %d)", chance(p, 50) ? "max" : "min",
       x->name, i);
 }
@@ -636,6 +636,103 @@ static void pictures(Program *p) {
   }
 }
 
+static bool vector_of(const Var *v, const Var *w) {
+  return v->dt == w->dt && v->rank == 1;
+}
+static bool small_int(const Var *v, const Var *w) {
+  return (void)w, is_int(v->dt) && v->rank > 0;
+}
+
+/* Writes, several indices, comprehensions, blocks, layers as functions. */
+static void rarer(Program *p) {
+  Var *x = pick(p, number_axes, NULL), *i = pick(p, vector_i64, NULL), *m = pick(p, matrix, NULL),
+      *f = pick(p, float_axes, NULL), *v, r;
+  int at = p->statements;
+  switch (below(p, 14)) {
+  case 0: /* the last one wins */
+    if (!x || !i || least(&x->dim[0]) < 1) return;
+    put(p, *x, "x");
+    if (p->statements == at) return;
+    snprintf(p->statement[at].text, sizeof p->statement->text,
+             "var t%d = %s\n  t%d[%s %% %s] = %s(2.5)\n  let v%d = t%d", at, x->name, at, i->name,
+             x->dim[0].text, dt_name[x->dt], at, at);
+    break;
+  case 1: /* elements by two indices */
+    if (!m || !i || least(&m->dim[0]) < 1 || least(&m->dim[1]) < 1) return;
+    r = *m;
+    memmove(&r.dim[1], &m->dim[2], sizeof(Size) * (size_t)(m->rank - 2));
+    r.dim[0] = i->dim[0];
+    r.rank--;
+    put(p, r, "%s[%s %% %s, (%s + 1) %% %s]", m->name, i->name, m->dim[0].text, i->name,
+        m->dim[1].text);
+    break;
+  case 2:
+    if (!m || m->rank != 2 || !i || least(&m->dim[1]) < 1) return;
+    r = *m;
+    r.dim[1] = i->dim[0];
+    put(p, r, "%s[:, %s %% %s]", m->name, i->name, m->dim[1].text);
+    break;
+  case 3:
+    if (!m || m->rank != 2 || !i || least(&m->dim[1]) < 1) return;
+    r = *m;
+    r.dim[1] = i->dim[0];
+    put(p, r, "gather(%s, broadcast(%s %% %s, [%s, %s]), axis = 1)", m->name, i->name,
+        m->dim[1].text, m->dim[0].text, i->dim[0].text);
+    break;
+  case 4:
+    v = m ? pick(p, vector_of, m) : NULL;
+    if (!v || m->rank != 2) return;
+    r = *v;
+    r.rank = 2;
+    r.dim[1] = m->dim[0];
+    put(p, r, "[s * sum(t) for s in %s, t in %s]", v->name, m->name);
+    break;
+  case 5:
+    if (f) put(p, *f, "checkpoint { tanh(%s * 0.5) * %s + exp(-abs(%s)) }", f->name, f->name, f->name);
+    break;
+  case 6:
+    if (m && m->rank == 2)
+      put(p, *m, "checkpoint {\n    let q = sigmoid(%s)\n    q @ transpose(q) @ %s / 7.0\n  }",
+          m->name, m->name);
+    break;
+  case 7:
+    if (f) put(p, *f, "wrap <no_grad> { tanh(%s) } * %s", f->name, f->name);
+    break;
+  case 8:
+    if (!m || m->rank != 2 || !i || !same_size(&i->dim[0], &m->dim[0]) || least(&m->dim[1]) < 1 ||
+        least(&m->dim[0]) < 1)
+      return;
+    put(p, reduced(m, m->dt, 3, false), "cross_entropy(%s, %s %% %s)", m->name, i->name,
+        m->dim[1].text);
+    break;
+  case 9:
+    v = f ? pick(p, alike, f) : NULL;
+    if (v) put(p, reduced(f, f->dt, (1u << f->rank) - 1, false), "mse(%s, %s)", f->name, v->name);
+    break;
+  case 10:
+    v = m ? pick(p, alike, m) : NULL;
+    if (!v || m->rank != 3) return;
+    r = *m;
+    r.rank = 2;
+    put(p, r, "einsum(\"b i j, b i j -> b i\", %s, %s)", m->name, v->name);
+    break;
+  case 11: /* narrow ints */
+    v = pick(p, small_int, NULL);
+    if (!v) return;
+    put(p, like(v, chance(p, 50) ? I8 : I16), chance(p, 50) ? "i8(%s)" : "i16(%s)", v->name);
+    if (p->statements > at) p->vars[INPUTS + at].dt = strstr(p->statement[at].text, "i8(") ? I8 : I16;
+    break;
+  case 12: /* a function with a gradient of its own reads its result */
+    if (f && f->dt == F32)
+      put(p, *f, "own(%s) * own(%s * 0.5)", f->name, f->name);
+    break;
+  default: /* a call: an edge */
+    if (f && f->dt == F32)
+      put(p, *f, "outer(%s) + %s", f->name, f->name);
+    break;
+  }
+}
+
 static void more(Program *p) {
   Var *x = pick(p, float_axes, NULL), *m = pick(p, matrix, NULL), *i = pick(p, any_i64, NULL),
       *b = pick(p, any_bool, NULL);
@@ -648,12 +745,10 @@ static void more(Program *p) {
     r = *x;
     r.dim[0] = i->dim[0];
     put(p, r, "%s[%s]", x->name, i->name);
-    p->statement[at].may_fail = p->statements > at;
     break;
   case 7: /* may divide by zero */
     d = n ? pick(p, alike, n) : NULL;
     if (d && chance(p, 15)) put(p, *n, chance(p, 50) ? "%s // %s" : "%s %% %s", n->name, d->name);
-    p->statement[at].may_fail = d && p->statements > at;
     break;
   case 8:
   case 9: /* written where a mask says */
@@ -715,20 +810,22 @@ static Var input(Program *p, Dt dt, int rank, const Size *dim) {
 }
 
 static void generate(Program *p, unsigned long long seed) {
-  static const long sizes[] = {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 40, 64, 70, 100};
+  static const long sizes[] = {1,  2,  3,  4,  5,  7,  8,  14, 15, 16,  17,  28,
+                               31, 32, 33, 40, 48, 56, 64, 70, 96, 100, 128, 1};
   static const Dt floats[] = {F32, F32, F32, F32, F64, F16, BF16};
   void (*const makers[])(Program *) = {
       unary,     unary,    unary,    unary,    unary,    cast,   binary,    binary,   binary,
       binary,    binary,   choose,   reduce,   reduce,   reduce, argreduce, cumulate, normalise,
       normalise, contract, contract, contract, move,     move,   move,      move,     positions,
-      positions, make,     loop,     pictures, pictures, more,   more};
+      positions, make,     loop,     pictures, pictures, more,   more,
+      rarer,     rarer,    rarer};
   memset(p, 0, sizeof *p);
   p->seed = p->rng = seed;
   p->most = 40000;
-  Size n = {"N", {0, 0}}, m = {"M", {0, 0}}, c = number(1 + below(p, 9));
+  Size n = {"N", {0, 0}}, m = {"M", {0, 0}}, c = number(chance(p, 80) ? 1 + below(p, 9) : 8L << below(p, 4));
   for (int i = 0; i < RUNS; i++) {
-    n.n[i] = chance(p, 3) ? 0 : sizes[below(p, 16)];
-    m.n[i] = chance(p, 3) ? 0 : sizes[below(p, 16)];
+    n.n[i] = chance(p, 3) ? 0 : sizes[below(p, 24)];
+    m.n[i] = chance(p, 3) ? 0 : sizes[below(p, 24)];
   }
   if (chance(p, 5))
     n.n[0] = 1000 + below(p, 8000), m.n[0] = 1 + below(p, 4); /* several blocks of a sum */
@@ -745,7 +842,7 @@ static void generate(Program *p, unsigned long long seed) {
   input(p, chance(p, 60) ? I64 : chance(p, 50) ? I32 : U8, 1, &n);
   if (chance(p, 40)) input(p, f, 3, nmc);
   if (chance(p, 30)) {
-    const Size x[] = {number(2), number(1 + below(p, 3)), number(3 + below(p, 6)),
+    const Size x[] = {chance(p, 70) ? number(2) : n, number(1 + below(p, 3)), number(3 + below(p, 6)),
                       number(3 + below(p, 6))};
     const Size w[] = {number(1 + below(p, 4)), x[1], number(1 + below(p, 3)),
                       number(1 + below(p, 3))};
@@ -767,13 +864,10 @@ static void generate(Program *p, unsigned long long seed) {
     int s = p->statements - 1 - below(p, p->statements < 8 ? p->statements : 8);
     if (is_float(p->vars[INPUTS + s].dt)) p->loss[p->losses++] = INPUTS + s;
   }
-  /* Code does not run what nothing needs, script does: what may fail is needed. */
-  for (int i = 0; i < p->statements && p->results < RESULTS - 2; i++)
-    if (p->statement[i].may_fail) p->result[p->results++] = INPUTS + i;
   p->no_loss = p->losses == 0 || chance(p, 15);
   p->order = chance(p, 75) ? 1 : chance(p, 70) ? 2 : 3;
   for (int s = p->statements - 1; s >= 0 && p->results < RESULTS; s--)
-    if (!p->statement[s].may_fail && (s >= p->statements - 2 || chance(p, 25)))
+    if (s >= p->statements - 2 || chance(p, 25))
       p->result[p->results++] = INPUTS + s;
 }
 
@@ -793,6 +887,9 @@ static bool uses_loss(const Program *p) {
 /* The source; `script`: as a proc whose inputs are tracked. */
 static void source(const Program *p, bool script, char *to, size_t cap) {
   size_t at = 0;
+  write_to(to, cap, &at,
+           "fn own(x: f32[...S]) -> f32[...S] { tanh(x) } backward(g) { g * (1.0 - out * out) }\n"
+           "fn outer(x: f32[...S]) -> f32[...S] {\n  let y = sigmoid(x) * x\n  y * tanh(y) + own(x)\n}\n");
   write_to(to, cap, &at, "%s f[N, M](", script ? "proc" : "fn");
   for (int i = 0; i < p->inputs; i++) {
     const Var *v = &p->vars[i];
@@ -925,12 +1022,17 @@ static ckl_value *argument(ckl_session *s, const Program *p, int i, int call) {
   return t;
 }
 
+static bool in_script(const char *mode) {
+  return !strncmp(mode, "script", 6);
+}
+
 static ckl_session *open_mode(const char *mode) {
   const char *cache = getenv("RANDOM_CACHE"); /* a folder where machine code is kept */
   ckl_config config = {.size = sizeof config, .cache = cache ? cache : ""};
   char cpu[32];
-  snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(mode, "@"), mode);
-  config.cpu = strcmp(mode, "script") ? cpu : "reference";
+  const char *on = !in_script(mode) ? mode : mode[6] ? mode + 7 : "reference";
+  snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(on, "@"), on);
+  config.cpu = cpu;
   if (strchr(mode, '@')) config.threads = atoi(strchr(mode, '@') + 1);
   ckl_session *s = ckl_open(&config);
   if (!s) {
@@ -944,7 +1046,7 @@ static ckl_session *open_mode(const char *mode) {
 static void run_in(ckl_session *s, const Program *p, const char *mode, Outcome *o) {
   static char text[40000];
   clear(o);
-  o->script = !strcmp(mode, "script");
+  o->script = in_script(mode);
   source(p, o->script, text, sizeof text);
   ckl_status status = ckl_eval(s, text, "program", NULL);
   if (status != CKL_OK) {
