@@ -379,7 +379,7 @@ static void check_arguments(Session *s, const Builtin *b, Call *c) {
   const BuiltinSig *sig = builtin_sig(s, b);
   for (size_t i = 0; i < c->n; i++) {
     const char *name = sig->par[i].name;
-    Value v = c->v[i];
+    Value v = c->given[i] ? c->v[i] : v_unit();
     bool known = c->given[i] && v.tag != V_UNKNOWN;
     for (size_t k = 0; k < sizeof texts / sizeof *texts && known; k++)
       if (!strcmp(texts[k], name) && v.tag != V_STR)

@@ -234,6 +234,7 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   t->saved_count = ns ? ns : 1;
   t->env_count = env_count ? env_count : 1;
   t->saved[0] = NULL;
+  t->env[0] = 0;
   if (env_count) memcpy(t->env, env, env_count * sizeof *env);
   for (size_t i = 0; i < ns; i++) t->saved[i] = tn_ref(saved[i]);
   t->bare = !saved;
