@@ -21,7 +21,7 @@ typedef struct Out {
 
 typedef struct Options {
   const char *color;        /* "auto", "always", "never" */
-  bool json, verbose, counts, check, help, interpret, emulate, profile, times;
+  bool json, verbose, counts, check, help, interpret, emulate, profile, plan, times;
   const char *filter, *stage, *pass, *device, *seed, *cpu; /* cpu: of ckl_config */
   int64_t memory;
   /* NULL-terminated; words: what is not an option */
@@ -87,6 +87,7 @@ int cmd_test(Cli *c);
 int cmd_fmt(Cli *c);
 int cmd_ir(Cli *c);
 int cmd_explain(Cli *c);
+int cmd_plan(Cli *c);
 int cmd_opt(Cli *c);
 int cmd_help(Cli *c);
 int cmd_ops(Cli *c);

@@ -149,6 +149,7 @@ ckl_session *cli_open(Cli *c)
   f.perf_map = getenv("CKL_PERF_MAP") != NULL;
   f.profile = c->o.profile;
   f.trace = c->trace.fd > 0;
+  f.show_plan = c->o.plan;
   f.cache = getenv("CKL_CACHE");
   f.has_seed = c->o.seed != NULL;
   f.seed = c->o.seed ? (uint64_t)strtoll(c->o.seed, NULL, 0) : 0;
@@ -471,6 +472,15 @@ int cmd_explain(Cli *c)
   cli_catch_interrupt(c);
   return print_or_report(c, ckl_ir(c->session, file_path(c->o.words[0]), c->o.words[1],
                                    c->o.words + 2, c->o.word_count - 2, "plan"));
+}
+
+int cmd_plan(Cli *c)
+{
+  if (c->o.word_count < 2) return cli_usage(c, "plan", "a FILE and the name of a FN are needed");
+  if (!cli_open(c)) return EXIT_WRONG;
+  cli_catch_interrupt(c);
+  return print_or_report(c, ckl_plan(c->session, file_path(c->o.words[0]), c->o.words[1],
+                                     c->o.words + 2, c->o.word_count - 2, c->o.json));
 }
 
 int cmd_opt(Cli *c)

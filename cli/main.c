@@ -22,7 +22,7 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmgsCPTtiv", "run a program", cmd_run,
+  {"run", "FILE [name=value...]", "DLlmgsCPATtiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
   {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check,
@@ -39,6 +39,11 @@ static const Command commands[] = {
   {"explain", "FILE FN [TYPE...]", "l", "print the kernels of a function and where they end",
    cmd_explain,
    "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
+  {"plan", "FILE FN [TYPE... | name=value...]", "lmgi", "print what a call of a function takes",
+   cmd_plan,
+   "The program runs up to the first call of FN, which is told of and not run; what is printed on\n"
+   "the way is dropped. Where a TYPE like 'f32[8, 3]' is given for each parameter, nothing is run,\n"
+   "and gradients are taken by all of them.\n"},
   {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
    "The file `-` is standard input.\n"},
   {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a builtin", cmd_help,
@@ -67,6 +72,7 @@ static const Option options[] = {
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
   {'t', 0, "trace-json", "FILE", "write a line of JSON into FILE for each captured backward"},
   {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
+  {'A', 0, "plan", NULL, "print what each compiled call takes, before the first of each"},
   {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
   {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
   {'C', 0, "counts", NULL, "print all counters at the end"},
@@ -196,6 +202,7 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   case 'i': o->interpret = true; break;
   case 'T': o->times = true; break;
   case 'P': o->profile = true; break;
+  case 'A': o->plan = true; break;
   case 'c': o->check = true; break;
   case 't': {
     int fd = open(value, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -357,7 +364,7 @@ static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
     return 0;
   }
   const Command *as = *cmd ? *cmd : find_command("repl");
-  bool only_words = false, is_run = *cmd == find_command("run");
+  bool only_words = false, is_run = *cmd == find_command("run") || *cmd == find_command("plan");
   for (int i = 1; i < argc; i++) {
     char *word = argv[i];
     if (at && i == at) continue;

@@ -85,6 +85,7 @@ typedef struct ckl_config {
   bool perf_map;       /* write /tmp/perf-PID.map for perf */
   bool profile;        /* take times for ckl_profile */
   bool trace;          /* write, as stream 3, a JSON object per line for each captured backward */
+  bool show_plan;      /* tell of each compiled call, before the first, what it takes: stream 2 */
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or
@@ -183,6 +184,16 @@ const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
 ckl_status ckl_log(ckl_session *s, const char *channel);
 const char *ckl_log_name(size_t i); /* [-] NULL past the end */
 
+/* What the call f(args) would take, without running it: the record that `plan(f, ..)` gives, with
+ * "peak", "saved", "flops", "forward", "backward", .. and "text". [mpr] */
+ckl_status ckl_plan_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n,
+                         ckl_value **out);
+/* The plan of function `fn` of a file: of its first call when the program runs, up to which it is
+ * run, or, with `types` like "f32[8, 3]" for all parameters, of a call with such arguments that
+ * gradients are taken by. As text or as JSON. The text lives until the next call on s; NULL = see
+ * diagnostics. [mpr] */
+const char *ckl_plan(ckl_session *s, const char *path, const char *fn, const char *const *types,
+                     size_t type_count, bool json);
 /* Time of compiled code by line of the program, the longest first; "" when there is none, or
  * without ckl_config.profile. The text lives until the next call on s. [m] */
 const char *ckl_profile(ckl_session *s);

@@ -79,7 +79,6 @@ static GroupKind kind_of(OpCode op) {
   case OP_SCATTER:
   case OP_SCATTER_ADD: return GROUP_SCATTER;
   case OP_PLACE:
-  case OP_PLACE:
   case OP_SORT:
   case OP_NONZERO: return GROUP_REF;
   default: break;

@@ -168,8 +168,8 @@ static uint32_t forward_end(const Plan *p, Arena *temp) {
   }
   for (uint32_t i = (uint32_t)p->step_count; i-- > 0;) {
     const Group *x = &p->groups.items[p->steps[i].group];
-    for (uint32_t k = 0; k < x->node_count; k++)
-      if (made[x->nodes[k]] && needed[x->nodes[k]]) return i;
+    for (uint32_t k = 0; k < x->out_count; k++) /* others may be a reader's own */
+      if (made[x->outs[k].node] && needed[x->outs[k].node]) return i;
   }
   return UINT32_MAX;
 }

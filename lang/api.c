@@ -11,6 +11,7 @@
 #include "autograd/remat.h"
 #include "lang/compile.h"
 #include "lang/native.h"
+#include "lang/plan.h"
 #include "lang/session.h"
 #include "parser/parse.h"
 #include "runtime/file.h"
@@ -140,6 +141,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.perf_map = full.perf_map;
   s->config.profile = full.profile;
   s->config.trace = full.trace;
+  s->config.show_plan = full.show_plan;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);
@@ -683,7 +685,11 @@ static const char *const counters[] = {"nodes",     "stage",      "compile",    
                                        "jit.by_node", "jit.reruns", "jit.loaded", "jit.installed",
                                        "jit.from_disk", "jit.generated", "jit.failed", "us.stage",
                                        "us.simplify", "us.joint", "us.plan",  "us.code",
-                                       "backward.captures", "backward.hits"};
+                                       "backward.captures", "backward.hits",
+                                       "forward.matmul", "forward.conv", "forward.reduce",
+                                       "forward.pointwise", "forward.random", "forward.move",
+                                       "backward.matmul", "backward.conv", "backward.reduce",
+                                       "backward.pointwise", "backward.random", "backward.move"};
 
 static int64_t microseconds(double seconds) {
   return (int64_t)(1e6 * seconds);
@@ -722,7 +728,11 @@ int64_t session_counter(const Session *s, const char *name) {
                  microseconds(jit.plan_seconds),
                  microseconds(jit.code_seconds),
                  s->count.backward_captures,
-                 s->count.backward_hits};
+                 s->count.backward_hits,
+                 s->count.ops[0][0], s->count.ops[0][1], s->count.ops[0][2],
+                 s->count.ops[0][3], s->count.ops[0][4], s->count.ops[0][5],
+                 s->count.ops[1][0], s->count.ops[1][1], s->count.ops[1][2],
+                 s->count.ops[1][3], s->count.ops[1][4], s->count.ops[1][5]};
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;
@@ -798,6 +808,105 @@ const char *ckl_ir(ckl_session *k, const char *path, const char *fn, const char 
   TextJob t = {
       .s = &k->s, .a = path, .c = fn, .list = types, .n = n, .d = stage ? stage : "simplify"};
   return text_of(&t, work_ir, true);
+}
+
+/* ---- plans */
+
+static void plan_values(Job *j) {
+  Session *s = j->s;
+  Frame top = {.module = s->main};
+  s->frame = &top;
+  j->ran = true;
+  Args a = {.count = j->n, .v = j->args};
+  Name *names = ARENA_ARRAY(&s->scratch, Name, j->n + 1);
+  Span *spans = ARENA_ARRAY(&s->scratch, Span, j->n + 1);
+  a.names = names;
+  a.spans = spans;
+  *j->out = need_handle(s, plan_call(s, plan_code(s, j->f, (Span){0}), &a));
+}
+
+ckl_status ckl_plan_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n,
+                         ckl_value **out) {
+  Value v[32];
+  if (!out) return CKL_EUSAGE;
+  *out = NULL;
+  if (!f || n > 32) return CKL_EUSAGE;
+  for (size_t i = 0; i < n; i++) {
+    if (!args[i]) return CKL_EUSAGE;
+    v[i] = args[i]->v;
+  }
+  Job j = {.s = &k->s, .f = f->v, .args = v, .n = n, .out = out};
+  return perform(&j, plan_values);
+}
+
+/* `plan(fn, track(f32(zeros([8, 3]))), ..).text` */
+static const char *plan_expression(TextJob *t) {
+  Buf b;
+  buf_init_arena(&b, &t->s->scratch);
+  buf_printf(&b, "plan(%s", t->c);
+  for (size_t i = 0; i < t->n; i++) {
+    const char *type = t->list[i], *dims = strchr(type, '[');
+    size_t len = dims ? (size_t)(dims - type) : strlen(type);
+    bool number = len > 0 && (type[0] == 'f' || !strncmp(type, "bf", 2));
+    buf_printf(&b, ", %s%.*s(zeros(%s))%s", number ? "track(" : "", (int)len, type,
+               dims ? dims : "[]", number ? ")" : "");
+  }
+  buf_puts(&b, ").text");
+  return b.s;
+}
+
+static void plan_types(Job *j) {
+  work_eval(j);
+}
+
+static void plan_first_call(void *ud) {
+  Session *s = ud;
+  run_module(s, s->main);
+}
+
+static void work_plan(TextJob *t) {
+  Session *s = t->s;
+  Job j = {.s = s, .path = t->a};
+  s->plan.text = NULL;
+  load_main(&j);
+  if (!check_module(s, s->main, false)) dg_throw(&s->diags);
+  if (t->n) {
+    ckl_value *v = NULL;
+    Job e = {.s = s, .text = plan_expression(t), .name = "the types", .out = &v};
+    e.n = strlen(e.text);
+    plan_types(&e);
+    size_t n = 0;
+    const char *text = v ? ckl_to_str(v, &n) : NULL;
+    if (text) buf_put(t->b, text, n);
+    ckl_release(v);
+    return;
+  }
+  s->plan.fn = t->c;
+  int code = guard(s, plan_first_call, s);
+  s->plan.fn = NULL;
+  if (code == MEM_ERR_PLANNED && s->plan.text) {
+    buf_puts(t->b, s->plan.text);
+    return;
+  }
+  if (code != MEM_OK) mem_throw(&s->mem, code);
+  fail_help(s, ERR_UNKNOWN_NAME, (Span){0},
+            "a method is `Model.method`; with a type for each parameter nothing is run",
+            "the program calls no compiled function `%s`", t->c);
+}
+
+const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const char *const *types,
+                     size_t n, bool json) {
+  if (!path || !fn) return NULL;
+  TextJob t = {.s = &k->s, .a = path, .c = fn, .list = types, .n = n};
+  Session *s = &k->s;
+  void (*write)(void *ud, int stream, const char *text, size_t size) = s->config.write;
+  s->plan.json = json;
+  s->config.write = NULL;
+  const char *r = text_of(&t, work_plan, true);
+  s->config.write = write;
+  s->plan.json = false;
+  s->plan.fn = NULL;
+  return r;
 }
 
 typedef Graph *(*Pass)(Arena *a, const Graph *g);

@@ -262,8 +262,7 @@ BUILTIN_FN(bi_counter) {
   return v_int(n);
 }
 
-/* The function of code that calling v means. */
-static FnObj *code_of(Session *s, Value v, Span at) {
+FnObj *plan_code(Session *s, Value v, Span at) {
   if (v.tag == V_INST) {
     Name forward = names_of(s->names, "forward");
     const ModelDecl *m = v.u.inst->model;
@@ -281,7 +280,7 @@ static FnObj *code_of(Session *s, Value v, Span at) {
 BUILTIN_FN(bi_plan) {
   Args a = {.count = c->rest_n, .v = c->rest, .names = c->rest_names, .spans = c->rest_spans,
             .call = c->at};
-  return plan_call(s, code_of(s, c->v[0], c->spans[0]), &a);
+  return plan_call(s, plan_code(s, c->v[0], c->spans[0]), &a);
 }
 
 BUILTIN_FN(bi_peak_memory) {

@@ -1026,7 +1026,7 @@ static Joint *joint_of_blocks(Session *s, JointRef *j, GErr *e, Prov *where, Spa
   }
   if (!w) return NULL;
   j->choice = (Choice){.g = w->g, .split = w->split};
-  if (j->env) j->choice = plan_choose_joint(s, &j->arena, w, j->env, at);
+  if (j->env) j->choice = plan_choose_joint(s, &j->arena, w, j->env, j->copies, at);
   return ad_joint_split(&j->arena, w, j->choice.choice, e, where);
 }
 
@@ -1055,11 +1055,11 @@ void joint_make(Session *s, JointRef *j, Span at) {
 }
 
 /* The plan of one graph with forward and backward, for these sizes. */
-static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, Span at) {
+static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, int64_t copies, Span at) {
   size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
   for (PlainPlan *p = c->plans; p; p = p->next)
     if (!memcmp(p->env, env, sizes)) return p;
-  Choice choice = plan_choose(s, &c->arena, c->whole, env, at);
+  Choice choice = plan_choose(s, &c->arena, c->whole, env, copies, at);
   PlainPlan *p = ARENA_NEW(&c->arena, PlainPlan);
   p->env = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
   if (sizes) memcpy(p->env, env, sizes);
@@ -1111,6 +1111,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
   }
   size_t nin = c->g->input_count;
   bool planned = plan_wanted(s, c->g);
+  int64_t copies = 0;
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
   Value *leaf = ARENA_ARRAY(&s->scratch, Value, nin + 1);
   bool *wants = ARENA_ARRAY(&s->scratch, bool, nin + 1), track = false;
@@ -1132,6 +1133,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
                   : value_pool(s, l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay
                                                                                  : l->v);
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
+    if (!tn_is_contiguous(in[i])) copies += (int64_t)dt_size(in[i]->dtype) * tn_count(in[i]);
     wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];
   }
@@ -1145,12 +1147,13 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
   *r = (Ready){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
   r->saves = j && j->asked;
   if (r->saves) {
+    j->copies = copies;
     joint_make(s, j, a->call);
     r->g = j->joint->forward;
     r->native = &j->forward;
     r->choice = j->choice;
   } else if (planned) {
-    PlainPlan *p = plain_for(s, c, env, a->call);
+    PlainPlan *p = plain_for(s, c, env, copies, a->call);
     r->g = p->g;
     r->native = &p->native;
     r->choice = p->choice;
@@ -1165,6 +1168,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
 static CallPlan call_plan(Session *s, FnObj *f, Ready *r) {
   CallPlan p = {.s = s,
                 .name = fn_name(f),
+                .model = f->model ? f->model->name : NULL,
                 .flat = &r->flat,
                 .env = r->env,
                 .runs = {r->g, NULL, NULL},
@@ -1177,7 +1181,7 @@ static CallPlan call_plan(Session *s, FnObj *f, Ready *r) {
 }
 
 static void tell_plan(Session *s, FnObj *f, Ready *r) {
-  if (!s->plan.show && !s->plan.fn) return;
+  if (!s->config.show_plan && !s->plan.fn) return;
   Compiled *c = r->c;
   uint64_t hash = 1 + r->saves;
   for (size_t i = 0; i < dim_symbol_count(c->g->dims); i++)

@@ -144,18 +144,19 @@ struct Session {
     uint64_t seed;
     int cpu, level, threads; /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
-    bool perf_map, profile, trace;
+    bool perf_map, profile, trace, show_plan;
   } config;
   struct NativeOps *native_ops; /* lang/native_op.c */
   struct Jit *jit;    /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
     int64_t backward_captures, backward_hits;
+    int64_t ops[2][6]; /* by OpBin (plan.h): of forwards and script, of backwards */
     double seconds[3]; /* staging, simplifying, differentiating: by STAGE_* */
   } count;
   struct ckl_value *handles; /* given out by the API */
   struct {
-    bool show, json;
+    bool json;
     const char *fn;   /* the call that `ckl plan` waits for */
     const char *text; /* its plan */
   } plan;

@@ -14,9 +14,12 @@
 
 #include "jit/codegen.h"
 #include "lang/compile.h"
+#include "lang/plan.h"
 
 struct Native {
   JitFn *fn;
+  OpCounts ops;
+  bool counted;
   bool looked;   /* for code that was made before: there was not all of it */
   bool none;     /* code could not be had: the reference evaluator runs it */
   double spent;  /* seconds of the reference evaluator */
@@ -219,15 +222,26 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   return true;
 }
 
+/* Operations that a run of g computes, in the session's account. */
+static void count_ops(Session *s, Native *n, const Graph *g) {
+  if (!n->counted) op_counts(g, &n->ops);
+  n->counted = true;
+  for (int i = 0; i < BIN_COUNT; i++) {
+    s->count.ops[0][i] += n->ops.forward[i];
+    s->count.ops[1][i] += n->ops.backward[i];
+  }
+}
+
 bool native_run(Session *s, Native **slot, const Graph *g, const char *name, RunCtx *c,
                 Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
-  if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after)
-    return gr_run(g, c, in, out, e, at);
   if (!*slot) {
     *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);
     **slot = (Native){0};
     if (s->config.cpu == CPU_THRIFTY) (*slot)->spent = guess(g, c->env);
   }
+  count_ops(s, *slot, g);
+  if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after)
+    return gr_run(g, c, in, out, e, at);
   Native *n = *slot;
   bool now_or_never = s->config.cpu != CPU_THRIFTY || n->spent >= price;
   if (!n->fn && !n->none && !n->looked && !now_or_never &&

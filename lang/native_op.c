@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "lang/native.h"
+#include "lang/plan.h"
 
 enum {
   KEPT = 512,          /* graphs, a power of two; the newer one takes the place */
@@ -265,6 +266,7 @@ static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nat
 
 bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
                int nin, Tensor **out, int nout, GErr *e) {
+  op_count_one(s, op);
   bool code = s->config.cpu != CPU_REFERENCE && !c->anomaly && large(s, op, in, nin);
   if (code && by_code(s, c, op, attrs, nattrs, in, nin, out)) {
     c->nodes_run++;

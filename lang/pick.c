@@ -30,7 +30,7 @@ typedef struct Chooser {
   const Graph *g;
   const JointWhole *whole; /* NULL: g is one graph */
   const int64_t *env;
-  int64_t room;
+  int64_t room, copies;
   bool *open;   /* per block: something is left to decide */
   Candidate *c; size_t count, cap;
   Span at;
@@ -121,7 +121,7 @@ static int64_t saved_bytes(const Parts *p, uint32_t id, const int64_t *env) {
     if (p->joint->saved_input[i] >= 0) continue;
     if (id && !gr_block_inside(p->first, p->first->provs[gr_node(p->first, v)->prov].region, id))
       continue;
-    sum += (type_bytes(p->first, v, env) + 63) / 64 * 64;
+    sum += type_bytes(p->first, v, env);
   }
   return sum;
 }
@@ -140,7 +140,7 @@ static void plan_parts(Chooser *h, Candidate *c, Parts *p) {
   JitFn *b = p->second ? native_plan(s, p->second, h->env) : NULL;
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
-  c->need = one.arena + one.outputs + larger(one.scratch, two.scratch);
+  c->need = h->copies + one.arena + one.outputs + larger(one.scratch, two.scratch);
   if (b)
     c->need = larger(c->need, one.outputs + two.arena + two.outputs +
                                   larger(one.scratch, two.scratch));
@@ -248,12 +248,14 @@ static Choice choose(Chooser *h) {
                   .candidates = (int)h->count};
 }
 
-Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, Span at) {
-  Chooser h = {.s = s, .a = a, .g = g, .env = env, .at = at};
+Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, int64_t copies,
+                   Span at) {
+  Chooser h = {.s = s, .a = a, .g = g, .env = env, .copies = copies, .at = at};
   return choose(&h);
 }
 
-Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env, Span at) {
-  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .at = at};
+Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
+                         int64_t copies, Span at) {
+  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .copies = copies, .at = at};
   return choose(&h);
 }

@@ -40,6 +40,11 @@ void op_counts(const Graph *g, OpCounts *add) {
   }
 }
 
+void op_count_one(Session *s, OpCode op) {
+  int bin = bin_of(op);
+  if (bin >= 0) s->count.ops[0][bin]++;
+}
+
 static int64_t elements(const Graph *g, const Type *t, const int64_t *env) {
   int64_t n = 1, d;
   for (int k = 0; k < t->rank && t->kind == TK_TENSOR; k++)
@@ -102,16 +107,17 @@ static void leaf_bytes(const CallPlan *c, PlanFigures *out) {
         buffer_leaves(s, &b, f->insts[i]->fields[k].v);
   for (size_t i = 0; i < c->input_count; i++) {
     if (c->source[i] < 0) {
-      out->inputs += 64; /* a random key */
+      out->inputs += 16; /* a random key */
       continue;
     }
     const Leaf *l = &f->leaves[c->source[i]];
     if (l->kind == LEAF_FLOAT || l->kind == LEAF_INT) {
-      out->inputs += 64;
+      out->inputs += 8;
       continue;
     }
     const Tensor *t = l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
-    int64_t bytes = rounded((int64_t)dt_size(t->dtype) * tn_count(t));
+    int64_t bytes = (int64_t)dt_size(t->dtype) * tn_count(t);
+    if (!tn_is_contiguous(t)) bytes += (int64_t)t->store->bytes; /* kernels get a dense copy */
     bool buffer = false;
     for (size_t k = 0; k < b.count && !buffer; k++) buffer = b.items[k] == l->v.u.o;
     *(l->kind == LEAF_PARAM ? &out->params : buffer ? &out->buffers : &out->inputs) += bytes;
@@ -130,7 +136,7 @@ static int64_t saved_of(const CallPlan *c) {
   for (int i = 0; i < j->saved_count; i++) {
     const Type *t = gr_type(g, g->outputs[j->output_count + i]);
     if (j->saved_input[i] < 0)
-      sum += rounded(elements(g, t, c->env) * (int64_t)dt_size((DType)t->dtype));
+      sum += elements(g, t, c->env) * (int64_t)dt_size((DType)t->dtype);
   }
   return sum;
 }
@@ -386,15 +392,18 @@ Value plan_value(const CallPlan *c) {
   field(&f, "exact", v_bool(p.exact));
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  plan_print(c, &b);
+  (s->plan.json ? plan_json : plan_print)(c, &b);
   field(&f, "text", str_value(s, b.s, b.n));
   return record_value(s, f.n, f.names, f.items);
 }
 
 void plan_tell(const CallPlan *c) {
   Session *s = c->s;
-  bool wanted = s->plan.fn && !strcmp(s->plan.fn, c->name);
-  if (!wanted && !s->plan.show) return;
+  const char *fn = s->plan.fn;
+  size_t n = fn && c->model ? strlen(c->model) : 0; /* `f`, or `Model.f` */
+  if (n && !strncmp(fn, c->model, n) && fn[n] == '.') fn += n + 1;
+  bool wanted = fn && !strcmp(fn, c->name);
+  if (!wanted && !s->config.show_plan) return;
   Buf b;
   buf_init_arena(&b, wanted ? &s->notes : &s->scratch);
   (s->plan.json ? plan_json : plan_print)(c, &b);

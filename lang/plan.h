@@ -15,6 +15,7 @@ typedef struct OpCounts {
   int64_t forward[BIN_COUNT], backward[BIN_COUNT]; /* what is computed again is of the backward */
 } OpCounts;
 void op_counts(const Graph *g, OpCounts *add);
+void op_count_one(Session *s, OpCode op); /* an operation of script */
 
 /* Who takes the choices of a graph's blocks (autograd/remat.h), and what came of it. */
 typedef struct Choice {
@@ -43,7 +44,7 @@ typedef struct PlanFigures {
 /* What is known of a call before it runs. */
 typedef struct CallPlan {
   Session *s;
-  const char *name;
+  const char *name, *model; /* model: whose method it is, or NULL */
   Flat *flat;
   const Graph *const *inputs;
   const int64_t *env;
@@ -56,6 +57,7 @@ void plan_figures(const CallPlan *c, PlanFigures *out);
 void plan_print(const CallPlan *c, Buf *out);
 void plan_json(const CallPlan *c, Buf *out);
 Value plan_value(const CallPlan *c);
+FnObj *plan_code(Session *s, Value v, Span at); /* b_data.c: the function of code that v is */
 Value plan_call(Session *s, FnObj *f, const Args *a); /* compile.c: plan_value of f(a) */
 /* Prints the plan of a first call where the session is asked to; does not come back from the call
  * that `ckl plan` waits for. */
@@ -64,9 +66,10 @@ void plan_tell(const CallPlan *c);
 /* Whether somebody asks for a choice: a budget, `auto`, or a limit of the session. */
 bool plan_wanted(const Session *s, const Graph *g);
 /* The fastest of a set of plans that keeps all budgets, and the limit, as a choice for g in a; the
- * set is the same whatever the budgets are. Throws a diagnostic at `at` when there is none. */
-Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, Span at);
-Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env, Span at);
+ * set is the same whatever the budgets are. `copies`: bytes of inputs that are not dense. Throws a diagnostic at `at` when there is none. */
+Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, int64_t copies, Span at);
+Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
+                         int64_t copies, Span at);
 
 enum { MEM_ERR_PLANNED = 7 }; /* plan_tell: the call was found */
 

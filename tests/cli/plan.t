@@ -1,0 +1,67 @@
+#!/bin/sh
+# ckl plan, ckl run --plan, --counts and --memory: what a call takes is told before it runs, to the byte.
+. "$srcdir/tests/cli/common.sh"
+
+echo 'model Net(d: int) {
+  param w: f32[d, d] = eye(d)
+  param v: f32[d, d] = eye(d)
+  fn forward[B](x: f32[B, d]) -> f32[B, d] = checkpoint <save matmul> { exp(cumsum(sin(x @ w)) @ v) }
+}
+fn step[B, d](net: Net, x: f32[B, d]) {
+  let loss = sum(net(x))
+  update(net, map(fn(p, g) = p - 1e-3 * g, params(net), grad(loss, net)))
+  loss
+}
+fn twice[N](x: f32[N, N], y: f32[N, N]) = sum(tanh(x @ y))
+let net = Net(64)
+let x = ones([args("rows", 32), 64])
+let loss = step(net, x)
+print(loss)' >net.ckl
+
+# row S1.26
+gives 0 'ckl plan tells of the first call' "$ckl" plan net.ckl step
+says out 'plan of step' 'by its name'
+says out '<save matmul>' 'with the policy of each block'
+says out 'saved       policy' 'who decided what'
+says out recomputed 'what is computed again'
+gives 0 'a method is Model.method' sh -c "echo 'net(x)' | cat net.ckl - >call.ckl; '$ckl' plan call.ckl Net.forward"
+says out 'plan of forward and its gradient' 'it is planned with its backward'
+gives 0 'words of the program may follow' "$ckl" plan net.ckl step rows=8
+says out '2,048' 'they arrive'
+gives 0 'types stand for arguments' "$ckl" plan net.ckl twice 'f32[8, 8]' 'f32[8, 8]'
+says out 'plan of twice and its gradient' 'and nothing is run'
+gives 0 'as JSON' "$ckl" plan --json net.ckl step
+says out '"function": "step"' 'one object'
+says out '"becomes": "recomputed"' 'with the values of the blocks'
+gives 1 'a function that is not called' "$ckl" plan net.ckl nobody
+says err 'error[name-' 'is an error'
+gives 2 'without a function' "$ckl" plan net.ckl
+says err 'usage: ckl plan' 'the usage'
+
+gives 0 'a run tells its plans' "$ckl" run --plan --counts net.ckl
+says err 'plan of step' 'before the call'
+says err 'backward.matmul' 'and counts operations of gradients'
+
+# the peak of a run by machine code is the one that was told: with what else is alive, here nothing
+peak() { sed -n 's/.*"peak": \([0-9]*\).*/\1/p' "$1"; }
+"$ckl" plan --json net.ckl step >plan.json 2>err
+planned=$(peak plan.json)
+CKL_CPU=native "$ckl" run --counts net.ckl >out 2>err
+if grep -q 'run-4' err; then
+  tap_skip 'the peak is the plan' 'no code generator'
+else
+  got=$(sed -n 's/^data.peak *//p' err)
+  echo "planned $planned, took $got" >log
+  tap_status $((got != planned)) 'the peak of tensors is the plan, to the byte' log
+fi
+
+gives 0 'a limit at the peak is enough' env CKL_CPU=native "$ckl" run --memory="$planned" net.ckl
+gives 0 'with less another plan of the block is taken' \
+  env CKL_CPU=native "$ckl" run --memory=$((planned - 1)) net.ckl
+gives 1 'less than all plans need is refused' env CKL_CPU=native "$ckl" run --memory=300000 net.ckl
+says err 'error[mem-2]' 'before anything runs'
+least=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)
+gives 0 'what the message tells is enough' env CKL_CPU=native "$ckl" run --memory="$least" net.ckl
+gives 1 'a byte less is not' env CKL_CPU=native "$ckl" run --memory=$((least - 1)) net.ckl
+says err "--memory=$least" 'and tells the same'
+tap_done
