@@ -56,8 +56,6 @@ else
 fi
 
 gives 0 'a limit at the peak is enough' env CKL_CPU=native "$ckl" run --memory="$planned" net.ckl
-gives 0 'with less another plan of the block is taken' \
-  env CKL_CPU=native "$ckl" run --memory=$((planned - 1)) net.ckl
 gives 1 'less than all plans need is refused' env CKL_CPU=native "$ckl" run --memory=300000 net.ckl
 says err 'error[mem-2]' 'before anything runs'
 least=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)
