@@ -216,7 +216,9 @@ static void store_pass(Rows *r, int p, int u, const Digit *cols, int n, Stage st
     if (full_out(r, i) && in_pass(r, r->g->outs[i], p)) low_store(w, r->g->outs[i], s);
   }
   for (int i = 0; r->strip && i < r->strip->count; i++) {
-    if (!in_pass(r, r->strip->left[i], p)) continue;
+    bool twice = false; /* two contractions read it */
+    for (int j = 0; j < i; j++) twice |= r->strip->lefts[j] == r->strip->lefts[i];
+    if (twice || !in_pass(r, r->strip->left[i], p)) continue;
     LVal x = low_at(w, r->strip->left[i], s);
     if (x == LV_NONE) return;
     lp_store(w->k, r->strip->lefts[i], add(w, r->strip->at[u], low_merge(w, cols, n)), x);

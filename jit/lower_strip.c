@@ -13,7 +13,7 @@
 #include "jit/lower_rows.h"
 
 enum {
-  STRIP_ROWS = 42,
+  STRIP_ROWS = 28, /* chains over rows go by fours */
   GAP = 16 /* elements between rows: they are not to meet in one set of the first cache */
 };
 
@@ -326,12 +326,12 @@ static void give_columns(Strips *x, int n, LVal block) {
   }
 }
 
-/* One strip: number `strip` of `strips` of the rows from `first` on, `m` of them. */
-static void one_strip(Strips *x, LVal strip, LVal strips, LVal first, LVal m, LVal tiles) {
+/* Strip number `strip`, of `per` tiles, of the rows from `first` on, `m` of them in `tiles`. */
+static void one_strip(Strips *x, LVal strip, LVal per, LVal first, LVal m, LVal tiles) {
   Low *w = &x->r.w;
   LVal mr = imm(w, x->score.mr);
-  x->t0 = share(w, strip, tiles, strips);
-  x->tiles = sub(w, share(w, add(w, strip, imm(w, 1)), tiles, strips), x->t0);
+  x->t0 = mul(w, strip, per);
+  x->tiles = least(w, per, sub(w, tiles, x->t0));
   LVal from = mul(w, x->t0, mr);
   x->row0 = add(w, first, from);
   x->rows = least(w, mul(w, x->tiles, mr), sub(w, m, from));
@@ -361,7 +361,7 @@ static void whole_batches(Strips *x, int64_t per) {
     if (x->how[i] != BY_ROWS) clear_columns(x, i);
   LVal tiles = lp_idiv(k, add(w, count, imm(w, d->mr - 1)), imm(w, d->mr));
   LVal strips = lp_idiv(k, add(w, tiles, imm(w, per - 1)), imm(w, per));
-  one_strip(x, lp_for(k, strips), strips, first, count, tiles);
+  one_strip(x, lp_for(k, strips), imm(w, per), first, count, tiles);
   lp_end(k);
   for (int i = 0; i < x->s.count; i++)
     if (x->how[i] != BY_ROWS) give_columns(x, i, block);
@@ -444,7 +444,7 @@ bool lower_strip(Lower *l, const Group *g, Lowered *out, GErr *e) {
     LVal count = low_dim(w, strips);
     LVal turn = lp_par(w->k, low_dim(w, low_mul(w, d->turns_b, strips)));
     x->batch = lp_idiv(w->k, turn, count);
-    one_strip(x, lp_irem(w->k, turn, count), count, imm(w, 0), low_dim(w, d->m),
+    one_strip(x, lp_irem(w->k, turn, count), imm(w, per), imm(w, 0), low_dim(w, d->m),
               low_dim(w, d->tiles));
     lp_end(w->k);
   }
