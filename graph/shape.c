@@ -669,7 +669,7 @@ int op_result_count(OpCode op, const Attr *attrs, int nattrs, Graph *const *regi
     return a && a->kind == AK_INTS && a->count < UINT16_MAX ? 1 + (int)a->count : -1;
   case OP_DEFER: {
     a = attr_find(attrs, nattrs, AT_CARRY);
-    int64_t carry = a ? a->u.i : 1;
+    int64_t carry = !a ? 1 : a->kind == AK_INT ? a->u.i : -1;
     return carry >= 0 && carry < UINT16_MAX ? 1 + (int)carry : -1;
   }
   default: return op_info[op].results;

@@ -191,7 +191,7 @@ bool shape_map(C *c) {
 /* -- effects and host functions */
 static int64_t carried(const C *c) {
   const Attr *a = attr_find(c->attrs, c->nattrs, AT_CARRY);
-  return a ? a->u.i : 1;
+  return !a ? 1 : a->kind == AK_INT ? a->u.i : -1;
 }
 
 bool shape_hook(C *c) {
