@@ -17,7 +17,8 @@
 
 typedef struct Candidate {
   uint8_t *choice;
-  int64_t time;
+  int64_t time;   /* of what it computes again */
+  int64_t kept;   /* bytes from forward to backward, by rm_price */
   int64_t need;   /* of the process */
   int64_t *block; /* bytes per block of the table */
   bool planned;
@@ -56,7 +57,7 @@ static Graph *simple(Arena *a, const Graph *g) {
 }
 
 /* -- candidates */
-enum { MOST_PLANS = 14 };
+enum { MOST_PLANS = 10 };
 
 static void add(Chooser *h, const uint8_t *written, uint8_t *choice) {
   const Graph *g = h->g;
@@ -159,20 +160,13 @@ static void free_parts(void *ud) {
   arena_free(&((Parts *)ud)->arena);
 }
 
-/* Time alone, or memory too. */
-static void measure(Chooser *h, Candidate *c, bool memory) {
+static void measure(Chooser *h, Candidate *c) {
   Session *s = h->s;
   size_t mark = mem_pool_mark(&s->mem);
   Parts *p = ARENA_NEW(&s->scratch, Parts);
   arena_init(&p->arena, &s->mem);
   mem_pool_add(&s->mem, p, free_parts);
-  if (!make_parts(h, c, p)) {
-    c->time = INT64_MAX;
-    c->need = INT64_MAX;
-  } else {
-    c->time = rm_time(p->first, h->env) + (p->second ? rm_time(p->second, h->env) : 0);
-    if (memory) plan_parts(h, c, p);
-  }
+  if (make_parts(h, c, p)) plan_parts(h, c, p);
   mem_pool_drain(&s->mem, mark);
 }
 
@@ -217,6 +211,20 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, uint32_t block) {
   raise_(s);
 }
 
+/* What values kept may take at most in a plan that fits. */
+static int64_t most_kept(const Chooser *h) {
+  const BlockTab *tab = h->g->blocks;
+  int64_t sum = 0;
+  for (size_t i = 0; tab && i < tab->count; i++) {
+    const Block *b = &tab->items[i];
+    if (b->parent) continue;
+    if (b->budget < 0 || b->budget > h->room) return h->room;
+    sum += b->budget;
+    if (sum > h->room) return h->room;
+  }
+  return tab ? sum : h->room;
+}
+
 static Choice choose(Chooser *h) {
   Session *s = h->s;
   const BlockTab *tab = h->g->blocks;
@@ -224,21 +232,27 @@ static Choice choose(Chooser *h) {
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
   make_ladder(h);
-  for (size_t i = 0; i < h->count && h->count > 1; i++) measure(h, &h->c[i], false);
+  for (size_t i = 0; i < h->count && h->count > 1; i++) {
+    RmPrice p = rm_price(&s->scratch, h->g, h->env, h->c[i].choice);
+    h->c[i].time = p.time;
+    h->c[i].kept = p.bytes;
+  }
   qsort(h->c, h->count, sizeof *h->c, by_time);
+  int64_t most = most_kept(h);
   double least = 0;
   const Candidate *best = NULL;
   uint32_t at = 0, block;
-  for (size_t i = 0; i < h->count; i++) {
-    Candidate *c = &h->c[i];
-    measure(h, c, true);
+  /* What keeps more than it may without anything else is looked at when nothing else is left. */
+  for (size_t turn = 0; turn < 2 * h->count && (!best || least > 1); turn++) {
+    Candidate *c = &h->c[turn % h->count];
+    if ((c->kept > most) != (turn >= h->count)) continue;
+    measure(h, c);
     if (!c->planned) continue;
     double over = excess(h, c, &block);
     if (best && over >= least) continue;
     best = c;
     least = over;
     at = block;
-    if (over <= 1) break;
   }
   if (!best) return (Choice){.g = h->g, .split = UINT32_MAX};
   if (least > 1) refuse(h, best, at);

@@ -66,8 +66,10 @@ void plan_tell(const CallPlan *c);
 /* Whether somebody asks for a choice: a budget, `auto`, or a limit of the session. */
 bool plan_wanted(const Session *s, const Graph *g);
 /* The fastest of a set of plans that keeps all budgets, and the limit, as a choice for g in a; the
- * set is the same whatever the budgets are. `copies`: bytes of inputs that are not dense. Throws a diagnostic at `at` when there is none. */
-Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, int64_t copies, Span at);
+ * set is the same whatever the budgets are. `copies`: bytes of inputs that are not dense. Throws a
+ * diagnostic at `at` when there is none. */
+Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, int64_t copies,
+                   Span at);
 Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
                          int64_t copies, Span at);
 
