@@ -7,27 +7,14 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 mkdir -p "$work"
 
-cat >"$work/p.ckl" <<'EOF'
-fn step[N](x: f32[N], a: f32) -> f32[N] = tanh(x * a) + x / 3.0
-fn total[N, M](x: f32[N, M]) -> f32 = sum(softmax(x * 2.5, axis = 1) ** 2)
-fn many[N](x: f32[N]) -> f32 {
-  let y = cumsum(x)
-  let z = max(y, -y)
-  return mean(z) + sum(sqrt(z)) * min(x)
-}
-seed(3)
-let x = normal([300])
-print(sum(step(x, 0.5)), total(normal([20, 30])), many(x))
-EOF
-
 # run NAME=VALUE...: the program with an environment; what it prints and says is in $work/out and $work/err
 run() {
-  env CKL_CPU=native CKL_CACHE= CKL_KERNELS= "$@" ./ckl run --log=jit --counts "$work/p.ckl" >"$work/out" 2>"$work/err"
+  env CKL_CPU=native CKL_CACHE= CKL_KERNELS= "$@" ./ckl run --log=jit --counts "$srcdir/tests/jit/few.ckl" >"$work/out" 2>"$work/err"
 }
 counter() { awk -v c="$1" '$1 == c { print $2 }' "$work/err"; }
 same() { cmp -s "$work/want" "$work/out" || { echo 'it prints'; cat "$work/out" "$work/err"; }; }
 
-CKL_CPU=reference ./ckl run "$work/p.ckl" >"$work/want" 2>"$work/err"
+CKL_CPU=reference ./ckl run "$srcdir/tests/jit/few.ckl" >"$work/want" 2>"$work/err"
 tap_status $? 'the reference evaluator runs the program' "$work/err"
 
 run CKL_CODEGEN=
@@ -65,7 +52,7 @@ tap_empty "$(same)" 'a code generator that is killed does no harm'
 cache=$work/cache
 for process in 1 2 3 4; do
   (
-    env CKL_CPU=native CKL_CACHE="$cache" CKL_KERNELS= ./ckl run "$work/p.ckl" >"$work/out.$process" 2>&1
+    env CKL_CPU=native CKL_CACHE="$cache" CKL_KERNELS= ./ckl run "$srcdir/tests/jit/few.ckl" >"$work/out.$process" 2>&1
     cmp -s "$work/want" "$work/out.$process" || cat "$work/out.$process" >"$work/bad.$process"
   ) &
 done

@@ -2,45 +2,15 @@
  * Whatever is read must verify, print, read back to the same text, have a canonical form that
  * verifies, is its own canonical form and does the same. Between them, kernels from the generator.
  * Dies or exits with 1 on a find. */
-#include <signal.h>
-#include <sys/time.h>
-#include <time.h>
-
 #include "../unit/loop-gen.h"
 
-static Mem mem;
-static Arena arena;
-static char *text;
-static size_t length;
-static long taken, ran;
-static uint64_t state;
+#include "mutate.h"
+
 static KStatus *running;
 
 static void on_alarm(int sig) {
   (void)sig;
   if (running) running->stop = 1;
-}
-
-static unsigned rnd(unsigned n) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return n ? (unsigned)(state >> 33) % n : 0;
-}
-
-static void die(const char *what, const char *more) {
-  printf("%s: %s\n%.*s\n", what, more, (int)length, text);
-  exit(1);
-}
-
-static void *limited(void *ud, void *ptr, size_t old_size, size_t new_size) {
-  (void)ud;
-  (void)old_size;
-  if (!new_size) {
-    free(ptr);
-    return NULL;
-  }
-  return new_size > (1u << 24) ? NULL : realloc(ptr, new_size);
 }
 
 /* Runs k with small arguments and small buffers of bytes that were drawn. */
@@ -73,13 +43,12 @@ static void drop(Data *d) {
 }
 
 static bool run(const Kernel *k, Data *d, Err *e) {
-  struct itimerval soon = {{0, 0}, {0, 30000}}, never = {{0, 0}, {0, 0}};
   int64_t turns = lp_turns(k, d->arg);
   running = &d->st;
-  setitimer(ITIMER_REAL, &soon, NULL);
+  soon(true);
   bool ok =
       lp_run_within(&mem, k, d->buf, d->elements, d->arg, 0, turns < 8 ? turns : 8, &d->st, e);
-  setitimer(ITIMER_REAL, &never, NULL);
+  soon(false);
   running = NULL;
   return ok && !d->st.stop;
 }
@@ -143,89 +112,25 @@ static void feed(void *ud) {
   look(k);
 }
 
-/* -- the mutator */
-static void put(size_t at, size_t gone, const char *s, size_t n) {
-  if (at > length) at = length;
-  if (gone > length - at) gone = length - at;
-  if (length - gone + n > 60000) return;
-  char *t = malloc(length - gone + n + 1);
-  memcpy(t, text, at);
-  memcpy(t + at, s, n);
-  memcpy(t + at + n, text + at + gone, length - at - gone);
-  length = length - gone + n;
-  t[length] = 0;
-  free(text);
-  text = t;
-}
-
-static size_t line_start(size_t at) {
-  while (at > 0 && text[at - 1] != '\n') at--;
-  return at;
-}
-
-static void mutate(void) {
-  static const char *const bits[] = {
-      "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "4294967296", "%0", "%1",
-      "%2", "b0", "b1",
-      "b65535", " ", "\n", "end\n", "-", "*", "a0", "nan", "inf", "1e999", "bool", "u8", "i64",
-      "f16", "f32", "f64",
-      "sum", "max", "fma", "chain", "first_max", "par", "vec", "for", "red", "if", "tile", "load",
-      "store", "var",
-      "get", "set", "add", "mul", "idiv", "pow", "floordiv", "=", "args", "loop 1", "3x8", "local",
-      "inout"};
-  size_t at = rnd((unsigned)length + 1);
-  switch (rnd(9)) {
-    case 0:
-      if (length)
-        text[at % length] = (char)(rnd(2) ? (int)rnd(256) : text[at % length] ^ (1 << rnd(7)));
-      break;
-    case 1: put(at, 1 + rnd(4), "", 0); break;
-    case 2: case 3: { /* a word becomes another */
-      const char *s = bits[rnd(sizeof bits / sizeof *bits)];
-      size_t to = at;
-      while (at > 0 && text[at - 1] != ' ' && text[at - 1] != '\n') at--;
-      while (to < length && text[to] != ' ' && text[to] != '\n') to++;
-      put(at, rnd(4) ? to - at : 0, s, strlen(s));
-      break;
-    }
-    case 4: case 5: case 6: { /* a number becomes one near by */
-      char num[24];
-      while (at < length && (text[at] < '0' || text[at] > '9')) at++;
-      while (at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9') at--;
-      size_t to = at;
-      while (to < length && text[to] >= '0' && text[to] <= '9') to++;
-      long long x = strtoll(text + at, NULL, 10);
-      snprintf(num, sizeof num, "%lld", rnd(2) ? (long long)rnd(40) : x - 1 - rnd(5));
-      put(at, to - at, num, strlen(num));
-      break;
-    }
-    case 7: { /* drop a line */
-      size_t from = line_start(at), to = from;
-      while (to < length && text[to] != '\n') to++;
-      put(from, to - from + 1, "", 0);
-      break;
-    }
-    default: { /* some text goes somewhere else */
-      size_t from = rnd((unsigned)length + 1), n = 1 + rnd(12);
-      char s[16];
-      if (from + n > length) break;
-      memcpy(s, text + from, n);
-      put(at, n, s, n);
-    }
-  }
-}
+static const char *const words[] = {
+    "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "4294967296", "%0", "%1",
+    "%2", "b0", "b1",
+    "b65535", " ", "\n", "end\n", "-", "*", "a0", "nan", "inf", "1e999", "bool", "u8", "i64",
+    "f16", "f32", "f64",
+    "sum", "max", "fma", "chain", "first_max", "par", "vec", "for", "red", "if", "tile", "load",
+    "store", "var",
+    "get", "set", "add", "mul", "idiv", "pow", "floordiv", "=", "args", "loop 1", "3x8", "local",
+    "inout", NULL};
 
 /* A new text from the generator; its kernel and the canonical form do the same. */
-static void seed_text(void *ud) {
+static void draw(void *ud) {
   LoopGen g;
   char why[100];
   Err e;
   (void)ud;
   lg_make(&g, &arena, rnd(1u << 30));
   Kernel *c = lp_clean(&arena, g.k);
-  free(text);
-  text = strdup(print(rnd(2) ? c : g.k));
-  length = strlen(text);
+  set_text(print(rnd(2) ? c : g.k));
   LgData *one = lg_data(&g), *two = lg_data(&g);
   int64_t turns = lp_turns(c, g.arg);
   if (!lp_run_within(&mem, g.k, one->buf, one->elements, g.arg, 0, turns, &one->st, &e) ||
@@ -238,39 +143,5 @@ static void seed_text(void *ud) {
 }
 
 int main(int argc, char **argv) {
-  int seconds = argc > 1 ? atoi(argv[1]) : 5;
-  state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 2654435761u + 88172645463325252u;
-  mem_init(&mem, limited, NULL);
-  struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
-  sigaction(SIGALRM, &act, NULL);
-  time_t end = time(NULL) + seconds;
-  long fed = 0;
-  while (time(NULL) < end) {
-    arena_init(&arena, &mem);
-    if (mem_protect(&mem, seed_text, NULL) != MEM_OK) die("the generator threw", "");
-    arena_free(&arena);
-    for (int i = 0; i < 200; i++) {
-      char *keep = strdup(text);
-      size_t n = length;
-      for (unsigned m = rnd(4) ? 1 : 3; m > 0; m--) mutate();
-      arena_init(&arena, &mem);
-      long before = taken;
-      int code = mem_protect(&mem, feed, NULL);
-      if (code != MEM_OK && code != MEM_ERR_NOMEM) die("threw", "");
-      arena_free(&arena);
-      fed++;
-      if (taken > before && rnd(3)) { /* goes on from what is still a kernel */
-        free(keep);
-      } else {
-        free(text);
-        text = keep;
-        length = n;
-      }
-      if (mem.live != mem.pool_cap * sizeof *mem.pool) die("leaks", "");
-    }
-  }
-  printf("%ld texts, %ld were kernels, %ld ran to their end\n", fed, taken, ran);
-  free(text);
-  mem_close(&mem);
-  return 0;
+  return fuzz(argc, argv, &(Target){"kernels", words, draw, feed, on_alarm});
 }

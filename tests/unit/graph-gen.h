@@ -28,6 +28,7 @@ typedef struct Gen {
   Role role[GEN_INPUTS];
   Val token; /* the last one, or none */
   int depth;
+  Mem *mem; /* for gen_effect */
   GErr e;
 } Gen;
 
@@ -583,6 +584,38 @@ static TAP_UNUSED void gen_graph(Gen *x, int n)
     }
   }
   if (!val_none(x->token)) gr_output(x->g, x->token);
+}
+
+/* One op, whose results are the outputs. */
+static TAP_UNUSED Val gen_single(Gen *x, Arena *a, Names *names, uint64_t seed, bool symbolic,
+                                 OpCode op)
+{
+  gen_open(x, a, names, seed, symbolic, seed % 3 == 0);
+  Val v = gen_op(x, op);
+  if (val_none(v)) return v;
+  for (uint32_t i = 0; i < x->g->nodes[v.node].result_count; i++) gr_output(x->g, (Val){v.node, i});
+  return v;
+}
+
+/* RunCtx.effect with the Gen as `ud`: host calls give zeros of the declared types. */
+static TAP_UNUSED bool gen_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n,
+                                  Tensor **out, GErr *e)
+{
+  Gen *x = ud;
+  (void)e;
+  (void)n;
+  for (uint32_t i = 0; i < g->nodes[node].result_count; i++) {
+    const Type *t = gr_type(g, (Val){node, i});
+    int64_t dim[CKL_MAX_RANK];
+    if (t->kind == TK_TOKEN) continue;
+    if (g->nodes[node].op == OP_DEFER) {
+      out[i] = tn_ref(in[1]);
+      continue;
+    }
+    for (int k = 0; k < t->rank; k++) dim[k] = gen_value(x, t->dim[k]);
+    out[i] = tn_zeros(x->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+  }
+  return true;
 }
 
 /* The tensor of input i: numbers by its role, the same for the same seed. */

@@ -16,6 +16,17 @@
 
 enum { GUARD = 64, MAX_BUFS = 48 };
 
+static Arena arena;
+
+static TAP_UNUSED void rewind_arena(void) {
+  arena_free(&arena);
+  arena_init(&arena, &mem);
+}
+
+static TAP_UNUSED void all_same(int64_t *count, int64_t n) {
+  for (int i = 0; i < MAX_BUFS; i++) count[i] = n;
+}
+
 static struct {
   int fd;
   pid_t pid;

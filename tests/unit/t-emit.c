@@ -5,13 +5,6 @@
 #include "kernels.h"
 #include "loop-gen.h"
 
-static Arena arena;
-
-static void rewind_arena(void) {
-  arena_free(&arena);
-  arena_init(&arena, &mem);
-}
-
 static bool un_ok(RefUn f, DType dt) {
   bool on_int = f == RU_NEG || f == RU_ABS || f == RU_SIGN || f == RU_RELU || f == RU_FLOOR ||
                 f == RU_CEIL || f == RU_ROUND;
@@ -35,10 +28,6 @@ static LVal over(Kernel *k, bool lanes) {
 static void ends(Kernel *k, bool lanes) {
   lp_end(k);
   if (lanes) lp_end(k);
-}
-
-static void all_same(int64_t *count, int64_t n) {
-  for (int i = 0; i < MAX_BUFS; i++) count[i] = n;
 }
 
 /* ---- scalar code ---- */

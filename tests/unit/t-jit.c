@@ -19,23 +19,9 @@ static char said[4096]; /* by effects, in order */
 
 static bool effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                    GErr *e) {
-  Gen *x = ud;
-  (void)e;
-  (void)n;
   size_t at = strlen(said);
   snprintf(said + at, sizeof said - at, "%s ", op_info[g->nodes[node].op].text);
-  for (uint32_t i = 0; i < g->nodes[node].result_count; i++) {
-    const Type *t = gr_type(g, (Val){node, i});
-    int64_t dim[CKL_MAX_RANK];
-    if (t->kind == TK_TOKEN) continue;
-    if (g->nodes[node].op == OP_DEFER) {
-      out[i] = tn_ref(in[1]);
-      continue;
-    }
-    for (int k = 0; k < t->rank; k++) dim[k] = gen_value(x, t->dim[k]);
-    out[i] = tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
-  }
-  return true;
+  return gen_effect(ud, g, node, in, n, out, e);
 }
 
 /* Runs x's graph both ways and compares everything that can be seen. */
@@ -48,6 +34,7 @@ static void both(Gen *x, const char *name, uint64_t seed)
   char before[sizeof said];
   if (nout > MOST) return;
   for (size_t i = 0; i < n; i++) in[i] = gen_tensor(x, &mem, i, seed);
+  x->mem = &mem;
   RunCtx c = {.mem = &mem, .env = x->value, .effect = effect, .ud = x}, d = c;
   said[0] = 0;
   bool ok = gr_run(x->g, &c, in, want, &e, NULL);
@@ -96,10 +83,7 @@ static void row(void *ud)
   for (uint64_t seed = 1; seed <= 30; seed++) {
     Names *names = names_new(&arena);
     Gen x;
-    gen_open(&x, &arena, names, seed, seed % 2, seed % 3 == 0);
-    Val v = gen_op(&x, current);
-    if (val_none(v)) continue;
-    for (uint32_t i = 0; i < x.g->nodes[v.node].result_count; i++) gr_output(x.g, (Val){v.node, i});
+    if (val_none(gen_single(&x, &arena, names, seed, seed % 2, current))) continue;
     both(&x, op_info[current].text, seed);
   }
   kernels += (int)jit_count(jit).kernels;

@@ -12,26 +12,6 @@ static void unref_all(Tensor **t, size_t n)
   for (size_t i = 0; i < n; i++) tn_unref(t[i]);
 }
 
-/* Host calls give ones of the declared types. */
-static bool effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
-                   GErr *e) {
-  Gen *x = ud;
-  (void)e;
-  (void)n;
-  for (uint32_t i = 0; i < g->nodes[node].result_count; i++) {
-    const Type *t = gr_type(g, (Val){node, i});
-    int64_t dim[CKL_MAX_RANK];
-    if (t->kind == TK_TOKEN) continue;
-    if (g->nodes[node].op == OP_DEFER) {
-      out[i] = tn_ref(in[1]);
-      continue;
-    }
-    for (int k = 0; k < t->rank; k++) dim[k] = gen_value(x, t->dim[k]);
-    out[i] = tn_zeros(&mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
-  }
-  return true;
-}
-
 static void round_trip(Graph *g, const char *name)
 {
   Buf a, b;
@@ -75,18 +55,10 @@ static Tensor *strided(Tensor *t)
 }
 
 /* Makes the graph of one node; its results are the outputs. */
-static Val single(Gen *x, Names *names, uint64_t seed, bool symbolic, OpCode op)
-{
-  gen_open(x, &arena, names, seed, symbolic, seed % 3 == 0);
-  Val v = gen_op(x, op);
-  if (val_none(v)) return v;
-  for (uint32_t i = 0; i < x->g->nodes[v.node].result_count; i++) gr_output(x->g, (Val){v.node, i});
-  return v;
-}
-
 static bool run_graph(Gen *x, Tensor **in, Tensor **out, GErr *e)
 {
-  RunCtx c = {.mem = &mem, .env = x->value, .effect = effect, .ud = x};
+  x->mem = &mem;
+  RunCtx c = {.mem = &mem, .env = x->value, .effect = gen_effect, .ud = x};
   return gr_run(x->g, &c, in, out, e, NULL);
 }
 
@@ -126,8 +98,8 @@ static void case_of(OpCode op, uint64_t seed, Names *names)
   const char *name = op_info[op].text;
   Gen fixed, open;
   GErr e;
-  Val v = single(&fixed, names, seed, false, op);
-  Val w = single(&open, names, seed, true, op);
+  Val v = gen_single(&fixed, &arena, names, seed, false, op);
+  Val w = gen_single(&open, &arena, names, seed, true, op);
   if (val_none(v)) return;
   if ((op_info[op].traits & T_REGION) && (val_none(w) || !alike(fixed.g, open.g))) return;
   if (!check_msg(!val_none(w), "%s: no symbolic form: %s", name, open.e.text)) return;

@@ -7,7 +7,6 @@
 #include "kernels.h"
 #include "loop-gen.h"
 
-static Arena arena;
 static Emu *emu;
 static const char *ptxas; /* NULL: not here */
 
@@ -114,12 +113,7 @@ static void whole_check(const Kernel *k, const char *what, bool fused, const int
       if (!emu_check(k, what, &code, count, limit, arg, how)) break;
     }
   load_free(&mem, &code);
-  arena_free(&arena);
-  arena_init(&arena, &mem);
-}
-
-static void all_same(int64_t *count, int64_t n) {
-  for (int i = 0; i < MAX_BUFS; i++) count[i] = n;
+  rewind_arena();
 }
 
 /* ---- kernels ---- */
@@ -394,8 +388,7 @@ static void t_drawn(uint64_t from, uint64_t to) {
     load_free(&mem, &code);
     lg_data_free(want);
     lg_data_free(got);
-    arena_free(&arena);
-    arena_init(&arena, &mem);
+    rewind_arena();
   }
 }
 
