@@ -1,0 +1,29 @@
+#!/bin/sh
+# Offloaded values of the host: in an account of their own, or in a file.
+. "$srcdir/tests/cli/common.sh"
+
+cat >offload.ckl <<'END'
+fn body(x: f32[64, 64], w: f32[64, 64]) -> f32[64, 64] = tanh(tanh(tanh(x @ w) @ w) @ w)
+fn plain(x: f32[64, 64], w: f32[64, 64]) -> f32 = sum(body(x, w))
+fn away(x: f32[64, 64], w: f32[64, 64]) -> f32 = sum(checkpoint <offload matmul> { body(x, w) })
+fn slope(x: f32[64, 64], w: f32[64, 64]) -> f32[64, 64] = grad(plain(x, w), w)
+fn slope_away(x: f32[64, 64], w: f32[64, 64]) -> f32[64, 64] = grad(away(x, w), w)
+let x = normal([64, 64])
+let w = normal([64, 64]) * 0.1
+assert slope(x, w) == slope_away(x, w)
+let before = counter("spill.peak")
+let p = track(w)
+assert grad(plain(x, p), p) == grad(away(x, p), p)
+let between = counter("spill.peak")
+print(before, between, counter("spill.live"))
+END
+gives 0 'values wait in an account' "$ckl" run --interpret offload.ckl
+says out '49152 49152 0' 'three products, and nothing is left'
+gives 0 'the same by compiled code' "$ckl" run offload.ckl
+says out '49152 49152 0' 'with the same account'
+gives 0 'values wait in a file' "$ckl" run --spill=away.bin offload.ckl
+says out '49152 49152 0' 'with the same account'
+tap_empty "$(ls away.bin 2>/dev/null)" 'the file is gone afterwards'
+gives 2 'a file that cannot be written' "$ckl" run --spill=/nowhere/x.bin offload.ckl
+says err 'cannot write `/nowhere/x.bin`' 'its name shows'
+tap_done
