@@ -22,7 +22,7 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmgsCPATtiv", "run a program", cmd_run,
+  {"run", "FILE [name=value...]", "DLlmgsCPATtFiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
   {"check", "FILE...", "lv", "find what is wrong with programs without running them", cmd_check,
@@ -70,6 +70,7 @@ static const Option options[] = {
   {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
   {'g', 0, "device", "cpu|sim|emu", "where new tensors live; emu: the emulator of a GPU"},
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
+  {'F', 0, "spill", "FILE", "keep offloaded values of the host in FILE, not in memory"},
   {'t', 0, "trace-json", "FILE", "write a line of JSON into FILE for each captured backward"},
   {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
   {'A', 0, "plan", NULL, "print what each compiled call takes, before the first of each"},
@@ -208,6 +209,13 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
     int fd = open(value, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return cli_usage(c, command, "cannot write `%s`: %s", value, strerror(errno));
     out_init(&c->trace, fd, value, "never");
+    break;
+  }
+  case 'F': {
+    int fd = open(value, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return cli_usage(c, command, "cannot write `%s`: %s", value, strerror(errno));
+    close(fd);
+    o->spill = value;
     break;
   }
   case 'v': o->verbose = true; break;

@@ -86,6 +86,9 @@ typedef struct ckl_config {
   bool profile;        /* take times for ckl_profile */
   bool trace;          /* write, as stream 3, a JSON object per line for each captured backward */
   bool show_plan;      /* tell of each compiled call, before the first, what it takes: stream 2 */
+  /* A file for what `checkpoint <offload ..>` moves away from the host's memory; it is made or
+   * emptied, and gone afterwards. NULL: such values stay in memory, in an account of their own. */
+  const char *spill;
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or

@@ -15,6 +15,7 @@
 #include "lang/session.h"
 #include "parser/parse.h"
 #include "runtime/file.h"
+#include "runtime/spill.h"
 
 struct ckl_session {
   Session s;
@@ -144,6 +145,10 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.show_plan = full.show_plan;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
+    mem_free(&m, k, sizeof *k);
+    return NULL;
+  }
+  if (full.spill && !spill_open(&s->mem, full.spill)) {
     mem_free(&m, k, sizeof *k);
     return NULL;
   }
@@ -680,7 +685,8 @@ bool ckl_diag_is_error(const ckl_session *k, size_t i) {
 
 static const char *const counters[] = {"nodes",     "stage",      "compile",    "values.live",
                                        "tape.live", "bytes.live", "bytes.peak", "data.live",
-                                       "data.peak", "sim.live",   "sim.peak",   "line",
+                                       "data.peak", "sim.live",   "sim.peak",   "spill.live",
+                                       "spill.peak", "line",
                                        "seed",      "jit.kernels", "jit.runs",  "jit.copied",
                                        "jit.by_node", "jit.reruns", "jit.loaded", "jit.installed",
                                        "jit.from_disk", "jit.generated", "jit.failed", "us.stage",
@@ -710,6 +716,8 @@ int64_t session_counter(const Session *s, const char *name) {
                  (int64_t)s->mem.data_peak[DEV_CPU],
                  (int64_t)s->mem.data_live[DEV_SIM],
                  (int64_t)s->mem.data_peak[DEV_SIM],
+                 (int64_t)s->mem.data_live[DEV_SPILL],
+                 (int64_t)s->mem.data_peak[DEV_SPILL],
                  s->count.line,
                  (int64_t)s->seed,
                  jit.kernels,

@@ -18,6 +18,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
+#include "runtime/spill.h"
 #include "runtime/str.h"
 
 /* Smaller blocks than KEEP_FROM are quick to get from a usual hook. A larger one costs its page
@@ -45,6 +46,7 @@ void mem_init(Mem *m, MemHook hook, void *ud) {
 
 void mem_close(Mem *m) {
   mem_trim(m);
+  spill_close(m);
   mem_free(m, m->pool, m->pool_cap * sizeof *m->pool);
   m->pool = NULL;
   m->pool_cap = 0;
@@ -153,7 +155,9 @@ void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
   size_t live = all_data(m->data_live) - m->data_live[DEV_SPILL];
   if (m->data_limit && dev != DEV_SPILL && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
-  unsigned char *data = take_kept(m, bytes);
+  bool in_file = dev == DEV_SPILL && m->spill;
+  unsigned char *data = in_file ? spill_try(m, bytes) : take_kept(m, bytes);
+  if (in_file && !data) return NULL;
   if (!data) {
     make_room(m, bytes);
     unsigned char *raw = mem_try(m, NULL, 0, bytes + DATA_ALIGN);
@@ -170,6 +174,10 @@ void *mem_data_try(Mem *m, Device dev, size_t bytes) {
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes) {
   if (!ptr) return;
   m->data_live[dev] -= bytes;
+  if (dev == DEV_SPILL && m->spill) {
+    spill_free(m, ptr);
+    return;
+  }
   m->live -= bytes + DATA_ALIGN;
   if (!keep(m, ptr, bytes)) give_back(m, ptr, bytes);
 }

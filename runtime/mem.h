@@ -26,6 +26,7 @@ typedef enum Device { DEV_CPU, DEV_CUDA, DEV_SIM, DEV_SPILL, DEV_COUNT } Device;
 typedef void *(*MemHook)(void *ud, void *ptr, size_t old_size, size_t new_size);
 
 typedef struct MemJump MemJump;
+typedef struct Spill Spill;
 
 /* A reference-counted object on the autorelease pool. */
 typedef struct MemPoolItem {
@@ -50,6 +51,7 @@ typedef struct Mem {
   int kept_count;
   MemKept kept[MEM_KEPT];                        /* the one freed last is last */
   MemJump *jump;                                 /* innermost protected call */
+  Spill *spill; /* where data of device spill lies (runtime/spill.h); NULL: as all data */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
 } Mem;
