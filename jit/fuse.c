@@ -169,6 +169,7 @@ typedef struct NodeInfo {
   bool column;      /* a reduction over leading axes */
   bool live, memory, inner; /* memory: some reader wants it there; inner: taken in, never an out */
   bool after;       /* a contraction of a strip's rows: nothing in the group follows it */
+  bool right;       /* its right operand are the rows: it is made as its transpose */
   uint8_t clone, clone_nodes, clone_cost;
 } NodeInfo;
 
@@ -185,6 +186,7 @@ typedef struct Fuse {
   uint32_t *stack; size_t stack_count, stack_cap;
   bool *root;        /* per node: a view that leaves and needs a kernel */
   bool *moved;       /* per node: a view that is put into memory for its readers */
+  uint32_t *uses, *user; /* per node: by nodes and as outputs, views too; the last that uses it */
   uint32_t *columns; size_t column_count, column_cap; /* parts of kind COLUMNS */
 } Fuse;
 
@@ -324,7 +326,7 @@ static bool no_choice(OpCode op) {
 static void find_moved(Fuse *f) {
   enum { DOT = 1, JOINED = 2, OF_DOT = 4 };
   const Graph *g = f->g;
-  uint32_t *uses = ARENA_ARRAY(f->a, uint32_t, g->node_count + 1);
+  uint32_t *uses = f->uses;
   uint8_t *is = ARENA_ARRAY(f->a, uint8_t, g->node_count + 1);
   for (size_t i = 0; i < g->output_count; i++) uses[g->outputs[i].node] += 2;
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
@@ -332,6 +334,7 @@ static void find_moved(Fuse *f) {
     for (uint32_t k = 0; k < n->operand_count; k++) {
       Val v = g->operands[n->operand0 + k];
       uses[v.node]++;
+      f->user[v.node] = i;
       if (n->op == OP_DOT) is[v.node] |= DOT;
       if (n->op == OP_TRANSPOSE) is[v.node] |= is[i] & DOT;
       if (n->op == OP_ALIAS || n->op == OP_STOP) is[v.node] |= is[i] & (DOT | JOINED);
@@ -734,6 +737,7 @@ static bool join_strip(Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t s
       depends(f, strip, part))
     return false;
   f->n[dot].after = true;
+  f->n[dot].right = k == 1;
   a->rows = b->rows;
   a->columns = b->columns;
   a->anchor = b->anchor;
@@ -1003,6 +1007,11 @@ static Group finish(Fuse *f, uint32_t part) {
     if (n->result_count > 2)
       x.outs = arena_grow(f->a, x.outs, (2 * p->count + 1) * sizeof(Val),
                           (n->result_count + 1u) * sizeof(Val));
+    Val of;
+    if (f->n[node].right && f->uses[node] == 1 && turned(f->g, (Val){f->user[node], 0}, &of)) {
+      x.outs[x.out_count++] = (Val){f->user[node], 0}; /* which everybody reads */
+      continue;
+    }
     for (uint32_t r = 0; r < n->result_count; r++) {
       if (f->g->types[n->result0 + r].kind != TK_TOKEN) x.outs[x.out_count++] = (Val){node, r};
     }
@@ -1087,6 +1096,8 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
   f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
   f.moved = ARENA_ARRAY(a, bool, g->node_count + 1);
+  f.uses = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
+  f.user = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   if (!apart) find_moved(&f);
   f.forward = forward_nodes(g);
   look(&f);

@@ -98,9 +98,10 @@ static bool in_pass(const Rows *r, Val v, int pass) {
   return first ? first == pass : pass == r->passes + 1;
 }
 
-/* Made of rows by another contraction. */
+/* Made of rows by another contraction, or its transpose. */
 static bool after(const Rows *r, Val v) {
-  return r->strip && is_dot(r, v) && !val_eq(v, r->strip->score);
+  if (!r->strip || val_eq(v, r->strip->score)) return false;
+  return is_dot(r, v) || gr_node(r->w.l->g, v)->op == OP_TRANSPOSE;
 }
 
 /* What a pass pulls; 0: everything, pieces of rows are chosen by that. */

@@ -33,6 +33,11 @@ typedef struct Strips {
   LVal t0, tiles, row0, rows; /* of this strip: tiles of the scores, and rows, in the batch */
 } Strips;
 
+static void fit_tiles(Dot *d) {
+  dot_choose_tile(d, d->m);
+  d->tiles = ceil_div(d, d->m, d->mr);
+}
+
 static bool dot_begin(Dot *d, Lower *l, const Group *group, Lowered *out, GErr *e, uint32_t node) {
   const Graph *g = l->g;
   *d = (Dot){.l = l, .group = group, .out = out, .e = e, .t = g->dims, .z = {node, 0}};
@@ -60,8 +65,7 @@ static bool dot_begin(Dot *d, Lower *l, const Group *group, Lowered *out, GErr *
     d->b.batched[i] = !dim_is(d, d->b.view.stride[i], 0);
   }
   d->run = d->k;
-  dot_choose_tile(d, d->m);
-  d->tiles = ceil_div(d, d->m, d->mr);
+  fit_tiles(d);
   if (d->m == DIM_BAD || d->turns_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD)
     return gerr_set(e, ERR_IR_FORM, -1, "the sizes of a product are out of range");
   return true;
@@ -109,6 +113,19 @@ static bool turned(const Graph *g, Val v, Val *out) {
   return n > 2;
 }
 
+/* The transposed product a @ X, of which the transpose is the out: X^T @ a^T. */
+static void turn(Dot *d, Val out) {
+  Dim m = d->m, *stride = d->a.view.stride, step = stride[d->rank - 1];
+  stride[d->rank - 1] = stride[d->rank - 2];
+  stride[d->rank - 2] = step;
+  d->b = d->a;
+  d->b.turned = true;
+  d->m = d->n;
+  d->n = m;
+  d->z = out;
+  fit_tiles(d);
+}
+
 static bool find_dots(Strips *x, Lower *l, const Group *group, Lowered *out, GErr *e) {
   const Graph *g = l->g;
   Strip *s = &x->s;
@@ -130,6 +147,12 @@ static bool find_dots(Strips *x, Lower *l, const Group *group, Lowered *out, GEr
     } else if (of_rows(x, group, b, t, n, false)) {
       *how = RIGHT;
       from = b;
+      for (uint32_t k = 0; k < group->out_count; k++) {
+        Val v = group->outs[k];
+        if (g->nodes[v.node].op != OP_TRANSPOSE || gr_operand(g, v.node, 0).node != node) continue;
+        turn(&x->dot[s->count], v);
+        *how = TURNED;
+      }
     } else if (turned(g, a, &from) && of_rows(x, group, from, t, n, false)) {
       *how = TURNED;
     } else {

@@ -17,7 +17,7 @@ static EngConfig host;
 
 typedef struct Case {
   int b, h, t, n, d, e; /* batches, heads, queries, keys, depth of scores, of values */
-  bool f64, symbolic, shared, causal, masked, factor, grad, raw;
+  bool f64, symbolic, shared, causal, masked, factor, grad, raw, turned;
 } Case;
 
 static Buf text;
@@ -159,7 +159,13 @@ static Graph *build(const Case *c)
     ds = op("div %%%d %%%d : %s", ds, scale, st);
     out[outs++] = op("dot %%%d %%%d {compute=0} : %s[%s]", ds, ks, dt, qd);
     int qt = op("transpose %%%d {perm=(0, 1, 3, 2)} : %s[%s]", q, dt, dims(c, c->h, 'd', 't'));
-    out[outs++] = op("dot %%%d %%%d {compute=0} : %s[%s]", qt, ds, dt, dims(c, c->h, 'd', 'n'));
+    int dk = op("dot %%%d %%%d {compute=0} : %s[%s]", qt, ds, dt, dims(c, c->h, 'd', 'n'));
+    if (c->turned) {
+      const char *nd = dims(c, c->h, 'n', 'd');
+      dk = op("transpose %%%d {perm=(0, 1, 3, 2)} : %s[%s]", dk, dt, nd);
+      if (pf != p) dk = op("neg %%%d : %s[%s]", dk, dt, nd);
+    }
+    out[outs++] = dk;
   }
   for (int i = 0; i < outs; i++) buf_printf(&text, i ? " %%%d" : "  return %%%d", out[i]);
   buf_printf(&text, "\n}\n");
@@ -241,13 +247,14 @@ static Case any(int most)
   c.factor = pick(0, 2) == 0;
   c.grad = pick(0, 1);
   c.raw = pick(0, 5) == 0;
+  c.turned = pick(0, 1);
   return c;
 }
 
 static void walked(void *ud)
 {
   (void)ud;
-  for (int i = 0; i < 60; i++) {
+  for (int i = 0; i < 100; i++) {
     arena_free(&arena);
     arena_init(&arena, &mem);
     Case c = any(i % 4 ? 20 : 70);
