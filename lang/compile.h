@@ -84,7 +84,15 @@ struct Unit {
 };
 typedef struct HiddenValue HiddenValue;
 
+/* lang/flatten.c */
+void flat_init(Flat *f, Session *s, Arena *a);
 void flatten_call(Flat *f, FnObj *fn, const Args *a);
+const Tensor *leaf_tensor_of(const Leaf *l);
+int64_t leaf_size(const Leaf *l, int axis); /* axis -1: the int itself */
+/* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's
+ * or, for number *nth of a pack, the pack's. */
+bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth);
+Name name_numbered(Session *s, Name name, size_t i); /* "name.i" */
 void cache_free(Session *s);
 void log_compile(Session *s, const FnObj *f, const char *signature);
 void dump_graph(Session *s, const Graph *g);

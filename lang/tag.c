@@ -208,10 +208,7 @@ static int64_t unit_dim(Session *s, Dim d) {
   size_t count = dim_symbol_count(dims_of(s));
   int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, count + 1);
   for (size_t i = 0; i < u->bind_count; i++) {
-    const Leaf *l = &u->flat.leaves[u->binds[i].leaf];
-    env[u->binds[i].sym] = l->kind == LEAF_INT     ? l->v.u.i
-                           : l->kind == LEAF_PARAM ? l->v.u.p->t->dim[u->binds[i].axis]
-                                                   : l->v.u.t->t->dim[u->binds[i].axis];
+    env[u->binds[i].sym] = leaf_size(&u->flat.leaves[u->binds[i].leaf], u->binds[i].axis);
   }
   return dim_eval(dims_of(s), d, env, NULL, &n) ? n : 0;
 }

@@ -1,0 +1,236 @@
+/* Arguments of compiled calls taken apart: leaves, and the text of the signature (rule 50).
+ *
+ * In: values of script. Out: every tensor, param and number that is reachable from them as a leaf,
+ * in a fixed order; all else (structure, dtypes, ranks, texts, policies of layers) as text. Equal
+ * texts mean that one compilation serves both calls.
+ */
+#include <string.h>
+
+#include "lang/hook.h"
+#include "lang/policy.h"
+
+static int leaf_find(const Flat *f, Value v) {
+  for (size_t i = 0; i < f->count; i++)
+    if (f->leaves[i].kind <= LEAF_PARAM && f->leaves[i].v.u.o == v.u.o) return (int)i;
+  return -1;
+}
+
+static bool is_bracket(const Node *fn, Name name) {
+  const Words *d = &fn->fn->dims;
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i].name == name) return true;
+  return false;
+}
+
+bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth) {
+  *name = NULL;
+  *nth = -1;
+  if (!l->type || l->type->kind != N_TYPE_NAME || !l->type->type_name.has_dims) return false;
+  const NodeList *d = &l->type->type_name.dims;
+  int pack = -1, fixed = 0;
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i]->kind == N_PACK)
+      pack = (int)i;
+    else
+      fixed++;
+  if (pack < 0 ? fixed != rank : fixed > rank) return false;
+  int len = rank - fixed;
+  if (pack >= 0 && axis >= pack && axis < pack + len) {
+    *name = d->items[pack]->word.name;
+    *nth = axis - pack;
+    return true;
+  }
+  uint32_t i = (uint32_t)(pack >= 0 && axis >= pack + len ? axis - len + 1 : axis);
+  if (d->items[i]->kind != N_NAME || !is_bracket(l->fn, d->items[i]->name)) return false;
+  *name = d->items[i]->name;
+  return true;
+}
+
+const Tensor *leaf_tensor_of(const Leaf *l) {
+  return l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
+}
+
+static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
+  Leaf l = {kind, v, type, fn, f->label};
+  if (kind <= LEAF_PARAM) {
+    int k = leaf_find(f, v);
+    if (k >= 0) { /* the same object again: part of the signature (rule 50) */
+      buf_printf(&f->sig, "=%d ", k);
+      return;
+    }
+    const Tensor *t = leaf_tensor_of(&l);
+    buf_printf(&f->sig, "%c%s@%d[", kind == LEAF_PARAM ? 'p' : 't', dtype_info[t->dtype].name,
+               t->store->dev);
+    for (int i = 0; i < t->rank; i++) {
+      Name n;
+      int nth;
+      if (leaf_free_axis(&l, t->rank, i, &n, &nth))
+        buf_puts(&f->sig, "*,");
+      else
+        buf_printf(&f->sig, "%lld,", (long long)t->dim[i]);
+    }
+    buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
+    if (v.tag == V_PARAM && v.u.p->hooked)
+      buf_printf(&f->sig, "h%d%d ", hooks_on(f->s, (HookKey){HOOK_PARAM, v.u.p->id, 0}),
+                 hooks_on(f->s, (HookKey){HOOK_AFTER_GRAD, v.u.p->id, 0}));
+  } else {
+    buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
+  }
+  VEC_PUSH(f->arena, f->leaves, f->count, f->cap, l);
+}
+
+Name name_numbered(Session *s, Name name, size_t i) {
+  return names_of(s->names, txt(s, "%s.%zu", name, i));
+}
+
+/* A part of what is flattened: record field `name`, or item i of a list. */
+static void flatten_part(Flat *f, Value v, Name name, size_t i) {
+  Name whole = f->label;
+  if (whole)
+    f->label = name ? names_of(f->s->names, txt(f->s, "%s.%s", whole, name))
+                    : name_numbered(f->s, whole, i);
+  flatten(f, v, NULL, NULL);
+  f->label = whole;
+}
+
+/* A policy is text all through: it decides about the code and is no input of it. */
+static void flatten_policy(Flat *f, Value v) {
+  Buf *b = &f->sig;
+  size_t n = 0;
+  const Value *items = NULL;
+  if (v.tag == V_POLICY) {
+    PolicyObj *o = (PolicyObj *)v.u.o;
+    buf_printf(b, "P%p(", (void *)o->decl);
+    n = o->count;
+    items = o->args;
+  } else if (v.tag == V_FN) {
+    buf_printf(b, v.u.fn->deferred ? "defer%p(" : "fn%p(", (void *)v.u.fn->decl);
+    for (size_t i = 0; i < v.u.fn->capture_count; i++) flatten_policy(f, v.u.fn->captures[i].v);
+  } else if (v.tag == V_STR) {
+    buf_printf(b, "s%zu:%s(", v.u.str->n, v.u.str->s);
+  } else {
+    buf_printf(b, "%d:%llx(", v.tag, (unsigned long long)v.u.i);
+  }
+  for (size_t i = 0; i < n; i++) flatten_policy(f, items[i]);
+  buf_puts(b, ") ");
+}
+
+static void flatten_inst(Flat *f, Inst *inst) {
+  for (size_t i = 0; i < f->inst_count; i++)
+    if (f->insts[i] == inst) {
+      buf_printf(&f->sig, "#%zu ", i);
+      return;
+    }
+  VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
+  buf_printf(&f->sig, "m%p{", (void *)inst->model);
+  if (inst->hooked)
+    buf_printf(&f->sig, "h%d%d ", hooks_on(f->s, (HookKey){HOOK_BEFORE_CALL, inst->id, 0}),
+               hooks_on(f->s, (HookKey){HOOK_AFTER_CALL, inst->id, 0}));
+  if (inst->policy.tag != V_UNIT) { /* rule 84 */
+    buf_puts(&f->sig, "policy ");
+    flatten_policy(f, inst->policy);
+  }
+  for (size_t i = 0; i < inst->count; i++) {
+    Field *d = &inst->fields[i];
+    /* model ints are constants of the signature; float arguments are inputs */
+    if (d->kind != FIELD_BUFFER && d->v.tag == V_INT)
+      buf_printf(&f->sig, "%lld ", (long long)d->v.u.i);
+    else {
+      f->label = f->named ? d->name : NULL;
+      flatten(f, d->v, NULL, NULL);
+    }
+  }
+  buf_puts(&f->sig, "} ");
+}
+
+void flatten(Flat *f, Value v, Node *type, Node *fn) {
+  Buf *b = &f->sig;
+  switch ((ValueTag)v.tag) {
+  case V_TENSOR: add_leaf(f, LEAF_TENSOR, v, type, fn); break;
+  case V_PARAM: add_leaf(f, LEAF_PARAM, v, type, fn); break;
+  case V_FLOAT: add_leaf(f, LEAF_FLOAT, v, NULL, NULL); break;
+  case V_INT: add_leaf(f, LEAF_INT, v, NULL, NULL); break;
+  case V_BOOL: buf_puts(b, v.u.i ? "T " : "F "); break;
+  case V_UNIT: buf_puts(b, "() "); break;
+  case V_NONE: buf_puts(b, "none "); break;
+  case V_DTYPE: buf_printf(b, "d%lld ", (long long)v.u.i); break;
+  case V_STR:
+    buf_printf(b, "s%zu:", v.u.str->n);
+    buf_put(b, v.u.str->s, v.u.str->n);
+    buf_putc(b, ' ');
+    break;
+  case V_LIST:
+  case V_TUPLE: {
+    bool weak = v.tag == V_LIST && v.u.list->weak;
+    buf_printf(b, "%c%zu(", weak ? 'w' : v.tag == V_LIST ? 'l' : 'u', v.u.list->count);
+    for (size_t i = 0; i < v.u.list->count; i++) flatten_part(f, v.u.list->items[i], NULL, i);
+    buf_puts(b, ") ");
+    break;
+  }
+  case V_RECORD:
+    buf_printf(b, "r%zu(", v.u.rec->count);
+    for (size_t i = 0; i < v.u.rec->count; i++) {
+      buf_printf(b, "%s:", v.u.rec->names[i]);
+      flatten_part(f, v.u.rec->items[i], v.u.rec->names[i], 0);
+    }
+    buf_puts(b, ") ");
+    break;
+  case V_RANGE:
+    buf_puts(b, "range(");
+    flatten(f, v.u.range->lo, NULL, NULL);
+    flatten(f, v.u.range->hi, NULL, NULL);
+    buf_puts(b, ") ");
+    break;
+  case V_FN:
+    buf_printf(b, "fn%p(", (void *)v.u.fn->decl);
+    if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
+    for (size_t i = 0; i < v.u.fn->capture_count; i++) {
+      f->label = f->named ? v.u.fn->captures[i].name : NULL;
+      flatten(f, v.u.fn->captures[i].v, NULL, NULL);
+    }
+    buf_puts(b, ") ");
+    break;
+  case V_INST: flatten_inst(f, v.u.inst); break;
+  case V_POLICY: flatten_policy(f, v); break;
+  case V_BUILTIN: buf_printf(b, "b%p ", (const void *)v.u.builtin); break;
+  case V_MODEL: buf_printf(b, "M%p ", (void *)v.u.model); break;
+  case V_MODULE: buf_printf(b, "mod%p ", (void *)v.u.module); break;
+  default: buf_printf(b, "?%d ", v.tag); break;
+  }
+}
+
+void flat_init(Flat *f, Session *s, Arena *a) {
+  *f = (Flat){.s = s, .arena = a};
+  buf_init_arena(&f->sig, a);
+}
+
+int64_t leaf_size(const Leaf *l, int axis) {
+  return axis < 0 ? l->v.u.i : leaf_tensor_of(l)->dim[axis];
+}
+
+/* Modes, function, arguments; annotations of parameters say which dims are free. */
+void flatten_call(Flat *f, FnObj *fn, const Args *a) {
+  const Modes *m = &f->s->modes;
+  buf_printf(&f->sig, "%d%d%d%d%d ", m->train, m->no_grad, m->anomaly, m->compute, m->device);
+  if (hooks_on(f->s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0})) buf_puts(&f->sig, "h ");
+  flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
+  const NodeList *p = &fn->decl->fn->params;
+  uint32_t positional = 0;
+  for (size_t i = 0; i < a->count; i++) {
+    Node *type = NULL;
+    if (a->names[i]) {
+      buf_printf(&f->sig, "%s=", a->names[i]);
+      if (f->named) f->label = a->names[i];
+      for (uint32_t k = 0; k < p->count; k++)
+        if (p->items[k]->param.name.name == a->names[i]) type = p->items[k]->param.type;
+    } else {
+      while (positional < p->count && p->items[positional]->param.init) positional++;
+      if (f->named && positional < p->count) f->label = p->items[positional]->param.name.name;
+      if (positional < p->count) type = p->items[positional++]->param.type;
+    }
+    flatten(f, a->v[i], type, fn->decl);
+  }
+}
+
+/* A variable of the file that the code reads: an int is no input, its value belongs to the
+ * signature (rule 7). */
