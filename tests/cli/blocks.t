@@ -95,6 +95,16 @@ sed 's/POLICY/save none/' ways.ckl >way.ckl
 gives 0 'without options' "$ckl" ir way.ckl f $T $T --stage=stage
 tap_empty "$(grep -w -e reentrant -e auto -e budget= out)" 'the plain form has none of them'
 
+# row S1.18
+sed 's/POLICY/offload matmul/' ways.ckl >way.ckl
+gives 0 'offload' "$ckl" run --dump=joint way.ckl
+awk '/^graph/ { n++ } { print > (n > 1 ? "back" : "fore") }' err
+cp fore log
+tap_empty "$(grep -c '= place .*device=spill' fore | grep -v '^2$')" 'products are moved away in the forward'
+tap_empty "$(grep return fore | grep -w -e %4 -e %7)" 'which hands out no product'
+cp back log
+tap_empty "$(grep -c '= place .*device=cpu' back | grep -v '^2$')" 'and fetched in the backward'
+
 # row S4.21
 gives 0 'what needs no gradient' "$ckl" ir f.ckl one 'f32[4]' --stage=simplify
 tap_empty "$(grep backward out)" 'no backward is made'
