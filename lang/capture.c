@@ -17,6 +17,8 @@
 #include <xxhash.h>
 
 #include "lang/compile.h"
+#include "lang/hook.h"
+#include "lang/host.h"
 #include "lang/native.h"
 
 enum {
@@ -25,11 +27,20 @@ enum {
   MOST_PINS = 64
 };
 
+static const char point_text[] = "hooks of the tape";
+
 /* Where an input of the graph is taken from. */
 typedef struct From {
   uint32_t node; /* place in Capture.nodes; UINT32_MAX: the cotangent */
   uint32_t slot; /* of inputs, or of what the call saved */
 } From;
+
+/* Where hooks run: a `defer` of the graph with its number. */
+typedef struct Point {
+  HookKind kind;
+  uint32_t node; /* place in Capture.nodes of what was swept last */
+  uint32_t at;   /* result of it, or place in Capture.params */
+} Point;
 
 typedef struct Kept {
   int64_t rc;
@@ -41,10 +52,12 @@ typedef struct Kept {
   uint32_t *part;    /* where the parts of a node end in the key: PARTS each */
   size_t part_count;
   Graph *g;          /* NULL: no such form */
+  bool effects;      /* it calls the program */
   Arena temp;        /* while it is made */
   JointRef **joints; size_t joint_count, joint_cap;
   From *source;    size_t source_count, source_cap;
-  int *param_out, *target_out; /* output of each, -1 = nothing arrives */
+  int *param_out, *target_out; /* output of each, -1 = nothing arrives, or its hooks give it */
+  Point *points;     size_t point_count, point_cap;
   struct Native *native;
 } Kept;
 
@@ -153,10 +166,18 @@ static void put_attrs(Session *s, Buf *b, Sizes *z, const TapeNode *n) {
 }
 
 static int param_index(const Capture *c, const Param *p) {
-  for (size_t i = 0; i < c->param_count; i++) {
-    if (c->params[i] == p) return (int)i;
-  }
-  return -1;
+  return p->slot && p->slot <= c->param_count && c->params[p->slot - 1] == p ? (int)p->slot - 1
+                                                                             : -1;
+}
+
+static HookKey hook_key(const Capture *c, HookKind kind, uint32_t node, uint32_t at) {
+  if (kind == HOOK_VALUE) return (HookKey){kind, c->nodes[node]->seq, at};
+  return (HookKey){kind, c->params[at]->id, 0};
+}
+
+static bool has_hooks(const Capture *c, HookKind kind, uint32_t node, uint32_t at) {
+  bool ever = kind == HOOK_VALUE ? c->nodes[node]->hooked : c->params[at]->hooked;
+  return ever && hooks_on(c->s, hook_key(c, kind, node, at));
 }
 
 static bool is_target(const Capture *c, const Edge *e) {
@@ -200,12 +221,21 @@ static void key_of(Capture *c, Buf *b, Sizes *z, Parts *p) {
   uint32_t head[5] = {c->root->index, c->out, (uint32_t)c->param_count, (uint32_t)c->target_count,
                       c->cotangent->dtype};
   put(b, head, sizeof head);
+  for (uint32_t i = 0; i < c->param_count; i++) {
+    if (!c->params[i]->hooked) continue;
+    uint32_t h[3] = {i, has_hooks(c, HOOK_PARAM, 0, i), has_hooks(c, HOOK_AFTER_GRAD, 0, i)};
+    put(b, h, sizeof h);
+  }
   for (size_t i = 0; i < c->target_count; i++) {
     uint32_t t[2] = {c->targets[i].node->index, c->targets[i].out};
     put(b, t, sizeof t);
   }
   for (size_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
+    for (uint32_t k = 0; n->hooked && k < n->out_count; k++) {
+      uint32_t h[2] = {(uint32_t)i, k};
+      if (has_hooks(c, HOOK_VALUE, (uint32_t)i, k)) put(b, h, sizeof h);
+    }
     if (n->mark != 2) continue;
     uint32_t node[5] = {(uint32_t)i, (uint32_t)n->op << 1 | n->opened, (uint32_t)n->in_count,
                         (uint32_t)n->out_count, (uint32_t)n->attr_count};
@@ -239,6 +269,7 @@ typedef struct Maker {
   Dim *symbol;
   Val **cot; /* per node, per result */
   Val *param, *target;
+  size_t *uses; /* of each param, by nodes that are still to come */
   GErr e;
 } Maker;
 
@@ -411,11 +442,51 @@ static bool add_node(Maker *m, uint32_t at) {
   return true;
 }
 
+/* v after the hooks of this kind there. */
+static bool pass_hooks(Maker *m, HookKind kind, uint32_t node, uint32_t at, Val *v) {
+  Capture *c = m->c;
+  Graph *g = m->g;
+  Kept *k = m->k;
+  if (val_none(*v) || !has_hooks(c, kind, node, at)) return true;
+  g->at = (Prov){.span = c->nodes[node]->span, .backward = 1, .origin = (int32_t)node};
+  Attr attr[3] = {attr_text(AT_TEXT, names_of(c->s->names, point_text)), attr_i(AT_CARRY, 1),
+                  attr_i(AT_INDEX, (int64_t)k->point_count)};
+  Val in[2] = {gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &m->e), *v};
+  if (val_none(in[0])) return false;
+  Val d = gr_op(g, OP_DEFER, in, 2, attr, 3, NULL, 0, &m->e);
+  if (val_none(d)) return false;
+  *v = (Val){d.node, 1};
+  VEC_PUSH(&k->arena, k->points, k->point_count, k->point_cap, ((Point){kind, node, at}));
+  return true;
+}
+
+/* Params that node `at` was the last to use: their gradients are complete. */
+static bool finish_params(Maker *m, uint32_t at) {
+  Capture *c = m->c;
+  const TapeNode *n = c->nodes[at];
+  for (size_t k = 0; k < n->in_count; k++) {
+    int i = n->in[k].param ? param_index(c, n->in[k].param) : -1;
+    if (i < 0 || --m->uses[i]) continue;
+    if (!pass_hooks(m, HOOK_PARAM, at, (uint32_t)i, &m->param[i])) return false;
+    if (val_none(m->param[i]) || !has_hooks(c, HOOK_AFTER_GRAD, at, (uint32_t)i)) continue;
+    if (!pass_hooks(m, HOOK_AFTER_GRAD, at, (uint32_t)i, &m->param[i])) return false;
+    m->param[i] = VAL_NONE; /* they give it, or drop it */
+  }
+  return true;
+}
+
 static void outputs(Maker *m, const Val *v, size_t n, int *out) {
   for (size_t i = 0; i < n; i++) {
     out[i] = val_none(v[i]) ? -1 : (int)m->g->output_count;
     if (!val_none(v[i])) gr_output(m->g, v[i]);
   }
+}
+
+static bool has_effects(const Graph *g) {
+  for (size_t i = 0; i < g->node_count; i++) {
+    if (op_info[g->nodes[i].op].traits & T_EFFECT) return true;
+  }
+  return false;
 }
 
 static void build(Maker *m) {
@@ -433,6 +504,14 @@ static void build(Maker *m) {
   }
   m->param = ARENA_ARRAY(a, Val, c->param_count + 1);
   m->target = ARENA_ARRAY(a, Val, c->target_count + 1);
+  m->uses = ARENA_ARRAY(a, size_t, c->param_count + 1);
+  for (size_t i = 0; i < c->count; i++) {
+    for (size_t k = 0; k < c->nodes[i]->in_count; k++) {
+      const Edge *e = &c->nodes[i]->in[k];
+      int p = e->param ? param_index(c, e->param) : -1;
+      if (p >= 0) m->uses[p]++;
+    }
+  }
   for (size_t i = 0; i < c->param_count; i++) m->param[i] = VAL_NONE;
   for (size_t i = 0; i < c->target_count; i++) m->target[i] = VAL_NONE;
   Type t = {.kind = TK_TENSOR,
@@ -445,17 +524,21 @@ static void build(Maker *m) {
   for (uint32_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     bool any = false;
-    for (size_t k = 0; k < n->out_count; k++) any |= !val_none(m->cot[i][k]);
+    for (uint32_t k = 0; k < n->out_count; k++) {
+      any |= !val_none(m->cot[i][k]);
+      if (!pass_hooks(m, HOOK_VALUE, i, k, &m->cot[i][k])) return;
+    }
     for (size_t k = 0; k < c->target_count; k++) {
       if (c->targets[k].node == n) m->target[k] = m->cot[i][c->targets[k].out];
     }
-    if (any && n->mark == 2 && !add_node(m, i)) return;
+    if ((any && n->mark == 2 && !add_node(m, i)) || !finish_params(m, i)) return;
   }
   m->k->param_out = ARENA_ARRAY(keep, int, c->param_count + 1);
   m->k->target_out = ARENA_ARRAY(keep, int, c->target_count + 1);
   outputs(m, m->param, c->param_count, m->k->param_out);
   outputs(m, m->target, c->target_count, m->k->target_out);
   m->k->g = gr_dce(keep, gr_cse(a, gr_fold(a, g)));
+  m->k->effects = has_effects(m->k->g);
 }
 
 /* -- --trace-json: the graph before and after simplification, sizes, times */
@@ -574,6 +657,51 @@ static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
   return k;
 }
 
+/* -- running */
+typedef struct HookedRun {
+  Capture *c;
+  const Kept *k;
+  Name point;     /* the text of hooks of the tape; others are of calls */
+  HostRun **host; /* per node of the tape */
+} HookedRun;
+
+static bool run_point(HookedRun *r, const Point *p, Tensor *g, Tensor **out) {
+  Capture *c = r->c;
+  Session *s = c->s;
+  size_t mark = mem_pool_mark(&s->mem);
+  HookRun run = {.grad = c->at, .modes = c->nodes[p->node]->modes};
+  if (p->kind != HOOK_VALUE) run.name = c->params[p->at]->name;
+  Value v = tensor_value(s, host_own(s, g));
+  Value x = hooks_gradient(s, hook_key(c, p->kind, p->node, p->at), &run, v, NULL);
+  if (p->kind == HOOK_AFTER_GRAD) {
+    c->dropped[p->at] = x.tag == V_NONE;
+    if (x.tag != V_NONE) value_set(c->slot[p->at], x);
+    x = v; /* which nothing reads */
+  }
+  *out = tn_ref(x.u.t->t);
+  mem_pool_drain(&s->mem, mark);
+  return true;
+}
+
+static bool run_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                       GErr *e) {
+  HookedRun *r = ud;
+  Session *s = r->c->s;
+  const Attr *text = gr_attr(g, node, AT_TEXT);
+  int32_t origin = g->provs[g->nodes[node].prov].origin;
+  const TapeNode *from = origin >= 0 ? r->c->nodes[origin] : r->c->root;
+  if (from->taken)
+    return gerr_set(e, ERR_GRAD_TAKEN, -1, "a hook has used up what this gradient is made of");
+  if (g->nodes[node].op == OP_DEFER && text->u.text == r->point) {
+    out[0] = NULL;
+    return run_point(r, &r->k->points[gr_attr_i(g, node, AT_INDEX, 0)], in[1], &out[1]);
+  }
+  if (!from->joint) return effect_run(s, g, node, in, n, out, e);
+  HostRun **host = &r->host[origin];
+  if (!*host) *host = host_run(s, from->joint->hosts, from->refs, r->c->at);
+  return host_effect(*host, g, node, in, n, out, e);
+}
+
 Captured tape_capture(Capture *c, GErr *e, Span *at) {
   Session *s = c->s;
   Sizes *z = arena_alloc(&s->scratch, sizeof *z);
@@ -581,7 +709,9 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   Buf key;
   buf_init_arena(&key, &s->scratch);
   for (size_t i = 0; i < c->count; i++) {
-    if (c->nodes[i]->modes.anomaly || s->modes.anomaly) return CAPTURED_NOT;
+    const TapeNode *n = c->nodes[i];
+    bool deferred = !n->joint && n->op == OP_DEFER; /* has no gradient: the walk says so */
+    if (n->modes.anomaly || s->modes.anomaly || deferred) return CAPTURED_NOT;
   }
   Parts parts = {0};
   key_of(c, &key, z, &parts);
@@ -596,9 +726,14 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
     From from = k->source[i];
     const TapeNode *n = from.node == UINT32_MAX ? NULL : c->nodes[from.node];
     in[i] = !n ? c->cotangent : n->joint ? n->saved[from.slot] : n->inputs[from.slot];
+    /* a hook may use up the tape */
+    if (k->effects) mem_pool_add(&s->mem, tn_ref(in[i]), (void (*)(void *))tn_unref);
   }
   Prov where = {.origin = -1};
-  RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z->n};
+  HookedRun state = {c, k, names_of(s->names, point_text),
+                   ARENA_ARRAY(&s->scratch, HostRun *, c->count + 1)};
+  RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z->n, .effect = run_effect,
+                .ud = &state};
   *e = (GErr){.code = ERR_BUG, .operand = -1};
   if (!native_run(s, &k->native, k->g, "a backward", &run, in, out, e, &where)) {
     c->failed = where.origin >= 0 ? c->nodes[where.origin] : c->root;

@@ -22,6 +22,8 @@ typedef struct Capture {
   Tensor *cotangent;
   Param **params;
   Tensor **param_grad;
+  Value **slot;           /* of each param: where hooks of after_grad put its gradient, */
+  bool *dropped;          /* unless they dropped it */
   size_t param_count;
   CaptureTarget *targets;
   size_t target_count;

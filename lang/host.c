@@ -453,8 +453,7 @@ static void unfilled(Value t, Value v, Value *vals) {
              list ? v.u.list->items[i] : v.u.rec->items[i], vals);
 }
 
-/* A function of the program may keep what it gets: memory of a run is not handed out. */
-static Tensor *own(Session *s, Tensor *t) {
+Tensor *host_own(Session *s, Tensor *t) {
   return t->store->foreign_free ? tn_copy(&s->mem, t, t->store->dev) : tn_ref(t);
 }
 
@@ -479,8 +478,8 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
   Value *vals = ARENA_ARRAY(&s->scratch, Value, most + 1);
   Value *rest = ARENA_ARRAY(&s->scratch, Value, (size_t)n + 1);
   for (int i = 0; i < carry; i++)
-    vals[which ? which->u.ints[i] : i] = tensor_value(s, own(s, in[1 + i]));
-  for (int i = 1 + carry; i < n; i++) rest[i - 1 - carry] = tensor_value(s, own(s, in[i]));
+    vals[which ? which->u.ints[i] : i] = tensor_value(s, host_own(s, in[1 + i]));
+  for (int i = 1 + carry; i < n; i++) rest[i - 1 - carry] = tensor_value(s, host_own(s, in[i]));
   switch (h->kind) {
   case HOST_DEFER:
     vals[0] = run_deferred(s, filled_fn(r, h, rest).u.fn, vals[0], h->at);

@@ -27,6 +27,9 @@ typedef struct HostRun HostRun;
 HostRun *host_run(Session *s, const Hosts *h, const Value *refs, Span grad);
 bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                  GErr *e);
+/* A function of the program may keep what it gets: memory of a run is not handed out. A new
+ * reference. */
+Tensor *host_own(Session *s, Tensor *t);
 /* The refs of a call, by its flattened arguments; in the session's scratch. */
 Value *host_refs(Session *s, const Hosts *h, const Flat *f);
 

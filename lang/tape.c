@@ -321,7 +321,6 @@ typedef struct Sweep {
   } * targets;
   size_t target_count, target_cap;
   bool record; /* the gradients go on the tape themselves */
-  bool hooked; /* some of it has hooks */
 } Sweep;
 
 static Visit *visit_of(const Sweep *w, const TapeNode *n) {
@@ -716,7 +715,12 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
     c.nodes[i]->mark = w->visits[i].active ? 2 : 1;
     if (w->visits[i].active) tape_need(s, c.nodes[i]);
   }
-  for (size_t i = 0; i < w->leaf_count; i++) c.params[i] = w->leaves[i].param;
+  c.slot = ARENA_ARRAY(&w->arena, Value *, w->leaf_count + 1);
+  c.dropped = ARENA_ARRAY(&w->arena, bool, w->leaf_count + 1);
+  for (size_t i = 0; i < w->leaf_count; i++) {
+    c.params[i] = w->leaves[i].param;
+    c.slot[i] = &w->leaves[i].grad;
+  }
   for (size_t i = 0; i < w->target_count; i++)
     c.targets[i] = (CaptureTarget){w->targets[i].node, w->targets[i].out, NULL};
   GErr e;
@@ -728,9 +732,11 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
     const JointRef *j = c.nodes[i]->joint;
     if (j && w->visits[i].active && j->eval_dropout.file) warn_eval_dropout(s, j->eval_dropout);
   }
-  for (size_t i = 0; i < w->leaf_count; i++)
+  for (size_t i = 0; i < w->leaf_count; i++) {
+    w->leaves[i].dropped = c.dropped[i];
     if (c.param_grad[i])
       value_set(&w->leaves[i].grad, tensor_value(s, tn_ref(c.param_grad[i])));
+  }
   for (size_t i = 0; i < w->target_count; i++)
     if (c.targets[i].grad)
       value_set(&w->targets[i].kept, tensor_value(s, tn_ref(c.targets[i].grad)));
@@ -763,14 +769,10 @@ static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   }
   for (size_t i = w->count; i-- > 0;) { /* inputs before their users */
     Visit *v = &w->visits[i];
-    const JointRef *j = v->node->joint;
-    w->hooked |= v->node->hooked || v->node->opened || (j ? j->hosts != NULL
-                                                          : v->node->op == OP_DEFER);
     for (size_t k = 0; k < v->node->in_count; k++) {
       const Edge *e = &v->node->in[k];
       LeafGrad *leaf = e->param ? leaf_of(w, e->param) : NULL;
       if (leaf) leaf->uses++;
-      w->hooked |= leaf && e->param->hooked;
       v->active |= leaf || (e->node && (visit_of(w, e->node)->active || is_target(w, e)));
     }
   }
@@ -887,7 +889,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
   bool on_tape = loss.tag == V_TENSOR && loss.u.t->node;
   if (on_tape) plan_sweep(w, &take, loss);
   TapeNode *root = on_tape ? loss.u.t->node : NULL;
-  if (root && !s->modes.plain_backward && !record && !w->hooked && w->count <= MOST_CAPTURED &&
+  if (root && !s->modes.plain_backward && !record && w->count <= MOST_CAPTURED &&
       run_captured(w, root, loss.u.t->out, cotangent)) {
     for (size_t i = 0; i < w->count; i++) {
       Visit *v = &w->visits[i];
