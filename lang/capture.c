@@ -662,7 +662,7 @@ typedef struct HookedRun {
   Capture *c;
   const Kept *k;
   Name point;     /* the text of hooks of the tape; others are of calls */
-  HostRun **host; /* per node of the tape */
+  HostRun **host; /* per node of the tape; NULL: a call without hosts */
 } HookedRun;
 
 static bool run_point(HookedRun *r, const Point *p, Tensor *g, Tensor **out) {
@@ -697,9 +697,7 @@ static bool run_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int
     return run_point(r, &r->k->points[gr_attr_i(g, node, AT_INDEX, 0)], in[1], &out[1]);
   }
   if (!from->joint) return effect_run(s, g, node, in, n, out, e);
-  HostRun **host = &r->host[origin];
-  if (!*host) *host = host_run(s, from->joint->hosts, from->refs, r->c->at);
-  return host_effect(*host, g, node, in, n, out, e);
+  return host_effect(r->host[origin], g, node, in, n, out, e);
 }
 
 Captured tape_capture(Capture *c, GErr *e, Span *at) {
@@ -732,6 +730,11 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   Prov where = {.origin = -1};
   HookedRun state = {c, k, names_of(s->names, point_text),
                    ARENA_ARRAY(&s->scratch, HostRun *, c->count + 1)};
+  for (size_t i = 0; k->effects && i < c->count; i++) {
+    const TapeNode *n = c->nodes[i];
+    /* now: what an effect puts on the pool lives as long as its step */
+    if (n->joint && n->joint->hosts) state.host[i] = host_run(s, n->joint->hosts, n->refs, c->at);
+  }
   RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z->n, .effect = run_effect,
                 .ud = &state};
   *e = (GErr){.code = ERR_BUG, .operand = -1};
