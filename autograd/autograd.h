@@ -21,7 +21,7 @@ bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *
  * structurally there, in order. */
 typedef struct JointWant {
   const bool *has_cotangent;          /* per output of f */
-  const bool *wants_grad, *carries;   /* per input of f; carries only with wants_grad; may be NULL */
+  const bool *wants_grad, *carries;   /* per input of f; carries: only with wants_grad, or NULL */
 } JointWant;
 typedef struct JointWhole {
   Graph *g;
@@ -34,11 +34,11 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
 
 /* The joint graph split in two.
  * forward: inputs of f -> outputs of f, then the saved values.
- * backward: saved values, then the cotangents -> gradients. gives_grad[i] (for input i) says whether
- * the gradient is structurally there; absent ones have no output. Values both sides can remake for
- * free (constants, dims, views of saved ones) are remade instead of saved. `choice` says what
- * becomes of each value of w->g that belongs to a `checkpoint` block (autograd/remat.h); NULL: as
- * written. `w` stays as it is and may be split again. */
+ * backward: saved values, then the cotangents -> gradients. gives_grad[i] (for input i) says
+ * whether the gradient is structurally there; absent ones have no output. Values both sides can
+ * remake for free (constants, dims, views of saved ones) are remade instead of saved. `choice` says
+ * what becomes of each value of w->g that belongs to a `checkpoint` block (autograd/remat.h); NULL:
+ * as written. `w` stays as it is and may be split again. */
 typedef struct Joint {
   Graph *forward, *backward;
   int output_count, saved_count;

@@ -436,8 +436,10 @@ static void copy_all(Redo *r, uint32_t *split)
       mark_held(r, half, (uint32_t)g->node_count);
       for (size_t k = 0; k < g->type_count; k++) r->fate[k] = 0;
     }
-    for (uint32_t k = 0; k < node->operand_count; k++)
-      in[k] = r->live[n] && p.backward ? demand(r, n, k) : r->to[rm_slot(g, gr_operand(g, n, (int)k))];
+    for (uint32_t k = 0; k < node->operand_count; k++) {
+      Val v = gr_operand(g, n, (int)k);
+      in[k] = r->live[n] && p.backward ? demand(r, n, k) : r->to[rm_slot(g, v)];
+    }
     p.tag = TAG_NONE;
     Val v = copy_node_as(r->d, g, n, in, own_regions(r, n), &p);
     for (uint32_t k = 0; k < node->result_count; k++)

@@ -154,7 +154,8 @@ static void make_room(Mem *m, size_t bytes) {
 void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
   size_t live = all_data(m->data_live) - m->data_live[DEV_SPILL];
-  if (m->data_limit && dev != DEV_SPILL && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
+  bool bound = m->data_limit && dev != DEV_SPILL;
+  if (bound && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
   bool in_file = dev == DEV_SPILL && m->spill;
   unsigned char *data = in_file ? spill_try(m, bytes) : take_kept(m, bytes);
   if (in_file && !data) return NULL;

@@ -213,8 +213,8 @@ static void copied_once(const Graph *d, uint32_t from, uint64_t seed)
     const Prov *p = &d->provs[d->nodes[i].prov];
     for (uint32_t k = from; k < i && p->recomputed; k++) {
       const Prov *q = &d->provs[d->nodes[k].prov];
-      check_msg(!q->recomputed || q->span.lo != p->span.lo, "seed %d: %%%u and %%%u are copies of one",
-                (int)seed, (unsigned)k, (unsigned)i);
+      check_msg(!q->recomputed || q->span.lo != p->span.lo,
+                "seed %d: %%%u and %%%u are copies of one", (int)seed, (unsigned)k, (unsigned)i);
     }
   }
 }
