@@ -797,7 +797,15 @@ static Joint *joint_of_blocks(Session *s, JointRef *j, GErr *e, Prov *where, Spa
   }
   if (!w) return NULL;
   j->choice = (Choice){.g = w->g, .split = w->split};
-  if (j->env) j->choice = plan_choose_joint(s, &j->arena, w, j->env, j->copies, at);
+  if (j->env && plan_wanted(s, j->f)) {
+    j->choice = plan_choose_joint(s, &j->arena, w, j->env, j->copies, at);
+  } else if (j->env && plan_thrift_wanted(s, w->g, j->env)) {
+    JointWhole *t = ARENA_NEW(&j->arena, JointWhole);
+    *t = *w;
+    j->choice = plan_thrift(s, &j->arena, w->g, w->split, j->env);
+    t->g = (Graph *)(uintptr_t)j->choice.g;
+    w = t;
+  }
   return ad_joint_split(&j->arena, w, j->choice.choice, e, where);
 }
 
@@ -830,12 +838,14 @@ static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, int64_t
   size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
   for (PlainPlan *p = c->plans; p; p = p->next)
     if (!memcmp(p->env, env, sizes)) return p;
-  Choice choice = plan_choose(s, &c->arena, c->whole, env, copies, at);
+  Choice choice = plan_wanted(s, c->g)
+                      ? plan_choose(s, &c->arena, c->whole, env, copies, at)
+                      : plan_thrift(s, &c->arena, c->whole, UINT32_MAX, env);
   PlainPlan *p = ARENA_NEW(&c->arena, PlainPlan);
   p->env = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
   if (sizes) memcpy(p->env, env, sizes);
   p->choice = choice;
-  const Graph *g = c->whole;
+  const Graph *g = choice.g ? choice.g : c->whole;
   p->g = simplified(&c->arena, g->blocks ? rm_apply(&c->arena, g, choice.choice, NULL) : g);
   p->next = c->plans;
   c->plans = p;
@@ -881,7 +891,8 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     set[b->sym] = true;
   }
   size_t nin = c->g->input_count;
-  bool planned = plan_wanted(s, c->g);
+  bool planned = plan_wanted(s, c->g) ||
+                 (c->takes_grad && plan_thrift_wanted(s, c->whole, env));
   int64_t copies = 0;
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
   Value *leaf = ARENA_ARRAY(&s->scratch, Value, nin + 1);

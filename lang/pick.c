@@ -8,6 +8,7 @@
  * memory never gives a slower plan, and the plan as written is one of them. Values of blocks that
  * leave nothing open stay as written.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -272,4 +273,79 @@ Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_
                          int64_t copies, Span at) {
   Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .copies = copies, .at = at};
   return choose(&h);
+}
+
+/* ---- code without blocks */
+
+/* Nodes of the forward that a node of a backward needs. */
+static bool *needed_by_backward(Arena *temp, const Graph *g) {
+  bool *needed = ARENA_ARRAY(temp, bool, g->node_count + 1);
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    if (!g->provs[g->nodes[i].prov].backward && !needed[i]) continue;
+    for (uint32_t k = 0; k < g->nodes[i].operand_count; k++) {
+      uint32_t from = gr_operand(g, i, (int)k).node;
+      needed[from] = g->nodes[from].op != OP_INPUT;
+    }
+  }
+  return needed;
+}
+
+enum { THRIFT_FROM = 64 << 20 };
+
+bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env) {
+  if (s->config.cpu == CPU_REFERENCE || (g->blocks && g->blocks->count)) return false;
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    if (!g->provs[g->nodes[i].prov].backward) continue;
+    for (uint32_t k = 0; k < g->nodes[i].operand_count; k++) {
+      Val v = gr_operand(g, i, (int)k);
+      const GNode *n = gr_node(g, v);
+      if (n->op == OP_INPUT || g->provs[n->prov].backward || op_info[n->op].remat == REMAT_FREE)
+        continue;
+      sum += type_bytes(g, v, env);
+      if (sum >= THRIFT_FROM) return true;
+    }
+  }
+  return false;
+}
+
+/* g with all that a backward needs in one block. */
+static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
+  const bool *needed = needed_by_backward(temp, g);
+  Graph *b = gr_clone(a, g);
+  b->blocks = NULL;
+  uint32_t id = gr_block(b, (Block){.budget = -1, .text = ""});
+  for (uint32_t i = 0; i < b->node_count; i++) {
+    Prov p = b->provs[b->nodes[i].prov];
+    if (p.region || (!p.backward && !needed[i])) continue;
+    p.region = id;
+    if (!p.backward) p.tag = TAG_PREFER_RECOMPUTE;
+    VEC_PUSH(a, b->provs, b->prov_count, b->prov_cap, p);
+    b->nodes[i].prov = (uint32_t)b->prov_count - 1;
+  }
+  return b;
+}
+
+/* The plan that keeps least of those that take a twelfth more time at most, by bisection over the
+ * price of a byte. */
+Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const int64_t *env) {
+  enum { TURNS = 9 };
+  Arena *temp = &s->scratch;
+  Graph *b = as_block(a, temp, g);
+  uint8_t *best = ARENA_ARRAY(a, uint8_t, b->type_count + 1);
+  uint8_t *now = ARENA_ARRAY(temp, uint8_t, b->type_count + 1);
+  rm_all(b, CHOICE_SAVE, best);
+  int64_t most = rm_time(b, env) / 12;
+  double low = -8, high = 12; /* of the logarithm of the price */
+  for (int i = 0; i < TURNS; i++) {
+    double middle = (low + high) / 2;
+    rm_cut(temp, b, env, exp2(middle), now);
+    if (rm_price(temp, b, env, now).time > most) {
+      high = middle;
+      continue;
+    }
+    low = middle;
+    memcpy(best, now, b->type_count);
+  }
+  return (Choice){.g = b, .split = split, .choice = best, .candidates = TURNS};
 }

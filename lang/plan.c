@@ -263,7 +263,7 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
     Values w = {.c = c, .out = out, .block = i, .json = json};
     uint32_t row = 0, col = 0;
     if (b->parent) continue;
-    const char *file = "";
+    const char *file = "(code without blocks)";
     if (b->span.file) {
       src_place(&s->sources, b->span.file, b->span.lo, &row, &col);
       file = s->sources.items[b->span.file].path;
@@ -274,7 +274,8 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
                  "\"values\": [",
                  any ? ", " : "", i, file, row, b->text ? b->text : "");
     else
-      buf_printf(out, "block %u of %s:%u%s%s%s%s\n", i, file, row, b->text && *b->text ? " <" : "",
+      buf_printf(out, b->span.file ? "block %u of %s:%u%s%s%s%s\n" : "values that gradients need\n", i,
+                 file, row, b->text && *b->text ? " <" : "",
                  b->text && *b->text ? b->text : "", b->text && *b->text ? ">" : "",
                  b->reentrant ? ", the whole body again" : "");
     any = true;
