@@ -151,6 +151,7 @@ ckl_session *cli_open(Cli *c)
   f.trace = c->trace.fd > 0;
   f.show_plan = c->o.plan;
   f.spill = c->o.spill;
+  f.json = c->o.json;
   f.cache = getenv("CKL_CACHE");
   f.has_seed = c->o.seed != NULL;
   f.seed = c->o.seed ? (uint64_t)strtoll(c->o.seed, NULL, 0) : 0;

@@ -89,6 +89,7 @@ typedef struct ckl_config {
   /* A file for what `checkpoint <offload ..>` moves away from the host's memory; it is made or
    * emptied, and gone afterwards. NULL: such values stay in memory, in an account of their own. */
   const char *spill;
+  bool json;           /* warnings of a running program: a JSON object per line, as ckl_diag_json */
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or

@@ -143,6 +143,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.profile = full.profile;
   s->config.trace = full.trace;
   s->config.show_plan = full.show_plan;
+  s->config.json = full.json;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);

@@ -170,7 +170,12 @@ void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   /* A running program's warnings are shown at once, in their place among its output. */
   Buf out;
   buf_init_arena(&out, &s->scratch);
-  dg_render(&out, &s->sources, d, false);
+  if (s->config.json) {
+    dg_render_json(&out, &s->sources, d);
+    if (!out.n || out.s[out.n - 1] != '\n') buf_putc(&out, '\n');
+  } else {
+    dg_render(&out, &s->sources, d, false);
+  }
   emit_text(s, 2, out.s, out.n);
   for (size_t i = 0; i < s->diags.count; i++)
     if (s->diags.items[i] == d) {

@@ -144,7 +144,7 @@ struct Session {
     uint64_t seed;
     int cpu, level, threads; /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
-    bool perf_map, profile, trace, show_plan;
+    bool perf_map, profile, trace, show_plan, json;
   } config;
   struct NativeOps *native_ops; /* lang/native_op.c */
   struct Jit *jit;    /* opened at the first compiled call */

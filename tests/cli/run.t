@@ -58,6 +58,12 @@ tap_empty "$(head -n 1 out | grep -v -x before)" 'what was printed comes before 
 
 gives 1 'diagnostics as JSON' "$ckl" run --json wrong.ckl
 tap_empty "$(grep -v '^{.*"code":"shape-3".*}$' err)" 'an object per line'
+echo 'fn g(x: f32, y: f32) -> f32 = grad(x * x, y)
+print(g(f32(2.0), f32(3.0)))' >unreached.ckl
+gives 0 'a program with a warning' "$ckl" run --json unreached.ckl
+says out 0.0 'it runs'
+tap_empty "$(grep -v '^{"severity":"warning",.*}$' err)" 'warnings of a running program are objects too'
+says err '"severity":"warning"' 'one at least'
 esc=$(printf '\033')
 gives 1 'colours are asked for' "$ckl" run --color=always wrong.ckl
 says err "$esc[" 'and come'
