@@ -111,6 +111,16 @@ static bool make_case(Case *c, uint64_t seed)
   int count = 0;
   for (int i = 0; i < nwrt; i++)
     if (!val_none(dx[i])) gr_output(g, dx[i]), count++;
+  if (count && seed % 4 == 1) { /* and the gradient of the gradient, of one input */
+    Val d2[GEN_INPUTS], z = g->outputs[g->output_count - 1];
+    Type t = *gr_type(g, z);
+    g->at = (Prov){.origin = -1};
+    Val one = b_broadcast(&b, gr_const_f(g, (DType)t.dtype, DEV_CPU, 1), t.rank, t.dim);
+    if (!ad_vjp(g, 1, &z, &one, nwrt, wrt, d2, &e, &at)) return false;
+    for (int i = 0; i < nwrt; i++)
+      if (!val_none(d2[i])) gr_output(g, d2[i]);
+    c->tops = false; /* a gradient is a backward use of another */
+  }
   return count > 0 && g->output_count <= OUTS;
 }
 
