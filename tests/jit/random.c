@@ -8,8 +8,8 @@
  * program is shrunk by dropping statements and results, and printed with its seed.
  *
  * Modes: a value of ckl_config.cpu, as in `native@4` on so many threads; `script`, the same text as
- * a proc, on the reference evaluator, or as in `script:native@4`. Prints TAP; with RANDOM_SHOW in the
- * environment the programs too. */
+ * a proc, on the reference evaluator, or as in `script:native@4`. Prints TAP; with RANDOM_SHOW in
+ * the environment the programs too. */
 #include <ckl.h>
 
 #include <math.h>
@@ -688,7 +688,8 @@ static void rarer(Program *p) {
     put(p, r, "[s * sum(t) for s in %s, t in %s]", v->name, m->name);
     break;
   case 5:
-    if (f) put(p, *f, "checkpoint { tanh(%s * 0.5) * %s + exp(-abs(%s)) }", f->name, f->name, f->name);
+    if (f)
+      put(p, *f, "checkpoint { tanh(%s * 0.5) * %s + exp(-abs(%s)) }", f->name, f->name, f->name);
     break;
   case 6:
     if (m && m->rank == 2)
@@ -720,7 +721,8 @@ static void rarer(Program *p) {
     v = pick(p, small_int, NULL);
     if (!v) return;
     put(p, like(v, chance(p, 50) ? I8 : I16), chance(p, 50) ? "i8(%s)" : "i16(%s)", v->name);
-    if (p->statements > at) p->vars[INPUTS + at].dt = strstr(p->statement[at].text, "i8(") ? I8 : I16;
+    if (p->statements > at)
+      p->vars[INPUTS + at].dt = strstr(p->statement[at].text, "i8(") ? I8 : I16;
     break;
   case 12: /* a function with a gradient of its own reads its result */
     if (f && f->dt == F32)
@@ -822,7 +824,8 @@ static void generate(Program *p, unsigned long long seed) {
   memset(p, 0, sizeof *p);
   p->seed = p->rng = seed;
   p->most = 40000;
-  Size n = {"N", {0, 0}}, m = {"M", {0, 0}}, c = number(chance(p, 80) ? 1 + below(p, 9) : 8L << below(p, 4));
+  Size n = {"N", {0, 0}}, m = {"M", {0, 0}};
+  Size c = number(chance(p, 80) ? 1 + below(p, 9) : 8L << below(p, 4));
   for (int i = 0; i < RUNS; i++) {
     n.n[i] = chance(p, 3) ? 0 : sizes[below(p, 24)];
     m.n[i] = chance(p, 3) ? 0 : sizes[below(p, 24)];
@@ -842,8 +845,8 @@ static void generate(Program *p, unsigned long long seed) {
   input(p, chance(p, 60) ? I64 : chance(p, 50) ? I32 : U8, 1, &n);
   if (chance(p, 40)) input(p, f, 3, nmc);
   if (chance(p, 30)) {
-    const Size x[] = {chance(p, 70) ? number(2) : n, number(1 + below(p, 3)), number(3 + below(p, 6)),
-                      number(3 + below(p, 6))};
+    const Size x[] = {chance(p, 70) ? number(2) : n, number(1 + below(p, 3)),
+                      number(3 + below(p, 6)), number(3 + below(p, 6))};
     const Size w[] = {number(1 + below(p, 4)), x[1], number(1 + below(p, 3)),
                       number(1 + below(p, 3))};
     Dt dt = chance(p, 80) ? F32 : F64;
@@ -889,7 +892,8 @@ static void source(const Program *p, bool script, char *to, size_t cap) {
   size_t at = 0;
   write_to(to, cap, &at,
            "fn own(x: f32[...S]) -> f32[...S] { tanh(x) } backward(g) { g * (1.0 - out * out) }\n"
-           "fn outer(x: f32[...S]) -> f32[...S] {\n  let y = sigmoid(x) * x\n  y * tanh(y) + own(x)\n}\n");
+           "fn outer(x: f32[...S]) -> f32[...S] {\n"
+           "  let y = sigmoid(x) * x\n  y * tanh(y) + own(x)\n}\n");
   write_to(to, cap, &at, "%s f[N, M](", script ? "proc" : "fn");
   for (int i = 0; i < p->inputs; i++) {
     const Var *v = &p->vars[i];
