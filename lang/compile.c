@@ -652,7 +652,7 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
     if (code == MEM_ERR_RESTART && u.restart && pin_count < 16) {
       pins[pin_count] = u.wanted;
       const Leaf *l = &flat->leaves[u.wanted.leaf];
-      pins[pin_count++].value = l->kind == LEAF_INT ? l->v.u.i : leaf_tensor_of(l)->dim[u.wanted.axis];
+      pins[pin_count++].value = leaf_size(l, l->kind == LEAF_INT ? -1 : u.wanted.axis);
       arena_free(&c->arena);
       continue;
     }

@@ -400,6 +400,7 @@ static void count_kept(Close *c, const Graph *g, uint32_t start) {
   for (uint32_t n = start; n < g->node_count; n++) {
     const GNode *x = &g->nodes[n];
     const Prov *at = &g->provs[x->prov];
+    p->saves |= at->backward && at->within == c->b->id; /* a gradient inside: nobody knows */
     if (at->backward || at->region != c->b->id || is_given(g, n) || is_view(g, n)) continue;
     for (uint32_t k = 0; k < x->result_count; k++) {
       if (!need[x->result0 + k - base]) continue;
