@@ -249,7 +249,8 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price)
   const Graph *g = c->g;
   const GNode *node = &g->nodes[n];
   uint32_t again = c->again[n], top = top_of(g, n);
-  Tag tag = rm_says(g, n, top) ? (Tag)g->provs[node->prov].tag : TAG_NONE;
+  /* What an inner block says holds inside. */
+  Tag tag = rm_home(g, n) == top ? (Tag)g->provs[node->prov].tag : TAG_NONE;
   bool never = tag == TAG_MUST_SAVE;
   bool whole = gr_block_at(g, top)->reentrant && !never; /* nobody decides but its clauses */
   /* What most values of a block prefer says nothing. */

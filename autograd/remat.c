@@ -85,11 +85,10 @@ static uint8_t by_tag(uint8_t tag)
   }
 }
 
-/* An inner block decides while the outer one computes it again, unless that keeps what it does not
- * name. */
-bool rm_says(const Graph *g, uint32_t n, uint32_t top)
+/* Whether block `at` keeps what it does not name, and all between it and inner block `id` do. */
+static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at)
 {
-  for (uint32_t id = rm_home(g, n); id != top;) {
+  while (id != at) {
     id = gr_block_at(g, id)->parent;
     if (!gr_block_at(g, id)->saves) return false;
   }
@@ -101,7 +100,10 @@ static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
 {
   uint8_t tag = prov_of(g, n)->tag;
   if (rm_never(g, n) || tag == TAG_NONE) return CHOICE_SAVE;
-  if (!rm_says(g, n, at)) return rm_is_free(g, n) ? CHOICE_FREE : CHOICE_REMAKE;
+  if (rm_home(g, n) != at) { /* an inner block's, which decides inside */
+    if (leaves_alone(g, rm_home(g, n), at)) return CHOICE_SAVE;
+    return rm_is_free(g, n) ? CHOICE_FREE : CHOICE_REMAKE;
+  }
   if (rm_is_free(g, n) && tag != TAG_MUST_SAVE && tag != TAG_OFFLOAD) return CHOICE_FREE;
   return by_tag(tag);
 }

@@ -11,9 +11,6 @@ static inline size_t rm_slot(const Graph *g, Val v)
 
 uint32_t rm_home(const Graph *g, uint32_t n);      /* innermost block that computes n, 0 = none */
 uint32_t rm_top(const Graph *g, uint32_t block);   /* outermost one around it */
-/* Whether the tag of n, which stands in outermost block `top`, holds there: no block in between
- * decides for it. */
-bool rm_says(const Graph *g, uint32_t n, uint32_t top);
 bool rm_is_free(const Graph *g, uint32_t n);
 bool rm_never(const Graph *g, uint32_t n);         /* cannot be computed twice */
 bool *rm_conditions(Arena *a, const Graph *g);     /* per result: decides what runs */
