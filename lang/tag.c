@@ -10,6 +10,15 @@
 
 #include "lang/policy.h"
 
+/* What becomes of values that no clause names. */
+static Tag rest_of(const Policy *p) {
+  bool keep = p->remakes && !p->keeps, whole = p->reentrant_at.file != 0;
+  Tag rest = whole ? TAG_MUST_RECOMPUTE : keep ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
+  for (size_t i = 0; i < p->count; i++)
+    if (p->rules[i].rank == 0) rest = p->rules[i].tag;
+  return rest;
+}
+
 void block_enter(Session *s, OpenBlock *b, Policy *p, Span at) {
   Stage *st = s->stage;
   Graph *g = st->g;
@@ -30,6 +39,7 @@ void block_enter(Session *s, OpenBlock *b, Policy *p, Span at) {
              .text = p->text,
              .budget = p->budget,
              .automatic = p->auto_at.file != 0,
+             .saves = rest_of(p) == TAG_PREFER_SAVE || rest_of(p) == TAG_MUST_SAVE,
              .reentrant = p->reentrant_at.file != 0};
   b->id = gr_block(g, d);
   g->at.region = b->id;
@@ -340,10 +350,7 @@ static void follow_views(Close *c, uint32_t start) {
 
 static void tag_graph(Close *c, Graph *g, uint32_t start) {
   const Policy *p = c->b->policy;
-  bool keep = p->remakes && !p->keeps, whole = p->reentrant_at.file != 0;
-  Tag rest = whole ? TAG_MUST_RECOMPUTE : keep ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
-  for (size_t i = 0; i < p->count; i++)
-    if (p->rules[i].rank == 0) rest = p->rules[i].tag;
+  Tag rest = rest_of(p);
   c->last = UINT32_MAX;
   for (uint32_t n = start; n < g->node_count; n++) {
     GNode *x = &g->nodes[n];
