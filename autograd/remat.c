@@ -101,8 +101,8 @@ static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
   uint8_t tag = prov_of(g, n)->tag;
   if (rm_never(g, n) || tag == TAG_NONE) return CHOICE_SAVE;
   if (rm_home(g, n) != at) { /* an inner block's, which decides inside */
-    if (leaves_alone(g, rm_home(g, n), at)) return CHOICE_SAVE;
-    return rm_is_free(g, n) ? CHOICE_FREE : CHOICE_REMAKE;
+    if (rm_is_free(g, n)) return CHOICE_FREE;
+    return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_REMAKE;
   }
   if (rm_is_free(g, n) && tag != TAG_MUST_SAVE && tag != TAG_OFFLOAD) return CHOICE_FREE;
   return by_tag(tag);
