@@ -629,7 +629,10 @@ bool shape_argreduce(C *c) {
   int axis;
   int64_t n;
   if (!sh_domain(c, 0) || !sh_axis(c, c->in[0]->rank, &axis)) return false;
-  if (dim_is_const(c->dims, c->in[0]->dim[axis], &n) && n == 0) {
+  bool fails = dim_is_const(c->dims, c->in[0]->dim[axis], &n) && n == 0;
+  for (int k = 0; k < c->in[0]->rank && fails; k++) /* surely: where there are results */
+    fails = k == axis || (dim_is_const(c->dims, c->in[0]->dim[k], &n) && n > 0);
+  if (fails) {
     return gerr_set(c->e, ERR_VALUE_RUN, 0, "`%s` along axis %d of %s, which has no elements",
                     sh_name(c), axis, sh_operand(c, 0));
   }
