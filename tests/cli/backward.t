@@ -14,21 +14,80 @@ slope(5)
 slope(1)
 print(counter("backward.captures"), counter("backward.hits"))
 END
-# row S3.1 S3.2 S3.45
+# rows S3.1 S3.2 S3.3 S3.45
 gives 0 'a log of captures' "$ckl" run --log=backward:debug grads.ckl
 says out '2 1' 'another size takes what is there'
 says err 'backward: captured 4 nodes of the tape' 'a capture is told'
 says err 'no backward was captured here before' 'the first one'
 says err "NodeCall 0, \`sum\` of line 5: other dtypes, ranks, attributes or pattern of sizes" \
   'a size that is a constant is another pattern'
+gives 0 'its first level' "$ckl" run --log=backward grads.ckl
+tap_empty "$(grep -v '^backward: captured 4 nodes of the tape in [0-9.]* ms$' err)" 'tells no reasons'
 gives 0 'without the log' "$ckl" run grads.ckl
 silent err 'nothing is told'
 
-# row S3.47 S3.46
+# rows S3.47 S3.46
 gives 0 'a trace' "$ckl" run --trace-json=trace.json grads.ckl
 tap_empty "$(grep -v '^{"event":"backward.capture","file":"grads.ckl","line":5,.*}$' trace.json)" \
   'a line of JSON per capture'
 tap_empty "$(grep -c 'origin=2' trace.json | grep -v '^2$')" 'nodes say which call of the tape they are'
 gives 2 'a trace that cannot be written' "$ckl" run --trace-json=/nowhere/x.json grads.ckl
 says err 'cannot write `/nowhere/x.json`' 'its name shows'
+
+cat >net.ckl <<'END'
+use nn (Linear)
+model Net(d: int) {
+  let up = Linear(d, d)
+  fn forward[B](x: f32[B, d]) -> f32[B, d] = checkpoint { tanh(tanh(up(x)) * x) }
+}
+proc slope(net, n: int) {
+  let y = net(ones([n, 3]))
+  if n > 5 { on_grad(y, fn(g) = 2.5 * g) }
+  grad(sum(y * net.up.b), net)
+}
+let net = Net(3)
+slope(net, 4)
+slope(net, 6)
+END
+gives 0 'a trace of two' "$ckl" run --trace-json=trace.json net.ckl
+awk '{ gsub(/\\n/, "\n"); gsub(/\\"/, "\""); print }' trace.json >all
+# the first one, as it was staged
+sed '/^","after"/q' all >one
+# rows S3.11 S3.14 S3.17 S3.43
+says one '"before":"graph "backward" {' 'the graph has a fixed name'
+says one '"sizes":[4],"calls":["sum","mul","broadcast","forward"]' 'its sizes and the names of the calls stand beside it'
+says one 'input {index=2 dtype=f32 device=cpu dims=[?0, 3]}' 'inputs have numbers and types'
+gives 0 'another run' "$ckl" run --trace-json=again.json net.ckl
+sed 's/"ms":[0-9.]*//' trace.json >a
+tap_empty "$(sed 's/"ms":[0-9.]*//' again.json | cmp - a)" 'traces the same'
+# rows S3.18 S3.56
+tap_status $(($(grep -c '@.*origin=3' one) < 10)) 'the backward of a call stands there as it was written' one
+# rows S3.9 S3.25
+tap_empty "$(grep defer one)" 'without hooks there is no place for one'
+tap_status $(($(grep -c 'defer %.*text="hooks of the tape"' all) != 2)) 'a hook is one node, before and after' all
+tap_empty "$(grep -F -e 2.5 all)" 'into which nothing looks'
+# rows S3.59 X.10
+grep '= dot .*recomputed' one >dots
+tap_status $(($(grep -c ' @ [0-9]*:[0-9-]* path="net.up" origin=3 backward recomputed' dots) != 1)) \
+  'what is computed again has its place, its layer and its call' one
+
+# row X.9
+cat >save.ckl <<'END'
+use nn (Linear)
+proc saved(name: str) {
+  seed(2)
+  let net = Linear(3, 3)
+  let x = normal([4, 3])
+  for i in 0..3 {
+    let y = checkpoint { tanh(net(x)) }
+    update(net, params(net) - 0.1 * grad(sum(y ** 2), net))
+  }
+  save(net, name)
+}
+saved("a.safetensors")
+wrap <backward plain> { saved("b.safetensors") }
+wrap <backward captured> { saved("c.safetensors") }
+END
+gives 0 'files of both ways' "$ckl" run save.ckl
+tap_empty "$(cmp a.safetensors b.safetensors; cmp a.safetensors c.safetensors)" 'are the same'
 tap_done
