@@ -415,6 +415,31 @@ static void limits(void)
   CHECK(ckl_open(&f) == NULL);
 }
 
+/* row S3.68 */
+static void resets(void)
+{
+  Account a;
+  Page p;
+  ckl_session *s = open_with(&a, &p);
+  static const char twice[] =
+    "let x = track(ones([3]))\nlet n = counter(\"backward.captures\")\n"
+    "grad(sum(x * x), x)\ngrad(sum(x * x), x)\ncounter(\"backward.captures\") - n";
+  for (int i = 0; i < 3; i++) {
+    /* a session knows nothing of what it captured before, and is in no mode */
+    ckl_value *v = NULL;
+    CHECK(ckl_eval(s, twice, "t", &v) == CKL_OK && ckl_to_int(v) == 1);
+    ckl_release(v);
+    v = NULL;
+    CHECK(ckl_eval(s, "wrap <backward plain> { x[3] }", "t", &v) == CKL_ERUN);
+    ckl_release(v);
+    CHECK(ckl_reset(s) == CKL_OK);
+    CHECK(ckl_eval(s, "print(x)", "t", NULL) == CKL_ERUN);
+    CHECK(ckl_reset(s) == CKL_OK);
+  }
+  ckl_close(s);
+  CHECK(a.bytes == 0 && !a.wrong_size);
+}
+
 int main(void)
 {
   values();
@@ -424,6 +449,7 @@ int main(void)
   threads();
   interrupts();
   limits();
+  resets();
   if (bad) printf("%d checks failed\n", bad);
   return bad ? 1 : 0;
 }
