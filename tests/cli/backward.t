@@ -72,6 +72,19 @@ grep '= dot .*recomputed' one >dots
 tap_status $(($(grep -c ' @ [0-9]*:[0-9-]* path="net.up" origin=3 backward recomputed' dots) != 1)) \
   'what is computed again has its place, its layer and its call' one
 
+# row S3.51
+cat >sizes.ckl <<'END'
+proc slope(n: int) {
+  let x = track(ones([n, 3]))
+  grad(sum(exp(x * x) * x), x)
+}
+for i in 2..20 { slope(50 * i) }
+END
+if [ -x "$CKL_CODEGEN" ] || [ -x "$builddir/ckl-codegen" ]; then
+  gives 0 'machine code of a backward' env CKL_CPU=native CKL_CACHE= CKL_KERNELS= "$ckl" run --log=jit sizes.ckl
+  tap_status $(($(grep -c '^jit: a backward: ready' err) != 1)) 'is made once for all sizes' err
+fi
+
 # row X.9
 cat >save.ckl <<'END'
 use nn (Linear)
