@@ -24,7 +24,10 @@
 enum {
   KEPT = 64,        /* captured backwards, a power of two; the newer one takes the place */
   MOST_SIZES = 512, /* different ones in one backward */
-  MOST_PINS = 64
+  MOST_PINS = 64,
+  LONG = 2000, /* nodes: a longer tape is captured when it comes again, as capturing costs more
+                  than a walk */
+  SEEN = 64
 };
 
 static const char point_text[] = "hooks of the tape";
@@ -63,6 +66,7 @@ typedef struct Kept {
 
 struct Captures {
   Kept *slot[KEPT];
+  uint64_t seen[SEEN]; /* hashes of long tapes that were walked once */
 };
 
 static void kept_release(void *p) {
@@ -617,16 +621,24 @@ static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
            x->joint ? "call" : op_info[x->op].text, line, what[at % PARTS]);
 }
 
+/* NULL: a long tape that was not seen before. */
 static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
   Session *s = c->s;
   if (!s->captures) {
     s->captures = mem_need(&s->mem, NULL, 0, sizeof *s->captures);
     memset(s->captures, 0, sizeof *s->captures);
   }
-  Kept **slot = &s->captures->slot[XXH3_64bits(key->s, key->n) & (KEPT - 1)];
+  uint64_t hash = XXH3_64bits(key->s, key->n);
+  Kept **slot = &s->captures->slot[hash & (KEPT - 1)];
   if (*slot && (*slot)->key_len == key->n && !memcmp((*slot)->key, key->s, key->n)) {
     s->count.backward_hits++;
     return *slot;
+  }
+  uint64_t *seen = &s->captures->seen[hash & (SEEN - 1)];
+  if (c->count > LONG && *seen != hash) {
+    *seen = hash;
+    log_line(s, LOG_BACKWARD, "%zu nodes of the tape are walked, the first time", c->count);
+    return NULL;
   }
   size_t mark = mem_pool_mark(&s->mem);
   Kept *k = mem_need(&s->mem, NULL, 0, sizeof *k);
@@ -715,7 +727,7 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   key_of(c, &key, z, &parts);
   if (z->full) return CAPTURED_NOT;
   Kept *k = kept_for(c, &key, z, &parts);
-  if (!k->g) return CAPTURED_NOT;
+  if (!k || !k->g) return CAPTURED_NOT;
   k->rc++; /* a hook may capture another backward in its place */
   mem_pool_add(&s->mem, k, kept_release);
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, k->source_count + 1);
