@@ -274,7 +274,8 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
                  "\"values\": [",
                  any ? ", " : "", i, file, row, b->text ? b->text : "");
     else
-      buf_printf(out, b->span.file ? "block %u of %s:%u%s%s%s%s\n" : "values that gradients need\n", i,
+      buf_printf(out,
+                 b->span.file ? "block %u of %s:%u%s%s%s%s\n" : "values that gradients need\n", i,
                  file, row, b->text && *b->text ? " <" : "",
                  b->text && *b->text ? b->text : "", b->text && *b->text ? ">" : "",
                  b->reentrant ? ", the whole body again" : "");
