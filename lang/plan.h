@@ -74,7 +74,7 @@ Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_
                          int64_t copies, Span at);
 
 /* The same for code without blocks: whether a gradient holds enough for a choice to pay, and the
- * plan that keeps least of those that take hardly more time. choice.g has g's nodes, in one block. */
+ * plan that keeps least of those that take hardly more time; choice.g is g in one block. */
 bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env);
 Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const int64_t *env);
 
