@@ -22,7 +22,7 @@
 #include "lang/native.h"
 
 enum {
-  KEPT = 64,        /* captured backwards, a power of two; the newer one takes the place */
+  KEPT = 64,        /* captured backwards; the next one takes the place of the oldest */
   MOST_SIZES = 512, /* different ones in one backward */
   MOST_PINS = 64,
   LONG = 2000, /* nodes: a longer tape is captured when it comes again, as capturing costs more
@@ -66,6 +66,8 @@ typedef struct Kept {
 
 struct Captures {
   Kept *slot[KEPT];
+  uint64_t hash[KEPT]; /* of the key there */
+  size_t next;         /* the place of the oldest, or a free one */
   uint64_t seen[SEEN]; /* hashes of long tapes that were walked once */
 };
 
@@ -593,8 +595,8 @@ static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
   Session *s = c->s;
   const Kept *old = NULL;
   if (s->logs[LOG_BACKWARD] < 2) return;
-  for (size_t i = 0; i < KEPT; i++) {
-    const Kept *k = s->captures->slot[i];
+  for (size_t i = 0; i < KEPT; i++) { /* the oldest first */
+    const Kept *k = s->captures->slot[(s->captures->next + i) % KEPT];
     if (k && k->at.file == c->at.file && k->at.lo == c->at.lo) old = k;
   }
   if (!old) {
@@ -629,10 +631,12 @@ static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
     memset(s->captures, 0, sizeof *s->captures);
   }
   uint64_t hash = XXH3_64bits(key->s, key->n);
-  Kept **slot = &s->captures->slot[hash & (KEPT - 1)];
-  if (*slot && (*slot)->key_len == key->n && !memcmp((*slot)->key, key->s, key->n)) {
+  for (size_t i = 0; i < KEPT; i++) {
+    Kept *k = s->captures->slot[i];
+    if (!k || s->captures->hash[i] != hash) continue;
+    if (k->key_len != key->n || memcmp(k->key, key->s, key->n)) continue;
     s->count.backward_hits++;
-    return *slot;
+    return k;
   }
   uint64_t *seen = &s->captures->seen[hash & (SEEN - 1)];
   if (c->count > LONG && *seen != hash) {
@@ -662,8 +666,11 @@ static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
   log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,
            1e3 * (native_clock() - start), k->g ? "" : ": it runs plain: ",
            k->g ? "" : m.e.text);
-  if (*slot) kept_release(*slot);
-  *slot = k;
+  size_t at = s->captures->next;
+  if (s->captures->slot[at]) kept_release(s->captures->slot[at]);
+  s->captures->slot[at] = k;
+  s->captures->hash[at] = hash;
+  s->captures->next = (at + 1) % KEPT;
   k->rc++;
   mem_pool_drain(&s->mem, mark);
   return k;
