@@ -42,7 +42,8 @@ static const Command commands[] = {
   {"plan", "FILE FN [TYPE... | name=value...]", "lmgi", "print what a call of a function takes",
    cmd_plan,
    "The program runs up to the first call of FN, which is told of and not run; what is printed on\n"
-   "the way is dropped. Where a TYPE like 'f32[8, 3]' is given for each parameter, nothing is run,\n"
+   "the way is dropped. Where a TYPE like 'f32[8, 3]' is given for each parameter, nothing is "
+   "run,\n"
    "and gradients are taken by all of them.\n"},
   {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
    "The file `-` is standard input.\n"},
