@@ -374,7 +374,7 @@ Value global_in_code(Session *s, Global *g, Span at) {
 
 typedef struct PlainPlan { /* where blocks are planned by sizes */
   struct PlainPlan *next;
-  int64_t *env;
+  int64_t *sizes;
   Choice choice;
   Graph *g;
   Native *native;
@@ -406,6 +406,7 @@ struct Compiled {
   const Graph *whole; /* with the choice of its blocks open */
   Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
   PlainPlan *plans;
+  bool *sizing; /* per symbol: a size depends on it; NULL until it is asked for */
   uint64_t told[4]; size_t told_count; /* sizes whose plan was shown */
   size_t leaf_count;
   Span call; /* that was staged: places in it stand for those of a later call */
@@ -754,13 +755,38 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   }
 }
 
+static void mark_symbol(void *used, Sym s) {
+  ((bool *)used)[s] = true;
+}
+
+static void mark_sizes(const Graph *g, bool *used) {
+  for (size_t i = 0; i < g->type_count; i++)
+    for (int k = 0; k < g->types[i].rank; k++)
+      dim_symbols(g->dims, g->types[i].dim[k], mark_symbol, used);
+  for (size_t i = 0; i < g->region_count; i++) mark_sizes(g->regions[i], used);
+}
+
+/* What plans depend on: env, with 0 for numbers that are no part of a size, as a count of steps. */
+static int64_t *sizes_in(Session *s, Compiled *c, const int64_t *env) {
+  size_t n = dim_symbol_count(c->g->dims);
+  if (!c->sizing) {
+    bool *used = ARENA_ARRAY(&c->arena, bool, n + 1);
+    mark_sizes(c->g, used);
+    c->sizing = used;
+  }
+  int64_t *key = ARENA_ARRAY(&s->scratch, int64_t, n + 1);
+  for (size_t i = 0; i < n; i++) key[i] = c->sizing[i] ? env[i] : 0;
+  return key;
+}
+
 /* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
  * `env`: sizes, where blocks are planned by them; else NULL. */
 static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env) {
   size_t n = c->g->input_count, sizes = env ? dim_symbol_count(c->g->dims) * sizeof *env : 0;
+  const int64_t *key = env ? sizes_in(s, c, env) : NULL;
   char *mask = ARENA_ARRAY(&s->scratch, char, n + sizes + 1);
   for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
-  if (sizes) memcpy(mask + n, env, sizes);
+  if (sizes) memcpy(mask + n, key, sizes);
   for (JointEntry *e = c->joints; e; e = e->next)
     if (!memcmp(e->mask, mask, n + sizes)) return e->j;
   JointRef *j = joint_new(s);
@@ -836,14 +862,15 @@ void joint_make(Session *s, JointRef *j, Span at) {
 /* The plan of one graph with forward and backward, for these sizes. */
 static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, int64_t copies, Span at) {
   size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
+  const int64_t *key = sizes_in(s, c, env);
   for (PlainPlan *p = c->plans; p; p = p->next)
-    if (!memcmp(p->env, env, sizes)) return p;
+    if (!memcmp(p->sizes, key, sizes)) return p;
   Choice choice = plan_wanted(s, c->g)
                       ? plan_choose(s, &c->arena, c->whole, env, copies, at)
                       : plan_thrift(s, &c->arena, c->whole, UINT32_MAX, env);
   PlainPlan *p = ARENA_NEW(&c->arena, PlainPlan);
-  p->env = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
-  if (sizes) memcpy(p->env, env, sizes);
+  p->sizes = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
+  if (sizes) memcpy(p->sizes, key, sizes);
   p->choice = choice;
   const Graph *g = choice.g ? choice.g : c->whole;
   p->g = simplified(&c->arena, g->blocks ? rm_apply(&c->arena, g, choice.choice, NULL) : g);
@@ -966,8 +993,9 @@ static void tell_plan(Session *s, FnObj *f, Ready *r) {
   if (!s->config.show_plan && !s->plan.fn) return;
   Compiled *c = r->c;
   uint64_t hash = 1 + r->saves;
+  const int64_t *sizes = sizes_in(s, c, r->env);
   for (size_t i = 0; i < dim_symbol_count(c->g->dims); i++)
-    hash = (hash ^ (uint64_t)r->env[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ (uint64_t)sizes[i]) * UINT64_C(0x9e3779b97f4a7c15);
   size_t most = sizeof c->told / sizeof *c->told;
   for (size_t i = 0; i < c->told_count; i++)
     if (c->told[i] == hash) return;
