@@ -654,7 +654,7 @@ static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
   k->at = c->at;
   k->part = ARENA_ARRAY(&k->arena, uint32_t, p->count + 1);
   k->part_count = p->count;
-  memcpy(k->part, p->end, p->count * sizeof *p->end);
+  if (p->count) memcpy(k->part, p->end, p->count * sizeof *p->end);
   arena_init(&k->temp, &s->mem);
   tell_miss(c, key, p);
   Maker m = {.c = c, .k = k, .z = z, .e = {.operand = -1}};
