@@ -193,3 +193,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
 Graph *gr_dce(Arena *a, const Graph *g) {
   return rebuild(a, g, NULL, NULL);
 }
+
+Graph *gr_simplify(Arena *keep, Arena *temp, const Graph *g) {
+  return gr_dce(keep, gr_cse(temp, gr_fold(temp, g)));
+}

@@ -259,6 +259,8 @@ Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect need
 /* never merges recomputed with original, effects, or random */
 Graph *gr_cse(Arena *a, const Graph *g);
 Graph *gr_fold(Arena *a, const Graph *g); /* constants, identities that keep every bit (rule 104) */
+/* Folded, merged, without dead nodes: in `keep`; what is between lies in `temp`. */
+Graph *gr_simplify(Arena *keep, Arena *temp, const Graph *g);
 uint64_t gr_hash(const Graph *g);         /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */

@@ -690,20 +690,6 @@ static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   absorb(f, ia, ib);
 }
 
-/* Below a transpose of the last two axes. */
-static bool turned(const Graph *g, Val v, Val *out) {
-  while (g->nodes[v.node].op == OP_ALIAS || g->nodes[v.node].op == OP_STOP)
-    v = gr_operand(g, v.node, 0);
-  if (g->nodes[v.node].op != OP_TRANSPOSE) return false;
-  const Attr *perm = gr_attr(g, v.node, AT_PERM);
-  int n = (int)perm->count;
-  for (int i = 0; i < n; i++) {
-    if (perm->u.ints[i] != (i < n - 2 ? i : 2 * n - 3 - i)) return false;
-  }
-  *out = gr_operand(g, v.node, 0);
-  return n > 2;
-}
-
 /* Whether a contraction over the rows of a value x of this strip, its operand `k` (0: turned), can
  * go along with it: all strips of a batch, in order, add to its chains. */
 static bool goes_along(const Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t strip) {
@@ -755,7 +741,7 @@ static void join_strips(Fuse *f) {
     if (f->parts[y->part].kind != GROUP_DOT || f->parts[y->part].count != 1) continue;
     for (uint32_t k = 2; k-- > 0;) {
       Val v = gr_operand(g, i, k);
-      if (k == 0 && !turned(g, v, &v)) continue;
+      if (k == 0 && !lower_turned(g, v, &v)) continue;
       Edge e = trace(g, v, f->moved);
       if (e.from == NOBODY || e.way != WAY_SAME || f->n[e.from].part == NOBODY) continue;
       const NodeInfo *x = &f->n[e.from];
@@ -1008,7 +994,8 @@ static Group finish(Fuse *f, uint32_t part) {
       x.outs = arena_grow(f->a, x.outs, (2 * p->count + 1) * sizeof(Val),
                           (n->result_count + 1u) * sizeof(Val));
     Val of;
-    if (f->n[node].right && f->uses[node] == 1 && turned(f->g, (Val){f->user[node], 0}, &of)) {
+    Val user = {f->user[node], 0};
+    if (f->n[node].right && f->uses[node] == 1 && lower_turned(f->g, user, &of)) {
       x.outs[x.out_count++] = (Val){f->user[node], 0}; /* which everybody reads */
       continue;
     }

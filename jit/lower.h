@@ -103,6 +103,9 @@ struct Lower {
  * then makes it GROUP_REF, node by node). Throws when out of memory. */
 bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e);
 
+/* Whether v is the transpose of the last two axes of *out. */
+bool lower_turned(const Graph *g, Val v, Val *out);
+
 /* -- inside of lowering (jit/lower*.c) */
 
 /* One kernel under construction. */

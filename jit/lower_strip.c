@@ -98,8 +98,7 @@ static bool of_rows(const Strips *x, const Group *group, Val v, Dim t, Dim n, bo
   return val_eq(v, x->s.score);
 }
 
-/* The transpose of the last two axes below v, or none. */
-static bool turned(const Graph *g, Val v, Val *out) {
+bool lower_turned(const Graph *g, Val v, Val *out) {
   while (g->nodes[v.node].op == OP_ALIAS || g->nodes[v.node].op == OP_STOP)
     v = gr_operand(g, v.node, 0);
   if (g->nodes[v.node].op != OP_TRANSPOSE) return false;
@@ -153,7 +152,7 @@ static bool find_dots(Strips *x, Lower *l, const Group *group, Lowered *out, GEr
         turn(&x->dot[s->count], v);
         *how = TURNED;
       }
-    } else if (turned(g, a, &from) && of_rows(x, group, from, t, n, false)) {
+    } else if (lower_turned(g, a, &from) && of_rows(x, group, from, t, n, false)) {
       *how = TURNED;
     } else {
       return gerr_set(e, ERR_IR_FORM, -1, "a product that reads no row of a strip");

@@ -484,20 +484,16 @@ typedef struct StageJob {
   Unit *u;
 } StageJob;
 
-static Graph *simplified(Arena *a, const Graph *g) {
-  return gr_dce(a, gr_cse(a, gr_fold(a, g)));
-}
-
 const char *const stage_names[STAGE_COUNT] = {"stage", "simplify", "joint", "plan",
                                               "loops", "llvm",     "asm",   "ptx", "ptx:sm_90"};
 
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at) {
   if (stage >= STAGE_PLAN) {
-    native_print(s, out, simplified(a, g), stage, at);
+    native_print(s, out, gr_simplify(a, a, g), stage, at);
     return;
   }
   if (stage != STAGE_JOINT) {
-    gr_print(out, opaque_shown(s, stage == STAGE_SIMPLIFY ? simplified(a, g) : g));
+    gr_print(out, opaque_shown(s, stage == STAGE_SIMPLIFY ? gr_simplify(a, a, g) : g));
     return;
   }
   bool *cot = ARENA_ARRAY(a, bool, g->output_count + 1);
@@ -510,8 +506,8 @@ void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span
   Prov where = {0};
   Joint *j = ad_joint(a, g, cot, wants, &e, &where);
   if (!j) fail_gerr(s, where.span.file ? where.span : at, &e);
-  gr_print(out, opaque_shown(s, simplified(a, j->forward)));
-  gr_print(out, opaque_shown(s, simplified(a, j->backward)));
+  gr_print(out, opaque_shown(s, gr_simplify(a, a, j->forward)));
+  gr_print(out, opaque_shown(s, gr_simplify(a, a, j->backward)));
 }
 
 /* Whether the code takes gradients itself: then hardly anybody takes one of its result, and saving
@@ -572,7 +568,8 @@ static void stage_job(void *ud) {
   c->g = gr_dce(&c->arena, u->g);
   double start = native_clock();
   c->whole = gr_drop_hooks(&c->arena, c->g);
-  c->plain = simplified(&c->arena, c->whole->blocks ? rm_pass(&c->arena, c->whole) : c->whole);
+  const Graph *written = c->whole->blocks ? rm_pass(&c->arena, c->whole) : c->whole;
+  c->plain = gr_simplify(&c->arena, &c->arena, written);
   c->takes_grad = takes_grad(c->g);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
   c->hosts = u->hosts;
@@ -845,8 +842,8 @@ void joint_make(Session *s, JointRef *j, Span at) {
   if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
   double middle = native_clock();
   s->count.seconds[STAGE_JOINT] += middle - start;
-  made->forward = simplified(&j->arena, made->forward);
-  made->backward = simplified(&j->arena, made->backward);
+  made->forward = gr_simplify(&j->arena, &j->arena, made->forward);
+  made->backward = gr_simplify(&j->arena, &j->arena, made->backward);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - middle;
   if (s->dumps & 1u << STAGE_JOINT) {
     dump_graph(s, made->forward);
@@ -873,7 +870,8 @@ static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, int64_t
   if (sizes) memcpy(p->sizes, key, sizes);
   p->choice = choice;
   const Graph *g = choice.g ? choice.g : c->whole;
-  p->g = simplified(&c->arena, g->blocks ? rm_apply(&c->arena, g, choice.choice, NULL) : g);
+  if (g->blocks) g = rm_apply(&c->arena, g, choice.choice, NULL);
+  p->g = gr_simplify(&c->arena, &c->arena, g);
   p->next = c->plans;
   c->plans = p;
   native_must(s, &p->native);

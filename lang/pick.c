@@ -53,10 +53,6 @@ bool plan_wanted(const Session *s, const Graph *g) {
   return false;
 }
 
-static Graph *simple(Arena *a, const Graph *g) {
-  return gr_dce(a, gr_cse(a, gr_fold(a, g)));
-}
-
 /* -- candidates */
 enum { MOST_PLANS = 10 };
 
@@ -97,13 +93,13 @@ static bool make_parts(Chooser *h, const Candidate *c, Parts *p) {
   p->second = NULL;
   p->joint = NULL;
   if (!h->whole) {
-    p->first = simple(a, h->g->blocks ? rm_apply(a, h->g, c->choice, NULL) : h->g);
+    p->first = gr_simplify(a, a, h->g->blocks ? rm_apply(a, h->g, c->choice, NULL) : h->g);
     return true;
   }
   p->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
   if (!p->joint) return false;
-  p->first = simple(a, p->joint->forward);
-  p->second = simple(a, p->joint->backward);
+  p->first = gr_simplify(a, a, p->joint->forward);
+  p->second = gr_simplify(a, a, p->joint->backward);
   return true;
 }
 

@@ -397,14 +397,19 @@ static void accumulate(Sweep *w, Value *slot, Value g, const TapeNode *n) {
   value_set(slot, g);
 }
 
-static Tensor *zeros_like(Session *s, const TapeMeta *m) {
-  Tensor *z = tn_scalar_f64(&s->mem, m->dev, m->dtype, 0.0);
+/* All x, held as one number. */
+static Tensor *filled_like(Session *s, const TapeMeta *m, double x) {
+  Tensor *z = tn_scalar_f64(&s->mem, m->dev, m->dtype, x);
   if (!z) mem_throw(&s->mem, MEM_ERR_NOMEM);
   int64_t stride[CKL_MAX_RANK] = {0};
   Tensor *v = tn_view(&s->mem, z, m->rank, m->dim, stride, 0);
   tn_unref(z);
   if (!v) mem_throw(&s->mem, MEM_ERR_NOMEM);
   return v;
+}
+
+static Tensor *zeros_like(Session *s, const TapeMeta *m) {
+  return filled_like(s, m, 0.0);
 }
 
 static Value *cot_of(Sweep *w, const Edge *e);
@@ -418,13 +423,7 @@ static Value *slot_of(Sweep *w, const Edge *e) {
 static Tensor *nothing_like(Session *s, const Tensor *t) {
   TapeMeta m;
   meta_of(&m, t);
-  Tensor *z = tn_scalar_f64(&s->mem, m.dev, m.dtype, -0.0);
-  if (!z) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  int64_t stride[CKL_MAX_RANK] = {0};
-  Tensor *v = tn_view(&s->mem, z, m.rank, m.dim, stride, 0);
-  tn_unref(z);
-  if (!v) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  return v;
+  return filled_like(s, &m, -0.0);
 }
 
 /* The sum so far that n's backward goes on with for input i; NULL when there is none. Of several
