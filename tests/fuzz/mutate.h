@@ -52,6 +52,7 @@ static void set_text(const char *s) {
 
 /* ---- changes ---- */
 
+/* s may lie in the text. */
 static void put(size_t at, size_t gone, const char *s, size_t n) {
   if (at > length) at = length;
   if (gone > length - at) gone = length - at;
@@ -116,9 +117,7 @@ static void mutate(const char *const *words) {
     case 4: case 5: number(at); break;
     case 6: /* a line comes once more */
       from = line(at, &n);
-      char *copy = strndup(text + from, n);
-      put(line_start(rnd((unsigned)length + 1)), 0, copy, n);
-      free(copy);
+      put(line_start(rnd((unsigned)length + 1)), 0, text + from, n);
       break;
     case 7: /* or goes */
       from = line(at, &n);
