@@ -831,4 +831,5 @@ GRADS(DEFER)
 /* -- effects: tokens carry no gradient */
 CUT(TOKEN)
 CUT(PRINT)
+CUT(WRITE)
 CUT(ASSERT)

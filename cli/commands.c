@@ -460,6 +460,14 @@ int cmd_ir(Cli *c)
   const char *stage = c->o.stage ? c->o.stage : ckl_stage_name(0);
   if (c->o.word_count < 2) return cli_usage(c, "ir", "a FILE and the name of a FN are needed");
   if (!known_name(c, "ir", stage, ckl_stage_name, "stage")) return EXIT_USAGE;
+  char with[32];
+  if (c->o.writes && !strcmp(c->o.writes, "epilogue")) {
+    for (size_t i = 3; ckl_stage_name(i); i++)
+      if (!strcmp(stage, ckl_stage_name(i)))
+        return cli_usage(c, "ir", "--writes=epilogue is a form of graphs, not of `%s`", stage);
+    snprintf(with, sizeof with, "%s epilogue", stage);
+    stage = with;
+  }
   if (!cli_open(c)) return EXIT_WRONG;
   cli_catch_interrupt(c);
   return print_or_report(c, ckl_ir(c->session, file_path(c->o.words[0]), c->o.words[1],

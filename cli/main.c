@@ -34,7 +34,7 @@ static const Command commands[] = {
   {"repl", "[FILE]", "Llmgsi", "read statements, run them, show values", cmd_repl,
    "This is also what `ckl` alone does. FILE is run first. Statements from a pipe are run without\n"
    "a prompt.\n"},
-  {"ir", "FILE FN [TYPE...]", "Sl", "print the graph of a function after a stage", cmd_ir,
+  {"ir", "FILE FN [TYPE...]", "SWl", "print the graph of a function after a stage", cmd_ir,
    "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
   {"explain", "FILE FN [TYPE...]", "l", "print the kernels of a function and where they end",
    cmd_explain,
@@ -81,6 +81,7 @@ static const Option options[] = {
   {'c', 0, "check", NULL, "change nothing; say which files are not in style"},
   {'f', 0, "filter", "TEXT", "only the tests whose title contains TEXT"},
   {'S', 0, "stage", "STAGE", "after which stage"},
+  {'W', 0, "writes", "outputs|epilogue", "writes as outputs, or copies into inputs at the end"},
   {'p', 0, "pass", "PASS", "which pass"},
   {'M', 0, "markdown", NULL, "as a page in Markdown"},
   {'v', 'v', "verbose", NULL, "say more"},
@@ -199,6 +200,11 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   case 'l': o->lib[o->lib_count++] = value; break;
   case 'f': o->filter = value; break;
   case 'S': o->stage = value; break;
+  case 'W':
+    if (strcmp(value, "outputs") && strcmp(value, "epilogue"))
+      return cli_usage(c, command, "--writes=outputs or --writes=epilogue, not `%s`", value);
+    o->writes = value;
+    break;
   case 'p': o->pass = value; break;
   case 'C': o->counts = true; break;
   case 'i': o->interpret = true; break;

@@ -528,6 +528,10 @@ static bool run_PRINT(Run *r) {
   return effect(r);
 }
 
+static bool run_WRITE(Run *r) {
+  return gerr_set(r->e, ERR_IR_FORM, -1, "`write` waits for the end of a graph: see exec");
+}
+
 static bool run_TOKEN(Run *r) {
   r->out[0] = NULL;
   return true;
@@ -697,6 +701,61 @@ static Run run_of(const Graph *g, uint32_t node, RunCtx *c, Tensor **in, Tensor 
   return r;
 }
 
+/* -- writes to inputs, when all has run: a graph that fails has written nothing (rule 54) */
+static bool written(const Graph *g, Tensor *const *in, const Storage *store) {
+  for (uint32_t i = 0; i < g->node_count; i++)
+    if (g->nodes[i].op == OP_WRITE) {
+      int64_t to = gr_attr_i(g, gr_operand(g, i, 1).node, AT_INDEX, 0);
+      if (in[to]->store == store) return true;
+    }
+  return false;
+}
+
+/* A value that looks at what is written gets a storage of its own. */
+static bool apart(const Graph *g, Mem *m, Tensor *const *in, Tensor **x) {
+  if (!*x || !written(g, in, (*x)->store)) return true;
+  Tensor *c = tn_copy(m, *x, (*x)->store->dev);
+  if (!c) return false;
+  tn_unref(*x);
+  *x = c;
+  return true;
+}
+
+static void put_into(Tensor *to, const Tensor *x) {
+  size_t size = dt_size(to->dtype);
+  int64_t n = tn_count(to);
+  if (tn_is_contiguous(to)) {
+    tn_gather(x, 0, n, tn_data(to));
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    int64_t rest = i, at = 0;
+    for (int k = to->rank; k-- > 0; rest /= to->dim[k]) at += rest % to->dim[k] * to->stride[k];
+    tn_gather(x, i, 1, (char *)tn_data(to) + size * (size_t)at);
+  }
+}
+
+static bool write_back(const Graph *g, Mem *m, Tensor *const *in, Tensor **val, GErr *e) {
+  bool ok = true;
+  for (uint32_t i = 0; i < g->node_count && ok; i++) {
+    if (g->nodes[i].op != OP_WRITE) continue;
+    Val v = gr_operand(g, i, 2);
+    ok = apart(g, m, in, &val[g->nodes[v.node].result0 + v.res]);
+  }
+  for (size_t i = 0; i < g->output_count && ok; i++) {
+    Val v = g->outputs[i];
+    ok = apart(g, m, in, &val[g->nodes[v.node].result0 + v.res]);
+  }
+  if (!ok) return gerr_set(e, ERR_NOMEM, -1, "out of memory");
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    if (g->nodes[i].op != OP_WRITE) continue;
+    Val v = gr_operand(g, i, 2);
+    put_into(in[gr_attr_i(g, gr_operand(g, i, 1).node, AT_INDEX, 0)],
+             val[g->nodes[v.node].result0 + v.res]);
+  }
+  return true;
+}
+
 /* Runs the nodes of g; sizes were checked. Nothing in `out` is set on failure. */
 static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   Mem *m = c->mem;
@@ -709,11 +768,13 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
       hold_new(m, g->type_count, widest * sizeof(Tensor *) + g->type_count * sizeof(uint32_t));
   Tensor **val = own->t, **arg = val + g->type_count;
   uint32_t *uses = (uint32_t *)(void *)(arg + widest);
+  bool writes = false;
   for (size_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
+    writes |= n->op == OP_WRITE; /* what it reads is needed at the end, too */
     for (uint32_t k = 0; k < n->operand_count; k++) {
       Val v = g->operands[n->operand0 + k];
-      uses[g->nodes[v.node].result0 + v.res]++;
+      uses[g->nodes[v.node].result0 + v.res] += n->op == OP_WRITE ? 2 : 1;
     }
   }
   for (size_t i = 0; i < g->output_count; i++) {
@@ -737,7 +798,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
       arg[k] = val[g->nodes[from[k].node].result0 + from[k].res];
     }
     Run r = run_of(g, node, c, arg, val + n->result0, e, at);
-    ok = dispatch(&r);
+    ok = n->op == OP_WRITE || dispatch(&r);
     if (!ok) {
       /* An inner region has named its own node. */
       if (at && !(n->region_count && at->span.file)) *at = g->provs[n->prov];
@@ -762,6 +823,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
     }
   }
   if (!ok && e) e->operand = (int)node;
+  ok = ok && (!writes || write_back(g, m, in, val, e));
   for (size_t i = 0; i < g->output_count && ok; i++) {
     Val v = g->outputs[i];
     Tensor *t = val[g->nodes[v.node].result0 + v.res];

@@ -240,6 +240,20 @@ bool shape_foreign(C *c) {
   return at == dims->count || sh_bad_attr(c, AT_DIMS);
 }
 
+/* To an input: the verifier looks at that, which sees nodes. */
+bool shape_write(C *c) {
+  int axis;
+  if (!sh_token(c) || !sh_tensors(c, 1)) return false;
+  const Type *to = c->in[1], *x = c->in[2];
+  c->out[0] = (Type){.kind = TK_TOKEN};
+  if (to->dtype == x->dtype && to->dev == x->dev && to->rank == x->rank) {
+    if (sh_same_dims(c, to, x, "a value written back has another shape", &axis)) return true;
+    if (axis < 0) return false;
+  }
+  return gerr_set(c->e, ERR_IR_FORM, 2, "`write` to %s, of %s", sh_type_text(c, to),
+                  sh_type_text(c, x));
+}
+
 bool shape_token(C *c) {
   c->out[0] = (Type){.kind = TK_TOKEN};
   if (c->op == OP_TOKEN) return true;

@@ -92,6 +92,7 @@ bool shape_sort(C *c);
 bool shape_take(C *c);
 bool shape_test(C *c);
 bool shape_token(C *c);
+bool shape_write(C *c);
 bool shape_transpose(C *c);
 bool shape_where(C *c);
 

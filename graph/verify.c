@@ -181,6 +181,8 @@ static bool graph_ok(const Graph *g, GErr *e, Arena *a, int nesting) {
       }
       inputs++;
     }
+    if (n->op == OP_WRITE && (nesting || g->nodes[gr_operand(g, i, 1).node].op != OP_INPUT))
+      return bad(&v, i, "only inputs of a whole graph are written");
     for (uint32_t k = 0; k < n->region_count; k++) {
       const Graph *r = g->regions[n->region0 + k];
       if (r == g) return bad(&v, i, "a region is the graph itself");

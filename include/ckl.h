@@ -207,7 +207,8 @@ const char *ckl_profile(ckl_session *s);
 /* [mp] */
 const char *ckl_format(ckl_session *s, const char *path_for_messages, const char *text, size_t n);
 /* The graph of function `fn` of a file after `stage` (see ckl_stage_name); `types` like "f32[8, 3]"
- * for un-annotated parameters. [mp] */
+ * for un-annotated parameters. What it writes are outputs after its results or, with " epilogue"
+ * behind one of the first three stages, copies into inputs at the end. [mp] */
 const char *ckl_ir(ckl_session *s, const char *path, const char *fn, const char *const *types,
                    size_t type_count, const char *stage);
 const char *ckl_stage_name(size_t i);                       /* [-] NULL past the end */

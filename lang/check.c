@@ -41,6 +41,7 @@ typedef struct Made {
   Buf *out;          /* the graph's text goes here */
   bool done;
   int stage; /* STAGE_* */
+  bool epilogue; /* writes are nodes at the end, not outputs */
 } Made;
 
 void check_step(Session *s) {
@@ -219,6 +220,73 @@ static Value give_output(Session *s, void *ud, size_t n, Value *v, const char *p
   return v[0];
 }
 
+static Value write_back(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n;
+  (void)path;
+  Unit *u = s->stage->unit;
+  const Span *at = ud;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  if (v[0].tag != V_NODE || v[1].tag != V_NODE) return give_output(s, ud, 1, &v[1], path);
+  Val in[3] = {u->token, v[0].u.v, stage_lift(s, v[1], *at).u.v};
+  if (val_none(in[0])) in[0] = gr_op(u->g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
+  u->token = gr_op(u->g, OP_WRITE, in, 3, NULL, 0, NULL, 0, &e);
+  if (val_none(u->token)) fail_gerr(s, *at, &e);
+  return v[1];
+}
+
+static uint32_t first_input(Value v) {
+  if (v.tag == V_NODE) return v.u.v.node;
+  if ((v.tag == V_LIST || v.tag == V_TUPLE) && v.u.list->count)
+    return first_input(v.u.list->items[0]);
+  return v.tag == V_RECORD && v.u.rec->count ? first_input(v.u.rec->items[0]) : UINT32_MAX;
+}
+
+/* What was written, in the order of the inputs that hold it: more outputs, or copies into those
+ * inputs at the end. Numbers are no inputs: they stay outputs. */
+static void give_writes(Session *s, Made *j, Span *at) {
+  Unit *u = j->u;
+  for (size_t i = 1; i < u->state_count; i++)
+    for (size_t k = i; k && first_input(u->states[k].first) < first_input(u->states[k - 1].first);
+         k--) {
+      State later = u->states[k - 1];
+      u->states[k - 1] = u->states[k];
+      u->states[k] = later;
+    }
+  for (size_t i = 0; i < u->state_count; i++) {
+    State *st = &u->states[i];
+    Value both[2] = {st->first, st->cur};
+    if (!st->written) continue;
+    if (j->epilogue)
+      tree_map(s, 2, both, write_back, at, *at);
+    else
+      tree_map(s, 1, &st->cur, give_output, at, *at);
+  }
+}
+
+static Value input_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n;
+  (void)path;
+  if (v[0].tag == V_INT) return made_int(s, s->stage->unit, ((Field *)ud)->name, (Span){0});
+  if (v[0].tag != V_NODE || v[0].weak) return v[0];
+  Type t = type_of(s, v[0]);
+  return made_tensor(s, (DType)t.dtype, t.rank, t.dim);
+}
+
+/* For `ckl ir`: params and buffers of a made-up instance are inputs, as they are of a call. */
+static void state_to_inputs(Session *s, Value v, Span at) {
+  if (v.tag == V_LIST || v.tag == V_TUPLE)
+    for (size_t i = 0; i < v.u.list->count; i++) state_to_inputs(s, v.u.list->items[i], at);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) state_to_inputs(s, v.u.rec->items[i], at);
+  if (v.tag != V_INST) return;
+  for (size_t i = 0; i < v.u.inst->count; i++) {
+    Field *f = &v.u.inst->fields[i];
+    if (f->kind == FIELD_LET) state_to_inputs(s, f->v, at);
+    if (f->kind == FIELD_PARAM || f->kind == FIELD_BUFFER)
+      value_set(&f->v, tree_map(s, 1, &f->v, input_leaf, f, at));
+  }
+}
+
 static void check_fn_job(void *ud) {
   Made *j = ud;
   Session *s = j->s;
@@ -257,12 +325,15 @@ static void check_fn_job(void *ud) {
   if (!ok) return;
   Args a = {.count = n, .v = v, .names = names, .spans = spans, .call = d->fn->header};
   a.call.file = 0; /* no trace: nobody called */
+  if (u->shows) state_to_inputs(s, self, a.call);
+  for (size_t i = 0; u->shows && i < n; i++) state_to_inputs(s, v[i], a.call);
   s->abstract = d->fn->is_proc;
   Value r = call_fn(s, f, &a);
   j->done = true;
   if (!j->out) return;
   tree_map(s, 1, &r, give_output, &a.call, a.call);
-  print_stage(s, j->out, u->arena, u->g, j->stage, d->fn->header);
+  give_writes(s, j, &a.call);
+  print_stage(s, j->out, u->arena, gr_dce(u->arena, u->g), j->stage, d->fn->header);
 }
 
 /* One try, with `value[i % n]` for the i-th size that is needed as a constant. Returns how many
@@ -273,7 +344,7 @@ static size_t check_once(Session *s, Made *j, const int64_t *value, size_t n) {
   for (;;) {
     Arena a;
     arena_init(&a, &s->mem);
-    Unit u = {.s = s, .arena = &a, .token = VAL_NONE, .check = true};
+    Unit u = {.s = s, .arena = &a, .token = VAL_NONE, .check = true, .shows = j->out};
     buf_init_arena(&u.flat.sig, &a);
     u.flat.arena = &a;
     for (size_t i = 0; i < pin_count; i++) VEC_PUSH(&a, u.pins, u.pin_count, u.pin_cap, pins[i]);
@@ -875,7 +946,13 @@ bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, si
   if (!j.node)
     fail(s, ERR_UNKNOWN_NAME, (Span){0},
          "the file has no function `%s` (a method is `Model.method`)", fn);
-  while (j.stage < STAGE_COUNT && strcmp(stage, stage_names[j.stage])) j.stage++;
+  const char *more = strchr(stage, ' '); /* "joint epilogue" */
+  size_t len = more ? (size_t)(more - stage) : strlen(stage);
+  while (j.stage < STAGE_COUNT &&
+         (strncmp(stage, stage_names[j.stage], len) || stage_names[j.stage][len]))
+    j.stage++;
+  j.epilogue = more && !strcmp(more, " epilogue") && j.stage < STAGE_PLAN;
+  if (more && !j.epilogue) j.stage = STAGE_COUNT;
   if (j.stage == STAGE_COUNT) fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
   j.types = ARENA_ARRAY(&s->notes, Node *, n + 1);
   ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};

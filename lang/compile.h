@@ -36,6 +36,7 @@ typedef struct State {
   Name field;           /* of an instance; NULL for a param */
   size_t index;         /* of the leaf, or of the instance in flat.insts */
   Value cur;            /* staged */
+  Value first;          /* of `ckl ir`: before the first write */
   Val *versions; size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
   bool written;
 } State;
@@ -69,6 +70,7 @@ struct Unit {
   Val token;         /* present effect token */
   struct Hosts *hosts; /* lang/host.h; NULL: none */
   bool restart, check;
+  bool shows;  /* of `check`: what is written is told */
   bool quiet;  /* some of it stands under no_grad */
   bool regrad; /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
   uint32_t steps; /* of `check`: calls and turns walked so far */

@@ -51,7 +51,6 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
     if (s->stage && !s->by_reference && f->v.tag == V_PARAM) return param_read(s, f->v.u.p, at);
     if (!s->stage && f->v.tag == V_PARAM && f->v.u.p->overlay.tag && !s->by_reference)
       return f->v.u.p->overlay;
-    return f->v;
   }
   State *st = unit_state(s, i, f->name);
   return st ? st->cur : f->v;
@@ -155,12 +154,24 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   VEC_PUSH(unit_of(s)->arena, st->versions, st->version_count, st->version_cap, c.u.v);
 }
 
+/* The state of a made-up instance of `ckl ir`, which begins with its first write. */
+static State *state_shown(Session *s, Inst *i, Field *f) {
+  Unit *u = unit_of(s);
+  State *st = unit_state(s, i, f->name);
+  if (st || !u || !u->shows || s->abstract) return st;
+  State made = {.key = i, .field = f->name, .cur = f->v, .first = f->v};
+  VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, made);
+  return &u->states[u->state_count - 1];
+}
+
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
-  if (f->kind == FIELD_PARAM && f->v.tag != V_PARAM) { /* `check`: a made-up instance */
+  bool made = f->kind == FIELD_PARAM && f->v.tag != V_PARAM; /* `check`: a made-up instance */
+  State *st = state_shown(s, i, f);
+  if (made && !st) {
     fit(s, f->v, v, at, f->name);
     return;
   }
-  if (f->kind == FIELD_PARAM) {
+  if (f->kind == FIELD_PARAM && !made) {
     param_write(s, f->v.u.p, v, at);
     return;
   }
@@ -170,7 +181,6 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
     value_set(&f->v, detach(s, x));
     return;
   }
-  State *st = unit_state(s, i, f->name);
   if (!st) {
     if (s->abstract || (unit_of(s) && unit_of(s)->check)) return;
     fail(s, ERR_BUG, at, "a buffer reached code without being an argument");

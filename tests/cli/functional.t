@@ -61,6 +61,53 @@ tap_empty "$(grep -c 'input .*i64\[2\]' fore | grep -v '^1$')" 'takes its key'
 tap_empty "$(grep 'input .*i64\[2\]' back)" 'the backward keeps what was drawn'
 # row S4.65
 says staged 'path="m"' 'nodes know the model they come from'
+# same TEXT WANTED TITLE
+same() { tap_empty "$([ "$1" = "$2" ] || echo "$1, not $2")" "$3"; }
+# row S4.5 S4.44
+cat >writes.ckl <<'END'
+model Counter() {
+  buffer total: f32[2] = 0.0
+  buffer steps: int = 0
+  buffer a: f32[2] = 0.0
+  buffer b: f32[2] = 1.0
+  param w: f32[2] = ones()
+  fn forward(x: f32[2]) -> f32[2] {
+    let old = total
+    w = w * 2
+    let was = a
+    a = b
+    b = was
+    total = total + x
+    steps = steps + 1
+    old * w
+  }
+}
+fn two(c: Counter, x: f32[2]) -> f32[2] = c(x)
+END
+gives 0 'writes as outputs' "$ckl" ir --writes=outputs writes.ckl two
+same "$(sed -n 's/ *return //p' out | wc -w)" 6 'follow the results: total, steps, a, b, w'
+cp out outputs
+gives 0 'that is how they are shown' "$ckl" ir writes.ckl two
+same "$(cat out)" "$(cat outputs)" 'without the option, too'
+gives 0 'writes at the end' "$ckl" ir --writes=epilogue writes.ckl two
+same "$(sed -n 's/.*= write %[0-9]* //p' out | sed 's/ [^%].*//;s/ %.*//' | xargs)" '%1 %2 %3 %4' \
+  'are copies into the inputs, in their order'
+same "$(sed -n 's/ *return //p' out | wc -w)" 2 'beside the result and the number, which is no input'
+cp out end.ckg
+gives 0 'that form reads back' "$ckl" opt --pass=verify end.ckg
+same "$(cat out)" "$(cat end.ckg)" 'as it was'
+for pass in dce cse fold remat; do
+  gives 0 "and goes through $pass" "$ckl" opt --pass=$pass end.ckg
+  same "$(grep -c '= write' out)" 4 'with its writes'
+done
+gives 0 'a joint graph' "$ckl" ir --stage=joint --writes=epilogue writes.ckl two
+same "$(awk '/^graph/ { n++ } n == 1' out | grep -c '= write')" 4 'writes in its forward half'
+same "$(grep -c '= write' out)" 4 'only'
+gives 2 'what follows graphs' "$ckl" ir --stage=plan --writes=epilogue writes.ckl two
+says err 'a form of graphs' 'has no such form'
+gives 2 'another word' "$ckl" ir --writes=none writes.ckl two
+sed 's/= write %[0-9]* %1/= write %1 %1/' end.ckg >bad.ckg
+gives 1 'a write that is out of order' "$ckl" opt --pass=verify bad.ckg
 # row S4.3 S4.11
 printf 'graph "g" {\n  %%0 = input {index=0 dtype=f32 device=cpu dims=[2]} : f32[2]\n  return %%1\n}\n' >bad.ckg
 gives 1 'a graph with an output that is none' "$ckl" opt --pass=verify bad.ckg

@@ -94,7 +94,7 @@ static void draw(void *ud)
   (void)ud;
   Names *names = names_new(&arena);
   gen_open(&x, &arena, names, rnd(1u << 30), rnd(2), rnd(4) == 0);
-  x.effects = rnd(2);
+  x.effects = x.writes = rnd(2);
   gen_graph(&x, 1 + (int)rnd(14));
   Buf b;
   buf_init_arena(&b, &arena);

@@ -22,7 +22,7 @@ typedef struct Role {
 typedef struct Gen {
   Graph *g;
   uint64_t rng;
-  bool symbolic, region, reuse, effects;
+  bool symbolic, region, reuse, effects, writes; /* writes: to inputs */
   Dim size[GEN_SIZES];
   int64_t value[GEN_SIZES]; /* of size[], also the environment of the symbols */
   Role role[GEN_INPUTS];
@@ -557,6 +557,24 @@ static Val gen_op(Gen *x, OpCode op)
     if (!val_none(r)) x->token = r;
     return r;
   }
+  case OP_WRITE: {
+    if (x->region || !x->writes) return VAL_NONE;
+    gen_use_token(x);
+    l0[0] = gen_size(x), l0[1] = gen_size(x);
+    ty = gen_type(gen_dtype(x, DOM_ANY), 2, (Dim[]){(Dim)l0[0], (Dim)l0[1]});
+    if (x->g->input_count && gen_rnd(x, 2))
+      v[1] = x->g->inputs[gen_rnd(x, (unsigned)x->g->input_count)];
+    else
+      v[1] = gen_fresh(x, &ty, (Role){ROLE_ANY, 0});
+    if (val_none(v[1]) || gr_type(x->g, v[1])->kind != TK_TENSOR) return VAL_NONE;
+    ty = *gr_type(x->g, v[1]);
+    ty.alias = 0;
+    v[0] = x->token;
+    v[2] = gen_want(x, &ty, (Role){ROLE_ANY, 0});
+    Val r = gen_node(x, op, 3, v, 0, NULL, 0, NULL);
+    if (!val_none(r)) x->token = r;
+    return r;
+  }
   default: return VAL_NONE;
   }
 }
@@ -591,6 +609,7 @@ static TAP_UNUSED Val gen_single(Gen *x, Arena *a, Names *names, uint64_t seed, 
                                  OpCode op)
 {
   gen_open(x, a, names, seed, symbolic, seed % 3 == 0);
+  x->writes = true;
   Val v = gen_op(x, op);
   if (val_none(v)) return v;
   for (uint32_t i = 0; i < x->g->nodes[v.node].result_count; i++) gr_output(x->g, (Val){v.node, i});

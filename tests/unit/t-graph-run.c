@@ -245,6 +245,45 @@ static const char effects[] =
     "  %6 = const {value=1 dtype=0 device=0} : bool\n"
     "  %7 = assert %5 %6 {text=\"d\"} : token\n  %8 = add %5.1 %2 : f32[2]\n  return %8 %7\n}\n";
 
+/* Two inputs change places, a result and a view of an input stay what they were, and of two writes
+ * to one input the later counts. */
+static void t_writes(void)
+{
+  Graph *g = text("graph {\n" INPUT(0, "8", "2") "f32[2] ~1\n" INPUT(1, "8", "2") "f32[2] ~2\n"
+                  INPUT(2, "8", "2") "f32[2] ~3\n  %3 = token : token\n"
+                  "  %4 = stop %0 : f32[2] ~1\n  %5 = write %3 %0 %1 : token\n"
+                  "  %6 = write %5 %1 %4 : token\n  %7 = add %0 %1 : f32[2]\n"
+                  "  %8 = write %6 %2 %0 : token\n  %9 = write %8 %2 %7 : token\n"
+                  "  return %7 %0 %4\n}\n");
+  if (!g) return;
+  Tensor *in[3] = {VEC(DT_F32, 1, 2), VEC(DT_F32, 10, 20), VEC(DT_F32, 0, 0)}, *out[3];
+  int64_t two = 2, back = -1;
+  Tensor *turned = tn_view(&mem, in[1], 1, &two, &back, 1);
+  tn_unref(in[1]);
+  in[1] = turned; /* 20, 10 */
+  RunCtx c = {.mem = &mem};
+  GErr e;
+  check(gr_run(g, &c, in, out, &e, NULL));
+  static const double want[6][2] = {{20, 10}, {1, 2}, {21, 12}, {21, 12}, {1, 2}, {1, 2}};
+  for (int i = 0; i < 6; i++)
+    for (int k = 0; k < 2; k++)
+      check_double(tn_get_f64(i < 3 ? in[i] : out[i - 3], k), ==, want[i][k]);
+  for (int i = 0; i < 3; i++) {
+    tn_unref(in[i]);
+    tn_unref(out[i]);
+  }
+  g = text("graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = token : token\n"
+           "  %2 = add %0 %0 : f32[2]\n  %3 = write %1 %0 %2 : token\n"
+           "  %4 = const {value=0 dtype=0 device=0} : bool\n"
+           "  %5 = assert %3 %4 {text=\"no\"} : token\n  return\n}\n");
+  if (!g) return;
+  in[0] = VEC(DT_F32, 1, 2);
+  check(!gr_run(g, &c, in, out, &e, NULL));
+  check_double(tn_get_f64(in[0], 1), ==, 2);
+  tn_unref(in[0]);
+  clean();
+}
+
 typedef struct Call {
   Graph *g;
   RunCtx *c;
@@ -563,6 +602,7 @@ static void all(void *ud)
   TEST(t_lifetime(), "a value lives until its last use");
   TEST(t_checks(), "sizes are tested before anything runs, with their values in the text");
   TEST(t_errors(), "an error has the place of the inner node; an interrupt stops the run");
+  TEST(t_writes(), "inputs are written when all has run, with values of before");
   TEST(t_effects(), "effects run in order of their tokens; what they fail or throw leaks nothing");
   TEST(t_assert(), "an assertion fails with its text");
   TEST(t_devices(), "results live where operands live; single numbers of the cpu come along");

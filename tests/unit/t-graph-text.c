@@ -24,7 +24,7 @@ static void t_random(void)
     Gen x;
     GErr e;
     gen_open(&x, &arena, names, seed, seed % 2, seed % 5 == 0);
-    x.effects = true;
+    x.effects = x.writes = true;
     gen_graph(&x, 1 + (int)(seed % 60));
     nodes += (long)x.g->node_count;
     if (!check_msg(gr_verify(x.g, &e), "seed %d: %s", (int)seed, e.text)) return;

@@ -467,7 +467,7 @@ static void t_damage(void)
     Gen x;
     fresh();
     gen_open(&x, &arena, names, seed % 20, seed % 2, false);
-    x.effects = true;
+    x.effects = x.writes = true;
     gen_graph(&x, 30);
     Graph *w = x.g;
     x.rng += seed * 7919;

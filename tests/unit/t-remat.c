@@ -216,14 +216,16 @@ static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint6
   check_int((int)n, ==, (int)g->node_count);
 }
 
-/* No node is copied twice for one block. */
+/* No node is copied twice for one block; each of its results may be fetched. */
 static void copied_once(const Graph *d, uint32_t from, uint64_t seed)
 {
   for (uint32_t i = from; i < d->node_count; i++) {
     const Prov *p = &d->provs[d->nodes[i].prov];
     for (uint32_t k = from; k < i && p->recomputed; k++) {
       const Prov *q = &d->provs[d->nodes[k].prov];
-      check_msg(!q->recomputed || q->span.lo != p->span.lo,
+      bool fetched =
+          d->nodes[i].op == OP_PLACE && !val_eq(gr_operand(d, i, 0), gr_operand(d, k, 0));
+      check_msg(!q->recomputed || q->span.lo != p->span.lo || fetched,
                 "seed %d: %%%u and %%%u are copies of one", (int)seed, (unsigned)k, (unsigned)i);
     }
   }
