@@ -1,9 +1,9 @@
 /* Whole copies of graphs, and one graph put into another.
  *
- * In: a graph. Out: a graph in another arena that shares nothing with it but the DimTab and
- * interned names, or the same nodes appended to a graph that is being built. Copied nodes keep
- * their types and provenance; inlined ones get their types from the shape rules again, since
- * arguments may be more exact than the inputs were. Recursion is over region nesting.
+ * In: a graph. Out: a graph that shares nothing with it but the DimTab, interned names and, in the
+ * same arena, what attributes point to; or the same nodes appended to a graph that is being built.
+ * Copied nodes keep their types and provenance; inlined ones get their types from the shape rules
+ * again, since arguments may be more exact than the inputs were. Recursion is over region nesting.
  */
 #include <string.h>
 
@@ -15,10 +15,20 @@ ValMap map_new(Arena *a, const Graph *src) {
   return m;
 }
 
+static void *room(Arena *a, size_t each, size_t n) {
+  return n ? arena_array(a, each, n) : NULL;
+}
+
 Graph *copy_start(Arena *a, const Graph *g) {
   Graph *d = gr_new(a, g->dims, g->names, g->name);
   d->alias_count = g->alias_count;
   d->blocks = g->blocks;
+  d->nodes = room(a, sizeof *d->nodes, d->node_cap = g->node_count);
+  d->operands = room(a, sizeof *d->operands, d->operand_cap = g->operand_count);
+  d->types = room(a, sizeof *d->types, d->type_cap = g->type_count);
+  d->attrs = room(a, sizeof *d->attrs, d->attr_cap = g->attr_count);
+  d->provs = room(a, sizeof *d->provs, d->prov_cap = g->prov_count);
+  d->inputs = room(a, sizeof *d->inputs, d->input_cap = g->input_count);
   return d;
 }
 
@@ -52,7 +62,8 @@ Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in,
     VEC_PUSH(dst->arena, dst->operands, dst->operand_count, dst->operand_cap, in[i]);
   }
   for (uint32_t i = 0; i < n->attr_count; i++) {
-    Attr a = own_attr(dst->arena, src->attrs[n->attr0 + i]);
+    Attr a = src->attrs[n->attr0 + i];
+    if (src->arena != dst->arena) a = own_attr(dst->arena, a);
     if (n->op == OP_INPUT && a.key == AT_INDEX) a.u.i = (int64_t)dst->input_count;
     VEC_PUSH(dst->arena, dst->attrs, dst->attr_count, dst->attr_cap, a);
   }

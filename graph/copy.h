@@ -32,6 +32,16 @@ Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in,
 /* The checks and, through the map, the outputs of m->src. */
 void copy_checks(Graph *dst, const Graph *src);
 void copy_outputs(Graph *dst, const ValMap *m);
+/* Merges equal nodes of d as they are appended. */
+typedef struct Merge Merge;
+Merge *merge_new(Arena *a, Graph *d, size_t nodes); /* about so many */
+/* The first result of d's last node, or of an earlier one that computes the same: then the last is
+ * taken out again. */
+Val merge_last(Merge *m);
+/* Per result of g: whether an output, an effect or what can fail needs it (graph/dce.c). */
+bool *live_results(Arena *a, const Graph *g);
+/* Whether the node stays, by that. */
+bool node_live(const Graph *g, uint32_t node, const bool *live);
 bool has_effect(const Graph *g); /* some node, however nested, is an effect */
 bool node_effect(const Graph *g, uint32_t node);
 /* The text of a graph without provenance, names and alias classes: equal for equal graphs. */

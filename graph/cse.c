@@ -6,20 +6,20 @@
  * second), nodes of different checkpoint regions, with different recompute tags or of which one is
  * watched for NaN, and `alias`, which marks the edge of a call. Merging before differentiation
  * changes the order in which gradients are summed, so the pass belongs behind it (rule 104).
- * A hash table finds candidates; the result follows node order only.
+ * Nodes are merged as they are appended: a hash table finds candidates, the result follows node
+ * order only.
  */
 #include <string.h>
 
 #include "graph/copy.h"
 
-typedef struct Cse {
+struct Merge {
   Arena *a;
-  const Graph *g;
-  ValMap map;
-  const char **plain; /* per region of g: its text, or NULL until needed */
-  uint32_t *slot;     /* node + 1 of g, all of them copied */
-  size_t cap;
-} Cse;
+  Graph *d;
+  const char **plain; size_t plain_cap; /* per region of d: its text, or NULL until needed */
+  uint32_t *slot;                       /* node + 1 of d */
+  size_t count, cap;                    /* a power of two */
+};
 
 static uint64_t mix(uint64_t h, uint64_t x) {
   h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
@@ -32,34 +32,39 @@ static uint64_t float_bits(double x) {
   return u;
 }
 
-static const char *plain_text(Cse *c, uint32_t region) {
-  if (!c->plain[region]) {
-    Buf b;
-    buf_init_arena(&b, c->a);
-    print_plain(&b, c->g->regions[region]);
-    c->plain[region] = b.s;
+static const char *plain_text(Merge *m, uint32_t region) {
+  while (m->plain_cap <= region) {
+    size_t cap = m->plain_cap ? 2 * m->plain_cap : 8;
+    m->plain = arena_grow(m->a, m->plain, m->plain_cap * sizeof *m->plain, cap * sizeof *m->plain);
+    m->plain_cap = cap;
   }
-  return c->plain[region];
+  if (!m->plain[region]) {
+    Buf b;
+    buf_init_arena(&b, m->a);
+    print_plain(&b, m->d->regions[region]);
+    m->plain[region] = b.s;
+  }
+  return m->plain[region];
 }
 
-/* Operand k as seen after merging, the smaller one first where order means nothing. */
-static Val operand(const Cse *c, const GNode *n, uint32_t k) {
-  const Val *v = c->g->operands + n->operand0;
-  Val x = map_get(&c->map, v[k]);
+/* Operand k, the smaller one first where order means nothing. */
+static Val operand(const Graph *g, const GNode *n, uint32_t k) {
+  const Val *v = g->operands + n->operand0;
+  Val x = v[k];
   if (!(op_info[n->op].traits & T_COMM) || n->operand_count != 2) return x;
-  Val y = map_get(&c->map, v[1 - k]);
+  Val y = v[1 - k];
   bool less = x.node != y.node ? x.node < y.node : x.res < y.res;
   return less == (k == 0) ? x : y;
 }
 
-static uint64_t node_hash(Cse *c, const GNode *n) {
+static uint64_t node_hash(const Graph *g, const GNode *n) {
   uint64_t h = mix(mix(n->op, n->operand_count), n->attr_count);
   for (uint32_t i = 0; i < n->operand_count; i++) {
-    Val v = operand(c, n, i);
+    Val v = operand(g, n, i);
     h = mix(mix(h, v.node), v.res);
   }
   for (uint32_t i = 0; i < n->attr_count; i++) {
-    const Attr *a = &c->g->attrs[n->attr0 + i];
+    const Attr *a = &g->attrs[n->attr0 + i];
     h = mix(mix(h, a->key), a->count);
     if (a->kind == AK_FLOAT)
       h = mix(h, float_bits(a->u.f));
@@ -90,8 +95,8 @@ static bool attr_eq(const Attr *a, const Attr *b) {
   return false;
 }
 
-static bool same_node(Cse *c, const GNode *a, const GNode *b) {
-  const Graph *g = c->g;
+static bool same_node(Merge *m, const GNode *a, const GNode *b) {
+  const Graph *g = m->d;
   if (a->op != b->op || a->operand_count != b->operand_count || a->attr_count != b->attr_count ||
       a->result_count != b->result_count || a->region_count != b->region_count) {
     return false;
@@ -99,7 +104,7 @@ static bool same_node(Cse *c, const GNode *a, const GNode *b) {
   const Prov *p = &g->provs[a->prov], *q = &g->provs[b->prov];
   if (p->region != q->region || p->tag != q->tag || p->anomaly != q->anomaly) return false;
   for (uint32_t i = 0; i < a->operand_count; i++) {
-    if (!val_eq(operand(c, a, i), operand(c, b, i))) return false;
+    if (!val_eq(operand(g, a, i), operand(g, b, i))) return false;
   }
   for (uint32_t i = 0; i < a->attr_count; i++) {
     if (!attr_eq(&g->attrs[a->attr0 + i], &g->attrs[b->attr0 + i])) return false;
@@ -108,7 +113,7 @@ static bool same_node(Cse *c, const GNode *a, const GNode *b) {
     if (!type_eq(&g->types[a->result0 + i], &g->types[b->result0 + i])) return false;
   }
   for (uint32_t i = 0; i < a->region_count; i++) {
-    if (strcmp(plain_text(c, a->region0 + i), plain_text(c, b->region0 + i))) return false;
+    if (strcmp(plain_text(m, a->region0 + i), plain_text(m, b->region0 + i))) return false;
   }
   return true;
 }
@@ -119,37 +124,71 @@ static bool never(const Graph *g, uint32_t node) {
          g->provs[n->prov].recomputed || (op_info[n->op].traits & T_RANDOM) || node_effect(g, node);
 }
 
-Graph *gr_cse(Arena *a, const Graph *from) {
-  /* Regions first, so that equal ones have equal texts. */
-  Graph *g = gr_clone(a, from);
-  for (size_t i = 0; i < g->region_count; i++) g->regions[i] = gr_cse(a, g->regions[i]);
-  Cse c = {.a = a, .g = g, .map = map_new(a, g)};
-  c.plain = ARENA_ARRAY(a, const char *, g->region_count + 1);
-  for (c.cap = 16; c.cap < g->node_count * 2; c.cap *= 2) continue;
-  c.slot = ARENA_ARRAY(a, uint32_t, c.cap);
-  Graph *d = copy_start(a, g);
-  for (uint32_t i = 0; i < g->node_count; i++) {
-    const GNode *n = &g->nodes[i];
-    if (never(g, i)) {
-      copy_node(d, &c.map, i, NULL);
-      continue;
-    }
-    size_t at = (size_t)node_hash(&c, n) & (c.cap - 1);
-    const GNode *found = NULL;
-    for (; c.slot[at] && !found; at = (at + 1) & (c.cap - 1)) {
-      const GNode *other = &g->nodes[c.slot[at] - 1];
-      if (same_node(&c, n, other)) found = other;
-    }
-    if (found) {
-      for (uint32_t k = 0; k < n->result_count; k++) {
-        c.map.to[n->result0 + k] = c.map.to[found->result0 + k];
-      }
-      continue;
-    }
-    c.slot[at] = i + 1;
-    copy_node(d, &c.map, i, NULL);
+static void enter(Merge *m, uint32_t node, uint64_t hash) {
+  size_t at = (size_t)hash & (m->cap - 1);
+  while (m->slot[at]) at = (at + 1) & (m->cap - 1);
+  m->slot[at] = node + 1;
+}
+
+static void widen(Merge *m) {
+  const uint32_t *old = m->slot;
+  size_t n = m->cap;
+  m->cap *= 2;
+  m->slot = ARENA_ARRAY(m->a, uint32_t, m->cap);
+  for (size_t i = 0; i < n; i++) {
+    if (old[i]) enter(m, old[i] - 1, node_hash(m->d, &m->d->nodes[old[i] - 1]));
   }
-  copy_checks(d, g);
-  copy_outputs(d, &c.map);
+}
+
+Merge *merge_new(Arena *a, Graph *d, size_t nodes) {
+  Merge *m = ARENA_NEW(a, Merge);
+  *m = (Merge){.a = a, .d = d, .cap = 16};
+  while (m->cap < nodes * 2) m->cap *= 2;
+  m->slot = ARENA_ARRAY(a, uint32_t, m->cap);
+  return m;
+}
+
+/* Takes the last node out again. */
+static void drop_last(Merge *m) {
+  Graph *d = m->d;
+  GNode n = d->nodes[--d->node_count];
+  d->operand_count = n.operand0;
+  d->type_count = n.result0;
+  d->attr_count = n.attr0;
+  d->region_count = n.region0;
+  for (size_t i = n.region0; n.region_count && i < m->plain_cap; i++) m->plain[i] = NULL;
+}
+
+Val merge_last(Merge *m) {
+  Graph *d = m->d;
+  uint32_t last = (uint32_t)d->node_count - 1;
+  const GNode *n = &d->nodes[last];
+  if (never(d, last)) return (Val){last, 0};
+  uint64_t hash = node_hash(d, n);
+  for (size_t at = (size_t)hash & (m->cap - 1); m->slot[at]; at = (at + 1) & (m->cap - 1)) {
+    if (!same_node(m, n, &d->nodes[m->slot[at] - 1])) continue;
+    drop_last(m);
+    return (Val){m->slot[at] - 1, 0};
+  }
+  if (2 * ++m->count > m->cap) widen(m);
+  enter(m, last, hash);
+  return (Val){last, 0};
+}
+
+Graph *gr_cse(Arena *a, const Graph *from) {
+  Graph *d = copy_start(a, from);
+  ValMap map = map_new(a, from);
+  Merge *m = merge_new(a, d, from->node_count);
+  for (uint32_t i = 0; i < from->node_count; i++) {
+    const GNode *n = &from->nodes[i];
+    Graph **regions = n->region_count ? ARENA_ARRAY(a, Graph *, n->region_count) : NULL;
+    for (uint32_t k = 0; k < n->region_count; k++)
+      regions[k] = gr_cse(a, from->regions[n->region0 + k]);
+    copy_node(d, &map, i, regions);
+    Val v = merge_last(m);
+    for (uint32_t k = 0; k < n->result_count; k++) map.to[n->result0 + k] = (Val){v.node, k};
+  }
+  copy_checks(d, from);
+  copy_outputs(d, &map);
   return d;
 }

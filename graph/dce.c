@@ -127,6 +127,17 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
   return need;
 }
 
+bool *live_results(Arena *a, const Graph *g) {
+  return sweep(a, g, NULL);
+}
+
+bool node_live(const Graph *g, uint32_t node, const bool *live) {
+  const GNode *n = &g->nodes[node];
+  bool any = n->op == OP_INPUT || node_effect(g, node);
+  for (uint32_t k = 0; k < n->result_count && !any; k++) any = live[n->result0 + k];
+  return any;
+}
+
 /* g without dead nodes; outputs by keep_out, inputs by keep_in (NULL = all). */
 static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in) {
   const bool *need = sweep(a, g, keep_out);
@@ -135,13 +146,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
   size_t input = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
-    bool live = node_effect(g, i);
-    for (uint32_t k = 0; k < n->result_count; k++) live = live || need[n->result0 + k];
-    if (n->op == OP_INPUT) {
-      live = !keep_in || keep_in[input];
-      input++;
-    }
-    if (!live) continue;
+    if (n->op == OP_INPUT ? keep_in && !keep_in[input++] : !node_live(g, i, need)) continue;
     if (!n->region_count) {
       copy_node(d, &m, i, NULL);
       continue;
@@ -192,8 +197,4 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
 
 Graph *gr_dce(Arena *a, const Graph *g) {
   return rebuild(a, g, NULL, NULL);
-}
-
-Graph *gr_simplify(Arena *keep, Arena *temp, const Graph *g) {
-  return gr_dce(keep, gr_cse(temp, gr_fold(temp, g)));
 }

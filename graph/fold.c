@@ -1,4 +1,5 @@
-/* Folding: constants are computed, nodes that change nothing go away, movements are joined.
+/* Folding: constants are computed, nodes that change nothing go away, movements are joined. And
+ * simplifying, which folds and merges (graph/cse.c) in one walk.
  *
  * In: a graph. Out: a graph with the same inputs, outputs and bits (rule 104: only the payload of
  * a NaN may differ). Each node is looked at once, in order, after its operands; a rule gives the
@@ -17,6 +18,7 @@ typedef struct Fold {
   const Graph *g;
   Graph *d;
   ValMap map;
+  Merge *merge;  /* of d; NULL: nodes are only folded */
   uint32_t node; /* of g */
   const GNode *n;
   const Val *in;    /* operands in d */
@@ -59,9 +61,14 @@ static bool is_one(Fold *f, Val v) {
   return is_float(f, v, 1, false) || is_int(f, v, 1);
 }
 
+/* v, the value of the node made last. */
+static Val merged(Fold *f, Val v) {
+  return f->merge && !val_none(v) ? merge_last(f->merge) : v;
+}
+
 static Val make(Fold *f, OpCode op, Val x, const Attr *attrs, int n) {
   f->d->at = f->g->provs[f->n->prov];
-  return gr_op(f->d, op, &x, 1, attrs, n, NULL, 0, NULL);
+  return merged(f, gr_op(f->d, op, &x, 1, attrs, n, NULL, 0, NULL));
 }
 
 static Val make_dims(Fold *f, OpCode op, Val x) {
@@ -75,8 +82,9 @@ static Val make_dims(Fold *f, OpCode op, Val x) {
 static Val constant(Fold *f, const Tensor *t) {
   DType dt = t->dtype;
   f->d->at = f->g->provs[f->n->prov];
-  if (dt_float(dt)) return gr_const_f(f->d, dt, (Device)f->type->dev, tn_get_f64(t, 0));
-  return gr_const_i(f->d, dt, (Device)f->type->dev, tn_get_i64(t, 0));
+  Device dev = (Device)f->type->dev;
+  return merged(f, dt_float(dt) ? gr_const_f(f->d, dt, dev, tn_get_f64(t, 0))
+                                : gr_const_i(f->d, dt, dev, tn_get_i64(t, 0)));
 }
 
 static void unref(void *t) {
@@ -317,7 +325,7 @@ static Val replacement(Fold *f) {
   if (p->tag != TAG_NONE || p->recomputed || f->n->result_count != 1) return VAL_NONE;
   if (op == OP_DIM && dim_is_const(f->d->dims, (Dim)gr_attr(f->g, f->node, AT_SIZE)->u.i, &k)) {
     f->d->at = *p;
-    return gr_const_i(f->d, DT_I64, DEV_CPU, k);
+    return merged(f, gr_const_i(f->d, DT_I64, DEV_CPU, k));
   }
   if (f->n->operand_count == 0) return VAL_NONE;
   Val v = compute(f);
@@ -326,11 +334,15 @@ static Val replacement(Fold *f) {
   return v;
 }
 
-Graph *gr_fold(Arena *a, const Graph *from) {
+/* Folds; with `simplify` it also merges equal nodes and leaves out what nothing needs. */
+static Graph *walk(Arena *a, const Graph *from, bool simplify) {
   Fold f = {.a = a, .g = from, .d = copy_start(a, from), .map = map_new(a, from)};
+  const bool *live = simplify ? live_results(a, from) : NULL;
+  if (simplify) f.merge = merge_new(a, f.d, from->node_count);
   for (uint32_t i = 0; i < from->node_count; i++) {
     const GNode *n = &from->nodes[i];
-    Val *in = ARENA_ARRAY(a, Val, n->operand_count + 1u);
+    if (live && !node_live(from, i, live)) continue;
+    Val few[8], *in = n->operand_count <= 8 ? few : ARENA_ARRAY(a, Val, n->operand_count);
     for (uint32_t k = 0; k < n->operand_count; k++)
       in[k] = map_get(&f.map, from->operands[n->operand0 + k]);
     f.node = i;
@@ -344,11 +356,20 @@ Graph *gr_fold(Arena *a, const Graph *from) {
     }
     Graph **regions = n->region_count ? ARENA_ARRAY(a, Graph *, n->region_count) : NULL;
     for (uint32_t k = 0; k < n->region_count; k++)
-      regions[k] = gr_fold(a, from->regions[n->region0 + k]);
-    copy_node(f.d, &f.map, i, regions);
+      regions[k] = walk(a, from->regions[n->region0 + k], simplify);
+    v = merged(&f, copy_node(f.d, &f.map, i, regions));
+    for (uint32_t k = 0; k < n->result_count; k++) f.map.to[n->result0 + k] = (Val){v.node, k};
   }
   copy_checks(f.d, from);
   copy_outputs(f.d, &f.map);
   f.d->at = from->at;
   return f.d;
+}
+
+Graph *gr_fold(Arena *a, const Graph *from) {
+  return walk(a, from, false);
+}
+
+Graph *gr_simplify(Arena *keep, Arena *temp, const Graph *g) {
+  return gr_dce(keep, walk(temp, g, true));
 }

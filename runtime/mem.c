@@ -4,7 +4,7 @@
  * Idea: callers remember sizes, so a block has no header and the accounts are exact. Whoever cannot
  * go on throws to the innermost protected call; what hangs on the pool is released on the way.
  * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back,
- * without those that are kept for tensors to come. */
+ * without those that are kept for tensors and arenas to come. */
 #include "runtime/mem.h"
 
 #include <stdarg.h>
@@ -103,8 +103,11 @@ static void drop_kept(Mem *m, int i) {
   ASAN_UNPOISON_MEMORY_REGION(k.data, k.bytes);
 }
 
+static void drop_chunks(Mem *m);
+
 bool mem_trim(Mem *m) {
-  if (!m->kept_count) return false;
+  if (!m->kept_count && !m->chunks) return false;
+  drop_chunks(m);
   while (m->kept_count) {
     MemKept k = m->kept[m->kept_count - 1];
     drop_kept(m, m->kept_count - 1);
@@ -264,7 +267,7 @@ struct ArenaChunk {
   char data[];
 };
 
-enum { ARENA_ALIGN = 16, CHUNK_MIN = 1024, CHUNK_MAX = 1 << 20 };
+enum { ARENA_ALIGN = 16, CHUNK_MIN = 1024, CHUNK_KEEP = 64 << 10, CHUNK_MAX = 1 << 20 };
 
 _Static_assert(sizeof(ArenaChunk) % ARENA_ALIGN == 0, "the data of a chunk is aligned");
 
@@ -272,11 +275,61 @@ void arena_init(Arena *a, Mem *m) {
   *a = (Arena){.mem = m};
 }
 
+#ifdef CKL_ARENA_MALLOC
+enum { KEEPS_CHUNKS = 0 };
+#else
+enum { KEEPS_CHUNKS = 1 };
+#endif
+
+/* A chunk of one of the usual sizes waits for the next arena, while there is room. */
+static bool keep_chunk(Mem *m, ArenaChunk *c) {
+  size_t bytes = sizeof *c + c->size;
+  bool usual = c->size >= CHUNK_KEEP && c->size <= CHUNK_MAX && !(c->size & (c->size - 1));
+  if (!KEEPS_CHUNKS || !usual || bytes > MEM_CHUNKS - m->chunk_bytes) return false;
+  c->prev = m->chunks;
+  m->chunks = c;
+  m->chunk_bytes += bytes;
+  m->live -= bytes;
+  ASAN_POISON_MEMORY_REGION(c->data, c->size);
+  return true;
+}
+
+static ArenaChunk *unlink_chunk(Mem *m, ArenaChunk **link) {
+  ArenaChunk *c = *link;
+  *link = c->prev;
+  m->chunk_bytes -= sizeof *c + c->size;
+  ASAN_UNPOISON_MEMORY_REGION(c->data, c->size);
+  return c;
+}
+
+static ArenaChunk *take_chunk(Mem *m, size_t size) {
+  for (ArenaChunk **link = &m->chunks; size >= CHUNK_KEEP && *link; link = &(*link)->prev) {
+    if ((*link)->size != size) continue;
+    ArenaChunk *c = unlink_chunk(m, link);
+    m->live += sizeof *c + size;
+    if (m->live > m->peak) m->peak = m->live;
+    return c;
+  }
+  return NULL;
+}
+
+static void drop_chunks(Mem *m) {
+  while (m->chunks) {
+    ArenaChunk *c = unlink_chunk(m, &m->chunks);
+    m->hook(m->ud, c, sizeof *c + c->size, 0);
+  }
+}
+
 static ArenaChunk *chunk_try(Arena *a, size_t size) {
   if (size > PTRDIFF_MAX - sizeof(ArenaChunk)) return NULL;
-  ArenaChunk *c = mem_try(a->mem, NULL, 0, sizeof *c + size);
+  ArenaChunk *c = take_chunk(a->mem, size);
+  if (!c) c = mem_try(a->mem, NULL, 0, sizeof *c + size);
   if (c) *c = (ArenaChunk){.size = size};
   return c;
+}
+
+static void chunk_free(Arena *a, ArenaChunk *c) {
+  if (!keep_chunk(a->mem, c)) mem_free(a->mem, c, sizeof *c + c->size);
 }
 
 #ifdef CKL_ARENA_MALLOC
@@ -384,7 +437,7 @@ void arena_free(Arena *a) {
   a->used = 0;
   while (c) {
     ArenaChunk *prev = c->prev;
-    mem_free(a->mem, c, sizeof *c + c->size);
+    chunk_free(a, c);
     c = prev;
   }
 }
@@ -397,7 +450,7 @@ ArenaMark arena_mark(const Arena *a) {
 static void drop_chunk(Arena *a, ArenaChunk **link) {
   ArenaChunk *c = *link;
   *link = c->prev;
-  mem_free(a->mem, c, sizeof *c + c->size);
+  chunk_free(a, c);
 }
 
 void arena_rewind(Arena *a, ArenaMark m) {

@@ -26,6 +26,7 @@ typedef enum Device { DEV_CPU, DEV_CUDA, DEV_SIM, DEV_SPILL, DEV_COUNT } Device;
 typedef void *(*MemHook)(void *ud, void *ptr, size_t old_size, size_t new_size);
 
 typedef struct MemJump MemJump;
+typedef struct ArenaChunk ArenaChunk;
 typedef struct Spill Spill;
 
 /* A reference-counted object on the autorelease pool. */
@@ -40,6 +41,7 @@ typedef struct MemKept {
   size_t bytes;
 } MemKept;
 enum { MEM_KEPT = 512 }; /* a model of a hundred params under Adam frees three times as many */
+enum { MEM_CHUNKS = 8 << 20 }; /* bytes of freed chunks of arenas that are kept at most */
 
 typedef struct Mem {
   MemHook hook;
@@ -50,6 +52,8 @@ typedef struct Mem {
   size_t kept_bytes; /* freed tensor data, kept; in no other number here */
   int kept_count;
   MemKept kept[MEM_KEPT];                        /* the one freed last is last */
+  ArenaChunk *chunks; /* freed by arenas, the one freed last first; in no other number here */
+  size_t chunk_bytes;
   MemJump *jump;                                 /* innermost protected call */
   Spill *spill; /* where data of device spill lies (runtime/spill.h); NULL: as all data */
   MemPoolItem *pool;
@@ -94,9 +98,9 @@ void mem_pool_drain(Mem *m, size_t mark);
 void mem_pool_trim(Mem *m);
 
 /* Arena: bump allocation in chunks of growing size, freed as a whole. Allocation throws when out of
- * memory (never returns NULL); blocks are 16-byte aligned and zeroed. With -DCKL_ARENA_MALLOC each
+ * memory (never returns NULL); blocks are 16-byte aligned and zeroed. Large chunks of a freed arena
+ * are kept for the next one, as tensor data is: their pages are there. With -DCKL_ARENA_MALLOC each
  * allocation is its own block, so that ASan sees overruns. */
-typedef struct ArenaChunk ArenaChunk;
 typedef struct Arena {
   Mem *mem;
   ArenaChunk *chunk;

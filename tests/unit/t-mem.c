@@ -301,7 +301,50 @@ static void t_arena(void) {
     arena_free(&u.a);
     check_size(m.live, ==, 0);
   }
+  mem_trim(&m);
   check(failing_clean(&f, &m));
+}
+
+/* Large chunks wait for the next arena, up to a bound, and go when memory runs out. */
+static void fill_arena(void *ud) {
+  Arena *a = ud;
+  for (int i = 0; i < 600; i++) memset(arena_alloc(a, 16384), 0xff, 16384);
+}
+
+static void t_chunks(void) {
+  Failing f;
+  Mem m;
+  Arena a, b;
+  failing_init(&f, &m, 0);
+  arena_init(&a, &m);
+  arena_init(&b, &m);
+  check_int(mem_protect(&m, fill_arena, &a), ==, MEM_OK);
+  size_t live = m.live;
+  int64_t count = f.count;
+  arena_free(&a);
+  check_size(m.live, ==, 0);
+  check_size(m.chunk_bytes, <=, MEM_CHUNKS);
+  check_size(m.chunk_bytes, ==, f.bytes);
+#ifndef CKL_ARENA_MALLOC
+  check_size(m.chunk_bytes, >, MEM_CHUNKS - (2 << 20));
+#endif
+  check_int(mem_protect(&m, fill_arena, &b), ==, MEM_OK);
+  check_size(m.live, ==, live);
+  check_size(m.peak, ==, live);
+#ifndef CKL_ARENA_MALLOC
+  check_int(f.count - count, <, count / 2);
+#endif
+  check_int(*(char *)arena_alloc(&b, 70000), ==, 0);
+  arena_free(&b);
+  f.nth = f.count + 1;
+  void *p = mem_try(&m, NULL, 0, 100); /* the hook refuses once */
+  #ifndef CKL_ARENA_MALLOC
+  check(p);
+#endif
+  check_size(m.chunk_bytes, ==, 0);
+  mem_free(&m, p, 100);
+  check(failing_clean(&f, &m));
+  mem_close(&m);
 }
 
 static void t_arena_fails(void) {
@@ -358,6 +401,7 @@ int main(void) {
   TEST(t_pool_order(), "the pool is drained last in, first out");
   TEST(t_throws(), "too much memory and broken invariants are codes, not aborts");
   TEST(t_arena(), "arena blocks are apart, zeroed and aligned, and grow");
+  TEST(t_chunks(), "large chunks of a freed arena are used again, and go when memory runs out");
   TEST(t_arena_fails(), "an arena survives each of its allocations failing");
   TEST(t_arena_overflow(), "sizes that overflow are out of memory");
   return tap_done();
