@@ -301,6 +301,10 @@ typedef struct RunCtx {
   uint64_t nodes_run;
   const char *const *operand_text; /* as in Graph, for gr_run_op */
   int operand_text_count;
+  /* Per input, for gr_run and what stands for it: a reference that the run may drop, and then sets
+   * to NULL, as soon as nothing more reads the input; NULL: the input is borrowed. What the run
+   * leaves, however it ends, is the caller's. NULL: all are borrowed. */
+  Tensor **owned;
 } RunCtx;
 /* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.
  * Dead values are released at their last use. On failure nothing is given out; e->operand is the

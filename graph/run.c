@@ -62,7 +62,8 @@ typedef struct Run {
   Prov *at;
 } Run;
 
-static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, Tensor **out,
+                 GErr *e, Prov *at);
 
 /* -- errors and attributes */
 static bool fail(Run *r) {
@@ -367,7 +368,7 @@ static bool run_CONV2D_WEIGHT(Run *r) {
 /* -- structured ops */
 static bool body(Run *r, int region, Tensor *const *in, Tensor **out) {
   if (r->c->body) return r->c->body(r->c->body_ud, r->regions[region], in, out, r->e, r->at);
-  return exec(r->regions[region], r->c, in, out, r->e, r->at);
+  return exec(r->regions[region], r->c, in, NULL, out, r->e, r->at);
 }
 
 static bool run_CUSTOM(Run *r) {
@@ -756,8 +757,10 @@ static bool write_back(const Graph *g, Mem *m, Tensor *const *in, Tensor **val, 
   return true;
 }
 
-/* Runs the nodes of g; sizes were checked. Nothing in `out` is set on failure. */
-static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+/* Runs the nodes of g; sizes were checked. Nothing in `out` is set on failure. `owned`: of the
+ * inputs, as in RunCtx, or NULL. */
+static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, Tensor **out,
+                 GErr *e, Prov *at) {
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m), widest = 0;
   for (size_t i = 0; i < g->node_count; i++) {
@@ -782,7 +785,12 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GEr
   }
   for (size_t i = 0; i < g->input_count; i++) {
     uint32_t at_res = g->nodes[g->inputs[i].node].result0;
-    if (uses[at_res] && in[i]) val[at_res] = tn_ref(in[i]);
+    if (owned && owned[i] && !uses[at_res]) {
+      tn_unref(owned[i]);
+    } else if (uses[at_res] && in[i]) {
+      val[at_res] = owned && owned[i] ? owned[i] : tn_ref(in[i]);
+    }
+    if (owned) owned[i] = NULL;
   }
   bool ok = true;
   uint32_t node = 0;
@@ -852,7 +860,7 @@ bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
   if (!e) e = &scratch;
   if (at) *at = (Prov){.origin = -1};
   return gr_check_sizes(g, c->env, e, at) && gr_check_inputs(g, c->env, in, e, at) &&
-         exec(g, c, in, out, e, at);
+         exec(g, c, in, c->owned, out, e, at);
 }
 
 bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,

@@ -2,7 +2,9 @@
  *
  * In: tensors of the inputs and values of the symbols. Out: what gr_run gives. Kernels work on
  * addresses: a block of the arena for what lives inside, new tensors for what leaves. A step of one
- * node gets tensors over those addresses and holds its results as tensors of their own.
+ * node gets tensors over those addresses and holds its results as tensors of their own. What leaves
+ * is made before the first step that writes it; inputs that are the run's own go after the last
+ * that reads them.
  * Invariant: nothing of the arena leaves; the pool gives everything back when an effect throws.
  */
 #include <string.h>
@@ -25,10 +27,12 @@ typedef struct Exec {
   uint64_t skip;    /* again by the reference evaluator: those done before */
   struct Told *told; /* what host calls gave; NULL: the function has none */
   size_t retold;
+  size_t made, dropped; /* of Plan.makes and drops: those that are done */
+  bool lost;            /* an input is gone */
 } Exec;
 
-/* -- effects are counted and what host calls gave is kept, so that the run that words an error does
- * not repeat them */
+/* -- effects are counted, so that the run that words an error does not repeat them; what host calls
+ * gave is kept where the words may depend on it (jit/plan.c), else a 0 stands for it */
 typedef struct Told {
   Mem *mem;
   Tensor **t;
@@ -49,17 +53,42 @@ static void told_release(void *obj) {
   mem_free(k->mem, k, sizeof *k);
 }
 
+static Tensor *zeros_like(Exec *x, const Type *t, const int64_t *dim) {
+  int64_t stride[CKL_MAX_RANK] = {0};
+  Tensor *zero = tn_zeros(x->c->mem, (Device)t->dev, (DType)t->dtype, 0, NULL), *v = NULL;
+  if (zero) v = tn_view(x->c->mem, zero, t->rank, dim, stride, 0);
+  tn_unref(zero);
+  return v;
+}
+
+/* What a host call gave the first time. */
+static bool retell(Exec *x, const Graph *g, Val v, Tensor **out) {
+  const Type *t = gr_type(g, v);
+  int64_t dim[CKL_MAX_RANK];
+  Tensor *kept = x->told->t[x->retold++];
+  for (int k = 0; !kept && k < t->rank; k++)
+    if (!dim_eval(g->dims, t->dim[k], x->c->env, NULL, &dim[k])) return false;
+  *out = kept ? tn_ref(kept) : zeros_like(x, t, dim);
+  return *out != NULL;
+}
+
 static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                          GErr *e) {
   Exec *x = ud;
+  const Plan *p = x->f->plan;
+  bool keep = g != p->g || (p->words && p->words[node]);
   int results = g->nodes[node].result_count;
   bool again = x->effects++ < x->skip;
   if (!again && x->told) told_room(x->told, (size_t)results);
   if (!again && !x->c->effect(x->c->ud, g, node, in, n, out, e)) return false;
   for (int i = 0; i < results; i++) {
     bool token = gr_type(g, (Val){node, (uint32_t)i})->kind == TK_TOKEN;
-    if (again) out[i] = token ? NULL : tn_ref(x->told->t[x->retold++]);
-    else if (!token && out[i] && x->told) x->told->t[x->told->count++] = tn_ref(out[i]);
+    if (again) out[i] = NULL;
+    if (token) continue;
+    if (again && !retell(x, g, (Val){node, (uint32_t)i}, &out[i]))
+      return gerr_set(e, ERR_NOMEM, -1, "out of memory");
+    if (again || !x->told) continue;
+    x->told->t[x->told->count++] = keep && out[i] ? tn_ref(out[i]) : NULL;
   }
   return true;
 }
@@ -79,6 +108,7 @@ static void start_inner(Exec *x, RunCtx *c) {
   x->c = c;
   x->inner = *c;
   x->inner.nodes_run = 0;
+  x->inner.owned = NULL;
   x->inner.body = run_body;
   x->inner.body_ud = x;
   if (!c->effect) return;
@@ -333,14 +363,42 @@ static bool prepare(Exec *x) {
     if (!t) return false;
     f->root[1 + i] = tn_data(t);
   }
-  for (size_t i = 0; i < p->result_count; i++) {
+  return true;
+}
+
+enum { POISON = 0xff }; /* NaN in every dtype of floats, and no index */
+
+/* Results that this step is the first to write. */
+static bool make_results(Exec *x, uint32_t step) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  for (; x->made < p->result_count && p->makes[x->made].step <= step; x->made++) {
+    uint32_t i = p->makes[x->made].index;
     const Type *t = gr_type(p->g, p->results[i]);
-    f->results[i] = tn_new(m, (Device)t->dev, (DType)t->dtype, t->rank,
-                           x->b->dims + (p->g->input_count + i) * CKL_MAX_RANK);
-    if (!f->results[i]) return false;
-    f->root[1 + p->g->input_count + i] = tn_data(f->results[i]);
+    Tensor *r = tn_new(x->c->mem, (Device)t->dev, (DType)t->dtype, t->rank,
+                       x->b->dims + (p->g->input_count + i) * CKL_MAX_RANK);
+    if (!r) return false;
+    if (f->j->config.check) memset(tn_data(r), POISON, r->store->bytes);
+    f->results[i] = r;
+    f->root[1 + p->g->input_count + i] = tn_data(r);
   }
   return true;
+}
+
+/* Inputs that this step was the last to read. */
+static void drop_inputs(Exec *x, uint32_t step) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  Tensor **owned = x->c->owned;
+  for (; x->dropped < p->drop_count && p->drops[x->dropped].step <= step; x->dropped++) {
+    uint32_t i = p->drops[x->dropped].index;
+    tn_unref(f->dense[i]);
+    f->dense[i] = NULL;
+    if (!owned || !owned[i]) continue;
+    tn_unref(owned[i]);
+    owned[i] = NULL;
+    f->gone[i] = x->lost = true;
+  }
 }
 
 /* The outputs of the graph; on failure none is set. */
@@ -376,16 +434,6 @@ static void note_time(const Exec *x, size_t step, double seconds) {
   t->work += x->b->launches[s->launch].work;
 }
 
-/* -- poison: bytes outside of live buffers are NaN in every dtype of floats, and no index */
-enum { POISON = 0xff };
-
-static void poison_all(const Exec *x) {
-  const JitFn *f = x->f;
-  memset(x->arena, POISON, (size_t)x->b->arena_bytes);
-  for (size_t i = 0; i < f->plan->result_count; i++)
-    memset(tn_data(f->results[i]), POISON, f->results[i]->store->bytes);
-}
-
 /* What nobody reads after this step. */
 static void poison_dead(const Exec *x, uint32_t step) {
   const Plan *p = x->f->plan;
@@ -402,11 +450,17 @@ static Outcome run_steps(Exec *x, Tensor **out) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
   KStatus st = {0, 0};
+  memset(f->gone, 0, p->g->input_count);
   if (!prepare(x)) return RUN_NO_ROOM;
-  if (f->j->config.check) poison_all(x);
+  if (f->j->config.check) memset(x->arena, POISON, (size_t)x->b->arena_bytes);
   for (size_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
     double start = f->times ? now() : 0;
+    if (!make_results(x, (uint32_t)i)) {
+      if (!x->lost && !x->effects) return RUN_NO_ROOM;
+      no_memory(x);
+      return RUN_ERROR;
+    }
     if (s->kind == STEP_NODE) {
       if (!run_node(x, s)) {
         x->e->operand = (int)p->origin[s->node];
@@ -423,21 +477,52 @@ static Outcome run_steps(Exec *x, Tensor **out) {
       tn_unref(f->helds[k]);
       f->helds[k] = NULL;
     }
+    drop_inputs(x, (uint32_t)i);
   }
   if (!give(x, out)) return RUN_ERROR;
   x->c->nodes_run += x->inner.nodes_run + f->nodes;
   return RUN_OK;
 }
 
+/* -- again, by the evaluator */
+typedef struct Stand { /* inputs; then references to what is in the place of those that are gone */
+  Mem *mem;
+  size_t bytes, n;
+  Tensor *t[];
+} Stand;
+
+static void stand_release(void *obj) {
+  Stand *s = obj;
+  for (size_t i = 0; i < s->n; i++) tn_unref(s->t[s->n + i]);
+  mem_free(s->mem, s, s->bytes);
+}
+
 static bool again(Exec *x, Tensor **out) {
   JitFn *f = x->f;
+  Mem *m = x->c->mem;
   RunCtx c = x->inner;
   c.body = NULL;
+  c.owned = x->lost ? NULL : x->c->owned;
   x->skip = x->effects;
   x->effects = 0;
   f->j->count.reruns++;
   c.nodes_run = 0;
-  bool ok = gr_run(f->g, &c, x->in, out, x->e, x->at);
+  size_t mark = mem_pool_mark(m), n = f->g->input_count, all = 2 * n;
+  size_t bytes = sizeof(Stand) + all * sizeof *x->in;
+  Stand *s = mem_need(m, NULL, 0, bytes);
+  memset(s, 0, bytes);
+  *s = (Stand){m, bytes, n};
+  mem_pool_add(m, s, stand_release);
+  bool ok = true;
+  for (size_t i = 0; i < n && ok; i++) {
+    const Graph *g = f->plan->g; /* the words do not depend on what is gone */
+    if (f->gone[i])
+      s->t[n + i] = zeros_like(x, gr_type(g, g->inputs[i]), x->b->dims + i * CKL_MAX_RANK);
+    s->t[i] = f->gone[i] ? s->t[n + i] : x->in[i];
+    ok = s->t[i] || !f->gone[i] || no_memory(x);
+  }
+  ok = ok && gr_run(f->g, &c, s->t, out, x->e, x->at);
+  mem_pool_drain(m, mark);
   x->c->nodes_run += c.nodes_run;
   return ok;
 }
@@ -486,7 +571,7 @@ static bool close_account(Exec *x, Account *a, int64_t copied) {
   if (!a->on) return true;
   int64_t took = (int64_t)(m->peak - a->live), want = a->want + copied;
   if (m->peak < a->peak) m->peak = a->peak;
-  if (took == want) return true;
+  if (took == want || ((copied || x->lost) && took < want)) return true;
   return gerr_set(x->e, ERR_BUG, -1, "a run of `%s` took %lld bytes, its plan says %lld",
                   x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
 }

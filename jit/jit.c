@@ -166,6 +166,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   f->bufs = ARENA_ARRAY(a, void *, widest + 1);
   f->root = ARENA_ARRAY(a, void *, 1 + g->input_count + p->result_count + p->held_count);
   f->dense = ARENA_ARRAY(a, Tensor *, g->input_count + 1);
+  f->gone = ARENA_ARRAY(a, bool, g->input_count + 1);
   f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
   f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
   if (j->config.profile) f->times = ARENA_ARRAY(a, struct StepTime, p->step_count + 1);

@@ -302,3 +302,9 @@ bool lp_may_fail(const Kernel *k, LVal v) {
   const LIns *y = &k->ins[lp_operand(k, v, 1)];
   return y->op != LP_CONST || (in->imm == RB_POW ? y->imm < 0 : y->imm == 0);
 }
+
+bool lp_fails(const Kernel *k) {
+  for (LVal v = 0; v < k->count; v++)
+    if (k->ins[v].op == LP_CHECK || lp_may_fail(k, v)) return true;
+  return false;
+}

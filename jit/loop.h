@@ -193,10 +193,12 @@ static inline DType lp_dtype(const Kernel *k, LVal v) { return (DType)k->ins[v].
  * in scope (loads excepted), folds constants, takes out conditions and loops whose count is known
  * to be 0 or 1, and puts constants and arguments first. Numbers of arguments and buffers stay. */
 Kernel *lp_clean(Arena *a, const Kernel *k);
+Kernel *lp_copy(Arena *a, const Kernel *k); /* a finished kernel, in no more room than it needs */
 void lp_print(Buf *out, const Kernel *k);
 /* NULL with `e` on bad text; what it gives was verified. Never fails otherwise on any bytes. */
 Kernel *lp_read(Arena *a, const char *text, size_t n, Err *e);
 bool lp_verify(const Kernel *k, Err *e); /* every invariant in this header */
+bool lp_fails(const Kernel *k);          /* whether a run may set the fail flag */
 /* Bytes of all LB_LOCAL buffers of one thread, each rounded up to 64, in order. */
 int64_t lp_local_bytes(const Kernel *k, const int64_t *args);
 /* Turns of the outermost LP_PAR. */

@@ -6,6 +6,7 @@
  * by the reference evaluator. Sizes are not known here; jit/exec.c evaluates them.
  * Invariant: a step reads only inputs and what earlier steps placed.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "jit/plan.h"
@@ -34,7 +35,7 @@ static bool lower_kept(Maker *m, const Group *x, GErr *e) {
   bool ok = lower_group(&m->lower, x, &low, e);
   uint32_t panel = (uint32_t)p->low.panel_count;
   for (size_t i = 0; i < low.count && ok; i++) {
-    Launch l = low.launches[i], k = {.k = lp_clean(a, l.k), .flops = l.flops};
+    Launch l = low.launches[i], k = {.k = lp_copy(a, l.k), .flops = l.flops};
     k.bufs = ARENA_ARRAY(a, BufUse, l.k->buf_count + 1);
     k.args = ARENA_ARRAY(a, ArgUse, l.k->arg_count + 1u);
     if (l.k->buf_count) memcpy(k.bufs, l.bufs, l.k->buf_count * sizeof *k.bufs);
@@ -109,6 +110,9 @@ static void place_results(Plan *p) {
 }
 
 static void touch(Plan *p, Place at, uint32_t step) {
+  if (at.kind == PLACE_INPUT && p->input_last[at.index] < step) p->input_last[at.index] = step;
+  if (at.kind == PLACE_RESULT && p->result_first[at.index] > step)
+    p->result_first[at.index] = step;
   if (at.kind == PLACE_HELD && p->helds[at.index].last != UINT32_MAX &&
       p->helds[at.index].last < step)
     p->helds[at.index].last = step;
@@ -153,6 +157,68 @@ static void lifetimes(Plan *p) {
   }
 }
 
+/* The input that v is, or is a view of, stays. */
+static void keep_made(Plan *p, Val v) {
+  Place at = p->place[plan_index(p->g, v)];
+  if (at.kind == PLACE_INPUT) p->input_last[at.index] = UINT32_MAX;
+  const GNode *n = &p->g->nodes[v.node];
+  for (uint32_t k = 0; !at.kind && k < n->operand_count; k++)
+    keep_made(p, p->g->operands[n->operand0 + k]);
+}
+
+static bool graph_fails(const Graph *g, uint32_t node) {
+  const GNode *n = &g->nodes[node];
+  for (uint32_t r = 0; r < n->region_count; r++) {
+    const Graph *in = g->regions[n->region0 + r];
+    for (uint32_t i = 0; i < in->node_count; i++)
+      if (graph_fails(in, i)) return true;
+  }
+  return n->op == OP_POW || (op_info[n->op].traits & T_FAIL);
+}
+
+/* Where a kernel fails the evaluator runs again for the words. Whether and how an operation fails
+ * depends on ints and bools (an index, a divisor, a condition), and what those are computed from
+ * stays until the last kernel that may fail; any other input may be gone (jit/exec.c). */
+static void keep_for_words(Plan *p) {
+  const Graph *g = p->g;
+  uint32_t last = UINT32_MAX;
+  for (uint32_t i = 0; i < p->step_count; i++)
+    if (p->steps[i].kind == STEP_KERNEL && lp_fails(p->low.launches[p->steps[i].launch].k))
+      last = i;
+  if (last == UINT32_MAX) return;
+  bool *needed = p->words = ARENA_ARRAY(p->arena, bool, g->node_count + 1);
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const GNode *n = &g->nodes[i];
+    bool fails = graph_fails(g, i), all = needed[i] || (fails && n->region_count);
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      Val v = gr_operand(g, i, (int)k);
+      if (all || (fails && !dt_float((DType)gr_type(g, v)->dtype))) needed[v.node] = true;
+    }
+  }
+  for (size_t i = 0; i < g->input_count; i++)
+    if (needed[g->inputs[i].node]) touch(p, (Place){PLACE_INPUT, (uint32_t)i}, last);
+}
+
+static int by_step(const void *a, const void *b) {
+  const Due *x = a, *y = b;
+  if (x->step != y->step) return x->step < y->step ? -1 : 1;
+  return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* When inputs may go and results must come. */
+static void dues(Plan *p) {
+  const Graph *g = p->g;
+  for (size_t i = 0; i < g->output_count; i++) keep_made(p, g->outputs[i]);
+  keep_for_words(p);
+  p->drops = ARENA_ARRAY(p->arena, Due, g->input_count + 1);
+  p->makes = ARENA_ARRAY(p->arena, Due, p->result_count + 1);
+  for (uint32_t i = 0; i < g->input_count; i++)
+    if (p->input_last[i] != UINT32_MAX) p->drops[p->drop_count++] = (Due){p->input_last[i], i};
+  for (uint32_t i = 0; i < p->result_count; i++) p->makes[i] = (Due){p->result_first[i], i};
+  qsort(p->drops, p->drop_count, sizeof *p->drops, by_step);
+  qsort(p->makes, p->result_count, sizeof *p->makes, by_step);
+}
+
 /* The last step that computes something for a backward node: nodes that are neither of a gradient
  * nor made again, and that one of those reads. */
 static uint32_t forward_end(const Plan *p, Arena *temp) {
@@ -187,6 +253,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   p->place = ARENA_ARRAY(a, Place, g->type_count + 1);
   p->made = ARENA_ARRAY(a, uint32_t, g->type_count + 1);
   p->input_used = ARENA_ARRAY(a, bool, g->input_count + 1);
+  p->input_last = ARENA_ARRAY(a, uint32_t, g->input_count + 1);
   for (size_t i = 0; i < g->input_count; i++) {
     m.placed[plan_index(g, g->inputs[i])] = 1;
     p->place[plan_index(g, g->inputs[i])] = (Place){PLACE_INPUT, (uint32_t)i};
@@ -215,7 +282,10 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
     }
   }
   place_results(p);
+  p->result_first = ARENA_ARRAY(a, uint32_t, p->result_count + 1);
+  memset(p->result_first, 0xff, p->result_count * sizeof *p->result_first);
   lifetimes(p);
+  dues(p);
   p->forward_end = forward_end(p, temp);
   return p;
 }

@@ -61,6 +61,10 @@ typedef struct Held {
   uint32_t last; /* step after which it is released; UINT32_MAX: at the end */
 } Held;
 
+typedef struct Due { /* of an input or a result, when a step is at hand */
+  uint32_t step, index;
+} Due;
+
 typedef enum StepKind { STEP_KERNEL, STEP_NODE } StepKind;
 typedef struct Step {
   uint8_t kind;
@@ -83,6 +87,10 @@ typedef struct Plan {
   Val *results;  size_t result_count, result_cap;
   Held *helds;   size_t held_count, held_cap;
   bool *input_used; /* by a step, so it must be contiguous */
+  uint32_t *input_last, *result_first; /* steps; UINT32_MAX: read by an output; never written */
+  Due *makes;       /* every result, by the step before which it is made */
+  Due *drops; size_t drop_count; /* inputs, by the step after which nothing reads them */
+  bool *words;      /* per node: the words of a failing kernel depend on it; NULL: none may fail */
   uint32_t forward_end; /* the last step that computes what a backward node needs, or UINT32_MAX */
 } Plan;
 
@@ -170,6 +178,7 @@ struct JitFn {
   size_t root_count;
   void **root;         /* addresses: arena, inputs, results, helds */
   Tensor **dense;      /* inputs made contiguous, else NULL */
+  bool *gone;          /* inputs that this run gave back */
   Tensor **results, **helds;
   void **bufs;
 };

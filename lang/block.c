@@ -746,6 +746,8 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
 Value custom_call(Session *s, FnObj *f, const Args *a) {
   const Fn *d = f->decl->fn;
   Custom c = {.s = s, .f = f, .a = a};
+  for (size_t i = 0; i < a->count; i++) /* a check that knows nothing of its argument */
+    if (a->v[i].tag == V_UNKNOWN) return a->v[i];
   Val *arg_vals = ARENA_ARRAY(&s->scratch, Val, d->params.count + 1);
   for (uint32_t i = 0; i < d->params.count; i++) arg_vals[i] = VAL_NONE;
   size_t *arg_pos = ARENA_ARRAY(&s->scratch, size_t, d->params.count + 1);

@@ -20,6 +20,7 @@
 #include "lang/hook.h"
 #include "lang/host.h"
 #include "lang/native.h"
+#include "lang/sizes.h"
 
 enum {
   KEPT = 64,        /* captured backwards; the next one takes the place of the oldest */
@@ -38,6 +39,13 @@ typedef struct From {
   uint32_t slot; /* of inputs, or of what the call saved */
 } From;
 
+/* The same value at another node. That it is the same tensor is tested: a param may have been
+ * changed in between. */
+typedef struct Same {
+  From from;
+  uint32_t input;
+} Same;
+
 /* Where hooks run: a `defer` of the graph with its number. */
 typedef struct Point {
   HookKind kind;
@@ -55,10 +63,12 @@ typedef struct Kept {
   uint32_t *part;    /* where the parts of a node end in the key: PARTS each */
   size_t part_count;
   Graph *g;          /* NULL: no such form */
+  bool apart;        /* each use of a value is an input of its own */
   bool effects;      /* it calls the program */
   Arena temp;        /* while it is made */
   JointRef **joints; size_t joint_count, joint_cap;
-  From *source;    size_t source_count, source_cap;
+  From *source;    size_t source_count, source_cap; /* of each input */
+  Same *same;      size_t same_count, same_cap;
   int *param_out, *target_out; /* output of each, -1 = nothing arrives, or its hooks give it */
   Point *points;     size_t point_count, point_cap;
   struct Native *native;
@@ -68,6 +78,7 @@ struct Captures {
   Kept *slot[KEPT];
   uint64_t hash[KEPT]; /* of the key there */
   size_t next;         /* the place of the oldest, or a free one */
+  size_t last;         /* the place of the one found last */
   uint64_t seen[SEEN]; /* hashes of long tapes that were walked once */
 };
 
@@ -91,86 +102,18 @@ void captures_free(Session *s) {
   s->captures = NULL;
 }
 
-/* -- sizes: 0 and 1, and those that a call has as constants, are themselves; others are symbols in
- * the order in which they are met, equal ones the same */
-typedef struct Sizes {
-  int64_t n[MOST_SIZES];
-  int count;
-  int64_t pin[MOST_PINS];
-  int pins;
-  bool full;
-} Sizes;
-
-static bool is_pinned(const Sizes *z, int64_t n) {
-  if (n >= 0 && n <= 1) return true;
-  for (int i = 0; i < z->pins; i++) {
-    if (z->pin[i] == n) return true;
-  }
-  return false;
-}
-
-/* Number of the symbol, -1 = a constant. */
-static int number_of(Sizes *z, int64_t n) {
-  if (is_pinned(z, n)) return -1;
-  for (int k = 0; k < z->count; k++) {
-    if (z->n[k] == n) return k;
-  }
-  if (z->count == MOST_SIZES) {
-    z->full = true;
-    return -1;
-  }
-  z->n[z->count] = n;
-  return z->count++;
-}
-
-static void pin(Sizes *z, int64_t n) {
-  if (!is_pinned(z, n) && z->pins < MOST_PINS) z->pin[z->pins++] = n;
-}
-
+/* Sizes that the call has as constants. */
 static void pin_sizes(Sizes *z, const JointRef *j) {
   for (size_t i = 0; i < j->f->input_count; i++) {
     const Type *t = gr_type(j->f, j->f->inputs[i]);
     int64_t n;
     for (int k = 0; t->kind == TK_TENSOR && k < t->rank; k++) {
-      if (dim_is_const(j->f->dims, t->dim[k], &n)) pin(z, n);
+      if (dim_is_const(j->f->dims, t->dim[k], &n)) sizes_pin(z, n);
     }
   }
 }
 
 /* -- the key */
-static void put(Buf *b, const void *p, size_t n) {
-  buf_put(b, (const char *)p, n);
-}
-
-static void put_size(Buf *b, Sizes *z, int64_t n) {
-  int32_t k = number_of(z, n);
-  put(b, &k, sizeof k);
-  if (k < 0) put(b, &n, sizeof n);
-}
-
-/* A dim of an attribute, which is a constant of script. */
-static int64_t constant(const Session *s, int64_t d) {
-  int64_t n = -1;
-  return dim_is_const(s->dims, (Dim)d, &n) ? n : -1;
-}
-
-static void put_attrs(Session *s, Buf *b, Sizes *z, const TapeNode *n) {
-  for (size_t i = 0; i < n->attr_count; i++) {
-    const Attr *a = &n->attrs[i];
-    uint32_t head[2] = {(uint32_t)a->key << 16 | a->kind, a->count};
-    put(b, head, sizeof head);
-    if (a->kind == AK_DIMS) {
-      for (uint32_t k = 0; k < a->count; k++) put_size(b, z, constant(s, a->u.ints[k]));
-    } else if (a->kind == AK_DIM) {
-      put_size(b, z, constant(s, a->u.i));
-    } else if (a->kind == AK_INTS) {
-      put(b, a->u.ints, a->count * sizeof *a->u.ints);
-    } else {
-      put(b, &a->u, sizeof a->u);
-    }
-  }
-}
-
 static int param_index(const Capture *c, const Param *p) {
   return p->slot && p->slot <= c->param_count && c->params[p->slot - 1] == p ? (int)p->slot - 1
                                                                              : -1;
@@ -215,53 +158,50 @@ typedef struct Parts {
 } Parts;
 
 static void end_part(Session *s, Parts *p, const Buf *b) {
-  VEC_PUSH(&s->scratch, p->end, p->count, p->cap, (uint32_t)b->n);
+  if (p) VEC_PUSH(&s->scratch, p->end, p->count, p->cap, (uint32_t)b->n);
 }
 
-static void key_of(Capture *c, Buf *b, Sizes *z, Parts *p) {
+/* `apart`: each use of a value is an input of its own. `p` may be NULL. */
+static void key_of(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p) {
   Session *s = c->s;
-  for (size_t i = 0; i < c->count; i++) {
-    c->nodes[i]->index = (uint32_t)i;
-    if (c->nodes[i]->mark == 2 && c->nodes[i]->joint) pin_sizes(z, c->nodes[i]->joint);
-  }
-  uint32_t head[5] = {c->root->index, c->out, (uint32_t)c->param_count, (uint32_t)c->target_count,
-                      c->cotangent->dtype};
-  put(b, head, sizeof head);
+  uint32_t head[6] = {c->root->index, c->out, (uint32_t)c->param_count, (uint32_t)c->target_count,
+                      c->cotangent->dtype, apart};
+  key_put(b, head, sizeof head);
   for (uint32_t i = 0; i < c->param_count; i++) {
     if (!c->params[i]->hooked) continue;
     uint32_t h[3] = {i, has_hooks(c, HOOK_PARAM, 0, i), has_hooks(c, HOOK_AFTER_GRAD, 0, i)};
-    put(b, h, sizeof h);
+    key_put(b, h, sizeof h);
   }
   for (size_t i = 0; i < c->target_count; i++) {
     uint32_t t[2] = {c->targets[i].node->index, c->targets[i].out};
-    put(b, t, sizeof t);
+    key_put(b, t, sizeof t);
   }
   for (size_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     for (uint32_t k = 0; n->hooked && k < n->out_count; k++) {
       uint32_t h[2] = {(uint32_t)i, k};
-      if (has_hooks(c, HOOK_VALUE, (uint32_t)i, k)) put(b, h, sizeof h);
+      if (has_hooks(c, HOOK_VALUE, (uint32_t)i, k)) key_put(b, h, sizeof h);
     }
     if (n->mark != 2) continue;
     uint32_t node[5] = {(uint32_t)i, (uint32_t)n->op << 1 | n->opened, (uint32_t)n->in_count,
                         (uint32_t)n->out_count, (uint32_t)n->attr_count};
-    put(b, &n->joint, sizeof n->joint);
-    put(b, node, sizeof node);
+    key_put(b, &n->joint, sizeof n->joint);
+    key_put(b, node, sizeof node);
     end_part(s, p, b);
     for (size_t k = 0; k < n->in_count; k++) {
       Way w = way_of(c, &n->in[k]);
-      put(b, &w, sizeof w);
+      key_put(b, &w, sizeof w);
     }
     end_part(s, p, b);
     bool one = !n->joint && !n->opened;
-    for (size_t k = 0; n->joint && k < n->env_count; k++) put_size(b, z, n->env[k]);
+    for (size_t k = 0; n->joint && k < n->env_count; k++) sizes_key(b, z, n->env[k]);
     for (size_t k = 0; one && k < n->in_count; k++) {
       const Tensor *t = n->inputs[k];
       uint8_t type[4] = {(uint8_t)t->dtype, (uint8_t)t->store->dev, (uint8_t)t->rank, 0};
-      put(b, type, sizeof type);
-      for (int d = 0; d < t->rank; d++) put_size(b, z, t->dim[d]);
+      key_put(b, type, sizeof type);
+      for (int d = 0; d < t->rank; d++) sizes_key(b, z, t->dim[d]);
     }
-    put_attrs(s, b, z, n);
+    sizes_key_attrs(s, b, z, n->attrs, n->attr_count);
     end_part(s, p, b);
   }
 }
@@ -272,22 +212,80 @@ typedef struct Maker {
   Kept *k;
   Graph *g;
   Sizes *z;
-  Dim *symbol;
   Val **cot; /* per node, per result */
   Val *param, *target;
   size_t *uses; /* of each param, by nodes that are still to come */
+  struct Read *read; size_t read_cap; /* values of the tape that are inputs, by hash */
+  Val zeros; /* stood for what no rule reads, the last time */
   GErr e;
 } Maker;
 
-static Dim sized(Maker *m, int64_t n) {
-  int k = number_of(m->z, n);
-  return k < 0 ? dim_const(m->g->dims, n) : m->symbol[k];
+/* A value of the tape with the tensor that it was, as an input of the graph. */
+typedef struct Read {
+  const void *of; /* a node or a param; NULL: free */
+  uint32_t out, input;
+  const Tensor *tensor;
+} Read;
+
+/* Where the tensor came from; NULL: unknown. */
+static const Edge *edge_at(const Capture *c, From from) {
+  const TapeNode *n = c->nodes[from.node];
+  size_t slot = from.slot;
+  if (n->joint) {
+    const Joint *j = n->joint->joint;
+    const Graph *f = j->forward;
+    uint32_t node = f->outputs[f->output_count - (size_t)j->saved_count + slot].node;
+    if (f->nodes[node].op != OP_INPUT) return NULL;
+    slot = (size_t)gr_attr_i(f, node, AT_INDEX, 0);
+  }
+  return slot < n->in_count && (n->in[slot].node || n->in[slot].param) ? &n->in[slot] : NULL;
+}
+
+static Tensor *tensor_at(const Capture *c, From from) {
+  if (from.node == UINT32_MAX) return c->cotangent;
+  const TapeNode *n = c->nodes[from.node];
+  return n->joint ? n->saved[from.slot] : n->inputs[from.slot];
+}
+
+static Read *read_of(Maker *m, const Edge *e, const Tensor *t) {
+  const void *of = e->param ? (const void *)e->param : e->node;
+  const uintptr_t key[3] = {(uintptr_t)of, (uintptr_t)t, e->out};
+  for (size_t at = (size_t)XXH3_64bits(key, sizeof key);; at++) {
+    Read *r = &m->read[at & (m->read_cap - 1)];
+    if (!r->of) *r = (Read){of, e->out, UINT32_MAX, t};
+    if (r->of == of && r->out == e->out && r->tensor == t) return r;
+  }
 }
 
 static Val input(Maker *m, const Type *t, uint32_t node, uint32_t slot) {
-  VEC_PUSH(&m->k->arena, m->k->source, m->k->source_count, m->k->source_cap,
-           ((From){node, slot}));
+  Kept *k = m->k;
+  From from = {node, slot};
+  const Edge *e = k->apart || node == UINT32_MAX ? NULL : edge_at(m->c, from);
+  Read *r = e ? read_of(m, e, tensor_at(m->c, from)) : NULL;
+  if (r && r->input != UINT32_MAX && type_eq(gr_type(m->g, m->g->inputs[r->input]), t)) {
+    VEC_PUSH(&k->arena, k->same, k->same_count, k->same_cap, ((Same){from, r->input}));
+    return m->g->inputs[r->input];
+  }
+  if (r) r->input = (uint32_t)k->source_count;
+  VEC_PUSH(&k->arena, k->source, k->source_count, k->source_cap, from);
   return gr_input(m->g, t);
+}
+
+/* Another node with the value of v. What a rule differentiates by is given as such: one for each
+ * operand, and none that stands long before. */
+static Val stand_in(Maker *m, Val v) {
+  const Type t = *gr_type(m->g, v);
+  int64_t dim[CKL_MAX_RANK];
+  for (int i = 0; i < t.rank; i++) dim[i] = t.dim[i];
+  Attr a = attr_dims(AT_DIMS, t.rank, dim);
+  return gr_op(m->g, OP_RESHAPE, &v, 1, &a, 1, NULL, 0, &m->e);
+}
+
+/* An operand that no rule reads. */
+static Val unread(Maker *m, const Type *t) {
+  B b = {.g = m->g};
+  if (val_none(m->zeros) || !type_eq(gr_type(m->g, m->zeros), t)) m->zeros = b_zeros(&b, t);
+  return val_none(m->zeros) ? VAL_NONE : stand_in(m, m->zeros);
 }
 
 static bool contribute(Maker *m, Val *slot, Val x) {
@@ -297,21 +295,6 @@ static bool contribute(Maker *m, Val *slot, Val x) {
   }
   *slot = gr_op(m->g, OP_ADD, (Val[]){*slot, x}, 2, NULL, 0, NULL, 0, &m->e);
   return !val_none(*slot);
-}
-
-static const Attr *attrs_of(Maker *m, const TapeNode *n) {
-  Session *s = m->c->s;
-  Arena *a = &m->k->temp;
-  Attr *own = ARENA_ARRAY(a, Attr, n->attr_count + 1);
-  for (size_t i = 0; i < n->attr_count; i++) {
-    own[i] = n->attrs[i];
-    if (own[i].kind == AK_DIM) own[i].u.i = sized(m, constant(s, own[i].u.i));
-    if (own[i].kind != AK_DIMS) continue;
-    int64_t *d = ARENA_ARRAY(a, int64_t, own[i].count + 1);
-    for (uint32_t k = 0; k < own[i].count; k++) d[k] = sized(m, constant(s, own[i].u.ints[k]));
-    own[i].u.ints = d;
-  }
-  return own;
 }
 
 /* The body of a call that was opened is on the tape: what comes to result k is operand k's. */
@@ -336,13 +319,15 @@ static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, 
               .dtype = (uint8_t)x->dtype,
               .dev = (uint8_t)x->store->dev,
               .rank = (uint8_t)x->rank};
-    for (int k = 0; k < t.rank; k++) t.dim[k] = sized(m, x->dim[k]);
-    B like = {.g = g}; /* stands for what the rule does not read */
-    in[i] = op_info[n->op].needs == NEEDS_NONE ? b_zeros(&like, &t)
-                                               : input(m, &t, at, (uint32_t)i);
+    for (int k = 0; k < t.rank; k++) t.dim[k] = sizes_dim(m->z, x->dim[k]);
+    bool reads = op_info[n->op].needs != NEEDS_NONE;
+    in[i] = reads ? input(m, &t, at, (uint32_t)i) : unread(m, &t);
+    if (reads && wants[i]) in[i] = stand_in(m, in[i]);
+    if (val_none(in[i])) return false;
     if (wants[i]) wrt[nw++] = in[i];
   }
-  Val r = gr_op(g, n->op, in, (int)n->in_count, attrs_of(m, n), (int)n->attr_count, NULL, 0, &m->e);
+  const Attr *attrs = sizes_attrs(m->c->s, a, m->z, n->attrs, n->attr_count);
+  Val r = gr_op(g, n->op, in, (int)n->in_count, attrs, (int)n->attr_count, NULL, 0, &m->e);
   if (val_none(r)) return false;
   for (uint32_t k = 0; k < n->out_count; k++) {
     if (val_none(m->cot[at][k])) continue;
@@ -379,7 +364,7 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
   Val *outs = ARENA_ARRAY(a, Val, b->output_count + 1);
   Sym count = dim_symbol_count(b->dims);
   Dim *subst = ARENA_ARRAY(a, Dim, count + 1);
-  for (Sym i = 0; i < count; i++) subst[i] = sized(m, i < n->env_count ? n->env[i] : 0);
+  for (Sym i = 0; i < count; i++) subst[i] = sizes_dim(m->z, i < n->env_count ? n->env[i] : 0);
   size_t k = 0, carries = 0, next = 0;
   for (size_t i = 0; n->joint->carries && i < n->in_count; i++) carries += n->joint->carries[i];
   for (size_t i = 0; i < b->input_count; i++) {
@@ -501,8 +486,12 @@ static void build(Maker *m) {
   Session *s = c->s;
   Arena *keep = &m->k->arena;
   Graph *g = m->g = gr_new(a, dim_tab_new(keep), s->names, names_of(s->names, "backward"));
-  m->symbol = ARENA_ARRAY(a, Dim, m->z->count + 1);
-  for (int i = 0; i < m->z->count; i++) m->symbol[i] = dim_symbol(g->dims, NULL, (Span){0}, NULL);
+  m->zeros = VAL_NONE;
+  sizes_symbols(m->z, a, g->dims, NULL);
+  size_t reads = 8;
+  for (size_t i = 0; i < c->count; i++) reads += c->nodes[i]->in_count + c->nodes[i]->saved_count;
+  for (m->read_cap = 16; m->read_cap < 2 * reads; m->read_cap *= 2) continue;
+  m->read = ARENA_ARRAY(a, Read, m->read_cap);
   m->cot = ARENA_ARRAY(a, Val *, c->count + 1);
   for (size_t i = 0; i < c->count; i++) {
     m->cot[i] = ARENA_ARRAY(a, Val, c->nodes[i]->out_count + 1);
@@ -524,7 +513,7 @@ static void build(Maker *m) {
             .dtype = (uint8_t)c->cotangent->dtype,
             .dev = (uint8_t)c->cotangent->store->dev,
             .rank = (uint8_t)c->cotangent->rank};
-  for (int k = 0; k < t.rank; k++) t.dim[k] = sized(m, c->cotangent->dim[k]);
+  for (int k = 0; k < t.rank; k++) t.dim[k] = sizes_dim(m->z, c->cotangent->dim[k]);
   g->at = (Prov){.span = c->at, .backward = 1, .origin = -1};
   m->cot[c->root->index][c->out] = input(m, &t, UINT32_MAX, 0);
   for (uint32_t i = 0; i < c->count; i++) {
@@ -623,40 +612,43 @@ static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
            x->joint ? "call" : op_info[x->op].text, line, what[at % PARTS]);
 }
 
-/* NULL: a long tape that was not seen before. */
-static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
-  Session *s = c->s;
-  if (!s->captures) {
-    s->captures = mem_need(&s->mem, NULL, 0, sizeof *s->captures);
-    memset(s->captures, 0, sizeof *s->captures);
-  }
-  uint64_t hash = XXH3_64bits(key->s, key->n);
+static bool has_key(const Kept *k, const Buf *key) {
+  return k && k->key_len == key->n && !memcmp(k->key, key->s, key->n);
+}
+
+static Kept *found(struct Captures *all, const Buf *key, uint64_t *hash) {
+  Kept *k = all->slot[all->last];
+  if (has_key(k, key)) return k; /* the hash is not needed */
+  *hash = XXH3_64bits(key->s, key->n);
   for (size_t i = 0; i < KEPT; i++) {
-    Kept *k = s->captures->slot[i];
-    if (!k || s->captures->hash[i] != hash) continue;
-    if (k->key_len != key->n || memcmp(k->key, key->s, key->n)) continue;
-    s->count.backward_hits++;
-    return k;
+    if (all->hash[i] != *hash || !has_key(all->slot[i], key)) continue;
+    all->last = i;
+    return all->slot[i];
   }
-  uint64_t *seen = &s->captures->seen[hash & (SEEN - 1)];
-  if (c->count > LONG && *seen != hash) {
-    *seen = hash;
-    log_line(s, LOG_BACKWARD, "%zu nodes of the tape are walked, the first time", c->count);
-    return NULL;
-  }
+  return NULL;
+}
+
+/* Captures the tape under this key. */
+static Kept *captured(Capture *c, const Buf *key, uint64_t hash, Sizes *z, bool apart) {
+  Session *s = c->s;
+  struct Captures *all = s->captures;
+  Parts p = {0};
+  Buf again;
   size_t mark = mem_pool_mark(&s->mem);
   Kept *k = mem_need(&s->mem, NULL, 0, sizeof *k);
-  *k = (Kept){.rc = 1, .s = s};
+  *k = (Kept){.rc = 1, .s = s, .apart = apart};
   arena_init(&k->arena, &s->mem);
   mem_pool_add(&s->mem, k, kept_release);
+  buf_init_arena(&again, &s->scratch);
+  key_of(c, &again, z, apart, &p);
   k->key = arena_strdup(&k->arena, key->s, key->n);
   k->key_len = key->n;
   k->at = c->at;
-  k->part = ARENA_ARRAY(&k->arena, uint32_t, p->count + 1);
-  k->part_count = p->count;
-  if (p->count) memcpy(k->part, p->end, p->count * sizeof *p->end);
+  k->part = ARENA_ARRAY(&k->arena, uint32_t, p.count + 1);
+  k->part_count = p.count;
+  if (p.count) memcpy(k->part, p.end, p.count * sizeof *p.end);
   arena_init(&k->temp, &s->mem);
-  tell_miss(c, key, p);
+  tell_miss(c, key, &p);
   Maker m = {.c = c, .k = k, .z = z, .e = {.operand = -1}};
   double start = native_clock();
   build(&m);
@@ -666,22 +658,103 @@ static Kept *kept_for(Capture *c, const Buf *key, Sizes *z, const Parts *p) {
   log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,
            1e3 * (native_clock() - start), k->g ? "" : ": it runs plain: ",
            k->g ? "" : m.e.text);
-  size_t at = s->captures->next;
-  if (s->captures->slot[at]) kept_release(s->captures->slot[at]);
-  s->captures->slot[at] = k;
-  s->captures->hash[at] = hash;
-  s->captures->next = (at + 1) % KEPT;
+  all->last = all->next;
+  if (all->slot[all->last]) kept_release(all->slot[all->last]);
+  all->slot[all->last] = k;
+  all->hash[all->last] = hash;
+  all->next = (all->last + 1) % KEPT;
   k->rc++;
   mem_pool_drain(&s->mem, mark);
   return k;
 }
 
+/* The tensors of k's inputs; NULL: they are not the same where k says so. */
+static Tensor **inputs(const Capture *c, const Kept *k) {
+  Tensor **in = ARENA_ARRAY(&c->s->scratch, Tensor *, k->source_count + 1);
+  for (size_t i = 0; i < k->source_count; i++) in[i] = tensor_at(c, k->source[i]);
+  for (size_t i = 0; i < k->same_count; i++) {
+    if (tensor_at(c, k->same[i].from) != in[k->same[i].input]) return NULL;
+  }
+  return in;
+}
+
+/* NULL: a tape without a graph, or a long one that was not seen before. */
+static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
+  Session *s = c->s;
+  uint64_t hash = 0;
+  Buf key;
+  if (!s->captures) {
+    s->captures = mem_need(&s->mem, NULL, 0, sizeof *s->captures);
+    memset(s->captures, 0, sizeof *s->captures);
+  }
+  buf_init_arena(&key, &s->scratch);
+  key_of(c, &key, z, apart, NULL);
+  if (z->full) return NULL;
+  Kept *k = found(s->captures, &key, &hash);
+  bool hit = k != NULL;
+  uint64_t *seen = &s->captures->seen[hash & (SEEN - 1)];
+  if (!hit && c->count > LONG && *seen != hash) {
+    *seen = hash;
+    log_line(s, LOG_BACKWARD, "%zu nodes of the tape are walked, the first time", c->count);
+    return NULL;
+  }
+  if (!hit) k = captured(c, &key, hash, z, apart);
+  *in = k->g ? inputs(c, k) : NULL;
+  if (k->g && !*in) return kept_for(c, z, true, in);
+  if (hit) s->count.backward_hits++;
+  return k->g ? k : NULL;
+}
+
 /* -- running */
+/* Tensors of the inputs that are the run's own: what dies with the tape, and what a hook could
+ * make the tape drop. */
+typedef struct Owned {
+  Mem *mem;
+  size_t bytes, n;
+  Tensor *t[];
+} Owned;
+
+static void owned_release(void *p) {
+  Owned *o = p;
+  for (size_t i = 0; i < o->n; i++) tn_unref(o->t[i]);
+  mem_free(o->mem, o, o->bytes);
+}
+
+static void drop_tensors(Tensor **t, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    tn_unref(t[i]);
+    t[i] = NULL;
+  }
+}
+
+/* From here on a node that dies is used up, though it still says what it was. */
+static Tensor **take_over(Capture *c, const Kept *k, Tensor *const *in) {
+  Mem *m = &c->s->mem;
+  size_t n = k->source_count, bytes = sizeof(Owned) + n * sizeof *in;
+  Owned *o = mem_need(m, NULL, 0, bytes);
+  memset(o, 0, bytes);
+  *o = (Owned){m, bytes, n};
+  mem_pool_add(m, o, owned_release);
+  for (size_t i = 0; i < n; i++) {
+    uint32_t node = k->source[i].node;
+    if (node == UINT32_MAX ? k->effects : k->effects || c->dies[node]) o->t[i] = tn_ref(in[i]);
+  }
+  for (size_t i = 0; i < c->count; i++) {
+    TapeNode *x = c->nodes[i];
+    if (!c->dies[i]) continue;
+    x->taken = true;
+    drop_tensors(x->inputs, x->in_count);
+    drop_tensors(x->saved, x->saved_count);
+  }
+  return o->t;
+}
+
 typedef struct HookedRun {
   Capture *c;
   const Kept *k;
   Name point;     /* the text of hooks of the tape; others are of calls */
   HostRun **host; /* per node of the tape; NULL: a call without hosts */
+  uint32_t root;  /* place of the root */
 } HookedRun;
 
 static bool run_point(HookedRun *r, const Point *p, Tensor *g, Tensor **out) {
@@ -709,7 +782,7 @@ static bool run_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int
   const Attr *text = gr_attr(g, node, AT_TEXT);
   int32_t origin = g->provs[g->nodes[node].prov].origin;
   const TapeNode *from = origin >= 0 ? r->c->nodes[origin] : r->c->root;
-  if (from->taken)
+  if (from->taken && !r->c->dies[origin >= 0 ? (uint32_t)origin : r->root])
     return gerr_set(e, ERR_GRAD_TAKEN, -1, "a hook has used up what this gradient is made of");
   if (g->nodes[node].op == OP_DEFER && text->u.text == r->point) {
     out[0] = NULL;
@@ -721,41 +794,34 @@ static bool run_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int
 
 Captured tape_capture(Capture *c, GErr *e, Span *at) {
   Session *s = c->s;
-  Sizes *z = arena_alloc(&s->scratch, sizeof *z);
-  *z = (Sizes){.count = 0};
-  Buf key;
-  buf_init_arena(&key, &s->scratch);
+  Arena *a = &s->scratch;
+  Sizes z = {.n = ARENA_ARRAY(a, int64_t, MOST_SIZES),
+             .most = MOST_SIZES,
+             .pin = ARENA_ARRAY(a, int64_t, MOST_PINS),
+             .most_pins = MOST_PINS};
   for (size_t i = 0; i < c->count; i++) {
-    const TapeNode *n = c->nodes[i];
+    TapeNode *n = c->nodes[i];
     bool deferred = !n->joint && n->op == OP_DEFER; /* has no gradient: the walk says so */
     if (n->modes.anomaly || s->modes.anomaly || deferred) return CAPTURED_NOT;
+    n->index = (uint32_t)i;
+    if (n->mark == 2 && n->joint) pin_sizes(&z, n->joint);
   }
-  Parts parts = {0};
-  key_of(c, &key, z, &parts);
-  if (z->full) return CAPTURED_NOT;
-  Kept *k = kept_for(c, &key, z, &parts);
-  if (!k || !k->g) return CAPTURED_NOT;
+  Tensor **in;
+  Kept *k = kept_for(c, &z, false, &in);
+  if (!k) return CAPTURED_NOT;
   k->rc++; /* a hook may capture another backward in its place */
   mem_pool_add(&s->mem, k, kept_release);
-  Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, k->source_count + 1);
-  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, k->g->output_count + 1);
-  for (size_t i = 0; i < k->source_count; i++) {
-    From from = k->source[i];
-    const TapeNode *n = from.node == UINT32_MAX ? NULL : c->nodes[from.node];
-    in[i] = !n ? c->cotangent : n->joint ? n->saved[from.slot] : n->inputs[from.slot];
-    /* a hook may use up the tape */
-    if (k->effects) mem_pool_add(&s->mem, tn_ref(in[i]), (void (*)(void *))tn_unref);
-  }
+  Tensor **out = ARENA_ARRAY(a, Tensor *, k->g->output_count + 1);
   Prov where = {.origin = -1};
   HookedRun state = {c, k, names_of(s->names, point_text),
-                   ARENA_ARRAY(&s->scratch, HostRun *, c->count + 1)};
+                   ARENA_ARRAY(a, HostRun *, c->count + 1), c->root->index};
   for (size_t i = 0; k->effects && i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     /* now: what an effect puts on the pool lives as long as its step */
     if (n->joint && n->joint->hosts) state.host[i] = host_run(s, n->joint->hosts, n->refs, c->at);
   }
-  RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z->n, .effect = run_effect,
-                .ud = &state};
+  RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z.n, .effect = run_effect,
+                .ud = &state, .owned = take_over(c, k, in)};
   *e = (GErr){.code = ERR_BUG, .operand = -1};
   if (!native_run(s, &k->native, k->g, "a backward", &run, in, out, e, &where)) {
     c->failed = where.origin >= 0 ? c->nodes[where.origin] : c->root;

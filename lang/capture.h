@@ -16,6 +16,7 @@ typedef struct Capture {
   Session *s;
   Span at;                /* of the `grad` */
   TapeNode **nodes;       /* latest first; mark 2: leads to a wanted value */
+  bool *dies;             /* per node: the sweep alone holds it, so its tensors are the run's */
   size_t count;
   TapeNode *root;         /* the loss is its result number `out` */
   uint32_t out;

@@ -691,11 +691,26 @@ static void find_dead(const Sweep *w, const Take *take, Value loss) {
   if (pool && loss.u.o->rc == pool) count_dead(w, loss, pool - 1);
 }
 
+/* Nodes that the sweep alone holds, and what dies with them: those that give_up will use up. */
+static bool *find_dying(Sweep *w, const TapeNode *last) {
+  bool *dies = ARENA_ARRAY(&w->arena, bool, w->count + 1);
+  int64_t *held = ARENA_ARRAY(&w->arena, int64_t, w->count + 1);
+  for (size_t i = 0; i < w->count; i++)
+    held[i] = w->visits[i].node->rc - 1 - (int64_t)w->visits[i].dead;
+  for (size_t i = 0; i < w->count; i++) {
+    const TapeNode *n = w->visits[i].node;
+    dies[i] = held[i] == 0 || n == last;
+    for (size_t k = 0; dies[i] && k < n->in_count; k++)
+      if (n->in[k].node) held[n->in[k].node->slot - 1]--;
+  }
+  return dies;
+}
+
 /* A longer tape is walked: its graph would cost more than it saves, in memory too. */
 enum { MOST_CAPTURED = 20000 };
 
 /* The whole backward as one graph; false where that cannot be. */
-static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent) {
+static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent, bool last) {
   Session *s = w->s;
   Capture c = {.s = s,
                .at = w->at,
@@ -706,6 +721,7 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
                .param_count = w->leaf_count,
                .target_count = w->target_count};
   c.nodes = ARENA_ARRAY(&w->arena, TapeNode *, w->count + 1);
+  c.dies = find_dying(w, last ? root : NULL);
   c.params = ARENA_ARRAY(&w->arena, Param *, w->leaf_count + 1);
   c.param_grad = ARENA_ARRAY(&w->arena, Tensor *, w->leaf_count + 1);
   c.targets = ARENA_ARRAY(&w->arena, CaptureTarget, w->target_count + 1);
@@ -889,7 +905,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
   if (on_tape) plan_sweep(w, &take, loss);
   TapeNode *root = on_tape ? loss.u.t->node : NULL;
   if (root && !s->modes.plain_backward && !record && w->count <= MOST_CAPTURED &&
-      run_captured(w, root, loss.u.t->out, cotangent)) {
+      run_captured(w, root, loss.u.t->out, cotangent, take.last)) {
     for (size_t i = 0; i < w->count; i++) {
       Visit *v = &w->visits[i];
       give_up(w, v, take.last && v->node == root);
