@@ -13,6 +13,7 @@
 
 #include "lang/native.h"
 #include "lang/plan.h"
+#include "lang/sizes.h"
 
 enum {
   KEPT = 512,          /* graphs, a power of two; the newer one takes the place */
@@ -114,80 +115,35 @@ static Tensor *dense_of(Session *s, Tensor *t, const Operand *o) {
   return v;
 }
 
-/* -- sizes in the order in which they are met; 0 and 1 are themselves */
-typedef struct Sizes {
-  int64_t n[MOST_SIZES];
-  int count;
-} Sizes;
-
-static int number_of(Sizes *z, int64_t n) {
-  if (n >= 0 && n <= 1) return (int)n;
-  int k = 0;
-  while (k < z->count && z->n[k] != n) k++;
-  if (k == MOST_SIZES) return -1;
-  if (k == z->count) z->n[z->count++] = n;
-  return k + 2;
-}
-
-static bool put_size(Buf *b, Sizes *z, int64_t n) {
-  int k = number_of(z, n);
-  buf_putc(b, (char)k);
-  return k >= 0;
-}
-
-/* A dim of an attribute, which is a constant of script. */
-static int64_t constant(const Session *s, int64_t d) {
-  int64_t n = -1;
-  return dim_is_const(s->dims, (Dim)d, &n) ? n : -1;
-}
-
+/* -- the key: sizes as their numbers */
 static bool key_of(Session *s, Buf *b, Sizes *z, OpCode op, const Attr *attrs, int nattrs,
                    Tensor *const *in, const Operand *o, int n) {
-  bool ok = true;
-  buf_putc(b, (char)op);
-  for (int i = 0; i < n && ok; i++) {
-    buf_putc(b, (char)in[i]->dtype);
-    buf_putc(b, (char)in[i]->rank);
-    for (int k = 0; k < o[i].rank && ok; k++) {
-      ok = put_size(b, z, o[i].dim[k]);
-      buf_putc(b, (char)(o[i].perm[k] << 1 | o[i].repeat[k]));
+  uint16_t code = (uint16_t)op;
+  key_put(b, &code, sizeof code);
+  for (int i = 0; i < n; i++) {
+    uint8_t type[2] = {(uint8_t)in[i]->dtype, (uint8_t)in[i]->rank};
+    key_put(b, type, sizeof type);
+    for (int k = 0; k < o[i].rank; k++) {
+      uint8_t axis = (uint8_t)(o[i].perm[k] << 1 | o[i].repeat[k]);
+      sizes_key(b, z, o[i].dim[k]);
+      key_put(b, &axis, sizeof axis);
     }
   }
-  for (int i = 0; i < nattrs && ok; i++) {
-    const Attr *a = &attrs[i];
-    uint32_t head[2] = {(uint32_t)a->key << 16 | a->kind, a->count};
-    buf_put(b, (const char *)head, sizeof head);
-    if (a->kind == AK_DIMS) {
-      for (uint32_t k = 0; k < a->count && ok; k++) ok = put_size(b, z, constant(s, a->u.ints[k]));
-    } else if (a->kind == AK_DIM) {
-      ok = put_size(b, z, constant(s, a->u.i));
-    } else if (a->kind == AK_INTS) {
-      buf_put(b, (const char *)a->u.ints, a->count * sizeof *a->u.ints);
-    } else {
-      buf_put(b, (const char *)&a->u, sizeof a->u);
-    }
-  }
-  return ok && (int)op < 128;
+  sizes_key_attrs(s, b, z, attrs, (size_t)nattrs);
+  return !z->full;
 }
 
 /* -- the graph */
-static Dim sized(Graph *g, const Dim *syms, Sizes *z, int64_t n) {
-  int k = number_of(z, n);
-  return k < 2 ? dim_const(g->dims, n) : syms[k - 2];
-}
-
 static Graph *build(Session *s, Arena *a, Sizes *z, OpCode op, const Attr *attrs, int nattrs,
                     Tensor *const *in, const Operand *o, int n) {
   Graph *g = gr_new(a, dim_tab_new(a), s->names, names_of(s->names, op_info[op].text));
-  Dim syms[MOST_SIZES];
   Val v[MOST_OPERANDS];
-  for (int i = 0; i < z->count; i++)
-    syms[i] = dim_symbol(g->dims, names_of(s->names, "n"), (Span){0}, NULL);
+  sizes_symbols(z, a, g->dims, names_of(s->names, "n"));
   for (int i = 0; i < n; i++) {
     Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)in[i]->dtype, .rank = (uint8_t)o[i].rank};
     int64_t dims[CKL_MAX_RANK];
     for (int k = 0; k < o[i].rank; k++) {
-      dims[k] = sized(g, syms, z, o[i].dim[k]);
+      dims[k] = sizes_dim(z, o[i].dim[k]);
       t.dim[o[i].perm[k]] = o[i].repeat[k] ? dim_const(g->dims, 1) : (Dim)dims[k];
     }
     v[i] = gr_input(g, &t);
@@ -198,16 +154,7 @@ static Graph *build(Session *s, Arena *a, Sizes *z, OpCode op, const Attr *attrs
       v[i] = gr_op(g, OP_BROADCAST, &v[i], 1, &whole, 1, NULL, 0, NULL);
     if (val_none(v[i])) return NULL;
   }
-  Attr *own = ARENA_ARRAY(a, Attr, nattrs + 1);
-  for (int i = 0; i < nattrs; i++) {
-    own[i] = attrs[i];
-    if (own[i].kind == AK_DIM) own[i].u.i = sized(g, syms, z, constant(s, attrs[i].u.i));
-    if (own[i].kind != AK_DIMS) continue;
-    int64_t *d = ARENA_ARRAY(a, int64_t, attrs[i].count + 1);
-    for (uint32_t k = 0; k < attrs[i].count; k++)
-      d[k] = sized(g, syms, z, constant(s, attrs[i].u.ints[k]));
-    own[i].u.ints = d;
-  }
+  const Attr *own = sizes_attrs(s, a, z, attrs, (size_t)nattrs);
   Val r = gr_op(g, op, v, n, own, nattrs, NULL, 0, NULL);
   if (val_none(r)) return NULL;
   gr_output(g, r);
@@ -241,7 +188,8 @@ static Entry *entry_of(Session *s, const Buf *key, Sizes *z, OpCode op, const At
 static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs,
                     Tensor *const *in, int n, Tensor **out) {
   Operand o[MOST_OPERANDS];
-  Sizes z = {.count = 0};
+  int64_t sizes[MOST_SIZES];
+  Sizes z = {.n = sizes, .most = MOST_SIZES};
   Buf key;
   buf_init_arena(&key, &s->scratch);
   for (int i = 0; i < n; i++) look_at(in[i], &o[i]);

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "lang/native.h"
+#include "lang/sizes.h"
 #include "lang/tape.h"
 
 enum { KEPT = 256 }; /* a power of two */
@@ -84,7 +85,7 @@ static Graph *build(OpGrad *o, Arena *a, const TapeNode *n, const GradAsk *ask) 
   return g->output_count ? g : NULL;
 }
 
-static void key_of(Buf *b, const TapeNode *n, const GradAsk *ask) {
+static void key_of(Session *s, Buf *b, const TapeNode *n, const GradAsk *ask) {
   struct { uint32_t op, in, out, attrs; uint8_t anomaly, record, pad[6]; } head = {
       n->op, (uint32_t)n->in_count, (uint32_t)n->out_count, (uint32_t)n->attr_count,
       n->modes.anomaly,
@@ -100,16 +101,7 @@ static void key_of(Buf *b, const TapeNode *n, const GradAsk *ask) {
     buf_put(b, (const char *)type, sizeof type);
     buf_put(b, (const char *)x->dim, sizeof *x->dim * (size_t)x->rank);
   }
-  for (size_t i = 0; i < n->attr_count; i++) {
-    const Attr *a = &n->attrs[i];
-    uint32_t kind[2] = {(uint32_t)a->key << 16 | a->kind, a->count};
-    bool list = a->kind == AK_INTS || a->kind == AK_DIMS;
-    buf_put(b, (const char *)kind, sizeof kind);
-    if (list)
-      buf_put(b, (const char *)a->u.ints, a->count * sizeof *a->u.ints);
-    else
-      buf_put(b, (const char *)&a->u, sizeof a->u);
-  }
+  sizes_key_attrs(s, b, NULL, n->attrs, n->attr_count);
 }
 
 static void entry_release(void *p) {
@@ -137,7 +129,7 @@ OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const GradAsk *ask) 
   }
   Buf key;
   buf_init_arena(&key, temp);
-  key_of(&key, n, ask);
+  key_of(s, &key, n, ask);
   uint64_t hash = XXH3_64bits(key.s, key.n);
   if (!s->op_grads) {
     s->op_grads = mem_need(&s->mem, NULL, 0, KEPT * sizeof(OpGrad *));
