@@ -203,6 +203,21 @@ static Kernel *needed(Arena *a, const Kernel *k) {
   return to;
 }
 
+Kernel *lp_copy(Arena *a, const Kernel *k) {
+  Kernel *n = ARENA_NEW(a, Kernel);
+  *n = (Kernel){.arena = a, .arg_count = k->arg_count};
+  n->count = n->cap = k->count;
+  n->operand_count = n->operand_cap = k->operand_count;
+  n->buf_count = n->buf_cap = k->buf_count;
+  n->ins = ARENA_ARRAY(a, LIns, k->count + 1);
+  n->operands = ARENA_ARRAY(a, LVal, k->operand_count + 1);
+  n->bufs = ARENA_ARRAY(a, LBuf, k->buf_count + 1);
+  if (k->count) memcpy(n->ins, k->ins, k->count * sizeof *n->ins);
+  if (k->operand_count) memcpy(n->operands, k->operands, k->operand_count * sizeof *n->operands);
+  if (k->buf_count) memcpy(n->bufs, k->bufs, k->buf_count * sizeof *n->bufs);
+  return n;
+}
+
 Kernel *lp_clean(Arena *a, const Kernel *k) {
   return needed(a, forward(a, k));
 }
