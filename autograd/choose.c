@@ -14,6 +14,7 @@
  *
  * What a block reads from outside is kept by others and free here. A view is never kept itself.
  */
+#include <math.h>
 #include <string.h>
 
 #include "autograd/mincut.h"
@@ -339,6 +340,26 @@ RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8
   Choose c;
   look_at(&c, scratch, g, env);
   return bill(&c, scratch, choice);
+}
+
+int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice)
+{
+  enum { LOOKED = 9 };
+  Choose c;
+  look_at(&c, scratch, g, env);
+  uint8_t *now = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
+  double low = -8, high = 12; /* of the logarithm of the price */
+  rm_all(g, CHOICE_SAVE, choice);
+  for (int i = 0; i < LOOKED; i++) {
+    ArenaMark mark = arena_mark(scratch);
+    double middle = (low + high) / 2;
+    cut_at(&c, scratch, exp2(middle), now);
+    bool within = bill(&c, scratch, now).time <= time;
+    arena_rewind(scratch, mark);
+    *(within ? &low : &high) = middle;
+    if (within) memcpy(choice, now, g->type_count);
+  }
+  return LOOKED;
 }
 
 /* -- the ladder */

@@ -60,6 +60,9 @@ int64_t rm_bytes(const Graph *g, Val v, const int64_t *env);
  * Tags that say `must` hold; where one prefers what its block does not do by itself, the other
  * answer costs 4 times. */
 void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double lambda, uint8_t *choice);
+/* The choice that keeps least of those that compute again for `time` at most, by bisection over the
+ * price of a byte. How many were looked at. */
+int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice);
 /* A list of choices from which a planner takes the fastest that fits: as written, save-all,
  * recompute-all, then plans between them, each once, `most` (at least 3) altogether. It depends on
  * nothing but the graph and the sizes. The number of choices; each has g->type_count bytes. */

@@ -1,9 +1,9 @@
 /* What follows from sizes: offsets in the arena, arguments and buffers of every launch.
  *
  * In: a plan and the values of symbols. Out: a Bound, kept with the function for the last few sets
- * of sizes, so that a call in the steady state computes nothing. Sizes that kernels are not made
- * for (0 elements anywhere, a slice outside its axis) make the whole call one of the reference
- * evaluator, which computes it or words the error.
+ * of sizes, so that a call in the steady state computes nothing but arguments that are no size, as
+ * a count of steps. Sizes that kernels are not made for (0 elements anywhere, a slice outside its
+ * axis) make the whole call one of the reference evaluator, which computes it or words the error.
  */
 #include <string.h>
 
@@ -12,26 +12,6 @@
 void bound_free(JitFn *f, Bound *b) {
   arena_free(&b->arena);
   mem_free(f->j->mem, b, sizeof *b);
-}
-
-Bound *bound_find(JitFn *f, const int64_t *env) {
-  for (Bound **link = &f->bound; *link;) {
-    Bound *b = *link;
-    if (!b->ready) { /* its making was left by a throw */
-      *link = b->next;
-      bound_free(f, b);
-      continue;
-    }
-    if (f->symbols && env && memcmp(b->env, env, f->symbols * sizeof *env)) {
-      link = &b->next;
-      continue;
-    }
-    *link = b->next;
-    b->next = f->bound;
-    f->bound = b;
-    return b;
-  }
-  return NULL;
 }
 
 typedef struct Binder {
@@ -185,9 +165,123 @@ static bool bind_all(Binder *w) {
   return true;
 }
 
+/* -- what is no size */
+static void mark_symbol(void *used, Sym s) {
+  ((bool *)used)[s] = true;
+}
+
+static void mark_checks(const Graph *g, bool *used) {
+  for (size_t i = 0; i < g->check_count; i++) {
+    dim_symbols(g->dims, g->checks[i].a, mark_symbol, used);
+    dim_symbols(g->dims, g->checks[i].b, mark_symbol, used);
+  }
+  for (size_t i = 0; i < g->region_count; i++) mark_checks(g->regions[i], used);
+}
+
+/* Symbols of all that bind_all evaluates except arguments. */
+static void mark_sizes(const Plan *p, bool *used) {
+  const Graph *g = p->g;
+  for (size_t i = 0; i < g->type_count; i++)
+    for (int k = 0; k < g->types[i].rank; k++)
+      dim_symbols(g->dims, g->types[i].dim[k], mark_symbol, used);
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    for (uint32_t k = 0; k < g->nodes[i].attr_count; k++) {
+      const Attr *a = &g->attrs[g->nodes[i].attr0 + k];
+      if (a->kind == AK_DIM && g->nodes[i].op != OP_DIM)
+        dim_symbols(g->dims, (Dim)a->u.i, mark_symbol, used);
+      for (uint32_t q = 0; a->kind == AK_DIMS && q < a->count; q++)
+        dim_symbols(g->dims, (Dim)a->u.ints[q], mark_symbol, used);
+    }
+  }
+  for (size_t i = 0; i < p->slot_count; i++)
+    dim_symbols(g->dims, p->slots[i].count, mark_symbol, used);
+  for (size_t i = 0; i < p->low.count; i++) {
+    const Launch *l = &p->low.launches[i];
+    dim_symbols(g->dims, l->flops, mark_symbol, used);
+    for (size_t k = 0; k < l->k->buf_count; k++)
+      if (l->bufs[k].either) dim_symbols(g->dims, l->bufs[k].copied, mark_symbol, used);
+  }
+}
+
+typedef struct Reads {
+  const bool *sizing;
+  bool other;
+} Reads;
+
+static void look_symbol(void *ud, Sym s) {
+  Reads *r = ud;
+  r->other |= !r->sizing[s];
+}
+
+static void find_loose(JitFn *f) {
+  const Plan *p = f->plan;
+  bool *used = ARENA_ARRAY(&f->arena, bool, f->symbols + 1u);
+  mark_checks(f->g, used);
+  mark_sizes(p, used);
+  f->loose_count = 0;
+  for (uint32_t i = 0; i < p->low.count; i++) {
+    const Launch *l = &p->low.launches[i];
+    for (uint32_t k = 0; k < l->k->arg_count; k++) {
+      Reads r = {used, false};
+      if (l->args[k].kind == ARG_DIM) dim_symbols(p->g->dims, l->args[k].dim, look_symbol, &r);
+      if (r.other)
+        VEC_PUSH(&f->arena, f->loose, f->loose_count, f->loose_cap, ((struct LooseArg){i, k}));
+    }
+  }
+  f->sizing = used;
+}
+
+/* Arguments for other numbers, where no size is another. False: that cannot be, and b is spoilt. */
+static bool renew(JitFn *f, Bound *b, const int64_t *env) {
+  Binder w = {f, b, f->plan->g, env};
+  for (size_t i = 0; i < f->loose_count; i++) {
+    struct LooseArg at = f->loose[i];
+    const Launch *l = &f->plan->low.launches[at.launch];
+    BoundLaunch *x = &b->launches[at.launch];
+    if (!value(&w, l->args[at.arg].dim, INT64_MIN, &x->args[at.arg])) return false;
+    x->turns = lp_turns(l->k, x->args);
+    x->local_bytes = lp_local_bytes(l->k, x->args);
+    if (x->turns < 0 || x->local_bytes < 0) return false;
+    if (x->local_bytes > b->local_bytes) b->local_bytes = x->local_bytes;
+  }
+  memcpy(b->env, env, f->symbols * sizeof *env);
+  return true;
+}
+
+static bool same_sizes(const JitFn *f, const Bound *b, const int64_t *env) {
+  for (Sym i = 0; i < f->symbols; i++)
+    if (f->sizing[i] && b->env[i] != env[i]) return false;
+  return true;
+}
+
+Bound *bound_find(JitFn *f, const int64_t *env) {
+  for (Bound **link = &f->bound; *link;) {
+    Bound *b = *link;
+    if (!b->ready) { /* its making was left by a throw, or it was spoilt */
+      *link = b->next;
+      bound_free(f, b);
+      continue;
+    }
+    if (f->symbols && env && memcmp(b->env, env, f->symbols * sizeof *env)) {
+      bool same = !b->reference && same_sizes(f, b, env);
+      if (same) b->ready = renew(f, b, env);
+      if (!same || !b->ready) {
+        link = &b->next;
+        continue;
+      }
+    }
+    *link = b->next;
+    b->next = f->bound;
+    f->bound = b;
+    return b;
+  }
+  return NULL;
+}
+
 Bound *bound_get(JitFn *f, const int64_t *env) {
   Bound *b = bound_find(f, env);
   if (b) return b;
+  if (!f->sizing) find_loose(f);
   Mem *m = f->j->mem;
   int n = 0;
   for (Bound **link = &f->bound; *link; link = &(*link)->next) {

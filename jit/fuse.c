@@ -487,8 +487,23 @@ static bool visit_part(Fuse *f, uint32_t to) {
   return false;
 }
 
+/* Whether a group other than these two reads `on`, or may do so through a chain made where it is
+ * read. */
+static bool read_elsewhere(const Fuse *f, uint32_t on, uint32_t part) {
+  const Part *p = &f->parts[on];
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    for (uint32_t k = 0; k < x->reader_count; k++) {
+      const NodeInfo *y = &f->n[x->reader[k]];
+      if (y->clone || (y->part != NOBODY && y->part != on && y->part != part)) return true;
+    }
+  }
+  return false;
+}
+
 /* Does `part` read `on` by way of another group? */
 static bool depends(Fuse *f, uint32_t part, uint32_t on) {
+  if (!read_elsewhere(f, on, part)) return false;
   f->stamp++;
   f->visits = 0;
   f->stack_count = 0;

@@ -183,23 +183,37 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   return f;
 }
 
-static JitFn *compile(Jit *j, const Graph *g, const int64_t *env, bool known,
-                      const volatile bool *interrupt, GErr *e) {
-  Mem *m = j->mem;
+static bool code(JitFn *f, bool known, const volatile bool *interrupt, GErr *e) {
+  Jit *j = f->j;
   Err why = {0};
-  size_t mark = mem_pool_mark(m);
+  double start = now();
+  bool ok = !j->engine || (ask(f, known, &why) && receive(f, interrupt, &why));
+  j->count.code_seconds += now() - start;
+  if (ok) return true;
+  if (interrupt && *interrupt) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+  return gerr_set(e, ERR_BUG, -1, "%s", why.text);
+}
+
+bool jit_code(JitFn *f, const volatile bool *interrupt, GErr *e) {
+  return code(f, false, interrupt, e);
+}
+
+/* Everything but code, and counted. On the pool until it is marked as kept. */
+static JitFn *plan(Jit *j, const Graph *g, const int64_t *env) {
   double start = now();
   JitFn *f = make(j, g, env);
-  double planned = now();
-  bool ok = !j->engine || (ask(f, known, &why) && receive(f, interrupt, &why));
-  j->count.plan_seconds += planned - start;
-  j->count.code_seconds += now() - planned;
-  f->kept = ok;
-  mem_pool_drain(m, mark);
-  if (ok) return f;
-  if (interrupt && *interrupt) gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
-  else gerr_set(e, ERR_BUG, -1, "%s", why.text);
-  return NULL;
+  j->count.plans++;
+  j->count.plan_seconds += now() - start;
+  return f;
+}
+
+static JitFn *compile(Jit *j, const Graph *g, const int64_t *env, bool known,
+                      const volatile bool *interrupt, GErr *e) {
+  size_t mark = mem_pool_mark(j->mem);
+  JitFn *f = plan(j, g, env);
+  bool ok = f->kept = code(f, known, interrupt, e);
+  mem_pool_drain(j->mem, mark);
+  return ok ? f : NULL;
 }
 
 JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const volatile bool *interrupt,
@@ -235,10 +249,17 @@ void jit_free(JitFn *f) {
 
 JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env) {
   size_t mark = mem_pool_mark(j->mem);
-  JitFn *f = make(j, g, env);
+  JitFn *f = plan(j, g, env);
   f->kept = true;
   mem_pool_drain(j->mem, mark);
   return f;
+}
+
+int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env) {
+  double start = now();
+  int64_t least = by_reference(g) ? 0 : plan_least(temp, g, env);
+  j->count.plan_seconds += now() - start;
+  return least;
 }
 
 /* Outputs that `give` makes: views of results, and constants; see tensor_of in exec.c. */

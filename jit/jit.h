@@ -48,6 +48,10 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
 
 /* A function before its code is made: enough for jit_peak and jit_print_plan. Never NULL. */
 JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
+/* Its code, as jit_compile makes it; false with `e`. */
+bool jit_code(JitFn *f, const volatile bool *interrupt, GErr *e);
+/* JitPeak.arena of such a function is at least this, found in a third of the time. */
+int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env);
 
 /* Bytes that a run takes for these sizes. */
 typedef struct JitPeak {
@@ -82,7 +86,8 @@ typedef struct JitCount {
   int64_t steps_ref;  /* nodes run by the reference evaluator inside of compiled functions */
   int64_t reruns;     /* whole graphs run again by it for the message of an error */
   int64_t copied;     /* inputs made contiguous */
-  /* of jit_compile: until kernels are known, and until they are loaded */
+  int64_t plans;      /* made: with kernels, without code */
+  /* making plans, and finding or making code */
   double plan_seconds, code_seconds;
 } JitCount;
 JitCount jit_count(const Jit *j);

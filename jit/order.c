@@ -170,9 +170,9 @@ static int64_t try_order(Order *o, int64_t most) {
   return peak;
 }
 
-void order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups) {
+int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups) {
   size_t n = groups->count, values = g->type_count + 1;
-  if (n < 3) return;
+  if (n < 3) return 0;
   Order o = {.a = a, .g = g, .groups = groups};
   o.items = ARENA_ARRAY(a, Item, n);
   o.owner = ARENA_ARRAY(a, uint32_t, values);
@@ -195,4 +195,5 @@ void order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups) 
   Group *now = ARENA_ARRAY(a, Group, n);
   for (size_t i = 0; i < n; i++) now[i] = groups->items[o.best[i]];
   memcpy(groups->items, now, n * sizeof *now);
+  return least;
 }

@@ -50,12 +50,17 @@ static bool lower_kept(Maker *m, const Group *x, GErr *e) {
   return ok;
 }
 
+/* Whether the evaluator runs it. */
+static bool by_node(const Group *x) {
+  return x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
+}
+
 static void add_kernels(Maker *m, Group x) {
   Plan *p = m->p;
   GErr e;
   size_t launch = p->low.count, panel = p->low.panel_count;
-  bool by_node = x.kind == GROUP_REF || x.kind == GROUP_REGION || x.kind == GROUP_EFFECT;
-  if (!by_node && !lower_kept(m, &x, &e)) {
+  bool whole = by_node(&x);
+  if (!whole && !lower_kept(m, &x, &e)) {
     if (x.node_count > 1) {
       for (uint32_t i = 0; i < x.node_count; i++) {
         Group one;
@@ -67,12 +72,12 @@ static void add_kernels(Maker *m, Group x) {
     }
     x.kind = GROUP_REF;
     x.reason = arena_printf(p->arena, "the reference evaluator: %s", e.text);
-    by_node = true;
+    whole = true;
   }
-  mark_outs(m, &x, by_node ? 1 : p->low.count - launch);
+  mark_outs(m, &x, whole ? 1 : p->low.count - launch);
   VEC_PUSH(p->arena, p->groups.items, p->groups.count, p->groups.cap, x);
   uint32_t group = (uint32_t)p->groups.count - 1;
-  if (by_node) {
+  if (whole) {
     Step s = {.kind = STEP_NODE, .group = group, .node = x.root};
     VEC_PUSH(p->arena, p->steps, p->step_count, p->step_cap, s);
     return;
@@ -265,7 +270,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);
   for (size_t i = 0; i < p->groups.count; i++) {
     const Group *x = &p->groups.items[i];
-    bool held = x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
+    bool held = by_node(x);
     if (g->nodes[x->root].op == OP_PLACE) held = gr_type(g, (Val){x->root, 0})->dev != DEV_CPU;
     for (uint32_t k = 0; k < x->out_count; k++) {
       Val v = x->outs[k];
@@ -288,4 +293,14 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   dues(p);
   p->forward_end = forward_end(p, temp);
   return p;
+}
+
+int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env) {
+  const uint32_t *origin;
+  Groups groups = {0};
+  g = gr_flatten(temp, g, &origin);
+  fuse(temp, g, false, &groups);
+  for (size_t i = 0; i < groups.count; i++)
+    if (by_node(&groups.items[i])) return 0; /* its results lie elsewhere */
+  return order_groups(temp, g, env, &groups);
 }

@@ -20,9 +20,9 @@ bool fuse_pulled(const Graph *g, uint32_t node);
 extern const char *const group_kind_name[];
 
 /* -- order.c */
-/* Sorts groups such that they still can run, with less memory alive at once. `env`: typical sizes,
- * or NULL. */
-void order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups);
+/* Sorts groups such that they still can run, with less memory alive at once: so many bytes of
+ * values (0: too few groups to tell). `env`: typical sizes, or NULL. */
+int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups);
 
 /* -- memplan.c: arrays only */
 typedef struct MemItem {
@@ -97,6 +97,8 @@ typedef struct Plan {
 /* `temp` is for what is not kept; the caller frees it. `env`: typical sizes, or NULL. */
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const Target *target,
                 bool apart);
+/* Bytes that the arena of such a plan has at least: those of values, no panels. 0: not known. */
+int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env);
 static inline uint32_t plan_index(const Graph *g, Val v) {
   return g->nodes[v.node].result0 + v.res;
 }
@@ -168,6 +170,9 @@ struct JitFn {
   Sym symbols;
   uint64_t nodes;      /* that gr_run would count */
   Bound *bound;        /* most recent first */
+  bool *sizing;        /* per symbol: more than arguments of kernels depends on it; NULL: unknown */
+  struct LooseArg { uint32_t launch, arg; } *loose; /* arguments that other symbols give */
+  size_t loose_count, loose_cap;
   JitFn **regions;     /* in the order of Plan.g->regions; NULL: not run by a step */
   JitFn *next, *prev;  /* all of j */
   /* per step, for a profile */
@@ -187,7 +192,7 @@ void bound_free(JitFn *f, Bound *b);
 /* What follows from these sizes, for which g's size checks hold; made when it is not there.
  * Throws. */
 Bound *bound_get(JitFn *f, const int64_t *env);
-/* The one that is there, or NULL. */
+/* The one that is there, or NULL. Where no size is another, its arguments are renewed. */
 Bound *bound_find(JitFn *f, const int64_t *env);
 
 #endif

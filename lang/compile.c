@@ -376,7 +376,8 @@ typedef struct PlainPlan { /* where blocks are planned by sizes */
   struct PlainPlan *next;
   int64_t *sizes;
   Choice choice;
-  Graph *g;
+  const Graph *g;
+  Planned *made; /* that g belongs to, or NULL */
   Native *native;
 } PlainPlan;
 
@@ -407,6 +408,8 @@ struct Compiled {
   Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
   PlainPlan *plans;
   bool *sizing; /* per symbol: a size depends on it; NULL until it is asked for */
+  int64_t *thrift_sizes; /* for which `thrift` is the answer of plan_thrift_wanted; NULL: none */
+  bool thrift;
   uint64_t told[4]; size_t told_count; /* sizes whose plan was shown */
   size_t leaf_count;
   Span call; /* that was staged: places in it stand for those of a later call */
@@ -596,7 +599,10 @@ static void compiled_release(void *obj) {
   value_release(c->result);
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
   for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j);
-  for (PlainPlan *p = c->plans; p; p = p->next) native_free(&s->mem, p->native);
+  for (PlainPlan *p = c->plans; p; p = p->next) {
+    native_free(&s->mem, p->native);
+    planned_unref(p->made);
+  }
   native_free(&s->mem, c->native);
   hosts_release(c->hosts);
   arena_free(&c->arena);
@@ -776,6 +782,18 @@ static int64_t *sizes_in(Session *s, Compiled *c, const int64_t *env) {
   return key;
 }
 
+/* Whether the gradient that the function itself takes is to be planned by sizes. The last answer is
+ * kept. */
+static bool wants_thrift(Session *s, Compiled *c, const int64_t *env) {
+  if (!c->takes_grad) return false;
+  size_t n = dim_symbol_count(c->g->dims), sizes = n * sizeof *env;
+  const int64_t *key = sizes_in(s, c, env);
+  if (c->thrift_sizes && !memcmp(c->thrift_sizes, key, sizes)) return c->thrift;
+  if (!c->thrift_sizes) c->thrift_sizes = ARENA_ARRAY(&c->arena, int64_t, n + 1);
+  memcpy(c->thrift_sizes, key, sizes);
+  return c->thrift = plan_thrift_wanted(s, c->whole, env);
+}
+
 /* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
  * `env`: sizes, where blocks are planned by them; else NULL. */
 static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env) {
@@ -869,12 +887,19 @@ static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, int64_t
   p->sizes = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
   if (sizes) memcpy(p->sizes, key, sizes);
   p->choice = choice;
-  const Graph *g = choice.g ? choice.g : c->whole;
-  if (g->blocks) g = rm_apply(&c->arena, g, choice.choice, NULL);
-  p->g = gr_simplify(&c->arena, &c->arena, g);
   p->next = c->plans;
+  if (choice.made) {
+    p->made = choice.made;
+    p->made->rc++;
+    p->g = p->made->runs.first;
+  } else {
+    const Graph *g = choice.g ? choice.g : c->whole;
+    if (g->blocks) g = rm_apply(&c->arena, g, choice.choice, NULL);
+    p->g = gr_simplify(&c->arena, &c->arena, g);
+  }
   c->plans = p;
-  native_must(s, &p->native);
+  if (p->made) native_planned(s, &p->native, &p->made->first);
+  else native_must(s, &p->native);
   return p;
 }
 
@@ -916,8 +941,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     set[b->sym] = true;
   }
   size_t nin = c->g->input_count;
-  bool planned = plan_wanted(s, c->g) ||
-                 (c->takes_grad && plan_thrift_wanted(s, c->whole, env));
+  bool planned = plan_wanted(s, c->g) || wants_thrift(s, c, env);
   int64_t copies = 0;
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
   Value *leaf = ARENA_ARRAY(&s->scratch, Value, nin + 1);

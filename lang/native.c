@@ -18,6 +18,7 @@
 
 struct Native {
   JitFn *fn;
+  JitFn *planned; /* what fn becomes; NULL: it is planned when it is compiled */
   OpCounts ops;
   bool counted;
   bool looked;   /* for code that was made before: there was not all of it */
@@ -64,6 +65,7 @@ bool cpu_find(const char *name, CpuMode *mode, EngLevel *level) {
 void native_free(Mem *m, Native *n) {
   if (!n) return;
   jit_free(n->fn);
+  jit_free(n->planned);
   mem_free(m, n, sizeof *n);
 }
 
@@ -174,9 +176,11 @@ static void dump_fn(Session *s, const JitFn *f) {
 }
 
 JitFn *native_plan(Session *s, const Graph *g, const int64_t *env) {
-  JitFn *f = jit_plan(open_jit(s), g, env);
-  mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
-  return f;
+  return jit_plan(open_jit(s), g, env);
+}
+
+int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env) {
+  return jit_least(open_jit(s), temp, g, env);
 }
 
 int64_t native_room(Session *s) {
@@ -196,12 +200,22 @@ void native_must(Session *s, Native **slot) {
   if (g && eng_config(g)->codegen) (*slot)->spent = price;
 }
 
+void native_planned(Session *s, Native **slot, JitFn **f) {
+  native_must(s, slot);
+  jit_free((*slot)->planned);
+  (*slot)->planned = *f;
+  *f = NULL;
+}
+
 /* False: the session is to be stopped. */
 static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, const int64_t *env,
                         GErr *e) {
   GErr why = {0};
   double start = native_clock();
-  n->fn = jit_compile(open_jit(s), g, env, &s->interrupt, &why);
+  if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
+  if (jit_code(n->planned, &s->interrupt, &why)) n->fn = n->planned;
+  else jit_free(n->planned);
+  n->planned = NULL;
   if (n->fn) {
     EngCount c = s->jit && jit_engine(s->jit) ? eng_count(jit_engine(s->jit)) : (EngCount){0};
     log_line(s, LOG_JIT, "%s: ready after %.1f ms (%lld kernels generated so far)", name,

@@ -29,13 +29,17 @@ bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, 
 void native_ops_free(Session *s); /* graphs of single operations */
 /* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_PTX_90. */
 void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
-/* What a run of g will be, without its code: for jit_peak. On the pool. */
+/* What a run of g will be, without its code: for jit_peak. The caller frees it. */
 JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
+/* Not more than JitPeak.arena of that, found in less time; 0: not known. */
+int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env);
 /* Bytes of tensors that may be made until the session's limit; what functions reuse counts as free.
  * INT64_MAX: no limit. */
 int64_t native_room(Session *s);
 /* Its first run is machine code, whatever that costs, where there is a code generator. */
 void native_must(Session *s, Native **n);
+/* The same, and *f is what it was planned to be; it is taken. */
+void native_planned(Session *s, Native **n, JitFn **f);
 /* Of the session's engine, zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);
 /* Between the beginning and the end of a call of the API: threads do not sleep while they wait. */

@@ -22,7 +22,7 @@ typedef struct Candidate {
   int64_t kept;   /* bytes from forward to backward, by rm_price */
   int64_t need;   /* of the process */
   int64_t *block; /* bytes per block of the table */
-  bool planned;
+  Planned *made;  /* with a reference on the pool; NULL: it cannot be made, or another is better */
   size_t number;
 } Candidate;
 
@@ -80,46 +80,39 @@ static void make_ladder(Chooser *h) {
 }
 
 /* -- what a candidate takes */
-typedef struct Parts { /* graphs of a candidate, in an arena of their own */
-  Arena arena;
-  const Graph *first, *second;
-  const Joint *joint;
-} Parts;
+void planned_unref(Planned *p) {
+  if (!p || --p->rc > 0) return;
+  Mem *m = p->arena.mem;
+  jit_free(p->first);
+  jit_free(p->second);
+  arena_free(&p->arena);
+  mem_free(m, p, sizeof *p);
+}
 
-static bool make_parts(Chooser *h, const Candidate *c, Parts *p) {
+static bool make_runs(Chooser *h, const Candidate *c, Arena *a, Runs *r) {
   GErr e;
   Prov at;
-  Arena *a = &p->arena;
-  p->second = NULL;
-  p->joint = NULL;
+  *r = (Runs){0};
   if (!h->whole) {
-    p->first = gr_simplify(a, a, h->g->blocks ? rm_apply(a, h->g, c->choice, NULL) : h->g);
+    r->first = gr_simplify(a, a, h->g->blocks ? rm_apply(a, h->g, c->choice, NULL) : h->g);
     return true;
   }
-  p->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
-  if (!p->joint) return false;
-  p->first = gr_simplify(a, a, p->joint->forward);
-  p->second = gr_simplify(a, a, p->joint->backward);
+  r->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
+  if (!r->joint) return false;
+  r->first = gr_simplify(a, a, r->joint->forward);
+  r->second = gr_simplify(a, a, r->joint->backward);
   return true;
 }
 
-static int64_t type_bytes(const Graph *g, Val v, const int64_t *env) {
-  const Type *t = gr_type(g, v);
-  if (t->kind != TK_TENSOR) return 0;
-  int64_t n = (int64_t)dt_size((DType)t->dtype), d;
-  for (int k = 0; k < t->rank; k++) n *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
-  return n;
-}
-
 /* Saved values of block `id`, or of all (0). */
-static int64_t saved_bytes(const Parts *p, uint32_t id, const int64_t *env) {
+static int64_t saved_bytes(const Runs *p, uint32_t id, const int64_t *env) {
   int64_t sum = 0;
   for (int i = 0; p->joint && i < p->joint->saved_count; i++) {
     Val v = p->first->outputs[p->joint->output_count + i];
     if (p->joint->saved_input[i] >= 0) continue;
     if (id && !gr_block_inside(p->first, p->first->provs[gr_node(p->first, v)->prov].region, id))
       continue;
-    sum += type_bytes(p->first, v, env);
+    sum += rm_bytes(p->first, v, env);
   }
   return sum;
 }
@@ -128,14 +121,16 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-static void plan_parts(Chooser *h, Candidate *c, Parts *p) {
+/* c->need and c->block. */
+static void plan_runs(Chooser *h, Candidate *c) {
   Session *s = h->s;
+  Planned *p = c->made;
   const BlockTab *tab = h->g->blocks;
   Arena *temp = &p->arena;
-  size_t mark = mem_pool_mark(&s->mem), blocks = tab ? tab->count : 0;
+  size_t blocks = tab ? tab->count : 0;
   JitPeak one = {0}, two = {0};
-  JitFn *f = native_plan(s, p->first, h->env);
-  JitFn *b = p->second ? native_plan(s, p->second, h->env) : NULL;
+  JitFn *f = p->first = native_plan(s, p->runs.first, h->env), *b = NULL;
+  if (p->runs.second) b = p->second = native_plan(s, p->runs.second, h->env);
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
   c->need = h->copies + one.arena + one.outputs + larger(one.scratch, two.scratch);
@@ -145,26 +140,37 @@ static void plan_parts(Chooser *h, Candidate *c, Parts *p) {
   c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   for (uint32_t i = 0; i < blocks; i++) {
     if (tab->items[i].budget < 0) continue;
-    int64_t held = saved_bytes(p, i + 1, h->env);
+    int64_t held = saved_bytes(&p->runs, i + 1, h->env);
     c->block[i] = jit_block_bytes(f, temp, h->env, i + 1);
     if (b) c->block[i] = held + larger(c->block[i], jit_block_bytes(b, temp, h->env, i + 1));
   }
-  c->planned = true;
-  mem_pool_drain(&s->mem, mark);
 }
 
-static void free_parts(void *ud) {
-  arena_free(&((Parts *)ud)->arena);
+static void drop(void *planned) {
+  planned_unref(planned);
 }
 
-static void measure(Chooser *h, Candidate *c) {
-  Session *s = h->s;
-  size_t mark = mem_pool_mark(&s->mem);
-  Parts *p = ARENA_NEW(&s->scratch, Parts);
-  arena_init(&p->arena, &s->mem);
-  mem_pool_add(&s->mem, p, free_parts);
-  if (make_parts(h, c, p)) plan_parts(h, c, p);
-  mem_pool_drain(&s->mem, mark);
+/* c->made, not planned yet. */
+static bool make(Chooser *h, Candidate *c) {
+  Mem *m = &h->s->mem;
+  size_t mark = mem_pool_mark(m);
+  Planned *p = mem_need(m, NULL, 0, sizeof *p);
+  *p = (Planned){.rc = 1};
+  arena_init(&p->arena, m);
+  mem_pool_add(m, p, drop);
+  if (make_runs(h, c, &p->arena, &p->runs)) c->made = p;
+  else mem_pool_drain(m, mark);
+  return c->made != NULL;
+}
+
+/* Another one is better: all but a shell on the pool is given back. NULL is fine. */
+static void forget(Candidate *c) {
+  if (!c || !c->made) return;
+  jit_free(c->made->first);
+  jit_free(c->made->second);
+  c->made->first = c->made->second = NULL;
+  arena_free(&c->made->arena);
+  c->made = NULL;
 }
 
 /* By how much the candidate is over: 1 = it fits exactly or better. */
@@ -237,16 +243,18 @@ static Choice choose(Chooser *h) {
   qsort(h->c, h->count, sizeof *h->c, by_time);
   int64_t most = most_kept(h);
   double least = 0;
-  const Candidate *best = NULL;
+  Candidate *best = NULL;
   uint32_t at = 0, block;
   /* What keeps more than it may without anything else is looked at when nothing else is left. */
   for (size_t turn = 0; turn < 2 * h->count && (!best || least > 1); turn++) {
     Candidate *c = &h->c[turn % h->count];
     if ((c->kept > most) != (turn >= h->count)) continue;
-    measure(h, c);
-    if (!c->planned) continue;
+    if (!make(h, c)) continue;
+    plan_runs(h, c);
     double over = excess(h, c, &block);
-    if (best && over >= least) continue;
+    bool better = !best || over < least;
+    forget(better ? best : c);
+    if (!better) continue;
     best = c;
     least = over;
     at = block;
@@ -256,7 +264,8 @@ static Choice choose(Chooser *h) {
   return (Choice){.g = h->g,
                   .split = h->whole ? h->whole->split : UINT32_MAX,
                   .choice = best->choice,
-                  .candidates = (int)h->count};
+                  .candidates = (int)h->count,
+                  .made = best->made};
 }
 
 Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, int64_t copies,
@@ -298,7 +307,7 @@ bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env) {
       const GNode *n = gr_node(g, v);
       if (n->op == OP_INPUT || g->provs[n->prov].backward || op_info[n->op].remat == REMAT_FREE)
         continue;
-      sum += type_bytes(g, v, env);
+      sum += rm_bytes(g, v, env);
       if (sum >= THRIFT_FROM) return true;
     }
   }
@@ -322,39 +331,33 @@ static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
   return b;
 }
 
-/* Whether a graph by `choice` takes a quarter less than one that saves all, both planned exactly:
- * what is computed again is fused apart from the forward, which may cost more than it saves. */
-static bool pays(Session *s, Arena *a, const Graph *g, const int64_t *env, uint8_t *choice,
-                 uint8_t *all) {
-  Chooser h = {.s = s, .a = a, .g = g, .env = env};
-  Candidate less = {.choice = choice}, most = {.choice = all};
-  measure(&h, &less);
-  measure(&h, &most);
-  return less.planned && most.planned && less.need <= most.need - most.need / 4;
+/* Whether c takes a quarter less than d, both planned exactly: what is computed again is fused
+ * apart from the forward, which may cost more than it saves. The plan of d is made only where a
+ * bound of what it takes does not tell. */
+static bool pays(Chooser *h, Candidate *c, Candidate *d) {
+  if (!make(h, c) || !make(h, d)) return false;
+  plan_runs(h, c);
+  int64_t least = native_least(h->s, &d->made->arena, d->made->runs.first, h->env);
+  if (c->need <= least - least / 4) return true;
+  plan_runs(h, d);
+  return c->need <= d->need - d->need / 4;
 }
 
-/* The plan that keeps least of those that take a twelfth more time at most, by bisection over the
- * price of a byte. */
+/* The plan that keeps least of those that take a twelfth more time at most. */
 Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const int64_t *env) {
-  enum { TURNS = 9 };
   Arena *temp = &s->scratch;
   Graph *b = as_block(a, temp, g);
   uint8_t *best = ARENA_ARRAY(a, uint8_t, b->type_count + 1);
   uint8_t *now = ARENA_ARRAY(temp, uint8_t, b->type_count + 1);
-  rm_all(b, CHOICE_SAVE, best);
-  int64_t most = rm_time(b, env) / 12;
-  double low = -8, high = 12; /* of the logarithm of the price */
-  for (int i = 0; i < TURNS; i++) {
-    double middle = (low + high) / 2;
-    rm_cut(temp, b, env, exp2(middle), now);
-    if (rm_price(temp, b, env, now).time > most) {
-      high = middle;
-      continue;
-    }
-    low = middle;
-    memcpy(best, now, b->type_count);
-  }
+  int looked = rm_within(temp, b, env, rm_time(b, env) / 12, best);
+  Choice r = {.g = b, .split = split, .choice = best, .candidates = looked};
+  if (split != UINT32_MAX) return r;
+  Chooser h = {.s = s, .a = a, .g = b, .env = env};
+  Candidate less = {.choice = best}, all = {.choice = now};
   rm_all(b, CHOICE_SAVE, now);
-  if (split == UINT32_MAX && !pays(s, a, b, env, best, now)) memcpy(best, now, b->type_count);
-  return (Choice){.g = b, .split = split, .choice = best, .candidates = TURNS};
+  bool pay = pays(&h, &less, &all);
+  if (!pay) memcpy(best, now, b->type_count);
+  r.made = pay ? less.made : all.made;
+  forget(pay ? &all : &less);
+  return r;
 }

@@ -125,6 +125,12 @@ static void leaf_bytes(const CallPlan *c, PlanFigures *out) {
 }
 
 /* -- figures */
+static bool peak_of(Session *s, const Graph *g, const int64_t *env, JitPeak *out) {
+  JitFn *f = native_plan(s, g, env);
+  mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
+  return jit_peak(f, env, out);
+}
+
 static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
@@ -148,10 +154,8 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
   JitPeak one, two = {.exact = true};
   *out = (PlanFigures){0};
   leaf_bytes(c, out);
-  JitFn *f = native_plan(s, r->first, c->env);
-  out->compiled = s->config.cpu != CPU_REFERENCE && jit_peak(f, c->env, &one);
-  if (r->second && out->compiled)
-    out->compiled = jit_peak(native_plan(s, r->second, c->env), c->env, &two);
+  out->compiled = s->config.cpu != CPU_REFERENCE && peak_of(s, r->first, c->env, &one) &&
+                  (!r->second || peak_of(s, r->second, c->env, &two));
   op_counts(r->first, &out->ops);
   out->flops = flops_of(r->first, c->env);
   out->time = rm_time(r->first, c->env);

@@ -17,19 +17,30 @@ typedef struct OpCounts {
 void op_counts(const Graph *g, OpCounts *add);
 void op_count_one(Session *s, OpCode op); /* an operation of script */
 
+/* A graph that runs, or the two halves of one. */
+typedef struct Runs {
+  const Graph *first, *second; /* second: the backward, or NULL */
+  const Joint *joint;
+} Runs;
+
+/* What was planned, to the byte: its graphs, and their functions before code is made, so that what
+ * runs is not planned again. Counted. */
+typedef struct Planned {
+  int64_t rc;
+  Arena arena;
+  Runs runs;
+  JitFn *first, *second; /* NULL: none, or taken */
+} Planned;
+void planned_unref(Planned *p); /* NULL is fine */
+
 /* Who takes the choices of a graph's blocks (autograd/remat.h), and what came of it. */
 typedef struct Choice {
   const Graph *g;       /* to which `choice` belongs; NULL: there are no blocks */
   uint32_t split;       /* of a joint graph; UINT32_MAX: of one graph with forward and backward */
   const uint8_t *choice; /* NULL: as written */
   int candidates;       /* plans looked at; 0: nobody asked for a choice */
+  Planned *made;        /* by this choice, with a reference on the pool; NULL: nothing yet */
 } Choice;
-
-/* A graph that runs, or the two halves of one. */
-typedef struct Runs {
-  const Graph *first, *second; /* second: the backward, or NULL */
-  const Joint *joint;
-} Runs;
 
 /* Bytes of a call. `peak` holds while it runs, and for a call with a backward until that has run:
  * everything that the call itself reads or makes. */
