@@ -15,20 +15,11 @@ ValMap map_new(Arena *a, const Graph *src) {
   return m;
 }
 
-static void *room(Arena *a, size_t each, size_t n) {
-  return n ? arena_array(a, each, n) : NULL;
-}
-
 Graph *copy_start(Arena *a, const Graph *g) {
   Graph *d = gr_new(a, g->dims, g->names, g->name);
   d->alias_count = g->alias_count;
   d->blocks = g->blocks;
-  d->nodes = room(a, sizeof *d->nodes, d->node_cap = g->node_count);
-  d->operands = room(a, sizeof *d->operands, d->operand_cap = g->operand_count);
-  d->types = room(a, sizeof *d->types, d->type_cap = g->type_count);
-  d->attrs = room(a, sizeof *d->attrs, d->attr_cap = g->attr_count);
-  d->provs = room(a, sizeof *d->provs, d->prov_cap = g->prov_count);
-  d->inputs = room(a, sizeof *d->inputs, d->input_cap = g->input_count);
+  gr_reserve(d, gr_room(g));
   return d;
 }
 

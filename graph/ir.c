@@ -20,6 +20,30 @@ Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name) {
   return g;
 }
 
+GrRoom gr_room(const Graph *g) {
+  return (GrRoom){g->node_count, g->operand_count, g->type_count,
+                  g->attr_count, g->prov_count,    g->input_count};
+}
+
+static void *grown(Arena *a, void *p, size_t each, size_t count, size_t more, size_t *cap) {
+  if (more <= *cap - count) return p;
+  if (more > SIZE_MAX / each - count) mem_throw(a->mem, MEM_ERR_NOMEM);
+  p = arena_grow(a, p, each * *cap, each * (count + more));
+  *cap = count + more;
+  return p;
+}
+
+void gr_reserve(Graph *g, GrRoom r) {
+  Arena *a = g->arena;
+  g->nodes = grown(a, g->nodes, sizeof *g->nodes, g->node_count, r.nodes, &g->node_cap);
+  g->operands =
+      grown(a, g->operands, sizeof *g->operands, g->operand_count, r.operands, &g->operand_cap);
+  g->types = grown(a, g->types, sizeof *g->types, g->type_count, r.types, &g->type_cap);
+  g->attrs = grown(a, g->attrs, sizeof *g->attrs, g->attr_count, r.attrs, &g->attr_cap);
+  g->provs = grown(a, g->provs, sizeof *g->provs, g->prov_count, r.provs, &g->prov_cap);
+  g->inputs = grown(a, g->inputs, sizeof *g->inputs, g->input_count, r.inputs, &g->input_cap);
+}
+
 static bool same_span(Span a, Span b) {
   return a.file == b.file && a.lo == b.lo && a.hi == b.hi;
 }

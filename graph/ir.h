@@ -168,6 +168,12 @@ int op_find(const char *text); /* -1 */
 
 /* -- building. All throw (mem_throw) when out of memory. */
 Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name);
+/* Room for so many more of each, so that arrays need not grow on the way. */
+typedef struct GrRoom {
+  size_t nodes, operands, types, attrs, provs, inputs;
+} GrRoom;
+GrRoom gr_room(const Graph *g);
+void gr_reserve(Graph *g, GrRoom more);
 /* Appends a node: runs the op's shape rule on operand types and attributes. `attrs` are copied,
  * with what they point to. Returns the first result, or VAL_NONE with `e` filled and the graph
  * unchanged. Undecided size conditions go to g->checks. */
