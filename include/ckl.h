@@ -202,6 +202,40 @@ const char *ckl_plan(ckl_session *s, const char *path, const char *fn, const cha
  * without ckl_config.profile. The text lives until the next call on s. [m] */
 const char *ckl_profile(ckl_session *s);
 
+/* ---- a compiler of the host. A `grad` of script is captured as one graph, which ckl compiles; a
+ * host may do so instead. Inside of its functions the session is busy: values can be read, made and
+ * released, and ckl_backward_* called; what would run a program gives CKL_EUSAGE. */
+typedef struct ckl_backward ckl_backward; /* that was captured; it lives until its code is freed */
+typedef struct ckl_code {
+  void *ud;
+  /* One gradient. `in`: the inputs of the graph in order, borrowed; out[i], NULL before, gets a new
+   * reference to output i, of the type that the graph says. Anything but CKL_OK ends the `grad`. */
+  ckl_status (*run)(void *ud, ckl_backward *b, ckl_value *const *in, ckl_value **out);
+  void (*free)(void *ud); /* of ud, at the end; may be NULL */
+} ckl_code;
+/* Called once for each structure that is captured: other sizes, tensors and hooks come with each
+ * run. Fills `code`, or leaves code->run NULL and so the graph to ckl. Anything but CKL_OK ends the
+ * `grad`; the next one asks again. */
+typedef ckl_status (*ckl_compiler)(void *ud, ckl_backward *b, ckl_code *code);
+/* From now on `f` compiles, NULL: ckl. What was captured is forgotten. It stays over ckl_run_file;
+ * ckl_reset ends it, and `wrap <backward plain>` does without. [m] */
+ckl_status ckl_set_compiler(ckl_session *s, ckl_compiler f, void *ud);
+/* The graph, as ckl_ir writes it; NULL when out of memory. Lives as long as b. [m] */
+const char *ckl_backward_text(ckl_backward *b);
+size_t ckl_backward_inputs(const ckl_backward *b);             /* [-] */
+size_t ckl_backward_outputs(const ckl_backward *b);            /* [-] */
+/* The values that symbols of the graph have now, in order. -1 when out of range. [-] */
+size_t ckl_backward_sizes(const ckl_backward *b);
+int64_t ckl_backward_size(const ckl_backward *b, size_t i);
+/* Whether it calls hooks or prints: such a graph is run by ckl_backward_run, once, or left to ckl.
+ * [-] */
+bool ckl_backward_acts(const ckl_backward *b);
+/* Runs it as ckl does; only inside of ckl_code.run. Its errors end the `grad`, whatever run
+ * returns. [mpr] */
+ckl_status ckl_backward_run(ckl_backward *b, ckl_value *const *in, ckl_value **out);
+/* For `return`: the diagnostic of the `grad` says why. Gives CKL_ERUN, or CKL_ENOMEM. [m] */
+ckl_status ckl_backward_fail(ckl_backward *b, const char *why);
+
 /* ---- tools: text in, text out. The result lives until the next call on s; NULL = see
  * diagnostics. */
 /* [mp] */

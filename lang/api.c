@@ -9,27 +9,16 @@
 #include <string.h>
 
 #include "autograd/remat.h"
+#include "lang/backend.h"
+#include "lang/capture.h"
 #include "lang/compile.h"
+#include "lang/handle.h"
 #include "lang/native.h"
 #include "lang/plan.h"
 #include "lang/session.h"
 #include "parser/parse.h"
 #include "runtime/file.h"
 #include "runtime/spill.h"
-
-struct ckl_session {
-  Session s;
-};
-
-struct ckl_value {
-  int64_t rc;
-  ckl_session *owner;
-  Value v;
-  Tensor *flat; /* row-major copy handed out by ckl_tensor_data, or NULL */
-  ckl_value *prev, *next;
-  MemHook hook; /* a handle may outlive its session */
-  void *ud;
-};
 
 /* ---- statuses */
 
@@ -99,12 +88,25 @@ static void run_job(void *ud) {
 
 static ckl_status perform(Job *j, void (*work)(Job *j)) {
   Session *s = j->s;
+  if (s->in_host) return CKL_EUSAGE;
   if (!begin(s)) return CKL_ENOMEM;
   j->work = work;
   int code = guard(s, run_job, j);
   ckl_status st = status_of(s, code, j->ran);
   end(s);
   return st;
+}
+
+/* Makes a value, in functions of the host's compiler too. */
+static void make_value(Job *j, void (*work)(Job *j)) {
+  Session *s = j->s;
+  if (!s->in_host) {
+    perform(j, work);
+    return;
+  }
+  size_t mark = mem_pool_mark(&s->mem);
+  j->work = work;
+  if (guard(s, run_job, j) == MEM_OK) mem_pool_drain(&s->mem, mark);
 }
 
 /* ---- sessions */
@@ -176,6 +178,7 @@ void ckl_close(ckl_session *k) {
   Session *s = &k->s;
   orphan(k);
   session_stop(s);
+  backends_free(s);
   arena_free(&s->notes);
   for (ckl_value *v = s->handles, *next; v; v = next) {
     next = v->next;
@@ -194,10 +197,12 @@ void ckl_interrupt(ckl_session *k) {
 
 ckl_status ckl_reset(ckl_session *k) {
   Session *s = &k->s;
+  if (s->in_host) return CKL_EUSAGE;
   for (ckl_value *v = s->handles; v; v = v->next)
     if (v->v.tag == V_FN || v->v.tag == V_INST || v->v.tag == V_MODEL || v->v.tag == V_MODULE)
       value_set(&v->v, v_unit());
   session_stop(s);
+  backends_free(s);
   dg_clear(&s->diags);
   arena_rewind(&s->notes, s->notes_start);
   return session_start(s) ? CKL_OK : CKL_ENOMEM;
@@ -205,19 +210,24 @@ ckl_status ckl_reset(ckl_session *k) {
 
 /* ---- values */
 
-static ckl_value *handle(ckl_session *k, Value v) {
-  Mem *m = &k->s.mem;
+ckl_value *handle_new(Session *s, Value v) {
+  Mem *m = &s->mem;
   ckl_value *h = mem_try(m, NULL, 0, sizeof *h);
   if (!h) return NULL;
-  *h = (ckl_value){.rc = 1, .owner = k, .v = v, .next = k->s.handles, .hook = m->hook, .ud = m->ud};
+  *h = (ckl_value){.rc = 1, .owner = (ckl_session *)s, .v = v, .next = s->handles,
+                   .hook = m->hook, .ud = m->ud};
   if (h->next) h->next->prev = h;
-  k->s.handles = h;
+  s->handles = h;
   value_retain(v);
   return h;
 }
 
+static ckl_value *handle(ckl_session *k, Value v) {
+  return handle_new(&k->s, v);
+}
+
 static ckl_value *need_handle(Session *s, Value v) {
-  ckl_value *h = handle((ckl_session *)s, v);
+  ckl_value *h = handle_new(s, v);
   if (!h) mem_throw(&s->mem, MEM_ERR_NOMEM);
   return h;
 }
@@ -259,7 +269,7 @@ static void make_str(Job *j) {
 ckl_value *ckl_str(ckl_session *s, const char *text, size_t n) {
   ckl_value *h = NULL;
   Job j = {.s = &s->s, .text = text, .n = n, .out = &h};
-  perform(&j, make_str);
+  make_value(&j, make_str);
   return h;
 }
 
@@ -283,7 +293,7 @@ ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t
   size_t bytes = (size_t)tn_count(t) * dt_size((DType)dt);
   if (bytes) memcpy(tn_data(t), data, bytes);
   Job j = {.s = &s->s, .more = t, .out = &h};
-  perform(&j, make_tensor);
+  make_value(&j, make_tensor);
   return h;
 }
 
@@ -295,7 +305,7 @@ ckl_value *ckl_tensor_borrow(ckl_session *s, const char *dtype, int rank, const 
   Tensor *t = tn_foreign(&s->s.mem, (DType)dt, rank, dims, data, done, ud);
   if (!t) return NULL;
   Job j = {.s = &s->s, .more = t, .out = &h};
-  perform(&j, make_tensor);
+  make_value(&j, make_tensor);
   return h;
 }
 
@@ -596,7 +606,7 @@ static void text_job(void *ud) {
  * diagnostics. */
 static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
   Session *s = t->s;
-  if (clear && !begin(s)) return NULL;
+  if (clear && (s->in_host || !begin(s))) return NULL;
   Buf b;
   buf_init_arena(&b, &s->notes);
   t->b = &b;

@@ -129,6 +129,8 @@ struct Session {
   struct OpGrad **op_grads; /* lang/opgrad.c */
   struct Hooks *hooks;      /* lang/hook.c; NULL before the first */
   struct Captures *captures; /* lang/capture.c */
+  struct Compiler *compiler; /* lang/backend.c; NULL: none of the host */
+  bool in_host;              /* a function of that compiler runs */
   volatile bool interrupt;
   Obj *dying;         /* objects to free without recursion */
   bool draining;

@@ -1,0 +1,25 @@
+/* Sessions and values as the C API hands them out; for the files that implement ckl.h. */
+#ifndef CKL_LANG_HANDLE_H
+#define CKL_LANG_HANDLE_H
+
+#include "ckl.h"
+#include "lang/lang.h"
+
+struct ckl_session {
+  Session s;
+};
+
+struct ckl_value {
+  int64_t rc;
+  ckl_session *owner;
+  Value v;
+  Tensor *flat; /* row-major copy handed out by ckl_tensor_data, or NULL */
+  ckl_value *prev, *next;
+  MemHook hook; /* a handle may outlive its session */
+  void *ud;
+};
+
+/* A new handle, which retains v; NULL when out of memory. */
+ckl_value *handle_new(Session *s, Value v);
+
+#endif
