@@ -16,6 +16,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "lang/backend.h"
 #include "lang/compile.h"
 #include "lang/hook.h"
 #include "lang/host.h"
@@ -72,6 +73,7 @@ typedef struct Kept {
   int *param_out, *target_out; /* output of each, -1 = nothing arrives, or its hooks give it */
   Point *points;     size_t point_count, point_cap;
   struct Native *native;
+  Backend *backend;    /* the host's code, else NULL */
 } Kept;
 
 struct Captures {
@@ -86,6 +88,7 @@ static void kept_release(void *p) {
   Kept *k = p;
   if (--k->rc > 0) return;
   Session *s = k->s;
+  backend_free(k->backend);
   native_free(&s->mem, k->native);
   for (size_t i = 0; i < k->joint_count; i++) joint_release(k->joints[i]);
   arena_free(&k->temp);
@@ -655,6 +658,7 @@ static Kept *captured(Capture *c, const Buf *key, uint64_t hash, Sizes *z, bool 
   trace(&m, 1e3 * (native_clock() - start));
   arena_free(&k->temp);
   s->count.backward_captures++;
+  if (k->g) k->backend = backend_new(s, k->g, &k->native, z->n, k->effects, c->at);
   log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,
            1e3 * (native_clock() - start), k->g ? "" : ": it runs plain: ",
            k->g ? "" : m.e.text);
@@ -823,7 +827,9 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z.n, .effect = run_effect,
                 .ud = &state, .owned = take_over(c, k, in)};
   *e = (GErr){.code = ERR_BUG, .operand = -1};
-  if (!native_run(s, &k->native, k->g, "a backward", &run, in, out, e, &where)) {
+  mem_pool_reserve(&s->mem, k->g->output_count);
+  if (!(k->backend ? backend_run(k->backend, &run, in, out, e, &where, c->at)
+                   : native_run(s, &k->native, k->g, "a backward", &run, in, out, e, &where))) {
     c->failed = where.origin >= 0 ? c->nodes[where.origin] : c->root;
     *at = where.span;
     return CAPTURED_FAILED;
