@@ -672,6 +672,7 @@ static Value refill(Session *s, Value v, const Val *vals, size_t *k) {
 static Value custom_forward(Custom *c, Stage *st) {
   Session *s = c->s;
   region_open(s, st, c->f->decl->fn->name.name);
+  st->apart = true;
   seed_captures(s, st, c);
   Value r = inline_call(s, c->f, c->a);
   if (v_is_number(r) && r.tag != V_NODE) r = as_tensor(s, r, DT_COUNT, c->a->call);

@@ -183,9 +183,16 @@ static Val *alias_all(Session *s, const Group *g) {
   return to;
 }
 
+/* No gradient comes by: hooks here see none (rule 89). */
+static bool unseen(const Session *s) {
+  for (const Stage *st = s->stage; st; st = st->up)
+    if (st->apart) return true;
+  return false;
+}
+
 bool host_hooked(Session *s, const FnObj *f) {
   if (!f->self || !f->self->hooked || !in_code(s) || s->stage->unit == NULL ||
-      s->stage->unit->check || strcmp(fn_name(f), "forward"))
+      s->stage->unit->check || strcmp(fn_name(f), "forward") || unseen(s))
     return false;
   return hooks_on(s, (HookKey){HOOK_BEFORE_CALL, f->self->id, 0}) ||
          hooks_on(s, (HookKey){HOOK_AFTER_CALL, f->self->id, 0});
@@ -280,7 +287,7 @@ static Val function_node(Session *s, OpCode op, HostKind kind, Value x, Value f,
 }
 
 void host_on_grad(Session *s, Value x, Value f, Span at) {
-  if (s->abstract) return;
+  if (s->abstract || unseen(s)) return;
   function_node(s, OP_HOOK, HOST_GRAD, x, f, at, "on_grad");
 }
 

@@ -43,6 +43,7 @@ struct Stage {
   struct Quiet { uint32_t lo, hi; } *quiet; /* nodes lo .. hi - 1 were made under no_grad */
   size_t quiet_count, quiet_cap;
   struct OpenBlock *open; /* innermost checkpoint block that is being staged: lang/policy.h */
+  bool apart; /* the forward of a function with a backward of its own: no gradient comes by */
 };
 
 /* ---- modes (rule 87): dynamic extent, part of a signature */
