@@ -483,6 +483,26 @@ static bool has_effects(const Graph *g) {
   return false;
 }
 
+/* What the graph will take, about. */
+static GrRoom room_for(const Capture *c) {
+  GrRoom all = {0};
+  for (size_t i = 0; i < c->count; i++) {
+    const TapeNode *n = c->nodes[i];
+    /* of an operation: it, twice its operands, their gradients */
+    GrRoom one = {2 + 3 * n->in_count, 2 + 4 * n->in_count, 2 + 3 * n->in_count,
+                  8 * n->in_count,     1,                   n->in_count};
+    if (n->mark != 2 || n->opened) continue;
+    if (n->joint) one = gr_room(n->joint->joint->backward);
+    all.nodes += one.nodes + n->in_count; /* sums */
+    all.operands += one.operands + 2 * n->in_count;
+    all.types += one.types + n->in_count;
+    all.attrs += one.attrs;
+    all.provs += one.provs + 1;
+    all.inputs += one.inputs;
+  }
+  return all;
+}
+
 static void build(Maker *m) {
   Capture *c = m->c;
   Arena *a = &m->k->temp;
@@ -495,6 +515,7 @@ static void build(Maker *m) {
   for (size_t i = 0; i < c->count; i++) reads += c->nodes[i]->in_count + c->nodes[i]->saved_count;
   for (m->read_cap = 16; m->read_cap < 2 * reads; m->read_cap *= 2) continue;
   m->read = ARENA_ARRAY(a, Read, m->read_cap);
+  gr_reserve(g, room_for(c));
   m->cot = ARENA_ARRAY(a, Val *, c->count + 1);
   for (size_t i = 0; i < c->count; i++) {
     m->cot[i] = ARENA_ARRAY(a, Val, c->nodes[i]->out_count + 1);
