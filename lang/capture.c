@@ -345,16 +345,16 @@ static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, 
   return true;
 }
 
-/* As in tape.c: the sum that the call's backward goes on with for input i, or NULL. */
-static Val *carried(Maker *m, const TapeNode *n, size_t i, const bool *wants) {
-  if (!n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i]) return NULL;
-  for (size_t k = i + 1; k < n->in_count; k++)
-    if (n->joint->carries[k] && wants[k] && n->in[k].node == n->in[i].node &&
-        n->in[k].param == n->in[i].param && n->in[k].out == n->in[i].out)
-      return NULL;
+/* Where the gradients of input i are added up. */
+static Val *slot_of(Maker *m, const TapeNode *n, size_t i) {
   Way w = way_of(m->c, &n->in[i]);
-  Val *slot = w.kind == 1 ? &m->param[w.a] : &m->cot[w.a][w.b];
-  return val_none(*slot) ? NULL : slot;
+  return w.kind == 1 ? &m->param[w.a] : &m->cot[w.a][w.b];
+}
+
+/* The sum that the call's backward goes on with for input i, or NULL. */
+static Val *carried(Maker *m, const TapeNode *n, size_t i, const bool *wants) {
+  Val *slot = tape_carries(n, i, wants) ? slot_of(m, n, i) : NULL;
+  return slot && !val_none(*slot) ? slot : NULL;
 }
 
 /* The backward half of a call's joint graph. */
@@ -425,8 +425,7 @@ static bool add_node(Maker *m, uint32_t at) {
   /* the last operand first, as in tape.c */
   for (size_t i = n->in_count; i-- > 0;) {
     if (val_none(dx[i])) continue;
-    Way w = way_of(c, &n->in[i]);
-    Val *slot = w.kind == 1 ? &m->param[w.a] : &m->cot[w.a][w.b];
+    Val *slot = slot_of(m, n, i);
     if (carried(m, n, i, wants))
       *slot = dx[i]; /* the sum is in it */
     else if (!contribute(m, slot, dx[i]))

@@ -426,16 +426,19 @@ static Tensor *nothing_like(Session *s, const Tensor *t) {
   return filled_like(s, &m, -0.0);
 }
 
-/* The sum so far that n's backward goes on with for input i; NULL when there is none. Of several
- * inputs from one place the last has it. */
-static const Value *carried(Sweep *w, const TapeNode *n, size_t i, const bool *wants) {
-  if (!n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i]) return NULL;
+bool tape_carries(const TapeNode *n, size_t i, const bool *wants) {
+  if (!n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i]) return false;
   for (size_t k = i + 1; k < n->in_count; k++)
     if (n->joint->carries[k] && wants[k] && n->in[k].node == n->in[i].node &&
         n->in[k].param == n->in[i].param && n->in[k].out == n->in[i].out)
-      return NULL;
-  const Value *sum = slot_of(w, &n->in[i]);
-  return sum->tag == V_UNIT ? NULL : sum;
+      return false;
+  return true;
+}
+
+/* The sum so far that n's backward goes on with for input i; NULL when there is none. */
+static const Value *carried(Sweep *w, const TapeNode *n, size_t i, const bool *wants) {
+  const Value *sum = tape_carries(n, i, wants) ? slot_of(w, &n->in[i]) : NULL;
+  return sum && sum->tag != V_UNIT ? sum : NULL;
 }
 
 /* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). */
@@ -776,7 +779,10 @@ static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   for (size_t t = 0; t < w->target_count; t++)
     tape_straight(&w->targets[t].node, &w->targets[t].out);
   find_dead(w, take, loss);
-  qsort(w->visits, w->count, sizeof *w->visits, by_seq_down);
+  bool sorted = true; /* as a chain is found */
+  for (size_t i = 1; i < w->count && sorted; i++)
+    sorted = by_seq_down(&w->visits[i - 1], &w->visits[i]) < 0;
+  if (!sorted) qsort(w->visits, w->count, sizeof *w->visits, by_seq_down);
   for (size_t i = 0; i < w->count; i++) w->visits[i].node->slot = (uint32_t)i + 1;
   for (size_t t = 0; t < w->target_count; t++) {
     Visit *v = visit_of(w, w->targets[t].node);

@@ -110,6 +110,9 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at);
 bool tape_gradient(Session *s, Arena *temp, TapeNode *n, const Value *cot, Value *const *slot,
                    GErr *e, Prov *at);
 
+/* Whether n's backward takes the sum so far of input i along, see JointRef.carries: of several
+ * inputs from one place the last does. */
+bool tape_carries(const TapeNode *n, size_t i, const bool *wants);
 /* From a result of an opened call to what made it. */
 void tape_straight(TapeNode **node, uint32_t *out);
 /* Gives back what n was made of. */
