@@ -360,8 +360,8 @@ void *arena_try(Arena *a, size_t bytes) {
   size_t n = round_up(bytes ? bytes : 1);
   ArenaChunk *c = a->chunk;
   if (!c || c->size - c->used < n) {
-    size_t next = c ? 2 * c->size : CHUNK_MIN;
-    if (next > CHUNK_MAX) next = CHUNK_MAX;
+    size_t next = CHUNK_MIN; /* a power of two, which another arena can use */
+    while (c && next <= c->size && next < CHUNK_MAX) next *= 2;
     ArenaChunk *made = chunk_try(a, n > next ? n : next);
     if (!made) return NULL;
     if (c && n > next) { /* a large block goes behind the chunk in use */
