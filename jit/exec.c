@@ -342,11 +342,38 @@ static bool same_input(const Exec *x, size_t i) {
   return true;
 }
 
+/* Whether all elements are one in memory. */
+static bool repeats(const Tensor *t) {
+  for (int k = 0; k < t->rank; k++)
+    if (t->stride[k] && t->dim[k] > 1) return false;
+  return tn_count(t) > 0;
+}
+
+/* A dense copy of input i. Those that repeat the same number, as zeros that an optimizer begins
+ * with, share one where it is large enough. */
+static Tensor *dense_input(Exec *x, size_t i) {
+  Mem *m = x->c->mem;
+  Tensor *t = x->in[i];
+  x->copied += (int64_t)sizeof(Tensor);
+  size_t each = dt_size(t->dtype), bytes = (size_t)tn_count(t) * each;
+  for (size_t k = i; k-- > 0 && repeats(t);) {
+    const Tensor *d = x->f->dense[k];
+    if (!d || d->dtype != t->dtype || d->store->bytes < bytes || !repeats(x->in[k]) ||
+        memcmp(tn_data(d), tn_data(t), each))
+      continue;
+    int64_t stride[CKL_MAX_RANK], step = 1;
+    for (int a = t->rank - 1; a >= 0; step *= t->dim[a--]) stride[a] = step;
+    return tn_view(m, d, t->rank, t->dim, stride, 0);
+  }
+  Tensor *d = tn_contiguous(m, t);
+  if (d) x->copied += (int64_t)(d->store->bytes + 64 + sizeof(Storage));
+  return d;
+}
+
 /* Tensors and addresses of the run; false: not enough memory. */
 static bool prepare(Exec *x) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
-  Mem *m = x->c->mem;
   x->arena = take_block(f->j, x->b->arena_bytes);
   if (!x->arena) return false;
   if (f->j->engine && x->b->local_bytes && !eng_scratch(f->j->engine, x->b->local_bytes))
@@ -356,9 +383,8 @@ static bool prepare(Exec *x) {
     if (!p->input_used[i]) continue;
     Tensor *t = x->in[i];
     if (!tn_is_contiguous(t)) {
-      t = f->dense[i] = tn_contiguous(m, t);
+      t = f->dense[i] = dense_input(x, i);
       f->j->count.copied++;
-      if (t) x->copied += (int64_t)(t->store->bytes + 64 + sizeof(Tensor) + sizeof(Storage));
     }
     if (!t) return false;
     f->root[1 + i] = tn_data(t);

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "jit/lower_rows.h"
+#include "jit/plan.h"
 
 enum {
   DEAR = 5, /* cost from which a value is kept: a division; a store and a load cost about 2 */
@@ -51,11 +52,13 @@ static bool is_out(const Rows *r, Val v) {
   return false;
 }
 
-/* depth and cost of every value up to the last one needed, in graph order. */
+/* depth and cost of the group's values and of views up to the last one needed, in graph order. */
 static void measure(Rows *r, uint32_t last) {
   const Graph *g = r->w.l->g;
-  for (uint32_t n = 0; n <= last; n++) {
+  for (uint32_t n = 0, own = 0; n <= last; n++) {
     const GNode *node = &g->nodes[n];
+    while (own < r->g->node_count && r->g->nodes[own] < n) own++;
+    if ((own == r->g->node_count || r->g->nodes[own] != n) && !fuse_pulled(g, n)) continue;
     int depth = 0, cost = op_info[node->op].cost;
     bool fold = low_is_fold((OpCode)node->op);
     if (node->result_count == 0 || g->types[node->result0].kind == TK_TOKEN) continue;

@@ -843,7 +843,7 @@ static Joint *joint_of_blocks(Session *s, JointRef *j, GErr *e, Prov *where, Spa
   } else if (j->env && plan_thrift_wanted(s, w->g, j->env)) {
     JointWhole *t = ARENA_NEW(&j->arena, JointWhole);
     *t = *w;
-    j->choice = plan_thrift(s, &j->arena, w->g, w->split, j->env);
+    j->choice = plan_thrift(s, &j->arena, w->g, w->split, NULL, j->env);
     t->g = (Graph *)(uintptr_t)j->choice.g;
     w = t;
   }
@@ -882,7 +882,7 @@ static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, int64_t
     if (!memcmp(p->sizes, key, sizes)) return p;
   Choice choice = plan_wanted(s, c->g)
                       ? plan_choose(s, &c->arena, c->whole, env, copies, at)
-                      : plan_thrift(s, &c->arena, c->whole, UINT32_MAX, env);
+                      : plan_thrift(s, &c->arena, c->whole, UINT32_MAX, c->plain, env);
   PlainPlan *p = ARENA_NEW(&c->arena, PlainPlan);
   p->sizes = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
   if (sizes) memcpy(p->sizes, key, sizes);

@@ -161,6 +161,14 @@ static Value zero_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
                          (Span){0});
 }
 
+/* t where it is dense, alone in its storage and the session's, else a copy: tensors are not written
+ * to, so what else refers to it may. */
+static Tensor *own_tensor(Mem *m, Tensor *t, Device dev) {
+  bool own = t->store->dev == dev && !t->store->foreign_free && tn_is_contiguous(t) &&
+             t->store->bytes == (size_t)tn_count(t) * dt_size(t->dtype);
+  return own ? tn_ref(t) : tn_copy(m, t, dev);
+}
+
 static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   Span at = m->span;
   if (m->field.is_buffer && bare_class(m->field.type)) { /* a weak number (rule 61) */
@@ -198,7 +206,7 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
     value_set(&f->v, v);
     return;
   }
-  Tensor *own = tn_copy(&s->mem, tensor_of(s, v, at), (Device)t.dev);
+  Tensor *own = own_tensor(&s->mem, tensor_of(s, v, at), (Device)t.dev);
   if (!own) mem_throw(&s->mem, MEM_ERR_NOMEM);
   if (m->field.is_buffer) {
     value_set(&f->v, tensor_value(s, own));

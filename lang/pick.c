@@ -150,14 +150,19 @@ static void drop(void *planned) {
   planned_unref(planned);
 }
 
-/* c->made, not planned yet. */
-static bool make(Chooser *h, Candidate *c) {
-  Mem *m = &h->s->mem;
-  size_t mark = mem_pool_mark(m);
+static Planned *on_pool(Mem *m) {
   Planned *p = mem_need(m, NULL, 0, sizeof *p);
   *p = (Planned){.rc = 1};
   arena_init(&p->arena, m);
   mem_pool_add(m, p, drop);
+  return p;
+}
+
+/* c->made, not planned yet. */
+static bool make(Chooser *h, Candidate *c) {
+  Mem *m = &h->s->mem;
+  size_t mark = mem_pool_mark(m);
+  Planned *p = on_pool(m);
   if (make_runs(h, c, &p->arena, &p->runs)) c->made = p;
   else mem_pool_drain(m, mark);
   return c->made != NULL;
@@ -335,7 +340,6 @@ static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
  * apart from the forward, which may cost more than it saves. The plan of d is made only where a
  * bound of what it takes does not tell. */
 static bool pays(Chooser *h, Candidate *c, Candidate *d) {
-  if (!make(h, c) || !make(h, d)) return false;
   plan_runs(h, c);
   int64_t least = native_least(h->s, &d->made->arena, d->made->runs.first, h->env);
   if (c->need <= least - least / 4) return true;
@@ -344,19 +348,19 @@ static bool pays(Chooser *h, Candidate *c, Candidate *d) {
 }
 
 /* The plan that keeps least of those that take a twelfth more time at most. */
-Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const int64_t *env) {
+Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
+                   const int64_t *env) {
   Arena *temp = &s->scratch;
   Graph *b = as_block(a, temp, g);
   uint8_t *best = ARENA_ARRAY(a, uint8_t, b->type_count + 1);
-  uint8_t *now = ARENA_ARRAY(temp, uint8_t, b->type_count + 1);
   int looked = rm_within(temp, b, env, rm_time(b, env) / 12, best);
   Choice r = {.g = b, .split = split, .choice = best, .candidates = looked};
-  if (split != UINT32_MAX) return r;
+  if (!plain) return r;
   Chooser h = {.s = s, .a = a, .g = b, .env = env};
-  Candidate less = {.choice = best}, all = {.choice = now};
-  rm_all(b, CHOICE_SAVE, now);
-  bool pay = pays(&h, &less, &all);
-  if (!pay) memcpy(best, now, b->type_count);
+  Candidate less = {.choice = best}, all = {.made = on_pool(&s->mem)};
+  all.made->runs.first = plain;
+  bool pay = make(&h, &less) && pays(&h, &less, &all);
+  if (!pay) rm_all(b, CHOICE_SAVE, best);
   r.made = pay ? less.made : all.made;
   forget(pay ? &all : &less);
   return r;

@@ -85,9 +85,11 @@ Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_
                          int64_t copies, Span at);
 
 /* The same for code without blocks: whether a gradient holds enough for a choice to pay, and the
- * plan that keeps least of those that take hardly more time; choice.g is g in one block. */
+ * plan that keeps least of those that take hardly more time; choice.g is g in one block. `plain`: g
+ * simplified, which runs where less would not pay; NULL: where it is split. */
 bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env);
-Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const int64_t *env);
+Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
+                   const int64_t *env);
 
 enum { MEM_ERR_PLANNED = 7 }; /* plan_tell: the call was found */
 
