@@ -377,6 +377,38 @@ static void item_job(void *ud) {
   declare_item(j->s, j->m, j->n, false);
 }
 
+/* Slots for what a `let` of the top level binds; a constant of rule 6 has its value at once. */
+static void declare_slots(Session *s, Module *m, Node *n, Node *pat) {
+  bool one = n->let.pat->kind == N_PAT_NAME;
+  if (pat->kind == N_PAT_TUPLE || pat->kind == N_PAT_RECORD)
+    for (uint32_t i = 0; i < pat->list.count; i++) declare_slots(s, m, n, pat->list.items[i]);
+  if (pat->kind != N_PAT_NAME) return;
+  Word *w = &pat->word;
+  Global *g = own_global(m, w->name);
+  if (g && g->kind != G_VALUE) {
+    Diag *d = err(s, ERR_REDECLARE, w->span, "`%s` is declared twice in this file", w->name);
+    dg_label(&s->diags, d, g->span, "first here");
+    raise_(s);
+  }
+  bool again = g != NULL;
+  if (!g) g = add_global(s, m, w->name, w->span);
+  g->kind = G_VALUE;
+  if (one && !again && !n->let.is_var && !n->let.type && constant_expr(s, m, n->let.init)) {
+    Frame f = {.up = s->frame, .module = m, .base = s->local_count};
+    s->frame = &f;
+    Value v = eval(s, n->let.init);
+    s->frame = f.up;
+    g = own_global(m, w->name);
+    value_set(&g->v, v);
+    g->is_const = g->is_set = true;
+  } else if (again && g->is_const) {
+    value_set(&g->v, v_unit());
+    g->is_const = g->is_set = false;
+  }
+  g->is_var = n->let.is_var;
+  g->decl = n;
+}
+
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   NodeList *l = &ast->file.items;
   for (uint32_t i = 0; repl && i < l->count; i++)
@@ -404,31 +436,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   /* top-level variables: slots, and the constants of rule 6 */
   for (uint32_t i = 0; i < l->count; i++) {
     Node *n = l->items[i];
-    if (n->kind != N_LET || n->let.pat->kind != N_PAT_NAME) continue;
-    Word *w = &n->let.pat->word;
-    Global *g = own_global(m, w->name);
-    if (g && g->kind != G_VALUE) {
-      Diag *d = err(s, ERR_REDECLARE, w->span, "`%s` is declared twice in this file", w->name);
-      dg_label(&s->diags, d, g->span, "first here");
-      raise_(s);
-    }
-    bool again = g != NULL;
-    if (!g) g = add_global(s, m, w->name, w->span);
-    g->kind = G_VALUE;
-    if (!again && !n->let.is_var && !n->let.type && constant_expr(s, m, n->let.init)) {
-      Frame f = {.up = s->frame, .module = m, .base = s->local_count};
-      s->frame = &f;
-      Value v = eval(s, n->let.init);
-      s->frame = f.up;
-      g = own_global(m, w->name);
-      value_set(&g->v, v);
-      g->is_const = g->is_set = true;
-    } else if (again && g->is_const) {
-      value_set(&g->v, v_unit());
-      g->is_const = g->is_set = false;
-    }
-    g->is_var = n->let.is_var;
-    g->decl = n;
+    if (n->kind == N_LET) declare_slots(s, m, n, n->let.pat);
   }
 }
 
