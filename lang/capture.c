@@ -167,9 +167,16 @@ static void end_part(Session *s, Parts *p, const Buf *b) {
 /* `apart`: each use of a value is an input of its own. `p` may be NULL. */
 static void key_of(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p) {
   Session *s = c->s;
-  uint32_t head[6] = {c->root->index, c->out, (uint32_t)c->param_count, (uint32_t)c->target_count,
-                      c->cotangent->dtype, apart};
+  const Tensor *x = c->cotangent;
+  uint32_t head[7] = {c->root->index,
+                      c->out,
+                      (uint32_t)c->param_count,
+                      (uint32_t)c->target_count,
+                      apart,
+                      x->dtype,
+                      (uint32_t)x->rank};
   key_put(b, head, sizeof head);
+  for (int k = 0; k < x->rank; k++) sizes_key(b, z, x->dim[k]);
   for (uint32_t i = 0; i < c->param_count; i++) {
     if (!c->params[i]->hooked) continue;
     uint32_t h[3] = {i, has_hooks(c, HOOK_PARAM, 0, i), has_hooks(c, HOOK_AFTER_GRAD, 0, i)};
@@ -730,47 +737,17 @@ static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
 }
 
 /* -- running */
-/* Tensors of the inputs that are the run's own: what dies with the tape, and what a hook could
- * make the tape drop. */
-typedef struct Owned {
-  Mem *mem;
-  size_t bytes, n;
-  Tensor *t[];
-} Owned;
-
-static void owned_release(void *p) {
-  Owned *o = p;
-  for (size_t i = 0; i < o->n; i++) tn_unref(o->t[i]);
-  mem_free(o->mem, o, o->bytes);
-}
-
-static void drop_tensors(Tensor **t, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    tn_unref(t[i]);
-    t[i] = NULL;
-  }
-}
-
-/* From here on a node that dies is used up, though it still says what it was. */
+/* Inputs that are the run's own: what dies with the tape, and what a hook could make the tape drop.
+ * From here on a node that dies is used up, though it still says what it was. */
 static Tensor **take_over(Capture *c, const Kept *k, Tensor *const *in) {
-  Mem *m = &c->s->mem;
-  size_t n = k->source_count, bytes = sizeof(Owned) + n * sizeof *in;
-  Owned *o = mem_need(m, NULL, 0, bytes);
-  memset(o, 0, bytes);
-  *o = (Owned){m, bytes, n};
-  mem_pool_add(m, o, owned_release);
-  for (size_t i = 0; i < n; i++) {
+  Tensor **own = tape_owned(c->s, k->source_count);
+  for (size_t i = 0; i < k->source_count; i++) {
     uint32_t node = k->source[i].node;
-    if (node == UINT32_MAX ? k->effects : k->effects || c->dies[node]) o->t[i] = tn_ref(in[i]);
+    if (k->effects || (node != UINT32_MAX && c->dies[node])) own[i] = tn_ref(in[i]);
   }
-  for (size_t i = 0; i < c->count; i++) {
-    TapeNode *x = c->nodes[i];
-    if (!c->dies[i]) continue;
-    x->taken = true;
-    drop_tensors(x->inputs, x->in_count);
-    drop_tensors(x->saved, x->saved_count);
-  }
-  return o->t;
+  for (size_t i = 0; i < c->count; i++)
+    if (c->dies[i]) tape_strip(c->nodes[i]);
+  return own;
 }
 
 typedef struct HookedRun {

@@ -96,6 +96,40 @@ void tape_empty(Session *s, TapeNode *n) {
   free_all(s, todo);
 }
 
+typedef struct Owned {
+  Mem *mem;
+  size_t bytes, n;
+  Tensor *t[];
+} Owned;
+
+static void owned_release(void *p) {
+  Owned *o = p;
+  for (size_t i = 0; i < o->n; i++) tn_unref(o->t[i]);
+  mem_free(o->mem, o, o->bytes);
+}
+
+Tensor **tape_owned(Session *s, size_t n) {
+  size_t bytes = sizeof(Owned) + n * sizeof(Tensor *);
+  Owned *o = mem_need(&s->mem, NULL, 0, bytes);
+  memset(o, 0, bytes);
+  *o = (Owned){&s->mem, bytes, n};
+  mem_pool_add(&s->mem, o, owned_release);
+  return o->t;
+}
+
+static void drop_tensors(Tensor **t, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    tn_unref(t[i]);
+    t[i] = NULL;
+  }
+}
+
+void tape_strip(TapeNode *n) {
+  n->taken = true;
+  drop_tensors(n->inputs, n->in_count);
+  drop_tensors(n->saved, n->saved_count);
+}
+
 /* The node stays for the values that name it, without what it was made of. */
 static void use_up(Session *s, TapeNode *n) {
   n->taken = true;
@@ -441,9 +475,10 @@ static const Value *carried(Sweep *w, const TapeNode *n, size_t i, const bool *w
   return sum && sum->tag != V_UNIT ? sum : NULL;
 }
 
-/* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). */
+/* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). Of a
+ * call that `dies` the run takes what it has saved. */
 static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, bool *wants,
-                          Tensor **dx) {
+                          bool dies, Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
   RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env,
@@ -477,6 +512,11 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
       } else {
         in[k++] = tensor_of(s, *sum, n->span);
       }
+    }
+    if (dies) {
+      ctx.owned = tape_owned(s, ni);
+      for (int i = 0; i < j->saved_count; i++) ctx.owned[i] = tn_ref(in[i]);
+      tape_strip(n);
     }
     if (!native_run(s, &n->joint->backward, j->backward, "a backward", &ctx, in, out, &e, &at))
       backward_error(w, n, &e, at.span);
@@ -517,7 +557,8 @@ static void node_recorded(Sweep *w, TapeNode *n, const Value *cot, const bool *w
   if (!tape_gradient(w->s, &w->temp, n, cot, slot, &e, &at)) backward_error(w, n, &e, at.span);
 }
 
-static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants, Value *dx) {
+static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants, bool dies,
+                           Value *dx) {
   if (n->opened) {
     for (size_t i = 0; i < n->in_count; i++)
       if (wants[i]) dx[i] = cot[i];
@@ -529,7 +570,7 @@ static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants,
   }
   tape_need(w->s, n);
   Tensor **t = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
-  node_backward(w->s, w, n, cot, wants, t);
+  node_backward(w->s, w, n, cot, wants, dies, t);
   for (size_t i = 0; i < n->in_count; i++)
     if (t[i]) mem_pool_add(&w->s->mem, t[i], (void (*)(void *))tn_unref);
   for (size_t i = 0; i < n->in_count; i++)
@@ -840,8 +881,13 @@ static Value *cot_of(Sweep *w, const Edge *e) {
   return &v->cot[e->out];
 }
 
+/* Nothing but the sweep holds the node, or the `grad` takes it: see give_up. */
+static bool dying(const Visit *v, bool use_up_now) {
+  return v->node->rc == 1 + (int64_t)v->dead || use_up_now;
+}
+
 /* Runs the node's backward and adds what it gives to what it was made of. */
-static void contribute(Sweep *w, Visit *v) {
+static void contribute(Sweep *w, Visit *v, bool use_up_now) {
   Session *s = w->s;
   TapeNode *n = v->node;
   size_t mark = mem_pool_mark(&s->mem);
@@ -858,7 +904,7 @@ static void contribute(Sweep *w, Visit *v) {
     dg_label(&s->diags, d, w->at, "that is taken here");
     raise_(s);
   }
-  node_gradients(w, n, v->cot, wants, dx);
+  node_gradients(w, n, v->cot, wants, dying(v, use_up_now), dx);
   /* last operand first: the order in which a graph meets its uses */
   for (size_t k = n->in_count; k-- > 0;) {
     if (dx[k].tag == V_UNIT) continue;
@@ -872,7 +918,7 @@ static void contribute(Sweep *w, Visit *v) {
 }
 
 static void give_up(Sweep *w, Visit *v, bool use_up_now) {
-  if (v->node->rc == 1 + (int64_t)v->dead || use_up_now) use_up(w->s, v->node);
+  if (dying(v, use_up_now)) use_up(w->s, v->node);
   pass(w, v);
 }
 
@@ -885,7 +931,7 @@ static void step(Sweep *w, Visit *v, bool use_up_now) {
   for (size_t t = 0; v->cot && v->target && t < w->target_count; t++)
     if (w->targets[t].node == n && !w->targets[t].kept.tag)
       value_set(&w->targets[t].kept, v->cot[w->targets[t].out]);
-  if (v->cot && v->active) contribute(w, v);
+  if (v->cot && v->active) contribute(w, v, use_up_now);
   w->complete_count = 0;
   for (size_t k = 0; k < n->in_count; k++) {
     LeafGrad *leaf = n->in[k].param ? leaf_of(w, n->in[k].param) : NULL;
