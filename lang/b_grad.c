@@ -418,6 +418,7 @@ BUILTIN_FN(bi_track) {
 }
 
 BUILTIN_FN(bi_training) {
+  if (s->stage) s->stage->unit->modal = true;
   (void)c;
   return v_bool(s->modes.train);
 }

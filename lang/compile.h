@@ -71,6 +71,7 @@ struct Unit {
   struct Hosts *hosts; /* lang/host.h; NULL: none */
   bool restart, check;
   bool shows;  /* of `check`: what is written is told */
+  bool modal;  /* the code asked whether it trains: another call may go another way */
   bool quiet;  /* some of it stands under no_grad */
   bool regrad; /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
   uint32_t steps; /* of `check`: calls and turns walked so far */

@@ -261,6 +261,61 @@ static int64_t flops_of(Session *s, const Graph *g, uint32_t n, Span at) {
   return f < 9e18 ? (int64_t)f : INT64_MAX;
 }
 
+static const struct Answer {
+  const char *word;
+  Tag tag;
+} answers[] = {{"save", TAG_MUST_SAVE},
+               {"prefer save", TAG_PREFER_SAVE},
+               {"offload", TAG_OFFLOAD},
+               {"prefer recompute", TAG_PREFER_RECOMPUTE},
+               {"recompute", TAG_MUST_RECOMPUTE}};
+
+static Tag answer(const char *word) {
+  for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+    if (!strcmp(word, answers[i].word)) return answers[i].tag;
+  return TAG_NONE;
+}
+
+static Diag *nonsense(Close *c, Span at, const char *says, const char *of) {
+  Session *s = c->s;
+  const FnObj *f = c->b->policy->fn.u.fn;
+  Diag *d = err(s, ERR_POLICY_VALUE, at, "the policy `%s` answers %s%s", fn_name(f), says, of);
+  dg_help(&s->diags, d,
+          "answers are \"save\", \"prefer save\", \"prefer recompute\", \"recompute\", "
+          "\"offload\" and none");
+  return d;
+}
+
+/* Before anything runs: what stands as a constant where the function ends is an answer. */
+static void check_answers(Close *c, const Node *e) {
+  if (!e) return;
+  switch ((NodeKind)e->kind) {
+  case N_BLOCK:
+    if (e->list.count) check_answers(c, e->list.items[e->list.count - 1]);
+    return;
+  case N_EXPR_STMT:
+  case N_RETURN: check_answers(c, e->expr); return;
+  case N_IF:
+    check_answers(c, e->if_.then);
+    check_answers(c, e->if_.els);
+    return;
+  case N_STRING: {
+    const StrParts *p = &e->string;
+    if (p->count > 1 || (p->count && (p->items[0].hole || answer(p->items[0].text)))) return;
+    break;
+  }
+  case N_INT:
+  case N_FLOAT:
+  case N_SIZE:
+  case N_BOOL:
+  case N_UNIT: break;
+  default: return;
+  }
+  Diag *d = nonsense(c, e->span, source_text(c->s, e->span, "this"), "");
+  dg_label(&c->s->diags, d, c->b->policy->fn_at, "as the policy of this block");
+  raise_(c->s);
+}
+
 /* What a policy that is a function says of a node (rule 84); TAG_NONE = nothing. */
 static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   Session *s = c->s;
@@ -287,25 +342,14 @@ static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   Value r = inline_call(s, p->fn.u.fn, &a);
   s->stage = now;
   if (r.tag == V_NONE) return TAG_NONE;
-  static const struct Answer {
-    const char *word;
-    Tag tag;
-  } answers[] = {{"save", TAG_MUST_SAVE},
-                 {"prefer save", TAG_PREFER_SAVE},
-                 {"offload", TAG_OFFLOAD},
-                 {"prefer recompute", TAG_PREFER_RECOMPUTE},
-                 {"recompute", TAG_MUST_RECOMPUTE}};
-  for (size_t i = 0; r.tag == V_STR && i < sizeof answers / sizeof *answers; i++)
-    if (!strcmp(r.u.str->s, answers[i].word)) return answers[i].tag;
+  Tag said = r.tag == V_STR ? answer(r.u.str->s) : TAG_NONE;
+  if (said != TAG_NONE) return said;
   Buf b;
   buf_init_arena(&b, &s->scratch);
   print_value(s, &b, r, true);
-  Diag *d = err(s, ERR_POLICY_VALUE, at, "the policy `%s` answers %s for %s%s%s (%lld bytes)",
-                fn_name(p->fn.u.fn), b.s, op, *name ? " " : "", name, (long long)bytes);
+  Diag *d = nonsense(c, at, b.s, txt(s, " for %s%s%s (%lld bytes)", op, *name ? " " : "", name,
+                                     (long long)bytes));
   dg_label(&s->diags, d, p->fn.u.fn->decl->fn->header, "this function");
-  dg_help(&s->diags, d,
-          "answers are \"save\", \"prefer save\", \"prefer recompute\", \"recompute\", "
-          "\"offload\" and none");
   raise_(s);
 }
 
@@ -437,11 +481,15 @@ static void warn_nothing(Close *c, bool last) {
             (long long)p->with, (long long)p->without);
 }
 
+/* While checking, a size that was made up, or another mode, may lead another way through the code:
+ * then nothing is known. */
 static void unmet(Close *c) {
   Session *s = c->s;
   const Policy *p = c->b->policy;
   Diag *d = NULL;
-  for (size_t i = 0; i < p->count && !s->stage->unit->check; i++) {
+  const Unit *u = s->stage->unit;
+  if (u->check && (u->pin_count || u->modal)) return;
+  for (size_t i = 0; i < p->count; i++) {
     const Rule *r = &p->rules[i];
     if (r->met || !r->own) continue;
     const char *w = source_text(s, r->at, "this");
@@ -460,6 +508,8 @@ static void unmet(Close *c) {
 
 void block_leave(Session *s, OpenBlock *b, bool last) {
   Close c = {.s = s, .b = b};
+  const Value f = b->policy->fn;
+  if (last && f.tag == V_FN && s->stage->unit->check) check_answers(&c, f.u.fn->decl->fn->body);
   follow_views(&c, b->start);
   tag_graph(&c, b->stage->g, b->start);
   if (last) unmet(&c);
