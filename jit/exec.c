@@ -566,7 +566,7 @@ static bool by_evaluator(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, G
 typedef struct Account {
   size_t live, peak;
   int64_t want;
-  bool on;
+  bool on, at_most; /* at_most: tensors alone, and no more than `want` */
 } Account;
 
 /* What a block of `have` bytes (0: none) that has to hold `need` takes in addition. */
@@ -580,24 +580,28 @@ static void open_account(Exec *x, Account *a) {
   JitPeak p;
   *a = (Account){0};
   if (!j->config.check || !j->engine || x->f->hosts) return;
-  a->on = jit_peak(x->f, x->b->env, &p) && p.exact;
+  a->on = jit_peak(x->f, x->b->env, &p) && p.bound;
+  a->at_most = !p.exact;
   if (!a->on) return;
   int64_t block = (int64_t)j->blocks[j->depth].bytes;
   int64_t scratch = (int64_t)eng_scratch_bytes(j->engine);
   int64_t once = 64 + (p.arena ? 0 : 64) + (p.scratch ? 64 : 0); /* of headers: of the two blocks */
   a->want = grows(block, p.arena ? p.arena : 64) + grows(scratch, p.scratch) + p.outputs +
             p.headers - once;
-  a->live = m->live;
-  a->peak = m->peak;
-  m->peak = m->live;
+  size_t *peak = a->at_most ? &m->data_peak[DEV_CPU] : &m->peak;
+  if (a->at_most) a->want += p.inner;
+  a->live = a->at_most ? m->data_live[DEV_CPU] : m->live;
+  a->peak = *peak;
+  *peak = a->live;
 }
 
 static bool close_account(Exec *x, Account *a, int64_t copied) {
   Mem *m = x->c->mem;
   if (!a->on) return true;
-  int64_t took = (int64_t)(m->peak - a->live), want = a->want + copied;
-  if (m->peak < a->peak) m->peak = a->peak;
-  if (took == want || ((copied || x->lost) && took < want)) return true;
+  size_t *peak = a->at_most ? &m->data_peak[DEV_CPU] : &m->peak;
+  int64_t took = (int64_t)(*peak - a->live), want = a->want + copied;
+  if (*peak < a->peak) *peak = a->peak;
+  if (took == want || ((copied || x->lost || a->at_most) && took < want)) return true;
   return gerr_set(x->e, ERR_BUG, -1, "a run of `%s` took %lld bytes, its plan says %lld",
                   x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
 }

@@ -282,6 +282,7 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
       p->outputs += bytes;
       p->headers += (int64_t)sizeof(Storage) + 64;
       p->exact &= views == 1;
+      p->bound &= views == 1;
       break;
     }
     if (views) sum += (int64_t)sizeof(Tensor);
@@ -289,6 +290,56 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
     if (more > most) most = more;
   }
   p->headers += most > sum ? most : sum;
+}
+
+static int64_t value_bytes(const Graph *g, Val v, const int64_t *env) {
+  const Type *t = gr_type(g, v);
+  int64_t bytes = (int64_t)dt_size((DType)t->dtype), d;
+  for (int k = 0; k < t->rank; k++) bytes *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
+  return t->kind == TK_TOKEN || t->dev != DEV_CPU ? 0 : bytes;
+}
+
+/* Tensors of the evaluator that are alive in a step. */
+static int64_t held_bytes(const JitFn *f, const int64_t *env, uint32_t step) {
+  const Plan *p = f->plan;
+  int64_t sum = 0;
+  for (size_t i = 0; i < p->held_count; i++)
+    if (p->made[plan_index(p->g, p->helds[i].v)] <= step + 1 && p->helds[i].last >= step)
+      sum += value_bytes(p->g, p->helds[i].v, env);
+  return sum;
+}
+
+/* Values that lie nowhere when a step begins: views, of which a reader may make a dense copy, and
+ * constants. */
+static int64_t view_bytes(const JitFn *f, const int64_t *env, const Val *v, size_t n,
+                          uint32_t step) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < n; i++)
+    if (!plan_there(f->plan, v[i], step)) sum += value_bytes(f->plan->g, v[i], env);
+  return sum;
+}
+
+/* What a step of one node needs beside its results, in `more`, and the arena of its bodies, in
+ * `arena`; false: it is not known. */
+static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *more, JitPeak *out) {
+  const GNode *n = &f->plan->g->nodes[s->node];
+  int64_t views = view_bytes(f, env, f->plan->g->operands + n->operand0, n->operand_count,
+                             (uint32_t)(s - f->plan->steps));
+  *more = views;
+  for (uint32_t r = 0; r < n->region_count; r++) {
+    JitPeak q;
+    if (!jit_peak(f->regions[n->region0 + r], env, &q) || !q.bound) return false;
+    /* a turn's number, and its results beside those of the turn before, or of all turns */
+    const JitFn *body = f->regions[n->region0 + r];
+    const Graph *g = body->plan->g;
+    int64_t turn = q.inner + 8 + (n->op == OP_BRANCH ? 0 : q.outputs) + views +
+                   view_bytes(body, env, g->outputs, g->output_count, UINT32_MAX);
+    if (turn > *more) *more = turn;
+    if (q.arena < 64) q.arena = 64; /* the least block */
+    if (q.arena > out->arena) out->arena = q.arena;
+    if (q.scratch > out->scratch) out->scratch = q.scratch;
+  }
+  return n->region_count || n->op == OP_PLACE || op_info[n->op].cls == EFFECT;
 }
 
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
@@ -308,9 +359,39 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
   out->headers = (int64_t)p->result_count * (int64_t)(sizeof(Tensor) + sizeof(Storage) + 64);
   if (!out->arena) out->headers += 64; /* the least block */
   out->headers += 64 + (out->scratch ? 64 : 0);
-  for (size_t i = 0; i < p->step_count; i++) out->exact &= p->steps[i].kind == STEP_KERNEL;
+  out->bound = true;
+  JitPeak bodies = {0};
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    int64_t more = 0;
+    if (p->steps[i].kind == STEP_NODE) {
+      out->exact = false;
+      out->bound &= inner_peak(f, b->env, &p->steps[i], &more, &bodies);
+    }
+    more += held_bytes(f, b->env, i);
+    if (more > out->inner) out->inner = more;
+  }
+  if (bodies.scratch > out->scratch) out->scratch = bodies.scratch;
+  out->inner += bodies.arena;
   count_views(f, b->env, out);
   return true;
+}
+
+int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense) {
+  JitPeak all;
+  if (!jit_peak(f, env, &all)) return 0;
+  const Plan *p = f->plan;
+  int64_t now = 0, most = all.outputs, results = 0;
+  size_t made = 0, dropped = 0;
+  for (size_t i = 0; i < p->g->input_count; i++)
+    if (p->input_used[i]) now += dense[i];
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    for (; made < p->result_count && p->makes[made].step <= i; made++)
+      results += value_bytes(p->g, p->results[p->makes[made].index], env);
+    if (now + results > most) most = now + results;
+    for (; dropped < p->drop_count && p->drops[dropped].step <= i; dropped++)
+      if (p->input_used[p->drops[dropped].index]) now -= dense[p->drops[dropped].index];
+  }
+  return now + all.outputs > most ? now + all.outputs : most;
 }
 
 /* Per entry of g->types: whether the value belongs to block `id` and nobody outside reads it. */

@@ -63,10 +63,16 @@ typedef struct JitPeak {
   int64_t saved;    /* of the arena: what waits for the backward when the forward is done */
   int64_t headers;  /* descriptions of tensors, and what aligns the blocks: arena + scratch +
                        outputs + headers is what the allocator is asked for, to the byte */
-  bool exact;       /* false where the evaluator runs a step: more is needed, by what it makes */
+  int64_t inner;    /* loops, branches and maps: tensors and arenas of their bodies, at most */
+  bool exact;       /* false where the evaluator runs a step: it makes tensors of its own */
+  bool bound;       /* no run takes more: exact, or all such steps are in `inner` */
 } JitPeak;
 /* False where the whole function is the evaluator's. Throws when out of memory. */
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
+/* Bytes of results and of dense copies of inputs (`dense`: per input, 0 = none) that are alive at
+ * once: results come before their first step, copies go after their last. 0 where jit_peak is
+ * false. */
+int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense);
 /* The arena that the values of block `id` would need by themselves, from its forward to the end of
  * its backward; what nodes outside of it read is not counted. */
 int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id);

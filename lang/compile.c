@@ -796,14 +796,16 @@ static bool wants_thrift(Session *s, Compiled *c, const int64_t *env) {
 
 /* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
  * `env`: sizes, where blocks are planned by them; else NULL. */
-static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env) {
+static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env,
+                           const int64_t *dense) {
   size_t n = c->g->input_count, sizes = env ? dim_symbol_count(c->g->dims) * sizeof *env : 0;
   const int64_t *key = env ? sizes_in(s, c, env) : NULL;
   char *mask = ARENA_ARRAY(&s->scratch, char, n + sizes + 1);
   for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
   if (sizes) memcpy(mask + n, key, sizes);
   for (JointEntry *e = c->joints; e; e = e->next)
-    if (!memcmp(e->mask, mask, n + sizes)) return e->j;
+    if (!memcmp(e->mask, mask, n + sizes) && (!env || plan_fits(s, &e->j->choice, dense, n)))
+      return e->j;
   JointRef *j = joint_new(s);
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
@@ -839,7 +841,7 @@ static Joint *joint_of_blocks(Session *s, JointRef *j, GErr *e, Prov *where, Spa
   if (!w) return NULL;
   j->choice = (Choice){.g = w->g, .split = w->split};
   if (j->env && plan_wanted(s, j->f)) {
-    j->choice = plan_choose_joint(s, &j->arena, w, j->env, j->copies, at);
+    j->choice = plan_choose_joint(s, &j->arena, w, j->env, j->dense, at);
   } else if (j->env && plan_thrift_wanted(s, w->g, j->env)) {
     JointWhole *t = ARENA_NEW(&j->arena, JointWhole);
     *t = *w;
@@ -875,13 +877,15 @@ void joint_make(Session *s, JointRef *j, Span at) {
 }
 
 /* The plan of one graph with forward and backward, for these sizes. */
-static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, int64_t copies, Span at) {
+static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, const int64_t *dense,
+                            Span at) {
   size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
   const int64_t *key = sizes_in(s, c, env);
   for (PlainPlan *p = c->plans; p; p = p->next)
-    if (!memcmp(p->sizes, key, sizes)) return p;
+    if (!memcmp(p->sizes, key, sizes) && plan_fits(s, &p->choice, dense, c->g->input_count))
+      return p; /* else another, or a refusal */
   Choice choice = plan_wanted(s, c->g)
-                      ? plan_choose(s, &c->arena, c->whole, env, copies, at)
+                      ? plan_choose(s, &c->arena, c->whole, env, dense, at)
                       : plan_thrift(s, &c->arena, c->whole, UINT32_MAX, c->plain, env);
   PlainPlan *p = ARENA_NEW(&c->arena, PlainPlan);
   p->sizes = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
@@ -942,7 +946,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
   }
   size_t nin = c->g->input_count;
   bool planned = plan_wanted(s, c->g) || wants_thrift(s, c, env);
-  int64_t copies = 0;
+  int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, nin + 1);
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
   Value *leaf = ARENA_ARRAY(&s->scratch, Value, nin + 1);
   bool *wants = ARENA_ARRAY(&s->scratch, bool, nin + 1), track = false;
@@ -964,7 +968,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
                   : value_pool(s, l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay
                                                                                  : l->v);
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
-    if (!tn_is_contiguous(in[i])) copies += (int64_t)dt_size(in[i]->dtype) * tn_count(in[i]);
+    if (!tn_is_contiguous(in[i])) dense[i] = (int64_t)dt_size(in[i]->dtype) * tn_count(in[i]);
     wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];
   }
@@ -973,18 +977,19 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     bool differentiable = false;
     for (size_t k = 0; k < c->result_outputs; k++)
       differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
-    if (differentiable) j = joint_for(s, c, wants, planned ? env : NULL);
+    if (differentiable) j = joint_for(s, c, wants, planned ? env : NULL, dense);
   }
   *r = (Ready){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
   r->saves = j && j->asked;
   if (r->saves) {
-    j->copies = copies;
+    j->dense = dense;
     joint_make(s, j, a->call);
+    j->dense = NULL;
     r->g = j->joint->forward;
     r->native = &j->forward;
     r->choice = j->choice;
   } else if (planned) {
-    PlainPlan *p = plain_for(s, c, env, copies, a->call);
+    PlainPlan *p = plain_for(s, c, env, dense, a->call);
     r->g = p->g;
     r->native = &p->native;
     r->choice = p->choice;

@@ -21,6 +21,7 @@ typedef struct Candidate {
   int64_t time;   /* of what it computes again */
   int64_t kept;   /* bytes from forward to backward, by rm_price */
   int64_t need;   /* of the process */
+  int64_t bare;   /* the same where all inputs are dense */
   int64_t *block; /* bytes per block of the table */
   Planned *made;  /* with a reference on the pool; NULL: it cannot be made, or another is better */
   size_t number;
@@ -32,7 +33,8 @@ typedef struct Chooser {
   const Graph *g;
   const JointWhole *whole; /* NULL: g is one graph */
   const int64_t *env;
-  int64_t room, copies;
+  const int64_t *dense; /* per input: bytes of its dense copy, 0 = it is dense */
+  int64_t room;
   bool *open;   /* per block: something is left to decide */
   Candidate *c; size_t count, cap;
   Span at;
@@ -133,10 +135,17 @@ static void plan_runs(Chooser *h, Candidate *c) {
   if (p->runs.second) b = p->second = native_plan(s, p->runs.second, h->env);
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
-  c->need = h->copies + one.arena + one.outputs + larger(one.scratch, two.scratch);
-  if (b)
-    c->need = larger(c->need, one.outputs + two.arena + two.outputs +
-                                  larger(one.scratch, two.scratch));
+  int64_t copies = 0;
+  for (size_t i = 0; b && h->dense && i < p->runs.first->input_count; i++) copies += h->dense[i];
+  c->need = one.arena + (h->dense ? jit_tensors(f, h->env, h->dense) : one.outputs) + one.inner +
+            larger(one.scratch, two.scratch);
+  c->bare = one.arena + one.outputs + one.inner + larger(one.scratch, two.scratch);
+  if (b) {
+    int64_t back = one.outputs + two.arena + two.outputs + two.inner +
+                   larger(one.scratch, two.scratch);
+    c->need = larger(c->need, copies + back);
+    c->bare = larger(c->bare, back);
+  }
   c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   for (uint32_t i = 0; i < blocks; i++) {
     if (tab->items[i].budget < 0) continue;
@@ -270,18 +279,27 @@ static Choice choose(Chooser *h) {
                   .split = h->whole ? h->whole->split : UINT32_MAX,
                   .choice = best->choice,
                   .candidates = (int)h->count,
+                  .need = best->need,
+                  .bare = best->bare,
                   .made = best->made};
 }
 
-Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, int64_t copies,
+bool plan_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs) {
+  if (!s->mem.data_limit || s->config.cpu == CPU_REFERENCE) return true;
+  bool copies = false;
+  for (size_t i = 0; i < inputs; i++) copies |= dense[i] != 0;
+  return (copies ? c->need : c->bare) <= native_room(s);
+}
+
+Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, const int64_t *dense,
                    Span at) {
-  Chooser h = {.s = s, .a = a, .g = g, .env = env, .copies = copies, .at = at};
+  Chooser h = {.s = s, .a = a, .g = g, .env = env, .dense = dense, .at = at};
   return choose(&h);
 }
 
 Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
-                         int64_t copies, Span at) {
-  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .copies = copies, .at = at};
+                         const int64_t *dense, Span at) {
+  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .dense = dense, .at = at};
   return choose(&h);
 }
 

@@ -97,7 +97,8 @@ static void buffer_leaves(Session *s, Buffers *b, Value v) {
     for (size_t i = 0; i < v.u.rec->count; i++) buffer_leaves(s, b, v.u.rec->items[i]);
 }
 
-static void leaf_bytes(const CallPlan *c, PlanFigures *out) {
+/* `dense`: of inputs that kernels get a dense copy of, its bytes; they are in the figures, too. */
+static void leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense) {
   Session *s = c->s;
   const Flat *f = c->flat;
   Buffers b = {0};
@@ -117,7 +118,10 @@ static void leaf_bytes(const CallPlan *c, PlanFigures *out) {
     }
     const Tensor *t = l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
     int64_t bytes = (int64_t)dt_size(t->dtype) * tn_count(t);
-    if (!tn_is_contiguous(t)) bytes += (int64_t)t->store->bytes; /* kernels get a dense copy */
+    if (!tn_is_contiguous(t)) {
+      dense[i] = bytes;
+      bytes += (int64_t)t->store->bytes;
+    }
     bool buffer = false;
     for (size_t k = 0; k < b.count && !buffer; k++) buffer = b.items[k] == l->v.u.o;
     *(l->kind == LEAF_PARAM ? &out->params : buffer ? &out->buffers : &out->inputs) += bytes;
@@ -125,9 +129,11 @@ static void leaf_bytes(const CallPlan *c, PlanFigures *out) {
 }
 
 /* -- figures */
-static bool peak_of(Session *s, const Graph *g, const int64_t *env, JitPeak *out) {
+static bool peak_of(Session *s, const Graph *g, const int64_t *env, JitPeak *out,
+                    const int64_t *dense, int64_t *tensors) {
   JitFn *f = native_plan(s, g, env);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
+  if (tensors) *tensors = jit_tensors(f, env, dense);
   return jit_peak(f, env, out);
 }
 
@@ -141,8 +147,19 @@ static int64_t saved_of(const CallPlan *c) {
   int64_t sum = 0;
   for (int i = 0; i < j->saved_count; i++) {
     const Type *t = gr_type(g, g->outputs[j->output_count + i]);
-    if (j->saved_input[i] < 0)
+    if (j->saved_input[i] < 0 && t->dev != DEV_SPILL)
       sum += elements(g, t, c->env) * (int64_t)dt_size((DType)t->dtype);
+  }
+  return sum;
+}
+
+/* What is moved away from the host's memory: all of it waits until the forward is done. */
+static int64_t spilled_of(const Graph *g, const int64_t *env) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < g->node_count; i++) {
+    const Type *t = &g->types[g->nodes[i].result0];
+    if (g->nodes[i].op == OP_PLACE && t->dev == DEV_SPILL)
+      sum += elements(g, t, env) * (int64_t)dt_size((DType)t->dtype);
   }
   return sum;
 }
@@ -151,14 +168,18 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
   Session *s = c->s;
   size_t mark = mem_pool_mark(&s->mem);
   const Runs *r = &c->runs;
-  JitPeak one, two = {.exact = true};
+  JitPeak one, two = {.exact = true, .bound = true};
   *out = (PlanFigures){0};
-  leaf_bytes(c, out);
-  out->compiled = s->config.cpu != CPU_REFERENCE && peak_of(s, r->first, c->env, &one) &&
-                  (!r->second || peak_of(s, r->second, c->env, &two));
+  int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1), copies = 0, tensors = 0;
+  leaf_bytes(c, out, dense);
+  for (size_t i = 0; i < c->input_count; i++) copies += dense[i];
+  out->compiled = s->config.cpu != CPU_REFERENCE &&
+                  peak_of(s, r->first, c->env, &one, dense, &tensors) &&
+                  (!r->second || peak_of(s, r->second, c->env, &two, NULL, NULL));
   op_counts(r->first, &out->ops);
   out->flops = flops_of(r->first, c->env);
   out->time = rm_time(r->first, c->env);
+  out->spilled = spilled_of(r->first, c->env);
   if (r->second) {
     op_counts(r->second, &out->ops);
     out->flops += flops_of(r->second, c->env);
@@ -166,14 +187,16 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
   }
   if (out->compiled) {
     out->exact = one.exact && two.exact;
+    out->bound = one.bound && two.bound;
+    out->inner = larger(one.inner, two.inner);
     out->arena = larger(one.arena, two.arena);
     out->live = larger(one.live, two.live);
     out->panels = larger(one.panels, two.panels);
     out->scratch = larger(one.scratch, two.scratch);
     out->saved = r->second ? saved_of(c) : one.saved;
     out->outputs = one.outputs - (r->second ? out->saved : 0);
-    int64_t runs = one.arena + one.outputs;
-    if (r->second) runs = larger(runs, one.outputs + two.arena + two.outputs);
+    int64_t runs = one.arena + tensors - copies + one.inner;
+    if (r->second) runs = larger(runs, one.outputs + two.arena + two.outputs + two.inner);
     out->peak = out->params + out->buffers + out->inputs + runs + out->scratch;
   }
   mem_pool_drain(&s->mem, mark);
@@ -303,8 +326,8 @@ void plan_print(const CallPlan *c, Buf *out) {
   plan_figures(c, &f);
   buf_printf(out, "plan of %s%s\n", c->name, c->runs.second ? " and its gradient" : "");
   if (f.compiled) {
-    line(s, out, f.exact ? "peak" : "peak, at least", f.peak,
-         f.exact ? "bytes" : "bytes: the evaluator runs a part");
+    line(s, out, f.exact ? "peak" : f.bound ? "peak, at most" : "peak, at least", f.peak,
+         f.exact || f.bound ? "bytes" : "bytes: the evaluator runs a part");
   } else {
     buf_puts(out, "  the reference evaluator runs it: a value lives while something reads it\n");
   }
@@ -316,9 +339,11 @@ void plan_print(const CallPlan *c, Buf *out) {
     line(s, out, "  arena", f.arena,
          txt(s, "%s in use at once, %s of it packed operands", grouped(s, f.live),
              grouped(s, f.panels)));
+    if (f.inner) line(s, out, "  loops and branches", f.inner, "what their bodies make");
     line(s, out, "  workspace of threads", f.scratch, "");
     line(s, out, "saved for the backward", f.saved, c->runs.second ? "" : "of the arena");
   }
+  if (f.spilled) line(s, out, "offloaded", f.spilled, "beside the peak");
   line(s, out, "flops", f.flops, "");
   print_ops(s, out, "forward", f.ops.forward);
   print_ops(s, out, "backward", f.ops.backward);
@@ -341,11 +366,12 @@ void plan_json(const CallPlan *c, Buf *out) {
   } rows[] = {{"peak", f.peak},       {"params", f.params},     {"buffers", f.buffers},
               {"inputs", f.inputs},   {"outputs", f.outputs},   {"arena", f.arena},
               {"in_use", f.live},     {"panels", f.panels},     {"workspace", f.scratch},
-              {"saved", f.saved},     {"flops", f.flops},       {"time", f.time},
-              {"plans", c->choice.candidates}};
-  buf_printf(out, "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s",
+              {"saved", f.saved},     {"spilled", f.spilled},   {"inner", f.inner},
+              {"flops", f.flops},     {"time", f.time},         {"plans", c->choice.candidates}};
+  buf_printf(out, "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s, "
+             "\"bound\": %s",
              c->name, c->runs.second ? "true" : "false", f.compiled ? "true" : "false",
-             f.exact ? "true" : "false");
+             f.exact ? "true" : "false", f.bound ? "true" : "false");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     buf_printf(out, ", \"%s\": %lld", rows[i].name, (long long)rows[i].n);
   buf_puts(out, ", \"forward\": ");
@@ -394,8 +420,11 @@ Value plan_value(const CallPlan *c) {
   field(&f, "in_use", v_int(p.live));
   field(&f, "panels", v_int(p.panels));
   field(&f, "workspace", v_int(p.scratch));
+  field(&f, "spilled", v_int(p.spilled));
+  field(&f, "inner", v_int(p.inner));
   field(&f, "time", v_int(p.time));
   field(&f, "exact", v_bool(p.exact));
+  field(&f, "bound", v_bool(p.bound));
   Buf b;
   buf_init_arena(&b, &s->scratch);
   (s->plan.json ? plan_json : plan_print)(c, &b);

@@ -39,6 +39,7 @@ typedef struct Choice {
   uint32_t split;       /* of a joint graph; UINT32_MAX: of one graph with forward and backward */
   const uint8_t *choice; /* NULL: as written */
   int candidates;       /* plans looked at; 0: nobody asked for a choice */
+  int64_t need, bare;   /* of plan_choose: bytes of the process; where all inputs are dense */
   Planned *made;        /* by this choice, with a reference on the pool; NULL: nothing yet */
 } Choice;
 
@@ -46,9 +47,12 @@ typedef struct Choice {
  * everything that the call itself reads or makes. */
 typedef struct PlanFigures {
   int64_t params, buffers, inputs, outputs, arena, live, panels, scratch, saved, peak, flops;
+  int64_t inner;   /* of the peak: what bodies of loops, branches and maps make, at most */
+  int64_t spilled; /* beside the peak: offloaded values of the host */
   int64_t time;  /* rm_time: without a unit */
   OpCounts ops;
-  bool exact;    /* false: the evaluator runs some of it, which takes more */
+  bool exact;    /* the peak is met to the byte */
+  bool bound;    /* the peak is not passed; neither: the evaluator runs a part, and takes more */
   bool compiled; /* false: the evaluator runs all of it: nothing of the arena is known */
 } PlanFigures;
 
@@ -77,12 +81,15 @@ void plan_tell(const CallPlan *c);
 /* Whether somebody asks for a choice: a budget, `auto`, or a limit of the session. */
 bool plan_wanted(const Session *s, const Graph *g);
 /* The fastest of a set of plans that keeps all budgets, and the limit, as a choice for g in a; the
- * set is the same whatever the budgets are. `copies`: bytes of inputs that are not dense. Throws a
+ * set is the same whatever the budgets are. `dense`: per input, bytes of the copy that kernels get
+ * where it is not dense; NULL: there are none. Throws a
  * diagnostic at `at` when there is none. */
-Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, int64_t copies,
+Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, const int64_t *dense,
                    Span at);
 Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
-                         int64_t copies, Span at);
+                         const int64_t *dense, Span at);
+/* Whether a choice made before is within the limit of the process now. */
+bool plan_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs);
 
 /* The same for code without blocks: whether a gradient holds enough for a choice to pay, and the
  * plan that keeps least of those that take hardly more time; choice.g is g in one block. `plain`: g

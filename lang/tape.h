@@ -23,7 +23,7 @@ typedef struct JointRef {
    * goes on adding to it, as the body would that stands in place of the call (rule 80) */
   bool *carries, capsule;
   int64_t *env;    /* sizes that the joint graph is chosen for; NULL: for all, as written */
-  int64_t copies;  /* bytes of inputs that are not dense, at the call for which it is made */
+  const int64_t *dense; /* bytes of dense copies of inputs, at the call for which it is made */
   Choice choice;   /* of its blocks */
   bool asked;      /* a gradient was taken through it once: calls save for the next */
   Span call;         /* that was compiled */

@@ -62,4 +62,20 @@ least=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)
 gives 0 'what the message tells is enough' env CKL_CPU=native "$ckl" run --memory="$least" net.ckl
 gives 1 'a byte less is not' env CKL_CPU=native "$ckl" run --memory=$((least - 1)) net.ckl
 says err "--memory=$least" 'and tells the same'
+# what grows between calls is seen by the next one, before it runs
+cat >grow.ckl <<'END'
+fn f(x: f32[100, 100]) -> f32[100, 100] {
+  print("runs")
+  tanh(x) @ x
+}
+var kept = list()
+for i in 0..9 { kept = push(kept, f(ones([100, 100]))) }
+END
+gives 1 'a limit that later calls pass' env CKL_CPU=native "$ckl" run --memory=300000 grow.ckl
+says err 'error[mem-2]: this call needs' 'is told by the plan of the call'
+tap_empty "$(grep -c runs out | grep -v '^[1-6]$')" 'after those that it holds'
+ran=$(grep -c runs out)
+bytes=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)
+gives 1 'with what it asks for' env CKL_CPU=native "$ckl" run --memory="$bytes" grow.ckl
+tap_empty "$([ "$(grep -c runs out)" -eq $((ran + 1)) ] || grep -c runs out)" 'that call runs, and the next is refused'
 tap_done

@@ -1,9 +1,9 @@
 /* t-growth [FILE [name=value...]]: what a call takes of the machine's memory, seen from outside.
  *
  * The most memory that the process ever held (VmHWM, which can be set back) grows over a call by no
- * more than the tensors of that call, which are those of its plan, and 4 MiB. The function runs with
- * few rows first, so that its code is there; what is freed goes back to the system at once. FILE: a
- * program like bench/gpt.ckl, whose first step is measured, with the making of its code.
+ * more than the tensors of that call, which are those of its plan, and 4 MiB. The function runs
+ * with few rows first, so that its code is there; what is freed goes back to the system at once.
+ * FILE: a program like bench/gpt.ckl, whose first step is measured, with the making of its code.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
