@@ -194,7 +194,6 @@ static inline DType lp_dtype(const Kernel *k, LVal v) { return (DType)k->ins[v].
  * to be 0 or 1, and puts constants and arguments first. Numbers of arguments and buffers stay. */
 Kernel *lp_clean(Arena *a, const Kernel *k);
 Kernel *lp_copy(Arena *a, const Kernel *k); /* a finished kernel, in no more room than it needs */
-Kernel *lp_copy(Arena *a, const Kernel *k); /* a finished kernel, in no more room than it needs */
 void lp_print(Buf *out, const Kernel *k);
 /* NULL with `e` on bad text; what it gives was verified. Never fails otherwise on any bytes. */
 Kernel *lp_read(Arena *a, const char *text, size_t n, Err *e);
