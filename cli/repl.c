@@ -239,6 +239,32 @@ static void word_type(Repl *r, const char *rest)
   ckl_release(v);
 }
 
+/* `f(x, y)` is asked for as `plan(f, x, y)`. */
+static void word_plan(Repl *r, const char *rest)
+{
+  const char *args = strchr(rest, '(');
+  size_t n = strlen(rest), room = n + 32;
+  if (!args || rest[n - 1] != ')') {
+    out_flush(&r->cli->out);
+    out_puts(&r->cli->err, "usage: :plan F(X, ..)\n");
+    r->failed = true;
+    return;
+  }
+  char *text = malloc(room);
+  if (!text) return;
+  const char *first = args + 1;
+  while (isspace((unsigned char)*first)) first++;
+  snprintf(text, room, "plan(%.*s%s%s.text", (int)(args - rest), rest, *first == ')' ? "" : ", ",
+           first);
+  ckl_value *v = NULL;
+  double start = now();
+  cli_rearm(true);
+  if (finish(r, ckl_eval(r->cli->session, text, "repl", &v), now() - start) && ckl_to_str(v, NULL))
+    out_puts(&r->cli->out, ckl_to_str(v, NULL));
+  ckl_release(v);
+  free(text);
+}
+
 static void word_time(Repl *r, const char *rest)
 {
   run_text(r, rest, true);
@@ -262,6 +288,7 @@ static const Word words[] = {
   {"help", "[NAME]", "this list, or what NAME is; ?NAME is short for it", word_help},
   {"type", "EXPR", "the type of a value", word_type},
   {"time", "STMT", "run a statement and say how long it took", word_time},
+  {"plan", "F(X, ..)", "what the call would take, without running it", word_plan},
   {"load", "FILE", "start afresh with a file; its variables stay", word_load},
   {"reset", "", "forget all variables and declarations", word_reset},
   {"quit", "", "leave; so does Ctrl-D", NULL},

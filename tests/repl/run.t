@@ -12,6 +12,11 @@ for in in "$srcdir"/tests/repl/*.in; do
   tap_status $? "repl: $name" log
 done
 
+printf 'fn f(x: f32[2]) -> f32 = sum(checkpoint { tanh(x) * x })\n:plan f(track(ones([2])))\n' | "$ckl" >got 2>&1
+cp got log
+grep -q 'plan of f and its gradient' got && grep -q 'block 1 of repl:1' got
+tap_status $? ':plan tells what a call would take' log
+
 # on a terminal: what a terminal shows, without its control characters
 show() { tr -d '\r' <"$1" | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g; s/\x1b[=>]//g' >log; }
 has() {
