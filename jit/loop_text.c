@@ -26,20 +26,36 @@
 
 /* ---- printing ---- */
 
+/* Most of a text are numbers: printf would take most of the time. */
+static void put_number(Buf *out, const char *before, int64_t n) {
+  char digits[24], *end = digits + sizeof digits, *at = end;
+  uint64_t u = n < 0 ? -(uint64_t)n : (uint64_t)n;
+  do *--at = (char)('0' + u % 10);
+  while (u /= 10);
+  if (n < 0) *--at = '-';
+  buf_puts(out, before);
+  buf_put(out, at, (size_t)(end - at));
+}
+
+static void put_word(Buf *out, const char *word) {
+  buf_putc(out, ' ');
+  buf_puts(out, word);
+}
+
 static void put_buf(Buf *out, unsigned b) {
   if (b == LP_NO_BUF)
     buf_puts(out, " -");
   else
-    buf_printf(out, " b%u", b);
+    put_number(out, " b", b);
 }
 
 static void put_const(Buf *out, const LIns *in) {
   char text[48];
   if (dt_float((DType)in->dtype)) {
     text[str_f64(text, hf_float64((uint64_t)in->imm))] = 0;
-    buf_printf(out, " %s", text);
+    put_word(out, text);
   } else {
-    buf_printf(out, " %lld", (long long)in->imm);
+    put_number(out, " ", in->imm);
   }
 }
 
@@ -66,18 +82,21 @@ void lp_print(Buf *out, const Kernel *k) {
   for (LVal v = 0; v < k->count; v++) {
     const LIns *in = &k->ins[v];
     for (int i = 0; i < in->depth; i++) buf_puts(out, "  ");
-    if (lp_info[in->op].value) buf_printf(out, "%%%u = ", (unsigned)v);
+    if (lp_info[in->op].value) {
+      put_number(out, "%", v);
+      buf_puts(out, " = ");
+    }
     buf_puts(out, name_of(in));
-    if (!untyped((LOp)in->op)) buf_printf(out, " %s", dtype_info[in->dtype].name);
+    if (!untyped((LOp)in->op)) put_word(out, dtype_info[in->dtype].name);
     switch (lp_info[in->op].form) {
     case LF_IMM:
       if (in->op == LP_CONST)
         put_const(out, in);
       else
-        buf_printf(out, " %lld", (long long)in->imm);
+        put_number(out, " ", in->imm);
       break;
     case LF_BUF: put_buf(out, in->buf); break;
-    case LF_RED: buf_printf(out, " %s", lp_red_name[in->imm]); break;
+    case LF_RED: put_word(out, lp_red_name[in->imm]); break;
     case LF_TILE:
       buf_printf(out, " %dx%d", in->mr, in->nr);
       put_buf(out, in->buf);
@@ -86,8 +105,7 @@ void lp_print(Buf *out, const Kernel *k) {
       break;
     default: break;
     }
-    for (int i = 0; i < in->operand_count; i++)
-      buf_printf(out, " %%%u", (unsigned)lp_operand(k, v, i));
+    for (int i = 0; i < in->operand_count; i++) put_number(out, " %", lp_operand(k, v, i));
     buf_putc(out, '\n');
   }
 }

@@ -69,7 +69,7 @@ static void measure(Rows *r, uint32_t last) {
       cost += r->cost[v];
     }
     if (fold && depth < 255) depth++;
-    if (fold || !full(r, (Val){n, 0})) cost = 0;
+    if (fold || (cost && !full(r, (Val){n, 0}))) cost = 0;
     for (uint32_t k = 0; k < node->result_count; k++) {
       r->depth[node->result0 + k] = (uint8_t)depth;
       r->cost[node->result0 + k] = (int16_t)(cost > 10000 ? 10000 : cost);

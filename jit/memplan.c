@@ -44,24 +44,29 @@ static int by_time(const void *x, const void *y) {
   return by_size(x, y);
 }
 
+typedef struct Placed {
+  int64_t from, to;
+  uint32_t first, last;
+} Placed;
+
 /* Places the items in this order; `placed` gets them by offset. */
-static int64_t place(MemItem **order, MemItem **placed, size_t n) {
+static int64_t place(MemItem **order, Placed *placed, size_t n) {
   int64_t total = 0;
   for (size_t i = 0; i < n; i++) {
     MemItem *x = order[i];
     int64_t at = 0;
     for (size_t k = 0; k < i; k++) {
-      const MemItem *y = placed[k];
+      const Placed *y = &placed[k];
       if (y->last < x->first || x->last < y->first) continue;
-      if (y->offset >= at + x->bytes) break; /* the gap before y holds it */
-      if (y->offset + y->bytes > at) at = y->offset + y->bytes;
+      if (y->from >= at + x->bytes) break; /* the gap before y holds it */
+      if (y->to > at) at = y->to;
     }
     if (x->bytes > ((int64_t)1 << 62) - at) return -1;
     x->offset = at;
     if (at + x->bytes > total) total = at + x->bytes;
     size_t k = i;
-    for (; k > 0 && placed[k - 1]->offset > at; k--) placed[k] = placed[k - 1];
-    placed[k] = x;
+    for (; k > 0 && placed[k - 1].from > at; k--) placed[k] = placed[k - 1];
+    placed[k] = (Placed){at, at + x->bytes, x->first, x->last};
   }
   return total;
 }
@@ -69,8 +74,8 @@ static int64_t place(MemItem **order, MemItem **placed, size_t n) {
 int64_t memplan(Arena *temp, MemItem *items, size_t n) {
   static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life, by_time};
   enum { ORDERS = sizeof orders / sizeof *orders };
-  MemItem **order = ARENA_ARRAY(temp, MemItem *, n + 1),
-          **placed = ARENA_ARRAY(temp, MemItem *, n + 1);
+  MemItem **order = ARENA_ARRAY(temp, MemItem *, n + 1);
+  Placed *placed = ARENA_ARRAY(temp, Placed, n + 1);
   int64_t least = INT64_MAX, live = memplan_live(temp, items, n, NULL);
   size_t best = 0;
   for (size_t t = 0; t <= ORDERS; t++) { /* the last time the best one again, if it was not last */
