@@ -44,8 +44,9 @@ static inline void failing_init(Failing *f, Mem *m, int64_t nth) {
   mem_init(m, failing_hook, f);
 }
 
-/* Nothing is alive, the accounts agree, and every size was right. */
-static inline bool failing_clean(const Failing *f, const Mem *m) {
+/* Nothing is alive, the accounts agree, and every size was right. What is kept goes back first. */
+static inline bool failing_clean(const Failing *f, Mem *m) {
+  mem_trim(m);
   size_t data = m->data_live[DEV_CPU] + m->data_live[DEV_CUDA] + m->data_live[DEV_SIM];
   return !f->blocks && !f->bytes && !f->wrong && !m->live && !data;
 }
