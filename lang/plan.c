@@ -97,11 +97,16 @@ static void buffer_leaves(Session *s, Buffers *b, Value v) {
     for (size_t i = 0; i < v.u.rec->count; i++) buffer_leaves(s, b, v.u.rec->items[i]);
 }
 
-/* `dense`: of inputs that kernels get a dense copy of, its bytes; they are in the figures, too. */
-static void leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense) {
+/* `dense`: of inputs that kernels get a dense copy of, its bytes; they are in the figures, too.
+ * `written`: the same without buffers, which are dense once a call has written them. The bytes by
+ * which they grow then. Inputs that repeat the same number may share a copy, so that the peak is
+ * not met: `exact` is false. */
+static int64_t leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense, int64_t *written) {
   Session *s = c->s;
   const Flat *f = c->flat;
   Buffers b = {0};
+  int64_t grow = 0;
+  int repeated = 0;
   for (size_t i = 0; i < f->inst_count; i++)
     for (size_t k = 0; k < f->insts[i]->count; k++)
       if (f->insts[i]->fields[k].kind == FIELD_BUFFER)
@@ -117,28 +122,40 @@ static void leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense) {
       continue;
     }
     const Tensor *t = l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
-    int64_t bytes = (int64_t)dt_size(t->dtype) * tn_count(t);
-    if (!tn_is_contiguous(t)) {
-      dense[i] = bytes;
-      bytes += (int64_t)t->store->bytes;
-    }
-    bool buffer = false;
+    int64_t bytes = (int64_t)dt_size(t->dtype) * tn_count(t), room = (int64_t)t->store->bytes;
+    bool buffer = false, copy = !tn_is_contiguous(t);
     for (size_t k = 0; k < b.count && !buffer; k++) buffer = b.items[k] == l->v.u.o;
+    if (copy) dense[i] = bytes;
+    if (copy && room < bytes) repeated++;
+    if (copy && buffer) grow += bytes - room;
+    if (copy && !buffer) written[i] = bytes;
+    if (copy) bytes += room;
     *(l->kind == LEAF_PARAM ? &out->params : buffer ? &out->buffers : &out->inputs) += bytes;
   }
+  out->exact = repeated < 2;
+  return grow;
 }
 
 /* -- figures */
-static bool peak_of(Session *s, const Graph *g, const int64_t *env, JitPeak *out,
-                    const int64_t *dense, int64_t *tensors) {
+static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env) {
   JitFn *f = native_plan(s, g, env);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
-  if (tensors) *tensors = jit_tensors(f, env, dense);
-  return jit_peak(f, env, out);
+  return f;
 }
 
 static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
+}
+
+static int64_t sum_of(const int64_t *n, size_t count) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < count; i++) sum += n[i];
+  return sum;
+}
+
+/* What f makes, and leaves, beside its inputs and their dense copies. */
+static int64_t made_by(JitFn *f, const CallPlan *c, const JitPeak *p, const int64_t *dense) {
+  return p->arena + p->inner + jit_tensors(f, c->env, dense) - sum_of(dense, c->input_count);
 }
 
 static int64_t saved_of(const CallPlan *c) {
@@ -170,12 +187,15 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
   const Runs *r = &c->runs;
   JitPeak one, two = {.exact = true, .bound = true};
   *out = (PlanFigures){0};
-  int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1), copies = 0, tensors = 0;
-  leaf_bytes(c, out, dense);
-  for (size_t i = 0; i < c->input_count; i++) copies += dense[i];
-  out->compiled = s->config.cpu != CPU_REFERENCE &&
-                  peak_of(s, r->first, c->env, &one, dense, &tensors) &&
-                  (!r->second || peak_of(s, r->second, c->env, &two, NULL, NULL));
+  int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
+  int64_t *written = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
+  int64_t grow = leaf_bytes(c, out, dense, written);
+  JitFn *f = NULL;
+  if (s->config.cpu != CPU_REFERENCE) {
+    f = plan_of(s, r->first, c->env);
+    out->compiled = jit_peak(f, c->env, &one) &&
+                    (!r->second || jit_peak(plan_of(s, r->second, c->env), c->env, &two));
+  }
   op_counts(r->first, &out->ops);
   out->flops = flops_of(r->first, c->env);
   out->time = rm_time(r->first, c->env);
@@ -186,7 +206,7 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
     out->time += rm_time(r->second, c->env);
   }
   if (out->compiled) {
-    out->exact = one.exact && two.exact;
+    out->exact &= one.exact && two.exact;
     out->bound = one.bound && two.bound;
     out->inner = larger(one.inner, two.inner);
     out->arena = larger(one.arena, two.arena);
@@ -195,9 +215,11 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
     out->scratch = larger(one.scratch, two.scratch);
     out->saved = r->second ? saved_of(c) : one.saved;
     out->outputs = one.outputs - (r->second ? out->saved : 0);
-    int64_t runs = one.arena + tensors - copies + one.inner;
-    if (r->second) runs = larger(runs, one.outputs + two.arena + two.outputs + two.inner);
-    out->peak = out->params + out->buffers + out->inputs + runs + out->scratch;
+    int64_t back = r->second ? one.outputs + two.arena + two.outputs + two.inner : 0;
+    int64_t rest = out->params + out->buffers + out->inputs + out->scratch;
+    grow += sum_of(written, c->input_count) - sum_of(dense, c->input_count);
+    out->peak = rest + larger(made_by(f, c, &one, dense), back);
+    out->later = rest + grow + larger(made_by(f, c, &one, written), back);
   }
   mem_pool_drain(&s->mem, mark);
 }
@@ -328,6 +350,8 @@ void plan_print(const CallPlan *c, Buf *out) {
   if (f.compiled) {
     line(s, out, f.exact ? "peak" : f.bound ? "peak, at most" : "peak, at least", f.peak,
          f.exact || f.bound ? "bytes" : "bytes: the evaluator runs a part");
+    if (f.later > f.peak)
+      line(s, out, "peak of later calls", f.later, "buffers have been written, and take room");
   } else {
     buf_puts(out, "  the reference evaluator runs it: a value lives while something reads it\n");
   }
@@ -363,11 +387,12 @@ void plan_json(const CallPlan *c, Buf *out) {
   struct {
     const char *name;
     int64_t n;
-  } rows[] = {{"peak", f.peak},       {"params", f.params},     {"buffers", f.buffers},
-              {"inputs", f.inputs},   {"outputs", f.outputs},   {"arena", f.arena},
-              {"in_use", f.live},     {"panels", f.panels},     {"workspace", f.scratch},
-              {"saved", f.saved},     {"spilled", f.spilled},   {"inner", f.inner},
-              {"flops", f.flops},     {"time", f.time},         {"plans", c->choice.candidates}};
+  } rows[] = {{"peak", f.peak},       {"later", f.later},       {"params", f.params},
+              {"buffers", f.buffers}, {"inputs", f.inputs},     {"outputs", f.outputs},
+              {"arena", f.arena},     {"in_use", f.live},       {"panels", f.panels},
+              {"workspace", f.scratch}, {"saved", f.saved},     {"spilled", f.spilled},
+              {"inner", f.inner},     {"flops", f.flops},       {"time", f.time},
+              {"plans", c->choice.candidates}};
   buf_printf(out, "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s, "
              "\"bound\": %s",
              c->name, c->runs.second ? "true" : "false", f.compiled ? "true" : "false",
@@ -408,6 +433,7 @@ Value plan_value(const CallPlan *c) {
   PlanFigures p;
   plan_figures(c, &p);
   field(&f, "peak", v_int(p.peak));
+  field(&f, "later", v_int(p.later));
   field(&f, "saved", v_int(p.saved));
   field(&f, "flops", v_int(p.flops));
   field(&f, "forward", ops_value(s, p.ops.forward));

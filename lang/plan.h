@@ -47,6 +47,7 @@ typedef struct Choice {
  * everything that the call itself reads or makes. */
 typedef struct PlanFigures {
   int64_t params, buffers, inputs, outputs, arena, live, panels, scratch, saved, peak, flops;
+  int64_t later;   /* the peak when buffers that repeat a number have been written, and take room */
   int64_t inner;   /* of the peak: what bodies of loops, branches and maps make, at most */
   int64_t spilled; /* beside the peak: offloaded values of the host */
   int64_t time;  /* rm_time: without a unit */
