@@ -463,6 +463,7 @@ static void t_many(void) {
   save_close(&r);
   for (int i = 0; i < N; i++) tn_unref(in[i].t);
   unlink(file);
+  mem_trim(&m);
   check_size(m.live, ==, 0);
 }
 
