@@ -704,16 +704,20 @@ static void run_failing(Run *r, const char *path, uint64_t n, const Run *fine, T
   r->quiet = true;
   bool done_without =
       fine && r->status == fine->status && !strcmp(text_of(&r->out), text_of(&fine->out));
-  if (n && !done_without) {
+  if (fine && !done_without) {
     size_t diags = ckl_diag_count(r->s);
     bool told = false;
     for (size_t i = 0; i < diags; i++) {
       const char *code = ckl_diag_code(r->s, i), *text = ckl_diag_text(r->s, i, 0);
       told = told || (code && text && !strcmp(code, "mem-1"));
     }
-    if (r->status != CKL_ENOMEM)
-      addf(why, "allocation %llu failed and the status is %d\n", (unsigned long long)n,
-           (int)r->status);
+    if (r->status != CKL_ENOMEM) {
+      addf(why, "allocation %llu failed and the status is %d, %d without that; printed:\n",
+           (unsigned long long)n, (int)r->status, (int)fine->status);
+      adds(why, text_of(&r->out));
+      adds(why, "and without that:\n");
+      adds(why, text_of(&fine->out));
+    }
     else if (!told)
       addf(why, "allocation %llu failed and no diagnostic says so\n", (unsigned long long)n);
   }

@@ -268,12 +268,11 @@ static void run_job(void *ud) {
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, no + 1);
   for (size_t i = 0; i < ni; i++) in[i] = j->in[i]->v.u.t->t;
   Handles *got = handles_new(s, no);
-  mem_pool_reserve(&s->mem, no); /* the run gives back what it adds */
   b->ran = true;
   b->failed = !native_run(s, b->native, b->g, "a backward", &c, in, out, &b->e, &b->where);
   b->run->nodes_run = c.nodes_run;
   if (b->failed) return;
-  for (size_t i = 0; i < no; i++) mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
+  pool_tensors(s, out, no);
   for (size_t i = 0; i < no; i++) {
     got->v[i] = handle_new(s, tensor_value(s, tn_ref(out[i])));
     if (!got->v[i]) mem_throw(&s->mem, MEM_ERR_NOMEM);

@@ -824,7 +824,6 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z.n, .effect = run_effect,
                 .ud = &state, .owned = take_over(c, k, in)};
   *e = (GErr){.code = ERR_BUG, .operand = -1};
-  mem_pool_reserve(&s->mem, k->g->output_count);
   if (!(k->backend ? backend_run(k->backend, &run, in, out, e, &where, c->at)
                    : native_run(s, &k->native, k->g, "a backward", &run, in, out, e, &where))) {
     c->failed = where.origin >= 0 ? c->nodes[where.origin] : c->root;
@@ -832,9 +831,7 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
     return CAPTURED_FAILED;
   }
   s->count.nodes += (int64_t)run.nodes_run;
-  for (size_t i = 0; i < k->g->output_count; i++) {
-    mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
-  }
+  pool_tensors(s, out, k->g->output_count);
   for (size_t i = 0; i < c->param_count; i++) {
     c->param_grad[i] = k->param_out[i] < 0 ? NULL : out[k->param_out[i]];
   }

@@ -1072,7 +1072,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     raise_(s);
   }
   s->count.nodes += (int64_t)ctx.nodes_run;
-  for (size_t i = 0; i < total; i++) mem_pool_add(&s->mem, out[i], (void (*)(void *))tn_unref);
+  pool_tensors(s, out, total);
   Value *outs = ARENA_ARRAY(&s->scratch, Value, nout + 1);
   for (size_t i = 0; i < nout; i++) outs[i] = tensor_value(s, tn_ref(out[i]));
   /* the call succeeded: random counters advance, state is written, the tape grows */

@@ -175,7 +175,6 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     in[i] = tensor_of(s, v[i], at);
     if (!s->modes.no_grad && wants_grad(s, v[i])) track = true;
   }
-  if (nout > 1) mem_pool_reserve(&s->mem, (size_t)nout); /* no result is lost for want of room */
   RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly};
   if (!native_op(s, &ctx, op, attrs, nattrs, in, n, res, nout, &e)) {
     if (e.interrupted) poll_interrupt(s, at);
@@ -185,7 +184,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
   if (nout == 1) {
     out[0] = tensor_value(s, res[0]);
   } else {
-    for (int k = 0; k < nout; k++) mem_pool_add(&s->mem, res[k], (void (*)(void *))tn_unref);
+    pool_tensors(s, res, (size_t)nout);
     for (int k = 0; k < nout; k++) out[k] = tensor_value(s, tn_ref(res[k]));
   }
   if (track) tape_record(s, op, n, v, attrs, nattrs, nout, out, at);

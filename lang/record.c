@@ -138,7 +138,7 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   Tensor **got = ARENA_ARRAY(r->temp, Tensor *, all + 1);
   if (!native_run(s, &j->forward, j->joint->forward, op_info[n->op].text, c, t, got, r->e, r->at))
     return false;
-  for (size_t k = 0; k < all; k++) mem_pool_add(&s->mem, got[k], (void (*)(void *))tn_unref);
+  pool_tensors(s, got, all);
   for (size_t k = 0; k < nout; k++) out[k] = got[k];
   for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(got[k]));
   tape_record_call(s, j, n->operand_count, leaf, t, nout, outs, got + nout, r->env,
@@ -191,8 +191,7 @@ static bool run_node(Run *r, uint32_t i) {
                         : !native_op(s, &c, op, attrs, n->attr_count, t, (int)nin, out, (int)nout,
                                      r->e))
       return false;
-    mem_pool_reserve(&s->mem, nout);
-    for (size_t k = 0; k < nout; k++) mem_pool_add(&s->mem, out[k], (void (*)(void *))tn_unref);
+    pool_tensors(s, out, nout);
     for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(out[k]));
     if (any)
       tape_record(s, op, (int)nin, v, attrs, n->attr_count, (int)nout, outs, span_of(r, i));
@@ -319,8 +318,7 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
                : !native_op(s, &c, n->op, n->attrs, (int)n->attr_count, n->inputs,
                             (int)n->in_count, out, (int)nout, e))
     return false;
-  mem_pool_reserve(&s->mem, all);
-  for (size_t k = 0; k < all; k++) mem_pool_add(&s->mem, out[k], (void (*)(void *))tn_unref);
+  pool_tensors(s, out, all);
   for (size_t k = 0; k < nout; k++) {
     Held *h = held(r, (Val){self, (uint32_t)k});
     h->t = out[k];

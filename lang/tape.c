@@ -571,8 +571,7 @@ static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants,
   tape_need(w->s, n);
   Tensor **t = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
   node_backward(w->s, w, n, cot, wants, dies, t);
-  for (size_t i = 0; i < n->in_count; i++)
-    if (t[i]) mem_pool_add(&w->s->mem, t[i], (void (*)(void *))tn_unref);
+  pool_tensors(w->s, t, n->in_count);
   for (size_t i = 0; i < n->in_count; i++)
     if (t[i]) dx[i] = tensor_value(w->s, tn_ref(t[i]));
 }

@@ -40,6 +40,15 @@ Value value_pool(Session *s, Value v) {
   return v;
 }
 
+void pool_tensors(Session *s, Tensor *const *t, size_t n) {
+  bool room = mem_pool_try(&s->mem, n);
+  for (size_t i = 0; i < n; i++) {
+    if (room && t[i]) mem_pool_add(&s->mem, t[i], (void (*)(void *))tn_unref);
+    if (!room) tn_unref(t[i]);
+  }
+  if (!room) mem_throw(&s->mem, MEM_ERR_NOMEM);
+}
+
 void value_set(Value *slot, Value v) {
   Value old = *slot;
   value_retain(v);

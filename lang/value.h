@@ -158,6 +158,8 @@ static inline void value_release(Value v) { if (v_counted(v)) obj_release(v.u.o)
 void value_set(Value *slot, Value v);
 /* Puts one reference more on the pool and returns v. */
 Value value_pool(Session *s, Value v);
+/* The pool takes over n references (NULL: none); out of memory loses none of them. */
+void pool_tensors(Session *s, Tensor *const *t, size_t n);
 
 /* Makers: the result is on the pool. They throw when out of memory. */
 Value str_value(Session *s, const char *text, size_t n);

@@ -216,7 +216,7 @@ void mem_throw(Mem *m, int code) {
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-static bool pool_grow(Mem *m, size_t n) {
+bool mem_pool_try(Mem *m, size_t n) {
   size_t cap = m->pool_cap ? m->pool_cap : 64, each = sizeof *m->pool;
   while (cap - m->pool_count < n) cap *= 2;
   if (cap == m->pool_cap) return true;
@@ -228,11 +228,11 @@ static bool pool_grow(Mem *m, size_t n) {
 }
 
 void mem_pool_reserve(Mem *m, size_t n) {
-  if (!pool_grow(m, n)) mem_throw(m, MEM_ERR_NOMEM);
+  if (!mem_pool_try(m, n)) mem_throw(m, MEM_ERR_NOMEM);
 }
 
 void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj)) {
-  if (!pool_grow(m, 1)) {
+  if (!mem_pool_try(m, 1)) {
     release(obj);
     mem_throw(m, MEM_ERR_NOMEM);
   }

@@ -90,8 +90,9 @@ _Noreturn void mem_throw(Mem *m, int code);
 /* The pool: takes over one reference to `obj`; `release` gives it back. Throws on out of memory
  * after releasing `obj`, so the caller never owns it in any case. */
 void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj));
-/* Room for n more: the next n mem_pool_add cannot fail. Throws. */
-void mem_pool_reserve(Mem *m, size_t n);
+/* Room for n more: the next n mem_pool_add cannot fail. */
+bool mem_pool_try(Mem *m, size_t n);
+void mem_pool_reserve(Mem *m, size_t n); /* throws */
 size_t mem_pool_mark(const Mem *m);
 void mem_pool_drain(Mem *m, size_t mark);
 /* Gives back the room of an empty pool. */
