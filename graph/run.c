@@ -602,7 +602,7 @@ static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GE
       dim_print(&t, g->dims, d);
       buf_puts(&t, " = ");
     }
-    buf_printf(&t, "%lld", (long long)(i ? b : a));
+    buf_int(&t, i ? b : a);
   }
   return gerr_set(e, ERR_SHAPE_CHECK, -1, "%s", t.s);
 }

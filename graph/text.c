@@ -93,7 +93,7 @@ static void put_whole(Buf *b, uint16_t key, int64_t n) {
   if (key == AT_DTYPE && n == -1) buf_puts(b, "token");
   else if (key == AT_DTYPE && n >= 0 && n < DT_COUNT) buf_puts(b, dtype_info[n].name);
   else if (key == AT_DEVICE && n >= 0 && n < DEV_COUNT) buf_puts(b, device_name[n]);
-  else buf_printf(b, "%lld", (long long)n);
+  else buf_int(b, n);
 }
 
 static void put_attr(Printer *p, const Attr *a) {

@@ -50,29 +50,44 @@ const Tensor *leaf_tensor_of(const Leaf *l) {
   return l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
 }
 
+static void put_int(Buf *b, const char *before, int64_t n, const char *after) {
+  buf_puts(b, before);
+  buf_int(b, n);
+  buf_puts(b, after);
+}
+
+static void put_ptr(Buf *b, const char *before, const void *p, const char *after) {
+  put_int(b, before, (int64_t)(uintptr_t)p, after);
+}
+
+static void put_hooks(Flat *f, HookKind a, HookKind b, uint64_t id) {
+  put_int(&f->sig, "h", hooks_on(f->s, (HookKey){a, id, 0}), "");
+  put_int(&f->sig, "", hooks_on(f->s, (HookKey){b, id, 0}), " ");
+}
+
 static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
   Leaf l = {kind, v, type, fn, f->label};
   if (kind <= LEAF_PARAM) {
     int k = leaf_find(f, v);
     if (k >= 0) { /* the same object again: part of the signature (rule 50) */
-      buf_printf(&f->sig, "=%d ", k);
+      put_int(&f->sig, "=", k, " ");
       return;
     }
     const Tensor *t = leaf_tensor_of(&l);
-    buf_printf(&f->sig, "%c%s@%d[", kind == LEAF_PARAM ? 'p' : 't', dtype_info[t->dtype].name,
-               t->store->dev);
+    buf_putc(&f->sig, kind == LEAF_PARAM ? 'p' : 't');
+    buf_puts(&f->sig, dtype_info[t->dtype].name);
+    put_int(&f->sig, "@", t->store->dev, "[");
     for (int i = 0; i < t->rank; i++) {
       Name n;
       int nth;
       if (leaf_free_axis(&l, t->rank, i, &n, &nth))
         buf_puts(&f->sig, "*,");
       else
-        buf_printf(&f->sig, "%lld,", (long long)t->dim[i]);
+        put_int(&f->sig, "", t->dim[i], ",");
     }
     buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
     if (v.tag == V_PARAM && v.u.p->hooked)
-      buf_printf(&f->sig, "h%d%d ", hooks_on(f->s, (HookKey){HOOK_PARAM, v.u.p->id, 0}),
-                 hooks_on(f->s, (HookKey){HOOK_AFTER_GRAD, v.u.p->id, 0}));
+      put_hooks(f, HOOK_PARAM, HOOK_AFTER_GRAD, v.u.p->id);
   } else {
     buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
   }
@@ -100,11 +115,11 @@ static void flatten_policy(Flat *f, Value v) {
   const Value *items = NULL;
   if (v.tag == V_POLICY) {
     PolicyObj *o = (PolicyObj *)v.u.o;
-    buf_printf(b, "P%p(", (void *)o->decl);
+    put_ptr(b, "P", o->decl, "(");
     n = o->count;
     items = o->args;
   } else if (v.tag == V_FN) {
-    buf_printf(b, v.u.fn->deferred ? "defer%p(" : "fn%p(", (void *)v.u.fn->decl);
+    put_ptr(b, v.u.fn->deferred ? "defer" : "fn", v.u.fn->decl, "(");
     for (size_t i = 0; i < v.u.fn->capture_count; i++) flatten_policy(f, v.u.fn->captures[i].v);
   } else if (v.tag == V_STR) {
     buf_printf(b, "s%zu:%s(", v.u.str->n, v.u.str->s);
@@ -118,14 +133,13 @@ static void flatten_policy(Flat *f, Value v) {
 static void flatten_inst(Flat *f, Inst *inst) {
   for (size_t i = 0; i < f->inst_count; i++)
     if (f->insts[i] == inst) {
-      buf_printf(&f->sig, "#%zu ", i);
+      put_int(&f->sig, "#", (int64_t)i, " ");
       return;
     }
   VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
-  buf_printf(&f->sig, "m%p{", (void *)inst->model);
+  put_ptr(&f->sig, "m", inst->model, "{");
   if (inst->hooked)
-    buf_printf(&f->sig, "h%d%d ", hooks_on(f->s, (HookKey){HOOK_BEFORE_CALL, inst->id, 0}),
-               hooks_on(f->s, (HookKey){HOOK_AFTER_CALL, inst->id, 0}));
+    put_hooks(f, HOOK_BEFORE_CALL, HOOK_AFTER_CALL, inst->id);
   if (inst->policy.tag != V_UNIT) { /* rule 84 */
     buf_puts(&f->sig, "policy ");
     flatten_policy(f, inst->policy);
@@ -134,7 +148,7 @@ static void flatten_inst(Flat *f, Inst *inst) {
     Field *d = &inst->fields[i];
     /* model ints are constants of the signature; float arguments are inputs */
     if (d->kind != FIELD_BUFFER && d->v.tag == V_INT)
-      buf_printf(&f->sig, "%lld ", (long long)d->v.u.i);
+      put_int(&f->sig, "", d->v.u.i, " ");
     else {
       f->label = f->named ? d->name : NULL;
       flatten(f, d->v, NULL, NULL);
@@ -153,24 +167,25 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
   case V_BOOL: buf_puts(b, v.u.i ? "T " : "F "); break;
   case V_UNIT: buf_puts(b, "() "); break;
   case V_NONE: buf_puts(b, "none "); break;
-  case V_DTYPE: buf_printf(b, "d%lld ", (long long)v.u.i); break;
+  case V_DTYPE: put_int(b, "d", v.u.i, " "); break;
   case V_STR:
-    buf_printf(b, "s%zu:", v.u.str->n);
+    put_int(b, "s", (int64_t)v.u.str->n, ":");
     buf_put(b, v.u.str->s, v.u.str->n);
     buf_putc(b, ' ');
     break;
   case V_LIST:
   case V_TUPLE: {
     bool weak = v.tag == V_LIST && v.u.list->weak;
-    buf_printf(b, "%c%zu(", weak ? 'w' : v.tag == V_LIST ? 'l' : 'u', v.u.list->count);
+    put_int(b, weak ? "w" : v.tag == V_LIST ? "l" : "u", (int64_t)v.u.list->count, "(");
     for (size_t i = 0; i < v.u.list->count; i++) flatten_part(f, v.u.list->items[i], NULL, i);
     buf_puts(b, ") ");
     break;
   }
   case V_RECORD:
-    buf_printf(b, "r%zu(", v.u.rec->count);
+    put_int(b, "r", (int64_t)v.u.rec->count, "(");
     for (size_t i = 0; i < v.u.rec->count; i++) {
-      buf_printf(b, "%s:", v.u.rec->names[i]);
+      buf_puts(b, v.u.rec->names[i]);
+      buf_putc(b, ':');
       flatten_part(f, v.u.rec->items[i], v.u.rec->names[i], 0);
     }
     buf_puts(b, ") ");
@@ -182,7 +197,7 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     buf_puts(b, ") ");
     break;
   case V_FN:
-    buf_printf(b, "fn%p(", (void *)v.u.fn->decl);
+    put_ptr(b, "fn", v.u.fn->decl, "(");
     if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
     for (size_t i = 0; i < v.u.fn->capture_count; i++) {
       f->label = f->named ? v.u.fn->captures[i].name : NULL;
@@ -192,9 +207,9 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     break;
   case V_INST: flatten_inst(f, v.u.inst); break;
   case V_POLICY: flatten_policy(f, v); break;
-  case V_BUILTIN: buf_printf(b, "b%p ", (const void *)v.u.builtin); break;
-  case V_MODEL: buf_printf(b, "M%p ", (void *)v.u.model); break;
-  case V_MODULE: buf_printf(b, "mod%p ", (void *)v.u.module); break;
+  case V_BUILTIN: put_ptr(b, "b", v.u.builtin, " "); break;
+  case V_MODEL: put_ptr(b, "M", v.u.model, " "); break;
+  case V_MODULE: put_ptr(b, "mod", v.u.module, " "); break;
   default: buf_printf(b, "?%d ", v.tag); break;
   }
 }
@@ -211,7 +226,8 @@ int64_t leaf_size(const Leaf *l, int axis) {
 /* Modes, function, arguments; annotations of parameters say which dims are free. */
 void flatten_call(Flat *f, FnObj *fn, const Args *a) {
   const Modes *m = &f->s->modes;
-  buf_printf(&f->sig, "%d%d%d%d%d ", m->train, m->no_grad, m->anomaly, m->compute, m->device);
+  const int modes[] = {m->train, m->no_grad, m->anomaly, m->compute, m->device};
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) put_int(&f->sig, "", modes[i], " ");
   if (hooks_on(f->s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0})) buf_puts(&f->sig, "h ");
   flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
   const NodeList *p = &fn->decl->fn->params;
@@ -219,7 +235,8 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
   for (size_t i = 0; i < a->count; i++) {
     Node *type = NULL;
     if (a->names[i]) {
-      buf_printf(&f->sig, "%s=", a->names[i]);
+      buf_puts(&f->sig, a->names[i]);
+      buf_putc(&f->sig, '=');
       if (f->named) f->label = a->names[i];
       for (uint32_t k = 0; k < p->count; k++)
         if (p->items[k]->param.name.name == a->names[i]) type = p->items[k]->param.type;

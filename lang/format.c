@@ -108,7 +108,7 @@ static void shortest(Buf *out, Num n) {
   case DT_BF16: k = str_bf16(b, (float)n.x); break;
   case DT_F32: k = str_f32(b, (float)n.x); break;
   case DT_F64: k = str_f64(b, n.x); break;
-  default: buf_printf(out, "%lld", (long long)n.i); return;
+  default: buf_int(out, n.i); return;
   }
   buf_put(out, b, (size_t)k);
 }

@@ -480,7 +480,7 @@ static bool dump_leaf(Buf *b, const Node *n) {
   char text[48];
   switch ((NodeKind)n->kind) {
   case N_INT:
-  case N_SIZE: buf_printf(b, "%lld", (long long)n->number.i); return true;
+  case N_SIZE: buf_int(b, n->number.i); return true;
   case N_FLOAT:
     str_f64(text, n->number.f);
     buf_puts(b, text);

@@ -56,6 +56,18 @@ void buf_putc(Buf *b, char c) {
   buf_put(b, &c, 1);
 }
 
+void buf_int(Buf *b, int64_t n) {
+  char text[20];
+  size_t at = sizeof text;
+  uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
+  do {
+    text[--at] = (char)('0' + left % 10);
+    left /= 10;
+  } while (left);
+  if (n < 0) text[--at] = '-';
+  buf_put(b, text + at, sizeof text - at);
+}
+
 void buf_vprintf(Buf *b, const char *fmt, va_list ap) {
   va_list again;
   va_copy(again, ap);

@@ -71,6 +71,26 @@ static void t_bufs(void) {
   check_int(nth, <, 100);
 }
 
+static void int_is(int64_t n) {
+  Mem m;
+  Buf b;
+  char text[24];
+  snprintf(text, sizeof text, "%lld", (long long)n);
+  mem_init(&m, NULL, NULL);
+  buf_init(&b, &m);
+  buf_int(&b, n);
+  check_str(b.s, text);
+  buf_free(&b);
+  mem_close(&m);
+}
+
+static void t_ints(void) {
+  int_is(0);
+  int_is(INT64_MIN);
+  int_is(INT64_MAX);
+  for (int i = 0; i < 2000; i++) int_is((int64_t)draw() >> i % 64);
+}
+
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 static void f64_is(double x, const char *text) {
@@ -549,6 +569,7 @@ static void t_glob_time(void) {
 
 int main(void) {
   TEST(t_bufs(), "buffers grow, and survive each allocation failing");
+  TEST(t_ints(), "whole numbers are written as the C library does");
   TEST(t_style(), "numbers print in the style of the language");
   TEST(t_round_f64(), "f64 reads back");
   TEST(t_round_f32(), "f32 reads back");
