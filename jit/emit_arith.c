@@ -270,14 +270,28 @@ static LLVMValueRef fmod_abs(Emit *e, LLVMValueRef x, LLVMValueRef y) {
 #undef C
 }
 
-/* fmod, and from it x % y or x // y of floats as runtime/ref_elem.c has them. Scalars. */
-static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
+/* The same where the quotient is below `most`, the bits of the fraction: rounded and cut it is right
+ * or 1 too large, so the remainder is exact or y short of it, and both are multiples of y's last
+ * place that are no larger than y. Where it is not below, *quick says so. */
+static LLVMValueRef fmod_near(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef *quick) {
+  LLVMValueRef ax = intrinsic1(e, "llvm.fabs", x), ay = intrinsic1(e, "llvm.fabs", y);
+  LLVMValueRef q = intrinsic1(e, "llvm.trunc", LLVMBuildFDiv(B, ax, ay, ""));
+  *quick = fcmp(e, LLVMRealOLT, q, real(e, x, is_double(x) ? 0x1p52 : 0x1p23));
+  LLVMValueRef r = emit_fma(e, LLVMBuildFNeg(B, q, ""), ay, ax);
+  return sel(e, fcmp(e, LLVMRealOLT, r, real(e, x, 0)), LLVMBuildFAdd(B, r, ay, ""), r);
+}
+
+/* fmod, and from it x % y or x // y of floats as runtime/ref_elem.c has them. `quick` NULL: of
+ * scalars; else by fmod_near, and it says for which lanes. */
+static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y,
+                           LLVMValueRef *quick) {
   LLVMValueRef zero = real(e, x, 0), inf = real(e, x, __builtin_inf());
   LLVMValueRef ax = intrinsic1(e, "llvm.fabs", x), ay = intrinsic1(e, "llvm.fabs", y);
   LLVMValueRef ok =
       LLVMBuildAnd(B, fcmp(e, LLVMRealOLT, ax, inf), fcmp(e, LLVMRealOGT, ay, zero), "");
   LLVMValueRef finite = LLVMBuildAnd(B, ok, fcmp(e, LLVMRealOLT, ay, inf), "");
-  LLVMValueRef m = fmod_abs(e, sel(e, finite, x, zero), sel(e, finite, y, real(e, x, 1)));
+  LLVMValueRef tame[2] = {sel(e, finite, x, zero), sel(e, finite, y, real(e, x, 1))};
+  LLVMValueRef m = quick ? fmod_near(e, tame[0], tame[1], quick) : fmod_abs(e, tame[0], tame[1]);
   m = sel(e, finite, m, ax);                                   /* y infinite */
   m = sel(e, ok, copysign_of(e, m, x), real(e, x, __builtin_nan("")));
   LLVMValueRef none = fcmp(e, LLVMRealOEQ, m, zero);
@@ -305,10 +319,26 @@ LLVMValueRef emit_modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
   char name[32];
   snprintf(name, sizeof name, "%s_%d", mod ? "mod" : "floordiv", is_double(x) ? 64 : 32);
   if (emit_fn_begin(e, &s, name, fn_type(t, 2), &fn)) {
-    LLVMBuildRet(B, modulo(e, mod, LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)));
+    LLVMBuildRet(B, modulo(e, mod, LLVMGetParam(fn, 0), LLVMGetParam(fn, 1), NULL));
     emit_fn_end(e, &s);
   }
-  return lane_by_lane(e, fn, 2, arg);
+  int w = emit_width_of(x);
+  if (w == 1 || !emit_wide(e)) return lane_by_lane(e, fn, 2, arg);
+  LLVMValueRef quick, near = modulo(e, mod, x, y, &quick);
+  LLVMTypeRef lanes = LLVMIntTypeInContext(e->ctx, (unsigned)w);
+  LLVMValueRef all = icmp(e, LLVMIntEQ, LLVMBuildBitCast(B, quick, lanes, ""),
+                          LLVMConstAllOnes(lanes));
+  LLVMBasicBlockRef start = LLVMGetInsertBlock(B), work = emit_new_block(e, "far");
+  LLVMBasicBlockRef join = emit_new_block(e, "near");
+  LLVMBuildCondBr(B, all, join, work);
+  LLVMPositionBuilderAtEnd(B, work);
+  LLVMValueRef far = lane_by_lane(e, fn, 2, arg);
+  work = LLVMGetInsertBlock(B);
+  LLVMBuildBr(B, join);
+  LLVMPositionBuilderAtEnd(B, join);
+  LLVMValueRef r = LLVMBuildPhi(B, LLVMTypeOf(x), "");
+  LLVMAddIncoming(r, (LLVMValueRef[]){near, far}, (LLVMBasicBlockRef[]){start, work}, 2);
+  return r;
 }
 
 /* ---- ints ---- */

@@ -5,12 +5,14 @@
  * go on throws to the innermost protected call; what hangs on the pool is released on the way.
  * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back,
  * without those that are kept for tensors and arenas to come. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "runtime/mem.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #else
@@ -24,7 +26,7 @@
 /* Smaller blocks than KEEP_FROM are quick to get from a usual hook. A larger one costs its page
  * faults each time: to fill 64 MB took 130 ms of them and 3 ms without (measured in a virtual
  * machine; asking for large pages made no difference). */
-enum { DATA_ALIGN = 64, KEEP_FROM = 256 << 10 };
+enum { DATA_ALIGN = 64, KEEP_FROM = 256 << 10, LARGE_FROM = 8 << 20 };
 
 /* ---- the hook and its accounts --------------------------------------------------------------- */
 
@@ -78,6 +80,20 @@ void mem_free(Mem *m, void *ptr, size_t size) {
   if (!ptr) return;
   m->hook(m->ud, ptr, size, 0);
   m->live -= size;
+}
+
+/* Large blocks of the C library are asked for in large pages: at first touch these cost a quarter
+ * (280 MB: 20 ms against 78, medians of 30). Only whole large pages inside the block, so that the
+ * process takes no more than was asked for. */
+static void *in_large_pages(const Mem *m, void *block, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  const uintptr_t page = 2 << 20, lo = ((uintptr_t)block + page - 1) & ~(page - 1),
+                  hi = ((uintptr_t)block + bytes) & ~(page - 1);
+  if (block && m->hook == libc_hook && bytes >= LARGE_FROM && lo < hi)
+    (void)madvise((void *)lo, hi - lo, MADV_HUGEPAGE);
+#endif
+  (void)m, (void)bytes;
+  return block;
 }
 
 /* ---- tensor data ----------------------------------------------------------------------------- */
@@ -164,7 +180,8 @@ void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (in_file && !data) return NULL;
   if (!data) {
     make_room(m, bytes);
-    unsigned char *raw = mem_try(m, NULL, 0, bytes + DATA_ALIGN);
+    size_t all = bytes + DATA_ALIGN;
+    unsigned char *raw = in_large_pages(m, mem_try(m, NULL, 0, all), all);
     if (!raw) return NULL;
     size_t skip = DATA_ALIGN - ((uintptr_t)raw & (DATA_ALIGN - 1));
     raw[skip - 1] = (unsigned char)skip;
