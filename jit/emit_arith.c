@@ -270,9 +270,9 @@ static LLVMValueRef fmod_abs(Emit *e, LLVMValueRef x, LLVMValueRef y) {
 #undef C
 }
 
-/* The same where the quotient is below `most`, the bits of the fraction: rounded and cut it is right
- * or 1 too large, so the remainder is exact or y short of it, and both are multiples of y's last
- * place that are no larger than y. Where it is not below, *quick says so. */
+/* The same where the quotient is below 2 to the bits of the fraction: rounded and cut it is right
+ * or 1 too large, so the fused remainder is right or y short of it, and either is exact, a multiple
+ * of y's last place that is no larger than y. *quick says where that holds. */
 static LLVMValueRef fmod_near(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef *quick) {
   LLVMValueRef ax = intrinsic1(e, "llvm.fabs", x), ay = intrinsic1(e, "llvm.fabs", y);
   LLVMValueRef q = intrinsic1(e, "llvm.trunc", LLVMBuildFDiv(B, ax, ay, ""));

@@ -115,6 +115,10 @@ static bool ask(JitFn *f, bool known, Err *why) {
   f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
   for (size_t i = 0; i < low->count; i++) {
     const Kernel *k = low->launches[i].k;
+    if (low->launches[i].like < i) {
+      f->kernels[i] = f->kernels[low->launches[i].like];
+      continue;
+    }
     f->kernels[i] = known ? eng_known(f->j->engine, k) : eng_kernel(f->j->engine, k, why);
     if (!f->kernels[i]) return false;
   }

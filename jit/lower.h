@@ -77,6 +77,7 @@ typedef struct Launch {
   BufUse *bufs; /* k->buf_count */
   ArgUse *args; /* k->arg_count */
   Dim flops;    /* of the whole launch, a rough count */
+  uint32_t like; /* in a plan: the first launch with this kernel */
 } Launch;
 
 typedef struct Lowered {

@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/alike.h"
 #include "jit/plan.h"
 
 typedef struct Maker {
   Plan *p;
   Lower lower;
+  Alike *alike;
   uint8_t *placed;
   bool *used; /* all: every result of a group taken apart */
 } Maker;
@@ -26,30 +28,6 @@ static void mark_outs(Maker *m, const Group *x, size_t steps) {
   }
 }
 
-/* Lowers into temporary memory and keeps the kernels alone. */
-static bool lower_kept(Maker *m, const Group *x, GErr *e) {
-  Plan *p = m->p;
-  Arena *a = p->arena;
-  ArenaMark mark = arena_mark(m->lower.arena);
-  Lowered low = {0};
-  bool ok = lower_group(&m->lower, x, &low, e);
-  uint32_t panel = (uint32_t)p->low.panel_count;
-  for (size_t i = 0; i < low.count && ok; i++) {
-    Launch l = low.launches[i], k = {.k = lp_copy(a, l.k), .flops = l.flops};
-    k.bufs = ARENA_ARRAY(a, BufUse, l.k->buf_count + 1);
-    k.args = ARENA_ARRAY(a, ArgUse, l.k->arg_count + 1u);
-    if (l.k->buf_count) memcpy(k.bufs, l.bufs, l.k->buf_count * sizeof *k.bufs);
-    if (l.k->arg_count) memcpy(k.args, l.args, l.k->arg_count * sizeof *k.args);
-    for (size_t b = 0; b < l.k->buf_count; b++) k.bufs[b].panel += panel;
-    VEC_PUSH(a, p->low.launches, p->low.count, p->low.cap, k);
-  }
-  for (size_t i = 0; i < low.panel_count && ok; i++) {
-    VEC_PUSH(a, p->low.panels, p->low.panel_count, p->low.panel_cap, low.panels[i]);
-  }
-  arena_rewind(m->lower.arena, mark);
-  return ok;
-}
-
 /* Whether the evaluator runs it. */
 static bool by_node(const Group *x) {
   return x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
@@ -60,7 +38,7 @@ static void add_kernels(Maker *m, Group x) {
   GErr e;
   size_t launch = p->low.count, panel = p->low.panel_count;
   bool whole = by_node(&x);
-  if (!whole && !lower_kept(m, &x, &e)) {
+  if (!whole && !alike_lower(m->alike, &m->lower, &x, p->arena, &p->low, &e)) {
     if (x.node_count > 1) {
       for (uint32_t i = 0; i < x.node_count; i++) {
         Group one;
@@ -264,6 +242,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
     p->place[plan_index(g, g->inputs[i])] = (Place){PLACE_INPUT, (uint32_t)i};
   }
   m.lower = (Lower){.arena = temp, .g = g, .target = target, .placed = m.placed};
+  m.alike = alike_new(&m.lower);
   Groups groups = {0};
   fuse(a, g, apart, &groups);
   order_groups(temp, g, env, &groups);

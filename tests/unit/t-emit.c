@@ -132,6 +132,34 @@ static void t_fma(void) {
   }
 }
 
+/* Remainders of what lies at and beside multiples, by quotients that a float tells from their
+ * neighbours and such as it does not. */
+static void t_remainder(void) {
+  for (int dt = DT_F32; dt <= DT_F64; dt++) {
+    Kernel *k = lp_new(&arena);
+    int bx = lp_buf(k, LB_IN, (DType)dt), bw = lp_buf(k, LB_IN, (DType)dt),
+        bq = lp_buf(k, LB_IN, DT_I64), by[6];
+    for (int j = 0; j < 6; j++) by[j] = lp_buf(k, LB_OUT, (DType)dt);
+    LVal i = over(k, true), x = lp_load(k, bx, i), y = lp_load(k, bw, i);
+    LVal m = lp_bin(k, RB_MUL, y, lp_cast(k, lp_load(k, bq, i), (DType)dt));
+    LVal of[3] = {m, lp_bin(k, RB_ADD, m, x), lp_un(k, RU_NEG, m)};
+    for (int j = 0; j < 6; j++)
+      lp_store(k, by[j], i, lp_bin(k, j % 2 ? RB_FLOORDIV : RB_MOD, of[j / 2], y));
+    ends(k, true);
+    Code c;
+    int64_t count[MAX_BUFS], n = 5000;
+    all_same(count, n);
+    if (code_make(&c, k))
+      for (int round = 0; round < 20; round++) {
+        int bits = dt == DT_F32 ? 24 : 53;
+        int64_t limit[MAX_BUFS] = {[2] = INT64_C(1) << (round < 10 ? 2 * round : bits - round % 3)};
+        code_check(&c, "remainder", count, limit, &n, round == 19 ? WILD : PLAIN);
+      }
+    code_free(&c);
+    rewind_arena();
+  }
+}
+
 static void t_literals(void) {
   Kernel *k = lp_new(&arena);
   int by[DT_COUNT][2];
@@ -515,6 +543,7 @@ int main(int argc, char **argv) {
   TEST(t_cast(true), "casts, where and fma of every dtype, in lanes");
   TEST(t_cast(false), "and one by one");
   TEST(t_fma(), "fma that cancels, underflows and overflows");
+  TEST(t_remainder(), "remainders beside multiples");
   TEST(t_literals(), "constants and literals");
   TEST(t_index(), "quotients of indices");
   TEST(t_memory(), "addresses of every kind, with and without masks");
