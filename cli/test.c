@@ -717,9 +717,9 @@ static void run_failing(Run *r, const char *path, uint64_t n, const Run *fine, T
       adds(why, text_of(&r->out));
       adds(why, "and without that:\n");
       adds(why, text_of(&fine->out));
-    }
-    else if (!told)
+    } else if (!told) {
       addf(why, "allocation %llu failed and no diagnostic says so\n", (unsigned long long)n);
+    }
   }
   if (n) {
     ckl_value *two = NULL;

@@ -15,32 +15,6 @@
 #include "graph/shape.h"
 #include "runtime/ref.h"
 
-/* An array of references on the pool. */
-typedef struct Hold {
-  Mem *mem;
-  size_t bytes, n;
-  Tensor *t[];
-} Hold;
-
-static void hold_release(void *obj) {
-  Hold *h = obj;
-  for (size_t i = 0; i < h->n; i++) tn_unref(h->t[i]);
-  mem_free(h->mem, h, h->bytes);
-}
-
-/* `extra` bytes follow the references. Throws when out of memory; mem_pool_drain to a mark taken
- * before gives everything back. */
-static Hold *hold_new(Mem *m, size_t n, size_t extra) {
-  size_t bytes = sizeof(Hold) + n * sizeof(Tensor *) + extra;
-  Hold *h = mem_need(m, NULL, 0, bytes);
-  memset(h, 0, bytes);
-  h->mem = m;
-  h->bytes = bytes;
-  h->n = n;
-  mem_pool_add(m, h, hold_release);
-  return h;
-}
-
 /* One node, or one op by itself (g NULL), while it runs. */
 typedef struct Run {
   RunCtx *c;
@@ -391,8 +365,8 @@ static bool run_LOOP(Run *r) {
   int64_t count = tn_get_i64(r->in[0], 0);
   size_t mark = mem_pool_mark(m);
   /* own: turn, carried values, the next carried values; arg: what the region gets, borrowed */
-  Hold *own = hold_new(m, 1 + 2 * (size_t)carry, (size_t)r->n * sizeof(Tensor *));
-  Tensor **cur = own->t + 1, **next = cur + carry, **arg = own->t + own->n;
+  Tensor **own = tn_refs(m, 1 + 2 * (size_t)carry, (size_t)r->n * sizeof(Tensor *));
+  Tensor **cur = own + 1, **next = cur + carry, **arg = next + carry;
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
   bool ok = true;
   for (int64_t turn = 0; turn < count && ok; turn++) {
@@ -401,17 +375,17 @@ static bool run_LOOP(Run *r) {
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
       break;
     }
-    own->t[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);
-    if (!own->t[0]) ok = fail(r);
-    for (int i = 0; i < r->n; i++) arg[i] = i == 0 ? own->t[0] : i <= carry ? cur[i - 1] : r->in[i];
+    own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);
+    if (!own[0]) ok = fail(r);
+    for (int i = 0; i < r->n; i++) arg[i] = i == 0 ? own[0] : i <= carry ? cur[i - 1] : r->in[i];
     ok = ok && body(r, 0, arg, next);
     for (int i = 0; i < carry && ok; i++) {
       tn_unref(cur[i]);
       cur[i] = next[i];
       next[i] = NULL;
     }
-    tn_unref(own->t[0]);
-    own->t[0] = NULL;
+    tn_unref(own[0]);
+    own[0] = NULL;
   }
   for (int i = 0; i < carry && ok; i++) {
     r->out[i] = cur[i];
@@ -446,8 +420,8 @@ static bool run_MAP(Run *r) {
   int mapped = (int)attr_or(r, AT_MAPPED, 1);
   int64_t count = r->in[0]->dim[0];
   size_t mark = mem_pool_mark(m);
-  Hold *own = hold_new(m, (size_t)(2 * r->nout + mapped), (size_t)r->n * sizeof(Tensor *));
-  Tensor **res = own->t, **row = res + r->nout, **slice = row + r->nout, **arg = own->t + own->n;
+  Tensor **res = tn_refs(m, (size_t)(2 * r->nout + mapped), (size_t)r->n * sizeof(Tensor *));
+  Tensor **row = res + r->nout, **slice = row + r->nout, **arg = slice + mapped;
   bool ok = true;
   for (int i = 0; i < r->nout && ok; i++) {
     int64_t dim[CKL_MAX_RANK];
@@ -566,15 +540,14 @@ static bool dispatch(Run *r) {
   if (!moves || (traits & T_REGION) || cls == CONTROL || cls == EFFECT) return run_table[r->op](r);
   Mem *m = r->c->mem;
   size_t mark = mem_pool_mark(m);
-  Hold *own = hold_new(m, (size_t)r->n, 0);
-  Tensor **in = r->in;
+  Tensor **in = r->in, **own = tn_refs(m, (size_t)r->n, 0);
   bool ok = true;
   for (int i = 0; i < r->n && ok; i++) {
     bool move = in[i]->store->dev != r->dev && in[i]->rank == 0;
-    own->t[i] = move ? tn_copy(m, in[i], r->dev) : tn_ref(in[i]);
-    if (!own->t[i]) ok = gerr_set(r->e, ERR_NOMEM, -1, "out of memory");
+    own[i] = move ? tn_copy(m, in[i], r->dev) : tn_ref(in[i]);
+    if (!own[i]) ok = gerr_set(r->e, ERR_NOMEM, -1, "out of memory");
   }
-  r->in = own->t;
+  r->in = own;
   ok = ok && run_table[r->op](r);
   r->in = in;
   mem_pool_drain(m, mark);
@@ -767,9 +740,9 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
     if (g->nodes[i].operand_count > widest) widest = g->nodes[i].operand_count;
   }
   /* val: one reference per result; then what the running node gets; then uses left per result */
-  Hold *own =
-      hold_new(m, g->type_count, widest * sizeof(Tensor *) + g->type_count * sizeof(uint32_t));
-  Tensor **val = own->t, **arg = val + g->type_count;
+  Tensor **val =
+      tn_refs(m, g->type_count, widest * sizeof(Tensor *) + g->type_count * sizeof(uint32_t));
+  Tensor **arg = val + g->type_count;
   uint32_t *uses = (uint32_t *)(void *)(arg + widest);
   bool writes = false;
   for (size_t i = 0; i < g->node_count; i++) {
@@ -892,8 +865,7 @@ bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int 
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m);
   if (nin > FEW) {
-    Hold *room = hold_new(m, 0, (size_t)nin * (sizeof(Type) + sizeof(Type *)));
-    type_at = (const Type **)(void *)room->t;
+    type_at = (const Type **)(void *)tn_refs(m, 0, (size_t)nin * (sizeof(Type) + sizeof(Type *)));
     type = (Type *)(void *)(type_at + nin);
   }
   DimTab *tab = (DimTab *)dims; /* sizes of 2^31 and more are interned: the only change */

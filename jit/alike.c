@@ -72,7 +72,7 @@ static void put_node(Writer *w, uint32_t node, int deep) {
   bool placed = n->result_count != 0;
   for (uint32_t k = 0; k < n->result_count; k++) placed &= w->l->placed[n->result0 + k];
   bool open = !placed || fuse_pulled(g, node);
-  w->failed |= deep > MOST_DEEP || n->region_count;
+  w->failed |= deep > MOST_DEEP || (open && n->region_count);
   for (uint32_t k = 0; k < n->operand_count && open && !w->failed; k++)
     put_node(w, g->operands[n->operand0 + k].node, deep + 1);
   if (w->failed) return;

@@ -511,18 +511,6 @@ static Outcome run_steps(Exec *x, Tensor **out) {
 }
 
 /* -- again, by the evaluator */
-typedef struct Stand { /* inputs; then references to what is in the place of those that are gone */
-  Mem *mem;
-  size_t bytes, n;
-  Tensor *t[];
-} Stand;
-
-static void stand_release(void *obj) {
-  Stand *s = obj;
-  for (size_t i = 0; i < s->n; i++) tn_unref(s->t[s->n + i]);
-  mem_free(s->mem, s, s->bytes);
-}
-
 static bool again(Exec *x, Tensor **out) {
   JitFn *f = x->f;
   Mem *m = x->c->mem;
@@ -533,21 +521,17 @@ static bool again(Exec *x, Tensor **out) {
   x->effects = 0;
   f->j->count.reruns++;
   c.nodes_run = 0;
-  size_t mark = mem_pool_mark(m), n = f->g->input_count, all = 2 * n;
-  size_t bytes = sizeof(Stand) + all * sizeof *x->in;
-  Stand *s = mem_need(m, NULL, 0, bytes);
-  memset(s, 0, bytes);
-  *s = (Stand){m, bytes, n};
-  mem_pool_add(m, s, stand_release);
+  size_t mark = mem_pool_mark(m), n = f->g->input_count;
+  Tensor **stand = tn_refs(m, n, n * sizeof *x->in), **in = stand + n;
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) {
     const Graph *g = f->plan->g; /* the words do not depend on what is gone */
     if (f->gone[i])
-      s->t[n + i] = zeros_like(x, gr_type(g, g->inputs[i]), x->b->dims + i * CKL_MAX_RANK);
-    s->t[i] = f->gone[i] ? s->t[n + i] : x->in[i];
-    ok = s->t[i] || !f->gone[i] || no_memory(x);
+      stand[i] = zeros_like(x, gr_type(g, g->inputs[i]), x->b->dims + i * CKL_MAX_RANK);
+    in[i] = f->gone[i] ? stand[i] : x->in[i];
+    ok = in[i] || !f->gone[i] || no_memory(x);
   }
-  ok = ok && gr_run(f->g, &c, s->t, out, x->e, x->at);
+  ok = ok && gr_run(f->g, &c, in, out, x->e, x->at);
   mem_pool_drain(m, mark);
   x->c->nodes_run += c.nodes_run;
   return ok;

@@ -28,13 +28,8 @@
 
 /* Most of a text are numbers: printf would take most of the time. */
 static void put_number(Buf *out, const char *before, int64_t n) {
-  char digits[24], *end = digits + sizeof digits, *at = end;
-  uint64_t u = n < 0 ? -(uint64_t)n : (uint64_t)n;
-  do *--at = (char)('0' + u % 10);
-  while (u /= 10);
-  if (n < 0) *--at = '-';
   buf_puts(out, before);
-  buf_put(out, at, (size_t)(end - at));
+  buf_int(out, n);
 }
 
 static void put_word(Buf *out, const char *word) {

@@ -740,7 +740,7 @@ static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
 /* Inputs that are the run's own: what dies with the tape, and what a hook could make the tape drop.
  * From here on a node that dies is used up, though it still says what it was. */
 static Tensor **take_over(Capture *c, const Kept *k, Tensor *const *in) {
-  Tensor **own = tape_owned(c->s, k->source_count);
+  Tensor **own = tn_refs(&c->s->mem, k->source_count, 0);
   for (size_t i = 0; i < k->source_count; i++) {
     uint32_t node = k->source[i].node;
     if (k->effects || (node != UINT32_MAX && c->dies[node])) own[i] = tn_ref(in[i]);

@@ -96,27 +96,6 @@ void tape_empty(Session *s, TapeNode *n) {
   free_all(s, todo);
 }
 
-typedef struct Owned {
-  Mem *mem;
-  size_t bytes, n;
-  Tensor *t[];
-} Owned;
-
-static void owned_release(void *p) {
-  Owned *o = p;
-  for (size_t i = 0; i < o->n; i++) tn_unref(o->t[i]);
-  mem_free(o->mem, o, o->bytes);
-}
-
-Tensor **tape_owned(Session *s, size_t n) {
-  size_t bytes = sizeof(Owned) + n * sizeof(Tensor *);
-  Owned *o = mem_need(&s->mem, NULL, 0, bytes);
-  memset(o, 0, bytes);
-  *o = (Owned){&s->mem, bytes, n};
-  mem_pool_add(&s->mem, o, owned_release);
-  return o->t;
-}
-
 static void drop_tensors(Tensor **t, size_t n) {
   for (size_t i = 0; i < n; i++) {
     tn_unref(t[i]);
@@ -514,7 +493,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
       }
     }
     if (dies) {
-      ctx.owned = tape_owned(s, ni);
+      ctx.owned = tn_refs(&s->mem, ni, 0);
       for (int i = 0; i < j->saved_count; i++) ctx.owned[i] = tn_ref(in[i]);
       tape_strip(n);
     }

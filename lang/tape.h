@@ -115,8 +115,6 @@ bool tape_gradient(Session *s, Arena *temp, TapeNode *n, const Value *cot, Value
 bool tape_carries(const TapeNode *n, size_t i, const bool *wants);
 /* From a result of an opened call to what made it. */
 void tape_straight(TapeNode **node, uint32_t *out);
-/* For RunCtx.owned: n references, NULL, on the pool, with which goes what a run leaves of them. */
-Tensor **tape_owned(Session *s, size_t n);
 /* Gives back n's tensors: it is used up, though it still says what it was. */
 void tape_strip(TapeNode *n);
 /* Gives back what n was made of. */

@@ -138,6 +138,27 @@ void tn_unref(Tensor *t) {
 
 /* ---- walking and copying --------------------------------------------------------------------- */
 
+typedef struct Refs {
+  Mem *mem;
+  size_t bytes, n;
+  Tensor *t[];
+} Refs;
+
+static void refs_release(void *obj) {
+  Refs *r = obj;
+  for (size_t i = 0; i < r->n; i++) tn_unref(r->t[i]);
+  mem_free(r->mem, r, r->bytes);
+}
+
+Tensor **tn_refs(Mem *m, size_t n, size_t extra) {
+  size_t bytes = sizeof(Refs) + n * sizeof(Tensor *) + extra;
+  Refs *r = mem_need(m, NULL, 0, bytes);
+  memset(r, 0, bytes);
+  *r = (Refs){m, bytes, n};
+  mem_pool_add(m, r, refs_release);
+  return r->t;
+}
+
 int64_t tn_count(const Tensor *t) {
   return tn_product(t->rank, t->dim);
 }

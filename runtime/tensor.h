@@ -56,6 +56,8 @@ Tensor *tn_copy(Mem *m, const Tensor *t, Device dev); /* row-major, own storage 
 
 static inline Tensor *tn_ref(Tensor *t) { t->rc++; return t; }
 void tn_unref(Tensor *t); /* NULL is fine */
+/* n references on the pool, NULL at first, with zeros in `extra` bytes behind them. Throws. */
+Tensor **tn_refs(Mem *m, size_t n, size_t extra);
 
 int64_t tn_count(const Tensor *t); /* elements */
 bool tn_is_contiguous(const Tensor *t);
