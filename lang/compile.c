@@ -487,16 +487,25 @@ typedef struct StageJob {
   Unit *u;
 } StageJob;
 
+Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice) {
+  Arena *temp = &s->scratch;
+  ArenaMark mark = arena_mark(temp);
+  if (choice && g->blocks) g = rm_apply(temp, g, choice, NULL);
+  Graph *simple = gr_simplify(keep, temp, g);
+  arena_rewind(temp, mark);
+  return simple;
+}
+
 const char *const stage_names[STAGE_COUNT] = {"stage", "simplify", "joint", "plan",
                                               "loops", "llvm",     "asm",   "ptx", "ptx:sm_90"};
 
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at) {
   if (stage >= STAGE_PLAN) {
-    native_print(s, out, gr_simplify(a, a, g), stage, at);
+    native_print(s, out, simplified(s, a, g, NULL), stage, at);
     return;
   }
   if (stage != STAGE_JOINT) {
-    gr_print(out, opaque_shown(s, stage == STAGE_SIMPLIFY ? gr_simplify(a, a, g) : g));
+    gr_print(out, opaque_shown(s, stage == STAGE_SIMPLIFY ? simplified(s, a, g, NULL) : g));
     return;
   }
   bool *cot = ARENA_ARRAY(a, bool, g->output_count + 1);
@@ -509,8 +518,8 @@ void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span
   Prov where = {0};
   Joint *j = ad_joint(a, g, cot, wants, &e, &where);
   if (!j) fail_gerr(s, where.span.file ? where.span : at, &e);
-  gr_print(out, opaque_shown(s, gr_simplify(a, a, j->forward)));
-  gr_print(out, opaque_shown(s, gr_simplify(a, a, j->backward)));
+  gr_print(out, opaque_shown(s, simplified(s, a, j->forward, NULL)));
+  gr_print(out, opaque_shown(s, simplified(s, a, j->backward, NULL)));
 }
 
 /* Whether the code takes gradients itself: then hardly anybody takes one of its result, and saving
@@ -572,7 +581,7 @@ static void stage_job(void *ud) {
   double start = native_clock();
   c->whole = gr_drop_hooks(&c->arena, c->g);
   const Graph *written = c->whole->blocks ? rm_pass(&c->arena, c->whole) : c->whole;
-  c->plain = gr_simplify(&c->arena, &c->arena, written);
+  c->plain = simplified(s, &c->arena, written, NULL);
   c->takes_grad = takes_grad(c->g);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
   c->hosts = u->hosts;
@@ -862,8 +871,8 @@ void joint_make(Session *s, JointRef *j, Span at) {
   if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
   double middle = native_clock();
   s->count.seconds[STAGE_JOINT] += middle - start;
-  made->forward = gr_simplify(&j->arena, &j->arena, made->forward);
-  made->backward = gr_simplify(&j->arena, &j->arena, made->backward);
+  made->forward = simplified(s, &j->arena, made->forward, NULL);
+  made->backward = simplified(s, &j->arena, made->backward, NULL);
   s->count.seconds[STAGE_SIMPLIFY] += native_clock() - middle;
   if (s->dumps & 1u << STAGE_JOINT) {
     dump_graph(s, made->forward);
@@ -898,8 +907,7 @@ static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, const i
     p->g = p->made->runs.first;
   } else {
     const Graph *g = choice.g ? choice.g : c->whole;
-    if (g->blocks) g = rm_apply(&c->arena, g, choice.choice, NULL);
-    p->g = gr_simplify(&c->arena, &c->arena, g);
+    p->g = simplified(s, &c->arena, g, choice.choice);
   }
   c->plans = p;
   if (p->made) native_planned(s, &p->native, &p->made->first);

@@ -109,6 +109,8 @@ enum {
   STAGE_COUNT
 };
 extern const char *const stage_names[STAGE_COUNT];
+/* gr_simplify of what `choice` makes of the blocks of g (NULL: they stay). */
+Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice);
 /* Prints g after a stage; for STAGE_JOINT the two halves of all gradients of g. */
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at);
 /* lang/random.c: key words of a draw, and the counter of a site after a call. */

@@ -96,13 +96,13 @@ static bool make_runs(Chooser *h, const Candidate *c, Arena *a, Runs *r) {
   Prov at;
   *r = (Runs){0};
   if (!h->whole) {
-    r->first = gr_simplify(a, a, h->g->blocks ? rm_apply(a, h->g, c->choice, NULL) : h->g);
+    r->first = simplified(h->s, a, h->g, c->choice);
     return true;
   }
   r->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
   if (!r->joint) return false;
-  r->first = gr_simplify(a, a, r->joint->forward);
-  r->second = gr_simplify(a, a, r->joint->backward);
+  r->first = simplified(h->s, a, r->joint->forward, NULL);
+  r->second = simplified(h->s, a, r->joint->backward, NULL);
   return true;
 }
 
