@@ -234,6 +234,7 @@ static bool open_session(Run *r)
   f.alloc_ud = r;
   f.write = hear;
   f.cpu = getenv("CKL_CPU");
+  f.threads = 2; /* each takes memory, which some programs print */
   f.write_ud = r;
   r->s = ckl_open(&f);
   current = r->s;
