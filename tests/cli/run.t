@@ -25,6 +25,12 @@ gives 0 'options may stand before it' "$ckl" run --device sim --memory=64MiB arg
 gives 1 'a memory limit is kept' sh -c "echo 'let x = uniform([1000, 1000])' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
 says err 'error[' 'and told'
 
+# the heap begins large, where that is allowed; sanitizers need more than these limits
+for limit in '-d 20000' '-v 120000'; do
+  ldd "$ckl" 2>/dev/null | grep -q asan && break
+  gives 0 "under ulimit $limit" sh -c "ulimit $limit; '$ckl' run hello.ckl"
+done
+
 echo 'seed(0)
 print(uniform([]))' >draw.ckl
 gives 0 'a path may be spelled in several ways' "$ckl" run ./draw.ckl
