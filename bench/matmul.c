@@ -56,8 +56,8 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void rest(void) { /* threads of the other library spin for a while after a call */
-  struct timespec t = {0, 60000000};
+static void rest(void) { /* threads of OpenBLAS spin for more than 60 ms after a call */
+  struct timespec t = {0, 250000000};
   nanosleep(&t, NULL);
 }
 

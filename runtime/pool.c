@@ -44,6 +44,9 @@ typedef struct Worker {
   pthread_t id;
   struct Pool *pool;
   int number;
+  _Atomic bool sent; /* away from the caller's CPU, until it runs */
+  cpu_set_t home;    /* where it may run else; the worker reads it when sent, the caller writes it
+                        when not */
 } Worker;
 
 struct Pool {
@@ -143,7 +146,27 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
+/* The scheduler may queue a thread that wakes behind the one that woke it though another CPU is
+ * idle, and leave it there for milliseconds: longer than most loops take. Telling it to wake
+ * elsewhere costs a microsecond. */
+static void send_away(Worker *w) {
+  int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE || atomic_load(&w->sent)) return;
+  if (pthread_getaffinity_np(w->id, sizeof w->home, &w->home)) return;
+  cpu_set_t away = w->home;
+  CPU_CLR(here, &away);
+  if (!CPU_COUNT(&away) || pthread_setaffinity_np(w->id, sizeof away, &away)) return;
+  atomic_store(&w->sent, true);
+}
+
+static void come_home(Worker *w) {
+  if (!atomic_load(&w->sent)) return;
+  (void)pthread_setaffinity_np(pthread_self(), sizeof w->home, &w->home);
+  atomic_store(&w->sent, false);
+}
+
 static void wake_all(Pool *p) {
+  for (int i = 0; i < p->started; i++) send_away(&p->workers[i]);
   atomic_fetch_add(&p->wake, 1);
   syscall(SYS_futex, &p->wake, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
@@ -196,6 +219,7 @@ static void *live(void *ud) {
   uint32_t last = 0;
   for (;;) {
     await(p, last);
+    come_home(w);
     if (atomic_load_explicit(&p->quit, memory_order_relaxed)) return NULL;
     if (!join(p, &last)) continue;
     work(p, w->number);

@@ -1,7 +1,10 @@
 /* The pool: each turn runs once, whatever the threads do. */
+#define _GNU_SOURCE
 #include "runtime/pool.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -106,6 +109,30 @@ static void t_shared(void) {
   s.threads = 3;
   check(pool_run(p, slow, &s, 600, 1, NULL, NULL));
   for (int i = 0; i < 3; i++) check_int(s.by[i], >, 20);
+  pool_close(p);
+}
+
+/* Who wakes is sent to another CPU than the caller's, for once. */
+static void at_home(void *ud, int64_t lo, int64_t hi, int thread) {
+  (void)lo, (void)hi;
+  _Atomic int *whole = ud;
+  cpu_set_t set, all;
+  pause_a_bit();
+  if (!thread || sched_getaffinity(getpid(), sizeof all, &all)) return;
+  if (!pthread_getaffinity_np(pthread_self(), sizeof set, &set) && CPU_EQUAL(&set, &all)) ++*whole;
+}
+
+static void t_home(void) {
+  Mem m;
+  mem_init(&m, NULL, NULL);
+  Pool *p = opened(&m, 3);
+  _Atomic int whole = 0;
+  for (int round = 0; round < 1000 && (round < 20 || !whole); round++) {
+    if (round < 20) whole = 0;
+    nanosleep(&(struct timespec){0, 2000000}, NULL); /* they sleep */
+    check(pool_run(p, at_home, &whole, 6, 1, NULL, NULL));
+  }
+  check_int(whole, >, 0);
   pool_close(p);
 }
 
@@ -219,6 +246,7 @@ int main(void) {
   TEST(t_turns(3), "3 threads: each turn once");
   TEST(t_turns(8), "8 threads: each turn once");
   TEST(t_shared(), "all threads take part");
+  TEST(t_home(), "a thread that woke may run on every CPU");
   TEST(t_interrupt(1), "an interrupt stops a loop on 1 thread");
   TEST(t_interrupt(3), "an interrupt stops a loop on 3 threads");
   TEST(t_fork(true), "after fork a child runs alone and the parent as before");
