@@ -523,6 +523,7 @@ Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const 
   Val *out = ARENA_ARRAY(&s->scratch, Val, g->output_count + 1);
   for (size_t i = 0; i < nin; i++)
     in[i] = i < k ? stage_operand(s, rows[i], at).u.v : st->outer[i - k];
+  enter_values(s, nin, in, at);
   if (!gr_inline(s->stage->g, g, in, NULL, out, &e)) fail_gerr(s, at, &e);
   return out;
 }
@@ -551,6 +552,23 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   *out = (Value){.tag = V_NODE, .aux = s->stage->level};
   out->u.v = region_map(s, &st, n, rows, sizes, false, e->span)[0];
   return true;
+}
+
+/* A call of code, of the tensors that it goes through. */
+static Value comp_called(Session *s, Node *e, const Axis *axes) {
+  bool given[CKL_MAX_RANK];
+  Value v[CKL_MAX_RANK];
+  Name names[CKL_MAX_RANK] = {NULL};
+  Span spans[CKL_MAX_RANK];
+  Args a = {.v = v, .names = names, .spans = spans, .call = e->span};
+  for (uint32_t k = 0; k < e->comp.fors.count; k++) {
+    given[k] = !axes[k].range;
+    if (!given[k]) continue;
+    spans[a.count] = e->comp.fors.items[k]->loop.iter->span;
+    v[a.count++] = axes[k].source;
+  }
+  Value f = body_closure(s, comp_lambda(s, e, given), true);
+  return run_code(s, f.u.fn, &a);
 }
 
 /* Does the source make elements that are instances or lists? Bodies that call models do. */
@@ -586,7 +604,8 @@ Value eval_comp(Session *s, Node *e) {
       Type t = type_of(s, it);
       if (t.rank == 0)
         fail(s, ERR_ITERATE, f->loop.iter->span, "a rank-0 tensor has no elements to go through");
-      axes[k] = (Axis){v_int(0), as_tensor(s, it, DT_COUNT, e->span), t.dim[0], false};
+      if (s->stage) it = as_tensor(s, it, DT_COUNT, e->span);
+      axes[k] = (Axis){v_int(0), it, t.dim[0], false};
     } else
       batch = false;
   }
@@ -595,9 +614,7 @@ Value eval_comp(Session *s, Node *e) {
     Value v;
     if (comp_batched(s, e, axes, &v)) return v;
   } else if (batch && !s->stage && fn_is_code_legal(s, e)) {
-    Value f = body_closure(s, comp_lambda(s, e), true);
-    Args a = {.call = e->span};
-    return run_code(s, f.u.fn, &a);
+    return comp_called(s, e, axes);
   }
   return comp_in_order(s, e);
 }
@@ -804,7 +821,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   Graph *regions[2] = {fw.g, bw.g};
   Attr at = attr_ints(AT_WRT, (int)nwrt, wrt);
   GErr e = {.code = ERR_BUG, .operand = -1};
-  stage_at(s, a->call);
+  enter_values(s, c.count, c.operands, a->call);
   Val v = gr_op(s->stage->g, OP_CUSTOM, c.operands, (int)c.count, &at, 1, regions, 2, &e);
   if (val_none(v)) fail_gerr(s, a->call, &e);
   size_t n = count_tensors(r), k = 0;

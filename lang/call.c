@@ -161,6 +161,24 @@ static Value enter_node(Session *s, Value v, Span at) {
   return e.v;
 }
 
+void enter_values(Session *s, size_t n, Val *v, Span at) {
+  Graph *g = s->stage->g;
+  Val *before = ARENA_ARRAY(&s->scratch, Val, n + 1);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  stage_at(s, at);
+  for (size_t i = 0; i < n; i++) {
+    size_t k = 0;
+    before[i] = v[i];
+    while (k < i && !val_eq(before[k], v[i])) k++;
+    const Type *t = gr_type(g, v[i]);
+    if (k < i)
+      v[i] = v[k];
+    else if (t->kind == TK_TENSOR && dt_float((DType)t->dtype))
+      v[i] = gr_op(g, OP_ALIAS, &v[i], 1, NULL, 0, NULL, 0, &e);
+    if (val_none(v[i])) fail_gerr(s, at, &e);
+  }
+}
+
 /* The value as it enters a call of code: float tensors through an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
   if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))

@@ -409,6 +409,9 @@ extern const size_t builtin_count;
 /* call.c */
 const char *fn_name(const FnObj *f);
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call);
+/* The values v as they enter a construct in code that contributes once (rule 74): floats through an
+ * alias node each, one for several that are the same. */
+void enter_values(Session *s, size_t n, Val *v, Span at);
 void frame_pop(Session *s, Frame *fr);
 void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given);
 Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /* rule 79 */
@@ -416,7 +419,7 @@ Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /*
 Value custom_call(Session *s, FnObj *f, const Args *a);
 /* legal.c: questions about trees, and the function nodes that constructs stand for */
 Node *wrap_lambda(Session *s, Node *wrap);   /* fn() { body } */
-Node *comp_lambda(Session *s, Node *comp);   /* fn() = [..] */
+Node *comp_lambda(Session *s, Node *comp, const bool *given); /* fn(source, ..) = [..] */
 Node *model_ctor(Session *s, Node *model);   /* a function with the model's parameters */
 /* Why the body of a function literal is no code, and where; NULL when it is. */
 const char *why_not_code(Session *s, const FnObj *f, Span *at);

@@ -1,11 +1,19 @@
 /* Questions about trees, and the function nodes that constructs stand for.
  *
  * In: a tree. Out: answers, cached where they cost a walk. `wrap <f a> { b }` is f(a, fn() { b
- * }), a comprehension in script is a call of fn() = [..], a model is called like a function.
+ * }), a comprehension in script is a call of fn(source) = [..], a model is called like a function.
  */
 #include <string.h>
 
 #include "lang/lang.h"
+
+/* The function of a comprehension, by which of its sources it is given. */
+typedef struct CompFn CompFn;
+struct CompFn {
+  bool *given;
+  Node *lambda;
+  CompFn *next;
+};
 
 static Node *make_lambda(Session *s, Node *body, bool is_expr, Word name, const NodeList *params) {
   Node *n = ARENA_NEW(&s->perm, Node);
@@ -25,9 +33,35 @@ Node *wrap_lambda(Session *s, Node *wrap) {
   return wrap->info;
 }
 
-Node *comp_lambda(Session *s, Node *comp) {
-  if (!comp->info) comp->info = make_lambda(s, comp, true, (Word){0}, NULL);
-  return comp->info;
+/* fn(source, ..) = [.. for x in source ..]: what it goes through is computed outside. */
+Node *comp_lambda(Session *s, Node *comp, const bool *given) {
+  uint32_t n = comp->comp.fors.count;
+  for (CompFn *f = comp->info; f; f = f->next)
+    if (!memcmp(f->given, given, n * sizeof *given)) return f->lambda;
+  CompFn *f = ARENA_NEW(&s->perm, CompFn);
+  f->given = ARENA_ARRAY(&s->perm, bool, n);
+  memcpy(f->given, given, n * sizeof *given);
+  Node *body = ARENA_NEW(&s->perm, Node);
+  *body = *comp;
+  body->info = NULL;
+  body->comp.fors.items = ARENA_ARRAY(&s->perm, Node *, n);
+  NodeList params = {.items = ARENA_ARRAY(&s->perm, Node *, n)};
+  for (uint32_t k = 0; k < n; k++) {
+    Node *loop = body->comp.fors.items[k] = ARENA_NEW(&s->perm, Node);
+    *loop = *comp->comp.fors.items[k];
+    if (!given[k]) continue;
+    Node *name = ARENA_NEW(&s->perm, Node), *param = ARENA_NEW(&s->perm, Node);
+    *name = (Node){.kind = N_NAME, .span = loop->loop.iter->span};
+    name->name = names_of(s->names, txt(s, "source %u", k + 1)); /* no program can write it */
+    *param = (Node){.kind = N_PARAM, .span = name->span};
+    param->param.name = (Word){.name = name->name, .span = name->span};
+    loop->loop.iter = name;
+    params.items[params.count++] = param;
+  }
+  f->lambda = make_lambda(s, body, true, (Word){0}, &params);
+  f->next = comp->info;
+  comp->info = f;
+  return f->lambda;
 }
 
 Node *model_ctor(Session *s, Node *model) {
