@@ -14,6 +14,11 @@
 bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,
             GErr *e, Prov *at);
 
+/* Which outputs of f depend on a wanted input through a differentiable path. */
+void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output);
+/* Whether gradients pass through an operation. */
+bool ad_passes(OpCode op);
+
 /* f and its gradient in one graph.
  * Inputs: f's, then one cotangent for every output with has_cotangent, then, for every input with
  * carries, the cotangent that it has from uses outside of f, which come after those in f: the sum

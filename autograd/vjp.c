@@ -218,9 +218,11 @@ static void find_sinks(Sweep *s)
   for (uint32_t n = s->lo; n < g->node_count; n++) {
     if (g->nodes[n].op != OP_HOOK) continue;
     struct Sink k = {0, n};
-    for (int i = 0; i < gr_attr_i(g, n, AT_CARRY, 1); i++)
-      if (gr_operand(g, n, i).node > k.at) k.at = gr_operand(g, n, i).node;
-    if (k.at >= s->lo && k.at <= s->hi)
+    for (int i = 0; i < gr_attr_i(g, n, AT_CARRY, 1); i++) {
+      uint32_t at = gr_operand(g, n, i).node;
+      if (at > k.at && at <= s->hi) k.at = at; /* behind hi nothing has a cotangent */
+    }
+    if (k.at >= s->lo)
       VEC_PUSH(&s->scratch, s->sinks, s->sink_count, s->sink_cap, k);
   }
 }
@@ -367,6 +369,23 @@ static void sweep(void *ud)
   }
   for (int j = 0; s->ok && j < s->nwrt; j++)
     if (is_active(s, s->wrt[j])) s->dx[j] = s->cot[slot(s, s->wrt[j])];
+}
+
+bool ad_passes(OpCode op)
+{
+  return passes_gradient(rules[op]);
+}
+
+void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output)
+{
+  Sweep s = {.g = (Graph *)(uintptr_t)f, .hi = (uint32_t)f->node_count - 1};
+  Val *wrt = ARENA_ARRAY(scratch, Val, f->input_count + 1);
+  for (size_t k = 0; k < f->input_count; k++)
+    if (wants_grad[k]) wrt[s.nwrt++] = f->inputs[k];
+  s.wrt = wrt;
+  s.active = ARENA_ARRAY(scratch, uint8_t, f->type_count + 1);
+  if (f->node_count) mark_active(&s);
+  for (size_t k = 0; k < f->output_count; k++) output[k] = is_active(&s, f->outputs[k]);
 }
 
 bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,

@@ -396,7 +396,7 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
       if (val_none(args[i])) return false;
       continue;
     }
-    while (k < n->out_count && !dt_float(n->out[k].dtype)) k++;
+    while (k < n->out_count && !n->joint->cot[k]) k++;
     if (k == n->out_count) return false;
     B make = {.g = g};
     args[i] = val_none(m->cot[at][k]) ? b_zeros(&make, &t) : m->cot[at][k];

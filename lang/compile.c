@@ -812,9 +812,11 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   char *mask = ARENA_ARRAY(&s->scratch, char, n + sizes + 1);
   for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
   if (sizes) memcpy(mask + n, key, sizes);
-  for (JointEntry *e = c->joints; e; e = e->next)
-    if (!memcmp(e->mask, mask, n + sizes) && (!env || plan_fits(s, &e->j->choice, dense, n)))
-      return e->j;
+  for (JointEntry *e = c->joints; e; e = e->next) {
+    JointRef *found = e->j->usual ? e->j->usual : e->j;
+    if (!memcmp(e->mask, mask, n + sizes) && (!env || plan_fits(s, &found->choice, dense, n)))
+      return found;
+  }
   JointRef *j = joint_new(s);
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
@@ -828,8 +830,10 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   if (env) j->env = ARENA_ARRAY(&j->arena, int64_t, sizes / sizeof *env + 1);
   if (sizes) memcpy(j->env, env, sizes);
   j->cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
-  for (size_t k = 0; k < c->g->output_count; k++)
-    j->cot[k] = k < c->result_outputs && dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
+  for (uint32_t k = 0; k < j->f->node_count; k++)
+    j->calls |= j->f->nodes[k].op == OP_DEFER || j->f->nodes[k].op == OP_CALL;
+  ad_reached(&s->scratch, c->g, wants, j->cot);
+  memset(j->cot + c->result_outputs, 0, (c->g->output_count - c->result_outputs) * sizeof *j->cot);
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n + sizes);
   entry->j = j;

@@ -118,10 +118,12 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   Val *x = ARENA_ARRAY(r->temp, Val, n->operand_count + 1u);
   Value *leaf = ARENA_ARRAY(r->temp, Value, n->operand_count + 1u);
   Graph **regions = ARENA_ARRAY(r->temp, Graph *, n->region_count + 1u);
-  bool *cot = ARENA_ARRAY(r->temp, bool, n->result_count + 1u);
+  j->cot = ARENA_ARRAY(&j->arena, bool, n->result_count + 1u);
+  j->wants = ARENA_ARRAY(&j->arena, bool, n->operand_count + 1u);
   for (uint32_t k = 0; k < n->operand_count; k++) {
     x[k] = gr_input(f, gr_type(g, gr_operand(g, i, (int)k)));
     leaf[k] = in[k].v;
+    j->wants[k] = tracked[k];
   }
   for (uint32_t k = 0; k < n->region_count; k++)
     regions[k] = gr_clone(&j->arena, g->regions[n->region0 + k]);
@@ -130,9 +132,9 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   if (val_none(y)) return false;
   for (uint32_t k = 0; k < n->result_count; k++) {
     gr_output(f, (Val){y.node, k});
-    cot[k] = dt_float((DType)g->types[n->result0 + k].dtype);
+    j->cot[k] = dt_float((DType)g->types[n->result0 + k].dtype);
   }
-  j->joint = ad_joint(&j->arena, f, cot, tracked, r->e, r->at);
+  j->joint = ad_joint(&j->arena, f, j->cot, j->wants, r->e, r->at);
   if (!j->joint) return false;
   size_t all = j->joint->forward->output_count, nout = n->result_count;
   Tensor **got = ARENA_ARRAY(r->temp, Tensor *, all + 1);

@@ -28,11 +28,55 @@ JointRef *joint_new(Session *s) {
 void joint_release(JointRef *j) {
   if (!j || --j->rc > 0) return;
   Session *s = j->s;
+  while (j->less) {
+    JointRef *k = j->less;
+    j->less = k->next;
+    k->of = NULL;
+    joint_release(k);
+  }
   native_free(&s->mem, j->forward);
   native_free(&s->mem, j->backward);
   hosts_release(j->hosts);
   arena_free(&j->arena);
   mem_free(&s->mem, j, sizeof *j);
+}
+
+static bool same_results(const JointRef *j, const bool *has) {
+  return !memcmp(j->cot, has, j->f->output_count * sizeof *has);
+}
+
+JointRef *joint_of_results(JointRef *j, const bool *has) {
+  JointRef *of = j->of ? j->of : j;
+  if (same_results(of, has)) {
+    of->usual = NULL;
+    return of;
+  }
+  JointRef *k = of->less;
+  while (k && !same_results(k, has)) k = k->next;
+  if (!k) {
+    size_t n = of->f->input_count, nout = of->f->output_count;
+    k = joint_new(of->s);
+    k->call = of->call;
+    k->eval_dropout = of->eval_dropout;
+    k->f = gr_clone(&k->arena, of->f);
+    k->hosts = of->hosts;
+    if (k->hosts) k->hosts->rc++;
+    k->asked = true;
+    k->capsule = of->capsule;
+    k->whole = of->whole;
+    k->wants = ARENA_ARRAY(&k->arena, bool, n + 1);
+    memcpy(k->wants, of->wants, n * sizeof *k->wants);
+    k->cot = ARENA_ARRAY(&k->arena, bool, nout + 1);
+    memcpy(k->cot, has, nout * sizeof *has);
+    size_t sizes = of->env ? dim_symbol_count(of->f->dims) : 0;
+    if (of->env) k->env = ARENA_ARRAY(&k->arena, int64_t, sizes + 1);
+    if (sizes) memcpy(k->env, of->env, sizes * sizeof *k->env);
+    k->of = of;
+    k->next = of->less;
+    of->less = k;
+    k->rc++;
+  }
+  return of->usual = k;
 }
 
 /* Gives back what n holds; nodes that nothing else holds go to *more. */
@@ -271,6 +315,22 @@ static bool told(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
   return true;
 }
 
+/* Of the call's results those that `has` says have a cotangent: its backward is that of these. */
+static void narrow(Session *s, TapeNode *n, const bool *has) {
+  JointRef *j = n->joint;
+  if (j->calls) return;
+  bool *mask = ARENA_ARRAY(&s->scratch, bool, j->f->output_count + 1);
+  const JointRef *of = j->of ? j->of : j;
+  for (size_t k = 0; k < n->out_count; k++) mask[k] = has[k] && of->cot[k];
+  JointRef *to = joint_of_results(j, mask);
+  if (to == j) return;
+  to->rc++;
+  n->joint = to;
+  joint_release(j);
+  drop_tensors(n->saved, n->saved_count);
+  n->bare = true;
+}
+
 void tape_need(Session *s, TapeNode *n) {
   if (!n->joint || !n->bare) return;
   joint_make(s, n->joint, n->span);
@@ -473,13 +533,10 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
     Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, ni + 1),
            **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
     for (int i = 0; i < j->saved_count; i++) in[k++] = n->saved[i];
-    for (size_t i = 0; i < n->out_count && k < ni; i++) {
-      if (!dt_float(n->out[i].dtype)) continue;
-      in[k] = cot[i].tag ? cot[i].u.t->t : NULL;
-      if (!in[k]) {
-        in[k] = zeros_like(s, &n->out[i]);
-        mem_pool_add(&s->mem, in[k], (void (*)(void *))tn_unref);
-      }
+    for (size_t i = 0; i < n->out_count; i++) {
+      if (!n->joint->cot[i]) continue;
+      in[k] = cot[i].tag ? cot[i].u.t->t : zeros_like(s, &n->out[i]);
+      if (!cot[i].tag) mem_pool_add(&s->mem, in[k], (void (*)(void *))tn_unref);
       k++;
     }
     for (size_t i = 0; n->joint->carries && i < nin; i++) {
@@ -546,6 +603,11 @@ static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants,
   if (w->record) {
     node_recorded(w, n, cot, wants);
     return;
+  }
+  if (n->joint) {
+    bool *has = ARENA_ARRAY(&w->temp, bool, n->out_count + 1);
+    for (size_t i = 0; i < n->out_count; i++) has[i] = cot[i].tag != V_UNIT;
+    narrow(w->s, n, has);
   }
   tape_need(w->s, n);
   Tensor **t = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
@@ -731,6 +793,36 @@ static bool *find_dying(Sweep *w, const TapeNode *last) {
 /* A longer tape is walked: its graph would cost more than it saves, in memory too. */
 enum { MOST_CAPTURED = 20000 };
 
+/* Makes the calls ready. Which of their results have a cotangent is found before any is there. */
+static void ready_calls(Sweep *w, uint32_t out) {
+  Session *s = w->s;
+  size_t *first = ARENA_ARRAY(&w->arena, size_t, w->count + 1), all = 0;
+  for (size_t i = 0; i < w->count; i++) {
+    first[i] = all;
+    all += w->visits[i].node->out_count;
+  }
+  bool *has = ARENA_ARRAY(&w->arena, bool, all + 1);
+  has[out] = true;
+  for (size_t i = 0; i < w->count; i++) {
+    TapeNode *n = w->visits[i].node;
+    bool any = false, *mine = has + first[i];
+    for (size_t k = 0; k < n->out_count; k++) any |= mine[k];
+    if (!any || !w->visits[i].active) continue;
+    if (n->joint && !n->opened) {
+      narrow(s, n, mine);
+      tape_need(s, n);
+    }
+    for (size_t k = 0; k < n->in_count; k++) {
+      const Edge *e = &n->in[k];
+      bool gives = n->opened  ? mine[k]
+                   : n->joint ? n->joint->joint->gives_grad[k]
+                              : ad_passes(n->op);
+      if (gives && e->node && (visit_of(w, e->node)->active || is_target(w, e)))
+        has[first[e->node->slot - 1] + e->out] = true;
+    }
+  }
+}
+
 /* The whole backward as one graph; false where that cannot be. */
 static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent, bool last) {
   Session *s = w->s;
@@ -750,8 +842,8 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
   for (size_t i = 0; i < w->count; i++) {
     c.nodes[i] = w->visits[i].node;
     c.nodes[i]->mark = w->visits[i].active ? 2 : 1;
-    if (w->visits[i].active) tape_need(s, c.nodes[i]);
   }
+  ready_calls(w, out);
   c.slot = ARENA_ARRAY(&w->arena, Value *, w->leaf_count + 1);
   c.dropped = ARENA_ARRAY(&w->arena, bool, w->leaf_count + 1);
   for (size_t i = 0; i < w->leaf_count; i++) {

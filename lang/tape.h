@@ -29,9 +29,15 @@ typedef struct JointRef {
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */
   struct Native *forward, *backward; /* code of the two halves */
+  bool calls; /* f calls the program, so its forward runs once */
   bool whole; /* f is one operation with regions, which record.c takes as it is */
+  /* The same for fewer results, by those that a gradient came to: one without a cotangent takes no
+   * part, as in code. `less` is owned, `usual` one of them; `of` is NULL when that is gone. */
+  struct JointRef *of, *less, *next, *usual;
 } JointRef;
 JointRef *joint_new(Session *s); /* empty, on the pool */
+/* The joint graph of j's call for the results `has`, of those that j was first made for. */
+JointRef *joint_of_results(JointRef *j, const bool *has);
 void joint_release(JointRef *j);
 void warn_eval_dropout(Session *s, Span at);
 
