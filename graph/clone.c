@@ -204,8 +204,8 @@ static bool bring_checks(Inline *in, Graph *dst, const Graph *src) {
       holds = o == DIM_EQUAL;
       fails = o == DIM_DIFFERENT;
     } else if (known) {
-      holds = c->kind == CHECK_GE ? x >= y : y > 0 && x % y == 0;
-      fails = !holds;
+      holds = check_holds(c->kind, x, y);
+      fails = !holds && c->kind != CHECK_FITS; /* that is told with the number when it runs */
     }
     if (fails) {
       Buf t;

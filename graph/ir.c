@@ -211,6 +211,15 @@ void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text) {
   VEC_PUSH(g->arena, g->checks, g->check_count, g->check_cap, c);
 }
 
+bool check_holds(CheckKind k, int64_t a, int64_t b) {
+  switch (k) {
+  case CHECK_EQ: return a == b;
+  case CHECK_GE: return a >= b;
+  case CHECK_DIVIDES: return b > 0 && a % b == 0;
+  default: return dt_holds((DType)b, a);
+  }
+}
+
 const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k) {
   return attr_find(g->attrs + g->nodes[node].attr0, g->nodes[node].attr_count, k);
 }

@@ -108,8 +108,9 @@ typedef struct GNode {
 
 /* A condition on sizes that could not be decided when the graph was built; tested when sizes are
  * known, before anything runs (rule 23). */
-/* a == b; a >= b; a % b == 0 */
-typedef enum CheckKind { CHECK_EQ, CHECK_GE, CHECK_DIVIDES } CheckKind;
+/* a == b; a >= b; a % b == 0; the number a is a value of the dtype with the number b (rule 12) */
+typedef enum CheckKind { CHECK_EQ, CHECK_GE, CHECK_DIVIDES, CHECK_FITS } CheckKind;
+bool check_holds(CheckKind k, int64_t a, int64_t b);
 typedef struct SizeCheck {
   CheckKind kind;
   Dim a, b;

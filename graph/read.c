@@ -452,10 +452,19 @@ static bool check(Reader *r, Graph *g, SizeCheck *c) {
     c->kind = CHECK_GE;
   else if (take_word(r, "divides"))
     c->kind = CHECK_DIVIDES;
+  else if (take_word(r, "fits"))
+    c->kind = CHECK_FITS;
   else
     return fault(r, "there is no such check");
   Name text = NULL;
-  if (!dim(r, &c->a) || !need(r, ',') || !dim(r, &c->b)) return false;
+  int64_t dt;
+  if (!dim(r, &c->a) || !need(r, ',')) return false;
+  if (c->kind != CHECK_FITS) {
+    if (!dim(r, &c->b)) return false;
+  } else {
+    if (!whole(r, AT_DTYPE, &dt)) return false;
+    c->b = dim_const(r->dims, dt);
+  }
   blanks(r);
   if (r->p < r->end && *r->p == '"' && !string(r, &text)) return false;
   c->text = text;

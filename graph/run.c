@@ -559,8 +559,10 @@ static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GE
   int64_t a, b;
   if (!dim_eval(g->dims, k->a, env, NULL, &a)) return bad_size(g->dims, k->a, e);
   if (!dim_eval(g->dims, k->b, env, NULL, &b)) return bad_size(g->dims, k->b, e);
-  bool holds = k->kind == CHECK_EQ ? a == b : k->kind == CHECK_GE ? a >= b : b > 0 && a % b == 0;
-  if (holds) return true;
+  if (check_holds(k->kind, a, b)) return true;
+  if (k->kind == CHECK_FITS)
+    return gerr_set(e, ERR_NUMBER_FIT, -1, "%lld does not fit %s", (long long)a,
+                    dtype_info[b].name);
   Buf t;
   buf_init_arena(&t, dim_arena(g->dims));
   buf_printf(&t, "%s: ", k->text ? k->text : "a condition on sizes does not hold");

@@ -19,6 +19,7 @@
  *   type     = "token" | dtype [ "[" dim { "," dim } "]" ] [ "on" device ] [ "~" class ]
  *                                                             (views get a class if none is given)
  *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string ] [ prov ]
+ *            | "check" "fits" dim "," dtype [ string ] [ prov ]
  *   prov     = "@" [ span ] [ "path=" string ] [ "name=" string ] [ "region=" number ]
  *              [ "within=" number ] [ "origin=" number ] [ "tag=" tag ] [ "backward" ]
  *              [ "recomputed" ] [ "anomaly" ]
@@ -222,7 +223,7 @@ static void put_node(Printer *p, const Graph *g, uint32_t i) {
 }
 
 static void put_body(Printer *p, const Graph *g) {
-  static const char *const check_name[] = {"eq", "ge", "divides"};
+  static const char *const check_name[] = {"eq", "ge", "divides", "fits"};
   Buf *b = p->out;
   p->g = g;
   for (uint32_t i = 0; i < g->node_count; i++) put_node(p, g, i);
@@ -232,7 +233,11 @@ static void put_body(Printer *p, const Graph *g) {
     buf_printf(b, "check %s ", check_name[c->kind]);
     put_dim(p, c->a);
     buf_puts(b, ", ");
-    put_dim(p, c->b);
+    int64_t dt;
+    if (c->kind == CHECK_FITS && dim_is_const(g->dims, c->b, &dt))
+      put_whole(b, AT_DTYPE, dt);
+    else
+      put_dim(p, c->b);
     if (c->text && !p->plain) {
       buf_putc(b, ' ');
       put_string(b, c->text);

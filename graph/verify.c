@@ -209,8 +209,10 @@ static bool graph_ok(const Graph *g, GErr *e, Arena *a, int nesting) {
   }
   for (size_t i = 0; i < g->check_count; i++) {
     const SizeCheck *c = &g->checks[i];
-    if (c->kind > CHECK_DIVIDES || !dim_valid(g->dims, c->a) || !dim_valid(g->dims, c->b) ||
-        c->prov >= g->prov_count) {
+    int64_t d;
+    if (c->kind > CHECK_FITS || !dim_valid(g->dims, c->a) || !dim_valid(g->dims, c->b) ||
+        c->prov >= g->prov_count ||
+        (c->kind == CHECK_FITS && !(dim_is_const(g->dims, c->b, &d) && d >= 0 && d < DT_COUNT))) {
       return bad(&v, UINT32_MAX, "a check is broken");
     }
   }

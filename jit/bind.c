@@ -170,12 +170,20 @@ static void mark_symbol(void *used, Sym s) {
   ((bool *)used)[s] = true;
 }
 
-static void mark_checks(const Graph *g, bool *used) {
+/* Whether there are conditions on numbers, too: they do not make sizes of them. */
+static bool mark_checks(const Graph *g, bool *used) {
+  bool numbers = false;
   for (size_t i = 0; i < g->check_count; i++) {
-    dim_symbols(g->dims, g->checks[i].a, mark_symbol, used);
-    dim_symbols(g->dims, g->checks[i].b, mark_symbol, used);
+    const SizeCheck *c = &g->checks[i];
+    if (c->kind == CHECK_FITS) {
+      numbers = true;
+      continue;
+    }
+    dim_symbols(g->dims, c->a, mark_symbol, used);
+    dim_symbols(g->dims, c->b, mark_symbol, used);
   }
-  for (size_t i = 0; i < g->region_count; i++) mark_checks(g->regions[i], used);
+  for (size_t i = 0; i < g->region_count; i++) numbers |= mark_checks(g->regions[i], used);
+  return numbers;
 }
 
 /* Symbols of all that bind_all evaluates except arguments. */
@@ -216,7 +224,7 @@ static void look_symbol(void *ud, Sym s) {
 static void find_loose(JitFn *f) {
   const Plan *p = f->plan;
   bool *used = ARENA_ARRAY(&f->arena, bool, f->symbols + 1u);
-  mark_checks(f->g, used);
+  f->numbers_checked = mark_checks(f->g, used);
   mark_sizes(p, used);
   f->loose_count = 0;
   for (uint32_t i = 0; i < p->low.count; i++) {
@@ -245,6 +253,7 @@ static bool renew(JitFn *f, Bound *b, const int64_t *env) {
     if (x->local_bytes > b->local_bytes) b->local_bytes = x->local_bytes;
   }
   memcpy(b->env, env, f->symbols * sizeof *env);
+  if (f->numbers_checked) b->checked = false;
   return true;
 }
 

@@ -598,9 +598,10 @@ static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor 
   Exec x = {.f = f, .in = in, .e = e, .at = at, .told = told};
   start_inner(&x, c);
   x.b = bound_find(f, c->env);
-  if (!x.b) {
+  if (!x.b || !x.b->checked) {
     if (!gr_check_sizes(f->g, c->env, e, at)) return false;
     x.b = bound_get(f, c->env);
+    x.b->checked = true;
   }
   if (x.b->reference) return by_evaluator(f, c, in, out, e, at);
   for (size_t i = 0; i < f->plan->g->input_count; i++) {

@@ -127,6 +127,7 @@ struct Bound { /* what follows from sizes */
   int64_t *env;
   Arena arena;
   bool ready;
+  bool checked;   /* the conditions on sizes and numbers hold */
   bool reference; /* sizes that only the reference evaluator takes: 0 somewhere, or an error */
   int64_t *dims;  /* of inputs, then of results: CKL_MAX_RANK each */
   BoundLaunch *launches;
@@ -173,6 +174,7 @@ struct JitFn {
   bool *sizing;        /* per symbol: more than arguments of kernels depends on it; NULL: unknown */
   struct LooseArg { uint32_t launch, arg; } *loose; /* arguments that other symbols give */
   size_t loose_count, loose_cap;
+  bool numbers_checked; /* there are conditions on such symbols */
   JitFn **regions;     /* in the order of Plan.g->regions; NULL: not run by a step */
   JitFn *next, *prev;  /* all of j */
   /* per step, for a profile */

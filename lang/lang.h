@@ -308,6 +308,8 @@ Type type_of(Session *s, Value x);
 /* Anything tensor-like as a tensor: numbers take `like` (f32/i64 for DT_COUNT), weak lists
  * stack. */
 Value as_tensor(Session *s, Value x, DType like, Span at);
+/* The errors of a number that has to become a dt: rule 12. */
+void number_meets(Session *s, Value x, DType dt, Span at);
 /* A concrete tensor (script); waits for nothing. Borrowed. */
 Tensor *tensor_of(Session *s, Value x, Span at);
 int64_t const_i(Session *s, Value x, Span at);

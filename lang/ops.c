@@ -57,35 +57,60 @@ Tensor *tensor_of(Session *s, Value x, Span at) {
   fail(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
-static bool fits(int64_t i, DType d) {
-  switch (d) {
-  case DT_U8: return i >= 0 && i <= 255;
-  case DT_I8: return i >= -128 && i <= 127;
-  case DT_I16: return i >= -32768 && i <= 32767;
-  case DT_I32: return i >= INT32_MIN && i <= INT32_MAX;
-  default: return true;
+/* The int number v of a stage by what a call is bound to: sizes, arguments, constants. DIM_BAD: it
+ * depends on data. */
+static Dim number_dim(const Stage *st, Val v, int depth) {
+  const GNode *n = gr_node(st->g, v);
+  DimTab *t = st->g->dims;
+  if (depth > 16 || gr_type(st->g, v)->dtype != DT_I64) return DIM_BAD;
+  if (n->op == OP_CONST) return dim_const(t, gr_attr_i(st->g, v.node, AT_VALUE, 0));
+  if (n->op == OP_DIM) return (Dim)gr_attr_i(st->g, v.node, AT_SIZE, DIM_BAD);
+  for (size_t i = 0; n->op == OP_INPUT && i < st->capture_count; i++)
+    if (val_eq(st->inner[i], v)) return number_dim(st->up, st->outer[i], depth + 1);
+  if (n->op == OP_INPUT || n->operand_count != 2) return DIM_BAD;
+  Dim a = number_dim(st, gr_operand(st->g, v.node, 0), depth + 1);
+  Dim b = a == DIM_BAD ? a : number_dim(st, gr_operand(st->g, v.node, 1), depth + 1);
+  if (b == DIM_BAD) return b;
+  switch ((OpCode)n->op) {
+  case OP_ADD: return dim_add(t, a, b);
+  case OP_SUB: return dim_sub(t, a, b);
+  case OP_MUL: return dim_mul(t, a, b);
+  case OP_FLOORDIV: return dim_floordiv(t, a, b);
+  case OP_MOD: return dim_mod(t, a, b);
+  default: return DIM_BAD;
   }
+}
+
+void number_meets(Session *s, Value x, DType dt, Span at) {
+  DType have = (DType)type_of(s, x).dtype;
+  if (dt_float(have) && !dt_float(dt))
+    fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: f32(x)",
+              "a float number does not go with %s", dtype_info[dt].name);
+  if (!dt_int(have) || dt_holds(dt, INT64_MAX)) return;
+  int64_t known = x.u.i;
+  if (x.tag != V_INT) {
+    if (dt == DT_BOOL) fail(s, ERR_NUMBER_FIT, at, "an int number does not fit bool");
+    const Stage *st = s->stage;
+    while (x.tag == V_NODE && st->up && st->level > x.aux) st = st->up;
+    Dim d = x.tag == V_NODE ? number_dim(st, x.u.v, 0) : x.u.d;
+    if (d == DIM_BAD) return;
+    if (!dim_is_const(dims_of(s), d, &known)) { /* tested when a call gives it a value */
+      stage_at(s, at);
+      gr_check(s->stage->g, CHECK_FITS, d, dim_const(dims_of(s), dt), NULL);
+      return;
+    }
+  }
+  if (!dt_holds(dt, known))
+    fail(s, ERR_NUMBER_FIT, at, "%lld does not fit %s", (long long)known, dtype_info[dt].name);
 }
 
 /* A number as a rank-0 tensor of dtype dt: rounded once (rules 11, 12). */
 static Value number_tensor(Session *s, Value x, DType dt, Span at) {
-  if (x.tag == V_FLOAT && !dt_float(dt))
-    fail_help(s, ERR_FLOAT_INT, at, txt(s, "cast the tensor: f32(x)"),
-              "a float number does not go with %s", dtype_info[dt].name);
-  if (x.tag == V_INT && (dt == DT_BOOL || !fits(x.u.i, dt)))
-    fail(s, ERR_NUMBER_FIT, at, "%lld does not fit %s", (long long)x.u.i, dtype_info[dt].name);
+  number_meets(s, x, dt, at);
+  if (x.tag == V_DIM) x = dim_node(s, x.u.d);
   if (x.tag == V_NODE) { /* a run-time number of code */
-    Type t = type_of(s, x);
-    if (dt_float(t.dtype) && !dt_float(dt))
-      fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: f32(x)",
-                "a float number does not go with %s", dtype_info[dt].name);
     x.weak = false;
     return op_cast(s, x, dt, at);
-  }
-  if (x.tag == V_DIM) {
-    Value v = {.tag = V_NODE, .aux = s->stage->level};
-    v.u.v = gr_dim(s->stage->g, x.u.d);
-    return op_cast(s, v, dt, at);
   }
   if (s->stage) {
     Value v = {.tag = V_NODE, .aux = s->stage->level};

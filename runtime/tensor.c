@@ -23,6 +23,17 @@ int dtype_find(const char *name) {
   return -1;
 }
 
+bool dt_holds(DType d, int64_t x) {
+  switch (d) {
+  case DT_BOOL: return false;
+  case DT_U8: return x >= 0 && x <= UINT8_MAX;
+  case DT_I8: return x >= INT8_MIN && x <= INT8_MAX;
+  case DT_I16: return x >= INT16_MIN && x <= INT16_MAX;
+  case DT_I32: return x >= INT32_MIN && x <= INT32_MAX;
+  default: return true;
+  }
+}
+
 int64_t tn_product(int rank, const int64_t *dim) {
   int64_t n = 1;
   bool zero = false, over = false;

@@ -19,6 +19,8 @@ int dtype_find(const char *name); /* -1 when unknown */
 static inline bool dt_float(DType d) { return d >= DT_F16; }
 static inline bool dt_int(DType d) { return d >= DT_U8 && d <= DT_I64; }
 static inline size_t dt_size(DType d) { return dtype_info[d].size; }
+/* Whether an int number may become a d: floats round it, bools take none (rule 12). */
+bool dt_holds(DType d, int64_t x);
 
 enum { CKL_MAX_RANK = 12 };
 

@@ -85,8 +85,8 @@ static const char *const words[] = {
     "\"", "~1", "~4000000",
     " on sim", "@", "f32", "i64", "bool", "token", "add", "reshape", "slice", "wrap", "loop",
     "map", "concat", "region {\n",
-    "return", "check eq A, B\n", "fact A, B\n", "sym A\n", "axis", "dims", "index", "nan",
-    "1e999", "\\x", "'2", "?1", "#", NULL};
+    "return", "check eq A, B\n", "check fits A, u8\n", "fact A, B\n", "sym A\n", "axis", "dims",
+    "index", "nan", "1e999", "\\x", "'2", "?1", "#", NULL};
 
 static void draw(void *ud)
 {

@@ -74,6 +74,7 @@ static const char everything[] =
     "  %11 = sum %2 {axes=(0)} : f32\n"
     "  check ge B, B'2 \"too \\\"few\\\"\" @ 1:3-4\n"
     "  check divides d, 4\n"
+    "  check fits B + d, i8\n"
     "  return %10.1 %4 %11\n"
     "}\n";
 
