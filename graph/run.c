@@ -100,11 +100,13 @@ static bool run_INPUT(Run *r) {
   return gerr_set(r->e, ERR_IR_FORM, -1, "an input is not run");
 }
 
+static Tensor *literal(Run *r, const Attr *v, Device dev, DType dt) {
+  return v->kind == AK_FLOAT ? tn_scalar_f64(r->c->mem, dev, dt, v->u.f)
+                             : tn_scalar_i64(r->c->mem, dev, dt, v->u.i);
+}
+
 static bool run_CONST(Run *r) {
-  const Attr *v = attr(r, AT_VALUE);
-  DType dt = (DType)attr_or(r, AT_DTYPE, DT_F32);
-  if (v->kind == AK_FLOAT) return give(r, tn_scalar_f64(r->c->mem, r->dev, dt, v->u.f));
-  return give(r, tn_scalar_i64(r->c->mem, r->dev, dt, v->u.i));
+  return give(r, literal(r, attr(r, AT_VALUE), r->dev, (DType)attr_or(r, AT_DTYPE, DT_F32)));
 }
 
 static bool run_DIM(Run *r) {
@@ -216,8 +218,12 @@ static bool run_SLICE(Run *r) {
 static bool run_PAD(Run *r) {
   int64_t low[CKL_MAX_RANK], high[CKL_MAX_RANK];
   const Attr *v = attr(r, AT_VALUE);
-  return sizes(r, AT_LOW, low, NULL) && sizes(r, AT_HIGH, high, NULL) &&
-         give(r, ref_pad(&r->ref, r->in[0], low, high, attr_list(r, AT_INNER), v ? v->u.f : 0));
+  if (!sizes(r, AT_LOW, low, NULL) || !sizes(r, AT_HIGH, high, NULL)) return false;
+  Tensor *one = v ? literal(r, v, DEV_CPU, r->in[0]->dtype) : NULL;
+  if (v && !one) return give(r, NULL);
+  bool ok = give(r, ref_pad(&r->ref, r->in[0], low, high, attr_list(r, AT_INNER), one));
+  tn_unref(one);
+  return ok;
 }
 
 static bool run_FLIP(Run *r) {

@@ -10,6 +10,11 @@
 #include "graph/shape_rule.h"
 
 /* -- generate */
+/* Whether v is how graphs write a number of this dtype. */
+static bool literal_of(const Attr *v, DType dt) {
+  return v && v->kind == (dt_float(dt) ? AK_FLOAT : AK_INT);
+}
+
 bool shape_given(C *c) {
   Type *t = &c->out[0];
   int64_t dt = 0, dev = DEV_CPU;
@@ -39,8 +44,7 @@ bool shape_given(C *c) {
   *t = type_of((DType)dt, (Device)dev, 0);
   if (c->op == OP_CONST) {
     a = attr_find(c->attrs, c->nattrs, AT_VALUE);
-    bool fits = a && a->kind == (dt_float((DType)dt) ? AK_FLOAT : AK_INT);
-    return fits || sh_bad_attr(c, AT_VALUE);
+    return literal_of(a, (DType)dt) || sh_bad_attr(c, AT_VALUE);
   }
   if (c->op == OP_IOTA && dt == DT_BOOL) return sh_bad_attr(c, AT_DTYPE);
   a = sh_dims(c, AT_DIMS, c->op == OP_IOTA ? 1 : -1);
@@ -376,7 +380,7 @@ bool shape_pad(C *c) {
   if (!low || !(high = sh_dims(c, AT_HIGH, x->rank)) || !(inner = sh_ints(c, AT_INNER, x->rank))) {
     return false;
   }
-  if (v && v->kind != AK_FLOAT) return sh_bad_attr(c, AT_VALUE);
+  if (v && !literal_of(v, (DType)x->dtype)) return sh_bad_attr(c, AT_VALUE);
   Type *t = &c->out[0];
   *t = *x;
   Dim zero = dim_const(c->dims, 0), one = dim_const(c->dims, 1);

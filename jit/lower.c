@@ -203,14 +203,21 @@ static bool common(double x) {
   return x == 0 || x == 1 || x == -1 || x == 2 || x == 0.5 || isinf(x) || x != x;
 }
 
-LVal low_literal(Low *w, DType dt, double x) {
-  if (!dt_float(dt) || common(x)) return lp_const(w->k, dt, x);
+static LVal literal(Low *w, DType dt, double x) {
+  if (common(x)) return lp_const(w->k, dt, x);
   return lp_num(w->k, dt, argument(w, (ArgUse){.kind = ARG_BITS, .bits = (int64_t)hf_bits64(x)}));
 }
 
 LVal low_int(Low *w, int64_t x) {
   if (x >= -16 && x <= 16) return lp_i(w->k, x);
   return lp_size(w->k, argument(w, (ArgUse){.kind = ARG_BITS, .bits = x}));
+}
+
+LVal low_attr(Low *w, const Attr *v, DType dt) {
+  if (!v) return lp_const(w->k, dt, 0);
+  if (v->kind == AK_FLOAT) return literal(w, dt, v->u.f);
+  if (dt == DT_BOOL) return lp_const(w->k, dt, v->u.i != 0);
+  return lp_cast(w->k, low_int(w, v->u.i), dt);
 }
 
 /* ---- spots ---- */

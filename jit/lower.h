@@ -141,7 +141,7 @@ int low_either(Low *w, Val v, uint32_t panel, Dim copied);
 int low_local(Low *w, DType dt, int arg, int64_t each);
 int low_dim_arg(Low *w, Dim d);        /* number of the argument */
 LVal low_dim(Low *w, Dim d);           /* an i64: constant where d is, else an argument */
-LVal low_literal(Low *w, DType dt, double x);
+LVal low_attr(Low *w, const Attr *v, DType dt); /* of a `const` or `pad`; NULL = 0 */
 LVal low_row_major(Low *w, const Type *t, const LVal *at); /* number of an element */
 /* The value of one element of v, made from materialised values by straight-line code at the present
  * place. LV_NONE with w->failed when an op cannot be pulled. */

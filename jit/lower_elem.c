@@ -66,11 +66,7 @@ static LVal word(Low *w, uint32_t node, int k, int64_t i, int64_t n) {
 }
 
 static LVal pull_const(Low *w, uint32_t node) {
-  const Attr *v = gr_attr(w->l->g, node, AT_VALUE);
-  DType dt = (DType)low_type(w, (Val){node, 0})->dtype;
-  if (v->kind == AK_FLOAT) return low_literal(w, dt, v->u.f);
-  if (dt == DT_BOOL) return lp_const(w->k, dt, v->u.i != 0);
-  return lp_cast(w->k, low_int(w, v->u.i), dt);
+  return low_attr(w, gr_attr(w->l->g, node, AT_VALUE), (DType)low_type(w, (Val){node, 0})->dtype);
 }
 
 static LVal pull_randint(Low *w, uint32_t node, DType dt, const LVal *key, const Spot *s) {

@@ -180,7 +180,7 @@ static LVal pad(Low *w, uint32_t node, Val x, const Type *t, const Spot *s) {
     if (inner[a] || !low_is(w, (Dim)high[a], 0)) inside = both(w, inside, less(w, at, n));
     low_digit(w, &d, at, from->dim[a]);
   }
-  LVal fill = low_literal(w, (DType)t->dtype, value ? value->u.f : 0);
+  LVal fill = low_attr(w, value, (DType)t->dtype);
   return where_inside(w, fill, inside, x, &d);
 }
 

@@ -262,11 +262,20 @@ BUILTIN_FN(bi_stack) {
   return op_stack(s, xs.u.list->count, xs.u.list->items, (int)axis, c->at);
 }
 
+/* A number that is known now, as the `value` of an attribute. */
+static Attr value_attr(Session *s, Value x, DType dt, Span at) {
+  if (x.tag == V_BOOL && dt == DT_BOOL) return attr_i(AT_VALUE, x.u.i);
+  if (x.tag == V_INT || x.tag == V_DIM) x = v_int(want_int(s, x, at, "the value"));
+  else x = v_float(want_float(s, x, at, "the value"));
+  number_meets(s, x, dt, at);
+  if (!dt_float(dt)) return attr_i(AT_VALUE, x.u.i);
+  return attr_f(AT_VALUE, x.tag == V_INT ? (double)x.u.i : x.u.f);
+}
+
 BUILTIN_FN(bi_pad) {
   Value x = tensor_arg(s, c, 0), w = c->v[1];
   Type t = type_of(s, x);
   int64_t low[CKL_MAX_RANK], high[CKL_MAX_RANK], inner[CKL_MAX_RANK] = {0};
-  DimTab *dt = dims_of(s);
   for (int i = 0; i < t.rank; i++) {
     Value v = w, lo, hi;
     bool per_axis = (w.tag == V_TUPLE || w.tag == V_LIST) && w.u.list->count &&
@@ -285,11 +294,10 @@ BUILTIN_FN(bi_pad) {
     low[i] = add_dim(s, lo, c->spans[1]);
     high[i] = add_dim(s, hi, c->spans[1]);
   }
-  (void)dt;
   Attr a[4] = {attr_dims(AT_LOW, t.rank, low), attr_dims(AT_HIGH, t.rank, high),
-               attr_ints(AT_INNER, t.rank, inner),
-               attr_f(AT_VALUE, want_float(s, c->v[2], c->spans[2], "the value"))};
-  return op_run(s, OP_PAD, 1, &x, a, 4, c->at);
+               attr_ints(AT_INNER, t.rank, inner)};
+  if (c->given[2]) a[3] = value_attr(s, c->v[2], (DType)t.dtype, c->spans[2]);
+  return op_run(s, OP_PAD, 1, &x, a, c->given[2] ? 4 : 3, c->at);
 }
 
 BUILTIN_FN(bi_flip) {
@@ -450,7 +458,7 @@ BUILTIN_FN(bi_conv2d) {
 
 /* -- making */
 
-static Value fill(Session *s, Value number, Value shape, DType dt, Span shape_at, Span at) {
+static Value fill(Session *s, Value x, Value shape, Span shape_at, Span at) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, shape, shape_at, d);
   if (!s->stage) {
@@ -459,25 +467,19 @@ static Value fill(Session *s, Value number, Value shape, DType dt, Span shape_at
     int64_t p = tn_product(rank, n);
     if (p < 0 || p > INT64_MAX / 8) fail(s, ERR_SIZE_OVER, at, "a size over 2^63 - 1 bytes");
   }
-  Value x = v_is_tensor(number) || number.tag == V_BOOL || number.tag == V_NODE
-                ? as_tensor(s, number, dt, at)
-                : op_cast(s, number, dt, at);
-  if (type_of(s, x).dtype != dt) x = op_cast(s, x, dt, at);
   return op_broadcast_on(s, x, rank, d, s->modes.device, at);
 }
 
 BUILTIN_FN(bi_fill) {
-  return fill(s, v_int(c->b->op), c->v[0], dtype_arg(s, c->v[1], c->spans[1]), c->spans[0], c->at);
+  Value x = op_cast(s, v_int(c->b->op), dtype_arg(s, c->v[1], c->spans[1]), c->at);
+  return fill(s, x, c->v[0], c->spans[0], c->at);
 }
 
 BUILTIN_FN(bi_full) {
-  Value v = c->v[1];
-  DType dt = c->v[2].tag != V_NONE              ? dtype_arg(s, c->v[2], c->spans[2])
-             : v_is_tensor(v)                   ? (DType)type_of(s, v).dtype
-             : v.tag == V_BOOL                  ? DT_BOOL
-             : v.tag == V_INT || v.tag == V_DIM ? DT_I64
-                                                : DT_F32;
-  return fill(s, v, c->v[0], dt, c->spans[0], c->at);
+  DType dt = c->v[2].tag == V_NONE ? DT_COUNT : dtype_arg(s, c->v[2], c->spans[2]);
+  Value x = as_tensor(s, c->v[1], dt, c->spans[1]);
+  if (dt != DT_COUNT) x = op_cast(s, x, dt, c->at);
+  return fill(s, x, c->v[0], c->spans[0], c->at);
 }
 
 BUILTIN_FN(bi_iota) {

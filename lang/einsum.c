@@ -303,9 +303,9 @@ static Value diagonal(Session *s, Value x, Span at) {
     low[i] = zero;
     high[i] = i == r ? n : zero;
   }
-  Attr pad[4] = {attr_dims(AT_LOW, r + 1, low), attr_dims(AT_HIGH, r + 1, high),
-                 attr_ints(AT_INNER, r + 1, inner), attr_f(AT_VALUE, 0)};
-  x = op_run(s, OP_PAD, 1, &x, pad, 4, at);
+  Attr pad[3] = {attr_dims(AT_LOW, r + 1, low), attr_dims(AT_HIGH, r + 1, high),
+                 attr_ints(AT_INNER, r + 1, inner)};
+  x = op_run(s, OP_PAD, 1, &x, pad, 3, at);
   d[r] = n;
   d[r + 1] = dim_add(dt, n, one);
   x = op_reshape(s, x, r + 2, d, at);

@@ -47,8 +47,9 @@ Tensor *ref_reshape(Ref *r, Tensor *x, int rank, const int64_t *dim);
 Tensor *ref_transpose(Ref *r, Tensor *x, const int64_t *perm);
 Tensor *ref_broadcast(Ref *r, Tensor *x, int rank, const int64_t *dim);
 Tensor *ref_slice(Ref *r, Tensor *x, const int64_t *start, const int64_t *len, const int64_t *step);
+/* `value`: rank 0, of x's dtype; NULL = 0. */
 Tensor *ref_pad(Ref *r, const Tensor *x, const int64_t *low, const int64_t *high,
-                const int64_t *inner, double value);
+                const int64_t *inner, const Tensor *value);
 Tensor *ref_flip(Ref *r, const Tensor *x, int naxes, const int64_t *axes);
 Tensor *ref_concat(Ref *r, int n, Tensor *const *x, int axis);
 

@@ -110,31 +110,6 @@ Tensor *ref_slice(Ref *r, Tensor *x, const int64_t *start, const int64_t *len,
   return view(r, x, x->rank, len, stride, empty ? x->offset : offset);
 }
 
-/* Element bits of a host number: rounded once for floats, saturated for ints (rule 15). */
-static uint64_t element_bits(DType dt, double v) {
-  switch (dt) {
-    case DT_BOOL: return v != 0;
-    case DT_U8: return hf_u8_from_f64(v);
-    case DT_I8: return (uint8_t)hf_i8_from_f64(v);
-    case DT_I16: return (uint16_t)hf_i16_from_f64(v);
-    case DT_I32: return (uint32_t)hf_i32_from_f64(v);
-    case DT_I64: return (uint64_t)hf_i64_from_f64(v);
-    case DT_F16: return hf_f16_from_f64(v);
-    case DT_BF16: return hf_bf16_from_f64(v);
-    case DT_F32: return hf_bits32((float)v);
-    default: return hf_bits64(v);
-  }
-}
-
-static bool fill(Ref *r, void *dst, uint64_t bits, int64_t n, int size) {
-  uint8_t b8 = (uint8_t)bits;
-  uint16_t b16 = (uint16_t)bits;
-  uint32_t b32 = (uint32_t)bits;
-  const void *one = size == 1 ? (void *)&b8 : size == 2 ? (void *)&b16 : size == 4 ? (void *)&b32
-                                                                                    : (void *)&bits;
-  return ref_copy_part(r, dst, one, size, 1, &n, &(int64_t){0});
-}
-
 /* Copies x into the part of a row-major tensor that begins at `dst` and has the strides `to` (in
  * elements): line by line along the last axis. */
 static bool place(Ref *r, char *dst, const int64_t *to, const Tensor *x) {
@@ -176,7 +151,7 @@ static bool place(Ref *r, char *dst, const int64_t *to, const Tensor *x) {
 }
 
 Tensor *ref_pad(Ref *r, const Tensor *x, const int64_t *low, const int64_t *high,
-                const int64_t *inner, double value) {
+                const int64_t *inner, const Tensor *value) {
   int64_t dim[CKL_MAX_RANK], to[CKL_MAX_RANK], first = 0;
   int size = (int)dt_size(x->dtype);
   for (int i = 0; i < x->rank; i++) {
@@ -197,8 +172,9 @@ Tensor *ref_pad(Ref *r, const Tensor *x, const int64_t *low, const int64_t *high
     to[i] *= 1 + (inner ? inner[i] : 0);
   }
   char *dst = tn_data(out);
-  int64_t total = tn_count(out);
-  if (total != tn_count(x) && !fill(r, dst, element_bits(x->dtype, value), total, size)) {
+  int64_t total = tn_count(out), zero = 0;
+  const void *one = value ? tn_data(value) : &zero;
+  if (total != tn_count(x) && !ref_copy_part(r, dst, one, size, 1, &total, &(int64_t){0})) {
     return ref_drop(out);
   }
   if (!place(r, dst + first * size, to, x)) return ref_drop(out);

@@ -377,7 +377,8 @@ static Val gen_op(Gen *x, OpCode op)
     a[0] = attr_dims(AT_LOW, ty.rank, l0);
     a[1] = attr_dims(AT_HIGH, ty.rank, l1);
     a[2] = attr_ints(AT_INNER, ty.rank, l2);
-    a[3] = attr_f(AT_VALUE, gen_rnd(x, 2) ? 0 : 1);
+    a[3] = dt_float((DType)ty.dtype) ? attr_f(AT_VALUE, gen_rnd(x, 2) ? 0 : 1)
+                                     : attr_i(AT_VALUE, gen_rnd(x, 2) ? 0 : 1);
     return gen_node(x, op, 1, v, gen_rnd(x, 2) ? 3 : 4, a, 0, NULL);
   }
   case OP_CONCAT: {

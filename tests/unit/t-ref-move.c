@@ -165,7 +165,9 @@ static void t_pad(void) {
       else if (dt_float(x->dtype)) set_f(want, i, value);
       else set_i(want, i, (int64_t)value);
     }
-    same_bits("pad", ref_pad(&ref, x, low, high, inner, value), want);
+    Tensor *one = value != 0 ? tn_scalar_f64(&mem, DEV_CPU, x->dtype, value) : NULL;
+    same_bits("pad", ref_pad(&ref, x, low, high, inner, one), want);
+    tn_unref(one);
     tn_unref(x);
   }
   close_all();
