@@ -80,8 +80,8 @@ static bool bad_size(const DimTab *t, Dim d, GErr *e) {
 static bool size(Run *r, int64_t d, int64_t *out) {
   if (!dim_eval(r->dims, (Dim)d, r->env, NULL, out)) return bad_size(r->dims, (Dim)d, r->e);
   if (*out < 0) {
-    return gerr_set(r->e, ERR_SHAPE_NEGATIVE, -1, "`%s` of the negative size %lld",
-                    op_written(r->op), (long long)*out);
+    return gerr_set(r->e, ERR_SHAPE_NEGATIVE, -1, "a size cannot be negative: %lld",
+                    (long long)*out);
   }
   return true;
 }
@@ -415,7 +415,8 @@ static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_
   for (int i = 0; i < t->rank; i++) {
     if (!dim_eval(g->dims, t->dim[i], env, NULL, &out[i])) return bad_size(g->dims, t->dim[i], e);
     if (out[i] < 0) {
-      return gerr_set(e, ERR_SHAPE_NEGATIVE, -1, "a size is negative: %lld", (long long)out[i]);
+      return gerr_set(e, ERR_SHAPE_NEGATIVE, -1, "a size cannot be negative: %lld",
+                      (long long)out[i]);
     }
   }
   return true;

@@ -390,11 +390,27 @@ BUILTIN_FN(bi_top_k) {
   Value x = tensor_arg(s, c, 0), out[2];
   Type t = type_of(s, x);
   int axis = axis_arg(s, c, 2, t.rank);
+  Dim k = add_dim(s, c->v[1], c->spans[1]), n = t.dim[axis];
+  int64_t over;
+  const char *text = txt(s, "`top_k` asks for more than axis %d has", axis);
+  if (dim_is_const(dims_of(s), dim_sub(dims_of(s), k, n), &over)) {
+    if (over > 0) {
+      Buf b;
+      buf_init_arena(&b, &s->scratch);
+      dim_print(&b, dims_of(s), n);
+      buf_puts(&b, " is less than ");
+      dim_print(&b, dims_of(s), k);
+      fail(s, ERR_VALUE, c->spans[1], "%s: %s", text, b.s);
+    }
+  } else if (s->stage) { /* the slice below would speak of itself */
+    stage_at(s, c->spans[1]);
+    gr_check(s->stage->g, CHECK_GE, n, k, text);
+  }
   sorted(s, x, axis, true, out, c->at);
   int64_t st[CKL_MAX_RANK], ln[CKL_MAX_RANK], sp[CKL_MAX_RANK];
   for (int i = 0; i < t.rank; i++) {
     st[i] = dim_const(dims_of(s), 0);
-    ln[i] = i == axis ? add_dim(s, c->v[1], c->spans[1]) : t.dim[i];
+    ln[i] = i == axis ? k : t.dim[i];
     sp[i] = 1;
   }
   Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln),
