@@ -266,6 +266,13 @@ int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env) {
   return least;
 }
 
+static int64_t value_bytes(const Graph *g, Val v, const int64_t *env) {
+  const Type *t = gr_type(g, v);
+  int64_t bytes = (int64_t)dt_size((DType)t->dtype), d;
+  for (int k = 0; k < t->rank; k++) bytes *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
+  return t->kind == TK_TOKEN || t->dev != DEV_CPU ? 0 : bytes;
+}
+
 /* Outputs that `give` makes: views of results, and constants; see tensor_of in exec.c. */
 static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
   const Plan *plan = f->plan;
@@ -273,17 +280,12 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
   int64_t most = 0, sum = 0;
   for (size_t i = 0; i < g->output_count; i++) {
     Val v = g->outputs[i];
-    int64_t views = 0, bytes, d;
-    const Type *t = gr_type(g, v);
-    if (t->kind == TK_TOKEN) continue;
+    int64_t views = 0;
+    if (gr_type(g, v)->kind == TK_TOKEN) continue;
     for (; !plan->place[plan_index(g, v)].kind; v = gr_operand(g, v.node, 0)) {
       views += g->nodes[v.node].op != OP_ALIAS && g->nodes[v.node].op != OP_STOP;
       if (g->nodes[v.node].operand_count) continue;
-      t = gr_type(g, v);
-      bytes = (int64_t)dt_size((DType)t->dtype);
-      for (int k = 0; k < t->rank; k++)
-        bytes *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
-      p->outputs += bytes;
+      p->outputs += value_bytes(g, v, env);
       p->headers += (int64_t)sizeof(Storage) + 64;
       p->exact &= views == 1;
       p->bound &= views == 1;
@@ -294,13 +296,6 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
     if (more > most) most = more;
   }
   p->headers += most > sum ? most : sum;
-}
-
-static int64_t value_bytes(const Graph *g, Val v, const int64_t *env) {
-  const Type *t = gr_type(g, v);
-  int64_t bytes = (int64_t)dt_size((DType)t->dtype), d;
-  for (int k = 0; k < t->rank; k++) bytes *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
-  return t->kind == TK_TOKEN || t->dev != DEV_CPU ? 0 : bytes;
 }
 
 /* Tensors of the evaluator that are alive in a step. */
@@ -378,6 +373,23 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
   out->inner += bodies.arena;
   count_views(f, b->env, out);
   return true;
+}
+
+int64_t jit_new_outputs(JitFn *f, Arena *temp, const int64_t *env, size_t from) {
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  int64_t sum = 0;
+  bool *seen = ARENA_ARRAY(temp, bool, p->result_count + 1);
+  for (size_t i = from; i < g->output_count; i++) {
+    Val v = g->outputs[i];
+    while (!p->place[plan_index(g, v)].kind && g->nodes[v.node].operand_count)
+      v = gr_operand(g, v.node, 0);
+    Place at = p->place[plan_index(g, v)];
+    if (at.kind == PLACE_RESULT && seen[at.index]) continue;
+    if (at.kind == PLACE_RESULT) seen[at.index] = true;
+    if (!at.kind || at.kind == PLACE_RESULT) sum += value_bytes(g, v, env);
+  }
+  return sum;
 }
 
 int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense) {

@@ -69,6 +69,9 @@ typedef struct JitPeak {
 } JitPeak;
 /* False where the whole function is the evaluator's. Throws when out of memory. */
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
+/* Of JitPeak.outputs what outputs `from` and later hold, a tensor that several show once. Where
+ * jit_peak is true. */
+int64_t jit_new_outputs(JitFn *f, Arena *temp, const int64_t *env, size_t from);
 /* Bytes of results and of dense copies of inputs (`dense`: per input, 0 = none) that are alive at
  * once: results come before their first step, copies go after their last. 0 where jit_peak is
  * false. */

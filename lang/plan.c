@@ -158,18 +158,6 @@ static int64_t made_by(JitFn *f, const CallPlan *c, const JitPeak *p, const int6
   return p->arena + p->inner + jit_tensors(f, c->env, dense) - sum_of(dense, c->input_count);
 }
 
-static int64_t saved_of(const CallPlan *c) {
-  const Joint *j = c->runs.joint;
-  const Graph *g = c->runs.first;
-  int64_t sum = 0;
-  for (int i = 0; i < j->saved_count; i++) {
-    const Type *t = gr_type(g, g->outputs[j->output_count + i]);
-    if (j->saved_input[i] < 0 && t->dev != DEV_SPILL)
-      sum += elements(g, t, c->env) * (int64_t)dt_size((DType)t->dtype);
-  }
-  return sum;
-}
-
 /* What is moved away from the host's memory: all of it waits until the forward is done. */
 static int64_t spilled_of(const Graph *g, const int64_t *env) {
   int64_t sum = 0;
@@ -213,7 +201,9 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
     out->live = larger(one.live, two.live);
     out->panels = larger(one.panels, two.panels);
     out->scratch = larger(one.scratch, two.scratch);
-    out->saved = r->second ? saved_of(c) : one.saved;
+    out->saved = !r->second ? one.saved
+                            : jit_new_outputs(f, &s->scratch, c->env,
+                                              (size_t)r->joint->output_count);
     out->outputs = one.outputs - (r->second ? out->saved : 0);
     int64_t back = r->second ? one.outputs + two.arena + two.outputs + two.inner : 0;
     int64_t rest = out->params + out->buffers + out->inputs + out->scratch;

@@ -44,7 +44,7 @@ typedef struct Choice {
 } Choice;
 
 /* Bytes of a call. `peak` holds while it runs, and for a call with a backward until that has run:
- * everything that the call itself reads or makes. */
+ * everything that the call itself reads or makes. `outputs`: results beside what is `saved`. */
 typedef struct PlanFigures {
   int64_t params, buffers, inputs, outputs, arena, live, panels, scratch, saved, peak, flops;
   int64_t later;   /* the peak when buffers that repeat a number have been written, and take room */

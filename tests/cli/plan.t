@@ -38,6 +38,14 @@ says err 'error[name-' 'is an error'
 gives 2 'without a function' "$ckl" plan net.ckl
 says err 'usage: ckl plan' 'the usage'
 
+# `w * x - y` is written twice, and saved once
+echo 'fn miss[N](w: f32, x: f32[N], y: f32[N]) -> f32 = sum((w * x - y) * (w * x - y)) / N
+let x = f32([1, 2, 3])
+print(grad(miss(track(f32(0.5)), x, 2 * x), x))' >miss.ckl
+gives 0 'a saved value that two names have' "$ckl" plan --json miss.ckl miss
+says out '"outputs": 4, ' 'is no result'
+says out '"saved": 16, ' 'and is counted once'
+
 gives 0 'a run tells its plans' "$ckl" run --plan --counts net.ckl
 says err 'plan of step' 'before the call'
 says err 'backward.matmul' 'and counts operations of gradients'
