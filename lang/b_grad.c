@@ -120,7 +120,7 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
     if (val_none(d)) continue;
     Value g = {.tag = V_NODE, .aux = s->stage->level};
     g.u.v = d;
-    sum = sum.tag == V_UNIT ? g : op_broadcast_binary(s, OP_ADD, sum, g, w->at);
+    sum = sum.tag == V_UNIT ? g : op_broadcast_binary(s, OP_ADD, sum, g, w->at, w->at, w->at);
   }
   w->next += k;
   if (sum.tag == V_UNIT) {
@@ -257,12 +257,14 @@ static Value dot_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   (void)path;
   if (v[0].tag == V_NONE) return v[0];
   Value t = like(s, v[1], v[0], d->at, "tangent");
-  Value p = op_broadcast_binary(s, OP_MUL, v[0], t, d->at);
+  Value p = op_broadcast_binary(s, OP_MUL, v[0], t, d->at, d->at, d->at);
   Type ty = type_of(s, p);
   int64_t axes[CKL_MAX_RANK];
   for (int i = 0; i < ty.rank; i++) axes[i] = i;
   if (ty.rank) p = op_reduce(s, OP_SUM, p, ty.rank, axes, false, d->at);
-  d->sum = d->sum.tag == V_UNIT ? p : op_broadcast_binary(s, OP_ADD, d->sum, p, d->at);
+  d->sum = d->sum.tag == V_UNIT
+               ? p
+               : op_broadcast_binary(s, OP_ADD, d->sum, p, d->at, d->at, d->at);
   return v[0];
 }
 
@@ -406,7 +408,7 @@ static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   if (s->abstract) return x;
   Tensor *t = tensor_of(s, x, at);
   if (!dt_float(t->dtype))
-    fail_help(s, ERR_WANT_FLOAT, at, "cast it: `track(f32(x))`",
+    fail_help(s, ERR_WANT_FLOAT, at, "cast it: `track(f32(..))`",
               "`track` works on floats, this is %s", value_type_text(s, x));
   return param_value(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
 }
@@ -742,7 +744,8 @@ BUILTIN_FN(bi_gradcheck) {
     fail(s, ERR_GRAD_WRT, c->spans[1], "`gradcheck` takes a tensor, not %s", value_type_text(s, x));
   Tensor *t = tensor_of(s, x, c->at);
   if (t->dtype != DT_F64)
-    fail_help(s, ERR_WANT_FLOAT, c->spans[1], "cast it: `f64(x)`",
+    fail_help(s, ERR_WANT_FLOAT, c->spans[1],
+              txt(s, "cast it: `f64(%s)`", source_text(s, c->spans[1], "..")),
               "`gradcheck` needs f64, this is %s", value_type_text(s, x));
   if (f.tag == V_FN && !f.u.fn->is_code)
     fail(s, ERR_SCRIPT_ONLY, c->spans[0], "`gradcheck` takes code, this function is a proc");

@@ -109,7 +109,7 @@ BUILTIN_FN(bi_gelu) {
 }
 
 /* Two operands, elementwise, numbers and tensors alike. */
-static Value two(Session *s, OpCode op, Value x, Value y, Span at) {
+static Value two(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right) {
   if (v_is_number(x) && v_is_number(y)) {
     if (x.tag != V_NODE && y.tag != V_NODE) {
       if (x.tag == V_DIM || y.tag == V_DIM) { /* sizes: decided where provable, else a constant */
@@ -125,18 +125,20 @@ static Value two(Session *s, OpCode op, Value x, Value y, Span at) {
     bool fl = x.tag == V_FLOAT || y.tag == V_FLOAT || dt_float((DType)type_of(s, x).dtype) ||
               dt_float((DType)type_of(s, y).dtype);
     Value r = op_broadcast_binary(s, op, as_tensor(s, x, fl ? DT_F64 : DT_I64, at),
-                                  as_tensor(s, y, fl ? DT_F64 : DT_I64, at), at);
+                                  as_tensor(s, y, fl ? DT_F64 : DT_I64, at), at, left, right);
     r.weak = true;
     return r;
   }
   DType like = v_is_tensor(x)   ? (DType)type_of(s, x).dtype
                : v_is_tensor(y) ? (DType)type_of(s, y).dtype
                                 : DT_COUNT;
-  return op_broadcast_binary(s, op, as_tensor(s, x, like, at), as_tensor(s, y, like, at), at);
+  return op_broadcast_binary(s, op, as_tensor(s, x, like, at), as_tensor(s, y, like, at), at,
+                             left, right);
 }
 
 BUILTIN_FN(bi_clamp) {
-  return two(s, OP_MIN, two(s, OP_MAX, c->v[0], c->v[1], c->at), c->v[2], c->at);
+  Value x = two(s, OP_MAX, c->v[0], c->v[1], c->at, c->spans[0], c->spans[1]);
+  return two(s, OP_MIN, x, c->v[2], c->at, c->spans[0], c->spans[2]);
 }
 
 BUILTIN_FN(bi_where) {
@@ -148,11 +150,13 @@ static Value reduce(Session *s, OpCode op, Value x, Call *c, int axis_at) {
   x = as_tensor(s, x, DT_COUNT, c->spans[0]);
   Type t = type_of(s, x);
   DTypeClass want = dom_class(op);
+  const char *written = source_text(s, c->spans[0], "..");
   if (want == DOM_BOOL && t.dtype != DT_BOOL)
-    fail_help(s, ERR_WANT_BOOL, c->spans[0], txt(s, "compare first: `%s(x != 0)`", c->b->name),
+    fail_help(s, ERR_WANT_BOOL, c->spans[0],
+              txt(s, "compare first: `%s(%s != 0)`", c->b->name, written),
               "`%s` works on bools, this is %s", c->b->name, value_type_text(s, x));
   if (want == DOM_NUM && t.dtype == DT_BOOL)
-    fail_help(s, ERR_OPERAND, c->spans[0], txt(s, "`%s(i64(x))` counts", c->b->name),
+    fail_help(s, ERR_OPERAND, c->spans[0], txt(s, "`%s(i64(%s))` counts", c->b->name, written),
               "`%s` does not work on bool", c->b->name);
   int64_t axes[CKL_MAX_RANK];
   int n = axes_arg(s, c, axis_at, t.rank, axes);
@@ -173,7 +177,8 @@ BUILTIN_FN(bi_mean) {
   x = as_tensor(s, x, x.tag == V_LIST ? DT_F32 : DT_COUNT, c->spans[0]);
   Type t = type_of(s, x);
   if (!dt_float((DType)t.dtype))
-    fail_help(s, ERR_WANT_FLOAT, c->spans[0], "cast it: `mean(f32(x))`",
+    fail_help(s, ERR_WANT_FLOAT, c->spans[0],
+              txt(s, "cast it: `mean(f32(%s))`", source_text(s, c->spans[0], "..")),
               "`mean` works on floats, this is %s", value_type_text(s, x));
   int64_t axes[CKL_MAX_RANK];
   int n = axes_arg(s, c, 1, t.rank, axes);
@@ -191,7 +196,8 @@ BUILTIN_FN(bi_var) {
   Value x = tensor_arg(s, c, 0);
   Type t = type_of(s, x);
   if (!dt_float((DType)t.dtype))
-    fail_help(s, ERR_WANT_FLOAT, c->spans[0], "cast it: `f32(x)`",
+    fail_help(s, ERR_WANT_FLOAT, c->spans[0],
+              txt(s, "cast it: `f32(%s)`", source_text(s, c->spans[0], "..")),
               "`var` works on floats, this is %s", value_type_text(s, x));
   int64_t axes[CKL_MAX_RANK];
   int n = axes_arg(s, c, 1, t.rank, axes);
@@ -220,7 +226,8 @@ BUILTIN_FN(bi_minmax) {
   if (c->rest_n == 1) {
     if (c->given[2] || c->given[3])
       fail(s, ERR_ARG_COUNT, c->at, "`%s` of two values takes no axis", c->b->name);
-    return two(s, is_min ? OP_MIN : OP_MAX, c->v[0], c->rest[0], c->at);
+    return two(s, is_min ? OP_MIN : OP_MAX, c->v[0], c->rest[0], c->at, c->spans[0],
+               c->rest_spans[0]);
   }
   return reduce(s, (OpCode)c->b->op, c->v[0], c, 2);
 }

@@ -338,8 +338,9 @@ BUILTIN_FN(bi_slice) {
 static Value index_arg(Session *s, Call *c, int i) {
   Value v = tensor_arg(s, c, i);
   if (!dt_int((DType)type_of(s, v).dtype))
-    fail_help(s, ERR_INDEX_KIND, c->spans[i], "`i64(x)` casts", "an index must be int, this is %s",
-              value_type_text(s, v));
+    fail_help(s, ERR_INDEX_KIND, c->spans[i],
+              txt(s, "`i64(%s)` casts", source_text(s, c->spans[i], "..")),
+              "an index must be int, this is %s", value_type_text(s, v));
   return op_cast(s, v, DT_I64, c->spans[i]);
 }
 

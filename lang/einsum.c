@@ -515,7 +515,8 @@ BUILTIN_FN(bi_einsum) {
     DType dt = (DType)type_of(s, e->x[k]).dtype;
     if (like == DT_COUNT) like = dt;
     if (dt == DT_BOOL)
-      fail_help(s, ERR_OPERAND, a[k + 1].span, "`i64(x)` counts bools as 0 and 1",
+      fail_help(s, ERR_OPERAND, a[k + 1].span,
+                txt(s, "`i64(%s)` counts bools as 0 and 1", source_text(s, a[k + 1].span, "..")),
                 "`einsum` does not work on bool");
     if (dt != like)
       fail_help(s, ERR_DTYPE_MIX, a[k + 1].span, txt(s, "`%s(..)` casts", dtype_info[like].name),

@@ -53,7 +53,7 @@ static Frame *settle_place(Session *s, Diag *d) {
 }
 
 const char *source_text(Session *s, Span at, const char *other) {
-  if (!at.file || at.file >= s->sources.count) return other;
+  if (!at.file || at.file >= s->sources.count || embedded(s, at)) return other;
   const Source *f = &s->sources.items[at.file];
   if (at.lo >= at.hi || at.hi > f->length || at.hi - at.lo > 32) return other;
   for (uint32_t i = at.lo; i < at.hi; i++)

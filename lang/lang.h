@@ -283,7 +283,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
                   Span at, int nout, Value *out);
 Value op_unary(Session *s, OpCode op, Value x, Span at);        /* numbers too: gives a number */
 Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span right);
-Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at);
+Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right);
 Value op_where(Session *s, Value c, Value x, Value y, Span at);
 Value op_cast(Session *s, Value x, DType dt, Span at);          /* leafwise on trees */
 Value op_iota_on(Session *s, Dim n, DType dt, int dev, Span at);

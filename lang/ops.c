@@ -84,7 +84,7 @@ static Dim number_dim(const Stage *st, Val v, int depth) {
 void number_meets(Session *s, Value x, DType dt, Span at) {
   DType have = (DType)type_of(s, x).dtype;
   if (dt_float(have) && !dt_float(dt))
-    fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: f32(x)",
+    fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: `f32(..)`",
               "a float number does not go with %s", dtype_info[dt].name);
   if (!dt_int(have) || dt_holds(dt, INT64_MAX)) return;
   int64_t known = x.u.i;
@@ -309,7 +309,7 @@ static bool is_compare(AstOp op) {
 
 static Value powers(Session *s, Value x, int64_t k, Span at) {
   Value r = x;
-  for (int64_t i = 1; i < k; i++) r = op_broadcast_binary(s, OP_MUL, r, x, at);
+  for (int64_t i = 1; i < k; i++) r = op_broadcast_binary(s, OP_MUL, r, x, at, at, at);
   return r;
 }
 
@@ -326,7 +326,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     }
     Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at),
           y = as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
-    Value r = op_broadcast_binary(s, node_op[op], x, y, at);
+    Value r = op_broadcast_binary(s, node_op[op], x, y, at, at, at);
     r.weak = !is_compare(op);
     return r;
   }
@@ -418,8 +418,10 @@ static bool stretches(Session *s, const Type *from, const Type *to, bool *undeci
   return true;
 }
 
-/* The shape of the operand all others stretch to; checks of undecided dims are filed. */
-static Type common_shape(Session *s, int n, const Type *ty, Span at, const char *what) {
+/* The shape of the operand all others stretch to; checks of undecided dims are filed. `operand`:
+ * where they stand. */
+static Type common_shape(Session *s, int n, const Type *ty, const Span *operand, Span at,
+                         const char *what) {
   for (int pass = 0; pass < 2; pass++) /* first without undecided dims */
     for (int i = 0; i < n; i++) {
       bool ok = true, undecided = false;
@@ -443,10 +445,10 @@ static Type common_shape(Session *s, int n, const Type *ty, Span at, const char 
     type_print(&b, dims_of(s), &ty[i]);
   }
   Diag *d = err(s, ERR_SHAPE_BROADCAST, at, "the shapes of %s do not go together: %s", what, b.s);
-  if (n == 2 && ty[0].rank == 2 && ty[1].rank == 1 && ty[0].dim[0] == ty[1].dim[0])
-    dg_help(&s->diags, d, "shapes align at the right; `expand(x, 1)` makes a column of the second");
-  else if (n == 2 && ty[0].rank == 1 && ty[1].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
-    dg_help(&s->diags, d, "shapes align at the right; `expand(x, 1)` makes a column of the first");
+  int row = n == 2 && ty[0].rank < ty[1].rank ? 0 : 1;
+  if (n == 2 && ty[row].rank == 1 && ty[1 - row].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
+    dg_help(&s->diags, d, "shapes align at the right; `expand(%s, 1)` makes a column of the %s",
+            source_text(s, operand[row], ".."), row ? "second" : "first");
   else
     dg_help(&s->diags, d,
             "the result must have the shape of one operand; a comprehension says every other "
@@ -462,19 +464,23 @@ static const char *op_word(OpCode op) {
   return op_info[op].text;
 }
 
-Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at) {
+/* Operands of two dtypes: the help casts the narrower one. */
+static _Noreturn void mixed_dtypes(Session *s, const char *op, const Type *t, Span at, Span left,
+                                   Span right) {
+  bool wide = t[0].dtype > t[1].dtype;
+  const char *a = dtype_info[t[0].dtype].name, *b = dtype_info[t[1].dtype].name;
+  fail_help(s, ERR_DTYPE_MIX, at,
+            txt(s, "`%s(%s)` casts the %s operand", wide ? a : b,
+                source_text(s, wide ? right : left, ".."), wide ? "right" : "left"),
+            "`%s` needs one dtype: the left side is %s, the right side %s", op, a, b);
+}
+
+Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right) {
   if (x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
   Type t[2] = {type_of(s, x), type_of(s, y)};
-  if (t[0].dtype != t[1].dtype) {
-    const char *a = dtype_info[t[0].dtype].name, *b = dtype_info[t[1].dtype].name;
-    bool wide = t[0].dtype > t[1].dtype;
-    fail_help(s, ERR_DTYPE_MIX, at,
-              txt(s, "`%s(%s)` casts the %s operand", wide ? a : b, wide ? "y" : "x",
-                  wide ? "right" : "left"),
-              "`%s` needs one dtype: the left side is %s, the right side %s", op_word(op), a, b);
-  }
+  if (t[0].dtype != t[1].dtype) mixed_dtypes(s, op_word(op), t, at, left, right);
   if (type_eq(&t[0], &t[1])) return op_run(s, op, 2, (Value[]){x, y}, NULL, 0, at);
-  Type to = common_shape(s, 2, t, at, txt(s, "`%s`", op_word(op)));
+  Type to = common_shape(s, 2, t, (Span[]){left, right}, at, txt(s, "`%s`", op_word(op)));
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev;
   Value v[2] = {op_broadcast_on(s, x, to.rank, to.dim, dev, at),
                 op_broadcast_on(s, y, to.rank, to.dim, dev, at)};
@@ -503,7 +509,7 @@ Value op_where(Session *s, Value c, Value x, Value y, Span at) {
   if (t[1].dtype != t[2].dtype)
     fail_help(s, ERR_DTYPE_MIX, at, "cast one of them", "`where` needs one dtype: %s and %s",
               dtype_info[t[1].dtype].name, dtype_info[t[2].dtype].name);
-  Type to = common_shape(s, 3, t, at, "`where`");
+  Type to = common_shape(s, 3, t, NULL, at, "`where`");
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev != DEV_CPU ? t[1].dev : t[2].dev;
   Value v[3] = {op_broadcast_on(s, c, to.rank, to.dim, dev, at),
                 op_broadcast_on(s, x, to.rank, to.dim, dev, at),
@@ -543,7 +549,7 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
       fail(s, ERR_WANT_BOOL, v_is_tensor(a) && type_of(s, a).dtype == DT_BOOL ? right : left,
            "`%s` takes bools, not %s and %s", ast_op_text(op), value_type_text(s, a),
            value_type_text(s, b));
-    return op_broadcast_binary(s, node_op[op], a, b, at);
+    return op_broadcast_binary(s, node_op[op], a, b, at, left, right);
   }
   if (v_is_number(a) && v_is_number(b)) return number_op(s, op, a, b, at);
   if (tree_operand(a) || tree_operand(b)) return tree_arith(s, op, a, b, at, left, right);
@@ -578,18 +584,21 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
     for (int i = 0; i < 2; i++)
       if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(s, v[i])))
         fail_help(s, ERR_FLOAT_INT, sp[i],
-                  txt(s, "cast the tensor: `f32(%s)`", source_text(s, sp[1 - i], "x")),
+                  txt(s, "cast the tensor: `f32(%s)`", source_text(s, sp[1 - i], "..")),
                   "a float number does not go with %s", dtype_info[like].name);
   }
   Value x = as_tensor(s, v[0], like, left), y = as_tensor(s, v[1], like, right);
   DType dt = (DType)type_of(s, x).dtype;
   if (dt == DT_BOOL && op != AST_EQ && op != AST_NE)
-    fail_help(s, ERR_OPERAND, at, "`i64(x)` counts bools as 0 and 1", "`%s` does not work on bool",
-              ast_op_text(op));
+    fail_help(s, ERR_OPERAND, at,
+              txt(s, "`i64(%s)` counts bools as 0 and 1", source_text(s, left, "..")),
+              "`%s` does not work on bool", ast_op_text(op));
   if (op == AST_DIV && dt_int(dt) && dt_int((DType)type_of(s, y).dtype))
-    fail_help(s, ERR_INT_DIV, at, "`//` divides ints, `f32(x) / ..` makes floats",
+    fail_help(s, ERR_INT_DIV, at,
+              txt(s, "`//` divides ints, `f32(%s) / ..` makes floats",
+                  source_text(s, left, "..")),
               "`/` does not work on %s tensors", dtype_info[dt].name);
-  return op_broadcast_binary(s, node_op[op], x, y, at);
+  return op_broadcast_binary(s, node_op[op], x, y, at, left, right);
 }
 
 Value op_unary(Session *s, OpCode op, Value x, Span at) {
@@ -624,10 +633,11 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
   x = as_tensor(s, x, DT_COUNT, at);
   DType dt = (DType)type_of(s, x).dtype;
   if (want == DOM_FLOAT && !dt_float(dt))
-    fail_help(s, ERR_WANT_FLOAT, at, txt(s, "cast it: `%s(f32(x))`", op_info[op].text),
+    fail_help(s, ERR_WANT_FLOAT, at,
+              txt(s, "cast it: `%s(f32(%s))`", op_info[op].text, source_text(s, at, "..")),
               "`%s` works on floats, this is %s", op_info[op].text, value_type_text(s, x));
   if (want == DOM_NUM && dt == DT_BOOL)
-    fail_help(s, ERR_OPERAND, at, "`i64(x)` counts bools as 0 and 1", "`%s` does not work on bool",
+    fail_help(s, ERR_OPERAND, at, "`i64(..)` counts bools as 0 and 1", "`%s` does not work on bool",
               op == OP_NEG ? "-" : op_info[op].text);
   if (want == DOM_BOOL && dt != DT_BOOL)
     fail(s, ERR_WANT_BOOL, at, "`%s` works on bools, this is %s", op_info[op].text,
@@ -799,17 +809,7 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
   if (a.rank == 0 || b.rank == 0)
     fail_help(s, ERR_RANK, a.rank == 0 ? left : right, "`*` multiplies by a scalar",
               "`@` needs at least one axis on both sides, this is a scalar");
-  if (a.dtype != b.dtype) {
-    Diag *d =
-        err(s, ERR_DTYPE_MIX, at, "`@` needs one dtype: the left side is %s, the right side %s",
-            dtype_info[a.dtype].name, dtype_info[b.dtype].name);
-    bool fa = dt_float((DType)a.dtype), fb = dt_float((DType)b.dtype);
-    bool wide = fa != fb ? fb : dt_size((DType)b.dtype) > dt_size((DType)a.dtype);
-    dg_help(&s->diags, d, "`%s(%s)` casts the %s operand",
-            dtype_info[wide ? b.dtype : a.dtype].name,
-            wide ? source_text(s, left, "x") : source_text(s, right, "y"), wide ? "left" : "right");
-    raise_(s);
-  }
+  if (a.dtype != b.dtype) mixed_dtypes(s, "@", (Type[]){a, b}, at, left, right);
   if (a.dtype == DT_BOOL) fail(s, ERR_OPERAND, at, "`@` does not work on bool");
   Dim ka = a.dim[a.rank - 1], kb = b.dim[b.rank > 1 ? b.rank - 2 : 0];
   if (ka != kb) {
@@ -826,11 +826,11 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
       dg_label(&s->diags, d, left, "%s", value_type_text(s, x));
       dg_label(&s->diags, d, right, "%s", value_type_text(s, y));
       if (b.rank == 2 && b.dim[1] == ka)
-        dg_help(&s->diags, d, "`%s @ transpose(%s)` fits", factor_text(s, left, "x"),
-                source_text(s, right, "y"));
+        dg_help(&s->diags, d, "`%s @ transpose(%s)` fits", factor_text(s, left, ".."),
+                source_text(s, right, ".."));
       else if (a.rank == 2 && a.dim[0] == kb)
-        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", source_text(s, left, "x"),
-                factor_text(s, right, "y"));
+        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", source_text(s, left, ".."),
+                factor_text(s, right, ".."));
       raise_(s);
     }
   }

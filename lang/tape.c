@@ -465,7 +465,7 @@ static void accumulate(Sweep *w, Value *slot, Value g, const TapeNode *n) {
   Session *s = w->s;
   Span at = n->span;
   if (slot->tag != V_UNIT)
-    g = w->record ? op_broadcast_binary(s, OP_ADD, *slot, g, at)
+    g = w->record ? op_broadcast_binary(s, OP_ADD, *slot, g, at, at, at)
                   : tensor_value(s, add(w, tensor_of(s, *slot, at), tensor_of(s, g, at), n));
   value_set(slot, g);
 }
