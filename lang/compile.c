@@ -108,6 +108,21 @@ const Type *unit_type(Unit *u, Value v) {
   return i < u->staged_count ? gr_type(u->g, u->staged[i].u.v) : NULL;
 }
 
+Type unit_sized(Unit *u, Type t) {
+  DimTab *dims = u->g->dims;
+  size_t n = dim_symbol_count(dims);
+  int64_t *env = ARENA_ARRAY(u->arena, int64_t, n + 1), d;
+  bool *set = ARENA_ARRAY(u->arena, bool, n + 1);
+  for (size_t i = 0; i < u->bind_count && !u->check; i++) {
+    const SymBind *b = &u->binds[i];
+    env[b->sym] = leaf_size(&u->flat.leaves[b->leaf], b->axis);
+    set[b->sym] = true;
+  }
+  for (int k = 0; k < t.rank; k++)
+    if (dim_eval(dims, t.dim[k], env, set, &d)) t.dim[k] = dim_const(dims, d);
+  return t;
+}
+
 /* Numbers are leaves by position: a cursor walks them in the order of flatten. */
 typedef struct Cursor {
   Unit *u;
@@ -933,6 +948,13 @@ typedef struct Ready {
   Choice choice;
 } Ready;
 
+/* A dim of a signature by its symbol: "N", or "S.0" of a pack. */
+static const char *dim_words(Session *s, const char *name) {
+  const char *dot = strchr(name, '.');
+  if (!dot) return txt(s, "the dim `%s`", name);
+  return txt(s, "axis %s of `...%.*s`", dot + 1, (int)(dot - name), name);
+}
+
 static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
   Flat flat;
   flat_init(&flat, s, &s->scratch);
@@ -951,8 +973,9 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     int64_t n = leaf_size(&flat.leaves[b->leaf], b->axis);
     if (set[b->sym] && env[b->sym] != n)
       fail(s, ERR_DIM_CONFLICT, a->call,
-           "the dim `%s` is %lld in one argument of `%s` and %lld in another",
-           dim_symbol_name(c->g->dims, b->sym), (long long)env[b->sym], fn_name(f), (long long)n);
+           "%s is %lld at one place in the arguments of `%s` and %lld at another",
+           dim_words(s, dim_symbol_name(c->g->dims, b->sym)), (long long)env[b->sym], fn_name(f),
+           (long long)n);
     env[b->sym] = n;
     set[b->sym] = true;
   }

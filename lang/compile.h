@@ -133,6 +133,7 @@ Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf *
 /* The type that a tensor or param of script has as an argument of what is being staged, with
  * symbols for its free dims; NULL when it is none. */
 const Type *unit_type(Unit *u, Value v);
+Type unit_sized(Unit *u, Type t); /* with the sizes of the call in place of their names */
 void flatten(Flat *f, Value v, Node *type, Node *fn);
 /* a stage for a region of the present one's graph */
 void region_open(Session *s, Stage *st, Name name);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lang/compile.h"
 #include "lang/hook.h"
 #include "lang/lang.h"
 #include "lang/policy.h"
@@ -308,6 +309,8 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
   case V_TENSOR:
   case V_PARAM: {
     Type t = type_of(s, v);
+    Unit *u = s->stage ? s->stage->unit : NULL;
+    if (u && dims_of(s) == u->g->dims) t = unit_sized(u, t);
     type_print(b, dims_of(s), &t);
     break;
   }
