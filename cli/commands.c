@@ -517,15 +517,15 @@ int cmd_help(Cli *c)
 {
   const char *topic = c->o.word_count ? c->o.words[0] : NULL;
   if (c->o.word_count > 1) return cli_usage(c, "help", "one topic at a time");
-  if (cli_help_command(c, &c->out, topic)) return EXIT_FINE;
+  bool command = cli_help_command(c, &c->out, topic);
+  if (!topic) return EXIT_FINE;
   if (!cli_open(c)) return EXIT_WRONG;
   const char *text = ckl_help(c->session, topic);
   int rc = EXIT_FINE;
   if (text) {
-    size_t n = strlen(text);
-    out_write(&c->out, text, n);
-    if (n && text[n - 1] != '\n') out_puts(&c->out, "\n");
-  } else {
+    if (command) out_puts(&c->out, "\n"); /* `test` is a word of the language, too */
+    out_puts(&c->out, text);
+  } else if (!command) {
     Suggest s;
     char room[120];
     suggest_start(&s, topic);

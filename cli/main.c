@@ -52,7 +52,7 @@ static const Command commands[] = {
    "and gradients are taken by all of them.\n"},
   {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
    "The file `-` is standard input.\n"},
-  {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a builtin", cmd_help,
+  {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a name", cmd_help,
    ""},
   {"ops", "--markdown", "M", "print the table of primitive operations", cmd_ops, ""},
   {"errors", "--markdown", "M", "print all error codes and what they mean", cmd_errors, ""},

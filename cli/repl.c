@@ -301,7 +301,7 @@ static void word_help(Repl *r, const char *rest)
   if (*rest) {
     const char *text = ckl_help(c->session, rest);
     if (text) {
-      out_printf(&c->out, "%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+      out_puts(&c->out, text);
       return;
     }
     Suggest s;

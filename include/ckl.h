@@ -251,7 +251,8 @@ const char *ckl_pass_name(size_t i);                        /* [-] of ckl_opt; N
 const char *ckl_opt(ckl_session *s, const char *pass, const char *name, const char *text, size_t n);
 /* Dumps the graph after `stage` of everything that gets compiled from now on to stream 2. [-] */
 ckl_status ckl_dump(ckl_session *s, const char *stage);
-/* [m] error code, builtin, or keyword; NULL: none */
+/* [m] what goes by that name: an error code, a word of the language, a builtin, a declaration of the
+ * program, a module of the library or what one declares; NULL: nothing */
 const char *ckl_help(ckl_session *s, const char *topic);
 const char *ckl_error_code(size_t i);                       /* [-] all codes; NULL past the end */
 const char *ckl_ops_markdown(ckl_session *s);               /* [m] docs/ops.md */

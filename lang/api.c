@@ -13,6 +13,7 @@
 #include "lang/capture.h"
 #include "lang/compile.h"
 #include "lang/handle.h"
+#include "lang/help.h"
 #include "lang/native.h"
 #include "lang/plan.h"
 #include "lang/session.h"
@@ -639,10 +640,7 @@ static const char *visible(Session *s, size_t i) {
   }
   if (i < builtin_count) return builtin_table[i].name;
   i -= builtin_count;
-  for (size_t k = 0; parse_reserved[k]; k++)
-    if (i-- == 0) return parse_reserved[k];
-  if (i < DT_COUNT) return dtype_info[i].name;
-  return NULL;
+  return i < keyword_count ? keyword_table[i].name : NULL;
 }
 
 const char *ckl_complete(ckl_session *k, const char *prefix, size_t i) {
@@ -987,32 +985,7 @@ ckl_status ckl_dump(ckl_session *k, const char *stage) {
 /* ---- help and generated documents */
 
 static void work_help(TextJob *t) {
-  Session *s = t->s;
-  int e = err_find(t->a);
-  if (e >= 0) {
-    buf_printf(t->b, "%s: %s\n\n%s\n", err_info[e].code, err_info[e].title, err_info[e].explain);
-    if (err_info[e].example[0]) buf_printf(t->b, "\nFor example:\n\n    %s\n", err_info[e].example);
-    return;
-  }
-  const Builtin *b = builtin_find(s, names_of(s->names, t->a));
-  if (b) {
-    buf_printf(t->b, "%s%s\n  %s%s\n", b->name, b->signature, b->doc,
-               b->flags & BI_SCRIPT ? " (script only)" : "");
-    return;
-  }
-  Global *g = s->main ? global_find(s, s->main, names_of(s->names, t->a)) : NULL;
-  if (g && (g->kind == G_FN || g->kind == G_MODEL)) {
-    const Node *d = g->decl;
-    Span h =
-        g->kind == G_FN ? d->fn->header : (Span){d->span.file, d->span.lo, d->model.name.span.hi};
-    const Source *src = &s->sources.items[h.file];
-    buf_put(t->b, src->text + h.lo, h.hi - h.lo);
-    buf_printf(t->b, "     %s\n", src->path);
-    const char *doc = g->kind == G_FN ? d->fn->doc : d->model.doc;
-    if (doc) buf_printf(t->b, "  %s\n", doc);
-    return;
-  }
-  t->found = false;
+  t->found = help_print(t->s, t->b, t->a);
 }
 
 const char *ckl_help(ckl_session *k, const char *topic) {

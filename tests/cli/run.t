@@ -151,6 +151,7 @@ for page in ops errors builtins; do
 done
 gives 0 'ckl help CODE' "$ckl" help shape-3
 says out shape-3 'explains it'
+says out '    print(x @ x)' 'with all lines of its example indented'
 gives 0 'ckl help NAME' "$ckl" help relu
 says out relu 'explains it'
 tap_done

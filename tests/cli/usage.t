@@ -41,6 +41,26 @@ gives 2 'an unknown pass' "$ckl" opt --pass=nosuchpass x.ckg
 says err 'known ones: ' 'the passes are listed'
 gives 2 'a topic that is none' "$ckl" help reluu
 says err 'did you mean `relu`' 'a near one is suggested'
+# what language.md calls words and dtypes, has help that names one of its sections
+guide=$srcdir/docs/language.md
+words=$(tr '\n' ' ' <"$guide" | sed 's/.*21 words are reserved: `\([^`]*\)`. The words *`\([^`]*\)`.* of a dtype `\([^`]*\)`.*/\1 \2 \3/')
+: >without
+for word in $words; do
+  section=$("$ckl" help "$word" 2>err | sed -n 's/^  (docs\/language.md, "\(.*\)")$/\1/p')
+  grep -q -x -F "## $section" "$guide" || echo "$word: $section" >>without
+done
+tap_empty "$(cat without)" 'all words of the language have help'
+tap_status $(($(echo $words | wc -w) != 40)) 'they are 40' without
+gives 0 'a name that is a command and a word' "$ckl" help test
+says out 'usage: ckl test' 'tells of the command'
+says out 'test "title" { .. }' 'and of the word'
+gives 0 'a model of the library' "$ckl" help Linear
+says out 'model Linear(nin: int, nout: int, bias = true)     use nn (Linear)' 'has its head and its module'
+says out 'x @ w + b on the last axis' 'and its comment'
+gives 0 'a function of the library' "$ckl" help standardize
+says out 'use data (standardize)' 'likewise'
+gives 0 'a module of the library' "$ckl" help nn
+says out 'It declares Linear Embedding' 'lists what it declares'
 gives 2 'a colour that is none' "$ckl" run --color=blue x.ckl
 gives 2 'a log channel that is none' "$ckl" run --log=compiel x.ckl
 says err 'did you mean `compile`' 'a near one is suggested'
