@@ -224,6 +224,10 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
     break;
   }
   case 'F': {
+    struct stat st; /* the file goes in the end: nothing else may */
+    if (!lstat(value, &st) && (!S_ISREG(st.st_mode) || st.st_size))
+      return cli_usage(c, command, "--spill needs a new file or an empty one; `%s` is %s", value,
+                       S_ISREG(st.st_mode) ? "not empty" : "no file of data");
     int fd = open(value, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return cli_usage(c, command, "cannot write `%s`: %s", value, strerror(errno));
     close(fd);

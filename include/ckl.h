@@ -86,14 +86,16 @@ typedef struct ckl_config {
   bool profile;        /* take times for ckl_profile */
   bool trace;          /* write, as stream 3, a JSON object per line for each captured backward */
   bool show_plan;      /* tell of each compiled call, before the first, what it takes: stream 2 */
-  /* A file for what `checkpoint <offload ..>` moves away from the host's memory; it is made or
-   * emptied, and gone afterwards. NULL: such values stay in memory, in an account of their own. */
+  /* A file for what `checkpoint <offload ..>` moves away from the host's memory; it must not be
+   * there yet, or be an empty file, and is gone afterwards. NULL: such values stay in memory, in an
+   * account of their own. */
   const char *spill;
   bool json;           /* warnings of a running program: a JSON object per line, as ckl_diag_json */
 } ckl_config;
 
 /* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or
- * config->device has no known name, or a level that this machine does not run. [m] */
+ * config->device has no known name, or a level that this machine does not run, or where
+ * config->spill cannot be had. [m] */
 ckl_session *ckl_open(const ckl_config *config);
 /* [-] NULL is fine; values still held become unusable except ckl_release */
 void ckl_close(ckl_session *s);
@@ -251,8 +253,8 @@ const char *ckl_pass_name(size_t i);                        /* [-] of ckl_opt; N
 const char *ckl_opt(ckl_session *s, const char *pass, const char *name, const char *text, size_t n);
 /* Dumps the graph after `stage` of everything that gets compiled from now on to stream 2. [-] */
 ckl_status ckl_dump(ckl_session *s, const char *stage);
-/* [m] what goes by that name: an error code, a word of the language, a builtin, a declaration of the
- * program, a module of the library or what one declares; NULL: nothing */
+/* [m] what goes by that name: an error code, a word of the language, a builtin, a declaration of
+ * the program, a module of the library or what one declares; NULL: nothing */
 const char *ckl_help(ckl_session *s, const char *topic);
 const char *ckl_error_code(size_t i);                       /* [-] all codes; NULL past the end */
 const char *ckl_ops_markdown(ckl_session *s);               /* [m] docs/ops.md */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct Piece { /* in use */
@@ -26,9 +27,11 @@ struct Spill {
 
 bool spill_open(Mem *m, const char *path) {
   Spill *s = mem_try(m, NULL, 0, sizeof *s);
+  struct stat st;
   if (!s) return false;
-  *s = (Spill){.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
-  if (s->fd < 0) {
+  *s = (Spill){.fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)};
+  if (s->fd < 0 || fstat(s->fd, &st) || !S_ISREG(st.st_mode) || st.st_size) {
+    if (s->fd >= 0) close(s->fd);
     mem_free(m, s, sizeof *s);
     return false;
   }

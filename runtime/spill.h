@@ -4,8 +4,9 @@
 
 #include "runtime/mem.h"
 
-/* From now on data of m's device spill lies in the file, which is made or emptied; when none is
- * alive. The file is gone when m is closed. False with errno, or when out of memory. */
+/* From now on data of m's device spill lies in the file, which must not be there yet, or be
+ * empty; when none is alive. The file is gone when m is closed. False with another one, where it
+ * cannot be made, or when out of memory. */
 bool spill_open(Mem *m, const char *path);
 void spill_close(Mem *m); /* by mem_close */
 /* 64-byte aligned; NULL when the disk is full or out of memory. */

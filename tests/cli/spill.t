@@ -24,6 +24,18 @@ says out '49152 49152 0' 'with the same account'
 gives 0 'values wait in a file' "$ckl" run --spill=away.bin offload.ckl
 says out '49152 49152 0' 'with the same account'
 tap_empty "$(ls away.bin 2>/dev/null)" 'the file is gone afterwards'
+: >away.bin
+gives 0 'an empty file is taken' "$ckl" run --spill=away.bin offload.ckl
+tap_empty "$(ls away.bin 2>/dev/null)" 'it is gone, too'
+gives 2 'a file with contents' "$ckl" run --spill=offload.ckl offload.ckl
+says err '`offload.ckl` is not empty' 'is left alone'
+tap_status $(($(wc -c <offload.ckl) == 0)) 'with what it holds' err
+mkfifo pipe && ln -s nothing link && mkdir folder
+for other in pipe link folder; do
+  gives 2 "a $other" "$ckl" run --spill=$other offload.ckl
+  says err "\`$other\` is no file of data" 'is none'
+done
+tap_status $((0$([ -p pipe ] && [ -L link ] && [ -d folder ] || echo 1))) 'all are still there' err
 gives 2 'a file that cannot be written' "$ckl" run --spill=/nowhere/x.bin offload.ckl
 says err 'cannot write `/nowhere/x.bin`' 'its name shows'
 tap_done
