@@ -148,6 +148,7 @@ typedef struct GErr {
   int operand;      /* which operand is at fault, -1 = the op as a whole */
   char text[400];
   char help[300];   /* "" = none */
+  unsigned line;    /* of the text that is read; 0 = none */
   bool nomem, interrupted;
 } GErr;
 bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...)

@@ -1,10 +1,10 @@
 /* The reader of the text form (the grammar is at the top of graph/text.c).
  *
  * In: any bytes. Out: a verified graph in the given arena with a DimTab of its own, or NULL and a
- * text with the line number. Nodes go through gr_op, so types come from the shape rules; the types
- * in the text must agree with them. Alias classes (made where a text leaves them out), provenance
- * and checks are taken from the text, and the verifier has the last word. Nothing is believed:
- * numbers are range-checked, nesting is limited.
+ * text with the number of the line. Nodes go through gr_op, so types come from the shape rules; the
+ * types in the text must agree with them. Alias classes (made where a text leaves them out),
+ * provenance and checks are taken from the text, and the verifier has the last word. Nothing is
+ * believed: numbers are range-checked, nesting is limited.
  */
 #include <string.h>
 
@@ -25,7 +25,9 @@ typedef struct Reader {
 
 /* -- characters and words */
 static bool fault(Reader *r, const char *what) {
-  return gerr_set(r->e, ERR_IR_TEXT, -1, "line %u: %s", r->line, what);
+  gerr_set(r->e, ERR_IR_TEXT, -1, "%s", what);
+  r->e->line = r->line;
+  return false;
 }
 
 static void blanks(Reader *r) {
@@ -67,7 +69,7 @@ static bool take(Reader *r, char c) {
 
 static bool need(Reader *r, char c) {
   if (take(r, c)) return true;
-  return gerr_set(r->e, ERR_IR_TEXT, -1, "line %u: `%c` is expected here", r->line, c);
+  return fault(r, arena_printf(r->a, "`%c` is expected here", c));
 }
 
 static bool take_word(Reader *r, const char *w) {

@@ -938,6 +938,13 @@ const char *ckl_pass_name(size_t i) {
   return i < sizeof passes / sizeof *passes ? passes[i].name : NULL;
 }
 
+static Span span_of_line(const Session *s, uint32_t file, unsigned line) {
+  const Source *f = &s->sources.items[file];
+  uint32_t lo = line ? f->line_start[line - 1] : 0;
+  lo += (uint32_t)strspn(f->text + lo, " \t");
+  return (Span){file, lo, line ? lo + (uint32_t)strcspn(f->text + lo, "\r\n") : lo};
+}
+
 static void work_opt(TextJob *t) {
   Session *s = t->s;
   GErr e = {.code = ERR_IR, .operand = -1};
@@ -946,7 +953,7 @@ static void work_opt(TextJob *t) {
   Span at = {file, 0, 0};
   if (!g) {
     e.code = ERR_IR;
-    fail_gerr(s, at, &e);
+    fail_gerr(s, span_of_line(s, file, e.line), &e);
   }
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
     if (!strcmp(passes[i].name, t->d)) {

@@ -136,6 +136,9 @@ gives 0 'ckl opt reads what ckl ir wrote' sh -c "'$ckl' ir --stage=stage fn.ckl 
 says out mul 'the graph shows'
 gives 1 'ckl opt of nonsense' sh -c "echo nonsense | '$ckl' opt --pass=dce -"
 says err 'error[graph-1]' 'it says so'
+sed 's/ = mul .*/ = mull/' f.ckg >wrong.ckg
+gives 1 'a graph with a wrong line' "$ckl" opt --pass=dce wrong.ckg
+says err "wrong.ckg:$(grep -n mull wrong.ckg | head -1 | cut -d: -f1):3" 'it is the line that shows'
 
 echo 'seed(4); print(uniform([1]))' >a.ckl
 echo 'print(uniform([2]))' >u.ckl

@@ -101,7 +101,8 @@ static void bad(const char *text, const char *why)
 {
   GErr e;
   Graph *g = gr_read(&arena, names, text, strlen(text), &e);
-  if (check_msg(!g, "this was read: %s", text)) check_has(e.text, why);
+  if (check_msg(!g, "this was read: %s", text))
+    check_has(arena_printf(&arena, "line %u: %s", e.line, e.text), why);
   if (!g) check_int(e.code, ==, ERR_IR_TEXT);
 }
 
