@@ -890,6 +890,7 @@ static void work_plan(TextJob *t) {
   load_main(&j);
   if (!check_module(s, s->main, false)) dg_throw(&s->diags);
   if (t->n) {
+    plan_types_fit(s, t->c, t->n);
     ckl_value *v = NULL;
     Job e = {.s = s, .text = plan_expression(t), .name = "the types", .out = &v};
     e.n = strlen(e.text);

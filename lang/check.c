@@ -939,6 +939,30 @@ static Node *find_fn(Session *s, const char *name, ModelDecl **model) {
   return NULL;
 }
 
+/* n types stand for the first parameters, or for all. */
+static void types_fit(Session *s, const Node *fn, size_t n, bool all) {
+  const NodeList *p = &fn->fn->params;
+  const char *name = fn->fn->name.name;
+  size_t k = 0;
+  for (uint32_t i = 0; i < p->count; i++) {
+    if (p->items[i]->param.init) continue;
+    if (k++ < n || !all) continue;
+    fail_help(s, ERR_ARG_COUNT, p->items[i]->span,
+              "give one for each parameter without a default, in order",
+              "there is no TYPE for the parameter `%s` of `%s`", p->items[i]->param.name.name,
+              name);
+  }
+  if (n > k)
+    fail(s, ERR_ARG_COUNT, fn->fn->header, "`%s` takes %zu argument%s by position, not %zu", name,
+         k, k == 1 ? "" : "s", n);
+}
+
+void plan_types_fit(Session *s, const char *fn, size_t n) {
+  ModelDecl *m;
+  const Node *node = find_fn(s, fn, &m);
+  if (node && !m) types_fit(s, node, n, true);
+}
+
 bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
               const char *stage) {
   Made j = {.s = s, .module = s->main, .out = out, .type_count = n};
@@ -946,6 +970,7 @@ bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, si
   if (!j.node)
     fail(s, ERR_UNKNOWN_NAME, (Span){0},
          "the file has no function `%s` (a method is `Model.method`)", fn);
+  types_fit(s, j.node, n, false);
   const char *more = strchr(stage, ' '); /* "joint epilogue" */
   size_t len = more ? (size_t)(more - stage) : strlen(stage);
   while (j.stage < STAGE_COUNT &&

@@ -482,6 +482,8 @@ _Noreturn void check_gives_up(Session *s);
 int64_t session_counter(const Session *s, const char *name);
 bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
               const char *stage);
+/* That a call with n types has one for each parameter of a function of the file; else it throws. */
+void plan_types_fit(Session *s, const char *fn, size_t n);
 /* session.c */
 /* A line "channel: .." on stream 2, if the channel is on. */
 void log_line(Session *s, int channel, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -30,6 +30,11 @@ gives 0 'words of the program may follow' "$ckl" plan net.ckl step rows=8
 says out '2,048' 'they arrive'
 gives 0 'types stand for arguments' "$ckl" plan net.ckl twice 'f32[8, 8]' 'f32[8, 8]'
 says out 'plan of twice and its gradient' 'and nothing is run'
+gives 1 'a type too few' "$ckl" plan net.ckl twice 'f32[8, 8]'
+says err 'there is no TYPE for the parameter `y` of `twice`' 'the parameter shows'
+says err 'net.ckl:11:27' 'where it stands'
+gives 1 'a type too many' "$ckl" plan net.ckl twice f32 f32 f32
+says err 'takes 2 arguments by position, not 3' 'is an error, too'
 gives 0 'as JSON' "$ckl" plan --json net.ckl step
 says out '"function": "step"' 'one object'
 says out '"becomes": "recomputed"' 'with the values of the blocks'

@@ -132,6 +132,8 @@ gives 1 'ckl ir of a function that is none' "$ckl" ir --stage=stage fn.ckl g
 echo 'fn f(x) = x * 2' >generic.ckl
 gives 0 'ckl ir with a type' "$ckl" ir generic.ckl f 'f32[8, 3]'
 says out 'f32[8, 3]' 'the type shows'
+gives 1 'ckl ir with a type too many' "$ckl" ir generic.ckl f 'f32[8, 3]' 'f32[8]'
+says err 'error[call-1]: `f` takes 1 argument by position, not 2' 'it says so'
 gives 0 'ckl opt reads what ckl ir wrote' sh -c "'$ckl' ir --stage=stage fn.ckl f >f.ckg && '$ckl' opt --pass=dce f.ckg"
 says out mul 'the graph shows'
 gives 1 'ckl opt of nonsense' sh -c "echo nonsense | '$ckl' opt --pass=dce -"
