@@ -494,6 +494,13 @@ static const char *fields_text(Session *s, Inst *i, Name f) {
   return i->count ? b.s : txt(s, "`%s` has no fields", i->model->name);
 }
 
+static const char *record_fields_text(Session *s, Value x, Name f) {
+  const Record *r = x.u.rec;
+  for (size_t k = 0; strlen(f) > 2 && k < r->count; k++)
+    if (str_distance(f, r->names[k], 2) <= 2) return txt(s, "did you mean `%s`?", r->names[k]);
+  return txt(s, "its fields are those of %s", value_type_text(s, x));
+}
+
 /* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
 static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
   Name f = e->dot.name.name;
@@ -558,7 +565,7 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
   else if (x.tag == V_INST)
     dg_help(&s->diags, d, "%s", fields_text(s, x.u.inst, f));
   else if (x.tag == V_RECORD && x.u.rec->count)
-    dg_help(&s->diags, d, "its fields are those of %s", value_type_text(s, x));
+    dg_help(&s->diags, d, "%s", record_fields_text(s, x, f));
   raise_(s);
 }
 
@@ -790,6 +797,16 @@ static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, 
  * that. */
 static Value unset(Session *s) { return s->abstract ? (Value){.tag = V_UNKNOWN} : v_unit(); }
 
+/* Is l a parameter of the function that runs? */
+static bool is_argument(const Session *s, const Local *l) {
+  const NodeList *p = s->frame->fn ? &s->frame->fn->decl->fn->params : NULL;
+  for (uint32_t i = 0; p && i < p->count; i++) {
+    Span at = p->items[i]->param.name.span;
+    if (at.file == l->span.file && at.lo == l->span.lo) return true;
+  }
+  return false;
+}
+
 static Flow eval_assign(Session *s, Node *st) {
   Value v = eval(s, st->assign.value);
   if (s->flow != FLOW_NEXT) return take_flow(s);
@@ -876,10 +893,14 @@ static Flow eval_assign(Session *s, Node *st) {
   bool is_var = l ? l->is_var : g->is_var;
   if (!is_var && abstract_param(s, old)) return FLOW_NEXT;
   if (!is_var) {
+    bool given = l && is_argument(s, l);
     Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span,
-                  "`%s` is a `let` and cannot be assigned", root->name);
+                  "`%s` is a %s and cannot be assigned", root->name,
+                  given ? "parameter" : "`let`");
     dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
-    dg_help(&s->diags, d, "declare it with `var %s = ..`", root->name);
+    dg_help(&s->diags, d,
+            given ? "copy it to a `var`: `var now = %s`" : "declare it with `var %s = ..`",
+            root->name);
     raise_(s);
   }
   if (g && s->frame->code)

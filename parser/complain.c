@@ -435,6 +435,7 @@ static bool after_operand(Parser *ps, Tok t) {
     return say(ps, ERR_SYNTAX_TRAIL, t.lo, t.hi, "a block is no argument of a call",
                "write `f(x, fn() { .. })`, or `wrap <f x> { .. }`");
   if (t.kind == TK_EQ) {
+    if (t.hi - t.lo > 1) return true; /* as `=>`: the lexer has said so */
     if (top(ps) == '(' && ps->prev.kind == TK_IDENT && ps->prev2.kind == TK_DOT)
       return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi, "the name of an argument has no dot", NULL);
     if (top(ps) == '(' && ps->prev.kind == TK_IDENT && ps->prev2.kind == TK_COMMA)
