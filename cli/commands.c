@@ -178,8 +178,11 @@ void cli_report(Cli *c)
 {
   out_flush(&c->out);
   if (c->out.error) return; /* the program was stopped for that */
-  size_t n = ckl_diag_count(c->session);
+  enum { MANY = 20 }; /* then a program is not looked at any further */
+  static const char stopped[] = "what comes after 20 errors is not looked for";
+  size_t n = ckl_diag_count(c->session), errors = 0;
   for (size_t i = 0; i < n; i++) {
+    errors += ckl_diag_is_error(c->session, i);
     const char *text = c->o.json ? ckl_diag_json(c->session, i)
                                  : ckl_diag_text(c->session, i, c->err.color ? CKL_COLOR : 0);
     if (!text) continue;
@@ -187,6 +190,9 @@ void cli_report(Cli *c)
     out_write(&c->err, text, k);
     if (k && text[k - 1] != '\n') out_puts(&c->err, "\n");
   }
+  if (errors >= MANY)
+    out_printf(&c->err,
+               c->o.json ? "{\"severity\":\"note\",\"message\":\"%s\"}\n" : "note: %s\n", stopped);
   out_flush(&c->err);
 }
 

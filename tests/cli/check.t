@@ -16,6 +16,14 @@ says out 'good.ckl: fine' 'says what is fine'
 says out 'bad.ckl: 1 error' 'and what is not'
 gives 1 'as JSON' "$ckl" check --json bad.ckl
 tap_empty "$(grep -v '^{.*}$' err)" 'an object per line'
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do echo "let x$i = y$i"; done >many.ckl
+gives 1 '19 errors' "$ckl" check many.ckl
+tap_empty "$(grep '^note' err)" 'are all'
+for i in 1 2 3; do echo "let z$i = y$i"; done >>many.ckl
+gives 1 '22 errors' "$ckl" check many.ckl
+says err 'note: what comes after 20 errors' 'are cut, and a note says so'
+gives 1 'as JSON' "$ckl" check --json many.ckl
+says err '{"severity":"note","message":"what comes after 20' 'the note is an object, too'
 
 echo 'fn f(x: int) -> int = x + 1
 test "adds one" { assert f(1) == 2 }
