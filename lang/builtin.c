@@ -130,7 +130,8 @@ const BuiltinSig *builtin_sig(const Session *s, const Builtin *b) {
 
 Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   if (in_code(s) && (b->flags & BI_SCRIPT))
-    fail(s, ERR_SCRIPT_ONLY, a->call, "`%s` works in script, not in code", b->name);
+    fail_help(s, ERR_SCRIPT_ONLY, a->call, "call it at the top level or in a proc",
+              "`%s` works in script, not in code", b->name + (b->name[0] == '_'));
   if (b->flags & BI_RAW) {
     if (!node)
       fail(s, ERR_NOT_CALLABLE, a->call, "`%s` is called by its name, it is no function value",

@@ -190,16 +190,26 @@ static void legal_call(Legal *l, Node *c) {
   if (b && (b->flags & BI_SCRIPT)) refuse(l, c->dot.name.span, "this works in script only");
 }
 
+/* Why code cannot have this value, or NULL. */
+static const char *script_value(Value v) {
+  const char *why = NULL;
+  if (v.tag == V_SEQ) return "this is a sequence, which belongs to script";
+  if (v.tag == V_HANDLE) return "this is a handle of hooks, which belongs to script";
+  if (v.tag == V_LIST || v.tag == V_TUPLE)
+    for (size_t i = 0; i < v.u.list->count && !why; i++) why = script_value(v.u.list->items[i]);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count && !why; i++) why = script_value(v.u.rec->items[i]);
+  return why;
+}
+
 static void legal_name(Legal *l, Node *n) {
   Session *s = l->s;
   Local *x = local_find(s, n->name);
   Global *g = x ? NULL : global_find(s, s->frame->module, n->name);
-  bool var = g && g->kind == G_VALUE && g->is_var;
-  bool seq = x ? x->v.tag == V_SEQ : g && g->v.tag == V_SEQ;
-  if ((!var && !seq) || local_binds((Node *)l->root, n->name)) return;
-  refuse(l, n->span,
-         var ? "this reads or assigns a top-level `var`"
-             : "this is a sequence, which belongs to script");
+  const char *why = g && g->kind == G_VALUE && g->is_var ? "this reads or assigns a top-level `var`"
+                    : x || g                             ? script_value(x ? x->v : g->v)
+                                                         : NULL;
+  if (why && !local_binds((Node *)l->root, n->name)) refuse(l, n->span, why);
 }
 
 static void legal_visit(void *ud, Node *n) {
