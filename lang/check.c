@@ -673,9 +673,9 @@ void check_carry(Session *s, const AbstractVars *k, Node *body) {
   }
 }
 
-/* Does a variable of script hold a param, which may be assigned? */
+/* Does a variable hold a param, which may be assigned? */
 bool abstract_param(Session *s, Value v) {
-  if (!s->abstract || v.tag != V_NODE || (s->frame->fn && s->frame->fn->is_code)) return false;
+  if (!s->abstract || v.tag != V_NODE) return false;
   Stage *st = s->stage;
   while (st && st->level > v.aux) st = st->up;
   return st && st->g->nodes[v.u.v.node].op == OP_ALIAS;

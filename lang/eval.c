@@ -793,10 +793,6 @@ static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, 
   state_write(s, inst, field, nv, st->span);
 }
 
-/* A top-level variable before its statement: in `check`, the body of a proc is walked before
- * that. */
-static Value unset(Session *s) { return s->abstract ? (Value){.tag = V_UNKNOWN} : v_unit(); }
-
 /* Is l a parameter of the function that runs? */
 static bool is_argument(const Session *s, const Local *l) {
   const NodeList *p = s->frame->fn ? &s->frame->fn->decl->fn->params : NULL;
@@ -836,7 +832,8 @@ static Flow eval_assign(Session *s, Node *st) {
     } else {
       g = global_find(s, s->frame->module, root->name);
       if (!g) name_value(s, root->name, root->span, true);
-      if (g && g->kind == G_VALUE) cur = g->is_set ? g->v : unset(s);
+      if (g && g->kind == G_VALUE)
+        cur = g->is_var && g->is_set ? g->v : global_value(s, g, root->span);
       if (g && g->kind != G_VALUE)
         fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
       if (!g)
@@ -845,22 +842,17 @@ static Flow eval_assign(Session *s, Node *st) {
   } else {
     cur = eval(s, root);
   }
-  size_t used = 0;
+  Value old = cur;
   for (size_t i = 0; i < n && cur.tag != V_UNKNOWN; i++) {
     if (cur.tag == V_INST && path[i]->kind == N_DOT) {
       Field *f = inst_field(cur.u.inst, path[i]->dot.name.name);
-      bool last = true;
       if (f && (f->kind == FIELD_LET || f->kind == FIELD_ARG) && i + 1 < n) {
         cur = f->v;
-        last = false;
+        continue;
       }
-      if (last) {
-        assign_field(s, cur.u.inst, path[i]->dot.name.name, path + i + 1, n - i - 1, st, v,
-                     path[i]->dot.name.span);
-        return FLOW_NEXT;
-      }
-      used = i + 1;
-      continue;
+      assign_field(s, cur.u.inst, path[i]->dot.name.name, path + i + 1, n - i - 1, st, v,
+                   path[i]->dot.name.span);
+      return FLOW_NEXT;
     }
     /* only paths to instances are followed further: blocks[i].w = e */
     if (cur.tag == V_LIST && path[i]->kind == N_INDEX && path[i]->index.items.count == 1) {
@@ -879,10 +871,8 @@ static Flow eval_assign(Session *s, Node *st) {
     }
     break;
   }
-  (void)used;
   if (root->kind != N_NAME)
     fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
-  Value old = l ? l->v : g->is_set ? g->v : unset(s);
   if (old.tag == V_PARAM && (!l || !l->is_var) && (!g || !g->is_var)) {
     Value nv =
         put_path(s, n || st->assign.op != AST_NONE ? param_read(s, old.u.p, root->span) : v_unit(),
@@ -891,7 +881,8 @@ static Flow eval_assign(Session *s, Node *st) {
     return FLOW_NEXT;
   }
   bool is_var = l ? l->is_var : g->is_var;
-  if (!is_var && abstract_param(s, old)) return FLOW_NEXT;
+  /* in `check`: a param, or what may hold one */
+  if (!is_var && (old.tag == V_UNKNOWN || abstract_param(s, old))) return FLOW_NEXT;
   if (!is_var) {
     bool given = l && is_argument(s, l);
     Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span,
