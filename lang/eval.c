@@ -664,8 +664,7 @@ static Value eval_block_expr(Session *s, Node *b) {
   return v;
 }
 
-Value eval(Session *s, Node *e) {
-  if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
+static Value eval_node(Session *s, Node *e) {
   switch ((NodeKind)e->kind) {
   case N_INT: return v_int(e->number.i);
   case N_SIZE: return v_int(e->number.i);
@@ -718,6 +717,13 @@ Value eval(Session *s, Node *e) {
   case N_WRAP: return eval_wrap(s, e);
   default: fail(s, ERR_BUG, e->span, "expression of kind %s", ast_kind_name(e->kind));
   }
+}
+
+Value eval(Session *s, Node *e) {
+  if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
+  Value v = eval_node(s, e);
+  if (v.tag == V_UNKNOWN) block_unknown(s);
+  return v;
 }
 
 /* -- statements */

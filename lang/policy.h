@@ -30,6 +30,7 @@ typedef struct Policy {
   bool layer;                  /* given by checkpoint_layers */
   /* bytes that backward keeps of the blocks so far; whether one of them saves some */
   int64_t with, without; bool saves;
+  bool unknown; /* of `check`: a block so far has a value that is not known */
   Name text;
 } Policy;
 
@@ -61,6 +62,8 @@ void block_leave(Session *s, OpenBlock *b, bool last);
 extern const char *const policy_tags[]; /* by Tag: the word of a clause */
 /* A value of the graph got the name of a `let` (and of an item in it). */
 void block_named(Session *s, Name name, const Name *item, size_t items, Value v);
+/* An expression has a value that `check` does not know: what is done with it leaves no nodes. */
+void block_unknown(Session *s);
 /* Around a call of the library's attention: the nodes made since `from`. */
 void block_attention(Session *s, uint32_t from);
 

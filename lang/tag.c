@@ -128,6 +128,10 @@ void block_named(Session *s, Name name, const Name *item, size_t items, Value v)
   }
 }
 
+void block_unknown(Session *s) {
+  for (OpenBlock *b = s->stage ? s->stage->open : NULL; b; b = b->up) b->policy->unknown = true;
+}
+
 void block_attention(Session *s, uint32_t from) {
   const Graph *g = s->stage->g;
   Stretch a = {g, from, (uint32_t)g->node_count};
@@ -481,14 +485,14 @@ static void warn_nothing(Close *c, bool last) {
             (long long)p->with, (long long)p->without);
 }
 
-/* While checking, a size that was made up, or another mode, may lead another way through the code:
- * then nothing is known. */
+/* While checking, a size that was made up, or another mode, may lead another way through the code,
+ * and what is done with an unknown value leaves no nodes: then nothing is known. */
 static void unmet(Close *c) {
   Session *s = c->s;
   const Policy *p = c->b->policy;
   Diag *d = NULL;
   const Unit *u = s->stage->unit;
-  if (u->check && (u->pin_count || u->modal)) return;
+  if (u->check && (u->pin_count || u->modal || p->unknown)) return;
   for (size_t i = 0; i < p->count; i++) {
     const Rule *r = &p->rules[i];
     if (r->met || !r->own) continue;
