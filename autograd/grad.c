@@ -813,7 +813,7 @@ GRADS(DEFER)
   Graph *g = r->g;
   int n = 1;
   if (gr_attr_i(g, r->node, AT_INDEX, -1) < 0) {
-    refuse(r, ERR_GRAD_NONE, "a deferred host callback has no gradient");
+    refuse(r, ERR_GRAD_NONE, "a deferred function has no gradient, nor has a hook");
     return;
   }
   Val *in = ARENA_ARRAY(r->scratch, Val, r->in_count + 1);

@@ -268,6 +268,20 @@ static Value dot_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   return v[0];
 }
 
+/* Of the nodes of a gradient since `from`: those of hooks, in which it has no derivative. */
+static void refuse_hooks(Session *s, uint32_t from, Span at) {
+  const Graph *g = s->stage->g;
+  for (uint32_t n = from; n < g->node_count; n++) {
+    if (g->nodes[n].op != OP_DEFER || gr_attr_i(g, n, AT_INDEX, -1) < 0) continue;
+    Diag *d = err(s, ERR_GRAD_NONE, at,
+                  "a forward derivative goes through a hook, which is called with gradients only");
+    dg_label(&s->diags, d, g->provs[g->nodes[n].prov].span, "the hook is here");
+    dg_help(&s->diags, d, "`vjp` and `grad` call hooks; before `jvp`, `.remove()` the hook or "
+                          "leave out the `on_grad`");
+    raise_(s);
+  }
+}
+
 /* The derivative along t, by differentiating the vjp by its cotangent, in which it is linear
  * (the double-vjp form of forward mode). */
 BUILTIN_FN(bi_jvp) {
@@ -275,7 +289,9 @@ BUILTIN_FN(bi_jvp) {
   Value x = fresh(s, c->v[1], c->at), y = code_call(s, c->v[0], x, c->at);
   Type ty = type_of(s, y);
   Value u = fresh(s, zero_node(s, &ty), c->at);
+  uint32_t from = (uint32_t)s->stage->g->node_count;
   Value g = code_gradient(s, y, u, x, false, c->at);
+  refuse_hooks(s, from, c->at);
   Value trees[2] = {g, c->v[2]};
   Dot d = {c->at, v_unit()};
   tree_map(s, 2, trees, dot_leaf, &d, c->at);

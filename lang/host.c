@@ -14,6 +14,8 @@
 #include "lang/builtin.h"
 #include "lang/hook.h"
 
+static const char deferred_text[] = "defer"; /* of nodes; others are of hooks */
+
 typedef enum HostKind {
   HOST_DEFER,  /* defer(f)(x) */
   HOST_GRAD,   /* on_grad(x, f) in code */
@@ -347,7 +349,7 @@ Value deferred_call(Session *s, FnObj *f, const Args *a) {
   if (s->abstract) return op_run(s, OP_ALIAS, 1, &x, NULL, 0, a->call);
   if (s->stage) {
     Value fn = {.tag = V_FN, .u.fn = f};
-    Val r = function_node(s, OP_DEFER, HOST_DEFER, x, fn, a->call, "defer");
+    Val r = function_node(s, OP_DEFER, HOST_DEFER, x, fn, a->call, deferred_text);
     return node_value(s, (Val){r.node, 1});
   }
   Value y = run_deferred(s, f, x, a->call);
@@ -471,9 +473,10 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
   if (g->nodes[node].op != OP_DEFER) return effect_run(s, g, node, in, n, out, e);
   int64_t number = gr_attr_i(g, node, AT_INDEX, -1);
   if (number < 0 || !r->hosts)
-    return gerr_set(e, ERR_GRAD_NONE, -1,
-                    "a second gradient goes through a hook of code or a deferred function, which "
-                    "has none");
+    return gerr_set(e, ERR_GRAD_NONE, -1, "%s",
+                    strcmp(gr_attr(g, node, AT_TEXT)->u.text, deferred_text)
+                        ? "a second gradient goes through a hook, which has none"
+                        : "a deferred function has no gradient");
   size_t index = (size_t)number;
   int carry = (int)gr_attr_i(g, node, AT_CARRY, 1);
   const Attr *which = gr_attr(g, node, AT_WRT);
