@@ -61,7 +61,7 @@ typedef struct Kept {
   const char *key;
   size_t key_len;
   Span at;           /* of the `grad` that was captured */
-  uint32_t *part;    /* where the parts of a node end in the key: PARTS each */
+  uint32_t *part;    /* where parts of the key end: the first, then PARTS of each node */
   size_t part_count;
   Graph *g;          /* NULL: no such form */
   bool apart;        /* each use of a value is an input of its own */
@@ -153,8 +153,8 @@ static Way way_of(const Capture *c, const Edge *e) {
   return (Way){2, e->node->index, e->out};
 }
 
-/* What differs when a backward is not found, part by part of a node. */
-enum { PART_KIND, PART_EDGES, PART_TYPES, PARTS };
+/* What differs when a backward is not found: what is asked for, then part by part of each node. */
+enum { PART_HOOKS, PART_KIND, PART_EDGES, PART_TYPES, PARTS };
 typedef struct Parts {
   uint32_t *end;
   size_t count, cap;
@@ -162,6 +162,20 @@ typedef struct Parts {
 
 static void end_part(Session *s, Parts *p, const Buf *b) {
   if (p) VEC_PUSH(&s->scratch, p->end, p->count, p->cap, (uint32_t)b->n);
+}
+
+/* Hooks of the results of a node, and of the params to which its gradients go. */
+static void key_hooks(const Capture *c, Buf *b, uint32_t i) {
+  const TapeNode *n = c->nodes[i];
+  for (uint32_t k = 0; n->hooked && k < n->out_count; k++)
+    if (has_hooks(c, HOOK_VALUE, i, k)) key_put(b, (uint32_t[]){2, k}, 2 * sizeof k);
+  for (uint32_t k = 0; n->mark == 2 && k < n->in_count; k++) {
+    int at = n->in[k].param && n->in[k].param->hooked ? param_index(c, n->in[k].param) : -1;
+    uint32_t h = at < 0 ? 0
+                        : 4u * has_hooks(c, HOOK_PARAM, 0, (uint32_t)at) +
+                              8u * has_hooks(c, HOOK_AFTER_GRAD, 0, (uint32_t)at);
+    if (h) key_put(b, (uint32_t[]){h, k}, 2 * sizeof k);
+  }
 }
 
 /* `apart`: each use of a value is an input of its own. `p` may be NULL. */
@@ -177,22 +191,21 @@ static void key_of(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p) {
                       (uint32_t)x->rank};
   key_put(b, head, sizeof head);
   for (int k = 0; k < x->rank; k++) sizes_key(b, z, x->dim[k]);
-  for (uint32_t i = 0; i < c->param_count; i++) {
-    if (!c->params[i]->hooked) continue;
-    uint32_t h[3] = {i, has_hooks(c, HOOK_PARAM, 0, i), has_hooks(c, HOOK_AFTER_GRAD, 0, i)};
-    key_put(b, h, sizeof h);
-  }
   for (size_t i = 0; i < c->target_count; i++) {
     uint32_t t[2] = {c->targets[i].node->index, c->targets[i].out};
     key_put(b, t, sizeof t);
   }
+  end_part(s, p, b);
   for (size_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
-    for (uint32_t k = 0; n->hooked && k < n->out_count; k++) {
-      uint32_t h[2] = {(uint32_t)i, k};
-      if (has_hooks(c, HOOK_VALUE, (uint32_t)i, k)) key_put(b, h, sizeof h);
+    key_hooks(c, b, (uint32_t)i);
+    end_part(s, p, b);
+    uint32_t needed = n->mark == 2; /* 0 and 1 are no kind of hook */
+    key_put(b, &needed, sizeof needed);
+    if (!needed) {
+      for (int k = PART_KIND; k < PARTS; k++) end_part(s, p, b);
+      continue;
     }
-    if (n->mark != 2) continue;
     uint32_t node[5] = {(uint32_t)i, (uint32_t)n->op << 1 | n->opened, (uint32_t)n->in_count,
                         (uint32_t)n->out_count, (uint32_t)n->attr_count};
     key_put(b, &n->joint, sizeof n->joint);
@@ -609,7 +622,8 @@ static void trace(const Maker *m, double ms) {
 /* Says on the debug level of the log why nothing of what is kept fits. */
 static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
   static const char *const what[PARTS] = {
-      "another operation, call or number of operands", "its gradients go elsewhere",
+      "hooks on its results or params were added or removed",
+      "another operation or number of operands", "its gradients go elsewhere",
       "other dtypes, ranks, attributes or pattern of sizes"};
   Session *s = c->s;
   const Kept *old = NULL;
@@ -631,15 +645,20 @@ static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
              old->part_count / PARTS);
     return;
   }
-  size_t node = 0, i = 0; /* number at / PARTS among those with a gradient */
-  for (; i < c->count; i++) {
-    if (c->nodes[i]->mark == 2 && node++ == at / PARTS) break;
+  if (!at) {
+    log_line(s, LOG_BACKWARD,
+             "unlike the last one: gradients of another result, or by other params or values");
+    return;
   }
-  const TapeNode *x = c->nodes[i < c->count ? i : 0];
+  size_t i = (at - 1) / PARTS, part = (at - 1) % PARTS;
+  const TapeNode *x = c->nodes[i];
+  const char *text = what[part];
+  if (part == PART_KIND && x->joint)
+    text = "another function, or the same for other types, static values, modes or hooks";
   uint32_t line = 0, col;
   if (x->span.file) src_place(&s->sources, x->span.file, x->span.lo, &line, &col);
   log_line(s, LOG_BACKWARD, "unlike the last one: NodeCall %zu, `%s` of line %u: %s", i,
-           x->joint ? "call" : op_info[x->op].text, line, what[at % PARTS]);
+           x->joint ? "call" : op_info[x->op].text, line, text);
 }
 
 static bool has_key(const Kept *k, const Buf *key) {

@@ -26,6 +26,55 @@ tap_empty "$(grep -v '^backward: captured 4 nodes of the tape in [0-9.]* ms$' er
 gives 0 'without the log' "$ckl" run grads.ckl
 silent err 'nothing is told'
 
+cat >why.ckl <<'END'
+use nn (Linear)
+let net = Linear(2, 2)
+let x = track(f64([1, 2]))
+proc plain(p) {
+  grad(sum(x * x), p)
+}
+plain(x)
+let h = on_grad(x, fn(g) { })
+plain(x)
+after_backward(fn() { })
+plain(x)
+h.remove()
+plain(x)
+let v = track(f64([1, 2]))
+proc chosen(p) {
+  grad(sum(exp(x) * exp(v)), p)
+}
+chosen(x)
+chosen(v)
+proc inner(on: bool) {
+  let y = exp(x)
+  if on { on_grad(y, fn(g) { }) }
+  grad(sum(y * x), x)
+}
+inner(false)
+inner(true)
+proc called() {
+  grad(sum(net(ones([1, 2]))), net)
+}
+called()
+let b = on_call(net, before = fn(dy) { })
+called()
+freeze(net, "b")
+called()
+print(counter("backward.captures"), counter("backward.hits"))
+END
+gives 0 'a log of reasons' "$ckl" run --log=backward:debug why.ckl
+grep unlike err >reasons
+cat >want <<'END'
+backward: unlike the last one: NodeCall 1, `mul` of line 5: hooks on its results or params were added or removed
+backward: unlike the last one: NodeCall 1, `mul` of line 16: its gradients go elsewhere
+backward: unlike the last one: NodeCall 2, `exp` of line 21: hooks on its results or params were added or removed
+backward: unlike the last one: NodeCall 1, `call` of line 28: another function, or the same for other types, static values, modes or hooks
+backward: unlike the last one: gradients of another result, or by other params or values
+END
+tap_empty "$(diff want reasons)" 'hooks and frozen params are told as what they are'
+says out '9 2' 'a hook that is gone leaves nothing: the first capture fits again'
+
 # row S3.47
 gives 0 'a trace' "$ckl" run --trace-json=trace.json grads.ckl
 tap_empty "$(grep -v '^{"event":"backward.capture","file":"grads.ckl","line":5,.*}$' trace.json)" \
