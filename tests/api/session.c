@@ -375,8 +375,13 @@ static void interrupts(void)
   static const char *const loops[] = {
     "let kept = 5\nvar n = 0\nwhile true { n += 1 }",
     "let kept = 5\nlet m = ones([50, 50])\nvar n = m\nfor i in 0..1000000000 { n = m @ m }",
+    /* without a loop */
+    "let kept = 5\nproc pr(n: int) -> int { if n < 2 { n } else { pr(n - 1) + pr(n - 2) } }\n"
+    "pr(60)",
+    "let kept = 5\nlet l = list(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)\n"
+    "proc walk(n: int) { if n > 0 { each(fn(i) { walk(n - 1) }, l) } }\nwalk(20)",
   };
-  for (int i = 0; i < 2; i++) {
+  for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
     CHECK(!pthread_create(&thread, NULL, interrupt_soon, s));
     CHECK(ckl_eval(s, loops[i], "loop", NULL) == CKL_EINTERRUPT);
     pthread_join(thread, NULL);
