@@ -46,7 +46,7 @@ typedef enum ckl_status {
   CKL_EDEVICE = 4,
   CKL_EINTERNAL = 5,  /* ckl is wrong; please report */
   CKL_EINTERRUPT = 6, /* ckl_interrupt was called */
-  CKL_EUSAGE = 7      /* an argument of the C call itself makes no sense */
+  CKL_EUSAGE = 7      /* an argument of the C call itself makes no sense, or the session is busy */
 } ckl_status;
 
 /* ---- session */
@@ -93,11 +93,17 @@ typedef struct ckl_config {
   bool json;           /* warnings of a running program: a JSON object per line, as ckl_diag_json */
 } ckl_config;
 
+/* A session is busy while a call of it runs. Functions of the host (ckl_config.alloc and write,
+ * `done`, `report`, a compiler's) are called in between. They may make, read, retain and release
+ * values, read variables (ckl_get), diagnostics, counters, names and help, and call ckl_interrupt;
+ * `alloc` makes none. What would run a program or change the session does nothing and gives
+ * CKL_EUSAGE, or NULL; ckl_close does nothing. */
+
 /* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or
  * config->device has no known name, or a level that this machine does not run, or where
  * config->spill cannot be had. [m] */
 ckl_session *ckl_open(const ckl_config *config);
-/* [-] NULL is fine; values still held become unusable except ckl_release */
+/* [-] NULL is fine; values still held become unusable except ckl_release. Not for a busy one. */
 void ckl_close(ckl_session *s);
 const char *ckl_cpu_name(size_t i); /* [-] of ckl_config.cpu; NULL past the end */
 /* Asks the running call to stop soon; the only call allowed from another thread or a signal
@@ -205,8 +211,7 @@ const char *ckl_plan(ckl_session *s, const char *path, const char *fn, const cha
 const char *ckl_profile(ckl_session *s);
 
 /* ---- a compiler of the host. A `grad` of script is captured as one graph, which ckl compiles; a
- * host may do so instead. Inside of its functions the session is busy: values can be read, made and
- * released, and ckl_backward_* called; what would run a program gives CKL_EUSAGE. */
+ * host may do so instead. Inside of its functions the session is busy, but for ckl_backward_*. */
 typedef struct ckl_backward ckl_backward; /* that was captured; it lives until its code is freed */
 typedef struct ckl_code {
   void *ud;

@@ -3,6 +3,8 @@
  * In: C calls. Out: statuses, handles, texts. Every call that may fail runs its work under guard(),
  * turns what left it into a status and keeps the diagnostics. Texts handed out live in the notes
  * arena, until the next call that clears it.
+ * Invariant: a session is busy while a call of it runs, so what a function of the host calls in
+ * between finds it so, and begin() lets no second call in.
  */
 #include "ckl.h"
 
@@ -23,25 +25,29 @@
 
 /* ---- statuses */
 
-/* Makes the session ready for a call; false when it was lost for lack of memory and cannot be made
- * again. */
-static bool begin(Session *s) {
-  dg_clear(&s->diags);
-  arena_rewind(&s->notes, s->notes_start);
-  s->text_out = NULL;
-  s->interrupt = false;
-  native_awake(s, true);
-  if (s->main || session_start(s)) return true;
-  dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
-  return false;
-}
-
 static void end(Session *s) {
   native_awake(s, false);
   mem_pool_drain(&s->mem, 0);
   arena_free(&s->scratch);
   s->frame = NULL;
   s->stage = NULL;
+  s->busy = false;
+}
+
+/* Makes the session ready for a call. CKL_ENOMEM: it was lost for lack of memory and cannot be made
+ * again. */
+static ckl_status begin(Session *s) {
+  if (s->busy) return CKL_EUSAGE;
+  s->busy = true;
+  dg_clear(&s->diags);
+  arena_rewind(&s->notes, s->notes_start);
+  s->text_out = NULL;
+  s->interrupt = false;
+  native_awake(s, true);
+  if (s->main || session_start(s)) return CKL_OK;
+  dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
+  end(s);
+  return CKL_ENOMEM;
 }
 
 static bool files_nomem(const Diags *d) {
@@ -89,25 +95,31 @@ static void run_job(void *ud) {
 
 static ckl_status perform(Job *j, void (*work)(Job *j)) {
   Session *s = j->s;
-  if (s->in_host) return CKL_EUSAGE;
-  if (!begin(s)) return CKL_ENOMEM;
+  ckl_status st = begin(s);
+  if (st != CKL_OK) return st;
   j->work = work;
   int code = guard(s, run_job, j);
-  ckl_status st = status_of(s, code, j->ran);
+  st = status_of(s, code, j->ran);
   end(s);
   return st;
 }
 
-/* Makes a value, in functions of the host's compiler too. */
+/* For calls that a busy session allows: what they call of the host finds it busy. Gives what to put
+ * back. */
+static bool keep_busy(Session *s) {
+  bool busy = s->busy;
+  s->busy = true;
+  return busy;
+}
+
+/* Makes a value, in functions of the host too. */
 static void make_value(Job *j, void (*work)(Job *j)) {
   Session *s = j->s;
-  if (!s->in_host) {
-    perform(j, work);
-    return;
-  }
+  bool busy = keep_busy(s);
   size_t mark = mem_pool_mark(&s->mem);
   j->work = work;
   if (guard(s, run_job, j) == MEM_OK) mem_pool_drain(&s->mem, mark);
+  s->busy = busy;
 }
 
 /* ---- sessions */
@@ -175,11 +187,12 @@ static void orphan(ckl_session *k) {
 }
 
 void ckl_close(ckl_session *k) {
-  if (!k) return;
+  if (!k || k->s.busy) return;
   Session *s = &k->s;
+  s->busy = true;
   orphan(k);
   session_stop(s);
-  backends_free(s);
+  backend_set(s, NULL, NULL);
   arena_free(&s->notes);
   for (ckl_value *v = s->handles, *next; v; v = next) {
     next = v->next;
@@ -196,17 +209,35 @@ void ckl_interrupt(ckl_session *k) {
   native_stop(&k->s);
 }
 
-ckl_status ckl_reset(ckl_session *k) {
-  Session *s = &k->s;
-  if (s->in_host) return CKL_EUSAGE;
+static void work_reset(Job *j) {
+  Session *s = j->s;
   for (ckl_value *v = s->handles; v; v = v->next)
     if (v->v.tag == V_FN || v->v.tag == V_INST || v->v.tag == V_MODEL || v->v.tag == V_MODULE)
       value_set(&v->v, v_unit());
   session_stop(s);
-  backends_free(s);
-  dg_clear(&s->diags);
-  arena_rewind(&s->notes, s->notes_start);
-  return session_start(s) ? CKL_OK : CKL_ENOMEM;
+  backend_set(s, NULL, NULL);
+  if (!session_start(s)) mem_throw(&s->mem, MEM_ERR_NOMEM);
+}
+
+ckl_status ckl_reset(ckl_session *k) {
+  Job j = {.s = &k->s};
+  return perform(&j, work_reset);
+}
+
+typedef struct CompilerJob {
+  ckl_compiler f;
+  void *ud;
+} CompilerJob;
+
+static void work_set_compiler(Job *j) {
+  CompilerJob *c = j->more;
+  backend_set(j->s, c->f, c->ud);
+}
+
+ckl_status ckl_set_compiler(ckl_session *k, ckl_compiler f, void *ud) {
+  CompilerJob c = {f, ud};
+  Job j = {.s = &k->s, .more = &c};
+  return perform(&j, work_set_compiler);
 }
 
 /* ---- values */
@@ -224,7 +255,10 @@ ckl_value *handle_new(Session *s, Value v) {
 }
 
 static ckl_value *handle(ckl_session *k, Value v) {
-  return handle_new(&k->s, v);
+  bool busy = keep_busy(&k->s);
+  ckl_value *h = handle_new(&k->s, v);
+  k->s.busy = busy;
+  return h;
 }
 
 static ckl_value *need_handle(Session *s, Value v) {
@@ -244,12 +278,15 @@ void ckl_release(ckl_value *v) {
     v->hook(v->ud, v, sizeof *v, 0);
     return;
   }
+  Session *s = &v->owner->s;
+  bool busy = keep_busy(s);
   if (v->prev) v->prev->next = v->next;
-  else v->owner->s.handles = v->next;
+  else s->handles = v->next;
   if (v->next) v->next->prev = v->prev;
   tn_unref(v->flat);
   value_release(v->v);
-  mem_free(&v->owner->s.mem, v, sizeof *v);
+  mem_free(&s->mem, v, sizeof *v);
+  s->busy = busy;
 }
 
 ckl_value *ckl_int(ckl_session *s, int64_t i) {
@@ -274,40 +311,44 @@ ckl_value *ckl_str(ckl_session *s, const char *text, size_t n) {
   return h;
 }
 
+typedef struct TensorJob {
+  int rank;
+  const int64_t *dims;
+  const void *data; /* to copy; NULL: borrowed, or of no elements */
+  void *borrowed;
+  void (*done)(void *ud);
+  void *ud;
+} TensorJob;
+
 static void make_tensor(Job *j) {
-  j->v = tensor_value(j->s, j->more);
-  *j->out = need_handle(j->s, j->v);
+  const TensorJob *n = j->more;
+  Mem *m = &j->s->mem;
+  DType dt = (DType)dtype_find(j->name);
+  Tensor *t = n->data ? tn_new(m, DEV_CPU, dt, n->rank, n->dims)
+                      : tn_foreign(m, dt, n->rank, n->dims, n->borrowed, n->done, n->ud);
+  size_t bytes = t && n->data ? (size_t)tn_count(t) * dt_size(dt) : 0;
+  if (bytes) memcpy(tn_data(t), n->data, bytes);
+  *j->out = need_handle(j->s, tensor_value(j->s, t));
 }
 
-static bool good_shape(const char *dtype, int rank, const int64_t *dims, int *dt) {
-  *dt = dtype ? dtype_find(dtype) : -1;
-  return *dt >= 0 && rank >= 0 && rank <= CKL_MAX_RANK && tn_product(rank, dims) >= 0;
+static ckl_value *new_tensor(ckl_session *k, const char *dtype, TensorJob n) {
+  ckl_value *h = NULL;
+  if (!dtype || dtype_find(dtype) < 0 || n.rank < 0 || n.rank > CKL_MAX_RANK) return NULL;
+  int64_t count = tn_product(n.rank, n.dims);
+  if (count < 0 || (count > 0 && !n.data && !n.borrowed)) return NULL;
+  Job j = {.s = &k->s, .name = dtype, .more = &n, .out = &h};
+  make_value(&j, make_tensor);
+  return h;
 }
 
 ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t *dims,
                       const void *data) {
-  int dt;
-  ckl_value *h = NULL;
-  if (!good_shape(dtype, rank, dims, &dt)) return NULL;
-  Tensor *t = tn_new(&s->s.mem, DEV_CPU, (DType)dt, rank, dims);
-  if (!t) return NULL;
-  size_t bytes = (size_t)tn_count(t) * dt_size((DType)dt);
-  if (bytes) memcpy(tn_data(t), data, bytes);
-  Job j = {.s = &s->s, .more = t, .out = &h};
-  make_value(&j, make_tensor);
-  return h;
+  return new_tensor(s, dtype, (TensorJob){.rank = rank, .dims = dims, .data = data});
 }
 
 ckl_value *ckl_tensor_borrow(ckl_session *s, const char *dtype, int rank, const int64_t *dims,
                              void *data, void (*done)(void *ud), void *ud) {
-  int dt;
-  ckl_value *h = NULL;
-  if (!good_shape(dtype, rank, dims, &dt)) return NULL;
-  Tensor *t = tn_foreign(&s->s.mem, (DType)dt, rank, dims, data, done, ud);
-  if (!t) return NULL;
-  Job j = {.s = &s->s, .more = t, .out = &h};
-  make_value(&j, make_tensor);
-  return h;
+  return new_tensor(s, dtype, (TensorJob){rank, dims, NULL, data, done, ud});
 }
 
 ckl_kind ckl_kind_of(const ckl_value *v) {
@@ -379,8 +420,11 @@ const void *ckl_tensor_data(ckl_value *v) {
   Tensor *t = tensor_in(v);
   if (!t || !v->owner) return NULL;
   if (tn_is_contiguous(t)) return tn_data(t);
+  Session *s = &v->owner->s;
+  bool busy = keep_busy(s);
   tn_unref(v->flat);
-  v->flat = tn_contiguous(&v->owner->s.mem, t);
+  v->flat = tn_contiguous(&s->mem, t);
+  s->busy = busy;
   return v->flat ? tn_data(v->flat) : NULL;
 }
 
@@ -607,7 +651,8 @@ static void text_job(void *ud) {
  * diagnostics. */
 static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
   Session *s = t->s;
-  if (clear && (s->in_host || !begin(s))) return NULL;
+  if (clear && begin(s) != CKL_OK) return NULL;
+  bool busy = keep_busy(s);
   Buf b;
   buf_init_arena(&b, &s->notes);
   t->b = &b;
@@ -615,6 +660,7 @@ static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
   t->work = work;
   int code = guard(s, text_job, t);
   if (code != MEM_OK && clear) status_of(s, code, false);
+  s->busy = busy;
   if (clear) end(s);
   if (code != MEM_OK || !t->found) return NULL;
   return b.s ? b.s : "";
@@ -919,6 +965,7 @@ const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const cha
   if (!path || !fn) return NULL;
   TextJob t = {.s = &k->s, .a = path, .c = fn, .list = types, .n = n};
   Session *s = &k->s;
+  if (s->busy) return NULL;
   void (*write)(void *ud, int stream, const char *text, size_t size) = s->config.write;
   s->plan.json = json;
   s->config.write = NULL;

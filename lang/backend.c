@@ -1,9 +1,7 @@
 /* The host as compiler of captured backwards.
  *
  * In: a graph that was captured, later its tensors. Out: what the host's functions give, checked
- * against the types of the graph, or their error at the `grad`. Inside of those functions the
- * session is busy: of the API only values and what is about the backward itself can be called, the
- * rest says CKL_EUSAGE.
+ * against the types of the graph, or their error at the `grad`.
  * Invariant: no throw crosses a function of the host; what fails in there is kept and goes on after
  * it has returned.
  */
@@ -45,31 +43,21 @@ struct Backend {
 
 void backend_free(Backend *k) {
   if (!k || --k->rc > 0) return;
-  Session *s = k->b.s;
-  bool busy = s->in_host;
-  s->in_host = true;
+  Mem *m = &k->b.s->mem;
   if (k->code.free) k->code.free(k->code.ud);
-  s->in_host = busy;
   arena_free(&k->b.arena);
-  mem_free(&s->mem, k, sizeof *k);
+  mem_free(m, k, sizeof *k);
 }
 
-void backends_free(Session *s) {
-  if (s->compiler) mem_free(&s->mem, s->compiler, sizeof *s->compiler);
-  s->compiler = NULL;
-}
-
-ckl_status ckl_set_compiler(ckl_session *k, ckl_compiler f, void *ud) {
-  Session *s = &k->s;
-  if (s->in_host) return CKL_EUSAGE;
-  if (f && !s->compiler) {
-    s->compiler = mem_try(&s->mem, NULL, 0, sizeof *s->compiler);
-    if (!s->compiler) return CKL_ENOMEM;
-  }
-  if (f) *s->compiler = (struct Compiler){f, ud};
-  else backends_free(s);
+void backend_set(Session *s, ckl_compiler f, void *ud) {
   captures_free(s);
-  return CKL_OK;
+  if (f && !s->compiler) s->compiler = mem_need(&s->mem, NULL, 0, sizeof *s->compiler);
+  if (f) {
+    *s->compiler = (struct Compiler){f, ud};
+  } else {
+    mem_free(&s->mem, s->compiler, sizeof *s->compiler);
+    s->compiler = NULL;
+  }
 }
 
 /* The host's function has failed. */
@@ -85,15 +73,6 @@ static _Noreturn void host_fails(Backend *k, ckl_status st, Span at, const char 
 }
 
 /* -- compiling */
-static ckl_status ask(Backend *k) {
-  Session *s = k->b.s;
-  bool busy = s->in_host;
-  s->in_host = true;
-  ckl_status st = s->compiler->f(s->compiler->ud, &k->b, &k->code);
-  s->in_host = busy;
-  return st;
-}
-
 Backend *backend_new(Session *s, const Graph *g, Native **native, const int64_t *sizes, bool acts,
                      Span at) {
   if (!s->compiler) return NULL;
@@ -102,7 +81,7 @@ Backend *backend_new(Session *s, const Graph *g, Native **native, const int64_t 
   *k = (Backend){.rc = 1, .b = {.s = s, .g = g, .native = native, .acts = acts, .sizes = sizes}};
   arena_init(&k->b.arena, &s->mem);
   mem_pool_add(&s->mem, k, (void (*)(void *))backend_free);
-  ckl_status st = ask(k);
+  ckl_status st = s->compiler->f(s->compiler->ud, &k->b, &k->code);
   if (st != CKL_OK || k->b.code != MEM_OK) host_fails(k, st, at, "does not take this backward");
   k->b.sizes = NULL;
   if (!k->code.run) {
@@ -138,11 +117,7 @@ static Handles *handles_new(Session *s, size_t n) {
 }
 
 static void call_host(Backend *k, const Handles *in, Handles *out, Span at) {
-  Session *s = k->b.s;
-  bool busy = s->in_host;
-  s->in_host = true;
   ckl_status st = k->code.run(k->code.ud, &k->b, in->v, out->v);
-  s->in_host = busy;
   k->b.run = NULL;
   k->b.sizes = NULL;
   if (k->b.code != MEM_OK || (st != CKL_OK && !k->b.failed))
@@ -285,13 +260,10 @@ ckl_status ckl_backward_run(ckl_backward *b, ckl_value *const *in, ckl_value **o
   if (!b->run || b->failed || b->code != MEM_OK || (b->ran && b->acts)) return CKL_EUSAGE;
   for (size_t i = 0; i < b->g->input_count; i++)
     if (!in[i] || in[i]->v.tag != V_TENSOR) return CKL_EUSAGE;
-  bool busy = s->in_host;
-  s->in_host = false; /* a hook may take a gradient, and write */
   RunJob j = {b, in, out};
   size_t mark = mem_pool_mark(&s->mem);
   b->code = guard(s, run_job, &j);
   if (b->code == MEM_OK) mem_pool_drain(&s->mem, mark);
-  s->in_host = busy;
   return b->code == MEM_ERR_NOMEM      ? CKL_ENOMEM
          : b->code == MEM_ERR_INTERRUPT ? CKL_EINTERRUPT
          : b->code != MEM_OK || b->failed ? CKL_ERUN

@@ -2,6 +2,7 @@
 #ifndef CKL_LANG_BACKEND_H
 #define CKL_LANG_BACKEND_H
 
+#include "ckl.h"
 #include "lang/native.h"
 
 /* What the host's compiler made of one captured backward. */
@@ -15,6 +16,7 @@ void backend_free(Backend *b); /* NULL is fine */
 /* As native_run; `at` as above. */
 bool backend_run(Backend *b, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *where,
                  Span at);
-void backends_free(Session *s); /* from here on there is none */
+/* From here on it is f; NULL: none. What was captured is forgotten. */
+void backend_set(Session *s, ckl_compiler f, void *ud);
 
 #endif

@@ -131,7 +131,7 @@ struct Session {
   struct Hooks *hooks;      /* lang/hook.c; NULL before the first */
   struct Captures *captures; /* lang/capture.c */
   struct Compiler *compiler; /* lang/backend.c; NULL: none of the host */
-  bool in_host;              /* a function of that compiler runs */
+  bool busy;                 /* a call of the API runs */
   volatile bool interrupt;
   Obj *dying;         /* objects to free without recursion */
   bool draining;

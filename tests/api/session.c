@@ -445,6 +445,159 @@ static void resets(void)
   CHECK(a.bytes == 0 && !a.wrong_size);
 }
 
+/* ---- functions of the host, which the session calls */
+typedef struct Meddler {
+  ckl_session *s; /* NULL: leaves it alone */
+  ckl_value *x;   /* 2.5, until the session is closed */
+  size_t count;
+  bool inside;
+} Meddler;
+
+/* What would run or change the session is refused. */
+static void meddle(Meddler *m)
+{
+  ckl_session *s = m->s;
+  ckl_value *v = NULL;
+  if (!s || m->inside) return;
+  m->inside = true;
+  m->count++;
+  CHECK(ckl_eval(s, "let q = 5\nq + 1", "t", &v) == CKL_EUSAGE && !v);
+  CHECK(ckl_run_file(s, "none.ckl") == CKL_EUSAGE && ckl_check_file(s, "none.ckl") == CKL_EUSAGE);
+  CHECK(ckl_test_file(s, "none.ckl", NULL, NULL, NULL) == CKL_EUSAGE);
+  CHECK(ckl_reset(s) == CKL_EUSAGE && ckl_set_compiler(s, NULL, NULL) == CKL_EUSAGE);
+  CHECK(ckl_set(s, "x", m->x) == CKL_EUSAGE);
+  CHECK(ckl_call(s, m->x, NULL, 0, &v) == CKL_EUSAGE && !v);
+  CHECK(ckl_plan_call(s, m->x, NULL, 0, &v) == CKL_EUSAGE && !v);
+  CHECK(!ckl_plan(s, "none.ckl", "f", NULL, 0, false) && !ckl_show(s, "x", m->x));
+  CHECK(!ckl_format(s, "t", "1", 1) && !ckl_ir(s, "none.ckl", "f", NULL, 0, "stage"));
+  CHECK(!ckl_opt(s, "dce", "t", "", 0));
+  ckl_close(s);
+  CHECK(ckl_kind_of(m->x) != CKL_STR && ckl_counter(s, "values.live") >= 0);
+  m->inside = false;
+}
+
+/* Values, variables and diagnostics are at hand. */
+static void meddle_more(void *ud)
+{
+  Meddler *m = (Meddler *)ud;
+  if (!m->s) return;
+  int64_t two = 2;
+  double data[2] = {1, 2};
+  ckl_value *v = ckl_tensor(m->s, "f64", 1, &two, data), *i = ckl_int(m->s, 3);
+  ckl_value *t = ckl_str(m->s, "text", 4), *x = ckl_get(m->s, "kept");
+  CHECK(ckl_tensor_dim(v, 0) == 2 && ckl_to_int(i) == 3 && ckl_to_str(t, NULL));
+  CHECK(ckl_to_int(x) == 7 || ckl_kind_of(x) == CKL_UNIT); /* the session is being closed */
+  ckl_release(v);
+  ckl_release(i);
+  ckl_release(t);
+  ckl_release(x);
+  for (size_t k = 0; k < ckl_diag_count(m->s); k++) CHECK(*ckl_diag_text(m->s, k, 0));
+  meddle(m);
+}
+
+static void meddling_write(void *ud, int stream, const char *text, size_t n)
+{
+  (void)stream, (void)text, (void)n;
+  meddle_more(ud);
+}
+
+static void meddling_report(void *ud, const char *title, bool ok, const char *diagnostics)
+{
+  (void)title, (void)ok, (void)diagnostics;
+  meddle_more(ud);
+}
+
+static void *meddling_alloc(void *ud, void *p, size_t old_size, size_t new_size)
+{
+  (void)old_size;
+  meddle((Meddler *)ud);
+  if (new_size) return realloc(p, new_size);
+  free(p);
+  return NULL;
+}
+
+static ckl_session *open_meddled(Meddler *m, bool alloc)
+{
+  ckl_config f;
+  memset(&f, 0, sizeof f);
+  memset(m, 0, sizeof *m);
+  f.size = sizeof f;
+  f.write = meddling_write;
+  f.write_ud = f.alloc_ud = m;
+  if (alloc) f.alloc = meddling_alloc;
+  ckl_session *s = ckl_open(&f);
+  m->x = ckl_float(s, 2.5);
+  CHECK(ckl_eval(s, "let kept = 7", "t", NULL) == CKL_OK);
+  m->s = s;
+  return s;
+}
+
+static void still_runs(ckl_session *s)
+{
+  ckl_value *v = NULL;
+  CHECK(ckl_eval(s, "kept + 1", "t", &v) == CKL_OK && ckl_to_int(v) == 8);
+  ckl_release(v);
+}
+
+static void close_meddled(Meddler *m)
+{
+  ckl_session *s = m->s;
+  m->s = NULL;
+  ckl_release(m->x);
+  ckl_close(s);
+}
+
+static void callbacks(void)
+{
+  static const char hooked[] =
+    "let x = track(f64([1, 2]))\nlet y = x * x\n"
+    "on_grad(y, fn(g) { print(\"hook\", g)\nassert sum(g) < limit })\nlet gg = grad(sum(y), x)";
+  Meddler m;
+  ckl_session *s = open_meddled(&m, false);
+  CHECK(ckl_eval(s, "let limit = f64(3)", "t", NULL) == CKL_OK);
+  CHECK(ckl_eval(s, hooked, "t", NULL) == CKL_OK && m.count == 1);
+  CHECK(ckl_eval(s, "let limit = f64(1)", "t", NULL) == CKL_OK);
+  CHECK(ckl_eval(s, hooked, "t", NULL) == CKL_ERUN && m.count == 2);
+  still_runs(s);
+  FILE *f = fopen("callbacks.ckl", "w");
+  CHECK(f && fputs("let kept = 7\ntest \"a\" { }\ntest \"b\" { assert false }\n", f) >= 0);
+  if (f) fclose(f);
+  CHECK(ckl_test_file(s, "callbacks.ckl", NULL, meddling_report, &m) == CKL_ERUN && m.count == 4);
+  remove("callbacks.ckl");
+  still_runs(s);
+  close_meddled(&m);
+
+  /* memory that is the host's goes while a statement runs, at a release, with the session */
+  static double own[3][2];
+  ckl_value *b[3];
+  int64_t two = 2;
+  s = open_meddled(&m, false);
+  for (int i = 0; i < 3; i++)
+    b[i] = ckl_tensor_borrow(s, "f64", 1, &two, own[i], meddle_more, &m);
+  CHECK(ckl_set(s, "b", b[0]) == CKL_OK && ckl_set(s, "c", b[2]) == CKL_OK);
+  ckl_release(b[0]);
+  ckl_release(b[2]);
+  CHECK(ckl_eval(s, "let b = 1", "t", NULL) == CKL_OK && m.count == 1);
+  ckl_release(b[1]);
+  CHECK(m.count == 2);
+  still_runs(s);
+  ckl_close(s);
+  CHECK(m.count == 3);
+  ckl_release(m.x);
+
+  s = open_meddled(&m, true);
+  CHECK(ckl_eval(s, "let limit = f64(3)", "t", NULL) == CKL_OK && m.count > 0);
+  CHECK(ckl_eval(s, hooked, "t", NULL) == CKL_OK);
+  still_runs(s);
+  size_t before = m.count;
+  ckl_release(ckl_int(s, 1));
+  CHECK(m.count >= before + 2);
+  ckl_release(ckl_str(s, "a", 1));
+  CHECK(ckl_help(s, "softmax") != NULL);
+  still_runs(s);
+  close_meddled(&m);
+}
+
 int main(void)
 {
   values();
@@ -455,6 +608,7 @@ int main(void)
   interrupts();
   limits();
   resets();
+  callbacks();
   if (bad) printf("%d checks failed\n", bad);
   return bad ? 1 : 0;
 }
