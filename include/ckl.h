@@ -130,7 +130,8 @@ ckl_status ckl_test_file(ckl_session *s, const char *path, const char *filter,
                                         const char *diagnostics),
                          void *ud);
 
-/* ---- values: every `ckl_value *` returned is a new reference, every argument is borrowed. */
+/* ---- values: every `ckl_value *` returned is a new reference, every argument is borrowed, and a
+ * value of the same session. */
 ckl_value *ckl_retain(ckl_value *v);  /* [-] */
 void ckl_release(ckl_value *v);       /* [-] NULL is fine */
 ckl_value *ckl_int(ckl_session *s, int64_t i);     /* [m] a number */

@@ -373,14 +373,9 @@ ckl_kind ckl_kind_of(const ckl_value *v) {
   }
 }
 
-static Tensor *tensor_in(const ckl_value *v) {
-  if (!v) return NULL;
-  return v->v.tag == V_TENSOR ? v->v.u.t->t : v->v.tag == V_PARAM ? v->v.u.p->t : NULL;
-}
-
 int64_t ckl_to_int(const ckl_value *v) {
   if (!v) return 0;
-  Tensor *t = tensor_in(v);
+  Tensor *t = handle_tensor(v);
   if (t) return tn_count(t) == 1 ? tn_get_i64(t, 0) : 0;
   if (v->v.tag == V_INT || v->v.tag == V_BOOL) return v->v.u.i;
   if (v->v.tag == V_FLOAT && v->v.u.f > -9.2e18 && v->v.u.f < 9.2e18) return (int64_t)v->v.u.f;
@@ -389,7 +384,7 @@ int64_t ckl_to_int(const ckl_value *v) {
 
 double ckl_to_float(const ckl_value *v) {
   if (!v) return 0;
-  Tensor *t = tensor_in(v);
+  Tensor *t = handle_tensor(v);
   if (t) return tn_count(t) == 1 ? tn_get_f64(t, 0) : 0;
   if (v->v.tag == V_INT || v->v.tag == V_BOOL) return (double)v->v.u.i;
   return v->v.tag == V_FLOAT ? v->v.u.f : 0;
@@ -402,22 +397,22 @@ const char *ckl_to_str(const ckl_value *v, size_t *n) {
 }
 
 const char *ckl_tensor_dtype(const ckl_value *v) {
-  Tensor *t = tensor_in(v);
+  Tensor *t = handle_tensor(v);
   return t ? dtype_info[t->dtype].name : NULL;
 }
 
 int ckl_tensor_rank(const ckl_value *v) {
-  Tensor *t = tensor_in(v);
+  Tensor *t = handle_tensor(v);
   return t ? t->rank : -1;
 }
 
 int64_t ckl_tensor_dim(const ckl_value *v, int axis) {
-  Tensor *t = tensor_in(v);
+  Tensor *t = handle_tensor(v);
   return t && axis >= 0 && axis < t->rank ? t->dim[axis] : -1;
 }
 
 const void *ckl_tensor_data(ckl_value *v) {
-  Tensor *t = tensor_in(v);
+  Tensor *t = handle_tensor(v);
   if (!t || !v->owner) return NULL;
   if (tn_is_contiguous(t)) return tn_data(t);
   Session *s = &v->owner->s;
@@ -602,9 +597,25 @@ static void work_set(Job *j) {
 }
 
 ckl_status ckl_set(ckl_session *k, const char *name, ckl_value *v) {
-  if (!v || !name) return CKL_EUSAGE;
+  if (!name || !handle_fits(&k->s, v)) return CKL_EUSAGE;
   Job j = {.s = &k->s, .name = name, .v = v->v};
   return perform(&j, work_set);
+}
+
+enum { MOST_ARGS = 32 };
+
+/* Makes j the call f(args), whose values go to v. */
+static bool call_given(Job *j, const ckl_value *f, ckl_value *const *args, size_t n,
+                       Value v[MOST_ARGS]) {
+  if (!handle_fits(j->s, f) || n > MOST_ARGS || (n && !args)) return false;
+  for (size_t i = 0; i < n; i++) {
+    if (!handle_fits(j->s, args[i])) return false;
+    v[i] = args[i]->v;
+  }
+  j->f = f->v;
+  j->args = v;
+  j->n = n;
+  return true;
 }
 
 static void work_call(Job *j) {
@@ -619,14 +630,9 @@ static void work_call(Job *j) {
 ckl_status ckl_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n,
                     ckl_value **out) {
   if (out) *out = NULL;
-  Value v[32];
-  if (!f || n > 32) return CKL_EUSAGE;
-  for (size_t i = 0; i < n; i++) {
-    if (!args[i]) return CKL_EUSAGE;
-    v[i] = args[i]->v;
-  }
-  Job j = {.s = &k->s, .f = f->v, .args = v, .n = n, .out = out};
-  return perform(&j, work_call);
+  Value v[MOST_ARGS];
+  Job j = {.s = &k->s, .out = out};
+  return call_given(&j, f, args, n, v) ? perform(&j, work_call) : CKL_EUSAGE;
 }
 
 /* ---- texts */
@@ -673,6 +679,7 @@ static void work_show(TextJob *t) {
 }
 
 const char *ckl_show(ckl_session *k, const char *name, const ckl_value *v) {
+  if (v && !handle_fits(&k->s, v)) return NULL;
   TextJob t = {.s = &k->s, .a = name, .v = v ? v->v : v_unit()};
   return text_of(&t, work_show, true);
 }
@@ -857,6 +864,12 @@ const char *ckl_stage_name(size_t i) {
   return i < STAGE_COUNT ? stage_names[i] : NULL;
 }
 
+static bool all_given(const char *const *texts, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!texts || !texts[i]) return false;
+  return true;
+}
+
 static void work_ir(TextJob *t) {
   Session *s = t->s;
   Job j = {.s = s, .path = t->a};
@@ -869,7 +882,7 @@ static void work_ir(TextJob *t) {
 
 const char *ckl_ir(ckl_session *k, const char *path, const char *fn, const char *const *types,
                    size_t n, const char *stage) {
-  if (!path || !fn) return NULL;
+  if (!path || !fn || !all_given(types, n)) return NULL;
   TextJob t = {
       .s = &k->s, .a = path, .c = fn, .list = types, .n = n, .d = stage ? stage : "simplify"};
   return text_of(&t, work_ir, true);
@@ -892,16 +905,11 @@ static void plan_values(Job *j) {
 
 ckl_status ckl_plan_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n,
                          ckl_value **out) {
-  Value v[32];
   if (!out) return CKL_EUSAGE;
   *out = NULL;
-  if (!f || n > 32) return CKL_EUSAGE;
-  for (size_t i = 0; i < n; i++) {
-    if (!args[i]) return CKL_EUSAGE;
-    v[i] = args[i]->v;
-  }
-  Job j = {.s = &k->s, .f = f->v, .args = v, .n = n, .out = out};
-  return perform(&j, plan_values);
+  Value v[MOST_ARGS];
+  Job j = {.s = &k->s, .out = out};
+  return call_given(&j, f, args, n, v) ? perform(&j, plan_values) : CKL_EUSAGE;
 }
 
 /* `plan(fn, track(f32(zeros([8, 3]))), ..).text` */
@@ -962,7 +970,7 @@ static void work_plan(TextJob *t) {
 
 const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const char *const *types,
                      size_t n, bool json) {
-  if (!path || !fn) return NULL;
+  if (!path || !fn || !all_given(types, n)) return NULL;
   TextJob t = {.s = &k->s, .a = path, .c = fn, .list = types, .n = n};
   Session *s = &k->s;
   if (s->busy) return NULL;

@@ -236,6 +236,14 @@ static void calls(void)
   CHECK(ckl_call(s, n, NULL, 0, &r) != CKL_OK); /* a number cannot be called */
   CHECK(ckl_call(s, f, &x, 1, &r) == CKL_OK && ckl_diag_count(s) == 0);
   ckl_release(r);
+  r = NULL;
+  ckl_value *some[2] = {x, NULL};
+  CHECK(ckl_call(s, f, NULL, 3, &r) == CKL_EUSAGE && ckl_call(s, f, some, 2, &r) == CKL_EUSAGE);
+  CHECK(ckl_call(s, NULL, &x, 1, &r) == CKL_EUSAGE && !r);
+  CHECK(ckl_plan_call(s, f, NULL, 3, &r) == CKL_EUSAGE && !r);
+  CHECK(!ckl_ir(s, "none.ckl", "f", NULL, 1, "stage"));
+  CHECK(!ckl_plan(s, "none.ckl", "f", NULL, 1, false));
+  CHECK(!ckl_tensor(s, "f64", 1, &two, NULL));
   ckl_release(n);
   ckl_release(x);
   ckl_release(f);
@@ -418,6 +426,28 @@ static void limits(void)
   ckl_close(s);
   f.device = "no such device";
   CHECK(ckl_open(&f) == NULL);
+}
+
+/* What belongs to one session is nothing to another (rule 102). */
+static void strangers(void)
+{
+  Account a[2];
+  Page p[2];
+  ckl_session *s = open_with(&a[0], &p[0]), *t = open_with(&a[1], &p[1]);
+  ckl_value *r = NULL;
+  CHECK(ckl_eval(s, "let x = f64([1, 2])\nfn f(x: f64[2]) -> f64 = sum(x)", "t", NULL) == CKL_OK);
+  CHECK(ckl_eval(t, "fn f(x: f64[2]) -> f64 = sum(x)", "t", NULL) == CKL_OK);
+  ckl_value *x = ckl_get(s, "x"), *f = ckl_get(s, "f"), *own = ckl_get(t, "f");
+  CHECK(ckl_set(t, "x", x) == CKL_EUSAGE && ckl_get(t, "x") == NULL);
+  CHECK(ckl_call(t, f, NULL, 0, &r) == CKL_EUSAGE && ckl_call(t, own, &x, 1, &r) == CKL_EUSAGE);
+  CHECK(ckl_plan_call(t, own, &x, 1, &r) == CKL_EUSAGE && !r && !ckl_show(t, "x", x));
+  ckl_release(f);
+  ckl_close(s);
+  CHECK(ckl_set(t, "x", x) == CKL_EUSAGE); /* it has no session */
+  ckl_release(x);
+  ckl_release(own);
+  ckl_close(t);
+  CHECK(a[0].bytes == 0 && a[1].bytes == 0);
 }
 
 /* row S3.68 */
@@ -607,6 +637,7 @@ int main(void)
   threads();
   interrupts();
   limits();
+  strangers();
   resets();
   callbacks();
   if (bad) printf("%d checks failed\n", bad);
