@@ -126,26 +126,28 @@ static void call_host(Backend *k, const Handles *in, Handles *out, Span at) {
     host_fails(k, CKL_OK, at, "runs a backward that calls hooks without ckl_backward_run");
 }
 
-/* The tensor of v, which is output i; anything else is an error. */
-static Tensor *checked(Backend *k, const RunCtx *c, size_t i, const ckl_value *v, Span at) {
+/* v is output i; anything else is an error. */
+static void check_output(Backend *k, const RunCtx *c, size_t i, const ckl_value *v, Span at) {
+  Session *s = k->b.s;
   const Graph *g = k->b.g;
-  const Type *t = gr_type(g, g->outputs[i]);
-  Tensor *x = v && v->v.tag == V_TENSOR ? v->v.u.t->t : NULL;
-  bool same = x && x->rank == t->rank && x->dtype == (DType)t->dtype &&
-              x->store->dev == (Device)t->dev;
-  for (int a = 0; same && a < t->rank; a++) {
-    int64_t n;
-    same = dim_eval(g->dims, t->dim[a], c->env, NULL, &n) && n == x->dim[a];
+  Type t = *gr_type(g, g->outputs[i]);
+  const Tensor *x = handle_fits(s, v) ? handle_tensor(v) : NULL;
+  bool same = x && x->rank == t.rank && x->dtype == (DType)t.dtype &&
+              x->store->dev == (Device)t.dev;
+  for (int a = 0; a < t.rank; a++) {
+    int64_t n = -1;
+    dim_eval(g->dims, t.dim[a], c->env, NULL, &n);
+    same = same && n == x->dim[a];
+    t.dim[a] = dim_const(dims_of(s), n);
   }
-  if (same) return x;
+  if (same) return;
   Buf b;
-  buf_init_arena(&b, &k->b.s->scratch);
-  type_print(&b, g->dims, t);
-  buf_printf(&b, ", not %s", x ? dtype_info[x->dtype].name : "nothing");
-  for (int a = 0; x && a < x->rank; a++)
-    buf_printf(&b, "%s%lld", a ? ", " : "[", (long long)x->dim[a]);
-  if (x && x->rank) buf_putc(&b, ']');
-  host_fails(k, CKL_OK, at, txt(k->b.s, "gives another output %zu: %s", i, b.s));
+  buf_init_arena(&b, &s->scratch);
+  type_print(&b, dims_of(s), &t);
+  const char *what = !v                  ? "nothing"
+                     : handle_fits(s, v) ? value_type_text(s, v->v)
+                                         : "a value of another session";
+  host_fails(k, CKL_OK, at, txt(s, "gives another output %zu: %s, not %s", i, b.s, what));
 }
 
 bool backend_run(Backend *k, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *where,
@@ -167,8 +169,8 @@ bool backend_run(Backend *k, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e
   k->b.ran = k->b.failed = false;
   k->b.why.n = 0;
   call_host(k, from, to, at);
-  for (size_t i = 0; i < n && !k->b.failed; i++) checked(k, c, i, to->v[i], at);
-  for (size_t i = 0; i < n; i++) out[i] = k->b.failed ? NULL : tn_ref(to->v[i]->v.u.t->t);
+  for (size_t i = 0; i < n && !k->b.failed; i++) check_output(k, c, i, to->v[i], at);
+  for (size_t i = 0; i < n; i++) out[i] = k->b.failed ? NULL : tn_ref(handle_tensor(to->v[i]));
   mem_pool_drain(&s->mem, mark);
   *e = k->b.e;
   *where = k->b.where;
@@ -258,8 +260,9 @@ static void run_job(void *ud) {
 ckl_status ckl_backward_run(ckl_backward *b, ckl_value *const *in, ckl_value **out) {
   Session *s = b->s;
   if (!b->run || b->failed || b->code != MEM_OK || (b->ran && b->acts)) return CKL_EUSAGE;
+  if (!in || !out) return CKL_EUSAGE;
   for (size_t i = 0; i < b->g->input_count; i++)
-    if (!in[i] || in[i]->v.tag != V_TENSOR) return CKL_EUSAGE;
+    if (!handle_fits(s, in[i]) || in[i]->v.tag != V_TENSOR) return CKL_EUSAGE;
   RunJob j = {b, in, out};
   size_t mark = mem_pool_mark(&s->mem);
   b->code = guard(s, run_job, &j);

@@ -41,6 +41,8 @@ typedef enum How {
   SILENT,     /* fails without a word */
   WRONG,      /* gives a tensor of another shape */
   NOTHING,    /* gives nothing */
+  NUMBER,     /* gives an int */
+  FOREIGN,    /* gives and takes values of another session */
   ALONE,      /* gives zeros and never asks ckl */
   DENIES,     /* says CKL_OK although ckl_backward_run failed */
   MEDDLES     /* calls what it may not */
@@ -48,7 +50,7 @@ typedef enum How {
 
 typedef struct Host {
   How how;
-  ckl_session *s;
+  ckl_session *s, *other;
   int compiled, ran, freed;
   size_t inputs, outputs, sizes;
   long long size;
@@ -67,10 +69,10 @@ static void meddle(Host *h)
   CHECK(ckl_ir(h->s, "none.ckl", "f", NULL, 0, "graph") == NULL);
 }
 
-static ckl_value *zeros(Host *h, int rank, const int64_t *dims)
+static ckl_value *zeros(ckl_session *s, int rank, const int64_t *dims)
 {
   static const double none[64];
-  return ckl_tensor(h->s, "f64", rank, dims, none);
+  return ckl_tensor(s, "f64", rank, dims, none);
 }
 
 static ckl_status run(void *ud, ckl_backward *b, ckl_value *const *in, ckl_value **out)
@@ -85,9 +87,19 @@ static ckl_status run(void *ud, ckl_backward *b, ckl_value *const *in, ckl_value
   if (h->how == BREAKS) return ckl_backward_fail(b, "the device is gone");
   if (h->how == SILENT) return CKL_EDEVICE;
   if (h->how == NOTHING) return CKL_OK;
-  if (h->how == WRONG || h->how == ALONE) {
-    int64_t dims[1] = {h->how == WRONG ? 7 : ckl_tensor_dim(in[1], 0)};
-    for (size_t i = 0; i < n; i++) out[i] = zeros(h, 1, dims);
+  if (h->how == NUMBER) {
+    for (size_t i = 0; i < n; i++) out[i] = ckl_int(h->s, 3);
+    return CKL_OK;
+  }
+  int64_t dims[1] = {h->how == WRONG ? 7 : ckl_tensor_dim(in[1], 0)};
+  if (h->how == FOREIGN) {
+    ckl_value *theirs[16];
+    for (int i = 0; i < 16; i++) theirs[i] = zeros(h->other, 1, dims);
+    CHECK(ckl_backward_run(b, theirs, out) == CKL_EUSAGE);
+    for (int i = 0; i < 16; i++) ckl_release(theirs[i]);
+  }
+  if (h->how == WRONG || h->how == ALONE || h->how == FOREIGN) {
+    for (size_t i = 0; i < n; i++) out[i] = zeros(h->how == FOREIGN ? h->other : h->s, 1, dims);
     return CKL_OK;
   }
   ckl_status st = ckl_backward_run(b, in, out);
@@ -252,7 +264,13 @@ static void errors(void)
   h.how = WRONG;
   fails(s, "slope(x)", CKL_ERUN, "grad-15", "f64[7]");
   h.how = NOTHING;
-  fails(s, "slope(x)", CKL_ERUN, "grad-15", "nothing");
+  fails(s, "slope(x)", CKL_ERUN, "grad-15", "not nothing");
+  h.how = NUMBER;
+  fails(s, "slope(x)", CKL_ERUN, "grad-15", "f64[3], not int");
+  h.how = FOREIGN;
+  h.other = ckl_open(NULL);
+  fails(s, "slope(x)", CKL_ERUN, "grad-15", "f64[3], not a value of another session");
+  ckl_close(h.other);
   h.how = BY_CKL; /* errors of the program are its own */
   fails(s, "far(x)", CKL_ERUN, "index-3", "index 9 is out of range");
   h.how = DENIES;
