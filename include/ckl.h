@@ -187,8 +187,8 @@ bool ckl_diag_is_error(const ckl_session *s, size_t i);                 /* [-] *
 
 /* ---- observation */
 /* Counters: "nodes", "stage", "compile", "tape.live", "values.live", "bytes.live", "bytes.peak",
- * ...
- * -1 for an unknown name. ckl_counter_name lists them. [-] */
+ * ... What they count starts anew with ckl_reset, a file and each test of one. -1 for an unknown
+ * name. ckl_counter_name lists them. [-] */
 int64_t ckl_counter(const ckl_session *s, const char *name);
 const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
 /* Turns a log channel on: "compile" (each compilation; "compile:debug" with its signature), "load"

@@ -553,7 +553,8 @@ static void work_test(Job *j) {
     if (!title) title = "test";
     if (r->filter && !strstr(title, r->filter)) continue;
     TestJob tj = {s, t};
-    size_t before = s->diags.count, errors = s->diags.errors;
+    session_forget(s);
+    size_t before = s->diags.count;
     size_t mark = mem_pool_mark(&s->mem);
     int code = guard(s, test_job, &tj);
     s->frame = NULL;
@@ -565,9 +566,9 @@ static void work_test(Job *j) {
     if (r->report) r->report(r->ud, title, code == MEM_OK, b.s ? b.s : "");
     r->failed += code != MEM_OK;
     dg_rewind(&s->diags, before);
-    (void)errors;
     mem_pool_drain(&s->mem, mark);
   }
+  session_forget(s);
 }
 
 ckl_status ckl_test_file(ckl_session *k, const char *path, const char *filter,

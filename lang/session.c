@@ -150,6 +150,20 @@ bool session_start(Session *s) {
   return false;
 }
 
+void session_forget(Session *s) {
+  hooks_free(s);
+  cache_free(s);
+  captures_free(s);
+  op_grads_free(s);
+  native_ops_free(s);
+  s->warned_count = 0;
+  int64_t values = s->count.values_live, tape = s->count.tape_live;
+  memset(&s->count, 0, sizeof s->count);
+  s->count.values_live = values;
+  s->count.tape_live = tape;
+  mem_peaks_reset(&s->mem);
+}
+
 /* Gives back everything but the Session itself and its hook. */
 void session_stop(Session *s) {
   locals_pop(s, 0);
@@ -157,11 +171,7 @@ void session_stop(Session *s) {
   for (size_t i = 0; i < s->module_count; i++)
     for (size_t k = 0; k < s->modules[i]->global_count; k++)
       value_set(&s->modules[i]->globals[k].v, v_unit());
-  hooks_free(s);
-  cache_free(s);
-  captures_free(s);
-  op_grads_free(s);
-  native_ops_free(s);
+  session_forget(s);
   native_close(s);
   mem_pool_drain(&s->mem, 0);
   mem_pool_trim(&s->mem);
@@ -176,7 +186,6 @@ void session_stop(Session *s) {
   s->modules = NULL;
   s->module_count = s->module_cap = 0;
   s->warned = NULL;
-  s->warned_count = 0;
   s->warned_cap = 0;
   s->main = s->prelude = NULL;
   s->names = NULL;

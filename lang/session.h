@@ -7,6 +7,9 @@
 /* Room for diagnostics, once per session: it must be there when memory is not. */
 bool session_init(Session *s);
 bool session_start(Session *s); /* names, prelude, an empty top level; false when out of memory */
+/* Drops what running has left beside variables and declarations: hooks, compiled and captured code,
+ * what was warned of, counts. */
+void session_forget(Session *s);
 void session_stop(Session *s);  /* gives back all of that */
 void run_statement(Session *s, Node *st, Value *out);
 void run_module(Session *s, Module *m);

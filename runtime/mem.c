@@ -132,6 +132,11 @@ bool mem_trim(Mem *m) {
   return true;
 }
 
+void mem_peaks_reset(Mem *m) {
+  m->peak = m->live;
+  memcpy(m->data_peak, m->data_live, sizeof m->data_peak);
+}
+
 /* Keeps a freed block. What is alive and what is kept stay below the peak: a program never holds
  * more than it has needed. Those freed longest ago make room. */
 static bool keep(Mem *m, void *data, size_t bytes) {

@@ -81,6 +81,7 @@ void *mem_data_try(Mem *m, Device dev, size_t bytes);
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes);
 /* Gives back what is kept; false when that is nothing. */
 bool mem_trim(Mem *m);
+void mem_peaks_reset(Mem *m); /* what is alive now is the peak so far */
 
 /* Runs f(ud); returns MEM_OK, or the code given to mem_throw. The pool is drained to its height at
  * entry when f was left by a throw, and kept as it is when f returned. */

@@ -37,6 +37,26 @@ gives 0 'tests by title' "$ckl" test --filter=one tests.ckl
 says out '1 passed, 0 failed' 'the sum'
 gives 1 'a title that is none' "$ckl" test --filter=nothing tests.ckl
 says err nothing 'it says so'
+echo 'fn g(x: f32, y: f32) -> f32 = grad(x * x, y)
+test "first" {
+  after_backward(fn() { print("a hook of the first test") })
+  let big = uniform([1000, 1000])
+  let x = track(f64([1, 2]))
+  print(g(f32(2.0), f32(3.0)) + sum(f32(grad(sum(x * x), x))))
+}
+test "second" {
+  let x = track(f64([1, 2]))
+  print("second", grad(sum(x * x), x), g(f32(2.0), f32(3.0)))
+  print("second", counter("backward.captures"), counter("nodes"), counter("stage"))
+  print("second", peak_memory() > 1000000)
+}' >fresh.ckl
+gives 0 'a test that leaves something behind' "$ckl" test fresh.ckl
+grep second out >both
+tap_empty "$(sed '1,/first$/d' out | grep hook)" 'takes its hooks with it'
+grep -c warning err >warnings
+tap_empty "$(grep -v -x 2 warnings)" 'each test is warned'
+gives 0 'the same test alone' "$ckl" test --filter=second fresh.ckl
+tap_empty "$(grep second out | diff - both)" 'prints the same'
 gives 0 'a file without tests' "$ckl" test good.ckl
 says out '0 passed, 0 failed' 'the sum'
 gives 1 'tests of a wrong file' "$ckl" test bad.ckl
