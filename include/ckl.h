@@ -165,7 +165,8 @@ ckl_value *ckl_item(const ckl_value *v, size_t i); /* [m] element; NULL when out
 const char *ckl_field_name(const ckl_value *v, size_t i);       /* [-] of a record */
 /* A top-level variable, or NULL. [m] */
 ckl_value *ckl_get(ckl_session *s, const char *name);
-ckl_status ckl_set(ckl_session *s, const char *name, ckl_value *v); /* [m] like a top-level `let` */
+/* Like a top-level `let`. CKL_EUSAGE when `name` is none that can be declared (rule 4). [m] */
+ckl_status ckl_set(ckl_session *s, const char *name, ckl_value *v);
 /* Calls a function, proc or instance. [mpr] */
 ckl_status ckl_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n,
                     ckl_value **out);

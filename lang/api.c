@@ -599,6 +599,7 @@ static void work_set(Job *j) {
 
 ckl_status ckl_set(ckl_session *k, const char *name, ckl_value *v) {
   if (!name || !handle_fits(&k->s, v)) return CKL_EUSAGE;
+  if (!parse_is_name(name) || name_is_fixed(name) || !strcmp(name, "_")) return CKL_EUSAGE;
   Job j = {.s = &k->s, .name = name, .v = v->v};
   return perform(&j, work_set);
 }

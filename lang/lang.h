@@ -240,6 +240,7 @@ Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelud
 /* embedded modules: prelude and builtins */
 bool visible_anyway(Session *s, const Module *m, Name name, Value *v);
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);
+bool name_is_fixed(const char *name); /* rule 4: no declaration may have it */
 const struct Builtin *builtin_find(Session *s, Name name);
 
 /* ---- type.c: annotations */

@@ -98,7 +98,18 @@ static Global *add_global(Session *s, Module *m, Name name, Span at) {
   return &m->globals[m->global_count - 1];
 }
 
+bool name_is_fixed(const char *n) {
+  return !strcmp(n, "none") || !strcmp(n, "inf") || !strcmp(n, "nan") || !strcmp(n, "pi") ||
+         dtype_find(n) >= 0;
+}
+
+static void want_free(Session *s, Name name, Span at) {
+  if (name_is_fixed(name))
+    fail(s, ERR_REDECLARE, at, "`%s` is built in and cannot be declared again", name);
+}
+
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at) {
+  want_free(s, name, at);
   Global *g = own_global(m, name);
   if (!g) g = add_global(s, m, name, at);
   if (g->kind != G_VALUE) g->kind = G_VALUE;
@@ -109,15 +120,9 @@ Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span 
   return g;
 }
 
-static bool reserved_constant(Name n) {
-  return !strcmp(n, "none") || !strcmp(n, "inf") || !strcmp(n, "nan") || !strcmp(n, "pi") ||
-         dtype_find(n) >= 0;
-}
-
 /* A declaration: replaces an older one at the REPL, else a name stands once per file. */
 static Global *declare(Session *s, Module *m, const Word *w, bool repl) {
-  if (reserved_constant(w->name))
-    fail(s, ERR_REDECLARE, w->span, "`%s` is built in and cannot be declared again", w->name);
+  want_free(s, w->name, w->span);
   Global *g = own_global(m, w->name);
   if (g && !repl) {
     Diag *d = err(s, ERR_REDECLARE, w->span,
@@ -148,7 +153,7 @@ static bool constant_expr(Session *s, Module *m, const Node *e) {
   }
   case N_NAME: {
     Global *g = own_global(m, e->name);
-    return (g && g->kind == G_VALUE && g->is_const) || reserved_constant(e->name);
+    return (g && g->kind == G_VALUE && g->is_const) || name_is_fixed(e->name);
   }
   case N_UNARY: return constant_expr(s, m, e->unary.operand);
   case N_BINARY:

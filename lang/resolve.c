@@ -289,14 +289,6 @@ bool rs_anywhere(Resolver *r, Name name, bool lets) {
 
 /* ---- binding */
 
-static const char *const fixed_words[] = {"none", "inf", "nan", "pi"};
-
-static bool is_fixed(Name n) {
-  for (size_t i = 0; i < sizeof fixed_words / sizeof *fixed_words; i++)
-    if (!strcmp(n, fixed_words[i])) return true;
-  return dtype_find(n) >= 0;
-}
-
 static const char *what_binds(BindKind k) {
   switch (k) {
   case B_PARAM: return "parameter";
@@ -311,7 +303,7 @@ static const char *what_binds(BindKind k) {
 static bool may_bind(Resolver *r, const Word *w, BindKind k) {
   Session *s = r->s;
   if (!w->name || rs_word_is(w->name, "_")) return false;
-  if (is_fixed(w->name)) {
+  if (name_is_fixed(w->name)) {
     Diag *d =
         err(s, ERR_REDECLARE, w->span, "`%s` is built in and cannot be declared again", w->name);
     dg_help(&s->diags, d, "choose another name");
@@ -695,7 +687,7 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
   case F_BUILTIN:
   case F_DTYPE: {
     Diag *d = err(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", name);
-    if (!is_fixed(name))
+    if (!name_is_fixed(name))
       dg_help(&s->diags, d, "`var %s = ..` declares a variable of that name", name);
     return;
   }
@@ -981,7 +973,7 @@ static void walk_model(Resolver *r, Node *n) {
     Name a = member_name(l->items[i]);
     if (!a) continue;
     Word w = {a, rs_member_span(l->items[i]), 0, NULL};
-    if (is_fixed(a))
+    if (name_is_fixed(a))
       err(s, ERR_REDECLARE, w.span, "`%s` is built in and cannot be declared again", a);
     for (uint32_t k = 0; k < p->count; k++)
       if (member_name(p->items[k]) == a) {

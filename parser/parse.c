@@ -401,6 +401,15 @@ Node *parse_file(const ParseContext *c, uint32_t file) {
   return ps.root;
 }
 
+bool parse_is_name(const char *text) {
+  size_t n = strlen(text);
+  if (n >= UINT32_MAX / 4) return false;
+  Lexer lx;
+  lex_init(&lx, NULL, 0, text, (uint32_t)n);
+  Tok t = lex_next(&lx);
+  return t.kind == TK_IDENT && t.lo == 0 && t.hi == n;
+}
+
 bool parse_repl_complete(const char *text, size_t n) {
   if (n >= UINT32_MAX / 4 || memchr(text, 0, n)) return true;
   Lexer lx;

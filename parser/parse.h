@@ -24,6 +24,9 @@ Node *parse_file(const ParseContext *c, uint32_t file);
  * (or there is no token). A text with an error inside counts as complete. */
 bool parse_repl_complete(const char *text, size_t n);
 
+/* Is the text a name, and nothing else? */
+bool parse_is_name(const char *text);
+
 /* The reserved words, then the soft ones, each NULL-terminated: for completion and highlighting. */
 extern const char *const parse_reserved[];
 extern const char *const parse_soft[];

@@ -103,6 +103,16 @@ static void values(void)
   ckl_release(v);
   v = NULL;
   CHECK(ckl_eval(s, "y * 2", "t", &v) == CKL_OK && ckl_to_float(v) == 5.0);
+  static const char *const no_names[] = {"", "z z", " z", "z ", "7", "z.z", "\xef\xbb\xbfz",
+                                         "z\xff", "let", "true", "none", "pi", "f32", "bool", "_"};
+  for (size_t i = 0; i < sizeof no_names / sizeof *no_names; i++)
+    CHECK(ckl_set(s, no_names[i], v) == CKL_EUSAGE);
+  CHECK(ckl_set(s, "_z", v) == CKL_OK && ckl_set(s, "model", v) == CKL_OK);
+  CHECK(ckl_set(s, "sum", v) == CKL_OK); /* as `let` may */
+  CHECK(ckl_eval(s, "let f32 = 5", "t", NULL) == CKL_ERUN);
+  ckl_release(v);
+  v = NULL;
+  CHECK(ckl_eval(s, "f32(model) + f32(pi)", "t", &v) == CKL_OK && ckl_to_float(v) > 8.1);
   ckl_release(v);
 
   v = ckl_str(s, "abc\0d", 5);
