@@ -40,8 +40,8 @@ const char *ckl_version(void); /* [-] of the library, e.g. "0.1.0" */
 /* ---- status */
 typedef enum ckl_status {
   CKL_OK = 0,
-  CKL_EPROGRAM = 1,   /* the program is wrong: nothing of it ran, or the statement was rejected */
-  CKL_ERUN = 2,       /* it failed while running */
+  CKL_EPROGRAM = 1,   /* the program is wrong: nothing of it ran */
+  CKL_ERUN = 2,       /* it failed while running; see ckl_eval */
   CKL_ENOMEM = 3,
   CKL_EDEVICE = 4,
   CKL_EINTERNAL = 5,  /* ckl is wrong; please report */
@@ -119,7 +119,9 @@ ckl_status ckl_run_file(ckl_session *s, const char *path);
 ckl_status ckl_check_file(ckl_session *s, const char *path);
 /* Runs statements in the session's top level, REPL rules (declarations may be replaced). `name`
  * shows in diagnostics. `*out` (may be NULL) gets a new reference to the value of a last
- * expression, else NULL. [mpr] */
+ * expression, else NULL. A text that cannot be read or declared is CKL_EPROGRAM; names and
+ * arguments are looked at as each statement runs, not before as in files, so what is wrong with
+ * them is CKL_ERUN. [mpr] */
 ckl_status ckl_eval(ckl_session *s, const char *text, const char *name, ckl_value **out);
 /* Whether REPL text is complete or needs another line. [-] */
 bool ckl_is_complete(const char *text, size_t n);
@@ -167,7 +169,7 @@ const char *ckl_field_name(const ckl_value *v, size_t i);       /* [-] of a reco
 ckl_value *ckl_get(ckl_session *s, const char *name);
 /* Like a top-level `let`. CKL_EUSAGE when `name` is none that can be declared (rule 4). [m] */
 ckl_status ckl_set(ckl_session *s, const char *name, ckl_value *v);
-/* Calls a function, proc or instance. [mpr] */
+/* Calls a function, proc or instance. Arguments that do not fit are CKL_ERUN. [mpr] */
 ckl_status ckl_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n,
                     ckl_value **out);
 /* What the REPL shows for a value ("x : f32[3, 4]   min -1.40  mean 0.31  max 1.91" and a table).

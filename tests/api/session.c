@@ -329,6 +329,12 @@ static void diagnostics(void)
   CHECK(n >= 6);
   CHECK(ckl_is_complete("f(1)", 4) && !ckl_is_complete("f(", 2) && !ckl_is_complete("1 +", 3));
   CHECK(ckl_is_complete("", 0));
+  CHECK(ckl_eval(s, "let late = 1\n1 + nope", "t", NULL) == CKL_ERUN);
+  CHECK(ckl_eval(s, "let early = 1\nlet = ", "t", NULL) == CKL_EPROGRAM);
+  CHECK(ckl_eval(s, "let early = 1\nuse nope", "t", NULL) == CKL_EPROGRAM);
+  ckl_value *late = ckl_get(s, "late");
+  CHECK(ckl_to_int(late) == 1 && ckl_get(s, "early") == NULL);
+  ckl_release(late);
   text = ckl_format(s, "t", "let   x=1", 9);
   CHECK(text && !strcmp(text, "let x = 1\n"));
   CHECK(ckl_format(s, "t", "let = ", 6) == NULL && ckl_diag_count(s) >= 1);
