@@ -109,7 +109,9 @@ const char *ckl_cpu_name(size_t i); /* [-] of ckl_config.cpu; NULL past the end 
 /* Asks the running call to stop soon; the only call allowed from another thread or a signal
  * handler. [-] */
 void ckl_interrupt(ckl_session *s);
-/* Forgets variables, declarations, compiled functions and diagnostics. [m] */
+/* Forgets variables, declarations, compiled functions and diagnostics. Of values that are held
+ * numbers, texts, tensors, and lists and tuples of these stay; others become (). So it is with each
+ * call that loads a file. [m] */
 ckl_status ckl_reset(ckl_session *s);
 
 /* ---- running. Diagnostics of the previous call are dropped at the start of each of these. */

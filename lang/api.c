@@ -209,14 +209,30 @@ void ckl_interrupt(ckl_session *k) {
   native_stop(&k->s);
 }
 
-static void work_reset(Job *j) {
-  Session *s = j->s;
-  for (ckl_value *v = s->handles; v; v = v->next)
-    if (v->v.tag == V_FN || v->v.tag == V_INST || v->v.tag == V_MODEL || v->v.tag == V_MODULE)
-      value_set(&v->v, v_unit());
+/* Whether v is data alone: it refers to no tree, name or tape. */
+static bool is_plain(Value v) {
+  if (v.tag == V_LIST || v.tag == V_TUPLE) {
+    for (size_t i = 0; i < v.u.list->count; i++)
+      if (!is_plain(v.u.list->items[i])) return false;
+    return true;
+  }
+  return v.tag == V_TENSOR ? v.u.t->node == NULL
+                           : v.tag <= V_FLOAT || v.tag == V_DTYPE || v.tag == V_STR;
+}
+
+/* Starts the session anew. Of the values that the host holds those that are data stay. */
+static void restart(Session *s) {
+  for (ckl_value *v = s->handles; v; v = v->next) {
+    Value data = detach(s, v->v);
+    value_set(&v->v, is_plain(data) ? data : v_unit());
+  }
   session_stop(s);
-  backend_set(s, NULL, NULL);
   if (!session_start(s)) mem_throw(&s->mem, MEM_ERR_NOMEM);
+}
+
+static void work_reset(Job *j) {
+  backend_set(j->s, NULL, NULL);
+  restart(j->s);
 }
 
 ckl_status ckl_reset(ckl_session *k) {
@@ -442,8 +458,7 @@ const char *ckl_field_name(const ckl_value *v, size_t i) {
 
 static void load_main(Job *j) {
   Session *s = j->s;
-  session_stop(s);
-  if (!session_start(s)) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  restart(s);
   Frame top = {.module = s->main};
   s->frame = &top;
   s->main = module_load_file(s, j->path, (Span){0});

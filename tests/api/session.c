@@ -466,6 +466,33 @@ static void strangers(void)
   CHECK(a[0].bytes == 0 && a[1].bytes == 0);
 }
 
+/* What is held over a reset, or over another program, is data or (). */
+static void held(void)
+{
+  static const char program[] =
+    "fn f(x: f64[2]) -> f64 = sum(x)\nlet x = track(f64([1, 2]))\nlet y = f(x * x)\n"
+    "let fs = list(f, f)\nlet r = (a = 1, b = 2)\nlet t = (1, \"a\", f64([1, 2]), x * x)";
+  static const char *const names[] = {"f", "x", "fs", "r", "y", "t"};
+  for (int how = 0; how < 2; how++) {
+    Account a;
+    Page p;
+    ckl_session *s = open_with(&a, &p);
+    ckl_value *v[6], *r = NULL;
+    CHECK(ckl_eval(s, program, "t", NULL) == CKL_OK && ckl_counter(s, "tape.live") > 0);
+    for (int i = 0; i < 6; i++) v[i] = ckl_get(s, names[i]);
+    if (how) CHECK(ckl_reset(s) == CKL_OK);
+    else CHECK(ckl_run_file(s, "none.ckl") != CKL_OK);
+    for (int i = 0; i < 4; i++) CHECK(v[i] && ckl_kind_of(v[i]) == CKL_UNIT);
+    CHECK(ckl_to_float(v[4]) == 5.0 && ckl_length(v[5]) == 4 && !ckl_counter(s, "tape.live"));
+    CHECK(ckl_set(s, "y", v[4]) == CKL_OK && ckl_eval(s, "y * 2", "t", &r) == CKL_OK);
+    CHECK(ckl_to_float(r) == 10.0);
+    ckl_release(r);
+    for (int i = 0; i < 6; i++) ckl_release(v[i]);
+    ckl_close(s);
+    CHECK(a.bytes == 0 && !a.wrong_size);
+  }
+}
+
 /* row S3.68 */
 static void resets(void)
 {
@@ -654,6 +681,7 @@ int main(void)
   interrupts();
   limits();
   strangers();
+  held();
   resets();
   callbacks();
   if (bad) printf("%d checks failed\n", bad);
