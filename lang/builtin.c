@@ -194,7 +194,7 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
       }
       v[k] = p[k].text ? str_value(s, p[k].text, p[k].text_n) : p[k].deflt;
     }
-    if (!p[k].rest && v[k].tag == V_UNKNOWN) unknown = true;
+    if (!p[k].rest) unknown |= b->flags & BI_LEAVES ? !tree_known(s, v[k]) : v[k].tag == V_UNKNOWN;
   }
   for (size_t i = 0; i < c.rest_n; i++) unknown |= c.rest[i].tag == V_UNKNOWN;
   if (unknown && !s->abstract) return (Value){.tag = V_UNKNOWN};

@@ -17,6 +17,7 @@
 #include "parser/parse.h"
 
 enum {
+  FN_TAKEN = 4 /* Node.flags: see abstract_taken */,
   CHECK_STEPS = 50000 /* calls and turns: a call tree may be exponential */,
   ITEM_DONE = 2 /* Node.flags: checked */,
   CHECK_MOST = 20 /* errors */
@@ -73,6 +74,23 @@ static Value made_tensor(Session *s, DType dt, int rank, const Dim *d) {
   Value v = {.tag = V_NODE, .aux = st->level};
   v.u.v = gr_input(st->g, &t);
   return v;
+}
+
+/* Numbers in the buffers of a made-up instance: some that were written, not the first ones. */
+static void make_numbers(Session *s, Unit *u, Value v, Span at) {
+  if (v.tag == V_LIST || v.tag == V_TUPLE)
+    for (size_t i = 0; i < v.u.list->count; i++) make_numbers(s, u, v.u.list->items[i], at);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) make_numbers(s, u, v.u.rec->items[i], at);
+  for (size_t i = 0; v.tag == V_INST && i < v.u.inst->count; i++) {
+    Field *f = &v.u.inst->fields[i];
+    if (f->kind == FIELD_LET) make_numbers(s, u, f->v, at);
+    if (f->kind != FIELD_BUFFER || !v_is_number(f->v)) continue;
+    bool whole = dt_int((DType)type_of(s, f->v).dtype);
+    Value n = whole ? made_int(s, u, f->name, at) : made_tensor(s, DT_F64, 0, NULL);
+    if (!whole) n.weak = true;
+    value_set(&f->v, n);
+  }
 }
 
 static bool make_inst(Session *s, Unit *u, ModelDecl *m, Value *out);
@@ -210,6 +228,7 @@ static bool make_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
   s->abstract = true; /* constructors are script */
   *out = construct(s, m, &a);
   s->abstract = old;
+  if (!u->shows) make_numbers(s, u, *out, m->decl->model.name.span);
   return true;
 }
 
@@ -447,6 +466,7 @@ bool abstract_only(Session *s, const Call *c) {
 /* What is known of the arguments of a builtin of script, by the names of its parameters. */
 static void check_arguments(Session *s, const Builtin *b, Call *c) {
   static const char *const texts[] = {"path", "file", "name", "label", "glob", "device", "key"};
+  if (!(b->flags & BI_SCRIPT)) return; /* `key` of draws is no text, `path` of `map` a bool */
   const BuiltinSig *sig = builtin_sig(s, b);
   for (size_t i = 0; i < c->n; i++) {
     const char *name = sig->par[i].name;
@@ -692,6 +712,50 @@ bool abstract_returns(Node *body) {
   bool found = false;
   has_return(&found, body);
   return found;
+}
+
+typedef struct Taken {
+  Session *s;
+  Module *m;
+  Node *fn;
+} Taken;
+
+static void taken_visit(void *ud, Node *n);
+
+static void take(Session *s, Module *m, Node *fn) {
+  if (fn->flags & FN_TAKEN) return;
+  fn->flags |= FN_TAKEN;
+  ast_children(fn, taken_visit, &(Taken){s, m, fn});
+}
+
+static void taken_visit(void *ud, Node *n) {
+  const Taken *t = ud;
+  if (!n) return;
+  Module *m = t->m;
+  Node *root = n->kind == N_ASSIGN ? assigned_root(n) : n;
+  Global *g = root->kind == N_NAME && !local_binds(t->fn, root->name)
+                  ? global_find(t->s, m, root->name)
+                  : NULL;
+  if (g && n->kind == N_ASSIGN) g->moves = true;
+  if (g && n->kind == N_NAME && g->kind == G_FN && g->decl->fn->is_proc)
+    take(t->s, g->module, g->decl);
+  for (size_t i = 0; n->kind == N_DOT && i < m->global_count; i++) { /* whatever has that method */
+    if (m->globals[i].kind != G_MODEL) continue;
+    const NodeList *l = &m->globals[i].decl->model.members;
+    for (uint32_t k = 0; k < l->count; k++)
+      if (l->items[k]->kind == N_FN && l->items[k]->fn->is_proc &&
+          l->items[k]->fn->name.name == n->dot.name.name)
+        take(t->s, m->globals[i].module, l->items[k]);
+  }
+  if (n->kind == N_STRING)
+    for (uint32_t i = 0; i < n->string.count; i++) taken_visit(ud, n->string.items[i].hole);
+  else
+    ast_children(n, taken_visit, ud);
+}
+
+/* Who calls it, and when, is not followed: procs that it calls are taken with it. */
+void abstract_taken(const FnObj *f) {
+  if (!f->is_code) take(f->o.s, f->module, f->decl);
 }
 
 static void check_script(Session *s, Module *m) {

@@ -184,6 +184,7 @@ static Value global_value(Session *s, Global *g, Span at) {
       }
       if (in_code(s)) return global_in_code(s, g, at);
     }
+    if (s->abstract && g->moves) return (Value){.tag = V_UNKNOWN};
     return g->v;
   case G_TYPE: fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
   case G_POLICY: return policy_value(s, g->decl, g->module, 0, NULL);
@@ -382,6 +383,12 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
 }
 
 /* -- expressions */
+
+/* A function that is not called here, but may be by whoever gets it. */
+static Value taken(Session *s, Value v) {
+  if (s->abstract && v.tag == V_FN) abstract_taken(v.u.fn);
+  return v;
+}
 
 static Value eval_string(Session *s, Node *e) {
   Buf b;
@@ -672,7 +679,7 @@ static Value eval_node(Session *s, Node *e) {
   case N_STRING: return eval_string(s, e);
   case N_BOOL: return v_bool(e->boolean);
   case N_UNIT: return v_unit();
-  case N_NAME: return name_value(s, e->name, e->span, true);
+  case N_NAME: return taken(s, name_value(s, e->name, e->span, true));
   case N_SELF:
     if (!s->frame->self) fail(s, ERR_SELF, e->span, "`self` stands in methods only");
     return value_pool(s, (Value){.tag = V_INST, .u.inst = s->frame->self});
@@ -712,7 +719,7 @@ static Value eval_node(Session *s, Node *e) {
   case N_RECORD: return eval_record(s, e);
   case N_LIST: return eval_list(s, &e->list, V_LIST, e->span);
   case N_COMP: return eval_comp(s, e);
-  case N_LAMBDA: return closure(s, e, in_code(s) || fn_is_code_legal(s, e), false);
+  case N_LAMBDA: return taken(s, closure(s, e, in_code(s) || fn_is_code_legal(s, e), false));
   case N_CHECKPOINT: return eval_checkpoint(s, e);
   case N_WRAP: return eval_wrap(s, e);
   default: fail(s, ERR_BUG, e->span, "expression of kind %s", ast_kind_name(e->kind));
@@ -838,7 +845,9 @@ static Flow eval_assign(Session *s, Node *st) {
     } else {
       g = global_find(s, s->frame->module, root->name);
       if (!g) name_value(s, root->name, root->span, true);
-      if (g && g->kind == G_VALUE)
+      if (g && g->kind == G_VALUE && s->abstract && g->moves)
+        cur = (Value){.tag = V_UNKNOWN};
+      else if (g && g->kind == G_VALUE)
         cur = g->is_var && g->is_set ? g->v : global_value(s, g, root->span);
       if (g && g->kind != G_VALUE)
         fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);

@@ -17,6 +17,7 @@ typedef struct Global {
   Node *decl;     /* declaration or defining statement */
   Module *module; /* where it was declared (names brought by `use` keep their home) */
   bool is_var, is_const, is_set, used; /* const: rule 6 */
+  bool moves; /* `check`: a function value assigns it, at any time */
   Span span;
 } Global;
 
@@ -352,6 +353,7 @@ Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record,
 typedef Value (*TreeFn)(Session *s, void *ud, size_t n, Value *leaves, const char *path);
 /* Leaf by leaf over trees of one structure; the result has the structure. */
 Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at);
+bool tree_known(Session *s, Value v); /* `check`: no leaf is V_UNKNOWN */
 /* record of params (values: read), none if frozen */
 Value params_tree(Session *s, Inst *i, bool values);
 
@@ -363,8 +365,8 @@ void emit_text(Session *s, int stream, const char *text, size_t n);
 
 /* ---- builtins: one table (lang/builtins.def); signature text gives names, defaults and arity */
 /* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the
- * param */
-enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4 };
+ * param; what it gives depends on every leaf of its trees */
+enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4, BI_LEAVES = 8 };
 typedef struct Call {
   const struct Builtin *b;
   size_t n;             /* parameters of the signature */
@@ -474,6 +476,8 @@ Value *abstract_swap(Session *s, const AbstractVars *k);
 void abstract_join(Session *s, const AbstractVars *k, const Value *other);
 void check_carry(Session *s, const AbstractVars *k, Node *body); /* rule 42, after a turn */
 bool abstract_returns(Node *body);
+/* A function became a value: what it assigns is not known from now on. */
+void abstract_taken(const FnObj *f);
 bool abstract_param(Session *s, Value v);
 bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
 void check_step(Session *s); /* counts a call or turn; a check that takes too long gives up */

@@ -53,7 +53,11 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
       return f->v.u.p->overlay;
   }
   State *st = unit_state(s, i, f->name);
-  return st ? st->cur : f->v;
+  if (st) return st->cur;
+  /* `check`: some number was written since */
+  if (s->abstract && f->kind == FIELD_BUFFER && v_is_number(f->v))
+    return (Value){.tag = V_UNKNOWN};
+  return f->v;
 }
 
 /* `let` and constructor fields: in code their tensors are inputs. */

@@ -69,6 +69,16 @@ static Value walk(Walk *w, Value *t, const char *path) {
   return list_value(s, (ValueTag)c[0].tag, l->count, items);
 }
 
+bool tree_known(Session *s, Value v) {
+  bool known = v.tag != V_UNKNOWN;
+  if (v.tag == V_INST) v = params_tree(s, v.u.inst, false);
+  if (v.tag == V_TUPLE || v.tag == V_LIST)
+    for (size_t i = 0; i < v.u.list->count && known; i++) known = tree_known(s, v.u.list->items[i]);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count && known; i++) known = tree_known(s, v.u.rec->items[i]);
+  return known;
+}
+
 Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at) {
   Walk w = {s, f, ud, at, n};
   return walk(&w, trees, "");
