@@ -24,6 +24,7 @@ typedef struct Global {
 struct Module {
   Name name;        /* "nn", or the path of a file */
   const char *path; /* shown to the user; NULL for the embedded library */
+  const char *real; /* the file that `path` leads to */
   uint32_t file;
   Node *ast;
   Global *globals;  size_t global_count, global_cap; /* in the session's arena */

@@ -6,6 +6,8 @@
  * gets its random site (rule 92): a hash of module, item and ordinal, so that comments and line
  * moves change nothing.
  */
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -185,9 +187,12 @@ static void parse_module(Session *s, Module *m) {
   }
 }
 
+/* A file is loaded once, however its path is spelled; it is shown as spelled first. */
 Module *module_load_file(Session *s, const char *path, Span at) {
+  char resolved[PATH_MAX];
+  const char *real = realpath(path, resolved) ? resolved : path; /* a pipe leads nowhere */
   for (size_t i = 0; i < s->module_count; i++)
-    if (s->modules[i]->path && !strcmp(s->modules[i]->path, path)) {
+    if (s->modules[i]->path && !strcmp(s->modules[i]->real, real)) {
       if (s->modules[i]->loading)
         fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
       return s->modules[i];
@@ -202,6 +207,7 @@ Module *module_load_file(Session *s, const char *path, Span at) {
   log_line(s, LOG_LOAD, "%s", path);
   const char *keep = pool_text(s, text, n); /* freed with the pool, whatever happens below */
   Module *m = module_new(s, path, path, keep, n);
+  m->real = arena_strdup(&s->perm, real, strlen(real));
   parse_module(s, m);
   m->loading = true;
   module_declare(s, m);

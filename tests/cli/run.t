@@ -9,6 +9,15 @@ silent err 'and nothing else'
 gives 0 'ckl FILE is ckl run FILE' "$ckl" hello.ckl
 says out hello 'it prints'
 
+echo 'model Box() { param w: f32[2] = 1 }
+fn total(b: Box) -> f32 = sum(b.w)' >box.ckl
+ln -s box.ckl link.ckl
+echo "use \"$PWD/box.ckl\" (Box)
+use \"link.ckl\" (total)
+print(total(Box()))" >boxes.ckl
+gives 0 'a file by its path and by a link' "$ckl" run boxes.ckl
+says out 2.0 'is one file'
+
 echo 'let steps = args("steps", 3)
 let name = args("name", "none")
 print("{steps} {name}")' >args.ckl
