@@ -122,18 +122,25 @@ Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span 
   return g;
 }
 
-/* A declaration: replaces an older one at the REPL, else a name stands once per file. */
-static Global *declare(Session *s, Module *m, const Word *w, bool repl) {
+/* `w` stands for g already; `use`: a `use` brings it again. */
+static _Noreturn void stands_twice(Session *s, const Module *m, const Global *g, const Word *w,
+                                   bool use) {
+  bool used = g->module != m || g->kind == G_MODULE;
+  Diag *d = err(s, ERR_REDECLARE, w->span,
+                used && use   ? "`%s` is brought by `use` twice"
+                : used != use ? "`%s` is brought by `use` and declared too"
+                              : "`%s` is declared twice in this file",
+                w->name);
+  dg_label(&s->diags, d, g->span, "first here");
+  raise_(s);
+}
+
+/* A declaration, or what a `use` brings: replaces an older one at the REPL, else a name stands once
+ * per file. */
+static Global *declare(Session *s, Module *m, const Word *w, bool use, bool repl) {
   want_free(s, w->name, w->span);
   Global *g = own_global(m, w->name);
-  if (g && !repl) {
-    Diag *d = err(s, ERR_REDECLARE, w->span,
-                  g->module == m ? "`%s` is declared twice in this file"
-                                 : "`%s` is brought by `use` and declared too",
-                  w->name);
-    dg_label(&s->diags, d, g->span, "first here");
-    raise_(s);
-  }
+  if (g && !repl) stands_twice(s, m, g, w, use);
   if (!g) g = add_global(s, m, w->name, w->span);
   if (g->kind == G_MODEL && g->v.tag == V_MODEL) g->v.u.model->old = true;
   value_set(&g->v, v_unit());
@@ -299,7 +306,7 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
       fail_help(s, ERR_USE, u->span,
                 "`use \"file.ckl\" as name`, or name what you take: `use \"file.ckl\" (f, g)`",
                 "a used file needs a name here");
-    Global *g = declare(s, m, &w, repl);
+    Global *g = declare(s, m, &w, true, repl);
     g->kind = G_MODULE;
     g->v = (Value){.tag = V_MODULE, .u.module = src};
     g->is_set = true;
@@ -324,7 +331,7 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
       fail(s, ERR_MODULE_VAR, w->span,
            "`%s` is a top-level variable of `%s`; `use` brings declarations only", w->name,
            src->name);
-    Global *g = declare(s, m, w, repl);
+    Global *g = declare(s, m, w, true, repl);
     h = own_global(src, w->name);
     g->kind = h->kind;
     g->v = h->v;
@@ -340,7 +347,7 @@ static void declare_item(Session *s, Module *m, Node *n, bool repl) {
   switch ((NodeKind)n->kind) {
   case N_USE: declare_use(s, m, n, repl); break;
   case N_FN: {
-    Global *g = declare(s, m, &n->fn->name, repl);
+    Global *g = declare(s, m, &n->fn->name, false, repl);
     Value f = fn_value(s, n, m, NULL, NULL, !n->fn->is_proc, 0, NULL);
     g = own_global(m, n->fn->name.name);
     g->kind = G_FN;
@@ -350,7 +357,7 @@ static void declare_item(Session *s, Module *m, Node *n, bool repl) {
     break;
   }
   case N_MODEL: {
-    Global *g = declare(s, m, &n->model.name, repl);
+    Global *g = declare(s, m, &n->model.name, false, repl);
     ModelDecl *d = ARENA_NEW(&s->perm, ModelDecl);
     *d = (ModelDecl){n->model.name.name, n, m, false};
     g->kind = G_MODEL;
@@ -360,14 +367,14 @@ static void declare_item(Session *s, Module *m, Node *n, bool repl) {
     break;
   }
   case N_TYPE_DECL: {
-    Global *g = declare(s, m, &n->type_decl.name, repl);
+    Global *g = declare(s, m, &n->type_decl.name, false, repl);
     g->kind = G_TYPE;
     g->decl = n;
     g->is_set = true;
     break;
   }
   case N_POLICY_DECL: {
-    Global *g = declare(s, m, &n->policy_decl.name, repl);
+    Global *g = declare(s, m, &n->policy_decl.name, false, repl);
     g->kind = G_POLICY;
     g->decl = n;
     g->is_set = true;
@@ -396,11 +403,7 @@ static void declare_slots(Session *s, Module *m, Node *n, Node *pat) {
   if (pat->kind != N_PAT_NAME) return;
   Word *w = &pat->word;
   Global *g = own_global(m, w->name);
-  if (g && g->kind != G_VALUE) {
-    Diag *d = err(s, ERR_REDECLARE, w->span, "`%s` is declared twice in this file", w->name);
-    dg_label(&s->diags, d, g->span, "first here");
-    raise_(s);
-  }
+  if (g && g->kind != G_VALUE) stands_twice(s, m, g, w, false);
   bool again = g != NULL;
   if (!g) g = add_global(s, m, w->name, w->span);
   g->kind = G_VALUE;

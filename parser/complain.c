@@ -528,6 +528,9 @@ static bool small_slip(Parser *ps, Tok t) {
   if (header_open(ps, TK_FOR) && t.kind == TK_EQ && fits(ps, TK_IN))
     return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi,
                "a `for` runs over a range, a tensor, a list or a sequence", "for i in 0..n { .. }");
+  if (t.kind == TK_STAR && gr_symbol(ps->gr, 0) == TK_LPAREN && gr_symbol(ps->gr, 2) == TK_USE)
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "a `use` names what it brings",
+               "use nn (Linear, Conv2d), or `use nn` and then nn.Linear");
   if (t.kind == TK_STAR && (fits(ps, TK_COMMA) || fits(ps, TK_IDENT)) && !fits(ps, TK_PLUS) &&
       top(ps) == '(')
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "the number of arguments is fixed",
