@@ -818,7 +818,7 @@ Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out) {
   return d;
 }
 
-static Dim symbol_dim(DimTab *t, Sym s) {
+Dim dim_of_symbol(DimTab *t, Sym s) {
   uint32_t atom = atom_get(t, (Atom){ATOM_SYM, 0, 1, s, 0});
   Term u = {1, mono_get(t, &atom, 1)};
   return poly_get(t, &u, 1);
@@ -870,7 +870,7 @@ Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count) 
       Dim v;
       if (a.kind == ATOM_SYM) {
         v = a.a < count ? to[a.a] : DIM_BAD;
-        if (v == DIM_BAD && dst == src) v = symbol_dim(dst, a.a);
+        if (v == DIM_BAD && dst == src) v = dim_of_symbol(dst, a.a);
       } else {
         Dim x = dim_import(dst, src, a.a, to, count), y = dim_import(dst, src, a.b, to, count);
         v = a.kind == ATOM_DIV ? dim_floordiv(dst, x, y) : dim_mod(dst, x, y);
@@ -1030,7 +1030,7 @@ static Dim read_name(Reader *r) {
   for (size_t i = 0; i < r->t->sym_count; i++) {
     const Name have = r->t->syms[i].name;
     if (!have || strlen(have) != n || memcmp(have, s, n) || ++seen != nth) continue;
-    return symbol_dim(r->t, (Sym)i);
+    return dim_of_symbol(r->t, (Sym)i);
   }
   if (seen + 1 != nth) return DIM_BAD;
   return dim_symbol(r->t, names_get(r->names, s, n), (Span){0, 0, 0}, NULL);
@@ -1059,7 +1059,7 @@ static Dim read_unit(Reader *r) {
   } else if (*r->p == '?') {
     r->p++;
     if (!number(r, &k) || k >= (int64_t)r->t->sym_count) return DIM_BAD;
-    d = symbol_dim(r->t, (Sym)k);
+    d = dim_of_symbol(r->t, (Sym)k);
   } else if (digit(*r->p)) {
     /* The smallest integer has no positive counterpart. */
     static const char smallest[] = "9223372036854775808";

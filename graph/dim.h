@@ -39,6 +39,7 @@ typedef enum DimOrder { DIM_EQUAL, DIM_DIFFERENT, DIM_MAYBE } DimOrder;
 DimOrder dim_compare(DimTab *t, Dim a, Dim b);
 
 Sym dim_symbol_count(const DimTab *t);
+Dim dim_of_symbol(DimTab *t, Sym s);
 Name dim_symbol_name(const DimTab *t, Sym s);
 Span dim_symbol_span(const DimTab *t, Sym s);
 /* Calls f for every symbol inside d. */

@@ -10,6 +10,7 @@
 
 /* One item of an index, evaluated. */
 typedef struct Item {
+  /* NODE: at run time an int, or the positions of a slice */
   enum { IT_ALL, IT_INT, IT_NODE, IT_SLICE, IT_TENSOR, IT_MASK } kind;
   Span span;
   Value v;      /* INT, NODE, TENSOR, MASK */
@@ -23,34 +24,81 @@ static bool literal_negative(const Node *n) {
   return n->kind == N_UNARY && n->unary.op == AST_NEG && n->unary.operand->kind == N_INT;
 }
 
-/* The value of a number of code where the graph says it (unrolled loops): constants, + - *. */
-static bool node_const(Session *s, Value v, int64_t *out) {
-  if (v.tag == V_INT) {
-    *out = v.u.i;
-    return true;
+/* ---- bounds of slices in code: polynomials of sizes and of run-time numbers
+
+   These are dims of a table of its own, where what is known only at run time is a symbol beyond
+   those of sizes: of `i * w : (i + 1) * w` the length is `w`, whatever `i` is. */
+
+enum { BOUND_NODES = 1000 /* that are looked into */ };
+
+typedef struct Seen {
+  const Stage *st;
+  Val v;
+  Dim d;
+} Seen;
+
+typedef struct Bounds {
+  Session *s;
+  DimTab *t;
+  Dim *in, *out; /* the symbols of sizes in t, and in the stage's own table */
+  Sym sizes;
+  Seen *seen;
+  size_t count, cap;
+} Bounds;
+
+static Bounds bounds_new(Session *s) {
+  DimTab *own = dims_of(s);
+  Bounds b = {.s = s, .t = dim_tab_new(&s->scratch), .sizes = dim_symbol_count(own)};
+  b.in = ARENA_ARRAY(&s->scratch, Dim, b.sizes + 1);
+  b.out = ARENA_ARRAY(&s->scratch, Dim, b.sizes + 1);
+  for (Sym k = 0; k < b.sizes; k++) {
+    Sym same;
+    b.in[k] = dim_symbol(b.t, dim_symbol_name(own, k), (Span){0}, &same);
+    b.out[k] = dim_of_symbol(own, k);
   }
-  if (v.tag != V_NODE || !v.weak || v.aux != s->stage->level) return false;
-  const Graph *g = s->stage->g;
-  struct {
-    Val v;
-  } todo = {v.u.v};
-  const GNode *n = gr_node(g, todo.v);
-  if (n->op == OP_CONST) {
-    const Attr *a = gr_attr(g, todo.v.node, AT_VALUE);
-    if (!a || a->kind != AK_INT) return false;
-    *out = a->u.i;
-    return true;
+  return b;
+}
+
+static Dim bound_node(Bounds *b, const Stage *st, Val v) {
+  for (size_t i = 0; i < b->count; i++)
+    if (b->seen[i].st == st && val_eq(b->seen[i].v, v)) return b->seen[i].d;
+  const Graph *g = st->g;
+  const GNode *n = gr_node(g, v);
+  const Attr *a = n->op == OP_CONST ? gr_attr(g, v.node, AT_VALUE) : NULL;
+  Dim d = DIM_BAD, x[2];
+  bool sum = n->op == OP_ADD || n->op == OP_SUB || n->op == OP_MUL;
+  size_t place = b->count;
+  VEC_PUSH(&b->s->scratch, b->seen, b->count, b->cap, ((Seen){st, v, d}));
+  for (int i = 0; sum && i < 2 && place < BOUND_NODES; i++)
+    x[i] = bound_node(b, st, gr_operand(g, v.node, i));
+  if (sum && place < BOUND_NODES)
+    d = n->op == OP_ADD   ? dim_add(b->t, x[0], x[1])
+        : n->op == OP_SUB ? dim_sub(b->t, x[0], x[1])
+                          : dim_mul(b->t, x[0], x[1]);
+  if (a && a->kind == AK_INT) d = dim_const(b->t, a->u.i);
+  if (n->op == OP_DIM) {
+    Dim size = (Dim)gr_attr(g, v.node, AT_SIZE)->u.i;
+    d = dim_import(b->t, dims_of(b->s), size, b->in, b->sizes);
   }
-  if (n->op == OP_ADD || n->op == OP_SUB || n->op == OP_MUL) {
-    Value l = v, r = v;
-    int64_t a, b;
-    l.u.v = gr_operand(g, todo.v.node, 0);
-    r.u.v = gr_operand(g, todo.v.node, 1);
-    if (!node_const(s, l, &a) || !node_const(s, r, &b)) return false;
-    *out = n->op == OP_ADD ? a + b : n->op == OP_SUB ? a - b : a * b;
-    return true;
+  for (size_t i = 0; n->op == OP_INPUT && i < st->capture_count; i++)
+    if (val_eq(st->inner[i], v)) d = bound_node(b, st->up, st->outer[i]);
+  if (d == DIM_BAD) {
+    Sym run_time;
+    d = dim_symbol(b->t, NULL, (Span){0}, &run_time);
   }
-  return false;
+  b->seen[place].d = d;
+  return d;
+}
+
+static Dim bound_of(Bounds *b, Value v) {
+  const Stage *st = b->s->stage;
+  while (st->level > v.aux) st = st->up;
+  return bound_node(b, st, v.u.v);
+}
+
+/* As a dim of sizes alone; DIM_BAD where a run-time number is in it. */
+static Dim bound_dim(Bounds *b, Dim d) {
+  return dim_import(dims_of(b->s), b->t, d, b->out, b->sizes);
 }
 
 static Value bound(Session *s, Node *n, bool *neg) {
@@ -58,16 +106,14 @@ static Value bound(Session *s, Node *n, bool *neg) {
   if (!n) return v_unit();
   *neg = literal_negative(n);
   Value v = eval(s, n);
-  int64_t c;
-  if (v.tag == V_NODE && v.weak && s->stage && node_const(s, v, &c)) return v_int(c);
-  if (v.tag != V_INT && v.tag != V_DIM && v.tag != V_UNKNOWN) {
-    if (v.tag == V_NODE && v.weak)
-      fail_help(s, ERR_SLICE_DYNAMIC, n->span, "`slice(x, start, len)` takes a run-time start",
-                "in code the length of a slice must be a dim expression");
+  bool run_time = v.tag == V_NODE && v.weak && !dt_float((DType)type_of(s, v).dtype);
+  if (v.tag != V_INT && v.tag != V_DIM && v.tag != V_UNKNOWN && !run_time)
     fail(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s",
          value_type_text(s, v));
-  }
-  return v;
+  if (!run_time) return v;
+  Bounds b = bounds_new(s);
+  Dim d = bound_dim(&b, bound_of(&b, v));
+  return d == DIM_BAD ? v : dim_value(s, d);
 }
 
 /* 0 <= d < size for every size. */
@@ -161,6 +207,17 @@ static Dim from_end(Session *s, Value v, bool neg, Dim size) {
   return neg ? dim_add(dims_of(s), size, d) : d;
 }
 
+/* How many elements a slice over `len` has, which is not negative. */
+static Dim slice_length(Session *s, const Item *it, Dim len, Dim size) {
+  DimTab *t = dims_of(s);
+  int64_t d;
+  if (dim_is_const(t, len, &d) && d < 0)
+    fail(s, ERR_SLICE_ORDER, it->span, "the slice ends before it starts");
+  check_ge(s, len, dim_const(t, 0), it->span, "the end of the slice", len, size);
+  if (it->step == 1) return len;
+  return dim_floordiv(t, dim_add(t, len, dim_const(t, it->step - 1)), dim_const(t, it->step));
+}
+
 /* Expands `...` and missing axes; returns how many items there are, one per axis (a mask:
  * several). */
 static int items_of(Session *s, Node *index, const Type *t, Item *out) {
@@ -190,6 +247,22 @@ static int items_of(Session *s, Node *index, const Type *t, Item *out) {
     if (i < n) out[k++] = given[i];
   }
   return k;
+}
+
+/* A slice from a place that is known at run time: the positions along its axis. */
+static void run_time_slice(Session *s, Item *it, Dim size) {
+  Bounds b = bounds_new(s);
+  Dim len = DIM_BAD; /* where only one end is known */
+  if (it->lo.tag == V_NODE && it->hi.tag == V_NODE)
+    len = bound_dim(&b, dim_sub(b.t, bound_of(&b, it->hi), bound_of(&b, it->lo)));
+  if (len == DIM_BAD)
+    fail_help(s, ERR_SLICE_DYNAMIC, it->span, "`slice(x, start, len)` takes a run-time start",
+              "in code the length of a slice must be a dim expression");
+  len = slice_length(s, it, len, size);
+  Value i = op_iota(s, len, DT_I64, it->span);
+  if (it->step != 1) i = op_binary(s, AST_MUL, i, v_int(it->step), it->span, it->span, it->span);
+  it->kind = IT_NODE;
+  it->v = op_binary(s, AST_ADD, i, it->lo, it->span, it->span, it->span);
 }
 
 static Value mask_read(Session *s, Value x, int axis, Item *it, Node *index) {
@@ -242,6 +315,9 @@ static Value index_tensor(Session *s, Value x, Node *index) {
     } else if ((it[i].kind == IT_INT && it[i].v.tag == V_UNKNOWN) ||
                (it[i].kind == IT_SLICE && (it[i].lo.tag == V_UNKNOWN || it[i].hi.tag == V_UNKNOWN)))
       return (Value){.tag = V_UNKNOWN};
+  for (int i = 0; i < n; i++)
+    if (it[i].kind == IT_SLICE && (it[i].lo.tag == V_NODE || it[i].hi.tag == V_NODE))
+      run_time_slice(s, &it[i], t.dim[i]);
   /* slices and static ints */
   int64_t start[CKL_MAX_RANK], len[CKL_MAX_RANK], step[CKL_MAX_RANK];
   bool basic = false;
@@ -269,16 +345,8 @@ static Value index_tensor(Session *s, Value x, Node *index) {
                it[i].lo.tag == V_UNIT ? lo : dim_num(s, it[i].lo), size);
       check_ge(s, size, hi, it[i].span, "the end of the slice",
                it[i].hi.tag == V_UNIT ? hi : dim_num(s, it[i].hi), size);
-      int64_t d;
-      Dim count = dim_sub(dt, hi, lo);
-      if (dim_is_const(dt, count, &d) && d < 0)
-        fail(s, ERR_SLICE_ORDER, it[i].span, "the slice ends before it starts");
-      check_ge(s, hi, lo, it[i].span, "the end of the slice", hi, size);
-      if (it[i].step != 1)
-        count = dim_floordiv(dt, dim_add(dt, count, dim_const(dt, it[i].step - 1)),
-                             dim_const(dt, it[i].step));
       start[i] = lo;
-      len[i] = count;
+      len[i] = slice_length(s, &it[i], dim_sub(dt, hi, lo), size);
       step[i] = it[i].step;
       basic = true;
     }
