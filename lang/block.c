@@ -388,6 +388,7 @@ static void comp_turns(CompRun *c, uint32_t k);
 static void comp_turn(CompRun *c, uint32_t k, Value v) {
   Session *s = c->s;
   size_t base = s->local_count;
+  check_step(s);
   s->frame->block_depth++;
   bind_pattern(s, c->e->comp.fors.items[k]->loop.pat, v, false);
   if (k + 1 < c->e->comp.fors.count)
@@ -554,21 +555,49 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   return true;
 }
 
+typedef struct CompJob {
+  Session *s;
+  Node *e;
+  const Axis *axes;
+  Value v;
+} CompJob;
+
 /* A call of code, of the tensors that it goes through. */
-static Value comp_called(Session *s, Node *e, const Axis *axes) {
+static void comp_job(void *ud) {
+  CompJob *j = ud;
   bool given[CKL_MAX_RANK];
   Value v[CKL_MAX_RANK];
   Name names[CKL_MAX_RANK] = {NULL};
   Span spans[CKL_MAX_RANK];
-  Args a = {.v = v, .names = names, .spans = spans, .call = e->span};
-  for (uint32_t k = 0; k < e->comp.fors.count; k++) {
-    given[k] = !axes[k].range;
+  Args a = {.v = v, .names = names, .spans = spans, .call = j->e->span};
+  for (uint32_t k = 0; k < j->e->comp.fors.count; k++) {
+    given[k] = !j->axes[k].range;
     if (!given[k]) continue;
-    spans[a.count] = e->comp.fors.items[k]->loop.iter->span;
-    v[a.count++] = axes[k].source;
+    spans[a.count] = j->e->comp.fors.items[k]->loop.iter->span;
+    v[a.count++] = j->axes[k].source;
   }
-  Value f = body_closure(s, comp_lambda(s, e, given), true);
-  return run_code(s, f.u.fn, &a);
+  Value f = body_closure(j->s, comp_lambda(j->s, j->e, given), true);
+  j->v = run_code(j->s, f.u.fn, &a);
+}
+
+/* In script: one compiled call. False when code cannot do it, which is found before anything
+ * runs. */
+static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
+  CompJob j = {s, e, axes, v_unit()};
+  size_t before = s->diags.count;
+  uint32_t warned = s->warned_count;
+  int code = guard(s, comp_job, &j);
+  *out = j.v;
+  if (code == MEM_OK) return true;
+  bool refused = false;
+  for (size_t i = before; i < s->diags.count; i++) {
+    ErrCode c = s->diags.items[i]->code;
+    refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY;
+  }
+  if (code != MEM_ERR_PROGRAM || !refused) mem_throw(&s->mem, code);
+  dg_rewind(&s->diags, before);
+  s->warned_count = warned;
+  return false;
 }
 
 /* Does the source make elements that are instances or lists? Bodies that call models do. */
@@ -610,12 +639,10 @@ Value eval_comp(Session *s, Node *e) {
       batch = false;
   }
   if (unknown || (s->abstract && !batch)) return comp_unknown(s, e);
-  if (batch && s->stage && fn_is_code_legal(s, e)) {
-    Value v;
-    if (comp_batched(s, e, axes, &v)) return v;
-  } else if (batch && !s->stage && fn_is_code_legal(s, e)) {
-    return comp_called(s, e, axes);
-  }
+  Value v;
+  if (batch && fn_is_code_legal(s, e) &&
+      (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v)))
+    return v;
   return comp_in_order(s, e);
 }
 

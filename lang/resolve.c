@@ -592,6 +592,23 @@ static void check_leave(Resolver *r, Node *st) {
     }
 }
 
+/* Rules 36 and 88: a `var` of `home` (NULL: the top level) cannot be assigned from every place. */
+static bool assigns_outer(Resolver *r, const Node *root, const Place *home, Span declared) {
+  Session *s = r->s;
+  for (const Place *p = r->place; p && p != home && p->kind != P_LAMBDA; p = p->up) {
+    if (p->kind != P_COMP && p->kind != P_WRAP) continue;
+    bool comp = p->kind == P_COMP;
+    Diag *d = err(s, ERR_ASSIGN, root->span,
+                  comp ? "a comprehension cannot assign the outer `var` `%s`"
+                       : "the block of a `wrap` by a function cannot assign the outer `var` `%s`",
+                  root->name);
+    dg_label(&s->diags, d, declared, "declared here");
+    dg_help(&s->diags, d, "%s", comp ? "a `for` loop may" : "let the block give the new value");
+    return true;
+  }
+  return false;
+}
+
 /* Names that stand for a number for sure: `let n = 3`. */
 static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
   Session *s = r->s;
@@ -623,19 +640,7 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
         dg_help(&s->diags, d, "let the function give the new value as its result");
         return;
       }
-      for (const Place *p = r->place; p && p != b->place; p = p->up)
-        if (p->kind == P_COMP || p->kind == P_WRAP) {
-          Diag *d =
-              err(s, ERR_ASSIGN, root->span,
-                  p->kind == P_COMP
-                      ? "a comprehension cannot assign the outer `var` `%s`"
-                      : "the block of a `wrap` by a function cannot assign the outer `var` `%s`",
-                  name);
-          dg_label(&s->diags, d, b->span, "declared here");
-          dg_help(&s->diags, d, "%s",
-                  p->kind == P_COMP ? "a `for` loop may" : "let the block give the new value");
-          return;
-        }
+      assigns_outer(r, root, b->place, b->span);
       return;
     }
     if (b->kind == B_DIM || b->kind == B_FN || b->kind == B_OUT ||
@@ -671,11 +676,15 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
       dg_help(&s->diags, d, "give the new value as a result, or keep it in a buffer");
       return;
     }
+    if (f.top->is_var && assigns_outer(r, root, NULL, f.top->span)) return;
     rs_use_found(r, &f, name, root->span);
     return;
   }
   case F_GLOBAL:
-    if (f.global->kind == G_VALUE) return;
+    if (f.global->kind == G_VALUE) {
+      if (f.global->is_var) assigns_outer(r, root, NULL, f.global->span);
+      return;
+    }
     {
       Diag *d =
           err(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", name);
