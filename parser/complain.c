@@ -538,6 +538,9 @@ static bool small_slip(Parser *ps, Tok t) {
   if ((t.kind == TK_IDENT || is_reserved(ps, t)) && ps->prev.kind == TK_IDENT && top(ps) == '(' &&
       fits(ps, TK_COLON) && fits(ps, TK_COMMA) && !fits(ps, TK_PLUS))
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "the type of a parameter follows its name", "x: int");
+  if (t.kind == TK_VAR && fits(ps, TK_INT) && !t.first)
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "`var` is a function only where it is called",
+               "var(x), or fn(x) = var(x)");
   if (is_reserved(ps, t) && fits(ps, TK_IDENT) && !fits(ps, TK_INT) && !fits(ps, TK_PLUS)) {
     Diag *g = lex_error(lx, ERR_SYNTAX, t.lo, t.hi,
                         "`%.*s` is a word of the language and cannot be a name", (int)(t.hi - t.lo),

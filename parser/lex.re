@@ -616,6 +616,24 @@ static Tok soft(Lexer *lx, int kind, uint32_t lo) {
   return word(lx, soft_holds(lx, name, string) ? kind : TK_IDENT, lo);
 }
 
+/* `var` before a `(` is the function, except where a statement may stand and a pattern with a value
+ * or a type follows. */
+static bool calls_var(const Lexer *lx) {
+  const char *p = lx->text + lx->pos;
+  int open = 0;
+  while (*p == ' ' || *p == '\t') p++;
+  if (*p != '(') return false;
+  if (top(lx) && top(lx) != '{') return true;
+  do { /* names, commas, braces and comments make a pattern */
+    if (*p == '#') p += strcspn(p, "\n");
+    if (!*p || !(is_word(*p) || strchr("(){}, \t\r\n", *p))) return true;
+    open += (*p == '(') - (*p == ')');
+    p++;
+  } while (open);
+  while (*p == ' ' || *p == '\t') p++;
+  return *p != ':' && (*p != '=' || p[1] == '=');
+}
+
 static Tok foreign_word(Lexer *lx, uint32_t lo, int kind, const char *ours) {
   Diag *g = lex_error(lx, ERR_SYNTAX_WORD, lo, lx->pos, "`%.*s` is written `%s`",
                       (int)(lx->pos - lo), lx->text + lo, ours);
@@ -741,7 +759,7 @@ static Tok scan(Lexer *lx) {
 
     "fn" { return KW(FN); }
     "let" { return KW(LET); }
-    "var" { return KW(VAR); }
+    "var" { AT; return word(lx, calls_var(lx) ? TK_IDENT : TK_VAR, lo); }
     "if" { return KW(IF); }
     "else" { return KW(ELSE); }
     "for" { return KW(FOR); }
