@@ -1073,6 +1073,17 @@ Value plan_call(Session *s, FnObj *f, const Args *a) {
   return plan_value(&p);
 }
 
+/* What a block of script only passes on is no result of the call: it stays the value that it was.
+ * Not so what a param was before the block wrote to it. */
+static void pass_through(const Ready *r, Value *outs) {
+  const Graph *g = r->c->g;
+  for (size_t k = 0; k < r->c->result_outputs; k++)
+    for (size_t i = 0; i < g->input_count; i++)
+      if (val_eq(g->outputs[k], g->inputs[i]) &&
+          (r->leaf[i].tag != V_PARAM || r->leaf[i].u.p->t == r->in[i]))
+        outs[k] = r->leaf[i];
+}
+
 Value run_code(Session *s, FnObj *f, const Args *a) {
   Ready r;
   get_ready(s, f, a, &r);
@@ -1135,5 +1146,6 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
       value_set(&inst_field(flat.insts[w->index], w->field)->v, detach(s, v));
     }
   }
+  if (is_capsule(f)) pass_through(&r, outs);
   return instantiate(s, c, c->result, outs, env, a->call);
 }

@@ -248,11 +248,15 @@ static void pass_on(Session *s, TapeNode *n, const Value *from) {
   }
   memset(inputs, 0, count * sizeof *inputs);
   for (size_t k = 0; k < count; k++) {
-    TVal *v = from[k].tag == V_TENSOR ? from[k].u.t : NULL;
-    if (!v || !v->node || !dt_float(n->out[k].dtype)) continue;
-    in[k].node = v->node;
-    in[k].out = v->out;
-    v->node->rc++;
+    if (!dt_float(n->out[k].dtype) || !wants_grad(s, from[k])) continue;
+    if (from[k].tag == V_PARAM) {
+      in[k].param = from[k].u.p;
+      in[k].param->o.rc++;
+      continue;
+    }
+    in[k].node = from[k].u.t->node;
+    in[k].out = from[k].u.t->out;
+    in[k].node->rc++;
   }
   n->joint->rc++;
   JointRef *j = n->joint;
