@@ -11,6 +11,7 @@
 #include "lang/builtin.h"
 #include "lang/compile.h"
 #include "lang/host.h"
+#include "lang/policy.h"
 #include "lang/tape.h"
 #include "lang/walk.h"
 
@@ -145,7 +146,7 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, bool hooks,
   if (s->stage->unit && s->stage->unit->eval_dropout.file && !s->stage->unit->check)
     warn_eval_dropout(s, s->stage->unit->eval_dropout);
   Value r = tree_map(s, 1, &wrt, wrt_result, &w, at);
-  if (w.unreached && !s->abstract)
+  if (w.unreached && !s->abstract && !(s->stage->unit && s->stage->unit->outside))
     warn_once(s, ERR_GRAD_UNREACHED, at,
               "the loss does not depend on all of what the gradient is taken by: those are zero");
   return r;
@@ -197,8 +198,10 @@ BUILTIN_FN(bi_grad) {
       fail_help(s, ERR_GRAD_FROZEN, a[1]->span,
                 "`unfreeze` it, or take the gradient by what trains",
                 "a frozen param has no gradient");
+    record |= is_capsule(s->frame->fn); /* of code, though it runs as script: it nests */
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
+  block_grad(s, y, a[0]->span);
   Value g = code_gradient(s, y, one_like(s, y, c->at), wrt, true, a[1]->span);
   host_end(s, c->at);
   return g;

@@ -5,9 +5,11 @@
  * without parameters whose captures are all that the body mentions, variables too, and whose result
  * has the new values of the variables that it assigns. Such a function is no call to rule 74: its
  * leaves are used as if the body were written in place, and its one block is that of the construct.
+ * A body whose gradients would have to leave the call runs as script does instead.
  */
 #include <string.h>
 
+#include "lang/compile.h"
 #include "lang/policy.h"
 
 static Span word_of(const Node *n) {
@@ -142,7 +144,9 @@ Value capsule_body(Session *s, const FnObj *f) {
   Node *body = f->decl->fn->body;
   Value v = v_unit();
   Flow flow = FLOW_NEXT;
-  if (ast_is_expr(body)) {
+  if (!s->stage && body->kind == N_CHECKPOINT) { /* see block_as_script */
+    v = eval_block(s, body->region.body, &flow);
+  } else if (ast_is_expr(body)) {
     v = eval(s, body);
     flow = (Flow)s->flow;
     s->flow = FLOW_NEXT;
@@ -184,8 +188,45 @@ static Value run_capsule(Session *s, Node *key, Node *body, Flow *flow) {
   return items[1];
 }
 
+/* ---- gradients in blocks of script that go on outside */
+
+void block_grad(Session *s, Value loss, Span at) {
+  Stage *st = s->stage;
+  if (!is_capsule(s->frame->fn) || st->level > 1) return;
+  Val y = stage_lift(s, loss, at).u.v;
+  bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->node_count);
+  live[y.node] = true;
+  for (uint32_t i = y.node + 1; i-- > 0;)
+    for (uint32_t k = 0; live[i] && k < st->g->nodes[i].operand_count; k++)
+      if (st->g->nodes[i].op != OP_STOP) live[gr_operand(st->g, i, (int)k).node] = true;
+  Unit *u = st->unit;
+  for (size_t i = 0; i < u->flat.count; i++) {
+    Leaf *l = &u->flat.leaves[i];
+    if (l->kind > LEAF_PARAM || !live[u->staged[i].u.v.node]) continue;
+    Value v = leaf_value(l);
+    l->reached = true;
+    u->outside |= v.tag == V_TENSOR && wants_grad(s, v);
+  }
+}
+
+/* The loop runs as such a block. */
+static bool as_script(const Session *s, const Node *loop) {
+  return is_capsule(s->frame->fn) && s->frame->fn->decl->fn->body == loop;
+}
+
+Value block_as_script(Session *s, FnObj *f, const Args *a) {
+  warn_once(s, ERR_POLICY_SAVES_NOTHING, a->call,
+            "this block saves no memory: a `grad` in it goes on through values that were made "
+            "outside, so it runs operation by operation, as script does");
+  return inline_call(s, f, a);
+}
+
 /* The turn of a loop in script: its body is a block. */
 void checkpoint_turn(Session *s, Node *loop, Flow *flow) {
+  if (as_script(s, loop)) {
+    eval_block(s, loop->loop.body, flow);
+    return;
+  }
   Node *key = loop->loop.body;
   if (!key->info) {
     Node *e = ARENA_NEW(&s->perm, Node);
@@ -200,7 +241,7 @@ void checkpoint_turn(Session *s, Node *loop, Flow *flow) {
 
 /* `every` and `binomial` need to see the turns: then the loop as a whole is compiled. */
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow) {
-  if (!loop->loop.is_checkpoint || s->stage || s->abstract) return false;
+  if (!loop->loop.is_checkpoint || s->stage || s->abstract || as_script(s, loop)) return false;
   Policy p;
   policy_read(s, &loop->loop.clauses, true, &p);
   if (!p.every && !p.binomial) return false;
@@ -248,10 +289,7 @@ static void want_result(Session *s, const OpenBlock *b, Node *e, Value v) {
 Value eval_checkpoint(Session *s, Node *e) {
   Flow flow = FLOW_NEXT;
   if (s->abstract) return eval_block(s, e->region.body, &flow);
-  if (!s->stage) {
-    Value v = run_capsule(s, e, e, &flow);
-    return v;
-  }
+  if (!s->stage) return run_capsule(s, e, e, &flow);
   OpenBlock b;
   Policy p;
   policy_read(s, &e->region.clauses, false, &p);

@@ -427,6 +427,7 @@ struct Compiled {
   bool thrift;
   uint64_t told[4]; size_t told_count; /* sizes whose plan was shown */
   size_t leaf_count;
+  bool *reached; /* per leaf: see Leaf */
   Span call; /* that was staged: places in it stand for those of a later call */
   int64_t *source;
   SymBind *binds;
@@ -611,6 +612,8 @@ static void stage_job(void *ud) {
   c->hidden = u->hidden;
   c->hidden_count = u->hidden_count;
   c->leaf_count = u->flat.count;
+  c->reached = ARENA_ARRAY(&c->arena, bool, c->leaf_count + 1);
+  for (size_t i = 0; i < c->leaf_count; i++) c->reached[i] = u->flat.leaves[i].reached;
   c->eval_dropout = u->eval_dropout;
   c->call = a->call;
 }
@@ -946,6 +949,7 @@ typedef struct Ready {
   const Graph *g;   /* what runs */
   Native **native;
   Choice choice;
+  bool outside;     /* a block of script that cannot run as a call: see block_grad */
 } Ready;
 
 /* A dim of a signature by its symbol: "N", or "S.0" of a pack. */
@@ -956,6 +960,7 @@ static const char *dim_words(Session *s, const char *name) {
 }
 
 static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
+  *r = (Ready){0};
   Flat flat;
   flat_init(&flat, s, &s->scratch);
   flatten_call(&flat, f, a);
@@ -1000,13 +1005,14 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     Leaf *l = &flat.leaves[src];
     leaf[i] = l->kind == LEAF_FLOAT
                   ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
-                  : value_pool(s, l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay
-                                                                                 : l->v);
+                  : value_pool(s, leaf_value(l));
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
     if (!tn_is_contiguous(in[i])) dense[i] = (int64_t)dt_size(in[i]->dtype) * tn_count(in[i]);
     wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];
+    r->outside |= wants[i] && c->reached[src] && leaf[i].tag == V_TENSOR;
   }
+  if (r->outside) return;
   JointRef *j = NULL;
   if (track) {
     bool differentiable = false;
@@ -1087,6 +1093,7 @@ static void pass_through(const Ready *r, Value *outs) {
 Value run_code(Session *s, FnObj *f, const Args *a) {
   Ready r;
   get_ready(s, f, a, &r);
+  if (r.outside) return block_as_script(s, f, a);
   tell_plan(s, f, &r);
   Compiled *c = r.c;
   Flat flat = r.flat;

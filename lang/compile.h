@@ -19,6 +19,7 @@ typedef struct Leaf {
   Node *type; /* annotation whose bracket dims are symbols, or NULL */
   Node *fn;   /* whose brackets */
   Name label; /* how the program writes it, "k" or "pair.0"; NULL in a Flat that is not `named` */
+  bool reached; /* in a block of script: the loss of a `grad` in it hangs on the leaf */
 } Leaf;
 
 typedef struct Flat {
@@ -73,6 +74,7 @@ struct Unit {
   bool shows;  /* of `check`: what is written is told */
   bool modal;  /* the code asked whether it trains: another call may go another way */
   bool quiet;  /* some of it stands under no_grad */
+  bool outside; /* a `grad` in a block of script goes on outside of it: see block_grad */
   bool regrad; /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
   uint32_t steps; /* of `check`: calls and turns walked so far */
   Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
@@ -92,6 +94,7 @@ void flat_init(Flat *f, Session *s, Arena *a);
 void flatten_call(Flat *f, FnObj *fn, const Args *a);
 const Tensor *leaf_tensor_of(const Leaf *l);
 int64_t leaf_size(const Leaf *l, int axis); /* axis -1: the int itself */
+Value leaf_value(const Leaf *l); /* of a tensor or param: the overlay, where it has one */
 /* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's
  * or, for number *nth of a pack, the pack's. */
 bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth);

@@ -66,7 +66,7 @@ static void put_hooks(Flat *f, HookKind a, HookKind b, uint64_t id) {
 }
 
 static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
-  Leaf l = {kind, v, type, fn, f->label};
+  Leaf l = {.kind = kind, .v = v, .type = type, .fn = fn, .label = f->label};
   if (kind <= LEAF_PARAM) {
     int k = leaf_find(f, v);
     if (k >= 0) { /* the same object again: part of the signature (rule 50) */
@@ -221,6 +221,10 @@ void flat_init(Flat *f, Session *s, Arena *a) {
 
 int64_t leaf_size(const Leaf *l, int axis) {
   return axis < 0 ? l->v.u.i : leaf_tensor_of(l)->dim[axis];
+}
+
+Value leaf_value(const Leaf *l) {
+  return l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay : l->v;
 }
 
 /* Modes, function, arguments; annotations of parameters say which dims are free. */

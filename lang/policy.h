@@ -79,6 +79,11 @@ bool checkpoint_loop(Session *s, Node *loop, Flow *flow);
 bool is_capsule(const FnObj *f);
 bool is_capsule_node(const Node *fn);
 Value capsule_body(Session *s, const FnObj *f);
+/* A gradient of `loss` is taken in code. Where that is a block of script, and the loss hangs on a
+ * value with a tape, the gradient has to go on there, which a call cannot (rule 80). */
+void block_grad(Session *s, Value loss, Span at);
+/* Then the block runs like the script around it. */
+Value block_as_script(Session *s, FnObj *f, const Args *a);
 
 /* A policy as a value: a declared one with its arguments. */
 typedef struct PolicyObj {

@@ -473,7 +473,8 @@ static void warn_nothing(Close *c, bool last) {
   OpenBlock *b = c->b;
   Policy *p = b->policy;
   const Graph *g = s->stage->g;
-  if (s->modes.no_grad || s->stage->unit->check || p->layer || p->auto_at.file || p->budget >= 0)
+  const Unit *u = s->stage->unit;
+  if (s->modes.no_grad || u->check || u->outside || p->layer || p->auto_at.file || p->budget >= 0)
     return;
   for (uint32_t i = b->id + 1; i <= g->blocks->count; i++) /* they do their own part */
     p->saves |= gr_block_at(g, i)->parent == b->id;
