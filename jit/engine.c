@@ -218,7 +218,7 @@ void eng_close(Engine *g) {
   if (g->buckets) mem_free(m, g->buckets, g->bucket_count * sizeof *g->buckets);
   cache_close(g->cache);
   archive_close(&g->installed);
-  mem_data_free(m, DEV_CPU, g->scratch, g->scratch_size);
+  eng_scratch_free(g);
   if (g->perf) fclose(g->perf);
   arena_free(&g->arena);
   mem_free(m, g, sizeof *g);
@@ -640,13 +640,17 @@ size_t eng_scratch_bytes(const Engine *g) {
   return g->scratch_size;
 }
 
+void eng_scratch_free(Engine *g) {
+  mem_data_free(g->mem, DEV_CPU, g->scratch, g->scratch_size);
+  g->scratch = NULL;
+  g->scratch_each = g->scratch_size = 0;
+}
+
 bool eng_scratch(Engine *g, int64_t local_bytes) {
   size_t each = ((size_t)local_bytes + 63) & ~(size_t)63;
   if (each <= g->scratch_each) return true;
   size_t size = each * (size_t)pool_threads(g->pool);
-  mem_data_free(g->mem, DEV_CPU, g->scratch, g->scratch_size);
-  g->scratch = NULL;
-  g->scratch_each = g->scratch_size = 0;
+  eng_scratch_free(g);
   if (size / each != (size_t)pool_threads(g->pool)) return false;
   g->scratch = mem_data_try(g->mem, DEV_CPU, size);
   if (!g->scratch) return false;

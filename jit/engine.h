@@ -73,6 +73,7 @@ void eng_awake(Engine *g, bool on);
 /* Makes room for this many bytes of scratch per thread; false when out of memory. */
 bool eng_scratch(Engine *g, int64_t local_bytes);
 size_t eng_scratch_bytes(const Engine *g);
+void eng_scratch_free(Engine *g);
 
 typedef struct EngCount {
   int64_t loaded, installed, from_disk, generated, failed, rejected; /* kernels */

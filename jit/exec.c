@@ -590,6 +590,23 @@ static bool close_account(Exec *x, Account *a, int64_t copied) {
                   x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
 }
 
+/* Under a limit of memory: what earlier runs have left goes where this one does not fit beside it.
+ * A block that is larger than this run needs is part of that. */
+static void make_room(const Exec *x) {
+  const JitFn *f = x->f;
+  const Jit *j = f->j;
+  JitPeak p;
+  if (!x->c->mem->data_limit || !jit_peak(x->f, x->b->env, &p)) return;
+  int64_t block = (int64_t)j->blocks[j->depth].bytes, more = p.outputs + p.inner;
+  int64_t scratch = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
+  if (p.arena > block) more += p.arena - block;
+  if (p.scratch > scratch) more += p.scratch - scratch;
+  for (size_t i = 0; i < f->plan->g->input_count; i++)
+    if (f->plan->input_used[i] && !tn_is_contiguous(x->in[i]))
+      more += tn_count(x->in[i]) * (int64_t)dt_size(x->in[i]->dtype);
+  if ((size_t)more > mem_data_room(x->c->mem)) jit_trim(f->j);
+}
+
 static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
                      Prov *at) {
   if (f->reference || c->after || c->anomaly || f->running)
@@ -612,6 +629,7 @@ static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor 
   size_t mark = mem_pool_mark(m);
   Account account;
   need_level(f->j, f->j->depth + 1);
+  make_room(&x);
   mem_pool_reserve(m, 1);
   open_account(&x, &account);
   f->running = true;

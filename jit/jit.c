@@ -35,11 +35,13 @@ void jit_trim(Jit *j) {
     mem_data_free(j->mem, DEV_CPU, j->blocks[i].p, j->blocks[i].bytes);
     j->blocks[i] = (JitBlock){0};
   }
+  if (j->engine && j->depth == 0) eng_scratch_free(j->engine);
 }
 
 int64_t jit_kept(const Jit *j) {
-  int64_t block = j->depth < j->block_count ? (int64_t)j->blocks[j->depth].bytes : 0;
-  return block + (j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0);
+  int64_t sum = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
+  for (size_t i = j->depth; i < j->block_count; i++) sum += (int64_t)j->blocks[i].bytes;
+  return sum;
 }
 
 void jit_close(Jit *j) {

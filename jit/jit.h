@@ -29,9 +29,9 @@ typedef struct JitConfig {
  * Throws when out of memory; starts no process or thread. */
 Jit *jit_open(Mem *m, const JitConfig *c);
 void jit_close(Jit *j); /* its functions stay usable, and keep it; NULL is fine */
-/* Gives back memory kept between calls. */
+/* Gives back memory kept between calls, but for that of a run that goes on. */
 void jit_trim(Jit *j);
-int64_t jit_kept(const Jit *j); /* bytes that a run would use again: workspace and its block */
+int64_t jit_kept(const Jit *j); /* its bytes: blocks and workspace */
 const JitConfig *jit_config(const Jit *j);
 Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 

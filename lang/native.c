@@ -69,7 +69,12 @@ void native_free(Mem *m, Native *n) {
   mem_free(m, n, sizeof *n);
 }
 
+static void spare(void *ud) {
+  jit_trim(ud);
+}
+
 void native_close(Session *s) {
+  s->mem.spare = NULL;
   jit_close(s->jit);
   s->jit = NULL;
 }
@@ -118,6 +123,8 @@ static Jit *open_jit(Session *s) {
   g->installed = unless_empty(g->installed);
   g->cache = unless_empty(g->cache);
   s->jit = jit_open(&s->mem, &c);
+  s->mem.spare = spare;
+  s->mem.spare_ud = s->jit;
   native_awake(s, true);
   return s->jit;
 }
@@ -186,9 +193,7 @@ int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env
 int64_t native_room(Session *s) {
   const Mem *m = &s->mem;
   if (!m->data_limit) return INT64_MAX;
-  int64_t live = 0;
-  for (int i = 0; i < DEV_COUNT; i++) live += (int64_t)m->data_live[i];
-  return (int64_t)m->data_limit - live + (s->jit ? jit_kept(s->jit) : 0);
+  return (int64_t)mem_data_room(m) + (s->jit ? jit_kept(s->jit) : 0);
 }
 
 void native_must(Session *s, Native **slot) {

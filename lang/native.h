@@ -33,8 +33,8 @@ void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
 JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
 /* Not more than JitPeak.arena of that, found in less time; 0: not known. */
 int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env);
-/* Bytes of tensors that may be made until the session's limit; what functions reuse counts as free.
- * INT64_MAX: no limit. */
+/* Bytes of tensors that may be made until the session's limit; what is kept for later
+ * runs counts as free. INT64_MAX: no limit. */
 int64_t native_room(Session *s);
 /* Its first run is machine code, whatever that costs, where there is a code generator. */
 void native_must(Session *s, Native **n);

@@ -175,11 +175,27 @@ static void make_room(Mem *m, size_t bytes) {
   }
 }
 
+static size_t bounded_data(const Mem *m) {
+  return all_data(m->data_live) - m->data_live[DEV_SPILL];
+}
+
+size_t mem_data_room(const Mem *m) {
+  size_t live = bounded_data(m);
+  if (!m->data_limit) return PTRDIFF_MAX;
+  return live < m->data_limit ? m->data_limit - live : 0;
+}
+
+static bool within_limit(Mem *m, size_t bytes) {
+  if (bytes > mem_data_room(m) && m->spare) m->spare(m->spare_ud);
+  if (bytes <= mem_data_room(m)) return true;
+  m->refused = bytes;
+  m->refused_live = bounded_data(m);
+  return false;
+}
+
 void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
-  size_t live = all_data(m->data_live) - m->data_live[DEV_SPILL];
-  bool bound = m->data_limit && dev != DEV_SPILL;
-  if (bound && (live > m->data_limit || bytes > m->data_limit - live)) return NULL;
+  if (dev != DEV_SPILL && !within_limit(m, bytes)) return NULL;
   bool in_file = dev == DEV_SPILL && m->spill;
   unsigned char *data = in_file ? spill_try(m, bytes) : take_kept(m, bytes);
   if (in_file && !data) return NULL;

@@ -49,6 +49,11 @@ typedef struct Mem {
   size_t live, peak;                             /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
   size_t data_limit; /* most bytes of tensor storage, all devices but spill; 0 = none */
+  /* Gives back tensor storage that its owner only keeps for later, where the limit would be passed;
+   * may be NULL. */
+  void (*spare)(void *ud);
+  void *spare_ud;
+  size_t refused, refused_live; /* bytes that the limit refused last, and those alive then */
   size_t kept_bytes; /* freed tensor data, kept; in no other number here */
   int kept_count;
   MemKept kept[MEM_KEPT];                        /* the one freed last is last */
@@ -79,6 +84,8 @@ void mem_free(Mem *m, void *ptr, size_t size);
  * the hook when anything runs out of memory. */
 void *mem_data_try(Mem *m, Device dev, size_t bytes);
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes);
+/* Bytes of tensor data that may be made until the limit; PTRDIFF_MAX: there is none. */
+size_t mem_data_room(const Mem *m);
 /* Gives back what is kept; false when that is nothing. */
 bool mem_trim(Mem *m);
 void mem_peaks_reset(Mem *m); /* what is alive now is the peak so far */

@@ -113,4 +113,43 @@ ran=$(grep -c runs out)
 bytes=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)
 gives 1 'with what it asks for' env CKL_CPU=native "$ckl" run --memory="$bytes" grow.ckl
 tap_empty "$([ "$(grep -c runs out)" -eq $((ran + 1)) ] || grep -c runs out)" 'that call runs, and the next is refused'
+# what a call of larger sizes has kept for the next goes where a limit needs it: for a smaller call, and for script
+cat >sizes.ckl <<'END'
+use nn (Linear)
+model Net(d: int, n: int) {
+  let ls = [Linear(d, d) for i in 0..n]
+  fn forward[B](x: f32[B, d]) -> f32[B, d] {
+    var h = x
+    for l in ls { checkpoint <auto> { h = h + gelu(tanh(l(h)) * h) } }
+    h
+  }
+}
+fn step[B](net: Net, opt: model, x: f32[B, 37]) -> f32 {
+  let l = mean(net(x) ** 2 + 0.1 * dropout(x, 0.3))
+  opt.step(grad(l, net))
+  l
+}
+let net = Net(37, 8)
+let opt = adam(net)
+let x = normal([129, 37])
+var ls = list()
+for n in list(129, 3, 129) {
+  ls = push(ls, wrap <train> { step(net, opt, x[:n]) })
+  print("{n} done")
+}
+END
+for limit in 500 560 620 700 760 820 900 960; do
+  CKL_CPU=native CKL_THREADS=1 "$ckl" run --seed=1 --memory=${limit}KiB sizes.ckl >out 2>err
+  grep -q 'mem-1' err && echo "$limit KiB"
+  grep -q done out && ! grep -q '^3 done' out && echo "$limit KiB: 3 rows do not fit"
+done >wrong 2>&1
+tap_empty "$(cat wrong)" 'no limit ends a compiled call that was begun, and what fits more rows fits less'
+cat >script.ckl <<'END'
+fn f(x: f32[200, 200]) -> f32 = sum(tanh(sin(x) @ x) @ x)
+let x = ones([200, 200])
+print(f(x) > 0)
+let y = uniform([300, 300])
+print(sum(y) > 0)
+END
+gives 0 'what a call has kept goes where script needs it' env CKL_CPU=native "$ckl" run --memory=600000 script.ckl
 tap_done
