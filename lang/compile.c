@@ -821,6 +821,22 @@ static bool wants_thrift(Session *s, Compiled *c, const int64_t *env) {
   return c->thrift = plan_thrift_wanted(s, c->whole, env);
 }
 
+/* Per input: the results hang on it, so a gradient may read it, of any order. Others are read to
+ * write state: the moments of an optimizer. */
+static const bool *read_for_results(Session *s, Arena *keep, const Compiled *c) {
+  bool *reads = ARENA_ARRAY(keep, bool, c->g->input_count + 1);
+  Graph g = *c->g;
+  g.output_count = c->result_outputs;
+  const Graph *d = gr_dce(&s->scratch, &g);
+  bool *used = ARENA_ARRAY(&s->scratch, bool, d->node_count + 1);
+  for (size_t i = 0; i < d->output_count; i++) used[d->outputs[i].node] = true;
+  for (uint32_t i = 0; i < d->node_count; i++)
+    for (uint32_t k = 0; k < d->nodes[i].operand_count; k++)
+      used[gr_operand(d, i, (int)k).node] = true;
+  for (size_t i = 0; i < d->input_count; i++) reads[i] = used[d->inputs[i].node];
+  return reads;
+}
+
 /* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
  * `env`: sizes, where blocks are planned by them; else NULL. */
 static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env,
@@ -845,6 +861,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   j->capsule = is_capsule_node(c->decl);
   j->wants = ARENA_ARRAY(&j->arena, bool, n + 1);
   memcpy(j->wants, wants, n * sizeof *wants);
+  if (c->write_count) j->reads = read_for_results(s, &j->arena, c);
   if (env) j->env = ARENA_ARRAY(&j->arena, int64_t, sizes / sizeof *env + 1);
   if (sizes) memcpy(j->env, env, sizes);
   j->cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);

@@ -36,6 +36,7 @@ void joint_release(JointRef *j) {
   }
   native_free(&s->mem, j->forward);
   native_free(&s->mem, j->backward);
+  native_free(&s->mem, j->again_code);
   hosts_release(j->hosts);
   arena_free(&j->arena);
   mem_free(&s->mem, j, sizeof *j);
@@ -71,6 +72,9 @@ JointRef *joint_of_results(JointRef *j, const bool *has) {
     size_t sizes = of->env ? dim_symbol_count(of->f->dims) : 0;
     if (of->env) k->env = ARENA_ARRAY(&k->arena, int64_t, sizes + 1);
     if (sizes) memcpy(k->env, of->env, sizes * sizeof *k->env);
+    bool *reads = of->reads ? ARENA_ARRAY(&k->arena, bool, n + 1) : NULL;
+    if (reads) memcpy(reads, of->reads, n * sizeof *reads);
+    k->reads = reads;
     k->of = of;
     k->next = of->less;
     of->less = k;
@@ -263,6 +267,17 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
   tape_release(s, t); /* the results hold it now */
 }
 
+/* A tensor like t, for the place of an input that nothing reads: it holds no data. */
+static Tensor *shell_of(Session *s, Tensor *t) {
+  static const uint64_t zero = 0;
+  int64_t stride[CKL_MAX_RANK] = {0};
+  if (t->store->dev != DEV_CPU) return tn_ref(t);
+  Tensor *z = tn_foreign(&s->mem, t->dtype, 0, NULL, (void *)(uintptr_t)&zero, NULL, NULL);
+  Tensor *v = z ? tn_view(&s->mem, z, t->rank, t->dim, stride, 0) : NULL;
+  tn_unref(z);
+  return v;
+}
+
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at) {
@@ -273,9 +288,11 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   j->rc++;
   for (size_t i = 0; i < n; i++) {
     set_edge(t, i, in[i]);
-    Tensor *then = t->inputs[i]; /* a param may have changed since */
-    t->inputs[i] = tn_ref(inputs[i]);
-    tn_unref(then);
+    tn_unref(t->inputs[i]); /* a param may have changed since */
+    t->inputs[i] = !j->reads || j->reads[i] ? tn_ref(inputs[i]) : shell_of(s, inputs[i]);
+    if (t->inputs[i]) continue;
+    tape_release(s, t);
+    mem_throw(&s->mem, MEM_ERR_NOMEM);
   }
   size_t ns = saved ? (size_t)j->joint->saved_count : 0;
   t->saved = mem_try(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *t->saved);
@@ -331,24 +348,32 @@ static void narrow(Session *s, TapeNode *n, const bool *has) {
   n->bare = true;
 }
 
+/* The forward half, for what it saves alone: results are there, and writes are done. */
+static const Graph *again(Session *s, JointRef *j) {
+  if (j->again) return j->again;
+  if (j->choice.candidates) native_must(s, &j->again_code);
+  Graph g = *j->joint->forward;
+  g.outputs += j->joint->output_count;
+  g.output_count = (size_t)j->joint->saved_count;
+  return j->again = simplified(s, &j->arena, &g, NULL);
+}
+
 void tape_need(Session *s, TapeNode *n) {
   if (!n->joint || !n->bare) return;
   joint_make(s, n->joint, n->span);
   const Joint *j = n->joint->joint;
   n->joint->asked = true;
-  size_t all = j->forward->output_count, ns = (size_t)j->saved_count;
-  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, all + 1);
+  const Graph *g = again(s, n->joint);
+  size_t ns = (size_t)j->saved_count;
   Tensor **saved = mem_need(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *saved);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
   RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env, .effect = told};
-  if (!native_run(s, &n->joint->forward, j->forward, "a forward", &c, n->inputs, out, &e, &at)) {
+  if (!native_run(s, &n->joint->again_code, g, "a forward", &c, n->inputs, saved, &e, &at)) {
     mem_free(&s->mem, saved, (ns ? ns : 1) * sizeof *saved);
     fail_gerr(s, n->span, &e);
   }
-  saved[0] = NULL;
-  for (size_t i = 0; i < ns; i++) saved[i] = out[all - ns + i];
-  for (size_t i = 0; i < all - ns; i++) tn_unref(out[i]);
+  if (!ns) saved[0] = NULL;
   mem_free(&s->mem, n->saved, n->saved_count * sizeof *n->saved);
   n->saved = saved;
   n->saved_count = ns ? ns : 1;

@@ -19,6 +19,7 @@ typedef struct JointRef {
   Joint *joint;    /* NULL: not made yet, see tape_need */
   struct Hosts *hosts; /* lang/host.h; NULL: none */
   bool *cot, *wants; /* what the joint graph is made for */
+  const bool *reads; /* per input of f: a gradient may read it, of any order; NULL: all */
   /* per input of f, NULL = none: the backward takes the gradient that later uses gave the input and
    * goes on adding to it, as the body would that stands in place of the call (rule 80) */
   bool *carries, capsule;
@@ -28,8 +29,9 @@ typedef struct JointRef {
   bool asked;      /* a gradient was taken through it once: calls save for the next */
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */
-  struct Native *forward, *backward; /* code of the two halves */
   bool calls; /* f calls the program, so its forward runs once */
+  const Graph *again; /* the forward half with what it saves alone, see tape_need */
+  struct Native *forward, *backward, *again_code; /* code of the three */
   bool whole; /* f is one operation with regions, which record.c takes as it is */
   /* The same for fewer results, by those that a gradient came to: one without a cotangent takes no
    * part, as in code. `less` is owned, `usual` one of them; `of` is NULL when that is gone. */
