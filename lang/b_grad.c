@@ -125,7 +125,10 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
   }
   w->next += k;
   if (sum.tag == V_UNIT) {
-    w->unreached = true;
+    int64_t size = 1;
+    for (int i = 0; i < t.rank && size; i++)
+      if (!dim_is_const(s->stage->g->dims, t.dim[i], &size)) size = 1;
+    w->unreached |= size != 0; /* of no elements: a bias that is not there */
     return zero_node(s, &t);
   }
   return w->hooks && x.tag == V_PARAM ? host_param_gradient(s, x.u.p, sum, w->at) : sum;
