@@ -562,13 +562,15 @@ static void check_leave(Resolver *r, Node *st) {
       if (!ret) return;
       break;
     case P_CHECKPOINT:
+    case P_OPAQUE:
     case P_WRAP: {
       if (!ret && p->kind == P_CHECKPOINT && p->node->kind != N_CHECKPOINT) return;
-      const char *what =
-          p->kind == P_WRAP ? "the block of a `wrap` by a function" : "a `checkpoint` block";
+      const char *what = p->kind == P_WRAP     ? "the block of a `wrap` by a function"
+                         : p->kind == P_OPAQUE ? "an opaque block"
+                                               : "a `checkpoint` block";
       Diag *d = err(s, ret ? ERR_RETURN : ERR_BREAK, st->span, "`%s` cannot leave %s", w, what);
       Span at = p->node->span;
-      at.hi = at.lo + (p->kind == P_WRAP ? 4 : 10);
+      at.hi = at.lo + (p->kind == P_CHECKPOINT ? 10 : 4);
       dg_label(&s->diags, d, at, "this one");
       dg_help(&s->diags, d, "let the block give a value, and decide after it");
       return;

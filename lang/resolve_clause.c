@@ -359,7 +359,7 @@ static void walk_user_wrap(Resolver *r, Node *c) {
 void rs_walk_wrap(Resolver *r, Node *e) {
   Session *s = r->s;
   NodeList *cl = &e->region.clauses;
-  bool user = false;
+  bool user = false, opaque = false;
   for (uint32_t i = 0; i < cl->count; i++) {
     Node *c = cl->items[i];
     Name w = c->clause.path.items[0].name;
@@ -377,6 +377,7 @@ void rs_walk_wrap(Resolver *r, Node *e) {
     if (twice) continue;
     const Mode *m = mode_find(c);
     if (m) {
+      opaque |= rs_word_is(w, "opaque");
       walk_mode(r, c, m);
       continue;
     }
@@ -389,9 +390,9 @@ void rs_walk_wrap(Resolver *r, Node *e) {
     walk_user_wrap(r, c);
   }
   Place p;
-  if (user) rs_push_place(r, &p, P_WRAP, e, r->place->code);
+  if (user || opaque) rs_push_place(r, &p, user ? P_WRAP : P_OPAQUE, e, r->place->code);
   rs_walk(r, e->region.body);
-  if (user) r->place = p.up;
+  if (user || opaque) r->place = p.up;
 }
 
 /* ---- types */

@@ -16,6 +16,7 @@ typedef enum PlaceKind {
   P_LOOP,
   P_CHECKPOINT, /* a block, or a loop behind the word */
   P_WRAP,       /* the block of a function: wrap <f> */
+  P_OPAQUE,     /* of `wrap <opaque "n">` */
   P_COMP
 } PlaceKind;
 
