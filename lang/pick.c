@@ -141,8 +141,8 @@ static void plan_runs(Chooser *h, Candidate *c) {
             larger(one.scratch, two.scratch);
   c->bare = one.arena + one.outputs + one.inner + larger(one.scratch, two.scratch);
   if (b) {
-    int64_t back = one.outputs + two.arena + two.outputs + two.inner +
-                   larger(one.scratch, two.scratch);
+    int64_t back = one.outputs + plan_cotangents(&p->runs, h->env) + two.arena + two.outputs +
+                   two.inner + larger(one.scratch, two.scratch);
     c->need = larger(c->need, copies + back);
     c->bare = larger(c->bare, back);
   }

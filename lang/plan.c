@@ -143,6 +143,16 @@ static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env) {
   return f;
 }
 
+int64_t plan_cotangents(const Runs *r, const int64_t *env) {
+  const Graph *b = r->second;
+  int64_t sum = 0;
+  for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++) {
+    const Type *t = gr_type(b, b->inputs[i]);
+    sum += elements(b, t, env) * (int64_t)dt_size((DType)t->dtype);
+  }
+  return sum;
+}
+
 static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
@@ -184,6 +194,7 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
     out->compiled = jit_peak(f, c->env, &one) &&
                     (!r->second || jit_peak(plan_of(s, r->second, c->env), c->env, &two));
   }
+  out->exact &= out->compiled;
   op_counts(r->first, &out->ops);
   out->flops = flops_of(r->first, c->env);
   out->time = rm_time(r->first, c->env);
@@ -205,7 +216,9 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
                             : jit_new_outputs(f, &s->scratch, c->env,
                                               (size_t)r->joint->output_count);
     out->outputs = one.outputs - (r->second ? out->saved : 0);
-    int64_t back = r->second ? one.outputs + two.arena + two.outputs + two.inner : 0;
+    int64_t back = 0;
+    if (r->second)
+      back = one.outputs + plan_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
     int64_t rest = out->params + out->buffers + out->inputs + out->scratch;
     grow += sum_of(written, c->input_count) - sum_of(dense, c->input_count);
     out->peak = rest + larger(made_by(f, c, &one, dense), back);

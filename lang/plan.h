@@ -69,6 +69,8 @@ typedef struct CallPlan {
   const int64_t *source; /* of graph input i: leaf, or less than 0: a random key */
   size_t input_count;
 } CallPlan;
+/* Of runs with a backward: what it gets beside what was saved. */
+int64_t plan_cotangents(const Runs *r, const int64_t *env);
 void plan_figures(const CallPlan *c, PlanFigures *out);
 void plan_print(const CallPlan *c, Buf *out);
 void plan_json(const CallPlan *c, Buf *out);

@@ -90,6 +90,10 @@ else
   tap_status $((first < $(cat one) || later != $(cat three))) 'the peak of later calls is the plan, to the byte' log
 fi
 
+echo 'fn f[N](x: f32[N, 64]) -> f32 = sum(x ** 2)' >zero.ckl
+gives 0 'a call of size 0' "$ckl" plan --json zero.ckl f 'f32[0, 64]'
+says out '"compiled": false, "exact": false, "bound": false' 'is the evaluator'"'"'s: nothing of its peak is told'
+
 gives 0 'a limit at the peak is enough' env CKL_CPU=native "$ckl" run --memory="$planned" net.ckl
 gives 1 'less than all plans need is refused' env CKL_CPU=native "$ckl" run --memory=300000 net.ckl
 says err 'error[mem-2]' 'before anything runs'
@@ -113,6 +117,19 @@ ran=$(grep -c runs out)
 bytes=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)
 gives 1 'with what it asks for' env CKL_CPU=native "$ckl" run --memory="$bytes" grow.ckl
 tap_empty "$([ "$(grep -c runs out)" -eq $((ran + 1)) ] || grep -c runs out)" 'that call runs, and the next is refused'
+# a gradient that script takes gives the backward its cotangent
+cat >cotangent.ckl <<'END'
+fn f(x: f32[64, 64]) -> f32 = sum(checkpoint { sin(x) @ x } ** 2)
+let x = track(ones([64, 64]) * 0.5)
+let r = f(x)
+let g = grad(r, x)
+print("done")
+END
+gives 1 'a limit below a call with its gradient' env CKL_CPU=native "$ckl" run --memory=70000 cotangent.ckl
+bytes=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)
+gives 0 'what is enough for the call is for its gradient' env CKL_CPU=native "$ckl" run --memory="$bytes" cotangent.ckl
+gives 1 'a byte less is not' env CKL_CPU=native "$ckl" run --memory=$((bytes - 1)) cotangent.ckl
+says err 'error[mem-2]' 'and is refused before the call'
 # what a call of larger sizes has kept for the next goes where a limit needs it: for a smaller call, and for script
 cat >sizes.ckl <<'END'
 use nn (Linear)
