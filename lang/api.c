@@ -43,6 +43,8 @@ static ckl_status begin(Session *s) {
   arena_rewind(&s->notes, s->notes_start);
   s->text_out = NULL;
   s->interrupt = false;
+  s->running = (Span){0};
+  s->mem.refused = 0;
   native_awake(s, true);
   if (s->main || session_start(s)) return CKL_OK;
   dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
@@ -56,18 +58,25 @@ static bool files_nomem(const Diags *d) {
   return false;
 }
 
+static void no_memory(Session *s) {
+  const Mem *m = &s->mem;
+  if (!m->refused) {
+    dg_error(&s->diags, ERR_NOMEM, s->running, "out of memory");
+    return;
+  }
+  Diag *d = dg_error(&s->diags, ERR_NOMEM, s->running,
+                     "out of memory: this needs %zu bytes, and %zu of the limit of %zu are in use",
+                     m->refused, m->refused_live, m->data_limit);
+  dg_help(&s->diags, d, "with `--memory=%zu` it goes on from here",
+          m->refused_live + m->refused);
+}
+
 static ckl_status status_of(Session *s, int code, bool ran) {
   switch (code) {
   case MEM_OK: return CKL_OK;
   case MEM_ERR_PROGRAM: return ran ? CKL_ERUN : CKL_EPROGRAM;
   case MEM_ERR_NOMEM:
-    if (!s->diags.nomem_filed && !files_nomem(&s->diags)) {
-      if (s->mem.data_limit)
-        dg_error(&s->diags, ERR_NOMEM, (Span){0},
-                 "out of memory: the limit is %zu bytes of tensors", s->mem.data_limit);
-      else
-        dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
-    }
+    if (!s->diags.nomem_filed && !files_nomem(&s->diags)) no_memory(s);
     return CKL_ENOMEM;
   case MEM_ERR_INTERRUPT: return CKL_EINTERRUPT;
   default:

@@ -193,6 +193,10 @@ void poll_interrupt(Session *s, Span at) {
   mem_throw(&s->mem, MEM_ERR_INTERRUPT);
 }
 
+void now_running(Session *s, Span at) {
+  if (at.file && !embedded(s, at)) s->running = at;
+}
+
 typedef struct Best {
   Session *s;
   Name name;

@@ -621,6 +621,7 @@ static Value eval_call(Session *s, Node *e) {
   Args a = eval_args(s, &e->call.args, has ? &receiver : NULL,
                      c->kind == N_DOT ? c->dot.object->span : c->span, e->span);
   if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
+  if (!s->stage) now_running(s, e->span);
   if (f.tag == V_BUILTIN) return call_builtin(s, f.u.builtin, &a, e);
   return call_value(s, f, &a);
 }

@@ -114,6 +114,7 @@ struct Session {
   Module *prelude;
   Local *locals; size_t local_count, local_cap;
   Frame *frame;
+  Span running;       /* the last call or operation of script that was begun, outside the library */
   Stage *stage;       /* NULL in script */
   Modes modes;
   Device device;      /* of the configuration */
@@ -185,6 +186,7 @@ const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 
 /* The program's own words there, for help texts; `other` when they are long or none. */
 const char *source_text(Session *s, Span at, const char *other);
 void poll_interrupt(Session *s, Span at);
+void now_running(Session *s, Span at); /* for errors that know no place */
 /* A name close to `name` among visible ones, or NULL. */
 const char *suggest(Session *s, Name name);
 

@@ -194,6 +194,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     }
     return;
   }
+  now_running(s, at);
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, n + 1), *res[2] = {0};
   bool track = false;
   for (int i = 0; i < n; i++) {

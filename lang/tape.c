@@ -1085,6 +1085,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
 Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
                 Span at) {
   size_t mark = mem_pool_mark(&s->mem);
+  now_running(s, at);
   value_pool(s, wrt); /* a hook may assign the variable that held it */
   Value g = sweep(s, loss, cotangent, wrt, record, take, at);
   value_retain(g);

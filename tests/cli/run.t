@@ -32,7 +32,12 @@ says out '5 none' 'the program runs as before'
 says err bytes.peak 'counters are listed'
 gives 0 'options may stand before it' "$ckl" run --device sim --memory=64MiB args.ckl
 gives 1 'a memory limit is kept' sh -c "echo 'let x = uniform([1000, 1000])' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
-says err 'error[' 'and told'
+says err 'error[mem-1]: out of memory: this needs 4000000 bytes, and 16 of the limit of 1048576 are in use  big.ckl:1:9' \
+  'what did not fit, and where'
+says err '= help: with `--memory=4000016` it goes on' 'and what is enough for it'
+gives 1 'a limit is passed in a proc of the library' sh -c "echo 'use nn (Linear)
+let l = Linear(1000, 1000)' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
+says err 'big.ckl:2:9' 'the place is where the program calls it'
 
 # the heap begins large, where that is allowed; sanitizers need more than these limits
 for limit in '-d 20000' '-v 120000'; do
