@@ -365,15 +365,18 @@ void tape_need(Session *s, TapeNode *n) {
   n->joint->asked = true;
   const Graph *g = again(s, n->joint);
   size_t ns = (size_t)j->saved_count;
-  Tensor **saved = mem_need(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *saved);
+  Tensor **got = ARENA_ARRAY(&s->scratch, Tensor *, ns + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
   RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env, .effect = told};
-  if (!native_run(s, &n->joint->again_code, g, "a forward", &c, n->inputs, saved, &e, &at)) {
-    mem_free(&s->mem, saved, (ns ? ns : 1) * sizeof *saved);
+  if (!native_run(s, &n->joint->again_code, g, "a forward", &c, n->inputs, got, &e, &at))
     fail_gerr(s, n->span, &e);
+  Tensor **saved = mem_try(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *saved);
+  if (!saved) {
+    drop_tensors(got, ns);
+    mem_throw(&s->mem, MEM_ERR_NOMEM);
   }
-  if (!ns) saved[0] = NULL;
+  memcpy(saved, got, (ns ? ns : 1) * sizeof *saved);
   mem_free(&s->mem, n->saved, n->saved_count * sizeof *n->saved);
   n->saved = saved;
   n->saved_count = ns ? ns : 1;
