@@ -517,7 +517,7 @@ static void stmt_job(void *ud) {
 /* What an error leaves behind: the variables that the statement sets are unknown, so that one error
  * stays one. */
 static void forget_pat(Session *s, Module *m, Node *pat, bool is_var) {
-  if (pat->kind == N_PAT_NAME) {
+  if (pat->kind == N_PAT_NAME && !name_is_fixed(pat->word.name)) {
     Global *g = global_find(s, m, pat->word.name);
     if (!g || (g->kind == G_VALUE && !g->is_const))
       global_set(s, m, pat->word.name, unknown(), is_var, pat->word.span);
