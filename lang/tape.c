@@ -46,7 +46,8 @@ static bool same_results(const JointRef *j, const bool *has) {
   return !memcmp(j->cot, has, j->f->output_count * sizeof *has);
 }
 
-JointRef *joint_of_results(JointRef *j, const bool *has) {
+/* The joint graph of j's call for the results `has`, of those that j was first made for. */
+static JointRef *joint_of_results(JointRef *j, const bool *has) {
   JointRef *of = j->of ? j->of : j;
   if (same_results(of, has)) {
     of->usual = NULL;
@@ -825,10 +826,13 @@ enum { MOST_CAPTURED = 20000 };
 static void ready_calls(Sweep *w, uint32_t out) {
   Session *s = w->s;
   size_t *first = ARENA_ARRAY(&w->arena, size_t, w->count + 1), all = 0;
+  bool calls = false;
   for (size_t i = 0; i < w->count; i++) {
     first[i] = all;
     all += w->visits[i].node->out_count;
+    calls |= w->visits[i].node->joint != NULL;
   }
+  if (!calls) return;
   bool *has = ARENA_ARRAY(&w->arena, bool, all + 1);
   has[out] = true;
   for (size_t i = 0; i < w->count; i++) {

@@ -38,8 +38,6 @@ typedef struct JointRef {
   struct JointRef *of, *less, *next, *usual;
 } JointRef;
 JointRef *joint_new(Session *s); /* empty, on the pool */
-/* The joint graph of j's call for the results `has`, of those that j was first made for. */
-JointRef *joint_of_results(JointRef *j, const bool *has);
 void joint_release(JointRef *j);
 void warn_eval_dropout(Session *s, Span at);
 
