@@ -98,13 +98,26 @@ Name name_numbered(Session *s, Name name, size_t i) {
   return names_of(s->names, txt(s, "%s.%zu", name, i));
 }
 
+/* What `type` says of record field `name`, or of item i: its dims are free there too. Another name
+ * of a type (rule 39) has no brackets, and a value that does not fit is refused when it is bound. */
+static Node *part_type(Node *type, Name name, size_t i) {
+  if (!type) return NULL;
+  if (type->kind == N_TYPE_LIST) return name ? NULL : type->type_list;
+  if (type->kind == N_TYPE_TUPLE) return !name && i < type->list.count ? type->list.items[i] : NULL;
+  if (type->kind == N_TYPE_RECORD && name)
+    for (uint32_t k = 0; k < type->list.count; k++)
+      if (type->list.items[k]->type_field.name.name == name)
+        return type->list.items[k]->type_field.type;
+  return NULL;
+}
+
 /* A part of what is flattened: record field `name`, or item i of a list. */
-static void flatten_part(Flat *f, Value v, Name name, size_t i) {
+static void flatten_part(Flat *f, Value v, Node *type, Node *fn, Name name, size_t i) {
   Name whole = f->label;
   if (whole)
     f->label = name ? names_of(f->s->names, txt(f->s, "%s.%s", whole, name))
                     : name_numbered(f->s, whole, i);
-  flatten(f, v, NULL, NULL);
+  flatten(f, v, part_type(type, name, i), fn);
   f->label = whole;
 }
 
@@ -177,7 +190,8 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
   case V_TUPLE: {
     bool weak = v.tag == V_LIST && v.u.list->weak;
     put_int(b, weak ? "w" : v.tag == V_LIST ? "l" : "u", (int64_t)v.u.list->count, "(");
-    for (size_t i = 0; i < v.u.list->count; i++) flatten_part(f, v.u.list->items[i], NULL, i);
+    for (size_t i = 0; i < v.u.list->count; i++)
+      flatten_part(f, v.u.list->items[i], type, fn, NULL, i);
     buf_puts(b, ") ");
     break;
   }
@@ -186,7 +200,7 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     for (size_t i = 0; i < v.u.rec->count; i++) {
       buf_puts(b, v.u.rec->names[i]);
       buf_putc(b, ':');
-      flatten_part(f, v.u.rec->items[i], v.u.rec->names[i], 0);
+      flatten_part(f, v.u.rec->items[i], type, fn, v.u.rec->names[i], 0);
     }
     buf_puts(b, ") ");
     break;
