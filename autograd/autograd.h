@@ -14,7 +14,19 @@
 bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,
             GErr *e, Prov *at);
 
-/* Which outputs of f depend on a wanted input through a differentiable path. */
+/* The same by values of which some are one thing to the program, a param and what was written to it
+ * (rule 60): wrt[i] counts for wrt[as[i]], the earliest of them, whose gradient is the sum of all
+ * their uses, the last first whichever it is of; dx of the others is VAL_NONE. as[i] = i: for
+ * itself. */
+bool ad_vjp_as(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt,
+               const int *as, Val *dx, GErr *e, Prov *at);
+
+/* The input whose gradient is wanted that node n is a later version of, or -1. What a call writes
+ * to a param is a `stop` with the number of the param's input: a leaf of its own, whose gradient
+ * counts as the param's (rule 60). `inputs`: of the function. */
+int64_t ad_version(const Graph *f, uint32_t n, const bool *wants_grad, size_t inputs);
+/* Which outputs of f depend on a wanted input, or on a later version of one, through a
+ * differentiable path. */
 void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output);
 /* Whether gradients pass through an operation. */
 bool ad_passes(OpCode op);

@@ -305,28 +305,6 @@ Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr
 
 /* -- the joint graph */
 
-/* The input that node n is a later version of, when the gradient by that is wanted; else -1. What a
- * call writes to a param is a `stop` with the number of the param's input: a leaf of its own, whose
- * gradient counts as the param's (rule 60). */
-static int64_t version_of(const Graph *j, const JointWant *want, size_t inputs, uint32_t n)
-{
-  if (j->nodes[n].op != OP_STOP) return -1;
-  int64_t k = gr_attr_i(j, n, AT_INDEX, -1);
-  return k >= 0 && k < (int64_t)inputs && want->wants_grad[k] ? k : -1;
-}
-
-static bool add_to(Graph *j, Val *sum, Val x, GErr *e)
-{
-  if (val_none(x)) return true;
-  if (val_none(*sum)) {
-    *sum = x;
-    return true;
-  }
-  j->at = j->provs[gr_node(j, x)->prov];
-  *sum = gr_op(j, OP_ADD, (Val[]){*sum, x}, 2, NULL, 0, NULL, 0, e);
-  return !val_none(*sum);
-}
-
 static Val cotangent(Graph *j, Val y)
 {
   j->at = j->provs[gr_node(j, y)->prov];
@@ -349,28 +327,31 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
   Val *dy = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
   Val *wrt = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
   Val *dx = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
-  Val *sum = ARENA_ARRAY(a, Val, inputs + 1);
+  int *as = ARENA_ARRAY(a, int, inputs + j->node_count + 1);
+  int *number = ARENA_ARRAY(a, int, inputs + 1); /* of the input in wrt */
   for (size_t k = 0; k < f->output_count; k++)
     if (want->has_cotangent[k]) y[ny++] = j->outputs[k];
   for (size_t k = 0; want->carries && k < inputs; k++)
     if (want->carries[k]) y[ny++] = j->inputs[k]; /* seeded before the uses in f */
   for (int k = 0; k < ny; k++) dy[k] = cotangent(j, y[k]);
-  for (size_t k = 0; k < inputs; k++)
-    if (want->wants_grad[k]) wrt[nwrt++] = j->inputs[k];
-  int ninput = nwrt;
-  for (uint32_t n = 0; n < w->split; n++)
-    if (version_of(j, want, inputs, n) >= 0) wrt[nwrt++] = (Val){n, 0};
-  j->at = (Prov){.origin = -1};
-  if (!ad_vjp(j, ny, y, dy, nwrt, wrt, dx, e, at)) return NULL;
-  w->gives_grad = ARENA_ARRAY(a, bool, inputs + 1);
-  for (size_t k = 0; k < inputs; k++) sum[k] = VAL_NONE;
-  for (int i = nwrt; i-- > ninput;) /* the last version first (rule 74) */
-    if (!add_to(j, &sum[version_of(j, want, inputs, wrt[i].node)], dx[i], e)) return NULL;
-  nwrt = 0;
   for (size_t k = 0; k < inputs; k++) {
-    if (want->wants_grad[k] && !add_to(j, &sum[k], dx[nwrt++], e)) return NULL;
-    w->gives_grad[k] = !val_none(sum[k]);
-    if (w->gives_grad[k]) gr_output(j, sum[k]);
+    if (!want->wants_grad[k]) continue;
+    number[k] = as[nwrt] = nwrt;
+    wrt[nwrt++] = j->inputs[k];
+  }
+  for (uint32_t n = 0; n < w->split; n++) {
+    int64_t k = ad_version(j, n, want->wants_grad, inputs);
+    if (k < 0) continue;
+    as[nwrt] = number[k];
+    wrt[nwrt++] = (Val){n, 0};
+  }
+  j->at = (Prov){.origin = -1};
+  if (!ad_vjp_as(j, ny, y, dy, nwrt, wrt, as, dx, e, at)) return NULL;
+  w->gives_grad = ARENA_ARRAY(a, bool, inputs + 1);
+  for (size_t k = 0; k < inputs; k++) {
+    if (!want->wants_grad[k] || val_none(dx[number[k]])) continue;
+    w->gives_grad[k] = true;
+    gr_output(j, dx[number[k]]);
   }
   return w;
 }

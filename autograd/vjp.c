@@ -112,6 +112,7 @@ typedef struct Sweep {
   Arena scratch;
   int ny, nwrt;
   const Val *y, *dy, *wrt;
+  const int *as;     /* see ad_vjp_as */
   Val *dx;
   GErr *e;
   Prov *at;
@@ -123,6 +124,7 @@ typedef struct Sweep {
   size_t sink_count, sink_cap;
   uint8_t *active;   /* per result from base on */
   Val *cot;          /* cotangent so far */
+  Val *home;         /* with `as`, per result: the value that its uses count for; none: itself */
 } Sweep;
 
 static uint32_t slot(const Sweep *s, Val v)
@@ -167,9 +169,20 @@ static void mark_active(Sweep *s)
   }
 }
 
+static void find_homes(Sweep *s, size_t count)
+{
+  if (!s->as) return;
+  s->home = ARENA_ARRAY(&s->scratch, Val, count + 1);
+  for (size_t j = 0; j < count; j++) s->home[j] = VAL_NONE;
+  for (int j = 0; j < s->nwrt; j++)
+    if (s->as[j] != j && inside(s, s->wrt[j])) s->home[slot(s, s->wrt[j])] = s->wrt[s->as[j]];
+}
+
 static bool add_to(Sweep *s, B *b, Val v, Val d)
 {
-  Val *acc = &s->cot[slot(s, v)];
+  uint32_t at = slot(s, v);
+  if (s->home && !val_none(s->home[at])) at = slot(s, s->home[at]);
+  Val *acc = &s->cot[at];
   *acc = val_none(*acc) ? d : b_bin(b, OP_ADD, *acc, d);
   if (!b->failed) return true;
   *s->e = b->err;
@@ -357,6 +370,7 @@ static void sweep(void *ud)
   s->active = ARENA_ARRAY(&s->scratch, uint8_t, count + 1);
   s->cot = ARENA_ARRAY(&s->scratch, Val, count + 1);
   for (size_t j = 0; j < count; j++) s->cot[j] = VAL_NONE;
+  find_homes(s, count);
   mark_active(s);
   find_sinks(s);
   Room m = room_for(s);
@@ -368,7 +382,7 @@ static void sweep(void *ud)
     if (n == 0) break;
   }
   for (int j = 0; s->ok && j < s->nwrt; j++)
-    if (is_active(s, s->wrt[j])) s->dx[j] = s->cot[slot(s, s->wrt[j])];
+    if (is_active(s, s->wrt[j])) s->dx[j] = s->cot[slot(s, s->wrt[j])]; /* none: counts elsewhere */
 }
 
 bool ad_passes(OpCode op)
@@ -376,12 +390,21 @@ bool ad_passes(OpCode op)
   return passes_gradient(rules[op]);
 }
 
+int64_t ad_version(const Graph *f, uint32_t n, const bool *wants_grad, size_t inputs)
+{
+  if (f->nodes[n].op != OP_STOP) return -1;
+  int64_t k = gr_attr_i(f, n, AT_INDEX, -1);
+  return k >= 0 && k < (int64_t)inputs && wants_grad[k] ? k : -1;
+}
+
 void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output)
 {
   Sweep s = {.g = (Graph *)(uintptr_t)f, .hi = (uint32_t)f->node_count - 1};
-  Val *wrt = ARENA_ARRAY(scratch, Val, f->input_count + 1);
+  Val *wrt = ARENA_ARRAY(scratch, Val, f->node_count + 1); /* inputs are nodes, too */
   for (size_t k = 0; k < f->input_count; k++)
     if (wants_grad[k]) wrt[s.nwrt++] = f->inputs[k];
+  for (uint32_t n = 0; n < f->node_count; n++)
+    if (ad_version(f, n, wants_grad, f->input_count) >= 0) wrt[s.nwrt++] = (Val){n, 0};
   s.wrt = wrt;
   s.active = ARENA_ARRAY(scratch, uint8_t, f->type_count + 1);
   if (f->node_count) mark_active(&s);
@@ -391,8 +414,14 @@ void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *ou
 bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,
             GErr *e, Prov *at)
 {
-  Sweep s = {.g = g, .ny = ny, .nwrt = nwrt, .y = y, .dy = dy, .wrt = wrt, .dx = dx, .e = e,
-             .at = at, .entry = g->at};
+  return ad_vjp_as(g, ny, y, dy, nwrt, wrt, NULL, dx, e, at);
+}
+
+bool ad_vjp_as(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt,
+               const int *as, Val *dx, GErr *e, Prov *at)
+{
+  Sweep s = {.g = g, .ny = ny, .nwrt = nwrt, .y = y, .dy = dy, .wrt = wrt, .as = as, .dx = dx,
+             .e = e, .at = at, .entry = g->at};
   Mem *m = g->arena->mem;
   arena_init(&s.scratch, m);
   int code = mem_protect(m, sweep, &s);

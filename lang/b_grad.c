@@ -58,13 +58,17 @@ typedef struct Wrt {
   Span at;
   Val *vals;
   size_t count, cap;
+  int *as; /* per value: the one it counts for */
+  size_t as_cap;
   Val *dx;
   size_t next;
   bool unreached;
   bool hooks; /* those of params run */
 } Wrt;
 
-static void wrt_push(Wrt *w, Val v) {
+static void wrt_push(Wrt *w, Val v, size_t as) {
+  size_t n = w->count;
+  VEC_PUSH(&w->s->scratch, w->as, n, w->as_cap, (int)as);
   VEC_PUSH(&w->s->scratch, w->vals, w->count, w->cap, v);
 }
 
@@ -82,7 +86,8 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     if (!st) fail(s, ERR_BUG, w->at, "a param reached code without being an argument");
     if (s->stage->level > 1)
       fail(s, ERR_NOT_YET, w->at, "not yet: a gradient by params inside a comprehension");
-    for (size_t i = 0; i < st->version_count; i++) wrt_push(w, st->versions[i]);
+    size_t first = w->count;
+    for (size_t i = 0; i < st->version_count; i++) wrt_push(w, st->versions[i], first);
     return x;
   }
   if (x.tag != V_NODE || x.weak || !dt_float((DType)type_of(s, x).dtype)) {
@@ -90,7 +95,7 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     fail(s, ERR_GRAD_WRT, w->at, "a gradient by %s does not exist: floats only",
          value_type_text(s, x));
   }
-  wrt_push(w, stage_lift(s, x, w->at).u.v);
+  wrt_push(w, stage_lift(s, x, w->at).u.v, w->count);
   return x;
 }
 
@@ -115,23 +120,16 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
     t = *gr_type(s->stage->g, st->versions[0]);
   } else
     t = type_of(s, x);
-  Value sum = v_unit();
-  for (size_t i = k; i-- > 0;) { /* the last version first */
-    Val d = w->dx[w->next + i];
-    if (val_none(d)) continue;
-    Value g = {.tag = V_NODE, .aux = s->stage->level};
-    g.u.v = d;
-    sum = sum.tag == V_UNIT ? g : op_broadcast_binary(s, OP_ADD, sum, g, w->at, w->at, w->at);
-  }
+  Value g = {.tag = V_NODE, .aux = s->stage->level, .u.v = w->dx[w->next]};
   w->next += k;
-  if (sum.tag == V_UNIT) {
+  if (val_none(g.u.v)) {
     int64_t size = 1;
     for (int i = 0; i < t.rank && size; i++)
       if (!dim_is_const(s->stage->g->dims, t.dim[i], &size)) size = 1;
     w->unreached |= size != 0; /* of no elements: a bias that is not there */
     return zero_node(s, &t);
   }
-  return w->hooks && x.tag == V_PARAM ? host_param_gradient(s, x.u.p, sum, w->at) : sum;
+  return w->hooks && x.tag == V_PARAM ? host_param_gradient(s, x.u.p, g, w->at) : g;
 }
 
 /* Gradients of y (one value) with cotangent dy, by the leaves of wrt. */
@@ -143,7 +141,7 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, bool hooks,
   Prov where = {0};
   Val yv = stage_operand(s, y, at).u.v, dv = stage_lift(s, dy, at).u.v;
   stage_at(s, at);
-  if (!ad_vjp(s->stage->g, 1, &yv, &dv, (int)w.count, w.vals, w.dx, &e, &where))
+  if (!ad_vjp_as(s->stage->g, 1, &yv, &dv, (int)w.count, w.vals, w.as, w.dx, &e, &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
   stage_at(s, at);
   if (s->stage->unit && s->stage->unit->eval_dropout.file && !s->stage->unit->check)
@@ -678,6 +676,12 @@ static Value update_leaf(Session *s, void *ud, size_t n, Value *v, const char *p
   fail(s, ERR_WANT_MODEL, at, "`update` writes params; this is %s", value_type_text(s, v[0]));
 }
 
+/* In script a param of the tree is the param (rule 59): all are read before any is written. */
+static Value present_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n, (void)path;
+  return v[0].tag == V_PARAM ? tensor_value(s, tn_ref(tensor_of(s, v[0], *(Span *)ud))) : v[0];
+}
+
 BUILTIN_FN(bi_update) {
   static const char *const names[] = {"net", "tree"};
   Node *a[2];
@@ -687,6 +691,7 @@ BUILTIN_FN(bi_update) {
   Value t[2] = {c->n ? c->v[0] : eval_ref(s, a[0]), v_unit()};
   t[1] = eval(s, a[1]);
   if (t[0].tag == V_UNKNOWN || t[1].tag == V_UNKNOWN) return v_unit();
+  if (!s->stage) t[1] = tree_map(s, 1, &t[1], present_leaf, &c->at, c->at);
   tree_map(s, 2, t, update_leaf, &c->at, c->at);
   return v_unit();
 }

@@ -149,17 +149,22 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
 }
 
 /* What a call writes to a param counts as the param (rule 60): its value, with the edge of the
- * input. */
-static bool version(Run *r, uint32_t i, Held *in) {
+ * input, which is the param itself where the body stands for no call (see tape_open). */
+static bool version(Run *r, uint32_t i, Held *to) {
+  if (r->g->nodes[i].op != OP_STOP) return false;
   int64_t k = gr_attr_i(r->g, i, AT_INDEX, -1);
   if (k < 0 || (size_t)k >= r->g->input_count) return false;
-  Held *param = held(r, r->g->inputs[k]);
-  if (!wants_grad(r->s, param->v) || param->v.tag != V_TENSOR) return false;
-  Value v = tensor_value(r->s, tn_ref(in->t));
-  v.u.t->node = param->v.u.t->node;
-  v.u.t->out = param->v.u.t->out;
-  v.u.t->node->rc++;
-  in->v = v;
+  Value of = held(r, r->g->inputs[k])->v;
+  if (!wants_grad(r->s, of)) return false;
+  to->t = held(r, gr_operand(r->g, i, 0))->t;
+  if (of.tag == V_TENSOR) {
+    Value v = tensor_value(r->s, tn_ref(to->t));
+    v.u.t->node = of.u.t->node;
+    v.u.t->out = of.u.t->out;
+    v.u.t->node->rc++;
+    of = v;
+  }
+  to->v = of;
   return true;
 }
 
@@ -168,6 +173,7 @@ static bool run_node(Run *r, uint32_t i) {
   const Graph *g = r->g;
   const GNode *n = &g->nodes[i];
   OpCode op = (OpCode)n->op;
+  if (version(r, i, held(r, (Val){i, 0}))) return true;
   size_t nin = n->operand_count, nout = n->result_count;
   Held *in = ARENA_ARRAY(r->temp, Held, nin + 1);
   Tensor **t = ARENA_ARRAY(r->temp, Tensor *, nin + 1);
@@ -175,7 +181,6 @@ static bool run_node(Run *r, uint32_t i) {
   Value *v = ARENA_ARRAY(r->temp, Value, nin + 1), *outs = ARENA_ARRAY(r->temp, Value, nout + 1);
   bool *tracked = ARENA_ARRAY(r->temp, bool, nin + 1), any = false;
   for (size_t k = 0; k < nin; k++) in[k] = *held(r, gr_operand(g, i, (int)k));
-  if (op == OP_STOP && version(r, i, in)) op = OP_ALIAS;
   for (size_t k = 0; k < nin; k++) {
     t[k] = in[k].t;
     v[k] = in[k].v;

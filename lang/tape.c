@@ -529,7 +529,8 @@ static Tensor *nothing_like(Session *s, const Tensor *t) {
 }
 
 bool tape_carries(const TapeNode *n, size_t i, const bool *wants) {
-  if (!n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i]) return false;
+  if (n->opened || !n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i])
+    return false;
   for (size_t k = i + 1; k < n->in_count; k++)
     if (n->joint->carries[k] && wants[k] && n->in[k].node == n->in[i].node &&
         n->in[k].param == n->in[i].param && n->in[k].out == n->in[i].out)
@@ -1011,7 +1012,7 @@ static void contribute(Sweep *w, Visit *v, bool use_up_now) {
   for (size_t k = n->in_count; k-- > 0;) {
     if (dx[k].tag == V_UNIT) continue;
     const Edge *e = &n->in[k];
-    if (!w->record && !n->opened && carried(w, n, k, wants))
+    if (!w->record && carried(w, n, k, wants))
       value_set(slot_of(w, e), dx[k]); /* the sum is in it */
     else
       accumulate(w, slot_of(w, e), dx[k], n);
