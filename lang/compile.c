@@ -1024,6 +1024,8 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
                   ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
                   : value_pool(s, leaf_value(l));
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
+    Tensor *held = c->hosts && leaf[i].tag == V_PARAM ? tn_ref(in[i]) : NULL;
+    pool_tensors(s, &held, 1); /* a function of the program may write the param meanwhile */
     if (!tn_is_contiguous(in[i])) dense[i] = (int64_t)dt_size(in[i]->dtype) * tn_count(in[i]);
     wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];

@@ -3,7 +3,9 @@
  * In: a tree and the session's present frame, stage and modes. Out: a Value on the pool. What a
  * tensor operation does is decided in ops.c. Invariants: locals above a block's entry are popped at
  * its end, also after a throw (whoever protects restores local_count); the pool is drained after
- * each statement, so temporaries live as long as the statement that made them.
+ * each statement, so temporaries live as long as the statement that made them. What a place holds
+ * that may be assigned before the statement ends (a `var`, a buffer) goes on the pool when it is
+ * read; all else is held by what cannot change meanwhile: a `let`'s scope, a value on the pool.
  */
 #include <math.h>
 #include <string.h>
@@ -185,7 +187,7 @@ static Value global_value(Session *s, Global *g, Span at) {
       if (in_code(s)) return global_in_code(s, g, at);
     }
     if (s->abstract && g->moves) return (Value){.tag = V_UNKNOWN};
-    return g->v;
+    return g->is_var ? value_pool(s, g->v) : g->v;
   case G_TYPE: fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
   case G_POLICY: return policy_value(s, g->decl, g->module, 0, NULL);
   default: return g->v;
@@ -194,7 +196,7 @@ static Value global_value(Session *s, Global *g, Span at) {
 
 Value name_value(Session *s, Name name, Span at, bool must) {
   Local *l = local_find(s, name);
-  if (l) return l->v;
+  if (l) return l->is_var ? value_pool(s, l->v) : l->v;
   Value v;
   if (s->frame->self && inst_get(s, s->frame->self, name, at, &v)) return v;
   Global *g = global_find(s, s->frame->module, name);
@@ -1037,11 +1039,17 @@ static Flow eval_for(Session *s, Node *st) {
     int64_t count = (int64_t)it.u.list->count;
     struct Turns *turns = turns_start(s, st, count);
     for (int64_t i = 0; i < count; i++) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
       poll_interrupt(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
       turns_before(turns, i);
       Flow f = turn(s, st, it.u.list->items[i]);
       turns_after(turns, i, i == count - 1 || f == FLOW_BREAK);
+      if (!s->stage) {
+        mem_pool_drain(&s->mem, mark);
+        arena_rewind(&s->scratch, am);
+      }
       if (f == FLOW_BREAK) break;
       if (f == FLOW_RETURN) return f;
     }

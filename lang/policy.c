@@ -303,6 +303,7 @@ void policy_of_value(Session *s, Value policy, Span at, Policy *out) {
   *out = empty();
   out->layer = true;
   Read r = {.s = s, .p = out, .use = at, .depth = 1, .declared = true};
+  value_pool(s, policy); /* a policy function may give its layer another */
   if (policy.tag == V_BOOL) { /* a plain block */
     out->text = names_of(s->names, "");
     return;

@@ -50,14 +50,14 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
   if (f->kind == FIELD_PARAM) {
     if (s->stage && !s->by_reference && f->v.tag == V_PARAM) return param_read(s, f->v.u.p, at);
     if (!s->stage && f->v.tag == V_PARAM && f->v.u.p->overlay.tag && !s->by_reference)
-      return f->v.u.p->overlay;
+      return value_pool(s, f->v.u.p->overlay);
   }
   State *st = unit_state(s, i, f->name);
   if (st) return st->cur;
   /* `check`: some number was written since */
   if (s->abstract && f->kind == FIELD_BUFFER && v_is_number(f->v))
     return (Value){.tag = V_UNKNOWN};
-  return f->v;
+  return f->kind == FIELD_BUFFER ? value_pool(s, f->v) : f->v;
 }
 
 /* `let` and constructor fields: in code their tensors are inputs. */

@@ -798,8 +798,9 @@ static void find_dead(const Sweep *w, const Take *take, Value loss) {
     if (v.tag == V_TENSOR && v.u.t->node) settle(s, &v.u.t->node, &v.u.t->out);
     bool holds = v.tag == V_TENSOR ? v.u.t->node && visit_of(w, v.u.t->node)
                                    : v.tag == V_LIST || v.tag == V_TUPLE || v.tag == V_RECORD;
-    if (holds && v.u.o->rc == 1 && local_dead(s, k, &s->locals[k] == own))
-      count_dead(w, v, 0);
+    bool asks = &s->locals[k] == own; /* which put a variable's value on the pool */
+    int64_t others = holds && asks && own->is_var ? pooled(s, v.u.o) : 0;
+    if (holds && v.u.o->rc == 1 + others && local_dead(s, k, asks)) count_dead(w, v, others);
   }
   int64_t pool = loss.tag == V_TENSOR ? pooled(s, loss.u.o) : 0;
   if (pool && loss.u.o->rc == pool) count_dead(w, loss, pool - 1);
