@@ -18,6 +18,7 @@
 #include "lang/help.h"
 #include "lang/native.h"
 #include "lang/plan.h"
+#include "lang/resolve.h"
 #include "lang/session.h"
 #include "parser/parse.h"
 #include "runtime/file.h"
@@ -521,6 +522,7 @@ static void work_eval(Job *j) {
       continue;
     bool is_last = i + 1 == ast->file.items.count;
     poll_interrupt(s, st->span);
+    if (!resolve_statement(s, s->main, st)) dg_throw(&s->diags);
     run_statement(s, st, is_last ? &last : NULL);
     value = is_last && st->kind == N_EXPR_STMT;
   }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lang/compile.h"
+#include "lang/meant.h"
 
 const char *txt(Session *s, const char *fmt, ...) {
   Buf b;
@@ -197,35 +198,17 @@ void now_running(Session *s, Span at) {
   if (at.file && !embedded(s, at)) s->running = at;
 }
 
-typedef struct Best {
-  Session *s;
-  Name name;
-  const char *found;
-  int distance;
-} Best;
-
-static void consider(Best *b, const char *candidate) {
-  if (!candidate || candidate[0] == '_') return;
-  int limit = b->distance - 1;
-  int d = str_distance(b->name, candidate, limit);
-  if (d <= limit) {
-    b->distance = d;
-    b->found = candidate;
-  }
-}
-
 const char *suggest(Session *s, Name name) {
-  size_t n = strlen(name);
-  Best b = {s, name, NULL, n <= 2 ? 2 : n <= 5 ? 3 : 4};
+  Near b = near_start(name);
   for (size_t i = s->local_count; s->frame && i > s->frame->base; i--)
-    consider(&b, s->locals[i - 1].name);
+    near_try(&b, s->locals[i - 1].name);
   if (s->frame && s->frame->self)
-    for (size_t i = 0; i < s->frame->self->count; i++) consider(&b, s->frame->self->fields[i].name);
+    for (size_t i = 0; i < s->frame->self->count; i++) near_try(&b, s->frame->self->fields[i].name);
   Module *ms[2] = {s->frame ? s->frame->module : s->main, s->prelude};
   for (int m = 0; m < 2; m++)
     if (ms[m])
-      for (size_t i = 0; i < ms[m]->global_count; i++) consider(&b, ms[m]->globals[i].name);
-  for (size_t i = 0; i < builtin_count; i++) consider(&b, builtin_table[i].name);
-  for (int i = 0; i < DT_COUNT; i++) consider(&b, dtype_info[i].name);
+      for (size_t i = 0; i < ms[m]->global_count; i++) near_try(&b, ms[m]->globals[i].name);
+  for (size_t i = 0; i < builtin_count; i++) near_try(&b, builtin_table[i].name);
+  for (int i = 0; i < DT_COUNT; i++) near_try(&b, dtype_info[i].name);
   return b.found;
 }

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lang/meant.h"
 #include "lang/policy.h"
 #include "lang/seq.h"
 #include "lang/tape.h"
@@ -206,11 +207,9 @@ Value name_value(Session *s, Name name, Span at, bool must) {
   int dt = dtype_find(name);
   if (dt >= 0) return (Value){.tag = V_DTYPE, .u.i = dt};
   if (!must) return (Value){.tag = V_UNKNOWN};
-  const char *near = suggest(s, name);
-  if (near)
-    fail_help(s, ERR_UNKNOWN_NAME, at, txt(s, "did you mean `%s`?", near), "`%s` is not known here",
-              name);
-  fail(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
+  Diag *d = err(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
+  help_meant(s, d, name, suggest(s, name));
+  raise_(s);
 }
 
 /* -- function literals: which names does the body take from outside? */
@@ -559,8 +558,7 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
     if (v.tag == V_UNKNOWN) {
       Diag *d = err(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that",
                     value_type_text(s, x), f);
-      const char *near = suggest(s, f);
-      if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
+      help_meant(s, d, f, suggest(s, f));
       raise_(s);
     }
     *receiver = x;
@@ -568,7 +566,11 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
     return v;
   }
   Diag *d = err(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
-  if (x.tag != V_INST && x.tag != V_RECORD && name_value(s, f, at, false).tag != V_UNKNOWN)
+  const char *here =
+      x.tag == V_INST || x.tag == V_RECORD ? NULL : foreign_help(s, f, FOREIGN_FIELD);
+  if (here)
+    dg_help(&s->diags, d, "%s", here);
+  else if (x.tag != V_INST && x.tag != V_RECORD && name_value(s, f, at, false).tag != V_UNKNOWN)
     dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
             e->dot.object->kind == N_NAME ? e->dot.object->name : "..");
   else if (x.tag == V_INST)

@@ -103,24 +103,10 @@ Found rs_lookup(Resolver *r, Name name) {
 
 /* ---- what is meant by a name that nobody knows */
 
-void rs_consider(Near *b, const char *candidate) {
-  if (!candidate || candidate[0] == '_') return;
-  int d = str_distance(b->name, candidate, b->distance - 1);
-  if (d < b->distance) {
-    b->distance = d;
-    b->found = candidate;
-  }
-}
-
-Near rs_near_start(Name name) {
-  size_t n = strlen(name);
-  return (Near){name, NULL, n <= 2 ? 1 : n <= 4 ? 2 : n <= 7 ? 3 : 4};
-}
-
 void rs_near_member(Near *b, const Node *model) {
   const NodeList *p = &model->model.params, *l = &model->model.members;
-  for (uint32_t i = 0; i < p->count; i++) rs_consider(b, member_name(p->items[i]));
-  for (uint32_t i = 0; i < l->count; i++) rs_consider(b, member_name(l->items[i]));
+  for (uint32_t i = 0; i < p->count; i++) near_try(b, member_name(p->items[i]));
+  for (uint32_t i = 0; i < l->count; i++) near_try(b, member_name(l->items[i]));
 }
 
 static void near_global(Near *b, const Module *m, bool types) {
@@ -128,97 +114,34 @@ static void near_global(Near *b, const Module *m, bool types) {
     const Global *g = &m->globals[i];
     bool type = g->kind == G_TYPE || g->kind == G_MODEL;
     if (types ? type || g->kind == G_MODULE : g->kind != G_TYPE && g->kind != G_POLICY)
-      rs_consider(b, g->name);
+      near_try(b, g->name);
   }
 }
 
 const char *rs_near_value(Resolver *r, Name name) {
-  Near b = rs_near_start(name);
-  for (size_t i = r->bind_count; i > 0; i--) rs_consider(&b, r->binds[i - 1].name);
+  Near b = near_start(name);
+  for (size_t i = r->bind_count; i > 0; i--) near_try(&b, r->binds[i - 1].name);
   if (r->model) rs_near_member(&b, r->model);
   for (size_t i = 0; i < r->top_count; i++)
-    if (r->place->level || r->tops[i].item < r->item) rs_consider(&b, r->tops[i].name);
+    if (r->place->level || r->tops[i].item < r->item) near_try(&b, r->tops[i].name);
   near_global(&b, r->m, false);
   near_global(&b, r->s->prelude, false);
-  for (size_t i = 0; i < builtin_count; i++) rs_consider(&b, builtin_table[i].name);
-  for (int i = 0; i < DT_COUNT; i++) rs_consider(&b, dtype_info[i].name);
+  for (size_t i = 0; i < builtin_count; i++) near_try(&b, builtin_table[i].name);
+  for (int i = 0; i < DT_COUNT; i++) near_try(&b, dtype_info[i].name);
   static const char *const reserved[] = {"return",     "break", "continue", "while", "assert",
                                          "checkpoint", "wrap",  "true",     "false", "self"};
-  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) rs_consider(&b, reserved[i]);
+  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) near_try(&b, reserved[i]);
   return b.found;
 }
 
 const char *rs_near_type(Resolver *r, Name name) {
   static const char *const classes[] = {"float", "int",   "num", "any",
                                         "str",   "model", "seq", "params"};
-  Near b = rs_near_start(name);
-  for (int i = 0; i < DT_COUNT; i++) rs_consider(&b, dtype_info[i].name);
-  for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) rs_consider(&b, classes[i]);
+  Near b = near_start(name);
+  for (int i = 0; i < DT_COUNT; i++) near_try(&b, dtype_info[i].name);
+  for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) near_try(&b, classes[i]);
   near_global(&b, r->m, true);
   return b.found;
-}
-
-/* Words of other languages and libraries, and what is said here. */
-const char *rs_foreign(Name name) {
-  static const struct {
-    const char *word, *here;
-  } t[] = {
-      {"True", "`true`"},
-      {"False", "`false`"},
-      {"None", "`none`"},
-      {"null", "`none`"},
-      {"nil", "`none`"},
-      {"println", "`print(..)`"},
-      {"printf", "`print(\"{x:.3f}\")`"},
-      {"range", "a range is written `0..n`"},
-      {"arange", "`iota(n)`, or a range `0..n` in a `for`"},
-      {"append", "`push(xs, x)` gives a new list"},
-      {"torch", "functions have no prefix: `zeros([3])`"},
-      {"np", "functions have no prefix: `zeros([3])`"},
-      {"numpy", "functions have no prefix: `zeros([3])`"},
-      {"jnp", "functions have no prefix: `zeros([3])`"},
-      {"tensor", "`f32([1, 2])` makes a tensor"},
-      {"array", "`f32([1, 2])` makes a tensor"},
-      {"Tensor", "`f32([1, 2])` makes a tensor"},
-      {"matmul", "`x @ y`"},
-      {"dot", "`x @ y`"},
-      {"mm", "`x @ y`"},
-      {"bmm", "`x @ y`"},
-      {"pow", "`x ** y`"},
-      {"randn", "`normal([3, 4])`"},
-      {"rand", "`uniform([3, 4])`"},
-      {"cat", "`concat([x, y], axis = 0)`"},
-      {"permute", "`transpose(x, axes = (..))`"},
-      {"view", "`reshape(x, [..])`"},
-      {"unsqueeze", "`expand(x, axis)`"},
-      {"detach", "`stop(x)`"},
-      {"float32", "`f32`"},
-      {"float64", "`f64`"},
-      {"int64", "`i64`"},
-      {"int32", "`i32`"},
-      {"uint8", "`u8`"},
-      {"float16", "`f16`"},
-      {"bfloat16", "`bf16`"},
-      {"double", "`f64`"},
-      {"long", "`i64`"},
-      {"item", "`float(x)` or `int(x)` reads a rank-0 tensor"},
-      {"axis_size", "`size(x, axis = 0)`"},
-      {"square", "`x ** 2`"},
-      {"absolute", "`abs(x)`"},
-      {"power", "`x ** y`"},
-      {"input", "`args(\"name\", default)`"},
-      {"std_dev", "`std(x)`"},
-      {"mse_loss", "`mse(x, y)`"},
-      {"no_grad", "`wrap <no_grad> { .. }`"},
-  };
-  for (size_t i = 0; i < sizeof t / sizeof *t; i++)
-    if (!strcmp(name, t[i].word)) return t[i].here;
-  return NULL;
-}
-
-void rs_help_foreign(Resolver *r, Diag *d, const char *here) {
-  bool word = here[0] == '`' && strchr(here + 1, '`') == here + strlen(here) - 1;
-  dg_help(&r->s->diags, d, word ? "here it is %s" : "%s", here);
 }
 
 static void unknown_name(Resolver *r, Name name, Span at) {
@@ -238,13 +161,28 @@ static void unknown_name(Resolver *r, Name name, Span at) {
     }
   }
   Diag *d = err(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
-  const char *here = rs_foreign(name), *near = here ? NULL : rs_near_value(r, name);
-  if (here)
-    rs_help_foreign(r, d, here);
-  else if (near)
-    dg_help(&s->diags, d, "did you mean `%s`?", near);
-  else if (rs_word_is(name, "self"))
+  if (!help_meant(s, d, name, rs_near_value(r, name)) && rs_word_is(name, "self"))
     dg_help(&s->diags, d, "`self` stands in methods");
+}
+
+bool rs_unknown_prefix(Resolver *r, const Node *dotted) {
+  Session *s = r->s;
+  const Node *root = dotted;
+  while (root->kind == N_DOT) root = root->dot.object;
+  if (root->kind != N_NAME || rs_lookup(r, root->name).kind != F_NONE) return false;
+  Name first = root->name, last = dotted->dot.name.name;
+  bool module = library_module(first);
+  if (!module && !foreign_module(first)) return false;
+  Diag *d = err(s, ERR_UNKNOWN_NAME, root->span, "`%s` is not known here", first);
+  const char *here = foreign_help(s, last, FOREIGN_NAME);
+  if (module && (!here || library_has(first, last)))
+    dg_help(&s->diags, d, "`use %s` brings the module of that name", first);
+  else if (here || (here = library_help(s, last)) != NULL)
+    dg_help(&s->diags, d, "%s", here);
+  else
+    dg_help(&s->diags, d, "functions have no prefix: `%s`",
+            rs_lookup(r, last).kind != F_NONE ? last : "zeros([3])");
+  return true;
 }
 
 /* Is `name` a field, method or record field of anything in the files at hand? */
@@ -793,11 +731,12 @@ static void walk_dot(Resolver *r, Node *e) {
     if (g && g->kind == G_TYPE) err(s, ERR_NOT_VALUE, e->span, "`%s` is a type, not a value", f);
     return;
   }
+  if (rs_unknown_prefix(r, e)) return;
   rs_walk(r, e->dot.object);
   if (e->dot.object->kind == N_SELF && r->model && !rs_model_member(r->model, f, UINT32_MAX)) {
     Diag *d = err(s, ERR_NO_FIELD, e->dot.name.span, "`%s` has no field `%s`",
                   r->model->model.name.name, f);
-    Near b = rs_near_start(f);
+    Near b = near_start(f);
     rs_near_member(&b, r->model);
     if (b.found) dg_help(&s->diags, d, "did you mean `%s`?", b.found);
   }
@@ -1128,5 +1067,14 @@ bool resolve_module(Session *s, Module *m) {
     walk_item(&r, l->items[i]);
     if (s->diags.errors > before && l->items[i]->kind != N_MODEL) l->items[i]->flags |= ITEM_BAD;
   }
+  return s->diags.errors == start;
+}
+
+bool resolve_statement(Session *s, Module *m, Node *st) {
+  size_t start = s->diags.errors;
+  Resolver r = {.s = s, .m = m};
+  Place top;
+  rs_push_place(&r, &top, P_TOP, st, false);
+  walk_item(&r, st);
   return s->diags.errors == start;
 }

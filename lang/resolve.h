@@ -10,5 +10,8 @@ enum { ITEM_BAD = 1 };
 /* Walks the tree of a declared module; files what is wrong and marks where. False when an error
  * was filed. */
 bool resolve_module(Session *s, Module *m);
+/* The same of one statement that is about to run at the prompt, where all that stands before it has
+ * run. */
+bool resolve_statement(Session *s, Module *m, Node *st);
 
 #endif

@@ -86,9 +86,12 @@ static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, 
       if (c->open) continue;
       Diag *d = err(s, ERR_ARG_NAME, a->arg.name.span, "`%s` has no parameter `%s`", c->name, n);
       explain_callee(r, d, c);
-      Near b = rs_near_start(n);
+      Near b = near_start(n);
+      const char *here = foreign_argument(n);
       for (size_t j = 0; j < c->count; j++)
-        if (!c->par[j].rest) rs_consider(&b, c->par[j].name);
+        if (here && !strcmp(here, c->par[j].name)) b.found = here;
+      for (size_t j = 0; j < c->count && !b.found; j++)
+        if (!c->par[j].rest) near_try(&b, c->par[j].name);
       if (b.found)
         dg_help(&s->diags, d, "did you mean `%s`?", b.found);
       else if (c->signature)
@@ -218,9 +221,15 @@ static void call_known(Resolver *r, const Global *g, const Builtin *b, const Nod
 
 static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {
   Diag *d = err(r->s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
-  Near b = rs_near_start(f);
+  const char *here = foreign_help(r->s, f, FOREIGN_NAME);
+  if (!here) here = library_help(r->s, f);
+  if (here) {
+    dg_help(&r->s->diags, d, "%s", here);
+    return;
+  }
+  Near b = near_start(f);
   for (size_t i = 0; i < m->global_count; i++)
-    if (m->globals[i].module == m) rs_consider(&b, m->globals[i].name);
+    if (m->globals[i].module == m) near_try(&b, m->globals[i].name);
   if (b.found) dg_help(&r->s->diags, d, "did you mean `%s`?", b.found);
 }
 
@@ -317,7 +326,7 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
     return;
   }
   size_t before = s->diags.errors;
-  rs_walk(r, c->dot.object);
+  if (!rs_unknown_prefix(r, c)) rs_walk(r, c->dot.object);
   if (s->diags.errors > before) { /* what `f` is there depends on the object */
     walk_args(r, e);
     return;
@@ -333,13 +342,8 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
   Found q = rs_lookup(r, f);
   bool member = q.kind != F_LOCAL && rs_anywhere(r, f, false);
   if (q.kind == F_NONE && !member) {
-    const char *here = rs_foreign(f);
     Diag *d = err(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);
-    const char *near = here ? NULL : rs_near_value(r, f);
-    if (here)
-      rs_help_foreign(r, d, here);
-    else if (near)
-      dg_help(&s->diags, d, "did you mean `%s`?", near);
+    help_meant(s, d, f, rs_near_value(r, f));
   } else if (!member && !twice) {
     if (q.kind == F_GLOBAL && q.global->decl)
       call_known(r, q.global, NULL, q.global->decl, f, at, e, true, false);

@@ -43,10 +43,10 @@ static void save_word(Resolver *r, Node *a) {
     if (f.kind == F_LOCAL || f.kind == F_TOP || f.kind == F_MEMBER) continue;
     Diag *d =
         err(s, ERR_POLICY_WORD, p->items[i].span, "no op class, `let` or policy is called `%s`", n);
-    Near b = rs_near_start(n);
+    Near b = near_start(n);
     for (size_t k = 0; k < sizeof class_words / sizeof *class_words; k++)
-      rs_consider(&b, class_words[k]);
-    for (size_t k = r->bind_count; k > 0; k--) rs_consider(&b, r->binds[k - 1].name);
+      near_try(&b, class_words[k]);
+    for (size_t k = r->bind_count; k > 0; k--) near_try(&b, r->binds[k - 1].name);
     if (b.found)
       dg_help(&s->diags, d, "did you mean `%s`?", b.found);
     else
@@ -156,11 +156,11 @@ static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
   }
   Diag *d = err(s, ERR_POLICY_WORD, w->span, "no policy word or policy is called `%s`",
                 path_text(r, &c->clause.path));
-  Near b = rs_near_start(w->name);
+  Near b = near_start(w->name);
   for (size_t k = 0; k < sizeof policy_words / sizeof *policy_words; k++)
-    rs_consider(&b, policy_words[k]);
+    near_try(&b, policy_words[k]);
   for (size_t k = 0; k < r->m->global_count; k++)
-    if (r->m->globals[k].kind == G_POLICY) rs_consider(&b, r->m->globals[k].name);
+    if (r->m->globals[k].kind == G_POLICY) near_try(&b, r->m->globals[k].name);
   if (b.found)
     dg_help(&s->diags, d, "did you mean `%s`?", b.found);
   else if (is_class(w->name))
@@ -326,10 +326,10 @@ static void walk_user_wrap(Resolver *r, Node *c) {
        (g->kind == G_TYPE || g->kind == G_POLICY || g->kind == G_MODULE || g->kind == G_MODEL))) {
     Diag *d = err(s, ERR_WRAP_WORD, c->span, "no mode, and no function, is called `%s`",
                   path_text(r, &c->clause.path));
-    Near b = rs_near_start(w->name);
-    for (size_t i = 0; i < MODE_COUNT; i++) rs_consider(&b, modes[i].word);
+    Near b = near_start(w->name);
+    for (size_t i = 0; i < MODE_COUNT; i++) near_try(&b, modes[i].word);
     for (size_t i = 0; i < r->m->global_count; i++)
-      if (r->m->globals[i].kind == G_FN) rs_consider(&b, r->m->globals[i].name);
+      if (r->m->globals[i].kind == G_FN) near_try(&b, r->m->globals[i].name);
     if (b.found)
       dg_help(&s->diags, d, "did you mean `%s`?", b.found);
     else
@@ -425,10 +425,10 @@ static void walk_dim(Resolver *r, Node *d, bool binds) {
   }
   Diag *g = err(s, ERR_DIM_UNBOUND, d->span, "the dim `%s` is not known here", d->name);
   const char *near = NULL;
-  Near b = rs_near_start(d->name);
+  Near b = near_start(d->name);
   for (size_t i = r->bind_count; i > 0; i--)
     if (r->binds[i - 1].kind == B_DIM || r->binds[i - 1].kind == B_PARAM)
-      rs_consider(&b, r->binds[i - 1].name);
+      near_try(&b, r->binds[i - 1].name);
   if (r->model) rs_near_member(&b, r->model);
   near = b.found;
   if (near)
@@ -462,9 +462,11 @@ static void unknown_type(Resolver *r, Name n, Span at) {
     return;
   }
   Diag *d = err(s, ERR_UNKNOWN_TYPE, at, "no type is called `%s`", n);
-  const char *here = rs_foreign(n), *near = here ? NULL : rs_near_type(r, n);
-  if (here && here[1] && (here[1] == 'f' || here[1] == 'i' || here[1] == 'u' || here[1] == 'b'))
-    rs_help_foreign(r, d, here);
+  const char *here = foreign_dtype(n), *brings = library_help(s, n), *near = rs_near_type(r, n);
+  if (here)
+    dg_help(&s->diags, d, "here it is `%s`, with its axes: `%s[3, 4]`", here, here);
+  else if (brings)
+    dg_help(&s->diags, d, "%s", brings);
   else if (near)
     dg_help(&s->diags, d, "did you mean `%s`?", near);
   else

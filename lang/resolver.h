@@ -3,6 +3,7 @@
 #ifndef CKL_LANG_RESOLVER_H
 #define CKL_LANG_RESOLVER_H
 
+#include "lang/meant.h"
 #include "lang/resolve.h"
 
 typedef enum BindKind { B_LET, B_VAR, B_PARAM, B_LOOP, B_DIM, B_FN, B_OUT } BindKind;
@@ -73,13 +74,6 @@ typedef struct Found {
   const Builtin *builtin;
 } Found;
 
-/* The candidate that is closest to a name. */
-typedef struct Near {
-  Name name;
-  const char *found;
-  int distance;
-} Near;
-
 bool rs_word_is(Name a, const char *b);
 const char *rs_plural(size_t n); /* "s", or nothing for 1 */
 bool rs_full(const Resolver *r); /* enough errors were filed */
@@ -104,13 +98,12 @@ void rs_use_name(Resolver *r, Name name, Span at);         /* errors of reading 
 void rs_use_found(Resolver *r, const Found *f, Name name, Span at);
 
 /* ---- what may have been meant */
-Near rs_near_start(Name name);
-void rs_consider(Near *b, const char *candidate);
 void rs_near_member(Near *b, const Node *model);
 const char *rs_near_value(Resolver *r, Name name); /* NULL: nothing is close */
 const char *rs_near_type(Resolver *r, Name name);
-const char *rs_foreign(Name name); /* what a word of another language is here, or NULL */
-void rs_help_foreign(Resolver *r, Diag *d, const char *here);
+/* torch.f, np.a.b, nn.f: an error is filed where the first name is of nobody but a module of others
+ * or of the library. */
+bool rs_unknown_prefix(Resolver *r, const Node *dotted);
 
 /* ---- the walk */
 void rs_walk(Resolver *r, Node *n); /* expressions and statements; NULL is nothing */

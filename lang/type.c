@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "lang/lang.h"
+#include "lang/meant.h"
 
 enum { CLS_FLOAT, CLS_INT, CLS_NUM };
 
@@ -299,11 +299,9 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       m = g && g->kind == G_MODEL ? g->v : v_unit();
     }
     if (m.tag != V_MODEL) {
-      const char *near = suggest(s, n);
-      if (near)
-        fail_help(s, ERR_UNKNOWN_TYPE, ns, txt(s, "did you mean `%s`?", near),
-                  "no type is called `%s`", n);
-      fail(s, ERR_UNKNOWN_TYPE, ns, "no type is called `%s`", n);
+      Diag *d = err(s, ERR_UNKNOWN_TYPE, ns, "no type is called `%s`", n);
+      help_meant(s, d, n, suggest(s, n));
+      raise_(s);
     }
     if (v.tag != V_INST || v.u.inst->model != m.u.model) mismatch(s, type, v, at, what, NULL);
     return v;

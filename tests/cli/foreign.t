@@ -1,0 +1,99 @@
+#!/bin/sh
+# Names of Python, NumPy, PyTorch and JAX get the line of ckl that does the same: each row of lang/foreign.def names a
+# word that `ckl help` knows, and its line passes `ckl check`.
+. "$srcdir/tests/cli/common.sh"
+
+cat >head.ckl <<'END'
+use nn (Linear)
+let n = 2
+let x = uniform([2, 2])
+let y = uniform([2, 2])
+var z = uniform([2, 2])
+let v = uniform([2])
+let i = i64([0, 1])
+let xs = list(1, 2, 3)
+let net = Linear(2, 2)
+let opt = adam(net, lr = 0.1)
+let loss = mean(net(x) ** 2)
+END
+
+# kind, name, word, line, note of each row, with tabs between; quotes inside are plain
+sed -n 's/^\(FOREIGN\|FIELD\|ARGUMENT\)("\(.*\)")$/\1", "\2/p' "$srcdir/lang/foreign.def" |
+  sed 's/", "/\t/g; s/\\"/"/g' >rows
+sort -u rows | cut -f1,2 | uniq -d >log
+test ! -s log
+tap_status $? 'no name stands there twice' log
+
+: >words.log
+: >lines.log
+tab=$(printf '\t')
+while IFS= read -r row; do
+  name=$(printf '%s' "$row" | cut -f2) word=$(printf '%s' "$row" | cut -f3)
+  line=$(printf '%s' "$row" | cut -f4) note=$(printf '%s' "$row" | cut -f5)
+  case $row in
+  ARGUMENT*) ;;
+  *) [ -z "$word" ] || "$ckl" help "$word" >/dev/null 2>&1 || echo "$name: \`ckl help $word\` knows nothing" >>words.log ;;
+  esac
+  if [ -z "$line" ]; then
+    [ -n "$note" ] || echo "$name: neither a line nor a note" >>words.log
+    continue
+  fi
+  case $line in use\ *) : >line.ckl ;; *) cp head.ckl line.ckl ;; esac
+  case $line in
+  let\ * | use\ * | model\ * | fn\ f* | for\ * | while\ * | wrap\ * | seed* | save* | [a-z]\ *=\ * | z\[* | on_grad*) printf '%s\n' "$line" ;;
+  *) printf 'let result = %s\n' "$line" ;;
+  esac >>line.ckl
+  "$ckl" check line.ckl >out 2>&1 || { echo "$name: $line"; cat out; } >>lines.log
+done <rows
+cp words.log log
+test ! -s log
+tap_status $? 'each word is one of ckl' log
+cp lines.log log
+test ! -s log
+tap_status $? 'each line passes ckl check' log
+
+# answer LINE HELP: the line is an error that helps so, in a file and at the prompt
+answer() {
+  { cat head.ckl; printf '%s\n' "$1"; } >wrong.ckl
+  "$ckl" run wrong.ckl >out 2>&1
+  cp out log
+  grep -q -F -e "= help: $2" out
+  tap_status $? "in a file: $1" log
+  "$ckl" repl <wrong.ckl >out 2>&1
+  cp out log
+  grep -q -F -e "= help: $2" out
+  tap_status $? "at the prompt: $1" log
+}
+answer 'print(chr(3))' 'texts have no functions yet'
+answer 'let (u, s, w) = svd(x)' 'there is no linear algebra yet'
+answer 'print(clip(x, 0, 1))' 'here it is `clamp(x, 0, 1)`'
+answer 'for j in range(3) { print(j) }' 'here it is `for j in 0..n { print(j) }`; a range is written `0..n`'
+answer 'print(arange(3))' 'here it is `iota(n)`'
+answer 'print(torch.rand(2, 3))' 'here it is `uniform([2, 3])`'
+answer 'print(torch.nn.functional.relu(x))' 'functions have no prefix: `relu`'
+answer 'print(np.maximum(x, y))' 'here it is `max(x, y)`'
+answer 'print(x.unsqueeze(0))' 'here it is `expand(x, 0)`'
+answer 'print(loss.item())' 'here it is `float(x[0, 0])`; `int(x)` of ints'
+answer 'loss.backward()' 'here it is `let g = grad(loss, net)`; gradients are values'
+answer 'opt.zero_grad()' 'here it is `let g = grad(loss, net)`; gradients are values: there is nothing to set to zero'
+answer 'print(net.parameters())' 'here it is `params(net)`'
+answer 'print(x.T)' 'here it is `transpose(x)`'
+answer 'print(x.grad)' 'here it is `let g = grad(loss, net)`'
+answer 'print(x.shape)' 'a function is called with parentheses: `shape(x)`'
+answer 'print(sum(x, dim = 1))' 'did you mean `axis`?'
+answer 'let e = Embedding(3, 4)' '`use nn (Embedding)` brings it'
+answer 'let e = nn.Embedding(3, 4)' '`use nn` brings the module of that name'
+answer 'let e = nn.ReLU()' 'here it is `relu(x)`'
+answer 'let e = torch.nn.Embedding(3, 4)' '`use nn (Embedding)` brings it'
+answer 'fn f(a: Embedding) = a; print(f(net))' '`use nn (Embedding)` brings it'
+answer 'let w: float32[3] = ones([3])' 'here it is `f32`'
+answer 'print(sofmax(x))' 'did you mean `softmax`?'
+
+# a function made at the prompt is looked at when it runs
+printf 'fn f(a) = clip(a, 0, 1)\nf(ones([2]))\n' | "$ckl" repl >out 2>&1
+says out 'here it is `clamp(x, 0, 1)`' 'the evaluator gives the same answer'
+
+# a name of the program is its own
+printf 'fn clip(x) = min(x, 1)\nlet np = (a = 1)\nprint(clip(3), np.a)\n' >own.ckl
+gives 0 'what the program declares is no name of others' "$ckl" run own.ckl
+tap_done
