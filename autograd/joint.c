@@ -248,6 +248,24 @@ static Graph *make_forward(Split *s, const Val *saved, int nsaved)
   return gr_dce(s->to, g);
 }
 
+/* Every saved value is read by the backward: what is kept for nothing is memory that no plan can
+ * explain. */
+static void check_saved(const Joint *j)
+{
+  const Graph *g = gr_checked(j->backward, "split");
+  for (int k = 0; k < j->saved_count; k++) {
+    Val v = g->inputs[k];
+    bool used = false;
+    for (size_t i = 0; i < g->node_count && !used; i++)
+      for (uint32_t n = 0; n < g->nodes[i].operand_count && !used; n++)
+        used = val_eq(gr_operand(g, (uint32_t)i, (int)n), v);
+    for (size_t i = 0; i < g->output_count && !used; i++) used = val_eq(g->outputs[i], v);
+    if (!used)
+      mem_bug(g->arena->mem, "the backward of `%s` saves a value that it does not read: number %d",
+              g->name ? g->name : "?", k);
+  }
+}
+
 static void split(Split *s, const uint8_t *choice)
 {
   const JointWhole *w = s->w;
@@ -280,6 +298,7 @@ static void split(Split *s, const uint8_t *choice)
   out->saved_count = count;
   out->forward = make_forward(s, saved, count);
   if (!make_backward(s, saved, count)) s->joint = NULL;
+  if (s->joint && s->to->mem->check) check_saved(s->joint);
 }
 
 typedef struct SplitJob {
@@ -353,6 +372,7 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
     w->gives_grad[k] = true;
     gr_output(j, dx[number[k]]);
   }
+  gr_checked(j, "joint");
   return w;
 }
 

@@ -497,7 +497,7 @@ Graph *rm_apply(Arena *a, const Graph *g, const uint8_t *choice, uint32_t *split
   int code = mem_protect(a->mem, apply, &x);
   arena_free(&x.scratch);
   if (code != MEM_OK) mem_throw(a->mem, code);
-  return x.made;
+  return gr_checked(x.made, "remat");
 }
 
 Graph *rm_pass(Arena *a, const Graph *g)

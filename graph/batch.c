@@ -613,5 +613,5 @@ Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e)
     b.g->at = g->provs[c->prov];
     gr_check(b.g, c->kind, c->a, c->b, c->text);
   }
-  return b.g;
+  return gr_checked(b.g, "batch");
 }

@@ -132,7 +132,7 @@ const Graph *gr_drop_hooks(Arena *a, const Graph *g) {
     if (g->nodes[i].op != OP_HOOK) copy_node(d, &m, i, NULL);
   copy_checks(d, g);
   copy_outputs(d, &m);
-  return d;
+  return gr_checked(d, "drop hooks");
 }
 
 Graph *gr_clone(Arena *a, const Graph *g) {

@@ -196,5 +196,5 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
 }
 
 Graph *gr_dce(Arena *a, const Graph *g) {
-  return rebuild(a, g, NULL, NULL);
+  return gr_checked(rebuild(a, g, NULL, NULL), "dce");
 }

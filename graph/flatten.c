@@ -60,5 +60,5 @@ Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin) {
   put_in(&f, &m, true, 0);
   copy_outputs(f.d, &m);
   if (origin) *origin = f.origin;
-  return f.d;
+  return gr_checked(f.d, "flatten");
 }

@@ -367,9 +367,9 @@ static Graph *walk(Arena *a, const Graph *from, bool simplify) {
 }
 
 Graph *gr_fold(Arena *a, const Graph *from) {
-  return walk(a, from, false);
+  return gr_checked(walk(a, from, false), "fold");
 }
 
 Graph *gr_simplify(Arena *keep, Arena *temp, const Graph *g) {
-  return gr_dce(keep, walk(temp, g, true));
+  return gr_dce(keep, gr_checked(walk(temp, g, true), "simplify"));
 }

@@ -251,7 +251,11 @@ Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
 /* re-inserts size-1 axes, broadcasts to like */
 Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes);
 
-/* -- whole graphs. Each pass works on nested regions too. */
+/* -- whole graphs. Each pass works on nested regions too; what it gives is verified where Mem.check
+ * is set. */
+/* g, of which gr_verify holds, or a throw by mem_bug that names the pass; without Mem.check, or of
+ * NULL, nothing is done. */
+Graph *gr_checked(Graph *g, const char *pass);
 Graph *gr_clone(Arena *a, const Graph *g);
 /* Copies the nodes of src into dst with src's inputs bound to `args`; outputs go to `outs`. Spans
  * and names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by

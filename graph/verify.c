@@ -223,3 +223,27 @@ bool gr_verify(const Graph *g, GErr *e) {
   GErr scratch;
   return graph_ok(g, e ? e : &scratch, g->arena, 0);
 }
+
+typedef struct VerifyJob {
+  const Graph *g;
+  Arena scratch;
+  GErr e;
+  bool ok;
+} VerifyJob;
+
+static void verify_job(void *ud) {
+  VerifyJob *job = ud;
+  job->ok = graph_ok(job->g, &job->e, &job->scratch, 0);
+}
+
+Graph *gr_checked(Graph *g, const char *pass) {
+  if (!g || !g->arena->mem->check) return g;
+  VerifyJob job = {.g = g};
+  arena_init(&job.scratch, g->arena->mem);
+  int code = mem_protect(g->arena->mem, verify_job, &job);
+  arena_free(&job.scratch);
+  if (code != MEM_OK) mem_throw(g->arena->mem, code);
+  if (!job.ok)
+    mem_bug(g->arena->mem, "after `%s` of `%s`: %s", pass, g->name ? g->name : "?", job.e.text);
+  return g;
+}

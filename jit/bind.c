@@ -128,6 +128,8 @@ static bool bind_arena(Binder *w) {
   }
   w->b->arena_bytes = memplan(a, items, n);
   w->b->live_bytes = memplan_live(a, items, n, &w->b->peak_step);
+  if (a->mem->check && w->b->arena_bytes >= 0)
+    plan_check_places(a->mem, a, items, n, w->b->arena_bytes);
   for (size_t i = 0; i < n; i++) {
     w->b->bytes[of[i]] = items[i].bytes;
     bool there = items[i].first <= w->b->peak_step && w->b->peak_step <= items[i].last;

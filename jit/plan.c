@@ -105,8 +105,10 @@ static void touch(Plan *p, Place at, uint32_t step) {
   if (step > s->last) s->last = step;
 }
 
-/* v is read by the reference evaluator: everything that its tensor is made of is touched. */
+/* v is read by the reference evaluator: everything that its tensor is made of is touched. A token is
+ * made of nothing: what earlier effects read may be gone. */
 static void touch_made(Plan *p, Val v, uint32_t step) {
+  if (gr_type(p->g, v)->kind == TK_TOKEN) return;
   if (plan_there(p, v, step)) {
     touch(p, p->place[plan_index(p->g, v)], step);
     return;
@@ -271,6 +273,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   lifetimes(p);
   dues(p);
   p->forward_end = forward_end(p, temp);
+  if (a->mem->check) plan_check(p, temp);
   return p;
 }
 

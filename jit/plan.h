@@ -99,6 +99,11 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
                 bool apart);
 /* Bytes that the arena of such a plan has at least: those of values, no panels. 0: not known. */
 int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env);
+/* -- plan_check.c: throw by mem_bug where a law of plans does not hold */
+void plan_check(const Plan *p, Arena *temp);
+/* The places that memplan gave to items, in an arena of so many bytes. */
+void plan_check_places(Mem *mem, Arena *temp, const MemItem *items, size_t n, int64_t arena);
+
 static inline uint32_t plan_index(const Graph *g, Val v) {
   return g->nodes[v.node].result0 + v.res;
 }

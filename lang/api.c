@@ -8,6 +8,7 @@
  */
 #include "ckl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "autograd/remat.h"
@@ -81,7 +82,8 @@ static ckl_status status_of(Session *s, int code, bool ran) {
     return CKL_ENOMEM;
   case MEM_ERR_INTERRUPT: return CKL_EINTERRUPT;
   default:
-    dg_error(&s->diags, ERR_BUG, (Span){0}, "an invariant of ckl does not hold (code %d)", code);
+    if (code != MEM_ERR_BUG) snprintf(s->mem.bug, sizeof s->mem.bug, "code %d", code);
+    dg_error(&s->diags, ERR_BUG, (Span){0}, "an invariant of ckl does not hold: %s", s->mem.bug);
     return CKL_EINTERNAL;
   }
 }

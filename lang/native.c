@@ -107,7 +107,7 @@ static Jit *open_jit(Session *s) {
   if (s->jit) return s->jit;
   JitConfig c = {.walk = s->config.cpu == CPU_LOOPS,
                  .profile = s->config.profile,
-                 .check = getenv("CKL_CHECK_MEMORY") != NULL};
+                 .check = s->mem.check};
   EngConfig *g = &c.engine;
   *g = (EngConfig){.level = (EngLevel)s->config.level,
                    .threads = s->config.threads,

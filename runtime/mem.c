@@ -44,6 +44,8 @@ void mem_init(Mem *m, MemHook hook, void *ud) {
   memset(m, 0, sizeof *m);
   m->hook = hook ? hook : libc_hook;
   m->ud = ud;
+  const char *check = getenv("CKL_CHECK");
+  m->check = check && *check && strcmp(check, "0");
 }
 
 void mem_close(Mem *m) {
@@ -250,6 +252,14 @@ void mem_throw(Mem *m, int code) {
   if (!jump) abort(); /* a caller outside every mem_protect: there is nowhere to go */
   jump->code = code == MEM_OK ? MEM_ERR_BUG : code;
   longjmp(jump->env, 1);
+}
+
+void mem_bug(Mem *m, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(m->bug, sizeof m->bug, fmt, ap);
+  va_end(ap);
+  mem_throw(m, MEM_ERR_BUG);
 }
 
 /* ---- the pool -------------------------------------------------------------------------------- */

@@ -60,6 +60,8 @@ typedef struct Mem {
   ArenaChunk *chunks; /* freed by arenas, the one freed last first; in no other number here */
   size_t chunk_bytes;
   MemJump *jump;                                 /* innermost protected call */
+  bool check;    /* invariants are tested between passes and steps: CKL_CHECK is set, and not 0 */
+  char bug[240]; /* which invariant is broken: of mem_bug */
   Spill *spill; /* where data of device spill lies (runtime/spill.h); NULL: as all data */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
@@ -145,10 +147,12 @@ void arena_rewind(Arena *a, ArenaMark m);
     (items)[(count)++] = (x);                                                                      \
   } while (0)
 
-/* A broken invariant is an error of the session (MEM_ERR_BUG), never an abort. */
+/* A broken invariant is an error of the session (MEM_ERR_BUG) with a text that says which, never an
+ * abort. */
+_Noreturn void mem_bug(Mem *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define CK_ASSERT(m, cond)                                                                         \
   do {                                                                                             \
-    if (!(cond)) mem_throw((m), MEM_ERR_BUG);                                                      \
+    if (!(cond)) mem_bug((m), "%s, in %s", #cond, __func__);                                       \
   } while (0)
 
 #endif
