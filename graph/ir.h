@@ -10,6 +10,7 @@
 #define CKL_GRAPH_IR_H
 
 #include "graph/dim.h"
+#include "runtime/interrupt.h"
 #include "runtime/tensor.h"
 
 typedef enum OpCode {
@@ -298,7 +299,7 @@ Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);
 /* -- running (graph/run.c): the reference evaluator over runtime/ref.h. */
 typedef struct RunCtx {
   Mem *mem;
-  const volatile bool *interrupt; /* polled between nodes and inside long kernels; may be NULL */
+  const Interrupt *interrupt; /* polled between nodes and inside long kernels; may be NULL */
   const int64_t *env;             /* value of every symbol of g->dims */
   /* effects: print and host calls; NULL = an error when one is met */
   bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,

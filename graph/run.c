@@ -376,7 +376,7 @@ static bool run_LOOP(Run *r) {
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
   bool ok = true;
   for (int64_t turn = 0; turn < count && ok; turn++) {
-    if (r->c->interrupt && *r->c->interrupt) {
+    if (interrupt_asked(r->c->interrupt)) {
       /* a region may have no nodes */
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
       break;
@@ -438,7 +438,7 @@ static bool run_MAP(Run *r) {
     if (ok && !res[i]) ok = fail(r);
   }
   for (int64_t k = 0; k < count && ok; k++) {
-    if (r->c->interrupt && *r->c->interrupt) {
+    if (interrupt_asked(r->c->interrupt)) {
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
       break;
     }
@@ -779,7 +779,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
   for (; node < g->node_count; node++) {
     const GNode *n = &g->nodes[node];
     if (n->op == OP_INPUT) continue;
-    if (c->interrupt && *c->interrupt) {
+    if (interrupt_asked(c->interrupt)) {
       ok = gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
       break;
     }

@@ -106,8 +106,8 @@ ckl_session *ckl_open(const ckl_config *config);
 /* [-] NULL is fine; values still held become unusable except ckl_release. Not for a busy one. */
 void ckl_close(ckl_session *s);
 const char *ckl_cpu_name(size_t i); /* [-] of ckl_config.cpu; NULL past the end */
-/* Asks the running call to stop soon; the only call allowed from another thread or a signal
- * handler. [-] */
+/* Asks the running call to stop soon; where none runs it does nothing. The only call allowed from
+ * another thread or a signal handler, at any time until ckl_close is called. [-] */
 void ckl_interrupt(ckl_session *s);
 /* Forgets variables, declarations, compiled functions and diagnostics. Of values that are held
  * numbers, texts, tensors, and lists and tuples of these stay; others become (). So it is with each

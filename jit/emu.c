@@ -49,7 +49,7 @@ struct Emu {
   int count[STATES];                /* of those that are not READY */
   int by;                           /* of this round: to the next fiber, 1 or -1 */
   Context home;
-  const volatile bool *interrupt;
+  const Interrupt *interrupt;
   Mem *mem;
   KernelFn f;
   void *const *buf;
@@ -127,7 +127,7 @@ static void start_at(Fiber *f, char *stack) {
 
 /* ---- what threads call ---- */
 
-ON_FIBER static bool interrupted(const Emu *b) { return b->interrupt && *b->interrupt; }
+ON_FIBER static bool interrupted(const Emu *b) { return interrupt_asked(b->interrupt); }
 
 /* The next fiber from number i on that is ready, or the one that runs the block. */
 ON_FIBER static Context *next_from(Emu *b, int i) {
@@ -241,7 +241,7 @@ static bool make_scratch(Emu *b, size_t bytes) {
 }
 
 bool emu_run(Emu *b, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
-             int64_t local_bytes, KStatus *st, const volatile bool *interrupt, Err *e) {
+             int64_t local_bytes, KStatus *st, const Interrupt *interrupt, Err *e) {
   if (!make_scratch(b, (size_t)local_bytes + 128)) return err_nomem(e, NULL);
   b->f = f;
   b->buf = buf;

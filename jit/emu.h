@@ -30,6 +30,6 @@ void emu_close(Emu *u); /* NULL is fine */
  * became true, or where threads wait for one another for ever: at a barrier or shuffle that not
  * all of them reach. */
 bool emu_run(Emu *u, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
-             int64_t local_bytes, KStatus *st, const volatile bool *interrupt, Err *e);
+             int64_t local_bytes, KStatus *st, const Interrupt *interrupt, Err *e);
 
 #endif

@@ -63,7 +63,7 @@ struct Engine {
   bool awake;
   char *scratch;
   size_t scratch_each, scratch_size;
-  KStatus status; /* of the kernel that runs */
+  KStatus *status, own; /* of the kernel that runs; where the configuration gives none */
   FILE *perf;
   EngCount count;
 };
@@ -200,6 +200,7 @@ static void open_rest(void *ud) {
 Engine *eng_open(Mem *m, const EngConfig *c) {
   Engine *g = mem_need(m, NULL, 0, sizeof *g);
   *g = (Engine){.mem = m};
+  g->status = c->status ? c->status : &g->own;
   arena_init(&g->arena, m);
   int code = mem_protect(m, open_rest, &(Opening){g, c});
   if (code == MEM_OK) return g;
@@ -461,8 +462,8 @@ EngKernel *eng_known(Engine *g, const Kernel *k) {
 
 /* One step of waiting for a kernel; false when interrupted. In a child after fork the parent's
  * requests are lost, so they are made again. */
-static bool step(Engine *g, EngKernel *k, const volatile bool *interrupt) {
-  if (interrupt && *interrupt) return false;
+static bool step(Engine *g, EngKernel *k, const Interrupt *interrupt) {
+  if (interrupt_asked(interrupt)) return false;
   if (!work_poll(g->workers, 20) && k->state == ASKED) {
     if (k->again) fail(g, k, "the code generator is gone", 26);
     k->again = true;
@@ -477,7 +478,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *interrupt, Err *e) {
+bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e) {
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) {
     if (k[i]->state == ASKED) {
@@ -582,45 +583,39 @@ static int64_t piece(int64_t turns, int64_t work, int threads) {
 }
 
 static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
-                     int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
+                     int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
   Err e = {.text = "out of memory"};
   unsigned old = set_float_control();
   if (!g->emu) g->emu = emu_open(g->mem);
   bool ok = g->emu && emu_run(g->emu, f, buf, arg, turns, local_bytes, st, interrupt, &e);
   restore_float_control(old);
-  if (interrupt && *interrupt) return false;
+  if (interrupt_asked(interrupt)) return false;
   if (ok) return true;
   log_line(g, "the emulator gives up: %s", e.text);
   st->failed = 1;
   return true;
 }
 
-/* The status is the engine's own while kernels run, so that eng_stop may write to it at any
- * time. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
-             int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt) {
+             int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
   if (g->config.emulate) return emulated(g, f, buf, arg, turns, local_bytes, st, interrupt);
-  g->status = (KStatus){0, 0};
-  Run r = {f, buf, arg, &g->status, g->scratch, g->scratch_each};
-  if (turns <= 0) return !(interrupt && *interrupt);
+  g->status->failed = 0;
+  Run r = {f, buf, arg, g->status, g->scratch, g->scratch_each};
+  if (turns <= 0) return !interrupt_asked(interrupt);
   if (work < turns) work = turns;
   int threads = work < (int64_t)OPS_PER_US * SERIAL_US ? 1 : pool_threads(g->pool);
   int64_t n = piece(turns, work, threads);
   bool all = true;
   if (threads > 1) {
-    all = pool_run(g->pool, run_piece, &r, turns, n, interrupt, &g->status.stop);
+    all = pool_run(g->pool, run_piece, &r, turns, n, interrupt);
   } else {
     for (int64_t lo = 0; lo < turns && all; lo += n) {
-      all = !(interrupt && *interrupt);
+      all = !interrupt_asked(interrupt);
       if (all) run_piece(&r, lo, turns - lo > n ? lo + n : turns, 0);
     }
   }
-  if (g->status.failed) st->failed = 1;
-  return all && !g->status.stop;
-}
-
-void eng_stop(Engine *g) {
-  g->status.stop = 1;
+  if (g->status->failed) st->failed = 1;
+  return all && !interrupt_asked(&g->status->stop);
 }
 
 int eng_threads(const Engine *g) {

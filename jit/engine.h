@@ -24,6 +24,9 @@ typedef struct EngConfig {
   const char *record;    /* folder: the text of each kernel asked for goes to HASH.ckk there */
   bool emulate;          /* kernels run as on a GPU, in jit/emu.h; none are kept or installed */
   bool perf_map;         /* write /tmp/perf-PID.map */
+  /* What kernels get, in memory that outlives the engine: setting its `stop` makes the kernel that
+   * runs return soon, in the middle of its turns. NULL: nobody will. */
+  KStatus *status;
   /* One line: why something is compiled, or what was rejected. */
   void (*log)(void *ud, const char *text);
   void *ud;
@@ -51,7 +54,7 @@ EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
 EngKernel *eng_known(Engine *g, const Kernel *k);
 /* Waits until all are loaded. False with `e` when one failed (the code generator's message), or
  * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
-bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const volatile bool *interrupt, Err *e);
+bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e);
 KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
 /* What the code generator makes of a kernel, as text: one of the CODEGEN_DUMP flags
  * (jit/codegen.h). False with `e`. Throws when out of memory. */
@@ -59,13 +62,10 @@ bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 
 /* Runs all `turns`, on as many threads as pay (`work`: a guess of elementary operations in all;
  * small work runs on the calling thread). `scratch`: room for local_bytes per thread, made by
- * eng_scratch. False when interrupted. Floating-point control is set to the language's and
- * restored. */
+ * eng_scratch. False when interrupted or stopped. Floating-point control is set to the language's
+ * and restored. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
-             int64_t work, int64_t local_bytes, KStatus *st, const volatile bool *interrupt);
-/* Makes the kernel that runs now return soon, in the middle of its turns; eng_run is then false.
- * For another thread or a signal handler. */
-void eng_stop(Engine *g);
+             int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt);
 int eng_threads(const Engine *g);
 /* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at
  * first. */

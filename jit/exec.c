@@ -263,7 +263,7 @@ static bool walk(Exec *x, const Step *s, const Kernel *k, const BoundLaunch *l, 
   bool ok = buffer_sizes(x, s, elements) || gerr_set(x->e, ERR_BUG, -1, "a buffer without size");
   for (int64_t lo = 0; lo < l->turns && !st->failed && ok;) {
     int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
-    if (x->c->interrupt && *x->c->interrupt) ok = stopped(x);
+    if (interrupt_asked(x->c->interrupt)) ok = stopped(x);
     else if (!lp_run_within(m, k, x->f->bufs, elements, l->args, lo, hi, st, &e)) {
       ok = e.nomem ? no_memory(x)
                    : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
@@ -624,7 +624,7 @@ static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor 
   for (size_t i = 0; i < f->plan->g->input_count; i++) {
     if (!same_input(&x, i)) return gr_check_inputs(f->g, c->env, in, e, at);
   }
-  if (c->interrupt && *c->interrupt) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+  if (interrupt_asked(c->interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m);
   Account account;

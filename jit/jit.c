@@ -130,7 +130,7 @@ static bool ask(JitFn *f, bool known, Err *why) {
   return true;
 }
 
-static bool receive(JitFn *f, const volatile bool *interrupt, Err *why) {
+static bool receive(JitFn *f, const Interrupt *interrupt, Err *why) {
   if (f->reference) return true;
   size_t n = f->plan->low.count;
   if (!eng_wait(f->j->engine, f->kernels, n, interrupt, why)) return false;
@@ -189,18 +189,18 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   return f;
 }
 
-static bool code(JitFn *f, bool known, const volatile bool *interrupt, GErr *e) {
+static bool code(JitFn *f, bool known, const Interrupt *interrupt, GErr *e) {
   Jit *j = f->j;
   Err why = {0};
   double start = now();
   bool ok = !j->engine || (ask(f, known, &why) && receive(f, interrupt, &why));
   j->count.code_seconds += now() - start;
   if (ok) return true;
-  if (interrupt && *interrupt) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+  if (interrupt_asked(interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   return gerr_set(e, ERR_BUG, -1, "%s", why.text);
 }
 
-bool jit_code(JitFn *f, const volatile bool *interrupt, GErr *e) {
+bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
   return code(f, false, interrupt, e);
 }
 
@@ -214,7 +214,7 @@ static JitFn *plan(Jit *j, const Graph *g, const int64_t *env) {
 }
 
 static JitFn *compile(Jit *j, const Graph *g, const int64_t *env, bool known,
-                      const volatile bool *interrupt, GErr *e) {
+                      const Interrupt *interrupt, GErr *e) {
   size_t mark = mem_pool_mark(j->mem);
   JitFn *f = plan(j, g, env);
   bool ok = f->kept = code(f, known, interrupt, e);
@@ -222,7 +222,7 @@ static JitFn *compile(Jit *j, const Graph *g, const int64_t *env, bool known,
   return ok ? f : NULL;
 }
 
-JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const volatile bool *interrupt,
+JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt,
                    GErr *e) {
   return compile(j, g, env, false, interrupt, e);
 }

@@ -38,7 +38,7 @@ Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 /* `g` must outlive the result. `env`: sizes for which the order of kernels is good (others work as
  * well), or NULL. NULL with `e` when code could not be had, or `interrupt` (may be
  * NULL) became true (e->interrupted); throws when out of memory. */
-JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const volatile bool *interrupt,
+JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt,
                    GErr *e);
 /* The same where all code was made before: NULL where some would have to be generated. */
 JitFn *jit_compile_known(Jit *j, const Graph *g, const int64_t *env);
@@ -49,7 +49,7 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
 /* A function before its code is made: enough for jit_peak and jit_print_plan. Never NULL. */
 JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
 /* Its code, as jit_compile makes it; false with `e`. */
-bool jit_code(JitFn *f, const volatile bool *interrupt, GErr *e);
+bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e);
 /* JitPeak.arena of such a function is at least this, found in a third of the time. */
 int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env);
 

@@ -206,9 +206,9 @@ int64_t lp_turns(const Kernel *k, const int64_t *args);
 
 /* -- code. A target's host function: turns lo .. hi-1 of the outermost LP_PAR. */
 typedef struct KStatus {
-  volatile int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
-                              evaluator for the message */
-  volatile int32_t stop;   /* set from outside: long LP_FOR loops return early */
+  _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
+                             evaluator for the message */
+  Interrupt stop;         /* set from outside: long LP_FOR loops return early */
 } KStatus;
 typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
                          KStatus *st);

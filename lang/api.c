@@ -44,7 +44,7 @@ static ckl_status begin(Session *s) {
   dg_clear(&s->diags);
   arena_rewind(&s->notes, s->notes_start);
   s->text_out = NULL;
-  s->interrupt = false;
+  interrupt_set(&s->kernel.stop, false);
   s->running = (Span){0};
   s->mem.refused = 0;
   native_awake(s, true);
@@ -217,8 +217,7 @@ void ckl_close(ckl_session *k) {
 }
 
 void ckl_interrupt(ckl_session *k) {
-  k->s.interrupt = true;
-  native_stop(&k->s);
+  interrupt_set(&k->s.kernel.stop, true);
 }
 
 /* Whether v is data alone: it refers to no tree, name or tape. */

@@ -840,7 +840,7 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
     /* now: what an effect puts on the pool lives as long as its step */
     if (n->joint && n->joint->hosts) state.host[i] = host_run(s, n->joint->hosts, n->refs, c->at);
   }
-  RunCtx run = {.mem = &s->mem, .interrupt = &s->interrupt, .env = z.n, .effect = run_effect,
+  RunCtx run = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = z.n, .effect = run_effect,
                 .ud = &state, .owned = take_over(c, k, in)};
   *e = (GErr){.code = ERR_BUG, .operand = -1};
   if (!(k->backend ? backend_run(k->backend, &run, in, out, e, &where, c->at)

@@ -1127,7 +1127,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   size_t total = g->output_count;
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
   RunCtx ctx = {
-      .mem = &s->mem, .interrupt = &s->interrupt, .env = env, .effect = effect_run, .ud = s};
+      .mem = &s->mem, .interrupt = &s->kernel.stop, .env = env, .effect = effect_run, .ud = s};
   Value *refs = c->hosts ? host_refs(s, c->hosts, &flat) : NULL;
   if (c->hosts) {
     ctx.effect = host_effect;

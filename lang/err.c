@@ -188,7 +188,7 @@ void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
 }
 
 void poll_interrupt(Session *s, Span at) {
-  if (!s->interrupt) return;
+  if (!interrupt_asked(&s->kernel.stop)) return;
   Diag *d = err(s, ERR_INTERRUPT, at, "interrupted");
   (void)d;
   mem_throw(&s->mem, MEM_ERR_INTERRUPT);

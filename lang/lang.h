@@ -7,6 +7,7 @@
 #ifndef CKL_LANG_LANG_H
 #define CKL_LANG_LANG_H
 
+#include "jit/loop.h"
 #include "lang/value.h"
 
 /* ---- modules */
@@ -135,7 +136,7 @@ struct Session {
   struct Captures *captures; /* lang/capture.c */
   struct Compiler *compiler; /* lang/backend.c; NULL: none of the host */
   bool busy;                 /* a call of the API runs */
-  volatile bool interrupt;
+  KStatus kernel;            /* of machine code; its `stop` is what ckl_interrupt sets */
   Obj *dying;         /* objects to free without recursion */
   bool draining;
   uint8_t logs[LOG_COUNT];

@@ -83,10 +83,6 @@ void native_awake(Session *s, bool on) {
   if (s->jit && jit_engine(s->jit)) eng_awake(jit_engine(s->jit), on);
 }
 
-void native_stop(Session *s) {
-  if (s->jit && jit_engine(s->jit)) eng_stop(jit_engine(s->jit));
-}
-
 void native_counts(const Session *s, JitCount *jit, EngCount *eng) {
   *jit = (JitCount){0};
   *eng = (EngCount){0};
@@ -116,6 +112,7 @@ static Jit *open_jit(Session *s) {
                    .cache = s->config.cache,
                    .emulate = s->config.cpu == CPU_EMULATOR,
                    .perf_map = s->config.perf_map,
+                   .status = &s->kernel,
                    .log = jit_line,
                    .ud = s};
   eng_find(&s->perm, g);
@@ -218,7 +215,7 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   GErr why = {0};
   double start = native_clock();
   if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
-  if (jit_code(n->planned, &s->interrupt, &why)) n->fn = n->planned;
+  if (jit_code(n->planned, &s->kernel.stop, &why)) n->fn = n->planned;
   else jit_free(n->planned);
   n->planned = NULL;
   if (n->fn) {
@@ -360,7 +357,7 @@ void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at) {
   JitConfig walk = {.walk = true, .engine = {.level = (EngLevel)s->config.level}};
   Jit *j = stage >= STAGE_LLVM ? open_jit(s) : jit_open(&s->mem, &walk);
   size_t mark = mem_pool_mark(&s->mem);
-  JitFn *f = jit_compile(j, g, NULL, &s->interrupt, &e);
+  JitFn *f = jit_compile(j, g, NULL, &s->kernel.stop, &e);
   if (j != s->jit) jit_close(j); /* f keeps it */
   if (!f) fail(s, ERR_NO_CODE, at, "no machine code: %s", e.text);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);

@@ -201,7 +201,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     in[i] = tensor_of(s, v[i], at);
     if (!s->modes.no_grad && wants_grad(s, v[i])) track = true;
   }
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly};
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->kernel.stop, .anomaly = s->modes.anomaly};
   if (!native_op(s, &ctx, op, attrs, nattrs, in, n, res, nout, &e)) {
     if (e.interrupted) poll_interrupt(s, at);
     fail_gerr(s, at, &e);

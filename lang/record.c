@@ -187,7 +187,7 @@ static bool run_node(Run *r, uint32_t i) {
     any |= tracked[k] = wants_grad(s, v[k]);
   }
   *r->at = g->provs[n->prov];
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt, .env = r->env};
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = r->env};
   c.anomaly = r->at->anomaly || (r->anomaly && s->modes.anomaly);
   if (n->region_count && any) {
     if (!run_region(r, i, in, t, tracked, out, outs, &c)) return false;
@@ -321,7 +321,7 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
   Session *s = r->s;
   GErr *e = r->e;
   size_t nout = n->out_count, all = nout;
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env};
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env};
   if (n->joint) all = n->joint->joint->forward->output_count;
   Tensor **out = ARENA_ARRAY(r->temp, Tensor *, all + 1);
   if (n->joint ? !native_run(s, &n->joint->forward, n->joint->joint->forward, "a backward", &c,

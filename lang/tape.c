@@ -369,7 +369,7 @@ void tape_need(Session *s, TapeNode *n) {
   Tensor **got = ARENA_ARRAY(&s->scratch, Tensor *, ns + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env, .effect = told};
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env, .effect = told};
   if (!native_run(s, &n->joint->again_code, g, "a forward", &c, n->inputs, got, &e, &at))
     fail_gerr(s, n->span, &e);
   Tensor **saved = mem_try(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *saved);
@@ -482,8 +482,8 @@ static Tensor *add(Sweep *w, Tensor *a, Tensor *b, const TapeNode *n) {
   Session *s = w->s;
   Tensor *in[2] = {a, b}, *out = NULL;
   GErr e = {.code = ERR_BUG};
-  RunCtx c = {
-      .mem = &s->mem, .interrupt = &s->interrupt, .anomaly = s->modes.anomaly || n->modes.anomaly};
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop,
+              .anomaly = s->modes.anomaly || n->modes.anomaly};
   if (!native_op(s, &c, OP_ADD, NULL, 0, in, 2, &out, 1, &e))
     backward_error(w, n, &e, n->span);
   return out;
@@ -550,7 +550,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
                           bool dies, Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->interrupt, .env = n->env,
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env,
                 .anomaly = s->modes.anomaly};
   size_t nin = n->in_count;
   if (n->joint) {

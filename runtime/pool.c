@@ -54,7 +54,7 @@ struct Pool {
   PoolFn f;
   void *ud;
   int64_t chunk;
-  const volatile bool *interrupt;
+  const Interrupt *interrupt;
   Range *range; /* one for each thread in use */
   int range_count;
   _Alignas(LINE) _Atomic uint32_t state;
@@ -131,7 +131,7 @@ static void work(Pool *p, int thread) {
   for (int i = 0; i < p->range_count; i++) {
     Range *r = &p->range[(thread + i) % p->range_count];
     for (int64_t lo, hi;;) {
-      if (p->interrupt && *p->interrupt)
+      if (interrupt_asked(p->interrupt))
         atomic_store_explicit(&p->interrupted, true, memory_order_relaxed);
       if (atomic_load_explicit(&p->interrupted, memory_order_relaxed)) return;
       if (!take(r, p->chunk, &lo, &hi)) break;
@@ -254,9 +254,9 @@ static bool here(const Pool *p) {
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-static bool serial(PoolFn f, void *ud, int64_t n, int64_t chunk, const volatile bool *interrupt) {
+static bool serial(PoolFn f, void *ud, int64_t n, int64_t chunk, const Interrupt *interrupt) {
   for (int64_t lo = 0; lo < n; lo += chunk) {
-    if (interrupt && *interrupt) return false;
+    if (interrupt_asked(interrupt)) return false;
     f(ud, lo, n - lo > chunk ? lo + chunk : n, 0);
   }
   return true;
@@ -274,9 +274,8 @@ static void cut(Pool *p, int64_t n, int64_t chunk) {
   }
 }
 
-bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const volatile bool *interrupt,
-              volatile int32_t *stop) {
-  if (n <= 0) return !(interrupt && *interrupt);
+bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const Interrupt *interrupt) {
+  if (n <= 0) return !interrupt_asked(interrupt);
   if (chunk < 1) chunk = 1;
   /* ranges end at multiples of a chunk that may lie past n */
   if (n > INT64_MAX / 2 || chunk > n) chunk = n;
@@ -295,7 +294,6 @@ bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const volat
   atomic_fetch_and(&p->state, ~(uint32_t)OPEN);
   for (int spins = 1; atomic_load(&p->state) % OPEN; spins++) {
     relax();
-    if (interrupt && *interrupt && stop) *stop = 1;
     if (spins % SPINS == 0) sched_yield();
   }
   return !atomic_load_explicit(&p->interrupted, memory_order_relaxed);

@@ -7,6 +7,7 @@
 #ifndef CKL_RUNTIME_POOL_H
 #define CKL_RUNTIME_POOL_H
 
+#include "runtime/interrupt.h"
 #include "runtime/mem.h"
 
 typedef struct Pool Pool;
@@ -34,10 +35,8 @@ void pool_end(Pool *p);
 /* Runs f for turns 0 .. n-1 in pieces of at most `chunk` turns (at least 1), each turn once, on the
  * caller and the other threads, and returns when all is done. Each thread starts in its own part of
  * the turns, the same one in each loop, and helps others afterwards. False when `interrupt` (may be
- * NULL) was seen true: it is read before each piece, and pieces that were begun are finished.
- * `stop` (may be NULL) is then set to 1 by a thread that has nothing else to do. In a child after
- * fork, where the threads are not, all turns run on the caller. Not from inside f. */
-bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const volatile bool *interrupt,
-              volatile int32_t *stop);
+ * NULL) was seen set: it is read before each piece, and pieces that were begun are finished. In a
+ * child after fork, where the threads are not, all turns run on the caller. Not from inside f. */
+bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const Interrupt *interrupt);
 
 #endif

@@ -10,6 +10,7 @@
 #ifndef CKL_RUNTIME_REF_H
 #define CKL_RUNTIME_REF_H
 
+#include "runtime/interrupt.h"
 #include "runtime/tensor.h"
 
 typedef struct RefErr {
@@ -19,7 +20,7 @@ typedef struct RefErr {
 
 typedef struct Ref {
   Mem *mem;
-  const volatile bool *interrupt; /* polled every few ms; may be NULL */
+  const Interrupt *interrupt; /* polled every few ms; may be NULL */
   RefErr err;
   int level; /* 0: the fastest contraction kernels this CPU has; 1 plain C, 2 AVX2,
   3 AVX-512 at most

@@ -35,7 +35,7 @@ void *ref_fail_at(Ref *r, int kind, int rank, const int64_t *dim, int64_t at, co
 /* Whether to stop: true once the session was interrupted, with r->err filled. A kernel calls it at
  * least every few 100,000 elementary steps. */
 static inline bool ref_stopped(Ref *r) {
-  if (!r->interrupt || !*r->interrupt) return false;
+  if (!interrupt_asked(r->interrupt)) return false;
   ref_fail(r, REF_INTERRUPT, "interrupted");
   return true;
 }

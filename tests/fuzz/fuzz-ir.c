@@ -6,7 +6,7 @@
 #include "autograd/remat.h"
 #include "mutate.h"
 
-static volatile bool stop;
+static Interrupt stop;
 
 static void on_alarm(int sig)
 {

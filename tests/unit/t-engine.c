@@ -447,7 +447,7 @@ static void t_interrupt(void) {
   begin(&t, "hang");
   start(&t);
   EngKernel *k = ask(&t, 1);
-  volatile bool interrupt = true;
+  Interrupt interrupt = 1;
   check(!eng_wait(t.g, &k, 1, &interrupt, &t.e));
   check_str(t.e.text, "interrupted");
   check_ptr(eng_code(k), ==, NULL);
@@ -628,7 +628,7 @@ static void t_run(int threads) {
       if (works_[w] < 40000 && turns[i] < 40000) check_int(s.pieces, <=, 1);
       if (works_[w] == INT64_MAX) check_int(s.longest, <=, 1);
     }
-  volatile bool interrupt = true;
+  Interrupt interrupt = 1;
   Seen s = {0};
   KStatus st = {0, 0};
   void *buf[1] = {&s};
@@ -644,23 +644,26 @@ static void long_turn(void *const *buf, const int64_t *arg, int64_t lo, int64_t 
                       KStatus *st) {
   (void)arg, (void)lo, (void)hi, (void)local;
   for (int64_t *turns = buf[0]; !st->stop; ++*turns) {
-    if (*turns == 1000) eng_stop(buf[1]); /* as a signal handler does */
+    if (*turns == 1000) interrupt_set(buf[1], true); /* as a signal handler does */
   }
 }
 
 static void t_stop(void) {
   Test t;
+  KStatus session = {0, 0};
   begin(&t, "");
+  t.config.status = &session;
   start(&t);
   for (int round = 0; round < 2; round++) {
     int64_t turns = 0;
-    void *buf[2] = {&turns, t.g};
+    void *buf[2] = {&turns, &session.stop};
     KStatus st = {0, 0};
     int64_t work = round ? 100 : 1000000000;
     check(!eng_run(t.g, long_turn, buf, NULL, 1, work, 0, &st, NULL));
     check_int(turns, >=, 1000);
     Seen s = {0};
     buf[0] = &s;
+    interrupt_set(&session.stop, false);
     check(eng_run(t.g, look_around, buf, NULL, 18, 18, 0, &st, NULL)); /* well again */
     check_int(s.turns, ==, 18);
     check_int(st.failed, ==, 0);

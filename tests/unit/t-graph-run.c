@@ -199,7 +199,7 @@ static void t_errors(void)
   check_has(e.text, "7");
   check_uint(at.span.lo, ==, 30);
   check(out == NULL);
-  bool stop = true;
+  Interrupt stop = 1;
   c.interrupt = &stop;
   check(!gr_run(g, &c, in, &out, &e, &at));
   check(e.interrupted && e.code == ERR_INTERRUPT);

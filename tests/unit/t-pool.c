@@ -23,7 +23,7 @@ typedef struct Seen {
   int64_t n, chunk;
   int threads;
   _Atomic int64_t by[POOL_MOST];
-  volatile bool interrupt;
+  Interrupt interrupt;
   int64_t interrupt_at;
 } Seen;
 
@@ -63,7 +63,7 @@ static void try_one(Pool *p, Seen *s, int64_t n, int64_t chunk) {
   s->n = n;
   s->chunk = chunk;
   s->threads = pool_threads(p);
-  check(pool_run(p, visit, s, n, chunk, NULL, NULL));
+  check(pool_run(p, visit, s, n, chunk, NULL));
   check_int(s->wrong, ==, 0);
   int64_t bad = 0;
   for (int64_t i = 0; i < n; i++) bad += s->turn[i] != 1;
@@ -107,7 +107,7 @@ static void t_shared(void) {
   s.n = 600;
   s.chunk = 1;
   s.threads = 3;
-  check(pool_run(p, slow, &s, 600, 1, NULL, NULL));
+  check(pool_run(p, slow, &s, 600, 1, NULL));
   for (int i = 0; i < 3; i++) check_int(s.by[i], >, 20);
   pool_close(p);
 }
@@ -130,7 +130,7 @@ static void t_home(void) {
   for (int round = 0; round < 1000 && (round < 20 || !whole); round++) {
     if (round < 20) whole = 0;
     nanosleep(&(struct timespec){0, 2000000}, NULL); /* they sleep */
-    check(pool_run(p, at_home, &whole, 6, 1, NULL, NULL));
+    check(pool_run(p, at_home, &whole, 6, 1, NULL));
   }
   check_int(whole, >, 0);
   pool_close(p);
@@ -142,22 +142,21 @@ static void t_interrupt(int threads) {
   mem_init(&m, NULL, NULL);
   Pool *p = opened(&m, threads);
   for (int round = 0; round < 100; round++) {
-    volatile int32_t stop = 0;
     memset(&s, 0, sizeof s);
     s.n = MOST;
     s.chunk = 3;
     s.threads = threads;
     s.interrupt_at = 1 + round;
-    check(!pool_run(p, visit, &s, MOST, 3, &s.interrupt, &stop));
+    check(!pool_run(p, visit, &s, MOST, 3, &s.interrupt));
     check_int(s.wrong, ==, 0);
     check_int(s.pieces, <=, s.interrupt_at + threads);
     try_one(p, &s, 100, 3); /* usable afterwards */
   }
   s.interrupt = true;
   s.pieces = 0;
-  check(!pool_run(p, visit, &s, MOST, 3, &s.interrupt, NULL));
+  check(!pool_run(p, visit, &s, MOST, 3, &s.interrupt));
   check_int(s.pieces, ==, 0);
-  check(!pool_run(p, visit, &s, 0, 3, &s.interrupt, NULL));
+  check(!pool_run(p, visit, &s, 0, 3, &s.interrupt));
   pool_close(p);
 }
 
@@ -176,7 +175,7 @@ static void t_fork(bool started) {
     s.n = 1000;
     s.chunk = 1;
     s.threads = 3;
-    bool ok = pool_run(p, visit, &s, 1000, 1, NULL, NULL) && s.pieces == 1000 && !s.wrong;
+    bool ok = pool_run(p, visit, &s, 1000, 1, NULL) && s.pieces == 1000 && !s.wrong;
     if (started && s.by[0] != 1000) ok = false; /* serial: the threads are elsewhere */
     pool_close(p);
     _exit(ok && failing_clean(&f, &m) ? 0 : 1);
@@ -204,7 +203,7 @@ static void t_empty(int threads) {
     double best = 1;
     for (int round = 0; round < 10; round++) {
       double since = now();
-      for (int i = 0; i < 10000; i++) pool_run(p, nothing, NULL, threads, 1, NULL, NULL);
+      for (int i = 0; i < 10000; i++) pool_run(p, nothing, NULL, threads, 1, NULL);
       double each = (now() - since) / 10000;
       if (each < best) best = each;
     }

@@ -5,7 +5,7 @@
 
 #include "ref-naive.h"
 
-static volatile bool stop;
+static Interrupt stop;
 
 typedef struct Case {
   const char *name;
