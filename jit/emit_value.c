@@ -597,13 +597,43 @@ static LLVMValueRef divide_uniform(Emit *e, bool rem, LLVMValueRef x, LLVMValueR
   return LLVMIsConstant(z) ? z : LLVMBuildFreeze(B, z, "");
 }
 
+/* Whether an index is 0 or more as far as its instructions tell: turns of loops, and what keeps
+ * that. */
+static bool never_negative(const Kernel *k, LVal v, int deep) {
+  const LIns *in = &k->ins[v];
+  switch ((LOp)in->op) {
+    case LP_PAR:
+    case LP_VEC:
+    case LP_FOR:
+    case LP_RED:
+    case LP_ROW:
+    case LP_COL: return true;
+    case LP_CONST: return in->imm >= 0;
+    case LP_IDIV:
+    case LP_IREM: return deep > 0 && never_negative(k, lp_operand(k, v, 0), deep - 1);
+    case LP_BIN: {
+      if (deep == 0) return false;
+      bool first = never_negative(k, lp_operand(k, v, 0), deep - 1);
+      if (first == (in->imm == RB_MAX)) return first;
+      if (in->imm != RB_ADD && in->imm != RB_MUL && in->imm != RB_MIN && in->imm != RB_MAX) {
+        return false;
+      }
+      return never_negative(k, lp_operand(k, v, 1), deep - 1);
+    }
+    default: return false;
+  }
+}
+
 /* LP_IDIV, LP_IREM. A linear x of step 1 over a uniform y takes one scalar division, and as many
- * wraps as 16 lanes can make; none where both begin at multiples of 16. */
-static One divide(Emit *e, bool rem, One x, One y) {
+ * wraps as 16 lanes can make; none where both begin at multiples of 16. Under a guard lane 0 may
+ * be one that does not run, and below 0 while others are not: the division is of 0 then, and lanes
+ * count from where they are, so that those from 0 on have the quotient 0 and themselves. */
+static One divide(Emit *e, LVal v, One x, One y) {
+  bool rem = e->k->ins[v].op == LP_IREM;
   if (y.kind == ONE_UNIFORM) {
     LLVMValueRef one = emit_i64(e, 1), arg[2] = {y.v, one};
-    if (!LLVMIsConstant(y.v)) y.v = emit_intrinsic(e, "llvm.umax", LLVMTypeOf(y.v), 2, arg);
-    else if (LLVMIsNull(y.v)) y.v = one;
+    if (!LLVMIsConstant(y.v)) y.v = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(y.v), 2, arg);
+    else if (LLVMConstIntGetSExtValue(y.v) < 1) y.v = one;
     if (x.kind == ONE_UNIFORM) {
       return one_uniform(divide_uniform(e, rem, x.v, y.v));
     }
@@ -612,7 +642,11 @@ static One divide(Emit *e, bool rem, One x, One y) {
       return rem ? one_linear(z, one) : one_uniform(z);
     }
     if (known_step(x) == 1) {
-      LLVMValueRef q0 = divide_uniform(e, false, x.v, y.v);
+      LLVMValueRef from = x.v, least[2] = {x.v, emit_i64(e, 0)};
+      if (!never_negative(e->k, lp_operand(e->k, v, 0), 8)) {
+        from = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(x.v), 2, least);
+      }
+      LLVMValueRef q0 = divide_uniform(e, false, from, y.v);
       LLVMValueRef r0 = LLVMBuildSub(B, x.v, LLVMBuildMul(B, q0, y.v, ""), "");
       LLVMValueRef first = emit_vector(e, one_linear(r0, one)), d = emit_splat(e, y.v, EMIT_LANES);
       LLVMTypeRef vec = LLVMTypeOf(first);
@@ -622,15 +656,15 @@ static One divide(Emit *e, bool rem, One x, One y) {
       LLVMBuildBr(B, head);
       LLVMPositionBuilderAtEnd(B, head);
       LLVMValueRef r = LLVMBuildPhi(B, vec, ""), q = LLVMBuildPhi(B, vec, "");
-      LLVMValueRef over = icmp(e, LLVMIntUGE, r, d);
+      LLVMValueRef over = icmp(e, LLVMIntSGE, r, d);
       LLVMBuildCondBr(B, any(e, over), body, done);
       LLVMPositionBuilderAtEnd(B, body);
       LLVMValueRef r2 = LLVMBuildSub(B, r, sel(e, over, d, zero), "");
       LLVMValueRef q2 = LLVMBuildAdd(B, q, LLVMBuildZExt(B, over, vec, ""), "");
       LLVMBuildBr(B, head);
-      LLVMBasicBlockRef from[2] = {start, body};
-      LLVMAddIncoming(r, (LLVMValueRef[]){first, r2}, from, 2);
-      LLVMAddIncoming(q, (LLVMValueRef[]){zero, q2}, from, 2);
+      LLVMBasicBlockRef in[2] = {start, body};
+      LLVMAddIncoming(r, (LLVMValueRef[]){first, r2}, in, 2);
+      LLVMAddIncoming(q, (LLVMValueRef[]){zero, q2}, in, 2);
       LLVMPositionBuilderAtEnd(B, done);
       if (rem) return one_vector(r);
       return one_vector(LLVMBuildAdd(B, q, emit_splat(e, q0, EMIT_LANES), ""));
@@ -722,7 +756,7 @@ One emit_one(Emit *e, LVal v) {
     case LP_ARG: return one_uniform(literal(e, dt, e->arg[in->imm]));
     case LP_LOAD: return emit_load(e, in->buf, x[0]);
     case LP_IDIV:
-    case LP_IREM: return divide(e, in->op == LP_IREM, x[0], x[1]);
+    case LP_IREM: return divide(e, v, x[0], x[1]);
     case LP_UNIFORM:
     case LP_NORMAL:
     case LP_RANDINT:

@@ -62,7 +62,8 @@ typedef enum LOp {
   LP_WHERE, /* bool, x, y */
   LP_CAST,  /* x; by rule 15; from dtype to dtype */
   LP_FMA,   /* x, y, z: x * y + z rounded once */
-  LP_IDIV,  /* i64 x >= 0, y > 0: quotient. Else any value, but no trap */
+  LP_IDIV,  /* i64 x >= 0, y > 0: quotient. Else any value, but no trap; what lanes that do not
+               run hold (an index below 0 under a guard) changes nothing for those that do */
   LP_IREM,  /* remainder, likewise */
   LP_CTZ,   /* i64 x > 0: trailing zeros, likewise */
   LP_CHECK, /* bool: sets the fail flag where false (an index out of range); code after it may rely

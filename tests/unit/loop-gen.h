@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "jit/loop_impl.h"
 #include "runtime/half.h"
@@ -87,11 +89,11 @@ static DType lg_dtype(LoopGen *g) {
 }
 
 /* An index below `n`, in one of the forms that lowering makes: uniform, in step with the turns,
- * any. */
+ * from the end, any. */
 static LVal lg_index(LoopGen *g, const LgPlace *at, int64_t n) {
   Kernel *k = g->k;
   LVal limit = lp_i(k, n), v;
-  switch (lg_below(g, 5)) {
+  switch (lg_below(g, 6)) {
     case 0: return lp_i(k, lg_below(g, (int)n));
     case 1: /* any number, brought into bounds */
       v = lp_cast(k, lg_value(g, DT_I64), DT_I64);
@@ -99,6 +101,9 @@ static LVal lg_index(LoopGen *g, const LgPlace *at, int64_t n) {
     case 2: /* with a step */
       v = lp_bin(k, RB_MUL, at->lin, lp_i(k, 1 + lg_below(g, 4)));
       return at->bound * 4 < n ? v : lp_irem(k, v, limit);
+    case 3:
+      v = at->bound <= n ? at->lin : lp_irem(k, at->lin, limit);
+      return lp_bin(k, RB_SUB, lp_i(k, n - 1), v);
     default: return at->bound <= n ? at->lin : lp_irem(k, at->lin, limit);
   }
 }
@@ -124,6 +129,11 @@ static void lg_store(LoopGen *g, const LgPlace *at) {
   }
   lp_store(g->k, b, index, lg_value(g, dt));
   g->ins--;
+}
+
+static LVal lg_divisor(LoopGen *g) {
+  if (lg_below(g, 3)) return lp_i(g->k, 1 + lg_below(g, 20));
+  return lp_bin(g->k, RB_ADD, lp_size(g->k, 1 + lg_below(g, 5)), lp_i(g->k, 1));
 }
 
 static void lg_pure(LoopGen *g, const LgPlace *at) {
@@ -155,8 +165,8 @@ static void lg_pure(LoopGen *g, const LgPlace *at) {
     default:
       for (int i = 0; i < 6; i++) v[i] = lg_value(g, DT_I64);
       switch (lg_below(g, 7)) {
-        case 0: lg_keep(g, lp_idiv(k, at->lin, lp_i(k, 1 + lg_below(g, 20)))); break;
-        case 1: lg_keep(g, lp_irem(k, at->lin, lp_i(k, 1 + lg_below(g, 20)))); break;
+        case 0: lg_keep(g, lp_idiv(k, at->lin, lg_divisor(g))); break;
+        case 1: lg_keep(g, lp_irem(k, at->lin, lg_divisor(g))); break;
         case 2: {
           LVal one = lp_bin(k, RB_ADD, at->lin, lp_i(k, 1));
           lg_keep(g, lp_op(k, LP_CTZ, DT_I64, 1, &one, 0));
@@ -306,6 +316,21 @@ static void lg_loop(LoopGen *g, LgPlace at, bool vec) {
   g->pool_count = before;
 }
 
+/* Opens a branch of the turns from some number on, or up to one, in which they count from there:
+ * for lanes that do not run, the index is below 0. */
+static LgPlace lg_guard(LoopGen *g, LgPlace at) {
+  LVal from = lg_below(g, 2) ? lp_i(g->k, lg_below(g, 41)) : lp_size(g->k, 1 + lg_below(g, 5));
+  bool back = lg_below(g, 3) == 0;
+  LVal lin = back ? lp_bin(g->k, RB_SUB, from, at.lin) : lp_bin(g->k, RB_SUB, at.lin, from);
+  lp_if(g->k, lp_bin(g->k, RB_GE, lin, lp_i(g->k, 0)));
+  at.lin = lin;
+  if (at.bound < 41) at.bound = 41;
+  LVal by = lg_divisor(g), part = lg_below(g, 2) ? lp_idiv(g->k, lin, by) : lp_irem(g->k, lin, by);
+  lg_keep(g, part);
+  if (at.bound <= LG_IN) lg_keep(g, lp_load(g->k, 2 * (int)lg_dtype(g), part));
+  return at;
+}
+
 static void lg_block(LoopGen *g, LgPlace at, int statements) {
   at.depth++;
   for (int s = 0; s < statements && g->ins > 0; s++) {
@@ -319,9 +344,11 @@ static void lg_block(LoopGen *g, LgPlace at, int statements) {
     else if (deep) continue;
     else if (what < 28) lp_op(g->k, LP_CHECK, DT_I64, 1, (LVal[]){lg_value(g, DT_BOOL)}, 0);
     else if (what < 30) {
-      lp_if(g->k, lg_value(g, DT_BOOL));
-      lg_block(g, at, 3);
-      lg_store(g, &at);
+      LgPlace in = at;
+      if (lg_below(g, 2)) in = lg_guard(g, at);
+      else lp_if(g->k, lg_value(g, DT_BOOL));
+      lg_block(g, in, 3);
+      lg_store(g, &in);
       lp_end(g->k);
       g->pool_count = before;
     } else if (at.tile) {
@@ -414,14 +441,31 @@ static void lg_fill(LoopGen *g, DType dt, void *p, int n) {
   }
 }
 
-/* Fresh data, the same for a seed each time; lg_data_free. Buffers are 64-byte aligned. */
+/* Memory with nothing before and behind it: whole pages between two that nobody may touch. */
+static void *lg_pages(size_t bytes) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), all = bytes + 2 * page;
+  char *p = aligned_alloc(page, all);
+  if (!p || bytes % page || mprotect(p, all, PROT_NONE) ||
+      mprotect(p + page, bytes, PROT_READ | PROT_WRITE)) {
+    abort();
+  }
+  return p + page;
+}
+
+static void lg_pages_free(void *p, size_t bytes) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *all = (char *)p - page;
+  if (mprotect(all, bytes + 2 * page, PROT_READ | PROT_WRITE)) abort();
+  free(all);
+}
+
+/* Fresh data, the same for a seed each time; lg_data_free. */
 static LG_UNUSED LgData *lg_data(const LoopGen *g) {
   LoopGen draw = {.rng = g->seed ^ 0x5bf03635u};
   LgData *d = calloc(1, sizeof *d);
   for (int b = 0; d && b < LG_SCRATCH; b++) {
-    d->buf[b] = aligned_alloc(64, lg_size(b));
+    d->buf[b] = lg_pages(lg_size(b));
     d->elements[b] = b == LG_INOUT || b % 2 ? LG_OUT : LG_IN;
-    if (!d->buf[b]) abort();
     if (b == LG_INOUT) lg_fill(&draw, DT_F32, d->buf[b], LG_OUT);
     else if (b % 2) memset(d->buf[b], 0, lg_size(b));
     else lg_fill(&draw, (DType)(b / 2), d->buf[b], LG_IN);
@@ -430,7 +474,7 @@ static LG_UNUSED LgData *lg_data(const LoopGen *g) {
 }
 
 static LG_UNUSED void lg_data_free(LgData *d) {
-  for (int b = 0; d && b < LG_SCRATCH; b++) free(d->buf[b]);
+  for (int b = 0; d && b < LG_SCRATCH; b++) lg_pages_free(d->buf[b], lg_size(b));
   free(d);
 }
 

@@ -235,6 +235,44 @@ static void t_index(void) {
   rewind_arena();
 }
 
+/* Quotients under a guard that keeps lanes with an index below 0 from running: lane 0 is one of
+ * those, or all are. */
+static void t_guarded(void) {
+  Kernel *k = lp_new(&arena);
+  enum { N = 16 };
+  static const int64_t known[] = {1, 3, 5, 6, 16, 48};
+  int out[N], o = 0;
+  for (int i = 0; i < N; i++) out[i] = lp_buf(k, LB_OUT, DT_I64);
+  LVal n = lp_size(k, 0), first = lp_size(k, 1), d = lp_size(k, 2), zero = lp_i(k, 0);
+  lp_par(k, lp_i(k, 1));
+  LVal i = lp_vec(k, n);
+  for (int back = 0; back < 2; back++) {
+    LVal x = back ? lp_bin(k, RB_SUB, first, i) : lp_bin(k, RB_SUB, i, first);
+    lp_if(k, lp_bin(k, RB_GE, x, zero));
+    for (int j = 0; j < 6; j++) {
+      LVal y = lp_i(k, known[j]), tens = lp_bin(k, RB_MUL, lp_idiv(k, x, y), lp_i(k, 100));
+      lp_store(k, out[o++], i, lp_bin(k, RB_ADD, tens, lp_irem(k, x, y)));
+    }
+    lp_store(k, out[o++], i, lp_idiv(k, x, d));
+    lp_store(k, out[o++], i, lp_irem(k, x, d));
+    lp_end(k);
+  }
+  lp_end(k);
+  lp_end(k);
+  Code c;
+  static const int64_t starts[] = {0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 60, 100};
+  static const int64_t divisor[] = {1, 2, 3, 5, 7, 16, 31, 1000, INT64_C(1) << 40};
+  if (code_make(&c, k))
+    for (size_t s = 0; s < sizeof starts / sizeof *starts; s++)
+      for (size_t y = 0; y < sizeof divisor / sizeof *divisor; y++) {
+        int64_t count[MAX_BUFS], arg[3] = {77, starts[s], divisor[y]};
+        all_same(count, 77);
+        code_check(&c, "guarded", count, NULL, arg, PLAIN);
+      }
+  code_free(&c);
+  rewind_arena();
+}
+
 /* Loads and stores of each width and every kind of address, under masks. */
 static void t_memory(void) {
   for (int dt = 0; dt < DT_COUNT; dt++) {
@@ -546,6 +584,7 @@ int main(int argc, char **argv) {
   TEST(t_remainder(), "remainders beside multiples");
   TEST(t_literals(), "constants and literals");
   TEST(t_index(), "quotients of indices");
+  TEST(t_guarded(), "quotients of indices that are below 0 in lanes that do not run");
   TEST(t_memory(), "addresses of every kind, with and without masks");
   TEST(t_variables(), "variables, branches and loops");
   TEST(t_reduce(true, false), "reductions of rows");
