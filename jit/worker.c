@@ -17,6 +17,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,6 +34,8 @@ enum {
   FAREWELL = 1000,  /* and for a process to end by itself */
   MOST_KILLED = 2,
 };
+/* Bytes of address space of one process; those of examples/gpt.ckl take less than 0.15 GiB. */
+static const rlim_t MOST_SPACE = (rlim_t)4 << 30;
 
 typedef struct Queue {
   WorkItem *first, *last;
@@ -59,6 +62,7 @@ struct Workers {
   int most, patience;
   uint64_t next_id;
   int64_t started;
+  bool given_up; /* one hung: nothing is sent any more */
   Queue waiting;
   Process process[MOST_PROCESSES];
 };
@@ -129,6 +133,20 @@ static int spawn(const char *path, int fd, pid_t *pid) {
   return error;
 }
 
+/* The process and those it starts cannot take all memory; a lower limit that is there stays. A
+ * sanitizer reserves more than any such limit. */
+static void limit_space(pid_t pid) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  struct rlimit now;
+  if (prlimit(pid, RLIMIT_AS, NULL, &now)) return;
+  if (now.rlim_cur > MOST_SPACE) now.rlim_cur = MOST_SPACE;
+  if (now.rlim_max > MOST_SPACE) now.rlim_max = MOST_SPACE;
+  prlimit(pid, RLIMIT_AS, &now, NULL);
+#else
+  (void)pid;
+#endif
+}
+
 static int start(Workers *w, Process *p) {
   int pair[2];
   pid_t pid;
@@ -139,24 +157,31 @@ static int start(Workers *w, Process *p) {
     close(pair[0]);
     return error;
   }
+  limit_space(pid);
   *p = (Process){.pid = pid, .fd = pair[0]};
   w->started++;
   return 0;
 }
 
-/* Waits for the end of a process, by force after `milliseconds`. Its wait status, or -1 when
- * somebody else has taken it. */
+/* Waits for the end of a process, by force after `milliseconds`; what it has started ends with it.
+ * Its wait status, or -1 when somebody else has taken it. */
 static int reap(pid_t pid, int milliseconds) {
   int status = -1;
   int64_t end = now_ms() + milliseconds;
   for (bool forced = false;;) {
+    siginfo_t info = {.si_pid = 0};
     if (!forced && now_ms() >= end) {
-      kill(pid, SIGKILL);
+      kill(-pid, SIGKILL);
       forced = true;
     }
-    pid_t got = waitpid(pid, &status, forced ? 0 : WNOHANG);
-    if (got == pid) return status;
-    if (got < 0 && errno != EINTR) return -1;
+    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | (forced ? 0 : WNOHANG))) {
+      if (errno != EINTR) return -1;
+    } else if (info.si_pid == pid) { /* it still holds its number, and so that of its group */
+      kill(-pid, SIGKILL);
+      while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR) return -1;
+      return status;
+    }
     if (!forced) nanosleep(&(struct timespec){0, 300000}, NULL);
   }
 }
@@ -257,6 +282,9 @@ static bool any_running(const Workers *w) {
 
 /* Gives waiting items to processes. */
 static void hand_out(Workers *w) {
+  while (w->given_up && w->waiting.first) {
+    answer_error(w, pop(&w->waiting), "the code generator took too long for another kernel");
+  }
   while (w->waiting.first) {
     int error = 0;
     Process *p = choose(w, &error);
@@ -351,8 +379,10 @@ bool work_poll(Workers *w, int milliseconds) {
       continue;
     }
     if (ready > 0 && (fds[i].revents & (POLLIN | POLLHUP | POLLERR))) receive(w, p);
-    if (p->pid && p->sent.count && now - p->since >= w->patience)
+    if (p->pid && p->sent.count && now - p->since >= w->patience) {
+      w->given_up = true;
       fail(w, p, "the code generator took too long", true);
+    }
   }
   hand_out(w);
   return w->waiting.first || any_running(w);

@@ -1,9 +1,11 @@
 /* Code generator processes of a session: sending kernels to them, collecting what they make.
  *
- * Processes start when there is something to do and stay. One that dies, hangs or answers nonsense
- * is replaced, and what it was working on is tried once more; a kernel that brings down two has
- * failed, and no other kernel suffers. No signal reaches the host program, and a forked child
- * leaves its parent's processes alone.
+ * Processes start when there is something to do and stay. One that dies or answers nonsense is
+ * replaced, and what it was working on is tried once more; a kernel that brings down two has
+ * failed, and no other kernel suffers. One that hangs costs a minute: after it no kernel is sent
+ * any more, so that no program waits a minute for each. What a process has started ends with it,
+ * and its address space has a limit. No signal reaches the host program, and a forked child leaves
+ * its parent's processes alone.
  */
 #ifndef CKL_JIT_WORKER_H
 #define CKL_JIT_WORKER_H

@@ -8,6 +8,8 @@
  *   error T   answers with the error T    big N     answers with N bytes
  *   noise N   answers with bytes drawn from N, most often after a plausible head, and ends
  *   once FILE dies where FILE exists, and removes it
+ *   child FILE leaves a process behind that waits, writes its number to FILE, and never answers
+ *   space     answers with the error "no space" where 8 GiB of addresses are not to be had
  *
  * Anything else is answered with the object of tests/unit/elf.h, whose first constant is the length
  * of the text. A first word of CKL_FAKE in the environment counts before the text. */
@@ -15,6 +17,7 @@
 #define TESTS_UNIT_FAKE_CODEGEN_H
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -67,6 +70,14 @@ static void fake_noise(CodegenFrame f, unsigned seed) {
   _exit(0);
 }
 
+static void fake_child(const char *path) {
+  FILE *out = fopen(path, "w");
+  pid_t child = fork();
+  while (!child) pause();
+  if (out) fprintf(out, "%ld\n", (long)child);
+  if (out) fclose(out);
+}
+
 static void fake_one(CodegenFrame f, const char *text) {
   static unsigned char object[ELF_MOST];
   const char *found;
@@ -76,6 +87,14 @@ static void fake_one(CodegenFrame f, const char *text) {
     _exit(atoi(text + 5));
   } else if (!strcmp(text, "hang")) {
     for (;;) pause();
+  } else if (!strncmp(text, "child ", 6)) {
+    fake_child(text + 6);
+    for (;;) pause();
+  } else if (!strcmp(text, "space")) {
+    void *volatile p = malloc((size_t)8 << 30);
+    if (!p) fake_answer(f, CODEGEN_ERROR, "no space", 8);
+    free(p);
+    if (!p) return;
   } else if (!strcmp(text, "garbage")) {
     fake_write("nonsense nonsense nonsense nonsense nonsense nonsense", 53);
     for (;;) pause();

@@ -142,7 +142,63 @@ static void exited(Workers *w, Box *b) { one_kills(w, b, "exit 3", "status 3"); 
 static void nonsense(Workers *w, Box *b) { one_kills(w, b, "garbage", "nonsense"); }
 static void other_id(Workers *w, Box *b) { one_kills(w, b, "other", "nonsense"); }
 static void cut_short(Workers *w, Box *b) { one_kills(w, b, "short", "in the middle"); }
-static void too_long(Workers *w, Box *b) { one_kills(w, b, "hang", "too long"); }
+
+/* Others that are in work then end well; what waits is not tried any more, however much comes. */
+static void too_long(Workers *w, Box *b) {
+  send(w, b, 0, "hang");
+  for (int i = 1; i < 4; i++) send(w, b, i, "slow 50");
+  finish(w, b, 4);
+  check_str(b->error[0], "the code generator took too long");
+  for (int i = 1; i < 4; i++)
+    check_msg(b->kind[i] == CODEGEN_OBJECT || strstr(b->error[i], "for another kernel"),
+              "item %d: %s", i, b->error[i]);
+  int64_t processes = work_processes(w);
+  for (int i = 4; i < 20; i++) send(w, b, i, i % 2 ? "kernel" : "hang");
+  for (int i = 4; i < 20; i++) check_has(b->error[i], "too long for another kernel");
+  finish(w, b, 20);
+  check_int(work_processes(w), ==, processes);
+}
+
+static void all_hang(Workers *w, Box *b) {
+  for (int i = 0; i < 20; i++) send(w, b, i, "hang");
+  finish(w, b, 20);
+  for (int i = 0; i < 20; i++) check_has(b->error[i], "too long");
+  check_int(work_processes(w), <=, 3);
+}
+
+/* Whether a process runs: what has ended may wait for somebody to ask. */
+static bool running(long pid) {
+  char path[80], state = 'Z';
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  FILE *in = fopen(path, "r");
+  if (in && fscanf(in, "%*d (%*[^)]) %c", &state) != 1) state = 'Z';
+  if (in) fclose(in);
+  return state != 'Z' && state != 'X';
+}
+
+static void with_child(Workers *w, Box *b) {
+  char text[80] = "child /tmp/t-worker.XXXXXX";
+  long pid = 0;
+  close(mkstemp(text + 6));
+  send(w, b, 0, text);
+  finish(w, b, 1);
+  check_has(b->error[0], "too long");
+  FILE *in = fopen(text + 6, "r");
+  need(in);
+  check(fscanf(in, "%ld", &pid) == 1);
+  fclose(in);
+  unlink(text + 6);
+  for (int i = 0; i < 1000 && running(pid); i++) nanosleep(&(struct timespec){0, 5000000}, NULL);
+  check(pid > 0 && !running(pid));
+}
+
+static void no_space(Workers *w, Box *b) {
+  send(w, b, 0, "space");
+  finish(w, b, 1);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  check_str(b->error[0], "no space");
+#endif
+}
 
 static void all_kill(Workers *w, Box *b) {
   for (int i = 0; i < 10; i++) send(w, b, i, "kill 11");
@@ -287,7 +343,10 @@ int main(int argc, char **argv) {
   TEST(with(3, 0, nonsense), "nonsense is an error of one kernel");
   TEST(with(3, 0, other_id), "an answer to something else is an error of one kernel");
   TEST(with(3, 0, cut_short), "an answer that is cut short is an error of one kernel");
-  TEST(with(3, 400, too_long), "a process that hangs is ended");
+  TEST(with(2, 400, too_long), "after a process that hangs no kernel is sent any more");
+  TEST(with(3, 400, all_hang), "kernels that all hang cost the time of one");
+  TEST(with(1, 400, with_child), "what a process has started ends with it");
+  TEST(with(1, 0, no_space), "a process cannot take all memory");
   TEST(with(2, 0, noise), "bytes at random harm nothing else");
   TEST(with(2, 0, all_kill), "kernels that all kill fail one by one");
   TEST(with(2, 0, bad_luck), "a kernel whose process died once is tried again");
