@@ -22,7 +22,8 @@ typedef struct Out {
 typedef struct Options {
   const char *color;        /* "auto", "always", "never" */
   bool json, verbose, counts, check, help, interpret, emulate, profile, plan, times;
-  const char *filter, *stage, *writes, *pass, *device, *seed, *cpu, *spill; /* cpu: of ckl_config */
+  const char *filter, *stage, *writes, *pass, *device, *seed;
+  const char *cpu, *spill, *files; /* of ckl_config */
   int64_t memory;
   /* NULL-terminated; words: what is not an option */
   const char **dump, **log, **lib, **args, **words;

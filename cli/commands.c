@@ -151,6 +151,7 @@ ckl_session *cli_open(Cli *c)
   f.trace = c->trace.fd > 0;
   f.show_plan = c->o.plan;
   f.spill = c->o.spill;
+  f.files = c->o.files;
   f.json = c->o.json;
   f.cache = getenv("CKL_CACHE");
   f.has_seed = c->o.seed != NULL;

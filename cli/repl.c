@@ -277,11 +277,22 @@ static void word_reset(Repl *r, const char *rest)
   finish(r, st, 0);
 }
 
-static void word_load(Repl *r, const char *rest)
+static void load_file(Repl *r, const char *rest)
 {
   double start = now();
   cli_rearm(true);
   finish(r, ckl_run_file(r->cli->session, rest), now() - start);
+}
+
+static void word_load(Repl *r, const char *rest)
+{
+  if (ckl_may_read(r->cli->session, rest)) {
+    load_file(r, rest);
+    return;
+  }
+  out_flush(&r->cli->out);
+  out_printf(&r->cli->err, ":load: --files does not open `%s`\n", rest);
+  r->failed = true;
 }
 
 static const Word words[] = {
@@ -620,7 +631,7 @@ int cmd_repl(Cli *c)
     cli_catch_interrupt(c);
     if (r.terminal)
       out_printf(&c->out, "ckl %s   :help for help, Ctrl-D to leave\n", ckl_version());
-    if (c->o.word_count) word_load(&r, c->o.words[0]);
+    if (c->o.word_count) load_file(&r, c->o.words[0]);
 #ifdef HAVE_LIBEDIT
     open_editor(&r);
 #endif

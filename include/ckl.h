@@ -91,17 +91,26 @@ typedef struct ckl_config {
    * account of their own. */
   const char *spill;
   bool json;           /* warnings of a running program: a JSON object per line, as ckl_diag_json */
+  /* Which files the program reaches by `use "path"`, read_bytes, read_csv, load and save: NULL =
+   * all that the process may open, "" = none, else plain files below this folder, and no link on
+   * the way is followed. What the host names itself takes no such door. */
+  const char *files;
+  /* Asked for each of them: false refuses it. *instead, NULL before, may get another path to open,
+   * which stays the host's and lives until the next question or the end of the call; `files` holds
+   * for it too. Without a folder in `files` links are followed: look at more than the text. */
+  bool (*may_open)(void *ud, const char *path, bool to_write, const char **instead);
+  void *may_open_ud;
 } ckl_config;
 
-/* A session is busy while a call of it runs. Functions of the host (ckl_config.alloc and write,
- * `done`, `report`, a compiler's) are called in between. They may make, read, retain and release
- * values, read variables (ckl_get), diagnostics, counters, names and help, and call ckl_interrupt;
- * `alloc` makes none. What would run a program or change the session does nothing and gives
- * CKL_EUSAGE, or NULL; ckl_close does nothing. */
+/* A session is busy while a call of it runs. Functions of the host (ckl_config.alloc, write and
+ * may_open, `done`, `report`, a compiler's) are called in between. They may make, read, retain and
+ * release values, read variables (ckl_get), diagnostics, counters, names and help, and call
+ * ckl_interrupt; `alloc` makes none. What would run a program or change the session does nothing
+ * and gives CKL_EUSAGE, or NULL; ckl_close does nothing. */
 
 /* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or
  * config->device has no known name, or a level that this machine does not run, or where
- * config->spill cannot be had. [m] */
+ * config->spill or the folder config->files cannot be had. [m] */
 ckl_session *ckl_open(const ckl_config *config);
 /* [-] NULL is fine; values still held become unusable except ckl_release. Not for a busy one. */
 void ckl_close(ckl_session *s);
@@ -117,6 +126,9 @@ ckl_status ckl_reset(ckl_session *s);
 /* ---- running. Diagnostics of the previous call are dropped at the start of each of these. */
 /* Runs a program file: parse, check, then every statement. [mpr] */
 ckl_status ckl_run_file(ckl_session *s, const char *path);
+/* Whether the program may read this file, for a path that somebody else gives the host: the calls
+ * below open any. [-] */
+bool ckl_may_read(ckl_session *s, const char *path);
 /* Checks without running. `ckl_diag_count` is 0 on CKL_OK unless there are warnings. [mp] */
 ckl_status ckl_check_file(ckl_session *s, const char *path);
 /* Runs statements in the session's top level, REPL rules (declarations may be replaced). `name`

@@ -176,12 +176,13 @@ ckl_session *ckl_open(const ckl_config *c) {
     mem_free(&m, k, sizeof *k);
     return NULL;
   }
-  if (full.spill && !spill_open(&s->mem, full.spill)) {
-    mem_free(&m, k, sizeof *k);
-    return NULL;
-  }
-  if (!session_init(s) || !session_start(s)) {
+  s->door.ask = full.may_open;
+  s->door.ud = full.may_open_ud;
+  s->mem.door = &s->door;
+  if (!door_open(&s->door, &s->mem, full.files) ||
+      (full.spill && !spill_open(&s->mem, full.spill)) || !session_init(s) || !session_start(s)) {
     arena_free(&s->notes);
+    door_close(&s->door, &s->mem);
     mem_close(&s->mem);
     m = s->mem;
     mem_free(&m, k, sizeof *k);
@@ -211,9 +212,18 @@ void ckl_close(ckl_session *k) {
     v->owner = NULL; /* freed by ckl_release, through the hook */
     v->prev = v->next = NULL;
   }
+  door_close(&s->door, &s->mem);
   mem_close(&s->mem);
   Mem m = s->mem;
   mem_free(&m, k, sizeof *k);
+}
+
+bool ckl_may_read(ckl_session *k, const char *path) {
+  Reached r;
+  bool busy = keep_busy(&k->s), ok = path && door_reach(&k->s.door, path, false, &r, NULL);
+  if (ok) door_leave(&r);
+  k->s.busy = busy;
+  return ok;
 }
 
 void ckl_interrupt(ckl_session *k) {
@@ -472,7 +482,7 @@ static void load_main(Job *j) {
   restart(s);
   Frame top = {.module = s->main};
   s->frame = &top;
-  s->main = module_load_file(s, j->path, (Span){0});
+  s->main = module_load_file(s, NULL, j->path, (Span){0});
   s->frame = NULL;
 }
 

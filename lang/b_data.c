@@ -13,11 +13,6 @@
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-static _Noreturn void file_error(Session *s, Span at, const Err *e) {
-  if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  fail(s, ERR_FILE, at, "%s", e->text);
-}
-
 BUILTIN_FN(bi_read_csv) {
   const char *path = want_str(s, c->v[0], c->spans[0], "the path");
   DType dt = dtype_arg(s, c->v[1], c->spans[1]), as = dt == DT_F64 ? DT_F64
@@ -27,14 +22,14 @@ BUILTIN_FN(bi_read_csv) {
     fail(s, ERR_WANT_DTYPE, c->spans[1], "a table holds ints or floats, not bools");
   Err e = {.text = ""};
   Tensor *t = csv_read(&s->mem, path, as, &e);
-  if (!t) file_error(s, c->spans[0], &e);
+  if (!t) fail_file(s, c->spans[0], &e);
   return op_cast(s, tensor_value(s, t), dt, c->at);
 }
 
 BUILTIN_FN(bi_read_bytes) {
   Err e = {.text = ""};
   Tensor *t = csv_read_bytes(&s->mem, want_str(s, c->v[0], c->spans[0], "the path"), &e);
-  if (!t) file_error(s, c->spans[0], &e);
+  if (!t) fail_file(s, c->spans[0], &e);
   return op_cast(s, tensor_value(s, t), DT_I64, c->at);
 }
 

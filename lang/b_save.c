@@ -66,10 +66,8 @@ BUILTIN_FN(bi_save) {
   VEC_PUSH(&s->scratch, w.meta, w.meta_count, w.meta_cap, format);
   walk_leaves(s, c->v[0], save_leaf, &w);
   Err e = {.text = ""};
-  if (!save_write(&s->mem, file, w.entries, w.count, w.meta, w.meta_count, &e)) {
-    if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-    fail(s, ERR_FILE, c->spans[1], "%s", e.text);
-  }
+  if (!save_write(&s->mem, file, w.entries, w.count, w.meta, w.meta_count, &e))
+    fail_file(s, c->spans[1], &e);
   return v_unit();
 }
 
@@ -226,10 +224,7 @@ BUILTIN_FN(bi_load) {
   *o = (Opened){.mem = &s->mem};
   mem_pool_add(&s->mem, o, opened_release);
   Err e = {.text = ""};
-  if (!save_read(&s->mem, name, &o->file, &e)) {
-    if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-    fail(s, ERR_FILE, c->spans[1], "%s", e.text);
-  }
+  if (!save_read(&s->mem, name, &o->file, &e)) fail_file(s, c->spans[1], &e);
   o->open = true;
   log_line(s, LOG_LOAD, "%s (%zu tensors)", name, o->file.count);
   Loader l = {.at = c->spans[0], .key = key, .file = &o->file};

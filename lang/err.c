@@ -122,6 +122,16 @@ _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, co
   raise_(s);
 }
 
+_Noreturn void fail_file(Session *s, Span at, const Err *e) {
+  if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  if (e->closed)
+    fail_help(s, ERR_CLOSED, at,
+              "the host says which files are open to a program: `ckl run --files=FOLDER`, "
+              "`ckl_config.files`",
+              "%s", e->text);
+  fail(s, ERR_FILE, at, "%s", e->text);
+}
+
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e) {
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
   if (e->interrupted) mem_throw(&s->mem, MEM_ERR_INTERRUPT);

@@ -9,6 +9,7 @@
 
 #include "jit/loop.h"
 #include "lang/value.h"
+#include "runtime/door.h"
 
 /* ---- modules */
 typedef struct Global {
@@ -101,6 +102,7 @@ extern const char *const log_names[LOG_COUNT];
 
 struct Session {
   Mem mem;
+  Door door;          /* which files the program reaches; mem.door leads here */
   Arena perm;         /* names, sources, trees, modules: until reset */
   Arena scratch;      /* of the present statement */
   Arena notes;        /* of diagnostics, until the next call of the API */
@@ -180,6 +182,7 @@ _Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...)
 _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e);
+_Noreturn void fail_file(Session *s, Span at, const Err *e); /* of a file that was not opened */
 void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* scratch text */
@@ -238,7 +241,8 @@ bool local_binds(Node *fn, Name name);      /* whether the function itself binds
 void check_shadow(Session *s, const Word *w); /* rule 3 */
 
 /* ---- module.c */
-Module *module_load_file(Session *s, const char *path, Span at);
+/* `door`: of the program, or NULL for what the host names itself. */
+Module *module_load_file(Session *s, const Door *door, const char *path, Span at);
 Module *module_embedded(Session *s, const char *name, Span at);
 void module_declare(Session *s, Module *m); /* declarations of its tree, `use`s resolved */
 Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */

@@ -6,8 +6,6 @@
  * gets its random site (rule 92): a hash of module, item and ordinal, so that comments and line
  * moves change nothing.
  */
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -194,27 +192,29 @@ static void parse_module(Session *s, Module *m) {
   }
 }
 
-/* A file is loaded once, however its path is spelled; it is shown as spelled first. */
-Module *module_load_file(Session *s, const char *path, Span at) {
-  char resolved[PATH_MAX];
-  const char *real = realpath(path, resolved) ? resolved : path; /* a pipe leads nowhere */
+static Module *module_at(Session *s, const char *real) {
   for (size_t i = 0; i < s->module_count; i++)
-    if (s->modules[i]->path && !strcmp(s->modules[i]->real, real)) {
-      if (s->modules[i]->loading)
-        fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
-      return s->modules[i];
-    }
-  Err e = {{0}, false};
+    if (s->modules[i]->path && !strcmp(s->modules[i]->real, real)) return s->modules[i];
+  return NULL;
+}
+
+/* A file is loaded once, however its path is spelled; it is shown as spelled first. */
+Module *module_load_file(Session *s, const Door *door, const char *path, Span at) {
+  Err e = {.text = ""};
+  Reached r;
   size_t n;
-  char *text = file_read(&s->mem, path, &n, &e);
-  if (!text) {
-    if (e.nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-    fail(s, ERR_FILE, at, "%s", e.text);
-  }
+  if (!door_reach(door, path, false, &r, &e)) fail_file(s, at, &e);
+  Module *m = module_at(s, r.path);
+  char *text = m ? NULL : file_read_reached(&s->mem, &r, path, &n, &e);
+  door_leave(&r);
+  if (m && m->loading)
+    fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, m));
+  if (m) return m;
+  if (!text) fail_file(s, at, &e);
   log_line(s, LOG_LOAD, "%s", path);
   const char *keep = pool_text(s, text, n); /* freed with the pool, whatever happens below */
-  Module *m = module_new(s, path, path, keep, n);
-  m->real = arena_strdup(&s->perm, real, strlen(real));
+  m = module_new(s, path, path, keep, n);
+  m->real = arena_strdup(&s->perm, r.path, strlen(r.path));
   parse_module(s, m);
   m->loading = true;
   module_declare(s, m);
@@ -259,7 +259,7 @@ static Module *used_module(Session *s, Module *m, Node *u) {
     const char *path = u->use.file[0] == '/' || !slash
                            ? u->use.file
                            : txt(s, "%.*s/%s", (int)(slash - m->path), m->path, u->use.file);
-    return module_load_file(s, path, u->use.file_span);
+    return module_load_file(s, s->mem.door, path, u->use.file_span);
   }
   Buf b, file;
   buf_init_arena(&b, &s->scratch);
@@ -273,13 +273,7 @@ static Module *used_module(Session *s, Module *m, Node *u) {
   if (e) return e;
   for (size_t i = 0; i < s->config.lib_count; i++) {
     const char *path = txt(s, "%s/%s.ckl", s->config.lib[i], file.s);
-    int64_t size;
-    Err er = {{0}, false};
-    int fd = file_open(path, &size, &er);
-    if (fd >= 0) {
-      close(fd);
-      return module_load_file(s, path, at);
-    }
+    if (!access(path, F_OK)) return module_load_file(s, NULL, path, at); /* the host's folder */
   }
   fail_help(s, ERR_USE, at, "a file is used by its path: `use \"folder/name.ckl\"`",
             "no module is called `%s`", b.s);

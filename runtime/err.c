@@ -5,13 +5,8 @@
 
 #include "runtime/str.h"
 
-bool err_set(Err *e, const char *fmt, ...) {
-  if (!e) return false;
-  e->nomem = false;
-  va_list ap;
-  va_start(ap, fmt);
+static void set_text(Err *e, const char *fmt, va_list ap) {
   int n = str_vformat(e->text, sizeof e->text, fmt, ap);
-  va_end(ap);
   if (n < 0) {
     e->text[0] = 0;
   } else if ((size_t)n >= sizeof e->text) {
@@ -19,6 +14,26 @@ bool err_set(Err *e, const char *fmt, ...) {
     while (end && ((unsigned char)e->text[end] & 0xc0) == 0x80) end--; /* not inside a character */
     memcpy(e->text + end, "...", 4);
   }
+}
+
+bool err_set(Err *e, const char *fmt, ...) {
+  if (!e) return false;
+  e->nomem = e->closed = false;
+  va_list ap;
+  va_start(ap, fmt);
+  set_text(e, fmt, ap);
+  va_end(ap);
+  return false;
+}
+
+bool err_closed(Err *e, const char *fmt, ...) {
+  if (!e) return false;
+  e->nomem = false;
+  e->closed = true;
+  va_list ap;
+  va_start(ap, fmt);
+  set_text(e, fmt, ap);
+  va_end(ap);
   return false;
 }
 

@@ -46,16 +46,36 @@ const char *file_why(int error) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-int file_open(const char *path, int64_t *size, Err *e) {
-  struct stat st;
+static int open_at(const Reached *r, const char *name, int flags) {
   int fd;
-  if (!*path) return err_set(e, "the file name is empty"), -1;
-  do fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (r->plain) flags |= O_NOFOLLOW | O_NONBLOCK; /* what a pipe would wait for */
+  do fd = openat(r->dir, name, flags | O_CLOEXEC, 0666);
   while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+/* What a path leads to; false after err_set where that may not be opened. *there: whether there is
+ * anything. */
+static bool look(const Reached *r, const char *shown, struct stat *st, bool *there, Err *e) {
+  *there = !fstatat(r->dir, r->name, st, r->plain ? AT_SYMLINK_NOFOLLOW : 0);
+  if (!*there) return errno == ENOENT || err_set(e, "%s: %s", shown, file_why(errno));
+  if (S_ISDIR(st->st_mode)) return err_set(e, "%s: %s", shown, file_why(EISDIR));
+  if (!r->plain || S_ISREG(st->st_mode)) return true;
+  return err_closed(e, S_ISLNK(st->st_mode)
+                           ? "`%s` is a link, and none is followed below the folder that this "
+                             "program reaches"
+                           : "`%s` is no plain file, and this program opens nothing else", shown);
+}
+
+static int open_reached(const Reached *r, const char *shown, int64_t *size, Err *e) {
+  struct stat st;
+  bool there;
+  if (!look(r, shown, &st, &there, e)) return -1;
+  int fd = open_at(r, r->name, O_RDONLY);
   if (fd < 0 || fstat(fd, &st) < 0) {
-    err_set(e, "%s: %s", path, file_why(errno));
-  } else if (S_ISDIR(st.st_mode)) {
-    err_set(e, "%s: is a folder", path);
+    err_set(e, "%s: %s", shown, file_why(errno));
+  } else if (S_ISDIR(st.st_mode) || (r->plain && !S_ISREG(st.st_mode))) {
+    err_set(e, "%s: was another file a moment ago", shown);
   } else {
     *size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
     return fd;
@@ -64,9 +84,25 @@ int file_open(const char *path, int64_t *size, Err *e) {
   return -1;
 }
 
+int file_open(const Mem *m, const char *path, int64_t *size, Err *e) {
+  Reached r;
+  if (!door_reach(m->door, path, false, &r, e)) return -1;
+  int fd = open_reached(&r, path, size, e);
+  door_leave(&r);
+  return fd;
+}
+
 char *file_read(Mem *m, const char *path, size_t *n, Err *e) {
+  Reached r;
+  if (!door_reach(m->door, path, false, &r, e)) return NULL;
+  char *text = file_read_reached(m, &r, path, n, e);
+  door_leave(&r);
+  return text;
+}
+
+char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, Err *e) {
   int64_t size;
-  int fd = file_open(path, &size, e);
+  int fd = open_reached(r, path, &size, e);
   if (fd < 0) return NULL;
   /* the size is a hint: files in /proc say 0, others may grow */
   size_t cap = size > 0 && (uint64_t)size < PTRDIFF_MAX - 2 ? (size_t)size + 2 : 4096, have = 0;
@@ -126,35 +162,35 @@ static size_t folder_length(const char *path) {
   return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-static int open_new(const char *path, int flags) {
-  int fd;
-  do fd = open(path, flags | O_CLOEXEC, 0666);
-  while (fd < 0 && errno == EINTR);
-  return fd;
-}
-
-bool file_create(FileOut *f, Mem *m, const char *path, Err *e) {
+bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
   char real[PATH_MAX];
   struct stat st;
+  bool exists;
   *f = (FileOut){.mem = m, .fd = -1};
-  if (!*path) return err_set(e, "the file name is empty");
-  bool exists = stat(path, &st) == 0;
-  const char *shown = path;
-  if (exists && S_ISDIR(st.st_mode)) return err_set(e, "%s: is a folder", shown);
-  if (!exists && errno != ENOENT) return err_set(e, "%s: %s", shown, file_why(errno));
-  if (exists && access(path, W_OK) != 0) return err_set(e, "%s: %s", shown, file_why(errno));
+  if (!door_reach(m->door, shown, true, &f->at, e)) return false;
+  const char *path = f->at.name;
+  bool ok = look(&f->at, shown, &st, &exists, e);
+  if (ok && exists && faccessat(f->at.dir, path, W_OK, 0) != 0)
+    ok = err_set(e, "%s: %s", shown, file_why(errno));
+  if (!ok) {
+    door_leave(&f->at);
+    return false;
+  }
   if (exists && !S_ISREG(st.st_mode)) {
-    f->fd = open_new(path, O_WRONLY);
+    f->fd = open_at(&f->at, path, O_WRONLY);
   } else {
     enum { NAME_ROOM = 48, TRIES = 100 };
-    if (exists && realpath(path, real)) path = real;
+    if (exists && !f->at.plain && realpath(path, real)) path = real;
     size_t folder = folder_length(path);
     f->temp_size = folder + NAME_ROOM + 1;
     f->temp = copy(m, path, folder, NAME_ROOM);
-    if (!f->temp) return err_nomem(e, shown);
+    if (!f->temp) {
+      door_leave(&f->at);
+      return err_nomem(e, shown);
+    }
     for (int i = 0; i < TRIES && f->fd < 0; i++) {
       snprintf(f->temp + folder, NAME_ROOM, ".ckl-%ld-%d.tmp", (long)getpid(), i);
-      f->fd = open_new(f->temp, O_WRONLY | O_CREAT | O_EXCL);
+      f->fd = open_at(&f->at, f->temp, O_WRONLY | O_CREAT | O_EXCL);
       if (f->fd < 0 && errno != EEXIST) break;
     }
   }
@@ -162,6 +198,7 @@ bool file_create(FileOut *f, Mem *m, const char *path, Err *e) {
     int why = errno;
     mem_free(m, f->temp, f->temp_size);
     f->temp = NULL;
+    door_leave(&f->at);
     if (why == ENOENT) return err_set(e, "%s: no such folder", shown);
     return err_set(e, "%s: %s", shown, file_why(why));
   }
@@ -197,15 +234,14 @@ static void end(FileOut *f) {
   mem_free(f->mem, f->temp, f->temp_size);
   f->path = f->temp = NULL;
   f->fd = -1;
+  door_leave(&f->at);
 }
 
 /* Makes the new name itself last; not every system and file system can, and the data are safe. */
 static void sync_folder(FileOut *f) {
   size_t n = folder_length(f->temp);
   f->temp[n] = 0; /* the temporary name is not needed any more */
-  int fd;
-  do fd = open(n ? f->temp : ".", O_RDONLY | O_CLOEXEC);
-  while (fd < 0 && errno == EINTR);
+  int fd = open_at(&f->at, n ? f->temp : ".", O_RDONLY);
   if (fd < 0) return;
   int ignored = fsync(fd);
   (void)ignored;
@@ -217,7 +253,7 @@ bool file_commit(FileOut *f, Err *e) {
   if (f->temp && fsync(f->fd) != 0) failed = errno;
   if (close(f->fd) != 0 && !failed && errno != EINTR) failed = errno;
   f->fd = -1;
-  if (f->temp && !failed && rename(f->temp, f->path) != 0) failed = errno;
+  if (f->temp && !failed && renameat(f->at.dir, f->temp, f->at.dir, f->path) != 0) failed = errno;
   if (failed) {
     err_set(e, "%s: %s", f->path, file_why(failed));
     file_cancel(f);
@@ -230,6 +266,6 @@ bool file_commit(FileOut *f, Err *e) {
 
 void file_cancel(FileOut *f) {
   if (f->fd >= 0) close(f->fd);
-  if (f->temp) unlink(f->temp);
+  if (f->temp) unlinkat(f->at.dir, f->temp, 0);
   end(f);
 }

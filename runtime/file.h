@@ -5,26 +5,28 @@
 #ifndef CKL_RUNTIME_FILE_H
 #define CKL_RUNTIME_FILE_H
 
-#include "runtime/err.h"
-#include "runtime/mem.h"
+#include "runtime/door.h"
 
 /* What an errno of the file calls means, in the words of our messages. */
 const char *file_why(int error);
 
-/* Opens for reading. *size is its length in bytes, -1 where that is not known before (a pipe).
- * Returns the descriptor, -1 after err_set (folders are refused here). */
-int file_open(const char *path, int64_t *size, Err *e);
+/* Opens for reading, through the door of m. *size is its length in bytes, -1 where that is not
+ * known before (a pipe). Returns the descriptor, -1 after err_set (folders are refused here). */
+int file_open(const Mem *m, const char *path, int64_t *size, Err *e);
 
 /* All of a file: *n bytes and a NUL after them, in a block of *n + 1 bytes that the caller gives
  * back with mem_free(m, p, *n + 1). NULL after err_set. */
 char *file_read(Mem *m, const char *path, size_t *n, Err *e);
+/* The same of one that was reached already; `shown` stands for it in texts. */
+char *file_read_reached(Mem *m, const Reached *r, const char *shown, size_t *n, Err *e);
 
 /* A file being written. It appears under its name, whole, at file_commit: the bytes go to another
  * file of the same folder first, reach the disk, and replace what was there (keeping its mode;
  * through a symbolic link). What is no plain file (a pipe, /dev/null) is written directly. */
 typedef struct FileOut {
   Mem *mem;
-  char *path; /* the file to replace */
+  Reached at;
+  char *path; /* the file to replace, from the folder at.dir */
   char *temp; /* NULL when written directly */
   size_t path_size, temp_size;
   int fd;

@@ -28,6 +28,7 @@ typedef void *(*MemHook)(void *ud, void *ptr, size_t old_size, size_t new_size);
 typedef struct MemJump MemJump;
 typedef struct ArenaChunk ArenaChunk;
 typedef struct Spill Spill;
+struct Door;
 
 /* A reference-counted object on the autorelease pool. */
 typedef struct MemPoolItem {
@@ -63,6 +64,7 @@ typedef struct Mem {
   bool check;    /* invariants are tested between passes and steps: CKL_CHECK is set, and not 0 */
   char bug[240]; /* which invariant is broken: of mem_bug */
   Spill *spill; /* where data of device spill lies (runtime/spill.h); NULL: as all data */
+  const struct Door *door; /* which files its program reaches (runtime/door.h); NULL: all */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
 } Mem;

@@ -595,7 +595,7 @@ bool save_parse(Mem *m, const char *name, const void *bytes, size_t n, SaveFile 
 
 bool save_read(Mem *m, const char *file, SaveFile *out, Err *e) {
   int64_t size;
-  int fd = file_open(file, &size, e);
+  int fd = file_open(m, file, &size, e);
   if (fd < 0) return false;
   bool ok;
   if (size >= 0) {

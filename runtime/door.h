@@ -1,0 +1,41 @@
+/* Which files a session reaches: the one door that every path of a program goes through.
+ *
+ * A program names files by `use "path"`, read_bytes, read_csv, load and save, and by nothing else.
+ * The host may shut them all, those outside of a folder, or be asked each time. What the host names
+ * itself (the file that it runs, folders of modules, the cache, the spill file) takes no door. */
+#ifndef CKL_RUNTIME_DOOR_H
+#define CKL_RUNTIME_DOOR_H
+
+#include <limits.h>
+
+#include "runtime/err.h"
+#include "runtime/mem.h"
+
+typedef struct Door {
+  bool shut; /* no file at all */
+  int dir;   /* only what lies below this folder; -1: everywhere */
+  char *root; size_t root_size; /* its real path */
+  /* Whether the program may open `path`; *instead, NULL before: another path for it. NULL: not
+   * asked. */
+  bool (*ask)(void *ud, const char *path, bool write, const char **instead);
+  void *ud;
+} Door;
+
+/* `files`: NULL any, "" none, else a folder. False where that cannot be had, or out of memory. */
+bool door_open(Door *d, Mem *m, const char *files);
+void door_close(Door *d, Mem *m);
+
+/* Where a path leads. */
+typedef struct Reached {
+  int dir;             /* where `name` begins: a folder that door_leave closes, or AT_FDCWD */
+  const char *name;    /* in `path`, or the caller's */
+  bool plain;          /* nothing but a plain file will do, and no link is followed */
+  char path[PATH_MAX]; /* names a file that is there once, however it is spelled */
+} Reached;
+
+/* Takes a path through the door (NULL: any path goes). False after err_set, or err_closed where
+ * the program may not go there; then there is nothing to leave. */
+bool door_reach(const Door *d, const char *path, bool write, Reached *r, Err *e);
+void door_leave(Reached *r);
+
+#endif
