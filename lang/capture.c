@@ -782,7 +782,7 @@ static bool run_point(HookedRun *r, const Point *p, Tensor *g, Tensor **out) {
   Session *s = c->s;
   size_t mark = mem_pool_mark(&s->mem);
   HookRun run = {.grad = c->at, .modes = c->nodes[p->node]->modes};
-  if (p->kind != HOOK_VALUE) run.name = c->params[p->at]->name;
+  if (p->kind != HOOK_VALUE) run.param = c->params[p->at];
   Value v = tensor_value(s, host_own(s, g));
   Value x = hooks_gradient(s, hook_key(c, p->kind, p->node, p->at), &run, v, NULL);
   if (p->kind == HOOK_AFTER_GRAD) {

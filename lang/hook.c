@@ -23,6 +23,7 @@ typedef struct Hook {
   HookKey key;
   Value f;
   Name path;       /* what f gets first, or NULL */
+  bool with_param; /* then the param, before the gradient */
   Span at;         /* of the registration */
   bool running;
 } Hook;
@@ -74,7 +75,7 @@ static struct Hooks *hooks_of(Session *s) {
   return s->hooks;
 }
 
-static void hook_add(Session *s, HookKey k, uint64_t handle, Value f, Name path, Span at) {
+static Hook *hook_add(Session *s, HookKey k, uint64_t handle, Value f, Span at) {
   struct Hooks *l = hooks_of(s);
   if (l->count == l->cap) {
     size_t cap = l->cap ? 2 * l->cap : 8;
@@ -82,8 +83,9 @@ static void hook_add(Session *s, HookKey k, uint64_t handle, Value f, Name path,
     l->cap = cap;
   }
   value_retain(f);
-  l->items[l->count++] = (Hook){.number = ++l->numbers, .handle = handle, .key = k, .f = f,
-                                .path = path, .at = at};
+  Hook *h = &l->items[l->count++];
+  *h = (Hook){.number = ++l->numbers, .handle = handle, .key = k, .f = f, .at = at};
+  return h;
 }
 
 /* Takes out the hooks of a handle, or (handle 0) those of the kinds first .. last that hang on id.
@@ -127,81 +129,103 @@ static Value handle_value(Session *s, uint64_t handle) {
   return (Value){.tag = V_HANDLE, .u.handle = h};
 }
 
-/* Argument i of the rest, which the program calls back with n arguments by position. */
-static Value want_function(Session *s, const Call *c, Value f, Span at, uint32_t n,
+/* Arguments that f does not give itself; 0 where it does not say. */
+static uint32_t parameters_of(Value f) {
+  if (f.tag != V_FN) return 0;
+  const NodeList *p = &f.u.fn->decl->fn->params;
+  uint32_t need = 0;
+  for (uint32_t i = 0; i < p->count; i++) need += !p->items[i]->param.init;
+  return need;
+}
+
+/* A function that the program calls back with n arguments by position, or with one more. */
+static Value want_function(Session *s, const Call *c, Value f, Span at, uint32_t n, bool or_more,
                            const char *form) {
   if (f.tag == V_BUILTIN || f.tag == V_DTYPE || f.tag == V_INST) return f;
   if (f.tag != V_FN)
     fail_help(s, ERR_NOT_CALLABLE, at, form, "`%s` takes a function here, not %s", c->b->name,
               value_type_text(s, f));
-  const NodeList *p = &f.u.fn->decl->fn->params;
-  uint32_t need = 0;
-  for (uint32_t i = 0; i < p->count; i++) need += !p->items[i]->param.init;
-  if (need != n) {
-    Diag *d = err(s, ERR_ARG_COUNT, at, "a hook of `%s` is called with %u argument%s here, this "
-                  "function takes %u", c->b->name, n, n == 1 ? "" : "s", need);
+  uint32_t need = parameters_of(f);
+  if (need != n && !(or_more && need == n + 1)) {
+    Diag *d = err(s, ERR_ARG_COUNT, at, "a hook of `%s` is called with %u%s argument%s here, this "
+                  "function takes %u", c->b->name, n, or_more ? txt(s, " or %u", n + 1) : "",
+                  n == 1 && !or_more ? "" : "s", need);
     dg_help(&s->diags, d, "%s", form);
     raise_(s);
   }
   return f;
 }
 
-typedef struct OnGlob {
+/* Hooks of params that one call registers. */
+typedef struct OnParams {
+  const Call *c;
   HookKind kind;
   uint64_t handle;
   const char *glob;
   Value f;
-  Span at;
   size_t hits;
-} OnGlob;
+} OnParams;
 
-static void on_param(Session *s, HookKind kind, Param *p, uint64_t handle, Value f, Name path,
-                     Span at) {
-  hook_add(s, (HookKey){kind, p->id, 0}, handle, f, path, at);
+static void on_param(Session *s, OnParams *o, Param *p, Name path) {
+  Hook *h = hook_add(s, (HookKey){o->kind, p->id, 0}, o->handle, o->f, o->c->at);
+  h->path = path;
+  h->with_param = parameters_of(o->f) == (path ? 3u : 2u);
   p->hooked = true;
+  o->hits++;
 }
 
 static void on_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   (void)owner, (void)f;
-  OnGlob *o = ud;
-  if (!p || !path_fits(s, o->glob, path)) return;
-  on_param(s, o->kind, p, o->handle, o->f, names_of(s->names, path), o->at);
-  o->hits++;
+  OnParams *o = ud;
+  if (p && path_fits(s, o->glob, path)) on_param(s, o, p, names_of(s->names, path));
 }
 
-/* on_grad(x, f), on_grad(net, "glob", f), and after_grad in the same forms. */
+static Value on_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  OnParams *o = ud;
+  (void)n, (void)path;
+  if (v[0].tag == V_PARAM)
+    on_param(s, o, v[0].u.p, NULL);
+  else if (v[0].tag != V_NONE)
+    fail(s, ERR_GRAD_WRT, o->c->spans[0], "`%s` of several takes params, not %s", o->c->b->name,
+         value_type_text(s, v[0]));
+  return v[0];
+}
+
+/* on_grad(x, f), on_grad(net, "glob", f), on_grad([p, q], f), and after_grad in the same forms. */
 static Value register_grad(Session *s, Call *c, HookKind kind) {
   Value x = c->v[0];
-  const char *form = kind == HOOK_PARAM ? "on_grad(x, fn(g) = ..), on_grad(net, \"glob\", "
-                                          "fn(path, g) = ..)"
-                                        : "after_grad(p, fn(g) { .. }), after_grad(net, \"glob\", "
-                                          "fn(path, g) { .. })";
-  bool glob = x.tag == V_INST;
+  const char *form = kind == HOOK_PARAM
+                         ? "on_grad(x, fn(g) = ..), of a param fn(p, g) too; on_grad(net, "
+                           "\"glob\", fn(path, g) = ..), or fn(path, p, g)"
+                         : "after_grad(p, fn(g) { .. }), or fn(p, g); after_grad(net, \"glob\", "
+                           "fn(path, g) { .. }), or fn(path, p, g)";
+  bool glob = x.tag == V_INST, several = x.tag == V_LIST || x.tag == V_TUPLE || x.tag == V_RECORD;
   if (c->rest_n != (glob ? 2u : 1u))
     fail_help(s, ERR_ARG_COUNT, c->at, form, "`%s` of %s takes %s", c->b->name,
               value_type_text(s, x), glob ? "a glob and a function" : "one function");
-  uint64_t handle = ++hooks_of(s)->handles;
+  OnParams o = {.c = c, .kind = kind, .f = c->rest[glob]};
+  bool params = glob || several || x.tag == V_PARAM;
+  want_function(s, c, o.f, c->rest_spans[glob], glob ? 2 : 1,
+                params || kind == HOOK_AFTER_GRAD, form);
+  o.handle = ++hooks_of(s)->handles;
   if (glob) {
-    OnGlob o = {kind, handle, want_str(s, c->rest[0], c->rest_spans[0], "the glob"), c->rest[1],
-                c->at, 0};
-    want_function(s, c, o.f, c->rest_spans[1], 2, form);
+    o.glob = want_str(s, c->rest[0], c->rest_spans[0], "the glob");
     walk_slots(s, x, on_slot, &o);
     if (!o.hits)
       fail_help(s, ERR_GLOB, c->rest_spans[0],
                 "print(paths(net)) shows the paths; `*` is one part, `**` any number",
                 "no param matches `%s`", o.glob);
-    return handle_value(s, handle);
-  }
-  Value f = want_function(s, c, c->rest[0], c->rest_spans[0], 1, form);
-  if (x.tag == V_PARAM) {
-    on_param(s, kind, x.u.p, handle, f, NULL, c->at);
+  } else if (params) {
+    Span at = c->spans[0];
+    tree_map(s, 1, &x, on_leaf, &o, at);
+    if (!o.hits) fail(s, ERR_GRAD_WRT, at, "there is no param in %s", value_type_text(s, x));
   } else if (x.tag == V_TENSOR && kind == HOOK_PARAM) {
     TapeNode *n = x.u.t->node;
     if (!n)
       fail_help(s, ERR_NOT_TRACKED, c->spans[0],
                 "params and what is computed from them are tracked, outside wrap <no_grad>",
                 "this value has no gradient: it does not depend on anything that is tracked");
-    hook_add(s, (HookKey){HOOK_VALUE, n->seq, x.u.t->out}, handle, f, NULL, c->at);
+    hook_add(s, (HookKey){HOOK_VALUE, n->seq, x.u.t->out}, o.handle, o.f, c->at);
     n->hooked = true;
   } else if (kind == HOOK_PARAM) {
     fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
@@ -210,7 +234,7 @@ static Value register_grad(Session *s, Call *c, HookKind kind) {
     fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "`after_grad` takes a param, not %s",
               value_type_text(s, x));
   }
-  return handle_value(s, handle);
+  return handle_value(s, o.handle);
 }
 
 BUILTIN_FN(bi_on_grad) {
@@ -225,7 +249,7 @@ BUILTIN_FN(bi_on_grad) {
   if (!v_is_tensor(c->v[0]) || !dt_float((DType)type_of(s, c->v[0]).dtype))
     fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
               value_type_text(s, c->v[0]));
-  Value f = want_function(s, c, c->rest[0], c->rest_spans[0], 1, form);
+  Value f = want_function(s, c, c->rest[0], c->rest_spans[0], 1, false, form);
   if (f.tag != V_FN)
     fail_help(s, ERR_NOT_CALLABLE, c->rest_spans[0], form,
               "in code a hook is a function that the program declares, not %s",
@@ -239,8 +263,8 @@ BUILTIN_FN(bi_after_grad) { return register_grad(s, c, HOOK_AFTER_GRAD); }
 static void on_layer(Session *s, const Call *c, int i, uint32_t n, HookKind kind, uint64_t handle,
                      const char *form) {
   if (c->v[i].tag == V_NONE) return;
-  Value f = want_function(s, c, c->v[i], c->spans[i], n, form);
-  hook_add(s, (HookKey){kind, c->v[0].u.inst->id, 0}, handle, f, NULL, c->at);
+  Value f = want_function(s, c, c->v[i], c->spans[i], n, false, form);
+  hook_add(s, (HookKey){kind, c->v[0].u.inst->id, 0}, handle, f, c->at);
 }
 
 BUILTIN_FN(bi_on_call) {
@@ -268,9 +292,9 @@ BUILTIN_FN(bi_on_call) {
 }
 
 BUILTIN_FN(bi_after_backward) {
-  Value f = want_function(s, c, c->v[0], c->spans[0], 0, "after_backward(fn() { .. })");
+  Value f = want_function(s, c, c->v[0], c->spans[0], 0, false, "after_backward(fn() { .. })");
   uint64_t handle = ++hooks_of(s)->handles;
-  hook_add(s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0}, handle, f, NULL, c->at);
+  hook_add(s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0}, handle, f, c->at);
   return handle_value(s, handle);
 }
 
@@ -344,6 +368,7 @@ static Value call_registered(Session *s, const Hook *h, const HookRun *r, size_t
   HookJob j = {.s = s, .f = h->f, .at = h->at};
   uint64_t number = h->number;
   if (h->path) j.args[j.n++] = str_value(s, h->path, strlen(h->path));
+  if (h->with_param) j.args[j.n++] = (Value){.tag = V_PARAM, .u.p = r->param};
   for (size_t i = 0; i < n; i++) j.args[j.n++] = args[i];
   RunningHook *on = mem_need(&s->mem, NULL, 0, sizeof *on);
   *on = (RunningHook){s, number};
@@ -398,7 +423,7 @@ static Value answered(Session *s, Value g, Value a, bool drops, Span at, const H
     if (why)
       hook_fail(s, ERR_HOOK_META, at, r,
                 txt(s, "a hook gives another kind of gradient%s: %s",
-                    r->name ? txt(s, " of `%s`", r->name) : "", why));
+                    r->param && r->param->name ? txt(s, " of `%s`", r->param->name) : "", why));
     return r->record && a.tag == V_TENSOR ? a : tensor_value(s, tn_ref(y));
   }
   bool same = a.tag == g.tag && ((list && a.u.list->count == n) ||

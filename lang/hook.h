@@ -28,7 +28,7 @@ typedef struct HookRun {
   Span grad;    /* the `grad` */
   Modes modes;  /* of the forward that the gradient belongs to (rule 87) */
   bool record;  /* the gradient is recorded, and so is what a hook makes of it */
-  Name name;    /* of the param, for messages; may be NULL */
+  Param *param; /* whose gradient it is; NULL: of a value or a call */
 } HookRun;
 
 bool hooks_on(const Session *s, HookKey k);

@@ -496,8 +496,7 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
     break;
   case HOST_GRAD: vals[0] = hook_gradient(s, filled_fn(r, h, rest), h->at, &run, vals[0]); break;
   case HOST_PARAM: {
-    const Param *p = r->refs[h->need].u.p;
-    run.name = p->name;
+    Param *p = run.param = r->refs[h->need].u.p;
     vals[0] = hooks_gradient(s, (HookKey){HOOK_PARAM, p->id, 0}, &run, vals[0], NULL);
     vals[0] = hooks_gradient(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}, &run, vals[0], NULL);
     if (vals[0].tag == V_NONE)

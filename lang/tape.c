@@ -944,8 +944,8 @@ static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   }
 }
 
-static HookRun hook_run(const Sweep *w, Modes modes, Name name) {
-  return (HookRun){.grad = w->at, .modes = modes, .record = w->record, .name = name};
+static HookRun hook_run(const Sweep *w, Modes modes, Param *p) {
+  return (HookRun){.grad = w->at, .modes = modes, .record = w->record, .param = p};
 }
 
 /* The gradient of a param is complete: its hooks see it, and one of after_grad may drop it. */
@@ -954,7 +954,7 @@ static void finish_leaf(Sweep *w, LeafGrad *leaf, Modes modes) {
   Param *p = leaf->param;
   if (!p->hooked || leaf->grad.tag == V_UNIT) return;
   size_t mark = mem_pool_mark(&s->mem);
-  HookRun r = hook_run(w, modes, p->name);
+  HookRun r = hook_run(w, modes, p);
   value_set(&leaf->grad, hooks_gradient(s, (HookKey){HOOK_PARAM, p->id, 0}, &r, leaf->grad, NULL));
   mem_pool_drain(&s->mem, mark);
   Value g = hooks_gradient(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}, &r, leaf->grad, NULL);
