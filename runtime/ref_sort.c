@@ -1,8 +1,11 @@
 /* Sorting along an axis: stable, NaN last in both directions, -0 equal to +0.
  *
- * Each line becomes pairs (key, position), where keys are 64-bit patterns in the wanted order and
- * equal exactly for equal elements; a bottom-up merge sort of the pairs over short insertion-sorted
- * runs is stable. Values are then fetched by position, so -0 and NaN patterns are kept. */
+ * Each element becomes a key, a pattern of bits in the wanted order and equal exactly for equal
+ * elements. Keys of 64 bits stand in pairs (key, position); a bottom-up merge sort of the pairs over
+ * short insertion-sorted runs is stable. Keys of 32 bits (all dtypes but f64 and i64) and positions
+ * below 2^32 make one word each, key above position: words are all different, so no sort of them
+ * has to be stable, and they compare without a branch. Values are then fetched by position, so -0
+ * and NaN patterns are kept. */
 #include "runtime/ref_impl.h"
 
 #include <string.h>
@@ -73,6 +76,162 @@ static Pair *sort_pairs(Ref *r, Pair *p, Pair *q, int64_t n) {
   return p;
 }
 
+/* ---- words: key above position */
+
+static uint32_t word_float(float x, bool descending) {
+  if (x != x) return UINT32_MAX;
+  uint32_t u = hf_bits32(x == 0 ? 0.0f : x);
+  u = u >> 31 ? ~u : u | 0x80000000u; /* ascending; no number gives 2^32 - 1 or 0 */
+  return descending ? ~u : u;
+}
+
+static uint32_t word_int(int64_t x, bool descending) {
+  uint32_t u = (uint32_t)(x + 0x80000000);
+  return descending ? ~u : u;
+}
+
+static void order2(uint64_t *a, uint64_t *b) {
+  uint64_t x = *a, y = *b;
+  bool swap = y < x;
+  *a = swap ? y : x;
+  *b = swap ? x : y;
+}
+
+/* Sorts four words by a network of five comparisons. */
+static void order4(uint64_t *p) {
+  order2(p, p + 1);
+  order2(p + 2, p + 3);
+  order2(p, p + 2);
+  order2(p + 1, p + 3);
+  order2(p + 1, p + 2);
+}
+
+/* Merges two runs of w words: w from the front and w from the back, so that no run can end on the
+ * way and the two chains of comparisons do not wait for one another. */
+static void merge_even(const uint64_t *a, int64_t w, uint64_t *out) {
+  const uint64_t *b = a + w, *x = b - 1, *y = b + w - 1;
+  uint64_t *end = out + 2 * w - 1;
+  for (int64_t i = 0; i < w; i++) {
+    uint64_t u = *a, v = *b, s = *x, t = *y;
+    bool right = v < u, left = t < s;
+    *out++ = right ? v : u;
+    a += !right;
+    b += right;
+    *end-- = left ? s : t;
+    x -= left;
+    y -= !left;
+  }
+}
+
+static void merge_words(const uint64_t *a, int64_t n, const uint64_t *b, int64_t m,
+                        uint64_t *out) {
+  while (n > 0 && m > 0) {
+    bool right = *b < *a;
+    *out++ = right ? *b : *a;
+    a += !right;
+    n -= !right;
+    b += right;
+    m -= right;
+  }
+  memcpy(out, n > 0 ? a : b, (size_t)(n > 0 ? n : m) * sizeof *out);
+}
+
+/* As sort_pairs. */
+static uint64_t *sort_words(Ref *r, uint64_t *p, uint64_t *q, int64_t n) {
+  int64_t whole = n - n % 4, since = n;
+  for (int64_t i = 0; i < whole; i += 4) order4(p + i);
+  for (int64_t i = whole + 1; i < n; i++)
+    for (int64_t j = i; j > whole; j--) order2(p + j - 1, p + j);
+  for (int64_t w = 4; w < n; w *= 2) {
+    for (int64_t i = 0; i < n; i += 2 * w) {
+      int64_t a = n - i < w ? n - i : w, b = n - i - a < w ? n - i - a : w;
+      if (b == w) merge_even(p + i, w, q + i);
+      else merge_words(p + i, a, p + i + a, b, q + i);
+      since += a + b;
+      if (since > 131072) {
+        if (ref_stopped(r)) return NULL;
+        since = 0;
+      }
+    }
+    uint64_t *t = p;
+    p = q;
+    q = t;
+  }
+  return p;
+}
+
+/* ---- lines */
+
+/* What is sorted: lines of n elements that are `ss` bytes apart. */
+typedef struct Lines {
+  DType dt;
+  bool descending, narrow; /* narrow: as words */
+  int64_t n, ss;
+  void *room; /* for twice n pairs or words */
+} Lines;
+
+typedef union Chunk {
+  double f[CHUNK];
+  int64_t i[CHUNK];
+} Chunk;
+
+/* The elements at src as words. */
+static void line_words(const Lines *l, const char *src, Chunk *c) {
+  uint64_t *p = l->room;
+  for (int64_t i = 0; i < l->n; i += CHUNK) {
+    int64_t k = l->n - i < CHUNK ? l->n - i : CHUNK;
+    if (dt_float(l->dt)) {
+      ref_load_f64(l->dt, src + i * l->ss, l->ss, k, c->f);
+      for (int64_t j = 0; j < k; j++)
+        p[i + j] = (uint64_t)word_float((float)c->f[j], l->descending) << 32 | (uint64_t)(i + j);
+    } else {
+      ref_load_i64(l->dt, src + i * l->ss, l->ss, k, c->i);
+      for (int64_t j = 0; j < k; j++)
+        p[i + j] = (uint64_t)word_int(c->i[j], l->descending) << 32 | (uint64_t)(i + j);
+    }
+  }
+}
+
+static void line_pairs(const Lines *l, const char *src, Chunk *c) {
+  Pair *p = l->room;
+  for (int64_t i = 0; i < l->n; i += CHUNK) {
+    int64_t k = l->n - i < CHUNK ? l->n - i : CHUNK;
+    if (dt_float(l->dt)) {
+      ref_load_f64(l->dt, src + i * l->ss, l->ss, k, c->f);
+      for (int64_t j = 0; j < k; j++)
+        p[i + j] = (Pair){key_float(c->f[j], l->descending), i + j};
+    } else {
+      ref_load_i64(l->dt, src + i * l->ss, l->ss, k, c->i);
+      for (int64_t j = 0; j < k; j++)
+        p[i + j] = (Pair){key_int(c->i[j], l->descending), i + j};
+    }
+  }
+}
+
+/* Sorts the line at src; its values and positions go to dv and dp, `to` elements apart. False when
+ * interrupted. */
+static bool sort_line(Ref *r, const Lines *l, const char *src, char *dv, int64_t *dp, int64_t to) {
+  Chunk c;
+  size_t size = dt_size(l->dt);
+  if (l->narrow) {
+    line_words(l, src, &c);
+    const uint64_t *p = sort_words(r, l->room, (uint64_t *)l->room + l->n, l->n);
+    if (!p) return false;
+    for (int64_t i = 0; i < l->n; i++) dp[i * to] = (int64_t)(p[i] & UINT32_MAX);
+  } else {
+    line_pairs(l, src, &c);
+    const Pair *p = sort_pairs(r, l->room, (Pair *)l->room + l->n, l->n);
+    if (!p) return false;
+    for (int64_t i = 0; i < l->n; i++) dp[i * to] = p[i].at;
+  }
+  if (size == 4) /* f32 and i32: a copy of known size */
+    for (int64_t i = 0; i < l->n; i++) memcpy(dv + i * to * 4, src + dp[i * to] * l->ss, 4);
+  else
+    for (int64_t i = 0; i < l->n; i++)
+      memcpy(dv + i * to * (int64_t)size, src + dp[i * to] * l->ss, size);
+  return true;
+}
+
 bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **values,
               Tensor **index) {
   DType dt = x->dtype;
@@ -81,49 +240,26 @@ bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **value
   *values = *index = NULL;
   Tensor *val = ref_new(r, x->store->dev, dt, rank, x->dim);
   Tensor *pos = ref_new(r, x->store->dev, DT_I64, rank, x->dim);
-  size_t bytes = 0;
-  Pair *room = NULL;
+  Lines l = {dt, descending, dt != DT_F64 && dt != DT_I64 && n <= UINT32_MAX, n,
+             x->stride[axis] * size, NULL};
+  size_t each = l.narrow ? sizeof(uint64_t) : sizeof(Pair), bytes = 0;
   bool ok = val && pos;
   if (ok && total > 0) {
     ok = n <= INT64_MAX / (2 * (int64_t)sizeof(Pair));
     if (!ok) ref_nomem(r);
-    bytes = ok ? 2 * sizeof(Pair) * (size_t)n : 0;
-    room = ok ? ref_scratch(r, bytes) : NULL;
-    ok = room != NULL;
+    bytes = ok ? 2 * each * (size_t)n : 0;
+    l.room = ok ? ref_scratch(r, bytes) : NULL;
+    ok = l.room != NULL;
   }
   if (ok && total > 0) {
     int64_t at[CKL_MAX_RANK] = {0}, to[CKL_MAX_RANK], since = 0;
-    int64_t ss = x->stride[axis] * size;
     const char *src = tn_data(x);
     char *dv = tn_data(val);
     int64_t *dp = tn_data(pos);
-    union {
-      double f[CHUNK];
-      int64_t i[CHUNK];
-    } line;
     ref_row_major(rank, x->dim, to);
     for (int64_t lines = total / n; ok && lines > 0; lines--) {
-      Pair *p = room;
-      for (int64_t i = 0; i < n; i += CHUNK) {
-        int64_t k = n - i < CHUNK ? n - i : CHUNK;
-        if (dt_float(dt)) {
-          ref_load_f64(dt, src + i * ss, ss, k, line.f);
-          for (int64_t j = 0; j < k; j++)
-            p[i + j] = (Pair){key_float(line.f[j], descending), i + j};
-        } else {
-          ref_load_i64(dt, src + i * ss, ss, k, line.i);
-          for (int64_t j = 0; j < k; j++) p[i + j] = (Pair){key_int(line.i[j], descending), i + j};
-        }
-      }
-      p = sort_pairs(r, p, p + n, n);
-      if (!p) {
-        ok = false;
-        break;
-      }
-      for (int64_t i = 0; i < n; i++) {
-        memcpy(dv + i * to[axis] * size, src + p[i].at * ss, (size_t)size);
-        dp[i * to[axis]] = p[i].at;
-      }
+      ok = sort_line(r, &l, src, dv, dp, to[axis]);
+      if (!ok) break;
       since += n + 64;
       if (since > 32768) {
         since = 0;
@@ -142,7 +278,7 @@ bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **value
       }
     }
   }
-  ref_scratch_free(r, room, bytes);
+  ref_scratch_free(r, l.room, bytes);
   if (!ok) {
     tn_unref(val);
     tn_unref(pos);
