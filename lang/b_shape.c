@@ -148,16 +148,25 @@ BUILTIN_FN(bi_transpose) {
 BUILTIN_FN(bi_expand) {
   Value x = tensor_arg(s, c, 0);
   Type t = type_of(s, x);
-  if (c->rest_n != 1) fail(s, ERR_ARG_COUNT, c->at, "`expand` takes a tensor and an axis");
-  int64_t a = want_int(s, c->rest[0], c->rest_spans[0], "an axis"), k = a < 0 ? a + t.rank + 1 : a;
-  if (k < 0 || k > t.rank)
-    fail(s, ERR_AXIS, c->rest_spans[0], "axis %lld is out of range: the result has rank %d",
-         (long long)a, t.rank + 1);
-  if (t.rank == CKL_MAX_RANK)
+  int rank = t.rank + (int)c->rest_n;
+  bool fresh[CKL_MAX_RANK + 1] = {false};
+  if (!c->rest_n)
+    fail_help(s, ERR_ARG_COUNT, c->at, "`expand(x, 0)` makes it the first axis",
+              "`expand` takes a tensor and the axes of the result that are new");
+  if (c->rest_n > CKL_MAX_RANK || rank > CKL_MAX_RANK)
     fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  for (size_t i = 0; i < c->rest_n; i++) {
+    int64_t a = want_int(s, c->rest[i], c->rest_spans[i], "an axis"), k = a < 0 ? a + rank : a;
+    if (k < 0 || k >= rank)
+      fail(s, ERR_AXIS, c->rest_spans[i], "axis %lld is out of range: the result has rank %d",
+           (long long)a, rank);
+    if (fresh[k])
+      fail(s, ERR_AXIS, c->rest_spans[i], "axis %lld of the result is given twice", (long long)k);
+    fresh[k] = true;
+  }
   Dim d[CKL_MAX_RANK];
-  for (int i = 0, j = 0; i <= t.rank; i++) d[i] = i == k ? dim_const(dims_of(s), 1) : t.dim[j++];
-  return op_reshape(s, x, t.rank + 1, d, c->at);
+  for (int i = 0, j = 0; i < rank; i++) d[i] = fresh[i] ? dim_const(dims_of(s), 1) : t.dim[j++];
+  return op_reshape(s, x, rank, d, c->at);
 }
 
 BUILTIN_FN(bi_squeeze) {
