@@ -59,8 +59,33 @@ static void save_leaf(Session *s, void *ud, const char *path, Inst *owner, Field
   if (e.t) VEC_PUSH(&s->scratch, w->entries, w->count, w->cap, e);
 }
 
+/* Names that promise a file of another kind: whoever opens it would find safetensors. */
+static void check_ending(Session *s, const char *file, Span at) {
+  static const struct {
+    const char *ending, *kind;
+  } other[] = {{"csv", "a table"},     {"tsv", "a table"},     {"txt", "a text"},
+               {"md", "a text"},       {"json", "a text"},     {"html", "a text"},
+               {"npy", "NumPy's"},     {"npz", "NumPy's"},     {"pt", "PyTorch's"},
+               {"pth", "PyTorch's"},   {"pkl", "Python's"},    {"h5", "HDF5"},
+               {"onnx", "ONNX"},       {"gguf", "GGUF"},       {"png", "a picture"},
+               {"jpg", "a picture"},   {"jpeg", "a picture"},  {"gif", "a picture"},
+               {"bmp", "a picture"},   {"ppm", "a picture"},   {"pgm", "a picture"},
+               {"wav", "a sound"},     {"ckl", "a program"}};
+  const char *dot = strrchr(file, '.');
+  if (!dot || strchr(dot, '/')) return;
+  for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+    if (strcmp(dot + 1, other[i].ending)) continue;
+    Diag *d = err(s, ERR_SAVE_NAME, at,
+                  "%s is the name of another kind of file (%s): save writes safetensors", file,
+                  other[i].kind);
+    dg_help(&s->diags, d, "\"%.*s.safetensors\" names one", (int)(dot - file), file);
+    raise_(s);
+  }
+}
+
 BUILTIN_FN(bi_save) {
   const char *file = want_str(s, c->v[1], c->spans[1], "the file");
+  check_ending(s, file, c->spans[1]);
   Saver w = {.at = c->spans[0]};
   SaveMeta format = {format_key, format_number};
   VEC_PUSH(&s->scratch, w.meta, w.meta_count, w.meta_cap, format);
