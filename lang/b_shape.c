@@ -619,11 +619,6 @@ BUILTIN_FN(bi_dropout) {
                   c->at);
 }
 
-BUILTIN_FN(bi_seed) {
-  random_reset(s, (uint64_t)want_int(s, c->v[0], c->spans[0], "the seed"));
-  return v_unit();
-}
-
 BUILTIN_FN(bi_key) {
   int64_t n = want_int(s, c->v[0], c->spans[0], "the key's number"), two = 2;
   Value w[2] = {v_int((int64_t)rng_key((uint64_t)n)), v_int(0)};

@@ -4,8 +4,10 @@
  * module is declared (module.c). Each execution takes the site's next counter; the key of a draw is
  * (seed folded with the site, counter), so the numbers depend on nothing else.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "lang/builtin.h"
 #include "lang/compile.h"
 #include "runtime/rng.h"
 
@@ -95,4 +97,69 @@ Value random_key_for(Session *s, uint64_t site) {
 
 Value random_key(Session *s, Node *site) {
   return random_key_for(s, site_id(site));
+}
+
+/* ---- the state as a text: the seed, then `site:counter` of each site that has drawn, by site; the
+ * numbers in hexadecimal */
+
+static const char state_word[] = "random";
+
+static int by_site(const void *a, const void *b) {
+  const Site *x = a, *y = b;
+  return x->id < y->id ? -1 : x->id > y->id;
+}
+
+BUILTIN_FN(bi_random_state) {
+  Site *sites = ARENA_ARRAY(&s->scratch, Site, s->site_count + 1);
+  size_t n = 0;
+  for (size_t i = 0; i < s->site_cap; i++)
+    if (s->sites[i].id && s->sites[i].counter) sites[n++] = s->sites[i];
+  qsort(sites, n, sizeof *sites, by_site);
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  buf_printf(&b, "%s %llx", state_word, (unsigned long long)s->seed);
+  for (size_t i = 0; i < n; i++)
+    buf_printf(&b, " %llx:%llx", (unsigned long long)sites[i].id,
+               (unsigned long long)sites[i].counter);
+  (void)c;
+  return str_value(s, b.s, b.n);
+}
+
+/* A number of the text; *p is behind it then. False: there is none. */
+static bool read_hex(const char **p, uint64_t *out) {
+  char *end;
+  if (!strchr("0123456789abcdef", **p) || !**p) return false;
+  *out = strtoull(*p, &end, 16);
+  bool ok = end - *p <= 16;
+  *p = end;
+  return ok;
+}
+
+/* Reads a state; with `set` it becomes that of the session. False: the text is none. */
+static bool read_state(Session *s, const char *p, bool set) {
+  uint64_t seed, id, counter;
+  size_t k = sizeof state_word - 1;
+  if (strncmp(p, state_word, k) || p[k] != ' ') return false;
+  p += k + 1;
+  if (!read_hex(&p, &seed)) return false;
+  if (set) random_reset(s, seed);
+  while (*p == ' ') {
+    p++;
+    if (!read_hex(&p, &id) || !id || *p++ != ':' || !read_hex(&p, &counter)) return false;
+    if (set) site_of(s, id)->counter = counter;
+  }
+  return !*p;
+}
+
+BUILTIN_FN(bi_seed) {
+  Value v = c->v[0];
+  if (v.tag != V_STR) {
+    random_reset(s, (uint64_t)want_int(s, v, c->spans[0], "the seed"));
+    return v_unit();
+  }
+  if (!read_state(s, v.u.str->s, false))
+    fail_help(s, ERR_VALUE, c->spans[0], "`seed` takes an int, or what random_state() gave",
+              "the text is no state of random numbers");
+  read_state(s, v.u.str->s, true);
+  return v_unit();
 }
