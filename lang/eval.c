@@ -489,26 +489,6 @@ static Value eval_record(Session *s, Node *e) {
   return record_value(s, n, names, items);
 }
 
-/* For a field that an instance does not have: the one that was meant, or those that it has. */
-static const char *fields_text(Session *s, Inst *i, Name f) {
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
-  buf_printf(&b, "`%s` has", i->model->name);
-  for (size_t k = 0; k < i->count && k < 12; k++) {
-    if (strlen(f) > 2 && str_distance(f, i->fields[k].name, 2) <= 2)
-      return txt(s, "did you mean `%s`?", i->fields[k].name);
-    buf_printf(&b, "%s `%s`", k ? "," : "", i->fields[k].name);
-  }
-  return i->count ? b.s : txt(s, "`%s` has no fields", i->model->name);
-}
-
-static const char *record_fields_text(Session *s, Value x, Name f) {
-  const Record *r = x.u.rec;
-  for (size_t k = 0; strlen(f) > 2 && k < r->count; k++)
-    if (str_distance(f, r->names[k], 2) <= 2) return txt(s, "did you mean `%s`?", r->names[k]);
-  return txt(s, "its fields are those of %s", value_type_text(s, x));
-}
-
 /* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
 static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
   Name f = e->dot.name.name;
@@ -574,9 +554,9 @@ static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *h
     dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
             e->dot.object->kind == N_NAME ? e->dot.object->name : "..");
   else if (x.tag == V_INST)
-    dg_help(&s->diags, d, "%s", fields_text(s, x.u.inst, f));
+    dg_help(&s->diags, d, "%s", meant_field(s, x.u.inst, f));
   else if (x.tag == V_RECORD && x.u.rec->count)
-    dg_help(&s->diags, d, "%s", record_fields_text(s, x, f));
+    dg_help(&s->diags, d, "%s", meant_item(s, x, f));
   raise_(s);
 }
 

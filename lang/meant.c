@@ -131,3 +131,25 @@ bool help_meant(Session *s, Diag *d, const char *name, const char *near) {
   if (text) dg_help(&s->diags, d, "%s", text);
   return text != NULL;
 }
+
+/* ---- fields */
+
+/* For a field that an instance does not have: the one that was meant, or those that it has. */
+const char *meant_field(Session *s, Inst *i, Name f) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  buf_printf(&b, "`%s` has", i->model->name);
+  for (size_t k = 0; k < i->count && k < 12; k++) {
+    if (strlen(f) > 2 && str_distance(f, i->fields[k].name, 2) <= 2)
+      return txt(s, "did you mean `%s`?", i->fields[k].name);
+    buf_printf(&b, "%s `%s`", k ? "," : "", i->fields[k].name);
+  }
+  return i->count ? b.s : txt(s, "`%s` has no fields", i->model->name);
+}
+
+const char *meant_item(Session *s, Value x, Name f) {
+  const Record *r = x.u.rec;
+  for (size_t k = 0; strlen(f) > 2 && k < r->count; k++)
+    if (str_distance(f, r->names[k], 2) <= 2) return txt(s, "did you mean `%s`?", r->names[k]);
+  return txt(s, "its fields are those of %s", value_type_text(s, x));
+}

@@ -1,11 +1,11 @@
 /* Sorting along an axis: stable, NaN last in both directions, -0 equal to +0.
  *
  * Each element becomes a key, a pattern of bits in the wanted order and equal exactly for equal
- * elements. Keys of 64 bits stand in pairs (key, position); a bottom-up merge sort of the pairs over
- * short insertion-sorted runs is stable. Keys of 32 bits (all dtypes but f64 and i64) and positions
- * below 2^32 make one word each, key above position: words are all different, so no sort of them
- * has to be stable, and they compare without a branch. Values are then fetched by position, so -0
- * and NaN patterns are kept. */
+ * elements. Keys of 64 bits stand in pairs (key, position); a bottom-up merge sort of the pairs
+ * over short insertion-sorted runs is stable. Keys of 32 bits (all dtypes but f64 and i64) and
+ * positions below 2^32 make one word each, key above position: words are all different, so no sort
+ * of them has to be stable, and they compare without a branch. Values are then fetched by position,
+ * so -0 and NaN patterns are kept. */
 #include "runtime/ref_impl.h"
 
 #include <string.h>
