@@ -105,8 +105,8 @@ static void touch(Plan *p, Place at, uint32_t step) {
   if (step > s->last) s->last = step;
 }
 
-/* v is read by the reference evaluator: everything that its tensor is made of is touched. A token is
- * made of nothing: what earlier effects read may be gone. */
+/* v is read by the reference evaluator: everything that its tensor is made of is touched. A token
+ * is made of nothing: what earlier effects read may be gone. */
 static void touch_made(Plan *p, Val v, uint32_t step) {
   if (gr_type(p->g, v)->kind == TK_TOKEN) return;
   if (plan_there(p, v, step)) {

@@ -1,9 +1,9 @@
-/* The laws of plans, tested where Mem.check is set: nothing is read before it is written or after it
- * is freed, what leaves stays to the end, and no two values share bytes while both are alive.
+/* The laws of plans, tested where Mem.check is set: nothing is read before it is written or after
+ * it is freed, what leaves stays to the end, and no two values share bytes while both are alive.
  *
- * In: a plan, and places in the arena for one set of sizes. Out: nothing, or a throw by mem_bug that
- * names the step. The steps are walked as exec.c would, with a note of what each has written; of the
- * lifetimes in the plan nothing is taken for granted but their ends.
+ * In: a plan, and places in the arena for one set of sizes. Out: nothing, or a throw by mem_bug
+ * that names the step. The steps are walked as exec.c would, with a note of what each has written;
+ * of the lifetimes in the plan nothing is taken for granted but their ends.
  * Cost: linear in reads, and quadratic in the values alive at once.
  */
 #include <stdlib.h>

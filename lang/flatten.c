@@ -99,7 +99,7 @@ Name name_numbered(Session *s, Name name, size_t i) {
 }
 
 /* What `type` says of record field `name`, or of item i: its dims are free there too. Another name
- * of a type (rule 39) has no brackets, and a value that does not fit is refused when it is bound. */
+ * of a type (rule 39) has no brackets; a value that does not fit is refused when it is bound. */
 static Node *part_type(Node *type, Name name, size_t i) {
   if (!type) return NULL;
   if (type->kind == N_TYPE_LIST) return name ? NULL : type->type_list;

@@ -152,7 +152,7 @@ static void in_arena(void (*f)(void *))
 int main(void)
 {
   mem_init(&mem, NULL, NULL);
-  TEST(in_arena(lifetimes), "a plan that frees too early, makes too late or runs out of order is found");
+  TEST(in_arena(lifetimes), "a plan that frees early, makes late or runs out of order is found");
   TEST(in_arena(places), "places that overlap or leave the arena are found");
   TEST(in_arena(passes), "a broken graph is found after the pass that made it");
   mem_close(&mem);
