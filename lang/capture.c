@@ -255,7 +255,7 @@ static const Edge *edge_at(const Capture *c, From from) {
   const TapeNode *n = c->nodes[from.node];
   size_t slot = from.slot;
   if (n->joint) {
-    const Joint *j = n->joint->joint;
+    const Joint *j = tape_joint(n);
     const Graph *f = j->forward;
     uint32_t node = f->outputs[f->output_count - (size_t)j->saved_count + slot].node;
     if (f->nodes[node].op != OP_INPUT) return NULL;
@@ -381,7 +381,7 @@ static Val *carried(Maker *m, const TapeNode *n, size_t i, const bool *wants) {
 static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   Graph *g = m->g;
   Arena *a = &m->k->temp;
-  const Joint *j = n->joint->joint;
+  const Joint *j = tape_joint(n);
   const Graph *b = j->backward;
   Val *args = ARENA_ARRAY(a, Val, b->input_count + 1);
   Val *outs = ARENA_ARRAY(a, Val, b->output_count + 1);
@@ -511,7 +511,7 @@ static GrRoom room_for(const Capture *c) {
     GrRoom one = {2 + 3 * n->in_count, 2 + 4 * n->in_count, 2 + 3 * n->in_count,
                   8 * n->in_count,     1,                   n->in_count};
     if (n->mark != 2 || n->opened) continue;
-    if (n->joint) one = gr_room(n->joint->joint->backward);
+    if (n->joint) one = gr_room(tape_joint(n)->backward);
     all.nodes += one.nodes + n->in_count; /* sums */
     all.operands += one.operands + 2 * n->in_count;
     all.types += one.types + n->in_count;

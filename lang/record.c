@@ -322,9 +322,9 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
   GErr *e = r->e;
   size_t nout = n->out_count, all = nout;
   RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env};
-  if (n->joint) all = n->joint->joint->forward->output_count;
+  if (n->joint) all = tape_joint(n)->forward->output_count;
   Tensor **out = ARENA_ARRAY(r->temp, Tensor *, all + 1);
-  if (n->joint ? !native_run(s, &n->joint->forward, n->joint->joint->forward, "a backward", &c,
+  if (n->joint ? !native_run(s, &n->joint->forward, tape_joint(n)->forward, "a backward", &c,
                              n->inputs, out, e, r->at)
                : !native_op(s, &c, n->op, n->attrs, (int)n->attr_count, n->inputs,
                             (int)n->in_count, out, (int)nout, e))

@@ -359,10 +359,15 @@ static const Graph *again(Session *s, JointRef *j) {
   return j->again = simplified(s, &j->arena, &g, NULL);
 }
 
+const Joint *tape_joint(const TapeNode *n) {
+  CK_ASSERT(&n->joint->s->mem, n->joint->joint && !n->opened);
+  return n->joint->joint;
+}
+
 void tape_need(Session *s, TapeNode *n) {
   if (!n->joint || !n->bare) return;
   joint_make(s, n->joint, n->span);
-  const Joint *j = n->joint->joint;
+  const Joint *j = tape_joint(n);
   n->joint->asked = true;
   const Graph *g = again(s, n->joint);
   size_t ns = (size_t)j->saved_count;
@@ -554,7 +559,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
                 .anomaly = s->modes.anomaly};
   size_t nin = n->in_count;
   if (n->joint) {
-    Joint *j = n->joint->joint;
+    const Joint *j = tape_joint(n);
     if (n->joint->hosts) {
       ctx.effect = host_effect;
       ctx.ud = host_run(s, n->joint->hosts, n->refs, w->at);
@@ -824,7 +829,8 @@ static bool *find_dying(Sweep *w, const TapeNode *last) {
 /* A longer tape is walked: its graph would cost more than it saves, in memory too. */
 enum { MOST_CAPTURED = 20000 };
 
-/* Makes the calls ready. Which of their results have a cotangent is found before any is there. */
+/* Makes the calls ready. Which of their results have a cotangent is found before any is there; what
+ * gets none loses its mark. */
 static void ready_calls(Sweep *w, uint32_t out) {
   Session *s = w->s;
   size_t *first = ARENA_ARRAY(&w->arena, size_t, w->count + 1), all = 0;
@@ -841,7 +847,8 @@ static void ready_calls(Sweep *w, uint32_t out) {
     TapeNode *n = w->visits[i].node;
     bool any = false, *mine = has + first[i];
     for (size_t k = 0; k < n->out_count; k++) any |= mine[k];
-    if (!any || !w->visits[i].active) continue;
+    if (!any) n->mark = 1;
+    if (n->mark != 2) continue;
     if (n->joint && !n->opened) {
       narrow(s, n, mine);
       tape_need(s, n);
@@ -849,7 +856,7 @@ static void ready_calls(Sweep *w, uint32_t out) {
     for (size_t k = 0; k < n->in_count; k++) {
       const Edge *e = &n->in[k];
       bool gives = n->opened  ? mine[k]
-                   : n->joint ? n->joint->joint->gives_grad[k]
+                   : n->joint ? tape_joint(n)->gives_grad[k]
                               : ad_passes(n->op);
       if (gives && e->node && (visit_of(w, e->node)->active || is_target(w, e)))
         has[first[e->node->slot - 1] + e->out] = true;
@@ -893,7 +900,7 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
   if (r == CAPTURED_NOT) return false;
   for (size_t i = 0; i < w->count; i++) {
     const JointRef *j = c.nodes[i]->joint;
-    if (j && w->visits[i].active && j->eval_dropout.file) warn_eval_dropout(s, j->eval_dropout);
+    if (j && c.nodes[i]->mark == 2 && j->eval_dropout.file) warn_eval_dropout(s, j->eval_dropout);
   }
   for (size_t i = 0; i < w->leaf_count; i++) {
     w->leaves[i].dropped = c.dropped[i];

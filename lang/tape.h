@@ -73,7 +73,8 @@ struct TapeNode {
   int64_t *env;      /* sizes */
   size_t env_count;
   uint32_t slot;     /* place in the innermost sweep that has it, from 1; 0 = none runs */
-  uint8_t mark;      /* while a sweep is captured: 2 = leads to a wanted value */
+  uint8_t mark;      /* while a sweep is captured: 2 = leads to a wanted value, and a cotangent
+                      * comes to it, as far as calls can tell: of a call tape_joint is there */
   uint32_t index;    /* of those that the sweep is about, latest first (lang/capture.c) */
   bool taken;        /* a grad used it up: it holds nothing any more (rule 76) */
   bool opened;       /* a call whose body is on the tape: operand k is result k */
@@ -140,5 +141,8 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
  * What its backward reads is there after this, made by running the forward again. Throws. */
 void tape_need(Session *s, TapeNode *n);
 void joint_make(Session *s, JointRef *j, Span at); /* j->joint, where it is missing */
+/* The joint graph of a call to which a cotangent came and which is not opened: tape_need, or the
+ * call itself, has made it. Of other calls there may be none. */
+const Joint *tape_joint(const TapeNode *n);
 
 #endif
