@@ -23,28 +23,34 @@ static const char *operands_text(Session *s, Node *c, Value a, Value b) {
 }
 
 /* `assert d % heads == 0` is also a fact for dims (rule 23). */
-static void assume(Session *s, Node *c) {
-  if (c->binary.op != AST_EQ || c->binary.left->kind != N_BINARY ||
-      c->binary.left->binary.op != AST_MOD)
-    return;
-  Value x = eval(s, c->binary.left->binary.left), y = eval(s, c->binary.left->binary.right);
+static void assume(Session *s, const Node *c, Value x, Value y) {
   if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
     dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"),
                        dim_of(s, y, c->span, "a size"));
 }
 
+static Value binary_value(Session *s, const Node *e, Value a, Value b) {
+  return op_binary(s, e->binary.op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+}
+
 void eval_assert(Session *s, Node *st) {
   Node *c = st->expr;
-  Value a = v_unit(), b = v_unit(), v;
+  Value a = v_unit(), b = v_unit(), x = v_unit(), y = v_unit(), v;
   bool cmp = c->kind == N_BINARY && c->binary.op >= AST_LT && c->binary.op <= AST_NE;
   if (cmp) {
-    a = eval(s, c->binary.left);
+    Node *l = c->binary.left;
+    bool divides = c->binary.op == AST_EQ && l->kind == N_BINARY && l->binary.op == AST_MOD;
+    if (divides) {
+      x = eval(s, l->binary.left);
+      y = eval(s, l->binary.right);
+    }
+    a = divides ? binary_value(s, l, x, y) : eval(s, l);
     b = eval(s, c->binary.right);
     if (s->stage && s->stage->unit && s->stage->unit->check && (a.tag == V_DIM || b.tag == V_DIM)) {
-      assume(s, c); /* a condition on sizes that only a call can decide */
+      assume(s, c, x, y); /* a condition on sizes that only a call can decide */
       return;
     }
-    v = op_binary(s, c->binary.op, a, b, c->span, c->binary.left->span, c->binary.right->span);
+    v = binary_value(s, c, a, b);
   } else {
     v = eval(s, c);
   }
@@ -66,7 +72,7 @@ void eval_assert(Session *s, Node *st) {
   } else
     fail(s, ERR_WANT_BOOL, c->span, "`assert` takes a bool, this is %s", value_type_text(s, v));
   if (ok) {
-    if (cmp && s->stage) assume(s, c);
+    if (s->stage) assume(s, c, x, y);
     return;
   }
   Diag *d = err(s, ERR_ASSERT, c->span, "the assertion does not hold");
@@ -371,9 +377,17 @@ static bool numeric(Value v) {
   return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL;
 }
 
+/* What a comprehension goes through. One that mentions no variable of an earlier range is evaluated
+ * once, before the first turn; another at each turn of those. */
+typedef struct CompSource {
+  Value v;
+  bool once;
+} CompSource;
+
 typedef struct CompRun {
   Session *s;
   Node *e;
+  const CompSource *source;
   Value *items;
   size_t count, cap;
   bool over_seq, over_range;
@@ -402,7 +416,7 @@ static void comp_turn(CompRun *c, uint32_t k, Value v) {
 static void comp_turns(CompRun *c, uint32_t k) {
   Session *s = c->s;
   Node *f = c->e->comp.fors.items[k];
-  Value it = eval(s, f->loop.iter);
+  Value it = c->source[k].once ? c->source[k].v : eval(s, f->loop.iter);
   Span at = f->loop.iter->span;
   if (it.tag == V_RANGE) {
     c->over_range = true;
@@ -430,33 +444,32 @@ static void comp_turns(CompRun *c, uint32_t k) {
 }
 
 /* Element by element, in order; numeric elements are stacked when the source is no list. */
-static Value comp_in_order(Session *s, Node *e) {
-  CompRun c = {.s = s, .e = e};
+static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
+  CompRun c = {.s = s, .e = e, .source = source};
   comp_turns(&c, 0);
   bool all = c.count > 0;
   for (size_t i = 0; i < c.count; i++) all &= numeric(c.items[i]);
-  if (all && (c.over_range || c.over_seq)) {
-    Value v = op_stack(s, c.count, c.items, 0, e->span);
-    uint32_t k = e->comp.fors.count;
-    if (k == 1) return v;
-    Type t = type_of(s, v); /* several ranges: their sizes are the leading axes */
-    Dim d[CKL_MAX_RANK];
-    int n = 0;
-    for (uint32_t i = 0; i < k; i++) {
-      Value it = eval(s, e->comp.fors.items[i]->loop.iter);
-      if (it.tag != V_RANGE) return v;
-      d[n++] = dim_sub(dims_of(s), dim_of(s, it.u.range->hi, e->span, "a range"),
-                       dim_of(s, it.u.range->lo, e->span, "a range"));
-    }
-    for (int i = 1; i < t.rank; i++) d[n++] = t.dim[i];
-    return op_reshape(s, v, n, d, e->span);
+  if (!all || !(c.over_range || c.over_seq)) return list_value(s, V_LIST, c.count, c.items);
+  Value v = op_stack(s, c.count, c.items, 0, e->span);
+  uint32_t k = e->comp.fors.count;
+  if (k == 1) return v;
+  Type t = type_of(s, v); /* several: their sizes are the leading axes, where each has one */
+  Dim d[2 * CKL_MAX_RANK];
+  int n = 0;
+  for (uint32_t i = 0; i < k; i++) {
+    Value it = source[i].v;
+    if (!source[i].once || (it.tag != V_RANGE && !v_is_tensor(it))) return v;
+    d[n++] = it.tag == V_RANGE ? dim_sub(dims_of(s), dim_of(s, it.u.range->hi, e->span, "a range"),
+                                         dim_of(s, it.u.range->lo, e->span, "a range"))
+                               : type_of(s, it).dim[0];
   }
-  return list_value(s, V_LIST, c.count, c.items);
+  for (int i = 1; i < t.rank; i++) d[n++] = t.dim[i];
+  return op_reshape(s, v, n, d, e->span);
 }
 
 typedef struct Axis {
   Value lo;
-  Value source;
+  Value source; /* a range, or a tensor */
   Dim n;
   bool range;
 } Axis;
@@ -559,6 +572,7 @@ typedef struct CompJob {
   Session *s;
   Node *e;
   const Axis *axes;
+  bool ranges; /* they are arguments, too */
   Value v;
 } CompJob;
 
@@ -571,7 +585,7 @@ static void comp_job(void *ud) {
   Span spans[CKL_MAX_RANK];
   Args a = {.v = v, .names = names, .spans = spans, .call = j->e->span};
   for (uint32_t k = 0; k < j->e->comp.fors.count; k++) {
-    given[k] = !j->axes[k].range;
+    given[k] = j->ranges || !j->axes[k].range;
     if (!given[k]) continue;
     spans[a.count] = j->e->comp.fors.items[k]->loop.iter->span;
     v[a.count++] = j->axes[k].source;
@@ -581,44 +595,48 @@ static void comp_job(void *ud) {
 }
 
 /* In script: one compiled call. False when code cannot do it, which is found before anything
- * runs. */
+ * runs. A range that code cannot know goes in as an argument. */
 static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
-  CompJob j = {s, e, axes, v_unit()};
+  CompJob j = {.s = s, .e = e, .axes = axes};
   size_t before = s->diags.count;
   uint32_t warned = s->warned_count;
-  int code = guard(s, comp_job, &j);
-  *out = j.v;
-  if (code == MEM_OK) return true;
-  bool refused = false;
-  for (size_t i = before; i < s->diags.count; i++) {
-    ErrCode c = s->diags.items[i]->code;
-    refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY;
+  for (;;) {
+    int code = guard(s, comp_job, &j);
+    *out = j.v;
+    if (code == MEM_OK) return true;
+    bool refused = false, again = false;
+    for (size_t i = before; i < s->diags.count; i++) {
+      ErrCode c = s->diags.items[i]->code;
+      refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY;
+      again |= c == ERR_NOT_CONST && !j.ranges;
+    }
+    if (code != MEM_ERR_PROGRAM || !(refused || again)) mem_throw(&s->mem, code);
+    dg_rewind(&s->diags, before);
+    s->warned_count = warned;
+    if (!again) return false;
+    j.ranges = true;
   }
-  if (code != MEM_ERR_PROGRAM || !refused) mem_throw(&s->mem, code);
-  dg_rewind(&s->diags, before);
-  s->warned_count = warned;
-  return false;
 }
 
-/* Does the source make elements that are instances or lists? Bodies that call models do. */
 Value eval_comp(Session *s, Node *e) {
   uint32_t n = e->comp.fors.count;
   if (n > CKL_MAX_RANK)
     fail(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
   Axis axes[CKL_MAX_RANK];
+  CompSource source[CKL_MAX_RANK] = {{{0}, false}};
   bool batch = true, unknown = false;
-  for (uint32_t k = 0; k < n && batch; k++) {
+  for (uint32_t k = 0; k < n && !unknown; k++) {
     Node *f = e->comp.fors.items[k];
     if (k && mentions_earlier(e, k)) {
       batch = false; /* a range that depends on an outer variable: in order */
-      break;
+      continue;
     }
     Value it = eval(s, f->loop.iter);
-    if (it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN ||
-                                                      it.u.range->hi.tag == V_UNKNOWN))) {
-      unknown = true;
-      break;
-    }
+    if (s->flow != FLOW_NEXT) return v_unit();
+    source[k] = (CompSource){it, true};
+    unknown = it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN ||
+                                                            it.u.range->hi.tag == V_UNKNOWN));
+    if (unknown || !batch) continue;
     if (it.tag == V_RANGE) {
       Value lo = it.u.range->lo, hi = it.u.range->hi;
       if ((lo.tag != V_INT && lo.tag != V_DIM) || (hi.tag != V_INT && hi.tag != V_DIM))
@@ -628,7 +646,7 @@ Value eval_comp(Session *s, Node *e) {
           dim_sub(dims_of(s), dim_of(s, hi, e->span, "a range"), dim_of(s, lo, e->span, "a range"));
       int64_t c;
       if (dim_is_const(dims_of(s), d, &c) && c < 0) d = dim_const(dims_of(s), 0);
-      axes[k] = (Axis){lo, v_unit(), d, true};
+      axes[k] = (Axis){lo, it, d, true};
     } else if (v_is_tensor(it)) {
       Type t = type_of(s, it);
       if (t.rank == 0)
@@ -643,7 +661,7 @@ Value eval_comp(Session *s, Node *e) {
   if (batch && fn_is_code_legal(s, e) &&
       (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v)))
     return v;
-  return comp_in_order(s, e);
+  return comp_in_order(s, e, source);
 }
 
 /* -- custom backwards (rule 79) */

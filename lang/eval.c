@@ -16,7 +16,7 @@
 #include "lang/tape.h"
 
 /* A break, continue or return left an expression: hand it to the statement. */
-static Flow take_flow(Session *s) {
+Flow take_flow(Session *s) {
   Flow f = (Flow)s->flow;
   s->flow = FLOW_NEXT;
   return f;
@@ -142,7 +142,7 @@ static Value method_value(Session *s, Inst *self, Node *fn, ModelDecl *m) {
   return fn_value(s, fn, m->module, self, m, !fn->fn->is_proc, 0, NULL);
 }
 
-static Node *model_method(const ModelDecl *m, Name name) {
+Node *model_method(const ModelDecl *m, Name name) {
   const NodeList *l = &m->decl->model.members;
   for (uint32_t i = 0; i < l->count; i++)
     if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == name) return l->items[i];
@@ -163,7 +163,7 @@ static bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
   return true;
 }
 
-static Value global_value(Session *s, Global *g, Span at) {
+Value global_value(Session *s, Global *g, Span at) {
   switch (g->kind) {
   case G_VALUE:
     if (!g->is_set && s->frame->fn && s->stage && s->stage->unit && s->stage->unit->check)
@@ -317,7 +317,7 @@ static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
 }
 
 /* Weak tensors become definite when they get a name (rule 14). */
-static Value settle(Session *s, Value v, Span at) {
+Value made_definite(Session *s, Value v, Span at) {
   if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, v, DT_COUNT, at);
   return v;
 }
@@ -325,7 +325,9 @@ static Value settle(Session *s, Value v, Span at) {
 void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
   switch (pat->kind) {
   case N_PAT_WILD: return;
-  case N_PAT_NAME: bind_name(s, &pat->word, settle(s, v, pat->span), is_var, pat->span); return;
+  case N_PAT_NAME:
+    bind_name(s, &pat->word, made_definite(s, v, pat->span), is_var, pat->span);
+    return;
   case N_PAT_TUPLE: {
     size_t n = pat->list.count;
     if (v.tag == V_UNKNOWN) {
@@ -484,7 +486,7 @@ static Value eval_record(Session *s, Node *e) {
     for (size_t k = 0; k < i; k++)
       if (names[k] == names[i])
         fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
-    items[i] = settle(s, eval(s, a->arg.value), a->span);
+    items[i] = made_definite(s, eval(s, a->arg.value), a->span);
   }
   return record_value(s, n, names, items);
 }
@@ -697,7 +699,12 @@ static Value eval_node(Session *s, Node *e) {
   case N_CALL: return eval_call(s, e);
   case N_DOT: return eval_dot(s, e, false, NULL, NULL);
   case N_ITEM: return eval_item(s, e);
-  case N_INDEX: return op_index(s, eval(s, e->index.object), e);
+  case N_INDEX: {
+    Value x = eval(s, e->index.object);
+    if (s->flow != FLOW_NEXT) return v_unit();
+    Index i = index_eval(s, e);
+    return s->flow == FLOW_NEXT ? op_index(s, x, &i) : v_unit();
+  }
   case N_BLOCK: return eval_block_expr(s, e);
   case N_IF: return eval_if(s, e);
   case N_TUPLE: return eval_list(s, &e->list, V_TUPLE, e->span);
@@ -729,184 +736,6 @@ static Flow eval_let(Session *s, Node *st) {
   }
   name_result(s, st->let.pat, v);
   bind_pattern(s, st->let.pat, v, st->let.is_var);
-  return FLOW_NEXT;
-}
-
-/* New value of a path `root.a[i].b` when its end becomes v: functional update (rule 34). */
-static Value put_path(Session *s, Value old, Node **path, size_t n, AstOp op, Value v, Node *st) {
-  if (n == 0) {
-    if (op == AST_NONE) return v;
-    return op_binary(s, op, old, v, st->span, st->assign.target->span, st->assign.value->span);
-  }
-  Node *p = path[0];
-  if (old.tag == V_UNKNOWN) return old;
-  if (p->kind == N_INDEX) {
-    if (n != 1 && old.tag != V_LIST)
-      fail(s, ERR_ASSIGN, p->span, "only the last part of an assigned path may index a tensor");
-    if (old.tag == V_LIST && !old.u.list->weak) {
-      if (p->index.items.count != 1) fail(s, ERR_INDEX_COUNT, p->span, "a list takes one index");
-      Value iv = eval(s, p->index.items.items[0]);
-      int64_t i = want_int(s, iv, p->index.items.items[0]->span, "the index of a list");
-      size_t count = old.u.list->count;
-      if (i < 0 || (size_t)i >= count)
-        fail(s, ERR_INDEX_RANGE, p->span, "index %lld is out of range for a list of %zu",
-             (long long)i, count);
-      Value nv = settle(s, put_path(s, old.u.list->items[i], path + 1, n - 1, op, v, st), st->span);
-      Value copy = list_value(s, V_LIST, count, old.u.list->items);
-      value_set(&copy.u.list->items[i], nv);
-      return copy;
-    }
-    return op_index_put(s, old, p, op, v, st->span);
-  }
-  if (p->kind == N_DOT && old.tag == V_RECORD) {
-    Name f = p->dot.name.name;
-    for (size_t i = 0; i < old.u.rec->count; i++)
-      if (old.u.rec->names[i] == f) {
-        Value nv =
-            settle(s, put_path(s, old.u.rec->items[i], path + 1, n - 1, op, v, st), st->span);
-        Value copy = record_value(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
-        value_set(&copy.u.rec->items[i], nv);
-        return copy;
-      }
-    fail(s, ERR_NO_FIELD, p->dot.name.span, "%s has no field `%s`", value_type_text(s, old), f);
-  }
-  fail(s, ERR_ASSIGN, p->span, "a part of %s cannot be assigned", value_type_text(s, old));
-}
-
-static void assign_field(Session *s, Inst *inst, Name f, Node **path, size_t n, Node *st, Value v,
-                         Span at) {
-  Field *field = inst_field(inst, f);
-  if (!field) {
-    if (model_method(inst->model, f))
-      fail(s, ERR_ASSIGN, at, "`%s` is a method of `%s`", f, inst->model->name);
-    fail(s, ERR_NO_FIELD, at, "`%s` has no field `%s`", inst->model->name, f);
-  }
-  if (field->kind == FIELD_ARG || field->kind == FIELD_LET)
-    fail_help(s, ERR_ASSIGN_LET, at, "a value that changes is a `buffer`",
-              "`%s` is a %s of `%s` and stays as it is", f,
-              field->kind == FIELD_ARG ? "constructor argument" : "`let`", inst->model->name);
-  Value nv = n || st->assign.op != AST_NONE
-                 ? put_path(s, state_read(s, inst, field, at), path, n, st->assign.op, v, st)
-                 : v;
-  state_write(s, inst, field, nv, st->span);
-}
-
-/* Is l a parameter of the function that runs? */
-static bool is_argument(const Session *s, const Local *l) {
-  const NodeList *p = s->frame->fn ? &s->frame->fn->decl->fn->params : NULL;
-  for (uint32_t i = 0; p && i < p->count; i++) {
-    Span at = p->items[i]->param.name.span;
-    if (at.file == l->span.file && at.lo == l->span.lo) return true;
-  }
-  return false;
-}
-
-static Flow eval_assign(Session *s, Node *st) {
-  Value v = eval(s, st->assign.value);
-  if (s->flow != FLOW_NEXT) return take_flow(s);
-  Node *path[64], *root = st->assign.target;
-  size_t n = 0;
-  /* walk down to the root, collecting the parts from the end */
-  while ((root->kind == N_DOT || root->kind == N_INDEX) && n < 64) {
-    path[n++] = root;
-    root = root->kind == N_DOT ? root->dot.object : root->index.object;
-  }
-  for (size_t i = 0; i < n / 2; i++) {
-    Node *t = path[i];
-    path[i] = path[n - 1 - i];
-    path[n - 1 - i] = t;
-  }
-  /* the longest prefix that denotes an instance decides: what follows is its field */
-  Value cur = v_unit();
-  Local *l = NULL;
-  Global *g = NULL;
-  if (root->kind == N_NAME) {
-    l = local_find(s, root->name);
-    if (l)
-      cur = l->v;
-    else if (s->frame->self && inst_field(s->frame->self, root->name)) {
-      assign_field(s, s->frame->self, root->name, path, n, st, v, root->span);
-      return FLOW_NEXT;
-    } else {
-      g = global_find(s, s->frame->module, root->name);
-      if (!g) name_value(s, root->name, root->span, true);
-      if (g && g->kind == G_VALUE && s->abstract && g->moves)
-        cur = (Value){.tag = V_UNKNOWN};
-      else if (g && g->kind == G_VALUE)
-        cur = g->is_var && g->is_set ? g->v : global_value(s, g, root->span);
-      if (g && g->kind != G_VALUE)
-        fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
-      if (!g)
-        fail(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
-    }
-  } else {
-    cur = eval(s, root);
-  }
-  Value old = cur;
-  for (size_t i = 0; i < n && cur.tag != V_UNKNOWN; i++) {
-    if (cur.tag == V_INST && path[i]->kind == N_DOT) {
-      Field *f = inst_field(cur.u.inst, path[i]->dot.name.name);
-      if (f && (f->kind == FIELD_LET || f->kind == FIELD_ARG) && i + 1 < n) {
-        cur = f->v;
-        continue;
-      }
-      assign_field(s, cur.u.inst, path[i]->dot.name.name, path + i + 1, n - i - 1, st, v,
-                   path[i]->dot.name.span);
-      return FLOW_NEXT;
-    }
-    /* only paths to instances are followed further: blocks[i].w = e */
-    if (cur.tag == V_LIST && path[i]->kind == N_INDEX && path[i]->index.items.count == 1) {
-      Value iv = eval(s, path[i]->index.items.items[0]);
-      if (iv.tag != V_INT || iv.u.i < 0 || (size_t)iv.u.i >= cur.u.list->count) break;
-      Value next = cur.u.list->items[iv.u.i];
-      if (next.tag != V_INST) break;
-      cur = next;
-      continue;
-    }
-    if (cur.tag == V_RECORD && path[i]->kind == N_DOT) {
-      const Value *f = record_get(cur.u.rec, path[i]->dot.name.name);
-      if (!f || f->tag != V_INST) break;
-      cur = *f;
-      continue;
-    }
-    break;
-  }
-  if (root->kind != N_NAME)
-    fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
-  if (old.tag == V_PARAM && (!l || !l->is_var) && (!g || !g->is_var)) {
-    Value nv =
-        put_path(s, n || st->assign.op != AST_NONE ? param_read(s, old.u.p, root->span) : v_unit(),
-                 path, n, st->assign.op, v, st);
-    param_write(s, old.u.p, nv, st->span);
-    return FLOW_NEXT;
-  }
-  bool is_var = l ? l->is_var : g->is_var;
-  /* in `check`: a param, or what may hold one */
-  if (!is_var && (old.tag == V_UNKNOWN || abstract_param(s, old))) return FLOW_NEXT;
-  if (!is_var) {
-    bool given = l && is_argument(s, l);
-    Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span,
-                  "`%s` is a %s and cannot be assigned", root->name,
-                  given ? "parameter" : "`let`");
-    dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
-    dg_help(&s->diags, d,
-            given ? "copy it to a `var`: `var now = %s`" : "declare it with `var %s = ..`",
-            root->name);
-    raise_(s);
-  }
-  if (g && s->frame->code)
-    fail_help(s, ERR_CODE_VAR, root->span, "give the new value as a result, or keep it in a buffer",
-              "code cannot assign the top-level `var` `%s`", root->name);
-  Value nv = settle(s, put_path(s, old, path, n, st->assign.op, v, st), st->span);
-  name_variable(s, root->name, nv);
-  if (l) {
-    l = local_find(s, root->name); /* the array may have moved */
-    value_set(&l->v, nv);
-  } else {
-    /* at some call */
-    if (s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN};
-    value_set(&g->v, nv);
-  }
   return FLOW_NEXT;
 }
 

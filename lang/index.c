@@ -101,11 +101,10 @@ static Dim bound_dim(Bounds *b, Dim d) {
   return dim_import(dims_of(b->s), b->t, d, b->out, b->sizes);
 }
 
-static Value bound(Session *s, Node *n, bool *neg) {
+static Value bound(Session *s, Node *n, Value v, bool *neg) {
   *neg = false;
   if (!n) return v_unit();
   *neg = literal_negative(n);
-  Value v = eval(s, n);
   bool run_time = v.tag == V_NODE && v.weak && !dt_float((DType)type_of(s, v).dtype);
   if (v.tag != V_INT && v.tag != V_DIM && v.tag != V_UNKNOWN && !run_time)
     fail(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s",
@@ -124,15 +123,16 @@ static bool provably_inside(Session *s, Dim d, Dim size) {
          dim_is_const(t, dim_sub(t, size, dim_add(t, d, dim_const(t, 1))), &c) && c >= 0;
 }
 
-static Item item_of(Session *s, Node *n, Dim size) {
+static Item item_of(Session *s, const IndexPart *part, Dim size) {
+  Node *n = part->node;
   Item it = {.span = n->span};
   if (n->kind == N_SLICE) {
     it.kind = IT_SLICE;
-    it.lo = bound(s, n->slice.lo, &it.lo_neg);
-    it.hi = bound(s, n->slice.hi, &it.hi_neg);
+    it.lo = bound(s, n->slice.lo, part->lo, &it.lo_neg);
+    it.hi = bound(s, n->slice.hi, part->hi, &it.hi_neg);
     it.step = 1;
     if (n->slice.step) {
-      it.step = want_int(s, eval(s, n->slice.step), n->slice.step->span, "the step of a slice");
+      it.step = want_int(s, part->step, n->slice.step->span, "the step of a slice");
       if (it.step <= 0)
         fail_help(s, ERR_SLICE_STEP, n->slice.step->span, "`flip(x, axis = 0)` reverses",
                   "the step of a slice must be positive");
@@ -140,7 +140,7 @@ static Item item_of(Session *s, Node *n, Dim size) {
     if (!n->slice.lo && !n->slice.hi && it.step == 1) it.kind = IT_ALL;
     return it;
   }
-  Value v = eval(s, n);
+  Value v = part->v;
   it.v = v;
   if (v.tag == V_DIM && !provably_inside(s, v.u.d, size)) { /* tested when it is reached */
     it.kind = IT_NODE;
@@ -220,30 +220,30 @@ static Dim slice_length(Session *s, const Item *it, Dim len, Dim size) {
 
 /* Expands `...` and missing axes; returns how many items there are, one per axis (a mask:
  * several). */
-static int items_of(Session *s, Node *index, const Type *t, Item *out) {
+static int items_of(Session *s, const Index *index, const Type *t, Item *out) {
   int rank = t->rank;
-  NodeList *l = &index->index.items;
+  Span at = index->node->span;
   int ellipsis = -1, n = 0, used = 0;
   Item given[2 * CKL_MAX_RANK];
-  if (l->count > 2 * CKL_MAX_RANK) fail(s, ERR_INDEX_COUNT, index->span, "too many indices");
-  for (uint32_t i = 0; i < l->count; i++) {
-    if (l->items[i]->kind == N_ELLIPSIS) {
+  if (index->count > 2 * CKL_MAX_RANK) fail(s, ERR_INDEX_COUNT, at, "too many indices");
+  for (size_t i = 0; i < index->count; i++) {
+    const IndexPart *part = &index->part[i];
+    if (part->node->kind == N_ELLIPSIS) {
       if (ellipsis >= 0)
-        fail(s, ERR_INDEX_COUNT, l->items[i]->span, "`...` stands once in an index");
+        fail(s, ERR_INDEX_COUNT, part->node->span, "`...` stands once in an index");
       ellipsis = n;
       continue;
     }
-    given[n] = item_of(s, l->items[i], ellipsis < 0 && used < rank ? t->dim[used] : DIM_BAD);
+    given[n] = item_of(s, part, ellipsis < 0 && used < rank ? t->dim[used] : DIM_BAD);
     used += given[n].kind == IT_MASK ? type_of(s, given[n].v).rank : 1;
     n++;
   }
   if (used > rank)
-    fail(s, ERR_INDEX_COUNT, index->span, "%d indices for %d ax%s", used, rank,
-         rank == 1 ? "is" : "es");
+    fail(s, ERR_INDEX_COUNT, at, "%d indices for %d ax%s", used, rank, rank == 1 ? "is" : "es");
   int k = 0;
   for (int i = 0; i <= n; i++) {
     if (i == (ellipsis >= 0 ? ellipsis : n))
-      for (int j = used; j < rank; j++) out[k++] = (Item){.kind = IT_ALL, .span = index->span};
+      for (int j = used; j < rank; j++) out[k++] = (Item){.kind = IT_ALL, .span = at};
     if (i < n) out[k++] = given[i];
   }
   return k;
@@ -297,9 +297,9 @@ static Value mask_read(Session *s, Value x, int axis, Item *it, Node *index) {
   return op_run(s, OP_TAKE, 1 + m.rank, idx, &ax, 1, it->span);
 }
 
-static Value index_tensor(Session *s, Value x, Node *index) {
-  Span at = index->span;
-  x = as_tensor(s, x, DT_COUNT, index->index.object->span);
+static Value index_tensor(Session *s, Value x, const Index *index) {
+  Span at = index->node->span;
+  x = as_tensor(s, x, DT_COUNT, index->node->index.object->span);
   Type t = type_of(s, x);
   DimTab *dt = dims_of(s);
   Item it[3 * CKL_MAX_RANK];
@@ -311,7 +311,7 @@ static Value index_tensor(Session *s, Value x, Node *index) {
           if (k != i && it[k].kind != IT_ALL)
             fail(s, ERR_INDEX_GROUPS, it[k].span, "a mask stands alone in an index");
       int axis = i;
-      return mask_read(s, x, axis, &it[i], index);
+      return mask_read(s, x, axis, &it[i], index->node);
     } else if ((it[i].kind == IT_INT && it[i].v.tag == V_UNKNOWN) ||
                (it[i].kind == IT_SLICE && (it[i].lo.tag == V_UNKNOWN || it[i].hi.tag == V_UNKNOWN)))
       return (Value){.tag = V_UNKNOWN};
@@ -395,34 +395,61 @@ static Value index_tensor(Session *s, Value x, Node *index) {
   return x;
 }
 
-Value op_index(Session *s, Value x, Node *index) {
-  if (s->flow != FLOW_NEXT) return v_unit();
-  NodeList *l = &index->index.items;
-  if (x.tag == V_UNKNOWN) {
-    for (uint32_t i = 0; i < l->count; i++)
-      if (ast_is_expr(l->items[i])) eval(s, l->items[i]);
-    return x;
+Index index_eval(Session *s, Node *index) {
+  const NodeList *l = &index->index.items;
+  Index r = {.node = index, .count = l->count};
+  r.part = ARENA_ARRAY(&s->scratch, IndexPart, l->count + 1);
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *n = l->items[i];
+    IndexPart *p = &r.part[i];
+    p->node = n;
+    if (ast_is_expr(n)) p->v = eval(s, n);
+    if (n->kind != N_SLICE) continue;
+    if (n->slice.lo) p->lo = eval(s, n->slice.lo);
+    if (n->slice.hi) p->hi = eval(s, n->slice.hi);
+    if (n->slice.step) p->step = eval(s, n->slice.step);
   }
+  return r;
+}
+
+size_t index_item(Session *s, const Index *index, size_t count, const char *of) {
+  const IndexPart *p = &index->part[0];
+  int64_t given = want_int(s, p->v, p->node->span, txt(s, "the index of %s", of));
+  int64_t i = literal_negative(p->node) ? given + (int64_t)count : given;
+  if (i < 0 || (size_t)i >= count)
+    fail(s, ERR_INDEX_RANGE, p->node->span, "index %lld is out of range for %s of %zu",
+         (long long)given, of, count);
+  return (size_t)i;
+}
+
+/* One item of a list or tuple, or false: it is indexed as a tensor, or sliced. */
+static bool index_list(Session *s, Value x, const Index *index, Value *out) {
+  if (index->count != 1 || !ast_is_expr(index->part[0].node)) return false;
+  Value iv = index->part[0].v;
+  if (iv.tag == V_UNKNOWN) {
+    *out = iv;
+    return true;
+  }
+  if (iv.tag == V_NODE && iv.weak && x.tag == V_LIST) { /* rule 37: tensors of one type */
+    Value t = op_stack(s, x.u.list->count, x.u.list->items, 0, index->node->span);
+    *out = index_tensor(s, t, index);
+    return true;
+  }
+  if (x.tag == V_LIST && x.u.list->weak && iv.tag != V_INT) return false;
+  const char *of = x.tag == V_LIST ? "a list" : "a tuple";
+  *out = x.u.list->items[index_item(s, index, x.u.list->count, of)];
+  return true;
+}
+
+Value op_index(Session *s, Value x, const Index *index) {
+  Span at = index->node->span;
+  if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_LIST || x.tag == V_TUPLE) {
     bool weak = x.tag == V_LIST && x.u.list->weak;
-    if (l->count == 1 && l->items[0]->kind != N_ELLIPSIS && l->items[0]->kind != N_SLICE) {
-      Value iv = eval(s, l->items[0]);
-      if (iv.tag == V_UNKNOWN) return iv;
-      if (iv.tag == V_NODE && iv.weak && x.tag == V_LIST) /* rule 37: tensors of one type */
-        return op_index(s, op_stack(s, x.u.list->count, x.u.list->items, 0, index->span), index);
-      if (!weak || iv.tag == V_INT) {
-        int64_t i = want_int(s, iv, l->items[0]->span,
-                             x.tag == V_LIST ? "the index of a list" : "the index of a tuple");
-        if (literal_negative(l->items[0])) i += (int64_t)x.u.list->count;
-        if (i < 0 || (size_t)i >= x.u.list->count)
-          fail(s, ERR_INDEX_RANGE, l->items[0]->span, "index %lld is out of range for %s of %zu",
-               (long long)(iv.tag == V_INT ? iv.u.i : i), x.tag == V_LIST ? "a list" : "a tuple",
-               x.u.list->count);
-        return x.u.list->items[i];
-      }
-    }
-    if (!weak && x.tag == V_LIST && l->count == 1 && l->items[0]->kind == N_SLICE) {
-      Item it = item_of(s, l->items[0], DIM_BAD);
+    Value item;
+    if (index_list(s, x, index, &item)) return item;
+    if (!weak && x.tag == V_LIST && index->count == 1 && index->part[0].node->kind == N_SLICE) {
+      Item it = item_of(s, &index->part[0], DIM_BAD);
       int64_t n = (int64_t)x.u.list->count, lo = 0, hi = n;
       if (it.kind == IT_SLICE) {
         if (it.lo.tag != V_UNIT) lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);
@@ -434,16 +461,18 @@ Value op_index(Session *s, Value x, Node *index) {
         it.step = 1;
       Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1);
       size_t k = 0;
-      for (int64_t i = lo; i < hi; i += it.step) v[k++] = x.u.list->items[i];
+      for (int64_t i = lo; i < hi; i += it.step) {
+        v[k++] = x.u.list->items[i];
+        if (it.step >= hi - i) break;
+      }
       return list_value(s, V_LIST, k, v);
     }
     if (!weak)
-      fail(s, ERR_INDEX_COUNT, index->span, "%s takes one index",
-           x.tag == V_LIST ? "a list" : "a tuple");
+      fail(s, ERR_INDEX_COUNT, at, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
   }
   if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || x.tag == V_STR || v_is_number(x) ||
       x.tag == V_SEQ)
-    fail(s, ERR_INDEX_KIND, index->span, "%s cannot be indexed", value_type_text(s, x));
+    fail(s, ERR_INDEX_KIND, at, "%s cannot be indexed", value_type_text(s, x));
   return index_tensor(s, x, index);
 }
 
@@ -466,21 +495,21 @@ Value op_element(Session *s, Value x, int64_t i, Span at) {
   return op_reshape(s, v, t.rank - 1, rest, at);
 }
 
-Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at) {
+Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at) {
   if (x.tag == V_UNKNOWN || v.tag == V_UNKNOWN) return x;
   if (!v_is_tensor(x))
-    fail(s, ERR_INDEX_KIND, index->span, "%s cannot be assigned by index", value_type_text(s, x));
+    fail(s, ERR_INDEX_KIND, index->node->span, "%s cannot be assigned by index",
+         value_type_text(s, x));
   x = as_tensor(s, x, DT_COUNT, at);
   Type t = type_of(s, x);
   DimTab *dt = dims_of(s);
-  NodeList *l = &index->index.items;
   if (op == AST_MATMUL) fail(s, ERR_ASSIGN, at, "`@=` does not work on a part of a tensor");
   /* x[mask] = v is where */
-  if (l->count == 1 && ast_is_expr(l->items[0])) {
-    Value m = eval(s, l->items[0]);
+  if (index->count == 1 && ast_is_expr(index->part[0].node)) {
+    Value m = index->part[0].v;
     if (v_is_tensor(m) && type_of(s, m).dtype == DT_BOOL) {
       Type mt = type_of(s, m);
-      Value nv = op == AST_NONE ? v : op_binary(s, op, x, v, at, index->span, at);
+      Value nv = op == AST_NONE ? v : op_binary(s, op, x, v, at, index->node->span, at);
       if (mt.rank < t.rank && mt.rank > 0) { /* the mask covers the leading axes */
         Dim d[CKL_MAX_RANK];
         for (int i = 0; i < t.rank; i++) d[i] = i < mt.rank ? mt.dim[i] : dim_const(dt, 1);
@@ -526,7 +555,7 @@ Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at)
     code = OP_PUT_ADD;
     nv = op_unary(s, OP_NEG, nv, at);
   } else if (op != AST_NONE) {
-    nv = op_binary(s, op, index_tensor(s, x, index), nv, at, index->span, at);
+    nv = op_binary(s, op, index_tensor(s, x, index), nv, at, index->node->span, at);
   }
   Dim flat = dim_product(dt, pt.rank, pt.dim);
   Value a[3] = {op_reshape(s, x, 1, &count, at), op_reshape(s, nv, 1, &flat, at),

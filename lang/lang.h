@@ -208,6 +208,11 @@ typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN } Flow;
 Value eval(Session *s, Node *e);
 Value eval_block(Session *s, Node *block, Flow *flow); /* its value; scopes its locals */
 Flow eval_stmt(Session *s, Node *stmt, Value *last);
+Flow take_flow(Session *s); /* of a break, continue or return that left an expression */
+Value made_definite(Session *s, Value v, Span at); /* a weak tensor gets its dtype (rule 14) */
+Node *model_method(const ModelDecl *m, Name name); /* NULL: it has none */
+Value global_value(Session *s, Global *g, Span at);
+Flow eval_assign(Session *s, Node *st); /* assign.c */
 void bind_pattern(Session *s, Node *pat, Value v, bool is_var);
 void local_push(Session *s, Name name, Value v, bool is_var, Span at);
 void locals_pop(Session *s, size_t to);
@@ -311,8 +316,22 @@ Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at);
 Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at);
 /* x[i] of the leading axis, i in range */
 Value op_element(Session *s, Value x, int64_t i, Span at);
-Value op_index(Session *s, Value x, Node *index);               /* N_INDEX: items evaluated there */
-Value op_index_put(Session *s, Value x, Node *index, AstOp op, Value v, Span at);
+/* An index (N_INDEX) whose expressions were evaluated, from left to right. */
+typedef struct IndexPart {
+  Node *node;         /* an expression, N_SLICE or N_ELLIPSIS */
+  Value v;            /* of an expression */
+  Value lo, hi, step; /* of a slice; unit = absent */
+} IndexPart;
+typedef struct Index {
+  Node *node;
+  size_t count;
+  IndexPart *part;
+} Index;
+Index index_eval(Session *s, Node *index);
+Value op_index(Session *s, Value x, const Index *index);
+Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at);
+/* Which of `count` items of a list or tuple, `of`, the index means. */
+size_t index_item(Session *s, const Index *index, size_t count, const char *of);
 /* Type of a tensor Value or number (weak: f64/i64 rank 0); dims are of dims_of(s). */
 Type type_of(Session *s, Value x);
 /* Anything tensor-like as a tensor: numbers take `like` (f32/i64 for DT_COUNT), weak lists

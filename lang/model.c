@@ -42,16 +42,14 @@ static bool has_param(Value f, const char *name) {
   return false;
 }
 
-/* normal(std = 0.02): the call lacks its shape (rule 58). */
+/* normal(std = 0.02), by a plain or dotted name: the call lacks its shape (rule 58). */
 static bool lacks_shape(Session *s, Node *e, Value *f) {
   if (e->kind != N_CALL) return false;
   Node *c = e->call.callee;
-  if (c->kind == N_NAME)
-    *f = name_value(s, c->name, c->span, true);
-  else if (c->kind == N_DOT)
-    *f = eval(s, c);
-  else
-    return false;
+  const Node *root = c;
+  while (root->kind == N_DOT) root = root->dot.object;
+  if (root->kind != N_NAME) return false;
+  *f = c->kind == N_NAME ? name_value(s, c->name, c->span, true) : eval(s, c);
   if (!wants_shape(*f)) return false;
   for (uint32_t i = 0; i < e->call.args.count; i++) {
     Node *a = e->call.args.items[i];
