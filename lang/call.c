@@ -2,8 +2,9 @@
  *
  * In: a function value and evaluated arguments. Out: its result. A `fn` called from script goes to
  * compile.c (run_code); called from code, or a `proc`, its body is evaluated here in a new frame.
- * Invariant: in code every float tensor that enters a call passes an `alias` node, so that the
- * gradient sums the uses inside a call before it meets those outside (rule 74).
+ * Invariants: in code every float tensor that enters a call passes an `alias` node, so that the
+ * gradient sums the uses inside a call before it meets those outside (rule 74). One that leaves it
+ * does too where that can be told, so that what hangs on the result sees the uses outside alone.
  */
 #include <string.h>
 
@@ -74,6 +75,66 @@ static _Noreturn void not_code(Session *s, FnObj *f, Span at) {
   raise_(s);
 }
 
+/* ---- results of calls in code: values of their own, as they are of calls from script */
+
+typedef struct Leaving {
+  Val *before, *after;
+  size_t count, cap;
+} Leaving;
+
+static bool leaves(const Session *s, Value v) {
+  return v.tag == V_NODE && !v.weak && v.aux == s->stage->level &&
+         dt_float((DType)gr_type(s->stage->g, v.u.v)->dtype);
+}
+
+static void find_leaving(Session *s, Leaving *l, Value v) {
+  if (leaves(s, v)) {
+    for (size_t i = 0; i < l->count; i++)
+      if (val_eq(l->before[i], v.u.v)) return;
+    VEC_PUSH(&s->scratch, l->before, l->count, l->cap, v.u.v);
+  } else if (v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak)) {
+    for (size_t i = 0; i < v.u.list->count; i++) find_leaving(s, l, v.u.list->items[i]);
+  } else if (v.tag == V_RECORD) {
+    for (size_t i = 0; i < v.u.rec->count; i++) find_leaving(s, l, v.u.rec->items[i]);
+  }
+}
+
+static Value left(Session *s, const Leaving *l, Value v) {
+  if (leaves(s, v)) {
+    size_t i = 0;
+    while (!val_eq(l->before[i], v.u.v)) i++;
+    v.u.v = l->after[i];
+    return v;
+  }
+  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
+  if (!list && v.tag != V_RECORD) return v;
+  size_t n = list ? v.u.list->count : v.u.rec->count;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++)
+    items[i] = left(s, l, list ? v.u.list->items[i] : v.u.rec->items[i]);
+  return list ? list_value(s, (ValueTag)v.tag, n, items)
+              : record_value(s, n, v.u.rec->names, items);
+}
+
+/* The result r of a call whose nodes begin at `from`. Nobody can tell a result that the call itself
+ * has no use for from a value of its own, unless there are several, whose hooks have an order. */
+static Value leave_call(Session *s, Value r, uint32_t from, Span at) {
+  const Graph *g = s->stage->g;
+  Leaving l = {0};
+  find_leaving(s, &l, r);
+  bool apart = l.count > 1;
+  for (uint32_t n = from; n < g->node_count && !apart; n++)
+    for (uint32_t k = 0; k < g->nodes[n].operand_count && l.count; k++)
+      apart |= val_eq(g->operands[g->nodes[n].operand0 + k], l.before[0]);
+  if (!apart) return r;
+  l.after = ARENA_ARRAY(&s->scratch, Val, l.count);
+  for (size_t i = 0; i < l.count; i++) {
+    Value v = {.tag = V_NODE, .aux = s->stage->level, .u.v = l.before[i]};
+    l.after[i] = op_run(s, OP_ALIAS, 1, &v, NULL, 0, at).u.v;
+  }
+  return left(s, &l, r);
+}
+
 /* In code, where it may have hooks around it. */
 static Value staged_call(Session *s, FnObj *f, const Args *a) {
   return f->decl->fn->back_body ? custom_call(s, f, a) : inline_call(s, f, a);
@@ -91,7 +152,9 @@ Value call_fn(Session *s, FnObj *f, const Args *a) {
                     fn_name(f)),
                 "code cannot call the proc `%s`", fn_name(f));
     if (!s->stage) return inline_call(s, f, a);
-    return host_hooked(s, f) ? host_call(s, f, a, staged_call) : staged_call(s, f, a);
+    uint32_t from = (uint32_t)s->stage->g->node_count;
+    Value r = host_hooked(s, f) ? host_call(s, f, a, staged_call) : staged_call(s, f, a);
+    return s->abstract || !s->frame->code ? r : leave_call(s, r, from, a->call);
   }
   return run_code(s, f, a);
 }

@@ -562,7 +562,7 @@ static void build(Maker *m) {
   for (uint32_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     bool any = false;
-    for (uint32_t k = 0; k < n->out_count; k++) {
+    for (uint32_t k = (uint32_t)n->out_count; k-- > 0;) {
       any |= !val_none(m->cot[i][k]);
       if (!pass_hooks(m, HOOK_VALUE, i, k, &m->cot[i][k])) return;
     }

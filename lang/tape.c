@@ -970,15 +970,16 @@ static void finish_leaf(Sweep *w, LeafGrad *leaf, Modes modes) {
   mem_pool_drain(&s->mem, mark);
 }
 
-/* The gradients of n's results are complete: their hooks see them. */
+/* The gradients of n's results are complete: their hooks see them, those of the last one first. */
 static void finish_results(Sweep *w, Visit *v) {
   Session *s = w->s;
   TapeNode *n = v->node;
   HookRun r = hook_run(w, n->modes, NULL);
-  for (uint32_t k = 0; n->hooked && k < n->out_count; k++) {
+  for (size_t k = n->hooked ? n->out_count : 0; k-- > 0;) {
     if (v->cot[k].tag == V_UNIT) continue;
     size_t mark = mem_pool_mark(&s->mem);
-    value_set(&v->cot[k], hooks_gradient(s, (HookKey){HOOK_VALUE, n->seq, k}, &r, v->cot[k], NULL));
+    HookKey key = {HOOK_VALUE, n->seq, (uint32_t)k};
+    value_set(&v->cot[k], hooks_gradient(s, key, &r, v->cot[k], NULL));
     mem_pool_drain(&s->mem, mark);
   }
 }
