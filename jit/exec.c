@@ -564,6 +564,7 @@ static void open_account(Exec *x, Account *a) {
   JitPeak p;
   *a = (Account){0};
   if (!j->config.check || !j->engine || x->f->hosts) return;
+  if (eng_config(j->engine)->emulate) return; /* its devices are beside the plan */
   a->on = jit_peak(x->f, x->b->env, &p) && p.bound;
   a->at_most = !p.exact;
   if (!a->on) return;

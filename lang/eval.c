@@ -1001,6 +1001,7 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
     } else {
       result = last;
       value_retain(result); /* keep it over the end of the scope */
+      if (!s->stage) mem_pool_drain(&s->mem, mark);
     }
   }
   s->frame->block_depth--;
