@@ -531,7 +531,7 @@ typedef struct Forget {
   Module *m;
 } Forget;
 
-static Node *assigned_root(Node *st) {
+Node *assigned_root(Node *st) {
   Node *t = st->assign.target;
   while (t->kind == N_DOT || t->kind == N_INDEX || t->kind == N_ITEM)
     t = t->kind == N_DOT ? t->dot.object : t->kind == N_INDEX ? t->index.object : t->item.object;

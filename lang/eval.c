@@ -212,54 +212,22 @@ Value name_value(Session *s, Name name, Span at, bool must) {
   raise_(s);
 }
 
-/* -- function literals: which names does the body take from outside? */
-
-typedef struct FreeNames {
-  Name *items;
-  size_t count, cap;
-  Arena *a;
-} FreeNames;
-
-static void free_visit(void *ud, Node *n) {
-  FreeNames *f = ud;
-  if (!n) return;
-  if (n->kind == N_NAME) {
-    for (size_t i = 0; i < f->count; i++)
-      if (f->items[i] == n->name) return;
-    VEC_PUSH(f->a, f->items, f->count, f->cap, n->name);
-    return;
-  }
-  if (n->kind == N_STRING) {
-    for (uint32_t i = 0; i < n->string.count; i++) free_visit(ud, n->string.items[i].hole);
-    return;
-  }
-  ast_children(n, free_visit, ud);
-}
-
-static const FreeNames *free_names(Session *s, Node *n) {
-  if (n->info) return n->info;
-  FreeNames *f = ARENA_NEW(&s->perm, FreeNames);
-  f->a = &s->perm;
-  ast_children(n, free_visit, f);
-  n->info = f;
-  return f;
-}
+/* -- function literals */
 
 /* The locals that n's body mentions, on the scratch arena. */
 static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
-  const FreeNames *f = free_names(s, n);
+  const FreeNames *f = free_names(s, n, false);
   Local *c = ARENA_ARRAY(&s->scratch, Local, f->count + 1);
   size_t k = 0;
   for (size_t i = 0; i < f->count; i++) {
     Local *l = local_find(s, f->items[i]);
     if (!l) { /* a top-level `let` of now, where the literal stands at the top level */
       Global *g = s->frame->fn ? NULL : global_find(s, s->frame->module, f->items[i]);
-      if (g && g->kind == G_VALUE && g->is_set && !g->is_var && !g->is_const &&
-          !local_binds(n, g->name))
+      if (g && g->kind == G_VALUE && g->is_set && !g->is_var && !g->is_const)
         c[k++] = (Local){g->name, g->v, false, g->span};
       continue;
     }
-    if (l->is_var && !vars_too && !local_binds(n, l->name)) {
+    if (l->is_var && !vars_too) {
       Diag *d = err(s, ERR_CAPTURE_VAR, n->span, "a function cannot capture the local `var` `%s`",
                     l->name);
       dg_label(&s->diags, d, l->span, "declared here");
@@ -284,7 +252,7 @@ Value body_closure(Session *s, Node *lambda, bool is_code) {
 }
 
 Value capsule_closure(Session *s, Node *n) {
-  const FreeNames *f = free_names(s, n);
+  const FreeNames *f = free_names(s, n, true);
   Local *c = ARENA_ARRAY(&s->scratch, Local, f->count + 1);
   size_t k = 0;
   for (size_t i = 0; i < f->count; i++) {

@@ -231,6 +231,11 @@ Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer va
 /* of a block of script: reads and assigns variables, those of the top level too */
 Value capsule_closure(Session *s, Node *lambda);
 
+/* ---- free.c: the names that a function takes from outside. `assigned`: with all that it assigns,
+ * its own variables too; always the same for one node. */
+typedef struct FreeNames { Name *items; size_t count; } FreeNames;
+const FreeNames *free_names(Session *s, Node *fn, bool assigned);
+
 /* ---- block.c: constructs with a block */
 /* turns of a loop that code unrolls; longer ones are not yet compiled */
 enum { UNROLL_MAX = 4096 };
@@ -497,6 +502,7 @@ typedef struct AbstractVars {
   Value *before;
 } AbstractVars;
 AbstractVars abstract_vars(Session *s, Node *body);
+Node *assigned_root(Node *assign); /* what the place of an assignment begins with */
 void abstract_enter_loop(Session *s, const AbstractVars *k);
 void abstract_leave(Session *s, const AbstractVars *k);
 Value *abstract_swap(Session *s, const AbstractVars *k);

@@ -1,0 +1,118 @@
+/* Which names a function literal takes from outside.
+ *
+ * In: the node of the literal. Out: the names that its body mentions and does not bind before that,
+ * in the order of the text, kept with the node. What a function takes lives as long as it does
+ * (rule 8), so a name that is merely spelled like something outside must not be among them. Scopes
+ * are those of rule 2: a `let` holds from its statement to the end of its block, what comes before
+ * it in the block means the outer one. Where a construct's scope is not looked into, its names count
+ * as taken: that costs a value, never an answer.
+ */
+#include "lang/lang.h"
+
+typedef struct Free {
+  FreeNames names;
+  size_t cap;
+  bool assigned; /* what is assigned counts, bound or not */
+  Name *bound;   /* by what stands around the place, the innermost last */
+  size_t bound_count, bound_cap;
+  Arena *a, *temp;
+} Free;
+
+static void walk(Free *f, Node *n);
+
+static void visit(void *ud, Node *n) {
+  walk(ud, n);
+}
+
+static void take(Free *f, Name name) {
+  for (size_t i = 0; i < f->names.count; i++)
+    if (f->names.items[i] == name) return;
+  VEC_PUSH(f->a, f->names.items, f->names.count, f->cap, name);
+}
+
+static void mention(Free *f, Name name) {
+  for (size_t i = 0; i < f->bound_count; i++)
+    if (f->bound[i] == name) return;
+  take(f, name);
+}
+
+static void bind(Free *f, Name name) {
+  VEC_PUSH(f->temp, f->bound, f->bound_count, f->bound_cap, name);
+}
+
+static void bind_pattern_names(Free *f, const Node *p) {
+  if (p->kind == N_PAT_NAME) bind(f, p->word.name);
+  if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
+    for (uint32_t i = 0; i < p->list.count; i++) bind_pattern_names(f, p->list.items[i]);
+}
+
+static void walk_list(Free *f, NodeList l) {
+  for (uint32_t i = 0; i < l.count; i++) walk(f, l.items[i]);
+}
+
+static void walk_params(Free *f, NodeList l) {
+  walk_list(f, l);
+  for (uint32_t i = 0; i < l.count; i++) bind(f, l.items[i]->param.name.name);
+}
+
+static void walk_fn(Free *f, const Fn *fn) {
+  size_t mark = f->bound_count;
+  walk_params(f, fn->params);
+  walk(f, fn->result);
+  walk(f, fn->body);
+  walk_params(f, fn->back_params);
+  walk(f, fn->back_body);
+  f->bound_count = mark;
+}
+
+static void walk(Free *f, Node *n) {
+  if (!n) return;
+  size_t mark = f->bound_count;
+  switch ((NodeKind)n->kind) {
+  case N_NAME: mention(f, n->name); return;
+  case N_LET:
+    walk(f, n->let.type);
+    walk(f, n->let.init);
+    bind_pattern_names(f, n->let.pat);
+    return;
+  case N_FN:
+    if (n->fn->name.name) bind(f, n->fn->name.name);
+    walk_fn(f, n->fn);
+    return;
+  case N_LAMBDA: walk_fn(f, n->fn); return;
+  case N_BLOCK: walk_list(f, n->list); break;
+  case N_FOR:
+  case N_COMP_FOR:
+    walk_list(f, n->loop.clauses);
+    walk(f, n->loop.iter);
+    if (n->loop.pat) bind_pattern_names(f, n->loop.pat);
+    if (n->kind == N_COMP_FOR) return; /* for the rest of the comprehension */
+    walk(f, n->loop.body);
+    break;
+  case N_COMP:
+    walk_list(f, n->comp.fors);
+    walk(f, n->comp.value);
+    break;
+  case N_ASSIGN:
+    if (f->assigned) {
+      Node *t = assigned_root(n);
+      if (t->kind == N_NAME) take(f, t->name);
+    }
+    walk(f, n->assign.value);
+    walk(f, n->assign.target);
+    return;
+  default: ast_children(n, visit, f); break;
+  }
+  f->bound_count = mark;
+}
+
+const FreeNames *free_names(Session *s, Node *n, bool assigned) {
+  if (n->info) return n->info;
+  Free *f = ARENA_NEW(&s->perm, Free);
+  *f = (Free){.assigned = assigned, .a = &s->perm, .temp = &s->scratch};
+  walk_fn(f, n->fn);
+  n->info = &f->names;
+  f->temp = NULL;
+  f->bound = NULL;
+  return n->info;
+}
