@@ -97,6 +97,18 @@ int cmd_builtins(Cli *c);
 int cmd_version(Cli *c);
 int cmd_repl(Cli *c);
 
+/* ---- edit.c: lines from a terminal */
+typedef struct Editor Editor;
+typedef enum Read { READ_LINE, READ_END, READ_INTERRUPT } Read;
+/* NULL: lines come as they are, without libedit or on a terminal that cannot. `word`: the i-th
+ * command of the prompt, for completion; NULL past the end. */
+Editor *edit_open(Cli *c, const char *(*word)(size_t i));
+/* The next line, which lives until the next call; `more`: a further one of an input. */
+Read edit_line(Editor *e, bool more, const char **line);
+/* A whole input, of one line or several, becomes an entry of the history. */
+void edit_remember(Editor *e, const char *text);
+void edit_close(Editor *e);
+
 /* ---- repl.c: what may be looked at without a terminal */
 /* The last top-level statement of a REPL input: its first and one-past-last byte; whether `;` ends
  * it. */

@@ -7,19 +7,12 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/select.h>
-#include <sys/stat.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
-#include <wchar.h>
-#ifdef HAVE_LIBEDIT
-#include <histedit.h>
-#endif
 
 typedef struct Repl {
   Cli *cli;
@@ -30,14 +23,8 @@ typedef struct Repl {
   size_t length, room;
   char *line;         /* the last line read by getline */
   size_t line_room;
-#ifdef HAVE_LIBEDIT
-  EditLine *edit;
-  History *history;
-  char *history_path;
-#endif
+  Editor *edit;       /* NULL: lines come as they are */
 } Repl;
-
-typedef enum Read { READ_LINE, READ_END, READ_INTERRUPT } Read;
 
 /* ---- what an input is: enough of the lexer to find its last statement */
 
@@ -105,13 +92,15 @@ void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silen
 
 /* ---- showing */
 
-static void show(Repl *r, const char *name, const ckl_value *v)
+/* Shows a value, which is `_` from then on. */
+static void show(Repl *r, const char *name, ckl_value *v)
 {
   const char *text = ckl_show(r->cli->session, name, v);
   if (!text) return;
   size_t n = strlen(text);
   out_write(&r->cli->out, text, n);
   if (n && text[n - 1] != '\n') out_puts(&r->cli->out, "\n");
+  ckl_set(r->cli->session, "_", v);
 }
 
 static void show_variable(Repl *r, const char *text, size_t n)
@@ -133,7 +122,7 @@ static size_t word_length(const char *text, size_t n)
 }
 
 /* Shows what the last statement of `text` gave: `value`, or the variables that its `let` made. */
-static void show_result(Repl *r, const char *text, const ckl_value *value)
+static void show_result(Repl *r, const char *text, ckl_value *value)
 {
   size_t from, to;
   bool silent;
@@ -221,22 +210,71 @@ typedef struct Word {
 
 static void word_help(Repl *r, const char *rest);
 
+/* The type in what is shown of a value: "x : f32[3, 4]   min ..", between the colon and a wide
+ * gap. Gives its length. */
+static size_t shown_type(Repl *r, const ckl_value *v, const char **type)
+{
+  const char *text = ckl_show(r->cli->session, "_", v), *at = text ? strstr(text, " : ") : NULL;
+  size_t n = 0;
+  *type = at ? at + 3 : text ? text : "";
+  while ((*type)[n] && (*type)[n] != '\n' && strncmp(*type + n, "  ", 2) &&
+         strncmp(*type + n, " = ", 3))
+    n++;
+  return n;
+}
+
 static void word_type(Repl *r, const char *rest)
 {
   ckl_value *v = NULL;
   double start = now();
   cli_rearm(true);
   if (finish(r, ckl_eval(r->cli->session, rest, "repl", &v), now() - start)) {
-    /* "x : f32[3, 4]   min ..": the type stands between the colon and a wide gap */
-    const char *text = ckl_show(r->cli->session, "_", v);
-    const char *type = text ? strstr(text, " : ") : NULL;
-    type = type ? type + 3 : text ? text : "";
-    size_t n = 0;
-    while (type[n] && type[n] != '\n' && strncmp(type + n, "  ", 2) && strncmp(type + n, " = ", 3))
-      n++;
+    const char *type;
+    size_t n = shown_type(r, v, &type);
     out_printf(&r->cli->out, "%.*s\n", (int)n, type);
   }
   ckl_release(v);
+}
+
+static void put_bytes(Out *out, int64_t bytes)
+{
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double x = (double)bytes / 1024;
+  int u = 0;
+  if (bytes < 1024) {
+    out_printf(out, "%lld bytes", (long long)bytes);
+    return;
+  }
+  for (; x >= 1024 && u < 3; u++) x /= 1024;
+  out_printf(out, "%.1f %s", x, units[u]);
+}
+
+/* The variables, without what is declared. */
+static void word_vars(Repl *r, const char *rest)
+{
+  ckl_session *s = r->cli->session;
+  char name[128];
+  (void)rest;
+  for (int turn = 0, width = 0; turn < 2; turn++) {
+    const char *next;
+    for (size_t i = 0; (next = ckl_complete(s, "", i)) != NULL; i++) {
+      ckl_value *v = strlen(next) < sizeof name ? ckl_get(s, next) : NULL;
+      if (!v) continue;
+      strcpy(name, next);
+      ckl_kind kind = ckl_kind_of(v);
+      if (kind != CKL_FN && kind != CKL_OTHER && !turn) {
+        if ((int)strlen(name) > width) width = (int)strlen(name);
+      } else if (kind != CKL_FN && kind != CKL_OTHER) {
+        const char *type;
+        int64_t bytes = ckl_bytes(s, v);
+        size_t n = shown_type(r, v, &type);
+        out_printf(&r->cli->out, "  %-*s  %.*s%s", width, name, (int)n, type, bytes ? "  " : "");
+        if (bytes) put_bytes(&r->cli->out, bytes);
+        out_puts(&r->cli->out, "\n");
+      }
+      ckl_release(v);
+    }
+  }
 }
 
 /* `f(x, y)` is asked for as `plan(f, x, y)`. */
@@ -300,11 +338,17 @@ static const Word words[] = {
   {"type", "EXPR", "the type of a value", word_type},
   {"time", "STMT", "run a statement and say how long it took", word_time},
   {"plan", "F(X, ..)", "what the call would take, without running it", word_plan},
+  {"vars", "", "the variables: their types, and the bytes of their tensors", word_vars},
   {"load", "FILE", "start afresh with a file; its variables stay", word_load},
   {"reset", "", "forget all variables and declarations", word_reset},
   {"quit", "", "leave; so does Ctrl-D", NULL},
 };
 enum { WORDS = sizeof words / sizeof *words };
+
+static const char *word_name(size_t i)
+{
+  return i < WORDS ? words[i].name : NULL;
+}
 
 static void word_help(Repl *r, const char *rest)
 {
@@ -376,177 +420,12 @@ static bool run_word(Repl *r, char *line)
   return true;
 }
 
-/* ---- line editing */
-
-#ifdef HAVE_LIBEDIT
-
-static char *prompt(EditLine *e)
-{
-  static char first[] = "> ", further[] = ". ";
-  void *r;
-  el_get(e, EL_CLIENTDATA, &r);
-  return ((Repl *)r)->more ? further : first;
-}
-
-/* Like libedit's own reader, except that Ctrl-C ends the line at once. The signal is let through
- * while waiting only, so that none gets lost between a look at it and the read. */
-static int read_char(EditLine *e, wchar_t *c)
-{
-  mbstate_t state;
-  sigset_t waiting;
-  memset(&state, 0, sizeof state);
-  sigprocmask(SIG_BLOCK, NULL, &waiting);
-  sigdelset(&waiting, SIGINT);
-  (void)e;
-  for (;;) {
-    char byte;
-    fd_set in;
-    FD_ZERO(&in);
-    FD_SET(STDIN_FILENO, &in);
-    ssize_t k = pselect(STDIN_FILENO + 1, &in, NULL, NULL, NULL, &waiting);
-    if (k > 0) k = read(STDIN_FILENO, &byte, 1);
-    else if (!k) continue;
-    if (cli_interrupts()) {
-      errno = EINTR;
-      return -1;
-    }
-    if (k < 0 && errno == EINTR) continue;
-    if (k <= 0) return (int)k;
-    size_t n = mbrtowc(c, &byte, 1, &state);
-    if (n == (size_t)-1) memset(&state, 0, sizeof state);
-    if (n < (size_t)-2) return 1;
-  }
-}
-
-static unsigned char complete(EditLine *e, int ch)
-{
-  void *ud;
-  (void)ch;
-  el_get(e, EL_CLIENTDATA, &ud);
-  Repl *r = ud;
-  Cli *c = r->cli;
-  const LineInfo *line = el_line(e);
-  const char *from = line->cursor;
-  while (from > line->buffer && is_word(from[-1])) from--;
-  size_t n = (size_t)(line->cursor - from);
-  if (!n || n >= 100) return CC_ERROR;
-  bool colon = from == line->buffer + 1 && from[-1] == ':';
-  char typed[104], common[128] = "";
-  snprintf(typed, sizeof typed, "%.*s", (int)n, from);
-  size_t count = 0;
-  /* first what all have in common, then a list if that is no news */
-  for (int turn = 0; turn < 2; turn++) {
-    if (turn && (!count || strlen(common) > n)) break;
-    if (turn) out_puts(&c->out, "\n");
-    for (size_t i = 0;; i++) {
-      const char *name =
-          colon ? (i < WORDS ? words[i].name : NULL) : ckl_complete(c->session, typed, i);
-      if (!name) break;
-      if (strncmp(name, typed, n) || strlen(name) >= sizeof common) continue;
-      if (turn) {
-        out_printf(&c->out, "%s  ", name);
-      } else if (!count++) {
-        strcpy(common, name);
-      } else {
-        size_t k = 0;
-        while (common[k] && common[k] == name[k]) k++;
-        common[k] = 0;
-      }
-    }
-    if (turn) out_puts(&c->out, "\n");
-  }
-  if (!count) return CC_ERROR;
-  if (strlen(common) == n) return CC_REDISPLAY;
-  return el_insertstr(e, common + n) ? CC_ERROR : CC_REFRESH;
-}
-
-/* $XDG_STATE_HOME/ckl/history, by default ~/.local/state/ckl/history; its folders are made. NULL:
- * none. */
-static char *find_history(void)
-{
-  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-  bool xdg = state && state[0] == '/';
-  if (!xdg && !(home && home[0] == '/')) return NULL;
-  const char *base = xdg ? state : home, *below = xdg ? "" : "/.local/state";
-  size_t n = strlen(base) + 64;
-  char *path = malloc(n);
-  if (!path) return NULL;
-  snprintf(path, n, "%s%s/ckl/history", base, below);
-  for (char *p = path; (p = strchr(p + 1, '/')) != NULL;) {
-    *p = 0;
-    mkdir(path, 0700);
-    *p = '/';
-  }
-  return path;
-}
-
-static void open_editor(Repl *r)
-{
-  HistEvent ev;
-  if (!r->terminal || !isatty(STDOUT_FILENO)) return;
-  const char *term = getenv("TERM");
-  if (!term || !strcmp(term, "dumb")) return;
-  setlocale(LC_CTYPE, ""); /* what a character is; numbers stay as they are */
-  r->edit = el_init("ckl", stdin, stdout, stderr);
-  if (!r->edit) return;
-  el_set(r->edit, EL_CLIENTDATA, r);
-  el_set(r->edit, EL_PROMPT, prompt);
-  el_set(r->edit, EL_EDITOR, "emacs");
-  el_set(r->edit, EL_SIGNAL, 0);
-  el_set(r->edit, EL_GETCFN, read_char);
-  el_set(r->edit, EL_ADDFN, "ckl-complete", "complete a name", complete);
-  el_set(r->edit, EL_BIND, "\t", "ckl-complete", NULL);
-  el_set(r->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-  r->history = history_init();
-  if (!r->history) return;
-  history(r->history, &ev, H_SETSIZE, 1000);
-  history(r->history, &ev, H_SETUNIQUE, 1);
-  el_set(r->edit, EL_HIST, history, r->history);
-  r->history_path = find_history();
-  if (r->history_path) history(r->history, &ev, H_LOAD, r->history_path);
-  el_source(r->edit, NULL); /* ~/.editrc */
-}
-
-static void close_editor(Repl *r)
-{
-  HistEvent ev;
-  if (r->history) {
-    if (r->history_path) history(r->history, &ev, H_SAVE, r->history_path);
-    history_end(r->history);
-  }
-  free(r->history_path);
-  if (r->edit) el_end(r->edit);
-}
-
-static Read edit_line(Repl *r, const char **line)
-{
-  int n = 0;
-  HistEvent ev;
-  sigset_t interrupt;
-  sigemptyset(&interrupt);
-  sigaddset(&interrupt, SIGINT);
-  sigprocmask(SIG_BLOCK, &interrupt, NULL);
-  *line = el_gets(r->edit, &n);
-  sigprocmask(SIG_UNBLOCK, &interrupt, NULL);
-  if (*line && n > 0) {
-    if (r->history && (*line)[0] != '\n') history(r->history, &ev, H_ENTER, *line);
-    return READ_LINE;
-  }
-  if (n < 0 && cli_interrupts()) {
-    el_reset(r->edit);
-    return READ_INTERRUPT;
-  }
-  return READ_END;
-}
-
-#endif
+/* ---- the loop */
 
 static Read read_line(Repl *r, const char **line)
 {
   cli_rearm(false);
-#ifdef HAVE_LIBEDIT
-  if (r->edit) return edit_line(r, line);
-#endif
+  if (r->edit) return edit_line(r->edit, r->more, line);
   if (r->terminal) out_puts(&r->cli->out, r->more ? ". " : "> ");
   out_flush(&r->cli->out);
   ssize_t n = getline(&r->line, &r->line_room, stdin);
@@ -558,8 +437,6 @@ static Read read_line(Repl *r, const char **line)
   }
   return READ_END;
 }
-
-/* ---- the loop */
 
 static bool append(Repl *r, const char *line)
 {
@@ -605,10 +482,13 @@ static int loop(Repl *r)
     }
     if (r->length && is_blank(r->text)) r->length = 0;
     char *first = r->length ? r->text + strspn(r->text, " \t") : NULL;
+    bool whole = first && (*first == ':' || *first == '?' || got == READ_END ||
+                           ckl_is_complete(r->text, r->length));
+    if (whole) edit_remember(r->edit, r->text);
     if (first && (*first == ':' || *first == '?')) {
       r->length = 0;
       if (!run_word(r, first)) break;
-    } else if (first && (got == READ_END || ckl_is_complete(r->text, r->length))) {
+    } else if (whole) {
       r->length = 0;
       run_text(r, r->text, false);
     }
@@ -632,13 +512,9 @@ int cmd_repl(Cli *c)
     if (r.terminal)
       out_printf(&c->out, "ckl %s   :help for help, Ctrl-D to leave\n", ckl_version());
     if (c->o.word_count) load_file(&r, c->o.words[0]);
-#ifdef HAVE_LIBEDIT
-    open_editor(&r);
-#endif
+    if (r.terminal) r.edit = edit_open(c, word_name);
     rc = loop(&r);
-#ifdef HAVE_LIBEDIT
-    close_editor(&r);
-#endif
+    edit_close(r.edit);
   }
   free(r.text);
   free(r.line);

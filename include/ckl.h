@@ -181,7 +181,8 @@ ckl_value *ckl_item(const ckl_value *v, size_t i); /* [m] element; NULL when out
 const char *ckl_field_name(const ckl_value *v, size_t i);       /* [-] of a record */
 /* A top-level variable, or NULL. [m] */
 ckl_value *ckl_get(ckl_session *s, const char *name);
-/* Like a top-level `let`. CKL_EUSAGE when `name` is none that can be declared (rule 4). [m] */
+/* Like a top-level `let`; "_" is what the next statements read as `_`. CKL_EUSAGE when `name` is
+ * none that can be declared (rule 4). [m] */
 ckl_status ckl_set(ckl_session *s, const char *name, ckl_value *v);
 /* Calls a function, proc or instance. Arguments that do not fit are CKL_ERUN. [mpr] */
 ckl_status ckl_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n,
@@ -189,8 +190,12 @@ ckl_status ckl_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t
 /* What the REPL shows for a value ("x : f32[3, 4]   min -1.40  mean 0.31  max 1.91" and a table).
  * The text lives until the next call on s. [m] */
 const char *ckl_show(ckl_session *s, const char *name, const ckl_value *v);
-/* Names for completion: the i-th visible name that starts with `prefix`, or NULL. Lives until the
- * next call. [m] */
+/* The bytes of the tensors in a value: of a tensor, the params and buffers of an instance, the
+ * items of a list, tuple or record. [m] */
+int64_t ckl_bytes(ckl_session *s, const ckl_value *v);
+/* Names for completion: the i-th visible name that starts with `prefix`, or NULL. Of a path
+ * with dots the names that may stand behind the last one: `net.` gives the fields and methods of
+ * what the variable holds, `nn.` what the module declares. Lives until the next call. [m] */
 const char *ckl_complete(ckl_session *s, const char *prefix, size_t i);
 
 /* ---- diagnostics of the last call */

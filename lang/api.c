@@ -15,12 +15,14 @@
 #include "lang/backend.h"
 #include "lang/capture.h"
 #include "lang/compile.h"
+#include "lang/complete.h"
 #include "lang/handle.h"
 #include "lang/help.h"
 #include "lang/native.h"
 #include "lang/plan.h"
 #include "lang/resolve.h"
 #include "lang/session.h"
+#include "lang/walk.h"
 #include "parser/parse.h"
 #include "runtime/file.h"
 #include "runtime/spill.h"
@@ -636,7 +638,7 @@ static void work_set(Job *j) {
 
 ckl_status ckl_set(ckl_session *k, const char *name, ckl_value *v) {
   if (!name || !handle_fits(&k->s, v)) return CKL_EUSAGE;
-  if (!parse_is_name(name) || name_is_fixed(name) || !strcmp(name, "_")) return CKL_EUSAGE;
+  if (!parse_is_name(name) || name_is_fixed(name)) return CKL_EUSAGE;
   Job j = {.s = &k->s, .name = name, .v = v->v};
   return perform(&j, work_set);
 }
@@ -717,36 +719,34 @@ static void work_show(TextJob *t) {
   show_value(t->s, t->b, t->a, t->v);
 }
 
+static void add_bytes(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v) {
+  const Tensor *t = v.tag == V_TENSOR ? v.u.t->t : v.tag == V_PARAM ? v.u.p->t : NULL;
+  (void)s;
+  (void)path;
+  (void)owner;
+  (void)f;
+  if (t) *(int64_t *)ud += tn_count(t) * (int64_t)dt_size((DType)t->dtype);
+}
+
+static void work_bytes(Job *j) {
+  walk_leaves(j->s, j->v, add_bytes, j->more);
+}
+
+int64_t ckl_bytes(ckl_session *k, const ckl_value *v) {
+  int64_t bytes = 0;
+  if (!v || !handle_fits(&k->s, v)) return 0;
+  Job j = {.s = &k->s, .v = v->v, .more = &bytes};
+  return perform(&j, work_bytes) == CKL_OK ? bytes : 0;
+}
+
 const char *ckl_show(ckl_session *k, const char *name, const ckl_value *v) {
   if (v && !handle_fits(&k->s, v)) return NULL;
   TextJob t = {.s = &k->s, .a = name, .v = v ? v->v : v_unit()};
   return text_of(&t, work_show, true);
 }
 
-static const char *visible(Session *s, size_t i) {
-  Module *ms[2] = {s->main, s->prelude};
-  for (int m = 0; m < 2; m++) {
-    if (!ms[m]) continue;
-    if (i < ms[m]->global_count) return ms[m]->globals[i].name;
-    i -= ms[m]->global_count;
-  }
-  if (i < builtin_count) return builtin_table[i].name;
-  i -= builtin_count;
-  return i < keyword_count ? keyword_table[i].name : NULL;
-}
-
 const char *ckl_complete(ckl_session *k, const char *prefix, size_t i) {
-  if (!prefix) return NULL;
-  size_t n = strlen(prefix), hit = 0;
-  const char *name;
-  for (size_t c = 0; (name = visible(&k->s, c)); c++) {
-    if (strncmp(name, prefix, n) || (name[0] == '_' && prefix[0] != '_')) continue;
-    bool again = false;
-    const char *o;
-    for (size_t e = 0; e < c && !again && (o = visible(&k->s, e)); e++) again = !strcmp(o, name);
-    if (!again && hit++ == i) return name;
-  }
-  return NULL;
+  return prefix ? complete_name(&k->s, prefix, i) : NULL;
 }
 
 size_t ckl_diag_count(const ckl_session *k) {

@@ -31,8 +31,8 @@ bool library_has(const char *module, const char *name);
  * nearly so. `near`: the last, or NULL. False: nothing is known. */
 bool help_meant(Session *s, Diag *d, const char *name, const char *near);
 
-/* For a field that an instance, or a record, does not have: the one that was meant, or those that it
- * has. */
+/* For a field that an instance, or a record, does not have: the one that was meant, or those that
+ * it has. */
 const char *meant_field(Session *s, Inst *i, Name f);
 const char *meant_item(Session *s, Value x, Name f);
 

@@ -554,12 +554,14 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
   Session *s = r->s;
   Name name = root->name;
   Found f = rs_lookup(r, name);
+  if (rs_word_is(name, "_")) {
+    Diag *d = err(s, ERR_ASSIGN, root->span, "`_` is no variable: nothing can be assigned to it");
+    dg_help(&s->diags, d, "%s",
+            whole ? "`let _ = ..` says that a value is not used" : "give it a name: `var x = _`");
+    return;
+  }
   switch (f.kind) {
   case F_NONE: {
-    if (rs_word_is(name, "_")) {
-      unknown_name(r, name, root->span);
-      return;
-    }
     Diag *d = err(s, ERR_UNKNOWN_NAME, root->span,
                   "`%s` is not known here, so it cannot be assigned", name);
     const char *near = rs_near_value(r, name);

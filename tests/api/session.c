@@ -104,9 +104,13 @@ static void values(void)
   v = NULL;
   CHECK(ckl_eval(s, "y * 2", "t", &v) == CKL_OK && ckl_to_float(v) == 5.0);
   static const char *const no_names[] = {"", "z z", " z", "z ", "7", "z.z", "\xef\xbb\xbfz",
-                                         "z\xff", "let", "true", "none", "pi", "f32", "bool", "_"};
+                                         "z\xff", "let", "true", "none", "pi", "f32", "bool"};
   for (size_t i = 0; i < sizeof no_names / sizeof *no_names; i++)
     CHECK(ckl_set(s, no_names[i], v) == CKL_EUSAGE);
+  CHECK(ckl_set(s, "_", v) == CKL_OK && ckl_eval(s, "_ + 1", "t", NULL) == CKL_OK);
+  CHECK(ckl_eval(s, "let _ = 7", "t", NULL) == CKL_OK);
+  CHECK(ckl_eval(s, "_ = 7", "t", NULL) == CKL_ERUN);
+  CHECK(ckl_eval(s, "assert _ == 5.0", "t", NULL) == CKL_OK);
   CHECK(ckl_set(s, "_z", v) == CKL_OK && ckl_set(s, "model", v) == CKL_OK);
   CHECK(ckl_set(s, "sum", v) == CKL_OK); /* as `let` may */
   CHECK(ckl_eval(s, "let f32 = 5", "t", NULL) == CKL_ERUN);

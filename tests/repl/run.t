@@ -45,6 +45,17 @@ terminal 'Ctrl-C stops what runs and keeps variables' '> ' 'let z = 41\r' '41' '
 has '\^C  interrupted after [0-9.]* s; variables kept' 'it says so once'
 terminal 'Tab completes a name' '> ' 'softma\t(f32([4.0]), axis = 0)[0]\r' '1.0' '' '> ' ':quit\r'
 terminal 'history comes back' '> ' 'print(21 * 2)\r' '42' '\20\r' '42' '' '> ' ':quit\r'
+terminal 'an input of several lines comes back as a whole' '> ' 'for i in 0..2 {\r' '. ' 'print("go {i}")\r' '. ' '}\r' 'go 1' '\20\r' \
+  'go 0' '' 'go 1' '' '> ' ':quit\r'
+terminal 'also in the next session' '> ' '\20\20\r' 'go 0' '' 'go 1' '' '> ' ':quit\r'
+terminal 'Tab completes fields, methods and functions behind a dot' '> ' 'use nn\r' '> ' 'let net = nn.Lin\t(3, 4)\r' 'net : Linear' \
+  'net.nou\t\r' '4' 'shape(net.forw\t(ones([5, 3])))\r' '(5, 4)' 'net.w.resh\t([6, 2]).shape()\r' '(6, 2)' '' '> ' ':quit\r'
+terminal 'and lists them where several fit' '> ' 'use nn\r' '> ' 'let r = (net = nn.Linear(3, 4), tail = 2)\r' 'r : ' \
+  'r.t\t + 40\r' '42' 'r.net.n\t' 'nin  nout' 'o\t\r' '4' 'nn.\t' 'BatchNorm  Conv2d' '\25:quit\r'
+terminal 'Tab completes commands' '> ' ':\t' 'help  load' 'qu\t\r'
+mkdir -p folder
+cp lines.ckl folder/more.ckl
+terminal 'Tab completes files' '> ' ':load lin\t\r' 'loaded' 'from_file\r' '42' 'use "fol\tmo\t" as more\r' '> ' 'len("lin\t")\r' '9' '' '> ' ':quit\r'
 test -s "$XDG_STATE_HOME/ckl/history"
 tap_status $? 'history is kept in the state folder'
 HOME=/nonexistent XDG_STATE_HOME='' terminal 'without a place for it nothing is said' '> ' 'print(6 * 7)\r' '42' '' '> ' ':quit\r'
