@@ -132,25 +132,51 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
   return w->hooks && x.tag == V_PARAM ? host_param_gradient(s, x.u.p, g, w->at) : g;
 }
 
-/* Gradients of y (one value) with cotangent dy, by the leaves of wrt. */
-static Value code_gradient(Session *s, Value y, Value dy, Value wrt, bool hooks, Span at) {
+/* What a gradient is taken of: values with their cotangents. */
+typedef struct Seeds {
+  Session *s;
+  Span at;
+  Val *y, *dy;
+  size_t count, cap, dy_cap;
+} Seeds;
+
+static void seed_push(Seeds *d, Value y, Value dy) {
+  size_t n = d->count;
+  VEC_PUSH(&d->s->scratch, d->y, n, d->cap, stage_operand(d->s, y, d->at).u.v);
+  VEC_PUSH(&d->s->scratch, d->dy, d->count, d->dy_cap, stage_lift(d->s, dy, d->at).u.v);
+}
+
+/* Hooks of params run; no warning of what is not reached. */
+enum { GRAD_HOOKS = 1, GRAD_MAY_BE_ZERO = 2 };
+
+/* The gradient by the leaves of wrt. */
+static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how, Span at) {
+  bool hooks = how & GRAD_HOOKS;
   Wrt w = {.s = s, .at = at, .hooks = hooks};
   tree_map(s, 1, &wrt, wrt_collect, &w, at);
   w.dx = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
-  Val yv = stage_operand(s, y, at).u.v, dv = stage_lift(s, dy, at).u.v;
   stage_at(s, at);
-  if (!ad_vjp_as(s->stage->g, 1, &yv, &dv, (int)w.count, w.vals, w.as, w.dx, &e, &where))
+  if (!ad_vjp_as(s->stage->g, (int)d->count, d->y, d->dy, (int)w.count, w.vals, w.as, w.dx, &e,
+                 &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
   stage_at(s, at);
   if (s->stage->unit && s->stage->unit->eval_dropout.file && !s->stage->unit->check)
     warn_eval_dropout(s, s->stage->unit->eval_dropout);
   Value r = tree_map(s, 1, &wrt, wrt_result, &w, at);
-  if (w.unreached && !s->abstract && !(s->stage->unit && s->stage->unit->outside))
+  if (w.unreached && !(how & GRAD_MAY_BE_ZERO) && !s->abstract &&
+      !(s->stage->unit && s->stage->unit->outside))
     warn_once(s, ERR_GRAD_UNREACHED, at,
               "the loss does not depend on all of what the gradient is taken by: those are zero");
   return r;
+}
+
+/* Of y alone. */
+static Value code_gradient(Session *s, Value y, Value dy, Value wrt, unsigned how, Span at) {
+  Seeds d = {.s = s, .at = at};
+  seed_push(&d, y, dy);
+  return seeds_gradient(s, &d, wrt, how, at);
 }
 
 static Value one_like(Session *s, Value y, Span at) { return op_fill_like(s, y, 1.0, at); }
@@ -203,7 +229,7 @@ BUILTIN_FN(bi_grad) {
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
   block_grad(s, y, a[0]->span);
-  Value g = code_gradient(s, y, one_like(s, y, c->at), wrt, true, a[1]->span);
+  Value g = code_gradient(s, y, one_like(s, y, c->at), wrt, GRAD_HOOKS, a[1]->span);
   host_end(s, c->at);
   return g;
 }
@@ -242,11 +268,46 @@ static Value like(Session *s, Value ct, Value y, Span at, const char *what) {
   return ct;
 }
 
+/* Whether a result has a gradient: tensors of floats, and a result that stands alone. */
+static bool has_gradient(Session *s, Value y) {
+  return v_is_tensor(y) && !y.weak && dt_float((DType)type_of(s, y).dtype);
+}
+
+/* f(x): one tensor, or a tree. */
+static Value results_of(Session *s, Value f, Value x, Span at) {
+  Value y = call_simple(s, f, 1, &x, at);
+  bool tree = y.tag == V_TUPLE || y.tag == V_RECORD || (y.tag == V_LIST && !y.u.list->weak);
+  return tree || y.tag == V_UNKNOWN ? y : as_tensor(s, y, DT_COUNT, at);
+}
+
+static Value seed_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  Seeds *d = ud;
+  (void)n;
+  const char *what = *path ? txt(s, "cotangent of `%s`", path) : "cotangent";
+  if (!has_gradient(s, v[0]))
+    fail(s, ERR_COTANGENT, d->at, "the %s must be none: %s has no gradient", what,
+         value_type_text(s, v[0]));
+  seed_push(d, v[0], like(s, v[1], v[0], d->at, what));
+  return v[0];
+}
+
+static size_t parts_of(Value v) {
+  return v.tag == V_RECORD ? v.u.rec->count : v.u.list->count;
+}
+
+/* One cotangent for each result, in the results' structure; `none` stands for zero. */
 BUILTIN_FN(bi_vjp) {
   if (!s->stage) fail(s, ERR_BUG, c->at, "_vjp outside code");
-  Value x = fresh(s, c->v[1], c->at), y = code_call(s, c->v[0], x, c->at);
-  Value r[2] = {y, v_unit()};
-  r[1] = code_gradient(s, y, like(s, c->v[2], y, c->at, "cotangent"), x, false, c->at);
+  Value x = fresh(s, c->v[1], c->at), y = results_of(s, c->v[0], x, c->at), ct = c->v[2];
+  if (!tree_known(s, y) || !tree_known(s, ct)) return (Value){.tag = V_UNKNOWN};
+  bool parts = y.tag == V_TUPLE || y.tag == V_RECORD || y.tag == V_LIST;
+  if (parts && ct.tag == y.tag && parts_of(y) != parts_of(ct))
+    fail(s, ERR_COTANGENT, c->at, "the function gives %zu results, here are %zu cotangents",
+         parts_of(y), parts_of(ct));
+  Seeds d = {.s = s, .at = c->at};
+  Value trees[2] = {y, ct};
+  tree_map(s, 2, trees, seed_leaf, &d, c->at);
+  Value r[2] = {y, seeds_gradient(s, &d, x, 0, c->at)};
   return list_value(s, V_TUPLE, 2, r);
 }
 
@@ -286,26 +347,43 @@ static void refuse_hooks(Session *s, uint32_t from, Span at) {
   }
 }
 
-/* The derivative along t, by differentiating the vjp by its cotangent, in which it is linear
- * (the double-vjp form of forward mode). */
+/* A cotangent to differentiate by, for each result that has a gradient. */
+static Value along_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  Seeds *d = ud;
+  (void)n, (void)path;
+  if (v[0].tag == V_UNKNOWN) return v[0];
+  if (!has_gradient(s, v[0])) return v_none();
+  Type t = type_of(s, v[0]);
+  Value u = fresh(s, zero_node(s, &t), d->at);
+  seed_push(d, v[0], u);
+  return u;
+}
+
+/* The derivative along t, by differentiating the vjp by its cotangents, in which it is linear
+ * (the double-vjp form of forward mode). It has the structure of the results. */
 BUILTIN_FN(bi_jvp) {
   if (!s->stage) fail(s, ERR_BUG, c->at, "_jvp outside code");
-  Value x = fresh(s, c->v[1], c->at), y = code_call(s, c->v[0], x, c->at);
-  Type ty = type_of(s, y);
-  Value u = fresh(s, zero_node(s, &ty), c->at);
+  Value x = fresh(s, c->v[1], c->at), y = results_of(s, c->v[0], x, c->at);
+  if (!tree_known(s, y)) return (Value){.tag = V_UNKNOWN};
+  Seeds d = {.s = s, .at = c->at};
+  Value u = tree_map(s, 1, &y, along_leaf, &d, c->at);
   uint32_t from = (uint32_t)s->stage->g->node_count;
-  Value g = code_gradient(s, y, u, x, false, c->at);
+  Value g = seeds_gradient(s, &d, x, 0, c->at);
   refuse_hooks(s, from, c->at);
   Value trees[2] = {g, c->v[2]};
-  Dot d = {c->at, v_unit()};
-  tree_map(s, 2, trees, dot_leaf, &d, c->at);
-  Value r[2] = {y, code_gradient(s, d.sum, one_like(s, d.sum, c->at), u, false, c->at)};
+  Dot dot = {c->at, v_unit()};
+  tree_map(s, 2, trees, dot_leaf, &dot, c->at);
+  if (dot.sum.tag == V_UNIT)
+    fail(s, ERR_GRAD_WRT, c->at, "a derivative along nothing: the tangent has no leaf");
+  Value r[2] = {y, code_gradient(s, dot.sum, one_like(s, dot.sum, c->at), u, GRAD_MAY_BE_ZERO,
+                                 c->at)};
   return list_value(s, V_TUPLE, 2, r);
 }
 
 static Value output_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   (void)path;
+  if (v[0].tag == V_NONE) return v[0];
   Value x = as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
   gr_output(s->stage->g, stage_lift(s, x, *(Span *)ud).u.v);
   return x;
@@ -318,7 +396,8 @@ typedef struct Fill {
 
 static Value fill_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Fill *f = ud;
-  (void)n, (void)v, (void)path;
+  (void)n, (void)path;
+  if (v[0].tag == V_NONE) return v[0];
   Value r = {.tag = V_NODE, .aux = s->stage->level};
   r.u.v = f->vals[f->next++];
   return r;
@@ -393,11 +472,11 @@ BUILTIN_FN(bi_hessian) {
   e.u.v = gr_input(st.g, &t);
   Value x = fresh(s, x0, c->at), y = code_call(s, c->v[0], x, c->at);
   check_loss(s, y, c->at);
-  Value g = code_gradient(s, y, one_like(s, y, c->at), x, false, c->at);
+  Value g = code_gradient(s, y, one_like(s, y, c->at), x, 0, c->at);
   Value trees[2] = {g, e};
   Dot d = {c->at, v_unit()};
   tree_map(s, 2, trees, dot_leaf, &d, c->at);
-  Value h = code_gradient(s, d.sum, one_like(s, d.sum, c->at), x, false, c->at);
+  Value h = code_gradient(s, d.sum, one_like(s, d.sum, c->at), x, 0, c->at);
   h = tree_map(s, 1, &h, output_leaf, &c->at, c->at);
   stage_pop(s);
   h = mapped(s, &st, h, 1, &basis, n, c->at);

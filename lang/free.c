@@ -2,10 +2,10 @@
  *
  * In: the node of the literal. Out: the names that its body mentions and does not bind before that,
  * in the order of the text, kept with the node. What a function takes lives as long as it does
- * (rule 8), so a name that is merely spelled like something outside must not be among them. Scopes
- * are those of rule 2: a `let` holds from its statement to the end of its block, what comes before
- * it in the block means the outer one. Where a construct's scope is not looked into, its names count
- * as taken: that costs a value, never an answer.
+ * (rule 8), so a name that is merely spelled like something outside must not be among them.
+ * Scopes are those of rule 2: a `let` holds from its statement to the end of its block, what comes
+ * before it in the block means the outer one. Where a construct's scope is not looked into, its
+ * names count as taken: that costs a value, never an answer.
  */
 #include "lang/lang.h"
 
