@@ -245,7 +245,7 @@ static bool pass_hook(Sweep *s, uint32_t hook)
   Graph *g = s->g;
   const GNode node = g->nodes[hook];
   int carry = (int)gr_attr_i(g, hook, AT_CARRY, 1), n = 1;
-  Val *in = ARENA_ARRAY(&s->scratch, Val, node.operand_count + 2u);
+  Val *in = ARENA_ARRAY(&s->scratch, Val, node.operand_count + (size_t)g->seen_count + 2u);
   int64_t *which = ARENA_ARRAY(&s->scratch, int64_t, carry + 1);
   for (int i = 0; i < carry; i++) {
     Val v = gr_operand(g, hook, i);
@@ -256,15 +256,17 @@ static bool pass_hook(Sweep *s, uint32_t hook)
   int there = n - 1;
   if (!there) return true;
   for (int i = carry; i < (int)node.operand_count; i++) in[n++] = gr_operand(g, hook, i);
+  for (int i = 0; i < g->seen_count; i++) in[n++] = g->seen[i];
   g->at = g->provs[node.prov];
   g->at.backward = 1;
   g->at.tag = TAG_NONE;
   g->at.within = s->entry.region;
-  Attr attr[4] = {*gr_attr(g, hook, AT_TEXT), attr_i(AT_CARRY, there),
+  Attr attr[5] = {*gr_attr(g, hook, AT_TEXT), attr_i(AT_CARRY, there),
                   attr_i(AT_INDEX, gr_attr_i(g, hook, AT_INDEX, -1)),
-                  attr_ints(AT_WRT, there, which)};
+                  attr_ints(AT_WRT, there, which), attr_i(AT_SEEN, g->seen_number)};
   in[0] = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, s->e);
-  Val d = val_none(in[0]) ? in[0] : gr_op(g, OP_DEFER, in, n, attr, 4, NULL, 0, s->e);
+  int attrs = g->seen_count ? 5 : 4;
+  Val d = val_none(in[0]) ? in[0] : gr_op(g, OP_DEFER, in, n, attr, attrs, NULL, 0, s->e);
   if (val_none(d)) {
     prov_out(s->at, g, hook);
     return false;

@@ -122,14 +122,14 @@ bool has_effect(const Graph *g) {
   return false;
 }
 
-const Graph *gr_drop_hooks(Arena *a, const Graph *g) {
+const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these) {
   uint32_t first = 0;
-  while (first < g->node_count && g->nodes[first].op != OP_HOOK) first++;
+  while (first < g->node_count && (these ? !these[first] : g->nodes[first].op != OP_HOOK)) first++;
   if (first == g->node_count) return g;
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
   for (uint32_t i = 0; i < g->node_count; i++)
-    if (g->nodes[i].op != OP_HOOK) copy_node(d, &m, i, NULL);
+    if (these ? !these[i] : g->nodes[i].op != OP_HOOK) copy_node(d, &m, i, NULL);
   copy_checks(d, g);
   copy_outputs(d, &m);
   return gr_checked(d, "drop hooks");

@@ -44,7 +44,7 @@ typedef struct Type {
 typedef enum AttrKey {
   AT_INDEX, AT_AXIS, AT_AXES, AT_PERM, AT_DIMS, AT_STARTS, AT_LENS, AT_STEPS, AT_LOW, AT_HIGH,
   AT_INNER, AT_VALUE, AT_DTYPE, AT_KIND, AT_REVERSE, AT_DESCENDING, AT_MOST, AT_COMPUTE, AT_STRIDE,
-  AT_PAD, AT_WRT, AT_CARRY, AT_MAPPED, AT_TEXT, AT_SIZE, AT_DEVICE,
+  AT_PAD, AT_WRT, AT_CARRY, AT_MAPPED, AT_TEXT, AT_SIZE, AT_DEVICE, AT_SEEN,
   AT_COUNT
 } AttrKey;
 typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;
@@ -141,6 +141,11 @@ struct Graph {
    * transpose(b)`"); NULL entries and missing ones read x, y, z. The caller sets and clears it. */
   const char *const *operand_text;
   int operand_text_count;
+  /* What the functions of hooks see of state in a gradient that is appended now: further operands
+   * of their `defer` nodes, under this number. The caller sets and clears it. */
+  const Val *seen;
+  int seen_count;
+  int64_t seen_number;
 };
 
 /* Why an op cannot be built or run: the caller turns it into a diagnostic at its own span. */
@@ -265,9 +270,9 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
 /* g with the bodies of `wrap` and `custom` in place of the nodes. `origin` (may be
  * NULL) gets, per node, the node of g that it came from. */
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
-/* g without its `hook` nodes, which say something to differentiation only; g itself when it has
- * none. */
-const Graph *gr_drop_hooks(Arena *a, const Graph *g);
+/* g without its `hook` nodes, which say something to differentiation only, or without `these` of
+ * them; g itself when it has none. */
+const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);
 Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect needs; inputs stay */
 /* never merges recomputed with original, effects, or random */
 Graph *gr_cse(Arena *a, const Graph *g);

@@ -42,6 +42,7 @@ const char *const attr_name[AT_COUNT] = {
     [AT_WRT] = "wrt",         [AT_CARRY] = "carry",
     [AT_MAPPED] = "mapped",   [AT_TEXT] = "text",
     [AT_SIZE] = "size",       [AT_DEVICE] = "device",
+    [AT_SEEN] = "seen",
 };
 
 /* Where the user writes something else than the op's name. */

@@ -157,10 +157,12 @@ static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how,
   w.dx = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
+  host_seen(s, true, at);
   stage_at(s, at);
   if (!ad_vjp_as(s->stage->g, (int)d->count, d->y, d->dy, (int)w.count, w.vals, w.as, w.dx, &e,
                  &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
+  host_seen(s, false, at);
   stage_at(s, at);
   if (s->stage->unit && s->stage->unit->eval_dropout.file && !s->stage->unit->check)
     warn_eval_dropout(s, s->stage->unit->eval_dropout);

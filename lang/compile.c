@@ -593,9 +593,14 @@ static void stage_job(void *ud) {
   }
   /* What is differentiated keeps every use of a value: merging them would change the order in which
    * gradients are summed (rule 74). What runs is simplified. */
-  c->g = gr_dce(&c->arena, u->g);
+  const Graph *g = u->g;
+  if (u->hosts) {
+    const bool *later = host_later(s, u->hosts, u->g);
+    g = gr_drop_hooks(&c->arena, u->g, later);
+  }
+  c->g = gr_dce(&c->arena, g);
   double start = native_clock();
-  c->whole = gr_drop_hooks(&c->arena, c->g);
+  c->whole = gr_drop_hooks(&c->arena, c->g, NULL);
   const Graph *written = c->whole->blocks ? rm_pass(&c->arena, c->whole) : c->whole;
   c->plain = simplified(s, &c->arena, written, NULL);
   c->takes_grad = takes_grad(c->g);
@@ -855,7 +860,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
   j->f = gr_clone(&j->arena, c->g);
-  j->hosts = c->hosts;
+  j->hosts = c->hosts && c->hosts->inside ? c->hosts : NULL;
   if (j->hosts) j->hosts->rc++;
   j->asked = !c->takes_grad;
   j->capsule = is_capsule_node(c->decl);
@@ -1029,7 +1034,8 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     if (!tn_is_contiguous(in[i])) dense[i] = (int64_t)dt_size(in[i]->dtype) * tn_count(in[i]);
     wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];
-    r->outside |= wants[i] && c->reached[src] && leaf[i].tag == V_TENSOR;
+    r->outside |= wants[i] && c->reached[src] &&
+                  (leaf[i].tag == V_TENSOR || host_registers(c->hosts, (size_t)src));
   }
   if (r->outside) return;
   JointRef *j = NULL;
@@ -1154,7 +1160,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   if (j)
     tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, saves ? out + nout : NULL, env,
                      nsym, a->call);
-  for (size_t k = 0; j && c->hosts && k < c->result_outputs; k++) {
+  for (size_t k = 0; j && j->hosts && k < c->result_outputs; k++) {
     TapeNode *n = outs[k].u.t->node;
     if (!n) continue;
     tape_refs(s, n, c->hosts->need_count, refs);
@@ -1173,6 +1179,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
       value_set(&inst_field(flat.insts[w->index], w->field)->v, detach(s, v));
     }
   }
+  if (c->hosts) host_register(s, c->hosts, refs, &flat, outs);
   if (is_capsule(f)) pass_through(&r, outs);
   return instantiate(s, c, c->result, outs, env, a->call);
 }

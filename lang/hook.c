@@ -191,6 +191,21 @@ static Value on_leaf(Session *s, void *ud, size_t n, Value *v, const char *path)
   return v[0];
 }
 
+static void on_value(Session *s, uint64_t handle, const TVal *x, Value f, Span at) {
+  hook_add(s, (HookKey){HOOK_VALUE, x->node->seq, x->out}, handle, f, at);
+  x->node->hooked = true;
+}
+
+void hook_on_value(Session *s, Value x, Value f, Span at) {
+  uint64_t handle = ++hooks_of(s)->handles;
+  if (x.tag == V_PARAM) {
+    hook_add(s, (HookKey){HOOK_PARAM, x.u.p->id, 0}, handle, f, at);
+    x.u.p->hooked = true;
+  } else if (x.tag == V_TENSOR && x.u.t->node) {
+    on_value(s, handle, x.u.t, f, at);
+  }
+}
+
 /* on_grad(x, f), on_grad(net, "glob", f), on_grad([p, q], f), and after_grad in the same forms. */
 static Value register_grad(Session *s, Call *c, HookKind kind) {
   Value x = c->v[0];
@@ -220,13 +235,11 @@ static Value register_grad(Session *s, Call *c, HookKind kind) {
     tree_map(s, 1, &x, on_leaf, &o, at);
     if (!o.hits) fail(s, ERR_GRAD_WRT, at, "there is no param in %s", value_type_text(s, x));
   } else if (x.tag == V_TENSOR && kind == HOOK_PARAM) {
-    TapeNode *n = x.u.t->node;
-    if (!n)
+    if (!x.u.t->node)
       fail_help(s, ERR_NOT_TRACKED, c->spans[0],
                 "params and what is computed from them are tracked, outside wrap <no_grad>",
                 "this value has no gradient: it does not depend on anything that is tracked");
-    hook_add(s, (HookKey){HOOK_VALUE, n->seq, x.u.t->out}, o.handle, o.f, c->at);
-    n->hooked = true;
+    on_value(s, o.handle, x.u.t, o.f, c->at);
   } else if (kind == HOOK_PARAM) {
     fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
               value_type_text(s, x));

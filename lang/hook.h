@@ -32,6 +32,8 @@ typedef struct HookRun {
 } HookRun;
 
 bool hooks_on(const Session *s, HookKey k);
+/* on_grad(x, f) of a value of script; nothing where x has no gradient. */
+void hook_on_value(Session *s, Value x, Value f, Span at);
 /* The gradient `g` (a tensor, or a tree of tensors with none where there is no gradient) after the
  * hooks of k in order of registration, which get it and, unless NULL, `seen`; none when one of
  * after_grad dropped it. The result is on the pool. */

@@ -4,8 +4,11 @@
  * (`hook`, which differentiation turns into `defer`, and `defer`) and, when one runs, a call of the
  * function. The functions are inputs of a compiled function like its params: only where they stand,
  * of what kind they are and what they get belongs to its signature (rule 50).
+ * What the call has written when one runs are further values of its node, which stand in the params
+ * and buffers as long as it runs: so it sees what script would show it (rule 81).
  * Invariants: a host is called once for each run of its node, with gradient recording off; a value
- * it gives has the size, the layout and the dtype of the one it got.
+ * it gives has the size, the layout and the dtype of the one it got; when it is over, or fails,
+ * params and buffers are as before the call.
  */
 #include "lang/host.h"
 
@@ -13,6 +16,7 @@
 
 #include "lang/builtin.h"
 #include "lang/hook.h"
+#include "lang/policy.h"
 
 static const char deferred_text[] = "defer"; /* of nodes; others are of hooks */
 
@@ -25,6 +29,15 @@ typedef enum HostKind {
   HOST_END     /* after_backward, in a grad of code */
 } HostKind;
 
+/* A hook that is registered when the block has run. */
+typedef struct Later {
+  size_t leaf;    /* the value */
+  uint32_t node;  /* that stands for it in the block */
+  size_t first;   /* number of the output with the first value that its function captured */
+  size_t count;
+  Val captured[]; /* while the block is staged */
+} Later;
+
 struct Host {
   HostKind kind;
   Span at;
@@ -33,6 +46,20 @@ struct Host {
   size_t self;   /* need + 1: what the function's `self` is */
   size_t need;   /* the param or instance */
   size_t before; /* of HOST_AFTER: the host with the incoming gradients */
+  Later *later;  /* of HOST_GRAD of a value from outside of a block of script; else NULL */
+};
+
+/* A param or buffer that is written by then. */
+typedef struct HostWrite {
+  size_t need;
+  Name field;  /* of an instance; NULL: a param */
+  Value shape; /* of its value, like that of a host */
+} HostWrite;
+
+struct HostView {
+  HostWrite *items;
+  size_t count, cap;
+  size_t values; /* the last ones of the node */
 };
 
 /* In a kept structure: V_NODE is the number of a value (weak: as a number), V_UNKNOWN a need. */
@@ -43,7 +70,17 @@ static Value need_value(size_t need) {
 void hosts_release(Hosts *h) {
   if (!h || --h->rc > 0) return;
   Mem *m = &h->s->mem;
-  for (size_t i = 0; i < h->count; i++) value_release(h->items[i].shape);
+  for (size_t i = 0; i < h->count; i++) {
+    Later *l = h->items[i].later;
+    value_release(h->items[i].shape);
+    if (l) mem_free(m, l, sizeof *l + l->count * sizeof *l->captured);
+  }
+  for (size_t i = 0; i < h->view_count; i++) {
+    const HostView *v = &h->views[i];
+    for (size_t k = 0; k < v->count; k++) value_release(v->items[k].shape);
+    mem_free(m, v->items, v->cap * sizeof(HostWrite));
+  }
+  mem_free(m, h->views, h->view_cap * sizeof(HostView));
   mem_free(m, h->items, h->cap * sizeof(Host));
   mem_free(m, h->needs, h->need_cap * sizeof(HostNeed));
   mem_free(m, h, sizeof *h);
@@ -89,6 +126,7 @@ static size_t need_of(Session *s, Hosts *h, bool inst, const void *what, Span at
 }
 
 static size_t host_add(Session *s, Hosts *h, Host host) {
+  h->inside += !host.later;
   h->items = grown(s, h->items, h->count, &h->cap, sizeof *h->items);
   host.modes = s->modes;
   value_retain(host.shape);
@@ -111,18 +149,21 @@ static uint32_t group_add(Group *g, Val v) {
   return (uint32_t)g->count - 1;
 }
 
-static Val host_node(Session *s, OpCode op, const Group *g, size_t carry, size_t host,
+static int64_t view_now(Session *s, Hosts *h, Group *g);
+
+static Val host_node(Session *s, OpCode op, Group *g, size_t carry, size_t host,
                      const char *text) {
   GErr e = {.code = ERR_BUG, .operand = -1};
-  Attr attr[3] = {attr_text(AT_TEXT, names_of(s->names, text)), attr_i(AT_CARRY, (int64_t)carry),
-                  attr_i(AT_INDEX, (int64_t)host)};
+  int64_t seen = op == OP_DEFER ? view_now(s, hosts_of(s, g->at), g) : 0;
+  Attr attr[4] = {attr_text(AT_TEXT, names_of(s->names, text)), attr_i(AT_CARRY, (int64_t)carry),
+                  attr_i(AT_INDEX, (int64_t)host), attr_i(AT_SEEN, seen)};
   Graph *graph = s->stage->g;
   Val *in = ARENA_ARRAY(&s->scratch, Val, g->count + 1);
   size_t n = 0;
   stage_at(s, g->at);
   if (op == OP_DEFER) in[n++] = gr_op(graph, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
   for (size_t i = 0; i < g->count; i++) in[n++] = g->vals[i];
-  Val r = gr_op(graph, op, in, (int)n, attr, 3, NULL, 0, &e);
+  Val r = gr_op(graph, op, in, (int)n, attr, seen ? 4 : 3, NULL, 0, &e);
   if (val_none(r)) fail_gerr(s, g->at, &e);
   return r;
 }
@@ -277,6 +318,73 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   }
 }
 
+/* What is written by now, its values in the group: the number of the view from 1; 0: nothing. */
+static int64_t view_now(Session *s, Hosts *h, Group *g) {
+  Unit *u = s->stage->unit;
+  size_t first = g->count, written = 0;
+  for (size_t i = 0; i < u->state_count; i++) written += u->states[i].written;
+  if (!written || u->check) return 0;
+  h->views = grown(s, h->views, h->view_count, &h->view_cap, sizeof *h->views);
+  HostView *v = &h->views[h->view_count++];
+  *v = (HostView){.items = mem_need(&s->mem, NULL, 0, written * sizeof(HostWrite)), .cap = written};
+  for (size_t i = 0; i < u->state_count; i++) {
+    const State *st = &u->states[i];
+    if (!st->written) continue;
+    Value now = st->cur;
+    HostWrite w = {.need = need_of(s, h, st->field != NULL, st->key, g->at), .field = st->field};
+    w.shape = captured(g, h, now, first, NULL);
+    value_retain(w.shape);
+    v->items[v->count++] = w;
+  }
+  v->values = g->count - first;
+  for (size_t i = first; i < g->count; i++) { /* a later version of a param has a gradient */
+    Value x = node_value(s, g->vals[i]);
+    g->vals[i] = op_run(s, OP_STOP, 1, &x, NULL, 0, g->at).u.v;
+  }
+  return (int64_t)h->view_count;
+}
+
+void host_seen(Session *s, bool on, Span at) {
+  Graph *graph = s->stage->g;
+  Unit *u = s->stage->unit;
+  graph->seen_count = 0;
+  if (!on || !u || !u->hosts || s->stage->level > 1) return;
+  Group g = {.s = s, .at = at};
+  graph->seen_number = view_now(s, u->hosts, &g);
+  graph->seen = g.vals;
+  graph->seen_count = (int)g.count;
+}
+
+/* The leaf of a block of script that x is as it stands, else SIZE_MAX: in a function that the block
+ * calls it is another value. */
+static size_t from_outside(const Session *s, Val x) {
+  const Unit *u = s->stage->unit;
+  if (!is_capsule(s->frame->fn) || u->check) return SIZE_MAX;
+  for (size_t i = 0; i < u->staged_count; i++)
+    if (u->flat.leaves[i].kind <= LEAF_PARAM && val_eq(u->staged[i].u.v, x)) return i;
+  return SIZE_MAX;
+}
+
+static Later *later_of(Session *s, size_t leaf, const Group *g) {
+  size_t n = g->count - 1;
+  Later *l = mem_need(&s->mem, NULL, 0, sizeof *l + n * sizeof *l->captured);
+  *l = (Later){.leaf = leaf, .count = n};
+  memcpy(l->captured, g->vals + 1, n * sizeof *l->captured);
+  return l;
+}
+
+const bool *host_later(Session *s, Hosts *h, Graph *g) {
+  bool *nodes = ARENA_ARRAY(&s->scratch, bool, g->node_count + 1);
+  for (size_t i = 0; i < h->count; i++) {
+    Later *l = h->items[i].later;
+    if (!l) continue;
+    nodes[l->node] = true;
+    l->first = g->output_count;
+    for (size_t k = 0; k < l->count; k++) gr_output(g, l->captured[k]);
+  }
+  return nodes;
+}
+
 /* A node about x that calls f, with what f captured. */
 static Val function_node(Session *s, OpCode op, HostKind kind, Value x, Value f, Span at,
                          const char *text) {
@@ -285,7 +393,11 @@ static Val function_node(Session *s, OpCode op, HostKind kind, Value x, Value f,
   Host host = {.kind = kind, .at = at};
   group_add(&g, stage_lift(s, x, at).u.v);
   if (!s->stage->unit->check) host.shape = captured(&g, h, f, 1, &host.self);
-  return host_node(s, op, &g, 1, host_add(s, h, host), text);
+  size_t leaf = kind == HOST_GRAD ? from_outside(s, g.vals[0]) : SIZE_MAX;
+  if (leaf != SIZE_MAX) host.later = later_of(s, leaf, &g);
+  Val r = host_node(s, op, &g, 1, host_add(s, h, host), text);
+  if (host.later) host.later->node = r.node;
+  return r;
 }
 
 void host_on_grad(Session *s, Value x, Value f, Span at) {
@@ -452,6 +564,79 @@ static Value filled_fn(const HostRun *r, const Host *h, const Value *vals) {
   return fn_like(s, f, self, cap);
 }
 
+/* What a function of the program sees while it runs. What was there before is kept. */
+typedef struct Shown {
+  Session *s;
+  size_t count;
+  struct ShownWrite {
+    Param *p; /* NULL: a field */
+    Inst *inst;
+    Name field;
+    Value v; /* that is not there now */
+  } items[];
+} Shown;
+
+static void exchange(struct ShownWrite *w) {
+  if (w->p) {
+    Tensor *t = w->p->t;
+    w->p->t = w->v.u.t->t;
+    w->v.u.t->t = t;
+  } else {
+    Field *f = inst_field(w->inst, w->field);
+    Value v = f->v;
+    f->v = w->v;
+    w->v = v;
+  }
+}
+
+static void hide(void *p) {
+  Shown *w = p;
+  for (size_t i = w->count; i-- > 0;) {
+    exchange(&w->items[i]);
+    value_release(w->items[i].v);
+  }
+  mem_free(&w->s->mem, w, sizeof *w + w->count * sizeof *w->items);
+}
+
+/* Until the pool is drained. */
+static void show(const HostRun *r, const HostView *view, const Value *vals) {
+  Session *s = r->s;
+  size_t bytes = sizeof(Shown) + view->count * sizeof(struct ShownWrite);
+  Value *now = ARENA_ARRAY(&s->scratch, Value, view->count + 1);
+  for (size_t i = 0; i < view->count; i++) {
+    now[i] = filled(r, view->items[i].shape, vals);
+    if (!view->items[i].field) now[i] = tensor_value(s, tn_ref(now[i].u.t->t));
+  }
+  Shown *w = mem_need(&s->mem, NULL, 0, bytes);
+  *w = (Shown){.s = s, .count = view->count};
+  for (size_t i = 0; i < view->count; i++) {
+    const HostWrite *x = &view->items[i];
+    Value of = r->refs[x->need];
+    w->items[i] = (struct ShownWrite){x->field ? NULL : of.u.p, x->field ? of.u.inst : NULL,
+                                      x->field, now[i]};
+    value_retain(now[i]);
+    exchange(&w->items[i]);
+  }
+  mem_pool_add(&s->mem, w, hide);
+}
+
+bool host_registers(const Hosts *h, size_t leaf) {
+  bool any = false;
+  for (size_t i = 0; h && i < h->count; i++)
+    any |= h->items[i].later && h->items[i].later->leaf == leaf;
+  return any;
+}
+
+void host_register(Session *s, const Hosts *h, const Value *refs, const Flat *f, Value *outs) {
+  const HostRun r = {.s = s, .hosts = h, .refs = refs};
+  for (size_t i = 0; i < h->count; i++) {
+    const Later *l = h->items[i].later;
+    if (!l) continue;
+    Value hook = filled_fn(&r, &h->items[i], outs + l->first);
+    hook_on_value(s, leaf_value(&f->leaves[l->leaf]), hook, h->items[i].at);
+  }
+}
+
 /* Writes the tensors of v, which has the structure t, to their numbers. */
 static void unfilled(Value t, Value v, Value *vals) {
   if (t.tag == V_NODE && v_is_tensor(v)) vals[t.u.v.node] = v;
@@ -490,6 +675,9 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
   for (int i = 0; i < carry; i++)
     vals[which ? which->u.ints[i] : i] = tensor_value(s, host_own(s, in[1 + i]));
   for (int i = 1 + carry; i < n; i++) rest[i - 1 - carry] = tensor_value(s, host_own(s, in[i]));
+  int64_t at_view = gr_attr_i(g, node, AT_SEEN, 0);
+  const HostView *view = at_view ? &r->hosts->views[at_view - 1] : NULL;
+  if (view) show(r, view, rest + n - 1 - carry - (int)view->values);
   switch (h->kind) {
   case HOST_DEFER:
     vals[0] = run_deferred(s, filled_fn(r, h, rest).u.fn, vals[0], h->at);
