@@ -268,6 +268,7 @@ CUT(GT)
 CUT(GE)
 CUT(AND)
 CUT(OR)
+CUT(FITS)
 GRAD(WHERE) { return i == 1 ? where(a, dy, zero) : where(a, zero, dy); }
 
 /* -- movement */

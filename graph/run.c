@@ -112,7 +112,11 @@ static bool run_CONST(Run *r) {
 static bool run_DIM(Run *r) {
   int64_t n;
   Dim d = (Dim)attr(r, AT_SIZE)->u.i;
-  if (!dim_eval(r->dims, d, r->env, NULL, &n)) return bad_size(r->dims, d, r->e);
+  if (!dim_eval(r->dims, d, r->env, NULL, &n)) { /* an int number made of sizes and arguments */
+    bad_size(r->dims, d, r->e);
+    r->e->code = ERR_OVERFLOW;
+    return false;
+  }
   return give(r, tn_scalar_i64(r->c->mem, DEV_CPU, DT_I64, n));
 }
 
@@ -176,6 +180,19 @@ static bool run_STOP(Run *r) {
 
 static bool run_ALIAS(Run *r) {
   return give(r, tn_ref(r->in[0]));
+}
+
+static bool run_FITS(Run *r) {
+  const Attr *a = attr(r, AT_TEXT), *dt = attr(r, AT_DTYPE);
+  for (int64_t i = 0, n = tn_count(r->in[1]); i < n; i++) {
+    if (tn_get_i64(r->in[1], i)) continue;
+    if (dt)
+      return gerr_set(r->e, ERR_NUMBER_FIT, -1, "%lld does not fit %s",
+                      (long long)tn_get_i64(r->in[0], i), dtype_info[dt->u.i].name);
+    return gerr_set(r->e, ERR_OVERFLOW, -1, "int overflow: what `%s` gives does not fit 64 bits",
+                    a && a->kind == AK_TEXT ? a->u.text : op_info[OP_FITS].text);
+  }
+  return give(r, tn_copy(r->c->mem, r->in[0], r->in[0]->store->dev));
 }
 
 static bool run_WHERE(Run *r) {

@@ -205,6 +205,12 @@ bool shape_where(C *c) {
   return sh_dtypes(c, 1, 3) && elementwise(c, 0, (DType)c->in[1]->dtype);
 }
 
+bool shape_fits(C *c) {
+  if (c->in[1]->dtype != DT_BOOL)
+    return gerr_set(c->e, ERR_DTYPE_DOMAIN, 1, "`fits` takes a bool, not %s", sh_operand(c, 1));
+  return elementwise(c, 0, (DType)c->in[0]->dtype);
+}
+
 bool shape_cast(C *c) {
   int64_t dt = 0;
   return sh_int(c, AT_DTYPE, 0, DT_COUNT, &dt) && elementwise(c, 0, (DType)dt);

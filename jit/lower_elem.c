@@ -52,6 +52,7 @@ LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
   case OP_STOP:
   case OP_ALIAS: return x[0];
   case OP_CAST: return lp_cast(w->k, x[0], (DType)low_type(w, (Val){node, 0})->dtype);
+  case OP_FITS: lp_op(w->k, LP_CHECK, DT_I64, 1, &x[1], 0); return x[0];
   case OP_WHERE: return lp_where(w->k, x[0], x[1], x[2]);
   default: return low_fail(w, "no loop form for `%s`", op_info[op].text);
   }

@@ -504,8 +504,12 @@ static void batch_job(void *ud) {
   for (uint32_t k = 0; k < j->n; k++) {
     Value v = {.tag = V_NODE, .aux = j->st->level, .weak = j->axes[k].range};
     v.u.v = j->inputs[k];
-    if (j->axes[k].range && !(j->axes[k].lo.tag == V_INT && j->axes[k].lo.u.i == 0))
-      v = op_binary(s, AST_ADD, v, j->axes[k].lo, j->e->span, j->e->span, j->e->span);
+    if (v.weak) j->st->counters |= 1u << k;
+    if (v.weak && !(j->axes[k].lo.tag == V_INT && j->axes[k].lo.u.i == 0)) {
+      Value of[2] = {v, as_tensor(s, j->axes[k].lo, DT_I64, j->e->span)};
+      v = op_run(s, OP_ADD, 2, of, NULL, 0, j->e->span); /* below the end of the range: it fits */
+      v.weak = true;
+    }
     bind_pattern(s, j->e->comp.fors.items[k]->loop.pat, v, false);
   }
   Value r = eval(s, j->e->comp.value);

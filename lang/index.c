@@ -76,6 +76,7 @@ static Dim bound_node(Bounds *b, const Stage *st, Val v) {
         : n->op == OP_SUB ? dim_sub(b->t, x[0], x[1])
                           : dim_mul(b->t, x[0], x[1]);
   if (a && a->kind == AK_INT) d = dim_const(b->t, a->u.i);
+  if (n->op == OP_FITS) d = bound_node(b, st, gr_operand(g, v.node, 0));
   if (n->op == OP_DIM) {
     Dim size = (Dim)gr_attr(g, v.node, AT_SIZE)->u.i;
     d = dim_import(b->t, dims_of(b->s), size, b->in, b->sizes);

@@ -47,6 +47,7 @@ struct Stage {
   struct Quiet { uint32_t lo, hi; } *quiet; /* nodes lo .. hi - 1 were made under no_grad */
   size_t quiet_count, quiet_cap;
   struct OpenBlock *open; /* innermost checkpoint block that is being staged: lang/policy.h */
+  uint32_t counters; /* inputs that count from 0: a bit each */
   bool apart; /* the forward of a function with a backward of its own: no gradient comes by */
 };
 
@@ -472,6 +473,12 @@ const char *dims_text(Session *s, Value tuple);
 Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right);
 Value dim_node(Session *s, Dim d);          /* a size as a run-time number of code */
 Value number_unary(Session *s, OpCode op, Value x, Span at);
+/* a op b; it throws where that does not fit, or divides by zero */
+int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at);
+/* number.c: i64 of rank 0 in code; the call fails where the result does not fit */
+Value number_run_time(Session *s, AstOp op, Value x, Value y, Span at);
+Value number_magnitude(Session *s, Value x, Span at);
+Value number_within(Session *s, Value x, DType dt, Span at); /* x, which dt holds */
 bool values_equal(Session *s, Value a, Value b, Span at); /* rule 38 */
 /* state.c */
 Value detach(Session *s, Value v);          /* the value without its place on the tape */

@@ -67,6 +67,7 @@ static Dim number_dim(const Stage *st, Val v, int depth) {
   if (n->op == OP_DIM) return (Dim)gr_attr_i(st->g, v.node, AT_SIZE, DIM_BAD);
   for (size_t i = 0; n->op == OP_INPUT && i < st->capture_count; i++)
     if (val_eq(st->inner[i], v)) return number_dim(st->up, st->outer[i], depth + 1);
+  if (n->op == OP_FITS) return number_dim(st, gr_operand(st->g, v.node, 0), depth + 1);
   if (n->op == OP_INPUT || n->operand_count != 2) return DIM_BAD;
   Dim a = number_dim(st, gr_operand(st->g, v.node, 0), depth + 1);
   Dim b = a == DIM_BAD ? a : number_dim(st, gr_operand(st->g, v.node, 1), depth + 1);
@@ -110,7 +111,7 @@ static Value number_tensor(Session *s, Value x, DType dt, Span at) {
   if (x.tag == V_DIM) x = dim_node(s, x.u.d);
   if (x.tag == V_NODE) { /* a run-time number of code */
     x.weak = false;
-    return op_cast(s, x, dt, at);
+    return op_cast(s, dt_int(dt) ? number_within(s, x, dt, at) : x, dt, at);
   }
   if (s->stage) {
     Value v = {.tag = V_NODE, .aux = s->stage->level};
@@ -224,7 +225,7 @@ Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, in
 
 /* -- numbers */
 
-static int64_t checked(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
+int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
   int64_t r = 0;
   bool over = false;
   switch (op) {
@@ -240,8 +241,8 @@ static int64_t checked(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
       break;
     }
     r = a % b;
-    if (r != 0 && (r < 0) != (b < 0)) r += b;
-    if (op == AST_FLOORDIV) r = (a - r) / b;
+    bool down = r != 0 && (r < 0) != (b < 0);
+    r = op == AST_FLOORDIV ? a / b - down : down ? r + b : r;
     break;
   case AST_POW: {
     int64_t base = a;
@@ -319,15 +320,17 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
   if (a.tag == V_NODE || b.tag == V_NODE) {
     bool fl = op == AST_DIV || a.tag == V_FLOAT || b.tag == V_FLOAT ||
               (a.tag == V_NODE && dt_float(type_of(s, a).dtype)) ||
-              (b.tag == V_NODE && dt_float(type_of(s, b).dtype));
-    if (op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
-      Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at), r = powers(s, x, b.u.i, at);
+              (b.tag == V_NODE && dt_float(type_of(s, b).dtype)) ||
+              (op == AST_POW && b.tag == V_INT && b.u.i < 0);
+    if (fl && op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
+      Value x = as_tensor(s, a, DT_F64, at), r = powers(s, x, b.u.i, at);
       r.weak = true;
       return r;
     }
     Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at),
           y = as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
-    Value r = op_broadcast_binary(s, node_op[op], x, y, at, at, at);
+    Value r = fl || is_compare(op) ? op_broadcast_binary(s, node_op[op], x, y, at, at, at)
+                                   : number_run_time(s, op, x, y, at);
     r.weak = !is_compare(op);
     return r;
   }
@@ -367,7 +370,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     if (is_compare(op)) return v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i));
     if (op == AST_DIV) return v_float((double)a.u.i / (double)b.u.i);
     if (op == AST_POW && b.u.i < 0) return v_float(fm_pow_f64((double)a.u.i, (double)b.u.i));
-    return v_int(checked(s, op, a.u.i, b.u.i, at));
+    return v_int(int_op(s, op, a.u.i, b.u.i, at));
   }
   double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
   if (is_compare(op)) return v_bool(compare(op, x < y ? -1 : x > y ? 1 : x == y ? 0 : 2));
@@ -614,7 +617,8 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
                (long long)x.u.i);
         return v_int(-x.u.i);
       }
-      if (x.tag == V_DIM) return number_op(s, AST_SUB, v_int(0), x, at);
+      if (x.tag == V_DIM || !dt_float((DType)type_of(s, x).dtype))
+        return number_op(s, AST_SUB, v_int(0), x, at);
     }
     if (want == DOM_BOOL)
       fail(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
@@ -622,8 +626,9 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
       bool keep_int = op == OP_ABS || op == OP_SIGN || op == OP_NEG || op == OP_RELU ||
                       op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND;
       bool is_float = x.tag == V_NODE && dt_float(type_of(s, x).dtype);
-      Value t = as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at),
-            r = op_run(s, op, 1, &t, NULL, 0, at);
+      Value t = as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at);
+      Value r = op == OP_ABS && !is_float ? number_magnitude(s, t, at)
+                                          : op_run(s, op, 1, &t, NULL, 0, at);
       r.weak = true;
       return r;
     }

@@ -249,6 +249,10 @@ static Val gen_op(Gen *x, OpCode op)
     Role role = any;
     if (whole && (op == OP_FLOORDIV || op == OP_MOD)) role.kind = ROLE_POSITIVE;
     if (whole && op == OP_POW) role.kind = ROLE_SMALL;
+    if (op == OP_FITS) {
+      role.kind = ROLE_POSITIVE;
+      ty.dtype = DT_BOOL;
+    }
     v[1] = gen_want(x, &ty, role);
     return gen_node(x, op, 2, v, 0, NULL, 0, NULL);
   }
