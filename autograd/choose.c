@@ -115,6 +115,7 @@ static int64_t region_cost(const Graph *g, uint32_t n, const int64_t *env)
 
 int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env)
 {
+  stack_check();
   const GNode *node = &g->nodes[n];
   const OpInfo *op = &op_info[node->op];
   if (op->remat == REMAT_FREE || op->cls == EFFECT || node->op == OP_INPUT) return 0;

@@ -483,6 +483,7 @@ enum { OTHERS_BLOCK = 32 };
  * block may leave the blocks out and still agree with sizes known later. x: [R, N]. */
 static Val others(Rule *r, Val x, int levels)
 {
+  stack_check();
   if (val_none(x)) return VAL_NONE;
   Type t = type_of(r, x);
   DimTab *dt = r->g->dims;

@@ -45,6 +45,7 @@ static bool has_bodies(const Graph *g)
 
 static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *outs, GErr *e)
 {
+  stack_check();
   Val *map = ARENA_ARRAY(dst->arena, Val, src->type_count + 1);
   size_t next_arg = 0;
   for (uint32_t n = 0; n < src->node_count; n++) {

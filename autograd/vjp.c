@@ -61,6 +61,7 @@ static bool has_effect(const Graph *g)
 
 bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e)
 {
+  stack_check();
   Arena *a = dst->arena;
   Prov at = dst->at;
   Val *map = ARENA_ARRAY(a, Val, body->type_count + 1);

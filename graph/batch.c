@@ -534,6 +534,7 @@ static bool (*const rules[OP_COUNT])(Batch *) = {
 /* Whether it draws numbers or acts, so that it runs for every element even with equal inputs. */
 static bool varies(const Graph *g, uint32_t n)
 {
+  stack_check();
   const GNode *node = &g->nodes[n];
   if (op_info[node->op].traits & (T_RANDOM | T_EFFECT)) return true;
   for (uint32_t k = 0; k < node->region_count; k++) {

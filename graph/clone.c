@@ -136,6 +136,7 @@ const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these) {
 }
 
 Graph *gr_clone(Arena *a, const Graph *g) {
+  stack_check();
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
   d->at = g->at;
@@ -228,6 +229,7 @@ static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *ar
 
 /* A region of src over dst's dims. */
 static Graph *bring_region(Inline *in, Graph *dst, const Graph *src) {
+  stack_check();
   Graph *d = gr_new(dst->arena, dst->dims, dst->names, src->name);
   d->blocks = dst->blocks;
   Val *args = ARENA_ARRAY(dst->arena, Val, src->input_count + 1);

@@ -176,6 +176,7 @@ Val merge_last(Merge *m) {
 }
 
 Graph *gr_cse(Arena *a, const Graph *from) {
+  stack_check();
   Graph *d = copy_start(a, from);
   ValMap map = map_new(a, from);
   Merge *m = merge_new(a, d, from->node_count);

@@ -102,6 +102,7 @@ static bool fails(const Graph *g, uint32_t i) {
 }
 
 static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
+  stack_check();
   bool *need = ARENA_ARRAY(a, bool, g->type_count + 1);
   for (size_t i = 0; i < g->output_count; i++) {
     Val v = g->outputs[i];
@@ -140,6 +141,7 @@ bool node_live(const Graph *g, uint32_t node, const bool *live) {
 
 /* g without dead nodes; outputs by keep_out, inputs by keep_in (NULL = all). */
 static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in) {
+  stack_check();
   const bool *need = sweep(a, g, keep_out);
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);

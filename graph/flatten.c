@@ -19,6 +19,7 @@ static bool transparent(uint16_t op) {
 /* Appends the nodes of m->src, whose inputs are in the map when `top` is not set. `at`: the node of
  * the outermost graph. */
 static void put_in(Flatten *f, ValMap *m, bool top, uint32_t at) {
+  stack_check();
   const Graph *src = m->src;
   Arena *a = f->d->arena;
   for (uint32_t i = 0; i < src->node_count; i++) {

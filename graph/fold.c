@@ -336,6 +336,7 @@ static Val replacement(Fold *f) {
 
 /* Folds; with `simplify` it also merges equal nodes and leaves out what nothing needs. */
 static Graph *walk(Arena *a, const Graph *from, bool simplify) {
+  stack_check();
   Fold f = {.a = a, .g = from, .d = copy_start(a, from), .map = map_new(a, from)};
   const bool *live = simplify ? live_results(a, from) : NULL;
   if (simplify) f.merge = merge_new(a, f.d, from->node_count);

@@ -11,6 +11,7 @@
 
 #include "graph/dim.h"
 #include "runtime/interrupt.h"
+#include "runtime/stack.h"
 #include "runtime/tensor.h"
 
 typedef enum OpCode {

@@ -356,6 +356,7 @@ static bool title(Reader *r, Name *name) {
 }
 
 static bool node(Reader *r, Graph *g) {
+  stack_check();
   char w[32];
   int64_t index;
   Val *in = NULL;

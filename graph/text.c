@@ -183,6 +183,7 @@ static void put_value(Buf *b, Val v) {
 static void put_body(Printer *p, const Graph *g);
 
 static void put_node(Printer *p, const Graph *g, uint32_t i) {
+  stack_check();
   Buf *b = p->out;
   const GNode *n = &g->nodes[i];
   line(p);

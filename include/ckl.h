@@ -42,7 +42,7 @@ typedef enum ckl_status {
   CKL_OK = 0,
   CKL_EPROGRAM = 1,   /* the program is wrong: nothing of it ran */
   CKL_ERUN = 2,       /* it failed while running; see ckl_eval */
-  CKL_ENOMEM = 3,
+  CKL_ENOMEM = 3,      /* or the thread has too little C stack for any call */
   CKL_EDEVICE = 4,
   CKL_EINTERNAL = 5,  /* ckl is wrong; please report */
   CKL_EINTERRUPT = 6, /* ckl_interrupt was called */
@@ -100,6 +100,12 @@ typedef struct ckl_config {
    * for it too. Without a folder in `files` links are followed: look at more than the text. */
   bool (*may_open)(void *ud, const char *path, bool to_write, const char **instead);
   void *may_open_ud;
+  /* Most bytes of C stack that a call takes, counted from the call. 0: all that its thread has, or
+   * the signal stack it runs on; for a stack that the C library knows nothing of, such as that of a
+   * coroutine, 128 KiB, so say here how much of it is left. It is found anew in each call, so a
+   * session may be used by threads of different stacks. What would need more ends with an error
+   * (mem-3). Functions of the host find 16 KiB at least. */
+  size_t stack;
 } ckl_config;
 
 /* A session is busy while a call of it runs. Functions of the host (ckl_config.alloc, write and
@@ -108,8 +114,8 @@ typedef struct ckl_config {
  * ckl_interrupt; `alloc` makes none. What would run a program or change the session does nothing
  * and gives CKL_EUSAGE, or NULL; ckl_close does nothing. */
 
-/* Opens a session; `config` may be NULL. NULL when out of memory, or where config->cpu or
- * config->device has no known name, or a level that this machine does not run, or where
+/* Opens a session; `config` may be NULL. NULL when out of memory or C stack, or where config->cpu
+ * or config->device has no known name, or a level that this machine does not run, or where
  * config->spill or the folder config->files cannot be had. [m] */
 ckl_session *ckl_open(const ckl_config *config);
 /* [-] NULL is fine; values still held become unusable except ckl_release. Not for a busy one. */

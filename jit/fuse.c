@@ -461,6 +461,7 @@ static void find_clones(Fuse *f) {
 typedef bool (*PartFn)(Fuse *f, uint32_t part);
 
 static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
+  stack_check();
   const NodeInfo *x = &f->n[node];
   for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
     uint32_t from = x->edges[k].from;
@@ -935,6 +936,7 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
 /* The strip that makes this value of another strip again for itself, of what that one leaves
  * behind: the only one that reads it. NOBODY: none. */
 static uint32_t remade_by(const Fuse *f, uint32_t node) {
+  stack_check();
   const NodeInfo *x = &f->n[node];
   const GNode *n = node_at(f, node);
   uint32_t by = NOBODY;
@@ -1094,6 +1096,7 @@ static bool put_out(Fuse *f, Groups *out) {
 }
 
 void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
+  stack_check();
   Fuse f = {.a = a, .g = g};
   f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
   f.root = ARENA_ARRAY(a, bool, g->node_count + 1);

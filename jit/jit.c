@@ -148,6 +148,7 @@ static void free_unless_kept(void *obj) {
 
 /* Everything but code. The result is on the pool until it is marked as kept. */
 static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
+  stack_check();
   Mem *m = j->mem;
   JitFn *f = mem_need(m, NULL, 0, sizeof *f);
   *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
@@ -344,6 +345,7 @@ static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *mor
 }
 
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
+  stack_check();
   *out = (JitPeak){0};
   if (f->reference) return false;
   const Bound *b = bound_get(f, env);

@@ -378,6 +378,7 @@ static LVal dispatch(Low *w, Val v, const Spot *s) {
 }
 
 LVal low_at(Low *w, Val v, const Spot *s) {
+  stack_check();
   Memo *m = w->memo;
   if (w->failed) return LV_NONE;
   LVal x = recall(w, v, s);

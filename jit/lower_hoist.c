@@ -39,6 +39,7 @@ static uint32_t level(const Kernel *k, uint32_t block) {
 }
 
 static uint32_t copy(Hoist *h, Kernel *to, LVal *map, LVal v) {
+  stack_check();
   const Kernel *k = h->k;
   for (uint32_t i = h->first[v]; i; i = h->next[i - 1]) copy(h, to, map, i - 1);
   LIns in = k->ins[v];

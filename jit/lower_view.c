@@ -62,6 +62,7 @@ static bool reshape(DimTab *t, const Type *from, const View *in, const Type *to,
 }
 
 void low_view(const Lower *l, Val v, View *out) {
+  stack_check();
   const Graph *g = l->g;
   DimTab *t = g->dims;
   const GNode *n = gr_node(g, v);

@@ -34,6 +34,7 @@ static bool by_node(const Group *x) {
 }
 
 static void add_kernels(Maker *m, Group x) {
+  stack_check();
   Plan *p = m->p;
   GErr e;
   size_t launch = p->low.count, panel = p->low.panel_count;

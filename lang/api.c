@@ -30,6 +30,7 @@
 /* ---- statuses */
 
 static void end(Session *s) {
+  stack_leave(s->outside);
   native_awake(s, false);
   mem_pool_drain(&s->mem, 0);
   arena_free(&s->scratch);
@@ -38,8 +39,15 @@ static void end(Session *s) {
   s->busy = false;
 }
 
+static void no_stack(Session *s) {
+  Diag *d = dg_error(&s->diags, ERR_C_STACK, (Span){0},
+                     "the thread has %zu bytes of C stack left, and %d are the least for a call",
+                     stack_left(), STACK_RESERVE);
+  dg_help(&s->diags, d, "`ulimit -s` gives a program more, ckl_config.stack may have bounded it");
+}
+
 /* Makes the session ready for a call. CKL_ENOMEM: it was lost for lack of memory and cannot be made
- * again. */
+ * again, or the thread has too little stack. */
 static ckl_status begin(Session *s) {
   if (s->busy) return CKL_EUSAGE;
   s->busy = true;
@@ -49,9 +57,14 @@ static ckl_status begin(Session *s) {
   interrupt_set(&s->kernel.stop, false);
   s->running = (Span){0};
   s->mem.refused = 0;
+  s->outside = session_stack(s);
   native_awake(s, true);
-  if (s->main || session_start(s)) return CKL_OK;
-  dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
+  if (stack_left() <= STACK_RESERVE)
+    no_stack(s);
+  else if (s->main || session_start(s))
+    return CKL_OK;
+  else
+    dg_error(&s->diags, ERR_NOMEM, (Span){0}, "out of memory");
   end(s);
   return CKL_ENOMEM;
 }
@@ -83,6 +96,9 @@ static ckl_status status_of(Session *s, int code, bool ran) {
     if (!s->diags.nomem_filed && !files_nomem(&s->diags)) no_memory(s);
     return CKL_ENOMEM;
   case MEM_ERR_INTERRUPT: return CKL_EINTERRUPT;
+  case MEM_ERR_STACK:
+    dg_error(&s->diags, ERR_C_STACK, s->running, "no room is left on the C stack");
+    return ran ? CKL_ERUN : CKL_EPROGRAM;
   default:
     if (code != MEM_ERR_BUG) snprintf(s->mem.bug, sizeof s->mem.bug, "code %d", code);
     dg_error(&s->diags, ERR_BUG, (Span){0}, "an invariant of ckl does not hold: %s", s->mem.bug);
@@ -173,6 +189,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.trace = full.trace;
   s->config.show_plan = full.show_plan;
   s->config.json = full.json;
+  s->config.stack = full.stack;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);
@@ -181,8 +198,12 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->door.ask = full.may_open;
   s->door.ud = full.may_open_ud;
   s->mem.door = &s->door;
-  if (!door_open(&s->door, &s->mem, full.files) ||
-      (full.spill && !spill_open(&s->mem, full.spill)) || !session_init(s) || !session_start(s)) {
+  s->outside = session_stack(s);
+  bool started = door_open(&s->door, &s->mem, full.files) &&
+                 (!full.spill || spill_open(&s->mem, full.spill)) && session_init(s) &&
+                 session_start(s);
+  stack_leave(s->outside);
+  if (!started) {
     arena_free(&s->notes);
     door_close(&s->door, &s->mem);
     mem_close(&s->mem);
@@ -246,7 +267,7 @@ static bool is_plain(Value v) {
 /* Starts the session anew. Of the values that the host holds those that are data stay. */
 static void restart(Session *s) {
   for (ckl_value *v = s->handles; v; v = v->next) {
-    Value data = detach(s, v->v);
+    Value data = value_bounded(s, v->v) ? detach(s, v->v) : v_unit();
     value_set(&v->v, is_plain(data) ? data : v_unit());
   }
   session_stop(s);
@@ -700,6 +721,7 @@ static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
   Session *s = t->s;
   if (clear && begin(s) != CKL_OK) return NULL;
   bool busy = keep_busy(s);
+  Stack outside = session_stack(s);
   Buf b;
   buf_init_arena(&b, &s->notes);
   t->b = &b;
@@ -707,6 +729,7 @@ static const char *text_of(TextJob *t, void (*work)(TextJob *t), bool clear) {
   t->work = work;
   int code = guard(s, text_job, t);
   if (code != MEM_OK && clear) status_of(s, code, false);
+  stack_leave(outside);
   s->busy = busy;
   if (clear) end(s);
   if (code != MEM_OK || !t->found) return NULL;

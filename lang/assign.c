@@ -33,6 +33,7 @@ static bool one_item(const Part *p) {
 
 /* New value of what stands before part k, when its end becomes v. */
 static Value put(const Place *p, size_t k, Value old) {
+  stack_check();
   Session *s = p->s;
   Node *st = p->st;
   AstOp op = st->assign.op;
@@ -53,6 +54,7 @@ static Value put(const Place *p, size_t k, Value old) {
       Value nv = made_definite(s, put(p, k + 1, old.u.list->items[i]), st->span);
       Value copy = list_value(s, V_LIST, count, old.u.list->items);
       value_set(&copy.u.list->items[i], nv);
+      obj_holds(copy.u.o, nv);
       return copy;
     }
     return op_index_put(s, old, &part->index, op, p->v, st->span);
@@ -64,6 +66,7 @@ static Value put(const Place *p, size_t k, Value old) {
         Value nv = made_definite(s, put(p, k + 1, old.u.rec->items[i]), st->span);
         Value copy = record_value(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
         value_set(&copy.u.rec->items[i], nv);
+        obj_holds(copy.u.o, nv);
         return copy;
       }
     fail(s, ERR_NO_FIELD, part->node->dot.name.span, "%s has no field `%s`",

@@ -160,6 +160,7 @@ typedef struct Asked {
 } Asked;
 
 static void asked_in(void *ud, Node *n) {
+  stack_check();
   Asked *a = ud;
   if (!n) return;
   if (n->kind == N_CALL && n->call.callee->kind == N_NAME &&

@@ -545,12 +545,15 @@ static Value copy_inst(Session *s, Inst *i, Span at) {
     /* instances that came as arguments are shared, children are copied */
     if (i->fields[k].kind != FIELD_ARG) v = copy_value(s, v, at);
     value_set(&r.u.inst->fields[k].v, v);
+    if (i->fields[k].kind == FIELD_ARG || i->fields[k].kind == FIELD_LET)
+      obj_holds(r.u.o, v);
   }
   value_set(&r.u.inst->policy, i->policy);
   return r;
 }
 
 static Value copy_value(Session *s, Value v, Span at) {
+  stack_check();
   if (v.tag == V_INST) return copy_inst(s, v.u.inst, at);
   if (v.tag == V_PARAM) {
     Value p = param_value(s, tn_copy(&s->mem, v.u.p->t, v.u.p->t->store->dev), v.u.p->name,

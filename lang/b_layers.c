@@ -51,6 +51,7 @@ static Value answer(Layers *l, Value layer, const char *path) {
 }
 
 static void visit(Layers *l, Value v, const char *path, int depth) {
+  stack_check();
   Session *s = l->s;
   if (depth > 256) fail(s, ERR_DEPTH, l->c->at, "the model is nested more than 256 deep");
   if (v.tag == V_INST) {

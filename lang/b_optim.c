@@ -27,6 +27,7 @@ static Value zeros_like(Session *s, Value p, Span at) {
 }
 
 static Value walk(Masks *m, Value state, Value p, const char *path) {
+  stack_check();
   Session *s = m->s;
   if (state.tag == V_UNKNOWN || p.tag == V_UNKNOWN) return state;
   if (p.tag == V_RECORD) {

@@ -216,6 +216,7 @@ static Value loaded(Session *s, const Loader *l, Value v, const char *path) {
 
 /* v with its tensors, numbers and texts from the file; instances and params stay as they are. */
 static Value refill(Session *s, const Loader *l, Value v, const char *path) {
+  stack_check();
   bool rec = v.tag == V_RECORD;
   if (v.tag == V_INST || v.tag == V_PARAM) return v;
   if (!rec && v.tag != V_TUPLE && (v.tag != V_LIST || v.u.list->weak)) return loaded(s, l, v, path);

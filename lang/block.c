@@ -414,6 +414,7 @@ static void comp_turn(CompRun *c, uint32_t k, Value v) {
 }
 
 static void comp_turns(CompRun *c, uint32_t k) {
+  stack_check();
   Session *s = c->s;
   Node *f = c->e->comp.fors.items[k];
   Value it = c->source[k].once ? c->source[k].v : eval(s, f->loop.iter);
@@ -697,6 +698,7 @@ static void learn_captures(Custom *c, const Stage *st) {
 }
 
 static size_t count_tensors(Value v) {
+  stack_check();
   if (v.tag == V_NODE) return 1;
   size_t n = 0;
   if (v.tag == V_TUPLE || v.tag == V_LIST)
@@ -707,6 +709,7 @@ static size_t count_tensors(Value v) {
 }
 
 static void give_outputs(Session *s, Value v, Span at) {
+  stack_check();
   if (v.tag == V_NODE) gr_output(s->stage->g, stage_lift(s, v, at).u.v);
   if (v.tag == V_TUPLE || v.tag == V_LIST)
     for (size_t i = 0; i < v.u.list->count; i++) give_outputs(s, v.u.list->items[i], at);
@@ -716,6 +719,7 @@ static void give_outputs(Session *s, Value v, Span at) {
 
 /* The structure of v with its tensors replaced by consecutive values. */
 static Value refill(Session *s, Value v, const Val *vals, size_t *k) {
+  stack_check();
   if (v.tag == V_NODE) {
     Value r = {.tag = V_NODE, .weak = v.weak, .aux = s->stage->level};
     r.u.v = vals[(*k)++];
@@ -889,6 +893,7 @@ Value number_node(Session *s, int64_t i) {
 
 /* A node that has no name yet gets this one; an open block looks for it in its policy. */
 static void name_items(Session *s, Name name, Name *item, size_t items, Value v) {
+  stack_check();
   enum { DEEP = 8 };
   if (v.tag == V_NODE) {
     block_named(s, name, item, items, v);
@@ -916,6 +921,7 @@ void name_variable(Session *s, Name name, Value v) {
 }
 
 void name_result(Session *s, Node *pat, Value v) {
+  stack_check();
   if (!s->stage) return;
   if (pat->kind == N_PAT_NAME) name_variable(s, pat->word.name, v);
   if (pat->kind == N_PAT_TUPLE && (v.tag == V_TUPLE || v.tag == V_LIST))

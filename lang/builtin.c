@@ -132,6 +132,8 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   if (in_code(s) && (b->flags & BI_SCRIPT))
     fail_help(s, ERR_SCRIPT_ONLY, a->call, "call it at the top level or in a proc",
               "`%s` works in script, not in code", b->name + (b->name[0] == '_'));
+  for (size_t i = 0; i < a->count && !(b->flags & BI_DEEP); i++)
+    value_bound(s, a->v[i], a->spans[i]);
   if (b->flags & BI_RAW) {
     if (!node)
       fail(s, ERR_NOT_CALLABLE, a->call, "`%s` is called by its name, it is no function value",

@@ -30,6 +30,7 @@ Value call_simple(Session *s, Value f, size_t n, const Value *v, Span at) {
 }
 
 Value call_value(Session *s, Value f, const Args *a) {
+  stack_check();
   switch ((ValueTag)f.tag) {
   case V_UNKNOWN: return f;
   case V_FN: return call_fn(s, f.u.fn, a);
@@ -88,6 +89,7 @@ static bool leaves(const Session *s, Value v) {
 }
 
 static void find_leaving(Session *s, Leaving *l, Value v) {
+  stack_check();
   if (leaves(s, v)) {
     for (size_t i = 0; i < l->count; i++)
       if (val_eq(l->before[i], v.u.v)) return;
@@ -100,6 +102,7 @@ static void find_leaving(Session *s, Leaving *l, Value v) {
 }
 
 static Value left(Session *s, const Leaving *l, Value v) {
+  stack_check();
   if (leaves(s, v)) {
     size_t i = 0;
     while (!val_eq(l->before[i], v.u.v)) i++;
@@ -244,6 +247,7 @@ void enter_values(Session *s, size_t n, Val *v, Span at) {
 
 /* The value as it enters a call of code: float tensors through an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
+  stack_check();
   if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))
     return enter_node(s, v, at);
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
@@ -306,7 +310,7 @@ void frame_pop(Session *s, Frame *fr) {
 
 /* Parameters as locals of the new frame: dims are bound over all of them before types are
  * compared. */
-static void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
+static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
                         const bool *given, Span call) {
   const Fn *d = f->decl->fn;
   const char *title = s->stage ? frame_title(s, s->frame) : fn_name(f);
@@ -394,12 +398,15 @@ Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {
   return r;
 }
 
-/* Rule 84: what checkpoint_layers gave to the instance holds for its calls. */
-static bool layer_policy(Session *s, const FnObj *f, Policy *p) {
-  if (!f->self || f->self->policy.tag == V_UNIT || f->decl->kind != N_FN) return false;
-  if (strcmp(f->decl->fn->name.name, "forward")) return false;
+/* Rule 84: what checkpoint_layers gave to the instance holds for its calls. NULL: nothing. */
+static APART OpenBlock *layer_enter(Session *s, const FnObj *f) {
+  if (!in_code(s) || !f->self || f->self->policy.tag == V_UNIT) return NULL;
+  if (f->decl->kind != N_FN || strcmp(f->decl->fn->name.name, "forward")) return NULL;
+  OpenBlock *b = ARENA_NEW(&s->scratch, OpenBlock);
+  Policy *p = ARENA_NEW(&s->scratch, Policy);
   policy_of_value(s, f->self->policy, f->decl->fn->header, p);
-  return true;
+  block_enter(s, b, p, f->decl->fn->header);
+  return b;
 }
 
 static bool is_attention(const Session *s, const FnObj *f) {
@@ -408,6 +415,7 @@ static bool is_attention(const Session *s, const FnObj *f) {
 }
 
 Value inline_call(Session *s, FnObj *f, const Args *a) {
+  stack_check();
   const Fn *d = f->decl->fn;
   uint32_t n = d->params.count;
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
@@ -426,11 +434,9 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
     frame_pop(s, &fr);
     return c;
   }
-  OpenBlock block;
-  Policy policy;
-  bool layer = in_code(s) && layer_policy(s, f, &policy), attention = is_attention(s, f);
+  OpenBlock *block = layer_enter(s, f);
+  bool attention = is_attention(s, f);
   uint32_t from = s->stage ? (uint32_t)s->stage->g->node_count : 0;
-  if (layer) block_enter(s, &block, &policy, d->header);
   Value r = run_body(s, d->body, d->body_is_expr, &fell);
   if (attention) block_attention(s, from);
   if (s->abstract && abstract_returns(d->body)) r = (Value){.tag = V_UNKNOWN};
@@ -451,7 +457,7 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
   } else if (r.tag == V_LIST && r.u.list->weak) {
     r = as_tensor(s, r, DT_COUNT, d->body->span);
   }
-  if (layer) block_leave(s, &block, true);
+  if (block) block_leave(s, block, true);
   frame_pop(s, &fr);
   return r;
 }

@@ -730,6 +730,7 @@ static Tensor **inputs(const Capture *c, const Kept *k) {
 
 /* NULL: a tape without a graph, or a long one that was not seen before. */
 static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
+  stack_check();
   Session *s = c->s;
   uint64_t hash = 0;
   Buf key;

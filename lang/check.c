@@ -78,6 +78,7 @@ static Value made_tensor(Session *s, DType dt, int rank, const Dim *d) {
 
 /* Numbers in the buffers of a made-up instance: some that were written, not the first ones. */
 static void make_numbers(Session *s, Unit *u, Value v, Span at) {
+  stack_check();
   if (v.tag == V_LIST || v.tag == V_TUPLE)
     for (size_t i = 0; i < v.u.list->count; i++) make_numbers(s, u, v.u.list->items[i], at);
   if (v.tag == V_RECORD)
@@ -97,6 +98,7 @@ static bool make_inst(Session *s, Unit *u, ModelDecl *m, Value *out);
 
 /* A value of an annotation; false when there is none to make up. Bracket dims become locals. */
 static bool make(Session *s, Unit *u, Node *type, Name name, Value *out, int depth) {
+  stack_check();
   if (!type || depth > 16) return false;
   if (type->kind == N_TYPE_TUPLE) {
     if (type->list.count > 32) return false;
@@ -293,6 +295,7 @@ static Value input_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
 
 /* For `ckl ir`: params and buffers of a made-up instance are inputs, as they are of a call. */
 static void state_to_inputs(Session *s, Value v, Span at) {
+  stack_check();
   if (v.tag == V_LIST || v.tag == V_TUPLE)
     for (size_t i = 0; i < v.u.list->count; i++) state_to_inputs(s, v.u.list->items[i], at);
   if (v.tag == V_RECORD)
@@ -517,6 +520,7 @@ static void stmt_job(void *ud) {
 /* What an error leaves behind: the variables that the statement sets are unknown, so that one error
  * stays one. */
 static void forget_pat(Session *s, Module *m, Node *pat, bool is_var) {
+  stack_check();
   if (pat->kind == N_PAT_NAME && !name_is_fixed(pat->word.name)) {
     Global *g = global_find(s, m, pat->word.name);
     if (!g || (g->kind == G_VALUE && !g->is_const))
@@ -577,6 +581,7 @@ typedef struct Assigned {
 } Assigned;
 
 static void assigned_visit(void *ud, Node *n) {
+  stack_check();
   Assigned *a = ud;
   if (!n) return;
   if (n->kind == N_ASSIGN) {
@@ -729,6 +734,7 @@ static void take(Session *s, Module *m, Node *fn) {
 }
 
 static void taken_visit(void *ud, Node *n) {
+  stack_check();
   const Taken *t = ud;
   if (!n) return;
   Module *m = t->m;
@@ -903,6 +909,7 @@ static Node *culprit(Session *s, size_t count, const Node *self, Module **m, Mod
 }
 
 static void check_item(Session *s, Module *m, Node *n, ModelDecl *model) {
+  stack_check();
   if (n->flags & (ITEM_BAD | ITEM_DONE) || s->diags.errors >= CHECK_MOST) return;
   n->flags |= ITEM_DONE;
   size_t count = s->diags.count;

@@ -175,6 +175,7 @@ static Value *outer_variable(Session *s, Name name) {
 }
 
 static Value run_capsule(Session *s, Node *key, Node *body, Flow *flow) {
+  stack_check();
   Value f = capsule_closure(s, capsule_of(s, key, body));
   Args a = {.call = word_of(key)};
   Value r = run_code(s, f.u.fn, &a);
@@ -252,6 +253,7 @@ bool checkpoint_loop(Session *s, Node *loop, Flow *flow) {
 /* ---- blocks */
 
 static bool has_tensor(Value v) {
+  stack_check();
   if (v_is_tensor(v) || v.tag == V_UNKNOWN || (v.tag == V_NODE)) return true;
   if (v.tag == V_TUPLE || v.tag == V_LIST)
     for (size_t i = 0; i < v.u.list->count; i++)

@@ -148,6 +148,7 @@ static void seen_inst(Session *s, Cursor *c, Inst *inst) {
 }
 
 static Value rebuild_at(Session *s, Cursor *c, Value v) {
+  stack_check();
   Unit *u = c->u;
   switch ((ValueTag)v.tag) {
   case V_TENSOR:
@@ -308,6 +309,7 @@ Value stage_operand(Session *s, Value v, Span at) {
 
 /* With start = UINT32_MAX what came from before stays as it is; else it is cut too. */
 Value leave_quiet(Session *s, Value v, uint32_t start, Span at) {
+  stack_check();
   if (can_track(s, v)) {
     Value x = stage_lift(s, v, at);
     Made m = made(s->stage, x.u.v, start);
@@ -460,6 +462,7 @@ struct CompileCache {
 
 /* Replaces V_NODEs by numbers of outputs, which are appended to the graph. */
 static Value template_of(Session *s, Unit *u, Value v, Span at) {
+  stack_check();
   switch ((ValueTag)v.tag) {
   case V_NODE: {
     Value l = stage_lift(s, v, at);
@@ -758,6 +761,7 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
 
 static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, const int64_t *env,
                          Span at) {
+  stack_check();
   switch ((ValueTag)t.tag) {
   case V_NODE: {
     Value v = outs[t.u.v.node];
@@ -795,6 +799,7 @@ static void mark_symbol(void *used, Sym s) {
 }
 
 static void mark_sizes(const Graph *g, bool *used) {
+  stack_check();
   for (size_t i = 0; i < g->type_count; i++)
     for (int k = 0; k < g->types[i].rank; k++)
       dim_symbols(g->dims, g->types[i].dim[k], mark_symbol, used);

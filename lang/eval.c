@@ -45,97 +45,6 @@ Local *local_find(Session *s, Name name) {
   return NULL;
 }
 
-/* -- what a number must be */
-
-int64_t want_int(Session *s, Value v, Span at, const char *what) {
-  int64_t n = 0;
-  if (v.tag == V_INT) return v.u.i;
-  if (v.tag == V_DIM) {
-    need_const(s, v.u.d, at, what, &n);
-    return n;
-  }
-  if (v.tag == V_NODE)
-    fail(s, ERR_NOT_CONST, at,
-         "%s must be a constant int; this one is known only when the code runs", what);
-  if (v.tag == V_TENSOR || v.tag == V_PARAM)
-    fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s",
-              what, value_type_text(s, v));
-  fail(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
-}
-
-double want_float(Session *s, Value v, Span at, const char *what) {
-  if (v.tag == V_FLOAT) return v.u.f;
-  if (v.tag == V_INT || v.tag == V_DIM) return (double)want_int(s, v, at, what);
-  if (v.tag == V_NODE)
-    fail(s, ERR_NOT_CONST, at, "%s must be a constant; this one is known only when the code runs",
-         what);
-  fail(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
-}
-
-/* The value of a rank-0 i64 or bool of code that is made of constants alone: the counter of an
- * unrolled loop and what is computed from it. */
-static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
-  const Type *t = gr_type(g, v);
-  if (depth > 16 || t->kind != TK_TENSOR || t->rank || (t->dtype != DT_I64 && t->dtype != DT_BOOL))
-    return false;
-  const GNode *n = &g->nodes[v.node];
-  if (n->op == OP_CONST) {
-    *out = gr_attr_i(g, v.node, AT_VALUE, 0);
-    return true;
-  }
-  int64_t a = 0, b = 0, r;
-  if (n->operand_count < 1 || n->operand_count > 2) return false;
-  if (!known_int(g, g->operands[n->operand0], depth + 1, &a)) return false;
-  if (n->operand_count == 2 && !known_int(g, g->operands[n->operand0 + 1], depth + 1, &b))
-    return false;
-  switch ((OpCode)n->op) {
-  case OP_NEG: r = (int64_t)(0 - (uint64_t)a); break;
-  case OP_ADD: r = (int64_t)((uint64_t)a + (uint64_t)b); break;
-  case OP_SUB: r = (int64_t)((uint64_t)a - (uint64_t)b); break;
-  case OP_MUL: r = (int64_t)((uint64_t)a * (uint64_t)b); break;
-  case OP_FLOORDIV:
-  case OP_MOD:
-    if (b <= 0) return false;
-    r = n->op == OP_MOD ? a % b + (a % b < 0 ? b : 0) : a / b - (a % b < 0);
-    break;
-  case OP_EQ: r = a == b; break;
-  case OP_NE: r = a != b; break;
-  case OP_LT: r = a < b; break;
-  case OP_LE: r = a <= b; break;
-  case OP_GT: r = a > b; break;
-  case OP_GE: r = a >= b; break;
-  case OP_AND: r = a && b; break;
-  case OP_OR: r = a || b; break;
-  case OP_NOT: r = !a; break;
-  default: return false;
-  }
-  *out = r;
-  return true;
-}
-
-bool want_bool(Session *s, Value v, Span at, const char *what) {
-  if (v.tag == V_BOOL) return v.u.i != 0;
-  if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL && v.u.t->t->rank == 0)
-    return tn_get_i64(v.u.t->t, 0) != 0;
-  if (v_is_tensor(v) && type_of(s, v).dtype == DT_BOOL && type_of(s, v).rank > 0)
-    fail_help(s, ERR_WANT_BOOL, at, "any(c) or all(c) makes one bool of a tensor",
-              "%s must be one bool, not %s", what, value_type_text(s, v));
-  int64_t known;
-  for (Stage *st = v.tag == V_NODE ? s->stage : NULL; st; st = st->up)
-    if (st->level == v.aux && type_of(s, v).dtype == DT_BOOL && known_int(st->g, v.u.v, 0, &known))
-      return known != 0;
-  if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL)
-    fail_help(s, ERR_NOT_YET, at, "where(c, a, b) chooses by data",
-              "not yet: %s that depends on data in compiled code", what);
-  fail(s, ERR_WANT_BOOL, at, "%s must be a bool, not %s", what, value_type_text(s, v));
-}
-
-const char *want_str(Session *s, Value v, Span at, const char *what) {
-  if (v.tag != V_STR)
-    fail(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
-  return v.u.str->s;
-}
-
 /* -- names */
 
 static Value method_value(Session *s, Inst *self, Node *fn, ModelDecl *m) {
@@ -291,6 +200,7 @@ Value made_definite(Session *s, Value v, Span at) {
 }
 
 void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
+  stack_check();
   switch (pat->kind) {
   case N_PAT_WILD: return;
   case N_PAT_NAME:
@@ -361,7 +271,7 @@ static Value taken(Session *s, Value v) {
   return v;
 }
 
-static Value eval_string(Session *s, Node *e) {
+static APART Value eval_string(Session *s, Node *e) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
   for (uint32_t i = 0; i < e->string.count; i++) {
@@ -386,7 +296,7 @@ static Value eval_string(Session *s, Node *e) {
   return str_value(s, b.s ? b.s : "", b.n);
 }
 
-static Value eval_logic(Session *s, Node *e) {
+static APART Value eval_logic(Session *s, Node *e) {
   AstOp op = e->binary.op;
   Value a = eval(s, e->binary.left);
   if (a.tag == V_UNKNOWN) {
@@ -411,7 +321,7 @@ static Value eval_logic(Session *s, Node *e) {
   return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
 }
 
-static Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
+static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
   bool numeric = l->count > 0, weak = l->count > 0, unknown = false;
   for (uint32_t i = 0; i < l->count; i++) {
@@ -444,7 +354,7 @@ static Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
   return list_value(s, tag, l->count, items);
 }
 
-static Value eval_record(Session *s, Node *e) {
+static APART Value eval_record(Session *s, Node *e) {
   size_t n = e->list.count;
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
@@ -460,7 +370,7 @@ static Value eval_record(Session *s, Node *e) {
 }
 
 /* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
-static Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
+static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
   Name f = e->dot.name.name;
   Span at = e->dot.name.span;
   Value v;
@@ -557,7 +467,13 @@ Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_spa
   return a;
 }
 
-static Value eval_call(Session *s, Node *e) {
+/* A raw builtin finds the receiver of x.f(..), which is evaluated already, in v[0]. */
+static APART Value call_raw(Session *s, const Builtin *b, Node *e, Value *receiver) {
+  Call call = {.b = b, .n = receiver != NULL, .v = receiver, .node = e, .at = e->span};
+  return b->fn(s, &call);
+}
+
+static APART Value eval_call(Session *s, Node *e) {
   Node *c = e->call.callee;
   Value receiver = v_unit(), f;
   bool has = false;
@@ -567,11 +483,8 @@ static Value eval_call(Session *s, Node *e) {
     f = name_value(s, c->name, c->span, true);
   else
     f = eval(s, c);
-  if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW)) {
-    /* a raw builtin finds the receiver of x.f(..), which is evaluated already, in v[0] */
-    Call call = {.b = f.u.builtin, .n = has, .v = &receiver, .node = e, .at = e->span};
-    return f.u.builtin->fn(s, &call);
-  }
+  if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW))
+    return call_raw(s, f.u.builtin, e, has ? &receiver : NULL);
   Args a = eval_args(s, &e->call.args, has ? &receiver : NULL,
                      c->kind == N_DOT ? c->dot.object->span : c->span, e->span);
   if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
@@ -580,7 +493,7 @@ static Value eval_call(Session *s, Node *e) {
   return call_value(s, f, &a);
 }
 
-static Value eval_item(Session *s, Node *e) {
+static APART Value eval_item(Session *s, Node *e) {
   Value x = eval(s, e->item.object);
   int64_t i = e->item.index;
   if (x.tag == V_UNKNOWN) return x;
@@ -597,33 +510,73 @@ static Value eval_item(Session *s, Node *e) {
       "`.%lld` takes an item of a tuple or list, this is %s", (long long)i, value_type_text(s, x));
 }
 
-static Value eval_if(Session *s, Node *e) {
+/* `check` looks at both branches; a break or return in one of them may or may not happen. */
+static APART Value both_branches(Session *s, Node *e) {
+  AbstractVars k = abstract_vars(s, e);
+  Value a = eval(s, e->if_.then), b = v_unit();
+  bool left = s->flow != FLOW_NEXT;
+  s->flow = FLOW_NEXT;
+  Value *then = abstract_swap(s, &k);
+  if (e->if_.els) b = eval(s, e->if_.els);
+  if (s->flow != FLOW_NEXT) b = a;
+  else if (left) a = b;
+  s->flow = FLOW_NEXT;
+  abstract_join(s, &k, then);
+  return value_same(a, b) ? a : (Value){.tag = V_UNKNOWN};
+}
+
+static APART bool is_bool_node(Session *s, Value c) {
+  return c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL && type_of(s, c).rank == 0;
+}
+
+static APART Value eval_if(Session *s, Node *e) {
   Value c = eval(s, e->if_.cond);
-  if (c.tag == V_UNKNOWN || (s->abstract && c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL &&
-                             type_of(s, c).rank == 0)) {
-    /* check: look at both branches; a break or return in one of them may or may not happen */
-    AbstractVars k = abstract_vars(s, e);
-    Value a = eval(s, e->if_.then), b = v_unit();
-    bool left = s->flow != FLOW_NEXT;
-    s->flow = FLOW_NEXT;
-    Value *then = abstract_swap(s, &k);
-    if (e->if_.els) b = eval(s, e->if_.els);
-    if (s->flow != FLOW_NEXT) b = a;
-    else if (left) a = b;
-    s->flow = FLOW_NEXT;
-    abstract_join(s, &k, then);
-    return value_same(a, b) ? a : (Value){.tag = V_UNKNOWN};
-  }
+  if (c.tag == V_UNKNOWN || (s->abstract && is_bool_node(s, c))) return both_branches(s, e);
   if (want_bool(s, c, e->if_.cond->span, "the condition of `if`")) return eval(s, e->if_.then);
   return e->if_.els ? eval(s, e->if_.els) : v_unit();
 }
 
 /* A block inside an expression: break, continue and return pass through s->flow_out. */
-static Value eval_block_expr(Session *s, Node *b) {
+static APART Value eval_block_expr(Session *s, Node *b) {
   Flow flow = FLOW_NEXT;
   Value v = eval_block(s, b, &flow);
   if (flow != FLOW_NEXT) s->flow = flow;
   return v;
+}
+
+static APART Value eval_unary(Session *s, Node *e) {
+  Value x = eval(s, e->unary.operand);
+  if (x.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return x;
+  if (e->unary.op != AST_NOT) return op_unary(s, OP_NEG, x, e->span);
+  return x.tag == V_BOOL ? v_bool(!x.u.i) : op_unary(s, OP_NOT, x, e->span);
+}
+
+static APART Value eval_range(Session *s, Node *e, Value a, Value b) {
+  if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return range_value(s, a, b);
+  Value ends[2] = {a, b};
+  for (int i = 0; i < 2; i++)
+    if (ends[i].tag != V_INT && ends[i].tag != V_DIM && !(ends[i].tag == V_NODE && ends[i].weak))
+      fail(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
+           "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
+  return range_value(s, a, b);
+}
+
+static APART Value eval_binary(Session *s, Node *e) {
+  AstOp op = e->binary.op;
+  if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
+  Value a = eval(s, e->binary.left), b = eval(s, e->binary.right);
+  if (s->flow != FLOW_NEXT) return v_unit();
+  if (op == AST_RANGE) return eval_range(s, e, a, b);
+  return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+}
+
+static APART Value self_value(Session *s, Node *e) {
+  if (!s->frame->self) fail(s, ERR_SELF, e->span, "`self` stands in methods only");
+  return value_pool(s, (Value){.tag = V_INST, .u.inst = s->frame->self});
+}
+
+static APART Value eval_lambda(Session *s, Node *e) {
+  return taken(s, closure(s, e, in_code(s) || fn_is_code_legal(s, e), false));
 }
 
 static Value eval_node(Session *s, Node *e) {
@@ -635,35 +588,9 @@ static Value eval_node(Session *s, Node *e) {
   case N_BOOL: return v_bool(e->boolean);
   case N_UNIT: return v_unit();
   case N_NAME: return taken(s, name_value(s, e->name, e->span, true));
-  case N_SELF:
-    if (!s->frame->self) fail(s, ERR_SELF, e->span, "`self` stands in methods only");
-    return value_pool(s, (Value){.tag = V_INST, .u.inst = s->frame->self});
-  case N_UNARY: {
-    Value x = eval(s, e->unary.operand);
-    if (x.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return x;
-    if (e->unary.op == AST_NOT) {
-      if (x.tag == V_BOOL) return v_bool(!x.u.i);
-      return op_unary(s, OP_NOT, x, e->span);
-    }
-    return op_unary(s, OP_NEG, x, e->span);
-  }
-  case N_BINARY: {
-    AstOp op = e->binary.op;
-    if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
-    Value a = eval(s, e->binary.left), b = eval(s, e->binary.right);
-    if (s->flow != FLOW_NEXT) return v_unit();
-    if (op == AST_RANGE) {
-      if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return range_value(s, a, b);
-      Value ends[2] = {a, b};
-      for (int i = 0; i < 2; i++)
-        if (ends[i].tag != V_INT && ends[i].tag != V_DIM &&
-            !(ends[i].tag == V_NODE && ends[i].weak))
-          fail(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
-               "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
-      return range_value(s, a, b);
-    }
-    return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
-  }
+  case N_SELF: return self_value(s, e);
+  case N_UNARY: return eval_unary(s, e);
+  case N_BINARY: return eval_binary(s, e);
   case N_CALL: return eval_call(s, e);
   case N_DOT: return eval_dot(s, e, false, NULL, NULL);
   case N_ITEM: return eval_item(s, e);
@@ -679,7 +606,7 @@ static Value eval_node(Session *s, Node *e) {
   case N_RECORD: return eval_record(s, e);
   case N_LIST: return eval_list(s, &e->list, V_LIST, e->span);
   case N_COMP: return eval_comp(s, e);
-  case N_LAMBDA: return taken(s, closure(s, e, in_code(s) || fn_is_code_legal(s, e), false));
+  case N_LAMBDA: return eval_lambda(s, e);
   case N_CHECKPOINT: return eval_checkpoint(s, e);
   case N_WRAP: return eval_wrap(s, e);
   default: fail(s, ERR_BUG, e->span, "expression of kind %s", ast_kind_name(e->kind));
@@ -687,6 +614,7 @@ static Value eval_node(Session *s, Node *e) {
 }
 
 Value eval(Session *s, Node *e) {
+  stack_check();
   if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
   Value v = eval_node(s, e);
   if (v.tag == V_UNKNOWN) block_unknown(s);
@@ -695,7 +623,7 @@ Value eval(Session *s, Node *e) {
 
 /* -- statements */
 
-static Flow eval_let(Session *s, Node *st) {
+static APART Flow eval_let(Session *s, Node *st) {
   Value v = eval(s, st->let.init);
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (st->let.type) v = type_match(s, st->let.type, v, st->let.init->span, "the value");
@@ -708,7 +636,7 @@ static Flow eval_let(Session *s, Node *st) {
 }
 
 /* One turn of a loop: binds the pattern in a scope of its own. */
-static Flow turn(Session *s, Node *st, Value v) {
+static APART Flow turn(Session *s, Node *st, Value v) {
   check_step(s);
   size_t base = s->local_count;
   AbstractVars k = {NULL, 0, NULL};
@@ -773,7 +701,7 @@ static void watch_turn(Session *s, Watch *w, Node *loop) {
             name, TAPE_TURNS, now > w->bytes ? now - w->bytes : 0, name);
 }
 
-static Flow eval_for(Session *s, Node *st) {
+static APART Flow eval_for(Session *s, Node *st) {
   Watch watch = watch_start(s);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
@@ -885,7 +813,7 @@ static Flow eval_for(Session *s, Node *st) {
   fail(s, ERR_ITERATE, st->loop.iter->span, "`for` cannot go through %s", value_type_text(s, it));
 }
 
-static Flow eval_while(Session *s, Node *st) {
+static APART Flow eval_while(Session *s, Node *st) {
   if (in_code(s)) fail(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
@@ -907,6 +835,11 @@ static Flow eval_while(Session *s, Node *st) {
     if (f == FLOW_BREAK) return FLOW_NEXT;
     if (f == FLOW_RETURN) return f;
   }
+}
+
+static APART void declare_local(Session *s, Node *st) {
+  Value f = closure(s, st, !st->fn->is_proc, false);
+  local_push(s, st->fn->name.name, f, false, st->fn->name.span);
 }
 
 Flow eval_stmt(Session *s, Node *st, Value *last) {
@@ -932,11 +865,7 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
   case N_BREAK: return FLOW_BREAK;
   case N_CONTINUE: return FLOW_CONTINUE;
   case N_ASSERT: eval_assert(s, st); return FLOW_NEXT;
-  case N_FN: {
-    Value f = closure(s, st, !st->fn->is_proc, false);
-    local_push(s, st->fn->name.name, f, false, st->fn->name.span);
-    return FLOW_NEXT;
-  }
+  case N_FN: declare_local(s, st); return FLOW_NEXT;
   case N_BAD: return FLOW_NEXT;
   default: fail(s, ERR_BUG, st->span, "statement of kind %s", ast_kind_name(st->kind));
   }
@@ -944,6 +873,7 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
 }
 
 Value eval_block(Session *s, Node *block, Flow *flow) {
+  stack_check();
   size_t base = s->local_count;
   Value last = v_unit(), result = v_unit();
   Running place = {s->frame->place, block, 0, base, s->frame->turn};

@@ -123,6 +123,7 @@ static void flatten_part(Flat *f, Value v, Node *type, Node *fn, Name name, size
 
 /* A policy is text all through: it decides about the code and is no input of it. */
 static void flatten_policy(Flat *f, Value v) {
+  stack_check();
   Buf *b = &f->sig;
   size_t n = 0;
   const Value *items = NULL;
@@ -171,6 +172,7 @@ static void flatten_inst(Flat *f, Inst *inst) {
 }
 
 void flatten(Flat *f, Value v, Node *type, Node *fn) {
+  stack_check();
   Buf *b = &f->sig;
   switch ((ValueTag)v.tag) {
   case V_TENSOR: add_leaf(f, LEAF_TENSOR, v, type, fn); break;
@@ -247,6 +249,7 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
   const int modes[] = {m->train, m->no_grad, m->anomaly, m->compute, m->device};
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) put_int(&f->sig, "", modes[i], " ");
   if (hooks_on(f->s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0})) buf_puts(&f->sig, "h ");
+  value_bound(f->s, (Value){.tag = V_FN, .u.fn = fn}, a->call);
   flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
   const NodeList *p = &fn->decl->fn->params;
   uint32_t positional = 0;
@@ -263,6 +266,7 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
       if (f->named && positional < p->count) f->label = p->items[positional]->param.name.name;
       if (positional < p->count) type = p->items[positional++]->param.type;
     }
+    value_bound(f->s, a->v[i], a->spans[i].file ? a->spans[i] : a->call);
     flatten(f, a->v[i], type, fn->decl);
   }
 }

@@ -564,9 +564,10 @@ static void items(const Print *outer, size_t n, const Value *v, const Name *name
 }
 
 static void inline_value(const Print *p, Value v, bool quoted, int depth) {
+  stack_check();
   Session *s = p->s;
   Buf *out = p->out;
-  if (depth > PRINT_DEEP) {
+  if (depth > PRINT_DEEP || (depth && value_is_vast(v))) {
     buf_puts(out, "..");
     return;
   }

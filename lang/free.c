@@ -41,6 +41,7 @@ static void bind(Free *f, Name name) {
 }
 
 static void bind_pattern_names(Free *f, const Node *p) {
+  stack_check();
   if (p->kind == N_PAT_NAME) bind(f, p->word.name);
   if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
     for (uint32_t i = 0; i < p->list.count; i++) bind_pattern_names(f, p->list.items[i]);
@@ -66,6 +67,7 @@ static void walk_fn(Free *f, const Fn *fn) {
 }
 
 static void walk(Free *f, Node *n) {
+  stack_check();
   if (!n) return;
   size_t mark = f->bound_count;
   switch ((NodeKind)n->kind) {

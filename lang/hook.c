@@ -427,6 +427,7 @@ const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y) {
 
 /* What stands for g after the answer a. */
 static Value answered(Session *s, Value g, Value a, bool drops, Span at, const HookRun *r) {
+  stack_check();
   if (a.tag == V_UNIT || (a.tag == V_NONE && (g.tag == V_NONE || drops))) return a.tag ? a : g;
   bool list = g.tag == V_TUPLE || g.tag == V_LIST;
   size_t n = list ? g.u.list->count : g.tag == V_RECORD ? g.u.rec->count : 0;

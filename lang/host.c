@@ -175,6 +175,7 @@ static Value node_value(Session *s, Val v) {
 /* v with its float tensors in the group; in *shape its structure: numbers of the group's values,
  * none for what has no gradient. */
 static Value collected(Group *g, Value v, Value *shape) {
+  stack_check();
   Session *s = g->s;
   *shape = v_none();
   if (v.tag == V_PARAM) v = param_read(s, v.u.p, g->at);
@@ -199,6 +200,7 @@ static Value collected(Group *g, Value v, Value *shape) {
 
 /* v with the values of the group replaced by those of `to`. */
 static Value replaced(Session *s, const Group *g, const Val *to, Value v, Span at) {
+  stack_check();
   if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
   if (v.tag == V_NODE && !v.weak) {
     for (size_t i = 0; i < g->count; i++)
@@ -271,6 +273,7 @@ Value host_call(Session *s, FnObj *f, const Args *a,
 /* A function as it is kept: what it captured of the call's values becomes further values of the
  * node, from number `first` on. */
 static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
+  stack_check();
   Session *s = g->s;
   switch ((ValueTag)v.tag) {
   case V_DIM: v = dim_node(s, v.u.d); /* fall through */
@@ -521,6 +524,7 @@ Value *host_refs(Session *s, const Hosts *h, const Flat *f) {
 
 /* A kept structure with the values of a run; vals[k] is unit where there is none. */
 static Value filled(const HostRun *r, Value t, const Value *vals) {
+  stack_check();
   Session *s = r->s;
   switch ((ValueTag)t.tag) {
   case V_NODE: {
@@ -639,6 +643,7 @@ void host_register(Session *s, const Hosts *h, const Value *refs, const Flat *f,
 
 /* Writes the tensors of v, which has the structure t, to their numbers. */
 static void unfilled(Value t, Value v, Value *vals) {
+  stack_check();
   if (t.tag == V_NODE && v_is_tensor(v)) vals[t.u.v.node] = v;
   bool list = t.tag == V_TUPLE || t.tag == V_LIST;
   size_t n = list ? t.u.list->count : t.tag == V_RECORD ? t.u.rec->count : 0;

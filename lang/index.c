@@ -60,6 +60,7 @@ static Bounds bounds_new(Session *s) {
 }
 
 static Dim bound_node(Bounds *b, const Stage *st, Val v) {
+  stack_check();
   for (size_t i = 0; i < b->count; i++)
     if (b->seen[i].st == st && val_eq(b->seen[i].v, v)) return b->seen[i].d;
   const Graph *g = st->g;
@@ -303,7 +304,7 @@ static Value index_tensor(Session *s, Value x, const Index *index) {
   x = as_tensor(s, x, DT_COUNT, index->node->index.object->span);
   Type t = type_of(s, x);
   DimTab *dt = dims_of(s);
-  Item it[3 * CKL_MAX_RANK];
+  Item *it = ARENA_ARRAY(&s->scratch, Item, index->count + (size_t)t.rank + 1);
   int n = items_of(s, index, &t, it);
   for (int i = 0; i < n; i++)
     if (it[i].kind == IT_MASK) {

@@ -10,6 +10,7 @@
 #include "jit/loop.h"
 #include "lang/value.h"
 #include "runtime/door.h"
+#include "runtime/stack.h"
 
 /* ---- modules */
 typedef struct Global {
@@ -139,6 +140,7 @@ struct Session {
   struct Captures *captures; /* lang/capture.c */
   struct Compiler *compiler; /* lang/backend.c; NULL: none of the host */
   bool busy;                 /* a call of the API runs */
+  Stack outside;             /* the stack as that call found it */
   KStatus kernel;            /* of machine code; its `stop` is what ckl_interrupt sets */
   Obj *dying;         /* objects to free without recursion */
   bool draining;
@@ -155,6 +157,7 @@ struct Session {
     int cpu, level, threads; /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
     bool perf_map, profile, trace, show_plan, json;
+    size_t stack;       /* most bytes of C stack for a call; 0 = what there is */
   } config;
   struct NativeOps *native_ops; /* lang/native_op.c */
   struct Jit *jit;    /* opened at the first compiled call */
@@ -399,7 +402,7 @@ void emit_text(Session *s, int stream, const char *text, size_t n);
 /* ---- builtins: one table (lang/builtins.def); signature text gives names, defaults and arity */
 /* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the
  * param; what it gives depends on every leaf of its trees */
-enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4, BI_LEAVES = 8 };
+enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4, BI_LEAVES = 8, BI_DEEP = 16 };
 typedef struct Call {
   const struct Builtin *b;
   size_t n;             /* parameters of the signature */

@@ -81,6 +81,7 @@ bool name_is_none(Session *s, const Node *e) {
 /* -- names in patterns and trees */
 
 static bool pattern_has(const Node *p, Name name) {
+  stack_check();
   if (p->kind == N_PAT_NAME) return p->word.name == name;
   if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
     for (uint32_t i = 0; i < p->list.count; i++)
@@ -94,6 +95,7 @@ typedef struct Mention {
 } Mention;
 
 static void mention_visit(void *ud, Node *n) {
+  stack_check();
   Mention *m = ud;
   if (!n || m->found) return;
   if (m->binds) {
@@ -118,6 +120,7 @@ bool local_binds(Node *fn, Name name) {
 }
 
 static void pattern_names(const Node *p, Name *out, size_t *n, size_t most) {
+  stack_check();
   if (p->kind == N_PAT_NAME && *n < most) out[(*n)++] = p->word.name;
   if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
     for (uint32_t i = 0; i < p->list.count; i++) pattern_names(p->list.items[i], out, n, most);
@@ -192,6 +195,7 @@ static void legal_call(Legal *l, Node *c) {
 
 /* Why code cannot have this value, or NULL. */
 static const char *script_value(Value v) {
+  stack_check();
   const char *why = NULL;
   if (v.tag == V_SEQ) return "this is a sequence, which belongs to script";
   if (v.tag == V_HANDLE) return "this is a handle of hooks, which belongs to script";
@@ -213,6 +217,7 @@ static void legal_name(Legal *l, Node *n) {
 }
 
 static void legal_visit(void *ud, Node *n) {
+  stack_check();
   Legal *l = ud;
   if (!n || !l->ok) return;
   if (n->kind == N_CALL) legal_call(l, n->call.callee);

@@ -40,6 +40,7 @@ static void printed(Count *c, Node *arg) {
 }
 
 static void visit(void *ud, Node *n) {
+  stack_check();
   Count *c = ud;
   if (!n) return;
   if (n->kind == N_NAME) c->found += n->name == c->name ? c->weight : 0;

@@ -194,6 +194,7 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
       value_set(&f->v, detach(s, tree_map(s, 1, &tree, zero_leaf, &fill, at)));
     else
       value_set(&f->v, detach(s, fill));
+    value_bound(s, f->v, at);
     return;
   }
   Type t;
@@ -258,6 +259,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
     Field *f = &inst->fields[inst->count++];
     *f = (Field){p->param.name.name, FIELD_ARG, v_unit()};
     value_set(&f->v, v);
+    obj_holds(&inst->o, v);
   }
   for (uint32_t i = 0; i < members->count; i++) {
     Node *x = members->items[i];
@@ -271,6 +273,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
       Value v = eval(s, x->let.init);
       if (x->let.type) v = type_match(s, x->let.type, v, x->let.init->span, "the value");
       if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, x->span);
+      value_bound(s, v, x->span);
       if (x->let.pat->kind != N_PAT_NAME) {
         bind_pattern(s, x->let.pat, v, false);
         continue;
@@ -278,6 +281,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
       Field *f = &inst->fields[inst->count];
       *f = (Field){x->let.pat->word.name, FIELD_LET, v_unit()};
       value_set(&f->v, unbind_self(s, inst, s->stage ? v : detach(s, v)));
+      obj_holds(&inst->o, f->v);
       inst->count++;
     } else if (x->kind == N_ASSERT) {
       eval_assert(s, x);
@@ -307,6 +311,7 @@ static bool first_time(Session *s, Seen *seen, const void *p) {
 static bool tree_of(Session *s, Value v, bool values, bool buffers, Seen *seen, Value *out);
 
 static bool inst_tree(Session *s, Inst *i, bool values, bool buffers, Seen *seen, Value *out) {
+  stack_check();
   if (!first_time(s, seen, i)) return false;
   Name *names = ARENA_ARRAY(&s->scratch, Name, i->count + 1);
   Value *items = ARENA_ARRAY(&s->scratch, Value, i->count + 1);
@@ -333,6 +338,7 @@ static bool inst_tree(Session *s, Inst *i, bool values, bool buffers, Seen *seen
 }
 
 static bool tree_of(Session *s, Value v, bool values, bool buffers, Seen *seen, Value *out) {
+  stack_check();
   if (v.tag == V_INST) return inst_tree(s, v.u.inst, values, buffers, seen, out);
   if (v.tag == V_LIST || v.tag == V_TUPLE) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);

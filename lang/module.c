@@ -28,6 +28,7 @@ static uint64_t mix(uint64_t h, const char *t) {
 }
 
 static void number_calls(void *ud, Node *n) {
+  stack_check();
   Numbering *k = ud;
   if (!n) return;
   if (n->kind == N_CALL) {
@@ -149,6 +150,7 @@ static Global *declare(Session *s, Module *m, const Word *w, bool use, bool repl
 }
 
 static bool constant_expr(Session *s, Module *m, const Node *e) {
+  stack_check();
   switch ((NodeKind)e->kind) {
   case N_INT:
   case N_FLOAT:
@@ -200,6 +202,7 @@ static Module *module_at(Session *s, const char *real) {
 
 /* A file is loaded once, however its path is spelled; it is shown as spelled first. */
 Module *module_load_file(Session *s, const Door *door, const char *path, Span at) {
+  stack_check();
   Err e = {.text = ""};
   Reached r;
   size_t n;
@@ -254,6 +257,7 @@ const char *use_chain(Session *s, const Module *from) {
 }
 
 static Module *used_module(Session *s, Module *m, Node *u) {
+  stack_check();
   if (u->use.file) { /* relative to the using file */
     const char *slash = m->path ? strrchr(m->path, '/') : NULL;
     const char *path = u->use.file[0] == '/' || !slash
@@ -391,6 +395,7 @@ static void item_job(void *ud) {
 
 /* Slots for what a `let` of the top level binds; a constant of rule 6 has its value at once. */
 static void declare_slots(Session *s, Module *m, Node *n, Node *pat) {
+  stack_check();
   bool one = n->let.pat->kind == N_PAT_NAME;
   if (pat->kind == N_PAT_TUPLE || pat->kind == N_PAT_RECORD)
     for (uint32_t i = 0; i < pat->list.count; i++) declare_slots(s, m, n, pat->list.items[i]);

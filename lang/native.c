@@ -135,6 +135,7 @@ double native_clock(void) {
 /* Seconds that the reference evaluator takes, roughly: 1 ns for an elementary operation, 0.1 for a
  * multiplication in a contraction. */
 static double guess(const Graph *g, const int64_t *env) {
+  stack_check();
   double total = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];

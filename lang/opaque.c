@@ -125,6 +125,7 @@ static bool together(const Graph *g, uint32_t a, uint32_t b, int depth) {
 }
 
 static Graph *show(Session *s, Arena *a, const Graph *g, int depth) {
+  stack_check();
   bool any = false;
   size_t len = 0;
   for (uint32_t n = 0; n < g->node_count; n++) any |= mark_at(g, n, depth, &len) != NULL;

@@ -60,6 +60,7 @@ Tensor *tensor_of(Session *s, Value x, Span at) {
 /* The int number v of a stage by what a call is bound to: sizes, arguments, constants. DIM_BAD: it
  * depends on data. */
 static Dim number_dim(const Stage *st, Val v, int depth) {
+  stack_check();
   const GNode *n = gr_node(st->g, v);
   DimTab *t = st->g->dims;
   if (depth > 16 || gr_type(st->g, v)->dtype != DT_I64) return DIM_BAD;
@@ -126,6 +127,7 @@ static Value number_tensor(Session *s, Value x, DType dt, Span at) {
 }
 
 static bool weak_is_float(Session *s, Value l) {
+  stack_check();
   for (size_t i = 0; i < l.u.list->count; i++) {
     Value v = l.u.list->items[i];
     if (v.tag == V_FLOAT || (weak_list(v) && weak_is_float(s, v))) return true;
@@ -317,6 +319,7 @@ static Value powers(Session *s, Value x, int64_t k, Span at) {
 
 /* Two numbers, static or of run time. */
 static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
+  stack_check();
   if (a.tag == V_NODE || b.tag == V_NODE) {
     bool fl = op == AST_DIV || a.tag == V_FLOAT || b.tag == V_FLOAT ||
               (a.tag == V_NODE && dt_float(type_of(s, a).dtype)) ||
@@ -541,6 +544,10 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
       if (a.tag != b.tag && a.tag != V_NONE && b.tag != V_NONE)
         fail(s, ERR_COMPARE, at, "%s and %s cannot be compared", value_type_text(s, a),
              value_type_text(s, b));
+      if (a.tag == b.tag) {
+        value_bound(s, a, left);
+        value_bound(s, b, right);
+      }
       return v_bool(values_equal(s, a, b, at) == (op == AST_EQ));
     }
   }
@@ -740,6 +747,7 @@ Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool
 }
 
 Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
+  stack_check();
   if (n == 0) fail(s, ERR_STACK, at, "nothing to stack: an empty list has no shape");
   Value *v = ARENA_ARRAY(&s->scratch, Value, n);
   DType like = DT_COUNT;
@@ -914,6 +922,7 @@ Value dim_node(Session *s, Dim d) {
 
 /* Rule 38: structural equality; tensors inside compare by all(==). */
 bool values_equal(Session *s, Value a, Value b, Span at) {
+  stack_check();
   if ((v_is_tensor(a) || v_is_number(a)) && (v_is_tensor(b) || v_is_number(b))) {
     Value r = op_binary(s, AST_EQ, a, b, at, at, at);
     if (r.tag == V_BOOL) return r.u.i != 0;

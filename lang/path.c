@@ -20,6 +20,7 @@ static void cut(Buf *b, size_t n) {
 
 /* Appends the way from v to `want`; false, with out as it was, when there is none. */
 static bool lead(Buf *out, Value v, const Inst *want, bool by_arg, int depth) {
+  stack_check();
   size_t n = out->n;
   if (v.tag == V_INST && v.u.inst == want) return true;
   if (depth > PATH_DEEP) return false;

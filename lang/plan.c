@@ -54,6 +54,7 @@ static int64_t elements(const Graph *g, const Type *t, const int64_t *env) {
 
 /* Multiplications and additions of contractions; one for each element of other results. */
 static int64_t flops_of(const Graph *g, const int64_t *env) {
+  stack_check();
   int64_t sum = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
@@ -90,6 +91,7 @@ typedef struct Buffers { /* tensors that buffers of instances hold */
 } Buffers;
 
 static void buffer_leaves(Session *s, Buffers *b, Value v) {
+  stack_check();
   if (v.tag == V_TENSOR) VEC_PUSH(&s->scratch, b->items, b->count, b->cap, v.u.o);
   if (v.tag == V_LIST || v.tag == V_TUPLE)
     for (size_t i = 0; i < v.u.list->count; i++) buffer_leaves(s, b, v.u.list->items[i]);

@@ -262,6 +262,7 @@ static void read_clause(Read *r, Node *c) {
 }
 
 static void read_clauses(Read *r, const NodeList *clauses) {
+  stack_check();
   for (uint32_t i = 0; i < clauses->count; i++) {
     if (r->depth == 0) r->use = clauses->items[i]->span;
     read_clause(r, clauses->items[i]);

@@ -192,6 +192,7 @@ typedef struct Search {
 } Search;
 
 static bool pattern_binds(const Node *p, Name name) {
+  stack_check();
   if (p->kind == N_PAT_NAME) return p->word.name == name;
   if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
     for (uint32_t i = 0; i < p->list.count; i++)
@@ -200,6 +201,7 @@ static bool pattern_binds(const Node *p, Name name) {
 }
 
 static void search_visit(void *ud, Node *n) {
+  stack_check();
   Search *q = ud;
   if (!n || q->found) return;
   if (n->kind == N_MODEL && rs_model_member(n, q->name, UINT32_MAX)) q->found = true;
@@ -272,6 +274,7 @@ void rs_bind_word(Resolver *r, const Word *w, BindKind k) {
 
 /* Names of a pattern; two of one name are an error. */
 static void bind_pat(Resolver *r, const Node *p, BindKind k, bool range, size_t from) {
+  stack_check();
   if (p->kind == N_PAT_NAME) {
     for (size_t i = from; i < r->bind_count; i++)
       if (r->binds[i].name == p->word.name) {
@@ -363,6 +366,7 @@ void rs_use_name(Resolver *r, Name name, Span at) {
 /* ---- functions */
 
 static bool binds_dim(const Node *t, Name name) {
+  stack_check();
   if (!t) return false;
   if (t->kind == N_TYPE_NAME)
     for (uint32_t i = 0; i < t->type_name.dims.count; i++) {
@@ -769,6 +773,7 @@ static void visit(void *ud, Node *n) {
 }
 
 void rs_walk(Resolver *r, Node *n) {
+  stack_check();
   if (!n || rs_full(r)) return;
   Session *s = r->s;
   switch ((NodeKind)n->kind) {
@@ -854,6 +859,7 @@ void rs_walk(Resolver *r, Node *n) {
 /* ---- items of the file */
 
 static void collect_pat(Resolver *r, const Node *p, uint32_t item, bool is_var) {
+  stack_check();
   if (p->kind == N_PAT_NAME) {
     TopName t = {p->word.name, p->span, item, is_var};
     VEC_PUSH(&r->s->scratch, r->tops, r->top_count, r->top_cap, t);
@@ -863,6 +869,7 @@ static void collect_pat(Resolver *r, const Node *p, uint32_t item, bool is_var) 
 }
 
 static void top_pattern(Resolver *r, const Node *p) {
+  stack_check();
   if (p->kind == N_PAT_NAME) {
     if (!may_bind(r, &p->word, B_LET)) return;
     Global *g = global_find(r->s, r->m, p->word.name);
@@ -977,6 +984,7 @@ static void walk_model(Resolver *r, Node *n) {
 
 /* A type that holds itself (rule 39). */
 static bool mentions_type(Resolver *r, const Node *t, Name name, int depth) {
+  stack_check();
   if (!t || depth > 64) return false;
   switch ((NodeKind)t->kind) {
   case N_TYPE_NAME: {

@@ -547,6 +547,7 @@ static void walk_type_name(Resolver *r, Node *t, bool binds) {
 
 /* `binds`: the type of a parameter, whose packs are bound here. */
 void rs_walk_type(Resolver *r, Node *t, bool binds) {
+  stack_check();
   if (!t || rs_full(r)) return;
   switch ((NodeKind)t->kind) {
   case N_TYPE_NAME: walk_type_name(r, t, binds); break;

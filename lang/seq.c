@@ -37,6 +37,7 @@ struct SeqIter {
 /* ---- trees with a leading axis -------------------------------------------------------------- */
 
 static int64_t leading(Session *s, Value v, Span at, int depth) {
+  stack_check();
   if (depth > SEQ_DEEP) fail(s, ERR_DEPTH, at, "the value is nested too deeply");
   if (v_is_tensor(v)) {
     const Tensor *t = tensor_of(s, v, at);
@@ -66,6 +67,7 @@ static int64_t leading(Session *s, Value v, Span at, int depth) {
 }
 
 static Value weak_tensors(Session *s, Value v, Span at) {
+  stack_check();
   if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, v, DT_COUNT, at);
   if (v.tag != V_TUPLE && v.tag != V_RECORD) return v;
   size_t n = v.tag == V_RECORD ? v.u.rec->count : v.u.list->count;
@@ -103,6 +105,7 @@ Value data_source(Session *s, Value v, Span at, int64_t *n) {
 typedef Value (*PartFn)(Session *s, void *ud, Value tensor, Span at);
 
 static Value parts(Session *s, Value v, PartFn f, void *ud, Span at) {
+  stack_check();
   if (v_is_tensor(v)) return f(s, ud, v, at);
   bool rec = v.tag == V_RECORD;
   size_t n = rec ? v.u.rec->count : v.u.list->count;
@@ -317,6 +320,7 @@ static int64_t windows_of(Session *s, const Seq *q, Span at) {
 
 /* Fills an iterator whose owner is already known to the pool. */
 static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
+  stack_check();
   if (depth > SEQ_DEEP)
     fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
   if (source.tag != V_SEQ) {
@@ -364,6 +368,7 @@ static Value at_(Session *s, SeqIter *it, int64_t k, Span at);
 
 /* Elements stacked: tensors and numbers along a new leading axis, tuples and records by part. */
 static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) {
+  stack_check();
   Value first = v[0];
   if (depth < SEQ_DEEP && (first.tag == V_TUPLE || first.tag == V_RECORD)) {
     bool rec = first.tag == V_RECORD;
@@ -443,6 +448,7 @@ static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
 }
 
 static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
+  stack_check();
   Value pair[2];
   if (!it->q) return element(s, it->source, k, at);
   switch (it->q->kind) {
@@ -497,6 +503,7 @@ int64_t seq_count(const SeqIter *it) {
 }
 
 static int64_t length(Session *s, Value source, Span at, int depth) {
+  stack_check();
   int64_t most = INT64_MAX, n;
   if (depth > SEQ_DEEP)
     fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);

@@ -53,6 +53,26 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
   return code;
 }
 
+/* The place is that of the innermost call, which is where a recursion goes on. */
+static void stack_full(void *ud) {
+  Session *s = ud;
+  if (s->abstract) check_gives_up(s); /* `check` goes into both branches of an `if` */
+  Span at = s->running;
+  for (Frame *f = s->frame; f; f = f->up)
+    if (f->call.file) {
+      at = f->call;
+      break;
+    }
+  fail_help(s, ERR_C_STACK, at,
+            "let a recursion end sooner, or write a loop; more stack helps too (`ulimit -s`, or "
+            "the thread's)",
+            "nested too deeply: no room is left on the C stack");
+}
+
+Stack session_stack(Session *s) {
+  return stack_enter(&s->mem, s->config.stack, stack_full, s);
+}
+
 typedef struct Text {
   Mem *mem;
   char *p;

@@ -11,6 +11,8 @@ bool session_start(Session *s); /* names, prelude, an empty top level; false whe
  * what was warned of, counts. */
 void session_forget(Session *s);
 void session_stop(Session *s);  /* gives back all of that */
+/* The C stack of the caller is this session's until it leaves; what to hand to stack_leave. */
+Stack session_stack(Session *s);
 void run_statement(Session *s, Node *st, Value *out);
 void run_module(Session *s, Module *m);
 

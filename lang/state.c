@@ -82,6 +82,7 @@ static Value cut_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
 
 /* The value without its place on the tape: what is stored is cut. Instances stay what they are. */
 Value detach(Session *s, Value v) {
+  stack_check();
   if (v.tag == V_TENSOR) return v.u.t->node ? tensor_value(s, tn_ref(v.u.t->t)) : v;
   if ((v.tag == V_LIST && !v.u.list->weak) || v.tag == V_TUPLE) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
@@ -180,6 +181,7 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
     return;
   }
   if (!s->stage) {
+    value_bound(s, v, at);
     Value x = fit(s, f->v, v, at, f->name);
     if (x.tag == V_PARAM) x = tensor_value(s, tn_ref(x.u.p->t));
     value_set(&f->v, detach(s, x));

@@ -292,6 +292,7 @@ static Diag *nonsense(Close *c, Span at, const char *says, const char *of) {
 
 /* Before anything runs: what stands as a constant where the function ends is an answer. */
 static void check_answers(Close *c, const Node *e) {
+  stack_check();
   if (!e) return;
   switch ((NodeKind)e->kind) {
   case N_BLOCK:
@@ -322,6 +323,7 @@ static void check_answers(Close *c, const Node *e) {
 
 /* What a policy that is a function says of a node (rule 84); TAG_NONE = nothing. */
 static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
+  stack_check();
   Session *s = c->s;
   const Policy *p = c->b->policy;
   const GNode *x = &g->nodes[n];
@@ -397,6 +399,7 @@ static void follow_views(Close *c, uint32_t start) {
 }
 
 static void tag_graph(Close *c, Graph *g, uint32_t start) {
+  stack_check();
   const Policy *p = c->b->policy;
   Tag rest = rest_of(p);
   c->last = UINT32_MAX;

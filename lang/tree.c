@@ -27,6 +27,7 @@ static bool is_inner(Value v) {
 }
 
 static Value walk(Walk *w, Value *t, const char *path) {
+  stack_check();
   Session *s = w->s;
   Value *c = ARENA_ARRAY(&s->scratch, Value, w->n + 1);
   bool none = false;
@@ -70,6 +71,7 @@ static Value walk(Walk *w, Value *t, const char *path) {
 }
 
 bool tree_known(Session *s, Value v) {
+  stack_check();
   bool known = v.tag != V_UNKNOWN;
   if (v.tag == V_INST) v = params_tree(s, v.u.inst, false);
   if (v.tag == V_TUPLE || v.tag == V_LIST)
@@ -81,6 +83,7 @@ bool tree_known(Session *s, Value v) {
 
 Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at) {
   Walk w = {s, f, ud, at, n};
+  for (size_t i = 0; i < n; i++) value_bound(s, trees[i], at);
   return walk(&w, trees, "");
 }
 
@@ -103,6 +106,7 @@ static Value arith_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
 
 /* Trees of params hold tensors: a tuple or record of numbers is none (rule 66). */
 static bool has_number(Value v) {
+  stack_check();
   if (v.tag == V_TUPLE)
     for (size_t i = 0; i < v.u.list->count; i++) {
       Value x = v.u.list->items[i];
@@ -125,6 +129,8 @@ Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Spa
     fail(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op),
          value_type_text(s, ta ? a : b));
   Arith k = {op, at, v_unit(), 0};
+  value_bound(s, a, left);
+  value_bound(s, b, right);
   if (has_number(a) || has_number(b))
     fail(s, ERR_OPERAND, ta ? left : right, "`%s` works on trees of tensors, not on %s",
          ast_op_text(op), value_type_text(s, ta ? a : b));

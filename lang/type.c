@@ -69,6 +69,7 @@ static Dim eval_dim(Session *s, Node *d, const char *what) {
 }
 
 void type_bind(Session *s, Node *type, Value v) {
+  stack_check();
   if (!type || v.tag == V_UNKNOWN) return;
   type = resolve(s, type);
   if ((type->kind == N_TYPE_TUPLE) && (v.tag == V_TUPLE || v.tag == V_LIST)) {
@@ -258,6 +259,7 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
 }
 
 Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
+  stack_check();
   if (!type || v.tag == V_UNKNOWN) return v;
   type = resolve(s, type);
   switch ((NodeKind)type->kind) {

@@ -50,6 +50,40 @@ void pool_tensors(Session *s, Tensor *const *t, size_t n) {
   if (!room) mem_throw(&s->mem, MEM_ERR_NOMEM);
 }
 
+void obj_holds(Obj *o, Value v) {
+  uint32_t height = 1, parts = 1;
+  if (v_counted(v)) {
+    height += v.u.o->height;
+    parts = v.u.o->parts < UINT32_MAX ? v.u.o->parts + 1 : UINT32_MAX;
+  }
+  if (height > o->height) o->height = height < UINT16_MAX ? (uint16_t)height : UINT16_MAX;
+  o->parts = parts > UINT32_MAX - o->parts ? UINT32_MAX : o->parts + parts;
+}
+
+enum { VALUE_DEEP = 1000, VALUE_PARTS = 1 << 22 };
+
+bool value_is_vast(Value v) {
+  return v_counted(v) && v.u.o->parts > VALUE_PARTS;
+}
+
+/* A value with as many parts as there are bytes in use has each of them many times. */
+static bool repeats(const Session *s, Value v) {
+  return value_is_vast(v) && (v.u.o->parts == UINT32_MAX || v.u.o->parts > s->mem.live);
+}
+
+bool value_bounded(const Session *s, Value v) {
+  return !v_counted(v) || (v.u.o->height <= VALUE_DEEP && !repeats(s, v));
+}
+
+void value_bound(Session *s, Value v, Span at) {
+  if (value_bounded(s, v)) return;
+  if (v.u.o->height > VALUE_DEEP)
+    fail(s, ERR_DEPTH, at, "the value is nested more than %d deep", VALUE_DEEP);
+  fail(s, ERR_DEPTH, at,
+       "the value has %s%u parts: the same ones stand in many places, level over level",
+       v.u.o->parts == UINT32_MAX ? "more than " : "", v.u.o->parts);
+}
+
 void value_set(Value *slot, Value v) {
   Value old = *slot;
   value_retain(v);
@@ -197,6 +231,7 @@ Value list_value(Session *s, ValueTag tag, size_t n, const Value *items) {
     for (size_t i = 0; i < n; i++) {
       l->items[i] = items[i];
       value_retain(items[i]);
+      obj_holds(&l->o, items[i]);
     }
   }
   return v;
@@ -218,6 +253,7 @@ Value record_value(Session *s, size_t n, const Name *names, const Value *items) 
       r->names[i] = names[i];
       r->items[i] = items[i];
       value_retain(items[i]);
+      obj_holds(&r->o, items[i]);
     }
   }
   return v;
@@ -241,12 +277,16 @@ Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, 
   f->is_code = is_code;
   f->self = self;
   if (self) self->o.rc++;
+  if (self) obj_holds(&f->o, (Value){.tag = V_INST, .u.inst = self});
   Value v = pooled(s, &f->o);
   if (ncaptures) {
     f->captures = mem_need(&s->mem, NULL, 0, ncaptures * sizeof(Local));
     f->capture_count = ncaptures;
     memcpy(f->captures, captures, ncaptures * sizeof(Local));
-    for (size_t i = 0; i < ncaptures; i++) value_retain(captures[i].v);
+    for (size_t i = 0; i < ncaptures; i++) {
+      value_retain(captures[i].v);
+      obj_holds(&f->o, captures[i].v);
+    }
   }
   return v;
 }
@@ -357,6 +397,7 @@ const char *value_type_text(Session *s, Value v) {
 }
 
 bool value_same(Value a, Value b) {
+  stack_check();
   if ((a.tag == V_INT || a.tag == V_FLOAT) && (b.tag == V_INT || b.tag == V_FLOAT)) {
     if (a.tag == V_INT && b.tag == V_INT) return a.u.i == b.u.i;
     double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;

@@ -38,7 +38,9 @@ typedef enum ValueTag {
 typedef struct Obj {
   int64_t rc;
   Session *s;
-  uint8_t tag; /* ValueTag */
+  uint8_t tag;     /* ValueTag */
+  uint16_t height; /* levels of values below it, as far as the count goes: see value_bound */
+  uint32_t parts;  /* values below it, each as often as there are ways to it; likewise */
 } Obj;
 
 typedef struct Value {
@@ -154,6 +156,15 @@ static inline bool v_is_tensor(Value v) {
 static inline void value_retain(Value v) { if (v_counted(v)) v.u.o->rc++; }
 void obj_release(Obj *o);
 static inline void value_release(Value v) { if (v_counted(v)) obj_release(v.u.o); }
+/* That o has v inside of it, for its height and parts. Buffers of an instance are not counted: what
+ * they hold is bounded when they are written. */
+void obj_holds(Obj *o, Value v);
+/* Before a walk over all of v: an error when v is nested deeper than any walk goes, or when its
+ * parts are so many only because the same ones stand in many places, level over level. */
+void value_bound(Session *s, Value v, Span at);
+bool value_bounded(const Session *s, Value v); /* the same as a question */
+/* Whether to leave v out where a long value is shown. */
+bool value_is_vast(Value v);
 /* *slot = v, retaining v and releasing what was there. */
 void value_set(Value *slot, Value v);
 /* Puts one reference more on the pool and returns v. */

@@ -50,11 +50,12 @@ static const char *by_number(Session *s, const char *path, size_t i) {
 
 static void check_depth(Session *s, int depth) {
   if (depth > WALK_DEEP)
-    fail(s, ERR_DEPTH, (Span){0}, "the value is nested more than %d deep", WALK_DEEP);
+    fail(s, ERR_DEPTH, s->running, "the value is nested more than %d deep", WALK_DEEP);
 }
 
 /* The tree in a buffer, leaf by leaf. */
 static void buffer(Walker *w, Value v, const char *path, Inst *owner, Field *f, int depth) {
+  stack_check();
   Session *s = w->s;
   check_depth(s, depth);
   if (v.tag == V_RECORD) {
@@ -69,6 +70,7 @@ static void buffer(Walker *w, Value v, const char *path, Inst *owner, Field *f, 
 }
 
 static void walk(Walker *w, Value v, const char *path, bool child, int depth) {
+  stack_check();
   Session *s = w->s;
   check_depth(s, depth);
   switch ((ValueTag)v.tag) {
@@ -124,11 +126,13 @@ static void walk(Walker *w, Value v, const char *path, bool child, int depth) {
 }
 
 void walk_slots(Session *s, Value root, SlotFn fn, void *ud) {
+  value_bound(s, root, s->running);
   Walker w = {.s = s, .slot = fn, .ud = ud};
   walk(&w, root, "", false, 0);
 }
 
 void walk_leaves(Session *s, Value root, LeafFn fn, void *ud) {
+  value_bound(s, root, s->running);
   Walker w = {.s = s, .leaf = fn, .ud = ud};
   walk(&w, root, "", false, 0);
 }

@@ -298,6 +298,7 @@ static bool same_string(const StrParts *a, const StrParts *b) {
 }
 
 bool ast_equal(const Node *a, const Node *b) {
+  stack_check();
   if (a == b) return true;
   if (!a || !b || a->kind != b->kind || a->height != b->height) return false;
   switch ((NodeKind)a->kind) {
@@ -522,6 +523,7 @@ static void dump_fn(Buf *b, const Fn *f) {
 }
 
 void ast_dump(Buf *b, const Node *n) {
+  stack_check();
   if (dump_leaf(b, n)) return;
   buf_putc(b, '(');
   buf_puts(b, n->kind == N_LET && n->let.is_var          ? "var"

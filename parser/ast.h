@@ -5,14 +5,15 @@
  * they compare by pointer. Lists are arrays (`items`, `count`), never linked.
  *
  * Invariants: spans of children lie inside the span of their node; the height of a tree (longest
- * path, in nodes) is at most AST_MAX_HEIGHT, so a recursive pass needs no depth check of its own;
- * every pointer documented without "or NULL" is set. A file with syntax errors also has a tree,
- * in which N_BAD stands where something could not be read.
+ * path, in nodes) is at most AST_MAX_HEIGHT, and a recursive pass asks whether the C stack has room
+ * (runtime/stack.h); every pointer documented without "or NULL" is set. A file with syntax errors
+ * also has a tree, in which N_BAD stands where something could not be read.
  */
 #ifndef CKL_PARSER_AST_H
 #define CKL_PARSER_AST_H
 
 #include "runtime/diag.h"
+#include "runtime/stack.h"
 
 enum {
   AST_MAX_NEST = 256,   /* open brackets of all kinds at one place (rule 46) */

@@ -323,6 +323,7 @@ static int level(const Node *n) {
 }
 
 static void put_binary(Fmt *f, const Node *n, bool inner) {
+  stack_check();
   AstOp op = n->binary.op;
   int p = op_level(op);
   const Node *a = n->binary.left, *b = n->binary.right;
@@ -426,6 +427,7 @@ static void put_dot(Fmt *f, const Node *n, int chain, bool called) {
 }
 
 static void put_postfix(Fmt *f, const Node *n, int chain) {
+  stack_check();
   switch (n->kind) {
   case N_CALL: {
     const Node *callee = n->call.callee;
@@ -678,6 +680,7 @@ static uint32_t behind_parens(const Fmt *f, uint32_t at) {
 
 /* An expression where one of at least this level may stand. */
 static void put_expr(Fmt *f, const Node *n, int least) {
+  stack_check();
   bool parens = n->parens || level(n) < least;
   if (parens) text(f, "(");
   if (n->parens) comments_before(f, behind_parens(f, n->span.lo));
@@ -848,6 +851,7 @@ static void put_value(Fmt *f, const char *word, const Node *e) {
 }
 
 static void put_node(Fmt *f, const Node *n) {
+  stack_check();
   switch ((NodeKind)n->kind) {
   case N_USE: put_use(f, n); break;
   case N_TYPE_DECL:

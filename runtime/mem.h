@@ -14,7 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MEM_OK = 0, MEM_ERR_PROGRAM = 1, MEM_ERR_NOMEM = 2, MEM_ERR_INTERRUPT = 3, MEM_ERR_BUG = 4 };
+enum {
+  MEM_OK = 0,
+  MEM_ERR_PROGRAM = 1,
+  MEM_ERR_NOMEM = 2,
+  MEM_ERR_INTERRUPT = 3,
+  MEM_ERR_BUG = 4,
+  MEM_ERR_STACK = 8 /* the C stack is full (runtime/stack.h) */
+};
 
 /* Devices the accounts know. `sim` is host memory with an account of its own. `spill` is where
  * values of the host wait to be fetched (rule 82); it counts for no limit, and nothing computes

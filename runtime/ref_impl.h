@@ -21,7 +21,8 @@
 #pragma GCC optimize("O3", "fp-contract=off", "no-trapping-math")
 #endif
 
-enum { CHUNK = 1024, LANES = 16, BLOCK = 4096 };
+/* Buffers of chunks stand on the C stack, up to five of them: STACK_RESERVE holds that. */
+enum { CHUNK = 512, LANES = 16, BLOCK = 4096 };
 
 /* -- failing: each fills r->err and gives NULL or false, so that `return ref_nomem(r)` works */
 

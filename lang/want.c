@@ -1,0 +1,95 @@
+/* What a value must be where a number, a bool or a text is needed.
+ *
+ * In: a value, its place, what it is for. Out: the plain C value, or an error that names both. In
+ * code what only the run knows is refused; what is made of constants alone is known before.
+ */
+#include "lang/lang.h"
+
+int64_t want_int(Session *s, Value v, Span at, const char *what) {
+  int64_t n = 0;
+  if (v.tag == V_INT) return v.u.i;
+  if (v.tag == V_DIM) {
+    need_const(s, v.u.d, at, what, &n);
+    return n;
+  }
+  if (v.tag == V_NODE)
+    fail(s, ERR_NOT_CONST, at,
+         "%s must be a constant int; this one is known only when the code runs", what);
+  if (v.tag == V_TENSOR || v.tag == V_PARAM)
+    fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s",
+              what, value_type_text(s, v));
+  fail(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
+}
+
+double want_float(Session *s, Value v, Span at, const char *what) {
+  if (v.tag == V_FLOAT) return v.u.f;
+  if (v.tag == V_INT || v.tag == V_DIM) return (double)want_int(s, v, at, what);
+  if (v.tag == V_NODE)
+    fail(s, ERR_NOT_CONST, at, "%s must be a constant; this one is known only when the code runs",
+         what);
+  fail(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
+}
+
+/* The value of a rank-0 i64 or bool of code that is made of constants alone: the counter of an
+ * unrolled loop and what is computed from it. */
+static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
+  const Type *t = gr_type(g, v);
+  if (depth > 16 || t->kind != TK_TENSOR || t->rank || (t->dtype != DT_I64 && t->dtype != DT_BOOL))
+    return false;
+  const GNode *n = &g->nodes[v.node];
+  if (n->op == OP_CONST) {
+    *out = gr_attr_i(g, v.node, AT_VALUE, 0);
+    return true;
+  }
+  int64_t a = 0, b = 0, r;
+  if (n->operand_count < 1 || n->operand_count > 2) return false;
+  if (!known_int(g, g->operands[n->operand0], depth + 1, &a)) return false;
+  if (n->operand_count == 2 && !known_int(g, g->operands[n->operand0 + 1], depth + 1, &b))
+    return false;
+  switch ((OpCode)n->op) {
+  case OP_NEG: r = (int64_t)(0 - (uint64_t)a); break;
+  case OP_ADD: r = (int64_t)((uint64_t)a + (uint64_t)b); break;
+  case OP_SUB: r = (int64_t)((uint64_t)a - (uint64_t)b); break;
+  case OP_MUL: r = (int64_t)((uint64_t)a * (uint64_t)b); break;
+  case OP_FLOORDIV:
+  case OP_MOD:
+    if (b <= 0) return false;
+    r = n->op == OP_MOD ? a % b + (a % b < 0 ? b : 0) : a / b - (a % b < 0);
+    break;
+  case OP_EQ: r = a == b; break;
+  case OP_NE: r = a != b; break;
+  case OP_LT: r = a < b; break;
+  case OP_LE: r = a <= b; break;
+  case OP_GT: r = a > b; break;
+  case OP_GE: r = a >= b; break;
+  case OP_AND: r = a && b; break;
+  case OP_OR: r = a || b; break;
+  case OP_NOT: r = !a; break;
+  default: return false;
+  }
+  *out = r;
+  return true;
+}
+
+bool want_bool(Session *s, Value v, Span at, const char *what) {
+  if (v.tag == V_BOOL) return v.u.i != 0;
+  if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL && v.u.t->t->rank == 0)
+    return tn_get_i64(v.u.t->t, 0) != 0;
+  if (v_is_tensor(v) && type_of(s, v).dtype == DT_BOOL && type_of(s, v).rank > 0)
+    fail_help(s, ERR_WANT_BOOL, at, "any(c) or all(c) makes one bool of a tensor",
+              "%s must be one bool, not %s", what, value_type_text(s, v));
+  int64_t known;
+  for (Stage *st = v.tag == V_NODE ? s->stage : NULL; st; st = st->up)
+    if (st->level == v.aux && type_of(s, v).dtype == DT_BOOL && known_int(st->g, v.u.v, 0, &known))
+      return known != 0;
+  if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL)
+    fail_help(s, ERR_NOT_YET, at, "where(c, a, b) chooses by data",
+              "not yet: %s that depends on data in compiled code", what);
+  fail(s, ERR_WANT_BOOL, at, "%s must be a bool, not %s", what, value_type_text(s, v));
+}
+
+const char *want_str(Session *s, Value v, Span at, const char *what) {
+  if (v.tag != V_STR)
+    fail(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
+  return v.u.str->s;
+}

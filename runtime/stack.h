@@ -1,0 +1,56 @@
+/* The C stack: recursion asks whether there is room for more before it goes deeper.
+ *
+ * A call from outside (an entry of ckl.h) tells where the stack of its thread ends and what happens
+ * when it is full; until it leaves, stack_check() in any function of that thread compares. So a
+ * session may be used by threads of different stacks, one after the other, on signal stacks and
+ * from functions of the host. Threads that never entered (workers of a pool) are not checked: they
+ * do not recurse.
+ * Invariant: every cycle of calls without a bound of its own passes a stack_check, and what can be
+ * called between two of them fits in STACK_RESERVE, functions of the host included.
+ */
+#ifndef CKL_RUNTIME_STACK_H
+#define CKL_RUNTIME_STACK_H
+
+#include "runtime/mem.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define CKL_STACK_FACTOR 5 /* variables stand in red zones, and frames share nothing */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CKL_STACK_FACTOR 5
+#endif
+#endif
+#if !defined(CKL_STACK_FACTOR) && !defined(__OPTIMIZE__)
+#define CKL_STACK_FACTOR 2
+#elif !defined(CKL_STACK_FACTOR)
+#define CKL_STACK_FACTOR 1
+#endif
+
+/* A function whose variables shall not stand in the frame of a caller that recurses. */
+#define APART __attribute__((noinline))
+
+enum {
+  STACK_RESERVE = CKL_STACK_FACTOR * (48 << 10),
+  STACK_HOST = 16 << 10,     /* of it for functions of the host, as ckl.h promises */
+  STACK_UNKNOWN = 128 << 10, /* what a stack that nothing is known of has below a call */
+};
+
+/* What is known of the stack while a call of a session runs. */
+typedef struct Stack {
+  uintptr_t low; /* recursion ends above this address; 0: it is not checked */
+  uintptr_t end; /* the lowest address of the stack, or what stands for it */
+  Mem *mem;      /* whose innermost protected call is left when the stack is full */
+  void (*full)(void *ud); /* called under mem_protect: says so and throws */
+  void *ud;
+} Stack;
+
+/* The stack as the caller finds it, of which at most `most` bytes from here may be used (0: all
+ * there is). Gives what to hand to stack_leave. */
+Stack stack_enter(Mem *m, size_t most, void (*full)(void *ud), void *ud);
+void stack_leave(Stack before);
+/* Throws when less than the reserve is left. In every cycle of calls. */
+void stack_check(void);
+/* Bytes left, the reserve included; SIZE_MAX: not checked. */
+size_t stack_left(void);
+
+#endif
