@@ -161,6 +161,7 @@ enum { CLONE_NUMBER = 1, CLONE_NOTHING = 2 };
 typedef struct NodeInfo {
   uint32_t part;    /* NOBODY: no group: a view, a generator, dead, made by each reader */
   uint32_t epoch;   /* effects before it */
+  uint32_t before;  /* of an effect: the one before it, NOBODY for the first; of others NOBODY */
   bool leaves;      /* the graph */
   Dim count;
   Edge *edges;
@@ -373,13 +374,18 @@ static void look(Fuse *f) {
     f->n[v.node].leaves = true;
     f->n[v.node].live = true;
   }
-  uint32_t epoch = 0;
+  uint32_t epoch = 0, last = NOBODY;
   for (uint32_t i = 0; i < g->node_count; i++) {
     const GNode *n = node_at(f, i);
     NodeInfo *x = &f->n[i];
     x->part = NOBODY;
     x->epoch = epoch;
-    if (n->op != OP_TOKEN && in_order(g, i)) epoch++;
+    x->before = NOBODY;
+    if (n->op != OP_TOKEN && in_order(g, i)) {
+      epoch++;
+      x->before = last;
+      last = i;
+    }
     if (n->result_count) x->count = count_of(g, &g->types[n->result0]);
     if (!computed(f, i)) continue;
     x->edges = ARENA_ARRAY(f->a, Edge, n->operand_count + 1);
@@ -470,7 +476,8 @@ static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
         f->n[from].part == NOBODY ? each_source(f, from, visit) : visit(f, f->n[from].part);
     if (found) return true;
   }
-  return false;
+  uint32_t before = x->before == NOBODY ? NOBODY : f->n[x->before].part;
+  return before != NOBODY && visit(f, before);
 }
 
 static bool visit_part(Fuse *f, uint32_t to) {
