@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "lang/compile.h"
 #include "lang/policy.h"
 
 /* -- assert */
@@ -116,6 +117,7 @@ static void drop_sites(Session *s, Saved *old) {
   s->site_cap = old->cap;
   s->seed = old->seed;
   s->seed_given = old->given;
+  s->seed_scopes--;
 }
 
 typedef struct WrapJob {
@@ -343,6 +345,7 @@ Value eval_wrap(Session *s, Node *e) {
     return r;
   }
   if (seeded && s->stage) s->seed_scope = seed + 1;
+  if (seeded && s->stage) random_seed_staged(s, seed);
   Saved saved = {s->seed, 0, s->seed_given, s->sites, s->site_count, s->site_cap};
   bool swapped = seeded && !s->stage;
   if (swapped) {
@@ -350,6 +353,7 @@ Value eval_wrap(Session *s, Node *e) {
     s->site_count = s->site_cap = 0;
     s->seed = seed;
     s->seed_given = true;
+    s->seed_scopes++;
   }
   Cut cut = cut_start(s);
   WrapJob j = {s, e->region.body, v_unit(), FLOW_NEXT};
@@ -391,6 +395,7 @@ typedef struct CompRun {
   Value *items;
   size_t count, cap;
   bool over_seq, over_range;
+  Element *element[CKL_MAX_RANK]; /* of each loop */
 } CompRun;
 
 static void comp_push(CompRun *c, Value v) {
@@ -403,6 +408,8 @@ static void comp_turn(CompRun *c, uint32_t k, Value v) {
   Session *s = c->s;
   size_t base = s->local_count;
   check_step(s);
+  Element *now = c->element[k];
+  element_enter(s, now);
   s->frame->block_depth++;
   bind_pattern(s, c->e->comp.fors.items[k]->loop.pat, v, false);
   if (k + 1 < c->e->comp.fors.count)
@@ -411,6 +418,7 @@ static void comp_turn(CompRun *c, uint32_t k, Value v) {
     comp_push(c, eval(s, c->e->comp.value));
   s->frame->block_depth--;
   locals_pop(s, base);
+  element_leave(s, now);
 }
 
 static void comp_turns(CompRun *c, uint32_t k) {
@@ -419,6 +427,7 @@ static void comp_turns(CompRun *c, uint32_t k) {
   Node *f = c->e->comp.fors.items[k];
   Value it = c->source[k].once ? c->source[k].v : eval(s, f->loop.iter);
   Span at = f->loop.iter->span;
+  Element *element = c->element[k] = elements_start(s);
   if (it.tag == V_RANGE) {
     c->over_range = true;
     int64_t lo = want_int(s, it.u.range->lo, at, "the start of the range"),
@@ -442,6 +451,7 @@ static void comp_turns(CompRun *c, uint32_t k) {
   } else {
     fail(s, ERR_ITERATE, at, "a comprehension cannot go through %s", value_type_text(s, it));
   }
+  elements_end(s, element);
 }
 
 /* Element by element, in order; numeric elements are stacked when the source is no list. */
@@ -533,15 +543,20 @@ Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const 
   GErr e = {.code = ERR_BUG, .operand = -1};
   size_t nin = g->input_count;
   bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
-  for (size_t axis = zip ? 1 : k; axis-- > 0;) { /* the innermost first */
-    for (size_t i = 0; i < nin; i++) batched[i] = zip ? i < k : i == axis;
+  bool *key = ARENA_ARRAY(&s->scratch, bool, nin + 1); /* each element has its own */
+  size_t axes = zip ? 1 : k;
+  for (size_t i = k; i < nin; i++) key[i] = element_is_key(s->stage, st->outer[i - k]);
+  for (size_t axis = axes; axis-- > 0;) { /* the innermost first */
+    for (size_t i = 0; i < nin; i++) batched[i] = key[i] || (zip ? i < k : i == axis);
     g = gr_batch(s->stage->g->arena, g, batched, n[axis], &e);
     if (!g) fail_gerr(s, at, &e);
   }
   Val *in = ARENA_ARRAY(&s->scratch, Val, nin + 1);
   Val *out = ARENA_ARRAY(&s->scratch, Val, g->output_count + 1);
   for (size_t i = 0; i < nin; i++)
-    in[i] = i < k ? stage_operand(s, rows[i], at).u.v : st->outer[i - k];
+    in[i] = i < k    ? stage_operand(s, rows[i], at).u.v
+            : key[i] ? element_rows(s, st->outer[i - k], axes, n, at)
+                     : st->outer[i - k];
   enter_values(s, nin, in, at);
   if (!gr_inline(s->stage->g, g, in, NULL, out, &e)) fail_gerr(s, at, &e);
   return out;
@@ -663,9 +678,11 @@ Value eval_comp(Session *s, Node *e) {
   }
   if (unknown || (s->abstract && !batch)) return comp_unknown(s, e);
   Value v;
+  DrawMark before = random_mark(s);
   if (batch && fn_is_code_legal(s, e) &&
       (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v)))
     return v;
+  random_back(s, &before); /* what the attempt staged counts for nothing */
   return comp_in_order(s, e, source);
 }
 
@@ -859,18 +876,16 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   int64_t *wrt = ARENA_ARRAY(&s->scratch, int64_t, d->params.count + 1);
   size_t nwrt;
   Value r;
-  Unit *u = s->stage->unit;
-  size_t draws = u ? u->random_count : 0;
+  DrawMark first = random_mark(s); /* a round draws what the first one did */
   for (int round = 0; round < 8; round++) {
     size_t before = c.count;
-    if (u) u->replay = round ? draws + 1 : 0;
+    if (round) random_back(s, &first);
     r = custom_forward(&c, &fw);
     custom_backward(&c, &bw, r, fw.g, arg_vals, arg_pos, d->params.count, wrt, &nwrt);
     learn_captures(&c, &fw);
     learn_captures(&c, &bw);
     if (c.count == before) break;
   }
-  if (u) u->replay = 0;
   Graph *regions[2] = {fw.g, bw.g};
   Attr at = attr_ints(AT_WRT, (int)nwrt, wrt);
   GErr e = {.code = ERR_BUG, .operand = -1};

@@ -53,6 +53,10 @@ typedef struct SymBind {
   Name name;
 } SymBind;
 typedef struct RandomUse { uint64_t site, seed; uint32_t input, nth; bool fixed; } RandomUse;
+/* A site that draws; `fixed`: inside of `wrap <seed n>` of code, from that seed. */
+typedef struct Draw { uint64_t site, seed; bool fixed; } Draw;
+typedef struct DrawCount { Draw d; uint64_t now; } DrawCount;
+typedef struct KeyNode { uint32_t level; Val v; } KeyNode; /* in the graph of a stage */
 
 struct Unit {
   Session *s;
@@ -66,7 +70,8 @@ struct Unit {
   SymBind *binds;    size_t bind_count, bind_cap;
   Pin *pins;         size_t pin_count, pin_cap;
   RandomUse *randoms; size_t random_count, random_cap;
-  size_t replay;       /* draws from here on are staged once more: + 1, 0 = none */
+  DrawCount *draws;    size_t draw_count, draw_cap; /* executions that were staged */
+  KeyNode *keys;       size_t key_count, key_cap;   /* of elements: lang/element.c */
   Global **hidden;   size_t hidden_count, hidden_cap;
   Val token;         /* present effect token */
   struct Hosts *hosts; /* lang/host.h; NULL: none */
@@ -120,6 +125,25 @@ void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span
 void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
                   int64_t out[2]);
 void random_advance(Session *s, uint64_t site);
+uint64_t *random_counter(Session *s, uint64_t site);
+uint64_t *random_staged(Unit *u, Draw d);
+void random_seed_staged(Session *s, uint64_t seed); /* code enters `wrap <seed n>` */
+/* For what is staged more than once: the counts of now, and back to them. */
+typedef struct DrawMark { DrawCount *draws; size_t count; } DrawMark;
+DrawMark random_mark(Session *s);
+void random_back(Session *s, const DrawMark *m);
+static inline bool draw_same(Draw a, Draw b) {
+  return a.site == b.site && a.fixed == b.fixed && a.seed == b.seed;
+}
+/* lang/element.c */
+void element_note(Session *s, Unit *u, Draw d, uint64_t now); /* before a counter advances */
+void element_forget(Session *s);                              /* all counters start anew */
+void element_words(const Element *e, int64_t words[2]);       /* folds in what runs */
+Value element_key(Session *s, Value key);                     /* folds in what is staged */
+/* Whether v, of a stage's graph, is the key of a site, which rows of a map do not share. */
+bool element_is_key(const Stage *st, Val v);
+/* A key for each element along the axes, the outermost first. */
+Val element_rows(Session *s, Val key, size_t axes, const Dim *n, Span at);
 /* lang/effect.c: print and assert of code */
 bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
 

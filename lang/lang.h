@@ -130,6 +130,8 @@ struct Session {
   int flow;           /* Flow: a break, continue or return on its way out of an expression */
   uint64_t seed; bool seed_given;
   uint64_t seed_scope; /* code inside `wrap <seed n>`: n + 1 */
+  int seed_scopes;     /* script: blocks of `wrap <seed n>` around */
+  struct Element *element; /* innermost one of a comprehension that runs in order: element.c */
   Site *sites; size_t site_count, site_cap; /* sorted by hash: lang/random.c */
   uint32_t top_ordinal; /* statements run at the REPL */
   struct CompileCache *cache;
@@ -234,6 +236,15 @@ Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_spa
 Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer vars: wrap bodies */
 /* of a block of script: reads and assigns variables, those of the top level too */
 Value capsule_closure(Session *s, Node *lambda);
+
+/* ---- element.c: turns of a comprehension that runs in order, to what they draw. An Element stands
+ * for all turns of one loop; it is entered and left at each, and ended after the last. It is the
+ * pool's. */
+typedef struct Element Element;
+Element *elements_start(Session *s);
+void element_enter(Session *s, Element *e);
+void element_leave(Session *s, Element *e);
+void elements_end(Session *s, Element *e);
 
 /* ---- free.c: the names that a function takes from outside. `assigned`: with all that it assigns,
  * its own variables too; always the same for one node. */
@@ -489,6 +500,7 @@ Value field_value(Session *s, Inst *i, Field *f);
 /* random.c */
 uint64_t site_id(Node *call);
 Value random_key_for(Session *s, uint64_t site);
+Value random_key_member(Session *s, uint64_t site); /* script: whatever comprehension runs */
 void random_reset(Session *s, uint64_t seed);
 /* effect.c */
 void effect_assert(Session *s, Value cond, const Value *left, const Value *right, Span at);

@@ -108,7 +108,7 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
     }
     if (has_param(f, "key")) {
       /* the stream's number: how many instances of this model's member drew before */
-      b.v[b.count] = random_key_for(s, member_site(inst->model, name, 0));
+      b.v[b.count] = random_key_member(s, member_site(inst->model, name, 0));
       b.names[b.count] = names_of(s->names, "key");
       b.spans[b.count++] = e->span;
     }

@@ -2,7 +2,8 @@
  *
  * A site is a call in the source text: its id is a hash of module, item and ordinal, made when the
  * module is declared (module.c). Each execution takes the site's next counter; the key of a draw is
- * (seed folded with the site, counter), so the numbers depend on nothing else.
+ * (seed folded with the site, counter), so the numbers depend on nothing else. What an element of a
+ * comprehension draws is lang/element.c's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,15 +42,28 @@ static Site *site_of(Session *s, uint64_t id) {
   return &s->sites[i];
 }
 
-void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
-                  int64_t out[2]) {
+uint64_t *random_counter(Session *s, uint64_t site) {
+  return &site_of(s, site ? site : 1)->counter;
+}
+
+static void site_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
+                       int64_t out[2]) {
   if (!site) site = 1;
   out[0] = (int64_t)rng_fold(rng_key(fixed ? seed : s->seed), site);
   out[1] = fixed ? nth : (int64_t)(site_of(s, site)->counter + nth);
 }
 
+void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
+                  int64_t out[2]) {
+  site_words(s, fixed, seed, site, nth, out);
+  element_words(s->element, out);
+}
+
 void random_advance(Session *s, uint64_t site) {
-  site_of(s, site ? site : 1)->counter++;
+  Draw d = {.site = site ? site : 1};
+  uint64_t *counter = random_counter(s, d.site);
+  element_note(s, NULL, d, *counter);
+  ++*counter;
 }
 
 void random_reset(Session *s, uint64_t seed) {
@@ -57,10 +71,73 @@ void random_reset(Session *s, uint64_t seed) {
   s->seed_given = true;
   if (s->site_cap) memset(s->sites, 0, s->site_cap * sizeof *s->sites);
   s->site_count = 0;
+  element_forget(s);
 }
 
 uint64_t site_id(Node *call) {
   return call && call->info ? *(uint64_t *)call->info : 1;
+}
+
+static Value words_value(Session *s, bool own, uint64_t site) {
+  int64_t two = 2;
+  Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
+  (own ? site_words : random_words)(s, false, 0, site, 0, tn_data(k.u.t->t));
+  return k;
+}
+
+/* How often the draw was staged in this unit so far. */
+static DrawCount *count_of(Unit *u, Draw d) {
+  for (size_t i = 0; i < u->draw_count; i++)
+    if (draw_same(u->draws[i].d, d)) return &u->draws[i];
+  DrawCount c = {.d = d};
+  VEC_PUSH(u->arena, u->draws, u->draw_count, u->draw_cap, c);
+  return &u->draws[u->draw_count - 1];
+}
+
+uint64_t *random_staged(Unit *u, Draw d) {
+  return &count_of(u, d)->now;
+}
+
+void random_seed_staged(Session *s, uint64_t seed) {
+  Unit *u = s->stage->unit;
+  for (size_t i = 0; u && i < u->draw_count; i++) {
+    DrawCount *c = &u->draws[i];
+    if (!c->d.fixed || c->d.seed != seed) continue;
+    element_note(s, u, c->d, c->now);
+    c->now = 0;
+  }
+}
+
+DrawMark random_mark(Session *s) {
+  const Unit *u = s->stage ? s->stage->unit : NULL;
+  DrawMark m = {NULL, u ? u->draw_count : 0};
+  m.draws = ARENA_ARRAY(&s->scratch, DrawCount, m.count + 1);
+  if (m.count) memcpy(m.draws, u->draws, m.count * sizeof *m.draws);
+  return m;
+}
+
+void random_back(Session *s, const DrawMark *m) {
+  Unit *u = s->stage ? s->stage->unit : NULL;
+  for (size_t i = 0; u && i < u->draw_count; i++)
+    u->draws[i].now = i < m->count ? m->draws[i].now : 0;
+}
+
+/* The input of execution number nth of a draw. */
+static Val input_of(Unit *u, Draw d, uint32_t nth) {
+  for (size_t i = 0; i < u->random_count; i++) {
+    const RandomUse *r = &u->randoms[i];
+    if (draw_same((Draw){r->site, r->seed, r->fixed}, d) && r->nth == nth)
+      return u->g->inputs[r->input];
+  }
+  RandomUse r = {.site = d.site, .seed = d.seed, .fixed = d.fixed, .nth = nth,
+                 .input = (uint32_t)u->g->input_count};
+  Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
+  t.dim[0] = dim_const(u->g->dims, 2);
+  Val v = gr_input(u->g, &t);
+  int64_t source = -1 - (int64_t)u->random_count;
+  VEC_PUSH(u->arena, u->source, u->source_count, u->source_cap, source);
+  VEC_PUSH(u->arena, u->randoms, u->random_count, u->random_cap, r);
+  return v;
 }
 
 Value random_key_for(Session *s, uint64_t site) {
@@ -68,31 +145,25 @@ Value random_key_for(Session *s, uint64_t site) {
   if (!u || u->check) {
     if (s->stage) /* only types matter */
       return op_iota(s, dim_const(dims_of(s), 2), DT_I64, (Span){0});
-    int64_t two = 2;
-    Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
-    random_words(s, false, 0, site, 0, tn_data(k.u.t->t));
+    Value k = words_value(s, false, site);
     random_advance(s, site);
     return k;
   }
-  if (u->replay && u->replay <= u->random_count && u->randoms[u->replay - 1].site == site) {
-    Value again = {.tag = V_NODE, .aux = 1};
-    again.u.v = u->g->inputs[u->randoms[u->replay++ - 1].input];
-    return again;
-  }
-  RandomUse r = {
-      .site = site, .fixed = s->seed_scope != 0, .seed = s->seed_scope ? s->seed_scope - 1 : 0};
-  for (size_t i = 0; i < u->random_count; i++)
-    r.nth += u->randoms[i].site == site && u->randoms[i].fixed == r.fixed &&
-             u->randoms[i].seed == r.seed;
-  Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
-  t.dim[0] = dim_const(u->g->dims, 2);
+  Draw d = {.site = site};
+  d.fixed = s->seed_scope != 0;
+  if (d.fixed) d.seed = s->seed_scope - 1;
+  DrawCount *c = count_of(u, d);
+  element_note(s, u, d, c->now);
   Value v = {.tag = V_NODE, .aux = 1};
-  r.input = (uint32_t)u->g->input_count;
-  v.u.v = gr_input(u->g, &t);
-  int64_t source = -1 - (int64_t)u->random_count;
-  VEC_PUSH(u->arena, u->source, u->source_count, u->source_cap, source);
-  VEC_PUSH(u->arena, u->randoms, u->random_count, u->random_cap, r);
-  return v;
+  v.u.v = input_of(u, d, (uint32_t)c->now++);
+  return element_key(s, v);
+}
+
+Value random_key_member(Session *s, uint64_t site) {
+  if (s->stage) return random_key_for(s, site);
+  Value k = words_value(s, true, site);
+  ++*random_counter(s, site);
+  return k;
 }
 
 Value random_key(Session *s, Node *site) {

@@ -24,6 +24,7 @@ typedef struct Guarded {
   bool abstract, by_reference;
   int depth, flow, block_depth;
   uint64_t seed_scope;
+  Element *element;
   Running *place;
 } Guarded;
 
@@ -31,7 +32,7 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
   Guarded g = {s->frame,     s->local_count, s->stage,
                s->modes,     s->abstract,    s->by_reference,
                s->depth,     s->flow,        s->frame ? s->frame->block_depth : 0,
-               s->seed_scope, s->frame ? s->frame->place : NULL};
+               s->seed_scope, s->element, s->frame ? s->frame->place : NULL};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
     locals_pop(s, g.locals);
@@ -48,6 +49,7 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
       s->frame->turn = false;
     }
     s->seed_scope = g.seed_scope;
+    s->element = g.element;
     value_set(&s->ret, v_unit());
   }
   return code;
