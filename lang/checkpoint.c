@@ -265,7 +265,7 @@ static bool has_tensor(Value v) {
 }
 
 /* What nobody can take a gradient of needs no block. */
-static void want_result(Session *s, const OpenBlock *b, Node *e, Value v) {
+static void want_result(Session *s, OpenBlock *b, Node *e, Value v) {
   if (has_tensor(v) || s->stage->unit->check) return;
   AbstractVars names = abstract_vars(s, e->region.body);
   for (size_t i = 0; i < names.count; i++) {
@@ -278,14 +278,11 @@ static void want_result(Session *s, const OpenBlock *b, Node *e, Value v) {
   if (written > b->written) return;
   Node *last = e->region.body;
   if (last->kind == N_BLOCK && last->list.count) last = last->list.items[last->list.count - 1];
-  Diag *d =
-      err(s, ERR_POLICY_RESULT, last->span,
-          "this block gives %s, and assigns and writes no tensor: there is nothing to compute "
-          "again",
-          v.tag == V_UNIT ? "()" : value_type_text(s, v));
-  dg_label(&s->diags, d, b->span, "the block");
-  dg_help(&s->diags, d, "without `checkpoint` it does the same");
-  raise_(s);
+  warn_once(s, ERR_POLICY_RESULT, last->span,
+            "this block gives %s, and assigns and writes no tensor: there is nothing to compute "
+            "again, and without `checkpoint` it does the same",
+            v.tag == V_UNIT ? "()" : value_type_text(s, v));
+  b->policy->saves = true; /* nothing more to say of it */
 }
 
 Value eval_checkpoint(Session *s, Node *e) {

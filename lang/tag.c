@@ -489,8 +489,10 @@ static void warn_nothing(Close *c, bool last) {
             (long long)p->with, (long long)p->without);
 }
 
-/* While checking, a size that was made up, or another mode, may lead another way through the code,
- * and what is done with an unknown value leaves no nodes: then nothing is known. */
+/* A name that meets nothing is an error, a class warns: one policy may serve several blocks. Not
+ * `random`: outside of `wrap <train>` nothing draws. While checking, a size that was made up, or
+ * another mode, may lead another way through the code, and what is done with an unknown value leaves
+ * no nodes: then nothing is known. */
 static void unmet(Close *c) {
   Session *s = c->s;
   const Policy *p = c->b->policy;
@@ -501,15 +503,16 @@ static void unmet(Close *c) {
     const Rule *r = &p->rules[i];
     if (r->met || !r->own) continue;
     const char *w = source_text(s, r->at, "this");
-    d = r->rank == 1
-            ? err(s, ERR_POLICY_NOTHING, r->at, "no value of the block is a `%s`", w)
-            : err(s, ERR_POLICY_NOTHING, r->at, "no `let` that the block runs is called `%s`", w);
+    if (r->rank == 1) {
+      if (r->kind != KIND_RANDOM)
+        warn_once(s, ERR_POLICY_NOTHING, r->at, "no value of the block is a `%s`", w);
+      continue;
+    }
+    d = err(s, ERR_POLICY_NOTHING, r->at, "no `let` that the block runs is called `%s`", w);
     dg_label(&s->diags, d, c->b->span, "the block");
-    if (r->rank == 2)
-      dg_help(
-          &s->diags, d,
-          "names are those of `let`s in the block and in what it calls, `attn.att` is `att` in a "
-          "call of `attn`");
+    dg_help(&s->diags, d,
+            "names are those of `let`s in the block and in what it calls, `attn.att` is `att` in a "
+            "call of `attn`");
   }
   if (d) raise_(s);
 }

@@ -416,6 +416,7 @@ patnames(A) ::= patnames(L) COMMA name(N). { A = ps_push(ps, L, N); }
 /* ---- policies -------------------------------------------------------------------------------- */
 
 opolicy(A) ::= . { A = (Group){.list = ps_list(ps)}; }
+opolicy(A) ::= P_OPEN P_CLOSE. { A = (Group){.list = ps_list(ps)}; } /* no clause: a plain block */
 opolicy(A) ::= policy(P). { A = P; }
 policy(A) ::= P_OPEN(L) clauses(C) P_CLOSE(R). { A = (Group){C, L.lo, R.hi, true}; }
 clauses(A) ::= clauselist(L) ocomma. { A = L; }
