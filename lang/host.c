@@ -49,8 +49,9 @@ struct Host {
   Later *later;  /* of HOST_GRAD of a value from outside of a block of script; else NULL */
 };
 
-/* A param or buffer that is written by then. */
+/* A param or buffer that is written by then, or a variable that a block of script assigns. */
 typedef struct HostWrite {
+  Global *var; /* NULL: of `need` */
   size_t need;
   Name field;  /* of an instance; NULL: a param */
   Value shape; /* of its value, like that of a host */
@@ -321,11 +322,24 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   }
 }
 
+/* The variables of the file that this block of script assigns: their names, and the locals that
+ * stand for them from here on. */
+static AbstractVars block_vars(Session *s, size_t *locals) {
+  Frame *f = s->frame;
+  while (f && f->code && !is_capsule(f->fn)) f = f->up;
+  if (!f || !is_capsule(f->fn)) return (AbstractVars){0};
+  *locals = f->base;
+  return abstract_vars(s, f->fn->decl->fn->body);
+}
+
 /* What is written by now, its values in the group: the number of the view from 1; 0: nothing. */
 static int64_t view_now(Session *s, Hosts *h, Group *g) {
   Unit *u = s->stage->unit;
   size_t first = g->count, written = 0;
   for (size_t i = 0; i < u->state_count; i++) written += u->states[i].written;
+  size_t base = 0;
+  AbstractVars vars = block_vars(s, &base);
+  written += vars.count;
   if (!written || u->check) return 0;
   h->views = grown(s, h->views, h->view_count, &h->view_cap, sizeof *h->views);
   HostView *v = &h->views[h->view_count++];
@@ -336,6 +350,16 @@ static int64_t view_now(Session *s, Hosts *h, Group *g) {
     Value now = st->cur;
     HostWrite w = {.need = need_of(s, h, st->field != NULL, st->key, g->at), .field = st->field};
     w.shape = captured(g, h, now, first, NULL);
+    value_retain(w.shape);
+    v->items[v->count++] = w;
+  }
+  for (size_t i = 0; i < vars.count; i++) {
+    Global *of = global_find(s, s->frame->module, vars.names[i]);
+    size_t k = base;
+    while (k < s->local_count && !(s->locals[k].is_var && s->locals[k].name == vars.names[i])) k++;
+    if (!of || of->kind != G_VALUE || !of->is_var || k == s->local_count) continue;
+    if (s->locals[k].v.tag == V_FN) continue;
+    HostWrite w = {.var = of, .shape = captured(g, h, s->locals[k].v, first, NULL)};
     value_retain(w.shape);
     v->items[v->count++] = w;
   }
@@ -573,7 +597,8 @@ typedef struct Shown {
   Session *s;
   size_t count;
   struct ShownWrite {
-    Param *p; /* NULL: a field */
+    Global *var;
+    Param *p; /* neither: a field */
     Inst *inst;
     Name field;
     Value v; /* that is not there now */
@@ -586,9 +611,8 @@ static void exchange(struct ShownWrite *w) {
     w->p->t = w->v.u.t->t;
     w->v.u.t->t = t;
   } else {
-    Field *f = inst_field(w->inst, w->field);
-    Value v = f->v;
-    f->v = w->v;
+    Value *at = w->var ? &w->var->v : &inst_field(w->inst, w->field)->v, v = *at;
+    *at = w->v;
     w->v = v;
   }
 }
@@ -609,15 +633,18 @@ static void show(const HostRun *r, const HostView *view, const Value *vals) {
   Value *now = ARENA_ARRAY(&s->scratch, Value, view->count + 1);
   for (size_t i = 0; i < view->count; i++) {
     now[i] = filled(r, view->items[i].shape, vals);
-    if (!view->items[i].field) now[i] = tensor_value(s, tn_ref(now[i].u.t->t));
+    if (!view->items[i].field && !view->items[i].var)
+      now[i] = tensor_value(s, tn_ref(now[i].u.t->t));
   }
   Shown *w = mem_need(&s->mem, NULL, 0, bytes);
   *w = (Shown){.s = s, .count = view->count};
   for (size_t i = 0; i < view->count; i++) {
     const HostWrite *x = &view->items[i];
-    Value of = r->refs[x->need];
-    w->items[i] = (struct ShownWrite){x->field ? NULL : of.u.p, x->field ? of.u.inst : NULL,
-                                      x->field, now[i]};
+    w->items[i] = (struct ShownWrite){.var = x->var, .field = x->field, .v = now[i]};
+    if (x->field)
+      w->items[i].inst = r->refs[x->need].u.inst;
+    else if (!x->var)
+      w->items[i].p = r->refs[x->need].u.p;
     value_retain(now[i]);
     exchange(&w->items[i]);
   }

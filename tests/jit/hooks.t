@@ -48,7 +48,7 @@ sub statements {
       push @lines, "let ($x, $y) = pair(m" . int(rand 3) . ", $a)";
     } elsif ($kind < 85) {
       my $m = 'm' . int(rand 3);
-      push @lines, "$m.n = $m.n + 1.0";
+      push @lines, chance(0.5) ? "$m.n = $m.n + 1.0" : "$m.w = $m.w * " . pick(2, 0.5, 'c');
     } elsif ($kind < 89) {
       my ($a, $b) = ($use->(), $use->());
       push @lines, "let @{[$new->()]} = $a * defer(h" . pick(0, 1, 2, 3, 5) . ")(stop($b))";
@@ -101,7 +101,7 @@ sub program {
   my $pair = pick('(y, x * y)', '(x + 0, y)', '(x, y)');
   $p .= "fn pair(m, x) {\n  let y = x * m(x)\n" . (chance(0.5) ? "  on_grad(y, h1)\n" : '') . "  $pair\n}\n";
   $p .= "var said = \"\"\nvar of_params = \"\"\n";
-  $p .= "proc say(what, g) { said = \"{said}{what} {g[0]} {m0.n} {m1.n} {m2.n}; \" }\n";
+  $p .= "proc say(what, g) { said = \"{said}{what} {g[0]} {m0.n} {m1.n} {m2.n} {m0.w} {m1.w[0]}; \" }\n";
   my @answer = ('g * 2', 'g + 1', '-g', 'g * g', '()', 'g - 3');
   for my $k (0 .. 5) { $p .= "proc h$k(g) {\n  say(\"h$k\", g)\n  $answer[$k]\n}\n" }
   $p .= "let c = f64([2, -1])\n";
@@ -121,6 +121,7 @@ sub program {
     $p .= "proc script$b(m0, m1, m2, x, c) {\n$body}\nfn code$b($types) -> f64 {\n$body}\n" .
           "fn inside$b($types) = grad(code$b(m0, m1, m2, x, c), (x, m0.w, m1.w, m2.w))\n";
   }
+  $p .= "m0.w = f64([1, 2])\nm1.w = f64([2, 1])\nm2.w = f64([-1, 2])\n";
   $p .= "let x = track(f64([1, 2]))\n" . <<'END';
 proc shown(form, g) {
   print("{form}: {g.0} {g.1} {g.2} {g.3}")
@@ -130,6 +131,10 @@ proc shown(form, g) {
   said = ""
   of_params = ""
   for m in list(m0, m1, m2) { m.n = 0.0 }
+  m0.w = f64([1, 2])
+  m1.w = f64([2, 1])
+  m2.w = f64([-1, 2])
+
 }
 END
   my %forms = (script => 'script', captured => 'script', code => 'code', inside => 'inside');
