@@ -15,8 +15,6 @@ typedef struct Part {
   Index index; /* N_INDEX */
 } Part;
 
-enum { PARTS = 64 };
-
 typedef struct Place {
   Session *s;
   Node *st;   /* the statement */
@@ -24,7 +22,7 @@ typedef struct Place {
   Node *root;
   Value base; /* of a root that is no name */
   size_t count;
-  Part part[PARTS];
+  Part *part;
 } Place;
 
 static bool one_item(const Part *p) {
@@ -201,12 +199,10 @@ static void assign_name(const Place *p) {
 Flow eval_assign(Session *s, Node *st) {
   Value v = eval(s, st->assign.value);
   if (s->flow != FLOW_NEXT) return take_flow(s);
-  Place *p = ARENA_NEW(&s->scratch, Place);
-  *p = (Place){.s = s, .st = st, .v = v, .root = st->assign.target};
+  Place place = {.s = s, .st = st, .v = v, .root = st->assign.target}, *p = &place;
   for (Node **r = &p->root; (*r)->kind == N_DOT || (*r)->kind == N_INDEX; p->count++)
     *r = (*r)->kind == N_DOT ? (*r)->dot.object : (*r)->index.object;
-  if (p->count > PARTS)
-    fail(s, ERR_ASSIGN, st->assign.target->span, "an assigned path has at most %d parts", PARTS);
+  if (p->count) p->part = ARENA_ARRAY(&s->scratch, Part, p->count);
   Node *n = st->assign.target;
   for (size_t i = p->count; i-- > 0; n = n->kind == N_DOT ? n->dot.object : n->index.object)
     p->part[i].node = n;

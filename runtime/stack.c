@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static _Thread_local Stack here;
+static _Thread_local Stack here __attribute__((tls_model("initial-exec"))); /* asked often */
 
 /* From lo up to hi; the first thread's lo moves with RLIMIT_STACK, which is told only where it is
  * used. Taken once per thread: the C library reads a file for it. */
@@ -72,7 +72,7 @@ size_t stack_left(void) {
 }
 
 /* Saying so takes some of the reserve; where that is used up too, there is no text. */
-static _Noreturn void is_full(void) {
+static APART _Noreturn void is_full(void) {
   Stack s = here;
   int code = MEM_ERR_STACK;
   if (s.full) {
