@@ -556,7 +556,7 @@ static void work_eval(Job *j) {
       continue;
     bool is_last = i + 1 == ast->file.items.count;
     poll_interrupt(s, st->span);
-    if (!resolve_statement(s, s->main, st)) dg_throw(&s->diags);
+    if (!resolve_statement(s, s->main, st, is_last)) dg_throw(&s->diags);
     run_statement(s, st, is_last ? &last : NULL);
     value = is_last && st->kind == N_EXPR_STMT;
   }

@@ -680,9 +680,13 @@ static void walk_assign(Resolver *r, Node *st) {
     rs_walk(r, t);
 }
 
-static void walk_block(Resolver *r, Node *b) {
+/* `drop`: nobody takes its value, which is that of its last statement. */
+static void walk_block(Resolver *r, Node *b, bool drop) {
   size_t base = r->bind_count;
-  for (uint32_t i = 0; i < b->list.count && !rs_full(r); i++) rs_walk(r, b->list.items[i]);
+  for (uint32_t i = 0; i < b->list.count && !rs_full(r); i++) {
+    r->drop = drop || i + 1 < b->list.count;
+    rs_walk(r, b->list.items[i]);
+  }
   r->bind_count = base;
 }
 
@@ -708,6 +712,7 @@ static void walk_loop(Resolver *r, Node *st) {
   if (st->loop.cond) rs_walk(r, st->loop.cond);
   check_range_pat(r, st);
   if (st->loop.pat) bind_pat(r, st->loop.pat, B_LOOP, is_range(st->loop.iter), r->bind_count);
+  r->drop = true;
   rs_walk(r, st->loop.body);
   r->place = st->loop.is_checkpoint ? c.up : p.up;
   r->bind_count = base;
@@ -774,8 +779,10 @@ static void visit(void *ud, Node *n) {
 
 void rs_walk(Resolver *r, Node *n) {
   stack_check();
-  if (!n || rs_full(r)) return;
   Session *s = r->s;
+  bool drop = r->drop;
+  r->drop = false;
+  if (!n || rs_full(r)) return;
   switch ((NodeKind)n->kind) {
   case N_NAME: rs_use_name(r, n->name, n->span); break;
   case N_SELF: walk_self(r, n); break;
@@ -815,7 +822,15 @@ void rs_walk(Resolver *r, Node *n) {
       rs_walk(r, n->list.items[i]->arg.value);
     }
     break;
-  case N_BLOCK: walk_block(r, n); break;
+  case N_BLOCK: walk_block(r, n, drop); break;
+  case N_IF:
+    rs_walk(r, n->if_.cond);
+    r->drop = drop;
+    rs_walk(r, n->if_.then);
+    r->drop = drop;
+    rs_walk(r, n->if_.els);
+    r->drop = false;
+    break;
   case N_COMP: walk_comp(r, n); break;
   case N_LAMBDA: walk_fn(r, n, P_LAMBDA, r->place->code); break;
   case N_CHECKPOINT: {
@@ -826,7 +841,7 @@ void rs_walk(Resolver *r, Node *n) {
     r->place = p.up;
     break;
   }
-  case N_WRAP: rs_walk_wrap(r, n); break;
+  case N_WRAP: rs_walk_wrap(r, n, drop); break;
   case N_LET: {
     rs_walk(r, n->let.init);
     rs_walk_type(r, n->let.type, false);
@@ -837,7 +852,13 @@ void rs_walk(Resolver *r, Node *n) {
     break;
   }
   case N_ASSIGN: walk_assign(r, n); break;
-  case N_EXPR_STMT: rs_walk(r, n->expr); break;
+  case N_EXPR_STMT: {
+    size_t before = s->diags.errors;
+    r->drop = drop;
+    rs_walk(r, n->expr);
+    if (drop && n->expr->kind == N_CALL && s->diags.errors == before) rs_dropped(r, n->expr);
+    break;
+  }
   case N_FOR:
   case N_WHILE: walk_loop(r, n); break;
   case N_RETURN:
@@ -1052,11 +1073,15 @@ static void walk_item(Resolver *r, Node *n) {
   case N_POLICY_DECL: walk_policy_decl(r, n); break;
   case N_TEST:
     rs_push_place(r, &p, P_TEST, n, false);
+    r->drop = true;
     rs_walk(r, n->test.body);
     r->place = p.up;
     break;
   case N_LET: walk_top_let(r, n); break;
-  default: rs_walk(r, n); break;
+  default:
+    r->drop = !r->shown;
+    rs_walk(r, n);
+    break;
   }
 }
 
@@ -1080,9 +1105,9 @@ bool resolve_module(Session *s, Module *m) {
   return s->diags.errors == start;
 }
 
-bool resolve_statement(Session *s, Module *m, Node *st) {
+bool resolve_statement(Session *s, Module *m, Node *st, bool shown) {
   size_t start = s->diags.errors;
-  Resolver r = {.s = s, .m = m};
+  Resolver r = {.s = s, .m = m, .shown = shown};
   Place top;
   rs_push_place(&r, &top, P_TOP, st, false);
   walk_item(&r, st);

@@ -11,7 +11,7 @@ enum { ITEM_BAD = 1 };
  * was filed. */
 bool resolve_module(Session *s, Module *m);
 /* The same of one statement that is about to run at the prompt, where all that stands before it has
- * run. */
-bool resolve_statement(Session *s, Module *m, Node *st);
+ * run. `shown`: its value will be. */
+bool resolve_statement(Session *s, Module *m, Node *st, bool shown);
 
 #endif

@@ -356,7 +356,7 @@ static void walk_user_wrap(Resolver *r, Node *c) {
   for (uint32_t i = 0; i < c->clause.args.count; i++) clause_value(r, c->clause.args.items[i]);
 }
 
-void rs_walk_wrap(Resolver *r, Node *e) {
+void rs_walk_wrap(Resolver *r, Node *e, bool drop) {
   Session *s = r->s;
   NodeList *cl = &e->region.clauses;
   bool user = false, opaque = false;
@@ -391,6 +391,7 @@ void rs_walk_wrap(Resolver *r, Node *e) {
   }
   Place p;
   if (user || opaque) rs_push_place(r, &p, user ? P_WRAP : P_OPAQUE, e, r->place->code);
+  r->drop = drop && !user;
   rs_walk(r, e->region.body);
   if (user || opaque) r->place = p.up;
 }

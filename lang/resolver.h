@@ -59,6 +59,8 @@ typedef struct Resolver {
   uint32_t members; /* of it that have a value here */
   bool method;      /* in the body of a method */
   const Fn *fn;     /* innermost named function, for its dims */
+  bool drop;        /* nobody takes the value of what is walked next */
+  bool shown;       /* the statement's value is shown: at the prompt */
 } Resolver;
 
 enum { ERRORS_MOST = 20 };
@@ -112,8 +114,10 @@ void rs_walk_call(Resolver *r, Node *e, bool init);
 bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name name, Span at);
 /* resolve_clause.c; `binds`: the type of a parameter, whose packs are bound here */
 void rs_walk_policy(Resolver *r, NodeList *clauses, bool loop);
-void rs_walk_wrap(Resolver *r, Node *e);
+void rs_walk_wrap(Resolver *r, Node *e, bool drop); /* drop: nobody takes its value */
 void rs_walk_type(Resolver *r, Node *t, bool binds);
 bool rs_is_class_word(Name n); /* float, int, num */
+/* resolve_drop.c: the result of the call is not used */
+void rs_dropped(Resolver *r, const Node *call);
 
 #endif
