@@ -184,9 +184,9 @@ static Entry *entry_of(Session *s, const Buf *key, Sizes *z, OpCode op, const At
   return x;
 }
 
-/* False: it is for gr_run_op, which also words every error. */
+/* False: it is for gr_run_op, which also words every error; of a fault in ckl itself `e` tells. */
 static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs,
-                    Tensor *const *in, int n, Tensor **out) {
+                    Tensor *const *in, int n, Tensor **out, GErr *e) {
   Operand o[MOST_OPERANDS];
   int64_t sizes[MOST_SIZES];
   Sizes z = {.n = sizes, .most = MOST_SIZES};
@@ -205,9 +205,8 @@ static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nat
     mem_pool_add(&s->mem, dense[i], (void (*)(void *))tn_unref);
   }
   RunCtx inner = *c;
-  GErr e;
   inner.env = z.n;
-  bool ok = native_run(s, &x->native, x->g, op_info[op].text, &inner, dense, out, &e, NULL);
+  bool ok = native_run(s, &x->native, x->g, op_info[op].text, &inner, dense, out, e, NULL);
   mem_pool_drain(&s->mem, mark);
   return ok;
 }
@@ -216,9 +215,14 @@ bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, 
                int nin, Tensor **out, int nout, GErr *e) {
   op_count_one(s, op);
   bool code = s->config.cpu != CPU_REFERENCE && !c->anomaly && large(s, op, in, nin);
-  if (code && by_code(s, c, op, attrs, nattrs, in, nin, out)) {
+  GErr fault = {.text = ""};
+  if (code && by_code(s, c, op, attrs, nattrs, in, nin, out, &fault)) {
     c->nodes_run++;
     return true;
+  }
+  if (fault.text[0] && fault.code == ERR_BUG) {
+    *e = fault;
+    return false;
   }
   return gr_run_op(c, s->dims, op, attrs, nattrs, in, nin, out, nout, e);
 }
