@@ -70,7 +70,9 @@ static bool bind_launch(Binder *w, const Step *s) {
   const Launch *l = &p->low.launches[s->launch];
   BoundLaunch *x = &w->b->launches[s->launch];
   Arena *a = &w->b->arena;
-  x->args = ARENA_ARRAY(a, int64_t, l->k->arg_count + 1u);
+  size_t bufs = l->k->buf_count;
+  x->args = ARENA_ARRAY(a, int64_t, l->k->arg_count + bufs + 1);
+  if (l->k->checked || w->f->j->config.walk) x->elements = ARENA_ARRAY(a, int64_t, bufs + 1);
   for (uint32_t i = 0; i < l->k->arg_count; i++) {
     x->args[i] = l->args[i].bits;
     if (l->args[i].kind == ARG_DIM && !value(w, l->args[i].dim, INT64_MIN, &x->args[i]))
@@ -84,13 +86,17 @@ static bool bind_launch(Binder *w, const Step *s) {
     Place at = {PLACE_ARENA, s->panel0 + u->panel};
     Where *to = &x->bufs[i];
     if (u->kind == USE_LOCAL) continue;
+    int64_t n = 1, d, each = (int64_t)dt_size((DType)l->k->bufs[i].dtype);
     if (!buf_is_panel(u, w->g->dims, w->env)) {
       at = p->place[plan_index(w->g, u->v)];
-      int64_t n = (int64_t)dt_size((DType)gr_type(w->g, u->v)->dtype), d;
       const Type *t = gr_type(w->g, u->v);
       for (int k = 0; k < t->rank; k++) n *= value(w, t->dim[k], 1, &d) ? d : 1;
-      x->bytes += n;
+      x->bytes += n * (int64_t)dt_size((DType)t->dtype);
+    } else if (!value(w, p->slots[at.index].count, 0, &n)) {
+      return false;
     }
+    if (x->elements) x->elements[i] = n;
+    x->args[l->k->arg_count + i] = n * each;
     switch ((PlaceKind)at.kind) {
     case PLACE_ARENA: *to = (Where){0, w->b->offset[at.index]}; break;
     case PLACE_INPUT: *to = (Where){inputs + at.index, 0}; break;

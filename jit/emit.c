@@ -630,6 +630,7 @@ static void straight(Emit *e, LVal v) {
 void emit_range(Emit *e, LVal first, LVal end) {
   const LIns *ins = e->k->ins;
   for (LVal v = first; v < end && !e->failed; v++) {
+    e->now = v;
     switch (ins[v].op) {
       case LP_PAR:
       case LP_FOR: turns(e, v); break;
@@ -735,6 +736,7 @@ static LLVMValueRef emit_turns(Emit *e) {
   LLVMBuildBr(B, start);
   LLVMPositionBuilderAtEnd(B, start);
   LLVMBuildStore(B, emit_i32(e, 0), e->fail);
+  if (e->bytes) emit_check_begin(e, LLVMGetParam(e->fn, n));
   LVal top = 0;
   while (k->ins[top].op != LP_PAR) top++;
   e->width = 1;
@@ -745,6 +747,7 @@ static LLVMValueRef emit_turns(Emit *e) {
   emit_range(e, top + 1, k->ins[top].match);
   emit_loop_end(e, &l);
   LLVMBuildBr(B, e->leave);
+  if (e->bytes) emit_check_end(e);
   LLVMPositionBuilderAtEnd(B, e->leave);
   LLVMBasicBlockRef tell = emit_new_block(e, "tell"), end = emit_new_block(e, "return");
   LLVMValueRef failed = LLVMBuildLoad2(B, i32, e->fail, "");
@@ -880,7 +883,9 @@ bool emit_module(Emit *em, const char *triple, const char *cpu, EmitMake *make, 
   e.val = calloc(k->count + 1, sizeof *e.val);
   e.buf = calloc(k->buf_count + 1, sizeof *e.buf);
   e.arg = calloc(k->arg_count + 1, sizeof *e.arg);
-  if (!e.val || !e.buf || !e.arg) emit_fail(&e, "out of memory");
+  bool checked = k->checked && !e.gpu;
+  if (checked) e.bytes = calloc(k->buf_count + 1, sizeof *e.bytes);
+  if (!e.val || !e.buf || !e.arg || (checked && !e.bytes)) emit_fail(&e, "out of memory");
   e.ctx = LLVMContextCreate();
   LLVMContextSetDiagnosticHandler(e.ctx, diagnose, &e);
   e.mod = LLVMModuleCreateWithNameInContext("kernel", e.ctx);
@@ -901,6 +906,7 @@ bool emit_module(Emit *em, const char *triple, const char *cpu, EmitMake *make, 
   free(e.val);
   free(e.buf);
   free(e.arg);
+  free(e.bytes);
   if (e.failed) {
     free(*out);
     *out = NULL;

@@ -55,6 +55,10 @@ typedef struct Emit {
   LLVMValueRef *buf;          /* per buffer: its pointer */
   LLVMValueRef *arg;          /* per argument: its i64, loaded at entry */
   LLVMValueRef status, fail;  /* KStatus *; alloca of i32, stored to it at the end */
+  LLVMValueRef *bytes;        /* per buffer, of a kernel that is checked; else NULL */
+  LLVMBasicBlockRef outside;  /* jump here after an address was outside; allocas of what is told */
+  LLVMValueRef fault_at, fault_site;
+  LVal now;                   /* the instruction under construction */
   One *val;                   /* per instruction */
   int width;                  /* 1 or EMIT_LANES */
   LLVMValueRef lane0;         /* of the latest loop over lanes: a multiple of EMIT_LANES */
@@ -178,6 +182,13 @@ One emit_random(Emit *e, LVal v); /* LP_UNIFORM .. LP_PHILOX */
 LLVMValueRef emit_gpu_thread(Emit *e); /* number of the thread in its block, i64 */
 /* x of the thread whose number differs by bit `by` (1 .. 8), among threads 0 .. 15. */
 LLVMValueRef emit_gpu_exchange(Emit *e, LLVMValueRef x, int by);
+
+/* -- emit_check.c: only where e->bytes. Begin: once the arguments, at `args`, are loaded. */
+void emit_check_begin(Emit *e, LLVMValueRef args);
+void emit_check_end(Emit *e);
+/* Leaves the kernel unless n elements from the pointer `at` on, or those at n pointers, are in the
+ * buffer: of lanes of the mask, where that is not NULL. */
+void emit_within(Emit *e, int buf, LLVMValueRef at, int n, LLVMValueRef mask);
 
 /* -- emit_turn.c: an LP_FOR at width 1 that transposes; false: it is another one. */
 bool emit_turned(Emit *e, LVal v);

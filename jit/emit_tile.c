@@ -46,14 +46,17 @@ static LLVMValueRef at(Tile *t, LLVMValueRef p, LLVMValueRef index) {
   return LLVMBuildGEP2(t->e->b, t->scalar, p, &index, 1, "");
 }
 
-static LLVMValueRef load(Tile *t, LLVMTypeRef type, LLVMValueRef p) {
+/* n elements from a pointer into the buffer on. */
+static LLVMValueRef load(Tile *t, int buf, LLVMTypeRef type, int n, LLVMValueRef p) {
+  if (t->e->bytes) emit_within(t->e, buf, p, n, NULL);
   LLVMValueRef x = LLVMBuildLoad2(t->e->b, type, p, "");
   LLVMSetAlignment(x, (unsigned)dt_size(t->dt));
   return x;
 }
 
-static LLVMValueRef load_b(Tile *t, LLVMValueRef p, LLVMValueRef mask) {
-  if (!mask || t->vl == 1) return load(t, t->vec, p);
+static LLVMValueRef load_row(Tile *t, int buf, LLVMValueRef p, LLVMValueRef mask) {
+  if (!mask || t->vl == 1) return load(t, buf, t->vec, t->vl, p);
+  if (t->e->bytes) emit_within(t->e, buf, p, t->vl, mask);
   return emit_load_masked(t->e, t->dt, p, emit_i64(t->e, 0), mask, t->vl);
 }
 
@@ -85,12 +88,15 @@ static LLVMValueRef row_of(Tile *t, const Rows *r, int i) {
 /* One k: rows of A, a row of B at `pb`. */
 static void step(Tile *t, const Rows *r, LLVMValueRef pb, const LLVMValueRef *mask,
                  LLVMValueRef *acc) {
+  const LIns *in = &t->e->k->ins[t->v];
   LLVMValueRef b[16];
   for (int j = 0; j < t->nv; j++) {
-    b[j] = load_b(t, j ? at(t, pb, emit_i64(t->e, j * t->vl)) : pb, mask ? mask[j] : NULL);
+    LLVMValueRef p = j ? at(t, pb, emit_i64(t->e, j * t->vl)) : pb;
+    b[j] = load_row(t, in->buf_b, p, mask ? mask[j] : NULL);
   }
   for (int i = 0; i < t->mr; i++) {
-    LLVMValueRef x = load(t, t->scalar, at(t, r->p[i / GROUP], r->offset[i % GROUP]));
+    LLVMValueRef p = at(t, r->p[i / GROUP], r->offset[i % GROUP]);
+    LLVMValueRef x = load(t, in->buf, t->scalar, 1, p);
     if (t->vl > 1) x = emit_splat(t->e, x, t->vl);
     for (int j = 0; j < t->nv; j++) {
       LLVMValueRef *c = &acc[i * t->nv + j];
@@ -191,6 +197,7 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
   Emit *e = t->e;
   LLVMBuilderRef b = e->b;
   LLVMValueRef mask[16], zero = LLVMConstNull(t->vec);
+  e->now = t->v;
   find_rows(t, edge, r);
   bool all = is_const(t->op[TILE_COLS]) && const_of(t->op[TILE_COLS]) == t->nr;
   const LLVMValueRef *masks = edge && !all ? mask : NULL;
@@ -211,10 +218,10 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
       if (!t->start) continue;
       LLVMValueRef from = mul(t, row_of(t, r, i), t->op[TILE_START_ROW]);
       LLVMValueRef p = at(t, at(t, t->start, from), emit_i64(e, j * t->vl));
-      *c = load_b(t, p, masks ? masks[j] : NULL);
+      *c = load_row(t, e->k->ins[t->v].buf_start, p, masks ? masks[j] : NULL);
     }
   LLVMValueRef depth = t->op[TILE_DEPTH], pb = t->b, zero_k = emit_i64(e, 0);
-  int unroll = edge || e->level == ENG_X86_64 ? 1 : UNROLL;
+  int unroll = edge || e->level == ENG_X86_64 || e->bytes ? 1 : UNROLL;
   if (unroll > 1) {
     LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
     /* What lies behind a panel is mostly the next one; rows apart are not foreseen by the

@@ -146,10 +146,16 @@ static void block(Emit *e, void *ud, LLVMValueRef k) {
     emit_fail(e, "a transposing store at places that are not even");
     return;
   }
+  int buf = e->k->ins[t->store].buf;
+  e->now = t->store;
   for (int l = 0; l < EMIT_LANES; l++) {
     LLVMValueRef at = LLVMBuildMul(e->b, to.step, emit_i64(e, l), "");
-    emit_store_n(e, dt, e->buf[e->k->ins[t->store].buf], LLVMBuildAdd(e->b, to.v, at, ""), row[l],
-                 EMIT_LANES);
+    at = LLVMBuildAdd(e->b, to.v, at, "");
+    if (e->bytes) {
+      LLVMValueRef p = LLVMBuildGEP2(e->b, emit_mem_type(e, dt), e->buf[buf], &at, 1, "");
+      emit_within(e, buf, p, EMIT_LANES, NULL);
+    }
+    emit_store_n(e, dt, e->buf[buf], at, row[l], EMIT_LANES);
   }
 }
 

@@ -363,21 +363,32 @@ static int64_t known_step(One x) {
   return x.kind == ONE_LINEAR && LLVMIsAConstantInt(x.step) ? LLVMConstIntGetSExtValue(x.step) : 0;
 }
 
+/* `index`: of the first of n elements, or n of them. */
+static void within(Emit *e, int buf, LLVMValueRef index, int n, LLVMValueRef mask) {
+  DType dt = (DType)e->k->bufs[buf].dtype;
+  if (e->bytes) emit_within(e, buf, place(e, dt, e->buf[buf], index), n, mask);
+}
+
 One emit_load(Emit *e, int buf, One index) {
   DType dt = (DType)e->k->bufs[buf].dtype;
   LLVMValueRef base = e->buf[buf], mask = e->mask;
-  if (index.kind == ONE_UNIFORM) return one_uniform(emit_load_n(e, dt, base, index.v, 1));
+  if (index.kind == ONE_UNIFORM) {
+    within(e, buf, index.v, 1, NULL);
+    return one_uniform(emit_load_n(e, dt, base, index.v, 1));
+  }
   int64_t step = known_step(index);
   if (step == 1 || step == -1) {
     LLVMValueRef at = index.v, x;
     if (step < 0) at = LLVMBuildSub(B, at, emit_i64(e, EMIT_LANES - 1), "");
     if (mask && step < 0) mask = backwards(e, mask);
+    within(e, buf, at, EMIT_LANES, mask);
     x = mask ? emit_load_masked(e, dt, base, at, mask, EMIT_LANES)
              : emit_load_n(e, dt, base, at, EMIT_LANES);
     return one_vector(step < 0 ? backwards(e, x) : x);
   }
   LLVMTypeRef t = LLVMVectorType(emit_mem_type(e, dt), EMIT_LANES);
   LLVMValueRef places = emit_vector(e, index);
+  within(e, buf, places, EMIT_LANES, mask);
   if (mask && !has_masked(e, dt, true)) {
     return one_vector(from_mem(e, dt, load_lanes(e, dt, base, places, mask)));
   }
@@ -391,6 +402,7 @@ void emit_store(Emit *e, int buf, One index, One x) {
   DType dt = (DType)e->k->bufs[buf].dtype;
   LLVMValueRef base = e->buf[buf], mask = e->mask;
   if (e->width == 1 || (index.kind == ONE_UNIFORM && x.kind == ONE_UNIFORM)) {
+    within(e, buf, index.v, 1, NULL);
     emit_store_n(e, dt, base, index.v, x.v, 1);
     return;
   }
@@ -403,12 +415,14 @@ void emit_store(Emit *e, int buf, One index, One x) {
       v = backwards(e, v);
       if (mask) mask = backwards(e, mask);
     }
+    within(e, buf, at, EMIT_LANES, mask);
     if (mask) emit_store_masked(e, dt, base, at, v, mask, EMIT_LANES);
     else emit_store_n(e, dt, base, at, v, EMIT_LANES);
     return;
   }
   LLVMTypeRef t = LLVMVectorType(emit_mem_type(e, dt), EMIT_LANES);
   LLVMValueRef places = emit_vector(e, index);
+  within(e, buf, places, EMIT_LANES, mask);
   v = to_mem(e, dt, v);
   if (mask && !has_masked(e, dt, true)) {
     store_lanes(e, dt, base, places, v, mask);

@@ -498,6 +498,23 @@ KernelFn eng_code(const EngKernel *k) {
   return k->code.entry;
 }
 
+void eng_words(Engine *g, const Kernel *k, LVal v, char name[20], char line[120]) {
+  ArenaMark mark = arena_mark(&g->arena);
+  Buf text = {0};
+  buf_init_arena(&text, &g->arena);
+  lp_print(&text, k);
+  snprintf(name, 20, "%016llx", (unsigned long long)XXH3_64bits(text.s, text.n));
+  const char *p = text.s, *end = text.s + text.n;
+  for (size_t i = 0; i < 1 + k->buf_count + v && p < end; i++) {
+    const char *next = memchr(p, '\n', (size_t)(end - p));
+    p = next ? next + 1 : end;
+  }
+  while (p < end && *p == ' ') p++;
+  const char *stop = memchr(p, '\n', (size_t)(end - p));
+  snprintf(line, 120, "%.*s", (int)((stop ? stop : end) - p), p);
+  arena_rewind(&g->arena, mark);
+}
+
 typedef struct Dump {
   Buf *out, text;
 } Dump;
@@ -600,6 +617,7 @@ bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_
              int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
   if (g->config.emulate) return emulated(g, f, buf, arg, turns, local_bytes, st, interrupt);
   g->status->failed = 0;
+  g->status->outside = 0;
   Run r = {f, buf, arg, g->status, g->scratch, g->scratch_each};
   if (turns <= 0) return !interrupt_asked(interrupt);
   if (work < turns) work = turns;
@@ -615,6 +633,11 @@ bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_
     }
   }
   if (g->status->failed) st->failed = 1;
+  if (g->status->outside) {
+    st->outside = g->status->outside;
+    st->outside_buf = g->status->outside_buf;
+    st->outside_at = g->status->outside_at;
+  }
   return all && !interrupt_asked(&g->status->stop);
 }
 

@@ -56,6 +56,9 @@ EngKernel *eng_known(Engine *g, const Kernel *k);
  * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e);
 KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
+/* What to call a kernel and one of its instructions in a message: the hash that the log tells, and
+ * its line of the text. */
+void eng_words(Engine *g, const Kernel *k, LVal v, char name[20], char line[120]);
 /* What the code generator makes of a kernel, as text: one of the CODEGEN_DUMP flags
  * (jit/codegen.h). False with `e`. Throws when out of memory. */
 bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);

@@ -7,6 +7,7 @@
  * that reads them.
  * Invariant: nothing of the arena leaves; the pool gives everything back when an effect throws.
  */
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -232,46 +233,42 @@ static bool run_node(Exec *x, const Step *s) {
   return ok;
 }
 
-/* Elements of each buffer of a kernel; local ones are 0. */
-static bool buffer_sizes(const Exec *x, const Step *s, int64_t *elements) {
-  const Plan *p = x->f->plan;
-  const Launch *l = &p->low.launches[s->launch];
-  for (size_t i = 0; i < l->k->buf_count; i++) {
-    const BufUse *u = &l->bufs[i];
-    int64_t dim[CKL_MAX_RANK];
-    elements[i] = 0;
-    if (u->kind == USE_LOCAL) continue;
-    if (!buf_is_panel(u, p->g->dims, x->c->env)) {
-      if (!value_dims(x, u->v, dim)) return false;
-      elements[i] = tn_product(gr_type(p->g, u->v)->rank, dim);
-    } else {
-      Dim n = p->slots[s->panel0 + u->panel].count;
-      if (!dim_eval(p->g->dims, n, x->c->env, NULL, &elements[i])) return false;
-    }
-  }
-  return true;
-}
-
 /* Without machine code; a few turns at a time, so that it can be stopped. Every access is
  * checked. */
-static bool walk(Exec *x, const Step *s, const Kernel *k, const BoundLaunch *l, KStatus *st) {
+static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   Mem *m = x->c->mem;
-  size_t bytes = (k->buf_count + 1) * sizeof(int64_t);
-  int64_t *elements = mem_try(m, NULL, 0, bytes);
   Err e = {0};
-  if (!elements) return no_memory(x);
-  bool ok = buffer_sizes(x, s, elements) || gerr_set(x->e, ERR_BUG, -1, "a buffer without size");
+  bool ok = true;
   for (int64_t lo = 0; lo < l->turns && !st->failed && ok;) {
     int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
     if (interrupt_asked(x->c->interrupt)) ok = stopped(x);
-    else if (!lp_run_within(m, k, x->f->bufs, elements, l->args, lo, hi, st, &e)) {
+    else if (!lp_run_within(m, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e)) {
       ok = e.nomem ? no_memory(x)
                    : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
     }
     lo = hi;
   }
-  mem_free(m, elements, bytes);
   return ok;
+}
+
+/* The place in the program of what a step computes, for the words of an error. */
+static void place_of(Exec *x, const Step *s) {
+  const Plan *p = x->f->plan;
+  *x->at = p->g->provs[p->g->nodes[p->groups.items[s->group].root].prov];
+}
+
+/* Machine code that is checked would have left a buffer. */
+static bool left_buffer(Exec *x, const Step *s, const BoundLaunch *l, const KStatus *st) {
+  const Kernel *k = x->f->plan->low.launches[s->launch].k;
+  const LBuf *b = &k->bufs[st->outside_buf];
+  int64_t at = st->outside_at / (int64_t)dt_size((DType)b->dtype);
+  char name[20], line[120], size[40] = "local";
+  if (b->kind != LB_LOCAL)
+    snprintf(size, sizeof size, "of %lld elements", (long long)l->elements[st->outside_buf]);
+  eng_words(x->f->j->engine, k, (LVal)(st->outside - 1), name, line);
+  place_of(x, s);
+  return gerr_set(x->e, ERR_BUG, -1, "kernel %s would leave b%d (%s) at element %lld: `%s`", name,
+                  (int)st->outside_buf, size, (long long)at, line);
 }
 
 static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
@@ -282,10 +279,16 @@ static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
     f->bufs[i] = (char *)f->root[l->bufs[i].root] + l->bufs[i].offset;
   }
   f->j->count.kernels++;
-  if (!f->j->engine) return walk(x, s, k, l, st);
-  return eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->turns, l->work,
-                 l->local_bytes, st, x->c->interrupt) ||
-         stopped(x);
+  if (!f->j->engine) {
+    bool ok = walk(x, k, l, st);
+    if (!ok && x->e->code == ERR_BUG) place_of(x, s);
+    return ok;
+  }
+  if (!eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->turns, l->work,
+               l->local_bytes, st, x->c->interrupt)) {
+    return stopped(x);
+  }
+  return !st->outside || left_buffer(x, s, l, st);
 }
 
 /* Releases what a run holds, however it ends. */
@@ -475,7 +478,7 @@ typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
 static Outcome run_steps(Exec *x, Tensor **out) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
-  KStatus st = {0, 0};
+  KStatus st = {0};
   memset(f->gone, 0, p->g->input_count);
   if (!prepare(x)) return RUN_NO_ROOM;
   if (f->j->config.check) memset(x->arena, POISON, (size_t)x->b->arena_bytes);

@@ -168,6 +168,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   arena_free(&f->temp);
   size_t widest = 0;
   for (size_t i = 0; i < p->low.count; i++) {
+    p->low.launches[i].k->checked = j->config.addresses;
     if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;
   }
   f->bufs = ARENA_ARRAY(a, void *, widest + 1);

@@ -23,6 +23,9 @@ typedef struct JitConfig {
   /* To find faults: memory that holds nothing is filled with NaN between steps, and a run that
    * takes another number of bytes than jit_peak says is an error. */
   bool check;
+  /* And every address that machine code computes is tested against its buffer: other, slower code.
+   * Not in the emulator of a GPU. */
+  bool addresses;
 } JitConfig;
 
 /* What functions of a session share: the engine and the memory of their runs, kept between calls.

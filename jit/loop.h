@@ -143,6 +143,9 @@ typedef struct Kernel {
   LVal *operands; size_t operand_count, operand_cap;
   LBuf *bufs;     size_t buf_count, buf_cap;
   uint32_t arg_count;
+  /* Machine code of it tests every address before it goes there. Behind the arguments come the
+   * bytes of each buffer then (local ones have any number). */
+  bool checked;
   /* while it is built */
   uint32_t open[64];
   int open_count;
@@ -210,6 +213,10 @@ typedef struct KStatus {
   _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
                              evaluator for the message */
   Interrupt stop;         /* set from outside: long LP_FOR loops return early */
+  /* Of a kernel that is checked: 1 + the number of the instruction that was the first to leave its
+   * buffer, else 0; which buffer, and where in it, in bytes. The kernel returned early. */
+  int32_t outside, outside_buf;
+  int64_t outside_at;
 } KStatus;
 typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
                          KStatus *st);

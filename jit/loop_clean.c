@@ -205,7 +205,7 @@ static Kernel *needed(Arena *a, const Kernel *k) {
 
 Kernel *lp_copy(Arena *a, const Kernel *k) {
   Kernel *n = ARENA_NEW(a, Kernel);
-  *n = (Kernel){.arena = a, .arg_count = k->arg_count};
+  *n = (Kernel){.arena = a, .arg_count = k->arg_count, .checked = k->checked};
   n->count = n->cap = k->count;
   n->operand_count = n->operand_cap = k->operand_count;
   n->buf_count = n->buf_cap = k->buf_count;

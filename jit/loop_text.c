@@ -14,7 +14,7 @@
  * A line is an instruction: its number where it has a value, its name, its dtype, what its kind has
  * (immediate, buffers, reduction, tile), its operands. The number is that of the line among the
  * instructions. Floats are the shortest text of the f64 that reads back, so printing what was read
- * gives the same bytes.
+ * gives the same bytes. The first line of a kernel that is checked ends in `checked`.
  *
  * Reading takes any bytes. It checks what it needs to build the array; lp_verify checks the rest.
  * */
@@ -66,7 +66,7 @@ static bool untyped(LOp op) {
 }
 
 void lp_print(Buf *out, const Kernel *k) {
-  buf_printf(out, "loop 1 args %u\n", (unsigned)k->arg_count);
+  buf_printf(out, "loop 1 args %u%s\n", (unsigned)k->arg_count, k->checked ? " checked" : "");
   for (size_t i = 0; i < k->buf_count; i++) {
     const LBuf *b = &k->bufs[i];
     buf_printf(out, "b%u %s %s", (unsigned)i, lp_buf_name[b->kind], dtype_info[b->dtype].name);
@@ -294,7 +294,12 @@ Kernel *lp_read(Arena *a, const char *text, size_t n, Err *e) {
   Reader r = {.p = text, .end = text + n, .line = 1, .k = lp_new(a), .e = e};
   int64_t args;
   if (!expect(&r, "loop") || !expect(&r, "1") || !expect(&r, "args")) return NULL;
-  if (!number(&r, word(&r), 0, LP_MAX_ARGS, &args) || !next_line(&r)) return NULL;
+  if (!number(&r, word(&r), 0, LP_MAX_ARGS, &args)) return NULL;
+  if (!at_line_end(&r)) {
+    if (!expect(&r, "checked")) return NULL;
+    r.k->checked = true;
+  }
+  if (!next_line(&r)) return NULL;
   r.k->arg_count = (uint32_t)args;
   while (r.p < r.end) {
     Word w = word(&r);

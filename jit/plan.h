@@ -122,7 +122,8 @@ typedef struct Where { /* a buffer of a launch: root 0 is the arena, then inputs
 
 typedef struct BoundLaunch {
   Where *bufs;
-  int64_t *args;
+  int64_t *args;     /* of a checked kernel with the bytes of its buffers */
+  int64_t *elements; /* of each buffer, local ones apart; NULL unless somebody checks */
   int64_t turns, work, local_bytes, bytes;
 } BoundLaunch;
 

@@ -99,11 +99,18 @@ static const char *unless_empty(const char *path) {
   return path && *path ? path : NULL;
 }
 
+/* Whether a variable of the environment is set, and not 0. */
+static bool wanted(const char *name) {
+  const char *value = getenv(name);
+  return value && *value && strcmp(value, "0") != 0;
+}
+
 static Jit *open_jit(Session *s) {
   if (s->jit) return s->jit;
   JitConfig c = {.walk = s->config.cpu == CPU_LOOPS,
                  .profile = s->config.profile,
-                 .check = s->mem.check};
+                 .check = s->mem.check,
+                 .addresses = wanted("CKL_CHECK_ADDRESS") && s->config.cpu != CPU_EMULATOR};
   EngConfig *g = &c.engine;
   *g = (EngConfig){.level = (EngLevel)s->config.level,
                    .threads = s->config.threads,

@@ -38,6 +38,11 @@ for how in abort fatal garbage; do
   run CKL_CODEGEN_TEST=$how
   tap_empty "$(same; [ "$(counter jit.generated)" = 0 ] || cat "$work/err")" "a code generator that fails ($how) does no harm"
 done
+printf '%s\n' 'let x = normal([20])' 'x *' '  3' 'let y = 1 + 1' 'print(y)' >"$work/astray.in"
+env CKL_CPU=native CKL_CACHE= CKL_KERNELS= CKL_CODEGEN_TEST=astray CKL_CHECK_ADDRESS=1 ./ckl repl <"$work/astray.in" >"$work/out" 2>&1
+tap_empty "$(grep -q '^error\[bug-1\]: kernel [0-9a-f]* would leave b1 (of 1 elements) at element 4096: `%4 = load f32 b1 %1` *repl:1:1' "$work/out" &&
+  grep -q '^ *1 | x \*' "$work/out" && grep -q '^2$' "$work/out" || cat "$work/out")" \
+  'where addresses are checked, one outside of its buffer is an error with its place, and the session goes on'
 cat >"$work/killed" <<'EOF'
 #!/bin/sh
 # a code generator that is killed soon after it was started

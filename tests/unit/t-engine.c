@@ -126,7 +126,7 @@ static bool works(Test *t, int n) {
   if (!k || !eng_wait(t->g, &k, 1, NULL, &t->e)) return false;
   int64_t got[4] = {0};
   void *buf[2] = {got, got};
-  KStatus st = {0, 0};
+  KStatus st = {0};
   if (!eng_run(t->g, eng_code(k), buf, NULL, 1, 1, 0, &st, NULL)) return false;
   t->f.nth = 0; /* what follows is the test's own memory */
   return got[0] == (int64_t)text_length(t, n) && got[1] == 22 && got[3] == 42;
@@ -510,7 +510,7 @@ static bool adds(Test *t, int n, int64_t count) {
   if (!k || !eng_wait(t->g, &k, 1, NULL, &t->e)) return false;
   for (int64_t i = 0; i < count; i++) in[i] = i * i;
   void *buf[2] = {in, out};
-  KStatus st = {0, 0};
+  KStatus st = {0};
   if (!eng_run(t->g, eng_code(k), buf, &count, count, 1000 * count, 0, &st, NULL)) return false;
   for (int64_t i = 0; i < count; i++)
     if (out[i] != i * i + 1000000 + n) return false;
@@ -614,7 +614,7 @@ static void t_run(int threads) {
   for (size_t w = 0; w < sizeof works_ / sizeof *works_; w++)
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
       Seen s = {0};
-      KStatus st = {0, 0};
+      KStatus st = {0};
       void *buf[1] = {&s};
 #if defined(__x86_64__)
       unsigned before = _mm_getcsr();
@@ -630,7 +630,7 @@ static void t_run(int threads) {
     }
   Interrupt interrupt = 1;
   Seen s = {0};
-  KStatus st = {0, 0};
+  KStatus st = {0};
   void *buf[1] = {&s};
   check(!eng_run(t.g, look_around, buf, NULL, 100000, 1000000000, 0, &st, &interrupt));
   check(!eng_run(t.g, look_around, buf, NULL, 10, 10, 0, &st, &interrupt));
@@ -650,14 +650,14 @@ static void long_turn(void *const *buf, const int64_t *arg, int64_t lo, int64_t 
 
 static void t_stop(void) {
   Test t;
-  KStatus session = {0, 0};
+  KStatus session = {0};
   begin(&t, "");
   t.config.status = &session;
   start(&t);
   for (int round = 0; round < 2; round++) {
     int64_t turns = 0;
     void *buf[2] = {&turns, &session.stop};
-    KStatus st = {0, 0};
+    KStatus st = {0};
     int64_t work = round ? 100 : 1000000000;
     check(!eng_run(t.g, long_turn, buf, NULL, 1, work, 0, &st, NULL));
     check_int(turns, >=, 1000);

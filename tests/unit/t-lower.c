@@ -70,7 +70,7 @@ static bool launch(Case *c, const Launch *l, Tensor **panel)
   int64_t *n = ARENA_ARRAY(&arena, int64_t, k->buf_count + 1),
           *arg = ARENA_ARRAY(&arena, int64_t, k->arg_count + 1);
   Err e = {0};
-  KStatus st = {0, 0};
+  KStatus st = {0};
   if (!check_msg(lp_verify(k, &e), "%s: %s", c->name, e.text)) return show(c->name, k), false;
   for (size_t i = 0; i < k->buf_count; i++) {
     const BufUse *u = &l->bufs[i];
