@@ -490,6 +490,43 @@ static void move(Program *p) {
   }
 }
 
+/* (s - from + step - 1) // step of an axis: what from::step leaves of it. */
+static bool part_size(Size *s, long from, long step) {
+  Size r = *s;
+  for (int i = 0; i < RUNS; i++) r.n[i] = (s->n[i] - from + step - 1) / step;
+  int len = constant(s) ? snprintf(r.text, sizeof r.text, "%ld", r.n[0])
+                        : snprintf(r.text, sizeof r.text, "((%s + %ld) // %ld)", s->text,
+                                   step - 1 - from, step);
+  if (len >= (int)sizeof r.text) return false;
+  *s = r;
+  return true;
+}
+
+/* Slices with steps, from anywhere, of any axis or two, of what may be a slice itself; with what
+ * they leave out put back. */
+static void stride(Program *p) {
+  Var *x = pick(p, any_axes, NULL), r;
+  char text[200] = "";
+  if (!x) return;
+  r = *x;
+  int axis = below(p, x->rank), other = chance(p, 25) ? below(p, x->rank) : axis;
+  for (int i = 0; i < x->rank; i++) {
+    size_t n = strlen(text);
+    long from = 0, step = 1, most = least(&x->dim[i]) < 21 ? least(&x->dim[i]) : 21;
+    if ((i == axis || i == other) && most > 0) from = below(p, (int)most), step += below(p, 7);
+    if (step > 1 && !part_size(&r.dim[i], from, step)) return;
+    if (step == 1 && from && !add_size(&r.dim[i], -from)) return;
+    snprintf(text + n, sizeof text - n, i ? ", %ld::%ld" : "%ld::%ld", from, step);
+  }
+  switch (x->dt == BOOL ? 2 : below(p, 4)) {
+  case 0:
+    put(p, r, "%s[%s] * %s[%s]", x->name, text, x->name, text);
+    break;
+  case 1: put(p, r, "flip(%s, axis = %d)[%s]", x->name, axis, text); break;
+  default: put(p, r, "%s[%s]", x->name, text); break;
+  }
+}
+
 /* Reads and writes at positions that come from data. */
 static void positions(Program *p) {
   Var *x = pick(p, number_axes, NULL), *i = pick(p, any_i64, NULL), r;
@@ -773,7 +810,7 @@ void program_generate(Program *p, unsigned long long seed) {
       unary,     unary,    unary,    unary,    unary,    cast,   binary,    binary,   binary,
       binary,    binary,   choose,   reduce,   reduce,   reduce, argreduce, cumulate, normalise,
       normalise, contract, contract, contract, move,     move,   move,      move,     positions,
-      positions, make,     loop,     pictures, pictures, more,   more,
+      stride,    stride,   positions, make,     loop,     pictures, pictures, more,   more,
       rarer,     rarer,    rarer};
   memset(p, 0, sizeof *p);
   p->seed = p->rng = seed;

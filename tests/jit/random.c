@@ -6,7 +6,7 @@
  *
  * Modes: a value of ckl_config.cpu, as in `native@4` on so many threads; `script`, the same text as
  * a proc, on the reference evaluator, or as in `script:native@4`. Prints TAP; with RANDOM_SHOW in
- * the environment the programs too. */
+ * the environment the programs too. Every other session of ten programs checks addresses. */
 #include <ckl.h>
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 /* Modes that a run without words compares; the first one is right. */
 static const char *const default_modes[] = {"reference", "script", "loops"};
 
-enum { MODES = 8, CALLS = 3, PER_SESSION = 20 }; /* the third call has the sizes of the first */
+enum { MODES = 8, CALLS = 3, PER_SESSION = 10 }; /* the third call has the sizes of the first */
 enum { KEEP = 256 };                             /* results of one run with their gradients */
 
 static const int dt_bytes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
@@ -263,6 +263,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "use: random COUNT SEED [MODE...]\n");
     return 2;
   }
+  setvbuf(stdout, NULL, _IOLBF, 0); /* a mode may die */
   const char *mode[MODES];
   int modes = 0, failures = 0, tests = 0;
   long count = atol(argv[1]), wrong = 0, stopped = 0, ran = 0;
@@ -279,6 +280,7 @@ int main(int argc, char **argv) {
     program_generate(&p, seed + (unsigned long long)n);
     for (int m = 0; m < modes; m++) {
       if (n % PER_SESSION == 0) {
+        setenv("CKL_CHECK_ADDRESS", n / PER_SESSION % 2 ? "0" : "1", 1);
         ckl_close(s[m]);
         s[m] = open_mode(mode[m]);
       }

@@ -4,4 +4,4 @@
 if [ -z "${RANDOM_COUNT-}" ]; then RANDOM_CACHE=${RANDOM_CACHE-$XDG_CACHE_HOME/random}; fi
 export RANDOM_CACHE
 exec tests/jit/random "${RANDOM_COUNT:-50}" "${RANDOM_SEED:-1}" \
-  ${RANDOM_MODES:-reference script loops native}
+  ${RANDOM_MODES:-reference script loops native script:native}
