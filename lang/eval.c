@@ -72,9 +72,26 @@ static bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
   return true;
 }
 
+/* Whether a function of another file led to this one. */
+static bool called_from_outside(const Session *s) {
+  for (const Frame *f = s->frame; f; f = f->up)
+    if (f->module != s->frame->module) return true;
+  return false;
+}
+
+static _Noreturn void no_variable(Session *s, const Global *g, Span at) {
+  Diag *d = err(s, ERR_MODULE_VAR, at,
+                "`%s` is a top-level variable, which a file that is used does not have", g->name);
+  dg_label(&s->diags, d, g->span, "declared here");
+  dg_help(&s->diags, d,
+          "pass it as an argument; a `let` of a constant expression is a declaration");
+  raise_(s);
+}
+
 Value global_value(Session *s, Global *g, Span at) {
   switch (g->kind) {
   case G_VALUE:
+    if (!g->is_set && g->module != s->main && called_from_outside(s)) no_variable(s, g, at);
     if (!g->is_set && s->frame->fn && s->stage && s->stage->unit && s->stage->unit->check)
       return (Value){.tag = V_UNKNOWN}; /* functions are checked before the file runs */
     if (!g->is_set) {

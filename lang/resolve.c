@@ -319,14 +319,8 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
     }
     bool by_name = false; /* in a named function: compiled, or a proc */
     for (p = r->place; p; p = p->up) by_name |= p->kind == P_FN;
-    if (r->m != s->main && by_name && r->place->code && !constant) {
-      Diag *d = err(s, ERR_MODULE_VAR, at,
-                    "`%s` is a top-level variable, which a file that is used does not have", name);
-      dg_label(&s->diags, d, t->span, "declared here");
-      dg_help(&s->diags, d,
-              "pass it as an argument; a `let` of a constant expression is a declaration");
-      return;
-    }
+    if (r->m != s->main && by_name && r->place->code && !constant)
+      return; /* an error of who calls it: global_value */
     if (t->is_var && r->place->code && by_name) {
       Diag *d = err(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
       dg_label(&s->diags, d, t->span, "declared here");
