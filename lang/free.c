@@ -66,6 +66,19 @@ static void walk_fn(Free *f, const Fn *fn) {
   f->bound_count = mark;
 }
 
+/* Words of a `wrap` are names: `with_params net tree`, a function with its arguments. */
+static void walk_words(Free *f, NodeList clauses) {
+  for (uint32_t i = 0; i < clauses.count; i++) {
+    const Node *c = clauses.items[i];
+    if (c->kind != N_CLAUSE) continue;
+    if (c->clause.path.count) mention(f, c->clause.path.items[0].name);
+    for (uint32_t k = 0; k < c->clause.args.count; k++) {
+      const Node *a = c->clause.args.items[k];
+      if (a->kind == N_WORD && a->path.count) mention(f, a->path.items[0].name);
+    }
+  }
+}
+
 static void walk(Free *f, Node *n) {
   stack_check();
   if (!n) return;
@@ -103,6 +116,10 @@ static void walk(Free *f, Node *n) {
     walk(f, n->assign.value);
     walk(f, n->assign.target);
     return;
+  case N_WRAP:
+    walk_words(f, n->region.clauses);
+    ast_children(n, visit, f);
+    break;
   default: ast_children(n, visit, f); break;
   }
   f->bound_count = mark;
