@@ -85,7 +85,9 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     State *st = unit_state(s, x.u.p, NULL);
     if (!st) fail(s, ERR_BUG, w->at, "a param reached code without being an argument");
     if (s->stage->level > 1)
-      fail(s, ERR_NOT_YET, w->at, "not yet: a gradient by params inside a comprehension");
+      fail_help(s, ERR_NOT_YET, w->at,
+                "one by one in script: `for i in 0..n { gs = push(gs, grad(..)) }`",
+                "not yet: a gradient by params inside a comprehension");
     size_t first = w->count;
     for (size_t i = 0; i < st->version_count; i++) wrt_push(w, st->versions[i], first);
     return x;
