@@ -560,6 +560,13 @@ void ps_complain(Parser *ps, Tok t) {
   if (unclosed_bracket(ps, t) || comment_slip(ps, t) || foreign_word(ps, t) ||
       body_missing(ps, t) || after_operand(ps, t) || small_slip(ps, t))
     return;
+  if (t.kind == TK_EQ && (ps->prev2.kind == TK_PARAM || ps->prev2.kind == TK_BUFFER)) {
+    bool param = ps->prev2.kind == TK_PARAM;
+    say(ps, ERR_SYNTAX, t.lo, t.hi,
+        param ? "a param is declared with its type" : "a buffer is declared with its type",
+        param ? "`param w: f32[n, m] = e`" : "`buffer b: f32[n] = e`, or `buffer b: int = 0`");
+    return;
+  }
   Buf a, b;
   buf_init_arena(&a, ps->c->arena);
   buf_init_arena(&b, ps->c->arena);
