@@ -127,7 +127,7 @@ static size_t need_of(Session *s, Hosts *h, bool inst, const void *what, Span at
 }
 
 static size_t host_add(Session *s, Hosts *h, Host host) {
-  h->inside += !host.later;
+  h->inside++;
   h->items = grown(s, h->items, h->count, &h->cap, sizeof *h->items);
   host.modes = s->modes;
   value_retain(host.shape);
@@ -342,8 +342,9 @@ static int64_t view_now(Session *s, Hosts *h, Group *g) {
   written += vars.count;
   if (!written || u->check) return 0;
   h->views = grown(s, h->views, h->view_count, &h->view_cap, sizeof *h->views);
+  HostWrite *items = mem_need(&s->mem, NULL, 0, written * sizeof *items);
   HostView *v = &h->views[h->view_count++];
-  *v = (HostView){.items = mem_need(&s->mem, NULL, 0, written * sizeof(HostWrite)), .cap = written};
+  *v = (HostView){.items = items, .cap = written};
   for (size_t i = 0; i < u->state_count; i++) {
     const State *st = &u->states[i];
     if (!st->written) continue;
@@ -421,9 +422,13 @@ static Val function_node(Session *s, OpCode op, HostKind kind, Value x, Value f,
   group_add(&g, stage_lift(s, x, at).u.v);
   if (!s->stage->unit->check) host.shape = captured(&g, h, f, 1, &host.self);
   size_t leaf = kind == HOST_GRAD ? from_outside(s, g.vals[0]) : SIZE_MAX;
-  if (leaf != SIZE_MAX) host.later = later_of(s, leaf, &g);
-  Val r = host_node(s, op, &g, 1, host_add(s, h, host), text);
-  if (host.later) host.later->node = r.node;
+  size_t k = host_add(s, h, host);
+  if (leaf != SIZE_MAX) {
+    h->items[k].later = later_of(s, leaf, &g);
+    h->inside--;
+  }
+  Val r = host_node(s, op, &g, 1, k, text);
+  if (leaf != SIZE_MAX) h->items[k].later->node = r.node;
   return r;
 }
 
@@ -595,7 +600,7 @@ static Value filled_fn(const HostRun *r, const Host *h, const Value *vals) {
 /* What a function of the program sees while it runs. What was there before is kept. */
 typedef struct Shown {
   Session *s;
-  size_t count;
+  size_t count, most;
   struct ShownWrite {
     Global *var;
     Param *p; /* neither: a field */
@@ -623,7 +628,7 @@ static void hide(void *p) {
     exchange(&w->items[i]);
     value_release(w->items[i].v);
   }
-  mem_free(&w->s->mem, w, sizeof *w + w->count * sizeof *w->items);
+  mem_free(&w->s->mem, w, sizeof *w + w->most * sizeof *w->items);
 }
 
 /* Until the pool is drained. */
@@ -637,7 +642,8 @@ static void show(const HostRun *r, const HostView *view, const Value *vals) {
       now[i] = tensor_value(s, tn_ref(now[i].u.t->t));
   }
   Shown *w = mem_need(&s->mem, NULL, 0, bytes);
-  *w = (Shown){.s = s, .count = view->count};
+  *w = (Shown){.s = s, .most = view->count};
+  mem_pool_add(&s->mem, w, hide);
   for (size_t i = 0; i < view->count; i++) {
     const HostWrite *x = &view->items[i];
     w->items[i] = (struct ShownWrite){.var = x->var, .field = x->field, .v = now[i]};
@@ -646,9 +652,8 @@ static void show(const HostRun *r, const HostView *view, const Value *vals) {
     else if (!x->var)
       w->items[i].p = r->refs[x->need].u.p;
     value_retain(now[i]);
-    exchange(&w->items[i]);
+    exchange(&w->items[w->count++]);
   }
-  mem_pool_add(&s->mem, w, hide);
 }
 
 bool host_registers(const Hosts *h, size_t leaf) {
