@@ -14,6 +14,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifndef SHT_X86_64_UNWIND /* of the psABI; not every C library has it */
+#define SHT_X86_64_UNWIND 0x70000001
+#endif
+
 enum { PAGE = 4096, MOST_SECTIONS = 1024, MOST_BYTES = 1 << 28 };
 
 typedef struct Load {

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "jit/worker.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,6 +17,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -105,6 +107,32 @@ static void answer_error(Workers *w, WorkItem *x, const char *text) {
 
 /* ---- processes ----------------------------------------------------------------------------- */
 
+/* The child closes every descriptor from 3 on. */
+static int close_others(posix_spawn_file_actions_t *files) {
+#ifdef HAVE_POSIX_SPAWN_FILE_ACTIONS_ADDCLOSEFROM_NP
+  return posix_spawn_file_actions_addclosefrom_np(files, 3);
+#else
+  DIR *open_ones = opendir("/proc/self/fd");
+  int error = 0;
+  for (struct dirent *d; open_ones && !error && (d = readdir(open_ones));) {
+    int fd = atoi(d->d_name);
+    if (fd >= 3 && fd != dirfd(open_ones))
+      error = posix_spawn_file_actions_addclose(files, fd);
+  }
+  if (open_ones) closedir(open_ones);
+  return error;
+#endif
+}
+
+static const char *signal_name(int signo) {
+#ifdef HAVE_SIGABBREV_NP
+  const char *name = sigabbrev_np(signo);
+#else
+  const char *name = strsignal(signo);
+#endif
+  return name ? name : "?";
+}
+
 /* The child has the socket as its standard input and nothing else of ours. It is in a process
  * group of its own, so that Ctrl-C on the terminal is the session's alone. 0, or an errno. */
 static int spawn(const char *path, int fd, pid_t *pid) {
@@ -120,7 +148,7 @@ static int spawn(const char *path, int fd, pid_t *pid) {
   if (!error) {
     error = posix_spawn_file_actions_adddup2(&files, fd, 0);
     if (!error) error = posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-    if (!error) error = posix_spawn_file_actions_addclosefrom_np(&files, 3);
+    if (!error) error = close_others(&files);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
     posix_spawnattr_setpgroup(&attr, 0);
@@ -198,7 +226,7 @@ static int stop(Workers *w, Process *p, int milliseconds) {
 static void describe(char *text, size_t n, int status) {
   if (status >= 0 && WIFSIGNALED(status))
     snprintf(text, n, "the code generator was ended by signal %d (%s)", WTERMSIG(status),
-             sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
+             signal_name(WTERMSIG(status)));
   else if (status >= 0 && WIFEXITED(status))
     snprintf(text, n, "the code generator ended with status %d in the middle", WEXITSTATUS(status));
   else
