@@ -375,12 +375,12 @@ static APART Value eval_record(Session *s, Node *e) {
   size_t n = e->list.count;
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+  Map seen = {.arena = &s->scratch};
   for (size_t i = 0; i < n; i++) {
     Node *a = e->list.items[i];
     names[i] = a->arg.name.name;
-    for (size_t k = 0; k < i; k++)
-      if (names[k] == names[i])
-        fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
+    if (map_add(&seen, map_key(names[i]), i) != MAP_NONE)
+      fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
     items[i] = made_definite(s, eval(s, a->arg.value), a->span);
   }
   return record_value(s, n, names, items);
@@ -404,14 +404,14 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
   case V_UNKNOWN: return x;
   case V_MODULE: {
     Module *m = x.u.module;
-    for (size_t i = 0; i < m->global_count; i++)
-      if (m->globals[i].name == f && m->globals[i].module == m) {
-        if (f[0] == '_') fail(s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
-        if (m->globals[i].kind == G_VALUE && !m->globals[i].is_const)
-          fail(s, ERR_MODULE_VAR, at,
-               "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
-        return global_value(s, &m->globals[i], at);
-      }
+    Global *g = global_own(m, f);
+    if (g && g->module == m) {
+      if (f[0] == '_') fail(s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
+      if (g->kind == G_VALUE && !g->is_const)
+        fail(s, ERR_MODULE_VAR, at,
+             "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
+      return global_value(s, g, at);
+    }
     if (visible_anyway(s, m, f, &v)) return v;
     fail(s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
   }
@@ -467,18 +467,15 @@ Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_spa
     a.v[k] = *receiver;
     a.spans[k++] = receiver_span;
   }
-  bool named = false;
+  Map seen = {.arena = &s->scratch};
   for (uint32_t i = 0; i < l->count; i++) {
     Node *x = l->items[i];
     a.names[k] = x->arg.name.name;
     a.spans[k] = x->span;
-    if (a.names[k])
-      named = true;
-    else if (named)
+    if (!a.names[k] && seen.count)
       fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
-    for (size_t j = 0; j < k; j++)
-      if (a.names[k] && a.names[j] == a.names[k])
-        fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
+    if (a.names[k] && map_add(&seen, map_key(a.names[k]), i) != MAP_NONE)
+      fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
     a.v[k++] = eval(s, x->arg.value);
   }
   return a;

@@ -11,6 +11,7 @@
 #include "lang/value.h"
 #include "runtime/door.h"
 #include "runtime/stack.h"
+#include "runtime/map.h"
 
 /* ---- modules */
 typedef struct Global {
@@ -31,6 +32,7 @@ struct Module {
   uint32_t file;
   Node *ast;
   Global *globals;  size_t global_count, global_cap; /* in the session's arena */
+  Map by_name;      /* places in them */
   Module **uses;    /* brought whole are G_MODULE globals; this is the list for cycles */
   bool loading, declared;
 };
@@ -271,6 +273,7 @@ Module *module_load_file(Session *s, const Door *door, const char *path, Span at
 Module *module_embedded(Session *s, const char *name, Span at);
 void module_declare(Session *s, Module *m); /* declarations of its tree, `use`s resolved */
 Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */
+Global *global_own(const Module *m, Name name);        /* file and use */
 /* embedded modules: prelude and builtins */
 bool visible_anyway(Session *s, const Module *m, Name name, Value *v);
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);

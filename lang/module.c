@@ -81,21 +81,22 @@ void module_sites(Session *s, Module *m, Node *item, uint64_t *ordinal) {
 
 /* ---- globals */
 
-static Global *own_global(Module *m, Name name) {
-  for (size_t i = 0; i < m->global_count; i++)
-    if (m->globals[i].name == name) return &m->globals[i];
-  return NULL;
+Global *global_own(const Module *m, Name name) {
+  ptrdiff_t i = map_get(&m->by_name, map_key(name));
+  return i == MAP_NONE ? NULL : &m->globals[i];
 }
 
 Global *global_find(Session *s, Module *m, Name name) {
-  Global *g = own_global(m, name);
+  Global *g = global_own(m, name);
   if (g || m == s->prelude || !s->prelude) return g;
-  return own_global(s->prelude, name);
+  return global_own(s->prelude, name);
 }
 
 static Global *add_global(Session *s, Module *m, Name name, Span at) {
   Global g = {.name = name, .module = m, .span = at, .v = v_unit()};
+  m->by_name.arena = &s->perm;
   VEC_PUSH(&s->perm, m->globals, m->global_count, m->global_cap, g);
+  map_set(&m->by_name, map_key(name), m->global_count - 1);
   return &m->globals[m->global_count - 1];
 }
 
@@ -111,7 +112,7 @@ static void want_free(Session *s, Name name, Span at) {
 
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at) {
   want_free(s, name, at);
-  Global *g = own_global(m, name);
+  Global *g = global_own(m, name);
   if (!g) g = add_global(s, m, name, at);
   if (g->kind != G_VALUE) g->kind = G_VALUE;
   value_set(&g->v, v);
@@ -138,7 +139,7 @@ static _Noreturn void stands_twice(Session *s, const Module *m, const Global *g,
  * per file. */
 static Global *declare(Session *s, Module *m, const Word *w, bool use, bool repl) {
   want_free(s, w->name, w->span);
-  Global *g = own_global(m, w->name);
+  Global *g = global_own(m, w->name);
   if (g && !repl) stands_twice(s, m, g, w, use);
   if (!g) g = add_global(s, m, w->name, w->span);
   if (g->kind == G_MODEL && g->v.tag == V_MODEL) g->v.u.model->old = true;
@@ -161,7 +162,7 @@ static bool constant_expr(Session *s, Module *m, const Node *e) {
     return ast_plain_text(e, &n) != NULL;
   }
   case N_NAME: {
-    Global *g = own_global(m, e->name);
+    Global *g = global_own(m, e->name);
     return (g && g->kind == G_VALUE && g->is_const) || name_is_fixed(e->name);
   }
   case N_UNARY: return constant_expr(s, m, e->unary.operand);
@@ -287,7 +288,7 @@ static Module *used_module(Session *s, Module *m, Node *u) {
  * `data.split`. */
 bool visible_anyway(Session *s, const Module *m, Name name, Value *v) {
   if (m->path) return false;
-  Global *g = s->prelude ? own_global(s->prelude, name) : NULL;
+  Global *g = s->prelude ? global_own(s->prelude, name) : NULL;
   const Builtin *b = g ? NULL : builtin_find(s, name);
   if (name[0] == '_' || (!g && (!b || !b->fn))) return false;
   if (v) *v = g ? g->v : (Value){.tag = V_BUILTIN, .u.builtin = b};
@@ -312,7 +313,7 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
   }
   for (uint32_t i = 0; i < u->use.names.count; i++) {
     Word *w = &u->use.names.items[i];
-    Global *h = own_global(src, w->name);
+    Global *h = global_own(src, w->name);
     if (w->name[0] == '_')
       fail(s, ERR_PRIVATE, w->span, "`%s` is private to `%s`", w->name, src->name);
     if ((!h || h->module != src) && visible_anyway(s, src, w->name, NULL)) continue;
@@ -330,7 +331,7 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
            "`%s` is a top-level variable of `%s`; `use` brings declarations only", w->name,
            src->name);
     Global *g = declare(s, m, w, true, repl);
-    h = own_global(src, w->name);
+    h = global_own(src, w->name);
     g->kind = h->kind;
     g->v = h->v;
     value_retain(g->v);
@@ -347,7 +348,7 @@ static void declare_item(Session *s, Module *m, Node *n, bool repl) {
   case N_FN: {
     Global *g = declare(s, m, &n->fn->name, false, repl);
     Value f = fn_value(s, n, m, NULL, NULL, !n->fn->is_proc, 0, NULL);
-    g = own_global(m, n->fn->name.name);
+    g = global_own(m, n->fn->name.name);
     g->kind = G_FN;
     g->decl = n;
     value_set(&g->v, f);
@@ -401,7 +402,7 @@ static void declare_slots(Session *s, Module *m, Node *n, Node *pat) {
     for (uint32_t i = 0; i < pat->list.count; i++) declare_slots(s, m, n, pat->list.items[i]);
   if (pat->kind != N_PAT_NAME) return;
   Word *w = &pat->word;
-  Global *g = own_global(m, w->name);
+  Global *g = global_own(m, w->name);
   if (g && g->kind != G_VALUE) stands_twice(s, m, g, w, false);
   bool again = g != NULL;
   if (!g) g = add_global(s, m, w->name, w->span);
@@ -411,7 +412,7 @@ static void declare_slots(Session *s, Module *m, Node *n, Node *pat) {
     s->frame = &f;
     Value v = eval(s, n->let.init);
     s->frame = f.up;
-    g = own_global(m, w->name);
+    g = global_own(m, w->name);
     value_set(&g->v, v);
     g->is_const = g->is_set = true;
   } else if (again && g->is_const) {

@@ -66,11 +66,10 @@ Bind *rs_find_bind(const Resolver *r, Name name) {
 /* The variable of the file that `name` means at this place, or NULL. In functions the last one. */
 static TopName *find_top(const Resolver *r, Name name) {
   TopName *best = NULL;
-  for (size_t i = 0; i < r->top_count; i++) {
-    if (r->tops[i].name != name) continue;
-    if (best && r->place->level == 0 && r->tops[i].item >= r->item) break;
-    best = &r->tops[i];
-  }
+  ptrdiff_t i = map_get(&r->first_top, map_key(name));
+  if (i == MAP_NONE) return NULL;
+  if (r->place->level) return &r->tops[map_get(&r->last_top, map_key(name))];
+  for (; i >= 0 && (!best || r->tops[i].item < r->item); i = r->tops[i].next) best = &r->tops[i];
   return best;
 }
 
@@ -804,18 +803,19 @@ void rs_walk(Resolver *r, Node *n) {
     }
     ast_children(n, visit, r);
     break;
-  case N_RECORD:
+  case N_RECORD: {
+    Map seen = {.arena = &s->scratch};
     for (uint32_t i = 0; i < n->list.count; i++) {
       Word *w = &n->list.items[i]->arg.name;
-      for (uint32_t k = 0; k < i; k++)
-        if (n->list.items[k]->arg.name.name == w->name) {
-          Diag *d = err(s, ERR_TWICE, w->span, "the record has the field `%s` twice", w->name);
-          dg_label(&s->diags, d, n->list.items[k]->arg.name.span, "first here");
-          break;
-        }
+      ptrdiff_t first = map_add(&seen, map_key(w->name), i);
+      if (first != MAP_NONE) {
+        Diag *d = err(s, ERR_TWICE, w->span, "the record has the field `%s` twice", w->name);
+        dg_label(&s->diags, d, n->list.items[first]->arg.name.span, "first here");
+      }
       rs_walk(r, n->list.items[i]->arg.value);
     }
     break;
+  }
   case N_BLOCK: walk_block(r, n, drop); break;
   case N_IF:
     rs_walk(r, n->if_.cond);
@@ -876,7 +876,12 @@ void rs_walk(Resolver *r, Node *n) {
 static void collect_pat(Resolver *r, const Node *p, uint32_t item, bool is_var) {
   stack_check();
   if (p->kind == N_PAT_NAME) {
-    TopName t = {p->word.name, p->span, item, is_var};
+    TopName t = {p->word.name, p->span, item, is_var, MAP_NONE};
+    uint64_t key = map_key(t.name);
+    ptrdiff_t before = map_get(&r->last_top, key);
+    if (before != MAP_NONE) r->tops[before].next = (ptrdiff_t)r->top_count;
+    else map_set(&r->first_top, key, r->top_count);
+    map_set(&r->last_top, key, r->top_count);
     VEC_PUSH(&r->s->scratch, r->tops, r->top_count, r->top_cap, t);
   }
   if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
@@ -1082,7 +1087,8 @@ static void walk_item(Resolver *r, Node *n) {
 bool resolve_module(Session *s, Module *m) {
   size_t start = s->diags.errors;
   if (!m->ast) return true;
-  Resolver r = {.s = s, .m = m};
+  Resolver r = {.s = s, .m = m, .first_top = {.arena = &s->scratch},
+                .last_top = {.arena = &s->scratch}};
   Place top;
   rs_push_place(&r, &top, P_TOP, m->ast, false);
   NodeList *l = &m->ast->file.items;
@@ -1101,7 +1107,8 @@ bool resolve_module(Session *s, Module *m) {
 
 bool resolve_statement(Session *s, Module *m, Node *st, bool shown) {
   size_t start = s->diags.errors;
-  Resolver r = {.s = s, .m = m, .shown = shown};
+  Resolver r = {.s = s, .m = m, .shown = shown, .first_top = {.arena = &s->scratch},
+                .last_top = {.arena = &s->scratch}};
   Place top;
   rs_push_place(&r, &top, P_TOP, st, false);
   walk_item(&r, st);

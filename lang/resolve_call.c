@@ -235,9 +235,8 @@ static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {
 
 /* module.f: the declaration, or NULL after an error or for a builtin. */
 const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at) {
-  for (size_t i = 0; i < m->global_count; i++) {
-    const Global *g = &m->globals[i];
-    if (g->name != f || g->module != m) continue;
+  const Global *g = global_own(m, f);
+  if (g && g->module == m) {
     if (f[0] == '_') {
       err(r->s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
       return NULL;
@@ -263,32 +262,33 @@ const Module *rs_module_named(Resolver *r, const Node *x) {
 }
 
 static void walk_args(Resolver *r, Node *call) {
+  Map seen = {.arena = &r->s->scratch};
   for (uint32_t i = 0; i < call->call.args.count; i++) {
     Node *a = call->call.args.items[i];
-    for (uint32_t k = 0; k < i; k++)
-      if (a->arg.name.name && call->call.args.items[k]->arg.name.name == a->arg.name.name) {
-        Diag *d = err(r->s, ERR_TWICE, a->arg.name.span, "the argument `%s` is given twice",
-                      a->arg.name.name);
-        dg_label(&r->s->diags, d, call->call.args.items[k]->arg.name.span, "first here");
-        break;
-      }
+    const Word *w = &a->arg.name;
+    ptrdiff_t first = w->name ? map_add(&seen, map_key(w->name), i) : MAP_NONE;
+    if (first != MAP_NONE) {
+      Diag *d = err(r->s, ERR_TWICE, w->span, "the argument `%s` is given twice", w->name);
+      dg_label(&r->s->diags, d, call->call.args.items[first]->arg.name.span, "first here");
+    }
     rs_walk(r, a->arg.value);
   }
 }
 
-static bool args_twice(const Node *call) {
+static bool args_twice(Resolver *r, const Node *call) {
   const NodeList *l = &call->call.args;
-  for (uint32_t i = 0; i < l->count; i++)
-    for (uint32_t k = 0; k < i; k++)
-      if (l->items[i]->arg.name.name && l->items[i]->arg.name.name == l->items[k]->arg.name.name)
-        return true;
+  Map seen = {.arena = &r->s->scratch};
+  for (uint32_t i = 0; i < l->count; i++) {
+    Name name = l->items[i]->arg.name.name;
+    if (name && map_add(&seen, map_key(name), i) != MAP_NONE) return true;
+  }
   return false;
 }
 
 void rs_walk_call(Resolver *r, Node *e, bool init) {
   Session *s = r->s;
   Node *c = e->call.callee;
-  bool twice = args_twice(e);
+  bool twice = args_twice(r, e);
   if (c->kind == N_NAME) {
     Found f = rs_lookup(r, c->name);
     size_t before = s->diags.errors;

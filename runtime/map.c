@@ -1,0 +1,88 @@
+/* A table from 64-bit keys to numbers.
+ *
+ * Linear probing from a place that the mixed key says. Taking an entry out moves those behind it
+ * up, so there are no marks of what was deleted, and a table that lives long stays as quick as a
+ * new one.
+ */
+#include "runtime/map.h"
+
+#include <string.h>
+
+enum { LEAST = 16 };
+
+static size_t home(const Map *m, uint64_t key) {
+  uint64_t h = key * UINT64_C(0x9e3779b97f4a7c15);
+  return (size_t)(h ^ h >> 32) & (m->cap - 1);
+}
+
+/* Where the key is, or where it would be. */
+static MapSlot *find(const Map *m, uint64_t key) {
+  size_t i = home(m, key);
+  while (m->slot[i].value && m->slot[i].key != key) i = (i + 1) & (m->cap - 1);
+  return &m->slot[i];
+}
+
+ptrdiff_t map_get(const Map *m, uint64_t key) {
+  return m->count ? (ptrdiff_t)find(m, key)->value - 1 : MAP_NONE;
+}
+
+static void grow(Map *m) {
+  Map old = *m;
+  size_t cap = old.cap ? 2 * old.cap : LEAST, bytes = cap * sizeof(MapSlot);
+  if (m->arena) {
+    m->slot = ARENA_ARRAY(m->arena, MapSlot, cap);
+  } else {
+    m->slot = mem_need(m->mem, NULL, 0, bytes);
+    memset(m->slot, 0, bytes);
+  }
+  m->cap = cap;
+  for (size_t i = 0; i < old.cap; i++)
+    if (old.slot[i].value) *find(m, old.slot[i].key) = old.slot[i];
+  if (!m->arena && old.slot) mem_free(m->mem, old.slot, old.cap * sizeof(MapSlot));
+}
+
+static MapSlot *enter(Map *m, uint64_t key) {
+  if (2 * (m->count + 1) > m->cap) grow(m);
+  MapSlot *at = find(m, key);
+  m->count += !at->value;
+  at->key = key;
+  return at;
+}
+
+ptrdiff_t map_add(Map *m, uint64_t key, size_t value) {
+  MapSlot *at = enter(m, key);
+  if (at->value) return (ptrdiff_t)at->value - 1;
+  at->value = value + 1;
+  return MAP_NONE;
+}
+
+void map_set(Map *m, uint64_t key, size_t value) {
+  enter(m, key)->value = value + 1;
+}
+
+void map_remove(Map *m, uint64_t key) {
+  if (!m->count) return;
+  size_t hole = (size_t)(find(m, key) - m->slot), mask = m->cap - 1;
+  if (!m->slot[hole].value) return;
+  m->count--;
+  for (size_t i = hole;;) { /* what its home lies before the hole may fill it */
+    m->slot[hole].value = 0;
+    do {
+      i = (i + 1) & mask;
+      if (!m->slot[i].value) return;
+    } while (((i - home(m, m->slot[i].key)) & mask) < ((i - hole) & mask));
+    m->slot[hole] = m->slot[i];
+    hole = i;
+  }
+}
+
+void map_clear(Map *m) {
+  if (m->count) memset(m->slot, 0, m->cap * sizeof(MapSlot));
+  m->count = 0;
+}
+
+void map_free(Map *m) {
+  if (!m->arena && m->slot) mem_free(m->mem, m->slot, m->cap * sizeof(MapSlot));
+  m->slot = NULL;
+  m->cap = m->count = 0;
+}
