@@ -95,12 +95,19 @@ static bool is_v4(void) {
 }
 #endif
 
-EngLevel eng_host_level(void) {
+static EngLevel find_level(void) {
 #if defined(__x86_64__)
   if (is_v4()) return ENG_X86_64_V4;
   if (is_v3()) return ENG_X86_64_V3;
 #endif
   return ENG_X86_64;
+}
+
+/* Asked for once: a virtual machine takes many microseconds to answer cpuid. */
+EngLevel eng_host_level(void) {
+  static _Atomic int known; /* + 1 */
+  if (!known) known = (int)find_level() + 1;
+  return (EngLevel)(known - 1);
 }
 
 bool eng_level_find(const char *name, EngLevel *out) {

@@ -46,12 +46,17 @@ static void no_stack(Session *s) {
   dg_help(&s->diags, d, "`ulimit -s` gives a program more, ckl_config.stack may have bounded it");
 }
 
+/* Places that were warned of once; after so many a session forgets, and may warn again. */
+enum { WARNED_MOST = 4096 };
+
 /* Makes the session ready for a call. CKL_ENOMEM: it was lost for lack of memory and cannot be made
  * again, or the thread has too little stack. */
 static ckl_status begin(Session *s) {
   if (s->busy) return CKL_EUSAGE;
   s->busy = true;
   dg_clear(&s->diags);
+  if (s->main) src_sweep(&s->sources);
+  if (s->warned_count > WARNED_MOST) s->warned_count = 0;
   arena_rewind(&s->notes, s->notes_start);
   s->text_out = NULL;
   interrupt_set(&s->kernel.stop, false);
@@ -538,12 +543,14 @@ ckl_status ckl_check_file(ckl_session *k, const char *path) {
 
 static void work_eval(Job *j) {
   Session *s = j->s;
-  uint32_t file = src_add(&s->sources, j->name ? j->name : "input", j->text, j->n);
-  ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};
+  uint32_t file = src_add_passing(&s->sources, j->name ? j->name : "input", j->text, j->n);
+  ParseContext pc = {src_arena(&s->sources, file), s->names, &s->sources, &s->diags};
   Frame top = {.module = s->main};
   s->frame = &top;
   Node *ast = parse_file(&pc, file);
   if (s->diags.errors) dg_throw(&s->diags);
+  src_hold(&s->sources, file);
+  if (s->main->ast) src_drop(&s->sources, s->main->ast->span.file);
   s->main->ast = ast;
   module_declare_items(s, s->main, ast, true);
   j->ran = true;
@@ -899,7 +906,7 @@ ckl_status ckl_log(ckl_session *k, const char *channel) {
 
 static void work_format(TextJob *t) {
   Session *s = t->s;
-  uint32_t file = src_add(&s->sources, t->a ? t->a : "input", t->c, t->n);
+  uint32_t file = src_add_passing(&s->sources, t->a ? t->a : "input", t->c, t->n);
   ParseContext pc = {&s->scratch, s->names, &s->sources, &s->diags};
   Node *ast = parse_file(&pc, file);
   if (s->diags.errors) dg_throw(&s->diags);
@@ -1057,7 +1064,7 @@ const char *ckl_pass_name(size_t i) {
 }
 
 static Span span_of_line(const Session *s, uint32_t file, unsigned line) {
-  const Source *f = &s->sources.items[file];
+  const Source *f = src_get(&s->sources, file);
   uint32_t lo = line ? f->line_start[line - 1] : 0;
   lo += (uint32_t)strspn(f->text + lo, " \t");
   return (Span){file, lo, line ? lo + (uint32_t)strcspn(f->text + lo, "\r\n") : lo};
@@ -1067,7 +1074,7 @@ static void work_opt(TextJob *t) {
   Session *s = t->s;
   GErr e = {.code = ERR_IR, .operand = -1};
   Graph *g = gr_read(&s->scratch, s->names, t->c, t->n, &e);
-  uint32_t file = src_add(&s->sources, t->a ? t->a : "input", t->c, t->n);
+  uint32_t file = src_add_passing(&s->sources, t->a ? t->a : "input", t->c, t->n);
   Span at = {file, 0, 0};
   if (!g) {
     e.code = ERR_IR;

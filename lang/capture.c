@@ -596,7 +596,7 @@ static void trace(const Maker *m, double ms) {
   if (!s->config.trace) return;
   buf_init_arena(&b, &m->k->temp);
   buf_puts(&b, "{\"event\":\"backward.capture\",\"file\":");
-  const char *file = c->at.file ? s->sources.items[c->at.file].path : "";
+  const char *file = c->at.file ? src_get(&s->sources, c->at.file)->path : "";
   buf_json(&b, file, strlen(file));
   if (c->at.file) src_place(&s->sources, c->at.file, c->at.lo, &line, &col);
   buf_printf(&b, ",\"line\":%u,\"nodes\":%zu,\"inputs\":%zu,\"ms\":%.3f,\"sizes\":[", line,

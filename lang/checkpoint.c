@@ -119,10 +119,11 @@ static const char capsule_name[] = "checkpoint block";
 
 static Node *capsule_of(Session *s, Node *key, Node *body) {
   if (key->info) return key->info;
-  Node *n = ARENA_NEW(&s->perm, Node);
+  Arena *a = src_arena(&s->sources, key->span.file);
+  Node *n = ARENA_NEW(a, Node);
   n->kind = N_LAMBDA;
   n->span = body->span;
-  n->fn = ARENA_NEW(&s->perm, Fn);
+  n->fn = ARENA_NEW(a, Fn);
   n->fn->body = body;
   n->fn->body_is_expr = true;
   n->fn->name = (Word){.name = names_of(s->names, capsule_name), .span = key->span};
@@ -230,7 +231,7 @@ void checkpoint_turn(Session *s, Node *loop, Flow *flow) {
   }
   Node *key = loop->loop.body;
   if (!key->info) {
-    Node *e = ARENA_NEW(&s->perm, Node);
+    Node *e = ARENA_NEW(src_arena(&s->sources, key->span.file), Node);
     e->kind = N_CHECKPOINT;
     e->span = loop->span;
     e->region.clauses = loop->loop.clauses;

@@ -12,6 +12,7 @@
 #include "lang/compile.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 #include "autograd/remat.h"
 #include "lang/hook.h"
@@ -19,7 +20,9 @@
 #include "lang/native.h"
 #include "lang/plan.h"
 #include "lang/policy.h"
+#include "lang/sizes.h"
 #include "lang/tape.h"
+#include "runtime/lru.h"
 
 /* ---- leaves in a unit */
 
@@ -413,9 +416,9 @@ typedef struct Write {
 
 typedef struct Compiled Compiled;
 struct Compiled {
+  LruEntry kept; /* first: an entry of the cache is the Compiled */
   int64_t rc;
   Session *s;
-  Compiled *next;
   Node *decl;
   const char *sig;
   size_t sig_len;
@@ -446,7 +449,8 @@ struct Compiled {
   size_t result_outputs;
   Write *writes;
   size_t write_count;
-  JointEntry *joints;
+  JointEntry *joints; /* none where it is not in the cache any more */
+  bool cached;
   Native *native; /* of `plain` */
   Hosts *hosts;   /* NULL: none */
   Span eval_dropout;
@@ -455,10 +459,11 @@ struct Compiled {
   size_t path_count;
 };
 
-struct CompileCache {
-  Compiled *first;
-  size_t count;
-};
+/* Compiled calls that were not used lately go where their graphs as staged take more than this in
+ * all; small ones are 4 KB, so some thousand stay, which with all else is 50 MB. A few stay however
+ * large they are: a step of training is several MB, and is not to be staged anew in each turn. */
+static const size_t most_bytes = 16 << 20;
+enum { FEW_CALLS = 256 };
 
 /* Replaces V_NODEs by numbers of outputs, which are appended to the graph. */
 static Value template_of(Session *s, Unit *u, Value v, Span at) {
@@ -626,31 +631,40 @@ static void stage_job(void *ud) {
   c->call = a->call;
 }
 
-/* Gives back one reference: the pool's while it is made, then the cache's. */
-static void compiled_release(void *obj) {
-  Compiled *c = obj;
-  if (--c->rc > 0) return;
+void compiled_retain(Compiled *c) {
+  if (c) c->rc++;
+}
+
+/* Gives back one reference: of the pool, of the cache, of a joint graph. */
+void compiled_release(Compiled *c) {
+  if (!c || --c->rc > 0) return;
   Session *s = c->s;
   value_release(c->result);
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
-  for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j);
   for (PlainPlan *p = c->plans; p; p = p->next) {
     native_free(&s->mem, p->native);
     planned_unref(p->made);
   }
   native_free(&s->mem, c->native);
   hosts_release(c->hosts);
+  src_drop(&s->sources, c->decl->span.file);
   arena_free(&c->arena);
   mem_free(&s->mem, c, sizeof *c);
 }
 
+static void let_go_oldest(Session *s) {
+  Compiled *c = (Compiled *)s->cache->oldest;
+  lru_take(s->cache, &c->kept);
+  c->cached = false;
+  for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j); /* which hold c */
+  c->joints = NULL;
+  compiled_release(c);
+}
+
 void cache_free(Session *s) {
   if (!s->cache) return;
-  while (s->cache->first) {
-    Compiled *c = s->cache->first;
-    s->cache->first = c->next;
-    compiled_release(c);
-  }
+  while (s->cache->oldest) let_go_oldest(s);
+  lru_close(s->cache);
   mem_free(&s->mem, s->cache, sizeof *s->cache);
   s->cache = NULL;
 }
@@ -662,12 +676,17 @@ static void flatten_hidden(Flat *f, Value v) {
     flatten(f, v, NULL, NULL);
 }
 
+static uint64_t call_key(const FnObj *f, const Flat *flat) {
+  return XXH3_64bits_withSeed(flat->sig.s, flat->sig.n, (uint64_t)(uintptr_t)f->decl);
+}
+
 static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) {
   Compiled *c = mem_need(&s->mem, NULL, 0, sizeof *c);
   *c = (Compiled){.decl = f->decl, .s = s, .rc = 1};
+  src_hold(&s->sources, c->decl->span.file);
   arena_init(&c->arena, &s->mem);
   c->result = v_unit();
-  mem_pool_add(&s->mem, c, compiled_release);
+  mem_pool_add(&s->mem, c, (void (*)(void *))compiled_release);
   Pin pins[16];
   size_t pin_count = 0;
   for (;;) {
@@ -708,12 +727,13 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
   c->hidden_len = h.sig.n;
   if (!s->cache) {
     s->cache = mem_need(&s->mem, NULL, 0, sizeof *s->cache);
-    *s->cache = (struct CompileCache){0};
+    *s->cache = (Lru){.by_key.mem = &s->mem};
   }
-  c->next = s->cache->first;
-  s->cache->first = c;
+  Lru *kept = s->cache;
+  lru_add(kept, &c->kept, call_key(f, flat), c->arena.used);
+  c->cached = true;
   c->rc++;
-  s->cache->count++;
+  while (kept->bytes > most_bytes && kept->count > FEW_CALLS) let_go_oldest(s);
   s->count.compile++;
   log_compile(s, f, c->sig);
   if (s->dumps & 1u << STAGE_STAGE) dump_graph(s, c->g);
@@ -722,10 +742,10 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
 }
 
 static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
-  Compiled **link = s->cache ? &s->cache->first : NULL;
+  LruEntry *e = s->cache ? lru_first(s->cache, call_key(f, flat)) : NULL;
   size_t leaves = flat->count, insts = flat->inst_count;
-  for (; link && *link; link = &(*link)->next) {
-    Compiled *c = *link;
+  for (; e; e = e->alike) {
+    Compiled *c = (Compiled *)e;
     if (c->decl != f->decl || c->sig_len != flat->sig.n || memcmp(c->sig, flat->sig.s, flat->sig.n))
       continue;
     bool ok = true;
@@ -751,9 +771,9 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
     }
     h.sig = flat->sig;
     *flat = h;
-    *link = c->next; /* most recent first */
-    c->next = s->cache->first;
-    s->cache->first = c;
+    lru_use(s->cache, e);
+    c->rc++; /* while it runs others may come, and it may go */
+    mem_pool_add(&s->mem, c, (void (*)(void *))compiled_release);
     return c;
   }
   return NULL;
@@ -794,24 +814,12 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   }
 }
 
-static void mark_symbol(void *used, Sym s) {
-  ((bool *)used)[s] = true;
-}
-
-static void mark_sizes(const Graph *g, bool *used) {
-  stack_check();
-  for (size_t i = 0; i < g->type_count; i++)
-    for (int k = 0; k < g->types[i].rank; k++)
-      dim_symbols(g->dims, g->types[i].dim[k], mark_symbol, used);
-  for (size_t i = 0; i < g->region_count; i++) mark_sizes(g->regions[i], used);
-}
-
 /* What plans depend on: env, with 0 for numbers that are no part of a size, as a count of steps. */
 static int64_t *sizes_in(Session *s, Compiled *c, const int64_t *env) {
   size_t n = dim_symbol_count(c->g->dims);
   if (!c->sizing) {
     bool *used = ARENA_ARRAY(&c->arena, bool, n + 1);
-    mark_sizes(c->g, used);
+    sizes_used(c->g, used);
     c->sizing = used;
   }
   int64_t *key = ARENA_ARRAY(&s->scratch, int64_t, n + 1);
@@ -864,6 +872,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   JointRef *j = joint_new(s);
   j->call = c->call;
   j->eval_dropout = c->eval_dropout;
+  compiled_retain(j->code = c);
   j->f = gr_clone(&j->arena, c->g);
   j->hosts = c->hosts && c->hosts->inside ? c->hosts : NULL;
   if (j->hosts) j->hosts->rc++;
@@ -879,6 +888,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
     j->calls |= j->f->nodes[k].op == OP_DEFER || j->f->nodes[k].op == OP_CALL;
   ad_reached(&s->scratch, c->g, wants, j->cot);
   memset(j->cot + c->result_outputs, 0, (c->g->output_count - c->result_outputs) * sizeof *j->cot);
+  if (!c->cached) return j; /* the pool's: an entry would hold j, and j holds c */
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n + sizes);
   entry->j = j;

@@ -22,7 +22,7 @@ const char *txt(Session *s, const char *fmt, ...) {
 
 /* Text of the library that is compiled in: an error there is shown where the program called it. */
 static bool embedded(const Session *s, Span at) {
-  return at.file && at.file < s->sources.count && s->sources.items[at.file].path[0] == '<';
+  return src_get(&s->sources, at.file)->path[0] == '<';
 }
 
 static bool inside(Span a, Span b) {
@@ -54,8 +54,8 @@ static Frame *settle_place(Session *s, Diag *d) {
 }
 
 const char *source_text(Session *s, Span at, const char *other) {
-  if (!at.file || at.file >= s->sources.count || embedded(s, at)) return other;
-  const Source *f = &s->sources.items[at.file];
+  const Source *f = src_get(&s->sources, at.file);
+  if (!f->file || embedded(s, at)) return other;
   if (at.lo >= at.hi || at.hi > f->length || at.hi - at.lo > 32) return other;
   for (uint32_t i = at.lo; i < at.hi; i++)
     if (f->text[i] == '\n' || f->text[i] == '`') return other;

@@ -375,11 +375,11 @@ static APART Value eval_record(Session *s, Node *e) {
   size_t n = e->list.count;
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
-  Map seen = {.arena = &s->scratch};
+  Table seen = {.arena = &s->scratch};
   for (size_t i = 0; i < n; i++) {
     Node *a = e->list.items[i];
     names[i] = a->arg.name.name;
-    if (map_add(&seen, map_key(names[i]), i) != MAP_NONE)
+    if (table_add(&seen, table_key(names[i]), i) != TABLE_NONE)
       fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
     items[i] = made_definite(s, eval(s, a->arg.value), a->span);
   }
@@ -467,14 +467,14 @@ Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_spa
     a.v[k] = *receiver;
     a.spans[k++] = receiver_span;
   }
-  Map seen = {.arena = &s->scratch};
+  Table seen = {.arena = &s->scratch};
   for (uint32_t i = 0; i < l->count; i++) {
     Node *x = l->items[i];
     a.names[k] = x->arg.name.name;
     a.spans[k] = x->span;
     if (!a.names[k] && seen.count)
       fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
-    if (a.names[k] && map_add(&seen, map_key(a.names[k]), i) != MAP_NONE)
+    if (a.names[k] && table_add(&seen, table_key(a.names[k]), i) != TABLE_NONE)
       fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
     a.v[k++] = eval(s, x->arg.value);
   }

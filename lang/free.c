@@ -127,8 +127,9 @@ static void walk(Free *f, Node *n) {
 
 const FreeNames *free_names(Session *s, Node *n, bool assigned) {
   if (n->info) return n->info;
-  Free *f = ARENA_NEW(&s->perm, Free);
-  *f = (Free){.assigned = assigned, .a = &s->perm, .temp = &s->scratch};
+  Arena *beside = src_arena(&s->sources, n->span.file); /* it lives as long as its tree */
+  Free *f = ARENA_NEW(beside, Free);
+  *f = (Free){.assigned = assigned, .a = beside, .temp = &s->scratch};
   walk_fn(f, n->fn);
   n->info = &f->names;
   f->temp = NULL;

@@ -76,7 +76,7 @@ static void say_declaration(Help *h, const Node *d, const char *from) {
     at = (Span){d->span.file, d->span.lo, d->model.name.span.hi};
     doc = d->model.doc;
   }
-  const Source *src = &h->s->sources.items[at.file];
+  const Source *src = src_get(&h->s->sources, at.file);
   if (d->kind == N_MODEL && d->model.has_params) {
     if (d->model.params.count) at.hi = d->model.params.items[d->model.params.count - 1]->span.hi;
     while (src->text[at.hi - 1] != ')') at.hi++;
@@ -91,7 +91,7 @@ static void say_program(Help *h) {
   Session *s = h->s;
   Global *g = s->main ? global_find(s, s->main, names_of(s->names, h->topic)) : NULL;
   if (g && (g->kind == G_FN || g->kind == G_MODEL))
-    say_declaration(h, g->decl, s->sources.items[g->decl->span.file].path);
+    say_declaration(h, g->decl, src_get(&s->sources, g->decl->span.file)->path);
 }
 
 static Name declared(const Node *n) {
@@ -119,7 +119,7 @@ static void say_library(Help *h) {
   for (const StdFile *f = std_files; f->name; f++) {
     if (!strcmp(f->name, "prelude")) continue; /* seen without `use` */
     ParseContext pc = {&s->scratch, s->names, &s->sources, &s->diags};
-    uint32_t file = src_add(&s->sources, txt(s, "<%s>", f->name), f->text, f->size);
+    uint32_t file = src_add_passing(&s->sources, txt(s, "<%s>", f->name), f->text, f->size);
     const NodeList *items = &parse_file(&pc, file)->file.items;
     if (!strcmp(f->name, h->topic)) say_module(h, f, items);
     for (uint32_t i = 0; i < items->count; i++) {

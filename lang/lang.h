@@ -11,7 +11,7 @@
 #include "lang/value.h"
 #include "runtime/door.h"
 #include "runtime/stack.h"
-#include "runtime/map.h"
+#include "runtime/table.h"
 
 /* ---- modules */
 typedef struct Global {
@@ -32,7 +32,7 @@ struct Module {
   uint32_t file;
   Node *ast;
   Global *globals;  size_t global_count, global_cap; /* in the session's arena */
-  Map by_name;      /* places in them */
+  Table by_name;      /* places in them */
   Module **uses;    /* brought whole are G_MODULE globals; this is the list for cycles */
   bool loading, declared;
 };
@@ -136,7 +136,7 @@ struct Session {
   struct Element *element; /* innermost one of a comprehension that runs in order: element.c */
   Site *sites; size_t site_count, site_cap; /* sorted by hash: lang/random.c */
   uint32_t top_ordinal; /* statements run at the REPL */
-  struct CompileCache *cache;
+  struct Lru *cache;  /* of compiled calls: lang/compile.c */
   uint64_t next_id;   /* params and instances */
   uint64_t tape_seq;
   struct OpGrad **op_grads; /* lang/opgrad.c */

@@ -15,11 +15,17 @@ struct CompFn {
   CompFn *next;
 };
 
+/* All of these live as long as the tree that they are made for. */
+static Arena *beside(Session *s, const Node *n) {
+  return src_arena(&s->sources, n->span.file);
+}
+
 static Node *make_lambda(Session *s, Node *body, bool is_expr, Word name, const NodeList *params) {
-  Node *n = ARENA_NEW(&s->perm, Node);
+  Arena *a = beside(s, body);
+  Node *n = ARENA_NEW(a, Node);
   n->kind = N_LAMBDA;
   n->span = body->span;
-  n->fn = ARENA_NEW(&s->perm, Fn);
+  n->fn = ARENA_NEW(a, Fn);
   n->fn->body = body;
   n->fn->body_is_expr = is_expr;
   n->fn->name = name;
@@ -38,19 +44,20 @@ Node *comp_lambda(Session *s, Node *comp, const bool *given) {
   uint32_t n = comp->comp.fors.count;
   for (CompFn *f = comp->info; f; f = f->next)
     if (!memcmp(f->given, given, n * sizeof *given)) return f->lambda;
-  CompFn *f = ARENA_NEW(&s->perm, CompFn);
-  f->given = ARENA_ARRAY(&s->perm, bool, n);
+  Arena *a = beside(s, comp);
+  CompFn *f = ARENA_NEW(a, CompFn);
+  f->given = ARENA_ARRAY(a, bool, n);
   memcpy(f->given, given, n * sizeof *given);
-  Node *body = ARENA_NEW(&s->perm, Node);
+  Node *body = ARENA_NEW(a, Node);
   *body = *comp;
   body->info = NULL;
-  body->comp.fors.items = ARENA_ARRAY(&s->perm, Node *, n);
-  NodeList params = {.items = ARENA_ARRAY(&s->perm, Node *, n)};
+  body->comp.fors.items = ARENA_ARRAY(a, Node *, n);
+  NodeList params = {.items = ARENA_ARRAY(a, Node *, n)};
   for (uint32_t k = 0; k < n; k++) {
-    Node *loop = body->comp.fors.items[k] = ARENA_NEW(&s->perm, Node);
+    Node *loop = body->comp.fors.items[k] = ARENA_NEW(a, Node);
     *loop = *comp->comp.fors.items[k];
     if (!given[k]) continue;
-    Node *name = ARENA_NEW(&s->perm, Node), *param = ARENA_NEW(&s->perm, Node);
+    Node *name = ARENA_NEW(a, Node), *param = ARENA_NEW(a, Node);
     *name = (Node){.kind = N_NAME, .span = loop->loop.iter->span};
     name->name = names_of(s->names, txt(s, "source %u", k + 1)); /* no program can write it */
     *param = (Node){.kind = N_PARAM, .span = name->span};

@@ -32,7 +32,7 @@ static void number_calls(void *ud, Node *n) {
   Numbering *k = ud;
   if (!n) return;
   if (n->kind == N_CALL) {
-    uint64_t *id = ARENA_NEW(&k->s->perm, uint64_t);
+    uint64_t *id = ARENA_NEW(src_arena(&k->s->sources, n->span.file), uint64_t);
     uint64_t h = k->hash ^ (++k->ordinal * UINT64_C(0x9e3779b97f4a7c15));
     h ^= h >> 31;
     *id = h ? h : 1;
@@ -82,8 +82,8 @@ void module_sites(Session *s, Module *m, Node *item, uint64_t *ordinal) {
 /* ---- globals */
 
 Global *global_own(const Module *m, Name name) {
-  ptrdiff_t i = map_get(&m->by_name, map_key(name));
-  return i == MAP_NONE ? NULL : &m->globals[i];
+  ptrdiff_t i = table_get(&m->by_name, table_key(name));
+  return i == TABLE_NONE ? NULL : &m->globals[i];
 }
 
 Global *global_find(Session *s, Module *m, Name name) {
@@ -92,11 +92,19 @@ Global *global_find(Session *s, Module *m, Name name) {
   return global_own(s->prelude, name);
 }
 
+/* Messages show where a name was declared last. */
+static void stands_at(Session *s, Global *g, Span at) {
+  src_hold(&s->sources, at.file);
+  src_drop(&s->sources, g->span.file);
+  g->span = at;
+}
+
 static Global *add_global(Session *s, Module *m, Name name, Span at) {
-  Global g = {.name = name, .module = m, .span = at, .v = v_unit()};
+  Global g = {.name = name, .module = m, .v = v_unit()};
   m->by_name.arena = &s->perm;
   VEC_PUSH(&s->perm, m->globals, m->global_count, m->global_cap, g);
-  map_set(&m->by_name, map_key(name), m->global_count - 1);
+  table_set(&m->by_name, table_key(name), m->global_count - 1);
+  stands_at(s, &m->globals[m->global_count - 1], at);
   return &m->globals[m->global_count - 1];
 }
 
@@ -114,11 +122,12 @@ Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span 
   want_free(s, name, at);
   Global *g = global_own(m, name);
   if (!g) g = add_global(s, m, name, at);
-  if (g->kind != G_VALUE) g->kind = G_VALUE;
+  if (g->kind != G_VALUE) g->decl = NULL; /* a declaration that it takes the place of */
+  g->kind = G_VALUE;
   value_set(&g->v, v);
   g->is_var = is_var;
   g->is_set = true;
-  g->span = at;
+  stands_at(s, g, at);
   return g;
 }
 
@@ -144,7 +153,8 @@ static Global *declare(Session *s, Module *m, const Word *w, bool use, bool repl
   if (!g) g = add_global(s, m, w->name, w->span);
   if (g->kind == G_MODEL && g->v.tag == V_MODEL) g->v.u.model->old = true;
   value_set(&g->v, v_unit());
-  g->span = w->span;
+  stands_at(s, g, w->span);
+  g->decl = NULL;
   g->module = m;
   g->is_var = g->is_const = g->is_set = false;
   return g;
@@ -343,6 +353,9 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
 }
 
 static void declare_item(Session *s, Module *m, Node *n, bool repl) {
+  /* a function's value holds its tree; models, types and policies stay as long as the session */
+  if (n->kind == N_MODEL || n->kind == N_TYPE_DECL || n->kind == N_POLICY_DECL)
+    src_hold(&s->sources, n->span.file);
   switch ((NodeKind)n->kind) {
   case N_USE: declare_use(s, m, n, repl); break;
   case N_FN: {

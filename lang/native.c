@@ -305,7 +305,7 @@ static void add_time(void *ud, const JitTime *t) {
   const char *file = t->function ? t->function : "an operation of script";
   if (t->prov->span.file) {
     src_place(&s->sources, t->prov->span.file, t->prov->span.lo, &line, &col);
-    file = s->sources.items[t->prov->span.file].path;
+    file = src_get(&s->sources, t->prov->span.file)->path;
   }
   size_t i = 0;
   while (i < p->count && (p->lines[i].line != line || strcmp(p->lines[i].file, file))) i++;

@@ -320,7 +320,7 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
     const char *file = "(code without blocks)";
     if (b->span.file) {
       src_place(&s->sources, b->span.file, b->span.lo, &row, &col);
-      file = s->sources.items[b->span.file].path;
+      file = src_get(&s->sources, b->span.file)->path;
     }
     if (json)
       buf_printf(out,

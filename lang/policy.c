@@ -277,7 +277,7 @@ static Policy empty(void) {
 static Name clause_text(Session *s, const NodeList *clauses) {
   if (!clauses->count) return names_of(s->names, "");
   Span at = clauses->items[0]->span, end = clauses->items[clauses->count - 1]->span;
-  const Source *f = &s->sources.items[at.file];
+  const Source *f = src_get(&s->sources, at.file);
   Buf b;
   buf_init_arena(&b, &s->scratch);
   for (uint32_t i = at.lo; i < end.hi && i < f->length; i++) {

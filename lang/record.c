@@ -23,6 +23,7 @@ typedef struct Run {
   Session *s;
   Arena *temp;
   const Graph *g;
+  struct Compiled *code; /* that g's sizes and names belong to, or NULL */
   const int64_t *env;
   size_t env_count;
   const bool *live; /* per node */
@@ -112,6 +113,7 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   const GNode *n = &g->nodes[i];
   JointRef *j = joint_new(s);
   j->whole = true;
+  compiled_retain(j->code = r->code);
   Graph *f = j->f = gr_new(&j->arena, g->dims, g->names, g->name);
   f->blocks = g->blocks;
   f->at = g->provs[n->prov];
@@ -217,6 +219,7 @@ static Run run_for(Session *s, Arena *temp, const TapeNode *n, const Graph *g, G
   return (Run){.s = s,
                .temp = temp,
                .g = g,
+               .code = n->joint ? n->joint->code : NULL,
                .env = n->env,
                .env_count = n->env_count,
                .held = ARENA_ARRAY(temp, Held, g->type_count + 1),

@@ -66,9 +66,9 @@ Bind *rs_find_bind(const Resolver *r, Name name) {
 /* The variable of the file that `name` means at this place, or NULL. In functions the last one. */
 static TopName *find_top(const Resolver *r, Name name) {
   TopName *best = NULL;
-  ptrdiff_t i = map_get(&r->first_top, map_key(name));
-  if (i == MAP_NONE) return NULL;
-  if (r->place->level) return &r->tops[map_get(&r->last_top, map_key(name))];
+  ptrdiff_t i = table_get(&r->first_top, table_key(name));
+  if (i == TABLE_NONE) return NULL;
+  if (r->place->level) return &r->tops[table_get(&r->last_top, table_key(name))];
   for (; i >= 0 && (!best || r->tops[i].item < r->item); i = r->tops[i].next) best = &r->tops[i];
   return best;
 }
@@ -627,7 +627,7 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     {
       Diag *d =
           err(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", name);
-      if (s->sources.items[f.global->span.file].path[0] != '<')
+      if (src_get(&s->sources, f.global->span.file)->path[0] != '<')
         dg_label(&s->diags, d, f.global->span, "declared here");
       dg_help(&s->diags, d, "`var` with another name makes a variable");
     }
@@ -804,11 +804,11 @@ void rs_walk(Resolver *r, Node *n) {
     ast_children(n, visit, r);
     break;
   case N_RECORD: {
-    Map seen = {.arena = &s->scratch};
+    Table seen = {.arena = &s->scratch};
     for (uint32_t i = 0; i < n->list.count; i++) {
       Word *w = &n->list.items[i]->arg.name;
-      ptrdiff_t first = map_add(&seen, map_key(w->name), i);
-      if (first != MAP_NONE) {
+      ptrdiff_t first = table_add(&seen, table_key(w->name), i);
+      if (first != TABLE_NONE) {
         Diag *d = err(s, ERR_TWICE, w->span, "the record has the field `%s` twice", w->name);
         dg_label(&s->diags, d, n->list.items[first]->arg.name.span, "first here");
       }
@@ -876,12 +876,12 @@ void rs_walk(Resolver *r, Node *n) {
 static void collect_pat(Resolver *r, const Node *p, uint32_t item, bool is_var) {
   stack_check();
   if (p->kind == N_PAT_NAME) {
-    TopName t = {p->word.name, p->span, item, is_var, MAP_NONE};
-    uint64_t key = map_key(t.name);
-    ptrdiff_t before = map_get(&r->last_top, key);
-    if (before != MAP_NONE) r->tops[before].next = (ptrdiff_t)r->top_count;
-    else map_set(&r->first_top, key, r->top_count);
-    map_set(&r->last_top, key, r->top_count);
+    TopName t = {p->word.name, p->span, item, is_var, TABLE_NONE};
+    uint64_t key = table_key(t.name);
+    ptrdiff_t before = table_get(&r->last_top, key);
+    if (before != TABLE_NONE) r->tops[before].next = (ptrdiff_t)r->top_count;
+    else table_set(&r->first_top, key, r->top_count);
+    table_set(&r->last_top, key, r->top_count);
     VEC_PUSH(&r->s->scratch, r->tops, r->top_count, r->top_cap, t);
   }
   if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)

@@ -41,7 +41,7 @@ static void callee_of_builtin(Resolver *r, Callee *c, const Builtin *b) {
 }
 
 static void explain_callee(Resolver *r, Diag *d, const Callee *c) {
-  if (c->declared.file && r->s->sources.items[c->declared.file].path[0] != '<')
+  if (c->declared.file && src_get(&r->s->sources, c->declared.file)->path[0] != '<')
     dg_label(&r->s->diags, d, c->declared, "declared here");
   else if (c->signature)
     dg_help(&r->s->diags, d, "its signature is %s", c->signature);
@@ -163,7 +163,7 @@ bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name nam
   const char *where = named || !in_checkpoint ? "code" : "a `checkpoint` block, which is code,";
   if (g && g->kind == G_FN && g->decl && g->decl->fn->is_proc) {
     Diag *d = err(s, ERR_SCRIPT_ONLY, at, "%s cannot call the proc `%s`", where, name);
-    if (s->sources.items[g->decl->fn->header.file].path[0] != '<')
+    if (src_get(&s->sources, g->decl->fn->header.file)->path[0] != '<')
       dg_label(&s->diags, d, g->decl->fn->header, "declared here");
     dg_help(&s->diags, d,
             "call it at the top level or in a proc, and pass what it gives as an argument");
@@ -208,8 +208,8 @@ static void call_known(Resolver *r, const Global *g, const Builtin *b, const Nod
     c.declared = decl->model.name.span;
   } else
     return;
-  if (!b && r->s->sources.items[c.declared.file].path[0] == '<' && c.declared.hi > c.declared.lo) {
-    const Source *src = &r->s->sources.items[c.declared.file];
+  const Source *src = src_get(&r->s->sources, c.declared.file);
+  if (!b && src->path[0] == '<' && c.declared.hi > c.declared.lo) {
     Span h = c.declared;
     if (decl->kind == N_MODEL && decl->model.params.count)
       h.hi = decl->model.params.items[decl->model.params.count - 1]->span.hi + 1;
@@ -262,12 +262,12 @@ const Module *rs_module_named(Resolver *r, const Node *x) {
 }
 
 static void walk_args(Resolver *r, Node *call) {
-  Map seen = {.arena = &r->s->scratch};
+  Table seen = {.arena = &r->s->scratch};
   for (uint32_t i = 0; i < call->call.args.count; i++) {
     Node *a = call->call.args.items[i];
     const Word *w = &a->arg.name;
-    ptrdiff_t first = w->name ? map_add(&seen, map_key(w->name), i) : MAP_NONE;
-    if (first != MAP_NONE) {
+    ptrdiff_t first = w->name ? table_add(&seen, table_key(w->name), i) : TABLE_NONE;
+    if (first != TABLE_NONE) {
       Diag *d = err(r->s, ERR_TWICE, w->span, "the argument `%s` is given twice", w->name);
       dg_label(&r->s->diags, d, call->call.args.items[first]->arg.name.span, "first here");
     }
@@ -277,10 +277,10 @@ static void walk_args(Resolver *r, Node *call) {
 
 static bool args_twice(Resolver *r, const Node *call) {
   const NodeList *l = &call->call.args;
-  Map seen = {.arena = &r->s->scratch};
+  Table seen = {.arena = &r->s->scratch};
   for (uint32_t i = 0; i < l->count; i++) {
     Name name = l->items[i]->arg.name.name;
-    if (name && map_add(&seen, map_key(name), i) != MAP_NONE) return true;
+    if (name && table_add(&seen, table_key(name), i) != TABLE_NONE) return true;
   }
   return false;
 }

@@ -348,7 +348,7 @@ static void walk_user_wrap(Resolver *r, Node *c) {
                        w->name, want - 1, rs_plural(want - 1), c->clause.args.count)
                  : err(s, ERR_WRAP_ARG, c->span,
                        "`%s` takes no block: its last argument must be a function", w->name);
-        if (s->sources.items[g->decl->fn->header.file].path[0] != '<')
+        if (src_get(&s->sources, g->decl->fn->header.file)->path[0] != '<')
           dg_label(&s->diags, d, g->decl->fn->header, "declared here");
       }
     }

@@ -44,7 +44,7 @@ typedef struct TopName {
   Span span;
   uint32_t item; /* its statement */
   bool is_var;
-  ptrdiff_t next; /* of the same name, or MAP_NONE */
+  ptrdiff_t next; /* of the same name, or TABLE_NONE */
 } TopName;
 
 typedef struct Resolver {
@@ -54,7 +54,7 @@ typedef struct Resolver {
   size_t bind_count, bind_cap;
   TopName *tops;
   size_t top_count, top_cap;
-  Map first_top, last_top; /* by name */
+  Table first_top, last_top; /* by name */
   Place *place;
   uint32_t item;    /* present top-level statement */
   Node *model;      /* whose member this is, or NULL */

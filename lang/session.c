@@ -197,6 +197,7 @@ void session_stop(Session *s) {
   native_close(s);
   mem_pool_drain(&s->mem, 0);
   mem_pool_trim(&s->mem);
+  src_close(&s->sources);
   mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));
   mem_free(&s->mem, s->sites, s->site_cap * sizeof(Site));
   arena_free(&s->scratch);

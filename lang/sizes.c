@@ -81,3 +81,15 @@ const Attr *sizes_attrs(Session *s, Arena *a, Sizes *z, const Attr *attrs, size_
   }
   return own;
 }
+
+static void mark_symbol(void *used, Sym s) {
+  ((bool *)used)[s] = true;
+}
+
+void sizes_used(const Graph *g, bool *used) {
+  stack_check();
+  for (size_t i = 0; i < g->type_count; i++)
+    for (int k = 0; k < g->types[i].rank; k++)
+      dim_symbols(g->dims, g->types[i].dim[k], mark_symbol, used);
+  for (size_t i = 0; i < g->region_count; i++) sizes_used(g->regions[i], used);
+}

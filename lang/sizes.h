@@ -42,4 +42,7 @@ static inline void key_put(Buf *b, const void *p, size_t n) {
   }
 }
 
+/* Which symbols of a graph's table a size of it depends on: true in `used`, others stay. */
+void sizes_used(const Graph *g, bool *used);
+
 #endif

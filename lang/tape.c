@@ -38,6 +38,7 @@ void joint_release(JointRef *j) {
   native_free(&s->mem, j->backward);
   native_free(&s->mem, j->again_code);
   hosts_release(j->hosts);
+  compiled_release(j->code);
   arena_free(&j->arena);
   mem_free(&s->mem, j, sizeof *j);
 }
@@ -58,6 +59,7 @@ static JointRef *joint_of_results(JointRef *j, const bool *has) {
   if (!k) {
     size_t n = of->f->input_count, nout = of->f->output_count;
     k = joint_new(of->s);
+    compiled_retain(k->code = of->code);
     k->call = of->call;
     k->eval_dropout = of->eval_dropout;
     k->f = gr_clone(&k->arena, of->f);
@@ -120,6 +122,7 @@ static void node_drop(Session *s, TapeNode *n, TapeNode **more) {
 static void node_free(Session *s, TapeNode *n, TapeNode **more) {
   if (n->hooked) hooks_forget(s, HOOK_VALUE, HOOK_VALUE, n->seq);
   node_drop(s, n, more);
+  src_drop(&s->sources, n->span.file);
   mem_free(&s->mem, n->out, n->out_count * sizeof *n->out);
   mem_free(&s->mem, n, sizeof *n);
   s->count.tape_live--;
@@ -195,6 +198,7 @@ static TapeNode *node_new(Session *s, size_t nin, size_t nout, Span at) {
   n->out_count = nout;
   n->seq = ++s->tape_seq;
   n->span = at;
+  src_hold(&s->sources, at.file); /* errors of backwards show it */
   n->modes = s->modes;
   return n;
 }

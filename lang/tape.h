@@ -16,6 +16,7 @@ typedef struct JointRef {
   Session *s;
   Arena arena;
   Graph *f;        /* what was differentiated: inputs -> outputs */
+  struct Compiled *code; /* retained: f has its sizes and names. NULL: they are its own */
   Joint *joint;    /* NULL: not made yet, see tape_need */
   struct Hosts *hosts; /* lang/host.h; NULL: none */
   bool *cot, *wants; /* what the joint graph is made for */
@@ -39,6 +40,8 @@ typedef struct JointRef {
 } JointRef;
 JointRef *joint_new(Session *s); /* empty, on the pool */
 void joint_release(JointRef *j);
+void compiled_retain(struct Compiled *c); /* compile.c; NULL is fine in both */
+void compiled_release(struct Compiled *c);
 void warn_eval_dropout(Session *s, Span at);
 
 /* Where an input came from: the result of a node, a param (leaf), or nothing that is tracked. */

@@ -118,7 +118,7 @@ void type_bind(Session *s, Node *type, Value v) {
 
 /* What the annotation says, for messages: its own source text. */
 static const char *type_source(Session *s, const Node *t) {
-  const Source *f = &s->sources.items[t->span.file];
+  const Source *f = src_get(&s->sources, t->span.file);
   if (t->span.hi > f->length || t->span.lo >= t->span.hi) return "this type";
   return arena_strdup(&s->scratch, f->text + t->span.lo, t->span.hi - t->span.lo);
 }

@@ -136,6 +136,7 @@ static void obj_free(Obj *o) {
     for (size_t i = 0; i < f->capture_count; i++) value_release(f->captures[i].v);
     mem_free(m, f->captures, f->capture_count * sizeof(Local));
     if (f->self) obj_release(&f->self->o);
+    src_drop(&s->sources, f->decl->span.file);
     mem_free(m, o, sizeof(FnObj));
     break;
   }
@@ -278,6 +279,7 @@ Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, 
   f->self = self;
   if (self) self->o.rc++;
   if (self) obj_holds(&f->o, (Value){.tag = V_INST, .u.inst = self});
+  src_hold(&s->sources, decl->span.file);
   Value v = pooled(s, &f->o);
   if (ncaptures) {
     f->captures = mem_need(&s->mem, NULL, 0, ncaptures * sizeof(Local));

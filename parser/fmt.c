@@ -1061,7 +1061,7 @@ static void fmt_job(void *ud) {
 }
 
 void fmt_file(Buf *out, const Node *file, const Sources *sources) {
-  const Source *src = &sources->items[file->span.file];
+  const Source *src = src_get(sources, file->span.file);
   Fmt f = {.out = out,
            .file = file,
            .src = src->text,

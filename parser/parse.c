@@ -377,7 +377,7 @@ static void parse_job(void *ud) {
 }
 
 Node *parse_file(const ParseContext *c, uint32_t file) {
-  const Source *src = &c->sources->items[file];
+  const Source *src = src_get(c->sources, file);
   Parser ps = {.c = c, .file = file, .line_division = UINT32_MAX};
   size_t n = src->length;
   bool fits = n < UINT32_MAX / 4;

@@ -252,8 +252,8 @@ static uint32_t line_end(const Source *f, uint32_t line) {
 /* Inside the text; what is wrong at the end of a file is shown after its last character that is not
  * white space. */
 static Span settle(const Sources *src, Span at) {
-  if (!at.file || at.file >= src->count) return (Span){0, 0, 0};
-  const Source *f = &src->items[at.file];
+  const Source *f = src_get(src, at.file);
+  if (!f->file) return (Span){0, 0, 0};
   uint32_t n = (uint32_t)f->length;
   if (at.lo >= n) {
     while (n && (f->text[n - 1] == '\n' || f->text[n - 1] == '\r' || f->text[n - 1] == ' ' ||
@@ -269,7 +269,7 @@ static Span settle(const Sources *src, Span at) {
 static void add_mark(Page *p, Span at, bool primary, const char *text) {
   at = settle(p->src, at);
   if (!at.file || p->marks == MARKS) return;
-  const Source *f = &p->src->items[at.file];
+  const Source *f = src_get(p->src, at.file);
   Mark *m = &p->mark[p->marks++];
   *m = (Mark){at.file, at.lo, at.hi, 0, 0, primary, text && *text ? text : NULL};
   m->first = line_of(f, at.lo);
@@ -411,7 +411,7 @@ static void put_labels(Page *p, const Row *base, Piece *piece, int n, int row_en
 }
 
 static void put_line(Page *p, uint32_t file, uint32_t line) {
-  const Source *f = &p->src->items[file];
+  const Source *f = src_get(p->src, file);
   uint32_t start = f->line_start[line], end = line_end(f, line), from = start, to = end;
   Piece piece[MARKS];
   int n = pieces_of(p, f, file, line, piece);
@@ -539,7 +539,7 @@ static int put_place(Buf *out, const Sources *src, Span at) {
   char number[32];
   uint32_t line, col;
   src_place(src, at.file, at.lo, &line, &col);
-  const char *path = src->items[at.file].path;
+  const char *path = src_get(src, at.file)->path;
   int width = put_text(out, path, strlen(path));
   int n = snprintf(number, sizeof number, ":%u:%u", line, col);
   if (out) buf_put(out, number, (size_t)n);
@@ -637,7 +637,7 @@ static void json_span(Buf *out, const Sources *src, Span span) {
   src_place(src, at.file, at.lo, &line, &col);
   src_place(src, at.file, at.hi, &end_line, &end_col);
   buf_puts(out, "\"file\":");
-  json_string(out, at.file ? src->items[at.file].path : NULL);
+  json_string(out, at.file ? src_get(src, at.file)->path : NULL);
   buf_printf(out, ",\"line\":%u,\"col\":%u,\"end_line\":%u,\"end_col\":%u", line, col, end_line,
              end_col);
 }

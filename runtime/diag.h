@@ -7,6 +7,7 @@
 #ifndef CKL_RUNTIME_DIAG_H
 #define CKL_RUNTIME_DIAG_H
 
+#include "runtime/table.h"
 #include "runtime/str.h"
 
 /* Half-open byte range of one source; file 0 is "nowhere". */
@@ -14,25 +15,45 @@ typedef struct Span {
   uint32_t file, lo, hi;
 } Span;
 
-typedef struct Source {
+typedef struct Source Source;
+struct Source {
   const char *path;    /* as shown to the user */
   const char *text;    /* NUL-terminated */
   size_t length;
   uint32_t *line_start; /* byte offset of each line */
   uint32_t line_count;
-} Source;
+  uint32_t file;
+  Arena *arena;     /* of its text, and for what is made of it */
+  Arena own;        /* that, where the source passes */
+  size_t held;      /* by how many */
+  Source *before, *next; /* in Sources.passing */
+  Source *looser;   /* the next in Sources.loose */
+  bool loose;       /* it is there */
+};
 
-/* The table of all sources of a session; lives in an arena. */
+/* The table of all sources of a session. Those of files stay; what is typed in, statement by
+ * statement, passes: it goes, with its tree, once nothing refers to it. A number is given once, so
+ * that a place in a source that went is "nowhere" and never a place in another one. */
 typedef struct Sources {
-  Arena *arena;
-  Source *items; /* items[0] is the empty "nowhere" */
-  uint32_t count;
-  size_t cap;
+  Arena *arena;    /* of those that stay */
+  Table by_file;     /* addresses by number */
+  uint32_t count;  /* the next number; 0 is the empty "nowhere" */
+  Source *nowhere;
+  Source *passing; /* all that pass */
+  Source *loose;   /* those of them that may be held by nobody */
 } Sources;
 
 void src_init(Sources *s, Arena *a);
 /* Copies both. Returns the file's number; 0 ("nowhere") when the text passes 4 GiB. */
 uint32_t src_add(Sources *s, const char *path, const char *text, size_t n);
+/* The same of one that passes: it stays until src_sweep finds that nobody holds it. */
+uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t n);
+const Source *src_get(const Sources *s, uint32_t file); /* of one that went: the nowhere */
+Arena *src_arena(const Sources *s, uint32_t file);      /* for what lives as long as its tree */
+void src_hold(Sources *s, uint32_t file);
+void src_drop(Sources *s, uint32_t file); /* frees nothing yet */
+void src_sweep(Sources *s);               /* lets go what nobody holds */
+void src_close(Sources *s);               /* all that pass go, held or not, before the arena */
 /* Line and column (both from 1; columns count characters, not bytes) of a byte offset; an offset
  * past the end counts as the end. 0 and 0 for nowhere. */
 void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line, uint32_t *col);

@@ -1,36 +1,114 @@
 /* The table of sources of a session: text with the offsets of its lines.
  *
+ * What passes has an arena of its own for its text and all that is made of it. Who keeps a part of
+ * its tree holds it by number; nothing is freed where it is let go, since a tree may be in use on
+ * the C stack, but all at once between two calls, by src_sweep.
+ *
  * Invariant: line_start[0] is 0 and each further entry is the offset after a newline, so a text
  * that ends in a newline has an empty last line. */
-#include <string.h>
-
 #include "runtime/diag.h"
 
+#include <string.h>
+
 void src_init(Sources *s, Arena *a) {
-  *s = (Sources){.arena = a};
+  *s = (Sources){.arena = a, .by_file = {.arena = a}};
+  s->nowhere = ARENA_NEW(a, Source);
+  s->nowhere->arena = a;
   src_add(s, "", "", 0);
+  s->nowhere = (Source *)src_get(s, 0);
+}
+
+static uint32_t enter(Sources *s, Source *f, const char *path, const char *text, size_t n) {
+  f->length = n;
+  f->path = arena_strdup(f->arena, path, strlen(path));
+  f->text = arena_strdup(f->arena, text, n);
+  const char *end = f->text + n;
+  uint32_t lines = 1;
+  for (const char *p = f->text; (p = memchr(p, '\n', (size_t)(end - p))); p++) lines++;
+  f->line_start = ARENA_ARRAY(f->arena, uint32_t, lines);
+  for (const char *p = f->text; (p = memchr(p, '\n', (size_t)(end - p))); p++)
+    f->line_start[++f->line_count] = (uint32_t)(p + 1 - f->text);
+  f->line_count++;
+  table_set(&s->by_file, s->count, (size_t)(uintptr_t)f);
+  f->file = s->count;
+  return s->count++;
 }
 
 uint32_t src_add(Sources *s, const char *path, const char *text, size_t n) {
   if (n >= UINT32_MAX || s->count == UINT32_MAX) return 0;
-  Source f = {.length = n};
-  f.path = arena_strdup(s->arena, path, strlen(path));
-  f.text = arena_strdup(s->arena, text, n);
-  const char *end = f.text + n;
-  uint32_t lines = 1;
-  for (const char *p = f.text; (p = memchr(p, '\n', (size_t)(end - p))); p++) lines++;
-  f.line_start = ARENA_ARRAY(s->arena, uint32_t, lines);
-  for (const char *p = f.text; (p = memchr(p, '\n', (size_t)(end - p))); p++)
-    f.line_start[++f.line_count] = (uint32_t)(p + 1 - f.text);
-  f.line_count++;
-  VEC_PUSH(s->arena, s->items, s->count, s->cap, f);
-  return s->count - 1;
+  Source *f = ARENA_NEW(s->arena, Source);
+  f->arena = s->arena;
+  return enter(s, f, path, text, n);
+}
+
+/* To be looked at by the next src_sweep. */
+static void loosen(Sources *s, Source *f) {
+  if (f->loose) return;
+  f->loose = true;
+  f->looser = s->loose;
+  s->loose = f;
+}
+
+uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t n) {
+  if (n >= UINT32_MAX || s->count == UINT32_MAX) return 0;
+  Mem *m = s->arena->mem;
+  Source *f = mem_need(m, NULL, 0, sizeof *f);
+  *f = (Source){.next = s->passing};
+  arena_init(&f->own, m);
+  f->arena = &f->own;
+  if (f->next) f->next->before = f;
+  s->passing = f; /* whatever is thrown from here on */
+  loosen(s, f);
+  return enter(s, f, path, text, n);
+}
+
+static Source *find(const Sources *s, uint32_t file) {
+  ptrdiff_t at = table_get(&s->by_file, file);
+  return at == TABLE_NONE ? s->nowhere : (Source *)(uintptr_t)at;
+}
+
+const Source *src_get(const Sources *s, uint32_t file) {
+  return find(s, file);
+}
+
+Arena *src_arena(const Sources *s, uint32_t file) {
+  return find(s, file)->arena;
+}
+
+void src_hold(Sources *s, uint32_t file) {
+  find(s, file)->held++;
+}
+
+void src_drop(Sources *s, uint32_t file) {
+  Source *f = find(s, file);
+  if (--f->held == 0 && f->arena == &f->own) loosen(s, f);
+}
+
+static void forget(Sources *s, Source *f) {
+  if (f->before) f->before->next = f->next;
+  else s->passing = f->next;
+  if (f->next) f->next->before = f->before;
+  if (f->file) table_remove(&s->by_file, f->file); /* else there was no room for its text */
+  arena_free(&f->own);
+  mem_free(s->arena->mem, f, sizeof *f);
+}
+
+void src_sweep(Sources *s) {
+  for (Source *f; (f = s->loose);) {
+    s->loose = f->looser;
+    f->loose = false;
+    if (!f->held) forget(s, f);
+  }
+}
+
+void src_close(Sources *s) {
+  while (s->passing) forget(s, s->passing);
 }
 
 void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line, uint32_t *col) {
   *line = *col = 0;
-  if (!file || file >= s->count) return;
-  const Source *f = &s->items[file];
+  const Source *f = src_get(s, file);
+  if (!f->file) return;
   if (offset > f->length) offset = (uint32_t)f->length;
   uint32_t lo = 0, hi = f->line_count; /* line lo starts at or before the offset, line hi after */
   while (hi - lo > 1) {

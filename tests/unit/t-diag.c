@@ -202,7 +202,7 @@ static uint32_t text_file(const char *path, const char *text) {
 
 /* The nth place of `word` in a file. */
 static Span span_of(uint32_t file, const char *word, int nth) {
-  const char *text = shown.src.items[file].text, *p = strstr(text, word);
+  const char *text = src_get(&shown.src, file)->text, *p = strstr(text, word);
   while (p && nth--) p = strstr(p + 1, word);
   if (!p) return (Span){0, 0, 0};
   return (Span){file, (uint32_t)(p - text), (uint32_t)(p - text + (long)strlen(word))};

@@ -1,7 +1,7 @@
 /* The table of keys: what was put in is found, in any order of putting in and taking out. */
 #include <stdlib.h>
 
-#include "runtime/map.h"
+#include "runtime/table.h"
 #include "tests/tap.h"
 
 enum { KEYS = 600 };
@@ -15,35 +15,35 @@ static void t_random(uint64_t seed, uint64_t stride) {
   static ptrdiff_t want[KEYS];
   Mem m;
   mem_init(&m, NULL, NULL);
-  Map map = {.mem = &m};
-  for (int i = 0; i < KEYS; i++) want[i] = MAP_NONE;
+  Table map = {.mem = &m};
+  for (int i = 0; i < KEYS; i++) want[i] = TABLE_NONE;
   size_t count = 0;
   for (int turn = 0; turn < 20000; turn++) {
     size_t k = draw(&seed) % KEYS, value = draw(&seed) % 1000;
     uint64_t key = k * stride;
-    bool there = want[k] != MAP_NONE;
+    bool there = want[k] != TABLE_NONE;
     switch (draw(&seed) % 4) {
     case 0:
-      check_int(map_add(&map, key, value), ==, want[k]);
+      check_int(table_add(&map, key, value), ==, want[k]);
       if (!there) want[k] = (ptrdiff_t)value;
       break;
     case 1:
-      map_set(&map, key, value);
+      table_set(&map, key, value);
       want[k] = (ptrdiff_t)value;
       break;
     default:
-      map_remove(&map, key);
-      want[k] = MAP_NONE;
+      table_remove(&map, key);
+      want[k] = TABLE_NONE;
     }
-    count += (size_t)(want[k] != MAP_NONE) - (size_t)there;
+    count += (size_t)(want[k] != TABLE_NONE) - (size_t)there;
     if (map.count != count || turn % 500 == 0)
-      for (size_t i = 0; i < KEYS; i++) check_int(map_get(&map, i * stride), ==, want[i]);
+      for (size_t i = 0; i < KEYS; i++) check_int(table_get(&map, i * stride), ==, want[i]);
     check_size(map.count, ==, count);
   }
   check_size(map.cap, <=, 4 * KEYS);
-  map_clear(&map);
-  for (size_t i = 0; i < KEYS; i++) check_int(map_get(&map, i * stride), ==, MAP_NONE);
-  map_free(&map);
+  table_clear(&map);
+  for (size_t i = 0; i < KEYS; i++) check_int(table_get(&map, i * stride), ==, TABLE_NONE);
+  table_free(&map);
   mem_close(&m);
   check_size(m.live, ==, 0);
 }
@@ -53,11 +53,11 @@ static void t_arena(void) {
   Arena a;
   mem_init(&m, NULL, NULL);
   arena_init(&a, &m);
-  Map map = {.arena = &a};
-  check_int(map_get(&map, 5), ==, MAP_NONE);
-  map_remove(&map, 5);
-  for (size_t i = 0; i < 1000; i++) check_int(map_add(&map, i << 40, i), ==, MAP_NONE);
-  for (size_t i = 0; i < 1000; i++) check_int(map_add(&map, i << 40, 7), ==, (ptrdiff_t)i);
+  Table map = {.arena = &a};
+  check_int(table_get(&map, 5), ==, TABLE_NONE);
+  table_remove(&map, 5);
+  for (size_t i = 0; i < 1000; i++) check_int(table_add(&map, i << 40, i), ==, TABLE_NONE);
+  for (size_t i = 0; i < 1000; i++) check_int(table_add(&map, i << 40, 7), ==, (ptrdiff_t)i);
   arena_free(&a);
   mem_close(&m);
   check_size(m.live, ==, 0);

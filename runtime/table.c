@@ -4,33 +4,33 @@
  * up, so there are no marks of what was deleted, and a table that lives long stays as quick as a
  * new one.
  */
-#include "runtime/map.h"
+#include "runtime/table.h"
 
 #include <string.h>
 
 enum { LEAST = 16 };
 
-static size_t home(const Map *m, uint64_t key) {
+static size_t home(const Table *m, uint64_t key) {
   uint64_t h = key * UINT64_C(0x9e3779b97f4a7c15);
   return (size_t)(h ^ h >> 32) & (m->cap - 1);
 }
 
 /* Where the key is, or where it would be. */
-static MapSlot *find(const Map *m, uint64_t key) {
+static TableSlot *find(const Table *m, uint64_t key) {
   size_t i = home(m, key);
   while (m->slot[i].value && m->slot[i].key != key) i = (i + 1) & (m->cap - 1);
   return &m->slot[i];
 }
 
-ptrdiff_t map_get(const Map *m, uint64_t key) {
-  return m->count ? (ptrdiff_t)find(m, key)->value - 1 : MAP_NONE;
+ptrdiff_t table_get(const Table *m, uint64_t key) {
+  return m->count ? (ptrdiff_t)find(m, key)->value - 1 : TABLE_NONE;
 }
 
-static void grow(Map *m) {
-  Map old = *m;
-  size_t cap = old.cap ? 2 * old.cap : LEAST, bytes = cap * sizeof(MapSlot);
+static void grow(Table *m) {
+  Table old = *m;
+  size_t cap = old.cap ? 2 * old.cap : LEAST, bytes = cap * sizeof(TableSlot);
   if (m->arena) {
-    m->slot = ARENA_ARRAY(m->arena, MapSlot, cap);
+    m->slot = ARENA_ARRAY(m->arena, TableSlot, cap);
   } else {
     m->slot = mem_need(m->mem, NULL, 0, bytes);
     memset(m->slot, 0, bytes);
@@ -38,29 +38,29 @@ static void grow(Map *m) {
   m->cap = cap;
   for (size_t i = 0; i < old.cap; i++)
     if (old.slot[i].value) *find(m, old.slot[i].key) = old.slot[i];
-  if (!m->arena && old.slot) mem_free(m->mem, old.slot, old.cap * sizeof(MapSlot));
+  if (!m->arena && old.slot) mem_free(m->mem, old.slot, old.cap * sizeof(TableSlot));
 }
 
-static MapSlot *enter(Map *m, uint64_t key) {
+static TableSlot *enter(Table *m, uint64_t key) {
   if (2 * (m->count + 1) > m->cap) grow(m);
-  MapSlot *at = find(m, key);
+  TableSlot *at = find(m, key);
   m->count += !at->value;
   at->key = key;
   return at;
 }
 
-ptrdiff_t map_add(Map *m, uint64_t key, size_t value) {
-  MapSlot *at = enter(m, key);
+ptrdiff_t table_add(Table *m, uint64_t key, size_t value) {
+  TableSlot *at = enter(m, key);
   if (at->value) return (ptrdiff_t)at->value - 1;
   at->value = value + 1;
-  return MAP_NONE;
+  return TABLE_NONE;
 }
 
-void map_set(Map *m, uint64_t key, size_t value) {
+void table_set(Table *m, uint64_t key, size_t value) {
   enter(m, key)->value = value + 1;
 }
 
-void map_remove(Map *m, uint64_t key) {
+void table_remove(Table *m, uint64_t key) {
   if (!m->count) return;
   size_t hole = (size_t)(find(m, key) - m->slot), mask = m->cap - 1;
   if (!m->slot[hole].value) return;
@@ -76,13 +76,13 @@ void map_remove(Map *m, uint64_t key) {
   }
 }
 
-void map_clear(Map *m) {
-  if (m->count) memset(m->slot, 0, m->cap * sizeof(MapSlot));
+void table_clear(Table *m) {
+  if (m->count) memset(m->slot, 0, m->cap * sizeof(TableSlot));
   m->count = 0;
 }
 
-void map_free(Map *m) {
-  if (!m->arena && m->slot) mem_free(m->mem, m->slot, m->cap * sizeof(MapSlot));
+void table_free(Table *m) {
+  if (!m->arena && m->slot) mem_free(m->mem, m->slot, m->cap * sizeof(TableSlot));
   m->slot = NULL;
   m->cap = m->count = 0;
 }

@@ -1,0 +1,32 @@
+/* What is kept for later within a bound: found by key, and let go in the order of last use.
+ *
+ * An entry is part of what it keeps. Several may have one key, as texts have one hash: the owner
+ * looks at each, lru_first and then `alike`, the one used last first.
+ */
+#ifndef CKL_RUNTIME_LRU_H
+#define CKL_RUNTIME_LRU_H
+
+#include "runtime/table.h"
+
+typedef struct LruEntry LruEntry;
+struct LruEntry {
+  LruEntry *newer, *older;
+  LruEntry *alike; /* the next of this key */
+  uint64_t key;
+  size_t bytes;
+};
+
+/* Empty when all is zero but by_key.mem. */
+typedef struct Lru {
+  Table by_key; /* addresses of the first of each key */
+  LruEntry *newest, *oldest;
+  size_t count, bytes;
+} Lru;
+
+void lru_add(Lru *l, LruEntry *e, uint64_t key, size_t bytes); /* as the newest. Throws. */
+LruEntry *lru_first(const Lru *l, uint64_t key);               /* NULL: none */
+void lru_use(Lru *l, LruEntry *e); /* is the newest from now on. Cannot throw. */
+void lru_take(Lru *l, LruEntry *e);
+void lru_close(Lru *l); /* of an empty one */
+
+#endif
