@@ -24,7 +24,7 @@ typedef struct Options {
   bool json, verbose, counts, check, help, interpret, emulate, profile, plan, times;
   const char *filter, *stage, *writes, *pass, *device, *seed;
   const char *cpu, *spill, *files; /* of ckl_config */
-  int64_t memory;
+  int64_t memory, max_steps, max_nodes;
   /* NULL-terminated; words: what is not an option */
   const char **dump, **log, **lib, **args, **words;
   size_t dump_count, log_count, lib_count, arg_count, word_count;

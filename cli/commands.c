@@ -152,6 +152,8 @@ ckl_session *cli_open(Cli *c)
   f.show_plan = c->o.plan;
   f.spill = c->o.spill;
   f.files = c->o.files;
+  f.max_steps = c->o.max_steps;
+  f.max_nodes = c->o.max_nodes;
   f.json = c->o.json;
   f.cache = getenv("CKL_CACHE");
   f.has_seed = c->o.seed != NULL;
@@ -162,6 +164,9 @@ ckl_session *cli_open(Cli *c)
   ckl_session *without = ckl_open(&f);
   if (without && c->o.cpu)
     out_printf(&c->err, "ckl: this machine does not run code for %s (CKL_CPU)\n", c->o.cpu);
+  else if (c->o.memory && without == NULL && (f.memory_limit = 0, without = ckl_open(&f)) != NULL)
+    out_printf(&c->err, "ckl: --memory=%lld is too little: a session alone takes some %lld\n",
+               (long long)c->o.memory, (long long)ckl_counter(without, "bytes.peak"));
   else
     out_puts(&c->err, "ckl: out of memory\n");
   ckl_close(without);

@@ -27,16 +27,16 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmBgsCPATtFiv", "run a program", cmd_run,
+  {"run", "FILE [name=value...]", "DLlmBNGgsCPATtFiv", "run a program", cmd_run,
    "The words name=value are what args(\"name\", default) gives in the program.\n"
    "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
-  {"check", "FILE...", "lBv", "find what is wrong with programs without running them", cmd_check,
+  {"check", "FILE...", "lBGv", "find what is wrong with programs without running them", cmd_check,
    ""},
-  {"test", "FILE...", "flmBgiv", "run the `test` blocks of programs", cmd_test, ""},
+  {"test", "FILE...", "flmBNGgiv", "run the `test` blocks of programs", cmd_test, ""},
   {"fmt", "FILE...", "c", "bring programs into the one style, in place", cmd_fmt,
    "A file is replaced in one step or not at all. The file `-` is standard input, written to\n"
    "standard output.\n"},
-  {"repl", "[FILE]", "LlmBgsi", "read statements, run them, show values", cmd_repl,
+  {"repl", "[FILE]", "LlmBNGgsi", "read statements, run them, show values", cmd_repl,
    "This is also what `ckl` alone does. FILE is run first. Statements from a pipe are run without\n"
    "a prompt.\n"},
   {"ir", "FILE FN [TYPE...]", "SWl", "print the graph of a function after a stage", cmd_ir,
@@ -44,7 +44,7 @@ static const Command commands[] = {
   {"explain", "FILE FN [TYPE...]", "l", "print the kernels of a function and where they end",
    cmd_explain,
    "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
-  {"plan", "FILE FN [TYPE... | name=value...]", "lmBgi", "print what a call of a function takes",
+  {"plan", "FILE FN [TYPE... | name=value...]", "lmBNGgi", "print what a call of a function takes",
    cmd_plan,
    "The program runs up to the first call of FN, which is told of and not run; what is printed on\n"
    "the way is dropped. Where a TYPE like 'f32[8, 3]' is given for each parameter, nothing is "
@@ -74,6 +74,8 @@ static const Option options[] = {
   {'L', 0, "log", "CHANNEL[:debug]", "turn a log channel on"},
   {'l', 0, "lib", "FOLDER", "where `use` looks after ckl's own library"},
   {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
+  {'N', 0, "max-steps", "N", "stop after so many statements, calls and turns of loops"},
+  {'G', 0, "max-nodes", "N", "most nodes of the graph of a compiled call; 1,000,000 otherwise"},
   {'B', 0, "files", "all|none|FOLDER", "which files the program reaches: plain ones below FOLDER"},
   {'g', 0, "device", "cpu|sim|emu", "where new tensors live; emu: the emulator of a GPU"},
   {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
@@ -240,6 +242,14 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
     o->files = !strcmp(value, "all") ? NULL : !strcmp(value, "none") ? "" : value;
     if (o->files && *o->files && (stat(value, &st) || !S_ISDIR(st.st_mode)))
       return cli_usage(c, command, "--files needs a folder, none or all; `%s` is no folder", value);
+    break;
+  }
+  case 'N':
+  case 'G': {
+    int64_t n = strtoll(value, &end, 10);
+    if (n <= 0 || *end || strlen(value) > 18)
+      return cli_usage(c, command, "--%s needs a number of 1 or more, not `%s`", opt->name, value);
+    *(opt->key == 'N' ? &o->max_steps : &o->max_nodes) = n;
     break;
   }
   case 'v': o->verbose = true; break;

@@ -70,7 +70,7 @@ typedef struct ckl_config {
   const char *const *lib;    /* folders searched by `use` after the embedded library */
   size_t lib_count;
   const char *device;        /* "cpu" (default) or "sim" */
-  int64_t memory_limit;      /* bytes of tensor data alive at once, 0 = none */
+  int64_t memory_limit;      /* bytes of every kind alive at once, 0 = none: see ckl_counter */
   bool has_seed;             /* start every program as if it began with seed(seed) */
   uint64_t seed;
   /* How compiled functions run: "reference" (no machine code), "loops" (kernels walked one number
@@ -106,13 +106,23 @@ typedef struct ckl_config {
    * session may be used by threads of different stacks. What would need more ends with an error
    * (mem-3). Functions of the host find 16 KiB at least. */
   size_t stack;
+  /* Most steps of one public call, 0 = no bound: a statement, a call and a turn of a loop is one
+   * each, also where code is staged. One more is CKL_ERUN, with the diagnostic run-5. */
+  int64_t max_steps;
+  /* Most nodes of the graph of one compiled call, 0 = 1,000,000. One more is the error graph-2. */
+  int64_t max_nodes;
+  /* Called after each `progress_steps` steps of a call; anything but 0 stops it as ckl_interrupt
+   * does. One function of the host among those below. */
+  int (*progress)(void *ud);
+  void *progress_ud;
+  int64_t progress_steps;
 } ckl_config;
 
-/* A session is busy while a call of it runs. Functions of the host (ckl_config.alloc, write and
- * may_open, `done`, `report`, a compiler's) are called in between. They may make, read, retain and
- * release values, read variables (ckl_get), diagnostics, counters, names and help, and call
- * ckl_interrupt; `alloc` makes none. What would run a program or change the session does nothing
- * and gives CKL_EUSAGE, or NULL; ckl_close does nothing. */
+/* A session is busy while a call of it runs. Functions of the host (ckl_config.alloc, write,
+ * may_open and progress, `done`, `report`, a compiler's) are called in between. They may make,
+ * read, retain and release values, read variables (ckl_get), diagnostics, counters, names and help,
+ * and call ckl_interrupt; `alloc` makes none. What would run a program or change the session does
+ * nothing and gives CKL_EUSAGE, or NULL; ckl_close does nothing. */
 
 /* Opens a session; `config` may be NULL. NULL when out of memory or C stack, or where config->cpu
  * or config->device has no known name, or a level that this machine does not run, or where
@@ -214,7 +224,8 @@ const char *ckl_diag_code(const ckl_session *s, size_t i);              /* [-] "
 bool ckl_diag_is_error(const ckl_session *s, size_t i);                 /* [-] */
 
 /* ---- observation */
-/* Counters: "nodes", "stage", "compile", "tape.live", "values.live", "bytes.live", "bytes.peak",
+/* Counters: "nodes", "stage", "compile", "tape.live", "values.live", "bytes.live", "bytes.peak"
+ * (of every kind, which memory_limit bounds), "data.live", "data.peak" (of the tensors among them),
  * ... What they count starts anew with ckl_reset, a file and each test of one. -1 for an unknown
  * name. ckl_counter_name lists them. [-] */
 int64_t ckl_counter(const ckl_session *s, const char *name);

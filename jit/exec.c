@@ -595,20 +595,34 @@ static bool close_account(Exec *x, Account *a, int64_t copied) {
 }
 
 /* Under a limit of memory: what earlier runs have left goes where this one does not fit beside it.
- * A block that is larger than this run needs is part of that. */
-static void make_room(const Exec *x) {
+ * A block that is larger than this run needs is part of that. What has no room even so is refused
+ * before anything runs: its plan had room, but its code came since. */
+static bool make_room(const Exec *x) {
   const JitFn *f = x->f;
   const Jit *j = f->j;
   JitPeak p;
-  if (!x->c->mem->data_limit || !jit_peak(x->f, x->b->env, &p)) return;
-  int64_t block = (int64_t)j->blocks[j->depth].bytes, more = p.outputs + p.inner;
+  if (!x->c->mem->limit || !jit_peak(x->f, x->b->env, &p)) return true;
+  Mem *m = x->c->mem;
+  int64_t block = (int64_t)j->blocks[j->depth].bytes, more = p.outputs + p.inner + p.headers;
   int64_t scratch = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
   if (p.arena > block) more += p.arena - block;
   if (p.scratch > scratch) more += p.scratch - scratch;
   for (size_t i = 0; i < f->plan->g->input_count; i++)
     if (f->plan->input_used[i] && !tn_is_contiguous(x->in[i]))
       more += tn_count(x->in[i]) * (int64_t)dt_size(x->in[i]->dtype);
-  if ((size_t)more > mem_data_room(x->c->mem)) jit_trim(f->j);
+  if ((size_t)more <= mem_room(m)) return true;
+  jit_trim(f->j);
+  if (p.arena > block) more += block;
+  else more += p.arena;
+  more += p.scratch > scratch ? scratch : p.scratch;
+  if ((size_t)more <= mem_room(m)) return true;
+  gerr_set(x->e, ERR_LIMIT, -1,
+           "this call needs %lld bytes, and %zu are left of the limit of %zu: tensors hold %zu, "
+           "all else %zu",
+           (long long)more, mem_room(m), m->limit, mem_tensors(m), mem_rest(m));
+  snprintf(x->e->help, sizeof x->e->help, "with `--memory=%zu` it goes on from here",
+           m->limit - mem_room(m) + (size_t)more);
+  return false;
 }
 
 static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
@@ -633,7 +647,7 @@ static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor 
   size_t mark = mem_pool_mark(m);
   Account account;
   need_level(f->j, f->j->depth + 1);
-  make_room(&x);
+  if (!make_room(&x)) return false;
   mem_pool_reserve(m, 1);
   open_account(&x, &account);
   f->running = true;

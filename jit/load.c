@@ -21,6 +21,7 @@
 enum { PAGE = 4096, MOST_SECTIONS = 1024, MOST_BYTES = 1 << 28 };
 
 typedef struct Load {
+  Mem *mem;
   const unsigned char *file;
   size_t size;
   const unsigned char *sections; /* the table of headers, at any alignment */
@@ -291,9 +292,11 @@ static bool load(Load *l, LoadCode *out) {
   if (!place_table(l)) return false;
   out->size = (l->used + PAGE - 1) & ~(size_t)(PAGE - 1);
   if (!out->size) return err_set(l->e, "has no code");
+  if (!mem_charge(l->mem, out->size)) return err_nomem(l->e, "code");
   out->base = mmap(NULL, out->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (out->base == MAP_FAILED) {
     out->base = NULL;
+    mem_discharge(l->mem, out->size);
     return err_nomem(l->e, "code");
   }
   l->base = out->base;
@@ -307,7 +310,7 @@ static bool load(Load *l, LoadCode *out) {
 }
 
 bool load_object(Mem *m, const void *bytes, size_t n, LoadCode *out, Err *e) {
-  Load l = {.file = bytes, .size = n, .e = e};
+  Load l = {.mem = m, .file = bytes, .size = n, .e = e};
   *out = (LoadCode){0};
   if (!read_header(&l)) return false;
   size_t places = l.section_count * sizeof *l.place;
@@ -328,6 +331,9 @@ void load_free(Mem *m, LoadCode *c) {
     debug_tell(d, false);
     mem_free(m, d, sizeof *d + d->symfile_size);
   }
-  if (c->base) munmap(c->base, c->size);
+  if (c->base) {
+    munmap(c->base, c->size);
+    mem_discharge(m, c->size);
+  }
   *c = (LoadCode){0};
 }

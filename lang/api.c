@@ -63,6 +63,8 @@ static ckl_status begin(Session *s) {
   s->running = (Span){0};
   s->mem.refused = 0;
   s->outside = session_stack(s);
+  s->mem.filing = false;
+  steps_start(s);
   native_awake(s, true);
   if (stack_left() <= STACK_RESERVE)
     no_stack(s);
@@ -81,16 +83,19 @@ static bool files_nomem(const Diags *d) {
 }
 
 static void no_memory(Session *s) {
-  const Mem *m = &s->mem;
+  enum { MORE = 1 << 20 }; /* what was refused is not the last */
+  Mem *m = &s->mem;
+  m->filing = true;
   if (!m->refused) {
     dg_error(&s->diags, ERR_NOMEM, s->running, "out of memory");
     return;
   }
   Diag *d = dg_error(&s->diags, ERR_NOMEM, s->running,
-                     "out of memory: this needs %zu bytes, and %zu of the limit of %zu are in use",
-                     m->refused, m->refused_live, m->data_limit);
+                     "out of memory: this needs %zu bytes, and of the limit of %zu tensors hold "
+                     "%zu and all else %zu",
+                     m->refused, m->limit, m->refused_data, m->refused_rest);
   dg_help(&s->diags, d, "with `--memory=%zu` it goes on from here",
-          m->refused_live + m->refused);
+          m->refused_data + m->refused_rest + m->refused + MORE);
 }
 
 static ckl_status status_of(Session *s, int code, bool ran) {
@@ -177,7 +182,13 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.arg_count = full.arg_count;
   s->config.lib = full.lib;
   s->config.lib_count = full.lib_count;
-  s->mem.data_limit = full.memory_limit > 0 ? (size_t)full.memory_limit : 0;
+  s->mem.limit = full.memory_limit > 0 ? (size_t)full.memory_limit : 0;
+  s->config.max_nodes = full.max_nodes > 0 && full.max_nodes < INT32_MAX ? (uint32_t)full.max_nodes
+                                                                        : 1000000;
+  s->config.max_steps = full.max_steps;
+  s->config.progress = full.progress;
+  s->config.progress_ud = full.progress_ud;
+  s->config.progress_steps = full.progress_steps;
   s->config.has_seed = full.has_seed;
   s->config.seed = full.seed;
   CpuMode mode;
@@ -562,7 +573,6 @@ static void work_eval(Job *j) {
         st->kind == N_POLICY_DECL || st->kind == N_TEST)
       continue;
     bool is_last = i + 1 == ast->file.items.count;
-    poll_interrupt(s, st->span);
     if (!resolve_statement(s, s->main, st, is_last)) dg_throw(&s->diags);
     run_statement(s, st, is_last ? &last : NULL);
     value = is_last && st->kind == N_EXPR_STMT;

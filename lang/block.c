@@ -433,18 +433,24 @@ static void comp_turns(CompRun *c, uint32_t k) {
     int64_t lo = want_int(s, it.u.range->lo, at, "the start of the range"),
             hi = want_int(s, it.u.range->hi, at, "the end of the range");
     for (int64_t i = lo; i < hi; i++) {
-      poll_interrupt(s, at);
+      count_step(s, at);
       comp_turn(c, k, v_int(i));
     }
   } else if (it.tag == V_LIST || it.tag == V_TUPLE) {
-    for (size_t i = 0; i < it.u.list->count; i++) comp_turn(c, k, it.u.list->items[i]);
+    for (size_t i = 0; i < it.u.list->count; i++) {
+      count_step(s, at);
+      comp_turn(c, k, it.u.list->items[i]);
+    }
   } else if (v_is_tensor(it)) {
     c->over_range = true;
     Type t = type_of(s, it);
     int64_t n = 0;
     if (t.rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
     need_const(s, t.dim[0], at, "the number of elements", &n);
-    for (int64_t i = 0; i < n; i++) comp_turn(c, k, op_element(s, it, i, at));
+    for (int64_t i = 0; i < n; i++) {
+      count_step(s, at);
+      comp_turn(c, k, op_element(s, it, i, at));
+    }
   } else if (it.tag == V_SEQ) {
     c->over_seq = true;
     comp_seq(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_turn);

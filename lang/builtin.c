@@ -129,6 +129,7 @@ const BuiltinSig *builtin_sig(const Session *s, const Builtin *b) {
 /* ---- calls */
 
 Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
+  count_step(s, a->call);
   if (in_code(s) && (b->flags & BI_SCRIPT))
     fail_help(s, ERR_SCRIPT_ONLY, a->call, "call it at the top level or in a proc",
               "`%s` works in script, not in code", b->name + (b->name[0] == '_'));

@@ -277,7 +277,7 @@ static Value enter(Session *s, Value v, Span at) {
 }
 
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
-  poll_interrupt(s, call); /* recursion may take long without a loop */
+  count_step(s, call); /* recursion may take long without a loop */
   *fr = (Frame){.up = s->frame,
                 .module = f->module,
                 .fn = f,

@@ -1133,6 +1133,7 @@ static void pass_through(const Ready *r, Value *outs) {
 Value run_code(Session *s, FnObj *f, const Args *a) {
   Ready r;
   now_running(s, a->call);
+  count_step(s, a->call);
   get_ready(s, f, a, &r);
   if (r.outside) return block_as_script(s, f, a);
   tell_plan(s, f, &r);

@@ -497,8 +497,10 @@ static APART Value eval_call(Session *s, Node *e) {
     f = name_value(s, c->name, c->span, true);
   else
     f = eval(s, c);
-  if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW))
+  if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW)) {
+    count_step(s, e->span);
     return call_raw(s, f.u.builtin, e, has ? &receiver : NULL);
+  }
   Args a = eval_args(s, &e->call.args, has ? &receiver : NULL,
                      c->kind == N_DOT ? c->dot.object->span : c->span, e->span);
   if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
@@ -715,7 +717,7 @@ static void watch_turn(Session *s, Watch *w, Node *loop) {
             name, TAPE_TURNS, now > w->bytes ? now - w->bytes : 0, name);
 }
 
-static APART Flow eval_for(Session *s, Node *st) {
+static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
   Watch watch = watch_start(s);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
@@ -737,13 +739,13 @@ static APART Flow eval_for(Session *s, Node *st) {
            UNROLL_MAX);
     AbstractVars carry = {NULL, 0, NULL};
     if (code) carry = abstract_vars(s, st->loop.body);
-    struct Turns *turns = turns_start(s, st, hi > lo ? hi - lo : 0);
+    struct Turns *turns = turns_start(s, st, l->turns = hi > lo ? hi - lo : 0);
     for (int64_t i = lo; i < hi; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
-      poll_interrupt(s, st->span);
+      count_step(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
-      turns_before(turns, i - lo);
+      turns_before(turns, l->turn = i - lo);
       Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
       turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
       if (code) check_carry(s, &carry, st->loop.body);
@@ -758,13 +760,13 @@ static APART Flow eval_for(Session *s, Node *st) {
   }
   if (it.tag == V_LIST || it.tag == V_TUPLE) {
     int64_t count = (int64_t)it.u.list->count;
-    struct Turns *turns = turns_start(s, st, count);
+    struct Turns *turns = turns_start(s, st, l->turns = count);
     for (int64_t i = 0; i < count; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
-      poll_interrupt(s, st->span);
+      count_step(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
-      turns_before(turns, i);
+      turns_before(turns, l->turn = i);
       Flow f = turn(s, st, it.u.list->items[i]);
       turns_after(turns, i, i == count - 1 || f == FLOW_BREAK);
       if (!s->stage) {
@@ -785,13 +787,13 @@ static APART Flow eval_for(Session *s, Node *st) {
       need_const(s, t.dim[0], st->loop.iter->span, "the number of turns of a loop (for now)", &n);
     else
       dim_is_const(s->dims, t.dim[0], &n);
-    struct Turns *turns = turns_start(s, st, n);
+    struct Turns *turns = turns_start(s, st, l->turns = n);
     for (int64_t i = 0; i < n; i++) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
-      poll_interrupt(s, st->span);
+      count_step(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
-      turns_before(turns, i);
+      turns_before(turns, l->turn = i);
       Flow f = turn(s, st, op_element(s, it, i, st->loop.iter->span));
       turns_after(turns, i, i == n - 1 || f == FLOW_BREAK);
       if (!s->stage) {
@@ -809,7 +811,7 @@ static APART Flow eval_for(Session *s, Node *st) {
     for (;;) {
       size_t mark = mem_pool_mark(&s->mem);
       ArenaMark am = arena_mark(&s->scratch);
-      poll_interrupt(s, st->span);
+      count_step(s, st->span);
       if (!s->stage) watch_turn(s, &watch, st);
       if (!seq_next(s, q, &v, st->loop.iter->span)) break;
       Flow f = turn(s, st, v);
@@ -827,6 +829,14 @@ static APART Flow eval_for(Session *s, Node *st) {
   fail(s, ERR_ITERATE, st->loop.iter->span, "`for` cannot go through %s", value_type_text(s, it));
 }
 
+static APART Flow eval_for(Session *s, Node *st) {
+  OpenLoop l = {.up = s->loops, .at = st->span, .staged = s->stage != NULL};
+  s->loops = &l;
+  Flow f = for_turns(s, st, &l);
+  s->loops = l.up;
+  return f;
+}
+
 static APART Flow eval_while(Session *s, Node *st) {
   if (in_code(s)) fail(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
   Flow end;
@@ -835,7 +845,7 @@ static APART Flow eval_while(Session *s, Node *st) {
   for (;;) {
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
-    poll_interrupt(s, st->span);
+    count_step(s, st->span);
     if (!s->stage) watch_turn(s, &watch, st);
     Value c = eval(s, st->loop.cond);
     if (s->flow != FLOW_NEXT) return take_flow(s);
@@ -857,6 +867,7 @@ static APART void declare_local(Session *s, Node *st) {
 }
 
 Flow eval_stmt(Session *s, Node *st, Value *last) {
+  count_step(s, st->span);
   *last = v_unit();
   switch ((NodeKind)st->kind) {
   case N_EXPR_STMT: {

@@ -461,7 +461,7 @@ Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g, const Val
   for (Hook *h; (h = next_hook(s, k, number)) && g.tag != V_NONE;) {
     number = h->number;
     if (h->running) continue;
-    poll_interrupt(s, h->at);
+    count_step(s, h->at);
     Value args[2] = {g, seen ? *seen : v_unit()};
     Span at = h->at; /* the hook may be gone afterwards */
     g = answered(s, g, call_registered(s, h, r, seen ? 2 : 1, args), drops, at, r);
@@ -479,7 +479,7 @@ void hooks_end(Session *s, const HookRun *r) {
   uint64_t number = 0;
   for (Hook *h; (h = next_hook(s, k, number));) {
     number = h->number;
-    poll_interrupt(s, h->at);
+    count_step(s, h->at);
     if (h->running) continue;
     size_t mark = mem_pool_mark(&s->mem);
     call_registered(s, h, r, 0, NULL);

@@ -63,6 +63,14 @@ typedef struct Modes {
   Name opaque;     /* in code: names of the `wrap <opaque ..>` around, as ` "a" "b"`, or NULL */
 } Modes;
 
+/* A `for` that runs. On the C stack. */
+typedef struct OpenLoop {
+  struct OpenLoop *up;
+  Span at;
+  bool staged;
+  int64_t turn, turns; /* the present one from 0 on; turns 0: not known */
+} OpenLoop;
+
 /* A block that runs: which statement, and the locals at its start. On the C stack. */
 typedef struct Running {
   struct Running *up; /* of the same frame */
@@ -145,6 +153,9 @@ struct Session {
   struct Compiler *compiler; /* lang/backend.c; NULL: none of the host */
   bool busy;                 /* a call of the API runs */
   Stack outside;             /* the stack as that call found it */
+  OpenLoop *loops;           /* innermost */
+  int64_t steps_left;        /* until the next look at what follows: lang/steps.c */
+  int64_t steps_rest;        /* of this call, behind those */
   KStatus kernel;            /* of machine code; its `stop` is what ckl_interrupt sets */
   Obj *dying;         /* objects to free without recursion */
   bool draining;
@@ -156,6 +167,10 @@ struct Session {
     bool terminal;
     const char *const *args; size_t arg_count;
     const char *const *lib; size_t lib_count;
+    uint32_t max_nodes;
+    int64_t max_steps, progress_steps;
+    int (*progress)(void *ud);
+    void *progress_ud;
     bool has_seed;
     uint64_t seed;
     int cpu, level, threads; /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
@@ -198,6 +213,16 @@ const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 
 /* The program's own words there, for help texts; `other` when they are long or none. */
 const char *source_text(Session *s, Span at, const char *other);
 void poll_interrupt(Session *s, Span at);
+/* Of a public call: every statement, call and turn of a loop, staged ones too, counts one step.
+ * Leaves where ckl_config.max_steps are done, someone asked for an end, or the graph that is being
+ * staged has more than ckl_config.max_nodes. */
+void steps_start(Session *s);
+void steps_more(Session *s, Span at);
+_Noreturn void stage_full(Session *s, Span at);
+static inline void count_step(Session *s, Span at) {
+  if (--s->steps_left < 0 || interrupt_asked(&s->kernel.stop)) steps_more(s, at);
+  if (s->stage && s->stage->g->node_count > s->config.max_nodes) stage_full(s, at);
+}
 void now_running(Session *s, Span at); /* for errors that know no place */
 /* A name close to `name` among visible ones, or NULL. */
 const char *suggest(Session *s, Name name);

@@ -195,10 +195,13 @@ int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env
   return jit_least(open_jit(s), temp, g, env);
 }
 
+/* Of a limit for what a run takes beside its plan: descriptions of tensors, its lists. */
+enum { RUN_ROOM = 16 << 10 };
+
 int64_t native_room(Session *s) {
   const Mem *m = &s->mem;
-  if (!m->data_limit) return INT64_MAX;
-  return (int64_t)mem_data_room(m) + (s->jit ? jit_kept(s->jit) : 0);
+  if (!m->limit) return INT64_MAX;
+  return (int64_t)mem_room(m) + (s->jit ? jit_kept(s->jit) : 0) - RUN_ROOM;
 }
 
 void native_must(Session *s, Native **slot) {

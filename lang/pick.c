@@ -27,6 +27,10 @@ typedef struct Candidate {
   size_t number;
 } Candidate;
 
+/* Of a limit for the code of what is chosen, which is made later: so much, and more by node. Small
+ * models take some 370 KB, one of 300 nodes a megabyte. */
+enum { CODE_ROOM = 256 << 10, CODE_OF_NODE = 4 << 10 };
+
 typedef struct Chooser {
   Session *s;
   Arena *a; /* of what is kept */
@@ -35,6 +39,7 @@ typedef struct Chooser {
   const int64_t *env;
   const int64_t *dense; /* per input: bytes of its dense copy, 0 = it is dense */
   int64_t room;
+  size_t tensors, rest; /* what was in use then */
   bool *open;   /* per block: something is left to decide */
   Candidate *c; size_t count, cap;
   Span at;
@@ -42,14 +47,14 @@ typedef struct Chooser {
 
 static bool open_block(const Session *s, const Graph *g, uint32_t id) {
   for (const Block *b = gr_block_at(g, id); b; b = gr_block_at(g, b->parent))
-    if (b->budget >= 0 || b->automatic || s->mem.data_limit) return true;
+    if (b->budget >= 0 || b->automatic || s->mem.limit) return true;
   return false;
 }
 
 /* Budgets are kept or refused on the reference evaluator too, by the plan of compiled code. A limit
  * is checked there when it is met. */
 bool plan_wanted(const Session *s, const Graph *g) {
-  if (s->mem.data_limit && s->config.cpu != CPU_REFERENCE) return true;
+  if (s->mem.limit && s->config.cpu != CPU_REFERENCE) return true;
   for (size_t i = 0; g->blocks && i < g->blocks->count; i++)
     if (open_block(s, g, (uint32_t)i + 1)) return true;
   return false;
@@ -220,10 +225,12 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, uint32_t block) {
     dg_help(&s->diags, d, "`<budget = %lld>` can be kept", (long long)c->block[block - 1]);
   } else {
     Diag *d = err(s, ERR_LIMIT, h->at,
-                  "this call needs %lld bytes by its smallest plan, and %lld are left of the limit",
-                  (long long)c->need, (long long)h->room);
-    dg_help(&s->diags, d, "`--memory=%lld` is enough",
-            (long long)((int64_t)s->mem.data_limit + c->need - h->room));
+                  "this call needs %lld bytes by its smallest plan, and %lld are left of the limit "
+                  "of %zu: tensors hold %zu, all else %zu",
+                  (long long)c->need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit,
+                  h->tensors, h->rest);
+    dg_help(&s->diags, d, "with `--memory=%lld` it goes on from here",
+            (long long)((int64_t)s->mem.limit + c->need - h->room));
   }
   raise_(s);
 }
@@ -246,6 +253,9 @@ static Choice choose(Chooser *h) {
   Session *s = h->s;
   const BlockTab *tab = h->g->blocks;
   h->room = native_room(s);
+  if (s->mem.limit) h->room -= CODE_ROOM + CODE_OF_NODE * (int64_t)h->g->node_count;
+  h->tensors = mem_tensors(&s->mem);
+  h->rest = mem_rest(&s->mem);
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
   make_ladder(h);
@@ -285,7 +295,7 @@ static Choice choose(Chooser *h) {
 }
 
 bool plan_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs) {
-  if (!s->mem.data_limit || s->config.cpu == CPU_REFERENCE) return true;
+  if (!s->mem.limit || s->config.cpu == CPU_REFERENCE) return true;
   bool copies = false;
   for (size_t i = 0; i < inputs; i++) copies |= dense[i] != 0;
   return (copies ? c->need : c->bare) <= native_room(s);

@@ -529,7 +529,7 @@ void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
   SeqIter *it = seq_start(s, seq, at);
   Value v;
   for (;;) {
-    poll_interrupt(s, at);
+    count_step(s, at);
     if (!seq_next(s, it, &v, at)) break;
     turn(ud, k, v);
   }

@@ -26,13 +26,14 @@ typedef struct Guarded {
   uint64_t seed_scope;
   Element *element;
   Running *place;
+  OpenLoop *loops;
 } Guarded;
 
 int guard(Session *s, void (*f)(void *ud), void *ud) {
   Guarded g = {s->frame,     s->local_count, s->stage,
                s->modes,     s->abstract,    s->by_reference,
                s->depth,     s->flow,        s->frame ? s->frame->block_depth : 0,
-               s->seed_scope, s->element, s->frame ? s->frame->place : NULL};
+               s->seed_scope, s->element, s->frame ? s->frame->place : NULL, s->loops};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
     locals_pop(s, g.locals);
@@ -50,6 +51,7 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
     }
     s->seed_scope = g.seed_scope;
     s->element = g.element;
+    s->loops = g.loops;
     value_set(&s->ret, v_unit());
   }
   return code;
@@ -245,7 +247,6 @@ void run_module(Session *s, Module *m) {
     if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL ||
         st->kind == N_POLICY_DECL || st->kind == N_TEST)
       continue;
-    poll_interrupt(s, st->span);
     run_statement(s, st, NULL);
   }
   s->frame = NULL;

@@ -56,6 +56,55 @@ void mem_close(Mem *m) {
   m->pool_cap = 0;
 }
 
+/* ---- the limit */
+
+static size_t all_data(const size_t of[DEV_COUNT]) {
+  size_t sum = 0;
+  for (int i = 0; i < DEV_COUNT; i++) sum += of[i];
+  return sum;
+}
+
+size_t mem_tensors(const Mem *m) {
+  return all_data(m->data_live) - (m->spill ? m->data_live[DEV_SPILL] : 0);
+}
+
+size_t mem_rest(const Mem *m) {
+  size_t tensors = mem_tensors(m);
+  return (m->live > tensors ? m->live - tensors : 0) + (m->filing ? 0 : MEM_FILING);
+}
+
+size_t mem_room(const Mem *m) {
+  size_t used = m->live + (m->filing ? 0 : MEM_FILING);
+  if (!m->limit) return PTRDIFF_MAX;
+  return used < m->limit ? m->limit - used : 0;
+}
+
+/* What is kept counts too, and goes where something else needs its room. */
+static bool within_limit(Mem *m, size_t bytes) {
+  if (!m->limit) return true;
+  size_t kept = m->kept_bytes + (size_t)m->kept_count * DATA_ALIGN + m->chunk_bytes;
+  size_t room = mem_room(m);
+  if (bytes <= room && kept <= room - bytes) return true;
+  if (bytes > room && m->spare) m->spare(m->spare_ud);
+  mem_trim(m);
+  if (bytes <= mem_room(m)) return true;
+  m->refused = bytes;
+  m->refused_data = mem_tensors(m);
+  m->refused_rest = mem_rest(m);
+  return false;
+}
+
+bool mem_charge(Mem *m, size_t bytes) {
+  if (!within_limit(m, bytes)) return false;
+  m->live += bytes;
+  if (m->live > m->peak) m->peak = m->live;
+  return true;
+}
+
+void mem_discharge(Mem *m, size_t bytes) {
+  m->live -= bytes;
+}
+
 void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size) {
   if (!new_size) {
     mem_free(m, ptr, old_size);
@@ -64,6 +113,8 @@ void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size) {
   if (!ptr) old_size = 0;
   /* no object may be larger than a pointer difference can tell */
   if (new_size > PTRDIFF_MAX || m->live - old_size > SIZE_MAX - new_size) return NULL;
+  /* a hook that moves a block holds both for a moment: that is its own */
+  if (new_size > old_size && !within_limit(m, new_size - old_size)) return NULL;
   void *p = m->hook(m->ud, ptr, old_size, new_size);
   if (!p && mem_trim(m)) p = m->hook(m->ud, ptr, old_size, new_size);
   if (!p) return NULL;
@@ -99,12 +150,6 @@ static void *in_large_pages(const Mem *m, void *block, size_t bytes) {
 }
 
 /* ---- tensor data ----------------------------------------------------------------------------- */
-
-static size_t all_data(const size_t of[DEV_COUNT]) {
-  size_t sum = 0;
-  for (int i = 0; i < DEV_COUNT; i++) sum += of[i];
-  return sum;
-}
 
 /* The byte before the data says how far the block's start is away (1 to 64): the hook may give
  * blocks of any alignment. */
@@ -177,27 +222,8 @@ static void make_room(Mem *m, size_t bytes) {
   }
 }
 
-static size_t bounded_data(const Mem *m) {
-  return all_data(m->data_live) - m->data_live[DEV_SPILL];
-}
-
-size_t mem_data_room(const Mem *m) {
-  size_t live = bounded_data(m);
-  if (!m->data_limit) return PTRDIFF_MAX;
-  return live < m->data_limit ? m->data_limit - live : 0;
-}
-
-static bool within_limit(Mem *m, size_t bytes) {
-  if (bytes > mem_data_room(m) && m->spare) m->spare(m->spare_ud);
-  if (bytes <= mem_data_room(m)) return true;
-  m->refused = bytes;
-  m->refused_live = bounded_data(m);
-  return false;
-}
-
 void *mem_data_try(Mem *m, Device dev, size_t bytes) {
   if (dev == DEV_CUDA || bytes > PTRDIFF_MAX - DATA_ALIGN) return NULL;
-  if (dev != DEV_SPILL && !within_limit(m, bytes)) return NULL;
   bool in_file = dev == DEV_SPILL && m->spill;
   unsigned char *data = in_file ? spill_try(m, bytes) : take_kept(m, bytes);
   if (in_file && !data) return NULL;

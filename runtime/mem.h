@@ -49,6 +49,7 @@ typedef struct MemKept {
   size_t bytes;
 } MemKept;
 enum { MEM_KEPT = 512 }; /* a model of a hundred params under Adam frees three times as many */
+enum { MEM_FILING = 16 << 10 }; /* of a limit: for diagnostics alone */
 enum { MEM_CHUNKS = 8 << 20 }; /* bytes of freed chunks of arenas that are kept at most */
 
 typedef struct Mem {
@@ -56,12 +57,13 @@ typedef struct Mem {
   void *ud;
   size_t live, peak;                             /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
-  size_t data_limit; /* most bytes of tensor storage, all devices but spill; 0 = none */
+  size_t limit; /* most bytes of every kind, kept ones too; 0 = none */
   /* Gives back tensor storage that its owner only keeps for later, where the limit would be passed;
    * may be NULL. */
   void (*spare)(void *ud);
   void *spare_ud;
-  size_t refused, refused_live; /* bytes that the limit refused last, and those alive then */
+  size_t refused, refused_data, refused_rest; /* bytes that the limit refused last; in use then */
+  bool filing;  /* what is left of the limit for diagnostics may be used */
   size_t kept_bytes; /* freed tensor data, kept; in no other number here */
   int kept_count;
   MemKept kept[MEM_KEPT];                        /* the one freed last is last */
@@ -95,8 +97,15 @@ void mem_free(Mem *m, void *ptr, size_t size);
  * the hook when anything runs out of memory. */
 void *mem_data_try(Mem *m, Device dev, size_t bytes);
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes);
-/* Bytes of tensor data that may be made until the limit; PTRDIFF_MAX: there is none. */
-size_t mem_data_room(const Mem *m);
+/* Bytes that may be made until the limit, kept ones given back; PTRDIFF_MAX: there is none. */
+size_t mem_room(const Mem *m);
+/* Bytes in use as the limit counts them: by tensors, and by all else with what is left for
+ * diagnostics. */
+size_t mem_tensors(const Mem *m);
+size_t mem_rest(const Mem *m);
+/* Counts bytes that came from elsewhere (mapped code). False where the limit has no room. */
+bool mem_charge(Mem *m, size_t bytes);
+void mem_discharge(Mem *m, size_t bytes);
 /* Gives back what is kept; false when that is nothing. */
 bool mem_trim(Mem *m);
 void mem_peaks_reset(Mem *m); /* what is alive now is the peak so far */

@@ -1,6 +1,7 @@
 /* A host that runs what others wrote: the program reaches what the host lets it reach. */
 #include <ckl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char store[] = "closed-store.tmp";
@@ -21,6 +22,24 @@ static int expect(ckl_session *s, const char *text, ckl_status want, const char 
   printf("%s\ngives status %d %s, not %d %s\n", text, st, got, want, code);
   for (size_t i = 0; i < ckl_diag_count(s); i++) fputs(ckl_diag_text(s, i, 0), stdout);
   return 1;
+}
+
+/* Stops a program at the third question. */
+static int progress(void *ud) {
+  return ++*(int *)ud == 3;
+}
+
+typedef struct Heap {
+  size_t held, most;
+} Heap;
+
+static void *heap(void *ud, void *p, size_t old, size_t size) {
+  Heap *h = ud;
+  h->held += size - old;
+  if (h->held > h->most) h->most = h->held;
+  if (size) return realloc(p, size);
+  free(p);
+  return NULL;
 }
 
 int main(void) {
@@ -48,6 +67,40 @@ int main(void) {
   wrong |= asked[0] != 3 || asked[1] != 2;
   ckl_close(s);
   wrong |= remove(store) != 0;
+
+  /* so many steps, in each call; what the session holds stays */
+  int asks = 0;
+  ckl_config steps = {.size = sizeof steps, .max_steps = 10000, .progress = progress,
+                      .progress_ud = &asks, .progress_steps = 3000};
+  s = ckl_open(&steps);
+  if (!s) return 1;
+  wrong |= expect(s, "let x = 1\nwhile true { }\n", CKL_EINTERRUPT, "run-1");
+  wrong |= expect(s, "while true { }\n", CKL_ERUN, "run-5");
+  wrong |= expect(s, "assert x == 1\n", CKL_OK, "");
+  wrong |= asks != 6;
+  ckl_close(s);
+
+  /* so many bytes, of whatever kind */
+  Heap h = {0, 0};
+  ckl_config memory = {.size = sizeof memory, .alloc = heap, .alloc_ud = &h, .max_nodes = 2000,
+                       .memory_limit = 16 << 20};
+  s = ckl_open(&memory);
+  if (!s) return 1;
+  wrong |= expect(s, "var t = \"text\"\nwhile true { t = \"{t}{t}\" }\n", CKL_ENOMEM, "mem-1");
+  wrong |= expect(s, "var l = list(t)\nwhile true { l = concat(l, l) }\n", CKL_ENOMEM, "mem-1");
+  wrong |= ckl_reset(s) != CKL_OK;
+  wrong |= expect(s, "let x = uniform([3000, 3000])\n", CKL_ENOMEM, "mem-1");
+  wrong |= expect(s,
+                  "fn f(x: f32) -> f32 {\n  var y = x\n"
+                  "  for i in 0..100 { for j in 0..100 { y = y * 2 } }\n  y\n}\nf(1.0)\n",
+                  CKL_ERUN, "graph-2");
+  wrong |= expect(s, "assert sum(ones([1000])) == 1000\n", CKL_OK, "");
+  wrong |= ckl_counter(s, "bytes.live") > 16 << 20 || ckl_counter(s, "data.live") != 0;
+  ckl_close(s);
+  if (h.most > 16 << 20 || h.held) {
+    printf("%zu bytes were held, %zu are left\n", h.most, h.held);
+    wrong = 1;
+  }
 
   /* a folder that is not there is no session */
   ckl_config folder = {.size = sizeof folder, .files = "no/such/folder"};

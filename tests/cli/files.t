@@ -10,7 +10,10 @@ ln -s ../other/t.csv in/away.csv
 ln -s t.csv in/near.csv
 ln -s sub in/near
 ln -s new-elsewhere in/dangling.csv
-mkfifo in/pipe
+mkfifo in/pipe in/pipe.safetensors
+ln -s ../other/t.safetensors in/away.safetensors
+ln -s t.safetensors in/near.safetensors
+ln -s new-elsewhere in/dangling.safetensors
 
 # try FILES STATUS TITLE PROGRAM: runs it in the file main.ckl of this folder
 try() {
@@ -19,7 +22,8 @@ try() {
 }
 # closed FILES PATH: no call opens it
 closed() {
-  for call in "read_csv(\"$2\")" "read_bytes(\"$2\")" "load(list(ones([2])), \"$2\")" "save(list(ones([2])), \"$2\")"; do
+  for call in "read_csv(\"$2\")" "read_bytes(\"$2\")" "load(list(ones([2])), \"$2\")" \
+    "save(list(ones([2])), \"${2%.*}.safetensors\")"; do
     try "$1" 1 "$call with --files=$1" "use data (read_csv, read_bytes)
 $call"
     case $call in save*.csv* | save*.ckl*) says err 'error[file-' 'is refused' ;; # for its ending, before it comes to the door

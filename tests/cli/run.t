@@ -32,11 +32,15 @@ says out '5 none' 'the program runs as before'
 says err bytes.peak 'counters are listed'
 gives 0 'options may stand before it' "$ckl" run --device sim --memory=64MiB args.ckl
 gives 1 'a memory limit is kept' sh -c "echo 'let x = uniform([1000, 1000])' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
-says err 'error[mem-1]: out of memory: this needs 4000000 bytes, and 16 of the limit of 1048576 are in use  big.ckl:1:9' \
-  'what did not fit, and where'
-says err '= help: with `--memory=4000016` it goes on' 'and what is enough for it'
+says err 'error[mem-1]: out of memory: this needs 4000064 bytes, and of the limit of 1048576 tensors hold 16 and all else' \
+  'what did not fit, and what else is there'
+says err 'big.ckl:1:9' 'and where'
+enough=$(sed -n 's/.*= help: with `--memory=\([0-9]*\)` it goes on.*/\1/p' err)
+gives 0 'what it says is enough' "$ckl" run --memory="$enough" big.ckl
+gives 1 'too little for any program' "$ckl" run --memory=100kB big.ckl
+says err 'ckl: --memory=100000 is too little: a session alone takes some' 'says what that takes'
 gives 1 'a limit is passed in a proc of the library' sh -c "echo 'use nn (Linear)
-let l = Linear(1000, 1000)' >big.ckl; '$ckl' run --memory=1MiB big.ckl"
+let l = Linear(1000, 1000)' >big.ckl; '$ckl' run --memory=3MiB big.ckl"
 says err 'big.ckl:2:9' 'the place is where the program calls it'
 
 # the heap begins large, where that is allowed; sanitizers need more than these limits

@@ -390,6 +390,56 @@ static void t_arena_overflow(void) {
   check_size(m.live, ==, 0);
 }
 
+/* ---- the limit */
+
+/* The hook itself never holds more than the limit, whatever asks. */
+static void t_limit(void) {
+  enum { LIMIT = 4 << 20 };
+  Failing f;
+  Mem m;
+  failing_init(&f, &m, 0);
+  m.limit = LIMIT;
+  uint32_t x = 1;
+  char *p[64] = {NULL};
+  size_t n[64] = {0};
+  bool data[64] = {false};
+  int refused = 0;
+  for (int i = 0; i < 20000; i++) {
+    x = x * 1664525 + 1013904223;
+    int k = x >> 26;
+    size_t bytes = (x >> 8) % (i % 7 ? 40000 : 700000) + 1;
+    if (p[k] && data[k]) mem_data_free(&m, DEV_CPU, p[k], n[k]);
+    else if (p[k]) mem_free(&m, p[k], n[k]);
+    data[k] = x & 1 << 5;
+    p[k] = data[k] ? mem_data_try(&m, x & 64 ? DEV_SIM : DEV_CPU, bytes)
+                   : mem_try(&m, NULL, 0, bytes);
+    if (p[k] && data[k] && x & 64) {
+      mem_data_free(&m, DEV_SIM, p[k], bytes);
+      p[k] = NULL;
+    }
+    n[k] = bytes;
+    refused += !p[k] && !(data[k] && x & 64);
+    if (f.bytes > LIMIT - MEM_FILING) check_size(f.bytes, <=, LIMIT - MEM_FILING);
+  }
+  check(refused > 100);
+  for (int k = 0; k < 64; k++)
+    if (p[k] && data[k]) mem_data_free(&m, DEV_CPU, p[k], n[k]);
+    else mem_free(&m, p[k], p[k] ? n[k] : 0);
+  size_t room = mem_room(&m);
+  check_size(room, ==, LIMIT - MEM_FILING);
+  check(!mem_try(&m, NULL, 0, room + 1));
+  check_size(m.refused, ==, room + 1);
+  check_size(m.refused_rest, ==, MEM_FILING);
+  char *all = mem_try(&m, NULL, 0, room);
+  need(all);
+  check(!mem_charge(&m, 1) && !mem_data_try(&m, DEV_CPU, 1));
+  m.filing = true; /* for what is said about it */
+  check(mem_charge(&m, MEM_FILING) && !mem_charge(&m, 1));
+  mem_discharge(&m, MEM_FILING);
+  mem_free(&m, all, room);
+  check(failing_clean(&f, &m));
+}
+
 int main(void) {
   TEST(t_accounts(), "live and peak bytes are exact");
   TEST(t_failed_resize(), "a block survives a resize that fails");
@@ -399,6 +449,7 @@ int main(void) {
   TEST(t_protect(), "a throw reaches the innermost protected call and drains its pool");
   TEST(t_pool_fails(), "an object that finds no room on the pool is released");
   TEST(t_pool_order(), "the pool is drained last in, first out");
+  TEST(t_limit(), "no more than the limit is ever held, by tensors and all else together");
   TEST(t_throws(), "too much memory and broken invariants are codes, not aborts");
   TEST(t_arena(), "arena blocks are apart, zeroed and aligned, and grow");
   TEST(t_chunks(), "large chunks of a freed arena are used again, and go when memory runs out");

@@ -1,0 +1,58 @@
+/* Steps: how long a program may go on.
+ *
+ * In: a step at a place. Out: nothing, or the error of a call that did all it may, or the end that
+ * the host asked for. Idea: one counter runs down, whatever is due first (a question to the host,
+ * the end), so that a step costs one decrement. Invariant: once all are done every further step
+ * fails, whoever may have caught the error before. Graphs have their bound here too: what makes
+ * them large are the same turns and calls.
+ */
+#include "lang/lang.h"
+
+static void refill(Session *s) {
+  int64_t n = s->config.progress && s->config.progress_steps > 0 ? s->config.progress_steps
+                                                                 : INT64_MAX;
+  s->steps_left = n < s->steps_rest ? n : s->steps_rest;
+  s->steps_rest -= s->steps_left;
+}
+
+void steps_start(Session *s) {
+  s->steps_rest = s->config.max_steps > 0 ? s->config.max_steps : INT64_MAX;
+  refill(s);
+}
+
+void steps_more(Session *s, Span at) {
+  poll_interrupt(s, at);
+  if (s->config.progress && s->steps_rest && s->config.progress(s->config.progress_ud))
+    interrupt_set(&s->kernel.stop, true);
+  poll_interrupt(s, at);
+  refill(s);
+  if (--s->steps_left >= 0) return; /* else the last ones are done */
+  s->steps_left = 0;
+  fail_help(s, ERR_STEPS, at,
+            "a statement, a call and a turn of a loop is a step each; `ckl run --max-steps=N`, "
+            "`ckl_config.max_steps` allow more",
+            "more than %lld steps, which is all that this program may do",
+            (long long)s->config.max_steps);
+}
+
+void stage_full(Session *s, Span at) {
+  const Graph *g = s->stage->g;
+  const OpenLoop *l = s->loops && s->loops->staged ? s->loops : NULL;
+  const char *name = g->name ? g->name : "code";
+  Diag *d =
+      l ? err(s, ERR_GRAPH_FULL, l->at,
+              "in turn %lld of %lld of this loop the graph of `%s` has %zu nodes, and %u are "
+              "allowed",
+              (long long)l->turn + 1, (long long)l->turns, name, g->node_count, s->config.max_nodes)
+        : err(s, ERR_GRAPH_FULL, at, "the graph of `%s` has %zu nodes, and %u are allowed", name,
+              g->node_count, s->config.max_nodes);
+  while (l && (l = l->up) && l->staged)
+    dg_label(&s->diags, d, l->at,
+             arena_printf(&s->notes, "in turn %lld of %lld of this one", (long long)l->turn + 1,
+                          (long long)l->turns));
+  dg_help(&s->diags, d,
+          "each turn of a compiled loop is nodes of its own: let a proc or the top level go "
+          "through it, with the body in a fn, or compute on whole tensors; "
+          "`ckl run --max-nodes=N`, `ckl_config.max_nodes` allow more");
+  raise_(s);
+}

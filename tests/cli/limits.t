@@ -1,0 +1,64 @@
+#!/bin/sh
+# --max-steps, --max-nodes: how long a program may go on, and how large its graphs get.
+. "$srcdir/tests/cli/common.sh"
+
+# ends TITLE PROGRAM: 1,000 steps are too few for it
+ends() {
+  printf '%s\n' "$2" >main.ckl
+  gives 1 "$1" timeout 60 "$ckl" run --max-steps=1000 main.ckl
+  says err 'error[run-5]: more than 1000 steps' 'is stopped'
+  says err 'main.ckl:' 'with a place'
+  says err '--max-steps=N' 'and a way out'
+}
+ends 'a loop without end' 'while true { }'
+ends 'a loop over a range' 'for i in 0..1000000000000 { }'
+ends 'a loop over a list' 'for x in zeros([2000]) { }'
+ends 'a comprehension' 'var l = list(1)
+for i in 0..10 { l = concat(l, l) }
+let m = [x for x in l]'
+ends 'a comprehension of comprehensions' 'let l = [[1 for j in list(1, 2, 3, 4)] for i in 0..1000000000]'
+ends 'a sequence' 'use data (batches)
+for b in batches(zeros([4000, 1]), 1) { }'
+ends 'recursion in two ways' 'proc f(n: int) = if n == 0 { 0 } else { f(n - 1) + f(n - 1) }
+print(f(50))'
+ends 'functions that a builtin calls' 'var l = list(1)
+for i in 0..10 { l = concat(l, l) }
+let m = map(fn(x) = x, l)'
+ends 'loops that are unrolled' 'fn f(x: f32) -> f32 {
+  var y = x
+  for i in 0..4000 { y = y + 1.0 }
+  y
+}
+print(f(1.0))'
+ends 'hooks' 'let x = track(ones([2]))
+on_grad(x, fn(g) { for i in 0..2000 { }
+  g })
+print(grad(sum(x * x), x))'
+
+printf '%s\n' 'for i in 0..100 { }' >main.ckl
+gives 0 'what is needed is enough' "$ckl" run --max-steps=101 main.ckl
+gives 1 'a step less is not' "$ckl" run --max-steps=100 main.ckl
+gives 1 'the session goes on' sh -c "printf 'let x = 4\nwhile true { }\nprint(x + 1)\nwhile true { }\nprint(x + 2)\n' | '$ckl' repl --max-steps=1000"
+says out 5 'with what it had'
+says out 6 'each time'
+cat >nested.ckl <<'END'
+fn f(x: f32) -> f32 {
+  var y = x
+  for i in 0..4000 { for j in 0..4000 { y = y * 1.01 } }
+  y
+}
+print(f(1.0))
+END
+gives 1 'two nested loops of code' timeout 60 "$ckl" run nested.ckl
+says err 'error[graph-2]: in turn' 'are stopped'
+says err 'of 4000 of this loop the graph of `f` has' 'by the nodes of their graph'
+says err 'nested.ckl:3:22' 'at the inner one'
+says err 'of 4000 of this one' 'with the outer one'
+gives 1 'the bound is an option' timeout 60 "$ckl" run --max-nodes=5000 nested.ckl
+says err 'nodes, and 5000 are allowed' 'which counts'
+gives 1 'calls count as loops do' sh -c "echo 'fn f(x: f32, n: int) -> f32 = if n == 0 { x } else { f(x * 2, n - 1) + f(x * 3, n - 1) }
+print(f(1.0, 30))' >calls.ckl; timeout 60 '$ckl' run --max-nodes=5000 calls.ckl"
+says err 'error[graph-2]: the graph of' 'where there is no loop'
+gives 2 'no number' "$ckl" run --max-steps=many main.ckl
+says err '--max-steps needs a number' 'is wrong usage'
+tap_done
