@@ -432,27 +432,32 @@ static Value ops_value(Session *s, const int64_t *n) {
   return record_value(s, f.n, f.names, f.items);
 }
 
+/* What only a compiled call has: none on the reference evaluator. */
+static Value planned(const PlanFigures *p, int64_t n) {
+  return p->compiled ? v_int(n) : v_none();
+}
+
 Value plan_value(const CallPlan *c) {
   Session *s = c->s;
   Fields f = {.s = s};
   PlanFigures p;
   plan_figures(c, &p);
-  field(&f, "peak", v_int(p.peak));
-  field(&f, "later", v_int(p.later));
-  field(&f, "saved", v_int(p.saved));
+  field(&f, "peak", planned(&p, p.peak));
+  field(&f, "later", planned(&p, p.later));
+  field(&f, "saved", planned(&p, p.saved));
   field(&f, "flops", v_int(p.flops));
   field(&f, "forward", ops_value(s, p.ops.forward));
   field(&f, "backward", ops_value(s, p.ops.backward));
   field(&f, "params", v_int(p.params));
   field(&f, "buffers", v_int(p.buffers));
   field(&f, "inputs", v_int(p.inputs));
-  field(&f, "outputs", v_int(p.outputs));
-  field(&f, "arena", v_int(p.arena));
-  field(&f, "in_use", v_int(p.live));
-  field(&f, "panels", v_int(p.panels));
-  field(&f, "workspace", v_int(p.scratch));
-  field(&f, "spilled", v_int(p.spilled));
-  field(&f, "inner", v_int(p.inner));
+  field(&f, "outputs", planned(&p, p.outputs));
+  field(&f, "arena", planned(&p, p.arena));
+  field(&f, "in_use", planned(&p, p.live));
+  field(&f, "panels", planned(&p, p.panels));
+  field(&f, "workspace", planned(&p, p.scratch));
+  field(&f, "spilled", planned(&p, p.spilled));
+  field(&f, "inner", planned(&p, p.inner));
   field(&f, "time", v_int(p.time));
   field(&f, "exact", v_bool(p.exact));
   field(&f, "bound", v_bool(p.bound));

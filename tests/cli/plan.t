@@ -201,4 +201,11 @@ for i in 0..100000 { l = push(l, (a = i, b = list(i))) }'; do
   says err 'error[mem-1]: out of memory' 'by the same limit'
   says err 'of the limit of 16777216 tensors hold' 'whose sum is told'
 done
+cat >bytes.ckl <<'END'
+fn f(x: f32[9]) -> f32 = sum(tanh(x))
+let p = plan(f, track(ones([9])))
+print((p.peak, p.saved, p.arena), p.flops > 0)
+END
+"$ckl" run --interpret bytes.ckl >out 2>&1
+tap_empty "$(grep -vF '(none, none, none) true' out)" 'what is not planned has no bytes'
 tap_done
