@@ -168,7 +168,7 @@ ckl_session *cli_open(Cli *c)
     out_printf(&c->err, "ckl: --memory=%lld is too little: a session alone takes some %lld\n",
                (long long)c->o.memory, (long long)ckl_counter(without, "bytes.peak"));
   else
-    out_puts(&c->err, "ckl: out of memory\n");
+    out_puts(&c->err, "ckl: out of memory, or of C stack (`ulimit -s`)\n");
   ckl_close(without);
   return NULL;
 }
