@@ -144,7 +144,7 @@ ckl_session *cli_open(Cli *c)
   f.device = c->o.device;
   f.memory_limit = c->o.memory;
   f.cpu = c->o.cpu;
-  f.threads = getenv("CKL_THREADS") ? atoi(getenv("CKL_THREADS")) : 0;
+  f.threads = c->o.threads;
   f.kernels = getenv("CKL_KERNELS");
   f.perf_map = getenv("CKL_PERF_MAP") != NULL;
   f.profile = c->o.profile;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -396,6 +397,22 @@ static int choose_cpu(Cli *c, const char *command)
   return EXIT_USAGE;
 }
 
+/* CKL_THREADS: how many threads compute. Gives 0 or an exit status. */
+static int choose_threads(Cli *c)
+{
+  const char *told = getenv("CKL_THREADS");
+  if (!told || !*told) return 0;
+  char *end;
+  errno = 0;
+  long n = strtol(told, &end, 10);
+  if (*end || errno || n < 1 || n > INT_MAX) {
+    out_printf(&c->err, "ckl: CKL_THREADS is `%s`, which is no number of threads: 1 or more\n", told);
+    return EXIT_USAGE;
+  }
+  c->o.threads = (int)n;
+  return 0;
+}
+
 static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
 {
   Options *o = &c->o;
@@ -423,7 +440,8 @@ static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
       o->words[o->word_count++] = word;
     }
   }
-  return choose_cpu(c, as->name);
+  int wrong = choose_threads(c);
+  return wrong ? wrong : choose_cpu(c, as->name);
 }
 
 /* One heap in large pages for all but the largest blocks, which stays for the life of the process:

@@ -90,7 +90,8 @@ static bool bind_launch(Binder *w, const Step *s) {
     if (!buf_is_panel(u, w->g->dims, w->env)) {
       at = p->place[plan_index(w->g, u->v)];
       const Type *t = gr_type(w->g, u->v);
-      for (int k = 0; k < t->rank; k++) n *= value(w, t->dim[k], 1, &d) ? d : 1;
+      for (int k = 0; k < t->rank; k++) /* sizes beside a 0 may not fit: it is 0 in the end */
+        n = (int64_t)((uint64_t)n * (uint64_t)(value(w, t->dim[k], 1, &d) ? d : 1));
       x->bytes += n * (int64_t)dt_size((DType)t->dtype);
     } else if (!value(w, p->slots[at.index].count, 0, &n)) {
       return false;

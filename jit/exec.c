@@ -364,8 +364,9 @@ static Tensor *dense_input(Exec *x, size_t i) {
     if (!d || d->dtype != t->dtype || d->store->bytes < bytes || !repeats(x->in[k]) ||
         memcmp(tn_data(d), tn_data(t), each))
       continue;
-    int64_t stride[CKL_MAX_RANK], step = 1;
-    for (int a = t->rank - 1; a >= 0; step *= t->dim[a--]) stride[a] = step;
+    int64_t stride[CKL_MAX_RANK];
+    uint64_t step = 1; /* of a tensor without elements it may not fit */
+    for (int a = t->rank - 1; a >= 0; step *= (uint64_t)t->dim[a--]) stride[a] = (int64_t)step;
     return tn_view(m, d, t->rank, t->dim, stride, 0);
   }
   Tensor *d = tn_contiguous(m, t);

@@ -214,6 +214,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->door.ask = full.may_open;
   s->door.ud = full.may_open_ud;
   s->mem.door = &s->door;
+  s->mem.stop = &s->kernel.stop;
   s->outside = session_stack(s);
   bool started = door_open(&s->door, &s->mem, full.files) &&
                  (!full.spill || spill_open(&s->mem, full.spill)) && session_init(s) &&

@@ -124,6 +124,7 @@ _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, co
 
 _Noreturn void fail_file(Session *s, Span at, const Err *e) {
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  if (e->interrupted) poll_interrupt(s, at);
   if (e->closed)
     fail_help(s, ERR_CLOSED, at,
               "the host says which files are open to a program: `ckl run --files=FOLDER`, "

@@ -250,12 +250,15 @@ static bool gap_at(const Cells *c, int axis, int64_t k) {
 
 static void cells_init(Cells *c, const Tensor *t, const Format *f, int64_t most) {
   *c = (Cells){.t = t, .f = f};
-  int64_t n = 1;
+  uint64_t step = 1; /* sizes beside a size of 0 may have no product */
   for (int k = t->rank - 1; k >= 0; k--) {
-    c->step[k] = n;
-    n *= t->dim[k];
+    c->step[k] = (int64_t)step;
+    step *= (uint64_t)t->dim[k];
   }
-  if (n <= most) return;
+  int64_t n = tn_count(t), longest = 0;
+  for (int k = 0; k < t->rank; k++)
+    if (t->dim[k] > longest) longest = t->dim[k];
+  if (n <= most && longest <= most) return;
   /* Fewer at each edge while the corners alone are many. */
   for (c->edge = EDGE; c->edge > 1; c->edge--) {
     double shown = 1;

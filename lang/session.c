@@ -231,6 +231,7 @@ void run_statement(Session *s, Node *st, Value *out) {
   Flow f = eval_stmt(s, st, &v);
   if (f == FLOW_RETURN) fail(s, ERR_RETURN, st->span, "`return` stands in functions only");
   if (f != FLOW_NEXT) fail(s, ERR_BREAK, st->span, "`break` and `continue` stand in loops only");
+  poll_interrupt(s, st->span); /* it may have come in a call that does not look */
   if (out) {
     *out = v;
     return;

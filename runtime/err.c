@@ -18,7 +18,7 @@ static void set_text(Err *e, const char *fmt, va_list ap) {
 
 bool err_set(Err *e, const char *fmt, ...) {
   if (!e) return false;
-  e->nomem = e->closed = false;
+  e->nomem = e->closed = e->interrupted = false;
   va_list ap;
   va_start(ap, fmt);
   set_text(e, fmt, ap);
@@ -34,6 +34,12 @@ bool err_closed(Err *e, const char *fmt, ...) {
   va_start(ap, fmt);
   set_text(e, fmt, ap);
   va_end(ap);
+  return false;
+}
+
+bool err_interrupted(Err *e) {
+  err_set(e, "interrupted");
+  if (e) e->interrupted = true;
   return false;
 }
 

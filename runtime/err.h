@@ -11,6 +11,7 @@ typedef struct Err {
   char text[512]; /* one line; cut at a character with `...` when longer */
   bool nomem;     /* the reason is that memory ran out */
   bool closed;    /* the reason is that the host closed it to the program */
+  bool interrupted;
 } Err;
 
 /* Fills `e` (NULL is fine: the text is dropped) and returns false, so that a failing function can
@@ -19,6 +20,9 @@ bool err_set(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)))
 
 /* Out of memory: sets `nomem` and a text; `what` for (may be NULL). Returns false. */
 bool err_nomem(Err *e, const char *what);
+
+/* The session was interrupted: sets `interrupted` and a text. Returns false. */
+bool err_interrupted(Err *e);
 
 /* What the program may not do: sets `closed` and a text. Returns false. */
 bool err_closed(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -2,22 +2,31 @@
  *
  * Invariant: at any moment the name of a file being replaced stands for the old bytes or for all of
  * the new ones; a temporary file outlives only a process that was killed. */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "runtime/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef O_CLOEXEC
 #define O_CLOEXEC 0
 #endif
 
-enum { MOST_AT_ONCE = 1 << 30 }; /* systems move at most about 2 GiB per call */
+enum {
+  MOST_AT_ONCE = 16 << 20, /* between two looks at whether to stop */
+  LOOK_MS = 50             /* the same while nobody takes or gives bytes */
+};
 
 const char *file_why(int error) {
   switch (error) {
@@ -46,12 +55,31 @@ const char *file_why(int error) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static int open_at(const Reached *r, const char *name, int flags) {
+static int open_at(const Mem *m, const Reached *r, const char *name, int flags) {
   int fd;
   if (r->plain) flags |= O_NOFOLLOW | O_NONBLOCK; /* what a pipe would wait for */
   do fd = openat(r->dir, name, flags | O_CLOEXEC, 0666);
-  while (fd < 0 && errno == EINTR);
+  while (fd < 0 && errno == EINTR && !interrupt_asked(m->stop));
   return fd;
+}
+
+/* What is no plain file, for writing: a pipe that nobody reads yet is waited for. */
+static int open_pipe(const Mem *m, const Reached *r, const char *name) {
+  for (;;) {
+    int fd = open_at(m, r, name, O_WRONLY | O_NONBLOCK);
+    if (fd >= 0 || errno != ENXIO || r->plain) return fd;
+    if (interrupt_asked(m->stop)) {
+      errno = EINTR;
+      return -1;
+    }
+    poll(NULL, 0, LOOK_MS);
+  }
+}
+
+/* Why a call for a file failed, which may be that the program was interrupted. */
+static bool failed_for(const Mem *m, const char *shown, int why, Err *e) {
+  if (why == EINTR && interrupt_asked(m->stop)) return err_interrupted(e);
+  return err_set(e, "%s: %s", shown, file_why(why));
 }
 
 /* What a path leads to; false after err_set where that may not be opened. *there: whether there is
@@ -67,13 +95,14 @@ static bool look(const Reached *r, const char *shown, struct stat *st, bool *the
                            : "`%s` is no plain file, and this program opens nothing else", shown);
 }
 
-static int open_reached(const Reached *r, const char *shown, int64_t *size, Err *e) {
+static int open_reached(const Mem *m, const Reached *r, const char *shown, int64_t *size,
+                        Err *e) {
   struct stat st;
   bool there;
   if (!look(r, shown, &st, &there, e)) return -1;
-  int fd = open_at(r, r->name, O_RDONLY);
+  int fd = open_at(m, r, r->name, O_RDONLY);
   if (fd < 0 || fstat(fd, &st) < 0) {
-    err_set(e, "%s: %s", shown, file_why(errno));
+    failed_for(m, shown, errno, e);
   } else if (S_ISDIR(st.st_mode) || (r->plain && !S_ISREG(st.st_mode))) {
     err_set(e, "%s: was another file a moment ago", shown);
   } else {
@@ -87,7 +116,7 @@ static int open_reached(const Reached *r, const char *shown, int64_t *size, Err 
 int file_open(const Mem *m, const char *path, int64_t *size, Err *e) {
   Reached r;
   if (!door_reach(m->door, path, false, &r, e)) return -1;
-  int fd = open_reached(&r, path, size, e);
+  int fd = open_reached(m, &r, path, size, e);
   door_leave(&r);
   return fd;
 }
@@ -102,7 +131,7 @@ char *file_read(Mem *m, const char *path, size_t *n, Err *e) {
 
 char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, Err *e) {
   int64_t size;
-  int fd = open_reached(r, path, &size, e);
+  int fd = open_reached(m, r, path, &size, e);
   if (fd < 0) return NULL;
   /* the size is a hint: files in /proc say 0, others may grow */
   size_t cap = size > 0 && (uint64_t)size < PTRDIFF_MAX - 2 ? (size_t)size + 2 : 4096, have = 0;
@@ -117,6 +146,10 @@ char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, E
       }
       p = grown;
       cap *= 2;
+    }
+    if (interrupt_asked(m->stop)) {
+      ok = err_interrupted(e);
+      break;
     }
     size_t room = cap - have - 1;
     ssize_t got = read(fd, p + have, room < MOST_AT_ONCE ? room : MOST_AT_ONCE);
@@ -162,6 +195,71 @@ static size_t folder_length(const char *path) {
   return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
+enum { NAME_ROOM = 48, TRIES = 100 };
+
+/* A file in the folder to write to which has no name yet, so that nothing of it stays when the
+ * process is killed; not every file system has such. */
+static int open_nameless(FileOut *f) {
+#ifdef O_TMPFILE
+  f->temp[f->folder] = 0;
+  f->nameless = true;
+  int fd = open_at(f->mem, &f->at, f->folder ? f->temp : ".", O_WRONLY | O_TMPFILE);
+  if (fd >= 0) return fd;
+#endif
+  f->nameless = false;
+  return -1;
+}
+
+/* Gives the file a name of its own in the folder, f->temp; opens one of that name where fd < 0.
+ * Gives the descriptor, or -1 with errno. */
+static int name_it(FileOut *f, int fd) {
+  char link[32];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  for (int i = 0; i < TRIES; i++) {
+    snprintf(f->temp + f->folder, NAME_ROOM, ".ckl-%ld-%d.tmp", (long)getpid(), i);
+    int got = fd >= 0 ? linkat(AT_FDCWD, link, f->at.dir, f->temp, AT_SYMLINK_FOLLOW) ? -1 : fd
+                      : open_at(f->mem, &f->at, f->temp, O_WRONLY | O_CREAT | O_EXCL);
+    if (got >= 0 || errno != EEXIST) return got;
+  }
+  return -1;
+}
+
+/* Removes what killed processes have left in the folder: temporary files of this user whose process
+ * is gone, which nobody has locked (it may be known by another number elsewhere), and which are not
+ * new (between its making and its lock there is a moment). */
+static void collect(FileOut *f) {
+  enum { OLD = 10 }; /* seconds */
+  f->temp[f->folder] = 0;
+  int folder = open_at(f->mem, &f->at, f->folder ? f->temp : ".", O_RDONLY | O_DIRECTORY);
+  DIR *d = folder >= 0 ? fdopendir(folder) : NULL;
+  if (!d && folder >= 0) close(folder);
+  for (const struct dirent *n; d && (n = readdir(d));) {
+    long pid = 0;
+    int end = 0;
+    struct stat st;
+    if (sscanf(n->d_name, ".ckl-%ld-%*d.tmp%n", &pid, &end) != 1 || !end || n->d_name[end]) continue;
+    if (pid < 1 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
+    if (fstatat(folder, n->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
+        st.st_uid != geteuid() || time(NULL) - st.st_mtime < OLD)
+      continue;
+    int fd = openat(folder, n->d_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(folder, n->d_name, 0);
+    if (fd >= 0) close(fd);
+  }
+  if (d) closedir(d);
+}
+
+/* For file systems without nameless files. */
+static int open_named(FileOut *f) {
+  collect(f);
+  int fd = name_it(f, -1);
+  if (fd >= 0) {
+    int ignored = flock(fd, LOCK_EX | LOCK_NB);
+    (void)ignored;
+  }
+  return fd;
+}
+
 bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
   char real[PATH_MAX];
   struct stat st;
@@ -177,9 +275,8 @@ bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
     return false;
   }
   if (exists && !S_ISREG(st.st_mode)) {
-    f->fd = open_at(&f->at, path, O_WRONLY);
+    f->fd = open_pipe(m, &f->at, path);
   } else {
-    enum { NAME_ROOM = 48, TRIES = 100 };
     if (exists && !f->at.plain && realpath(path, real)) path = real;
     size_t folder = folder_length(path);
     f->temp_size = folder + NAME_ROOM + 1;
@@ -188,11 +285,9 @@ bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
       door_leave(&f->at);
       return err_nomem(e, shown);
     }
-    for (int i = 0; i < TRIES && f->fd < 0; i++) {
-      snprintf(f->temp + folder, NAME_ROOM, ".ckl-%ld-%d.tmp", (long)getpid(), i);
-      f->fd = open_at(&f->at, f->temp, O_WRONLY | O_CREAT | O_EXCL);
-      if (f->fd < 0 && errno != EEXIST) break;
-    }
+    f->folder = folder;
+    f->fd = open_nameless(f);
+    if (f->fd < 0) f->fd = open_named(f);
   }
   if (f->fd < 0) {
     int why = errno;
@@ -200,7 +295,7 @@ bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
     f->temp = NULL;
     door_leave(&f->at);
     if (why == ENOENT) return err_set(e, "%s: no such folder", shown);
-    return err_set(e, "%s: %s", shown, file_why(why));
+    return failed_for(m, shown, why, e);
   }
   f->path_size = strlen(path) + 1;
   f->path = copy(m, path, f->path_size - 1, 0);
@@ -218,10 +313,14 @@ bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
 bool file_put(FileOut *f, const void *bytes, size_t n, Err *e) {
   const char *p = bytes;
   while (n) {
+    if (interrupt_asked(f->mem->stop)) return err_interrupted(e);
     ssize_t put = write(f->fd, p, n < MOST_AT_ONCE ? n : MOST_AT_ONCE);
     if (put > 0) {
       p += put;
       n -= (size_t)put;
+    } else if (put < 0 && errno == EAGAIN) { /* a full pipe */
+      struct pollfd full = {.fd = f->fd, .events = POLLOUT};
+      poll(&full, 1, LOOK_MS);
     } else if (put == 0 || errno != EINTR) {
       return err_set(e, "%s: %s", f->path, put ? file_why(errno) : "the disk takes no more");
     }
@@ -241,7 +340,7 @@ static void end(FileOut *f) {
 static void sync_folder(FileOut *f) {
   size_t n = folder_length(f->temp);
   f->temp[n] = 0; /* the temporary name is not needed any more */
-  int fd = open_at(&f->at, n ? f->temp : ".", O_RDONLY);
+  int fd = open_at(f->mem, &f->at, n ? f->temp : ".", O_RDONLY);
   if (fd < 0) return;
   int ignored = fsync(fd);
   (void)ignored;
@@ -251,6 +350,10 @@ static void sync_folder(FileOut *f) {
 bool file_commit(FileOut *f, Err *e) {
   int failed = 0;
   if (f->temp && fsync(f->fd) != 0) failed = errno;
+  if (f->nameless && !failed) {
+    if (name_it(f, f->fd) < 0) failed = errno;
+    else f->nameless = false;
+  }
   if (close(f->fd) != 0 && !failed && errno != EINTR) failed = errno;
   f->fd = -1;
   if (f->temp && !failed && renameat(f->at.dir, f->temp, f->at.dir, f->path) != 0) failed = errno;
@@ -266,6 +369,6 @@ bool file_commit(FileOut *f, Err *e) {
 
 void file_cancel(FileOut *f) {
   if (f->fd >= 0) close(f->fd);
-  if (f->temp) unlinkat(f->at.dir, f->temp, 0);
+  if (f->temp && !f->nameless) unlinkat(f->at.dir, f->temp, 0);
   end(f);
 }

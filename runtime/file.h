@@ -22,13 +22,15 @@ char *file_read_reached(Mem *m, const Reached *r, const char *shown, size_t *n, 
 
 /* A file being written. It appears under its name, whole, at file_commit: the bytes go to another
  * file of the same folder first, reach the disk, and replace what was there (keeping its mode;
- * through a symbolic link). What is no plain file (a pipe, /dev/null) is written directly. */
+ * through a symbolic link). It has no name before that where the system can do so. What is no plain
+ * file (a pipe, /dev/null) is written directly. Writing and waiting end when m->stop says so. */
 typedef struct FileOut {
   Mem *mem;
   Reached at;
   char *path; /* the file to replace, from the folder at.dir */
   char *temp; /* NULL when written directly */
-  size_t path_size, temp_size;
+  size_t path_size, temp_size, folder; /* folder: bytes of temp before its name */
+  bool nameless; /* the other file has no name before file_commit */
   int fd;
 } FileOut;
 

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/interrupt.h"
+
 enum {
   MEM_OK = 0,
   MEM_ERR_PROGRAM = 1,
@@ -73,6 +75,7 @@ typedef struct Mem {
   bool check;    /* invariants are tested between passes and steps: CKL_CHECK is set, and not 0 */
   char bug[240]; /* which invariant is broken: of mem_bug */
   Spill *spill; /* where data of device spill lies (runtime/spill.h); NULL: as all data */
+  const Interrupt *stop; /* what waits or reads long looks here; NULL: nobody asks */
   const struct Door *door; /* which files its program reaches (runtime/door.h); NULL: all */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
