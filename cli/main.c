@@ -406,7 +406,8 @@ static int choose_threads(Cli *c)
   errno = 0;
   long n = strtol(told, &end, 10);
   if (*end || errno || n < 1 || n > INT_MAX) {
-    out_printf(&c->err, "ckl: CKL_THREADS is `%s`, which is no number of threads: 1 or more\n", told);
+    out_printf(&c->err, "ckl: CKL_THREADS is `%s`, which is no number of threads: 1 or more\n",
+               told);
     return EXIT_USAGE;
   }
   c->o.threads = (int)n;

@@ -237,7 +237,8 @@ static void collect(FileOut *f) {
     long pid = 0;
     int end = 0;
     struct stat st;
-    if (sscanf(n->d_name, ".ckl-%ld-%*d.tmp%n", &pid, &end) != 1 || !end || n->d_name[end]) continue;
+    if (sscanf(n->d_name, ".ckl-%ld-%*d.tmp%n", &pid, &end) != 1 || !end || n->d_name[end])
+      continue;
     if (pid < 1 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
     if (fstatat(folder, n->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
         st.st_uid != geteuid() || time(NULL) - st.st_mtime < OLD)
