@@ -39,8 +39,7 @@ static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Name label, Sp
   if (name)
     for (size_t i = 0; i < u->bind_count; i++)
       if (u->binds[i].name == name) {
-        SymBind again =
-            u->binds[i]; /* the same dim again: sizes are compared when a call is bound */
+        SymBind again = u->binds[i]; /* sizes are compared when a call is bound */
         again.leaf = leaf;
         again.axis = axis;
         again.name = NULL;
