@@ -535,8 +535,9 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
   bool fit = vt.rank <= pt.rank;
   for (int i = 0; fit && i < vt.rank; i++) {
     Dim a = vt.dim[i], b = pt.dim[i + pt.rank - vt.rank];
-    if (a == b || a == dim_const(dt, 1)) continue;
-    if (dim_compare(dt, a, b) == DIM_MAYBE && s->stage)
+    Dim one = dim_const(dt, 1);
+    if (a == b || a == one) continue;
+    if (b != one && dim_compare(dt, a, b) == DIM_MAYBE && s->stage) /* as operands do (rule 29) */
       gr_check(s->stage->g, CHECK_EQ, a, b, "the shapes of the place and the value differ");
     else
       fit = false;

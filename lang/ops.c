@@ -410,7 +410,8 @@ Value op_fill_like(Session *s, Value like, double x, Span at) {
   return op_broadcast_on(s, as_tensor(s, v_float(x), (DType)t.dtype, at), t.rank, t.dim, t.dev, at);
 }
 
-/* Rule 29: whether `from` stretches to `to`; in code only axes that are the constant 1 do. */
+/* Rule 29: whether `from` stretches to `to`; in code only axes that are the constant 1 do. A named
+ * axis never goes into a constant 1: only at the size 1 would it, and no size is a special case. */
 static bool stretches(Session *s, const Type *from, const Type *to, bool *undecided) {
   DimTab *t = dims_of(s);
   if (from->rank > to->rank) return false;
@@ -419,7 +420,7 @@ static bool stretches(Session *s, const Type *from, const Type *to, bool *undeci
   for (int i = 0; i < from->rank; i++) {
     Dim a = from->dim[i], b = to->dim[i + off];
     if (a == b || a == one) continue;
-    if (dim_compare(t, a, b) != DIM_MAYBE) return false;
+    if (b == one || dim_compare(t, a, b) != DIM_MAYBE) return false;
     *undecided = true;
   }
   return true;
