@@ -36,9 +36,6 @@ enum {
   FAREWELL = 1000,  /* and for a process to end by itself */
   MOST_KILLED = 2,
 };
-/* Bytes of address space of one process; those of examples/gpt.ckl take less than 0.15 GiB. */
-static const rlim_t MOST_SPACE = (rlim_t)4 << 30;
-
 typedef struct Queue {
   WorkItem *first, *last;
   int count;
@@ -165,10 +162,11 @@ static int spawn(const char *path, int fd, pid_t *pid) {
  * sanitizer reserves more than any such limit. */
 static void limit_space(pid_t pid) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const rlim_t most = (rlim_t)4 << 30; /* the kernels of examples/gpt.ckl take 0.15 GiB */
   struct rlimit now;
   if (prlimit(pid, RLIMIT_AS, NULL, &now)) return;
-  if (now.rlim_cur > MOST_SPACE) now.rlim_cur = MOST_SPACE;
-  if (now.rlim_max > MOST_SPACE) now.rlim_max = MOST_SPACE;
+  if (now.rlim_cur > most) now.rlim_cur = most;
+  if (now.rlim_max > most) now.rlim_max = most;
   prlimit(pid, RLIMIT_AS, &now, NULL);
 #else
   (void)pid;
