@@ -561,6 +561,8 @@ static APART Value eval_block_expr(Session *s, Node *b) {
 }
 
 static APART Value eval_unary(Session *s, Node *e) {
+  const Node *of = e->unary.operand;
+  if (of->kind == N_INT && of->number.i == INT64_MIN) return v_int(INT64_MIN); /* with its minus */
   Value x = eval(s, e->unary.operand);
   if (x.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return x;
   if (e->unary.op != AST_NOT) return op_unary(s, OP_NEG, x, e->span);

@@ -44,12 +44,16 @@ typedef struct Lexer {
   unsigned missing_braces; /* `{` reported missing: as many `}` close nothing, without a message */
   Comment *comments;
   size_t comment_count, comment_cap;
+  Node **edges; /* ints of 2^63 that no minus has taken */
+  size_t edge_count, edge_cap;
 } Lexer;
 
 void lex_init(Lexer *lx, const ParseContext *c, uint32_t file, const char *text, uint32_t n);
 Tok lex_next(Lexer *lx);
 bool lex_can_end(int kind); /* can a statement end with this token? */
 bool lex_is_reserved(const char *word, size_t n);
+void lex_take_edge(Lexer *lx, const Node *n); /* a minus stands before it */
+void lex_edges(Lexer *lx);                    /* what is left is too large */
 
 /* Files an error at bytes [lo, hi). NULL when nothing was filed (silent, or enough errors). */
 Diag *lex_error(Lexer *lx, ErrCode code, uint32_t lo, uint32_t hi, const char *fmt, ...)

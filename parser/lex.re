@@ -182,6 +182,10 @@ static int hex_digit(char c) {
   return -1;
 }
 
+static const char most[] = "the largest int is 9223372036854775807";
+
+/* 2^63 is kept as -2^63, which is what the minus before it makes of it; without one it is too
+ * large, which lex_edges says at the end of the statement. */
 static Tok int_literal(Lexer *lx, uint32_t lo, uint32_t hi, unsigned base) {
   Tok t = number(lx, TK_INT, lo, hi);
   if (!lx->c) return t;
@@ -189,12 +193,29 @@ static Tok int_literal(Lexer *lx, uint32_t lo, uint32_t hi, unsigned base) {
   for (uint32_t i = lo + (base == 16 ? 2 : 0); i < hi; i++) {
     int d = hex_digit(lx->text[i]);
     if (d < 0) continue; /* an underscore */
-    if (v > ((uint64_t)INT64_MAX - (unsigned)d) / base)
-      return too_large(lx, t, "the largest int is 9223372036854775807");
+    if (v > ((uint64_t)INT64_MAX + 1 - (unsigned)d) / base) return too_large(lx, t, most);
     v = v * base + (unsigned)d;
   }
+  if (v > (uint64_t)INT64_MAX && !lx->mute)
+    VEC_PUSH(lx->c->arena, lx->edges, lx->edge_count, lx->edge_cap, t.v.node);
   t.v.node->number.i = (int64_t)v;
   return t;
+}
+
+void lex_take_edge(Lexer *lx, const Node *n) {
+  size_t i = lx->edge_count;
+  while (i > 0 && lx->edges[i - 1] != n) i--; /* the last one or the last but one */
+  if (!i) return;
+  for (; i < lx->edge_count; i++) lx->edges[i - 1] = lx->edges[i];
+  lx->edge_count--;
+}
+
+void lex_edges(Lexer *lx) {
+  for (size_t i = 0; i < lx->edge_count; i++) {
+    Span at = lx->edges[i]->span;
+    too_large(lx, (Tok){.lo = at.lo, .hi = at.hi}, most);
+  }
+  lx->edge_count = 0;
 }
 
 static Tok float_literal(Lexer *lx, uint32_t lo, uint32_t hi) {

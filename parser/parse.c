@@ -73,6 +73,8 @@ Fn *ps_fn(Parser *ps) {
 
 Node *ps_unary(Parser *ps, AstOp op, Tok t, Node *e) {
   Node *n = ps_node(ps, N_UNARY, t.lo, e->span.hi);
+  if (op == AST_NEG && e->kind == N_INT && e->number.i < 0 && !e->parens)
+    lex_take_edge(&ps->lx, e);
   n->unary.op = op;
   n->unary.operand = e;
   return ps_done(ps, n);
@@ -263,6 +265,7 @@ void ps_feed(Parser *ps, Tok t) {
     ps->lx.quiet = false;
   }
   gr_feed(ps->gr, t);
+  if (t.kind == TK_SEP || t.kind == 0) lex_edges(&ps->lx);
   ps->prev2 = ps->prev;
   ps->prev = t;
 }
@@ -295,6 +298,7 @@ static Tok recover(Parser *ps, Tok t) {
   lx->mute = true;
   t = skip_statement(ps, t, (uint32_t)gr_brackets(ps->gr));
   lx->mute = lx->quiet = false;
+  lx->edge_count = 0; /* one error is enough for it */
   return t;
 }
 
