@@ -386,8 +386,7 @@ BUILTIN_FN(bi_jvp) {
 
 static Value output_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
-  (void)path;
-  if (v[0].tag == V_NONE) return v[0];
+  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
   Value x = as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
   gr_output(s->stage->g, stage_lift(s, x, *(Span *)ud).u.v);
   return x;
@@ -400,8 +399,8 @@ typedef struct Fill {
 
 static Value fill_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Fill *f = ud;
-  (void)n, (void)path;
-  if (v[0].tag == V_NONE) return v[0];
+  (void)n;
+  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
   Value r = {.tag = V_NODE, .aux = s->stage->level};
   r.u.v = f->vals[f->next++];
   return r;
@@ -505,8 +504,8 @@ BUILTIN_FN(bi_stop) {
 
 static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
-  (void)path;
   Span at = *(Span *)ud;
+  if (tree_text(v[0], path)) return v[0];
   Value x = as_tensor(s, v[0], DT_COUNT, at);
   if (s->abstract) return x;
   Tensor *t = tensor_of(s, x, at);
@@ -661,7 +660,9 @@ static void want_leaf(Session *s, Value v, Span at) {
 
 static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   MapJob *m = ud;
-  if (v[0].tag == V_NONE) return v[0];
+  bool texts = true;
+  for (size_t i = 0; i < n; i++) texts = texts && tree_text(v[i], path);
+  if (texts || v[0].tag == V_NONE) return v[0];
   want_leaf(s, v[0], m->at);
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 2);
   size_t k = 0;
@@ -706,8 +707,7 @@ BUILTIN_FN(bi_each) {
 static Value fold_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   MapJob *m = ud;
   (void)n;
-  (void)path;
-  if (v[0].tag == V_NONE) return v[0];
+  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
   want_leaf(s, v[0], m->at);
   Value args[2] = {m->acc, v[0]};
   m->acc = call_simple(s, m->f, 2, args, m->at);
@@ -787,8 +787,7 @@ BUILTIN_FN(bi_update) {
 static Value ravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Texts *t = ud;
   (void)n;
-  (void)path;
-  if (v[0].tag == V_NONE) return v[0];
+  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
   Value x = as_tensor(s, v[0], DT_COUNT, (Span){0});
   Type ty = type_of(s, x);
   Dim d = dim_product(dims_of(s), ty.rank, ty.dim);
@@ -817,8 +816,7 @@ typedef struct Unravel {
 static Value unravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Unravel *u = ud;
   (void)n;
-  (void)path;
-  if (v[0].tag == V_NONE) return v[0];
+  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
   Type t = type_of(s, v[0]);
   DimTab *dt = dims_of(s);
   Dim len = dim_product(dt, t.rank, t.dim);

@@ -428,6 +428,7 @@ Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record,
 typedef Value (*TreeFn)(Session *s, void *ud, size_t n, Value *leaves, const char *path);
 /* Leaf by leaf over trees of one structure; the result has the structure. */
 Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at);
+bool tree_text(Value v, const char *path); /* a text in a tree: it passes, as it is */
 bool tree_known(Session *s, Value v); /* `check`: no leaf is V_UNKNOWN */
 /* record of params (values: read), none if frozen */
 Value params_tree(Session *s, Inst *i, bool values);

@@ -70,6 +70,10 @@ static Value walk(Walk *w, Value *t, const char *path) {
   return list_value(s, (ValueTag)c[0].tag, l->count, items);
 }
 
+bool tree_text(Value v, const char *path) {
+  return v.tag == V_STR && *path;
+}
+
 bool tree_known(Session *s, Value v) {
   stack_check();
   bool known = v.tag != V_UNKNOWN;

@@ -182,7 +182,7 @@ static int hex_digit(char c) {
   return -1;
 }
 
-static const char most[] = "the largest int is 9223372036854775807";
+static const char largest[] = "the largest int is 9223372036854775807";
 
 /* 2^63 is kept as -2^63, which is what the minus before it makes of it; without one it is too
  * large, which lex_edges says at the end of the statement. */
@@ -193,7 +193,7 @@ static Tok int_literal(Lexer *lx, uint32_t lo, uint32_t hi, unsigned base) {
   for (uint32_t i = lo + (base == 16 ? 2 : 0); i < hi; i++) {
     int d = hex_digit(lx->text[i]);
     if (d < 0) continue; /* an underscore */
-    if (v > ((uint64_t)INT64_MAX + 1 - (unsigned)d) / base) return too_large(lx, t, most);
+    if (v > ((uint64_t)INT64_MAX + 1 - (unsigned)d) / base) return too_large(lx, t, largest);
     v = v * base + (unsigned)d;
   }
   if (v > (uint64_t)INT64_MAX && !lx->mute)
@@ -213,7 +213,7 @@ void lex_take_edge(Lexer *lx, const Node *n) {
 void lex_edges(Lexer *lx) {
   for (size_t i = 0; i < lx->edge_count; i++) {
     Span at = lx->edges[i]->span;
-    too_large(lx, (Tok){.lo = at.lo, .hi = at.hi}, most);
+    too_large(lx, (Tok){.lo = at.lo, .hi = at.hi}, largest);
   }
   lx->edge_count = 0;
 }
