@@ -91,13 +91,18 @@ Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions) {
 void copy_checks(Graph *dst, const Graph *src) {
   for (size_t i = 0; i < src->check_count; i++) {
     SizeCheck c = src->checks[i];
-    bool have = false;
+    SizeCheck *have = NULL;
     for (size_t k = dst->check_count; k-- > 0 && dst->check_count - k < 64 && !have;) {
-      have = dst->checks[k].kind == c.kind && dst->checks[k].a == c.a && dst->checks[k].b == c.b;
+      SizeCheck *h = &dst->checks[k];
+      if (h->kind == c.kind && h->a == c.a && h->b == c.b) have = h;
     }
-    if (have) continue;
     c.prov = own_prov(dst, &src->provs[c.prov]);
     if (c.text) c.text = arena_strdup(dst->arena, c.text, strlen(c.text));
+    if (c.help) c.help = arena_strdup(dst->arena, c.help, strlen(c.help));
+    if (have) { /* made again with the copy of an operation: what it said here stays */
+      *have = c;
+      continue;
+    }
     VEC_PUSH(dst->arena, dst->checks, dst->check_count, dst->check_cap, c);
   }
 }
@@ -214,12 +219,11 @@ static bool bring_checks(Inline *in, Graph *dst, const Graph *src) {
       dim_print(&t, dst->dims, (Dim)a);
       buf_puts(&t, " and ");
       dim_print(&t, dst->dims, (Dim)b);
-      return gerr_set(in->e, ERR_SHAPE_CHECK, -1, "%s: %s", c->text ? c->text : "sizes differ",
-                      t.s);
+      gerr_set(in->e, ERR_SHAPE_CHECK, -1, "%s: %s", c->text ? c->text : "sizes differ", t.s);
+      return c->help ? gerr_help(in->e, "%s", c->help) : false;
     }
     if (!holds) {
-      const char *text = c->text ? arena_strdup(dst->arena, c->text, strlen(c->text)) : NULL;
-      gr_check(dst, c->kind, (Dim)a, (Dim)b, text);
+      gr_check_help(dst, c->kind, (Dim)a, (Dim)b, c->text, c->help);
     }
   }
   return true;

@@ -202,12 +202,18 @@ void gr_output(Graph *g, Val v) {
 }
 
 void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text) {
+  gr_check_help(g, k, a, b, text, NULL);
+}
+
+void gr_check_help(Graph *g, CheckKind k, Dim a, Dim b, const char *text, const char *help) {
   /* The same condition once: long chains of one shape repeat theirs, near each other. */
   size_t from = g->check_count > 256 ? g->check_count - 256 : 0;
   for (size_t i = from; i < g->check_count; i++) {
     if (g->checks[i].kind == k && g->checks[i].a == a && g->checks[i].b == b) return;
   }
-  SizeCheck c = {k, a, b, prov_index(g), text ? arena_strdup(g->arena, text, strlen(text)) : NULL};
+  SizeCheck c = {k, a, b, prov_index(g), NULL, NULL};
+  if (text) c.text = arena_strdup(g->arena, text, strlen(text));
+  if (help) c.help = arena_strdup(g->arena, help, strlen(help));
   VEC_PUSH(g->arena, g->checks, g->check_count, g->check_cap, c);
 }
 

@@ -118,6 +118,7 @@ typedef struct SizeCheck {
   Dim a, b;
   uint32_t prov;
   const char *text; /* "the inner dims of `@` differ": values are appended */
+  const char *help; /* NULL = none */
 } SizeCheck;
 
 typedef struct Graph Graph;
@@ -194,6 +195,7 @@ Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x);
 Val gr_dim(Graph *g, Dim d);           /* i64, rank 0, cpu */
 void gr_output(Graph *g, Val v);
 void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text); /* copies the text */
+void gr_check_help(Graph *g, CheckKind k, Dim a, Dim b, const char *text, const char *help);
 uint32_t gr_block(Graph *g, Block b); /* enters b into g's table; its id. Throws. */
 static inline const Block *gr_block_at(const Graph *g, uint32_t id) {
   return g->blocks && id && id <= g->blocks->count ? &g->blocks->items[id - 1] : NULL;

@@ -459,7 +459,7 @@ static bool check(Reader *r, Graph *g, SizeCheck *c) {
     c->kind = CHECK_FITS;
   else
     return fault(r, "there is no such check");
-  Name text = NULL;
+  Name text = NULL, help = NULL;
   int64_t dt;
   if (!dim(r, &c->a) || !need(r, ',')) return false;
   if (c->kind != CHECK_FITS) {
@@ -470,7 +470,10 @@ static bool check(Reader *r, Graph *g, SizeCheck *c) {
   }
   blanks(r);
   if (r->p < r->end && *r->p == '"' && !string(r, &text)) return false;
+  blanks(r);
+  if (text && r->p < r->end && *r->p == '"' && !string(r, &help)) return false;
   c->text = text;
+  c->help = help;
   if (!prov(r, &g->at)) return false;
   VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, g->at);
   c->prov = (uint32_t)g->prov_count - 1;

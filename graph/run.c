@@ -603,7 +603,8 @@ static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GE
     }
     buf_int(&t, i ? b : a);
   }
-  return gerr_set(e, ERR_SHAPE_CHECK, -1, "%s", t.s);
+  gerr_set(e, ERR_SHAPE_CHECK, -1, "%s", t.s);
+  return k->help ? gerr_help(e, "%s", k->help) : false;
 }
 
 static bool check_all(const Graph *g, const int64_t *env, GErr *e, Prov *at) {

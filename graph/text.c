@@ -18,8 +18,8 @@
  *              | "<" dim ">" | "[" [ dim { "," dim } ] "]" | string )
  *   type     = "token" | dtype [ "[" dim { "," dim } "]" ] [ "on" device ] [ "~" class ]
  *                                                             (views get a class if none is given)
- *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string ] [ prov ]
- *            | "check" "fits" dim "," dtype [ string ] [ prov ]
+ *   check    = "check" ( "eq" | "ge" | "divides" ) dim "," dim [ string [ string ] ] [ prov ]
+ *            | "check" "fits" dim "," dtype [ string [ string ] ] [ prov ]
  *   prov     = "@" [ span ] [ "path=" string ] [ "name=" string ] [ "region=" number ]
  *              [ "within=" number ] [ "origin=" number ] [ "tag=" tag ] [ "backward" ]
  *              [ "recomputed" ] [ "anomaly" ]
@@ -242,6 +242,10 @@ static void put_body(Printer *p, const Graph *g) {
     if (c->text && !p->plain) {
       buf_putc(b, ' ');
       put_string(b, c->text);
+      if (c->help) {
+        buf_putc(b, ' ');
+        put_string(b, c->help);
+      }
     }
     put_prov(p, &g->provs[c->prov]);
     buf_putc(b, '\n');

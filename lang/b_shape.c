@@ -236,8 +236,11 @@ BUILTIN_FN(bi_concat) {
   size_t n = xs.u.list->count;
   if (!n) fail(s, ERR_STACK, c->at, "nothing to join: an empty list has no shape");
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  DType like = DT_COUNT; /* of numbers in brackets beside tensors */
+  for (size_t i = 0; i < n && like == DT_COUNT; i++)
+    if (v_is_tensor(xs.u.list->items[i])) like = (DType)type_of(s, xs.u.list->items[i]).dtype;
   for (size_t i = 0; i < n; i++)
-    items[i] = as_tensor(s, xs.u.list->items[i], DT_COUNT, c->spans[0]);
+    items[i] = as_tensor(s, xs.u.list->items[i], like, c->spans[0]);
   int rank = type_of(s, items[0]).rank;
   if (!rank)
     fail_help(s, ERR_RANK, c->spans[0], "`stack(xs)` joins scalars",

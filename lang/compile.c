@@ -110,14 +110,14 @@ const Type *unit_type(Unit *u, Value v) {
   return i < u->staged_count ? gr_type(u->g, u->staged[i].u.v) : NULL;
 }
 
-Type unit_sized(Unit *u, Type t) {
+Type unit_sized(Unit *u, Type t, bool first) {
   DimTab *dims = u->g->dims;
   size_t n = dim_symbol_count(dims);
   int64_t *env = ARENA_ARRAY(u->arena, int64_t, n + 1), d;
   bool *set = ARENA_ARRAY(u->arena, bool, n + 1);
   for (size_t i = 0; i < u->bind_count && !u->check; i++) {
     const SymBind *b = &u->binds[i];
-    env[b->sym] = leaf_size(&u->flat.leaves[b->leaf], b->axis);
+    if (!first || !set[b->sym]) env[b->sym] = leaf_size(&u->flat.leaves[b->leaf], b->axis);
     set[b->sym] = true;
   }
   for (int k = 0; k < t.rank; k++)

@@ -160,7 +160,9 @@ Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf *
 /* The type that a tensor or param of script has as an argument of what is being staged, with
  * symbols for its free dims; NULL when it is none. */
 const Type *unit_type(Unit *u, Value v);
-Type unit_sized(Unit *u, Type t); /* with the sizes of the call in place of their names */
+/* With the sizes of the call in place of their names; where arguments differ in one (an error
+ * soon), that of the first or of the last. */
+Type unit_sized(Unit *u, Type t, bool first);
 void flatten(Flat *f, Value v, Node *type, Node *fn);
 /* a stage for a region of the present one's graph */
 void region_open(Session *s, Stage *st, Name name);

@@ -338,7 +338,8 @@ static APART Value eval_logic(Session *s, Node *e) {
   return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
 }
 
-static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
+/* `apart`: tensors and rows are not stacked, as in the list that `concat` joins (rule 35). */
+static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, Span at) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
   bool numeric = l->count > 0, weak = l->count > 0, unknown = false;
   for (uint32_t i = 0; i < l->count; i++) {
@@ -351,7 +352,7 @@ static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
     if (!number && !v_is_tensor(v) && v.tag != V_BOOL && v.tag != V_NODE) numeric = false;
   }
   if (tag == V_LIST && unknown) return (Value){.tag = V_UNKNOWN};
-  if (tag == V_LIST && weak) {
+  if (tag == V_LIST && weak && !(apart && items[0].tag == V_LIST)) {
     bool rows = items[0].tag == V_LIST;
     for (uint32_t i = 1; i < l->count; i++) {
       if ((items[i].tag == V_LIST) != rows)
@@ -367,7 +368,7 @@ static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, Span at) {
     v.u.list->weak = true;
     return v;
   }
-  if (tag == V_LIST && numeric) return op_stack(s, l->count, items, 0, at);
+  if (tag == V_LIST && numeric && !apart) return op_stack(s, l->count, items, 0, at);
   return list_value(s, tag, l->count, items);
 }
 
@@ -457,7 +458,8 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
   raise_(s);
 }
 
-Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call) {
+static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call,
+                    bool apart) {
   size_t n = l->count + (receiver ? 1 : 0), k = 0;
   Args a = {.count = n, .call = call};
   a.v = ARENA_ARRAY(&s->scratch, Value, n + 1);
@@ -476,9 +478,22 @@ Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_spa
       fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
     if (a.names[k] && table_add(&seen, table_key(a.names[k]), i) != TABLE_NONE)
       fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
-    a.v[k++] = eval(s, x->arg.value);
+    Node *e = x->arg.value;
+    a.v[k++] = apart && e->kind == N_LIST ? eval_list(s, &e->list, V_LIST, true, e->span)
+                                          : eval(s, e);
   }
   return a;
+}
+
+Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call) {
+  return args_of(s, l, receiver, receiver_span, call, false);
+}
+
+/* Is this a call of `concat` with one list, whose elements are joined as they stand? */
+static bool joins_one(Value f, const NodeList *l, bool receiver) {
+  int by_position = receiver;
+  for (uint32_t i = 0; i < l->count; i++) by_position += !l->items[i]->arg.name.name;
+  return by_position <= 1 && f.tag == V_BUILTIN && (f.u.builtin->flags & BI_APART);
 }
 
 /* A raw builtin finds the receiver of x.f(..), which is evaluated already, in v[0]. */
@@ -501,8 +516,9 @@ static APART Value eval_call(Session *s, Node *e) {
     count_step(s, e->span);
     return call_raw(s, f.u.builtin, e, has ? &receiver : NULL);
   }
-  Args a = eval_args(s, &e->call.args, has ? &receiver : NULL,
-                     c->kind == N_DOT ? c->dot.object->span : c->span, e->span);
+  Args a = args_of(s, &e->call.args, has ? &receiver : NULL,
+                   c->kind == N_DOT ? c->dot.object->span : c->span, e->span,
+                   joins_one(f, &e->call.args, has));
   if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
   if (!s->stage) now_running(s, e->span);
   if (f.tag == V_BUILTIN) return call_builtin(s, f.u.builtin, &a, e);
@@ -620,9 +636,9 @@ static Value eval_node(Session *s, Node *e) {
   }
   case N_BLOCK: return eval_block_expr(s, e);
   case N_IF: return eval_if(s, e);
-  case N_TUPLE: return eval_list(s, &e->list, V_TUPLE, e->span);
+  case N_TUPLE: return eval_list(s, &e->list, V_TUPLE, false, e->span);
   case N_RECORD: return eval_record(s, e);
-  case N_LIST: return eval_list(s, &e->list, V_LIST, e->span);
+  case N_LIST: return eval_list(s, &e->list, V_LIST, false, e->span);
   case N_COMP: return eval_comp(s, e);
   case N_LAMBDA: return eval_lambda(s, e);
   case N_CHECKPOINT: return eval_checkpoint(s, e);

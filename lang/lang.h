@@ -443,8 +443,9 @@ void emit_text(Session *s, int stream, const char *text, size_t n);
 /* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the
  * param; what it gives depends on every leaf of its trees; its arguments may be nested to any
  * depth; it does, or what it calls may do, more than give a result: prints, writes, draws, fails
- * on purpose */
-enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4, BI_LEAVES = 8, BI_DEEP = 16, BI_ACTS = 32 };
+ * on purpose; tensors in brackets that it gets stay a list (rule 35) */
+enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4, BI_LEAVES = 8, BI_DEEP = 16, BI_ACTS = 32,
+       BI_APART = 64 };
 typedef struct Call {
   const struct Builtin *b;
   size_t n;             /* parameters of the signature */

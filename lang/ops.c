@@ -426,6 +426,22 @@ static bool stretches(Session *s, const Type *from, const Type *to, bool *undeci
   return true;
 }
 
+/* What to do about operands whose shapes do not go together. */
+static const char *fitting(Session *s, int n, const Type *ty, const Span *operand) {
+  int row = n == 2 && ty[0].rank < ty[1].rank ? 0 : 1;
+  if (n == 2 && ty[row].rank == 1 && ty[1 - row].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
+    return txt(s, "shapes align at the right; `expand(%s, 1)` makes a column of the %s",
+               source_text(s, operand[row], ".."), row ? "second" : "first");
+  return "the result must have the shape of one operand; a comprehension says every other "
+         "combination";
+}
+
+/* In code: a and b are equal when it runs, or this is the error. */
+static void check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const char *help) {
+  stage_at(s, at);
+  gr_check_help(s->stage->g, CHECK_EQ, a, b, text, help);
+}
+
 /* The shape of the operand all others stretch to; checks of undecided dims are filed. `operand`:
  * where they stand. */
 static Type common_shape(Session *s, int n, const Type *ty, const Span *operand, Span at,
@@ -436,12 +452,12 @@ static Type common_shape(Session *s, int n, const Type *ty, const Span *operand,
       for (int k = 0; k < n && ok; k++) ok = k == i || stretches(s, &ty[k], &ty[i], &undecided);
       if (!ok || (undecided && pass == 0)) continue;
       if (undecided && s->stage) {
-        stage_at(s, at);
         for (int k = 0; k < n; k++)
           for (int j = 0; j < ty[k].rank; j++) {
             Dim a = ty[k].dim[j], b = ty[i].dim[j + ty[i].rank - ty[k].rank];
             if (a != b && a != dim_const(dims_of(s), 1))
-              gr_check(s->stage->g, CHECK_EQ, a, b, txt(s, "the shapes of %s differ", what));
+              check_sizes(s, a, b, at, txt(s, "the shapes of %s differ", what),
+                          fitting(s, n, ty, operand));
           }
       }
       return ty[i];
@@ -453,14 +469,7 @@ static Type common_shape(Session *s, int n, const Type *ty, const Span *operand,
     type_print(&b, dims_of(s), &ty[i]);
   }
   Diag *d = err(s, ERR_SHAPE_BROADCAST, at, "the shapes of %s do not go together: %s", what, b.s);
-  int row = n == 2 && ty[0].rank < ty[1].rank ? 0 : 1;
-  if (n == 2 && ty[row].rank == 1 && ty[1 - row].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
-    dg_help(&s->diags, d, "shapes align at the right; `expand(%s, 1)` makes a column of the %s",
-            source_text(s, operand[row], ".."), row ? "second" : "first");
-  else
-    dg_help(&s->diags, d,
-            "the result must have the shape of one operand; a comprehension says every other "
-            "combination");
+  dg_help(&s->diags, d, "%s", fitting(s, n, ty, operand));
   raise_(s);
 }
 
@@ -747,6 +756,8 @@ Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool
   return op_reshape(s, r, t.rank, d, at);
 }
 
+static const char keeps_different[] = "`list(a, b)` keeps values of different types";
+
 Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
   stack_check();
   if (n == 0) fail(s, ERR_STACK, at, "nothing to stack: an empty list has no shape");
@@ -773,13 +784,13 @@ Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
     for (int k = 0; same && k < t.rank; k++)
       if (t.dim[k] != first.dim[k]) {
         if (dim_compare(dims_of(s), t.dim[k], first.dim[k]) == DIM_MAYBE && s->stage)
-          gr_check(s->stage->g, CHECK_EQ, t.dim[k], first.dim[k],
-                   "the shapes of stacked tensors differ");
+          check_sizes(s, first.dim[k], t.dim[k], at, "the shapes of stacked tensors differ",
+                      keeps_different);
         else
           same = false;
       }
     if (!same)
-      fail_help(s, ERR_STACK, at, "`list(a, b)` keeps values of different types",
+      fail_help(s, ERR_STACK, at, keeps_different,
                 "tensors of one shape and dtype are stacked; element 0 is %s, element %zu is %s",
                 value_type_text(s, v[0]), i, value_type_text(s, v[i]));
   }
@@ -787,10 +798,13 @@ Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
     fail(s, ERR_AXIS, at, "axis %d is out of range: the result has rank %d", axis, first.rank + 1);
   if (first.rank + 1 > CKL_MAX_RANK)
     fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
-  Dim d[CKL_MAX_RANK];
-  for (int k = 0, j = 0; k <= first.rank; k++)
-    d[k] = k == axis ? dim_const(dims_of(s), 1) : first.dim[j++];
-  for (size_t i = 0; i < n; i++) v[i] = op_reshape(s, v[i], first.rank + 1, d, at);
+  for (size_t i = 0; i < n; i++) { /* by its own sizes: that they are equal is tested as such */
+    Type t = type_of(s, v[i]);
+    Dim d[CKL_MAX_RANK];
+    for (int k = 0, j = 0; k <= t.rank; k++)
+      d[k] = k == axis ? dim_const(dims_of(s), 1) : t.dim[j++];
+    v[i] = op_reshape(s, v[i], t.rank + 1, d, at);
+  }
   return n == 1 ? v[0] : op_concat(s, n, v, axis, at);
 }
 

@@ -491,8 +491,8 @@ static void warn_nothing(Close *c, bool last) {
 
 /* A name that meets nothing is an error, a class warns: one policy may serve several blocks. Not
  * `random`: outside of `wrap <train>` nothing draws. While checking, a size that was made up, or
- * another mode, may lead another way through the code, and what is done with an unknown value leaves
- * no nodes: then nothing is known. */
+ * another mode, may lead another way through the code, and what is done with an unknown value
+ * leaves no nodes: then nothing is known. */
 static void unmet(Close *c) {
   Session *s = c->s;
   const Policy *p = c->b->policy;

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "lang/compile.h"
 #include "lang/meant.h"
 
 enum { CLS_FLOAT, CLS_INT, CLS_NUM };
@@ -164,9 +165,10 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
           ok = false;
       }
       if (!ok) {
-        Diag *g =
-            err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s: `...%s` is another shape",
-                what, type_source(s, type), value_type_text(s, v), n->word.name);
+        Diag *g = err(s, ERR_TYPE_MISMATCH, at,
+                      "%s must be %s, this is %s: `...%s` is %s already", what,
+                      type_source(s, type), value_type_text(s, v), n->word.name,
+                      dims_text(s, l->v));
         dg_label(&s->diags, g, l->span, "`...%s` was bound here to %s", n->word.name,
                  dims_text(s, l->v));
         raise_(s);
@@ -404,12 +406,17 @@ bool type_wants_tensor(Session *s, Node *type) {
 }
 
 const char *dims_text(Session *s, Value tuple) {
+  Type t = {.rank = (uint8_t)tuple.u.list->count};
+  for (int i = 0; i < t.rank; i++)
+    t.dim[i] = dim_of(s, tuple.u.list->items[i], (Span){0}, "a dim");
+  Unit *u = s->stage ? s->stage->unit : NULL;
+  if (u && dims_of(s) == u->g->dims) t = unit_sized(u, t, true);
   Buf b;
   buf_init_arena(&b, &s->scratch);
   buf_putc(&b, '[');
-  for (size_t i = 0; i < tuple.u.list->count; i++) {
+  for (int i = 0; i < t.rank; i++) {
     if (i) buf_puts(&b, ", ");
-    dim_print(&b, dims_of(s), dim_of(s, tuple.u.list->items[i], (Span){0}, "a dim"));
+    dim_print(&b, dims_of(s), t.dim[i]);
   }
   buf_putc(&b, ']');
   return b.s;

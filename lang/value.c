@@ -352,7 +352,7 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
   case V_PARAM: {
     Type t = type_of(s, v);
     Unit *u = s->stage ? s->stage->unit : NULL;
-    if (u && dims_of(s) == u->g->dims) t = unit_sized(u, t);
+    if (u && dims_of(s) == u->g->dims) t = unit_sized(u, t, false);
     type_print(b, dims_of(s), &t);
     break;
   }

@@ -551,14 +551,49 @@ static bool small_slip(Parser *ps, Tok t) {
   return false;
 }
 
+/* In the body of a model, a line that begins like a call: `forward(x) {`, `forward(x: f32`. */
+static bool method_without_fn(Parser *ps, Tok t) {
+  bool inside = t.kind == TK_COLON; /* the parameters */
+  if (!inside && ((t.kind != TK_LBRACE && t.kind != TK_ARROW) || ps->prev.kind != TK_RPAREN))
+    return false;
+  int closed = 0, i = 0, sym;
+  for (; (sym = gr_symbol(ps->gr, i)) >= 0; i++) {
+    int b = gr_bracket(sym);
+    if (b < 0)
+      closed++;
+    else if (b > 0 && closed)
+      closed--;
+    else if (b > 0 && !(inside && sym == TK_LPAREN))
+      break;
+  }
+  if (sym != TK_LBRACE || gr_symbol(ps->gr, i + 3) != TK_MODEL) return false;
+  const char *s = ps->lx.text;
+  uint32_t lo = t.lo, hi, next;
+  while (lo > 0 && s[lo - 1] != '\n' && s[lo - 1] != '{' && s[lo - 1] != ';') lo--;
+  while (s[lo] == ' ') lo++;
+  for (hi = lo; (s[hi] >= 'a' && s[hi] <= 'z') || (s[hi] >= 'A' && s[hi] <= 'Z') || s[hi] == '_' ||
+                (hi > lo && s[hi] >= '0' && s[hi] <= '9');)
+    hi++;
+  for (next = hi; s[next] == ' ';) next++;
+  if (hi == lo || s[next] != '(') return false;
+  Diag *g = lex_error(&ps->lx, ERR_SYNTAX_PLACE, lo, hi, "a method begins with `fn` or `proc`");
+  int end = (int)(t.lo - lo);
+  while (end > 0 && s[lo + (uint32_t)end - 1] == ' ') end--;
+  Buf help;
+  buf_init_arena(&help, ps->c->arena);
+  buf_printf(&help, "write `fn %.*s%s`", end, s + lo, inside ? ": ..) { .. }" : " { .. }");
+  lex_help(&ps->lx, g, help.s);
+  return true;
+}
+
 void ps_complain(Parser *ps, Tok t) {
   Lexer *lx = &ps->lx;
   if (lx->quiet) {
     lx->quiet = false;
     return;
   }
-  if (unclosed_bracket(ps, t) || comment_slip(ps, t) || foreign_word(ps, t) ||
-      body_missing(ps, t) || after_operand(ps, t) || small_slip(ps, t))
+  if (unclosed_bracket(ps, t) || comment_slip(ps, t) || method_without_fn(ps, t) ||
+      foreign_word(ps, t) || body_missing(ps, t) || after_operand(ps, t) || small_slip(ps, t))
     return;
   if (t.kind == TK_EQ && (ps->prev2.kind == TK_PARAM || ps->prev2.kind == TK_BUFFER)) {
     bool param = ps->prev2.kind == TK_PARAM;
