@@ -398,6 +398,21 @@ static void follow_views(Close *c, uint32_t start) {
   (void)start;
 }
 
+/* What runs once is always saved (rule 81): a clause that names it to recompute it cannot hold. */
+static void want_saved(Close *c, const Graph *g, uint32_t n) {
+  Session *s = c->s;
+  const Rule *r = rule_for(c, g, n, 0);
+  if (!r || r->tag != TAG_MUST_RECOMPUTE) return;
+  const char *w = source_text(s, r->at, "this");
+  Diag *d = err(s, ERR_POLICY_TWICE, r->at,
+                "`%s` cannot be computed again: what a deferred or a host function gives is always "
+                "saved",
+                w);
+  dg_label(&s->diags, d, g->provs[g->nodes[n].prov].span, "it runs once");
+  dg_help(&s->diags, d, "`save %s` says what holds", w);
+  raise_(s);
+}
+
 static void tag_graph(Close *c, Graph *g, uint32_t start) {
   stack_check();
   const Policy *p = c->b->policy;
@@ -423,6 +438,7 @@ static void tag_graph(Close *c, Graph *g, uint32_t start) {
     if (is_given(g, n)) continue;
     Tag tag = rest;
     if (op_info[x->op].remat == REMAT_NEVER) {
+      want_saved(c, g, n);
       tag = TAG_MUST_SAVE;
     } else {
       unsigned kinds = kinds_of(c->b, g, n);
