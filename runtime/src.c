@@ -62,9 +62,15 @@ uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t 
   return enter(s, f, path, text, n);
 }
 
+/* Of a session that could not be started, which still has errors to show. */
+static const uint32_t first_line[1] = {0};
+static const Source nothing = {.path = "", .text = "", .line_start = (uint32_t *)first_line,
+                               .line_count = 1};
+
 static Source *find(const Sources *s, uint32_t file) {
   ptrdiff_t at = table_get(&s->by_file, file);
-  return at == TABLE_NONE ? s->nowhere : (Source *)(uintptr_t)at;
+  if (at != TABLE_NONE) return (Source *)(uintptr_t)at;
+  return s->nowhere ? s->nowhere : (Source *)(uintptr_t)&nothing;
 }
 
 const Source *src_get(const Sources *s, uint32_t file) {
@@ -76,12 +82,13 @@ Arena *src_arena(const Sources *s, uint32_t file) {
 }
 
 void src_hold(Sources *s, uint32_t file) {
-  find(s, file)->held++;
+  Source *f = find(s, file);
+  if (f->file) f->held++;
 }
 
 void src_drop(Sources *s, uint32_t file) {
   Source *f = find(s, file);
-  if (--f->held == 0 && f->arena == &f->own) loosen(s, f);
+  if (f->file && --f->held == 0 && f->arena == &f->own) loosen(s, f);
 }
 
 static void forget(Sources *s, Source *f) {
@@ -103,6 +110,7 @@ void src_sweep(Sources *s) {
 
 void src_close(Sources *s) {
   while (s->passing) forget(s, s->passing);
+  *s = (Sources){0};
 }
 
 void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line, uint32_t *col) {

@@ -297,7 +297,7 @@ static void t_signal(void) {
   sigaltstack(&before, NULL);
   free(alt.ss_sp);
   check_int(handled_depth, >, 10);
-  check_int(handled_depth, <, 500);
+  check_int(handled_depth, <, 900); /* the thread's own stack has room for all that there may be */
   check(is_well(handled));
   ckl_close(handled);
 }
