@@ -137,7 +137,7 @@ static bool same(const Tensor *a, const Tensor *b)
 /* Runs both, compares outputs. */
 static bool agree(Case *c, const Graph *d, uint64_t seed)
 {
-  Tensor *in[GEN_INPUTS], *want[OUTS], *got[OUTS];
+  Tensor *in[GEN_INPUTS] = {0}, *want[OUTS], *got[OUTS];
   size_t nin = c->whole->input_count, nout = c->whole->output_count;
   GErr e;
   RunCtx r = {.mem = &mem, .env = c->x.value};
