@@ -1,4 +1,4 @@
-/* What remat.c and choose.c share: how they look at nodes of blocks. */
+/* What remat.c and remat_cut.c share: how they look at nodes of blocks. */
 #ifndef CKL_AUTOGRAD_REMAT_IMPL_H
 #define CKL_AUTOGRAD_REMAT_IMPL_H
 

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/engine.h"
-#include "jit/lower.h"
+#include "jit/engine/engine.h"
+#include "jit/lower/lower.h"
 
 enum { ROUNDS = 15, MOST = 16, LIBRARIES = 4 };
 /* Sizes of 32 and of 64 bits are read from the same place. */

@@ -4,7 +4,7 @@
  * [i, ..] is the given graph's result for the i-th elements, bit for bit. A value that depends on
  * no batched input stays as it is (one computation serves all i), apart from random draws: each i
  * has its own, from the key that fold_in makes of the node's key and i. A key that is batched is
- * used as it is, and so is one of the program (a `stop` node, see lang/b_shape.c). Each op has the
+ * used as it is, and so is one of the program (a `stop` node, see b_shape.c). Each op has the
  * rule its `batch` column names, most by class: reductions shift their axes, elementwise ops
  * stretch operands without the axis (stride 0). Ops that only take one thing at a time become a
  * `map` node.
@@ -217,7 +217,7 @@ static bool batch_each(Batch *b)
 }
 
 /* Under the key of a site each element draws for itself; under one of the program, which is behind
- * a `stop` (lang/b_shape.c), all draw the same. */
+ * a `stop` (b_shape.c), all draw the same. */
 static bool batch_random(Batch *b)
 {
   bool fixed = b->src->nodes[gr_operand(b->src, b->node, 0).node].op == OP_STOP;

@@ -22,7 +22,10 @@ typedef enum OpCode {
 } OpCode;
 
 typedef enum OpClass { ELEMENTWISE, REDUCE, MOVE, CONTRACT, GENERATE, CONTROL, EFFECT } OpClass;
-enum { T_NONE = 0, T_COMM = 1, T_EFFECT = 2, T_REGION = 4, T_VIEW = 8, T_RANDOM = 16, T_FAIL = 32 };
+enum {
+  T_NONE = 0, T_COMM = 1, T_EFFECT = 2, T_REGION = 4, T_VIEW = 8, T_RANDOM = 16, T_FAIL = 32,
+  T_PULL = 64
+};
 typedef enum OpDomain { DOM_FLOAT, DOM_NUM, DOM_INT, DOM_BOOL, DOM_ANY } OpDomain;
 typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_DEAR, REMAT_NEVER } Remat;
 typedef enum Needs { NEEDS_NONE, NEEDS_IN, NEEDS_OUT, NEEDS_BOTH } Needs;
@@ -304,7 +307,7 @@ Graph *gr_pass(Arena *a, const char *name, const Graph *g, GErr *e);
  * gets the axis; every output gets it. NULL with `e` when an op has no batching rule. */
 Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);
 
-/* -- running (graph/run.c): the reference evaluator over runtime/ref.h. */
+/* -- running (graph/run.c): the reference evaluator over ref.h. */
 typedef struct RunCtx {
   Mem *mem;
   const Interrupt *interrupt; /* polled between nodes and inside long kernels; may be NULL */

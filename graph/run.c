@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "graph/shape.h"
-#include "runtime/ref.h"
+#include "runtime/reference/ref.h"
 
 /* One node, or one op by itself (g NULL), while it runs. */
 typedef struct Run {

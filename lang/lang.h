@@ -7,8 +7,8 @@
 #ifndef CKL_LANG_LANG_H
 #define CKL_LANG_LANG_H
 
-#include "jit/loop.h"
-#include "lang/value.h"
+#include "jit/loop/loop.h"
+#include "lang/value/value.h"
 #include "runtime/door.h"
 #include "runtime/stack.h"
 #include "runtime/table.h"
@@ -38,7 +38,7 @@ struct Module {
 };
 
 /* ---- stages: graphs under construction */
-typedef struct Unit Unit;   /* one outermost code call being compiled: lang/compile.c */
+typedef struct Unit Unit;   /* one outermost code call being compiled: compile.c */
 typedef struct Stage Stage;
 struct Stage {
   Graph *g;
@@ -49,7 +49,7 @@ struct Stage {
   size_t capture_count, capture_cap, outer_cap;
   struct Quiet { uint32_t lo, hi; } *quiet; /* nodes lo .. hi - 1 were made under no_grad */
   size_t quiet_count, quiet_cap;
-  struct OpenBlock *open; /* innermost checkpoint block that is being staged: lang/policy.h */
+  struct OpenBlock *open; /* innermost checkpoint block that is being staged: policy.h */
   uint32_t counters; /* inputs that count from 0: a bit each */
   bool apart; /* the forward of a function with a backward of its own: no gradient comes by */
 };
@@ -57,7 +57,7 @@ struct Stage {
 /* ---- modes (rule 87): dynamic extent, part of a signature */
 typedef struct Modes {
   bool train, no_grad, anomaly;
-  bool plain_backward; /* `grad` in script walks the tape; else it captures it (lang/capture.c) */
+  bool plain_backward; /* `grad` in script walks the tape; else it captures it (capture.c) */
   uint8_t compute; /* COMPUTE_* */
   uint8_t device;  /* Device of new tensors */
   Name opaque;     /* in code: names of the `wrap <opaque ..>` around, as ` "a" "b"`, or NULL */
@@ -142,19 +142,19 @@ struct Session {
   uint64_t seed_scope; /* code inside `wrap <seed n>`: n + 1 */
   int seed_scopes;     /* script: blocks of `wrap <seed n>` around */
   struct Element *element; /* innermost one of a comprehension that runs in order: element.c */
-  Site *sites; size_t site_count, site_cap; /* sorted by hash: lang/random.c */
+  Site *sites; size_t site_count, site_cap; /* sorted by hash: random.c */
   uint32_t top_ordinal; /* statements run at the REPL */
-  struct Lru *cache;  /* of compiled calls: lang/compile.c */
+  struct Lru *cache;  /* of compiled calls: compile.c */
   uint64_t next_id;   /* params and instances */
   uint64_t tape_seq;
-  struct OpGrad **op_grads; /* lang/opgrad.c */
-  struct Hooks *hooks;      /* lang/hook.c; NULL before the first */
-  struct Captures *captures; /* lang/capture.c */
-  struct Compiler *compiler; /* lang/backend.c; NULL: none of the host */
+  struct OpGrad **op_grads; /* op_vjp.c */
+  struct Hooks *hooks;      /* hook.c; NULL before the first */
+  struct Captures *captures; /* capture.c */
+  struct Compiler *compiler; /* host_compiler.c; NULL: none of the host */
   bool busy;                 /* a call of the API runs */
   Stack outside;             /* the stack as that call found it */
   OpenLoop *loops;           /* innermost */
-  int64_t steps_left;        /* until the next look at what follows: lang/steps.c */
+  int64_t steps_left;        /* until the next look at what follows: steps.c */
   int64_t steps_rest;        /* of this call, behind those */
   KStatus kernel;            /* of machine code; its `stop` is what ckl_interrupt sets */
   Obj *dying;         /* objects to free without recursion */
@@ -173,17 +173,17 @@ struct Session {
     void *progress_ud;
     bool has_seed;
     uint64_t seed;
-    int cpu, level, threads; /* CpuMode, EngLevel (lang/native.h); 0 threads = all there are */
+    int cpu, level, threads; /* CpuMode, EngLevel (tiering.h); 0 threads = all there are */
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
     bool perf_map, profile, trace, show_plan, json;
     size_t stack;       /* most bytes of C stack for a call; 0 = what there is */
   } config;
-  struct NativeOps *native_ops; /* lang/native_op.c */
+  struct NativeOps *native_ops; /* eager_kernels.c */
   struct Jit *jit;    /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
     int64_t backward_captures, backward_hits;
-    int64_t ops[2][6]; /* by OpBin (plan.h): of forwards and script, of backwards */
+    int64_t ops[2][6]; /* by OpBin (report.h): of forwards and script, of backwards */
     double seconds[3]; /* staging, simplifying, differentiating: by STAGE_* */
   } count;
   struct ckl_value *handles; /* given out by the API */
@@ -273,8 +273,8 @@ void element_enter(Session *s, Element *e);
 void element_leave(Session *s, Element *e);
 void elements_end(Session *s, Element *e);
 
-/* ---- free.c: the names that a function takes from outside. `assigned`: with all that it assigns,
- * its own variables too; always the same for one node. */
+/* ---- free_names.c: the names that a function takes from outside. `assigned`: with all that it
+ * assigns, its own variables too; always the same for one node. */
 typedef struct FreeNames { Name *items; size_t count; } FreeNames;
 const FreeNames *free_names(Session *s, Node *fn, bool assigned);
 
@@ -410,8 +410,8 @@ Value random_key(Session *s, Node *site);         /* i64[2] for the next draw at
 /* may restart staging */
 void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);
 
-/* ---- live.c: whether nothing that can still run reads local number k, but for printing; `asks`:
- * the expression that asks mentions it once itself */
+/* ---- last_use.c: whether nothing that can still run reads local number k, but for printing;
+ * `asks`: the expression that asks mentions it once itself */
 bool local_dead(Session *s, size_t k, bool asks);
 
 /* ---- tape.c and grad */
@@ -439,7 +439,7 @@ void print_value(Session *s, Buf *out, Value v, bool nested);
 void show_value(Session *s, Buf *out, const char *name, Value v); /* what the REPL shows */
 void emit_text(Session *s, int stream, const char *text, size_t n);
 
-/* ---- builtins: one table (lang/builtins.def); signature text gives names, defaults and arity */
+/* ---- builtins: one table (builtins.def); signature text gives names, defaults and arity */
 /* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the
  * param; what it gives depends on every leaf of its trees; its arguments may be nested to any
  * depth; it does, or what it calls may do, more than give a result: prints, writes, draws, fails
@@ -501,7 +501,7 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
 Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /* rule 79 */
 /* block.c */
 Value custom_call(Session *s, FnObj *f, const Args *a);
-/* legal.c: questions about trees, and the function nodes that constructs stand for */
+/* desugar.c: questions about trees, and the function nodes that constructs stand for */
 Node *wrap_lambda(Session *s, Node *wrap);   /* fn() { body } */
 Node *comp_lambda(Session *s, Node *comp, const bool *given); /* fn(source, ..) = [..] */
 Node *model_ctor(Session *s, Node *model);   /* a function with the model's parameters */

@@ -28,8 +28,11 @@ tap_empty "$(for f in $text_files; do [ -z "$(tail -c 1 "$f")" ] || echo "$f"; d
 tap_empty "$(for f in $c_files; do head -n 4 "$f" | grep -q '/\*\|//' || echo "$f"; done)" \
   'each C file opens with what it is about'
 # a source that make does not know is neither built nor in the tarball
-known=" $(cat Makefile.am ./*/Makefile.inc | tr '\n\t' '  ') "
+known=" $(cat Makefile.am $(find $folders -name Makefile.inc) | tr '\n\t' '  ') "
 tap_empty "$(for f in $c_files; do
   case $known in *" $f "* | *" ${f%.c} "*) ;; *) echo "$f: in no Makefile.inc" ;; esac
 done)" 'make knows every source'
+# objects of one archive are told apart by their names alone
+tap_empty "$(sources '*.c' | grep -v -e '^tests/' -e '^examples/' -e '^bench/' | sed 's,.*/,,' | sort | uniq -d)" \
+  'no two files of C have one name'
 tap_done

@@ -4,12 +4,12 @@
 . "$srcdir/tests/tap.sh"
 cd "$srcdir" || exit 1
 
-# allow FOLDER LAYER...: quoted includes in FOLDER name a file of FOLDER or of a LAYER; a LAYER may
-# also be one header
+# allow FOLDER LAYER...: quoted includes in FOLDER, its rooms included, name a file of FOLDER or of a LAYER;
+# a LAYER may also be one header
 allow() {
   folder=$1
-  bad=$(grep -n '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$folder"/*.[chy] "$folder"/*.re \
-    "$folder"/*.def 2>/dev/null |
+  bad=$(find "$folder" -type f -name '*.[chy]' -o -type f -name '*.re' -o -type f -name '*.def' |
+    xargs grep -n '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' /dev/null |
     while IFS= read -r hit; do
       name=${hit#*\"}
       name=${name%%\"*}
@@ -33,4 +33,25 @@ allow stdlib
 allow include
 allow cli ckl.h
 allow examples ckl.h
+
+# rooms: what a room of jit/ and of runtime/ may use of its own folder
+room() { # room FOLDER ROOM...
+  folder=$1
+  shift
+  bad=$(grep -n "^[[:space:]]*#[[:space:]]*include[[:space:]]*\"${folder%%/*}/" "$folder"/*.[ch] |
+    while IFS= read -r hit; do
+      ok=
+      for room in "$folder" "$@"; do
+        case $hit in *"\"$room/"*) ok=1 ;; esac
+      done
+      [ -n "$ok" ] || echo "$hit"
+    done)
+  tap_empty "$bad" "of its own folder, $folder/ includes itself and: ${*:-nothing else}"
+}
+
+room jit/loop
+room jit/lower jit/loop
+room jit/engine jit/loop
+room jit/codegen jit/loop jit/engine
+room jit/plan jit/loop jit/lower jit/engine
 tap_done

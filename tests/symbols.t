@@ -16,7 +16,7 @@ tap_empty "$(for f in $declared; do echo "$exported" | grep -q -x "$f" || echo "
   'every function of ckl.h is exported'
 
 # .data.rel.ro (constants with addresses) is fine; the sanitizers keep their own books; gdb asks for a list that
-# belongs to the process (jit/load.c); a stack belongs to its thread (runtime/stack.c), a processor to the machine
+# belongs to the process (jit/engine/load.c); a stack belongs to its thread (runtime/stack.c), a processor to the machine
 # (eng_host_level)
 tap_empty "$(objdump -t "$core" | awk '
   /file format/ { file = $1 }

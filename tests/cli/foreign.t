@@ -1,5 +1,5 @@
 #!/bin/sh
-# Names of Python, NumPy, PyTorch and JAX get the line of ckl that does the same: each row of lang/foreign.def names a
+# Names of Python, NumPy, PyTorch and JAX get the line of ckl that does the same: each row of lang/names/foreign.def names a
 # word that `ckl help` knows, and its line passes `ckl check`.
 . "$srcdir/tests/cli/common.sh"
 
@@ -18,7 +18,7 @@ let loss = mean(net(x) ** 2)
 END
 
 # kind, name, word, line, note of each row, with tabs between; quotes inside are plain
-sed -n 's/^\(FOREIGN\|FIELD\|ARGUMENT\)("\(.*\)")$/\1", "\2/p' "$srcdir/lang/foreign.def" |
+sed -n 's/^\(FOREIGN\|FIELD\|ARGUMENT\)("\(.*\)")$/\1", "\2/p' "$srcdir/lang/names/foreign.def" |
   sed 's/", "/\t/g; s/\\"/"/g' >rows
 sort -u rows | cut -f1,2 | uniq -d >log
 test ! -s log

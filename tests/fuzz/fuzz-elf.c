@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "jit/load.h"
+#include "jit/engine/load.h"
 #include "tests/unit/elf.h"
 #include "tests/unit/failing.h"
 

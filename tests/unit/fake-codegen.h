@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "jit/codegen.h"
+#include "jit/engine/codegen.h"
 #include "tests/unit/elf.h"
 
 static void fake_read(void *to, size_t n) {

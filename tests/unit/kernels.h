@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "jit/codegen.h"
-#include "jit/engine.h"
-#include "jit/load.h"
+#include "jit/engine/codegen.h"
+#include "jit/engine/engine.h"
+#include "jit/engine/load.h"
 
 enum { GUARD = 64, MAX_BUFS = 48 };
 

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "jit/loop_impl.h"
+#include "jit/loop/loop_impl.h"
 #include "runtime/half.h"
 
 #if defined(__GNUC__)

@@ -6,7 +6,7 @@
 
 #include "failing.h"
 #include "runtime/half.h"
-#include "runtime/ref.h"
+#include "runtime/reference/ref.h"
 #include "tests/tap.h"
 
 static Failing hook_state;

@@ -1,6 +1,6 @@
 /* The cache: what was put comes back, whatever is damaged does not, and only our own folder is
  * used. */
-#include "jit/cache.h"
+#include "jit/engine/cache.h"
 
 #include <dirent.h>
 #include <errno.h>

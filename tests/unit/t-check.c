@@ -1,6 +1,6 @@
 /* What CKL_CHECK tests finds faults: each law of passes and plans is broken by hand, and named. */
 #include "graph-gen.h"
-#include "jit/plan.h"
+#include "jit/plan/plan.h"
 
 static Mem mem;
 static Arena arena, temp; /* temp: what plan_make and plan_check rewind */

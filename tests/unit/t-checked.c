@@ -2,7 +2,7 @@
  * runs, and for no other; drawn kernels do the same with and without. */
 #include "ref-naive.h"
 
-#include "jit/loop_impl.h"
+#include "jit/loop/loop_impl.h"
 #include "kernels.h"
 #include "loop-gen.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "graphs.h"
-#include "jit/engine.h"
-#include "jit/lower.h"
+#include "jit/engine/engine.h"
+#include "jit/lower/lower.h"
 
 enum { MAX_BUFS = 64 };
 

@@ -1,7 +1,7 @@
 /* Machine code of kernels against lp_run, bit for bit, at every level that this CPU can run. */
 #include "ref-naive.h"
 
-#include "jit/loop_impl.h"
+#include "jit/loop/loop_impl.h"
 #include "kernels.h"
 #include "loop-gen.h"
 

@@ -1,6 +1,6 @@
 /* The engine: where code comes from, what is kept, what goes wrong. The code generator is this
  * program (fake-codegen.h); the real one is tried where it was built. */
-#include "jit/engine.h"
+#include "jit/engine/engine.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <xmmintrin.h>
 #endif
 
-#include "jit/archive.h"
+#include "jit/engine/archive.h"
 #include "tests/tap.h"
 #include "tests/unit/failing.h"
 #include "tests/unit/fake-codegen.h"

@@ -2,7 +2,7 @@
  * sizes, then random graphs with regions and effects; plans are right whatever the lowering
  * refuses. */
 #include "graph-gen.h"
-#include "jit/jit.h"
+#include "jit/plan/jit.h"
 
 static Mem mem;
 static Arena arena;

@@ -1,5 +1,5 @@
 /* The loader: a good object runs, every kind of bad one is refused with a reason. */
-#include "jit/load.h"
+#include "jit/engine/load.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

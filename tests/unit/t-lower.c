@@ -1,7 +1,7 @@
 /* Lowering: every op of the table, and typical groups, give the bits of the reference evaluator
  * when their kernels are walked; nothing is read or written out of bounds. */
 #include "graph-gen.h"
-#include "jit/lower.h"
+#include "jit/lower/lower.h"
 
 static Mem mem;
 static Arena arena;

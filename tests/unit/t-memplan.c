@@ -1,6 +1,6 @@
 /* Places of values with known lifetimes: none overlap, the block is near the most bytes alive at
  * once, and the answer is the same each time. */
-#include "jit/plan.h"
+#include "jit/plan/plan.h"
 #include "tests/tap.h"
 
 static Mem mem;

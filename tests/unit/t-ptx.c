@@ -2,8 +2,8 @@
  * has no relaxed arithmetic and is taken by ptxas, where that is installed. */
 #include "ref-naive.h"
 
-#include "jit/emu.h"
-#include "jit/loop_impl.h"
+#include "jit/engine/emu.h"
+#include "jit/loop/loop_impl.h"
 #include "kernels.h"
 #include "loop-gen.h"
 

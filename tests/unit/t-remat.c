@@ -3,7 +3,7 @@
 #include "autograd/remat.h"
 #include "graph-gen.h"
 #include "graphs.h"
-#include "jit/jit.h"
+#include "jit/plan/jit.h"
 
 static Mem mem;
 static Arena arena;

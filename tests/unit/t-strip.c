@@ -1,4 +1,4 @@
-/* Strips (jit/lower_strip.c): attention and its gradient, compiled, give the bits of the reference
+/* Strips (lower_strip.c): attention and its gradient, compiled, give the bits of the reference
  * evaluator, and are strips.
  *
  * Graphs are written as text: odd sizes, known or not, masks, heads that share keys, factors after
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "graph-gen.h"
-#include "jit/jit.h"
+#include "jit/plan/jit.h"
 #include "tests/tap.h"
 
 static Mem mem;

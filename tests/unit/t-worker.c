@@ -1,5 +1,5 @@
 /* Code generator processes that die, hang and lie. */
-#include "jit/worker.h"
+#include "jit/engine/worker.h"
 
 #include <dirent.h>
 #include <errno.h>

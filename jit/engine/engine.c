@@ -1,0 +1,706 @@
+/* The engine: from the text of a kernel to code in memory, and running it on threads.
+ *
+ * In: kernels in loop form. Out: functions, and launches of them. Idea: the printed text of a
+ * kernel is its identity everywhere: in the table of this session, among installed kernels, in the
+ * cache on disk, and in the request to the code generator. Whatever is found is checked by the
+ * loader, and what is refused is made again. Invariant: a kernel is asked for, loaded or failed,
+ * and leaves the first state once.
+ */
+#define _GNU_SOURCE
+#include "jit/engine/engine.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <xmmintrin.h>
+#endif
+
+#include "jit/engine/archive.h"
+#include "jit/engine/cache.h"
+#include "jit/engine/emu.h"
+#include "jit/engine/load.h"
+#include "jit/engine/worker.h"
+#include "runtime/pool.h"
+
+enum { CACHE_LIMIT = 512 << 20 };
+
+typedef enum State { ASKED, LOADED, FAILED } State;
+
+struct EngKernel {
+  WorkItem item; /* first: an answer's item is the kernel's; its text is the arena's */
+  State state;
+  bool again; /* was asked for once more after a fork */
+  uint64_t hash;
+  struct EngKernel *next; /* of the same bucket */
+  LoadCode code;
+  const char *error;
+  Buf *dump; /* where text goes instead of code */
+};
+
+struct Engine {
+  Mem *mem;
+  Arena arena; /* kernels, their texts, and paths */
+  EngConfig config;
+  EngKernel **buckets;
+  size_t bucket_count, kernel_count; /* a power of two */
+  bool looked;                       /* the next three were tried to open */
+  const char *lack;                  /* why there are no workers */
+  unsigned char build[CACHE_BUILD];
+  Archive installed;
+  Cache *cache;
+  Workers *workers;
+  Pool *pool;
+  Emu *emu; /* made by the first kernel that is emulated */
+  bool awake;
+  char *scratch;
+  size_t scratch_each, scratch_size;
+  KStatus *status, own; /* of the kernel that runs; where the configuration gives none */
+  FILE *perf;
+  EngCount count;
+};
+
+/* ---- levels -------------------------------------------------------------------------------- */
+
+const char *const eng_level_name[ENG_LEVEL_COUNT] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+
+#if defined(__x86_64__)
+/* The levels of the x86-64 psABI. What the compiler can ask for by name it also asks the system
+ * for, which has to save the registers; not every compiler knows the levels, or all their parts. */
+static bool is_v3(void) {
+  enum { SSE3 = 1, CX16 = 1 << 13, MOVBE = 1 << 22, F16C = 1 << 29 }; /* of leaf 1 */
+  enum { LAHF = 1, LZCNT = 1 << 5 };                                  /* of leaf 0x80000001 */
+  const unsigned want = SSE3 | CX16 | MOVBE | F16C, want_more = LAHF | LZCNT;
+  unsigned a, b, c, d;
+  return __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.2") &&
+         __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("avx2") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) && (c & want) == want &&
+         __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & want_more) == want_more;
+}
+
+static bool is_v4(void) {
+  return is_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+static EngLevel find_level(void) {
+#if defined(__x86_64__)
+  if (is_v4()) return ENG_X86_64_V4;
+  if (is_v3()) return ENG_X86_64_V3;
+#endif
+  return ENG_X86_64;
+}
+
+/* Asked for once: a virtual machine takes many microseconds to answer cpuid. */
+EngLevel eng_host_level(void) {
+  static _Atomic int known; /* + 1 */
+  if (!known) known = (int)find_level() + 1;
+  return (EngLevel)(known - 1);
+}
+
+bool eng_level_find(const char *name, EngLevel *out) {
+  for (int i = 0; i < ENG_LEVEL_COUNT; i++) {
+    if (strcmp(name, eng_level_name[i])) continue;
+    *out = (EngLevel)i;
+    return true;
+  }
+  return false;
+}
+
+/* ---- where things are ---------------------------------------------------------------------- */
+
+/* The folder of the file that this code is in: the program, or a library. False when nobody
+ * says. */
+static bool own_folder(char out[PATH_MAX]) {
+  Dl_info here, program;
+  char link[PATH_MAX];
+  void *code = (void *)(uintptr_t)own_folder, *headers = (void *)getauxval(AT_PHDR);
+  if (!dladdr(code, &here) || !here.dli_fname) return false;
+  const char *path = here.dli_fname;
+  if (headers && dladdr(headers, &program) && program.dli_fbase == here.dli_fbase) {
+    ssize_t n = readlink("/proc/self/exe", link, sizeof link - 1);
+    if (n <= 0) return false;
+    link[n] = 0;
+    path = link;
+  }
+  if (!realpath(path, out)) return false;
+  char *slash = strrchr(out, '/');
+  if (!slash) return false;
+  *slash = 0;
+  return true;
+}
+
+/* The first of these that exists: in `folder`, in its parent where libtool keeps libraries in
+ * .libs, below the parent of bin/ or lib/, and where it was to be installed. */
+static const char *find_file(Arena *a, const char *folder, const char *name,
+                             const char *installed_below, const char *installed_in, bool program) {
+  char path[PATH_MAX];
+  size_t n = strlen(folder);
+  bool libs = n >= 6 && !strcmp(folder + n - 6, "/.libs");
+  for (int i = 0; i < 3; i++) {
+    int got = i == 0   ? snprintf(path, sizeof path, "%s%s/%s", folder, libs ? "/.." : "", name)
+              : i == 1 ? snprintf(path, sizeof path, "%s/../%s/%s", folder, installed_below, name)
+                       : snprintf(path, sizeof path, "%s/%s", installed_in, name);
+    if (got > 0 && got < (int)sizeof path && !access(path, program ? X_OK : R_OK))
+      return arena_strdup(a, path, (size_t)got);
+  }
+  return NULL;
+}
+
+void eng_find(Arena *a, EngConfig *c) {
+  char folder[PATH_MAX];
+  if (!own_folder(folder)) strcpy(folder, "/nowhere");
+  if (!c->codegen) {
+    const char *told = getenv("CKL_CODEGEN");
+    if (!told)
+      c->codegen = find_file(a, folder, "ckl-codegen", "libexec/ckl", CKL_LIBEXEC, true);
+    else if (*told)
+      c->codegen = arena_strdup(a, told, strlen(told));
+  }
+  if (!c->installed) {
+    char name[40];
+    snprintf(name, sizeof name, "kernels-%s.bin", eng_level_name[c->level]);
+    const char *found = find_file(a, folder, name, "lib/ckl", CKL_LIB, false);
+    if (found) c->installed = arena_strdup(a, found, strlen(found) - strlen(name) - 1);
+  }
+  if (!c->record) {
+    const char *told = getenv("CKL_RECORD_KERNELS");
+    if (told && *told) c->record = arena_strdup(a, told, strlen(told));
+  }
+  if (!c->cache) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && *cache == '/')
+      c->cache = arena_printf(a, "%s/ckl", cache);
+    else if (home && *home == '/')
+      c->cache = arena_printf(a, "%s/.cache/ckl", home);
+  }
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static void log_line(Engine *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void log_line(Engine *g, const char *fmt, ...) {
+  if (!g->config.log) return;
+  char text[1024];
+  va_list ap;
+  va_start(ap, fmt);
+  str_vformat(text, sizeof text, fmt, ap);
+  va_end(ap);
+  g->config.log(g->config.ud, text);
+}
+
+static const char *keep(Arena *a, const char *s) {
+  return s ? arena_strdup(a, s, strlen(s)) : NULL;
+}
+
+typedef struct Opening {
+  Engine *g;
+  const EngConfig *config;
+} Opening;
+
+static void open_rest(void *ud) {
+  Opening *o = ud;
+  Engine *g = o->g;
+  g->config = *o->config;
+  g->config.codegen = keep(&g->arena, o->config->codegen);
+  g->config.installed = keep(&g->arena, g->config.emulate ? NULL : o->config->installed);
+  g->config.cache = keep(&g->arena, g->config.emulate ? NULL : o->config->cache);
+  g->config.record = keep(&g->arena, o->config->record);
+  if (g->config.cache_limit <= 0) g->config.cache_limit = CACHE_LIMIT;
+  g->bucket_count = 64;
+  g->buckets = mem_need(g->mem, NULL, 0, g->bucket_count * sizeof *g->buckets);
+  memset(g->buckets, 0, g->bucket_count * sizeof *g->buckets);
+  g->pool = pool_open(g->mem, g->config.threads);
+}
+
+Engine *eng_open(Mem *m, const EngConfig *c) {
+  Engine *g = mem_need(m, NULL, 0, sizeof *g);
+  *g = (Engine){.mem = m};
+  g->status = c->status ? c->status : &g->own;
+  arena_init(&g->arena, m);
+  int code = mem_protect(m, open_rest, &(Opening){g, c});
+  if (code == MEM_OK) return g;
+  eng_close(g);
+  mem_throw(m, code);
+}
+
+void eng_close(Engine *g) {
+  if (!g) return;
+  Mem *m = g->mem;
+  work_close(g->workers);
+  pool_close(g->pool);
+  emu_close(g->emu);
+  for (size_t i = 0; i < g->bucket_count; i++)
+    for (EngKernel *k = g->buckets ? g->buckets[i] : NULL; k; k = k->next) load_free(m, &k->code);
+  if (g->buckets) mem_free(m, g->buckets, g->bucket_count * sizeof *g->buckets);
+  cache_close(g->cache);
+  archive_close(&g->installed);
+  eng_scratch_free(g);
+  if (g->perf) fclose(g->perf);
+  arena_free(&g->arena);
+  mem_free(m, g, sizeof *g);
+}
+
+const EngConfig *eng_config(const Engine *g) {
+  return &g->config;
+}
+
+EngCount eng_count(const Engine *g) {
+  EngCount c = g->count;
+  if (g->workers) c.processes = work_processes(g->workers);
+  return c;
+}
+
+/* ---- a kernel becomes code ----------------------------------------------------------------- */
+
+/* A line for perf: where the code is and what it is called. The file is refused when it is a
+ * link. */
+static void note_perf(Engine *g, const EngKernel *k) {
+  if (!g->config.perf_map) return;
+  if (!g->perf) {
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    g->perf = fd < 0 ? NULL : fdopen(fd, "a");
+    if (!g->perf) {
+      if (fd >= 0) close(fd);
+      log_line(g, "no map for perf: %s cannot be written", path);
+      g->config.perf_map = false;
+      return;
+    }
+  }
+  fprintf(g->perf, "%lx %lx ckl_kernel_%016llx\n", (unsigned long)(uintptr_t)k->code.entry,
+          (unsigned long)k->code.code_size, (unsigned long long)k->hash);
+  fflush(g->perf);
+}
+
+static bool take(Engine *g, EngKernel *k, const void *object, size_t n, Err *e) {
+  if (!load_object(g->mem, object, n, &k->code, e)) return false;
+  k->state = LOADED;
+  g->count.loaded++;
+  note_perf(g, k);
+  return true;
+}
+
+static void fail(Engine *g, EngKernel *k, const char *text, size_t n) {
+  if (n > 400) n = 400;
+  char *copy = arena_try(&g->arena, n + 1);
+  if (copy) memcpy(copy, text, n);
+  k->error = copy ? copy : "out of memory";
+  k->state = FAILED;
+  g->count.failed++;
+}
+
+static CacheKey key_of(const Engine *g, const EngKernel *k) {
+  CacheKey key = {
+      .text = k->item.text, .text_n = k->item.text_n, .level = (uint32_t)g->config.level};
+  memcpy(key.build, g->build, CACHE_BUILD);
+  return key;
+}
+
+/* What cannot be kept on disk works without; it is said once. */
+static void keep_on_disk(Engine *g, const EngKernel *k, const void *object, size_t n) {
+  Err e = {.text = ""};
+  CacheKey key = key_of(g, k);
+  if (!g->cache || cache_put(g->cache, &key, object, n, &e)) return;
+  log_line(g, "code is no longer kept on disk: %s", e.text);
+  cache_close(g->cache);
+  g->cache = NULL;
+}
+
+static void answered(void *ud, WorkItem *item, CodegenKind kind, const char *bytes, size_t n) {
+  Engine *g = ud;
+  EngKernel *k = (EngKernel *)item;
+  Err e = {.text = ""};
+  if (kind == CODEGEN_TEXT && k->dump) {
+    k->dump->s = mem_try(g->mem, NULL, 0, n ? n : 1);
+    if (!k->dump->s) {
+      fail(g, k, "out of memory", 13);
+      return;
+    }
+    memcpy(k->dump->s, bytes, n);
+    k->dump->n = n;
+    k->dump->cap = n ? n : 1;
+    k->state = LOADED;
+  } else if (kind == CODEGEN_OBJECT && !k->dump && take(g, k, bytes, n, &e)) {
+    g->count.generated++;
+    keep_on_disk(g, k, bytes, n);
+  } else if (kind == CODEGEN_ERROR) {
+    fail(g, k, bytes, n);
+  } else {
+    char text[600];
+    int len = snprintf(text, sizeof text, "the code generator's answer %s",
+                       e.text[0] ? e.text : "is not what was asked for");
+    fail(g, k, text, (size_t)len);
+  }
+}
+
+/* Opens what is beside the table of this session, at the first kernel that is not in it. */
+static void look(Engine *g) {
+  Err e = {.text = ""};
+  char path[PATH_MAX];
+  if (g->looked) return;
+  g->looked = true;
+  const EngConfig *c = &g->config;
+  bool known = c->codegen && archive_build_id(c->codegen, g->build, &e);
+  g->lack = "there is no code generator (ckl-codegen)";
+  if (c->codegen && !known) g->lack = arena_printf(&g->arena, "no code generator: %s", e.text);
+  if (known) {
+    int most = pool_default_threads();
+    g->workers = work_open(g->mem, c->codegen, most, 0, answered, g);
+  }
+  if (c->installed) {
+    snprintf(path, sizeof path, "%s/kernels-%s.bin", c->installed, eng_level_name[c->level]);
+    if (!archive_open(&g->installed, path, (uint32_t)c->level, known ? g->build : NULL, &e) &&
+        e.text[0])
+      log_line(g, "installed kernels are not used: %s", e.text);
+  }
+  if (c->cache && known && !(g->cache = cache_open(g->mem, c->cache, c->cache_limit, &e)))
+    log_line(g, "code is not kept on disk: %s", e.text);
+}
+
+/* Code that was made before; false when there is none. */
+static bool find(Engine *g, EngKernel *k) {
+  Err e = {.text = ""};
+  size_t n = 0;
+  const void *installed = archive_find(&g->installed, k->item.text, k->item.text_n, &n, &e);
+  if (installed && take(g, k, installed, n, &e)) {
+    g->count.installed++;
+    return true;
+  }
+  if (e.text[0]) {
+    g->count.rejected++;
+    log_line(g, "an installed kernel is not used: it %s", e.text);
+  }
+  if (!g->cache) return false;
+  CacheKey key = key_of(g, k);
+  void *kept = cache_get(g->cache, &key, &n, &e);
+  bool good = kept && take(g, k, kept, n, &e);
+  if (kept) mem_free(g->mem, kept, n);
+  if (good) g->count.from_disk++;
+  if (!good && e.text[0]) {
+    g->count.rejected++;
+    log_line(g, "code kept on disk is made again: %s", e.text);
+  }
+  return good;
+}
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+static void grow(Engine *g) {
+  size_t n = 2 * g->bucket_count;
+  EngKernel **made = mem_try(g->mem, NULL, 0, n * sizeof *made);
+  if (!made) return; /* longer chains do too */
+  memset(made, 0, n * sizeof *made);
+  for (size_t i = 0; i < g->bucket_count; i++)
+    for (EngKernel *k = g->buckets[i], *next; k; k = next) {
+      next = k->next;
+      k->next = made[k->hash & (n - 1)];
+      made[k->hash & (n - 1)] = k;
+    }
+  mem_free(g->mem, g->buckets, g->bucket_count * sizeof *g->buckets);
+  g->buckets = made;
+  g->bucket_count = n;
+}
+
+static EngKernel *known(const Engine *g, const Buf *text, uint64_t hash) {
+  EngKernel *k = g->buckets[hash & (g->bucket_count - 1)];
+  while (k &&
+         (k->hash != hash || k->item.text_n != text->n || memcmp(k->item.text, text->s, text->n)))
+    k = k->next;
+  return k;
+}
+
+static EngKernel *new_kernel(Engine *g, const Buf *text, uint64_t hash) {
+  EngKernel *k = ARENA_NEW(&g->arena, EngKernel);
+  *k = (EngKernel){.hash = hash};
+  k->item = (WorkItem){.text = text->s, .text_n = text->n, .level = (uint32_t)g->config.level,
+                       .flags = g->config.emulate ? CODEGEN_EMULATE : 0};
+  return k;
+}
+
+/* For the list of kernels to be installed. */
+static void record(Engine *g, const Buf *text, uint64_t hash) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/%016llx.ckk", g->config.record, (unsigned long long)hash);
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool ok = fd >= 0 && write(fd, text->s, text->n) == (ssize_t)text->n;
+  if (fd >= 0) close(fd);
+  if (!ok) log_line(g, "a kernel was not recorded: %s cannot be written", path);
+}
+
+/* NULL with `e` when there is no way to the code, or (`generate` false) none without the code
+ * generator. */
+static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
+  look(g);
+  ArenaMark mark = arena_mark(&g->arena);
+  Buf text = {0};
+  buf_init_arena(&text, &g->arena);
+  lp_print(&text, kernel);
+  uint64_t hash = XXH3_64bits(text.s, text.n);
+  EngKernel *k = known(g, &text, hash);
+  if (k) {
+    arena_rewind(&g->arena, mark);
+    return k;
+  }
+  if (g->config.record) record(g, &text, hash);
+  k = new_kernel(g, &text, hash);
+  bool fits = g->config.level <= eng_host_level();
+  if (!(fits && find(g, k)) && !(fits && generate && g->workers)) {
+    if (!g->config.record) {
+      arena_rewind(&g->arena, mark);
+      if (fits)
+        err_set(e, "%s", g->lack);
+      else
+        err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
+      return NULL;
+    }
+    fail(g, k, "recorded only", 13); /* and the next kernel of the graph is asked for too */
+  }
+  if (g->kernel_count >= g->bucket_count) grow(g);
+  k->next = g->buckets[hash & (g->bucket_count - 1)];
+  g->buckets[hash & (g->bucket_count - 1)] = k;
+  g->kernel_count++;
+  if (k->state == ASKED) {
+    log_line(g, "compiling kernel %016llx, %zu bytes of text", (unsigned long long)hash, text.n);
+    work_send(g->workers, &k->item);
+  }
+  return k;
+}
+
+EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e) {
+  return get(g, k, true, e);
+}
+
+EngKernel *eng_known(Engine *g, const Kernel *k) {
+  return get(g, k, false, NULL);
+}
+
+/* One step of waiting for a kernel; false when interrupted. In a child after fork the parent's
+ * requests are lost, so they are made again. */
+static bool step(Engine *g, EngKernel *k, const Interrupt *interrupt) {
+  if (interrupt_asked(interrupt)) return false;
+  if (!work_poll(g->workers, 20) && k->state == ASKED) {
+    if (k->again) fail(g, k, "the code generator is gone", 26);
+    k->again = true;
+    if (k->state == ASKED) work_send(g->workers, &k->item);
+  }
+  return true;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e) {
+  bool ok = true;
+  for (size_t i = 0; i < n && ok; i++) {
+    if (k[i]->state == ASKED) {
+      double since = now();
+      while (k[i]->state == ASKED && (ok = step(g, k[i], interrupt))) continue;
+      g->count.wait_seconds += now() - since;
+    }
+    if (!ok)
+      err_set(e, "interrupted");
+    else if (k[i]->state == FAILED)
+      ok = err_set(e, "%s", k[i]->error);
+  }
+  return ok;
+}
+
+KernelFn eng_code(const EngKernel *k) {
+  return k->code.entry;
+}
+
+void eng_words(Engine *g, const Kernel *k, LVal v, char name[20], char line[120]) {
+  ArenaMark mark = arena_mark(&g->arena);
+  Buf text = {0};
+  buf_init_arena(&text, &g->arena);
+  lp_print(&text, k);
+  snprintf(name, 20, "%016llx", (unsigned long long)XXH3_64bits(text.s, text.n));
+  const char *p = text.s, *end = text.s + text.n;
+  for (size_t i = 0; i < 1 + k->buf_count + v && p < end; i++) {
+    const char *next = memchr(p, '\n', (size_t)(end - p));
+    p = next ? next + 1 : end;
+  }
+  while (p < end && *p == ' ') p++;
+  const char *stop = memchr(p, '\n', (size_t)(end - p));
+  snprintf(line, 120, "%.*s", (int)((stop ? stop : end) - p), p);
+  arena_rewind(&g->arena, mark);
+}
+
+typedef struct Dump {
+  Buf *out, text;
+} Dump;
+
+static void put_dump(void *ud) {
+  Dump *d = ud;
+  buf_put(d->out, d->text.s, d->text.n);
+}
+
+bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) {
+  look(g);
+  if (!g->workers) return err_set(e, "%s", g->lack);
+  Buf text = {0};
+  Dump d = {.out = out};
+  buf_init_arena(&text, &g->arena);
+  lp_print(&text, kernel);
+  EngKernel *k = new_kernel(g, &text, 0);
+  k->dump = &d.text;
+  k->item.flags = what;
+  work_send(g->workers, &k->item);
+  if (!eng_wait(g, &k, 1, NULL, e))
+    return false; /* until it is answered: the item outlives its use */
+  int code = mem_protect(g->mem, put_dump, &d);
+  mem_free(g->mem, d.text.s, d.text.cap);
+  if (code != MEM_OK) mem_throw(g->mem, code);
+  return true;
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+/* What a core does in a microsecond at the least; two to four times as much is usual in vectors. */
+enum { OPS_PER_US = 4000, SERIAL_US = 10, PIECE_US = 5, LONGEST_US = 2500, PIECES_PER_THREAD = 4 };
+
+typedef struct Run {
+  KernelFn f;
+  void *const *buf;
+  const int64_t *arg;
+  KStatus *st;
+  char *scratch;
+  size_t each;
+} Run;
+
+/* The language's floating-point environment: rounding to nearest, subnormal numbers as they are,
+ * no traps. */
+static unsigned set_float_control(void) {
+#if defined(__x86_64__)
+  unsigned old = _mm_getcsr();
+  _mm_setcsr(0x1f80);
+  return old;
+#else
+  return 0;
+#endif
+}
+
+static void restore_float_control(unsigned old) {
+#if defined(__x86_64__)
+  _mm_setcsr(old);
+#else
+  (void)old;
+#endif
+}
+
+static void run_piece(void *ud, int64_t lo, int64_t hi, int thread) {
+  Run *r = ud;
+  unsigned old = set_float_control();
+  r->f(r->buf, r->arg, lo, hi, r->scratch + (size_t)thread * r->each, r->st);
+  restore_float_control(old);
+}
+
+/* Turns in a piece: short enough to hear of an interrupt, long enough to be worth taking, and some
+ * pieces for each thread, so that a thread that was held up is helped. */
+static int64_t piece(int64_t turns, int64_t work, int threads) {
+  double each = (double)work / (double)turns,
+         most = (double)LONGEST_US * OPS_PER_US / (each > 0 ? each : 1);
+  double least = (double)PIECE_US * OPS_PER_US / (each > 0 ? each : 1);
+  double n = threads > 1 ? (double)turns / (threads * PIECES_PER_THREAD) : (double)turns;
+  if (n < least) n = least;
+  if (n > most) n = most;
+  if (n >= (double)turns) return turns;
+  return n <= 1   ? 1
+         : n < 16 ? (int64_t)n
+                  : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of turns */
+}
+
+static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+                     int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
+  Err e = {.text = "out of memory"};
+  unsigned old = set_float_control();
+  if (!g->emu) g->emu = emu_open(g->mem);
+  bool ok = g->emu && emu_run(g->emu, f, buf, arg, turns, local_bytes, st, interrupt, &e);
+  restore_float_control(old);
+  if (interrupt_asked(interrupt)) return false;
+  if (ok) return true;
+  log_line(g, "the emulator gives up: %s", e.text);
+  st->failed = 1;
+  return true;
+}
+
+bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+             int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
+  if (g->config.emulate) return emulated(g, f, buf, arg, turns, local_bytes, st, interrupt);
+  g->status->failed = 0;
+  g->status->outside = 0;
+  Run r = {f, buf, arg, g->status, g->scratch, g->scratch_each};
+  if (turns <= 0) return !interrupt_asked(interrupt);
+  if (work < turns) work = turns;
+  int threads = work < (int64_t)OPS_PER_US * SERIAL_US ? 1 : pool_threads(g->pool);
+  int64_t n = piece(turns, work, threads);
+  bool all = true;
+  if (threads > 1) {
+    all = pool_run(g->pool, run_piece, &r, turns, n, interrupt);
+  } else {
+    for (int64_t lo = 0; lo < turns && all; lo += n) {
+      all = !interrupt_asked(interrupt);
+      if (all) run_piece(&r, lo, turns - lo > n ? lo + n : turns, 0);
+    }
+  }
+  if (g->status->failed) st->failed = 1;
+  if (g->status->outside) {
+    st->outside = g->status->outside;
+    st->outside_buf = g->status->outside_buf;
+    st->outside_at = g->status->outside_at;
+  }
+  return all && !interrupt_asked(&g->status->stop);
+}
+
+int eng_threads(const Engine *g) {
+  return pool_threads(g->pool);
+}
+
+void eng_awake(Engine *g, bool on) {
+  if (on == g->awake) return;
+  g->awake = on;
+  if (on)
+    pool_begin(g->pool);
+  else
+    pool_end(g->pool);
+}
+
+size_t eng_scratch_bytes(const Engine *g) {
+  return g->scratch_size;
+}
+
+void eng_scratch_free(Engine *g) {
+  mem_data_free(g->mem, DEV_CPU, g->scratch, g->scratch_size);
+  g->scratch = NULL;
+  g->scratch_each = g->scratch_size = 0;
+}
+
+bool eng_scratch(Engine *g, int64_t local_bytes) {
+  size_t each = ((size_t)local_bytes + 63) & ~(size_t)63;
+  if (each <= g->scratch_each) return true;
+  size_t size = each * (size_t)pool_threads(g->pool);
+  eng_scratch_free(g);
+  if (size / each != (size_t)pool_threads(g->pool)) return false;
+  g->scratch = mem_data_try(g->mem, DEV_CPU, size);
+  if (!g->scratch) return false;
+  g->scratch_each = each;
+  g->scratch_size = size;
+  return true;
+}

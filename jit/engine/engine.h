@@ -1,0 +1,88 @@
+/* The engine: from the text of a kernel to code in memory, and running it on threads.
+ *
+ * A session has one. Looked for in this order: kernels already loaded, kernels installed with ckl,
+ * the cache on disk, the code generator process. No LLVM in this process.
+ */
+#ifndef CKL_JIT_ENGINE_ENGINE_H
+#define CKL_JIT_ENGINE_ENGINE_H
+
+#include "jit/loop/loop.h"
+
+typedef enum EngLevel { ENG_X86_64, ENG_X86_64_V3, ENG_X86_64_V4, ENG_LEVEL_COUNT } EngLevel;
+extern const char *const eng_level_name[ENG_LEVEL_COUNT]; /* "x86-64", "x86-64-v3", "x86-64-v4" */
+EngLevel eng_host_level(void);                            /* the best this CPU can run */
+bool eng_level_find(const char *name, EngLevel *out);
+
+/* What the session wants to hear; any may be NULL. */
+typedef struct EngConfig {
+  EngLevel level;
+  int threads;           /* 0 = pool_default_threads() */
+  const char *codegen;   /* path of ckl-codegen; NULL = not there */
+  const char *installed; /* folder of installed kernels; NULL = none */
+  const char *cache;     /* folder of the cache; NULL = memory only */
+  int64_t cache_limit;   /* bytes; 0 = 512 MiB */
+  const char *record;    /* folder: the text of each kernel asked for goes to HASH.ckk there */
+  bool emulate;          /* kernels run as on a GPU, in emu.h; none are kept or installed */
+  bool perf_map;         /* write /tmp/perf-PID.map */
+  /* What kernels get, in memory that outlives the engine: setting its `stop` makes the kernel that
+   * runs return soon, in the middle of its turns. NULL: nobody will. */
+  KStatus *status;
+  /* One line: why something is compiled, or what was rejected. */
+  void (*log)(void *ud, const char *text);
+  void *ud;
+} EngConfig;
+
+typedef struct Engine Engine;
+typedef struct EngKernel EngKernel;
+
+/* Fills the paths in `c` that are NULL by what this copy of ckl has beside it (texts go to `a`):
+ * the code generator and installed kernels next to the program or library that this code is in (a
+ * build folder), or where an installed copy has them; the cache in $XDG_CACHE_HOME/ckl or
+ * ~/.cache/ckl. The environment's CKL_CODEGEN comes first; empty, it means none.
+ * CKL_RECORD_KERNELS names the folder `record`. What is not there stays NULL. Throws. */
+void eng_find(Arena *a, EngConfig *c);
+
+/* Throws when out of memory; starts no process or thread. */
+Engine *eng_open(Mem *m, const EngConfig *c);
+void eng_close(Engine *g); /* NULL is fine */
+const EngConfig *eng_config(const Engine *g);
+
+/* The kernel of this text; starts its compilation when it has to, and does not wait. The handle
+ * lives as long as the engine. NULL with `e` when there is no way to get code: e->text says why. */
+EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
+/* The same, where that costs no compilation: NULL where the code was not made before. */
+EngKernel *eng_known(Engine *g, const Kernel *k);
+/* Waits until all are loaded. False with `e` when one failed (the code generator's message), or
+ * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
+bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e);
+KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
+/* What to call a kernel and one of its instructions in a message: the hash that the log tells, and
+ * its line of the text. */
+void eng_words(Engine *g, const Kernel *k, LVal v, char name[20], char line[120]);
+/* What the code generator makes of a kernel, as text: one of the CODEGEN_DUMP flags
+ * (codegen.h). False with `e`. Throws when out of memory. */
+bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
+
+/* Runs all `turns`, on as many threads as pay (`work`: a guess of elementary operations in all;
+ * small work runs on the calling thread). `scratch`: room for local_bytes per thread, made by
+ * eng_scratch. False when interrupted or stopped. Floating-point control is set to the language's
+ * and restored. */
+bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+             int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt);
+int eng_threads(const Engine *g);
+/* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at
+ * first. */
+void eng_awake(Engine *g, bool on);
+/* Makes room for this many bytes of scratch per thread; false when out of memory. */
+bool eng_scratch(Engine *g, int64_t local_bytes);
+size_t eng_scratch_bytes(const Engine *g);
+void eng_scratch_free(Engine *g);
+
+typedef struct EngCount {
+  int64_t loaded, installed, from_disk, generated, failed, rejected; /* kernels */
+  int64_t processes;                                                 /* code generators started */
+  double wait_seconds;
+} EngCount;
+EngCount eng_count(const Engine *g);
+
+#endif

@@ -1,0 +1,236 @@
+/* Loop form: one fused kernel as parallel loops, reductions, tiles and straight-line scalar code.
+ *
+ * It stands between the graph and any target. A Kernel is an array of instructions; an
+ * instruction's number names its value. Loops are brackets (LP_PAR .. LP_END). There are no types
+ * to infer: every value has a dtype. Addresses are i64 values in elements, made by the same
+ * instructions as data, so that a target sees for each one whether it is the same for all lanes,
+ * unit stride or anything.
+ *
+ * What a kernel computes is fixed by this header to the bit (rules 103 to 107); how (vectors,
+ * lanes, blocks of threads) is the target's choice. Its canonical text (lp_print) has no names,
+ * spans or sizes in it but those which are constants of the program: literals and sizes are
+ * arguments. The text with the target level is the key under which machine code is kept.
+ *
+ * Values of f16 and bf16 are computed in f32 and rounded to their dtype by each instruction. Ints
+ * wrap. i64 values that count or address never pass 2^62.
+ */
+#ifndef CKL_JIT_LOOP_LOOP_H
+#define CKL_JIT_LOOP_LOOP_H
+
+#include "runtime/err.h"
+#include "runtime/reference/ref.h"
+#include "runtime/str.h"
+
+typedef uint32_t LVal; /* number of the instruction that makes it */
+#define LV_NONE UINT32_MAX
+
+typedef enum LOp {
+  /* -- structure; each of the first six opens a block that LP_END closes */
+  LP_PAR,  /* n: turns 0 .. n-1 in any order, by any thread; value: the turn (i64). A kernel has
+              exactly one at the top, after straight-line code; its n is LP_ARG or LP_CONST. It may
+              be nested. */
+  LP_VEC,  /* n: turns independent of each other and cheap: a target makes lanes of them */
+  LP_FOR,  /* n: turns in order */
+  LP_RED,  /* n: a reduction over the turns by rule 105; what is reduced is given by LP_YIELD.
+              Several LP_YIELD in one LP_RED: several reductions in one pass, read by LP_RESULT */
+  LP_IF,   /* bool (the same for all lanes of an LP_VEC around or not): the block runs where true */
+  LP_TILE, /* a block of a contraction, see LTile: the block is the epilogue, run for each element
+              of the tile; value: the element's chain (f32 or f64) */
+  LP_END,
+  LP_YIELD,  /* imm: LRed kind; value x, or x, y for RED_FMA and RED_CHAIN. Only directly in an
+                LP_RED */
+  LP_RESULT, /* operand: an LP_YIELD of a closed LP_RED; value: the reduction's result */
+  LP_ROW,    /* operand: the LP_TILE around; the element's row in the tile, 0 .. rows-1 */
+  LP_COL,    /* and its column */
+  /* -- constants and arguments */
+  LP_CONST, /* imm: i64 or bool value, or the bits of an f64 that the dtype represents */
+  LP_ARG,   /* imm: number of the argument; an i64 size or stride, or a literal: for float dtypes
+               the bits of an f64, rounded once to the dtype; else an i64 that is wrapped (bool: is
+               it not 0) */
+  /* -- memory. buf: number of the buffer */
+  LP_LOAD,  /* index */
+  LP_STORE, /* index, value */
+  /* -- variables: a mutable scalar, alive in the block that made it. Not across turns of LP_PAR or
+   * LP_VEC but private to each */
+  LP_VAR, /* start; value: the variable */
+  LP_GET, /* variable */
+  LP_SET, /* variable, value */
+  /* -- scalar code; imm: RefUn, RefBin as in ref.h, whose bits hold */
+  LP_UN,    /* x; imm RefUn. isnan, isinf: dtype bool */
+  LP_BIN,   /* x, y of one dtype; imm RefBin. Comparisons: dtype bool. Int / and % by 0, and
+               negative int exponents, set the fail flag and give 0 */
+  LP_WHERE, /* bool, x, y */
+  LP_CAST,  /* x; by rule 15; from dtype to dtype */
+  LP_FMA,   /* x, y, z: x * y + z rounded once */
+  LP_IDIV,  /* i64 x >= 0, y > 0: quotient. Else any value, but no trap; what lanes that do not
+               run hold (an index below 0 under a guard) changes nothing for those that do */
+  LP_IREM,  /* remainder, likewise */
+  LP_CTZ,   /* i64 x > 0: trailing zeros, likewise */
+  LP_CHECK, /* bool: sets the fail flag where false (an index out of range); code after it may rely
+               on it only where the access itself is guarded: the lowering clamps */
+  /* -- random numbers (runtime/rng.h): key words as i64, element number i64 */
+  LP_UNIFORM, /* key, counter, element */
+  LP_NORMAL,
+  LP_RANDINT, /* key, counter, element, limit; i64 */
+  LP_FOLD,    /* key, i: rng_fold; i64 */
+  LP_PHILOX,  /* counter words 0..3, key words 0..1 (each i64, low 32 bits); imm: which word of the
+                 result */
+  LP_COUNT
+} LOp;
+
+/* Reductions. SUM .. ALL are those of ref.h in the order of rule 105: element number i (the
+ * turn) goes to lane i % 16 of its block of 4,096, lanes are combined by halving, blocks by the
+ * tree. FMA: the same with lane = fma(x, y, lane). CHAIN: one fma chain over the turns of each
+ * block of 4,096, each from +0, block results added left to right. FIRST_MAX and FIRST_MIN: the
+ * turn (i64) of the first largest / smallest, a NaN counting as such; 0 where there are none. Sums
+ * and chains of f16 and bf16 are f32 until the end; an empty max or min is the end of the dtype. */
+typedef enum LRed {
+  RED_SUM, RED_PROD, RED_MAX, RED_MIN, RED_ANY, RED_ALL, RED_FMA, RED_CHAIN, RED_FIRST_MAX,
+  RED_FIRST_MIN, RED_COUNT
+} LRed;
+
+/* What may stand where (lp_verify):
+ *   top      straight-line code without stores and variables, which reads LB_IN alone; one LP_PAR,
+ *            which ends the kernel
+ *   PAR      not inside VEC, RED, TILE ("lanes"); nor are VEC and TILE
+ *   RED      not inside RED or TILE; in a VEC it is a serial loop of each lane
+ *   FOR      not inside TILE; IF anywhere under PAR, in lanes it may be divergent
+ *   counts   of FOR and RED inside lanes are the same for all lanes: constants, arguments, values
+ *            from outside, and pure functions of such
+ *   a value  is used in the block of its instruction and blocks inside; a turn inside its loop. A
+ *            turn of FOR, or of a RED inside VEC, is the same for all lanes.
+ *   LP_SET   reaches its LP_VAR through FOR and IF alone; LP_GET from anywhere in scope
+ *   TILE     dtype f32 or f64, that of its buffers; mr 1..32, nr 1..128 */
+
+/* Operands of LP_TILE, in order. Element (i, j), i < rows, j < cols, of the tile is a chain over k
+ * < depth, in ascending order, acc = fma(A[a + i*a_row + k*a_step], B[b + k*b_step + j], acc). It
+ * starts from +0, or where `buf_start` is a buffer from its element start + i*start_row + j. `mr` x
+ * `nr` is the shape in registers, `rows` <= mr and `cols` <= nr what is there: beyond them nothing
+ * is stored, and A and B are not read. */
+typedef enum LTile {
+  TILE_DEPTH, TILE_ROWS, TILE_COLS, TILE_A, TILE_A_ROW, TILE_A_STEP, TILE_B, TILE_B_STEP,
+  TILE_START, TILE_START_ROW, TILE_OPERANDS
+} LTile;
+
+enum { LP_MAX_OPERANDS = TILE_OPERANDS, LP_NO_BUF = 0xffff };
+
+typedef struct LIns {
+  uint8_t op, dtype; /* dtype of the value; stores, ends: that of what they store, or DT_I64 */
+  uint16_t buf;      /* LOAD STORE; TILE: A */
+  uint16_t buf_b, buf_start; /* TILE */
+  uint8_t mr, nr;    /* TILE */
+  uint8_t operand_count;
+  uint8_t depth;     /* blocks around it */
+  uint32_t operand0; /* in Kernel.operands */
+  uint32_t match;    /* of a block's opener: its LP_END, and the other way round */
+  int64_t imm;
+} LIns;
+
+typedef enum LBufKind { LB_IN, LB_OUT, LB_INOUT, LB_LOCAL } LBufKind;
+typedef struct LBuf {
+  uint8_t kind, dtype;
+  /* LB_LOCAL: scratch private to a turn of the outermost LP_PAR, 64-byte aligned: its elements are
+   * the value of argument `arg` (i64) times `each`, or `each` alone where arg < 0. Contents are
+   * undefined at the start of a turn. LB_OUT is not read, and does not overlap another buffer.
+   * LB_INOUT is both, and one turn reads only what no other turn writes. */
+  int32_t arg;
+  int64_t each;
+} LBuf;
+
+typedef struct Kernel {
+  Arena *arena;
+  LIns *ins;      size_t count, cap;
+  LVal *operands; size_t operand_count, operand_cap;
+  LBuf *bufs;     size_t buf_count, buf_cap;
+  uint32_t arg_count;
+  /* Machine code of it tests every address before it goes there. Behind the arguments come the
+   * bytes of each buffer then (local ones have any number). */
+  bool checked;
+  /* while it is built */
+  uint32_t open[64];
+  int open_count;
+} Kernel;
+
+static inline LVal lp_operand(const Kernel *k, LVal v, int i) {
+  return k->operands[k->ins[v].operand0 + (uint32_t)i];
+}
+
+/* -- building; all throw when out of memory */
+Kernel *lp_new(Arena *a);
+int lp_buf(Kernel *k, LBufKind kind, DType dt);          /* number of the new buffer */
+int lp_local(Kernel *k, DType dt, int arg, int64_t each); /* LB_LOCAL */
+LVal lp_i(Kernel *k, int64_t x);                          /* an i64 constant */
+LVal lp_const(Kernel *k, DType dt, double x);             /* a constant; floats rounded to dt */
+LVal lp_size(Kernel *k, int arg);                         /* i64 argument */
+LVal lp_num(Kernel *k, DType dt, int arg);                /* a literal */
+LVal lp_par(Kernel *k, LVal n);
+LVal lp_vec(Kernel *k, LVal n);
+LVal lp_for(Kernel *k, LVal n);
+LVal lp_red(Kernel *k, LVal n);
+LVal lp_yield(Kernel *k, LRed kind, LVal x, LVal y); /* y: LV_NONE where not FMA, CHAIN */
+LVal lp_result(Kernel *k, LVal yield);               /* after lp_end of its LP_RED */
+void lp_if(Kernel *k, LVal cond);
+LVal lp_tile(Kernel *k, DType dt, int mr, int nr, int buf_a, int buf_b, int buf_start,
+             const LVal operand[TILE_OPERANDS]);
+LVal lp_row(Kernel *k, LVal tile);
+LVal lp_col(Kernel *k, LVal tile);
+void lp_end(Kernel *k);
+LVal lp_load(Kernel *k, int buf, LVal index);
+void lp_store(Kernel *k, int buf, LVal index, LVal v);
+LVal lp_var(Kernel *k, LVal start);
+LVal lp_get(Kernel *k, LVal var);
+void lp_set(Kernel *k, LVal var, LVal v);
+/* Integer constants fold, x + 0, x * 1, x * 0 too, where the operands are i64. */
+LVal lp_un(Kernel *k, RefUn f, LVal x);
+LVal lp_bin(Kernel *k, RefBin f, LVal x, LVal y);
+LVal lp_where(Kernel *k, LVal c, LVal x, LVal y);
+LVal lp_cast(Kernel *k, LVal x, DType to);
+LVal lp_fma(Kernel *k, LVal x, LVal y, LVal z);
+LVal lp_idiv(Kernel *k, LVal x, LVal y);
+LVal lp_irem(Kernel *k, LVal x, LVal y);
+LVal lp_op(Kernel *k, LOp op, DType dt, int n, const LVal *operand, int64_t imm); /* any other */
+static inline DType lp_dtype(const Kernel *k, LVal v) { return (DType)k->ins[v].dtype; }
+
+/* -- whole kernels */
+/* The canonical form; run before printing. Drops instructions that nothing needs (a check and an
+ * int division that may fail are needed), shares equal pure instructions where the earlier one is
+ * in scope (loads excepted), folds constants, takes out conditions and loops whose count is known
+ * to be 0 or 1, and puts constants and arguments first. Numbers of arguments and buffers stay. */
+Kernel *lp_clean(Arena *a, const Kernel *k);
+Kernel *lp_copy(Arena *a, const Kernel *k); /* a finished kernel, in no more room than it needs */
+void lp_print(Buf *out, const Kernel *k);
+/* NULL with `e` on bad text; what it gives was verified. Never fails otherwise on any bytes. */
+Kernel *lp_read(Arena *a, const char *text, size_t n, Err *e);
+bool lp_verify(const Kernel *k, Err *e); /* every invariant in this header */
+bool lp_fails(const Kernel *k);          /* whether a run may set the fail flag */
+/* Bytes of all LB_LOCAL buffers of one thread, each rounded up to 64, in order. */
+int64_t lp_local_bytes(const Kernel *k, const int64_t *args);
+/* Turns of the outermost LP_PAR. */
+int64_t lp_turns(const Kernel *k, const int64_t *args);
+
+/* -- code. A target's host function: turns lo .. hi-1 of the outermost LP_PAR. */
+typedef struct KStatus {
+  _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
+                             evaluator for the message */
+  Interrupt stop;         /* set from outside: long LP_FOR loops return early */
+  /* Of a kernel that is checked: 1 + the number of the instruction that was the first to leave its
+   * buffer, else 0; which buffer, and where in it, in bytes. The kernel returned early. */
+  int32_t outside, outside_buf;
+  int64_t outside_at;
+} KStatus;
+typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
+                         KStatus *st);
+
+/* Runs turns lo .. hi-1 by walking the instructions, one scalar at a time: what defines the meaning
+ * of the form, used where there is no code generator in tests of the lowering, and to test targets.
+ * `buf` has all buffers, entries of LB_LOCAL ignored. False when out of memory, or when it left a
+ * local buffer. */
+bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
+            KStatus *st);
+/* The same with the number of elements of each buffer (local ones apart): false with `e` at the
+ * first access outside, which is not made. For tests of who makes kernels. (tests/unit/loop-gen.h
+ * makes random kernels and data, for tests of targets.) */
+bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
+                   const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e);
+
+#endif

@@ -1,0 +1,55 @@
+/* What the files of the loop form share: the table of ops and single scalar steps. */
+#ifndef CKL_JIT_LOOP_LOOP_IMPL_H
+#define CKL_JIT_LOOP_LOOP_IMPL_H
+
+#include "jit/loop/loop.h"
+
+/* Limits of a kernel, checked by lp_verify and thus of what lp_read gives. */
+enum { LP_MAX_DEPTH = 32, LP_MAX_INS = 65000, LP_MAX_BUFS = 1000, LP_MAX_ARGS = 10000 };
+enum { LP_UN_COUNT = RU_NOT + 1, LP_BIN_COUNT = RB_OR + 1 };
+
+/* What a text has behind the dtype, before the operands. */
+typedef enum LForm { LF_PLAIN, LF_IMM, LF_BUF, LF_RED, LF_TILE } LForm;
+
+typedef struct LOpInfo {
+  const char *name; /* LP_UN, LP_BIN: "" (theirs is that of the function) */
+  int8_t operands;  /* -1: LP_YIELD, 1 or 2 */
+  bool opens;       /* a block */
+  bool value;       /* has one, printed as %N = */
+  bool pure; /* computed from operands and imm alone, and does nothing else, int / and % apart */
+  uint8_t form;
+} LOpInfo;
+
+extern const LOpInfo lp_info[LP_COUNT];
+extern const char *const lp_un_name[LP_UN_COUNT], *const lp_bin_name[LP_BIN_COUNT];
+extern const char *const lp_red_name[RED_COUNT], *const lp_buf_name[4];
+
+/* One scalar: `f` for f16, bf16 and f32 (exactly a value of the dtype), `d` for f64, else `i`, in
+ * the dtype's range. */
+typedef union LScalar {
+  int64_t i;
+  uint64_t u;
+  float f;
+  double d;
+} LScalar;
+
+/* The value of a pure op other than LP_CONST, LP_ARG and LP_RESULT, LP_ROW, LP_COL. `from`: dtype
+ * of the operands (of LP_WHERE the second). False when it sets the fail flag; *out is 0 then. */
+bool lp_eval(LOp op, int64_t imm, DType dt, DType from, const LScalar *x, LScalar *out);
+LScalar lp_scalar(DType dt, int64_t imm);    /* of a constant or a literal: see LP_CONST, LP_ARG */
+int64_t lp_scalar_bits(DType dt, LScalar x); /* the imm of an LP_CONST; one NaN for all */
+int64_t lp_wrap(DType dt, int64_t x);        /* ints: to the dtype's range; bool: x != 0 */
+
+float lp_round(DType dt, float x); /* f16, bf16: to the dtype; else x */
+
+/* An instruction without buffers; appends one with these operands, and keeps the brackets. */
+LIns lp_ins(LOp op, DType dt, int64_t imm);
+LVal lp_push(Kernel *k, LIns in, int n, const LVal *operand);
+/* A pure op, or the constant it gives. */
+LVal lp_pure(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand);
+
+/* Whether instruction v may set the fail flag as an int / or % by 0 or a negative power does:
+ * constants tell. */
+bool lp_may_fail(const Kernel *k, LVal v);
+
+#endif

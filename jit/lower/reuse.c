@@ -1,0 +1,199 @@
+/* Lowering with a memory.
+ *
+ * In: groups of one graph, one after the other. Out: their launches. A group is written down with
+ * all that lowering can see from it, in the order in which it is met: nodes up to values that are
+ * placed, and views beyond those; a node is named by its number in this order. Groups with equal
+ * texts have equal launches, but for the values.
+ *
+ * Invariant: whatever lowering asks about a graph is in the text. It asks for ops, attributes and
+ * types, whether a value is placed, and the order of nodes of the group; not for provenance, users
+ * or alias classes. */
+#include "jit/lower/reuse.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+
+enum { MOST_DEEP = 64 }; /* nodes between a group's node and a placed value */
+
+typedef struct Known {
+  struct Known *next;
+  uint64_t hash;
+  const char *text;
+  size_t text_n;
+  size_t launch, launches, panel, panels; /* in Lowered */
+  const uint32_t *use;                    /* number of the node of each buffer's value */
+} Known;
+
+struct Alike {
+  Known *known;
+  uint32_t *round; /* per node: in which group it was met last */
+  uint32_t *number;
+  uint32_t rounds;
+  uint32_t *met; /* nodes of this group by number */
+  uint32_t count;
+};
+
+Alike *alike_new(const Lower *l) {
+  Alike *s = ARENA_NEW(l->arena, Alike);
+  size_t n = l->g->node_count + 1;
+  s->round = ARENA_ARRAY(l->arena, uint32_t, n);
+  s->number = ARENA_ARRAY(l->arena, uint32_t, n);
+  s->met = ARENA_ARRAY(l->arena, uint32_t, n);
+  return s;
+}
+
+/* -- a group as text */
+typedef struct Writer {
+  Alike *s;
+  const Lower *l;
+  Buf b;
+  bool failed;
+} Writer;
+
+static void put(Writer *w, uint64_t x) {
+  buf_put(&w->b, (const char *)&x, sizeof x);
+}
+
+static void put_attr(Writer *w, const Attr *a) {
+  put(w, (uint64_t)a->key << 48 | (uint64_t)a->kind << 32 | a->count);
+  if (a->kind == AK_INTS || a->kind == AK_DIMS)
+    buf_put(&w->b, (const char *)a->u.ints, a->count * sizeof *a->u.ints);
+  else
+    put(w, (uint64_t)a->u.i);
+}
+
+static void put_node(Writer *w, uint32_t node, int deep) {
+  Alike *s = w->s;
+  const Graph *g = w->l->g;
+  const GNode *n = &g->nodes[node];
+  if (s->round[node] == s->rounds) return;
+  bool placed = n->result_count != 0;
+  for (uint32_t k = 0; k < n->result_count; k++) placed &= w->l->placed[n->result0 + k];
+  bool open = !placed || low_pulled(g, node);
+  w->failed |= deep > MOST_DEEP || (open && n->region_count);
+  for (uint32_t k = 0; k < n->operand_count && open && !w->failed; k++)
+    put_node(w, g->operands[n->operand0 + k].node, deep + 1);
+  if (w->failed) return;
+  put(w, (uint64_t)n->op << 32 | (uint64_t)n->result_count << 8 | (uint64_t)open << 1 | placed);
+  for (uint32_t k = 0; k < n->result_count; k++) {
+    const Type *t = &g->types[n->result0 + k];
+    put(w, (uint64_t)w->l->placed[n->result0 + k] << 32 | (uint64_t)t->kind << 24 |
+               (uint64_t)t->dtype << 16 | (uint64_t)t->dev << 8 | t->rank);
+    buf_put(&w->b, (const char *)t->dim, t->rank * sizeof *t->dim);
+  }
+  if (open) {
+    put(w, (uint64_t)n->attr_count << 32 | n->operand_count);
+    for (uint32_t k = 0; k < n->attr_count; k++) put_attr(w, &g->attrs[n->attr0 + k]);
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      Val v = g->operands[n->operand0 + k];
+      put(w, (uint64_t)s->number[v.node] << 32 | v.res);
+    }
+  }
+  s->round[node] = s->rounds;
+  s->number[node] = s->count;
+  s->met[s->count++] = node;
+}
+
+/* False: the group is lowered by itself. */
+static bool write_group(Writer *w, const Group *x) {
+  Alike *s = w->s;
+  s->rounds++;
+  s->count = 0;
+  for (uint32_t i = 0; i < x->node_count; i++) put_node(w, x->nodes[i], 0);
+  put_node(w, x->root, 0);
+  for (uint32_t i = 0; i < x->out_count; i++) put_node(w, x->outs[i].node, 0);
+  if (w->failed) return false;
+  put(w, (uint64_t)x->kind << 32 | s->number[x->root]);
+  put(w, x->node_count);
+  for (uint32_t i = 0; i < x->node_count; i++) put(w, s->number[x->nodes[i]]);
+  put(w, x->out_count);
+  for (uint32_t i = 0; i < x->out_count; i++)
+    put(w, (uint64_t)s->number[x->outs[i].node] << 32 | x->outs[i].res);
+  return true;
+}
+
+/* -- launches */
+static bool lower_new(Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
+  ArenaMark mark = arena_mark(l->arena);
+  Lowered low = {0};
+  bool ok = lower_group(l, group, &low, e);
+  uint32_t panel = (uint32_t)out->panel_count;
+  for (size_t i = 0; i < low.count && ok; i++) {
+    Launch from = low.launches[i], to = {.k = lp_copy(keep, from.k), .flops = from.flops};
+    to.like = (uint32_t)out->count;
+    to.bufs = ARENA_ARRAY(keep, BufUse, from.k->buf_count + 1);
+    to.args = ARENA_ARRAY(keep, ArgUse, from.k->arg_count + 1u);
+    if (from.k->buf_count) memcpy(to.bufs, from.bufs, from.k->buf_count * sizeof *to.bufs);
+    if (from.k->arg_count) memcpy(to.args, from.args, from.k->arg_count * sizeof *to.args);
+    for (size_t b = 0; b < from.k->buf_count; b++) to.bufs[b].panel += panel;
+    VEC_PUSH(keep, out->launches, out->count, out->cap, to);
+  }
+  for (size_t i = 0; i < low.panel_count && ok; i++)
+    VEC_PUSH(keep, out->panels, out->panel_count, out->panel_cap, low.panels[i]);
+  arena_rewind(l->arena, mark);
+  return ok;
+}
+
+static void lower_again(const Alike *s, const Known *k, Arena *keep, Lowered *out) {
+  uint32_t panel = (uint32_t)(out->panel_count - k->panel);
+  const uint32_t *use = k->use;
+  for (size_t i = 0; i < k->launches; i++) {
+    Launch l = out->launches[k->launch + i];
+    BufUse *bufs = ARENA_ARRAY(keep, BufUse, l.k->buf_count + 1);
+    for (size_t b = 0; b < l.k->buf_count; b++) {
+      bufs[b] = l.bufs[b];
+      bufs[b].panel += panel;
+      if (bufs[b].kind == USE_VALUE) bufs[b].v.node = s->met[*use++];
+    }
+    l.bufs = bufs;
+    VEC_PUSH(keep, out->launches, out->count, out->cap, l);
+  }
+  for (size_t i = 0; i < k->panels; i++) {
+    Panel p = out->panels[k->panel + i];
+    VEC_PUSH(keep, out->panels, out->panel_count, out->panel_cap, p);
+  }
+}
+
+/* NULL: a value that was not met. */
+static const uint32_t *uses_of(const Alike *s, const Known *k, Arena *a, const Lowered *out) {
+  size_t n = 0;
+  for (size_t i = k->launch; i < out->count; i++) n += out->launches[i].k->buf_count;
+  uint32_t *use = ARENA_ARRAY(a, uint32_t, n + 1);
+  n = 0;
+  for (size_t i = k->launch; i < out->count; i++)
+    for (size_t b = 0; b < out->launches[i].k->buf_count; b++) {
+      const BufUse *u = &out->launches[i].bufs[b];
+      if (u->kind != USE_VALUE) continue;
+      if (s->round[u->v.node] != s->rounds) return NULL;
+      use[n++] = s->number[u->v.node];
+    }
+  return use;
+}
+
+bool alike_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
+  ArenaMark mark = arena_mark(l->arena);
+  Writer w = {.s = s, .l = l};
+  buf_init_arena(&w.b, l->arena);
+  bool written = write_group(&w, group);
+  uint64_t hash = written ? XXH3_64bits(w.b.s, w.b.n) : 0;
+  for (const Known *k = s->known; k && written; k = k->next) {
+    if (k->hash != hash || k->text_n != w.b.n || memcmp(k->text, w.b.s, w.b.n)) continue;
+    lower_again(s, k, keep, out);
+    arena_rewind(l->arena, mark);
+    return true;
+  }
+  Known new = {s->known, hash, w.b.s, w.b.n, out->count, 0, out->panel_count, 0, NULL};
+  bool ok = lower_new(l, group, keep, out, e);
+  if (!ok || !written) {
+    arena_rewind(l->arena, mark);
+    return ok;
+  }
+  new.launches = out->count - new.launch;
+  new.panels = out->panel_count - new.panel;
+  new.use = uses_of(s, &new, l->arena, out);
+  if (!new.use) return true;
+  s->known = ARENA_NEW(l->arena, Known);
+  *s->known = new;
+  return true;
+}

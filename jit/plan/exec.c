@@ -1,0 +1,692 @@
+/* Runs a compiled function: binds sizes, walks the steps, gives new tensors.
+ *
+ * In: tensors of the inputs and values of the symbols. Out: what gr_run gives. Kernels work on
+ * addresses: a block of the arena for what lives inside, new tensors for what leaves. A step of one
+ * node gets tensors over those addresses and holds its results as tensors of their own. What leaves
+ * is made before the first step that writes it; inputs that are the run's own go after the last
+ * that reads them.
+ * Invariant: nothing of the arena leaves; the pool gives everything back when an effect throws.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "jit/plan/plan.h"
+
+/* One run. Its tensors are in f, so that a call allocates nothing else. */
+typedef struct Exec {
+  JitFn *f;
+  RunCtx *c;     /* the caller's */
+  RunCtx inner;  /* with effects counted */
+  Tensor *const *in;
+  Bound *b;
+  char *arena;
+  GErr *e;
+  Prov *at;
+  uint64_t effects; /* done */
+  int64_t copied;   /* bytes of inputs that were made contiguous */
+  uint64_t skip;    /* again by the reference evaluator: those done before */
+  struct Told *told; /* what host calls gave; NULL: the function has none */
+  size_t retold;
+  size_t made, dropped; /* of Plan.makes and drops: those that are done */
+  bool lost;            /* an input is gone */
+} Exec;
+
+/* -- effects are counted, so that the run that words an error does not repeat them; what host calls
+ * gave is kept where the words may depend on it (plan.c), else a 0 stands for it */
+typedef struct Told {
+  Mem *mem;
+  Tensor **t;
+  size_t count, cap;
+} Told;
+
+static void told_room(Told *k, size_t more) {
+  if (k->count + more <= k->cap) return;
+  size_t cap = 2 * k->cap + more;
+  k->t = mem_need(k->mem, k->t, k->cap * sizeof *k->t, cap * sizeof *k->t);
+  k->cap = cap;
+}
+
+static void told_release(void *obj) {
+  Told *k = obj;
+  for (size_t i = 0; i < k->count; i++) tn_unref(k->t[i]);
+  mem_free(k->mem, k->t, k->cap * sizeof *k->t);
+  mem_free(k->mem, k, sizeof *k);
+}
+
+static Tensor *zeros_like(Exec *x, const Type *t, const int64_t *dim) {
+  int64_t stride[CKL_MAX_RANK] = {0};
+  Tensor *zero = tn_zeros(x->c->mem, (Device)t->dev, (DType)t->dtype, 0, NULL), *v = NULL;
+  if (zero) v = tn_view(x->c->mem, zero, t->rank, dim, stride, 0);
+  tn_unref(zero);
+  return v;
+}
+
+/* What a host call gave the first time. */
+static bool retell(Exec *x, const Graph *g, Val v, Tensor **out) {
+  const Type *t = gr_type(g, v);
+  int64_t dim[CKL_MAX_RANK];
+  Tensor *kept = x->told->t[x->retold++];
+  for (int k = 0; !kept && k < t->rank; k++)
+    if (!dim_eval(g->dims, t->dim[k], x->c->env, NULL, &dim[k])) return false;
+  *out = kept ? tn_ref(kept) : zeros_like(x, t, dim);
+  return *out != NULL;
+}
+
+static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                         GErr *e) {
+  Exec *x = ud;
+  const Plan *p = x->f->plan;
+  bool keep = g != p->g || (p->words && p->words[node]);
+  int results = g->nodes[node].result_count;
+  bool again = x->effects++ < x->skip;
+  if (!again && x->told) told_room(x->told, (size_t)results);
+  if (!again && !x->c->effect(x->c->ud, g, node, in, n, out, e)) return false;
+  for (int i = 0; i < results; i++) {
+    bool token = gr_type(g, (Val){node, (uint32_t)i})->kind == TK_TOKEN;
+    if (again) out[i] = NULL;
+    if (token) continue;
+    if (again && !retell(x, g, (Val){node, (uint32_t)i}, &out[i]))
+      return gerr_set(e, ERR_NOMEM, -1, "out of memory");
+    if (again || !x->told) continue;
+    x->told->t[x->told->count++] = keep && out[i] ? tn_ref(out[i]) : NULL;
+  }
+  return true;
+}
+
+/* -- bodies of loops, branches and maps are functions of their own */
+static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e,
+                     Prov *at) {
+  Exec *x = ud;
+  const Graph *g = x->f->plan->g;
+  for (size_t i = 0; i < g->region_count; i++) {
+    if (g->regions[i] == region) return jit_run(x->f->regions[i], &x->inner, in, out, e, at);
+  }
+  return gerr_set(e, ERR_BUG, -1, "a region without code");
+}
+
+static void start_inner(Exec *x, RunCtx *c) {
+  x->c = c;
+  x->inner = *c;
+  x->inner.nodes_run = 0;
+  x->inner.owned = NULL;
+  x->inner.body = run_body;
+  x->inner.body_ud = x;
+  if (!c->effect) return;
+  x->inner.effect = count_effect;
+  x->inner.ud = x;
+}
+
+/* -- tensors over the arena */
+static void of_arena(void *ud) {
+  (void)ud;
+}
+
+static bool no_memory(Exec *x) {
+  return gerr_set(x->e, ERR_NOMEM, -1, "out of memory");
+}
+
+static bool stopped(Exec *x) {
+  return gerr_set(x->e, ERR_INTERRUPT, -1, "interrupted");
+}
+
+static bool value_dims(const Exec *x, Val v, int64_t *dim) {
+  const Type *t = gr_type(x->f->plan->g, v);
+  for (int k = 0; k < t->rank; k++) {
+    if (!dim_eval(x->f->plan->g->dims, t->dim[k], x->c->env, NULL, &dim[k])) return false;
+  }
+  return true;
+}
+
+/* A new reference to a tensor of v for the evaluator, before this step; what is not there is made
+ * by its own node. NULL with x->e. */
+static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
+  const Plan *p = x->f->plan;
+  const Graph *g = p->g;
+  const Type *t = gr_type(g, v);
+  Place at = plan_there(p, v, step) ? p->place[plan_index(g, v)] : (Place){0};
+  Tensor *r = NULL;
+  switch ((PlaceKind)at.kind) {
+  case PLACE_INPUT: return tn_ref(x->in[at.index]);
+  case PLACE_RESULT: return tn_ref(x->f->results[at.index]);
+  case PLACE_HELD: return tn_ref(x->f->helds[at.index]);
+  case PLACE_ARENA: {
+    int64_t dim[CKL_MAX_RANK];
+    if (value_dims(x, v, dim))
+      r = tn_foreign(x->c->mem, (DType)t->dtype, t->rank, dim, x->arena + x->b->offset[at.index],
+                     of_arena, NULL);
+    if (!r) no_memory(x);
+    return r;
+  }
+  case PLACE_NONE: break;
+  }
+  const GNode *n = &g->nodes[v.node];
+  Tensor *out[1] = {NULL}, *in[1] = {NULL};
+  CK_ASSERT(x->c->mem, n->operand_count <= 1 && n->result_count == 1);
+  if (n->operand_count) in[0] = tensor_of(x, g->operands[n->operand0], step);
+  if (n->operand_count && !in[0]) return NULL;
+  if (gr_run_node(g, v.node, &x->inner, in, out, x->e, x->at)) r = out[0];
+  tn_unref(in[0]);
+  return r;
+}
+
+/* -- steps */
+typedef struct Args {
+  Mem *mem;
+  size_t bytes, n;
+  Tensor *t[];
+} Args;
+
+static void args_release(void *obj) {
+  Args *a = obj;
+  for (size_t i = 0; i < a->n; i++) tn_unref(a->t[i]);
+  mem_free(a->mem, a, a->bytes);
+}
+
+static bool in_arena(const Tensor *t) {
+  return t->store->foreign_free == of_arena;
+}
+
+/* A value that waited elsewhere comes to its place in the arena. */
+static bool fetch(Exec *x, const Step *s) {
+  const Graph *g = x->f->plan->g;
+  uint32_t step = (uint32_t)(s - x->f->plan->steps);
+  Tensor *from = tensor_of(x, gr_operand(g, s->node, 0), step);
+  Tensor *to = from ? tensor_of(x, (Val){s->node, 0}, step + 1) : NULL;
+  if (to) tn_gather(from, 0, tn_count(from), tn_data(to));
+  tn_unref(to);
+  tn_unref(from);
+  return to != NULL;
+}
+
+static bool run_node(Exec *x, const Step *s) {
+  const Plan *p = x->f->plan;
+  const GNode *n = &p->g->nodes[s->node];
+  Mem *m = x->c->mem;
+  if (n->op == OP_PLACE && p->place[n->result0].kind != PLACE_HELD) return fetch(x, s);
+  size_t mark = mem_pool_mark(m), all = n->operand_count + n->result_count;
+  size_t bytes = sizeof(Args) + all * sizeof(Tensor *);
+  Args *a = mem_need(m, NULL, 0, bytes);
+  memset(a, 0, bytes);
+  *a = (Args){m, bytes, all};
+  mem_pool_add(m, a, args_release);
+  Tensor **out = a->t + n->operand_count;
+  bool ok = true;
+  for (uint32_t k = 0; k < n->operand_count && ok; k++) {
+    Val v = p->g->operands[n->operand0 + k];
+    if (gr_type(p->g, v)->kind == TK_TOKEN) continue;
+    a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
+    ok = a->t[k] != NULL;
+  }
+  ok = ok && gr_run_node(p->g, s->node, &x->inner, a->t, out, x->e, x->at);
+  for (uint32_t k = 0; k < n->result_count && ok; k++) {
+    Place at = p->place[n->result0 + k];
+    if (at.kind != PLACE_HELD || !out[k]) continue;
+    Tensor *r =
+        in_arena(out[k]) ? tn_copy(m, out[k], out[k]->store->dev) : tn_contiguous(m, out[k]);
+    if (!r) ok = no_memory(x);
+    x->f->helds[at.index] = r;
+    if (r) x->f->root[1 + p->g->input_count + p->result_count + at.index] = tn_data(r);
+  }
+  mem_pool_drain(m, mark);
+  x->f->j->count.steps_ref++;
+  return ok;
+}
+
+/* Without machine code; a few turns at a time, so that it can be stopped. Every access is
+ * checked. */
+static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
+  Mem *m = x->c->mem;
+  Err e = {0};
+  bool ok = true;
+  for (int64_t lo = 0; lo < l->turns && !st->failed && ok;) {
+    int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
+    if (interrupt_asked(x->c->interrupt)) ok = stopped(x);
+    else if (!lp_run_within(m, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e)) {
+      ok = e.nomem ? no_memory(x)
+                   : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
+    }
+    lo = hi;
+  }
+  return ok;
+}
+
+/* The place in the program of what a step computes, for the words of an error. */
+static void place_of(Exec *x, const Step *s) {
+  const Plan *p = x->f->plan;
+  *x->at = p->g->provs[p->g->nodes[p->groups.items[s->group].root].prov];
+}
+
+/* Machine code that is checked would have left a buffer. */
+static bool left_buffer(Exec *x, const Step *s, const BoundLaunch *l, const KStatus *st) {
+  const Kernel *k = x->f->plan->low.launches[s->launch].k;
+  const LBuf *b = &k->bufs[st->outside_buf];
+  int64_t at = st->outside_at / (int64_t)dt_size((DType)b->dtype);
+  char name[20], line[120], size[40] = "local";
+  if (b->kind != LB_LOCAL)
+    snprintf(size, sizeof size, "of %lld elements", (long long)l->elements[st->outside_buf]);
+  eng_words(x->f->j->engine, k, (LVal)(st->outside - 1), name, line);
+  place_of(x, s);
+  return gerr_set(x->e, ERR_BUG, -1, "kernel %s would leave b%d (%s) at element %lld: `%s`", name,
+                  (int)st->outside_buf, size, (long long)at, line);
+}
+
+static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
+  JitFn *f = x->f;
+  const BoundLaunch *l = &x->b->launches[s->launch];
+  const Kernel *k = f->plan->low.launches[s->launch].k;
+  for (size_t i = 0; i < k->buf_count; i++) {
+    f->bufs[i] = (char *)f->root[l->bufs[i].root] + l->bufs[i].offset;
+  }
+  f->j->count.kernels++;
+  if (!f->j->engine) {
+    bool ok = walk(x, k, l, st);
+    if (!ok && x->e->code == ERR_BUG) place_of(x, s);
+    return ok;
+  }
+  if (!eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->turns, l->work,
+               l->local_bytes, st, x->c->interrupt)) {
+    return stopped(x);
+  }
+  return !st->outside || left_buffer(x, s, l, st);
+}
+
+/* Releases what a run holds, however it ends. */
+static void run_release(void *obj) {
+  JitFn *f = obj;
+  const Plan *p = f->plan;
+  for (size_t i = 0; i < p->g->input_count; i++) {
+    tn_unref(f->dense[i]);
+    f->dense[i] = NULL;
+  }
+  for (size_t i = 0; i < p->result_count; i++) {
+    tn_unref(f->results[i]);
+    f->results[i] = NULL;
+  }
+  for (size_t i = 0; i < p->held_count; i++) {
+    tn_unref(f->helds[i]);
+    f->helds[i] = NULL;
+  }
+  f->j->depth--;
+  f->running = false;
+}
+
+static void need_level(Jit *j, size_t depth) {
+  if (depth <= j->block_count) return;
+  j->blocks = mem_need(j->mem, j->blocks, j->block_count * sizeof *j->blocks,
+                       depth * sizeof *j->blocks);
+  memset(&j->blocks[j->block_count], 0, (depth - j->block_count) * sizeof *j->blocks);
+  j->block_count = depth;
+}
+
+/* This run's block of memory; NULL when out of memory. */
+static void *take_block(Jit *j, int64_t bytes) {
+  JitBlock *k = &j->blocks[j->depth - 1];
+  if (bytes == 0) bytes = 64;
+  if ((size_t)bytes <= k->bytes) return k->p;
+  mem_data_free(j->mem, DEV_CPU, k->p, k->bytes);
+  *k = (JitBlock){0};
+  void *p = mem_data_try(j->mem, DEV_CPU, (size_t)bytes);
+  if (p) *k = (JitBlock){p, (size_t)bytes};
+  return p;
+}
+
+static bool same_input(const Exec *x, size_t i) {
+  const Graph *g = x->f->plan->g;
+  const Type *t = gr_type(g, g->inputs[i]);
+  const Tensor *v = x->in[i];
+  if (t->kind == TK_TOKEN) return true;
+  if (!v || v->dtype != (DType)t->dtype || v->rank != t->rank || v->store->dev != (Device)t->dev)
+    return false;
+  const int64_t *dim = x->b->dims + i * CKL_MAX_RANK;
+  for (int k = 0; k < t->rank; k++) {
+    if (v->dim[k] != dim[k]) return false;
+  }
+  return true;
+}
+
+/* Whether all elements are one in memory. */
+static bool repeats(const Tensor *t) {
+  for (int k = 0; k < t->rank; k++)
+    if (t->stride[k] && t->dim[k] > 1) return false;
+  return tn_count(t) > 0;
+}
+
+/* A dense copy of input i. Those that repeat the same number, as zeros that an optimizer begins
+ * with, share one where it is large enough. */
+static Tensor *dense_input(Exec *x, size_t i) {
+  Mem *m = x->c->mem;
+  Tensor *t = x->in[i];
+  x->copied += (int64_t)sizeof(Tensor);
+  size_t each = dt_size(t->dtype), bytes = (size_t)tn_count(t) * each;
+  for (size_t k = i; k-- > 0 && repeats(t);) {
+    const Tensor *d = x->f->dense[k];
+    if (!d || d->dtype != t->dtype || d->store->bytes < bytes || !repeats(x->in[k]) ||
+        memcmp(tn_data(d), tn_data(t), each))
+      continue;
+    int64_t stride[CKL_MAX_RANK];
+    uint64_t step = 1; /* of a tensor without elements it may not fit */
+    for (int a = t->rank - 1; a >= 0; step *= (uint64_t)t->dim[a--]) stride[a] = (int64_t)step;
+    return tn_view(m, d, t->rank, t->dim, stride, 0);
+  }
+  Tensor *d = tn_contiguous(m, t);
+  if (d) x->copied += (int64_t)(d->store->bytes + 64 + sizeof(Storage));
+  return d;
+}
+
+/* Tensors and addresses of the run; false: not enough memory. */
+static bool prepare(Exec *x) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  x->arena = take_block(f->j, x->b->arena_bytes);
+  if (!x->arena) return false;
+  if (f->j->engine && x->b->local_bytes && !eng_scratch(f->j->engine, x->b->local_bytes))
+    return false;
+  f->root[0] = x->arena;
+  for (size_t i = 0; i < p->g->input_count; i++) {
+    if (!p->input_used[i]) continue;
+    Tensor *t = x->in[i];
+    if (!tn_is_contiguous(t)) {
+      t = f->dense[i] = dense_input(x, i);
+      f->j->count.copied++;
+    }
+    if (!t) return false;
+    f->root[1 + i] = tn_data(t);
+  }
+  return true;
+}
+
+enum { POISON = 0xff }; /* NaN in every dtype of floats, and no index */
+
+/* Results that this step is the first to write. */
+static bool make_results(Exec *x, uint32_t step) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  for (; x->made < p->result_count && p->makes[x->made].step <= step; x->made++) {
+    uint32_t i = p->makes[x->made].index;
+    const Type *t = gr_type(p->g, p->results[i]);
+    Tensor *r = tn_new(x->c->mem, (Device)t->dev, (DType)t->dtype, t->rank,
+                       x->b->dims + (p->g->input_count + i) * CKL_MAX_RANK);
+    if (!r) return false;
+    if (f->j->config.check) memset(tn_data(r), POISON, r->store->bytes);
+    f->results[i] = r;
+    f->root[1 + p->g->input_count + i] = tn_data(r);
+  }
+  return true;
+}
+
+/* Inputs that this step was the last to read. */
+static void drop_inputs(Exec *x, uint32_t step) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  Tensor **owned = x->c->owned;
+  for (; x->dropped < p->drop_count && p->drops[x->dropped].step <= step; x->dropped++) {
+    uint32_t i = p->drops[x->dropped].index;
+    tn_unref(f->dense[i]);
+    f->dense[i] = NULL;
+    if (!owned || !owned[i]) continue;
+    tn_unref(owned[i]);
+    owned[i] = NULL;
+    f->gone[i] = x->lost = true;
+  }
+}
+
+/* The outputs of the graph; on failure none is set. */
+static bool give(Exec *x, Tensor **out) {
+  const Graph *g = x->f->plan->g;
+  for (size_t i = 0; i < g->output_count; i++) {
+    out[i] = NULL;
+    if (gr_type(g, g->outputs[i])->kind == TK_TOKEN) continue;
+    out[i] = tensor_of(x, g->outputs[i], UINT32_MAX);
+    if (out[i]) continue;
+    while (i-- > 0) {
+      tn_unref(out[i]);
+      out[i] = NULL;
+    }
+    return false;
+  }
+  return true;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void note_time(const Exec *x, size_t step, double seconds) {
+  const Step *s = &x->f->plan->steps[step];
+  struct StepTime *t = &x->f->times[step];
+  t->seconds += seconds;
+  t->runs++;
+  if (s->kind != STEP_KERNEL) return;
+  t->bytes += x->b->launches[s->launch].bytes;
+  t->work += x->b->launches[s->launch].work;
+}
+
+/* What nobody reads after this step. */
+static void poison_dead(const Exec *x, uint32_t step) {
+  const Plan *p = x->f->plan;
+  for (size_t i = 0; i < p->slot_count; i++) {
+    if (p->slots[i].first == UINT32_MAX || p->slots[i].last != step) continue;
+    memset(x->arena + x->b->offset[i], POISON, (size_t)x->b->bytes[i]);
+  }
+}
+
+/* FAILED: a kernel met what the reference evaluator must word. */
+typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
+
+static Outcome run_steps(Exec *x, Tensor **out) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  KStatus st = {0};
+  memset(f->gone, 0, p->g->input_count);
+  if (!prepare(x)) return RUN_NO_ROOM;
+  if (f->j->config.check) memset(x->arena, POISON, (size_t)x->b->arena_bytes);
+  for (size_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    double start = f->times ? now() : 0;
+    if (!make_results(x, (uint32_t)i)) {
+      if (!x->lost && !x->effects) return RUN_NO_ROOM;
+      no_memory(x);
+      return RUN_ERROR;
+    }
+    if (s->kind == STEP_NODE) {
+      if (!run_node(x, s)) {
+        x->e->operand = (int)p->origin[s->node];
+        return RUN_ERROR;
+      }
+    } else {
+      if (!run_kernel(x, s, &st)) return RUN_ERROR;
+      if (st.failed) return RUN_FAILED;
+    }
+    if (f->times) note_time(x, i, now() - start);
+    if (f->j->config.check) poison_dead(x, (uint32_t)i);
+    for (size_t k = 0; k < p->held_count; k++) {
+      if (p->helds[k].last != i) continue;
+      tn_unref(f->helds[k]);
+      f->helds[k] = NULL;
+    }
+    drop_inputs(x, (uint32_t)i);
+  }
+  if (!give(x, out)) return RUN_ERROR;
+  x->c->nodes_run += x->inner.nodes_run + f->nodes;
+  return RUN_OK;
+}
+
+/* -- again, by the evaluator */
+static bool again(Exec *x, Tensor **out) {
+  JitFn *f = x->f;
+  Mem *m = x->c->mem;
+  RunCtx c = x->inner;
+  c.body = NULL;
+  c.owned = x->lost ? NULL : x->c->owned;
+  x->skip = x->effects;
+  x->effects = 0;
+  f->j->count.reruns++;
+  c.nodes_run = 0;
+  size_t mark = mem_pool_mark(m), n = f->g->input_count;
+  Tensor **stand = tn_refs(m, n, n * sizeof *x->in), **in = stand + n;
+  bool ok = true;
+  for (size_t i = 0; i < n && ok; i++) {
+    const Graph *g = f->plan->g; /* the words do not depend on what is gone */
+    if (f->gone[i])
+      stand[i] = zeros_like(x, gr_type(g, g->inputs[i]), x->b->dims + i * CKL_MAX_RANK);
+    in[i] = f->gone[i] ? stand[i] : x->in[i];
+    ok = in[i] || !f->gone[i] || no_memory(x);
+  }
+  ok = ok && gr_run(f->g, &c, in, out, x->e, x->at);
+  mem_pool_drain(m, mark);
+  x->c->nodes_run += c.nodes_run;
+  return ok;
+}
+
+/* With the regions inside, whoever called. */
+static bool by_evaluator(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  RunCtx plain = *c;
+  plain.body = NULL;
+  bool ok = gr_run(f->g, &plain, in, out, e, at);
+  c->nodes_run = plain.nodes_run;
+  return ok;
+}
+
+/* -- the account of one run, JitConfig.check */
+typedef struct Account {
+  size_t live, peak;
+  int64_t want;
+  bool on, at_most; /* at_most: tensors alone, and no more than `want` */
+} Account;
+
+/* What a block of `have` bytes (0: none) that has to hold `need` takes in addition. */
+static int64_t grows(int64_t have, int64_t need) {
+  return need <= have ? 0 : have ? need - have : need + 64;
+}
+
+static void open_account(Exec *x, Account *a) {
+  Mem *m = x->c->mem;
+  Jit *j = x->f->j;
+  JitPeak p;
+  *a = (Account){0};
+  if (!j->config.check || !j->engine || x->f->hosts) return;
+  if (eng_config(j->engine)->emulate) return; /* its devices are beside the plan */
+  a->on = jit_peak(x->f, x->b->env, &p) && p.bound;
+  a->at_most = !p.exact;
+  if (!a->on) return;
+  int64_t block = (int64_t)j->blocks[j->depth].bytes;
+  int64_t scratch = (int64_t)eng_scratch_bytes(j->engine);
+  int64_t once = 64 + (p.arena ? 0 : 64) + (p.scratch ? 64 : 0); /* of headers: of the two blocks */
+  a->want = grows(block, p.arena ? p.arena : 64) + grows(scratch, p.scratch) + p.outputs +
+            p.headers - once;
+  size_t *peak = a->at_most ? &m->data_peak[DEV_CPU] : &m->peak;
+  if (a->at_most) a->want += p.inner;
+  a->live = a->at_most ? m->data_live[DEV_CPU] : m->live;
+  a->peak = *peak;
+  *peak = a->live;
+}
+
+static bool close_account(Exec *x, Account *a, int64_t copied) {
+  Mem *m = x->c->mem;
+  if (!a->on) return true;
+  size_t *peak = a->at_most ? &m->data_peak[DEV_CPU] : &m->peak;
+  int64_t took = (int64_t)(*peak - a->live), want = a->want + copied;
+  if (*peak < a->peak) *peak = a->peak;
+  if (took == want || ((copied || x->lost || a->at_most) && took < want)) return true;
+  return gerr_set(x->e, ERR_BUG, -1, "a run of `%s` took %lld bytes, its plan says %lld",
+                  x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
+}
+
+/* Under a limit of memory: what earlier runs have left goes where this one does not fit beside it.
+ * A block that is larger than this run needs is part of that. What has no room even so is refused
+ * before anything runs: its plan had room, but its code came since. */
+static bool make_room(const Exec *x) {
+  const JitFn *f = x->f;
+  const Jit *j = f->j;
+  JitPeak p;
+  if (!x->c->mem->limit || !jit_peak(x->f, x->b->env, &p)) return true;
+  Mem *m = x->c->mem;
+  int64_t block = (int64_t)j->blocks[j->depth].bytes, more = p.outputs + p.inner + p.headers;
+  int64_t scratch = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
+  if (p.arena > block) more += p.arena - block;
+  if (p.scratch > scratch) more += p.scratch - scratch;
+  for (size_t i = 0; i < f->plan->g->input_count; i++)
+    if (f->plan->input_used[i] && !tn_is_contiguous(x->in[i]))
+      more += tn_count(x->in[i]) * (int64_t)dt_size(x->in[i]->dtype);
+  if ((size_t)more <= mem_room(m)) return true;
+  jit_trim(f->j);
+  if (p.arena > block) more += block;
+  else more += p.arena;
+  more += p.scratch > scratch ? scratch : p.scratch;
+  if ((size_t)more <= mem_room(m)) return true;
+  gerr_set(x->e, ERR_LIMIT, -1,
+           "this call needs %lld bytes, and %zu are left of the limit of %zu: tensors hold %zu, "
+           "all else %zu",
+           (long long)more, mem_room(m), m->limit, mem_tensors(m), mem_rest(m));
+  snprintf(x->e->help, sizeof x->e->help, "with `--memory=%zu` it goes on from here",
+           m->limit - mem_room(m) + (size_t)more);
+  return false;
+}
+
+static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
+                     Prov *at) {
+  if (f->reference || c->after || c->anomaly || f->running)
+    return by_evaluator(f, c, in, out, e, at);
+  *at = (Prov){.origin = -1};
+  Exec x = {.f = f, .in = in, .e = e, .at = at, .told = told};
+  start_inner(&x, c);
+  x.b = bound_find(f, c->env);
+  if (!x.b || !x.b->checked) {
+    if (!gr_check_sizes(f->g, c->env, e, at)) return false;
+    x.b = bound_get(f, c->env);
+    x.b->checked = true;
+  }
+  if (x.b->reference) return by_evaluator(f, c, in, out, e, at);
+  for (size_t i = 0; i < f->plan->g->input_count; i++) {
+    if (!same_input(&x, i)) return gr_check_inputs(f->g, c->env, in, e, at);
+  }
+  if (interrupt_asked(c->interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+  Mem *m = c->mem;
+  size_t mark = mem_pool_mark(m);
+  Account account;
+  need_level(f->j, f->j->depth + 1);
+  if (!make_room(&x)) return false;
+  mem_pool_reserve(m, 1);
+  open_account(&x, &account);
+  f->running = true;
+  f->j->count.runs++;
+  f->j->depth++;
+  mem_pool_add(m, f, run_release);
+  Outcome o = run_steps(&x, out);
+  mem_pool_drain(m, mark);
+  if (o == RUN_OK && close_account(&x, &account, x.copied)) return true;
+  if (o == RUN_OK) {
+    for (size_t i = 0; i < f->g->output_count; i++) {
+      tn_unref(out[i]);
+      out[i] = NULL;
+    }
+    return false;
+  }
+  if (o == RUN_ERROR) return false;
+  if (!again(&x, out)) return false;
+  if (o == RUN_NO_ROOM) return true;
+  for (size_t i = 0; i < f->g->output_count; i++) {
+    tn_unref(out[i]);
+    out[i] = NULL;
+  }
+  return gerr_set(e, ERR_BUG, -1, "compiled code of `%s` reported a failure that is none",
+                  f->g->name ? f->g->name : "a function");
+}
+
+bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  GErr scratch;
+  Prov nowhere;
+  if (!e) e = &scratch;
+  if (!at) at = &nowhere;
+  if (!f->hosts) return run_with(f, NULL, c, in, out, e, at);
+  size_t mark = mem_pool_mark(c->mem);
+  Told *told = mem_need(c->mem, NULL, 0, sizeof *told);
+  *told = (Told){.mem = c->mem};
+  mem_pool_add(c->mem, told, told_release);
+  bool ok = run_with(f, told, c, in, out, e, at);
+  mem_pool_drain(c->mem, mark);
+  return ok;
+}

@@ -1,0 +1,1107 @@
+/* Which nodes are computed together.
+ *
+ * In: a flat graph. Out: groups in an order in which they can run, each with its reason. Views and
+ * cheap generators belong to no group: whoever reads them makes them.
+ *
+ * The idea: every node starts as a group, and in the order of the graph each tries to join the
+ * groups of its operands, by one table of what one pass over memory can do (`joined`): pointwise
+ * nodes of one element count, reductions over rows with everything of those rows around them, a
+ * contraction with what follows element by element. What is read once or costs next to nothing is
+ * taken into its reader whatever the way between (transposed, cut, repeated). Nothing dear is
+ * computed twice.
+ *
+ * Invariant: groups form no cycle; every value that a group reads and that is neither an input, a
+ * view nor a generator nor one of its own nodes is an `out` of an earlier group; effects keep their
+ * order, and what may fail stays before an effect that it stood before.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/plan/plan.h"
+
+const char *const group_kind_name[] = {
+    [GROUP_POINT] = "point",   [GROUP_ROWS] = "rows",       [GROUP_COLUMNS] = "columns",
+    [GROUP_REDUCE] = "reduce", [GROUP_DOT] = "dot",         [GROUP_CONV] = "conv",
+    [GROUP_STRIP] = "strip",   [GROUP_SCATTER] = "scatter", [GROUP_SCAN] = "scan",
+    [GROUP_REF] = "ref",       [GROUP_REGION] = "region",   [GROUP_EFFECT] = "effect",
+};
+
+enum {
+  MOST_NODES = 200,    /* in a group: code of a kernel grows with it */
+  MOST_VISITS = 4000,  /* groups looked at for a cycle; past them a join is refused */
+  CLONE_NODES = 8,     /* of a chain that every reader makes for itself */
+  CLONE_COST = 60,     /* of it, where it is one number */
+  LARGE = 32,          /* rows and columns from which columns are reduced on the way */
+  CHEAP = 4,           /* cost per element that moving 4 bytes hides */
+  STRIP_DEPTH = 256,   /* of a contraction whose rows are worked on in strips, */
+  STRIP_COLUMNS = 8192, /* and their length; */
+  STRIP_WIDE = 256,    /* of a result that all strips of a batch add to; */
+  STRIP_BATCHES = 4,   /* known to be there, where a batch is a turn; */
+  STRIP_DOTS = 4,      /* contractions of what the strip makes; */
+  REMADE_COST = 8      /* of a value made again instead of read from memory */
+};
+
+/* -- single nodes */
+static GroupKind kind_of(OpCode op) {
+  switch (op) {
+  case OP_SUM:
+  case OP_PROD:
+  case OP_REDUCE_MAX:
+  case OP_REDUCE_MIN:
+  case OP_ANY:
+  case OP_ALL: return GROUP_REDUCE;
+  case OP_ARGMAX:
+  case OP_ARGMIN:
+  case OP_CUMSUM: return GROUP_SCAN;
+  case OP_DOT:
+  case OP_INNER: return GROUP_DOT;
+  case OP_CONV2D:
+  case OP_CONV2D_INPUT:
+  case OP_CONV2D_WEIGHT: return GROUP_CONV;
+  case OP_PUT:
+  case OP_PUT_ADD:
+  case OP_SCATTER:
+  case OP_SCATTER_ADD: return GROUP_SCATTER;
+  case OP_PLACE:
+  case OP_SORT:
+  case OP_NONZERO: return GROUP_REF;
+  default: break;
+  }
+  if (op_info[op].cls == EFFECT || (op_info[op].traits & T_EFFECT)) return GROUP_EFFECT;
+  if (op_info[op].traits & T_REGION) return GROUP_REGION;
+  return GROUP_POINT;
+}
+
+/* Whether a tensor of v can be given by making views of a materialised one: no copy, no kernel. */
+static bool free_view(const Graph *g, Val v) {
+  bool reshaped = false;
+  for (;; v = gr_operand(g, v.node, 0)) {
+    switch ((OpCode)g->nodes[v.node].op) {
+    case OP_STOP:
+    case OP_ALIAS: break;
+    case OP_RESHAPE: reshaped = true; break;
+    case OP_TRANSPOSE:
+    case OP_BROADCAST:
+    case OP_SLICE:
+      if (reshaped) return false; /* a reshape of what is not dense copies */
+      break;
+    case OP_FLIP: return false;
+    default: return true;
+    }
+  }
+}
+
+bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out) {
+  const GNode *n = &g->nodes[node];
+  GroupKind kind = kind_of((OpCode)n->op);
+  *out = (Group){.kind = (uint8_t)kind, .root = node, .reason = "a node by itself"};
+  out->nodes = ARENA_ARRAY(a, uint32_t, 1);
+  if (!low_pulled(g, node)) out->nodes[out->node_count++] = node;
+  out->outs = ARENA_ARRAY(a, Val, n->result_count + 1u);
+  for (uint32_t k = 0; k < n->result_count; k++) {
+    Val v = {node, k};
+    if (gr_type(g, v)->kind != TK_TOKEN &&
+        (used[n->result0 + k] || (k == 0 && kind != GROUP_EFFECT)))
+      out->outs[out->out_count++] = v;
+  }
+  return n->op != OP_INPUT && n->op != OP_TOKEN;
+}
+
+/* -- edges: how a node reads a value that another one computes */
+typedef enum Way {
+  WAY_SAME, /* element k from element k, in row-major order */
+  WAY_ROW,  /* element k from element k / `columns` */
+  WAY_PICK, /* element k from one of the `columns` elements of row k */
+  WAY_MOVE, /* each element once, in another order */
+  WAY_PART, /* each element at most once */
+  WAY_MANY  /* elements several times */
+} Way;
+
+typedef struct Edge {
+  uint32_t from; /* a node that is no view; UINT32_MAX: nothing that is computed */
+  uint32_t res;
+  uint8_t way;
+  bool all;      /* every element is read, so that what may fail does */
+  Dim columns;   /* ROW */
+} Edge;
+
+enum { NOBODY = UINT32_MAX };
+
+typedef struct Part { /* a group in the making */
+  uint8_t kind;
+  bool dead, fails;
+  bool early, late;   /* has a node of the forward, has one of the backward */
+  uint32_t anchor;    /* the node that is not pointwise, or NOBODY */
+  uint32_t *nodes; uint32_t count, cap; /* not sorted */
+  uint32_t lo, hi;    /* least and greatest node */
+  uint32_t epoch_lo, epoch_hi;
+  Dim rows, columns;  /* ROWS: of its space; else `rows` is the element count */
+  uint32_t seen;      /* by the search for cycles */
+} Part;
+
+/* A chain that each reader makes for itself: of inputs too, or of generators alone. */
+enum { CLONE_NUMBER = 1, CLONE_NOTHING = 2 };
+
+typedef struct NodeInfo {
+  uint32_t part;    /* NOBODY: no group: a view, a generator, dead, made by each reader */
+  uint32_t epoch;   /* effects before it */
+  uint32_t before;  /* of an effect: the one before it, NOBODY for the first; of others NOBODY */
+  bool leaves;      /* the graph */
+  Dim count;
+  Edge *edges;
+  uint32_t *reader; /* the nodes that read it, once per edge */
+  uint32_t reader_count;
+  bool column;      /* a reduction over leading axes */
+  bool live, memory, inner; /* memory: some reader wants it there; inner: taken in, never an out */
+  bool after;       /* a contraction of a strip's rows: nothing in the group follows it */
+  bool right;       /* its right operand are the rows: it is made as its transpose */
+  uint8_t clone, clone_nodes, clone_cost;
+} NodeInfo;
+
+typedef struct Fuse {
+  Arena *a;
+  const Graph *g;
+  NodeInfo *n;
+  Part *parts; size_t part_count, part_cap;
+  /* the search for cycles */
+  uint32_t stamp, start, goal, at;
+  int visits;
+  uint8_t *state;    /* per part: while groups are put out */
+  uint32_t forward;  /* number of nodes before the first of a backward that computes some again */
+  uint32_t *stack; size_t stack_count, stack_cap;
+  bool *root;        /* per node: a view that leaves and needs a kernel */
+  bool *moved;       /* per node: a view that is put into memory for its readers */
+  uint32_t *uses, *user; /* per node: by nodes and as outputs, views too; the last that uses it */
+  uint32_t *columns; size_t column_count, column_cap; /* parts of kind COLUMNS */
+} Fuse;
+
+static Dim count_of(const Graph *g, const Type *t) {
+  return dim_product(g->dims, t->rank, t->dim);
+}
+
+/* A broadcast of [R.., 1..] to [R.., C..]: the product of C, else DIM_BAD. */
+static Dim row_broadcast(const Graph *g, uint32_t node) {
+  const Type *x = gr_type(g, gr_operand(g, node, 0)), *y = gr_type(g, (Val){node, 0});
+  int off = y->rank - x->rank, k = 0;
+  Dim one = dim_const(g->dims, 1), c = one;
+  for (; k < off; k++) {
+    if (y->dim[k] != one) return DIM_BAD;
+  }
+  while (k < y->rank && x->dim[k - off] == y->dim[k]) k++;
+  for (; k < y->rank; k++) {
+    if (x->dim[k - off] != one) return DIM_BAD;
+    c = dim_mul(g->dims, c, y->dim[k]);
+  }
+  return c;
+}
+
+/* Up through views, to one that is `moved` at most. */
+static Edge trace(const Graph *g, Val v, const bool *moved) {
+  Edge e = {.way = WAY_SAME, .all = true};
+  for (; low_pulled(g, v.node) && !moved[v.node]; v = gr_operand(g, v.node, 0)) {
+    switch ((OpCode)g->nodes[v.node].op) {
+    case OP_CONST:
+    case OP_DIM:
+    case OP_IOTA: e.from = NOBODY; return e;
+    case OP_TRANSPOSE:
+    case OP_FLIP: e.way = e.way == WAY_SAME ? WAY_MOVE : e.way == WAY_ROW ? WAY_MANY : e.way; break;
+    case OP_SLICE:
+      e.way = e.way == WAY_SAME || e.way == WAY_MOVE ? WAY_PART
+              : e.way == WAY_ROW                     ? WAY_MANY
+                                                     : e.way;
+      e.all = false;
+      break;
+    case OP_BROADCAST: {
+      Dim c = row_broadcast(g, v.node);
+      if (c == dim_const(g->dims, 1)) break;
+      bool row = c != DIM_BAD && e.way == WAY_SAME;
+      e.way = row ? WAY_ROW : WAY_MANY;
+      if (row) e.columns = c;
+      break;
+    }
+    default: break;
+    }
+  }
+  e.from = g->nodes[v.node].op == OP_INPUT || g->nodes[v.node].op == OP_TOKEN ? NOBODY : v.node;
+  e.res = v.res;
+  return e;
+}
+
+/* A gather of one element of each row. */
+static bool picks(const Graph *g, uint32_t node) {
+  const Type *t = gr_type(g, (Val){node, 0});
+  return t->rank > 0 && gr_attr_i(g, node, AT_AXIS, 0) == t->rank - 1 &&
+         t->dim[t->rank - 1] == dim_const(g->dims, 1);
+}
+
+/* The edge of operand k of a node that is computed: the views and what the op itself does. */
+static Edge edge_of(const Graph *g, uint32_t node, uint32_t k, const bool *moved) {
+  const GNode *n = &g->nodes[node];
+  Edge e = trace(g, g->operands[n->operand0 + k], moved);
+  Way own = WAY_SAME;
+  switch ((OpCode)n->op) {
+  case OP_PAD:
+  case OP_CONCAT: own = WAY_PART; break;
+  case OP_TAKE: own = WAY_MANY; break;
+  case OP_GATHER:
+    if (k == 0 && e.way == WAY_SAME && picks(g, node)) {
+      const Type *x = gr_type(g, gr_operand(g, node, 0));
+      return (Edge){e.from, e.res, WAY_PICK, false, x->dim[x->rank - 1]};
+    }
+    own = k == 0 ? WAY_MANY : WAY_SAME;
+    break;
+  case OP_RANDOM:
+  case OP_RANDINT:
+  case OP_FOLD_IN:
+  case OP_PHILOX: own = WAY_MANY; break;
+  default:
+    if (kind_of((OpCode)n->op) != GROUP_POINT && kind_of((OpCode)n->op) != GROUP_REDUCE)
+      own = WAY_MANY;
+    break;
+  }
+  if (own == WAY_MANY && k == 0 && (n->op == OP_TAKE || n->op == OP_GATHER)) e.all = false;
+  bool once = e.way == WAY_SAME || e.way == WAY_MOVE || e.way == WAY_PART;
+  if (own != WAY_SAME) e.way = own == WAY_PART && once ? WAY_PART : WAY_MANY;
+  return e;
+}
+
+static const GNode *node_at(const Fuse *f, uint32_t i) {
+  return &f->g->nodes[i];
+}
+
+static bool computed(const Fuse *f, uint32_t i) {
+  OpCode op = (OpCode)node_at(f, i)->op;
+  return op != OP_INPUT && op != OP_TOKEN &&
+         (!low_pulled(f->g, i) || f->root[i] || f->moved[i]);
+}
+
+/* What is not to be dropped even when nobody reads it. */
+static bool must_run(const GNode *n) {
+  return (op_info[n->op].traits & (T_EFFECT | T_REGION)) ||
+         ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE) || n->op == OP_POW ||
+         n->op == OP_RANDINT; /* of ints */
+}
+
+/* A node that tokens order: an effect, or a loop or branch with some inside. */
+static bool in_order(const Graph *g, uint32_t node) {
+  const GNode *n = &g->nodes[node];
+  for (uint32_t k = 0; k < n->result_count; k++) {
+    if (g->types[n->result0 + k].kind == TK_TOKEN) return true;
+  }
+  return (op_info[n->op].traits & T_EFFECT) != 0;
+}
+
+/* The edge of a view that is computed. */
+static Edge edge_of_view(Fuse *f, uint32_t i) {
+  bool moved = f->moved[i];
+  f->moved[i] = false;
+  Edge e = trace(f->g, (Val){i, 0}, f->moved);
+  f->moved[i] = moved;
+  return e;
+}
+
+static bool no_choice(OpCode op) {
+  return op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_ALIAS || op == OP_STOP;
+}
+
+/* Marks transposes that contractions read by way of a reshape that joins axes, so that each of
+ * them would have to pack, and through which alone a pointwise value is read: they are what that
+ * value's group puts into memory. A value of a contraction's own group stays: its order is that of
+ * the contraction. */
+static void find_moved(Fuse *f) {
+  enum { DOT = 1, JOINED = 2, OF_DOT = 4 };
+  const Graph *g = f->g;
+  uint32_t *uses = f->uses;
+  uint8_t *is = ARENA_ARRAY(f->a, uint8_t, g->node_count + 1);
+  for (size_t i = 0; i < g->output_count; i++) uses[g->outputs[i].node] += 2;
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const GNode *n = node_at(f, i);
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      Val v = g->operands[n->operand0 + k];
+      uses[v.node]++;
+      f->user[v.node] = i;
+      if (n->op == OP_DOT) is[v.node] |= DOT;
+      if (n->op == OP_TRANSPOSE) is[v.node] |= is[i] & DOT;
+      if (n->op == OP_ALIAS || n->op == OP_STOP) is[v.node] |= is[i] & (DOT | JOINED);
+      if (n->op == OP_RESHAPE && (is[i] & DOT) &&
+          gr_type(g, (Val){i, 0})->rank < gr_type(g, v)->rank)
+        is[v.node] |= JOINED;
+    }
+  }
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    GroupKind kind = kind_of((OpCode)node_at(f, i)->op);
+    if (kind == GROUP_DOT || kind == GROUP_CONV) is[i] |= OF_DOT;
+    for (uint32_t k = 0; kind == GROUP_POINT && k < node_at(f, i)->operand_count; k++) {
+      Edge e = edge_of(g, i, k, f->moved);
+      if (e.from != NOBODY && e.way == WAY_SAME) is[i] |= is[e.from] & OF_DOT;
+    }
+    if (node_at(f, i)->op != OP_TRANSPOSE || !(is[i] & JOINED)) continue;
+    Val v = gr_operand(g, i, 0);
+    while (no_choice((OpCode)node_at(f, v.node)->op) && uses[v.node] == 1)
+      v = gr_operand(g, v.node, 0);
+    OpCode op = (OpCode)node_at(f, v.node)->op;
+    f->moved[i] = uses[v.node] == 1 && op != OP_INPUT && !low_pulled(g, v.node) &&
+                  kind_of(op) == GROUP_POINT && !(is[v.node] & OF_DOT);
+  }
+}
+
+static void look(Fuse *f) {
+  const Graph *g = f->g;
+  for (size_t i = 0; i < g->output_count; i++) {
+    Val v = g->outputs[i];
+    if (low_pulled(g, v.node) && !free_view(g, v)) {
+      f->root[v.node] = true;
+    } else {
+      while (low_pulled(g, v.node) && !f->moved[v.node] && g->nodes[v.node].operand_count)
+        v = gr_operand(g, v.node, 0);
+    }
+    f->n[v.node].leaves = true;
+    f->n[v.node].live = true;
+  }
+  uint32_t epoch = 0, last = NOBODY;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = node_at(f, i);
+    NodeInfo *x = &f->n[i];
+    x->part = NOBODY;
+    x->epoch = epoch;
+    x->before = NOBODY;
+    if (n->op != OP_TOKEN && in_order(g, i)) {
+      epoch++;
+      x->before = last;
+      last = i;
+    }
+    if (n->result_count) x->count = count_of(g, &g->types[n->result0]);
+    if (!computed(f, i)) continue;
+    x->edges = ARENA_ARRAY(f->a, Edge, n->operand_count + 1);
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      x->edges[k] = low_pulled(g, i) ? edge_of_view(f, i) : edge_of(g, i, k, f->moved);
+    }
+  }
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const GNode *n = node_at(f, i);
+    NodeInfo *x = &f->n[i];
+    if (!computed(f, i)) continue;
+    x->live = x->live || must_run(n);
+    GroupKind kind = kind_of((OpCode)n->op);
+    for (uint32_t k = 0; k < n->operand_count && x->live; k++) {
+      uint32_t from = x->edges[k].from;
+      if (from == NOBODY) continue;
+      f->n[from].live = true;
+      f->n[from].reader_count++;
+      f->n[from].memory |= kind != GROUP_POINT && kind != GROUP_REDUCE;
+    }
+  }
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    NodeInfo *x = &f->n[i];
+    if (!x->live || !x->edges) continue;
+    x->reader = ARENA_ARRAY(f->a, uint32_t, x->reader_count + 1u);
+    x->reader_count = 0;
+    for (uint32_t k = 0; k < node_at(f, i)->operand_count; k++) {
+      NodeInfo *y = x->edges[k].from == NOBODY ? NULL : &f->n[x->edges[k].from];
+      if (y) y->reader[y->reader_count++] = i;
+    }
+  }
+}
+
+/* -- chains that each reader makes for itself: single numbers, and what is made of generators
+ * alone */
+static bool one_number(const Fuse *f, uint32_t i) {
+  return f->n[i].count == dim_const(f->g->dims, 1);
+}
+
+static void find_clones(Fuse *f) {
+  for (uint32_t i = 0; i < f->g->node_count; i++) {
+    const GNode *n = node_at(f, i);
+    NodeInfo *x = &f->n[i];
+    const OpInfo *op = &op_info[n->op];
+    if (!x->live || !computed(f, i) || low_pulled(f->g, i) || op->cls != ELEMENTWISE ||
+        (op->traits & T_FAIL))
+      continue;
+    bool number = one_number(f, i), of_nothing = true;
+    unsigned nodes = 1, cost = (unsigned)op->cost;
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      if (from == NOBODY) {
+        Val v = f->g->operands[n->operand0 + k];
+        while (low_pulled(f->g, v.node) && node_at(f, v.node)->operand_count)
+          v = gr_operand(f->g, v.node, 0);
+        of_nothing = of_nothing && node_at(f, v.node)->op != OP_INPUT;
+        continue;
+      }
+      if (!f->n[from].clone) {
+        of_nothing = false;
+        continue;
+      }
+      nodes += f->n[from].clone_nodes;
+      cost += f->n[from].clone_cost;
+      if (f->n[from].clone != CLONE_NOTHING) of_nothing = false;
+    }
+    bool fine =
+        nodes <= CLONE_NODES && (number ? cost <= CLONE_COST : of_nothing && cost <= CHEAP + 2);
+    if (!fine || x->leaves || x->memory) continue;
+    x->clone = of_nothing ? CLONE_NOTHING : CLONE_NUMBER;
+    x->clone_nodes = (uint8_t)nodes;
+    x->clone_cost = (uint8_t)cost;
+  }
+}
+
+/* -- joining */
+/* Calls f->visit for every part that a node reads, through chains made where they are read (which
+ * are CLONE_NODES deep at most). */
+typedef bool (*PartFn)(Fuse *f, uint32_t part);
+
+static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
+  stack_check();
+  const NodeInfo *x = &f->n[node];
+  for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
+    uint32_t from = x->edges[k].from;
+    if (from == NOBODY) continue;
+    bool found =
+        f->n[from].part == NOBODY ? each_source(f, from, visit) : visit(f, f->n[from].part);
+    if (found) return true;
+  }
+  uint32_t before = x->before == NOBODY ? NOBODY : f->n[x->before].part;
+  return before != NOBODY && visit(f, before);
+}
+
+static bool visit_part(Fuse *f, uint32_t to) {
+  if (to == f->goal) return f->at != f->start; /* straight from one to the other is no way round */
+  Part *t = &f->parts[to];
+  if (t->seen == f->stamp) return false;
+  t->seen = f->stamp;
+  if (f->visits++ > MOST_VISITS) return true;
+  if (f->stack_count == f->stack_cap) {
+    size_t cap = f->stack_cap ? 2 * f->stack_cap : 256;
+    f->stack = arena_grow(f->a, f->stack, f->stack_cap * sizeof *f->stack, cap * sizeof *f->stack);
+    f->stack_cap = cap;
+  }
+  f->stack[f->stack_count++] = to;
+  return false;
+}
+
+/* Whether a group other than these two reads `on`, or may do so through a chain made where it is
+ * read. */
+static bool read_elsewhere(const Fuse *f, uint32_t on, uint32_t part) {
+  const Part *p = &f->parts[on];
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    for (uint32_t k = 0; k < x->reader_count; k++) {
+      const NodeInfo *y = &f->n[x->reader[k]];
+      if (y->clone || (y->part != NOBODY && y->part != on && y->part != part)) return true;
+    }
+  }
+  return false;
+}
+
+/* Does `part` read `on` by way of another group? */
+static bool depends(Fuse *f, uint32_t part, uint32_t on) {
+  if (!read_elsewhere(f, on, part)) return false;
+  f->stamp++;
+  f->visits = 0;
+  f->stack_count = 0;
+  f->start = f->at = part;
+  f->goal = on;
+  f->parts[part].seen = f->stamp;
+  for (;;) {
+    const Part *p = &f->parts[f->at];
+    for (uint32_t i = 0; i < p->count; i++) {
+      if (each_source(f, p->nodes[i], visit_part)) return true;
+    }
+    if (!f->stack_count) return false;
+    f->at = f->stack[--f->stack_count];
+  }
+}
+
+/* Whether every edge inside two groups fits the space rows x columns. */
+static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim columns) {
+  Dim all = dim_mul(f->g->dims, rows, columns);
+  const Part *p = &f->parts[a], *q = &f->parts[b];
+  for (uint32_t i = 0; i < p->count + q->count; i++) {
+    uint32_t node = i < p->count ? p->nodes[i] : q->nodes[i - p->count];
+    const NodeInfo *x = &f->n[node];
+    if (x->inner || x->after) continue;
+    if (x->count != rows && x->count != all && !x->column) return false;
+    bool full = x->count == all || kind_of((OpCode)node_at(f, node)->op) == GROUP_REDUCE;
+    for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
+      const Edge *e = &x->edges[k];
+      if (e->from == NOBODY) continue;
+      const NodeInfo *y = &f->n[e->from];
+      if (y->inner || (y->part != a && y->part != b)) continue;
+      if (y->column || y->after) return false; /* it is known when all rows are */
+      bool fits = false;
+      if (e->way == WAY_SAME) fits = y->count == (full ? all : rows);
+      if (e->way == WAY_ROW) fits = full && y->count == rows && e->columns == columns;
+      if (e->way == WAY_PICK) fits = !full && y->count == all && e->columns == columns;
+      if (!fits) return false;
+    }
+  }
+  return true;
+}
+
+/* Every reader of what b computes is in a or b, and nothing of it leaves, or runs unread for it can
+ * fail. */
+static bool read_by(const Fuse *f, uint32_t a, uint32_t b) {
+  const Part *p = &f->parts[b];
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    if (x->leaves || (!x->reader_count && must_run(node_at(f, p->nodes[i])))) return false;
+    for (uint32_t k = 0; k < x->reader_count; k++) {
+      uint32_t to = f->n[x->reader[k]].part;
+      if (to != a && to != b) return false;
+    }
+  }
+  return true;
+}
+
+static unsigned cost_of(const Fuse *f, const Part *p) {
+  unsigned cost = 0;
+  for (uint32_t i = 0; i < p->count; i++) {
+    OpCode op = (OpCode)node_at(f, p->nodes[i])->op;
+    cost += op == OP_TAKE || op == OP_GATHER ? 2 * CHEAP : (unsigned)op_info[op].cost;
+  }
+  return cost;
+}
+
+/* A contraction that pointwise nodes may follow. */
+static bool contracts(const Fuse *f, const Part *p) {
+  return (p->kind == GROUP_DOT && node_at(f, p->anchor)->op != OP_INNER) || p->kind == GROUP_CONV;
+}
+
+/* Not known to be small. */
+static bool large(const Fuse *f, Dim d) {
+  int64_t n;
+  return !dim_is_const(f->g->dims, d, &n) || n >= LARGE;
+}
+
+/* A contraction whose rows can be worked on as it makes them: of batches, and not deep, since each
+ * strip of rows reads all of its right operand. */
+static bool makes_rows(const Fuse *f, const Part *p, Dim rows, Dim columns) {
+  int64_t n;
+  if (p->kind != GROUP_DOT || node_at(f, p->anchor)->op != OP_DOT) return false;
+  const Type *t = gr_type(f->g, (Val){p->anchor, 0});
+  const Type *x = gr_type(f->g, gr_operand(f->g, p->anchor, 0));
+  DimTab *dims = f->g->dims;
+  return t->rank > 2 && (t->dtype == DT_F32 || t->dtype == DT_F64) && x->dtype == t->dtype &&
+         gr_attr_i(f->g, p->anchor, AT_COMPUTE, COMPUTE_NONE) == COMPUTE_NONE &&
+         dim_is_const(dims, x->dim[x->rank - 1], &n) && n <= STRIP_DEPTH &&
+         t->dim[t->rank - 1] == columns && f->n[p->anchor].count == dim_mul(dims, rows, columns) &&
+         !(dim_is_const(dims, columns, &n) && n > STRIP_COLUMNS);
+}
+
+/* A contraction by itself whose left operand is what the strip makes of rows. */
+static bool reads_rows(const Fuse *f, const Part *a, uint32_t strip) {
+  const Part *b = &f->parts[strip];
+  if (a->kind != GROUP_DOT || a->count != 1 || node_at(f, a->anchor)->op != OP_DOT) return false;
+  const NodeInfo *x = &f->n[a->anchor];
+  const Type *t = gr_type(f->g, gr_operand(f->g, a->anchor, 0));
+  Edge left = trace(f->g, gr_operand(f->g, a->anchor, 0), f->moved);
+  return left.from != NOBODY && f->n[left.from].part == strip && left.way == WAY_SAME &&
+         f->n[left.from].count == dim_mul(f->g->dims, b->rows, b->columns) &&
+         !f->n[left.from].inner && !f->n[left.from].after && !f->n[left.from].column &&
+         t->dim[t->rank - 1] == b->columns && t->rank > 2 &&
+         t->dtype == gr_type(f->g, (Val){b->anchor, 0})->dtype &&
+         gr_attr_i(f->g, a->anchor, AT_COMPUTE, COMPUTE_NONE) == COMPUTE_NONE &&
+         (x->edges[1].from == NOBODY || f->n[x->edges[1].from].part != strip);
+}
+
+typedef enum Join { JOIN_NOT, JOIN_SPACE, JOIN_INNER } Join;
+
+/* How group b can join a, of which a node reads it over e; *kind: what they are then. SPACE: their
+ * nodes go over the same elements. INNER: those of b are made where they are read. */
+static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *kind) {
+  const Part *a = &f->parts[ia], *b = &f->parts[ib];
+  bool point_a = a->kind == GROUP_POINT, point_b = b->kind == GROUP_POINT;
+  bool strip_a = a->kind == GROUP_STRIP, strip_b = b->kind == GROUP_STRIP;
+  bool rows_a = a->kind == GROUP_ROWS || strip_a, rows_b = b->kind == GROUP_ROWS || strip_b;
+  *kind = (GroupKind)(point_a || strip_b ? b->kind : a->kind);
+  if (strip_b && reads_rows(f, a, ib)) return JOIN_SPACE;
+  if (strip_a && strip_b) return JOIN_NOT;
+  if (e->way == WAY_SAME && a->rows == b->rows && (point_a || point_b)) {
+    if (point_a && point_b) return JOIN_SPACE;
+    if (contracts(f, a) || contracts(f, b)) return JOIN_SPACE;
+  }
+  if ((rows_a || rows_b) && (rows_a || point_a) && (rows_b || point_b)) {
+    const Part *r = rows_a ? a : b;
+    bool same = !(rows_a && rows_b) || (a->rows == b->rows && a->columns == b->columns);
+    if (same && rows_fit(f, ia, ib, r->rows, r->columns)) return JOIN_SPACE;
+  }
+  if (a->kind == GROUP_ROWS && e->way == WAY_SAME && makes_rows(f, b, a->rows, a->columns) &&
+      rows_fit(f, ia, ib, a->rows, a->columns)) {
+    *kind = GROUP_STRIP;
+    return JOIN_SPACE;
+  }
+  /* Columns of what goes over rows by itself are made on the way. */
+  if (a->kind == GROUP_COLUMNS && e->way == WAY_SAME && large(f, a->rows) && large(f, a->columns) &&
+      !strip_b &&
+      (rows_b ? a->rows == b->rows && a->columns == b->columns : point_b && !read_by(f, ia, ib)) &&
+      rows_fit(f, ia, ib, a->rows, a->columns)) {
+    *kind = GROUP_ROWS;
+    return JOIN_SPACE;
+  }
+  bool takes = point_a || rows_a || a->kind == GROUP_COLUMNS || a->kind == GROUP_REDUCE;
+  if (!takes || !point_b || (b->fails && !e->all) || !read_by(f, ia, ib)) return JOIN_NOT;
+  *kind = (GroupKind)a->kind;
+  unsigned cost = cost_of(f, b);
+  switch ((Way)e->way) {
+  case WAY_SAME:
+  case WAY_MOVE: return JOIN_INNER;
+  case WAY_PART: return cost <= CHEAP ? JOIN_INNER : JOIN_NOT;
+  default: return cost <= CHEAP / 2 ? JOIN_INNER : JOIN_NOT;
+  }
+}
+
+static void absorb(Fuse *f, uint32_t into, uint32_t from) {
+  Part *a = &f->parts[into], *b = &f->parts[from];
+  for (uint32_t i = 0; i < b->count; i++) {
+    VEC_PUSH(f->a, a->nodes, a->count, a->cap, b->nodes[i]);
+    f->n[b->nodes[i]].part = into;
+  }
+  if (b->lo < a->lo) a->lo = b->lo;
+  if (b->hi > a->hi) a->hi = b->hi;
+  if (b->epoch_lo < a->epoch_lo) a->epoch_lo = b->epoch_lo;
+  if (b->epoch_hi > a->epoch_hi) a->epoch_hi = b->epoch_hi;
+  a->fails |= b->fails;
+  a->early |= b->early;
+  a->late |= b->late;
+  if (a->anchor == NOBODY) a->anchor = b->anchor;
+  b->dead = true;
+  b->count = 0;
+}
+
+/* Where a backward computes values again, none of it is part of the forward's pass over memory: it
+ * would be made then, and live on beside what was to be kept. */
+static bool apart_in_time(const Part *a, const Part *b) {
+  return (a->early && b->late) || (a->late && b->early);
+}
+
+static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
+  Part *a = &f->parts[ia], *b = &f->parts[ib];
+  if (ia == ib || a->count + b->count > MOST_NODES || apart_in_time(a, b)) return;
+  if (a->fails || b->fails) {
+    uint32_t lo = a->epoch_lo < b->epoch_lo ? a->epoch_lo : b->epoch_lo;
+    uint32_t hi = a->epoch_hi > b->epoch_hi ? a->epoch_hi : b->epoch_hi;
+    if (lo != hi) return;
+  }
+  GroupKind kind;
+  Join how = joined(f, ia, ib, e, &kind);
+  if (how == JOIN_NOT || depends(f, ia, ib) || depends(f, ib, ia)) return;
+  for (uint32_t i = 0; i < b->count && how == JOIN_INNER; i++) f->n[b->nodes[i]].inner = true;
+  if (b->kind == GROUP_STRIP && a->kind == GROUP_DOT) f->n[a->anchor].after = true;
+  if (b->kind == GROUP_ROWS || b->kind == GROUP_STRIP) {
+    a->rows = b->rows;
+    a->columns = b->columns;
+  }
+  if (b->kind == GROUP_STRIP || (b->kind == GROUP_DOT && kind == GROUP_STRIP))
+    a->anchor = b->anchor; /* the contraction that makes the rows */
+  a->kind = (uint8_t)kind;
+  absorb(f, ia, ib);
+}
+
+/* Whether a contraction over the rows of a value x of this strip, its operand `k` (0: turned), can
+ * go along with it: all strips of a batch, in order, add to its chains. */
+static bool goes_along(const Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t strip) {
+  const Graph *g = f->g;
+  const Part *b = &f->parts[strip];
+  const Type *score = gr_type(g, (Val){b->anchor, 0}), *t = gr_type(g, gr_operand(g, dot, k));
+  const Type *z = gr_type(g, (Val){dot, 0});
+  Dim wide = z->dim[k ? z->rank - 2 : z->rank - 1];
+  const NodeInfo *other = &f->n[dot];
+  int64_t n, batches = 1;
+  int dots = 0;
+  for (int i = 0; i + 2 < score->rank; i++)
+    batches *= dim_is_const(g->dims, score->dim[i], &n) && batches < STRIP_BATCHES ? n : 1;
+  for (uint32_t i = 0; i < b->count; i++) dots += f->n[b->nodes[i]].after;
+  if (other->edges[1 - k].from != NOBODY && f->n[other->edges[1 - k].from].part == strip)
+    return false;
+  return !b->dead && batches >= STRIP_BATCHES && dots < STRIP_DOTS &&
+         t->rank > 2 && t->dtype == score->dtype && z->dtype == score->dtype &&
+         gr_attr_i(g, dot, AT_COMPUTE, COMPUTE_NONE) == COMPUTE_NONE &&
+         t->dim[t->rank - 1 - (k ? 1 : 0)] == score->dim[score->rank - 2] &&
+         t->dim[t->rank - 2 + (k ? 1 : 0)] == b->columns &&
+         f->n[x].count == dim_mul(g->dims, b->rows, b->columns) && !f->n[x].inner &&
+         !f->n[x].after && !f->n[x].column && dim_is_const(g->dims, wide, &n) && n <= STRIP_WIDE;
+}
+
+static bool join_strip(Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t strip) {
+  uint32_t part = f->n[dot].part;
+  Part *a = &f->parts[part], *b = &f->parts[strip];
+  if (part == strip || b->kind != GROUP_STRIP || b->count >= MOST_NODES ||
+      !goes_along(f, dot, k, x, strip) || apart_in_time(a, b) || depends(f, part, strip) ||
+      depends(f, strip, part))
+    return false;
+  f->n[dot].after = true;
+  f->n[dot].right = k == 1;
+  a->rows = b->rows;
+  a->columns = b->columns;
+  a->anchor = b->anchor;
+  a->kind = GROUP_STRIP;
+  absorb(f, part, strip);
+  return true;
+}
+
+/* Contractions over the rows of what strips make or read: gradients of keys and values. */
+static void join_strips(Fuse *f) {
+  const Graph *g = f->g;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const NodeInfo *y = &f->n[i];
+    if (g->nodes[i].op != OP_DOT || !y->live || y->part == NOBODY) continue;
+    if (f->parts[y->part].kind != GROUP_DOT || f->parts[y->part].count != 1) continue;
+    for (uint32_t k = 2; k-- > 0;) {
+      Val v = gr_operand(g, i, k);
+      if (k == 0 && !lower_turned(g, v, &v)) continue;
+      Edge e = trace(g, v, f->moved);
+      if (e.from == NOBODY || e.way != WAY_SAME || f->n[e.from].part == NOBODY) continue;
+      const NodeInfo *x = &f->n[e.from];
+      bool joins = join_strip(f, i, k, e.from, x->part);
+      for (uint32_t r = 0; r < x->reader_count && !joins; r++) {
+        const NodeInfo *z = &f->n[x->reader[r]];
+        if (z->part == NOBODY || g->nodes[x->reader[r]].op == OP_DOT) continue;
+        for (uint32_t q = 0; q < g->nodes[x->reader[r]].operand_count && !joins; q++) {
+          joins = z->edges[q].from == e.from && z->edges[q].way == WAY_SAME &&
+                  join_strip(f, i, k, e.from, z->part);
+        }
+      }
+      if (joins) break;
+    }
+  }
+}
+
+/* The space of a reduction: leading or trailing axes. */
+static void reduce_space(const Fuse *f, uint32_t node, Part *p) {
+  const Graph *g = f->g;
+  const Type *t = gr_type(g, gr_operand(g, node, 0));
+  const Attr *axes = gr_attr(g, node, AT_AXES);
+  bool gone[CKL_MAX_RANK] = {false};
+  int n = 0;
+  for (uint32_t i = 0; i < axes->count; i++) gone[axes->u.ints[i]] = true;
+  for (int k = 0; k < t->rank; k++) n += gone[k];
+  bool last = n > 0, first = n > 0;
+  for (int k = 0; k < n; k++) {
+    last = last && gone[t->rank - 1 - k];
+    first = first && gone[k];
+  }
+  Dim one = dim_const(g->dims, 1);
+  Dim a = dim_product(g->dims, last ? t->rank - n : n, t->dim);
+  Dim b = dim_product(g->dims, last ? n : t->rank - n, t->dim + (last ? t->rank - n : n));
+  if (!last && !first) return;
+  if (a == one || b == one || a == DIM_BAD || b == DIM_BAD) return; /* all of it, or nothing */
+  p->kind = last ? GROUP_ROWS : GROUP_COLUMNS;
+  p->rows = a;
+  p->columns = b;
+  f->n[node].column = first && !last;
+}
+
+/* Reductions of one space that read one value, in one pass. */
+static void join_columns(Fuse *f, uint32_t part) {
+  for (size_t i = f->column_count; i-- > 0 && f->column_count - i < 16;) {
+    Part *a = &f->parts[part], *b = &f->parts[f->columns[i]];
+    if (b->dead || a->rows != b->rows || a->columns != b->columns || apart_in_time(a, b)) continue;
+    bool shared = false;
+    for (uint32_t x = 0; x < a->count && !shared; x++) {
+      for (uint32_t y = 0; y < b->count && !shared; y++) {
+        const GNode *p = node_at(f, a->nodes[x]), *q = node_at(f, b->nodes[y]);
+        for (uint32_t k = 0; k < p->operand_count; k++) {
+          for (uint32_t l = 0; l < q->operand_count; l++) {
+            shared |= val_eq(f->g->operands[p->operand0 + k], f->g->operands[q->operand0 + l]);
+          }
+        }
+      }
+    }
+    if (!shared || a->fails || b->fails || depends(f, part, f->columns[i]) ||
+        depends(f, f->columns[i], part))
+      continue;
+    absorb(f, part, f->columns[i]);
+  }
+  VEC_PUSH(f->a, f->columns, f->column_count, f->column_cap, part);
+}
+
+static uint32_t forward_nodes(const Graph *g) {
+  uint32_t first = UINT32_MAX;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const Prov *p = &g->provs[g->nodes[i].prov];
+    if (first == UINT32_MAX && (p->backward || p->recomputed)) first = i;
+    if (p->recomputed && !low_pulled(g, i)) return first;
+  }
+  return 0;
+}
+
+static void start_part(Fuse *f, uint32_t node) {
+  const GNode *n = node_at(f, node);
+  NodeInfo *x = &f->n[node];
+  Part p = {.kind = (uint8_t)kind_of((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
+  const Prov *prov = &f->g->provs[n->prov];
+  p.late = prov->recomputed || prov->backward;
+  p.early = node < f->forward;
+  p.epoch_lo = p.epoch_hi = x->epoch;
+  p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT &&
+            n->op != OP_SLICE;
+  if (p.kind != GROUP_POINT) p.anchor = node;
+  p.rows = x->count;
+  if (p.kind == GROUP_REDUCE) reduce_space(f, node, &p);
+  VEC_PUSH(f->a, p.nodes, p.count, p.cap, node);
+  x->part = (uint32_t)f->part_count;
+  VEC_PUSH(f->a, f->parts, f->part_count, f->part_cap, p);
+}
+
+/* Of several contractions that a node reads, the one made last: a sum of many then grows as they
+ * are made, instead of waiting for all of them. NULL where there are no two. */
+static const Edge *last_contraction(const Fuse *f, uint32_t node) {
+  const Edge *last = NULL;
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
+    const Edge *e = &f->n[node].edges[k];
+    if (e->from == NOBODY || f->n[e->from].part == NOBODY) continue;
+    const Part *p = &f->parts[f->n[e->from].part];
+    if (p->kind != GROUP_DOT && p->kind != GROUP_CONV) continue;
+    if (!last || p->anchor > f->parts[f->n[last->from].part].anchor) last = e;
+    count++;
+  }
+  return count > 1 ? last : NULL;
+}
+
+static void make_parts(Fuse *f, bool apart) {
+  if (!apart) find_clones(f);
+  for (uint32_t i = 0; i < f->g->node_count; i++) {
+    NodeInfo *x = &f->n[i];
+    if (!x->live || !x->edges) continue;
+    if (x->clone) continue;
+    start_part(f, i);
+    if (apart) continue;
+    const Edge *last = last_contraction(f, i);
+    if (last) try_join(f, x->part, f->n[last->from].part, last);
+    for (uint32_t k = 0; k < node_at(f, i)->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      if (from == NOBODY || f->n[from].part == NOBODY) continue;
+      try_join(f, x->part, f->n[from].part, &x->edges[k]);
+    }
+    if (f->parts[x->part].kind == GROUP_COLUMNS) join_columns(f, x->part);
+  }
+  if (!apart) join_strips(f);
+}
+
+/* -- groups */
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Adds chains that the group makes for itself. */
+static void add_clones(Fuse *f, Part *p) {
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      bool have = from == NOBODY || f->n[from].part != NOBODY;
+      for (uint32_t q = 0; q < p->count && !have; q++) have = p->nodes[q] == from;
+      if (!have) VEC_PUSH(f->a, p->nodes, p->count, p->cap, from);
+    }
+  }
+}
+
+/* Why the value of a node ends its group. */
+static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
+  const NodeInfo *x = &f->n[node];
+  if (x->leaves) return "the value leaves the function";
+  for (uint32_t i = 0; i < x->reader_count; i++) {
+    uint32_t reader = x->reader[i];
+    if (f->n[reader].part == x->part) continue;
+    const char *op = op_info[node_at(f, reader)->op].text;
+    GroupKind to = kind_of((OpCode)node_at(f, reader)->op);
+    Way way = WAY_SAME;
+    for (uint32_t k = 0; k < node_at(f, reader)->operand_count; k++) {
+      if (f->n[reader].edges[k].from == node) way = (Way)f->n[reader].edges[k].way;
+    }
+    if (to == GROUP_DOT || to == GROUP_CONV)
+      return arena_printf(f->a, "`%s` reads it many times", op);
+    if (to != GROUP_POINT && to != GROUP_REDUCE) return arena_printf(f->a, "`%s` reads memory", op);
+    if (p->kind == GROUP_DOT || p->kind == GROUP_CONV)
+      return arena_printf(f->a, "`%s` needs other elements than the one at hand", op);
+    if (way == WAY_MANY || way == WAY_ROW) return arena_printf(f->a, "`%s` repeats it", op);
+    if (way != WAY_SAME) return arena_printf(f->a, "`%s` reads it in another order", op);
+    if (x->reader_count > 1) return "several groups read it";
+    return arena_printf(f->a, "`%s` goes over another space, or over what is made after this", op);
+  }
+  return "nothing follows";
+}
+
+/* The strip that makes this value of another strip again for itself, of what that one leaves
+ * behind: the only one that reads it. NOBODY: none. */
+static uint32_t remade_by(const Fuse *f, uint32_t node) {
+  stack_check();
+  const NodeInfo *x = &f->n[node];
+  const GNode *n = node_at(f, node);
+  uint32_t by = NOBODY;
+  if (x->part == NOBODY || f->parts[x->part].kind != GROUP_STRIP || x->leaves || x->inner ||
+      kind_of((OpCode)n->op) != GROUP_POINT || op_info[n->op].cost > REMADE_COST ||
+      (op_info[n->op].traits & T_FAIL) || n->result_count != 1)
+    return NOBODY;
+  for (uint32_t i = 0; i < x->reader_count; i++) {
+    uint32_t part = f->n[x->reader[i]].part;
+    if (part == x->part) continue;
+    if (part == NOBODY || (by != NOBODY && part != by)) return NOBODY;
+    by = part;
+  }
+  if (by == NOBODY || f->parts[by].kind != GROUP_STRIP) return NOBODY;
+  for (uint32_t k = 0; k < n->operand_count; k++) {
+    uint32_t from = x->edges[k].from;
+    if (from == NOBODY) continue;
+    bool there = f->n[from].part != x->part || f->n[from].leaves; /* in memory */
+    for (uint32_t i = 0; i < f->n[from].reader_count && !there; i++)
+      there = f->n[f->n[from].reader[i]].part != x->part;
+    if (!there || f->n[from].part == NOBODY || f->n[from].inner || remade_by(f, from) != NOBODY)
+      return NOBODY;
+  }
+  return by;
+}
+
+/* Whether a value of group `part` goes to memory. */
+static bool is_out(const Fuse *f, uint32_t part, uint32_t node) {
+  const NodeInfo *x = &f->n[node];
+  if (x->leaves || !x->reader_count) return true;
+  if (remade_by(f, node) != NOBODY) return false;
+  for (uint32_t i = 0; i < x->reader_count; i++) {
+    if (f->n[x->reader[i]].part != part) return true;
+  }
+  return false;
+}
+
+static void add_remade(Fuse *f, uint32_t part) {
+  Part *p = &f->parts[part];
+  for (uint32_t i = 0, n = p->count; i < n && p->kind == GROUP_STRIP; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    if (x->part != part) continue;
+    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
+      uint32_t from = x->edges[k].from;
+      bool have = from == NOBODY || f->n[from].part == part || remade_by(f, from) != part;
+      for (uint32_t q = 0; q < p->count && !have; q++) have = p->nodes[q] == from;
+      if (!have) VEC_PUSH(f->a, p->nodes, p->count, p->cap, from);
+    }
+  }
+}
+
+static Group finish(Fuse *f, uint32_t part) {
+  Part *p = &f->parts[part];
+  Group x = {.kind = p->kind, .root = p->anchor != NOBODY ? p->anchor : p->hi};
+  add_clones(f, p);
+  add_remade(f, part);
+  qsort(p->nodes, p->count, sizeof *p->nodes, by_number);
+  x.nodes = ARENA_ARRAY(f->a, uint32_t, p->count + 1);
+  x.outs = ARENA_ARRAY(f->a, Val, 2 * p->count + 1);
+  int reduces = 0;
+  bool more = false; /* something else than a reduction leaves */
+  for (uint32_t i = 0; i < p->count; i++) {
+    uint32_t node = p->nodes[i];
+    const GNode *n = node_at(f, node);
+    bool reduce = kind_of((OpCode)n->op) == GROUP_REDUCE;
+    reduces += reduce;
+    if (!low_pulled(f->g, node)) x.nodes[x.node_count++] = node;
+    if (f->n[node].part != part || !is_out(f, part, node)) continue;
+    if (!x.reason) x.reason = reason_of(f, p, node);
+    more |= !reduce;
+    if (n->result_count > 2)
+      x.outs = arena_grow(f->a, x.outs, (2 * p->count + 1) * sizeof(Val),
+                          (n->result_count + 1u) * sizeof(Val));
+    Val of;
+    Val user = {f->user[node], 0};
+    if (f->n[node].right && f->uses[node] == 1 && lower_turned(f->g, user, &of)) {
+      x.outs[x.out_count++] = (Val){f->user[node], 0}; /* which everybody reads */
+      continue;
+    }
+    for (uint32_t r = 0; r < n->result_count; r++) {
+      if (f->g->types[n->result0 + r].kind != TK_TOKEN) x.outs[x.out_count++] = (Val){node, r};
+    }
+  }
+  if ((x.kind == GROUP_ROWS && reduces == 1 && !more) || (x.kind == GROUP_COLUMNS && reduces == 1))
+    x.kind = GROUP_REDUCE;
+  return x;
+}
+
+/* -- order */
+enum { PART_WAITS, PART_OPEN, PART_DONE };
+
+/* Puts a part that was not put out on the stack. True for it, and for one that waits for this. */
+static bool visit_need(Fuse *f, uint32_t part) {
+  if (part == f->at || f->state[part] == PART_DONE) return false;
+  if (f->state[part] == PART_OPEN) f->goal = part;
+  if (f->stack_count == f->stack_cap) {
+    size_t cap = f->stack_cap ? 2 * f->stack_cap : 256;
+    f->stack = arena_grow(f->a, f->stack, f->stack_cap * sizeof *f->stack, cap * sizeof *f->stack);
+    f->stack_cap = cap;
+  }
+  f->stack[f->stack_count++] = part;
+  return true;
+}
+
+/* Whether something that part f->at needs was not put out; it is on the stack then. */
+static bool needs_more(Fuse *f) {
+  const Part *p = &f->parts[f->at];
+  for (uint32_t i = 0; i < p->count; i++) {
+    if (each_source(f, p->nodes[i], visit_need)) return true;
+  }
+  if (p->anchor == NOBODY || !in_order(f->g, p->anchor)) return false;
+  for (uint32_t i = 0; i < f->part_count; i++) {
+    const Part *q = &f->parts[i];
+    if (!q->dead && q->fails && q->lo < p->lo && visit_need(f, i)) return true;
+  }
+  return false;
+}
+
+typedef struct Turn {
+  uint32_t part, hi;
+} Turn;
+
+static int by_last(const void *a, const void *b) {
+  const Turn *x = a, *y = b;
+  if (x->hi != y->hi) return x->hi < y->hi ? -1 : 1;
+  return x->part < y->part ? -1 : x->part > y->part;
+}
+
+/* In the order of their last nodes, each after what it reads: so what a backward computes again is
+ * put out when something waits for it, no earlier. */
+static bool put_out(Fuse *f, Groups *out) {
+  Turn *turn = ARENA_ARRAY(f->a, Turn, f->part_count + 1);
+  f->state = ARENA_ARRAY(f->a, uint8_t, f->part_count + 1);
+  Group *group = ARENA_ARRAY(f->a, Group, f->part_count + 1);
+  size_t n = 0;
+  for (uint32_t i = 0; i < f->part_count; i++) {
+    if (f->parts[i].dead) continue;
+    turn[n++] = (Turn){i, f->parts[i].hi};
+    group[i] = finish(f, i);
+  }
+  qsort(turn, n, sizeof *turn, by_last);
+  f->goal = NOBODY;
+  for (size_t i = 0; i < n; i++) {
+    f->stack_count = 0;
+    f->at = NOBODY;
+    visit_need(f, turn[i].part);
+    while (f->stack_count && f->goal == NOBODY) {
+      f->at = f->stack[f->stack_count - 1];
+      f->state[f->at] = PART_OPEN;
+      if (needs_more(f)) continue;
+      f->state[f->at] = PART_DONE;
+      f->stack_count--;
+      VEC_PUSH(f->a, out->items, out->count, out->cap, group[f->at]);
+    }
+  }
+  return f->goal == NOBODY;
+}
+
+void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
+  stack_check();
+  Fuse f = {.a = a, .g = g};
+  f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
+  f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
+  f.moved = ARENA_ARRAY(a, bool, g->node_count + 1);
+  f.uses = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
+  f.user = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
+  if (!apart) find_moved(&f);
+  f.forward = forward_nodes(g);
+  look(&f);
+  make_parts(&f, apart);
+  if (put_out(&f, out)) return;
+  /* Groups that wait for each other: the search for cycles missed one. Nodes by themselves never
+   * do. */
+  CK_ASSERT(a->mem, !apart);
+  out->count = 0;
+  fuse(a, g, true, out);
+}

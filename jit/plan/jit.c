@@ -1,0 +1,602 @@
+/* From a graph to a function that runs, and what it says about itself.
+ *
+ * In: a graph. Out: a JitFn, whose kernels are loaded, or why there is none. A session's functions
+ * share a Jit. The way: gr_flatten, fuse, lower (plan.c), code (engine.h); bind.c and
+ * exec.c do the rest when sizes are known.
+ */
+#include "jit/plan/jit.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "jit/plan/plan.h"
+
+/* Register tiles that leave no value without a register (measured; two vectors of columns). */
+static const Target targets[ENG_LEVEL_COUNT] = {
+    [ENG_X86_64] = {"x86-64", 4, 8},
+    [ENG_X86_64_V3] = {"x86-64-v3", 6, 16},
+    [ENG_X86_64_V4] = {"x86-64-v4", 14, 32},
+};
+
+Jit *jit_open(Mem *m, const JitConfig *c) {
+  Engine *engine = c->walk ? NULL : eng_open(m, &c->engine);
+  Jit *j = mem_try(m, NULL, 0, sizeof *j);
+  if (!j) {
+    if (engine) eng_close(engine);
+    mem_throw(m, MEM_ERR_NOMEM);
+  }
+  *j = (Jit){.rc = 1, .mem = m, .config = *c, .engine = engine, .target = targets[c->engine.level]};
+  return j;
+}
+
+void jit_trim(Jit *j) {
+  if (!j) return;
+  for (size_t i = j->depth; i < j->block_count; i++) {
+    mem_data_free(j->mem, DEV_CPU, j->blocks[i].p, j->blocks[i].bytes);
+    j->blocks[i] = (JitBlock){0};
+  }
+  if (j->engine && j->depth == 0) eng_scratch_free(j->engine);
+}
+
+int64_t jit_kept(const Jit *j) {
+  int64_t sum = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
+  for (size_t i = j->depth; i < j->block_count; i++) sum += (int64_t)j->blocks[i].bytes;
+  return sum;
+}
+
+void jit_close(Jit *j) {
+  if (!j) return;
+  jit_trim(j);
+  if (--j->rc > 0) return;
+  mem_free(j->mem, j->blocks, j->block_count * sizeof *j->blocks);
+  if (j->engine) eng_close(j->engine);
+  mem_free(j->mem, j, sizeof *j);
+}
+
+const JitConfig *jit_config(const Jit *j) {
+  return &j->config;
+}
+
+Engine *jit_engine(Jit *j) {
+  return j->engine;
+}
+
+JitCount jit_count(const Jit *j) {
+  return j->count;
+}
+
+/* -- compiling */
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t count_nodes(const Graph *g) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < g->node_count; i++) {
+    const GNode *x = &g->nodes[i];
+    if (x->op != OP_INPUT) n++;
+    if (x->op == OP_WRAP || x->op == OP_CUSTOM)
+      n += count_nodes(g->regions[x->region0]);
+  }
+  return n;
+}
+
+static bool calls_hosts(const Graph *g) {
+  for (size_t i = 0; i < g->node_count; i++)
+    if (g->nodes[i].op == OP_DEFER) return true;
+  for (size_t i = 0; i < g->region_count; i++)
+    if (calls_hosts(g->regions[i])) return true;
+  return false;
+}
+
+/* Whether nothing here is for kernels. */
+static bool by_reference(const Graph *g) {
+  for (size_t i = 0; i < g->node_count; i++) {
+    if (g->nodes[i].op == OP_CALL) return true;
+  }
+  for (size_t i = 0; i < g->type_count; i++) {
+    bool here = g->types[i].dev == DEV_CPU || g->types[i].dev == DEV_SPILL;
+    if (g->types[i].kind == TK_TENSOR && !here) return true;
+  }
+  for (size_t i = 0; i < g->prov_count; i++) {
+    if (g->provs[i].anomaly) return true;
+  }
+  for (size_t i = 0; i < g->region_count; i++) {
+    if (by_reference(g->regions[i])) return true;
+  }
+  return false;
+}
+
+/* Asks for the code of every kernel, of regions too, so that they are made side by side. */
+static bool ask(JitFn *f, bool known, Err *why) {
+  if (f->reference) return true;
+  const Lowered *low = &f->plan->low;
+  f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, low->count + 1);
+  f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
+  for (size_t i = 0; i < low->count; i++) {
+    const Kernel *k = low->launches[i].k;
+    if (low->launches[i].like < i) {
+      f->kernels[i] = f->kernels[low->launches[i].like];
+      continue;
+    }
+    f->kernels[i] = known ? eng_known(f->j->engine, k) : eng_kernel(f->j->engine, k, why);
+    if (!f->kernels[i]) return false;
+  }
+  for (size_t i = 0; i < f->plan->g->region_count; i++) {
+    if (f->regions[i] && !ask(f->regions[i], known, why)) return false;
+  }
+  return true;
+}
+
+static bool receive(JitFn *f, const Interrupt *interrupt, Err *why) {
+  if (f->reference) return true;
+  size_t n = f->plan->low.count;
+  if (!eng_wait(f->j->engine, f->kernels, n, interrupt, why)) return false;
+  for (size_t i = 0; i < n; i++) f->code[i] = eng_code(f->kernels[i]);
+  for (size_t i = 0; i < f->plan->g->region_count; i++) {
+    if (f->regions[i] && !receive(f->regions[i], interrupt, why)) return false;
+  }
+  return true;
+}
+
+static void free_unless_kept(void *obj) {
+  JitFn *f = obj;
+  if (!f->kept) jit_free(f);
+}
+
+/* Everything but code. The result is on the pool until it is marked as kept. */
+static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
+  stack_check();
+  Mem *m = j->mem;
+  JitFn *f = mem_need(m, NULL, 0, sizeof *f);
+  *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
+  arena_init(&f->arena, m);
+  arena_init(&f->temp, m);
+  j->rc++;
+  f->next = j->fns;
+  if (f->next) f->next->prev = f;
+  j->fns = f;
+  mem_pool_add(m, f, free_unless_kept);
+  Arena *a = &f->arena;
+  f->nodes = count_nodes(g);
+  f->reference = by_reference(g);
+  f->hosts = calls_hosts(g);
+  if (f->reference) return f;
+  Plan *p = f->plan = plan_make(a, &f->temp, g, env, &j->target, j->config.apart);
+  arena_free(&f->temp);
+  size_t widest = 0;
+  for (size_t i = 0; i < p->low.count; i++) {
+    p->low.launches[i].k->checked = j->config.addresses;
+    if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;
+  }
+  f->bufs = ARENA_ARRAY(a, void *, widest + 1);
+  f->root = ARENA_ARRAY(a, void *, 1 + g->input_count + p->result_count + p->held_count);
+  f->dense = ARENA_ARRAY(a, Tensor *, g->input_count + 1);
+  f->gone = ARENA_ARRAY(a, bool, g->input_count + 1);
+  f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
+  f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
+  if (j->config.profile) f->times = ARENA_ARRAY(a, struct StepTime, p->step_count + 1);
+  f->regions = ARENA_ARRAY(a, JitFn *, p->g->region_count + 1);
+  for (size_t i = 0; i < p->step_count; i++) {
+    const GNode *n = &p->g->nodes[p->steps[i].node];
+    if (p->steps[i].kind != STEP_NODE) continue;
+    for (uint32_t k = 0; k < n->region_count; k++) {
+      JitFn *r = make(j, p->g->regions[n->region0 + k], env);
+      f->regions[n->region0 + k] = r;
+      r->kept = true; /* freed with f */
+    }
+  }
+  return f;
+}
+
+static bool code(JitFn *f, bool known, const Interrupt *interrupt, GErr *e) {
+  Jit *j = f->j;
+  Err why = {0};
+  double start = now();
+  bool ok = !j->engine || (ask(f, known, &why) && receive(f, interrupt, &why));
+  j->count.code_seconds += now() - start;
+  if (ok) return true;
+  if (interrupt_asked(interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+  return gerr_set(e, ERR_BUG, -1, "%s", why.text);
+}
+
+bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
+  return code(f, false, interrupt, e);
+}
+
+/* Everything but code, and counted. On the pool until it is marked as kept. */
+static JitFn *plan(Jit *j, const Graph *g, const int64_t *env) {
+  double start = now();
+  JitFn *f = make(j, g, env);
+  j->count.plans++;
+  j->count.plan_seconds += now() - start;
+  return f;
+}
+
+static JitFn *compile(Jit *j, const Graph *g, const int64_t *env, bool known,
+                      const Interrupt *interrupt, GErr *e) {
+  size_t mark = mem_pool_mark(j->mem);
+  JitFn *f = plan(j, g, env);
+  bool ok = f->kept = code(f, known, interrupt, e);
+  mem_pool_drain(j->mem, mark);
+  return ok ? f : NULL;
+}
+
+JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt,
+                   GErr *e) {
+  return compile(j, g, env, false, interrupt, e);
+}
+
+JitFn *jit_compile_known(Jit *j, const Graph *g, const int64_t *env) {
+  return compile(j, g, env, true, NULL, NULL);
+}
+
+void jit_free(JitFn *f) {
+  if (!f) return;
+  Jit *j = f->j;
+  Mem *m = j->mem;
+  for (size_t i = 0; f->regions && i < f->plan->g->region_count; i++) jit_free(f->regions[i]);
+  while (f->bound) {
+    Bound *b = f->bound;
+    f->bound = b->next;
+    bound_free(f, b);
+  }
+  if (f->next) f->next->prev = f->prev;
+  if (f->prev) f->prev->next = f->next;
+  else j->fns = f->next;
+  arena_free(&f->temp);
+  arena_free(&f->arena);
+  mem_free(m, f, sizeof *f);
+  if (--j->rc == 0) {
+    j->rc = 1;
+    jit_close(j);
+  }
+}
+
+JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env) {
+  size_t mark = mem_pool_mark(j->mem);
+  JitFn *f = plan(j, g, env);
+  f->kept = true;
+  mem_pool_drain(j->mem, mark);
+  return f;
+}
+
+int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env) {
+  double start = now();
+  int64_t least = by_reference(g) ? 0 : plan_least(temp, g, env);
+  j->count.plan_seconds += now() - start;
+  return least;
+}
+
+static int64_t value_bytes(const Graph *g, Val v, const int64_t *env) {
+  const Type *t = gr_type(g, v);
+  uint64_t bytes = dt_size((DType)t->dtype); /* 0 in the end where sizes beside a 0 do not fit */
+  int64_t d;
+  for (int k = 0; k < t->rank; k++)
+    bytes *= (uint64_t)(dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1);
+  return t->kind == TK_TOKEN || t->dev != DEV_CPU ? 0 : (int64_t)bytes;
+}
+
+/* Outputs that `give` makes: views of results, and constants; see tensor_of in exec.c. */
+static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
+  const Plan *plan = f->plan;
+  const Graph *g = plan->g;
+  int64_t most = 0, sum = 0;
+  for (size_t i = 0; i < g->output_count; i++) {
+    Val v = g->outputs[i];
+    int64_t views = 0;
+    if (gr_type(g, v)->kind == TK_TOKEN) continue;
+    for (; !plan->place[plan_index(g, v)].kind; v = gr_operand(g, v.node, 0)) {
+      views += g->nodes[v.node].op != OP_ALIAS && g->nodes[v.node].op != OP_STOP;
+      if (g->nodes[v.node].operand_count) continue;
+      p->outputs += value_bytes(g, v, env);
+      p->headers += (int64_t)sizeof(Storage) + 64;
+      p->exact &= views == 1;
+      p->bound &= views == 1;
+      break;
+    }
+    if (views) sum += (int64_t)sizeof(Tensor);
+    int64_t more = sum + (views > 1 ? (int64_t)sizeof(Tensor) : 0);
+    if (more > most) most = more;
+  }
+  p->headers += most > sum ? most : sum;
+}
+
+/* Tensors of the evaluator that are alive in a step. */
+static int64_t held_bytes(const JitFn *f, const int64_t *env, uint32_t step) {
+  const Plan *p = f->plan;
+  int64_t sum = 0;
+  for (size_t i = 0; i < p->held_count; i++)
+    if (p->made[plan_index(p->g, p->helds[i].v)] <= step + 1 && p->helds[i].last >= step)
+      sum += value_bytes(p->g, p->helds[i].v, env);
+  return sum;
+}
+
+/* Values that lie nowhere when a step begins: views, of which a reader may make a dense copy, and
+ * constants. */
+static int64_t view_bytes(const JitFn *f, const int64_t *env, const Val *v, size_t n,
+                          uint32_t step) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < n; i++)
+    if (!plan_there(f->plan, v[i], step)) sum += value_bytes(f->plan->g, v[i], env);
+  return sum;
+}
+
+/* What a step of one node needs beside its results, in `more`, and the arena of its bodies, in
+ * `arena`; false: it is not known. */
+static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *more, JitPeak *out) {
+  const GNode *n = &f->plan->g->nodes[s->node];
+  int64_t views = view_bytes(f, env, f->plan->g->operands + n->operand0, n->operand_count,
+                             (uint32_t)(s - f->plan->steps));
+  *more = views;
+  for (uint32_t r = 0; r < n->region_count; r++) {
+    JitPeak q;
+    if (!jit_peak(f->regions[n->region0 + r], env, &q) || !q.bound) return false;
+    /* a turn's number, and its results beside those of the turn before, or of all turns */
+    const JitFn *body = f->regions[n->region0 + r];
+    const Graph *g = body->plan->g;
+    int64_t turn = q.inner + 8 + (n->op == OP_BRANCH ? 0 : q.outputs) + views +
+                   view_bytes(body, env, g->outputs, g->output_count, UINT32_MAX);
+    if (turn > *more) *more = turn;
+    if (q.arena < 64) q.arena = 64; /* the least block */
+    if (q.arena > out->arena) out->arena = q.arena;
+    if (q.scratch > out->scratch) out->scratch = q.scratch;
+  }
+  return n->region_count || n->op == OP_PLACE || op_info[n->op].cls == EFFECT;
+}
+
+bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
+  stack_check();
+  *out = (JitPeak){0};
+  if (f->reference) return false;
+  const Bound *b = bound_get(f, env);
+  if (b->reference) return false;
+  const Plan *p = f->plan;
+  int threads = f->j->engine ? eng_threads(f->j->engine) : 1;
+  *out = (JitPeak){.arena = b->arena_bytes,
+                   .live = b->live_bytes,
+                   .panels = b->panel_bytes,
+                   .scratch = (b->local_bytes + 63) / 64 * 64 * threads,
+                   .outputs = b->result_bytes,
+                   .saved = b->saved_bytes,
+                   .exact = true};
+  out->headers = (int64_t)p->result_count * (int64_t)(sizeof(Tensor) + sizeof(Storage) + 64);
+  if (!out->arena) out->headers += 64; /* the least block */
+  out->headers += 64 + (out->scratch ? 64 : 0);
+  out->bound = true;
+  JitPeak bodies = {0};
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    int64_t more = 0;
+    if (p->steps[i].kind == STEP_NODE) {
+      out->exact = false;
+      out->bound &= inner_peak(f, b->env, &p->steps[i], &more, &bodies);
+    }
+    more += held_bytes(f, b->env, i);
+    if (more > out->inner) out->inner = more;
+  }
+  if (bodies.scratch > out->scratch) out->scratch = bodies.scratch;
+  out->inner += bodies.arena;
+  count_views(f, b->env, out);
+  return true;
+}
+
+int64_t jit_new_outputs(JitFn *f, Arena *temp, const int64_t *env, size_t from) {
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  int64_t sum = 0;
+  bool *seen = ARENA_ARRAY(temp, bool, p->result_count + 1);
+  for (size_t i = from; i < g->output_count; i++) {
+    Val v = g->outputs[i];
+    while (!p->place[plan_index(g, v)].kind && g->nodes[v.node].operand_count)
+      v = gr_operand(g, v.node, 0);
+    Place at = p->place[plan_index(g, v)];
+    if (at.kind == PLACE_RESULT && seen[at.index]) continue;
+    if (at.kind == PLACE_RESULT) seen[at.index] = true;
+    if (!at.kind || at.kind == PLACE_RESULT) sum += value_bytes(g, v, env);
+  }
+  return sum;
+}
+
+int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense) {
+  JitPeak all;
+  if (!jit_peak(f, env, &all)) return 0;
+  const Plan *p = f->plan;
+  int64_t now = 0, most = all.outputs, results = 0;
+  size_t made = 0, dropped = 0;
+  for (size_t i = 0; i < p->g->input_count; i++)
+    if (p->input_used[i]) now += dense[i];
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    for (; made < p->result_count && p->makes[made].step <= i; made++)
+      results += value_bytes(p->g, p->results[p->makes[made].index], env);
+    if (now + results > most) most = now + results;
+    for (; dropped < p->drop_count && p->drops[dropped].step <= i; dropped++)
+      if (p->input_used[p->drops[dropped].index]) now -= dense[p->drops[dropped].index];
+  }
+  return now + all.outputs > most ? now + all.outputs : most;
+}
+
+/* Per entry of g->types: whether the value belongs to block `id` and nobody outside reads it. */
+static bool *values_of_block(Arena *temp, const Graph *g, uint32_t id) {
+  bool *own = ARENA_ARRAY(temp, bool, g->type_count + 1);
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = &g->nodes[i];
+    bool inside = gr_block_inside(g, g->provs[n->prov].region, id);
+    for (uint32_t k = 0; k < n->result_count; k++) own[n->result0 + k] = inside;
+    for (uint32_t k = 0; k < n->operand_count && !inside; k++) {
+      for (Val v = gr_operand(g, i, (int)k);; v = gr_operand(g, v.node, 0)) {
+        own[plan_index(g, v)] = false;
+        if (!low_pulled(g, v.node) || !g->nodes[v.node].operand_count) break;
+      }
+    }
+  }
+  return own;
+}
+
+int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id) {
+  if (f->reference) return 0;
+  const Bound *b = bound_get(f, env);
+  if (b->reference) return 0;
+  const Plan *p = f->plan;
+  const bool *own = values_of_block(temp, p->g, id);
+  MemItem *items = ARENA_ARRAY(temp, MemItem, p->slot_count + 1);
+  bool *mine = ARENA_ARRAY(temp, bool, p->slot_count + 1);
+  size_t n = 0;
+  for (size_t i = 0; i < p->g->type_count; i++)
+    if (own[i] && p->place[i].kind == PLACE_ARENA) mine[p->place[i].index] = true;
+  for (size_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    const Group *x = &p->groups.items[s->group];
+    if (s->kind != STEP_KERNEL) continue;
+    const Launch *l = &p->low.launches[s->launch];
+    const Prov *v = &p->g->provs[p->g->nodes[x->root].prov];
+    for (size_t k = 0; k < l->k->buf_count; k++)
+      if (l->bufs[k].kind == USE_PANEL && gr_block_inside(p->g, v->region, id))
+        mine[s->panel0 + l->bufs[k].panel] = true;
+  }
+  for (size_t i = 0; i < p->slot_count; i++)
+    if (mine[i] && p->slots[i].first != UINT32_MAX)
+      items[n++] = (MemItem){b->bytes[i], p->slots[i].first, p->slots[i].last, 0};
+  return memplan(temp, items, n);
+}
+
+void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
+                 void (*visit)(void *ud, const JitLive *l), void *ud) {
+  if (f->reference) return;
+  const Bound *b = bound_get(f, env);
+  if (b->reference) return;
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  JitLive *all = ARENA_ARRAY(temp, JitLive, p->slot_count + 1);
+  uint32_t *slot = ARENA_ARRAY(temp, uint32_t, p->slot_count + 1);
+  size_t n = 0;
+  for (uint32_t i = 0; i < p->slot_count; i++) {
+    const Slot *s = &p->slots[i];
+    if (s->first > b->peak_step || s->last < b->peak_step) continue;
+    const Group *x = &p->groups.items[p->steps[b->peak_step].group];
+    JitLive l = {.v = VAL_NONE, .g = g, .offset = b->offset[i], .bytes = b->bytes[i]};
+    l.prov = &g->provs[g->nodes[x->root].prov];
+    size_t k = n++;
+    for (; k > 0 && all[k - 1].offset > l.offset; k--) {
+      all[k] = all[k - 1];
+      slot[k] = slot[k - 1];
+    }
+    all[k] = l;
+    slot[k] = i;
+  }
+  for (uint32_t node = 0; node < g->node_count; node++) {
+    for (uint32_t r = 0; r < g->nodes[node].result_count; r++) {
+      Place at = p->place[g->nodes[node].result0 + r];
+      for (size_t k = 0; k < n && at.kind == PLACE_ARENA; k++) {
+        if (slot[k] != at.index) continue;
+        all[k].v = (Val){node, r};
+        all[k].prov = &g->provs[g->nodes[node].prov];
+      }
+    }
+  }
+  for (size_t k = 0; k < n; k++) visit(ud, &all[k]);
+}
+
+/* -- printing */
+static void print_ops(Buf *out, const Graph *g, const Group *x) {
+  for (uint32_t k = 0; k < x->node_count; k++) {
+    buf_printf(out, "%s%s", k ? ", " : "", op_info[g->nodes[x->nodes[k]].op].text);
+  }
+  if (!x->node_count) buf_puts(out, op_info[g->nodes[x->root].op].text);
+}
+
+void jit_profile(Jit *j, void (*visit)(void *ud, const JitTime *t), void *ud) {
+  for (JitFn *f = j->fns; f; f = f->next) {
+    for (size_t i = 0; f->times && i < f->plan->step_count; i++) {
+      const struct StepTime *t = &f->times[i];
+      const Graph *g = f->plan->g;
+      const Group *x = &f->plan->groups.items[f->plan->steps[i].group];
+      if (!t->runs) continue;
+      Buf ops;
+      buf_init(&ops, j->mem);
+      print_ops(&ops, g, x);
+      JitTime row = {.function = f->g->name,
+                     .kind = group_kind_name[x->kind],
+                     .ops = ops.s,
+                     .prov = &g->provs[g->nodes[x->root].prov],
+                     .seconds = t->seconds,
+                     .runs = t->runs,
+                     .bytes = t->bytes,
+                     .work = t->work};
+      visit(ud, &row);
+      buf_free(&ops);
+    }
+  }
+}
+
+static void print_value(Buf *out, const Graph *g, Val v) {
+  const Prov *p = &g->provs[g->nodes[v.node].prov];
+  buf_printf(out, "%%%u", v.node);
+  if (v.res) buf_printf(out, ".%u", v.res);
+  buf_puts(out, " ");
+  type_print(out, g->dims, gr_type(g, v));
+  if (p->name) buf_printf(out, " `%s`", p->name);
+}
+
+static void print_place(Buf *out, const Plan *p, Val v) {
+  static const char *const word[] = {
+      [PLACE_NONE] = "nowhere", [PLACE_INPUT] = "input",  [PLACE_RESULT] = "a result",
+      [PLACE_ARENA] = "arena",  [PLACE_HELD] = "a tensor"};
+  buf_puts(out, word[p->place[plan_index(p->g, v)].kind]);
+}
+
+void jit_print_plan(Buf *out, const JitFn *f) {
+  if (f->reference) {
+    buf_puts(out, "all by the reference evaluator: another device, a host call, or anomaly mode\n");
+    return;
+  }
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  buf_printf(out, "%zu groups, %zu kernels\n", p->groups.count, p->low.count);
+  for (size_t i = 0; i < p->groups.count; i++) {
+    const Group *x = &p->groups.items[i];
+    buf_printf(out, "%zu. %s: ", i + 1, group_kind_name[x->kind]);
+    print_ops(out, g, x);
+    buf_putc(out, '\n');
+    for (uint32_t k = 0; k < x->out_count; k++) {
+      buf_puts(out, "     ");
+      print_value(out, g, x->outs[k]);
+      buf_puts(out, " to ");
+      print_place(out, p, x->outs[k]);
+      buf_putc(out, '\n');
+    }
+    if (x->reason) buf_printf(out, "     ends here: %s\n", x->reason);
+    size_t launches = 0;
+    for (size_t k = 0; k < p->step_count; k++) {
+      if (p->steps[k].group == i && p->steps[k].kind == STEP_KERNEL) launches++;
+    }
+    if (launches > 1) buf_printf(out, "     %zu launches\n", launches);
+  }
+}
+
+static void print_title(Buf *out, const Plan *p, size_t step) {
+  const Group *x = &p->groups.items[p->steps[step].group];
+  buf_printf(out, "# kernel %zu: %s: ", step + 1, group_kind_name[x->kind]);
+  print_ops(out, p->g, x);
+  buf_putc(out, '\n');
+}
+
+void jit_print_loops(Buf *out, const JitFn *f) {
+  for (size_t i = 0; !f->reference && i < f->plan->step_count; i++) {
+    if (f->plan->steps[i].kind != STEP_KERNEL) continue;
+    print_title(out, f->plan, i);
+    lp_print(out, f->plan->low.launches[f->plan->steps[i].launch].k);
+  }
+}
+
+bool jit_print_code(Buf *out, const JitFn *f, unsigned what, Err *e) {
+  if (!f->j->engine) return err_set(e, "kernels are walked in loop form");
+  for (size_t i = 0; !f->reference && i < f->plan->step_count; i++) {
+    const Step *s = &f->plan->steps[i];
+    if (s->kind != STEP_KERNEL) continue;
+    print_title(out, f->plan, i);
+    if (!eng_dump(f->j->engine, f->plan->low.launches[s->launch].k, what, out, e)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,199 @@
+/* The order in which groups run, for the memory that they need.
+ *
+ * In: groups in an order in which they can run, and sizes that are typical. Out: the same groups in
+ * an order that needs no more memory. The idea: what frees more than it makes runs as soon as it
+ * can (a gradient by weights frees two activations), the rest stays in the order given; the orders
+ * that come of some readings of "more" are compared by the most bytes alive at once, and the first
+ * of the best is taken. Memory of results is there from the beginning and counts for nothing.
+ *
+ * Invariant: a group runs after those whose values it reads; effects and what may fail keep their
+ * order among each other. */
+#include <string.h>
+
+#include "jit/plan/plan.h"
+
+typedef struct Item { /* a group */
+  uint32_t *reads; size_t read_count, read_cap; /* values of other groups: entries of g->types */
+  uint32_t *after; size_t after_count, after_cap; /* groups that it waits for */
+  uint32_t *before; size_t before_count, before_cap;
+  bool ordered; /* among all that are */
+} Item;
+
+typedef struct Order {
+  Arena *a;
+  const Graph *g;
+  const Groups *groups;
+  Item *items;
+  uint32_t *owner;  /* per entry of g->types: the group that makes it, or NOBODY */
+  int64_t *bytes;   /* per entry: 0 where it takes no place of the arena */
+  uint32_t *readers; /* per entry: groups that read it */
+  /* of one try */
+  uint32_t *left, *waits, *seq, *best;
+  bool *done;
+} Order;
+enum { NOBODY = UINT32_MAX };
+
+static int64_t bytes_of(const Graph *g, const Type *t, const int64_t *env) {
+  int64_t n = (int64_t)dt_size((DType)t->dtype), d;
+  for (int k = 0; k < t->rank && t->kind == TK_TENSOR; k++) {
+    if (!env || !dim_eval(g->dims, t->dim[k], env, NULL, &d)) {
+      if (!dim_is_const(g->dims, t->dim[k], &d)) d = 64;
+    }
+    if (d < 0 || __builtin_mul_overflow(n, d, &n)) return 0;
+  }
+  return t->kind == TK_TENSOR ? (n + 63) / 64 * 64 : 0;
+}
+
+static bool may_fail_or_act(const Graph *g, uint32_t node) {
+  const OpInfo *op = &op_info[g->nodes[node].op];
+  return op->cls == EFFECT || (op->traits & (T_EFFECT | T_FAIL | T_REGION));
+}
+
+static bool inside(const Group *x, uint32_t node) {
+  for (uint32_t i = 0; i < x->node_count; i++)
+    if (x->nodes[i] == node) return true;
+  return false;
+}
+
+static void reads_value(Order *o, uint32_t group, Val v) {
+  const Group *x = &o->groups->items[group];
+  Item *it = &o->items[group];
+  while (low_pulled(o->g, v.node) && o->g->nodes[v.node].operand_count) {
+    uint32_t made = o->owner[plan_index(o->g, v)]; /* a view that lies in memory */
+    if (made != NOBODY && made < group) break;
+    v = gr_operand(o->g, v.node, 0);
+  }
+  uint32_t i = plan_index(o->g, v);
+  if (inside(x, v.node) || o->owner[i] == NOBODY || o->owner[i] == group) return;
+  for (size_t k = 0; k < it->read_count; k++)
+    if (it->reads[k] == i) return;
+  VEC_PUSH(o->a, it->reads, it->read_count, it->read_cap, i);
+  o->readers[i]++;
+}
+
+static void waits_for(Order *o, uint32_t group, uint32_t earlier) {
+  Item *it = &o->items[group], *e = &o->items[earlier];
+  for (size_t k = 0; k < it->after_count; k++)
+    if (it->after[k] == earlier) return;
+  VEC_PUSH(o->a, it->after, it->after_count, it->after_cap, earlier);
+  VEC_PUSH(o->a, e->before, e->before_count, e->before_cap, group);
+}
+
+static void look(Order *o, const int64_t *env) {
+  const Graph *g = o->g;
+  const Groups *groups = o->groups;
+  for (size_t i = 0; i < g->type_count; i++) o->owner[i] = NOBODY;
+  for (uint32_t i = 0; i < groups->count; i++) {
+    const Group *x = &groups->items[i];
+    for (uint32_t k = 0; k < x->out_count; k++) {
+      uint32_t v = plan_index(g, x->outs[k]);
+      o->owner[v] = i;
+      o->bytes[v] = bytes_of(g, &g->types[v], env);
+    }
+    const GNode *n = &g->nodes[x->root]; /* tokens of effects */
+    for (uint32_t k = 0; k < n->result_count; k++)
+      if (o->owner[n->result0 + k] == NOBODY) o->owner[n->result0 + k] = i;
+  }
+  uint32_t last = NOBODY;
+  for (uint32_t i = 0; i < groups->count; i++) {
+    const Group *x = &groups->items[i];
+    bool ordered = may_fail_or_act(g, x->root);
+    for (uint32_t q = 0; q <= x->node_count; q++) {
+      uint32_t node = q < x->node_count ? x->nodes[q] : x->root;
+      const GNode *n = &g->nodes[node];
+      ordered |= may_fail_or_act(g, node);
+      for (uint32_t k = 0; k < n->operand_count; k++)
+        reads_value(o, i, g->operands[n->operand0 + k]);
+    }
+    for (size_t k = 0; k < o->items[i].read_count; k++)
+      waits_for(o, i, o->owner[o->items[i].reads[k]]);
+    if (!ordered) continue;
+    if (last != NOBODY) waits_for(o, i, last);
+    last = i;
+  }
+  for (size_t i = 0; i < g->output_count; i++) { /* what leaves lies elsewhere and stays */
+    Val v = g->outputs[i];
+    for (;;) {
+      o->bytes[plan_index(g, v)] = 0;
+      if (!low_pulled(g, v.node) || !g->nodes[v.node].operand_count) break;
+      v = gr_operand(g, v.node, 0);
+    }
+  }
+}
+
+/* Bytes that running group i adds, and those that it frees afterwards. */
+static void effect_of(const Order *o, uint32_t i, int64_t *adds, int64_t *frees) {
+  const Group *x = &o->groups->items[i];
+  const Item *it = &o->items[i];
+  *adds = *frees = 0;
+  for (uint32_t k = 0; k < x->out_count; k++) *adds += o->bytes[plan_index(o->g, x->outs[k])];
+  for (size_t k = 0; k < it->read_count; k++)
+    if (o->left[it->reads[k]] == 1) *frees += o->bytes[it->reads[k]];
+}
+
+/* One order; the most bytes alive in it. `most`: a group that adds at most so many bytes more than
+ * it frees runs at once. */
+static int64_t try_order(Order *o, int64_t most) {
+  size_t n = o->groups->count;
+  int64_t live = 0, peak = 0;
+  memcpy(o->left, o->readers, o->g->type_count * sizeof *o->left);
+  memset(o->done, 0, n);
+  for (size_t i = 0; i < n; i++) o->waits[i] = (uint32_t)o->items[i].after_count;
+  for (size_t done = 0, first = 0; done < n; done++) {
+    uint32_t take = NOBODY;
+    int64_t best = 0, adds, frees;
+    while (o->done[first]) first++;
+    for (uint32_t i = (uint32_t)first; i < n; i++) {
+      if (o->done[i] || o->waits[i]) continue;
+      if (take == NOBODY) take = i;
+      if (most == INT64_MIN) break;
+      effect_of(o, i, &adds, &frees);
+      if (adds - frees > most || adds - frees >= best) continue;
+      best = adds - frees;
+      take = i;
+    }
+    effect_of(o, take, &adds, &frees);
+    live += adds;
+    if (live > peak) peak = live;
+    live -= frees;
+    const Group *x = &o->groups->items[take];
+    for (uint32_t k = 0; k < x->out_count; k++) { /* nobody reads it */
+      uint32_t v = plan_index(o->g, x->outs[k]);
+      if (!o->readers[v]) live -= o->bytes[v];
+    }
+    const Item *it = &o->items[take];
+    for (size_t k = 0; k < it->read_count; k++) o->left[it->reads[k]]--;
+    for (size_t k = 0; k < it->before_count; k++) o->waits[it->before[k]]--;
+    o->done[take] = true;
+    o->seq[done] = take;
+  }
+  return peak;
+}
+
+int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups) {
+  size_t n = groups->count, values = g->type_count + 1;
+  if (n < 3) return 0;
+  Order o = {.a = a, .g = g, .groups = groups};
+  o.items = ARENA_ARRAY(a, Item, n);
+  o.owner = ARENA_ARRAY(a, uint32_t, values);
+  o.bytes = ARENA_ARRAY(a, int64_t, values);
+  o.readers = ARENA_ARRAY(a, uint32_t, values);
+  o.left = ARENA_ARRAY(a, uint32_t, values);
+  o.waits = ARENA_ARRAY(a, uint32_t, n);
+  o.seq = ARENA_ARRAY(a, uint32_t, n);
+  o.best = ARENA_ARRAY(a, uint32_t, n);
+  o.done = ARENA_ARRAY(a, bool, n);
+  look(&o, env);
+  static const int64_t most[] = {INT64_MIN, -1, 0};
+  int64_t least = INT64_MAX;
+  for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+    int64_t peak = try_order(&o, most[i]);
+    if (peak >= least) continue;
+    least = peak;
+    memcpy(o.best, o.seq, n * sizeof *o.best);
+  }
+  Group *now = ARENA_ARRAY(a, Group, n);
+  for (size_t i = 0; i < n; i++) now[i] = groups->items[o.best[i]];
+  memcpy(groups->items, now, n * sizeof *now);
+  return least;
+}

@@ -1,0 +1,289 @@
+/* From groups to steps in order, and a place for every value that leaves a kernel.
+ *
+ * In: a flat graph and the levels' tile shapes. Out: groups, kernels, steps, and for each value
+ * where it lies: a new tensor when it leaves the graph, else a slot of the arena with the steps in
+ * which it is alive. A group that has no loop form is taken apart, and a node that has none is run
+ * by the reference evaluator. Sizes are not known here; exec.c evaluates them.
+ * Invariant: a step reads only inputs and what earlier steps placed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/lower/reuse.h"
+#include "jit/plan/plan.h"
+
+typedef struct Maker {
+  Plan *p;
+  Lower lower;
+  Alike *alike;
+  uint8_t *placed;
+  bool *used; /* all: every result of a group taken apart */
+} Maker;
+
+/* Marks every out of a group that is there after the next `steps` steps. */
+static void mark_outs(Maker *m, const Group *x, size_t steps) {
+  for (uint32_t i = 0; i < x->out_count; i++) {
+    m->placed[plan_index(m->p->g, x->outs[i])] = 1;
+    m->p->made[plan_index(m->p->g, x->outs[i])] = (uint32_t)(m->p->step_count + steps);
+  }
+}
+
+/* Whether the evaluator runs it. */
+static bool by_node(const Group *x) {
+  return x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
+}
+
+static void add_kernels(Maker *m, Group x) {
+  stack_check();
+  Plan *p = m->p;
+  GErr e;
+  size_t launch = p->low.count, panel = p->low.panel_count;
+  bool whole = by_node(&x);
+  if (!whole && !alike_lower(m->alike, &m->lower, &x, p->arena, &p->low, &e)) {
+    if (x.node_count > 1) {
+      for (uint32_t i = 0; i < x.node_count; i++) {
+        Group one;
+        if (!fuse_one(p->arena, p->g, x.nodes[i], m->used, &one)) continue;
+        one.reason = arena_printf(p->arena, "apart, since the whole has no kernel: %s", e.text);
+        add_kernels(m, one);
+      }
+      return;
+    }
+    x.kind = GROUP_REF;
+    x.reason = arena_printf(p->arena, "the reference evaluator: %s", e.text);
+    whole = true;
+  }
+  mark_outs(m, &x, whole ? 1 : p->low.count - launch);
+  VEC_PUSH(p->arena, p->groups.items, p->groups.count, p->groups.cap, x);
+  uint32_t group = (uint32_t)p->groups.count - 1;
+  if (whole) {
+    Step s = {.kind = STEP_NODE, .group = group, .node = x.root};
+    VEC_PUSH(p->arena, p->steps, p->step_count, p->step_cap, s);
+    return;
+  }
+  uint32_t slot = (uint32_t)p->slot_count;
+  for (size_t i = panel; i < p->low.panel_count; i++) {
+    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0, true};
+    VEC_PUSH(p->arena, p->slots, p->slot_count, p->slot_cap, s);
+  }
+  for (size_t i = launch; i < p->low.count; i++) {
+    /* BufUse.panel counts all panels of Lowered: slot - panel is what to add. */
+    Step s = {.kind = STEP_KERNEL, .group = group, .launch = (uint32_t)i,
+              .panel0 = slot - (uint32_t)panel};
+    VEC_PUSH(p->arena, p->steps, p->step_count, p->step_cap, s);
+  }
+}
+
+/* -- places */
+static void place_results(Plan *p) {
+  const Graph *g = p->g;
+  for (size_t i = 0; i < g->output_count; i++) {
+    /* The tensor from which the output is given by views. */
+    Val v = g->outputs[i];
+    while (!p->place[plan_index(g, v)].kind && low_pulled(g, v.node) &&
+           g->nodes[v.node].operand_count)
+      v = gr_operand(g, v.node, 0);
+    Place *at = &p->place[plan_index(g, v)];
+    if (at->kind == PLACE_HELD) p->helds[at->index].last = UINT32_MAX;
+    if (at->kind != PLACE_ARENA) continue;
+    p->slots[at->index].first = UINT32_MAX; /* not in the arena after all */
+    p->slots[at->index].last = 0;
+    *at = (Place){PLACE_RESULT, (uint32_t)p->result_count};
+    VEC_PUSH(p->arena, p->results, p->result_count, p->result_cap, v);
+  }
+}
+
+static void touch(Plan *p, Place at, uint32_t step) {
+  if (at.kind == PLACE_INPUT && p->input_last[at.index] < step) p->input_last[at.index] = step;
+  if (at.kind == PLACE_RESULT && p->result_first[at.index] > step)
+    p->result_first[at.index] = step;
+  if (at.kind == PLACE_HELD && p->helds[at.index].last != UINT32_MAX &&
+      p->helds[at.index].last < step)
+    p->helds[at.index].last = step;
+  if (at.kind != PLACE_ARENA) return;
+  Slot *s = &p->slots[at.index];
+  if (step < s->first) s->first = step;
+  if (step > s->last) s->last = step;
+}
+
+/* v is read by the reference evaluator: everything that its tensor is made of is touched. A token
+ * is made of nothing: what earlier effects read may be gone. */
+static void touch_made(Plan *p, Val v, uint32_t step) {
+  if (gr_type(p->g, v)->kind == TK_TOKEN) return;
+  if (plan_there(p, v, step)) {
+    touch(p, p->place[plan_index(p->g, v)], step);
+    return;
+  }
+  const GNode *n = &p->g->nodes[v.node];
+  for (uint32_t k = 0; k < n->operand_count; k++) {
+    touch_made(p, p->g->operands[n->operand0 + k], step);
+  }
+}
+
+static void lifetimes(Plan *p) {
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    if (s->kind == STEP_NODE) {
+      const GNode *n = &p->g->nodes[s->node];
+      for (uint32_t k = 0; k < n->operand_count; k++) {
+        touch_made(p, p->g->operands[n->operand0 + k], i);
+      }
+      for (uint32_t k = 0; k < n->result_count; k++) touch(p, p->place[n->result0 + k], i);
+      continue;
+    }
+    const Launch *l = &p->low.launches[s->launch];
+    for (size_t k = 0; k < l->k->buf_count; k++) {
+      const BufUse *u = &l->bufs[k];
+      Place at = u->kind == USE_VALUE ? p->place[plan_index(p->g, u->v)] : (Place){0};
+      if (at.kind == PLACE_INPUT) p->input_used[at.index] = true;
+      touch(p, at, i);
+      if (u->kind == USE_PANEL || u->either)
+        touch(p, (Place){PLACE_ARENA, s->panel0 + u->panel}, i);
+    }
+  }
+}
+
+/* The input that v is, or is a view of, stays. */
+static void keep_made(Plan *p, Val v) {
+  Place at = p->place[plan_index(p->g, v)];
+  if (at.kind == PLACE_INPUT) p->input_last[at.index] = UINT32_MAX;
+  const GNode *n = &p->g->nodes[v.node];
+  for (uint32_t k = 0; !at.kind && k < n->operand_count; k++)
+    keep_made(p, p->g->operands[n->operand0 + k]);
+}
+
+static bool graph_fails(const Graph *g, uint32_t node) {
+  const GNode *n = &g->nodes[node];
+  for (uint32_t r = 0; r < n->region_count; r++) {
+    const Graph *in = g->regions[n->region0 + r];
+    for (uint32_t i = 0; i < in->node_count; i++)
+      if (graph_fails(in, i)) return true;
+  }
+  return n->op == OP_POW || (op_info[n->op].traits & T_FAIL);
+}
+
+/* Where a kernel fails the evaluator runs again for the words. Whether and how an operation fails
+ * depends on ints and bools (an index, a divisor, a condition), and what those are computed from
+ * stays until the last kernel that may fail; any other input may be gone (exec.c). */
+static void keep_for_words(Plan *p) {
+  const Graph *g = p->g;
+  uint32_t last = UINT32_MAX;
+  for (uint32_t i = 0; i < p->step_count; i++)
+    if (p->steps[i].kind == STEP_KERNEL && lp_fails(p->low.launches[p->steps[i].launch].k))
+      last = i;
+  if (last == UINT32_MAX) return;
+  bool *needed = p->words = ARENA_ARRAY(p->arena, bool, g->node_count + 1);
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const GNode *n = &g->nodes[i];
+    bool fails = graph_fails(g, i), all = needed[i] || (fails && n->region_count);
+    for (uint32_t k = 0; k < n->operand_count; k++) {
+      Val v = gr_operand(g, i, (int)k);
+      if (all || (fails && !dt_float((DType)gr_type(g, v)->dtype))) needed[v.node] = true;
+    }
+  }
+  for (size_t i = 0; i < g->input_count; i++)
+    if (needed[g->inputs[i].node]) touch(p, (Place){PLACE_INPUT, (uint32_t)i}, last);
+}
+
+static int by_step(const void *a, const void *b) {
+  const Due *x = a, *y = b;
+  if (x->step != y->step) return x->step < y->step ? -1 : 1;
+  return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* When inputs may go and results must come. */
+static void dues(Plan *p) {
+  const Graph *g = p->g;
+  for (size_t i = 0; i < g->output_count; i++) keep_made(p, g->outputs[i]);
+  keep_for_words(p);
+  p->drops = ARENA_ARRAY(p->arena, Due, g->input_count + 1);
+  p->makes = ARENA_ARRAY(p->arena, Due, p->result_count + 1);
+  for (uint32_t i = 0; i < g->input_count; i++)
+    if (p->input_last[i] != UINT32_MAX) p->drops[p->drop_count++] = (Due){p->input_last[i], i};
+  for (uint32_t i = 0; i < p->result_count; i++) p->makes[i] = (Due){p->result_first[i], i};
+  qsort(p->drops, p->drop_count, sizeof *p->drops, by_step);
+  qsort(p->makes, p->result_count, sizeof *p->makes, by_step);
+}
+
+/* The last step that computes something for a backward node: nodes that are neither of a gradient
+ * nor made again, and that one of those reads. */
+static uint32_t forward_end(const Plan *p, Arena *temp) {
+  const Graph *g = p->g;
+  bool *needed = ARENA_ARRAY(temp, bool, g->node_count + 1);
+  bool *made = ARENA_ARRAY(temp, bool, g->node_count + 1);
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    const Prov *v = &g->provs[g->nodes[i].prov];
+    made[i] = !v->backward && !v->recomputed;
+    if (made[i] && !needed[i]) continue;
+    for (uint32_t k = 0; k < g->nodes[i].operand_count; k++)
+      needed[gr_operand(g, i, (int)k).node] = true;
+  }
+  for (uint32_t i = (uint32_t)p->step_count; i-- > 0;) {
+    const Group *x = &p->groups.items[p->steps[i].group];
+    for (uint32_t k = 0; k < x->out_count; k++) /* others may be a reader's own */
+      if (made[x->outs[k].node] && needed[x->outs[k].node]) return i;
+  }
+  return UINT32_MAX;
+}
+
+Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const Target *target,
+                bool apart) {
+  Plan *p = ARENA_NEW(a, Plan);
+  p->arena = a;
+  p->g = gr_flatten(a, g, &p->origin);
+  g = p->g;
+  Maker m = {.p = p};
+  m.placed = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
+  m.used = ARENA_ARRAY(a, bool, g->type_count + 1);
+  memset(m.used, 1, g->type_count);
+  p->place = ARENA_ARRAY(a, Place, g->type_count + 1);
+  p->made = ARENA_ARRAY(a, uint32_t, g->type_count + 1);
+  p->input_used = ARENA_ARRAY(a, bool, g->input_count + 1);
+  p->input_last = ARENA_ARRAY(a, uint32_t, g->input_count + 1);
+  for (size_t i = 0; i < g->input_count; i++) {
+    m.placed[plan_index(g, g->inputs[i])] = 1;
+    p->place[plan_index(g, g->inputs[i])] = (Place){PLACE_INPUT, (uint32_t)i};
+  }
+  m.lower = (Lower){.arena = temp, .g = g, .target = target, .placed = m.placed};
+  m.alike = alike_new(&m.lower);
+  Groups groups = {0};
+  fuse(a, g, apart, &groups);
+  order_groups(temp, g, env, &groups);
+  for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);
+  for (size_t i = 0; i < p->groups.count; i++) {
+    const Group *x = &p->groups.items[i];
+    bool held = by_node(x);
+    if (g->nodes[x->root].op == OP_PLACE) held = gr_type(g, (Val){x->root, 0})->dev != DEV_CPU;
+    for (uint32_t k = 0; k < x->out_count; k++) {
+      Val v = x->outs[k];
+      const Type *t = gr_type(g, v);
+      Place *at = &p->place[plan_index(g, v)];
+      if (held) {
+        *at = (Place){PLACE_HELD, (uint32_t)p->held_count};
+        VEC_PUSH(a, p->helds, p->held_count, p->held_cap, ((Held){v, 0}));
+        continue;
+      }
+      *at = (Place){PLACE_ARENA, (uint32_t)p->slot_count};
+      Slot s = {(DType)t->dtype, dim_product(g->dims, t->rank, t->dim), UINT32_MAX, 0, false};
+      VEC_PUSH(a, p->slots, p->slot_count, p->slot_cap, s);
+    }
+  }
+  place_results(p);
+  p->result_first = ARENA_ARRAY(a, uint32_t, p->result_count + 1);
+  memset(p->result_first, 0xff, p->result_count * sizeof *p->result_first);
+  lifetimes(p);
+  dues(p);
+  p->forward_end = forward_end(p, temp);
+  if (a->mem->check) plan_check(p, temp);
+  return p;
+}
+
+int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env) {
+  const uint32_t *origin;
+  Groups groups = {0};
+  g = gr_flatten(temp, g, &origin);
+  fuse(temp, g, false, &groups);
+  for (size_t i = 0; i < groups.count; i++)
+    if (by_node(&groups.items[i])) return 0; /* its results lie elsewhere */
+  return order_groups(temp, g, env, &groups);
+}

@@ -1,0 +1,285 @@
+/* Builtins of data: files of numbers, splits, sequences; and what a script asks of the machine.
+ *
+ * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code; whatever
+ * depends on time or on the machine is a number of its own (clock, counter, peak_memory).
+ */
+#include <string.h>
+#include <time.h>
+
+#include "lang/builtin/builtin.h"
+#include "lang/eval/sources.h"
+#include "lang/compile/report.h"
+#include "runtime/csv.h"
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+BUILTIN_FN(bi_read_csv) {
+  const char *path = want_str(s, c->v[0], c->spans[0], "the path");
+  DType dt = dtype_arg(s, c->v[1], c->spans[1]), as = dt == DT_F64 ? DT_F64
+                                                      : dt_int(dt) ? DT_I64
+                                                                   : DT_F32;
+  if (dt == DT_BOOL)
+    fail(s, ERR_WANT_DTYPE, c->spans[1], "a table holds ints or floats, not bools");
+  Err e = {.text = ""};
+  Tensor *t = csv_read(&s->mem, path, as, &e);
+  if (!t) fail_file(s, c->spans[0], &e);
+  return op_cast(s, tensor_value(s, t), dt, c->at);
+}
+
+BUILTIN_FN(bi_read_bytes) {
+  Err e = {.text = ""};
+  Tensor *t = csv_read_bytes(&s->mem, want_str(s, c->v[0], c->spans[0], "the path"), &e);
+  if (!t) fail_file(s, c->spans[0], &e);
+  return op_cast(s, tensor_value(s, t), DT_I64, c->at);
+}
+
+BUILTIN_FN(bi_here) {
+  const char *path = want_str(s, c->v[0], c->spans[0], "the path");
+  const Module *m = s->frame ? s->frame->module : s->main;
+  const char *slash = m && m->path ? strrchr(m->path, '/') : NULL;
+  if (*path == '/' || !slash) return c->v[0];
+  return str_printf(s, "%.*s%s", (int)(slash - m->path + 1), m->path, path);
+}
+
+/* ---- sequences ------------------------------------------------------------------------------ */
+
+/* Argument 0 as the source of a sequence. */
+static Value source_arg(Session *s, Call *c, int i) {
+  int64_t n;
+  return data_source(s, c->v[i], c->spans[i], &n);
+}
+
+static int64_t positive(Session *s, Call *c, int i, const char *what) {
+  int64_t n = want_int(s, c->v[i], c->spans[i], what);
+  if (n < 1) fail(s, ERR_VALUE, c->spans[i], "%s is at least 1, this is %lld", what, (long long)n);
+  return n;
+}
+
+BUILTIN_FN(bi_batches) {
+  int64_t n = positive(s, c, 1, "the size of a batch");
+  bool shuffle = want_bool(s, c->v[2], c->spans[2], "`shuffle`"),
+       drop = want_bool(s, c->v[3], c->spans[3], "`drop`");
+  return seq_value(s, SEQ_BATCHES, source_arg(s, c, 0), v_unit(), n, 0, shuffle, drop,
+                   site_id(c->node));
+}
+
+BUILTIN_FN(bi_windows) {
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak
+                ? as_tensor(s, c->v[0], DT_COUNT, c->spans[0])
+                : c->v[0];
+  if (!v_is_tensor(x) || tensor_of(s, x, c->spans[0])->rank != 1 ||
+      !dt_int(tensor_of(s, x, c->spans[0])->dtype))
+    fail(s, ERR_WANT_TENSOR, c->spans[0],
+         "`windows` goes through a tensor of ints with one axis, not %s", value_type_text(s, x));
+  int64_t width = positive(s, c, 1, "the width"), n = tensor_of(s, x, c->spans[0])->dim[0];
+  int64_t each = positive(s, c, 2, "`batch`");
+  if (n <= width)
+    fail(s, ERR_VALUE, c->at,
+         "a window of %lld with the element after it needs %lld elements, there are %lld",
+         (long long)width, (long long)width + (width < INT64_MAX), (long long)n);
+  return seq_value(s, SEQ_WINDOWS, x, v_unit(), width, each,
+                   want_bool(s, c->v[3], c->spans[3], "`shuffle`"), false, site_id(c->node));
+}
+
+BUILTIN_FN(bi_shuffle) {
+  return seq_value(s, SEQ_SHUFFLE, source_arg(s, c, 0), v_unit(), 0, 0, true, false,
+                   site_id(c->node));
+}
+
+BUILTIN_FN(bi_take) {
+  int64_t n = want_int(s, c->v[1], c->spans[1], "the number of elements");
+  if (n < 0)
+    fail(s, ERR_VALUE, c->spans[1], "the number of elements cannot be negative: %lld",
+         (long long)n);
+  return seq_value(s, SEQ_TAKE, source_arg(s, c, 0), v_unit(), n, 0, false, false, 0);
+}
+
+BUILTIN_FN(bi_progress) {
+  Value source = source_arg(s, c, 0);
+  if (c->rest_n > 1) fail(s, ERR_ARG_COUNT, c->rest_spans[1], "`progress` takes one label");
+  Value label = c->rest_n ? c->rest[0] : str_value(s, "", 0);
+  want_str(s, label, c->rest_n ? c->rest_spans[0] : c->at, "the label");
+  return seq_value(s, SEQ_PROGRESS, source, label, 0, 0, false, false, 0);
+}
+
+BUILTIN_FN(bi_enumerate) {
+  return seq_value(s, SEQ_ENUMERATE, source_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
+}
+
+BUILTIN_FN(bi_zip) {
+  Value a = source_arg(s, c, 0), b = source_arg(s, c, 1);
+  return seq_value(s, SEQ_ZIP, a, b, 0, 0, false, false, 0);
+}
+
+BUILTIN_FN(bi_first) {
+  SeqIter *it = seq_start(s, c->v[0], c->spans[0]);
+  if (seq_count(it) == 0)
+    fail(s, ERR_VALUE, c->spans[0], "there is no first element: the sequence is empty");
+  return seq_at(s, it, 0, c->at);
+}
+
+BUILTIN_FN(bi_split) {
+  int64_t n, k;
+  Value x = data_source(s, c->v[0], c->spans[0], &n), at = c->v[1];
+  if (n < 0)
+    fail(s, ERR_WANT_TENSOR, c->spans[0],
+         "`split` takes tensors, not a sequence; split before you make batches");
+  if (at.tag == V_FLOAT) {
+    if (!(at.u.f >= 0 && at.u.f <= 1))
+      fail_help(s, ERR_VALUE, c->spans[1], "an int counts elements",
+                "a fraction lies between 0 and 1");
+    k = (int64_t)(at.u.f * (double)n + 0.5);
+    if (k > n) k = n;
+  } else {
+    k = want_int(s, at, c->spans[1], "`at`");
+  }
+  if (k < 0 || k > n)
+    fail(s, ERR_VALUE, c->spans[1], "the first part cannot have %lld of %lld elements",
+         (long long)k, (long long)n);
+  Value part[2];
+  if (want_bool(s, c->v[2], c->spans[2], "`shuffle`")) {
+    int64_t *order = ARENA_ARRAY(&s->scratch, int64_t, n + 1);
+    data_order(s, site_id(c->node), n, order);
+    part[0] = data_pick(s, x, order, k, c->at);
+    part[1] = data_pick(s, x, order + k, n - k, c->at);
+  } else {
+    part[0] = data_rows(s, x, 0, k, c->at);
+    part[1] = data_rows(s, x, k, n - k, c->at);
+  }
+  return list_value(s, V_TUPLE, 2, part);
+}
+
+/* ---- the command line ----------------------------------------------------------------------- */
+
+/* Names that the program asks for: texts of `args("name", ..)` in all its files. */
+typedef struct Asked {
+  Session *s;
+  const char **names;
+  size_t count, cap;
+  bool open; /* a name is not a plain text: any word may be meant */
+} Asked;
+
+static void asked_in(void *ud, Node *n) {
+  stack_check();
+  Asked *a = ud;
+  if (!n) return;
+  if (n->kind == N_CALL && n->call.callee->kind == N_NAME &&
+      !strcmp(n->call.callee->name, "args") && n->call.args.count) {
+    Node *first = n->call.args.items[0]->arg.value;
+    uint32_t k = 0;
+    const char *text = first->kind == N_STRING ? ast_plain_text(first, &k) : NULL;
+    if (text)
+      VEC_PUSH(&a->s->scratch, a->names, a->count, a->cap, text);
+    else
+      a->open = true;
+  }
+  if (n->kind == N_STRING)
+    for (uint32_t i = 0; i < n->string.count; i++) asked_in(ud, n->string.items[i].hole);
+  else
+    ast_children(n, asked_in, ud);
+}
+
+static void check_words(Session *s, Span at) {
+  Asked a = {.s = s};
+  for (size_t i = 0; i < s->module_count; i++)
+    if (s->modules[i]->ast) asked_in(&a, s->modules[i]->ast);
+  if (s->main && s->main->ast) asked_in(&a, s->main->ast);
+  if (a.open || !a.count) return;
+  Buf wrong, names;
+  buf_init_arena(&wrong, &s->scratch);
+  buf_init_arena(&names, &s->scratch);
+  for (size_t i = 0; i < a.count; i++) {
+    bool twice = false;
+    for (size_t k = 0; k < i; k++) twice |= !strcmp(a.names[k], a.names[i]);
+    if (!twice) buf_printf(&names, "%s%s", names.n ? ", " : "", a.names[i]);
+  }
+  for (size_t i = 0; i < s->config.arg_count; i++) {
+    const char *w = s->config.args[i], *eq = strchr(w, '=');
+    size_t n = eq ? (size_t)(eq - w) : 0;
+    bool known = false;
+    for (size_t k = 0; k < a.count && eq; k++)
+      known |= strlen(a.names[k]) == n && !memcmp(a.names[k], w, n);
+    if (!known) buf_printf(&wrong, "%s`%s`", wrong.n ? ", " : "", w);
+  }
+  if (wrong.n)
+    fail_help(s, ERR_ARGS_WORD, at, txt(s, "it takes name=value for %s", names.s),
+              "the program does not know what %s on its command line means", wrong.s);
+}
+
+BUILTIN_FN(bi_args) {
+  const char *name = want_str(s, c->v[0], c->spans[0], "the name");
+  Value d = c->v[1];
+  if (d.tag != V_INT && d.tag != V_FLOAT && d.tag != V_BOOL && d.tag != V_STR)
+    fail(s, ERR_VALUE, c->spans[1], "the default is an int, float, bool or str, not %s",
+         value_type_text(s, d));
+  if (!s->config.arg_count) return d;
+  check_words(s, c->at);
+  size_t n = strlen(name);
+  const char *text = NULL;
+  for (size_t i = 0; i < s->config.arg_count; i++) {
+    const char *w = s->config.args[i];
+    if (!strncmp(w, name, n) && w[n] == '=') text = w + n + 1;
+  }
+  if (!text) return d;
+  size_t len = strlen(text);
+  int64_t i;
+  double x;
+  switch ((ValueTag)d.tag) {
+  case V_STR: return str_value(s, text, len);
+  case V_BOOL:
+    if (!strcmp(text, "true")) return v_bool(true);
+    if (!strcmp(text, "false")) return v_bool(false);
+    break;
+  case V_INT:
+    if (str_to_i64(text, len, &i)) return v_int(i);
+    break;
+  default:
+    if (str_to_f64(text, len, &x)) return v_float(x);
+  }
+  fail(s, ERR_ARGS_WORD, c->at, "`%s=%s` is no %s", name, text, value_type_text(s, d));
+}
+
+/* ---- observation ---------------------------------------------------------------------------- */
+
+BUILTIN_FN(bi_clock) {
+  (void)s;
+  (void)c;
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return v_float((double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+}
+
+BUILTIN_FN(bi_counter) {
+  const char *name = want_str(s, c->v[0], c->spans[0], "the name");
+  int64_t n = session_counter(s, name);
+  if (n < 0)
+    fail_help(s, ERR_VALUE, c->spans[0], "\"nodes\", \"compile\", \"tape.live\" are some",
+              "no counter is called `%s`", name);
+  return v_int(n);
+}
+
+FnObj *plan_code(Session *s, Value v, Span at) {
+  if (v.tag == V_INST) {
+    Name forward = names_of(s->names, "forward");
+    const ModelDecl *m = v.u.inst->model;
+    const NodeList *l = &m->decl->model.members;
+    for (uint32_t i = 0; i < l->count; i++)
+      if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == forward)
+        v = fn_value(s, l->items[i], m->module, v.u.inst, v.u.inst->model,
+                     !l->items[i]->fn->is_proc, 0, NULL);
+  }
+  if (v.tag == V_FN && v.u.fn->is_code) return v.u.fn;
+  fail(s, ERR_CODE_VALUE, at, "`plan` tells of compiled functions; this is %s",
+       v.tag == V_FN ? "a proc, which runs as script" : value_type_text(s, v));
+}
+
+BUILTIN_FN(bi_plan) {
+  Args a = {.count = c->rest_n, .v = c->rest, .names = c->rest_names, .spans = c->rest_spans,
+            .call = c->at};
+  return plan_call(s, plan_code(s, c->v[0], c->spans[0]), &a);
+}
+
+BUILTIN_FN(bi_peak_memory) {
+  (void)c;
+  return v_int((int64_t)s->mem.data_peak[s->modes.device]);
+}

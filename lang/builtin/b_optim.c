@@ -1,0 +1,79 @@
+/* Builtins that optimizers in stdlib/optim.ckl need: state by param while the frozen mask changes
+ * (rule 68).
+ *
+ * In: a tree of state and a tree of params of one structure. Leaves are `none` where a param was
+ * frozen. The trees are walked here, not by tree_map, which passes over every leaf that is `none`
+ * in one of them.
+ */
+#include <string.h>
+
+#include "lang/builtin/builtin.h"
+
+typedef struct Masks {
+  Session *s;
+  Span at;
+  bool merge; /* build the state that fits the params */
+  Buf missing;
+  size_t differ;
+} Masks;
+
+static const char *join(Session *s, const char *path, const char *name) {
+  return *path ? txt(s, "%s.%s", path, name) : name;
+}
+
+static Value zeros_like(Session *s, Value p, Span at) {
+  Type t = type_of(s, p);
+  return op_broadcast(s, as_tensor(s, v_float(0), (DType)t.dtype, at), t.rank, t.dim, at);
+}
+
+static Value walk(Masks *m, Value state, Value p, const char *path) {
+  stack_check();
+  Session *s = m->s;
+  if (state.tag == V_UNKNOWN || p.tag == V_UNKNOWN) return state;
+  if (p.tag == V_RECORD) {
+    bool fits = state.tag == V_RECORD && state.u.rec->count == p.u.rec->count;
+    for (size_t i = 0; fits && i < p.u.rec->count; i++)
+      fits = state.u.rec->names[i] == p.u.rec->names[i];
+    if (!fits)
+      fail(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
+    Value *items = ARENA_ARRAY(&s->scratch, Value, p.u.rec->count + 1);
+    for (size_t i = 0; i < p.u.rec->count; i++)
+      items[i] =
+          walk(m, state.u.rec->items[i], p.u.rec->items[i], join(s, path, p.u.rec->names[i]));
+    return m->merge ? record_value(s, p.u.rec->count, p.u.rec->names, items) : state;
+  }
+  if (p.tag == V_LIST || p.tag == V_TUPLE) {
+    if (state.tag != p.tag || state.u.list->count != p.u.list->count)
+      fail(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
+    Value *items = ARENA_ARRAY(&s->scratch, Value, p.u.list->count + 1);
+    for (size_t i = 0; i < p.u.list->count; i++)
+      items[i] =
+          walk(m, state.u.list->items[i], p.u.list->items[i], join(s, path, txt(s, "%zu", i)));
+    return m->merge ? list_value(s, (ValueTag)p.tag, p.u.list->count, items) : state;
+  }
+  if ((state.tag == V_NONE) != (p.tag == V_NONE)) {
+    if (m->differ++ < 8)
+      buf_printf(&m->missing, "%s`%s`", m->differ > 1 ? ", " : "",
+                 *path ? path : "the tracked value");
+    else if (m->differ == 9) buf_puts(&m->missing, ", ..");
+  }
+  if (!m->merge || p.tag == V_NONE) return p;
+  return state.tag == V_NONE ? zeros_like(s, p, m->at) : state;
+}
+
+BUILTIN_FN(bi_same_leaves) {
+  Masks m = {.s = s, .at = c->at};
+  buf_init_arena(&m.missing, &s->scratch);
+  walk(&m, c->v[0], c->v[1], "");
+  if (m.differ)
+    fail_help(s, ERR_TREE, c->at,
+              "`opt.refresh()` makes state for what trains now and keeps the rest",
+              "frozen or unfrozen since the optimizer was made: %s", m.missing.s);
+  return v_unit();
+}
+
+BUILTIN_FN(bi_fresh_leaves) {
+  Masks m = {.s = s, .at = c->at, .merge = true};
+  buf_init_arena(&m.missing, &s->scratch);
+  return walk(&m, c->v[0], c->v[1], "");
+}

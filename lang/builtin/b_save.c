@@ -1,0 +1,296 @@
+/* save and load: values by path in safetensors files (rules 57, 63).
+ *
+ * In: an instance or a tree of instances, tensors, numbers and texts. Out: a file, or the tree
+ * filled from one. A number is a rank-0 i64 or f64 tensor, a text an entry of the metadata.
+ * Invariant: load compares all of the file with all of the tree before it writes anything.
+ */
+#include <string.h>
+
+#include "lang/builtin/builtin.h"
+#include "lang/value/state_walk.h"
+#include "runtime/save.h"
+
+static const char format_key[] = "ckl.format", format_number[] = "1";
+
+/* The path of an entry: that of the leaf below `key`. */
+static const char *entry_path(Session *s, const char *key, const char *path) {
+  if (!*path) return *key ? key : "value";
+  return *key ? txt(s, "%s.%s", key, path) : path;
+}
+
+/* ---- save ----------------------------------------------------------------------------------- */
+
+typedef struct Saver {
+  Span at;
+  SaveEntry *entries;
+  size_t count, cap;
+  SaveMeta *meta;
+  size_t meta_count, meta_cap;
+} Saver;
+
+/* A leaf as the tensor that stands for it in a file; NULL for a text or none. */
+static Tensor *leaf_tensor(Session *s, Value v, Span at, const char *path) {
+  switch ((ValueTag)v.tag) {
+  case V_PARAM: return v.u.p->t;
+  case V_TENSOR: return v.u.t->t;
+  case V_INT: return tensor_value(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_I64, v.u.i)).u.t->t;
+  case V_FLOAT: return tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, v.u.f)).u.t->t;
+  case V_BOOL: return tensor_value(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_BOOL, v.u.i)).u.t->t;
+  case V_LIST: return as_tensor(s, v, DT_COUNT, at).u.t->t; /* a weak tensor */
+  case V_STR:
+  case V_NONE: return NULL;
+  default:
+    fail(s, ERR_SAVE, at, "%s%s%s%s cannot be saved", value_type_text(s, v), *path ? " at `" : "",
+         path, *path ? "`" : "");
+  }
+}
+
+static void save_leaf(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v) {
+  Saver *w = ud;
+  (void)owner;
+  (void)f;
+  const char *p = entry_path(s, "", path);
+  if (v.tag == V_STR) {
+    SaveMeta m = {p, v.u.str->s};
+    VEC_PUSH(&s->scratch, w->meta, w->meta_count, w->meta_cap, m);
+    return;
+  }
+  SaveEntry e = {p, leaf_tensor(s, v, w->at, path)};
+  if (e.t) VEC_PUSH(&s->scratch, w->entries, w->count, w->cap, e);
+}
+
+/* Names that promise a file of another kind: whoever opens it would find safetensors. */
+static void check_ending(Session *s, const char *file, Span at) {
+  static const struct {
+    const char *ending, *kind;
+  } other[] = {{"csv", "a table"},     {"tsv", "a table"},     {"txt", "a text"},
+               {"md", "a text"},       {"json", "a text"},     {"html", "a text"},
+               {"npy", "NumPy's"},     {"npz", "NumPy's"},     {"pt", "PyTorch's"},
+               {"pth", "PyTorch's"},   {"pkl", "Python's"},    {"h5", "HDF5"},
+               {"onnx", "ONNX"},       {"gguf", "GGUF"},       {"png", "a picture"},
+               {"jpg", "a picture"},   {"jpeg", "a picture"},  {"gif", "a picture"},
+               {"bmp", "a picture"},   {"ppm", "a picture"},   {"pgm", "a picture"},
+               {"wav", "a sound"},     {"ckl", "a program"}};
+  const char *dot = strrchr(file, '.');
+  if (!dot || strchr(dot, '/')) return;
+  for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+    if (strcmp(dot + 1, other[i].ending)) continue;
+    Diag *d = err(s, ERR_SAVE_NAME, at,
+                  "%s is the name of another kind of file (%s): save writes safetensors", file,
+                  other[i].kind);
+    dg_help(&s->diags, d, "\"%.*s.safetensors\" names one", (int)(dot - file), file);
+    raise_(s);
+  }
+}
+
+BUILTIN_FN(bi_save) {
+  const char *file = want_str(s, c->v[1], c->spans[1], "the file");
+  check_ending(s, file, c->spans[1]);
+  Saver w = {.at = c->spans[0]};
+  SaveMeta format = {format_key, format_number};
+  VEC_PUSH(&s->scratch, w.meta, w.meta_count, w.meta_cap, format);
+  walk_leaves(s, c->v[0], save_leaf, &w);
+  Err e = {.text = ""};
+  if (!save_write(&s->mem, file, w.entries, w.count, w.meta, w.meta_count, &e))
+    fail_file(s, c->spans[1], &e);
+  return v_unit();
+}
+
+/* ---- load ----------------------------------------------------------------------------------- */
+
+typedef struct Opened {
+  Mem *mem;
+  bool open;
+  SaveFile file;
+} Opened;
+
+static void opened_release(void *p) {
+  Opened *o = p;
+  if (o->open) save_close(&o->file);
+  mem_free(o->mem, o, sizeof *o);
+}
+
+/* Names of one kind of misfit. */
+typedef struct Names1 {
+  Buf text;
+  size_t count;
+} Names1;
+
+enum { NAMES_MOST = 100 };
+
+static void name_add(Names1 *n, const char *text) {
+  if (n->count++ < NAMES_MOST) buf_printf(&n->text, "%s%s", n->text.n ? ", " : "", text);
+}
+
+typedef struct Loader {
+  Span at;
+  const char *key;
+  SaveFile *file;
+  bool *used; /* by entry */
+  Names1 missing, extra, differ;
+  size_t found;
+} Loader;
+
+static int entry_find(const Loader *l, const char *path) {
+  for (size_t i = 0; i < l->file->count; i++)
+    if (!strcmp(l->file->entries[i].path, path)) return (int)i;
+  return -1;
+}
+
+static void put_type(Buf *b, const Tensor *t) {
+  buf_puts(b, dtype_info[t->dtype].name);
+  for (int i = 0; i < t->rank; i++) buf_printf(b, "%s%lld", i ? ", " : "[", (long long)t->dim[i]);
+  if (t->rank) buf_putc(b, ']');
+}
+
+/* Whether tensor t of the file can become a value like v. */
+static bool fits(Session *s, Value v, const Tensor *t, Span at) {
+  if (v.tag == V_INT || v.tag == V_FLOAT)
+    return t->rank == 0 && (t->dtype == DT_I64 || t->dtype == DT_F64);
+  const Tensor *want = leaf_tensor(s, v, at, "");
+  if (!want || want->dtype != t->dtype || want->rank != t->rank) return false;
+  return !memcmp(want->dim, t->dim, (size_t)t->rank * sizeof t->dim[0]);
+}
+
+static void compare_leaf(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v) {
+  Loader *l = ud;
+  (void)owner;
+  (void)f;
+  if (v.tag == V_NONE) return;
+  const char *p = entry_path(s, l->key, path);
+  if (v.tag == V_STR) {
+    if (save_meta(l->file, p))
+      l->found++;
+    else
+      name_add(&l->missing, p);
+    return;
+  }
+  Tensor *want = leaf_tensor(s, v, l->at, path);
+  int i = entry_find(l, p);
+  if (i < 0) {
+    name_add(&l->missing, p);
+    return;
+  }
+  l->used[i] = true;
+  const Tensor *t = l->file->entries[i].t;
+  if (fits(s, v, t, l->at)) {
+    l->found++;
+    return;
+  }
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  buf_printf(&b, "%s (", p);
+  put_type(&b, t);
+  buf_puts(&b, " in the file, ");
+  put_type(&b, want);
+  buf_puts(&b, " here)");
+  name_add(&l->differ, b.s);
+}
+
+static void list_names(Buf *b, const Names1 *n, const char *what) {
+  if (!n->count) return;
+  buf_printf(b, "%s%zu %s: %s", b->n ? "; " : "", n->count, what, n->text.s);
+  if (n->count > NAMES_MOST) buf_printf(b, " and %zu more", n->count - NAMES_MOST);
+}
+
+/* The value of the file for a leaf like v; v itself where the file has none. */
+static Value loaded(Session *s, const Loader *l, Value v, const char *path) {
+  const char *p = entry_path(s, l->key, path);
+  if (v.tag == V_NONE) return v;
+  if (v.tag == V_STR) {
+    const char *text = save_meta(l->file, p);
+    return text ? str_value(s, text, strlen(text)) : v;
+  }
+  int i = entry_find(l, p);
+  if (i < 0) return v;
+  Tensor *t = l->file->entries[i].t;
+  switch ((ValueTag)v.tag) {
+  case V_INT: return t->dtype == DT_I64 ? v_int(tn_get_i64(t, 0)) : v_float(tn_get_f64(t, 0));
+  case V_FLOAT: return v_float(tn_get_f64(t, 0));
+  case V_BOOL: return v_bool(tn_get_i64(t, 0) != 0);
+  default: break;
+  }
+  Device dev = v.tag == V_LIST ? DEV_CPU : leaf_tensor(s, v, l->at, path)->store->dev;
+  return tensor_value(s, dev == DEV_CPU ? tn_ref(t) : tn_copy(&s->mem, t, dev));
+}
+
+/* v with its tensors, numbers and texts from the file; instances and params stay as they are. */
+static Value refill(Session *s, const Loader *l, Value v, const char *path) {
+  stack_check();
+  bool rec = v.tag == V_RECORD;
+  if (v.tag == V_INST || v.tag == V_PARAM) return v;
+  if (!rec && v.tag != V_TUPLE && (v.tag != V_LIST || v.u.list->weak)) return loaded(s, l, v, path);
+  size_t n = rec ? v.u.rec->count : v.u.list->count;
+  const Value *old = rec ? v.u.rec->items : v.u.list->items;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  const char *dot = *path ? "." : "";
+  for (size_t i = 0; i < n; i++)
+    items[i] = refill(s, l, old[i],
+                      rec ? txt(s, "%s%s%s", path, dot, v.u.rec->names[i])
+                          : txt(s, "%s%s%zu", path, dot, i));
+  return rec ? record_value(s, n, v.u.rec->names, items) : list_value(s, (ValueTag)v.tag, n, items);
+}
+
+static void fill_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
+  const Loader *l = ud;
+  Value v = p ? (Value){.tag = V_PARAM, .u.p = p} : f->v;
+  if (p) {
+    Value n = loaded(s, l, v, path);
+    if (n.tag == V_TENSOR) param_write(s, p, n, l->at);
+  } else {
+    state_write(s, owner, f, refill(s, l, v, path), l->at);
+  }
+}
+
+BUILTIN_FN(bi_load) {
+  const char *name = want_str(s, c->v[1], c->spans[1], "the file"),
+             *key = want_str(s, c->v[2], c->spans[2], "`key`");
+  bool partial = want_bool(s, c->v[3], c->spans[3], "`partial`");
+  Opened *o = mem_need(&s->mem, NULL, 0, sizeof *o);
+  *o = (Opened){.mem = &s->mem};
+  mem_pool_add(&s->mem, o, opened_release);
+  Err e = {.text = ""};
+  if (!save_read(&s->mem, name, &o->file, &e)) fail_file(s, c->spans[1], &e);
+  o->open = true;
+  log_line(s, LOG_LOAD, "%s (%zu tensors)", name, o->file.count);
+  Loader l = {.at = c->spans[0], .key = key, .file = &o->file};
+  l.used = ARENA_ARRAY(&s->scratch, bool, o->file.count + 1);
+  buf_init_arena(&l.missing.text, &s->scratch);
+  buf_init_arena(&l.extra.text, &s->scratch);
+  buf_init_arena(&l.differ.text, &s->scratch);
+  const char *format = save_meta(&o->file, format_key);
+  if (format && strcmp(format, format_number))
+    fail(s, ERR_FILE, c->spans[1], "%s: written by a later version of ckl (format %s)", name,
+         format);
+  walk_leaves(s, c->v[0], compare_leaf, &l);
+  size_t n = strlen(key), below = 0;
+  for (size_t i = 0; i < o->file.count; i++) {
+    const char *p = o->file.entries[i].path;
+    if (n && (strncmp(p, key, n) || (p[n] && p[n] != '.'))) continue;
+    below++;
+    if (!l.used[i]) name_add(&l.extra, p);
+  }
+  for (size_t i = 0; i < o->file.meta_count; i++) {
+    const char *p = o->file.meta[i].key;
+    below += n && !strncmp(p, key, n) && (!p[n] || p[n] == '.');
+  }
+  if (n && !below) fail(s, ERR_LOAD, c->spans[2], "%s: nothing is saved under `%s`", name, key);
+  if (l.differ.count || (!partial && (l.missing.count || l.extra.count))) {
+    Buf b;
+    buf_init_arena(&b, &s->scratch);
+    list_names(&b, &l.missing, "missing");
+    list_names(&b, &l.extra, "extra");
+    list_names(&b, &l.differ, l.differ.count == 1 ? "differs" : "differ");
+    if (l.differ.count) fail(s, ERR_LOAD, c->at, "%s does not fit: %s", name, b.s);
+    fail_help(s, ERR_LOAD, c->at, "partial = true allows missing and extra entries",
+              "%s does not fit: %s", name, b.s);
+  }
+  if (l.missing.count || l.extra.count) {
+    const char *note = txt(s, "%s: %zu loaded, %zu missing, %zu extra\n", name, l.found,
+                           l.missing.count, l.extra.count);
+    emit_text(s, 2, note, strlen(note));
+  }
+  Value root = refill(s, &l, c->v[0], "");
+  walk_slots(s, c->v[0], fill_slot, &l);
+  return root;
+}

@@ -1,0 +1,306 @@
+/* `checkpoint` blocks and loops, in code and in script (rules 80 to 86).
+ *
+ * In: the construct's node. Out: what its body gives. In code the body is staged as if the word did
+ * not stand there, inside of a Block (checkpoint_tags.c). In script it is one compiled call: a
+ * function without parameters whose captures are all that the body mentions, variables too, and
+ * whose result has the new values of the variables that it assigns. Such a function is no call to
+ * rule 74: its leaves are used as if the body were written in place, and its one block is that of
+ * the construct. A body whose gradients would have to leave the call runs as script does instead.
+ */
+#include <string.h>
+
+#include "lang/compile/compile.h"
+#include "lang/checkpoint/policy.h"
+
+static Span word_of(const Node *n) {
+  Span at = n->span;
+  at.hi = at.lo + 10; /* checkpoint */
+  return at;
+}
+
+/* ---- loops in code: which turns are a block */
+
+typedef struct Turns Turns;
+struct Turns {
+  Session *s;
+  Policy policy;
+  Span at;
+  int64_t count;
+  uint16_t *opens, *closes; /* blocks to enter before turn i and to leave after it */
+  OpenBlock *open[64];
+  int depth;
+};
+
+/* (s + r choose s): turns that s kept states and r repetitions reach. Griewank and Walther,
+ * Algorithm 799, section 2. */
+static int64_t reach(int64_t s, int64_t r) {
+  double c = 1;
+  for (int64_t i = 1; i <= r; i++) {
+    c = c * (double)(s + i) / (double)i;
+    if (c > 1e15) return (int64_t)1e15;
+  }
+  return (int64_t)(c + 0.5);
+}
+
+static int64_t most(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* Turns lo .. hi - 1 with s states and r repetitions: the first part is a block that is split the
+ * same way when it runs again, with a repetition less; the rest has a state less. */
+static void binomial(Turns *t, int64_t lo, int64_t hi, int64_t s, int64_t r) {
+  while (hi - lo > 1) {
+    int64_t n = hi - lo;
+    int64_t m = most(most(1, r > 1 ? reach(s, r - 2) : 1), n - (s > 1 ? reach(s - 1, r) : 1));
+    if (m > n - 1) m = n - 1;
+    if (m > 1) {
+      t->opens[lo]++;
+      t->closes[lo + m - 1]++;
+      binomial(t, lo, lo + m, s, r - 1);
+    } else {
+      t->opens[lo]++;
+      t->closes[lo]++;
+    }
+    lo += m;
+    if (s > 1) s--;
+  }
+  t->opens[lo]++;
+  t->closes[lo]++;
+}
+
+Turns *turns_start(Session *s, Node *loop, int64_t count) {
+  if (!loop->loop.is_checkpoint || !in_code(s)) return NULL;
+  Turns *t = ARENA_NEW(&s->scratch, Turns);
+  *t = (Turns){.s = s, .at = word_of(loop), .count = count};
+  policy_read(s, &loop->loop.clauses, true, &t->policy);
+  t->opens = ARENA_ARRAY(&s->scratch, uint16_t, count + 1);
+  t->closes = ARENA_ARRAY(&s->scratch, uint16_t, count + 1);
+  int64_t every = t->policy.every ? t->policy.every : 1;
+  if (t->policy.binomial) {
+    int64_t r = 1;
+    while (reach(t->policy.binomial, r) < count) r++;
+    if (r > 30)
+      fail_help(s, ERR_POLICY_VALUE, t->policy.binomial_at,
+                "more states, or `every`, which keeps one of so many",
+                "%lld turns from %lld states run each turn %lld times", (long long)count,
+                (long long)t->policy.binomial, (long long)r);
+    if (count) binomial(t, 0, count, t->policy.binomial, r);
+  } else {
+    for (int64_t i = 0; i < count; i++) {
+      t->opens[i] = i % every == 0;
+      t->closes[i] = i % every == every - 1 || i == count - 1;
+    }
+  }
+  return t;
+}
+
+void turns_before(Turns *t, int64_t i) {
+  if (!t) return;
+  for (int k = 0; k < t->opens[i]; k++) {
+    CK_ASSERT(&t->s->mem, t->depth < 64);
+    OpenBlock *b = ARENA_NEW(&t->s->scratch, OpenBlock);
+    block_enter(t->s, b, &t->policy, t->at);
+    t->open[t->depth++] = b;
+  }
+}
+
+void turns_after(Turns *t, int64_t i, bool end) {
+  if (!t) return;
+  int n = end ? t->depth : t->closes[i];
+  for (int k = 0; k < n; k++) {
+    t->depth--;
+    block_leave(t->s, t->open[t->depth], end && t->depth == 0);
+  }
+}
+
+/* ---- in script: a function that stands for the body */
+
+static const char capsule_name[] = "checkpoint block";
+
+static Node *capsule_of(Session *s, Node *key, Node *body) {
+  if (key->info) return key->info;
+  Arena *a = src_arena(&s->sources, key->span.file);
+  Node *n = ARENA_NEW(a, Node);
+  n->kind = N_LAMBDA;
+  n->span = body->span;
+  n->fn = ARENA_NEW(a, Fn);
+  n->fn->body = body;
+  n->fn->body_is_expr = true;
+  n->fn->name = (Word){.name = names_of(s->names, capsule_name), .span = key->span};
+  n->fn->header = word_of(key);
+  key->info = n;
+  return n;
+}
+
+bool is_capsule_node(const Node *fn) {
+  return fn->kind == N_LAMBDA && fn->fn->name.name && !strcmp(fn->fn->name.name, capsule_name);
+}
+
+bool is_capsule(const FnObj *f) {
+  return f && is_capsule_node(f->decl);
+}
+
+/* The body in its frame: (how it ended, its value, the variables that it assigned, in order). */
+Value capsule_body(Session *s, const FnObj *f) {
+  Node *body = f->decl->fn->body;
+  Value v = v_unit();
+  Flow flow = FLOW_NEXT;
+  if (!s->stage && body->kind == N_CHECKPOINT) { /* see block_as_script */
+    v = eval_block(s, body->region.body, &flow);
+  } else if (ast_is_expr(body)) {
+    v = eval(s, body);
+    flow = (Flow)s->flow;
+    s->flow = FLOW_NEXT;
+  } else {
+    flow = eval_stmt(s, body, &v);
+  }
+  AbstractVars names = abstract_vars(s, body);
+  Value *items = ARENA_ARRAY(&s->scratch, Value, names.count + 3);
+  size_t n = 0;
+  items[n++] = v_int(flow);
+  items[n++] = v;
+  for (size_t i = 0; i < names.count; i++) {
+    Local *l = local_find(s, names.names[i]);
+    if (l && l->is_var) items[n++] = l->v;
+  }
+  return list_value(s, V_TUPLE, n, items);
+}
+
+/* Where the construct stands: the variable of that name. */
+static Value *outer_variable(Session *s, Name name) {
+  Local *l = local_find(s, name);
+  if (l) return l->is_var ? &l->v : NULL;
+  if (s->frame->self && inst_field(s->frame->self, name)) return NULL;
+  Global *g = global_find(s, s->frame->module, name);
+  return g && g->kind == G_VALUE && g->is_var ? &g->v : NULL;
+}
+
+static Value run_capsule(Session *s, Node *key, Node *body, Flow *flow) {
+  stack_check();
+  Value f = capsule_closure(s, capsule_of(s, key, body));
+  Args a = {.call = word_of(key)};
+  Value r = run_code(s, f.u.fn, &a);
+  const Value *items = r.u.list->items;
+  AbstractVars names = abstract_vars(s, body);
+  for (size_t i = 0, k = 2; i < names.count; i++) {
+    Value *v = outer_variable(s, names.names[i]);
+    if (v && k < r.u.list->count) value_set(v, items[k++]);
+  }
+  *flow = (Flow)items[0].u.i;
+  return items[1];
+}
+
+/* ---- gradients in blocks of script that go on outside */
+
+void block_grad(Session *s, Value loss, Span at) {
+  Stage *st = s->stage;
+  if (!is_capsule(s->frame->fn) || st->level > 1) return;
+  Val y = stage_lift(s, loss, at).u.v;
+  bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->node_count);
+  live[y.node] = true;
+  for (uint32_t i = y.node + 1; i-- > 0;)
+    for (uint32_t k = 0; live[i] && k < st->g->nodes[i].operand_count; k++)
+      if (st->g->nodes[i].op != OP_STOP) live[gr_operand(st->g, i, (int)k).node] = true;
+  Unit *u = st->unit;
+  for (size_t i = 0; i < u->flat.count; i++) {
+    Leaf *l = &u->flat.leaves[i];
+    if (l->kind > LEAF_PARAM || !live[u->staged[i].u.v.node]) continue;
+    Value v = leaf_value(l);
+    l->reached = true;
+    u->outside |= v.tag == V_TENSOR && wants_grad(s, v);
+  }
+}
+
+/* The loop runs as such a block. */
+static bool as_script(const Session *s, const Node *loop) {
+  return is_capsule(s->frame->fn) && s->frame->fn->decl->fn->body == loop;
+}
+
+Value block_as_script(Session *s, FnObj *f, const Args *a) {
+  warn_once(s, ERR_POLICY_SAVES_NOTHING, a->call,
+            "this block saves no memory: a `grad` in it goes on through values that were made "
+            "outside, so it runs operation by operation, as script does");
+  return inline_call(s, f, a);
+}
+
+/* The turn of a loop in script: its body is a block. */
+void checkpoint_turn(Session *s, Node *loop, Flow *flow) {
+  if (as_script(s, loop)) {
+    eval_block(s, loop->loop.body, flow);
+    return;
+  }
+  Node *key = loop->loop.body;
+  if (!key->info) {
+    Node *e = ARENA_NEW(src_arena(&s->sources, key->span.file), Node);
+    e->kind = N_CHECKPOINT;
+    e->span = loop->span;
+    e->region.clauses = loop->loop.clauses;
+    e->region.body = loop->loop.body;
+    key->info = e;
+  }
+  run_capsule(s, key->info, key->info, flow);
+}
+
+/* `every` and `binomial` need to see the turns: then the loop as a whole is compiled. */
+bool checkpoint_loop(Session *s, Node *loop, Flow *flow) {
+  if (!loop->loop.is_checkpoint || s->stage || s->abstract || as_script(s, loop)) return false;
+  Policy p;
+  policy_read(s, &loop->loop.clauses, true, &p);
+  if (!p.every && !p.binomial) return false;
+  run_capsule(s, loop, loop, flow);
+  return true;
+}
+
+/* ---- blocks */
+
+static bool has_tensor(Value v) {
+  stack_check();
+  if (v_is_tensor(v) || v.tag == V_UNKNOWN || (v.tag == V_NODE)) return true;
+  if (v.tag == V_TUPLE || v.tag == V_LIST)
+    for (size_t i = 0; i < v.u.list->count; i++)
+      if (has_tensor(v.u.list->items[i])) return true;
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++)
+      if (has_tensor(v.u.rec->items[i])) return true;
+  return false;
+}
+
+/* What nobody can take a gradient of needs no block. */
+static void want_result(Session *s, OpenBlock *b, Node *e, Value v) {
+  if (has_tensor(v) || s->stage->unit->check) return;
+  AbstractVars names = abstract_vars(s, e->region.body);
+  for (size_t i = 0; i < names.count; i++) {
+    Local *l = local_find(s, names.names[i]);
+    if (l && has_tensor(l->v)) return;
+  }
+  size_t written = 0;
+  for (size_t i = 0; i < s->stage->unit->state_count; i++)
+    written += s->stage->unit->states[i].written;
+  if (written > b->written) return;
+  Node *last = e->region.body;
+  if (last->kind == N_BLOCK && last->list.count) last = last->list.items[last->list.count - 1];
+  warn_once(s, ERR_POLICY_RESULT, last->span,
+            "this block gives %s, and assigns and writes no tensor: there is nothing to compute "
+            "again, and without `checkpoint` it does the same",
+            v.tag == V_UNIT ? "()" : value_type_text(s, v));
+  b->policy->saves = true; /* nothing more to say of it */
+}
+
+Value eval_checkpoint(Session *s, Node *e) {
+  Flow flow = FLOW_NEXT;
+  if (s->abstract) return eval_block(s, e->region.body, &flow);
+  if (!s->stage) return run_capsule(s, e, e, &flow);
+  OpenBlock b;
+  Policy p;
+  policy_read(s, &e->region.clauses, false, &p);
+  block_enter(s, &b, &p, word_of(e));
+  Value v = eval_block(s, e->region.body, &flow);
+  bool turn = is_capsule(s->frame->fn) && e->region.body->info == e;
+  if (flow != FLOW_NEXT && turn) s->flow = flow;
+  if (flow != FLOW_NEXT && !turn)
+    fail(s, ERR_BREAK, e->span,
+         "`break`, `continue` and `return` cannot leave a `checkpoint` block");
+  if (!turn) want_result(s, &b, e, v);
+  block_leave(s, &b, true);
+  return v;
+}

@@ -1,0 +1,546 @@
+/* Checkpoint blocks in code: entering and leaving, and the tags of their nodes (rules 81 to 85).
+ *
+ * In: a policy and the nodes that are staged between enter and leave. Out: a Block in the graph's
+ * table, the nodes' region, and at the end a tag on every node that computes. A block is nothing
+ * but provenance, so it leaves the nodes that are there without it. While a block is open, each
+ * value that gets the name of a `let` is matched with the names in the policy, because by the end
+ * nobody knows any more through which calls a name was reached.
+ */
+#include <string.h>
+
+#include "lang/checkpoint/policy.h"
+
+/* What becomes of values that no clause names. */
+static Tag rest_of(const Policy *p) {
+  bool keep = p->remakes && !p->keeps, whole = p->reentrant_at.file != 0;
+  Tag rest = whole ? TAG_MUST_RECOMPUTE : keep ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
+  for (size_t i = 0; i < p->count; i++)
+    if (p->rules[i].rank == 0) rest = p->rules[i].tag;
+  return rest;
+}
+
+void block_enter(Session *s, OpenBlock *b, Policy *p, Span at) {
+  Stage *st = s->stage;
+  Graph *g = st->g;
+  if (!g->blocks) { /* one table for all graphs of the function */
+    g->blocks = ARENA_NEW(g->arena, BlockTab);
+    *g->blocks = (BlockTab){.arena = g->arena};
+    for (Stage *up = st->up; up; up = up->up) up->g->blocks = g->blocks;
+  }
+  *b = (OpenBlock){.up = st->open,
+                   .stage = st,
+                   .frame = s->frame,
+                   .outside = g->at.region,
+                   .start = (uint32_t)g->node_count,
+                   .span = at,
+                   .policy = p};
+  Block d = {.parent = g->at.region,
+             .span = at,
+             .text = p->text,
+             .budget = p->budget,
+             .automatic = p->auto_at.file != 0,
+             .saves = rest_of(p) == TAG_PREFER_SAVE || rest_of(p) == TAG_MUST_SAVE,
+             .reentrant = p->reentrant_at.file != 0};
+  b->id = gr_block(g, d);
+  g->at.region = b->id;
+  for (size_t i = 0; st->unit && i < st->unit->state_count; i++)
+    b->written += st->unit->states[i].written;
+  st->open = b;
+}
+
+/* ---- names */
+
+/* Appends what a program calls frame f, seen from the frame around it: the way from that one's
+ * instance to its own, and its function. */
+static void frame_words(Session *s, Frame *f, Name *out, size_t *n, size_t most) {
+  if (f->self && (!f->up || f->up->self != f->self)) {
+    Name here = frame_path(s, f), outer = f->up && f->up->self ? frame_path(s, f->up) : NULL;
+    const char *p = here;
+    size_t k = outer ? strlen(outer) : 0;
+    if (k && !strncmp(p, outer, k) && p[k] == '.') p += k + 1;
+    while (*p && *n < most) {
+      const char *dot = strchr(p, '.');
+      size_t len = dot ? (size_t)(dot - p) : strlen(p);
+      out[(*n)++] = names_of(s->names, arena_strdup(&s->scratch, p, len));
+      p += len + (dot != NULL);
+    }
+  }
+  Name fn = f->fn ? f->fn->decl->fn->name.name : NULL;
+  if (fn && strcmp(fn, "forward") && *n < most) out[(*n)++] = fn;
+}
+
+/* A variable where the block stands that holds f's instance or function. */
+static bool is_variable(Session *s, const OpenBlock *b, const Frame *f, Name w) {
+  const Frame *inner = f; /* the call that the block's own frame made */
+  while (inner->up && inner->up != b->frame) inner = inner->up;
+  if (!inner->up) return false;
+  for (size_t i = inner->base; i-- > b->frame->base;) {
+    const Local *l = &s->locals[i];
+    if (l->name != w) continue;
+    return (l->v.tag == V_INST && l->v.u.inst == f->self) ||
+           (l->v.tag == V_FN && f->fn && l->v.u.fn->decl == f->fn->decl);
+  }
+  return false;
+}
+
+/* Whether the words of `path` before the last `tail` ones stand, in order, on the way of calls from
+ * the block to here. */
+static bool on_the_way(Session *s, const OpenBlock *b, const Words *path, uint32_t tail) {
+  enum { MOST = 64 };
+  Frame *frames[MOST];
+  size_t n = 0;
+  for (Frame *f = s->frame; f && f != b->frame && n < MOST; f = f->up) frames[n++] = f;
+  uint32_t k = 0, want = path->count - tail;
+  while (n-- > 0 && k < want) {
+    Name words[MOST];
+    size_t count = 0;
+    frame_words(s, frames[n], words, &count, MOST);
+    if (is_variable(s, b, frames[n], path->items[k].name)) k++;
+    for (size_t i = 0; i < count && k < want; i++)
+      if (words[i] == path->items[k].name) k++;
+  }
+  return k == want;
+}
+
+/* The path ends with the name, or with it and items of its value. */
+static bool named_so(Session *s, const OpenBlock *b, const Words *path, Name name, const Name *item,
+                     size_t items) {
+  for (uint32_t tail = 1; tail <= path->count && tail <= items + 1; tail++) {
+    uint32_t at = path->count - tail;
+    bool fits = path->items[at].name == name;
+    for (uint32_t i = 1; fits && i < tail; i++) fits = path->items[at + i].name == item[i - 1];
+    if (fits && on_the_way(s, b, path, tail)) return true;
+  }
+  return false;
+}
+
+void block_named(Session *s, Name name, const Name *item, size_t items, Value v) {
+  OpenBlock *b = s->stage ? s->stage->open : NULL;
+  if (!b || v.tag != V_NODE) return;
+  const Stage *st = s->stage;
+  while (st && st->level != v.aux) st = st->up;
+  for (size_t i = 0; st && i < b->policy->count; i++) {
+    Rule *r = &b->policy->rules[i];
+    if (r->rank != 2 || !named_so(s, b, &r->path, name, item, items)) continue;
+    r->met = true;
+    Hit h = {st->g, v.u.v.node, i};
+    VEC_PUSH(st->g->arena, b->hits, b->hit_count, b->hit_cap, h);
+  }
+}
+
+void block_unknown(Session *s) {
+  for (OpenBlock *b = s->stage ? s->stage->open : NULL; b; b = b->up) b->policy->unknown = true;
+}
+
+void block_attention(Session *s, uint32_t from) {
+  const Graph *g = s->stage->g;
+  Stretch a = {g, from, (uint32_t)g->node_count};
+  for (OpenBlock *b = s->stage->open; b; b = b->up)
+    VEC_PUSH(g->arena, b->attention, b->attention_count, b->attention_cap, a);
+}
+
+/* ---- tags */
+
+static unsigned kinds_of(const OpenBlock *b, const Graph *g, uint32_t n) {
+  unsigned k = 0;
+  OpCode op = (OpCode)g->nodes[n].op;
+  const OpInfo *o = &op_info[op];
+  if (op == OP_DOT || op == OP_INNER)
+    k |= KIND_MATMUL;
+  else if (o->cls == CONTRACT)
+    k |= KIND_CONV;
+  if (o->cls == REDUCE) k |= KIND_REDUCE;
+  if (o->cls == ELEMENTWISE && !(o->traits & T_VIEW)) k |= KIND_POINTWISE;
+  if (o->traits & T_RANDOM || op == OP_PHILOX) k |= KIND_RANDOM;
+  for (size_t i = 0; k && i < b->attention_count; i++)
+    if (b->attention[i].g == g && n >= b->attention[i].lo && n < b->attention[i].hi)
+      k |= KIND_ATTENTION;
+  return k;
+}
+
+const char *const policy_tags[] = {"",          "save",   "prefer save", "prefer recompute",
+                                   "recompute", "offload"};
+
+static const char *kind_word(unsigned k) {
+  return k & KIND_MATMUL      ? "matmul"
+         : k & KIND_CONV      ? "conv"
+         : k & KIND_REDUCE    ? "reduce"
+         : k & KIND_POINTWISE ? "pointwise"
+         : k & KIND_RANDOM    ? "random"
+                              : NULL;
+}
+
+typedef struct Close {
+  Session *s;
+  OpenBlock *b;
+  uint32_t last, made; /* provenance before and after, of the node before */
+  Tag tag;
+} Close;
+
+static _Noreturn void disagree(Close *c, const Rule *a, const Rule *b, Span at) {
+  Session *s = c->s;
+  const char *const *words = policy_tags;
+  Diag *d = err(s, ERR_POLICY_TWICE, b->at,
+                "the clauses disagree about one value: `%s %s` and `%s %s`", words[a->tag],
+                source_text(s, a->at, "this"), words[b->tag], source_text(s, b->at, "this"));
+  dg_label(&s->diags, d, a->at, "`%s` here", words[a->tag]);
+  if (at.file && at.file == b->at.file) dg_label(&s->diags, d, at, "the value");
+  dg_help(&s->diags, d,
+          b->rank == 1 ? "the name of a `let` decides over classes"
+                       : "name the value in one clause");
+  raise_(s);
+}
+
+/* The rule of the highest rank for node n that is named by `hits` and has these kinds. */
+static Rule *rule_for(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
+  const Policy *p = c->b->policy;
+  Rule *best = NULL;
+  Span at = g->provs[g->nodes[n].prov].span;
+  for (size_t i = 0; i < c->b->hit_count; i++) {
+    const Hit *h = &c->b->hits[i];
+    if (h->g != g || h->node != n) continue;
+    Rule *r = &p->rules[h->rule];
+    if (best && best->tag != r->tag) disagree(c, best, r, at);
+    best = r;
+  }
+  for (size_t i = 0; i < p->count; i++) {
+    Rule *r = &p->rules[i];
+    if (r->rank != 1 || !(r->kind & kinds)) continue;
+    r->met = true;
+    if (best && best->rank == 2) continue;
+    if (best && best->tag != r->tag) disagree(c, best, r, at);
+    best = r;
+  }
+  return best;
+}
+
+/* A size as it is in the call that is compiled. */
+static int64_t unit_dim(Session *s, Dim d) {
+  int64_t n = 0;
+  if (dim_is_const(dims_of(s), d, &n)) return n;
+  Unit *u = s->stage->unit;
+  size_t count = dim_symbol_count(dims_of(s));
+  int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, count + 1);
+  for (size_t i = 0; i < u->bind_count; i++) {
+    env[u->binds[i].sym] = leaf_size(&u->flat.leaves[u->binds[i].leaf], u->binds[i].axis);
+  }
+  return dim_eval(dims_of(s), d, env, NULL, &n) ? n : 0;
+}
+
+static int64_t size_of(Session *s, const Type *t, Span at, bool pin) {
+  int64_t n = t->kind == TK_TENSOR ? (int64_t)dt_size((DType)t->dtype) : 0;
+  for (int i = 0; i < t->rank && n; i++) {
+    int64_t d = 0;
+    if (pin)
+      need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
+    else
+      d = unit_dim(s, t->dim[i]);
+    n = d > 0 && n > INT64_MAX / d ? INT64_MAX : n * d;
+  }
+  return n;
+}
+
+static int64_t flops_of(Session *s, const Graph *g, uint32_t n, Span at) {
+  const GNode *x = &g->nodes[n];
+  const Type *t = &g->types[x->result0];
+  double f = op_info[x->op].cost;
+  int64_t d = 0;
+  bool inputs = op_info[x->op].cls == REDUCE && x->operand_count;
+  if (inputs) t = gr_type(g, gr_operand(g, n, 0));
+  for (int i = 0; i < t->rank; i++) {
+    need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
+    f *= (double)d;
+  }
+  if (x->op == OP_DOT || x->op == OP_INNER) {
+    const Type *a = gr_type(g, gr_operand(g, n, 0));
+    need_const(s, a->dim[a->rank - 1], at, "a size that a policy asks for", &d);
+    f *= (double)d;
+  } else if (op_info[x->op].cls == CONTRACT) {
+    const Type *w = gr_type(g, gr_operand(g, n, 1));
+    for (int i = 1; i < w->rank; i++) {
+      need_const(s, w->dim[i], at, "a size that a policy asks for", &d);
+      f *= (double)d;
+    }
+  }
+  return f < 9e18 ? (int64_t)f : INT64_MAX;
+}
+
+static const struct Answer {
+  const char *word;
+  Tag tag;
+} answers[] = {{"save", TAG_MUST_SAVE},
+               {"prefer save", TAG_PREFER_SAVE},
+               {"offload", TAG_OFFLOAD},
+               {"prefer recompute", TAG_PREFER_RECOMPUTE},
+               {"recompute", TAG_MUST_RECOMPUTE}};
+
+static Tag answer(const char *word) {
+  for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+    if (!strcmp(word, answers[i].word)) return answers[i].tag;
+  return TAG_NONE;
+}
+
+static Diag *nonsense(Close *c, Span at, const char *says, const char *of) {
+  Session *s = c->s;
+  const FnObj *f = c->b->policy->fn.u.fn;
+  Diag *d = err(s, ERR_POLICY_VALUE, at, "the policy `%s` answers %s%s", fn_name(f), says, of);
+  dg_help(&s->diags, d,
+          "answers are \"save\", \"prefer save\", \"prefer recompute\", \"recompute\", "
+          "\"offload\" and none");
+  return d;
+}
+
+/* Before anything runs: what stands as a constant where the function ends is an answer. */
+static void check_answers(Close *c, const Node *e) {
+  stack_check();
+  if (!e) return;
+  switch ((NodeKind)e->kind) {
+  case N_BLOCK:
+    if (e->list.count) check_answers(c, e->list.items[e->list.count - 1]);
+    return;
+  case N_EXPR_STMT:
+  case N_RETURN: check_answers(c, e->expr); return;
+  case N_IF:
+    check_answers(c, e->if_.then);
+    check_answers(c, e->if_.els);
+    return;
+  case N_STRING: {
+    const StrParts *p = &e->string;
+    if (p->count > 1 || (p->count && (p->items[0].hole || answer(p->items[0].text)))) return;
+    break;
+  }
+  case N_INT:
+  case N_FLOAT:
+  case N_SIZE:
+  case N_BOOL:
+  case N_UNIT: break;
+  default: return;
+  }
+  Diag *d = nonsense(c, e->span, source_text(c->s, e->span, "this"), "");
+  dg_label(&c->s->diags, d, c->b->policy->fn_at, "as the policy of this block");
+  raise_(c->s);
+}
+
+/* What a policy that is a function says of a node (rule 84); TAG_NONE = nothing. */
+static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
+  stack_check();
+  Session *s = c->s;
+  const Policy *p = c->b->policy;
+  const GNode *x = &g->nodes[n];
+  const char *op = kind_word(kinds), *name = g->provs[x->prov].name;
+  if (!op) op = op_info[x->op].text;
+  if (!name) name = "";
+  Span at = p->fn_at;
+  int64_t bytes = size_of(s, &g->types[x->result0], at, true);
+  size_t count = 4 + p->extra_count;
+  Value *v = ARENA_ARRAY(&s->scratch, Value, count);
+  v[0] = str_value(s, op, strlen(op));
+  v[1] = str_value(s, name, strlen(name));
+  v[2] = v_int(bytes);
+  v[3] = v_int(flops_of(s, g, n, at));
+  for (size_t i = 0; i < p->extra_count; i++) v[4 + i] = p->extra[i];
+  Stage *now = s->stage;
+  s->stage = NULL; /* the function runs now, on numbers and texts */
+  Args a = {.count = count, .v = v, .call = at};
+  a.names = ARENA_ARRAY(&s->scratch, Name, count);
+  a.spans = ARENA_ARRAY(&s->scratch, Span, count);
+  for (size_t i = 0; i < count; i++) a.spans[i] = at;
+  Value r = inline_call(s, p->fn.u.fn, &a);
+  s->stage = now;
+  if (r.tag == V_NONE) return TAG_NONE;
+  Tag said = r.tag == V_STR ? answer(r.u.str->s) : TAG_NONE;
+  if (said != TAG_NONE) return said;
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  print_value(s, &b, r, true);
+  Diag *d = nonsense(c, at, b.s, txt(s, " for %s%s%s (%lld bytes)", op, *name ? " " : "", name,
+                                     (long long)bytes));
+  dg_label(&s->diags, d, p->fn.u.fn->decl->fn->header, "this function");
+  raise_(s);
+}
+
+static void set_tag(Close *c, Graph *g, uint32_t n, Tag tag) {
+  GNode *x = &g->nodes[n];
+  if (g->provs[x->prov].tag == tag) return;
+  if (c->last != x->prov || c->tag != tag) {
+    Prov p = g->provs[x->prov];
+    p.tag = (uint8_t)tag;
+    VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, p);
+    c->last = x->prov;
+    c->made = (uint32_t)g->prov_count - 1;
+    c->tag = tag;
+  }
+  x->prov = c->made;
+}
+
+static bool is_view(const Graph *g, uint32_t n) {
+  const GNode *x = &g->nodes[n];
+  return (op_info[x->op].traits & T_VIEW) && x->operand_count == 1;
+}
+
+/* A node that is not computed, or costs nothing. */
+static bool is_given(const Graph *g, uint32_t n) {
+  const OpInfo *o = &op_info[g->nodes[n].op];
+  return g->nodes[n].op == OP_INPUT || (o->cls == GENERATE && o->remat == REMAT_FREE);
+}
+
+/* A name for a view means what it looks at. */
+static void follow_views(Close *c, uint32_t start) {
+  OpenBlock *b = c->b;
+  for (size_t i = 0; i < b->hit_count; i++) {
+    Hit h = b->hits[i];
+    while (is_view(h.g, h.node)) {
+      h.node = gr_operand(h.g, h.node, 0).node;
+      if (h.g->provs[h.g->nodes[h.node].prov].region != b->id) break;
+      VEC_PUSH(h.g->arena, b->hits, b->hit_count, b->hit_cap, h);
+    }
+  }
+  (void)start;
+}
+
+/* What runs once is always saved (rule 81): a clause that names it to recompute it cannot hold. */
+static void want_saved(Close *c, const Graph *g, uint32_t n) {
+  Session *s = c->s;
+  const Rule *r = rule_for(c, g, n, 0);
+  if (!r || r->tag != TAG_MUST_RECOMPUTE) return;
+  const char *w = source_text(s, r->at, "this");
+  Diag *d = err(s, ERR_POLICY_TWICE, r->at,
+                "`%s` cannot be computed again: what a deferred or a host function gives is always "
+                "saved",
+                w);
+  dg_label(&s->diags, d, g->provs[g->nodes[n].prov].span, "it runs once");
+  dg_help(&s->diags, d, "`save %s` says what holds", w);
+  raise_(s);
+}
+
+static void tag_graph(Close *c, Graph *g, uint32_t start) {
+  stack_check();
+  const Policy *p = c->b->policy;
+  Tag rest = rest_of(p);
+  c->last = UINT32_MAX;
+  for (uint32_t n = start; n < g->node_count; n++) {
+    GNode *x = &g->nodes[n];
+    Prov *at = &g->provs[x->prov];
+    for (uint32_t k = 0; k < x->region_count; k++) {
+      tag_graph(c, g->regions[x->region0 + k], 0);
+      c->last = UINT32_MAX;
+      x = &g->nodes[n];
+      at = &g->provs[x->prov];
+    }
+    if ((at->backward ? at->within : at->region) != c->b->id) continue;
+    if (x->op == OP_INPUT) { /* an argument that was first met in here */
+      Prov q = *at;
+      q.region = c->b->outside;
+      VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, q);
+      x->prov = (uint32_t)g->prov_count - 1;
+      continue;
+    }
+    if (is_given(g, n)) continue;
+    Tag tag = rest;
+    if (op_info[x->op].remat == REMAT_NEVER) {
+      want_saved(c, g, n);
+      tag = TAG_MUST_SAVE;
+    } else {
+      unsigned kinds = kinds_of(c->b, g, n);
+      const Rule *r = rule_for(c, g, n, kinds);
+      if (r) {
+        tag = r->tag;
+      } else if (p->fn.tag == V_FN && !is_view(g, n) && !(c->s->stage->unit->check)) {
+        Tag said = ask(c, g, n, kinds);
+        if (said != TAG_NONE) tag = said;
+      }
+    }
+    set_tag(c, g, n, tag);
+  }
+}
+
+/* ---- does it save anything? */
+
+static void count_kept(Close *c, const Graph *g, uint32_t start) {
+  Session *s = c->s;
+  Policy *p = c->b->policy;
+  uint8_t *need = ARENA_ARRAY(&s->scratch, uint8_t, g->type_count + 1);
+  uint32_t base = g->nodes[start].result0;
+  for (uint32_t n = start; n < g->node_count; n++) {
+    const GNode *x = &g->nodes[n];
+    Needs k = op_info[x->op].needs;
+    for (uint32_t i = 0; i < x->operand_count && (k == NEEDS_IN || k == NEEDS_BOTH); i++) {
+      Val v = gr_operand(g, n, (int)i);
+      while (v.node >= start && is_view(g, v.node)) v = gr_operand(g, v.node, 0);
+      if (v.node >= start) need[g->nodes[v.node].result0 + v.res - base] = 1;
+    }
+    if (k == NEEDS_OUT || k == NEEDS_BOTH) need[x->result0 - base] = 1;
+  }
+  for (uint32_t n = start; n < g->node_count; n++) {
+    const GNode *x = &g->nodes[n];
+    const Prov *at = &g->provs[x->prov];
+    p->saves |= at->backward && at->within == c->b->id; /* a gradient inside: nobody knows */
+    if (at->backward || at->region != c->b->id || is_given(g, n) || is_view(g, n)) continue;
+    for (uint32_t k = 0; k < x->result_count; k++) {
+      if (!need[x->result0 + k - base]) continue;
+      int64_t bytes = size_of(s, &g->types[x->result0 + k], at->span, false);
+      bool kept = at->tag == TAG_MUST_SAVE || at->tag == TAG_PREFER_SAVE;
+      p->without += bytes;
+      if (kept) p->with += bytes;
+      p->saves |= !kept;
+    }
+  }
+}
+
+static void warn_nothing(Close *c, bool last) {
+  Session *s = c->s;
+  OpenBlock *b = c->b;
+  Policy *p = b->policy;
+  const Graph *g = s->stage->g;
+  const Unit *u = s->stage->unit;
+  if (s->modes.no_grad || u->check || u->outside || p->layer || p->auto_at.file || p->budget >= 0)
+    return;
+  for (uint32_t i = b->id + 1; i <= g->blocks->count; i++) /* they do their own part */
+    p->saves |= gr_block_at(g, i)->parent == b->id;
+  if (b->start < g->node_count) count_kept(c, g, b->start);
+  if (p->saves || !last) return;
+  warn_once(s, ERR_POLICY_SAVES_NOTHING, b->span,
+            "this block saves no memory: backward keeps %lld bytes of its values with it, %lld "
+            "without",
+            (long long)p->with, (long long)p->without);
+}
+
+/* A name that meets nothing is an error, a class warns: one policy may serve several blocks. Not
+ * `random`: outside of `wrap <train>` nothing draws. While checking, a size that was made up, or
+ * another mode, may lead another way through the code, and what is done with an unknown value
+ * leaves no nodes: then nothing is known. */
+static void unmet(Close *c) {
+  Session *s = c->s;
+  const Policy *p = c->b->policy;
+  Diag *d = NULL;
+  const Unit *u = s->stage->unit;
+  if (u->check && (u->pin_count || u->modal || p->unknown)) return;
+  for (size_t i = 0; i < p->count; i++) {
+    const Rule *r = &p->rules[i];
+    if (r->met || !r->own) continue;
+    const char *w = source_text(s, r->at, "this");
+    if (r->rank == 1) {
+      if (r->kind != KIND_RANDOM)
+        warn_once(s, ERR_POLICY_NOTHING, r->at, "no value of the block is a `%s`", w);
+      continue;
+    }
+    d = err(s, ERR_POLICY_NOTHING, r->at, "no `let` that the block runs is called `%s`", w);
+    dg_label(&s->diags, d, c->b->span, "the block");
+    dg_help(&s->diags, d,
+            "names are those of `let`s in the block and in what it calls, `attn.att` is `att` in a "
+            "call of `attn`");
+  }
+  if (d) raise_(s);
+}
+
+void block_leave(Session *s, OpenBlock *b, bool last) {
+  Close c = {.s = s, .b = b};
+  const Value f = b->policy->fn;
+  if (last && f.tag == V_FN && s->stage->unit->check) check_answers(&c, f.u.fn->decl->fn->body);
+  follow_views(&c, b->start);
+  tag_graph(&c, b->stage->g, b->start);
+  if (last) unmet(&c);
+  warn_nothing(&c, last);
+  b->stage->g->at.region = b->outside;
+  b->stage->open = b->up;
+}

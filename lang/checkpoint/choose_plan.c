@@ -1,0 +1,395 @@
+/* Which plan of its `checkpoint` blocks a call runs by, where a budget, `auto` or a limit of memory
+ * leaves that open (rules 82, 86).
+ *
+ * In: a graph that holds forward and backward, with tags, and sizes. Out: a choice per value. The
+ * idea: a ladder of cuts for fixed prices of a byte (autograd/remat.h), the plan as written, saving
+ * all and computing all again; each gives a graph that is planned like any other, so its peak is
+ * exact. The answer is the fastest whose peak fits. The ladder does not depend on the budget: more
+ * memory never gives a slower plan, and the plan as written is one of them. Values of blocks that
+ * leave nothing open stay as written.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/remat.h"
+#include "lang/compile/tiering.h"
+#include "lang/compile/report.h"
+
+typedef struct Candidate {
+  uint8_t *choice;
+  int64_t time;   /* of what it computes again */
+  int64_t kept;   /* bytes from forward to backward, by rm_price */
+  int64_t need;   /* of the process */
+  int64_t bare;   /* the same where all inputs are dense */
+  int64_t *block; /* bytes per block of the table */
+  Planned *made;  /* with a reference on the pool; NULL: it cannot be made, or another is better */
+  size_t number;
+} Candidate;
+
+/* Of a limit for the code of what is chosen, which is made later: so much, and more by node. Small
+ * models take some 370 KB, one of 300 nodes a megabyte. */
+enum { CODE_ROOM = 256 << 10, CODE_OF_NODE = 4 << 10 };
+
+typedef struct Chooser {
+  Session *s;
+  Arena *a; /* of what is kept */
+  const Graph *g;
+  const JointWhole *whole; /* NULL: g is one graph */
+  const int64_t *env;
+  const int64_t *dense; /* per input: bytes of its dense copy, 0 = it is dense */
+  int64_t room;
+  size_t tensors, rest; /* what was in use then */
+  bool *open;   /* per block: something is left to decide */
+  Candidate *c; size_t count, cap;
+  Span at;
+} Chooser;
+
+static bool open_block(const Session *s, const Graph *g, uint32_t id) {
+  for (const Block *b = gr_block_at(g, id); b; b = gr_block_at(g, b->parent))
+    if (b->budget >= 0 || b->automatic || s->mem.limit) return true;
+  return false;
+}
+
+/* Budgets are kept or refused on the reference evaluator too, by the plan of compiled code. A limit
+ * is checked there when it is met. */
+bool plan_wanted(const Session *s, const Graph *g) {
+  if (s->mem.limit && s->config.cpu != CPU_REFERENCE) return true;
+  for (size_t i = 0; g->blocks && i < g->blocks->count; i++)
+    if (open_block(s, g, (uint32_t)i + 1)) return true;
+  return false;
+}
+
+/* -- candidates */
+enum { MOST_PLANS = 10 };
+
+static void add(Chooser *h, const uint8_t *written, uint8_t *choice) {
+  const Graph *g = h->g;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    uint32_t region = g->provs[g->nodes[i].prov].region;
+    if (region && h->open[region - 1]) continue;
+    for (uint32_t k = 0; k < g->nodes[i].result_count; k++)
+      choice[g->nodes[i].result0 + k] = written[g->nodes[i].result0 + k];
+  }
+  for (size_t i = 0; i < h->count; i++)
+    if (!memcmp(h->c[i].choice, choice, g->type_count)) return;
+  Candidate c = {.choice = choice, .number = h->count};
+  VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
+}
+
+static void make_ladder(Chooser *h) {
+  const Graph *g = h->g;
+  uint8_t *written = ARENA_ARRAY(h->a, uint8_t, g->type_count + 1), *choices[MOST_PLANS];
+  rm_written(g, written);
+  size_t n = g->blocks ? rm_ladder(h->a, g, h->env, MOST_PLANS, choices) : 0;
+  if (!n) add(h, written, written);
+  for (size_t i = 0; i < n; i++) add(h, written, choices[i]);
+}
+
+/* -- what a candidate takes */
+void planned_unref(Planned *p) {
+  if (!p || --p->rc > 0) return;
+  Mem *m = p->arena.mem;
+  jit_free(p->first);
+  jit_free(p->second);
+  arena_free(&p->arena);
+  mem_free(m, p, sizeof *p);
+}
+
+static bool make_runs(Chooser *h, const Candidate *c, Arena *a, Runs *r) {
+  GErr e;
+  Prov at;
+  *r = (Runs){0};
+  if (!h->whole) {
+    r->first = simplified(h->s, a, h->g, c->choice);
+    return true;
+  }
+  r->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
+  if (!r->joint) return false;
+  r->first = simplified(h->s, a, r->joint->forward, NULL);
+  r->second = simplified(h->s, a, r->joint->backward, NULL);
+  return true;
+}
+
+/* Saved values of block `id`, or of all (0). */
+static int64_t saved_bytes(const Runs *p, uint32_t id, const int64_t *env) {
+  int64_t sum = 0;
+  for (int i = 0; p->joint && i < p->joint->saved_count; i++) {
+    Val v = p->first->outputs[p->joint->output_count + i];
+    if (p->joint->saved_input[i] >= 0) continue;
+    if (id && !gr_block_inside(p->first, p->first->provs[gr_node(p->first, v)->prov].region, id))
+      continue;
+    sum += rm_bytes(p->first, v, env);
+  }
+  return sum;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* c->need and c->block. */
+static void plan_runs(Chooser *h, Candidate *c) {
+  Session *s = h->s;
+  Planned *p = c->made;
+  const BlockTab *tab = h->g->blocks;
+  Arena *temp = &p->arena;
+  size_t blocks = tab ? tab->count : 0;
+  JitPeak one = {0}, two = {0};
+  JitFn *f = p->first = native_plan(s, p->runs.first, h->env), *b = NULL;
+  if (p->runs.second) b = p->second = native_plan(s, p->runs.second, h->env);
+  jit_peak(f, h->env, &one);
+  if (b) jit_peak(b, h->env, &two);
+  int64_t copies = 0;
+  for (size_t i = 0; b && h->dense && i < p->runs.first->input_count; i++) copies += h->dense[i];
+  c->need = one.arena + (h->dense ? jit_tensors(f, h->env, h->dense) : one.outputs) + one.inner +
+            larger(one.scratch, two.scratch);
+  c->bare = one.arena + one.outputs + one.inner + larger(one.scratch, two.scratch);
+  if (b) {
+    int64_t back = one.outputs + plan_cotangents(&p->runs, h->env) + two.arena + two.outputs +
+                   two.inner + larger(one.scratch, two.scratch);
+    c->need = larger(c->need, copies + back);
+    c->bare = larger(c->bare, back);
+  }
+  c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
+  for (uint32_t i = 0; i < blocks; i++) {
+    if (tab->items[i].budget < 0) continue;
+    int64_t held = saved_bytes(&p->runs, i + 1, h->env);
+    c->block[i] = jit_block_bytes(f, temp, h->env, i + 1);
+    if (b) c->block[i] = held + larger(c->block[i], jit_block_bytes(b, temp, h->env, i + 1));
+  }
+}
+
+static void drop(void *planned) {
+  planned_unref(planned);
+}
+
+static Planned *on_pool(Mem *m) {
+  Planned *p = mem_need(m, NULL, 0, sizeof *p);
+  *p = (Planned){.rc = 1};
+  arena_init(&p->arena, m);
+  mem_pool_add(m, p, drop);
+  return p;
+}
+
+/* c->made, not planned yet. */
+static bool make(Chooser *h, Candidate *c) {
+  Mem *m = &h->s->mem;
+  size_t mark = mem_pool_mark(m);
+  Planned *p = on_pool(m);
+  if (make_runs(h, c, &p->arena, &p->runs)) c->made = p;
+  else mem_pool_drain(m, mark);
+  return c->made != NULL;
+}
+
+/* Another one is better: all but a shell on the pool is given back. NULL is fine. */
+static void forget(Candidate *c) {
+  if (!c || !c->made) return;
+  jit_free(c->made->first);
+  jit_free(c->made->second);
+  c->made->first = c->made->second = NULL;
+  arena_free(&c->made->arena);
+  c->made = NULL;
+}
+
+/* By how much the candidate is over: 1 = it fits exactly or better. */
+static double excess(const Chooser *h, const Candidate *c, uint32_t *block) {
+  double most = 1;
+  *block = 0;
+  if (c->need > h->room) most = (double)c->need / (double)(h->room > 0 ? h->room : 1);
+  for (uint32_t i = 0; h->g->blocks && i < h->g->blocks->count; i++) {
+    const Block *b = &h->g->blocks->items[i];
+    if (b->budget < 0 || c->block[i] <= b->budget) continue;
+    double x = (double)c->block[i] / (b->budget > 0 ? (double)b->budget : 0.5);
+    if (x > most) {
+      most = x;
+      *block = i + 1;
+    }
+  }
+  return most;
+}
+
+static int by_time(const void *x, const void *y) {
+  const Candidate *a = x, *b = y;
+  if (a->time != b->time) return a->time < b->time ? -1 : 1;
+  return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static _Noreturn void refuse(Chooser *h, const Candidate *c, uint32_t block) {
+  Session *s = h->s;
+  const Block *b = gr_block_at(h->g, block);
+  if (b) {
+    Diag *d = err(s, ERR_BUDGET, b->span.file ? b->span : h->at,
+                  "no plan of this block takes %lld bytes: the least is %lld",
+                  (long long)b->budget, (long long)c->block[block - 1]);
+    dg_help(&s->diags, d, "`<budget = %lld>` can be kept", (long long)c->block[block - 1]);
+  } else {
+    Diag *d = err(s, ERR_LIMIT, h->at,
+                  "this call needs %lld bytes by its smallest plan, and %lld are left of the limit "
+                  "of %zu: tensors hold %zu, all else %zu",
+                  (long long)c->need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit,
+                  h->tensors, h->rest);
+    dg_help(&s->diags, d, "with `--memory=%lld` it goes on from here",
+            (long long)((int64_t)s->mem.limit + c->need - h->room));
+  }
+  raise_(s);
+}
+
+/* What values kept may take at most in a plan that fits. */
+static int64_t most_kept(const Chooser *h) {
+  const BlockTab *tab = h->g->blocks;
+  int64_t sum = 0;
+  for (size_t i = 0; tab && i < tab->count; i++) {
+    const Block *b = &tab->items[i];
+    if (b->parent) continue;
+    if (b->budget < 0 || b->budget > h->room) return h->room;
+    sum += b->budget;
+    if (sum > h->room) return h->room;
+  }
+  return tab ? sum : h->room;
+}
+
+static Choice choose(Chooser *h) {
+  Session *s = h->s;
+  const BlockTab *tab = h->g->blocks;
+  h->room = native_room(s);
+  if (s->mem.limit) h->room -= CODE_ROOM + CODE_OF_NODE * (int64_t)h->g->node_count;
+  h->tensors = mem_tensors(&s->mem);
+  h->rest = mem_rest(&s->mem);
+  h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
+  for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
+  make_ladder(h);
+  for (size_t i = 0; i < h->count && h->count > 1; i++) {
+    RmPrice p = rm_price(&s->scratch, h->g, h->env, h->c[i].choice);
+    h->c[i].time = p.time;
+    h->c[i].kept = p.bytes;
+  }
+  qsort(h->c, h->count, sizeof *h->c, by_time);
+  int64_t most = most_kept(h);
+  double least = 0;
+  Candidate *best = NULL;
+  uint32_t at = 0, block;
+  /* What keeps more than it may without anything else is looked at when nothing else is left. */
+  for (size_t turn = 0; turn < 2 * h->count && (!best || least > 1); turn++) {
+    Candidate *c = &h->c[turn % h->count];
+    if ((c->kept > most) != (turn >= h->count)) continue;
+    if (!make(h, c)) continue;
+    plan_runs(h, c);
+    double over = excess(h, c, &block);
+    bool better = !best || over < least;
+    forget(better ? best : c);
+    if (!better) continue;
+    best = c;
+    least = over;
+    at = block;
+  }
+  if (!best) return (Choice){.g = h->g, .split = UINT32_MAX};
+  if (least > 1) refuse(h, best, at);
+  return (Choice){.g = h->g,
+                  .split = h->whole ? h->whole->split : UINT32_MAX,
+                  .choice = best->choice,
+                  .candidates = (int)h->count,
+                  .need = best->need,
+                  .bare = best->bare,
+                  .made = best->made};
+}
+
+bool plan_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs) {
+  if (!s->mem.limit || s->config.cpu == CPU_REFERENCE) return true;
+  bool copies = false;
+  for (size_t i = 0; i < inputs; i++) copies |= dense[i] != 0;
+  return (copies ? c->need : c->bare) <= native_room(s);
+}
+
+Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, const int64_t *dense,
+                   Span at) {
+  Chooser h = {.s = s, .a = a, .g = g, .env = env, .dense = dense, .at = at};
+  return choose(&h);
+}
+
+Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
+                         const int64_t *dense, Span at) {
+  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .dense = dense, .at = at};
+  return choose(&h);
+}
+
+/* ---- code without blocks */
+
+/* Nodes of the forward that a node of a backward needs. */
+static bool *needed_by_backward(Arena *temp, const Graph *g) {
+  bool *needed = ARENA_ARRAY(temp, bool, g->node_count + 1);
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
+    if (!g->provs[g->nodes[i].prov].backward && !needed[i]) continue;
+    for (uint32_t k = 0; k < g->nodes[i].operand_count; k++) {
+      uint32_t from = gr_operand(g, i, (int)k).node;
+      needed[from] = g->nodes[from].op != OP_INPUT;
+    }
+  }
+  return needed;
+}
+
+enum { THRIFT_FROM = 64 << 20 };
+
+bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env) {
+  if (s->config.cpu == CPU_REFERENCE || (g->blocks && g->blocks->count)) return false;
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    if (!g->provs[g->nodes[i].prov].backward) continue;
+    for (uint32_t k = 0; k < g->nodes[i].operand_count; k++) {
+      Val v = gr_operand(g, i, (int)k);
+      const GNode *n = gr_node(g, v);
+      if (n->op == OP_INPUT || g->provs[n->prov].backward || op_info[n->op].remat == REMAT_FREE)
+        continue;
+      sum += rm_bytes(g, v, env);
+      if (sum >= THRIFT_FROM) return true;
+    }
+  }
+  return false;
+}
+
+/* g with all that a backward needs in one block. */
+static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
+  const bool *needed = needed_by_backward(temp, g);
+  Graph *b = gr_clone(a, g);
+  b->blocks = NULL;
+  uint32_t id = gr_block(b, (Block){.budget = -1, .text = ""});
+  for (uint32_t i = 0; i < b->node_count; i++) {
+    Prov p = b->provs[b->nodes[i].prov];
+    if (p.region || (!p.backward && !needed[i])) continue;
+    p.region = id;
+    if (!p.backward) p.tag = TAG_PREFER_RECOMPUTE;
+    VEC_PUSH(a, b->provs, b->prov_count, b->prov_cap, p);
+    b->nodes[i].prov = (uint32_t)b->prov_count - 1;
+  }
+  return b;
+}
+
+/* Whether c takes a quarter less than d, both planned exactly: what is computed again is fused
+ * apart from the forward, which may cost more than it saves. The plan of d is made only where a
+ * bound of what it takes does not tell. */
+static bool pays(Chooser *h, Candidate *c, Candidate *d) {
+  plan_runs(h, c);
+  int64_t least = native_least(h->s, &d->made->arena, d->made->runs.first, h->env);
+  if (c->need <= least - least / 4) return true;
+  plan_runs(h, d);
+  return c->need <= d->need - d->need / 4;
+}
+
+/* The plan that keeps least of those that take a twelfth more time at most. */
+Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
+                   const int64_t *env) {
+  Arena *temp = &s->scratch;
+  Graph *b = as_block(a, temp, g);
+  uint8_t *best = ARENA_ARRAY(a, uint8_t, b->type_count + 1);
+  int looked = rm_within(temp, b, env, rm_time(b, env) / 12, best);
+  Choice r = {.g = b, .split = split, .choice = best, .candidates = looked};
+  if (!plain) return r;
+  Chooser h = {.s = s, .a = a, .g = b, .env = env};
+  Candidate less = {.choice = best}, all = {.made = on_pool(&s->mem)};
+  all.made->runs.first = plain;
+  bool pay = make(&h, &less) && pays(&h, &less, &all);
+  if (!pay) rm_all(b, CHOICE_SAVE, best);
+  r.made = pay ? less.made : all.made;
+  forget(pay ? &all : &less);
+  return r;
+}

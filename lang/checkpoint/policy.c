@@ -1,0 +1,339 @@
+/* Policies: clauses of `checkpoint` and of `policy` declarations, evaluated (rules 82, 84, 86).
+ *
+ * In: clauses, in the frame of the block or, for a declared policy, in one of its module that holds
+ * its parameters. Out: one flat list of rules, each for an op class or a name with what is said of
+ * it, and the options. Whoever reads clauses has them checked as words by resolve_clause.c already;
+ * what depends on values is found here: budgets, options that stand twice by way of a declared
+ * policy, clauses that disagree.
+ */
+#include "lang/checkpoint/policy.h"
+
+#include <string.h>
+
+enum { POLICY_DEEP = 32 };
+
+typedef struct Read {
+  Session *s;
+  Policy *p;
+  bool loop, declared;
+  int depth;
+  Span use; /* the clause at the block */
+} Read;
+
+static bool is(Name n, const char *w) {
+  return !strcmp(n, w);
+}
+
+static const struct Kind {
+  const char *word;
+  OpKind kind;
+} kinds[] = {{"matmul", KIND_MATMUL}, {"conv", KIND_CONV},           {"attention", KIND_ATTENTION},
+             {"reduce", KIND_REDUCE}, {"pointwise", KIND_POINTWISE}, {"random", KIND_RANDOM}};
+
+static OpKind kind_of(const Words *path) {
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && path->count == 1; i++)
+    if (is(path->items[0].name, kinds[i].word)) return kinds[i].kind;
+  return 0;
+}
+
+static bool same_path(const Words *a, const Words *b) {
+  bool same = a->count == b->count;
+  for (uint32_t i = 0; same && i < a->count; i++) same = a->items[i].name == b->items[i].name;
+  return same;
+}
+
+static void add_rule(Read *r, Tag tag, Node *w) {
+  Session *s = r->s;
+  Policy *p = r->p;
+  if (w->kind != N_WORD)
+    fail(s, ERR_POLICY_WORD, w->span, "op classes and names of `let`s stand here");
+  Rule n = {.tag = tag, .rank = 2, .path = w->path, .at = w->span};
+  if (w->path.count == 1 && is(w->path.items[0].name, "none")) return;
+  if (w->path.count == 1 && is(w->path.items[0].name, "all")) n.rank = 0;
+  if ((n.kind = kind_of(&w->path))) n.rank = 1;
+  n.own = true;
+  n.met = n.rank == 0;
+  for (size_t i = 0; i < p->count; i++) {
+    Rule *o = &p->rules[i];
+    if (o->rank != n.rank || o->tag == tag || !same_path(&o->path, &n.path)) continue;
+    Diag *d =
+        err(s, ERR_POLICY_TWICE, n.at, "the clauses disagree about `%s`: `%s` and `%s`",
+            source_text(s, n.at, n.path.items[0].name), policy_tags[o->tag], policy_tags[tag]);
+    dg_label(&s->diags, d, o->at, "`%s` here", policy_tags[o->tag]);
+    dg_help(&s->diags, d, "name it in one clause");
+    raise_(s);
+  }
+  VEC_PUSH(&s->scratch, p->rules, p->count, p->cap, n);
+}
+
+/* An argument of a clause: a word is a name. */
+static Value argument(Session *s, Node *a) {
+  if (a->kind != N_WORD) return eval(s, a);
+  Value v = name_value(s, a->path.items[0].name, a->path.items[0].span, true);
+  if (a->path.count > 1)
+    fail(s, ERR_POLICY_WORD, a->span, "a dotted argument stands in parentheses: `(a.b)`");
+  return v;
+}
+
+/* An option once. */
+static void once(Read *r, Span *slot, Node *c) {
+  Session *s = r->s;
+  if (slot->file) {
+    Diag *d = err(s, ERR_POLICY_TWICE, c->span, "`%s` stands twice", c->clause.path.items[0].name);
+    dg_label(&s->diags, d, *slot, "first here");
+    dg_help(&s->diags, d, "one of them says it");
+    raise_(s);
+  }
+  *slot = c->span;
+}
+
+static int64_t number(Read *r, Node *c, const char *what, const char *form) {
+  Session *s = r->s;
+  if (c->clause.args.count != 1)
+    fail_help(s, ERR_POLICY_WORD, c->span, form, "`%s` takes one number",
+              c->clause.path.items[0].name);
+  Node *a = c->clause.args.items[0];
+  Value v = argument(s, a);
+  if (v.tag == V_UNKNOWN) return 1;
+  if (v.tag != V_INT && v.tag != V_DIM)
+    fail_help(s, ERR_POLICY_VALUE, a->span, form, "%s is an int, not %s", what,
+              v.tag == V_NODE ? "a number that is known only when the code runs"
+                              : value_type_text(s, v));
+  return want_int(s, v, a->span, what);
+}
+
+static void read_clauses(Read *r, const NodeList *clauses);
+
+static void the_one(Read *r, Node *c) {
+  Session *s = r->s;
+  if (!r->p->fn_at.file) {
+    r->p->fn_at = c->span;
+    return;
+  }
+  Diag *d = err(s, ERR_POLICY_TWICE, c->span, "a block takes one policy");
+  dg_label(&s->diags, d, r->p->fn_at, "the first");
+  dg_help(&s->diags, d, "`policy both { .. }` declares one that says all of it");
+  raise_(s);
+}
+
+static void read_declared(Read *r, Node *decl, Module *m, size_t n, const Value *args, Span at) {
+  Session *s = r->s;
+  const NodeList *par = &decl->policy_decl.params;
+  if (n != par->count) {
+    Diag *d = err(s, ERR_POLICY_WORD, at, "the policy `%s` takes %u argument%s, not %zu",
+                  decl->policy_decl.name.name, par->count, par->count == 1 ? "" : "s", n);
+    dg_label(&s->diags, d, decl->policy_decl.name.span, "declared here");
+    raise_(s);
+  }
+  if (++r->depth > POLICY_DEEP)
+    fail(s, ERR_POLICY_WORD, at, "the policy `%s` stands in itself", decl->policy_decl.name.name);
+  Frame fr = *s->frame;
+  fr.up = s->frame;
+  fr.module = m;
+  fr.base = s->local_count;
+  fr.self = NULL;
+  fr.model = NULL;
+  fr.stage = NULL;
+  fr.call = at;
+  fr.what = decl->policy_decl.name.name;
+  fr.path = NULL;
+  s->frame = &fr;
+  for (uint32_t i = 0; i < par->count; i++) {
+    Node *p = par->items[i];
+    Value v = p->param.type ? type_match(s, p->param.type, args[i], at,
+                                         txt(s, "argument `%s` of the policy `%s`",
+                                             p->param.name.name, decl->policy_decl.name.name))
+                            : args[i];
+    local_push(s, p->param.name.name, v, false, p->param.name.span);
+  }
+  Span fn_at = r->p->fn_at; /* it may have one of its own */
+  bool declared = r->declared;
+  r->p->fn_at = (Span){0};
+  r->declared = true;
+  read_clauses(r, &decl->policy_decl.clauses);
+  r->declared = declared;
+  r->p->fn_at = fn_at;
+  locals_pop(s, fr.base);
+  s->frame = fr.up;
+  r->depth--;
+}
+
+/* A policy by name: a declared one, a function, or a variable that holds either. */
+static void read_named(Read *r, Node *c) {
+  Session *s = r->s;
+  const Words *path = &c->clause.path;
+  Name w = path->items[0].name;
+  Value v = name_value(s, w, path->items[0].span, false);
+  Global *g = NULL;
+  if (v.tag == V_MODULE && path->count == 2) {
+    g = global_find(s, v.u.module, path->items[1].name);
+    v = g && g->kind == G_FN ? g->v : v_unit();
+    if (g && g->kind == G_POLICY) v = policy_value(s, g->decl, g->module, 0, NULL);
+  }
+  if (v.tag == V_UNKNOWN && s->abstract) return;
+  if (v.tag != V_POLICY && v.tag != V_FN) {
+    Diag *d = err(s, ERR_POLICY_WORD, c->span, "no policy word or policy is called `%s`",
+                  source_text(s, c->span, w));
+    if (v.tag != V_UNKNOWN && v.tag != V_UNIT)
+      dg_help(&s->diags, d, "`%s` is %s", w, value_type_text(s, v));
+    raise_(s);
+  }
+  the_one(r, c);
+  size_t n = c->clause.args.count;
+  Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++) args[i] = argument(s, c->clause.args.items[i]);
+  if (v.tag == V_FN) {
+    if (r->p->fn.tag != V_UNIT)
+      fail(s, ERR_POLICY_TWICE, c->span, "a block takes one function as its policy");
+    r->p->fn = v;
+    r->p->extra_count = n;
+    r->p->extra = args;
+    return;
+  }
+  PolicyObj *o = (PolicyObj *)v.u.o;
+  if (n == 0) {
+    n = o->count;
+    args = o->args;
+  } else if (o->count) {
+    fail(s, ERR_POLICY_WORD, c->span, "the policy `%s` has its arguments already", w);
+  }
+  read_declared(r, o->decl, o->module, n, args, c->span);
+}
+
+static void read_clause(Read *r, Node *c) {
+  Session *s = r->s;
+  Policy *p = r->p;
+  const NodeList *a = &c->clause.args;
+  Name w = c->clause.path.items[0].name;
+  if (c->clause.path.count > 1) {
+    read_named(r, c);
+    return;
+  }
+  Tag tag = is(w, "save")        ? TAG_MUST_SAVE
+            : is(w, "recompute") ? TAG_MUST_RECOMPUTE
+            : is(w, "offload")   ? TAG_OFFLOAD
+                                 : TAG_NONE;
+  uint32_t from = 0;
+  if (is(w, "prefer")) {
+    Name n = a->count && a->items[0]->kind == N_WORD ? a->items[0]->path.items[0].name : "";
+    tag = is(n, "save") ? TAG_PREFER_SAVE : is(n, "recompute") ? TAG_PREFER_RECOMPUTE : TAG_NONE;
+    if (tag == TAG_NONE)
+      fail(s, ERR_POLICY_WORD, c->span, "`prefer` is followed by `save` or `recompute`");
+    from = 1;
+  }
+  if (tag != TAG_NONE) {
+    bool remake = tag == TAG_MUST_RECOMPUTE || tag == TAG_PREFER_RECOMPUTE;
+    p->remakes |= remake;
+    p->keeps |= !remake;
+    for (uint32_t i = from; i < a->count; i++) add_rule(r, tag, a->items[i]);
+    return;
+  }
+  if (is(w, "budget")) {
+    once(r, &p->budget_at, c);
+    p->budget = number(r, c, "a budget", "`<budget = 1.5GiB>`");
+    if (p->budget < 0)
+      fail_help(s, ERR_POLICY_VALUE, c->clause.args.items[0]->span,
+                "a budget of 0 asks for the least that is possible, and is told it",
+                "a budget is a number of bytes, not %lld", (long long)p->budget);
+  } else if (is(w, "auto")) {
+    once(r, &p->auto_at, c);
+  } else if (is(w, "reentrant")) {
+    once(r, &p->reentrant_at, c);
+  } else if (is(w, "every") || is(w, "binomial")) {
+    bool every = is(w, "every");
+    int64_t *slot = every ? &p->every : &p->binomial;
+    once(r, every ? &p->every_at : &p->binomial_at, c);
+    if (!r->loop)
+      fail_help(s, ERR_POLICY_WORD, c->span, txt(s, "`checkpoint <%s 10> for i in 0..n { .. }`", w),
+                "`%s` is about the turns of a loop", w);
+    *slot = number(r, c, every ? "the number of turns" : "the number of states",
+                   txt(s, "`<%s 10>`", w));
+    if (*slot < 1)
+      fail(s, ERR_POLICY_VALUE, c->clause.args.items[0]->span, "`%s` takes 1 or more, not %lld", w,
+           (long long)*slot);
+    if (p->every && p->binomial) {
+      Diag *d = err(s, ERR_POLICY_TWICE, c->span, "`every` and `binomial` exclude each other");
+      dg_label(&s->diags, d, every ? p->binomial_at : p->every_at, "first here");
+      raise_(s);
+    }
+  } else {
+    read_named(r, c);
+  }
+}
+
+static void read_clauses(Read *r, const NodeList *clauses) {
+  stack_check();
+  for (uint32_t i = 0; i < clauses->count; i++) {
+    if (r->depth == 0) r->use = clauses->items[i]->span;
+    read_clause(r, clauses->items[i]);
+  }
+}
+
+static Policy empty(void) {
+  return (Policy){.fn = v_unit(), .budget = -1};
+}
+
+/* The clauses as written, blanks and newlines as one blank. */
+static Name clause_text(Session *s, const NodeList *clauses) {
+  if (!clauses->count) return names_of(s->names, "");
+  Span at = clauses->items[0]->span, end = clauses->items[clauses->count - 1]->span;
+  const Source *f = src_get(&s->sources, at.file);
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (uint32_t i = at.lo; i < end.hi && i < f->length; i++) {
+    char c = f->text[i];
+    if (c == '\n' || c == '\t' || c == ' ') {
+      if (b.n && b.s[b.n - 1] != ' ') buf_putc(&b, ' ');
+    } else if (c == '#') {
+      while (i < end.hi && f->text[i] != '\n') i++;
+    } else {
+      buf_putc(&b, c);
+    }
+  }
+  return names_of(s->names, b.s ? b.s : "");
+}
+
+void policy_read(Session *s, const NodeList *clauses, bool loop, Policy *out) {
+  *out = empty();
+  out->text = clause_text(s, clauses);
+  Read r = {.s = s, .p = out, .loop = loop};
+  read_clauses(&r, clauses);
+}
+
+void policy_of_value(Session *s, Value policy, Span at, Policy *out) {
+  *out = empty();
+  out->layer = true;
+  Read r = {.s = s, .p = out, .use = at, .depth = 1, .declared = true};
+  value_pool(s, policy); /* a policy function may give its layer another */
+  if (policy.tag == V_BOOL) { /* a plain block */
+    out->text = names_of(s->names, "");
+    return;
+  }
+  if (policy.tag == V_FN) {
+    out->fn = policy;
+    out->fn_at = at;
+    out->text =
+        names_of(s->names, policy.u.fn->decl->fn->name.name ? policy.u.fn->decl->fn->name.name
+                                                            : "function literal");
+    return;
+  }
+  PolicyObj *o = (PolicyObj *)policy.u.o;
+  out->text = o->decl->policy_decl.name.name;
+  read_declared(&r, o->decl, o->module, o->count, o->args, at);
+  for (size_t i = 0; i < out->count; i++) out->rules[i].own = out->rules[i].rank == 2;
+}
+
+Value policy_value(Session *s, Node *decl, Module *m, size_t n, const Value *args) {
+  PolicyObj *o = mem_need(&s->mem, NULL, 0, sizeof *o);
+  *o = (PolicyObj){.o = {.rc = 1, .s = s, .tag = V_POLICY}, .decl = decl, .module = m};
+  s->count.values_live++;
+  Value v = {.tag = V_POLICY, .u.o = &o->o};
+  mem_pool_add(&s->mem, &o->o, (void (*)(void *))obj_release);
+  if (n) {
+    o->args = mem_need(&s->mem, NULL, 0, n * sizeof *o->args);
+    memcpy(o->args, args, n * sizeof *o->args);
+    for (size_t i = 0; i < n; i++) value_retain(args[i]);
+    o->count = n;
+  }
+  return v;
+}

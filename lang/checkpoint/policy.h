@@ -1,0 +1,98 @@
+/* Policies of checkpoint blocks, and blocks that are open while code is staged (rules 80 to 86). */
+#ifndef CKL_LANG_CHECKPOINT_POLICY_H
+#define CKL_LANG_CHECKPOINT_POLICY_H
+
+#include "lang/compile/compile.h"
+
+/* Op classes of policies; a value may belong to two (a product inside of attention). */
+typedef enum OpKind {
+  KIND_MATMUL = 1, KIND_CONV = 2, KIND_ATTENTION = 4, KIND_REDUCE = 8, KIND_POINTWISE = 16,
+  KIND_RANDOM = 32
+} OpKind;
+
+/* What a policy says of one op class or name. */
+typedef struct Rule {
+  Tag tag;
+  int rank;    /* 0 all, 1 a class, 2 a name */
+  OpKind kind; /* of a class */
+  Words path;  /* of a name */
+  Span at;     /* the word */
+  bool met, own; /* own: written at the block itself, or a name */
+} Rule;
+
+typedef struct Policy {
+  Rule *rules; size_t count, cap;
+  Value fn; size_t extra_count; Value *extra; /* rule 84; unit = none */
+  Span fn_at, budget_at, auto_at, reentrant_at, every_at, binomial_at; /* file 0: not there */
+  int64_t budget;              /* bytes, -1 = none */
+  int64_t every, binomial;     /* 0 = not said */
+  bool keeps, remakes;         /* a clause names what to keep, what to make again */
+  bool layer;                  /* given by checkpoint_layers */
+  /* bytes that backward keeps of the blocks so far; whether one of them saves some */
+  int64_t with, without; bool saves;
+  bool unknown; /* of `check`: a block so far has a value that is not known */
+  Name text;
+} Policy;
+
+/* Evaluates clauses in the present frame. Throws after filing what is wrong with them. */
+void policy_read(Session *s, const NodeList *clauses, bool loop, Policy *out);
+/* The same of a policy that is a value: an argument or field of instances. */
+void policy_of_value(Session *s, Value policy, Span at, Policy *out);
+
+/* A block while its body is staged; on the C stack. */
+typedef struct Hit { const Graph *g; uint32_t node; size_t rule; } Hit;
+typedef struct Stretch { const Graph *g; uint32_t lo, hi; } Stretch;
+typedef struct OpenBlock {
+  struct OpenBlock *up; /* of its stage */
+  Stage *stage;
+  Frame *frame;
+  uint32_t id, outside; /* region of the nodes before it */
+  uint32_t start;       /* first node */
+  Span span;
+  Policy *policy;
+  Hit *hits; size_t hit_count, hit_cap;
+  Stretch *attention; size_t attention_count, attention_cap;
+  size_t written;       /* writes to params and buffers so far */
+} OpenBlock;
+
+void block_enter(Session *s, OpenBlock *b, Policy *p, Span at);
+/* Gives the nodes of the block their tags. Throws where they and the policy do not fit; `last`: no
+ * other block has the policy, so that now all that it names was met. */
+void block_leave(Session *s, OpenBlock *b, bool last);
+extern const char *const policy_tags[]; /* by Tag: the word of a clause */
+/* A value of the graph got the name of a `let` (and of an item in it). */
+void block_named(Session *s, Name name, const Name *item, size_t items, Value v);
+/* An expression has a value that `check` does not know: what is done with it leaves no nodes. */
+void block_unknown(Session *s);
+/* Around a call of the library's attention: the nodes made since `from`. */
+void block_attention(Session *s, uint32_t from);
+
+/* blocks.c: turns of a loop of code as blocks; NULL: there is nothing to do. `end`: no turn
+ * follows. */
+struct Turns *turns_start(Session *s, Node *loop, int64_t count);
+void turns_before(struct Turns *t, int64_t i);
+void turns_after(struct Turns *t, int64_t i, bool end);
+/* Loops of script: one turn; all of them, false where each turn is a call by itself. */
+void checkpoint_turn(Session *s, Node *loop, Flow *flow);
+bool checkpoint_loop(Session *s, Node *loop, Flow *flow);
+/* The function that stands for a block of script: is f one; its body, in a frame of its own. */
+bool is_capsule(const FnObj *f);
+bool is_capsule_node(const Node *fn);
+Value capsule_body(Session *s, const FnObj *f);
+/* A gradient of `loss` is taken in code. Where that is a block of script, and the loss hangs on a
+ * value with a tape, the gradient has to go on there, which a call cannot (rule 80). */
+void block_grad(Session *s, Value loss, Span at);
+/* Then the block runs like the script around it. */
+Value block_as_script(Session *s, FnObj *f, const Args *a);
+
+/* A policy as a value: a declared one with its arguments. */
+typedef struct PolicyObj {
+  Obj o;
+  Node *decl; /* N_POLICY_DECL */
+  Module *module;
+  size_t count;
+  Value *args;
+} PolicyObj;
+Value policy_value(Session *s, Node *decl, Module *m, size_t n, const Value *args);
+
+#endif

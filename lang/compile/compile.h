@@ -1,0 +1,177 @@
+/* Inside of compiled calls: leaves, units, compiled functions. For compile.c, state.c,
+ * check.c. */
+#ifndef CKL_LANG_COMPILE_COMPILE_H
+#define CKL_LANG_COMPILE_COMPILE_H
+
+#include "lang/lang.h"
+
+enum {
+  MEM_ERR_RESTART = 5, /* need_const: staging starts over with one more pin */
+  MEM_ERR_UNKNOWN = 6  /* check: an operation met a value of which nothing is known */
+};
+
+/* What the arguments of a call consist of. A leaf is a graph input; the rest is the signature's
+ * text. */
+typedef enum LeafKind { LEAF_TENSOR, LEAF_PARAM, LEAF_FLOAT, LEAF_INT } LeafKind;
+typedef struct Leaf {
+  LeafKind kind;
+  Value v;    /* TENSOR, PARAM; FLOAT, INT: the number */
+  Node *type; /* annotation whose bracket dims are symbols, or NULL */
+  Node *fn;   /* whose brackets */
+  Name label; /* how the program writes it, "k" or "pair.0"; NULL in a Flat that is not `named` */
+  bool reached; /* in a block of script: the loss of a `grad` in it hangs on the leaf */
+} Leaf;
+
+typedef struct Flat {
+  Session *s;
+  Arena *arena;
+  Buf sig;
+  Leaf *leaves; size_t count, cap;
+  Inst **insts; size_t inst_count, inst_cap;
+  bool named; Name label; /* of what is flattened now */
+} Flat;
+
+/* A param, or a buffer field of an instance, while a unit is staged. */
+typedef struct State {
+  const void *key;      /* Param *, or Inst * */
+  Name field;           /* of an instance; NULL for a param */
+  size_t index;         /* of the leaf, or of the instance in flat.insts */
+  Value cur;            /* staged */
+  Value first;          /* of `ckl ir`: before the first write */
+  Val *versions; size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
+  bool written;
+} State;
+
+/* A layer path that stands in the graph, and the number of its instance in flat.insts. */
+typedef struct LayerPath { Name path; size_t inst; } LayerPath;
+typedef struct Pin { size_t leaf; int axis; int64_t value; } Pin;
+typedef struct SymBind {
+  Sym sym;
+  Dim dim;
+  size_t leaf;
+  int axis; /* -1: an int */
+  Name name;
+} SymBind;
+typedef struct RandomUse { uint64_t site, seed; uint32_t input, nth; bool fixed; } RandomUse;
+/* A site that draws; `fixed`: inside of `wrap <seed n>` of code, from that seed. */
+typedef struct Draw { uint64_t site, seed; bool fixed; } Draw;
+typedef struct DrawCount { Draw d; uint64_t now; } DrawCount;
+typedef struct KeyNode { uint32_t level; Val v; } KeyNode; /* in the graph of a stage */
+
+struct Unit {
+  Session *s;
+  Arena *arena;
+  Graph *g;
+  Stage root;
+  Flat flat;
+  Value *staged;     size_t staged_count, staged_cap;   /* of leaf i */
+  int64_t *source;   size_t source_count, source_cap;   /* of graph input i: leaf, or -1 - random */
+  State *states;     size_t state_count, state_cap;
+  SymBind *binds;    size_t bind_count, bind_cap;
+  Pin *pins;         size_t pin_count, pin_cap;
+  RandomUse *randoms; size_t random_count, random_cap;
+  DrawCount *draws;    size_t draw_count, draw_cap; /* executions that were staged */
+  KeyNode *keys;       size_t key_count, key_cap;   /* of elements: element.c */
+  Global **hidden;   size_t hidden_count, hidden_cap;
+  Val token;         /* present effect token */
+  struct Hosts *hosts; /* callback.h; NULL: none */
+  bool restart, check;
+  bool shows;  /* of `check`: what is written is told */
+  bool modal;  /* the code asked whether it trains: another call may go another way */
+  bool quiet;  /* some of it stands under no_grad */
+  bool outside; /* a `grad` in a block of script goes on outside of it: see block_grad */
+  bool regrad; /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
+  uint32_t steps; /* of `check`: calls and turns walked so far */
+  Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
+  Pin wanted;        /* the pin that need_const asked for */
+  LayerPath *paths;  size_t path_count, path_cap;
+  size_t met;        /* instances of flat.insts whose state is known */
+  struct HiddenValue {
+    Global *g;
+    Value v;
+  } *hidden_values;
+  size_t hidden_value_count, hidden_value_cap;
+};
+typedef struct HiddenValue HiddenValue;
+
+/* signature.c */
+void flat_init(Flat *f, Session *s, Arena *a);
+void flatten_call(Flat *f, FnObj *fn, const Args *a);
+const Tensor *leaf_tensor_of(const Leaf *l);
+int64_t leaf_size(const Leaf *l, int axis); /* axis -1: the int itself */
+Value leaf_value(const Leaf *l); /* of a tensor or param: the overlay, where it has one */
+/* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's
+ * or, for number *nth of a pack, the pack's. */
+bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth);
+Name name_numbered(Session *s, Name name, size_t i); /* "name.i" */
+void cache_free(Session *s);
+void log_compile(Session *s, const FnObj *f, const char *signature);
+void dump_graph(Session *s, const Graph *g);
+/* g as it is shown: bodies of `wrap <opaque "n">` are a node each. On the scratch arena, or g. */
+const Graph *opaque_shown(Session *s, const Graph *g);
+Name opaque_plain(Session *s, Name path); /* the layer path alone, or NULL */
+/* Stages of the way of a function, in the order of ckl_stage_name. */
+enum {
+  STAGE_STAGE, STAGE_SIMPLIFY, STAGE_JOINT,
+  STAGE_PLAN, STAGE_LOOPS, STAGE_LLVM, STAGE_ASM, STAGE_PTX, STAGE_PTX_90, /* tiering.c */
+  STAGE_COUNT
+};
+extern const char *const stage_names[STAGE_COUNT];
+/* gr_simplify of what `choice` makes of the blocks of g (NULL: they stay). */
+Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice);
+/* Prints g after a stage; for STAGE_JOINT the two halves of all gradients of g. */
+void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at);
+/* random.c: key words of a draw, and the counter of a site after a call. */
+void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
+                  int64_t out[2]);
+void random_advance(Session *s, uint64_t site);
+uint64_t *random_counter(Session *s, uint64_t site);
+uint64_t *random_staged(Unit *u, Draw d);
+void random_seed_staged(Session *s, uint64_t seed); /* code enters `wrap <seed n>` */
+/* For what is staged more than once: the counts of now, and back to them. */
+typedef struct DrawMark { DrawCount *draws; size_t count; } DrawMark;
+DrawMark random_mark(Session *s);
+void random_back(Session *s, const DrawMark *m);
+static inline bool draw_same(Draw a, Draw b) {
+  return a.site == b.site && a.fixed == b.fixed && a.seed == b.seed;
+}
+/* element.c */
+void element_note(Session *s, Unit *u, Draw d, uint64_t now); /* before a counter advances */
+void element_forget(Session *s);                              /* all counters start anew */
+void element_words(const Element *e, int64_t words[2]);       /* folds in what runs */
+Value element_key(Session *s, Value key);                     /* folds in what is staged */
+/* Whether v, of a stage's graph, is the key of a site, which rows of a map do not share. */
+bool element_is_key(const Stage *st, Val v);
+/* A key for each element along the axes, the outermost first. */
+Val element_rows(Session *s, Val key, size_t axes, const Dim *n, Span at);
+/* effect.c: print and assert of code */
+bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
+
+/* Files the failure of a compiled call of `what`: `at` in the program, or the call where that is in
+ * the library. Places inside `staged`, the call that was compiled, stand for those of this one.
+ * `inner` is the method in which it happened, or NULL. */
+Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
+                const char *inner);
+/* mem_protect that also restores the evaluator's state */
+int guard(Session *s, void (*f)(void *ud), void *ud);
+/* NULL when the unit does not know it */
+State *unit_state(Session *s, const void *key, Name field);
+Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */
+/* The type that a tensor or param of script has as an argument of what is being staged, with
+ * symbols for its free dims; NULL when it is none. */
+const Type *unit_type(Unit *u, Value v);
+/* With the sizes of the call in place of their names; where arguments differ in one (an error
+ * soon), that of the first or of the last. */
+Type unit_sized(Unit *u, Type t, bool first);
+void flatten(Flat *f, Value v, Node *type, Node *fn);
+/* a stage for a region of the present one's graph */
+void region_open(Session *s, Stage *st, Name name);
+/* Inlines the closed region st with its first k inputs mapped: they get the rows of rows[i], all
+ * along one new leading axis of size n[0] (`zip`), or each along one of its own of size n[i], the
+ * first outermost. Gives the outputs. */
+Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const Dim *n, bool zip,
+                Span at);
+void stage_push(Session *s, Stage *st, Graph *g);
+void stage_pop(Session *s);
+
+#endif

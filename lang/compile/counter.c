@@ -1,0 +1,81 @@
+/* Counters of a session, by name: what ran, what is alive, where time went.
+ *
+ * In: a name. Out: its number now, for counter(name) of programs and ckl_counter of hosts.
+ */
+#include <string.h>
+
+#include "lang/compile/compile.h"
+#include "lang/value/handle.h"
+#include "lang/compile/tiering.h"
+
+static const char *const counters[] = {"nodes",     "stage",      "compile",    "values.live",
+                                       "tape.live", "bytes.live", "bytes.peak", "data.live",
+                                       "data.peak", "sim.live",   "sim.peak",   "spill.live",
+                                       "spill.peak", "line",
+                                       "seed",      "jit.kernels", "jit.runs",  "jit.copied",
+                                       "jit.by_node", "jit.reruns", "jit.plans", "jit.loaded",
+                                       "jit.installed", "jit.from_disk", "jit.generated",
+                                       "jit.failed", "us.stage",
+                                       "us.simplify", "us.joint", "us.plan",  "us.code",
+                                       "backward.captures", "backward.hits",
+                                       "forward.matmul", "forward.conv", "forward.reduce",
+                                       "forward.pointwise", "forward.random", "forward.move",
+                                       "backward.matmul", "backward.conv", "backward.reduce",
+                                       "backward.pointwise", "backward.random", "backward.move"};
+
+static int64_t microseconds(double seconds) {
+  return (int64_t)(1e6 * seconds);
+}
+
+int64_t session_counter(const Session *s, const char *name) {
+  JitCount jit;
+  EngCount eng;
+  native_counts(s, &jit, &eng);
+  int64_t v[] = {s->count.nodes,
+                 s->count.stage,
+                 s->count.compile,
+                 s->count.values_live,
+                 s->count.tape_live,
+                 (int64_t)s->mem.live,
+                 (int64_t)s->mem.peak,
+                 (int64_t)s->mem.data_live[DEV_CPU],
+                 (int64_t)s->mem.data_peak[DEV_CPU],
+                 (int64_t)s->mem.data_live[DEV_SIM],
+                 (int64_t)s->mem.data_peak[DEV_SIM],
+                 (int64_t)s->mem.data_live[DEV_SPILL],
+                 (int64_t)s->mem.data_peak[DEV_SPILL],
+                 s->count.line,
+                 (int64_t)s->seed,
+                 jit.kernels,
+                 jit.runs,
+                 jit.copied,
+                 jit.steps_ref,
+                 jit.reruns,
+                 jit.plans,
+                 eng.loaded,
+                 eng.installed,
+                 eng.from_disk,
+                 eng.generated,
+                 eng.failed,
+                 microseconds(s->count.seconds[STAGE_STAGE]),
+                 microseconds(s->count.seconds[STAGE_SIMPLIFY]),
+                 microseconds(s->count.seconds[STAGE_JOINT]),
+                 microseconds(jit.plan_seconds),
+                 microseconds(jit.code_seconds),
+                 s->count.backward_captures,
+                 s->count.backward_hits,
+                 s->count.ops[0][0], s->count.ops[0][1], s->count.ops[0][2],
+                 s->count.ops[0][3], s->count.ops[0][4], s->count.ops[0][5],
+                 s->count.ops[1][0], s->count.ops[1][1], s->count.ops[1][2],
+                 s->count.ops[1][3], s->count.ops[1][4], s->count.ops[1][5]};
+  for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+    if (!strcmp(counters[i], name)) return v[i];
+  return -1;
+}
+
+int64_t ckl_counter(const ckl_session *k, const char *name) {
+  return session_counter(&k->s, name);
+}
+const char *ckl_counter_name(size_t i) {
+  return i < sizeof counters / sizeof *counters ? counters[i] : NULL;
+}

@@ -1,0 +1,487 @@
+/* What a compiled call takes: figures, and who decided what of its `checkpoint` blocks.
+ *
+ * In: a call that is ready to run (compile.c): its leaves, sizes, graphs and the choice of its
+ * blocks. Out: numbers, text, JSON, a record of the language. The idea: the same plan that runs is
+ * made here without its code, so what is said is what happens, to the byte.
+ */
+#include "lang/compile/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "autograd/remat.h"
+#include "lang/compile/tiering.h"
+
+const char *const op_bin_name[BIN_COUNT] = {"matmul",    "conv",   "reduce",
+                                            "pointwise", "random", "move"};
+
+/* -- operations */
+static int bin_of(OpCode op) {
+  const OpInfo *i = &op_info[op];
+  if (i->traits & (T_VIEW | T_EFFECT | T_REGION)) return -1;
+  if (op == OP_CONV2D || op == OP_CONV2D_INPUT || op == OP_CONV2D_WEIGHT) return BIN_CONV;
+  if (i->traits & T_RANDOM) return BIN_RANDOM;
+  switch (i->cls) {
+  case CONTRACT: return BIN_MATMUL;
+  case REDUCE: return BIN_REDUCE;
+  case ELEMENTWISE: return BIN_POINTWISE;
+  case MOVE: return BIN_MOVE;
+  default: return -1;
+  }
+}
+
+void op_counts(const Graph *g, OpCounts *add) {
+  for (size_t i = 0; i < g->node_count; i++) {
+    const GNode *n = &g->nodes[i];
+    const Prov *p = &g->provs[n->prov];
+    int bin = bin_of((OpCode)n->op);
+    if (bin >= 0) (p->backward || p->recomputed ? add->backward : add->forward)[bin]++;
+    for (uint32_t r = 0; r < n->region_count; r++) op_counts(g->regions[n->region0 + r], add);
+  }
+}
+
+void op_count_one(Session *s, OpCode op) {
+  int bin = bin_of(op);
+  if (bin >= 0) s->count.ops[0][bin]++;
+}
+
+static int64_t elements(const Graph *g, const Type *t, const int64_t *env) {
+  int64_t n = 1, d;
+  for (int k = 0; k < t->rank && t->kind == TK_TENSOR; k++)
+    n *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
+  return t->kind == TK_TENSOR ? n : 0;
+}
+
+/* Multiplications and additions of contractions; one for each element of other results. */
+static int64_t flops_of(const Graph *g, const int64_t *env) {
+  stack_check();
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = &g->nodes[i];
+    int bin = bin_of((OpCode)n->op);
+    for (uint32_t r = 0; r < n->region_count; r++) sum += flops_of(g->regions[n->region0 + r], env);
+    if (bin < 0 || bin == BIN_MOVE || !n->result_count) continue;
+    int64_t out = elements(g, &g->types[n->result0], env);
+    if (bin == BIN_REDUCE) out = elements(g, gr_type(g, gr_operand(g, i, 0)), env);
+    if (bin != BIN_MATMUL && bin != BIN_CONV) {
+      sum += out;
+      continue;
+    }
+    const Type *x = gr_type(g, gr_operand(g, i, 0));
+    int64_t inner = 1, d;
+    if (n->op == OP_DOT || n->op == OP_INNER) {
+      if (x->rank && dim_eval(g->dims, x->dim[x->rank - 1], env, NULL, &d)) inner = d;
+    } else {
+      const Type *w = gr_type(g, gr_operand(g, i, 1));
+      for (int k = 1; k < w->rank; k++)
+        inner *= dim_eval(g->dims, w->dim[k], env, NULL, &d) ? d : 1;
+    }
+    sum += 2 * out * inner;
+  }
+  return sum;
+}
+
+/* -- leaves */
+static int64_t rounded(int64_t n) {
+  return (n + 63) / 64 * 64;
+}
+
+typedef struct Buffers { /* tensors that buffers of instances hold */
+  const void **items; size_t count, cap;
+} Buffers;
+
+static void buffer_leaves(Session *s, Buffers *b, Value v) {
+  stack_check();
+  if (v.tag == V_TENSOR) VEC_PUSH(&s->scratch, b->items, b->count, b->cap, v.u.o);
+  if (v.tag == V_LIST || v.tag == V_TUPLE)
+    for (size_t i = 0; i < v.u.list->count; i++) buffer_leaves(s, b, v.u.list->items[i]);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) buffer_leaves(s, b, v.u.rec->items[i]);
+}
+
+/* `dense`: of inputs that kernels get a dense copy of, its bytes; they are in the figures, too.
+ * `written`: the same without buffers, which are dense once a call has written them. The bytes by
+ * which they grow then. Inputs that repeat the same number may share a copy, so that the peak is
+ * not met: `exact` is false. */
+static int64_t leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense, int64_t *written) {
+  Session *s = c->s;
+  const Flat *f = c->flat;
+  Buffers b = {0};
+  int64_t grow = 0;
+  int repeated = 0;
+  for (size_t i = 0; i < f->inst_count; i++)
+    for (size_t k = 0; k < f->insts[i]->count; k++)
+      if (f->insts[i]->fields[k].kind == FIELD_BUFFER)
+        buffer_leaves(s, &b, f->insts[i]->fields[k].v);
+  for (size_t i = 0; i < c->input_count; i++) {
+    if (c->source[i] < 0) {
+      out->inputs += 16; /* a random key */
+      continue;
+    }
+    const Leaf *l = &f->leaves[c->source[i]];
+    if (l->kind == LEAF_FLOAT || l->kind == LEAF_INT) {
+      out->inputs += 8;
+      continue;
+    }
+    const Tensor *t = l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
+    int64_t bytes = (int64_t)dt_size(t->dtype) * tn_count(t), room = (int64_t)t->store->bytes;
+    bool buffer = false, copy = !tn_is_contiguous(t);
+    for (size_t k = 0; k < b.count && !buffer; k++) buffer = b.items[k] == l->v.u.o;
+    if (copy) dense[i] = bytes;
+    if (copy && room < bytes) repeated++;
+    if (copy && buffer) grow += bytes - room;
+    if (copy && !buffer) written[i] = bytes;
+    if (copy) bytes += room;
+    *(l->kind == LEAF_PARAM ? &out->params : buffer ? &out->buffers : &out->inputs) += bytes;
+  }
+  out->exact = repeated < 2;
+  return grow;
+}
+
+/* -- figures */
+static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env) {
+  JitFn *f = native_plan(s, g, env);
+  mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
+  return f;
+}
+
+int64_t plan_cotangents(const Runs *r, const int64_t *env) {
+  const Graph *b = r->second;
+  int64_t sum = 0;
+  for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++) {
+    const Type *t = gr_type(b, b->inputs[i]);
+    sum += elements(b, t, env) * (int64_t)dt_size((DType)t->dtype);
+  }
+  return sum;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+static int64_t sum_of(const int64_t *n, size_t count) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < count; i++) sum += n[i];
+  return sum;
+}
+
+/* What f makes, and leaves, beside its inputs and their dense copies. */
+static int64_t made_by(JitFn *f, const CallPlan *c, const JitPeak *p, const int64_t *dense) {
+  return p->arena + p->inner + jit_tensors(f, c->env, dense) - sum_of(dense, c->input_count);
+}
+
+/* What is moved away from the host's memory: all of it waits until the forward is done. */
+static int64_t spilled_of(const Graph *g, const int64_t *env) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < g->node_count; i++) {
+    const Type *t = &g->types[g->nodes[i].result0];
+    if (g->nodes[i].op == OP_PLACE && t->dev == DEV_SPILL)
+      sum += elements(g, t, env) * (int64_t)dt_size((DType)t->dtype);
+  }
+  return sum;
+}
+
+void plan_figures(const CallPlan *c, PlanFigures *out) {
+  Session *s = c->s;
+  size_t mark = mem_pool_mark(&s->mem);
+  const Runs *r = &c->runs;
+  JitPeak one, two = {.exact = true, .bound = true};
+  *out = (PlanFigures){0};
+  int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
+  int64_t *written = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
+  int64_t grow = leaf_bytes(c, out, dense, written);
+  JitFn *f = NULL;
+  if (s->config.cpu != CPU_REFERENCE) {
+    f = plan_of(s, r->first, c->env);
+    out->compiled = jit_peak(f, c->env, &one) &&
+                    (!r->second || jit_peak(plan_of(s, r->second, c->env), c->env, &two));
+  }
+  out->exact &= out->compiled;
+  op_counts(r->first, &out->ops);
+  out->flops = flops_of(r->first, c->env);
+  out->time = rm_time(r->first, c->env);
+  out->spilled = spilled_of(r->first, c->env);
+  if (r->second) {
+    op_counts(r->second, &out->ops);
+    out->flops += flops_of(r->second, c->env);
+    out->time += rm_time(r->second, c->env);
+  }
+  if (out->compiled) {
+    out->exact &= one.exact && two.exact;
+    out->bound = one.bound && two.bound;
+    out->inner = larger(one.inner, two.inner);
+    out->arena = larger(one.arena, two.arena);
+    out->live = larger(one.live, two.live);
+    out->panels = larger(one.panels, two.panels);
+    out->scratch = larger(one.scratch, two.scratch);
+    out->saved = !r->second ? one.saved
+                            : jit_new_outputs(f, &s->scratch, c->env,
+                                              (size_t)r->joint->output_count);
+    out->outputs = one.outputs - (r->second ? out->saved : 0);
+    int64_t back = 0;
+    if (r->second)
+      back = one.outputs + plan_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
+    int64_t rest = out->params + out->buffers + out->inputs + out->scratch;
+    grow += sum_of(written, c->input_count) - sum_of(dense, c->input_count);
+    out->peak = rest + larger(made_by(f, c, &one, dense), back);
+    out->later = rest + grow + larger(made_by(f, c, &one, written), back);
+  }
+  mem_pool_drain(&s->mem, mark);
+}
+
+/* -- text */
+static const char *grouped(Session *s, int64_t n) {
+  char digits[24], out[40];
+  int len = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
+  for (int i = 0; i < len; i++) {
+    if (i && (len - i) % 3 == 0) out[k++] = ',';
+    out[k++] = digits[i];
+  }
+  out[k] = 0;
+  return txt(s, "%s", out);
+}
+
+static void line(Session *s, Buf *out, const char *name, int64_t bytes, const char *note) {
+  buf_printf(out, "  %-22s %16s%s%s\n", name, grouped(s, bytes), *note ? "  " : "", note);
+}
+
+static void print_ops(Session *s, Buf *out, const char *name, const int64_t *n) {
+  buf_printf(out, "  %-10s", name);
+  bool any = false;
+  for (int i = 0; i < BIN_COUNT; i++) {
+    if (n[i]) buf_printf(out, "%s %lld %s", any ? "," : "", (long long)n[i], op_bin_name[i]);
+    any |= n[i] != 0;
+  }
+  buf_puts(out, any ? "\n" : " nothing\n");
+  (void)s;
+}
+
+static const char *const choice_word[] = {"free", "saved", "recomputed", "offloaded"};
+static const char *const why_word[] = {"policy", "policy (the rest)", "effect",
+                                       "free",   "the caller",        "planner"};
+
+typedef struct Values { /* of one block */
+  const CallPlan *c;
+  Buf *out;
+  uint32_t block;
+  bool json, any;
+  int64_t bytes[4]; /* by choice */
+  int64_t shown;
+} Values;
+
+static const char *value_name(Session *s, const Graph *g, Val v) {
+  const Prov *p = &g->provs[g->nodes[v.node].prov];
+  const char *op = op_info[g->nodes[v.node].op].text;
+  const char *path = p->path ? p->path : "", *dot = p->path ? ": " : "";
+  if (p->name) return txt(s, "%s%s`%s`", path, dot, p->name);
+  return txt(s, "%s%s%s", path, dot, op);
+}
+
+static void one_value(void *ud, const RmValue *v) {
+  Values *w = ud;
+  const CallPlan *c = w->c;
+  const Graph *g = c->choice.g;
+  Session *s = c->s;
+  int64_t bytes;
+  if (v->block != w->block) return;
+  if (!dim_eval(g->dims, v->bytes, c->env, NULL, &bytes)) return;
+  bytes = rounded(bytes);
+  if (v->choice <= CHOICE_OFFLOAD) w->bytes[v->choice] += bytes;
+  if (v->choice == CHOICE_FREE && v->why != WHY_CALLER) return;
+  int64_t cost = v->choice == CHOICE_REMAKE ? rm_cost(g, v->v.node, c->env) : 0;
+  if (w->json) {
+    buf_printf(w->out,
+               "%s{\"value\": \"%s\", \"bytes\": %lld, \"becomes\": \"%s\", \"by\": \"%s\", "
+               "\"cost\": %lld}",
+               w->any ? ", " : "", value_name(s, g, v->v), (long long)bytes,
+               v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice], why_word[v->why],
+               (long long)cost);
+    w->any = true;
+    return;
+  }
+  Buf t;
+  buf_init_arena(&t, &s->scratch);
+  type_print(&t, g->dims, gr_type(g, v->v));
+  buf_printf(w->out, "    %-44s %14s  %-10s  %s%s\n",
+             txt(s, "%s %s", value_name(s, g, v->v), t.s), grouped(s, bytes),
+             v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice], why_word[v->why],
+             cost ? txt(s, ", cost %s", grouped(s, cost)) : "");
+}
+
+static void print_blocks(const CallPlan *c, Buf *out, bool json) {
+  Session *s = c->s;
+  const Graph *g = c->choice.g;
+  bool any = false;
+  for (uint32_t i = 1; g && g->blocks && i <= g->blocks->count; i++) {
+    const Block *b = gr_block_at(g, i);
+    Values w = {.c = c, .out = out, .block = i, .json = json};
+    uint32_t row = 0, col = 0;
+    if (b->parent) continue;
+    const char *file = "(code without blocks)";
+    if (b->span.file) {
+      src_place(&s->sources, b->span.file, b->span.lo, &row, &col);
+      file = src_get(&s->sources, b->span.file)->path;
+    }
+    if (json)
+      buf_printf(out,
+                 "%s{\"block\": %u, \"file\": \"%s\", \"line\": %u, \"policy\": \"%s\", "
+                 "\"values\": [",
+                 any ? ", " : "", i, file, row, b->text ? b->text : "");
+    else
+      buf_printf(out,
+                 b->span.file ? "block %u of %s:%u%s%s%s%s\n" : "values that gradients need\n", i,
+                 file, row, b->text && *b->text ? " <" : "",
+                 b->text && *b->text ? b->text : "", b->text && *b->text ? ">" : "",
+                 b->reentrant ? ", the whole body again" : "");
+    any = true;
+    rm_values(&s->scratch, g, c->choice.choice,
+              c->choice.split == UINT32_MAX ? NULL : &c->choice.split, one_value, &w);
+    if (json)
+      buf_printf(out, "], \"saved\": %lld, \"recomputed\": %lld, \"offloaded\": %lld}",
+                 (long long)w.bytes[CHOICE_SAVE], (long long)w.bytes[CHOICE_REMAKE],
+                 (long long)w.bytes[CHOICE_OFFLOAD]);
+    else
+      buf_printf(out, "    saved %s, recomputed %s%s%s\n", grouped(s, w.bytes[CHOICE_SAVE]),
+                 grouped(s, w.bytes[CHOICE_REMAKE]), w.bytes[CHOICE_OFFLOAD] ? ", offloaded " : "",
+                 w.bytes[CHOICE_OFFLOAD] ? grouped(s, w.bytes[CHOICE_OFFLOAD]) : "");
+  }
+}
+
+void plan_print(const CallPlan *c, Buf *out) {
+  Session *s = c->s;
+  PlanFigures f;
+  plan_figures(c, &f);
+  buf_printf(out, "plan of %s%s\n", c->name, c->runs.second ? " and its gradient" : "");
+  if (f.compiled) {
+    line(s, out, f.exact ? "peak" : f.bound ? "peak, at most" : "peak, at least", f.peak,
+         f.exact || f.bound ? "bytes" : "bytes: the evaluator runs a part");
+    if (f.later > f.peak)
+      line(s, out, "peak of later calls", f.later, "buffers have been written, and take room");
+  } else {
+    buf_puts(out, "  the reference evaluator runs it: a value lives while something reads it\n");
+  }
+  line(s, out, "  params", f.params, "");
+  line(s, out, "  buffers", f.buffers, "");
+  line(s, out, "  inputs", f.inputs, "");
+  if (f.compiled) {
+    line(s, out, "  outputs", f.outputs, "");
+    line(s, out, "  arena", f.arena,
+         txt(s, "%s in use at once, %s of it packed operands", grouped(s, f.live),
+             grouped(s, f.panels)));
+    if (f.inner) line(s, out, "  loops and branches", f.inner, "what their bodies make");
+    line(s, out, "  workspace of threads", f.scratch, "");
+    line(s, out, "saved for the backward", f.saved, c->runs.second ? "" : "of the arena");
+  }
+  if (f.spilled) line(s, out, "offloaded", f.spilled, "beside the peak");
+  line(s, out, "flops", f.flops, "");
+  print_ops(s, out, "forward", f.ops.forward);
+  print_ops(s, out, "backward", f.ops.backward);
+  if (c->choice.candidates) buf_printf(out, "the best of %d plans\n", c->choice.candidates);
+  print_blocks(c, out, false);
+}
+
+static void json_ops(Buf *out, const int64_t *n) {
+  for (int i = 0; i < BIN_COUNT; i++)
+    buf_printf(out, "%s\"%s\": %lld", i ? ", " : "{", op_bin_name[i], (long long)n[i]);
+  buf_puts(out, "}");
+}
+
+void plan_json(const CallPlan *c, Buf *out) {
+  PlanFigures f;
+  plan_figures(c, &f);
+  struct {
+    const char *name;
+    int64_t n;
+  } rows[] = {{"peak", f.peak},       {"later", f.later},       {"params", f.params},
+              {"buffers", f.buffers}, {"inputs", f.inputs},     {"outputs", f.outputs},
+              {"arena", f.arena},     {"in_use", f.live},       {"panels", f.panels},
+              {"workspace", f.scratch}, {"saved", f.saved},     {"spilled", f.spilled},
+              {"inner", f.inner},     {"flops", f.flops},       {"time", f.time},
+              {"plans", c->choice.candidates}};
+  buf_printf(out, "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s, "
+             "\"bound\": %s",
+             c->name, c->runs.second ? "true" : "false", f.compiled ? "true" : "false",
+             f.exact ? "true" : "false", f.bound ? "true" : "false");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    buf_printf(out, ", \"%s\": %lld", rows[i].name, (long long)rows[i].n);
+  buf_puts(out, ", \"forward\": ");
+  json_ops(out, f.ops.forward);
+  buf_puts(out, ", \"backward\": ");
+  json_ops(out, f.ops.backward);
+  buf_puts(out, ", \"blocks\": [");
+  print_blocks(c, out, true);
+  buf_puts(out, "]}\n");
+}
+
+/* -- a record */
+typedef struct Fields {
+  Session *s;
+  Name names[24];
+  Value items[24];
+  size_t n;
+} Fields;
+
+static void field(Fields *f, const char *name, Value v) {
+  f->names[f->n] = names_of(f->s->names, name);
+  f->items[f->n++] = v;
+}
+
+static Value ops_value(Session *s, const int64_t *n) {
+  Fields f = {.s = s};
+  for (int i = 0; i < BIN_COUNT; i++) field(&f, op_bin_name[i], v_int(n[i]));
+  return record_value(s, f.n, f.names, f.items);
+}
+
+/* What only a compiled call has: none on the reference evaluator. */
+static Value planned(const PlanFigures *p, int64_t n) {
+  return p->compiled ? v_int(n) : v_none();
+}
+
+Value plan_value(const CallPlan *c) {
+  Session *s = c->s;
+  Fields f = {.s = s};
+  PlanFigures p;
+  plan_figures(c, &p);
+  field(&f, "peak", planned(&p, p.peak));
+  field(&f, "later", planned(&p, p.later));
+  field(&f, "saved", planned(&p, p.saved));
+  field(&f, "flops", v_int(p.flops));
+  field(&f, "forward", ops_value(s, p.ops.forward));
+  field(&f, "backward", ops_value(s, p.ops.backward));
+  field(&f, "params", v_int(p.params));
+  field(&f, "buffers", v_int(p.buffers));
+  field(&f, "inputs", v_int(p.inputs));
+  field(&f, "outputs", planned(&p, p.outputs));
+  field(&f, "arena", planned(&p, p.arena));
+  field(&f, "in_use", planned(&p, p.live));
+  field(&f, "panels", planned(&p, p.panels));
+  field(&f, "workspace", planned(&p, p.scratch));
+  field(&f, "spilled", planned(&p, p.spilled));
+  field(&f, "inner", planned(&p, p.inner));
+  field(&f, "time", v_int(p.time));
+  field(&f, "exact", v_bool(p.exact));
+  field(&f, "bound", v_bool(p.bound));
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  (s->plan.json ? plan_json : plan_print)(c, &b);
+  field(&f, "text", str_value(s, b.s, b.n));
+  return record_value(s, f.n, f.names, f.items);
+}
+
+void plan_tell(const CallPlan *c) {
+  Session *s = c->s;
+  const char *fn = s->plan.fn;
+  size_t n = fn && c->model ? strlen(c->model) : 0; /* `f`, or `Model.f` */
+  if (n && !strncmp(fn, c->model, n) && fn[n] == '.') fn += n + 1;
+  bool wanted = fn && !strcmp(fn, c->name);
+  if (!wanted && !s->config.show_plan) return;
+  Buf b;
+  buf_init_arena(&b, wanted ? &s->notes : &s->scratch);
+  (s->plan.json ? plan_json : plan_print)(c, &b);
+  if (!wanted) {
+    emit_text(s, 2, b.s, b.n);
+    return;
+  }
+  s->plan.text = b.s;
+  mem_throw(&s->mem, MEM_ERR_PLANNED);
+}

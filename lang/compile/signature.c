@@ -1,0 +1,275 @@
+/* Arguments of compiled calls taken apart: leaves, and the text of the signature (rule 50).
+ *
+ * In: values of script. Out: every tensor, param and number that is reachable from them as a leaf,
+ * in a fixed order; all else (structure, dtypes, ranks, texts, policies of layers) as text. Equal
+ * texts mean that one compilation serves both calls.
+ */
+#include <string.h>
+
+#include "lang/tape/hook.h"
+#include "lang/checkpoint/policy.h"
+
+static int leaf_find(const Flat *f, Value v) {
+  for (size_t i = 0; i < f->count; i++)
+    if (f->leaves[i].kind <= LEAF_PARAM && f->leaves[i].v.u.o == v.u.o) return (int)i;
+  return -1;
+}
+
+static bool is_bracket(const Node *fn, Name name) {
+  const Words *d = &fn->fn->dims;
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i].name == name) return true;
+  return false;
+}
+
+bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth) {
+  *name = NULL;
+  *nth = -1;
+  if (!l->type || l->type->kind != N_TYPE_NAME || !l->type->type_name.has_dims) return false;
+  const NodeList *d = &l->type->type_name.dims;
+  int pack = -1, fixed = 0;
+  for (uint32_t i = 0; i < d->count; i++)
+    if (d->items[i]->kind == N_PACK)
+      pack = (int)i;
+    else
+      fixed++;
+  if (pack < 0 ? fixed != rank : fixed > rank) return false;
+  int len = rank - fixed;
+  if (pack >= 0 && axis >= pack && axis < pack + len) {
+    *name = d->items[pack]->word.name;
+    *nth = axis - pack;
+    return true;
+  }
+  uint32_t i = (uint32_t)(pack >= 0 && axis >= pack + len ? axis - len + 1 : axis);
+  if (d->items[i]->kind != N_NAME || !is_bracket(l->fn, d->items[i]->name)) return false;
+  *name = d->items[i]->name;
+  return true;
+}
+
+const Tensor *leaf_tensor_of(const Leaf *l) {
+  return l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
+}
+
+static void put_int(Buf *b, const char *before, int64_t n, const char *after) {
+  buf_puts(b, before);
+  buf_int(b, n);
+  buf_puts(b, after);
+}
+
+static void put_ptr(Buf *b, const char *before, const void *p, const char *after) {
+  put_int(b, before, (int64_t)(uintptr_t)p, after);
+}
+
+static void put_hooks(Flat *f, HookKind a, HookKind b, uint64_t id) {
+  put_int(&f->sig, "h", hooks_on(f->s, (HookKey){a, id, 0}), "");
+  put_int(&f->sig, "", hooks_on(f->s, (HookKey){b, id, 0}), " ");
+}
+
+static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
+  Leaf l = {.kind = kind, .v = v, .type = type, .fn = fn, .label = f->label};
+  if (kind <= LEAF_PARAM) {
+    int k = leaf_find(f, v);
+    if (k >= 0) { /* the same object again: part of the signature (rule 50) */
+      put_int(&f->sig, "=", k, " ");
+      return;
+    }
+    const Tensor *t = leaf_tensor_of(&l);
+    buf_putc(&f->sig, kind == LEAF_PARAM ? 'p' : 't');
+    buf_puts(&f->sig, dtype_info[t->dtype].name);
+    put_int(&f->sig, "@", t->store->dev, "[");
+    for (int i = 0; i < t->rank; i++) {
+      Name n;
+      int nth;
+      if (leaf_free_axis(&l, t->rank, i, &n, &nth))
+        buf_puts(&f->sig, "*,");
+      else
+        put_int(&f->sig, "", t->dim[i], ",");
+    }
+    buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
+    if (v.tag == V_PARAM && v.u.p->hooked)
+      put_hooks(f, HOOK_PARAM, HOOK_AFTER_GRAD, v.u.p->id);
+  } else {
+    buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
+  }
+  VEC_PUSH(f->arena, f->leaves, f->count, f->cap, l);
+}
+
+Name name_numbered(Session *s, Name name, size_t i) {
+  return names_of(s->names, txt(s, "%s.%zu", name, i));
+}
+
+/* What `type` says of record field `name`, or of item i: its dims are free there too. Another name
+ * of a type (rule 39) has no brackets; a value that does not fit is refused when it is bound. */
+static Node *part_type(Node *type, Name name, size_t i) {
+  if (!type) return NULL;
+  if (type->kind == N_TYPE_LIST) return name ? NULL : type->type_list;
+  if (type->kind == N_TYPE_TUPLE) return !name && i < type->list.count ? type->list.items[i] : NULL;
+  if (type->kind == N_TYPE_RECORD && name)
+    for (uint32_t k = 0; k < type->list.count; k++)
+      if (type->list.items[k]->type_field.name.name == name)
+        return type->list.items[k]->type_field.type;
+  return NULL;
+}
+
+/* A part of what is flattened: record field `name`, or item i of a list. */
+static void flatten_part(Flat *f, Value v, Node *type, Node *fn, Name name, size_t i) {
+  Name whole = f->label;
+  if (whole)
+    f->label = name ? names_of(f->s->names, txt(f->s, "%s.%s", whole, name))
+                    : name_numbered(f->s, whole, i);
+  flatten(f, v, part_type(type, name, i), fn);
+  f->label = whole;
+}
+
+/* A policy is text all through: it decides about the code and is no input of it. */
+static void flatten_policy(Flat *f, Value v) {
+  stack_check();
+  Buf *b = &f->sig;
+  size_t n = 0;
+  const Value *items = NULL;
+  if (v.tag == V_POLICY) {
+    PolicyObj *o = (PolicyObj *)v.u.o;
+    put_ptr(b, "P", o->decl, "(");
+    n = o->count;
+    items = o->args;
+  } else if (v.tag == V_FN) {
+    put_ptr(b, v.u.fn->deferred ? "defer" : "fn", v.u.fn->decl, "(");
+    for (size_t i = 0; i < v.u.fn->capture_count; i++) flatten_policy(f, v.u.fn->captures[i].v);
+  } else if (v.tag == V_STR) {
+    buf_printf(b, "s%zu:%s(", v.u.str->n, v.u.str->s);
+  } else {
+    buf_printf(b, "%d:%llx(", v.tag, (unsigned long long)v.u.i);
+  }
+  for (size_t i = 0; i < n; i++) flatten_policy(f, items[i]);
+  buf_puts(b, ") ");
+}
+
+static void flatten_inst(Flat *f, Inst *inst) {
+  for (size_t i = 0; i < f->inst_count; i++)
+    if (f->insts[i] == inst) {
+      put_int(&f->sig, "#", (int64_t)i, " ");
+      return;
+    }
+  VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
+  put_ptr(&f->sig, "m", inst->model, "{");
+  if (inst->hooked)
+    put_hooks(f, HOOK_BEFORE_CALL, HOOK_AFTER_CALL, inst->id);
+  if (inst->policy.tag != V_UNIT) { /* rule 84 */
+    buf_puts(&f->sig, "policy ");
+    flatten_policy(f, inst->policy);
+  }
+  for (size_t i = 0; i < inst->count; i++) {
+    Field *d = &inst->fields[i];
+    /* model ints are constants of the signature; float arguments are inputs */
+    if (d->kind != FIELD_BUFFER && d->v.tag == V_INT)
+      put_int(&f->sig, "", d->v.u.i, " ");
+    else {
+      f->label = f->named ? d->name : NULL;
+      flatten(f, d->v, NULL, NULL);
+    }
+  }
+  buf_puts(&f->sig, "} ");
+}
+
+void flatten(Flat *f, Value v, Node *type, Node *fn) {
+  stack_check();
+  Buf *b = &f->sig;
+  switch ((ValueTag)v.tag) {
+  case V_TENSOR: add_leaf(f, LEAF_TENSOR, v, type, fn); break;
+  case V_PARAM: add_leaf(f, LEAF_PARAM, v, type, fn); break;
+  case V_FLOAT: add_leaf(f, LEAF_FLOAT, v, NULL, NULL); break;
+  case V_INT: add_leaf(f, LEAF_INT, v, NULL, NULL); break;
+  case V_BOOL: buf_puts(b, v.u.i ? "T " : "F "); break;
+  case V_UNIT: buf_puts(b, "() "); break;
+  case V_NONE: buf_puts(b, "none "); break;
+  case V_DTYPE: put_int(b, "d", v.u.i, " "); break;
+  case V_STR:
+    put_int(b, "s", (int64_t)v.u.str->n, ":");
+    buf_put(b, v.u.str->s, v.u.str->n);
+    buf_putc(b, ' ');
+    break;
+  case V_LIST:
+  case V_TUPLE: {
+    bool weak = v.tag == V_LIST && v.u.list->weak;
+    put_int(b, weak ? "w" : v.tag == V_LIST ? "l" : "u", (int64_t)v.u.list->count, "(");
+    for (size_t i = 0; i < v.u.list->count; i++)
+      flatten_part(f, v.u.list->items[i], type, fn, NULL, i);
+    buf_puts(b, ") ");
+    break;
+  }
+  case V_RECORD:
+    put_int(b, "r", (int64_t)v.u.rec->count, "(");
+    for (size_t i = 0; i < v.u.rec->count; i++) {
+      buf_puts(b, v.u.rec->names[i]);
+      buf_putc(b, ':');
+      flatten_part(f, v.u.rec->items[i], type, fn, v.u.rec->names[i], 0);
+    }
+    buf_puts(b, ") ");
+    break;
+  case V_RANGE:
+    buf_puts(b, "range(");
+    flatten(f, v.u.range->lo, NULL, NULL);
+    flatten(f, v.u.range->hi, NULL, NULL);
+    buf_puts(b, ") ");
+    break;
+  case V_FN:
+    put_ptr(b, "fn", v.u.fn->decl, "(");
+    if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
+    for (size_t i = 0; i < v.u.fn->capture_count; i++) {
+      f->label = f->named ? v.u.fn->captures[i].name : NULL;
+      flatten(f, v.u.fn->captures[i].v, NULL, NULL);
+    }
+    buf_puts(b, ") ");
+    break;
+  case V_INST: flatten_inst(f, v.u.inst); break;
+  case V_POLICY: flatten_policy(f, v); break;
+  case V_BUILTIN: put_ptr(b, "b", v.u.builtin, " "); break;
+  case V_MODEL: put_ptr(b, "M", v.u.model, " "); break;
+  case V_MODULE: put_ptr(b, "mod", v.u.module, " "); break;
+  default: buf_printf(b, "?%d ", v.tag); break;
+  }
+}
+
+void flat_init(Flat *f, Session *s, Arena *a) {
+  *f = (Flat){.s = s, .arena = a};
+  buf_init_arena(&f->sig, a);
+}
+
+int64_t leaf_size(const Leaf *l, int axis) {
+  return axis < 0 ? l->v.u.i : leaf_tensor_of(l)->dim[axis];
+}
+
+Value leaf_value(const Leaf *l) {
+  return l->kind == LEAF_PARAM && l->v.u.p->overlay.tag ? l->v.u.p->overlay : l->v;
+}
+
+/* Modes, function, arguments; annotations of parameters say which dims are free. */
+void flatten_call(Flat *f, FnObj *fn, const Args *a) {
+  const Modes *m = &f->s->modes;
+  const int modes[] = {m->train, m->no_grad, m->anomaly, m->compute, m->device};
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) put_int(&f->sig, "", modes[i], " ");
+  if (hooks_on(f->s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0})) buf_puts(&f->sig, "h ");
+  value_bound(f->s, (Value){.tag = V_FN, .u.fn = fn}, a->call);
+  flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
+  const NodeList *p = &fn->decl->fn->params;
+  uint32_t positional = 0;
+  for (size_t i = 0; i < a->count; i++) {
+    Node *type = NULL;
+    if (a->names[i]) {
+      buf_puts(&f->sig, a->names[i]);
+      buf_putc(&f->sig, '=');
+      if (f->named) f->label = a->names[i];
+      for (uint32_t k = 0; k < p->count; k++)
+        if (p->items[k]->param.name.name == a->names[i]) type = p->items[k]->param.type;
+    } else {
+      while (positional < p->count && p->items[positional]->param.init) positional++;
+      if (f->named && positional < p->count) f->label = p->items[positional]->param.name.name;
+      if (positional < p->count) type = p->items[positional++]->param.type;
+    }
+    value_bound(f->s, a->v[i], a->spans[i].file ? a->spans[i] : a->call);
+    flatten(f, a->v[i], type, fn->decl);
+  }
+}
+
+/* A variable of the file that the code reads: an int is no input, its value belongs to the
+ * signature (rule 7). */

@@ -1,0 +1,377 @@
+/* When a graph is worth machine code, and which.
+ *
+ * In: a graph with its arguments. Out: what gr_run gives, by whichever way is there: the bits are
+ * the same (rule 103), so only time can tell. Compiling is bought when the graph has cost as much
+ * on the reference evaluator as compiling would (the ski-rental rule: never more than twice the
+ * best choice), or at once when one run is known to cost more. A level that is asked for by name
+ * compiles always.
+ */
+#include "lang/compile/tiering.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jit/engine/codegen.h"
+#include "lang/compile/compile.h"
+#include "lang/compile/report.h"
+
+struct Native {
+  JitFn *fn;
+  JitFn *planned; /* what fn becomes; NULL: it is planned when it is compiled */
+  OpCounts ops;
+  bool counted;
+  bool looked;   /* for code that was made before: there was not all of it */
+  bool none;     /* code could not be had: the reference evaluator runs it */
+  double spent;  /* seconds of the reference evaluator */
+};
+
+/* What compiling a small graph costs when nothing is in a cache: a code generator starts in 10 ms
+ * and makes a kernel in about 7 (measured on one core). */
+static const double price = 0.02;
+
+/* And where all kernels are there: planning, for each node, and loading. */
+static const double price_known = 2e-4, price_node = 1e-5;
+
+static const struct {
+  const char *name;
+  CpuMode mode;
+} modes[] = {{"reference", CPU_REFERENCE},
+             {"loops", CPU_LOOPS},
+             {"emulator", CPU_EMULATOR},
+             {"native", CPU_LEVEL}};
+enum { MODES = sizeof modes / sizeof *modes };
+
+const char *cpu_name(size_t i) {
+  if (i < MODES) return modes[i].name;
+  return i < MODES + ENG_LEVEL_COUNT ? eng_level_name[i - MODES] : NULL;
+}
+
+bool cpu_find(const char *name, CpuMode *mode, EngLevel *level) {
+  *level = eng_host_level();
+  *mode = CPU_THRIFTY;
+  if (!name || !*name) return true;
+  for (size_t i = 0; i < MODES; i++) {
+    if (strcmp(modes[i].name, name)) continue;
+    *mode = modes[i].mode;
+    return true;
+  }
+  *mode = CPU_LEVEL;
+  EngLevel host = *level;
+  /* a level above this machine's is for recording kernels: the engine runs none of them */
+  return eng_level_find(name, level) && (*level <= host || getenv("CKL_RECORD_KERNELS"));
+}
+
+void native_free(Mem *m, Native *n) {
+  if (!n) return;
+  jit_free(n->fn);
+  jit_free(n->planned);
+  mem_free(m, n, sizeof *n);
+}
+
+static void spare(void *ud) {
+  jit_trim(ud);
+}
+
+void native_close(Session *s) {
+  s->mem.spare = NULL;
+  jit_close(s->jit);
+  s->jit = NULL;
+}
+
+void native_awake(Session *s, bool on) {
+  if (s->jit && jit_engine(s->jit)) eng_awake(jit_engine(s->jit), on);
+}
+
+void native_counts(const Session *s, JitCount *jit, EngCount *eng) {
+  *jit = (JitCount){0};
+  *eng = (EngCount){0};
+  if (!s->jit) return;
+  *jit = jit_count(s->jit);
+  if (jit_engine(s->jit)) *eng = eng_count(jit_engine(s->jit));
+}
+
+static void jit_line(void *ud, const char *text) {
+  log_line(ud, LOG_JIT, "%s", text);
+}
+
+static const char *unless_empty(const char *path) {
+  return path && *path ? path : NULL;
+}
+
+/* Whether a variable of the environment is set, and not 0. */
+static bool wanted(const char *name) {
+  const char *value = getenv(name);
+  return value && *value && strcmp(value, "0") != 0;
+}
+
+static Jit *open_jit(Session *s) {
+  if (s->jit) return s->jit;
+  JitConfig c = {.walk = s->config.cpu == CPU_LOOPS,
+                 .profile = s->config.profile,
+                 .check = s->mem.check,
+                 .addresses = wanted("CKL_CHECK_ADDRESS") && s->config.cpu != CPU_EMULATOR};
+  EngConfig *g = &c.engine;
+  *g = (EngConfig){.level = (EngLevel)s->config.level,
+                   .threads = s->config.threads,
+                   .codegen = s->config.codegen,
+                   .installed = s->config.kernels,
+                   .cache = s->config.cache,
+                   .emulate = s->config.cpu == CPU_EMULATOR,
+                   .perf_map = s->config.perf_map,
+                   .status = &s->kernel,
+                   .log = jit_line,
+                   .ud = s};
+  eng_find(&s->perm, g);
+  g->codegen = unless_empty(g->codegen);
+  g->installed = unless_empty(g->installed);
+  g->cache = unless_empty(g->cache);
+  s->jit = jit_open(&s->mem, &c);
+  s->mem.spare = spare;
+  s->mem.spare_ud = s->jit;
+  native_awake(s, true);
+  return s->jit;
+}
+
+double native_clock(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds that the reference evaluator takes, roughly: 1 ns for an elementary operation, 0.1 for a
+ * multiplication in a contraction. */
+static double guess(const Graph *g, const int64_t *env) {
+  stack_check();
+  double total = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = &g->nodes[i];
+    const OpInfo *op = &op_info[n->op];
+    double count = 1;
+    if (!n->result_count || op->traits & T_VIEW) continue;
+    bool of_operand = op->cls == REDUCE && n->operand_count;
+    const Type *t = of_operand ? gr_type(g, gr_operand(g, i, 0)) : &g->types[n->result0];
+    for (int k = 0; k < t->rank; k++) {
+      int64_t d;
+      count *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? (double)d : 1;
+    }
+    if (op->cls == CONTRACT) {
+      int64_t d = 1;
+      const Type *x = gr_type(g, gr_operand(g, i, 0));
+      if (x->rank) dim_eval(g->dims, x->dim[x->rank - 1], env, NULL, &d);
+      count *= 0.1 * (double)d;
+    } else {
+      count *= 1 + op->cost;
+    }
+    total += count * 1e-9;
+    for (uint32_t r = 0; r < n->region_count; r++) {
+      double turns = n->op == OP_LOOP || n->op == OP_MAP ? 10 : 1;
+      if (n->op != OP_CUSTOM || r == 0) total += turns * guess(g->regions[n->region0 + r], env);
+    }
+  }
+  return total;
+}
+
+static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at);
+
+/* The stages of ckl_dump that belong to machine code; its text, where there is a code generator. */
+static void dump_fn(Session *s, const JitFn *f) {
+  Engine *g = jit_engine(s->jit);
+  int end = g && eng_config(g)->codegen ? STAGE_COUNT : STAGE_LLVM;
+  for (int stage = STAGE_PLAN; stage < end; stage++) {
+    Buf b;
+    if (!(s->dumps & 1u << stage)) continue;
+    buf_init_arena(&b, &s->scratch);
+    print_fn(s, &b, f, stage, (Span){0});
+    emit_text(s, 2, b.s, b.n);
+  }
+}
+
+JitFn *native_plan(Session *s, const Graph *g, const int64_t *env) {
+  return jit_plan(open_jit(s), g, env);
+}
+
+int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env) {
+  return jit_least(open_jit(s), temp, g, env);
+}
+
+/* Of a limit for what a run takes beside its plan: descriptions of tensors, its lists. */
+enum { RUN_ROOM = 16 << 10 };
+
+int64_t native_room(Session *s) {
+  const Mem *m = &s->mem;
+  if (!m->limit) return INT64_MAX;
+  return (int64_t)mem_room(m) + (s->jit ? jit_kept(s->jit) : 0) - RUN_ROOM;
+}
+
+void native_must(Session *s, Native **slot) {
+  if (!*slot) {
+    *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);
+    **slot = (Native){0};
+  }
+  Engine *g = jit_engine(open_jit(s));
+  if (g && eng_config(g)->codegen) (*slot)->spent = price;
+}
+
+void native_planned(Session *s, Native **slot, JitFn **f) {
+  native_must(s, slot);
+  jit_free((*slot)->planned);
+  (*slot)->planned = *f;
+  *f = NULL;
+}
+
+/* False: the session is to be stopped. */
+static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, const int64_t *env,
+                        GErr *e) {
+  GErr why = {0};
+  double start = native_clock();
+  if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
+  if (jit_code(n->planned, &s->kernel.stop, &why)) n->fn = n->planned;
+  else jit_free(n->planned);
+  n->planned = NULL;
+  if (n->fn) {
+    EngCount c = s->jit && jit_engine(s->jit) ? eng_count(jit_engine(s->jit)) : (EngCount){0};
+    log_line(s, LOG_JIT, "%s: ready after %.1f ms (%lld kernels generated so far)", name,
+             1e3 * (native_clock() - start), (long long)c.generated);
+    dump_fn(s, n->fn);
+    return true;
+  }
+  if (why.interrupted) {
+    *e = why;
+    return false;
+  }
+  n->none = true;
+  log_line(s, LOG_JIT, "%s runs on the reference evaluator: %s", name, why.text);
+  const EngConfig *c = jit_engine(s->jit) ? eng_config(jit_engine(s->jit)) : NULL;
+  if (!c || c->record) return true; /* texts of kernels are wanted, not code */
+  warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s%s", name,
+            why.text, c->codegen ? "" : "; CKL_CODEGEN can name one, --interpret does without");
+  return true;
+}
+
+/* Operations that a run of g computes, in the session's account. */
+static void count_ops(Session *s, Native *n, const Graph *g) {
+  if (!n->counted) op_counts(g, &n->ops);
+  n->counted = true;
+  for (int i = 0; i < BIN_COUNT; i++) {
+    s->count.ops[0][i] += n->ops.forward[i];
+    s->count.ops[1][i] += n->ops.backward[i];
+  }
+}
+
+bool native_run(Session *s, Native **slot, const Graph *g, const char *name, RunCtx *c,
+                Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  if (!*slot) {
+    *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);
+    **slot = (Native){0};
+    if (s->config.cpu == CPU_THRIFTY) (*slot)->spent = guess(g, c->env);
+  }
+  count_ops(s, *slot, g);
+  if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after)
+    return gr_run(g, c, in, out, e, at);
+  Native *n = *slot;
+  bool now_or_never = s->config.cpu != CPU_THRIFTY || n->spent >= price;
+  if (!n->fn && !n->none && !n->looked && !now_or_never &&
+      n->spent >= price_known + price_node * (double)g->node_count) {
+    n->fn = jit_compile_known(open_jit(s), g, c->env);
+    n->looked = !n->fn;
+  }
+  if (!n->fn && !n->none && now_or_never && !compile_now(s, n, g, name, c->env, e)) return false;
+  if (n->fn) return jit_run(n->fn, c, in, out, e, at);
+  if (n->none) return gr_run(g, c, in, out, e, at);
+  double start = native_clock();
+  bool ok = gr_run(g, c, in, out, e, at);
+  n->spent += native_clock() - start;
+  return ok;
+}
+
+/* -- the profile */
+typedef struct Line {
+  const char *file;
+  uint32_t line;
+  double seconds;
+  int64_t runs, bytes, work;
+  const char *kind, *ops;
+  double most; /* of one kind of step */
+} Line;
+
+typedef struct Profile {
+  Session *s;
+  Line *lines; size_t count, cap;
+  double seconds;
+} Profile;
+
+static void add_time(void *ud, const JitTime *t) {
+  Profile *p = ud;
+  Session *s = p->s;
+  uint32_t line = 0, col;
+  const char *file = t->function ? t->function : "an operation of script";
+  if (t->prov->span.file) {
+    src_place(&s->sources, t->prov->span.file, t->prov->span.lo, &line, &col);
+    file = src_get(&s->sources, t->prov->span.file)->path;
+  }
+  size_t i = 0;
+  while (i < p->count && (p->lines[i].line != line || strcmp(p->lines[i].file, file))) i++;
+  if (i == p->count) {
+    Line l = {.file = file, .line = line};
+    VEC_PUSH(&s->scratch, p->lines, p->count, p->cap, l);
+  }
+  Line *l = &p->lines[i];
+  l->seconds += t->seconds;
+  l->runs += t->runs;
+  l->bytes += t->bytes;
+  l->work += t->work;
+  p->seconds += t->seconds;
+  if (t->seconds <= l->most) return;
+  l->most = t->seconds;
+  l->kind = t->kind;
+  l->ops = arena_strdup(&s->scratch, t->ops, strlen(t->ops));
+}
+
+static int by_time(const void *a, const void *b) {
+  const Line *x = a, *y = b;
+  if (x->seconds != y->seconds) return x->seconds > y->seconds ? -1 : 1;
+  return x->line < y->line ? -1 : x->line > y->line;
+}
+
+void native_profile(Session *s, Buf *out) {
+  Profile p = {.s = s};
+  if (!s->jit) return;
+  jit_profile(s->jit, add_time, &p);
+  if (!p.count) return;
+  qsort(p.lines, p.count, sizeof *p.lines, by_time);
+  buf_puts(out, "        ms      %      runs     GB/s  Gflop/s  line\n");
+  for (size_t i = 0; i < p.count && i < 40; i++) {
+    const Line *l = &p.lines[i];
+    double per = 1e-9 / l->seconds;
+    buf_printf(out, "%10.2f %6.1f %9lld %8.1f %8.1f  %s:%u %s: %.60s\n", 1e3 * l->seconds,
+               100 * l->seconds / p.seconds, (long long)l->runs, per * (double)l->bytes,
+               per * (double)l->work, l->file, l->line, l->kind, l->ops);
+  }
+}
+
+/* -- text */
+static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at) {
+  Err why = {0};
+  if (stage == STAGE_PLAN) jit_print_plan(out, f);
+  if (stage == STAGE_LOOPS) jit_print_loops(out, f);
+  unsigned what = stage == STAGE_LLVM  ? CODEGEN_DUMP_IR
+                  : stage == STAGE_ASM ? CODEGEN_DUMP_ASM
+                  : stage == STAGE_PTX ? CODEGEN_DUMP_PTX
+                                       : CODEGEN_DUMP_PTX_90;
+  if (stage >= STAGE_LLVM && !jit_print_code(out, f, what, &why))
+    fail(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
+}
+
+void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at) {
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  JitConfig walk = {.walk = true, .engine = {.level = (EngLevel)s->config.level}};
+  Jit *j = stage >= STAGE_LLVM ? open_jit(s) : jit_open(&s->mem, &walk);
+  size_t mark = mem_pool_mark(&s->mem);
+  JitFn *f = jit_compile(j, g, NULL, &s->kernel.stop, &e);
+  if (j != s->jit) jit_close(j); /* f keeps it */
+  if (!f) fail(s, ERR_NO_CODE, at, "no machine code: %s", e.text);
+  mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
+  print_fn(s, out, f, stage, at);
+  mem_pool_drain(&s->mem, mark);
+}

@@ -1,0 +1,52 @@
+/* Graphs of a session as machine code: when to compile, and what to do where that cannot be. */
+#ifndef CKL_LANG_COMPILE_TIERING_H
+#define CKL_LANG_COMPILE_TIERING_H
+
+#include "jit/plan/jit.h"
+#include "lang/lang.h"
+
+/* How graphs run, ckl_config.cpu. */
+typedef enum CpuMode {
+  CPU_THRIFTY,   /* machine code of the best level, once it pays */
+  CPU_REFERENCE, /* the reference evaluator alone */
+  CPU_LOOPS,     /* kernels walked in loop form, at every call */
+  CPU_EMULATOR,  /* kernels for a GPU in its emulator, at every call */
+  CPU_LEVEL      /* machine code of one level, at every call */
+} CpuMode;
+/* NULL and "" are CPU_THRIFTY. False when it is no name, or a level this machine does not run. */
+bool cpu_find(const char *name, CpuMode *mode, EngLevel *level);
+const char *cpu_name(size_t i); /* the names, NULL past the end */
+
+/* Beside a graph, with whose owner it goes: its code, or why there is none. NULL at first. */
+typedef struct Native Native;
+void native_free(Mem *m, Native *n);
+/* As gr_run. `name` is what messages call the graph. */
+bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx *c,
+                Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+/* As gr_run_op. */
+bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
+               int nin, Tensor **out, int nout, GErr *e);
+void native_ops_free(Session *s); /* graphs of single operations */
+/* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_PTX_90. */
+void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
+/* What a run of g will be, without its code: for jit_peak. The caller frees it. */
+JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
+/* Not more than JitPeak.arena of that, found in less time; 0: not known. */
+int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env);
+/* Bytes of tensors that may be made until the session's limit; what is kept for later
+ * runs counts as free. INT64_MAX: no limit. */
+int64_t native_room(Session *s);
+/* Its first run is machine code, whatever that costs, where there is a code generator. */
+void native_must(Session *s, Native **n);
+/* The same, and *f is what it was planned to be; it is taken. */
+void native_planned(Session *s, Native **n, JitFn **f);
+/* Of the session's engine, zeros before it is opened. */
+void native_counts(const Session *s, JitCount *jit, EngCount *eng);
+/* Between the beginning and the end of a call of the API: threads do not sleep while they wait. */
+void native_awake(Session *s, bool on);
+/* Time by line of the program, the longest first; "" without ckl_config.profile. */
+void native_profile(Session *s, Buf *out);
+double native_clock(void); /* seconds since some time */
+void native_close(Session *s); /* the engine, at the end of the session */
+
+#endif

@@ -1,0 +1,463 @@
+/* Calls: binding arguments, frames, custom backwards, model construction.
+ *
+ * In: a function value and evaluated arguments. Out: its result. A `fn` called from script goes to
+ * compile.c (run_code); called from code, or a `proc`, its body is evaluated here in a new frame.
+ * Invariants: in code every float tensor that enters a call passes an `alias` node, so that the
+ * gradient sums the uses inside a call before it meets those outside (rule 74). One that leaves it
+ * does too where that can be told, so that what hangs on the result sees the uses outside alone.
+ */
+#include <string.h>
+
+#include "lang/tape/callback.h"
+#include "lang/checkpoint/policy.h"
+
+enum { DEPTH_CODE = 256, DEPTH_SCRIPT = 1000 };
+
+const char *fn_name(const FnObj *f) {
+  return f->decl->fn->name.name ? f->decl->fn->name.name : "function literal";
+}
+
+Value call_simple(Session *s, Value f, size_t n, const Value *v, Span at) {
+  Args a = {.count = n, .call = at};
+  a.v = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  a.names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+  a.spans = ARENA_ARRAY(&s->scratch, Span, n + 1);
+  for (size_t i = 0; i < n; i++) {
+    a.v[i] = v[i];
+    a.spans[i] = at;
+  }
+  return call_value(s, f, &a);
+}
+
+Value call_value(Session *s, Value f, const Args *a) {
+  stack_check();
+  switch ((ValueTag)f.tag) {
+  case V_UNKNOWN: return f;
+  case V_FN: return call_fn(s, f.u.fn, a);
+  case V_MODEL:
+    if (in_code(s)) fail(s, ERR_SCRIPT_ONLY, a->call, "models are made in script, not in code");
+    return construct(s, f.u.model, a);
+  case V_BUILTIN: return call_builtin(s, f.u.builtin, a, NULL);
+  case V_DTYPE:
+    if (a->count != 1 || a->names[0])
+      fail(s, ERR_ARG_COUNT, a->call, "a cast takes one value: `%s(x)`", dtype_info[f.u.i].name);
+    return op_cast(s, a->v[0], (DType)f.u.i, a->call);
+  case V_INST: { /* m(args) is m.forward(args) */
+    Name forward = names_of(s->names, "forward");
+    const NodeList *l = &f.u.inst->model->decl->model.members;
+    for (uint32_t i = 0; i < l->count; i++)
+      if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == forward) {
+        Value m = fn_value(s, l->items[i], f.u.inst->model->module, f.u.inst, f.u.inst->model,
+                           !l->items[i]->fn->is_proc, 0, NULL);
+        return call_fn(s, m.u.fn, a);
+      }
+    fail(s, ERR_NO_FIELD, a->call, "model `%s` has no `forward` to call", f.u.inst->model->name);
+  }
+  case V_POLICY: {
+    PolicyObj *p = (PolicyObj *)f.u.o;
+    for (size_t i = 0; i < a->count; i++)
+      if (a->names[i])
+        fail(s, ERR_ARG_NAME, a->spans[i], "arguments of a policy stand by position");
+    if (p->count)
+      fail(s, ERR_NOT_CALLABLE, a->call, "the policy `%s` has its arguments already",
+           p->decl->policy_decl.name.name);
+    return policy_value(s, p->decl, p->module, a->count, a->v);
+  }
+  default: fail(s, ERR_NOT_CALLABLE, a->call, "%s is not a function", value_type_text(s, f));
+  }
+}
+
+static _Noreturn void not_code(Session *s, FnObj *f, Span at) {
+  Span why = {0};
+  const char *what = why_not_code(s, f, &why);
+  Diag *d = err(s, ERR_CODE_VALUE, at, "a function that can be compiled is needed here");
+  if (what) dg_label(&s->diags, d, why, "%s", what);
+  dg_help(&s->diags, d, "pass what the function needs as arguments, and let it give its result");
+  raise_(s);
+}
+
+/* ---- results of calls in code: values of their own, as they are of calls from script */
+
+typedef struct Leaving {
+  Val *before, *after;
+  size_t count, cap;
+} Leaving;
+
+static bool leaves(const Session *s, Value v) {
+  return v.tag == V_NODE && !v.weak && v.aux == s->stage->level &&
+         dt_float((DType)gr_type(s->stage->g, v.u.v)->dtype);
+}
+
+static void find_leaving(Session *s, Leaving *l, Value v) {
+  stack_check();
+  if (leaves(s, v)) {
+    for (size_t i = 0; i < l->count; i++)
+      if (val_eq(l->before[i], v.u.v)) return;
+    VEC_PUSH(&s->scratch, l->before, l->count, l->cap, v.u.v);
+  } else if (v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak)) {
+    for (size_t i = 0; i < v.u.list->count; i++) find_leaving(s, l, v.u.list->items[i]);
+  } else if (v.tag == V_RECORD) {
+    for (size_t i = 0; i < v.u.rec->count; i++) find_leaving(s, l, v.u.rec->items[i]);
+  }
+}
+
+static Value left(Session *s, const Leaving *l, Value v) {
+  stack_check();
+  if (leaves(s, v)) {
+    size_t i = 0;
+    while (!val_eq(l->before[i], v.u.v)) i++;
+    v.u.v = l->after[i];
+    return v;
+  }
+  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
+  if (!list && v.tag != V_RECORD) return v;
+  size_t n = list ? v.u.list->count : v.u.rec->count;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++)
+    items[i] = left(s, l, list ? v.u.list->items[i] : v.u.rec->items[i]);
+  return list ? list_value(s, (ValueTag)v.tag, n, items)
+              : record_value(s, n, v.u.rec->names, items);
+}
+
+/* The result r of a call whose nodes begin at `from`. Nobody can tell a result that the call itself
+ * has no use for from a value of its own, unless there are several, whose hooks have an order. */
+static Value leave_call(Session *s, Value r, uint32_t from, Span at) {
+  const Graph *g = s->stage->g;
+  Leaving l = {0};
+  find_leaving(s, &l, r);
+  bool apart = l.count > 1;
+  for (uint32_t n = from; n < g->node_count && !apart; n++)
+    for (uint32_t k = 0; k < g->nodes[n].operand_count && l.count; k++)
+      apart |= val_eq(g->operands[g->nodes[n].operand0 + k], l.before[0]);
+  if (!apart) return r;
+  l.after = ARENA_ARRAY(&s->scratch, Val, l.count);
+  for (size_t i = 0; i < l.count; i++) {
+    Value v = {.tag = V_NODE, .aux = s->stage->level, .u.v = l.before[i]};
+    l.after[i] = op_run(s, OP_ALIAS, 1, &v, NULL, 0, at).u.v;
+  }
+  return left(s, &l, r);
+}
+
+/* In code, where it may have hooks around it. */
+static Value staged_call(Session *s, FnObj *f, const Args *a) {
+  return f->decl->fn->back_body ? custom_call(s, f, a) : inline_call(s, f, a);
+}
+
+Value call_fn(Session *s, FnObj *f, const Args *a) {
+  if (f->deferred) return deferred_call(s, f, a);
+  if (s->abstract && s->depth > 40) return (Value){.tag = V_UNKNOWN}; /* `check`: recursion */
+  if (s->abstract || s->stage || !f->is_code) {
+    if (in_code(s) && !f->is_code && f->decl->kind == N_LAMBDA) not_code(s, f, a->call);
+    if (in_code(s) && !f->is_code)
+      fail_help(s, ERR_SCRIPT_ONLY, a->call,
+                txt(s,
+                    "declare it `fn %s` if it does not print to files, read clocks or make models",
+                    fn_name(f)),
+                "code cannot call the proc `%s`", fn_name(f));
+    if (!s->stage) return inline_call(s, f, a);
+    uint32_t from = (uint32_t)s->stage->g->node_count;
+    Value r = host_hooked(s, f) ? host_call(s, f, a, staged_call) : staged_call(s, f, a);
+    return s->abstract || !s->frame->code ? r : leave_call(s, r, from, a->call);
+  }
+  return run_code(s, f, a);
+}
+
+/* Argument i of the parameters, or a unit with *given = false. Reports what does not fit. */
+void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given) {
+  const NodeList *p = &f->decl->fn->params;
+  memset(given, 0, sizeof(bool) * p->count);
+  uint32_t positional = 0, required = 0;
+  for (uint32_t i = 0; i < p->count; i++) required += !p->items[i]->param.init;
+  for (size_t k = 0; k < a->count; k++) {
+    uint32_t i;
+    if (!a->names[k]) {
+      while (positional < p->count && p->items[positional]->param.init) positional++;
+      if (positional >= p->count) {
+        uint32_t extra = 0;
+        for (size_t j = 0; j < a->count; j++) extra += !a->names[j];
+        Diag *d = err(s, ERR_ARG_COUNT, a->spans[k].file ? a->spans[k] : a->call,
+                      "`%s` takes %u argument%s by position, not %u", fn_name(f), required,
+                      required == 1 ? "" : "s", extra);
+        dg_label(&s->diags, d, f->decl->fn->header, "declared here");
+        if (required < p->count)
+          dg_help(&s->diags, d, "a parameter with a default is given by name");
+        raise_(s);
+      }
+      i = positional++;
+    } else {
+      for (i = 0; i < p->count; i++)
+        if (p->items[i]->param.name.name == a->names[k]) break;
+      if (i == p->count) {
+        Diag *d = err(s, ERR_ARG_NAME, a->spans[k], "`%s` has no parameter `%s`", fn_name(f),
+                      a->names[k]);
+        dg_label(&s->diags, d, f->decl->fn->header, "declared here");
+        for (uint32_t j = 0; j < p->count; j++)
+          if (str_distance(a->names[k], p->items[j]->param.name.name, 2) <= 2) {
+            dg_help(&s->diags, d, "did you mean `%s`?", p->items[j]->param.name.name);
+            break;
+          }
+        raise_(s);
+      }
+      if (given[i])
+        fail(s, ERR_TWICE, a->spans[k], "the argument `%s` is given twice", a->names[k]);
+    }
+    out[i] = a->v[k];
+    spans[i] = a->spans[k];
+    given[i] = true;
+  }
+  for (uint32_t i = 0; i < p->count; i++)
+    if (!given[i] && !p->items[i]->param.init) {
+      Diag *d = err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`", fn_name(f),
+                    p->items[i]->param.name.name);
+      dg_label(&s->diags, d, f->decl->fn->header, "declared here");
+      raise_(s);
+    }
+}
+
+/* One alias for a value that enters a call several times: the call contributes once (rule 74). */
+static Value enter_node(Session *s, Value v, Span at) {
+  Frame *fr = s->frame;
+  Unit *u = s->stage->unit;
+  v = stage_lift(s, v, at);
+  for (size_t i = 0; i < fr->alias_count; i++)
+    if (fr->aliases[i].state == SIZE_MAX && val_eq(fr->aliases[i].version, v.u.v))
+      return fr->aliases[i].v;
+  AliasEntry e = {SIZE_MAX, v.u.v, op_run(s, OP_ALIAS, 1, &v, NULL, 0, at)};
+  VEC_PUSH(u ? u->arena : s->stage->g->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
+  return e.v;
+}
+
+void enter_values(Session *s, size_t n, Val *v, Span at) {
+  Graph *g = s->stage->g;
+  Val *before = ARENA_ARRAY(&s->scratch, Val, n + 1);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  stage_at(s, at);
+  for (size_t i = 0; i < n; i++) {
+    size_t k = 0;
+    before[i] = v[i];
+    while (k < i && !val_eq(before[k], v[i])) k++;
+    const Type *t = gr_type(g, v[i]);
+    if (k < i)
+      v[i] = v[k];
+    else if (t->kind == TK_TENSOR && dt_float((DType)t->dtype))
+      v[i] = gr_op(g, OP_ALIAS, &v[i], 1, NULL, 0, NULL, 0, &e);
+    if (val_none(v[i])) fail_gerr(s, at, &e);
+  }
+}
+
+/* The value as it enters a call of code: float tensors through an alias node. */
+static Value enter_leaf(Session *s, Value v, Span at) {
+  stack_check();
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))
+    return enter_node(s, v, at);
+  if (v.tag == V_TUPLE || v.tag == V_LIST) {
+    if (v.tag == V_LIST && v.u.list->weak) return v;
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
+    bool changed = false;
+    for (size_t i = 0; i < v.u.list->count; i++) {
+      items[i] = enter_leaf(s, v.u.list->items[i], at);
+      changed |= memcmp(&items[i].u, &v.u.list->items[i].u, sizeof items[i].u) != 0;
+    }
+    return changed ? list_value(s, (ValueTag)v.tag, v.u.list->count, items) : v;
+  }
+  if (v.tag == V_RECORD) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
+    bool changed = false;
+    for (size_t i = 0; i < v.u.rec->count; i++) {
+      items[i] = enter_leaf(s, v.u.rec->items[i], at);
+      changed |= memcmp(&items[i].u, &v.u.rec->items[i].u, sizeof items[i].u) != 0;
+    }
+    return changed ? record_value(s, v.u.rec->count, v.u.rec->names, items) : v;
+  }
+  return v;
+}
+
+static Value enter(Session *s, Value v, Span at) {
+  return s->stage ? enter_leaf(s, v, at) : v;
+}
+
+void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
+  count_step(s, call); /* recursion may take long without a loop */
+  *fr = (Frame){.up = s->frame,
+                .module = f->module,
+                .fn = f,
+                .self = f->self,
+                .model = f->model,
+                .base = s->local_count,
+                .call = call,
+                .what = fn_name(f),
+                .code = f->is_code,
+                .stage = is_capsule(f) ? NULL : s->stage};
+  if (s->frame) fr->test = s->frame->test && f->module == s->frame->module && !f->is_code;
+  int limit = f->is_code ? DEPTH_CODE : DEPTH_SCRIPT;
+  if (++s->depth > limit) {
+    s->depth--;
+    fail(
+        s, ERR_DEPTH, call,
+        f->is_code
+            ? "calls of code are nested more than %d deep: recursion must end by a static condition"
+            : "calls are nested more than %d deep",
+        limit);
+  }
+  s->frame = fr;
+}
+
+void frame_pop(Session *s, Frame *fr) {
+  locals_pop(s, fr->base);
+  s->frame = fr->up;
+  s->depth--;
+}
+
+/* Parameters as locals of the new frame: dims are bound over all of them before types are
+ * compared. */
+static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
+                        const bool *given, Span call) {
+  const Fn *d = f->decl->fn;
+  const char *title = s->stage ? frame_title(s, s->frame) : fn_name(f);
+  bool capsule = is_capsule(f); /* no call: values stay what they are */
+  for (size_t i = 0; i < f->capture_count; i++) {
+    const Local *c = &f->captures[i];
+    local_push(s, c->name, f->is_code && !capsule ? enter(s, c->v, call) : c->v,
+               capsule && c->is_var, c->span);
+  }
+  for (uint32_t i = 0; i < n; i++)
+    if (given[i]) {
+      if (f->is_code) args[i] = enter(s, args[i], spans[i]);
+      type_bind(s, d->params.items[i]->param.type, args[i]);
+    }
+  if (s->abstract) /* `check`: dims of unknown arguments are unknown */
+    for (uint32_t i = 0; i < d->dims.count; i++)
+      if (!local_find(s, d->dims.items[i].name))
+        local_push(s, d->dims.items[i].name, (Value){.tag = V_UNKNOWN}, false,
+                   d->dims.items[i].span);
+  for (uint32_t i = 0; i < n; i++) {
+    Node *p = d->params.items[i];
+    Value v = args[i];
+    if (!given[i]) {
+      v = eval(s, p->param.init);
+      spans[i] = p->param.init->span;
+      if (v.tag != V_NONE) type_bind(s, p->param.type, v);
+    }
+    if (v.tag == V_NONE && p->param.init && name_is_none(s, p->param.init)) { /* rule 71 */
+    } else if (p->param.type) {
+      v = type_match(s, p->param.type, v, spans[i],
+                     txt(s, "argument `%s` of `%s`", p->param.name.name, title));
+    } /* without a type a weak tensor stays weak: it may be a shape */
+    local_push(s, p->param.name.name, v, false, p->param.name.span);
+  }
+}
+
+/* The value of a body, whether it falls off the end or returns. */
+static Value run_body(Session *s, Node *body, bool is_expr, bool *fell) {
+  Value r;
+  Flow flow = FLOW_NEXT;
+  if (body->kind == N_BLOCK && !is_expr) {
+    r = eval_block(s, body, &flow);
+  } else {
+    r = eval(s, body);
+    flow = (Flow)s->flow;
+    s->flow = FLOW_NEXT;
+  }
+  if (flow == FLOW_BREAK || flow == FLOW_CONTINUE)
+    fail(s, ERR_BREAK, body->span, "`break` and `continue` stand in loops only");
+  if (flow == FLOW_RETURN) {
+    r = s->ret;
+    s->ret = v_unit();
+    if (v_counted(r)) mem_pool_add(&s->mem, r.u.o, (void (*)(void *))obj_release);
+  }
+  *fell = flow == FLOW_NEXT;
+  return r;
+}
+
+Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {
+  const Fn *d = f->decl->fn;
+  uint32_t n = d->params.count;
+  Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  Span *spans = ARENA_ARRAY(&s->scratch, Span, n + 1);
+  bool *given = ARENA_ARRAY(&s->scratch, bool, n + 1);
+  bind_args(s, f, a, args, spans, given);
+  Frame fr;
+  frame_push(s, &fr, f, a->call);
+  fr.what = "backward";
+  bind_params(s, f, n, args, spans, given, a->call);
+  local_push(s, names_of(s->names, "out"), out, false, d->back_span);
+  if (d->back_params.count == 1) {
+    local_push(s, d->back_params.items[0]->param.name.name, g, false,
+               d->back_params.items[0]->span);
+  } else {
+    if (g.tag != V_TUPLE || g.u.list->count != d->back_params.count)
+      fail(s, ERR_BACKWARD, d->back_span,
+           "`backward` takes one gradient of the result's structure");
+    for (uint32_t i = 0; i < d->back_params.count; i++)
+      local_push(s, d->back_params.items[i]->param.name.name, g.u.list->items[i], false,
+                 d->back_params.items[i]->span);
+  }
+  bool fell;
+  Value r = run_body(s, d->back_body, d->back_is_expr, &fell);
+  frame_pop(s, &fr);
+  return r;
+}
+
+/* Rule 84: what checkpoint_layers gave to the instance holds for its calls. NULL: nothing. */
+static APART OpenBlock *layer_enter(Session *s, const FnObj *f) {
+  if (!in_code(s) || !f->self || f->self->policy.tag == V_UNIT) return NULL;
+  if (f->decl->kind != N_FN || strcmp(f->decl->fn->name.name, "forward")) return NULL;
+  OpenBlock *b = ARENA_NEW(&s->scratch, OpenBlock);
+  Policy *p = ARENA_NEW(&s->scratch, Policy);
+  policy_of_value(s, f->self->policy, f->decl->fn->header, p);
+  block_enter(s, b, p, f->decl->fn->header);
+  return b;
+}
+
+static bool is_attention(const Session *s, const FnObj *f) {
+  return s->stage && s->stage->open && f->module == s->prelude && !f->self &&
+         f->decl->kind == N_FN && !strcmp(f->decl->fn->name.name, "attention");
+}
+
+Value inline_call(Session *s, FnObj *f, const Args *a) {
+  stack_check();
+  const Fn *d = f->decl->fn;
+  uint32_t n = d->params.count;
+  Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  Span *spans = ARENA_ARRAY(&s->scratch, Span, n + 1);
+  bool *given = ARENA_ARRAY(&s->scratch, bool, n + 1);
+  bind_args(s, f, a, args, spans, given);
+  if (s->abstract && abstract_recursion(s, f)) return (Value){.tag = V_UNKNOWN};
+  check_step(s);
+  Frame fr;
+  value_pool(s, (Value){.tag = V_FN, .u.fn = f});
+  frame_push(s, &fr, f, a->call);
+  bind_params(s, f, n, args, spans, given, a->call);
+  bool fell = false;
+  if (is_capsule(f)) {
+    Value c = capsule_body(s, f);
+    frame_pop(s, &fr);
+    return c;
+  }
+  OpenBlock *block = layer_enter(s, f);
+  bool attention = is_attention(s, f);
+  uint32_t from = s->stage ? (uint32_t)s->stage->g->node_count : 0;
+  Value r = run_body(s, d->body, d->body_is_expr, &fell);
+  if (attention) block_attention(s, from);
+  if (s->abstract && abstract_returns(d->body)) r = (Value){.tag = V_UNKNOWN};
+  if (r.tag == V_UNIT && fell && !d->body_is_expr && d->result &&
+      !(d->result->kind == N_TYPE_TUPLE && d->result->list.count == 0)) {
+    Span end = d->body->span;
+    end.lo = end.hi - 1;
+    Diag *g =
+        err(s, ERR_NO_RESULT, end, "`%s` has a result type, but its body gives ()", fn_name(f));
+    dg_label(&s->diags, g, d->result->span, "declared here");
+    dg_help(&s->diags, g, "the last expression of a block is its value");
+    raise_(s);
+  }
+  if (d->result) {
+    Node *last = d->body;
+    if (last->kind == N_BLOCK && last->list.count) last = last->list.items[last->list.count - 1];
+    r = type_match(s, d->result, r, last->span, txt(s, "the result of `%s`", fn_name(f)));
+  } else if (r.tag == V_LIST && r.u.list->weak) {
+    r = as_tensor(s, r, DT_COUNT, d->body->span);
+  }
+  if (block) block_leave(s, block, true);
+  frame_pop(s, &fr);
+  return r;
+}

@@ -1,0 +1,252 @@
+/* print and assert, in script and in code (rules 53, 97, 98).
+ *
+ * In: a call of `print`, or the operands of an assertion. Out: text for the host, or an error. In
+ * code the text becomes a template, which stands in the node, with a hole for each value that is
+ * known at run time; nodes are ordered by the unit's token. The template, in braces: `{}` a value,
+ * `{:format}` a value by a format, `{=}` a tensor as a table, `{~}` one inside of something else,
+ * `{0}` a NUL byte; `{{` `}}` are braces.
+ * Invariant: the same program prints the same in script and in code.
+ */
+#include <string.h>
+
+#include "lang/builtin/builtin.h"
+#include "lang/compile/compile.h"
+#include "lang/value/format.h"
+
+void emit_text(Session *s, int stream, const char *text, size_t n) {
+  if (s->config.write && n) s->config.write(s->config.ud, stream, text, n);
+}
+
+/* ---- templates ------------------------------------------------------------------------------ */
+
+typedef struct Template {
+  Session *s;
+  Buf text;  /* finished */
+  Buf plain; /* text not yet escaped */
+  Value *ops;
+  size_t count, cap;
+} Template;
+
+static void template_init(Template *t, Session *s) {
+  *t = (Template){.s = s};
+  buf_init_arena(&t->text, &s->scratch);
+  buf_init_arena(&t->plain, &s->scratch);
+}
+
+static void flush(Template *t) {
+  for (size_t i = 0; i < t->plain.n; i++) {
+    char c = t->plain.s[i];
+    if (c == '{' || c == '}') buf_putc(&t->text, c);
+    if (c)
+      buf_putc(&t->text, c);
+    else
+      buf_puts(&t->text, "{0}");
+  }
+  t->plain.n = 0;
+}
+
+static void operand(Template *t, Value v) {
+  VEC_PUSH(&t->s->scratch, t->ops, t->count, t->cap, v);
+}
+
+static void hole(const Print *p, Value v) {
+  Template *t = p->ud;
+  Session *s = p->s;
+  DType dt = v.tag == V_DIM ? DT_I64 : (DType)type_of(s, v).dtype;
+  const char *why = format_misfit(p->f, dt);
+  if (why)
+    fail(s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(s, v), why);
+  flush(t);
+  buf_puts(&t->text, p->inside ? "{~" : "{");
+  if (p->f) buf_putc(&t->text, ':');
+  if (p->f) format_write(&t->text, p->f);
+  buf_putc(&t->text, '}');
+  operand(t, v);
+}
+
+/* Puts v into the text: as a whole, or in line. */
+static void put(Template *t, Value v, const Format *f, Span at, bool quoted, bool whole) {
+  v = print_definite(t->s, v, at);
+  if (whole && !f && v_is_tensor(v)) {
+    flush(t);
+    buf_puts(&t->text, "{=}");
+    operand(t, v);
+    return;
+  }
+  Print p = {.s = t->s, .out = &t->plain, .f = f, .at = at, .hole = hole, .ud = t};
+  print_inline(&p, v, quoted);
+}
+
+static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at) {
+  Unit *u = s->stage->unit;
+  if (!u || s->stage->level > 1)
+    fail_help(s, ERR_NOT_YET, at, "a `for` loop prints and asserts in order",
+              "not yet: `%s` inside a comprehension or a function with a backward of its own",
+              op == OP_PRINT ? "print" : "assert");
+  if (u->check) return;
+  flush(t);
+  Graph *g = s->stage->g;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Val *in = ARENA_ARRAY(&s->scratch, Val, t->count + 3);
+  int n = 1;
+  if (cond) in[n++] = *cond;
+  for (size_t i = 0; i < t->count; i++) in[n++] = stage_lift(s, t->ops[i], at).u.v;
+  stage_at(s, at);
+  if (val_none(u->token)) u->token = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
+  if (val_none(u->token)) fail_gerr(s, at, &e);
+  in[0] = u->token;
+  Attr text = attr_text(AT_TEXT, names_get(s->names, t->text.s, t->text.n));
+  Val r = gr_op(g, op, in, n, &text, 1, NULL, 0, &e);
+  if (val_none(r)) fail_gerr(s, at, &e);
+  u->token = r;
+}
+
+/* ---- print ---------------------------------------------------------------------------------- */
+
+/* A string with holes whose values may be of run time; false when a value is not known at all. */
+static bool put_string(Session *s, Template *t, Buf *out, Node *str) {
+  bool known = true;
+  for (uint32_t i = 0; i < str->string.count; i++) {
+    StrPart *p = &str->string.items[i];
+    if (!p->hole) {
+      buf_put(out ? out : &t->plain, p->text, p->length);
+      continue;
+    }
+    const Format *f = p->has_format ? &p->format : NULL;
+    Value v = eval(s, p->hole);
+    if (s->flow != FLOW_NEXT) return false;
+    if (v.tag == V_UNKNOWN) {
+      known = false;
+      continue;
+    }
+    if (out)
+      format_value(s, out, v, f, p->span);
+    else
+      put(t, v, f, p->span, false, false);
+  }
+  return known;
+}
+
+BUILTIN_FN(bi_print) {
+  NodeList *args = &c->node->call.args;
+  bool code = s->stage != NULL; /* `check` too: there the template is thrown away */
+  Template t;
+  Buf out;
+  template_init(&t, s);
+  buf_init_arena(&out, &s->scratch);
+  bool known = true;
+  size_t n = c->n + args->count;
+  for (size_t k = 0; k < n; k++) {
+    if (k) buf_putc(code ? &t.plain : &out, ' ');
+    Value v;
+    Span at = c->at;
+    if (k < c->n) { /* x.print() */
+      v = c->v[k];
+    } else {
+      Node *a = args->items[k - c->n];
+      if (a->arg.name.name)
+        fail_help(s, ERR_ARG_NAME, a->arg.name.span, "\"{x:.3f}\" formats a value",
+                  "`print` has no parameter `%s`", a->arg.name.name);
+      at = a->arg.value->span;
+      if (a->arg.value->kind == N_STRING) {
+        if (!put_string(s, &t, code ? NULL : &out, a->arg.value)) known = false;
+        if (s->flow != FLOW_NEXT) return v_unit();
+        continue;
+      }
+      v = eval(s, a->arg.value);
+      if (s->flow != FLOW_NEXT) return v_unit();
+    }
+    if (v.tag == V_UNKNOWN)
+      known = false;
+    else if (code)
+      put(&t, v, NULL, at, false, n == 1);
+    else if (n == 1)
+      print_value(s, &out, v, false);
+    else
+      format_value(s, &out, v, NULL, at);
+  }
+  if (s->abstract || !known) return v_unit();
+  if (code) {
+    append(s, OP_PRINT, NULL, &t, c->at);
+  } else {
+    buf_putc(&out, '\n');
+    emit_text(s, 1, out.s, out.n);
+  }
+  return v_unit();
+}
+
+/* ---- assert in code ------------------------------------------------------------------------- */
+
+void effect_assert(Session *s, Value cond, const Value *left, const Value *right, Span at) {
+  Template t;
+  template_init(&t, s);
+  if (left && right) {
+    buf_puts(&t.plain, "the left side is ");
+    put(&t, *left, NULL, at, true, false);
+    buf_puts(&t.plain, ", the right side ");
+    put(&t, *right, NULL, at, true, false);
+  }
+  Val v = stage_lift(s, cond, at).u.v;
+  append(s, OP_ASSERT, &v, &t, at);
+}
+
+/* ---- at run time ---------------------------------------------------------------------------- */
+
+/* Fills the holes of a template with tensors. */
+static void render(Session *s, Buf *out, const char *text, Tensor *const *in, int n) {
+  int k = 0;
+  for (const char *p = text; *p; p++) {
+    if ((*p == '{' || *p == '}') && p[1] == *p) {
+      buf_putc(out, *p++);
+      continue;
+    }
+    if (*p != '{') {
+      buf_putc(out, *p);
+      continue;
+    }
+    const char *end = strchr(p, '}');
+    if (!end) break;
+    if (p[1] == '0') {
+      buf_putc(out, 0);
+    } else if (k < n) {
+      const Tensor *t = in[k++];
+      const char *q = p + 1;
+      bool inside = *q == '~', whole = *q == '=';
+      Format f;
+      if (inside || whole) q++;
+      bool has = *q == ':' && format_parse(q + 1, (size_t)(end - q - 1), &f);
+      if (whole && t->rank) print_typed(s, out, t);
+      else print_line(out, t, has ? &f : NULL, inside);
+    }
+    p = end;
+  }
+}
+
+bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                GErr *e) {
+  Session *s = ud;
+  const GNode *nd = &g->nodes[node];
+  const Attr *a = gr_attr(g, node, AT_TEXT);
+  const char *text = a && a->kind == AK_TEXT ? a->u.text : "";
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (int i = 0; i < nd->result_count; i++) out[i] = NULL;
+  switch ((OpCode)nd->op) {
+  case OP_PRINT:
+    render(s, &b, text, in + 1, n - 1);
+    buf_putc(&b, '\n');
+    emit_text(s, 1, b.s, b.n);
+    return true;
+  case OP_ASSERT: {
+    int64_t count = tn_count(in[1]);
+    for (int64_t i = 0; i < count; i++) {
+      if (tn_get_i64(in[1], i)) continue;
+      render(s, &b, text, in + 2, n - 2);
+      return gerr_set(e, ERR_ASSERT, 1, "the assertion does not hold%s%s", b.n ? ": " : "",
+                      b.n ? b.s : "");
+    }
+    return true;
+  }
+  default: return gerr_set(e, ERR_NOT_YET, -1, "not yet: `%s`", op_info[nd->op].text);
+  }
+}

@@ -1,0 +1,953 @@
+/* The evaluator: walks expressions and statements of script and of code.
+ *
+ * In: a tree and the session's present frame, stage and modes. Out: a Value on the pool. What a
+ * tensor operation does is decided in ops.c. Invariants: locals above a block's entry are popped at
+ * its end, also after a throw (whoever protects restores local_count); the pool is drained after
+ * each statement, so temporaries live as long as the statement that made them. What a place holds
+ * that may be assigned before the statement ends (a `var`, a buffer) goes on the pool when it is
+ * read; all else is held by what cannot change meanwhile: a `let`'s scope, a value on the pool.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "lang/names/meant.h"
+#include "lang/checkpoint/policy.h"
+#include "lang/eval/seq.h"
+#include "lang/tape/tape.h"
+
+/* A break, continue or return left an expression: hand it to the statement. */
+Flow take_flow(Session *s) {
+  Flow f = (Flow)s->flow;
+  s->flow = FLOW_NEXT;
+  return f;
+}
+
+/* -- locals */
+
+void local_push(Session *s, Name name, Value v, bool is_var, Span at) {
+  if (s->local_count == s->local_cap) {
+    size_t cap = s->local_cap ? s->local_cap * 2 : 64;
+    s->locals = mem_need(&s->mem, s->locals, s->local_cap * sizeof(Local), cap * sizeof(Local));
+    s->local_cap = cap;
+  }
+  value_retain(v);
+  s->locals[s->local_count++] = (Local){name, v, is_var, at};
+}
+
+void locals_pop(Session *s, size_t to) {
+  while (s->local_count > to) value_release(s->locals[--s->local_count].v);
+}
+
+Local *local_find(Session *s, Name name) {
+  if (!s->frame) return NULL;
+  for (size_t i = s->local_count; i > s->frame->base; i--)
+    if (s->locals[i - 1].name == name) return &s->locals[i - 1];
+  return NULL;
+}
+
+/* -- names */
+
+static Value method_value(Session *s, Inst *self, Node *fn, ModelDecl *m) {
+  return fn_value(s, fn, m->module, self, m, !fn->fn->is_proc, 0, NULL);
+}
+
+Node *model_method(const ModelDecl *m, Name name) {
+  const NodeList *l = &m->decl->model.members;
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == name) return l->items[i];
+  return NULL;
+}
+
+/* Field or method of an instance; false when it has none of that name. */
+static bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
+  Field *f = inst_field(i, name);
+  if (f) {
+    *out = f->kind == FIELD_PARAM || f->kind == FIELD_BUFFER ? state_read(s, i, f, at)
+                                                             : field_value(s, i, f);
+    return true;
+  }
+  Node *m = model_method(i->model, name);
+  if (!m) return false;
+  *out = method_value(s, i, m, i->model);
+  return true;
+}
+
+/* Whether a function of another file led to this one. */
+static bool called_from_outside(const Session *s) {
+  for (const Frame *f = s->frame; f; f = f->up)
+    if (f->module != s->frame->module) return true;
+  return false;
+}
+
+static _Noreturn void no_variable(Session *s, const Global *g, Span at) {
+  Diag *d = err(s, ERR_MODULE_VAR, at,
+                "`%s` is a top-level variable, which a file that is used does not have", g->name);
+  dg_label(&s->diags, d, g->span, "declared here");
+  dg_help(&s->diags, d,
+          "pass it as an argument; a `let` of a constant expression is a declaration");
+  raise_(s);
+}
+
+Value global_value(Session *s, Global *g, Span at) {
+  switch (g->kind) {
+  case G_VALUE:
+    if (!g->is_set && g->module != s->main && called_from_outside(s)) no_variable(s, g, at);
+    if (!g->is_set && s->frame->fn && s->stage && s->stage->unit && s->stage->unit->check)
+      return (Value){.tag = V_UNKNOWN}; /* functions are checked before the file runs */
+    if (!g->is_set) {
+      Diag *d = err(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below", g->name,
+                    g->is_var ? "var" : "let");
+      dg_label(&s->diags, d, g->span, "declared here");
+      raise_(s);
+    }
+    if (s->frame->test && !g->is_const)
+      fail_help(s, ERR_TEST_SCOPE, at,
+                "a test sees declarations and constant `let`s; make the value inside the test",
+                "`%s` is a top-level variable, which a test does not see", g->name);
+    if (s->frame->code) {
+      if (g->is_var) {
+        Diag *d = err(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", g->name);
+        dg_label(&s->diags, d, g->span, "declared here");
+        dg_help(&s->diags, d, "pass it as an argument, or declare it with `let`");
+        raise_(s);
+      }
+      if (in_code(s)) return global_in_code(s, g, at);
+    }
+    if (s->abstract && g->moves) return (Value){.tag = V_UNKNOWN};
+    return g->is_var ? value_pool(s, g->v) : g->v;
+  case G_TYPE: fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
+  case G_POLICY: return policy_value(s, g->decl, g->module, 0, NULL);
+  default: return g->v;
+  }
+}
+
+Value name_value(Session *s, Name name, Span at, bool must) {
+  Local *l = local_find(s, name);
+  if (l) return l->is_var ? value_pool(s, l->v) : l->v;
+  Value v;
+  if (s->frame->self && inst_get(s, s->frame->self, name, at, &v)) return v;
+  Global *g = global_find(s, s->frame->module, name);
+  if (g) return global_value(s, g, at);
+  const Builtin *b = builtin_find(s, name);
+  if (b) return b->fn ? (Value){.tag = V_BUILTIN, .u.builtin = b} : builtin_constant(s, b);
+  int dt = dtype_find(name);
+  if (dt >= 0) return (Value){.tag = V_DTYPE, .u.i = dt};
+  if (!must) return (Value){.tag = V_UNKNOWN};
+  Diag *d = err(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
+  help_meant(s, d, name, suggest(s, name));
+  raise_(s);
+}
+
+/* -- function literals */
+
+/* The locals that n's body mentions, on the scratch arena. */
+static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
+  const FreeNames *f = free_names(s, n, false);
+  Local *c = ARENA_ARRAY(&s->scratch, Local, f->count + 1);
+  size_t k = 0;
+  for (size_t i = 0; i < f->count; i++) {
+    Local *l = local_find(s, f->items[i]);
+    if (!l) { /* a top-level `let` of now, where the literal stands at the top level */
+      Global *g = s->frame->fn ? NULL : global_find(s, s->frame->module, f->items[i]);
+      if (g && g->kind == G_VALUE && g->is_set && !g->is_var && !g->is_const)
+        c[k++] = (Local){g->name, g->v, false, g->span};
+      continue;
+    }
+    if (l->is_var && !vars_too) {
+      Diag *d = err(s, ERR_CAPTURE_VAR, n->span, "a function cannot capture the local `var` `%s`",
+                    l->name);
+      dg_label(&s->diags, d, l->span, "declared here");
+      dg_help(&s->diags, d, "copy it to a `let` first: `let now = %s`", l->name);
+      raise_(s);
+    }
+    c[k] = *l;
+    c[k++].is_var = false;
+  }
+  *count = k;
+  return c;
+}
+
+static Value closure(Session *s, Node *n, bool is_code, bool vars_too) {
+  size_t k;
+  Local *c = capture(s, n, vars_too, &k);
+  return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, is_code, k, c);
+}
+
+Value body_closure(Session *s, Node *lambda, bool is_code) {
+  return closure(s, lambda, is_code, true);
+}
+
+Value capsule_closure(Session *s, Node *n) {
+  const FreeNames *f = free_names(s, n, true);
+  Local *c = ARENA_ARRAY(&s->scratch, Local, f->count + 1);
+  size_t k = 0;
+  for (size_t i = 0; i < f->count; i++) {
+    Name name = f->items[i];
+    Local *l = local_find(s, name);
+    if (l) {
+      c[k++] = *l;
+      continue;
+    }
+    if (s->frame->self && (inst_field(s->frame->self, name) ||
+                           model_method(s->frame->self->model, name)))
+      continue;
+    Global *g = global_find(s, s->frame->module, name);
+    if (g && g->kind == G_VALUE && g->is_set && !g->is_const && (g->is_var || !s->frame->fn))
+      c[k++] = (Local){g->name, g->v, g->is_var, g->span};
+  }
+  return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, true, k, c);
+}
+
+/* -- patterns */
+
+static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
+  (void)at;
+  if (s->frame->model && s->frame->self) check_shadow(s, w);
+  if (s->frame->block_depth == 0 && !s->frame->fn && !s->frame->test) {
+    global_set(s, s->frame->module, w->name, v, is_var, w->span);
+    return;
+  }
+  local_push(s, w->name, v, is_var, w->span);
+}
+
+/* Weak tensors become definite when they get a name (rule 14). */
+Value made_definite(Session *s, Value v, Span at) {
+  if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, v, DT_COUNT, at);
+  return v;
+}
+
+void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
+  stack_check();
+  switch (pat->kind) {
+  case N_PAT_WILD: return;
+  case N_PAT_NAME:
+    bind_name(s, &pat->word, made_definite(s, v, pat->span), is_var, pat->span);
+    return;
+  case N_PAT_TUPLE: {
+    size_t n = pat->list.count;
+    if (v.tag == V_UNKNOWN) {
+      for (size_t i = 0; i < n; i++) bind_pattern(s, pat->list.items[i], v, is_var);
+      return;
+    }
+    if (v.tag == V_TUPLE || v.tag == V_LIST) {
+      if (v.u.list->count != n)
+        fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value has %zu", n,
+             v.u.list->count);
+      for (size_t i = 0; i < n; i++)
+        bind_pattern(s, pat->list.items[i], v.u.list->items[i], is_var);
+      return;
+    }
+    if (v_is_tensor(v)) {
+      Type t = type_of(s, v);
+      if (t.rank == 0) fail(s, ERR_PATTERN, pat->span, "a rank-0 tensor cannot be taken apart");
+      Dim want = dim_const(dims_of(s), (int64_t)n);
+      if (t.dim[0] != want) {
+        if (dim_compare(dims_of(s), t.dim[0], want) == DIM_MAYBE && s->stage)
+          gr_check(s->stage->g, CHECK_EQ, t.dim[0], want,
+                   "the pattern and the leading axis differ");
+        else
+          fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value is %s", n,
+               value_type_text(s, v));
+      }
+      for (size_t i = 0; i < n; i++) {
+        Value x = op_element(s, v, (int64_t)i, pat->span);
+        name_result(s, pat->list.items[i], x);
+        bind_pattern(s, pat->list.items[i], x, is_var);
+      }
+      return;
+    }
+    fail(s, ERR_PATTERN, pat->span, "the pattern takes a tuple apart, the value is %s",
+         value_type_text(s, v));
+  }
+  case N_PAT_RECORD:
+    if (v.tag != V_RECORD && v.tag != V_UNKNOWN)
+      fail(s, ERR_PATTERN, pat->span, "the pattern takes a record apart, the value is %s",
+           value_type_text(s, v));
+    for (uint32_t i = 0; i < pat->list.count; i++) {
+      Node *p = pat->list.items[i];
+      if (v.tag == V_UNKNOWN) {
+        bind_pattern(s, p, v, is_var);
+        continue;
+      }
+      const Value *f = record_get(v.u.rec, p->word.name);
+      if (!f)
+        fail(s, ERR_NO_FIELD, p->span, "the record has no field `%s`: it is %s", p->word.name,
+             value_type_text(s, v));
+      bind_pattern(s, p, *f, is_var);
+    }
+    return;
+  default: fail(s, ERR_BUG, pat->span, "pattern of kind %d", pat->kind);
+  }
+}
+
+/* -- expressions */
+
+/* A function that is not called here, but may be by whoever gets it. */
+static Value taken(Session *s, Value v) {
+  if (s->abstract && v.tag == V_FN) abstract_taken(v.u.fn);
+  return v;
+}
+
+static APART Value eval_string(Session *s, Node *e) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (uint32_t i = 0; i < e->string.count; i++) {
+    StrPart *p = &e->string.items[i];
+    if (!p->hole) {
+      buf_put(&b, p->text, p->length);
+      continue;
+    }
+    Value v = eval(s, p->hole);
+    if (v.tag == V_UNKNOWN) return v;
+    if (v.tag == V_NODE || v.tag == V_DIM) {
+      if (s->abstract) return (Value){.tag = V_UNKNOWN};
+      if (v.tag == V_DIM)
+        v = v_int(want_int(s, v, p->span, "a hole of a string in code"));
+      else
+        fail(s, ERR_STATIC_STR, p->span,
+             "in code a string is static: holes with run-time values stand in `print` and `assert` "
+             "only");
+    }
+    format_value(s, &b, v, p->has_format ? &p->format : NULL, p->span);
+  }
+  return str_value(s, b.s ? b.s : "", b.n);
+}
+
+static APART Value eval_logic(Session *s, Node *e) {
+  AstOp op = e->binary.op;
+  Value a = eval(s, e->binary.left);
+  if (a.tag == V_UNKNOWN) {
+    eval(s, e->binary.right);
+    return a;
+  }
+  if (a.tag == V_BOOL) { /* scalar on the left: short circuit (rule 18) */
+    if ((op == AST_OR) == (a.u.i != 0)) return a;
+    Value b = eval(s, e->binary.right);
+    if (b.tag != V_BOOL && b.tag != V_UNKNOWN &&
+        !(v_is_tensor(b) && type_of(s, b).dtype == DT_BOOL))
+      fail(s, ERR_WANT_BOOL, e->binary.right->span, "`%s` takes bools, this is %s", ast_op_text(op),
+           value_type_text(s, b));
+    return b;
+  }
+  if (a.tag == V_TENSOR && a.u.t->t->dtype == DT_BOOL && a.u.t->t->rank == 0) {
+    bool x = tn_get_i64(a.u.t->t, 0) != 0;
+    if ((op == AST_OR) == x) return a;
+    return eval(s, e->binary.right);
+  }
+  Value b = eval(s, e->binary.right);
+  return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+}
+
+/* `apart`: tensors and rows are not stacked, as in the list that `concat` joins (rule 35). */
+static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, Span at) {
+  Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
+  bool numeric = l->count > 0, weak = l->count > 0, unknown = false;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Value v = eval(s, l->items[i]);
+    items[i] = v;
+    bool number =
+        v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_LIST && v.u.list->weak);
+    if (v.tag == V_UNKNOWN) unknown = true;
+    if (!number) weak = false;
+    if (!number && !v_is_tensor(v) && v.tag != V_BOOL && v.tag != V_NODE) numeric = false;
+  }
+  if (tag == V_LIST && unknown) return (Value){.tag = V_UNKNOWN};
+  if (tag == V_LIST && weak && !(apart && items[0].tag == V_LIST)) {
+    bool rows = items[0].tag == V_LIST;
+    for (uint32_t i = 1; i < l->count; i++) {
+      if ((items[i].tag == V_LIST) != rows)
+        fail(s, ERR_STACK, l->items[i]->span,
+             rows ? "a number stands among the rows of a tensor"
+                  : "a row stands among the numbers of a tensor");
+      if (rows && items[i].u.list->count != items[0].u.list->count)
+        fail(s, ERR_STACK, l->items[i]->span,
+             "the rows of a tensor must have one length: this one has %zu, the first %zu",
+             items[i].u.list->count, items[0].u.list->count);
+    }
+    Value v = list_value(s, V_LIST, l->count, items);
+    v.u.list->weak = true;
+    return v;
+  }
+  if (tag == V_LIST && numeric && !apart) return op_stack(s, l->count, items, 0, at);
+  return list_value(s, tag, l->count, items);
+}
+
+static APART Value eval_record(Session *s, Node *e) {
+  size_t n = e->list.count;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+  Table seen = {.arena = &s->scratch};
+  for (size_t i = 0; i < n; i++) {
+    Node *a = e->list.items[i];
+    names[i] = a->arg.name.name;
+    if (table_add(&seen, table_key(names[i]), i) != TABLE_NONE)
+      fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
+    items[i] = made_definite(s, eval(s, a->arg.value), a->span);
+  }
+  return record_value(s, n, names, items);
+}
+
+/* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
+static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
+  Name f = e->dot.name.name;
+  Span at = e->dot.name.span;
+  Value v;
+  const Builtin *b = callee ? builtin_find(s, f) : NULL;
+  bool ref = s->by_reference;
+  if (b && (b->flags & BI_REF)) {
+    v = name_value(s, f, at, false);
+    s->by_reference = ref || (v.tag == V_BUILTIN && v.u.builtin == b);
+  }
+  Value x = eval(s, e->dot.object);
+  s->by_reference = ref;
+  if (has_receiver) *has_receiver = false;
+  switch ((ValueTag)x.tag) {
+  case V_UNKNOWN: return x;
+  case V_MODULE: {
+    Module *m = x.u.module;
+    Global *g = global_own(m, f);
+    if (g && g->module == m) {
+      if (f[0] == '_') fail(s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
+      if (g->kind == G_VALUE && !g->is_const)
+        fail(s, ERR_MODULE_VAR, at,
+             "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
+      return global_value(s, g, at);
+    }
+    if (visible_anyway(s, m, f, &v)) return v;
+    fail(s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
+  }
+  case V_INST:
+    if (inst_get(s, x.u.inst, f, at, &v)) return v;
+    break;
+  case V_RECORD: {
+    const Value *p = record_get(x.u.rec, f);
+    if (p) return *p;
+    break;
+  }
+  case V_HANDLE: /* its one method, whatever the program calls `remove` */
+    if (!callee || strcmp(f, "remove")) break;
+    *receiver = x;
+    *has_receiver = true;
+    return (Value){.tag = V_BUILTIN, .u.builtin = builtin_find(s, names_of(s->names, "_remove"))};
+  default: break;
+  }
+  if (callee) {
+    v = name_value(s, f, at, false);
+    if (v.tag == V_UNKNOWN) {
+      Diag *d = err(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that",
+                    value_type_text(s, x), f);
+      help_meant(s, d, f, suggest(s, f));
+      raise_(s);
+    }
+    *receiver = x;
+    *has_receiver = true;
+    return v;
+  }
+  Diag *d = err(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
+  const char *here =
+      x.tag == V_INST || x.tag == V_RECORD ? NULL : foreign_help(s, f, FOREIGN_FIELD);
+  if (here)
+    dg_help(&s->diags, d, "%s", here);
+  else if (x.tag != V_INST && x.tag != V_RECORD && name_value(s, f, at, false).tag != V_UNKNOWN)
+    dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
+            e->dot.object->kind == N_NAME ? e->dot.object->name : "..");
+  else if (x.tag == V_INST)
+    dg_help(&s->diags, d, "%s", meant_field(s, x.u.inst, f));
+  else if (x.tag == V_RECORD && x.u.rec->count)
+    dg_help(&s->diags, d, "%s", meant_item(s, x, f));
+  raise_(s);
+}
+
+static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call,
+                    bool apart) {
+  size_t n = l->count + (receiver ? 1 : 0), k = 0;
+  Args a = {.count = n, .call = call};
+  a.v = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  a.names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+  a.spans = ARENA_ARRAY(&s->scratch, Span, n + 1);
+  if (receiver) {
+    a.v[k] = *receiver;
+    a.spans[k++] = receiver_span;
+  }
+  Table seen = {.arena = &s->scratch};
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *x = l->items[i];
+    a.names[k] = x->arg.name.name;
+    a.spans[k] = x->span;
+    if (!a.names[k] && seen.count)
+      fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
+    if (a.names[k] && table_add(&seen, table_key(a.names[k]), i) != TABLE_NONE)
+      fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
+    Node *e = x->arg.value;
+    a.v[k++] = apart && e->kind == N_LIST ? eval_list(s, &e->list, V_LIST, true, e->span)
+                                          : eval(s, e);
+  }
+  return a;
+}
+
+Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call) {
+  return args_of(s, l, receiver, receiver_span, call, false);
+}
+
+/* Is this a call of `concat` with one list, whose elements are joined as they stand? */
+static bool joins_one(Value f, const NodeList *l, bool receiver) {
+  int by_position = receiver;
+  for (uint32_t i = 0; i < l->count; i++) by_position += !l->items[i]->arg.name.name;
+  return by_position <= 1 && f.tag == V_BUILTIN && (f.u.builtin->flags & BI_APART);
+}
+
+/* A raw builtin finds the receiver of x.f(..), which is evaluated already, in v[0]. */
+static APART Value call_raw(Session *s, const Builtin *b, Node *e, Value *receiver) {
+  Call call = {.b = b, .n = receiver != NULL, .v = receiver, .node = e, .at = e->span};
+  return b->fn(s, &call);
+}
+
+static APART Value eval_call(Session *s, Node *e) {
+  Node *c = e->call.callee;
+  Value receiver = v_unit(), f;
+  bool has = false;
+  if (c->kind == N_DOT)
+    f = eval_dot(s, c, true, &receiver, &has);
+  else if (c->kind == N_NAME)
+    f = name_value(s, c->name, c->span, true);
+  else
+    f = eval(s, c);
+  if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW)) {
+    count_step(s, e->span);
+    return call_raw(s, f.u.builtin, e, has ? &receiver : NULL);
+  }
+  Args a = args_of(s, &e->call.args, has ? &receiver : NULL,
+                   c->kind == N_DOT ? c->dot.object->span : c->span, e->span,
+                   joins_one(f, &e->call.args, has));
+  if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
+  if (!s->stage) now_running(s, e->span);
+  if (f.tag == V_BUILTIN) return call_builtin(s, f.u.builtin, &a, e);
+  return call_value(s, f, &a);
+}
+
+static APART Value eval_item(Session *s, Node *e) {
+  Value x = eval(s, e->item.object);
+  int64_t i = e->item.index;
+  if (x.tag == V_UNKNOWN) return x;
+  if (x.tag == V_TUPLE || x.tag == V_LIST) {
+    if (i < 0 || (size_t)i >= x.u.list->count)
+      fail(s, ERR_INDEX_RANGE, e->span, "there is no item %lld in %s", (long long)i,
+           value_type_text(s, x));
+    return x.u.list->items[i];
+  }
+  if (x.tag == V_INST || x.tag == V_RECORD)
+    fail(s, ERR_NO_FIELD, e->span, "%s has no item %lld", value_type_text(s, x), (long long)i);
+  fail_help(
+      s, ERR_NO_FIELD, e->span, txt(s, "an axis is indexed with brackets: `x[%lld]`", (long long)i),
+      "`.%lld` takes an item of a tuple or list, this is %s", (long long)i, value_type_text(s, x));
+}
+
+/* `check` looks at both branches; a break or return in one of them may or may not happen. */
+static APART Value both_branches(Session *s, Node *e) {
+  AbstractVars k = abstract_vars(s, e);
+  Value a = eval(s, e->if_.then), b = v_unit();
+  bool left = s->flow != FLOW_NEXT;
+  s->flow = FLOW_NEXT;
+  Value *then = abstract_swap(s, &k);
+  if (e->if_.els) b = eval(s, e->if_.els);
+  if (s->flow != FLOW_NEXT) b = a;
+  else if (left) a = b;
+  s->flow = FLOW_NEXT;
+  abstract_join(s, &k, then);
+  return value_same(a, b) ? a : (Value){.tag = V_UNKNOWN};
+}
+
+static APART bool is_bool_node(Session *s, Value c) {
+  return c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL && type_of(s, c).rank == 0;
+}
+
+static APART Value eval_if(Session *s, Node *e) {
+  Value c = eval(s, e->if_.cond);
+  if (c.tag == V_UNKNOWN || (s->abstract && is_bool_node(s, c))) return both_branches(s, e);
+  if (want_bool(s, c, e->if_.cond->span, "the condition of `if`")) return eval(s, e->if_.then);
+  return e->if_.els ? eval(s, e->if_.els) : v_unit();
+}
+
+/* A block inside an expression: break, continue and return pass through s->flow_out. */
+static APART Value eval_block_expr(Session *s, Node *b) {
+  Flow flow = FLOW_NEXT;
+  Value v = eval_block(s, b, &flow);
+  if (flow != FLOW_NEXT) s->flow = flow;
+  return v;
+}
+
+static APART Value eval_unary(Session *s, Node *e) {
+  const Node *of = e->unary.operand;
+  if (of->kind == N_INT && of->number.i == INT64_MIN) return v_int(INT64_MIN); /* with its minus */
+  Value x = eval(s, e->unary.operand);
+  if (x.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return x;
+  if (e->unary.op != AST_NOT) return op_unary(s, OP_NEG, x, e->span);
+  return x.tag == V_BOOL ? v_bool(!x.u.i) : op_unary(s, OP_NOT, x, e->span);
+}
+
+static APART Value eval_range(Session *s, Node *e, Value a, Value b) {
+  if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return range_value(s, a, b);
+  Value ends[2] = {a, b};
+  for (int i = 0; i < 2; i++)
+    if (ends[i].tag != V_INT && ends[i].tag != V_DIM && !(ends[i].tag == V_NODE && ends[i].weak))
+      fail(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
+           "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
+  return range_value(s, a, b);
+}
+
+static APART Value eval_binary(Session *s, Node *e) {
+  AstOp op = e->binary.op;
+  if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
+  Value a = eval(s, e->binary.left), b = eval(s, e->binary.right);
+  if (s->flow != FLOW_NEXT) return v_unit();
+  if (op == AST_RANGE) return eval_range(s, e, a, b);
+  return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+}
+
+static APART Value self_value(Session *s, Node *e) {
+  if (!s->frame->self) fail(s, ERR_SELF, e->span, "`self` stands in methods only");
+  return value_pool(s, (Value){.tag = V_INST, .u.inst = s->frame->self});
+}
+
+static APART Value eval_lambda(Session *s, Node *e) {
+  return taken(s, closure(s, e, in_code(s) || fn_is_code_legal(s, e), false));
+}
+
+static Value eval_node(Session *s, Node *e) {
+  switch ((NodeKind)e->kind) {
+  case N_INT: return v_int(e->number.i);
+  case N_SIZE: return v_int(e->number.i);
+  case N_FLOAT: return v_float(e->number.f);
+  case N_STRING: return eval_string(s, e);
+  case N_BOOL: return v_bool(e->boolean);
+  case N_UNIT: return v_unit();
+  case N_NAME: return taken(s, name_value(s, e->name, e->span, true));
+  case N_SELF: return self_value(s, e);
+  case N_UNARY: return eval_unary(s, e);
+  case N_BINARY: return eval_binary(s, e);
+  case N_CALL: return eval_call(s, e);
+  case N_DOT: return eval_dot(s, e, false, NULL, NULL);
+  case N_ITEM: return eval_item(s, e);
+  case N_INDEX: {
+    Value x = eval(s, e->index.object);
+    if (s->flow != FLOW_NEXT) return v_unit();
+    Index i = index_eval(s, e);
+    return s->flow == FLOW_NEXT ? op_index(s, x, &i) : v_unit();
+  }
+  case N_BLOCK: return eval_block_expr(s, e);
+  case N_IF: return eval_if(s, e);
+  case N_TUPLE: return eval_list(s, &e->list, V_TUPLE, false, e->span);
+  case N_RECORD: return eval_record(s, e);
+  case N_LIST: return eval_list(s, &e->list, V_LIST, false, e->span);
+  case N_COMP: return eval_comp(s, e);
+  case N_LAMBDA: return eval_lambda(s, e);
+  case N_CHECKPOINT: return eval_checkpoint(s, e);
+  case N_WRAP: return eval_wrap(s, e);
+  default: fail(s, ERR_BUG, e->span, "expression of kind %s", ast_kind_name(e->kind));
+  }
+}
+
+Value eval(Session *s, Node *e) {
+  stack_check();
+  if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
+  Value v = eval_node(s, e);
+  if (v.tag == V_UNKNOWN) block_unknown(s);
+  return v;
+}
+
+/* -- statements */
+
+static APART Flow eval_let(Session *s, Node *st) {
+  Value v = eval(s, st->let.init);
+  if (s->flow != FLOW_NEXT) return take_flow(s);
+  if (st->let.type) v = type_match(s, st->let.type, v, st->let.init->span, "the value");
+  if (v.tag == V_UNIT && st->let.pat->kind == N_PAT_NAME &&
+      st->let.init->kind == N_CALL) { /* allowed: () is a value */
+  }
+  name_result(s, st->let.pat, v);
+  bind_pattern(s, st->let.pat, v, st->let.is_var);
+  return FLOW_NEXT;
+}
+
+/* One turn of a loop: binds the pattern in a scope of its own. */
+static APART Flow turn(Session *s, Node *st, Value v) {
+  check_step(s);
+  size_t base = s->local_count;
+  AbstractVars k = {NULL, 0, NULL};
+  if (s->abstract) {
+    k = abstract_vars(s, st->loop.body);
+    abstract_enter_loop(s, &k);
+  }
+  s->frame->block_depth++;
+  if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
+  Flow flow = FLOW_NEXT;
+  s->frame->turn = true;
+  if (st->loop.is_checkpoint && !s->stage)
+    checkpoint_turn(s, st, &flow);
+  else
+    eval_block(s, st->loop.body, &flow);
+  s->frame->block_depth--;
+  locals_pop(s, base);
+  if (s->abstract) {
+    abstract_leave(s, &k);
+    if (flow == FLOW_RETURN) value_set(&s->ret, v_unit());
+    return FLOW_NEXT; /* there may be no turn at all */
+  }
+  return flow;
+}
+
+static Flow loop_end(Flow f) {
+  return f == FLOW_RETURN ? FLOW_RETURN : FLOW_NEXT;
+}
+
+/* Rule 77: a value whose tape grows over this many turns is told, once per loop. */
+enum { TAPE_TURNS = 10000 };
+
+typedef struct Watch {
+  int64_t turns, tape;
+  size_t bytes;
+} Watch;
+
+static Watch watch_start(const Session *s) {
+  return (Watch){0, s->count.tape_live, s->mem.data_live[DEV_CPU] + s->mem.data_live[DEV_SIM]};
+}
+
+static void newest(Value v, Name name, uint64_t *seq, Name *found) {
+  if (v.tag != V_TENSOR || !v.u.t->node || v.u.t->node->seq <= *seq) return;
+  *seq = v.u.t->node->seq;
+  *found = name;
+}
+
+static void watch_turn(Session *s, Watch *w, Node *loop) {
+  if (++w->turns != TAPE_TURNS || s->count.tape_live - w->tape < TAPE_TURNS - 1) return;
+  Name name = NULL;
+  uint64_t seq = 0;
+  for (size_t i = s->frame->base; i < s->local_count; i++)
+    newest(s->locals[i].v, s->locals[i].name, &seq, &name);
+  Module *m = s->frame->module;
+  for (size_t i = 0; i < m->global_count; i++)
+    if (m->globals[i].is_var) newest(m->globals[i].v, m->globals[i].name, &seq, &name);
+  if (!name) return;
+  size_t now = s->mem.data_live[DEV_CPU] + s->mem.data_live[DEV_SIM];
+  warn_once(s, ERR_TAPE_GROWS, (Span){loop->span.file, loop->span.lo, loop->span.lo + 5},
+            "the tape of `%s` grows with every turn: %d turns hold %zu bytes; stop(%s) or "
+            "wrap <no_grad> ends that",
+            name, TAPE_TURNS, now > w->bytes ? now - w->bytes : 0, name);
+}
+
+static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
+  Watch watch = watch_start(s);
+  Flow end;
+  if (checkpoint_loop(s, st, &end)) return end;
+  Value it = eval(s, st->loop.iter);
+  if (s->flow != FLOW_NEXT) return take_flow(s);
+  if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
+    Value elem = abstract_element(s, it, st->loop.iter->span);
+    Flow f = turn(s, st, elem);
+    return loop_end(f);
+  }
+  if (it.tag == V_RANGE) {
+    int64_t lo, hi;
+    bool code = in_code(s);
+    lo = want_int(s, it.u.range->lo, st->loop.iter->span, "the start of the range");
+    hi = want_int(s, it.u.range->hi, st->loop.iter->span, "the end of the range");
+    if (code && hi - lo > UNROLL_MAX)
+      fail(s, ERR_NOT_YET, st->span,
+           "not yet: a compiled loop of %lld turns (at most %d are unrolled)", (long long)(hi - lo),
+           UNROLL_MAX);
+    AbstractVars carry = {NULL, 0, NULL};
+    if (code) carry = abstract_vars(s, st->loop.body);
+    struct Turns *turns = turns_start(s, st, l->turns = hi > lo ? hi - lo : 0);
+    for (int64_t i = lo; i < hi; i++) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
+      count_step(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
+      turns_before(turns, l->turn = i - lo);
+      Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
+      turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
+      if (code) check_carry(s, &carry, st->loop.body);
+      if (!code) {
+        mem_pool_drain(&s->mem, mark);
+        arena_rewind(&s->scratch, am);
+      }
+      if (f == FLOW_BREAK) break;
+      if (f == FLOW_RETURN) return f;
+    }
+    return FLOW_NEXT;
+  }
+  if (it.tag == V_LIST || it.tag == V_TUPLE) {
+    int64_t count = (int64_t)it.u.list->count;
+    struct Turns *turns = turns_start(s, st, l->turns = count);
+    for (int64_t i = 0; i < count; i++) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
+      count_step(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
+      turns_before(turns, l->turn = i);
+      Flow f = turn(s, st, it.u.list->items[i]);
+      turns_after(turns, i, i == count - 1 || f == FLOW_BREAK);
+      if (!s->stage) {
+        mem_pool_drain(&s->mem, mark);
+        arena_rewind(&s->scratch, am);
+      }
+      if (f == FLOW_BREAK) break;
+      if (f == FLOW_RETURN) return f;
+    }
+    return FLOW_NEXT;
+  }
+  if (v_is_tensor(it)) {
+    Type t = type_of(s, it);
+    if (t.rank == 0)
+      fail(s, ERR_ITERATE, st->loop.iter->span, "a rank-0 tensor has no elements to go through");
+    int64_t n = 0;
+    if (s->stage)
+      need_const(s, t.dim[0], st->loop.iter->span, "the number of turns of a loop (for now)", &n);
+    else
+      dim_is_const(s->dims, t.dim[0], &n);
+    struct Turns *turns = turns_start(s, st, l->turns = n);
+    for (int64_t i = 0; i < n; i++) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
+      count_step(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
+      turns_before(turns, l->turn = i);
+      Flow f = turn(s, st, op_element(s, it, i, st->loop.iter->span));
+      turns_after(turns, i, i == n - 1 || f == FLOW_BREAK);
+      if (!s->stage) {
+        mem_pool_drain(&s->mem, mark);
+        arena_rewind(&s->scratch, am);
+      }
+      if (f == FLOW_BREAK) break;
+      if (f == FLOW_RETURN) return f;
+    }
+    return FLOW_NEXT;
+  }
+  if (it.tag == V_SEQ) {
+    SeqIter *q = seq_start(s, it, st->loop.iter->span);
+    Value v;
+    for (;;) {
+      size_t mark = mem_pool_mark(&s->mem);
+      ArenaMark am = arena_mark(&s->scratch);
+      count_step(s, st->span);
+      if (!s->stage) watch_turn(s, &watch, st);
+      if (!seq_next(s, q, &v, st->loop.iter->span)) break;
+      Flow f = turn(s, st, v);
+      mem_pool_drain(&s->mem, mark);
+      arena_rewind(&s->scratch, am);
+      if (f == FLOW_RETURN) {
+        seq_finish(s, q);
+        return f;
+      }
+      if (f == FLOW_BREAK) break;
+    }
+    seq_finish(s, q);
+    return FLOW_NEXT;
+  }
+  fail(s, ERR_ITERATE, st->loop.iter->span, "`for` cannot go through %s", value_type_text(s, it));
+}
+
+static APART Flow eval_for(Session *s, Node *st) {
+  OpenLoop l = {.up = s->loops, .at = st->span, .staged = s->stage != NULL};
+  s->loops = &l;
+  Flow f = for_turns(s, st, &l);
+  s->loops = l.up;
+  return f;
+}
+
+static APART Flow eval_while(Session *s, Node *st) {
+  if (in_code(s)) fail(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
+  Flow end;
+  if (checkpoint_loop(s, st, &end)) return end;
+  Watch watch = watch_start(s);
+  for (;;) {
+    size_t mark = mem_pool_mark(&s->mem);
+    ArenaMark am = arena_mark(&s->scratch);
+    count_step(s, st->span);
+    if (!s->stage) watch_turn(s, &watch, st);
+    Value c = eval(s, st->loop.cond);
+    if (s->flow != FLOW_NEXT) return take_flow(s);
+    if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL))
+      return loop_end(turn(s, st, v_unit()));
+    bool go = want_bool(s, c, st->loop.cond->span, "the condition of `while`");
+    Flow f = go ? turn(s, st, v_unit()) : FLOW_BREAK;
+    mem_pool_drain(&s->mem, mark);
+    arena_rewind(&s->scratch, am);
+    if (s->abstract) return FLOW_NEXT;
+    if (f == FLOW_BREAK) return FLOW_NEXT;
+    if (f == FLOW_RETURN) return f;
+  }
+}
+
+static APART void declare_local(Session *s, Node *st) {
+  Value f = closure(s, st, !st->fn->is_proc, false);
+  local_push(s, st->fn->name.name, f, false, st->fn->name.span);
+}
+
+Flow eval_stmt(Session *s, Node *st, Value *last) {
+  count_step(s, st->span);
+  *last = v_unit();
+  switch ((NodeKind)st->kind) {
+  case N_EXPR_STMT: {
+    Value v = eval(s, st->expr);
+    if (s->flow != FLOW_NEXT) break;
+    *last = v;
+    return FLOW_NEXT;
+  }
+  case N_LET: return eval_let(s, st);
+  case N_ASSIGN: return eval_assign(s, st);
+  case N_FOR: return eval_for(s, st);
+  case N_WHILE: return eval_while(s, st);
+  case N_RETURN: {
+    Value v = st->expr ? eval(s, st->expr) : v_unit();
+    if (s->flow != FLOW_NEXT) break;
+    if (!s->frame->fn) fail(s, ERR_RETURN, st->span, "`return` stands in functions only");
+    value_set(&s->ret, v);
+    return FLOW_RETURN;
+  }
+  case N_BREAK: return FLOW_BREAK;
+  case N_CONTINUE: return FLOW_CONTINUE;
+  case N_ASSERT: eval_assert(s, st); return FLOW_NEXT;
+  case N_FN: declare_local(s, st); return FLOW_NEXT;
+  case N_BAD: return FLOW_NEXT;
+  default: fail(s, ERR_BUG, st->span, "statement of kind %s", ast_kind_name(st->kind));
+  }
+  return take_flow(s);
+}
+
+Value eval_block(Session *s, Node *block, Flow *flow) {
+  stack_check();
+  size_t base = s->local_count;
+  Value last = v_unit(), result = v_unit();
+  Running place = {s->frame->place, block, 0, base, s->frame->turn};
+  s->frame->place = &place;
+  s->frame->turn = false;
+  s->frame->block_depth++;
+  for (uint32_t i = 0; i < block->list.count; i++) {
+    place.index = i;
+    size_t mark = mem_pool_mark(&s->mem);
+    ArenaMark am = arena_mark(&s->scratch);
+    Node *st = block->list.items[i];
+    Value v;
+    *flow = eval_stmt(s, st, &v);
+    if (!s->stage) arena_rewind(&s->scratch, am);
+    bool end = i + 1 == block->list.count;
+    if (end && *flow == FLOW_NEXT) last = v;
+    if (*flow != FLOW_NEXT) {
+      if (!s->stage) mem_pool_drain(&s->mem, mark);
+      break;
+    }
+    if (!end) {
+      if (!s->stage) mem_pool_drain(&s->mem, mark);
+    } else {
+      result = last;
+      value_retain(result); /* keep it over the end of the scope */
+      if (!s->stage) mem_pool_drain(&s->mem, mark);
+    }
+  }
+  s->frame->block_depth--;
+  s->frame->place = place.up;
+  locals_pop(s, base);
+  if (v_counted(result)) mem_pool_add(&s->mem, result.u.o, (void (*)(void *))obj_release);
+  return result;
+}

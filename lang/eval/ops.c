@@ -1,0 +1,965 @@
+/* Tensor operations on Values.
+ *
+ * In: Values (tensors, numbers, weak lists). Out: a Value. This is where script and code part: in
+ * script an op runs at once on the reference evaluator and goes on the tape when an operand is
+ * tracked; in code it appends a node to the innermost stage. Above that line stand the rules on
+ * numbers (11 to 16) and one-sided broadcasting (29), which are the same for both.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "lang/compile/tiering.h"
+#include "lang/compile/compile.h"
+#include "lang/lang.h"
+#include "lang/tape/tape.h"
+#include "runtime/fmath.h"
+
+DimTab *dims_of(Session *s) {
+  return s->stage ? s->stage->g->dims : s->dims;
+}
+
+/* A list made of numbers only, as the weak tensor it stands for. */
+static bool weak_list(Value x) {
+  return x.tag == V_LIST && x.u.list->weak;
+}
+
+Type type_of(Session *s, Value x) {
+  Type t = {0};
+  t.kind = TK_TENSOR;
+  switch ((ValueTag)x.tag) {
+  case V_NODE: {
+    Stage *st = s->stage;
+    while (st && st->level > x.aux) st = st->up;
+    if (st) return *gr_type(st->g, x.u.v);
+    return t;
+  }
+  case V_TENSOR:
+  case V_PARAM: {
+    const Type *staged = s->stage && s->stage->unit ? unit_type(s->stage->unit, x) : NULL;
+    if (staged) return *staged;
+    const Tensor *c = x.tag == V_TENSOR ? x.u.t->t : x.u.p->t;
+    t.dtype = (uint8_t)c->dtype;
+    t.dev = (uint8_t)c->store->dev;
+    t.rank = (uint8_t)c->rank;
+    for (int i = 0; i < c->rank; i++) t.dim[i] = dim_const(dims_of(s), c->dim[i]);
+    return t;
+  }
+  case V_BOOL: t.dtype = DT_BOOL; return t;
+  case V_FLOAT: t.dtype = DT_F64; return t;
+  case V_UNKNOWN: check_gives_up(s);
+  default: t.dtype = DT_I64; return t;
+  }
+}
+
+Tensor *tensor_of(Session *s, Value x, Span at) {
+  if (x.tag == V_TENSOR) return x.u.t->t;
+  if (x.tag == V_PARAM) return x.u.p->t;
+  fail(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
+}
+
+/* The int number v of a stage by what a call is bound to: sizes, arguments, constants. DIM_BAD: it
+ * depends on data. */
+static Dim number_dim(const Stage *st, Val v, int depth) {
+  stack_check();
+  const GNode *n = gr_node(st->g, v);
+  DimTab *t = st->g->dims;
+  if (depth > 16 || gr_type(st->g, v)->dtype != DT_I64) return DIM_BAD;
+  if (n->op == OP_CONST) return dim_const(t, gr_attr_i(st->g, v.node, AT_VALUE, 0));
+  if (n->op == OP_DIM) return (Dim)gr_attr_i(st->g, v.node, AT_SIZE, DIM_BAD);
+  for (size_t i = 0; n->op == OP_INPUT && i < st->capture_count; i++)
+    if (val_eq(st->inner[i], v)) return number_dim(st->up, st->outer[i], depth + 1);
+  if (n->op == OP_FITS) return number_dim(st, gr_operand(st->g, v.node, 0), depth + 1);
+  if (n->op == OP_INPUT || n->operand_count != 2) return DIM_BAD;
+  Dim a = number_dim(st, gr_operand(st->g, v.node, 0), depth + 1);
+  Dim b = a == DIM_BAD ? a : number_dim(st, gr_operand(st->g, v.node, 1), depth + 1);
+  if (b == DIM_BAD) return b;
+  switch ((OpCode)n->op) {
+  case OP_ADD: return dim_add(t, a, b);
+  case OP_SUB: return dim_sub(t, a, b);
+  case OP_MUL: return dim_mul(t, a, b);
+  case OP_FLOORDIV: return dim_floordiv(t, a, b);
+  case OP_MOD: return dim_mod(t, a, b);
+  default: return DIM_BAD;
+  }
+}
+
+void number_meets(Session *s, Value x, DType dt, Span at) {
+  DType have = (DType)type_of(s, x).dtype;
+  if (dt_float(have) && !dt_float(dt))
+    fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: `f32(..)`",
+              "a float number does not go with %s", dtype_info[dt].name);
+  if (!dt_int(have) || dt_holds(dt, INT64_MAX)) return;
+  int64_t known = x.u.i;
+  if (x.tag != V_INT) {
+    if (dt == DT_BOOL) fail(s, ERR_NUMBER_FIT, at, "an int number does not fit bool");
+    const Stage *st = s->stage;
+    while (x.tag == V_NODE && st->up && st->level > x.aux) st = st->up;
+    Dim d = x.tag == V_NODE ? number_dim(st, x.u.v, 0) : x.u.d;
+    if (d == DIM_BAD) return;
+    if (!dim_is_const(dims_of(s), d, &known)) { /* tested when a call gives it a value */
+      stage_at(s, at);
+      gr_check(s->stage->g, CHECK_FITS, d, dim_const(dims_of(s), dt), NULL);
+      return;
+    }
+  }
+  if (!dt_holds(dt, known))
+    fail(s, ERR_NUMBER_FIT, at, "%lld does not fit %s", (long long)known, dtype_info[dt].name);
+}
+
+/* A number as a rank-0 tensor of dtype dt: rounded once (rules 11, 12). */
+static Value number_tensor(Session *s, Value x, DType dt, Span at) {
+  number_meets(s, x, dt, at);
+  if (x.tag == V_DIM) x = dim_node(s, x.u.d);
+  if (x.tag == V_NODE) { /* a run-time number of code */
+    x.weak = false;
+    return op_cast(s, dt_int(dt) ? number_within(s, x, dt, at) : x, dt, at);
+  }
+  if (s->stage) {
+    Value v = {.tag = V_NODE, .aux = s->stage->level};
+    Device dev = (Device)DEV_CPU;
+    stage_at(s, at);
+    v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, dev, x.u.f)
+                             : gr_const_i(s->stage->g, dt, dev, x.u.i);
+    return v;
+  }
+  return tensor_value(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, dt, x.u.f)
+                                          : tn_scalar_i64(&s->mem, DEV_CPU, dt, x.u.i));
+}
+
+static bool weak_is_float(Session *s, Value l) {
+  stack_check();
+  for (size_t i = 0; i < l.u.list->count; i++) {
+    Value v = l.u.list->items[i];
+    if (v.tag == V_FLOAT || (weak_list(v) && weak_is_float(s, v))) return true;
+    if (v.tag == V_NODE && dt_float((DType)type_of(s, v).dtype)) return true;
+  }
+  return false;
+}
+
+Value as_tensor(Session *s, Value x, DType like, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
+  if (weak_list(x)) {
+    if (like == DT_COUNT) like = weak_is_float(s, x) ? DT_F32 : DT_I64;
+    size_t n = x.u.list->count;
+    Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+    for (size_t i = 0; i < n; i++) items[i] = as_tensor(s, x.u.list->items[i], like, at);
+    return op_stack(s, n, items, 0, at);
+  }
+  if (x.tag == V_INT || x.tag == V_DIM)
+    return number_tensor(s, x, like == DT_COUNT ? DT_I64 : like, at);
+  if (x.tag == V_FLOAT) return number_tensor(s, x, like == DT_COUNT ? DT_F32 : like, at);
+  if (x.tag == V_NODE && x.weak) {
+    Type t = type_of(s, x);
+    return number_tensor(s, x,
+                         like != DT_COUNT    ? like
+                         : dt_float(t.dtype) ? DT_F32
+                                             : (DType)t.dtype,
+                         at);
+  }
+  if (x.tag == V_BOOL) {
+    if (s->stage) {
+      Value v = {.tag = V_NODE, .aux = s->stage->level};
+      v.u.v = gr_const_i(s->stage->g, DT_BOOL, DEV_CPU, x.u.i);
+      return v;
+    }
+    return tensor_value(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_BOOL, x.u.i));
+  }
+  if (x.tag == V_PARAM) return param_read(s, x.u.p, at);
+  if (v_is_tensor(x)) return x;
+  if (x.tag == V_LIST)
+    fail_help(s, ERR_WANT_TENSOR, at, "`stack(xs)` makes a tensor of a list of tensors",
+              "a tensor is needed here, not a list");
+  fail(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
+}
+
+/* -- the line between script and code */
+
+void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
+                  Span at, int nout, Value *out) {
+  for (int i = 0; i < n; i++)
+    if (v[i].tag == V_UNKNOWN) {
+      for (int k = 0; k < nout; k++) out[k] = v[i];
+      return;
+    }
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  if (s->stage) {
+    Val *in = ARENA_ARRAY(&s->scratch, Val, n + 1);
+    for (int i = 0; i < n; i++)
+      in[i] = op == OP_STOP ? stage_lift(s, v[i], at).u.v : stage_operand(s, v[i], at).u.v;
+    Graph *g = s->stage->g;
+    stage_at(s, at);
+    Val r = gr_op(g, op, in, n, attrs, nattrs, NULL, 0, &e);
+    g->at.name = NULL;
+    if (val_none(r)) fail_gerr(s, at, &e);
+    for (int k = 0; k < nout; k++) {
+      out[k] = (Value){.tag = V_NODE, .aux = s->stage->level};
+      out[k].u.v = (Val){r.node, (uint32_t)k};
+    }
+    return;
+  }
+  now_running(s, at);
+  Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, n + 1), *res[2] = {0};
+  bool track = false;
+  for (int i = 0; i < n; i++) {
+    in[i] = tensor_of(s, v[i], at);
+    if (!s->modes.no_grad && wants_grad(s, v[i])) track = true;
+  }
+  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->kernel.stop, .anomaly = s->modes.anomaly};
+  if (!native_op(s, &ctx, op, attrs, nattrs, in, n, res, nout, &e)) {
+    if (e.interrupted) poll_interrupt(s, at);
+    fail_gerr(s, at, &e);
+  }
+  s->count.nodes++;
+  if (nout == 1) {
+    out[0] = tensor_value(s, res[0]);
+  } else {
+    pool_tensors(s, res, (size_t)nout);
+    for (int k = 0; k < nout; k++) out[k] = tensor_value(s, tn_ref(res[k]));
+  }
+  if (track) tape_record(s, op, n, v, attrs, nattrs, nout, out, at);
+}
+
+Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs, Span at) {
+  Value out;
+  op_run_multi(s, op, n, v, attrs, nattrs, at, 1, &out);
+  return out;
+}
+
+/* -- numbers */
+
+int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
+  int64_t r = 0;
+  bool over = false;
+  switch (op) {
+  case AST_ADD: over = __builtin_add_overflow(a, b, &r); break;
+  case AST_SUB: over = __builtin_sub_overflow(a, b, &r); break;
+  case AST_MUL: over = __builtin_mul_overflow(a, b, &r); break;
+  case AST_FLOORDIV:
+  case AST_MOD:
+    if (b == 0) fail(s, ERR_DIV_ZERO, at, "int division by zero");
+    if (b == -1) { /* INT64_MIN / -1 */
+      if (op == AST_MOD) return 0;
+      over = __builtin_sub_overflow((int64_t)0, a, &r);
+      break;
+    }
+    r = a % b;
+    bool down = r != 0 && (r < 0) != (b < 0);
+    r = op == AST_FLOORDIV ? a / b - down : down ? r + b : r;
+    break;
+  case AST_POW: {
+    int64_t base = a;
+    r = 1;
+    for (int64_t k = b; k > 0 && !over; k >>= 1) {
+      if (k & 1) over = __builtin_mul_overflow(r, base, &r);
+      if (k > 1 && !over) over = __builtin_mul_overflow(base, base, &base);
+    }
+    break;
+  }
+  default: break;
+  }
+  if (over)
+    fail(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a,
+         ast_op_text(op), (long long)b);
+  return r;
+}
+
+static double float_op(AstOp op, double a, double b) {
+  switch (op) {
+  case AST_ADD: return a + b;
+  case AST_SUB: return a - b;
+  case AST_MUL: return a * b;
+  case AST_DIV: return a / b;
+  case AST_FLOORDIV: return floor(a / b);
+  case AST_MOD: {
+    double r = fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  }
+  case AST_POW: return fm_pow_f64(a, b);
+  default: return 0;
+  }
+}
+
+static bool compare(AstOp op, int c) { /* c: -1 0 1, 2 = unordered */
+  switch (op) {
+  case AST_LT: return c == -1;
+  case AST_LE: return c == -1 || c == 0;
+  case AST_GT: return c == 1;
+  case AST_GE: return c == 1 || c == 0;
+  case AST_EQ: return c == 0;
+  case AST_NE: return c != 0;
+  default: return false;
+  }
+}
+
+static const OpCode node_op[] = {[AST_LT] = OP_LT,
+                                 [AST_LE] = OP_LE,
+                                 [AST_GT] = OP_GT,
+                                 [AST_GE] = OP_GE,
+                                 [AST_EQ] = OP_EQ,
+                                 [AST_NE] = OP_NE,
+                                 [AST_ADD] = OP_ADD,
+                                 [AST_SUB] = OP_SUB,
+                                 [AST_MUL] = OP_MUL,
+                                 [AST_DIV] = OP_DIV,
+                                 [AST_FLOORDIV] = OP_FLOORDIV,
+                                 [AST_MOD] = OP_MOD,
+                                 [AST_POW] = OP_POW,
+                                 [AST_AND] = OP_AND,
+                                 [AST_OR] = OP_OR};
+
+static bool is_compare(AstOp op) {
+  return op >= AST_LT && op <= AST_NE;
+}
+
+static Value powers(Session *s, Value x, int64_t k, Span at) {
+  Value r = x;
+  for (int64_t i = 1; i < k; i++) r = op_broadcast_binary(s, OP_MUL, r, x, at, at, at);
+  return r;
+}
+
+/* Two numbers, static or of run time. */
+static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
+  stack_check();
+  if (a.tag == V_NODE || b.tag == V_NODE) {
+    bool fl = op == AST_DIV || a.tag == V_FLOAT || b.tag == V_FLOAT ||
+              (a.tag == V_NODE && dt_float(type_of(s, a).dtype)) ||
+              (b.tag == V_NODE && dt_float(type_of(s, b).dtype)) ||
+              (op == AST_POW && b.tag == V_INT && b.u.i < 0);
+    if (fl && op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
+      Value x = as_tensor(s, a, DT_F64, at), r = powers(s, x, b.u.i, at);
+      r.weak = true;
+      return r;
+    }
+    Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at),
+          y = as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
+    Value r = fl || is_compare(op) ? op_broadcast_binary(s, node_op[op], x, y, at, at, at)
+                                   : number_run_time(s, op, x, y, at);
+    r.weak = !is_compare(op);
+    return r;
+  }
+  if (a.tag == V_DIM || b.tag == V_DIM) {
+    DimTab *t = dims_of(s);
+    if (a.tag == V_FLOAT || b.tag == V_FLOAT || op == AST_DIV || op == AST_POW) {
+      Value x = a.tag == V_DIM ? dim_node(s, a.u.d) : a,
+            y = b.tag == V_DIM ? dim_node(s, b.u.d) : b;
+      return number_op(s, op, x, y, at);
+    }
+    Dim x = a.tag == V_DIM ? a.u.d : dim_const(t, a.u.i),
+        y = b.tag == V_DIM ? b.u.d : dim_const(t, b.u.i), r;
+    switch (op) {
+    case AST_ADD: r = dim_add(t, x, y); break;
+    case AST_SUB: r = dim_sub(t, x, y); break;
+    case AST_MUL: r = dim_mul(t, x, y); break;
+    case AST_FLOORDIV: r = dim_floordiv(t, x, y); break;
+    case AST_MOD: r = dim_mod(t, x, y); break;
+    /* comparisons: decided where provable, else this size becomes part of the signature */
+    default: {
+      DimOrder o = dim_compare(t, x, y);
+      int64_t d;
+      if (op == AST_EQ && o != DIM_MAYBE) return v_bool(o == DIM_EQUAL);
+      if (op == AST_NE && o != DIM_MAYBE) return v_bool(o != DIM_EQUAL);
+      if (dim_is_const(t, dim_sub(t, x, y), &d)) return v_bool(compare(op, d < 0 ? -1 : d > 0));
+      int64_t i, j;
+      need_const(s, x, at, "a size that is compared", &i);
+      need_const(s, y, at, "a size that is compared", &j);
+      return v_bool(compare(op, i < j ? -1 : i > j));
+    }
+    }
+    if (r == DIM_BAD)
+      fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+    return dim_value(s, r);
+  }
+  if (a.tag == V_INT && b.tag == V_INT) {
+    if (is_compare(op)) return v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i));
+    if (op == AST_DIV) return v_float((double)a.u.i / (double)b.u.i);
+    if (op == AST_POW && b.u.i < 0) return v_float(fm_pow_f64((double)a.u.i, (double)b.u.i));
+    return v_int(int_op(s, op, a.u.i, b.u.i, at));
+  }
+  double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
+  if (is_compare(op)) return v_bool(compare(op, x < y ? -1 : x > y ? 1 : x == y ? 0 : 2));
+  if (op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
+    double r = x;
+    for (int64_t i = 1; i < b.u.i; i++) r *= x;
+    return v_float(r);
+  }
+  return v_float(float_op(op, x, y));
+}
+
+/* -- broadcasting */
+
+Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at) {
+  return op_broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : type_of(s, x).dev, at);
+}
+
+/* A rank-0 host value also moves to the device of what it meets (rule 94). */
+Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
+  Type t = type_of(s, x);
+  bool move = dev != t.dev && t.dev == DEV_CPU && t.rank == 0;
+  bool same = t.rank == rank && !move;
+  for (int i = 0; same && i < rank; i++) same = t.dim[i] == d[i];
+  if (same) return x;
+  int64_t dims[CKL_MAX_RANK];
+  for (int i = 0; i < rank; i++) dims[i] = d[i];
+  Attr a[2] = {attr_dims(AT_DIMS, rank, dims), attr_i(AT_DEVICE, dev)};
+  return op_run(s, OP_BROADCAST, 1, &x, a, move ? 2 : 1, at);
+}
+
+Value op_fill_like(Session *s, Value like, double x, Span at) {
+  Type t = type_of(s, like);
+  return op_broadcast_on(s, as_tensor(s, v_float(x), (DType)t.dtype, at), t.rank, t.dim, t.dev, at);
+}
+
+/* Rule 29: whether `from` stretches to `to`; in code only axes that are the constant 1 do. A named
+ * axis never goes into a constant 1: only at the size 1 would it, and no size is a special case. */
+static bool stretches(Session *s, const Type *from, const Type *to, bool *undecided) {
+  DimTab *t = dims_of(s);
+  if (from->rank > to->rank) return false;
+  int off = to->rank - from->rank;
+  Dim one = dim_const(t, 1);
+  for (int i = 0; i < from->rank; i++) {
+    Dim a = from->dim[i], b = to->dim[i + off];
+    if (a == b || a == one) continue;
+    if (b == one || dim_compare(t, a, b) != DIM_MAYBE) return false;
+    *undecided = true;
+  }
+  return true;
+}
+
+/* What to do about operands whose shapes do not go together. */
+static const char *fitting(Session *s, int n, const Type *ty, const Span *operand) {
+  int row = n == 2 && ty[0].rank < ty[1].rank ? 0 : 1;
+  if (n == 2 && ty[row].rank == 1 && ty[1 - row].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
+    return txt(s, "shapes align at the right; `expand(%s, 1)` makes a column of the %s",
+               source_text(s, operand[row], ".."), row ? "second" : "first");
+  return "the result must have the shape of one operand; a comprehension says every other "
+         "combination";
+}
+
+/* In code: a and b are equal when it runs, or this is the error. */
+static void check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const char *help) {
+  stage_at(s, at);
+  gr_check_help(s->stage->g, CHECK_EQ, a, b, text, help);
+}
+
+/* The shape of the operand all others stretch to; checks of undecided dims are filed. `operand`:
+ * where they stand. */
+static Type common_shape(Session *s, int n, const Type *ty, const Span *operand, Span at,
+                         const char *what) {
+  for (int pass = 0; pass < 2; pass++) /* first without undecided dims */
+    for (int i = 0; i < n; i++) {
+      bool ok = true, undecided = false;
+      for (int k = 0; k < n && ok; k++) ok = k == i || stretches(s, &ty[k], &ty[i], &undecided);
+      if (!ok || (undecided && pass == 0)) continue;
+      if (undecided && s->stage) {
+        for (int k = 0; k < n; k++)
+          for (int j = 0; j < ty[k].rank; j++) {
+            Dim a = ty[k].dim[j], b = ty[i].dim[j + ty[i].rank - ty[k].rank];
+            if (a != b && a != dim_const(dims_of(s), 1))
+              check_sizes(s, a, b, at, txt(s, "the shapes of %s differ", what),
+                          fitting(s, n, ty, operand));
+          }
+      }
+      return ty[i];
+    }
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (int i = 0; i < n; i++) {
+    if (i) buf_puts(&b, i + 1 == n ? " and " : ", ");
+    type_print(&b, dims_of(s), &ty[i]);
+  }
+  Diag *d = err(s, ERR_SHAPE_BROADCAST, at, "the shapes of %s do not go together: %s", what, b.s);
+  dg_help(&s->diags, d, "%s", fitting(s, n, ty, operand));
+  raise_(s);
+}
+
+static const char *op_word(OpCode op) {
+  for (AstOp a = AST_LT; a <= AST_POW; a++)
+    if (a != AST_RANGE && a != AST_MATMUL && a != AST_NEG &&
+        a < (int)(sizeof node_op / sizeof *node_op) && node_op[a] == op && op != OP_INPUT)
+      return ast_op_text(a);
+  return op_info[op].text;
+}
+
+/* Operands of two dtypes: the help casts the narrower one. */
+static _Noreturn void mixed_dtypes(Session *s, const char *op, const Type *t, Span at, Span left,
+                                   Span right) {
+  bool wide = t[0].dtype > t[1].dtype;
+  const char *a = dtype_info[t[0].dtype].name, *b = dtype_info[t[1].dtype].name;
+  fail_help(s, ERR_DTYPE_MIX, at,
+            txt(s, "`%s(%s)` casts the %s operand", wide ? a : b,
+                source_text(s, wide ? right : left, ".."), wide ? "right" : "left"),
+            "`%s` needs one dtype: the left side is %s, the right side %s", op, a, b);
+}
+
+Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right) {
+  if (x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
+  Type t[2] = {type_of(s, x), type_of(s, y)};
+  if (t[0].dtype != t[1].dtype) mixed_dtypes(s, op_word(op), t, at, left, right);
+  if (type_eq(&t[0], &t[1])) return op_run(s, op, 2, (Value[]){x, y}, NULL, 0, at);
+  Type to = common_shape(s, 2, t, (Span[]){left, right}, at, txt(s, "`%s`", op_word(op)));
+  int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev;
+  Value v[2] = {op_broadcast_on(s, x, to.rank, to.dim, dev, at),
+                op_broadcast_on(s, y, to.rank, to.dim, dev, at)};
+  return op_run(s, op, 2, v, NULL, 0, at);
+}
+
+Value op_where(Session *s, Value c, Value x, Value y, Span at) {
+  if (c.tag == V_UNKNOWN || x.tag == V_UNKNOWN || y.tag == V_UNKNOWN)
+    return (Value){.tag = V_UNKNOWN};
+  if (c.tag == V_BOOL) c = as_tensor(s, c, DT_BOOL, at);
+  DType like = DT_COUNT;
+  if (v_is_tensor(x))
+    like = (DType)type_of(s, x).dtype;
+  else if (v_is_tensor(y))
+    like = (DType)type_of(s, y).dtype;
+  else if (x.tag == V_BOOL)
+    like = DT_BOOL;
+  else if (x.tag == V_FLOAT || y.tag == V_FLOAT)
+    like = DT_F32;
+  x = as_tensor(s, x, like, at);
+  y = as_tensor(s, y, like, at);
+  Type t[3] = {type_of(s, c), type_of(s, x), type_of(s, y)};
+  if (t[0].dtype != DT_BOOL)
+    fail(s, ERR_WANT_BOOL, at, "the condition of `where` must be bool, not %s",
+         value_type_text(s, c));
+  if (t[1].dtype != t[2].dtype)
+    fail_help(s, ERR_DTYPE_MIX, at, "cast one of them", "`where` needs one dtype: %s and %s",
+              dtype_info[t[1].dtype].name, dtype_info[t[2].dtype].name);
+  Type to = common_shape(s, 3, t, NULL, at, "`where`");
+  int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev != DEV_CPU ? t[1].dev : t[2].dev;
+  Value v[3] = {op_broadcast_on(s, c, to.rank, to.dim, dev, at),
+                op_broadcast_on(s, x, to.rank, to.dim, dev, at),
+                op_broadcast_on(s, y, to.rank, to.dim, dev, at)};
+  return op_run(s, OP_WHERE, 3, v, NULL, 0, at);
+}
+
+/* -- operators */
+
+static bool tree_operand(Value v) {
+  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_NONE;
+}
+
+Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
+  if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
+  if (op == AST_EQ || op == AST_NE) {
+    bool ta = v_is_tensor(a) || v_is_number(a) || (a.tag == V_LIST && a.u.list->weak);
+    bool tb = v_is_tensor(b) || v_is_number(b) || (b.tag == V_LIST && b.u.list->weak);
+    bool bools = (a.tag == V_BOOL && v_is_tensor(b)) || (b.tag == V_BOOL && v_is_tensor(a));
+    if (!(ta && tb) && !bools) {
+      if (a.tag == V_FN || a.tag == V_INST || b.tag == V_FN || b.tag == V_INST)
+        if (a.tag != V_NONE && b.tag != V_NONE)
+          fail_help(s, ERR_COMPARE, at, "`same(a, b)` asks whether they are one instance",
+                    "functions and instances are not compared by `%s`", ast_op_text(op));
+      if (a.tag != b.tag && a.tag != V_NONE && b.tag != V_NONE)
+        fail(s, ERR_COMPARE, at, "%s and %s cannot be compared", value_type_text(s, a),
+             value_type_text(s, b));
+      if (a.tag == b.tag) {
+        value_bound(s, a, left);
+        value_bound(s, b, right);
+      }
+      return v_bool(values_equal(s, a, b, at) == (op == AST_EQ));
+    }
+  }
+  if (op == AST_MATMUL) return op_matmul(s, a, b, at, left, right);
+  if (op == AST_AND || op == AST_OR) {
+    if (a.tag == V_BOOL) a = as_tensor(s, a, DT_BOOL, left);
+    if (b.tag == V_BOOL) b = as_tensor(s, b, DT_BOOL, right);
+    if (!v_is_tensor(a) || !v_is_tensor(b) || type_of(s, a).dtype != DT_BOOL ||
+        type_of(s, b).dtype != DT_BOOL)
+      fail(s, ERR_WANT_BOOL, v_is_tensor(a) && type_of(s, a).dtype == DT_BOOL ? right : left,
+           "`%s` takes bools, not %s and %s", ast_op_text(op), value_type_text(s, a),
+           value_type_text(s, b));
+    return op_broadcast_binary(s, node_op[op], a, b, at, left, right);
+  }
+  if (v_is_number(a) && v_is_number(b)) return number_op(s, op, a, b, at);
+  if (tree_operand(a) || tree_operand(b)) return tree_arith(s, op, a, b, at, left, right);
+  Value v[2] = {a, b};
+  Span sp[2] = {left, right};
+  for (int i = 0; i < 2; i++) {
+    if (v[i].tag == V_BOOL && (op == AST_EQ || op == AST_NE))
+      v[i] = as_tensor(s, v[i], DT_BOOL, sp[i]);
+    bool ok = v_is_number(v[i]) || v_is_tensor(v[i]) || (v[i].tag == V_LIST && v[i].u.list->weak);
+    if (!ok) {
+      if (v[i].tag == V_LIST)
+        fail_help(s, ERR_OPERAND, sp[i], "`concat(xs, ys)` joins lists; `stack(xs)` makes a tensor",
+                  "`%s` does not work on lists", ast_op_text(op));
+      if (v[i].tag == V_STR && op == AST_ADD)
+        fail_help(s, ERR_OPERAND, sp[i], "holes join texts: \"{a}{b}\"",
+                  "`+` does not work on str");
+      fail(s, ERR_OPERAND, sp[i], "`%s` does not work on %s", ast_op_text(op),
+           value_type_text(s, v[i]));
+    }
+  }
+  /* a literal power of 2, 3, 4 is repeated multiplication (rule 17) */
+  if (op == AST_POW && v[1].tag == V_INT && v[1].u.i >= 2 && v[1].u.i <= 4 && v_is_tensor(v[0]))
+    return powers(s, as_tensor(s, v[0], DT_COUNT, left), v[1].u.i, at);
+  DType like = v_is_tensor(v[0])   ? (DType)type_of(s, v[0]).dtype
+               : v_is_tensor(v[1]) ? (DType)type_of(s, v[1]).dtype
+                                   : DT_COUNT;
+  if (like == DT_COUNT && (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT ||
+                           (v[0].tag == V_LIST && weak_is_float(s, v[0])) ||
+                           (v[1].tag == V_LIST && weak_is_float(s, v[1]))))
+    like = DT_F32;
+  if (like != DT_COUNT && !dt_float(like) && like != DT_BOOL) {
+    for (int i = 0; i < 2; i++)
+      if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(s, v[i])))
+        fail_help(s, ERR_FLOAT_INT, sp[i],
+                  txt(s, "cast the tensor: `f32(%s)`", source_text(s, sp[1 - i], "..")),
+                  "a float number does not go with %s", dtype_info[like].name);
+  }
+  Value x = as_tensor(s, v[0], like, left), y = as_tensor(s, v[1], like, right);
+  DType dt = (DType)type_of(s, x).dtype;
+  if (dt == DT_BOOL && op != AST_EQ && op != AST_NE)
+    fail_help(s, ERR_OPERAND, at,
+              txt(s, "`i64(%s)` counts bools as 0 and 1", source_text(s, left, "..")),
+              "`%s` does not work on bool", ast_op_text(op));
+  if (op == AST_DIV && dt_int(dt) && dt_int((DType)type_of(s, y).dtype))
+    fail_help(s, ERR_INT_DIV, at,
+              txt(s, "`//` divides ints, `f32(%s) / ..` makes floats",
+                  source_text(s, left, "..")),
+              "`/` does not work on %s tensors", dtype_info[dt].name);
+  return op_broadcast_binary(s, node_op[op], x, y, at, left, right);
+}
+
+Value op_unary(Session *s, OpCode op, Value x, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
+  DTypeClass want = dom_class(op);
+  if (v_is_number(x)) {
+    if (op == OP_NEG) {
+      if (x.tag == V_FLOAT) return v_float(-x.u.f);
+      if (x.tag == V_INT) {
+        if (x.u.i == INT64_MIN)
+          fail(s, ERR_OVERFLOW, at, "int overflow: the negative of %lld does not fit 64 bits",
+               (long long)x.u.i);
+        return v_int(-x.u.i);
+      }
+      if (x.tag == V_DIM || !dt_float((DType)type_of(s, x).dtype))
+        return number_op(s, AST_SUB, v_int(0), x, at);
+    }
+    if (want == DOM_BOOL)
+      fail(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
+    if (x.tag == V_NODE || x.tag == V_DIM) {
+      bool keep_int = op == OP_ABS || op == OP_SIGN || op == OP_NEG || op == OP_RELU ||
+                      op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND;
+      bool is_float = x.tag == V_NODE && dt_float(type_of(s, x).dtype);
+      Value t = as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at);
+      Value r = op == OP_ABS && !is_float ? number_magnitude(s, t, at)
+                                          : op_run(s, op, 1, &t, NULL, 0, at);
+      r.weak = true;
+      return r;
+    }
+    return number_unary(s, op, x, at);
+  }
+  if (tree_operand(x) && op == OP_NEG) return tree_arith(s, AST_MUL, v_int(-1), x, at, at, at);
+  if (x.tag == V_BOOL && want == DOM_BOOL) return v_bool(!x.u.i);
+  x = as_tensor(s, x, DT_COUNT, at);
+  DType dt = (DType)type_of(s, x).dtype;
+  if (want == DOM_FLOAT && !dt_float(dt))
+    fail_help(s, ERR_WANT_FLOAT, at,
+              txt(s, "cast it: `%s(f32(%s))`", op_info[op].text, source_text(s, at, "..")),
+              "`%s` works on floats, this is %s", op_info[op].text, value_type_text(s, x));
+  if (want == DOM_NUM && dt == DT_BOOL)
+    fail_help(s, ERR_OPERAND, at, "`i64(..)` counts bools as 0 and 1", "`%s` does not work on bool",
+              op == OP_NEG ? "-" : op_info[op].text);
+  if (want == DOM_BOOL && dt != DT_BOOL)
+    fail(s, ERR_WANT_BOOL, at, "`%s` works on bools, this is %s", op_info[op].text,
+         value_type_text(s, x));
+  return op_run(s, op, 1, &x, NULL, 0, at);
+}
+
+static Value cast_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n;
+  if (tree_text(v[0], path)) return v[0];
+  DType dt = (DType)(intptr_t)((void **)ud)[0];
+  return op_cast(s, v[0], dt, *(Span *)((void **)ud)[1]);
+}
+
+Value op_cast(Session *s, Value x, DType dt, Span at) {
+  if (x.tag == V_UNKNOWN || x.tag == V_NONE) return x;
+  if (x.tag == V_INT || x.tag == V_FLOAT) { /* a number: cast like a tensor, exactly once */
+    if (s->stage) {
+      Value v = {.tag = V_NODE, .aux = s->stage->level};
+      stage_at(s, at);
+      if (dt_float(dt)) {
+        v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, dt, DEV_CPU, x.u.f)
+                                 : gr_const_i(s->stage->g, dt, DEV_CPU, x.u.i);
+        return v;
+      }
+      v.u.v = x.tag == V_FLOAT ? gr_const_f(s->stage->g, DT_F64, DEV_CPU, x.u.f)
+                               : gr_const_i(s->stage->g, DT_I64, DEV_CPU, x.u.i);
+      x = v;
+    } else {
+      x = tensor_value(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, x.u.f)
+                                           : tn_scalar_i64(&s->mem, DEV_CPU, DT_I64, x.u.i));
+    }
+  } else if (x.tag == V_DIM) {
+    x = dim_node(s, x.u.d);
+    x.weak = false;
+  } else if (weak_list(x)) {
+    if (dt_float(dt)) return as_tensor(s, x, dt, at);
+    x = as_tensor(s, x, weak_is_float(s, x) ? DT_F64 : DT_I64, at);
+  } else if (x.tag == V_BOOL) {
+    x = as_tensor(s, x, DT_BOOL, at);
+  } else if (x.tag == V_RECORD || x.tag == V_TUPLE || x.tag == V_LIST) {
+    void *ud[2] = {(void *)(intptr_t)dt, &at};
+    return tree_map(s, 1, &x, cast_leaf, ud, at);
+  } else {
+    bool weak = x.tag == V_NODE && x.weak;
+    if (weak)
+      x.weak = false;
+    else
+      x = as_tensor(s, x, DT_COUNT, at);
+  }
+  if (type_of(s, x).dtype == dt) return x;
+  Attr a = attr_i(AT_DTYPE, dt);
+  return op_run(s, OP_CAST, 1, &x, &a, 1, at);
+}
+
+/* -- shapes */
+
+Value op_iota_on(Session *s, Dim n, DType dt, int dev, Span at) {
+  int64_t dims = n;
+  Attr a[3] = {attr_dims(AT_DIMS, 1, &dims), attr_i(AT_DTYPE, dt), attr_i(AT_DEVICE, dev)};
+  return op_run(s, OP_IOTA, 0, NULL, a, 3, at);
+}
+
+Value op_iota(Session *s, Dim n, DType dt, Span at) { return op_iota_on(s, n, dt, DEV_CPU, at); }
+
+Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
+  int64_t dims[CKL_MAX_RANK];
+  for (int i = 0; i < rank; i++) dims[i] = d[i];
+  Attr a = attr_dims(AT_DIMS, rank, dims);
+  return op_run(s, OP_RESHAPE, 1, &x, &a, 1, at);
+}
+
+Value op_transpose(Session *s, Value x, const int64_t *perm, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
+  Attr a = attr_ints(AT_PERM, type_of(s, x).rank, perm);
+  return op_run(s, OP_TRANSPOSE, 1, &x, &a, 1, at);
+}
+
+Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool keep, Span at) {
+  if (x.tag == V_UNKNOWN) return x;
+  Attr a =
+      op == OP_ARGMAX || op == OP_ARGMIN ? attr_i(AT_AXIS, axes[0]) : attr_ints(AT_AXES, n, axes);
+  Value r = op_run(s, op, 1, &x, &a, 1, at);
+  if (!keep) return r;
+  Type t = type_of(s, x);
+  Dim d[CKL_MAX_RANK];
+  for (int i = 0; i < t.rank; i++) {
+    d[i] = t.dim[i];
+    for (int k = 0; k < n; k++)
+      if (axes[k] == i) d[i] = dim_const(dims_of(s), 1);
+  }
+  return op_reshape(s, r, t.rank, d, at);
+}
+
+static const char keeps_different[] = "`list(a, b)` keeps values of different types";
+
+Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
+  stack_check();
+  if (n == 0) fail(s, ERR_STACK, at, "nothing to stack: an empty list has no shape");
+  Value *v = ARENA_ARRAY(&s->scratch, Value, n);
+  DType like = DT_COUNT;
+  for (size_t i = 0; i < n && like == DT_COUNT; i++) {
+    if (items[i].tag == V_UNKNOWN) return items[i];
+    if (v_is_tensor(items[i]))
+      like = (DType)type_of(s, items[i]).dtype;
+    else if (items[i].tag == V_BOOL)
+      like = DT_BOOL;
+  }
+  if (like == DT_COUNT)
+    for (size_t i = 0; i < n; i++)
+      if (items[i].tag == V_FLOAT ||
+          (items[i].tag == V_NODE && dt_float(type_of(s, items[i]).dtype)))
+        like = DT_F32;
+  Type first = {0};
+  for (size_t i = 0; i < n; i++) {
+    v[i] = as_tensor(s, items[i], like, at);
+    Type t = type_of(s, v[i]);
+    if (i == 0) first = t;
+    bool same = t.rank == first.rank && t.dtype == first.dtype;
+    for (int k = 0; same && k < t.rank; k++)
+      if (t.dim[k] != first.dim[k]) {
+        if (dim_compare(dims_of(s), t.dim[k], first.dim[k]) == DIM_MAYBE && s->stage)
+          check_sizes(s, first.dim[k], t.dim[k], at, "the shapes of stacked tensors differ",
+                      keeps_different);
+        else
+          same = false;
+      }
+    if (!same)
+      fail_help(s, ERR_STACK, at, keeps_different,
+                "tensors of one shape and dtype are stacked; element 0 is %s, element %zu is %s",
+                value_type_text(s, v[0]), i, value_type_text(s, v[i]));
+  }
+  if (axis < 0 || axis > first.rank)
+    fail(s, ERR_AXIS, at, "axis %d is out of range: the result has rank %d", axis, first.rank + 1);
+  if (first.rank + 1 > CKL_MAX_RANK)
+    fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  for (size_t i = 0; i < n; i++) { /* by its own sizes: that they are equal is tested as such */
+    Type t = type_of(s, v[i]);
+    Dim d[CKL_MAX_RANK];
+    for (int k = 0, j = 0; k <= t.rank; k++)
+      d[k] = k == axis ? dim_const(dims_of(s), 1) : t.dim[j++];
+    v[i] = op_reshape(s, v[i], t.rank + 1, d, at);
+  }
+  return n == 1 ? v[0] : op_concat(s, n, v, axis, at);
+}
+
+Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at) {
+  Attr a = attr_i(AT_AXIS, axis);
+  return op_run(s, OP_CONCAT, (int)n, items, &a, 1, at);
+}
+
+/* -- contraction: x [.., M, K] @ y [.., K, N], NumPy's treatment of 1-d operands (rule 30) */
+/* An operand that stands beside `@` without parentheses. */
+static const char *factor_text(Session *s, Span at, const char *other) {
+  const char *t = source_text(s, at, other);
+  int depth = 0;
+  for (const char *p = t; *p; p++) {
+    if (*p == '(' || *p == '[') depth++;
+    if (*p == ')' || *p == ']') depth--;
+    if (*p == ' ' && !depth) return other;
+  }
+  return t;
+}
+
+Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
+  if (x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
+  DType like = v_is_tensor(x)   ? (DType)type_of(s, x).dtype
+               : v_is_tensor(y) ? (DType)type_of(s, y).dtype
+                                : DT_COUNT;
+  x = as_tensor(s, x, like, left);
+  y = as_tensor(s, y, like, right);
+  DimTab *dt = dims_of(s);
+  Type a = type_of(s, x), b = type_of(s, y);
+  if (a.rank == 0 || b.rank == 0)
+    fail_help(s, ERR_RANK, a.rank == 0 ? left : right, "`*` multiplies by a scalar",
+              "`@` needs at least one axis on both sides, this is a scalar");
+  if (a.dtype != b.dtype) mixed_dtypes(s, "@", (Type[]){a, b}, at, left, right);
+  if (a.dtype == DT_BOOL) fail(s, ERR_OPERAND, at, "`@` does not work on bool");
+  Dim ka = a.dim[a.rank - 1], kb = b.dim[b.rank > 1 ? b.rank - 2 : 0];
+  if (ka != kb) {
+    if (dim_compare(dt, ka, kb) == DIM_MAYBE && s->stage) {
+      stage_at(s, at);
+      gr_check(s->stage->g, CHECK_EQ, ka, kb, "the inner dims of `@` differ");
+    } else {
+      Buf p;
+      buf_init_arena(&p, &s->scratch);
+      dim_print(&p, dt, ka);
+      buf_puts(&p, " and ");
+      dim_print(&p, dt, kb);
+      Diag *d = err(s, ERR_SHAPE_INNER, at, "the inner dims of `@` differ: %s", p.s);
+      dg_label(&s->diags, d, left, "%s", value_type_text(s, x));
+      dg_label(&s->diags, d, right, "%s", value_type_text(s, y));
+      if (b.rank == 2 && b.dim[1] == ka)
+        dg_help(&s->diags, d, "`%s @ transpose(%s)` fits", factor_text(s, left, ".."),
+                source_text(s, right, ".."));
+      else if (a.rank == 2 && a.dim[0] == kb)
+        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", source_text(s, left, ".."),
+                factor_text(s, right, ".."));
+      raise_(s);
+    }
+  }
+  Attr compute = attr_i(AT_COMPUTE, s->modes.compute);
+  if (a.rank == 1 && b.rank == 1) {
+    Value v[2] = {x, y};
+    return op_run(s, OP_INNER, 2, v, &compute, 1, at);
+  }
+  Dim one = dim_const(dt, 1), d[CKL_MAX_RANK];
+  bool va = a.rank == 1, vb = b.rank == 1;
+  if (va) {
+    d[0] = one;
+    d[1] = a.dim[0];
+    x = op_reshape(s, x, 2, d, at);
+    a = type_of(s, x);
+  }
+  if (vb) {
+    d[0] = b.dim[0];
+    d[1] = one;
+    y = op_reshape(s, y, 2, d, at);
+    b = type_of(s, y);
+  }
+  int rank = a.rank > b.rank ? a.rank : b.rank;
+  Dim batch[CKL_MAX_RANK];
+  if (a.rank != b.rank && a.rank != 2 && b.rank != 2)
+    fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` are equal or absent on one side: %s @ %s",
+         value_type_text(s, x), value_type_text(s, y));
+  const Type *big = a.rank >= b.rank ? &a : &b;
+  for (int i = 0; i < rank - 2; i++) {
+    batch[i] = big->dim[i];
+    if (a.rank == b.rank && a.dim[i] != b.dim[i]) {
+      if (dim_compare(dt, a.dim[i], b.dim[i]) == DIM_MAYBE && s->stage)
+        gr_check(s->stage->g, CHECK_EQ, a.dim[i], b.dim[i], "the batch dims of `@` differ");
+      else
+        fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` differ: %s @ %s", value_type_text(s, x),
+             value_type_text(s, y));
+    }
+  }
+  Value r;
+  if (b.rank == 2 && a.rank > 2) { /* [.., M, K] @ [K, N]: one tall product, same bits */
+    Dim rows = dim_product(dt, a.rank - 1, a.dim);
+    d[0] = rows;
+    d[1] = ka;
+    Value v[2] = {op_reshape(s, x, 2, d, at), y};
+    r = op_run(s, OP_DOT, 2, v, &compute, 1, at);
+    for (int i = 0; i < rank - 2; i++) d[i] = batch[i];
+    d[rank - 2] = a.dim[a.rank - 2];
+    d[rank - 1] = b.dim[1];
+    r = op_reshape(s, r, rank, d, at);
+  } else {
+    if (a.rank < rank) {
+      for (int i = 0; i < rank - 2; i++) d[i] = batch[i];
+      d[rank - 2] = a.dim[0];
+      d[rank - 1] = a.dim[1];
+      x = op_broadcast(s, x, rank, d, at);
+    }
+    Value v[2] = {x, y};
+    r = op_run(s, OP_DOT, 2, v, &compute, 1, at);
+  }
+  if (va || vb) {
+    Type t = type_of(s, r);
+    int k = 0;
+    for (int i = 0; i < t.rank; i++)
+      if (!(va && i == t.rank - 2) && !(vb && i == t.rank - 1)) d[k++] = t.dim[i];
+    r = op_reshape(s, r, k, d, at);
+  }
+  return r;
+}
+
+Value dim_node(Session *s, Dim d) {
+  Value v = {.tag = V_NODE, .weak = true, .aux = s->stage->level};
+  v.u.v = gr_dim(s->stage->g, d);
+  return v;
+}
+
+/* Rule 38: structural equality; tensors inside compare by all(==). */
+bool values_equal(Session *s, Value a, Value b, Span at) {
+  stack_check();
+  if ((v_is_tensor(a) || v_is_number(a)) && (v_is_tensor(b) || v_is_number(b))) {
+    Value r = op_binary(s, AST_EQ, a, b, at, at, at);
+    if (r.tag == V_BOOL) return r.u.i != 0;
+    if (r.tag != V_TENSOR) fail(s, ERR_NOT_CONST, at, "in code this comparison is not static");
+    for (int64_t i = 0, n = tn_count(r.u.t->t); i < n; i++)
+      if (!tn_get_i64(r.u.t->t, i)) return false;
+    return true;
+  }
+  if (a.tag != b.tag) return false;
+  if (a.tag == V_TUPLE || a.tag == V_LIST) {
+    if (a.u.list->count != b.u.list->count) return false;
+    for (size_t i = 0; i < a.u.list->count; i++)
+      if (!values_equal(s, a.u.list->items[i], b.u.list->items[i], at)) return false;
+    return true;
+  }
+  if (a.tag == V_RECORD) {
+    if (a.u.rec->count != b.u.rec->count) return false;
+    for (size_t i = 0; i < a.u.rec->count; i++)
+      if (a.u.rec->names[i] != b.u.rec->names[i] ||
+          !values_equal(s, a.u.rec->items[i], b.u.rec->items[i], at))
+        return false;
+    return true;
+  }
+  return value_same(a, b);
+}

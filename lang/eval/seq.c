@@ -1,0 +1,537 @@
+/* Sequences: lazy recipes and what goes through them (rule 95).
+ *
+ * In: a source (tensors, a list, a range) and steps on top of it. Out: element after element, in
+ * script. Idea: every kind of sequence can give its element number k, once the random orders are
+ * drawn; so an iterator is a chain of such views, made anew (with fresh draws) at every start, and
+ * a shuffle of a shuffle, a zip or a first element need nothing special. Invariant: an iterator
+ * owns what it holds and hangs on the pool, so an error in a loop's body frees it, orders included.
+ */
+#include "lang/eval/seq.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "lang/eval/sources.h"
+#include "runtime/rng.h"
+
+enum { SEQ_DEEP = 200 }; /* steps on top of one another */
+enum { BAR_WIDTH = 24 };
+
+static const double bar_every = 0.1, line_every = 10; /* seconds, on a terminal and on a pipe */
+
+struct SeqIter {
+  Session *s;
+  Seq *q;       /* retained; NULL for a source that is no sequence */
+  Value source; /* of a source view, retained */
+  SeqIter *sub, *second;
+  int64_t n, next; /* elements, position of seq_next */
+  int64_t *order;  /* of a shuffle, `ordered` numbers */
+  int64_t ordered;
+  int64_t windows;      /* of SEQ_WINDOWS, in all its batches */
+  int64_t done, passed; /* progress: elements asked for, and given back finished */
+  double started, drawn;
+  bool visible; /* a bar stands on the terminal */
+  bool closed;  /* the last line of the progress is written */
+};
+
+/* ---- trees with a leading axis -------------------------------------------------------------- */
+
+static int64_t leading(Session *s, Value v, Span at, int depth) {
+  stack_check();
+  if (depth > SEQ_DEEP) fail(s, ERR_DEPTH, at, "the value is nested too deeply");
+  if (v_is_tensor(v)) {
+    const Tensor *t = tensor_of(s, v, at);
+    if (t->rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    return t->dim[0];
+  }
+  size_t n = v.tag == V_RECORD ? v.u.rec->count : v.tag == V_TUPLE ? v.u.list->count : 0;
+  const Value *items = v.tag == V_RECORD  ? v.u.rec->items
+                       : v.tag == V_TUPLE ? v.u.list->items
+                                          : NULL;
+  if (v.tag == V_LIST && !v.u.list->weak) return (int64_t)v.u.list->count;
+  if (!n)
+    fail(s, ERR_ITERATE, at,
+         "tensors, tuples and records of tensors, lists, ranges and sequences have elements; this "
+         "is %s",
+         value_type_text(s, v));
+  int64_t all = 0;
+  for (size_t i = 0; i < n; i++) {
+    int64_t k = leading(s, items[i], at, depth + 1);
+    if (i && k != all)
+      fail(s, ERR_LEADING, at,
+           "tensors that go together have one leading size: %lld and %lld differ", (long long)all,
+           (long long)k);
+    all = k;
+  }
+  return all;
+}
+
+static Value weak_tensors(Session *s, Value v, Span at) {
+  stack_check();
+  if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, v, DT_COUNT, at);
+  if (v.tag != V_TUPLE && v.tag != V_RECORD) return v;
+  size_t n = v.tag == V_RECORD ? v.u.rec->count : v.u.list->count;
+  const Value *old = v.tag == V_RECORD ? v.u.rec->items : v.u.list->items;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  bool same = true;
+  for (size_t i = 0; i < n; i++) {
+    items[i] = weak_tensors(s, old[i], at);
+    same &= items[i].tag == old[i].tag;
+  }
+  if (same) return v;
+  return v.tag == V_RECORD ? record_value(s, n, v.u.rec->names, items)
+                           : list_value(s, V_TUPLE, n, items);
+}
+
+Value data_source(Session *s, Value v, Span at, int64_t *n) {
+  if (v.tag == V_SEQ) {
+    *n = -1;
+    return v;
+  }
+  if (v.tag == V_RANGE) {
+    int64_t lo = want_int(s, v.u.range->lo, at, "the start of the range"),
+            hi = want_int(s, v.u.range->hi, at, "the end of the range");
+    if (__builtin_sub_overflow(hi, lo, n))
+      fail(s, ERR_OVERFLOW, at, "the range has more than 2^63 - 1 elements");
+    if (*n < 0) *n = 0;
+    return v;
+  }
+  v = weak_tensors(s, v, at);
+  *n = leading(s, v, at, 0);
+  return v;
+}
+
+/* Applies f to the tensors of a source, keeping its structure. */
+typedef Value (*PartFn)(Session *s, void *ud, Value tensor, Span at);
+
+static Value parts(Session *s, Value v, PartFn f, void *ud, Span at) {
+  stack_check();
+  if (v_is_tensor(v)) return f(s, ud, v, at);
+  bool rec = v.tag == V_RECORD;
+  size_t n = rec ? v.u.rec->count : v.u.list->count;
+  const Value *old = rec ? v.u.rec->items : v.u.list->items;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++) items[i] = parts(s, old[i], f, ud, at);
+  return rec ? record_value(s, n, v.u.rec->names, items) : list_value(s, V_TUPLE, n, items);
+}
+
+/* Rows from .. from + len of the leading axis; `drop`: the one row without its axis. */
+typedef struct RowRange {
+  int64_t from, len;
+  bool drop;
+} RowRange;
+
+static Value row_range(Session *s, void *ud, Value x, Span at) {
+  const RowRange *r = ud;
+  const Tensor *t = tensor_of(s, x, at);
+  if (wants_grad(s, x) && !s->modes.no_grad) {
+    if (r->drop) return op_element(s, x, r->from, at);
+    int64_t st[CKL_MAX_RANK], ln[CKL_MAX_RANK], sp[CKL_MAX_RANK];
+    for (int k = 0; k < t->rank; k++) {
+      st[k] = dim_const(s->dims, k ? 0 : r->from);
+      ln[k] = dim_const(s->dims, k ? t->dim[k] : r->len);
+      sp[k] = 1;
+    }
+    Attr a[3] = {attr_dims(AT_STARTS, t->rank, st), attr_dims(AT_LENS, t->rank, ln),
+                 attr_ints(AT_STEPS, t->rank, sp)};
+    return op_run(s, OP_SLICE, 1, &x, a, 3, at);
+  }
+  int64_t dim[CKL_MAX_RANK], off = t->offset + r->from * t->stride[0];
+  if (r->drop)
+    return tensor_value(s, tn_view(&s->mem, t, t->rank - 1, t->dim + 1, t->stride + 1, off));
+  memcpy(dim, t->dim, sizeof dim);
+  dim[0] = r->len;
+  return tensor_value(s, tn_view(&s->mem, t, t->rank, dim, t->stride, off));
+}
+
+static Value row_list(Session *s, void *ud, Value x, Span at) {
+  Value in[2] = {x, *(Value *)ud};
+  Tensor *idx = in[1].u.t->t;
+  Device dev = tensor_of(s, x, at)->store->dev;
+  if (dev != idx->store->dev) in[1] = tensor_value(s, tn_copy(&s->mem, idx, dev));
+  Attr a = attr_i(AT_AXIS, 0);
+  return op_run(s, OP_TAKE, 2, in, &a, 1, at);
+}
+
+static Value element(Session *s, Value v, int64_t k, Span at) {
+  if (v.tag == V_LIST) return v.u.list->items[k];
+  if (v.tag == V_RANGE) return v_int(v.u.range->lo.u.i + k);
+  RowRange r = {k, 1, true};
+  return parts(s, v, row_range, &r, at);
+}
+
+static Value some_list(Session *s, size_t n, const Value *items) {
+  Value l = list_value(s, V_LIST, n, items);
+  bool weak = n > 0;
+  for (size_t i = 0; i < n; i++) weak &= items[i].tag == V_INT || items[i].tag == V_FLOAT;
+  l.u.list->weak = weak;
+  return l;
+}
+
+Value data_rows(Session *s, Value v, int64_t from, int64_t len, Span at) {
+  if (v.tag == V_LIST || v.tag == V_RANGE) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, len + 1);
+    for (int64_t i = 0; i < len; i++) items[i] = element(s, v, from + i, at);
+    Value l = some_list(s, (size_t)len, items);
+    return v.tag == V_RANGE ? as_tensor(s, l, DT_I64, at) : l;
+  }
+  RowRange r = {from, len, false};
+  return parts(s, v, row_range, &r, at);
+}
+
+Value data_pick(Session *s, Value v, const int64_t *rows, int64_t n, Span at) {
+  if (v.tag == V_LIST || v.tag == V_RANGE) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+    for (int64_t i = 0; i < n; i++) items[i] = element(s, v, rows[i], at);
+    Value l = some_list(s, (size_t)n, items);
+    return v.tag == V_RANGE ? as_tensor(s, l, DT_I64, at) : l;
+  }
+  Value idx = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
+  memcpy(tn_data(idx.u.t->t), rows, (size_t)n * sizeof *rows);
+  return parts(s, v, row_list, &idx, at);
+}
+
+void data_order(Session *s, uint64_t site, int64_t n, int64_t *out) {
+  const int64_t *w = tn_data(random_key_for(s, site).u.t->t);
+  rng_permutation((uint64_t)w[0], (uint64_t)w[1], n, out);
+}
+
+/* ---- recipes -------------------------------------------------------------------------------- */
+
+static void release_obj(void *o) {
+  obj_release(o);
+}
+
+Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, int64_t m,
+                bool shuffle, bool drop, uint64_t site) {
+  Seq *q = mem_need(&s->mem, NULL, 0, sizeof *q);
+  memset(q, 0, sizeof *q);
+  q->o = (Obj){.rc = 1, .s = s, .tag = V_SEQ};
+  q->kind = kind;
+  q->source = source;
+  q->extra = extra;
+  value_retain(source);
+  value_retain(extra);
+  q->n = n;
+  q->m = m;
+  q->shuffle = shuffle;
+  q->drop = drop;
+  q->site = site;
+  s->count.values_live++;
+  mem_pool_add(&s->mem, q, release_obj);
+  return (Value){.tag = V_SEQ, .u.seq = q};
+}
+
+void seq_free(Session *s, Seq *q) {
+  value_release(q->source);
+  value_release(q->extra);
+  mem_free(&s->mem, q, sizeof *q);
+}
+
+Value seq_map(Session *s, Value seq, Value f, Span at) {
+  (void)at;
+  return seq_value(s, SEQ_MAP, seq, f, 0, 0, false, false, 0);
+}
+
+/* ---- progress ------------------------------------------------------------------------------- */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void put_line(const SeqIter *it, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void put_line(const SeqIter *it, const char *fmt, ...) {
+  char b[256];
+  va_list ap;
+  va_start(ap, fmt);
+  int n = str_vformat(b, sizeof b, fmt, ap);
+  va_end(ap);
+  if (n > (int)sizeof b - 1) n = sizeof b - 1;
+  if (n > 0 && it->s->config.write) it->s->config.write(it->s->config.ud, 2, b, (size_t)n);
+}
+
+static const char *label_of(const SeqIter *it) {
+  return it->q->extra.tag == V_STR ? it->q->extra.u.str->s : "";
+}
+
+/* No memory is asked for, so that this also works while an error is on its way. */
+static void draw(SeqIter *it, bool last) {
+  const char *label = label_of(it), *colon = *label ? ": " : "";
+  double t = now();
+  if (it->s->config.terminal) {
+    if (!last && it->visible && t - it->drawn < bar_every) return;
+    char bar[BAR_WIDTH + 1];
+    int full = it->n ? (int)((double)it->passed / (double)it->n * BAR_WIDTH) : BAR_WIDTH;
+    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < full ? '#' : '.';
+    bar[BAR_WIDTH] = 0;
+    put_line(it, "\r%.80s%s[%s] %lld of %lld  %.1f s\x1b[K%s", label, colon, bar,
+             (long long)it->passed, (long long)it->n, t - it->started, last ? "\n" : "");
+    it->visible = !last;
+  } else {
+    if (!last && t - it->drawn < line_every) return;
+    put_line(it, "%.80s%s%lld of %lld\n", label, colon, (long long)it->passed, (long long)it->n);
+  }
+  it->drawn = t;
+}
+
+/* ---- iterators ------------------------------------------------------------------------------ */
+
+static void iter_free(SeqIter *it) {
+  if (!it) return;
+  Session *s = it->s;
+  iter_free(it->sub);
+  iter_free(it->second);
+  if (it->visible) put_line(it, "\n");
+  if (it->order) mem_free(&s->mem, it->order, (size_t)it->ordered * sizeof *it->order);
+  value_release(it->source);
+  if (it->q) obj_release(&it->q->o);
+  mem_free(&s->mem, it, sizeof *it);
+}
+
+static void iter_release(void *it) {
+  iter_free(it);
+}
+
+static SeqIter *iter_new(Session *s) {
+  SeqIter *it = mem_need(&s->mem, NULL, 0, sizeof *it);
+  *it = (SeqIter){.s = s, .source = v_unit()};
+  return it;
+}
+
+static void shuffle(SeqIter *it, int64_t n, uint64_t site) {
+  if (n == 0) return;
+  if (n > INT64_MAX / 8) mem_throw(&it->s->mem, MEM_ERR_NOMEM);
+  it->order = mem_need(&it->s->mem, NULL, 0, (size_t)n * sizeof *it->order);
+  it->ordered = n;
+  data_order(it->s, site, n, it->order);
+}
+
+static int64_t pieces(int64_t n, int64_t each, bool drop) {
+  return drop ? n / each : n / each + (n % each != 0);
+}
+
+/* Windows side by side, each with one element more for the shifted one. */
+static int64_t windows_of(Session *s, const Seq *q, Span at) {
+  const Tensor *t = tensor_of(s, q->source, at);
+  return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
+}
+
+/* Fills an iterator whose owner is already known to the pool. */
+static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
+  stack_check();
+  if (depth > SEQ_DEEP)
+    fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
+  if (source.tag != V_SEQ) {
+    Value v = data_source(s, source, at, &it->n);
+    value_set(&it->source, v);
+    return;
+  }
+  Seq *q = source.u.seq;
+  it->q = q;
+  q->o.rc++;
+  if (q->kind != SEQ_WINDOWS) {
+    it->sub = iter_new(s);
+    start(s, it->sub, q->source, at, depth + 1);
+    it->n = it->sub->n;
+  }
+  switch (q->kind) {
+  case SEQ_TREE:
+  case SEQ_MAP:
+  case SEQ_ENUMERATE: break;
+  case SEQ_BATCHES:
+    if (q->shuffle) shuffle(it, it->n, q->site);
+    it->n = pieces(it->n, q->n, q->drop);
+    break;
+  case SEQ_WINDOWS: {
+    int64_t count = windows_of(s, q, at);
+    if (q->shuffle) shuffle(it, count, q->site);
+    it->n = pieces(count, q->m, false);
+    it->windows = count;
+    break;
+  }
+  case SEQ_SHUFFLE: shuffle(it, it->n, q->site); break;
+  case SEQ_TAKE:
+    if (q->n < it->n) it->n = q->n;
+    break;
+  case SEQ_PROGRESS: it->started = it->drawn = now(); break;
+  case SEQ_ZIP:
+    it->second = iter_new(s);
+    start(s, it->second, q->extra, at, depth + 1);
+    if (it->second->n < it->n) it->n = it->second->n;
+    break;
+  }
+}
+
+static Value at_(Session *s, SeqIter *it, int64_t k, Span at);
+
+/* Elements stacked: tensors and numbers along a new leading axis, tuples and records by part. */
+static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) {
+  stack_check();
+  Value first = v[0];
+  if (depth < SEQ_DEEP && (first.tag == V_TUPLE || first.tag == V_RECORD)) {
+    bool rec = first.tag == V_RECORD;
+    size_t width = rec ? first.u.rec->count : first.u.list->count;
+    for (int64_t i = 1; i < n; i++)
+      if (v[i].tag != first.tag || (rec ? v[i].u.rec->count : v[i].u.list->count) != width)
+        fail(s, ERR_LEADING, at, "the elements of a batch have one structure; these are %s and %s",
+             value_type_text(s, first), value_type_text(s, v[i]));
+    Value *items = ARENA_ARRAY(&s->scratch, Value, width + 1),
+          *part = ARENA_ARRAY(&s->scratch, Value, n);
+    for (size_t k = 0; k < width; k++) {
+      for (int64_t i = 0; i < n; i++) part[i] = rec ? v[i].u.rec->items[k] : v[i].u.list->items[k];
+      items[k] = stacked(s, n, part, at, depth + 1);
+    }
+    return rec ? record_value(s, width, first.u.rec->names, items)
+               : list_value(s, V_TUPLE, width, items);
+  }
+  if (v_is_tensor(first) || v_is_number(first) || first.tag == V_BOOL)
+    return op_stack(s, (size_t)n, v, 0, at);
+  return some_list(s, (size_t)n, v);
+}
+
+/* The source view below steps that only reorder, and where its element k is then. */
+static SeqIter *bare(SeqIter *it, int64_t *k) {
+  for (;;) {
+    if (!it->q) return it;
+    if (it->q->kind == SEQ_SHUFFLE)
+      *k = it->order[*k];
+    else if (it->q->kind != SEQ_TAKE && it->q->kind != SEQ_TREE)
+      return NULL;
+    it = it->sub;
+  }
+}
+
+static Value batch(Session *s, SeqIter *it, int64_t k, Span at) {
+  int64_t each = it->q->n, from = k * each, all = it->sub->n,
+          len = all - from < each ? all - from : each;
+  int64_t *rows = ARENA_ARRAY(&s->scratch, int64_t, len + 1);
+  bool in_order = true;
+  SeqIter *base = NULL;
+  for (int64_t i = 0; i < len; i++) {
+    rows[i] = it->order ? it->order[from + i] : from + i;
+    int64_t r = rows[i];
+    base = bare(it->sub, &r);
+    if (!base) break;
+    rows[i] = r;
+    in_order &= r == rows[0] + i;
+  }
+  if (base)
+    return in_order ? data_rows(s, base->source, rows[0], len, at)
+                    : data_pick(s, base->source, rows, len, at);
+  Value *items = ARENA_ARRAY(&s->scratch, Value, len + 1);
+  for (int64_t i = 0; i < len; i++)
+    items[i] = at_(s, it->sub, it->order ? it->order[from + i] : from + i, at);
+  return stacked(s, len, items, at, 0);
+}
+
+/* (x, y), each i64[windows, width], y one element further; windows lie side by side. */
+static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
+  const Tensor *t = tensor_of(s, it->q->source, at);
+  int64_t width = it->q->n, from = k * it->q->m,
+          len = it->windows - from < it->q->m ? it->windows - from : it->q->m;
+  int64_t dim[2] = {len, width};
+  Value xy[2];
+  for (int side = 0; side < 2; side++) {
+    xy[side] = tensor_value(s, tn_new(&s->mem, t->store->dev, DT_I64, 2, dim));
+    int64_t *out = tn_data(xy[side].u.t->t);
+    for (int64_t i = 0; i < len; i++) {
+      int64_t w = it->order ? it->order[from + i] : from + i, first = w * width + side;
+      if (t->dtype == DT_I64)
+        tn_gather(t, first, width, out + i * width);
+      else
+        for (int64_t j = 0; j < width; j++) out[i * width + j] = tn_get_i64(t, first + j);
+    }
+  }
+  return list_value(s, V_TUPLE, 2, xy);
+}
+
+static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
+  stack_check();
+  Value pair[2];
+  if (!it->q) return element(s, it->source, k, at);
+  switch (it->q->kind) {
+  case SEQ_BATCHES: return batch(s, it, k, at);
+  case SEQ_WINDOWS: return window(s, it, k, at);
+  case SEQ_SHUFFLE: return at_(s, it->sub, it->order[k], at);
+  case SEQ_PROGRESS:
+    it->passed = it->done++;
+    draw(it, false);
+    return at_(s, it->sub, k, at);
+  case SEQ_MAP: pair[0] = at_(s, it->sub, k, at); return call_simple(s, it->q->extra, 1, pair, at);
+  case SEQ_ENUMERATE:
+    pair[0] = v_int(k);
+    pair[1] = at_(s, it->sub, k, at);
+    return list_value(s, V_TUPLE, 2, pair);
+  case SEQ_ZIP:
+    pair[0] = at_(s, it->sub, k, at);
+    pair[1] = at_(s, it->second, k, at);
+    return list_value(s, V_TUPLE, 2, pair);
+  default: return at_(s, it->sub, k, at);
+  }
+}
+
+SeqIter *seq_start(Session *s, Value source, Span at) {
+  SeqIter *it = iter_new(s);
+  mem_pool_add(&s->mem, it, iter_release);
+  start(s, it, source, at, 0);
+  return it;
+}
+
+bool seq_next(Session *s, SeqIter *it, Value *out, Span at) {
+  if (it->next >= it->n) return false;
+  *out = at_(s, it, it->next++, at);
+  return true;
+}
+
+void seq_finish(Session *s, SeqIter *it) {
+  if (!it) return;
+  seq_finish(s, it->sub);
+  seq_finish(s, it->second);
+  if (!it->q || it->q->kind != SEQ_PROGRESS || it->closed) return;
+  it->closed = true;
+  it->passed = it->done;
+  draw(it, true);
+}
+
+Value seq_at(Session *s, SeqIter *it, int64_t k, Span at) {
+  return at_(s, it, k, at);
+}
+int64_t seq_count(const SeqIter *it) {
+  return it->n;
+}
+
+static int64_t length(Session *s, Value source, Span at, int depth) {
+  stack_check();
+  int64_t most = INT64_MAX, n;
+  if (depth > SEQ_DEEP)
+    fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
+  if (source.tag != V_SEQ) {
+    data_source(s, source, at, &n);
+    return n;
+  }
+  Seq *q = source.u.seq;
+  if (q->kind == SEQ_WINDOWS) return pieces(windows_of(s, q, at), q->m, false);
+  if (q->kind == SEQ_TAKE) most = q->n;
+  if (q->kind == SEQ_ZIP) most = length(s, q->extra, at, depth + 1);
+  n = length(s, q->source, at, depth + 1);
+  if (q->kind == SEQ_BATCHES) return pieces(n, q->n, q->drop);
+  return n < most ? n : most;
+}
+
+int64_t seq_length(Session *s, Value source, Span at) {
+  return length(s, source, at, 0);
+}
+
+void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
+              void (*turn)(void *ud, uint32_t k, Value v)) {
+  SeqIter *it = seq_start(s, seq, at);
+  Value v;
+  for (;;) {
+    count_step(s, at);
+    if (!seq_next(s, it, &v, at)) break;
+    turn(ud, k, v);
+  }
+  seq_finish(s, it);
+}

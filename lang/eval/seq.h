@@ -1,0 +1,36 @@
+/* Sequences (rule 95): lazy recipes of script, started afresh by every `for`. */
+#ifndef CKL_LANG_EVAL_SEQ_H
+#define CKL_LANG_EVAL_SEQ_H
+
+#include "lang/lang.h"
+
+typedef enum SeqKind {
+  SEQ_TREE,     /* elements of the leading axis of a tensor tree, a list, or a range (source) */
+  SEQ_BATCHES,  /* source, n, drop, shuffle */
+  SEQ_WINDOWS,  /* source (1-d tensor), n = width, m = batch, shuffle */
+  SEQ_SHUFFLE, SEQ_TAKE, SEQ_PROGRESS, SEQ_MAP, SEQ_ENUMERATE, SEQ_ZIP
+} SeqKind;
+
+struct Seq {
+  Obj o;
+  SeqKind kind;
+  Value source;  /* a tree, or the V_SEQ that feeds this one */
+  Value extra;   /* function of SEQ_MAP, label of SEQ_PROGRESS, second of SEQ_ZIP */
+  int64_t n, m;
+  bool shuffle, drop;
+  uint64_t site; /* random site of its shuffle */
+};
+
+typedef struct SeqIter SeqIter;
+
+Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, int64_t m,
+                bool shuffle, bool drop, uint64_t site);
+void seq_free(Session *s, Seq *q); /* called by value.c alone */
+/* Iterators hang on the pool: they die when it is drained, also after an error. */
+SeqIter *seq_start(Session *s, Value source, Span at);
+bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
+int64_t seq_length(Session *s, Value source, Span at); /* -1 when unknown */
+/* ends a progress line; also done when the pool is drained */
+void seq_finish(Session *s, SeqIter *it);
+
+#endif

@@ -1,0 +1,141 @@
+/* What `ckl help NAME` says.
+ *
+ * In: a name. Out: text. Words of the language, builtins and error codes are tables; declarations
+ * are shown as the program or the library writes them, with their comments. Modules of the library
+ * are parsed to be searched, not loaded: help changes nothing of a session.
+ */
+#include "lang/names/help.h"
+
+#include <string.h>
+
+#include "lang/builtin/builtin.h"
+#include "parser/parse.h"
+#include "stdlib/embed.h"
+
+#define WORD(name, form, section, doc) {name, form, section, doc},
+const Keyword keyword_table[] = {
+#include "lang/names/words.def"
+};
+#undef WORD
+const size_t keyword_count = sizeof keyword_table / sizeof *keyword_table;
+
+typedef struct Help {
+  Session *s;
+  Buf *b;
+  const char *topic;
+  bool any; /* something was said */
+} Help;
+
+static void next(Help *h) {
+  if (h->any) buf_putc(h->b, '\n');
+  h->any = true;
+}
+
+static void indented(Buf *b, const char *text, const char *blanks) {
+  for (size_t n; *text; text += n + (text[n] == '\n')) {
+    n = strcspn(text, "\n");
+    buf_printf(b, "%s%.*s\n", n ? blanks : "", (int)n, text);
+  }
+}
+
+static void say_code(Help *h) {
+  int e = err_find(h->topic);
+  if (e < 0) return;
+  next(h);
+  buf_printf(h->b, "%s: %s\n\n%s\n", err_info[e].code, err_info[e].title, err_info[e].explain);
+  if (!err_info[e].example[0]) return;
+  buf_puts(h->b, "\nFor example:\n\n");
+  indented(h->b, err_info[e].example, "    ");
+}
+
+static void say_word(Help *h) {
+  for (size_t i = 0; i < keyword_count; i++) {
+    const Keyword *k = &keyword_table[i];
+    if (strcmp(k->name, h->topic)) continue;
+    next(h);
+    buf_printf(h->b, "%s\n  %s\n  (docs/language.md, \"%s\")\n", k->form, k->doc, k->section);
+  }
+}
+
+static void say_builtin(Help *h) {
+  const Builtin *k = builtin_find(h->s, names_of(h->s->names, h->topic));
+  if (!k) return;
+  next(h);
+  buf_printf(h->b, "%s%s\n  %s%s\n", k->name, k->signature, k->doc,
+             k->flags & BI_SCRIPT ? " (script only)" : "");
+}
+
+/* The head of a function or model and its comment. */
+static void say_declaration(Help *h, const Node *d, const char *from) {
+  Span at;
+  const char *doc;
+  if (d->kind == N_FN) {
+    at = d->fn->header;
+    doc = d->fn->doc;
+  } else {
+    at = (Span){d->span.file, d->span.lo, d->model.name.span.hi};
+    doc = d->model.doc;
+  }
+  const Source *src = src_get(&h->s->sources, at.file);
+  if (d->kind == N_MODEL && d->model.has_params) {
+    if (d->model.params.count) at.hi = d->model.params.items[d->model.params.count - 1]->span.hi;
+    while (src->text[at.hi - 1] != ')') at.hi++;
+  }
+  next(h);
+  buf_put(h->b, src->text + at.lo, at.hi - at.lo);
+  buf_printf(h->b, "     %s\n", from);
+  if (doc) indented(h->b, doc, "  ");
+}
+
+static void say_program(Help *h) {
+  Session *s = h->s;
+  Global *g = s->main ? global_find(s, s->main, names_of(s->names, h->topic)) : NULL;
+  if (g && (g->kind == G_FN || g->kind == G_MODEL))
+    say_declaration(h, g->decl, src_get(&s->sources, g->decl->span.file)->path);
+}
+
+static Name declared(const Node *n) {
+  return n->kind == N_FN ? n->fn->name.name : n->kind == N_MODEL ? n->model.name.name : NULL;
+}
+
+static void say_module(Help *h, const StdFile *f, const NodeList *items) {
+  next(h);
+  buf_printf(h->b, "use %s\n", f->name);
+  const char *p = f->text;
+  for (size_t n; !strncmp(p, "##", 2); p += n + (p[n] == '\n')) {
+    n = strcspn(p, "\n");
+    buf_printf(h->b, n > 3 ? "  %.*s\n" : "\n", (int)n - 3, p + 3);
+  }
+  buf_puts(h->b, "  It declares");
+  for (uint32_t i = 0; i < items->count; i++) {
+    Name name = declared(items->items[i]);
+    if (name && name[0] != '_') buf_printf(h->b, " %s", name);
+  }
+  buf_puts(h->b, ".\n");
+}
+
+static void say_library(Help *h) {
+  Session *s = h->s;
+  for (const StdFile *f = std_files; f->name; f++) {
+    if (!strcmp(f->name, "prelude")) continue; /* seen without `use` */
+    ParseContext pc = {&s->scratch, s->names, &s->sources, &s->diags};
+    uint32_t file = src_add_passing(&s->sources, txt(s, "<%s>", f->name), f->text, f->size);
+    const NodeList *items = &parse_file(&pc, file)->file.items;
+    if (!strcmp(f->name, h->topic)) say_module(h, f, items);
+    for (uint32_t i = 0; i < items->count; i++) {
+      Name name = declared(items->items[i]);
+      if (name && name[0] != '_' && !strcmp(name, h->topic))
+        say_declaration(h, items->items[i], txt(s, "use %s (%s)", f->name, name));
+    }
+  }
+}
+
+bool help_print(Session *s, Buf *b, const char *topic) {
+  Help h = {s, b, topic, false};
+  say_code(&h);
+  say_word(&h);
+  say_builtin(&h);
+  say_program(&h);
+  if (!h.any) say_library(&h);
+  return h.any;
+}

@@ -1,0 +1,354 @@
+/* Calls of what is known by name: arguments, and what code may call (rules 47, 49, 53).
+ *
+ * In: a call and the place where it stands. Out: filed errors. Idea: declarations and signatures of
+ * builtins are made to one list of parameters, against which the arguments are held.
+ */
+#include <string.h>
+
+#include "lang/names/resolver.h"
+
+/* ---- calls */
+
+/* A parameter of what is called, from a declaration or a builtin's signature. */
+typedef struct Par {
+  Name name;
+  bool deflt, rest;
+} Par;
+
+typedef struct Callee {
+  Name name; /* as called */
+  Par *par;
+  size_t count;
+  Span declared; /* file 0: builtin */
+  const char *signature;
+  bool open; /* takes any names */
+} Callee;
+
+static void callee_of_params(Resolver *r, Callee *c, const NodeList *p) {
+  c->par = ARENA_ARRAY(&r->s->scratch, Par, p->count + 1);
+  for (uint32_t i = 0; i < p->count; i++)
+    c->par[c->count++] =
+        (Par){p->items[i]->param.name.name, p->items[i]->param.init != NULL, false};
+}
+
+static void callee_of_builtin(Resolver *r, Callee *c, const Builtin *b) {
+  const BuiltinSig *sig = builtin_sig(r->s, b);
+  c->par = ARENA_ARRAY(&r->s->scratch, Par, sig->count + 1);
+  c->signature = txt(r->s, "%s%s", b->name, b->signature);
+  c->open = sig->open;
+  for (size_t i = 0; i < sig->count; i++)
+    c->par[c->count++] = (Par){sig->par[i].name, sig->par[i].optional, sig->par[i].rest};
+}
+
+static void explain_callee(Resolver *r, Diag *d, const Callee *c) {
+  if (c->declared.file && src_get(&r->s->sources, c->declared.file)->path[0] != '<')
+    dg_label(&r->s->diags, d, c->declared, "declared here");
+  else if (c->signature)
+    dg_help(&r->s->diags, d, "its signature is %s", c->signature);
+}
+
+const char *rs_plural(size_t n) {
+  return n == 1 ? "" : "s";
+}
+
+/* Arguments of a call against parameters (rule 47). `receiver`: x of x.f(..), `no_shape`: an
+ * initialiser, which is given its shape (rule 58). */
+static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, bool no_shape) {
+  Session *s = r->s;
+  size_t required = 0, positional = receiver ? 1 : 0, before = s->diags.errors;
+  bool rest = false, named = false;
+  bool *given = ARENA_ARRAY(&s->scratch, bool, c->count + 1);
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->par[i].rest)
+      rest = true;
+    else if (!c->par[i].deflt)
+      required++;
+  }
+  const NodeList *l = &call->call.args;
+  Node *extra = NULL;
+  for (uint32_t i = 0; i < l->count; i++) {
+    Node *a = l->items[i];
+    if (!a->arg.name.name) {
+      if (named) {
+        Diag *d =
+            err(s, ERR_ARG_ORDER, a->span, "an argument by position stands after one by name");
+        dg_help(&s->diags, d, "positional arguments come first");
+        return;
+      }
+      if (++positional > required && !extra) extra = a;
+      continue;
+    }
+    named = true;
+    Name n = a->arg.name.name;
+    size_t k = 0;
+    while (k < c->count && (c->par[k].rest || c->par[k].name != n)) k++;
+    if (k == c->count) {
+      if (c->open) continue;
+      Diag *d = err(s, ERR_ARG_NAME, a->arg.name.span, "`%s` has no parameter `%s`", c->name, n);
+      explain_callee(r, d, c);
+      Near b = near_start(n);
+      const char *here = foreign_argument(n);
+      for (size_t j = 0; j < c->count; j++)
+        if (here && !strcmp(here, c->par[j].name)) b.found = here;
+      for (size_t j = 0; j < c->count && !b.found; j++)
+        if (!c->par[j].rest) near_try(&b, c->par[j].name);
+      if (b.found)
+        dg_help(&s->diags, d, "did you mean `%s`?", b.found);
+      else if (c->signature)
+        dg_help(&s->diags, d, "its signature is %s", c->signature);
+      continue;
+    }
+    if (given[k]) {
+      err(s, ERR_TWICE, a->arg.name.span, "the argument `%s` is given twice", n);
+      continue;
+    }
+    given[k] = true;
+  }
+  if (s->diags.errors > before) return;
+  if (positional > required && !rest) {
+    Diag *d = err(s, ERR_ARG_COUNT, extra ? extra->span : call->span,
+                  "`%s` takes %zu argument%s by position, not %zu", c->name, required,
+                  rs_plural(required), positional);
+    explain_callee(r, d, c);
+    if (c->signature && c->count && !strcmp(c->name, "ones"))
+      dg_help(&s->diags, d, "a shape is one argument: `ones([3, 4])`");
+    for (size_t i = 0; i < c->count; i++)
+      if (c->par[i].deflt && !given[i]) {
+        dg_help(&s->diags, d, "a parameter with a default is given by name: `%s = ..`",
+                c->par[i].name);
+        if (c->signature && !strcmp(c->par[0].name, "shape"))
+          dg_help(&s->diags, d, "a shape is one argument: `%s([3, 4])`", c->name);
+        break;
+      }
+    return;
+  }
+  size_t left = positional;
+  for (size_t i = 0; i < c->count; i++) {
+    if (c->par[i].rest || c->par[i].deflt) continue;
+    if (left) {
+      left--;
+      if (given[i]) {
+        Span at = call->span;
+        for (uint32_t k = 0; k < l->count; k++) {
+          Name n = l->items[k]->arg.name.name;
+          if (n == c->par[i].name) at = l->items[k]->arg.name.span;
+        }
+        Diag *d = err(s, ERR_TWICE, at, "the argument `%s` is given by position and by name",
+                      c->par[i].name);
+        explain_callee(r, d, c);
+        return;
+      }
+      given[i] = true;
+    }
+  }
+  for (size_t i = 0; i < c->count; i++) {
+    if (given[i] || c->par[i].rest || c->par[i].deflt) continue;
+    if (no_shape && i == 0) continue;
+    Diag *d = err(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%s`", c->name,
+                  c->par[i].name);
+    explain_callee(r, d, c);
+    return;
+  }
+}
+
+/* Does the name of a function that code may not call stand here? (rule 53) */
+bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name name, Span at) {
+  Session *s = r->s;
+  if (!r->place->code) return true;
+  bool named = false, in_checkpoint = false;
+  for (const Place *p = r->place; p; p = p->up) {
+    named |= p->kind == P_FN && p->code;
+    in_checkpoint |= p->kind == P_CHECKPOINT;
+  }
+  const char *where = named || !in_checkpoint ? "code" : "a `checkpoint` block, which is code,";
+  if (g && g->kind == G_FN && g->decl && g->decl->fn->is_proc) {
+    Diag *d = err(s, ERR_SCRIPT_ONLY, at, "%s cannot call the proc `%s`", where, name);
+    if (src_get(&s->sources, g->decl->fn->header.file)->path[0] != '<')
+      dg_label(&s->diags, d, g->decl->fn->header, "declared here");
+    dg_help(&s->diags, d,
+            "call it at the top level or in a proc, and pass what it gives as an argument");
+    return false;
+  }
+  if (g && g->kind == G_MODEL) {
+    Diag *d =
+        err(s, ERR_SCRIPT_ONLY, at, "%s cannot make an instance of the model `%s`", where, name);
+    dg_help(&s->diags, d, "make it in script, or as a `let` member of a model, and use it here");
+    return false;
+  }
+  if (b && (b->flags & BI_SCRIPT)) {
+    Diag *d = err(s, ERR_SCRIPT_ONLY, at, "`%s` works in script, not in code", name);
+    dg_help(&s->diags, d,
+            "call it at the top level or in a proc, and pass what it gives as an argument");
+    return false;
+  }
+  return true;
+}
+
+static bool is_later(const Builtin *b) {
+  return !strcmp(b->doc, "not yet");
+}
+
+/* A call of something known by name. False when nothing more is known of it. */
+static void call_known(Resolver *r, const Global *g, const Builtin *b, const Node *decl, Name name,
+                       Span at, Node *call, bool receiver, bool no_shape) {
+  Callee c = {.name = name};
+  if (b && is_later(b)) {
+    Diag *d = err(r->s, ERR_NOT_YET, at, "not yet: `%s`", name);
+    (void)d;
+    return;
+  }
+  if (!rs_check_code_call(r, g, b, name, at)) return;
+  if (b)
+    callee_of_builtin(r, &c, b);
+  else if (decl->kind == N_FN) {
+    callee_of_params(r, &c, &decl->fn->params);
+    c.declared = decl->fn->header;
+  } else if (decl->kind == N_MODEL) {
+    callee_of_params(r, &c, &decl->model.params);
+    c.declared = decl->model.name.span;
+  } else
+    return;
+  const Source *src = src_get(&r->s->sources, c.declared.file);
+  if (!b && src->path[0] == '<' && c.declared.hi > c.declared.lo) {
+    Span h = c.declared;
+    if (decl->kind == N_MODEL && decl->model.params.count)
+      h.hi = decl->model.params.items[decl->model.params.count - 1]->span.hi + 1;
+    c.signature = txt(r->s, "%.*s", (int)(h.hi - h.lo), src->text + h.lo);
+  }
+  check_call(r, &c, call, receiver,
+             no_shape && c.count && !strcmp(c.par[0].name, "shape"));
+}
+
+static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {
+  Diag *d = err(r->s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
+  const char *here = foreign_help(r->s, f, FOREIGN_NAME);
+  if (!here) here = library_help(r->s, f);
+  if (here) {
+    dg_help(&r->s->diags, d, "%s", here);
+    return;
+  }
+  Near b = near_start(f);
+  for (size_t i = 0; i < m->global_count; i++)
+    if (m->globals[i].module == m) near_try(&b, m->globals[i].name);
+  if (b.found) dg_help(&r->s->diags, d, "did you mean `%s`?", b.found);
+}
+
+/* module.f: the declaration, or NULL after an error or for a builtin. */
+const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at) {
+  const Global *g = global_own(m, f);
+  if (g && g->module == m) {
+    if (f[0] == '_') {
+      err(r->s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
+      return NULL;
+    }
+    if (g->kind == G_VALUE && !g->is_const) {
+      Diag *d = err(r->s, ERR_MODULE_VAR, at,
+                    "`%s` is a top-level variable of `%s`, which `use` does not bring", f, m->name);
+      dg_label(&r->s->diags, d, g->span, "declared here");
+      return NULL;
+    }
+    return g;
+  }
+  if (visible_anyway(r->s, m, f, NULL))
+    return r->s->prelude ? global_find(r->s, r->s->prelude, f) : NULL;
+  unknown_in_module(r, m, f, at);
+  return NULL;
+}
+
+const Module *rs_module_named(Resolver *r, const Node *x) {
+  if (x->kind != N_NAME) return NULL;
+  Found f = rs_lookup(r, x->name);
+  return f.kind == F_GLOBAL && f.global->kind == G_MODULE ? f.global->v.u.module : NULL;
+}
+
+static void walk_args(Resolver *r, Node *call) {
+  Table seen = {.arena = &r->s->scratch};
+  for (uint32_t i = 0; i < call->call.args.count; i++) {
+    Node *a = call->call.args.items[i];
+    const Word *w = &a->arg.name;
+    ptrdiff_t first = w->name ? table_add(&seen, table_key(w->name), i) : TABLE_NONE;
+    if (first != TABLE_NONE) {
+      Diag *d = err(r->s, ERR_TWICE, w->span, "the argument `%s` is given twice", w->name);
+      dg_label(&r->s->diags, d, call->call.args.items[first]->arg.name.span, "first here");
+    }
+    rs_walk(r, a->arg.value);
+  }
+}
+
+static bool args_twice(Resolver *r, const Node *call) {
+  const NodeList *l = &call->call.args;
+  Table seen = {.arena = &r->s->scratch};
+  for (uint32_t i = 0; i < l->count; i++) {
+    Name name = l->items[i]->arg.name.name;
+    if (name && table_add(&seen, table_key(name), i) != TABLE_NONE) return true;
+  }
+  return false;
+}
+
+void rs_walk_call(Resolver *r, Node *e, bool init) {
+  Session *s = r->s;
+  Node *c = e->call.callee;
+  bool twice = args_twice(r, e);
+  if (c->kind == N_NAME) {
+    Found f = rs_lookup(r, c->name);
+    size_t before = s->diags.errors;
+    rs_use_found(r, &f, c->name, c->span);
+    if (s->diags.errors == before && !twice) {
+      if (f.kind == F_GLOBAL && f.global->decl)
+        call_known(r, f.global, NULL, f.global->decl, c->name, c->span, e, false, init);
+      if (f.kind == F_BUILTIN && f.builtin->fn)
+        call_known(r, NULL, f.builtin, NULL, c->name, c->span, e, false, init);
+      if (f.kind == F_BUILTIN && !f.builtin->fn)
+        err(s, ERR_NOT_CALLABLE, c->span, "`%s` is a value, not a function", c->name);
+      if (f.kind == F_MEMBER && f.member->kind == N_FN)
+        call_known(r, NULL, NULL, f.member, c->name, c->span, e, false, false);
+      if (f.kind == F_DTYPE && (e->call.args.count != 1 || e->call.args.items[0]->arg.name.name)) {
+        Diag *d = err(s, ERR_ARG_COUNT, e->span, "a cast takes one value: `%s(x)`", c->name);
+        if (e->call.args.count > 1) dg_help(&s->diags, d, "`%s([1, 2])` makes a tensor", c->name);
+      }
+    }
+    walk_args(r, e);
+    return;
+  }
+  if (c->kind != N_DOT) {
+    rs_walk(r, c);
+    walk_args(r, e);
+    return;
+  }
+  Name f = c->dot.name.name;
+  Span at = c->dot.name.span;
+  const Module *m = rs_module_named(r, c->dot.object);
+  if (m) {
+    const Global *g = rs_module_member(r, m, f, at);
+    if (g && !twice && g->decl && (g->kind == G_FN || g->kind == G_MODEL))
+      call_known(r, g, NULL, g->decl, f, at, e, false, init);
+    walk_args(r, e);
+    return;
+  }
+  size_t before = s->diags.errors;
+  if (!rs_unknown_prefix(r, c)) rs_walk(r, c->dot.object);
+  if (s->diags.errors > before) { /* what `f` is there depends on the object */
+    walk_args(r, e);
+    return;
+  }
+  if (c->dot.object->kind == N_SELF && r->model) {
+    Node *x = rs_model_member(r->model, f, UINT32_MAX);
+    if (x) {
+      if (x->kind == N_FN && !twice) call_known(r, NULL, NULL, x, f, at, e, false, false);
+      walk_args(r, e);
+      return;
+    }
+  }
+  Found q = rs_lookup(r, f);
+  bool member = q.kind != F_LOCAL && rs_anywhere(r, f, false);
+  if (q.kind == F_NONE && !member) {
+    Diag *d = err(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);
+    help_meant(s, d, f, rs_near_value(r, f));
+  } else if (!member && !twice) {
+    if (q.kind == F_GLOBAL && q.global->decl)
+      call_known(r, q.global, NULL, q.global->decl, f, at, e, true, false);
+    if (q.kind == F_BUILTIN && q.builtin->fn)
+      call_known(r, NULL, q.builtin, NULL, f, at, e, true, false);
+  }
+  walk_args(r, e);
+}

@@ -1,0 +1,117 @@
+/* Results that nobody takes: `xs.push(i)` as a statement (rule 98).
+ *
+ * In: a call whose value is dropped. Out: an error where the call can have done nothing else. Idea:
+ * builtins say so in their table (BI_ACTS); a function does nothing else when all that it calls
+ * does not, found by a walk over its body that gives up at whatever it does not know. Functions of
+ * the library are told, those of the program are not: they may be run for their time.
+ */
+#include <string.h>
+
+#include "lang/names/resolver.h"
+
+enum { DEPTH = 8 }; /* of calls that are looked into */
+
+typedef struct Look {
+  Resolver *r;
+  const Module *m; /* where the body stands */
+  int depth;
+  bool acts;
+} Look;
+
+static bool fn_acts(Resolver *r, const Node *decl, const Module *m, int depth);
+
+static bool name_acts(Look *l, Name name) {
+  if (dtype_find(name) >= 0) return false;
+  const Global *g = global_find(l->r->s, (Module *)l->m, name);
+  if (g) return g->kind != G_FN || !g->decl || fn_acts(l->r, g->decl, g->module, l->depth + 1);
+  const Builtin *b = builtin_find(l->r->s, name);
+  return !b || (b->flags & BI_ACTS);
+}
+
+/* map, each and fold do what their function does. */
+static bool walks_tree(const Node *call, Name name) {
+  return (!strcmp(name, "map") || !strcmp(name, "fold")) && call->call.args.count &&
+         call->call.args.items[0]->arg.value->kind == N_LAMBDA;
+}
+
+static void look(void *ud, Node *n) {
+  Look *l = ud;
+  stack_check();
+  if (!n || l->acts) return;
+  switch ((NodeKind)n->kind) {
+  case N_ASSERT:
+  case N_WRAP:
+  case N_CHECKPOINT:
+  case N_SELF:
+  case N_FN: l->acts = true; return;
+  case N_ASSIGN: l->acts = n->assign.target->kind == N_DOT; break;
+  case N_CALL: {
+    const Node *c = n->call.callee;
+    Name name = c->kind == N_NAME ? c->name : c->kind == N_DOT ? c->dot.name.name : NULL;
+    if (!name || (c->kind == N_DOT && rs_anywhere(l->r, name, false)) ||
+        (!walks_tree(n, name) && name_acts(l, name))) {
+      l->acts = true;
+      return;
+    }
+    if (c->kind == N_DOT) look(ud, c->dot.object);
+    for (uint32_t i = 0; i < n->call.args.count; i++) look(ud, n->call.args.items[i]);
+    return;
+  }
+  default: break;
+  }
+  if (!l->acts) ast_children(n, look, ud);
+}
+
+/* Whether a call of the function may do more than give a result. */
+static bool fn_acts(Resolver *r, const Node *decl, const Module *m, int depth) {
+  const Fn *f = decl->fn;
+  if (f->is_proc || f->back_body || depth > DEPTH) return true;
+  for (uint32_t i = 0; i < f->params.count; i++) /* a parameter may be called like a builtin */
+    if (builtin_find(r->s, f->params.items[i]->param.name.name)) return true;
+  Look l = {r, m, depth, false};
+  look(&l, f->body);
+  return l.acts;
+}
+
+/* Functions whose result takes the place of their first argument. */
+static bool gives_another(Name name) {
+  static const char *const t[] = {"push", "concat", "clip_norm", "clamp", "scatter", "shuffle"};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+    if (!strcmp(name, t[i])) return true;
+  return false;
+}
+
+void rs_dropped(Resolver *r, const Node *call) {
+  Session *s = r->s;
+  const Node *c = call->call.callee, *first;
+  bool dotted = c->kind == N_DOT;
+  if (!dotted && c->kind != N_NAME) return;
+  Name name = dotted ? c->dot.name.name : c->name;
+  if (dotted && (rs_module_named(r, c->dot.object) || rs_anywhere(r, name, false))) return;
+  Found f = rs_lookup(r, name);
+  bool dtype = f.kind == F_DTYPE;
+  if (f.kind == F_BUILTIN && (!f.builtin->fn || (f.builtin->flags & BI_ACTS))) return;
+  if (f.kind == F_GLOBAL) {
+    const Global *g = f.global;
+    if (g->kind != G_FN || !g->decl || g->module->path || g->module == s->main) return;
+    if (fn_acts(r, g->decl, g->module, 0)) return;
+  } else if (f.kind != F_BUILTIN && !dtype) {
+    return;
+  }
+  Diag *d = err(s, ERR_DROPPED, call->span,
+                "the result of `%s` is not used, and it does nothing else", name);
+  first = dotted                  ? c->dot.object
+          : call->call.args.count ? call->call.args.items[0]->arg.value
+                                  : NULL;
+  const char *text = source_text(s, call->span, NULL);
+  if (text && first && first->kind == N_NAME && gives_another(name)) {
+    Found place = rs_lookup(r, first->name);
+    bool var = (place.kind == F_LOCAL && place.bind->kind == B_VAR) ||
+               (place.kind == F_TOP && place.top->is_var) ||
+               (place.kind == F_GLOBAL && place.global->is_var);
+    if (var) dg_help(&s->diags, d, "write `%s = %s`", first->name, text);
+    else dg_help(&s->diags, d, "write `let changed = %s`: `%s` stays as it is", text, first->name);
+  } else {
+    dg_help(&s->diags, d, "`let _ = ..` says that it is not wanted");
+  }
+}

@@ -1,0 +1,125 @@
+/* Inside of the walk over names, arguments and places: resolve.c, resolve_call.c,
+ * resolve_clause.c. */
+#ifndef CKL_LANG_NAMES_RESOLVER_H
+#define CKL_LANG_NAMES_RESOLVER_H
+
+#include "lang/names/meant.h"
+#include "lang/names/resolve.h"
+
+typedef enum BindKind { B_LET, B_VAR, B_PARAM, B_LOOP, B_DIM, B_FN, B_OUT } BindKind;
+
+typedef enum PlaceKind {
+  P_TOP,   /* statements of the file */
+  P_TEST,  /* a test block */
+  P_MODEL, /* members of a model */
+  P_FN,    /* a named function, or a backward body */
+  P_LAMBDA,
+  P_LOOP,
+  P_CHECKPOINT, /* a block, or a loop behind the word */
+  P_WRAP,       /* the block of a function: wrap <f> */
+  P_OPAQUE,     /* of `wrap <opaque "n">` */
+  P_COMP
+} PlaceKind;
+
+/* The constructs around a place, innermost first. */
+typedef struct Place {
+  struct Place *up;
+  PlaceKind kind;
+  int level; /* functions around it */
+  bool code; /* what stands here is compiled */
+  const Node *node;
+} Place;
+
+typedef struct Bind {
+  Name name;
+  Span span;
+  BindKind kind;
+  const Place *place;
+  bool over_range; /* B_LOOP: a number that counts */
+} Bind;
+
+/* A variable of the file. */
+typedef struct TopName {
+  Name name;
+  Span span;
+  uint32_t item; /* its statement */
+  bool is_var;
+  ptrdiff_t next; /* of the same name, or TABLE_NONE */
+} TopName;
+
+typedef struct Resolver {
+  Session *s;
+  Module *m;
+  Bind *binds;
+  size_t bind_count, bind_cap;
+  TopName *tops;
+  size_t top_count, top_cap;
+  Table first_top, last_top; /* by name */
+  Place *place;
+  uint32_t item;    /* present top-level statement */
+  Node *model;      /* whose member this is, or NULL */
+  uint32_t members; /* of it that have a value here */
+  bool method;      /* in the body of a method */
+  const Fn *fn;     /* innermost named function, for its dims */
+  bool drop;        /* nobody takes the value of what is walked next */
+  bool shown;       /* the statement's value is shown: at the prompt */
+} Resolver;
+
+enum { ERRORS_MOST = 20 };
+
+typedef enum FoundKind { F_NONE, F_LOCAL, F_MEMBER, F_TOP, F_GLOBAL, F_BUILTIN, F_DTYPE } FoundKind;
+
+typedef struct Found {
+  FoundKind kind;
+  Bind *bind;
+  Node *member; /* N_PARAM, N_FIELD, N_LET or N_FN of the model */
+  TopName *top;
+  Global *global;
+  const Builtin *builtin;
+} Found;
+
+bool rs_word_is(Name a, const char *b);
+const char *rs_plural(size_t n); /* "s", or nothing for 1 */
+bool rs_full(const Resolver *r); /* enough errors were filed */
+/* Enters a construct; it is left by r->place = p->up. */
+void rs_push_place(Resolver *r, Place *p, PlaceKind k, const Node *n, bool code);
+
+/* ---- names */
+Found rs_lookup(Resolver *r, Name name); /* in the order of rule 1 */
+Bind *rs_find_bind(const Resolver *r, Name name);
+/* A field or method; `have`: fields among the first so many members only. NULL when there is
+ * none. */
+Node *rs_model_member(const Node *model, Name name, uint32_t have);
+Span rs_member_span(const Node *m); /* of its name */
+/* module.f: the declaration, or NULL after an error. */
+const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at);
+const Module *rs_module_named(Resolver *r, const Node *x); /* NULL: x is no name of a module */
+/* Whether anything in the files at hand has a field or method (`lets`: a let or function) of that
+ * name. */
+bool rs_anywhere(Resolver *r, Name name, bool lets);
+void rs_bind_word(Resolver *r, const Word *w, BindKind k); /* rules 3 and 4 */
+void rs_use_name(Resolver *r, Name name, Span at);         /* errors of reading it here */
+void rs_use_found(Resolver *r, const Found *f, Name name, Span at);
+
+/* ---- what may have been meant */
+void rs_near_member(Near *b, const Node *model);
+const char *rs_near_value(Resolver *r, Name name); /* NULL: nothing is close */
+const char *rs_near_type(Resolver *r, Name name);
+/* torch.f, np.a.b, nn.f: an error is filed where the first name is of nobody but a module of others
+ * or of the library. */
+bool rs_unknown_prefix(Resolver *r, const Node *dotted);
+
+/* ---- the walk */
+void rs_walk(Resolver *r, Node *n); /* expressions and statements; NULL is nothing */
+/* resolve_call.c; `init`: of a param, which is given its shape (rule 58) */
+void rs_walk_call(Resolver *r, Node *e, bool init);
+bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name name, Span at);
+/* resolve_clause.c; `binds`: the type of a parameter, whose packs are bound here */
+void rs_walk_policy(Resolver *r, NodeList *clauses, bool loop);
+void rs_walk_wrap(Resolver *r, Node *e, bool drop); /* drop: nobody takes its value */
+void rs_walk_type(Resolver *r, Node *t, bool binds);
+bool rs_is_class_word(Name n); /* float, int, num */
+/* resolve_drop.c: the result of the call is not used */
+void rs_dropped(Resolver *r, const Node *call);
+
+#endif

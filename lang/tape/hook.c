@@ -1,0 +1,488 @@
+/* Hooks: registering, calling, removing.
+ *
+ * In: functions of the program and what they hang on; gradients as they become complete. Out: the
+ * gradients that the functions answer. Hooks stand in one list in order of registration and are
+ * gone through by number, so that a hook may remove or add any hook, itself too.
+ * Invariants: a hook runs at most once per `grad` and place; while it runs, a `grad` that it takes
+ * itself does not call it again; a gradient that a hook gives has the size, the place and the dtype
+ * of the one it got. What has no gradient calls no hook.
+ */
+#include "lang/tape/hook.h"
+
+#include <string.h>
+
+#include "lang/builtin/builtin.h"
+#include "lang/compile/compile.h"
+#include "lang/tape/callback.h"
+#include "lang/tape/tape.h"
+#include "lang/value/state_walk.h"
+
+typedef struct Hook {
+  uint64_t number; /* from 1, in order of registration; never used again */
+  uint64_t handle; /* of all hooks that one call registered */
+  HookKey key;
+  Value f;
+  Name path;       /* what f gets first, or NULL */
+  bool with_param; /* then the param, before the gradient */
+  Span at;         /* of the registration */
+  bool running;
+} Hook;
+
+struct Hooks {
+  Hook *items;
+  size_t count, cap;
+  uint64_t numbers, handles; /* given out so far */
+};
+
+static bool same_key(HookKey a, HookKey b) {
+  return a.kind == b.kind && a.id == b.id && a.out == b.out;
+}
+
+/* The first hook of k with a number above `after`, or NULL. */
+static Hook *next_hook(const Session *s, HookKey k, uint64_t after) {
+  const struct Hooks *l = s->hooks;
+  size_t lo = 0, hi = l ? l->count : 0;
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (l->items[mid].number <= after)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  for (; l && lo < l->count; lo++)
+    if (same_key(l->items[lo].key, k)) return &l->items[lo];
+  return NULL;
+}
+
+static Hook *hook_numbered(const Session *s, uint64_t number) {
+  const struct Hooks *l = s->hooks;
+  for (size_t i = 0; l && i < l->count; i++)
+    if (l->items[i].number == number) return &l->items[i];
+  return NULL;
+}
+
+bool hooks_on(const Session *s, HookKey k) {
+  return next_hook(s, k, 0) != NULL;
+}
+
+/* ---- the list */
+
+static struct Hooks *hooks_of(Session *s) {
+  if (!s->hooks) {
+    s->hooks = mem_need(&s->mem, NULL, 0, sizeof *s->hooks);
+    *s->hooks = (struct Hooks){0};
+  }
+  return s->hooks;
+}
+
+static Hook *hook_add(Session *s, HookKey k, uint64_t handle, Value f, Span at) {
+  struct Hooks *l = hooks_of(s);
+  if (l->count == l->cap) {
+    size_t cap = l->cap ? 2 * l->cap : 8;
+    l->items = mem_need(&s->mem, l->items, l->cap * sizeof(Hook), cap * sizeof(Hook));
+    l->cap = cap;
+  }
+  value_retain(f);
+  Hook *h = &l->items[l->count++];
+  *h = (Hook){.number = ++l->numbers, .handle = handle, .key = k, .f = f, .at = at};
+  return h;
+}
+
+/* Takes out the hooks of a handle, or (handle 0) those of the kinds first .. last that hang on id.
+ * What a function held dies with it, which may take out other hooks: then it starts over. */
+static void hooks_drop(Session *s, uint64_t handle, HookKind first, HookKind last, uint64_t id) {
+  struct Hooks *l = s->hooks;
+  for (size_t i = 0; l && i < l->count;) {
+    Hook h = l->items[i];
+    if (handle ? h.handle != handle : h.key.kind < first || h.key.kind > last || h.key.id != id) {
+      i++;
+      continue;
+    }
+    memmove(&l->items[i], &l->items[i + 1], (--l->count - i) * sizeof(Hook));
+    if (!l->count) {
+      mem_free(&s->mem, l->items, l->cap * sizeof(Hook));
+      l->items = NULL;
+      l->cap = 0;
+    }
+    value_release(h.f);
+    i = 0;
+  }
+}
+
+void hooks_forget(Session *s, HookKind first, HookKind last, uint64_t id) {
+  hooks_drop(s, 0, first, last, id);
+}
+
+void hooks_free(Session *s) {
+  while (s->hooks && s->hooks->count) hooks_drop(s, s->hooks->items[0].handle, 0, 0, 0);
+  if (s->hooks) mem_free(&s->mem, s->hooks, sizeof *s->hooks);
+  s->hooks = NULL;
+}
+
+/* ---- registering */
+
+static Value handle_value(Session *s, uint64_t handle) {
+  Handle *h = mem_need(&s->mem, NULL, 0, sizeof *h);
+  *h = (Handle){.o = {.rc = 1, .s = s, .tag = V_HANDLE}, .id = handle};
+  s->count.values_live++;
+  mem_pool_add(&s->mem, h, (void (*)(void *))obj_release);
+  return (Value){.tag = V_HANDLE, .u.handle = h};
+}
+
+/* Arguments that f does not give itself; 0 where it does not say. */
+static uint32_t parameters_of(Value f) {
+  if (f.tag != V_FN) return 0;
+  const NodeList *p = &f.u.fn->decl->fn->params;
+  uint32_t need = 0;
+  for (uint32_t i = 0; i < p->count; i++) need += !p->items[i]->param.init;
+  return need;
+}
+
+/* A function that the program calls back with n arguments by position, or with one more. */
+static Value want_function(Session *s, const Call *c, Value f, Span at, uint32_t n, bool or_more,
+                           const char *form) {
+  if (f.tag == V_BUILTIN || f.tag == V_DTYPE || f.tag == V_INST) return f;
+  if (f.tag != V_FN)
+    fail_help(s, ERR_NOT_CALLABLE, at, form, "`%s` takes a function here, not %s", c->b->name,
+              value_type_text(s, f));
+  uint32_t need = parameters_of(f);
+  if (need != n && !(or_more && need == n + 1)) {
+    Diag *d = err(s, ERR_ARG_COUNT, at, "a hook of `%s` is called with %u%s argument%s here, this "
+                  "function takes %u", c->b->name, n, or_more ? txt(s, " or %u", n + 1) : "",
+                  n == 1 && !or_more ? "" : "s", need);
+    dg_help(&s->diags, d, "%s", form);
+    raise_(s);
+  }
+  return f;
+}
+
+/* Hooks of params that one call registers. */
+typedef struct OnParams {
+  const Call *c;
+  HookKind kind;
+  uint64_t handle;
+  const char *glob;
+  Value f;
+  size_t hits;
+} OnParams;
+
+static void on_param(Session *s, OnParams *o, Param *p, Name path) {
+  Hook *h = hook_add(s, (HookKey){o->kind, p->id, 0}, o->handle, o->f, o->c->at);
+  h->path = path;
+  h->with_param = parameters_of(o->f) == (path ? 3u : 2u);
+  p->hooked = true;
+  o->hits++;
+}
+
+static void on_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
+  (void)owner, (void)f;
+  OnParams *o = ud;
+  if (p && path_fits(s, o->glob, path)) on_param(s, o, p, names_of(s->names, path));
+}
+
+static Value on_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  OnParams *o = ud;
+  (void)n, (void)path;
+  if (v[0].tag == V_PARAM)
+    on_param(s, o, v[0].u.p, NULL);
+  else if (v[0].tag != V_NONE)
+    fail(s, ERR_GRAD_WRT, o->c->spans[0], "`%s` of several takes params, not %s", o->c->b->name,
+         value_type_text(s, v[0]));
+  return v[0];
+}
+
+static void on_value(Session *s, uint64_t handle, const TVal *x, Value f, Span at) {
+  hook_add(s, (HookKey){HOOK_VALUE, x->node->seq, x->out}, handle, f, at);
+  x->node->hooked = true;
+}
+
+void hook_on_value(Session *s, Value x, Value f, Span at) {
+  uint64_t handle = ++hooks_of(s)->handles;
+  if (x.tag == V_PARAM) {
+    hook_add(s, (HookKey){HOOK_PARAM, x.u.p->id, 0}, handle, f, at);
+    x.u.p->hooked = true;
+  } else if (x.tag == V_TENSOR && x.u.t->node) {
+    on_value(s, handle, x.u.t, f, at);
+  }
+}
+
+/* on_grad(x, f), on_grad(net, "glob", f), on_grad([p, q], f), and after_grad in the same forms. */
+static Value register_grad(Session *s, Call *c, HookKind kind) {
+  Value x = c->v[0];
+  const char *form = kind == HOOK_PARAM
+                         ? "on_grad(x, fn(g) = ..), of a param fn(p, g) too; on_grad(net, "
+                           "\"glob\", fn(path, g) = ..), or fn(path, p, g)"
+                         : "after_grad(p, fn(g) { .. }), or fn(p, g); after_grad(net, \"glob\", "
+                           "fn(path, g) { .. }), or fn(path, p, g)";
+  bool glob = x.tag == V_INST, several = x.tag == V_LIST || x.tag == V_TUPLE || x.tag == V_RECORD;
+  if (c->rest_n != (glob ? 2u : 1u))
+    fail_help(s, ERR_ARG_COUNT, c->at, form, "`%s` of %s takes %s", c->b->name,
+              value_type_text(s, x), glob ? "a glob and a function" : "one function");
+  OnParams o = {.c = c, .kind = kind, .f = c->rest[glob]};
+  bool params = glob || several || x.tag == V_PARAM;
+  want_function(s, c, o.f, c->rest_spans[glob], glob ? 2 : 1,
+                params || kind == HOOK_AFTER_GRAD, form);
+  o.handle = ++hooks_of(s)->handles;
+  if (glob) {
+    o.glob = want_str(s, c->rest[0], c->rest_spans[0], "the glob");
+    walk_slots(s, x, on_slot, &o);
+    if (!o.hits)
+      fail_help(s, ERR_GLOB, c->rest_spans[0],
+                "print(paths(net)) shows the paths; `*` is one part, `**` any number",
+                "no param matches `%s`", o.glob);
+  } else if (params) {
+    Span at = c->spans[0];
+    tree_map(s, 1, &x, on_leaf, &o, at);
+    if (!o.hits) fail(s, ERR_GRAD_WRT, at, "there is no param in %s", value_type_text(s, x));
+  } else if (x.tag == V_TENSOR && kind == HOOK_PARAM) {
+    if (!x.u.t->node)
+      fail_help(s, ERR_NOT_TRACKED, c->spans[0],
+                "params and what is computed from them are tracked, outside wrap <no_grad>",
+                "this value has no gradient: it does not depend on anything that is tracked");
+    on_value(s, o.handle, x.u.t, o.f, c->at);
+  } else if (kind == HOOK_PARAM) {
+    fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
+              value_type_text(s, x));
+  } else {
+    fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "`after_grad` takes a param, not %s",
+              value_type_text(s, x));
+  }
+  return handle_value(s, o.handle);
+}
+
+BUILTIN_FN(bi_on_grad) {
+  if (s->abstract) return (Value){.tag = V_UNKNOWN};
+  if (!s->stage) return register_grad(s, c, HOOK_PARAM);
+  static const char form[] = "on_grad(x, fn(g) = ..)";
+  if (c->v[0].tag == V_INST)
+    fail_help(s, ERR_SCRIPT_ONLY, c->spans[0], "register it in script, before the call",
+              "in code `on_grad` takes a value, not an instance");
+  if (c->rest_n != 1)
+    fail_help(s, ERR_ARG_COUNT, c->at, form, "in code `on_grad` takes a value and a function");
+  if (!v_is_tensor(c->v[0]) || !dt_float((DType)type_of(s, c->v[0]).dtype))
+    fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
+              value_type_text(s, c->v[0]));
+  Value f = want_function(s, c, c->rest[0], c->rest_spans[0], 1, false, form);
+  if (f.tag != V_FN)
+    fail_help(s, ERR_NOT_CALLABLE, c->rest_spans[0], form,
+              "in code a hook is a function that the program declares, not %s",
+              value_type_text(s, f));
+  host_on_grad(s, c->v[0], f, c->at);
+  return v_unit();
+}
+
+BUILTIN_FN(bi_after_grad) { return register_grad(s, c, HOOK_AFTER_GRAD); }
+
+static void on_layer(Session *s, const Call *c, int i, uint32_t n, HookKind kind, uint64_t handle,
+                     const char *form) {
+  if (c->v[i].tag == V_NONE) return;
+  Value f = want_function(s, c, c->v[i], c->spans[i], n, false, form);
+  hook_add(s, (HookKey){kind, c->v[0].u.inst->id, 0}, handle, f, c->at);
+}
+
+BUILTIN_FN(bi_on_call) {
+  static const char form[] = "on_call(net.layer, before = fn(dy) = .., after = fn(dx, dy) = ..)";
+  if (c->v[0].tag != V_INST)
+    fail_help(s, ERR_WANT_MODEL, c->spans[0], form, "`on_call` takes an instance, not %s",
+              value_type_text(s, c->v[0]));
+  Inst *inst = c->v[0].u.inst;
+  const NodeList *l = &inst->model->decl->model.members;
+  const Node *forward = NULL;
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i]->kind == N_FN && !strcmp(l->items[i]->fn->name.name, "forward"))
+      forward = l->items[i];
+  if (!forward || forward->fn->is_proc)
+    fail(s, ERR_NOT_CALLABLE, c->spans[0],
+         "`on_call` is about calls of the instance; model `%s` has no `fn forward`",
+         inst->model->name);
+  if (c->v[1].tag == V_NONE && c->v[2].tag == V_NONE)
+    fail_help(s, ERR_ARG_COUNT, c->at, form, "`on_call` needs `before`, `after` or both");
+  uint64_t handle = ++hooks_of(s)->handles;
+  on_layer(s, c, 1, 1, HOOK_BEFORE_CALL, handle, form);
+  on_layer(s, c, 2, 2, HOOK_AFTER_CALL, handle, form);
+  inst->hooked = true;
+  return handle_value(s, handle);
+}
+
+BUILTIN_FN(bi_after_backward) {
+  Value f = want_function(s, c, c->v[0], c->spans[0], 0, false, "after_backward(fn() { .. })");
+  uint64_t handle = ++hooks_of(s)->handles;
+  hook_add(s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0}, handle, f, c->at);
+  return handle_value(s, handle);
+}
+
+BUILTIN_FN(bi_remove) {
+  if (c->v[0].tag != V_HANDLE)
+    fail(s, ERR_NO_FIELD, c->spans[0], "%s is no handle of a hook", value_type_text(s, c->v[0]));
+  hooks_drop(s, c->v[0].u.handle->id, 0, 0, 0);
+  return v_unit();
+}
+
+/* ---- calling */
+
+typedef struct HookJob {
+  Session *s;
+  Value f, answer;
+  size_t n;
+  Value args[3];
+  Span at;
+} HookJob;
+
+static void hook_job(void *ud) {
+  HookJob *j = ud;
+  j->answer = call_simple(j->s, j->f, j->n, j->args, j->at);
+  value_retain(j->answer);
+}
+
+/* What the function answers, on the pool. An error in it ends the `grad` and says so. */
+static Value call_hook(Session *s, HookJob *j, const HookRun *r) {
+  value_pool(s, j->f); /* it may remove itself */
+  Modes modes = s->modes;
+  s->modes = r->modes;
+  s->modes.no_grad = !r->record;
+  size_t before = s->diags.count;
+  ArenaMark am = arena_mark(&s->scratch);
+  int code = guard(s, hook_job, j);
+  s->modes = modes;
+  if (code != MEM_OK) {
+    for (size_t i = s->diags.count; code == MEM_ERR_PROGRAM && i-- > before;) {
+      Diag *d = s->diags.items[i];
+      if (d->severity != SEV_ERROR) continue;
+      dg_label(&s->diags, d, j->at, "in a hook of the gradient");
+      dg_label(&s->diags, d, r->grad, "that is taken here");
+      break;
+    }
+    mem_throw(&s->mem, code);
+  }
+  arena_rewind(&s->scratch, am);
+  if (v_counted(j->answer)) mem_pool_add(&s->mem, j->answer.u.o, (void (*)(void *))obj_release);
+  return j->answer;
+}
+
+static void running(Session *s, uint64_t number, bool on) {
+  Hook *h = hook_numbered(s, number);
+  if (h) h->running = on;
+}
+
+typedef struct RunningHook {
+  Session *s;
+  uint64_t number;
+} RunningHook;
+
+static void stop_running(void *p) {
+  RunningHook *r = p;
+  running(r->s, r->number, false);
+  mem_free(&r->s->mem, r, sizeof *r);
+}
+
+/* The answer of a registered hook, which is not called again by what it does. */
+static Value call_registered(Session *s, const Hook *h, const HookRun *r, size_t n,
+                             const Value *args) {
+  HookJob j = {.s = s, .f = h->f, .at = h->at};
+  uint64_t number = h->number;
+  if (h->path) j.args[j.n++] = str_value(s, h->path, strlen(h->path));
+  if (h->with_param) j.args[j.n++] = (Value){.tag = V_PARAM, .u.p = r->param};
+  for (size_t i = 0; i < n; i++) j.args[j.n++] = args[i];
+  RunningHook *on = mem_need(&s->mem, NULL, 0, sizeof *on);
+  *on = (RunningHook){s, number};
+  mem_pool_add(&s->mem, on, stop_running); /* after an error too */
+  running(s, number, true);
+  Value a = call_hook(s, &j, r);
+  running(s, number, false);
+  return a;
+}
+
+static _Noreturn void hook_fail(Session *s, ErrCode code, Span at, const HookRun *r,
+                                const char *text) {
+  Diag *d = err(s, code, at, "%s", text);
+  dg_label(&s->diags, d, r->grad, "in the gradient that is taken here");
+  raise_(s);
+}
+
+static const char *device_text(const Tensor *t) {
+  static const char *const names[DEV_COUNT] = {"cpu", "cuda", "sim"};
+  return names[t->store->dev];
+}
+
+/* Why y cannot stand for x: its size, else its place, else its dtype differs; NULL when it can. */
+const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y) {
+  Buf a, b;
+  buf_init_arena(&a, &s->scratch);
+  buf_init_arena(&b, &s->scratch);
+  bool same = x->rank == y->rank;
+  for (int i = 0; same && i < x->rank; i++) same = x->dim[i] == y->dim[i];
+  if (!same) {
+    for (int i = 0; i < x->rank; i++) buf_printf(&a, "%s%lld", i ? ", " : "", (long long)x->dim[i]);
+    for (int i = 0; i < y->rank; i++) buf_printf(&b, "%s%lld", i ? ", " : "", (long long)y->dim[i]);
+    return txt(s, "size mismatch: [%s] became [%s]", a.n ? a.s : "", b.n ? b.s : "");
+  }
+  if (x->store->dev != y->store->dev)
+    return txt(s, "layout mismatch: a value on %s became one on %s", device_text(x),
+               device_text(y));
+  if (x->dtype != y->dtype)
+    return txt(s, "dtype mismatch: %s became %s", dtype_info[x->dtype].name,
+               dtype_info[y->dtype].name);
+  return NULL;
+}
+
+/* What stands for g after the answer a. */
+static Value answered(Session *s, Value g, Value a, bool drops, Span at, const HookRun *r) {
+  stack_check();
+  if (a.tag == V_UNIT || (a.tag == V_NONE && (g.tag == V_NONE || drops))) return a.tag ? a : g;
+  bool list = g.tag == V_TUPLE || g.tag == V_LIST;
+  size_t n = list ? g.u.list->count : g.tag == V_RECORD ? g.u.rec->count : 0;
+  if (v_is_tensor(g) && v_is_tensor(a)) {
+    Tensor *x = tensor_of(s, g, at), *y = tensor_of(s, a, at);
+    const char *why = hook_misfit(s, x, y);
+    if (why)
+      hook_fail(s, ERR_HOOK_META, at, r,
+                txt(s, "a hook gives another kind of gradient%s: %s",
+                    r->param && r->param->name ? txt(s, " of `%s`", r->param->name) : "", why));
+    return r->record && a.tag == V_TENSOR ? a : tensor_value(s, tn_ref(y));
+  }
+  bool same = a.tag == g.tag && ((list && a.u.list->count == n) ||
+                                 (g.tag == V_RECORD && a.u.rec->count == n &&
+                                  !memcmp(a.u.rec->names, g.u.rec->names, n * sizeof(Name))));
+  if (!same)
+    hook_fail(s, ERR_HOOK_ANSWER, at, r,
+              txt(s, "a hook gives () or a gradient, here %s%s, not %s", value_type_text(s, g),
+                  drops ? ", or none to drop it" : "", value_type_text(s, a)));
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++)
+    items[i] = list ? answered(s, g.u.list->items[i], a.u.list->items[i], false, at, r)
+                    : answered(s, g.u.rec->items[i], a.u.rec->items[i], false, at, r);
+  return list ? list_value(s, (ValueTag)g.tag, n, items)
+              : record_value(s, n, g.u.rec->names, items);
+}
+
+Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g, const Value *seen) {
+  bool drops = k.kind == HOOK_AFTER_GRAD;
+  uint64_t number = 0;
+  for (Hook *h; (h = next_hook(s, k, number)) && g.tag != V_NONE;) {
+    number = h->number;
+    if (h->running) continue;
+    count_step(s, h->at);
+    Value args[2] = {g, seen ? *seen : v_unit()};
+    Span at = h->at; /* the hook may be gone afterwards */
+    g = answered(s, g, call_registered(s, h, r, seen ? 2 : 1, args), drops, at, r);
+  }
+  return g;
+}
+
+Value hook_gradient(Session *s, Value f, Span at, const HookRun *r, Value g) {
+  HookJob j = {.s = s, .f = f, .at = at, .n = 1, .args = {g}};
+  return answered(s, g, call_hook(s, &j, r), false, at, r);
+}
+
+void hooks_end(Session *s, const HookRun *r) {
+  HookKey k = {HOOK_AFTER_BACKWARD, 0, 0};
+  uint64_t number = 0;
+  for (Hook *h; (h = next_hook(s, k, number));) {
+    number = h->number;
+    count_step(s, h->at);
+    if (h->running) continue;
+    size_t mark = mem_pool_mark(&s->mem);
+    call_registered(s, h, r, 0, NULL);
+    mem_pool_drain(&s->mem, mark);
+  }
+}

@@ -1,0 +1,380 @@
+/* Gradients that go on the tape themselves (`record = true`, rule 77).
+ *
+ * In: a node of the tape and the cotangents of its results. Out: the sums of its operands'
+ * gradients, as values that the tape knows. In code the nodes of a gradient stand among the others,
+ * and a higher gradient meets each of their uses by itself (rule 74). For script to add in the same
+ * order the tape has to hold the same nodes in the same order. So the gradient of an operation,
+ * with the sums it goes into, is run one operation at a time and reads the operation's own results
+ * from the node that made them; and a call is opened first: in its place stand the operations of
+ * its body, computed again from its inputs. Only operations with regions stay calls of one node.
+ */
+#include <string.h>
+
+#include "lang/compile/tiering.h"
+#include "lang/tape/tape.h"
+
+/* A result while a graph runs; `t` is what it was then, as a param may have changed since. */
+typedef struct Held {
+  Value v;
+  Tensor *t;
+} Held;
+
+typedef struct Run {
+  Session *s;
+  Arena *temp;
+  const Graph *g;
+  struct Compiled *code; /* that g's sizes and names belong to, or NULL */
+  const int64_t *env;
+  size_t env_count;
+  const bool *live; /* per node */
+  Held *held;       /* per result; t NULL: not yet there */
+  Span span;        /* of what has none of its own */
+  Modes modes;      /* of the node that it is about: gradients run in those of their forward */
+  uint64_t seq;     /* node i gets seq + i; 0: as they come */
+  bool anomaly;     /* in the mode of now too */
+  GErr *e;
+  Prov *at;
+} Run;
+
+static Held *held(const Run *r, Val v) {
+  return &r->held[r->g->nodes[v.node].result0 + v.res];
+}
+
+/* The nodes that the outputs need. */
+static bool *live_nodes(Arena *a, const Graph *g, size_t outputs) {
+  bool *live = ARENA_ARRAY(a, bool, g->node_count + 1);
+  for (size_t k = 0; k < outputs; k++) live[g->outputs[k].node] = true;
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;)
+    for (uint32_t k = 0; live[i] && k < g->nodes[i].operand_count; k++)
+      live[gr_operand(g, i, (int)k).node] = true;
+  return live;
+}
+
+/* An input as a value: what the node's edge leads to. */
+static Held input(Session *s, const TapeNode *n, size_t i) {
+  const Edge *e = &n->in[i];
+  Held h = {.t = n->inputs[i]};
+  if (e->param && !e->param->frozen) {
+    h.v = (Value){.tag = V_PARAM, .u.p = e->param};
+    return h;
+  }
+  h.v = tensor_value(s, tn_ref(h.t));
+  h.v.u.t->node = e->node;
+  h.v.u.t->out = e->out;
+  if (e->node) e->node->rc++;
+  return h;
+}
+
+/* The attributes of a node with constants of the session in place of sizes. */
+static bool settled(Run *r, uint32_t node, Attr *to) {
+  const GNode *n = &r->g->nodes[node];
+  for (uint32_t k = 0; k < n->attr_count; k++) {
+    to[k] = r->g->attrs[n->attr0 + k];
+    if (to[k].kind != AK_DIM && to[k].kind != AK_DIMS) continue;
+    uint32_t count = to[k].kind == AK_DIM ? 1 : to[k].count;
+    const int64_t *from = to[k].kind == AK_DIM ? &to[k].u.i : to[k].u.ints;
+    int64_t *dims = ARENA_ARRAY(r->temp, int64_t, count + 1), size;
+    for (uint32_t j = 0; j < count; j++) {
+      if (!dim_eval(r->g->dims, (Dim)from[j], r->env, NULL, &size))
+        return gerr_set(r->e, ERR_OVERFLOW, -1, "a size does not fit 64 bits");
+      dims[j] = dim_const(r->s->dims, size);
+    }
+    if (to[k].kind == AK_DIM)
+      to[k].u.i = dims[0];
+    else
+      to[k].u.ints = dims;
+  }
+  return true;
+}
+
+/* The newest node, whose operands are v; it keeps what params were then. */
+static void mark(Run *r, uint32_t i, TapeNode *n, const Held *in) {
+  if (!n) return;
+  if (r->seq) n->seq = r->seq + i;
+  n->modes = r->modes;
+  n->modes.anomaly = r->g->provs[r->g->nodes[i].prov].anomaly;
+  for (size_t k = 0; k < n->in_count; k++) {
+    Tensor *now = n->inputs[k];
+    n->inputs[k] = tn_ref(in[k].t);
+    tn_unref(now);
+  }
+}
+
+static Span span_of(const Run *r, uint32_t node) {
+  Span span = r->g->provs[r->g->nodes[node].prov].span;
+  return span.file ? span : r->span;
+}
+
+/* An operation with regions: a call of a graph of that one node. */
+static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, const bool *tracked,
+                       Tensor **out, Value *outs, RunCtx *c) {
+  Session *s = r->s;
+  const Graph *g = r->g;
+  const GNode *n = &g->nodes[i];
+  JointRef *j = joint_new(s);
+  j->whole = true;
+  compiled_retain(j->code = r->code);
+  Graph *f = j->f = gr_new(&j->arena, g->dims, g->names, g->name);
+  f->blocks = g->blocks;
+  f->at = g->provs[n->prov];
+  Val *x = ARENA_ARRAY(r->temp, Val, n->operand_count + 1u);
+  Value *leaf = ARENA_ARRAY(r->temp, Value, n->operand_count + 1u);
+  Graph **regions = ARENA_ARRAY(r->temp, Graph *, n->region_count + 1u);
+  j->cot = ARENA_ARRAY(&j->arena, bool, n->result_count + 1u);
+  j->wants = ARENA_ARRAY(&j->arena, bool, n->operand_count + 1u);
+  for (uint32_t k = 0; k < n->operand_count; k++) {
+    x[k] = gr_input(f, gr_type(g, gr_operand(g, i, (int)k)));
+    leaf[k] = in[k].v;
+    j->wants[k] = tracked[k];
+  }
+  for (uint32_t k = 0; k < n->region_count; k++)
+    regions[k] = gr_clone(&j->arena, g->regions[n->region0 + k]);
+  Val y = gr_op(f, (OpCode)n->op, x, (int)n->operand_count, &g->attrs[n->attr0], n->attr_count,
+                regions, n->region_count, r->e);
+  if (val_none(y)) return false;
+  for (uint32_t k = 0; k < n->result_count; k++) {
+    gr_output(f, (Val){y.node, k});
+    j->cot[k] = dt_float((DType)g->types[n->result0 + k].dtype);
+  }
+  j->joint = ad_joint(&j->arena, f, j->cot, j->wants, r->e, r->at);
+  if (!j->joint) return false;
+  size_t all = j->joint->forward->output_count, nout = n->result_count;
+  Tensor **got = ARENA_ARRAY(r->temp, Tensor *, all + 1);
+  if (!native_run(s, &j->forward, j->joint->forward, op_info[n->op].text, c, t, got, r->e, r->at))
+    return false;
+  pool_tensors(s, got, all);
+  for (size_t k = 0; k < nout; k++) out[k] = got[k];
+  for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(got[k]));
+  tape_record_call(s, j, n->operand_count, leaf, t, nout, outs, got + nout, r->env,
+                   r->env_count, span_of(r, i));
+  return true;
+}
+
+/* What a call writes to a param counts as the param (rule 60): its value, with the edge of the
+ * input, which is the param itself where the body stands for no call (see tape_open). */
+static bool version(Run *r, uint32_t i, Held *to) {
+  if (r->g->nodes[i].op != OP_STOP) return false;
+  int64_t k = gr_attr_i(r->g, i, AT_INDEX, -1);
+  if (k < 0 || (size_t)k >= r->g->input_count) return false;
+  Value of = held(r, r->g->inputs[k])->v;
+  if (!wants_grad(r->s, of)) return false;
+  to->t = held(r, gr_operand(r->g, i, 0))->t;
+  if (of.tag == V_TENSOR) {
+    Value v = tensor_value(r->s, tn_ref(to->t));
+    v.u.t->node = of.u.t->node;
+    v.u.t->out = of.u.t->out;
+    v.u.t->node->rc++;
+    of = v;
+  }
+  to->v = of;
+  return true;
+}
+
+static bool run_node(Run *r, uint32_t i) {
+  Session *s = r->s;
+  const Graph *g = r->g;
+  const GNode *n = &g->nodes[i];
+  OpCode op = (OpCode)n->op;
+  if (version(r, i, held(r, (Val){i, 0}))) return true;
+  size_t nin = n->operand_count, nout = n->result_count;
+  Held *in = ARENA_ARRAY(r->temp, Held, nin + 1);
+  Tensor **t = ARENA_ARRAY(r->temp, Tensor *, nin + 1);
+  Tensor **out = ARENA_ARRAY(r->temp, Tensor *, nout + 1);
+  Value *v = ARENA_ARRAY(r->temp, Value, nin + 1), *outs = ARENA_ARRAY(r->temp, Value, nout + 1);
+  bool *tracked = ARENA_ARRAY(r->temp, bool, nin + 1), any = false;
+  for (size_t k = 0; k < nin; k++) in[k] = *held(r, gr_operand(g, i, (int)k));
+  for (size_t k = 0; k < nin; k++) {
+    t[k] = in[k].t;
+    v[k] = in[k].v;
+    any |= tracked[k] = wants_grad(s, v[k]);
+  }
+  *r->at = g->provs[n->prov];
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = r->env};
+  c.anomaly = r->at->anomaly || (r->anomaly && s->modes.anomaly);
+  if (n->region_count && any) {
+    if (!run_region(r, i, in, t, tracked, out, outs, &c)) return false;
+  } else {
+    Attr *attrs = ARENA_ARRAY(r->temp, Attr, n->attr_count + 1u);
+    if (!settled(r, i, attrs)) return false;
+    if (n->region_count ? !gr_run_node(g, i, &c, t, out, r->e, r->at)
+                        : !native_op(s, &c, op, attrs, n->attr_count, t, (int)nin, out, (int)nout,
+                                     r->e))
+      return false;
+    pool_tensors(s, out, nout);
+    for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(out[k]));
+    if (any)
+      tape_record(s, op, (int)nin, v, attrs, n->attr_count, (int)nout, outs, span_of(r, i));
+  }
+  s->count.nodes++;
+  TapeNode *made = NULL;
+  for (size_t k = 0; k < nout; k++) {
+    *held(r, (Val){i, (uint32_t)k}) = (Held){outs[k], outs[k].u.t->t};
+    if (outs[k].u.t->node) made = outs[k].u.t->node;
+  }
+  mark(r, i, made, in);
+  return true;
+}
+
+static Run run_for(Session *s, Arena *temp, const TapeNode *n, const Graph *g, GErr *e, Prov *at) {
+  return (Run){.s = s,
+               .temp = temp,
+               .g = g,
+               .code = n->joint ? n->joint->code : NULL,
+               .env = n->env,
+               .env_count = n->env_count,
+               .held = ARENA_ARRAY(temp, Held, g->type_count + 1),
+               .span = n->span,
+               .modes = n->modes,
+               .e = e,
+               .at = at};
+}
+
+/* Runs what is live and not yet there. */
+static bool run(Run *r) {
+  for (uint32_t i = 0; i < r->g->node_count; i++) {
+    if (!r->live[i] || r->held[r->g->nodes[i].result0].t) continue;
+    poll_interrupt(r->s, r->span);
+    if (op_info[r->g->nodes[i].op].traits & T_EFFECT)
+      return gerr_set(r->e, ERR_NOT_YET, -1, "a recorded gradient of a call with a host function");
+    if (!run_node(r, i)) return false;
+  }
+  return true;
+}
+
+/* ---- calls */
+
+/* Node n passes what comes to its results on to `from`. */
+static void pass_on(Session *s, TapeNode *n, const Value *from) {
+  Mem *m = &s->mem;
+  size_t count = n->out_count;
+  Edge *in = mem_need(m, NULL, 0, count * sizeof *in);
+  memset(in, 0, count * sizeof *in);
+  Tensor **inputs = mem_try(m, NULL, 0, count * sizeof *inputs);
+  if (!inputs) {
+    mem_free(m, in, count * sizeof *in);
+    mem_throw(m, MEM_ERR_NOMEM);
+  }
+  memset(inputs, 0, count * sizeof *inputs);
+  for (size_t k = 0; k < count; k++) {
+    if (!dt_float(n->out[k].dtype) || !wants_grad(s, from[k])) continue;
+    if (from[k].tag == V_PARAM) {
+      in[k].param = from[k].u.p;
+      in[k].param->o.rc++;
+      continue;
+    }
+    in[k].node = from[k].u.t->node;
+    in[k].out = from[k].u.t->out;
+    in[k].node->rc++;
+  }
+  n->joint->rc++;
+  JointRef *j = n->joint;
+  tape_empty(s, n);
+  n->joint = j;
+  n->opened = true;
+  n->in = in;
+  n->inputs = inputs;
+  n->in_count = count;
+}
+
+/* The gradient would call something that a tape does not hold. */
+static bool calls_host(const Graph *f) {
+  for (size_t i = 0; i < f->node_count; i++) {
+    const OpInfo *o = &op_info[f->nodes[i].op];
+    if (o->cls == CONTROL && o->traits & T_EFFECT) return true;
+  }
+  return false;
+}
+
+bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
+  if (!n->joint || n->joint->whole || n->opened || n->taken) return true;
+  const Graph *f = n->joint->f;
+  if (calls_host(f)) return true;
+  Run r = run_for(s, temp, n, f, e, at);
+  r.live = live_nodes(temp, f, n->out_count);
+  r.seq = n->seq - f->node_count;
+  for (size_t i = 0; i < n->in_count; i++) {
+    Held h = input(s, n, i);
+    uint32_t node = f->inputs[i].node;
+    if (wants_grad(s, h.v) && !n->joint->capsule) { /* an edge: uses are summed first (rule 74) */
+      Value y = tensor_value(s, tn_ref(h.t));
+      tape_record(s, OP_ALIAS, 1, &h.v, NULL, 0, 1, &y, n->span);
+      mark(&r, node, y.u.t->node, &h);
+      h.v = y;
+    }
+    *held(&r, f->inputs[i]) = h;
+  }
+  if (!run(&r)) return false;
+  Value *from = ARENA_ARRAY(temp, Value, n->out_count + 1);
+  for (size_t k = 0; k < n->out_count; k++) from[k] = held(&r, f->outputs[k])->v;
+  pass_on(s, n, from);
+  return true;
+}
+
+void tape_straight(TapeNode **node, uint32_t *out) {
+  const TapeNode *n = *node;
+  if (!n->opened || n->hooked || *out >= n->in_count || !n->in[*out].node) return;
+  *node = n->in[*out].node;
+  *out = n->in[*out].out;
+}
+
+/* ---- the gradient of one node */
+
+/* The results of n, whose edge is n itself. */
+static bool own_results(Run *r, TapeNode *n, uint32_t self) {
+  Session *s = r->s;
+  GErr *e = r->e;
+  size_t nout = n->out_count, all = nout;
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env};
+  if (n->joint) all = tape_joint(n)->forward->output_count;
+  Tensor **out = ARENA_ARRAY(r->temp, Tensor *, all + 1);
+  if (n->joint ? !native_run(s, &n->joint->forward, tape_joint(n)->forward, "a backward", &c,
+                             n->inputs, out, e, r->at)
+               : !native_op(s, &c, n->op, n->attrs, (int)n->attr_count, n->inputs,
+                            (int)n->in_count, out, (int)nout, e))
+    return false;
+  pool_tensors(s, out, all);
+  for (size_t k = 0; k < nout; k++) {
+    Held *h = held(r, (Val){self, (uint32_t)k});
+    h->t = out[k];
+    h->v = tensor_value(s, tn_ref(out[k]));
+    if (!dt_float(out[k]->dtype)) continue;
+    h->v.u.t->node = n;
+    h->v.u.t->out = (uint32_t)k;
+    n->rc++;
+  }
+  return true;
+}
+
+bool tape_gradient(Session *s, Arena *temp, TapeNode *n, const Value *cot, Value *const *slot,
+                   GErr *e, Prov *at) {
+  size_t nin = n->in_count, nout = n->out_count, k = nin;
+  GradAsk ask = {.wants = ARENA_ARRAY(temp, bool, nin + 1),
+                 .has = ARENA_ARRAY(temp, bool, nout + 1),
+                 .first = ARENA_ARRAY(temp, uint32_t, nin + 1),
+                 .so_far = ARENA_ARRAY(temp, bool, nin + 1)};
+  for (size_t i = 0; i < nin; i++) {
+    uint32_t first = 0;
+    while (first < i && (!slot[i] || slot[first] != slot[i])) first++;
+    ask.first[i] = first;
+    ask.wants[i] = slot[i] != NULL;
+    ask.so_far[i] = slot[i] && first == i && slot[i]->tag != V_UNIT;
+  }
+  for (size_t i = 0; i < nout; i++) ask.has[i] = cot[i].tag != V_UNIT;
+  OpGrad *o = op_grad(s, temp, n, &ask);
+  const Graph *g = o->g;
+  if (!g) return true;
+  Run r = run_for(s, temp, n, g, e, at);
+  r.anomaly = true;
+  r.live = live_nodes(temp, g, g->output_count);
+  for (size_t i = 0; i < nin; i++) *held(&r, g->inputs[i]) = input(s, n, i);
+  for (size_t i = 0; i < nout; i++)
+    if (ask.has[i]) *held(&r, g->inputs[k++]) = (Held){cot[i], cot[i].u.t->t};
+  for (size_t i = 0; i < nin; i++)
+    if (ask.so_far[i]) *held(&r, g->inputs[k++]) = (Held){*slot[i], slot[i]->u.t->t};
+  bool one = !n->joint || n->joint->whole;
+  if (one && r.live[o->self] && !own_results(&r, n, o->self)) return false;
+  if (!run(&r)) return false;
+  for (size_t i = 0; i < nin; i++)
+    if (o->output[i] >= 0) value_set(slot[i], held(&r, g->outputs[o->output[i]])->v);
+  return true;
+}

@@ -1,0 +1,225 @@
+/* Errors of the language layer: file a diagnostic with the trace of calls, leave.
+ *
+ * In: a code, a place, a text. Out: never returns (raise_), or a filed Diag to add labels to (err).
+ * Idea: whoever finds the fault knows the most about it, so it files and leaves at once; what is
+ * on the pool is released on the way (runtime/mem.h).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "lang/compile/compile.h"
+#include "lang/names/meant.h"
+
+const char *txt(Session *s, const char *fmt, ...) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  va_list ap;
+  va_start(ap, fmt);
+  buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  return b.s ? b.s : "";
+}
+
+/* Text of the library that is compiled in: an error there is shown where the program called it. */
+static bool embedded(const Session *s, Span at) {
+  return src_get(&s->sources, at.file)->path[0] == '<';
+}
+
+static bool inside(Span a, Span b) {
+  return a.file == b.file && a.lo >= b.lo && a.hi <= b.hi;
+}
+
+/* Moves an error out of the library, and drops labels that stand there; returns the frame below
+ * which the trace begins. */
+static Frame *settle_place(Session *s, Diag *d) {
+  Frame *f = s->frame;
+  if (embedded(s, d->span)) {
+    Frame *out = f;
+    while (out && out->up && (!out->call.file || embedded(s, out->call))) out = out->up;
+    if (out && out->up && out->call.file) {
+      const char *name = frame_title(s, out);
+      d->span = out->call;
+      d->message = d->code == ERR_NOT_YET
+                       ? arena_printf(&s->notes, "not yet: `%s`", name)
+                       : arena_printf(&s->notes, "in `%s`: %s", name, d->message);
+      d->label = NULL;
+      f = out->up;
+    }
+  }
+  int n = 0;
+  for (int i = 0; i < d->label_count; i++)
+    if (!embedded(s, d->labels[i].span) || embedded(s, d->span)) d->labels[n++] = d->labels[i];
+  d->label_count = n;
+  return f;
+}
+
+const char *source_text(Session *s, Span at, const char *other) {
+  const Source *f = src_get(&s->sources, at.file);
+  if (!f->file || embedded(s, at)) return other;
+  if (at.lo >= at.hi || at.hi > f->length || at.hi - at.lo > 32) return other;
+  for (uint32_t i = at.lo; i < at.hi; i++)
+    if (f->text[i] == '\n' || f->text[i] == '`') return other;
+  return arena_strdup(&s->scratch, f->text + at.lo, at.hi - at.lo);
+}
+
+Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
+  va_end(ap);
+  return d;
+}
+
+_Noreturn void raise_(Session *s) {
+  Diag *d = s->diags.count ? s->diags.items[s->diags.count - 1] : NULL;
+  if (!d || d->severity != SEV_ERROR) dg_throw(&s->diags);
+  Frame *f = settle_place(s, d);
+  bool first = true;
+  size_t skipped = 0;
+  while (f && f->up) {
+    Frame *g = f->up;
+    size_t same = 1; /* a recursion is one line */
+    if (!f->call.file || embedded(s, f->call) || (first && inside(d->span, f->call))) {
+      first = first && (!f->call.file || embedded(s, f->call));
+      f = g;
+      continue;
+    }
+    first = false;
+    for (; g && g->up && g->what == f->what && inside(g->call, f->call); g = g->up) same++;
+    const char *what = frame_title(s, f);
+    bool seen = false; /* functions that call one another: each once */
+    for (int i = 0; i < d->trace_count && i < 16; i++)
+      seen |= inside(d->trace[i].span, f->call) && inside(f->call, d->trace[i].span);
+    if (seen) {
+      skipped += same;
+      f = g;
+      continue;
+    }
+    dg_trace(d, f->call, same > 1 ? arena_printf(&s->notes, "%s (%zu times)", what, same) : what);
+    f = g;
+  }
+  if (skipped && d->trace_count <= 16)
+    d->trace[0].what =
+        arena_printf(&s->notes, "%s (and %zu more calls like these)", d->trace[0].what, skipped);
+  dg_throw(&s->diags);
+}
+
+_Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  dg_verror(&s->diags, code, at, fmt, ap);
+  va_end(ap);
+  raise_(s);
+}
+
+_Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt,
+                         ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
+  va_end(ap);
+  dg_help(&s->diags, d, "%s", help);
+  raise_(s);
+}
+
+_Noreturn void fail_file(Session *s, Span at, const Err *e) {
+  if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  if (e->interrupted) poll_interrupt(s, at);
+  if (e->closed)
+    fail_help(s, ERR_CLOSED, at,
+              "the host says which files are open to a program: `ckl run --files=FOLDER`, "
+              "`ckl_config.files`",
+              "%s", e->text);
+  fail(s, ERR_FILE, at, "%s", e->text);
+}
+
+_Noreturn void fail_gerr(Session *s, Span at, const GErr *e) {
+  if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  if (e->interrupted) mem_throw(&s->mem, MEM_ERR_INTERRUPT);
+  Diag *d = err(s, e->code, at, "%s", e->text);
+  if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
+  raise_(s);
+}
+
+Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
+                const char *inner) {
+  if (e->interrupted) poll_interrupt(s, call);
+  if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  size_t n = inner ? strlen(inner) : 0; /* a function that the method calls: the method says more */
+  if (n && !strncmp(what, inner, n) && what[n] == '.') inner = NULL;
+  bool library = embedded(s, at) && call.file && !embedded(s, call);
+  bool other = staged.file != call.file || staged.lo != call.lo;
+  if (!at.file || library || (other && inside(at, staged))) at = call;
+  Diag *d = library ? err(s, e->code, at, "in `%s`: %s", inner ? inner : what, e->text)
+                    : err(s, e->code, at, "%s", e->text);
+  if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
+  if (call.file && !inside(at, call)) {
+    if (inner && strcmp(inner, what)) dg_trace(d, (Span){0}, inner);
+    dg_trace(d, call, what);
+  }
+  return d;
+}
+
+void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+  uint64_t key = ((uint64_t)code << 48) ^ ((uint64_t)at.file << 32) ^ at.lo;
+  for (uint32_t i = 0; i < s->warned_count; i++)
+    if (s->warned[i] == key) return;
+  size_t count = s->warned_count;
+  VEC_PUSH(&s->perm, s->warned, count, s->warned_cap, key);
+  s->warned_count = (uint32_t)count;
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = NULL;
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  text = b.s;
+  Diag *d = dg_warn(&s->diags, code, at, "%s", text);
+  settle_place(s, d);
+  if (s->abstract || (s->stage && s->stage->unit && s->stage->unit->check))
+    return; /* `check` reports it with the others */
+  /* A running program's warnings are shown at once, in their place among its output. */
+  Buf out;
+  buf_init_arena(&out, &s->scratch);
+  if (s->config.json) {
+    dg_render_json(&out, &s->sources, d);
+    if (!out.n || out.s[out.n - 1] != '\n') buf_putc(&out, '\n');
+  } else {
+    dg_render(&out, &s->sources, d, false);
+  }
+  emit_text(s, 2, out.s, out.n);
+  for (size_t i = 0; i < s->diags.count; i++)
+    if (s->diags.items[i] == d) {
+      memmove(&s->diags.items[i], &s->diags.items[i + 1],
+              (s->diags.count - i - 1) * sizeof *s->diags.items);
+      s->diags.count--;
+      break;
+    }
+}
+
+void poll_interrupt(Session *s, Span at) {
+  if (!interrupt_asked(&s->kernel.stop)) return;
+  Diag *d = err(s, ERR_INTERRUPT, at, "interrupted");
+  (void)d;
+  mem_throw(&s->mem, MEM_ERR_INTERRUPT);
+}
+
+void now_running(Session *s, Span at) {
+  if (at.file && !embedded(s, at)) s->running = at;
+}
+
+const char *suggest(Session *s, Name name) {
+  Near b = near_start(name);
+  for (size_t i = s->local_count; s->frame && i > s->frame->base; i--)
+    near_try(&b, s->locals[i - 1].name);
+  if (s->frame && s->frame->self)
+    for (size_t i = 0; i < s->frame->self->count; i++) near_try(&b, s->frame->self->fields[i].name);
+  Module *ms[2] = {s->frame ? s->frame->module : s->main, s->prelude};
+  for (int m = 0; m < 2; m++)
+    if (ms[m])
+      for (size_t i = 0; i < ms[m]->global_count; i++) near_try(&b, ms[m]->globals[i].name);
+  for (size_t i = 0; i < builtin_count; i++) near_try(&b, builtin_table[i].name);
+  for (int i = 0; i < DT_COUNT; i++) near_try(&b, dtype_info[i].name);
+  return b.found;
+}

@@ -1,0 +1,139 @@
+/* Layer paths: what the program calls an instance, "net.blocks.0.attn".
+ *
+ * In: an instance, or a frame inside one of its methods. Out: its path, for traces of errors and
+ * the provenance of graph nodes. A path starts at the top-level name that leads to the instance
+ * (the file before its modules, children before what came as a constructor argument); where there
+ * is none, at the model's name of the outermost instance that is known to hold it. A path is found
+ * by looking, so it costs nothing until it is asked for; code asks while it is compiled, and a
+ * compiled function that instances share keeps which of them a path meant.
+ */
+#include <string.h>
+
+#include "lang/compile/compile.h"
+
+enum { PATH_DEEP = 64 };
+
+static void cut(Buf *b, size_t n) {
+  b->n = n;
+  if (b->s) b->s[n] = 0;
+}
+
+/* Appends the way from v to `want`; false, with out as it was, when there is none. */
+static bool lead(Buf *out, Value v, const Inst *want, bool by_arg, int depth) {
+  stack_check();
+  size_t n = out->n;
+  if (v.tag == V_INST && v.u.inst == want) return true;
+  if (depth > PATH_DEEP) return false;
+  if (v.tag == V_INST) {
+    const Inst *i = v.u.inst;
+    for (size_t k = 0; k < i->count; k++) {
+      if (i->fields[k].kind == FIELD_ARG && !by_arg) continue;
+      buf_printf(out, ".%s", i->fields[k].name);
+      if (lead(out, i->fields[k].v, want, by_arg, depth + 1)) return true;
+      cut(out, n);
+    }
+  }
+  if ((v.tag == V_LIST && !v.u.list->weak) || v.tag == V_TUPLE)
+    for (size_t k = 0; k < v.u.list->count; k++) {
+      buf_printf(out, ".%zu", k);
+      if (lead(out, v.u.list->items[k], want, by_arg, depth + 1)) return true;
+      cut(out, n);
+    }
+  if (v.tag == V_RECORD)
+    for (size_t k = 0; k < v.u.rec->count; k++) {
+      buf_printf(out, ".%s", v.u.rec->names[k]);
+      if (lead(out, v.u.rec->items[k], want, by_arg, depth + 1)) return true;
+      cut(out, n);
+    }
+  return false;
+}
+
+static bool lead_global(Buf *out, const Module *m, const Inst *want, bool by_arg) {
+  for (size_t i = 0; i < m->global_count; i++) {
+    const Global *g = &m->globals[i];
+    if (g->kind != G_VALUE || !g->is_set || g->module != m) continue;
+    buf_puts(out, g->name);
+    if (lead(out, g->v, want, by_arg, 0)) return true;
+    cut(out, 0);
+  }
+  return false;
+}
+
+Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n) {
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (int by_arg = 0; by_arg < 2; by_arg++) {
+    if (s->main && lead_global(&b, s->main, i, by_arg)) return names_of(s->names, b.s);
+    for (size_t k = 0; k < s->module_count; k++)
+      if (s->modules[k] != s->main && lead_global(&b, s->modules[k], i, by_arg))
+        return names_of(s->names, b.s);
+  }
+  for (int by_arg = 0; by_arg < 2; by_arg++)
+    for (size_t k = 0; k < n; k++) {
+      buf_puts(&b, roots[k]->model->name);
+      if (lead(&b, (Value){.tag = V_INST, .u.inst = roots[k]}, i, by_arg, 0))
+        return names_of(s->names, b.s);
+      cut(&b, 0);
+    }
+  return i->model->name;
+}
+
+/* The instances whose methods surround f, the outermost first. */
+static size_t selves(const Frame *f, Inst **out, size_t most) {
+  size_t n = 0;
+  for (; f; f = f->up)
+    if (f->self && n < most) out[n++] = f->self;
+  for (size_t i = 0; i < n / 2; i++) {
+    Inst *t = out[i];
+    out[i] = out[n - 1 - i];
+    out[n - 1 - i] = t;
+  }
+  return n;
+}
+
+/* Path of f's own instance; a unit remembers which instance the path means. */
+Name frame_path(Session *s, Frame *f) {
+  enum { MOST = 32 };
+  Inst *roots[MOST];
+  if (f->path) return f->path;
+  f->path = inst_path(s, f->self, roots, selves(f, roots, MOST));
+  Unit *u = f->stage ? f->stage->unit : NULL;
+  if (!u) return f->path;
+  for (size_t i = 0; i < u->path_count; i++)
+    if (u->paths[i].path == f->path) return f->path;
+  for (size_t i = 0; i < u->flat.inst_count; i++)
+    if (u->flat.insts[i] == f->self) {
+      LayerPath p = {f->path, i};
+      VEC_PUSH(u->arena, u->paths, u->path_count, u->path_cap, p);
+      break;
+    }
+  return f->path;
+}
+
+Name stage_path(Session *s) {
+  Frame *f = s->frame;
+  while (f && f->stage && !f->self) f = f->up;
+  return f && f->stage ? frame_path(s, f) : NULL;
+}
+
+const char *frame_title(Session *s, Frame *f) {
+  if (!f->what) return "fn";
+  bool method = f->self && f->fn && f->fn->decl->kind == N_FN && f->what != f->self->model->name;
+  return method ? names_of(s->names, txt(s, "%s.%s", frame_path(s, f), f->what)) : f->what;
+}
+
+const char *fn_title(Session *s, const FnObj *f) {
+  if (!f->self || f->decl->kind != N_FN) return fn_name(f);
+  return names_of(s->names, txt(s, "%s.%s", inst_path(s, f->self, NULL, 0), fn_name(f)));
+}
+
+const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at) {
+  Name path = inst_path(s, i, roots, n);
+  const NodeList *l = &i->model->decl->model.members;
+  for (uint32_t k = 0; k < l->count; k++) {
+    const Node *m = l->items[k];
+    if (m->kind == N_FN && m->span.file == at.file && m->span.lo <= at.lo && at.hi <= m->span.hi)
+      return names_of(s->names, txt(s, "%s.%s", path, m->fn->name.name));
+  }
+  return path;
+}

@@ -1,0 +1,26 @@
+/* Params and buffers of values by path. For b_grad.c, b_save.c, show.c.
+ *
+ * Paths are dotted: fields of instances and records by name, items of lists and tuples by number
+ * ("blocks.3.up.w", rule 57). Instances received as constructor arguments are references, not
+ * children. An instance or param that is reachable twice counts once, under its first path.
+ */
+#ifndef CKL_LANG_VALUE_STATE_WALK_H
+#define CKL_LANG_VALUE_STATE_WALK_H
+
+#include "lang/lang.h"
+
+/* `p` is the param, or NULL for a buffer (its value is f->v, a tensor, number or tree). A tracked
+ * param that is itself an item of the root has neither owner nor field. */
+typedef void (*SlotFn)(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p);
+/* Calls fn for every param and buffer of root (an instance, or a tree of instances and params), in
+ * the order of declaration. Paths live as long as the statement's texts. */
+void walk_slots(Session *s, Value root, SlotFn fn, void *ud);
+
+/* The same for every leaf: `v` is the value of a slot, or an item of the root that is neither a
+ * tree nor an instance (then without owner). Trees in buffers are taken apart too. */
+typedef void (*LeafFn)(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v);
+void walk_leaves(Session *s, Value root, LeafFn fn, void *ud);
+/* Whether a glob of the program means the slot: by its path, or by that of what holds it. */
+bool path_fits(Session *s, const char *glob, const char *path);
+
+#endif

@@ -1,0 +1,153 @@
+/* Trees: leaf-by-leaf work on tuples, records, lists and instances (rules 64 to 66).
+ *
+ * In: trees of one structure. Out: a tree of that structure. Instances stand for the record of
+ * their params. A leaf where any tree has `none` gives `none` without a call.
+ */
+#include <string.h>
+
+#include "lang/compile/compile.h"
+
+typedef struct Walk {
+  Session *s;
+  TreeFn f;
+  void *ud;
+  Span at;
+  size_t n;
+} Walk;
+
+static _Noreturn void differ(Walk *w, Value a, Value b, const char *path) {
+  Session *s = w->s;
+  fail(s, ERR_TREE, w->at, "the trees differ in structure%s%s: %s and %s", *path ? " at " : "",
+       path, value_type_text(s, a), value_type_text(s, b));
+}
+
+static bool is_inner(Value v) {
+  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_INST ||
+         (v.tag == V_LIST && !v.u.list->weak);
+}
+
+static Value walk(Walk *w, Value *t, const char *path) {
+  stack_check();
+  Session *s = w->s;
+  Value *c = ARENA_ARRAY(&s->scratch, Value, w->n + 1);
+  bool none = false;
+  for (size_t i = 0; i < w->n; i++) {
+    c[i] = t[i].tag == V_INST ? params_tree(s, t[i].u.inst, false) : t[i];
+    if (c[i].tag == V_UNKNOWN) return c[i];
+    none |= c[i].tag == V_NONE;
+  }
+  if (none && w->n > 1) return v_none();
+  if (!is_inner(c[0])) {
+    for (size_t i = 1; i < w->n; i++)
+      if (is_inner(c[i])) differ(w, c[0], c[i], path);
+    return w->f(s, w->ud, w->n, c, path);
+  }
+  for (size_t i = 1; i < w->n; i++)
+    if (c[i].tag != c[0].tag) differ(w, c[0], c[i], path);
+  Value *sub = ARENA_ARRAY(&s->scratch, Value, w->n + 1);
+  if (c[0].tag == V_RECORD) {
+    Record *r = c[0].u.rec;
+    Value *items = ARENA_ARRAY(&s->scratch, Value, r->count + 1);
+    for (size_t i = 1; i < w->n; i++) {
+      if (c[i].u.rec->count != r->count) differ(w, c[0], c[i], path);
+      for (size_t k = 0; k < r->count; k++)
+        if (c[i].u.rec->names[k] != r->names[k]) differ(w, c[0], c[i], path);
+    }
+    for (size_t k = 0; k < r->count; k++) {
+      for (size_t i = 0; i < w->n; i++) sub[i] = c[i].u.rec->items[k];
+      items[k] = walk(w, sub, *path ? txt(s, "%s.%s", path, r->names[k]) : r->names[k]);
+    }
+    return record_value(s, r->count, r->names, items);
+  }
+  List *l = c[0].u.list;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
+  for (size_t i = 1; i < w->n; i++)
+    if (c[i].u.list->count != l->count) differ(w, c[0], c[i], path);
+  for (size_t k = 0; k < l->count; k++) {
+    for (size_t i = 0; i < w->n; i++) sub[i] = c[i].u.list->items[k];
+    items[k] = walk(w, sub, *path ? txt(s, "%s.%zu", path, k) : txt(s, "%zu", k));
+  }
+  return list_value(s, (ValueTag)c[0].tag, l->count, items);
+}
+
+bool tree_text(Value v, const char *path) {
+  return v.tag == V_STR && *path;
+}
+
+bool tree_known(Session *s, Value v) {
+  stack_check();
+  bool known = v.tag != V_UNKNOWN;
+  if (v.tag == V_INST) v = params_tree(s, v.u.inst, false);
+  if (v.tag == V_TUPLE || v.tag == V_LIST)
+    for (size_t i = 0; i < v.u.list->count && known; i++) known = tree_known(s, v.u.list->items[i]);
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count && known; i++) known = tree_known(s, v.u.rec->items[i]);
+  return known;
+}
+
+Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at) {
+  Walk w = {s, f, ud, at, n};
+  for (size_t i = 0; i < n; i++) value_bound(s, trees[i], at);
+  return walk(&w, trees, "");
+}
+
+/* + - * / leafwise between trees, or a tree and a number. */
+typedef struct Arith {
+  AstOp op;
+  Span at;
+  Value number;
+  int side;
+} Arith;
+
+static Value arith_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  Arith *a = ud;
+  (void)path;
+  if (v[0].tag == V_NONE) return v[0];
+  if (n == 2) return op_binary(s, a->op, v[0], v[1], a->at, a->at, a->at);
+  return a->side ? op_binary(s, a->op, v[0], a->number, a->at, a->at, a->at)
+                 : op_binary(s, a->op, a->number, v[0], a->at, a->at, a->at);
+}
+
+/* Trees of params hold tensors: a tuple or record of numbers is none (rule 66). */
+static bool has_number(Value v) {
+  stack_check();
+  if (v.tag == V_TUPLE)
+    for (size_t i = 0; i < v.u.list->count; i++) {
+      Value x = v.u.list->items[i];
+      if (v_is_number(x) || x.tag == V_STR || has_number(x)) return true;
+    }
+  if (v.tag == V_RECORD)
+    for (size_t i = 0; i < v.u.rec->count; i++) {
+      Value x = v.u.rec->items[i];
+      if (v_is_number(x) || x.tag == V_STR || has_number(x)) return true;
+    }
+  return false;
+}
+
+Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
+  bool ta = a.tag == V_RECORD || a.tag == V_TUPLE, tb = b.tag == V_RECORD || b.tag == V_TUPLE;
+  if (a.tag == V_NONE || b.tag == V_NONE)
+    fail(s, ERR_OPERAND, a.tag == V_NONE ? left : right, "`%s` does not work on none",
+         ast_op_text(op));
+  if (op != AST_ADD && op != AST_SUB && op != AST_MUL && op != AST_DIV)
+    fail(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op),
+         value_type_text(s, ta ? a : b));
+  Arith k = {op, at, v_unit(), 0};
+  value_bound(s, a, left);
+  value_bound(s, b, right);
+  if (has_number(a) || has_number(b))
+    fail(s, ERR_OPERAND, ta ? left : right, "`%s` works on trees of tensors, not on %s",
+         ast_op_text(op), value_type_text(s, ta ? a : b));
+  if (ta && tb) {
+    Value t[2] = {a, b};
+    return tree_map(s, 2, t, arith_leaf, &k, at);
+  }
+  Value other = ta ? b : a;
+  if (!v_is_number(other) && !(v_is_tensor(other) && type_of(s, other).rank == 0))
+    fail(s, ERR_OPERAND, at, "a tree goes with a tree or a number, not %s",
+         value_type_text(s, other));
+  k.number = other;
+  k.side = ta;
+  Value t = ta ? a : b;
+  return tree_map(s, 1, &t, arith_leaf, &k, at);
+}

@@ -1,0 +1,198 @@
+/* Values of the language, in script and in code.
+ *
+ * One Value type serves both: a tensor in script is a TVal (with its place on the tape), in code it
+ * is a V_NODE, a value of the graph that is being staged. Numbers, strings, lists, records,
+ * functions and instances are the same in both, which is why one evaluator serves both.
+ *
+ * Ownership: a function that returns a Value returns it "on the pool": it lives until the pool is
+ * drained (end of the statement); whoever stores it for longer calls value_retain.
+ */
+#ifndef CKL_LANG_VALUE_VALUE_H
+#define CKL_LANG_VALUE_VALUE_H
+
+#include "graph/ir.h"
+#include "parser/ast.h"
+
+typedef struct Session Session;
+typedef struct Module Module;
+typedef struct TapeNode TapeNode;
+
+typedef enum ValueTag {
+  V_UNIT,    /* () */
+  V_NONE,    /* none */
+  V_BOOL,    /* u.i */
+  V_INT,     /* weak number, u.i */
+  V_FLOAT,   /* weak number, u.f */
+  V_DIM,     /* weak int of code that is a polynomial of sizes, u.d */
+  V_NODE,    /* tensor or (weak) run-time number of code, u.v in the stage of level `aux` */
+  V_DTYPE,   /* f32, i64 .. as a function, u.i */
+  V_MODULE,  /* u.module; lives as long as the session */
+  V_BUILTIN, /* u.builtin */
+  V_MODEL,   /* a model declaration, u.model */
+  V_UNKNOWN, /* `ckl check` only: nothing is known about it */
+  /* counted objects, u.o */
+  V_STR, V_TENSOR, V_PARAM, V_LIST, V_TUPLE, V_RECORD, V_FN, V_INST, V_RANGE, V_SEQ, V_HANDLE,
+  V_POLICY
+} ValueTag;
+
+typedef struct Obj {
+  int64_t rc;
+  Session *s;
+  uint8_t tag;     /* ValueTag */
+  uint16_t height; /* levels of values below it, as far as the count goes: see value_bound */
+  uint32_t parts;  /* values below it, each as often as there are ways to it; likewise */
+} Obj;
+
+typedef struct Value {
+  uint8_t tag;
+  bool weak;      /* V_NODE: a number; V_LIST: made of numbers only, a weak tensor (rule 14) */
+  uint32_t aux;   /* V_NODE: level of its stage */
+  union {
+    int64_t i;
+    double f;
+    Dim d;
+    Val v;
+    Module *module;
+    const struct Builtin *builtin;
+    struct ModelDecl *model;
+    Obj *o;
+    struct StrObj *str;
+    struct TVal *t;
+    struct Param *p;
+    struct List *list;     /* V_LIST, V_TUPLE */
+    struct Record *rec;
+    struct FnObj *fn;
+    struct Inst *inst;
+    struct Range *range;
+    struct Seq *seq;
+    struct Handle *handle;
+  } u;
+} Value;
+
+typedef struct StrObj { Obj o; size_t n; char s[]; } StrObj;
+
+/* A tensor of script. `node` (with `out`) is where it was made on the tape, NULL when it is not
+ * recorded. */
+typedef struct TVal {
+  Obj o;
+  Tensor *t;
+  TapeNode *node;
+  uint32_t out;
+} TVal;
+
+/* An object with identity: a model's param or a `track`ed value (rule 59). */
+typedef struct Param {
+  Obj o;
+  Tensor *t;      /* present value */
+  bool frozen;
+  bool tracked;   /* made by track(x) */
+  Value overlay;  /* stands for it inside `wrap <with_params ..>`; unit = none (borrowed) */
+  Name name;      /* last part of the path, or NULL */
+  uint64_t id;    /* order of making: never used again */
+  uint64_t version;
+  uint32_t slot;  /* tape.c: place in the innermost sweep, from 1 */
+  bool hooked;    /* has, or had, a hook (hook.c) */
+} Param;
+
+typedef struct List { Obj o; bool weak; size_t count; Value *items; } List; /* also V_TUPLE */
+typedef struct Record { Obj o; size_t count; Name *names; Value *items; } Record;
+typedef struct Range { Obj o; Value lo, hi; } Range; /* lo..hi, weak ints of script or code */
+
+/* A variable, captured or living. */
+typedef struct Local { Name name; Value v; bool is_var; Span span; } Local;
+
+typedef struct FnObj {
+  Obj o;
+  Node *decl;        /* N_FN or N_LAMBDA */
+  Module *module;    /* where its names are looked up */
+  struct Inst *self; /* bound method, or NULL (retained) */
+  struct ModelDecl *model; /* the model whose member it is, or NULL */
+  bool is_code;      /* fn; false: proc */
+  bool deferred;     /* what defer(f) gives: callback.c */
+  size_t capture_count;
+  Local *captures;   /* by value (rule 8) */
+} FnObj;
+
+/* A model declaration of a module. */
+typedef struct ModelDecl {
+  Name name;
+  Node *decl; /* N_MODEL */
+  Module *module;
+  bool old;   /* replaced at the REPL */
+} ModelDecl;
+
+typedef enum FieldKind { FIELD_ARG, FIELD_LET, FIELD_PARAM, FIELD_BUFFER } FieldKind;
+typedef struct Field { Name name; FieldKind kind; Value v; } Field; /* PARAM: v is a V_PARAM */
+
+typedef struct Inst {
+  Obj o;
+  ModelDecl *model;
+  uint64_t id;
+  bool hooked;       /* has, or had, a hook (hook.c) */
+  size_t count, cap; /* fewer than cap while it is being made */
+  Field *fields;
+  Value policy; /* of checkpoint_layers: a policy, a fn, true = a plain block; unit = none */
+} Inst;
+
+/* A script-only lazy sequence (rule 95): seq.c. */
+typedef struct Seq Seq;
+/* What the program can remove hooks with (hook.c): it names them, and holds nothing. */
+typedef struct Handle { Obj o; uint64_t id; } Handle;
+
+static inline Value v_unit(void) { return (Value){.tag = V_UNIT}; }
+static inline Value v_none(void) { return (Value){.tag = V_NONE}; }
+static inline Value v_bool(bool b) { return (Value){.tag = V_BOOL, .u.i = b}; }
+static inline Value v_int(int64_t i) { return (Value){.tag = V_INT, .u.i = i}; }
+static inline Value v_float(double f) { return (Value){.tag = V_FLOAT, .u.f = f}; }
+static inline bool v_counted(Value v) { return v.tag >= V_STR; }
+static inline bool v_is_number(Value v) {
+  return v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_NODE && v.weak);
+}
+/* A tensor of script or code: TVal, Param, or a V_NODE that is not a number. */
+static inline bool v_is_tensor(Value v) {
+  return v.tag == V_TENSOR || v.tag == V_PARAM || (v.tag == V_NODE && !v.weak);
+}
+
+static inline void value_retain(Value v) { if (v_counted(v)) v.u.o->rc++; }
+void obj_release(Obj *o);
+static inline void value_release(Value v) { if (v_counted(v)) obj_release(v.u.o); }
+/* That o has v inside of it, for its height and parts. Buffers of an instance are not counted: what
+ * they hold is bounded when they are written. */
+void obj_holds(Obj *o, Value v);
+/* Before a walk over all of v: an error when v is nested deeper than any walk goes, or when its
+ * parts are so many only because the same ones stand in many places, level over level. */
+void value_bound(Session *s, Value v, Span at);
+bool value_bounded(const Session *s, Value v); /* the same as a question */
+/* Whether to leave v out where a long value is shown. */
+bool value_is_vast(Value v);
+/* *slot = v, retaining v and releasing what was there. */
+void value_set(Value *slot, Value v);
+/* Puts one reference more on the pool and returns v. */
+Value value_pool(Session *s, Value v);
+/* The pool takes over n references (NULL: none); out of memory loses none of them. */
+void pool_tensors(Session *s, Tensor *const *t, size_t n);
+
+/* Makers: the result is on the pool. They throw when out of memory. */
+Value str_value(Session *s, const char *text, size_t n);
+Value str_printf(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Takes over the reference to t (NULL = out of memory was met: throws). */
+Value tensor_value(Session *s, Tensor *t);
+Value param_value(Session *s, Tensor *t, Name name, bool tracked); /* takes t over */
+Value list_value(Session *s, ValueTag tag, size_t n, const Value *items); /* V_LIST or V_TUPLE */
+Value record_value(Session *s, size_t n, const Name *names, const Value *items);
+Value range_value(Session *s, Value lo, Value hi);
+Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
+               size_t ncaptures, const Local *captures);
+/* The same function with other captures (as many), or another `self`. */
+Value fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures);
+Value inst_value(Session *s, ModelDecl *m, size_t nfields);
+
+const Value *record_get(const Record *r, Name name); /* NULL when absent */
+Field *inst_field(Inst *i, Name name);               /* NULL when absent */
+
+/* "f32[3, 4]", "int", "(f32, list of 3)", "Mlp": for messages and ckl_show. */
+const char *value_type_text(Session *s, Value v);
+/* Structural and bitwise equality (rule 38, same()). Tensors of script only. */
+bool value_same(Value a, Value b);
+
+#endif

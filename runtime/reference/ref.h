@@ -1,0 +1,93 @@
+/* The reference evaluator's kernels: plain loops that DEFINE the bits of every op (rules 103 to
+ * 107).
+ *
+ * Inputs are borrowed and may have any strides; results are new row-major tensors on the inputs'
+ * device (or views of an input where said). Shapes and dtypes were checked by the caller. NULL
+ * means failure: out of memory, interrupted, or a run-time error with its text in `e` (position =
+ * first in row-major order). Compiled without contraction; f16/bf16 elementwise compute in f32 and
+ * round.
+ */
+#ifndef CKL_RUNTIME_REFERENCE_REF_H
+#define CKL_RUNTIME_REFERENCE_REF_H
+
+#include "runtime/interrupt.h"
+#include "runtime/tensor.h"
+
+typedef struct RefErr {
+  enum { REF_OK, REF_NOMEM, REF_INTERRUPT, REF_INDEX, REF_DIV_ZERO, REF_VALUE } kind;
+  char text[200]; /* "index 7 is out of range for an axis of size 5 (at [0, 3])" */
+} RefErr;
+
+typedef struct Ref {
+  Mem *mem;
+  const Interrupt *interrupt; /* polled every few ms; may be NULL */
+  RefErr err;
+  int level; /* 0: the fastest contraction kernels this CPU has; 1 plain C, 2 AVX2,
+  3 AVX-512 at most
+                (for tests: the bits are the same) */
+} Ref;
+
+typedef enum RefUn {
+  RU_NEG, RU_ABS, RU_SIGN, RU_EXP, RU_EXPM1, RU_LOG, RU_LOG1P, RU_SQRT, RU_RSQRT, RU_SIN, RU_COS,
+  RU_TAN, RU_TANH, RU_ERF, RU_RELU, RU_SIGMOID, RU_SILU, RU_SILU_GRAD, RU_SOFTPLUS, RU_GELU,
+  RU_GELU_GRAD, RU_FLOOR, RU_CEIL, RU_ROUND, RU_ISNAN, RU_ISINF, RU_NOT
+} RefUn;
+typedef enum RefBin {
+  RB_ADD, RB_SUB, RB_MUL, RB_DIV, RB_FLOORDIV, RB_MOD, RB_POW, RB_MAX, RB_MIN, RB_EQ, RB_NE, RB_LT,
+  RB_LE, RB_GT, RB_GE, RB_AND, RB_OR
+} RefBin;
+typedef enum RefRed { RR_SUM, RR_PROD, RR_MAX, RR_MIN, RR_ANY, RR_ALL } RefRed;
+
+Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x);
+Tensor *ref_binary(Ref *r, RefBin f, const Tensor *x, const Tensor *y); /* equal shapes */
+Tensor *ref_where(Ref *r, const Tensor *c, const Tensor *x, const Tensor *y);
+Tensor *ref_cast(Ref *r, const Tensor *x, DType to);
+
+/* Views where strides allow, else copies. */
+Tensor *ref_reshape(Ref *r, Tensor *x, int rank, const int64_t *dim);
+Tensor *ref_transpose(Ref *r, Tensor *x, const int64_t *perm);
+Tensor *ref_broadcast(Ref *r, Tensor *x, int rank, const int64_t *dim);
+Tensor *ref_slice(Ref *r, Tensor *x, const int64_t *start, const int64_t *len, const int64_t *step);
+/* `value`: rank 0, of x's dtype; NULL = 0. */
+Tensor *ref_pad(Ref *r, const Tensor *x, const int64_t *low, const int64_t *high,
+                const int64_t *inner, const Tensor *value);
+Tensor *ref_flip(Ref *r, const Tensor *x, int naxes, const int64_t *axes);
+Tensor *ref_concat(Ref *r, int n, Tensor *const *x, int axis);
+
+/* k index tensors (i64, one shape) for axes axis .. axis + k - 1; every index is checked. */
+Tensor *ref_take(Ref *r, const Tensor *x, int axis, int k, Tensor *const *idx);
+Tensor *ref_put(Ref *r, const Tensor *x, const Tensor *upd, int axis, int k, Tensor *const *idx,
+                bool add);
+Tensor *ref_gather(Ref *r, const Tensor *x, const Tensor *idx, int axis);
+Tensor *ref_scatter(Ref *r, const Tensor *x, const Tensor *idx, const Tensor *upd, int axis,
+                    bool add);
+bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **values, Tensor **index);
+bool ref_nonzero(Ref *r, const Tensor *x, int64_t most /* -1: all there are */, Tensor **index,
+                 Tensor **count);
+
+/* rule 105 */
+Tensor *ref_reduce(Ref *r, RefRed f, const Tensor *x, int naxes, const int64_t *axes);
+Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis);
+Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse);
+
+/* compute: 0 none, 1 bf16, 2 f16, 3 tf32 (rule 20). */
+/* [B.., M, K] [B.., K, N] */
+Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute);
+Tensor *ref_inner(Ref *r, const Tensor *x, const Tensor *y, int compute); /* [B.., K] [B.., K] */
+Tensor *ref_conv2d(Ref *r, const Tensor *x, const Tensor *w, const int64_t stride[2],
+                   const int64_t pad[2], int compute);
+Tensor *ref_conv2d_input(Ref *r, const Tensor *g, const Tensor *w, const int64_t x_dim[4],
+                         const int64_t stride[2], const int64_t pad[2], int compute);
+Tensor *ref_conv2d_weight(Ref *r, const Tensor *x, const Tensor *g, const int64_t w_dim[4],
+                          const int64_t stride[2], const int64_t pad[2], int compute);
+
+Tensor *ref_iota(Ref *r, Device dev, DType dt, int64_t n);
+/* key: i64[2] = (key, counter); runtime/rng.h defines the numbers. */
+Tensor *ref_random(Ref *r, Device dev, const Tensor *key, bool normal, DType dt, int rank,
+                   const int64_t *dim);
+Tensor *ref_randint(Ref *r, Device dev, const Tensor *key, const Tensor *n, DType dt, int rank,
+                    const int64_t *dim);
+Tensor *ref_fold_in(Ref *r, const Tensor *key, const Tensor *i);
+Tensor *ref_philox(Ref *r, const Tensor *counter, const Tensor *key);
+
+#endif
