@@ -33,6 +33,7 @@ allow stdlib
 allow include
 allow cli ckl.h
 allow examples ckl.h
+allow tests/golden ckl.h
 
 # rooms: what a room of jit/ and of runtime/ may use of its own folder
 room() { # room FOLDER ROOM...
