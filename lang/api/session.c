@@ -5,6 +5,7 @@
  * session.
  */
 #include "lang/api/session.h"
+#include "lang/check/check.h"
 
 #include <stdarg.h>
 #include <string.h>

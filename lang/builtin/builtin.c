@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/check/check.h"
 #include "lang/compile/compile.h"
 
 #define BUILTIN(name, sig, fn, flags, op, doc) {name, sig, doc, fn, flags, op},

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/lang.h"
 
 /* A place below its root: `.name` or an index. */

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/compile/compile.h"
 #include "lang/checkpoint/policy.h"
 

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/tape/callback.h"
 #include "lang/checkpoint/policy.h"
 

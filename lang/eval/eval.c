@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/names/meant.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/eval/seq.h"

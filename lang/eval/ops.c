@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/compile/tiering.h"
 #include "lang/compile/compile.h"
 #include "lang/lang.h"

@@ -7,6 +7,7 @@
  * before it in the block means the outer one. Where a construct's scope is not looked into, its
  * names count as taken: that costs a value, never an answer.
  */
+#include "lang/check/check.h"
 #include "lang/lang.h"
 
 typedef struct Free {

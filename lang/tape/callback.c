@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/check/check.h"
 #include "lang/tape/hook.h"
 #include "lang/checkpoint/policy.h"
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/compile/compile.h"
 #include "lang/tape/hook.h"
 #include "lang/lang.h"

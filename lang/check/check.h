@@ -1,0 +1,39 @@
+/* `ckl check` and `ckl ir`: programs looked at without being run. */
+#ifndef CKL_LANG_CHECK_CHECK_H
+#define CKL_LANG_CHECK_CHECK_H
+
+#include "lang/lang.h"
+
+/* Functions for all sizes; script statements too. Errors are filed. */
+bool check_module(Session *s, Module *m, bool script);
+Value comp_unknown(Session *s, Node *comp);
+/* Variables that a loop or branch of script assigns, while `ckl check` walks it. */
+typedef struct AbstractVars {
+  Name *names;
+  size_t count;
+  Value *before;
+} AbstractVars;
+AbstractVars abstract_vars(Session *s, Node *body);
+Node *assigned_root(Node *assign); /* what the place of an assignment begins with */
+void abstract_enter_loop(Session *s, const AbstractVars *k);
+void abstract_leave(Session *s, const AbstractVars *k);
+Value *abstract_swap(Session *s, const AbstractVars *k);
+void abstract_join(Session *s, const AbstractVars *k, const Value *other);
+void check_carry(Session *s, const AbstractVars *k, Node *body); /* rule 42, after a turn */
+bool abstract_returns(Node *body);
+/* A function became a value: what it assigns is not known from now on. */
+void abstract_taken(const FnObj *f);
+bool abstract_param(Session *s, Value v);
+bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
+void check_step(Session *s); /* counts a call or turn; a check that takes too long gives up */
+/* ends the check of a function or statement, without an error */
+_Noreturn void check_gives_up(Session *s);
+
+/* ---- ir_tool.c */
+
+/* The graph of function `fn` of the main file for arguments of n types, at a stage, as text. */
+bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
+              const char *stage);
+/* That a call with n types has one for each parameter of a function of the file; else it throws. */
+void plan_types_fit(Session *s, const char *fn, size_t n);
+#endif
