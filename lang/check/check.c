@@ -79,7 +79,8 @@ static void check_item(Session *s, Module *m, Node *n, ModelDecl *model) {
   if (n->flags & (ITEM_BAD | ITEM_DONE) || s->diags.errors >= CHECK_MOST) return;
   n->flags |= ITEM_DONE;
   size_t count = s->diags.count;
-  if (check_fn(s, &(CheckJob){.s = s, .node = n, .module = m, .m = model})) return;
+  CheckJob job = {.s = s, .node = n, .module = m, .m = model};
+  if (check_fn(s, &job)) return;
   n->flags |= ITEM_BAD;
   /* a fault in a function that it calls is that function's, unless that one alone is right */
   Module *cm;
@@ -90,7 +91,8 @@ static void check_item(Session *s, Module *m, Node *n, ModelDecl *model) {
     if (!done) {
       dg_rewind(&s->diags, count);
       check_item(s, cm, c, cd);
-      if (!(c->flags & ITEM_BAD)) check_fn(s, &(CheckJob){.s = s, .node = n, .module = m, .m = model});
+      job = (CheckJob){.s = s, .node = n, .module = m, .m = model};
+      if (!(c->flags & ITEM_BAD)) check_fn(s, &job);
     } else if (c->flags & ITEM_BAD) {
       dg_rewind(&s->diags, count);
     }
@@ -107,9 +109,8 @@ static void check_functions(Session *s, Module *m) {
     Global *g = global_find(s, m, n->model.name.name);
     if (!g || g->kind != G_MODEL) continue;
     size_t count = s->diags.count;
-    if (!check_fn(
-            s,
-            &(CheckJob){.s = s, .module = m, .m = g->v.u.model})) { /* its methods need an instance */
+    CheckJob instance = {.s = s, .module = m, .m = g->v.u.model}; /* its methods need one */
+    if (!check_fn(s, &instance)) {
       n->flags |= ITEM_BAD;
       check_known_before(s, count);
       continue;

@@ -71,7 +71,8 @@ static void check_arguments(Session *s, const Builtin *b, Call *c) {
 Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
   const char *n = b->name;
   check_arguments(s, b, c);
-  if (!strcmp(n, "args")) return c->v[1].tag == V_STR || v_is_tensor(c->v[1]) ? c->v[1] : v_unknown();
+  if (!strcmp(n, "args"))
+    return c->v[1].tag == V_STR || v_is_tensor(c->v[1]) ? c->v[1] : v_unknown();
   if (!strcmp(n, "load")) return c->v[0];
   if (!strcmp(n, "track")) {
     if (v_is_tensor(c->v[0]) && !dt_float((DType)type_of(s, c->v[0]).dtype))
