@@ -278,7 +278,7 @@ void elements_end(Session *s, Element *e);
 typedef struct FreeNames { Name *items; size_t count; } FreeNames;
 const FreeNames *free_names(Session *s, Node *fn, bool assigned);
 
-/* ---- block.c: constructs with a block */
+/* ---- constructs: wrap.c, comprehension.c, blocks.c, effect.c; naming.c; number.c */
 /* turns of a loop that code unrolls; longer ones are not yet compiled */
 enum { UNROLL_MAX = 4096 };
 Value eval_comp(Session *s, Node *e);
@@ -499,7 +499,7 @@ void enter_values(Session *s, size_t n, Val *v, Span at);
 void frame_pop(Session *s, Frame *fr);
 void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given);
 Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /* rule 79 */
-/* block.c */
+/* custom_vjp.c */
 Value custom_call(Session *s, FnObj *f, const Args *a);
 /* desugar.c: questions about trees, and the function nodes that constructs stand for */
 Node *wrap_lambda(Session *s, Node *wrap);   /* fn() { body } */

@@ -250,3 +250,73 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
   default: return gerr_set(e, ERR_NOT_YET, -1, "not yet: `%s`", op_info[nd->op].text);
   }
 }
+
+/* ---- the statement `assert` ------------------------------------------------------------------ */
+
+static const char *operands_text(Session *s, Value a, Value b) {
+  Buf t;
+  buf_init_arena(&t, &s->scratch);
+  buf_puts(&t, "the left side is ");
+  print_value(s, &t, a, true);
+  buf_puts(&t, ", the right side ");
+  print_value(s, &t, b, true);
+  return t.s;
+}
+
+/* `assert d % heads == 0` is also a fact for dims (rule 23). */
+static void assume(Session *s, const Node *c, Value x, Value y) {
+  if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
+    dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"),
+                       dim_of(s, y, c->span, "a size"));
+}
+
+static Value binary_value(Session *s, const Node *e, Value a, Value b) {
+  return op_binary(s, e->binary.op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+}
+
+void eval_assert(Session *s, Node *st) {
+  Node *c = st->expr;
+  Value a = v_unit(), b = v_unit(), x = v_unit(), y = v_unit(), v;
+  bool cmp = c->kind == N_BINARY && c->binary.op >= AST_LT && c->binary.op <= AST_NE;
+  if (cmp) {
+    Node *l = c->binary.left;
+    bool divides = c->binary.op == AST_EQ && l->kind == N_BINARY && l->binary.op == AST_MOD;
+    if (divides) {
+      x = eval(s, l->binary.left);
+      y = eval(s, l->binary.right);
+    }
+    a = divides ? binary_value(s, l, x, y) : eval(s, l);
+    b = eval(s, c->binary.right);
+    if (s->stage && s->stage->unit && s->stage->unit->check && (a.tag == V_DIM || b.tag == V_DIM)) {
+      assume(s, c, x, y); /* a condition on sizes that only a call can decide */
+      return;
+    }
+    v = binary_value(s, c, a, b);
+  } else {
+    v = eval(s, c);
+  }
+  if (v.tag == V_UNKNOWN || (s->abstract && (v.tag == V_BOOL || v_is_tensor(v)))) return;
+  if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL) {
+    Type t = type_of(s, v);
+    int64_t axes[CKL_MAX_RANK];
+    for (int i = 0; i < t.rank; i++) axes[i] = i;
+    if (t.rank) v = op_reduce(s, OP_ALL, v, t.rank, axes, false, c->span);
+    effect_assert(s, v, cmp ? &a : NULL, cmp ? &b : NULL, c->span);
+    return;
+  }
+  bool ok;
+  if (v.tag == V_BOOL)
+    ok = v.u.i != 0;
+  else if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL) {
+    ok = true;
+    for (int64_t i = 0, n = tn_count(v.u.t->t); i < n && ok; i++) ok = tn_get_i64(v.u.t->t, i) != 0;
+  } else
+    fail(s, ERR_WANT_BOOL, c->span, "`assert` takes a bool, this is %s", value_type_text(s, v));
+  if (ok) {
+    if (s->stage) assume(s, c, x, y);
+    return;
+  }
+  Diag *d = err(s, ERR_ASSERT, c->span, "the assertion does not hold");
+  if (cmp) dg_label(&s->diags, d, c->span, "%s", operands_text(s, a, b));
+  raise_(s);
+}

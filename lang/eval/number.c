@@ -222,3 +222,9 @@ Value number_within(Session *s, Value x, DType dt, Span at) {
   Attr to = attr_i(AT_DTYPE, dt);
   return op_run(s, OP_FITS, 2, (Value[]){x, ok}, &to, 1, at);
 }
+
+Value number_node(Session *s, int64_t i) {
+  Value v = {.tag = V_NODE, .weak = true, .aux = s->stage->level};
+  v.u.v = gr_const_i(s->stage->g, DT_I64, DEV_CPU, i);
+  return v;
+}

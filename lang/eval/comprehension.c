@@ -1,0 +1,325 @@
+/* Comprehensions, and regions that are mapped over axes (rule 36).
+ *
+ * In: the construct's node. Out: a tensor or a list. A comprehension over ranges and tensors stages
+ * its body once with scalar loop variables and maps the graph over each axis (graph/batch.c);
+ * others run in order.
+ */
+#include <string.h>
+
+#include "lang/check/check.h"
+#include "lang/compile/compile.h"
+
+static bool numeric(Value v) {
+  return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL;
+}
+
+/* What a comprehension goes through. One that mentions no variable of an earlier range is evaluated
+ * once, before the first turn; another at each turn of those. */
+typedef struct CompSource {
+  Value v;
+  bool once;
+} CompSource;
+
+typedef struct CompRun {
+  Session *s;
+  Node *e;
+  const CompSource *source;
+  Value *items;
+  size_t count, cap;
+  bool over_seq, over_range;
+  Element *element[CKL_MAX_RANK]; /* of each loop */
+} CompRun;
+
+static void comp_push(CompRun *c, Value v) {
+  VEC_PUSH(&c->s->scratch, c->items, c->count, c->cap, v);
+}
+
+static void comp_turns(CompRun *c, uint32_t k);
+
+static void comp_turn(CompRun *c, uint32_t k, Value v) {
+  Session *s = c->s;
+  size_t base = s->local_count;
+  check_step(s);
+  Element *now = c->element[k];
+  element_enter(s, now);
+  s->frame->block_depth++;
+  bind_pattern(s, c->e->comp.fors.items[k]->loop.pat, v, false);
+  if (k + 1 < c->e->comp.fors.count)
+    comp_turns(c, k + 1);
+  else
+    comp_push(c, eval(s, c->e->comp.value));
+  s->frame->block_depth--;
+  locals_pop(s, base);
+  element_leave(s, now);
+}
+
+static void comp_turns(CompRun *c, uint32_t k) {
+  stack_check();
+  Session *s = c->s;
+  Node *f = c->e->comp.fors.items[k];
+  Value it = c->source[k].once ? c->source[k].v : eval(s, f->loop.iter);
+  Span at = f->loop.iter->span;
+  Element *element = c->element[k] = elements_start(s);
+  if (it.tag == V_RANGE) {
+    c->over_range = true;
+    int64_t lo = want_int(s, it.u.range->lo, at, "the start of the range"),
+            hi = want_int(s, it.u.range->hi, at, "the end of the range");
+    for (int64_t i = lo; i < hi; i++) {
+      count_step(s, at);
+      comp_turn(c, k, v_int(i));
+    }
+  } else if (it.tag == V_LIST || it.tag == V_TUPLE) {
+    for (size_t i = 0; i < it.u.list->count; i++) {
+      count_step(s, at);
+      comp_turn(c, k, it.u.list->items[i]);
+    }
+  } else if (v_is_tensor(it)) {
+    c->over_range = true;
+    Type t = type_of(s, it);
+    int64_t n = 0;
+    if (t.rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    need_const(s, t.dim[0], at, "the number of elements", &n);
+    for (int64_t i = 0; i < n; i++) {
+      count_step(s, at);
+      comp_turn(c, k, op_element(s, it, i, at));
+    }
+  } else if (it.tag == V_SEQ) {
+    c->over_seq = true;
+    comp_seq(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_turn);
+  } else {
+    fail(s, ERR_ITERATE, at, "a comprehension cannot go through %s", value_type_text(s, it));
+  }
+  elements_end(s, element);
+}
+
+/* Element by element, in order; numeric elements are stacked when the source is no list. */
+static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
+  CompRun c = {.s = s, .e = e, .source = source};
+  comp_turns(&c, 0);
+  bool all = c.count > 0;
+  for (size_t i = 0; i < c.count; i++) all &= numeric(c.items[i]);
+  if (!all || !(c.over_range || c.over_seq)) return list_value(s, V_LIST, c.count, c.items);
+  Value v = op_stack(s, c.count, c.items, 0, e->span);
+  uint32_t k = e->comp.fors.count;
+  if (k == 1) return v;
+  Type t = type_of(s, v); /* several: their sizes are the leading axes, where each has one */
+  Dim d[2 * CKL_MAX_RANK];
+  int n = 0;
+  for (uint32_t i = 0; i < k; i++) {
+    Value it = source[i].v;
+    if (!source[i].once || (it.tag != V_RANGE && !v_is_tensor(it))) return v;
+    d[n++] = it.tag == V_RANGE ? dim_sub(dims_of(s), dim_of(s, it.u.range->hi, e->span, "a range"),
+                                         dim_of(s, it.u.range->lo, e->span, "a range"))
+                               : type_of(s, it).dim[0];
+  }
+  for (int i = 1; i < t.rank; i++) d[n++] = t.dim[i];
+  return op_reshape(s, v, n, d, e->span);
+}
+
+typedef struct Axis {
+  Value lo;
+  Value source; /* a range, or a tensor */
+  Dim n;
+  bool range;
+} Axis;
+
+typedef struct BatchJob {
+  Session *s;
+  Node *e;
+  Axis *axes;
+  uint32_t n;
+  Stage *st;
+  Value result; /* of the body, in st */
+  Val *inputs;
+} BatchJob;
+
+static void batch_job(void *ud) {
+  BatchJob *j = ud;
+  Session *s = j->s;
+  Graph *g = j->st->g;
+  size_t base = s->local_count;
+  s->frame->block_depth++;
+  for (uint32_t k = 0; k < j->n; k++) {
+    Type t = {.kind = TK_TENSOR, .dtype = DT_I64};
+    if (!j->axes[k].range) {
+      Type full = type_of(s, j->axes[k].source);
+      t.dtype = full.dtype;
+      t.dev = full.dev;
+      t.rank = (uint8_t)(full.rank - 1);
+      memcpy(t.dim, full.dim + 1, sizeof(Dim) * t.rank);
+    }
+    j->inputs[k] = gr_input(g, &t);
+  }
+  for (uint32_t k = 0; k < j->n; k++) {
+    Value v = {.tag = V_NODE, .aux = j->st->level, .weak = j->axes[k].range};
+    v.u.v = j->inputs[k];
+    if (v.weak) j->st->counters |= 1u << k;
+    if (v.weak && !(j->axes[k].lo.tag == V_INT && j->axes[k].lo.u.i == 0)) {
+      Value of[2] = {v, as_tensor(s, j->axes[k].lo, DT_I64, j->e->span)};
+      v = op_run(s, OP_ADD, 2, of, NULL, 0, j->e->span); /* below the end of the range: it fits */
+      v.weak = true;
+    }
+    bind_pattern(s, j->e->comp.fors.items[k]->loop.pat, v, false);
+  }
+  Value r = eval(s, j->e->comp.value);
+  s->frame->block_depth--;
+  locals_pop(s, base);
+  if (numeric(r)) r = stage_lift(s, as_tensor(s, r, DT_COUNT, j->e->comp.value->span), j->e->span);
+  j->result = r;
+}
+
+void region_open(Session *s, Stage *st, Name name) {
+  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, name);
+  g->at = s->stage->g->at;
+  g->blocks = s->stage->g->blocks;
+  stage_push(s, st, g);
+}
+
+Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const Dim *n, bool zip,
+                Span at) {
+  Graph *g = st->g;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  size_t nin = g->input_count;
+  bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
+  bool *key = ARENA_ARRAY(&s->scratch, bool, nin + 1); /* each element has its own */
+  size_t axes = zip ? 1 : k;
+  for (size_t i = k; i < nin; i++) key[i] = element_is_key(s->stage, st->outer[i - k]);
+  for (size_t axis = axes; axis-- > 0;) { /* the innermost first */
+    for (size_t i = 0; i < nin; i++) batched[i] = key[i] || (zip ? i < k : i == axis);
+    g = gr_batch(s->stage->g->arena, g, batched, n[axis], &e);
+    if (!g) fail_gerr(s, at, &e);
+  }
+  Val *in = ARENA_ARRAY(&s->scratch, Val, nin + 1);
+  Val *out = ARENA_ARRAY(&s->scratch, Val, g->output_count + 1);
+  for (size_t i = 0; i < nin; i++)
+    in[i] = i < k    ? stage_operand(s, rows[i], at).u.v
+            : key[i] ? element_rows(s, st->outer[i - k], axes, n, at)
+                     : st->outer[i - k];
+  enter_values(s, nin, in, at);
+  if (!gr_inline(s->stage->g, g, in, NULL, out, &e)) fail_gerr(s, at, &e);
+  return out;
+}
+
+/* The sources are ranges and tensors: one batched operation. False when the body is not numeric. */
+static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
+  uint32_t n = e->comp.fors.count;
+  Stage st;
+  region_open(s, &st, NULL);
+  Val inputs[CKL_MAX_RANK];
+  BatchJob j = {s, e, axes, n, &st, v_unit(), inputs};
+  batch_job(&j);
+  stage_pop(s);
+  if (j.result.tag == V_UNKNOWN) {
+    *out = j.result;
+    return true;
+  }
+  if (j.result.tag != V_NODE) return false;
+  gr_output(st.g, j.result.u.v);
+  Value rows[CKL_MAX_RANK];
+  Dim sizes[CKL_MAX_RANK];
+  for (uint32_t i = 0; i < n; i++) {
+    rows[i] = axes[i].range ? op_iota(s, axes[i].n, DT_I64, e->span) : axes[i].source;
+    sizes[i] = axes[i].n;
+  }
+  *out = (Value){.tag = V_NODE, .aux = s->stage->level};
+  out->u.v = region_map(s, &st, n, rows, sizes, false, e->span)[0];
+  return true;
+}
+
+typedef struct CompJob {
+  Session *s;
+  Node *e;
+  const Axis *axes;
+  bool ranges; /* they are arguments, too */
+  Value v;
+} CompJob;
+
+/* A call of code, of the tensors that it goes through. */
+static void comp_job(void *ud) {
+  CompJob *j = ud;
+  bool given[CKL_MAX_RANK];
+  Value v[CKL_MAX_RANK];
+  Name names[CKL_MAX_RANK] = {NULL};
+  Span spans[CKL_MAX_RANK];
+  Args a = {.v = v, .names = names, .spans = spans, .call = j->e->span};
+  for (uint32_t k = 0; k < j->e->comp.fors.count; k++) {
+    given[k] = j->ranges || !j->axes[k].range;
+    if (!given[k]) continue;
+    spans[a.count] = j->e->comp.fors.items[k]->loop.iter->span;
+    v[a.count++] = j->axes[k].source;
+  }
+  Value f = body_closure(j->s, comp_lambda(j->s, j->e, given), true);
+  j->v = run_code(j->s, f.u.fn, &a);
+}
+
+/* In script: one compiled call. False when code cannot do it, which is found before anything
+ * runs. A range that code cannot know goes in as an argument. */
+static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
+  CompJob j = {.s = s, .e = e, .axes = axes};
+  size_t before = s->diags.count;
+  uint32_t warned = s->warned_count;
+  for (;;) {
+    int code = guard(s, comp_job, &j);
+    *out = j.v;
+    if (code == MEM_OK) return true;
+    bool refused = false, again = false;
+    for (size_t i = before; i < s->diags.count; i++) {
+      ErrCode c = s->diags.items[i]->code;
+      refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY;
+      again |= c == ERR_NOT_CONST && !j.ranges;
+    }
+    if (code != MEM_ERR_PROGRAM || !(refused || again)) mem_throw(&s->mem, code);
+    dg_rewind(&s->diags, before);
+    s->warned_count = warned;
+    if (!again) return false;
+    j.ranges = true;
+  }
+}
+
+Value eval_comp(Session *s, Node *e) {
+  uint32_t n = e->comp.fors.count;
+  if (n > CKL_MAX_RANK)
+    fail(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
+  Axis axes[CKL_MAX_RANK];
+  CompSource source[CKL_MAX_RANK] = {{{0}, false}};
+  bool batch = true, unknown = false;
+  for (uint32_t k = 0; k < n && !unknown; k++) {
+    Node *f = e->comp.fors.items[k];
+    if (k && mentions_earlier(e, k)) {
+      batch = false; /* a range that depends on an outer variable: in order */
+      continue;
+    }
+    Value it = eval(s, f->loop.iter);
+    if (s->flow != FLOW_NEXT) return v_unit();
+    source[k] = (CompSource){it, true};
+    unknown = it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN ||
+                                                            it.u.range->hi.tag == V_UNKNOWN));
+    if (unknown || !batch) continue;
+    if (it.tag == V_RANGE) {
+      Value lo = it.u.range->lo, hi = it.u.range->hi;
+      if ((lo.tag != V_INT && lo.tag != V_DIM) || (hi.tag != V_INT && hi.tag != V_DIM))
+        fail(s, ERR_NOT_CONST, f->loop.iter->span,
+             "the size of a comprehension must be a dim expression");
+      Dim d =
+          dim_sub(dims_of(s), dim_of(s, hi, e->span, "a range"), dim_of(s, lo, e->span, "a range"));
+      int64_t c;
+      if (dim_is_const(dims_of(s), d, &c) && c < 0) d = dim_const(dims_of(s), 0);
+      axes[k] = (Axis){lo, it, d, true};
+    } else if (v_is_tensor(it)) {
+      Type t = type_of(s, it);
+      if (t.rank == 0)
+        fail(s, ERR_ITERATE, f->loop.iter->span, "a rank-0 tensor has no elements to go through");
+      if (s->stage) it = as_tensor(s, it, DT_COUNT, e->span);
+      axes[k] = (Axis){v_int(0), it, t.dim[0], false};
+    } else
+      batch = false;
+  }
+  if (unknown || (s->abstract && !batch)) return comp_unknown(s, e);
+  Value v;
+  DrawMark before = random_mark(s);
+  if (batch && fn_is_code_legal(s, e) &&
+      (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v)))
+    return v;
+  random_back(s, &before); /* what the attempt staged counts for nothing */
+  return comp_in_order(s, e, source);
+}
