@@ -91,7 +91,7 @@ int main(int argc, char **argv) {
   unsigned long runs = 0, fine = 0;
   int64_t live = ckl_counter(session, "values.live");
   while (clock() < end) {
-    make();
+    make_of(file_count, 1 + rnd(8));
     FILE *f = fopen(path, "wb");
     if (!f || fwrite(text, 1, text_n, f) != text_n || fclose(f)) return 1;
     check(0);

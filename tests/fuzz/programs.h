@@ -1,6 +1,7 @@
 /* Programs for the fuzzers that run or check them: made from those of the tests, the examples and
- * the library. Words are replaced by others of the corpus, lines are moved, doubled and dropped,
- * two programs are put together. */
+ * the library. Words are replaced by others of the text or the corpus, mostly of the same kind,
+ * lines are moved, doubled and dropped, two programs are put together. The corpus is read in the
+ * order of its names, so a seed gives the same programs everywhere. */
 #ifndef CKL_FUZZ_PROGRAMS_H
 #define CKL_FUZZ_PROGRAMS_H
 
@@ -35,7 +36,7 @@ typedef struct Piece {
 } Piece;
 
 static Piece files[MAX_FILES];
-static size_t file_count;
+static size_t file_count, running_count; /* the first of them run to their end as they are */
 static Piece words[MAX_WORDS]; /* names, numbers and signs of all files, as often as they occur */
 static size_t word_count;
 
@@ -87,21 +88,23 @@ static void add_file(const char *name) {
 }
 
 static void add_folder(const char *name) {
-  DIR *d = opendir(name);
-  if (!d) return;
-  for (struct dirent *e; (e = readdir(d)) != NULL;) {
+  struct dirent **list;
+  int n = scandir(name, &list, NULL, alphasort);
+  for (int i = 0; i < n; i++) {
     char full[1024];
     struct stat st;
-    size_t n = strlen(e->d_name);
-    if (e->d_name[0] == '.') continue;
-    snprintf(full, sizeof full, "%s/%s", name, e->d_name);
-    if (stat(full, &st)) continue;
-    if (S_ISDIR(st.st_mode))
-      add_folder(full);
-    else if (n > 4 && !strcmp(e->d_name + n - 4, ".ckl"))
-      add_file(full);
+    const char *base = list[i]->d_name;
+    size_t k = strlen(base);
+    snprintf(full, sizeof full, "%s/%s", name, base);
+    if (base[0] != '.' && !stat(full, &st)) {
+      if (S_ISDIR(st.st_mode))
+        add_folder(full);
+      else if (k > 4 && !strcmp(base + k - 4, ".ckl"))
+        add_file(full);
+    }
+    free(list[i]);
   }
-  closedir(d);
+  if (n >= 0) free(list);
 }
 
 /* ---- programs */
@@ -127,82 +130,98 @@ static size_t line_length(size_t at) {
   return at + n < text_n ? n + 1 : n;
 }
 
+/* Whether a declaration that all that follows needs begins here. */
+static bool brings_names(size_t line) {
+  return text_n - line > 4 && !memcmp(text + line, "use ", 4);
+}
+
+/* The word at a place of the text that another may stand for. */
+static Piece word_near(size_t at) {
+  size_t start = line_start(at), end = start;
+  while (end <= at && end < text_n) {
+    start = end;
+    end += word_at(text + end, text + text_n);
+  }
+  return (Piece){text + start, end - start};
+}
+
+static int word_kind(Piece w) {
+  if (!w.n || *w.s == ' ' || *w.s == '\n') return 0;
+  if (*w.s >= '0' && *w.s <= '9') return 1;
+  return name_char(*w.s) ? 2 : *w.s == '"' ? 3 : 4;
+}
+
+/* Another word in place of `old`: of the same kind, since most others cannot be read there. */
+static void replace_word(Piece old) {
+  static const char *const extra[] = {
+      "0",  "-1", "1",    "9223372036854775807", "0.5", "none", "self", "true", "inf", "_",
+      "[]", "()", "\"\"", "4000000000",          "f32", "x",    "n",    "out",  "any", "model"};
+  size_t start = (size_t)(old.s - text);
+  if (rnd(8) == 0) {
+    const char *w = extra[rnd(sizeof extra / sizeof *extra)];
+    splice(start, old.n, w, strlen(w));
+    return;
+  }
+  for (int tries = 0; tries < 20; tries++) {
+    Piece w = rnd(2) ? word_near(rnd((uint32_t)text_n)) : words[rnd((uint32_t)word_count)];
+    if (word_kind(w) != word_kind(old)) continue;
+    splice(start, old.n, w.s, w.n);
+    return;
+  }
+}
+
 static void mutate(void) {
   size_t at = rnd((uint32_t)text_n);
-  switch (rnd(8)) {
-  case 0:
-  case 1:
-  case 2:
-  case 3: { /* another word */
-    size_t start = line_start(at), end = start;
-    while (end <= at && end < text_n) {
-      start = end;
-      end += word_at(text + end, text + text_n);
-    }
-    if (end <= start || text[start] == '\n') break;
-    static const char *const extra[] = {
-        "0",  "-1", "1",    "9223372036854775807", "0.5", "none", "self", "true", "inf", "_",
-        "[]", "()", "\"\"", "4000000000",          "f32", "x",    "n",    "out",  "any", "model"};
-    if (rnd(4) == 0) {
-      const char *w = extra[rnd(sizeof extra / sizeof *extra)];
-      splice(start, end - start, w, strlen(w));
-    } else {
-      Piece w = words[rnd((uint32_t)word_count)];
-      splice(start, end - start, w.s, w.n);
-    }
-    break;
-  }
-  case 4: { /* a line less */
+  for (int tries = 0; tries < 3 && brings_names(line_start(at)); tries++)
+    at = rnd((uint32_t)text_n);
+  uint32_t what = rnd(16);
+  if (what < 9) {
+    Piece old = word_near(at);
+    if (word_kind(old)) replace_word(old);
+  } else if (what < 11) { /* a line less */
     size_t s = line_start(at);
     splice(s, line_length(s), "", 0);
-    break;
-  }
-  case 5: { /* a line twice, or elsewhere */
+  } else if (what < 13) { /* a line twice, or elsewhere */
     size_t s = line_start(at), to = line_start(rnd((uint32_t)text_n + 1));
     splice(to, 0, text + s, line_length(s));
-    break;
-  }
-  case 6: { /* a line of another program */
+  } else if (what < 15) { /* a line of another program */
     Piece f = files[rnd((uint32_t)file_count)];
-    if (!f.n) break;
+    if (!f.n) return;
     size_t p = rnd((uint32_t)f.n), n = 0;
     while (p && f.s[p - 1] != '\n') p--;
     while (p + n < f.n && f.s[p + n] != '\n') n++;
     if (p + n < f.n) n++;
     splice(line_start(at), 0, f.s + p, n);
-    break;
-  }
-  default: { /* a word less */
-    size_t n = word_at(text + at, text + text_n);
-    splice(at, n, "", 0);
-    break;
-  }
+  } else { /* a word less */
+    splice(at, word_at(text + at, text + text_n), "", 0);
   }
 }
 
-static void make(void) {
-  Piece f = files[rnd((uint32_t)file_count)];
+/* A program out of the first `count` files. */
+static void make_of(size_t count, uint32_t changes) {
+  Piece f = files[rnd((uint32_t)count)];
   memcpy(text, f.s, f.n);
   text_n = f.n;
   if (rnd(4) == 0) {
-    Piece g = files[rnd((uint32_t)file_count)];
+    Piece g = files[rnd((uint32_t)count)];
     memcpy(text + text_n, g.s, g.n);
     text_n += g.n;
   }
-  for (uint32_t i = 1 + rnd(8); i > 0 && text_n; i--) mutate();
+  for (; changes > 0 && text_n; changes--) mutate();
 }
 
 /* Reads the corpus; false where srcdir is not the source. */
 static bool read_programs(void) {
-  static const char *const folders[] = {"tests/golden", "tests/error", "tests/parse", "examples",
+  static const char *const folders[] = {"tests/golden", "examples", "tests/error", "tests/parse",
                                         "stdlib"};
   const char *src = getenv("srcdir");
   char full[1024];
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
     snprintf(full, sizeof full, "%s/%s", src && *src ? src : ".", folders[i]);
     add_folder(full);
+    if (i < 2) running_count = file_count;
   }
-  if (file_count && word_count) return true;
+  if (running_count && word_count) return true;
   printf("no programs: srcdir is not the source\n");
   return false;
 }
