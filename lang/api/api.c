@@ -34,8 +34,8 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.lib = full.lib;
   s->config.lib_count = full.lib_count;
   s->mem.limit = full.memory_limit > 0 ? (size_t)full.memory_limit : 0;
-  s->config.max_nodes = full.max_nodes > 0 && full.max_nodes < INT32_MAX ? (uint32_t)full.max_nodes
-                                                                        : 1000000;
+  s->config.max_nodes =
+      full.max_nodes > 0 && full.max_nodes < INT32_MAX ? (uint32_t)full.max_nodes : 1000000;
   s->config.max_steps = full.max_steps;
   s->config.progress = full.progress;
   s->config.progress_ud = full.progress_ud;

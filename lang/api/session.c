@@ -31,10 +31,11 @@ typedef struct Guarded {
 } Guarded;
 
 int guard(Session *s, void (*f)(void *ud), void *ud) {
-  Guarded g = {s->frame,     s->local_count, s->stage,
-               s->modes,     s->abstract,    s->by_reference,
-               s->depth,     s->flow,        s->frame ? s->frame->block_depth : 0,
-               s->seed_scope, s->element, s->frame ? s->frame->place : NULL, s->loops};
+  Guarded g = {s->frame,      s->local_count, s->stage,
+               s->modes,      s->abstract,    s->by_reference,
+               s->depth,      s->flow,        s->frame ? s->frame->block_depth : 0,
+               s->seed_scope, s->element,     s->frame ? s->frame->place : NULL,
+               s->loops};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
     locals_pop(s, g.locals);
@@ -101,9 +102,11 @@ const char *pool_text(Session *s, char *text, size_t n) {
   return text;
 }
 
-const char *const log_names[LOG_COUNT] = {
-    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load", [LOG_WRAP] = "wrap", [LOG_JIT] = "jit",
-    [LOG_BACKWARD] = "backward"};
+const char *const log_names[LOG_COUNT] = {[LOG_COMPILE] = "compile",
+                                          [LOG_LOAD] = "load",
+                                          [LOG_WRAP] = "wrap",
+                                          [LOG_JIT] = "jit",
+                                          [LOG_BACKWARD] = "backward"};
 
 void log_line(Session *s, int channel, const char *fmt, ...) {
   if (!s->logs[channel]) return;

@@ -10,7 +10,7 @@ bool session_start(Session *s); /* names, prelude, an empty top level; false whe
 /* Drops what running has left beside variables and declarations: hooks, compiled and captured code,
  * what was warned of, counts. */
 void session_forget(Session *s);
-void session_stop(Session *s);  /* gives back all of that */
+void session_stop(Session *s); /* gives back all of that */
 /* The C stack of the caller is this session's until it leaves; what to hand to stack_leave. */
 Stack session_stack(Session *s);
 void run_statement(Session *s, Node *st, Value *out);

@@ -260,8 +260,8 @@ typedef Graph *(*Pass)(Arena *a, const Graph *g);
 static const struct {
   const char *name;
   Pass run;
-} passes[] = {{"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold},
-              {"remat", rm_pass}, {"verify", NULL}};
+} passes[] = {
+    {"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold}, {"remat", rm_pass}, {"verify", NULL}};
 const char *ckl_pass_name(size_t i) {
   return i < sizeof passes / sizeof *passes ? passes[i].name : NULL;
 }

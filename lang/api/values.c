@@ -13,8 +13,8 @@ ckl_value *handle_new(Session *s, Value v) {
   Mem *m = &s->mem;
   ckl_value *h = mem_try(m, NULL, 0, sizeof *h);
   if (!h) return NULL;
-  *h = (ckl_value){.rc = 1, .owner = (ckl_session *)s, .v = v, .next = s->handles,
-                   .hook = m->hook, .ud = m->ud};
+  *h = (ckl_value){
+      .rc = 1, .owner = (ckl_session *)s, .v = v, .next = s->handles, .hook = m->hook, .ud = m->ud};
   if (h->next) h->next->prev = h;
   s->handles = h;
   value_retain(v);
@@ -47,8 +47,10 @@ void ckl_release(ckl_value *v) {
   }
   Session *s = &v->owner->s;
   bool busy = api_keep_busy(s);
-  if (v->prev) v->prev->next = v->next;
-  else s->handles = v->next;
+  if (v->prev)
+    v->prev->next = v->next;
+  else
+    s->handles = v->next;
   if (v->next) v->next->prev = v->prev;
   tn_unref(v->flat);
   value_release(v->v);

@@ -6,9 +6,9 @@
 #include "lang/compile/compile.h"
 #include "lang/names/resolve.h"
 
-enum { /* Node.flags, beside ITEM_BAD */
-  ITEM_DONE = 2, /* checked */
-  FN_TAKEN = 4   /* see abstract_taken */
+enum {                /* Node.flags, beside ITEM_BAD */
+       ITEM_DONE = 2, /* checked */
+       FN_TAKEN = 4   /* see abstract_taken */
 };
 enum { CHECK_MOST = 20 }; /* errors */
 
@@ -23,7 +23,7 @@ typedef struct CheckJob {
   size_t type_count; /* instead of annotations, for `ckl ir` */
   Buf *out;          /* the graph's text goes here */
   bool done;
-  int stage; /* STAGE_* */
+  int stage;     /* STAGE_* */
   bool epilogue; /* writes are nodes at the end, not outputs */
 } CheckJob;
 

@@ -80,7 +80,8 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
     Name names[32];
     for (uint32_t i = 0; i < type->list.count; i++) {
       names[i] = type->list.items[i]->type_field.name.name;
-      if (!symbolic_value(s, u, type->list.items[i]->type_field.type, names[i], &items[i], depth + 1))
+      if (!symbolic_value(s, u, type->list.items[i]->type_field.type, names[i], &items[i],
+                          depth + 1))
         return false;
     }
     *out = record_value(s, type->list.count, names, items);
@@ -109,7 +110,8 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
   if (dt == DT_BOOL && !dims) return false; /* static: which one decides the path */
   if (dt < 0) {
     Global *g = global_find(s, s->frame->module, n);
-    if (g && g->kind == G_TYPE) return symbolic_value(s, u, g->decl->type_decl.type, name, out, depth + 1);
+    if (g && g->kind == G_TYPE)
+      return symbolic_value(s, u, g->decl->type_decl.type, name, out, depth + 1);
     if (g && g->kind == G_MODEL) return symbolic_inst(s, u, g->v.u.model, out);
     if (!g && strcmp(n, "any") && strcmp(n, "str") && strcmp(n, "model") && strcmp(n, "seq") &&
         strcmp(n, "params") && strcmp(n, "none"))
@@ -131,7 +133,8 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
       Value two[2]; /* a pack of two dims stands for any */
       for (int k = 0; k < 2 && rank < CKL_MAX_RANK; k++) {
         Name pack = x->word.name ? x->word.name : name;
-        two[k] = symbolic_int(s, u, names_of(s->names, txt(s, "%s.%d", pack ? pack : "S", k)), x->span);
+        two[k] =
+            symbolic_int(s, u, names_of(s->names, txt(s, "%s.%d", pack ? pack : "S", k)), x->span);
         d[rank++] = dim_of(s, two[k], x->span, "a dim");
       }
       if (x->word.name) local_push(s, x->word.name, list_value(s, V_TUPLE, 2, two), false, x->span);
@@ -305,7 +308,8 @@ static void check_fn_job(void *ud) {
     Node *p = d->fn->params.items[i];
     if (p->param.init) continue;
     spans[n] = p->span;
-    ok = symbolic_value(s, u, n < j->type_count ? j->types[n] : p->param.type, p->param.name.name, &v[n], 0);
+    ok = symbolic_value(s, u, n < j->type_count ? j->types[n] : p->param.type, p->param.name.name,
+                        &v[n], 0);
     if (ok) local_push(s, p->param.name.name, v[n], false, p->span); /* `net.nin` in later types */
     n++;
   }
