@@ -346,6 +346,10 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
                   Span at, int nout, Value *out);
 Value op_unary(Session *s, OpCode op, Value x, Span at);        /* numbers too: gives a number */
 Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span right);
+/* Throws where dims of operands differ, tests at run time what only sizes can tell. */
+void op_check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const char *help);
+_Noreturn void op_mixed_dtypes(Session *s, const char *op, const Type *t, Span at, Span left,
+                               Span right);
 Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right);
 Value op_where(Session *s, Value c, Value x, Value y, Span at);
 Value op_cast(Session *s, Value x, DType dt, Span at);          /* leafwise on trees */

@@ -13,9 +13,11 @@
 
 #define BUILTIN(name, sig, fn, flags, op, doc) {name, sig, doc, fn, flags, op},
 const Builtin builtin_table[] = {
+#define CONSTANT(name, number, doc) BUILTIN(name, "", NULL, 0, number, doc)
 #include "lang/builtin/builtins.def"
 };
 #undef BUILTIN
+#undef CONSTANT
 const size_t builtin_count = sizeof builtin_table / sizeof *builtin_table;
 
 Value builtin_constant(Session *s, const Builtin *b) {
@@ -33,7 +35,7 @@ Value builtin_constant(Session *s, const Builtin *b) {
 enum { MAX_PARAMS = 8, SLOTS = 512 }; /* more than twice the builtins, a power of two */
 
 struct BuiltinTab {
-  BuiltinSig *sig;           /* by place in builtin_table */
+  BuiltinSig *sig;            /* by place in builtin_table */
   const Builtin *slot[SLOTS]; /* by address of the interned name, open addressing */
   Name name[SLOTS];
 };
@@ -207,4 +209,39 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   bool checked = s->stage && s->stage->unit && s->stage->unit->check;
   if (unknown && checked && strcmp(b->name, "list")) return (Value){.tag = V_UNKNOWN};
   return b->fn(s, &c);
+}
+
+size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char *const *names) {
+  Node *call = c->node, *callee = call->call.callee;
+  size_t n = 0;
+  memset(out, 0, most * sizeof *out);
+  if (callee->kind == N_DOT &&
+      !(callee->dot.object->kind == N_NAME &&
+        name_value(s, callee->dot.object->name, callee->dot.object->span, false).tag == V_MODULE))
+    out[n++] = callee->dot.object;
+  for (uint32_t i = 0; i < call->call.args.count; i++) {
+    Node *a = call->call.args.items[i];
+    size_t k = n;
+    if (a->arg.name.name) {
+      for (k = 0; k < most; k++)
+        if (!strcmp(names[k], a->arg.name.name)) break;
+      if (k == most)
+        fail_help(s, ERR_ARG_NAME, a->span,
+                  txt(s, "its signature is %s%s", c->b->name, c->b->signature),
+                  "`%s` has no parameter `%s`", c->b->name, a->arg.name.name);
+    } else
+      n++;
+    if (k >= most) fail(s, ERR_ARG_COUNT, a->span, "`%s` takes fewer arguments", c->b->name);
+    if (out[k]) fail(s, ERR_TWICE, a->span, "the argument `%s` is given twice", names[k]);
+    out[k] = a->arg.value;
+  }
+  return n;
+}
+
+Value raw_ref(Session *s, Node *n) {
+  bool old = s->by_reference;
+  s->by_reference = true;
+  Value v = eval(s, n);
+  s->by_reference = old;
+  return v;
 }

@@ -1,0 +1,255 @@
+/* Builtins on what has state: stop, track, copy, freeze, params, devices; error_of.
+ *
+ * In: values, params, models. Out: values; marks in params.
+ */
+#include <string.h>
+
+#include "lang/builtin/builtin.h"
+#include "lang/compile/compile.h"
+#include "lang/tape/tape.h"
+#include "lang/value/state_walk.h"
+
+/* ---- small words */
+
+static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n;
+  (void)path;
+  if (!v_is_tensor(v[0])) return v[0];
+  if (!s->stage && v[0].tag == V_PARAM) return tensor_value(s, tn_ref(v[0].u.p->t));
+  if (!s->stage) return detach(s, v[0]);
+  Value x = as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
+  return op_run(s, OP_STOP, 1, &x, NULL, 0, *(Span *)ud);
+}
+
+BUILTIN_FN(bi_stop) {
+  return tree_map(s, 1, &c->v[0], stop_leaf, &c->at, c->at);
+}
+
+static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  (void)n;
+  Span at = *(Span *)ud;
+  if (tree_text(v[0], path)) return v[0];
+  Value x = as_tensor(s, v[0], DT_COUNT, at);
+  if (s->abstract) return x;
+  Tensor *t = tensor_of(s, x, at);
+  if (!dt_float(t->dtype))
+    fail_help(s, ERR_WANT_FLOAT, at, "cast it: `track(f32(..))`",
+              "`track` works on floats, this is %s", value_type_text(s, x));
+  return param_value(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
+}
+
+BUILTIN_FN(bi_track) {
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at)
+                                                          : c->v[0];
+  return tree_map(s, 1, &x, track_leaf, &c->at, c->at);
+}
+
+BUILTIN_FN(bi_training) {
+  if (s->stage) s->stage->unit->modal = true;
+  (void)c;
+  return v_bool(s->modes.train);
+}
+
+BUILTIN_FN(bi_same) {
+  (void)s;
+  return v_bool(value_same(c->v[0], c->v[1]));
+}
+
+BUILTIN_FN(bi_later) {
+  fail(s, ERR_NOT_YET, c->at, "not yet: `%s`", c->b->name);
+}
+
+static Value copy_value(Session *s, Value v, Span at);
+
+static Value copy_inst(Session *s, Inst *i, Span at) {
+  Value r = inst_value(s, i->model, i->count);
+  for (size_t k = 0; k < i->count; k++) {
+    r.u.inst->fields[k] = (Field){i->fields[k].name, i->fields[k].kind, v_unit()};
+    Value v = i->fields[k].v;
+    /* instances that came as arguments are shared, children are copied */
+    if (i->fields[k].kind != FIELD_ARG) v = copy_value(s, v, at);
+    value_set(&r.u.inst->fields[k].v, v);
+    if (i->fields[k].kind == FIELD_ARG || i->fields[k].kind == FIELD_LET) obj_holds(r.u.o, v);
+  }
+  value_set(&r.u.inst->policy, i->policy);
+  return r;
+}
+
+static Value copy_value(Session *s, Value v, Span at) {
+  stack_check();
+  if (v.tag == V_INST) return copy_inst(s, v.u.inst, at);
+  if (v.tag == V_PARAM) {
+    Value p = param_value(s, tn_copy(&s->mem, v.u.p->t, v.u.p->t->store->dev), v.u.p->name,
+                          v.u.p->tracked);
+    p.u.p->frozen = v.u.p->frozen;
+    return p;
+  }
+  if (v.tag == V_TENSOR) return tensor_value(s, tn_copy(&s->mem, v.u.t->t, v.u.t->t->store->dev));
+  if (v.tag == V_LIST || v.tag == V_TUPLE) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
+    for (size_t i = 0; i < v.u.list->count; i++) items[i] = copy_value(s, v.u.list->items[i], at);
+    Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
+    r.u.list->weak = v.u.list->weak;
+    return r;
+  }
+  if (v.tag == V_RECORD) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
+    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = copy_value(s, v.u.rec->items[i], at);
+    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+  }
+  return v;
+}
+
+BUILTIN_FN(bi_copy) {
+  if (c->v[0].tag == V_PARAM) { /* a snapshot (rule 59) */
+    Tensor *t = c->v[0].u.p->t;
+    return tensor_value(s, tn_copy(&s->mem, t, t->store->dev));
+  }
+  return copy_value(s, c->v[0], c->at);
+}
+
+/* ---- params */
+
+typedef struct Freeze {
+  Session *s;
+  const char *glob;
+  bool on;
+  size_t hits;
+} Freeze;
+
+static void freeze_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
+  (void)owner, (void)f;
+  Freeze *z = ud;
+  if (!p || !path_fits(s, z->glob, path)) return;
+  p->frozen = z->on;
+  z->hits++;
+}
+
+BUILTIN_FN(bi_freeze) {
+  if (c->v[0].tag == V_PARAM) {
+    c->v[0].u.p->frozen = c->b->op != 0;
+    return v_unit();
+  }
+  if (c->v[0].tag != V_INST)
+    fail(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
+         value_type_text(s, c->v[0]));
+  Freeze z = {s, c->rest_n ? want_str(s, c->rest[0], c->rest_spans[0], "the glob") : "**",
+              c->b->op != 0, 0};
+  walk_slots(s, c->v[0], freeze_slot, &z);
+  if (!z.hits)
+    fail_help(s, ERR_GLOB, c->spans[1],
+              "print(paths(net)) shows the paths; `*` is one part, `**` any number",
+              "no param matches `%s`", z.glob);
+  return v_unit();
+}
+
+BUILTIN_FN(bi_params) {
+  static const char *const names[] = {"net"};
+  Node *a[1];
+  raw_args(s, c, a, 1, names);
+  if (!a[0]) fail(s, ERR_ARG_COUNT, c->at, "`params` needs the argument `net`");
+  /* the receiver of x.params() is evaluated already */
+  Value v = c->n ? c->v[0] : raw_ref(s, a[0]);
+  if (v.tag == V_UNKNOWN) return v;
+  if (v.tag == V_PARAM) return s->stage ? param_read(s, v.u.p, c->at) : v;
+  if (v.tag == V_INST) return params_tree(s, v.u.inst, s->stage && !s->by_reference);
+  if (v_is_tensor(v)) return v;
+  fail(s, ERR_WANT_MODEL, a[0]->span, "`params` takes a model or a tracked tensor, not %s",
+       value_type_text(s, v));
+}
+
+BUILTIN_FN(bi_buffers) {
+  if (c->v[0].tag != V_INST)
+    fail(s, ERR_WANT_MODEL, c->spans[0], "`buffers` takes a model, not %s",
+         value_type_text(s, c->v[0]));
+  return buffers_tree(s, c->v[0].u.inst);
+}
+
+/* ---- devices */
+
+static Device device_arg(Session *s, Call *c, int i) {
+  const char *d = want_str(s, c->v[i], c->spans[i], "the device");
+  if (!strcmp(d, "cpu")) return DEV_CPU;
+  if (!strcmp(d, "sim")) return DEV_SIM;
+  if (!strcmp(d, "cuda")) fail(s, ERR_NOT_YET, c->spans[i], "not yet: device cuda");
+  fail_help(s, ERR_VALUE, c->spans[i], "devices are cpu, sim and cuda", "no device is called `%s`",
+            d);
+}
+
+typedef struct Move {
+  Device dev;
+  Span at;
+} Move;
+
+static void move_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
+  Move *m = ud;
+  (void)path;
+  (void)owner;
+  if (p) {
+    Tensor *t = tn_copy(&s->mem, p->t, m->dev);
+    if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
+    Tensor *old = p->t;
+    p->t = t;
+    p->version++;
+    tn_unref(old);
+  } else if (f && f->v.tag == V_TENSOR) {
+    value_set(&f->v, tensor_value(s, tn_copy(&s->mem, f->v.u.t->t, m->dev)));
+  }
+}
+
+static Value move_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  Move *m = ud;
+  (void)n;
+  (void)path;
+  if (!v_is_tensor(v[0])) return v[0];
+  return tensor_value(s, tn_copy(&s->mem, tensor_of(s, v[0], m->at), m->dev));
+}
+
+BUILTIN_FN(bi_to) {
+  Move m = {device_arg(s, c, 1), c->at};
+  if (c->v[0].tag == V_INST) {
+    walk_slots(s, c->v[0], move_slot, &m);
+    return c->v[0];
+  }
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at)
+                                                          : c->v[0];
+  return tree_map(s, 1, &x, move_leaf, &m, c->at);
+}
+
+BUILTIN_FN(bi_device_of) {
+  static const char *const names[] = {"cpu", "cuda", "sim"};
+  const char *n = names[tensor_of(s, c->v[0], c->spans[0])->store->dev];
+  return str_value(s, n, strlen(n));
+}
+
+/* ---- error_of */
+
+typedef struct Try {
+  Session *s;
+  Value f;
+  Span at;
+} Try;
+
+static void try_job(void *ud) {
+  Try *t = ud;
+  call_simple(t->s, t->f, 0, NULL, t->at);
+}
+
+BUILTIN_FN(bi_error_of) {
+  Try t = {s, c->v[0], c->at};
+  ValueTag f = (ValueTag)c->v[0].tag;
+  if (f != V_FN && f != V_BUILTIN && f != V_INST && f != V_MODEL)
+    fail_help(s, ERR_NOT_CALLABLE, c->spans[0], "`error_of(fn() { .. })` runs what may fail",
+              "%s is not a function", value_type_text(s, c->v[0]));
+  size_t before = s->diags.count;
+  int code = guard(s, try_job, &t);
+  if (code == MEM_OK) return v_none();
+  if (code != MEM_ERR_PROGRAM) mem_throw(&s->mem, code);
+  Diag *d = s->diags.count > before ? s->diags.items[before] : NULL;
+  const char *ct = d ? err_info[d->code].code : "bug-1", *tt = d ? d->message : "";
+  dg_rewind(&s->diags, before); /* the texts stay until the next call of the API */
+  Name names[2] = {names_of(s->names, "code"), names_of(s->names, "text")};
+  Value items[2] = {str_value(s, ct, strlen(ct)), v_unit()};
+  items[1] = str_value(s, tt, strlen(tt));
+  return record_value(s, 2, names, items);
+}
