@@ -3,8 +3,9 @@
  * In: kernels in loop form. Out: functions, and launches of them. Idea: the printed text of a
  * kernel is its identity everywhere: in the table of this session, among installed kernels, in the
  * cache on disk, and in the request to the code generator. Whatever is found is checked by the
- * loader, and what is refused is made again. Invariant: a kernel is asked for, loaded or failed,
- * and leaves the first state once.
+ * loader, and what is refused is made again. Invariant: a kernel is asked for, loaded, failed or
+ * unloaded. It leaves the first state once each time that it is asked for, and code that somebody
+ * uses is not unloaded.
  */
 #define _GNU_SOURCE
 #include "jit/engine/engine.h"
@@ -34,12 +35,14 @@
 
 enum { CACHE_LIMIT = 512 << 20 };
 
-typedef enum State { ASKED, LOADED, FAILED } State;
+typedef enum State { ASKED, LOADED, FAILED, UNLOADED } State;
 
 struct EngKernel {
   WorkItem item; /* first: an answer's item is the kernel's; its text is the arena's */
   State state;
   bool again; /* was asked for once more after a fork */
+  bool nomem; /* failed for want of memory: whoever asks next tries it again */
+  int64_t users;
   uint64_t hash;
   struct EngKernel *next; /* of the same bucket */
   LoadCode code;
@@ -53,6 +56,7 @@ struct Engine {
   EngConfig config;
   EngKernel **buckets;
   size_t bucket_count, kernel_count; /* a power of two */
+  size_t unused; /* bytes of loaded code without users */
   bool looked;                       /* the next three were tried to open */
   const char *lack;                  /* why there are no workers */
   unsigned char build[CACHE_BUILD];
@@ -289,6 +293,7 @@ static void note_perf(Engine *g, const EngKernel *k) {
 static bool take(Engine *g, EngKernel *k, const void *object, size_t n, Err *e) {
   if (!load_object(g->mem, object, n, &k->code, e)) return false;
   k->state = LOADED;
+  if (!k->users) g->unused += load_bytes(&k->code);
   g->count.loaded++;
   note_perf(g, k);
   return true;
@@ -338,9 +343,11 @@ static void answered(void *ud, WorkItem *item, CodegenKind kind, const char *byt
     g->count.generated++;
     keep_on_disk(g, k, bytes, n);
   } else if (kind == CODEGEN_ERROR) {
+    k->nomem = item->nomem;
     fail(g, k, bytes, n);
   } else {
     char text[600];
+    k->nomem = e.nomem;
     int len = snprintf(text, sizeof text, "the code generator's answer %s",
                        e.text[0] ? e.text : "is not what was asked for");
     fail(g, k, text, (size_t)len);
@@ -371,7 +378,14 @@ static void look(Engine *g) {
     log_line(g, "code is not kept on disk: %s", e.text);
 }
 
-/* Code that was made before; false when there is none. */
+/* There was no room for code that is there: to make it anew would not help. */
+static bool no_room(Engine *g, EngKernel *k, const Err *e) {
+  k->nomem = e->nomem;
+  if (e->nomem) fail(g, k, e->text, strlen(e->text));
+  return e->nomem;
+}
+
+/* Code that was made before, or the reason why it has none (FAILED); false when there is none. */
 static bool find(Engine *g, EngKernel *k) {
   Err e = {.text = ""};
   size_t n = 0;
@@ -380,6 +394,7 @@ static bool find(Engine *g, EngKernel *k) {
     g->count.installed++;
     return true;
   }
+  if (no_room(g, k, &e)) return true;
   if (e.text[0]) {
     g->count.rejected++;
     log_line(g, "an installed kernel is not used: it %s", e.text);
@@ -390,6 +405,7 @@ static bool find(Engine *g, EngKernel *k) {
   bool good = kept && take(g, k, kept, n, &e);
   if (kept) mem_free(g->mem, kept, n);
   if (good) g->count.from_disk++;
+  if (no_room(g, k, &e)) return true;
   if (!good && e.text[0]) {
     g->count.rejected++;
     log_line(g, "code kept on disk is made again: %s", e.text);
@@ -441,8 +457,44 @@ static void record(Engine *g, const Buf *text, uint64_t hash) {
   if (!ok) log_line(g, "a kernel was not recorded: %s cannot be written", path);
 }
 
-/* NULL with `e` when there is no way to the code, or (`generate` false) none without the code
- * generator. */
+/* Code for a kernel that has none: false with `e` when there is no way to it, or (`generate` false)
+ * none without the code generator. */
+static bool get_code(Engine *g, EngKernel *k, bool generate, Err *e) {
+  bool fits = g->config.level <= eng_host_level();
+  k->state = ASKED;
+  k->nomem = k->again = false;
+  if ((fits && find(g, k)) || (fits && generate && g->workers)) return true;
+  if (g->config.record) {
+    fail(g, k, "recorded only", 13); /* and the next kernel of the graph is asked for too */
+    return true;
+  }
+  if (fits)
+    err_set(e, "%s", g->lack);
+  else
+    err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
+  return false;
+}
+
+static EngKernel *send(Engine *g, EngKernel *k) {
+  if (k->state != ASKED) return k;
+  log_line(g, "compiling kernel %016llx, %zu bytes of text", (unsigned long long)k->hash,
+           k->item.text_n);
+  work_send(g->workers, &k->item);
+  return k;
+}
+
+/* One user more of a kernel of the table. */
+static EngKernel *use(Engine *g, EngKernel *k, bool generate, Err *e) {
+  bool gone = k->state == UNLOADED || (k->state == FAILED && k->nomem);
+  if (!k->users++ && k->state == LOADED) g->unused -= load_bytes(&k->code);
+  if (!gone) return k;
+  if (get_code(g, k, generate, e)) return send(g, k);
+  k->users--;
+  k->state = UNLOADED;
+  return NULL;
+}
+
+/* As get_code; NULL is false. */
 static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
   look(g);
   ArenaMark mark = arena_mark(&g->arena);
@@ -453,31 +505,20 @@ static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
   EngKernel *k = known(g, &text, hash);
   if (k) {
     arena_rewind(&g->arena, mark);
-    return k;
+    return use(g, k, generate, e);
   }
   if (g->config.record) record(g, &text, hash);
   k = new_kernel(g, &text, hash);
-  bool fits = g->config.level <= eng_host_level();
-  if (!(fits && find(g, k)) && !(fits && generate && g->workers)) {
-    if (!g->config.record) {
-      arena_rewind(&g->arena, mark);
-      if (fits)
-        err_set(e, "%s", g->lack);
-      else
-        err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
-      return NULL;
-    }
-    fail(g, k, "recorded only", 13); /* and the next kernel of the graph is asked for too */
+  k->users = 1;
+  if (!get_code(g, k, generate, e)) {
+    arena_rewind(&g->arena, mark);
+    return NULL;
   }
   if (g->kernel_count >= g->bucket_count) grow(g);
   k->next = g->buckets[hash & (g->bucket_count - 1)];
   g->buckets[hash & (g->bucket_count - 1)] = k;
   g->kernel_count++;
-  if (k->state == ASKED) {
-    log_line(g, "compiling kernel %016llx, %zu bytes of text", (unsigned long long)hash, text.n);
-    work_send(g->workers, &k->item);
-  }
-  return k;
+  return send(g, k);
 }
 
 EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e) {
@@ -486,6 +527,24 @@ EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e) {
 
 EngKernel *eng_known(Engine *g, const Kernel *k) {
   return get(g, k, false, NULL);
+}
+
+void eng_drop(Engine *g, EngKernel *k) {
+  if (!--k->users && k->state == LOADED) g->unused += load_bytes(&k->code);
+}
+
+size_t eng_unused(const Engine *g) {
+  return g->unused;
+}
+
+void eng_trim(Engine *g) {
+  for (size_t i = 0; g->unused && i < g->bucket_count; i++)
+    for (EngKernel *k = g->buckets[i]; k; k = k->next) {
+      if (k->users || k->state != LOADED) continue;
+      load_free(g->mem, &k->code);
+      k->state = UNLOADED;
+    }
+  g->unused = 0;
 }
 
 /* One step of waiting for a kernel; false when interrupted. In a child after fork the parent's
@@ -516,8 +575,10 @@ bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interru
     }
     if (!ok)
       err_set(e, "interrupted");
-    else if (k[i]->state == FAILED)
+    else if (k[i]->state == FAILED) {
       ok = err_set(e, "%s", k[i]->error);
+      if (e) e->nomem = k[i]->nomem;
+    }
   }
   return ok;
 }

@@ -48,12 +48,19 @@ void eng_close(Engine *g); /* NULL is fine */
 const EngConfig *eng_config(const Engine *g);
 
 /* The kernel of this text; starts its compilation when it has to, and does not wait. The handle
- * lives as long as the engine. NULL with `e` when there is no way to get code: e->text says why. */
+ * lives as long as the engine, its code until eng_drop was called as often as this. NULL with `e`
+ * when there is no way to get code: e->text says why. */
 EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
 /* The same, where that costs no compilation: NULL where the code was not made before. */
 EngKernel *eng_known(Engine *g, const Kernel *k);
+/* One user less. What nobody uses stays loaded, for the next one, until eng_trim. */
+void eng_drop(Engine *g, EngKernel *k);
+/* Gives back the code that nobody uses, and how many bytes that would be. */
+void eng_trim(Engine *g);
+size_t eng_unused(const Engine *g);
 /* Waits until all are loaded. False with `e` when one failed (the code generator's message), or
- * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed. */
+ * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed, but
+ * for one that had no room (e->nomem). */
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e);
 KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
 /* What to call a kernel and one of its instructions in a message: the hash that the log tells, and

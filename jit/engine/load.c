@@ -325,6 +325,11 @@ bool load_object(Mem *m, const void *bytes, size_t n, LoadCode *out, Err *e) {
   return ok;
 }
 
+size_t load_bytes(const LoadCode *c) {
+  const DebugEntry *d = c->debug;
+  return c->size + (d ? sizeof *d + d->symfile_size : 0);
+}
+
 void load_free(Mem *m, LoadCode *c) {
   DebugEntry *d = c->debug;
   if (d) {

@@ -22,5 +22,6 @@ typedef struct LoadCode {
  * such an object, a symbol that it does not define, or out of memory. */
 bool load_object(Mem *m, const void *bytes, size_t n, LoadCode *out, Err *e);
 void load_free(Mem *m, LoadCode *c);
+size_t load_bytes(const LoadCode *c); /* that load_free gives back */
 
 #endif

@@ -361,6 +361,7 @@ static void receive(Workers *w, Process *p) {
         return;
       }
       if (p->head.length && !(p->body = mem_try(w->mem, NULL, 0, p->head.length))) {
+        p->sent.first->nomem = true;
         fail(w, p, "out of memory for code", true);
         return;
       }
@@ -417,6 +418,7 @@ bool work_poll(Workers *w, int milliseconds) {
 void work_send(Workers *w, WorkItem *x) {
   x->id = ++w->next_id;
   x->killed = 0;
+  x->nomem = false;
   if (getpid() !=
       w->owner) { /* after fork: the parent's processes are not ours, new ones will be */
     for (int i = 0; i < w->most; i++)

@@ -24,6 +24,7 @@ typedef struct WorkItem {
   struct WorkItem *next;
   uint64_t id;
   int killed; /* processes that died of it */
+  bool nomem; /* its answer is an error: there was no memory for it */
 } WorkItem;
 
 /* The answer: kind CODEGEN_OBJECT or CODEGEN_TEXT with `bytes`, or CODEGEN_ERROR with a line of

@@ -595,22 +595,37 @@ static bool close_account(Exec *x, Account *a, int64_t copied) {
                   x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
 }
 
+/* Of results and dense copies of inputs, what is there at once; -1: no memory to count it. */
+static int64_t tensors_at_once(const Exec *x) {
+  const Plan *p = x->f->plan;
+  size_t n = p->g->input_count, bytes = (n + 1) * sizeof(int64_t);
+  int64_t *dense = mem_try(x->c->mem, NULL, 0, bytes);
+  if (!dense) return -1;
+  for (size_t i = 0; i < n; i++) {
+    const Tensor *t = x->in[i];
+    bool copied = p->input_used[i] && !tn_is_contiguous(t);
+    dense[i] = copied ? tn_count(t) * (int64_t)dt_size(t->dtype) : 0;
+  }
+  int64_t sum = jit_tensors(x->f, x->b->env, dense);
+  mem_free(x->c->mem, dense, bytes);
+  return sum;
+}
+
 /* Under a limit of memory: what earlier runs have left goes where this one does not fit beside it.
  * A block that is larger than this run needs is part of that. What has no room even so is refused
- * before anything runs: its plan had room, but its code came since. */
-static bool make_room(const Exec *x) {
+ * before anything runs. */
+static bool make_room(Exec *x) {
   const JitFn *f = x->f;
   const Jit *j = f->j;
   JitPeak p;
   if (!x->c->mem->limit || !jit_peak(x->f, x->b->env, &p)) return true;
   Mem *m = x->c->mem;
-  int64_t block = (int64_t)j->blocks[j->depth].bytes, more = p.outputs + p.inner + p.headers;
+  int64_t block = (int64_t)j->blocks[j->depth].bytes, more = tensors_at_once(x);
+  if (more < 0) return no_memory(x);
+  more += p.inner + p.headers;
   int64_t scratch = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
   if (p.arena > block) more += p.arena - block;
   if (p.scratch > scratch) more += p.scratch - scratch;
-  for (size_t i = 0; i < f->plan->g->input_count; i++)
-    if (f->plan->input_used[i] && !tn_is_contiguous(x->in[i]))
-      more += tn_count(x->in[i]) * (int64_t)dt_size(x->in[i]->dtype);
   if ((size_t)more <= mem_room(m)) return true;
   jit_trim(f->j);
   if (p.arena > block) more += block;

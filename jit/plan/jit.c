@@ -36,10 +36,12 @@ void jit_trim(Jit *j) {
     j->blocks[i] = (JitBlock){0};
   }
   if (j->engine && j->depth == 0) eng_scratch_free(j->engine);
+  if (j->engine) eng_trim(j->engine);
 }
 
 int64_t jit_kept(const Jit *j) {
-  int64_t sum = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
+  int64_t sum = 0;
+  if (j->engine) sum += (int64_t)eng_scratch_bytes(j->engine) + (int64_t)eng_unused(j->engine);
   for (size_t i = j->depth; i < j->block_count; i++) sum += (int64_t)j->blocks[i].bytes;
   return sum;
 }
@@ -109,14 +111,18 @@ static bool by_reference(const Graph *g) {
   return false;
 }
 
-/* Asks for the code of every kernel, of regions too, so that they are made side by side. */
+/* Asks for the code of every kernel, of regions too, so that they are made side by side. A second
+ * time it asks for what is missing. */
 static bool ask(JitFn *f, bool known, Err *why) {
   if (f->reference) return true;
   const Lowered *low = &f->plan->low;
-  f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, low->count + 1);
-  f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
+  if (!f->code) {
+    f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, low->count + 1);
+    f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
+  }
   for (size_t i = 0; i < low->count; i++) {
     const Kernel *k = low->launches[i].k;
+    if (f->kernels[i]) continue;
     if (low->launches[i].like < i) {
       f->kernels[i] = f->kernels[low->launches[i].like];
       continue;
@@ -199,7 +205,7 @@ static bool code(JitFn *f, bool known, const Interrupt *interrupt, GErr *e) {
   j->count.code_seconds += now() - start;
   if (ok) return true;
   if (interrupt_asked(interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
-  return gerr_set(e, ERR_BUG, -1, "%s", why.text);
+  return gerr_set(e, why.nomem ? ERR_NOMEM : ERR_BUG, -1, "%s", why.text);
 }
 
 bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
@@ -238,6 +244,8 @@ void jit_free(JitFn *f) {
   Jit *j = f->j;
   Mem *m = j->mem;
   for (size_t i = 0; f->regions && i < f->plan->g->region_count; i++) jit_free(f->regions[i]);
+  for (size_t i = 0; f->code && i < f->plan->low.count; i++)
+    if (f->kernels[i] && f->plan->low.launches[i].like >= i) eng_drop(j->engine, f->kernels[i]);
   while (f->bound) {
     Bound *b = f->bound;
     f->bound = b->next;

@@ -32,9 +32,10 @@ typedef struct JitConfig {
  * Throws when out of memory; starts no process or thread. */
 Jit *jit_open(Mem *m, const JitConfig *c);
 void jit_close(Jit *j); /* its functions stay usable, and keep it; NULL is fine */
-/* Gives back memory kept between calls, but for that of a run that goes on. */
+/* Gives back memory kept between calls, but for that of a run that goes on, and code of functions
+ * that are gone. */
 void jit_trim(Jit *j);
-int64_t jit_kept(const Jit *j); /* its bytes: blocks and workspace */
+int64_t jit_kept(const Jit *j); /* its bytes: blocks, workspace and such code */
 const JitConfig *jit_config(const Jit *j);
 Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 
@@ -51,7 +52,7 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
 
 /* A function before its code is made: enough for jit_peak and jit_print_plan. Never NULL. */
 JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
-/* Its code, as jit_compile makes it; false with `e`. */
+/* Its code, as jit_compile makes it; false with `e` (e->nomem: it has no room). */
 bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e);
 /* JitPeak.arena of such a function is at least this, found in a third of the time. */
 int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env);

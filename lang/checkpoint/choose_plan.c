@@ -4,9 +4,10 @@
  * In: a graph that holds forward and backward, with tags, and sizes. Out: a choice per value. The
  * idea: a ladder of cuts for fixed prices of a byte (autograd/remat.h), the plan as written, saving
  * all and computing all again; each gives a graph that is planned like any other, so its peak is
- * exact. The answer is the fastest whose peak fits. The ladder does not depend on the budget: more
- * memory never gives a slower plan, and the plan as written is one of them. Values of blocks that
- * leave nothing open stay as written.
+ * exact. The answer is the fastest whose peak fits. Under a limit its code is made at once: where
+ * that leaves too little, the others are looked at again, with what is known now. The ladder does
+ * not depend on the budget: more memory never gives a slower plan, and the plan as written is one
+ * of them. Values of blocks that leave nothing open stay as written.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,16 +21,13 @@ typedef struct Candidate {
   uint8_t *choice;
   int64_t time;   /* of what it computes again */
   int64_t kept;   /* bytes from forward to backward, by rm_price */
-  int64_t need;   /* of the process */
+  int64_t need;   /* of the process; -1: not planned yet */
   int64_t bare;   /* the same where all inputs are dense */
   int64_t *block; /* bytes per block of the table */
   Planned *made;  /* with a reference on the pool; NULL: it cannot be made, or another is better */
+  bool tried;     /* with its code it was too large */
   size_t number;
 } Candidate;
-
-/* Of a limit for the code of what is chosen, which is made later: so much, and more by node. Small
- * models take some 370 KB, one of 300 nodes a megabyte. */
-enum { CODE_ROOM = 256 << 10, CODE_OF_NODE = 4 << 10 };
 
 typedef struct Chooser {
   Session *s;
@@ -39,7 +37,7 @@ typedef struct Chooser {
   const int64_t *env;
   const int64_t *dense; /* per input: bytes of its dense copy, 0 = it is dense */
   int64_t room;
-  size_t tensors, rest; /* what was in use then */
+  size_t tensors, rest; /* in use when `room` was left */
   bool *open;   /* per block: something is left to decide */
   Candidate *c; size_t count, cap;
   Span at;
@@ -73,7 +71,7 @@ static void add(Chooser *h, const uint8_t *written, uint8_t *choice) {
   }
   for (size_t i = 0; i < h->count; i++)
     if (!memcmp(h->c[i].choice, choice, g->type_count)) return;
-  Candidate c = {.choice = choice, .number = h->count};
+  Candidate c = {.choice = choice, .need = -1, .number = h->count};
   VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
 }
 
@@ -143,11 +141,12 @@ static void plan_runs(Chooser *h, Candidate *c) {
   int64_t copies = 0;
   for (size_t i = 0; b && h->dense && i < p->runs.first->input_count; i++) copies += h->dense[i];
   c->need = one.arena + (h->dense ? jit_tensors(f, h->env, h->dense) : one.outputs) + one.inner +
-            larger(one.scratch, two.scratch);
-  c->bare = one.arena + one.outputs + one.inner + larger(one.scratch, two.scratch);
+            one.headers + larger(one.scratch, two.scratch);
+  c->bare =
+      one.arena + one.outputs + one.inner + one.headers + larger(one.scratch, two.scratch);
   if (b) {
     int64_t back = one.outputs + plan_cotangents(&p->runs, h->env) + two.arena + two.outputs +
-                   two.inner + larger(one.scratch, two.scratch);
+                   two.inner + one.headers + two.headers + larger(one.scratch, two.scratch);
     c->need = larger(c->need, copies + back);
     c->bare = larger(c->bare, back);
   }
@@ -215,7 +214,8 @@ static int by_time(const void *x, const void *y) {
   return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static _Noreturn void refuse(Chooser *h, const Candidate *c, uint32_t block) {
+/* `need`: bytes of the process. */
+static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint32_t block) {
   Session *s = h->s;
   const Block *b = gr_block_at(h->g, block);
   if (b) {
@@ -227,10 +227,10 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, uint32_t block) {
     Diag *d = err(s, ERR_LIMIT, h->at,
                   "this call needs %lld bytes by its smallest plan, and %lld are left of the limit "
                   "of %zu: tensors hold %zu, all else %zu",
-                  (long long)c->need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit,
+                  (long long)need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit,
                   h->tensors, h->rest);
     dg_help(&s->diags, d, "with `--memory=%lld` it goes on from here",
-            (long long)((int64_t)s->mem.limit + c->need - h->room));
+            (long long)((int64_t)s->mem.limit + need - h->room));
   }
   raise_(s);
 }
@@ -249,13 +249,81 @@ static int64_t most_kept(const Chooser *h) {
   return tab ? sum : h->room;
 }
 
+static void take_stock(Chooser *h) {
+  h->room = native_room(h->s);
+  h->tensors = mem_tensors(&h->s->mem);
+  h->rest = mem_rest(&h->s->mem);
+}
+
+/* The fastest that fits of those not tried, or the one that is least over: *over is 1 for those
+ * that fit, *block says of which budget it is over (0: of what is left). NULL: none can be made. */
+static Candidate *pick(Chooser *h, double *over, uint32_t *block) {
+  int64_t most = most_kept(h);
+  Candidate *best = NULL;
+  *over = 0;
+  *block = 0;
+  /* What keeps more than it may without anything else is looked at when nothing else is left. */
+  for (size_t turn = 0; turn < 2 * h->count && (!best || *over > 1); turn++) {
+    Candidate *c = &h->c[turn % h->count];
+    uint32_t at;
+    if (c->tried || (c->kept > most) != (turn >= h->count)) continue;
+    bool known = c->need >= 0;
+    if (known && best && excess(h, c, &at) >= *over) continue;
+    if (!make(h, c)) continue;
+    plan_runs(h, c);
+    double x = excess(h, c, &at);
+    bool better = !best || x < *over;
+    forget(better ? best : c);
+    if (!better) continue;
+    best = c;
+    *over = x;
+    *block = at;
+  }
+  return best;
+}
+
+static bool make_code(Chooser *h, const Candidate *c) {
+  return native_code(h->s, c->made->first, h->at) &&
+         (!c->made->second || native_code(h->s, c->made->second, h->at));
+}
+
+/* `best` fits; its code is made, and has to fit too. The code of one that did not is a guess at
+ * that of the next: what would not fit beside it is tried all the same where it takes less. Each is
+ * tried once. */
+static Candidate *choose_with_code(Chooser *h, Candidate *best) {
+  Candidate *nearest = NULL;
+  Chooser then = *h;
+  int64_t missing = 0, least = 0;
+  for (;;) {
+    bool code = make_code(h, best);
+    take_stock(h);
+    int64_t need = best->need + (code ? 0 : (int64_t)h->s->mem.refused);
+    if (code && need <= h->room) return best;
+    if (!nearest || need - h->room < missing) {
+      nearest = best;
+      missing = need - h->room;
+      least = need;
+      then = *h;
+    }
+    best->tried = true;
+    if (!code) forget(best); /* the others have to be planned in what is left */
+    double over;
+    uint32_t block;
+    Candidate *last = best, *next = pick(h, &over, &block);
+    forget(last);
+    if (!next || block || (over > 1 && next->need >= nearest->need))
+      refuse(&then, nearest, least, 0);
+    log_line(h->s, LOG_JIT,
+             "a plan of %lld bytes does not fit beside its code: one of %lld is tried",
+             (long long)need, (long long)next->need);
+    best = next;
+  }
+}
+
 static Choice choose(Chooser *h) {
   Session *s = h->s;
   const BlockTab *tab = h->g->blocks;
-  h->room = native_room(s);
-  if (s->mem.limit) h->room -= CODE_ROOM + CODE_OF_NODE * (int64_t)h->g->node_count;
-  h->tensors = mem_tensors(&s->mem);
-  h->rest = mem_rest(&s->mem);
+  take_stock(h);
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
   make_ladder(h);
@@ -265,26 +333,12 @@ static Choice choose(Chooser *h) {
     h->c[i].kept = p.bytes;
   }
   qsort(h->c, h->count, sizeof *h->c, by_time);
-  int64_t most = most_kept(h);
-  double least = 0;
-  Candidate *best = NULL;
-  uint32_t at = 0, block;
-  /* What keeps more than it may without anything else is looked at when nothing else is left. */
-  for (size_t turn = 0; turn < 2 * h->count && (!best || least > 1); turn++) {
-    Candidate *c = &h->c[turn % h->count];
-    if ((c->kept > most) != (turn >= h->count)) continue;
-    if (!make(h, c)) continue;
-    plan_runs(h, c);
-    double over = excess(h, c, &block);
-    bool better = !best || over < least;
-    forget(better ? best : c);
-    if (!better) continue;
-    best = c;
-    least = over;
-    at = block;
-  }
+  double over;
+  uint32_t block;
+  Candidate *best = pick(h, &over, &block);
   if (!best) return (Choice){.g = h->g, .split = UINT32_MAX};
-  if (least > 1) refuse(h, best, at);
+  if (over > 1) refuse(h, best, best->need, block);
+  if (s->mem.limit) best = choose_with_code(h, best);
   return (Choice){.g = h->g,
                   .split = h->whole ? h->whole->split : UINT32_MAX,
                   .choice = best->choice,

@@ -204,6 +204,13 @@ int64_t native_room(Session *s) {
   return (int64_t)mem_room(m) + (s->jit ? jit_kept(s->jit) : 0) - RUN_ROOM;
 }
 
+bool native_code(Session *s, JitFn *f, Span at) {
+  GErr why = {0};
+  if (jit_code(f, &s->kernel.stop, &why)) return true;
+  if (why.interrupted) poll_interrupt(s, at);
+  return !why.nomem;
+}
+
 void native_must(Session *s, Native **slot) {
   if (!*slot) {
     *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);

@@ -33,12 +33,15 @@ void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
 JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
 /* Not more than JitPeak.arena of that, found in less time; 0: not known. */
 int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env);
+/* Makes the code of a planned function now. False where there is no room for it. Where there is
+ * none for another reason, its first run says why. Throws when interrupted. */
+bool native_code(Session *s, JitFn *f, Span at);
 /* Bytes of tensors that may be made until the session's limit; what is kept for later
  * runs counts as free. INT64_MAX: no limit. */
 int64_t native_room(Session *s);
 /* Its first run is machine code, whatever that costs, where there is a code generator. */
 void native_must(Session *s, Native **n);
-/* The same, and *f is what it was planned to be; it is taken. */
+/* The same, and *f is what it was planned to be; it is taken. NULL: that is made at its run. */
 void native_planned(Session *s, Native **n, JitFn **f);
 /* Of the session's engine, zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);

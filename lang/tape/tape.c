@@ -37,6 +37,7 @@ void joint_release(JointRef *j) {
   native_free(&s->mem, j->forward);
   native_free(&s->mem, j->backward);
   native_free(&s->mem, j->again_code);
+  planned_unref(j->made);
   hosts_release(j->hosts);
   compiled_release(j->code);
   arena_free(&j->arena);

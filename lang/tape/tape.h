@@ -27,6 +27,7 @@ typedef struct JointRef {
   int64_t *env;    /* sizes that the joint graph is chosen for; NULL: for all, as written */
   const int64_t *dense; /* bytes of dense copies of inputs, at the call for which it is made */
   Choice choice;   /* of its blocks */
+  Planned *made;   /* by that choice: `joint` is in it, and what its code is of; NULL: none */
   bool asked;      /* a gradient was taken through it once: calls save for the next */
   Span call;         /* that was compiled */
   Span eval_dropout; /* see compile.h */

@@ -476,6 +476,39 @@ static void t_fork(void) {
   finish(&t);
 }
 
+/* Code goes when nobody uses it and room is asked for, and comes again. */
+static void t_unload(void) {
+  Test t;
+  begin(&t, "");
+  start(&t);
+  check(works(&t, 1) && works(&t, 1) && works(&t, 2));
+  EngKernel *one = ask(&t, 1), *two = ask(&t, 2);
+  size_t live = t.m.live;
+  for (int i = 0; i < 3; i++) eng_drop(t.g, one);
+  eng_drop(t.g, two);
+  check_int((int64_t)eng_unused(t.g), >, 0);
+  check_ptr(ask(&t, 1), ==, one); /* it is still there */
+  check_int((int64_t)eng_unused(t.g), ==, 0);
+  eng_trim(t.g);
+  check_ptr(eng_code(one), !=, NULL);
+  eng_drop(t.g, one);
+  size_t unused = eng_unused(t.g);
+  eng_trim(t.g);
+  check_int((int64_t)eng_unused(t.g), ==, 0);
+  check_int((int64_t)(live - t.m.live), ==, (int64_t)unused);
+  check_ptr(eng_code(one), ==, NULL);
+  check_ptr(eng_code(two), !=, NULL); /* has a user */
+  check(works(&t, 1));
+  /* what had no room is tried again by whoever asks next */
+  EngKernel *three = ask(&t, 3);
+  t.m.limit = t.m.live + MEM_FILING;
+  check(three && !eng_wait(t.g, &three, 1, NULL, &t.e) && t.e.nomem);
+  t.m.limit = 0;
+  t.e.nomem = false;
+  check(works(&t, 3));
+  finish(&t);
+}
+
 static void t_nomem(void) {
   int nth = 1, worked = 0;
   for (; nth < 60; nth++) {
@@ -731,6 +764,7 @@ int main(int argc, char **argv) {
   TEST(t_perf_map(), "perf is told where code is, by no link");
   TEST(t_interrupt(), "waiting can be interrupted");
   TEST(t_fork(), "a forked child gets its kernels");
+  TEST(t_unload(), "code without users is unloaded, and loaded again");
   TEST(t_nomem(), "out of memory leaks nothing");
 #ifdef HAVE_CODEGEN
   TEST(t_real(), "the code generator makes code that runs, and that is found on disk");
