@@ -66,5 +66,8 @@ Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr
 /* Both, without carries, as written. */
 Joint *ad_joint(Arena *a, const Graph *f, const bool *has_cotangent, const bool *wants_grad,
                 GErr *e, Prov *at);
+/* Its two graphs as text, with a line that says what is saved: a cotangent for every output that is
+ * a float, a gradient for every such input. */
+bool ad_joint_show(Arena *a, const Graph *f, Buf *out, GErr *e, Prov *at);
 
 #endif

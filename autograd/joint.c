@@ -404,3 +404,29 @@ Joint *ad_joint(Arena *a, const Graph *f, const bool *has_cotangent, const bool 
   if (code != MEM_OK) mem_throw(a->mem, code);
   return job.joint;
 }
+
+bool ad_joint_show(Arena *a, const Graph *f, Buf *out, GErr *e, Prov *at)
+{
+  bool *cot = ARENA_ARRAY(a, bool, f->output_count + 1);
+  bool *wants = ARENA_ARRAY(a, bool, f->input_count + 1);
+  for (size_t k = 0; k < f->output_count; k++)
+    cot[k] = dt_float((DType)gr_type(f, f->outputs[k])->dtype);
+  for (size_t k = 0; k < f->input_count; k++)
+    wants[k] = dt_float((DType)gr_type(f, f->inputs[k])->dtype);
+  Joint *j = ad_joint(a, f, cot, wants, e, at);
+  if (!j) return false;
+  buf_puts(out, "# saved:");
+  for (int k = 0; k < j->saved_count; k++) {
+    Val v = j->forward->outputs[j->output_count + k];
+    buf_printf(out, "%s %%%u", k ? "," : "", v.node);
+    if (v.res) buf_printf(out, ".%u", v.res);
+    if (j->saved_input[k] >= 0) buf_printf(out, " (input %d)", j->saved_input[k]);
+  }
+  buf_puts(out, j->saved_count ? "; gradients of inputs:" : " nothing; gradients of inputs:");
+  for (size_t k = 0; k < f->input_count; k++)
+    if (j->gives_grad[k]) buf_printf(out, " %zu", k);
+  buf_putc(out, '\n');
+  gr_print(out, j->forward);
+  gr_print(out, j->backward);
+  return true;
+}

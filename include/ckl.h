@@ -294,7 +294,8 @@ const char *ckl_ir(ckl_session *s, const char *path, const char *fn, const char 
                    size_t type_count, const char *stage);
 const char *ckl_stage_name(size_t i);                       /* [-] NULL past the end */
 const char *ckl_pass_name(size_t i);                        /* [-] of ckl_opt; NULL past the end */
-/* [mp] */
+/* A graph in text form after a pass; of passes that do not give a graph a text that shows what they
+ * make of it. [mp] */
 const char *ckl_opt(ckl_session *s, const char *pass, const char *name, const char *text, size_t n);
 /* Dumps the graph after `stage` of everything that gets compiled from now on to stream 2. [-] */
 ckl_status ckl_dump(ckl_session *s, const char *stage);

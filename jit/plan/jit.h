@@ -120,6 +120,10 @@ void jit_profile(Jit *j, void (*visit)(void *ud, const JitTime *t), void *ud);
 /* Groups in the order in which they run, with their nodes, launches and reasons. */
 void jit_print_plan(Buf *out, const JitFn *f);
 void jit_print_loops(Buf *out, const JitFn *f); /* text of each kernel, in launch order */
+/* What the passes on the way to kernels make of g (plan_show.c), for a level that need not be the
+ * machine's: groups before they are sorted, the plan, kernels. Throws. */
+typedef enum JitShow { JIT_SHOW_GROUPS, JIT_SHOW_PLAN, JIT_SHOW_KERNELS } JitShow;
+void jit_show(Mem *m, EngLevel level, const Graph *g, JitShow what, Buf *out);
 /* What the code generator makes of each, as text: `what` is a CODEGEN_DUMP flag (codegen.h).
  * False with `e`. Throws when out of memory. */
 bool jit_print_code(Buf *out, const JitFn *f, unsigned what, Err *e);

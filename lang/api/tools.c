@@ -256,12 +256,43 @@ const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const cha
   return r;
 }
 
+static void show_joint(Session *s, const Graph *g, Buf *out, Span at) {
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {0};
+  if (!ad_joint_show(&s->scratch, g, out, &e, &where))
+    fail_gerr(s, where.span.file ? where.span : at, &e);
+}
+
+static void show_groups(Session *s, const Graph *g, Buf *out, Span at) {
+  (void)at;
+  jit_show(&s->mem, (EngLevel)s->config.level, g, JIT_SHOW_GROUPS, out);
+}
+
+static void show_plan(Session *s, const Graph *g, Buf *out, Span at) {
+  (void)at;
+  jit_show(&s->mem, (EngLevel)s->config.level, g, JIT_SHOW_PLAN, out);
+}
+
+static void show_kernels(Session *s, const Graph *g, Buf *out, Span at) {
+  (void)at;
+  jit_show(&s->mem, (EngLevel)s->config.level, g, JIT_SHOW_KERNELS, out);
+}
+
+/* Passes that give a graph, and those whose result is no graph but is shown as text. */
 typedef Graph *(*Pass)(Arena *a, const Graph *g);
 static const struct {
   const char *name;
   Pass run;
-} passes[] = {
-    {"dce", gr_dce}, {"cse", gr_cse}, {"fold", gr_fold}, {"remat", rm_pass}, {"verify", NULL}};
+  void (*show)(Session *s, const Graph *g, Buf *out, Span at);
+} passes[] = {{.name = "dce", .run = gr_dce},
+              {.name = "cse", .run = gr_cse},
+              {.name = "fold", .run = gr_fold},
+              {.name = "remat", .run = rm_pass},
+              {.name = "verify"},
+              {.name = "joint", .show = show_joint},
+              {.name = "fuse", .show = show_groups},
+              {.name = "plan", .show = show_plan},
+              {.name = "lower", .show = show_kernels}};
 const char *ckl_pass_name(size_t i) {
   return i < sizeof passes / sizeof *passes ? passes[i].name : NULL;
 }
@@ -285,6 +316,10 @@ static void work_opt(TextJob *t) {
   }
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
     if (!strcmp(passes[i].name, t->d)) {
+      if (passes[i].show) {
+        passes[i].show(s, g, t->b, at);
+        return;
+      }
       if (passes[i].run) g = passes[i].run(&s->scratch, g);
       if (!gr_verify(g, &e)) {
         e.code = ERR_IR;

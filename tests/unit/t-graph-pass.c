@@ -1,80 +1,9 @@
-/* Passes: each file tests/pass/PASS/NAME.ckg gives NAME.out, and passes keep every bit of random
- * graphs. `t-graph-pass --bless` in the source folder writes the .out files anew (read the
- * difference). */
-#include <dirent.h>
-
-#include "autograd/remat.h"
+/* Passes keep every bit of random graphs, and refuse broken ones. */
 #include "graph-gen.h"
 
 static Mem mem;
 static Arena arena;
 static Names *names;
-static bool bless;
-
-static char *load(const char *path)
-{
-  FILE *f = fopen(path, "rb");
-  if (!f) return NULL;
-  char *s = arena_alloc(&arena, 100000);
-  s[fread(s, 1, 99999, f)] = 0;
-  fclose(f);
-  return s;
-}
-
-/* Passes of the layers above run between the same two checks. */
-static Graph *run_pass(const char *pass, const Graph *g, GErr *e)
-{
-  if (strcmp(pass, "remat")) return gr_pass(&arena, pass, g, e);
-  if (!gr_verify(g, e)) return NULL;
-  Graph *d = rm_pass(&arena, g);
-  return gr_verify(d, e) ? d : NULL;
-}
-
-static void one_file(const char *folder, const char *pass, const char *name)
-{
-  GErr e;
-  const char *path = arena_printf(&arena, "%s/%s", folder, name);
-  const char *out = arena_printf(&arena, "%s/%.*sout", folder, (int)strlen(name) - 3, name);
-  char *text = load(path);
-  Graph *g = text ? gr_read(&arena, names, text, strlen(text), &e) : NULL;
-  if (!check_msg(g != NULL, "%s: %s", path, text ? e.text : "cannot be read")) return;
-  Graph *d = run_pass(pass, g, &e);
-  if (!check_msg(d != NULL, "%s: %s", path, e.text)) return;
-  Buf b;
-  buf_init_arena(&b, &arena);
-  gr_print(&b, d);
-  if (bless) {
-    FILE *f = fopen(out, "wb");
-    if (check(f != NULL)) fwrite(b.s, 1, b.n, f), fclose(f);
-    return;
-  }
-  char *want = load(out);
-  if (check_msg(want != NULL, "%s is not there", out)) check_str(b.s, want);
-}
-
-static int by_name(const void *a, const void *b)
-{
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void t_files(const char *pass)
-{
-  const char *src = getenv("srcdir");
-  const char *folder = arena_printf(&arena, "%s/tests/pass/%s", src ? src : ".", pass);
-  DIR *d = opendir(folder);
-  char *files[100];
-  int n = 0;
-  if (!check_msg(d != NULL, "%s is not there", folder)) return;
-  for (struct dirent *f; (f = readdir(d)) && n < 100;) {
-    size_t len = strlen(f->d_name);
-    if (len > 4 && !strcmp(f->d_name + len - 4, ".ckg"))
-      files[n++] = arena_strdup(&arena, f->d_name, len);
-  }
-  closedir(d);
-  qsort(files, (size_t)n, sizeof *files, by_name);
-  for (int i = 0; i < n; i++) one_file(folder, pass, files[i]);
-  check_int(n, >, 0);
-}
 
 static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                       GErr *e) {
@@ -180,17 +109,12 @@ static void t_unknown(void)
 static void all(void *ud)
 {
   (void)ud;
-  for (const GrPass *p = gr_passes; p->name; p++) {
-    TEST(t_files(p->name), arena_printf(&arena, "%s gives what its files say", p->name));
-  }
-  TEST(t_files("remat"), "remat gives what its files say");
   TEST(t_unknown(), "unknown passes and broken graphs are refused");
   TEST(t_bits(), "passes keep inputs, outputs and every bit");
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-  bless = argc > 1 && !strcmp(argv[1], "--bless");
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   names = names_new(&arena);
