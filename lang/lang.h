@@ -259,7 +259,11 @@ static inline bool in_code(const Session *s) { return s->stage != NULL && !s->ab
 
 /* !must: V_UNKNOWN when there is none */
 Value name_value(Session *s, Name name, Span at, bool must);
+/* Field or method of an instance; false when it has none of that name. */
+bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out);
 Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call);
+/* A function literal with what it captures; `vars_too`: variables that change, as they are now. */
+Value fn_closure(Session *s, Node *n, bool is_code, bool vars_too);
 Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer vars: wrap bodies */
 /* of a block of script: reads and assigns variables, those of the top level too */
 Value capsule_closure(Session *s, Node *lambda);

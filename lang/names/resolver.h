@@ -1,5 +1,5 @@
-/* Inside of the walk over names, arguments and places: resolve.c, resolve_call.c,
- * resolve_clause.c. */
+/* Inside of the walk over names, arguments and places: resolve.c, resolve_name.c,
+ * resolve_call.c, resolve_clause.c. */
 #ifndef CKL_LANG_NAMES_RESOLVER_H
 #define CKL_LANG_NAMES_RESOLVER_H
 
@@ -90,6 +90,7 @@ Bind *rs_find_bind(const Resolver *r, Name name);
 /* A field or method; `have`: fields among the first so many members only. NULL when there is
  * none. */
 Node *rs_model_member(const Node *model, Name name, uint32_t have);
+Name rs_member_name(const Node *m);
 Span rs_member_span(const Node *m); /* of its name */
 /* module.f: the declaration, or NULL after an error. */
 const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at);
@@ -98,6 +99,9 @@ const Module *rs_module_named(Resolver *r, const Node *x); /* NULL: x is no name
  * name. */
 bool rs_anywhere(Resolver *r, Name name, bool lets);
 void rs_bind_word(Resolver *r, const Word *w, BindKind k); /* rules 3 and 4 */
+bool rs_may_bind(Resolver *r, const Word *w, BindKind k);  /* those rules alone */
+void rs_bind_pattern(Resolver *r, const Node *p, BindKind k, bool range, size_t from);
+const char *rs_what_binds(BindKind k); /* "a parameter" */
 void rs_use_name(Resolver *r, Name name, Span at);         /* errors of reading it here */
 void rs_use_found(Resolver *r, const Found *f, Name name, Span at);
 
