@@ -25,7 +25,6 @@
 #include "jit/engine/archive.h"
 #include "jit/engine/codegen.h"
 #include "jit/codegen/emit.h"
-#include "jit/engine/engine.h"
 
 /* Reads, verifies and compiles; leaves by the jump of `mem` when that runs out of memory. */
 typedef struct Job {

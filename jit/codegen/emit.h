@@ -17,7 +17,7 @@
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>
 
-#include "jit/engine/engine.h"
+#include "jit/engine/level.h"
 #include "jit/loop/loop.h"
 
 enum { EMIT_OBJECT, EMIT_IR, EMIT_ASM }; /* what emit_kernel makes */
