@@ -3,7 +3,7 @@
 # variable, and nothing below cli/ prints or ends the process.
 . "$srcdir/tests/tap.sh"
 so=.libs/libckl.so
-core=.libs/libcklcore.a
+core=libcklcore.a
 
 exported=$(nm -D --defined-only "$so" | awk '{ print $3 }' | sed 's/@.*//' | sort -u)
 tap_empty "$(echo "$exported" | grep -v '^ckl_')" 'libckl.so exports ckl_* alone'
