@@ -9,8 +9,8 @@
  * offending program and dies on a find.
  *
  * At the end it says how the programs ended, how many ran, as a whole or most of their statements,
- * and how many names of the prelude stood in statements that ran to their end. With FUZZ_NAMES set
- * it lists the others, and what was said how often. */
+ * and how many names and words of the language stood in statements that ran to their end. With
+ * FUZZ_NAMES set it lists the others, and what was said how often. */
 #define _DEFAULT_SOURCE /* syscall */
 #include "ckl.h"
 
@@ -215,6 +215,13 @@ static const char *const lines[] = {
     "fn unrolled(x: f32[$]) -> f32 {\n  var y = x\n  for i in 0..$ { y = y + x[-1] * i }\n"
     "  sum(y)\n}\n"
     "print(grad(unrolled(track(ones([$]))), 1), unrolled(ones([$])))\n",
+    "use nn (BatchNorm)\nlet bn_1 = BatchNorm($)\nprint(buffers(bn_1), summary(bn_1))\n"
+    "checkpoint_layers(bn_1, where = fn(path, layer) = true)\n"
+    "print(wrap <train> { bn_1(ones([2, $])) })\n",
+    "print(batch_norm(ones([2, $]), gain = ones([$]), bias = ones([$])))\n"
+    "print(attention(ones([$, 2]), ones([$, 2]), ones([$, $]), causal = true))\n",
+    "print(unique(i64([$, $])), to_dtype(ones([$]), dtype_of(f64([$]))))\n"
+    "print(log_softmax(ones([$, $])))\n",
     "fn own(x: f32[...S]) -> f32[...S] { x * $ } backward(g) { g * $ }\n"
     "let t10 = track(ones([$]))\nprint(grad(sum(own(own(t10))), t10))\n",
 };
@@ -261,14 +268,23 @@ static char (*names)[64];
 static size_t name_count;
 static bool *seen;
 
-/* What the prelude offers, for the count at the end. */
+/* What the prelude offers, the words of the language and those in <>, for the count at the end. */
 static void note_names(void) {
+  static const char *const more[] = {
+      "recompute", "prefer",  "offload", "budget",   "auto",    "reentrant", "binomial",
+      "every",     "matmul",  "conv",    "attention", "reduce", "pointwise", "random",
+      "train",     "eval",    "no_grad", "captured", "plain",   "tf32",      "device",
+      "sim",       "anomaly", "opaque",  "with_params", "param", "buffer",   "batches",
+      "shuffle",   "zip",     "take",    "remove",   "record",  "last",      "key"};
+  size_t extra = sizeof more / sizeof *more;
   while (ckl_complete(session, "", name_count)) name_count++;
-  names = calloc(name_count + 1, sizeof *names);
-  seen = calloc(name_count + 1, sizeof *seen);
+  names = calloc(name_count + extra, sizeof *names);
+  seen = calloc(name_count + extra, sizeof *seen);
   if (!names || !seen) exit(1);
   for (size_t i = 0; i < name_count; i++)
     snprintf(names[i], sizeof *names, "%s", ckl_complete(session, "", i));
+  for (size_t i = 0; i < extra; i++, name_count++)
+    snprintf(names[name_count], sizeof *names, "%s", more[i]);
 }
 
 static void note_run(const char *program) {
