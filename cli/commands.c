@@ -90,6 +90,7 @@ static bool known_name(Cli *c, const char *command, const char *stage,
 
 static int set_logs(Cli *c)
 {
+  ckl_log(c->session, "wait"); /* a person may be waiting */
   for (size_t i = 0; i < c->o.log_count; i++)
     if (ckl_log(c->session, c->o.log[i]) != CKL_OK) {
       char channel[64];

@@ -231,8 +231,8 @@ bool ckl_diag_is_error(const ckl_session *s, size_t i);                 /* [-] *
 int64_t ckl_counter(const ckl_session *s, const char *name);
 const char *ckl_counter_name(size_t i); /* [-] NULL past the end */
 /* Turns a log channel on: "compile" (each compilation; "compile:debug" with its signature), "load"
- * (modules and saved files), "wrap" (each wrap block that is entered). CKL_EUSAGE when there is no
- * such channel. [-] */
+ * (modules and saved files), "wrap" (each wrap block that is entered), "wait" (before machine code
+ * is made that takes more than about a second). CKL_EUSAGE when there is no such channel. [-] */
 ckl_status ckl_log(ckl_session *s, const char *channel);
 const char *ckl_log_name(size_t i); /* [-] NULL past the end */
 

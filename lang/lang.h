@@ -109,7 +109,7 @@ typedef struct Site { uint64_t id, counter; } Site;
 
 typedef struct Log { const char *channel; int level; } Log;
 /* channels, by log_names */
-enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_JIT, LOG_BACKWARD, LOG_COUNT };
+enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_JIT, LOG_BACKWARD, LOG_WAIT, LOG_COUNT };
 extern const char *const log_names[LOG_COUNT];
 
 struct Session {

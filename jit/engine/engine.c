@@ -444,12 +444,13 @@ static EngKernel *use(Engine *g, EngKernel *k, bool generate, Err *e) {
 }
 
 /* As get_code; NULL is false. */
-static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
+static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, size_t *bytes, Err *e) {
   look(g);
   ArenaMark mark = arena_mark(&g->arena);
   Buf text = {0};
   buf_init_arena(&text, &g->arena);
   lp_print(&text, kernel);
+  *bytes = text.n;
   uint64_t hash = XXH3_64bits(text.s, text.n);
   EngKernel *k = known(g, &text, hash);
   if (k) {
@@ -471,11 +472,12 @@ static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, Err *e) {
 }
 
 EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e) {
-  return get(g, k, true, e);
+  size_t bytes;
+  return get(g, k, true, &bytes, e);
 }
 
-EngKernel *eng_known(Engine *g, const Kernel *k) {
-  return get(g, k, false, NULL);
+EngKernel *eng_known(Engine *g, const Kernel *k, size_t *bytes) {
+  return get(g, k, false, bytes, NULL);
 }
 
 void eng_drop(Engine *g, EngKernel *k) {

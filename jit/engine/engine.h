@@ -47,8 +47,9 @@ const EngConfig *eng_config(const Engine *g);
  * lives as long as the engine, its code until eng_drop was called as often as this. NULL with `e`
  * when there is no way to get code: e->text says why. */
 EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
-/* The same, where that costs no compilation: NULL where the code was not made before. */
-EngKernel *eng_known(Engine *g, const Kernel *k);
+/* The same, where that costs no compilation: NULL where the code was not made before. *bytes: of
+ * the kernel's text. */
+EngKernel *eng_known(Engine *g, const Kernel *k, size_t *bytes);
 /* One user less. What nobody uses stays loaded, for the next one, until eng_trim. */
 void eng_drop(Engine *g, EngKernel *k);
 /* Gives back the code that nobody uses, and how many bytes that would be. */

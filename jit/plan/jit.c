@@ -111,27 +111,53 @@ static bool by_reference(const Graph *g) {
   return false;
 }
 
-/* Asks for the code of every kernel, of regions too, so that they are made side by side. A second
- * time it asks for what is missing. */
-static bool ask(JitFn *f, bool known, Err *why) {
+static void need_lists(JitFn *f) {
+  if (f->code) return;
+  f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, f->plan->low.count + 1);
+  f->code = ARENA_ARRAY(&f->arena, KernelFn, f->plan->low.count + 1);
+}
+
+/* Takes the code that is there; adds what is not. */
+static void take_known(JitFn *f, JitMissing *m) {
+  if (f->reference) return;
+  const Lowered *low = &f->plan->low;
+  need_lists(f);
+  for (size_t i = 0; i < low->count; i++) {
+    size_t bytes = 0;
+    if (low->launches[i].like < i) f->kernels[i] = f->kernels[low->launches[i].like];
+    else if (!f->kernels[i])
+      f->kernels[i] = eng_known(f->j->engine, low->launches[i].k, &bytes);
+    if (f->kernels[i] || low->launches[i].like < i) continue;
+    m->kernels++;
+    m->bytes += bytes;
+  }
+  for (size_t i = 0; i < f->plan->g->region_count; i++)
+    if (f->regions[i]) take_known(f->regions[i], m);
+}
+
+JitMissing jit_missing(JitFn *f) {
+  JitMissing m = {0};
+  double start = now();
+  if (f->j->engine) take_known(f, &m);
+  f->j->count.code_seconds += now() - start;
+  return m;
+}
+
+/* Asks for the code of every kernel that is missing, of regions too, so that they are made side by
+ * side. */
+static bool ask(JitFn *f, Err *why) {
   if (f->reference) return true;
   const Lowered *low = &f->plan->low;
-  if (!f->code) {
-    f->kernels = ARENA_ARRAY(&f->arena, EngKernel *, low->count + 1);
-    f->code = ARENA_ARRAY(&f->arena, KernelFn, low->count + 1);
-  }
+  need_lists(f);
   for (size_t i = 0; i < low->count; i++) {
-    const Kernel *k = low->launches[i].k;
     if (f->kernels[i]) continue;
-    if (low->launches[i].like < i) {
-      f->kernels[i] = f->kernels[low->launches[i].like];
-      continue;
-    }
-    f->kernels[i] = known ? eng_known(f->j->engine, k) : eng_kernel(f->j->engine, k, why);
+    f->kernels[i] = low->launches[i].like < i
+                        ? f->kernels[low->launches[i].like]
+                        : eng_kernel(f->j->engine, low->launches[i].k, why);
     if (!f->kernels[i]) return false;
   }
   for (size_t i = 0; i < f->plan->g->region_count; i++) {
-    if (f->regions[i] && !ask(f->regions[i], known, why)) return false;
+    if (f->regions[i] && !ask(f->regions[i], why)) return false;
   }
   return true;
 }
@@ -197,19 +223,15 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   return f;
 }
 
-static bool code(JitFn *f, bool known, const Interrupt *interrupt, GErr *e) {
+bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
   Jit *j = f->j;
   Err why = {0};
   double start = now();
-  bool ok = !j->engine || (ask(f, known, &why) && receive(f, interrupt, &why));
+  bool ok = !j->engine || (ask(f, &why) && receive(f, interrupt, &why));
   j->count.code_seconds += now() - start;
   if (ok) return true;
   if (interrupt_asked(interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   return gerr_set(e, why.nomem ? ERR_NOMEM : ERR_BUG, -1, "%s", why.text);
-}
-
-bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
-  return code(f, false, interrupt, e);
 }
 
 /* Everything but code, and counted. On the pool until it is marked as kept. */
@@ -221,22 +243,13 @@ static JitFn *plan(Jit *j, const Graph *g, const int64_t *env) {
   return f;
 }
 
-static JitFn *compile(Jit *j, const Graph *g, const int64_t *env, bool known,
-                      const Interrupt *interrupt, GErr *e) {
-  size_t mark = mem_pool_mark(j->mem);
-  JitFn *f = plan(j, g, env);
-  bool ok = f->kept = code(f, known, interrupt, e);
-  mem_pool_drain(j->mem, mark);
-  return ok ? f : NULL;
-}
-
 JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt,
                    GErr *e) {
-  return compile(j, g, env, false, interrupt, e);
-}
-
-JitFn *jit_compile_known(Jit *j, const Graph *g, const int64_t *env) {
-  return compile(j, g, env, true, NULL, NULL);
+  size_t mark = mem_pool_mark(j->mem);
+  JitFn *f = plan(j, g, env);
+  bool ok = f->kept = jit_code(f, interrupt, e);
+  mem_pool_drain(j->mem, mark);
+  return ok ? f : NULL;
 }
 
 void jit_free(JitFn *f) {

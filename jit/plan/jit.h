@@ -44,8 +44,6 @@ Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
  * NULL) became true (e->interrupted); throws when out of memory. */
 JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt,
                    GErr *e);
-/* The same where all code was made before: NULL where some would have to be generated. */
-JitFn *jit_compile_known(Jit *j, const Graph *g, const int64_t *env);
 void jit_free(JitFn *f); /* NULL is fine */
 /* As gr_run (graph/ir.h). With c->after or anomaly mode it is gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
@@ -54,6 +52,9 @@ bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov
 JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
 /* Its code, as jit_compile makes it; false with `e` (e->nomem: it has no room). */
 bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e);
+/* Distinct kernels whose code has to be generated for it: none of this machine has it. */
+typedef struct JitMissing { size_t kernels, bytes; } JitMissing; /* bytes of their texts */
+JitMissing jit_missing(JitFn *f);
 /* JitPeak.arena of such a function is at least this, found in a third of the time. */
 int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env);
 

@@ -106,7 +106,7 @@ const char *const log_names[LOG_COUNT] = {[LOG_COMPILE] = "compile",
                                           [LOG_LOAD] = "load",
                                           [LOG_WRAP] = "wrap",
                                           [LOG_JIT] = "jit",
-                                          [LOG_BACKWARD] = "backward"};
+                                          [LOG_BACKWARD] = "backward", [LOG_WAIT] = "wait"};
 
 void log_line(Session *s, int channel, const char *fmt, ...) {
   if (!s->logs[channel]) return;

@@ -283,8 +283,9 @@ static Candidate *pick(Chooser *h, double *over, uint32_t *block) {
 }
 
 static bool make_code(Chooser *h, const Candidate *c) {
-  return native_code(h->s, c->made->first, h->at) &&
-         (!c->made->second || native_code(h->s, c->made->second, h->at));
+  const char *name = h->g->name ? h->g->name : "a function";
+  return native_code(h->s, c->made->first, name, h->at) &&
+         (!c->made->second || native_code(h->s, c->made->second, name, h->at));
 }
 
 /* `best` fits; its code is made, and has to fit too. The code of one that did not is a guess at

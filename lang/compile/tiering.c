@@ -3,8 +3,9 @@
  * In: a graph with its arguments. Out: what gr_run gives, by whichever way is there: the bits are
  * the same (rule 103), so only time can tell. Compiling is bought when the graph has cost as much
  * on the reference evaluator as compiling would (the ski-rental rule: never more than twice the
- * best choice), or at once when one run is known to cost more. A level that is asked for by name
- * compiles always.
+ * best choice), or at once when one run is known to cost more. What compiling costs is known once
+ * the graph is planned: its kernels are counted that nobody has made before. A level that is asked
+ * for by name compiles always.
  */
 #include "lang/compile/tiering.h"
 
@@ -15,20 +16,27 @@
 #include "jit/engine/codegen.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/report.h"
+#include "runtime/pool.h"
 
 struct Native {
   JitFn *fn;
   JitFn *planned; /* what fn becomes; NULL: it is planned when it is compiled */
   OpCounts ops;
   bool counted;
-  bool looked;   /* for code that was made before: there was not all of it */
+  bool looked;   /* for code that was made before: there was not all of it, the rest costs */
+  double price;  /* so many seconds */
+  bool must;     /* the first run is machine code */
   bool none;     /* code could not be had: the reference evaluator runs it */
   double spent;  /* seconds of the reference evaluator */
 };
 
-/* What compiling a small graph costs when nothing is in a cache: a code generator starts in 10 ms
- * and makes a kernel in about 7 (measured on one core). */
-static const double price = 0.02;
+/* What making code costs: a code generator starts in 10 ms, and a kernel takes 21 us for each byte
+ * of its text (an unrolled loop: 69 kernels with 101 KB took 2.1 s of a core, 101 with 154 KB took
+ * 3.5; Xeon, family 6, model 207). Without a code generator it is the price of finding that out. */
+static const double price_start = 0.01, price_byte = 21e-6, price_none = 0.02;
+
+/* Somebody who has to wait so long is told. */
+static const double long_wait = 1;
 
 /* And where all kernels are there: planning, for each node, and loading. */
 static const double price_known = 2e-4, price_node = 1e-5;
@@ -204,8 +212,33 @@ int64_t native_room(Session *s) {
   return (int64_t)mem_room(m) + (s->jit ? jit_kept(s->jit) : 0) - RUN_ROOM;
 }
 
-bool native_code(Session *s, JitFn *f, Span at) {
+static bool generates(Session *s) {
+  Engine *g = jit_engine(open_jit(s));
+  return g && eng_config(g)->codegen;
+}
+
+/* Of the code that is missing, in seconds: code generators work side by side. */
+static double price_of(Session *s, JitMissing m) {
+  if (!m.kernels) return 0;
+  if (!generates(s)) return price_none;
+  int most = pool_default_threads();
+  double side = m.kernels < (size_t)most ? (double)m.kernels : (double)most;
+  return price_start + price_byte * (double)m.bytes / side;
+}
+
+static void tell_wait(Session *s, JitFn *f, const char *name) {
+  if (!s->logs[LOG_WAIT] || !generates(s)) return;
+  JitMissing m = jit_missing(f);
+  double seconds = price_of(s, m);
+  if (seconds < long_wait) return;
+  bool kept = eng_config(jit_engine(s->jit))->cache;
+  log_line(s, LOG_WAIT, "machine code of `%s` is made: %zu kernels, some %.0f s%s", name, m.kernels,
+           seconds, kept ? "; it is kept for the next run" : "");
+}
+
+bool native_code(Session *s, JitFn *f, const char *name, Span at) {
   GErr why = {0};
+  tell_wait(s, f, name);
   if (jit_code(f, &s->kernel.stop, &why)) return true;
   if (why.interrupted) poll_interrupt(s, at);
   return !why.nomem;
@@ -216,8 +249,7 @@ void native_must(Session *s, Native **slot) {
     *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);
     **slot = (Native){0};
   }
-  Engine *g = jit_engine(open_jit(s));
-  if (g && eng_config(g)->codegen) (*slot)->spent = price;
+  if (generates(s)) (*slot)->must = true;
 }
 
 void native_planned(Session *s, Native **slot, JitFn **f) {
@@ -233,6 +265,7 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   GErr why = {0};
   double start = native_clock();
   if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
+  tell_wait(s, n->planned, name);
   if (jit_code(n->planned, &s->kernel.stop, &why)) n->fn = n->planned;
   else jit_free(n->planned);
   n->planned = NULL;
@@ -256,6 +289,18 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   return true;
 }
 
+/* Plans, and takes the code of kernels that were made before; n->fn where that is all. */
+static void look(Session *s, Native *n, const Graph *g, const int64_t *env) {
+  GErr why;
+  if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
+  JitMissing m = jit_missing(n->planned);
+  n->looked = true;
+  n->price = price_of(s, m);
+  if (m.kernels || !jit_code(n->planned, NULL, &why)) return;
+  n->fn = n->planned;
+  n->planned = NULL;
+}
+
 /* Operations that a run of g computes, in the session's account. */
 static void count_ops(Session *s, Native *n, const Graph *g) {
   if (!n->counted) op_counts(g, &n->ops);
@@ -277,13 +322,12 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after)
     return gr_run(g, c, in, out, e, at);
   Native *n = *slot;
-  bool now_or_never = s->config.cpu != CPU_THRIFTY || n->spent >= price;
-  if (!n->fn && !n->none && !n->looked && !now_or_never &&
-      n->spent >= price_known + price_node * (double)g->node_count) {
-    n->fn = jit_compile_known(open_jit(s), g, c->env);
-    n->looked = !n->fn;
-  }
-  if (!n->fn && !n->none && now_or_never && !compile_now(s, n, g, name, c->env, e)) return false;
+  bool must = s->config.cpu != CPU_THRIFTY || n->must;
+  if (!n->fn && !n->none && !n->looked && !must &&
+      n->spent >= price_known + price_node * (double)g->node_count)
+    look(s, n, g, c->env);
+  bool now = must || (n->looked && n->spent >= n->price);
+  if (!n->fn && !n->none && now && !compile_now(s, n, g, name, c->env, e)) return false;
   if (n->fn) return jit_run(n->fn, c, in, out, e, at);
   if (n->none) return gr_run(g, c, in, out, e, at);
   double start = native_clock();

@@ -35,7 +35,7 @@ JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
 int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env);
 /* Makes the code of a planned function now. False where there is no room for it. Where there is
  * none for another reason, its first run says why. Throws when interrupted. */
-bool native_code(Session *s, JitFn *f, Span at);
+bool native_code(Session *s, JitFn *f, const char *name, Span at);
 /* Bytes of tensors that may be made until the session's limit; what is kept for later
  * runs counts as free. INT64_MAX: no limit. */
 int64_t native_room(Session *s);

@@ -63,6 +63,23 @@ says err wrong.ckl:3: 'and the place'
 gives 1 'a file that is missing' "$ckl" run missing.ckl
 says err missing.ckl 'its name shows'
 gives 1 'a folder' "$ckl" run ./
+# machine code that takes seconds is told of before it is made, once; the next run finds it
+cat >wait.ckl <<'END'
+fn f(x: f32[48, 8]) -> f32[8] {
+  var h = x[0]
+  for t in 1..48 { h = sum(tanh(x[:t + 1]), axis = 0) @ ones([8, 8]) * sin(h + x[t]) + cumsum(h * x[t], axis = 0) }
+  h
+}
+let r = f(ones([48, 8]))
+END
+if [ -x "$CKL_CODEGEN" ]; then
+  gives 0 'machine code of many kernels' env CKL_CPU=native CKL_THREADS=1 CKL_CACHE="$work/cold" "$ckl" run wait.ckl
+  tap_empty "$([ "$(grep -c '^wait: machine code of `f` is made: ' err)" = 1 ] || cat err)" 'is told of once'
+  gives 0 'the same again' env CKL_CPU=native CKL_THREADS=1 CKL_CACHE="$work/cold" "$ckl" run wait.ckl
+  silent err 'finds it, and tells nothing'
+else
+  tap_skip 'waits are told' 'no code generator'
+fi
 echo 'fn f(x) { wrap <no_grad> { sum(x) } }
 print(f(ones([2])))' >logs.ckl
 gives 0 'all log channels' "$ckl" run --log=compile --log=load --log=wrap logs.ckl

@@ -102,7 +102,8 @@ static Kernel *kernel(Arena *a, int n) {
 static void ask_it(void *ud) {
   Test *t = ud;
   Kernel *k = kernel(&t->arena, t->number);
-  t->kernel = t->known ? eng_known(t->g, k) : eng_kernel(t->g, k, &t->e);
+  size_t bytes;
+  t->kernel = t->known ? eng_known(t->g, k, &bytes) : eng_kernel(t->g, k, &t->e);
 }
 
 static EngKernel *ask(Test *t, int n) {
