@@ -71,6 +71,16 @@ typedef struct OpenLoop {
   int64_t turn, turns; /* the present one from 0 on; turns 0: not known */
 } OpenLoop;
 
+/* Operands that wait for those to their right: a list of arrays, of which `count` items are there.
+ * On the C stack. */
+typedef struct Operands {
+  struct Operands *up;
+  Value *v;
+  size_t count;
+  bool holds; /* the session keeps some of them for it */
+} Operands;
+typedef struct Hold { const Operands *of; Value v; } Hold;
+
 /* A block that runs: which statement, and the locals at its start. On the C stack. */
 typedef struct Running {
   struct Running *up; /* of the same frame */
@@ -154,6 +164,8 @@ struct Session {
   bool busy;                 /* a call of the API runs */
   Stack outside;             /* the stack as that call found it */
   OpenLoop *loops;           /* innermost */
+  Operands *operands;        /* innermost: operands.c */
+  Hold *holds; size_t hold_count, hold_cap; /* retained */
   int64_t steps_left;        /* until the next look at what follows: steps.c */
   int64_t steps_rest;        /* of this call, behind those */
   KStatus kernel;            /* of machine code; its `stop` is what ckl_interrupt sets */
@@ -236,6 +248,21 @@ typedef struct Args {
   Span call;
 } Args;
 
+/* ---- operands.c: what operands have read, though later ones write it (rule 48) */
+static inline void operands_open(Session *s, Operands *o, Value *v) {
+  *o = (Operands){.up = s->operands, .v = v};
+  s->operands = o;
+}
+void operands_give(Session *s, Operands *o); /* what it holds goes on the pool */
+static inline void operands_close(Session *s, Operands *o) {
+  s->operands = o->up;
+  if (o->holds) operands_give(s, o);
+}
+void operands_cut(Session *s, Operands *to); /* after an error: those inside of `to` are gone */
+void operands_hold(Session *s, Param *p);    /* p is about to be written */
+/* v as it is now: of a param in script its value, which later writes do not change. */
+Value operand_held(Session *s, Value v);
+
 /* ---- eval.c */
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN } Flow;
 Value eval(Session *s, Node *e);
@@ -285,6 +312,7 @@ const FreeNames *free_names(Session *s, Node *fn, bool assigned);
 /* ---- constructs: wrap.c, comprehension.c, blocks.c, effect.c; naming.c; number.c */
 /* turns of a loop that code unrolls; longer ones are not yet compiled */
 enum { UNROLL_MAX = 4096 };
+void eval_pair(Session *s, Node *left, Node *right, Value v[2]);
 Value eval_comp(Session *s, Node *e);
 Value eval_wrap(Session *s, Node *e);
 Value eval_checkpoint(Session *s, Node *e);
@@ -414,6 +442,8 @@ Value state_read(Session *s, Inst *i, Field *f, Span at);
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
 Value param_read(Session *s, Param *p, Span at);  /* its value as a tensor, script or code */
 void param_write(Session *s, Param *p, Value v, Span at);
+/* The new value of a param that operands_hold has seen to; takes over t. */
+void param_put(Param *p, Tensor *t);
 Value random_key(Session *s, Node *site);         /* i64[2] for the next draw at this call */
 /* may restart staging */
 void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);

@@ -28,6 +28,7 @@ typedef struct Guarded {
   Element *element;
   Running *place;
   OpenLoop *loops;
+  Operands *operands;
 } Guarded;
 
 int guard(Session *s, void (*f)(void *ud), void *ud) {
@@ -35,7 +36,7 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
                s->modes,      s->abstract,    s->by_reference,
                s->depth,      s->flow,        s->frame ? s->frame->block_depth : 0,
                s->seed_scope, s->element,     s->frame ? s->frame->place : NULL,
-               s->loops};
+               s->loops,      s->operands};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
     locals_pop(s, g.locals);
@@ -54,6 +55,7 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
     s->seed_scope = g.seed_scope;
     s->element = g.element;
     s->loops = g.loops;
+    operands_cut(s, g.operands);
     value_set(&s->ret, v_unit());
   }
   return code;
@@ -205,11 +207,14 @@ void session_stop(Session *s) {
   mem_pool_trim(&s->mem);
   src_close(&s->sources);
   mem_free(&s->mem, s->locals, s->local_cap * sizeof(Local));
+  mem_free(&s->mem, s->holds, s->hold_cap * sizeof(Hold));
   mem_free(&s->mem, s->sites, s->site_cap * sizeof(Site));
   arena_free(&s->scratch);
   arena_free(&s->perm);
   s->locals = NULL;
   s->local_count = s->local_cap = 0;
+  s->holds = NULL;
+  s->hold_count = s->hold_cap = 0;
   s->sites = NULL;
   s->site_count = s->site_cap = 0;
   s->modules = NULL;

@@ -126,8 +126,9 @@ static void freeze_slot(Session *s, void *ud, const char *path, Inst *owner, Fie
 }
 
 BUILTIN_FN(bi_freeze) {
-  if (c->v[0].tag == V_PARAM) {
-    c->v[0].u.p->frozen = c->b->op != 0;
+  Value x = tape_itself(c->v[0]);
+  if (x.tag == V_PARAM) {
+    x.u.p->frozen = c->b->op != 0;
     return v_unit();
   }
   if (c->v[0].tag != V_INST)
@@ -186,12 +187,10 @@ static void move_slot(Session *s, void *ud, const char *path, Inst *owner, Field
   (void)path;
   (void)owner;
   if (p) {
+    operands_hold(s, p);
     Tensor *t = tn_copy(&s->mem, p->t, m->dev);
     if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
-    Tensor *old = p->t;
-    p->t = t;
-    p->version++;
-    tn_unref(old);
+    param_put(p, t);
   } else if (f && f->v.tag == V_TENSOR) {
     value_set(&f->v, tensor_value(s, tn_copy(&s->mem, f->v.u.t->t, m->dev)));
   }

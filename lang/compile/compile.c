@@ -1135,15 +1135,13 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     tape_refs(s, n, c->hosts->need_count, refs);
     break;
   }
+  for (size_t i = 0; i < c->write_count && s->operands; i++)
+    if (c->writes[i].is_param) operands_hold(s, flat.leaves[c->writes[i].index].v.u.p);
   for (size_t i = 0; i < c->write_count; i++) {
     Write *w = &c->writes[i];
     Value v = instantiate(s, c, w->tmpl, outs, env, a->call);
     if (w->is_param) {
-      Param *p = flat.leaves[w->index].v.u.p;
-      Tensor *old = p->t;
-      p->t = tn_ref(v.u.t->t);
-      p->version++;
-      tn_unref(old);
+      param_put(flat.leaves[w->index].v.u.p, tn_ref(v.u.t->t));
     } else {
       value_set(&inst_field(flat.insts[w->index], w->field)->v, detach(s, v));
     }

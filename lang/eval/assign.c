@@ -207,9 +207,13 @@ Flow eval_assign(Session *s, Node *st) {
   Node *n = st->assign.target;
   for (size_t i = p->count; i-- > 0; n = n->kind == N_DOT ? n->dot.object : n->index.object)
     p->part[i].node = n;
+  Operands read;
+  operands_open(s, &read, &place.v);
+  read.count = 1;
   if (p->root->kind != N_NAME) p->base = eval(s, p->root);
   for (size_t i = 0; i < p->count && s->flow == FLOW_NEXT; i++)
     if (p->part[i].node->kind == N_INDEX) p->part[i].index = index_eval(s, p->part[i].node);
+  operands_close(s, &read);
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (p->root->kind == N_NAME)
     assign_name(p);

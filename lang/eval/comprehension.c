@@ -28,10 +28,13 @@ typedef struct CompRun {
   size_t count, cap;
   bool over_seq, over_range;
   Element *element[CKL_MAX_RANK]; /* of each loop */
+  Operands read;                  /* the items so far */
 } CompRun;
 
 static void comp_push(CompRun *c, Value v) {
   VEC_PUSH(&c->s->scratch, c->items, c->count, c->cap, v);
+  c->read.v = c->items;
+  c->read.count = c->count;
 }
 
 static void comp_turns(CompRun *c, uint32_t k);
@@ -57,7 +60,7 @@ static void comp_turns(CompRun *c, uint32_t k) {
   stack_check();
   Session *s = c->s;
   Node *f = c->e->comp.fors.items[k];
-  Value it = c->source[k].once ? c->source[k].v : eval(s, f->loop.iter);
+  Value it = c->source[k].once ? c->source[k].v : operand_held(s, eval(s, f->loop.iter));
   Span at = f->loop.iter->span;
   Element *element = c->element[k] = elements_start(s);
   if (it.tag == V_RANGE) {
@@ -95,7 +98,9 @@ static void comp_turns(CompRun *c, uint32_t k) {
 /* Element by element, in order; numeric elements are stacked when the source is no list. */
 static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   CompRun c = {.s = s, .e = e, .source = source};
+  operands_open(s, &c.read, NULL);
   comp_turns(&c, 0);
+  operands_close(s, &c.read);
   bool all = c.count > 0;
   for (size_t i = 0; i < c.count; i++) all &= numeric(c.items[i]);
   if (!all || !(c.over_range || c.over_seq)) return list_value(s, V_LIST, c.count, c.items);
@@ -289,7 +294,7 @@ Value eval_comp(Session *s, Node *e) {
       batch = false; /* a range that depends on an outer variable: in order */
       continue;
     }
-    Value it = eval(s, f->loop.iter);
+    Value it = operand_held(s, eval(s, f->loop.iter));
     if (s->flow != FLOW_NEXT) return v_unit();
     source[k] = (CompSource){it, true};
     unknown = it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN ||

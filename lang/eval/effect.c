@@ -282,11 +282,18 @@ void eval_assert(Session *s, Node *st) {
     Node *l = c->binary.left;
     bool divides = c->binary.op == AST_EQ && l->kind == N_BINARY && l->binary.op == AST_MOD;
     if (divides) {
-      x = eval(s, l->binary.left);
-      y = eval(s, l->binary.right);
+      Value of[2];
+      eval_pair(s, l->binary.left, l->binary.right, of);
+      x = of[0];
+      y = of[1];
+      a = binary_value(s, l, x, y);
+      b = eval(s, c->binary.right);
+    } else {
+      Value of[2];
+      eval_pair(s, l, c->binary.right, of);
+      a = of[0];
+      b = of[1];
     }
-    a = divides ? binary_value(s, l, x, y) : eval(s, l);
-    b = eval(s, c->binary.right);
     if (s->stage && s->stage->unit && s->stage->unit->check && (a.tag == V_DIM || b.tag == V_DIM)) {
       assume(s, c, x, y); /* a condition on sizes that only a call can decide */
       return;

@@ -392,8 +392,14 @@ BUILTIN_FN(bi_einsum) {
   size_t given = n - 1;
   Value *v = ARENA_ARRAY(&s->scratch, Value, n);
   DType like = DT_COUNT;
+  Operands read;
+  operands_open(s, &read, v);
   for (size_t i = 0; i < given; i++) {
     v[i] = pat_call_value(s, &a[i + 1]);
+    read.count = i + 1;
+  }
+  operands_close(s, &read);
+  for (size_t i = 0; i < given; i++) {
     unknown |= v[i].tag == V_UNKNOWN;
     if (v_is_tensor(v[i]) && like == DT_COUNT) like = (DType)type_of(s, v[i]).dtype;
   }

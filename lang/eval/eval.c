@@ -5,7 +5,8 @@
  * its end, also after a throw (whoever protects restores local_count); the pool is drained after
  * each statement, so temporaries live as long as the statement that made them. What a place holds
  * that may be assigned before the statement ends (a `var`, a buffer) goes on the pool when it is
- * read; all else is held by what cannot change meanwhile: a `let`'s scope, a value on the pool.
+ * read, of a param operands.c holds it; all else is held by what cannot change meanwhile: a `let`'s
+ * scope, a value on the pool.
  */
 #include <math.h>
 #include <string.h>
@@ -85,9 +86,15 @@ static APART Value eval_logic(Session *s, Node *e) {
 static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, Span at) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
   bool numeric = l->count > 0, weak = l->count > 0, unknown = false;
+  Operands read;
+  operands_open(s, &read, items);
   for (uint32_t i = 0; i < l->count; i++) {
-    Value v = eval(s, l->items[i]);
-    items[i] = v;
+    items[i] = eval(s, l->items[i]);
+    read.count = i + 1;
+  }
+  operands_close(s, &read);
+  for (uint32_t i = 0; i < l->count; i++) {
+    Value v = items[i];
     bool number =
         v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_LIST && v.u.list->weak);
     if (v.tag == V_UNKNOWN) unknown = true;
@@ -120,13 +127,17 @@ static APART Value eval_record(Session *s, Node *e) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
   Table seen = {.arena = &s->scratch};
+  Operands read;
+  operands_open(s, &read, items);
   for (size_t i = 0; i < n; i++) {
     Node *a = e->list.items[i];
     names[i] = a->arg.name.name;
     if (table_add(&seen, table_key(names[i]), i) != TABLE_NONE)
       fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
     items[i] = made_definite(s, eval(s, a->arg.value), a->span);
+    read.count = i + 1;
   }
+  operands_close(s, &read);
   return record_value(s, n, names, items);
 }
 
@@ -213,8 +224,11 @@ static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receive
     a.spans[k++] = receiver_span;
   }
   Table seen = {.arena = &s->scratch};
+  Operands read;
+  operands_open(s, &read, a.v);
   for (uint32_t i = 0; i < l->count; i++) {
     Node *x = l->items[i];
+    read.count = k;
     a.names[k] = x->arg.name.name;
     a.spans[k] = x->span;
     if (!a.names[k] && seen.count)
@@ -225,6 +239,7 @@ static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receive
     a.v[k++] = apart && e->kind == N_LIST ? eval_list(s, &e->list, V_LIST, true, e->span)
                                           : eval(s, e);
   }
+  operands_close(s, &read);
   return a;
 }
 
@@ -338,13 +353,23 @@ static APART Value eval_range(Session *s, Node *e, Value a, Value b) {
   return range_value(s, a, b);
 }
 
+void eval_pair(Session *s, Node *left, Node *right, Value v[2]) {
+  Operands read;
+  operands_open(s, &read, v);
+  v[0] = eval(s, left);
+  read.count = 1;
+  v[1] = eval(s, right);
+  operands_close(s, &read);
+}
+
 static APART Value eval_binary(Session *s, Node *e) {
   AstOp op = e->binary.op;
   if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
-  Value a = eval(s, e->binary.left), b = eval(s, e->binary.right);
+  Value v[2];
+  eval_pair(s, e->binary.left, e->binary.right, v);
   if (s->flow != FLOW_NEXT) return v_unit();
-  if (op == AST_RANGE) return eval_range(s, e, a, b);
-  return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+  if (op == AST_RANGE) return eval_range(s, e, v[0], v[1]);
+  return op_binary(s, op, v[0], v[1], e->span, e->binary.left->span, e->binary.right->span);
 }
 
 static APART Value self_value(Session *s, Node *e) {
@@ -354,6 +379,17 @@ static APART Value self_value(Session *s, Node *e) {
 
 static APART Value eval_lambda(Session *s, Node *e) {
   return taken(s, fn_closure(s, e, in_code(s) || fn_is_code_legal(s, e), false));
+}
+
+static APART Value eval_index(Session *s, Node *e) {
+  Value x = eval(s, e->index.object);
+  if (s->flow != FLOW_NEXT) return v_unit();
+  Operands read;
+  operands_open(s, &read, &x);
+  read.count = 1;
+  Index i = index_eval(s, e);
+  operands_close(s, &read);
+  return s->flow == FLOW_NEXT ? op_index(s, x, &i) : v_unit();
 }
 
 static Value eval_node(Session *s, Node *e) {
@@ -371,12 +407,7 @@ static Value eval_node(Session *s, Node *e) {
   case N_CALL: return eval_call(s, e);
   case N_DOT: return eval_dot(s, e, false, NULL, NULL);
   case N_ITEM: return eval_item(s, e);
-  case N_INDEX: {
-    Value x = eval(s, e->index.object);
-    if (s->flow != FLOW_NEXT) return v_unit();
-    Index i = index_eval(s, e);
-    return s->flow == FLOW_NEXT ? op_index(s, x, &i) : v_unit();
-  }
+  case N_INDEX: return eval_index(s, e);
   case N_BLOCK: return eval_block_expr(s, e);
   case N_IF: return eval_if(s, e);
   case N_TUPLE: return eval_list(s, &e->list, V_TUPLE, false, e->span);
@@ -482,7 +513,7 @@ static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
   Watch watch = watch_start(s);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
-  Value it = eval(s, st->loop.iter);
+  Value it = operand_held(s, eval(s, st->loop.iter));
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);

@@ -323,6 +323,9 @@ BUILTIN_FN(bi_rearrange) {
          "the pattern ends after its second side");
   Value x = pat_call_value(s, &a[1]);
   bool unknown = x.tag == V_UNKNOWN;
+  Operands read;
+  operands_open(s, &read, &x);
+  read.count = 1;
   for (size_t i = 2; i < n; i++) {
     if (!a[i].name)
       fail(s, ERR_ARG_ORDER, a[i].span, "an argument by position stands after one by name");
@@ -335,6 +338,7 @@ BUILTIN_FN(bi_rearrange) {
     else
       size_word(r, &a[i], v);
   }
+  operands_close(s, &read);
   if (unknown || s->flow != FLOW_NEXT) return (Value){.tag = V_UNKNOWN};
   match_sides(r);
   return rearrange(r, as_tensor(s, x, DT_COUNT, a[1].span));

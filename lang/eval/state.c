@@ -130,16 +130,21 @@ static Value fit(Session *s, Value old, Value v, Span at, const char *name) {
   return v;
 }
 
+void param_put(Param *p, Tensor *t) {
+  Tensor *old = p->t;
+  p->t = t;
+  p->version++;
+  tn_unref(old);
+}
+
 void param_write(Session *s, Param *p, Value v, Span at) {
   const char *name = p->name ? p->name : "the tracked value";
   if (!s->stage) {
     Value x = fit(s, (Value){.tag = V_PARAM, .u.p = p}, v, at, name);
+    operands_hold(s, p);
     Tensor *t = tensor_of(s, x, at), *c = x.tag == V_PARAM ? tn_ref(t) : tn_contiguous(&s->mem, t);
     if (!c) mem_throw(&s->mem, MEM_ERR_NOMEM);
-    Tensor *old = p->t;
-    p->t = c;
-    p->version++;
-    tn_unref(old);
+    param_put(p, c);
     return;
   }
   State *st = unit_state(s, p, NULL);

@@ -183,8 +183,9 @@ static void on_slot(Session *s, void *ud, const char *path, Inst *owner, Field *
 static Value on_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   OnParams *o = ud;
   (void)n, (void)path;
-  if (v[0].tag == V_PARAM)
-    on_param(s, o, v[0].u.p, NULL);
+  Value x = tape_itself(v[0]);
+  if (x.tag == V_PARAM)
+    on_param(s, o, x.u.p, NULL);
   else if (v[0].tag != V_NONE)
     fail(s, ERR_GRAD_WRT, o->c->spans[0], "`%s` of several takes params, not %s", o->c->b->name,
          value_type_text(s, v[0]));
@@ -198,6 +199,7 @@ static void on_value(Session *s, uint64_t handle, const TVal *x, Value f, Span a
 
 void hook_on_value(Session *s, Value x, Value f, Span at) {
   uint64_t handle = ++hooks_of(s)->handles;
+  x = tape_itself(x);
   if (x.tag == V_PARAM) {
     hook_add(s, (HookKey){HOOK_PARAM, x.u.p->id, 0}, handle, f, at);
     x.u.p->hooked = true;
@@ -208,7 +210,7 @@ void hook_on_value(Session *s, Value x, Value f, Span at) {
 
 /* on_grad(x, f), on_grad(net, "glob", f), on_grad([p, q], f), and after_grad in the same forms. */
 static Value register_grad(Session *s, Call *c, HookKind kind) {
-  Value x = c->v[0];
+  Value x = tape_itself(c->v[0]);
   const char *form = kind == HOOK_PARAM
                          ? "on_grad(x, fn(g) = ..), of a param fn(p, g) too; on_grad(net, "
                            "\"glob\", fn(path, g) = ..), or fn(path, p, g)"

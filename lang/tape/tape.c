@@ -204,11 +204,17 @@ static TapeNode *node_new(Session *s, size_t nin, size_t nout, Span at) {
   return n;
 }
 
+Value tape_itself(Value v) {
+  if (v.tag != V_TENSOR || !v.u.t->node || !v.u.t->node->version) return v;
+  return (Value){.tag = V_PARAM, .u.p = v.u.t->node->in[0].param};
+}
+
 static void set_edge(TapeNode *n, size_t i, Value v) {
-  if (v.tag == V_PARAM) {
-    n->in[i].param = v.u.p;
-    v.u.p->o.rc++;
-    n->inputs[i] = tn_ref(v.u.p->t);
+  Value of = tape_itself(v);
+  if (of.tag == V_PARAM) {
+    n->in[i].param = of.u.p;
+    of.u.p->o.rc++;
+    n->inputs[i] = tn_ref(v.tag == V_PARAM ? v.u.p->t : v.u.t->t);
   } else if (v.tag == V_TENSOR) {
     n->in[i].node = v.u.t->node;
     n->in[i].out = v.u.t->out;
@@ -271,6 +277,15 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
   }
   attach(t, (size_t)nout, out);
   tape_release(s, t); /* the results hold it now */
+}
+
+void tape_version(Session *s, Param *p, Value v, Span at) {
+  TapeNode *t = node_new(s, 1, 1, at);
+  t->op = OP_ALIAS;
+  set_edge(t, 0, (Value){.tag = V_PARAM, .u.p = p});
+  attach(t, 1, &v);
+  t->version = true;
+  tape_release(s, t);
 }
 
 /* A tensor like t, for the place of an input that nothing reads: it holds no data. */
@@ -722,7 +737,7 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
   Sweep *w = l->w;
   (void)n;
   (void)path;
-  Value x = v[0];
+  Value x = tape_itself(v[0]);
   if (x.tag == V_NONE) return x;
   if (x.tag == V_PARAM) {
     if (!leaf_of(w, x.u.p)) {
@@ -755,7 +770,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   Sweep *w = l->w;
   (void)n;
   (void)path;
-  Value x = v[0];
+  Value x = tape_itself(v[0]);
   if (x.tag == V_NONE) return x;
   Value g = v_unit();
   TapeMeta m;

@@ -83,6 +83,7 @@ struct TapeNode {
   bool taken;        /* a grad used it up: it holds nothing any more (rule 76) */
   bool opened;       /* a call whose body is on the tape: operand k is result k */
   bool hooked;       /* a result has, or had, a hook */
+  bool version;      /* result 0 is what a param had: its uses are uses of the param */
   Modes modes;       /* it was made in: so its backward runs (rule 87) */
   bool bare;         /* saved nothing yet: see tape_need */
   TapeNode *next;    /* list of nodes to release */
@@ -134,6 +135,10 @@ void tape_release(Session *s, TapeNode *n);
 /* Records an operation on v (n operands) whose results are out (nout). */
 void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
                  int nout, Value *out, Span at);
+/* Makes v, what p has now, a value whose uses are uses of p, whatever is written to p later. */
+void tape_version(Session *s, Param *p, Value v, Span at);
+/* v, or the param of which it is a version. */
+Value tape_itself(Value v);
 /* Records a call: `in` are the leaves, `out` the tensor results of the graph; takes over `saved`
  * references. */
 /* What the hosts of a recorded call are about; copied. */

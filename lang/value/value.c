@@ -56,6 +56,7 @@ void obj_holds(Obj *o, Value v) {
   if (v_counted(v)) {
     height += v.u.o->height;
     parts = v.u.o->parts < UINT32_MAX ? v.u.o->parts + 1 : UINT32_MAX;
+    o->params |= v.tag == V_PARAM || v.u.o->params;
   }
   if (height > o->height) o->height = height < UINT16_MAX ? (uint16_t)height : UINT16_MAX;
   o->parts = parts > UINT32_MAX - o->parts ? UINT32_MAX : o->parts + parts;

@@ -39,6 +39,7 @@ typedef struct Obj {
   int64_t rc;
   Session *s;
   uint8_t tag;     /* ValueTag */
+  bool params;     /* there are params below it, as far as the count of parts goes */
   uint16_t height; /* levels of values below it, as far as the count goes: see value_bound */
   uint32_t parts;  /* values below it, each as often as there are ways to it; likewise */
 } Obj;

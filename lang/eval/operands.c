@@ -1,0 +1,90 @@
+/* What the operands of an expression have read (rule 48).
+ *
+ * In script a param is itself among the operands, not its value, and an operand further right may
+ * write it: `p + { p = 2 * p; p }`. In: the operands that wait, a list of the arrays in which they
+ * stand, innermost first. Out: before a param is written, those that mean it hold what it had.
+ * A read costs nothing, a write looks at what waits. In code operands are nodes of the graph, which
+ * no write changes. Invariants: what an operand holds belongs to the session until the expression
+ * has all its operands, for the pool of the statement that writes is drained before that.
+ */
+#include "lang/tape/tape.h"
+
+/* What p has now, as a value whose uses are uses of p. */
+static Value version(Session *s, Param *p) {
+  Value v = tensor_value(s, tn_ref(p->t));
+  if (wants_grad(s, (Value){.tag = V_PARAM, .u.p = p})) tape_version(s, p, v, s->running);
+  return v;
+}
+
+Value operand_held(Session *s, Value v) {
+  return v.tag == V_PARAM && !s->stage ? version(s, v.u.p) : v;
+}
+
+/* v with what p has in the place of p; *now is that value, once it was needed. */
+static Value held(Session *s, Value v, Param *p, Value *now) {
+  stack_check();
+  if (v.tag == V_PARAM && v.u.p == p) {
+    if (now->tag == V_UNIT) *now = version(s, p);
+    return *now;
+  }
+  if (!v_counted(v) || !v.u.o->params) return v;
+  bool record = v.tag == V_RECORD;
+  if (!record && v.tag != V_LIST && v.tag != V_TUPLE) return v;
+  value_bound(s, v, s->running);
+  size_t n = record ? v.u.rec->count : v.u.list->count;
+  const Value *from = record ? v.u.rec->items : v.u.list->items;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  bool same = true;
+  for (size_t i = 0; i < n; i++) {
+    items[i] = held(s, from[i], p, now);
+    same &= items[i].tag == from[i].tag && (!v_counted(from[i]) || items[i].u.o == from[i].u.o);
+  }
+  if (same) return v;
+  return record ? record_value(s, n, v.u.rec->names, items)
+                : list_value(s, (ValueTag)v.tag, n, items);
+}
+
+void operands_hold(Session *s, Param *p) {
+  Value now = v_unit();
+  for (Operands *o = s->operands; o; o = o->up)
+    for (size_t i = 0; i < o->count; i++) {
+      Value v = held(s, o->v[i], p, &now);
+      if (!v_counted(v) || v.u.o == o->v[i].u.o) continue;
+      if (s->hold_count == s->hold_cap) {
+        size_t cap = s->hold_cap ? s->hold_cap * 2 : 8;
+        s->holds = mem_need(&s->mem, s->holds, s->hold_cap * sizeof(Hold), cap * sizeof(Hold));
+        s->hold_cap = cap;
+      }
+      value_retain(v);
+      s->holds[s->hold_count++] = (Hold){o, v};
+      o->v[i] = v;
+      o->holds = true;
+    }
+}
+
+void operands_give(Session *s, Operands *o) {
+  size_t kept = 0;
+  for (size_t i = 0; i < s->hold_count; i++)
+    if (s->holds[i].of == o) value_pool(s, s->holds[i].v);
+  for (size_t i = 0; i < s->hold_count; i++) {
+    if (s->holds[i].of == o)
+      value_release(s->holds[i].v);
+    else
+      s->holds[kept++] = s->holds[i];
+  }
+  s->hold_count = kept;
+}
+
+void operands_cut(Session *s, Operands *to) {
+  size_t kept = 0;
+  for (size_t i = 0; i < s->hold_count; i++) {
+    const Operands *o = to;
+    while (o && o != s->holds[i].of) o = o->up;
+    if (o)
+      s->holds[kept++] = s->holds[i];
+    else
+      value_release(s->holds[i].v);
+  }
+  s->hold_count = kept;
+  s->operands = to;
+}
