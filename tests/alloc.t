@@ -17,10 +17,10 @@ code=native
 [ -n "${CKL_CODEGEN-}" ] || code=reference
 CKL_CPU=reference
 export CKL_CPU
-try 'every allocation of six programs' --fail-alloc=all tests/golden/grad/script.ckl \
+try 'every allocation of seven programs' --fail-alloc=all tests/golden/grad/script.ckl \
   tests/golden/models/mlp.ckl tests/golden/functions/closures.ckl \
   tests/golden/functions/saves-many.ckl tests/golden/trees/map-fold.ckl \
-  tests/golden/text/holes.ckl
+  tests/golden/text/holes.ckl tests/golden/hooks/outside-of-a-block.ckl
 try 'samples of the allocations of the others' --fail-alloc="${ALLOC_SAMPLES:-5}" tests/golden
 CKL_CPU=loops
 try 'every allocation of two programs whose kernels are walked' --fail-alloc=all \

@@ -176,6 +176,7 @@ void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   va_end(ap);
   text = b.s;
   Diag *d = dg_warn(&s->diags, code, at, "%s", text);
+  if (d->severity == SEV_ERROR) dg_throw(&s->diags); /* no memory for it, which was filed instead */
   settle_place(s, d);
   if (s->abstract || (s->stage && s->stage->unit && s->stage->unit->check))
     return; /* `check` reports it with the others */
