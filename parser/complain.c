@@ -551,6 +551,20 @@ static bool small_slip(Parser *ps, Tok t) {
   return false;
 }
 
+bool ps_in_model(const Parser *ps) {
+  int closed = 0, i = 0, sym;
+  for (; (sym = gr_symbol(ps->gr, i)) >= 0; i++) {
+    int b = gr_bracket(sym);
+    if (b < 0)
+      closed++;
+    else if (b > 0 && !closed)
+      break;
+    else if (b > 0)
+      closed--;
+  }
+  return sym == TK_LBRACE && gr_symbol(ps->gr, i + 3) == TK_MODEL;
+}
+
 /* In the body of a model, a line that begins like a call: `forward(x) {`, `forward(x: f32`. */
 static bool method_without_fn(Parser *ps, Tok t) {
   bool inside = t.kind == TK_COLON; /* the parameters */

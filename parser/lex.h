@@ -110,6 +110,8 @@ int gr_bracket(int symbol);                  /* 1 for an opening one, -1 for a c
 
 /* Files an error about a token that does not fit, unless it follows from one already filed. */
 void ps_complain(Parser *ps, Tok t);
+/* Whether the innermost open bracket is that of the body of a model. */
+bool ps_in_model(const Parser *ps);
 /* Does a statement begin with this token, and nothing else? */
 bool ps_is_statement_word(const Parser *ps, Tok t);
 /* Mends a common slip in place and files an error; true when the parser can go on with *t (which

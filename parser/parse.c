@@ -94,6 +94,8 @@ Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
   n->assign.op = op;
   n->assign.target = target;
   n->assign.value = value;
+  if (target->kind == N_CALL && target->call.callee->kind == N_NAME && ps_in_model(ps))
+    return ps_done(ps, n); /* ps_members says what it should be */
   if (target->kind != N_NAME && target->kind != N_DOT && target->kind != N_INDEX &&
       target->kind != N_BAD) {
     Diag *g = lex_error(&ps->lx, ERR_SYNTAX_ASSIGN, target->span.lo, target->span.hi,
@@ -191,6 +193,17 @@ NodeList *ps_members(Parser *ps, NodeList *l) {
         l->items[i] = misplaced(ps, n, "a field has one plain name", "write one `let` per field");
       break;
     default:
+      if (n->kind == N_ASSIGN && n->assign.target->kind == N_CALL) {
+        Span call = n->assign.target->span, name = n->assign.target->call.callee->span;
+        Diag *g = lex_error(&ps->lx, ERR_SYNTAX_PLACE, name.lo, name.hi,
+                            "a method begins with `fn` or `proc`");
+        Buf help;
+        buf_init_arena(&help, ps->c->arena);
+        buf_printf(&help, "write `fn %.*s = ..`", (int)(call.hi - call.lo), ps->lx.text + call.lo);
+        lex_help(&ps->lx, g, help.s);
+        l->items[i] = ps_node(ps, N_BAD, n->span.lo, n->span.hi);
+        break;
+      }
       l->items[i] = misplaced(ps, n, "this is no member of a model",
                               "members are param, buffer, let, assert, fn and proc; what runs "
                               "stands in a fn");
