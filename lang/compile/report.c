@@ -347,6 +347,9 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
   }
 }
 
+static const char not_planned[] =
+    "the reference evaluator runs it: a value lives while something reads it";
+
 void plan_print(const CallPlan *c, Buf *out) {
   Session *s = c->s;
   PlanFigures f;
@@ -358,7 +361,7 @@ void plan_print(const CallPlan *c, Buf *out) {
     if (f.later > f.peak)
       line(s, out, "peak of later calls", f.later, "buffers have been written, and take room");
   } else {
-    buf_puts(out, "  the reference evaluator runs it: a value lives while something reads it\n");
+    buf_printf(out, "  %s\n", not_planned);
   }
   line(s, out, "  params", f.params, "");
   line(s, out, "  buffers", f.buffers, "");
@@ -392,18 +395,25 @@ void plan_json(const CallPlan *c, Buf *out) {
   struct {
     const char *name;
     int64_t n;
-  } rows[] = {{"peak", f.peak},       {"later", f.later},       {"params", f.params},
-              {"buffers", f.buffers}, {"inputs", f.inputs},     {"outputs", f.outputs},
-              {"arena", f.arena},     {"in_use", f.live},       {"panels", f.panels},
-              {"workspace", f.scratch}, {"saved", f.saved},     {"spilled", f.spilled},
-              {"inner", f.inner},     {"flops", f.flops},       {"time", f.time},
-              {"plans", c->choice.candidates}};
+    bool planned; /* only a compiled call has it */
+  } rows[] = {{"peak", f.peak, true},         {"later", f.later, true},
+              {"params", f.params, false},    {"buffers", f.buffers, false},
+              {"inputs", f.inputs, false},    {"outputs", f.outputs, true},
+              {"arena", f.arena, true},       {"in_use", f.live, true},
+              {"panels", f.panels, true},     {"workspace", f.scratch, true},
+              {"saved", f.saved, true},       {"spilled", f.spilled, true},
+              {"inner", f.inner, true},       {"flops", f.flops, false},
+              {"time", f.time, false},        {"plans", c->choice.candidates, false}};
   buf_printf(out, "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s, "
              "\"bound\": %s",
              c->name, c->runs.second ? "true" : "false", f.compiled ? "true" : "false",
              f.exact ? "true" : "false", f.bound ? "true" : "false");
+  if (!f.compiled) buf_printf(out, ", \"note\": \"%s\"", not_planned);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    buf_printf(out, ", \"%s\": %lld", rows[i].name, (long long)rows[i].n);
+    if (rows[i].planned && !f.compiled)
+      buf_printf(out, ", \"%s\": null", rows[i].name);
+    else
+      buf_printf(out, ", \"%s\": %lld", rows[i].name, (long long)rows[i].n);
   buf_puts(out, ", \"forward\": ");
   json_ops(out, f.ops.forward);
   buf_puts(out, ", \"backward\": ");
