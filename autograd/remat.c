@@ -99,7 +99,9 @@ static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at)
 static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
 {
   uint8_t tag = prov_of(g, n)->tag;
-  if (rm_never(g, n) || tag == TAG_NONE) return CHOICE_SAVE;
+  if (tag == TAG_NONE) return CHOICE_SAVE;
+  if (rm_never(g, n)) /* always kept, though perhaps elsewhere */
+    return tag == TAG_OFFLOAD && rm_home(g, n) == at ? CHOICE_OFFLOAD : CHOICE_SAVE;
   if (rm_home(g, n) != at) { /* an inner block's, which decides inside */
     if (rm_is_free(g, n)) return CHOICE_FREE;
     return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_REMAKE;
@@ -228,9 +230,10 @@ static uint8_t choice_at(const Redo *r, const World *w, Val v)
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
   OpCode op = (OpCode)g->nodes[v.node].op;
-  if (r->condition[s] || rm_never(g, v.node) || op == OP_CONST || op == OP_DIM) return CHOICE_SAVE;
+  if (r->condition[s] || op == OP_CONST || op == OP_DIM) return CHOICE_SAVE;
   bool top = w->around == &r->root && !gr_block_at(g, w->block)->parent;
   uint8_t c = top ? r->choice[s] : choice_in(g, v.node, w->block);
+  if (rm_never(g, v.node) && c != CHOICE_OFFLOAD) return CHOICE_SAVE;
   return c == CHOICE_OFFLOAD && val_none(r->away[s]) ? CHOICE_SAVE : c;
 }
 
@@ -250,10 +253,10 @@ static Val place(Graph *d, Val v, Device dev, Prov p)
 static void move_away(Redo *r, uint32_t n)
 {
   const Graph *g = r->g;
-  if (!rm_home(g, n) || rm_never(g, n)) return;
+  if (!rm_home(g, n)) return;
   for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
     size_t s = g->nodes[n].result0 + k;
-    if (r->choice[s] != CHOICE_OFFLOAD) continue;
+    if (r->choice[s] != CHOICE_OFFLOAD || g->types[s].kind == TK_TOKEN) continue;
     Prov p = *prov_of(g, n);
     p.tag = TAG_NONE;
     r->away[s] = place(r->d, r->to[s], g->types[s].dev == DEV_CPU ? DEV_SPILL : DEV_CPU, p);
@@ -513,7 +516,7 @@ static RmWhy why(const Redo *r, const uint8_t *written, Val v)
   size_t s = rm_slot(g, v);
   uint8_t tag = prov_of(g, v.node)->tag, c = r->choice[s];
   if (rm_is_free(g, v.node)) return WHY_FREE;
-  if (rm_never(g, v.node) || r->condition[s]) return WHY_NEVER;
+  if ((rm_never(g, v.node) && c != CHOICE_OFFLOAD) || r->condition[s]) return WHY_NEVER;
   if ((r->fate[s] & FATE_HELD) && c != CHOICE_SAVE) return WHY_CALLER;
   if (c != written[s]) return WHY_PLANNER;
   bool named = tag == TAG_MUST_SAVE || tag == TAG_MUST_RECOMPUTE || tag == TAG_OFFLOAD;

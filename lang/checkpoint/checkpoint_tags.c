@@ -398,11 +398,16 @@ static void follow_views(Close *c, uint32_t start) {
   (void)start;
 }
 
-/* What runs once is always saved (rule 81): a clause that names it to recompute it cannot hold. */
-static void want_saved(Close *c, const Graph *g, uint32_t n) {
+/* What runs once is always saved (rule 81), here or elsewhere: a clause that names it to recompute
+ * it cannot hold. */
+static Tag saved_tag(Close *c, const Graph *g, uint32_t n, Tag rest) {
   Session *s = c->s;
   const Rule *r = rule_for(c, g, n, 0);
-  if (!r || r->tag != TAG_MUST_RECOMPUTE) return;
+  bool value = false;
+  for (uint32_t k = 0; k < g->nodes[n].result_count; k++)
+    value |= g->types[g->nodes[n].result0 + k].kind == TK_TENSOR;
+  if (value && (r ? r->tag : rest) == TAG_OFFLOAD) return TAG_OFFLOAD;
+  if (!r || r->tag != TAG_MUST_RECOMPUTE) return TAG_MUST_SAVE;
   const char *w = source_text(s, r->at, "this");
   Diag *d = err(s, ERR_POLICY_TWICE, r->at,
                 "`%s` cannot be computed again: what a deferred or a host function gives is always "
@@ -438,8 +443,7 @@ static void tag_graph(Close *c, Graph *g, uint32_t start) {
     if (is_given(g, n)) continue;
     Tag tag = rest;
     if (op_info[x->op].remat == REMAT_NEVER) {
-      want_saved(c, g, n);
-      tag = TAG_MUST_SAVE;
+      tag = saved_tag(c, g, n, rest);
     } else {
       unsigned kinds = kinds_of(c->b, g, n);
       const Rule *r = rule_for(c, g, n, kinds);
