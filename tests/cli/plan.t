@@ -240,11 +240,11 @@ print((p.peak, p.saved, p.arena), p.flops > 0)
 END
 "$ckl" run --interpret bytes.ckl >out 2>&1
 tap_empty "$(grep -vF '(none, none, none) true' out)" 'what is not planned has no bytes'
-"$ckl" plan --interpret --json bytes.ckl f >plan.json 2>err
+"$ckl" plan --interpret --json bytes.ckl f 'f32[9]' >plan.json 2>err
 for figure in peak later outputs arena in_use panels workspace saved spilled inner; do
   says plan.json "\"$figure\": null" "as JSON \`$figure\` is null there"
 done
 says plan.json '"note": "the reference evaluator runs it' 'which is said'
-"$ckl" plan --json bytes.ckl f >plan.json 2>err
+"$ckl" plan --json bytes.ckl f 'f32[9]' >plan.json 2>err
 tap_empty "$(grep -F null plan.json)" 'of compiled code each figure is known'
 tap_done
