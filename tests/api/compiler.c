@@ -63,7 +63,7 @@ static void meddle(Host *h)
   ckl_value *v = NULL;
   CHECK(ckl_eval(h->s, "1 + 1", "t", &v) == CKL_EUSAGE && !v);
   CHECK(ckl_run_file(h->s, "none.ckl") == CKL_EUSAGE);
-  /* row S3.69 */
+  /* row S3.69 reset-inside */
   CHECK(ckl_reset(h->s) == CKL_EUSAGE);
   CHECK(ckl_set_compiler(h->s, NULL, NULL) == CKL_EUSAGE);
   CHECK(ckl_ir(h->s, "none.ckl", "f", NULL, 0, "graph") == NULL);
@@ -205,7 +205,7 @@ static void fails(ckl_session *s, const char *text, ckl_status want, const char 
   CHECK(number(s, "1 + 1") == 2);
 }
 
-/* row S3.6 */
+/* row S3.6 host-compiler */
 static void runs(void)
 {
   Account a;

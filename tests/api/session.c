@@ -497,7 +497,7 @@ static void held(void)
   }
 }
 
-/* row S3.68 */
+/* row S3.68 reset-clean */
 static void resets(void)
 {
   Account a;

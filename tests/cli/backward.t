@@ -14,7 +14,7 @@ slope(5)
 slope(1)
 print(counter("backward.captures"), counter("backward.hits"))
 END
-# rows S3.1 S3.2 S3.3 S3.45
+# rows S3.1 log-levels, S3.2 log-option, S3.3 reasons-second-level, S3.45 capture-logged
 gives 0 'a log of captures' "$ckl" run --log=backward:debug grads.ckl
 says out '2 1' 'another size takes what is there'
 says err 'backward: captured 4 nodes of the tape' 'a capture is told'
@@ -75,7 +75,7 @@ END
 tap_empty "$(diff want reasons)" 'hooks and frozen params are told as what they are'
 says out '9 2' 'a hook that is gone leaves nothing: the first capture fits again'
 
-# row S3.47
+# row S3.47 trace-lines
 gives 0 'a trace' "$ckl" run --trace-json=trace.json grads.ckl
 tap_empty "$(grep -v '^{"event":"backward.capture","file":"grads.ckl","line":5,.*}$' trace.json)" \
   'a line of JSON per capture'
@@ -102,26 +102,27 @@ gives 0 'a trace of two' "$ckl" run --trace-json=trace.json net.ckl
 awk '{ gsub(/\\n/, "\n"); gsub(/\\"/, "\""); print }' trace.json >all
 # the first one, as it was staged
 sed '/^","after"/q' all >one
-# rows S3.11 S3.14 S3.17 S3.43 S3.46
+# rows S3.11 input-names, S3.14 input-order, S3.17 sizes-beside, S3.43 graph-name
+# row S3.46 devices-listed
 says one '"before":"graph "backward" {' 'the graph has a fixed name'
 says one '"sizes":[4],"calls":["sum","mul","broadcast","forward"]' 'its sizes and the names of the calls stand beside it'
 says one 'input {index=2 dtype=f32 device=cpu dims=[?0, 3]}' 'inputs have numbers and types'
 gives 0 'another run' "$ckl" run --trace-json=again.json net.ckl
 sed 's/"ms":[0-9.]*//' trace.json >a
 tap_empty "$(sed 's/"ms":[0-9.]*//' again.json | cmp - a)" 'traces the same'
-# row S3.18
+# row S3.18 nodes-as-written
 tap_status $(($(grep -c 'const.*origin=2' one) != 1 || $(grep -c 'const.*origin=2' all) != 2)) \
   'operations stand there as they were written, what is simplified away in the first listing alone' all
-# rows S3.9 S3.25
+# rows S3.9 graph-begins-empty, S3.25 hook-one-node
 tap_empty "$(grep defer one)" 'without hooks there is no place for one'
 tap_status $(($(grep -c 'defer %.*text="hooks of the tape"' all) != 2)) 'a hook is one node, before and after' all
 tap_empty "$(grep -F -e 2.5 all)" 'into which nothing looks'
-# rows S3.59 X.4 X.10
+# rows S3.59 nodes-name-call, X.4 copies-captured, X.10 copy-provenance
 grep '= dot .*recomputed' one >dots
 tap_status $(($(grep -c ' @ [0-9]*:[0-9-]* path="net.up" origin=3 backward recomputed' dots) != 1)) \
   'what is computed again has its place, its layer and its call' one
 
-# row S3.51
+# row S3.51 compiled-once
 cat >sizes.ckl <<'END'
 proc slope(n: int) {
   let x = track(ones([n, 3]))
@@ -134,7 +135,7 @@ if [ -x "$CKL_CODEGEN" ] || [ -x "$builddir/ckl-codegen" ]; then
   tap_status $(($(grep -c '^jit: a backward: ready' err) != 1)) 'is made once for all sizes' err
 fi
 
-# row X.9
+# row X.9 saved-files-same
 cat >save.ckl <<'END'
 use nn (Linear)
 proc saved(name: str) {

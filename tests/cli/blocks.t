@@ -31,41 +31,45 @@ END
 T='f32[4,4]'
 gives 0 'the staged graph' "$ckl" ir f.ckl f $T $T --stage=stage
 cp out staged
-# row S0.1 S0.28 S0.34 S0.44 S1.26
+# rows S0.1 blocks-numbered, S0.28 block-per-use, S0.34 nested-numbers, S0.44 listing-names
+# row S1.26 policy-readable
 says out 'block 1 "save matmul" @ ' 'blocks are numbered in the order of the text, with their clauses'
 says out 'block 2 in 1 "" @ ' 'a block in a block knows it'
 says out 'block 3 "" @ ' 'the next one'
 gives 0 'again' "$ckl" ir f.ckl f $T $T --stage=stage
 tap_empty "$(cmp out staged)" 'the same numbers in every run'
-# row S0.14 S0.20 S0.21 S0.29 S0.30 S0.31 S0.32 S0.33
+# rows S0.14 copies-late, S0.20 block-by-number, S0.21 tags-then-copies
+# rows S0.29 computing-nodes-tagged, S0.30 nodes-name-block, S0.31 plain-tag, S0.32 policy-tag
+# row S0.33 tags-change-nothing
 tap_empty "$(grep 'region=' staged | grep -v -e 'tag=' -e ' const ' -e '= input')" 'what computes has a tag'
 tap_empty "$(grep -e ' const ' -e '= input' staged | grep 'tag=')" 'what is given has none'
 tap_empty "$(grep 'region=3' staged | grep tag= | grep -v prefer_recompute)" 'a plain block prefers to recompute'
 tap_empty "$(grep -c 'dot.*region=1 tag=must_save' staged | grep -v '^1$')" 'the policy decides about its class'
 tap_empty "$(grep 'dot.*region=2' staged | grep -v prefer_recompute)" 'and not inside of an inner block'
 tap_empty "$(grep recomputed staged)" 'there are no copies yet'
-# row S0.6 S1.29
+# rows S0.6 plain-wrap-neutral, S1.29 no-inputs-added
 gives 0 'the same without blocks' "$ckl" ir f.ckl plain $T $T --stage=stage
 sed 's/ \(@\|name=\|region=\|tag=\|~\).*//; /block/d; s/^graph.*//' staged >a
 sed 's/ \(@\|name=\|region=\|tag=\|~\).*//; s/^graph.*//' out >b
 tap_empty "$(diff a b)" 'a block adds no node and no input'
 gives 0 'the joint graph' "$ckl" ir f.ckl f $T $T --stage=joint
 cp out joint
-# row S0.13 S0.17 S0.22 S0.46 X.1
+# rows S0.13 backward-copies, S0.17 copies-placed, S0.22 copy-same-site, S0.46 places-both-kinds
+# row X.1 tags-live
 says out 'backward recomputed' 'backward has copies'
 tap_empty "$(grep recomputed joint | grep -v ' @ ')" 'with the places of what they copy'
 says out 'name="h" region=3 backward recomputed' 'and its names'
 tap_empty "$(grep 'tag=' joint)" 'tags are used up'
-# row S0.48 X.4
+# rows S0.48 draws-without-fork, X.4 copies-captured
 tap_empty "$(grep -c '= random .*recomputed' joint | grep -v '^[01]$')" 'a draw is made again at most once'
-# row S0.27
+# row S0.27 clause-order
 sed 's/<save matmul>/<save matmul, recompute h>/' f.ckl >p.ckl
 sed 's/<save matmul>/<recompute h, save matmul>/' f.ckl >q.ckl
 "$ckl" ir p.ckl f $T $T --stage=joint | grep -v ' block ' | sed 's/ @ [^ ]*//' >p
 "$ckl" ir q.ckl f $T $T --stage=joint | grep -v ' block ' | sed 's/ @ [^ ]*//' >q
 tap_empty "$(diff p q)" 'the order of clauses changes nothing'
 
-# row S0.40 S0.41
+# rows S0.40 unnamed-recomputed, S0.41 one-way-of-policies
 cat >ways.ckl <<'END'
 policy named { save matmul }
 fn asked(op: str, name: str, bytes: int, flops: int) = if op == "matmul" { "save" } else { none }
@@ -85,7 +89,7 @@ tap_empty "$(diff 'way plain' 'way save none' && diff 'way plain' 'way recompute
   'what no clause names is computed again'
 tap_empty "$(diff -q 'way plain' 'way save matmul' >log && echo equal)" 'and what one saves is not'
 
-# row S1.2 S1.21 S1.23
+# rows S1.2 reentrant-plan, S1.21 plain-not-reentrant, S1.23 options-arrive
 sed 's/POLICY/reentrant, auto, budget = 1MiB/' ways.ckl >way.ckl
 gives 0 'options' "$ckl" ir way.ckl f $T $T --stage=stage
 says out 'budget=1048576' 'a budget reaches the block'
@@ -95,7 +99,7 @@ sed 's/POLICY/save none/' ways.ckl >way.ckl
 gives 0 'without options' "$ckl" ir way.ckl f $T $T --stage=stage
 tap_empty "$(grep -w -e reentrant -e auto -e budget= out)" 'the plain form has none of them'
 
-# row S1.18
+# row S1.18 offloaded-elsewhere
 sed 's/POLICY/offload matmul/' ways.ckl >way.ckl
 gives 0 'offload' "$ckl" run --dump=joint way.ckl
 awk '/^graph/ { n++ } { print > (n > 1 ? "back" : "fore") }' err
@@ -105,16 +109,17 @@ tap_empty "$(grep return fore | grep -w -e %4 -e %7)" 'which hands out no produc
 cp back log
 tap_empty "$(grep -c '= place .*device=cpu' back | grep -v '^2$')" 'and fetched in the backward'
 
-# row S4.21
+# row S4.21 no-backward
 gives 0 'what needs no gradient' "$ckl" ir f.ckl one 'f32[4]' --stage=simplify
 tap_empty "$(grep backward out)" 'no backward is made'
-# row S4.2 S4.19 S4.22 S4.27 S4.28
+# rows S4.2 function-names, S4.19 backward-places, S4.22 backward-names, S4.27 places-without-mode
+# row S4.28 no-place-warning
 says joint 'graph "f"' 'functions keep their names'
 tap_empty "$(grep 'backward$\|backward ' joint | grep -v ' @ ')" 'backward nodes have places'
 gives 0 'nothing is said' "$ckl" ir f.ckl f $T $T --stage=joint
 silent err 'no warning'
 
-# row X.2
+# row X.2 layers-like-blocks
 cat >model.ckl <<'END'
 use nn (Linear)
 policy lean { save matmul }
@@ -143,7 +148,7 @@ grep -v 'block 1' err | sed 's/ @ [^ ]*//; s/path="[^"]*"//' >log
 awk '/^graph/ { n++ } { print > (n > 2 ? "two" : "one") }' log
 tap_empty "$(diff one two 2>&1 | head -n 20)" 'they make the same graphs'
 
-# row S1.38 S1.42
+# rows S1.38 model-no-layer, S1.42 layers-first
 cat >nest.ckl <<'END'
 use nn (Linear)
 model Inner(d: int) {
@@ -163,7 +168,7 @@ cp err out
 says out 'block 2 in 1 ' 'their blocks nest'
 tap_empty "$(grep '= sin ' out | grep region=)" 'the model itself has none'
 
-# row S0.36
+# row S0.36 warning-once
 cat >warn.ckl <<'END'
 let w = track(ones([2]))
 var y = w
@@ -174,13 +179,13 @@ tap_empty "$(grep -c policy-6 err | grep -v '^1$')" 'comes once'
 gives 0 'in another process' "$ckl" run warn.ckl
 tap_empty "$(grep -c policy-6 err | grep -v '^1$')" 'again'
 
-# row S0.7 S4.66
+# rows S0.7 generator-on-demand, S4.66 layer-listed
 echo 'let x = 1' >nothing.ckl
 gives 0 'a program without code' "$ckl" check nothing.ckl
 tap_empty "$(cat err)" 'needs no code generator'
 says listing 'path="net.layer.up' 'layer paths stand in listings'
 
-# row S0.2
+# row S0.2 wrap-log
 cat >log.ckl <<'END'
 let x = wrap <train> { ones([2]) }
 END
@@ -189,7 +194,8 @@ says err 'wrap: ' 'shows them'
 gives 0 'without it' "$ckl" run log.ckl
 silent err 'nothing'
 
-# row S1.15 S1.12 S1.13 S1.14 X.9
+# rows S1.15 other-layers-load, S1.12 saved-by-path, S1.13 saved-any-depth, S1.14 plain-file-loads
+# row X.9 saved-files-same
 cat >save.ckl <<'END'
 use nn (Linear)
 policy lean { save matmul }

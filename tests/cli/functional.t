@@ -2,7 +2,7 @@
 # What is written, drawn and printed in code stands in graphs as values: listings.
 . "$srcdir/tests/cli/common.sh"
 
-# row S4.1
+# row S4.1 pass-names
 gives 2 'a pass that is none' "$ckl" opt --pass=none /dev/null
 says err 'dce cse fold remat verify' 'the passes have names'
 
@@ -27,29 +27,30 @@ let r = wrap <train, seed 3> { m(x, (a = x, b = (x, 2))) }
 END
 gives 0 'a call that writes' "$ckl" run --dump=stage model.ckl
 cp err staged
-# row S4.4
+# row S4.4 writes-are-outputs
 # the result's two tensors, then p, c and n in the order of their declaration
 ret=$(grep return staged | sed 's/.*return //')
 # shellcheck disable=SC2086
 set -- $ret
 tap_empty "$([ $# -eq 5 ] || echo "$ret")" 'what is written comes after the results'
 tap_empty "$(grep -c "^  $3 = stop" staged | grep -v '^1$')" 'a param as it is after the call'
-# row S4.56
+# row S4.56 outputs-by-tensor
 tap_empty "$([ $# -eq 5 ] || echo "$ret")" 'results are counted tensor by tensor'
-# row S4.31 S4.37 S4.38 S4.40 S4.45
+# rows S4.31 keys-are-inputs, S4.37 joint-input-order, S4.38 body-without-keys, S4.40 key-order
+# row S4.45 keys-always
 inputs=$(grep -c '= input' staged)
 keys=$(grep -c '= input .*: i64\[2\]' staged)
 tap_empty "$([ "$keys" -eq 2 ] || echo "$keys keys")" 'each draw has a key among the inputs'
 tap_empty "$(grep '= input' staged | tail -n 2 | grep -v 'i64\[2\]')" 'behind the values, in the order of the draws'
 tap_empty "$([ "$inputs" -eq 6 ] || echo "$inputs inputs")" 'and nothing else is added'
-# row S4.46
+# row S4.46 tokens-chain
 tap_empty "$(grep -c '= print ' staged | grep -v '^2$')" 'prints are nodes'
 first=$(grep '= print ' staged | head -n 1 | sed 's/^ *\(%[0-9]*\).*/\1/')
 tap_empty "$(grep '= print ' staged | tail -n 1 | grep -v " print $first " | head -n 1)" 'chained by a token'
 tap_empty "$(grep '= input .*token' staged)" 'which is no argument'
-# row S4.68
+# row S4.68 aliases-shown
 says staged '~' 'values that share storage say so'
-# row S4.41
+# row S4.41 forward-keys
 cat >joint.ckl <<'END'
 fn f(x: f32[4]) -> f32 = sum(dropout(x, 0.5) ** 2)
 let x = track(ones([4]))
@@ -59,11 +60,11 @@ gives 0 'a forward that draws' "$ckl" run --dump=joint joint.ckl
 awk '/^graph/ { n++ } { print > (n > 1 ? "back" : "fore") }' err
 tap_empty "$(grep -c 'input .*i64\[2\]' fore | grep -v '^1$')" 'takes its key'
 tap_empty "$(grep 'input .*i64\[2\]' back)" 'the backward keeps what was drawn'
-# row S4.65
+# row S4.65 nodes-know-layer
 says staged 'path="m"' 'nodes know the model they come from'
 # same TEXT WANTED TITLE
 same() { tap_empty "$([ "$1" = "$2" ] || echo "$1, not $2")" "$3"; }
-# row S4.5 S4.44
+# rows S4.5 writes-at-end, S4.44 written-back-last
 cat >writes.ckl <<'END'
 model Counter() {
   buffer total: f32[2] = 0.0
@@ -108,7 +109,7 @@ says err 'a form of graphs' 'has no such form'
 gives 2 'another word' "$ckl" ir --writes=none writes.ckl two
 sed 's/= write %[0-9]* %1/= write %1 %1/' end.ckg >bad.ckg
 gives 1 'a write that is out of order' "$ckl" opt --pass=verify bad.ckg
-# row S4.3 S4.11
+# rows S4.3 outputs-counted, S4.11 result-count
 printf 'graph "g" {\n  %%0 = input {index=0 dtype=f32 device=cpu dims=[2]} : f32[2]\n  return %%1\n}\n' >bad.ckg
 gives 1 'a graph with an output that is none' "$ckl" opt --pass=verify bad.ckg
 tap_done

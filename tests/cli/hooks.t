@@ -1,6 +1,7 @@
 #!/bin/sh
 # Hooks and deferred functions in listings: where they stand, what they get, that nothing looks into them.
-# rows S2.3 S2.8 S2.15 S2.24 S2.25 S2.28
+# rows S2.3 defer-one-node, S2.8 defer-kind-tested, S2.15 defer-named, S2.24 captured-are-inputs
+# rows S2.25 node-name-kept, S2.28 defer-not-folded
 . "$srcdir/tests/cli/common.sh"
 
 cat >f.ckl <<'END'
@@ -27,7 +28,7 @@ says out '{text="on_grad" carry=1 index=0 wrt=(0)} : token, f64[2] @ 3:54-83 bac
 tap_status $(($(grep -c 'text="on_grad"' out) != 1)) 'once, and nowhere else' out
 tap_empty "$(grep ' = hook ' out)" 'a hook says something to differentiation only'
 
-# row X.3
+# row X.3 defer-at-edge
 cat >edge.ckl <<'END'
 fn plain(x: f64[2]) -> f64 {
   let a = checkpoint {

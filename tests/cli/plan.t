@@ -18,7 +18,7 @@ let x = ones([args("rows", 32), 64])
 let loss = step(net, x)
 print(loss)' >net.ckl
 
-# row S1.26
+# row S1.26 policy-readable
 gives 0 'ckl plan tells of the first call' "$ckl" plan net.ckl step
 says out 'plan of step' 'by its name'
 says out '<save matmul>' 'with the policy of each block'
