@@ -75,15 +75,11 @@ bool *rm_conditions(Arena *a, const Graph *g)
 
 /* -- the choice as written */
 
-static uint8_t by_tag(uint8_t tag)
-{
-  switch ((Tag)tag) {
-  case TAG_PREFER_RECOMPUTE:
-  case TAG_MUST_RECOMPUTE: return CHOICE_REMAKE;
-  case TAG_OFFLOAD: return CHOICE_OFFLOAD;
-  default: return CHOICE_SAVE;
-  }
-}
+static const uint8_t by_tag[TAG_COUNT] = {
+#define TAG(NAME, text, firm, choice) CHOICE_##choice,
+#include "graph/tags.def"
+#undef TAG
+};
 
 /* Whether block `at` keeps what it does not name, and all between it and inner block `id` do. */
 static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at)
@@ -106,8 +102,9 @@ static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
     if (rm_is_free(g, n)) return CHOICE_FREE;
     return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_REMAKE;
   }
-  if (rm_is_free(g, n) && tag != TAG_MUST_SAVE && tag != TAG_OFFLOAD) return CHOICE_FREE;
-  return by_tag(tag);
+  bool must_keep = tag_info[tag].firm && by_tag[tag] != CHOICE_REMAKE;
+  if (rm_is_free(g, n) && !must_keep) return CHOICE_FREE;
+  return by_tag[tag];
 }
 
 void rm_written(const Graph *g, uint8_t *choice)
@@ -136,7 +133,7 @@ void rm_all(const Graph *g, uint8_t what, uint8_t *choice)
     uint8_t tag = prov_of(g, n)->tag;
     const Block *b = gr_block_at(g, rm_top(g, rm_home(g, n)));
     bool free = !b || b->reentrant || rm_is_free(g, n) || rm_never(g, n);
-    if (free || tag == TAG_MUST_SAVE || tag == TAG_MUST_RECOMPUTE || tag == TAG_OFFLOAD) continue;
+    if (free || tag_info[tag].firm) continue;
     for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = what;
   }
 }
@@ -519,8 +516,7 @@ static RmWhy why(const Redo *r, const uint8_t *written, Val v)
   if ((rm_never(g, v.node) && c != CHOICE_OFFLOAD) || r->condition[s]) return WHY_NEVER;
   if ((r->fate[s] & FATE_HELD) && c != CHOICE_SAVE) return WHY_CALLER;
   if (c != written[s]) return WHY_PLANNER;
-  bool named = tag == TAG_MUST_SAVE || tag == TAG_MUST_RECOMPUTE || tag == TAG_OFFLOAD;
-  return named && by_tag(tag) == c ? WHY_NAMED : WHY_REST;
+  return tag_info[tag].firm && by_tag[tag] == c ? WHY_NAMED : WHY_REST;
 }
 
 void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint32_t *split,

@@ -66,10 +66,18 @@ typedef struct Attr {
 enum { COMPUTE_NONE, COMPUTE_BF16, COMPUTE_F16, COMPUTE_TF32 }; /* AT_COMPUTE */
 enum { RANDOM_UNIFORM, RANDOM_NORMAL };                         /* AT_KIND of random */
 
-/* Recompute tags of a node (rule 82); NONE = nobody said anything. */
+/* Recompute tags of a node (rule 82). */
 typedef enum Tag {
-  TAG_NONE, TAG_MUST_SAVE, TAG_PREFER_SAVE, TAG_PREFER_RECOMPUTE, TAG_MUST_RECOMPUTE, TAG_OFFLOAD
+#define TAG(NAME, ...) TAG_##NAME,
+#include "graph/tags.def"
+#undef TAG
+  TAG_COUNT
 } Tag;
+typedef struct TagInfo {
+  const char *name; /* in the text of a graph */
+  bool firm;        /* it holds against the planner */
+} TagInfo;
+extern const TagInfo tag_info[TAG_COUNT]; /* graph/op.c */
 
 /* A `checkpoint` block. Its id is its place in the table + 1; Prov.region and Prov.within hold
  * ids. A block is provenance only: its nodes stand among the others, so gradients see what they

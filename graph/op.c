@@ -58,6 +58,12 @@ const char *op_written(OpCode op) {
   return written[op] ? written[op] : op_info[op].text;
 }
 
+const TagInfo tag_info[TAG_COUNT] = {
+#define TAG(NAME, text, firm, choice) {text, firm},
+#include "graph/tags.def"
+#undef TAG
+};
+
 int op_find(const char *text) {
   for (int i = 0; i < OP_COUNT; i++) {
     if (!strcmp(op_info[i].text, text)) return i;

@@ -197,8 +197,6 @@ static bool type(Reader *r, Type *t) {
 
 /* -- provenance */
 static bool prov(Reader *r, Prov *v) {
-  static const char *const tags[] = {"must_save", "prefer_save", "prefer_recompute",
-                                     "must_recompute", "offload"};
   int64_t n;
   *v = (Prov){.origin = -1};
   if (!take(r, '@')) return true;
@@ -220,8 +218,8 @@ static bool prov(Reader *r, Prov *v) {
   }
   if (take_word(r, "tag")) {
     if (!need(r, '=')) return false;
-    for (int i = 0; i < 5 && !v->tag; i++) {
-      if (take_word(r, tags[i])) v->tag = (uint8_t)(i + 1);
+    for (int i = TAG_NONE + 1; i < TAG_COUNT && !v->tag; i++) {
+      if (take_word(r, tag_info[i].name)) v->tag = (uint8_t)i;
     }
     if (!v->tag) return fault(r, "there is no such tag");
   }

@@ -46,8 +46,6 @@ typedef struct Printer {
   int indent;
 } Printer;
 
-static const char *const tag_name[] = {
-    "none", "must_save", "prefer_save", "prefer_recompute", "must_recompute", "offload"};
 static const char *const device_name[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
 
 static void put_string(Buf *b, const char *s) {
@@ -165,7 +163,7 @@ static void put_prov(Printer *p, const Prov *v) {
   if (v->region) buf_printf(b, " region=%u", (unsigned)v->region);
   if (v->within) buf_printf(b, " within=%u", (unsigned)v->within);
   if (v->origin != -1) buf_printf(b, " origin=%d", (int)v->origin);
-  if (v->tag) buf_printf(b, " tag=%s", tag_name[v->tag <= TAG_OFFLOAD ? v->tag : 0]);
+  if (v->tag) buf_printf(b, " tag=%s", tag_info[v->tag < TAG_COUNT ? v->tag : TAG_NONE].name);
   if (v->backward) buf_puts(b, " backward");
   if (v->recomputed) buf_puts(b, " recomputed");
   if (v->anomaly) buf_puts(b, " anomaly");

@@ -99,7 +99,7 @@ static bool node_ok(Verify *v, uint32_t i, Graph *scratch) {
     return bad(v, i, "an index leaves its array");
   }
   const Prov *p = &g->provs[n->prov];
-  if (p->tag > TAG_OFFLOAD || p->backward > 1 || p->recomputed > 1 || p->anomaly > 1 ||
+  if (p->tag >= TAG_COUNT || p->backward > 1 || p->recomputed > 1 || p->anomaly > 1 ||
       p->origin < -1 || p->span.lo > p->span.hi) {
     return bad(v, i, "its provenance is broken");
   }

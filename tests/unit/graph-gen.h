@@ -171,7 +171,7 @@ static Val gen_node(Gen *x, OpCode op, int n, const Val *v, int na, const Attr *
   if (gen_rnd(x, 4) == 0) at->name = names_of(x->g->names, "h \"\\\n\x01 end");
   if (gen_rnd(x, 5) == 0) at->region = gen_rnd(x, 7);
   if (gen_rnd(x, 9) == 0) at->origin = (int32_t)gen_rnd(x, 70);
-  if (gen_rnd(x, 9) == 0) at->tag = (uint8_t)gen_rnd(x, TAG_OFFLOAD + 1);
+  if (gen_rnd(x, 9) == 0) at->tag = (uint8_t)gen_rnd(x, TAG_COUNT);
   at->backward = gen_rnd(x, 5) == 0;
   at->recomputed = gen_rnd(x, 9) == 0;
   return gr_op(x->g, op, v, n, a, na, regions, nr, &x->e);
