@@ -56,11 +56,8 @@ struct Stage {
 
 /* ---- modes (rule 87): dynamic extent, part of a signature */
 typedef struct Modes {
-  bool train, no_grad, anomaly;
-  bool plain_backward; /* `grad` in script walks the tape; else it captures it (capture.c) */
-  uint8_t compute; /* COMPUTE_* */
-  uint8_t device;  /* Device of new tensors */
-  Name opaque;     /* in code: names of the `wrap <opaque ..>` around, as ` "a" "b"`, or NULL */
+#define FIELD(type, name) type name;
+#include "lang/names/clauses.def"
 } Modes;
 
 /* A `for` that runs. On the C stack. */

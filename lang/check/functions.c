@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lang/check/check_impl.h"
+#include "lang/names/clauses.h"
 
 enum { CHECK_STEPS = 50000 }; /* calls and iterations: a call tree may be exponential */
 
@@ -91,7 +92,8 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
   Name n = type->type_name.path.items[0].name;
   int dt = dtype_find(n);
   bool dims = type->type_name.has_dims;
-  if (dt < 0 && !strcmp(n, "float")) {
+  TypeWord word = dt < 0 ? type_word(n) : TYPEWORD_NOT;
+  if (word == TYPEWORD_FLOAT) {
     if (!dims) {
       Value v = symbolic_tensor(s, DT_F64, 0, NULL);
       v.weak = true;
@@ -99,22 +101,22 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
       return true;
     }
     dt = DT_F32;
-  } else if (dt < 0 && !strcmp(n, "int")) {
+  } else if (word == TYPEWORD_INT) {
     if (!dims) {
       *out = symbolic_int(s, u, name, type->span);
       return true;
     }
     dt = DT_I64;
-  } else if (dt < 0 && !strcmp(n, "num"))
+  } else if (word == TYPEWORD_NUM) {
     dt = DT_F32;
+  }
   if (dt == DT_BOOL && !dims) return false; /* static: which one decides the path */
   if (dt < 0) {
     Global *g = global_find(s, s->frame->module, n);
     if (g && g->kind == G_TYPE)
       return symbolic_value(s, u, g->decl->type_decl.type, name, out, depth + 1);
     if (g && g->kind == G_MODEL) return symbolic_inst(s, u, g->v.u.model, out);
-    if (!g && strcmp(n, "any") && strcmp(n, "str") && strcmp(n, "model") && strcmp(n, "seq") &&
-        strcmp(n, "params") && strcmp(n, "none"))
+    if (!g && word == TYPEWORD_NOT)
       type_match(s, type, v_int(0), type->span, "the argument"); /* reports the unknown type */
     return false;
   }

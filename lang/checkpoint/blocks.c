@@ -76,16 +76,17 @@ Turns *turns_start(Session *s, Node *loop, int64_t count) {
   policy_read(s, &loop->loop.clauses, true, &t->policy);
   t->opens = ARENA_ARRAY(&s->scratch, uint16_t, count + 1);
   t->closes = ARENA_ARRAY(&s->scratch, uint16_t, count + 1);
-  int64_t every = t->policy.every ? t->policy.every : 1;
-  if (t->policy.binomial) {
+  int64_t every = policy_says(&t->policy, POLICY_every) ? t->policy.said[POLICY_every].n : 1;
+  if (policy_says(&t->policy, POLICY_binomial)) {
+    const struct Said *states = &t->policy.said[POLICY_binomial];
     int64_t r = 1;
-    while (reach(t->policy.binomial, r) < count) r++;
+    while (reach(states->n, r) < count) r++;
     if (r > 30)
-      fail_help(s, ERR_POLICY_VALUE, t->policy.binomial_at,
+      fail_help(s, ERR_POLICY_VALUE, states->at,
                 "more states, or `every`, which keeps one of so many",
                 "%lld turns from %lld states run each turn %lld times", (long long)count,
-                (long long)t->policy.binomial, (long long)r);
-    if (count) binomial(t, 0, count, t->policy.binomial, r);
+                (long long)states->n, (long long)r);
+    if (count) binomial(t, 0, count, states->n, r);
   } else {
     for (int64_t i = 0; i < count; i++) {
       t->opens[i] = i % every == 0;
@@ -247,7 +248,7 @@ bool checkpoint_loop(Session *s, Node *loop, Flow *flow) {
   if (!loop->loop.is_checkpoint || s->stage || s->abstract || as_script(s, loop)) return false;
   Policy p;
   policy_read(s, &loop->loop.clauses, true, &p);
-  if (!p.every && !p.binomial) return false;
+  if (!policy_says(&p, POLICY_every) && !policy_says(&p, POLICY_binomial)) return false;
   run_capsule(s, loop, loop, flow);
   return true;
 }

@@ -12,7 +12,7 @@
 
 /* What becomes of values that no clause names. */
 static Tag rest_of(const Policy *p) {
-  bool keep = p->remakes && !p->keeps, whole = p->reentrant_at.file != 0;
+  bool keep = p->remakes && !p->keeps, whole = policy_says(p, POLICY_reentrant);
   Tag rest = whole ? TAG_MUST_RECOMPUTE : keep ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
   for (size_t i = 0; i < p->count; i++)
     if (p->rules[i].rank == 0) rest = p->rules[i].tag;
@@ -37,10 +37,10 @@ void block_enter(Session *s, OpenBlock *b, Policy *p, Span at) {
   Block d = {.parent = g->at.region,
              .span = at,
              .text = p->text,
-             .budget = p->budget,
-             .automatic = p->auto_at.file != 0,
+             .budget = policy_says(p, POLICY_budget) ? p->said[POLICY_budget].n : -1,
+             .automatic = policy_says(p, POLICY_auto),
              .saves = rest_of(p) == TAG_PREFER_SAVE || rest_of(p) == TAG_MUST_SAVE,
-             .reentrant = p->reentrant_at.file != 0};
+             .reentrant = policy_says(p, POLICY_reentrant)};
   b->id = gr_block(g, d);
   g->at.region = b->id;
   for (size_t i = 0; st->unit && i < st->unit->state_count; i++)
@@ -158,16 +158,12 @@ static unsigned kinds_of(const OpenBlock *b, const Graph *g, uint32_t n) {
   return k;
 }
 
-const char *const policy_tags[] = {"",          "save",   "prefer save", "prefer recompute",
-                                   "recompute", "offload"};
-
+/* The class that a policy function is told: of attention, what it is made of. */
 static const char *kind_word(unsigned k) {
-  return k & KIND_MATMUL      ? "matmul"
-         : k & KIND_CONV      ? "conv"
-         : k & KIND_REDUCE    ? "reduce"
-         : k & KIND_POINTWISE ? "pointwise"
-         : k & KIND_RANDOM    ? "random"
-                              : NULL;
+#define OPCLASS(NAME, word, doc)                                                                   \
+  if (k & ~(unsigned)KIND_ATTENTION & KIND_##NAME) return word;
+#include "lang/names/clauses.def"
+  return NULL;
 }
 
 typedef struct Close {
@@ -179,11 +175,11 @@ typedef struct Close {
 
 static _Noreturn void disagree(Close *c, const Rule *a, const Rule *b, Span at) {
   Session *s = c->s;
-  const char *const *words = policy_tags;
+  const char *first = clause_tag_words(s, a->tag), *then = clause_tag_words(s, b->tag);
   Diag *d = err(s, ERR_POLICY_TWICE, b->at,
-                "the clauses disagree about one value: `%s %s` and `%s %s`", words[a->tag],
-                source_text(s, a->at, "this"), words[b->tag], source_text(s, b->at, "this"));
-  dg_label(&s->diags, d, a->at, "`%s` here", words[a->tag]);
+                "the clauses disagree about one value: `%s %s` and `%s %s`", first,
+                source_text(s, a->at, "this"), then, source_text(s, b->at, "this"));
+  dg_label(&s->diags, d, a->at, "`%s` here", first);
   if (at.file && at.file == b->at.file) dg_label(&s->diags, d, at, "the value");
   dg_help(&s->diags, d,
           b->rank == 1 ? "the name of a `let` decides over classes"
@@ -265,18 +261,10 @@ static int64_t flops_of(Session *s, const Graph *g, uint32_t n, Span at) {
   return f < 9e18 ? (int64_t)f : INT64_MAX;
 }
 
-static const struct Answer {
-  const char *word;
-  Tag tag;
-} answers[] = {{"save", TAG_MUST_SAVE},
-               {"prefer save", TAG_PREFER_SAVE},
-               {"offload", TAG_OFFLOAD},
-               {"prefer recompute", TAG_PREFER_RECOMPUTE},
-               {"recompute", TAG_MUST_RECOMPUTE}};
-
-static Tag answer(const char *word) {
-  for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
-    if (!strcmp(word, answers[i].word)) return answers[i].tag;
+/* The tag that a policy function answers with: the words of a clause. */
+static Tag answer(Session *s, const char *words) {
+  for (int i = TAG_NONE + 1; i < TAG_COUNT; i++)
+    if (!strcmp(words, clause_tag_words(s, (Tag)i))) return (Tag)i;
   return TAG_NONE;
 }
 
@@ -284,9 +272,10 @@ static Diag *nonsense(Close *c, Span at, const char *says, const char *of) {
   Session *s = c->s;
   const FnObj *f = c->b->policy->fn.u.fn;
   Diag *d = err(s, ERR_POLICY_VALUE, at, "the policy `%s` answers %s%s", fn_name(f), says, of);
-  dg_help(&s->diags, d,
-          "answers are \"save\", \"prefer save\", \"prefer recompute\", \"recompute\", "
-          "\"offload\" and none");
+  const char *all = "";
+  for (int i = TAG_NONE + 1; i < TAG_COUNT; i++)
+    all = txt(s, "%s%s\"%s\"", all, *all ? ", " : "", clause_tag_words(s, (Tag)i));
+  dg_help(&s->diags, d, "answers are %s and none", all);
   return d;
 }
 
@@ -306,7 +295,7 @@ static void check_answers(Close *c, const Node *e) {
     return;
   case N_STRING: {
     const StrParts *p = &e->string;
-    if (p->count > 1 || (p->count && (p->items[0].hole || answer(p->items[0].text)))) return;
+    if (p->count > 1 || (p->count && (p->items[0].hole || answer(c->s, p->items[0].text)))) return;
     break;
   }
   case N_INT:
@@ -348,7 +337,7 @@ static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   Value r = inline_call(s, p->fn.u.fn, &a);
   s->stage = now;
   if (r.tag == V_NONE) return TAG_NONE;
-  Tag said = r.tag == V_STR ? answer(r.u.str->s) : TAG_NONE;
+  Tag said = r.tag == V_STR ? answer(s, r.u.str->s) : TAG_NONE;
   if (said != TAG_NONE) return said;
   Buf b;
   buf_init_arena(&b, &s->scratch);
@@ -497,7 +486,8 @@ static void warn_nothing(Close *c, bool last) {
   Policy *p = b->policy;
   const Graph *g = s->stage->g;
   const Unit *u = s->stage->unit;
-  if (s->modes.no_grad || u->check || u->outside || p->layer || p->auto_at.file || p->budget >= 0)
+  if (s->modes.no_grad || u->check || u->outside || p->layer || policy_says(p, POLICY_auto) ||
+      policy_says(p, POLICY_budget))
     return;
   for (uint32_t i = b->id + 1; i <= g->blocks->count; i++) /* they do their own part */
     p->saves |= gr_block_at(g, i)->parent == b->id;

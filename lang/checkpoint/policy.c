@@ -20,22 +20,6 @@ typedef struct Read {
   Span use; /* the clause at the block */
 } Read;
 
-static bool is(Name n, const char *w) {
-  return !strcmp(n, w);
-}
-
-static const struct Kind {
-  const char *word;
-  OpKind kind;
-} kinds[] = {{"matmul", KIND_MATMUL}, {"conv", KIND_CONV},           {"attention", KIND_ATTENTION},
-             {"reduce", KIND_REDUCE}, {"pointwise", KIND_POINTWISE}, {"random", KIND_RANDOM}};
-
-static OpKind kind_of(const Words *path) {
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && path->count == 1; i++)
-    if (is(path->items[0].name, kinds[i].word)) return kinds[i].kind;
-  return 0;
-}
-
 static bool same_path(const Words *a, const Words *b) {
   bool same = a->count == b->count;
   for (uint32_t i = 0; same && i < a->count; i++) same = a->items[i].name == b->items[i].name;
@@ -45,22 +29,18 @@ static bool same_path(const Words *a, const Words *b) {
 static void add_rule(Read *r, Tag tag, Node *w) {
   Session *s = r->s;
   Policy *p = r->p;
-  if (w->kind != N_WORD)
-    fail(s, ERR_POLICY_WORD, w->span, "op classes and names of `let`s stand here");
-  Rule n = {.tag = tag, .rank = 2, .path = w->path, .at = w->span};
-  if (w->path.count == 1 && is(w->path.items[0].name, "none")) return;
-  if (w->path.count == 1 && is(w->path.items[0].name, "all")) n.rank = 0;
-  if ((n.kind = kind_of(&w->path))) n.rank = 1;
-  n.own = true;
+  int cls = clause_opclass(&w->path);
+  if (cls == OPCLASS_NONE) return;
+  Rule n = {.tag = tag, .rank = 2, .path = w->path, .at = w->span, .own = true};
+  if (cls >= 0) {
+    n.rank = cls == OPCLASS_ALL ? 0 : 1;
+    n.kind = n.rank ? (OpKind)(1 << cls) : 0;
+  }
   n.met = n.rank == 0;
   for (size_t i = 0; i < p->count; i++) {
     Rule *o = &p->rules[i];
     if (o->rank != n.rank || o->tag == tag || !same_path(&o->path, &n.path)) continue;
-    Diag *d =
-        err(s, ERR_POLICY_TWICE, n.at, "the clauses disagree about `%s`: `%s` and `%s`",
-            source_text(s, n.at, n.path.items[0].name), policy_tags[o->tag], policy_tags[tag]);
-    dg_label(&s->diags, d, o->at, "`%s` here", policy_tags[o->tag]);
-    dg_help(&s->diags, d, "name it in one clause");
+    clause_disagree(s, n.at, source_text(s, n.at, n.path.items[0].name), tag, o->at, o->tag);
     raise_(s);
   }
   VEC_PUSH(&s->scratch, p->rules, p->count, p->cap, n);
@@ -75,28 +55,13 @@ static Value argument(Session *s, Node *a) {
   return v;
 }
 
-/* An option once. */
-static void once(Read *r, Span *slot, Node *c) {
+static int64_t number(Read *r, const Clause *k, const Node *c, const char *what) {
   Session *s = r->s;
-  if (slot->file) {
-    Diag *d = err(s, ERR_POLICY_TWICE, c->span, "`%s` stands twice", c->clause.path.items[0].name);
-    dg_label(&s->diags, d, *slot, "first here");
-    dg_help(&s->diags, d, "one of them says it");
-    raise_(s);
-  }
-  *slot = c->span;
-}
-
-static int64_t number(Read *r, Node *c, const char *what, const char *form) {
-  Session *s = r->s;
-  if (c->clause.args.count != 1)
-    fail_help(s, ERR_POLICY_WORD, c->span, form, "`%s` takes one number",
-              c->clause.path.items[0].name);
   Node *a = c->clause.args.items[0];
   Value v = argument(s, a);
   if (v.tag == V_UNKNOWN) return 1;
   if (v.tag != V_INT && v.tag != V_DIM)
-    fail_help(s, ERR_POLICY_VALUE, a->span, form, "%s is an int, not %s", what,
+    fail_help(s, ERR_POLICY_VALUE, a->span, clause_example(s, k), "%s is an int, not %s", what,
               v.tag == V_NODE ? "a number that is known only when the code runs"
                               : value_type_text(s, v));
   return want_int(s, v, a->span, what);
@@ -172,10 +137,12 @@ static void read_named(Read *r, Node *c) {
   }
   if (v.tag == V_UNKNOWN && s->abstract) return;
   if (v.tag != V_POLICY && v.tag != V_FN) {
-    Diag *d = err(s, ERR_POLICY_WORD, c->span, "no policy word or policy is called `%s`",
-                  source_text(s, c->span, w));
-    if (v.tag != V_UNKNOWN && v.tag != V_UNIT)
-      dg_help(&s->diags, d, "`%s` is %s", w, value_type_text(s, v));
+    bool value = v.tag != V_UNKNOWN && v.tag != V_UNIT && v.tag != V_BUILTIN &&
+                 v.tag != V_MODEL && v.tag != V_MODULE && v.tag != V_DTYPE;
+    if (value)
+      fail_help(s, ERR_POLICY_WORD, c->span, txt(s, "`%s` is %s", w, value_type_text(s, v)),
+                "no policy word or policy is called `%s`", clause_path(s, path));
+    clause_unknown(s, s->frame->module, CLAUSE_POLICY, c);
     raise_(s);
   }
   the_one(r, c);
@@ -200,65 +167,56 @@ static void read_named(Read *r, Node *c) {
   read_declared(r, o->decl, o->module, n, args, c->span);
 }
 
+/* ---- the words, by what they take */
+
+static void read_names(Read *r, const Node *c) {
+  uint32_t from;
+  Tag tag = clause_tag(c, &from);
+  bool remake = tag == TAG_MUST_RECOMPUTE || tag == TAG_PREFER_RECOMPUTE;
+  r->p->remakes |= remake;
+  r->p->keeps |= !remake;
+  for (uint32_t i = from; i < c->clause.args.count; i++) add_rule(r, tag, c->clause.args.items[i]);
+}
+
+static void read_bytes(Read *r, const Clause *k, const Node *c, int64_t *n) {
+  *n = number(r, k, c, "a budget");
+  if (*n < 0)
+    fail_help(r->s, ERR_POLICY_VALUE, c->clause.args.items[0]->span,
+              "a budget of 0 asks for the least that is possible, and is told it",
+              "a budget is a number of bytes, not %lld", (long long)*n);
+}
+
+static void read_turns(Read *r, const Clause *k, const Node *c, int64_t *n) {
+  *n = number(r, k, c, k->id == POLICY_every ? "the number of turns" : "the number of states");
+  if (*n < 1)
+    fail(r->s, ERR_POLICY_VALUE, c->clause.args.items[0]->span, "`%s` takes 1 or more, not %lld",
+         k->word, (long long)*n);
+}
+
+/* A word that stands once, also by way of a declared policy. */
+static void read_option(Read *r, const Clause *k, const Node *c) {
+  struct Said *said = r->p->said;
+  for (size_t i = 0; i < clause_count; i++) {
+    const Clause *o = &clause_table[i];
+    if (!clause_options_clash(o, k) || !said[o->id].at.file) continue;
+    clause_clash(r->s, ERR_POLICY_TWICE, c, o->word, said[o->id].at);
+    raise_(r->s);
+  }
+  said[k->id].at = c->span;
+  if (k->takes == TAKES_BYTES) read_bytes(r, k, c, &said[k->id].n);
+  if (k->takes == TAKES_TURNS) read_turns(r, k, c, &said[k->id].n);
+}
+
 static void read_clause(Read *r, Node *c) {
-  Session *s = r->s;
-  Policy *p = r->p;
-  const NodeList *a = &c->clause.args;
-  Name w = c->clause.path.items[0].name;
-  if (c->clause.path.count > 1) {
+  const Clause *k = clause_of(CLAUSE_POLICY, c);
+  if (!k)
     read_named(r, c);
-    return;
-  }
-  Tag tag = is(w, "save")        ? TAG_MUST_SAVE
-            : is(w, "recompute") ? TAG_MUST_RECOMPUTE
-            : is(w, "offload")   ? TAG_OFFLOAD
-                                 : TAG_NONE;
-  uint32_t from = 0;
-  if (is(w, "prefer")) {
-    Name n = a->count && a->items[0]->kind == N_WORD ? a->items[0]->path.items[0].name : "";
-    tag = is(n, "save") ? TAG_PREFER_SAVE : is(n, "recompute") ? TAG_PREFER_RECOMPUTE : TAG_NONE;
-    if (tag == TAG_NONE)
-      fail(s, ERR_POLICY_WORD, c->span, "`prefer` is followed by `save` or `recompute`");
-    from = 1;
-  }
-  if (tag != TAG_NONE) {
-    bool remake = tag == TAG_MUST_RECOMPUTE || tag == TAG_PREFER_RECOMPUTE;
-    p->remakes |= remake;
-    p->keeps |= !remake;
-    for (uint32_t i = from; i < a->count; i++) add_rule(r, tag, a->items[i]);
-    return;
-  }
-  if (is(w, "budget")) {
-    once(r, &p->budget_at, c);
-    p->budget = number(r, c, "a budget", "`<budget = 1.5GiB>`");
-    if (p->budget < 0)
-      fail_help(s, ERR_POLICY_VALUE, c->clause.args.items[0]->span,
-                "a budget of 0 asks for the least that is possible, and is told it",
-                "a budget is a number of bytes, not %lld", (long long)p->budget);
-  } else if (is(w, "auto")) {
-    once(r, &p->auto_at, c);
-  } else if (is(w, "reentrant")) {
-    once(r, &p->reentrant_at, c);
-  } else if (is(w, "every") || is(w, "binomial")) {
-    bool every = is(w, "every");
-    int64_t *slot = every ? &p->every : &p->binomial;
-    once(r, every ? &p->every_at : &p->binomial_at, c);
-    if (!r->loop)
-      fail_help(s, ERR_POLICY_WORD, c->span, txt(s, "`checkpoint <%s 10> for i in 0..n { .. }`", w),
-                "`%s` is about the turns of a loop", w);
-    *slot = number(r, c, every ? "the number of turns" : "the number of states",
-                   txt(s, "`<%s 10>`", w));
-    if (*slot < 1)
-      fail(s, ERR_POLICY_VALUE, c->clause.args.items[0]->span, "`%s` takes 1 or more, not %lld", w,
-           (long long)*slot);
-    if (p->every && p->binomial) {
-      Diag *d = err(s, ERR_POLICY_TWICE, c->span, "`every` and `binomial` exclude each other");
-      dg_label(&s->diags, d, every ? p->binomial_at : p->every_at, "first here");
-      raise_(s);
-    }
-  } else {
-    read_named(r, c);
-  }
+  else if (!clause_fits_policy(r->s, k, c, r->loop && !r->declared))
+    raise_(r->s);
+  else if (clause_is_option(k))
+    read_option(r, k, c);
+  else
+    read_names(r, c);
 }
 
 static void read_clauses(Read *r, const NodeList *clauses) {
@@ -270,7 +228,7 @@ static void read_clauses(Read *r, const NodeList *clauses) {
 }
 
 static Policy empty(void) {
-  return (Policy){.fn = v_unit(), .budget = -1};
+  return (Policy){.fn = v_unit()};
 }
 
 /* The clauses as written, blanks and newlines as one blank. */

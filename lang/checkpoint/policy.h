@@ -3,11 +3,12 @@
 #define CKL_LANG_CHECKPOINT_POLICY_H
 
 #include "lang/compile/compile.h"
+#include "lang/names/clauses.h"
 
 /* Op classes of policies; a value may belong to two (a product inside of attention). */
 typedef enum OpKind {
-  KIND_MATMUL = 1, KIND_CONV = 2, KIND_ATTENTION = 4, KIND_REDUCE = 8, KIND_POINTWISE = 16,
-  KIND_RANDOM = 32
+#define OPCLASS(NAME, ...) KIND_##NAME = 1 << OPCLASS_##NAME,
+#include "lang/names/clauses.def"
 } OpKind;
 
 /* What a policy says of one op class or name. */
@@ -23,9 +24,11 @@ typedef struct Rule {
 typedef struct Policy {
   Rule *rules; size_t count, cap;
   Value fn; size_t extra_count; Value *extra; /* rule 84; unit = none */
-  Span fn_at, budget_at, auto_at, reentrant_at, every_at, binomial_at; /* file 0: not there */
-  int64_t budget;              /* bytes, -1 = none */
-  int64_t every, binomial;     /* 0 = not said */
+  Span fn_at; /* file 0: not there */
+  struct Said {
+    Span at; /* file 0: the word does not stand */
+    int64_t n;
+  } said[POLICY_COUNT]; /* of options: words that stand once */
   bool keeps, remakes;         /* a clause names what to keep, what to make again */
   bool layer;                  /* given by checkpoint_layers */
   /* bytes that backward keeps of the blocks so far; whether one of them saves some */
@@ -33,6 +36,10 @@ typedef struct Policy {
   bool unknown; /* of `check`: a block so far has a value that is not known */
   Name text;
 } Policy;
+
+static inline bool policy_says(const Policy *p, PolicyWord w) {
+  return p->said[w].at.file != 0;
+}
 
 /* Evaluates clauses in the present frame. Throws after filing what is wrong with them. */
 void policy_read(Session *s, const NodeList *clauses, bool loop, Policy *out);
@@ -59,7 +66,6 @@ void block_enter(Session *s, OpenBlock *b, Policy *p, Span at);
 /* Gives the nodes of the block their tags. Throws where they and the policy do not fit; `last`: no
  * other block has the policy, so that now all that it names was met. */
 void block_leave(Session *s, OpenBlock *b, bool last);
-extern const char *const policy_tags[]; /* by Tag: the word of a clause */
 /* A value of the graph got the name of a `let` (and of an item in it). */
 void block_named(Session *s, Name name, const Name *item, size_t items, Value v);
 /* An expression has a value that `check` does not know: what is done with it leaves no nodes. */

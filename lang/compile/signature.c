@@ -246,8 +246,8 @@ Value leaf_value(const Leaf *l) {
 /* Modes, function, arguments; annotations of parameters say which dims are free. */
 void flatten_call(Flat *f, FnObj *fn, const Args *a) {
   const Modes *m = &f->s->modes;
-  const int modes[] = {m->train, m->no_grad, m->anomaly, m->compute, m->device};
-  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) put_int(&f->sig, "", modes[i], " ");
+#define FIELD(type, name) put_int(&f->sig, "", (int64_t)(uintptr_t)m->name, " ");
+#include "lang/names/clauses.def"
   if (hooks_on(f->s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0})) buf_puts(&f->sig, "h ");
   value_bound(f->s, (Value){.tag = V_FN, .u.fn = fn}, a->call);
   flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);

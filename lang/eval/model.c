@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/names/clauses.h"
 
 static uint64_t member_site(const ModelDecl *m, Name member, uint64_t nth) {
   uint64_t h = UINT64_C(14695981039346656037);
@@ -139,13 +140,13 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
 static bool bare_class(const Node *t) {
   if (!t || t->kind != N_TYPE_NAME || t->type_name.has_dims || t->type_name.path.count != 1)
     return false;
-  Name n = t->type_name.path.items[0].name;
-  return !strcmp(n, "float") || !strcmp(n, "int");
+  TypeWord w = type_word(t->type_name.path.items[0].name);
+  return w == TYPEWORD_FLOAT || w == TYPEWORD_INT;
 }
 
 static bool is_params_type(const Node *t) {
   return t && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 &&
-         !strcmp(t->type_name.path.items[0].name, "params");
+         type_word(t->type_name.path.items[0].name) == TYPEWORD_PARAMS;
 }
 
 static Value zero_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -171,7 +172,7 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   Span at = m->span;
   if (m->field.is_buffer && bare_class(m->field.type)) { /* a weak number (rule 61) */
     Value v = m->field.init ? eval(s, m->field.init) : v_int(0);
-    bool fl = !strcmp(m->field.type->type_name.path.items[0].name, "float");
+    bool fl = type_word(m->field.type->type_name.path.items[0].name) == TYPEWORD_FLOAT;
     if (v.tag != V_UNKNOWN && !v_is_number(v))
       fail(s, ERR_INIT, at, "`%s` is a number, its initialiser gives %s", f->name,
            value_type_text(s, v));

@@ -7,15 +7,14 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/names/clauses.h"
 #include "lang/names/meant.h"
 
-enum { CLS_FLOAT, CLS_INT, CLS_NUM };
-
+/* float, int, num, by which Frame.cls is indexed; -1: another type. */
+_Static_assert(TYPEWORD_FLOAT + TYPEWORD_INT + TYPEWORD_NUM == 3, "Frame.cls has three places");
 static int class_of(Name n) {
-  return !strcmp(n, "float") ? CLS_FLOAT
-         : !strcmp(n, "int") ? CLS_INT
-         : !strcmp(n, "num") ? CLS_NUM
-                             : -1;
+  TypeWord w = type_word(n);
+  return type_word_is_class(w) ? (int)w : -1;
 }
 
 Dim dim_of(Session *s, Value v, Span at, const char *what) {
@@ -216,8 +215,8 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
   /* a class without brackets also takes a number and keeps it weak (rule 19) */
   if (cls >= 0 && !brackets && v_is_number(v)) {
     bool is_float = v.tag == V_FLOAT || (v.tag == V_NODE && dt_float(type_of(s, v).dtype));
-    if (cls == CLS_INT && is_float) mismatch(s, type, v, at, what, NULL);
-    if (cls == CLS_FLOAT && v.tag == V_INT) return v_float((double)v.u.i);
+    if (cls == TYPEWORD_INT && is_float) mismatch(s, type, v, at, what, NULL);
+    if (cls == TYPEWORD_FLOAT && v.tag == V_INT) return v_float((double)v.u.i);
     return v;
   }
   if (dtype == DT_BOOL && !brackets && v.tag == V_BOOL) return v;
@@ -228,7 +227,7 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
     if (v.tag == V_FLOAT && like != DT_COUNT && !dt_float(like))
       mismatch(s, type, v, at, what, NULL);
     if (v.tag != V_BOOL && like == DT_BOOL) mismatch(s, type, v, at, what, NULL);
-    if (cls == CLS_FLOAT && like == DT_COUNT) like = DT_F32;
+    if (cls == TYPEWORD_FLOAT && like == DT_COUNT) like = DT_F32;
     v = as_tensor(s, v, like, at);
   }
   if (!v_is_tensor(v)) mismatch(s, type, v, at, what, NULL);
@@ -241,8 +240,8 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
     raise_(s);
   }
   if (cls >= 0) {
-    bool ok = cls == CLS_FLOAT ? dt_float((DType)t.dtype)
-              : cls == CLS_INT ? dt_int((DType)t.dtype)
+    bool ok = cls == TYPEWORD_FLOAT ? dt_float((DType)t.dtype)
+              : cls == TYPEWORD_INT ? dt_int((DType)t.dtype)
                                : dt_float((DType)t.dtype) || dt_int((DType)t.dtype);
     if (!ok) mismatch(s, type, v, at, what, NULL);
     if (!s->frame->cls[cls])
@@ -271,25 +270,19 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     if (type->type_name.path.count == 1) {
       int dt = dtype_find(n), cls = class_of(n);
       if (dt >= 0 || cls >= 0) return match_tensor(s, type, dt, cls, v, at, what);
-      if (!strcmp(n, "any")) return v;
-      if (!strcmp(n, "str")) {
-        if (v.tag != V_STR) mismatch(s, type, v, at, what, NULL);
-        return v;
+      bool fits = true;
+      switch (type_word(n)) {
+      case TYPEWORD_STR: fits = v.tag == V_STR; break;
+      case TYPEWORD_MODEL:
+        fits = v.tag == V_INST || v.tag == V_PARAM || (s->stage && v_is_tensor(v));
+        break;
+      case TYPEWORD_SEQ: fits = v.tag == V_SEQ || v.tag == V_LIST; break;
+      case TYPEWORD_NONE: fits = v.tag == V_NONE; break;
+      case TYPEWORD_PARAMS: return match_params(s, type, v, at, what);
+      default: break;
       }
-      if (!strcmp(n, "model")) {
-        if (v.tag != V_INST && v.tag != V_PARAM && !(s->stage && v_is_tensor(v)))
-          mismatch(s, type, v, at, what, NULL);
-        return v;
-      }
-      if (!strcmp(n, "seq")) {
-        if (v.tag != V_SEQ && v.tag != V_LIST) mismatch(s, type, v, at, what, NULL);
-        return v;
-      }
-      if (!strcmp(n, "none")) {
-        if (v.tag != V_NONE) mismatch(s, type, v, at, what, NULL);
-        return v;
-      }
-      if (!strcmp(n, "params")) return match_params(s, type, v, at, what);
+      if (!fits) mismatch(s, type, v, at, what, NULL);
+      if (type_word(n) != TYPEWORD_NOT) return v;
     }
     Value m;
     if (type->type_name.path.count == 2) {
@@ -365,9 +358,9 @@ void type_eval(Session *s, Node *type, Type *out) {
     fail(s, ERR_TYPE, type->span, "a tensor type is needed here, such as f32[3, 4]");
   Name n = type->type_name.path.items[0].name;
   int dt = dtype_find(n);
-  if (dt < 0 && class_of(n) == CLS_FLOAT) dt = DT_F32;
-  if (dt < 0 && class_of(n) == CLS_INT) dt = DT_I64;
-  if (dt < 0 && class_of(n) == CLS_NUM) dt = DT_F32;
+  if (dt < 0 && class_of(n) == TYPEWORD_FLOAT) dt = DT_F32;
+  if (dt < 0 && class_of(n) == TYPEWORD_INT) dt = DT_I64;
+  if (dt < 0 && class_of(n) == TYPEWORD_NUM) dt = DT_F32;
   if (dt < 0)
     fail(s, ERR_TYPE, type->span, "a tensor type is needed here, such as f32[3, 4]; `%s` is none",
          n);

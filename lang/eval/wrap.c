@@ -6,10 +6,7 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
-
-static const char *clause_word(Node *c) {
-  return c->clause.path.count == 1 ? c->clause.path.items[0].name : "";
-}
+#include "lang/names/clauses.h"
 
 static Value clause_arg(Session *s, Node *a) {
   if (a->kind == N_WORD) {
@@ -19,12 +16,6 @@ static Value clause_arg(Session *s, Node *a) {
     return v;
   }
   return eval(s, a);
-}
-
-static void want_args(Session *s, Node *c, uint32_t n, const char *form) {
-  if (c->clause.args.count != n)
-    fail_help(s, ERR_WRAP_ARG, c->span, form, "`%s` takes %u argument%s here, not %u",
-              clause_word(c), n, n == 1 ? "" : "s", c->clause.args.count);
 }
 
 typedef struct Saved {
@@ -147,154 +138,165 @@ static Value cut_end(Session *s, const Cut *c, Value v, bool quiet_outside, Span
   return v;
 }
 
-Value eval_wrap(Session *s, Node *e) {
-  NodeList *cl = &e->region.clauses;
-  Modes old = s->modes;
-  uint64_t scope = s->seed_scope, seed = 0;
-  bool seeded = false;
-  Node *user = NULL;
-  Stands stands = {0};
-  for (uint32_t i = 0; i < cl->count; i++) {
-    Node *c = cl->items[i];
-    const char *w = clause_word(c);
-    Span at = c->span;
-    for (uint32_t k = 0; k < i; k++) {
-      const char *o = clause_word(cl->items[k]);
-      if (!strcmp(o, w)) fail(s, ERR_WRAP_TWICE, at, "`%s` stands twice", w);
-      if ((!strcmp(o, "grad") && !strcmp(w, "no_grad")) ||
-          (!strcmp(o, "no_grad") && !strcmp(w, "grad")) ||
-          (!strcmp(o, "train") && !strcmp(w, "eval")) ||
-          (!strcmp(o, "eval") && !strcmp(w, "train")))
-        fail(s, ERR_WRAP_TWICE, at, "`%s` and `%s` are opposites", o, w);
-    }
-    if (!strcmp(w, "no_grad") || !strcmp(w, "grad")) {
-      want_args(s, c, 0, "`wrap <no_grad> { .. }`");
-      if (in_code(s) && w[0] == 'g' && old.no_grad && s->stage->unit) s->stage->unit->regrad = true;
-      s->modes.no_grad = w[0] == 'n';
-    } else if (!strcmp(w, "train") || !strcmp(w, "eval")) {
-      want_args(s, c, 0, "`wrap <train> { .. }`");
-      s->modes.train = w[0] == 't';
-    } else if (!strcmp(w, "anomaly")) {
-      want_args(s, c, 0, "`wrap <anomaly> { .. }`");
-      s->modes.anomaly = true;
-    } else if (!strcmp(w, "bf16") || !strcmp(w, "f16") || !strcmp(w, "tf32")) {
-      want_args(s, c, 0, "`wrap <bf16> { .. }`");
-      s->modes.compute = w[0] == 'b' ? COMPUTE_BF16 : w[0] == 'f' ? COMPUTE_F16 : COMPUTE_TF32;
-    } else if (!strcmp(w, "seed")) {
-      want_args(s, c, 1, "`wrap <seed 7> { .. }`");
-      seed = (uint64_t)want_int(s, clause_arg(s, c->clause.args.items[0]), at, "the seed");
-      seeded = true;
-    } else if (!strcmp(w, "device")) {
-      want_args(s, c, 1, "`wrap <device sim> { .. }`");
-      Node *a = c->clause.args.items[0];
-      const char *d = a->kind == N_WORD     ? a->path.items[0].name
-                      : a->kind == N_STRING ? ast_plain_text(a, &(uint32_t){0})
-                                            : "";
-      if (!strcmp(d, "cpu"))
-        s->modes.device = DEV_CPU;
-      else if (!strcmp(d, "sim"))
-        s->modes.device = DEV_SIM;
-      else if (!strcmp(d, "cuda"))
-        fail(s, ERR_NOT_YET, at, "not yet: device cuda");
-      else
-        fail_help(s, ERR_WRAP_ARG, at, "devices are cpu, sim and cuda", "no device is called `%s`",
-                  d);
-    } else if (!strcmp(w, "opaque")) {
-      want_args(s, c, 1, "`wrap <opaque \"name\"> { .. }`");
-      const char *n = want_str(s, clause_arg(s, c->clause.args.items[0]), at, "the name");
-      if (strchr(n, '"') || !*n)
-        fail(s, ERR_WRAP_ARG, at, "the name of an opaque block is not empty and has no quote");
-      if (in_code(s))
-        s->modes.opaque = names_of(
-            s->names, txt(s, "%s \"%s\"", s->modes.opaque ? s->modes.opaque : "", n));
-    } else if (!strcmp(w, "profile")) {
-      want_args(s, c, 1, "`wrap <profile \"name\"> { .. }`");
-      want_str(s, clause_arg(s, c->clause.args.items[0]), at, "the name");
-      warn_once(s, ERR_NOT_YET, at, "not yet: `%s` runs the block as a plain one", w);
-    } else if (!strcmp(w, "backward")) {
-      want_args(s, c, 1, "`wrap <backward plain> { .. }`");
-      Node *a = c->clause.args.items[0];
-      const char *d = a->kind == N_WORD ? a->path.items[0].name : "";
-      if (strcmp(d, "plain") && strcmp(d, "captured"))
-        fail(s, ERR_WRAP_ARG, at, "`backward` takes `plain` or `captured`");
-      s->modes.plain_backward = !strcmp(d, "plain");
-    } else if (!strcmp(w, "with_params")) {
-      want_args(s, c, 2, "`wrap <with_params net tree> { .. }`");
-      bool ref = s->by_reference;
-      s->by_reference = true;
-      Value net = clause_arg(s, c->clause.args.items[0]);
-      s->by_reference = ref;
-      Value trees[2] = {net, clause_arg(s, c->clause.args.items[1])};
-      if (net.tag != V_INST && net.tag != V_PARAM && net.tag != V_UNKNOWN && !s->stage)
-        fail(s, ERR_WANT_MODEL, at, "`with_params` takes a model and a tree, not %s",
-             value_type_text(s, net));
-      stands.at = at;
-      if (net.tag != V_UNKNOWN && trees[1].tag != V_UNKNOWN)
-        tree_map(s, 2, trees, stand_leaf, &stands, at);
-    } else {
-      if (user) fail(s, ERR_WRAP_TWICE, at, "one function per `wrap`");
-      user = c;
-    }
+/* ---- the words of modes */
+
+typedef struct Wrap {
+  Session *s;
+  Modes old; /* around the block */
+  uint64_t seed;
+  bool seeded;
+  Stands stands;
+} Wrap;
+
+/* mode_WORD for each row: it sets what the row says, or is written below. */
+#define SETS(field, value)                                                                         \
+  {                                                                                                \
+    (void)c;                                                                                       \
+    w->s->modes.field = value;                                                                     \
   }
-  if (user) {
-    Name w = user->clause.path.items[0].name;
-    Value f = name_value(s, w, user->span, false);
-    if (f.tag == V_UNKNOWN && !s->abstract) {
-      const char *near = suggest(s, w);
-      Diag *d = err(s, ERR_WRAP_WORD, user->span, "no mode, and no function, is called `%s`", w);
-      static const char *const words[] = {"no_grad", "grad",   "train",       "eval",    "bf16",
-                                          "f16",     "tf32",   "device",      "seed",    "anomaly",
-                                          "profile", "opaque", "with_params", "backward"};
-      for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (str_distance(w, words[i], 2) <= 2) near = words[i];
-      if (near) dg_help(&s->diags, d, "did you mean `%s`?", near);
-      raise_(s);
-    }
-    if (user->clause.path.count == 2 && f.tag == V_MODULE) {
-      Global *g = global_find(s, f.u.module, user->clause.path.items[1].name);
-      if (!g || g->kind != G_FN)
-        fail(s, ERR_WRAP_WORD, user->span, "module `%s` has no function `%s`", w,
-             user->clause.path.items[1].name);
-      f = g->v;
-    }
-    size_t n = user->clause.args.count;
-    Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
-    for (size_t i = 0; i < n; i++) args[i] = clause_arg(s, user->clause.args.items[i]);
-    bool code = in_code(s) || (f.tag == V_FN && f.u.fn->is_code);
-    args[n] = body_closure(s, wrap_lambda(s, e), code);
-    Cut cut = cut_start(s);
-    Value r = call_simple(s, f, n + 1, args, e->span);
-    r = cut_end(s, &cut, r, old.no_grad, e->span);
-    s->modes = old;
-    return r;
+#define RUNS ;
+#define MODE(word, takes, form, does, doc) static void mode_##word(Wrap *w, Node *c) does
+#include "lang/names/clauses.def"
+#undef SETS
+#undef RUNS
+
+static void (*const mode_fn[MODE_COUNT])(Wrap *w, Node *c) = {
+#define MODE(word, ...) mode_##word,
+#include "lang/names/clauses.def"
+};
+
+static void mode_device(Wrap *w, Node *c) {
+  int d = clause_choice(MODE_device, c->clause.args.items[0]);
+  if (d == DEV_CUDA) fail(w->s, ERR_NOT_YET, c->span, "not yet: device cuda");
+  w->s->modes.device = (uint8_t)d;
+}
+
+static void mode_seed(Wrap *w, Node *c) {
+  Value n = clause_arg(w->s, c->clause.args.items[0]);
+  w->seed = (uint64_t)want_int(w->s, n, c->span, "the seed");
+  w->seeded = true;
+}
+
+static void mode_profile(Wrap *w, Node *c) {
+  want_str(w->s, clause_arg(w->s, c->clause.args.items[0]), c->span, "the name");
+  warn_once(w->s, ERR_NOT_YET, c->span, "not yet: `profile` runs the block as a plain one");
+}
+
+static void mode_opaque(Wrap *w, Node *c) {
+  Session *s = w->s;
+  const char *n = want_str(s, clause_arg(s, c->clause.args.items[0]), c->span, "the name");
+  if (strchr(n, '"') || !*n)
+    fail(s, ERR_WRAP_ARG, c->span, "the name of an opaque block is not empty and has no quote");
+  if (in_code(s))
+    s->modes.opaque =
+        names_of(s->names, txt(s, "%s \"%s\"", s->modes.opaque ? s->modes.opaque : "", n));
+}
+
+static void mode_with_params(Wrap *w, Node *c) {
+  Session *s = w->s;
+  bool ref = s->by_reference;
+  s->by_reference = true;
+  Value net = clause_arg(s, c->clause.args.items[0]);
+  s->by_reference = ref;
+  Value trees[2] = {net, clause_arg(s, c->clause.args.items[1])};
+  if (net.tag != V_INST && net.tag != V_PARAM && net.tag != V_UNKNOWN && !s->stage)
+    fail(s, ERR_WANT_MODEL, c->span, "`with_params` takes a model and a tree, not %s",
+         value_type_text(s, net));
+  w->stands.at = c->span;
+  if (net.tag != V_UNKNOWN && trees[1].tag != V_UNKNOWN)
+    tree_map(s, 2, trees, stand_leaf, &w->stands, c->span);
+}
+
+static void mode_backward(Wrap *w, Node *c) {
+  w->s->modes.plain_backward = clause_choice(MODE_backward, c->clause.args.items[0]);
+}
+
+/* ---- the block */
+
+/* What a function is given that takes the block: `wrap <f a> { b }` is `f(a, fn() { b })`. */
+static Value wrap_by(Wrap *w, Node *e, Node *user) {
+  Session *s = w->s;
+  const Words *path = &user->clause.path;
+  Name word = path->items[0].name;
+  Value f = name_value(s, word, user->span, false);
+  bool none = f.tag == V_DTYPE || f.tag == V_POLICY || f.tag == V_MODEL ||
+              (f.tag == V_MODULE && path->count == 1) || (f.tag == V_UNKNOWN && !s->abstract);
+  if (none) {
+    clause_unknown(s, s->frame->module, CLAUSE_MODE, user);
+    raise_(s);
   }
-  if (seeded && s->stage) s->seed_scope = seed + 1;
-  if (seeded && s->stage) random_seed_staged(s, seed);
+  if (path->count == 2 && f.tag == V_MODULE) {
+    Global *g = global_find(s, f.u.module, path->items[1].name);
+    if (!g || g->kind != G_FN)
+      fail(s, ERR_WRAP_WORD, user->span, "module `%s` has no function `%s`", word,
+           path->items[1].name);
+    f = g->v;
+  }
+  size_t n = user->clause.args.count;
+  Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++) args[i] = clause_arg(s, user->clause.args.items[i]);
+  bool code = in_code(s) || (f.tag == V_FN && f.u.fn->is_code);
+  args[n] = body_closure(s, wrap_lambda(s, e), code);
+  Cut cut = cut_start(s);
+  Value r = call_simple(s, f, n + 1, args, e->span);
+  r = cut_end(s, &cut, r, w->old.no_grad, e->span);
+  s->modes = w->old;
+  return r;
+}
+
+static Value wrap_block(Wrap *w, Node *e) {
+  Session *s = w->s;
+  uint64_t scope = s->seed_scope;
+  if (w->seeded && s->stage) {
+    s->seed_scope = w->seed + 1;
+    random_seed_staged(s, w->seed);
+  }
   Saved saved = {s->seed, 0, s->seed_given, s->sites, s->site_count, s->site_cap};
-  bool swapped = seeded && !s->stage;
+  bool swapped = w->seeded && !s->stage;
   if (swapped) {
     s->sites = NULL;
     s->site_count = s->site_cap = 0;
-    s->seed = seed;
+    s->seed = w->seed;
     s->seed_given = true;
     s->seed_scopes++;
   }
   Cut cut = cut_start(s);
   WrapJob j = {s, e->region.body, v_unit(), FLOW_NEXT};
-  for (uint32_t i = 0; i < cl->count && !s->abstract; i++)
-    log_line(s, LOG_WRAP, "%s", source_text(s, cl->items[i]->span, clause_word(cl->items[i])));
-  stands_in(s, &stands);
+  stands_in(s, &w->stands);
   int code = guard(s, wrap_job, &j);
-  if (code == MEM_OK || !s->stage) stands_out(s, &stands);
+  if (code == MEM_OK || !s->stage) stands_out(s, &w->stands);
   if (swapped) drop_sites(s, &saved);
   s->seed_scope = scope;
   if (code != MEM_OK) {
-    s->modes = old;
+    s->modes = w->old;
     mem_throw(&s->mem, code);
   }
   if (v_counted(j.v)) mem_pool_add(&s->mem, j.v.u.o, (void (*)(void *))obj_release);
-  j.v = cut_end(s, &cut, j.v, old.no_grad, e->span);
-  s->modes = old;
+  j.v = cut_end(s, &cut, j.v, w->old.no_grad, e->span);
+  s->modes = w->old;
   if (j.flow != FLOW_NEXT) s->flow = j.flow;
   return j.v;
+}
+
+Value eval_wrap(Session *s, Node *e) {
+  const NodeList *cl = &e->region.clauses;
+  Wrap w = {.s = s, .old = s->modes};
+  Node *user = NULL;
+  for (uint32_t i = 0; i < cl->count; i++) {
+    Node *c = cl->items[i];
+    if (!clause_fits_wrap(s, cl, i)) raise_(s);
+    const Clause *k = clause_of(CLAUSE_MODE, c);
+    if (k)
+      mode_fn[k->id](&w, c);
+    else
+      user = c;
+  }
+  bool again = w.old.no_grad && !s->modes.no_grad; /* `grad` inside of `no_grad` */
+  if (again && in_code(s) && s->stage->unit) s->stage->unit->regrad = true;
+  if (user) return wrap_by(&w, e, user);
+  for (uint32_t i = 0; i < cl->count && !s->abstract; i++) {
+    const Node *c = cl->items[i];
+    log_line(s, LOG_WRAP, "%s", source_text(s, c->span, c->clause.path.items[0].name));
+  }
+  return wrap_block(&w, e);
 }

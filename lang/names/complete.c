@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "lang/names/clauses.h"
 #include "lang/names/help.h"
 
 static const char *visible(Session *s, size_t i) {
@@ -18,7 +19,9 @@ static const char *visible(Session *s, size_t i) {
   }
   if (i < builtin_count) return builtin_table[i].name;
   i -= builtin_count;
-  return i < keyword_count ? keyword_table[i].name : NULL;
+  if (i < keyword_count) return keyword_table[i].name;
+  i -= keyword_count;
+  return i < clause_count ? clause_table[i].word : NULL;
 }
 
 /* What a dot may stand behind. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/names/clauses.h"
 #include "parser/parse.h"
 #include "stdlib/embed.h"
 
@@ -52,6 +53,12 @@ static void say_word(Help *h) {
   for (size_t i = 0; i < keyword_count; i++) {
     const Keyword *k = &keyword_table[i];
     if (strcmp(k->name, h->topic)) continue;
+    next(h);
+    buf_printf(h->b, "%s\n  %s\n  (docs/language.md, \"%s\")\n", k->form, k->doc, k->section);
+  }
+  for (size_t i = 0; i < clause_count; i++) {
+    const Clause *k = &clause_table[i];
+    if (strcmp(k->word, h->topic)) continue;
     next(h);
     buf_printf(h->b, "%s\n  %s\n  (docs/language.md, \"%s\")\n", k->form, k->doc, k->section);
   }

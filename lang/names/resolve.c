@@ -86,7 +86,7 @@ static bool any_typed(const Resolver *r, const Fn *f, Name name) {
     const Node *t = f->params.items[i]->param.type;
     if (f->params.items[i]->param.name.name == name)
       return t && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 &&
-             rs_word_is(t->type_name.path.items[0].name, "any");
+             type_word(t->type_name.path.items[0].name) == TYPEWORD_ANY;
   }
   return false;
 }
@@ -599,8 +599,9 @@ static void walk_field_type(Resolver *r, Node *m) {
   Name n = t->kind == N_TYPE_NAME && t->type_name.path.count == 1 ? t->type_name.path.items[0].name
                                                                   : NULL;
   int dt = n ? dtype_find(n) : -1;
-  bool is_float = dt >= 0 ? dt_float((DType)dt) : rs_word_is(n, "float");
-  bool fits = m->field.is_buffer ? dt >= 0 || rs_is_class_word(n) || rs_word_is(n, "params") ||
+  TypeWord w = type_word(n);
+  bool is_float = dt >= 0 ? dt_float((DType)dt) : w == TYPEWORD_FLOAT;
+  bool fits = m->field.is_buffer ? dt >= 0 || type_word_is_class(w) || w == TYPEWORD_PARAMS ||
                                        t->kind == N_TYPE_TUPLE || t->kind == N_TYPE_RECORD
                                  : is_float;
   if (fits) return;
@@ -608,7 +609,7 @@ static void walk_field_type(Resolver *r, Node *m) {
                 m->field.is_buffer ? "a buffer is a tensor, a number or `params[..]`"
                                    : "a param is a float tensor");
   dg_help(&s->diags, d,
-          dt >= 0 || rs_is_class_word(n)
+          dt >= 0 || type_word_is_class(w)
               ? "state that is not trained is a `buffer`"
               : "what stays as it is, is a `let` or a constructor argument");
 }

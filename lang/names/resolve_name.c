@@ -117,11 +117,10 @@ const char *rs_near_value(Resolver *r, Name name) {
 }
 
 const char *rs_near_type(Resolver *r, Name name) {
-  static const char *const classes[] = {"float", "int",   "num", "any",
-                                        "str",   "model", "seq", "params"};
   Near b = near_start(name);
   for (int i = 0; i < DT_COUNT; i++) near_try(&b, dtype_info[i].name);
-  for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) near_try(&b, classes[i]);
+  for (size_t i = 0; i < clause_count; i++)
+    if (clause_table[i].kind == CLAUSE_TYPE) near_try(&b, clause_table[i].word);
   near_global(&b, r->m, true);
   return b.found;
 }

@@ -3,6 +3,7 @@
 #ifndef CKL_LANG_NAMES_RESOLVER_H
 #define CKL_LANG_NAMES_RESOLVER_H
 
+#include "lang/names/clauses.h"
 #include "lang/names/meant.h"
 #include "lang/names/resolve.h"
 
@@ -122,7 +123,6 @@ bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name nam
 void rs_walk_policy(Resolver *r, NodeList *clauses, bool loop);
 void rs_walk_wrap(Resolver *r, Node *e, bool drop); /* drop: nobody takes its value */
 void rs_walk_type(Resolver *r, Node *t, bool binds);
-bool rs_is_class_word(Name n); /* float, int, num */
 /* resolve_drop.c: the result of the call is not used */
 void rs_dropped(Resolver *r, const Node *call);
 

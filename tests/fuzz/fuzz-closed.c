@@ -270,12 +270,8 @@ static bool *seen;
 
 /* What the prelude offers, the words of the language and those in <>, for the count at the end. */
 static void note_names(void) {
-  static const char *const more[] = {
-      "recompute", "prefer",  "offload", "budget",   "auto",    "reentrant", "binomial",
-      "every",     "matmul",  "conv",    "attention", "reduce", "pointwise", "random",
-      "train",     "eval",    "no_grad", "captured", "plain",   "tf32",      "device",
-      "sim",       "anomaly", "opaque",  "with_params", "param", "buffer",   "batches",
-      "shuffle",   "zip",     "take",    "remove",   "record",  "last",      "key"};
+  static const char *const more[] = {"captured", "plain",  "sim",    "batches", "shuffle", "zip",
+                                     "take",     "remove", "record", "last",    "key"};
   size_t extra = sizeof more / sizeof *more;
   while (ckl_complete(session, "", name_count)) name_count++;
   names = calloc(name_count + extra, sizeof *names);
