@@ -10,6 +10,7 @@
 #define CKL_GRAPH_IR_H
 
 #include "graph/dim.h"
+#include "runtime/elementwise.h"
 #include "runtime/interrupt.h"
 #include "runtime/stack.h"
 #include "runtime/tensor.h"
@@ -26,7 +27,6 @@ enum {
   T_NONE = 0, T_COMM = 1, T_EFFECT = 2, T_REGION = 4, T_VIEW = 8, T_RANDOM = 16, T_FAIL = 32,
   T_PULL = 64
 };
-typedef enum OpDomain { DOM_FLOAT, DOM_NUM, DOM_INT, DOM_BOOL, DOM_ANY } OpDomain;
 typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_DEAR, REMAT_NEVER } Remat;
 typedef enum Needs { NEEDS_NONE, NEEDS_IN, NEEDS_OUT, NEEDS_BOTH } Needs;
 
@@ -174,7 +174,7 @@ bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...)
     __attribute__((format(printf, 4, 5))); /* returns false */
 
 typedef struct OpInfo {
-  const char *name, *text, *scalar, *doc;
+  const char *text, *doc;
   int arity, results;
   OpClass cls;
   unsigned traits;

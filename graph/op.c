@@ -5,25 +5,10 @@
 
 #include "graph/shape.h"
 
-/* Column words of ops.def. */
-#define FLOAT DOM_FLOAT
-#define NUM DOM_NUM
-#define INT DOM_INT
-#define BOOL DOM_BOOL
-#define FREE REMAT_FREE
-#define CHEAP REMAT_CHEAP
-#define DEAR REMAT_DEAR
-#define NEVER REMAT_NEVER
-#define NONE NEEDS_NONE
-#define IN NEEDS_IN
-#define OUT NEEDS_OUT
-#define BOTH NEEDS_BOTH
-
 const OpInfo op_info[OP_COUNT] = {
-#define OP(NAME, text, arity, results, cls, traits, domain, shape, batch, remat, needs, cost,      \
-           scalar, doc)                                                                            \
-  [OP_##NAME] = {text, text,   scalar,       doc,   arity, results,                                \
-                 cls,  traits, DOM_##domain, remat, needs, cost},
+#define OP(NAME, text, arity, results, cls, traits, domain, shape, batch, remat, needs, cost, doc) \
+  [OP_##NAME] = {text,   doc,          arity,         results,       cls,                          \
+                 traits, DOM_##domain, REMAT_##remat, NEEDS_##needs, cost},
 #include "graph/ops.def"
 #undef OP
 };

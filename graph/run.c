@@ -151,24 +151,15 @@ static bool run_PHILOX(Run *r) {
   return give(r, ref_philox(&r->ref, r->in[0], r->in[1]));
 }
 
-#define UN(NAME)                                                                                   \
+#define UN(NAME, ...)                                                                              \
   static bool run_##NAME(Run *r) {                                                                 \
     return give(r, ref_unary(&r->ref, RU_##NAME, r->in[0]));                                       \
   }
-/* clang-format off */
-UN(NEG) UN(ABS) UN(SIGN) UN(EXP) UN(EXPM1) UN(LOG) UN(LOG1P) UN(SQRT) UN(RSQRT) UN(SIN) UN(COS)
-UN(TAN) UN(TANH) UN(ERF) UN(RELU) UN(SIGMOID) UN(SILU) UN(SILU_GRAD) UN(SOFTPLUS) UN(GELU)
-UN(GELU_GRAD) UN(FLOOR) UN(CEIL) UN(ROUND) UN(ISNAN) UN(ISINF) UN(NOT)
-/* clang-format on */
-
-#define BIN(NAME)                                                                                  \
+#define BIN(NAME, ...)                                                                             \
   static bool run_##NAME(Run *r) {                                                                 \
     return give(r, ref_binary(&r->ref, RB_##NAME, r->in[0], r->in[1]));                            \
   }
-/* clang-format off */
-BIN(ADD) BIN(SUB) BIN(MUL) BIN(DIV) BIN(FLOORDIV) BIN(MOD) BIN(POW) BIN(MAX) BIN(MIN) BIN(EQ)
-BIN(NE) BIN(LT) BIN(LE) BIN(GT) BIN(GE) BIN(AND) BIN(OR)
-/* clang-format on */
+#include "runtime/elementwise.def"
 
 static bool run_CAST(Run *r) {
   return give(r, ref_cast(&r->ref, r->in[0], (DType)attr_or(r, AT_DTYPE, DT_F32)));

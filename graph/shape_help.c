@@ -230,23 +230,12 @@ const char *sh_check_text(C *c, const char *fmt) {
 }
 
 /* -- dtypes and devices */
-static bool in_domain(OpDomain d, DType t) {
-  switch (d) {
-  case DOM_FLOAT: return dt_float(t);
-  case DOM_NUM: return t != DT_BOOL;
-  case DOM_INT: return dt_int(t);
-  case DOM_BOOL: return t == DT_BOOL;
-  case DOM_ANY: return true;
-  }
-  return false;
-}
-
 bool sh_domain(C *c, int i) {
   OpDomain d = (OpDomain)op_info[c->op].domain;
   DType t = (DType)c->in[i]->dtype;
   static const char *const kind[] = {"float tensors", "numbers", "integer tensors", "bool tensors",
                                      "tensors"};
-  if (in_domain(d, t)) return true;
+  if (dom_has(d, t)) return true;
   gerr_set(c->e, ERR_DTYPE_DOMAIN, i, "`%s` takes %s, not %s", sh_name(c), kind[d],
            sh_operand(c, i));
   if (d == DOM_BOOL && (c->op == OP_ANY || c->op == OP_ALL)) {

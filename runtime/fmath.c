@@ -332,7 +332,7 @@ double fm_fma64(double x, double y, double z) {
 #endif
 }
 
-#define DEFINE(name)                                                                      \
+#define FM1(name, rare)                                                                   \
   float fm_##name##_f32(float x) { return SCALAR(name##_f32, (x)); }                      \
   double fm_##name##_f64(double x) { return SCALAR(name##_f64, (x)); }                    \
   void fm_##name##_f32_n(int64_t n, const float *x, float *y) {                           \
@@ -341,18 +341,16 @@ double fm_fma64(double x, double y, double z) {
   void fm_##name##_f64_n(int64_t n, const double *x, double *y) {                         \
     ARRAY(name##_f64_n, (n, x, y))                                                        \
   }
-FM_UNARY_LIST(DEFINE)
-
-float fm_pow_f32(float x, float y) { return SCALAR(pow_f32, (x, y)); }
-double fm_pow_f64(double x, double y) { return SCALAR(pow_f64, (x, y)); }
-
-void fm_pow_f32_n(int64_t n, const float *x, const float *y, float *z) {
-  ARRAY(pow_f32_n, (n, x, y, z))
-}
-
-void fm_pow_f64_n(int64_t n, const double *x, const double *y, double *z) {
-  ARRAY(pow_f64_n, (n, x, y, z))
-}
+#define FM2(name)                                                                         \
+  float fm_##name##_f32(float x, float y) { return SCALAR(name##_f32, (x, y)); }          \
+  double fm_##name##_f64(double x, double y) { return SCALAR(name##_f64, (x, y)); }       \
+  void fm_##name##_f32_n(int64_t n, const float *x, const float *y, float *z) {           \
+    ARRAY(name##_f32_n, (n, x, y, z))                                                     \
+  }                                                                                       \
+  void fm_##name##_f64_n(int64_t n, const double *x, const double *y, double *z) {        \
+    ARRAY(name##_f64_n, (n, x, y, z))                                                     \
+  }
+#include "runtime/fmath.def"
 
 void fm_normal_f32(uint32_t a, uint32_t b, float *z0, float *z1) {
   SCALAR(normal_f32, (a, b, z0, z1));

@@ -19,27 +19,7 @@
 
 #include <stdint.h>
 
-/* X(name): the functions of one argument, in the order of fmath.inc. */
-#define FM_UNARY_LIST(X) \
-  X(exp)                 \
-  X(expm1)               \
-  X(log)                 \
-  X(log1p)               \
-  X(sin)                 \
-  X(cos)                 \
-  X(tan)                 \
-  X(tanh)                \
-  X(erf)                 \
-  X(rsqrt)               \
-  X(sigmoid)             \
-  X(silu)                \
-  X(softplus)            \
-  X(gelu)                \
-  X(sigmoid_grad)        \
-  X(silu_grad)           \
-  X(gelu_grad)
-
-/* For each name:
+/* For each function of one argument (runtime/fmath.def):
  *   float  fm_NAME_f32(float x);
  *   double fm_NAME_f64(double x);
  *   void   fm_NAME_f32_n(int64_t n, const float *x, float *y);     y[i] = NAME(x[i])
@@ -54,19 +34,18 @@
  * number. gelu and the derivatives are within 3 ulp of max(1, |u|); relative to themselves they
  * lose where they are small (gelu: 30 ulp at -5, since the rounding of its argument is multiplied
  * by the argument). silu and gelu of minus infinity are NaN, as their formulas say. */
-#define FM_DECLARE(name)                                          \
+#define FM1(name, rare)                                           \
   float fm_##name##_f32(float x);                                 \
   double fm_##name##_f64(double x);                               \
   void fm_##name##_f32_n(int64_t n, const float *x, float *y);    \
   void fm_##name##_f64_n(int64_t n, const double *x, double *y);
-FM_UNARY_LIST(FM_DECLARE)
-#undef FM_DECLARE
-
-/* x to the power y, with the special cases of C99 Annex F. */
-float fm_pow_f32(float x, float y);
-double fm_pow_f64(double x, double y);
-void fm_pow_f32_n(int64_t n, const float *x, const float *y, float *z);
-void fm_pow_f64_n(int64_t n, const double *x, const double *y, double *z);
+/* And for each of two, of which pow is x to the power y, with the special cases of C99 Annex F. */
+#define FM2(name)                                                                 \
+  float fm_##name##_f32(float x, float y);                                        \
+  double fm_##name##_f64(double x, double y);                                     \
+  void fm_##name##_f32_n(int64_t n, const float *x, const float *y, float *z);    \
+  void fm_##name##_f64_n(int64_t n, const double *x, const double *y, double *z);
+#include "runtime/fmath.def"
 
 /* x * y + z with one rounding: the instruction where the CPU has it, else the `_soft` form. */
 float fm_fma32(float x, float y, float z);

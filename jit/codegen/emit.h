@@ -172,7 +172,7 @@ void emit_flag(Emit *e, LLVMValueRef bad);
 
 /* -- emit_math.c */
 LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x); /* the functions of runtime/fmath.inc */
-LLVMValueRef emit_pow(Emit *e, LLVMValueRef x, LLVMValueRef y);
+LLVMValueRef emit_math2(Emit *e, RefBin f, LLVMValueRef x, LLVMValueRef y); /* of two arguments */
 void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVMValueRef *z1);
 
 /* -- emit_random.c */

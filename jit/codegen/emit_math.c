@@ -161,49 +161,45 @@ static LLVMValueRef huge_fn(Emit *e, int w) {
   return fn;
 }
 
-static LLVMValueRef unary(Emit *e, RefUn f, bool dbl, LLVMValueRef x) {
-#define ONE(op, name) \
-  case op: return dbl ? name##_64(e, x) : name##_32(e, x)
+/* The functions that elementwise.def says are in fmath.inc. */
+#define FN_FMATH(NAME, name, args) case NAME: return dbl ? name##_64 args : name##_32 args;
+#define FN_FMATH_RARE FN_FMATH
+#define FN_OWN(NAME, name, args)
+#define FN_TRUTH(NAME, name, args)
+
+static LLVMValueRef unary(Emit *e, int f, bool dbl, LLVMValueRef x) {
   switch (f) {
-    ONE(RU_EXP, exp);
-    ONE(RU_EXPM1, expm1);
-    ONE(RU_LOG, log);
-    ONE(RU_LOG1P, log1p);
-    ONE(RU_RSQRT, rsqrt);
-    ONE(RU_SIN, sin);
-    ONE(RU_COS, cos);
-    ONE(RU_TAN, tan);
-    ONE(RU_TANH, tanh);
-    ONE(RU_ERF, erf);
-    ONE(RU_SIGMOID, sigmoid);
-    ONE(RU_SILU, silu);
-    ONE(RU_SILU_GRAD, silu_grad);
-    ONE(RU_SOFTPLUS, softplus);
-    ONE(RU_GELU, gelu);
-    ONE(RU_GELU_GRAD, gelu_grad);
-    default: return x;
+#define UN(NAME, name, text, ...) FN_##text(RU_##NAME, name, (e, x))
+#include "runtime/elementwise.def"
+  default: return x;
   }
-#undef ONE
 }
 
-/* Function number f (-1: pow) of n operands: in place, or by a call of an internal function. */
-static LLVMValueRef apply(Emit *e, int f, int n, LLVMValueRef *x) {
-  bool dbl = is_double(x[0]), pow = f < 0;
+static LLVMValueRef binary(Emit *e, int f, bool dbl, LLVMValueRef x, LLVMValueRef y) {
+  switch (f) {
+#define BIN(NAME, name, text, ...) FN_##text(RB_##NAME, name, (e, x, y))
+#include "runtime/elementwise.def"
+  default: return x;
+  }
+}
+
+/* Function number f of n operands: in place, or by a call of an internal function. */
+static LLVMValueRef apply(Emit *e, int n, int f, LLVMValueRef *x) {
+  bool dbl = is_double(x[0]);
   int before = e->math_n;
   LLVMValueRef fn, r;
   LLVMTypeRef t = LLVMTypeOf(x[0]), par[2] = {t, t};
   EmitSaved s;
   char name[40];
   e->math_n = emit_width_of(x[0]);
-  if (emit_wide(e) && !pow) {
-    r = unary(e, (RefUn)f, dbl, x[0]);
+  if (emit_wide(e) && n == 1) {
+    r = unary(e, f, dbl, x[0]);
   } else {
-    snprintf(name, sizeof name, "math%d_%d_%d", f, dbl ? 64 : 32, e->math_n);
+    snprintf(name, sizeof name, "math_%s_%d_%d", n == 1 ? elem_un[f].name : elem_bin[f].name,
+             dbl ? 64 : 32, e->math_n);
     if (emit_fn_begin(e, &s, name, LLVMFunctionType(t, par, (unsigned)n, false), &fn)) {
-      LLVMValueRef a = LLVMGetParam(fn, 0), b = pow ? LLVMGetParam(fn, 1) : NULL;
-      LLVMBuildRet(BUILD, !pow  ? unary(e, (RefUn)f, dbl, a)
-                          : dbl ? pow_64(e, a, b)
-                                : pow_32(e, a, b));
+      LLVMValueRef a = LLVMGetParam(fn, 0);
+      LLVMBuildRet(BUILD, n == 1 ? unary(e, f, dbl, a) : binary(e, f, dbl, a, LLVMGetParam(fn, 1)));
       emit_fn_end(e, &s);
     }
     r = emit_call(e, fn, n, x);
@@ -212,11 +208,10 @@ static LLVMValueRef apply(Emit *e, int f, int n, LLVMValueRef *x) {
   return r;
 }
 
-LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x) { return apply(e, (int)f, 1, &x); }
+LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x) { return apply(e, 1, (int)f, &x); }
 
-LLVMValueRef emit_pow(Emit *e, LLVMValueRef x, LLVMValueRef y) {
-  LLVMValueRef arg[2] = {x, y};
-  return apply(e, -1, 2, arg);
+LLVMValueRef emit_math2(Emit *e, RefBin f, LLVMValueRef x, LLVMValueRef y) {
+  return apply(e, 2, (int)f, (LLVMValueRef[]){x, y});
 }
 
 void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVMValueRef *z1) {

@@ -530,7 +530,6 @@ LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef 
     case RB_DIV: return emit_round(e, dt, LLVMBuildFDiv(B, x, y, ""));
     case RB_FLOORDIV: return emit_round(e, dt, emit_modulo(e, false, x, y));
     case RB_MOD: return emit_round(e, dt, emit_modulo(e, true, x, y));
-    case RB_POW: return emit_round(e, dt, emit_pow(e, x, y));
     case RB_MAX: return extreme(e, true, x, y);
     case RB_MIN: return extreme(e, false, x, y);
     case RB_EQ: return fcmp(e, LLVMRealOEQ, x, y);
@@ -538,7 +537,8 @@ LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef 
     case RB_LT: return fcmp(e, LLVMRealOLT, x, y);
     case RB_LE: return fcmp(e, LLVMRealOLE, x, y);
     case RB_GT: return fcmp(e, LLVMRealOGT, x, y);
-    default: return fcmp(e, LLVMRealOGE, x, y);
+    case RB_GE: return fcmp(e, LLVMRealOGE, x, y);
+    default: return emit_round(e, dt, emit_math2(e, f, x, y));
   }
 }
 

@@ -44,13 +44,6 @@ const LOpInfo lp_info[LP_COUNT] = {
     [LP_FOLD] = {"foldkey", 2, false, true, true, LF_PLAIN},
     [LP_PHILOX] = {"philox", 6, false, true, true, LF_IMM},
 };
-const char *const lp_un_name[LP_UN_COUNT] = {
-    "neg",      "abs",  "sign",      "exp",   "expm1", "log",   "log1p",   "sqrt",  "rsqrt",
-    "sin",      "cos",  "tan",       "tanh",  "erf",   "relu",  "sigmoid", "silu",  "silu_grad",
-    "softplus", "gelu", "gelu_grad", "floor", "ceil",  "round", "isnan",   "isinf", "not"};
-const char *const lp_bin_name[LP_BIN_COUNT] = {"add", "sub", "mul", "div", "floordiv", "mod",
-                                               "pow", "max", "min", "eq",  "ne",       "lt",
-                                               "le",  "gt",  "ge",  "and", "or"};
 const char *const lp_red_name[RED_COUNT] = {"sum", "prod", "max",   "min",       "any",
                                             "all", "fma",  "chain", "first_max", "first_min"};
 const char *const lp_buf_name[4] = {"in", "out", "inout", "local"};
@@ -236,7 +229,7 @@ LVal lp_pure(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operan
 }
 
 LVal lp_un(Kernel *k, RefUn f, LVal x) {
-  DType dt = f == RU_ISNAN || f == RU_ISINF ? DT_BOOL : lp_dtype(k, x);
+  DType dt = elem_un[f].test ? DT_BOOL : lp_dtype(k, x);
   return lp_pure(k, LP_UN, f, dt, 1, &x);
 }
 
@@ -266,7 +259,7 @@ static LVal neutral(Kernel *k, RefBin f, LVal x, LVal y) {
 LVal lp_bin(Kernel *k, RefBin f, LVal x, LVal y) {
   LVal v = neutral(k, f, x, y);
   if (v != LV_NONE) return v;
-  DType dt = f >= RB_EQ && f <= RB_GE ? DT_BOOL : lp_dtype(k, x);
+  DType dt = elem_bin[f].test ? DT_BOOL : lp_dtype(k, x);
   return lp_pure(k, LP_BIN, f, dt, 2, (LVal[]){x, y});
 }
 

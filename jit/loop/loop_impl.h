@@ -6,7 +6,6 @@
 
 /* Limits of a kernel, checked by lp_verify and thus of what lp_read gives. */
 enum { LP_MAX_DEPTH = 32, LP_MAX_INS = 65000, LP_MAX_BUFS = 1000, LP_MAX_ARGS = 10000 };
-enum { LP_UN_COUNT = RU_NOT + 1, LP_BIN_COUNT = RB_OR + 1 };
 
 /* What a text has behind the dtype, before the operands. */
 typedef enum LForm { LF_PLAIN, LF_IMM, LF_BUF, LF_RED, LF_TILE } LForm;
@@ -21,7 +20,6 @@ typedef struct LOpInfo {
 } LOpInfo;
 
 extern const LOpInfo lp_info[LP_COUNT];
-extern const char *const lp_un_name[LP_UN_COUNT], *const lp_bin_name[LP_BIN_COUNT];
 extern const char *const lp_red_name[RED_COUNT], *const lp_buf_name[4];
 
 /* One scalar: `f` for f16, bf16 and f32 (exactly a value of the dtype), `d` for f64, else `i`, in

@@ -80,61 +80,25 @@ int64_t lp_scalar_bits(DType dt, LScalar x) {
 
 /* ---- one operand ---- */
 
+/* The functions of floats of elementwise.def, one element at a time. */
+#define FN_FMATH(NAME, call) case NAME: return fm_##call;
+#define FN_FMATH_RARE FN_FMATH
+#define FN_OWN(NAME, call) case NAME: return ref_##call;
+#define FN_TRUTH(NAME, call)
+
 static float un32(RefUn f, float x) {
   switch (f) {
-  case RU_NEG: return -x;
-  case RU_ABS: return fabsf(x);
-  case RU_SIGN: return x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? 0.0f : x;
-  case RU_EXP: return fm_exp_f32(x);
-  case RU_EXPM1: return fm_expm1_f32(x);
-  case RU_LOG: return fm_log_f32(x);
-  case RU_LOG1P: return fm_log1p_f32(x);
-  case RU_SQRT: return sqrtf(x);
-  case RU_RSQRT: return 1.0f / sqrtf(x);
-  case RU_SIN: return fm_sin_f32(x);
-  case RU_COS: return fm_cos_f32(x);
-  case RU_TAN: return fm_tan_f32(x);
-  case RU_TANH: return fm_tanh_f32(x);
-  case RU_ERF: return fm_erf_f32(x);
-  case RU_RELU: return x > 0 ? x : x == x ? 0.0f : x;
-  case RU_SIGMOID: return fm_sigmoid_f32(x);
-  case RU_SILU: return fm_silu_f32(x);
-  case RU_SILU_GRAD: return fm_silu_grad_f32(x);
-  case RU_SOFTPLUS: return fm_softplus_f32(x);
-  case RU_GELU: return fm_gelu_f32(x);
-  case RU_GELU_GRAD: return fm_gelu_grad_f32(x);
-  case RU_FLOOR: return floorf(x);
-  case RU_CEIL: return ceilf(x);
-  default: return rintf(x);
+#define UN(NAME, name, text, ...) FN_##text(RU_##NAME, name##_f32(x))
+#include "runtime/elementwise.def"
+  default: return x;
   }
 }
 
 static double un64(RefUn f, double x) {
   switch (f) {
-  case RU_NEG: return -x;
-  case RU_ABS: return fabs(x);
-  case RU_SIGN: return x > 0 ? 1.0 : x < 0 ? -1.0 : x == 0 ? 0.0 : x;
-  case RU_EXP: return fm_exp_f64(x);
-  case RU_EXPM1: return fm_expm1_f64(x);
-  case RU_LOG: return fm_log_f64(x);
-  case RU_LOG1P: return fm_log1p_f64(x);
-  case RU_SQRT: return sqrt(x);
-  case RU_RSQRT: return 1.0 / sqrt(x);
-  case RU_SIN: return fm_sin_f64(x);
-  case RU_COS: return fm_cos_f64(x);
-  case RU_TAN: return fm_tan_f64(x);
-  case RU_TANH: return fm_tanh_f64(x);
-  case RU_ERF: return fm_erf_f64(x);
-  case RU_RELU: return x > 0 ? x : x == x ? 0.0 : x;
-  case RU_SIGMOID: return fm_sigmoid_f64(x);
-  case RU_SILU: return fm_silu_f64(x);
-  case RU_SILU_GRAD: return fm_silu_grad_f64(x);
-  case RU_SOFTPLUS: return fm_softplus_f64(x);
-  case RU_GELU: return fm_gelu_f64(x);
-  case RU_GELU_GRAD: return fm_gelu_grad_f64(x);
-  case RU_FLOOR: return floor(x);
-  case RU_CEIL: return ceil(x);
-  default: return rint(x);
+#define UN(NAME, name, text, ...) FN_##text(RU_##NAME, name##_f64(x))
+#include "runtime/elementwise.def"
+  default: return x;
   }
 }
 
@@ -168,35 +132,21 @@ static LScalar un(RefUn f, DType from, LScalar x) {
 
 static float bin32(RefBin f, float x, float y) {
   switch (f) {
-  case RB_ADD: return x + y;
-  case RB_SUB: return x - y;
-  case RB_MUL: return x * y;
-  case RB_DIV: return x / y;
-  case RB_FLOORDIV: return ref_floordiv_f32(x, y);
-  case RB_MOD: return ref_mod_f32(x, y);
-  case RB_POW: return fm_pow_f32(x, y);
-  case RB_MAX: return ref_max_f32(x, y);
-  default: return ref_min_f32(x, y);
+#define BIN(NAME, name, text, ...) FN_##text(RB_##NAME, name##_f32(x, y))
+#include "runtime/elementwise.def"
+  default: return x;
   }
 }
 
 static double bin64(RefBin f, double x, double y) {
   switch (f) {
-  case RB_ADD: return x + y;
-  case RB_SUB: return x - y;
-  case RB_MUL: return x * y;
-  case RB_DIV: return x / y;
-  case RB_FLOORDIV: return ref_floordiv_f64(x, y);
-  case RB_MOD: return ref_mod_f64(x, y);
-  case RB_POW: return fm_pow_f64(x, y);
-  case RB_MAX: return ref_max_f64(x, y);
-  default: return ref_min_f64(x, y);
+#define BIN(NAME, name, text, ...) FN_##text(RB_##NAME, name##_f64(x, y))
+#include "runtime/elementwise.def"
+  default: return x;
   }
 }
 
 static bool bin_int(RefBin f, int64_t x, int64_t y, int64_t *z) {
-  uint64_t p = 1, b = (uint64_t)x;
-  int64_t m;
   *z = 0;
   switch (f) {
   case RB_ADD: *z = (int64_t)((uint64_t)x + (uint64_t)y); break;
@@ -204,21 +154,15 @@ static bool bin_int(RefBin f, int64_t x, int64_t y, int64_t *z) {
   case RB_MUL: *z = (int64_t)((uint64_t)x * (uint64_t)y); break;
   case RB_FLOORDIV:
     if (y == 0) return false;
-    if (y == -1)
-      *z = (int64_t)(0 - (uint64_t)x);
-    else
-      *z = x / y - (x % y != 0 && (x < 0) != (y < 0));
+    *z = ref_floordiv_i64(x, y);
     break;
   case RB_MOD:
     if (y == 0) return false;
-    m = y == -1 ? 0 : x % y;
-    *z = m != 0 && (m < 0) != (y < 0) ? m + y : m;
+    *z = ref_mod_i64(x, y);
     break;
   case RB_POW:
     if (y < 0) return false;
-    for (; y > 0; y >>= 1, b *= b)
-      if (y & 1) p *= b;
-    *z = (int64_t)p;
+    *z = ref_pow_i64(x, y);
     break;
   case RB_MAX: *z = x > y ? x : y; break;
   case RB_MIN: *z = x < y ? x : y; break;
@@ -237,7 +181,7 @@ static bool bin_int(RefBin f, int64_t x, int64_t y, int64_t *z) {
                   : (x) >= (y))
 
 static bool bin(RefBin f, DType from, LScalar x, LScalar y, LScalar *out) {
-  if (f >= RB_EQ && f <= RB_GE) {
+  if (elem_bin[f].test) {
     if (from == DT_F64)
       out->i = COMPARE(f, x.d, y.d);
     else if (dt_float(from))

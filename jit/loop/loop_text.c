@@ -55,8 +55,8 @@ static void put_const(Buf *out, const LIns *in) {
 }
 
 static const char *name_of(const LIns *in) {
-  if (in->op == LP_UN) return lp_un_name[in->imm];
-  if (in->op == LP_BIN) return lp_bin_name[in->imm];
+  if (in->op == LP_UN) return elem_un[in->imm].name;
+  if (in->op == LP_BIN) return elem_bin[in->imm].name;
   return lp_info[in->op].name;
 }
 
@@ -211,10 +211,10 @@ static bool read_buf_line(Reader *r, Word first) {
 }
 
 static bool read_op(const Reader *r, Word w, LIns *in) {
-  int f = find(w, lp_un_name, LP_UN_COUNT);
-  if (f >= 0) return *in = lp_ins(LP_UN, DT_I64, f), true;
-  f = find(w, lp_bin_name, LP_BIN_COUNT);
-  if (f >= 0) return *in = lp_ins(LP_BIN, DT_I64, f), true;
+  for (int f = 0; f < RU_COUNT; f++)
+    if (is(w, elem_un[f].name)) return *in = lp_ins(LP_UN, DT_I64, f), true;
+  for (int f = 0; f < RB_COUNT; f++)
+    if (is(w, elem_bin[f].name)) return *in = lp_ins(LP_BIN, DT_I64, f), true;
   for (int op = 0; op < LP_COUNT; op++)
     if (w.n && is(w, lp_info[op].name)) return *in = lp_ins((LOp)op, DT_I64, 0), true;
   return fail(r, "unknown instruction");

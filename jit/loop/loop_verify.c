@@ -26,10 +26,10 @@ typedef struct Check {
 
 static bool bad(const Check *c, const char *what) {
   const char *name = c->in->op < LP_COUNT ? lp_info[c->in->op].name : "?";
-  if (c->in->op == LP_UN && c->in->imm >= 0 && c->in->imm < LP_UN_COUNT)
-    name = lp_un_name[c->in->imm];
-  if (c->in->op == LP_BIN && c->in->imm >= 0 && c->in->imm < LP_BIN_COUNT)
-    name = lp_bin_name[c->in->imm];
+  if (c->in->op == LP_UN && c->in->imm >= 0 && c->in->imm < RU_COUNT)
+    name = elem_un[c->in->imm].name;
+  if (c->in->op == LP_BIN && c->in->imm >= 0 && c->in->imm < RB_COUNT)
+    name = elem_bin[c->in->imm].name;
   return err_set(c->e, "instruction %u (%s): %s", (unsigned)c->v, name, what);
 }
 
@@ -132,28 +132,19 @@ static bool check_red(const Check *c) {
   return dt == x && all_are(c, 1, x) ? true : bad(c, "dtype");
 }
 
-static bool check_un(const Check *c) {
+/* The operands, alike, and the result of a function of the table. */
+static bool check_elem(const Check *c, const ElemInfo *f) {
   DType x = type(c, 0), dt = (DType)c->in->dtype;
-  RefUn f = (RefUn)c->in->imm;
-  bool on_int = f == RU_NEG || f == RU_ABS || f == RU_SIGN || f == RU_RELU || f == RU_FLOOR ||
-                f == RU_CEIL || f == RU_ROUND;
-  if (f == RU_NOT ? x != DT_BOOL : !dt_float(x) && !(dt_int(x) && on_int)) {
-    return bad(c, "not defined for this dtype");
-  }
-  return dt == (f == RU_ISNAN || f == RU_ISINF ? DT_BOOL : x) ? true : bad(c, "dtype");
+  if (!dom_has((OpDomain)f->domain, x)) return bad(c, "not defined for this dtype");
+  return dt == (f->test ? DT_BOOL : x) ? true : bad(c, "dtype");
+}
+
+static bool check_un(const Check *c) {
+  return check_elem(c, &elem_un[c->in->imm]);
 }
 
 static bool check_bin(const Check *c) {
-  DType x = type(c, 0), dt = (DType)c->in->dtype;
-  RefBin f = (RefBin)c->in->imm;
-  bool logic = f == RB_AND || f == RB_OR, test = f >= RB_EQ && f <= RB_GE;
-  if (!all_are(c, 1, x)) return false;
-  if (logic         ? x != DT_BOOL
-      : f == RB_DIV ? !dt_float(x)
-                    : x == DT_BOOL && f != RB_EQ && f != RB_NE) {
-    return bad(c, "not defined for this dtype");
-  }
-  return dt == (test ? DT_BOOL : x) ? true : bad(c, "dtype");
+  return all_are(c, 1, type(c, 0)) && check_elem(c, &elem_bin[c->in->imm]);
 }
 
 static bool check_const(const Check *c) {
@@ -240,7 +231,7 @@ static bool check_types(const Check *c) {
 
 static bool check_imm(const Check *c) {
   static const int limit[LP_COUNT] = {
-      [LP_YIELD] = RED_COUNT, [LP_UN] = LP_UN_COUNT, [LP_BIN] = LP_BIN_COUNT, [LP_PHILOX] = 4};
+      [LP_YIELD] = RED_COUNT, [LP_UN] = RU_COUNT, [LP_BIN] = RB_COUNT, [LP_PHILOX] = 4};
   const LIns *in = c->in;
   int64_t most = in->op == LP_ARG ? (int64_t)c->k->arg_count : limit[in->op] ? limit[in->op] : 1;
   if (in->op != LP_CONST && (in->imm < 0 || in->imm >= most)) return bad(c, "immediate");

@@ -7,17 +7,14 @@
 
 #include "jit/lower/lower_impl.h"
 
-#define UN(NAME) [OP_##NAME] = 1 + RU_##NAME
+/* 1 + the number of the function that an op is; 0: none. */
 static const uint8_t un_of[OP_COUNT] = {
-    UN(NEG),   UN(ABS),     UN(SIGN),  UN(EXP),       UN(EXPM1),    UN(LOG),  UN(LOG1P),
-    UN(SQRT),  UN(RSQRT),   UN(SIN),   UN(COS),       UN(TAN),      UN(TANH), UN(ERF),
-    UN(RELU),  UN(SIGMOID), UN(SILU),  UN(SILU_GRAD), UN(SOFTPLUS), UN(GELU), UN(GELU_GRAD),
-    UN(FLOOR), UN(CEIL),    UN(ROUND), UN(ISNAN),     UN(ISINF),    UN(NOT),
+#define UN(NAME, ...) [OP_##NAME] = 1 + RU_##NAME,
+#include "runtime/elementwise.def"
 };
-#define BIN(NAME) [OP_##NAME] = 1 + RB_##NAME
 static const uint8_t bin_of[OP_COUNT] = {
-    BIN(ADD), BIN(SUB), BIN(MUL), BIN(DIV), BIN(FLOORDIV), BIN(MOD), BIN(POW), BIN(MAX), BIN(MIN),
-    BIN(EQ),  BIN(NE),  BIN(LT),  BIN(LE),  BIN(GT),       BIN(GE),  BIN(AND), BIN(OR),
+#define BIN(NAME, ...) [OP_##NAME] = 1 + RB_##NAME,
+#include "runtime/elementwise.def"
 };
 
 bool low_elementwise(OpCode op) {

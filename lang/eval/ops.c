@@ -640,8 +640,7 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
     if (want == DOM_BOOL)
       fail(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
     if (x.tag == V_NODE || x.tag == V_DIM) {
-      bool keep_int = op == OP_ABS || op == OP_SIGN || op == OP_NEG || op == OP_RELU ||
-                      op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND;
+      bool keep_int = want == DOM_NUM;
       bool is_float = x.tag == V_NODE && dt_float(type_of(s, x).dtype);
       Value t = as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at);
       Value r = op == OP_ABS && !is_float ? number_magnitude(s, t, at)

@@ -10,6 +10,7 @@
 #ifndef CKL_RUNTIME_REFERENCE_REF_H
 #define CKL_RUNTIME_REFERENCE_REF_H
 
+#include "runtime/elementwise.h"
 #include "runtime/interrupt.h"
 #include "runtime/tensor.h"
 
@@ -27,15 +28,6 @@ typedef struct Ref {
                 (for tests: the bits are the same) */
 } Ref;
 
-typedef enum RefUn {
-  RU_NEG, RU_ABS, RU_SIGN, RU_EXP, RU_EXPM1, RU_LOG, RU_LOG1P, RU_SQRT, RU_RSQRT, RU_SIN, RU_COS,
-  RU_TAN, RU_TANH, RU_ERF, RU_RELU, RU_SIGMOID, RU_SILU, RU_SILU_GRAD, RU_SOFTPLUS, RU_GELU,
-  RU_GELU_GRAD, RU_FLOOR, RU_CEIL, RU_ROUND, RU_ISNAN, RU_ISINF, RU_NOT
-} RefUn;
-typedef enum RefBin {
-  RB_ADD, RB_SUB, RB_MUL, RB_DIV, RB_FLOORDIV, RB_MOD, RB_POW, RB_MAX, RB_MIN, RB_EQ, RB_NE, RB_LT,
-  RB_LE, RB_GT, RB_GE, RB_AND, RB_OR
-} RefBin;
 typedef enum RefRed { RR_SUM, RR_PROD, RR_MAX, RR_MIN, RR_ANY, RR_ALL } RefRed;
 
 Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x);

@@ -53,41 +53,25 @@ static void flush(DType dt, const Buf *b, int64_t n, void *dst) {
   else ref_store_i64(dt, b->i64, n, dst);
 }
 
-static const char *const un_name[] = {
-    "neg", "abs", "sign", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
-    "tanh", "erf", "relu", "sigmoid", "silu", "silu_grad", "softplus", "gelu", "gelu_grad", "floor",
-    "ceil", "round", "isnan", "isinf", "not"};
-static const char *const bin_name[] = {"add", "sub", "mul", "div", "floordiv", "mod",
-                                       "pow", "max", "min", "eq",  "ne",       "lt",
-                                       "le",  "gt",  "ge",  "and", "or"};
-
 static void *undefined(Ref *r, const char *op, DType dt) {
   return ref_fail(r, REF_VALUE, "%s is not defined for %s", op, dtype_info[dt].name);
 }
 
 /* ---- one operand ---- */
 
-#define UN_BOTH(name, expr32, expr64)                                                              \
-  static void name##_f32(int64_t n, const float *p, float *q) {                                    \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-      float x = p[i];                                                                              \
-      q[i] = expr32;                                                                               \
-    }                                                                                              \
-  }                                                                                                \
-  static void name##_f64(int64_t n, const double *p, double *q) {                                  \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-      double x = p[i];                                                                             \
-      q[i] = expr64;                                                                               \
-    }                                                                                              \
+/* OWN functions in a loop: of sqrt there is a faster one below. */
+#define LOOP_UN(name, T, w)                                                                        \
+  static void name##_f##w(int64_t n, const T *x, T *y) {                                           \
+    for (int64_t i = 0; i < n; i++) y[i] = ref_##name##_f##w(x[i]);                                \
   }
-UN_BOTH(neg, -x, -x)
-UN_BOTH(abs, fabsf(x), fabs(x))
-UN_BOTH(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? 0.0f : x,
-        x > 0 ? 1.0 : x < 0 ? -1.0 : x == 0 ? 0.0 : x)
-UN_BOTH(relu, x > 0 ? x : x == x ? 0.0f : x, x > 0 ? x : x == x ? 0.0 : x)
-UN_BOTH(floor, floorf(x), floor(x))
-UN_BOTH(ceil, ceilf(x), ceil(x))
-UN_BOTH(round, rintf(x), rint(x))
+#define LOOPS_UN(name) LOOP_UN(name, float, 32) LOOP_UN(name, double, 64)
+LOOPS_UN(neg)
+LOOPS_UN(abs)
+LOOPS_UN(sign)
+LOOPS_UN(relu)
+LOOPS_UN(floor)
+LOOPS_UN(ceil)
+LOOPS_UN(round)
 
 /* One instruction for several elements where every machine of the kind has it: a compiler calls a
  * function for each negative one, to set errno. */
@@ -106,68 +90,17 @@ static void sqrt_f64(int64_t n, const double *x, double *y) {
   for (; i < n; i++) y[i] = sqrt(x[i]);
 }
 
-static void rsqrt_f32(int64_t n, const float *x, float *y) {
-  sqrt_f32(n, x, y);
-  for (int64_t i = 0; i < n; i++) y[i] = 1.0f / y[i];
-}
-static void rsqrt_f64(int64_t n, const double *x, double *y) {
-  sqrt_f64(n, x, y);
-  for (int64_t i = 0; i < n; i++) y[i] = 1.0 / y[i];
-}
-
-static Un32 *const un32[] = {
-    [RU_NEG] = neg_f32,
-    [RU_ABS] = abs_f32,
-    [RU_SIGN] = sign_f32,
-    [RU_EXP] = fm_exp_f32_n,
-    [RU_EXPM1] = fm_expm1_f32_n,
-    [RU_LOG] = fm_log_f32_n,
-    [RU_LOG1P] = fm_log1p_f32_n,
-    [RU_SQRT] = sqrt_f32,
-    [RU_RSQRT] = rsqrt_f32,
-    [RU_SIN] = fm_sin_f32_n,
-    [RU_COS] = fm_cos_f32_n,
-    [RU_TAN] = fm_tan_f32_n,
-    [RU_TANH] = fm_tanh_f32_n,
-    [RU_ERF] = fm_erf_f32_n,
-    [RU_RELU] = relu_f32,
-    [RU_SIGMOID] = fm_sigmoid_f32_n,
-    [RU_SILU] = fm_silu_f32_n,
-    [RU_SILU_GRAD] = fm_silu_grad_f32_n,
-    [RU_SOFTPLUS] = fm_softplus_f32_n,
-    [RU_GELU] = fm_gelu_f32_n,
-    [RU_GELU_GRAD] = fm_gelu_grad_f32_n,
-    [RU_FLOOR] = floor_f32,
-    [RU_CEIL] = ceil_f32,
-    [RU_ROUND] = round_f32,
-    [RU_NOT] = NULL,
+#define FN_FMATH(name, w) fm_##name##_f##w##_n
+#define FN_FMATH_RARE FN_FMATH
+#define FN_OWN(name, w) name##_f##w
+#define FN_TRUTH(name, w) NULL
+static Un32 *const un32[RU_COUNT] = {
+#define UN(NAME, name, text, ...) [RU_##NAME] = FN_##text(name, 32),
+#include "runtime/elementwise.def"
 };
-static Un64 *const un64[] = {
-    [RU_NEG] = neg_f64,
-    [RU_ABS] = abs_f64,
-    [RU_SIGN] = sign_f64,
-    [RU_EXP] = fm_exp_f64_n,
-    [RU_EXPM1] = fm_expm1_f64_n,
-    [RU_LOG] = fm_log_f64_n,
-    [RU_LOG1P] = fm_log1p_f64_n,
-    [RU_SQRT] = sqrt_f64,
-    [RU_RSQRT] = rsqrt_f64,
-    [RU_SIN] = fm_sin_f64_n,
-    [RU_COS] = fm_cos_f64_n,
-    [RU_TAN] = fm_tan_f64_n,
-    [RU_TANH] = fm_tanh_f64_n,
-    [RU_ERF] = fm_erf_f64_n,
-    [RU_RELU] = relu_f64,
-    [RU_SIGMOID] = fm_sigmoid_f64_n,
-    [RU_SILU] = fm_silu_f64_n,
-    [RU_SILU_GRAD] = fm_silu_grad_f64_n,
-    [RU_SOFTPLUS] = fm_softplus_f64_n,
-    [RU_GELU] = fm_gelu_f64_n,
-    [RU_GELU_GRAD] = fm_gelu_grad_f64_n,
-    [RU_FLOOR] = floor_f64,
-    [RU_CEIL] = ceil_f64,
-    [RU_ROUND] = round_f64,
-    [RU_NOT] = NULL,
+static Un64 *const un64[RU_COUNT] = {
+#define UN(NAME, name, text, ...) [RU_##NAME] = FN_##text(name, 64),
+#include "runtime/elementwise.def"
 };
 
 static void un_int(RefUn f, int64_t n, const int64_t *x, int64_t *y) {
@@ -202,12 +135,8 @@ static void un_test(RefUn f, DType dt, int64_t n, const void *p, uint8_t *z) {
 
 Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x) {
   DType dt = x->dtype;
-  bool test = f == RU_ISNAN || f == RU_ISINF;
-  bool on_int = f == RU_NEG || f == RU_ABS || f == RU_SIGN || f == RU_RELU || f == RU_FLOOR ||
-                f == RU_CEIL || f == RU_ROUND;
-  if (f == RU_NOT ? dt != DT_BOOL : !dt_float(dt) && !(dt_int(dt) && on_int)) {
-    return undefined(r, un_name[f], dt);
-  }
+  bool test = elem_un[f].test;
+  if (!dom_has((OpDomain)elem_un[f].domain, dt)) return undefined(r, elem_un[f].name, dt);
   Tensor *out = ref_new(r, x->store->dev, test ? DT_BOOL : dt, x->rank, x->dim);
   if (!out) return NULL;
   int64_t total = tn_count(out), size = (int64_t)dt_size(out->dtype);
@@ -235,60 +164,56 @@ Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x) {
 
 /* ---- two operands ---- */
 
-#define BIN(name, T, type, expr)                                                                   \
-  static void name(int64_t n, const T *p, const T *q, type *z) {                                   \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-      T x = p[i], y = q[i];                                                                        \
-      z[i] = expr;                                                                                 \
-    }                                                                                              \
+#define LOOP_BIN(name, T, w)                                                                       \
+  static void name##_f##w(int64_t n, const T *x, const T *y, T *z) {                               \
+    for (int64_t i = 0; i < n; i++) z[i] = ref_##name##_f##w(x[i], y[i]);                          \
   }
-#define BIN_BOTH(name, expr)                                                                       \
-  BIN(name##_f32, float, float, expr)                                                              \
-  BIN(name##_f64, double, double, expr)
-BIN_BOTH(add, x + y)
-BIN_BOTH(sub, x - y)
-BIN_BOTH(mul, x * y)
-BIN_BOTH(div, x / y)
-BIN(floordiv_f32, float, float, ref_floordiv_f32(x, y))
-BIN(floordiv_f64, double, double, ref_floordiv_f64(x, y))
-BIN(mod_f32, float, float, ref_mod_f32(x, y))
-BIN(mod_f64, double, double, ref_mod_f64(x, y))
-#define CMP(name, op)                                                                              \
-  BIN(name##_f32, float, uint8_t, x op y)                                                          \
-  BIN(name##_f64, double, uint8_t, x op y)                                                         \
-  BIN(name##_i64, int64_t, uint8_t, x op y)
-CMP(eq, ==)
-CMP(ne, !=)
-CMP(lt, <)
-CMP(le, <=)
-CMP(gt, >)
-CMP(ge, >=)
+#define LOOPS_BIN(name) LOOP_BIN(name, float, 32) LOOP_BIN(name, double, 64)
+LOOPS_BIN(add)
+LOOPS_BIN(sub)
+LOOPS_BIN(mul)
+LOOPS_BIN(div)
+LOOPS_BIN(floordiv)
+LOOPS_BIN(mod)
+#define max_f32 ref_max_f32_n
+#define max_f64 ref_max_f64_n
+#define min_f32 ref_min_f32_n
+#define min_f64 ref_min_f64_n
 
-static Bin32 *const bin32[] = {add_f32, sub_f32,      mul_f32, div_f32, floordiv_f32,
-                               mod_f32, fm_pow_f32_n, ref_max_f32_n, ref_min_f32_n};
-static Bin64 *const bin64[] = {add_f64, sub_f64,      mul_f64, div_f64, floordiv_f64,
-                               mod_f64, fm_pow_f64_n, ref_max_f64_n, ref_min_f64_n};
-static Cmp32 *const cmp32[] = {eq_f32, ne_f32, lt_f32, le_f32, gt_f32, ge_f32};
-static Cmp64 *const cmp64[] = {eq_f64, ne_f64, lt_f64, le_f64, gt_f64, ge_f64};
+#define CMP(name, T, type, op)                                                                     \
+  static void name##_##type(int64_t n, const T *x, const T *y, uint8_t *z) {                       \
+    for (int64_t i = 0; i < n; i++) z[i] = x[i] op y[i];                                           \
+  }
+#define CMPS(name, op)                                                                             \
+  CMP(name, float, f32, op) CMP(name, double, f64, op) CMP(name, int64_t, i64, op)
+CMPS(eq, ==)
+CMPS(ne, !=)
+CMPS(lt, <)
+CMPS(le, <=)
+CMPS(gt, >)
+CMPS(ge, >=)
+
+static Bin32 *const bin32[RB_COUNT] = {
+#define BIN(NAME, name, text, ...) [RB_##NAME] = FN_##text(name, 32),
+#include "runtime/elementwise.def"
+};
+static Bin64 *const bin64[RB_COUNT] = {
+#define BIN(NAME, name, text, ...) [RB_##NAME] = FN_##text(name, 64),
+#include "runtime/elementwise.def"
+};
+
+/* The comparisons. */
 typedef void CmpInt(int64_t n, const int64_t *x, const int64_t *y, uint8_t *z);
-static CmpInt *const cmp_int[] = {eq_i64, ne_i64, lt_i64, le_i64, gt_i64, ge_i64};
-
-static int64_t floordiv_int(int64_t x, int64_t y) {
-  if (y == -1) return (int64_t)(0 - (uint64_t)x);
-  int64_t q = x / y;
-  return x % y != 0 && (x < 0) != (y < 0) ? q - 1 : q;
-}
-static int64_t mod_int(int64_t x, int64_t y) {
-  if (y == -1) return 0;
-  int64_t m = x % y;
-  return m != 0 && (m < 0) != (y < 0) ? m + y : m;
-}
-static int64_t pow_int(int64_t x, int64_t k) {
-  uint64_t p = 1, b = (uint64_t)x;
-  for (; k > 0; k >>= 1, b *= b)
-    if (k & 1) p *= b;
-  return (int64_t)p;
-}
+typedef struct Compare {
+  Cmp32 *f32;
+  Cmp64 *f64;
+  CmpInt *i64;
+} Compare;
+static const Compare compare[RB_COUNT] = {
+    [RB_EQ] = {eq_f32, eq_f64, eq_i64}, [RB_NE] = {ne_f32, ne_f64, ne_i64},
+    [RB_LT] = {lt_f32, lt_f64, lt_i64}, [RB_LE] = {le_f32, le_f64, le_i64},
+    [RB_GT] = {gt_f32, gt_f64, gt_i64}, [RB_GE] = {ge_f32, ge_f64, ge_i64},
+};
 
 /* False at a division by zero or a negative exponent, with its place in *bad. */
 static bool bin_int(RefBin f, int64_t n, const int64_t *x, const int64_t *y, int64_t *z,
@@ -307,13 +232,13 @@ static bool bin_int(RefBin f, int64_t n, const int64_t *x, const int64_t *y, int
     case RB_MOD:
       for (int64_t i = 0; i < n; i++) {
         if (y[i] == 0) return *bad = i, false;
-        z[i] = f == RB_MOD ? mod_int(x[i], y[i]) : floordiv_int(x[i], y[i]);
+        z[i] = f == RB_MOD ? ref_mod_i64(x[i], y[i]) : ref_floordiv_i64(x[i], y[i]);
       }
       break;
     case RB_POW:
       for (int64_t i = 0; i < n; i++) {
         if (y[i] < 0) return *bad = i, false;
-        z[i] = pow_int(x[i], y[i]);
+        z[i] = ref_pow_i64(x[i], y[i]);
       }
       break;
     case RB_MAX:
@@ -334,10 +259,8 @@ static bool bin_int(RefBin f, int64_t n, const int64_t *x, const int64_t *y, int
 
 Tensor *ref_binary(Ref *r, RefBin f, const Tensor *x, const Tensor *y) {
   DType dt = x->dtype;
-  bool test = f >= RB_EQ && f <= RB_GE, logic = f == RB_AND || f == RB_OR;
-  bool ok = logic ? dt == DT_BOOL : f == RB_DIV ? dt_float(dt) : true;
-  if (dt == DT_BOOL && !logic && f != RB_EQ && f != RB_NE) ok = false;
-  if (!ok) return undefined(r, bin_name[f], dt);
+  bool test = elem_bin[f].test;
+  if (!dom_has((OpDomain)elem_bin[f].domain, dt)) return undefined(r, elem_bin[f].name, dt);
   Tensor *out = ref_new(r, x->store->dev, test ? DT_BOOL : dt, x->rank, x->dim);
   if (!out) return NULL;
   int64_t total = tn_count(out), size = (int64_t)dt_size(out->dtype);
@@ -353,9 +276,9 @@ Tensor *ref_binary(Ref *r, RefBin f, const Tensor *x, const Tensor *y) {
     const void *q = fetch(&wy, dt, n, &raw_y, &conv_y);
     void *to = computes_itself(dt) ? (void *)z : (void *)&res;
     if (test) {
-      if (dt == DT_F64) cmp64[f - RB_EQ](n, p, q, (uint8_t *)z);
-      else if (dt_float(dt)) cmp32[f - RB_EQ](n, p, q, (uint8_t *)z);
-      else cmp_int[f - RB_EQ](n, p, q, (uint8_t *)z);
+      if (dt == DT_F64) compare[f].f64(n, p, q, (uint8_t *)z);
+      else if (dt_float(dt)) compare[f].f32(n, p, q, (uint8_t *)z);
+      else compare[f].i64(n, p, q, (uint8_t *)z);
     } else {
       if (dt == DT_F64) bin64[f](n, p, q, to);
       else if (dt_float(dt)) bin32[f](n, p, q, to);

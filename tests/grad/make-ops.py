@@ -1,6 +1,7 @@
 """Makes ops.txt: inputs, results and gradients of single operations, computed with JAX in f64.
 
     python3 make-ops.py > ops.txt          (needs jax; README.md says with which version ours was made)
+    python3 make-ops.py NAME >> ops.txt    one case: of a new op, so that the numbers of others stay
 
 Every float input is rounded to f32 first, so that one file serves f32 and f64. The format is line by line:
 
@@ -12,6 +13,8 @@ Every float input is rounded to f32 first, so that one file serves f32 and f64. 
     weight2 I VALUE..               v, of input I's shape: M = sum over I of sum(v * dL/dx)
     grad2 I VALUE..                 dM/dx
 """
+import os
+import re
 import sys
 
 import jax
@@ -181,14 +184,39 @@ case("conv2d_input", conv_input((1, 2), (1, 0), (1, 2, 4, 5)), f(1, 2, 4, 2), f(
 case("conv2d_weight", conv_weight((1, 2), (1, 0), (2, 2, 3, 2)), f(1, 2, 4, 5), f(1, 2, 4, 2))
 
 
+# functions of one number that are not above: rows of runtime/elementwise.def with a gradient, in the middle
+# half of the interval that the row says
+def function(name):
+    for module in (jnp, jax.nn, lax, jax.scipy.special):
+        if hasattr(module, name):
+            return getattr(module, name)
+    sys.exit("jax has no function %s: write a case for it" % name)
+
+
+here = os.path.dirname(os.path.abspath(__file__))
+flat = re.compile(r"^CUT\((\w+)\)", re.M)
+no_gradient = flat.findall(open(os.path.join(here, "../../autograd/grad.c")).read())
+row = re.compile(r"^UN\((\w+), (\w+), .*?, (-?[\d.]+), (-?[\d.]+), \"", re.M)
+for NAME, name, low, high in row.findall(open(os.path.join(here, "../../runtime/elementwise.def")).read()):
+    if NAME in no_gradient or name in [c[0] for c in cases]:
+        continue
+    low, high = float(low), float(high)
+    quarter = (high - low) / 4
+    case(name, function(name), f(3, 4, lo=low + quarter, hi=high - quarter))
+
+
 def text(x):
     return " ".join(repr(float(v)) if x.dtype != bool and x.dtype.kind == "f" else str(int(v))
                     for v in np.asarray(x).reshape(-1))
 
 
 def main():
-    print("# Made by make-ops.py with jax %s; the format is described there." % jax.__version__)
+    only = sys.argv[1:]
+    if not only:
+        print("# Made by make-ops.py with jax %s; the format is described there." % jax.__version__)
     for name, fn, inputs, order in cases:
+        if only and name not in only:
+            continue
         floats = [k for k, x in enumerate(inputs) if x.dtype == np.float64]
         print("case", name, order)
         for x in inputs:

@@ -136,6 +136,17 @@ static LVal lg_divisor(LoopGen *g) {
   return lp_bin(g->k, RB_ADD, lp_size(g->k, 1 + lg_below(g, 5)), lp_i(g->k, 1));
 }
 
+/* A function of floats: all but `not`; of two numbers: all but `and` and `or`. */
+static RefUn lg_un_of_floats(LoopGen *g) {
+  int f = (int)lg_below(g, RU_COUNT - 1);
+  return (RefUn)(f + (f >= RU_NOT));
+}
+static RefBin lg_bin_of_numbers(LoopGen *g) {
+  _Static_assert(RB_OR == RB_AND + 1, "skipped together");
+  int f = (int)lg_below(g, RB_COUNT - 2);
+  return (RefBin)(f + 2 * (f >= RB_AND));
+}
+
 static void lg_pure(LoopGen *g, const LgPlace *at) {
   Kernel *k = g->k;
   DType dt = lg_dtype(g);
@@ -144,12 +155,12 @@ static void lg_pure(LoopGen *g, const LgPlace *at) {
   switch (lg_below(g, 12)) {
     case 0: case 1: case 2:
       if (dt == DT_BOOL) lg_keep(g, lp_un(k, RU_NOT, x));
-      else if (dt_float(dt)) lg_keep(g, lp_un(k, (RefUn)lg_below(g, RU_NOT), x));
+      else if (dt_float(dt)) lg_keep(g, lp_un(k, lg_un_of_floats(g), x));
       else lg_keep(g, lp_un(k, on_int[lg_below(g, 7)], x));
       break;
     case 3: case 4: case 5: case 6: {
-      RefBin f = (RefBin)lg_below(g, RB_AND);
-      if (dt == DT_BOOL) f = lg_below(g, 2) ? RB_AND + (RefBin)lg_below(g, 2) : RB_EQ;
+      RefBin f = lg_bin_of_numbers(g);
+      if (dt == DT_BOOL) f = !lg_below(g, 2) ? RB_EQ : lg_below(g, 2) ? RB_OR : RB_AND;
       if (dt_int(dt) && f == RB_DIV) f = RB_SUB;
       if (dt_int(dt) && (f == RB_FLOORDIV || f == RB_MOD || f == RB_POW) && lg_below(g, 20)) {
         y = lp_const(k, dt, 1 + lg_below(g, 7)); /* seldom what may fail */

@@ -156,15 +156,16 @@ static void map_then_differentiate(Env *v, const Data *d, void *ud)
 static void t_map_then_differentiate(DType dt)
 {
   Cases c = {.dt = dt};
-  each_case(map_then_differentiate, &c);
-  check_int(c.compared, ==, CASES);
+  int n = each_case(map_then_differentiate, &c);
+  check_int(c.compared, ==, n);
 }
 
 static void t_cases(DType dt)
 {
   Cases c = {.dt = dt};
-  each_case(one_case, &c);
-  check_int(c.compared, >, 3 * CASES);
+  int n = each_case(one_case, &c);
+  check_int(n, >=, CASES);
+  check_int(c.compared, >, 3 * n);
   tap_note("%d graphs", c.compared);
 }
 
@@ -311,7 +312,7 @@ static void t_keys(OpCode op)
       t[k] = batched[k] ? numbered(&f.v, DT_I64, 1 + ty->rank, dim, 3, 2)
                         : numbered(&f.v, DT_I64, ty->rank, dim + 1, 5, 1);
     }
-    check(agrees(&f.v, f.g, batched, t, op_info[op].name));
+    check(agrees(&f.v, f.g, batched, t, op_info[op].text));
     drop(t, 2);
   }
   env_close(&f.v);
@@ -359,7 +360,7 @@ static void t_structured(OpCode op)
     for (int k = 0; k < 2; k++)
       t[k] = batched[k] ? numbered(&f.v, DT_F64, 2, (int64_t[]){ELEMENTS, 4}, 0.3 + k, 0.1)
                         : numbered(&f.v, DT_F64, 1, (int64_t[]){4}, 0.7, 0.2);
-    check(agrees(&f.v, f.g, batched, t, op_info[op].name));
+    check(agrees(&f.v, f.g, batched, t, op_info[op].text));
     drop(t, 2);
   }
   env_close(&f.v);

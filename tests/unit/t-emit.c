@@ -12,7 +12,7 @@ static bool un_ok(RefUn f, DType dt) {
 }
 
 static bool bin_ok(RefBin f, DType dt) {
-  if (f >= RB_AND) return dt == DT_BOOL;
+  if (f == RB_AND || f == RB_OR) return dt == DT_BOOL;
   if (f == RB_DIV) return dt_float(dt);
   return dt != DT_BOOL || f == RB_EQ || f == RB_NE;
 }
@@ -35,13 +35,13 @@ static void ends(Kernel *k, bool lanes) {
 static void t_unary(bool lanes) {
   for (int dt = 0; dt < DT_COUNT; dt++) {
     Kernel *k = lp_new(&arena);
-    int bx = lp_buf(k, LB_IN, (DType)dt), by[RU_NOT + 1];
-    for (int f = 0; f <= RU_NOT; f++)
+    int bx = lp_buf(k, LB_IN, (DType)dt), by[RU_COUNT];
+    for (int f = 0; f < RU_COUNT; f++)
       if (un_ok((RefUn)f, (DType)dt)) {
-        by[f] = lp_buf(k, LB_OUT, f == RU_ISNAN || f == RU_ISINF ? DT_BOOL : (DType)dt);
+        by[f] = lp_buf(k, LB_OUT, elem_un[f].test ? DT_BOOL : (DType)dt);
       }
     LVal i = over(k, lanes), x = lp_load(k, bx, i);
-    for (int f = 0; f <= RU_NOT; f++)
+    for (int f = 0; f < RU_COUNT; f++)
       if (un_ok((RefUn)f, (DType)dt)) lp_store(k, by[f], i, lp_un(k, (RefUn)f, x));
     ends(k, lanes);
     Code c;
@@ -58,13 +58,13 @@ static void t_unary(bool lanes) {
 static void t_binary(bool lanes) {
   for (int dt = 0; dt < DT_COUNT; dt++) {
     Kernel *k = lp_new(&arena);
-    int bx = lp_buf(k, LB_IN, (DType)dt), bw = lp_buf(k, LB_IN, (DType)dt), by[RB_OR + 1];
-    for (int f = 0; f <= RB_OR; f++)
+    int bx = lp_buf(k, LB_IN, (DType)dt), bw = lp_buf(k, LB_IN, (DType)dt), by[RB_COUNT];
+    for (int f = 0; f < RB_COUNT; f++)
       if (bin_ok((RefBin)f, (DType)dt)) {
-        by[f] = lp_buf(k, LB_OUT, f >= RB_EQ && f <= RB_GE ? DT_BOOL : (DType)dt);
+        by[f] = lp_buf(k, LB_OUT, elem_bin[f].test ? DT_BOOL : (DType)dt);
       }
     LVal i = over(k, lanes), x = lp_load(k, bx, i), y = lp_load(k, bw, i);
-    for (int f = 0; f <= RB_OR; f++)
+    for (int f = 0; f < RB_COUNT; f++)
       if (bin_ok((RefBin)f, (DType)dt)) lp_store(k, by[f], i, lp_bin(k, (RefBin)f, x, y));
     ends(k, lanes);
     Code c;

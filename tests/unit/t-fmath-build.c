@@ -170,9 +170,11 @@ typedef struct Fn {
   double (*f64)(double);
 } Fn;
 
-#define ROW(name) \
+static const Fn functions[] = {
+#define FM1(name, rare) \
   {#name, {build_##name##_f32, build_##name##_f64}, fm_##name##_f32, fm_##name##_f64},
-static const Fn functions[] = {FM_UNARY_LIST(ROW)};
+#include "runtime/fmath.def"
+};
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
 static uint64_t state;

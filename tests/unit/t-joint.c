@@ -117,7 +117,7 @@ static void saves(Func *f, int count, const int *inputs, const OpCode *ops)
     Val v = j->forward->outputs[j->output_count + k];
     check_int(j->saved_input[k], ==, inputs[k]);
     if (inputs[k] < 0)
-      check_str(op_info[gr_node(j->forward, v)->op].name, op_info[ops[k]].name);
+      check_str(op_info[gr_node(j->forward, v)->op].text, op_info[ops[k]].text);
   }
   agrees(f);
 }
@@ -170,7 +170,7 @@ static void t_table_says_what_is_saved(void)
       bool in = false, out = false;
       for (int k = 0; k < j->saved_count; k++) j->saved_input[k] >= 0 ? (in = true) : (out = true);
       Needs needs = in ? (out ? NEEDS_BOTH : NEEDS_IN) : out ? NEEDS_OUT : NEEDS_NONE;
-      check_msg(needs == o->needs, "`%s` saves %d, the table says %d", o->name, needs, o->needs);
+      check_msg(needs == o->needs, "`%s` saves %d, the table says %d", o->text, needs, o->needs);
     }
     env_close(&f.v);
   }

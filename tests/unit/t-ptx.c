@@ -121,17 +121,22 @@ static void whole_check(const Kernel *k, const char *what, bool fused, const int
 static LVal add(Kernel *k, LVal x, LVal y) { return lp_bin(k, RB_ADD, x, y); }
 static LVal mul(Kernel *k, LVal x, LVal y) { return lp_bin(k, RB_MUL, x, y); }
 
+static bool arithmetic(int f) { return !elem_bin[f].test && f != RB_AND && f != RB_OR; }
+
 static void t_functions(DType dt) {
   Kernel *k = lp_new(&arena);
   int64_t count[MAX_BUFS], n = 700;
-  int x = lp_buf(k, LB_IN, dt), y = lp_buf(k, LB_IN, dt), un[RU_NOT], bin[RB_EQ];
-  for (int f = 0; f < RU_NOT; f++)
-    un[f] = lp_buf(k, LB_OUT, f == RU_ISNAN || f == RU_ISINF ? DT_BOOL : dt);
-  for (int f = 0; f < RB_EQ; f++) bin[f] = lp_buf(k, LB_OUT, dt);
+  int x = lp_buf(k, LB_IN, dt), y = lp_buf(k, LB_IN, dt), un[RU_COUNT], bin[RB_COUNT];
+  for (int f = 0; f < RU_COUNT; f++)
+    if (f != RU_NOT) un[f] = lp_buf(k, LB_OUT, elem_un[f].test ? DT_BOOL : dt);
+  for (int f = 0; f < RB_COUNT; f++)
+    if (arithmetic(f)) bin[f] = lp_buf(k, LB_OUT, dt);
   lp_par(k, lp_i(k, 1));
   LVal i = lp_vec(k, lp_size(k, 0)), a = lp_load(k, x, i), b = lp_load(k, y, i);
-  for (int f = 0; f < RU_NOT; f++) lp_store(k, un[f], i, lp_un(k, (RefUn)f, a));
-  for (int f = 0; f < RB_EQ; f++) lp_store(k, bin[f], i, lp_bin(k, (RefBin)f, a, b));
+  for (int f = 0; f < RU_COUNT; f++)
+    if (f != RU_NOT) lp_store(k, un[f], i, lp_un(k, (RefUn)f, a));
+  for (int f = 0; f < RB_COUNT; f++)
+    if (arithmetic(f)) lp_store(k, bin[f], i, lp_bin(k, (RefBin)f, a, b));
   lp_end(k);
   lp_end(k);
   all_same(count, n);

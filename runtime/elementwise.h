@@ -1,0 +1,32 @@
+/* The elementwise functions of one and two numbers, by number: what runtime/elementwise.def says
+ * of each. Kernels, the loop form and the code generator name them so. */
+#ifndef CKL_RUNTIME_ELEMENTWISE_H
+#define CKL_RUNTIME_ELEMENTWISE_H
+
+#include "runtime/tensor.h"
+
+typedef enum RefUn {
+#define UN(NAME, ...) RU_##NAME,
+#include "runtime/elementwise.def"
+  RU_COUNT
+} RefUn;
+
+typedef enum RefBin {
+#define BIN(NAME, ...) RB_##NAME,
+#include "runtime/elementwise.def"
+  RB_COUNT
+} RefBin;
+
+/* The dtypes of operands that an op is defined for. */
+typedef enum OpDomain { DOM_FLOAT, DOM_NUM, DOM_INT, DOM_BOOL, DOM_ANY } OpDomain;
+bool dom_has(OpDomain domain, DType dt);
+
+typedef struct ElemInfo {
+  const char *name;
+  uint8_t domain;    /* OpDomain */
+  bool test;         /* the result is bool, whatever the operands are */
+  double low, high;  /* of one operand: where it is smooth */
+} ElemInfo;
+extern const ElemInfo elem_un[RU_COUNT], elem_bin[RB_COUNT];
+
+#endif
