@@ -55,7 +55,6 @@ void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint
  * machine: only their ratios matter. Saturate at INT64_MAX / 4. */
 int64_t rm_cost(const Graph *g, uint32_t node, const int64_t *env);
 int64_t rm_time(const Graph *g, const int64_t *env);  /* of all nodes that an output needs */
-int64_t rm_bytes(const Graph *g, Val v, const int64_t *env);
 /* One rung of the ladder: the choice that is cheapest where a byte kept costs `lambda` units.
  * Tags that say `must` hold; where one prefers what its block does not do by itself, the other
  * answer costs 4 times. */

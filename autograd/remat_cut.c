@@ -19,73 +19,15 @@
 
 #include "autograd/mincut.h"
 #include "autograd/remat_impl.h"
+#include "graph/cost.h"
 
 /* -- sizes and costs */
 
-enum { BYTE_COST = 2, TURNS = 8 }; /* TURNS: of a loop whose count is not known */
-static const int64_t MOST = INT64_MAX / 4;
-
-static int64_t times(int64_t a, int64_t b)
-{
-  int64_t x;
-  return __builtin_mul_overflow(a, b, &x) || x > MOST ? MOST : x;
-}
-
-static int64_t plus(int64_t a, int64_t b)
-{
-  int64_t x;
-  return __builtin_add_overflow(a, b, &x) || x > MOST ? MOST : x;
-}
-
-static int64_t dim_at(const Graph *g, Dim d, const int64_t *env)
-{
-  int64_t n;
-  return dim_eval(g->dims, d, env, NULL, &n) && n > 0 ? n : 0;
-}
-
-static int64_t elements(const Graph *g, const Type *t, const int64_t *env)
-{
-  int64_t n = 1;
-  for (int k = 0; k < t->rank; k++) n = times(n, dim_at(g, t->dim[k], env));
-  return t->kind == TK_TENSOR ? n : 0;
-}
-
-static int64_t bytes_of(const Graph *g, const Type *t, const int64_t *env)
-{
-  return times(elements(g, t, env), (int64_t)dt_size((DType)t->dtype));
-}
-
-int64_t rm_bytes(const Graph *g, Val v, const int64_t *env)
-{
-  int64_t n = bytes_of(g, gr_type(g, v), env);
-  return n / 64 * 64 + (n % 64 ? 64 : 0);
-}
-
-/* Products that a contraction makes for each element of its result. */
-static int64_t products(const Graph *g, uint32_t n, const int64_t *env)
-{
-  const Type *a = gr_type(g, gr_operand(g, n, 0)), *b = gr_type(g, gr_operand(g, n, 1));
-  int64_t p = 1;
-  switch ((OpCode)g->nodes[n].op) {
-  case OP_DOT:
-  case OP_INNER: return a->rank ? dim_at(g, a->dim[a->rank - 1], env) : 1;
-  case OP_CONV2D: /* channels, height, width of the kernel */
-    for (int k = 1; k < 4; k++) p = times(p, dim_at(g, b->dim[k], env));
-    return p;
-  case OP_CONV2D_INPUT: /* outputs, height, width of the kernel */
-    for (int k = 0; k < 4; k++) p = times(p, k == 1 ? 1 : dim_at(g, b->dim[k], env));
-    return p;
-  case OP_CONV2D_WEIGHT: /* images, height, width of the result */
-    for (int k = 0; k < 4; k++) p = times(p, k == 1 ? 1 : dim_at(g, b->dim[k], env));
-    return p;
-  default: return 1;
-  }
-}
-
+enum { BYTE_COST = 2 };
 static int64_t body_time(const Graph *g, const int64_t *env)
 {
   int64_t sum = 0;
-  for (uint32_t n = 0; n < g->node_count; n++) sum = plus(sum, rm_cost(g, n, env));
+  for (uint32_t n = 0; n < g->node_count; n++) sum = cost_add(sum, rm_cost(g, n, env));
   return sum;
 }
 
@@ -93,24 +35,12 @@ static int64_t body_time(const Graph *g, const int64_t *env)
 static int64_t region_cost(const Graph *g, uint32_t n, const int64_t *env)
 {
   const GNode *node = &g->nodes[n];
-  int64_t first = body_time(g->regions[node->region0], env), turns = 1;
+  int64_t first = body_time(g->regions[node->region0], env);
   if (node->op == OP_BRANCH) {
     int64_t other = body_time(g->regions[node->region0 + 1], env);
     return first > other ? first : other;
   }
-  if (node->op == OP_MAP) {
-    const Type *t = gr_type(g, gr_operand(g, n, 0));
-    turns = t->rank ? dim_at(g, t->dim[0], env) : 1;
-  }
-  if (node->op == OP_LOOP) {
-    Val count = gr_operand(g, n, 0);
-    turns = TURNS;
-    if (g->nodes[count.node].op == OP_CONST)
-      turns = gr_attr_i(g, count.node, AT_VALUE, TURNS);
-    else if (g->nodes[count.node].op == OP_DIM)
-      turns = dim_at(g, (Dim)gr_attr_i(g, count.node, AT_SIZE, 0), env);
-  }
-  return times(first, turns < 0 ? 0 : turns);
+  return cost_mul(first, cost_iterations(g, n, env));
 }
 
 int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env)
@@ -122,17 +52,17 @@ int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env)
   if (node->region_count) return region_cost(g, n, env);
   int64_t out = 0, in = 0, moved = 0;
   for (uint32_t k = 0; k < node->result_count; k++) {
-    out = plus(out, elements(g, &g->types[node->result0 + k], env));
-    moved = plus(moved, bytes_of(g, &g->types[node->result0 + k], env));
+    out = cost_add(out, cost_elements(g, &g->types[node->result0 + k], env));
+    moved = cost_add(moved, cost_bytes(g, &g->types[node->result0 + k], env));
   }
   for (uint32_t k = 0; k < node->operand_count; k++) {
     const Type *t = gr_type(g, gr_operand(g, n, (int)k));
-    in = plus(in, elements(g, t, env));
-    moved = plus(moved, bytes_of(g, t, env));
+    in = cost_add(in, cost_elements(g, t, env));
+    moved = cost_add(moved, cost_bytes(g, t, env));
   }
-  int64_t work = times(op->cls == REDUCE || in > out ? in : out, op->cost);
-  if (op->cls == CONTRACT) work = times(times(out, products(g, n, env)), op->cost);
-  return plus(plus(work, times(moved, BYTE_COST)), 1);
+  int64_t work = op->cls == CONTRACT ? cost_flops(g, n, env)
+                                     : cost_mul(op->cls == REDUCE || in > out ? in : out, op->cost);
+  return cost_add(cost_add(work, cost_mul(moved, BYTE_COST)), 1);
 }
 
 int64_t rm_time(const Graph *g, const int64_t *env)
@@ -142,7 +72,7 @@ int64_t rm_time(const Graph *g, const int64_t *env)
   arena_init(&tmp, g->arena->mem);
   const bool *live = rm_live(&tmp, g);
   for (uint32_t n = 0; n < g->node_count; n++)
-    if (live[n]) sum = plus(sum, rm_cost(g, n, env));
+    if (live[n]) sum = cost_add(sum, rm_cost(g, n, env));
   arena_free(&tmp);
   return sum;
 }
@@ -217,7 +147,7 @@ static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env)
     for (uint32_t k = 0; body && k < node->result_count; k++) {
       size_t s = node->result0 + k;
       if (!there[s]) c->need[s] = c->count++;
-      c->bytes[s] = rm_bytes(g, (Val){n, k}, env);
+      c->bytes[s] = cost_room(g, gr_type(g, (Val){n, k}), env);
     }
     for (uint32_t k = 0; live[n] && k < node->operand_count; k++) {
       Val v = gr_operand(g, n, (int)k);
@@ -237,7 +167,7 @@ static int64_t priced(const Choose *c, size_t slot, double price)
 
 static int64_t disliked(int64_t x, bool yes)
 {
-  x = yes ? times(x, DISLIKE) : x;
+  x = yes ? cost_mul(x, DISLIKE) : x;
   return x < CUT_INF / 64 ? x : CUT_INF / 64;
 }
 
@@ -320,12 +250,12 @@ static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice)
       if (seen[s]) continue;
       seen[s] = true;
       if (choice[s] == CHOICE_SAVE || is_kept(c, v.node, s)) {
-        sum.bytes = plus(sum.bytes, c->bytes[s]);
+        sum.bytes = cost_add(sum.bytes, c->bytes[s]);
         continue;
       }
       if (made[v.node]) continue;
       made[v.node] = true;
-      sum.time = plus(sum.time, c->cost[v.node]);
+      sum.time = cost_add(sum.time, c->cost[v.node]);
       for (uint32_t q = 0; q < g->nodes[v.node].operand_count; q++) {
         Val u = gr_operand(g, v.node, (int)q);
         size_t t = rm_slot(g, u);
@@ -465,7 +395,7 @@ static void walk(Ladder *l, size_t from, size_t goal)
     int64_t bytes0 = 0, time0 = 0;
     RmPrice was = count <= FEW ? price_of(l, now) : (RmPrice){0};
     for (uint32_t k = done; k < count; k++) {
-      int64_t bytes = rm_bytes(g, (Val){node[k], 0}, l->env), time = rm_cost(g, node[k], l->env);
+      int64_t bytes = cost_room(g, gr_type(g, (Val){node[k], 0}), l->env), time = rm_cost(g, node[k], l->env);
       if (count <= FEW) {
         memcpy(next, now, g->type_count);
         follow(l, node[k], to, next);

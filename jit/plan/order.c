@@ -10,6 +10,7 @@
  * order among each other. */
 #include <string.h>
 
+#include "graph/cost.h"
 #include "jit/plan/plan.h"
 
 typedef struct Item { /* a group */
@@ -32,17 +33,6 @@ typedef struct Order {
   bool *done;
 } Order;
 enum { NOBODY = UINT32_MAX };
-
-static int64_t bytes_of(const Graph *g, const Type *t, const int64_t *env) {
-  int64_t n = (int64_t)dt_size((DType)t->dtype), d;
-  for (int k = 0; k < t->rank && t->kind == TK_TENSOR; k++) {
-    if (!env || !dim_eval(g->dims, t->dim[k], env, NULL, &d)) {
-      if (!dim_is_const(g->dims, t->dim[k], &d)) d = 64;
-    }
-    if (d < 0 || __builtin_mul_overflow(n, d, &n)) return 0;
-  }
-  return t->kind == TK_TENSOR ? (n + 63) / 64 * 64 : 0;
-}
 
 static bool may_fail_or_act(const Graph *g, uint32_t node) {
   const OpInfo *op = &op_info[g->nodes[node].op];
@@ -88,7 +78,7 @@ static void look(Order *o, const int64_t *env) {
     for (uint32_t k = 0; k < x->out_count; k++) {
       uint32_t v = plan_index(g, x->outs[k]);
       o->owner[v] = i;
-      o->bytes[v] = bytes_of(g, &g->types[v], env);
+      o->bytes[v] = cost_room(g, &g->types[v], env);
     }
     const GNode *n = &g->nodes[x->root]; /* tokens of effects */
     for (uint32_t k = 0; k < n->result_count; k++)

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "graph/cost.h"
 #include "lang/checkpoint/policy.h"
 
 /* What becomes of values that no clause names. */
@@ -236,29 +237,19 @@ static int64_t size_of(Session *s, const Type *t, Span at, bool pin) {
   return n;
 }
 
+static void pin_sizes(Session *s, const Type *t, Span at) {
+  int64_t d;
+  for (int i = 0; i < t->rank; i++)
+    need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
+}
+
 static int64_t flops_of(Session *s, const Graph *g, uint32_t n, Span at) {
   const GNode *x = &g->nodes[n];
-  const Type *t = &g->types[x->result0];
-  double f = op_info[x->op].cost;
-  int64_t d = 0;
-  bool inputs = op_info[x->op].cls == REDUCE && x->operand_count;
-  if (inputs) t = gr_type(g, gr_operand(g, n, 0));
-  for (int i = 0; i < t->rank; i++) {
-    need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
-    f *= (double)d;
-  }
-  if (x->op == OP_DOT || x->op == OP_INNER) {
-    const Type *a = gr_type(g, gr_operand(g, n, 0));
-    need_const(s, a->dim[a->rank - 1], at, "a size that a policy asks for", &d);
-    f *= (double)d;
-  } else if (op_info[x->op].cls == CONTRACT) {
-    const Type *w = gr_type(g, gr_operand(g, n, 1));
-    for (int i = 1; i < w->rank; i++) {
-      need_const(s, w->dim[i], at, "a size that a policy asks for", &d);
-      f *= (double)d;
-    }
-  }
-  return f < 9e18 ? (int64_t)f : INT64_MAX;
+  OpClass cls = op_info[x->op].cls;
+  int operands = cls == CONTRACT ? 2 : cls == REDUCE && x->operand_count;
+  for (int k = 0; k < operands; k++) pin_sizes(s, gr_type(g, gr_operand(g, n, k)), at);
+  if (cls != REDUCE) pin_sizes(s, &g->types[x->result0], at);
+  return cost_flops(g, n, NULL);
 }
 
 /* The tag that a policy function answers with: the words of a clause. */

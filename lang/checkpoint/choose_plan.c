@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "autograd/remat.h"
+#include "graph/cost.h"
 #include "lang/compile/tiering.h"
 #include "lang/compile/report.h"
 
@@ -117,7 +118,7 @@ static int64_t saved_bytes(const Runs *p, uint32_t id, const int64_t *env) {
     if (p->joint->saved_input[i] >= 0) continue;
     if (id && !gr_block_inside(p->first, p->first->provs[gr_node(p->first, v)->prov].region, id))
       continue;
-    sum += rm_bytes(p->first, v, env);
+    sum += cost_room(p->first, gr_type(p->first, v), env);
   }
   return sum;
 }
@@ -395,7 +396,7 @@ bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env) {
       const GNode *n = gr_node(g, v);
       if (n->op == OP_INPUT || g->provs[n->prov].backward || op_info[n->op].remat == REMAT_FREE)
         continue;
-      sum += rm_bytes(g, v, env);
+      sum += cost_room(g, gr_type(g, v), env);
       if (sum >= THRIFT_FROM) return true;
     }
   }

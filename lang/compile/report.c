@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "autograd/remat.h"
+#include "graph/cost.h"
 #include "lang/compile/tiering.h"
 
 const char *const op_bin_name[BIN_COUNT] = {"matmul",    "conv",   "reduce",
@@ -45,13 +46,6 @@ void op_count_one(Session *s, OpCode op) {
   if (bin >= 0) s->count.ops[0][bin]++;
 }
 
-static int64_t elements(const Graph *g, const Type *t, const int64_t *env) {
-  int64_t n = 1, d;
-  for (int k = 0; k < t->rank && t->kind == TK_TENSOR; k++)
-    n *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1;
-  return t->kind == TK_TENSOR ? n : 0;
-}
-
 /* Multiplications and additions of contractions; one for each element of other results. */
 static int64_t flops_of(const Graph *g, const int64_t *env) {
   stack_check();
@@ -61,22 +55,8 @@ static int64_t flops_of(const Graph *g, const int64_t *env) {
     int bin = bin_of((OpCode)n->op);
     for (uint32_t r = 0; r < n->region_count; r++) sum += flops_of(g->regions[n->region0 + r], env);
     if (bin < 0 || bin == BIN_MOVE || !n->result_count) continue;
-    int64_t out = elements(g, &g->types[n->result0], env);
-    if (bin == BIN_REDUCE) out = elements(g, gr_type(g, gr_operand(g, i, 0)), env);
-    if (bin != BIN_MATMUL && bin != BIN_CONV) {
-      sum += out;
-      continue;
-    }
-    const Type *x = gr_type(g, gr_operand(g, i, 0));
-    int64_t inner = 1, d;
-    if (n->op == OP_DOT || n->op == OP_INNER) {
-      if (x->rank && dim_eval(g->dims, x->dim[x->rank - 1], env, NULL, &d)) inner = d;
-    } else {
-      const Type *w = gr_type(g, gr_operand(g, i, 1));
-      for (int k = 1; k < w->rank; k++)
-        inner *= dim_eval(g->dims, w->dim[k], env, NULL, &d) ? d : 1;
-    }
-    sum += 2 * out * inner;
+    bool contracts = op_info[n->op].cls == CONTRACT;
+    sum = cost_add(sum, contracts ? cost_flops(g, i, env) : cost_steps(g, i, env));
   }
   return sum;
 }
@@ -150,7 +130,7 @@ int64_t plan_cotangents(const Runs *r, const int64_t *env) {
   int64_t sum = 0;
   for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++) {
     const Type *t = gr_type(b, b->inputs[i]);
-    sum += elements(b, t, env) * (int64_t)dt_size((DType)t->dtype);
+    sum += cost_elements(b, t, env) * (int64_t)dt_size((DType)t->dtype);
   }
   return sum;
 }
@@ -176,7 +156,7 @@ static int64_t spilled_of(const Graph *g, const int64_t *env) {
   for (size_t i = 0; i < g->node_count; i++) {
     const Type *t = &g->types[g->nodes[i].result0];
     if (g->nodes[i].op == OP_PLACE && t->dev == DEV_SPILL)
-      sum += elements(g, t, env) * (int64_t)dt_size((DType)t->dtype);
+      sum += cost_elements(g, t, env) * (int64_t)dt_size((DType)t->dtype);
   }
   return sum;
 }

@@ -1,0 +1,92 @@
+/* One model of elements, bytes, products and operations, for all who weigh nodes.
+ *
+ * In: a node or type, and the values of symbols. Out: counts, which saturate instead of wrapping.
+ * What a count is worth is said where it is used: the planner of checkpoint blocks (remat_cut.c)
+ * adds the cost of moving bytes, the order of groups (order.c) wants bytes alone, machine code pays
+ * or not by seconds (tiering.c), reports show operations as they are (report.c).
+ */
+#include "graph/cost.h"
+
+static const int64_t most = INT64_MAX / 4;
+
+int64_t cost_mul(int64_t a, int64_t b) {
+  int64_t x;
+  return __builtin_mul_overflow(a, b, &x) || x > most ? most : x;
+}
+
+int64_t cost_add(int64_t a, int64_t b) {
+  int64_t x;
+  return __builtin_add_overflow(a, b, &x) || x > most ? most : x;
+}
+
+int64_t cost_dim(const Graph *g, Dim d, const int64_t *env) {
+  int64_t n;
+  if (env ? !dim_eval(g->dims, d, env, NULL, &n) : !dim_is_const(g->dims, d, &n))
+    return COST_TYPICAL_DIM;
+  return n > 0 ? n : 0;
+}
+
+int64_t cost_elements(const Graph *g, const Type *t, const int64_t *env) {
+  if (t->kind != TK_TENSOR) return 0;
+  int64_t n = 1;
+  for (int k = 0; k < t->rank; k++) n = cost_mul(n, cost_dim(g, t->dim[k], env));
+  return n;
+}
+
+int64_t cost_bytes(const Graph *g, const Type *t, const int64_t *env) {
+  return cost_mul(cost_elements(g, t, env), (int64_t)dt_size((DType)t->dtype));
+}
+
+int64_t cost_room(const Graph *g, const Type *t, const int64_t *env) {
+  int64_t n = cost_bytes(g, t, env);
+  return n / 64 * 64 + (n % 64 ? 64 : 0);
+}
+
+int64_t cost_products(const Graph *g, uint32_t node, const int64_t *env) {
+  if (op_info[g->nodes[node].op].cls != CONTRACT) return 1;
+  const Type *a = gr_type(g, gr_operand(g, node, 0)), *b = gr_type(g, gr_operand(g, node, 1));
+  int skip = 1; /* the axis of b that is an axis of the result */
+  switch ((OpCode)g->nodes[node].op) {
+  case OP_DOT:
+  case OP_INNER: return a->rank ? cost_dim(g, a->dim[a->rank - 1], env) : 1;
+  case OP_CONV2D: /* channels, height, width of the kernel */ skip = 0; break;
+  case OP_CONV2D_INPUT:  /* outputs, height, width of the kernel */
+  case OP_CONV2D_WEIGHT: /* images, height, width of the result */
+  default: break;
+  }
+  int64_t p = 1;
+  for (int k = 0; k < b->rank; k++)
+    if (k != skip) p = cost_mul(p, cost_dim(g, b->dim[k], env));
+  return p;
+}
+
+int64_t cost_steps(const Graph *g, uint32_t node, const int64_t *env) {
+  const GNode *n = &g->nodes[node];
+  const OpInfo *op = &op_info[n->op];
+  if (!n->result_count) return 0;
+  bool reduces = op->cls == REDUCE && n->operand_count;
+  const Type *t = reduces ? gr_type(g, gr_operand(g, node, 0)) : &g->types[n->result0];
+  return cost_mul(cost_elements(g, t, env), cost_products(g, node, env));
+}
+
+int64_t cost_flops(const Graph *g, uint32_t node, const int64_t *env) {
+  return cost_mul(cost_steps(g, node, env), op_info[g->nodes[node].op].cost);
+}
+
+int64_t cost_iterations(const Graph *g, uint32_t node, const int64_t *env) {
+  const GNode *n = &g->nodes[node];
+  int64_t count = 1;
+  if (n->op == OP_MAP) {
+    const Type *t = gr_type(g, gr_operand(g, node, 0));
+    count = t->rank ? cost_dim(g, t->dim[0], env) : 1;
+  }
+  if (n->op == OP_LOOP) {
+    Val v = gr_operand(g, node, 0);
+    count = COST_TYPICAL_ITERATIONS;
+    if (g->nodes[v.node].op == OP_CONST)
+      count = gr_attr_i(g, v.node, AT_VALUE, count);
+    else if (g->nodes[v.node].op == OP_DIM)
+      count = cost_dim(g, (Dim)gr_attr_i(g, v.node, AT_SIZE, 0), env);
+  }
+  return count < 0 ? 0 : count;
+}

@@ -1,0 +1,55 @@
+/* Costs of nodes, against counts by hand: the products of each contraction, elements that a
+ * reduction goes through, iterations; numbers that would wrap saturate. */
+#include "graph/cost.h"
+
+#include "tests/unit/graphs.h"
+
+static const char text[] =
+    "graph \"f\" {\n"
+    "  %0 = input {index=0 dtype=f32 device=cpu dims=[2, 3, 8, 9]} : f32[2, 3, 8, 9]\n"
+    "  %1 = input {index=1 dtype=f32 device=cpu dims=[5, 3, 3, 2]} : f32[5, 3, 3, 2]\n"
+    "  %2 = conv2d %0 %1 {stride=(1, 1) pad=(0, 0)} : f32[2, 5, 6, 8]\n"
+    "  %3 = conv2d_input %2 %1 {dims=[2, 3, 8, 9] stride=(1, 1) pad=(0, 0)} : f32[2, 3, 8, 9]\n"
+    "  %4 = conv2d_weight %0 %2 {dims=[5, 3, 3, 2] stride=(1, 1) pad=(0, 0)} : f32[5, 3, 3, 2]\n"
+    "  %5 = sum %0 {axes=(0, 1, 2, 3)} : f32\n"
+    "  %6 = reshape %1 {dims=[9, 10]} : f32[9, 10]\n"
+    "  %7 = input {index=2 dtype=f32 device=cpu dims=[7, 9]} : f32[7, 9]\n"
+    "  %8 = dot %7 %6 : f32[7, 10]\n"
+    "  %9 = exp %8 : f32[7, 10]\n"
+    "  return %2 %3 %4 %5 %9\n"
+    "}\n";
+
+static void t_counts(void)
+{
+  Env v;
+  env_open(&v);
+  GErr e = {.operand = -1};
+  Graph *g = gr_read(&v.arena, v.names, text, strlen(text), &e);
+  if (!g) fails("line %u: %s", e.line, e.text);
+  if (g) {
+    check_int(cost_flops(g, 2, NULL), ==, 2 * (2 * 5 * 6 * 8) * (3 * 3 * 2));
+    check_int(cost_flops(g, 3, NULL), ==, 2 * (2 * 3 * 8 * 9) * (5 * 3 * 2));
+    check_int(cost_flops(g, 4, NULL), ==, 2 * (5 * 3 * 3 * 2) * (2 * 6 * 8));
+    check_int(cost_steps(g, 5, NULL), ==, 2 * 3 * 8 * 9);
+    check_int(cost_flops(g, 8, NULL), ==, 2 * 7 * 10 * 9);
+    check_int(cost_steps(g, 9, NULL), ==, 70);
+    check_int(cost_bytes(g, gr_type(g, (Val){8, 0}), NULL), ==, 280);
+    check_int(cost_room(g, gr_type(g, (Val){8, 0}), NULL), ==, 320);
+  }
+  env_close(&v);
+}
+
+static void t_saturates(void)
+{
+  check_int(cost_mul(INT64_MAX / 8, 3), ==, INT64_MAX / 4);
+  check_int(cost_mul(INT64_MAX, 0), ==, 0);
+  check_int(cost_add(INT64_MAX / 4, 1), ==, INT64_MAX / 4);
+  check_int(cost_add(INT64_MAX / 4, INT64_MAX), ==, INT64_MAX / 4);
+}
+
+int main(void)
+{
+  TEST(t_counts(), "products, elements and bytes are those counted by hand");
+  TEST(t_saturates(), "numbers that would wrap stay at the most");
+  return tap_done();
+}
