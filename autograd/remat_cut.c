@@ -24,16 +24,14 @@
 /* -- sizes and costs */
 
 enum { BYTE_COST = 2 };
-static int64_t body_time(const Graph *g, const int64_t *env)
-{
+static int64_t body_time(const Graph *g, const int64_t *env) {
   int64_t sum = 0;
   for (uint32_t n = 0; n < g->node_count; n++) sum = cost_add(sum, rm_cost(g, n, env));
   return sum;
 }
 
 /* Nodes with regions. */
-static int64_t region_cost(const Graph *g, uint32_t n, const int64_t *env)
-{
+static int64_t region_cost(const Graph *g, uint32_t n, const int64_t *env) {
   const GNode *node = &g->nodes[n];
   int64_t first = body_time(g->regions[node->region0], env);
   if (node->op == OP_BRANCH) {
@@ -43,8 +41,7 @@ static int64_t region_cost(const Graph *g, uint32_t n, const int64_t *env)
   return cost_mul(first, cost_iterations(g, n, env));
 }
 
-int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env)
-{
+int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env) {
   stack_check();
   const GNode *node = &g->nodes[n];
   const OpInfo *op = &op_info[node->op];
@@ -65,8 +62,7 @@ int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env)
   return cost_add(cost_add(work, cost_mul(moved, BYTE_COST)), 1);
 }
 
-int64_t rm_time(const Graph *g, const int64_t *env)
-{
+int64_t rm_time(const Graph *g, const int64_t *env) {
   int64_t sum = 0;
   Arena tmp;
   arena_init(&tmp, g->arena->mem);
@@ -88,26 +84,24 @@ typedef struct Choose {
   uint32_t *need, *again; /* vertices, by slot and by node; 0 = none */
   uint32_t count;         /* of vertices */
   int64_t *bytes, *cost;  /* by slot, by node */
-  Val *used; size_t used_count, used_cap; /* what backward reads, maybe several times */
+  Val *used;
+  size_t used_count, used_cap; /* what backward reads, maybe several times */
 } Choose;
 enum { SOURCE = 1, SINK = 2, FIRST = 3, DISLIKE = 4 };
 
-static uint32_t top_of(const Graph *g, uint32_t n)
-{
+static uint32_t top_of(const Graph *g, uint32_t n) {
   return rm_top(g, rm_home(g, n));
 }
 
 /* Whether backward node n reads values of block `top` as part of that block's gradient. */
-static bool is_use(const Graph *g, uint32_t n, uint32_t top)
-{
+static bool is_use(const Graph *g, uint32_t n, uint32_t top) {
   const Prov *p = &g->provs[g->nodes[n].prov];
   return p->backward && gr_block_inside(g, p->region, top) && !gr_block_inside(g, p->within, top);
 }
 
 /* What is there anyway: outputs, what nodes outside read in the backward, what other blocks may
  * be made of, and what is offloaded. */
-static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top)
-{
+static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top) {
   const Graph *g = c->g;
   bool *there = ARENA_ARRAY(c->a, bool, g->type_count + 1);
   for (size_t k = 0; k < g->output_count; k++) there[rm_slot(g, g->outputs[k])] = true;
@@ -124,8 +118,7 @@ static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top
   return there;
 }
 
-static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env)
-{
+static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env) {
   *c = (Choose){.g = g, .env = env, .a = a, .count = FIRST};
   c->written = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
   rm_written(g, c->written);
@@ -159,25 +152,21 @@ static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env)
 
 /* -- the cut */
 
-static int64_t priced(const Choose *c, size_t slot, double price)
-{
+static int64_t priced(const Choose *c, size_t slot, double price) {
   double x = price * (double)c->bytes[slot];
   return x < 0 ? 0 : x >= (double)(CUT_INF / 64) ? CUT_INF / 64 : (int64_t)x;
 }
 
-static int64_t disliked(int64_t x, bool yes)
-{
+static int64_t disliked(int64_t x, bool yes) {
   x = yes ? cost_mul(x, DISLIKE) : x;
   return x < CUT_INF / 64 ? x : CUT_INF / 64;
 }
 
-static bool is_kept(const Choose *c, uint32_t n, size_t slot)
-{
+static bool is_kept(const Choose *c, uint32_t n, size_t slot) {
   return rm_never(c->g, n) || c->condition[slot];
 }
 
-static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price)
-{
+static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price) {
   const Graph *g = c->g;
   const GNode *node = &g->nodes[n];
   uint32_t again = c->again[n], top = top_of(g, n);
@@ -205,8 +194,7 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price)
   }
 }
 
-static void cut_at(const Choose *c, Arena *scratch, double price, uint8_t *choice)
-{
+static void cut_at(const Choose *c, Arena *scratch, double price, uint8_t *choice) {
   const Graph *g = c->g;
   memcpy(choice, c->written, g->type_count);
   if (!g->blocks) return;
@@ -227,16 +215,14 @@ static void cut_at(const Choose *c, Arena *scratch, double price, uint8_t *choic
   }
 }
 
-void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double price, uint8_t *choice)
-{
+void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double price, uint8_t *choice) {
   Choose c;
   look_at(&c, scratch, g, env);
   cut_at(&c, scratch, price, choice);
 }
 
 /* What a choice costs in the same model. */
-static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice)
-{
+static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice) {
   const Graph *g = c->g;
   RmPrice sum = {0};
   bool *seen = ARENA_ARRAY(scratch, bool, g->type_count + 1);
@@ -266,15 +252,13 @@ static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice)
   return sum;
 }
 
-RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice)
-{
+RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice) {
   Choose c;
   look_at(&c, scratch, g, env);
   return bill(&c, scratch, choice);
 }
 
-int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice)
-{
+int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice) {
   enum { LOOKED = 9 };
   Choose c;
   look_at(&c, scratch, g, env);
@@ -306,8 +290,7 @@ typedef struct Ladder {
   RmPrice range; /* what all plans are apart at most */
 } Ladder;
 
-static RmPrice price_of(Ladder *l, const uint8_t *choice)
-{
+static RmPrice price_of(Ladder *l, const uint8_t *choice) {
   ArenaMark mark = arena_mark(&l->scratch);
   RmPrice p = bill(&l->c, &l->scratch, choice);
   arena_rewind(&l->scratch, mark);
@@ -315,8 +298,7 @@ static RmPrice price_of(Ladder *l, const uint8_t *choice)
 }
 
 /* Adds a choice unless there is one of its price; whether it did. */
-static bool add_rung(Ladder *l, const uint8_t *choice)
-{
+static bool add_rung(Ladder *l, const uint8_t *choice) {
   RmPrice p = price_of(l, choice);
   for (size_t k = 0; k < l->count; k++)
     if (l->price[k].bytes == p.bytes && l->price[k].time == p.time) return false;
@@ -328,8 +310,7 @@ static bool add_rung(Ladder *l, const uint8_t *choice)
 }
 
 /* Too near to each other for something between them to matter. */
-static bool near_by(const Ladder *l, size_t small, size_t fast)
-{
+static bool near_by(const Ladder *l, size_t small, size_t fast) {
   enum { PART = 50 };
   int64_t bytes = l->price[fast].bytes - l->price[small].bytes;
   int64_t time = l->price[small].time - l->price[fast].time;
@@ -338,8 +319,7 @@ static bool near_by(const Ladder *l, size_t small, size_t fast)
 
 /* Cuts for the price at which plans `small` and `fast` cost the same, until there is none below the
  * line between them: the corners of the hull. */
-static void between(Ladder *l, size_t small, size_t fast, int depth)
-{
+static void between(Ladder *l, size_t small, size_t fast, int depth) {
   if (depth == 0 || near_by(l, small, fast)) return;
   double bytes = (double)(l->price[fast].bytes - l->price[small].bytes);
   double time = (double)(l->price[small].time - l->price[fast].time);
@@ -357,15 +337,13 @@ static void between(Ladder *l, size_t small, size_t fast, int depth)
  * the other */
 
 /* Whether a gain of a units for a price of b is better than c for d. */
-static bool worth(int64_t a, int64_t b, int64_t c, int64_t d)
-{
+static bool worth(int64_t a, int64_t b, int64_t c, int64_t d) {
   if (b <= 0 || d <= 0) return b < d || (b == d && a > c);
   return (double)a * (double)d > (double)c * (double)b;
 }
 
 /* Gives the values of node n what plan `to` gives them. False when it differs in none. */
-static bool follow(const Ladder *l, uint32_t n, const uint8_t *to, uint8_t *choice)
-{
+static bool follow(const Ladder *l, uint32_t n, const uint8_t *to, uint8_t *choice) {
   bool any = false;
   for (uint32_t k = 0; k < l->g->nodes[n].result_count; k++) {
     size_t s = l->g->nodes[n].result0 + k;
@@ -377,8 +355,7 @@ static bool follow(const Ladder *l, uint32_t n, const uint8_t *to, uint8_t *choi
 
 /* Each step changes what is worth most: by what the whole plan then costs where few values differ,
  * else by a node's own cost. Where they are few every plan looked at is one. */
-static void walk(Ladder *l, size_t from, size_t goal)
-{
+static void walk(Ladder *l, size_t from, size_t goal) {
   enum { FEW = 12, STEPS = 3 };
   const Graph *g = l->g;
   const uint8_t *to = l->choice[goal];
@@ -395,7 +372,8 @@ static void walk(Ladder *l, size_t from, size_t goal)
     int64_t bytes0 = 0, time0 = 0;
     RmPrice was = count <= FEW ? price_of(l, now) : (RmPrice){0};
     for (uint32_t k = done; k < count; k++) {
-      int64_t bytes = cost_room(g, gr_type(g, (Val){node[k], 0}), l->env), time = rm_cost(g, node[k], l->env);
+      int64_t bytes = cost_room(g, gr_type(g, (Val){node[k], 0}), l->env),
+              time = rm_cost(g, node[k], l->env);
       if (count <= FEW) {
         memcpy(next, now, g->type_count);
         follow(l, node[k], to, next);
@@ -419,8 +397,7 @@ static void walk(Ladder *l, size_t from, size_t goal)
 }
 
 /* Plans that no other beats, by rising bytes; their number. */
-static size_t frontier(const Ladder *l, size_t *rung)
-{
+static size_t frontier(const Ladder *l, size_t *rung) {
   size_t n = 0;
   for (size_t k = 0; k < l->count; k++) {
     bool beaten = false;
@@ -436,8 +413,7 @@ static size_t frontier(const Ladder *l, size_t *rung)
   return n;
 }
 
-static void climb(void *ud)
-{
+static void climb(void *ud) {
   Ladder *l = ud;
   uint8_t *choice = ARENA_ARRAY(l->a, uint8_t, l->g->type_count + 1);
   size_t *rung = ARENA_ARRAY(l->a, size_t, l->most + 1);
@@ -464,8 +440,7 @@ static void climb(void *ud)
   walk(l, fast, small);
 }
 
-size_t rm_ladder(Arena *a, const Graph *g, const int64_t *env, size_t most, uint8_t **choices)
-{
+size_t rm_ladder(Arena *a, const Graph *g, const int64_t *env, size_t most, uint8_t **choices) {
   Ladder l = {.a = a, .g = g, .env = env, .most = most, .choice = choices};
   l.price = ARENA_ARRAY(a, RmPrice, most + 1);
   arena_init(&l.scratch, a->mem);
