@@ -193,6 +193,7 @@ struct Session {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
     int64_t backward_captures, backward_hits;
     int64_t ops[2][6]; /* by OpBin (report.h): of forwards and script, of backwards */
+    int64_t searched; /* entries that searches by name or address compared one by one */
     double seconds[3]; /* staging, simplifying, differentiating: by STAGE_* */
   } count;
   struct ckl_value *handles; /* given out by the API */
@@ -267,7 +268,12 @@ Value eval_block(Session *s, Node *block, Flow *flow); /* its value; scopes its 
 Flow eval_stmt(Session *s, Node *stmt, Value *last);
 Flow take_flow(Session *s); /* of a break, continue or return that left an expression */
 Value made_definite(Session *s, Value v, Span at); /* a weak tensor gets its dtype (rule 14) */
-Node *model_method(const ModelDecl *m, Name name); /* NULL: it has none */
+Node *model_method(Session *s, const ModelDecl *m, Name name); /* NULL: it has none */
+Name member_name(const Node *m); /* of a parameter or member; NULL: it has none */
+/* Makes finding what a large model has under a name quick. */
+void model_index(Session *s, Node *model);
+/* The first parameter of that name, else parameters + the first member; TABLE_NONE: none. */
+ptrdiff_t model_find(Session *s, const Node *model, Name name);
 Value global_value(Session *s, Global *g, Span at);
 Flow eval_assign(Session *s, Node *st); /* assign.c */
 void bind_pattern(Session *s, Node *pat, Value v, bool is_var);

@@ -196,7 +196,13 @@ struct Node {
     struct { Word name; Node *type; const char *doc; } type_decl;
     struct { Word name; NodeList params, clauses; bool has_params; const char *doc; } policy_decl;
     struct { Node *title; Node *body; } test; /* title: N_STRING with at most one part, text */
-    struct { Word name; NodeList params, members; bool has_params; const char *doc; } model;
+    struct {
+      Word name;
+      NodeList params, members;
+      bool has_params;
+      const char *doc;
+      struct ModelNames *names; /* lang/eval/model.c; NULL: few */
+    } model;
     struct { Word name; Node *type, *init; bool is_buffer; const char *doc; } field; /* init/NULL */
     Fn *fn;
     struct { Word name; Node *type, *init; } param; /* type or NULL, default or NULL */

@@ -41,10 +41,15 @@ static void grow(Table *m) {
   if (!m->arena && old.slot) mem_free(m->mem, old.slot, old.cap * sizeof(TableSlot));
 }
 
+/* Throws only where the key is not there yet. */
 static TableSlot *enter(Table *m, uint64_t key) {
-  if (2 * (m->count + 1) > m->cap) grow(m);
-  TableSlot *at = find(m, key);
-  m->count += !at->value;
+  TableSlot *at = m->cap ? find(m, key) : NULL;
+  if (at && at->value) return at;
+  if (2 * (m->count + 1) > m->cap) {
+    grow(m);
+    at = find(m, key);
+  }
+  m->count++;
   at->key = key;
   return at;
 }

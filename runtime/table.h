@@ -29,7 +29,8 @@ static inline uint64_t table_key(const void *p) { return (uint64_t)(uintptr_t)p;
 ptrdiff_t table_get(const Table *m, uint64_t key);
 /* Enters a key that is not there: TABLE_NONE. Else the number that it has, which stays. Throws. */
 ptrdiff_t table_add(Table *m, uint64_t key, size_t value);
-void table_set(Table *m, uint64_t key, size_t value); /* whether it is there or not. Throws. */
+/* Whether it is there or not; throws only where it is not. */
+void table_set(Table *m, uint64_t key, size_t value);
 void table_remove(Table *m, uint64_t key);            /* fine where it is not there */
 void table_clear(Table *m);                           /* keeps the room */
 void table_free(Table *m);                            /* of one with `mem` */

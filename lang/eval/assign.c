@@ -79,7 +79,7 @@ static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) 
   Session *s = p->s;
   Field *field = inst_field(inst, f);
   if (!field) {
-    if (model_method(inst->model, f))
+    if (model_method(s, inst->model, f))
       fail(s, ERR_ASSIGN, at, "`%s` is a method of `%s`", f, inst->model->name);
     fail(s, ERR_NO_FIELD, at, "`%s` has no field `%s`", inst->model->name, f);
   }

@@ -38,13 +38,6 @@ static Value method_value(Session *s, Inst *self, Node *fn, ModelDecl *m) {
   return fn_value(s, fn, m->module, self, m, !fn->fn->is_proc, 0, NULL);
 }
 
-Node *model_method(const ModelDecl *m, Name name) {
-  const NodeList *l = &m->decl->model.members;
-  for (uint32_t i = 0; i < l->count; i++)
-    if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == name) return l->items[i];
-  return NULL;
-}
-
 bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
   Field *f = inst_field(i, name);
   if (f) {
@@ -52,7 +45,7 @@ bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
                                                              : field_value(s, i, f);
     return true;
   }
-  Node *m = model_method(i->model, name);
+  Node *m = model_method(s, i->model, name);
   if (!m) return false;
   *out = method_value(s, i, m, i->model);
   return true;
@@ -175,7 +168,7 @@ Value capsule_closure(Session *s, Node *n) {
       continue;
     }
     if (s->frame->self &&
-        (inst_field(s->frame->self, name) || model_method(s->frame->self->model, name)))
+        (inst_field(s->frame->self, name) || model_method(s, s->frame->self->model, name)))
       continue;
     Global *g = global_find(s, s->frame->module, name);
     if (g && g->kind == G_VALUE && g->is_set && !g->is_const && (g->is_var || !s->frame->fn))

@@ -9,6 +9,84 @@
 #include "lang/compile/compile.h"
 #include "lang/names/clauses.h"
 
+/* -- names */
+
+Name member_name(const Node *m) {
+  switch ((NodeKind)m->kind) {
+  case N_PARAM: return m->param.name.name;
+  case N_FIELD: return m->field.name.name;
+  case N_FN: return m->fn->name.name;
+  case N_LET: return m->let.pat->kind == N_PAT_NAME ? m->let.pat->word.name : NULL;
+  default: return NULL;
+  }
+}
+
+static const Node *part(const Node *model, size_t i) {
+  size_t n = model->model.params.count;
+  return i < n ? model->model.params.items[i] : model->model.members.items[i - n];
+}
+
+static size_t parts(const Node *model) {
+  return (size_t)model->model.params.count + model->model.members.count;
+}
+
+/* Of a large model: the numbers of its parts by name, and which field of an instance a part is. */
+typedef struct ModelNames {
+  Table by_name;
+  uint32_t *field; /* anything for what is no field */
+} ModelNames;
+
+/* What has so many names at most is gone through. */
+enum { FEW = 16 };
+
+void model_index(Session *s, Node *model) {
+  size_t n = parts(model);
+  if (n <= FEW || model->model.names) return;
+  Arena *beside = src_arena(&s->sources, model->span.file); /* it lives as long as its tree */
+  ModelNames *t = ARENA_NEW(beside, ModelNames);
+  t->by_name.arena = beside;
+  t->field = ARENA_ARRAY(beside, uint32_t, n);
+  uint32_t fields = 0;
+  for (size_t i = 0; i < n; i++) {
+    Name name = member_name(part(model, i));
+    t->field[i] = fields;
+    if (!name) continue;
+    table_add(&t->by_name, table_key(name), i);
+    fields += part(model, i)->kind != N_FN;
+  }
+  model->model.names = t;
+}
+
+ptrdiff_t model_find(Session *s, const Node *model, Name name) {
+  if (model->model.names) return table_get(&model->model.names->by_name, table_key(name));
+  size_t n = parts(model), i = 0;
+  while (i < n && member_name(part(model, i)) != name) i++;
+  s->count.searched += (int64_t)i;
+  return i < n ? (ptrdiff_t)i : TABLE_NONE;
+}
+
+Node *model_method(Session *s, const ModelDecl *m, Name name) {
+  ptrdiff_t i = model_find(s, m->decl, name);
+  Node *x = i == TABLE_NONE ? NULL : (Node *)(uintptr_t)part(m->decl, (size_t)i);
+  return x && x->kind == N_FN ? x : NULL;
+}
+
+Field *inst_field(Inst *i, Name name) {
+  const Node *decl = i->model->decl;
+  if (decl->model.names) {
+    ptrdiff_t at = model_find(i->o.s, decl, name);
+    if (at == TABLE_NONE || part(decl, (size_t)at)->kind == N_FN) return NULL;
+    uint32_t k = decl->model.names->field[at];
+    return k < i->count ? &i->fields[k] : NULL; /* it is being made */
+  }
+  for (size_t k = 0; k < i->count; k++)
+    if (i->fields[k].name == name) return &i->fields[k];
+  i->o.s->count.searched += (int64_t)i->count;
+  return NULL;
+}
+
+/* -- construction */
+
 static uint64_t member_site(const ModelDecl *m, Name member, uint64_t nth) {
   uint64_t h = UINT64_C(14695981039346656037);
   /* the file without its folders, as in module.c */
@@ -295,15 +373,28 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
 
 /* ---- params as a tree */
 
+/* Instances and params that the tree has already. */
 typedef struct Seen {
-  const void **items;
-  size_t count, cap;
+  const void *few[16];
+  size_t count;
+  Table many; /* all of them, once they are more */
 } Seen;
 
 static bool first_time(Session *s, Seen *seen, const void *p) {
+  size_t most = sizeof seen->few / sizeof *seen->few;
+  if (seen->count == most) {
+    seen->many.arena = &s->scratch;
+    for (size_t i = 0; i < most; i++) table_add(&seen->many, table_key(seen->few[i]), i);
+  }
+  if (seen->count >= most) {
+    if (table_add(&seen->many, table_key(p), seen->count) != TABLE_NONE) return false;
+    seen->count++;
+    return true;
+  }
   for (size_t i = 0; i < seen->count; i++)
-    if (seen->items[i] == p) return false;
-  VEC_PUSH(&s->scratch, seen->items, seen->count, seen->cap, p);
+    if (seen->few[i] == p) return false;
+  s->count.searched += (int64_t)seen->count;
+  seen->few[seen->count++] = p;
   return true;
 }
 

@@ -373,6 +373,7 @@ static void declare_item(Session *s, Module *m, Node *n, bool repl) {
     ModelDecl *d = ARENA_NEW(&s->perm, ModelDecl);
     *d = (ModelDecl){n->model.name.name, n, m, false};
     g->kind = G_MODEL;
+    model_index(s, n);
     g->decl = n;
     g->v = (Value){.tag = V_MODEL, .u.model = d};
     g->is_set = true;

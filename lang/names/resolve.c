@@ -127,7 +127,7 @@ static void walk_fn(Resolver *r, Node *n, PlaceKind kind, bool code) {
   rs_walk_type(r, f->result, false);
   size_t inner = r->bind_count;
   rs_walk(r, f->body);
-  r->bind_count = inner;
+  rs_unbind(r, inner);
   if (f->back_body) {
     if (f->is_proc) {
       Diag *d = err(s, ERR_BACKWARD, f->back_span,
@@ -145,7 +145,7 @@ static void walk_fn(Resolver *r, Node *n, PlaceKind kind, bool code) {
     rs_walk(r, f->back_body);
     r->place = q.up;
   }
-  r->bind_count = base;
+  rs_unbind(r, base);
   r->fn = outer;
   r->place = p.up;
 }
@@ -325,7 +325,7 @@ static void walk_assign(Resolver *r, Node *st) {
                                    : root->item.object;
   }
   if (t->kind == N_DOT && t->dot.object->kind == N_SELF && r->model) {
-    Node *m = rs_model_member(r->model, t->dot.name.name, UINT32_MAX);
+    Node *m = rs_model_member(r->s, r->model, t->dot.name.name, UINT32_MAX);
     if (m && (m->kind == N_PARAM || m->kind == N_LET)) {
       Diag *d =
           err(r->s, ERR_ASSIGN_LET, t->dot.name.span, "`%s` is a %s of `%s` and stays as it is",
@@ -349,7 +349,7 @@ static void walk_block(Resolver *r, Node *b, bool drop) {
     r->drop = drop || i + 1 < b->list.count;
     rs_walk(r, b->list.items[i]);
   }
-  r->bind_count = base;
+  rs_unbind(r, base);
 }
 
 /* The numbers of a range are not taken apart. */
@@ -378,7 +378,7 @@ static void walk_loop(Resolver *r, Node *st) {
   r->drop = true;
   rs_walk(r, st->loop.body);
   r->place = st->loop.is_checkpoint ? c.up : p.up;
-  r->bind_count = base;
+  rs_unbind(r, base);
 }
 
 static void walk_comp(Resolver *r, Node *e) {
@@ -393,7 +393,7 @@ static void walk_comp(Resolver *r, Node *e) {
   }
   rs_walk(r, e->comp.value);
   r->place = p.up;
-  r->bind_count = base;
+  rs_unbind(r, base);
 }
 
 static void walk_dot(Resolver *r, Node *e) {
@@ -407,7 +407,8 @@ static void walk_dot(Resolver *r, Node *e) {
   }
   if (rs_unknown_prefix(r, e)) return;
   rs_walk(r, e->dot.object);
-  if (e->dot.object->kind == N_SELF && r->model && !rs_model_member(r->model, f, UINT32_MAX)) {
+  if (e->dot.object->kind == N_SELF && r->model &&
+      !rs_model_member(r->s, r->model, f, UINT32_MAX)) {
     Diag *d = err(s, ERR_NO_FIELD, e->dot.name.span, "`%s` has no field `%s`",
                   r->model->model.name.name, f);
     Near b = near_start(f);
@@ -581,7 +582,7 @@ static void walk_top_let(Resolver *r, Node *n) {
   top_pattern(r, n->let.pat);
   size_t base = r->bind_count; /* finds a name twice in one pattern */
   if (n->let.pat->kind != N_PAT_NAME) rs_bind_pattern(r, n->let.pat, B_LET, false, base);
-  r->bind_count = base;
+  rs_unbind(r, base);
 }
 
 /* Params are float tensors; a buffer may also be a number, or a tree like the params of a model. */
@@ -622,25 +623,22 @@ static void walk_model(Resolver *r, Node *n) {
   rs_push_place(r, &place, P_MODEL, n, false);
   before = s->diags.errors;
   for (uint32_t i = 0; i < l->count; i++) {
-    Name a = rs_member_name(l->items[i]);
+    Name a = member_name(l->items[i]);
     if (!a) continue;
     Word w = {a, rs_member_span(l->items[i]), 0, NULL};
     if (name_is_fixed(a))
       err(s, ERR_REDECLARE, w.span, "`%s` is built in and cannot be declared again", a);
-    for (uint32_t k = 0; k < p->count; k++)
-      if (rs_member_name(p->items[k]) == a) {
-        Diag *d =
-            err(s, ERR_TWICE, w.span, "`%s` is a constructor argument, and so a field already", a);
-        dg_label(&s->diags, d, p->items[k]->span, "first here");
-      }
-    for (uint32_t k = 0; k < i; k++)
-      if (rs_member_name(l->items[k]) == a) {
-        duplicate(r, "member", &w, rs_member_span(l->items[k]));
-        break;
-      }
+    ptrdiff_t first = model_find(s, n, a) - (ptrdiff_t)p->count;
+    if (first < 0) {
+      Diag *d =
+          err(s, ERR_TWICE, w.span, "`%s` is a constructor argument, and so a field already", a);
+      dg_label(&s->diags, d, p->items[first + (ptrdiff_t)p->count]->span, "first here");
+    } else if (first < (ptrdiff_t)i) {
+      duplicate(r, "member", &w, rs_member_span(l->items[first]));
+    }
   }
   walk_params(r, p, "constructor argument");
-  r->bind_count = base;
+  rs_unbind(r, base);
   r->model = n;
   for (uint32_t i = 0; i < l->count && !rs_full(r); i++) {
     Node *m = l->items[i];
@@ -671,7 +669,7 @@ static void walk_model(Resolver *r, Node *n) {
   r->method = false;
   r->model = NULL;
   r->members = 0;
-  r->bind_count = base;
+  rs_unbind(r, base);
   r->place = place.up;
 }
 
@@ -732,7 +730,7 @@ static void walk_policy_decl(Resolver *r, Node *n) {
   }
   rs_walk_policy(r, &n->policy_decl.clauses, false);
   r->place = p.up;
-  r->bind_count = base;
+  rs_unbind(r, base);
 }
 
 static void walk_item(Resolver *r, Node *n) {
@@ -771,7 +769,7 @@ bool resolve_module(Session *s, Module *m) {
   for (uint32_t i = 0; i < l->count && !rs_full(&r); i++) {
     size_t before = s->diags.errors;
     r.item = i;
-    r.bind_count = 0;
+    rs_unbind(&r, 0);
     walk_item(&r, l->items[i]);
     if (s->diags.errors > before && l->items[i]->kind != N_MODEL) l->items[i]->flags |= ITEM_BAD;
   }

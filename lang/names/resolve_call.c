@@ -332,7 +332,7 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
     return;
   }
   if (c->dot.object->kind == N_SELF && r->model) {
-    Node *x = rs_model_member(r->model, f, UINT32_MAX);
+    Node *x = rs_model_member(s, r->model, f, UINT32_MAX);
     if (x) {
       if (x->kind == N_FN && !twice) call_known(r, NULL, NULL, x, f, at, e, false, false);
       walk_args(r, e);

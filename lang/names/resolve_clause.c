@@ -357,7 +357,7 @@ void rs_walk_type(Resolver *r, Node *t, bool binds) {
       rs_walk_type(r, p->kind == N_TYPE_FIELD ? p->type_field.type : p, true);
     }
     rs_walk_type(r, t->type_fn.result, true);
-    r->bind_count = base;
+    rs_unbind(r, base);
     break;
   }
   default: break;

@@ -9,16 +9,6 @@
 
 /* ---- looking up */
 
-Name rs_member_name(const Node *m) {
-  switch ((NodeKind)m->kind) {
-  case N_PARAM: return m->param.name.name;
-  case N_FIELD: return m->field.name.name;
-  case N_FN: return m->fn->name.name;
-  case N_LET: return m->let.pat->kind == N_PAT_NAME ? m->let.pat->word.name : NULL;
-  default: return NULL;
-  }
-}
-
 Span rs_member_span(const Node *m) {
   switch ((NodeKind)m->kind) {
   case N_PARAM: return m->param.name.span;
@@ -30,20 +20,26 @@ Span rs_member_span(const Node *m) {
 }
 
 /* A field or method; `have`: fields among the first so many members only. */
-Node *rs_model_member(const Node *model, Name name, uint32_t have) {
+Node *rs_model_member(Session *s, const Node *model, Name name, uint32_t have) {
   const NodeList *p = &model->model.params, *l = &model->model.members;
-  for (uint32_t i = 0; i < p->count; i++)
-    if (rs_member_name(p->items[i]) == name) return p->items[i];
-  for (uint32_t i = 0; i < l->count; i++)
-    if (rs_member_name(l->items[i]) == name && (i < have || l->items[i]->kind == N_FN))
-      return l->items[i];
-  return NULL;
+  ptrdiff_t at = model_find(s, model, name);
+  if (at == TABLE_NONE) return NULL;
+  if ((size_t)at < p->count) return p->items[at];
+  at -= (ptrdiff_t)p->count;
+  return (uint32_t)at < have || l->items[at]->kind == N_FN ? l->items[at] : NULL;
 }
 
 Bind *rs_find_bind(const Resolver *r, Name name) {
-  for (size_t i = r->bind_count; i > 0; i--)
-    if (r->binds[i - 1].name == name) return &r->binds[i - 1];
-  return NULL;
+  ptrdiff_t i = table_get(&r->bound, table_key(name));
+  return i == TABLE_NONE ? NULL : &r->binds[i];
+}
+
+void rs_unbind(Resolver *r, size_t to) {
+  while (r->bind_count > to) {
+    const Bind *b = &r->binds[--r->bind_count];
+    if (b->outer == TABLE_NONE) table_remove(&r->bound, table_key(b->name));
+    else table_set(&r->bound, table_key(b->name), (size_t)b->outer);
+  }
 }
 
 /* The variable of the file that `name` means at this place, or NULL. In functions the last one. */
@@ -62,7 +58,7 @@ Found rs_lookup(Resolver *r, Name name) {
     f.kind = F_LOCAL;
     return f;
   }
-  if (r->model && (f.member = rs_model_member(r->model, name, r->members))) {
+  if (r->model && (f.member = rs_model_member(r->s, r->model, name, r->members))) {
     f.kind = F_MEMBER;
     return f;
   }
@@ -87,8 +83,8 @@ Found rs_lookup(Resolver *r, Name name) {
 
 void rs_near_member(Near *b, const Node *model) {
   const NodeList *p = &model->model.params, *l = &model->model.members;
-  for (uint32_t i = 0; i < p->count; i++) near_try(b, rs_member_name(p->items[i]));
-  for (uint32_t i = 0; i < l->count; i++) near_try(b, rs_member_name(l->items[i]));
+  for (uint32_t i = 0; i < p->count; i++) near_try(b, member_name(p->items[i]));
+  for (uint32_t i = 0; i < l->count; i++) near_try(b, member_name(l->items[i]));
 }
 
 static void near_global(Near *b, const Module *m, bool types) {
@@ -133,7 +129,7 @@ static void unknown_name(Resolver *r, Name name, Span at) {
     return;
   }
   if (r->model && !r->method) { /* a member that stands below */
-    const Node *later = rs_model_member(r->model, name, UINT32_MAX);
+    const Node *later = rs_model_member(r->s, r->model, name, UINT32_MAX);
     if (later) {
       Diag *d =
           err(s, ERR_UNSET, at, "`%s` has no value yet: members are made from top to bottom", name);
@@ -166,46 +162,53 @@ bool rs_unknown_prefix(Resolver *r, const Node *dotted) {
   return true;
 }
 
-/* Is `name` a field, method or record field of anything in the files at hand? */
-typedef struct Search {
-  Name name;
-  bool found, lets;
-} Search;
-
-static bool pattern_binds(const Node *p, Name name) {
-  stack_check();
-  if (p->kind == N_PAT_NAME) return p->word.name == name;
-  if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
-    for (uint32_t i = 0; i < p->list.count; i++)
-      if (pattern_binds(p->list.items[i], name)) return true;
-  return false;
+/* Fields, methods and record fields of anything in the files at hand go to `field`, what a `let` or
+ * a function is called to `let`. */
+static void note(Table *t, Name name) {
+  if (name) table_set(t, table_key(name), 0);
 }
 
-static void search_visit(void *ud, Node *n) {
+static void note_pattern(Table *t, const Node *p) {
   stack_check();
-  Search *q = ud;
-  if (!n || q->found) return;
-  if (n->kind == N_MODEL && rs_model_member(n, q->name, UINT32_MAX)) q->found = true;
-  if (q->lets) {
-    if (n->kind == N_LET && pattern_binds(n->let.pat, q->name)) q->found = true;
-    if (n->kind == N_FN && n->fn->name.name == q->name) q->found = true;
-  } else {
-    if (n->kind == N_RECORD)
-      for (uint32_t i = 0; i < n->list.count; i++)
-        if (n->list.items[i]->arg.name.name == q->name) q->found = true;
-    if (n->kind == N_TYPE_FIELD && n->type_field.name.name == q->name) q->found = true;
+  if (p->kind == N_PAT_NAME) note(t, p->word.name);
+  if (p->kind == N_PAT_TUPLE || p->kind == N_PAT_RECORD)
+    for (uint32_t i = 0; i < p->list.count; i++) note_pattern(t, p->list.items[i]);
+}
+
+static void note_member(Anywhere *q, const Node *m) {
+  note(&q->field, member_name(m));
+  note(&q->let, member_name(m));
+}
+
+static void note_visit(void *ud, Node *n) {
+  stack_check();
+  Anywhere *q = ud;
+  if (!n) return;
+  if (n->kind == N_MODEL) {
+    for (uint32_t i = 0; i < n->model.params.count; i++) note_member(q, n->model.params.items[i]);
+    for (uint32_t i = 0; i < n->model.members.count; i++)
+      note_member(q, n->model.members.items[i]);
   }
+  if (n->kind == N_LET) note_pattern(&q->let, n->let.pat);
+  if (n->kind == N_FN) note(&q->let, n->fn->name.name);
+  if (n->kind == N_RECORD)
+    for (uint32_t i = 0; i < n->list.count; i++) note(&q->field, n->list.items[i]->arg.name.name);
+  if (n->kind == N_TYPE_FIELD) note(&q->field, n->type_field.name.name);
   if (n->kind == N_STRING)
-    for (uint32_t i = 0; i < n->string.count; i++) search_visit(ud, n->string.items[i].hole);
+    for (uint32_t i = 0; i < n->string.count; i++) note_visit(ud, n->string.items[i].hole);
   else
-    ast_children(n, search_visit, ud);
+    ast_children(n, note_visit, ud);
 }
 
 bool rs_anywhere(Resolver *r, Name name, bool lets) {
-  Search q = {name, false, lets};
-  for (size_t i = 0; i < r->s->module_count && !q.found; i++)
-    if (r->s->modules[i]->ast) search_visit(&q, r->s->modules[i]->ast);
-  return q.found || rs_word_is(name, "remove");
+  Anywhere *q = &r->anywhere;
+  if (!q->field.arena) {
+    q->field.arena = q->let.arena = &r->s->scratch;
+    for (size_t i = 0; i < r->s->module_count; i++)
+      if (r->s->modules[i]->ast) note_visit(q, r->s->modules[i]->ast);
+  }
+  return table_get(lets ? &q->let : &q->field, table_key(name)) != TABLE_NONE ||
+         rs_word_is(name, "remove");
 }
 
 /* ---- binding */
@@ -231,7 +234,7 @@ bool rs_may_bind(Resolver *r, const Word *w, BindKind k) {
     return false;
   }
   if (r->method && k != B_OUT) {
-    Node *f = rs_model_member(r->model, w->name, UINT32_MAX);
+    Node *f = rs_model_member(r->s, r->model, w->name, UINT32_MAX);
     if (f) {
       Diag *d = err(s, ERR_SHADOW_FIELD, w->span, "the %s `%s` has the name of a %s of `%s`",
                     rs_what_binds(k), w->name,
@@ -249,7 +252,10 @@ bool rs_may_bind(Resolver *r, const Word *w, BindKind k) {
 
 void rs_bind_word(Resolver *r, const Word *w, BindKind k) {
   if (!rs_may_bind(r, w, k) && (!w->name || rs_word_is(w->name, "_"))) return;
-  Bind b = {w->name, w->span, k, r->place, false};
+  ptrdiff_t outer = table_get(&r->bound, table_key(w->name));
+  Bind b = {w->name, w->span, k, r->place, false, outer};
+  r->bound.arena = &r->s->scratch;
+  table_set(&r->bound, table_key(w->name), r->bind_count);
   VEC_PUSH(&r->s->scratch, r->binds, r->bind_count, r->bind_cap, b);
 }
 
@@ -257,12 +263,12 @@ void rs_bind_word(Resolver *r, const Word *w, BindKind k) {
 void rs_bind_pattern(Resolver *r, const Node *p, BindKind k, bool range, size_t from) {
   stack_check();
   if (p->kind == N_PAT_NAME) {
-    for (size_t i = from; i < r->bind_count; i++)
-      if (r->binds[i].name == p->word.name) {
-        Diag *d = err(r->s, ERR_TWICE, p->span, "the pattern binds `%s` twice", p->word.name);
-        dg_label(&r->s->diags, d, r->binds[i].span, "first here");
-        return;
-      }
+    const Bind *first = rs_find_bind(r, p->word.name);
+    if (first && first >= &r->binds[from]) {
+      Diag *d = err(r->s, ERR_TWICE, p->span, "the pattern binds `%s` twice", p->word.name);
+      dg_label(&r->s->diags, d, first->span, "first here");
+      return;
+    }
     size_t before = r->bind_count;
     rs_bind_word(r, &p->word, k);
     if (r->bind_count > before) r->binds[before].over_range = range;

@@ -37,7 +37,13 @@ typedef struct Bind {
   BindKind kind;
   const Place *place;
   bool over_range; /* B_LOOP: a number that counts */
+  ptrdiff_t outer; /* the place of the one that it hides, or TABLE_NONE */
 } Bind;
+
+/* Names that anything in the files at hand has: see rs_anywhere. */
+typedef struct Anywhere {
+  Table field, let;
+} Anywhere;
 
 /* A variable of the file. */
 typedef struct TopName {
@@ -53,6 +59,8 @@ typedef struct Resolver {
   Module *m;
   Bind *binds;
   size_t bind_count, bind_cap;
+  Table bound; /* places in `binds` of the innermost, by name */
+  Anywhere anywhere;
   TopName *tops;
   size_t top_count, top_cap;
   Table first_top, last_top; /* by name */
@@ -88,10 +96,10 @@ void rs_push_place(Resolver *r, Place *p, PlaceKind k, const Node *n, bool code)
 /* ---- names */
 Found rs_lookup(Resolver *r, Name name); /* in the order of rule 1 */
 Bind *rs_find_bind(const Resolver *r, Name name);
+void rs_unbind(Resolver *r, size_t to); /* a scope ends that had so many around it */
 /* A field or method; `have`: fields among the first so many members only. NULL when there is
  * none. */
-Node *rs_model_member(const Node *model, Name name, uint32_t have);
-Name rs_member_name(const Node *m);
+Node *rs_model_member(Session *s, const Node *model, Name name, uint32_t have);
 Span rs_member_span(const Node *m); /* of its name */
 /* module.f: the declaration, or NULL after an error. */
 const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at);

@@ -19,18 +19,29 @@
 
 typedef struct Hook {
   uint64_t number; /* from 1, in order of registration; never used again */
-  uint64_t handle; /* of all hooks that one call registered */
+  uint64_t handle; /* of all hooks that one call registered, which follow one another */
   HookKey key;
+  uint64_t next;      /* number of the next hook of this key; 0: none. It may be gone. */
+  uint64_t next_here; /* the same of the next with this kind and id */
   Value f;
   Name path;       /* what f gets first, or NULL */
   bool with_param; /* then the param, before the gradient */
+  bool gone;       /* it was removed, and only leads on to the next */
   Span at;         /* of the registration */
   bool running;
 } Hook;
 
+/* The numbers of the first and the last hook that hang on something. */
+typedef struct Chains {
+  Table first, last;
+} Chains;
+
+/* Those that are gone stay in the array until they are more than the others, so removing one costs
+ * no more than adding it did. */
 struct Hooks {
-  Hook *items;
-  size_t count, cap;
+  Hook *items; /* by number, and so by handle */
+  size_t count, cap, gone;
+  Chains by_key, by_place;   /* key_of, place_of */
   uint64_t numbers, handles; /* given out so far */
 };
 
@@ -38,30 +49,60 @@ static bool same_key(HookKey a, HookKey b) {
   return a.kind == b.kind && a.id == b.id && a.out == b.out;
 }
 
-/* The first hook of k with a number above `after`, or NULL. */
-static Hook *next_hook(const Session *s, HookKey k, uint64_t after) {
-  const struct Hooks *l = s->hooks;
-  size_t lo = 0, hi = l ? l->count : 0;
+static uint64_t place_of(HookKind kind, uint64_t id) {
+  return (id << 3 | kind) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint64_t key_of(HookKey k) {
+  return place_of(k.kind, k.id) ^ ((uint64_t)k.out + 1) * UINT64_C(0xbf58476d1ce4e5b9);
+}
+
+/* The first hook, gone or not, whose number is above `after`. */
+static size_t place_after(const struct Hooks *l, uint64_t after) {
+  size_t lo = 0, hi = l->count;
   while (lo < hi) {
     size_t mid = lo + (hi - lo) / 2;
-    if (l->items[mid].number <= after)
-      lo = mid + 1;
-    else
-      hi = mid;
+    if (l->items[mid].number <= after) lo = mid + 1;
+    else hi = mid;
   }
-  for (; l && lo < l->count; lo++)
-    if (same_key(l->items[lo].key, k)) return &l->items[lo];
-  return NULL;
+  return lo;
 }
 
-static Hook *hook_numbered(const Session *s, uint64_t number) {
+/* Gone or not; NULL: it was taken out of the array. */
+static Hook *hook_numbered(const struct Hooks *l, uint64_t number) {
+  size_t i = number ? place_after(l, number - 1) : l->count;
+  return i < l->count && l->items[i].number == number ? &l->items[i] : NULL;
+}
+
+/* The first hook of k that is not gone, from *number on, which leads on from where the search
+ * ended: what is gone is passed once. */
+static Hook *first_of(Session *s, HookKey k, uint64_t *number) {
   const struct Hooks *l = s->hooks;
-  for (size_t i = 0; l && i < l->count; i++)
-    if (l->items[i].number == number) return &l->items[i];
-  return NULL;
+  Hook *h = hook_numbered(l, *number);
+  for (; h && (h->gone || !same_key(h->key, k)); h = hook_numbered(l, h->next)) {
+    *number = h->number;
+    s->count.searched++;
+  }
+  if (h) *number = h->number;
+  return h;
 }
 
-bool hooks_on(const Session *s, HookKey k) {
+/* The first hook of k with a number above `after`, or NULL. */
+static Hook *next_hook(Session *s, HookKey k, uint64_t after) {
+  struct Hooks *l = s->hooks;
+  if (!l || l->gone == l->count) return NULL;
+  Hook *h = hook_numbered(l, after);
+  if (h && same_key(h->key, k)) return first_of(s, k, &h->next);
+  ptrdiff_t at = table_get(&l->by_key.first, key_of(k));
+  if (at == TABLE_NONE) return NULL;
+  uint64_t number = (uint64_t)at;
+  h = first_of(s, k, &number);
+  if (number != (uint64_t)at) table_set(&l->by_key.first, key_of(k), number);
+  for (; h && h->number <= after; s->count.searched++) h = first_of(s, k, &h->next);
+  return h;
+}
+
+bool hooks_on(Session *s, HookKey k) {
   return next_hook(s, k, 0) != NULL;
 }
 
@@ -71,8 +112,63 @@ static struct Hooks *hooks_of(Session *s) {
   if (!s->hooks) {
     s->hooks = mem_need(&s->mem, NULL, 0, sizeof *s->hooks);
     *s->hooks = (struct Hooks){0};
+    Chains none = {.first.mem = &s->mem, .last.mem = &s->mem};
+    s->hooks->by_key = s->hooks->by_place = none;
   }
   return s->hooks;
+}
+
+/* Appends the hook `number`. The link comes first: without memory for the rest, what is left is a
+ * chain to a hook that is gone. */
+static void chain(struct Hooks *l, Chains *c, uint64_t key, uint64_t number, bool by_place) {
+  ptrdiff_t last = table_get(&c->last, key);
+  Hook *before = last == TABLE_NONE ? NULL : hook_numbered(l, (uint64_t)last);
+  if (!before) table_set(&c->first, key, number);
+  else if (by_place) before->next_here = number;
+  else before->next = number;
+  table_set(&c->last, key, number);
+}
+
+static void chain_both(struct Hooks *l, const Hook *h) {
+  uint64_t number = h->number;
+  HookKey k = h->key;
+  chain(l, &l->by_key, key_of(k), number, false);
+  chain(l, &l->by_place, place_of(k.kind, k.id), number, true);
+}
+
+static void chains_clear(struct Hooks *l) {
+  table_clear(&l->by_key.first);
+  table_clear(&l->by_key.last);
+  table_clear(&l->by_place.first);
+  table_clear(&l->by_place.last);
+}
+
+static void hooks_empty(Session *s) {
+  struct Hooks *l = s->hooks;
+  if (l->items) mem_free(&s->mem, l->items, l->cap * sizeof(Hook));
+  l->items = NULL;
+  l->count = l->cap = l->gone = 0;
+  table_free(&l->by_key.first);
+  table_free(&l->by_key.last);
+  table_free(&l->by_place.first);
+  table_free(&l->by_place.last);
+}
+
+/* Takes out of the array what is gone, where that is most of it. No table grows by it. */
+static void hooks_pack(Session *s) {
+  struct Hooks *l = s->hooks;
+  if (l->gone == l->count) hooks_empty(s);
+  if (l->gone <= l->count / 2 || l->count < 16) return;
+  size_t n = 0;
+  for (size_t i = 0; i < l->count; i++)
+    if (!l->items[i].gone) l->items[n++] = l->items[i];
+  l->count = n;
+  l->gone = 0;
+  chains_clear(l);
+  for (size_t i = 0; i < n; i++) {
+    l->items[i].next = l->items[i].next_here = 0;
+    chain_both(l, &l->items[i]);
+  }
 }
 
 static Hook *hook_add(Session *s, HookKey k, uint64_t handle, Value f, Span at) {
@@ -82,40 +178,76 @@ static Hook *hook_add(Session *s, HookKey k, uint64_t handle, Value f, Span at) 
     l->items = mem_need(&s->mem, l->items, l->cap * sizeof(Hook), cap * sizeof(Hook));
     l->cap = cap;
   }
-  value_retain(f);
   Hook *h = &l->items[l->count++];
-  *h = (Hook){.number = ++l->numbers, .handle = handle, .key = k, .f = f, .at = at};
+  *h = (Hook){.number = ++l->numbers, .handle = handle, .key = k, .gone = true, .at = at};
+  l->gone++;
+  chain_both(l, h);
+  h->gone = false;
+  l->gone--;
+  h->f = f;
+  value_retain(f);
   return h;
 }
 
-/* Takes out the hooks of a handle, or (handle 0) those of the kinds first .. last that hang on id.
- * What a function held dies with it, which may take out other hooks: then it starts over. */
-static void hooks_drop(Session *s, uint64_t handle, HookKind first, HookKind last, uint64_t id) {
+/* What a function held dies with it, which may take out other hooks. */
+static void hook_drop(Session *s, Hook *h) {
+  Value f = h->f;
+  h->f = v_unit();
+  h->gone = true;
+  s->hooks->gone++;
+  hooks_pack(s);
+  value_release(f);
+}
+
+/* Takes out the hooks of a handle. */
+static void handle_drop(Session *s, uint64_t handle) {
   struct Hooks *l = s->hooks;
-  for (size_t i = 0; l && i < l->count;) {
-    Hook h = l->items[i];
-    if (handle ? h.handle != handle : h.key.kind < first || h.key.kind > last || h.key.id != id) {
-      i++;
-      continue;
-    }
-    memmove(&l->items[i], &l->items[i + 1], (--l->count - i) * sizeof(Hook));
-    if (!l->count) {
-      mem_free(&s->mem, l->items, l->cap * sizeof(Hook));
-      l->items = NULL;
-      l->cap = 0;
-    }
-    value_release(h.f);
-    i = 0;
+  size_t lo = 0, hi = l ? l->count : 0;
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (l->items[mid].handle < handle) lo = mid + 1;
+    else hi = mid;
+  }
+  while (l && lo < l->count && l->items[lo].handle == handle) {
+    uint64_t number = l->items[lo].number;
+    if (!l->items[lo].gone) hook_drop(s, &l->items[lo]);
+    lo = place_after(l, number);
   }
 }
 
+/* The first hook of a kind that hangs on id; those before it are gone, and passed once. */
+static Hook *first_here(Session *s, HookKind kind, uint64_t id) {
+  struct Hooks *l = s->hooks;
+  uint64_t place = place_of(kind, id);
+  ptrdiff_t at = table_get(&l->by_place.first, place);
+  if (at == TABLE_NONE) return NULL;
+  uint64_t number = (uint64_t)at;
+  Hook *h = hook_numbered(l, number);
+  for (; h && (h->gone || h->key.kind != kind || h->key.id != id);
+       h = hook_numbered(l, h->next_here)) {
+    number = h->number;
+    s->count.searched++;
+  }
+  if (h) number = h->number;
+  if (number != (uint64_t)at) table_set(&l->by_place.first, place, number);
+  return h;
+}
+
 void hooks_forget(Session *s, HookKind first, HookKind last, uint64_t id) {
-  hooks_drop(s, 0, first, last, id);
+  for (HookKind k = first; s->hooks && k <= last; k++)
+    for (Hook *h; (h = first_here(s, k, id));) hook_drop(s, h);
 }
 
 void hooks_free(Session *s) {
-  while (s->hooks && s->hooks->count) hooks_drop(s, s->hooks->items[0].handle, 0, 0, 0);
-  if (s->hooks) mem_free(&s->mem, s->hooks, sizeof *s->hooks);
+  struct Hooks *l = s->hooks;
+  if (!l) return;
+  for (size_t i = 0; i < l->count;) {
+    uint64_t number = l->items[i].number;
+    if (!l->items[i].gone) hook_drop(s, &l->items[i]);
+    i = place_after(l, number);
+  }
+  hooks_empty(s);
+  mem_free(&s->mem, l, sizeof *l);
   s->hooks = NULL;
 }
 
@@ -316,7 +448,7 @@ BUILTIN_FN(bi_after_backward) {
 BUILTIN_FN(bi_remove) {
   if (c->v[0].tag != V_HANDLE)
     fail(s, ERR_NO_FIELD, c->spans[0], "%s is no handle of a hook", value_type_text(s, c->v[0]));
-  hooks_drop(s, c->v[0].u.handle->id, 0, 0, 0);
+  handle_drop(s, c->v[0].u.handle->id);
   return v_unit();
 }
 
@@ -362,7 +494,7 @@ static Value call_hook(Session *s, HookJob *j, const HookRun *r) {
 }
 
 static void running(Session *s, uint64_t number, bool on) {
-  Hook *h = hook_numbered(s, number);
+  Hook *h = s->hooks ? hook_numbered(s->hooks, number) : NULL;
   if (h) h->running = on;
 }
 

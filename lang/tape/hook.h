@@ -31,7 +31,7 @@ typedef struct HookRun {
   Param *param; /* whose gradient it is; NULL: of a value or a call */
 } HookRun;
 
-bool hooks_on(const Session *s, HookKey k);
+bool hooks_on(Session *s, HookKey k);
 /* on_grad(x, f) of a value of script; nothing where x has no gradient. */
 void hook_on_value(Session *s, Value x, Value f, Span at);
 /* The gradient `g` (a tensor, or a tree of tensors with none where there is no gradient) after the

@@ -320,12 +320,6 @@ const Value *record_get(const Record *r, Name name) {
   return NULL;
 }
 
-Field *inst_field(Inst *i, Name name) {
-  for (size_t k = 0; k < i->count; k++)
-    if (i->fields[k].name == name) return &i->fields[k];
-  return NULL;
-}
-
 static void type_text(Session *s, Buf *b, Value v, int depth) {
   if (depth > 6) {
     buf_puts(b, "..");
