@@ -11,7 +11,7 @@ sources() { # sources NAME-PATTERN...
 }
 c_files=$(sources '*.[chy]' '*.re' '*.def')
 text_files="$c_files $(sources '*.ckl' '*.md' '*.inc' '*.t' 'run-*' '*.sh')
-  README.md configure.ac Makefile.am bootstrap build-aux/embed build-aux/kernels build-aux/lemon ckl.pc.in"
+  README.md CONTRIBUTING.md configure.ac Makefile.am bootstrap build-aux/embed build-aux/kernels build-aux/lemon ckl.pc.in"
 tab=$(printf '\t')
 cr=$(printf '\r')
 
