@@ -6,6 +6,7 @@
 
 #include "lang/builtin/builtin.h"
 #include "lang/compile/compile.h"
+#include "lang/names/clauses.h"
 #include "lang/tape/tape.h"
 #include "lang/value/state_walk.h"
 
@@ -170,11 +171,11 @@ BUILTIN_FN(bi_buffers) {
 
 static Device device_arg(Session *s, Call *c, int i) {
   const char *d = want_str(s, c->v[i], c->spans[i], "the device");
-  if (!strcmp(d, "cpu")) return DEV_CPU;
-  if (!strcmp(d, "sim")) return DEV_SIM;
-  if (!strcmp(d, "cuda")) fail(s, ERR_NOT_YET, c->spans[i], "not yet: device cuda");
-  fail_help(s, ERR_VALUE, c->spans[i], "devices are cpu, sim and cuda", "no device is called `%s`",
-            d);
+  int dev = clause_choice(MODE_device, d);
+  if (dev == DEV_CUDA) fail(s, ERR_NOT_YET, c->spans[i], "not yet: device cuda");
+  if (dev >= 0) return (Device)dev;
+  clause_refuse(s, ERR_VALUE, c->spans[i], MODE_device, d);
+  raise_(s);
 }
 
 typedef struct Move {

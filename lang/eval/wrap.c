@@ -166,7 +166,7 @@ static void (*const mode_fn[MODE_COUNT])(Wrap *w, Node *c) = {
 };
 
 static void mode_device(Wrap *w, Node *c) {
-  int d = clause_choice(MODE_device, c->clause.args.items[0]);
+  int d = clause_choice_of(MODE_device, c->clause.args.items[0]);
   if (d == DEV_CUDA) fail(w->s, ERR_NOT_YET, c->span, "not yet: device cuda");
   w->s->modes.device = (uint8_t)d;
 }
@@ -208,7 +208,7 @@ static void mode_with_params(Wrap *w, Node *c) {
 }
 
 static void mode_backward(Wrap *w, Node *c) {
-  w->s->modes.plain_backward = clause_choice(MODE_backward, c->clause.args.items[0]);
+  w->s->modes.plain_backward = clause_choice_of(MODE_backward, c->clause.args.items[0]);
 }
 
 /* ---- the block */

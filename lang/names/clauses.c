@@ -143,12 +143,20 @@ static const char *argument_word(const Node *x) {
   return x->kind == N_STRING ? ast_plain_text(x, &(uint32_t){0}) : NULL;
 }
 
-int clause_choice(ModeWord mode, const Node *arg) {
-  const char *w = argument_word(arg);
-  for (size_t i = 0; w && i < sizeof choice_table / sizeof *choice_table; i++)
-    if (choice_table[i].mode == mode && !strcmp(choice_table[i].word, w))
+int clause_choice(ModeWord mode, const char *word) {
+  for (size_t i = 0; word && i < sizeof choice_table / sizeof *choice_table; i++)
+    if (choice_table[i].mode == mode && !strcmp(choice_table[i].word, word))
       return choice_table[i].value;
   return -1;
+}
+
+int clause_choice_of(ModeWord mode, const Node *arg) {
+  return clause_choice(mode, argument_word(arg));
+}
+
+void clause_refuse(Session *s, ErrCode code, Span at, ModeWord mode, const char *word) {
+  Diag *d = err(s, code, at, "%s `%s`", choices[mode].refusal, word);
+  dg_help(&s->diags, d, "%s", choices[mode].help);
 }
 
 /* ---- what a word takes */
@@ -169,10 +177,9 @@ static bool fits_mode(Session *s, const Clause *k, const Node *c) {
     err(s, ERR_WRAP_ARG, x->span, "`%s` takes a name in quotes", k->word);
     return false;
   }
-  if (k->takes == TAKES_CHOICE && clause_choice((ModeWord)k->id, x) < 0) {
+  if (k->takes == TAKES_CHOICE && clause_choice_of((ModeWord)k->id, x) < 0) {
     const char *w = argument_word(x);
-    Diag *d = err(s, ERR_WRAP_ARG, x->span, "%s `%s`", choices[k->id].refusal, w ? w : "this");
-    dg_help(&s->diags, d, "%s", choices[k->id].help);
+    clause_refuse(s, ERR_WRAP_ARG, x->span, (ModeWord)k->id, w ? w : "this");
     return false;
   }
   return true;

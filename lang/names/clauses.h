@@ -62,7 +62,9 @@ const char *clause_tag_words(Session *s, Tag t); /* "prefer save" */
 const char *clause_opclass_words(Session *s);     /* "matmul conv .." */
 /* What stands in <..> of the form: "`<every 10>`". */
 const char *clause_example(Session *s, const Clause *k);
-int clause_choice(ModeWord mode, const Node *arg); /* the value of a CHOICE, or -1 */
+/* The value of a mode's CHOICE, or -1; of an argument of the clause. */
+int clause_choice(ModeWord mode, const char *word);
+int clause_choice_of(ModeWord mode, const Node *arg);
 static inline bool clause_is_option(const Clause *k) {
   return k->kind == CLAUSE_POLICY && k->group != NULL;
 }
@@ -81,6 +83,8 @@ bool clause_options_clash(const Clause *a, const Clause *b);
 void clause_clash(Session *s, ErrCode code, const Node *c, const char *first, Span first_at);
 /* Two clauses say of what stands at `at`, written so, that it gets these tags. */
 void clause_disagree(Session *s, Span at, const char *text, Tag tag, Span first_at, Tag first);
+/* The mode has no such CHOICE. */
+void clause_refuse(Session *s, ErrCode code, Span at, ModeWord mode, const char *word);
 /* No word, and no declaration that module m sees, is called so. */
 void clause_unknown(Session *s, const Module *m, ClauseKind kind, const Node *c);
 const char *clause_path(Session *s, const Words *path); /* "a.b", scratch */

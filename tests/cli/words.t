@@ -2,6 +2,7 @@
 # The words of clauses: what is wrong with one is said alike by a file, which is refused before it
 # runs, and at the prompt, where a function is declared unseen and meets it in its call; and each
 # word has help.
+# row S0.24 policy-words
 . "$srcdir/tests/cli/common.sh"
 
 # the text and the help of the first error of a run, without its place
