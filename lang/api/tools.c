@@ -258,9 +258,8 @@ const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const cha
 
 static void show_joint(Session *s, const Graph *g, Buf *out, Span at) {
   GErr e = {.code = ERR_BUG, .operand = -1};
-  Prov where = {0};
-  if (!ad_joint_show(&s->scratch, g, out, &e, &where))
-    fail_gerr(s, where.span.file ? where.span : at, &e);
+  Prov where; /* a place in the program that the graph comes from, which is not here */
+  if (!ad_joint_show(&s->scratch, g, out, &e, &where)) fail_gerr(s, at, &e);
 }
 
 static void show_groups(Session *s, const Graph *g, Buf *out, Span at) {
