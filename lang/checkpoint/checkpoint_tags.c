@@ -161,8 +161,7 @@ static unsigned kinds_of(const OpenBlock *b, const Graph *g, uint32_t n) {
 
 /* The class that a policy function is told: of attention, what it is made of. */
 static const char *kind_word(unsigned k) {
-#define OPCLASS(NAME, word, doc)                                                                   \
-  if (k & ~(unsigned)KIND_ATTENTION & KIND_##NAME) return word;
+#define OPCLASS(NAME, word, of, doc) of(if (k & KIND_##NAME) return word;)
 #include "lang/names/clauses.def"
   return NULL;
 }

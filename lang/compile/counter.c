@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/compile/report.h"
 #include "lang/value/handle.h"
 #include "lang/compile/tiering.h"
 
@@ -18,10 +19,12 @@ static const char *const counters[] = {"nodes",     "stage",      "compile",    
                                        "jit.failed", "us.stage",
                                        "us.simplify", "us.joint", "us.plan",  "us.code",
                                        "backward.captures", "backward.hits", "searched",
-                                       "forward.matmul", "forward.conv", "forward.reduce",
-                                       "forward.pointwise", "forward.random", "forward.move",
-                                       "backward.matmul", "backward.conv", "backward.reduce",
-                                       "backward.pointwise", "backward.random", "backward.move"};
+#define OPCLASS(NAME, word, of, doc) of("forward." word, )
+#include "lang/names/clauses.def"
+                                       "forward.move",
+#define OPCLASS(NAME, word, of, doc) of("backward." word, )
+#include "lang/names/clauses.def"
+                                       "backward.move"};
 
 static int64_t microseconds(double seconds) {
   return (int64_t)(1e6 * seconds);
@@ -65,10 +68,12 @@ int64_t session_counter(const Session *s, const char *name) {
                  s->count.backward_captures,
                  s->count.backward_hits,
                  s->count.searched,
-                 s->count.ops[0][0], s->count.ops[0][1], s->count.ops[0][2],
-                 s->count.ops[0][3], s->count.ops[0][4], s->count.ops[0][5],
-                 s->count.ops[1][0], s->count.ops[1][1], s->count.ops[1][2],
-                 s->count.ops[1][3], s->count.ops[1][4], s->count.ops[1][5]};
+#define OPCLASS(NAME, word, of, doc) of(s->count.ops[0][BIN_##NAME], )
+#include "lang/names/clauses.def"
+                 s->count.ops[0][BIN_MOVE],
+#define OPCLASS(NAME, word, of, doc) of(s->count.ops[1][BIN_##NAME], )
+#include "lang/names/clauses.def"
+                 s->count.ops[1][BIN_MOVE]};
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;

@@ -13,8 +13,12 @@
 #include "graph/cost.h"
 #include "lang/compile/tiering.h"
 
-const char *const op_bin_name[BIN_COUNT] = {"matmul",    "conv",   "reduce",
-                                            "pointwise", "random", "move"};
+const char *const op_bin_name[BIN_COUNT] = {
+#define OPCLASS(NAME, word, of, doc) of(word, )
+#include "lang/names/clauses.def"
+    "move"};
+_Static_assert(sizeof ((Session *)0)->count.ops == 2 * BIN_COUNT * sizeof(int64_t),
+               "a session counts all classes");
 
 /* -- operations */
 static int bin_of(OpCode op) {

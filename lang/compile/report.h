@@ -8,8 +8,12 @@
 #include "lang/compile/compile.h"
 
 /* Operations by class; views and constants count nowhere. */
-typedef enum OpBin { BIN_MATMUL, BIN_CONV, BIN_REDUCE, BIN_POINTWISE, BIN_RANDOM, BIN_MOVE,
-                     BIN_COUNT } OpBin;
+typedef enum OpBin {
+#define OPCLASS(NAME, word, of, doc) of(BIN_##NAME, )
+#include "lang/names/clauses.def"
+  BIN_MOVE,
+  BIN_COUNT
+} OpBin;
 extern const char *const op_bin_name[BIN_COUNT];
 typedef struct OpCounts {
   int64_t forward[BIN_COUNT], backward[BIN_COUNT]; /* what is computed again is of the backward */

@@ -27,7 +27,7 @@ const Clause clause_table[] = {
 #undef TAGS
 #undef PREFERS
 #undef ONCE
-#define OPCLASS(NAME, word, doc)                                                                   \
+#define OPCLASS(NAME, word, of, doc)                                                               \
   {word, CLAUSE_OPCLASS, OPCLASS_##NAME, TAKES_NOTHING, "checkpoint <save " word "> { .. }",       \
    "Checkpoints", doc, NULL, TAG_NONE, TAG_NONE},
 #include "lang/names/clauses.def"
