@@ -114,6 +114,9 @@ static void values(void)
   CHECK(ckl_set(s, "_z", v) == CKL_OK && ckl_set(s, "model", v) == CKL_OK);
   CHECK(ckl_set(s, "sum", v) == CKL_OK); /* as `let` may */
   CHECK(ckl_eval(s, "let f32 = 5", "t", NULL) == CKL_ERUN);
+  CHECK(ckl_eval(s, "fn two(x: f32[2]) -> any = wrap <bf16, f16> { x }", "t", NULL) == CKL_OK);
+  CHECK(ckl_eval(s, "two(ones([2]))", "t", NULL) == CKL_ERUN);
+  CHECK(!strcmp(ckl_diag_code(s, 0), "wrap-3")); /* as a file that holds it is refused */
   ckl_release(v);
   v = NULL;
   CHECK(ckl_eval(s, "f32(model) + f32(pi)", "t", &v) == CKL_OK && ckl_to_float(v) > 8.1);
