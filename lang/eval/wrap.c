@@ -232,6 +232,8 @@ static Value wrap_by(Wrap *w, Node *e, Node *user) {
            path->items[1].name);
     f = g->v;
   }
+  bool declared = f.tag == V_FN && f.u.fn->decl->kind == N_FN;
+  if (declared && !clause_fits_function(s, user, f.u.fn->decl->fn)) raise_(s);
   size_t n = user->clause.args.count;
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
   for (size_t i = 0; i < n; i++) args[i] = clause_arg(s, user->clause.args.items[i]);

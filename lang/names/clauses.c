@@ -276,6 +276,20 @@ bool clause_fits_wrap(Session *s, const NodeList *clauses, uint32_t i) {
   return true;
 }
 
+bool clause_fits_function(Session *s, const Node *c, const Fn *f) {
+  Name w = c->clause.path.items[0].name;
+  size_t want = 0;
+  for (uint32_t i = 0; i < f->params.count; i++) want += !f->params.items[i]->param.init;
+  if (want == c->clause.args.count + 1) return true;
+  Diag *d = want ? err(s, ERR_WRAP_ARG, c->span, "`%s` takes %zu argument%s and the block, not %u",
+                       w, want - 1, want == 2 ? "" : "s", c->clause.args.count)
+                 : err(s, ERR_WRAP_ARG, c->span,
+                       "`%s` takes no block: its last argument must be a function", w);
+  if (src_get(&s->sources, f->header.file)->path[0] != '<')
+    dg_label(&s->diags, d, f->header, "declared here");
+  return false;
+}
+
 void clause_disagree(Session *s, Span at, const char *text, Tag tag, Span first_at, Tag first) {
   const char *said = clause_tag_words(s, first);
   Diag *d = err(s, ERR_POLICY_TWICE, at, "the clauses disagree about `%s`: `%s` and `%s`", text,

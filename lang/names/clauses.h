@@ -76,6 +76,8 @@ bool type_word_is_class(TypeWord w);  /* float, int, num: of several dtypes */
 
 /* The i-th clause of a `wrap`: with those before it, and as to what its word takes. */
 bool clause_fits_wrap(Session *s, const NodeList *clauses, uint32_t i);
+/* A clause of a `wrap` by this function: its arguments and the block. */
+bool clause_fits_function(Session *s, const Node *c, const Fn *f);
 /* A clause of a policy whose word is k: what it takes. loop: it stands on one. */
 bool clause_fits_policy(Session *s, const Clause *k, const Node *c, bool loop);
 /* Whether two options of a policy exclude each other; both may be one word. */

@@ -142,20 +142,8 @@ static void walk_user_wrap(Resolver *r, Node *c) {
     clause_unknown(s, r->m, CLAUSE_MODE, c);
   } else {
     if (f.kind != F_GLOBAL) rs_use_found(r, &f, w->name, w->span);
-    if (g && g->kind == G_FN && rs_check_code_call(r, g, NULL, w->name, c->span)) {
-      size_t want = 0;
-      for (uint32_t i = 0; i < g->decl->fn->params.count; i++)
-        want += !g->decl->fn->params.items[i]->param.init;
-      if (want != c->clause.args.count + 1) {
-        Diag *d =
-            want ? err(s, ERR_WRAP_ARG, c->span, "`%s` takes %zu argument%s and the block, not %u",
-                       w->name, want - 1, rs_plural(want - 1), c->clause.args.count)
-                 : err(s, ERR_WRAP_ARG, c->span,
-                       "`%s` takes no block: its last argument must be a function", w->name);
-        if (src_get(&s->sources, g->decl->fn->header.file)->path[0] != '<')
-          dg_label(&s->diags, d, g->decl->fn->header, "declared here");
-      }
-    }
+    if (g && g->kind == G_FN && rs_check_code_call(r, g, NULL, w->name, c->span))
+      clause_fits_function(s, c, g->decl->fn);
   }
   clause_values(r, &c->clause.args);
 }
