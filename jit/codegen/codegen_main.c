@@ -70,13 +70,13 @@ static void work(void *ud) {
     return;
   }
   if (j->flags & CODEGEN_EMULATE) {
-    emit_emulated(k, (EngLevel)j->level, &j->out, &j->n, j->err, j->err_n);
+    emit_emulated(k, &eng_targets[j->level], &j->out, &j->n, j->err, j->err_n);
     return;
   }
   unsigned what = j->flags & CODEGEN_DUMP_IR    ? EMIT_IR
                   : j->flags & CODEGEN_DUMP_ASM ? EMIT_ASM
                                                 : EMIT_OBJECT;
-  emit_kernel(k, (EngLevel)j->level, what, &j->out, &j->n, j->err, j->err_n);
+  emit_kernel(k, &eng_targets[j->level], what, &j->out, &j->n, j->err, j->err_n);
 }
 
 /* What `flags` asks for, malloc'ed; NULL with `err`. */

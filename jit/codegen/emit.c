@@ -659,13 +659,13 @@ static void enum_attribute(Emit *e, LLVMValueRef fn, unsigned at, const char *na
 
 LLVMValueRef emit_function(Emit *e, const char *name, LLVMTypeRef type, bool internal) {
   LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
-  bool wide = e->level == ENG_X86_64_V4;
+  bool wide = e->target->vector > 32;
   if (internal) LLVMSetLinkage(fn, LLVMInternalLinkage);
   enum_attribute(e, fn, LLVMAttributeFunctionIndex, "nounwind");
   if (e->gpu && !e->emulate) return fn;
   attribute(e, fn, "frame-pointer", "all");
   attribute(e, fn, "no-builtins", "");
-  attribute(e, fn, "target-cpu", eng_level_name[e->level]);
+  attribute(e, fn, "target-cpu", e->target->name);
   attribute(e, fn, "prefer-vector-width", wide ? "512" : "256");
   attribute(e, fn, "min-legal-vector-width", wide ? "512" : "0");
   return fn;
@@ -806,10 +806,12 @@ static void emit_entry(Emit *e, LLVMValueRef body) {
 /* ---- LLVM ---- */
 
 void emit_init(void) {
-  LLVMInitializeX86TargetInfo();
-  LLVMInitializeX86Target();
-  LLVMInitializeX86TargetMC();
-  LLVMInitializeX86AsmPrinter();
+#define MACHINE(id, name, triple, elf, llvm) \
+  LLVMInitialize##llvm##TargetInfo();        \
+  LLVMInitialize##llvm##Target();            \
+  LLVMInitialize##llvm##TargetMC();          \
+  LLVMInitialize##llvm##AsmPrinter();
+#include "jit/engine/target.def"
 }
 
 static LLVMTargetMachineRef machine(Emit *e, const char *triple, const char *cpu) {
@@ -919,8 +921,8 @@ static void host(Emit *e) {
   if (!e->failed) emit_entry(e, body);
 }
 
-bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
-                 size_t err_n) {
-  Emit e = {.k = k, .level = level, .err = err, .err_n = err_n};
-  return emit_module(&e, EMIT_HOST, eng_level_name[level], host, what, out, n);
+bool emit_kernel(const Kernel *k, const EngTarget *target, unsigned what, char **out, size_t *n,
+                 char *err, size_t err_n) {
+  Emit e = {.k = k, .target = target, .err = err, .err_n = err_n};
+  return emit_module(&e, target->machine->triple, target->name, host, what, out, n);
 }

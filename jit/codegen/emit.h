@@ -17,21 +17,20 @@
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>
 
-#include "jit/engine/level.h"
+#include "jit/engine/target.h"
 #include "jit/loop/loop.h"
 
 enum { EMIT_OBJECT, EMIT_IR, EMIT_ASM }; /* what emit_kernel makes */
 enum { EMIT_LANES = 16 };
-#define EMIT_HOST "x86_64-unknown-linux-gnu"
 
 /* Machine code (an ELF object), or text, for a verified kernel; *out is malloc'ed, *n its bytes.
  * False with a message in `err`. `what`: EMIT_OBJECT ... */
-bool emit_kernel(const Kernel *k, EngLevel level, unsigned what, char **out, size_t *n, char *err,
-                 size_t err_n);
+bool emit_kernel(const Kernel *k, const EngTarget *target, unsigned what, char **out, size_t *n,
+                 char *err, size_t err_n);
 /* PTX text for a GPU that is `cpu`, "sm_80" or "sm_90", by the same conventions (emit_gpu.c). */
 bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err, size_t err_n);
 /* The same as an object for the emulator of emu.h. */
-bool emit_emulated(const Kernel *k, EngLevel level, char **out, size_t *n, char *err,
+bool emit_emulated(const Kernel *k, const EngTarget *target, char **out, size_t *n, char *err,
                    size_t err_n);
 /* LLVM for the host; once per process. */
 void emit_init(void);
@@ -45,7 +44,7 @@ typedef struct One {
 
 typedef struct Emit {
   const Kernel *k;
-  EngLevel level;
+  const EngTarget *target;
   LLVMContextRef ctx;
   LLVMModuleRef mod;
   LLVMBuilderRef b;
@@ -88,8 +87,10 @@ static inline LLVMValueRef emit_scalar(Emit *e, LVal v) { return e->val[v].v; }
 
 LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry, 64-byte aligned */
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
-/* The level has FMA, F16C and AVX2. */
-static inline bool emit_wide(const Emit *e) { return e->level >= ENG_X86_64_V3; }
+/* The target has these instructions, HAS_*. */
+static inline bool emit_has(const Emit *e, unsigned what) {
+  return (e->target->has & what) == what;
+}
 
 /* A module made by `make` of e->k and what else *e says, and turned into *out, *n: emit_kernel. */
 typedef void EmitMake(Emit *e);

@@ -171,7 +171,7 @@ static LLVMTypeRef fn_type(LLVMTypeRef t, int n) {
 
 LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
   LLVMValueRef arg[3] = {x, y, z}, fn;
-  if (emit_wide(e)) return emit_intrinsic(e, "llvm.fma", LLVMTypeOf(x), 3, arg);
+  if (emit_has(e, HAS_FMA)) return emit_intrinsic(e, "llvm.fma", LLVMTypeOf(x), 3, arg);
   EmitSaved s;
   char name[32];
   bool dbl = is_double(x);
@@ -202,7 +202,7 @@ LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
 
 /* Whole numbers: -1 floor, 0 to nearest even, 1 ceil. */
 LLVMValueRef emit_whole(Emit *e, int way, LLVMValueRef x) {
-  if (emit_wide(e)) {
+  if (emit_has(e, HAS_ROUND)) {
     return intrinsic1(e, way < 0 ? "llvm.floor" : way ? "llvm.ceil" : "llvm.roundeven", x);
   }
   LLVMValueRef magic = real(e, x, is_double(x) ? 0x1p52 : 0x1p23),
@@ -323,7 +323,7 @@ LLVMValueRef emit_modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
     emit_fn_end(e, &s);
   }
   int w = emit_width_of(x);
-  if (w == 1 || !emit_wide(e)) return lane_by_lane(e, fn, 2, arg);
+  if (w == 1 || !emit_has(e, HAS_FMA | HAS_ROUND)) return lane_by_lane(e, fn, 2, arg);
   LLVMValueRef quick, near = modulo(e, mod, x, y, &quick);
   LLVMTypeRef lanes = LLVMIntTypeInContext(e->ctx, (unsigned)w);
   LLVMValueRef all = icmp(e, LLVMIntEQ, LLVMBuildBitCast(B, quick, lanes, ""),

@@ -566,15 +566,16 @@ static void make_emulated(Emit *e) {
   kernel(e, &x);
 }
 
-bool emit_emulated(const Kernel *k, EngLevel level, char **out, size_t *n, char *err,
+bool emit_emulated(const Kernel *k, const EngTarget *target, char **out, size_t *n, char *err,
                    size_t err_n) {
-  Emit e = {.k = k, .level = level, .gpu = true, .emulate = true, .err = err, .err_n = err_n};
-  return emit_module(&e, EMIT_HOST, eng_level_name[level], make_emulated, EMIT_OBJECT, out, n);
+  Emit e = {.k = k, .target = target, .gpu = true, .emulate = true, .err = err, .err_n = err_n};
+  return emit_module(&e, target->machine->triple, target->name, make_emulated, EMIT_OBJECT, out,
+                     n);
 }
 
 bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err, size_t err_n) {
-  /* the level of the host with every instruction that emit_value.c and the like ask for */
-  Emit e = {.k = k, .level = ENG_X86_64_V4, .gpu = true, .err = err, .err_n = err_n};
+  const EngTarget gpu = {.name = cpu, .has = HAS_ALL};
+  Emit e = {.k = k, .target = &gpu, .gpu = true, .err = err, .err_n = err_n};
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTarget();
   LLVMInitializeNVPTXTargetMC();

@@ -192,7 +192,7 @@ static LLVMValueRef apply(Emit *e, int n, int f, LLVMValueRef *x) {
   EmitSaved s;
   char name[40];
   e->math_n = emit_width_of(x[0]);
-  if (emit_wide(e) && n == 1) {
+  if (emit_has(e, HAS_FMA) && n == 1) {
     r = unary(e, f, dbl, x[0]);
   } else {
     snprintf(name, sizeof name, "math_%s_%d_%d", n == 1 ? elem_un[f].name : elem_bin[f].name,

@@ -93,7 +93,7 @@ static LLVMValueRef below(Emit *e, LLVMValueRef w, LLVMValueRef limit) {
  * are put under the exponents of 2^84 and 2^52; all steps are exact. */
 static LLVMValueRef to_double(Emit *e, LLVMValueRef x) {
   LLVMTypeRef f64 = LLVMDoubleTypeInContext(e->ctx), t = emit_like(x, f64);
-  if (e->level == ENG_X86_64_V4) return LLVMBuildSIToFP(B, x, t, "");
+  if (emit_has(e, HAS_I64_TO_F64)) return LLVMBuildSIToFP(B, x, t, "");
   LLVMValueRef hi = LLVMBuildOr(B, high(e, x), like(e, x, 0x4530000000000000), "");
   LLVMValueRef lo = LLVMBuildOr(B, low(e, x), like(e, x, 0x4330000000000000), "");
   hi = LLVMBuildFSub(B, LLVMBuildBitCast(B, hi, t, ""), real(e, x, f64, 0x1.00000001p84), "");

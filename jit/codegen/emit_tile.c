@@ -221,7 +221,7 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
       *c = load_row(t, e->k->ins[t->v].buf_start, p, masks ? masks[j] : NULL);
     }
   LLVMValueRef depth = t->op[TILE_DEPTH], pb = t->b, zero_k = emit_i64(e, 0);
-  int unroll = edge || e->level == ENG_X86_64 || e->bytes ? 1 : UNROLL;
+  int unroll = edge || !emit_has(e, HAS_FMA) || e->bytes ? 1 : UNROLL;
   if (unroll > 1) {
     LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
     /* What lies behind a panel is mostly the next one; rows apart are not foreseen by the

@@ -181,7 +181,7 @@ LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x) {
   }
 #undef C
   if (dt != DT_F16) return x;
-  if (!emit_wide(e)) return f32_from_f16(e, f16_from_f32(e, x));
+  if (!emit_has(e, HAS_F16)) return f32_from_f16(e, f16_from_f32(e, x));
   return LLVMBuildFPExt(B, LLVMBuildFPTrunc(B, x, half_type(e, x), ""), LLVMTypeOf(x), "");
 }
 
@@ -195,7 +195,7 @@ static LLVMValueRef from_mem(Emit *e, DType dt, LLVMValueRef x) {
     return unbits(e, LLVMBuildShl(B, u, same_int(e, u, 16), ""));
   }
   if (dt == DT_F16) {
-    if (!emit_wide(e)) return f32_from_f16(e, LLVMBuildZExt(B, x, i32, ""));
+    if (!emit_has(e, HAS_F16)) return f32_from_f16(e, LLVMBuildZExt(B, x, i32, ""));
     LLVMValueRef h = LLVMBuildBitCast(B, x, half_type(e, x), "");
     return LLVMBuildFPExt(B, h, emit_like(x, LLVMFloatTypeInContext(e->ctx)), "");
   }
@@ -210,7 +210,7 @@ static LLVMValueRef to_mem(Emit *e, DType dt, LLVMValueRef x) {
     return LLVMBuildTrunc(B, LLVMBuildLShr(B, u, same_int(e, u, 16), ""), t, "");
   }
   if (dt == DT_F16) {
-    if (!emit_wide(e)) return LLVMBuildTrunc(B, f16_from_f32(e, x), t, "");
+    if (!emit_has(e, HAS_F16)) return LLVMBuildTrunc(B, f16_from_f32(e, x), t, "");
     return LLVMBuildBitCast(B, LLVMBuildFPTrunc(B, x, half_type(e, x), ""), t, "");
   }
   return x;
@@ -247,8 +247,8 @@ static LLVMValueRef masked(Emit *e, const char *name, LLVMTypeRef vec, LLVMTypeR
  * would write out a branch for each lane: a loop over the lanes that are set is short. */
 static bool has_masked(const Emit *e, DType dt, bool scattered) {
   bool narrow = dt_size(dt) < 4;
-  if (e->level == ENG_X86_64_V4) return !narrow || !scattered;
-  return e->level == ENG_X86_64_V3 && !narrow && !scattered;
+  if (scattered) return !narrow && emit_has(e, HAS_SCATTERED);
+  return emit_has(e, narrow ? HAS_MASKED_NARROW : HAS_MASKED);
 }
 
 /* For each lane that is set, its number i: the body follows, next_lane closes. */

@@ -124,7 +124,7 @@ void eng_find(Arena *a, EngConfig *c) {
   }
   if (!c->installed) {
     char name[40];
-    snprintf(name, sizeof name, "kernels-%s.bin", eng_level_name[c->level]);
+    snprintf(name, sizeof name, "kernels-%s.bin", eng_targets[c->level].name);
     const char *found = find_file(a, folder, name, "lib/ckl", CKL_LIB, false);
     if (found) c->installed = arena_strdup(a, found, strlen(found) - strlen(name) - 1);
   }
@@ -318,7 +318,7 @@ static void look(Engine *g) {
     g->workers = work_open(g->mem, c->codegen, most, 0, answered, g);
   }
   if (c->installed) {
-    snprintf(path, sizeof path, "%s/kernels-%s.bin", c->installed, eng_level_name[c->level]);
+    snprintf(path, sizeof path, "%s/kernels-%s.bin", c->installed, eng_targets[c->level].name);
     if (!archive_open(&g->installed, path, (uint32_t)c->level, known ? g->build : NULL, &e) &&
         e.text[0])
       log_line(g, "installed kernels are not used: %s", e.text);
@@ -420,7 +420,7 @@ static bool get_code(Engine *g, EngKernel *k, bool generate, Err *e) {
   if (fits)
     err_set(e, "%s", g->lack);
   else
-    err_set(e, "this machine does not run code for %s", eng_level_name[g->config.level]);
+    err_set(e, "this machine does not run code for %s", eng_targets[g->config.level].name);
   return false;
 }
 

@@ -6,7 +6,7 @@
 #ifndef CKL_JIT_ENGINE_ENGINE_H
 #define CKL_JIT_ENGINE_ENGINE_H
 
-#include "jit/engine/level.h"
+#include "jit/engine/target.h"
 #include "jit/loop/loop.h"
 
 /* What the session wants to hear; any may be NULL. */

@@ -1,10 +1,10 @@
-/* The loader of kernels: relocatable ELF64 objects for x86-64.
+/* The loader of kernels: relocatable ELF64 objects for the machines of target.def.
  *
  * In: the bytes of an object. Out: its code, mapped. Idea: all loaded sections go into one
  * mapping, which is written first and executable afterwards, never both. Every offset, size, index
  * and name is checked against what is there before it is used; the object may be any bytes at all.
- * Invariant: an object that is accepted refers to nothing outside of itself. Formats: System V
- * ABI, ELF-64 Object File Format, and its AMD64 supplement, table 4.9.
+ * Invariant: an object that is accepted refers to nothing outside of itself. Format: System V ABI,
+ * ELF-64 Object File Format.
  */
 #define _GNU_SOURCE
 #include "jit/engine/load.h"
@@ -14,14 +14,29 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "jit/engine/target.h"
+
 #ifndef SHT_X86_64_UNWIND /* of the psABI; not every C library has it */
 #define SHT_X86_64_UNWIND 0x70000001
 #endif
 
 enum { PAGE = 4096, MOST_SECTIONS = 1024, MOST_BYTES = 1 << 28 };
 
+typedef enum RelocKind { RELOC_IGNORED, RELOC_ABSOLUTE, RELOC_RELATIVE, RELOC_TABLE } RelocKind;
+
+static const struct Reloc {
+  EngMachineId machine;
+  uint32_t type;
+  size_t bytes;
+  RelocKind kind;
+} relocs[] = {
+#define RELOCATION(machine, type, bytes, kind) {MACHINE_##machine, type, bytes, RELOC_##kind},
+#include "jit/engine/target.def"
+};
+
 typedef struct Load {
   Mem *mem;
+  EngMachineId machine; /* of the object */
   const unsigned char *file;
   size_t size;
   const unsigned char *sections; /* the table of headers, at any alignment */
@@ -66,8 +81,12 @@ static bool read_header(Load *l) {
   if (l->size < sizeof h || l->size > MOST_BYTES) return err_set(l->e, "is no object file");
   memcpy(&h, l->file, sizeof h);
   if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
-      h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_type != ET_REL || h.e_machine != EM_X86_64)
-    return err_set(l->e, "is no relocatable object for x86-64");
+      h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_type != ET_REL)
+    return err_set(l->e, "is no relocatable object");
+  while (l->machine < MACHINE_COUNT && eng_machines[l->machine].elf != h.e_machine)
+    l->machine++;
+  if (l->machine == MACHINE_COUNT)
+    return err_set(l->e, "is no relocatable object for a machine that ckl knows");
   if (h.e_shentsize != sizeof(Elf64_Shdr) || h.e_shnum < 1 || h.e_shnum > MOST_SECTIONS ||
       !within(l, h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr)))
     return err_set(l->e, "has a bad table of sections");
@@ -113,8 +132,12 @@ static bool place_section(Load *l, size_t i) {
   return l->used <= 2 * (size_t)MOST_BYTES || err_set(l->e, "is too large");
 }
 
-static bool uses_table(uint32_t type) {
-  return type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
+/* NULL: there is no such kind. */
+static const struct Reloc *reloc_of(const Load *l, Elf64_Rela r) {
+  for (size_t i = 0; i < sizeof relocs / sizeof *relocs; i++)
+    if (relocs[i].machine == l->machine && relocs[i].type == ELF64_R_TYPE(r.r_info))
+      return &relocs[i];
+  return NULL;
 }
 
 static Elf64_Rela relocation(const Load *l, const Elf64_Shdr *s, size_t i) {
@@ -137,8 +160,10 @@ static bool place_table(Load *l) {
     if (!relocates(l, &s)) continue;
     if (s.sh_type == SHT_REL || s.sh_entsize != sizeof(Elf64_Rela))
       return err_set(l->e, "has bad relocations");
-    for (size_t k = 0; k < s.sh_size / sizeof(Elf64_Rela); k++)
-      words += uses_table(ELF64_R_TYPE(relocation(l, &s, k).r_info));
+    for (size_t k = 0; k < s.sh_size / sizeof(Elf64_Rela); k++) {
+      const struct Reloc *how = reloc_of(l, relocation(l, &s, k));
+      words += how && how->kind == RELOC_TABLE;
+    }
   }
   l->got = (l->used + 7) & ~(size_t)7;
   l->used = l->got + 8 * words;
@@ -163,35 +188,26 @@ static bool address(const Load *l, size_t i, uint64_t *out) {
 }
 
 static bool relocate(Load *l, const Elf64_Shdr *s, Elf64_Rela r) {
-  uint32_t type = ELF64_R_TYPE(r.r_info);
+  const struct Reloc *how = reloc_of(l, r);
   Elf64_Shdr target = section(l, s->sh_info);
-  size_t width = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4;
-  if (type == R_X86_64_NONE) return true;
-  if (r.r_offset > target.sh_size || width > target.sh_size - r.r_offset)
+  if (!how)
+    return err_set(l->e, "has a relocation of kind %u", (unsigned)ELF64_R_TYPE(r.r_info));
+  if (how->kind == RELOC_IGNORED) return true;
+  if (r.r_offset > target.sh_size || how->bytes > target.sh_size - r.r_offset)
     return err_set(l->e, "has a relocation outside of its section");
   unsigned char *at = l->base + l->place[s->sh_info] + r.r_offset;
   uint64_t value;
   if (!address(l, ELF64_R_SYM(r.r_info), &value)) return false;
-  if (uses_table(type)) {
+  if (how->kind == RELOC_TABLE) {
     memcpy(l->base + l->got, &value, 8);
     value = (uint64_t)(uintptr_t)(l->base + l->got);
     l->got += 8;
   }
   value += (uint64_t)r.r_addend;
-  if (type != R_X86_64_64) value -= (uint64_t)(uintptr_t)at;
-  switch (type) {
-  case R_X86_64_64:
-  case R_X86_64_PC64: break;
-  case R_X86_64_PC32:
-  case R_X86_64_PLT32:
-  case R_X86_64_GOTPCREL:
-  case R_X86_64_GOTPCRELX:
-  case R_X86_64_REX_GOTPCRELX:
-    if (value + 0x80000000u > UINT32_MAX) return err_set(l->e, "has a relocation that is too far");
-    break;
-  default: return err_set(l->e, "has a relocation of kind %u", (unsigned)type);
-  }
-  memcpy(at, &value, width); /* little-endian: the low bytes are first */
+  if (how->kind != RELOC_ABSOLUTE) value -= (uint64_t)(uintptr_t)at;
+  if (how->bytes == 4 && value + 0x80000000u > UINT32_MAX)
+    return err_set(l->e, "has a relocation that is too far");
+  memcpy(at, &value, how->bytes); /* little-endian: the low bytes are first */
   return true;
 }
 

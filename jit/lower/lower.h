@@ -90,18 +90,15 @@ typedef struct Lowered {
   Panel *panels;    size_t panel_count, panel_cap;
 } Lowered;
 
-/* The widths that a level of the host likes: lowering of contractions asks for them. */
-typedef struct Target {
-  const char *name;  /* "x86-64", "x86-64-v3", "x86-64-v4" */
-  int tile_m, tile_n; /* f32 register tile: 14 x 32 at v4; f64 has half the columns */
-} Target;
+/* The f32 register tile of contractions that the target likes; f64 has half the columns. */
+typedef struct RegTile { int rows, columns; } RegTile;
 
 /* A materialised value is known to lowering by this. */
 typedef struct Lower Lower;
 struct Lower {
   Arena *arena;
   const Graph *g;
-  const Target *target;
+  RegTile tile;
   const uint8_t *placed; /* per entry of g->types: 1 = materialised before this group runs */
 };
 

@@ -571,8 +571,8 @@ bool dot_main(Dot *d) {
 /* Tiles that fit the sizes as far as they are known: few rows leave registers for more columns. */
 void dot_choose_tile(Dot *d, Dim height) {
   int64_t m, n;
-  int tile_n = d->l->target->tile_n / (d->dt == DT_F64 ? 2 : 1);
-  d->mr = d->l->target->tile_m;
+  int tile_n = d->l->tile.columns / (d->dt == DT_F64 ? 2 : 1);
+  d->mr = d->l->tile.rows;
   d->nr = tile_n < 1 ? 1 : tile_n;
   if (dim_known(d, height, &m) && m > 0) {
     int64_t tiles = (m + d->mr - 1) / d->mr;

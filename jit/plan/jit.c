@@ -11,13 +11,6 @@
 
 #include "jit/plan/plan.h"
 
-/* Register tiles that leave no value without a register (measured; two vectors of columns). */
-static const Target targets[ENG_LEVEL_COUNT] = {
-    [ENG_X86_64] = {"x86-64", 4, 8},
-    [ENG_X86_64_V3] = {"x86-64-v3", 6, 16},
-    [ENG_X86_64_V4] = {"x86-64-v4", 14, 32},
-};
-
 Jit *jit_open(Mem *m, const JitConfig *c) {
   Engine *engine = c->walk ? NULL : eng_open(m, &c->engine);
   Jit *j = mem_try(m, NULL, 0, sizeof *j);
@@ -25,7 +18,8 @@ Jit *jit_open(Mem *m, const JitConfig *c) {
     if (engine) eng_close(engine);
     mem_throw(m, MEM_ERR_NOMEM);
   }
-  *j = (Jit){.rc = 1, .mem = m, .config = *c, .engine = engine, .target = targets[c->engine.level]};
+  *j = (Jit){.rc = 1, .mem = m, .config = *c, .engine = engine};
+  j->target = &eng_targets[c->engine.level];
   return j;
 }
 
@@ -196,7 +190,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   f->reference = by_reference(g);
   f->hosts = calls_hosts(g);
   if (f->reference) return f;
-  Plan *p = f->plan = plan_make(a, &f->temp, g, env, &j->target, j->config.apart);
+  Plan *p = f->plan = plan_make(a, &f->temp, g, env, j->target, j->config.apart);
   arena_free(&f->temp);
   size_t widest = 0;
   for (size_t i = 0; i < p->low.count; i++) {

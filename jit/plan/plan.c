@@ -226,7 +226,7 @@ static uint32_t forward_end(const Plan *p, Arena *temp) {
   return UINT32_MAX;
 }
 
-Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const Target *target,
+Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const EngTarget *target,
                 bool apart) {
   Plan *p = ARENA_NEW(a, Plan);
   p->arena = a;
@@ -244,7 +244,8 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
     m.placed[plan_index(g, g->inputs[i])] = 1;
     p->place[plan_index(g, g->inputs[i])] = (Place){PLACE_INPUT, (uint32_t)i};
   }
-  m.lower = (Lower){.arena = temp, .g = g, .target = target, .placed = m.placed};
+  m.lower = (Lower){.arena = temp, .g = g, .placed = m.placed};
+  m.lower.tile = (RegTile){target->tile_rows, target->tile_columns};
   m.alike = alike_new(&m.lower);
   Groups groups = {0};
   fuse(a, g, apart, &groups);

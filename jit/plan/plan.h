@@ -93,7 +93,7 @@ typedef struct Plan {
 } Plan;
 
 /* `temp` is for what is not kept; the caller frees it. `env`: typical sizes, or NULL. */
-Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const Target *target,
+Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const EngTarget *target,
                 bool apart);
 /* Bytes that the arena of such a plan has at least: those of values, no panels. 0: not known. */
 int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env);
@@ -154,7 +154,7 @@ struct Jit {
   Mem *mem;
   JitConfig config;
   Engine *engine; /* NULL: kernels are walked */
-  Target target;
+  const EngTarget *target;
   JitFn *fns;
   JitCount count;
   /* Memory of running functions: runs nest in bodies of loops, each level has a block of its

@@ -52,7 +52,7 @@ enum { MODES = sizeof modes / sizeof *modes };
 
 const char *cpu_name(size_t i) {
   if (i < MODES) return modes[i].name;
-  return i < MODES + ENG_LEVEL_COUNT ? eng_level_name[i - MODES] : NULL;
+  return i < MODES + ENG_LEVEL_COUNT ? eng_targets[i - MODES].name : NULL;
 }
 
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level) {

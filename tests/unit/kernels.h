@@ -219,7 +219,7 @@ static TAP_UNUSED bool code_check(Code *c, const char *what, const int64_t *coun
     for (size_t b = 0; b < n; b++) p[b] = got.p[b] + GUARD;
     c->code[l].entry(p, arg, 0, cut, scratch, &s);
     c->code[l].entry(p, arg, cut, turns, scratch, &s);
-    snprintf(title, sizeof title, "%s at %s", what, eng_level_name[l]);
+    snprintf(title, sizeof title, "%s at %s", what, eng_targets[l].name);
     ok = room_same(title, k, &got, &want);
     if (ok && s.failed != st.failed) {
       ok = tap_fail(TAP_HERE, "%s: failed is %d, not %d", title, (int)s.failed, (int)st.failed);

@@ -4,7 +4,6 @@
 
 static Mem mem;
 static Arena arena, temp; /* temp: what plan_make and plan_check rewind */
-static const Target target = {"x86-64-v4", 14, 32};
 
 typedef struct Try {
   const Plan *p;
@@ -55,7 +54,7 @@ static void lifetimes(void *ud)
     gen_open(&x, &arena, names_new(&arena), seed, seed % 2, seed % 5 == 0);
     x.effects = seed % 3 == 0;
     gen_graph(&x, 40);
-    Plan *p = plan_make(&arena, &temp, x.g, NULL, &target, seed % 4 == 0);
+    Plan *p = plan_make(&arena, &temp, x.g, NULL, &eng_targets[ENG_X86_64_V4], seed % 4 == 0);
     Try t = {.p = p};
     if (!check_msg(!broken(try_plan, t, NULL), "seed %d: %s", (int)seed, mem.bug)) return;
     for (size_t i = 0; i < p->slot_count; i++) {

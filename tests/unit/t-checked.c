@@ -192,9 +192,9 @@ static void t_drawn(uint64_t from, uint64_t to) {
       char *scratch = aligned_alloc(64, (size_t)lp_local_bytes(g.k, g.arg) + 64);
       c.code[l].entry(got->buf, arg, 0, g.arg[0], scratch, &got->st);
       ok = check_msg(!got->st.outside, "kernel %d at %s: instruction %d leaves b%d", (int)s,
-                     eng_level_name[l], got->st.outside - 1, got->st.outside_buf);
+                     eng_targets[l].name, got->st.outside - 1, got->st.outside_buf);
       if (ok && !lg_same(want, got, text, sizeof text))
-        ok = tap_fail(TAP_HERE, "kernel %d at %s: %s", (int)s, eng_level_name[l], text);
+        ok = tap_fail(TAP_HERE, "kernel %d at %s: %s", (int)s, eng_targets[l].name, text);
       free(scratch);
       lg_data_free(got);
     }

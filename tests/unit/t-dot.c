@@ -11,11 +11,7 @@
 
 enum { MAX_BUFS = 64 };
 
-static const Target targets[ENG_LEVEL_COUNT] = {
-    {.name = "x86-64", .tile_m = 2, .tile_n = 16},
-    {.name = "x86-64-v3", .tile_m = 6, .tile_n = 16},
-    {.name = "x86-64-v4", .tile_m = 14, .tile_n = 32},
-};
+static const RegTile tiles[ENG_LEVEL_COUNT] = {{2, 16}, {6, 16}, {14, 32}};
 
 /* One per level that this CPU has; NULL where there is no code generator. */
 static Engine *engines[ENG_LEVEL_COUNT];
@@ -42,7 +38,7 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, 
     placed[g->nodes[g->inputs[i].node].result0] = 1;
   Group group = {.kind = (uint8_t)kind, .root = root, .outs = g->outputs,
                  .out_count = (uint32_t)g->output_count};
-  Lower l = {.arena = a, .g = g, .target = &targets[level], .placed = placed};
+  Lower l = {.arena = a, .g = g, .tile = tiles[level], .placed = placed};
   Lowered out = {0};
   GErr ge = {.operand = -1};
   if (!lower_dot(&l, &group, &out, &ge)) return fails("%s: not lowered: %s", what, ge.text);
@@ -340,7 +336,7 @@ static void rounded(void)
       } else if (built(&b)) {
         Group group = {.kind = GROUP_DOT, .root = z.node, .outs = g->outputs, .out_count = 1};
         uint8_t *placed = ARENA_ARRAY(&v.arena, uint8_t, g->type_count + 1);
-        Lower l = {&v.arena, g, &targets[ENG_X86_64_V4], placed};
+        Lower l = {&v.arena, g, tiles[ENG_X86_64_V4], placed};
         Lowered out = {0};
         GErr e = {.operand = -1};
         check(!lower_group(&l, &group, &out, &e));

@@ -545,7 +545,7 @@ static void t_drawn(uint64_t from, uint64_t to) {
       char *scratch = aligned_alloc(64, (size_t)lp_local_bytes(g.k, g.arg) + 64);
       c.code[l].entry(got->buf, g.arg, 0, g.arg[0], scratch, &got->st);
       ok = lg_same(want, got, text, sizeof text);
-      if (!ok) tap_fail(TAP_HERE, "kernel %d at %s: %s", (int)s, eng_level_name[l], text);
+      if (!ok) tap_fail(TAP_HERE, "kernel %d at %s: %s", (int)s, eng_targets[l].name, text);
       free(scratch);
       lg_data_free(got);
     }

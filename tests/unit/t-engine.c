@@ -561,7 +561,7 @@ static void t_real(void) {
     for (int round = 0; round < 2; round++) {
       start(&t);
       for (int n = 0; n < 3; n++)
-        check_msg(adds(&t, n, 5000), "%s: %s", eng_level_name[level], t.e.text);
+        check_msg(adds(&t, n, 5000), "%s: %s", eng_targets[level].name, t.e.text);
       check_int(eng_count(t.g).generated, ==, round ? 0 : 3);
       if (!round) eng_close(t.g);
     }
@@ -737,7 +737,7 @@ static void t_find(void) {
 static void t_levels(void) {
   EngLevel level;
   for (int i = 0; i < ENG_LEVEL_COUNT; i++)
-    check(eng_level_find(eng_level_name[i], &level) && (int)level == i);
+    check(eng_level_find(eng_targets[i].name, &level) && (int)level == i);
   check(!eng_level_find("x86-64-v5", &level));
   check_int(eng_host_level(), <, ENG_LEVEL_COUNT);
 }

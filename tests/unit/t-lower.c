@@ -7,7 +7,7 @@ static Mem mem;
 static Arena arena;
 static int covered;
 
-static const Target target = {"x86-64-v4", 14, 32};
+static const RegTile tile = {14, 32};
 
 static uint32_t index_of(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
 
@@ -94,7 +94,7 @@ static bool launch(Case *c, const Launch *l, Tensor **panel)
 /* Lowers and runs one group; its outs are placed then. */
 static bool group(Case *c, const Group *g)
 {
-  Lower l = {.arena = &arena, .g = c->g, .target = &target, .placed = c->placed};
+  Lower l = {.arena = &arena, .g = c->g, .tile = tile, .placed = c->placed};
   Lowered out = {0};
   GErr e = {.operand = -1};
   if (!lower_group(&l, g, &out, &e))

@@ -7,7 +7,7 @@ static Mem mem;
 static Arena arena;
 static size_t launches, taken; /* all, and those with a kernel of another */
 
-static const Target target = {"x86-64-v4", 14, 32};
+static const RegTile tile = {14, 32};
 
 static bool same_bufs(const Launch *a, const Launch *b, uint32_t panel)
 {
@@ -51,7 +51,7 @@ static void both(const Graph *given, bool apart)
   for (size_t i = 0; i < g->input_count; i++) placed[plan_index(g, g->inputs[i])] = 1;
   Arena temp;
   arena_init(&temp, &mem);
-  Lower l = {.arena = &temp, .g = g, .target = &target, .placed = placed};
+  Lower l = {.arena = &temp, .g = g, .tile = tile, .placed = placed};
   Groups groups = {0};
   fuse(&arena, g, apart, &groups);
   Alike *s = alike_new(&l);
