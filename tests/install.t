@@ -26,8 +26,10 @@ if [ -x ckl-codegen ]; then
   echo 'fn f[N](x: f32[N]) -> f32[N] = tanh(x * 3.25) - x
 print(sum(f(uniform([10]))) < 10.0)' >"$dest/new.ckl"
   tap_empty "$(
-    [ "$(installed jit.generated "$srcdir/jit/installed.ckl")" = 0 ] || echo 'installed kernels are made again'
-    [ "$(installed jit.installed "$srcdir/jit/installed.ckl")" -gt 0 ] || echo 'installed kernels are not used'
+    for program in "$srcdir/jit/installed.ckl" jit/elementwise.ckl; do
+      [ "$(installed jit.generated "$program")" = 0 ] || echo "installed kernels of $program are made again"
+      [ "$(installed jit.installed "$program")" -gt 0 ] || echo "installed kernels of $program are not used"
+    done
     [ "$(installed jit.generated "$dest/new.ckl")" -gt 0 ] || echo 'a new kernel is not made'
   )" 'the installed program makes code and finds installed kernels'
 fi

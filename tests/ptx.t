@@ -43,9 +43,11 @@ for gpu in ptx 'ptx:sm_90'; do
   ./ckl ir --stage=$gpu "$work/p.ckl" total >"$work/out" 2>"$work/err"
   tap_empty "$(grep -q '^\.target sm_[89]0' "$work/out" || cat "$work/out" "$work/err")" "ckl ir --stage=$gpu"
 done
-env CKL_CPU=native CKL_CACHE= CKL_KERNELS= CKL_RECORD_KERNELS="$work/kernels" ./ckl run "$srcdir/jit/installed.ckl" \
-  >"$work/out" 2>"$work/err"
-tap_status $? 'kernels of everyday functions' "$work/err"
+for program in "$srcdir/jit/installed.ckl" jit/elementwise.ckl; do
+  env CKL_CPU=native CKL_CACHE= CKL_KERNELS= CKL_RECORD_KERNELS="$work/kernels" ./ckl run "$program" \
+    >"$work/out" 2>"$work/err"
+  tap_status $? "kernels of everyday functions: ${program##*/}" "$work/err"
+done
 
 # one GPU FILE: what goes wrong with a kernel, as lines
 one() {
