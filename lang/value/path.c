@@ -18,63 +18,90 @@ static void cut(Buf *b, size_t n) {
   if (b->s) b->s[n] = 0;
 }
 
-/* Appends the way from v to `want`; false, with out as it was, when there is none. */
-static bool lead(Buf *out, Value v, const Inst *want, bool by_arg, int depth) {
-  stack_check();
+/* One search for an instance, through names of the file or from instances known to hold it. */
+typedef struct PathSearch {
+  const Inst *want;
+  bool by_arg; /* through constructor arguments too */
+  Buf out;
+  Table failed; /* containers that stand in several places, with the depth from which there is no
+                   way; so lists of lists that share their items are gone through once, not once
+                   for each way to them */
+} PathSearch;
+
+static bool failed_before(const PathSearch *p, const Obj *o, int depth) {
+  ptrdiff_t from = table_get(&p->failed, table_key(o));
+  return from != TABLE_NONE && from <= depth;
+}
+
+static bool lead(PathSearch *p, Value v, int depth);
+
+static bool lead_parts(PathSearch *p, Value v, int depth) {
+  Buf *out = &p->out;
   size_t n = out->n;
-  if (v.tag == V_INST && v.u.inst == want) return true;
-  if (depth > PATH_DEEP) return false;
   if (v.tag == V_INST) {
     const Inst *i = v.u.inst;
     for (size_t k = 0; k < i->count; k++) {
-      if (i->fields[k].kind == FIELD_ARG && !by_arg) continue;
+      if (i->fields[k].kind == FIELD_ARG && !p->by_arg) continue;
       buf_printf(out, ".%s", i->fields[k].name);
-      if (lead(out, i->fields[k].v, want, by_arg, depth + 1)) return true;
+      if (lead(p, i->fields[k].v, depth + 1)) return true;
+      cut(out, n);
+    }
+  } else if (v.tag == V_RECORD) {
+    for (size_t k = 0; k < v.u.rec->count; k++) {
+      buf_printf(out, ".%s", v.u.rec->names[k]);
+      if (lead(p, v.u.rec->items[k], depth + 1)) return true;
+      cut(out, n);
+    }
+  } else {
+    for (size_t k = 0; k < v.u.list->count; k++) {
+      buf_printf(out, ".%zu", k);
+      if (lead(p, v.u.list->items[k], depth + 1)) return true;
       cut(out, n);
     }
   }
-  if ((v.tag == V_LIST && !v.u.list->weak) || v.tag == V_TUPLE)
-    for (size_t k = 0; k < v.u.list->count; k++) {
-      buf_printf(out, ".%zu", k);
-      if (lead(out, v.u.list->items[k], want, by_arg, depth + 1)) return true;
-      cut(out, n);
-    }
-  if (v.tag == V_RECORD)
-    for (size_t k = 0; k < v.u.rec->count; k++) {
-      buf_printf(out, ".%s", v.u.rec->names[k]);
-      if (lead(out, v.u.rec->items[k], want, by_arg, depth + 1)) return true;
-      cut(out, n);
-    }
   return false;
 }
 
-static bool lead_global(Buf *out, const Module *m, const Inst *want, bool by_arg) {
+/* Appends the way from v to what is searched; false, with out as it was, when there is none. */
+static bool lead(PathSearch *p, Value v, int depth) {
+  stack_check();
+  if (v.tag == V_INST && v.u.inst == p->want) return true;
+  bool parts = v.tag == V_INST || v.tag == V_RECORD || v.tag == V_TUPLE ||
+               (v.tag == V_LIST && !v.u.list->weak);
+  if (!parts || depth > PATH_DEEP) return false;
+  const Obj *o = v.u.o;
+  bool shared = o->rc > 1;
+  if (shared && failed_before(p, o, depth)) return false;
+  if (lead_parts(p, v, depth)) return true;
+  if (shared) table_set(&p->failed, table_key(o), (size_t)depth);
+  return false;
+}
+
+static bool lead_global(PathSearch *p, const Module *m) {
   for (size_t i = 0; i < m->global_count; i++) {
     const Global *g = &m->globals[i];
     if (g->kind != G_VALUE || !g->is_set || g->module != m) continue;
-    buf_puts(out, g->name);
-    if (lead(out, g->v, want, by_arg, 0)) return true;
-    cut(out, 0);
+    buf_puts(&p->out, g->name);
+    if (lead(p, g->v, 0)) return true;
+    cut(&p->out, 0);
   }
   return false;
 }
 
 Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n) {
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
-  for (int by_arg = 0; by_arg < 2; by_arg++) {
-    if (s->main && lead_global(&b, s->main, i, by_arg)) return names_of(s->names, b.s);
-    for (size_t k = 0; k < s->module_count; k++)
-      if (s->modules[k] != s->main && lead_global(&b, s->modules[k], i, by_arg))
-        return names_of(s->names, b.s);
-  }
-  for (int by_arg = 0; by_arg < 2; by_arg++)
-    for (size_t k = 0; k < n; k++) {
-      buf_puts(&b, roots[k]->model->name);
-      if (lead(&b, (Value){.tag = V_INST, .u.inst = roots[k]}, i, by_arg, 0))
-        return names_of(s->names, b.s);
-      cut(&b, 0);
+  for (int k = 0; k < 4; k++) { /* by names, then by roots, each without and with arguments */
+    PathSearch p = {.want = i, .by_arg = k % 2, .failed = {.arena = &s->scratch}};
+    buf_init_arena(&p.out, &s->scratch);
+    bool found = k < 2 && s->main && lead_global(&p, s->main);
+    for (size_t m = 0; m < s->module_count && k < 2 && !found; m++)
+      found = s->modules[m] != s->main && lead_global(&p, s->modules[m]);
+    for (size_t r = 0; r < n && k >= 2 && !found; r++) {
+      buf_puts(&p.out, roots[r]->model->name);
+      found = lead(&p, (Value){.tag = V_INST, .u.inst = roots[r]}, 0);
+      if (!found) cut(&p.out, 0);
     }
+    if (found) return names_of(s->names, p.out.s);
+  }
   return i->model->name;
 }
 
