@@ -31,7 +31,7 @@ typedef struct GradRule {
 } GradRule;
 
 #define OP(NAME, ...) extern const GradRule grad_##NAME;
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
 
 /* gr_inline for bodies that are computed again in a backward: PRINT and ASSERT nodes are left

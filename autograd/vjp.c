@@ -15,7 +15,7 @@
 
 static const GradRule *const rules[OP_COUNT] = {
 #define OP(NAME, ...) &grad_##NAME,
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
 };
 

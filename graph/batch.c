@@ -527,7 +527,7 @@ static bool batch_assert(Batch *b)
 
 static bool (*const rules[OP_COUNT])(Batch *) = {
 #define OP(NAME, text, arity, count, class, traits, domain, shape, batch, ...) batch_##batch,
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
 };
 

@@ -17,7 +17,7 @@
 
 typedef enum OpCode {
 #define OP(NAME, ...) OP_##NAME,
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
   OP_COUNT
 } OpCode;

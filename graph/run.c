@@ -159,7 +159,7 @@ static bool run_PHILOX(Run *r) {
   static bool run_##NAME(Run *r) {                                                                 \
     return give(r, ref_binary(&r->ref, RB_##NAME, r->in[0], r->in[1]));                            \
   }
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 
 static bool run_CAST(Run *r) {
   return give(r, ref_cast(&r->ref, r->in[0], (DType)attr_or(r, AT_DTYPE, DT_F32)));
@@ -540,7 +540,7 @@ static bool run_ASSERT(Run *r) {
 
 static bool (*const run_table[OP_COUNT])(Run *r) = {
 #define OP(NAME, ...) [OP_##NAME] = run_##NAME,
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
 };
 

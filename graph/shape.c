@@ -663,7 +663,7 @@ bool shape_same_axis(C *c) {
 /* -- the table */
 static bool (*const rule[OP_COUNT])(C *c) = {
 #define OP(NAME, text, arity, results, cls, traits, domain, shape, ...) [OP_##NAME] = shape_##shape,
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
 };
 

@@ -59,8 +59,8 @@ void src_close(Sources *s);               /* all that pass go, held or not, befo
 void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line, uint32_t *col);
 
 typedef enum ErrCode {
-#define ERR(name, code, title, explain, example) ERR_##name,
-#include "runtime/errors.def"
+#define ERR(name, ...) ERR_##name,
+#include "runtime/errors_rows.def"
 #undef ERR
   ERR_COUNT
 } ErrCode;

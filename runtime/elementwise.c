@@ -7,13 +7,13 @@
 const ElemInfo elem_un[RU_COUNT] = {
 #define UN(NAME, name, text, domain, result, needs, cost, call, low, high, sentence)               \
   [RU_##NAME] = {#name, DOM_##domain, TEST_##result, low, high},
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 
 const ElemInfo elem_bin[RB_COUNT] = {
 #define BIN(NAME, name, text, traits, domain, result, needs, cost, sentence)                       \
   [RB_##NAME] = {#name, DOM_##domain, TEST_##result, 0, 0},
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 
 bool dom_has(OpDomain domain, DType dt) {

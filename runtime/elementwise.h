@@ -7,13 +7,13 @@
 
 typedef enum RefUn {
 #define UN(NAME, ...) RU_##NAME,
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   RU_COUNT
 } RefUn;
 
 typedef enum RefBin {
 #define BIN(NAME, ...) RB_##NAME,
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   RB_COUNT
 } RefBin;
 

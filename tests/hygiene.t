@@ -7,11 +7,12 @@ folders='include runtime parser graph autograd jit lang stdlib cli tests example
 # what make writes into an in-tree build is no source
 sources() { # sources NAME-PATTERN...
   for pattern; do find $folders -type f -name "$pattern"; done |
-    grep -v -x -e parser/grammar.c -e parser/grammar.h -e parser/lex.c -e stdlib/embed.c
+    grep -v -x -e parser/grammar.c -e parser/grammar.h -e parser/lex.c -e stdlib/embed.c -e '.*_rows[.]def'
 }
 c_files=$(sources '*.[chy]' '*.re' '*.def')
 text_files="$c_files $(sources '*.ckl' '*.md' '*.inc' '*.t' 'run-*' '*.sh')
-  README.md CONTRIBUTING.md configure.ac Makefile.am bootstrap build-aux/embed build-aux/kernels build-aux/lemon ckl.pc.in"
+  README.md CONTRIBUTING.md configure.ac Makefile.am bootstrap build-aux/embed build-aux/kernels build-aux/lemon build-aux/rows
+  ckl.pc.in"
 tab=$(printf '\t')
 cr=$(printf '\r')
 

@@ -170,7 +170,7 @@ static LLVMValueRef huge_fn(Emit *e, int w) {
 static LLVMValueRef unary(Emit *e, int f, bool dbl, LLVMValueRef x) {
   switch (f) {
 #define UN(NAME, name, text, ...) FN_##text(RU_##NAME, name, (e, x))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   default: return x;
   }
 }
@@ -178,7 +178,7 @@ static LLVMValueRef unary(Emit *e, int f, bool dbl, LLVMValueRef x) {
 static LLVMValueRef binary(Emit *e, int f, bool dbl, LLVMValueRef x, LLVMValueRef y) {
   switch (f) {
 #define BIN(NAME, name, text, ...) FN_##text(RB_##NAME, name, (e, x, y))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   default: return x;
   }
 }

@@ -89,7 +89,7 @@ int64_t lp_scalar_bits(DType dt, LScalar x) {
 static float un32(RefUn f, float x) {
   switch (f) {
 #define UN(NAME, name, text, ...) FN_##text(RU_##NAME, name##_f32(x))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   default: return x;
   }
 }
@@ -97,7 +97,7 @@ static float un32(RefUn f, float x) {
 static double un64(RefUn f, double x) {
   switch (f) {
 #define UN(NAME, name, text, ...) FN_##text(RU_##NAME, name##_f64(x))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   default: return x;
   }
 }
@@ -133,7 +133,7 @@ static LScalar un(RefUn f, DType from, LScalar x) {
 static float bin32(RefBin f, float x, float y) {
   switch (f) {
 #define BIN(NAME, name, text, ...) FN_##text(RB_##NAME, name##_f32(x, y))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   default: return x;
   }
 }
@@ -141,7 +141,7 @@ static float bin32(RefBin f, float x, float y) {
 static double bin64(RefBin f, double x, double y) {
   switch (f) {
 #define BIN(NAME, name, text, ...) FN_##text(RB_##NAME, name##_f64(x, y))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
   default: return x;
   }
 }

@@ -10,11 +10,11 @@
 /* 1 + the number of the function that an op is; 0: none. */
 static const uint8_t un_of[OP_COUNT] = {
 #define UN(NAME, ...) [OP_##NAME] = 1 + RU_##NAME,
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 static const uint8_t bin_of[OP_COUNT] = {
 #define BIN(NAME, ...) [OP_##NAME] = 1 + RB_##NAME,
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 
 bool low_elementwise(OpCode op) {

@@ -96,11 +96,11 @@ static void sqrt_f64(int64_t n, const double *x, double *y) {
 #define FN_TRUTH(name, w) NULL
 static Un32 *const un32[RU_COUNT] = {
 #define UN(NAME, name, text, ...) [RU_##NAME] = FN_##text(name, 32),
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 static Un64 *const un64[RU_COUNT] = {
 #define UN(NAME, name, text, ...) [RU_##NAME] = FN_##text(name, 64),
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 
 static void un_int(RefUn f, int64_t n, const int64_t *x, int64_t *y) {
@@ -195,11 +195,11 @@ CMPS(ge, >=)
 
 static Bin32 *const bin32[RB_COUNT] = {
 #define BIN(NAME, name, text, ...) [RB_##NAME] = FN_##text(name, 32),
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 static Bin64 *const bin64[RB_COUNT] = {
 #define BIN(NAME, name, text, ...) [RB_##NAME] = FN_##text(name, 64),
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
 };
 
 /* The comparisons. */

@@ -107,7 +107,7 @@ static bool has_gradient(int op)
 {
   switch (op) {
 #define OP(NAME, ...) case OP_##NAME: return grad_##NAME.one || grad_##NAME.all;
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
   default: return false;
   }

@@ -156,7 +156,7 @@ static void t_table_says_what_is_saved(void)
     bool has = false;
     switch (op) {
 #define OP(NAME, ...) case OP_##NAME: has = grad_##NAME.one || grad_##NAME.all; break;
-#include "graph/ops.def"
+#include "graph/ops_rows.def"
 #undef OP
     }
     if (o->cls != ELEMENTWISE || !has || op == OP_CAST || op == OP_WHERE) continue;

@@ -14,7 +14,7 @@ static const DType all[] = {DT_BOOL, DT_U8,  DT_I8,   DT_I16, DT_I32,
 static float un32(RefUn f, float x) {
   switch (f) {
 #define UN(NAME, name, text, ...) FN_##text(RU_##NAME, fm_##name##_f32(x))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
     case RU_NEG: return -x;
     case RU_ABS: return fabsf(x);
     case RU_SIGN: return isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0;
@@ -28,7 +28,7 @@ static float un32(RefUn f, float x) {
 static double un64(RefUn f, double x) {
   switch (f) {
 #define UN(NAME, name, text, ...) FN_##text(RU_##NAME, fm_##name##_f64(x))
-#include "runtime/elementwise.def"
+#include "runtime/elementwise_rows.def"
     case RU_NEG: return -x;
     case RU_ABS: return fabs(x);
     case RU_SIGN: return isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0;
