@@ -36,4 +36,11 @@ done)" 'make knows every source'
 # objects of one archive are told apart by their names alone
 tap_empty "$(sources '*.c' | grep -v -e '^tests/' -e '^examples/' -e '^bench/' | sed 's,.*/,,' | sort | uniq -d)" \
   'no two files of C have one name'
+# a README of a room names what stands in it
+tap_empty "$(for d in lang/* jit/* runtime/*; do
+  [ -f "$d/Makefile.inc" ] || continue
+  for f in "$d"/*.c; do
+    grep -q "^| .${f##*/}. |" "$d/README.md" || echo "$f: not in $d/README.md"
+  done
+done)" 'the README of a room has a line for each of its files'
 tap_done
