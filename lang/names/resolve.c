@@ -51,32 +51,23 @@ static void duplicate(Resolver *r, const char *what, const Word *w, Span first) 
 }
 
 static void walk_params(Resolver *r, const NodeList *l, const char *what) {
+  size_t base = r->bind_count;
+  size_t *at = ARENA_ARRAY(&r->s->scratch, size_t, l->count + 1); /* places; SIZE_MAX: not bound */
   for (uint32_t i = 0; i < l->count; i++) { /* sizes may be used in types to their left */
     Word *w = &l->items[i]->param.name;
-    bool twice = false;
-    for (uint32_t k = 0; k < i && !twice; k++)
-      if (l->items[k]->param.name.name == w->name && !rs_word_is(w->name, "_")) {
-        duplicate(r, what, w, l->items[k]->param.name.span);
-        twice = true;
-      }
-    if (!twice) rs_bind_word(r, w, B_PARAM);
+    const Bind *first = rs_find_bind(r, w->name);
+    size_t place = r->bind_count;
+    if (first && first >= &r->binds[base]) duplicate(r, what, w, first->span);
+    else rs_bind_word(r, w, B_PARAM);
+    at[i] = r->bind_count > place ? place : SIZE_MAX;
   }
   for (uint32_t i = 0; i < l->count; i++) rs_walk_type(r, l->items[i]->param.type, true);
   /* a default sees the parameters before it */
+  for (uint32_t i = 0; i < l->count; i++)
+    if (at[i] != SIZE_MAX) r->binds[at[i]].hidden = true;
   for (uint32_t i = 0; i < l->count; i++) {
-    if (!l->items[i]->param.init) continue;
-    Name hidden[64];
-    size_t at[64], n = 0;
-    for (size_t k = 0; k < r->bind_count && n < 64; k++)
-      for (uint32_t j = i; j < l->count; j++)
-        if (r->binds[k].kind == B_PARAM && r->binds[k].place == r->place &&
-            r->binds[k].name == l->items[j]->param.name.name && n < 64) {
-          at[n] = k;
-          hidden[n++] = r->binds[k].name;
-          r->binds[k].name = NULL;
-        }
-    rs_walk(r, l->items[i]->param.init);
-    for (size_t k = 0; k < n; k++) r->binds[at[k]].name = hidden[k];
+    if (l->items[i]->param.init) rs_walk(r, l->items[i]->param.init);
+    if (at[i] != SIZE_MAX) r->binds[at[i]].hidden = false;
   }
 }
 

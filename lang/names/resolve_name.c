@@ -31,6 +31,7 @@ Node *rs_model_member(Session *s, const Node *model, Name name, uint32_t have) {
 
 Bind *rs_find_bind(const Resolver *r, Name name) {
   ptrdiff_t i = table_get(&r->bound, table_key(name));
+  while (i != TABLE_NONE && r->binds[i].hidden) i = r->binds[i].outer;
   return i == TABLE_NONE ? NULL : &r->binds[i];
 }
 
@@ -98,7 +99,8 @@ static void near_global(Near *b, const Module *m, bool types) {
 
 const char *rs_near_value(Resolver *r, Name name) {
   Near b = near_start(name);
-  for (size_t i = r->bind_count; i > 0; i--) near_try(&b, r->binds[i - 1].name);
+  for (size_t i = r->bind_count; i > 0; i--)
+    if (!r->binds[i - 1].hidden) near_try(&b, r->binds[i - 1].name);
   if (r->model) rs_near_member(&b, r->model);
   for (size_t i = 0; i < r->top_count; i++)
     if (r->place->level || r->tops[i].item < r->item) near_try(&b, r->tops[i].name);
@@ -253,7 +255,7 @@ bool rs_may_bind(Resolver *r, const Word *w, BindKind k) {
 void rs_bind_word(Resolver *r, const Word *w, BindKind k) {
   if (!rs_may_bind(r, w, k) && (!w->name || rs_word_is(w->name, "_"))) return;
   ptrdiff_t outer = table_get(&r->bound, table_key(w->name));
-  Bind b = {w->name, w->span, k, r->place, false, outer};
+  Bind b = {w->name, w->span, k, r->place, .outer = outer};
   r->bound.arena = &r->s->scratch;
   table_set(&r->bound, table_key(w->name), r->bind_count);
   VEC_PUSH(&r->s->scratch, r->binds, r->bind_count, r->bind_cap, b);

@@ -37,6 +37,7 @@ typedef struct Bind {
   BindKind kind;
   const Place *place;
   bool over_range; /* B_LOOP: a number that counts */
+  bool hidden;     /* B_PARAM: from the defaults to its left, and from its own */
   ptrdiff_t outer; /* the place of the one that it hides, or TABLE_NONE */
 } Bind;
 
