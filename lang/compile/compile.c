@@ -98,15 +98,8 @@ static void unit_leaves(Unit *u) {
   }
 }
 
-static size_t next_leaf(Unit *u, Value v) {
-  for (size_t i = 0; i < u->flat.count; i++)
-    if (u->flat.leaves[i].kind <= LEAF_PARAM && v_counted(v) && u->flat.leaves[i].v.u.o == v.u.o)
-      return i;
-  return SIZE_MAX;
-}
-
 const Type *unit_type(Unit *u, Value v) {
-  size_t i = next_leaf(u, v);
+  size_t i = flat_leaf(&u->flat, v);
   return i < u->staged_count ? gr_type(u->g, u->staged[i].u.v) : NULL;
 }
 
@@ -135,8 +128,7 @@ static Value rebuild_at(Session *s, Cursor *c, Value v);
 
 static void seen_inst(Session *s, Cursor *c, Inst *inst) {
   Unit *u = c->u;
-  for (size_t i = 0; i < u->met; i++)
-    if (u->flat.insts[i] == inst) return;
+  if (flat_inst(&u->flat, inst) < u->met) return;
   size_t index = u->met++;
   for (size_t i = 0; i < inst->count; i++) {
     Field *d = &inst->fields[i];
@@ -155,7 +147,7 @@ static Value rebuild_at(Session *s, Cursor *c, Value v) {
   switch ((ValueTag)v.tag) {
   case V_TENSOR:
   case V_PARAM: {
-    size_t i = next_leaf(u, v);
+    size_t i = flat_leaf(&u->flat, v);
     if (i == c->next) {
       c->next++;
       if (v.tag == V_PARAM) {
@@ -244,7 +236,7 @@ static Val lift_to(Stage *st, Value v) {
 Value stage_lift(Session *s, Value v, Span at) {
   if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
   if (v.tag == V_TENSOR) {
-    size_t i = s->stage->unit ? next_leaf(s->stage->unit, v) : SIZE_MAX;
+    size_t i = s->stage->unit ? flat_leaf(&s->stage->unit->flat, v) : SIZE_MAX;
     if (i == SIZE_MAX)
       fail(s, ERR_BUG, at, "a tensor of script reached code without being an argument");
     v = s->stage->unit->staged[i];
@@ -754,8 +746,7 @@ static Compiled *lookup(Session *s, FnObj *f, Flat *flat) {
     if (!ok) continue;
     /* values of the file that the code reads: appended to the leaves, compared by their
      * signature */
-    Flat h = *flat;
-    buf_init_arena(&h.sig, &s->scratch);
+    Flat h = flat_fork(flat);
     for (size_t i = 0; i < c->hidden_count; i++) flatten_hidden(&h, c->hidden[i]->v);
     /* the same text that compile() made over these values alone */
     Flat alone;

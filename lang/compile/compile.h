@@ -28,8 +28,15 @@ typedef struct Flat {
   Buf sig;
   Leaf *leaves; size_t count, cap;
   Inst **insts; size_t inst_count, inst_cap;
+  Table leaf_of, inst_of;      /* by object, where there are many: of the first so many */
+  size_t leaves_in, insts_in;
   bool named; Name label; /* of what is flattened now */
 } Flat;
+
+/* The leaf of a tensor or param, or the number of an instance; SIZE_MAX: not met yet. */
+size_t flat_leaf(Flat *f, Value v);
+size_t flat_inst(Flat *f, const Inst *inst);
+Flat flat_fork(const Flat *f); /* goes on from f, which stays as it is */
 
 /* A param, or a buffer field of an instance, while a unit is staged. */
 typedef struct State {

@@ -9,10 +9,46 @@
 #include "lang/tape/hook.h"
 #include "lang/checkpoint/policy.h"
 
-static int leaf_find(const Flat *f, Value v) {
+/* As many are gone through. */
+enum { FEW = 16 };
+
+size_t flat_leaf(Flat *f, Value v) {
+  if (!v_counted(v)) return SIZE_MAX;
+  if (f->count > FEW) {
+    f->leaf_of.arena = f->arena;
+    for (; f->leaves_in < f->count; f->leaves_in++) {
+      const Leaf *l = &f->leaves[f->leaves_in];
+      if (l->kind <= LEAF_PARAM) table_add(&f->leaf_of, table_key(l->v.u.o), f->leaves_in);
+    }
+    ptrdiff_t at = table_get(&f->leaf_of, table_key(v.u.o));
+    return at == TABLE_NONE ? SIZE_MAX : (size_t)at;
+  }
   for (size_t i = 0; i < f->count; i++)
-    if (f->leaves[i].kind <= LEAF_PARAM && f->leaves[i].v.u.o == v.u.o) return (int)i;
-  return -1;
+    if (f->leaves[i].kind <= LEAF_PARAM && f->leaves[i].v.u.o == v.u.o) return i;
+  f->s->count.searched += (int64_t)f->count;
+  return SIZE_MAX;
+}
+
+size_t flat_inst(Flat *f, const Inst *inst) {
+  if (f->inst_count > FEW) {
+    f->inst_of.arena = f->arena;
+    for (; f->insts_in < f->inst_count; f->insts_in++)
+      table_add(&f->inst_of, table_key(f->insts[f->insts_in]), f->insts_in);
+    ptrdiff_t at = table_get(&f->inst_of, table_key(inst));
+    return at == TABLE_NONE ? SIZE_MAX : (size_t)at;
+  }
+  for (size_t i = 0; i < f->inst_count; i++)
+    if (f->insts[i] == inst) return i;
+  f->s->count.searched += (int64_t)f->inst_count;
+  return SIZE_MAX;
+}
+
+Flat flat_fork(const Flat *f) {
+  Flat h = *f;
+  h.leaf_of = h.inst_of = (Table){0};
+  h.leaves_in = h.insts_in = 0;
+  buf_init_arena(&h.sig, &f->s->scratch);
+  return h;
 }
 
 static bool is_bracket(const Node *fn, Name name) {
@@ -68,9 +104,9 @@ static void put_hooks(Flat *f, HookKind a, HookKind b, uint64_t id) {
 static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
   Leaf l = {.kind = kind, .v = v, .type = type, .fn = fn, .label = f->label};
   if (kind <= LEAF_PARAM) {
-    int k = leaf_find(f, v);
-    if (k >= 0) { /* the same object again: part of the signature (rule 50) */
-      put_int(&f->sig, "=", k, " ");
+    size_t k = flat_leaf(f, v);
+    if (k != SIZE_MAX) { /* the same object again: part of the signature (rule 50) */
+      put_int(&f->sig, "=", (int64_t)k, " ");
       return;
     }
     const Tensor *t = leaf_tensor_of(&l);
@@ -145,11 +181,11 @@ static void flatten_policy(Flat *f, Value v) {
 }
 
 static void flatten_inst(Flat *f, Inst *inst) {
-  for (size_t i = 0; i < f->inst_count; i++)
-    if (f->insts[i] == inst) {
-      put_int(&f->sig, "#", (int64_t)i, " ");
-      return;
-    }
+  size_t again = flat_inst(f, inst);
+  if (again != SIZE_MAX) {
+    put_int(&f->sig, "#", (int64_t)again, " ");
+    return;
+  }
   VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
   put_ptr(&f->sig, "m", inst->model, "{");
   if (inst->hooked)

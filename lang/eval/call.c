@@ -163,11 +163,30 @@ Value call_fn(Session *s, FnObj *f, const Args *a) {
   return run_code(s, f, a);
 }
 
+/* The first parameter that an argument of this name is for; p->count: there is none. A call with
+ * many arguments has a table of the parameters, which is empty before the first search. */
+static uint32_t param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t) {
+  enum { FEW = 32 };
+  uint32_t i = 0;
+  if (p->count <= FEW || args <= FEW) {
+    while (i < p->count && p->items[i]->param.name.name != name) i++;
+    s->count.searched += i;
+    return i;
+  }
+  if (!t->arena) {
+    t->arena = &s->scratch;
+    for (; i < p->count; i++) table_add(t, table_key(p->items[i]->param.name.name), i);
+  }
+  ptrdiff_t at = table_get(t, table_key(name));
+  return at == TABLE_NONE ? p->count : (uint32_t)at;
+}
+
 /* Argument i of the parameters, or a unit with *given = false. Reports what does not fit. */
 void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given) {
   const NodeList *p = &f->decl->fn->params;
   memset(given, 0, sizeof(bool) * p->count);
   uint32_t positional = 0, required = 0;
+  Table by_name = {0};
   for (uint32_t i = 0; i < p->count; i++) required += !p->items[i]->param.init;
   for (size_t k = 0; k < a->count; k++) {
     uint32_t i;
@@ -186,8 +205,7 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
       }
       i = positional++;
     } else {
-      for (i = 0; i < p->count; i++)
-        if (p->items[i]->param.name.name == a->names[k]) break;
+      i = param_named(s, p, a->names[k], a->count, &by_name);
       if (i == p->count) {
         Diag *d = err(s, ERR_ARG_NAME, a->spans[k], "`%s` has no parameter `%s`", fn_name(f),
                       a->names[k]);

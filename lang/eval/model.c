@@ -34,6 +34,7 @@ static size_t parts(const Node *model) {
 typedef struct ModelNames {
   Table by_name;
   uint32_t *field; /* anything for what is no field */
+  NodeList made;   /* the members that construct runs: all but the methods */
 } ModelNames;
 
 /* What has so many names at most is gone through. */
@@ -54,6 +55,10 @@ void model_index(Session *s, Node *model) {
     table_add(&t->by_name, table_key(name), i);
     fields += part(model, i)->kind != N_FN;
   }
+  const NodeList *l = &model->model.members;
+  t->made.items = ARENA_ARRAY(beside, Node *, l->count + 1);
+  for (uint32_t i = 0; i < l->count; i++)
+    if (l->items[i]->kind != N_FN) t->made.items[t->made.count++] = l->items[i];
   model->model.names = t;
 }
 
@@ -308,7 +313,9 @@ static Value unbind_self(Session *s, Inst *inst, Value v) {
 
 Value construct(Session *s, ModelDecl *m, const Args *a) {
   Node *decl = m->decl;
-  NodeList *params = &decl->model.params, *members = &decl->model.members;
+  const struct ModelNames *names = decl->model.names;
+  const NodeList *params = &decl->model.params;
+  const NodeList *members = names ? &names->made : &decl->model.members;
   size_t n = params->count;
   for (uint32_t i = 0; i < members->count; i++)
     if (members->items[i]->kind == N_FIELD ||
@@ -342,6 +349,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
   }
   for (uint32_t i = 0; i < members->count; i++) {
     Node *x = members->items[i];
+    s->count.searched += x->kind == N_FN;
     size_t mark = mem_pool_mark(&s->mem);
     if (x->kind == N_FIELD) {
       Field *f = &inst->fields[inst->count];

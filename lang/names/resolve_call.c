@@ -22,7 +22,26 @@ typedef struct Callee {
   Span declared; /* file 0: builtin */
   const char *signature;
   bool open; /* takes any names */
+  Table by_name; /* see find_par */
 } Callee;
+
+/* The first parameter that an argument of this name is for; c->count: there is none. */
+static size_t find_par(Resolver *r, Callee *c, Name name) {
+  enum { FEW = 32 };
+  size_t i = 0;
+  if (c->count <= FEW) {
+    while (i < c->count && (c->par[i].rest || c->par[i].name != name)) i++;
+    r->s->count.searched += (int64_t)i;
+    return i;
+  }
+  if (!c->by_name.arena) {
+    c->by_name.arena = &r->s->scratch;
+    for (; i < c->count; i++)
+      if (!c->par[i].rest) table_add(&c->by_name, table_key(c->par[i].name), i);
+  }
+  ptrdiff_t at = table_get(&c->by_name, table_key(name));
+  return at == TABLE_NONE ? c->count : (size_t)at;
+}
 
 static void callee_of_params(Resolver *r, Callee *c, const NodeList *p) {
   c->par = ARENA_ARRAY(&r->s->scratch, Par, p->count + 1);
@@ -53,7 +72,7 @@ const char *rs_plural(size_t n) {
 
 /* Arguments of a call against parameters (rule 47). `receiver`: x of x.f(..), `no_shape`: an
  * initialiser, which is given its shape (rule 58). */
-static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, bool no_shape) {
+static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool no_shape) {
   Session *s = r->s;
   size_t required = 0, positional = receiver ? 1 : 0, before = s->diags.errors;
   bool rest = false, named = false;
@@ -80,8 +99,7 @@ static void check_call(Resolver *r, const Callee *c, Node *call, bool receiver, 
     }
     named = true;
     Name n = a->arg.name.name;
-    size_t k = 0;
-    while (k < c->count && (c->par[k].rest || c->par[k].name != n)) k++;
+    size_t k = find_par(r, c, n);
     if (k == c->count) {
       if (c->open) continue;
       Diag *d = err(s, ERR_ARG_NAME, a->arg.name.span, "`%s` has no parameter `%s`", c->name, n);
