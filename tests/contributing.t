@@ -39,7 +39,8 @@ sub code {
 my @sources = ("$root/Makefile.am");
 find({no_chdir => 1, wanted => sub {
   return unless -f && /(?:\.[chy]|\.inc|\.def|\.re|\.ckl)$/;
-  return if m{/parser/(?:grammar|lex)\.[ch]$} || m{/stdlib/embed\.c$} || m{/jit/elementwise\.ckl$}; # generated
+  # generated, in a build in the folder of the sources
+  return if m{/parser/(?:grammar|lex)\.[ch]$|/stdlib/embed\.c$|/jit/elementwise\.ckl$|_rows\.def$};
   return if m{/lang/names/foreign\.def$}; # what other languages call things
   push @sources, $_;
 }}, map { "$root/$_" } qw(runtime parser graph autograd jit lang stdlib cli include));
