@@ -23,7 +23,7 @@ tap_empty "$(objdump -t "$core" | awk '
   / (\.data|\.bss|\.tdata|\.tbss|\*COM\*)([.a-z_0-9]*)\t/ && !/\t?\.data\.rel\.ro/ {
     if (file ~ /load[.]o/ && $NF ~ /^(__jit_debug_descriptor|debug_lock)/) next
     if (file ~ /stack[.]o/ && / \.tbss\t/ && $NF ~ /^(here|own)$/) next
-    if (file ~ /level[.]o/ && $NF ~ /^known[.]/) next
+    if (file ~ /target[.]o/ && $NF ~ /^known[.]/) next
     if ($NF ~ /^[.]/ || $NF ~ /asan|ubsan|sanitizer|^__odr/) next
     print file, $NF }')" 'no global variable can be written to'
 
