@@ -1,0 +1,235 @@
+#!/bin/sh
+# What it takes to add something: in a copy of the build folder one build adds an operation, in as many
+# hand-written places as CONTRIBUTING.md has. `make check-all` runs it; it takes some minutes.
+#
+# To add another kind of thing: `adding` with its section of CONTRIBUTING.md and the number of its places,
+# `place FILE LINE` for each, `added`; and below the build what must hold of it.
+. "$srcdir/tests/tap.sh"
+source=$(cd "$srcdir" && pwd)
+top=$(pwd)
+copy=$top/add-op.$$ # not among the tests, which other tests read
+log=$copy/add-op.log
+trap 'rm -rf "$copy"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# Sources and objects, with their times; what tests left is of no use.
+mkdir -p "$copy/tests"
+copy_all() { # copy_all FOLDER: into the copy
+  (cd "$1" && ls -A) | grep -v -x -e .git -e tests -e 'add-op\.[0-9]*' | while read -r name; do cp -a "$1/$name" "$copy/"; done
+  (cd "$1/tests" && ls -A) | grep -v -x -e cache -e tsan.d |
+    while read -r name; do cp -a "$1/tests/$name" "$copy/tests/"; done
+}
+copy_all "$source"
+if [ "$source" != "$top" ]; then # built outside of the sources: configured and built anew in the copy
+  (cd "$copy" && eval "./configure -q $("$top/config.status" --config)") >"$log" 2>&1
+  tap_status $? 'the copy is configured' "$log"
+fi
+cd "$copy" || exit 1
+
+# adding SECTION COUNT: the next COUNT places are what it takes, and those that the section numbers
+adding() {
+  what=$1 wanted=$2 places=0
+  listed=$(awk -v head="## $1" '/^## / { on = $0 == head } on && /^[0-9]+\. `/' CONTRIBUTING.md | wc -l)
+  [ "$listed" -eq "$wanted" ] || echo "CONTRIBUTING.md numbers $listed places in \"$1\", not $wanted" >>faults
+}
+# place FILE LINE: adds standard input before the one line that begins with LINE
+place() {
+  places=$((places + 1))
+  echo "$1" >>placed
+  cat >text
+  awk -v line="$2" 'NR == FNR { text = text $0 "\n"; next }
+    index($0, line) == 1 { printf "%s", text; n++ }
+    { print }
+    END { exit n != 1 }' text "$1" >new && mv new "$1" ||
+    echo "$1: not one line begins with: $2" >>faults
+}
+added() {
+  [ "$places" -eq "$wanted" ] || echo "$what: it takes $places places, not $wanted" >>faults
+}
+: >placed
+: >faults
+
+# ---- what is added ----
+
+# The inverse of the error function. Coefficients: minimax in 200-bit arithmetic, each rounded in turn.
+adding 'An elementwise operation' 3
+place runtime/elementwise.def 'UN(RELU, ' <<'END'
+UN(ERFINV, erfinv, FMATH, FLOAT, same, OUT, 60, CALL, -0.9, 0.9, "inverse of erf: infinite at -1 and 1, NaN beyond")
+END
+place autograd/grad.c 'GRAD(RELU) ' <<'END'
+GRAD(ERFINV) { return mul(dy, mul(num(0.88622692545275801364908374167), un(EXP, mul(y, y)))); }
+END
+place runtime/fmath.inc '/* ---- power: ' <<'END'
+/* ---- inverse of the error function: x P(w), w = -log(1 - x^2); for large w P is of sqrt(w) ---- */
+
+#if FM_W == 32
+/* erfinv(x) / x: t = w - 2.5 for w in [0, 5], error 2^-24.6; t = sqrt(w) - 3.125 up to the last x
+ * below 1, error 2^-27.8 */
+#define ERFINV_MIDDLE 2.5
+#define ERFINV_TAIL 3.125
+#define POLY_ERFINV(t) \
+  H10(t, 0x1.805c5ep+0, 0x1.f91e8cp-3, -0x1.11c70cp-8, -0x1.486718p-10, 0x1.ca157ep-13, \
+      -0x1.4c905ep-18, -0x1.d4062cp-19, 0x1.f2e49cp-22, 0x1.c1c15ap-26, -0x1.2a7beap-27, \
+      -0x1.1654e6p-33)
+#define POLY_ERFINV_TAIL(t) \
+  H10(t, 0x1.7aaa3cp+1, 0x1.00f3b4p+0, 0x1.cde9ap-8, -0x1.5b51fap-8, 0x1.f0e2a4p-9, \
+      -0x1.4b3b02p-9, 0x1.4e6b5ep-10, -0x1.47c34p-12, -0x1.fb0b24p-14, 0x1.02017ap-13, \
+      -0x1.d1745ep-16)
+#define POLY_ERFINV_END POLY_ERFINV_TAIL
+#else
+/* t = w - 3 for w in [0, 6], error 2^-54.1; t = sqrt(w) - 3.25 up to 4, error 2^-55.0;
+ * t = sqrt(w) - 5, error 2^-55.7 */
+#define ERFINV_MIDDLE 3.0
+#define ERFINV_TAIL 3.25
+#define POLY_ERFINV(t) \
+  H23(t, 0x1.9fa072ed72dbbp+0, 0x1.eedbebdce73e5p-3, -0x1.780def1d3ef84p-8, \
+      -0x1.b6666b152a828p-11, 0x1.9912c04a35b5fp-13, -0x1.aab13d1cc9669p-17, \
+      -0x1.d539ca0571fd3p-20, 0x1.e32b0d646cfcbp-22, -0x1.96f8220f4e193p-26, \
+      -0x1.77b3a62a09f22p-28, 0x1.3155841d0623p-30, -0x1.146af0dea4919p-35, \
+      -0x1.30da9cbc5ccf6p-36, 0x1.7bd354d680336p-39, 0x1.c3aab70933c1ap-48, \
+      -0x1.dc812e64d3916p-45, 0x1.c813412226b66p-48, 0x1.381a30795b857p-52, \
+      -0x1.750dc57a2ffa7p-53, 0x1.e49b4f4d57741p-57, 0x1.28313a9120d6p-59, \
+      -0x1.dbff6dcaa52cdp-62, -0x1.68a8c3182f3d4p-67, 0x1.58856d5276af1p-68)
+#define POLY_ERFINV_TAIL(t) \
+  H20(t, 0x1.8abcc380d5a48p+1, 0x1.0158a6d641d55p+0, 0x1.5ffcfe5b69ecap-8, \
+      -0x1.ebadabba050c9p-9, 0x1.468eecaa1058fp-9, -0x1.ba9240d813adp-10, 0x1.f3cc542a1ebb5p-11, \
+      -0x1.7448bcd9a001bp-12, 0x1.932ec971cac92p-16, 0x1.1e6abd8bdee82p-14, \
+      -0x1.8cf4ff3277446p-15, 0x1.a241934f5261bp-17, 0x1.89bbd92546004p-19, \
+      -0x1.0b78e7e655ebfp-18, 0x1.8d26dd124fdd5p-20, -0x1.dbfd813aeee3ep-26, \
+      -0x1.049b8ba42d55cp-22, 0x1.1abeb0cd062b8p-23, -0x1.8b346c4aae2b5p-26, \
+      -0x1.076ec8bcf71cfp-26, 0x1.1f0a58b297b23p-27)
+#define POLY_ERFINV_END(t) \
+  H18(t, 0x1.3664ddd1ad7fbp+2, 0x1.02a30d1fba10dp+0, -0x1.22ea5df1f8d66p-13, \
+      -0x1.c2f36aa23e098p-13, 0x1.3ebf4f016817bp-14, -0x1.4a348fc586cbcp-16, \
+      0x1.2fbcfa5870604p-18, -0x1.0a9073207dbebp-20, 0x1.ebe4d6ee38f29p-23, \
+      -0x1.222737528a0fcp-24, 0x1.f266756058a81p-26, -0x1.0612abf682da9p-26, \
+      0x1.0d28a73a2fed5p-27, -0x1.dd1e4b65f1c9cp-29, 0x1.66ba3e79cd16ap-30, \
+      -0x1.e12c4cb11c06cp-32, 0x1.49aac2ca5d3f1p-34, 0x1.798141259ae02p-35, \
+      -0x1.7a4a78ddf67f3p-36)
+#endif
+
+FM_FN(V, erfinv, (V x)) {
+  V w = MINUS(FM_CALL(log, (FMA(MINUS(x), x, K(1.0)))));
+  V s = SQRT(w);
+  V t = SUB(w, K(ERFINV_MIDDLE)), u = SUB(s, K(ERFINV_TAIL)), v = SUB(s, K(5.0));
+  V tail = SEL(LT(s, K(4.0)), POLY_ERFINV_TAIL(u), POLY_ERFINV_END(v));
+  V r = MUL(x, SEL(LT(w, K(2 * ERFINV_MIDDLE)), POLY_ERFINV(t), tail));
+  return SEL(EQ(MAGNITUDE(x), K(1.0)), WITH_SIGN(INF, x), r);
+}
+#undef ERFINV_MIDDLE
+#undef ERFINV_TAIL
+#undef POLY_ERFINV
+#undef POLY_ERFINV_TAIL
+#undef POLY_ERFINV_END
+
+END
+added
+
+tap_empty "$(cat faults)" 'each addition is in as many places as it should be'
+tap_empty "$(sort -u placed >want
+  for f in $(cd "$source" && find ./*/ -name tests -prune -o -type f \( -name '*.[chy]' -o -name '*.re' -o -name '*.def' \
+    -o -name '*.inc' -o -name '*.ckl' -o -name '*.md' \) -print); do
+    cmp -s "$source/$f" "$f" || [ ! -f "$f" ] || echo "${f#./}"
+  done | sort | diff want -)" 'and nowhere else'
+
+# ---- one build ----
+
+"${MAKE:-make}" -s ckl ckl-codegen tests/unit/t-fmath >"$log" 2>&1
+tap_status $? 'it builds' "$log"
+
+# What is printed by a command: the bits of functions, and cases of tests/grad, in the form of make-ops.py
+# (numbers by mpmath).
+srcdir=$copy
+export srcdir
+tests/unit/t-fmath --bits >new && mv new tests/unit/fmath-bits.txt
+tap_empty "$(diff "$source/tests/unit/fmath-bits.txt" tests/unit/fmath-bits.txt | grep '^<')" 'no function has other bits'
+cat >>tests/grad/ops.txt <<'END'
+case erfinv 2
+in float 2 2 2 -0.15855051577091217 -0.31423574686050415 0.1358410269021988 -0.3848073482513428
+out 2 2 2 -0.14144947197950625 -0.28610243014444714 0.12097352653795795 -0.35544503951102213
+weight 0.143528014421463 -0.5372443199157715 -1.768004298210144 0.029742931947112083
+grad 0 0.12976900094800684 -0.5167324965725983 -1.5899518803042978 0.029908731483707263
+weight2 0 -1.8500173091888428 -0.26541727781295776 -1.7205783128738403 -1.6371479034423828
+grad2 0 0.061406219901023934 -0.07548148740171169 0.5952226184988915 0.03500278333051391
+END
+
+# ---- used ----
+
+# works NAME COMMAND...: a program of the copy says nothing but "ok", one for each line that does
+works() {
+  title=$1
+  shift
+  "$@" >out 2>"$log"
+  tap_empty "$(grep -v -x ok out; [ -s out ] || cat "$log")" "$title"
+}
+CKL_CACHE= CKL_KERNELS= CKL_CHECK=1 CKL_CODEGEN=$copy/ckl-codegen
+export CKL_CACHE CKL_KERNELS CKL_CHECK CKL_CODEGEN
+[ -x ckl-codegen ] && machine='native emulator' || machine=
+
+cat >erfinv.ckl <<'END'
+# Values and derivatives by mpmath, 40 digits.
+let x = f64([0.0, 0.0625, 0.5, 0.75, 0.96875, 0.9990234375, 1 - 2.0 ** -24, 1 - 2.0 ** -40, 1 - 2.0 ** -53])
+let y = f64([0.0, 0.055445948772782020299, 0.47693627620446987338, 0.81341984759761854169, 1.523019401996956111,
+  2.3314677736219476723, 3.8325068569007109095, 5.0512540852493899671, 5.8635847487551679272])
+let slope = f64([0.88622692545275801365, 0.88895560362032729406, 1.1125848189719498041, 1.7174997693674522713,
+  9.0142428129868595308, 203.35632620489722887])
+
+proc holds(right) {
+  if right { print("ok") } else { print("wrong") }
+}
+
+proc near(a, b, tolerance) { holds(all(abs(a - b) <= tolerance * abs(b))) }
+
+fn forward[N](x: f64[N]) -> f64[N] = erfinv(x)
+fn loss[N](x: f64[N]) -> f64 = sum(erfinv(x))
+fn there_and_back[N](x: f32[N]) -> f32[N] = erf(erfinv(x) * 1.0)
+
+# script, code, a number, one element at a time; odd, and the ends
+near(erfinv(x), y, 4e-16)
+near(-erfinv(-x), y, 4e-16)
+holds(all(forward(x) == erfinv(x)))
+holds(abs(erfinv(0.5) - 0.4769362762044699) < 1e-15)
+let rows = reshape(x[:8], [2, 4])
+holds(all(vmap(forward, rows) == erfinv(rows)))
+holds(all(erfinv(f64([1.0, -1.0])) == f64([inf, -inf])))
+holds(isnan(erfinv(1.5)) and isnan(erfinv(-1.5)) and isnan(erfinv(nan)))
+near(f64(erfinv(f32(x[:7]))), y[:7], 2.4e-7)
+let h = f16([0.25, -0.5, 0.75])
+holds(all(erfinv(h) == f16(erfinv(f32(h)))))
+let z = f32([-0.9, -0.25, 0.125, 0.5, 0.875])
+holds(all(abs(there_and_back(z) - z) <= 2.4e-7))
+
+# derivatives: in script, of code, in code, twice
+let at = track(x[:6])
+near(grad(sum(erfinv(at)), at), slope, 1e-14)
+near(grad(loss(at), at), slope, 1e-14)
+fn slopes[N](x: f64[N]) -> f64[N] = grad(loss(x), x)
+near(slopes(x[:6]), slope, 1e-14)
+near(vmap(slopes, reshape(x[:6], [2, 3])), reshape(slope, [2, 3]), 1e-14)
+holds(gradcheck(fn(v: f64[3]) = sum(erfinv(v) ** 2), f64([0.1, -0.4, 0.7])))
+END
+for mode in reference loops $machine; do
+  works "erfinv in script, in code, its gradient, under vmap: $mode" env CKL_CPU=$mode ./ckl run erfinv.ckl
+done
+if [ -n "$machine" ]; then
+  CKL_CPU=native ./ckl run --counts erfinv.ckl >/dev/null 2>"$log"
+  tap_empty "$(awk '$1 == "jit.generated" && $2 > 3 { n = 1 } END { exit !n }' "$log" || cat "$log")" 'machine code of it is made'
+  works 'and with --device=emu' ./ckl run --device=emu erfinv.ckl
+fi
+tap_empty "$(./ckl help erfinv | grep -q 'inverse of erf' || ./ckl help erfinv)" 'ckl help erfinv'
+tap_empty "$(./ckl ops --markdown | grep -q '^| `erfinv` | elementwise' || echo absent)" 'ckl ops'
+tap_empty "$(./ckl builtins --markdown | grep -q '`erfinv' || echo absent)" 'ckl builtins'
+
+# ---- the tests that are made of the tables ----
+
+tests='t-fmath t-fmath-build t-ops t-grad t-batch t-joint t-ref-elem t-loop'
+[ -z "$machine" ] || tests="$tests t-emit"
+"${MAKE:-make}" -s $(for t in $tests; do echo "tests/unit/$t"; done) >"$log" 2>&1
+tap_status $? 'tests build' "$log"
+for t in $tests; do
+  "tests/unit/$t" >out 2>&1 && ! grep -q '^not ok' out
+  tap_status $? "$t" out
+done
+tests/unit/t-fmath >out
+tap_empty "$(grep -q '^ok .* erfinv has the same bits in every expansion' out || cat out)" 'which know of it'
+tap_done
