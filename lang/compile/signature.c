@@ -23,10 +23,10 @@ size_t flat_leaf(Flat *f, Value v) {
     ptrdiff_t at = table_get(&f->leaf_of, table_key(v.u.o));
     return at == TABLE_NONE ? SIZE_MAX : (size_t)at;
   }
-  for (size_t i = 0; i < f->count; i++)
-    if (f->leaves[i].kind <= LEAF_PARAM && f->leaves[i].v.u.o == v.u.o) return i;
-  f->s->count.searched += (int64_t)f->count;
-  return SIZE_MAX;
+  size_t i = 0;
+  while (i < f->count && (f->leaves[i].kind > LEAF_PARAM || f->leaves[i].v.u.o != v.u.o)) i++;
+  f->s->count.searched += (int64_t)i;
+  return i < f->count ? i : SIZE_MAX;
 }
 
 size_t flat_inst(Flat *f, const Inst *inst) {
@@ -37,10 +37,10 @@ size_t flat_inst(Flat *f, const Inst *inst) {
     ptrdiff_t at = table_get(&f->inst_of, table_key(inst));
     return at == TABLE_NONE ? SIZE_MAX : (size_t)at;
   }
-  for (size_t i = 0; i < f->inst_count; i++)
-    if (f->insts[i] == inst) return i;
-  f->s->count.searched += (int64_t)f->inst_count;
-  return SIZE_MAX;
+  size_t i = 0;
+  while (i < f->inst_count && f->insts[i] != inst) i++;
+  f->s->count.searched += (int64_t)i;
+  return i < f->inst_count ? i : SIZE_MAX;
 }
 
 Flat flat_fork(const Flat *f) {

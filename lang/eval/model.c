@@ -84,10 +84,10 @@ Field *inst_field(Inst *i, Name name) {
     uint32_t k = decl->model.names->field[at];
     return k < i->count ? &i->fields[k] : NULL; /* it is being made */
   }
-  for (size_t k = 0; k < i->count; k++)
-    if (i->fields[k].name == name) return &i->fields[k];
-  i->o.s->count.searched += (int64_t)i->count;
-  return NULL;
+  size_t k = 0;
+  while (k < i->count && i->fields[k].name != name) k++;
+  i->o.s->count.searched += (int64_t)k;
+  return k < i->count ? &i->fields[k] : NULL;
 }
 
 /* -- construction */
