@@ -475,7 +475,9 @@ int cmd_ir(Cli *c)
   if (!known_name(c, "ir", stage, ckl_stage_name, "stage")) return EXIT_USAGE;
   char with[32];
   if (c->o.writes && !strcmp(c->o.writes, "epilogue")) {
-    for (size_t i = 3; ckl_stage_name(i); i++)
+    size_t i = 0; /* stages up to `joint` are graphs */
+    while (strcmp(ckl_stage_name(i++), "joint")) continue;
+    for (; ckl_stage_name(i); i++)
       if (!strcmp(stage, ckl_stage_name(i)))
         return cli_usage(c, "ir", "--writes=epilogue is a form of graphs, not of `%s`", stage);
     snprintf(with, sizeof with, "%s epilogue", stage);
@@ -569,6 +571,11 @@ int cmd_ops(Cli *c)
 int cmd_errors(Cli *c)
 {
   return print_page(c, "errors", ckl_errors_markdown);
+}
+
+int cmd_passes(Cli *c)
+{
+  return print_page(c, "passes", ckl_passes_markdown);
 }
 
 int cmd_builtins(Cli *c)

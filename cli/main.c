@@ -58,6 +58,7 @@ static const Command commands[] = {
   {"ops", "--markdown", "M", "print the table of primitive operations", cmd_ops, ""},
   {"errors", "--markdown", "M", "print all error codes and what they mean", cmd_errors, ""},
   {"builtins", "--markdown", "M", "print all names that need no `use`", cmd_builtins, ""},
+  {"passes", "--markdown", "M", "print the passes of a compiled function", cmd_passes, ""},
   {"version", "", "", "print the version", cmd_version, ""},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -127,17 +127,31 @@ bool has_effect(const Graph *g) {
   return false;
 }
 
-const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these) {
-  uint32_t first = 0;
-  while (first < g->node_count && (these ? !these[first] : g->nodes[first].op != OP_HOOK)) first++;
-  if (first == g->node_count) return g;
+/* Without `these` hooks; NULL: without any. */
+static Graph *without_hooks(Arena *a, const Graph *g, const bool *these) {
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
   for (uint32_t i = 0; i < g->node_count; i++)
     if (these ? !these[i] : g->nodes[i].op != OP_HOOK) copy_node(d, &m, i, NULL);
   copy_checks(d, g);
   copy_outputs(d, &m);
-  return gr_checked(d, "drop hooks");
+  return d;
+}
+
+bool gr_has_hooks(const Graph *g) {
+  for (uint32_t i = 0; i < g->node_count; i++)
+    if (g->nodes[i].op == OP_HOOK) return true;
+  return false;
+}
+
+Graph *gr_no_hooks(Arena *a, const Graph *g) {
+  return without_hooks(a, g, NULL);
+}
+
+const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these) {
+  for (uint32_t i = 0; i < g->node_count; i++)
+    if (these[i]) return gr_checked(without_hooks(a, g, these), "drop hooks");
+  return g;
 }
 
 Graph *gr_clone(Arena *a, const Graph *g) {

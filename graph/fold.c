@@ -371,6 +371,22 @@ Graph *gr_fold(Arena *a, const Graph *from) {
   return gr_checked(walk(a, from, false), "fold");
 }
 
-Graph *gr_simplify(Arena *keep, Arena *temp, const Graph *g) {
-  return gr_dce(keep, gr_checked(walk(temp, g, true), "simplify"));
+typedef struct Simplify {
+  Arena *keep, temp; /* temp: the graph between */
+  const Graph *g;
+  Graph *made;
+} Simplify;
+
+static void simplify_job(void *ud) {
+  Simplify *x = ud;
+  x->made = gr_dce(x->keep, walk(&x->temp, x->g, true));
+}
+
+Graph *gr_simplify(Arena *a, const Graph *g) {
+  Simplify x = {.keep = a, .g = g};
+  arena_init(&x.temp, a->mem);
+  int code = mem_protect(a->mem, simplify_job, &x);
+  arena_free(&x.temp);
+  if (code != MEM_OK) mem_throw(a->mem, code);
+  return x.made;
 }

@@ -272,7 +272,8 @@ Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
 Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes);
 
 /* -- whole graphs. Each pass works on nested regions too; what it gives is verified where Mem.check
- * is set. */
+ * is set. Those that nothing of this layer calls are declared by their rows in
+ * lang/compile/pipeline.def. */
 /* g, of which gr_verify holds, or a throw by mem_bug that names the pass; without Mem.check, or of
  * NULL, nothing is done. */
 Graph *gr_checked(Graph *g, const char *pass);
@@ -284,15 +285,10 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
 /* g with the bodies of `wrap` and `custom` in place of the nodes. `origin` (may be
  * NULL) gets, per node, the node of g that it came from. */
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
-/* g without its `hook` nodes, which say something to differentiation only, or without `these` of
- * them; g itself when it has none. */
+bool gr_has_hooks(const Graph *g); /* nodes that say something to differentiation only */
+/* g without `these` of them; g itself when these are none. */
 const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);
 Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect needs; inputs stay */
-/* never merges recomputed with original, effects, or random */
-Graph *gr_cse(Arena *a, const Graph *g);
-Graph *gr_fold(Arena *a, const Graph *g); /* constants, identities that keep every bit (rule 104) */
-/* Folded, merged, without dead nodes: in `keep`; what is between lies in `temp`. */
-Graph *gr_simplify(Arena *keep, Arena *temp, const Graph *g);
 uint64_t gr_hash(const Graph *g);         /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */
@@ -300,16 +296,6 @@ bool gr_verify(const Graph *g, GErr *e);
 /* reads back with gr_read; see graph/text.c for the grammar */
 void gr_print(Buf *out, const Graph *g);
 Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e); /* NULL on bad text */
-
-/* The passes by name, for `ckl opt` and tests; the list ends with a NULL name. */
-typedef struct GrPass {
-  const char *name;
-  Graph *(*run)(Arena *a, const Graph *g);
-  const char *doc;
-} GrPass;
-extern const GrPass gr_passes[];
-/* Runs one and verifies before and after; NULL with `e` on an unknown name or a broken graph. */
-Graph *gr_pass(Arena *a, const char *name, const Graph *g, GErr *e);
 
 /* Maps a graph over a new leading axis of size n (graph/batch.c): batched[i] says whether input i
  * gets the axis; every output gets it. NULL with `e` when an op has no batching rule. */

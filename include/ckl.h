@@ -289,7 +289,7 @@ ckl_status ckl_backward_fail(ckl_backward *b, const char *why);
 const char *ckl_format(ckl_session *s, const char *path_for_messages, const char *text, size_t n);
 /* The graph of function `fn` of a file after `stage` (see ckl_stage_name); `types` like "f32[8, 3]"
  * for un-annotated parameters. What it writes are outputs after its results or, with " epilogue"
- * behind one of the first three stages, copies into inputs at the end. [mp] */
+ * behind a stage up to `joint`, copies into inputs at the end. [mp] */
 const char *ckl_ir(ckl_session *s, const char *path, const char *fn, const char *const *types,
                    size_t type_count, const char *stage);
 const char *ckl_stage_name(size_t i);                       /* [-] NULL past the end */
@@ -305,6 +305,7 @@ const char *ckl_help(ckl_session *s, const char *topic);
 const char *ckl_error_code(size_t i);                       /* [-] all codes; NULL past the end */
 const char *ckl_ops_markdown(ckl_session *s);               /* [m] docs/ops.md */
 const char *ckl_builtins_markdown(ckl_session *s);          /* [m] docs/builtins.md */
+const char *ckl_passes_markdown(ckl_session *s);            /* [m] docs/passes.md */
 const char *ckl_errors_markdown(ckl_session *s);            /* [m] docs/errors.md */
 
 #ifdef __cplusplus

@@ -194,7 +194,7 @@ struct Session {
     int64_t backward_captures, backward_hits;
     int64_t ops[2][6]; /* by OpBin (report.h): of forwards and script, of backwards */
     int64_t searched; /* entries that searches by name or address compared one by one */
-    double seconds[3]; /* staging, simplifying, differentiating: by STAGE_* */
+    double seconds[32], seconds_all; /* of passes, by PassId (pipeline.h), and their sum */
   } count;
   struct ckl_value *handles; /* given out by the API */
   struct {
@@ -202,7 +202,7 @@ struct Session {
     const char *fn;   /* the call that `ckl plan` waits for */
     const char *text; /* its plan */
   } plan;
-  unsigned dumps; /* stages to dump, a bit each (DUMP_*) */
+  unsigned dumps; /* passes to dump, a bit each: 1 << PassId */
   const char *text_out; /* last text handed out by the API */
 };
 

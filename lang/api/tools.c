@@ -132,8 +132,14 @@ const char *ckl_profile(ckl_session *k) {
   return r ? r : "";
 }
 
+static const char *nth_pass(size_t i, bool (*is)(PassId)) {
+  for (PassId id = 0; id < PASS_COUNT; id++)
+    if (is(id) && i-- == 0) return passes[id].name;
+  return NULL;
+}
+
 const char *ckl_stage_name(size_t i) {
-  return i < STAGE_COUNT ? stage_names[i] : NULL;
+  return nth_pass(i, pass_is_stage);
 }
 
 static bool all_given(const char *const *texts, size_t n) {
@@ -256,44 +262,8 @@ const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const cha
   return r;
 }
 
-static void show_joint(Session *s, const Graph *g, Buf *out, Span at) {
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  Prov where; /* a place in the program that the graph comes from, which is not here */
-  if (!ad_joint_show(&s->scratch, g, out, &e, &where)) fail_gerr(s, at, &e);
-}
-
-static void show_groups(Session *s, const Graph *g, Buf *out, Span at) {
-  (void)at;
-  jit_show(&s->mem, (EngLevel)s->config.level, g, JIT_SHOW_GROUPS, out);
-}
-
-static void show_plan(Session *s, const Graph *g, Buf *out, Span at) {
-  (void)at;
-  jit_show(&s->mem, (EngLevel)s->config.level, g, JIT_SHOW_PLAN, out);
-}
-
-static void show_kernels(Session *s, const Graph *g, Buf *out, Span at) {
-  (void)at;
-  jit_show(&s->mem, (EngLevel)s->config.level, g, JIT_SHOW_KERNELS, out);
-}
-
-/* Passes that give a graph, and those whose result is no graph but is shown as text. */
-typedef Graph *(*Pass)(Arena *a, const Graph *g);
-static const struct {
-  const char *name;
-  Pass run;
-  void (*show)(Session *s, const Graph *g, Buf *out, Span at);
-} passes[] = {{.name = "dce", .run = gr_dce},
-              {.name = "cse", .run = gr_cse},
-              {.name = "fold", .run = gr_fold},
-              {.name = "remat", .run = rm_pass},
-              {.name = "verify"},
-              {.name = "joint", .show = show_joint},
-              {.name = "fuse", .show = show_groups},
-              {.name = "plan", .show = show_plan},
-              {.name = "lower", .show = show_kernels}};
 const char *ckl_pass_name(size_t i) {
-  return i < sizeof passes / sizeof *passes ? passes[i].name : NULL;
+  return nth_pass(i, pass_is_tool);
 }
 
 static Span span_of_line(const Session *s, uint32_t file, unsigned line) {
@@ -313,20 +283,20 @@ static void work_opt(TextJob *t) {
     e.code = ERR_IR;
     fail_gerr(s, span_of_line(s, file, e.line), &e);
   }
-  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
-    if (!strcmp(passes[i].name, t->d)) {
-      if (passes[i].show) {
-        passes[i].show(s, g, t->b, at);
-        return;
-      }
-      if (passes[i].run) g = passes[i].run(&s->scratch, g);
-      if (!gr_verify(g, &e)) {
-        e.code = ERR_IR;
-        fail_gerr(s, at, &e);
-      }
-      gr_print(t->b, g);
+  PassId id = pass_find(t->d, strlen(t->d));
+  if (id < PASS_COUNT && pass_is_tool(id)) {
+    if (passes[id].show) {
+      passes[id].show(&(PassText){s, t->b, g, at, id, true});
       return;
     }
+    g = passes[id].run(&s->scratch, g);
+    if (!gr_verify(g, &e)) {
+      e.code = ERR_IR;
+      fail_gerr(s, at, &e);
+    }
+    gr_print(t->b, g);
+    return;
+  }
   fail(s, ERR_IR, at, "no pass is called `%s`", t->d);
 }
 
@@ -343,12 +313,10 @@ const char *ckl_cpu_name(size_t i) {
 
 ckl_status ckl_dump(ckl_session *k, const char *stage) {
   if (!stage) return CKL_EUSAGE;
-  for (size_t i = 0; i < STAGE_COUNT; i++)
-    if (!strcmp(stage_names[i], stage)) {
-      k->s.dumps |= 1u << i;
-      return CKL_OK;
-    }
-  return CKL_EUSAGE;
+  PassId id = pass_find(stage, strlen(stage));
+  if (id == PASS_COUNT || !pass_is_stage(id)) return CKL_EUSAGE;
+  k->s.dumps |= 1u << id;
+  return CKL_OK;
 }
 
 /* ---- help and generated documents */
@@ -395,6 +363,31 @@ static void work_ops(TextJob *t) {
   }
 }
 
+static void work_passes(TextJob *t) {
+  static const char *const when[] = {"always",                 "where there are hooks",
+                                     "where there are blocks", "for a gradient",
+                                     "for machine code",       "part of `plan`",
+                                     "when asked for",         "by `ckl opt` alone"};
+  buf_puts(t->b,
+           "# Passes\n\nGenerated from `lang/compile/pipeline.def` by `ckl passes --markdown`: "
+           "what a compiled call goes through, in order.\n`ckl ir --stage` and `ckl run --dump` "
+           "take the name of a stage, `ckl opt --pass` that of a pass; `ckl run --time-passes`\n"
+           "prints times.\n\n"
+           "| name | of what | when | `--stage` | `--pass` | time | what and why |\n"
+           "|---|---|---|---|---|---|---|\n");
+  for (PassId id = 0; id < PASS_COUNT; id++) {
+    const Pass *p = &passes[id];
+    buf_printf(t->b, "| `%s` | ", p->name);
+    if (id == PASS_STAGE) buf_puts(t->b, "the program");
+    else if (p->when == WHEN_ALONE) buf_puts(t->b, "any graph");
+    else buf_printf(t->b, "`%s`", passes[p->needs].name);
+    buf_printf(t->b, " | %s | %s | %s | %s | ", when[p->when], pass_is_stage(id) ? "yes" : "",
+               pass_is_tool(id) ? "yes" : "", pass_is_timed(id) ? "yes" : "");
+    cell(t->b, p->doc);
+    buf_puts(t->b, " |\n");
+  }
+}
+
 static void work_builtins(TextJob *t) {
   buf_puts(t->b, "# Builtins\n\nGenerated from `lang/builtin/builtins.def` by `ckl builtins "
                  "--markdown`.\n\n| name | signature | meaning |\n|---|---|---|\n");
@@ -422,6 +415,9 @@ static const char *document(ckl_session *k, void (*work)(TextJob *t)) {
 
 const char *ckl_ops_markdown(ckl_session *k) {
   return document(k, work_ops);
+}
+const char *ckl_passes_markdown(ckl_session *k) {
+  return document(k, work_passes);
 }
 const char *ckl_builtins_markdown(ckl_session *k) {
   return document(k, work_builtins);

@@ -23,7 +23,7 @@ typedef struct CheckJob {
   size_t type_count; /* instead of annotations, for `ckl ir` */
   Buf *out;          /* the graph's text goes here */
   bool done;
-  int stage;     /* STAGE_* */
+  PassId stage;
   bool epilogue; /* writes are nodes at the end, not outputs */
 } CheckJob;
 

@@ -57,12 +57,11 @@ bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, si
   types_fit(s, j.node, n, false);
   const char *more = strchr(stage, ' '); /* "joint epilogue" */
   size_t len = more ? (size_t)(more - stage) : strlen(stage);
-  while (j.stage < STAGE_COUNT &&
-         (strncmp(stage, stage_names[j.stage], len) || stage_names[j.stage][len]))
-    j.stage++;
-  j.epilogue = more && !strcmp(more, " epilogue") && j.stage < STAGE_PLAN;
-  if (more && !j.epilogue) j.stage = STAGE_COUNT;
-  if (j.stage == STAGE_COUNT) fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
+  j.stage = pass_find(stage, len);
+  j.epilogue = more && !strcmp(more, " epilogue") && j.stage <= PASS_JOINT;
+  if (more && !j.epilogue) j.stage = PASS_COUNT;
+  if (j.stage == PASS_COUNT || !pass_is_stage(j.stage))
+    fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
   j.types = ARENA_ARRAY(&s->notes, Node *, n + 1);
   ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};
   for (size_t i = 0; i < n; i++) {

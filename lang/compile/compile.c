@@ -416,7 +416,7 @@ struct Compiled {
   Arena arena;
   Graph *g;     /* as written: what a joint graph is made of */
   const Graph *whole; /* with the choice of its blocks open */
-  Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
+  const Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
   PlainPlan *plans;
   bool *sizing; /* per symbol: a size depends on it; NULL until it is asked for */
   int64_t *thrift_sizes; /* for which `thrift` is the answer of plan_thrift_wanted; NULL: none */
@@ -502,41 +502,6 @@ typedef struct StageJob {
   Unit *u;
 } StageJob;
 
-Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice) {
-  Arena *temp = &s->scratch;
-  ArenaMark mark = arena_mark(temp);
-  if (choice && g->blocks) g = rm_apply(temp, g, choice, NULL);
-  Graph *simple = gr_simplify(keep, temp, g);
-  arena_rewind(temp, mark);
-  return simple;
-}
-
-const char *const stage_names[STAGE_COUNT] = {"stage", "simplify", "joint", "plan",
-                                              "loops", "llvm",     "asm",   "ptx", "ptx:sm_90"};
-
-void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at) {
-  if (stage >= STAGE_PLAN) {
-    native_print(s, out, simplified(s, a, g, NULL), stage, at);
-    return;
-  }
-  if (stage != STAGE_JOINT) {
-    gr_print(out, opaque_shown(s, stage == STAGE_SIMPLIFY ? simplified(s, a, g, NULL) : g));
-    return;
-  }
-  bool *cot = ARENA_ARRAY(a, bool, g->output_count + 1);
-  bool *wants = ARENA_ARRAY(a, bool, g->input_count + 1);
-  for (size_t i = 0; i < g->output_count; i++)
-    cot[i] = dt_float((DType)gr_type(g, g->outputs[i])->dtype);
-  for (size_t i = 0; i < g->input_count; i++)
-    wants[i] = dt_float((DType)gr_type(g, g->inputs[i])->dtype);
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  Prov where = {0};
-  Joint *j = ad_joint(a, g, cot, wants, &e, &where);
-  if (!j) fail_gerr(s, where.span.file ? where.span : at, &e);
-  gr_print(out, opaque_shown(s, simplified(s, a, j->forward, NULL)));
-  gr_print(out, opaque_shown(s, simplified(s, a, j->backward, NULL)));
-}
-
 /* Whether the code takes gradients itself: then hardly anybody takes one of its result, and saving
  * for that would keep everything alive that the call has computed. What hosts computed is not
  * computed again. */
@@ -598,12 +563,11 @@ static void stage_job(void *ud) {
     g = gr_drop_hooks(&c->arena, u->g, later);
   }
   c->g = gr_dce(&c->arena, g);
-  double start = native_clock();
-  c->whole = gr_drop_hooks(&c->arena, c->g, NULL);
-  const Graph *written = c->whole->blocks ? rm_pass(&c->arena, c->whole) : c->whole;
-  c->plain = simplified(s, &c->arena, written, NULL);
+  const Graph *after[PASS_COUNT];
+  pipeline_call(s, &c->arena, c->g, true, after);
+  c->whole = after[PASS_HOOKS];
+  c->plain = after[PASS_SIMPLIFY];
   c->takes_grad = takes_grad(c->g);
-  s->count.seconds[STAGE_SIMPLIFY] += native_clock() - start;
   c->hosts = u->hosts;
   if (c->hosts) c->hosts->rc++;
   c->source = u->source;
@@ -686,10 +650,9 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
       VEC_PUSH(&c->arena, u.pins, u.pin_count, u.pin_cap, pins[i]);
     StageJob job = {s, f, a, c, &u};
     Modes modes = s->modes;
-    double start = native_clock(), simplify = s->count.seconds[STAGE_SIMPLIFY];
+    PassTime time = pass_start(s);
     int code = guard(s, stage_job, &job);
-    s->count.seconds[STAGE_STAGE] +=
-        native_clock() - start - (s->count.seconds[STAGE_SIMPLIFY] - simplify);
+    pass_end(s, PASS_STAGE, time);
     s->stage = NULL;
     s->modes = modes;
     if (code == MEM_OK) break;
@@ -727,8 +690,6 @@ static Compiled *compile(Session *s, FnObj *f, const Args *a, const Flat *flat) 
   while (kept->bytes > most_bytes && kept->count > FEW_CALLS) let_go_oldest(s);
   s->count.compile++;
   log_compile(s, f, c->sig);
-  if (s->dumps & 1u << STAGE_STAGE) dump_graph(s, c->g);
-  if (s->dumps & 1u << STAGE_SIMPLIFY) dump_graph(s, c->plain);
   return c;
 }
 

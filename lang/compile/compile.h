@@ -3,6 +3,7 @@
 #ifndef CKL_LANG_COMPILE_COMPILE_H
 #define CKL_LANG_COMPILE_COMPILE_H
 
+#include "lang/compile/pipeline.h"
 #include "lang/lang.h"
 
 enum {
@@ -117,17 +118,6 @@ void dump_graph(Session *s, const Graph *g);
 /* g as it is shown: bodies of `wrap <opaque "n">` are a node each. On the scratch arena, or g. */
 const Graph *opaque_shown(Session *s, const Graph *g);
 Name opaque_plain(Session *s, Name path); /* the layer path alone, or NULL */
-/* Stages of the way of a function, in the order of ckl_stage_name. */
-enum {
-  STAGE_STAGE, STAGE_SIMPLIFY, STAGE_JOINT,
-  STAGE_PLAN, STAGE_LOOPS, STAGE_LLVM, STAGE_ASM, STAGE_PTX, STAGE_PTX_90, /* tiering.c */
-  STAGE_COUNT
-};
-extern const char *const stage_names[STAGE_COUNT];
-/* gr_simplify of what `choice` makes of the blocks of g (NULL: they stay). */
-Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice);
-/* Prints g after a stage; for STAGE_JOINT the two halves of all gradients of g. */
-void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, int stage, Span at);
 /* random.c: key words of a draw, and the counter of a site after a call. */
 void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
                   int64_t out[2]);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/compile/pipeline.h"
 #include "lang/compile/report.h"
 #include "lang/value/handle.h"
 #include "lang/compile/tiering.h"
@@ -16,8 +17,7 @@ static const char *const counters[] = {"nodes",     "stage",      "compile",    
                                        "seed",      "jit.kernels", "jit.runs",  "jit.copied",
                                        "jit.by_node", "jit.reruns", "jit.plans", "jit.loaded",
                                        "jit.installed", "jit.from_disk", "jit.generated",
-                                       "jit.failed", "us.stage",
-                                       "us.simplify", "us.joint", "us.plan",  "us.code",
+                                       "jit.failed", "us.code",
                                        "backward.captures", "backward.hits", "searched",
 #define OPCLASS(NAME, word, of, doc) of("forward." word, )
 #include "lang/names/clauses.def"
@@ -28,6 +28,17 @@ static const char *const counters[] = {"nodes",     "stage",      "compile",    
 
 static int64_t microseconds(double seconds) {
   return (int64_t)(1e6 * seconds);
+}
+
+/* Times of passes stand before the other counters. */
+static PassId nth_timed(size_t *i) {
+  PassId id = 0;
+  while (id < PASS_COUNT && (!pass_is_timed(id) || (*i)-- > 0)) id++;
+  return id;
+}
+
+static double pass_seconds(const Session *s, PassId id, const JitCount *jit) {
+  return id == PASS_PLAN ? jit->plan_seconds : s->count.seconds[id];
 }
 
 int64_t session_counter(const Session *s, const char *name) {
@@ -60,10 +71,6 @@ int64_t session_counter(const Session *s, const char *name) {
                  eng.from_disk,
                  eng.generated,
                  eng.failed,
-                 microseconds(s->count.seconds[STAGE_STAGE]),
-                 microseconds(s->count.seconds[STAGE_SIMPLIFY]),
-                 microseconds(s->count.seconds[STAGE_JOINT]),
-                 microseconds(jit.plan_seconds),
                  microseconds(jit.code_seconds),
                  s->count.backward_captures,
                  s->count.backward_hits,
@@ -74,6 +81,9 @@ int64_t session_counter(const Session *s, const char *name) {
 #define OPCLASS(NAME, word, of, doc) of(s->count.ops[1][BIN_##NAME], )
 #include "lang/names/clauses.def"
                  s->count.ops[1][BIN_MOVE]};
+  for (PassId id = 0; id < PASS_COUNT; id++)
+    if (pass_is_timed(id) && !strcmp(passes[id].clock, name))
+      return microseconds(pass_seconds(s, id, &jit));
   for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
     if (!strcmp(counters[i], name)) return v[i];
   return -1;
@@ -83,5 +93,7 @@ int64_t ckl_counter(const ckl_session *k, const char *name) {
   return session_counter(&k->s, name);
 }
 const char *ckl_counter_name(size_t i) {
+  PassId id = nth_timed(&i);
+  if (id < PASS_COUNT) return passes[id].clock;
   return i < sizeof counters / sizeof *counters ? counters[i] : NULL;
 }

@@ -40,12 +40,11 @@ void joint_make(Session *s, JointRef *j, Span at) {
   if (j->joint) return;
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
-  double start = native_clock();
+  PassTime time = pass_start(s);
   Joint *made = j->f->blocks || j->env ? joint_of_blocks(s, j, &e, &where, at)
                                        : ad_joint(&j->arena, j->f, j->cot, j->wants, &e, &where);
   if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
-  double middle = native_clock();
-  s->count.seconds[STAGE_JOINT] += middle - start;
+  pass_end(s, PASS_JOINT, time);
   if (j->made) {
     made->forward = (Graph *)(uintptr_t)j->made->runs.first;
     made->backward = (Graph *)(uintptr_t)j->made->runs.second;
@@ -55,11 +54,8 @@ void joint_make(Session *s, JointRef *j, Span at) {
     made->forward = simplified(s, &j->arena, made->forward, NULL);
     made->backward = simplified(s, &j->arena, made->backward, NULL);
   }
-  s->count.seconds[STAGE_SIMPLIFY] += native_clock() - middle;
-  if (s->dumps & 1u << STAGE_JOINT) {
-    dump_graph(s, made->forward);
-    dump_graph(s, made->backward);
-  }
+  pass_dump(s, PASS_JOINT, made->forward);
+  pass_dump(s, PASS_JOINT, made->backward);
   if (j->choice.candidates) {
     native_must(s, &j->forward);
     native_must(s, &j->backward);

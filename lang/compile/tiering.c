@@ -180,17 +180,18 @@ static double guess(const Graph *g, const int64_t *env) {
   return total;
 }
 
-static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at);
+static void print_fn(Session *s, Buf *out, const JitFn *f, PassId stage, Span at);
+static bool print_parts(Session *s, Buf *out, const Graph *g, PassId stage);
 
-/* The stages of ckl_dump that belong to machine code; its text, where there is a code generator. */
-static void dump_fn(Session *s, const JitFn *f) {
-  Engine *g = jit_engine(s->jit);
-  int end = g && eng_config(g)->codegen ? STAGE_COUNT : STAGE_LLVM;
-  for (int stage = STAGE_PLAN; stage < end; stage++) {
+/* The stages of ckl_dump from `fuse` on; those of machine code where there is a code generator. */
+static void dump_fn(Session *s, const JitFn *f, const Graph *g) {
+  Engine *engine = jit_engine(s->jit);
+  PassId end = engine && eng_config(engine)->codegen ? PASS_PTX_90 + 1 : PASS_LLVM;
+  for (PassId stage = PASS_FUSE; stage < end; stage++) {
     Buf b;
     if (!(s->dumps & 1u << stage)) continue;
     buf_init_arena(&b, &s->scratch);
-    print_fn(s, &b, f, stage, (Span){0});
+    if (!print_parts(s, &b, g, stage)) print_fn(s, &b, f, stage, (Span){0});
     emit_text(s, 2, b.s, b.n);
   }
 }
@@ -273,7 +274,7 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
     EngCount c = s->jit && jit_engine(s->jit) ? eng_count(jit_engine(s->jit)) : (EngCount){0};
     log_line(s, LOG_JIT, "%s: ready after %.1f ms (%lld kernels generated so far)", name,
              1e3 * (native_clock() - start), (long long)c.generated);
-    dump_fn(s, n->fn);
+    if (s->dumps) dump_fn(s, n->fn, g);
     return true;
   }
   if (why.interrupted) {
@@ -402,22 +403,31 @@ void native_profile(Session *s, Buf *out) {
 }
 
 /* -- text */
-static void print_fn(Session *s, Buf *out, const JitFn *f, int stage, Span at) {
+static void print_fn(Session *s, Buf *out, const JitFn *f, PassId stage, Span at) {
   Err why = {0};
-  if (stage == STAGE_PLAN) jit_print_plan(out, f);
-  if (stage == STAGE_LOOPS) jit_print_loops(out, f);
-  unsigned what = stage == STAGE_LLVM  ? CODEGEN_DUMP_IR
-                  : stage == STAGE_ASM ? CODEGEN_DUMP_ASM
-                  : stage == STAGE_PTX ? CODEGEN_DUMP_PTX
-                                       : CODEGEN_DUMP_PTX_90;
-  if (stage >= STAGE_LLVM && !jit_print_code(out, f, what, &why))
+  if (stage == PASS_PLAN) jit_print_plan(out, f);
+  if (stage == PASS_LOOPS) jit_print_loops(out, f);
+  unsigned what = stage == PASS_LLVM  ? CODEGEN_DUMP_IR
+                  : stage == PASS_ASM ? CODEGEN_DUMP_ASM
+                  : stage == PASS_PTX ? CODEGEN_DUMP_PTX
+                                      : CODEGEN_DUMP_PTX_90;
+  if (stage >= PASS_LLVM && !jit_print_code(out, f, what, &why))
     fail(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
 }
 
-void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at) {
+/* The steps that planning consists of. */
+static bool print_parts(Session *s, Buf *out, const Graph *g, PassId stage) {
+  if (stage != PASS_FUSE && stage != PASS_LOWER) return false;
+  JitShow what = stage == PASS_FUSE ? JIT_SHOW_GROUPS : JIT_SHOW_KERNELS;
+  jit_show(&s->mem, (EngLevel)s->config.level, g, what, out);
+  return true;
+}
+
+void native_print(Session *s, Buf *out, const Graph *g, PassId stage, Span at) {
+  if (print_parts(s, out, g, stage)) return;
   GErr e = {.code = ERR_BUG, .operand = -1};
   JitConfig walk = {.walk = true, .engine = {.level = (EngLevel)s->config.level}};
-  Jit *j = stage >= STAGE_LLVM ? open_jit(s) : jit_open(&s->mem, &walk);
+  Jit *j = stage >= PASS_LLVM ? open_jit(s) : jit_open(&s->mem, &walk);
   size_t mark = mem_pool_mark(&s->mem);
   JitFn *f = jit_compile(j, g, NULL, &s->kernel.stop, &e);
   if (j != s->jit) jit_close(j); /* f keeps it */

@@ -3,7 +3,7 @@
 #define CKL_LANG_COMPILE_TIERING_H
 
 #include "jit/plan/jit.h"
-#include "lang/lang.h"
+#include "lang/compile/pipeline.h"
 
 /* How graphs run, ckl_config.cpu. */
 typedef enum CpuMode {
@@ -27,8 +27,8 @@ bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx
 bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
                int nin, Tensor **out, int nout, GErr *e);
 void native_ops_free(Session *s); /* graphs of single operations */
-/* What becomes of a graph that is not to be run, by STAGE_PLAN .. STAGE_PTX_90. */
-void native_print(Session *s, Buf *out, const Graph *g, int stage, Span at);
+/* What becomes of a graph that is not to be run, by PASS_FUSE .. PASS_PTX_90. */
+void native_print(Session *s, Buf *out, const Graph *g, PassId stage, Span at);
 /* What a run of g will be, without its code: for jit_peak. The caller frees it. */
 JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
 /* Not more than JitPeak.arena of that, found in less time; 0: not known. */

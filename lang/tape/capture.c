@@ -575,7 +575,7 @@ static void build(Maker *m) {
   m->k->target_out = ARENA_ARRAY(keep, int, c->target_count + 1);
   outputs(m, m->param, c->param_count, m->k->param_out);
   outputs(m, m->target, c->target_count, m->k->target_out);
-  m->k->g = gr_simplify(keep, a, g);
+  m->k->g = pass_run(m->c->s, PASS_SIMPLIFY, keep, g);
   m->k->effects = has_effects(m->k->g);
 }
 

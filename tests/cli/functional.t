@@ -4,7 +4,7 @@
 
 # row S4.1 pass-names
 gives 2 'a pass that is none' "$ckl" opt --pass=none /dev/null
-says err 'dce cse fold remat verify' 'the passes have names'
+says err 'hooks remat simplify joint fuse plan lower dce cse fold verify' 'the passes have names'
 
 cat >model.ckl <<'END'
 model M() {

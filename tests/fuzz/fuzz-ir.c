@@ -3,7 +3,7 @@
  * random or fail with an error. Dies or exits with 1 on a find. */
 #include "../unit/graph-gen.h"
 
-#include "autograd/remat.h"
+#include "lang/compile/pipeline.h"
 #include "mutate.h"
 
 static Interrupt stop;
@@ -71,10 +71,8 @@ static void feed(void *ud)
   gr_print(&b, h);
   if (strcmp(a.s, b.s)) die("prints differently", b.s);
   if (!gr_equal(g, h)) die("is not equal", a.s);
-  for (const GrPass *p = gr_passes; p->name; p++) {
-    if (!gr_pass(&arena, p->name, g, &e)) die(p->name, e.text);
-  }
-  if (!gr_verify(rm_pass(&arena, g), &e)) die("remat", e.text);
+  for (const Pass *p = passes; p < passes + PASS_COUNT; p++)
+    if (p->run && !gr_verify(p->run(&arena, g), &e)) die(p->name, e.text);
   run_it(g);
 }
 

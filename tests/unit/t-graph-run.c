@@ -5,6 +5,11 @@
 #include "failing.h"
 #include "graph-gen.h"
 
+/* The passes that are declared by their rows. */
+#define PASS(id, name, function, ...) Graph *function(Arena *a, const Graph *g);
+#define STEP(...)
+#include "lang/compile/pipeline.def"
+
 static Failing hook;
 static Mem mem;
 static Arena arena;

@@ -4,6 +4,7 @@
 #include "graph-gen.h"
 #include "graphs.h"
 #include "jit/plan/jit.h"
+#include "lang/compile/pipeline.h"
 
 static Mem mem;
 static Arena arena;
