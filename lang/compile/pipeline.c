@@ -61,6 +61,10 @@ const Pass passes[PASS_COUNT] = {
 #include "lang/compile/pipeline.def"
 };
 
+_Static_assert(PASS_COUNT <= sizeof((Session *)0)->count.seconds / sizeof(double),
+               "Session.count has a time for each");
+_Static_assert(PASS_COUNT <= 32, "Session.dumps has a bit for each");
+
 PassId pass_find(const char *name, size_t n) {
   int id = 0;
   while (id < PASS_COUNT && (strncmp(passes[id].name, name, n) || passes[id].name[n])) id++;

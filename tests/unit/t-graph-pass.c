@@ -106,9 +106,21 @@ static void t_unknown(void)
   check_has(e.text, "an output does not exist");
 }
 
+static void t_order(void)
+{
+  for (int id = 0; id < PASS_COUNT; id++) {
+    const Pass *p = &passes[id];
+    check_msg(id ? (int)p->needs < id : p->needs == 0, "%s reads what comes later", p->name);
+    check_msg(p->needs == PASS_STAGE || passes[p->needs].run, "%s reads no graph", p->name);
+    check_msg(!p->run != !p->show, "%s either gives a graph or is shown", p->name);
+    check_int(pass_find(p->name, strlen(p->name)), ==, id);
+  }
+}
+
 static void all(void *ud)
 {
   (void)ud;
+  TEST(t_order(), "each pass reads the graph of an earlier one");
   TEST(t_unknown(), "unknown passes and broken graphs are refused");
   TEST(t_bits(), "passes keep inputs, outputs and every bit");
 }
