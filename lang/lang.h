@@ -38,7 +38,7 @@ struct Module {
 };
 
 /* ---- stages: graphs under construction */
-typedef struct Unit Unit;   /* one outermost code call being compiled: compile.c */
+typedef struct Unit Unit;   /* one outermost code call being compiled: unit.c */
 typedef struct Stage Stage;
 struct Stage {
   Graph *g;
@@ -151,7 +151,7 @@ struct Session {
   struct Element *element; /* innermost one of a comprehension that runs in order: element.c */
   Site *sites; size_t site_count, site_cap; /* sorted by hash: random.c */
   uint32_t top_ordinal; /* statements run at the REPL */
-  struct Lru *cache;  /* of compiled calls: compile.c */
+  struct Lru *cache;  /* of compiled calls: call_cache.c */
   uint64_t next_id;   /* params and instances */
   uint64_t tape_seq;
   struct OpGrad **op_grads; /* op_vjp.c */

@@ -1,8 +1,9 @@
 /* Builtins: gradients, trees, state of models.
  *
  * In: values of script or code. In code a gradient is a graph transformation (autograd/), in script
- * it walks the tape (tape.c). vjp, jvp, hessian and vmap are code; the prelude's functions of these
- * names call the builtins with an underscore, so that script reaches them through compiled calls.
+ * it walks the tape (sweep.c). vjp, jvp, hessian and vmap are code; the prelude's functions of
+ * these names call the builtins with an underscore, so that script reaches them through compiled
+ * calls.
  */
 #include <math.h>
 #include <string.h>

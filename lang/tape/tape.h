@@ -41,7 +41,7 @@ typedef struct JointRef {
 } JointRef;
 JointRef *joint_new(Session *s); /* empty, on the pool */
 void joint_release(JointRef *j);
-void compiled_retain(struct Compiled *c); /* compile.c; NULL is fine in both */
+void compiled_retain(struct Compiled *c); /* call_cache.c; NULL is fine in both */
 void compiled_release(struct Compiled *c);
 void warn_eval_dropout(Session *s, Span at);
 

@@ -91,7 +91,7 @@ typedef struct Param {
   Name name;      /* last part of the path, or NULL */
   uint64_t id;    /* order of making: never used again */
   uint64_t version;
-  uint32_t slot;  /* tape.c: place in the innermost sweep, from 1 */
+  uint32_t slot;  /* sweep.c: place in the innermost sweep, from 1 */
   bool hooked;    /* has, or had, a hook (hook.c) */
 } Param;
 

@@ -1,0 +1,172 @@
+/* Staging a call: a function is evaluated once on values of a graph.
+ *
+ * In: a code function and arguments of script. Out: a Compiled: the graph as written and
+ * simplified, where its inputs come from, a template of its result, and what it writes.
+ */
+
+#include "lang/compile/compile_impl.h"
+
+#include "lang/tape/hook.h"
+
+/* Replaces V_NODEs by numbers of outputs, which are appended to the graph. */
+static Value template_of(Session *s, Unit *u, Value v, Span at) {
+  stack_check();
+  switch ((ValueTag)v.tag) {
+  case V_NODE: {
+    Value l = stage_lift(s, v, at);
+    size_t k;
+    for (k = 0; k < u->g->output_count; k++)
+      if (val_eq(u->g->outputs[k], l.u.v)) break;
+    if (k == u->g->output_count) gr_output(u->g, l.u.v);
+    Value t = {.tag = V_NODE, .weak = v.weak};
+    t.u.v.node = (uint32_t)k;
+    return t;
+  }
+  case V_LIST:
+  case V_TUPLE: {
+    if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, at);
+    if (v.tag == V_NODE) return template_of(s, u, v, at);
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
+    for (size_t i = 0; i < v.u.list->count; i++)
+      items[i] = template_of(s, u, v.u.list->items[i], at);
+    return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
+  }
+  case V_RECORD: {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
+    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = template_of(s, u, v.u.rec->items[i], at);
+    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+  }
+  case V_PARAM: return template_of(s, u, param_read(s, v.u.p, at), at);
+  case V_FN:
+    if (v.u.fn->capture_count)
+      fail(s, ERR_FN_RESULT, at,
+           "a compiled function cannot give a function that captures values of the call");
+    return v;
+  default: return v;
+  }
+}
+
+typedef struct StageJob {
+  Session *s;
+  FnObj *f;
+  const Args *a;
+  Compiled *c;
+  Unit *u;
+} StageJob;
+
+/* Whether the code takes gradients itself: then hardly anybody takes one of its result, and saving
+ * for that would keep everything alive that the call has computed. What hosts computed is not
+ * computed again. */
+static bool takes_grad(const Graph *g) {
+  bool any = false;
+  for (size_t i = 0; i < g->node_count; i++) {
+    if (g->nodes[i].op == OP_CALL || g->nodes[i].op == OP_DEFER) return false;
+    any |= g->provs[g->nodes[i].prov].backward;
+  }
+  return any;
+}
+
+static void stage_job(void *ud) {
+  StageJob *job = ud;
+  Session *s = job->s;
+  Unit *u = job->u;
+  Compiled *c = job->c;
+  const Args *a = job->a;
+  u->g = gr_new(&c->arena, dim_tab_new(&c->arena), s->names, job->f->decl->fn->name.name);
+  u->root = (Stage){.g = u->g, .unit = u, .level = 1};
+  s->stage = &u->root;
+  stage_at(s, a->call);
+  if (s->modes.no_grad) stage_quiet(s, true);
+  s->count.stage++;
+  flat_init(&u->flat, s, &c->arena);
+  u->flat.named = true;
+  flatten_call(&u->flat, job->f, a);
+  unit_stage_leaves(u);
+  LeafCursor cur = {u, 0};
+  Args staged = *a;
+  staged.v = ARENA_ARRAY(&c->arena, Value, a->count + 1);
+  Value f = unit_rebuild(s, &cur, (Value){.tag = V_FN, .u.fn = job->f});
+  for (size_t i = 0; i < a->count; i++) staged.v[i] = unit_rebuild(s, &cur, a->v[i]);
+  Value r = call_fn(s, f.u.fn, &staged);
+  Span at = a->call;
+  c->regrad = u->regrad;
+  c->paths = u->paths;
+  c->path_count = u->path_count;
+  if (u->regrad && s->modes.no_grad) r = leave_quiet(s, r, 0, at);
+  c->result = template_of(s, u, r, at);
+  value_retain(c->result);
+  c->result_outputs = u->g->output_count;
+  size_t cap = 0;
+  for (size_t i = 0; i < u->state_count; i++) {
+    State *st = &u->states[i];
+    if (!st->written) continue;
+    Write w = {.is_param = !st->field, .index = st->index, .field = st->field};
+    /* a written value may be a result too: it needs an output of its own, so that gradients stay
+     * apart */
+    w.tmpl = template_of(s, u, st->cur, at);
+    value_retain(w.tmpl);
+    VEC_PUSH(&c->arena, c->writes, c->write_count, cap, w);
+  }
+  /* What is differentiated keeps every use of a value: merging them would change the order in which
+   * gradients are summed (rule 74). What runs is simplified. */
+  const Graph *g = u->g;
+  if (u->hosts) {
+    const bool *later = host_later(s, u->hosts, u->g);
+    g = gr_drop_hooks(&c->arena, u->g, later);
+  }
+  c->g = gr_dce(&c->arena, g);
+  const Graph *after[PASS_COUNT];
+  pipeline_call(s, &c->arena, c->g, true, after);
+  c->whole = after[PASS_HOOKS];
+  c->plain = after[PASS_SIMPLIFY];
+  c->takes_grad = takes_grad(c->g);
+  c->hosts = u->hosts;
+  if (c->hosts) c->hosts->rc++;
+  c->source = u->source;
+  c->binds = u->binds;
+  c->bind_count = u->bind_count;
+  c->pins = u->pins;
+  c->pin_count = u->pin_count;
+  c->randoms = u->randoms;
+  c->random_count = u->random_count;
+  c->hidden = u->hidden;
+  c->hidden_count = u->hidden_count;
+  c->leaf_count = u->flat.count;
+  c->reached = ARENA_ARRAY(&c->arena, bool, c->leaf_count + 1);
+  for (size_t i = 0; i < c->leaf_count; i++) c->reached[i] = u->flat.leaves[i].reached;
+  c->eval_dropout = u->eval_dropout;
+  c->call = a->call;
+}
+
+void stage_call(Session *s, FnObj *f, const Args *a, const Flat *flat, Compiled *c) {
+  Pin pins[16];
+  size_t pin_count = 0;
+  for (;;) {
+    Unit u = {.s = s, .arena = &c->arena, .token = VAL_NONE};
+    for (size_t i = 0; i < pin_count; i++)
+      VEC_PUSH(&c->arena, u.pins, u.pin_count, u.pin_cap, pins[i]);
+    StageJob job = {s, f, a, c, &u};
+    Modes modes = s->modes;
+    PassTime time = pass_start(s);
+    int code = guard(s, stage_job, &job);
+    pass_end(s, PASS_STAGE, time);
+    s->stage = NULL;
+    s->modes = modes;
+    if (code == MEM_OK) break;
+    value_release(c->result);
+    c->result = v_unit();
+    for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
+    c->write_count = 0;
+    c->writes = NULL;
+    if (code == MEM_ERR_RESTART && u.restart && pin_count < 16) {
+      pins[pin_count] = u.wanted;
+      const Leaf *l = &flat->leaves[u.wanted.leaf];
+      pins[pin_count++].value = leaf_size(l, l->kind == LEAF_INT ? -1 : u.wanted.axis);
+      arena_free(&c->arena);
+      continue;
+    }
+    if (code == MEM_ERR_RESTART)
+      fail(s, ERR_NOT_CONST, a->call, "too many sizes of this call must be constants");
+    mem_throw(&s->mem, code);
+  }
+}

@@ -1,0 +1,101 @@
+/* Inside of lang/compile: what the files that stage, keep and run a compiled call share. */
+#ifndef CKL_LANG_COMPILE_COMPILE_IMPL_H
+#define CKL_LANG_COMPILE_COMPILE_IMPL_H
+
+#include "lang/compile/compile.h"
+#include "lang/compile/report.h"
+#include "lang/compile/tiering.h"
+#include "lang/tape/callback.h"
+#include "lang/tape/tape.h"
+#include "runtime/lru.h"
+
+typedef struct PlainPlan { /* where blocks are planned by sizes */
+  struct PlainPlan *next;
+  int64_t *sizes;
+  Choice choice;
+  const Graph *g;
+  Planned *made; /* that g belongs to, or NULL */
+  Native *native;
+} PlainPlan;
+
+typedef struct JointEntry {
+  struct JointEntry *next;
+  char *mask;
+  JointRef *j;
+} JointEntry;
+
+typedef struct Write {
+  bool is_param;
+  size_t index; /* leaf, or instance */
+  Name field;
+  Value tmpl; /* V_NODE: u.v.node is the output's number */
+} Write;
+
+typedef struct Compiled Compiled;
+struct Compiled {
+  LruEntry kept; /* first: an entry of the cache is the Compiled */
+  int64_t rc;
+  Session *s;
+  Node *decl;
+  const char *sig;
+  size_t sig_len;
+  Arena arena;
+  Graph *g;     /* as written: what a joint graph is made of */
+  const Graph *whole; /* with the choice of its blocks open */
+  const Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
+  PlainPlan *plans;
+  bool *sizing; /* per symbol: a size depends on it; NULL until it is asked for */
+  int64_t *thrift_sizes; /* for which `thrift` is the answer of plan_thrift_wanted; NULL: none */
+  bool thrift;
+  uint64_t told[4]; size_t told_count; /* sizes whose plan was shown */
+  size_t leaf_count;
+  bool *reached; /* per leaf: see Leaf */
+  Span call; /* that was staged: places in it stand for those of a later call */
+  int64_t *source;
+  SymBind *binds;
+  size_t bind_count;
+  Pin *pins;
+  size_t pin_count;
+  RandomUse *randoms;
+  size_t random_count;
+  Global **hidden;
+  size_t hidden_count;
+  const char *hidden_sig;
+  size_t hidden_len;
+  Value result;
+  size_t result_outputs;
+  Write *writes;
+  size_t write_count;
+  JointEntry *joints; /* none where it is not in the cache any more */
+  bool cached;
+  Native *native; /* of `plain` */
+  Hosts *hosts;   /* NULL: none */
+  Span eval_dropout;
+  bool regrad, takes_grad;
+  LayerPath *paths;
+  size_t path_count;
+};
+
+/* ---- unit.c */
+/* Inputs for the leaves that were found since the last time. */
+void unit_stage_leaves(Unit *u);
+
+/* Numbers are leaves by position: a cursor walks them in the order of flatten. */
+typedef struct LeafCursor {
+  Unit *u;
+  size_t next;
+} LeafCursor;
+/* v with staged values in place of its leaves. */
+Value unit_rebuild(Session *s, LeafCursor *c, Value v);
+
+/* ---- call_staging.c: stages f(a) into c, which is empty; `flat` are its leaves. Throws. */
+void stage_call(Session *s, FnObj *f, const Args *a, const Flat *flat, Compiled *c);
+
+/* ---- call_cache.c */
+/* Stages f(a) and keeps it. */
+Compiled *call_compile(Session *s, FnObj *f, const Args *a, const Flat *flat);
+/* NULL: none is kept. The leaves of hidden values are added to `flat`. The result stays until the
+ * pool is drained. */
+Compiled *call_lookup(Session *s, FnObj *f, Flat *flat);
+
+#endif

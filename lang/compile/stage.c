@@ -1,0 +1,135 @@
+/* Stages: graphs under construction, one inside the other, and what of them no_grad made.
+ *
+ * In: values of the code that is evaluated. Out: the same as values of the present stage's graph,
+ * which captures what an outer one made. A stage keeps the intervals of its nodes that were made
+ * under no_grad, so that what leaves them is cut from gradients.
+ */
+
+#include "lang/compile/compile_impl.h"
+
+void stage_push(Session *s, Stage *st, Graph *g) {
+  *st = (Stage){.g = g,
+                .up = s->stage,
+                .unit = s->stage ? s->stage->unit : NULL,
+                .level = s->stage ? s->stage->level + 1 : 1,
+                .open = s->stage ? s->stage->open : NULL};
+  s->stage = st;
+  if (s->modes.no_grad) stage_quiet(s, true);
+}
+
+void stage_pop(Session *s) {
+  s->stage = s->stage->up;
+}
+
+void stage_at(Session *s, Span at) {
+  Prov *p = &s->stage->g->at;
+  p->span = at;
+  p->path = stage_path(s);
+  if (s->modes.opaque)
+    p->path = names_of(s->names, txt(s, "%s%s", p->path ? p->path : "", s->modes.opaque));
+  p->anomaly = s->modes.anomaly;
+}
+
+static Val capture_val(Stage *st, Val outer) {
+  for (size_t i = 0; i < st->capture_count; i++)
+    if (val_eq(st->outer[i], outer)) return st->inner[i];
+  Val in = gr_input(st->g, gr_type(st->up->g, outer));
+  Arena *a = st->g->arena;
+  size_t n = st->capture_count, cap = st->capture_cap;
+  VEC_PUSH(a, st->outer, n, st->capture_cap, outer);
+  VEC_PUSH(a, st->inner, st->capture_count, cap, in);
+  return in;
+}
+
+static Val lift_to(Stage *st, Value v) {
+  if (v.aux >= st->level) return v.u.v;
+  return capture_val(st, lift_to(st->up, v));
+}
+
+Value stage_lift(Session *s, Value v, Span at) {
+  if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
+  if (v.tag == V_TENSOR) {
+    size_t i = s->stage->unit ? flat_leaf(&s->stage->unit->flat, v) : SIZE_MAX;
+    if (i == SIZE_MAX)
+      fail(s, ERR_BUG, at, "a tensor of script reached code without being an argument");
+    v = s->stage->unit->staged[i];
+  }
+  if (v.tag != V_NODE) v = as_tensor(s, v, DT_COUNT, at);
+  Value r = {.tag = V_NODE, .weak = v.weak, .aux = s->stage->level};
+  r.u.v = lift_to(s->stage, v);
+  return r;
+}
+
+/* ---- no_grad in code */
+
+void stage_quiet(Session *s, bool on) {
+  Stage *st = s->stage;
+  uint32_t now = (uint32_t)st->g->node_count;
+  struct Quiet *last = st->quiet_count ? &st->quiet[st->quiet_count - 1] : NULL,
+               q = {now, UINT32_MAX};
+  bool open = last && last->hi == UINT32_MAX;
+  if (on && st->unit) st->unit->quiet = true;
+  if (on && !open) VEC_PUSH(st->g->arena, st->quiet, st->quiet_count, st->quiet_cap, q);
+  if (!on && open) last->hi = now;
+}
+
+typedef enum Made { MADE_BEFORE, MADE_QUIET, MADE_LOUD } Made;
+
+/* Whether v was made under no_grad; BEFORE: not since node `start` of its stage, or it is a
+ * leaf. */
+static Made made(const Stage *st, Val v, uint32_t start) {
+  for (;;) {
+    const GNode *n = gr_node(st->g, v);
+    if (n->op == OP_ALIAS) {
+      v = gr_operand(st->g, v.node, 0);
+    } else if (n->op == OP_INPUT && st->up) {
+      size_t i = 0;
+      while (i < st->capture_count && !val_eq(st->inner[i], v)) i++;
+      if (i == st->capture_count) return MADE_BEFORE;
+      v = st->outer[i];
+      st = st->up;
+      start = UINT32_MAX;
+    } else if (n->op == OP_INPUT || n->op == OP_STOP) {
+      return MADE_BEFORE;
+    } else {
+      break;
+    }
+  }
+  for (size_t i = st->quiet_count; i-- > 0 && st->quiet[i].hi > v.node;)
+    if (v.node >= st->quiet[i].lo) return MADE_QUIET;
+  return v.node < start ? MADE_BEFORE : MADE_LOUD;
+}
+
+static bool can_track(Session *s, Value v) {
+  return v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype);
+}
+
+Value stage_operand(Session *s, Value v, Span at) {
+  v = stage_lift(s, v, at);
+  if (s->modes.no_grad || s->abstract || !s->stage->unit || !s->stage->unit->quiet) return v;
+  if (!can_track(s, v) || made(s->stage, v.u.v, 0) != MADE_QUIET) return v;
+  GErr e = {.code = ERR_BUG};
+  stage_at(s, at);
+  v.u.v = gr_op(s->stage->g, OP_STOP, &v.u.v, 1, NULL, 0, NULL, 0, &e);
+  return v;
+}
+
+/* With start = UINT32_MAX what came from before stays as it is; else it is cut too. */
+Value leave_quiet(Session *s, Value v, uint32_t start, Span at) {
+  stack_check();
+  if (can_track(s, v)) {
+    Value x = stage_lift(s, v, at);
+    Made m = made(s->stage, x.u.v, start);
+    return m == MADE_LOUD || (m == MADE_BEFORE && start == UINT32_MAX)
+               ? v
+               : op_run(s, OP_STOP, 1, &x, NULL, 0, at);
+  }
+  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
+  if (!list && v.tag != V_RECORD) return v;
+  size_t n = list ? v.u.list->count : v.u.rec->count;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++)
+    items[i] = leave_quiet(s, list ? v.u.list->items[i] : v.u.rec->items[i], start, at);
+  return list ? list_value(s, (ValueTag)v.tag, n, items)
+              : record_value(s, n, v.u.rec->names, items);
+}

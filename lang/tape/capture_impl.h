@@ -1,0 +1,73 @@
+/* Inside of captured backwards: what keeping one and making its graph share. */
+#ifndef CKL_LANG_TAPE_CAPTURE_IMPL_H
+#define CKL_LANG_TAPE_CAPTURE_IMPL_H
+
+#include "lang/compile/compile.h"
+#include "lang/tape/capture.h"
+#include "lang/tape/hook.h"
+#include "lang/tape/host_compiler.h"
+#include "lang/value/sizes.h"
+
+/* Where an input of the graph is taken from. */
+typedef struct From {
+  uint32_t node; /* place in Capture.nodes; UINT32_MAX: the cotangent */
+  uint32_t slot; /* of inputs, or of what the call saved */
+} From;
+
+/* The same value at another node. That it is the same tensor is tested: a param may have been
+ * changed in between. */
+typedef struct Same {
+  From from;
+  uint32_t input;
+} Same;
+
+/* Where hooks run: a `defer` of the graph with its number. */
+typedef struct Point {
+  HookKind kind;
+  uint32_t node; /* place in Capture.nodes of what was swept last */
+  uint32_t at;   /* result of it, or place in Capture.params */
+} Point;
+
+typedef struct Kept {
+  int64_t rc;
+  Session *s;
+  Arena arena;
+  const char *key;
+  size_t key_len;
+  Span at;           /* of the `grad` that was captured */
+  uint32_t *part;    /* where parts of the key end: the first, then PARTS of each node */
+  size_t part_count;
+  Graph *g;          /* NULL: no such form */
+  bool apart;        /* each use of a value is an input of its own */
+  bool effects;      /* it calls the program */
+  Arena temp;        /* while it is made */
+  JointRef **joints; size_t joint_count, joint_cap;
+  From *source;    size_t source_count, source_cap; /* of each input */
+  Same *same;      size_t same_count, same_cap;
+  int *param_out, *target_out; /* output of each, -1 = nothing arrives, or its hooks give it */
+  Point *points;     size_t point_count, point_cap;
+  struct Native *native;
+  Backend *backend;    /* the host's code, else NULL */
+} Kept;
+
+/* What differs when a backward is not found: what is asked for, then part by part of each node. */
+enum { PART_HOOKS, PART_KIND, PART_EDGES, PART_TYPES, PARTS };
+typedef struct Parts {
+  uint32_t *end;
+  size_t count, cap;
+} Parts;
+
+/* ---- capture_graph.c */
+extern const char capture_point_text[]; /* of a `defer` that is a Point */
+HookKey capture_hook(const Capture *c, HookKind kind, uint32_t node, uint32_t at);
+/* Pins sizes that the call has as constants. */
+void capture_pin(Sizes *z, const JointRef *j);
+/* `apart`: each use of a value is an input of its own. `p` may be NULL. */
+void capture_key(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p);
+/* The tensor that an input is. */
+Tensor *capture_tensor(const Capture *c, From from);
+/* Makes k->g and what says where its inputs and outputs are; NULL, with `e`: there is no such
+ * form. */
+void capture_graph(Capture *c, Kept *k, Sizes *z, GErr *e);
+
+#endif
