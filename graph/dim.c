@@ -17,6 +17,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
+
+#include "runtime/table.h"
 
 enum {
   MAX_TERMS = 192, /* terms of one polynomial */
@@ -52,7 +55,8 @@ typedef struct Poly {
 typedef struct Symbol {
   Name name;
   Span at;
-  uint32_t nth; /* 1 for the first symbol of that name */
+  uint32_t nth;    /* 1 for the first symbol of that name */
+  ptrdiff_t alike; /* the one before whose name has this hash, or TABLE_NONE */
 } Symbol;
 typedef struct Fact {
   Dim a, b;   /* a % b == 0 as recorded */
@@ -82,6 +86,8 @@ struct DimTab {
   size_t term_count, term_cap;
   Symbol *syms;
   size_t sym_count, sym_cap;
+  Table by_name; /* the last of each hash of a name, where there are many symbols: */
+  size_t named;  /* of the first so many */
   Fact *facts;
   size_t fact_count, fact_cap;
   IdSet atom_set, mono_set, poly_set;
@@ -803,12 +809,35 @@ Arena *dim_arena(const DimTab *t) {
 }
 
 /* -- symbols */
-Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out) {
-  Symbol s = {name, at, 1};
-  for (size_t i = 0; i < t->sym_count; i++) {
-    const Name other = t->syms[i].name;
-    if (other == name || (other && name && *other == *name && !strcmp(other, name))) s.nth++;
+static bool same_name(Name a, Name b) {
+  return a == b || (a && b && *a == *b && !strcmp(a, b));
+}
+
+static uint64_t name_hash(Name name) {
+  return name ? XXH3_64bits(name, strlen(name)) : 0;
+}
+
+/* How many symbols have this name. */
+static uint32_t so_called(DimTab *t, Name name) {
+  enum { FEW = 16 };
+  uint32_t nth = 0;
+  if (t->sym_count <= FEW) {
+    for (size_t i = 0; i < t->sym_count; i++) nth += same_name(t->syms[i].name, name);
+    return nth;
   }
+  t->by_name.arena = t->arena;
+  for (; t->named < t->sym_count; t->named++) {
+    uint64_t key = name_hash(t->syms[t->named].name);
+    t->syms[t->named].alike = table_get(&t->by_name, key);
+    table_set(&t->by_name, key, t->named);
+  }
+  ptrdiff_t i = table_get(&t->by_name, name_hash(name));
+  while (i != TABLE_NONE && !same_name(t->syms[i].name, name)) i = t->syms[i].alike;
+  return i == TABLE_NONE ? 0 : t->syms[i].nth;
+}
+
+Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out) {
+  Symbol s = {name, at, so_called(t, name) + 1, TABLE_NONE};
   Sym id = (Sym)t->sym_count;
   uint32_t atom = atom_get(t, (Atom){ATOM_SYM, 0, 1, id, 0});
   Term u = {1, mono_get(t, &atom, 1)};

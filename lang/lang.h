@@ -538,6 +538,9 @@ void frame_push(Session *s, Frame *fr, FnObj *f, Span call);
  * alias node each, one for several that are the same. */
 void enter_values(Session *s, size_t n, Val *v, Span at);
 void frame_pop(Session *s, Frame *fr);
+/* The first parameter that an argument of this name is for; p->count: there is none. A call with
+ * many arguments has a table of the parameters, which is empty before the first search. */
+uint32_t param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t);
 void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given);
 Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /* rule 79 */
 /* custom_vjp.c */

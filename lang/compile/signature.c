@@ -289,14 +289,15 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
   flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
   const NodeList *p = &fn->decl->fn->params;
   uint32_t positional = 0;
+  Table by_name = {0};
   for (size_t i = 0; i < a->count; i++) {
     Node *type = NULL;
     if (a->names[i]) {
       buf_puts(&f->sig, a->names[i]);
       buf_putc(&f->sig, '=');
       if (f->named) f->label = a->names[i];
-      for (uint32_t k = 0; k < p->count; k++)
-        if (p->items[k]->param.name.name == a->names[i]) type = p->items[k]->param.type;
+      uint32_t k = param_named(f->s, p, a->names[i], a->count, &by_name);
+      if (k < p->count) type = p->items[k]->param.type;
     } else {
       while (positional < p->count && p->items[positional]->param.init) positional++;
       if (f->named && positional < p->count) f->label = p->items[positional]->param.name.name;

@@ -163,9 +163,7 @@ Value call_fn(Session *s, FnObj *f, const Args *a) {
   return run_code(s, f, a);
 }
 
-/* The first parameter that an argument of this name is for; p->count: there is none. A call with
- * many arguments has a table of the parameters, which is empty before the first search. */
-static uint32_t param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t) {
+uint32_t param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t) {
   enum { FEW = 32 };
   uint32_t i = 0;
   if (p->count <= FEW || args <= FEW) {

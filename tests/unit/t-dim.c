@@ -274,6 +274,23 @@ static void t_random(void)
   check_int(valued, >, 20000);
 }
 
+/* Symbols of one name are numbered, however many there are and whoever holds their text. */
+static void t_many(void)
+{
+  fresh();
+  static const char *const name[3] = {"a", "b", "a.b"};
+  char copies[120][4];
+  for (int i = 0; i < 120; i++) {
+    char text[16];
+    const char *now = name[i % 3];
+    snprintf(copies[i], sizeof copies[0], "%s", now);
+    Dim d = dim_symbol(tab, i % 2 ? names_of(names, now) : copies[i], (Span){0, 0, 0}, NULL);
+    if (i < 3) snprintf(text, sizeof text, "%s", now);
+    else snprintf(text, sizeof text, "%s'%d", now, i / 3 + 1);
+    if (!check_str(show(tab, d), text)) return;
+  }
+}
+
 static void t_eval(void)
 {
   fresh();
@@ -291,6 +308,7 @@ static void t_eval(void)
 static void run(void *ud)
 {
   (void)ud;
+  TEST(t_many(), "symbols of one name are numbered, also where they are many");
   TEST(t_normal(), "equal polynomials are one dim");
   TEST(t_compare(), "dims are equal, different, or not known to be");
   TEST(t_facts(), "b * (a // b) is a where b divides a");

@@ -86,6 +86,8 @@ int main(void)
          "assert f(xs) == 2 * %");
   LINEAR("named arguments of a function", "proc f(", "*a% = 0, ", "z = 0) { a% + z }\nassert f(",
          "*a% = %, ", "z = 1) == % + 1");
+  LINEAR("named arguments of code", "fn f(", "*a% = 0, ", "z = 0) = a% + z\nassert f(",
+         "*a% = %, ", "z = 1) == % + 1");
   LINEAR("named arguments of a constructor", "model M(", "*a%: int, ",
          "z: int) {\n  let s = a% + z\n}\nassert M(", "*a% = %, ", "z = 1).s == % + 1");
   LINEAR("hooks of many values",
