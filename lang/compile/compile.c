@@ -128,8 +128,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   if (!c->cached) return j; /* the pool's: an entry would hold j, and j holds c */
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n + sizes);
-  entry->j = j;
-  j->rc++;
+  entry->j = joint_retain(j);
   entry->next = c->joints;
   c->joints = entry;
   return j;

@@ -322,7 +322,7 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
     o++;
   }
   VEC_PUSH(&m->k->arena, m->k->joints, m->k->joint_count, m->k->joint_cap, n->joint);
-  n->joint->rc++;
+  joint_retain(n->joint);
   return true;
 }
 

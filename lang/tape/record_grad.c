@@ -266,7 +266,7 @@ static void pass_on(Session *s, TapeNode *n, const Value *from) {
     in[k].out = from[k].u.t->out;
     in[k].node->rc++;
   }
-  n->joint->rc++;
+  joint_retain(n->joint);
   JointRef *j = n->joint;
   tape_empty(s, n);
   n->joint = j;

@@ -21,15 +21,8 @@ JointRef *joint_new(Session *s) {
   return j;
 }
 
-void joint_release(JointRef *j) {
-  if (!j || --j->rc > 0) return;
+static void joint_free(JointRef *j) {
   Session *s = j->s;
-  while (j->less) {
-    JointRef *k = j->less;
-    j->less = k->next;
-    k->of = NULL;
-    joint_release(k);
-  }
   native_free(&s->mem, j->forward);
   native_free(&s->mem, j->backward);
   native_free(&s->mem, j->again_code);
@@ -38,6 +31,23 @@ void joint_release(JointRef *j) {
   compiled_release(j->code);
   arena_free(&j->arena);
   mem_free(&s->mem, j, sizeof *j);
+}
+
+JointRef *joint_retain(JointRef *j) {
+  (j->of ? j->of : j)->rc++;
+  return j;
+}
+
+void joint_release(JointRef *j) {
+  if (!j) return;
+  if (j->of) j = j->of;
+  if (--j->rc > 0) return;
+  while (j->less) {
+    JointRef *k = j->less;
+    j->less = k->next;
+    joint_free(k);
+  }
+  joint_free(j);
 }
 
 static bool same_results(const JointRef *j, const bool *has) {
@@ -78,7 +88,7 @@ static JointRef *joint_of_results(JointRef *j, const bool *has) {
     k->of = of;
     k->next = of->less;
     of->less = k;
-    k->rc++;
+    of->rc++; /* the pool's reference is one of all */
   }
   return of->usual = k;
 }
@@ -300,8 +310,7 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   /* room for the operations of its body, should it be opened */
   if (!j->whole) s->tape_seq += j->f->node_count;
   TapeNode *t = node_new(s, n, nout, at);
-  t->joint = j;
-  j->rc++;
+  t->joint = joint_retain(j);
   for (size_t i = 0; i < n; i++) {
     set_edge(t, i, in[i]);
     tn_unref(t->inputs[i]); /* a param may have changed since */
@@ -356,8 +365,7 @@ void tape_narrow(Session *s, TapeNode *n, const bool *has) {
   for (size_t k = 0; k < n->out_count; k++) mask[k] = has[k] && of->cot[k];
   JointRef *to = joint_of_results(j, mask);
   if (to == j) return;
-  to->rc++;
-  n->joint = to;
+  n->joint = joint_retain(to);
   joint_release(j);
   drop_tensors(n->saved, n->saved_count);
   n->bare = true;

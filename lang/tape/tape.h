@@ -36,11 +36,14 @@ typedef struct JointRef {
   struct Native *forward, *backward, *again_code; /* code of the three */
   bool whole; /* f is one operation with regions, which record_grad.c takes as it is */
   /* The same for fewer results, by those that a gradient came to: one without a cotangent takes no
-   * part, as in code. `less` is owned, `usual` one of them; `of` is NULL when that is gone. */
+   * part, as in code. `less` is owned, `usual` one of them. All live
+   * while one of them is held, as a later gradient may come to more results: `rc` of the one that
+   * they belong to counts for all. */
   struct JointRef *of, *less, *next, *usual;
 } JointRef;
 JointRef *joint_new(Session *s); /* empty, on the pool */
-void joint_release(JointRef *j);
+JointRef *joint_retain(JointRef *j); /* gives j */
+void joint_release(JointRef *j);     /* NULL is fine */
 void compiled_retain(struct Compiled *c); /* call_cache.c; NULL is fine in both */
 void compiled_release(struct Compiled *c);
 void warn_eval_dropout(Session *s, Span at);

@@ -109,6 +109,28 @@ static void t_tape(void)
   check_int(alive, ==, 0);
 }
 
+/* A gradient of one result narrows a call's backward to that; one of all results still comes to
+ * all when the cache has let the call go. */
+static void t_results(void)
+{
+  ckl_session *s = opened();
+  need(s != NULL);
+  static const char *const texts[] = {
+      "fn f[N](x: f64[N]) -> (f64, f64) = (sum(x * x), sum(x * 3))\n"
+      "fn g(x) = sum(x * 2.0)\n"
+      "let x = track(f64([1, 2, 3]))\nlet y = f(x)",
+      "wrap <backward plain> { assert grad(y[0], x) == f64([2, 4, 6]) }",
+      "for i in 0..8000 { g(zeros([i, 0, i])) }",
+      "wrap <backward plain> { assert grad(y[0] + y[1], x) == f64([5, 7, 9]) }",
+      "assert grad(y[0] + y[1], x) == f64([5, 7, 9])",
+  };
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    check_msg(ckl_eval(s, texts[i], "t", NULL) == CKL_OK, "%s: %s", texts[i],
+              ckl_diag_count(s) ? ckl_diag_text(s, 0, 0) : "");
+  ckl_close(s);
+  check_int(alive, ==, 0);
+}
+
 int main(void)
 {
   enum { FEW = 2000, MANY = 12000, SLACK = 1 << 18 };
@@ -131,5 +153,6 @@ int main(void)
        "signatures have a bound");
   TEST(t_kept(), "what is referred to stays");
   TEST(t_tape(), "a tape outlives the code that made it");
+  TEST(t_results(), "results that had no gradient before get one later");
   return tap_done();
 }
