@@ -11,7 +11,7 @@
 #include "graph/copy.h"
 
 /* What sweeping found: per result of the graph. */
-static bool *sweep(Arena *a, const Graph *g, const bool *keep_out);
+static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole);
 
 /* How many leading operands of the node are no captures and stay. */
 static uint32_t fixed_operands(const Graph *g, uint32_t node) {
@@ -54,7 +54,7 @@ static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *n
   const bool *keep = wanted(a, g, node, need);
   for (uint32_t r = 0; r < n->region_count; r++) {
     const Graph *in = g->regions[n->region0 + r];
-    const bool *inner = sweep(a, in, keep);
+    const bool *inner = sweep(a, in, keep, false);
     for (uint32_t k = fixed; k < n->operand_count; k++) {
       Val v = in->inputs[region_input((OpCode)n->op, k)];
       if (inner[in->nodes[v.node].result0]) used[k] = true;
@@ -101,7 +101,9 @@ static bool fails(const Graph *g, uint32_t i) {
   }
 }
 
-static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
+/* What outputs and effects need. `whole`: a node with regions needs all its operands, also those
+ * that its regions do not read, as a copy of it does. */
+static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole) {
   stack_check();
   bool *need = ARENA_ARRAY(a, bool, g->type_count + 1);
   for (size_t i = 0; i < g->output_count; i++) {
@@ -116,7 +118,7 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
     /* What stays marks its own first result, so that the copy below keeps it. */
     if (n->result_count && stays) need[n->result0] = true;
     bool *used = NULL;
-    if (n->region_count) {
+    if (n->region_count && !whole) {
       used = ARENA_ARRAY(a, bool, n->operand_count + 1);
       used_operands(a, g, i, need, used);
     }
@@ -129,7 +131,7 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out) {
 }
 
 bool *live_results(Arena *a, const Graph *g) {
-  return sweep(a, g, NULL);
+  return sweep(a, g, NULL, true);
 }
 
 bool node_live(const Graph *g, uint32_t node, const bool *live) {
@@ -142,7 +144,7 @@ bool node_live(const Graph *g, uint32_t node, const bool *live) {
 /* g without dead nodes; outputs by keep_out, inputs by keep_in (NULL = all). */
 static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in) {
   stack_check();
-  const bool *need = sweep(a, g, keep_out);
+  const bool *need = sweep(a, g, keep_out, false);
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
   size_t input = 0;
