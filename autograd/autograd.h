@@ -37,15 +37,15 @@ bool ad_passes(OpCode op);
  * goes on from there (rule 74). Outputs: f's, then the gradients of inputs with wants_grad that are
  * structurally there, in order. */
 typedef struct JointWant {
-  const bool *has_cotangent;          /* per output of f */
-  const bool *wants_grad, *carries;   /* per input of f; carries: only with wants_grad, or NULL */
+  const bool *has_cotangent;        /* per output of f */
+  const bool *wants_grad, *carries; /* per input of f; carries: only with wants_grad, or NULL */
 } JointWant;
 typedef struct JointWhole {
   Graph *g;
-  const Graph *flat;  /* f with bodies of `wrap` in place */
-  uint32_t split;     /* the first node of g that is backward */
+  const Graph *flat;             /* f with bodies of `wrap` in place */
+  uint32_t split;                /* the first node of g that is backward */
   int input_count, output_count; /* of f */
-  bool *gives_grad;   /* per input of f */
+  bool *gives_grad;              /* per input of f */
 } JointWhole;
 JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr *e, Prov *at);
 

@@ -29,18 +29,15 @@
 
 /* C leaves the order of a call's arguments open, while the order of nodes decides the order of
  * sums in the next derivative: so operands go through a stack, and `mul(f, g)` builds f, then g. */
-static void hold(Rule *r, Val v)
-{
+static void hold(Rule *r, Val v) {
   CK_ASSERT(r->g->arena->mem, r->held < RULE_HOLD);
   r->hold[r->held++] = v;
 }
-static Val binary(Rule *r, OpCode op)
-{
+static Val binary(Rule *r, OpCode op) {
   r->held -= 2;
   return b_bin(&r->b, op, r->hold[r->held], r->hold[r->held + 1]);
 }
-static Val choose(Rule *r)
-{
+static Val choose(Rule *r) {
   r->held -= 3;
   return b_where(&r->b, r->hold[r->held], r->hold[r->held + 1], r->hold[r->held + 2]);
 }
@@ -66,76 +63,64 @@ static Val choose(Rule *r)
 /* -- helpers */
 
 /* The rank-0 constant x of like's dtype. */
-static Val number(Rule *r, Val like, double x)
-{
+static Val number(Rule *r, Val like, double x) {
   if (val_none(like)) return VAL_NONE;
   const Type *t = gr_type(r->g, like);
   return gr_const_f(r->g, (DType)t->dtype, (Device)t->dev, x);
 }
 
-static Val zeros_like(Rule *r, Val x)
-{
+static Val zeros_like(Rule *r, Val x) {
   if (val_none(x)) return VAL_NONE;
   Type t = *gr_type(r->g, x);
   return b_zeros(&r->b, &t);
 }
 
-static Type type_of(Rule *r, Val v)
-{
+static Type type_of(Rule *r, Val v) {
   return *gr_type(r->g, v);
 }
 
-static Val op1(Rule *r, OpCode op, Val x, int n, const Attr *attrs)
-{
+static Val op1(Rule *r, OpCode op, Val x, int n, const Attr *attrs) {
   return b_op(&r->b, op, 1, &x, n, attrs);
 }
 
-static Val op2(Rule *r, OpCode op, Val x, Val z, int n, const Attr *attrs)
-{
+static Val op2(Rule *r, OpCode op, Val x, Val z, int n, const Attr *attrs) {
   return b_op(&r->b, op, 2, (Val[]){x, z}, n, attrs);
 }
 
-static Val op3(Rule *r, OpCode op, Val x, Val z, Val w, int n, const Attr *attrs)
-{
+static Val op3(Rule *r, OpCode op, Val x, Val z, Val w, int n, const Attr *attrs) {
   return b_op(&r->b, op, 3, (Val[]){x, z, w}, n, attrs);
 }
 
-static int64_t axis_of(Rule *r)
-{
+static int64_t axis_of(Rule *r) {
   return gr_attr_i(r->g, r->node, AT_AXIS, 0);
 }
 
 /* The list attribute k of the node, copied out of the graph's arrays. */
-static int ints_of(Rule *r, AttrKey k, int64_t out[CKL_MAX_RANK])
-{
+static int ints_of(Rule *r, AttrKey k, int64_t out[CKL_MAX_RANK]) {
   const Attr *a = gr_attr(r->g, r->node, k);
   int n = a ? (int)a->count : 0;
   for (int j = 0; j < n && j < CKL_MAX_RANK; j++) out[j] = a->u.ints[j];
   return n;
 }
 
-static Dim dim_of(Rule *r, int64_t n)
-{
+static Dim dim_of(Rule *r, int64_t n) {
   return dim_const(r->g->dims, n);
 }
 
 /* 0, 1, .. of n elements, i64. */
-static Val iota(Rule *r, Dim n, Val like)
-{
+static Val iota(Rule *r, Dim n, Val like) {
   Attr attrs[3] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, 1, (int64_t[]){n}),
                    attr_i(AT_DEVICE, type_of(r, like).dev)};
   return b_op(&r->b, OP_IOTA, 0, NULL, 3, attrs);
 }
 
 /* The row-major number of every element of like's shape, i64. */
-static Val numbering(Rule *r, Val like)
-{
+static Val numbering(Rule *r, Val like) {
   Type t = type_of(r, like);
   return b_reshape(&r->b, iota(r, dim_product(r->g->dims, t.rank, t.dim), like), t.rank, t.dim);
 }
 
-static Val slice(Rule *r, Val x, const int64_t *start, const int64_t *len, const int64_t *step)
-{
+static Val slice(Rule *r, Val x, const int64_t *start, const int64_t *len, const int64_t *step) {
   if (val_none(x)) return VAL_NONE;
   int rank = type_of(r, x).rank;
   Attr attrs[3] = {attr_dims(AT_STARTS, rank, start), attr_dims(AT_LENS, rank, len),
@@ -144,8 +129,7 @@ static Val slice(Rule *r, Val x, const int64_t *start, const int64_t *len, const
 }
 
 static Val pad(Rule *r, Val x, const int64_t *low, const int64_t *high, const int64_t *inner,
-               double value)
-{
+               double value) {
   if (val_none(x)) return VAL_NONE;
   int rank = type_of(r, x).rank;
   Attr attrs[4] = {attr_dims(AT_LOW, rank, low), attr_dims(AT_HIGH, rank, high),
@@ -154,8 +138,7 @@ static Val pad(Rule *r, Val x, const int64_t *low, const int64_t *high, const in
 }
 
 /* op(x, u, idx..) with the index operands idx of the node; u may be VAL_NONE for take. */
-static Val at_index(Rule *r, OpCode op, Val x, Val u, int first_idx, int64_t axis)
-{
+static Val at_index(Rule *r, OpCode op, Val x, Val u, int first_idx, int64_t axis) {
   Val v[CKL_MAX_RANK + 2];
   int n = 0;
   if (val_none(x)) return VAL_NONE;
@@ -169,8 +152,7 @@ static Val at_index(Rule *r, OpCode op, Val x, Val u, int first_idx, int64_t axi
   return b_op(&r->b, op, n, v, 1, &attr);
 }
 
-static int64_t compute_of(Rule *r)
-{
+static int64_t compute_of(Rule *r) {
   return gr_attr_i(r->g, r->node, AT_COMPUTE, COMPUTE_NONE);
 }
 
@@ -185,34 +167,68 @@ CUT(FOLD_IN)
 CUT(PHILOX)
 
 /* -- elementwise, one operand */
-GRAD(NEG) { return neg(dy); }
-GRAD(ABS) { return mul(dy, un(SIGN, a)); }
+GRAD(NEG) {
+  return neg(dy);
+}
+GRAD(ABS) {
+  return mul(dy, un(SIGN, a));
+}
 CUT(SIGN)
-GRAD(EXP) { return mul(dy, y); }
-GRAD(EXPM1) { return mul(dy, un(EXP, a)); }
-GRAD(LOG) { return over(dy, a); }
-GRAD(LOG1P) { return over(dy, add(one, a)); }
-GRAD(SQRT) { return over(mul(half, dy), y); }
-GRAD(RSQRT) { return mul(dy, mul(num(-0.5), over(y, a))); }
-GRAD(SIN) { return mul(dy, un(COS, a)); }
-GRAD(COS) { return neg(mul(dy, un(SIN, a))); }
-GRAD(TAN) { return mul(dy, add(one, mul(y, y))); }
-GRAD(TANH) { return mul(dy, sub(one, mul(y, y))); }
-GRAD(ERF) { return mul(dy, mul(num(1.12837916709551257389615890312), un(EXP, neg(mul(a, a))))); }
-GRAD(RELU) { return where(gt(a, zero), dy, zero); }
-GRAD(SIGMOID) { return mul(dy, mul(y, sub(one, y))); }
-GRAD(SILU) { return mul(dy, un(SILU_GRAD, a)); }
-GRAD(SILU_GRAD)
-{
+GRAD(EXP) {
+  return mul(dy, y);
+}
+GRAD(EXPM1) {
+  return mul(dy, un(EXP, a));
+}
+GRAD(LOG) {
+  return over(dy, a);
+}
+GRAD(LOG1P) {
+  return over(dy, add(one, a));
+}
+GRAD(SQRT) {
+  return over(mul(half, dy), y);
+}
+GRAD(RSQRT) {
+  return mul(dy, mul(num(-0.5), over(y, a)));
+}
+GRAD(SIN) {
+  return mul(dy, un(COS, a));
+}
+GRAD(COS) {
+  return neg(mul(dy, un(SIN, a)));
+}
+GRAD(TAN) {
+  return mul(dy, add(one, mul(y, y)));
+}
+GRAD(TANH) {
+  return mul(dy, sub(one, mul(y, y)));
+}
+GRAD(ERF) {
+  return mul(dy, mul(num(1.12837916709551257389615890312), un(EXP, neg(mul(a, a)))));
+}
+GRAD(RELU) {
+  return where(gt(a, zero), dy, zero);
+}
+GRAD(SIGMOID) {
+  return mul(dy, mul(y, sub(one, y)));
+}
+GRAD(SILU) {
+  return mul(dy, un(SILU_GRAD, a));
+}
+GRAD(SILU_GRAD) {
   /* silu' = s + a s (1 - s), so silu'' = s (1 - s) (2 + a (1 - 2 s)) */
   Val s = un(SIGMOID, a);
   Val slope = mul(s, sub(one, s));
   return mul(dy, mul(slope, add(num(2), mul(a, sub(one, add(s, s))))));
 }
-GRAD(SOFTPLUS) { return mul(dy, un(SIGMOID, a)); }
-GRAD(GELU) { return mul(dy, un(GELU_GRAD, a)); }
-GRAD(GELU_GRAD)
-{
+GRAD(SOFTPLUS) {
+  return mul(dy, un(SIGMOID, a));
+}
+GRAD(GELU) {
+  return mul(dy, un(GELU_GRAD, a));
+}
+GRAD(GELU_GRAD) {
   /* gelu = u s(z), z = 2 k (u + q u^3), s the logistic function and t = s (1 - s) its slope:
    * gelu'' = t (2 z' + u ((1 - 2 s) z'^2 + z'')). Beyond |u| = 25 the slope t is 0 in every dtype
    * while the powers of u overflow, hence the selection. */
@@ -234,19 +250,32 @@ CUT(ROUND)
 CUT(ISNAN)
 CUT(ISINF)
 CUT(NOT)
-GRAD(CAST) { return b_cast(&r->b, dy, (DType)type_of(r, a).dtype); }
+GRAD(CAST) {
+  return b_cast(&r->b, dy, (DType)type_of(r, a).dtype);
+}
 CUT(STOP)
-GRAD(ALIAS) { return dy; }
+GRAD(ALIAS) {
+  return dy;
+}
 
 /* -- elementwise, two and three operands */
-GRAD(ADD) { return dy; }
-GRAD(SUB) { return i == 0 ? dy : neg(dy); }
-GRAD(MUL) { return mul(dy, i == 0 ? b : a); }
-GRAD(DIV) { return i == 0 ? over(dy, b) : neg(mul(over(dy, b), y)); }
+GRAD(ADD) {
+  return dy;
+}
+GRAD(SUB) {
+  return i == 0 ? dy : neg(dy);
+}
+GRAD(MUL) {
+  return mul(dy, i == 0 ? b : a);
+}
+GRAD(DIV) {
+  return i == 0 ? over(dy, b) : neg(mul(over(dy, b), y));
+}
 CUT(FLOORDIV)
-GRAD(MOD) { return i == 0 ? dy : neg(mul(dy, bin(FLOORDIV, a, b))); }
-GRAD(POW)
-{
+GRAD(MOD) {
+  return i == 0 ? dy : neg(mul(dy, bin(FLOORDIV, a, b)));
+}
+GRAD(POW) {
   /* b a^(b - 1), and 0 for b = 0 also where a is 0; a^b log a, and 0 where a is 0. The inner
    * selection keeps the untaken side finite, so that higher orders are right too. */
   if (i == 0) {
@@ -258,8 +287,12 @@ GRAD(POW)
 }
 /* The winner takes dy, equal ones half of it. */
 #define of_two(wins) where(eq(a, b), mul(half, dy), where(wins, dy, zero))
-GRAD(MAX) { return of_two(i == 0 ? gt(a, b) : gt(b, a)); }
-GRAD(MIN) { return of_two(i == 0 ? lt(a, b) : lt(b, a)); }
+GRAD(MAX) {
+  return of_two(i == 0 ? gt(a, b) : gt(b, a));
+}
+GRAD(MIN) {
+  return of_two(i == 0 ? lt(a, b) : lt(b, a));
+}
 CUT(EQ)
 CUT(NE)
 CUT(LT)
@@ -269,31 +302,29 @@ CUT(GE)
 CUT(AND)
 CUT(OR)
 CUT(FITS)
-GRAD(WHERE) { return i == 1 ? where(a, dy, zero) : where(a, zero, dy); }
+GRAD(WHERE) {
+  return i == 1 ? where(a, dy, zero) : where(a, zero, dy);
+}
 
 /* -- movement */
-GRAD(RESHAPE)
-{
+GRAD(RESHAPE) {
   Type t = type_of(r, a);
   return b_reshape(&r->b, dy, t.rank, t.dim);
 }
-GRAD(TRANSPOSE)
-{
+GRAD(TRANSPOSE) {
   int64_t perm[CKL_MAX_RANK], inverse[CKL_MAX_RANK];
   int n = ints_of(r, AT_PERM, perm);
   for (int j = 0; j < n; j++) inverse[perm[j]] = j;
   return n == 0 ? dy : b_transpose(&r->b, dy, inverse);
 }
-GRAD(BROADCAST)
-{
+GRAD(BROADCAST) {
   Type t = type_of(r, a);
   return b_sum_to(&r->b, dy, t.rank, t.dim);
 }
 
 /* dy's axis `k`, of length len, spread over `full` elements: number j goes to start + j * step.
  * Also right for length 0, where zeros between elements cannot be counted by len - 1. */
-static Val spread(Rule *r, Val dy, int k, Dim start, Dim len, int64_t step, Dim full)
-{
+static Val spread(Rule *r, Val dy, int k, Dim start, Dim len, int64_t step, Dim full) {
   Type t = type_of(r, dy);
   DimTab *dt = r->g->dims;
   Dim split[CKL_MAX_RANK + 1], flat[CKL_MAX_RANK];
@@ -323,8 +354,7 @@ static Val spread(Rule *r, Val dy, int k, Dim start, Dim len, int64_t step, Dim 
   return slice(r, x, low, lens, steps);
 }
 
-GRAD(SLICE)
-{
+GRAD(SLICE) {
   Type t = type_of(r, a);
   DimTab *dt = r->g->dims;
   int64_t start[CKL_MAX_RANK], len[CKL_MAX_RANK], step[CKL_MAX_RANK];
@@ -351,8 +381,7 @@ GRAD(SLICE)
   return t.rank == 0 ? dy : pad(r, dy, start, high, inner, 0);
 }
 
-GRAD(PAD)
-{
+GRAD(PAD) {
   Type t = type_of(r, a);
   int64_t low[CKL_MAX_RANK], inner[CKL_MAX_RANK], len[CKL_MAX_RANK];
   ints_of(r, AT_LOW, low);
@@ -361,15 +390,13 @@ GRAD(PAD)
   return t.rank == 0 ? dy : slice(r, dy, low, len, inner);
 }
 
-GRAD(FLIP)
-{
+GRAD(FLIP) {
   int64_t axes[CKL_MAX_RANK];
   int n = ints_of(r, AT_AXES, axes);
   return op1(r, OP_FLIP, dy, 1, (Attr[]){attr_ints(AT_AXES, n, axes)});
 }
 
-GRADS(CONCAT)
-{
+GRADS(CONCAT) {
   int64_t axis = axis_of(r), start[CKL_MAX_RANK], len[CKL_MAX_RANK], step[CKL_MAX_RANK];
   Dim at = dim_of(r, 0);
   for (int i = 0; i < r->in_count; i++) {
@@ -384,12 +411,13 @@ GRADS(CONCAT)
 }
 
 /* -- selection */
-GRAD(TAKE) { return at_index(r, OP_PUT_ADD, zeros_like(r, a), dy, 1, axis_of(r)); }
+GRAD(TAKE) {
+  return at_index(r, OP_PUT_ADD, zeros_like(r, a), dy, 1, axis_of(r));
+}
 
 /* Whether each index of `put` (x, upd, idx..) is the one whose element is in the result: numbers
  * are put where the elements were, and those that are read back won. bool, of upd's shape. */
-static Val winners(Rule *r, Val x, Val upd)
-{
+static Val winners(Rule *r, Val x, Val upd) {
   Type t = type_of(r, x), u = type_of(r, upd), it = type_of(r, r->in[2]);
   int axis = (int)axis_of(r), k = r->in_count - 2;
   Type slots = {.kind = TK_TENSOR, .dtype = DT_I64, .dev = t.dev, .rank = (uint8_t)k};
@@ -403,25 +431,25 @@ static Val winners(Rule *r, Val x, Val upd)
   for (int j = axis + k; j < t.rank; j++) dims[n++] = dim_of(r, 1);
   return b_broadcast(&r->b, b_reshape(&r->b, won, n, dims), u.rank, u.dim);
 }
-GRAD(PUT)
-{
+GRAD(PUT) {
   if (i == 0) return at_index(r, OP_PUT, dy, zeros_like(r, b), 2, axis_of(r));
   if (r->in_count == 2) return dy;
   return where(winners(r, a, b), at_index(r, OP_TAKE, dy, VAL_NONE, 2, axis_of(r)), zero);
 }
-GRAD(PUT_ADD) { return i == 0 ? dy : at_index(r, OP_TAKE, dy, VAL_NONE, 2, axis_of(r)); }
+GRAD(PUT_ADD) {
+  return i == 0 ? dy : at_index(r, OP_TAKE, dy, VAL_NONE, 2, axis_of(r));
+}
 
-static Val gathered(Rule *r, Val x, Val idx)
-{
+static Val gathered(Rule *r, Val x, Val idx) {
   return op2(r, OP_GATHER, x, idx, 1, (Attr[]){attr_i(AT_AXIS, axis_of(r))});
 }
-static Val scattered(Rule *r, OpCode op, Val x, Val idx, Val upd)
-{
+static Val scattered(Rule *r, OpCode op, Val x, Val idx, Val upd) {
   return op3(r, op, x, idx, upd, 1, (Attr[]){attr_i(AT_AXIS, axis_of(r))});
 }
-GRAD(GATHER) { return scattered(r, OP_SCATTER_ADD, zeros_like(r, a), b, dy); }
-GRAD(SCATTER)
-{
+GRAD(GATHER) {
+  return scattered(r, OP_SCATTER_ADD, zeros_like(r, a), b, dy);
+}
+GRAD(SCATTER) {
   if (i == 0) return scattered(r, OP_SCATTER, dy, b, zeros_like(r, c));
   Type slots = type_of(r, a);
   slots.dtype = DT_I64;
@@ -430,9 +458,10 @@ GRAD(SCATTER)
   Val put = scattered(r, OP_SCATTER, b_zeros(&r->b, &slots), b, order);
   return where(eq(gathered(r, put, b), order), gathered(r, dy, b), zero);
 }
-GRAD(SCATTER_ADD) { return i == 0 ? dy : gathered(r, dy, b); }
-GRADS(SORT)
-{
+GRAD(SCATTER_ADD) {
+  return i == 0 ? dy : gathered(r, dy, b);
+}
+GRADS(SORT) {
   /* values = gather(x, positions), and every element is read once */
   if (val_none(r->dout[0])) return;
   r->dx[0] = scattered(r, OP_SCATTER_ADD, zeros_like(r, r->in[0]), r->out[1], r->dout[0]);
@@ -440,16 +469,16 @@ GRADS(SORT)
 CUT(NONZERO)
 
 /* -- reductions */
-static Val keep(Rule *r, Val x, Val like)
-{
+static Val keep(Rule *r, Val x, Val like) {
   int64_t axes[CKL_MAX_RANK];
   int n = ints_of(r, AT_AXES, axes);
   return b_keep(&r->b, x, like, n, axes);
 }
-GRAD(SUM) { return keep(r, dy, a); }
+GRAD(SUM) {
+  return keep(r, dy, a);
+}
 
-static Val prod_last(Rule *r, Val x)
-{
+static Val prod_last(Rule *r, Val x) {
   if (val_none(x)) return VAL_NONE;
   int64_t axis = type_of(r, x).rank - 1;
   return op1(r, OP_PROD, x, 1, (Attr[]){attr_ints(AT_AXES, 1, &axis)});
@@ -457,8 +486,7 @@ static Val prod_last(Rule *r, Val x)
 
 /* The product of the other elements of the last axis, by replacing each element by 1 in turn: no
  * division, so zeros are right in every order. x: [.., N], work N * N. */
-static Val others_direct(Rule *r, Val x)
-{
+static Val others_direct(Rule *r, Val x) {
   Type t = type_of(r, x);
   Dim n = t.dim[t.rank - 1], square[2] = {n, n}, tall[2] = {n, dim_of(r, 1)};
   Dim grow[CKL_MAX_RANK];
@@ -481,8 +509,7 @@ enum { OTHERS_BLOCK = 32 };
 /* The same with blocks: others inside the block times the product of the other blocks, `levels`
  * deep. Filling up with ones and multiplying by one change no bit, so constant sizes up to a
  * block may leave the blocks out and still agree with sizes known later. x: [R, N]. */
-static Val others(Rule *r, Val x, int levels)
-{
+static Val others(Rule *r, Val x, int levels) {
   stack_check();
   if (val_none(x)) return VAL_NONE;
   Type t = type_of(r, x);
@@ -504,8 +531,7 @@ static Val others(Rule *r, Val x, int levels)
   return slice(r, all, low, (int64_t[]){rows, n}, (int64_t[]){1, 1});
 }
 
-GRAD(PROD)
-{
+GRAD(PROD) {
   Type t = type_of(r, a);
   DimTab *dt = r->g->dims;
   int64_t axes[CKL_MAX_RANK], perm[CKL_MAX_RANK], inverse[CKL_MAX_RANK];
@@ -529,8 +555,7 @@ GRAD(PROD)
 }
 
 /* Equal elements share. */
-GRAD(REDUCE_MAX)
-{
+GRAD(REDUCE_MAX) {
   int64_t axes[CKL_MAX_RANK];
   int n = ints_of(r, AT_AXES, axes);
   if (n == 0) return dy;
@@ -538,28 +563,29 @@ GRAD(REDUCE_MAX)
   Val count = b_sum(&r->b, b_cast(&r->b, best, (DType)type_of(r, a).dtype), n, axes);
   return where(best, keep(r, over(dy, count), a), zero);
 }
-GRAD(REDUCE_MIN) { return one_REDUCE_MAX(r, i, a, b, c, y, dy); }
+GRAD(REDUCE_MIN) {
+  return one_REDUCE_MAX(r, i, a, b, c, y, dy);
+}
 CUT(ANY)
 CUT(ALL)
 CUT(ARGMAX)
 CUT(ARGMIN)
-GRAD(CUMSUM)
-{
+GRAD(CUMSUM) {
   int64_t reverse = gr_attr_i(r->g, r->node, AT_REVERSE, 0);
   return op1(r, OP_CUMSUM, dy, 2,
              (Attr[]){attr_i(AT_AXIS, axis_of(r)), attr_i(AT_REVERSE, !reverse)});
 }
 
 /* -- contractions: the gradient keeps `compute` */
-static Val dot(Rule *r, Val x, Val z)
-{
+static Val dot(Rule *r, Val x, Val z) {
   int64_t compute = compute_of(r);
   return op2(r, OP_DOT, x, z, compute != COMPUTE_NONE, (Attr[]){attr_i(AT_COMPUTE, compute)});
 }
 #define swap(x) b_swap(&r->b, x)
-GRAD(DOT) { return i == 0 ? dot(r, dy, swap(b)) : dot(r, swap(a), dy); }
-GRAD(INNER)
-{
+GRAD(DOT) {
+  return i == 0 ? dot(r, dy, swap(b)) : dot(r, swap(a), dy);
+}
+GRAD(INNER) {
   Val other = i == 0 ? b : a;
   Type t = type_of(r, other);
   Dim wide[CKL_MAX_RANK + 1], thin[CKL_MAX_RANK + 1];
@@ -577,8 +603,7 @@ GRAD(INNER)
 
 /* A convolution is linear in both operands, and so are its two adjoints: each is the gradient of
  * the others. `like` gives the dims of the result, VAL_NONE for the convolution itself. */
-static Val conv(Rule *r, OpCode op, Val x, Val z, Val like)
-{
+static Val conv(Rule *r, OpCode op, Val x, Val z, Val like) {
   int64_t stride[CKL_MAX_RANK], edge[CKL_MAX_RANK], dims[4];
   int ns = ints_of(r, AT_STRIDE, stride), np = ints_of(r, AT_PAD, edge);
   Attr attrs[4] = {attr_ints(AT_STRIDE, ns, stride), attr_ints(AT_PAD, np, edge),
@@ -591,8 +616,7 @@ static Val conv(Rule *r, OpCode op, Val x, Val z, Val like)
   }
   return op2(r, op, x, z, n, attrs);
 }
-GRAD(CONV2D)
-{
+GRAD(CONV2D) {
   return i == 0 ? conv(r, OP_CONV2D_INPUT, dy, b, a) : conv(r, OP_CONV2D_WEIGHT, a, dy, b);
 }
 GRAD(CONV2D_INPUT) /* a: g, b: w, y: like x */
@@ -607,38 +631,33 @@ GRAD(CONV2D_WEIGHT) /* a: x, b: g, y: like w */
 /* -- structured */
 
 /* The cotangents of all results, zeros where there is none. */
-static Val *full_cotangents(Rule *r)
-{
+static Val *full_cotangents(Rule *r) {
   Val *dy = ARENA_ARRAY(r->scratch, Val, r->out_count + 1);
   for (int j = 0; j < r->out_count; j++)
     dy[j] = val_none(r->dout[j]) ? zeros_like(r, r->out[j]) : r->dout[j];
   return dy;
 }
 
-static Graph *region_of(Rule *r, int k)
-{
+static Graph *region_of(Rule *r, int k) {
   return r->g->regions[r->g->nodes[r->node].region0 + (uint32_t)k];
 }
 
 /* Files an inner failure as this rule's. */
-static bool passes(Rule *r, bool ok, const GErr *e)
-{
+static bool passes(Rule *r, bool ok, const GErr *e) {
   if (ok) return true;
   r->b.failed = true;
   r->b.err = *e;
   return false;
 }
 
-static void refuse(Rule *r, ErrCode code, const char *text)
-{
+static void refuse(Rule *r, ErrCode code, const char *text) {
   r->b.failed = true;
   gerr_set(&r->b.err, code, -1, "%s", text);
 }
 
 static void as_body(Rule *r);
 
-GRADS(CUSTOM)
-{
+GRADS(CUSTOM) {
   if (r->g->nodes[r->node].region_count < 2) {
     as_body(r);
     return;
@@ -676,8 +695,7 @@ GRADS(CUSTOM)
     if (r->wants[wrt[j]]) r->dx[wrt[j]] = outs[j];
 }
 
-static bool is_token(Rule *r, Val v)
-{
+static bool is_token(Rule *r, Val v) {
   return gr_type(r->g, v)->kind == TK_TOKEN;
 }
 
@@ -685,8 +703,7 @@ static bool is_token(Rule *r, Val v)
  * there are, and the body's other inputs (but tokens); gives the gradients of the wanted inputs,
  * of which the first is operand `from` of the node. What the body computes is computed again,
  * without its effects. */
-static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GErr *e)
-{
+static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GErr *e) {
   Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, body->name);
   g->blocks = r->g->blocks;
   int count = (int)body->input_count, n = 0, wanted = 0;
@@ -721,8 +738,7 @@ static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GE
 }
 
 /* The operands that go with region_gradient; the first `skip` operands come first. */
-static int region_operands(Rule *r, int skip, int lead, Val *args)
-{
+static int region_operands(Rule *r, int skip, int lead, Val *args) {
   int n = 0;
   for (int j = 0; j <= r->in_count; j++) {
     for (int k = 0; j == skip + lead && k < r->out_count; k++)
@@ -733,8 +749,7 @@ static int region_operands(Rule *r, int skip, int lead, Val *args)
 }
 
 /* A branch of the gradients. */
-GRADS(BRANCH)
-{
+GRADS(BRANCH) {
   GErr e = {.operand = -1};
   Val *args = ARENA_ARRAY(r->scratch, Val, r->in_count + r->out_count + 1);
   int n = region_operands(r, 1, 0, args);
@@ -751,8 +766,7 @@ GRADS(BRANCH)
 }
 
 /* A map of the gradients; those of captures, one for each element, are summed. */
-GRADS(MAP)
-{
+GRADS(MAP) {
   GErr e = {.operand = -1};
   int mapped = (int)gr_attr_i(r->g, r->node, AT_MAPPED, 1), cots = 0;
   Val *args = ARENA_ARRAY(r->scratch, Val, r->in_count + r->out_count + 1);
@@ -772,8 +786,7 @@ GRADS(MAP)
 }
 
 /* As the body written in its place, computed again (ad_joint writes bodies in place beforehand). */
-static void as_body(Rule *r)
-{
+static void as_body(Rule *r) {
   GErr e = {.operand = -1};
   Graph *g = r->g;
   Prov at;
@@ -796,21 +809,26 @@ static void as_body(Rule *r)
   for (int j = 0, k = 0; j < r->in_count; j++)
     if (r->wants[j]) r->dx[j] = dx[k++];
 }
-GRADS(PLACE)
-{
+GRADS(PLACE) {
   Attr a = attr_i(AT_DEVICE, type_of(r, r->in[0]).dev);
   r->dx[0] = b_op(&r->b, OP_PLACE, 1, r->dout, 1, &a);
 }
-GRADS(WRAP) { as_body(r); }
+GRADS(WRAP) {
+  as_body(r);
+}
 
-GRADS(LOOP) { refuse(r, ERR_NOT_YET, "the gradient of a loop"); }
-GRADS(CALL) { refuse(r, ERR_GRAD_NONE, "a host function has no gradient; wrap it in a fn with a "
-                                       "`backward` body, or use stop(..)"); }
+GRADS(LOOP) {
+  refuse(r, ERR_NOT_YET, "the gradient of a loop");
+}
+GRADS(CALL) {
+  refuse(r, ERR_GRAD_NONE,
+         "a host function has no gradient; wrap it in a fn with a "
+         "`backward` body, or use stop(..)");
+}
 CUT(HOOK)
 /* It has no gradient. A callback of the program says so when the gradient runs, which may never be:
  * the code around may be called for its value alone (`index` -1: the same types, and an error). */
-GRADS(DEFER)
-{
+GRADS(DEFER) {
   GErr e = {.operand = -1};
   Graph *g = r->g;
   int n = 1;

@@ -17,34 +17,31 @@
 #include "graph/copy.h"
 
 typedef struct Split {
-  Arena *to;       /* results live here */
+  Arena *to; /* results live here */
   Arena scratch;
   GErr *e;
   Prov *at;
   const JointWhole *w;
-  Joint *joint;    /* NULL on failure */
-  const Graph *j;  /* the joint graph, after choices are carried out */
+  Joint *joint;     /* NULL on failure */
+  const Graph *j;   /* the joint graph, after choices are carried out */
   uint32_t f_nodes; /* nodes of j that belong to forward */
-  bool *live;      /* per node of j: backward needs it */
-  bool *saved;     /* per result of j */
+  bool *live;       /* per node of j: backward needs it */
+  bool *saved;      /* per result of j */
 } Split;
 
-static uint32_t slot(const Graph *g, Val v)
-{
+static uint32_t slot(const Graph *g, Val v) {
   return g->nodes[v.node].result0 + v.res;
 }
 
 /* -- bodies of wrap are written in place, so that what they compute is saved too */
 
-static bool has_bodies(const Graph *g)
-{
+static bool has_bodies(const Graph *g) {
   for (size_t n = 0; n < g->node_count; n++)
     if (g->nodes[n].op == OP_WRAP) return true;
   return false;
 }
 
-static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *outs, GErr *e)
-{
+static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *outs, GErr *e) {
   stack_check();
   Val *map = ARENA_ARRAY(dst->arena, Val, src->type_count + 1);
   size_t next_arg = 0;
@@ -77,8 +74,7 @@ static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *out
   return true;
 }
 
-static Graph *flat_copy(Arena *a, const Graph *f, GErr *e)
-{
+static Graph *flat_copy(Arena *a, const Graph *f, GErr *e) {
   if (!has_bodies(f)) return gr_clone(a, f);
   Graph *g = gr_new(a, f->dims, f->names, f->name);
   g->blocks = f->blocks;
@@ -100,20 +96,17 @@ static Graph *flat_copy(Arena *a, const Graph *f, GErr *e)
 
 /* -- what crosses */
 
-static bool is_view(const Graph *g, uint32_t n)
-{
+static bool is_view(const Graph *g, uint32_t n) {
   return op_info[g->nodes[n].op].cls != GENERATE && op_info[g->nodes[n].op].remat == REMAT_FREE &&
          g->nodes[n].operand_count == 1;
 }
 
-static bool is_constant(const Graph *g, uint32_t n)
-{
+static bool is_constant(const Graph *g, uint32_t n) {
   return op_info[g->nodes[n].op].cls == GENERATE && op_info[g->nodes[n].op].remat == REMAT_FREE;
 }
 
 /* Down through views to what they look at; `*slice` is the slice nearest to v on the way. */
-static Val root_of(const Graph *g, Val v, Val *slice)
-{
+static Val root_of(const Graph *g, Val v, Val *slice) {
   *slice = VAL_NONE;
   while (is_view(g, v.node)) {
     if (g->nodes[v.node].op == OP_SLICE && val_none(*slice)) *slice = v;
@@ -122,13 +115,11 @@ static Val root_of(const Graph *g, Val v, Val *slice)
   return v;
 }
 
-static size_t first_gradient(const Split *s)
-{
+static size_t first_gradient(const Split *s) {
   return (size_t)s->w->output_count;
 }
 
-static void mark_live(Split *s)
-{
+static void mark_live(Split *s) {
   const Graph *j = s->j;
   for (size_t k = first_gradient(s); k < j->output_count; k++) s->live[j->outputs[k].node] = true;
   for (uint32_t n = (uint32_t)j->node_count; n-- > s->f_nodes;) {
@@ -140,8 +131,7 @@ static void mark_live(Split *s)
 
 /* Calls f for every value of the forward part that backward reads (gradients that are such values
  * themselves included). */
-static void each_crossing(Split *s, void (*f)(Split *s, Val v))
-{
+static void each_crossing(Split *s, void (*f)(Split *s, Val v)) {
   const Graph *j = s->j;
   for (uint32_t n = s->f_nodes; n < j->node_count; n++) {
     if (!s->live[n]) continue;
@@ -154,15 +144,13 @@ static void each_crossing(Split *s, void (*f)(Split *s, Val v))
     if (j->outputs[k].node < s->f_nodes) f(s, j->outputs[k]);
 }
 
-static void save_root(Split *s, Val v)
-{
+static void save_root(Split *s, Val v) {
   Val slice, root = root_of(s->j, v, &slice);
   if (val_none(slice) && !is_constant(s->j, root.node)) s->saved[slot(s->j, root)] = true;
 }
 
 /* A slice keeps its whole base alive, so it is saved itself unless the base is there anyway. */
-static void save_slice(Split *s, Val v)
-{
+static void save_slice(Split *s, Val v) {
   Val slice, root = root_of(s->j, v, &slice);
   if (val_none(slice) || is_constant(s->j, root.node) || s->saved[slot(s->j, root)]) return;
   if (s->j->nodes[root.node].op == OP_INPUT)
@@ -173,16 +161,14 @@ static void save_slice(Split *s, Val v)
 
 /* -- the two graphs */
 
-static int input_number(const Graph *g, Val v)
-{
+static int input_number(const Graph *g, Val v) {
   for (size_t k = 0; k < g->input_count; k++)
     if (val_eq(g->inputs[k], v)) return (int)k;
   return -1;
 }
 
 /* Marks what has to be remade for value v: free nodes down to saved values. */
-static void mark_remade(Split *s, Val v)
-{
+static void mark_remade(Split *s, Val v) {
   while (!s->saved[slot(s->j, v)]) {
     s->live[v.node] = true;
     if (!is_view(s->j, v.node)) return;
@@ -190,8 +176,7 @@ static void mark_remade(Split *s, Val v)
   }
 }
 
-static bool make_backward(Split *s, const Val *saved, int nsaved)
-{
+static bool make_backward(Split *s, const Val *saved, int nsaved) {
   const Graph *j = s->j;
   Graph *g = gr_new(s->to, j->dims, j->names, j->name);
   g->blocks = j->blocks;
@@ -230,8 +215,7 @@ static bool make_backward(Split *s, const Val *saved, int nsaved)
 }
 
 /* The first f_nodes nodes, with f's outputs and the saved values. */
-static Graph *make_forward(Split *s, const Val *saved, int nsaved)
-{
+static Graph *make_forward(Split *s, const Val *saved, int nsaved) {
   Arena *tmp = &s->scratch;
   Graph *g = copy_start(tmp, s->j);
   ValMap m = map_new(tmp, s->j);
@@ -251,8 +235,7 @@ static Graph *make_forward(Split *s, const Val *saved, int nsaved)
 
 /* Every saved value is read by the backward: what is kept for nothing is memory that no plan can
  * explain. */
-static void check_saved(const Joint *j)
-{
+static void check_saved(const Joint *j) {
   const Graph *g = gr_checked(j->backward, "split");
   for (int k = 0; k < j->saved_count; k++) {
     Val v = g->inputs[k];
@@ -267,8 +250,7 @@ static void check_saved(const Joint *j)
   }
 }
 
-static void split(Split *s, const uint8_t *choice)
-{
+static void split(Split *s, const uint8_t *choice) {
   const JointWhole *w = s->w;
   Arena *tmp = &s->scratch;
   s->f_nodes = w->split;
@@ -279,8 +261,8 @@ static void split(Split *s, const uint8_t *choice)
   each_crossing(s, save_root);
   each_crossing(s, save_slice);
   int count = 0;
-  uint32_t f_results = s->f_nodes == j->node_count ? (uint32_t)j->type_count
-                                                   : j->nodes[s->f_nodes].result0;
+  uint32_t f_results =
+      s->f_nodes == j->node_count ? (uint32_t)j->type_count : j->nodes[s->f_nodes].result0;
   for (uint32_t k = 0; k < f_results; k++) count += s->saved[k];
   Val *saved = ARENA_ARRAY(tmp, Val, count + 1);
   Joint *out = s->joint = ARENA_NEW(s->to, Joint);
@@ -307,14 +289,12 @@ typedef struct SplitJob {
   const uint8_t *choice;
 } SplitJob;
 
-static void split_job(void *ud)
-{
+static void split_job(void *ud) {
   SplitJob *job = ud;
   split(&job->s, job->choice);
 }
 
-Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr *e, Prov *at)
-{
+Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr *e, Prov *at) {
   SplitJob job = {.s = {.to = a, .w = w, .e = e, .at = at}, .choice = choice};
   arena_init(&job.s.scratch, a->mem);
   int code = mem_protect(a->mem, split_job, &job);
@@ -325,23 +305,24 @@ Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr
 
 /* -- the joint graph */
 
-static Val cotangent(Graph *j, Val y)
-{
+static Val cotangent(Graph *j, Val y) {
   j->at = j->provs[gr_node(j, y)->prov];
   j->at.backward = 1;
   j->at.tag = TAG_NONE;
   return gr_input(j, gr_type(j, y));
 }
 
-JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr *e, Prov *at)
-{
+JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr *e, Prov *at) {
   JointWhole *w = ARENA_NEW(a, JointWhole);
   Graph *flat = flat_copy(a, f, e);
   if (!flat) return NULL;
   Graph *j = gr_clone(a, flat);
   size_t inputs = f->input_count;
-  *w = (JointWhole){.g = j, .flat = flat, .split = (uint32_t)j->node_count,
-                    .output_count = (int)f->output_count, .input_count = (int)inputs};
+  *w = (JointWhole){.g = j,
+                    .flat = flat,
+                    .split = (uint32_t)j->node_count,
+                    .output_count = (int)f->output_count,
+                    .input_count = (int)inputs};
   int ny = 0, nwrt = 0;
   Val *y = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
   Val *dy = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
@@ -386,16 +367,14 @@ typedef struct JointJob {
   Joint *joint;
 } JointJob;
 
-static void joint_job(void *ud)
-{
+static void joint_job(void *ud) {
   JointJob *job = ud;
   JointWhole *w = ad_joint_whole(&job->scratch, job->f, job->want, job->e, job->at);
   if (w) job->joint = ad_joint_split(job->to, w, NULL, job->e, job->at);
 }
 
 Joint *ad_joint(Arena *a, const Graph *f, const bool *has_cotangent, const bool *wants_grad,
-                GErr *e, Prov *at)
-{
+                GErr *e, Prov *at) {
   JointWant want = {.has_cotangent = has_cotangent, .wants_grad = wants_grad};
   JointJob job = {.to = a, .f = f, .want = &want, .e = e, .at = at};
   arena_init(&job.scratch, a->mem);
@@ -405,8 +384,7 @@ Joint *ad_joint(Arena *a, const Graph *f, const bool *has_cotangent, const bool 
   return job.joint;
 }
 
-bool ad_joint_show(Arena *a, const Graph *f, Buf *out, GErr *e, Prov *at)
-{
+bool ad_joint_show(Arena *a, const Graph *f, Buf *out, GErr *e, Prov *at) {
   bool *cot = ARENA_ARRAY(a, bool, f->output_count + 1);
   bool *wants = ARENA_ARRAY(a, bool, f->input_count + 1);
   for (size_t k = 0; k < f->output_count; k++)

@@ -11,30 +11,26 @@
 
 #include <string.h>
 
-void cut_open(Cut *c, Arena *a, uint32_t vertices)
-{
+void cut_open(Cut *c, Arena *a, uint32_t vertices) {
   *c = (Cut){.arena = a, .count = vertices};
   c->first = ARENA_ARRAY(a, uint32_t, vertices + 1);
   struct CutArc none = {0};
   for (int k = 0; k < 2; k++) VEC_PUSH(a, c->arcs, c->arc_count, c->arc_cap, none);
 }
 
-static void half(Cut *c, uint32_t from, uint32_t to, int64_t capacity)
-{
+static void half(Cut *c, uint32_t from, uint32_t to, int64_t capacity) {
   struct CutArc arc = {to, c->first[from], capacity};
   c->first[from] = (uint32_t)c->arc_count;
   VEC_PUSH(c->arena, c->arcs, c->arc_count, c->arc_cap, arc);
 }
 
-void cut_arc(Cut *c, uint32_t from, uint32_t to, int64_t capacity)
-{
+void cut_arc(Cut *c, uint32_t from, uint32_t to, int64_t capacity) {
   half(c, from, to, capacity < CUT_INF ? capacity : CUT_INF);
   half(c, to, from, 0);
 }
 
 /* Distances from the source over arcs with room; whether the sink is among them. */
-static bool layers(const Cut *c, uint32_t source, uint32_t sink, uint32_t *depth, uint32_t *queue)
-{
+static bool layers(const Cut *c, uint32_t source, uint32_t sink, uint32_t *depth, uint32_t *queue) {
   size_t head = 0, tail = 0;
   memset(depth, 0, c->count * sizeof *depth);
   depth[source] = 1;
@@ -54,8 +50,7 @@ static bool layers(const Cut *c, uint32_t source, uint32_t sink, uint32_t *depth
 /* One way to the sink along the layers from where the cursors stand: `way` gets its arcs, whose
  * number is given; 0 = there is none left. */
 static size_t find_way(Cut *c, uint32_t source, uint32_t sink, const uint32_t *depth,
-                       uint32_t *cursor, uint32_t *way)
-{
+                       uint32_t *cursor, uint32_t *way) {
   size_t n = 0;
   for (uint32_t v = source; v != sink;) {
     uint32_t k = cursor[v];
@@ -74,8 +69,7 @@ static size_t find_way(Cut *c, uint32_t source, uint32_t sink, const uint32_t *d
   return n;
 }
 
-int64_t cut_run(Cut *c, uint32_t source, uint32_t sink, bool *side)
-{
+int64_t cut_run(Cut *c, uint32_t source, uint32_t sink, bool *side) {
   Arena *a = c->arena;
   uint32_t *depth = ARENA_ARRAY(a, uint32_t, c->count + 1);
   uint32_t *queue = ARENA_ARRAY(a, uint32_t, c->count + 1);

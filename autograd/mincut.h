@@ -8,10 +8,13 @@
 
 typedef struct Cut {
   Arena *arena;
-  uint32_t count;           /* vertices 0 .. count - 1 */
-  uint32_t *first;          /* per vertex: its last arc, 0 = none */
+  uint32_t count;  /* vertices 0 .. count - 1 */
+  uint32_t *first; /* per vertex: its last arc, 0 = none */
   /* arcs 2, 3, .., each beside the one back: arc ^ 1 */
-  struct CutArc { uint32_t to, next; int64_t left; } *arcs;
+  struct CutArc {
+    uint32_t to, next;
+    int64_t left;
+  } * arcs;
   size_t arc_count, arc_cap;
 } Cut;
 

@@ -25,37 +25,31 @@
 
 /* -- what a node is */
 
-static const Prov *prov_of(const Graph *g, uint32_t n)
-{
+static const Prov *prov_of(const Graph *g, uint32_t n) {
   return &g->provs[g->nodes[n].prov];
 }
 
-uint32_t rm_home(const Graph *g, uint32_t n)
-{
+uint32_t rm_home(const Graph *g, uint32_t n) {
   const Prov *p = prov_of(g, n);
   if (g->nodes[n].op == OP_INPUT) return 0;
   return p->backward ? p->within : p->region;
 }
 
-uint32_t rm_top(const Graph *g, uint32_t id)
-{
+uint32_t rm_top(const Graph *g, uint32_t id) {
   for (const Block *b; (b = gr_block_at(g, id)) && b->parent;) id = b->parent;
   return gr_block_at(g, id) ? id : 0;
 }
 
-bool rm_is_free(const Graph *g, uint32_t n)
-{
+bool rm_is_free(const Graph *g, uint32_t n) {
   return op_info[g->nodes[n].op].remat == REMAT_FREE;
 }
 
 /* Costs nothing to make again, and is made of one value. */
-static bool is_view(const Graph *g, uint32_t n)
-{
+static bool is_view(const Graph *g, uint32_t n) {
   return rm_is_free(g, n) && g->nodes[n].operand_count == 1;
 }
 
-bool rm_never(const Graph *g, uint32_t n)
-{
+bool rm_never(const Graph *g, uint32_t n) {
   const GNode *node = &g->nodes[n];
   if (op_info[node->op].remat == REMAT_NEVER || node_effect(g, n)) return true;
   for (uint32_t k = 0; k < node->result_count; k++)
@@ -64,8 +58,7 @@ bool rm_never(const Graph *g, uint32_t n)
 }
 
 /* They are kept, so that the second run takes the same way. */
-bool *rm_conditions(Arena *a, const Graph *g)
-{
+bool *rm_conditions(Arena *a, const Graph *g) {
   bool *is = ARENA_ARRAY(a, bool, g->type_count + 1);
   for (uint32_t n = 0; n < g->node_count; n++)
     if (g->nodes[n].op == OP_BRANCH || g->nodes[n].op == OP_LOOP)
@@ -82,8 +75,7 @@ static const uint8_t by_tag[TAG_COUNT] = {
 };
 
 /* Whether block `at` keeps what it does not name, and all between it and inner block `id` do. */
-static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at)
-{
+static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at) {
   while (id != at) {
     id = gr_block_at(g, id)->parent;
     if (!gr_block_at(g, id)->saves) return false;
@@ -92,8 +84,7 @@ static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at)
 }
 
 /* What block `at`, in which node n is computed, wants of n's values. */
-static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
-{
+static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at) {
   uint8_t tag = prov_of(g, n)->tag;
   if (tag == TAG_NONE) return CHOICE_SAVE;
   if (rm_never(g, n)) /* always kept, though perhaps elsewhere */
@@ -107,8 +98,7 @@ static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at)
   return by_tag[tag];
 }
 
-void rm_written(const Graph *g, uint8_t *choice)
-{
+void rm_written(const Graph *g, uint8_t *choice) {
   for (uint32_t n = 0; n < g->node_count; n++) {
     const GNode *node = &g->nodes[n];
     uint32_t top = rm_top(g, rm_home(g, n));
@@ -125,8 +115,7 @@ void rm_written(const Graph *g, uint8_t *choice)
   }
 }
 
-void rm_all(const Graph *g, uint8_t what, uint8_t *choice)
-{
+void rm_all(const Graph *g, uint8_t what, uint8_t *choice) {
   rm_written(g, choice);
   for (uint32_t n = 0; n < g->node_count; n++) {
     const GNode *node = &g->nodes[n];
@@ -142,32 +131,31 @@ void rm_all(const Graph *g, uint8_t what, uint8_t *choice)
 
 typedef struct World World;
 struct World {
-  uint32_t block;       /* 0: the graph as it is */
+  uint32_t block;               /* 0: the graph as it is */
   World *around, *inner, *next; /* inner: the first of those inside, next: beside it */
-  size_t slot0, slots;  /* results of g from the block's first node to its last */
-  Val *made;            /* by slot: the copy, VAL_NONE = none yet */
-  bool whole;           /* all of the body was copied */
+  size_t slot0, slots;          /* results of g from the block's first node to its last */
+  Val *made;                    /* by slot: the copy, VAL_NONE = none yet */
+  bool whole;                   /* all of the body was copied */
 };
 
 typedef struct Redo {
-  Arena *a;             /* scratch */
+  Arena *a; /* scratch */
   const Graph *g;
   Graph *d;
   const uint8_t *choice;
   const bool *condition, *live;
-  Val *to, *away;       /* by slot of g: in d, and what was moved away of it */
+  Val *to, *away; /* by slot of g: in d, and what was moved away of it */
   /* By slot: which gradients keep the original alive whatever is chosen: those that stand in block
    * `held - 1`, ALWAYS, or 0 = none. */
   uint32_t *held;
-  uint8_t *fate;        /* by slot: bits of Fate */
+  uint8_t *fate; /* by slot: bits of Fate */
   World root;
   uint32_t *first, *last; /* by block: node range of its body */
 } Redo;
 enum { ALWAYS = UINT32_MAX };
 enum { FATE_KEPT = 1, FATE_MADE = 2, FATE_HELD = 4, FATE_FETCHED = 8 }; /* HELD: kept anyway */
 
-bool *rm_live(Arena *a, const Graph *g)
-{
+bool *rm_live(Arena *a, const Graph *g) {
   bool *live = ARENA_ARRAY(a, bool, g->node_count + 1);
   for (size_t k = 0; k < g->output_count; k++) live[g->outputs[k].node] = true;
   for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
@@ -179,8 +167,7 @@ bool *rm_live(Arena *a, const Graph *g)
   return live;
 }
 
-static World *world_in(Redo *r, World *around, uint32_t block)
-{
+static World *world_in(Redo *r, World *around, uint32_t block) {
   for (World *w = around->inner; w; w = w->next)
     if (w->block == block) return w;
   World *w = ARENA_NEW(r->a, World);
@@ -199,15 +186,13 @@ static World *world_in(Redo *r, World *around, uint32_t block)
 
 /* Whether block `id` is one whose gradient node n is part of, and in which it does not stand: the
  * innermost of them is its region, then come those around. */
-static bool next_block(const Graph *g, uint32_t n, uint32_t id)
-{
+static bool next_block(const Graph *g, uint32_t n, uint32_t id) {
   const Block *b = gr_block_at(g, id);
   return b && !gr_block_inside(g, prov_of(g, n)->within, id);
 }
 
 /* The world in which node n, copied in `at`, reads: inside of these blocks. */
-static World *world_of(Redo *r, World *at, uint32_t n)
-{
+static World *world_of(Redo *r, World *at, uint32_t n) {
   const Graph *g = r->g;
   const Prov *p = prov_of(g, n);
   if (!p->backward || !p->region) return at;
@@ -222,8 +207,7 @@ static World *world_of(Redo *r, World *at, uint32_t n)
 }
 
 /* What becomes of v in world w: CHOICE_SAVE means that it is taken from the world around. */
-static uint8_t choice_at(const Redo *r, const World *w, Val v)
-{
+static uint8_t choice_at(const Redo *r, const World *w, Val v) {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
   OpCode op = (OpCode)g->nodes[v.node].op;
@@ -236,8 +220,7 @@ static uint8_t choice_at(const Redo *r, const World *w, Val v)
 
 /* -- moving away */
 
-static Val place(Graph *d, Val v, Device dev, Prov p)
-{
+static Val place(Graph *d, Val v, Device dev, Prov p) {
   Attr a = attr_i(AT_DEVICE, dev);
   d->at = p;
   Val to = gr_op(d, OP_PLACE, &v, 1, &a, 1, NULL, 0, NULL);
@@ -247,8 +230,7 @@ static Val place(Graph *d, Val v, Device dev, Prov p)
 
 /* Values of node n that are to be moved away leave right behind it: those of a device for the host,
  * those of the host for what is set apart there. What nobody fetches is dead. */
-static void move_away(Redo *r, uint32_t n)
-{
+static void move_away(Redo *r, uint32_t n) {
   const Graph *g = r->g;
   if (!rm_home(g, n)) return;
   for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
@@ -260,8 +242,7 @@ static void move_away(Redo *r, uint32_t n)
   }
 }
 
-static Val fetched(Redo *r, World *w, Val v, uint32_t within)
-{
+static Val fetched(Redo *r, World *w, Val v, uint32_t within) {
   size_t s = rm_slot(r->g, v);
   Val *made = &w->made[s - w->slot0];
   if (!val_none(*made)) return *made;
@@ -275,8 +256,7 @@ static Val fetched(Redo *r, World *w, Val v, uint32_t within)
 
 /* What v is in world w, for a node that stands in block `within`. VAL_NONE: a copy of its node has
  * to be made, in `*at`. */
-static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at)
-{
+static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at) {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
   bool held = r->held[s] == ALWAYS || r->held[s] == within + 1;
@@ -298,8 +278,7 @@ static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at)
 
 /* -- copying */
 
-static Graph **own_regions(Redo *r, uint32_t n)
-{
+static Graph **own_regions(Redo *r, uint32_t n) {
   const GNode *node = &r->g->nodes[n];
   if (!node->region_count) return NULL;
   Arena *a = r->d->arena;
@@ -321,14 +300,12 @@ typedef struct Tasks {
   size_t count, cap;
 } Tasks;
 
-static void push(Redo *r, Tasks *t, World *w, uint32_t n)
-{
+static void push(Redo *r, Tasks *t, World *w, uint32_t n) {
   Task k = {w, n, 0, ARENA_ARRAY(r->a, Val, r->g->nodes[n].operand_count + 1)};
   VEC_PUSH(r->a, t->items, t->count, t->cap, k);
 }
 
-static void finish(Redo *r, const Task *t, uint32_t within)
-{
+static void finish(Redo *r, const Task *t, uint32_t within) {
   const GNode *node = &r->g->nodes[t->node];
   Prov p = *prov_of(r->g, t->node);
   p.tag = TAG_NONE;
@@ -343,8 +320,7 @@ static void finish(Redo *r, const Task *t, uint32_t within)
 }
 
 /* Copies node n in world w, and first what it needs. */
-static void make(Redo *r, World *w, uint32_t n, uint32_t within)
-{
+static void make(Redo *r, World *w, uint32_t n, uint32_t within) {
   Tasks t = {0};
   World *in;
   push(r, &t, w, n);
@@ -365,8 +341,7 @@ static void make(Redo *r, World *w, uint32_t n, uint32_t within)
 }
 
 /* A `reentrant` block is computed again as a whole, in its own order, when its gradient begins. */
-static void make_whole(Redo *r, World *w, uint32_t within)
-{
+static void make_whole(Redo *r, World *w, uint32_t within) {
   const Graph *g = r->g;
   w->whole = true;
   for (uint32_t n = r->first[w->block]; n <= r->last[w->block]; n++) {
@@ -378,8 +353,7 @@ static void make_whole(Redo *r, World *w, uint32_t within)
 }
 
 /* What operand k of backward node n reads; copies that it needs are made. */
-static Val demand(Redo *r, uint32_t n, uint32_t k)
-{
+static Val demand(Redo *r, uint32_t n, uint32_t k) {
   World *w = world_of(r, &r->root, n), *in;
   uint32_t within = prov_of(r->g, n)->within;
   Val v = gr_operand(r->g, n, (int)k), got = look_up(r, w, v, within, &in);
@@ -390,8 +364,7 @@ static Val demand(Redo *r, uint32_t n, uint32_t k)
 }
 
 /* Finds what outputs hold, and live backward nodes from `lo` to `hi` that no block has a say in. */
-static void mark_held(Redo *r, uint32_t lo, uint32_t hi)
-{
+static void mark_held(Redo *r, uint32_t lo, uint32_t hi) {
   const Graph *g = r->g;
   for (size_t k = 0; k < g->type_count; k++) r->held[k] = 0;
   for (uint32_t n = lo; n < hi; n++) {
@@ -406,8 +379,7 @@ static void mark_held(Redo *r, uint32_t lo, uint32_t hi)
   for (size_t k = 0; k < g->output_count; k++) r->held[rm_slot(g, g->outputs[k])] = ALWAYS;
 }
 
-static void ranges(Redo *r)
-{
+static void ranges(Redo *r) {
   const Graph *g = r->g;
   size_t count = g->blocks->count;
   r->first = ARENA_ARRAY(r->a, uint32_t, count + 1);
@@ -420,8 +392,7 @@ static void ranges(Redo *r)
     }
 }
 
-static void copy_all(Redo *r, uint32_t *split)
-{
+static void copy_all(Redo *r, uint32_t *split) {
   const Graph *g = r->g;
   size_t widest = 0;
   for (size_t n = 0; n < g->node_count; n++)
@@ -444,8 +415,7 @@ static void copy_all(Redo *r, uint32_t *split)
     }
     p.tag = TAG_NONE;
     Val v = copy_node_as(r->d, g, n, in, own_regions(r, n), &p);
-    for (uint32_t k = 0; k < node->result_count; k++)
-      r->to[node->result0 + k] = (Val){v.node, k};
+    for (uint32_t k = 0; k < node->result_count; k++) r->to[node->result0 + k] = (Val){v.node, k};
     move_away(r, n);
   }
   if (split && half == g->node_count) *split = (uint32_t)r->d->node_count;
@@ -454,8 +424,7 @@ static void copy_all(Redo *r, uint32_t *split)
   r->d->at = g->at;
 }
 
-static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint8_t *choice)
-{
+static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint8_t *choice) {
   *r = (Redo){.a = scratch, .g = g, .d = copy_start(to, g), .choice = choice};
   if (!choice) {
     uint8_t *written = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
@@ -480,8 +449,7 @@ typedef struct Apply {
   Graph *made;
 } Apply;
 
-static void apply(void *ud)
-{
+static void apply(void *ud) {
   Apply *x = ud;
   Redo r;
   start(&r, &x->scratch, x->to, x->g, x->choice);
@@ -489,8 +457,7 @@ static void apply(void *ud)
   x->made = r.d;
 }
 
-Graph *rm_apply(Arena *a, const Graph *g, const uint8_t *choice, uint32_t *split)
-{
+Graph *rm_apply(Arena *a, const Graph *g, const uint8_t *choice, uint32_t *split) {
   if (!g->blocks) return gr_clone(a, g);
   Apply x = {.to = a, .g = g, .choice = choice, .split = split};
   arena_init(&x.scratch, a->mem);
@@ -500,15 +467,13 @@ Graph *rm_apply(Arena *a, const Graph *g, const uint8_t *choice, uint32_t *split
   return gr_checked(x.made, "remat");
 }
 
-Graph *rm_pass(Arena *a, const Graph *g)
-{
+Graph *rm_pass(Arena *a, const Graph *g) {
   return rm_apply(a, g, NULL, NULL);
 }
 
 /* -- explaining */
 
-static RmWhy why(const Redo *r, const uint8_t *written, Val v)
-{
+static RmWhy why(const Redo *r, const uint8_t *written, Val v) {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
   uint8_t tag = prov_of(g, v.node)->tag, c = r->choice[s];
@@ -520,8 +485,7 @@ static RmWhy why(const Redo *r, const uint8_t *written, Val v)
 }
 
 void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint32_t *split,
-               void (*visit)(void *ud, const RmValue *v), void *ud)
-{
+               void (*visit)(void *ud, const RmValue *v), void *ud) {
   if (!g->blocks) return;
   Redo r;
   uint32_t half = split ? *split : 0;

@@ -32,12 +32,12 @@ Graph *rm_pass(Arena *a, const Graph *g); /* as written: pass `remat` of `ckl op
 
 /* Who decided what becomes of a value. */
 typedef enum RmWhy {
-  WHY_NAMED,   /* a clause: must_save, must_recompute, offload */
-  WHY_REST,    /* what no clause names, or one that only prefers */
-  WHY_NEVER,   /* its op cannot run twice, or it is a condition (rule 81) */
-  WHY_FREE,    /* a view or constant */
-  WHY_CALLER,  /* kept anyway: the block's caller, or another block, reads it in the backward */
-  WHY_PLANNER  /* `choice` is not as written */
+  WHY_NAMED,  /* a clause: must_save, must_recompute, offload */
+  WHY_REST,   /* what no clause names, or one that only prefers */
+  WHY_NEVER,  /* its op cannot run twice, or it is a condition (rule 81) */
+  WHY_FREE,   /* a view or constant */
+  WHY_CALLER, /* kept anyway: the block's caller, or another block, reads it in the backward */
+  WHY_PLANNER /* `choice` is not as written */
 } RmWhy;
 typedef struct RmValue {
   Val v;
@@ -54,7 +54,7 @@ void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint
 /* -- planning: `env` has the values of g's symbols. Costs are in units of 10 ps on an average
  * machine: only their ratios matter. Saturate at INT64_MAX / 4. */
 int64_t rm_cost(const Graph *g, uint32_t node, const int64_t *env);
-int64_t rm_time(const Graph *g, const int64_t *env);  /* of all nodes that an output needs */
+int64_t rm_time(const Graph *g, const int64_t *env); /* of all nodes that an output needs */
 /* One rung of the ladder: the choice that is cheapest where a byte kept costs `lambda` units.
  * Tags that say `must` hold; where one prefers what its block does not do by itself, the other
  * answer costs 4 times. */

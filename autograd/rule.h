@@ -9,15 +9,15 @@
 
 enum { RULE_HOLD = 32 };
 typedef struct Rule {
-  B b;            /* builder; a rule that fails sets b.failed and b.err */
+  B b; /* builder; a rule that fails sets b.failed and b.err */
   Graph *g;
   uint32_t node;  /* the node being differentiated */
   Arena *scratch; /* freed when ad_vjp returns */
   int in_count, out_count;
   const Val *in, *out;
-  const Val *dout;   /* cotangent of each result, VAL_NONE where absent; at least one is there */
-  const bool *wants; /* which operands a gradient is asked for */
-  Val *dx;           /* gradient of each operand; VAL_NONE at entry and where structurally zero */
+  const Val *dout;     /* cotangent of each result, VAL_NONE where absent; at least one is there */
+  const bool *wants;   /* which operands a gradient is asked for */
+  Val *dx;             /* gradient of each operand; VAL_NONE at entry and where structurally zero */
   Val hold[RULE_HOLD]; /* operands on their way to a node (grad.c) */
   int held;
 } Rule;

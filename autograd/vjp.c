@@ -19,25 +19,21 @@ static const GradRule *const rules[OP_COUNT] = {
 #undef OP
 };
 
-static bool passes_gradient(const GradRule *r)
-{
+static bool passes_gradient(const GradRule *r) {
   return r->one || r->all;
 }
 
-static bool is_float(const Type *t)
-{
+static bool is_float(const Type *t) {
   return t->kind == TK_TENSOR && dt_float((DType)t->dtype);
 }
 
-static void prov_out(Prov *at, const Graph *g, uint32_t node)
-{
+static void prov_out(Prov *at, const Graph *g, uint32_t node) {
   if (at) *at = g->provs[g->nodes[node].prov];
 }
 
 /* -- copying nodes */
 
-Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GErr *e)
-{
+Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GErr *e) {
   const GNode *n = &src->nodes[node];
   Graph *few[4], **regions = few;
   if (n->region_count > 4) regions = ARENA_ARRAY(dst->arena, Graph *, n->region_count);
@@ -48,8 +44,7 @@ Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GEr
                regions, n->region_count, e);
 }
 
-static bool has_effect(const Graph *g)
-{
+static bool has_effect(const Graph *g) {
   for (size_t j = 0; j < g->node_count; j++) {
     const GNode *n = &g->nodes[j];
     if (op_info[n->op].traits & T_EFFECT) return true;
@@ -59,8 +54,7 @@ static bool has_effect(const Graph *g)
   return false;
 }
 
-bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e)
-{
+bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e) {
   stack_check();
   Arena *a = dst->arena;
   Prov at = dst->at;
@@ -113,40 +107,38 @@ typedef struct Sweep {
   Arena scratch;
   int ny, nwrt;
   const Val *y, *dy, *wrt;
-  const int *as;     /* see ad_vjp_as */
+  const int *as; /* see ad_vjp_as */
   Val *dx;
   GErr *e;
   Prov *at;
   Prov entry; /* g->at at entry */
   bool ok;
-  uint32_t lo, hi;   /* nodes looked at: lo .. hi */
-  uint32_t base;     /* number of lo's first result */
-  struct Sink { uint32_t at, hook; } *sinks; /* nodes `hook`, by the last node they are about */
+  uint32_t lo, hi; /* nodes looked at: lo .. hi */
+  uint32_t base;   /* number of lo's first result */
+  struct Sink {
+    uint32_t at, hook;
+  } * sinks; /* nodes `hook`, by the last node they are about */
   size_t sink_count, sink_cap;
-  uint8_t *active;   /* per result from base on */
-  Val *cot;          /* cotangent so far */
-  Val *home;         /* with `as`, per result: the value that its uses count for; none: itself */
+  uint8_t *active; /* per result from base on */
+  Val *cot;        /* cotangent so far */
+  Val *home;       /* with `as`, per result: the value that its uses count for; none: itself */
 } Sweep;
 
-static uint32_t slot(const Sweep *s, Val v)
-{
+static uint32_t slot(const Sweep *s, Val v) {
   return s->g->nodes[v.node].result0 + v.res - s->base;
 }
 
-static bool inside(const Sweep *s, Val v)
-{
+static bool inside(const Sweep *s, Val v) {
   return !val_none(v) && v.node >= s->lo && v.node <= s->hi;
 }
 
-static bool is_active(const Sweep *s, Val v)
-{
+static bool is_active(const Sweep *s, Val v) {
   return inside(s, v) && s->active[slot(s, v)];
 }
 
 /* Whether operand i of the node carries a gradient at all: a `custom` with a gradient of its own
  * answers for its `wrt` only. */
-static bool carries(const Graph *g, uint32_t node, uint32_t i)
-{
+static bool carries(const Graph *g, uint32_t node, uint32_t i) {
   if (g->nodes[node].op != OP_CUSTOM || g->nodes[node].region_count < 2) return true;
   const Attr *a = gr_attr(g, node, AT_WRT);
   for (uint32_t j = 0; a && j < a->count; j++)
@@ -154,8 +146,7 @@ static bool carries(const Graph *g, uint32_t node, uint32_t i)
   return false;
 }
 
-static void mark_active(Sweep *s)
-{
+static void mark_active(Sweep *s) {
   Graph *g = s->g;
   for (int j = 0; j < s->nwrt; j++)
     if (inside(s, s->wrt[j]) && is_float(gr_type(g, s->wrt[j]))) s->active[slot(s, s->wrt[j])] = 1;
@@ -170,8 +161,7 @@ static void mark_active(Sweep *s)
   }
 }
 
-static void find_homes(Sweep *s, size_t count)
-{
+static void find_homes(Sweep *s, size_t count) {
   if (!s->as) return;
   s->home = ARENA_ARRAY(&s->scratch, Val, count + 1);
   for (size_t j = 0; j < count; j++) s->home[j] = VAL_NONE;
@@ -179,8 +169,7 @@ static void find_homes(Sweep *s, size_t count)
     if (s->as[j] != j && inside(s, s->wrt[j])) s->home[slot(s, s->wrt[j])] = s->wrt[s->as[j]];
 }
 
-static bool add_to(Sweep *s, B *b, Val v, Val d)
-{
+static bool add_to(Sweep *s, B *b, Val v, Val d) {
   uint32_t at = slot(s, v);
   if (s->home && !val_none(s->home[at])) at = slot(s, s->home[at]);
   Val *acc = &s->cot[at];
@@ -191,8 +180,7 @@ static bool add_to(Sweep *s, B *b, Val v, Val d)
 }
 
 /* A gradient must be usable where the value is: same dtype and rank, no dim provably different. */
-static bool fits(const Sweep *s, Val v, Val d)
-{
+static bool fits(const Sweep *s, Val v, Val d) {
   const Type *t = gr_type(s->g, v), *u = gr_type(s->g, d);
   if (t->kind != u->kind || t->dtype != u->dtype || t->rank != u->rank) return false;
   for (int j = 0; j < t->rank; j++)
@@ -200,8 +188,7 @@ static bool fits(const Sweep *s, Val v, Val d)
   return true;
 }
 
-static bool seed(Sweep *s, B *b)
-{
+static bool seed(Sweep *s, B *b) {
   for (int j = s->ny - 1; j >= 0; j--) {
     if (!is_active(s, s->y[j])) continue;
     if (!fits(s, s->y[j], s->dy[j])) {
@@ -226,8 +213,7 @@ static bool seed(Sweep *s, B *b)
 /* -- hooks: when the sweep comes to the last of the values that a hook is about, their cotangents
  * are complete (the values of one hook have no uses between them) and pass a host function */
 
-static void find_sinks(Sweep *s)
-{
+static void find_sinks(Sweep *s) {
   Graph *g = s->g;
   for (uint32_t n = s->lo; n < g->node_count; n++) {
     if (g->nodes[n].op != OP_HOOK) continue;
@@ -236,13 +222,11 @@ static void find_sinks(Sweep *s)
       uint32_t at = gr_operand(g, n, i).node;
       if (at > k.at && at <= s->hi) k.at = at; /* behind hi nothing has a cotangent */
     }
-    if (k.at >= s->lo)
-      VEC_PUSH(&s->scratch, s->sinks, s->sink_count, s->sink_cap, k);
+    if (k.at >= s->lo) VEC_PUSH(&s->scratch, s->sinks, s->sink_count, s->sink_cap, k);
   }
 }
 
-static bool pass_hook(Sweep *s, uint32_t hook)
-{
+static bool pass_hook(Sweep *s, uint32_t hook) {
   Graph *g = s->g;
   const GNode node = g->nodes[hook];
   int carry = (int)gr_attr_i(g, hook, AT_CARRY, 1), n = 1;
@@ -277,8 +261,7 @@ static bool pass_hook(Sweep *s, uint32_t hook)
   return true;
 }
 
-static bool pass_hooks(Sweep *s, uint32_t n)
-{
+static bool pass_hooks(Sweep *s, uint32_t n) {
   for (size_t i = 0; i < s->sink_count; i++)
     if (s->sinks[i].at == n && !pass_hook(s, s->sinks[i].hook)) return false;
   return true;
@@ -290,8 +273,7 @@ typedef struct Room {
   bool *wants;
 } Room;
 
-static Room room_for(Sweep *s)
-{
+static Room room_for(Sweep *s) {
   uint32_t in = 0, out = 0;
   for (uint32_t n = s->lo; n <= s->hi; n++) {
     if (s->g->nodes[n].operand_count > in) in = s->g->nodes[n].operand_count;
@@ -304,8 +286,7 @@ static Room room_for(Sweep *s)
 }
 
 /* Calls the rule of node n when a result has a cotangent and an operand wants one. */
-static bool step(Sweep *s, Rule *r, Room *m, uint32_t n)
-{
+static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   Graph *g = s->g;
   const GNode node = g->nodes[n]; /* a copy: the arrays move when nodes are added */
   const GradRule *rule = rules[node.op];
@@ -354,8 +335,7 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n)
   return false;
 }
 
-static void sweep(void *ud)
-{
+static void sweep(void *ud) {
   Sweep *s = ud;
   Graph *g = s->g;
   uint32_t lo = UINT32_MAX, hi = 0;
@@ -377,8 +357,14 @@ static void sweep(void *ud)
   mark_active(s);
   find_sinks(s);
   Room m = room_for(s);
-  Rule r = {.b = {.g = g}, .g = g, .scratch = &s->scratch, .in = m.in, .out = m.out, .dout = m.dout,
-            .wants = m.wants, .dx = m.dx};
+  Rule r = {.b = {.g = g},
+            .g = g,
+            .scratch = &s->scratch,
+            .in = m.in,
+            .out = m.out,
+            .dout = m.dout,
+            .wants = m.wants,
+            .dx = m.dx};
   s->ok = seed(s, &r.b);
   for (uint32_t n = hi; s->ok && n >= lo; n--) {
     s->ok = pass_hooks(s, n) && step(s, &r, &m, n);
@@ -388,20 +374,17 @@ static void sweep(void *ud)
     if (is_active(s, s->wrt[j])) s->dx[j] = s->cot[slot(s, s->wrt[j])]; /* none: counts elsewhere */
 }
 
-bool ad_passes(OpCode op)
-{
+bool ad_passes(OpCode op) {
   return passes_gradient(rules[op]);
 }
 
-int64_t ad_version(const Graph *f, uint32_t n, const bool *wants_grad, size_t inputs)
-{
+int64_t ad_version(const Graph *f, uint32_t n, const bool *wants_grad, size_t inputs) {
   if (f->nodes[n].op != OP_STOP) return -1;
   int64_t k = gr_attr_i(f, n, AT_INDEX, -1);
   return k >= 0 && k < (int64_t)inputs && wants_grad[k] ? k : -1;
 }
 
-void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output)
-{
+void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output) {
   Sweep s = {.g = (Graph *)(uintptr_t)f, .hi = (uint32_t)f->node_count - 1};
   Val *wrt = ARENA_ARRAY(scratch, Val, f->node_count + 1); /* inputs are nodes, too */
   for (size_t k = 0; k < f->input_count; k++)
@@ -415,16 +398,23 @@ void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *ou
 }
 
 bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt, Val *dx,
-            GErr *e, Prov *at)
-{
+            GErr *e, Prov *at) {
   return ad_vjp_as(g, ny, y, dy, nwrt, wrt, NULL, dx, e, at);
 }
 
 bool ad_vjp_as(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt,
-               const int *as, Val *dx, GErr *e, Prov *at)
-{
-  Sweep s = {.g = g, .ny = ny, .nwrt = nwrt, .y = y, .dy = dy, .wrt = wrt, .as = as, .dx = dx,
-             .e = e, .at = at, .entry = g->at};
+               const int *as, Val *dx, GErr *e, Prov *at) {
+  Sweep s = {.g = g,
+             .ny = ny,
+             .nwrt = nwrt,
+             .y = y,
+             .dy = dy,
+             .wrt = wrt,
+             .as = as,
+             .dx = dx,
+             .e = e,
+             .at = at,
+             .entry = g->at};
   Mem *m = g->arena->mem;
   arena_init(&s.scratch, m);
   int code = mem_protect(m, sweep, &s);

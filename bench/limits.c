@@ -61,8 +61,10 @@ static void *work(void *arg) {
   for (int t = 0; t < 2 * TRIES; t++) {
     pthread_barrier_wait(j->gate);
     j->start[t] = now();
-    if (t < TRIES) j->sink += multiply_add();
-    else triad(j);
+    if (t < TRIES)
+      j->sink += multiply_add();
+    else
+      triad(j);
     j->end[t] = now();
   }
   return NULL;

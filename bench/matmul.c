@@ -36,9 +36,9 @@ typedef struct Options {
 static const Target targets[ENG_LEVEL_COUNT] = {
     {"x86-64", 4, 8}, {"x86-64-v3", 6, 16}, {"x86-64-v4", 14, 32}};
 static const int64_t shapes[][3] = {/* m, n, k */
-                                    {1024, 1024, 1024}, {512, 512, 512},  {2048, 256, 256},
+                                    {1024, 1024, 1024}, {512, 512, 512},   {2048, 256, 256},
                                     {2048, 1024, 256},  {2048, 256, 1024}, {128, 128, 64},
-                                    {4096, 4096, 32},   {4096, 32, 4096}, {256, 1024, 4096}};
+                                    {4096, 4096, 32},   {4096, 32, 4096},  {256, 1024, 4096}};
 static const int64_t of_gpt[][4] = {/* m, n, k, form */
                                     {2048, 768, 256, 0},  {2048, 256, 256, 0},
                                     {2048, 1024, 256, 0}, {2048, 256, 1024, 0},
@@ -124,7 +124,8 @@ static void make(Product *p, Arena *a, const Graph *g, Val z, Tensor *const in[2
     for (size_t j = 0; j < c->k->buf_count; j++) {
       const BufUse *u = &c->bufs[j];
       if (u->kind == USE_LOCAL) continue;
-      if (buf_is_panel(u, g->dims, p->env)) p->buf[i][j] = panel[u->panel];
+      if (buf_is_panel(u, g->dims, p->env))
+        p->buf[i][j] = panel[u->panel];
       else
         p->buf[i][j] = tn_data(val_eq(u->v, z) ? out : in[!val_eq(u->v, g->inputs[0])]);
     }
@@ -248,11 +249,15 @@ int main(int argc, char **argv) {
   Options o = {.symbols = ""};
   int i = 1;
   for (; i < argc && argv[i][0] == '-'; i++) {
-    if (!strcmp(argv[i], "-gpt")) o.gpt = true;
+    if (!strcmp(argv[i], "-gpt"))
+      o.gpt = true;
     else if (!strcmp(argv[i], "-of") && i + 1 < argc &&
-             sscanf(argv[++i], "%lld,%lld,%lld", &o.of[0], &o.of[1], &o.of[2]) == 3) continue;
-    else if (!strcmp(argv[i], "-s") && i + 1 < argc) o.symbols = argv[++i];
-    else die("unknown option");
+             sscanf(argv[++i], "%lld,%lld,%lld", &o.of[0], &o.of[1], &o.of[2]) == 3)
+      continue;
+    else if (!strcmp(argv[i], "-s") && i + 1 < argc)
+      o.symbols = argv[++i];
+    else
+      die("unknown option");
   }
   mem_init(&m, NULL, NULL);
   arena_init(&a, &m);

@@ -13,14 +13,14 @@ enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 typedef struct Out {
   int fd;
   bool terminal, color;
-  int error;      /* errno of the first write that failed, or 0; later text is dropped */
+  int error; /* errno of the first write that failed, or 0; later text is dropped */
   const char *name;
   size_t length;
   char text[8192];
 } Out;
 
 typedef struct Options {
-  const char *color;        /* "auto", "always", "never" */
+  const char *color; /* "auto", "always", "never" */
   bool json, verbose, counts, check, help, interpret, emulate, profile, plan, times;
   int threads; /* of CKL_THREADS; 0: not said */
   const char *filter, *stage, *writes, *pass, *device, *seed;

@@ -18,8 +18,7 @@
 static Cli *volatile interrupted_cli;
 static volatile sig_atomic_t interrupts, running;
 
-static void on_interrupt(int signo)
-{
+static void on_interrupt(int signo) {
   interrupts = interrupts + 1;
   Cli *c = interrupted_cli;
   if (c && c->session && interrupts == 1) {
@@ -30,8 +29,7 @@ static void on_interrupt(int signo)
   raise(signo);
 }
 
-void cli_catch_interrupt(Cli *c)
-{
+void cli_catch_interrupt(Cli *c) {
   struct sigaction a;
   memset(&a, 0, sizeof a);
   a.sa_handler = on_interrupt;
@@ -41,19 +39,16 @@ void cli_catch_interrupt(Cli *c)
   sigaction(SIGINT, &a, NULL);
 }
 
-void cli_rearm(bool will_run)
-{
+void cli_rearm(bool will_run) {
   interrupts = 0;
   running = will_run;
 }
 
-int cli_interrupts(void)
-{
+int cli_interrupts(void) {
   return interrupts;
 }
 
-static void write_text(void *ud, int stream, const char *text, size_t n)
-{
+static void write_text(void *ud, int stream, const char *text, size_t n) {
   Cli *c = ud;
   bool failed = c->out.error != 0;
   if (stream == CKL_STDOUT) {
@@ -70,9 +65,8 @@ static void write_text(void *ud, int stream, const char *text, size_t n)
   if (c->out.error && !failed && c->session) ckl_interrupt(c->session);
 }
 
-static bool known_name(Cli *c, const char *command, const char *stage,
-                       const char *(*name)(size_t), const char *what)
-{
+static bool known_name(Cli *c, const char *command, const char *stage, const char *(*name)(size_t),
+                       const char *what) {
   Suggest s;
   char room[120];
   suggest_start(&s, stage);
@@ -88,8 +82,7 @@ static bool known_name(Cli *c, const char *command, const char *stage,
   return false;
 }
 
-static int set_logs(Cli *c)
-{
+static int set_logs(Cli *c) {
   ckl_log(c->session, "wait"); /* a person may be waiting */
   for (size_t i = 0; i < c->o.log_count; i++)
     if (ckl_log(c->session, c->o.log[i]) != CKL_OK) {
@@ -103,8 +96,7 @@ static int set_logs(Cli *c)
   return 0;
 }
 
-static int set_dumps(Cli *c)
-{
+static int set_dumps(Cli *c) {
   for (size_t i = 0; i < c->o.dump_count; i++) {
     const char *p = c->o.dump[i];
     while (*p) {
@@ -123,15 +115,13 @@ static int set_dumps(Cli *c)
   return 0;
 }
 
-int cli_settings(Cli *c)
-{
+int cli_settings(Cli *c) {
   int rc = set_logs(c);
   if (!rc) rc = set_dumps(c);
   return rc;
 }
 
-ckl_session *cli_open(Cli *c)
-{
+ckl_session *cli_open(Cli *c) {
   ckl_config f;
   memset(&f, 0, sizeof f);
   f.size = sizeof f;
@@ -174,18 +164,16 @@ ckl_session *cli_open(Cli *c)
   return NULL;
 }
 
-void cli_close(Cli *c)
-{
+void cli_close(Cli *c) {
   ckl_session *s = c->session;
   c->session = NULL; /* from here on Ctrl-C ends the process */
   ckl_close(s);
 }
 
-void cli_report(Cli *c)
-{
+void cli_report(Cli *c) {
   out_flush(&c->out);
   if (c->out.error) return; /* the program was stopped for that */
-  enum { MANY = 20 }; /* then a program is not looked at any further */
+  enum { MANY = 20 };       /* then a program is not looked at any further */
   static const char stopped[] = "what comes after 20 errors is not looked for";
   size_t n = ckl_diag_count(c->session), errors = 0;
   for (size_t i = 0; i < n; i++) {
@@ -198,13 +186,12 @@ void cli_report(Cli *c)
     if (k && text[k - 1] != '\n') out_puts(&c->err, "\n");
   }
   if (errors >= MANY)
-    out_printf(&c->err,
-               c->o.json ? "{\"severity\":\"note\",\"message\":\"%s\"}\n" : "note: %s\n", stopped);
+    out_printf(&c->err, c->o.json ? "{\"severity\":\"note\",\"message\":\"%s\"}\n" : "note: %s\n",
+               stopped);
   out_flush(&c->err);
 }
 
-int cli_exit(const Cli *c, ckl_status st)
-{
+int cli_exit(const Cli *c, ckl_status st) {
   if (c->out.error) return EXIT_WRONG;
   switch (st) {
   case CKL_OK: return EXIT_FINE;
@@ -214,28 +201,24 @@ int cli_exit(const Cli *c, ckl_status st)
   }
 }
 
-static int worse(int a, int b)
-{
+static int worse(int a, int b) {
   return a > b ? a : b;
 }
 
 /* "./x.ckl" stays as it is; "-" is what the library can open. */
-static const char *file_path(const char *word)
-{
+static const char *file_path(const char *word) {
   return strcmp(word, "-") ? word : "/dev/stdin";
 }
 
 /* ---- run, check, test */
 
-static int one_file(Cli *c, const char *command)
-{
+static int one_file(Cli *c, const char *command) {
   if (c->o.word_count == 1) return 0;
   if (!c->o.word_count) return cli_usage(c, command, "a FILE is missing");
   return cli_usage(c, command, "one FILE at a time, `%s` is too many", c->o.words[1]);
 }
 
-int cmd_run(Cli *c)
-{
+int cmd_run(Cli *c) {
   int rc = one_file(c, "run");
   if (rc) return rc;
   if (!cli_open(c)) return EXIT_WRONG;
@@ -263,8 +246,7 @@ int cmd_run(Cli *c)
   return rc;
 }
 
-int cmd_check(Cli *c)
-{
+int cmd_check(Cli *c) {
   int rc = EXIT_FINE;
   if (!c->o.word_count) return cli_usage(c, "check", "a FILE is missing");
   for (size_t i = 0; i < c->o.word_count; i++) {
@@ -293,8 +275,7 @@ typedef struct TestRun {
   size_t passed, failed;
 } TestRun;
 
-static void test_report(void *ud, const char *title, bool ok, const char *diagnostics)
-{
+static void test_report(void *ud, const char *title, bool ok, const char *diagnostics) {
   TestRun *t = ud;
   Out *out = &t->c->out;
   if (ok)
@@ -307,8 +288,7 @@ static void test_report(void *ud, const char *title, bool ok, const char *diagno
   if (diagnostics && *diagnostics) out_puts(out, diagnostics);
 }
 
-int cmd_test(Cli *c)
-{
+int cmd_test(Cli *c) {
   int rc = EXIT_FINE;
   TestRun all = {c, NULL, 0, 0};
   if (!c->o.word_count) return cli_usage(c, "test", "a FILE is missing");
@@ -338,8 +318,7 @@ int cmd_test(Cli *c)
 
 /* ---- files */
 
-char *cli_read(Cli *c, const char *path, size_t *length)
-{
+char *cli_read(Cli *c, const char *path, size_t *length) {
   bool from_stdin = !strcmp(path, "-");
   int fd = from_stdin ? 0 : open(path, O_RDONLY | O_CLOEXEC);
   size_t n = 0, room = 0;
@@ -375,8 +354,7 @@ char *cli_read(Cli *c, const char *path, size_t *length)
 }
 
 /* Replaces a file in one step: the new text is written beside it and renamed over it. */
-static bool replace_file(Cli *c, const char *path, const char *text, size_t n)
-{
+static bool replace_file(Cli *c, const char *path, const char *text, size_t n) {
   bool ok = false;
   char *real = realpath(path, NULL); /* a link stays a link */
   char *temp = NULL;
@@ -422,8 +400,7 @@ static bool replace_file(Cli *c, const char *path, const char *text, size_t n)
   return ok;
 }
 
-int cmd_fmt(Cli *c)
-{
+int cmd_fmt(Cli *c) {
   int rc = EXIT_FINE;
   if (!c->o.word_count) return cli_usage(c, "fmt", "a FILE is missing");
   if (!cli_open(c)) return EXIT_WRONG;
@@ -458,8 +435,7 @@ int cmd_fmt(Cli *c)
 
 /* ---- graphs */
 
-static int print_or_report(Cli *c, const char *text)
-{
+static int print_or_report(Cli *c, const char *text) {
   if (text)
     out_puts(&c->out, text);
   else
@@ -468,8 +444,7 @@ static int print_or_report(Cli *c, const char *text)
   return text ? EXIT_FINE : EXIT_WRONG;
 }
 
-int cmd_ir(Cli *c)
-{
+int cmd_ir(Cli *c) {
   const char *stage = c->o.stage ? c->o.stage : ckl_stage_name(0);
   if (c->o.word_count < 2) return cli_usage(c, "ir", "a FILE and the name of a FN are needed");
   if (!known_name(c, "ir", stage, ckl_stage_name, "stage")) return EXIT_USAGE;
@@ -489,18 +464,15 @@ int cmd_ir(Cli *c)
                                    c->o.words + 2, c->o.word_count - 2, stage));
 }
 
-int cmd_explain(Cli *c)
-{
-  if (c->o.word_count < 2)
-    return cli_usage(c, "explain", "a FILE and the name of a FN are needed");
+int cmd_explain(Cli *c) {
+  if (c->o.word_count < 2) return cli_usage(c, "explain", "a FILE and the name of a FN are needed");
   if (!cli_open(c)) return EXIT_WRONG;
   cli_catch_interrupt(c);
   return print_or_report(c, ckl_ir(c->session, file_path(c->o.words[0]), c->o.words[1],
                                    c->o.words + 2, c->o.word_count - 2, "plan"));
 }
 
-int cmd_plan(Cli *c)
-{
+int cmd_plan(Cli *c) {
   if (c->o.word_count < 2) return cli_usage(c, "plan", "a FILE and the name of a FN are needed");
   if (!cli_open(c)) return EXIT_WRONG;
   cli_catch_interrupt(c);
@@ -508,8 +480,7 @@ int cmd_plan(Cli *c)
                                      c->o.words + 2, c->o.word_count - 2, c->o.json));
 }
 
-int cmd_opt(Cli *c)
-{
+int cmd_opt(Cli *c) {
   size_t n = 0;
   int rc = one_file(c, "opt");
   if (rc) return rc;
@@ -528,8 +499,7 @@ int cmd_opt(Cli *c)
 
 /* ---- words about ckl itself */
 
-int cmd_help(Cli *c)
-{
+int cmd_help(Cli *c) {
   const char *topic = c->o.word_count ? c->o.words[0] : NULL;
   if (c->o.word_count > 1) return cli_usage(c, "help", "one topic at a time");
   bool command = cli_help_command(c, &c->out, topic);
@@ -556,35 +526,29 @@ int cmd_help(Cli *c)
   return rc;
 }
 
-static int print_page(Cli *c, const char *command, const char *(*page)(ckl_session *))
-{
+static int print_page(Cli *c, const char *command, const char *(*page)(ckl_session *)) {
   if (c->o.word_count) return cli_usage(c, command, "`%s` makes no sense here", c->o.words[0]);
   if (!cli_open(c)) return EXIT_WRONG;
   return print_or_report(c, page(c->session));
 }
 
-int cmd_ops(Cli *c)
-{
+int cmd_ops(Cli *c) {
   return print_page(c, "ops", ckl_ops_markdown);
 }
 
-int cmd_errors(Cli *c)
-{
+int cmd_errors(Cli *c) {
   return print_page(c, "errors", ckl_errors_markdown);
 }
 
-int cmd_passes(Cli *c)
-{
+int cmd_passes(Cli *c) {
   return print_page(c, "passes", ckl_passes_markdown);
 }
 
-int cmd_builtins(Cli *c)
-{
+int cmd_builtins(Cli *c) {
   return print_page(c, "builtins", ckl_builtins_markdown);
 }
 
-int cmd_version(Cli *c)
-{
+int cmd_version(Cli *c) {
   out_printf(&c->out, "ckl %s\n", ckl_version());
   return EXIT_FINE;
 }

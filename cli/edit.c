@@ -29,8 +29,7 @@ struct Editor {
   char *history_path;
 };
 
-static char *prompt(EditLine *e)
-{
+static char *prompt(EditLine *e) {
   static char first[] = "> ", further[] = ". ";
   void *ud;
   el_get(e, EL_CLIENTDATA, &ud);
@@ -39,8 +38,7 @@ static char *prompt(EditLine *e)
 
 /* Like libedit's own reader, except that Ctrl-C ends the line at once. The signal is let through
  * while waiting only, so that none gets lost between a look at it and the read. */
-static int read_char(EditLine *e, wchar_t *c)
-{
+static int read_char(EditLine *e, wchar_t *c) {
   mbstate_t state;
   sigset_t waiting;
   memset(&state, 0, sizeof state);
@@ -53,8 +51,10 @@ static int read_char(EditLine *e, wchar_t *c)
     FD_ZERO(&in);
     FD_SET(STDIN_FILENO, &in);
     ssize_t k = pselect(STDIN_FILENO + 1, &in, NULL, NULL, NULL, &waiting);
-    if (k > 0) k = read(STDIN_FILENO, &byte, 1);
-    else if (!k) continue;
+    if (k > 0)
+      k = read(STDIN_FILENO, &byte, 1);
+    else if (!k)
+      continue;
     if (cli_interrupts()) {
       errno = EINTR;
       return -1;
@@ -75,8 +75,7 @@ typedef struct Fits {
   size_t count, room, n;
 } Fits;
 
-static void fit(Fits *f, const char *text, const char *end)
-{
+static void fit(Fits *f, const char *text, const char *end) {
   size_t n = strlen(text), k = strlen(end);
   for (size_t i = 0; i < f->count; i++)
     if (!strncmp(f->items[i], text, n) && !strcmp(f->items[i] + n, end)) return;
@@ -94,20 +93,17 @@ static void fit(Fits *f, const char *text, const char *end)
   f->items[f->count++] = item;
 }
 
-static void fits_free(Fits *f)
-{
+static void fits_free(Fits *f) {
   for (size_t i = 0; i < f->count; i++) free(f->items[i]);
   free(f->items);
 }
 
-static int by_text(const void *a, const void *b)
-{
+static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* Files whose path starts with `typed`; folders end with a slash. */
-static void fit_files(Fits *f, const char *typed)
-{
+static void fit_files(Fits *f, const char *typed) {
   const char *slash = strrchr(typed, '/'), *last = slash ? slash + 1 : typed;
   char folder[1024], path[2048];
   if ((size_t)(last - typed) >= sizeof folder) return;
@@ -126,27 +122,28 @@ static void fit_files(Fits *f, const char *typed)
   closedir(dir);
 }
 
-static bool is_word(char c)
-{
+static bool is_word(char c) {
   return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
 /* Where the string begins that is open at the end of text[0, n), or NULL. */
-static const char *open_string(const char *text, size_t n)
-{
+static const char *open_string(const char *text, size_t n) {
   const char *from = NULL;
   for (size_t i = 0; i < n; i++) {
-    if (text[i] == '\n') from = NULL;
-    else if (from && text[i] == '\\') i++;
-    else if (text[i] == '"') from = from ? NULL : text + i + 1;
-    else if (!from && text[i] == '#') while (i + 1 < n && text[i + 1] != '\n') i++;
+    if (text[i] == '\n')
+      from = NULL;
+    else if (from && text[i] == '\\')
+      i++;
+    else if (text[i] == '"')
+      from = from ? NULL : text + i + 1;
+    else if (!from && text[i] == '#')
+      while (i + 1 < n && text[i + 1] != '\n') i++;
   }
   return from;
 }
 
 /* text[0, n) is what stands before the cursor. */
-static void find_fits(Editor *e, Fits *f, const char *text, size_t n)
-{
+static void find_fits(Editor *e, Fits *f, const char *text, size_t n) {
   char typed[512];
   const char *end = text + n, *from = open_string(text, n), *name;
   bool command = n && text[0] == ':';
@@ -179,8 +176,7 @@ static void find_fits(Editor *e, Fits *f, const char *text, size_t n)
     fit(f, name, "");
 }
 
-static unsigned char complete(EditLine *el, int ch)
-{
+static unsigned char complete(EditLine *el, int ch) {
   void *ud;
   (void)ch;
   el_get(el, EL_CLIENTDATA, &ud);
@@ -216,8 +212,7 @@ static unsigned char complete(EditLine *el, int ch)
 
 /* $XDG_STATE_HOME/ckl/history, by default ~/.local/state/ckl/history; its folders are made. NULL:
  * none. */
-static char *find_history(void)
-{
+static char *find_history(void) {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
   bool xdg = state && state[0] == '/';
   if (!xdg && !(home && home[0] == '/')) return NULL;
@@ -234,8 +229,7 @@ static char *find_history(void)
   return path;
 }
 
-void edit_remember(Editor *e, const char *text)
-{
+void edit_remember(Editor *e, const char *text) {
   HistEvent ev;
   if (!e || !e->history || !text[strspn(text, " \t\n")]) return;
   history(e->history, &ev, H_ENTER, text);
@@ -243,8 +237,7 @@ void edit_remember(Editor *e, const char *text)
 
 /* ---- lines */
 
-Editor *edit_open(Cli *c, const char *(*word)(size_t i))
-{
+Editor *edit_open(Cli *c, const char *(*word)(size_t i)) {
   HistEvent ev;
   if (!isatty(STDOUT_FILENO)) return NULL;
   const char *term = getenv("TERM");
@@ -278,8 +271,7 @@ Editor *edit_open(Cli *c, const char *(*word)(size_t i))
   return e;
 }
 
-void edit_close(Editor *e)
-{
+void edit_close(Editor *e) {
   HistEvent ev;
   if (!e) return;
   if (e->history) {
@@ -291,8 +283,7 @@ void edit_close(Editor *e)
   free(e);
 }
 
-Read edit_line(Editor *e, bool more, const char **line)
-{
+Read edit_line(Editor *e, bool more, const char **line) {
   int n = 0;
   sigset_t interrupt;
   e->more = more;
@@ -311,29 +302,25 @@ Read edit_line(Editor *e, bool more, const char **line)
 
 #else
 
-Editor *edit_open(Cli *c, const char *(*word)(size_t i))
-{
+Editor *edit_open(Cli *c, const char *(*word)(size_t i)) {
   (void)c;
   (void)word;
   return NULL;
 }
 
-Read edit_line(Editor *e, bool more, const char **line)
-{
+Read edit_line(Editor *e, bool more, const char **line) {
   (void)e;
   (void)more;
   *line = NULL;
   return READ_END;
 }
 
-void edit_remember(Editor *e, const char *text)
-{
+void edit_remember(Editor *e, const char *text) {
   (void)e;
   (void)text;
 }
 
-void edit_close(Editor *e)
-{
+void edit_close(Editor *e) {
   (void)e;
 }
 

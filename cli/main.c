@@ -28,38 +28,40 @@ typedef struct Command {
 } Command;
 
 static const Command commands[] = {
-  {"run", "FILE [name=value...]", "DLlmBNGgsCPATtFiv", "run a program", cmd_run,
-   "The words name=value are what args(\"name\", default) gives in the program.\n"
-   "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
-  {"check", "FILE...", "lBGv", "find what is wrong with programs without running them", cmd_check,
-   ""},
-  {"test", "FILE...", "flmBNGgiv", "run the `test` blocks of programs", cmd_test, ""},
-  {"fmt", "FILE...", "c", "bring programs into the one style, in place", cmd_fmt,
-   "A file is replaced in one step or not at all. The file `-` is standard input, written to\n"
-   "standard output.\n"},
-  {"repl", "[FILE]", "LlmBNGgsi", "read statements, run them, show values", cmd_repl,
-   "This is also what `ckl` alone does. FILE is run first. Statements from a pipe are run without\n"
-   "a prompt.\n"},
-  {"ir", "FILE FN [TYPE...]", "SWl", "print the graph of a function after a stage", cmd_ir,
-   "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
-  {"explain", "FILE FN [TYPE...]", "l", "print the kernels of a function and where they end",
-   cmd_explain,
-   "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
-  {"plan", "FILE FN [TYPE... | name=value...]", "lmBNGgi", "print what a call of a function takes",
-   cmd_plan,
-   "The program runs up to the first call of FN, which is told of and not run; what is printed on\n"
-   "the way is dropped. Where a TYPE like 'f32[8, 3]' is given for each parameter, nothing is "
-   "run,\n"
-   "and gradients are taken by all of them.\n"},
-  {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
-   "The file `-` is standard input.\n"},
-  {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a name", cmd_help,
-   ""},
-  {"ops", "--markdown", "M", "print the table of primitive operations", cmd_ops, ""},
-  {"errors", "--markdown", "M", "print all error codes and what they mean", cmd_errors, ""},
-  {"builtins", "--markdown", "M", "print all names that need no `use`", cmd_builtins, ""},
-  {"passes", "--markdown", "M", "print the passes of a compiled function", cmd_passes, ""},
-  {"version", "", "", "print the version", cmd_version, ""},
+    {"run", "FILE [name=value...]", "DLlmBNGgsCPATtFiv", "run a program", cmd_run,
+     "The words name=value are what args(\"name\", default) gives in the program.\n"
+     "`ckl FILE.ckl` is short for `ckl run FILE.ckl`; the file `-` is standard input.\n"},
+    {"check", "FILE...", "lBGv", "find what is wrong with programs without running them", cmd_check,
+     ""},
+    {"test", "FILE...", "flmBNGgiv", "run the `test` blocks of programs", cmd_test, ""},
+    {"fmt", "FILE...", "c", "bring programs into the one style, in place", cmd_fmt,
+     "A file is replaced in one step or not at all. The file `-` is standard input, written to\n"
+     "standard output.\n"},
+    {"repl", "[FILE]", "LlmBNGgsi", "read statements, run them, show values", cmd_repl,
+     "This is also what `ckl` alone does. FILE is run first. Statements from a pipe are run "
+     "without\n"
+     "a prompt.\n"},
+    {"ir", "FILE FN [TYPE...]", "SWl", "print the graph of a function after a stage", cmd_ir,
+     "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
+    {"explain", "FILE FN [TYPE...]", "l", "print the kernels of a function and where they end",
+     cmd_explain,
+     "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
+    {"plan", "FILE FN [TYPE... | name=value...]", "lmBNGgi",
+     "print what a call of a function takes", cmd_plan,
+     "The program runs up to the first call of FN, which is told of and not run; what is printed "
+     "on\n"
+     "the way is dropped. Where a TYPE like 'f32[8, 3]' is given for each parameter, nothing is "
+     "run,\n"
+     "and gradients are taken by all of them.\n"},
+    {"opt", "FILE.ckg", "p", "run a pass over a graph in text form", cmd_opt,
+     "The file `-` is standard input.\n"},
+    {"help", "[COMMAND | CODE | NAME]", "", "explain a command, an error code or a name", cmd_help,
+     ""},
+    {"ops", "--markdown", "M", "print the table of primitive operations", cmd_ops, ""},
+    {"errors", "--markdown", "M", "print all error codes and what they mean", cmd_errors, ""},
+    {"builtins", "--markdown", "M", "print all names that need no `use`", cmd_builtins, ""},
+    {"passes", "--markdown", "M", "print the passes of a compiled function", cmd_passes, ""},
+    {"version", "", "", "print the version", cmd_version, ""},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -72,57 +74,54 @@ typedef struct Option {
 } Option;
 
 static const Option options[] = {
-  {'D', 0, "dump", "STAGE[,STAGE...]", "print the graph after a stage, `all` for every one"},
-  {'L', 0, "log", "CHANNEL[:debug]", "turn a log channel on"},
-  {'l', 0, "lib", "FOLDER", "where `use` looks after ckl's own library"},
-  {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
-  {'N', 0, "max-steps", "N", "stop after so many statements, calls and turns of loops"},
-  {'G', 0, "max-nodes", "N", "most nodes of the graph of a compiled call; 1,000,000 otherwise"},
-  {'B', 0, "files", "all|none|FOLDER", "which files the program reaches: plain ones below FOLDER"},
-  {'g', 0, "device", "cpu|sim|emu", "where new tensors live; emu: the emulator of a GPU"},
-  {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
-  {'F', 0, "spill", "FILE", "keep offloaded values of the host in FILE, not in memory"},
-  {'t', 0, "trace-json", "FILE", "write a line of JSON into FILE for each captured backward"},
-  {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
-  {'A', 0, "plan", NULL, "print what each compiled call takes, before the first of each"},
-  {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
-  {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
-  {'C', 0, "counts", NULL, "print all counters at the end"},
-  {'c', 0, "check", NULL, "change nothing; say which files are not in style"},
-  {'f', 0, "filter", "TEXT", "only the tests whose title contains TEXT"},
-  {'S', 0, "stage", "STAGE", "after which stage"},
-  {'W', 0, "writes", "outputs|epilogue", "writes as outputs, or copies into inputs at the end"},
-  {'p', 0, "pass", "PASS", "which pass"},
-  {'M', 0, "markdown", NULL, "as a page in Markdown"},
-  {'v', 'v', "verbose", NULL, "say more"},
-  {'j', 0, "json", NULL, "diagnostics as JSON, one per line"},
-  {'o', 0, "color", "always|never|auto", "colours; auto: on a terminal, if NO_COLOR is not set"},
-  {'h', 'h', "help", NULL, "explain the command"},
+    {'D', 0, "dump", "STAGE[,STAGE...]", "print the graph after a stage, `all` for every one"},
+    {'L', 0, "log", "CHANNEL[:debug]", "turn a log channel on"},
+    {'l', 0, "lib", "FOLDER", "where `use` looks after ckl's own library"},
+    {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
+    {'N', 0, "max-steps", "N", "stop after so many statements, calls and turns of loops"},
+    {'G', 0, "max-nodes", "N", "most nodes of the graph of a compiled call; 1,000,000 otherwise"},
+    {'B', 0, "files", "all|none|FOLDER",
+     "which files the program reaches: plain ones below FOLDER"},
+    {'g', 0, "device", "cpu|sim|emu", "where new tensors live; emu: the emulator of a GPU"},
+    {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
+    {'F', 0, "spill", "FILE", "keep offloaded values of the host in FILE, not in memory"},
+    {'t', 0, "trace-json", "FILE", "write a line of JSON into FILE for each captured backward"},
+    {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
+    {'A', 0, "plan", NULL, "print what each compiled call takes, before the first of each"},
+    {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
+    {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
+    {'C', 0, "counts", NULL, "print all counters at the end"},
+    {'c', 0, "check", NULL, "change nothing; say which files are not in style"},
+    {'f', 0, "filter", "TEXT", "only the tests whose title contains TEXT"},
+    {'S', 0, "stage", "STAGE", "after which stage"},
+    {'W', 0, "writes", "outputs|epilogue", "writes as outputs, or copies into inputs at the end"},
+    {'p', 0, "pass", "PASS", "which pass"},
+    {'M', 0, "markdown", NULL, "as a page in Markdown"},
+    {'v', 'v', "verbose", NULL, "say more"},
+    {'j', 0, "json", NULL, "diagnostics as JSON, one per line"},
+    {'o', 0, "color", "always|never|auto", "colours; auto: on a terminal, if NO_COLOR is not set"},
+    {'h', 'h', "help", NULL, "explain the command"},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
 const char cli_topics[] = "`ckl help COMMAND` explains a command, `ckl help shape-3` an error "
                           "code, `ckl help relu` a name.\n";
 
-static const Command *find_command(const char *name)
-{
+static const Command *find_command(const char *name) {
   for (int i = 0; i < COMMANDS; i++)
     if (!strcmp(commands[i].name, name)) return &commands[i];
   return NULL;
 }
 
-void cli_suggest_commands(Suggest *s)
-{
+void cli_suggest_commands(Suggest *s) {
   for (int i = 0; i < COMMANDS; i++) suggest_try(s, commands[i].name);
 }
 
-static bool has_option(const Command *cmd, const Option *o)
-{
+static bool has_option(const Command *cmd, const Option *o) {
   return strchr(common, o->key) || (cmd && strchr(cmd->options, o->key));
 }
 
-static void print_overview(Out *to)
-{
+static void print_overview(Out *to) {
   out_puts(to, "usage: ckl [COMMAND] [OPTION...] [FILE...]\n\n");
   for (int i = 0; i < COMMANDS; i++) {
     char head[64];
@@ -133,8 +132,7 @@ static void print_overview(Out *to)
   out_puts(to, cli_topics);
 }
 
-int cli_help_command(Cli *c, Out *to, const char *name)
-{
+int cli_help_command(Cli *c, Out *to, const char *name) {
   (void)c;
   if (!name) {
     print_overview(to);
@@ -157,8 +155,7 @@ int cli_help_command(Cli *c, Out *to, const char *name)
   return true;
 }
 
-int cli_usage(Cli *c, const char *command, const char *fmt, ...)
-{
+int cli_usage(Cli *c, const char *command, const char *fmt, ...) {
   char text[1024];
   va_list ap;
   va_start(ap, fmt);
@@ -179,14 +176,21 @@ int cli_usage(Cli *c, const char *command, const char *fmt, ...)
 /* ---- reading options */
 
 /* Bytes of "512", "64KiB", "1.5GiB", "8MB"; false when it is none of these. */
-static bool parse_size(const char *text, int64_t *bytes)
-{
+static bool parse_size(const char *text, int64_t *bytes) {
   static const struct {
     const char *unit;
     double factor;
-  } units[] = {{"", 1},       {"B", 1},     {"kB", 1e3},           {"KB", 1e3},
-               {"MB", 1e6},   {"GB", 1e9},  {"TB", 1e12},          {"KiB", 1024},
-               {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0}};
+  } units[] = {{"", 1},
+               {"B", 1},
+               {"kB", 1e3},
+               {"KB", 1e3},
+               {"MB", 1e6},
+               {"GB", 1e9},
+               {"TB", 1e12},
+               {"KiB", 1024},
+               {"MiB", 1 << 20},
+               {"GiB", 1 << 30},
+               {"TiB", 1099511627776.0}};
   char *end;
   if (*text < '0' || *text > '9') return false;
   double x = strtod(text, &end);
@@ -200,8 +204,7 @@ static bool parse_size(const char *text, int64_t *bytes)
 }
 
 /* Sets an option; `value` is NULL for one without. Gives 0 or an exit status. */
-static int set_option(Cli *c, const char *command, const Option *opt, const char *value)
-{
+static int set_option(Cli *c, const char *command, const Option *opt, const char *value) {
   Options *o = &c->o;
   char *end;
   switch (opt->key) {
@@ -283,8 +286,7 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   return 0;
 }
 
-static bool is_assignment(const char *word)
-{
+static bool is_assignment(const char *word) {
   size_t i = 0;
   while (word[i] == '_' || (word[i] >= 'a' && word[i] <= 'z') ||
          (word[i] >= 'A' && word[i] <= 'Z') || (i && word[i] >= '0' && word[i] <= '9'))
@@ -294,8 +296,7 @@ static bool is_assignment(const char *word)
 
 /* `text` starts with '-'. Uses up *next when the value is the next word. Gives 0 or an exit
  * status. */
-static int read_option(Cli *c, const Command *cmd, const char *text, char **next, bool *used_next)
-{
+static int read_option(Cli *c, const Command *cmd, const char *text, char **next, bool *used_next) {
   const char *command = cmd ? cmd->name : NULL;
   const char *value = strchr(text, '=');
   size_t n = value ? (size_t)(value - text) : strlen(text);
@@ -340,8 +341,7 @@ static int read_option(Cli *c, const Command *cmd, const char *text, char **next
   return set_option(c, command, found, value);
 }
 
-static bool ends_in_ckl(const char *s)
-{
+static bool ends_in_ckl(const char *s) {
   size_t n = strlen(s);
   return n > 4 && !strcmp(s + n - 4, ".ckl");
 }
@@ -349,8 +349,7 @@ static bool ends_in_ckl(const char *s)
 /* Which command a command line means: *cmd NULL stands for the REPL or for options like --help
  * alone;
  * *at is the index of the command's name, 0 when it is not written. Gives 0 or an exit status. */
-static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, int *at)
-{
+static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, int *at) {
   *cmd = NULL;
   *at = 0;
   for (int i = 1; i < argc; i++) {
@@ -382,8 +381,7 @@ static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, in
 }
 
 /* How compiled functions run. Gives 0 or an exit status. */
-static int choose_cpu(Cli *c, const char *command)
-{
+static int choose_cpu(Cli *c, const char *command) {
   Options *o = &c->o;
   const char *told = getenv("CKL_CPU");
   if (o->interpret && o->emulate)
@@ -399,8 +397,7 @@ static int choose_cpu(Cli *c, const char *command)
 }
 
 /* CKL_THREADS: how many threads compute. Gives 0 or an exit status. */
-static int choose_threads(Cli *c)
-{
+static int choose_threads(Cli *c) {
   const char *told = getenv("CKL_THREADS");
   if (!told || !*told) return 0;
   char *end;
@@ -415,8 +412,7 @@ static int choose_threads(Cli *c)
   return 0;
 }
 
-static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
-{
+static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd) {
   Options *o = &c->o;
   int at, rc = choose_command(c, argc, argv, cmd, &at);
   if (rc) return rc;
@@ -448,8 +444,7 @@ static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
 
 /* One heap in large pages for all but the largest blocks, which stays for the life of the process:
  * most of a first step of a model is else the first touch of small pages. */
-static void large_pages(void)
-{
+static void large_pages(void) {
 #if defined __GLIBC__ && defined MADV_HUGEPAGE && !defined __SANITIZE_ADDRESS__
   enum { ROOM = 256 << 20, LARGE = 8 << 20, USUAL = 128 << 10 };
   mallopt(M_TRIM_THRESHOLD, 2 * ROOM);
@@ -463,8 +458,7 @@ static void large_pages(void)
 #endif
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
   large_pages();
   static Cli cli; /* large, and the signal handler reads it */
   Cli *c = &cli;

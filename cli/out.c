@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void out_init(Out *o, int fd, const char *name, const char *color)
-{
+void out_init(Out *o, int fd, const char *name, const char *color) {
   memset(o, 0, sizeof *o);
   o->fd = fd;
   o->name = name;
@@ -26,8 +25,7 @@ void out_init(Out *o, int fd, const char *name, const char *color)
   }
 }
 
-static void put(Out *o, const char *text, size_t n)
-{
+static void put(Out *o, const char *text, size_t n) {
   while (n && !o->error) {
     ssize_t k = write(o->fd, text, n);
     if (k >= 0) {
@@ -41,15 +39,13 @@ static void put(Out *o, const char *text, size_t n)
   }
 }
 
-void out_flush(Out *o)
-{
+void out_flush(Out *o) {
   size_t n = o->length;
   o->length = 0;
   put(o, o->text, n);
 }
 
-void out_write(Out *o, const char *text, size_t n)
-{
+void out_write(Out *o, const char *text, size_t n) {
   if (!n) return;
   if (n > sizeof o->text - o->length) out_flush(o);
   if (n > sizeof o->text) {
@@ -61,13 +57,11 @@ void out_write(Out *o, const char *text, size_t n)
   if (text[n - 1] == '\n' || o->terminal) out_flush(o);
 }
 
-void out_puts(Out *o, const char *text)
-{
+void out_puts(Out *o, const char *text) {
   out_write(o, text, strlen(text));
 }
 
-void out_printf(Out *o, const char *fmt, ...)
-{
+void out_printf(Out *o, const char *fmt, ...) {
   char room[1024], *text = room;
   va_list ap;
   va_start(ap, fmt);

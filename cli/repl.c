@@ -16,30 +16,28 @@
 
 typedef struct Repl {
   Cli *cli;
-  bool terminal;      /* prompts, banner */
-  bool more;          /* the prompt is for a further line of one input */
-  bool failed;        /* a statement failed (the exit status of a pipe) */
-  char *text;         /* the input so far */
+  bool terminal; /* prompts, banner */
+  bool more;     /* the prompt is for a further line of one input */
+  bool failed;   /* a statement failed (the exit status of a pipe) */
+  char *text;    /* the input so far */
   size_t length, room;
-  char *line;         /* the last line read by getline */
+  char *line; /* the last line read by getline */
   size_t line_room;
-  Editor *edit;       /* NULL: lines come as they are */
+  Editor *edit; /* NULL: lines come as they are */
 } Repl;
 
 /* ---- what an input is: enough of the lexer to find its last statement */
 
-static bool is_word(char c)
-{
+static bool is_word(char c) {
   return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
 /* Whether a newline after text[..n) ends a statement, as the lexer has it (language reference,
  * "Lexer"). */
-static bool can_end(const char *text, size_t n)
-{
-  static const char *const open_words[] = {"fn",   "let", "var",        "if",   "else",   "for",
-                                           "in",   "while", "checkpoint", "wrap", "assert", "and",
-                                           "or",   "not", "backward"};
+static bool can_end(const char *text, size_t n) {
+  static const char *const open_words[] = {"fn",     "let", "var",   "if",         "else",
+                                           "for",    "in",  "while", "checkpoint", "wrap",
+                                           "assert", "and", "or",    "not",        "backward"};
   while (n && isspace((unsigned char)text[n - 1])) n--;
   if (!n) return false;
   if (strchr(")]}\"", text[n - 1])) return true;
@@ -52,8 +50,7 @@ static bool can_end(const char *text, size_t n)
   return true;
 }
 
-void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silent)
-{
+void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silent) {
   size_t n = strlen(text), start = 0, end = 0, depth = 0, i = 0;
   bool open = true; /* a further statement may begin here */
   *silent = false;
@@ -93,8 +90,7 @@ void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silen
 /* ---- showing */
 
 /* Shows a value, which is `_` from then on. */
-static void show(Repl *r, const char *name, ckl_value *v)
-{
+static void show(Repl *r, const char *name, ckl_value *v) {
   const char *text = ckl_show(r->cli->session, name, v);
   if (!text) return;
   size_t n = strlen(text);
@@ -103,8 +99,7 @@ static void show(Repl *r, const char *name, ckl_value *v)
   ckl_set(r->cli->session, "_", v);
 }
 
-static void show_variable(Repl *r, const char *text, size_t n)
-{
+static void show_variable(Repl *r, const char *text, size_t n) {
   char name[128];
   if (!n || n >= sizeof name || (n == 1 && text[0] == '_')) return;
   memcpy(name, text, n);
@@ -114,16 +109,14 @@ static void show_variable(Repl *r, const char *text, size_t n)
   ckl_release(v);
 }
 
-static size_t word_length(const char *text, size_t n)
-{
+static size_t word_length(const char *text, size_t n) {
   size_t k = 0;
   while (k < n && is_word(text[k])) k++;
   return k && !isdigit((unsigned char)text[0]) ? k : 0;
 }
 
 /* Shows what the last statement of `text` gave: `value`, or the variables that its `let` made. */
-static void show_result(Repl *r, const char *text, ckl_value *value)
-{
+static void show_result(Repl *r, const char *text, ckl_value *value) {
   size_t from, to;
   bool silent;
   repl_last_statement(text, &from, &to, &silent);
@@ -159,23 +152,20 @@ static void show_result(Repl *r, const char *text, ckl_value *value)
 
 /* ---- running */
 
-static double now(void)
-{
+static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Does the terminal print ^C by itself? */
-static bool echoes_interrupt(const Repl *r)
-{
+static bool echoes_interrupt(const Repl *r) {
   struct termios t;
   return r->terminal && !tcgetattr(STDIN_FILENO, &t) && (t.c_lflag & ECHO);
 }
 
 /* Reports what came of a call that took `seconds`. True when it was fine. */
-static bool finish(Repl *r, ckl_status st, double seconds)
-{
+static bool finish(Repl *r, ckl_status st, double seconds) {
   if (st == CKL_EINTERRUPT) {
     out_flush(&r->cli->out);
     out_printf(&r->cli->err, "%s  interrupted after %.1f s; variables kept\n",
@@ -187,8 +177,7 @@ static bool finish(Repl *r, ckl_status st, double seconds)
   return st == CKL_OK;
 }
 
-static void run_text(Repl *r, const char *text, bool timed)
-{
+static void run_text(Repl *r, const char *text, bool timed) {
   ckl_value *value = NULL;
   double start = now();
   cli_rearm(true);
@@ -212,8 +201,7 @@ static void word_help(Repl *r, const char *rest);
 
 /* The type in what is shown of a value: "x : f32[3, 4]   min ..", between the colon and a wide
  * gap. Gives its length. */
-static size_t shown_type(Repl *r, const ckl_value *v, const char **type)
-{
+static size_t shown_type(Repl *r, const ckl_value *v, const char **type) {
   const char *text = ckl_show(r->cli->session, "_", v), *at = text ? strstr(text, " : ") : NULL;
   size_t n = 0;
   *type = at ? at + 3 : text ? text : "";
@@ -223,8 +211,7 @@ static size_t shown_type(Repl *r, const ckl_value *v, const char **type)
   return n;
 }
 
-static void word_type(Repl *r, const char *rest)
-{
+static void word_type(Repl *r, const char *rest) {
   ckl_value *v = NULL;
   double start = now();
   cli_rearm(true);
@@ -236,8 +223,7 @@ static void word_type(Repl *r, const char *rest)
   ckl_release(v);
 }
 
-static void put_bytes(Out *out, int64_t bytes)
-{
+static void put_bytes(Out *out, int64_t bytes) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
   double x = (double)bytes / 1024;
   int u = 0;
@@ -250,8 +236,7 @@ static void put_bytes(Out *out, int64_t bytes)
 }
 
 /* The variables, without what is declared. */
-static void word_vars(Repl *r, const char *rest)
-{
+static void word_vars(Repl *r, const char *rest) {
   ckl_session *s = r->cli->session;
   char name[128];
   (void)rest;
@@ -278,8 +263,7 @@ static void word_vars(Repl *r, const char *rest)
 }
 
 /* `f(x, y)` is asked for as `plan(f, x, y)`. */
-static void word_plan(Repl *r, const char *rest)
-{
+static void word_plan(Repl *r, const char *rest) {
   const char *args = strchr(rest, '(');
   size_t n = strlen(rest), room = n + 32;
   if (!args || rest[n - 1] != ')') {
@@ -303,27 +287,23 @@ static void word_plan(Repl *r, const char *rest)
   free(text);
 }
 
-static void word_time(Repl *r, const char *rest)
-{
+static void word_time(Repl *r, const char *rest) {
   run_text(r, rest, true);
 }
 
-static void word_reset(Repl *r, const char *rest)
-{
+static void word_reset(Repl *r, const char *rest) {
   (void)rest;
   ckl_status st = ckl_reset(r->cli->session);
   finish(r, st, 0);
 }
 
-static void load_file(Repl *r, const char *rest)
-{
+static void load_file(Repl *r, const char *rest) {
   double start = now();
   cli_rearm(true);
   finish(r, ckl_run_file(r->cli->session, rest), now() - start);
 }
 
-static void word_load(Repl *r, const char *rest)
-{
+static void word_load(Repl *r, const char *rest) {
   if (ckl_may_read(r->cli->session, rest)) {
     load_file(r, rest);
     return;
@@ -334,24 +314,22 @@ static void word_load(Repl *r, const char *rest)
 }
 
 static const Word words[] = {
-  {"help", "[NAME]", "this list, or what NAME is; ?NAME is short for it", word_help},
-  {"type", "EXPR", "the type of a value", word_type},
-  {"time", "STMT", "run a statement and say how long it took", word_time},
-  {"plan", "F(X, ..)", "what the call would take, without running it", word_plan},
-  {"vars", "", "the variables: their types, and the bytes of their tensors", word_vars},
-  {"load", "FILE", "start afresh with a file; its variables stay", word_load},
-  {"reset", "", "forget all variables and declarations", word_reset},
-  {"quit", "", "leave; so does Ctrl-D", NULL},
+    {"help", "[NAME]", "this list, or what NAME is; ?NAME is short for it", word_help},
+    {"type", "EXPR", "the type of a value", word_type},
+    {"time", "STMT", "run a statement and say how long it took", word_time},
+    {"plan", "F(X, ..)", "what the call would take, without running it", word_plan},
+    {"vars", "", "the variables: their types, and the bytes of their tensors", word_vars},
+    {"load", "FILE", "start afresh with a file; its variables stay", word_load},
+    {"reset", "", "forget all variables and declarations", word_reset},
+    {"quit", "", "leave; so does Ctrl-D", NULL},
 };
 enum { WORDS = sizeof words / sizeof *words };
 
-static const char *word_name(size_t i)
-{
+static const char *word_name(size_t i) {
   return i < WORDS ? words[i].name : NULL;
 }
 
-static void word_help(Repl *r, const char *rest)
-{
+static void word_help(Repl *r, const char *rest) {
   Cli *c = r->cli;
   if (*rest) {
     const char *text = ckl_help(c->session, rest);
@@ -381,8 +359,7 @@ static void word_help(Repl *r, const char *rest)
 }
 
 /* Runs a line that starts with ':' or '?'. False when the REPL is to end. */
-static bool run_word(Repl *r, char *line)
-{
+static bool run_word(Repl *r, char *line) {
   size_t n = strlen(line);
   while (n && isspace((unsigned char)line[n - 1])) line[--n] = 0;
   if (*line == '?') {
@@ -422,8 +399,7 @@ static bool run_word(Repl *r, char *line)
 
 /* ---- the loop */
 
-static Read read_line(Repl *r, const char **line)
-{
+static Read read_line(Repl *r, const char **line) {
   cli_rearm(false);
   if (r->edit) return edit_line(r->edit, r->more, line);
   if (r->terminal) out_puts(&r->cli->out, r->more ? ". " : "> ");
@@ -438,8 +414,7 @@ static Read read_line(Repl *r, const char **line)
   return READ_END;
 }
 
-static bool append(Repl *r, const char *line)
-{
+static bool append(Repl *r, const char *line) {
   size_t n = strlen(line);
   if (r->length + n + 1 > r->room) {
     size_t room = (r->length + n + 1) * 2;
@@ -453,14 +428,12 @@ static bool append(Repl *r, const char *line)
   return true;
 }
 
-static bool is_blank(const char *text)
-{
+static bool is_blank(const char *text) {
   while (isspace((unsigned char)*text)) text++;
   return !*text;
 }
 
-static int loop(Repl *r)
-{
+static int loop(Repl *r) {
   for (;;) {
     const char *line;
     r->more = r->length > 0;
@@ -497,8 +470,7 @@ static int loop(Repl *r)
   return r->failed && !r->terminal ? EXIT_WRONG : EXIT_FINE;
 }
 
-int cmd_repl(Cli *c)
-{
+int cmd_repl(Cli *c) {
   if (c->o.word_count > 1)
     return cli_usage(c, "repl", "one FILE at a time, `%s` is too many", c->o.words[1]);
   if (!cli_open(c)) return EXIT_WRONG;

@@ -7,13 +7,11 @@
 
 enum { LONGEST = 64 };
 
-static int least(int a, int b)
-{
+static int least(int a, int b) {
   return a < b ? a : b;
 }
 
-static int distance(const char *a, const char *b)
-{
+static int distance(const char *a, const char *b) {
   size_t n = strlen(a), m = strlen(b);
   if (n > LONGEST || m > LONGEST) return LONGEST;
   int row[3][LONGEST + 1]; /* rows i - 2, i - 1, i of the table, by i modulo 3 */
@@ -30,15 +28,13 @@ static int distance(const char *a, const char *b)
   return row[n % 3][m];
 }
 
-void suggest_start(Suggest *s, const char *wrong)
-{
+void suggest_start(Suggest *s, const char *wrong) {
   s->wrong = wrong;
   s->best[0] = 0;
   s->distance = 1 + (int)(strlen(wrong) / 3);
 }
 
-void suggest_try(Suggest *s, const char *candidate)
-{
+void suggest_try(Suggest *s, const char *candidate) {
   int d = distance(s->wrong, candidate);
   size_t n = strlen(candidate);
   if (d > s->distance || (d == s->distance && s->best[0]) || n >= sizeof s->best) return;
@@ -47,8 +43,7 @@ void suggest_try(Suggest *s, const char *candidate)
   memcpy(s->best, candidate, n + 1);
 }
 
-const char *suggest_text(Suggest *s, char *room, size_t n)
-{
+const char *suggest_text(Suggest *s, char *room, size_t n) {
   if (!s->best[0]) return "";
   snprintf(room, n, "; did you mean `%s`?", s->best);
   return room;

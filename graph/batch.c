@@ -29,20 +29,17 @@ typedef struct Batch {
   bool any;
 } Batch;
 
-static bool refuse(Batch *b, const char *why)
-{
+static bool refuse(Batch *b, const char *why) {
   return gerr_set(b->e, ERR_NOT_YET, -1, "`%s` cannot be mapped over an axis%s%s",
                   op_info[b->at->op].text, *why ? ": " : "", why);
 }
 
-static const Type *given_type(const Batch *b, int operand)
-{
+static const Type *given_type(const Batch *b, int operand) {
   return gr_type(b->src, gr_operand(b->src, b->node, operand));
 }
 
 /* v as [n, dims..]. */
-static Val stretch(Batch *b, Val v)
-{
+static Val stretch(Batch *b, Val v) {
   if (val_none(v)) return v;
   Type t = *gr_type(b->g, v);
   Dim dims[CKL_MAX_RANK];
@@ -57,13 +54,11 @@ static Val stretch(Batch *b, Val v)
   return b_broadcast(&b->b, v, t.rank + 1, dims);
 }
 
-static Val with_axis(Batch *b, int operand)
-{
+static Val with_axis(Batch *b, int operand) {
   return b->inb[operand] ? b->in[operand] : stretch(b, b->in[operand]);
 }
 
-static void stretch_all(Batch *b)
-{
+static void stretch_all(Batch *b) {
   for (uint32_t i = 0; i < b->at->operand_count; i++)
     if (!b->inb[i] && gr_type(b->g, b->in[i])->kind == TK_TENSOR) {
       b->in[i] = stretch(b, b->in[i]);
@@ -81,23 +76,20 @@ typedef struct Attrs {
   int lists;
 } Attrs;
 
-static void attrs_of(const Batch *b, Attrs *out)
-{
+static void attrs_of(const Batch *b, Attrs *out) {
   out->n = out->lists = 0;
   for (int k = 0; k < b->at->attr_count && k < MOST_ATTRS; k++)
     out->v[out->n++] = b->src->attrs[b->at->attr0 + (uint32_t)k];
 }
 
-static Attr *find(Attrs *s, AttrKey k)
-{
+static Attr *find(Attrs *s, AttrKey k) {
   for (int j = 0; j < s->n; j++)
     if (s->v[j].key == k) return &s->v[j];
   return NULL;
 }
 
 /* Puts `first` in front of list attribute k, and adds `shift` to the others. */
-static void lead(Attrs *s, AttrKey k, int64_t first, int64_t shift)
-{
+static void lead(Attrs *s, AttrKey k, int64_t first, int64_t shift) {
   Attr *at = find(s, k);
   if (!at || at->count > CKL_MAX_RANK) return;
   int64_t *list = s->list[s->lists++];
@@ -107,8 +99,7 @@ static void lead(Attrs *s, AttrKey k, int64_t first, int64_t shift)
   at->count++;
 }
 
-static void shift_axes(Attrs *s)
-{
+static void shift_axes(Attrs *s) {
   Attr *axis = find(s, AT_AXIS), *axes = find(s, AT_AXES);
   if (axis) axis->u.i++;
   if (axes) {
@@ -120,8 +111,7 @@ static void shift_axes(Attrs *s)
 
 /* -- making the new node */
 
-static bool results(Batch *b, Val first, bool batched)
-{
+static bool results(Batch *b, Val first, bool batched) {
   if (b->b.failed) *b->e = b->b.err;
   if (b->b.failed || val_none(first)) return false;
   for (uint32_t k = 0; k < b->at->result_count; k++) {
@@ -131,17 +121,15 @@ static bool results(Batch *b, Val first, bool batched)
   return true;
 }
 
-static bool emit_op(Batch *b, const Attrs *s, bool batched)
-{
+static bool emit_op(Batch *b, const Attrs *s, bool batched) {
   if (b->b.failed) return results(b, VAL_NONE, batched);
-  Val v = gr_op(b->g, (OpCode)b->at->op, b->in, (int)b->at->operand_count, s->v, s->n, NULL, 0,
-                b->e);
+  Val v =
+      gr_op(b->g, (OpCode)b->at->op, b->in, (int)b->at->operand_count, s->v, s->n, NULL, 0, b->e);
   return results(b, v, batched);
 }
 
 /* The node as it is. */
-static bool copy(Batch *b)
-{
+static bool copy(Batch *b) {
   Attrs s;
   Graph **regions = ARENA_ARRAY(b->a, Graph *, b->at->region_count + 1);
   attrs_of(b, &s);
@@ -152,8 +140,7 @@ static bool copy(Batch *b)
   return results(b, v, false);
 }
 
-static Val iota(Batch *b, Device dev)
-{
+static Val iota(Batch *b, Device dev) {
   int64_t n = b->n;
   Attr attrs[3] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, 1, &n), attr_i(AT_DEVICE, dev)};
   return b_op(&b->b, OP_IOTA, 0, NULL, 3, attrs);
@@ -163,8 +150,7 @@ typedef enum Key { NO_KEY, FOLDED, FIXED } Key; /* what element i makes of opera
 
 /* A `map` node that runs the op once per element. FOLDED: operand 0 is a key without the axis, and
  * element i uses fold_in(key, i); FIXED: it is a key of the program, and stays one. */
-static bool one_by_one(Batch *b, Key key)
-{
+static bool one_by_one(Batch *b, Key key) {
   const GNode *at = b->at;
   Graph *r = gr_new(b->a, b->src->dims, b->src->names, b->src->name);
   r->blocks = b->src->blocks;
@@ -206,86 +192,73 @@ static bool one_by_one(Batch *b, Key key)
 
 /* -- rules */
 
-static bool batch_none(Batch *b)
-{
+static bool batch_none(Batch *b) {
   return copy(b);
 }
 
-static bool batch_each(Batch *b)
-{
+static bool batch_each(Batch *b) {
   return b->any ? one_by_one(b, NO_KEY) : copy(b);
 }
 
 /* Under the key of a site each element draws for itself; under one of the program, which is behind
  * a `stop` (b_shape.c), all draw the same. */
-static bool batch_random(Batch *b)
-{
+static bool batch_random(Batch *b) {
   bool fixed = b->src->nodes[gr_operand(b->src, b->node, 0).node].op == OP_STOP;
   if (fixed && !b->any) return copy(b);
   return one_by_one(b, fixed ? FIXED : b->inb[0] ? NO_KEY : FOLDED);
 }
 
-static bool batch_unsupported(Batch *b)
-{
+static bool batch_unsupported(Batch *b) {
   bool effect = op_info[b->at->op].traits & T_EFFECT;
   return b->any || effect ? refuse(b, "") : copy(b);
 }
 
-static bool batch_elementwise(Batch *b)
-{
+static bool batch_elementwise(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
   stretch_all(b);
   return emit_op(b, &s, true);
 }
 
-static bool batch_axis(Batch *b)
-{
+static bool batch_axis(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
   shift_axes(&s);
   return emit_op(b, &s, true);
 }
 
-static bool batch_reduce(Batch *b)
-{
+static bool batch_reduce(Batch *b) {
   return batch_axis(b);
 }
 
-static bool batch_flip(Batch *b)
-{
+static bool batch_flip(Batch *b) {
   return batch_axis(b);
 }
 
-static bool batch_concat(Batch *b)
-{
+static bool batch_concat(Batch *b) {
   stretch_all(b);
   return batch_axis(b);
 }
 
-static bool batch_gather(Batch *b)
-{
+static bool batch_gather(Batch *b) {
   return batch_concat(b);
 }
 
-static bool batch_reshape(Batch *b)
-{
+static bool batch_reshape(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
   lead(&s, AT_DIMS, b->n, 0);
   return emit_op(b, &s, true);
 }
 
-static bool batch_transpose(Batch *b)
-{
+static bool batch_transpose(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
   lead(&s, AT_PERM, 0, 1);
   return emit_op(b, &s, true);
 }
 
-static bool batch_broadcast(Batch *b)
-{
+static bool batch_broadcast(Batch *b) {
   /* [n, dims..] gets size-1 axes behind n, so that the rest still aligns right */
   Attrs s;
   Type t = *gr_type(b->g, b->in[0]);
@@ -295,15 +268,13 @@ static bool batch_broadcast(Batch *b)
   Dim dims[CKL_MAX_RANK + 1];
   if (rank > CKL_MAX_RANK) return refuse(b, "the result would have too many axes");
   dims[0] = b->n;
-  for (int j = 1; j < rank; j++)
-    dims[j] = j <= fill ? dim_const(b->g->dims, 1) : t.dim[j - fill];
+  for (int j = 1; j < rank; j++) dims[j] = j <= fill ? dim_const(b->g->dims, 1) : t.dim[j - fill];
   if (fill > 0) b->in[0] = b_reshape(&b->b, b->in[0], rank, dims);
   lead(&s, AT_DIMS, b->n, 0);
   return emit_op(b, &s, true);
 }
 
-static bool batch_slice(Batch *b)
-{
+static bool batch_slice(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
   lead(&s, AT_STARTS, dim_const(b->g->dims, 0), 0);
@@ -312,8 +283,7 @@ static bool batch_slice(Batch *b)
   return emit_op(b, &s, true);
 }
 
-static bool batch_pad(Batch *b)
-{
+static bool batch_pad(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
   lead(&s, AT_LOW, dim_const(b->g->dims, 0), 0);
@@ -323,8 +293,7 @@ static bool batch_pad(Batch *b)
 }
 
 /* x with axis `from` moved to position `to`. */
-static Val move_axis(Batch *b, Val x, int from, int to)
-{
+static Val move_axis(Batch *b, Val x, int from, int to) {
   int64_t perm[CKL_MAX_RANK];
   if (val_none(x) || from == to) return x;
   int rank = gr_type(b->g, x)->rank, k = 0;
@@ -341,8 +310,7 @@ static Val move_axis(Batch *b, Val x, int from, int to)
 
 /* take (first = 1), put and put_add (first = 2), whose index operands begin at `first`. Where the
  * indices have the axis it becomes one more indexed axis, read at its own number. */
-static bool indexed(Batch *b, int first)
-{
+static bool indexed(Batch *b, int first) {
   Attrs s;
   int count = (int)b->at->operand_count, n = 0;
   bool index_batched = false;
@@ -377,19 +345,16 @@ static bool indexed(Batch *b, int first)
   return results(b, move_axis(b, v, at, 0), true);
 }
 
-static bool batch_take(Batch *b)
-{
+static bool batch_take(Batch *b) {
   return b->at->operand_count > 1 ? indexed(b, 1) : refuse(b, "there is no index");
 }
 
-static bool batch_put(Batch *b)
-{
+static bool batch_put(Batch *b) {
   if (b->at->operand_count > 2) return indexed(b, 2);
   return refuse(b, "there is no index");
 }
 
-static bool batch_dot(Batch *b)
-{
+static bool batch_dot(Batch *b) {
   Attrs s;
   const Type *y = given_type(b, 1);
   attrs_of(b, &s);
@@ -407,13 +372,11 @@ static bool batch_dot(Batch *b)
   return emit_op(b, &s, true);
 }
 
-static bool batch_inner(Batch *b)
-{
+static bool batch_inner(Batch *b) {
   return batch_elementwise(b);
 }
 
-static bool batch_conv(Batch *b)
-{
+static bool batch_conv(Batch *b) {
   Attrs s;
   bool foldable = b->at->op != OP_CONV2D_WEIGHT && b->inb[0] && !b->inb[1];
   if (!foldable) return one_by_one(b, NO_KEY);
@@ -434,13 +397,11 @@ static bool batch_conv(Batch *b)
 
 /* -- structured ops: their regions are mapped */
 
-static Graph *region(Batch *b, uint32_t k, const bool *batched)
-{
+static Graph *region(Batch *b, uint32_t k, const bool *batched) {
   return gr_batch(b->a, b->src->regions[b->at->region0 + k], batched, b->n, b->e);
 }
 
-static bool emit_regions(Batch *b, Graph *const *regions)
-{
+static bool emit_regions(Batch *b, Graph *const *regions) {
   Attrs s;
   attrs_of(b, &s);
   if (b->b.failed) return results(b, VAL_NONE, true);
@@ -449,16 +410,14 @@ static bool emit_regions(Batch *b, Graph *const *regions)
   return results(b, v, true);
 }
 
-static bool *all_true(Batch *b, size_t n)
-{
+static bool *all_true(Batch *b, size_t n) {
   bool *t = ARENA_ARRAY(b->a, bool, n + 1);
   for (size_t j = 0; j < n; j++) t[j] = true;
   return t;
 }
 
 /* Every operand gets the axis, so that a gradient has it too. */
-static bool batch_custom(Batch *b)
-{
+static bool batch_custom(Batch *b) {
   Graph *regions[2];
   stretch_all(b);
   for (uint32_t k = 0; k < 2; k++) {
@@ -469,15 +428,13 @@ static bool batch_custom(Batch *b)
   return emit_regions(b, regions);
 }
 
-static bool batch_body(Batch *b)
-{
+static bool batch_body(Batch *b) {
   Graph *r = region(b, 0, b->inb);
   return r && emit_regions(b, &r);
 }
 
 /* The carry has the axis from the first turn on. */
-static bool batch_loop(Batch *b)
-{
+static bool batch_loop(Batch *b) {
   int64_t carry = gr_attr_i(b->src, b->node, AT_CARRY, 0);
   if (b->inb[0]) return refuse(b, "its number of turns depends on the element");
   for (int64_t i = 1; i <= carry && i < b->at->operand_count; i++) {
@@ -488,8 +445,7 @@ static bool batch_loop(Batch *b)
   return r && emit_regions(b, &r);
 }
 
-static bool batch_branch(Batch *b)
-{
+static bool batch_branch(Batch *b) {
   Graph *sides[2];
   if (b->inb[0]) return refuse(b, "the branch taken depends on the element");
   for (uint32_t k = 0; k < 2; k++) {
@@ -500,8 +456,7 @@ static bool batch_branch(Batch *b)
 }
 
 /* The new axis stays behind the one the map takes apart. */
-static bool batch_map(Batch *b)
-{
+static bool batch_map(Batch *b) {
   int64_t mapped = gr_attr_i(b->src, b->node, AT_MAPPED, 0);
   for (int64_t i = 0; i < mapped && i < b->at->operand_count; i++)
     if (b->inb[i]) b->in[i] = move_axis(b, b->in[i], 0, 1);
@@ -516,8 +471,7 @@ static bool batch_map(Batch *b)
 }
 
 /* `assert` means all of its bools, so of all elements. */
-static bool batch_assert(Batch *b)
-{
+static bool batch_assert(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
   return emit_op(b, &s, false);
@@ -532,8 +486,7 @@ static bool (*const rules[OP_COUNT])(Batch *) = {
 };
 
 /* Whether it draws numbers or acts, so that it runs for every element even with equal inputs. */
-static bool varies(const Graph *g, uint32_t n)
-{
+static bool varies(const Graph *g, uint32_t n) {
   stack_check();
   const GNode *node = &g->nodes[n];
   if (op_info[node->op].traits & (T_RANDOM | T_EFFECT)) return true;
@@ -545,8 +498,7 @@ static bool varies(const Graph *g, uint32_t n)
   return false;
 }
 
-static bool batch_node(Batch *b, uint32_t n)
-{
+static bool batch_node(Batch *b, uint32_t n) {
   const Graph *src = b->src;
   b->node = n;
   b->at = &src->nodes[n];
@@ -563,8 +515,7 @@ static bool batch_node(Batch *b, uint32_t n)
   return rules[b->at->op](b);
 }
 
-Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e)
-{
+Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e) {
   uint32_t widest = 0;
   Batch b = {.src = g, .a = a, .n = n, .e = e};
   b.g = gr_new(a, g->dims, g->names, g->name);

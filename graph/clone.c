@@ -40,8 +40,8 @@ static uint32_t own_prov(Graph *dst, const Prov *p) {
   return (uint32_t)dst->prov_count - 1;
 }
 
-Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in,
-                 Graph *const *regions, const Prov *prov) {
+Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in, Graph *const *regions,
+                 const Prov *prov) {
   const GNode *n = &src->nodes[node];
   GNode c = *n;
   c.operand0 = (uint32_t)dst->operand_count;

@@ -27,8 +27,8 @@ Graph *copy_start(Arena *a, const Graph *g);
  * provenance is that of the node. An input node also becomes an input of dst. */
 Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions);
 /* The same with operands and provenance of the caller's, who keeps the map. */
-Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in,
-                 Graph *const *regions, const Prov *prov);
+Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in, Graph *const *regions,
+                 const Prov *prov);
 /* The checks and, through the map, the outputs of m->src. */
 void copy_checks(Graph *dst, const Graph *src);
 void copy_outputs(Graph *dst, const ValMap *m);

@@ -16,9 +16,10 @@
 struct Merge {
   Arena *a;
   Graph *d;
-  const char **plain; size_t plain_cap; /* per region of d: its text, or NULL until needed */
-  uint32_t *slot;                       /* node + 1 of d */
-  size_t count, cap;                    /* a power of two */
+  const char **plain;
+  size_t plain_cap;  /* per region of d: its text, or NULL until needed */
+  uint32_t *slot;    /* node + 1 of d */
+  size_t count, cap; /* a power of two */
 };
 
 static uint64_t mix(uint64_t h, uint64_t x) {

@@ -24,7 +24,13 @@ typedef enum OpCode {
 
 typedef enum OpClass { ELEMENTWISE, REDUCE, MOVE, CONTRACT, GENERATE, CONTROL, EFFECT } OpClass;
 enum {
-  T_NONE = 0, T_COMM = 1, T_EFFECT = 2, T_REGION = 4, T_VIEW = 8, T_RANDOM = 16, T_FAIL = 32,
+  T_NONE = 0,
+  T_COMM = 1,
+  T_EFFECT = 2,
+  T_REGION = 4,
+  T_VIEW = 8,
+  T_RANDOM = 16,
+  T_FAIL = 32,
   T_PULL = 64
 };
 typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_DEAR, REMAT_NEVER } Remat;
@@ -34,8 +40,12 @@ typedef struct Val {
   uint32_t node, res;
 } Val;
 #define VAL_NONE ((Val){UINT32_MAX, 0})
-static inline bool val_none(Val v) { return v.node == UINT32_MAX; }
-static inline bool val_eq(Val a, Val b) { return a.node == b.node && a.res == b.res; }
+static inline bool val_none(Val v) {
+  return v.node == UINT32_MAX;
+}
+static inline bool val_eq(Val a, Val b) {
+  return a.node == b.node && a.res == b.res;
+}
 
 enum { TK_TENSOR = 0, TK_TOKEN = 1 };
 typedef struct Type {
@@ -46,18 +56,42 @@ typedef struct Type {
 
 /* Attribute names; texts in attr_name[] (graph/op.c). */
 typedef enum AttrKey {
-  AT_INDEX, AT_AXIS, AT_AXES, AT_PERM, AT_DIMS, AT_STARTS, AT_LENS, AT_STEPS, AT_LOW, AT_HIGH,
-  AT_INNER, AT_VALUE, AT_DTYPE, AT_KIND, AT_REVERSE, AT_DESCENDING, AT_MOST, AT_COMPUTE, AT_STRIDE,
-  AT_PAD, AT_WRT, AT_CARRY, AT_MAPPED, AT_TEXT, AT_SIZE, AT_DEVICE, AT_SEEN,
+  AT_INDEX,
+  AT_AXIS,
+  AT_AXES,
+  AT_PERM,
+  AT_DIMS,
+  AT_STARTS,
+  AT_LENS,
+  AT_STEPS,
+  AT_LOW,
+  AT_HIGH,
+  AT_INNER,
+  AT_VALUE,
+  AT_DTYPE,
+  AT_KIND,
+  AT_REVERSE,
+  AT_DESCENDING,
+  AT_MOST,
+  AT_COMPUTE,
+  AT_STRIDE,
+  AT_PAD,
+  AT_WRT,
+  AT_CARRY,
+  AT_MAPPED,
+  AT_TEXT,
+  AT_SIZE,
+  AT_DEVICE,
+  AT_SEEN,
   AT_COUNT
 } AttrKey;
 typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;
 typedef struct Attr {
   uint16_t key, kind;
-  uint32_t count;      /* INTS, DIMS: how many */
+  uint32_t count; /* INTS, DIMS: how many */
   union {
-    int64_t i;         /* INT, DIM */
-    double f;          /* FLOAT */
+    int64_t i;           /* INT, DIM */
+    double f;            /* FLOAT */
     const int64_t *ints; /* INTS, DIMS (a Dim each), in the graph's arena */
     Name text;
   } u;
@@ -83,28 +117,29 @@ extern const TagInfo tag_info[TAG_COUNT]; /* graph/op.c */
  * ids. A block is provenance only: its nodes stand among the others, so gradients see what they
  * would see without it. */
 typedef struct Block {
-  uint32_t parent;   /* id of the block around it, 0 = none */
+  uint32_t parent; /* id of the block around it, 0 = none */
   Span span;
-  Name text;         /* its clauses as written, "save matmul, budget = 1MiB"; "" = none */
-  int64_t budget;    /* bytes, -1 = none (rule 86) */
-  bool automatic;    /* <auto>: the planner decides under the limit of the process */
-  bool saves;        /* what no clause names is saved: all clauses recompute (rule 82) */
-  bool reentrant;    /* backward runs the whole body again (rule 85) */
+  Name text;      /* its clauses as written, "save matmul, budget = 1MiB"; "" = none */
+  int64_t budget; /* bytes, -1 = none (rule 86) */
+  bool automatic; /* <auto>: the planner decides under the limit of the process */
+  bool saves;     /* what no clause names is saved: all clauses recompute (rule 82) */
+  bool reentrant; /* backward runs the whole body again (rule 85) */
 } Block;
 typedef struct BlockTab { /* shared by all graphs of a function, as its DimTab is */
   Arena *arena;
-  Block *items; size_t count, cap;
+  Block *items;
+  size_t count, cap;
 } BlockTab;
 
 typedef struct Prov {
-  Span span;       /* user's source */
-  Name path;       /* layer path "net.blocks.0.attn", or NULL */
-  Name name;       /* the `let` that names the value, or NULL */
-  uint32_t region; /* checkpoint block in which the node was written, 0 = none; of a backward node:
+  Span span;        /* user's source */
+  Name path;        /* layer path "net.blocks.0.attn", or NULL */
+  Name name;        /* the `let` that names the value, or NULL */
+  uint32_t region;  /* checkpoint block in which the node was written, 0 = none; of a backward node:
                       that of its forward node */
-  uint32_t within; /* of a backward node: the block in which its `grad` stands, 0 = none */
-  int32_t origin;  /* NodeCall number in a captured backward, -1 = none */
-  uint8_t tag;     /* Tag */
+  uint32_t within;  /* of a backward node: the block in which its `grad` stands, 0 = none */
+  int32_t origin;   /* NodeCall number in a captured backward, -1 = none */
+  uint8_t tag;      /* Tag */
   uint8_t backward; /* made by differentiation; span etc. are those of the forward node */
   uint8_t recomputed; /* a recomputed copy: CSE never merges it with its original */
   /* a result with NaN or inf is an error; a backward node has the mode of its forward */
@@ -138,17 +173,26 @@ struct Graph {
   DimTab *dims;
   Names *names;
   Name name;
-  BlockTab *blocks;  /* NULL: there are none */
-  GNode *nodes;      size_t node_count, node_cap;
-  Val *operands;     size_t operand_count, operand_cap;
-  Type *types;       size_t type_count, type_cap;
-  Attr *attrs;       size_t attr_count, attr_cap;
-  Graph **regions;   size_t region_count, region_cap;
-  Prov *provs;       size_t prov_count, prov_cap;
-  SizeCheck *checks; size_t check_count, check_cap;
-  Val *inputs;       size_t input_count, input_cap;
-  Val *outputs;      size_t output_count, output_cap;
-  Prov at;           /* provenance given to the nodes made next */
+  BlockTab *blocks; /* NULL: there are none */
+  GNode *nodes;
+  size_t node_count, node_cap;
+  Val *operands;
+  size_t operand_count, operand_cap;
+  Type *types;
+  size_t type_count, type_cap;
+  Attr *attrs;
+  size_t attr_count, attr_cap;
+  Graph **regions;
+  size_t region_count, region_cap;
+  Prov *provs;
+  size_t prov_count, prov_cap;
+  SizeCheck *checks;
+  size_t check_count, check_cap;
+  Val *inputs;
+  size_t input_count, input_cap;
+  Val *outputs;
+  size_t output_count, output_cap;
+  Prov at;              /* provenance given to the nodes made next */
   uint32_t alias_count; /* alias classes 1 .. alias_count are in use */
   /* How the operands of the next gr_op are written in the user's source, for help lines ("`a @
    * transpose(b)`"); NULL entries and missing ones read x, y, z. The caller sets and clears it. */
@@ -164,10 +208,10 @@ struct Graph {
 /* Why an op cannot be built or run: the caller turns it into a diagnostic at its own span. */
 typedef struct GErr {
   ErrCode code;
-  int operand;      /* which operand is at fault, -1 = the op as a whole */
+  int operand; /* which operand is at fault, -1 = the op as a whole */
   char text[400];
-  char help[300];   /* "" = none */
-  unsigned line;    /* of the text that is read; 0 = none */
+  char help[300]; /* "" = none */
+  unsigned line;  /* of the text that is read; 0 = none */
   bool nomem, interrupted;
 } GErr;
 bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...)
@@ -200,10 +244,10 @@ void gr_reserve(Graph *g, GrRoom more);
  * unchanged. Undecided size conditions go to g->checks. */
 Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, int nattrs,
           Graph *const *regions, int nregions, GErr *e);
-Val gr_input(Graph *g, const Type *t); /* appends to inputs too */
+Val gr_input(Graph *g, const Type *t);                    /* appends to inputs too */
 Val gr_const_f(Graph *g, DType dt, Device dev, double x); /* rounded once to dt */
 Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x);
-Val gr_dim(Graph *g, Dim d);           /* i64, rank 0, cpu */
+Val gr_dim(Graph *g, Dim d); /* i64, rank 0, cpu */
 void gr_output(Graph *g, Val v);
 void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text); /* copies the text */
 void gr_check_help(Graph *g, CheckKind k, Dim a, Dim b, const char *text, const char *help);
@@ -219,7 +263,9 @@ bool gr_block_inside(const Graph *g, uint32_t id, uint32_t outer);
 bool gr_in_block(const Graph *g, uint32_t n, uint32_t id);
 
 /* -- reading */
-static inline const GNode *gr_node(const Graph *g, Val v) { return &g->nodes[v.node]; }
+static inline const GNode *gr_node(const Graph *g, Val v) {
+  return &g->nodes[v.node];
+}
 static inline const Type *gr_type(const Graph *g, Val v) {
   return &g->types[g->nodes[v.node].result0 + v.res];
 }
@@ -228,15 +274,19 @@ static inline Val gr_operand(const Graph *g, uint32_t node, int i) {
 }
 const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k); /* NULL when absent */
 int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise);
-bool type_eq(const Type *a, const Type *b);           /* kind, dtype, rank, dims, device */
+bool type_eq(const Type *a, const Type *b);                 /* kind, dtype, rank, dims, device */
 void type_print(Buf *out, const DimTab *t, const Type *ty); /* f32[B, 3] */
 
 /* Attribute makers for gr_op calls. */
-static inline Attr attr_i(AttrKey k, int64_t i) { return (Attr){(uint16_t)k, AK_INT, 0, {.i = i}}; }
+static inline Attr attr_i(AttrKey k, int64_t i) {
+  return (Attr){(uint16_t)k, AK_INT, 0, {.i = i}};
+}
 static inline Attr attr_f(AttrKey k, double f) {
   return (Attr){(uint16_t)k, AK_FLOAT, 0, {.f = f}};
 }
-static inline Attr attr_dim(AttrKey k, Dim d) { return (Attr){(uint16_t)k, AK_DIM, 0, {.i = d}}; }
+static inline Attr attr_dim(AttrKey k, Dim d) {
+  return (Attr){(uint16_t)k, AK_DIM, 0, {.i = d}};
+}
 static inline Attr attr_text(AttrKey k, Name s) {
   return (Attr){(uint16_t)k, AK_TEXT, 0, {.text = s}};
 }
@@ -265,7 +315,7 @@ Val b_cast(B *b, Val x, DType dt);
 Val b_reshape(B *b, Val x, int rank, const Dim *dims);
 Val b_broadcast(B *b, Val x, int rank, const Dim *dims);
 Val b_transpose(B *b, Val x, const int64_t *perm);
-Val b_swap(B *b, Val x);                  /* last two axes */
+Val b_swap(B *b, Val x);                                /* last two axes */
 Val b_sum(B *b, Val x, int naxes, const int64_t *axes); /* axes removed; naxes 0 = x itself */
 Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
 /* re-inserts size-1 axes, broadcasts to like */
@@ -288,8 +338,8 @@ Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
 bool gr_has_hooks(const Graph *g); /* nodes that say something to differentiation only */
 /* g without `these` of them; g itself when these are none. */
 const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);
-Graph *gr_dce(Arena *a, const Graph *g);  /* drops what no output or effect needs; inputs stay */
-uint64_t gr_hash(const Graph *g);         /* structure, types, attributes; not provenance */
+Graph *gr_dce(Arena *a, const Graph *g); /* drops what no output or effect needs; inputs stay */
+uint64_t gr_hash(const Graph *g);        /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */
 bool gr_verify(const Graph *g, GErr *e);
@@ -305,7 +355,7 @@ Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);
 typedef struct RunCtx {
   Mem *mem;
   const Interrupt *interrupt; /* polled between nodes and inside long kernels; may be NULL */
-  const int64_t *env;             /* value of every symbol of g->dims */
+  const int64_t *env;         /* value of every symbol of g->dims */
   /* effects: print and host calls; NULL = an error when one is met */
   bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                  GErr *e);
@@ -315,7 +365,7 @@ typedef struct RunCtx {
   /* runs a region of a loop, branch or map; NULL = the evaluator does */
   bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
   void *body_ud;
-  bool anomaly;                   /* all nodes are watched, not only those marked so */
+  bool anomaly; /* all nodes are watched, not only those marked so */
   uint64_t nodes_run;
   const char *const *operand_text; /* as in Graph, for gr_run_op */
   int operand_text_count;

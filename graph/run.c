@@ -212,8 +212,8 @@ static bool run_SLICE(Run *r) {
   if (!sizes(r, AT_STARTS, start, NULL) || !sizes(r, AT_LENS, len, NULL)) return false;
   for (int i = 0; i < r->in[0]->rank; i++) {
     /* Shape rules take symbols for sizes; one that is negative here would leave the tensor. */
-    if (start[i] <= dim[i] && (len[i] == 0 || (start[i] < dim[i] &&
-                                               len[i] - 1 <= (dim[i] - 1 - start[i]) / step[i]))) {
+    if (start[i] <= dim[i] &&
+        (len[i] == 0 || (start[i] < dim[i] && len[i] - 1 <= (dim[i] - 1 - start[i]) / step[i]))) {
       continue;
     }
     return gerr_set(r->e, ERR_SHAPE_SLICE, -1,
@@ -332,8 +332,8 @@ static bool run_CONV2D(Run *r) {
   const int64_t *pad = attr_list(r, AT_PAD);
   for (int i = 0; i < 2; i++) {
     if (r->in[0]->dim[2 + i] + 2 * pad[i] < r->in[1]->dim[2 + i]) {
-      return gerr_set(
-          r->e, ERR_SHAPE_CONV, -1, "the kernel of a convolution is larger than the padded image");
+      return gerr_set(r->e, ERR_SHAPE_CONV, -1,
+                      "the kernel of a convolution is larger than the padded image");
     }
   }
   return give(r, ref_conv2d(&r->ref, r->in[0], r->in[1], attr_list(r, AT_STRIDE), pad, compute(r)));
@@ -805,8 +805,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
     }
     c->nodes_run++;
     const Prov *p = &g->provs[n->prov];
-    if (c->anomaly || p->anomaly)
-      ok = !makes_odd(r.op, p->backward, arg, r.n, r.out, r.nout, e);
+    if (c->anomaly || p->anomaly) ok = !makes_odd(r.op, p->backward, arg, r.n, r.out, r.nout, e);
     if (ok && c->after) ok = c->after(c->ud, g, node, r.out, r.nout, e);
     if (!ok) {
       if (at) *at = *p;

@@ -89,10 +89,14 @@ static void put_type(Printer *p, const Type *t) {
 
 /* Dtypes and devices by name. */
 static void put_whole(Buf *b, uint16_t key, int64_t n) {
-  if (key == AT_DTYPE && n == -1) buf_puts(b, "token");
-  else if (key == AT_DTYPE && n >= 0 && n < DT_COUNT) buf_puts(b, dtype_info[n].name);
-  else if (key == AT_DEVICE && n >= 0 && n < DEV_COUNT) buf_puts(b, device_name[n]);
-  else buf_int(b, n);
+  if (key == AT_DTYPE && n == -1)
+    buf_puts(b, "token");
+  else if (key == AT_DTYPE && n >= 0 && n < DT_COUNT)
+    buf_puts(b, dtype_info[n].name);
+  else if (key == AT_DEVICE && n >= 0 && n < DEV_COUNT)
+    buf_puts(b, device_name[n]);
+  else
+    buf_int(b, n);
 }
 
 static void put_attr(Printer *p, const Attr *a) {
@@ -144,8 +148,8 @@ static void put_span(Buf *b, Span s) {
 
 static void put_prov(Printer *p, const Prov *v) {
   Buf *b = p->out;
-  bool any = has_span(v->span) || v->path || v->name || v->region || v->within ||
-             v->origin != -1 || v->tag || v->backward || v->recomputed || v->anomaly;
+  bool any = has_span(v->span) || v->path || v->name || v->region || v->within || v->origin != -1 ||
+             v->tag || v->backward || v->recomputed || v->anomaly;
   if (!any || p->plain) return;
   buf_puts(b, " @");
   if (has_span(v->span)) {

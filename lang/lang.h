@@ -21,7 +21,7 @@ typedef struct Global {
   Node *decl;     /* declaration or defining statement */
   Module *module; /* where it was declared (names brought by `use` keep their home) */
   bool is_var, is_const, is_set, used; /* const: rule 6 */
-  bool moves; /* `check`: a function value assigns it, at any time */
+  bool moves;                          /* `check`: a function value assigns it, at any time */
   Span span;
 } Global;
 
@@ -31,26 +31,30 @@ struct Module {
   const char *real; /* the file that `path` leads to */
   uint32_t file;
   Node *ast;
-  Global *globals;  size_t global_count, global_cap; /* in the session's arena */
-  Table by_name;      /* places in them */
-  Module **uses;    /* brought whole are G_MODULE globals; this is the list for cycles */
+  Global *globals;
+  size_t global_count, global_cap; /* in the session's arena */
+  Table by_name;                   /* places in them */
+  Module **uses; /* brought whole are G_MODULE globals; this is the list for cycles */
   bool loading, declared;
 };
 
 /* ---- stages: graphs under construction */
-typedef struct Unit Unit;   /* one outermost code call being compiled: unit.c */
+typedef struct Unit Unit; /* one outermost code call being compiled: unit.c */
 typedef struct Stage Stage;
 struct Stage {
   Graph *g;
   Stage *up;
   Unit *unit;
-  uint32_t level;          /* 1 = the unit's own graph */
-  Val *outer; Val *inner;  /* captures: values of the stage above and their inputs here */
+  uint32_t level; /* 1 = the unit's own graph */
+  Val *outer;
+  Val *inner; /* captures: values of the stage above and their inputs here */
   size_t capture_count, capture_cap, outer_cap;
-  struct Quiet { uint32_t lo, hi; } *quiet; /* nodes lo .. hi - 1 were made under no_grad */
+  struct Quiet {
+    uint32_t lo, hi;
+  } * quiet; /* nodes lo .. hi - 1 were made under no_grad */
   size_t quiet_count, quiet_cap;
   struct OpenBlock *open; /* innermost checkpoint block that is being staged: policy.h */
-  uint32_t counters; /* inputs that count from 0: a bit each */
+  uint32_t counters;      /* inputs that count from 0: a bit each */
   bool apart; /* the forward of a function with a backward of its own: no gradient comes by */
 };
 
@@ -76,7 +80,10 @@ typedef struct Operands {
   size_t count;
   bool holds; /* the session keeps some of them for it */
 } Operands;
-typedef struct Hold { const Operands *of; Value v; } Hold;
+typedef struct Hold {
+  const Operands *of;
+  Value v;
+} Hold;
 
 /* A block that runs: which statement, and the locals at its start. On the C stack. */
 typedef struct Running {
@@ -89,93 +96,112 @@ typedef struct Running {
 
 /* ---- frames: one per call, in script and in code */
 /* state seen in this call */
-typedef struct AliasEntry { size_t state; Val version; Value v; } AliasEntry;
+typedef struct AliasEntry {
+  size_t state;
+  Val version;
+  Value v;
+} AliasEntry;
 typedef struct Frame {
   struct Frame *up;
   Module *module;
-  FnObj *fn;         /* NULL at the top level */
+  FnObj *fn; /* NULL at the top level */
   Inst *self;
   ModelDecl *model;
-  size_t base;       /* first local */
-  Span call;         /* where it was called */
-  const char *what;  /* "forward" for traces */
-  bool code;         /* body of a fn */
-  Stage *stage;      /* the stage in which it was entered */
-  AliasEntry *aliases; size_t alias_count, alias_cap; /* of state read in this call (rule 74) */
-  Name path;         /* of self, once it was asked for */
-  Running *place;    /* innermost block */
-  bool turn;         /* the next block is a loop's body */
-  int block_depth;   /* 0: a `let` of the top level is a global */
-  uint32_t floats;   /* class dtypes fixed by this signature: float int num, +1 (rule 19) */
+  size_t base;      /* first local */
+  Span call;        /* where it was called */
+  const char *what; /* "forward" for traces */
+  bool code;        /* body of a fn */
+  Stage *stage;     /* the stage in which it was entered */
+  AliasEntry *aliases;
+  size_t alias_count, alias_cap; /* of state read in this call (rule 74) */
+  Name path;                     /* of self, once it was asked for */
+  Running *place;                /* innermost block */
+  bool turn;                     /* the next block is a loop's body */
+  int block_depth;               /* 0: a `let` of the top level is a global */
+  uint32_t floats; /* class dtypes fixed by this signature: float int num, +1 (rule 19) */
   uint8_t cls[3];
-  bool test;         /* a test block: sees declarations and constants only */
+  bool test; /* a test block: sees declarations and constants only */
 } Frame;
 
 /* ---- random streams (rules 92, 93) */
-typedef struct Site { uint64_t id, counter; } Site;
+typedef struct Site {
+  uint64_t id, counter;
+} Site;
 
-typedef struct Log { const char *channel; int level; } Log;
+typedef struct Log {
+  const char *channel;
+  int level;
+} Log;
 /* channels, by log_names */
 enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_JIT, LOG_BACKWARD, LOG_WAIT, LOG_COUNT };
 extern const char *const log_names[LOG_COUNT];
 
 struct Session {
   Mem mem;
-  Door door;          /* which files the program reaches; mem.door leads here */
-  Arena perm;         /* names, sources, trees, modules: until reset */
-  Arena scratch;      /* of the present statement */
-  Arena notes;        /* of diagnostics, until the next call of the API */
+  Door door;     /* which files the program reaches; mem.door leads here */
+  Arena perm;    /* names, sources, trees, modules: until reset */
+  Arena scratch; /* of the present statement */
+  Arena notes;   /* of diagnostics, until the next call of the API */
   ArenaMark notes_start;
   Names *names;
   struct BuiltinTab *builtins;
   Sources sources;
   Diags diags;
-  DimTab *dims;       /* of constants: attributes of script's ops */
-  Module **modules; size_t module_count, module_cap;
-  Module *main;       /* the program or the REPL's top level */
+  DimTab *dims; /* of constants: attributes of script's ops */
+  Module **modules;
+  size_t module_count, module_cap;
+  Module *main; /* the program or the REPL's top level */
   Module *prelude;
-  Local *locals; size_t local_count, local_cap;
+  Local *locals;
+  size_t local_count, local_cap;
   Frame *frame;
-  Span running;       /* the last call or operation of script that was begun, outside the library */
-  Stage *stage;       /* NULL in script */
+  Span running; /* the last call or operation of script that was begun, outside the library */
+  Stage *stage; /* NULL in script */
   Modes modes;
-  Device device;      /* of the configuration */
-  bool by_reference;  /* code: `net.w` is the param itself (operands of grad, update, freeze) */
-  bool abstract;      /* `ckl check`: script is walked without running */
-  int depth;          /* nesting of calls */
-  Value ret;          /* value of a `return` on its way (retained) */
-  int flow;           /* Flow: a break, continue or return on its way out of an expression */
-  uint64_t seed; bool seed_given;
-  uint64_t seed_scope; /* code inside `wrap <seed n>`: n + 1 */
-  int seed_scopes;     /* script: blocks of `wrap <seed n>` around */
+  Device device;     /* of the configuration */
+  bool by_reference; /* code: `net.w` is the param itself (operands of grad, update, freeze) */
+  bool abstract;     /* `ckl check`: script is walked without running */
+  int depth;         /* nesting of calls */
+  Value ret;         /* value of a `return` on its way (retained) */
+  int flow;          /* Flow: a break, continue or return on its way out of an expression */
+  uint64_t seed;
+  bool seed_given;
+  uint64_t seed_scope;     /* code inside `wrap <seed n>`: n + 1 */
+  int seed_scopes;         /* script: blocks of `wrap <seed n>` around */
   struct Element *element; /* innermost one of a comprehension that runs in order: element.c */
-  Site *sites; size_t site_count, site_cap; /* sorted by hash: random.c */
-  uint32_t top_ordinal; /* statements run at the REPL */
-  struct Lru *cache;  /* of compiled calls: call_cache.c */
-  uint64_t next_id;   /* params and instances */
+  Site *sites;
+  size_t site_count, site_cap; /* sorted by hash: random.c */
+  uint32_t top_ordinal;        /* statements run at the REPL */
+  struct Lru *cache;           /* of compiled calls: call_cache.c */
+  uint64_t next_id;            /* params and instances */
   uint64_t tape_seq;
-  struct OpGrad **op_grads; /* op_vjp.c */
-  struct Hooks *hooks;      /* hook.c; NULL before the first */
+  struct OpGrad **op_grads;  /* op_vjp.c */
+  struct Hooks *hooks;       /* hook.c; NULL before the first */
   struct Captures *captures; /* capture.c */
   struct Compiler *compiler; /* host_compiler.c; NULL: none of the host */
   bool busy;                 /* a call of the API runs */
   Stack outside;             /* the stack as that call found it */
   OpenLoop *loops;           /* innermost */
   Operands *operands;        /* innermost: operands.c */
-  Hold *holds; size_t hold_count, hold_cap; /* retained */
-  int64_t steps_left;        /* until the next look at what follows: steps.c */
-  int64_t steps_rest;        /* of this call, behind those */
-  KStatus kernel;            /* of machine code; its `stop` is what ckl_interrupt sets */
-  Obj *dying;         /* objects to free without recursion */
+  Hold *holds;
+  size_t hold_count, hold_cap; /* retained */
+  int64_t steps_left;          /* until the next look at what follows: steps.c */
+  int64_t steps_rest;          /* of this call, behind those */
+  KStatus kernel;              /* of machine code; its `stop` is what ckl_interrupt sets */
+  Obj *dying;                  /* objects to free without recursion */
   bool draining;
   uint8_t logs[LOG_COUNT];
-  uint32_t warned_count; size_t warned_cap; uint64_t *warned; /* warn-once keys */
+  uint32_t warned_count;
+  size_t warned_cap;
+  uint64_t *warned; /* warn-once keys */
   struct {
     void (*write)(void *ud, int stream, const char *text, size_t n);
     void *ud;
     bool terminal;
-    const char *const *args; size_t arg_count;
-    const char *const *lib; size_t lib_count;
+    const char *const *args;
+    size_t arg_count;
+    const char *const *lib;
+    size_t lib_count;
     uint32_t max_nodes;
     int64_t max_steps, progress_steps;
     int (*progress)(void *ud);
@@ -185,15 +211,15 @@ struct Session {
     int cpu, level, threads; /* CpuMode, EngLevel (tiering.h); 0 threads = all there are */
     const char *codegen, *kernels, *cache; /* paths; NULL = none */
     bool perf_map, profile, trace, show_plan, json;
-    size_t stack;       /* most bytes of C stack for a call; 0 = what there is */
+    size_t stack; /* most bytes of C stack for a call; 0 = what there is */
   } config;
   struct NativeOps *native_ops; /* eager_kernels.c */
-  struct Jit *jit;    /* opened at the first compiled call */
+  struct Jit *jit;              /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
     int64_t backward_captures, backward_hits;
     int64_t ops[2][6]; /* by OpBin (report.h): of forwards and script, of backwards */
-    int64_t searched; /* entries that searches by name or address compared one by one */
+    int64_t searched;  /* entries that searches by name or address compared one by one */
     double seconds[32], seconds_all; /* of passes, by PassId (pipeline.h), and their sum */
   } count;
   struct ckl_value *handles; /* given out by the API */
@@ -202,7 +228,7 @@ struct Session {
     const char *fn;   /* the call that `ckl plan` waits for */
     const char *text; /* its plan */
   } plan;
-  unsigned dumps; /* passes to dump, a bit each: 1 << PassId */
+  unsigned dumps;       /* passes to dump, a bit each: 1 << PassId */
   const char *text_out; /* last text handed out by the API */
 };
 
@@ -239,9 +265,9 @@ const char *suggest(Session *s, Name name);
 
 /* ---- call.c, part one */
 typedef struct Args {
-  size_t count;         /* positional first, then named */
+  size_t count; /* positional first, then named */
   Value *v;
-  Name *names;          /* NULL = by position */
+  Name *names; /* NULL = by position */
   Span *spans;
   Span call;
 } Args;
@@ -283,9 +309,11 @@ Local *local_find(Session *s, Name name);
 /* a constant int; in code asks for specialisation */
 int64_t want_int(Session *s, Value v, Span at, const char *what);
 double want_float(Session *s, Value v, Span at, const char *what);
-bool want_bool(Session *s, Value v, Span at, const char *what);     /* static bool */
+bool want_bool(Session *s, Value v, Span at, const char *what); /* static bool */
 const char *want_str(Session *s, Value v, Span at, const char *what);
-static inline bool in_code(const Session *s) { return s->stage != NULL && !s->abstract; }
+static inline bool in_code(const Session *s) {
+  return s->stage != NULL && !s->abstract;
+}
 
 /* !must: V_UNKNOWN when there is none */
 Value name_value(Session *s, Name name, Span at, bool must);
@@ -309,7 +337,10 @@ void elements_end(Session *s, Element *e);
 
 /* ---- free_names.c: the names that a function takes from outside. `assigned`: with all that it
  * assigns, its own variables too; always the same for one node. */
-typedef struct FreeNames { Name *items; size_t count; } FreeNames;
+typedef struct FreeNames {
+  Name *items;
+  size_t count;
+} FreeNames;
 const FreeNames *free_names(Session *s, Node *fn, bool assigned);
 
 /* ---- constructs: wrap.c, comprehension.c, blocks.c, effect.c; naming.c; number.c */
@@ -321,10 +352,10 @@ Value eval_wrap(Session *s, Node *e);
 Value eval_checkpoint(Session *s, Node *e);
 void eval_assert(Session *s, Node *st);
 Value abstract_element(Session *s, Value it, Span at); /* `check`: what a loop over `it` binds */
-Value number_node(Session *s, int64_t i);   /* a run-time int of code with a known value */
+Value number_node(Session *s, int64_t i);         /* a run-time int of code with a known value */
 void name_result(Session *s, Node *pat, Value v); /* gives graph values the names of their `let` */
 void name_variable(Session *s, Name name, Value v); /* of an assigned variable */
-bool local_binds(Node *fn, Name name);      /* whether the function itself binds that name first */
+bool local_binds(Node *fn, Name name); /* whether the function itself binds that name first */
 void check_shadow(Session *s, const Word *w); /* rule 3 */
 
 /* ---- module.c */
@@ -349,14 +380,14 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
 void type_eval(Session *s, Node *type, Type *out);
 /* an int number as a Dim of the stage's table */
 Dim dim_of(Session *s, Value v, Span at, const char *what);
-Value dim_value(Session *s, Dim d);                         /* V_INT when constant, else V_DIM */
+Value dim_value(Session *s, Dim d); /* V_INT when constant, else V_DIM */
 DimTab *dims_of(Session *s);
 
 /* ---- path.c: what the program calls an instance ("net.blocks.0") and its methods */
 /* roots: instances that may hold it */
 Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n);
-Name stage_path(Session *s);                        /* of the method that is staged, or NULL */
-Name frame_path(Session *s, Frame *f);              /* of f's own instance */
+Name stage_path(Session *s);                   /* of the method that is staged, or NULL */
+Name frame_path(Session *s, Frame *f);         /* of f's own instance */
 const char *frame_title(Session *s, Frame *f); /* "net.blocks.0.forward", or a function's name */
 const char *fn_title(Session *s, const FnObj *f);
 /* method of i there */
@@ -379,7 +410,7 @@ Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, in
 /* ops with several results */
 void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
                   Span at, int nout, Value *out);
-Value op_unary(Session *s, OpCode op, Value x, Span at);        /* numbers too: gives a number */
+Value op_unary(Session *s, OpCode op, Value x, Span at); /* numbers too: gives a number */
 Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span right);
 /* Throws where dims of operands differ, tests at run time what only sizes can tell. */
 void op_check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const char *help);
@@ -387,9 +418,9 @@ _Noreturn void op_mixed_dtypes(Session *s, const char *op, const Type *t, Span a
                                Span right);
 Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right);
 Value op_where(Session *s, Value c, Value x, Value y, Span at);
-Value op_cast(Session *s, Value x, DType dt, Span at);          /* leafwise on trees */
+Value op_cast(Session *s, Value x, DType dt, Span at); /* leafwise on trees */
 Value op_iota_on(Session *s, Dim n, DType dt, int dev, Span at);
-Value op_iota(Session *s, Dim n, DType dt, Span at);            /* 0, 1, .. n - 1 */
+Value op_iota(Session *s, Dim n, DType dt, Span at); /* 0, 1, .. n - 1 */
 Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at);
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at);
 /* The same; a rank-0 host value moves to device `dev` on the way (rule 94). */
@@ -443,11 +474,11 @@ void stage_quiet(Session *s, bool on);
 Value leave_quiet(Session *s, Value v, uint32_t start, Span at);
 Value state_read(Session *s, Inst *i, Field *f, Span at);
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
-Value param_read(Session *s, Param *p, Span at);  /* its value as a tensor, script or code */
+Value param_read(Session *s, Param *p, Span at); /* its value as a tensor, script or code */
 void param_write(Session *s, Param *p, Value v, Span at);
 /* The new value of a param that operands_hold has seen to; takes over t. */
 void param_put(Param *p, Tensor *t);
-Value random_key(Session *s, Node *site);         /* i64[2] for the next draw at this call */
+Value random_key(Session *s, Node *site); /* i64[2] for the next draw at this call */
 /* may restart staging */
 void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);
 
@@ -460,7 +491,7 @@ bool wants_grad(Session *s, Value v); /* a param that is not frozen, or made fro
 typedef struct Take {
   /* what `grad` was given: what no later statement mentions is used up; NULL = nothing is */
   const Node *loss;
-  bool last;        /* the loss is used up whoever mentions it */
+  bool last; /* the loss is used up whoever mentions it */
 } Take;
 Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
                 Span at);
@@ -470,7 +501,7 @@ typedef Value (*TreeFn)(Session *s, void *ud, size_t n, Value *leaves, const cha
 /* Leaf by leaf over trees of one structure; the result has the structure. */
 Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at);
 bool tree_text(Value v, const char *path); /* a text in a tree: it passes, as it is */
-bool tree_known(Session *s, Value v); /* `check`: no leaf is V_UNKNOWN */
+bool tree_known(Session *s, Value v);      /* `check`: no leaf is V_UNKNOWN */
 /* record of params (values: read), none if frozen */
 Value params_tree(Session *s, Inst *i, bool values);
 
@@ -485,19 +516,26 @@ void emit_text(Session *s, int stream, const char *text, size_t n);
  * param; what it gives depends on every leaf of its trees; its arguments may be nested to any
  * depth; it does, or what it calls may do, more than give a result: prints, writes, draws, fails
  * on purpose; tensors in brackets that it gets stay a list (rule 35) */
-enum { BI_SCRIPT = 1, BI_RAW = 2, BI_REF = 4, BI_LEAVES = 8, BI_DEEP = 16, BI_ACTS = 32,
-       BI_APART = 64 };
+enum {
+  BI_SCRIPT = 1,
+  BI_RAW = 2,
+  BI_REF = 4,
+  BI_LEAVES = 8,
+  BI_DEEP = 16,
+  BI_ACTS = 32,
+  BI_APART = 64
+};
 typedef struct Call {
   const struct Builtin *b;
-  size_t n;             /* parameters of the signature */
-  Value *v;             /* by parameter; absent ones hold the default */
+  size_t n; /* parameters of the signature */
+  Value *v; /* by parameter; absent ones hold the default */
   bool *given;
   Span *spans;
-  size_t rest_n;        /* what a `name...` parameter takes */
+  size_t rest_n; /* what a `name...` parameter takes */
   Value *rest;
   Name *rest_names;
   Span *rest_spans;
-  Node *node;           /* the call, or NULL: random sites, raw builtins */
+  Node *node; /* the call, or NULL: random sites, raw builtins */
   Span at;
 } Call;
 typedef OpDomain DTypeClass;
@@ -505,22 +543,22 @@ DTypeClass dom_class(OpCode op);
 typedef Value (*BuiltinFn)(Session *s, Call *c);
 typedef struct Builtin {
   const char *name, *signature, *doc;
-  BuiltinFn fn;         /* NULL: a constant */
+  BuiltinFn fn; /* NULL: a constant */
   unsigned flags;
-  int op;               /* of elementwise builtins and reductions: the OpCode, else -1 */
+  int op; /* of elementwise builtins and reductions: the OpCode, else -1 */
 } Builtin;
 /* A signature as read when the session starts. */
 typedef struct BuiltinParam {
-  Name name;            /* interned */
+  Name name; /* interned */
   Value deflt;
-  const char *text;     /* a default that is a str, else NULL */
+  const char *text; /* a default that is a str, else NULL */
   size_t text_n;
-  bool optional, rest;  /* has a default; takes all that follows */
+  bool optional, rest; /* has a default; takes all that follows */
 } BuiltinParam;
 typedef struct BuiltinSig {
   BuiltinParam *par;
   size_t count;
-  bool open;            /* takes any names: `sizes...` */
+  bool open; /* takes any names: `sizes...` */
 } BuiltinSig;
 typedef struct BuiltinTab BuiltinTab;
 void builtins_start(Session *s);
@@ -546,9 +584,9 @@ Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /*
 /* custom_vjp.c */
 Value custom_call(Session *s, FnObj *f, const Args *a);
 /* desugar.c: questions about trees, and the function nodes that constructs stand for */
-Node *wrap_lambda(Session *s, Node *wrap);   /* fn() { body } */
+Node *wrap_lambda(Session *s, Node *wrap);                    /* fn() { body } */
 Node *comp_lambda(Session *s, Node *comp, const bool *given); /* fn(source, ..) = [..] */
-Node *model_ctor(Session *s, Node *model);   /* a function with the model's parameters */
+Node *model_ctor(Session *s, Node *model); /* a function with the model's parameters */
 /* Why the body of a function literal is no code, and where; NULL when it is. */
 const char *why_not_code(Session *s, const FnObj *f, Span *at);
 /* range k reads a variable of an earlier range */
@@ -561,7 +599,7 @@ Value match_params(Session *s, Node *type, Value v, Span at, const char *what); 
 const char *dims_text(Session *s, Value tuple);
 /* ops.c */
 Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right);
-Value dim_node(Session *s, Dim d);          /* a size as a run-time number of code */
+Value dim_node(Session *s, Dim d); /* a size as a run-time number of code */
 Value number_unary(Session *s, OpCode op, Value x, Span at);
 /* a op b; it throws where that does not fit, or divides by zero */
 int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at);
@@ -569,9 +607,9 @@ int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at);
 Value number_run_time(Session *s, AstOp op, Value x, Value y, Span at);
 Value number_magnitude(Session *s, Value x, Span at);
 Value number_within(Session *s, Value x, DType dt, Span at); /* x, which dt holds */
-bool values_equal(Session *s, Value a, Value b, Span at); /* rule 38 */
+bool values_equal(Session *s, Value a, Value b, Span at);    /* rule 38 */
 /* state.c */
-Value detach(Session *s, Value v);          /* the value without its place on the tape */
+Value detach(Session *s, Value v); /* the value without its place on the tape */
 Value field_value(Session *s, Inst *i, Field *f);
 /* random.c */
 uint64_t site_id(Node *call);

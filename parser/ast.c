@@ -75,11 +75,11 @@ const char *ast_kind_name(NodeKind kind) {
 
 const char *ast_op_text(AstOp op) {
   static const char *const text[] = {
-      [AST_NONE] = "=",  [AST_OR] = "or",   [AST_AND] = "and",     [AST_NOT] = "not",
-      [AST_LT] = "<",    [AST_LE] = "<=",   [AST_GT] = ">",        [AST_GE] = ">=",
-      [AST_EQ] = "==",   [AST_NE] = "!=",   [AST_RANGE] = "..",    [AST_ADD] = "+",
-      [AST_SUB] = "-",   [AST_MUL] = "*",   [AST_DIV] = "/",       [AST_FLOORDIV] = "//",
-      [AST_MOD] = "%",   [AST_MATMUL] = "@", [AST_NEG] = "-",      [AST_POW] = "**",
+      [AST_NONE] = "=", [AST_OR] = "or",    [AST_AND] = "and",  [AST_NOT] = "not",
+      [AST_LT] = "<",   [AST_LE] = "<=",    [AST_GT] = ">",     [AST_GE] = ">=",
+      [AST_EQ] = "==",  [AST_NE] = "!=",    [AST_RANGE] = "..", [AST_ADD] = "+",
+      [AST_SUB] = "-",  [AST_MUL] = "*",    [AST_DIV] = "/",    [AST_FLOORDIV] = "//",
+      [AST_MOD] = "%",  [AST_MATMUL] = "@", [AST_NEG] = "-",    [AST_POW] = "**",
   };
   return (unsigned)op < sizeof text / sizeof *text ? text[op] : "?";
 }
@@ -360,22 +360,17 @@ bool ast_equal(const Node *a, const Node *b) {
   case N_STRING: return same_string(&a->string, &b->string);
   case N_BOOL: return a->boolean == b->boolean;
   case N_NAME: return same_name(a->name, b->name);
-  case N_UNARY:
-    return a->unary.op == b->unary.op && ast_equal(a->unary.operand, b->unary.operand);
+  case N_UNARY: return a->unary.op == b->unary.op && ast_equal(a->unary.operand, b->unary.operand);
   case N_BINARY:
     return a->binary.op == b->binary.op && ast_equal(a->binary.left, b->binary.left) &&
            ast_equal(a->binary.right, b->binary.right);
   case N_CALL:
     return ast_equal(a->call.callee, b->call.callee) && same_list(a->call.args, b->call.args);
-  case N_ARG:
-    return same_word(a->arg.name, b->arg.name) && ast_equal(a->arg.value, b->arg.value);
-  case N_DOT:
-    return same_word(a->dot.name, b->dot.name) && ast_equal(a->dot.object, b->dot.object);
-  case N_ITEM:
-    return a->item.index == b->item.index && ast_equal(a->item.object, b->item.object);
+  case N_ARG: return same_word(a->arg.name, b->arg.name) && ast_equal(a->arg.value, b->arg.value);
+  case N_DOT: return same_word(a->dot.name, b->dot.name) && ast_equal(a->dot.object, b->dot.object);
+  case N_ITEM: return a->item.index == b->item.index && ast_equal(a->item.object, b->item.object);
   case N_INDEX:
-    return ast_equal(a->index.object, b->index.object) &&
-           same_list(a->index.items, b->index.items);
+    return ast_equal(a->index.object, b->index.object) && same_list(a->index.items, b->index.items);
   case N_SLICE:
     return ast_equal(a->slice.lo, b->slice.lo) && ast_equal(a->slice.hi, b->slice.hi) &&
            ast_equal(a->slice.step, b->slice.step);

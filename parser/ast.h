@@ -53,33 +53,33 @@ typedef enum NodeKind {
   N_PAT_RECORD, /* [list] {a, b}: N_PAT_NAME each */
 
   /* expressions */
-  N_INT,         /* [number] value in .i */
-  N_FLOAT,       /* [number] value in .f */
-  N_SIZE,        /* [number] bytes in .i */
-  N_STRING,      /* [string] */
-  N_BOOL,        /* [boolean] */
-  N_NAME,        /* [name] */
+  N_INT,    /* [number] value in .i */
+  N_FLOAT,  /* [number] value in .f */
+  N_SIZE,   /* [number] bytes in .i */
+  N_STRING, /* [string] */
+  N_BOOL,   /* [boolean] */
+  N_NAME,   /* [name] */
   N_SELF,
-  N_UNIT,        /* () */
-  N_UNARY,       /* [unary] */
-  N_BINARY,      /* [binary]; AST_RANGE is lo..hi */
-  N_CALL,        /* [call] args are N_ARG */
-  N_ARG,         /* [arg] one argument of a call, or one field of a record */
-  N_DOT,         /* [dot] a.b: a field, or the function of a.b(..) when called */
-  N_ITEM,        /* [item] t.0 */
-  N_INDEX,       /* [index] x[..]: items are expressions, N_ELLIPSIS or N_SLICE; one or more */
-  N_ELLIPSIS,    /* ... in an index */
-  N_SLICE,       /* [slice] a:b:c in an index */
-  N_BLOCK,       /* [list] { statements } */
-  N_IF,          /* [if_] */
-  N_TUPLE,       /* [list] one item or more */
-  N_RECORD,      /* [list] (x = 1, y = 2): N_ARG each, with names */
-  N_LIST,        /* [list] */
-  N_COMP,        /* [comp] [e for p in s, q in t] */
-  N_COMP_FOR,    /* [loop] one `p in s` of it: pat and iter only */
-  N_LAMBDA,      /* [fn] name empty */
-  N_CHECKPOINT,  /* [region] checkpoint <clauses> { } */
-  N_WRAP,        /* [region] wrap <clauses> { } */
+  N_UNIT,       /* () */
+  N_UNARY,      /* [unary] */
+  N_BINARY,     /* [binary]; AST_RANGE is lo..hi */
+  N_CALL,       /* [call] args are N_ARG */
+  N_ARG,        /* [arg] one argument of a call, or one field of a record */
+  N_DOT,        /* [dot] a.b: a field, or the function of a.b(..) when called */
+  N_ITEM,       /* [item] t.0 */
+  N_INDEX,      /* [index] x[..]: items are expressions, N_ELLIPSIS or N_SLICE; one or more */
+  N_ELLIPSIS,   /* ... in an index */
+  N_SLICE,      /* [slice] a:b:c in an index */
+  N_BLOCK,      /* [list] { statements } */
+  N_IF,         /* [if_] */
+  N_TUPLE,      /* [list] one item or more */
+  N_RECORD,     /* [list] (x = 1, y = 2): N_ARG each, with names */
+  N_LIST,       /* [list] */
+  N_COMP,       /* [comp] [e for p in s, q in t] */
+  N_COMP_FOR,   /* [loop] one `p in s` of it: pat and iter only */
+  N_LAMBDA,     /* [fn] name empty */
+  N_CHECKPOINT, /* [region] checkpoint <clauses> { } */
+  N_WRAP,       /* [region] wrap <clauses> { } */
 
   /* policy clauses */
   N_CLAUSE, /* [clause] save a b.c, budget = 2GiB, lean (n) */
@@ -98,11 +98,25 @@ typedef enum NodeKind {
 
 typedef enum AstOp {
   AST_NONE, /* plain `=` in N_ASSIGN */
-  AST_OR, AST_AND, AST_NOT,
-  AST_LT, AST_LE, AST_GT, AST_GE, AST_EQ, AST_NE,
+  AST_OR,
+  AST_AND,
+  AST_NOT,
+  AST_LT,
+  AST_LE,
+  AST_GT,
+  AST_GE,
+  AST_EQ,
+  AST_NE,
   AST_RANGE,
-  AST_ADD, AST_SUB, AST_MUL, AST_DIV, AST_FLOORDIV, AST_MOD, AST_MATMUL,
-  AST_NEG, AST_POW
+  AST_ADD,
+  AST_SUB,
+  AST_MUL,
+  AST_DIV,
+  AST_FLOORDIV,
+  AST_MOD,
+  AST_MATMUL,
+  AST_NEG,
+  AST_POW
 } AstOp;
 
 typedef struct Node Node;
@@ -140,7 +154,7 @@ typedef struct Format {
 typedef struct StrPart {
   const char *text; /* escapes resolved, NUL-terminated; may hold NUL bytes (\u{0}) */
   uint32_t length;
-  Node *hole;       /* the expression in braces */
+  Node *hole; /* the expression in braces */
   bool has_format;
   Format format;
   Span span; /* of the text, or of the hole with its braces */
@@ -185,17 +199,33 @@ struct Node {
   uint32_t slot, depth; /* the checker's; zero from the parser */
   void *info;           /* the checker's; NULL from the parser */
   union {
-    struct { NodeList items; Comment *comments; uint32_t comment_count; } file;
+    struct {
+      NodeList items;
+      Comment *comments;
+      uint32_t comment_count;
+    } file;
     struct {
       Words path;       /* dotted; count 0 for a file */
       const char *file; /* use "gpt.ckl", or NULL */
       Span file_span;
-      Word as;          /* .name NULL: absent */
-      Words names;      /* (a, b); count 0: absent */
+      Word as;     /* .name NULL: absent */
+      Words names; /* (a, b); count 0: absent */
     } use;
-    struct { Word name; Node *type; const char *doc; } type_decl;
-    struct { Word name; NodeList params, clauses; bool has_params; const char *doc; } policy_decl;
-    struct { Node *title; Node *body; } test; /* title: N_STRING with at most one part, text */
+    struct {
+      Word name;
+      Node *type;
+      const char *doc;
+    } type_decl;
+    struct {
+      Word name;
+      NodeList params, clauses;
+      bool has_params;
+      const char *doc;
+    } policy_decl;
+    struct {
+      Node *title;
+      Node *body;
+    } test; /* title: N_STRING with at most one part, text */
     struct {
       Word name;
       NodeList params, members;
@@ -203,12 +233,26 @@ struct Node {
       const char *doc;
       struct ModelNames *names; /* lang/eval/model.c; NULL: few */
     } model;
-    struct { Word name; Node *type, *init; bool is_buffer; const char *doc; } field; /* init/NULL */
+    struct {
+      Word name;
+      Node *type, *init;
+      bool is_buffer;
+      const char *doc;
+    } field; /* init/NULL */
     Fn *fn;
-    struct { Word name; Node *type, *init; } param; /* type or NULL, default or NULL */
+    struct {
+      Word name;
+      Node *type, *init;
+    } param; /* type or NULL, default or NULL */
 
-    struct { Node *pat, *type, *init; bool is_var; } let; /* type or NULL */
-    struct { Node *target, *value; AstOp op; } assign; /* AST_NONE ADD SUB MUL DIV MATMUL */
+    struct {
+      Node *pat, *type, *init;
+      bool is_var;
+    } let; /* type or NULL */
+    struct {
+      Node *target, *value;
+      AstOp op;
+    } assign; /* AST_NONE ADD SUB MUL DIV MATMUL */
     Node *expr;
     struct {
       Node *pat, *iter; /* N_FOR and N_COMP_FOR; NULL in N_WHILE */
@@ -223,25 +267,76 @@ struct Node {
     Words path;
     Name name;
     bool boolean;
-    struct { int64_t i; double f; const char *spelling; } number; /* as written */
+    struct {
+      int64_t i;
+      double f;
+      const char *spelling;
+    } number; /* as written */
     StrParts string;
-    struct { AstOp op; Node *operand; } unary; /* AST_NEG AST_NOT */
-    struct { AstOp op; Node *left, *right; Span op_span; } binary;
-    struct { Node *callee; NodeList args; } call;
-    struct { Word name; Node *value; } arg; /* .name NULL: by position */
-    struct { Node *object; Word name; } dot;
-    struct { Node *object; int64_t index; } item;
-    struct { Node *object; NodeList items; } index;
-    struct { Node *lo, *hi, *step; } slice; /* each or NULL */
-    struct { Node *cond, *then, *els; } if_; /* els: N_BLOCK, N_IF or NULL */
-    struct { Node *value; NodeList fors; } comp; /* fors: N_COMP_FOR, one or more */
-    struct { NodeList clauses; Node *body; bool has_policy; } region;
-    struct { Words path; NodeList args; bool is_set; } clause; /* is_set: path = args[0] */
+    struct {
+      AstOp op;
+      Node *operand;
+    } unary; /* AST_NEG AST_NOT */
+    struct {
+      AstOp op;
+      Node *left, *right;
+      Span op_span;
+    } binary;
+    struct {
+      Node *callee;
+      NodeList args;
+    } call;
+    struct {
+      Word name;
+      Node *value;
+    } arg; /* .name NULL: by position */
+    struct {
+      Node *object;
+      Word name;
+    } dot;
+    struct {
+      Node *object;
+      int64_t index;
+    } item;
+    struct {
+      Node *object;
+      NodeList items;
+    } index;
+    struct {
+      Node *lo, *hi, *step;
+    } slice; /* each or NULL */
+    struct {
+      Node *cond, *then, *els;
+    } if_; /* els: N_BLOCK, N_IF or NULL */
+    struct {
+      Node *value;
+      NodeList fors;
+    } comp; /* fors: N_COMP_FOR, one or more */
+    struct {
+      NodeList clauses;
+      Node *body;
+      bool has_policy;
+    } region;
+    struct {
+      Words path;
+      NodeList args;
+      bool is_set;
+    } clause; /* is_set: path = args[0] */
 
-    struct { Words path; NodeList dims; bool has_dims; } type_name; /* dims: expressions, N_PACK */
+    struct {
+      Words path;
+      NodeList dims;
+      bool has_dims;
+    } type_name; /* dims: expressions, N_PACK */
     Node *type_list;
-    struct { Word name; Node *type; } type_field;
-    struct { NodeList params; Node *result; } type_fn; /* types or N_TYPE_FIELD */
+    struct {
+      Word name;
+      Node *type;
+    } type_field;
+    struct {
+      NodeList params;
+      Node *result;
+    } type_fn; /* types or N_TYPE_FIELD */
   };
 };
 

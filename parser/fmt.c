@@ -17,18 +17,20 @@ enum { MARGIN = 100, INDENT = 2 };
 typedef enum ItemKind {
   I_TEXT,
   I_COMMENT, /* text that ends its line and may pass the margin */
-  I_LINE,   /* a blank, or a newline in a broken group */
-  I_SOFT,   /* nothing, or a newline */
-  I_HARD,   /* a newline */
-  I_BLANK,  /* a newline and an empty line */
-  I_FORCED, /* a newline because the author wrote one; counts as I_LINE (`all`) or I_SOFT where a
+  I_LINE,    /* a blank, or a newline in a broken group */
+  I_SOFT,    /* nothing, or a newline */
+  I_HARD,    /* a newline */
+  I_BLANK,   /* a newline and an empty line */
+  I_FORCED,  /* a newline because the author wrote one; counts as I_LINE (`all`) or I_SOFT where a
                group is measured, so that a line broken for its length looks the same again */
-  I_BROKEN, /* text in a broken group only */
-  I_FLAT,   /* text in a flat group only */
-  I_OPEN,   /* a group; `all`: broken when there is a newline anywhere in it */
+  I_BROKEN,  /* text in a broken group only */
+  I_FLAT,    /* text in a flat group only */
+  I_OPEN,    /* a group; `all`: broken when there is a newline anywhere in it */
   I_CLOSE,
-  I_IN, I_OUT,          /* indentation */
-  I_SOLID, I_SOLID_END, /* never broken: a hole of a string */
+  I_IN,
+  I_OUT, /* indentation */
+  I_SOLID,
+  I_SOLID_END, /* never broken: a hole of a string */
 } ItemKind;
 
 typedef struct Item {
@@ -304,9 +306,15 @@ static int op_level(AstOp op) {
   case AST_OR: return P_OR;
   case AST_AND: return P_AND;
   case AST_NOT: return P_NOT;
-  case AST_LT: case AST_LE: case AST_GT: case AST_GE: case AST_EQ: case AST_NE: return P_COMPARE;
+  case AST_LT:
+  case AST_LE:
+  case AST_GT:
+  case AST_GE:
+  case AST_EQ:
+  case AST_NE: return P_COMPARE;
   case AST_RANGE: return P_RANGE;
-  case AST_ADD: case AST_SUB: return P_ADD;
+  case AST_ADD:
+  case AST_SUB: return P_ADD;
   case AST_NEG: return P_NEG;
   case AST_POW: return P_POW;
   default: return P_MUL;

@@ -32,14 +32,14 @@ typedef struct Lexer {
   uint32_t file;
   Bracket open[AST_MAX_NEST];
   uint32_t depth;
-  uint32_t hole; /* 1 + index of the last hole pushed */
-  uint16_t last;    /* kind of the last token, 0 at the start */
-  uint32_t last_hi; /* its end */
+  uint32_t hole;          /* 1 + index of the last hole pushed */
+  uint16_t last;          /* kind of the last token, 0 at the start */
+  uint32_t last_hi;       /* its end */
   uint32_t complained_at; /* closing bracket already complained about; UINT32_MAX: none */
-  bool quiet;       /* a bracket error was filed: what the parser finds next follows from it */
-  bool mute;        /* the parser is skipping what follows from an error */
-  bool newline;     /* passed before a SEP that was just given */
-  bool stop;        /* too many errors, or too deep: read no more */
+  bool quiet;   /* a bracket error was filed: what the parser finds next follows from it */
+  bool mute;    /* the parser is skipping what follows from an error */
+  bool newline; /* passed before a SEP that was just given */
+  bool stop;    /* too many errors, or too deep: read no more */
   unsigned errors;
   unsigned missing_braces; /* `{` reported missing: as many `}` close nothing, without a message */
   Comment *comments;
@@ -68,8 +68,8 @@ typedef struct Parser {
   const ParseContext *c;
   uint32_t file;
   Node *root;
-  void *gr;       /* the lemon parser */
-  Tok prev, prev2; /* the two tokens before the current one */
+  void *gr;               /* the lemon parser */
+  Tok prev, prev2;        /* the two tokens before the current one */
   uint32_t line_division; /* place of the last `//` operator, UINT32_MAX: none */
 } Parser;
 
@@ -91,7 +91,7 @@ Node *ps_block(Parser *ps, NodeList *items, uint32_t lo, uint32_t hi);
 void ps_file(Parser *ps, NodeList *items);
 NodeList *ps_members(Parser *ps, NodeList *items);
 const char *ps_plain(Parser *ps, Node *string); /* text of a string that may have no holes */
-const char *ps_doc(Parser *ps, uint32_t lo);     /* the ## lines that end above byte lo, or NULL */
+const char *ps_doc(Parser *ps, uint32_t lo);    /* the ## lines that end above byte lo, or NULL */
 
 /* ---- grammar.y ------------------------------------------------------------------------------- */
 
@@ -99,12 +99,12 @@ enum { GR_STACK = 4000 };
 size_t gr_size(void);
 void gr_init(void *gr, Parser *ps);
 void gr_feed(void *gr, Tok t);
-bool gr_accepts(const void *gr, int token);  /* would this token be taken now? */
-int gr_depth(const void *gr);                /* entries on the stack */
-int gr_symbol(const void *gr, int i);        /* symbol of entry i from the top (0), -1 below */
-void gr_cut(void *gr, int depth);            /* drops entries above */
-int gr_brackets(const void *gr);             /* brackets open on the stack */
-int gr_bracket(int symbol);                  /* 1 for an opening one, -1 for a closing one, or 0 */
+bool gr_accepts(const void *gr, int token); /* would this token be taken now? */
+int gr_depth(const void *gr);               /* entries on the stack */
+int gr_symbol(const void *gr, int i);       /* symbol of entry i from the top (0), -1 below */
+void gr_cut(void *gr, int depth);           /* drops entries above */
+int gr_brackets(const void *gr);            /* brackets open on the stack */
+int gr_bracket(int symbol);                 /* 1 for an opening one, -1 for a closing one, or 0 */
 
 /* ---- complain.c ------------------------------------------------------------------------------ */
 

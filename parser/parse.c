@@ -73,8 +73,7 @@ Fn *ps_fn(Parser *ps) {
 
 Node *ps_unary(Parser *ps, AstOp op, Tok t, Node *e) {
   Node *n = ps_node(ps, N_UNARY, t.lo, e->span.hi);
-  if (op == AST_NEG && e->kind == N_INT && e->number.i < 0 && !e->parens)
-    lex_take_edge(&ps->lx, e);
+  if (op == AST_NEG && e->kind == N_INT && e->number.i < 0 && !e->parens) lex_take_edge(&ps->lx, e);
   n->unary.op = op;
   n->unary.operand = e;
   return ps_done(ps, n);
@@ -156,7 +155,10 @@ Node *ps_block(Parser *ps, NodeList *l, uint32_t lo, uint32_t hi) {
     case N_POLICY_DECL: what = "a `policy` is declared at the top level of a file"; break;
     case N_TEST: what = "a `test` stands at the top level of a file"; break;
     case N_MODEL: what = "a `model` is declared at the top level of a file"; break;
-    case N_FIELD: what = "a param or buffer belongs to a `model`"; help = param_help; break;
+    case N_FIELD:
+      what = "a param or buffer belongs to a `model`";
+      help = param_help;
+      break;
     case N_FN:
       if (n->fn->is_proc) {
         what = "a `proc` is declared at the top level of a file";
@@ -184,7 +186,10 @@ NodeList *ps_members(Parser *ps, NodeList *l) {
   for (uint32_t i = 0; i < l->count; i++) {
     Node *n = l->items[i];
     switch (n->kind) {
-    case N_FIELD: case N_FN: case N_ASSERT: case N_BAD: break;
+    case N_FIELD:
+    case N_FN:
+    case N_ASSERT:
+    case N_BAD: break;
     case N_LET:
       if (n->let.is_var)
         l->items[i] = misplaced(ps, n, "a model has no `var`",

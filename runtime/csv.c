@@ -20,7 +20,7 @@ typedef struct Line {
 
 typedef struct Csv {
   const char *name, *text, *at, *end;
-  uint64_t line; /* number of the line that starts at `at` */
+  uint64_t line;  /* number of the line that starts at `at` */
   char separator; /* ' ' means any blanks */
   DType dtype;
   Err *err;

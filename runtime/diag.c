@@ -11,7 +11,7 @@
 #include <string.h>
 
 const ErrInfo err_info[ERR_COUNT] = {
-#define ERR(name, code, title, explain, example)                                                  \
+#define ERR(name, code, title, explain, example)                                                   \
   [ERR_##name] = {#name, code, title, explain, example},
 #include "runtime/errors.def"
 #undef ERR

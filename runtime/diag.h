@@ -17,27 +17,27 @@ typedef struct Span {
 
 typedef struct Source Source;
 struct Source {
-  const char *path;    /* as shown to the user */
-  const char *text;    /* NUL-terminated */
+  const char *path; /* as shown to the user */
+  const char *text; /* NUL-terminated */
   size_t length;
   uint32_t *line_start; /* byte offset of each line */
   uint32_t line_count;
   uint32_t file;
-  Arena *arena;     /* of its text, and for what is made of it */
-  Arena own;        /* that, where the source passes */
-  size_t held;      /* by how many */
+  Arena *arena;          /* of its text, and for what is made of it */
+  Arena own;             /* that, where the source passes */
+  size_t held;           /* by how many */
   Source *before, *next; /* in Sources.passing */
-  Source *looser;   /* the next in Sources.loose */
-  bool loose;       /* it is there */
+  Source *looser;        /* the next in Sources.loose */
+  bool loose;            /* it is there */
 };
 
 /* The table of all sources of a session. Those of files stay; what is typed in, statement by
  * statement, passes: it goes, with its tree, once nothing refers to it. A number is given once, so
  * that a place in a source that went is "nowhere" and never a place in another one. */
 typedef struct Sources {
-  Arena *arena;    /* of those that stay */
-  Table by_file;     /* addresses by number */
-  uint32_t count;  /* the next number; 0 is the empty "nowhere" */
+  Arena *arena;   /* of those that stay */
+  Table by_file;  /* addresses by number */
+  uint32_t count; /* the next number; 0 is the empty "nowhere" */
   Source *nowhere;
   Source *passing; /* all that pass */
   Source *loose;   /* those of them that may be held by nobody */
@@ -81,14 +81,17 @@ typedef struct DiagLabel {
 typedef struct Diag {
   ErrCode code;
   Severity severity;
-  Span span;             /* the caret range */
-  const char *message;   /* one line, no newline at the end */
-  const char *label;     /* short text under the caret, or NULL */
-  DiagLabel labels[4];   /* secondary places */
+  Span span;           /* the caret range */
+  const char *message; /* one line, no newline at the end */
+  const char *label;   /* short text under the caret, or NULL */
+  DiagLabel labels[4]; /* secondary places */
   int label_count;
-  const char *help;      /* suggests something that type-checks, or NULL */
-  struct { Span span; const char *what; } trace[16]; /* innermost call first */
-  int trace_count;       /* calls beyond 16 are counted here only */
+  const char *help; /* suggests something that type-checks, or NULL */
+  struct {
+    Span span;
+    const char *what;
+  } trace[16];     /* innermost call first */
+  int trace_count; /* calls beyond 16 are counted here only */
 } Diag;
 
 enum { DG_MOST = 100 }; /* errors kept, and warnings kept; what is filed beyond is counted only */

@@ -82,8 +82,10 @@ static const char *names_below(const char *root, const char *path) {
 
 static bool not_there(const char *shown, int why, Err *e) {
   if (why == ELOOP || why == ENOTDIR)
-    return err_closed(e, "`%s`: no link is followed below the folder that this program reaches, "
-                         "and a part of the path is one, or no folder", shown);
+    return err_closed(e,
+                      "`%s`: no link is followed below the folder that this program reaches, "
+                      "and a part of the path is one, or no folder",
+                      shown);
   return err_set(e, "%s: %s", shown, file_why(why));
 }
 
@@ -93,8 +95,7 @@ static bool walk(const Door *d, char *names, const char *shown, Reached *r, Err 
   char *slash;
   while ((slash = strchr(names, '/')) != NULL) {
     *slash = 0;
-    int next = openat(dir < 0 ? d->dir : dir, names,
-                      O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int next = openat(dir < 0 ? d->dir : dir, names, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int why = errno;
     *slash = '/';
     if (dir >= 0) close(dir);

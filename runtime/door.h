@@ -14,7 +14,8 @@
 typedef struct Door {
   bool shut; /* no file at all */
   int dir;   /* only what lies below this folder; -1: everywhere */
-  char *root; size_t root_size; /* its real path */
+  char *root;
+  size_t root_size; /* its real path */
   /* Whether the program may open `path`; *instead, NULL before: another path for it. NULL: not
    * asked. */
   bool (*ask)(void *ud, const char *path, bool write, const char **instead);

@@ -23,9 +23,9 @@ bool dom_has(OpDomain domain, DType dt);
 
 typedef struct ElemInfo {
   const char *name;
-  uint8_t domain;    /* OpDomain */
-  bool test;         /* the result is bool, whatever the operands are */
-  double low, high;  /* of one operand: where it is smooth */
+  uint8_t domain;   /* OpDomain */
+  bool test;        /* the result is bool, whatever the operands are */
+  double low, high; /* of one operand: where it is smooth */
 } ElemInfo;
 extern const ElemInfo elem_un[RU_COUNT], elem_bin[RB_COUNT];
 

@@ -89,14 +89,15 @@ static bool look(const Reached *r, const char *shown, struct stat *st, bool *the
   if (!*there) return errno == ENOENT || err_set(e, "%s: %s", shown, file_why(errno));
   if (S_ISDIR(st->st_mode)) return err_set(e, "%s: %s", shown, file_why(EISDIR));
   if (!r->plain || S_ISREG(st->st_mode)) return true;
-  return err_closed(e, S_ISLNK(st->st_mode)
-                           ? "`%s` is a link, and none is followed below the folder that this "
-                             "program reaches"
-                           : "`%s` is no plain file, and this program opens nothing else", shown);
+  return err_closed(e,
+                    S_ISLNK(st->st_mode)
+                        ? "`%s` is a link, and none is followed below the folder that this "
+                          "program reaches"
+                        : "`%s` is no plain file, and this program opens nothing else",
+                    shown);
 }
 
-static int open_reached(const Mem *m, const Reached *r, const char *shown, int64_t *size,
-                        Err *e) {
+static int open_reached(const Mem *m, const Reached *r, const char *shown, int64_t *size, Err *e) {
   struct stat st;
   bool there;
   if (!look(r, shown, &st, &there, e)) return -1;
@@ -352,8 +353,10 @@ bool file_commit(FileOut *f, Err *e) {
   int failed = 0;
   if (f->temp && fsync(f->fd) != 0) failed = errno;
   if (f->nameless && !failed) {
-    if (name_it(f, f->fd) < 0) failed = errno;
-    else f->nameless = false;
+    if (name_it(f, f->fd) < 0)
+      failed = errno;
+    else
+      f->nameless = false;
   }
   if (close(f->fd) != 0 && !failed && errno != EINTR) failed = errno;
   f->fd = -1;

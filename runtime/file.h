@@ -27,10 +27,10 @@ char *file_read_reached(Mem *m, const Reached *r, const char *shown, size_t *n, 
 typedef struct FileOut {
   Mem *mem;
   Reached at;
-  char *path; /* the file to replace, from the folder at.dir */
-  char *temp; /* NULL when written directly */
+  char *path;                          /* the file to replace, from the folder at.dir */
+  char *temp;                          /* NULL when written directly */
   size_t path_size, temp_size, folder; /* folder: bytes of temp before its name */
-  bool nameless; /* the other file has no name before file_commit */
+  bool nameless;                       /* the other file has no name before file_commit */
   int fd;
 } FileOut;
 

@@ -177,7 +177,7 @@ double fm_fma64_soft(double x, double y, double z) {
 /* gcc needs asking for vectors at -O2; its cost model would refuse loops of unknown length. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic", "no-trapping-math", \
+#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic", "no-trapping-math",              \
                      "no-math-errno", "fp-contract=off")
 #define FM_OPTIONS_PUSHED
 #endif
@@ -195,7 +195,7 @@ double fm_fma64_soft(double x, double y, double z) {
 
 #if defined(__clang__)
 #define FM_PRAGMA(x) _Pragma(#x)
-#define FM_TARGET(t) \
+#define FM_TARGET(t)                                                                               \
   FM_PRAGMA(clang attribute push(__attribute__((target(t))), apply_to = function))
 #define FM_TARGET_END FM_PRAGMA(clang attribute pop)
 #else
@@ -217,8 +217,12 @@ double fm_fma64_soft(double x, double y, double z) {
 FM_TARGET("fma")
 #endif
 #if !FM_BUILT_IN
-static float hard_fma_f32(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-static double hard_fma_f64(double x, double y, double z) { return __builtin_fma(x, y, z); }
+static float hard_fma_f32(float x, float y, float z) {
+  return __builtin_fmaf(x, y, z);
+}
+static double hard_fma_f64(double x, double y, double z) {
+  return __builtin_fma(x, y, z);
+}
 #endif
 
 #define FM_TAG(name) hard_##name
@@ -290,27 +294,29 @@ static inline bool hard(void) {
 #define SCALAR(name, args) soft_##name args
 #endif
 #if FM_X86
-#define ARRAY(name, args)                              \
-  switch (level()) {                                   \
-  case LEVEL_AVX512: avx512_##name args; break;        \
-  case LEVEL_AVX2: avx2_##name args; break;            \
-  default: ARRAY_PLAIN(name, args);                    \
+#define ARRAY(name, args)                                                                          \
+  switch (level()) {                                                                               \
+  case LEVEL_AVX512: avx512_##name args; break;                                                    \
+  case LEVEL_AVX2: avx2_##name args; break;                                                        \
+  default: ARRAY_PLAIN(name, args);                                                                \
   }
 #if FM_BUILT_IN
 #define ARRAY_PLAIN(name, args) hard_##name args
 #else
-#define ARRAY_PLAIN(name, args)           \
-  if (level() == LEVEL_FMA) {             \
-    hard_##name args;                     \
-  } else {                                \
-    soft_##name args;                     \
+#define ARRAY_PLAIN(name, args)                                                                    \
+  if (level() == LEVEL_FMA) {                                                                      \
+    hard_##name args;                                                                              \
+  } else {                                                                                         \
+    soft_##name args;                                                                              \
   }
 #endif
 #else
 #define ARRAY(name, args) SCALAR(name, args);
 #endif
 
-int fm_has_fma(void) { return hard(); }
+int fm_has_fma(void) {
+  return hard();
+}
 
 float fm_fma32(float x, float y, float z) {
 #if FM_BUILT_IN
@@ -332,23 +338,31 @@ double fm_fma64(double x, double y, double z) {
 #endif
 }
 
-#define FM1(name, rare)                                                                   \
-  float fm_##name##_f32(float x) { return SCALAR(name##_f32, (x)); }                      \
-  double fm_##name##_f64(double x) { return SCALAR(name##_f64, (x)); }                    \
-  void fm_##name##_f32_n(int64_t n, const float *x, float *y) {                           \
-    ARRAY(name##_f32_n, (n, x, y))                                                        \
-  }                                                                                       \
-  void fm_##name##_f64_n(int64_t n, const double *x, double *y) {                         \
-    ARRAY(name##_f64_n, (n, x, y))                                                        \
+#define FM1(name, rare)                                                                            \
+  float fm_##name##_f32(float x) {                                                                 \
+    return SCALAR(name##_f32, (x));                                                                \
+  }                                                                                                \
+  double fm_##name##_f64(double x) {                                                               \
+    return SCALAR(name##_f64, (x));                                                                \
+  }                                                                                                \
+  void fm_##name##_f32_n(int64_t n, const float *x, float *y) {                                    \
+    ARRAY(name##_f32_n, (n, x, y))                                                                 \
+  }                                                                                                \
+  void fm_##name##_f64_n(int64_t n, const double *x, double *y) {                                  \
+    ARRAY(name##_f64_n, (n, x, y))                                                                 \
   }
-#define FM2(name)                                                                         \
-  float fm_##name##_f32(float x, float y) { return SCALAR(name##_f32, (x, y)); }          \
-  double fm_##name##_f64(double x, double y) { return SCALAR(name##_f64, (x, y)); }       \
-  void fm_##name##_f32_n(int64_t n, const float *x, const float *y, float *z) {           \
-    ARRAY(name##_f32_n, (n, x, y, z))                                                     \
-  }                                                                                       \
-  void fm_##name##_f64_n(int64_t n, const double *x, const double *y, double *z) {        \
-    ARRAY(name##_f64_n, (n, x, y, z))                                                     \
+#define FM2(name)                                                                                  \
+  float fm_##name##_f32(float x, float y) {                                                        \
+    return SCALAR(name##_f32, (x, y));                                                             \
+  }                                                                                                \
+  double fm_##name##_f64(double x, double y) {                                                     \
+    return SCALAR(name##_f64, (x, y));                                                             \
+  }                                                                                                \
+  void fm_##name##_f32_n(int64_t n, const float *x, const float *y, float *z) {                    \
+    ARRAY(name##_f32_n, (n, x, y, z))                                                              \
+  }                                                                                                \
+  void fm_##name##_f64_n(int64_t n, const double *x, const double *y, double *z) {                 \
+    ARRAY(name##_f64_n, (n, x, y, z))                                                              \
   }
 #include "runtime/fmath.def"
 

@@ -34,16 +34,16 @@
  * number. gelu and the derivatives are within 3 ulp of max(1, |u|); relative to themselves they
  * lose where they are small (gelu: 30 ulp at -5, since the rounding of its argument is multiplied
  * by the argument). silu and gelu of minus infinity are NaN, as their formulas say. */
-#define FM1(name, rare)                                           \
-  float fm_##name##_f32(float x);                                 \
-  double fm_##name##_f64(double x);                               \
-  void fm_##name##_f32_n(int64_t n, const float *x, float *y);    \
+#define FM1(name, rare)                                                                            \
+  float fm_##name##_f32(float x);                                                                  \
+  double fm_##name##_f64(double x);                                                                \
+  void fm_##name##_f32_n(int64_t n, const float *x, float *y);                                     \
   void fm_##name##_f64_n(int64_t n, const double *x, double *y);
 /* And for each of two, of which pow is x to the power y, with the special cases of C99 Annex F. */
-#define FM2(name)                                                                 \
-  float fm_##name##_f32(float x, float y);                                        \
-  double fm_##name##_f64(double x, double y);                                     \
-  void fm_##name##_f32_n(int64_t n, const float *x, const float *y, float *z);    \
+#define FM2(name)                                                                                  \
+  float fm_##name##_f32(float x, float y);                                                         \
+  double fm_##name##_f64(double x, double y);                                                      \
+  void fm_##name##_f32_n(int64_t n, const float *x, const float *y, float *z);                     \
   void fm_##name##_f64_n(int64_t n, const double *x, const double *y, double *z);
 #include "runtime/fmath.def"
 

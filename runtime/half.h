@@ -52,8 +52,12 @@ static inline float hf_f32_from_f16(uint16_t h) {
   return hf_float32(sign | hf_bits32((float)a * 0x1p-24f));
 }
 
-static inline double hf_f64_from_bf16(uint16_t h) { return (double)hf_f32_from_bf16(h); }
-static inline double hf_f64_from_f16(uint16_t h) { return (double)hf_f32_from_f16(h); }
+static inline double hf_f64_from_bf16(uint16_t h) {
+  return (double)hf_f32_from_bf16(h);
+}
+static inline double hf_f64_from_f16(uint16_t h) {
+  return (double)hf_f32_from_f16(h);
+}
 
 /* ---- narrower, one rounding ----
  * Where the result is normal, the low bits of the pattern are rounded away by adding just less than
@@ -110,16 +114,20 @@ static inline double hf_sticky_f64(int64_t v) {
   return (double)((v & ~(int64_t)0xffff) | ((v & 0xffff) != 0) << 15);
 }
 
-static inline uint16_t hf_bf16_from_i64(int64_t v) { return hf_bf16_from_f64(hf_sticky_f64(v)); }
-static inline uint16_t hf_f16_from_i64(int64_t v) { return hf_f16_from_f64(hf_sticky_f64(v)); }
+static inline uint16_t hf_bf16_from_i64(int64_t v) {
+  return hf_bf16_from_f64(hf_sticky_f64(v));
+}
+static inline uint16_t hf_f16_from_i64(int64_t v) {
+  return hf_f16_from_f64(hf_sticky_f64(v));
+}
 
 /* ---- float to integer (an f32 argument converts to double exactly) ---- */
 
-#define HF_TO_INT(name, type, low, high, above)    \
-  static inline type hf_##name##_from_f64(double x) { \
-    if (!(x > (double)(low))) return x != x ? 0 : low; \
-    if (x >= (above)) return high;                 \
-    return (type)x;                                \
+#define HF_TO_INT(name, type, low, high, above)                                                    \
+  static inline type hf_##name##_from_f64(double x) {                                              \
+    if (!(x > (double)(low))) return x != x ? 0 : low;                                             \
+    if (x >= (above)) return high;                                                                 \
+    return (type)x;                                                                                \
   }
 HF_TO_INT(i8, int8_t, INT8_MIN, INT8_MAX, 0x1p7)
 HF_TO_INT(i16, int16_t, INT16_MIN, INT16_MAX, 0x1p15)

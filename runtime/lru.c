@@ -13,16 +13,22 @@ LruEntry *lru_first(const Lru *l, uint64_t key) {
 static void link_newest(Lru *l, LruEntry *e) {
   e->newer = NULL;
   e->older = l->newest;
-  if (e->older) e->older->newer = e;
-  else l->oldest = e;
+  if (e->older)
+    e->older->newer = e;
+  else
+    l->oldest = e;
   l->newest = e;
 }
 
 static void unlink_age(Lru *l, LruEntry *e) {
-  if (e->newer) e->newer->older = e->older;
-  else l->newest = e->older;
-  if (e->older) e->older->newer = e->newer;
-  else l->oldest = e->newer;
+  if (e->newer)
+    e->newer->older = e->older;
+  else
+    l->newest = e->older;
+  if (e->older)
+    e->older->newer = e->newer;
+  else
+    l->oldest = e->newer;
 }
 
 /* Out of those of its key; true: it was the only one. */

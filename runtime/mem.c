@@ -457,9 +457,8 @@ static bool grow_in_place(Arena *a, void *p, size_t old, size_t bytes) {
   ArenaChunk *c = a->chunk;
   if (!c || !p || bytes > PTRDIFF_MAX) return false;
   size_t held = round_up(old ? old : 1), wanted = round_up(bytes ? bytes : 1);
-  if ((uintptr_t)p < (uintptr_t)c->data ||
-      (uintptr_t)p + held != (uintptr_t)c->data + c->used || c->used - held > c->size - wanted ||
-      wanted > c->size)
+  if ((uintptr_t)p < (uintptr_t)c->data || (uintptr_t)p + held != (uintptr_t)c->data + c->used ||
+      c->used - held > c->size - wanted || wanted > c->size)
     return false;
   c->used = c->used - held + wanted;
   a->used = a->used - held + wanted;

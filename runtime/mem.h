@@ -52,12 +52,12 @@ typedef struct MemKept {
 } MemKept;
 enum { MEM_KEPT = 512 }; /* a model of a hundred params under Adam frees three times as many */
 enum { MEM_FILING = 16 << 10 }; /* of a limit: for diagnostics alone */
-enum { MEM_CHUNKS = 8 << 20 }; /* bytes of freed chunks of arenas that are kept at most */
+enum { MEM_CHUNKS = 8 << 20 };  /* bytes of freed chunks of arenas that are kept at most */
 
 typedef struct Mem {
   MemHook hook;
   void *ud;
-  size_t live, peak;                             /* bytes of every kind, now and at most */
+  size_t live, peak;                                 /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
   size_t limit; /* most bytes of every kind, kept ones too; 0 = none */
   /* Gives back tensor storage that its owner only keeps for later, where the limit would be passed;
@@ -65,17 +65,17 @@ typedef struct Mem {
   void (*spare)(void *ud);
   void *spare_ud;
   size_t refused, refused_data, refused_rest; /* bytes that the limit refused last; in use then */
-  bool filing;  /* what is left of the limit for diagnostics may be used */
+  bool filing;       /* what is left of the limit for diagnostics may be used */
   size_t kept_bytes; /* freed tensor data, kept; in no other number here */
   int kept_count;
-  MemKept kept[MEM_KEPT];                        /* the one freed last is last */
-  ArenaChunk *chunks; /* freed by arenas, the one freed last first; in no other number here */
+  MemKept kept[MEM_KEPT]; /* the one freed last is last */
+  ArenaChunk *chunks;     /* freed by arenas, the one freed last first; in no other number here */
   size_t chunk_bytes;
-  MemJump *jump;                                 /* innermost protected call */
+  MemJump *jump; /* innermost protected call */
   bool check;    /* invariants are tested between passes and steps: CKL_CHECK is set, and not 0 */
   char bug[240]; /* which invariant is broken: of mem_bug */
-  Spill *spill; /* where data of device spill lies (runtime/spill.h); NULL: as all data */
-  const Interrupt *stop; /* what waits or reads long looks here; NULL: nobody asks */
+  Spill *spill;  /* where data of device spill lies (runtime/spill.h); NULL: as all data */
+  const Interrupt *stop;   /* what waits or reads long looks here; NULL: nobody asks */
   const struct Door *door; /* which files its program reaches (runtime/door.h); NULL: all */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
@@ -141,7 +141,7 @@ typedef struct Arena {
 
 void arena_init(Arena *a, Mem *m);
 void *arena_alloc(Arena *a, size_t bytes);
-void *arena_try(Arena *a, size_t bytes); /* the same, but NULL when out of memory */
+void *arena_try(Arena *a, size_t bytes);            /* the same, but NULL when out of memory */
 void *arena_array(Arena *a, size_t each, size_t n); /* `n` of `each` bytes, product checked */
 /* Grows the block p of `old` bytes to `bytes` (in place when it is the last one). */
 void *arena_grow(Arena *a, void *p, size_t old, size_t bytes);
@@ -149,7 +149,10 @@ char *arena_strdup(Arena *a, const char *s, size_t n); /* NUL-terminated copy */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(Arena *a); /* everything; the arena can be used again */
 /* Frees what was allocated since the mark; marks nest. */
-typedef struct ArenaMark { ArenaChunk *chunk, *prev; size_t filled, used; } ArenaMark;
+typedef struct ArenaMark {
+  ArenaChunk *chunk, *prev;
+  size_t filled, used;
+} ArenaMark;
 ArenaMark arena_mark(const Arena *a);
 void arena_rewind(Arena *a, ArenaMark m);
 

@@ -40,52 +40,56 @@ uint64_t rng_fold(uint64_t key, uint64_t i) {
   return w[0] | (uint64_t)w[1] << 32;
 }
 
-uint64_t rng_key(uint64_t n) { return rng_fold(0x243f6a8885a308d3u, n); } /* the fraction of pi */
+uint64_t rng_key(uint64_t n) {
+  return rng_fold(0x243f6a8885a308d3u, n);
+} /* the fraction of pi */
 
 enum { BLOCKS = 128 };
 
-static uint64_t word64(const uint32_t *w) { return w[0] | (uint64_t)w[1] << 32; }
+static uint64_t word64(const uint32_t *w) {
+  return w[0] | (uint64_t)w[1] << 32;
+}
 
 /* In each filler: up to BLOCKS blocks from the one that holds element `first`, of which the first
  * `skip` elements are not wanted, give `take` elements. */
-#define EACH_CHUNK(per)                                                                      \
-  uint32_t w[4 * BLOCKS];                                                                    \
-  int64_t skip = first % (per), index = first / (per), take;                                 \
-  for (; n > 0; n -= take, out += take, skip = 0) {                                          \
-    int64_t blocks = n / (per) + 2 < BLOCKS ? (skip + n + (per) - 1) / (per) : BLOCKS;        \
-    take = blocks * (per) - skip < n ? blocks * (per) - skip : n;                            \
+#define EACH_CHUNK(per)                                                                            \
+  uint32_t w[4 * BLOCKS];                                                                          \
+  int64_t skip = first % (per), index = first / (per), take;                                       \
+  for (; n > 0; n -= take, out += take, skip = 0) {                                                \
+    int64_t blocks = n / (per) + 2 < BLOCKS ? (skip + n + (per)-1) / (per) : BLOCKS;               \
+    take = blocks * (per)-skip < n ? blocks * (per)-skip : n;                                      \
     for (int64_t b = 0; b < blocks; b++) block(key, counter, (uint64_t)index++, w + 4 * b);
 
 void rng_uniform_f32(uint64_t key, uint64_t counter, int64_t first, int64_t n, float *out) {
   EACH_CHUNK(4)
-    for (int64_t i = 0; i < take; i++) out[i] = (float)(int32_t)(w[skip + i] >> 8) * 0x1p-24f;
-  }
+  for (int64_t i = 0; i < take; i++) out[i] = (float)(int32_t)(w[skip + i] >> 8) * 0x1p-24f;
+}
 }
 
 void rng_uniform_f64(uint64_t key, uint64_t counter, int64_t first, int64_t n, double *out) {
   EACH_CHUNK(2)
-    for (int64_t i = 0; i < take; i++) {
-      out[i] = (double)(int64_t)(word64(w + 2 * (skip + i)) >> 11) * 0x1p-53;
-    }
+  for (int64_t i = 0; i < take; i++) {
+    out[i] = (double)(int64_t)(word64(w + 2 * (skip + i)) >> 11) * 0x1p-53;
   }
+}
 }
 
 void rng_normal_f32(uint64_t key, uint64_t counter, int64_t first, int64_t n, float *out) {
   float z[4 * BLOCKS];
   EACH_CHUNK(4)
-    fm_normal_f32_n(2 * blocks, w, z);
-    for (int64_t i = 0; i < take; i++) out[i] = z[skip + i];
-  }
+  fm_normal_f32_n(2 * blocks, w, z);
+  for (int64_t i = 0; i < take; i++) out[i] = z[skip + i];
+}
 }
 
 void rng_normal_f64(uint64_t key, uint64_t counter, int64_t first, int64_t n, double *out) {
   uint64_t wide[2 * BLOCKS];
   double z[2 * BLOCKS];
   EACH_CHUNK(2)
-    for (int64_t i = 0; i < 2 * blocks; i++) wide[i] = word64(w + 2 * i);
-    fm_normal_f64_n(blocks, wide, z);
-    for (int64_t i = 0; i < take; i++) out[i] = z[skip + i];
-  }
+  for (int64_t i = 0; i < 2 * blocks; i++) wide[i] = word64(w + 2 * i);
+  fm_normal_f64_n(blocks, wide, z);
+  for (int64_t i = 0; i < take; i++) out[i] = z[skip + i];
+}
 }
 
 /* floor(w * limit / 2^64) */
@@ -99,8 +103,8 @@ void rng_randint(uint64_t key, uint64_t counter, int64_t first, int64_t n, int64
                  int64_t *out) {
   if (limit < 1) limit = 1;
   EACH_CHUNK(2)
-    for (int64_t i = 0; i < take; i++) out[i] = below(word64(w + 2 * (skip + i)), limit);
-  }
+  for (int64_t i = 0; i < take; i++) out[i] = below(word64(w + 2 * (skip + i)), limit);
+}
 }
 
 void rng_permutation(uint64_t key, uint64_t counter, int64_t n, int64_t *out) {

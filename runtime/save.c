@@ -142,8 +142,7 @@ static void make_header(void *ud) {
     first = false;
     buf_json(b, it->path, strlen(it->path));
     buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", dtype_code[it->dtype]);
-    for (int k = 0; k < it->rank; k++)
-      buf_printf(b, k ? ",%lld" : "%lld", (long long)it->dim[k]);
+    for (int k = 0; k < it->rank; k++) buf_printf(b, k ? ",%lld" : "%lld", (long long)it->dim[k]);
     buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)it->lo,
                (unsigned long long)it->hi);
   }
@@ -493,8 +492,7 @@ static bool read_meta(const char *name, const char *j, SaveFile *out, Err *e) {
   for (const char *k = first(j); k; k = next(value_of(k))) {
     SaveMeta it = {text_of(&out->text, k), ""};
     if (!it.key) return err_nomem(e, name);
-    if (*value_of(k) != '"')
-      return err_set(e, "%s: the metadata `%s` are no string", name, it.key);
+    if (*value_of(k) != '"') return err_set(e, "%s: the metadata `%s` are no string", name, it.key);
     if (!(it.value = text_of(&out->text, value_of(k)))) return err_nomem(e, name);
     out->meta[out->meta_count++] = it;
   }

@@ -64,8 +64,8 @@ uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t 
 
 /* Of a session that could not be started, which still has errors to show. */
 static const uint32_t first_line[1] = {0};
-static const Source nothing = {.path = "", .text = "", .line_start = (uint32_t *)first_line,
-                               .line_count = 1};
+static const Source nothing = {
+    .path = "", .text = "", .line_start = (uint32_t *)first_line, .line_count = 1};
 
 static Source *find(const Sources *s, uint32_t file) {
   ptrdiff_t at = table_get(&s->by_file, file);
@@ -92,8 +92,10 @@ void src_drop(Sources *s, uint32_t file) {
 }
 
 static void forget(Sources *s, Source *f) {
-  if (f->before) f->before->next = f->next;
-  else s->passing = f->next;
+  if (f->before)
+    f->before->next = f->next;
+  else
+    s->passing = f->next;
   if (f->next) f->next->before = f->before;
   if (f->file) table_remove(&s->by_file, f->file); /* else there was no room for its text */
   arena_free(&f->own);

@@ -37,9 +37,9 @@ enum {
 
 /* What is known of the stack while a call of a session runs. */
 typedef struct Stack {
-  uintptr_t low; /* recursion ends above this address; 0: it is not checked */
-  uintptr_t end; /* the lowest address of the stack, or what stands for it */
-  Mem *mem;      /* whose innermost protected call is left when the stack is full */
+  uintptr_t low;          /* recursion ends above this address; 0: it is not checked */
+  uintptr_t end;          /* the lowest address of the stack, or what stands for it */
+  Mem *mem;               /* whose innermost protected call is left when the stack is full */
   void (*full)(void *ud); /* called under mem_protect: says so and throws */
   void *ud;
 } Stack;

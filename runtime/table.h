@@ -23,7 +23,9 @@ typedef struct Table {
 
 enum { TABLE_NONE = -1 };
 
-static inline uint64_t table_key(const void *p) { return (uint64_t)(uintptr_t)p; }
+static inline uint64_t table_key(const void *p) {
+  return (uint64_t)(uintptr_t)p;
+}
 
 /* The number of this key, or TABLE_NONE. */
 ptrdiff_t table_get(const Table *m, uint64_t key);
@@ -31,8 +33,8 @@ ptrdiff_t table_get(const Table *m, uint64_t key);
 ptrdiff_t table_add(Table *m, uint64_t key, size_t value);
 /* Whether it is there or not; throws only where it is not. */
 void table_set(Table *m, uint64_t key, size_t value);
-void table_remove(Table *m, uint64_t key);            /* fine where it is not there */
-void table_clear(Table *m);                           /* keeps the room */
-void table_free(Table *m);                            /* of one with `mem` */
+void table_remove(Table *m, uint64_t key); /* fine where it is not there */
+void table_clear(Table *m);                /* keeps the room */
+void table_free(Table *m);                 /* of one with `mem` */
 
 #endif

@@ -6,7 +6,17 @@
 
 /* Order: bool, unsigned, signed ints by width, floats by width. */
 typedef enum DType {
-  DT_BOOL, DT_U8, DT_I8, DT_I16, DT_I32, DT_I64, DT_F16, DT_BF16, DT_F32, DT_F64, DT_COUNT
+  DT_BOOL,
+  DT_U8,
+  DT_I8,
+  DT_I16,
+  DT_I32,
+  DT_I64,
+  DT_F16,
+  DT_BF16,
+  DT_F32,
+  DT_F64,
+  DT_COUNT
 } DType;
 
 typedef struct DTypeInfo {
@@ -16,9 +26,15 @@ typedef struct DTypeInfo {
 } DTypeInfo;
 extern const DTypeInfo dtype_info[DT_COUNT];
 int dtype_find(const char *name); /* -1 when unknown */
-static inline bool dt_float(DType d) { return d >= DT_F16; }
-static inline bool dt_int(DType d) { return d >= DT_U8 && d <= DT_I64; }
-static inline size_t dt_size(DType d) { return dtype_info[d].size; }
+static inline bool dt_float(DType d) {
+  return d >= DT_F16;
+}
+static inline bool dt_int(DType d) {
+  return d >= DT_U8 && d <= DT_I64;
+}
+static inline size_t dt_size(DType d) {
+  return dtype_info[d].size;
+}
 /* Whether an int number may become a d: floats round it, bools take none (rule 12). */
 bool dt_holds(DType d, int64_t x);
 
@@ -56,7 +72,10 @@ Tensor *tn_foreign(Mem *m, DType dt, int rank, const int64_t *dim, void *data,
 Tensor *tn_contiguous(Mem *m, Tensor *t); /* t itself (one more reference) when it is row-major */
 Tensor *tn_copy(Mem *m, const Tensor *t, Device dev); /* row-major, own storage */
 
-static inline Tensor *tn_ref(Tensor *t) { t->rc++; return t; }
+static inline Tensor *tn_ref(Tensor *t) {
+  t->rc++;
+  return t;
+}
 void tn_unref(Tensor *t); /* NULL is fine */
 /* n references on the pool, NULL at first, with zeros in `extra` bytes behind them. Throws. */
 Tensor **tn_refs(Mem *m, size_t n, size_t extra);

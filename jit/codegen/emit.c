@@ -42,8 +42,10 @@ LLVMBasicBlockRef emit_new_block(Emit *e, const char *name) {
 LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name) {
   LLVMBasicBlockRef at = LLVMGetInsertBlock(B);
   LLVMValueRef first = LLVMGetFirstInstruction(e->entry);
-  if (first) LLVMPositionBuilderBefore(B, first);
-  else LLVMPositionBuilderAtEnd(B, e->entry);
+  if (first)
+    LLVMPositionBuilderBefore(B, first);
+  else
+    LLVMPositionBuilderAtEnd(B, e->entry);
   LLVMValueRef p = LLVMBuildAlloca(B, t, name);
   LLVMSetAlignment(p, 64);
   LLVMPositionBuilderAtEnd(B, at);
@@ -57,8 +59,10 @@ void emit_loop(Emit *e, Loop *l, LLVMValueRef from, LLVMValueRef to, int64_t ste
   l->to = to;
   l->step = step;
   LLVMValueRef some = LLVMBuildICmp(B, LLVMIntSLT, from, to, "");
-  if (LLVMIsAConstantInt(some) && !LLVMIsNull(some)) LLVMBuildBr(B, l->body);
-  else LLVMBuildCondBr(B, some, l->body, l->end);
+  if (LLVMIsAConstantInt(some) && !LLVMIsNull(some))
+    LLVMBuildBr(B, l->body);
+  else
+    LLVMBuildCondBr(B, some, l->body, l->end);
   LLVMPositionBuilderAtEnd(B, l->body);
   l->i = LLVMBuildPhi(B, LLVMTypeOf(from), "i");
   LLVMAddIncoming(l->i, &from, &l->before, 1);
@@ -106,8 +110,8 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
     LLVMValueRef arg[2] = {n, emit_i64(e, 0)};
     n = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(n), 2, arg);
   }
-  LLVMValueRef whole = c < 0 ? LLVMBuildAnd(B, n, emit_i64(e, -EMIT_LANES), "")
-                             : emit_i64(e, c & -EMIT_LANES);
+  LLVMValueRef whole =
+      c < 0 ? LLVMBuildAnd(B, n, emit_i64(e, -EMIT_LANES), "") : emit_i64(e, c & -EMIT_LANES);
   e->width = EMIT_LANES;
   if (c >= EMIT_LANES && c < 2 * EMIT_LANES) {
     body(e, ud, emit_i64(e, 0));
@@ -120,8 +124,10 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
   }
   if (c < 0 || c % EMIT_LANES) {
     LLVMBasicBlockRef some = emit_new_block(e, "rest"), end = emit_new_block(e, "rest.end");
-    if (c < 0) LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntSLT, whole, n, ""), some, end);
-    else LLVMBuildBr(B, some);
+    if (c < 0)
+      LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntSLT, whole, n, ""), some, end);
+    else
+      LLVMBuildBr(B, some);
     LLVMPositionBuilderAtEnd(B, some);
     LLVMValueRef rest = c < 0 ? LLVMBuildSub(B, n, whole, "") : emit_i64(e, c % EMIT_LANES);
     e->mask = first_lanes(e, rest);
@@ -144,19 +150,19 @@ typedef struct Acc {
   LRed kind;
   DType dt, in; /* dt: of an accumulator; in: of what is yielded */
   bool tree, blocks, keyed;
-  LLVMTypeRef t, result;            /* of an accumulator, of a result */
-  LLVMValueRef at;                  /* alloca: t, or [16 x t] for a tree in serial code */
-  LLVMValueRef won; /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
-  LLVMValueRef level;               /* blocks: [LEVELS x result]; a chain: the sum so far */
-  LLVMValueRef out;                 /* alloca of a result */
+  LLVMTypeRef t, result; /* of an accumulator, of a result */
+  LLVMValueRef at;       /* alloca: t, or [16 x t] for a tree in serial code */
+  LLVMValueRef won;      /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
+  LLVMValueRef level;    /* blocks: [LEVELS x result]; a chain: the sum so far */
+  LLVMValueRef out;      /* alloca of a result */
 } Acc;
 
 typedef struct Red {
   LVal v;
   bool lanes;
-  bool serial; /* one thread makes all turns, and has 16 accumulators for a tree */
-  LLVMValueRef base;  /* of the block */
-  LLVMValueRef turn;  /* serial: the turn; lanes: that of lane 0 */
+  bool serial;       /* one thread makes all turns, and has 16 accumulators for a tree */
+  LLVMValueRef base; /* of the block */
+  LLVMValueRef turn; /* serial: the turn; lanes: that of lane 0 */
   Acc *acc;
   int count;
 } Red;
@@ -167,7 +173,9 @@ static bool is_max(LRed kind) {
 static bool is_min(LRed kind) {
   return kind == RED_MIN || kind == RED_ALL || kind == RED_FIRST_MIN;
 }
-static bool is_first(LRed kind) { return kind == RED_FIRST_MAX || kind == RED_FIRST_MIN; }
+static bool is_first(LRed kind) {
+  return kind == RED_FIRST_MAX || kind == RED_FIRST_MIN;
+}
 
 /* What an accumulator starts from. */
 static LLVMValueRef identity(Emit *e, const Acc *a, LLVMTypeRef t) {
@@ -189,12 +197,12 @@ static LLVMValueRef identity(Emit *e, const Acc *a, LLVMTypeRef t) {
 /* Two partial results, the earlier one first; f16 and bf16 are not rounded in between. */
 static LLVMValueRef combine(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMValueRef y) {
   switch (kind) {
-    case RED_PROD: return dt_float(dt) ? LLVMBuildFMul(B, x, y, "") : LLVMBuildMul(B, x, y, "");
-    case RED_MAX: return emit_bin(e, RB_MAX, dt, x, y);
-    case RED_MIN: return emit_bin(e, RB_MIN, dt, x, y);
-    case RED_ANY: return LLVMBuildOr(B, x, y, "");
-    case RED_ALL: return LLVMBuildAnd(B, x, y, "");
-    default: return dt_float(dt) ? LLVMBuildFAdd(B, x, y, "") : LLVMBuildAdd(B, x, y, "");
+  case RED_PROD: return dt_float(dt) ? LLVMBuildFMul(B, x, y, "") : LLVMBuildMul(B, x, y, "");
+  case RED_MAX: return emit_bin(e, RB_MAX, dt, x, y);
+  case RED_MIN: return emit_bin(e, RB_MIN, dt, x, y);
+  case RED_ANY: return LLVMBuildOr(B, x, y, "");
+  case RED_ALL: return LLVMBuildAnd(B, x, y, "");
+  default: return dt_float(dt) ? LLVMBuildFAdd(B, x, y, "") : LLVMBuildAdd(B, x, y, "");
   }
 }
 
@@ -430,8 +438,10 @@ static void red_turns(Emit *e, Red *red, LLVMValueRef n) {
     return;
   }
   Loop l;
-  if (red->serial) emit_loop(e, &l, emit_i64(e, 0), n, 1);
-  else emit_loop(e, &l, emit_gpu_thread(e), n, EMIT_LANES);
+  if (red->serial)
+    emit_loop(e, &l, emit_i64(e, 0), n, 1);
+  else
+    emit_loop(e, &l, emit_gpu_thread(e), n, EMIT_LANES);
   red->turn = LLVMBuildAdd(B, red->base, l.i, "");
   emit_set(e, red->v, one_uniform(red->turn));
   emit_range(e, red->v + 1, e->k->ins[red->v].match);
@@ -524,8 +534,8 @@ static void reduction(Emit *e, LVal v) {
   }
   for (int j = 0; j < count; j++) {
     Acc *a = &red.acc[j];
-      LLVMValueRef x = !one_block && a->blocks ? LLVMBuildLoad2(B, a->result, a->out, "")
-                                             : gather(e, &red, a);
+    LLVMValueRef x =
+        !one_block && a->blocks ? LLVMBuildLoad2(B, a->result, a->out, "") : gather(e, &red, a);
     if (a->keyed && !is_first(a->kind)) x = emit_unkey(e, x);
     if (!is_first(a->kind)) x = emit_round(e, a->in, x);
     emit_set(e, a->v, e->width == 1 ? one_uniform(x) : one_vector(x));
@@ -566,8 +576,10 @@ static void vec_lanes(Emit *e, void *ud, LLVMValueRef i) {
 }
 
 static void vec(Emit *e, LVal v) {
-  if (e->width > 1) turns(e, v);
-  else emit_lanes(e, emit_operand(e, v, 0).v, vec_lanes, &v);
+  if (e->width > 1)
+    turns(e, v);
+  else
+    emit_lanes(e, emit_operand(e, v, 0).v, vec_lanes, &v);
 }
 
 static void branch(Emit *e, LVal v) {
@@ -592,7 +604,9 @@ static void branch(Emit *e, LVal v) {
 
 /* ---- straight-line code ---- */
 
-static LLVMTypeRef var_type(One var) { return LLVMGetAllocatedType(var.v); }
+static LLVMTypeRef var_type(One var) {
+  return LLVMGetAllocatedType(var.v);
+}
 
 static void straight(Emit *e, LVal v) {
   const LIns *in = &e->k->ins[v];
@@ -600,30 +614,30 @@ static void straight(Emit *e, LVal v) {
   LLVMValueRef old, now;
   if (in->operand_count > 0) x = emit_operand(e, v, 0);
   switch (in->op) {
-    case LP_ROW:
-    case LP_COL: break; /* the tile has set them */
-    case LP_YIELD: yield(e, v); break;
-    case LP_STORE: emit_store(e, in->buf, x, emit_operand(e, v, 1)); break;
-    case LP_CHECK: emit_flag(e, LLVMBuildNot(B, x.v, "")); break;
-    case LP_VAR:
-      old = emit_alloca(e, emit_vec(emit_type(e, (DType)in->dtype), e->width), "var");
-      LLVMBuildStore(B, emit_vector(e, x), old);
-      emit_set(e, v, one_uniform(old));
-      break;
-    case LP_GET:
-      now = LLVMBuildLoad2(B, var_type(x), x.v, "");
-      emit_set(e, v, emit_width_of(now) > 1 ? one_vector(now) : one_uniform(now));
-      break;
-    case LP_SET:
-      now = emit_vector(e, emit_operand(e, v, 1));
-      if (e->mask) {
-        old = LLVMBuildLoad2(B, var_type(x), x.v, "");
-        now = LLVMBuildSelect(B, e->mask, now, old, "");
-      }
-      LLVMBuildStore(B, now, x.v);
-      break;
-    case LP_RESULT: emit_set(e, v, x); break;
-    default: emit_set(e, v, emit_one(e, v)); break;
+  case LP_ROW:
+  case LP_COL: break; /* the tile has set them */
+  case LP_YIELD: yield(e, v); break;
+  case LP_STORE: emit_store(e, in->buf, x, emit_operand(e, v, 1)); break;
+  case LP_CHECK: emit_flag(e, LLVMBuildNot(B, x.v, "")); break;
+  case LP_VAR:
+    old = emit_alloca(e, emit_vec(emit_type(e, (DType)in->dtype), e->width), "var");
+    LLVMBuildStore(B, emit_vector(e, x), old);
+    emit_set(e, v, one_uniform(old));
+    break;
+  case LP_GET:
+    now = LLVMBuildLoad2(B, var_type(x), x.v, "");
+    emit_set(e, v, emit_width_of(now) > 1 ? one_vector(now) : one_uniform(now));
+    break;
+  case LP_SET:
+    now = emit_vector(e, emit_operand(e, v, 1));
+    if (e->mask) {
+      old = LLVMBuildLoad2(B, var_type(x), x.v, "");
+      now = LLVMBuildSelect(B, e->mask, now, old, "");
+    }
+    LLVMBuildStore(B, now, x.v);
+    break;
+  case LP_RESULT: emit_set(e, v, x); break;
+  default: emit_set(e, v, emit_one(e, v)); break;
   }
 }
 
@@ -632,13 +646,13 @@ void emit_range(Emit *e, LVal first, LVal end) {
   for (LVal v = first; v < end && !e->failed; v++) {
     e->now = v;
     switch (ins[v].op) {
-      case LP_PAR:
-      case LP_FOR: turns(e, v); break;
-      case LP_VEC: vec(e, v); break;
-      case LP_RED: reduction(e, v); break;
-      case LP_IF: branch(e, v); break;
-      case LP_TILE: emit_tile(e, v); break;
-      default: straight(e, v); continue;
+    case LP_PAR:
+    case LP_FOR: turns(e, v); break;
+    case LP_VEC: vec(e, v); break;
+    case LP_RED: reduction(e, v); break;
+    case LP_IF: branch(e, v); break;
+    case LP_TILE: emit_tile(e, v); break;
+    default: straight(e, v); continue;
     }
     v = ins[v].match;
   }
@@ -806,10 +820,10 @@ static void emit_entry(Emit *e, LLVMValueRef body) {
 /* ---- LLVM ---- */
 
 void emit_init(void) {
-#define MACHINE(id, name, triple, elf, llvm) \
-  LLVMInitialize##llvm##TargetInfo();        \
-  LLVMInitialize##llvm##Target();            \
-  LLVMInitialize##llvm##TargetMC();          \
+#define MACHINE(id, name, triple, elf, llvm)                                                       \
+  LLVMInitialize##llvm##TargetInfo();                                                              \
+  LLVMInitialize##llvm##Target();                                                                  \
+  LLVMInitialize##llvm##TargetMC();                                                                \
   LLVMInitialize##llvm##AsmPrinter();
 #include "jit/engine/target.def"
 }

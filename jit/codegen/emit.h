@@ -48,26 +48,26 @@ typedef struct Emit {
   LLVMContextRef ctx;
   LLVMModuleRef mod;
   LLVMBuilderRef b;
-  LLVMValueRef fn;            /* the function under construction, for new blocks */
-  LLVMBasicBlockRef entry;    /* where allocas go */
-  LLVMBasicBlockRef leave;    /* jump here to return early */
-  LLVMValueRef *buf;          /* per buffer: its pointer */
-  LLVMValueRef *arg;          /* per argument: its i64, loaded at entry */
-  LLVMValueRef status, fail;  /* KStatus *; alloca of i32, stored to it at the end */
-  LLVMValueRef *bytes;        /* per buffer, of a kernel that is checked; else NULL */
-  LLVMBasicBlockRef outside;  /* jump here after an address was outside; allocas of what is told */
+  LLVMValueRef fn;           /* the function under construction, for new blocks */
+  LLVMBasicBlockRef entry;   /* where allocas go */
+  LLVMBasicBlockRef leave;   /* jump here to return early */
+  LLVMValueRef *buf;         /* per buffer: its pointer */
+  LLVMValueRef *arg;         /* per argument: its i64, loaded at entry */
+  LLVMValueRef status, fail; /* KStatus *; alloca of i32, stored to it at the end */
+  LLVMValueRef *bytes;       /* per buffer, of a kernel that is checked; else NULL */
+  LLVMBasicBlockRef outside; /* jump here after an address was outside; allocas of what is told */
   LLVMValueRef fault_at, fault_site;
-  LVal now;                   /* the instruction under construction */
-  One *val;                   /* per instruction */
-  int width;                  /* 1 or EMIT_LANES */
-  LLVMValueRef lane0;         /* of the latest loop over lanes: a multiple of EMIT_LANES */
-  LLVMValueRef mask;          /* <16 x i1>: lanes that run, at least one; NULL = all */
-  struct Red *red;            /* innermost LP_RED: see emit.c */
-  bool gpu;                   /* code of one GPU thread: width 1, and all blocks are loops */
-  bool emulate;               /* that GPU is an emulator: code of the host */
-  LLVMValueRef emu;           /* its EmuThread * */
-  bool team;                  /* the next LP_RED is made by EMIT_LANES threads together */
-  int math_n;                 /* width of the functions of fmath.inc now expanded */
+  LVal now;           /* the instruction under construction */
+  One *val;           /* per instruction */
+  int width;          /* 1 or EMIT_LANES */
+  LLVMValueRef lane0; /* of the latest loop over lanes: a multiple of EMIT_LANES */
+  LLVMValueRef mask;  /* <16 x i1>: lanes that run, at least one; NULL = all */
+  struct Red *red;    /* innermost LP_RED: see emit.c */
+  bool gpu;           /* code of one GPU thread: width 1, and all blocks are loops */
+  bool emulate;       /* that GPU is an emulator: code of the host */
+  LLVMValueRef emu;   /* its EmuThread * */
+  bool team;          /* the next LP_RED is made by EMIT_LANES threads together */
+  int math_n;         /* width of the functions of fmath.inc now expanded */
   char *err;
   size_t err_n;
   bool failed;
@@ -79,11 +79,19 @@ typedef struct Emit {
 void emit_range(Emit *e, LVal first, LVal end);
 void emit_fail(Emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Values of instructions. */
-static inline One emit_get(Emit *e, LVal v) { return e->val[v]; }
-static inline One emit_operand(Emit *e, LVal v, int i) { return e->val[lp_operand(e->k, v, i)]; }
-static inline void emit_set(Emit *e, LVal v, One x) { e->val[v] = x; }
+static inline One emit_get(Emit *e, LVal v) {
+  return e->val[v];
+}
+static inline One emit_operand(Emit *e, LVal v, int i) {
+  return e->val[lp_operand(e->k, v, i)];
+}
+static inline void emit_set(Emit *e, LVal v, One x) {
+  e->val[v] = x;
+}
 /* The operand as a scalar; only for what is uniform (sizes, bases of tiles). */
-static inline LLVMValueRef emit_scalar(Emit *e, LVal v) { return e->val[v].v; }
+static inline LLVMValueRef emit_scalar(Emit *e, LVal v) {
+  return e->val[v].v;
+}
 
 LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry, 64-byte aligned */
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
@@ -132,9 +140,13 @@ LLVMTypeRef emit_vec(LLVMTypeRef t, int n);   /* <n x t>, or t when n is 1 */
 LLVMValueRef emit_i64(Emit *e, int64_t x);
 LLVMValueRef emit_i32(Emit *e, int32_t x);
 LLVMValueRef emit_splat(Emit *e, LLVMValueRef x, int n);
-LLVMValueRef emit_vector(Emit *e, One x);      /* as <16 x T>; in scalar code as the scalar */
-static inline One one_uniform(LLVMValueRef v) { return (One){ONE_UNIFORM, v, NULL}; }
-static inline One one_vector(LLVMValueRef v) { return (One){ONE_VECTOR, v, NULL}; }
+LLVMValueRef emit_vector(Emit *e, One x); /* as <16 x T>; in scalar code as the scalar */
+static inline One one_uniform(LLVMValueRef v) {
+  return (One){ONE_UNIFORM, v, NULL};
+}
+static inline One one_vector(LLVMValueRef v) {
+  return (One){ONE_VECTOR, v, NULL};
+}
 static inline One one_linear(LLVMValueRef v, LLVMValueRef step) {
   return (One){ONE_LINEAR, v, step};
 }

@@ -283,8 +283,7 @@ static LLVMValueRef fmod_near(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValue
 
 /* fmod, and from it x % y or x // y of floats as ref_elem.c has them. `quick` NULL: of
  * scalars; else by fmod_near, and it says for which lanes. */
-static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y,
-                           LLVMValueRef *quick) {
+static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y, LLVMValueRef *quick) {
   LLVMValueRef zero = real(e, x, 0), inf = real(e, x, __builtin_inf());
   LLVMValueRef ax = intrinsic1(e, "llvm.fabs", x), ay = intrinsic1(e, "llvm.fabs", y);
   LLVMValueRef ok =
@@ -292,7 +291,7 @@ static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y,
   LLVMValueRef finite = LLVMBuildAnd(B, ok, fcmp(e, LLVMRealOLT, ay, inf), "");
   LLVMValueRef tame[2] = {sel(e, finite, x, zero), sel(e, finite, y, real(e, x, 1))};
   LLVMValueRef m = quick ? fmod_near(e, tame[0], tame[1], quick) : fmod_abs(e, tame[0], tame[1]);
-  m = sel(e, finite, m, ax);                                   /* y infinite */
+  m = sel(e, finite, m, ax); /* y infinite */
   m = sel(e, ok, copysign_of(e, m, x), real(e, x, __builtin_nan("")));
   LLVMValueRef none = fcmp(e, LLVMRealOEQ, m, zero);
   LLVMValueRef differ =
@@ -326,8 +325,8 @@ LLVMValueRef emit_modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
   if (w == 1 || !emit_has(e, HAS_FMA | HAS_ROUND)) return lane_by_lane(e, fn, 2, arg);
   LLVMValueRef quick, near = modulo(e, mod, x, y, &quick);
   LLVMTypeRef lanes = LLVMIntTypeInContext(e->ctx, (unsigned)w);
-  LLVMValueRef all = icmp(e, LLVMIntEQ, LLVMBuildBitCast(B, quick, lanes, ""),
-                          LLVMConstAllOnes(lanes));
+  LLVMValueRef all =
+      icmp(e, LLVMIntEQ, LLVMBuildBitCast(B, quick, lanes, ""), LLVMConstAllOnes(lanes));
   LLVMBasicBlockRef start = LLVMGetInsertBlock(B), work = emit_new_block(e, "far");
   LLVMBasicBlockRef join = emit_new_block(e, "near");
   LLVMBuildCondBr(B, all, join, work);

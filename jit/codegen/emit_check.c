@@ -13,7 +13,9 @@
 
 #define B e->b
 
-static LLVMTypeRef word(Emit *e) { return LLVMInt64TypeInContext(e->ctx); }
+static LLVMTypeRef word(Emit *e) {
+  return LLVMInt64TypeInContext(e->ctx);
+}
 
 static LLVMValueRef argument(Emit *e, LLVMValueRef args, size_t i) {
   LLVMValueRef at = emit_i64(e, (int64_t)i);

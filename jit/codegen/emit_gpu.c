@@ -35,17 +35,18 @@
 
 enum {
   THREADS = EMU_THREADS,
-  SLICE = 16,             /* depth of the slices of a tile in shared memory */
+  SLICE = 16,              /* depth of the slices of a tile in shared memory */
   SHARED_LOCAL = 16 << 10, /* bytes of local buffers in shared memory */
-  GLOBAL = 1, SHARED = 3, /* address spaces */
-  KERNEL = 71             /* calling convention of an entry */
+  GLOBAL = 1,
+  SHARED = 3, /* address spaces */
+  KERNEL = 71 /* calling convention of an entry */
 };
 
 typedef struct Gpu {
   Emit *e;
-  LLVMValueRef shared;  /* [N x i8]: results of reductions, slices, local buffers */
-  int64_t stage;        /* where slices begin */
-  bool synced;          /* nothing has touched memory since the last barrier */
+  LLVMValueRef shared; /* [N x i8]: results of reductions, slices, local buffers */
+  int64_t stage;       /* where slices begin */
+  bool synced;         /* nothing has touched memory since the last barrier */
 } Gpu;
 
 static void block_range(Gpu *g, LVal first, LVal end);
@@ -341,8 +342,8 @@ static void tile(Gpu *g, LVal v) {
   g->synced = false;
   barrier(g);
   LLVMValueRef depth[2] = {LLVMBuildSub(B, op[TILE_DEPTH], outer.i, ""), emit_i64(e, SLICE)};
-  emit_loop(e, &l, emit_i64(e, 0),
-            emit_intrinsic(e, "llvm.smin", LLVMTypeOf(depth[0]), 2, depth), 1);
+  emit_loop(e, &l, emit_i64(e, 0), emit_intrinsic(e, "llvm.smin", LLVMTypeOf(depth[0]), 2, depth),
+            1);
   for (int q = 0; q < each; q++) { /* beyond the tile: whatever is there, within the slices */
     Place p = place_of(e, v, emit_i64(e, q), op);
     LLVMValueRef row = mr * nr % THREADS ? rest(e, p.row, mr) : p.row;
@@ -385,15 +386,15 @@ static void block_range(Gpu *g, LVal first, LVal end) {
   const LIns *ins = e->k->ins;
   for (LVal v = first; v < end && !e->failed; v++) {
     switch (ins[v].op) {
-      case LP_PAR:
-      case LP_FOR: turns(g, v); break;
-      case LP_VEC: vec(g, v); break;
-      case LP_RED: reduction(g, v); break;
-      case LP_IF: branch(g, v); break;
-      case LP_TILE: tile(g, v); break;
-      case LP_STORE: store(g, v); continue;
-      case LP_LOAD: g->synced = false; /* fall through */
-      default: emit_range(e, v, v + 1); continue;
+    case LP_PAR:
+    case LP_FOR: turns(g, v); break;
+    case LP_VEC: vec(g, v); break;
+    case LP_RED: reduction(g, v); break;
+    case LP_IF: branch(g, v); break;
+    case LP_TILE: tile(g, v); break;
+    case LP_STORE: store(g, v); continue;
+    case LP_LOAD: g->synced = false; /* fall through */
+    default: emit_range(e, v, v + 1); continue;
     }
     v = ins[v].match;
   }
@@ -408,8 +409,8 @@ static void plan_shared(Gpu *g, int64_t *at) {
   for (LVal v = 0; v < k->count; v++) {
     const LIns *in = &k->ins[v];
     int64_t n = in->op == LP_RED ? 8 * each_yield(g, v, NULL) : 0;
-    int64_t m = in->op == LP_TILE ? (int64_t)dt_size((DType)in->dtype) * SLICE * (in->mr + in->nr)
-                                  : 0;
+    int64_t m =
+        in->op == LP_TILE ? (int64_t)dt_size((DType)in->dtype) * SLICE * (in->mr + in->nr) : 0;
     slots = slots > n ? slots : n;
     stage = stage > m ? stage : m;
   }
@@ -569,8 +570,7 @@ static void make_emulated(Emit *e) {
 bool emit_emulated(const Kernel *k, const EngTarget *target, char **out, size_t *n, char *err,
                    size_t err_n) {
   Emit e = {.k = k, .target = target, .gpu = true, .emulate = true, .err = err, .err_n = err_n};
-  return emit_module(&e, target->machine->triple, target->name, make_emulated, EMIT_OBJECT, out,
-                     n);
+  return emit_module(&e, target->machine->triple, target->name, make_emulated, EMIT_OBJECT, out, n);
 }
 
 bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err, size_t err_n) {

@@ -24,7 +24,9 @@ static LLVMValueRef k_real(Emit *e, int w, double c) {
   return emit_splat(e, LLVMConstReal(float_type(e, w), c), e->math_n);
 }
 
-static LLVMTypeRef type_v(Emit *e, int w) { return emit_vec(float_type(e, w), e->math_n); }
+static LLVMTypeRef type_v(Emit *e, int w) {
+  return emit_vec(float_type(e, w), e->math_n);
+}
 static LLVMTypeRef type_i(Emit *e, int w) {
   return emit_vec(LLVMIntTypeInContext(e->ctx, (unsigned)w), e->math_n);
 }
@@ -63,10 +65,12 @@ static void rare(Emit *e, int w, LLVMValueRef huge, LLVMValueRef c, LLVMValueRef
 }
 
 /* The text has variables called e; the emitter is `em` in it. */
-#define WITH(...) (Emit *em, __VA_ARGS__)
+#define WITH(...) (Emit * em, __VA_ARGS__)
 #define HERE (em->b)
 #define PASS(...) (em, __VA_ARGS__)
-#define FM_FN(type, name, args) static __attribute__((unused)) type FM_TAG(name) WITH args
+#define FM_FN(type, name, args)                                                                    \
+  static __attribute__((unused)) type FM_TAG(name)                                                 \
+  WITH args
 #define FM_CALL(name, args) FM_TAG(name) PASS args
 #define V LLVMValueRef
 #define I LLVMValueRef
@@ -146,8 +150,10 @@ static LLVMValueRef huge_fn(Emit *e, int w) {
           LLVMBuildGEP2(BUILD, j == 1 ? i : v, LLVMGetParam(fn, (unsigned)j + 1), &loop.i, 1, "");
     }
     x = LLVMBuildLoad2(BUILD, v, at[0], "");
-    if (w == 32) reduce_huge_32(e, x, &q, &r, &l);
-    else reduce_huge_64(e, x, &q, &r, &l);
+    if (w == 32)
+      reduce_huge_32(e, x, &q, &r, &l);
+    else
+      reduce_huge_64(e, x, &q, &r, &l);
     LLVMBuildStore(BUILD, q, at[1]);
     LLVMBuildStore(BUILD, r, at[2]);
     LLVMBuildStore(BUILD, l, at[3]);
@@ -162,7 +168,9 @@ static LLVMValueRef huge_fn(Emit *e, int w) {
 }
 
 /* The functions that elementwise.def says are in fmath.inc. */
-#define FN_FMATH(NAME, name, args) case NAME: return dbl ? name##_64 args : name##_32 args;
+#define FN_FMATH(NAME, name, args)                                                                 \
+  case NAME:                                                                                       \
+    return dbl ? name##_64 args : name##_32 args;
 #define FN_FMATH_RARE FN_FMATH
 #define FN_OWN(NAME, name, args)
 #define FN_TRUTH(NAME, name, args)
@@ -208,7 +216,9 @@ static LLVMValueRef apply(Emit *e, int n, int f, LLVMValueRef *x) {
   return r;
 }
 
-LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x) { return apply(e, 1, (int)f, &x); }
+LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x) {
+  return apply(e, 1, (int)f, &x);
+}
 
 LLVMValueRef emit_math2(Emit *e, RefBin f, LLVMValueRef x, LLVMValueRef y) {
   return apply(e, 2, (int)f, (LLVMValueRef[]){x, y});
@@ -219,7 +229,9 @@ void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVM
   if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
   int before = e->math_n;
   e->math_n = emit_width_of(a);
-  if (LLVMGetIntTypeWidth(t) == 64) normal_64(e, a, b, z0, z1);
-  else normal_32(e, a, b, z0, z1);
+  if (LLVMGetIntTypeWidth(t) == 64)
+    normal_64(e, a, b, z0, z1);
+  else
+    normal_32(e, a, b, z0, z1);
   e->math_n = before;
 }

@@ -188,8 +188,10 @@ static LLVMValueRef sixteen(Emit *e, bool normal, bool wide, LLVMValueRef key, L
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), par[3] = {i64, i64, i64}, t = i64;
   LLVMValueRef fn, arg[3] = {key, counter, first};
   EmitSaved s;
-  if (normal) t = wide ? LLVMDoubleTypeInContext(e->ctx) : LLVMFloatTypeInContext(e->ctx);
-  else if (!wide) t = LLVMInt32TypeInContext(e->ctx);
+  if (normal)
+    t = wide ? LLVMDoubleTypeInContext(e->ctx) : LLVMFloatTypeInContext(e->ctx);
+  else if (!wide)
+    t = LLVMInt32TypeInContext(e->ctx);
   const char *name = normal ? wide ? "normal_64" : "normal_32" : wide ? "words_64" : "words_32";
   if (emit_fn_begin(e, &s, name, LLVMFunctionType(LLVMVectorType(t, EMIT_LANES), par, 3, false),
                     &fn)) {

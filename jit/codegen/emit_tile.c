@@ -15,8 +15,8 @@
 
 enum {
   UNROLL = 4,
-  AHEAD = 12, /* rows of B */
-  TALL = 12,  /* rows of a tile from which on one with less rows has texts of its own */
+  AHEAD = 12,  /* rows of B */
+  TALL = 12,   /* rows of a tile from which on one with less rows has texts of its own */
   DIRECT = 200 /* instructions of all copies of a block that is emitted straight from registers */
 };
 
@@ -25,16 +25,20 @@ typedef struct Tile {
   LVal v;
   DType dt;
   int mr, nr;
-  int vl, nv;            /* lanes of a vector; vectors of a row */
+  int vl, nv; /* lanes of a vector; vectors of a row */
   LLVMTypeRef scalar, vec;
   LLVMValueRef op[TILE_OPERANDS], a, b, start; /* pointers to the first element of each */
-  LLVMValueRef room;     /* the tile in memory, rows `pitch` elements apart */
+  LLVMValueRef room;                           /* the tile in memory, rows `pitch` elements apart */
   int pitch;
-  LLVMValueRef row;      /* while the epilogue is emitted */
+  LLVMValueRef row; /* while the epilogue is emitted */
 } Tile;
 
-static bool is_const(LLVMValueRef x) { return LLVMIsAConstantInt(x) != NULL; }
-static int64_t const_of(LLVMValueRef x) { return LLVMConstIntGetSExtValue(x); }
+static bool is_const(LLVMValueRef x) {
+  return LLVMIsAConstantInt(x) != NULL;
+}
+static int64_t const_of(LLVMValueRef x) {
+  return LLVMConstIntGetSExtValue(x);
+}
 
 static LLVMValueRef mul(Tile *t, LLVMValueRef x, LLVMValueRef y) {
   return LLVMBuildMul(t->e->b, x, y, "");
@@ -75,10 +79,10 @@ static void prefetch(Tile *t, LLVMValueRef p, int level) {
 enum { GROUP = 4, GROUPS = 64 / GROUP };
 typedef struct Rows {
   int groups;
-  LLVMValueRef first[GROUPS];   /* row that a group begins with */
-  LLVMValueRef within[GROUP];   /* row number in its group */
-  LLVMValueRef offset[GROUP];   /* elements from the group's first row */
-  LLVMValueRef p[GROUPS];       /* now */
+  LLVMValueRef first[GROUPS]; /* row that a group begins with */
+  LLVMValueRef within[GROUP]; /* row number in its group */
+  LLVMValueRef offset[GROUP]; /* elements from the group's first row */
+  LLVMValueRef p[GROUPS];     /* now */
 } Rows;
 
 static LLVMValueRef row_of(Tile *t, const Rows *r, int i) {
@@ -248,8 +252,10 @@ static void block(Tile *t, LLVMValueRef row, LLVMValueRef col, LLVMValueRef x) {
   for (LVal v = t->v + 1; v < end; v++) {
     LOp op = (LOp)e->k->ins[v].op;
     if ((op != LP_ROW && op != LP_COL) || lp_operand(e->k, v, 0) != t->v) continue;
-    if (op == LP_ROW) emit_set(e, v, one_uniform(row));
-    else emit_set(e, v, lanes ? one_linear(col, emit_i64(e, 1)) : one_uniform(col));
+    if (op == LP_ROW)
+      emit_set(e, v, one_uniform(row));
+    else
+      emit_set(e, v, lanes ? one_linear(col, emit_i64(e, 1)) : one_uniform(col));
   }
   emit_range(e, t->v + 1, end);
 }
@@ -348,8 +354,9 @@ void emit_tile(Emit *e, LVal v) {
   LLVMBasicBlockRef memory = emit_new_block(e, "tile.memory");
   LLVMBasicBlockRef end = emit_new_block(e, "tile.end");
   LLVMValueRef zero = emit_i64(e, 0);
-  LLVMBuildCondBr(b, LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntSGT, t.op[TILE_ROWS], zero, ""),
-                                  LLVMBuildICmp(b, LLVMIntSGT, t.op[TILE_COLS], zero, ""), ""),
+  LLVMBuildCondBr(b,
+                  LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntSGT, t.op[TILE_ROWS], zero, ""),
+                               LLVMBuildICmp(b, LLVMIntSGT, t.op[TILE_COLS], zero, ""), ""),
                   some, end);
   LLVMPositionBuilderAtEnd(b, some);
   LLVMValueRef all_rows = LLVMBuildICmp(b, LLVMIntEQ, t.op[TILE_ROWS], emit_i64(e, t.mr), "");
@@ -374,8 +381,10 @@ void emit_tile(Emit *e, LVal v) {
   /* Half of the columns take half of the time; where all are there, so do few rows. */
   bool all = is_const(t.op[TILE_COLS]) && const_of(t.op[TILE_COLS]) == t.nr;
   Tile part = t;
-  if (!all && t.nv > 1) part.nv = t.nv / 2;
-  else if (all && t.mr >= TALL && !is_const(t.op[TILE_ROWS])) part.mr = t.mr - 2 * GROUP;
+  if (!all && t.nv > 1)
+    part.nv = t.nv / 2;
+  else if (all && t.mr >= TALL && !is_const(t.op[TILE_ROWS]))
+    part.mr = t.mr - 2 * GROUP;
   while (part.mr < t.mr || part.nv < t.nv) {
     LLVMValueRef size = t.op[all ? TILE_ROWS : TILE_COLS];
     LLVMValueRef most = emit_i64(e, all ? part.mr : part.nv * t.vl);

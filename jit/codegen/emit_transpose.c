@@ -52,14 +52,14 @@ static int depends(const Kernel *k, LVal v, LVal var, int64_t *factor) {
 
 static bool address(const LIns *in) {
   switch ((LOp)in->op) {
-    case LP_CONST:
-    case LP_ARG:
-    case LP_IDIV:
-    case LP_IREM: return in->dtype == DT_I64;
-    case LP_BIN:
-      return in->dtype == DT_I64 && (in->imm == RB_ADD || in->imm == RB_SUB || in->imm == RB_MUL ||
-                                     in->imm == RB_MIN || in->imm == RB_MAX);
-    default: return false;
+  case LP_CONST:
+  case LP_ARG:
+  case LP_IDIV:
+  case LP_IREM: return in->dtype == DT_I64;
+  case LP_BIN:
+    return in->dtype == DT_I64 && (in->imm == RB_ADD || in->imm == RB_SUB || in->imm == RB_MUL ||
+                                   in->imm == RB_MIN || in->imm == RB_MAX);
+  default: return false;
   }
 }
 

@@ -16,14 +16,14 @@
 
 LLVMTypeRef emit_type(Emit *e, DType dt) {
   switch (dt) {
-    case DT_BOOL: return LLVMInt1TypeInContext(e->ctx);
-    case DT_U8:
-    case DT_I8: return LLVMInt8TypeInContext(e->ctx);
-    case DT_I16: return LLVMInt16TypeInContext(e->ctx);
-    case DT_I32: return LLVMInt32TypeInContext(e->ctx);
-    case DT_I64: return LLVMInt64TypeInContext(e->ctx);
-    case DT_F64: return LLVMDoubleTypeInContext(e->ctx);
-    default: return LLVMFloatTypeInContext(e->ctx);
+  case DT_BOOL: return LLVMInt1TypeInContext(e->ctx);
+  case DT_U8:
+  case DT_I8: return LLVMInt8TypeInContext(e->ctx);
+  case DT_I16: return LLVMInt16TypeInContext(e->ctx);
+  case DT_I32: return LLVMInt32TypeInContext(e->ctx);
+  case DT_I64: return LLVMInt64TypeInContext(e->ctx);
+  case DT_F64: return LLVMDoubleTypeInContext(e->ctx);
+  default: return LLVMFloatTypeInContext(e->ctx);
   }
 }
 
@@ -33,7 +33,9 @@ LLVMTypeRef emit_mem_type(Emit *e, DType dt) {
   return emit_type(e, dt);
 }
 
-LLVMTypeRef emit_vec(LLVMTypeRef t, int n) { return n == 1 ? t : LLVMVectorType(t, (unsigned)n); }
+LLVMTypeRef emit_vec(LLVMTypeRef t, int n) {
+  return n == 1 ? t : LLVMVectorType(t, (unsigned)n);
+}
 
 LLVMValueRef emit_i64(Emit *e, int64_t x) {
   return LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)x, true);
@@ -416,8 +418,10 @@ void emit_store(Emit *e, int buf, One index, One x) {
       if (mask) mask = backwards(e, mask);
     }
     within(e, buf, at, EMIT_LANES, mask);
-    if (mask) emit_store_masked(e, dt, base, at, v, mask, EMIT_LANES);
-    else emit_store_n(e, dt, base, at, v, EMIT_LANES);
+    if (mask)
+      emit_store_masked(e, dt, base, at, v, mask, EMIT_LANES);
+    else
+      emit_store_n(e, dt, base, at, v, EMIT_LANES);
     return;
   }
   LLVMTypeRef t = LLVMVectorType(emit_mem_type(e, dt), EMIT_LANES);
@@ -429,8 +433,7 @@ void emit_store(Emit *e, int buf, One index, One x) {
     return;
   }
   LLVMValueRef p = place(e, dt, base, places);
-  LLVMValueRef arg[4] = {v, p, emit_i32(e, (int)dt_size(dt)),
-                         mask ? mask : all_lanes(e)};
+  LLVMValueRef arg[4] = {v, p, emit_i32(e, (int)dt_size(dt)), mask ? mask : all_lanes(e)};
   masked(e, "llvm.masked.scatter", t, LLVMTypeOf(p), 4, arg);
 }
 
@@ -440,16 +443,15 @@ static LLVMValueRef un_int(Emit *e, RefUn f, DType dt, LLVMValueRef x) {
   LLVMValueRef zero = same_int(e, x, 0), one = same_int(e, x, 1);
   bool sign = dt != DT_U8;
   switch (f) {
-    case RU_NEG: return LLVMBuildNeg(B, x, "");
-    case RU_ABS:
-      return sign ? sel(e, icmp(e, LLVMIntSLT, x, zero), LLVMBuildNeg(B, x, ""), x) : x;
-    case RU_SIGN: {
-      LLVMValueRef r = sel(e, icmp(e, LLVMIntEQ, x, zero), zero, one);
-      return sign ? sel(e, icmp(e, LLVMIntSLT, x, zero), same_int(e, x, -1), r) : r;
-    }
-    case RU_RELU: return sign ? sel(e, icmp(e, LLVMIntSGT, x, zero), x, zero) : x;
-    case RU_NOT: return LLVMBuildNot(B, x, "");
-    default: return x; /* floor, ceil, round */
+  case RU_NEG: return LLVMBuildNeg(B, x, "");
+  case RU_ABS: return sign ? sel(e, icmp(e, LLVMIntSLT, x, zero), LLVMBuildNeg(B, x, ""), x) : x;
+  case RU_SIGN: {
+    LLVMValueRef r = sel(e, icmp(e, LLVMIntEQ, x, zero), zero, one);
+    return sign ? sel(e, icmp(e, LLVMIntSLT, x, zero), same_int(e, x, -1), r) : r;
+  }
+  case RU_RELU: return sign ? sel(e, icmp(e, LLVMIntSGT, x, zero), x, zero) : x;
+  case RU_NOT: return LLVMBuildNot(B, x, "");
+  default: return x; /* floor, ceil, round */
   }
 }
 
@@ -457,22 +459,22 @@ LLVMValueRef emit_un(Emit *e, RefUn f, DType dt, LLVMValueRef x) {
   if (!dt_float(dt)) return un_int(e, f, dt, x);
   LLVMValueRef zero = real(e, x, 0), r;
   switch (f) {
-    case RU_ISNAN: return fcmp(e, LLVMRealUNO, x, x);
-    case RU_ISINF:
-      return fcmp(e, LLVMRealOEQ, intrinsic1(e, "llvm.fabs", x), real(e, x, __builtin_inf()));
-    case RU_NEG: return LLVMBuildFNeg(B, x, "");
-    case RU_ABS: return intrinsic1(e, "llvm.fabs", x);
-    case RU_SIGN:
-      r = sel(e, fcmp(e, LLVMRealOEQ, x, zero), zero, x);
-      r = sel(e, fcmp(e, LLVMRealOLT, x, zero), real(e, x, -1), r);
-      return sel(e, fcmp(e, LLVMRealOGT, x, zero), real(e, x, 1), r);
-    case RU_RELU: /* x where it is greater or a NaN */
-      return sel(e, fcmp(e, LLVMRealUGT, x, zero), x, zero);
-    case RU_FLOOR: return emit_whole(e, -1, x);
-    case RU_CEIL: return emit_whole(e, 1, x);
-    case RU_ROUND: return emit_whole(e, 0, x);
-    case RU_SQRT: return emit_round(e, dt, intrinsic1(e, "llvm.sqrt", x));
-    default: return emit_round(e, dt, emit_math(e, f, x));
+  case RU_ISNAN: return fcmp(e, LLVMRealUNO, x, x);
+  case RU_ISINF:
+    return fcmp(e, LLVMRealOEQ, intrinsic1(e, "llvm.fabs", x), real(e, x, __builtin_inf()));
+  case RU_NEG: return LLVMBuildFNeg(B, x, "");
+  case RU_ABS: return intrinsic1(e, "llvm.fabs", x);
+  case RU_SIGN:
+    r = sel(e, fcmp(e, LLVMRealOEQ, x, zero), zero, x);
+    r = sel(e, fcmp(e, LLVMRealOLT, x, zero), real(e, x, -1), r);
+    return sel(e, fcmp(e, LLVMRealOGT, x, zero), real(e, x, 1), r);
+  case RU_RELU: /* x where it is greater or a NaN */
+    return sel(e, fcmp(e, LLVMRealUGT, x, zero), x, zero);
+  case RU_FLOOR: return emit_whole(e, -1, x);
+  case RU_CEIL: return emit_whole(e, 1, x);
+  case RU_ROUND: return emit_whole(e, 0, x);
+  case RU_SQRT: return emit_round(e, dt, intrinsic1(e, "llvm.sqrt", x));
+  default: return emit_round(e, dt, emit_math(e, f, x));
   }
 }
 
@@ -502,43 +504,43 @@ LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x) {
 static LLVMValueRef bin_int(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef y) {
   bool sign = dt != DT_U8 && dt != DT_BOOL;
   switch (f) {
-    case RB_ADD: return LLVMBuildAdd(B, x, y, "");
-    case RB_SUB: return LLVMBuildSub(B, x, y, "");
-    case RB_MUL: return LLVMBuildMul(B, x, y, "");
-    case RB_FLOORDIV: return emit_int_div(e, false, dt, x, y);
-    case RB_MOD: return emit_int_div(e, true, dt, x, y);
-    case RB_POW: return emit_int_pow(e, dt, x, y);
-    case RB_MAX: return sel(e, icmp(e, sign ? LLVMIntSGT : LLVMIntUGT, x, y), x, y);
-    case RB_MIN: return sel(e, icmp(e, sign ? LLVMIntSLT : LLVMIntULT, x, y), x, y);
-    case RB_EQ: return icmp(e, LLVMIntEQ, x, y);
-    case RB_NE: return icmp(e, LLVMIntNE, x, y);
-    case RB_LT: return icmp(e, sign ? LLVMIntSLT : LLVMIntULT, x, y);
-    case RB_LE: return icmp(e, sign ? LLVMIntSLE : LLVMIntULE, x, y);
-    case RB_GT: return icmp(e, sign ? LLVMIntSGT : LLVMIntUGT, x, y);
-    case RB_GE: return icmp(e, sign ? LLVMIntSGE : LLVMIntUGE, x, y);
-    case RB_AND: return LLVMBuildAnd(B, x, y, "");
-    default: return LLVMBuildOr(B, x, y, "");
+  case RB_ADD: return LLVMBuildAdd(B, x, y, "");
+  case RB_SUB: return LLVMBuildSub(B, x, y, "");
+  case RB_MUL: return LLVMBuildMul(B, x, y, "");
+  case RB_FLOORDIV: return emit_int_div(e, false, dt, x, y);
+  case RB_MOD: return emit_int_div(e, true, dt, x, y);
+  case RB_POW: return emit_int_pow(e, dt, x, y);
+  case RB_MAX: return sel(e, icmp(e, sign ? LLVMIntSGT : LLVMIntUGT, x, y), x, y);
+  case RB_MIN: return sel(e, icmp(e, sign ? LLVMIntSLT : LLVMIntULT, x, y), x, y);
+  case RB_EQ: return icmp(e, LLVMIntEQ, x, y);
+  case RB_NE: return icmp(e, LLVMIntNE, x, y);
+  case RB_LT: return icmp(e, sign ? LLVMIntSLT : LLVMIntULT, x, y);
+  case RB_LE: return icmp(e, sign ? LLVMIntSLE : LLVMIntULE, x, y);
+  case RB_GT: return icmp(e, sign ? LLVMIntSGT : LLVMIntUGT, x, y);
+  case RB_GE: return icmp(e, sign ? LLVMIntSGE : LLVMIntUGE, x, y);
+  case RB_AND: return LLVMBuildAnd(B, x, y, "");
+  default: return LLVMBuildOr(B, x, y, "");
   }
 }
 
 LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef y) {
   if (!dt_float(dt)) return bin_int(e, f, dt, x, y);
   switch (f) {
-    case RB_ADD: return emit_round(e, dt, LLVMBuildFAdd(B, x, y, ""));
-    case RB_SUB: return emit_round(e, dt, LLVMBuildFSub(B, x, y, ""));
-    case RB_MUL: return emit_round(e, dt, LLVMBuildFMul(B, x, y, ""));
-    case RB_DIV: return emit_round(e, dt, LLVMBuildFDiv(B, x, y, ""));
-    case RB_FLOORDIV: return emit_round(e, dt, emit_modulo(e, false, x, y));
-    case RB_MOD: return emit_round(e, dt, emit_modulo(e, true, x, y));
-    case RB_MAX: return extreme(e, true, x, y);
-    case RB_MIN: return extreme(e, false, x, y);
-    case RB_EQ: return fcmp(e, LLVMRealOEQ, x, y);
-    case RB_NE: return fcmp(e, LLVMRealUNE, x, y);
-    case RB_LT: return fcmp(e, LLVMRealOLT, x, y);
-    case RB_LE: return fcmp(e, LLVMRealOLE, x, y);
-    case RB_GT: return fcmp(e, LLVMRealOGT, x, y);
-    case RB_GE: return fcmp(e, LLVMRealOGE, x, y);
-    default: return emit_round(e, dt, emit_math2(e, f, x, y));
+  case RB_ADD: return emit_round(e, dt, LLVMBuildFAdd(B, x, y, ""));
+  case RB_SUB: return emit_round(e, dt, LLVMBuildFSub(B, x, y, ""));
+  case RB_MUL: return emit_round(e, dt, LLVMBuildFMul(B, x, y, ""));
+  case RB_DIV: return emit_round(e, dt, LLVMBuildFDiv(B, x, y, ""));
+  case RB_FLOORDIV: return emit_round(e, dt, emit_modulo(e, false, x, y));
+  case RB_MOD: return emit_round(e, dt, emit_modulo(e, true, x, y));
+  case RB_MAX: return extreme(e, true, x, y);
+  case RB_MIN: return extreme(e, false, x, y);
+  case RB_EQ: return fcmp(e, LLVMRealOEQ, x, y);
+  case RB_NE: return fcmp(e, LLVMRealUNE, x, y);
+  case RB_LT: return fcmp(e, LLVMRealOLT, x, y);
+  case RB_LE: return fcmp(e, LLVMRealOLE, x, y);
+  case RB_GT: return fcmp(e, LLVMRealOGT, x, y);
+  case RB_GE: return fcmp(e, LLVMRealOGE, x, y);
+  default: return emit_round(e, dt, emit_math2(e, f, x, y));
   }
 }
 
@@ -616,25 +618,25 @@ static LLVMValueRef divide_uniform(Emit *e, bool rem, LLVMValueRef x, LLVMValueR
 static bool never_negative(const Kernel *k, LVal v, int deep) {
   const LIns *in = &k->ins[v];
   switch ((LOp)in->op) {
-    case LP_PAR:
-    case LP_VEC:
-    case LP_FOR:
-    case LP_RED:
-    case LP_ROW:
-    case LP_COL: return true;
-    case LP_CONST: return in->imm >= 0;
-    case LP_IDIV:
-    case LP_IREM: return deep > 0 && never_negative(k, lp_operand(k, v, 0), deep - 1);
-    case LP_BIN: {
-      if (deep == 0) return false;
-      bool first = never_negative(k, lp_operand(k, v, 0), deep - 1);
-      if (first == (in->imm == RB_MAX)) return first;
-      if (in->imm != RB_ADD && in->imm != RB_MUL && in->imm != RB_MIN && in->imm != RB_MAX) {
-        return false;
-      }
-      return never_negative(k, lp_operand(k, v, 1), deep - 1);
+  case LP_PAR:
+  case LP_VEC:
+  case LP_FOR:
+  case LP_RED:
+  case LP_ROW:
+  case LP_COL: return true;
+  case LP_CONST: return in->imm >= 0;
+  case LP_IDIV:
+  case LP_IREM: return deep > 0 && never_negative(k, lp_operand(k, v, 0), deep - 1);
+  case LP_BIN: {
+    if (deep == 0) return false;
+    bool first = never_negative(k, lp_operand(k, v, 0), deep - 1);
+    if (first == (in->imm == RB_MAX)) return first;
+    if (in->imm != RB_ADD && in->imm != RB_MUL && in->imm != RB_MIN && in->imm != RB_MAX) {
+      return false;
     }
-    default: return false;
+    return never_negative(k, lp_operand(k, v, 1), deep - 1);
+  }
+  default: return false;
   }
 }
 
@@ -646,8 +648,10 @@ static One divide(Emit *e, LVal v, One x, One y) {
   bool rem = e->k->ins[v].op == LP_IREM;
   if (y.kind == ONE_UNIFORM) {
     LLVMValueRef one = emit_i64(e, 1), arg[2] = {y.v, one};
-    if (!LLVMIsConstant(y.v)) y.v = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(y.v), 2, arg);
-    else if (LLVMConstIntGetSExtValue(y.v) < 1) y.v = one;
+    if (!LLVMIsConstant(y.v))
+      y.v = emit_intrinsic(e, "llvm.smax", LLVMTypeOf(y.v), 2, arg);
+    else if (LLVMConstIntGetSExtValue(y.v) < 1)
+      y.v = one;
     if (x.kind == ONE_UNIFORM) {
       return one_uniform(divide_uniform(e, rem, x.v, y.v));
     }
@@ -766,17 +770,17 @@ One emit_one(Emit *e, LVal v) {
   }
   LLVMValueRef a[3], r;
   switch (in->op) {
-    case LP_CONST: return constant(e, dt, in->imm);
-    case LP_ARG: return one_uniform(literal(e, dt, e->arg[in->imm]));
-    case LP_LOAD: return emit_load(e, in->buf, x[0]);
-    case LP_IDIV:
-    case LP_IREM: return divide(e, v, x[0], x[1]);
-    case LP_UNIFORM:
-    case LP_NORMAL:
-    case LP_RANDINT:
-    case LP_FOLD:
-    case LP_PHILOX: return emit_random(e, v);
-    default: break;
+  case LP_CONST: return constant(e, dt, in->imm);
+  case LP_ARG: return one_uniform(literal(e, dt, e->arg[in->imm]));
+  case LP_LOAD: return emit_load(e, in->buf, x[0]);
+  case LP_IDIV:
+  case LP_IREM: return divide(e, v, x[0], x[1]);
+  case LP_UNIFORM:
+  case LP_NORMAL:
+  case LP_RANDINT:
+  case LP_FOLD:
+  case LP_PHILOX: return emit_random(e, v);
+  default: break;
   }
   DType from = lp_dtype(e->k, lp_operand(e->k, v, 0));
   if (in->op == LP_UN && in->imm == RU_NEG && x[0].kind == ONE_LINEAR) {
@@ -785,18 +789,20 @@ One emit_one(Emit *e, LVal v) {
   if (in->op == LP_CAST && from == dt) return x[0];
   for (int i = 0; i < in->operand_count && i < 3; i++) a[i] = same ? x[i].v : emit_vector(e, x[i]);
   switch (in->op) {
-    case LP_UN: r = emit_un(e, (RefUn)in->imm, from, a[0]); break;
-    case LP_CAST: r = emit_cast(e, from, dt, a[0]); break;
-    case LP_FMA:
-      if (dt_float(dt)) r = emit_round(e, dt, emit_fma(e, a[0], a[1], a[2]));
-      else r = LLVMBuildAdd(B, LLVMBuildMul(B, a[0], a[1], ""), a[2], "");
-      break;
-    case LP_CTZ: {
-      LLVMValueRef arg[2] = {a[0], LLVMConstInt(LLVMInt1TypeInContext(e->ctx), 0, false)};
-      r = emit_intrinsic(e, "llvm.cttz", LLVMTypeOf(a[0]), 2, arg);
-      break;
-    }
-    default: emit_fail(e, "no code for %s", lp_info[in->op].name); return x[0];
+  case LP_UN: r = emit_un(e, (RefUn)in->imm, from, a[0]); break;
+  case LP_CAST: r = emit_cast(e, from, dt, a[0]); break;
+  case LP_FMA:
+    if (dt_float(dt))
+      r = emit_round(e, dt, emit_fma(e, a[0], a[1], a[2]));
+    else
+      r = LLVMBuildAdd(B, LLVMBuildMul(B, a[0], a[1], ""), a[2], "");
+    break;
+  case LP_CTZ: {
+    LLVMValueRef arg[2] = {a[0], LLVMConstInt(LLVMInt1TypeInContext(e->ctx), 0, false)};
+    r = emit_intrinsic(e, "llvm.cttz", LLVMTypeOf(a[0]), 2, arg);
+    break;
+  }
+  default: emit_fail(e, "no code for %s", lp_info[in->op].name); return x[0];
   }
   return same ? one_uniform(r) : one_vector(r);
 }

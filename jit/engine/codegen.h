@@ -28,7 +28,7 @@ enum {
   CODEGEN_DUMP_PTX_90 = 8, /* sm_90 */
   CODEGEN_DUMP = CODEGEN_DUMP_IR | CODEGEN_DUMP_ASM | CODEGEN_DUMP_PTX | CODEGEN_DUMP_PTX_90,
   CODEGEN_EMULATE = 16 /* an object for the emulator of emu.h */
-}; /* flags of a request: text instead of an object */
+};                     /* flags of a request: text instead of an object */
 
 typedef struct CodegenFrame {
   uint32_t magic, kind;

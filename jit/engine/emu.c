@@ -82,7 +82,9 @@ __asm__(".pushsection .text\n"
         ".popsection\n");
 
 /* Goes on at `to`; comes back when somebody goes on at `from`. */
-ON_FIBER static void jump(Context *from, Context *to) { emu_switch(from, *to); }
+ON_FIBER static void jump(Context *from, Context *to) {
+  emu_switch(from, *to);
+}
 
 /* The first switch to a fiber arrives here, by the ret. */
 void emu_start(void);
@@ -108,7 +110,9 @@ static void start_at(Fiber *f, char *stack) {
 
 #else
 
-static void jump(Context *from, Context *to) { swapcontext(from, to); }
+static void jump(Context *from, Context *to) {
+  swapcontext(from, to);
+}
 
 /* makecontext passes ints alone. */
 static void call_main(unsigned high, unsigned low) {
@@ -127,7 +131,9 @@ static void start_at(Fiber *f, char *stack) {
 
 /* ---- what threads call ---- */
 
-ON_FIBER static bool interrupted(const Emu *b) { return interrupt_asked(b->interrupt); }
+ON_FIBER static bool interrupted(const Emu *b) {
+  return interrupt_asked(b->interrupt);
+}
 
 /* The next fiber from number i on that is ready, or the one that runs the block. */
 ON_FIBER static Context *next_from(Emu *b, int i) {
@@ -143,7 +149,9 @@ ON_FIBER static void wait_as(Fiber *f, State state) {
   jump(&f->context, next_from(b, i + b->by));
 }
 
-ON_FIBER static void barrier(EmuThread *t) { wait_as((Fiber *)t, AT_BARRIER); }
+ON_FIBER static void barrier(EmuThread *t) {
+  wait_as((Fiber *)t, AT_BARRIER);
+}
 
 ON_FIBER static int64_t exchange(EmuThread *t, int64_t x, int64_t by) {
   Fiber *f = (Fiber *)t;
@@ -196,7 +204,8 @@ static bool run_block(Emu *b, Err *e) {
     b->by = back ? -1 : 1;
     jump(&b->home, next_from(b, back ? EMU_THREADS - 1 : 0));
     if (b->count[DONE] == EMU_THREADS) return true;
-    if (b->count[AT_BARRIER] == EMU_THREADS) all_ready(b);
+    if (b->count[AT_BARRIER] == EMU_THREADS)
+      all_ready(b);
     else if (!interrupted(b) && !shuffle(b))
       return err_set(e, "threads of a block wait for each other");
   }
@@ -207,7 +216,9 @@ static bool run_block(Emu *b, Err *e) {
 
 enum { ROOM = 64 + EMU_SHARED + EMU_THREADS * STACK };
 
-static char *aligned(char *p) { return (char *)(((uintptr_t)p + 63) & ~(uintptr_t)63); }
+static char *aligned(char *p) {
+  return (char *)(((uintptr_t)p + 63) & ~(uintptr_t)63);
+}
 
 Emu *emu_open(Mem *m) {
   Emu *b = mem_try(m, NULL, 0, sizeof *b);

@@ -15,7 +15,7 @@ enum { EMU_THREADS = 256, EMU_SHARED = 48 << 10 }; /* of a block: threads; bytes
 /* What the code of a kernel sees as its `local`; the code generator knows the layout. */
 typedef struct EmuThread EmuThread;
 struct EmuThread {
-  int64_t number, block; /* of the thread in its block; of the block */
+  int64_t number, block;  /* of the thread in its block; of the block */
   void *shared, *scratch; /* of the block: EMU_SHARED bytes; as much as lp_local_bytes tells */
   void (*barrier)(EmuThread *t); /* returns when all threads of the block have called it */
   /* x of thread number ^ by, when threads 0 .. 15 have all called it with that `by` */

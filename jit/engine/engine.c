@@ -55,7 +55,7 @@ struct Engine {
   EngConfig config;
   EngKernel **buckets;
   size_t bucket_count, kernel_count; /* a power of two */
-  size_t unused; /* bytes of loaded code without users */
+  size_t unused;                     /* bytes of loaded code without users */
   bool looked;                       /* the next three were tried to open */
   const char *lack;                  /* why there are no workers */
   unsigned char build[CACHE_BUILD];
@@ -391,7 +391,9 @@ static EngKernel *known(const Engine *g, const Buf *text, uint64_t hash) {
 static EngKernel *new_kernel(Engine *g, const Buf *text, uint64_t hash) {
   EngKernel *k = ARENA_NEW(&g->arena, EngKernel);
   *k = (EngKernel){.hash = hash};
-  k->item = (WorkItem){.text = text->s, .text_n = text->n, .level = (uint32_t)g->config.level,
+  k->item = (WorkItem){.text = text->s,
+                       .text_n = text->n,
+                       .level = (uint32_t)g->config.level,
                        .flags = g->config.emulate ? CODEGEN_EMULATE : 0};
   return k;
 }

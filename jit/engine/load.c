@@ -83,8 +83,7 @@ static bool read_header(Load *l) {
   if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
       h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_type != ET_REL)
     return err_set(l->e, "is no relocatable object");
-  while (l->machine < MACHINE_COUNT && eng_machines[l->machine].elf != h.e_machine)
-    l->machine++;
+  while (l->machine < MACHINE_COUNT && eng_machines[l->machine].elf != h.e_machine) l->machine++;
   if (l->machine == MACHINE_COUNT)
     return err_set(l->e, "is no relocatable object for a machine that ckl knows");
   if (h.e_shentsize != sizeof(Elf64_Shdr) || h.e_shnum < 1 || h.e_shnum > MOST_SECTIONS ||
@@ -190,8 +189,7 @@ static bool address(const Load *l, size_t i, uint64_t *out) {
 static bool relocate(Load *l, const Elf64_Shdr *s, Elf64_Rela r) {
   const struct Reloc *how = reloc_of(l, r);
   Elf64_Shdr target = section(l, s->sh_info);
-  if (!how)
-    return err_set(l->e, "has a relocation of kind %u", (unsigned)ELF64_R_TYPE(r.r_info));
+  if (!how) return err_set(l->e, "has a relocation of kind %u", (unsigned)ELF64_R_TYPE(r.r_info));
   if (how->kind == RELOC_IGNORED) return true;
   if (r.r_offset > target.sh_size || how->bytes > target.sh_size - r.r_offset)
     return err_set(l->e, "has a relocation outside of its section");

@@ -10,7 +10,7 @@ const EngMachine eng_machines[MACHINE_COUNT] = {
 };
 
 const EngTarget eng_targets[ENG_LEVEL_COUNT] = {
-#define TARGET(id, name, machine, has, vector, rows, columns, runs) \
+#define TARGET(id, name, machine, has, vector, rows, columns, runs)                                \
   {name, &eng_machines[MACHINE_##machine], has, vector, rows, columns},
 #include "jit/engine/target.def"
 };
@@ -41,7 +41,7 @@ enum { HOST = MACHINE_COUNT };
 static EngLevel find_level(void) {
   int best = 0;
   bool all = true;
-#define TARGET(id, name, machine, has, vector, rows, columns, runs) \
+#define TARGET(id, name, machine, has, vector, rows, columns, runs)                                \
   if ((int)MACHINE_##machine == (int)HOST && (all = all && (runs))) best = ENG_##id;
 #include "jit/engine/target.def"
   return (EngLevel)best;

@@ -38,8 +38,8 @@ typedef enum EngLevel {
 typedef struct EngTarget {
   const char *name; /* for LLVM, CKL_CPU and the installed kernels */
   const EngMachine *machine;
-  unsigned has; /* HAS_* */
-  int vector;   /* bytes of a vector that code prefers */
+  unsigned has;                /* HAS_* */
+  int vector;                  /* bytes of a vector that code prefers */
   int tile_rows, tile_columns; /* of f32 in registers; f64 has half the columns */
 } EngTarget;
 extern const EngTarget eng_targets[ENG_LEVEL_COUNT];

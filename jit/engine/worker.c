@@ -113,8 +113,7 @@ static int close_others(posix_spawn_file_actions_t *files) {
   int error = 0;
   for (struct dirent *d; open_ones && !error && (d = readdir(open_ones));) {
     int fd = atoi(d->d_name);
-    if (fd >= 3 && fd != dirfd(open_ones))
-      error = posix_spawn_file_actions_addclose(files, fd);
+    if (fd >= 3 && fd != dirfd(open_ones)) error = posix_spawn_file_actions_addclose(files, fd);
   }
   if (open_ones) closedir(open_ones);
   return error;

@@ -85,8 +85,17 @@ typedef enum LOp {
  * turn (i64) of the first largest / smallest, a NaN counting as such; 0 where there are none. Sums
  * and chains of f16 and bf16 are f32 until the end; an empty max or min is the end of the dtype. */
 typedef enum LRed {
-  RED_SUM, RED_PROD, RED_MAX, RED_MIN, RED_ANY, RED_ALL, RED_FMA, RED_CHAIN, RED_FIRST_MAX,
-  RED_FIRST_MIN, RED_COUNT
+  RED_SUM,
+  RED_PROD,
+  RED_MAX,
+  RED_MIN,
+  RED_ANY,
+  RED_ALL,
+  RED_FMA,
+  RED_CHAIN,
+  RED_FIRST_MAX,
+  RED_FIRST_MIN,
+  RED_COUNT
 } LRed;
 
 /* What may stand where (lp_verify):
@@ -108,8 +117,17 @@ typedef enum LRed {
  * `nr` is the shape in registers, `rows` <= mr and `cols` <= nr what is there: beyond them nothing
  * is stored, and A and B are not read. */
 typedef enum LTile {
-  TILE_DEPTH, TILE_ROWS, TILE_COLS, TILE_A, TILE_A_ROW, TILE_A_STEP, TILE_B, TILE_B_STEP,
-  TILE_START, TILE_START_ROW, TILE_OPERANDS
+  TILE_DEPTH,
+  TILE_ROWS,
+  TILE_COLS,
+  TILE_A,
+  TILE_A_ROW,
+  TILE_A_STEP,
+  TILE_B,
+  TILE_B_STEP,
+  TILE_START,
+  TILE_START_ROW,
+  TILE_OPERANDS
 } LTile;
 
 enum { LP_MAX_OPERANDS = TILE_OPERANDS, LP_NO_BUF = 0xffff };
@@ -118,7 +136,7 @@ typedef struct LIns {
   uint8_t op, dtype; /* dtype of the value; stores, ends: that of what they store, or DT_I64 */
   uint16_t buf;      /* LOAD STORE; TILE: A */
   uint16_t buf_b, buf_start; /* TILE */
-  uint8_t mr, nr;    /* TILE */
+  uint8_t mr, nr;            /* TILE */
   uint8_t operand_count;
   uint8_t depth;     /* blocks around it */
   uint32_t operand0; /* in Kernel.operands */
@@ -139,9 +157,12 @@ typedef struct LBuf {
 
 typedef struct Kernel {
   Arena *arena;
-  LIns *ins;      size_t count, cap;
-  LVal *operands; size_t operand_count, operand_cap;
-  LBuf *bufs;     size_t buf_count, buf_cap;
+  LIns *ins;
+  size_t count, cap;
+  LVal *operands;
+  size_t operand_count, operand_cap;
+  LBuf *bufs;
+  size_t buf_count, buf_cap;
   uint32_t arg_count;
   /* Machine code of it tests every address before it goes there. Behind the arguments come the
    * bytes of each buffer then (local ones have any number). */
@@ -157,7 +178,7 @@ static inline LVal lp_operand(const Kernel *k, LVal v, int i) {
 
 /* -- building; all throw when out of memory */
 Kernel *lp_new(Arena *a);
-int lp_buf(Kernel *k, LBufKind kind, DType dt);          /* number of the new buffer */
+int lp_buf(Kernel *k, LBufKind kind, DType dt);           /* number of the new buffer */
 int lp_local(Kernel *k, DType dt, int arg, int64_t each); /* LB_LOCAL */
 LVal lp_i(Kernel *k, int64_t x);                          /* an i64 constant */
 LVal lp_const(Kernel *k, DType dt, double x);             /* a constant; floats rounded to dt */
@@ -189,7 +210,9 @@ LVal lp_fma(Kernel *k, LVal x, LVal y, LVal z);
 LVal lp_idiv(Kernel *k, LVal x, LVal y);
 LVal lp_irem(Kernel *k, LVal x, LVal y);
 LVal lp_op(Kernel *k, LOp op, DType dt, int n, const LVal *operand, int64_t imm); /* any other */
-static inline DType lp_dtype(const Kernel *k, LVal v) { return (DType)k->ins[v].dtype; }
+static inline DType lp_dtype(const Kernel *k, LVal v) {
+  return (DType)k->ins[v].dtype;
+}
 
 /* -- whole kernels */
 /* The canonical form; run before printing. Drops instructions that nothing needs (a check and an

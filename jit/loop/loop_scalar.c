@@ -81,10 +81,12 @@ int64_t lp_scalar_bits(DType dt, LScalar x) {
 /* ---- one operand ---- */
 
 /* The functions of floats of elementwise.def, one element at a time. */
+/* clang-format off */
 #define FN_FMATH(NAME, call) case NAME: return fm_##call;
 #define FN_FMATH_RARE FN_FMATH
 #define FN_OWN(NAME, call) case NAME: return ref_##call;
 #define FN_TRUTH(NAME, call)
+/* clang-format on */
 
 static float un32(RefUn f, float x) {
   switch (f) {

@@ -42,10 +42,10 @@ typedef enum GroupKind {
 
 typedef struct Group {
   uint8_t kind;
-  uint32_t root;      /* the dot, conv, reduction, ...; POINT: the last node */
-  uint32_t *nodes;    /* all nodes computed inside, in graph order, views and generators excepted */
+  uint32_t root;   /* the dot, conv, reduction, ...; POINT: the last node */
+  uint32_t *nodes; /* all nodes computed inside, in graph order, views and generators excepted */
   uint32_t node_count;
-  Val *outs;          /* to materialise, in graph order */
+  Val *outs; /* to materialise, in graph order */
   uint32_t out_count;
   const char *reason; /* why this group ends where it ends, for `ckl explain` */
 } Group;
@@ -79,19 +79,23 @@ typedef struct Panel { /* memory between the kernels of one group */
 
 typedef struct Launch {
   Kernel *k;
-  BufUse *bufs; /* k->buf_count */
-  ArgUse *args; /* k->arg_count */
-  Dim flops;    /* of the whole launch, a rough count */
+  BufUse *bufs;  /* k->buf_count */
+  ArgUse *args;  /* k->arg_count */
+  Dim flops;     /* of the whole launch, a rough count */
   uint32_t like; /* in a plan: the first launch with this kernel */
 } Launch;
 
 typedef struct Lowered {
-  Launch *launches; size_t count, cap; /* in order */
-  Panel *panels;    size_t panel_count, panel_cap;
+  Launch *launches;
+  size_t count, cap; /* in order */
+  Panel *panels;
+  size_t panel_count, panel_cap;
 } Lowered;
 
 /* The f32 register tile of contractions that the target likes; f64 has half the columns. */
-typedef struct RegTile { int rows, columns; } RegTile;
+typedef struct RegTile {
+  int rows, columns;
+} RegTile;
 
 /* A materialised value is known to lowering by this. */
 typedef struct Lower Lower;
@@ -116,8 +120,10 @@ typedef struct Low {
   Lower *l;
   const Group *group;
   Kernel *k;
-  BufUse *bufs; size_t buf_count, buf_cap;
-  ArgUse *args; size_t arg_count, arg_cap;
+  BufUse *bufs;
+  size_t buf_count, buf_cap;
+  ArgUse *args;
+  size_t arg_count, arg_cap;
   struct Memo *memo; /* values already pulled at the present loop nest */
   GErr *e;
   bool failed;
@@ -127,22 +133,22 @@ typedef struct Low {
 /* Where an element is: by coordinates, or by its row-major number. */
 typedef struct Index {
   bool linear;
-  LVal lin;                 /* linear */
-  LVal at[CKL_MAX_RANK];    /* else one per axis */
+  LVal lin;              /* linear */
+  LVal at[CKL_MAX_RANK]; /* else one per axis */
 } Index;
 
 /* Sizes of 0: a kernel has then no turns, or does nothing in them; but with a symbolic axis of size
  * 0 that is indexed (take, gather) it may read the first element of an empty buffer. */
 void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
-void low_finish(Low *w, Lowered *out); /* cleans the kernel and appends the launch */
+void low_finish(Low *w, Lowered *out);       /* cleans the kernel and appends the launch */
 int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; once per value */
 int low_panel(Low *w, uint32_t panel, DType dt, LBufKind kind);
 /* The value or a copy of it in a panel, to be read. */
 int low_either(Low *w, Val v, uint32_t panel, Dim copied);
 /* Scratch: `each` elements times the value of argument `arg` (-1 = 1). */
 int low_local(Low *w, DType dt, int arg, int64_t each);
-int low_dim_arg(Low *w, Dim d);        /* number of the argument */
-LVal low_dim(Low *w, Dim d);           /* an i64: constant where d is, else an argument */
+int low_dim_arg(Low *w, Dim d);                 /* number of the argument */
+LVal low_dim(Low *w, Dim d);                    /* an i64: constant where d is, else an argument */
 LVal low_attr(Low *w, const Attr *v, DType dt); /* of a `const` or `pad`; NULL = 0 */
 LVal low_row_major(Low *w, const Type *t, const LVal *at); /* number of an element */
 /* The value of one element of v, made from materialised values by straight-line code at the present
@@ -156,7 +162,9 @@ void low_bind(Low *w, Val v, const Index *at, LVal x);
 LVal low_fail(Low *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* What was pulled inside blocks that are closed now is never found again; nothing has to be
  * called. */
-static inline void low_leave(Low *w) { (void)w; }
+static inline void low_leave(Low *w) {
+  (void)w;
+}
 
 bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV */
 

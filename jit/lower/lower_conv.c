@@ -18,21 +18,25 @@
 typedef struct Conv {
   OpCode op;
   int64_t stride[2], pad[2];
-  Val image, other;      /* x or g, which is copied; w, or g of conv2d_weight */
-  Dim count, channels;   /* of the image */
-  Dim size[2];           /* of the image */
-  Dim kernel[2], at[2];  /* height and width of the kernel, and of the positions */
-  Dim copy[2];           /* of the copy */
-  bool flat;             /* positions of an image are one row, some of them between rows */
-  Dim positions, tiles;  /* of an image, or of a row of positions; tiles of those */
-  uint32_t panel;        /* the copy: [count][copy 0][copy 1][channels] */
-  int buf;               /* of the copy, conv2d_weight */
-  bool apart;            /* conv2d_weight: a panel of columns has several (kh, kw) */
+  Val image, other;     /* x or g, which is copied; w, or g of conv2d_weight */
+  Dim count, channels;  /* of the image */
+  Dim size[2];          /* of the image */
+  Dim kernel[2], at[2]; /* height and width of the kernel, and of the positions */
+  Dim copy[2];          /* of the copy */
+  bool flat;            /* positions of an image are one row, some of them between rows */
+  Dim positions, tiles; /* of an image, or of a row of positions; tiles of those */
+  uint32_t panel;       /* the copy: [count][copy 0][copy 1][channels] */
+  int buf;              /* of the copy, conv2d_weight */
+  bool apart;           /* conv2d_weight: a panel of columns has several (kh, kw) */
 } Conv;
 
-static bool spread(const Conv *c) { return c->op == OP_CONV2D_INPUT; }
+static bool spread(const Conv *c) {
+  return c->op == OP_CONV2D_INPUT;
+}
 
-static Dim product3(const Dot *d, Dim x, Dim y, Dim z) { return times(d, times(d, x, y), z); }
+static Dim product3(const Dot *d, Dim x, Dim y, Dim z) {
+  return times(d, times(d, x, y), z);
+}
 
 /* ---- the copy ---- */
 
@@ -71,8 +75,10 @@ static bool copy_row(Dot *d, Low *w, int to, LVal n, LVal h, LVal row0, LVal fro
 static bool copy_image(Dot *d, Conv *c) {
   Low w;
   for (int i = 0; i < 2; i++) {
-    if (spread(c)) c->copy[i] = dim_sub(d->t, dim_add(d->t, c->kernel[i], c->at[i]), dim_num(d, 1));
-    else c->copy[i] = dim_add(d->t, c->size[i], dim_num(d, 2 * c->pad[i]));
+    if (spread(c))
+      c->copy[i] = dim_sub(d->t, dim_add(d->t, c->kernel[i], c->at[i]), dim_num(d, 1));
+    else
+      c->copy[i] = dim_add(d->t, c->size[i], dim_num(d, 2 * c->pad[i]));
   }
   Dim pitch = times(d, c->copy[1], c->channels), rows = times(d, c->count, c->copy[0]);
   c->panel = dot_panel(d, times(d, rows, pitch));
@@ -231,8 +237,10 @@ static bool lower_image(Dot *d, Conv *c) {
   if (!c->flat) d->tiles = times(d, d->tiles, c->at[0]);
   d->a.kind = SIDE_ROWS;
   d->a.panel = c->panel;
-  if (spread(c)) d->a.row = dim_sub(d->t, dim_num(d, 0), c->channels);
-  else d->a.row = times(d, c->channels, dim_num(d, c->stride[1]));
+  if (spread(c))
+    d->a.row = dim_sub(d->t, dim_num(d, 0), c->channels);
+  else
+    d->a.row = times(d, c->channels, dim_num(d, c->stride[1]));
   d->a.step = dim_num(d, 1);
   d->b.kind = SIDE_TILES;
   d->b.step = dim_num(d, d->nr);

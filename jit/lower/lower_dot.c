@@ -163,7 +163,8 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
     i = lp_for(w.k, count);
     k = lp_vec(w.k, ks);
     if (!pack_one(d, &w, s, is_a, at, add(&w, first, i), add(&w, k0, k), panel,
-                  add(&w, add(&w, to, mul(&w, k, imm(&w, pitch))), i))) return false;
+                  add(&w, add(&w, to, mul(&w, k, imm(&w, pitch))), i)))
+      return false;
     end(&w);
     end(&w);
   } else {
@@ -174,7 +175,8 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
       if (is_a) lp_if(w.k, c ? lp_un(w.k, RU_NOT, fits) : fits);
       i = lp_vec(w.k, is_a && c == 0 ? imm(&w, pitch) : count);
       if (!pack_one(d, &w, s, is_a, at, add(&w, first, i), add(&w, k0, k), panel,
-                    add(&w, add(&w, to, mul(&w, k, imm(&w, pitch))), i))) return false;
+                    add(&w, add(&w, to, mul(&w, k, imm(&w, pitch))), i)))
+        return false;
       end(&w);
       if (is_a) end(&w);
     }
@@ -206,8 +208,10 @@ static bool row_stride(const Dot *d, Dim *out) {
   for (int i = d->rank - 2; i >= d->batch; i--) {
     Dim size = i == d->rank - 2 && d->a.turned ? d->m : d->type->dim[i];
     if (dim_is(d, size, 1)) continue;
-    if (next == DIM_BAD) *out = d->a.view.stride[i];
-    else if (dim_compare(d->t, d->a.view.stride[i], next) != DIM_EQUAL) return false;
+    if (next == DIM_BAD)
+      *out = d->a.view.stride[i];
+    else if (dim_compare(d->t, d->a.view.stride[i], next) != DIM_EQUAL)
+      return false;
     next = times(d, d->a.view.stride[i], size);
   }
   return true;
@@ -334,8 +338,10 @@ static void dot_rows(Dot *d, Main *f, LVal tile, Place *o) {
   o->r0 = mul(w, tile, imm(w, d->mr));
   o->rows = imm(w, d->mr);
   if (!dim_known(d, d->m, &m) || m % d->mr) o->rows = least(w, o->rows, sub(w, f->m, o->r0));
-  if (d->a.kind == SIDE_TILES) o->a = mul(w, tile, low_dim(w, dot_group_stride(d, A_PITCH)));
-  else o->a = mul(w, o->r0, f->a_row);
+  if (d->a.kind == SIDE_TILES)
+    o->a = mul(w, tile, low_dim(w, dot_group_stride(d, A_PITCH)));
+  else
+    o->a = mul(w, o->r0, f->a_row);
   o->a = add(w, f->a0, o->a);
 }
 
@@ -406,11 +412,11 @@ static void choose_blocks(Dot *d) {
 
 static LVal open_tile(Dot *d, Main *f, const Place *o, LVal depth, int buf_start, LVal start,
                       LVal start_row) {
-  LVal operand[TILE_OPERANDS] = {
-      [TILE_DEPTH] = depth,      [TILE_ROWS] = o->rows,     [TILE_COLS] = o->cols,
-      [TILE_A] = o->a,           [TILE_A_ROW] = f->a_row,   [TILE_A_STEP] = f->a_step,
-      [TILE_B] = o->b,           [TILE_B_STEP] = f->b_step, [TILE_START] = start,
-      [TILE_START_ROW] = start_row};
+  LVal operand[TILE_OPERANDS] = {[TILE_DEPTH] = depth,    [TILE_ROWS] = o->rows,
+                                 [TILE_COLS] = o->cols,   [TILE_A] = o->a,
+                                 [TILE_A_ROW] = f->a_row, [TILE_A_STEP] = f->a_step,
+                                 [TILE_B] = o->b,         [TILE_B_STEP] = f->b_step,
+                                 [TILE_START] = start,    [TILE_START_ROW] = start_row};
   return lp_tile(f->w.k, d->dt, d->mr, d->nr, f->a, f->b, buf_start, operand);
 }
 

@@ -10,17 +10,17 @@
 #include "jit/lower/lower_view.h"
 
 enum {
-  CHAIN = 4096,       /* length of a chain (rule 105) */
-  KC = 1024,          /* longest piece of k, in f32 */
+  CHAIN = 4096, /* length of a chain (rule 105) */
+  KC = 1024,    /* longest piece of k, in f32 */
   ROWS_IN_BLOCK = 112,
   COLUMNS_IN_BLOCK = 256,
   TURNS_WANTED = 12,
   TURNS_FILLED = 6,     /* where each turn fills the same scratch */
   TURN_LEAST = 1 << 19, /* multiplications below which a turn is not cut */
   FEW_ROWS = 4,
-  OFTEN = 2048,       /* rows of A */
-  A_PITCH = 16,       /* row of a packed tile of A */
-  GROUP_GAP = 16      /* elements between groups of a panel */
+  OFTEN = 2048,  /* rows of A */
+  A_PITCH = 16,  /* row of a packed tile of A */
+  GROUP_GAP = 16 /* elements between groups of a panel */
 };
 
 typedef enum SideKind {
@@ -36,10 +36,10 @@ typedef struct Side {
   const Type *type;
   View view;
   uint32_t panel;
-  bool turned;     /* used as its transpose: [n, k] or [k, m] */
-  bool along_k;    /* packing: k is the axis that lies densely */
+  bool turned;                /* used as its transpose: [n, k] or [k, m] */
+  bool along_k;               /* packing: k is the axis that lies densely */
   bool batched[CKL_MAX_RANK]; /* batch axes over which it does not repeat */
-  bool either;     /* DIRECT: sizes decide by `copied`, 0 or 1, whether it is ROWS instead */
+  bool either; /* DIRECT: sizes decide by `copied`, 0 or 1, whether it is ROWS instead */
   Dim copied;
   Dim row, step, batch; /* strides of what is read: rows (A) or panels (B), k, batches (packed) */
 } Side;
@@ -49,8 +49,8 @@ typedef struct Main Main;
 
 typedef struct Place { /* of a tile */
   LVal r0, rows, c0, cols;
-  LVal a, b;      /* elements at k = 0, b within its panel or scratch */
-  LVal high[2];   /* of the form: coordinates shared by the tile */
+  LVal a, b;    /* elements at k = 0, b within its panel or scratch */
+  LVal high[2]; /* of the form: coordinates shared by the tile */
 } Place;
 
 typedef struct Form {
@@ -76,16 +76,16 @@ struct Dot {
   const Form *form;
   Val z;
   const Type *type;
-  DType dt;        /* computed in */
+  DType dt; /* computed in */
   int compute;
   int rank, batch; /* axes 0 .. batch-1 are batches, batch .. rank-2 rows */
   Dim turns_b, m, n, k;
-  Dim gate;        /* 0 or 1: whether these kernels have turns; sizes decide */
-  bool few;        /* they have only where there are at most FEW_ROWS rows */
-  Dim run;         /* k goes on evenly in A within pieces of this length; k itself: everywhere */
+  Dim gate; /* 0 or 1: whether these kernels have turns; sizes decide */
+  bool few; /* they have only where there are at most FEW_ROWS rows */
+  Dim run;  /* k goes on evenly in A within pieces of this length; k itself: everywhere */
   int mr, nr;
   int64_t block_tiles, block_panels; /* of a turn */
-  Dim tiles, panels; /* of a batch; ceil(n / nr) */
+  Dim tiles, panels;                 /* of a batch; ceil(n / nr) */
   Side a, b;
   const struct Conv *conv;
 };
@@ -102,8 +102,12 @@ struct Main {
 };
 
 /* -- dims and index arithmetic */
-static inline Dim dim_num(const Dot *d, int64_t n) { return dim_const(d->t, n); }
-static inline Dim times(const Dot *d, Dim x, Dim y) { return dim_mul(d->t, x, y); }
+static inline Dim dim_num(const Dot *d, int64_t n) {
+  return dim_const(d->t, n);
+}
+static inline Dim times(const Dot *d, Dim x, Dim y) {
+  return dim_mul(d->t, x, y);
+}
 static inline Dim ceil_div(const Dot *d, Dim x, int64_t by) {
   return dim_floordiv(d->t, dim_add(d->t, x, dim_num(d, by - 1)), dim_num(d, by));
 }
@@ -118,9 +122,15 @@ static inline bool at_most(const Dot *d, Dim x, int64_t n) {
   int64_t v;
   return dim_known(d, x, &v) && v <= n;
 }
-static inline LVal least(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MIN, x, y); }
-static inline LVal most_of(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MAX, x, y); }
-static inline LVal imm(Low *w, int64_t n) { return lp_i(w->k, n); }
+static inline LVal least(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_MIN, x, y);
+}
+static inline LVal most_of(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_MAX, x, y);
+}
+static inline LVal imm(Low *w, int64_t n) {
+  return lp_i(w->k, n);
+}
 static inline void end(Low *w) {
   lp_end(w->k);
   low_leave(w);
@@ -133,7 +143,7 @@ static inline LVal share(Low *w, LVal i, LVal n, LVal parts) {
 /* -- lower_dot.c */
 /* An element in the computing type. */
 LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at);
-bool dot_readable(const Dot *d, const Side *s);                   /* its base, in place */
+bool dot_readable(const Dot *d, const Side *s); /* its base, in place */
 uint32_t dot_panel(Dot *d, Dim count);
 bool dot_finish(Dot *d, Low *w, Dim flops);
 /* mr, nr and panels from sizes as far as known: `height` rows lie evenly, there are `n` columns. */

@@ -66,8 +66,8 @@ typedef struct Keep {
   bool local;        /* buf holds one row; else the whole value */
   bool strip;        /* of several rows: row u begins at at[u] */
   LVal at[MAX_SIDE];
-  bool ready;        /* from here on */
-  bool taken;        /* buf belongs to another value now */
+  bool ready; /* from here on */
+  bool taken; /* buf belongs to another value now */
 } Keep;
 
 static inline uint32_t low_index_of(const Graph *g, Val v) {
@@ -192,9 +192,17 @@ Dim low_cost(Low *w);                                /* operations per element o
 LVal low_kept(Low *w, const Keep *k, const Spot *s); /* LV_NONE: not in this row */
 
 /* Arithmetic of numbers and indices. */
-static inline LVal add(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_ADD, x, y); }
-static inline LVal sub(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_SUB, x, y); }
-static inline LVal mul(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_MUL, x, y); }
-static inline LVal less(Low *w, LVal x, LVal y) { return lp_bin(w->k, RB_LT, x, y); }
+static inline LVal add(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_ADD, x, y);
+}
+static inline LVal sub(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_SUB, x, y);
+}
+static inline LVal mul(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_MUL, x, y);
+}
+static inline LVal less(Low *w, LVal x, LVal y) {
+  return lp_bin(w->k, RB_LT, x, y);
+}
 
 #endif

@@ -14,13 +14,13 @@ _Static_assert((int)SIDE <= (int)MAX_SIDE, "Keep has room");
 
 /* What a strip adds: rows come from a contraction, and go to others. */
 typedef struct Strip {
-  Val score;             /* [.., row, column], the contraction's value */
-  int scores;            /* buffer: rows of the strip, of chains */
+  Val score;  /* [.., row, column], the contraction's value */
+  int scores; /* buffer: rows of the strip, of chains */
   int count;
-  Val left[MAX_DOTS];    /* values of full shape that contractions read, */
-  int lefts[MAX_DOTS];   /* and where they are put, as the scores */
+  Val left[MAX_DOTS];     /* values of full shape that contractions read, */
+  int lefts[MAX_DOTS];    /* and where they are put, as the scores */
   uint32_t dot[MAX_DOTS]; /* nodes: those contractions */
-  LVal at[SIDE];         /* first element of the rows at hand in these buffers */
+  LVal at[SIDE];          /* first element of the rows at hand in these buffers */
 } Strip;
 
 typedef struct Rows {

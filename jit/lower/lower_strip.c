@@ -14,7 +14,7 @@
 
 enum {
   STRIP_ROWS = 28, /* chains over rows go by fours */
-  GAP = 16 /* elements between rows: they are not to meet in one set of the first cache */
+  GAP = 16         /* elements between rows: they are not to meet in one set of the first cache */
 };
 
 /* How a contraction reads a value X [.., T, N] of the strip: by rows, X @ b; by columns, with T
@@ -26,10 +26,10 @@ typedef struct Strips {
   Strip s;
   Dot score, dot[MAX_DOTS];
   How how[MAX_DOTS];
-  int acc[MAX_DOTS];      /* by columns: chains so far */
-  bool columns;           /* some are */
+  int acc[MAX_DOTS]; /* by columns: chains so far */
+  bool columns;      /* some are */
   Dim pitch;
-  LVal pitch_v, batch;    /* number of the batch */
+  LVal pitch_v, batch;        /* number of the batch */
   LVal t0, tiles, row0, rows; /* of this strip: tiles of the scores, and rows, in the batch */
 } Strips;
 
@@ -181,11 +181,11 @@ typedef struct Operand { /* of a tile: a buffer, the first element, strides of r
  * is a buffer. */
 static LVal open_tile(Low *w, const Dot *d, LVal rows, LVal cols, LVal depth, Operand a, Operand b,
                       Operand start) {
-  LVal operand[TILE_OPERANDS] = {
-      [TILE_DEPTH] = depth, [TILE_ROWS] = rows,     [TILE_COLS] = cols,
-      [TILE_A] = a.at,      [TILE_A_ROW] = a.row,   [TILE_A_STEP] = a.step,
-      [TILE_B] = b.at,      [TILE_B_STEP] = b.step, [TILE_START] = start.at,
-      [TILE_START_ROW] = start.row};
+  LVal operand[TILE_OPERANDS] = {[TILE_DEPTH] = depth,    [TILE_ROWS] = rows,
+                                 [TILE_COLS] = cols,      [TILE_A] = a.at,
+                                 [TILE_A_ROW] = a.row,    [TILE_A_STEP] = a.step,
+                                 [TILE_B] = b.at,         [TILE_B_STEP] = b.step,
+                                 [TILE_START] = start.at, [TILE_START_ROW] = start.row};
   return lp_tile(w->k, d->dt, d->mr, d->nr, a.buf, b.buf, start.buf, operand);
 }
 
@@ -360,8 +360,10 @@ static void one_strip(Strips *x, LVal strip, LVal per, LVal first, LVal m, LVal 
   scores(x);
   rows_of_strip(x);
   for (int i = 0; i < x->s.count; i++) {
-    if (x->how[i] == BY_ROWS) by_rows(x, i);
-    else by_columns(x, i);
+    if (x->how[i] == BY_ROWS)
+      by_rows(x, i);
+    else
+      by_columns(x, i);
   }
 }
 
@@ -454,8 +456,7 @@ bool lower_strip(Lower *l, const Group *g, Lowered *out, GErr *e) {
   for (int i = 0; i < x->s.count; i++) {
     int same = i;
     for (int j = 0; j < i; j++) same = val_eq(x->s.left[j], x->s.left[i]) ? j : same;
-    x->s.lefts[i] =
-        same < i ? x->s.lefts[same] : rows_buffer(x, x->pitch, per * d->mr);
+    x->s.lefts[i] = same < i ? x->s.lefts[same] : rows_buffer(x, x->pitch, per * d->mr);
     columns_buffer(x, i);
   }
   x->pitch_v = low_dim(w, x->pitch);

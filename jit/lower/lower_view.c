@@ -5,7 +5,9 @@
  * equal size in which the operand lies densely. */
 #include "jit/lower/lower_view.h"
 
-static Dim product(DimTab *t, Dim x, Dim y) { return dim_mul(t, x, y); }
+static Dim product(DimTab *t, Dim x, Dim y) {
+  return dim_mul(t, x, y);
+}
 
 static bool is_one(const DimTab *t, Dim d) {
   int64_t n;
@@ -48,8 +50,10 @@ static bool reshape(DimTab *t, const Type *from, const View *in, const Type *to,
     Dim inner = DIM_BAD, next = DIM_BAD; /* stride of the last axis; the one that continues it */
     for (int x = i - 1; x >= i - a; x--) {
       if (is_one(t, from->dim[x])) continue;
-      if (inner == DIM_BAD) inner = in->stride[x];
-      else if (dim_compare(t, in->stride[x], next) != DIM_EQUAL) return false;
+      if (inner == DIM_BAD)
+        inner = in->stride[x];
+      else if (dim_compare(t, in->stride[x], next) != DIM_EQUAL)
+        return false;
       next = product(t, in->stride[x], from->dim[x]);
     }
     for (int y = j - 1; y >= j - b; y--) {

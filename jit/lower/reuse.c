@@ -13,7 +13,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-
 enum { MOST_DEEP = 64 }; /* nodes between a group's node and a placed value */
 
 typedef struct Known {

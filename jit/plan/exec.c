@@ -16,16 +16,16 @@
 /* One run. Its tensors are in f, so that a call allocates nothing else. */
 typedef struct Exec {
   JitFn *f;
-  RunCtx *c;     /* the caller's */
-  RunCtx inner;  /* with effects counted */
+  RunCtx *c;    /* the caller's */
+  RunCtx inner; /* with effects counted */
   Tensor *const *in;
   Bound *b;
   char *arena;
   GErr *e;
   Prov *at;
-  uint64_t effects; /* done */
-  int64_t copied;   /* bytes of inputs that were made contiguous */
-  uint64_t skip;    /* again by the reference evaluator: those done before */
+  uint64_t effects;  /* done */
+  int64_t copied;    /* bytes of inputs that were made contiguous */
+  uint64_t skip;     /* again by the reference evaluator: those done before */
   struct Told *told; /* what host calls gave; NULL: the function has none */
   size_t retold;
   size_t made, dropped; /* of Plan.makes and drops: those that are done */
@@ -241,7 +241,8 @@ static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   bool ok = true;
   for (int64_t lo = 0; lo < l->turns && !st->failed && ok;) {
     int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
-    if (interrupt_asked(x->c->interrupt)) ok = stopped(x);
+    if (interrupt_asked(x->c->interrupt))
+      ok = stopped(x);
     else if (!lp_run_within(m, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e)) {
       ok = e.nomem ? no_memory(x)
                    : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
@@ -313,8 +314,8 @@ static void run_release(void *obj) {
 
 static void need_level(Jit *j, size_t depth) {
   if (depth <= j->block_count) return;
-  j->blocks = mem_need(j->mem, j->blocks, j->block_count * sizeof *j->blocks,
-                       depth * sizeof *j->blocks);
+  j->blocks =
+      mem_need(j->mem, j->blocks, j->block_count * sizeof *j->blocks, depth * sizeof *j->blocks);
   memset(&j->blocks[j->block_count], 0, (depth - j->block_count) * sizeof *j->blocks);
   j->block_count = depth;
 }
@@ -628,8 +629,10 @@ static bool make_room(Exec *x) {
   if (p.scratch > scratch) more += p.scratch - scratch;
   if ((size_t)more <= mem_room(m)) return true;
   jit_trim(f->j);
-  if (p.arena > block) more += block;
-  else more += p.arena;
+  if (p.arena > block)
+    more += block;
+  else
+    more += p.arena;
   more += p.scratch > scratch ? scratch : p.scratch;
   if ((size_t)more <= mem_room(m)) return true;
   gerr_set(x->e, ERR_LIMIT, -1,

@@ -27,18 +27,18 @@ const char *const group_kind_name[] = {
 };
 
 enum {
-  MOST_NODES = 200,    /* in a group: code of a kernel grows with it */
-  MOST_VISITS = 4000,  /* groups looked at for a cycle; past them a join is refused */
-  CLONE_NODES = 8,     /* of a chain that every reader makes for itself */
-  CLONE_COST = 60,     /* of it, where it is one number */
-  LARGE = 32,          /* rows and columns from which columns are reduced on the way */
-  CHEAP = 4,           /* cost per element that moving 4 bytes hides */
-  STRIP_DEPTH = 256,   /* of a contraction whose rows are worked on in strips, */
+  MOST_NODES = 200,     /* in a group: code of a kernel grows with it */
+  MOST_VISITS = 4000,   /* groups looked at for a cycle; past them a join is refused */
+  CLONE_NODES = 8,      /* of a chain that every reader makes for itself */
+  CLONE_COST = 60,      /* of it, where it is one number */
+  LARGE = 32,           /* rows and columns from which columns are reduced on the way */
+  CHEAP = 4,            /* cost per element that moving 4 bytes hides */
+  STRIP_DEPTH = 256,    /* of a contraction whose rows are worked on in strips, */
   STRIP_COLUMNS = 8192, /* and their length; */
-  STRIP_WIDE = 256,    /* of a result that all strips of a batch add to; */
-  STRIP_BATCHES = 4,   /* known to be there, where a batch is a turn; */
-  STRIP_DOTS = 4,      /* contractions of what the strip makes; */
-  REMADE_COST = 8      /* of a value made again instead of read from memory */
+  STRIP_WIDE = 256,     /* of a result that all strips of a batch add to; */
+  STRIP_BATCHES = 4,    /* known to be there, where a batch is a turn; */
+  STRIP_DOTS = 4,       /* contractions of what the strip makes; */
+  REMADE_COST = 8       /* of a value made again instead of read from memory */
 };
 
 /* -- single nodes */
@@ -121,8 +121,8 @@ typedef struct Edge {
   uint32_t from; /* a node that is no view; UINT32_MAX: nothing that is computed */
   uint32_t res;
   uint8_t way;
-  bool all;      /* every element is read, so that what may fail does */
-  Dim columns;   /* ROW */
+  bool all;    /* every element is read, so that what may fail does */
+  Dim columns; /* ROW */
 } Edge;
 
 enum { NOBODY = UINT32_MAX };
@@ -130,31 +130,32 @@ enum { NOBODY = UINT32_MAX };
 typedef struct Part { /* a group in the making */
   uint8_t kind;
   bool dead, fails;
-  bool early, late;   /* has a node of the forward, has one of the backward */
-  uint32_t anchor;    /* the node that is not pointwise, or NOBODY */
-  uint32_t *nodes; uint32_t count, cap; /* not sorted */
-  uint32_t lo, hi;    /* least and greatest node */
+  bool early, late; /* has a node of the forward, has one of the backward */
+  uint32_t anchor;  /* the node that is not pointwise, or NOBODY */
+  uint32_t *nodes;
+  uint32_t count, cap; /* not sorted */
+  uint32_t lo, hi;     /* least and greatest node */
   uint32_t epoch_lo, epoch_hi;
-  Dim rows, columns;  /* ROWS: of its space; else `rows` is the element count */
-  uint32_t seen;      /* by the search for cycles */
+  Dim rows, columns; /* ROWS: of its space; else `rows` is the element count */
+  uint32_t seen;     /* by the search for cycles */
 } Part;
 
 /* A chain that each reader makes for itself: of inputs too, or of generators alone. */
 enum { CLONE_NUMBER = 1, CLONE_NOTHING = 2 };
 
 typedef struct NodeInfo {
-  uint32_t part;    /* NOBODY: no group: a view, a generator, dead, made by each reader */
-  uint32_t epoch;   /* effects before it */
-  uint32_t before;  /* of an effect: the one before it, NOBODY for the first; of others NOBODY */
-  bool leaves;      /* the graph */
+  uint32_t part;   /* NOBODY: no group: a view, a generator, dead, made by each reader */
+  uint32_t epoch;  /* effects before it */
+  uint32_t before; /* of an effect: the one before it, NOBODY for the first; of others NOBODY */
+  bool leaves;     /* the graph */
   Dim count;
   Edge *edges;
   uint32_t *reader; /* the nodes that read it, once per edge */
   uint32_t reader_count;
-  bool column;      /* a reduction over leading axes */
+  bool column;              /* a reduction over leading axes */
   bool live, memory, inner; /* memory: some reader wants it there; inner: taken in, never an out */
-  bool after;       /* a contraction of a strip's rows: nothing in the group follows it */
-  bool right;       /* its right operand are the rows: it is made as its transpose */
+  bool after;               /* a contraction of a strip's rows: nothing in the group follows it */
+  bool right;               /* its right operand are the rows: it is made as its transpose */
   uint8_t clone, clone_nodes, clone_cost;
 } NodeInfo;
 
@@ -162,17 +163,20 @@ typedef struct Fuse {
   Arena *a;
   const Graph *g;
   NodeInfo *n;
-  Part *parts; size_t part_count, part_cap;
+  Part *parts;
+  size_t part_count, part_cap;
   /* the search for cycles */
   uint32_t stamp, start, goal, at;
   int visits;
-  uint8_t *state;    /* per part: while groups are put out */
-  uint32_t forward;  /* number of nodes before the first of a backward that computes some again */
-  uint32_t *stack; size_t stack_count, stack_cap;
-  bool *root;        /* per node: a view that leaves and needs a kernel */
-  bool *moved;       /* per node: a view that is put into memory for its readers */
+  uint8_t *state;   /* per part: while groups are put out */
+  uint32_t forward; /* number of nodes before the first of a backward that computes some again */
+  uint32_t *stack;
+  size_t stack_count, stack_cap;
+  bool *root;            /* per node: a view that leaves and needs a kernel */
+  bool *moved;           /* per node: a view that is put into memory for its readers */
   uint32_t *uses, *user; /* per node: by nodes and as outputs, views too; the last that uses it */
-  uint32_t *columns; size_t column_count, column_cap; /* parts of kind COLUMNS */
+  uint32_t *columns;
+  size_t column_count, column_cap; /* parts of kind COLUMNS */
 } Fuse;
 
 static Dim count_of(const Graph *g, const Type *t) {
@@ -271,8 +275,7 @@ static const GNode *node_at(const Fuse *f, uint32_t i) {
 
 static bool computed(const Fuse *f, uint32_t i) {
   OpCode op = (OpCode)node_at(f, i)->op;
-  return op != OP_INPUT && op != OP_TOKEN &&
-         (!low_pulled(f->g, i) || f->root[i] || f->moved[i]);
+  return op != OP_INPUT && op != OP_TOKEN && (!low_pulled(f->g, i) || f->root[i] || f->moved[i]);
 }
 
 /* What is not to be dropped even when nobody reads it. */
@@ -713,8 +716,8 @@ static bool goes_along(const Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint
   for (uint32_t i = 0; i < b->count; i++) dots += f->n[b->nodes[i]].after;
   if (other->edges[1 - k].from != NOBODY && f->n[other->edges[1 - k].from].part == strip)
     return false;
-  return !b->dead && batches >= STRIP_BATCHES && dots < STRIP_DOTS &&
-         t->rank > 2 && t->dtype == score->dtype && z->dtype == score->dtype &&
+  return !b->dead && batches >= STRIP_BATCHES && dots < STRIP_DOTS && t->rank > 2 &&
+         t->dtype == score->dtype && z->dtype == score->dtype &&
          gr_attr_i(g, dot, AT_COMPUTE, COMPUTE_NONE) == COMPUTE_NONE &&
          t->dim[t->rank - 1 - (k ? 1 : 0)] == score->dim[score->rank - 2] &&
          t->dim[t->rank - 2 + (k ? 1 : 0)] == b->columns &&

@@ -73,8 +73,7 @@ static uint64_t count_nodes(const Graph *g) {
   for (size_t i = 0; i < g->node_count; i++) {
     const GNode *x = &g->nodes[i];
     if (x->op != OP_INPUT) n++;
-    if (x->op == OP_WRAP || x->op == OP_CUSTOM)
-      n += count_nodes(g->regions[x->region0]);
+    if (x->op == OP_WRAP || x->op == OP_CUSTOM) n += count_nodes(g->regions[x->region0]);
   }
   return n;
 }
@@ -118,7 +117,8 @@ static void take_known(JitFn *f, JitMissing *m) {
   need_lists(f);
   for (size_t i = 0; i < low->count; i++) {
     size_t bytes = 0;
-    if (low->launches[i].like < i) f->kernels[i] = f->kernels[low->launches[i].like];
+    if (low->launches[i].like < i)
+      f->kernels[i] = f->kernels[low->launches[i].like];
     else if (!f->kernels[i])
       f->kernels[i] = eng_known(f->j->engine, low->launches[i].k, &bytes);
     if (f->kernels[i] || low->launches[i].like < i) continue;
@@ -145,9 +145,8 @@ static bool ask(JitFn *f, Err *why) {
   need_lists(f);
   for (size_t i = 0; i < low->count; i++) {
     if (f->kernels[i]) continue;
-    f->kernels[i] = low->launches[i].like < i
-                        ? f->kernels[low->launches[i].like]
-                        : eng_kernel(f->j->engine, low->launches[i].k, why);
+    f->kernels[i] = low->launches[i].like < i ? f->kernels[low->launches[i].like]
+                                              : eng_kernel(f->j->engine, low->launches[i].k, why);
     if (!f->kernels[i]) return false;
   }
   for (size_t i = 0; i < f->plan->g->region_count; i++) {
@@ -259,8 +258,10 @@ void jit_free(JitFn *f) {
     bound_free(f, b);
   }
   if (f->next) f->next->prev = f->prev;
-  if (f->prev) f->prev->next = f->next;
-  else j->fns = f->next;
+  if (f->prev)
+    f->prev->next = f->next;
+  else
+    j->fns = f->next;
   arena_free(&f->temp);
   arena_free(&f->arena);
   mem_free(m, f, sizeof *f);
@@ -555,9 +556,11 @@ static void print_value(Buf *out, const Graph *g, Val v) {
 }
 
 static void print_place(Buf *out, const Plan *p, Val v) {
-  static const char *const word[] = {
-      [PLACE_NONE] = "nowhere", [PLACE_INPUT] = "input",  [PLACE_RESULT] = "a result",
-      [PLACE_ARENA] = "arena",  [PLACE_HELD] = "a tensor"};
+  static const char *const word[] = {[PLACE_NONE] = "nowhere",
+                                     [PLACE_INPUT] = "input",
+                                     [PLACE_RESULT] = "a result",
+                                     [PLACE_ARENA] = "arena",
+                                     [PLACE_HELD] = "a tensor"};
   buf_puts(out, word[p->place[plan_index(p->g, v)].kind]);
 }
 

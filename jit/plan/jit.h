@@ -17,8 +17,8 @@ typedef struct JitFn JitFn;
 
 typedef struct JitConfig {
   EngConfig engine;
-  bool walk;  /* no machine code: kernels are walked in loop form (lp_run), to find faults */
-  bool apart; /* every node by itself: nothing is fused */
+  bool walk;    /* no machine code: kernels are walked in loop form (lp_run), to find faults */
+  bool apart;   /* every node by itself: nothing is fused */
   bool profile; /* times are taken for jit_profile */
   /* To find faults: memory that holds nothing is filled with NaN between steps, and a run that
    * takes another number of bytes than jit_peak says is an error. */
@@ -42,8 +42,7 @@ Engine *jit_engine(Jit *j); /* NULL when kernels are walked */
 /* `g` must outlive the result. `env`: sizes for which the order of kernels is good (others work as
  * well), or NULL. NULL with `e` when code could not be had, or `interrupt` (may be
  * NULL) became true (e->interrupted); throws when out of memory. */
-JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt,
-                   GErr *e);
+JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt, GErr *e);
 void jit_free(JitFn *f); /* NULL is fine */
 /* As gr_run (graph/ir.h). With c->after or anomaly mode it is gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
@@ -53,24 +52,26 @@ JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
 /* Its code, as jit_compile makes it; false with `e` (e->nomem: it has no room). */
 bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e);
 /* Distinct kernels whose code has to be generated for it: none of this machine has it. */
-typedef struct JitMissing { size_t kernels, bytes; } JitMissing; /* bytes of their texts */
+typedef struct JitMissing {
+  size_t kernels, bytes;
+} JitMissing; /* bytes of their texts */
 JitMissing jit_missing(JitFn *f);
 /* JitPeak.arena of such a function is at least this, found in a third of the time. */
 int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env);
 
 /* Bytes that a run takes for these sizes. */
 typedef struct JitPeak {
-  int64_t arena;    /* values and panels, each rounded up to 64 */
-  int64_t live;     /* of it in use at once, at most: no placing makes the arena smaller */
-  int64_t panels;   /* of that for packed operands */
-  int64_t scratch;  /* workspace of all threads */
-  int64_t outputs;  /* new tensors */
-  int64_t saved;    /* of the arena: what waits for the backward when the forward is done */
-  int64_t headers;  /* descriptions of tensors, and what aligns the blocks: arena + scratch +
+  int64_t arena;   /* values and panels, each rounded up to 64 */
+  int64_t live;    /* of it in use at once, at most: no placing makes the arena smaller */
+  int64_t panels;  /* of that for packed operands */
+  int64_t scratch; /* workspace of all threads */
+  int64_t outputs; /* new tensors */
+  int64_t saved;   /* of the arena: what waits for the backward when the forward is done */
+  int64_t headers; /* descriptions of tensors, and what aligns the blocks: arena + scratch +
                        outputs + headers is what the allocator is asked for, to the byte */
-  int64_t inner;    /* loops, branches and maps: tensors and arenas of their bodies, at most */
-  bool exact;       /* false where the evaluator runs a step: it makes tensors of its own */
-  bool bound;       /* no run takes more: exact, or all such steps are in `inner` */
+  int64_t inner;   /* loops, branches and maps: tensors and arenas of their bodies, at most */
+  bool exact;      /* false where the evaluator runs a step: it makes tensors of its own */
+  bool bound;      /* no run takes more: exact, or all such steps are in `inner` */
 } JitPeak;
 /* False where the whole function is the evaluator's. Throws when out of memory. */
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
@@ -86,7 +87,7 @@ int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense);
 int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id);
 /* The values in the arena at the step that needs most of it, in the order of their offsets. */
 typedef struct JitLive {
-  Val v;            /* VAL_NONE: a panel */
+  Val v; /* VAL_NONE: a panel */
   const Graph *g;
   int64_t offset, bytes;
   const Prov *prov; /* of the node, or of the group that needs the panel */
@@ -95,12 +96,12 @@ void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
                  void (*visit)(void *ud, const JitLive *l), void *ud);
 
 typedef struct JitCount {
-  int64_t runs;       /* of compiled functions */
-  int64_t kernels;    /* launches of kernels */
-  int64_t steps_ref;  /* nodes run by the reference evaluator inside of compiled functions */
-  int64_t reruns;     /* whole graphs run again by it for the message of an error */
-  int64_t copied;     /* inputs made contiguous */
-  int64_t plans;      /* made: with kernels, without code */
+  int64_t runs;      /* of compiled functions */
+  int64_t kernels;   /* launches of kernels */
+  int64_t steps_ref; /* nodes run by the reference evaluator inside of compiled functions */
+  int64_t reruns;    /* whole graphs run again by it for the message of an error */
+  int64_t copied;    /* inputs made contiguous */
+  int64_t plans;     /* made: with kernels, without code */
   /* making plans, and finding or making code */
   double plan_seconds, code_seconds;
 } JitCount;
@@ -109,9 +110,9 @@ JitCount jit_count(const Jit *j);
 /* What one step of a compiled function took so far. */
 typedef struct JitTime {
   const char *function;
-  const char *kind;      /* of its group: "dot" */
-  const char *ops;       /* of the group: "dot, add, gelu"; until the next call */
-  const Prov *prov;      /* of the group's main node */
+  const char *kind; /* of its group: "dot" */
+  const char *ops;  /* of the group: "dot, add, gelu"; until the next call */
+  const Prov *prov; /* of the group's main node */
   double seconds;
   int64_t runs, bytes, work;
 } JitTime;

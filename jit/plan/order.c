@@ -14,9 +14,12 @@
 #include "jit/plan/plan.h"
 
 typedef struct Item { /* a group */
-  uint32_t *reads; size_t read_count, read_cap; /* values of other groups: entries of g->types */
-  uint32_t *after; size_t after_count, after_cap; /* groups that it waits for */
-  uint32_t *before; size_t before_count, before_cap;
+  uint32_t *reads;
+  size_t read_count, read_cap; /* values of other groups: entries of g->types */
+  uint32_t *after;
+  size_t after_count, after_cap; /* groups that it waits for */
+  uint32_t *before;
+  size_t before_count, before_cap;
   bool ordered; /* among all that are */
 } Item;
 
@@ -25,8 +28,8 @@ typedef struct Order {
   const Graph *g;
   const Groups *groups;
   Item *items;
-  uint32_t *owner;  /* per entry of g->types: the group that makes it, or NOBODY */
-  int64_t *bytes;   /* per entry: 0 where it takes no place of the arena */
+  uint32_t *owner;   /* per entry of g->types: the group that makes it, or NOBODY */
+  int64_t *bytes;    /* per entry: 0 where it takes no place of the arena */
   uint32_t *readers; /* per entry: groups that read it */
   /* of one try */
   uint32_t *left, *waits, *seq, *best;

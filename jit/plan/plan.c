@@ -68,7 +68,9 @@ static void add_kernels(Maker *m, Group x) {
   }
   for (size_t i = launch; i < p->low.count; i++) {
     /* BufUse.panel counts all panels of Lowered: slot - panel is what to add. */
-    Step s = {.kind = STEP_KERNEL, .group = group, .launch = (uint32_t)i,
+    Step s = {.kind = STEP_KERNEL,
+              .group = group,
+              .launch = (uint32_t)i,
               .panel0 = slot - (uint32_t)panel};
     VEC_PUSH(p->arena, p->steps, p->step_count, p->step_cap, s);
   }
@@ -95,8 +97,7 @@ static void place_results(Plan *p) {
 
 static void touch(Plan *p, Place at, uint32_t step) {
   if (at.kind == PLACE_INPUT && p->input_last[at.index] < step) p->input_last[at.index] = step;
-  if (at.kind == PLACE_RESULT && p->result_first[at.index] > step)
-    p->result_first[at.index] = step;
+  if (at.kind == PLACE_RESULT && p->result_first[at.index] > step) p->result_first[at.index] = step;
   if (at.kind == PLACE_HELD && p->helds[at.index].last != UINT32_MAX &&
       p->helds[at.index].last < step)
     p->helds[at.index].last = step;

@@ -7,7 +7,8 @@
 
 /* -- fuse.c */
 typedef struct Groups {
-  Group *items; size_t count, cap;
+  Group *items;
+  size_t count, cap;
 } Groups;
 /* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their
  * order, and what may fail stays before an effect that it stood before. */
@@ -78,17 +79,22 @@ typedef struct Plan {
   const uint32_t *origin; /* node of the graph as given */
   Groups groups;
   Lowered low;
-  Step *steps;   size_t step_count, step_cap;
-  Place *place;  /* per entry of g->types */
+  Step *steps;
+  size_t step_count, step_cap;
+  Place *place;   /* per entry of g->types */
   uint32_t *made; /* the step from which on it lies there, too */
-  Slot *slots;   size_t slot_count, slot_cap;
-  Val *results;  size_t result_count, result_cap;
-  Held *helds;   size_t held_count, held_cap;
-  bool *input_used; /* by a step, so it must be contiguous */
+  Slot *slots;
+  size_t slot_count, slot_cap;
+  Val *results;
+  size_t result_count, result_cap;
+  Held *helds;
+  size_t held_count, held_cap;
+  bool *input_used;                    /* by a step, so it must be contiguous */
   uint32_t *input_last, *result_first; /* steps; UINT32_MAX: read by an output; never written */
-  Due *makes;       /* every result, by the step before which it is made */
-  Due *drops; size_t drop_count; /* inputs, by the step after which nothing reads them */
-  bool *words;      /* per node: the words of a failing kernel depend on it; NULL: none may fail */
+  Due *makes;                          /* every result, by the step before which it is made */
+  Due *drops;
+  size_t drop_count; /* inputs, by the step after which nothing reads them */
+  bool *words;       /* per node: the words of a failing kernel depend on it; NULL: none may fail */
   uint32_t forward_end; /* the last step that computes what a backward node needs, or UINT32_MAX */
 } Plan;
 
@@ -165,31 +171,36 @@ struct Jit {
 
 struct JitFn {
   Jit *j;
-  Arena arena, temp;   /* temp: while it is made */
+  Arena arena, temp; /* temp: while it is made */
   const Graph *g;
   Plan *plan;
   EngKernel **kernels; /* per launch */
   KernelFn *code;
-  bool reference;      /* the whole graph by gr_run: other devices, anomaly mode */
-  bool hosts;          /* it calls functions of the program */
+  bool reference; /* the whole graph by gr_run: other devices, anomaly mode */
+  bool hosts;     /* it calls functions of the program */
   Sym symbols;
-  uint64_t nodes;      /* that gr_run would count */
-  Bound *bound;        /* most recent first */
-  bool *sizing;        /* per symbol: more than arguments of kernels depends on it; NULL: unknown */
-  struct LooseArg { uint32_t launch, arg; } *loose; /* arguments that other symbols give */
+  uint64_t nodes; /* that gr_run would count */
+  Bound *bound;   /* most recent first */
+  bool *sizing;   /* per symbol: more than arguments of kernels depends on it; NULL: unknown */
+  struct LooseArg {
+    uint32_t launch, arg;
+  } * loose; /* arguments that other symbols give */
   size_t loose_count, loose_cap;
   bool numbers_checked; /* there are conditions on such symbols */
-  JitFn **regions;     /* in the order of Plan.g->regions; NULL: not run by a step */
-  JitFn *next, *prev;  /* all of j */
+  JitFn **regions;      /* in the order of Plan.g->regions; NULL: not run by a step */
+  JitFn *next, *prev;   /* all of j */
   /* per step, for a profile */
-  struct StepTime { double seconds; int64_t runs, bytes, work; } *times;
-  bool kept;           /* its making was not left by a throw */
+  struct StepTime {
+    double seconds;
+    int64_t runs, bytes, work;
+  } * times;
+  bool kept; /* its making was not left by a throw */
   /* while it runs */
   bool running;
   size_t root_count;
-  void **root;         /* addresses: arena, inputs, results, helds */
-  Tensor **dense;      /* inputs made contiguous, else NULL */
-  bool *gone;          /* inputs that this run gave back */
+  void **root;    /* addresses: arena, inputs, results, helds */
+  Tensor **dense; /* inputs made contiguous, else NULL */
+  bool *gone;     /* inputs that this run gave back */
   Tensor **results, **helds;
   void **bufs;
 };

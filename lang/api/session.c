@@ -104,11 +104,9 @@ const char *pool_text(Session *s, char *text, size_t n) {
   return text;
 }
 
-const char *const log_names[LOG_COUNT] = {[LOG_COMPILE] = "compile",
-                                          [LOG_LOAD] = "load",
-                                          [LOG_WRAP] = "wrap",
-                                          [LOG_JIT] = "jit",
-                                          [LOG_BACKWARD] = "backward", [LOG_WAIT] = "wait"};
+const char *const log_names[LOG_COUNT] = {
+    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load",         [LOG_WRAP] = "wrap",
+    [LOG_JIT] = "jit",         [LOG_BACKWARD] = "backward", [LOG_WAIT] = "wait"};
 
 void log_line(Session *s, int channel, const char *fmt, ...) {
   if (!s->logs[channel]) return;

@@ -364,10 +364,9 @@ static void work_ops(TextJob *t) {
 }
 
 static void work_passes(TextJob *t) {
-  static const char *const when[] = {"always",                 "where there are hooks",
-                                     "where there are blocks", "for a gradient",
-                                     "for machine code",       "part of `plan`",
-                                     "when asked for",         "by `ckl opt` alone"};
+  static const char *const when[] = {
+      "always",           "where there are hooks", "where there are blocks", "for a gradient",
+      "for machine code", "part of `plan`",        "when asked for",         "by `ckl opt` alone"};
   buf_puts(t->b,
            "# Passes\n\nGenerated from `lang/compile/pipeline.def` by `ckl passes --markdown`: "
            "what a compiled call goes through, in order.\n`ckl ir --stage` and `ckl run --dump` "
@@ -378,9 +377,12 @@ static void work_passes(TextJob *t) {
   for (PassId id = 0; id < PASS_COUNT; id++) {
     const Pass *p = &passes[id];
     buf_printf(t->b, "| `%s` | ", p->name);
-    if (id == PASS_STAGE) buf_puts(t->b, "the program");
-    else if (p->when == WHEN_ALONE) buf_puts(t->b, "any graph");
-    else buf_printf(t->b, "`%s`", passes[p->needs].name);
+    if (id == PASS_STAGE)
+      buf_puts(t->b, "the program");
+    else if (p->when == WHEN_ALONE)
+      buf_puts(t->b, "any graph");
+    else
+      buf_printf(t->b, "`%s`", passes[p->needs].name);
     buf_printf(t->b, " | %s | %s | %s | %s | ", when[p->when], pass_is_stage(id) ? "yes" : "",
                pass_is_tool(id) ? "yes" : "", pass_is_timed(id) ? "yes" : "");
     cell(t->b, p->doc);

@@ -274,7 +274,10 @@ FnObj *plan_code(Session *s, Value v, Span at) {
 }
 
 BUILTIN_FN(bi_plan) {
-  Args a = {.count = c->rest_n, .v = c->rest, .names = c->rest_names, .spans = c->rest_spans,
+  Args a = {.count = c->rest_n,
+            .v = c->rest,
+            .names = c->rest_names,
+            .spans = c->rest_spans,
             .call = c->at};
   return plan_call(s, plan_code(s, c->v[0], c->spans[0]), &a);
 }

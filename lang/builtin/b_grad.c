@@ -148,7 +148,9 @@ static Value code_gradient(Session *s, Value y, Value dy, Value wrt, unsigned ho
   return seeds_gradient(s, &d, wrt, how, at);
 }
 
-static Value one_like(Session *s, Value y, Span at) { return op_fill_like(s, y, 1.0, at); }
+static Value one_like(Session *s, Value y, Span at) {
+  return op_fill_like(s, y, 1.0, at);
+}
 
 static Value same_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)s, (void)ud, (void)n, (void)path;
@@ -296,9 +298,8 @@ static Value dot_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   int64_t axes[CKL_MAX_RANK];
   for (int i = 0; i < ty.rank; i++) axes[i] = i;
   if (ty.rank) p = op_reduce(s, OP_SUM, p, ty.rank, axes, false, d->at);
-  d->sum = d->sum.tag == V_UNIT
-               ? p
-               : op_broadcast_binary(s, OP_ADD, d->sum, p, d->at, d->at, d->at);
+  d->sum =
+      d->sum.tag == V_UNIT ? p : op_broadcast_binary(s, OP_ADD, d->sum, p, d->at, d->at, d->at);
   return v[0];
 }
 
@@ -310,8 +311,9 @@ static void refuse_hooks(Session *s, uint32_t from, Span at) {
     Diag *d = err(s, ERR_GRAD_NONE, at,
                   "a forward derivative goes through a hook, which is called with gradients only");
     dg_label(&s->diags, d, g->provs[g->nodes[n].prov].span, "the hook is here");
-    dg_help(&s->diags, d, "`vjp` and `grad` call hooks; before `jvp`, `.remove()` the hook or "
-                          "leave out the `on_grad`");
+    dg_help(&s->diags, d,
+            "`vjp` and `grad` call hooks; before `jvp`, `.remove()` the hook or "
+            "leave out the `on_grad`");
     raise_(s);
   }
 }
@@ -344,8 +346,8 @@ BUILTIN_FN(bi_jvp) {
   tree_map(s, 2, trees, dot_leaf, &dot, c->at);
   if (dot.sum.tag == V_UNIT)
     fail(s, ERR_GRAD_WRT, c->at, "a derivative along nothing: the tangent has no leaf");
-  Value r[2] = {y, code_gradient(s, dot.sum, one_like(s, dot.sum, c->at), u, GRAD_MAY_BE_ZERO,
-                                 c->at)};
+  Value r[2] = {y,
+                code_gradient(s, dot.sum, one_like(s, dot.sum, c->at), u, GRAD_MAY_BE_ZERO, c->at)};
   return list_value(s, V_TUPLE, 2, r);
 }
 

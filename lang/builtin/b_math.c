@@ -132,8 +132,8 @@ static Value two(Session *s, OpCode op, Value x, Value y, Span at, Span left, Sp
   DType like = v_is_tensor(x)   ? (DType)type_of(s, x).dtype
                : v_is_tensor(y) ? (DType)type_of(s, y).dtype
                                 : DT_COUNT;
-  return op_broadcast_binary(s, op, as_tensor(s, x, like, at), as_tensor(s, y, like, at), at,
-                             left, right);
+  return op_broadcast_binary(s, op, as_tensor(s, x, like, at), as_tensor(s, y, like, at), at, left,
+                             right);
 }
 
 BUILTIN_FN(bi_clamp) {

@@ -55,7 +55,8 @@ static Value walk(Masks *m, Value state, Value p, const char *path) {
     if (m->differ++ < 8)
       buf_printf(&m->missing, "%s`%s`", m->differ > 1 ? ", " : "",
                  *path ? path : "the tracked value");
-    else if (m->differ == 9) buf_puts(&m->missing, ", ..");
+    else if (m->differ == 9)
+      buf_puts(&m->missing, ", ..");
   }
   if (!m->merge || p.tag == V_NONE) return p;
   return state.tag == V_NONE ? zeros_like(s, p, m->at) : state;

@@ -63,14 +63,13 @@ static void save_leaf(Session *s, void *ud, const char *path, Inst *owner, Field
 static void check_ending(Session *s, const char *file, Span at) {
   static const struct {
     const char *ending, *kind;
-  } other[] = {{"csv", "a table"},     {"tsv", "a table"},     {"txt", "a text"},
-               {"md", "a text"},       {"json", "a text"},     {"html", "a text"},
-               {"npy", "NumPy's"},     {"npz", "NumPy's"},     {"pt", "PyTorch's"},
-               {"pth", "PyTorch's"},   {"pkl", "Python's"},    {"h5", "HDF5"},
-               {"onnx", "ONNX"},       {"gguf", "GGUF"},       {"png", "a picture"},
-               {"jpg", "a picture"},   {"jpeg", "a picture"},  {"gif", "a picture"},
-               {"bmp", "a picture"},   {"ppm", "a picture"},   {"pgm", "a picture"},
-               {"wav", "a sound"},     {"ckl", "a program"}};
+  } other[] = {
+      {"csv", "a table"},    {"tsv", "a table"},   {"txt", "a text"},    {"md", "a text"},
+      {"json", "a text"},    {"html", "a text"},   {"npy", "NumPy's"},   {"npz", "NumPy's"},
+      {"pt", "PyTorch's"},   {"pth", "PyTorch's"}, {"pkl", "Python's"},  {"h5", "HDF5"},
+      {"onnx", "ONNX"},      {"gguf", "GGUF"},     {"png", "a picture"}, {"jpg", "a picture"},
+      {"jpeg", "a picture"}, {"gif", "a picture"}, {"bmp", "a picture"}, {"ppm", "a picture"},
+      {"pgm", "a picture"},  {"wav", "a sound"},   {"ckl", "a program"}};
   const char *dot = strrchr(file, '.');
   if (!dot || strchr(dot, '/')) return;
   for (size_t i = 0; i < sizeof other / sizeof *other; i++) {

@@ -239,8 +239,7 @@ BUILTIN_FN(bi_concat) {
   DType like = DT_COUNT; /* of numbers in brackets beside tensors */
   for (size_t i = 0; i < n && like == DT_COUNT; i++)
     if (v_is_tensor(xs.u.list->items[i])) like = (DType)type_of(s, xs.u.list->items[i]).dtype;
-  for (size_t i = 0; i < n; i++)
-    items[i] = as_tensor(s, xs.u.list->items[i], like, c->spans[0]);
+  for (size_t i = 0; i < n; i++) items[i] = as_tensor(s, xs.u.list->items[i], like, c->spans[0]);
   int rank = type_of(s, items[0]).rank;
   if (!rank)
     fail_help(s, ERR_RANK, c->spans[0], "`stack(xs)` joins scalars",
@@ -276,8 +275,10 @@ BUILTIN_FN(bi_stack) {
 /* A number that is known now, as the `value` of an attribute. */
 static Attr value_attr(Session *s, Value x, DType dt, Span at) {
   if (x.tag == V_BOOL && dt == DT_BOOL) return attr_i(AT_VALUE, x.u.i);
-  if (x.tag == V_INT || x.tag == V_DIM) x = v_int(want_int(s, x, at, "the value"));
-  else x = v_float(want_float(s, x, at, "the value"));
+  if (x.tag == V_INT || x.tag == V_DIM)
+    x = v_int(want_int(s, x, at, "the value"));
+  else
+    x = v_float(want_float(s, x, at, "the value"));
   number_meets(s, x, dt, at);
   if (!dt_float(dt)) return attr_i(AT_VALUE, x.u.i);
   return attr_f(AT_VALUE, x.tag == V_INT ? (double)x.u.i : x.u.f);
@@ -595,8 +596,7 @@ BUILTIN_FN(bi_bernoulli) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
   check_probability(s, c->v[0], c->spans[0]);
-  Value u =
-      draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, s->modes.device, rank, d, c->at);
+  Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, s->modes.device, rank, d, c->at);
   return op_binary(s, AST_LT, u, c->v[0], c->at, c->at, c->at);
 }
 

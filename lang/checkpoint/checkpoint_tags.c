@@ -176,9 +176,9 @@ typedef struct Close {
 static _Noreturn void disagree(Close *c, const Rule *a, const Rule *b, Span at) {
   Session *s = c->s;
   const char *first = clause_tag_words(s, a->tag), *then = clause_tag_words(s, b->tag);
-  Diag *d = err(s, ERR_POLICY_TWICE, b->at,
-                "the clauses disagree about one value: `%s %s` and `%s %s`", first,
-                source_text(s, a->at, "this"), then, source_text(s, b->at, "this"));
+  Diag *d =
+      err(s, ERR_POLICY_TWICE, b->at, "the clauses disagree about one value: `%s %s` and `%s %s`",
+          first, source_text(s, a->at, "this"), then, source_text(s, b->at, "this"));
   dg_label(&s->diags, d, a->at, "`%s` here", first);
   if (at.file && at.file == b->at.file) dg_label(&s->diags, d, at, "the value");
   dg_help(&s->diags, d,
@@ -332,8 +332,8 @@ static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
   print_value(s, &b, r, true);
-  Diag *d = nonsense(c, at, b.s, txt(s, " for %s%s%s (%lld bytes)", op, *name ? " " : "", name,
-                                     (long long)bytes));
+  Diag *d = nonsense(
+      c, at, b.s, txt(s, " for %s%s%s (%lld bytes)", op, *name ? " " : "", name, (long long)bytes));
   dg_label(&s->diags, d, p->fn.u.fn->decl->fn->header, "this function");
   raise_(s);
 }

@@ -39,8 +39,9 @@ typedef struct Chooser {
   const int64_t *dense; /* per input: bytes of its dense copy, 0 = it is dense */
   int64_t room;
   size_t tensors, rest; /* in use when `room` was left */
-  bool *open;   /* per block: something is left to decide */
-  Candidate *c; size_t count, cap;
+  bool *open;           /* per block: something is left to decide */
+  Candidate *c;
+  size_t count, cap;
   Span at;
 } Chooser;
 
@@ -143,8 +144,7 @@ static void plan_runs(Chooser *h, Candidate *c) {
   for (size_t i = 0; b && h->dense && i < p->runs.first->input_count; i++) copies += h->dense[i];
   c->need = one.arena + (h->dense ? jit_tensors(f, h->env, h->dense) : one.outputs) + one.inner +
             one.headers + larger(one.scratch, two.scratch);
-  c->bare =
-      one.arena + one.outputs + one.inner + one.headers + larger(one.scratch, two.scratch);
+  c->bare = one.arena + one.outputs + one.inner + one.headers + larger(one.scratch, two.scratch);
   if (b) {
     int64_t back = one.outputs + plan_cotangents(&p->runs, h->env) + two.arena + two.outputs +
                    two.inner + one.headers + two.headers + larger(one.scratch, two.scratch);
@@ -177,8 +177,10 @@ static bool make(Chooser *h, Candidate *c) {
   Mem *m = &h->s->mem;
   size_t mark = mem_pool_mark(m);
   Planned *p = on_pool(m);
-  if (make_runs(h, c, &p->arena, &p->runs)) c->made = p;
-  else mem_pool_drain(m, mark);
+  if (make_runs(h, c, &p->arena, &p->runs))
+    c->made = p;
+  else
+    mem_pool_drain(m, mark);
   return c->made != NULL;
 }
 
@@ -221,15 +223,15 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint3
   const Block *b = gr_block_at(h->g, block);
   if (b) {
     Diag *d = err(s, ERR_BUDGET, b->span.file ? b->span : h->at,
-                  "no plan of this block takes %lld bytes: the least is %lld",
-                  (long long)b->budget, (long long)c->block[block - 1]);
+                  "no plan of this block takes %lld bytes: the least is %lld", (long long)b->budget,
+                  (long long)c->block[block - 1]);
     dg_help(&s->diags, d, "`<budget = %lld>` can be kept", (long long)c->block[block - 1]);
   } else {
     Diag *d = err(s, ERR_LIMIT, h->at,
                   "this call needs %lld bytes by its smallest plan, and %lld are left of the limit "
                   "of %zu: tensors hold %zu, all else %zu",
-                  (long long)need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit,
-                  h->tensors, h->rest);
+                  (long long)need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit, h->tensors,
+                  h->rest);
     dg_help(&s->diags, d, "with `--memory=%lld` it goes on from here",
             (long long)((int64_t)s->mem.limit + need - h->room));
   }

@@ -137,8 +137,8 @@ static void read_named(Read *r, Node *c) {
   }
   if (v.tag == V_UNKNOWN && s->abstract) return;
   if (v.tag != V_POLICY && v.tag != V_FN) {
-    bool value = v.tag != V_UNKNOWN && v.tag != V_UNIT && v.tag != V_BUILTIN &&
-                 v.tag != V_MODEL && v.tag != V_MODULE && v.tag != V_DTYPE;
+    bool value = v.tag != V_UNKNOWN && v.tag != V_UNIT && v.tag != V_BUILTIN && v.tag != V_MODEL &&
+                 v.tag != V_MODULE && v.tag != V_DTYPE;
     if (value)
       fail_help(s, ERR_POLICY_WORD, c->span, txt(s, "`%s` is %s", w, value_type_text(s, v)),
                 "no policy word or policy is called `%s`", clause_path(s, path));
@@ -262,7 +262,7 @@ void policy_of_value(Session *s, Value policy, Span at, Policy *out) {
   *out = empty();
   out->layer = true;
   Read r = {.s = s, .p = out, .use = at, .depth = 1, .declared = true};
-  value_pool(s, policy); /* a policy function may give its layer another */
+  value_pool(s, policy);      /* a policy function may give its layer another */
   if (policy.tag == V_BOOL) { /* a plain block */
     out->text = names_of(s->names, "");
     return;

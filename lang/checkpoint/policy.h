@@ -14,25 +14,29 @@ typedef enum OpKind {
 /* What a policy says of one op class or name. */
 typedef struct Rule {
   Tag tag;
-  int rank;    /* 0 all, 1 a class, 2 a name */
-  OpKind kind; /* of a class */
-  Words path;  /* of a name */
-  Span at;     /* the word */
+  int rank;      /* 0 all, 1 a class, 2 a name */
+  OpKind kind;   /* of a class */
+  Words path;    /* of a name */
+  Span at;       /* the word */
   bool met, own; /* own: written at the block itself, or a name */
 } Rule;
 
 typedef struct Policy {
-  Rule *rules; size_t count, cap;
-  Value fn; size_t extra_count; Value *extra; /* rule 84; unit = none */
-  Span fn_at; /* file 0: not there */
+  Rule *rules;
+  size_t count, cap;
+  Value fn;
+  size_t extra_count;
+  Value *extra; /* rule 84; unit = none */
+  Span fn_at;   /* file 0: not there */
   struct Said {
     Span at; /* file 0: the word does not stand */
     int64_t n;
   } said[POLICY_COUNT]; /* of options: words that stand once */
-  bool keeps, remakes;         /* a clause names what to keep, what to make again */
-  bool layer;                  /* given by checkpoint_layers */
+  bool keeps, remakes;  /* a clause names what to keep, what to make again */
+  bool layer;           /* given by checkpoint_layers */
   /* bytes that backward keeps of the blocks so far; whether one of them saves some */
-  int64_t with, without; bool saves;
+  int64_t with, without;
+  bool saves;
   bool unknown; /* of `check`: a block so far has a value that is not known */
   Name text;
 } Policy;
@@ -47,8 +51,15 @@ void policy_read(Session *s, const NodeList *clauses, bool loop, Policy *out);
 void policy_of_value(Session *s, Value policy, Span at, Policy *out);
 
 /* A block while its body is staged; on the C stack. */
-typedef struct Hit { const Graph *g; uint32_t node; size_t rule; } Hit;
-typedef struct Stretch { const Graph *g; uint32_t lo, hi; } Stretch;
+typedef struct Hit {
+  const Graph *g;
+  uint32_t node;
+  size_t rule;
+} Hit;
+typedef struct Stretch {
+  const Graph *g;
+  uint32_t lo, hi;
+} Stretch;
 typedef struct OpenBlock {
   struct OpenBlock *up; /* of its stage */
   Stage *stage;
@@ -57,9 +68,11 @@ typedef struct OpenBlock {
   uint32_t start;       /* first node */
   Span span;
   Policy *policy;
-  Hit *hits; size_t hit_count, hit_cap;
-  Stretch *attention; size_t attention_count, attention_cap;
-  size_t written;       /* writes to params and buffers so far */
+  Hit *hits;
+  size_t hit_count, hit_cap;
+  Stretch *attention;
+  size_t attention_count, attention_cap;
+  size_t written; /* writes to params and buffers so far */
 } OpenBlock;
 
 void block_enter(Session *s, OpenBlock *b, Policy *p, Span at);

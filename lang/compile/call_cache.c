@@ -10,7 +10,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-
 /* Compiled calls that were not used lately go where their graphs as staged take more than this in
  * all; small ones are 4 KB, so some thousand stay, which with all else is 50 MB. A few stay however
  * large they are: a step of training is several MB, and is not to be staged anew in each turn. */

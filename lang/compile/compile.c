@@ -159,8 +159,10 @@ static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, const i
     p->g = simplified(s, &c->arena, g, choice.choice);
   }
   c->plans = p;
-  if (p->made) native_planned(s, &p->native, &p->made->first);
-  else native_must(s, &p->native);
+  if (p->made)
+    native_planned(s, &p->native, &p->made->first);
+  else
+    native_must(s, &p->native);
   return p;
 }
 
@@ -171,12 +173,12 @@ typedef struct Ready {
   int64_t *env;
   Tensor **in;
   Value *leaf;
-  JointRef *j;      /* it goes on the tape */
-  bool saves;       /* by the forward half of j, which saves for its backward */
-  const Graph *g;   /* what runs */
+  JointRef *j;    /* it goes on the tape */
+  bool saves;     /* by the forward half of j, which saves for its backward */
+  const Graph *g; /* what runs */
   Native **native;
   Choice choice;
-  bool outside;     /* a block of script that cannot run as a call: see block_grad */
+  bool outside; /* a block of script that cannot run as a call: see block_grad */
 } Ready;
 
 /* A dim of a signature by its symbol: "N", or "S.0" of a pack. */

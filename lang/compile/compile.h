@@ -16,10 +16,10 @@ enum {
 typedef enum LeafKind { LEAF_TENSOR, LEAF_PARAM, LEAF_FLOAT, LEAF_INT } LeafKind;
 typedef struct Leaf {
   LeafKind kind;
-  Value v;    /* TENSOR, PARAM; FLOAT, INT: the number */
-  Node *type; /* annotation whose bracket dims are symbols, or NULL */
-  Node *fn;   /* whose brackets */
-  Name label; /* how the program writes it, "k" or "pair.0"; NULL in a Flat that is not `named` */
+  Value v;      /* TENSOR, PARAM; FLOAT, INT: the number */
+  Node *type;   /* annotation whose bracket dims are symbols, or NULL */
+  Node *fn;     /* whose brackets */
+  Name label;   /* how the program writes it, "k" or "pair.0"; NULL in a Flat that is not `named` */
   bool reached; /* in a block of script: the loss of a `grad` in it hangs on the leaf */
 } Leaf;
 
@@ -27,11 +27,14 @@ typedef struct Flat {
   Session *s;
   Arena *arena;
   Buf sig;
-  Leaf *leaves; size_t count, cap;
-  Inst **insts; size_t inst_count, inst_cap;
-  Table leaf_of, inst_of;      /* by object, where there are many: of the first so many */
+  Leaf *leaves;
+  size_t count, cap;
+  Inst **insts;
+  size_t inst_count, inst_cap;
+  Table leaf_of, inst_of; /* by object, where there are many: of the first so many */
   size_t leaves_in, insts_in;
-  bool named; Name label; /* of what is flattened now */
+  bool named;
+  Name label; /* of what is flattened now */
 } Flat;
 
 /* The leaf of a tensor or param, or the number of an instance; SIZE_MAX: not met yet. */
@@ -41,18 +44,26 @@ Flat flat_fork(const Flat *f); /* goes on from f, which stays as it is */
 
 /* A param, or a buffer field of an instance, while a unit is staged. */
 typedef struct State {
-  const void *key;      /* Param *, or Inst * */
-  Name field;           /* of an instance; NULL for a param */
-  size_t index;         /* of the leaf, or of the instance in flat.insts */
-  Value cur;            /* staged */
-  Value first;          /* of `ckl ir`: before the first write */
-  Val *versions; size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
+  const void *key; /* Param *, or Inst * */
+  Name field;      /* of an instance; NULL for a param */
+  size_t index;    /* of the leaf, or of the instance in flat.insts */
+  Value cur;       /* staged */
+  Value first;     /* of `ckl ir`: before the first write */
+  Val *versions;
+  size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
   bool written;
 } State;
 
 /* A layer path that stands in the graph, and the number of its instance in flat.insts. */
-typedef struct LayerPath { Name path; size_t inst; } LayerPath;
-typedef struct Pin { size_t leaf; int axis; int64_t value; } Pin;
+typedef struct LayerPath {
+  Name path;
+  size_t inst;
+} LayerPath;
+typedef struct Pin {
+  size_t leaf;
+  int axis;
+  int64_t value;
+} Pin;
 typedef struct SymBind {
   Sym sym;
   Dim dim;
@@ -60,11 +71,24 @@ typedef struct SymBind {
   int axis; /* -1: an int */
   Name name;
 } SymBind;
-typedef struct RandomUse { uint64_t site, seed; uint32_t input, nth; bool fixed; } RandomUse;
+typedef struct RandomUse {
+  uint64_t site, seed;
+  uint32_t input, nth;
+  bool fixed;
+} RandomUse;
 /* A site that draws; `fixed`: inside of `wrap <seed n>` of code, from that seed. */
-typedef struct Draw { uint64_t site, seed; bool fixed; } Draw;
-typedef struct DrawCount { Draw d; uint64_t now; } DrawCount;
-typedef struct KeyNode { uint32_t level; Val v; } KeyNode; /* in the graph of a stage */
+typedef struct Draw {
+  uint64_t site, seed;
+  bool fixed;
+} Draw;
+typedef struct DrawCount {
+  Draw d;
+  uint64_t now;
+} DrawCount;
+typedef struct KeyNode {
+  uint32_t level;
+  Val v;
+} KeyNode; /* in the graph of a stage */
 
 struct Unit {
   Session *s;
@@ -72,32 +96,42 @@ struct Unit {
   Graph *g;
   Stage root;
   Flat flat;
-  Value *staged;     size_t staged_count, staged_cap;   /* of leaf i */
-  int64_t *source;   size_t source_count, source_cap;   /* of graph input i: leaf, or -1 - random */
-  State *states;     size_t state_count, state_cap;
-  SymBind *binds;    size_t bind_count, bind_cap;
-  Pin *pins;         size_t pin_count, pin_cap;
-  RandomUse *randoms; size_t random_count, random_cap;
-  DrawCount *draws;    size_t draw_count, draw_cap; /* executions that were staged */
-  KeyNode *keys;       size_t key_count, key_cap;   /* of elements: element.c */
-  Global **hidden;   size_t hidden_count, hidden_cap;
-  Val token;         /* present effect token */
+  Value *staged;
+  size_t staged_count, staged_cap; /* of leaf i */
+  int64_t *source;
+  size_t source_count, source_cap; /* of graph input i: leaf, or -1 - random */
+  State *states;
+  size_t state_count, state_cap;
+  SymBind *binds;
+  size_t bind_count, bind_cap;
+  Pin *pins;
+  size_t pin_count, pin_cap;
+  RandomUse *randoms;
+  size_t random_count, random_cap;
+  DrawCount *draws;
+  size_t draw_count, draw_cap; /* executions that were staged */
+  KeyNode *keys;
+  size_t key_count, key_cap; /* of elements: element.c */
+  Global **hidden;
+  size_t hidden_count, hidden_cap;
+  Val token;           /* present effect token */
   struct Hosts *hosts; /* callback.h; NULL: none */
   bool restart, check;
-  bool shows;  /* of `check`: what is written is told */
-  bool modal;  /* the code asked whether it trains: another call may go another way */
-  bool quiet;  /* some of it stands under no_grad */
-  bool outside; /* a `grad` in a block of script goes on outside of it: see block_grad */
-  bool regrad; /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
-  uint32_t steps; /* of `check`: calls and turns walked so far */
+  bool shows;        /* of `check`: what is written is told */
+  bool modal;        /* the code asked whether it trains: another call may go another way */
+  bool quiet;        /* some of it stands under no_grad */
+  bool outside;      /* a `grad` in a block of script goes on outside of it: see block_grad */
+  bool regrad;       /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
+  uint32_t steps;    /* of `check`: calls and turns walked so far */
   Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
   Pin wanted;        /* the pin that need_const asked for */
-  LayerPath *paths;  size_t path_count, path_cap;
-  size_t met;        /* instances of flat.insts whose state is known */
+  LayerPath *paths;
+  size_t path_count, path_cap;
+  size_t met; /* instances of flat.insts whose state is known */
   struct HiddenValue {
     Global *g;
     Value v;
-  } *hidden_values;
+  } * hidden_values;
   size_t hidden_value_count, hidden_value_cap;
 };
 typedef struct HiddenValue HiddenValue;
@@ -126,7 +160,10 @@ uint64_t *random_counter(Session *s, uint64_t site);
 uint64_t *random_staged(Unit *u, Draw d);
 void random_seed_staged(Session *s, uint64_t seed); /* code enters `wrap <seed n>` */
 /* For what is staged more than once: the counts of now, and back to them. */
-typedef struct DrawMark { DrawCount *draws; size_t count; } DrawMark;
+typedef struct DrawMark {
+  DrawCount *draws;
+  size_t count;
+} DrawMark;
 DrawMark random_mark(Session *s);
 void random_back(Session *s, const DrawMark *m);
 static inline bool draw_same(Draw a, Draw b) {

@@ -40,17 +40,18 @@ struct Compiled {
   const char *sig;
   size_t sig_len;
   Arena arena;
-  Graph *g;     /* as written: what a joint graph is made of */
+  Graph *g;           /* as written: what a joint graph is made of */
   const Graph *whole; /* with the choice of its blocks open */
   const Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
   PlainPlan *plans;
-  bool *sizing; /* per symbol: a size depends on it; NULL until it is asked for */
+  bool *sizing;          /* per symbol: a size depends on it; NULL until it is asked for */
   int64_t *thrift_sizes; /* for which `thrift` is the answer of plan_thrift_wanted; NULL: none */
   bool thrift;
-  uint64_t told[4]; size_t told_count; /* sizes whose plan was shown */
+  uint64_t told[4];
+  size_t told_count; /* sizes whose plan was shown */
   size_t leaf_count;
   bool *reached; /* per leaf: see Leaf */
-  Span call; /* that was staged: places in it stand for those of a later call */
+  Span call;     /* that was staged: places in it stand for those of a later call */
   int64_t *source;
   SymBind *binds;
   size_t bind_count;

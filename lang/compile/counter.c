@@ -10,21 +10,19 @@
 #include "lang/value/handle.h"
 #include "lang/compile/tiering.h"
 
-static const char *const counters[] = {"nodes",     "stage",      "compile",    "values.live",
-                                       "tape.live", "bytes.live", "bytes.peak", "data.live",
-                                       "data.peak", "sim.live",   "sim.peak",   "spill.live",
-                                       "spill.peak", "line",
-                                       "seed",      "jit.kernels", "jit.runs",  "jit.copied",
-                                       "jit.by_node", "jit.reruns", "jit.plans", "jit.loaded",
-                                       "jit.installed", "jit.from_disk", "jit.generated",
-                                       "jit.failed", "us.code",
-                                       "backward.captures", "backward.hits", "searched",
+static const char *const counters[] = {
+    "nodes",        "stage",      "compile",           "values.live",   "tape.live",
+    "bytes.live",   "bytes.peak", "data.live",         "data.peak",     "sim.live",
+    "sim.peak",     "spill.live", "spill.peak",        "line",          "seed",
+    "jit.kernels",  "jit.runs",   "jit.copied",        "jit.by_node",   "jit.reruns",
+    "jit.plans",    "jit.loaded", "jit.installed",     "jit.from_disk", "jit.generated",
+    "jit.failed",   "us.code",    "backward.captures", "backward.hits", "searched",
 #define OPCLASS(NAME, word, of, doc) of("forward." word, )
 #include "lang/names/clauses.def"
-                                       "forward.move",
+    "forward.move",
 #define OPCLASS(NAME, word, of, doc) of("backward." word, )
 #include "lang/names/clauses.def"
-                                       "backward.move"};
+    "backward.move"};
 
 static int64_t microseconds(double seconds) {
   return (int64_t)(1e6 * seconds);

@@ -16,10 +16,10 @@
 #include "lang/value/sizes.h"
 
 enum {
-  KEPT = 512,          /* graphs, a power of two; the newer one takes the place */
+  KEPT = 512, /* graphs, a power of two; the newer one takes the place */
   MOST_OPERANDS = 8,
-  MOST_SIZES = 64,     /* different ones in one operation */
-  LARGE = 16384        /* elements, or 1/8 of the multiplications of a contraction */
+  MOST_SIZES = 64, /* different ones in one operation */
+  LARGE = 16384    /* elements, or 1/8 of the multiplications of a contraction */
 };
 
 typedef struct Entry {
@@ -73,9 +73,9 @@ static bool large(const Session *s, OpCode op, Tensor *const *in, int n) {
 /* -- operands as views of something dense */
 typedef struct Operand {
   int rank;
-  int64_t dim[CKL_MAX_RANK];    /* as the operation sees it */
-  int64_t perm[CKL_MAX_RANK];   /* axis k is axis perm[k] of the dense one */
-  bool repeat[CKL_MAX_RANK];    /* axis k has one element there */
+  int64_t dim[CKL_MAX_RANK];  /* as the operation sees it */
+  int64_t perm[CKL_MAX_RANK]; /* axis k is axis perm[k] of the dense one */
+  bool repeat[CKL_MAX_RANK];  /* axis k has one element there */
   bool moved, repeats;
 } Operand;
 

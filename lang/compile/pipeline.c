@@ -54,9 +54,9 @@ static void show_code(const PassText *t) {
 /* ---- the table */
 
 const Pass passes[PASS_COUNT] = {
-#define PASS(id, name, function, needs, when, doc) \
+#define PASS(id, name, function, needs, when, doc)                                                 \
   {name, "us." name, function, NULL, PASS_##needs, WHEN_##when, doc},
-#define STEP(id, name, function, needs, when, doc) \
+#define STEP(id, name, function, needs, when, doc)                                                 \
   {name, "us." name, NULL, function, PASS_##needs, WHEN_##when, doc},
 #include "lang/compile/pipeline.def"
 };

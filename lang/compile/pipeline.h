@@ -17,7 +17,14 @@ typedef enum PassId {
 #include "lang/compile/pipeline.def"
 
 typedef enum PassWhen {
-  WHEN_ALWAYS, WHEN_HOOKS, WHEN_BLOCKS, WHEN_GRAD, WHEN_CODE, WHEN_PART, WHEN_TEXT, WHEN_ALONE
+  WHEN_ALWAYS,
+  WHEN_HOOKS,
+  WHEN_BLOCKS,
+  WHEN_GRAD,
+  WHEN_CODE,
+  WHEN_PART,
+  WHEN_TEXT,
+  WHEN_ALONE
 } PassWhen;
 
 /* What a step is to show: of graph g, or `alone`, of a graph that `ckl opt` has read. */
@@ -32,9 +39,9 @@ typedef struct PassText {
 
 typedef struct Pass {
   const char *name;
-  const char *clock;                        /* "us.NAME": the counter of its time */
-  Graph *(*run)(Arena *a, const Graph *g);  /* NULL: a step */
-  void (*show)(const PassText *t);          /* NULL: a pass */
+  const char *clock;                       /* "us.NAME": the counter of its time */
+  Graph *(*run)(Arena *a, const Graph *g); /* NULL: a step */
+  void (*show)(const PassText *t);         /* NULL: a pass */
   PassId needs;
   PassWhen when;
   const char *doc;
@@ -47,7 +54,9 @@ bool pass_is_tool(PassId id); /* of `ckl opt` */
 bool pass_is_timed(PassId id);
 
 /* The time of a pass is what passes inside of it did not take. A throw in between loses it. */
-typedef struct PassTime { double start, inside; } PassTime;
+typedef struct PassTime {
+  double start, inside;
+} PassTime;
 PassTime pass_start(const Session *s);
 void pass_end(Session *s, PassId id, PassTime t);
 

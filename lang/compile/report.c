@@ -17,7 +17,7 @@ const char *const op_bin_name[BIN_COUNT] = {
 #define OPCLASS(NAME, word, of, doc) of(word, )
 #include "lang/names/clauses.def"
     "move"};
-_Static_assert(sizeof ((Session *)0)->count.ops == 2 * BIN_COUNT * sizeof(int64_t),
+_Static_assert(sizeof((Session *)0)->count.ops == 2 * BIN_COUNT * sizeof(int64_t),
                "a session counts all classes");
 
 /* -- operations */
@@ -71,7 +71,8 @@ static int64_t rounded(int64_t n) {
 }
 
 typedef struct Buffers { /* tensors that buffers of instances hold */
-  const void **items; size_t count, cap;
+  const void **items;
+  size_t count, cap;
 } Buffers;
 
 static void buffer_leaves(Session *s, Buffers *b, Value v) {
@@ -198,9 +199,9 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
     out->live = larger(one.live, two.live);
     out->panels = larger(one.panels, two.panels);
     out->scratch = larger(one.scratch, two.scratch);
-    out->saved = !r->second ? one.saved
-                            : jit_new_outputs(f, &s->scratch, c->env,
-                                              (size_t)r->joint->output_count);
+    out->saved = !r->second
+                     ? one.saved
+                     : jit_new_outputs(f, &s->scratch, c->env, (size_t)r->joint->output_count);
     out->outputs = one.outputs - (r->second ? out->saved : 0);
     int64_t back = 0;
     if (r->second)
@@ -286,10 +287,9 @@ static void one_value(void *ud, const RmValue *v) {
   Buf t;
   buf_init_arena(&t, &s->scratch);
   type_print(&t, g->dims, gr_type(g, v->v));
-  buf_printf(w->out, "    %-44s %14s  %-10s  %s%s\n",
-             txt(s, "%s %s", value_name(s, g, v->v), t.s), grouped(s, bytes),
-             v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice], why_word[v->why],
-             cost ? txt(s, ", cost %s", grouped(s, cost)) : "");
+  buf_printf(w->out, "    %-44s %14s  %-10s  %s%s\n", txt(s, "%s %s", value_name(s, g, v->v), t.s),
+             grouped(s, bytes), v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice],
+             why_word[v->why], cost ? txt(s, ", cost %s", grouped(s, cost)) : "");
 }
 
 static void print_blocks(const CallPlan *c, Buf *out, bool json) {
@@ -312,11 +312,9 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
                  "\"values\": [",
                  any ? ", " : "", i, file, row, b->text ? b->text : "");
     else
-      buf_printf(out,
-                 b->span.file ? "block %u of %s:%u%s%s%s%s\n" : "values that gradients need\n", i,
-                 file, row, b->text && *b->text ? " <" : "",
-                 b->text && *b->text ? b->text : "", b->text && *b->text ? ">" : "",
-                 b->reentrant ? ", the whole body again" : "");
+      buf_printf(out, b->span.file ? "block %u of %s:%u%s%s%s%s\n" : "values that gradients need\n",
+                 i, file, row, b->text && *b->text ? " <" : "", b->text && *b->text ? b->text : "",
+                 b->text && *b->text ? ">" : "", b->reentrant ? ", the whole body again" : "");
     any = true;
     rm_values(&s->scratch, g, c->choice.choice,
               c->choice.split == UINT32_MAX ? NULL : &c->choice.split, one_value, &w);
@@ -340,8 +338,11 @@ void plan_print(const CallPlan *c, Buf *out) {
   plan_figures(c, &f);
   buf_printf(out, "plan of %s%s\n", c->name, c->runs.second ? " and its gradient" : "");
   if (f.compiled) {
-    line(s, out, f.exact ? "peak" : f.bound ? "peak, at most" : "peak, at least", f.peak,
-         f.exact || f.bound ? "bytes" : "bytes: the evaluator runs a part");
+    line(s, out,
+         f.exact   ? "peak"
+         : f.bound ? "peak, at most"
+                   : "peak, at least",
+         f.peak, f.exact || f.bound ? "bytes" : "bytes: the evaluator runs a part");
     if (f.later > f.peak)
       line(s, out, "peak of later calls", f.later, "buffers have been written, and take room");
   } else {
@@ -380,15 +381,16 @@ void plan_json(const CallPlan *c, Buf *out) {
     const char *name;
     int64_t n;
     bool planned; /* only a compiled call has it */
-  } rows[] = {{"peak", f.peak, true},         {"later", f.later, true},
-              {"params", f.params, false},    {"buffers", f.buffers, false},
-              {"inputs", f.inputs, false},    {"outputs", f.outputs, true},
-              {"arena", f.arena, true},       {"in_use", f.live, true},
-              {"panels", f.panels, true},     {"workspace", f.scratch, true},
-              {"saved", f.saved, true},       {"spilled", f.spilled, true},
-              {"inner", f.inner, true},       {"flops", f.flops, false},
-              {"time", f.time, false},        {"plans", c->choice.candidates, false}};
-  buf_printf(out, "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s, "
+  } rows[] = {{"peak", f.peak, true},      {"later", f.later, true},
+              {"params", f.params, false}, {"buffers", f.buffers, false},
+              {"inputs", f.inputs, false}, {"outputs", f.outputs, true},
+              {"arena", f.arena, true},    {"in_use", f.live, true},
+              {"panels", f.panels, true},  {"workspace", f.scratch, true},
+              {"saved", f.saved, true},    {"spilled", f.spilled, true},
+              {"inner", f.inner, true},    {"flops", f.flops, false},
+              {"time", f.time, false},     {"plans", c->choice.candidates, false}};
+  buf_printf(out,
+             "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s, "
              "\"bound\": %s",
              c->name, c->runs.second ? "true" : "false", f.compiled ? "true" : "false",
              f.exact ? "true" : "false", f.bound ? "true" : "false");

@@ -39,12 +39,12 @@ void planned_unref(Planned *p); /* NULL is fine */
 
 /* Who takes the choices of a graph's blocks (autograd/remat.h), and what came of it. */
 typedef struct Choice {
-  const Graph *g;       /* to which `choice` belongs; NULL: there are no blocks */
-  uint32_t split;       /* of a joint graph; UINT32_MAX: of one graph with forward and backward */
+  const Graph *g;        /* to which `choice` belongs; NULL: there are no blocks */
+  uint32_t split;        /* of a joint graph; UINT32_MAX: of one graph with forward and backward */
   const uint8_t *choice; /* NULL: as written */
-  int candidates;       /* plans looked at; 0: nobody asked for a choice */
-  int64_t need, bare;   /* of plan_choose: bytes of the process; where all inputs are dense */
-  Planned *made;        /* by this choice, with a reference on the pool; NULL: nothing yet */
+  int candidates;        /* plans looked at; 0: nobody asked for a choice */
+  int64_t need, bare;    /* of plan_choose: bytes of the process; where all inputs are dense */
+  Planned *made;         /* by this choice, with a reference on the pool; NULL: nothing yet */
 } Choice;
 
 /* Bytes of a call. `peak` holds while it runs, and for a call with a backward until that has run:
@@ -54,7 +54,7 @@ typedef struct PlanFigures {
   int64_t later;   /* the peak when buffers that repeat a number have been written, and take room */
   int64_t inner;   /* of the peak: what bodies of loops, branches and maps make, at most */
   int64_t spilled; /* beside the peak: offloaded values of the host */
-  int64_t time;  /* rm_time: without a unit */
+  int64_t time;    /* rm_time: without a unit */
   OpCounts ops;
   bool exact;    /* the peak is met to the byte */
   bool bound;    /* the peak is not passed; neither: the evaluator runs a part, and takes more */
@@ -79,7 +79,7 @@ void plan_figures(const CallPlan *c, PlanFigures *out);
 void plan_print(const CallPlan *c, Buf *out);
 void plan_json(const CallPlan *c, Buf *out);
 Value plan_value(const CallPlan *c);
-FnObj *plan_code(Session *s, Value v, Span at); /* b_data.c: the function of code that v is */
+FnObj *plan_code(Session *s, Value v, Span at);       /* b_data.c: the function of code that v is */
 Value plan_call(Session *s, FnObj *f, const Args *a); /* compile.c: plan_value of f(a) */
 /* Prints the plan of a first call where the session is asked to; does not come back from the call
  * that `ckl plan` waits for. */

@@ -122,8 +122,7 @@ static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
         put_int(&f->sig, "", t->dim[i], ",");
     }
     buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
-    if (v.tag == V_PARAM && v.u.p->hooked)
-      put_hooks(f, HOOK_PARAM, HOOK_AFTER_GRAD, v.u.p->id);
+    if (v.tag == V_PARAM && v.u.p->hooked) put_hooks(f, HOOK_PARAM, HOOK_AFTER_GRAD, v.u.p->id);
   } else {
     buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
   }
@@ -188,8 +187,7 @@ static void flatten_inst(Flat *f, Inst *inst) {
   }
   VEC_PUSH(f->arena, f->insts, f->inst_count, f->inst_cap, inst);
   put_ptr(&f->sig, "m", inst->model, "{");
-  if (inst->hooked)
-    put_hooks(f, HOOK_BEFORE_CALL, HOOK_AFTER_CALL, inst->id);
+  if (inst->hooked) put_hooks(f, HOOK_BEFORE_CALL, HOOK_AFTER_CALL, inst->id);
   if (inst->policy.tag != V_UNIT) { /* rule 84 */
     buf_puts(&f->sig, "policy ");
     flatten_policy(f, inst->policy);

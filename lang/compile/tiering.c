@@ -23,11 +23,11 @@ struct Native {
   JitFn *planned; /* what fn becomes; NULL: it is planned when it is compiled */
   OpCounts ops;
   bool counted;
-  bool looked;   /* for code that was made before: there was not all of it, the rest costs */
-  double price;  /* so many seconds */
-  bool must;     /* the first run is machine code */
-  bool none;     /* code could not be had: the reference evaluator runs it */
-  double spent;  /* seconds of the reference evaluator */
+  bool looked;  /* for code that was made before: there was not all of it, the rest costs */
+  double price; /* so many seconds */
+  bool must;    /* the first run is machine code */
+  bool none;    /* code could not be had: the reference evaluator runs it */
+  double spent; /* seconds of the reference evaluator */
 };
 
 /* What making code costs: a code generator starts in 10 ms, and a kernel takes 21 us for each byte
@@ -267,8 +267,10 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   double start = native_clock();
   if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
   tell_wait(s, n->planned, name);
-  if (jit_code(n->planned, &s->kernel.stop, &why)) n->fn = n->planned;
-  else jit_free(n->planned);
+  if (jit_code(n->planned, &s->kernel.stop, &why))
+    n->fn = n->planned;
+  else
+    jit_free(n->planned);
   n->planned = NULL;
   if (n->fn) {
     EngCount c = s->jit && jit_engine(s->jit) ? eng_count(jit_engine(s->jit)) : (EngCount){0};
@@ -320,8 +322,7 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
     if (s->config.cpu == CPU_THRIFTY) (*slot)->spent = guess(g, c->env);
   }
   count_ops(s, *slot, g);
-  if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after)
-    return gr_run(g, c, in, out, e, at);
+  if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after) return gr_run(g, c, in, out, e, at);
   Native *n = *slot;
   bool must = s->config.cpu != CPU_THRIFTY || n->must;
   if (!n->fn && !n->none && !n->looked && !must &&
@@ -349,7 +350,8 @@ typedef struct Line {
 
 typedef struct Profile {
   Session *s;
-  Line *lines; size_t count, cap;
+  Line *lines;
+  size_t count, cap;
   double seconds;
 } Profile;
 

@@ -49,7 +49,7 @@ void native_counts(const Session *s, JitCount *jit, EngCount *eng);
 void native_awake(Session *s, bool on);
 /* Time by line of the program, the longest first; "" without ckl_config.profile. */
 void native_profile(Session *s, Buf *out);
-double native_clock(void); /* seconds since some time */
+double native_clock(void);     /* seconds since some time */
 void native_close(Session *s); /* the engine, at the end of the session */
 
 #endif

@@ -18,8 +18,8 @@ typedef struct Part {
 
 typedef struct Place {
   Session *s;
-  Node *st;   /* the statement */
-  Value v;    /* on its right */
+  Node *st; /* the statement */
+  Value v;  /* on its right */
   Node *root;
   Value base; /* of a root that is no name */
   size_t count;
@@ -165,8 +165,7 @@ static void assign_name(const Place *p) {
       old = g->is_var && g->is_set ? g->v : global_value(s, g, root->span);
     if (g && g->kind != G_VALUE)
       fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
-    if (!g)
-      fail(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
+    if (!g) fail(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
   }
   if (assign_instance(p, old)) return;
   bool is_var = l ? l->is_var : g->is_var;
@@ -178,9 +177,8 @@ static void assign_name(const Place *p) {
   if (!is_var && (old.tag == V_UNKNOWN || abstract_param(s, old))) return;
   if (!is_var) {
     bool given = l && is_argument(s, l);
-    Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span,
-                  "`%s` is a %s and cannot be assigned", root->name,
-                  given ? "parameter" : "`let`");
+    Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span, "`%s` is a %s and cannot be assigned",
+                  root->name, given ? "parameter" : "`let`");
     dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
     dg_help(&s->diags, d,
             given ? "copy it to a `var`: `var now = %s`" : "declare it with `var %s = ..`",

@@ -328,7 +328,7 @@ void frame_pop(Session *s, Frame *fr) {
 /* Parameters as locals of the new frame: dims are bound over all of them before types are
  * compared. */
 static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
-                        const bool *given, Span call) {
+                              const bool *given, Span call) {
   const Fn *d = f->decl->fn;
   const char *title = s->stage ? frame_title(s, s->frame) : fn_name(f);
   bool capsule = is_capsule(f); /* no call: values stay what they are */

@@ -297,8 +297,9 @@ Value eval_comp(Session *s, Node *e) {
     Value it = operand_held(s, eval(s, f->loop.iter));
     if (s->flow != FLOW_NEXT) return v_unit();
     source[k] = (CompSource){it, true};
-    unknown = it.tag == V_UNKNOWN || (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN ||
-                                                            it.u.range->hi.tag == V_UNKNOWN));
+    unknown =
+        it.tag == V_UNKNOWN ||
+        (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN || it.u.range->hi.tag == V_UNKNOWN));
     if (unknown || !batch) continue;
     if (it.tag == V_RANGE) {
       Value lo = it.u.range->lo, hi = it.u.range->hi;

@@ -88,8 +88,8 @@ static Value custom_forward(Custom *c, Stage *st) {
 /* The backward region: operands, results, cotangents -> a gradient per float argument without a
  * default. */
 static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd,
-                            const Val *arg_vals,
-                            const size_t *arg_pos, size_t narg, int64_t *wrt, size_t *nwrt) {
+                            const Val *arg_vals, const size_t *arg_pos, size_t narg, int64_t *wrt,
+                            size_t *nwrt) {
   Session *s = c->s;
   const Fn *d = c->f->decl->fn;
   region_open(s, st, NULL);
@@ -179,8 +179,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
       size_t at_operand = c.count;
       VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
       if (p < d->params.count && !d->params.items[p]->param.init && !v.weak &&
-          dt_float((DType)type_of(s, v).dtype))
-      {
+          dt_float((DType)type_of(s, v).dtype)) {
         arg_vals[p] = v.u.v;
         arg_pos[p] = at_operand;
       }

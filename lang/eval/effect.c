@@ -215,8 +215,10 @@ static void render(Session *s, Buf *out, const char *text, Tensor *const *in, in
       Format f;
       if (inside || whole) q++;
       bool has = *q == ':' && format_parse(q + 1, (size_t)(end - q - 1), &f);
-      if (whole && t->rank) print_typed(s, out, t);
-      else print_line(out, t, has ? &f : NULL, inside);
+      if (whole && t->rank)
+        print_typed(s, out, t);
+      else
+        print_line(out, t, has ? &f : NULL, inside);
     }
     p = end;
   }

@@ -14,7 +14,10 @@
 #include "lang/compile/compile.h"
 #include "runtime/rng.h"
 
-typedef struct Met { Draw d; uint64_t entry, most; } Met;
+typedef struct Met {
+  Draw d;
+  uint64_t entry, most;
+} Met;
 
 struct Element {
   Element *up;
@@ -23,7 +26,8 @@ struct Element {
   uint32_t level; /* of its stage */
   int scope;      /* Session.seed_scopes: whose counters */
   int64_t index;
-  Met *met; size_t count, cap;
+  Met *met;
+  size_t count, cap;
 };
 
 static void element_free(void *p) {
@@ -36,8 +40,11 @@ static void element_free(void *p) {
 Element *elements_start(Session *s) {
   Element *e = mem_need(&s->mem, NULL, 0, sizeof *e);
   Unit *u = s->stage ? s->stage->unit : NULL;
-  *e = (Element){.s = s, .up = s->element, .unit = u && !u->check ? u : NULL,
-                 .level = s->stage ? s->stage->level : 0, .scope = s->seed_scopes};
+  *e = (Element){.s = s,
+                 .up = s->element,
+                 .unit = u && !u->check ? u : NULL,
+                 .level = s->stage ? s->stage->level : 0,
+                 .scope = s->seed_scopes};
   mem_pool_add(&s->mem, e, element_free);
   return e;
 }

@@ -236,8 +236,8 @@ static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receive
     if (a.names[k] && table_add(&seen, table_key(a.names[k]), i) != TABLE_NONE)
       fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
     Node *e = x->arg.value;
-    a.v[k++] = apart && e->kind == N_LIST ? eval_list(s, &e->list, V_LIST, true, e->span)
-                                          : eval(s, e);
+    a.v[k++] =
+        apart && e->kind == N_LIST ? eval_list(s, &e->list, V_LIST, true, e->span) : eval(s, e);
   }
   operands_close(s, &read);
   return a;
@@ -308,8 +308,10 @@ static APART Value both_branches(Session *s, Node *e) {
   s->flow = FLOW_NEXT;
   Value *then = abstract_swap(s, &k);
   if (e->if_.els) b = eval(s, e->if_.els);
-  if (s->flow != FLOW_NEXT) b = a;
-  else if (left) a = b;
+  if (s->flow != FLOW_NEXT)
+    b = a;
+  else if (left)
+    a = b;
   s->flow = FLOW_NEXT;
   abstract_join(s, &k, then);
   return value_same(a, b) ? a : (Value){.tag = V_UNKNOWN};

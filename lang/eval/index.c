@@ -174,8 +174,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
     it.kind = t.rank == 0 ? IT_NODE : IT_TENSOR;
     it.v = op_cast(s, v, DT_I64, n->span);
   } else
-    fail_help(s, ERR_INDEX_KIND, n->span,
-              txt(s, "`i64(%s)` casts", source_text(s, n->span, "..")),
+    fail_help(s, ERR_INDEX_KIND, n->span, txt(s, "`i64(%s)` casts", source_text(s, n->span, "..")),
               "an index must be int or bool, this is %s", value_type_text(s, v));
   return it;
 }

@@ -157,8 +157,7 @@ static Value plain_or_tested(Session *s, AstOp op, Value x, Value y, Span at) {
   if (combine(code[op], range_of(stage_of(s, x), x.u.v, 0), range_of(stage_of(s, y), y.u.v, 0),
               &fit))
     return r;
-  Value ok = op == AST_MUL ? product_fits(s, y, x, r, at)
-                           : sum_fits(s, op == AST_SUB, x, y, r, at);
+  Value ok = op == AST_MUL ? product_fits(s, y, x, r, at) : sum_fits(s, op == AST_SUB, x, y, r, at);
   return fits(s, op, r, ok, at);
 }
 

@@ -5,17 +5,22 @@
 #include "lang/lang.h"
 
 typedef enum SeqKind {
-  SEQ_TREE,     /* elements of the leading axis of a tensor tree, a list, or a range (source) */
-  SEQ_BATCHES,  /* source, n, drop, shuffle */
-  SEQ_WINDOWS,  /* source (1-d tensor), n = width, m = batch, shuffle */
-  SEQ_SHUFFLE, SEQ_TAKE, SEQ_PROGRESS, SEQ_MAP, SEQ_ENUMERATE, SEQ_ZIP
+  SEQ_TREE,    /* elements of the leading axis of a tensor tree, a list, or a range (source) */
+  SEQ_BATCHES, /* source, n, drop, shuffle */
+  SEQ_WINDOWS, /* source (1-d tensor), n = width, m = batch, shuffle */
+  SEQ_SHUFFLE,
+  SEQ_TAKE,
+  SEQ_PROGRESS,
+  SEQ_MAP,
+  SEQ_ENUMERATE,
+  SEQ_ZIP
 } SeqKind;
 
 struct Seq {
   Obj o;
   SeqKind kind;
-  Value source;  /* a tree, or the V_SEQ that feeds this one */
-  Value extra;   /* function of SEQ_MAP, label of SEQ_PROGRESS, second of SEQ_ZIP */
+  Value source; /* a tree, or the V_SEQ that feeds this one */
+  Value extra;  /* function of SEQ_MAP, label of SEQ_PROGRESS, second of SEQ_ZIP */
   int64_t n, m;
   bool shuffle, drop;
   uint64_t site; /* random site of its shuffle */

@@ -55,8 +55,7 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
   State *st = unit_state(s, i, f->name);
   if (st) return st->cur;
   /* `check`: some number was written since */
-  if (s->abstract && f->kind == FIELD_BUFFER && v_is_number(f->v))
-    return (Value){.tag = V_UNKNOWN};
+  if (s->abstract && f->kind == FIELD_BUFFER && v_is_number(f->v)) return (Value){.tag = V_UNKNOWN};
   return f->kind == FIELD_BUFFER ? value_pool(s, f->v) : f->v;
 }
 

@@ -9,8 +9,8 @@
 #include "lang/lang.h"
 
 static void refill(Session *s) {
-  int64_t n = s->config.progress && s->config.progress_steps > 0 ? s->config.progress_steps
-                                                                 : INT64_MAX;
+  int64_t n =
+      s->config.progress && s->config.progress_steps > 0 ? s->config.progress_steps : INT64_MAX;
   s->steps_left = n < s->steps_rest ? n : s->steps_rest;
   s->steps_rest -= s->steps_left;
 }

@@ -164,10 +164,9 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
           ok = false;
       }
       if (!ok) {
-        Diag *g = err(s, ERR_TYPE_MISMATCH, at,
-                      "%s must be %s, this is %s: `...%s` is %s already", what,
-                      type_source(s, type), value_type_text(s, v), n->word.name,
-                      dims_text(s, l->v));
+        Diag *g =
+            err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s: `...%s` is %s already", what,
+                type_source(s, type), value_type_text(s, v), n->word.name, dims_text(s, l->v));
         dg_label(&s->diags, g, l->span, "`...%s` was bound here to %s", n->word.name,
                  dims_text(s, l->v));
         raise_(s);
@@ -242,7 +241,7 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
   if (cls >= 0) {
     bool ok = cls == TYPEWORD_FLOAT ? dt_float((DType)t.dtype)
               : cls == TYPEWORD_INT ? dt_int((DType)t.dtype)
-                               : dt_float((DType)t.dtype) || dt_int((DType)t.dtype);
+                                    : dt_float((DType)t.dtype) || dt_int((DType)t.dtype);
     if (!ok) mismatch(s, type, v, at, what, NULL);
     if (!s->frame->cls[cls])
       s->frame->cls[cls] = (uint8_t)(t.dtype + 1);
@@ -400,8 +399,7 @@ bool type_wants_tensor(Session *s, Node *type) {
 
 const char *dims_text(Session *s, Value tuple) {
   Type t = {.rank = (uint8_t)tuple.u.list->count};
-  for (int i = 0; i < t.rank; i++)
-    t.dim[i] = dim_of(s, tuple.u.list->items[i], (Span){0}, "a dim");
+  for (int i = 0; i < t.rank; i++) t.dim[i] = dim_of(s, tuple.u.list->items[i], (Span){0}, "a dim");
   Unit *u = s->stage ? s->stage->unit : NULL;
   if (u && dims_of(s) == u->g->dims) t = unit_sized(u, t, true);
   Buf b;

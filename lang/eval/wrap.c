@@ -50,7 +50,12 @@ static void wrap_job(void *ud) {
 
 /* -- with_params: the leaves of a tree stand for the params of a model (rule 61) */
 
-typedef struct Stand { Param *p; Value overlay; State old; size_t state; } Stand;
+typedef struct Stand {
+  Param *p;
+  Value overlay;
+  State old;
+  size_t state;
+} Stand;
 typedef struct Stands {
   Stand *items;
   size_t count, cap;

@@ -28,12 +28,20 @@ const Clause clause_table[] = {
 #undef PREFERS
 #undef ONCE
 #define OPCLASS(NAME, word, of, doc)                                                               \
-  {word, CLAUSE_OPCLASS, OPCLASS_##NAME, TAKES_NOTHING, "checkpoint <save " word "> { .. }",       \
-   "Checkpoints", doc, NULL, TAG_NONE, TAG_NONE},
+  {word,                                                                                           \
+   CLAUSE_OPCLASS,                                                                                 \
+   OPCLASS_##NAME,                                                                                 \
+   TAKES_NOTHING,                                                                                  \
+   "checkpoint <save " word "> { .. }",                                                            \
+   "Checkpoints",                                                                                  \
+   doc,                                                                                            \
+   NULL,                                                                                           \
+   TAG_NONE,                                                                                       \
+   TAG_NONE},
 #include "lang/names/clauses.def"
 #define TYPEWORD(NAME, word, dims, form, doc)                                                      \
-  {word, CLAUSE_TYPE, TYPEWORD_##NAME, TAKES_NOTHING, form, "Shapes", doc, NULL, TAG_NONE,         \
-   TAG_NONE},
+  {word, CLAUSE_TYPE, TYPEWORD_##NAME, TAKES_NOTHING, form, "Shapes",                              \
+   doc,  NULL,        TAG_NONE,        TAG_NONE},
 #include "lang/names/clauses.def"
 };
 const size_t clause_count = sizeof clause_table / sizeof *clause_table;
@@ -98,8 +106,7 @@ const char *clause_tag_words(Session *s, Tag t) {
 static const char *all_words(Session *s, ClauseKind kind) {
   const char *t = "";
   for (size_t i = 0; i < clause_count; i++)
-    if (clause_table[i].kind == kind)
-      t = txt(s, "%s%s%s", t, *t ? " " : "", clause_table[i].word);
+    if (clause_table[i].kind == kind) t = txt(s, "%s%s%s", t, *t ? " " : "", clause_table[i].word);
   return t;
 }
 
@@ -196,15 +203,14 @@ static bool fits_names(Session *s, const Clause *k, const Node *c) {
   }
   if (a->count == from) {
     Diag *d = err(s, ERR_POLICY_WORD, c->span, "`%s` names what it is about", k->word);
-    dg_help(&s->diags, d, "op classes or names of `let`s: `<%s matmul>`",
-            clause_tag_words(s, tag));
+    dg_help(&s->diags, d, "op classes or names of `let`s: `<%s matmul>`", clause_tag_words(s, tag));
     return false;
   }
   bool ok = true;
   for (uint32_t i = from; i < a->count; i++) {
     if (a->items[i]->kind == N_WORD) continue;
-    Diag *d = err(s, ERR_POLICY_WORD, a->items[i]->span,
-                  "op classes and names of `let`s stand here");
+    Diag *d =
+        err(s, ERR_POLICY_WORD, a->items[i]->span, "op classes and names of `let`s stand here");
     dg_help(&s->diags, d, "the op classes are %s", clause_opclass_words(s));
     ok = false;
   }
@@ -241,9 +247,8 @@ bool clause_fits_policy(Session *s, const Clause *k, const Node *c, bool loop) {
 
 void clause_clash(Session *s, ErrCode code, const Node *c, const char *first, Span first_at) {
   const char *w = c->clause.path.items[0].name;
-  Diag *d = !strcmp(first, w)
-                ? err(s, code, c->span, "`%s` stands twice", w)
-                : err(s, code, c->span, "`%s` and `%s` exclude each other", first, w);
+  Diag *d = !strcmp(first, w) ? err(s, code, c->span, "`%s` stands twice", w)
+                              : err(s, code, c->span, "`%s` and `%s` exclude each other", first, w);
   dg_label(&s->diags, d, first_at, "first here");
 }
 

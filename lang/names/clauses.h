@@ -33,8 +33,15 @@ typedef enum TypeWord {
 
 typedef enum ClauseKind { CLAUSE_MODE, CLAUSE_POLICY, CLAUSE_OPCLASS, CLAUSE_TYPE } ClauseKind;
 typedef enum ClauseTakes {
-  TAKES_NOTHING, TAKES_VALUE, TAKES_PAIR, TAKES_TEXT, TAKES_CHOICE, TAKES_NAMES, TAKES_STANCE,
-  TAKES_BYTES, TAKES_TURNS
+  TAKES_NOTHING,
+  TAKES_VALUE,
+  TAKES_PAIR,
+  TAKES_TEXT,
+  TAKES_CHOICE,
+  TAKES_NAMES,
+  TAKES_STANCE,
+  TAKES_BYTES,
+  TAKES_TURNS
 } ClauseTakes;
 
 /* A row. */
@@ -59,7 +66,7 @@ int clause_opclass(const Words *path);
  * *from. */
 Tag clause_tag(const Node *c, uint32_t *from);
 const char *clause_tag_words(Session *s, Tag t); /* "prefer save" */
-const char *clause_opclass_words(Session *s);     /* "matmul conv .." */
+const char *clause_opclass_words(Session *s);    /* "matmul conv .." */
 /* What stands in <..> of the form: "`<every 10>`". */
 const char *clause_example(Session *s, const Clause *k);
 /* The value of a mode's CHOICE, or -1; of an argument of the clause. */

@@ -221,8 +221,7 @@ Module *module_load_file(Session *s, const Door *door, const char *path, Span at
   Module *m = module_at(s, r.path);
   char *text = m ? NULL : file_read_reached(&s->mem, &r, path, &n, &e);
   door_leave(&r);
-  if (m && m->loading)
-    fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, m));
+  if (m && m->loading) fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, m));
   if (m) return m;
   if (!text) fail_file(s, at, &e);
   log_line(s, LOG_LOAD, "%s", path);

@@ -57,8 +57,10 @@ static void walk_params(Resolver *r, const NodeList *l, const char *what) {
     Word *w = &l->items[i]->param.name;
     const Bind *first = rs_find_bind(r, w->name);
     size_t place = r->bind_count;
-    if (first && first >= &r->binds[base]) duplicate(r, what, w, first->span);
-    else rs_bind_word(r, w, B_PARAM);
+    if (first && first >= &r->binds[base])
+      duplicate(r, what, w, first->span);
+    else
+      rs_bind_word(r, w, B_PARAM);
     at[i] = r->bind_count > place ? place : SIZE_MAX;
   }
   for (uint32_t i = 0; i < l->count; i++) rs_walk_type(r, l->items[i]->param.type, true);

@@ -21,7 +21,7 @@ typedef struct Callee {
   size_t count;
   Span declared; /* file 0: builtin */
   const char *signature;
-  bool open; /* takes any names */
+  bool open;     /* takes any names */
   Table by_name; /* see find_par */
 } Callee;
 
@@ -162,8 +162,8 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
   for (size_t i = 0; i < c->count; i++) {
     if (given[i] || c->par[i].rest || c->par[i].deflt) continue;
     if (no_shape && i == 0) continue;
-    Diag *d = err(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%s`", c->name,
-                  c->par[i].name);
+    Diag *d =
+        err(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%s`", c->name, c->par[i].name);
     explain_callee(r, d, c);
     return;
   }
@@ -233,8 +233,7 @@ static void call_known(Resolver *r, const Global *g, const Builtin *b, const Nod
       h.hi = decl->model.params.items[decl->model.params.count - 1]->span.hi + 1;
     c.signature = txt(r->s, "%.*s", (int)(h.hi - h.lo), src->text + h.lo);
   }
-  check_call(r, &c, call, receiver,
-             no_shape && c.count && !strcmp(c.par[0].name, "shape"));
+  check_call(r, &c, call, receiver, no_shape && c.count && !strcmp(c.par[0].name, "shape"));
 }
 
 static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {

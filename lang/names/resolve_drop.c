@@ -109,8 +109,10 @@ void rs_dropped(Resolver *r, const Node *call) {
     bool var = (place.kind == F_LOCAL && place.bind->kind == B_VAR) ||
                (place.kind == F_TOP && place.top->is_var) ||
                (place.kind == F_GLOBAL && place.global->is_var);
-    if (var) dg_help(&s->diags, d, "write `%s = %s`", first->name, text);
-    else dg_help(&s->diags, d, "write `let changed = %s`: `%s` stays as it is", text, first->name);
+    if (var)
+      dg_help(&s->diags, d, "write `%s = %s`", first->name, text);
+    else
+      dg_help(&s->diags, d, "write `let changed = %s`: `%s` stays as it is", text, first->name);
   } else {
     dg_help(&s->diags, d, "`let _ = ..` says that it is not wanted");
   }

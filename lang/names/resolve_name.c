@@ -38,8 +38,10 @@ Bind *rs_find_bind(const Resolver *r, Name name) {
 void rs_unbind(Resolver *r, size_t to) {
   while (r->bind_count > to) {
     const Bind *b = &r->binds[--r->bind_count];
-    if (b->outer == TABLE_NONE) table_remove(&r->bound, table_key(b->name));
-    else table_set(&r->bound, table_key(b->name), (size_t)b->outer);
+    if (b->outer == TABLE_NONE)
+      table_remove(&r->bound, table_key(b->name));
+    else
+      table_set(&r->bound, table_key(b->name), (size_t)b->outer);
   }
 }
 
@@ -188,8 +190,7 @@ static void note_visit(void *ud, Node *n) {
   if (!n) return;
   if (n->kind == N_MODEL) {
     for (uint32_t i = 0; i < n->model.params.count; i++) note_member(q, n->model.params.items[i]);
-    for (uint32_t i = 0; i < n->model.members.count; i++)
-      note_member(q, n->model.members.items[i]);
+    for (uint32_t i = 0; i < n->model.members.count; i++) note_member(q, n->model.members.items[i]);
   }
   if (n->kind == N_LET) note_pattern(&q->let, n->let.pat);
   if (n->kind == N_FN) note(&q->let, n->fn->name.name);

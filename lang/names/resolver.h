@@ -111,8 +111,8 @@ bool rs_anywhere(Resolver *r, Name name, bool lets);
 void rs_bind_word(Resolver *r, const Word *w, BindKind k); /* rules 3 and 4 */
 bool rs_may_bind(Resolver *r, const Word *w, BindKind k);  /* those rules alone */
 void rs_bind_pattern(Resolver *r, const Node *p, BindKind k, bool range, size_t from);
-const char *rs_what_binds(BindKind k); /* "a parameter" */
-void rs_use_name(Resolver *r, Name name, Span at);         /* errors of reading it here */
+const char *rs_what_binds(BindKind k);             /* "a parameter" */
+void rs_use_name(Resolver *r, Name name, Span at); /* errors of reading it here */
 void rs_use_found(Resolver *r, const Found *f, Name name, Span at);
 
 /* ---- what may have been meant */

@@ -27,14 +27,14 @@ typedef enum HostKind {
   HOST_PARAM,  /* hooks of a param, in a grad of code */
   HOST_BEFORE, /* hooks of on_call: the incoming gradients, the outgoing ones */
   HOST_AFTER,
-  HOST_END     /* after_backward, in a grad of code */
+  HOST_END /* after_backward, in a grad of code */
 } HostKind;
 
 /* A hook that is registered when the block has run. */
 typedef struct Later {
-  size_t leaf;    /* the value */
-  uint32_t node;  /* that stands for it in the block */
-  size_t first;   /* number of the output with the first value that its function captured */
+  size_t leaf;   /* the value */
+  uint32_t node; /* that stands for it in the block */
+  size_t first;  /* number of the output with the first value that its function captured */
   size_t count;
   Val captured[]; /* while the block is staged */
 } Later;
@@ -116,8 +116,9 @@ static void *grown(Session *s, void *items, size_t count, size_t *cap, size_t ea
 static size_t need_of(Session *s, Hosts *h, bool inst, const void *what, Span at) {
   const Flat *f = &s->stage->unit->flat;
   size_t k = 0, n = inst ? f->inst_count : f->count;
-  while (k < n && (inst ? (const void *)f->insts[k]
-                        : f->leaves[k].kind == LEAF_PARAM ? f->leaves[k].v.u.o : NULL) != what)
+  while (k < n && (inst                              ? (const void *)f->insts[k]
+                   : f->leaves[k].kind == LEAF_PARAM ? f->leaves[k].v.u.o
+                                                     : NULL) != what)
     k++;
   if (k == n) fail(s, ERR_BUG, at, "a hook is about something that is no argument");
   for (size_t i = 0; i < h->need_count; i++)
@@ -153,8 +154,7 @@ static uint32_t group_add(Group *g, Val v) {
 
 static int64_t view_now(Session *s, Hosts *h, Group *g);
 
-static Val host_node(Session *s, OpCode op, Group *g, size_t carry, size_t host,
-                     const char *text) {
+static Val host_node(Session *s, OpCode op, Group *g, size_t carry, size_t host, const char *text) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   int64_t seen = op == OP_DEFER ? view_now(s, hosts_of(s, g->at), g) : 0;
   Attr attr[4] = {attr_text(AT_TEXT, names_of(s->names, text)), attr_i(AT_CARRY, (int64_t)carry),
@@ -194,8 +194,8 @@ static Value collected(Group *g, Value v, Value *shape) {
   Value *shapes = ARENA_ARRAY(&s->scratch, Value, n + 1);
   for (size_t i = 0; i < n; i++)
     items[i] = collected(g, list ? v.u.list->items[i] : v.u.rec->items[i], &shapes[i]);
-  *shape = list ? list_value(s, (ValueTag)v.tag, n, shapes)
-                : record_value(s, n, v.u.rec->names, shapes);
+  *shape =
+      list ? list_value(s, (ValueTag)v.tag, n, shapes) : record_value(s, n, v.u.rec->names, shapes);
   return list ? list_value(s, (ValueTag)v.tag, n, items)
               : record_value(s, n, v.u.rec->names, items);
 }
@@ -258,7 +258,9 @@ Value host_call(Session *s, FnObj *f, const Args *a,
   Value r = collected(&out, call(s, f, &b), &shape);
   Val *from = alias_all(s, &out);
   r = replaced(s, &out, from, r, a->call);
-  Host before = {.kind = HOST_BEFORE, .at = a->call, .shape = shape,
+  Host before = {.kind = HOST_BEFORE,
+                 .at = a->call,
+                 .shape = shape,
                  .need = need_of(s, h, true, f->self, a->call)};
   Host after = before;
   after.kind = HOST_AFTER;
@@ -717,9 +719,7 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
   const HostView *view = at_view ? &r->hosts->views[at_view - 1] : NULL;
   if (view) show(r, view, rest + n - 1 - carry - (int)view->values);
   switch (h->kind) {
-  case HOST_DEFER:
-    vals[0] = run_deferred(s, filled_fn(r, h, rest).u.fn, vals[0], h->at);
-    break;
+  case HOST_DEFER: vals[0] = run_deferred(s, filled_fn(r, h, rest).u.fn, vals[0], h->at); break;
   case HOST_GRAD: vals[0] = hook_gradient(s, filled_fn(r, h, rest), h->at, &run, vals[0]); break;
   case HOST_PARAM: {
     Param *p = run.param = r->refs[h->need].u.p;

@@ -11,15 +11,21 @@
 #include "lang/tape/tape.h"
 
 typedef struct Host Host;
-typedef struct HostNeed { bool inst; size_t index; } HostNeed; /* number of an instance or a leaf */
+typedef struct HostNeed {
+  bool inst;
+  size_t index;
+} HostNeed; /* number of an instance or a leaf */
 typedef struct HostView HostView;
 typedef struct Hosts {
   int64_t rc;
   Session *s;
-  Host *items;     size_t count, cap;
-  HostNeed *needs; size_t need_count, need_cap; /* what the refs of a call are */
-  size_t inside;   /* hosts that a run of the graph, or of its gradient, may call */
-  HostView *views; size_t view_count, view_cap; /* of state, in the middle of a call */
+  Host *items;
+  size_t count, cap;
+  HostNeed *needs;
+  size_t need_count, need_cap; /* what the refs of a call are */
+  size_t inside;               /* hosts that a run of the graph, or of its gradient, may call */
+  HostView *views;
+  size_t view_count, view_cap; /* of state, in the middle of a call */
 } Hosts;
 void hosts_release(Hosts *h); /* NULL is fine */
 

@@ -60,10 +60,10 @@ void captures_free(Session *s) {
 
 /* Says on the debug level of the log why nothing of what is kept fits. */
 static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
-  static const char *const what[PARTS] = {
-      "hooks on its results or params were added or removed",
-      "another operation or number of operands", "its gradients go elsewhere",
-      "other dtypes, ranks, attributes or pattern of sizes"};
+  static const char *const what[PARTS] = {"hooks on its results or params were added or removed",
+                                          "another operation or number of operands",
+                                          "its gradients go elsewhere",
+                                          "other dtypes, ranks, attributes or pattern of sizes"};
   Session *s = c->s;
   const Kept *old = NULL;
   if (s->logs[LOG_BACKWARD] < 2) return;
@@ -144,8 +144,7 @@ static Kept *captured(Capture *c, const Buf *key, uint64_t hash, Sizes *z, bool 
   s->count.backward_captures++;
   if (k->g) k->backend = backend_new(s, k->g, &k->native, z->n, k->effects, c->at);
   log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,
-           1e3 * (native_clock() - start), k->g ? "" : ": it runs plain: ",
-           k->g ? "" : e.text);
+           1e3 * (native_clock() - start), k->g ? "" : ": it runs plain: ", k->g ? "" : e.text);
   all->last = all->next;
   if (all->slot[all->last]) kept_release(all->slot[all->last]);
   all->slot[all->last] = k;
@@ -273,14 +272,18 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   Tensor **out = ARENA_ARRAY(a, Tensor *, k->g->output_count + 1);
   Prov where = {.origin = -1};
   HookedRun state = {c, k, names_of(s->names, capture_point_text),
-                   ARENA_ARRAY(a, HostRun *, c->count + 1), c->root->index};
+                     ARENA_ARRAY(a, HostRun *, c->count + 1), c->root->index};
   for (size_t i = 0; k->effects && i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     /* now: what an effect puts on the pool lives as long as its step */
     if (n->joint && n->joint->hosts) state.host[i] = host_run(s, n->joint->hosts, n->refs, c->at);
   }
-  RunCtx run = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = z.n, .effect = run_effect,
-                .ud = &state, .owned = take_over(c, k, in)};
+  RunCtx run = {.mem = &s->mem,
+                .interrupt = &s->kernel.stop,
+                .env = z.n,
+                .effect = run_effect,
+                .ud = &state,
+                .owned = take_over(c, k, in)};
   *e = (GErr){.code = ERR_BUG, .operand = -1};
   if (!(k->backend ? backend_run(k->backend, &run, in, out, e, &where, c->at)
                    : native_run(s, &k->native, k->g, "a backward", &run, in, out, e, &where))) {

@@ -14,17 +14,17 @@ typedef struct CaptureTarget {
  * arrives. */
 typedef struct Capture {
   Session *s;
-  Span at;                /* of the `grad` */
-  TapeNode **nodes;       /* latest first; mark 2: leads to a wanted value */
-  bool *dies;             /* per node: the sweep alone holds it, so its tensors are the run's */
+  Span at;          /* of the `grad` */
+  TapeNode **nodes; /* latest first; mark 2: leads to a wanted value */
+  bool *dies;       /* per node: the sweep alone holds it, so its tensors are the run's */
   size_t count;
-  TapeNode *root;         /* the loss is its result number `out` */
+  TapeNode *root; /* the loss is its result number `out` */
   uint32_t out;
   Tensor *cotangent;
   Param **params;
   Tensor **param_grad;
-  Value **slot;           /* of each param: where hooks of after_grad put its gradient, */
-  bool *dropped;          /* unless they dropped it */
+  Value **slot;  /* of each param: where hooks of after_grad put its gradient, */
+  bool *dropped; /* unless they dropped it */
   size_t param_count;
   CaptureTarget *targets;
   size_t target_count;

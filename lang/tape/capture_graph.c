@@ -81,13 +81,8 @@ static void key_hooks(const Capture *c, Buf *b, uint32_t i) {
 void capture_key(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p) {
   Session *s = c->s;
   const Tensor *x = c->cotangent;
-  uint32_t head[7] = {c->root->index,
-                      c->out,
-                      (uint32_t)c->param_count,
-                      (uint32_t)c->target_count,
-                      apart,
-                      x->dtype,
-                      (uint32_t)x->rank};
+  uint32_t head[7] = {c->root->index, c->out,   (uint32_t)c->param_count, (uint32_t)c->target_count,
+                      apart,          x->dtype, (uint32_t)x->rank};
   key_put(b, head, sizeof head);
   for (int k = 0; k < x->rank; k++) sizes_key(b, z, x->dim[k]);
   for (size_t i = 0; i < c->target_count; i++) {
@@ -137,8 +132,9 @@ typedef struct Maker {
   Val **cot; /* per node, per result */
   Val *param, *target;
   size_t *uses; /* of each param, by nodes that are still to come */
-  struct Read *read; size_t read_cap; /* values of the tape that are inputs, by hash */
-  Val zeros; /* stood for what no rule reads, the last time */
+  struct Read *read;
+  size_t read_cap; /* values of the tape that are inputs, by hash */
+  Val zeros;       /* stood for what no rule reads, the last time */
   GErr e;
 } Maker;
 
@@ -407,8 +403,8 @@ static GrRoom room_for(const Capture *c) {
   for (size_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     /* of an operation: it, twice its operands, their gradients */
-    GrRoom one = {2 + 3 * n->in_count, 2 + 4 * n->in_count, 2 + 3 * n->in_count,
-                  8 * n->in_count,     1,                   n->in_count};
+    GrRoom one = {2 + 3 * n->in_count, 2 + 4 * n->in_count, 2 + 3 * n->in_count, 8 * n->in_count, 1,
+                  n->in_count};
     if (n->mark != 2 || n->opened) continue;
     if (n->joint) one = gr_room(tape_joint(n)->backward);
     all.nodes += one.nodes + n->in_count; /* sums */

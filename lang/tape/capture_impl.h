@@ -34,20 +34,24 @@ typedef struct Kept {
   Arena arena;
   const char *key;
   size_t key_len;
-  Span at;           /* of the `grad` that was captured */
-  uint32_t *part;    /* where parts of the key end: the first, then PARTS of each node */
+  Span at;        /* of the `grad` that was captured */
+  uint32_t *part; /* where parts of the key end: the first, then PARTS of each node */
   size_t part_count;
-  Graph *g;          /* NULL: no such form */
-  bool apart;        /* each use of a value is an input of its own */
-  bool effects;      /* it calls the program */
-  Arena temp;        /* while it is made */
-  JointRef **joints; size_t joint_count, joint_cap;
-  From *source;    size_t source_count, source_cap; /* of each input */
-  Same *same;      size_t same_count, same_cap;
+  Graph *g;     /* NULL: no such form */
+  bool apart;   /* each use of a value is an input of its own */
+  bool effects; /* it calls the program */
+  Arena temp;   /* while it is made */
+  JointRef **joints;
+  size_t joint_count, joint_cap;
+  From *source;
+  size_t source_count, source_cap; /* of each input */
+  Same *same;
+  size_t same_count, same_cap;
   int *param_out, *target_out; /* output of each, -1 = nothing arrives, or its hooks give it */
-  Point *points;     size_t point_count, point_cap;
+  Point *points;
+  size_t point_count, point_cap;
   struct Native *native;
-  Backend *backend;    /* the host's code, else NULL */
+  Backend *backend; /* the host's code, else NULL */
 } Kept;
 
 /* What differs when a backward is not found: what is asked for, then part by part of each node. */

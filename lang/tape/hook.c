@@ -62,8 +62,10 @@ static size_t place_after(const struct Hooks *l, uint64_t after) {
   size_t lo = 0, hi = l->count;
   while (lo < hi) {
     size_t mid = lo + (hi - lo) / 2;
-    if (l->items[mid].number <= after) lo = mid + 1;
-    else hi = mid;
+    if (l->items[mid].number <= after)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return lo;
 }
@@ -123,9 +125,12 @@ static struct Hooks *hooks_of(Session *s) {
 static void chain(struct Hooks *l, Chains *c, uint64_t key, uint64_t number, bool by_place) {
   ptrdiff_t last = table_get(&c->last, key);
   Hook *before = last == TABLE_NONE ? NULL : hook_numbered(l, (uint64_t)last);
-  if (!before) table_set(&c->first, key, number);
-  else if (by_place) before->next_here = number;
-  else before->next = number;
+  if (!before)
+    table_set(&c->first, key, number);
+  else if (by_place)
+    before->next_here = number;
+  else
+    before->next = number;
   table_set(&c->last, key, number);
 }
 
@@ -205,8 +210,10 @@ static void handle_drop(Session *s, uint64_t handle) {
   size_t lo = 0, hi = l ? l->count : 0;
   while (lo < hi) {
     size_t mid = lo + (hi - lo) / 2;
-    if (l->items[mid].handle < handle) lo = mid + 1;
-    else hi = mid;
+    if (l->items[mid].handle < handle)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   while (l && lo < l->count && l->items[lo].handle == handle) {
     uint64_t number = l->items[lo].number;
@@ -279,8 +286,10 @@ static Value want_function(Session *s, const Call *c, Value f, Span at, uint32_t
               value_type_text(s, f));
   uint32_t need = parameters_of(f);
   if (need != n && !(or_more && need == n + 1)) {
-    Diag *d = err(s, ERR_ARG_COUNT, at, "a hook of `%s` is called with %u%s argument%s here, this "
-                  "function takes %u", c->b->name, n, or_more ? txt(s, " or %u", n + 1) : "",
+    Diag *d = err(s, ERR_ARG_COUNT, at,
+                  "a hook of `%s` is called with %u%s argument%s here, this "
+                  "function takes %u",
+                  c->b->name, n, or_more ? txt(s, " or %u", n + 1) : "",
                   n == 1 && !or_more ? "" : "s", need);
     dg_help(&s->diags, d, "%s", form);
     raise_(s);
@@ -354,8 +363,8 @@ static Value register_grad(Session *s, Call *c, HookKind kind) {
               value_type_text(s, x), glob ? "a glob and a function" : "one function");
   OnParams o = {.c = c, .kind = kind, .f = c->rest[glob]};
   bool params = glob || several || x.tag == V_PARAM;
-  want_function(s, c, o.f, c->rest_spans[glob], glob ? 2 : 1,
-                params || kind == HOOK_AFTER_GRAD, form);
+  want_function(s, c, o.f, c->rest_spans[glob], glob ? 2 : 1, params || kind == HOOK_AFTER_GRAD,
+                form);
   o.handle = ++hooks_of(s)->handles;
   if (glob) {
     o.glob = want_str(s, c->rest[0], c->rest_spans[0], "the glob");
@@ -405,7 +414,9 @@ BUILTIN_FN(bi_on_grad) {
   return v_unit();
 }
 
-BUILTIN_FN(bi_after_grad) { return register_grad(s, c, HOOK_AFTER_GRAD); }
+BUILTIN_FN(bi_after_grad) {
+  return register_grad(s, c, HOOK_AFTER_GRAD);
+}
 
 static void on_layer(Session *s, const Call *c, int i, uint32_t n, HookKind kind, uint64_t handle,
                      const char *form) {

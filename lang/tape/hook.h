@@ -9,10 +9,10 @@
 #include "lang/lang.h"
 
 typedef enum HookKind {
-  HOOK_VALUE,         /* on_grad of a value of the tape: `id` is its node's seq, `out` the result */
-  HOOK_PARAM,         /* on_grad of a param: Param.id */
-  HOOK_AFTER_GRAD,    /* after_grad of a param: Param.id */
-  HOOK_BEFORE_CALL,   /* on_call of an instance: Inst.id */
+  HOOK_VALUE,       /* on_grad of a value of the tape: `id` is its node's seq, `out` the result */
+  HOOK_PARAM,       /* on_grad of a param: Param.id */
+  HOOK_AFTER_GRAD,  /* after_grad of a param: Param.id */
+  HOOK_BEFORE_CALL, /* on_call of an instance: Inst.id */
   HOOK_AFTER_CALL,
   HOOK_AFTER_BACKWARD /* id 0 */
 } HookKind;

@@ -31,8 +31,8 @@ struct ckl_backward {
   RunCtx *run;
   GErr e;
   Prov where;
-  int code;             /* what was thrown inside */
-  bool ran, failed;     /* by ckl */
+  int code;         /* what was thrown inside */
+  bool ran, failed; /* by ckl */
 };
 
 struct Backend {
@@ -67,8 +67,9 @@ static _Noreturn void host_fails(Backend *k, ckl_status st, Span at, const char 
   if (st == CKL_ENOMEM) mem_throw(&s->mem, MEM_ERR_NOMEM);
   const char *why = k->b.why.n ? txt(s, ": %s", k->b.why.s) : "";
   Diag *d = err(s, ERR_COMPILER, at, "the host's compiler %s%s", what, why);
-  dg_help(&s->diags, d, "`wrap <backward plain>` does without a compiler; "
-                        "ckl_set_compiler(s, NULL, NULL) goes back to ckl's own");
+  dg_help(&s->diags, d,
+          "`wrap <backward plain>` does without a compiler; "
+          "ckl_set_compiler(s, NULL, NULL) goes back to ckl's own");
   raise_(s);
 }
 
@@ -132,8 +133,8 @@ static void check_output(Backend *k, const RunCtx *c, size_t i, const ckl_value 
   const Graph *g = k->b.g;
   Type t = *gr_type(g, g->outputs[i]);
   const Tensor *x = handle_fits(s, v) ? handle_tensor(v) : NULL;
-  bool same = x && x->rank == t.rank && x->dtype == (DType)t.dtype &&
-              x->store->dev == (Device)t.dev;
+  bool same =
+      x && x->rank == t.rank && x->dtype == (DType)t.dtype && x->store->dev == (Device)t.dev;
   for (int a = 0; a < t.rank; a++) {
     int64_t n = -1;
     dim_eval(g->dims, t.dim[a], c->env, NULL, &n);
@@ -267,8 +268,8 @@ ckl_status ckl_backward_run(ckl_backward *b, ckl_value *const *in, ckl_value **o
   size_t mark = mem_pool_mark(&s->mem);
   b->code = guard(s, run_job, &j);
   if (b->code == MEM_OK) mem_pool_drain(&s->mem, mark);
-  return b->code == MEM_ERR_NOMEM      ? CKL_ENOMEM
-         : b->code == MEM_ERR_INTERRUPT ? CKL_EINTERRUPT
+  return b->code == MEM_ERR_NOMEM         ? CKL_ENOMEM
+         : b->code == MEM_ERR_INTERRUPT   ? CKL_EINTERRUPT
          : b->code != MEM_OK || b->failed ? CKL_ERUN
                                           : CKL_OK;
 }

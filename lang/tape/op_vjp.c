@@ -86,10 +86,16 @@ static Graph *build(OpGrad *o, Arena *a, const TapeNode *n, const GradAsk *ask) 
 }
 
 static void key_of(Session *s, Buf *b, const TapeNode *n, const GradAsk *ask) {
-  struct { uint32_t op, in, out, attrs; uint8_t anomaly, record, pad[6]; } head = {
-      n->op, (uint32_t)n->in_count, (uint32_t)n->out_count, (uint32_t)n->attr_count,
-      n->modes.anomaly,
-      ask->first != NULL, {0}};
+  struct {
+    uint32_t op, in, out, attrs;
+    uint8_t anomaly, record, pad[6];
+  } head = {n->op,
+            (uint32_t)n->in_count,
+            (uint32_t)n->out_count,
+            (uint32_t)n->attr_count,
+            n->modes.anomaly,
+            ask->first != NULL,
+            {0}};
   buf_put(b, (const char *)&head, sizeof head);
   buf_put(b, (const char *)ask->wants, n->in_count);
   buf_put(b, (const char *)ask->has, n->out_count);

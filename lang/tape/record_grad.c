@@ -145,8 +145,8 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   pool_tensors(s, got, all);
   for (size_t k = 0; k < nout; k++) out[k] = got[k];
   for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(got[k]));
-  tape_record_call(s, j, n->operand_count, leaf, t, nout, outs, got + nout, r->env,
-                   r->env_count, span_of(r, i));
+  tape_record_call(s, j, n->operand_count, leaf, t, nout, outs, got + nout, r->env, r->env_count,
+                   span_of(r, i));
   return true;
 }
 
@@ -196,14 +196,13 @@ static bool run_node(Run *r, uint32_t i) {
   } else {
     Attr *attrs = ARENA_ARRAY(r->temp, Attr, n->attr_count + 1u);
     if (!settled(r, i, attrs)) return false;
-    if (n->region_count ? !gr_run_node(g, i, &c, t, out, r->e, r->at)
-                        : !native_op(s, &c, op, attrs, n->attr_count, t, (int)nin, out, (int)nout,
-                                     r->e))
+    if (n->region_count
+            ? !gr_run_node(g, i, &c, t, out, r->e, r->at)
+            : !native_op(s, &c, op, attrs, n->attr_count, t, (int)nin, out, (int)nout, r->e))
       return false;
     pool_tensors(s, out, nout);
     for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(out[k]));
-    if (any)
-      tape_record(s, op, (int)nin, v, attrs, n->attr_count, (int)nout, outs, span_of(r, i));
+    if (any) tape_record(s, op, (int)nin, v, attrs, n->attr_count, (int)nout, outs, span_of(r, i));
   }
   s->count.nodes++;
   TapeNode *made = NULL;
@@ -329,8 +328,8 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
   Tensor **out = ARENA_ARRAY(r->temp, Tensor *, all + 1);
   if (n->joint ? !native_run(s, &n->joint->forward, tape_joint(n)->forward, "a backward", &c,
                              n->inputs, out, e, r->at)
-               : !native_op(s, &c, n->op, n->attrs, (int)n->attr_count, n->inputs,
-                            (int)n->in_count, out, (int)nout, e))
+               : !native_op(s, &c, n->op, n->attrs, (int)n->attr_count, n->inputs, (int)n->in_count,
+                            out, (int)nout, e))
     return false;
   pool_tensors(s, out, all);
   for (size_t k = 0; k < nout; k++) {

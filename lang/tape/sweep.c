@@ -113,10 +113,10 @@ static Tensor *add(Sweep *w, Tensor *a, Tensor *b, const TapeNode *n) {
   Session *s = w->s;
   Tensor *in[2] = {a, b}, *out = NULL;
   GErr e = {.code = ERR_BUG};
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop,
+  RunCtx c = {.mem = &s->mem,
+              .interrupt = &s->kernel.stop,
               .anomaly = s->modes.anomaly || n->modes.anomaly};
-  if (!native_op(s, &c, OP_ADD, NULL, 0, in, 2, &out, 1, &e))
-    backward_error(w, n, &e, n->span);
+  if (!native_op(s, &c, OP_ADD, NULL, 0, in, 2, &out, 1, &e)) backward_error(w, n, &e, n->span);
   return out;
 }
 
@@ -181,8 +181,8 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
                           bool dies, Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
-  RunCtx ctx = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env,
-                .anomaly = s->modes.anomaly};
+  RunCtx ctx = {
+      .mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env, .anomaly = s->modes.anomaly};
   size_t nin = n->in_count;
   if (n->joint) {
     const Joint *j = tape_joint(n);
@@ -481,9 +481,7 @@ static void ready_calls(Sweep *w, uint32_t out) {
     }
     for (size_t k = 0; k < n->in_count; k++) {
       const Edge *e = &n->in[k];
-      bool gives = n->opened  ? mine[k]
-                   : n->joint ? tape_joint(n)->gives_grad[k]
-                              : ad_passes(n->op);
+      bool gives = n->opened ? mine[k] : n->joint ? tape_joint(n)->gives_grad[k] : ad_passes(n->op);
       if (gives && e->node && (visit_of(w, e->node)->active || is_target(w, e)))
         has[first[e->node->slot - 1] + e->out] = true;
     }
@@ -530,8 +528,7 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
   }
   for (size_t i = 0; i < w->leaf_count; i++) {
     w->leaves[i].dropped = c.dropped[i];
-    if (c.param_grad[i])
-      value_set(&w->leaves[i].grad, tensor_value(s, tn_ref(c.param_grad[i])));
+    if (c.param_grad[i]) value_set(&w->leaves[i].grad, tensor_value(s, tn_ref(c.param_grad[i])));
   }
   for (size_t i = 0; i < w->target_count; i++)
     if (c.targets[i].grad)
@@ -678,8 +675,7 @@ static void step(Sweep *w, Visit *v, bool use_up_now) {
                (uint32_t)(leaf - w->leaves));
   }
   give_up(w, v, use_up_now);
-  for (size_t k = 0; k < w->complete_count; k++)
-    finish_leaf(w, &w->leaves[w->complete[k]], modes);
+  for (size_t k = 0; k < w->complete_count; k++) finish_leaf(w, &w->leaves[w->complete[k]], modes);
 }
 
 static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,

@@ -15,24 +15,24 @@ typedef struct JointRef {
   int64_t rc;
   Session *s;
   Arena arena;
-  Graph *f;        /* what was differentiated: inputs -> outputs */
+  Graph *f;              /* what was differentiated: inputs -> outputs */
   struct Compiled *code; /* retained: f has its sizes and names. NULL: they are its own */
-  Joint *joint;    /* NULL: not made yet, see tape_need */
-  struct Hosts *hosts; /* callback.h; NULL: none */
-  bool *cot, *wants; /* what the joint graph is made for */
-  const bool *reads; /* per input of f: a gradient may read it, of any order; NULL: all */
+  Joint *joint;          /* NULL: not made yet, see tape_need */
+  struct Hosts *hosts;   /* callback.h; NULL: none */
+  bool *cot, *wants;     /* what the joint graph is made for */
+  const bool *reads;     /* per input of f: a gradient may read it, of any order; NULL: all */
   /* per input of f, NULL = none: the backward takes the gradient that later uses gave the input and
    * goes on adding to it, as the body would that stands in place of the call (rule 80) */
   bool *carries, capsule;
-  int64_t *env;    /* sizes that the joint graph is chosen for; NULL: for all, as written */
+  int64_t *env;         /* sizes that the joint graph is chosen for; NULL: for all, as written */
   const int64_t *dense; /* bytes of dense copies of inputs, at the call for which it is made */
-  Choice choice;   /* of its blocks */
-  Planned *made;   /* by that choice: `joint` is in it, and what its code is of; NULL: none */
-  bool asked;      /* a gradient was taken through it once: calls save for the next */
-  Span call;         /* that was compiled */
-  Span eval_dropout; /* see compile.h */
-  bool calls; /* f calls the program, so its forward runs once */
-  const Graph *again; /* the forward half with what it saves alone, see tape_need */
+  Choice choice;        /* of its blocks */
+  Planned *made;        /* by that choice: `joint` is in it, and what its code is of; NULL: none */
+  bool asked;           /* a gradient was taken through it once: calls save for the next */
+  Span call;            /* that was compiled */
+  Span eval_dropout;    /* see compile.h */
+  bool calls;           /* f calls the program, so its forward runs once */
+  const Graph *again;   /* the forward half with what it saves alone, see tape_need */
   struct Native *forward, *backward, *again_code; /* code of the three */
   bool whole; /* f is one operation with regions, which record_grad.c takes as it is */
   /* The same for fewer results, by those that a gradient came to: one without a cotangent takes no
@@ -41,9 +41,9 @@ typedef struct JointRef {
    * they belong to counts for all. */
   struct JointRef *of, *less, *next, *usual;
 } JointRef;
-JointRef *joint_new(Session *s); /* empty, on the pool */
-JointRef *joint_retain(JointRef *j); /* gives j */
-void joint_release(JointRef *j);     /* NULL is fine */
+JointRef *joint_new(Session *s);          /* empty, on the pool */
+JointRef *joint_retain(JointRef *j);      /* gives j */
+void joint_release(JointRef *j);          /* NULL is fine */
 void compiled_retain(struct Compiled *c); /* call_cache.c; NULL is fine in both */
 void compiled_release(struct Compiled *c);
 void warn_eval_dropout(Session *s, Span at);
@@ -68,28 +68,28 @@ struct TapeNode {
   Span span;
   size_t in_count, out_count, saved_count;
   Edge *in;
-  Tensor **inputs;   /* kept: the gradient of a gradient needs them (NULL: only the type matters) */
-  Tensor **saved;    /* a call: what its joint graph saved */
-  TapeMeta *out;     /* of results */
-  OpCode op;         /* one operation: */
+  Tensor **inputs; /* kept: the gradient of a gradient needs them (NULL: only the type matters) */
+  Tensor **saved;  /* a call: what its joint graph saved */
+  TapeMeta *out;   /* of results */
+  OpCode op;       /* one operation: */
   Attr *attrs;
   size_t attr_count;
-  JointRef *joint;   /* a call; NULL for one operation */
-  Value *refs;       /* of a call: what its hosts are about (callback.h) */
+  JointRef *joint; /* a call; NULL for one operation */
+  Value *refs;     /* of a call: what its hosts are about (callback.h) */
   size_t ref_count;
-  int64_t *env;      /* sizes */
+  int64_t *env; /* sizes */
   size_t env_count;
-  uint32_t slot;     /* place in the innermost sweep that has it, from 1; 0 = none runs */
-  uint8_t mark;      /* while a sweep is captured: 2 = leads to a wanted value, and a cotangent
+  uint32_t slot;  /* place in the innermost sweep that has it, from 1; 0 = none runs */
+  uint8_t mark;   /* while a sweep is captured: 2 = leads to a wanted value, and a cotangent
                       * comes to it, as far as calls can tell: of a call tape_joint is there */
-  uint32_t index;    /* of those that the sweep is about, latest first (capture.c) */
-  bool taken;        /* a grad used it up: it holds nothing any more (rule 76) */
-  bool opened;       /* a call whose body is on the tape: operand k is result k */
-  bool hooked;       /* a result has, or had, a hook */
-  bool version;      /* result 0 is what a param had: its uses are uses of the param */
-  Modes modes;       /* it was made in: so its backward runs (rule 87) */
-  bool bare;         /* saved nothing yet: see tape_need */
-  TapeNode *next;    /* list of nodes to release */
+  uint32_t index; /* of those that the sweep is about, latest first (capture.c) */
+  bool taken;     /* a grad used it up: it holds nothing any more (rule 76) */
+  bool opened;    /* a call whose body is on the tape: operand k is result k */
+  bool hooked;    /* a result has, or had, a hook */
+  bool version;   /* result 0 is what a param had: its uses are uses of the param */
+  Modes modes;    /* it was made in: so its backward runs (rule 87) */
+  bool bare;      /* saved nothing yet: see tape_need */
+  TapeNode *next; /* list of nodes to release */
 };
 
 /* ---- op_vjp.c: the gradient of one operation. Its inputs are those of the operation, then the
@@ -107,9 +107,9 @@ typedef struct OpGrad {
   Arena arena;
   const char *key;
   size_t key_len;
-  Graph *g;        /* NULL: all wanted gradients are zero by structure */
-  int *output;     /* per operand: which output is its gradient, -1 = none */
-  uint32_t self;   /* recorded: the operation in g */
+  Graph *g;              /* NULL: all wanted gradients are zero by structure */
+  int *output;           /* per operand: which output is its gradient, -1 = none */
+  uint32_t self;         /* recorded: the operation in g */
   struct Native *native; /* code of g */
 } OpGrad;
 /* The result stays until the next call. */

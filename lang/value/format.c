@@ -370,8 +370,7 @@ static void in_line(Buf *out, const Cells *c, int axis, int64_t at) {
 
 static void put_type(Buf *out, const Tensor *t) {
   buf_puts(out, dtype_info[t->dtype].name);
-  for (int i = 0; i < t->rank; i++)
-    buf_printf(out, "%s%lld", i ? ", " : "[", (long long)t->dim[i]);
+  for (int i = 0; i < t->rank; i++) buf_printf(out, "%s%lld", i ? ", " : "[", (long long)t->dim[i]);
   if (t->rank) buf_putc(out, ']');
   if (t->store->dev == DEV_SIM) buf_puts(out, " on sim");
 }

@@ -129,7 +129,10 @@ static Val input_of(Unit *u, Draw d, uint32_t nth) {
     if (draw_same((Draw){r->site, r->seed, r->fixed}, d) && r->nth == nth)
       return u->g->inputs[r->input];
   }
-  RandomUse r = {.site = d.site, .seed = d.seed, .fixed = d.fixed, .nth = nth,
+  RandomUse r = {.site = d.site,
+                 .seed = d.seed,
+                 .fixed = d.fixed,
+                 .nth = nth,
                  .input = (uint32_t)u->g->input_count};
   Type t = {.kind = TK_TENSOR, .dtype = DT_I64, .rank = 1};
   t.dim[0] = dim_const(u->g->dims, 2);

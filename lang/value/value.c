@@ -219,7 +219,8 @@ Value param_value(Session *s, Tensor *t, Name name, bool tracked) {
   *o = (Param){.o = {.rc = 1, .s = s, .tag = V_PARAM},
                .t = t,
                .name = name,
-               .tracked = tracked, .overlay = {.tag = V_UNIT},
+               .tracked = tracked,
+               .overlay = {.tag = V_UNIT},
                .id = ++s->next_id};
   s->count.values_live++;
   return pooled(s, &o->o);

@@ -31,7 +31,17 @@ typedef enum ValueTag {
   V_MODEL,   /* a model declaration, u.model */
   V_UNKNOWN, /* `ckl check` only: nothing is known about it */
   /* counted objects, u.o */
-  V_STR, V_TENSOR, V_PARAM, V_LIST, V_TUPLE, V_RECORD, V_FN, V_INST, V_RANGE, V_SEQ, V_HANDLE,
+  V_STR,
+  V_TENSOR,
+  V_PARAM,
+  V_LIST,
+  V_TUPLE,
+  V_RECORD,
+  V_FN,
+  V_INST,
+  V_RANGE,
+  V_SEQ,
+  V_HANDLE,
   V_POLICY
 } ValueTag;
 
@@ -46,8 +56,8 @@ typedef struct Obj {
 
 typedef struct Value {
   uint8_t tag;
-  bool weak;      /* V_NODE: a number; V_LIST: made of numbers only, a weak tensor (rule 14) */
-  uint32_t aux;   /* V_NODE: level of its stage */
+  bool weak;    /* V_NODE: a number; V_LIST: made of numbers only, a weak tensor (rule 14) */
+  uint32_t aux; /* V_NODE: level of its stage */
   union {
     int64_t i;
     double f;
@@ -60,7 +70,7 @@ typedef struct Value {
     struct StrObj *str;
     struct TVal *t;
     struct Param *p;
-    struct List *list;     /* V_LIST, V_TUPLE */
+    struct List *list; /* V_LIST, V_TUPLE */
     struct Record *rec;
     struct FnObj *fn;
     struct Inst *inst;
@@ -70,7 +80,11 @@ typedef struct Value {
   } u;
 } Value;
 
-typedef struct StrObj { Obj o; size_t n; char s[]; } StrObj;
+typedef struct StrObj {
+  Obj o;
+  size_t n;
+  char s[];
+} StrObj;
 
 /* A tensor of script. `node` (with `out`) is where it was made on the tape, NULL when it is not
  * recorded. */
@@ -84,34 +98,52 @@ typedef struct TVal {
 /* An object with identity: a model's param or a `track`ed value (rule 59). */
 typedef struct Param {
   Obj o;
-  Tensor *t;      /* present value */
+  Tensor *t; /* present value */
   bool frozen;
-  bool tracked;   /* made by track(x) */
-  Value overlay;  /* stands for it inside `wrap <with_params ..>`; unit = none (borrowed) */
-  Name name;      /* last part of the path, or NULL */
-  uint64_t id;    /* order of making: never used again */
+  bool tracked;  /* made by track(x) */
+  Value overlay; /* stands for it inside `wrap <with_params ..>`; unit = none (borrowed) */
+  Name name;     /* last part of the path, or NULL */
+  uint64_t id;   /* order of making: never used again */
   uint64_t version;
-  uint32_t slot;  /* sweep.c: place in the innermost sweep, from 1 */
-  bool hooked;    /* has, or had, a hook (hook.c) */
+  uint32_t slot; /* sweep.c: place in the innermost sweep, from 1 */
+  bool hooked;   /* has, or had, a hook (hook.c) */
 } Param;
 
-typedef struct List { Obj o; bool weak; size_t count; Value *items; } List; /* also V_TUPLE */
-typedef struct Record { Obj o; size_t count; Name *names; Value *items; } Record;
-typedef struct Range { Obj o; Value lo, hi; } Range; /* lo..hi, weak ints of script or code */
+typedef struct List {
+  Obj o;
+  bool weak;
+  size_t count;
+  Value *items;
+} List; /* also V_TUPLE */
+typedef struct Record {
+  Obj o;
+  size_t count;
+  Name *names;
+  Value *items;
+} Record;
+typedef struct Range {
+  Obj o;
+  Value lo, hi;
+} Range; /* lo..hi, weak ints of script or code */
 
 /* A variable, captured or living. */
-typedef struct Local { Name name; Value v; bool is_var; Span span; } Local;
+typedef struct Local {
+  Name name;
+  Value v;
+  bool is_var;
+  Span span;
+} Local;
 
 typedef struct FnObj {
   Obj o;
-  Node *decl;        /* N_FN or N_LAMBDA */
-  Module *module;    /* where its names are looked up */
-  struct Inst *self; /* bound method, or NULL (retained) */
+  Node *decl;              /* N_FN or N_LAMBDA */
+  Module *module;          /* where its names are looked up */
+  struct Inst *self;       /* bound method, or NULL (retained) */
   struct ModelDecl *model; /* the model whose member it is, or NULL */
-  bool is_code;      /* fn; false: proc */
-  bool deferred;     /* what defer(f) gives: callback.c */
+  bool is_code;            /* fn; false: proc */
+  bool deferred;           /* what defer(f) gives: callback.c */
   size_t capture_count;
-  Local *captures;   /* by value (rule 8) */
+  Local *captures; /* by value (rule 8) */
 } FnObj;
 
 /* A model declaration of a module. */
@@ -119,11 +151,15 @@ typedef struct ModelDecl {
   Name name;
   Node *decl; /* N_MODEL */
   Module *module;
-  bool old;   /* replaced at the REPL */
+  bool old; /* replaced at the REPL */
 } ModelDecl;
 
 typedef enum FieldKind { FIELD_ARG, FIELD_LET, FIELD_PARAM, FIELD_BUFFER } FieldKind;
-typedef struct Field { Name name; FieldKind kind; Value v; } Field; /* PARAM: v is a V_PARAM */
+typedef struct Field {
+  Name name;
+  FieldKind kind;
+  Value v;
+} Field; /* PARAM: v is a V_PARAM */
 
 typedef struct Inst {
   Obj o;
@@ -138,14 +174,29 @@ typedef struct Inst {
 /* A script-only lazy sequence (rule 95): seq.c. */
 typedef struct Seq Seq;
 /* What the program can remove hooks with (hook.c): it names them, and holds nothing. */
-typedef struct Handle { Obj o; uint64_t id; } Handle;
+typedef struct Handle {
+  Obj o;
+  uint64_t id;
+} Handle;
 
-static inline Value v_unit(void) { return (Value){.tag = V_UNIT}; }
-static inline Value v_none(void) { return (Value){.tag = V_NONE}; }
-static inline Value v_bool(bool b) { return (Value){.tag = V_BOOL, .u.i = b}; }
-static inline Value v_int(int64_t i) { return (Value){.tag = V_INT, .u.i = i}; }
-static inline Value v_float(double f) { return (Value){.tag = V_FLOAT, .u.f = f}; }
-static inline bool v_counted(Value v) { return v.tag >= V_STR; }
+static inline Value v_unit(void) {
+  return (Value){.tag = V_UNIT};
+}
+static inline Value v_none(void) {
+  return (Value){.tag = V_NONE};
+}
+static inline Value v_bool(bool b) {
+  return (Value){.tag = V_BOOL, .u.i = b};
+}
+static inline Value v_int(int64_t i) {
+  return (Value){.tag = V_INT, .u.i = i};
+}
+static inline Value v_float(double f) {
+  return (Value){.tag = V_FLOAT, .u.f = f};
+}
+static inline bool v_counted(Value v) {
+  return v.tag >= V_STR;
+}
 static inline bool v_is_number(Value v) {
   return v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_NODE && v.weak);
 }
@@ -154,9 +205,13 @@ static inline bool v_is_tensor(Value v) {
   return v.tag == V_TENSOR || v.tag == V_PARAM || (v.tag == V_NODE && !v.weak);
 }
 
-static inline void value_retain(Value v) { if (v_counted(v)) v.u.o->rc++; }
+static inline void value_retain(Value v) {
+  if (v_counted(v)) v.u.o->rc++;
+}
 void obj_release(Obj *o);
-static inline void value_release(Value v) { if (v_counted(v)) obj_release(v.u.o); }
+static inline void value_release(Value v) {
+  if (v_counted(v)) obj_release(v.u.o);
+}
 /* That o has v inside of it, for its height and parts. Buffers of an instance are not counted: what
  * they hold is bounded when they are written. */
 void obj_holds(Obj *o, Value v);
@@ -178,7 +233,7 @@ Value str_value(Session *s, const char *text, size_t n);
 Value str_printf(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Takes over the reference to t (NULL = out of memory was met: throws). */
 Value tensor_value(Session *s, Tensor *t);
-Value param_value(Session *s, Tensor *t, Name name, bool tracked); /* takes t over */
+Value param_value(Session *s, Tensor *t, Name name, bool tracked);        /* takes t over */
 Value list_value(Session *s, ValueTag tag, size_t n, const Value *items); /* V_LIST or V_TUPLE */
 Value record_value(Session *s, size_t n, const Name *names, const Value *items);
 Value range_value(Session *s, Value lo, Value hi);

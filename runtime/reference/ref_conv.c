@@ -19,13 +19,13 @@
 typedef struct Conv {
   DType dt;
   int compute;
-  bool spread; /* conv2d_input: positions are divided by the stride, not multiplied */
+  bool spread;          /* conv2d_input: positions are divided by the stride, not multiplied */
   const Tensor *image;  /* x or g, read at computed positions */
   const Tensor *weight; /* w, or g in conv2d_weight */
   Tensor *out;
-  int64_t kh, kw;       /* size of the kernel */
-  int64_t rows, cols;   /* of the positions that kernels are applied at: [.., rows, cols] */
-  int64_t channels;     /* contracted (conv2d, _input), or of x (_weight) */
+  int64_t kh, kw;     /* size of the kernel */
+  int64_t rows, cols; /* of the positions that kernels are applied at: [.., rows, cols] */
+  int64_t channels;   /* contracted (conv2d, _input), or of x (_weight) */
   int64_t stride[2], pad[2];
 } Conv;
 
@@ -70,8 +70,10 @@ static void image_run(const Gemm *g, const Conv *c, const char *row, int64_t col
   }
   for (; j < n; j++) {
     int64_t at = source(c, 1, col + j, kw);
-    if (at < 0) memset(out + j * size, 0, (size_t)size);
-    else gemm_load(g->kind, c->dt, c->compute, row + at * step, step, 1, out + j * size);
+    if (at < 0)
+      memset(out + j * size, 0, (size_t)size);
+    else
+      gemm_load(g->kind, c->dt, c->compute, row + at * step, step, 1, out + j * size);
   }
 }
 
@@ -113,9 +115,9 @@ static void pack_weight(const Gemm *g, int64_t i0, int64_t lines, int64_t k0, in
   for (int64_t k = 0; k < kc;) {
     int64_t channel = (k0 + k) % c->channels, offset = (k0 + k) / c->channels;
     int64_t len = c->channels - channel < kc - k ? c->channels - channel : kc - k;
-    const char *src = (const char *)tn_data(c->weight) +
-                      (i0 * line + channel * by + offset / c->kw * s[2] + offset % c->kw * s[3]) *
-                          each;
+    const char *src =
+        (const char *)tn_data(c->weight) +
+        (i0 * line + channel * by + offset / c->kw * s[2] + offset % c->kw * s[3]) * each;
     gemm_pack(g->kind, c->dt, c->compute, src, line * each, by * each, lines, len, width,
               (char *)out + k * width * size);
     k += len;
@@ -146,8 +148,8 @@ static void pack_grad(const Gemm *g, int64_t i0, int64_t lines, int64_t k0, int6
     int64_t col = (k0 + k) % c->cols, rest = (k0 + k) / c->cols;
     int64_t row = rest % c->rows, n = rest / c->rows;
     int64_t len = c->cols - col < kc - k ? c->cols - col : kc - k;
-    const char *src = (const char *)tn_data(c->weight) +
-                      (n * s[0] + i0 * s[1] + row * s[2] + col * s[3]) * each;
+    const char *src =
+        (const char *)tn_data(c->weight) + (n * s[0] + i0 * s[1] + row * s[2] + col * s[3]) * each;
     gemm_pack(g->kind, c->dt, c->compute, src, s[1] * each, s[3] * each, lines, len, width,
               (char *)out + k * width * size);
     k += len;
@@ -210,31 +212,67 @@ Tensor *ref_conv2d(Ref *r, const Tensor *x, const Tensor *w, const int64_t strid
   int64_t rows = positions(x->dim[2], w->dim[2], stride[0], pad[0]);
   int64_t cols = positions(x->dim[3], w->dim[3], stride[1], pad[1]);
   int64_t dim[4] = {x->dim[0], w->dim[0], rows, cols};
-  Conv c = {.dt = x->dtype, .compute = compute, .image = x, .weight = w, .kh = w->dim[2],
-            .kw = w->dim[3], .rows = rows, .cols = cols, .channels = x->dim[1],
-            .stride = {stride[0], stride[1]}, .pad = {pad[0], pad[1]}};
-  Gemm g = {.m = w->dim[0], .n = x->dim[0] * rows * cols, .k = c.kh * c.kw * c.channels,
-            .pack_a = pack_weight, .pack_b = pack_image, .store = store_image};
+  Conv c = {.dt = x->dtype,
+            .compute = compute,
+            .image = x,
+            .weight = w,
+            .kh = w->dim[2],
+            .kw = w->dim[3],
+            .rows = rows,
+            .cols = cols,
+            .channels = x->dim[1],
+            .stride = {stride[0], stride[1]},
+            .pad = {pad[0], pad[1]}};
+  Gemm g = {.m = w->dim[0],
+            .n = x->dim[0] * rows * cols,
+            .k = c.kh * c.kw * c.channels,
+            .pack_a = pack_weight,
+            .pack_b = pack_image,
+            .store = store_image};
   return run(r, &c, &g, dim);
 }
 
 Tensor *ref_conv2d_input(Ref *r, const Tensor *g, const Tensor *w, const int64_t x_dim[4],
                          const int64_t stride[2], const int64_t pad[2], int compute) {
-  Conv c = {.dt = g->dtype, .compute = compute, .spread = true, .image = g, .weight = w,
-            .kh = w->dim[2], .kw = w->dim[3], .rows = x_dim[2], .cols = x_dim[3],
-            .channels = g->dim[1], .stride = {stride[0], stride[1]}, .pad = {pad[0], pad[1]}};
-  Gemm m = {.m = x_dim[1], .n = x_dim[0] * x_dim[2] * x_dim[3], .k = c.kh * c.kw * c.channels,
-            .pack_a = pack_weight, .pack_b = pack_image, .store = store_image};
+  Conv c = {.dt = g->dtype,
+            .compute = compute,
+            .spread = true,
+            .image = g,
+            .weight = w,
+            .kh = w->dim[2],
+            .kw = w->dim[3],
+            .rows = x_dim[2],
+            .cols = x_dim[3],
+            .channels = g->dim[1],
+            .stride = {stride[0], stride[1]},
+            .pad = {pad[0], pad[1]}};
+  Gemm m = {.m = x_dim[1],
+            .n = x_dim[0] * x_dim[2] * x_dim[3],
+            .k = c.kh * c.kw * c.channels,
+            .pack_a = pack_weight,
+            .pack_b = pack_image,
+            .store = store_image};
   return run(r, &c, &m, x_dim);
 }
 
 Tensor *ref_conv2d_weight(Ref *r, const Tensor *x, const Tensor *g, const int64_t w_dim[4],
                           const int64_t stride[2], const int64_t pad[2], int compute) {
-  Conv c = {.dt = x->dtype, .compute = compute, .image = x, .weight = g, .kh = w_dim[2],
-            .kw = w_dim[3], .rows = g->dim[2], .cols = g->dim[3], .channels = x->dim[1],
-            .stride = {stride[0], stride[1]}, .pad = {pad[0], pad[1]}};
-  Gemm m = {.m = w_dim[0], .n = w_dim[1] * w_dim[2] * w_dim[3],
+  Conv c = {.dt = x->dtype,
+            .compute = compute,
+            .image = x,
+            .weight = g,
+            .kh = w_dim[2],
+            .kw = w_dim[3],
+            .rows = g->dim[2],
+            .cols = g->dim[3],
+            .channels = x->dim[1],
+            .stride = {stride[0], stride[1]},
+            .pad = {pad[0], pad[1]}};
+  Gemm m = {.m = w_dim[0],
+            .n = w_dim[1] * w_dim[2] * w_dim[3],
             .k = g->dim[0] * g->dim[2] * g->dim[3],
-            .pack_a = pack_grad, .pack_b = pack_patch, .store = store_weight};
+            .pack_a = pack_grad,
+            .pack_b = pack_patch,
+            .store = store_weight};
   return run(r, &c, &m, w_dim);
 }

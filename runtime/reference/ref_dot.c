@@ -125,15 +125,15 @@ static void inner_lanes(GemmKind kind, Lanes *lane, const Buf *x, const Buf *y, 
   for (int64_t i = 0; i < n; i++) {
     int j = (int)(i % LANES);
     switch (kind) {
-      case GEMM_F32: lane->f32[j] = fm_fma32(x->f32[i], y->f32[i], lane->f32[j]); break;
-      case GEMM_F64: lane->f64[j] = fm_fma64(x->f64[i], y->f64[i], lane->f64[j]); break;
-      case GEMM_INT: lane->u64[j] += (uint64_t)x->i64[i] * (uint64_t)y->i64[i]; break;
-      default: { /* x and y are padded to an even number */
-        float *p = &lane->f32[i / 2 % LANES];
-        int64_t o = i ^ 1;
-        *p = gemm_bf16_fma(x->f32[o], y->f32[o], *p);
-        break;
-      }
+    case GEMM_F32: lane->f32[j] = fm_fma32(x->f32[i], y->f32[i], lane->f32[j]); break;
+    case GEMM_F64: lane->f64[j] = fm_fma64(x->f64[i], y->f64[i], lane->f64[j]); break;
+    case GEMM_INT: lane->u64[j] += (uint64_t)x->i64[i] * (uint64_t)y->i64[i]; break;
+    default: { /* x and y are padded to an even number */
+      float *p = &lane->f32[i / 2 % LANES];
+      int64_t o = i ^ 1;
+      *p = gemm_bf16_fma(x->f32[o], y->f32[o], *p);
+      break;
+    }
     }
   }
 }
@@ -163,10 +163,10 @@ static __attribute__((target("avx2,fma"))) void inner_f32_avx2(float *lane, cons
 /* a = a + b in the kind. */
 static void combine(GemmKind kind, Lanes *a, int i, const Lanes *b, int j) {
   switch (kind) {
-    case GEMM_F32: a->f32[i] = a->f32[i] + b->f32[j]; break;
-    case GEMM_BF16: a->f32[i] = gemm_bf16_add(a->f32[i], b->f32[j]); break;
-    case GEMM_F64: a->f64[i] = a->f64[i] + b->f64[j]; break;
-    default: a->u64[i] += b->u64[j]; break;
+  case GEMM_F32: a->f32[i] = a->f32[i] + b->f32[j]; break;
+  case GEMM_BF16: a->f32[i] = gemm_bf16_add(a->f32[i], b->f32[j]); break;
+  case GEMM_F64: a->f64[i] = a->f64[i] + b->f64[j]; break;
+  default: a->u64[i] += b->u64[j]; break;
   }
 }
 
@@ -196,8 +196,10 @@ static bool inner_one(Ref *r, GemmKind kind, DType dt, int compute, int level, c
 #if defined(__x86_64__)
       if (kind == GEMM_F32 && level >= 2) {
         whole = c / LANES * LANES;
-        if (level == 3) inner_f32_avx512(lane.f32, bx.f32, by.f32, whole);
-        else inner_f32_avx2(lane.f32, bx.f32, by.f32, whole);
+        if (level == 3)
+          inner_f32_avx512(lane.f32, bx.f32, by.f32, whole);
+        else
+          inner_f32_avx2(lane.f32, bx.f32, by.f32, whole);
         for (int64_t j = whole; j < c; j++) {
           lane.f32[j - whole] = fm_fma32(bx.f32[j], by.f32[j], lane.f32[j - whole]);
         }

@@ -46,11 +46,15 @@ static const void *fetch(Walk *w, DType dt, int64_t n, Buf *raw, Buf *conv) {
 }
 
 /* Where the computing type is the dtype itself results are written in place. */
-static bool computes_itself(DType dt) { return dt == DT_F32 || dt == DT_F64 || dt == DT_I64; }
+static bool computes_itself(DType dt) {
+  return dt == DT_F32 || dt == DT_F64 || dt == DT_I64;
+}
 
 static void flush(DType dt, const Buf *b, int64_t n, void *dst) {
-  if (dt_half(dt)) ref_store_f32(dt, b->f32, n, dst);
-  else ref_store_i64(dt, b->i64, n, dst);
+  if (dt_half(dt))
+    ref_store_f32(dt, b->f32, n, dst);
+  else
+    ref_store_i64(dt, b->i64, n, dst);
 }
 
 static void *undefined(Ref *r, const char *op, DType dt) {
@@ -105,31 +109,35 @@ static Un64 *const un64[RU_COUNT] = {
 
 static void un_int(RefUn f, int64_t n, const int64_t *x, int64_t *y) {
   switch (f) {
-    case RU_NEG:
-      for (int64_t i = 0; i < n; i++) y[i] = (int64_t)(0 - (uint64_t)x[i]);
-      break;
-    case RU_ABS:
-      for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0 ? (int64_t)(0 - (uint64_t)x[i]) : x[i];
-      break;
-    case RU_SIGN:
-      for (int64_t i = 0; i < n; i++) y[i] = (x[i] > 0) - (x[i] < 0);
-      break;
-    case RU_RELU:
-      for (int64_t i = 0; i < n; i++) y[i] = x[i] > 0 ? x[i] : 0;
-      break;
-    default: memcpy(y, x, (size_t)n * 8); break; /* floor, ceil, round */
+  case RU_NEG:
+    for (int64_t i = 0; i < n; i++) y[i] = (int64_t)(0 - (uint64_t)x[i]);
+    break;
+  case RU_ABS:
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0 ? (int64_t)(0 - (uint64_t)x[i]) : x[i];
+    break;
+  case RU_SIGN:
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] > 0) - (x[i] < 0);
+    break;
+  case RU_RELU:
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] > 0 ? x[i] : 0;
+    break;
+  default: memcpy(y, x, (size_t)n * 8); break; /* floor, ceil, round */
   }
 }
 
 static void un_test(RefUn f, DType dt, int64_t n, const void *p, uint8_t *z) {
   if (dt == DT_F64) {
     const double *x = p;
-    if (f == RU_ISNAN) for (int64_t i = 0; i < n; i++) z[i] = x[i] != x[i];
-    else for (int64_t i = 0; i < n; i++) z[i] = fabs(x[i]) == (double)INFINITY;
+    if (f == RU_ISNAN)
+      for (int64_t i = 0; i < n; i++) z[i] = x[i] != x[i];
+    else
+      for (int64_t i = 0; i < n; i++) z[i] = fabs(x[i]) == (double)INFINITY;
   } else {
     const float *x = p;
-    if (f == RU_ISNAN) for (int64_t i = 0; i < n; i++) z[i] = x[i] != x[i];
-    else for (int64_t i = 0; i < n; i++) z[i] = fabsf(x[i]) == INFINITY;
+    if (f == RU_ISNAN)
+      for (int64_t i = 0; i < n; i++) z[i] = x[i] != x[i];
+    else
+      for (int64_t i = 0; i < n; i++) z[i] = fabsf(x[i]) == INFINITY;
   }
 }
 
@@ -149,13 +157,17 @@ Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x) {
     if (ref_stopped(r)) return ref_drop(out);
     const void *p = fetch(&w, dt, n, &raw, &conv);
     void *to = computes_itself(dt) ? (void *)q : (void *)&res;
-    if (test) un_test(f, dt, n, p, (uint8_t *)q);
-    else if (dt == DT_F64) un64[f](n, p, to);
-    else if (dt_float(dt)) un32[f](n, p, to);
+    if (test)
+      un_test(f, dt, n, p, (uint8_t *)q);
+    else if (dt == DT_F64)
+      un64[f](n, p, to);
+    else if (dt_float(dt))
+      un32[f](n, p, to);
     else if (f == RU_NOT) {
       const int64_t *b = p;
       for (int64_t i = 0; i < n; i++) res.i64[i] = !b[i];
-    } else un_int(f, n, p, to);
+    } else
+      un_int(f, n, p, to);
     if (!test && !computes_itself(dt)) flush(dt, &res, n, q);
     q += n * size;
   }
@@ -219,40 +231,40 @@ static const Compare compare[RB_COUNT] = {
 static bool bin_int(RefBin f, int64_t n, const int64_t *x, const int64_t *y, int64_t *z,
                     int64_t *bad) {
   switch (f) {
-    case RB_ADD:
-      for (int64_t i = 0; i < n; i++) z[i] = (int64_t)((uint64_t)x[i] + (uint64_t)y[i]);
-      break;
-    case RB_SUB:
-      for (int64_t i = 0; i < n; i++) z[i] = (int64_t)((uint64_t)x[i] - (uint64_t)y[i]);
-      break;
-    case RB_MUL:
-      for (int64_t i = 0; i < n; i++) z[i] = (int64_t)((uint64_t)x[i] * (uint64_t)y[i]);
-      break;
-    case RB_FLOORDIV:
-    case RB_MOD:
-      for (int64_t i = 0; i < n; i++) {
-        if (y[i] == 0) return *bad = i, false;
-        z[i] = f == RB_MOD ? ref_mod_i64(x[i], y[i]) : ref_floordiv_i64(x[i], y[i]);
-      }
-      break;
-    case RB_POW:
-      for (int64_t i = 0; i < n; i++) {
-        if (y[i] < 0) return *bad = i, false;
-        z[i] = ref_pow_i64(x[i], y[i]);
-      }
-      break;
-    case RB_MAX:
-      for (int64_t i = 0; i < n; i++) z[i] = x[i] > y[i] ? x[i] : y[i];
-      break;
-    case RB_MIN:
-      for (int64_t i = 0; i < n; i++) z[i] = x[i] < y[i] ? x[i] : y[i];
-      break;
-    case RB_AND:
-      for (int64_t i = 0; i < n; i++) z[i] = x[i] & y[i];
-      break;
-    default: /* or */
-      for (int64_t i = 0; i < n; i++) z[i] = x[i] | y[i];
-      break;
+  case RB_ADD:
+    for (int64_t i = 0; i < n; i++) z[i] = (int64_t)((uint64_t)x[i] + (uint64_t)y[i]);
+    break;
+  case RB_SUB:
+    for (int64_t i = 0; i < n; i++) z[i] = (int64_t)((uint64_t)x[i] - (uint64_t)y[i]);
+    break;
+  case RB_MUL:
+    for (int64_t i = 0; i < n; i++) z[i] = (int64_t)((uint64_t)x[i] * (uint64_t)y[i]);
+    break;
+  case RB_FLOORDIV:
+  case RB_MOD:
+    for (int64_t i = 0; i < n; i++) {
+      if (y[i] == 0) return *bad = i, false;
+      z[i] = f == RB_MOD ? ref_mod_i64(x[i], y[i]) : ref_floordiv_i64(x[i], y[i]);
+    }
+    break;
+  case RB_POW:
+    for (int64_t i = 0; i < n; i++) {
+      if (y[i] < 0) return *bad = i, false;
+      z[i] = ref_pow_i64(x[i], y[i]);
+    }
+    break;
+  case RB_MAX:
+    for (int64_t i = 0; i < n; i++) z[i] = x[i] > y[i] ? x[i] : y[i];
+    break;
+  case RB_MIN:
+    for (int64_t i = 0; i < n; i++) z[i] = x[i] < y[i] ? x[i] : y[i];
+    break;
+  case RB_AND:
+    for (int64_t i = 0; i < n; i++) z[i] = x[i] & y[i];
+    break;
+  default: /* or */
+    for (int64_t i = 0; i < n; i++) z[i] = x[i] | y[i];
+    break;
   }
   return true;
 }
@@ -276,12 +288,17 @@ Tensor *ref_binary(Ref *r, RefBin f, const Tensor *x, const Tensor *y) {
     const void *q = fetch(&wy, dt, n, &raw_y, &conv_y);
     void *to = computes_itself(dt) ? (void *)z : (void *)&res;
     if (test) {
-      if (dt == DT_F64) compare[f].f64(n, p, q, (uint8_t *)z);
-      else if (dt_float(dt)) compare[f].f32(n, p, q, (uint8_t *)z);
-      else compare[f].i64(n, p, q, (uint8_t *)z);
+      if (dt == DT_F64)
+        compare[f].f64(n, p, q, (uint8_t *)z);
+      else if (dt_float(dt))
+        compare[f].f32(n, p, q, (uint8_t *)z);
+      else
+        compare[f].i64(n, p, q, (uint8_t *)z);
     } else {
-      if (dt == DT_F64) bin64[f](n, p, q, to);
-      else if (dt_float(dt)) bin32[f](n, p, q, to);
+      if (dt == DT_F64)
+        bin64[f](n, p, q, to);
+      else if (dt_float(dt))
+        bin32[f](n, p, q, to);
       else if (!bin_int(f, n, p, q, to, &bad)) {
         if (f == RB_POW) {
           ref_fail_at(r, REF_VALUE, x->rank, x->dim, at + bad, "", "negative int exponent %lld",
@@ -313,10 +330,10 @@ typedef uint64_t __attribute__((may_alias)) Bits64;
 static void select_n(int size, int64_t n, const uint8_t *c, const void *p, const void *q,
                      void *to) {
   switch (size) {
-    case 1: SELECT(uint8_t); break;
-    case 2: SELECT(Bits16); break;
-    case 4: SELECT(Bits32); break;
-    default: SELECT(Bits64); break;
+  case 1: SELECT(uint8_t); break;
+  case 2: SELECT(Bits16); break;
+  case 4: SELECT(Bits32); break;
+  default: SELECT(Bits64); break;
   }
 }
 
@@ -355,43 +372,43 @@ Tensor *ref_where(Ref *r, const Tensor *c, const Tensor *x, const Tensor *y) {
  * truncation. */
 static void cast_f64(DType dt, int64_t n, const double *x, void *to) {
   switch (dt) {
-    case DT_BOOL: TO(uint8_t, x[i] != 0); break;
-    case DT_U8: TO(uint8_t, hf_u8_from_f64(x[i])); break;
-    case DT_I8: TO(int8_t, hf_i8_from_f64(x[i])); break;
-    case DT_I16: TO(int16_t, hf_i16_from_f64(x[i])); break;
-    case DT_I32: TO(int32_t, hf_i32_from_f64(x[i])); break;
-    case DT_I64: TO(int64_t, hf_i64_from_f64(x[i])); break;
-    case DT_F16: TO(uint16_t, hf_f16_from_f64(x[i])); break;
-    case DT_BF16: TO(uint16_t, hf_bf16_from_f64(x[i])); break;
-    case DT_F32: TO(float, x[i]); break;
-    default: TO(double, x[i]); break;
+  case DT_BOOL: TO(uint8_t, x[i] != 0); break;
+  case DT_U8: TO(uint8_t, hf_u8_from_f64(x[i])); break;
+  case DT_I8: TO(int8_t, hf_i8_from_f64(x[i])); break;
+  case DT_I16: TO(int16_t, hf_i16_from_f64(x[i])); break;
+  case DT_I32: TO(int32_t, hf_i32_from_f64(x[i])); break;
+  case DT_I64: TO(int64_t, hf_i64_from_f64(x[i])); break;
+  case DT_F16: TO(uint16_t, hf_f16_from_f64(x[i])); break;
+  case DT_BF16: TO(uint16_t, hf_bf16_from_f64(x[i])); break;
+  case DT_F32: TO(float, x[i]); break;
+  default: TO(double, x[i]); break;
   }
 }
 
 static void cast_f32(DType dt, int64_t n, const float *x, void *to) {
   switch (dt) {
-    case DT_BOOL: TO(uint8_t, x[i] != 0); break;
-    case DT_U8: TO(uint8_t, hf_u8_from_f64((double)x[i])); break;
-    case DT_I8: TO(int8_t, hf_i8_from_f64((double)x[i])); break;
-    case DT_I16: TO(int16_t, hf_i16_from_f64((double)x[i])); break;
-    case DT_I32: TO(int32_t, hf_i32_from_f64((double)x[i])); break;
-    case DT_I64: TO(int64_t, hf_i64_from_f64((double)x[i])); break;
-    case DT_F16:
-    case DT_BF16:
-    case DT_F32: ref_store_f32(dt, x, n, to); break;
-    default: TO(double, x[i]); break;
+  case DT_BOOL: TO(uint8_t, x[i] != 0); break;
+  case DT_U8: TO(uint8_t, hf_u8_from_f64((double)x[i])); break;
+  case DT_I8: TO(int8_t, hf_i8_from_f64((double)x[i])); break;
+  case DT_I16: TO(int16_t, hf_i16_from_f64((double)x[i])); break;
+  case DT_I32: TO(int32_t, hf_i32_from_f64((double)x[i])); break;
+  case DT_I64: TO(int64_t, hf_i64_from_f64((double)x[i])); break;
+  case DT_F16:
+  case DT_BF16:
+  case DT_F32: ref_store_f32(dt, x, n, to); break;
+  default: TO(double, x[i]); break;
   }
 }
 
 /* From an int or bool: to floats one rounding, to narrower ints the low bits (ints wrap). */
 static void cast_int(DType dt, int64_t n, const int64_t *x, void *to) {
   switch (dt) {
-    case DT_BOOL: TO(uint8_t, x[i] != 0); break;
-    case DT_F16: TO(uint16_t, hf_f16_from_i64(x[i])); break;
-    case DT_BF16: TO(uint16_t, hf_bf16_from_i64(x[i])); break;
-    case DT_F32: TO(float, x[i]); break;
-    case DT_F64: TO(double, x[i]); break;
-    default: ref_store_i64(dt, x, n, to); break;
+  case DT_BOOL: TO(uint8_t, x[i] != 0); break;
+  case DT_F16: TO(uint16_t, hf_f16_from_i64(x[i])); break;
+  case DT_BF16: TO(uint16_t, hf_bf16_from_i64(x[i])); break;
+  case DT_F32: TO(float, x[i]); break;
+  case DT_F64: TO(double, x[i]); break;
+  default: ref_store_i64(dt, x, n, to); break;
   }
 }
 
@@ -412,9 +429,12 @@ Tensor *ref_cast(Ref *r, const Tensor *x, DType dt) {
       memcpy(z, p, (size_t)(n * size));
     } else {
       p = fetch(&w, x->dtype, n, &raw, &conv);
-      if (x->dtype == DT_F64) cast_f64(dt, n, p, z);
-      else if (dt_float(x->dtype)) cast_f32(dt, n, p, z);
-      else cast_int(dt, n, p, z);
+      if (x->dtype == DT_F64)
+        cast_f64(dt, n, p, z);
+      else if (dt_float(x->dtype))
+        cast_f32(dt, n, p, z);
+      else
+        cast_int(dt, n, p, z);
     }
     z += n * size;
   }

@@ -163,7 +163,9 @@ float gemm_bf16_fma(float x, float y, float acc) {
 }
 
 /* Sums of two f32 that are below 2^-126 are exact. */
-float gemm_bf16_add(float x, float y) { return flush_sub(flush_sub(x) + flush_sub(y)); }
+float gemm_bf16_add(float x, float y) {
+  return flush_sub(flush_sub(x) + flush_sub(y));
+}
 
 unsigned gemm_flush_on(void) {
 #if defined(__x86_64__)
@@ -207,13 +209,19 @@ static void add_block(GemmKind kind, int64_t n, void *total, const void *acc) {
   } else {
     float *t = total;
     const float *a = acc;
-    if (kind == GEMM_F32) for (int64_t i = 0; i < n; i++) t[i] = t[i] + a[i];
-    else for (int64_t i = 0; i < n; i++) t[i] = gemm_bf16_add(t[i], a[i]);
+    if (kind == GEMM_F32)
+      for (int64_t i = 0; i < n; i++) t[i] = t[i] + a[i];
+    else
+      for (int64_t i = 0; i < n; i++) t[i] = gemm_bf16_add(t[i], a[i]);
   }
 }
 
-static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
 
 typedef struct Tiles {
   char *a, *b, *acc, *total;
@@ -284,8 +292,10 @@ bool gemm_run(Ref *r, GemmRoom *room, const Gemm *g) {
         }
         if (!several) continue;
         int64_t n = rows * t.ld;
-        if (k == 0) memcpy(t.total, t.acc, (size_t)(n * t.size));
-        else add_block(g->kind, n, t.total, t.acc);
+        if (k == 0)
+          memcpy(t.total, t.acc, (size_t)(n * t.size));
+        else
+          add_block(g->kind, n, t.total, t.acc);
       }
       for (int64_t i = 0; i < rows; i++) {
         g->store(g, i0 + i, j0, cols, t.total + i * t.ld * t.size);
@@ -325,9 +335,12 @@ static float odd_from_f64(double x) {
 }
 
 static void round_operands(int compute, int64_t n, float *x) {
-  if (compute == 1) for (int64_t i = 0; i < n; i++) x[i] = hf_f32_from_bf16(hf_bf16_from_f32(x[i]));
-  if (compute == 2) for (int64_t i = 0; i < n; i++) x[i] = hf_f32_from_f16(hf_f16_from_f32(x[i]));
-  if (compute == 3) for (int64_t i = 0; i < n; i++) x[i] = tf32_from_f32(x[i]);
+  if (compute == 1)
+    for (int64_t i = 0; i < n; i++) x[i] = hf_f32_from_bf16(hf_bf16_from_f32(x[i]));
+  if (compute == 2)
+    for (int64_t i = 0; i < n; i++) x[i] = hf_f32_from_f16(hf_f16_from_f32(x[i]));
+  if (compute == 3)
+    for (int64_t i = 0; i < n; i++) x[i] = tf32_from_f32(x[i]);
 }
 
 void gemm_load(GemmKind kind, DType dt, int compute, const void *src, int64_t step, int64_t n,

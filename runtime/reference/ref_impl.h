@@ -69,13 +69,13 @@ typedef struct Walk {
   const char *base, *run; /* element 0, and the start of the current innermost run */
   int rank, size;         /* size: bytes of an element */
   int64_t dim[CKL_MAX_RANK], step[CKL_MAX_RANK], at[CKL_MAX_RANK]; /* step: bytes */
-  bool filled;            /* a repeated scalar already fills the buffer */
+  bool filled; /* a repeated scalar already fills the buffer */
 } Walk;
 
 void ref_walk(Walk *w, const Tensor *t);
 /* The same for a part given by dims and strides (in elements) at `base`. */
 void ref_walk_part(Walk *w, const void *base, int size, int rank, const int64_t *dim,
-               const int64_t *stride);
+                   const int64_t *stride);
 /* The next n <= CHUNK elements; `buf` (CHUNK elements, the same at every call of one walk) is used
  * where they are not contiguous. The caller never asks for more than there are. */
 const void *ref_next(Walk *w, int64_t n, void *buf);
@@ -85,11 +85,13 @@ void ref_copy_in(void *dst, const void *src, int64_t step, int64_t n, int size);
 void ref_copy_out(void *dst, int64_t step, const void *src, int64_t n, int size);
 /* All elements of a strided part to consecutive places; false when interrupted. */
 bool ref_copy_part(Ref *r, void *dst, const void *base, int size, int rank, const int64_t *dim,
-               const int64_t *stride);
+                   const int64_t *stride);
 
 /* -- computing types: f16, bf16 compute in f32; every int in i64 (or its own) */
 
-static inline bool dt_half(DType d) { return d == DT_F16 || d == DT_BF16; }
+static inline bool dt_half(DType d) {
+  return d == DT_F16 || d == DT_BF16;
+}
 
 /* n elements of dtype `dt`, `step` bytes apart, as f32, f64 or i64 (ints and bool; exact). */
 void ref_load_f32(DType dt, const void *src, int64_t step, int64_t n, float *out);
@@ -127,6 +129,8 @@ REF_EXTREME(ref_min_f64_n, double, int64_t, 2, <, |, ref_min_f64)
  * below their number. Pushing block after block and merging as a binary counter carries gives it:
  * `carries` says how many of the topmost partial results the new block (number `block`, from 0)
  * is merged with. What is left in the end is combined from the right. */
-static inline int tree_carries(uint64_t block) { return __builtin_ctzll(~block); }
+static inline int tree_carries(uint64_t block) {
+  return __builtin_ctzll(~block);
+}
 
 #endif

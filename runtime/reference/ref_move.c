@@ -126,7 +126,8 @@ static bool place(Ref *r, char *dst, const int64_t *to, const Tensor *x) {
     int64_t n = x->dim[last], ds = to[last] * size, ss = x->stride[last] * size;
     for (int64_t i = 0; i < n; i += CHUNK) {
       int64_t k = n - i < CHUNK ? n - i : CHUNK;
-      if (ds == size) ref_copy_in(dst + i * ds, src + i * ss, ss, k, size);
+      if (ds == size)
+        ref_copy_in(dst + i * ds, src + i * ss, ss, k, size);
       else {
         ref_copy_in(&line, src + i * ss, ss, k, size);
         ref_copy_out(dst + i * ds, ds, &line, k, size);
@@ -227,10 +228,10 @@ Tensor *ref_iota(Ref *r, Device dev, DType dt, int64_t n) {
     for (int64_t i = 0; i < k; i++) line[i] = at + i;
     for (int64_t i = 0; i < k && dt_float(dt); i++) {
       switch (dt) {
-        case DT_F16: ((uint16_t *)dst)[i] = hf_f16_from_i64(line[i]); break;
-        case DT_BF16: ((uint16_t *)dst)[i] = hf_bf16_from_i64(line[i]); break;
-        case DT_F32: ((float *)dst)[i] = (float)line[i]; break;
-        default: ((double *)dst)[i] = (double)line[i]; break;
+      case DT_F16: ((uint16_t *)dst)[i] = hf_f16_from_i64(line[i]); break;
+      case DT_BF16: ((uint16_t *)dst)[i] = hf_bf16_from_i64(line[i]); break;
+      case DT_F32: ((float *)dst)[i] = (float)line[i]; break;
+      default: ((double *)dst)[i] = (double)line[i]; break;
       }
     }
     if (!dt_float(dt)) {

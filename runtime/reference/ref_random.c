@@ -40,12 +40,16 @@ Tensor *ref_random(Ref *r, Device dev, const Tensor *key, bool normal, DType dt,
     int64_t n = total - at < CHUNK ? total - at : CHUNK;
     if (ref_stopped(r)) return ref_drop(out);
     if (dt == DT_F64) {
-      if (normal) rng_normal_f64(k[0], k[1], at, n, (double *)to);
-      else rng_uniform_f64(k[0], k[1], at, n, (double *)to);
+      if (normal)
+        rng_normal_f64(k[0], k[1], at, n, (double *)to);
+      else
+        rng_uniform_f64(k[0], k[1], at, n, (double *)to);
     } else {
       float buf[CHUNK];
-      if (normal) rng_normal_f32(k[0], k[1], at, n, buf);
-      else rng_uniform_f32(k[0], k[1], at, n, buf);
+      if (normal)
+        rng_normal_f32(k[0], k[1], at, n, buf);
+      else
+        rng_uniform_f32(k[0], k[1], at, n, buf);
       if (!normal && dt_half(dt)) {
         float steps = dt == DT_F16 ? 0x1p11f : 0x1p8f;
         for (int64_t i = 0; i < n; i++) buf[i] = floorf(buf[i] * steps) / steps;

@@ -143,8 +143,8 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 /* any and all are max and min of 0 and 1. */
 static FoldRun *const run32[] = {run_sum32, run_prod32, run_max32, run_min32};
 static FoldRun *const run64[] = {run_sum64, run_prod64, run_max64, run_min64};
-static FoldRun *const run_int[] = {run_sum_int, run_prod_int, run_max_int, run_min_int,
-                                   run_max_int, run_min_int};
+static FoldRun *const run_int[] = {run_sum_int, run_prod_int, run_max_int,
+                                   run_min_int, run_max_int,  run_min_int};
 
 /* The ends of the int types: what an empty max or min gives. */
 static void clamp_empty(DType dt, RefRed f, int64_t *v, int64_t n) {
@@ -153,7 +153,9 @@ static void clamp_empty(DType dt, RefRed f, int64_t *v, int64_t n) {
   for (int64_t i = 0; i < n; i++) v[i] = f == RR_MAX || f == RR_ANY ? low[dt] : high[dt];
 }
 
-static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+static int64_t magnitude(int64_t x) {
+  return x < 0 ? -x : x;
+}
 
 /* Appends an axis to a list, joining it with the one before where they are one in memory. */
 static void push_axis(int *rank, int64_t *dim, int64_t *step, int64_t n, int64_t by) {
@@ -240,9 +242,12 @@ Tensor *ref_reduce(Ref *r, RefRed op, const Tensor *x, int naxes, const int64_t 
       }
       if (held > CHUNK - PANEL || (rows == 1 && j + w == width)) {
         if (f.length == 0 && !dt_float(dt) && op > RR_PROD) clamp_empty(dt, op, res.i64, held);
-        if (dt == DT_F64) memcpy(to, &res, (size_t)held * 8);
-        else if (dt_float(dt)) ref_store_f32(dt, res.f32, held, to);
-        else ref_store_i64(dt, res.i64, held, to);
+        if (dt == DT_F64)
+          memcpy(to, &res, (size_t)held * 8);
+        else if (dt_float(dt))
+          ref_store_f32(dt, res.f32, held, to);
+        else
+          ref_store_i64(dt, res.i64, held, to);
         to += held * size;
         held = 0;
       }

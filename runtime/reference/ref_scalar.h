@@ -18,8 +18,15 @@
   }
 REF_UN(neg, -x, -x)
 REF_UN(abs, fabsf(x), fabs(x))
-REF_UN(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? 0.0f : x,
-       x > 0 ? 1.0 : x < 0 ? -1.0 : x == 0 ? 0.0 : x)
+REF_UN(sign,
+       x > 0    ? 1.0f
+       : x < 0  ? -1.0f
+       : x == 0 ? 0.0f
+                : x,
+       x > 0    ? 1.0
+       : x < 0  ? -1.0
+       : x == 0 ? 0.0
+                : x)
 REF_UN(sqrt, sqrtf(x), sqrt(x))
 REF_UN(relu, x > 0 ? x : x == x ? 0.0f : x, x > 0 ? x : x == x ? 0.0 : x)
 REF_UN(floor, floorf(x), floor(x))
@@ -36,7 +43,7 @@ REF_UN(round, rintf(x), rint(x))
   }
 REF_BIN(add, x + y)
 REF_BIN(sub, x - y)
-REF_BIN(mul, x * y)
+REF_BIN(mul, x *y)
 REF_BIN(div, x / y)
 #undef REF_BIN
 

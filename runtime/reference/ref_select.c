@@ -67,10 +67,10 @@ static int64_t *places(Ref *r, int axis, int k, Tensor *const *idx, const int64_
 
 static inline void copy_one(void *dst, const void *src, int size) {
   switch (size) {
-    case 1: memcpy(dst, src, 1); break;
-    case 2: memcpy(dst, src, 2); break;
-    case 4: memcpy(dst, src, 4); break;
-    default: memcpy(dst, src, 8); break;
+  case 1: memcpy(dst, src, 1); break;
+  case 2: memcpy(dst, src, 2); break;
+  case 4: memcpy(dst, src, 4); break;
+  default: memcpy(dst, src, 8); break;
   }
 }
 
@@ -83,16 +83,16 @@ static void add_run(DType dt, void *dst, const void *src, int64_t n) {
   }                                                                                                \
   break
   switch (dt) {
-    case DT_U8: ADD(uint8_t, (uint8_t)(x + y));
-    case DT_I8: ADD(int8_t, (uint8_t)(x + y));
-    case DT_I16: ADD(int16_t, (uint16_t)(x + y));
-    case DT_I32: ADD(int32_t, (uint32_t)x + (uint32_t)y);
-    case DT_I64: ADD(int64_t, (uint64_t)x + (uint64_t)y);
-    case DT_F16: ADD(uint16_t, hf_f16_from_f32(hf_f32_from_f16(x) + hf_f32_from_f16(y)));
-    case DT_BF16: ADD(uint16_t, hf_bf16_from_f32(hf_f32_from_bf16(x) + hf_f32_from_bf16(y)));
-    case DT_F32: ADD(float, x + y);
-    case DT_F64: ADD(double, x + y);
-    default: break;
+  case DT_U8: ADD(uint8_t, (uint8_t)(x + y));
+  case DT_I8: ADD(int8_t, (uint8_t)(x + y));
+  case DT_I16: ADD(int16_t, (uint16_t)(x + y));
+  case DT_I32: ADD(int32_t, (uint32_t)x + (uint32_t)y);
+  case DT_I64: ADD(int64_t, (uint64_t)x + (uint64_t)y);
+  case DT_F16: ADD(uint16_t, hf_f16_from_f32(hf_f32_from_f16(x) + hf_f32_from_f16(y)));
+  case DT_BF16: ADD(uint16_t, hf_bf16_from_f32(hf_f32_from_bf16(x) + hf_f32_from_bf16(y)));
+  case DT_F32: ADD(float, x + y);
+  case DT_F64: ADD(double, x + y);
+  default: break;
   }
 #undef ADD
 }
@@ -122,8 +122,10 @@ Tensor *ref_take(Ref *r, const Tensor *x, int axis, int k, Tensor *const *idx) {
     for (int64_t b = 0; b < outer && out; b++) {
       for (int64_t i = 0; i < m; i++) {
         const char *from = src + place[i] * size;
-        if (inner == 1) copy_one(dst, from, size);
-        else if (flat && inner <= 65536) ref_copy_in(dst, from, line.step[0], inner, size);
+        if (inner == 1)
+          copy_one(dst, from, size);
+        else if (flat && inner <= 65536)
+          ref_copy_in(dst, from, line.step[0], inner, size);
         else if (!ref_copy_part(r, dst, from, size, tail, tdim, tstride)) {
           out = ref_drop(out);
           break;
@@ -184,9 +186,12 @@ Tensor *ref_put(Ref *r, const Tensor *x, const Tensor *upd, int axis, int k, Ten
         for (int64_t at = 0; at < inner; at += CHUNK) {
           int64_t n = inner - at < CHUNK ? inner - at : CHUNK;
           const char *p = ref_next(&w, n, &buf);
-          if (add) add_run(dt, dst + at * size, p, n);
-          else if (n == 1) copy_one(dst + at * size, p, size);
-          else memcpy(dst + at * size, p, (size_t)(n * size));
+          if (add)
+            add_run(dt, dst + at * size, p, n);
+          else if (n == 1)
+            copy_one(dst + at * size, p, size);
+          else
+            memcpy(dst + at * size, p, (size_t)(n * size));
           since += n + 4;
         }
         if (since > 131072) {
@@ -274,8 +279,10 @@ Tensor *ref_scatter(Ref *r, const Tensor *x, const Tensor *idx, const Tensor *up
         return ref_drop(out);
       }
       char *dst = to + i * sx + v * by;
-      if (add) add_run(dt, dst, from + i * su, 1);
-      else copy_one(dst, from + i * su, size);
+      if (add)
+        add_run(dt, dst, from + i * su, 1);
+      else
+        copy_one(dst, from + i * su, size);
       if (++since > 131072) {
         since = 0;
         if (ref_stopped(r)) return ref_drop(out);
@@ -315,14 +322,14 @@ static void truth(DType dt, const void *p, int64_t n, uint8_t *t) {
     break;                                                                                         \
   }
   switch (dt) {
-    case DT_F64: IS(double, x[i])
-    case DT_F32: IS(float, x[i])
-    case DT_F16:
-    case DT_BF16: IS(uint16_t, x[i] & 0x7fff)
-    case DT_I64: IS(int64_t, x[i])
-    case DT_I32: IS(int32_t, x[i])
-    case DT_I16: IS(int16_t, x[i])
-    default: IS(uint8_t, x[i])
+  case DT_F64: IS(double, x[i])
+  case DT_F32: IS(float, x[i])
+  case DT_F16:
+  case DT_BF16: IS(uint16_t, x[i] & 0x7fff)
+  case DT_I64: IS(int64_t, x[i])
+  case DT_I32: IS(int32_t, x[i])
+  case DT_I16: IS(int16_t, x[i])
+  default: IS(uint8_t, x[i])
   }
 #undef IS
 }

@@ -123,8 +123,7 @@ static void merge_even(const uint64_t *a, int64_t w, uint64_t *out) {
   }
 }
 
-static void merge_words(const uint64_t *a, int64_t n, const uint64_t *b, int64_t m,
-                        uint64_t *out) {
+static void merge_words(const uint64_t *a, int64_t n, const uint64_t *b, int64_t m, uint64_t *out) {
   while (n > 0 && m > 0) {
     bool right = *b < *a;
     *out++ = right ? *b : *a;
@@ -145,8 +144,10 @@ static uint64_t *sort_words(Ref *r, uint64_t *p, uint64_t *q, int64_t n) {
   for (int64_t w = 4; w < n; w *= 2) {
     for (int64_t i = 0; i < n; i += 2 * w) {
       int64_t a = n - i < w ? n - i : w, b = n - i - a < w ? n - i - a : w;
-      if (b == w) merge_even(p + i, w, q + i);
-      else merge_words(p + i, a, p + i + a, b, q + i);
+      if (b == w)
+        merge_even(p + i, w, q + i);
+      else
+        merge_words(p + i, a, p + i + a, b, q + i);
       since += a + b;
       if (since > 131072) {
         if (ref_stopped(r)) return NULL;
@@ -198,12 +199,10 @@ static void line_pairs(const Lines *l, const char *src, Chunk *c) {
     int64_t k = l->n - i < CHUNK ? l->n - i : CHUNK;
     if (dt_float(l->dt)) {
       ref_load_f64(l->dt, src + i * l->ss, l->ss, k, c->f);
-      for (int64_t j = 0; j < k; j++)
-        p[i + j] = (Pair){key_float(c->f[j], l->descending), i + j};
+      for (int64_t j = 0; j < k; j++) p[i + j] = (Pair){key_float(c->f[j], l->descending), i + j};
     } else {
       ref_load_i64(l->dt, src + i * l->ss, l->ss, k, c->i);
-      for (int64_t j = 0; j < k; j++)
-        p[i + j] = (Pair){key_int(c->i[j], l->descending), i + j};
+      for (int64_t j = 0; j < k; j++) p[i + j] = (Pair){key_int(c->i[j], l->descending), i + j};
     }
   }
 }
@@ -232,16 +231,16 @@ static bool sort_line(Ref *r, const Lines *l, const char *src, char *dv, int64_t
   return true;
 }
 
-bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **values,
-              Tensor **index) {
+bool ref_sort(Ref *r, const Tensor *x, int axis, bool descending, Tensor **values, Tensor **index) {
   DType dt = x->dtype;
   int size = (int)dt_size(dt), rank = x->rank;
   int64_t n = x->dim[axis], total = tn_count(x);
   *values = *index = NULL;
   Tensor *val = ref_new(r, x->store->dev, dt, rank, x->dim);
   Tensor *pos = ref_new(r, x->store->dev, DT_I64, rank, x->dim);
-  Lines l = {dt, descending, dt != DT_F64 && dt != DT_I64 && n <= UINT32_MAX, n,
-             x->stride[axis] * size, NULL};
+  Lines l = {
+      dt,  descending, dt != DT_F64 && dt != DT_I64 && n <= UINT32_MAX, n, x->stride[axis] * size,
+      NULL};
   size_t each = l.narrow ? sizeof(uint64_t) : sizeof(Pair), bytes = 0;
   bool ok = val && pos;
   if (ok && total > 0) {

@@ -21,7 +21,9 @@ void *ref_fail(Ref *r, int kind, const char *fmt, ...) {
   return NULL;
 }
 
-void *ref_nomem(Ref *r) { return ref_fail(r, REF_NOMEM, "out of memory"); }
+void *ref_nomem(Ref *r) {
+  return ref_fail(r, REF_NOMEM, "out of memory");
+}
 
 void *ref_fail_at(Ref *r, int kind, int rank, const int64_t *dim, int64_t at, const char *what,
                   const char *fmt, ...) {
@@ -77,7 +79,7 @@ void ref_row_major(int rank, const int64_t *dim, int64_t *stride) {
 }
 
 void ref_walk_part(Walk *w, const void *base, int size, int rank, const int64_t *dim,
-               const int64_t *stride) {
+                   const int64_t *stride) {
   w->base = w->run = base;
   w->size = size;
   w->filled = false;
@@ -171,10 +173,10 @@ void ref_copy_in(void *dst, const void *src, int64_t step, int64_t n, int size) 
     return;
   }
   switch (size) {
-    case 1: GATHER(uint8_t); break;
-    case 2: GATHER(Bits16); break;
-    case 4: GATHER(Bits32); break;
-    default: GATHER(Bits64); break;
+  case 1: GATHER(uint8_t); break;
+  case 2: GATHER(Bits16); break;
+  case 4: GATHER(Bits32); break;
+  default: GATHER(Bits64); break;
   }
 }
 
@@ -192,15 +194,15 @@ void ref_copy_out(void *dst, int64_t step, const void *src, int64_t n, int size)
     return;
   }
   switch (size) {
-    case 1: SCATTER(uint8_t); break;
-    case 2: SCATTER(Bits16); break;
-    case 4: SCATTER(Bits32); break;
-    default: SCATTER(Bits64); break;
+  case 1: SCATTER(uint8_t); break;
+  case 2: SCATTER(Bits16); break;
+  case 4: SCATTER(Bits32); break;
+  default: SCATTER(Bits64); break;
   }
 }
 
 bool ref_copy_part(Ref *r, void *dst, const void *base, int size, int rank, const int64_t *dim,
-               const int64_t *stride) {
+                   const int64_t *stride) {
   int64_t total = tn_product(rank, dim);
   if (total <= 0) return true;
   Walk w;
@@ -270,37 +272,41 @@ static void f16_in(const uint16_t *x, int64_t n, float *y) {
 static void f16_out(const float *x, int64_t n, uint16_t *y) {
   for (int64_t i = 0; i < n; i++) y[i] = hf_f16_from_f32(x[i]);
 }
-static bool has_f16c(void) { return false; }
+static bool has_f16c(void) {
+  return false;
+}
 #endif
 
 void ref_load_f32(DType dt, const void *src, int64_t step, int64_t n, float *out) {
   switch (dt) {
-    case DT_F16:
-      if (n >= 8 && step == 2 && has_f16c()) f16_in(src, n, out);
-      else LOAD(float, uint16_t, hf_f32_from_f16);
-      break;
-    case DT_BF16: LOAD(float, uint16_t, hf_f32_from_bf16); break;
-    default: ref_copy_in(out, src, step, n, 4); break;
+  case DT_F16:
+    if (n >= 8 && step == 2 && has_f16c())
+      f16_in(src, n, out);
+    else
+      LOAD(float, uint16_t, hf_f32_from_f16);
+    break;
+  case DT_BF16: LOAD(float, uint16_t, hf_f32_from_bf16); break;
+  default: ref_copy_in(out, src, step, n, 4); break;
   }
 }
 
 void ref_load_f64(DType dt, const void *src, int64_t step, int64_t n, double *out) {
   switch (dt) {
-    case DT_F16: LOAD(double, uint16_t, hf_f64_from_f16); break;
-    case DT_BF16: LOAD(double, uint16_t, hf_f64_from_bf16); break;
-    case DT_F32: LOAD(double, float, AS_IS); break;
-    default: ref_copy_in(out, src, step, n, 8); break;
+  case DT_F16: LOAD(double, uint16_t, hf_f64_from_f16); break;
+  case DT_BF16: LOAD(double, uint16_t, hf_f64_from_bf16); break;
+  case DT_F32: LOAD(double, float, AS_IS); break;
+  default: ref_copy_in(out, src, step, n, 8); break;
   }
 }
 
 void ref_load_i64(DType dt, const void *src, int64_t step, int64_t n, int64_t *out) {
   switch (dt) {
-    case DT_BOOL: LOAD(int64_t, uint8_t, TRUTH); break;
-    case DT_U8: LOAD(int64_t, uint8_t, AS_IS); break;
-    case DT_I8: LOAD(int64_t, int8_t, AS_IS); break;
-    case DT_I16: LOAD(int64_t, int16_t, AS_IS); break;
-    case DT_I32: LOAD(int64_t, int32_t, AS_IS); break;
-    default: ref_copy_in(out, src, step, n, 8); break;
+  case DT_BOOL: LOAD(int64_t, uint8_t, TRUTH); break;
+  case DT_U8: LOAD(int64_t, uint8_t, AS_IS); break;
+  case DT_I8: LOAD(int64_t, int8_t, AS_IS); break;
+  case DT_I16: LOAD(int64_t, int16_t, AS_IS); break;
+  case DT_I32: LOAD(int64_t, int32_t, AS_IS); break;
+  default: ref_copy_in(out, src, step, n, 8); break;
   }
 }
 
@@ -311,8 +317,10 @@ void ref_store_f32(DType dt, const float *x, int64_t n, void *dst) {
   }
   uint16_t *d = dst;
   if (dt == DT_F16) {
-    if (n >= 8 && has_f16c()) f16_out(x, n, d);
-    else for (int64_t i = 0; i < n; i++) d[i] = hf_f16_from_f32(x[i]);
+    if (n >= 8 && has_f16c())
+      f16_out(x, n, d);
+    else
+      for (int64_t i = 0; i < n; i++) d[i] = hf_f16_from_f32(x[i]);
   } else {
     for (int64_t i = 0; i < n; i++) d[i] = hf_bf16_from_f32(x[i]);
   }
@@ -326,13 +334,13 @@ void ref_store_f32(DType dt, const float *x, int64_t n, void *dst) {
 
 void ref_store_i64(DType dt, const int64_t *x, int64_t n, void *dst) {
   switch (dt) {
-    case DT_BOOL:
-    case DT_U8: STORE(uint8_t); break;
-    case DT_I8: STORE(int8_t); break;
-    case DT_I16: STORE(int16_t); break;
-    case DT_I32: STORE(int32_t); break;
-    default:
-      if (dst != (const void *)x) memcpy(dst, x, (size_t)n * 8);
-      break;
+  case DT_BOOL:
+  case DT_U8: STORE(uint8_t); break;
+  case DT_I8: STORE(int8_t); break;
+  case DT_I16: STORE(int16_t); break;
+  case DT_I32: STORE(int32_t); break;
+  default:
+    if (dst != (const void *)x) memcpy(dst, x, (size_t)n * 8);
+    break;
   }
 }

@@ -70,8 +70,11 @@ int main(void) {
 
   /* so many steps, in each call; what the session holds stays */
   int asks = 0;
-  ckl_config steps = {.size = sizeof steps, .max_steps = 10000, .progress = progress,
-                      .progress_ud = &asks, .progress_steps = 3000};
+  ckl_config steps = {.size = sizeof steps,
+                      .max_steps = 10000,
+                      .progress = progress,
+                      .progress_ud = &asks,
+                      .progress_steps = 3000};
   s = ckl_open(&steps);
   if (!s) return 1;
   wrong |= expect(s, "let x = 1\nwhile true { }\n", CKL_EINTERRUPT, "run-1");
@@ -82,7 +85,10 @@ int main(void) {
 
   /* so many bytes, of whatever kind */
   Heap h = {0, 0};
-  ckl_config memory = {.size = sizeof memory, .alloc = heap, .alloc_ud = &h, .max_nodes = 2000,
+  ckl_config memory = {.size = sizeof memory,
+                       .alloc = heap,
+                       .alloc_ud = &h,
+                       .max_nodes = 2000,
                        .memory_limit = 16 << 20};
   s = ckl_open(&memory);
   if (!s) return 1;

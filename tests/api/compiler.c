@@ -7,8 +7,7 @@
 
 static int bad;
 
-static void check_at(int line, int holds, const char *text)
-{
+static void check_at(int line, int holds, const char *text) {
   if (holds) return;
   bad++;
   printf("compiler.c:%d: %s\n", line, text);
@@ -20,32 +19,33 @@ typedef struct Account {
   long long bytes, calls, fail_at;
 } Account;
 
-static void *account_alloc(void *ud, void *p, size_t old_size, size_t new_size)
-{
+static void *account_alloc(void *ud, void *p, size_t old_size, size_t new_size) {
   Account *a = ud;
   if (new_size > old_size && ++a->calls == a->fail_at) return NULL;
   void *q = NULL;
-  if (!new_size) free(p);
-  else if (!(q = realloc(p, new_size))) return NULL;
+  if (!new_size)
+    free(p);
+  else if (!(q = realloc(p, new_size)))
+    return NULL;
   a->bytes += (long long)new_size - (long long)old_size;
   return q;
 }
 
 /* ---- the compiler */
 typedef enum How {
-  BY_CKL,     /* runs everything by ckl_backward_run */
-  TWICE,      /* the same, and doubles what comes out */
+  BY_CKL, /* runs everything by ckl_backward_run */
+  TWICE,  /* the same, and doubles what comes out */
   DECLINES,
-  REFUSES,    /* while compiling */
-  BREAKS,     /* while running */
-  SILENT,     /* fails without a word */
-  WRONG,      /* gives a tensor of another shape */
-  NOTHING,    /* gives nothing */
-  NUMBER,     /* gives an int */
-  FOREIGN,    /* gives and takes values of another session */
-  ALONE,      /* gives zeros and never asks ckl */
-  DENIES,     /* says CKL_OK although ckl_backward_run failed */
-  MEDDLES     /* calls what it may not */
+  REFUSES, /* while compiling */
+  BREAKS,  /* while running */
+  SILENT,  /* fails without a word */
+  WRONG,   /* gives a tensor of another shape */
+  NOTHING, /* gives nothing */
+  NUMBER,  /* gives an int */
+  FOREIGN, /* gives and takes values of another session */
+  ALONE,   /* gives zeros and never asks ckl */
+  DENIES,  /* says CKL_OK although ckl_backward_run failed */
+  MEDDLES  /* calls what it may not */
 } How;
 
 typedef struct Host {
@@ -58,8 +58,7 @@ typedef struct Host {
   char text[4096];
 } Host;
 
-static void meddle(Host *h)
-{
+static void meddle(Host *h) {
   ckl_value *v = NULL;
   CHECK(ckl_eval(h->s, "1 + 1", "t", &v) == CKL_EUSAGE && !v);
   CHECK(ckl_run_file(h->s, "none.ckl") == CKL_EUSAGE);
@@ -69,14 +68,12 @@ static void meddle(Host *h)
   CHECK(ckl_ir(h->s, "none.ckl", "f", NULL, 0, "graph") == NULL);
 }
 
-static ckl_value *zeros(ckl_session *s, int rank, const int64_t *dims)
-{
+static ckl_value *zeros(ckl_session *s, int rank, const int64_t *dims) {
   static const double none[64];
   return ckl_tensor(s, "f64", rank, dims, none);
 }
 
-static ckl_status run(void *ud, ckl_backward *b, ckl_value *const *in, ckl_value **out)
-{
+static ckl_status run(void *ud, ckl_backward *b, ckl_value *const *in, ckl_value **out) {
   Host *h = ud;
   size_t n = ckl_backward_outputs(b);
   h->ran++;
@@ -118,13 +115,11 @@ static ckl_status run(void *ud, ckl_backward *b, ckl_value *const *in, ckl_value
   return CKL_OK;
 }
 
-static void done(void *ud)
-{
+static void done(void *ud) {
   ((Host *)ud)->freed++;
 }
 
-static ckl_status compile(void *ud, ckl_backward *b, ckl_code *code)
-{
+static ckl_status compile(void *ud, ckl_backward *b, ckl_code *code) {
   Host *h = ud;
   h->compiled++;
   h->inputs = ckl_backward_inputs(b);
@@ -156,8 +151,7 @@ static const char program[] =
     "proc far(x) = grad(sum(at(tanh(x))), x)\n"
     "fn at(a: f64[...S]) -> f64[...S] { a + 0 } backward(g) { g + g[argmax(g) + 9] }\n";
 
-static ckl_session *open_with(Account *a, Host *h, How how)
-{
+static ckl_session *open_with(Account *a, Host *h, How how) {
   ckl_config f;
   memset(a, 0, sizeof *a);
   memset(h, 0, sizeof *h);
@@ -173,15 +167,13 @@ static ckl_session *open_with(Account *a, Host *h, How how)
   return s;
 }
 
-static void close_with(ckl_session *s, Account *a, Host *h)
-{
+static void close_with(ckl_session *s, Account *a, Host *h) {
   ckl_close(s);
   CHECK(a->bytes == 0);
   CHECK(h->freed <= h->compiled);
 }
 
-static double number(ckl_session *s, const char *text)
-{
+static double number(ckl_session *s, const char *text) {
   ckl_value *v = NULL;
   ckl_status st = ckl_eval(s, text, "t", &v);
   double x = st == CKL_OK ? ckl_to_float(v) : -1000;
@@ -193,8 +185,7 @@ static double number(ckl_session *s, const char *text)
 
 /* The call fails with this code, and the text names what it should; the session goes on. */
 static void fails(ckl_session *s, const char *text, ckl_status want, const char *code,
-                  const char *word)
-{
+                  const char *word) {
   ckl_status st = ckl_eval(s, text, "t", NULL);
   CHECK(st == want && ckl_diag_count(s) == 1);
   if (ckl_diag_count(s) != 1) return;
@@ -206,8 +197,7 @@ static void fails(ckl_session *s, const char *text, ckl_status want, const char 
 }
 
 /* row S3.6 host-compiler */
-static void runs(void)
-{
+static void runs(void) {
   Account a;
   Host h;
   ckl_session *s = open_with(&a, &h, BY_CKL);
@@ -248,8 +238,7 @@ static void runs(void)
   close_with(s, &a, &h);
 }
 
-static void errors(void)
-{
+static void errors(void) {
   Account a;
   Host h;
   ckl_session *s = open_with(&a, &h, REFUSES);
@@ -282,8 +271,7 @@ static void errors(void)
   close_with(s, &a, &h);
 }
 
-static void hooks(void)
-{
+static void hooks(void) {
   Account a;
   Host h;
   ckl_session *s = open_with(&a, &h, BY_CKL);
@@ -302,8 +290,7 @@ static void hooks(void)
 }
 
 /* Each allocation of a gradient fails in turn. */
-static void memory(void)
-{
+static void memory(void) {
   Account a;
   Host h;
   ckl_session *s = open_with(&a, &h, TWICE);
@@ -326,8 +313,7 @@ static void memory(void)
   close_with(s, &a, &h);
 }
 
-int main(void)
-{
+int main(void) {
   runs();
   errors();
   hooks();

@@ -12,8 +12,7 @@
 
 static int bad;
 
-static void check_at(int line, int holds, const char *text)
-{
+static void check_at(int line, int holds, const char *text) {
   if (holds) return;
   bad++;
   printf("session.c:%d: %s\n", line, text);
@@ -27,8 +26,7 @@ typedef struct Account {
 } Account;
 
 /* Each block carries its size, so that a wrong `old_size` shows. */
-static void *account_alloc(void *ud, void *p, size_t old_size, size_t new_size)
-{
+static void *account_alloc(void *ud, void *p, size_t old_size, size_t new_size) {
   Account *a = (Account *)ud;
   char *block = p ? (char *)p - 32 : NULL;
   size_t known = 0;
@@ -52,8 +50,7 @@ typedef struct Page {
   size_t n;
 } Page;
 
-static void keep(void *ud, int stream, const char *text, size_t n)
-{
+static void keep(void *ud, int stream, const char *text, size_t n) {
   Page *p = (Page *)ud;
   (void)stream;
   if (p->n + n >= sizeof p->text) return;
@@ -62,8 +59,7 @@ static void keep(void *ud, int stream, const char *text, size_t n)
   p->text[p->n] = 0;
 }
 
-static ckl_session *open_with(Account *a, Page *p)
-{
+static ckl_session *open_with(Account *a, Page *p) {
   ckl_config f;
   memset(&f, 0, sizeof f);
   memset(p, 0, sizeof *p);
@@ -80,8 +76,7 @@ static ckl_session *open_with(Account *a, Page *p)
 
 /* ---- the parts */
 
-static void values(void)
-{
+static void values(void) {
   Account a;
   Page p;
   ckl_session *s = open_with(&a, &p);
@@ -103,8 +98,9 @@ static void values(void)
   ckl_release(v);
   v = NULL;
   CHECK(ckl_eval(s, "y * 2", "t", &v) == CKL_OK && ckl_to_float(v) == 5.0);
-  static const char *const no_names[] = {"", "z z", " z", "z ", "7", "z.z", "\xef\xbb\xbfz",
-                                         "z\xff", "let", "true", "none", "pi", "f32", "bool"};
+  static const char *const no_names[] = {
+      "",      "z z", " z",   "z ",   "7",  "z.z", "\xef\xbb\xbfz",
+      "z\xff", "let", "true", "none", "pi", "f32", "bool"};
   for (size_t i = 0; i < sizeof no_names / sizeof *no_names; i++)
     CHECK(ckl_set(s, no_names[i], v) == CKL_EUSAGE);
   CHECK(ckl_set(s, "_", v) == CKL_OK && ckl_eval(s, "_ + 1", "t", NULL) == CKL_OK);
@@ -160,13 +156,11 @@ static void values(void)
   ckl_close(NULL);
 }
 
-static void tell_done(void *ud)
-{
+static void tell_done(void *ud) {
   ++*(int *)ud;
 }
 
-static void tensors(void)
-{
+static void tensors(void) {
   Account a;
   Page p;
   ckl_session *s = open_with(&a, &p);
@@ -225,16 +219,17 @@ static void tensors(void)
   CHECK(a.bytes == 0 && !a.wrong_size);
 }
 
-static void calls(void)
-{
+static void calls(void) {
   Account a;
   Page p;
   ckl_session *s = open_with(&a, &p);
-  CHECK(ckl_eval(s, "fn f(x: f64[...S], k = 1.0) -> f64 = k * sum(x * x)\n"
-                    "proc greet(n: int) { print(\"hello {n}\") }\n"
-                    "model M() { param w: f64[2] = 3\n"
-                    " fn forward(x: f64[2]) -> f64 = sum(w * x) }\n"
-                    "let net = M()", "defs", NULL) == CKL_OK);
+  CHECK(ckl_eval(s,
+                 "fn f(x: f64[...S], k = 1.0) -> f64 = k * sum(x * x)\n"
+                 "proc greet(n: int) { print(\"hello {n}\") }\n"
+                 "model M() { param w: f64[2] = 3\n"
+                 " fn forward(x: f64[2]) -> f64 = sum(w * x) }\n"
+                 "let net = M()",
+                 "defs", NULL) == CKL_OK);
   ckl_value *f = ckl_get(s, "f"), *greet = ckl_get(s, "greet"), *net = ckl_get(s, "net"), *r = NULL;
   CHECK(ckl_kind_of(f) == CKL_FN && ckl_kind_of(net) == CKL_MODEL);
   int64_t two = 2;
@@ -273,8 +268,7 @@ static void calls(void)
 /* ---- a checker of JSON: gives what follows a value, or NULL */
 static const char *json(const char *p);
 
-static const char *json_string(const char *p)
-{
+static const char *json_string(const char *p) {
   if (*p++ != '"') return NULL;
   for (; *p != '"'; p++) {
     if ((unsigned char)*p < 32) return NULL;
@@ -283,8 +277,7 @@ static const char *json_string(const char *p)
   return p + 1;
 }
 
-static const char *json(const char *p)
-{
+static const char *json(const char *p) {
   char close = *p == '{' ? '}' : ']';
   if (*p == '"') return json_string(p);
   if (*p == '{' || *p == '[') {
@@ -307,8 +300,7 @@ static const char *json(const char *p)
   return n ? p + n : NULL;
 }
 
-static void diagnostics(void)
-{
+static void diagnostics(void) {
   Account a;
   Page p;
   ckl_session *s = open_with(&a, &p);
@@ -361,15 +353,15 @@ typedef struct Worker {
   int seed, ok;
 } Worker;
 
-static void *work(void *ud)
-{
+static void *work(void *ud) {
   Worker *w = (Worker *)ud;
   char text[256];
   ckl_session *s = ckl_open(NULL);
   ckl_value *v = NULL;
   snprintf(text, sizeof text,
            "seed(%d)\nlet w = track(normal([8, 8]))\nvar x = w\n"
-           "for i in 0..20 { x = tanh(x @ w) }\nfloat(sum(grad(sum(x), w)))", w->seed);
+           "for i in 0..20 { x = tanh(x @ w) }\nfloat(sum(grad(sum(x), w)))",
+           w->seed);
   w->ok = s && ckl_eval(s, text, "thread", &v) == CKL_OK;
   w->result = w->ok ? ckl_to_float(v) : 0;
   ckl_release(v);
@@ -377,8 +369,7 @@ static void *work(void *ud)
   return NULL;
 }
 
-static void threads(void)
-{
+static void threads(void) {
   Worker w[4];
   for (int i = 0; i < 4; i++) {
     w[i].seed = i % 2;
@@ -389,28 +380,26 @@ static void threads(void)
   CHECK(w[0].result == w[2].result && w[1].result == w[3].result && w[0].result != w[1].result);
 }
 
-static void *interrupt_soon(void *ud)
-{
+static void *interrupt_soon(void *ud) {
   struct timespec t = {0, 200000000};
   nanosleep(&t, NULL);
   ckl_interrupt((ckl_session *)ud);
   return NULL;
 }
 
-static void interrupts(void)
-{
+static void interrupts(void) {
   Account a;
   Page p;
   ckl_session *s = open_with(&a, &p);
   pthread_t thread;
   static const char *const loops[] = {
-    "let kept = 5\nvar n = 0\nwhile true { n += 1 }",
-    "let kept = 5\nlet m = ones([50, 50])\nvar n = m\nfor i in 0..1000000000 { n = m @ m }",
-    /* without a loop */
-    "let kept = 5\nproc pr(n: int) -> int { if n < 2 { n } else { pr(n - 1) + pr(n - 2) } }\n"
-    "pr(60)",
-    "let kept = 5\nlet l = list(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)\n"
-    "proc walk(n: int) { if n > 0 { each(fn(i) { walk(n - 1) }, l) } }\nwalk(20)",
+      "let kept = 5\nvar n = 0\nwhile true { n += 1 }",
+      "let kept = 5\nlet m = ones([50, 50])\nvar n = m\nfor i in 0..1000000000 { n = m @ m }",
+      /* without a loop */
+      "let kept = 5\nproc pr(n: int) -> int { if n < 2 { n } else { pr(n - 1) + pr(n - 2) } }\n"
+      "pr(60)",
+      "let kept = 5\nlet l = list(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)\n"
+      "proc walk(n: int) { if n > 0 { each(fn(i) { walk(n - 1) }, l) } }\nwalk(20)",
   };
   for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
     CHECK(!pthread_create(&thread, NULL, interrupt_soon, s));
@@ -424,8 +413,7 @@ static void interrupts(void)
   CHECK(a.bytes == 0 && !a.wrong_size);
 }
 
-static void limits(void)
-{
+static void limits(void) {
   Page p;
   ckl_config f;
   memset(&f, 0, sizeof f);
@@ -452,8 +440,7 @@ static void limits(void)
 }
 
 /* What belongs to one session is nothing to another (rule 102). */
-static void strangers(void)
-{
+static void strangers(void) {
   Account a[2];
   Page p[2];
   ckl_session *s = open_with(&a[0], &p[0]), *t = open_with(&a[1], &p[1]);
@@ -474,11 +461,10 @@ static void strangers(void)
 }
 
 /* What is held over a reset, or over another program, is data or (). */
-static void held(void)
-{
+static void held(void) {
   static const char program[] =
-    "fn f(x: f64[2]) -> f64 = sum(x)\nlet x = track(f64([1, 2]))\nlet y = f(x * x)\n"
-    "let fs = list(f, f)\nlet r = (a = 1, b = 2)\nlet t = (1, \"a\", f64([1, 2]), x * x)";
+      "fn f(x: f64[2]) -> f64 = sum(x)\nlet x = track(f64([1, 2]))\nlet y = f(x * x)\n"
+      "let fs = list(f, f)\nlet r = (a = 1, b = 2)\nlet t = (1, \"a\", f64([1, 2]), x * x)";
   static const char *const names[] = {"f", "x", "fs", "r", "y", "t"};
   for (int how = 0; how < 2; how++) {
     Account a;
@@ -487,8 +473,10 @@ static void held(void)
     ckl_value *v[6], *r = NULL;
     CHECK(ckl_eval(s, program, "t", NULL) == CKL_OK && ckl_counter(s, "tape.live") > 0);
     for (int i = 0; i < 6; i++) v[i] = ckl_get(s, names[i]);
-    if (how) CHECK(ckl_reset(s) == CKL_OK);
-    else CHECK(ckl_run_file(s, "none.ckl") != CKL_OK);
+    if (how)
+      CHECK(ckl_reset(s) == CKL_OK);
+    else
+      CHECK(ckl_run_file(s, "none.ckl") != CKL_OK);
     for (int i = 0; i < 4; i++) CHECK(v[i] && ckl_kind_of(v[i]) == CKL_UNIT);
     CHECK(ckl_to_float(v[4]) == 5.0 && ckl_length(v[5]) == 4 && !ckl_counter(s, "tape.live"));
     CHECK(ckl_set(s, "y", v[4]) == CKL_OK && ckl_eval(s, "y * 2", "t", &r) == CKL_OK);
@@ -501,14 +489,13 @@ static void held(void)
 }
 
 /* row S3.68 reset-clean */
-static void resets(void)
-{
+static void resets(void) {
   Account a;
   Page p;
   ckl_session *s = open_with(&a, &p);
   static const char twice[] =
-    "let x = track(ones([3]))\nlet n = counter(\"backward.captures\")\n"
-    "grad(sum(x * x), x)\ngrad(sum(x * x), x)\ncounter(\"backward.captures\") - n";
+      "let x = track(ones([3]))\nlet n = counter(\"backward.captures\")\n"
+      "grad(sum(x * x), x)\ngrad(sum(x * x), x)\ncounter(\"backward.captures\") - n";
   for (int i = 0; i < 3; i++) {
     /* a session knows nothing of what it captured before, and is in no mode */
     ckl_value *v = NULL;
@@ -534,8 +521,7 @@ typedef struct Meddler {
 } Meddler;
 
 /* What would run or change the session is refused. */
-static void meddle(Meddler *m)
-{
+static void meddle(Meddler *m) {
   ckl_session *s = m->s;
   ckl_value *v = NULL;
   if (!s || m->inside) return;
@@ -557,8 +543,7 @@ static void meddle(Meddler *m)
 }
 
 /* Values, variables and diagnostics are at hand. */
-static void meddle_more(void *ud)
-{
+static void meddle_more(void *ud) {
   Meddler *m = (Meddler *)ud;
   if (!m->s) return;
   int64_t two = 2;
@@ -575,20 +560,17 @@ static void meddle_more(void *ud)
   meddle(m);
 }
 
-static void meddling_write(void *ud, int stream, const char *text, size_t n)
-{
+static void meddling_write(void *ud, int stream, const char *text, size_t n) {
   (void)stream, (void)text, (void)n;
   meddle_more(ud);
 }
 
-static void meddling_report(void *ud, const char *title, bool ok, const char *diagnostics)
-{
+static void meddling_report(void *ud, const char *title, bool ok, const char *diagnostics) {
   (void)title, (void)ok, (void)diagnostics;
   meddle_more(ud);
 }
 
-static void *meddling_alloc(void *ud, void *p, size_t old_size, size_t new_size)
-{
+static void *meddling_alloc(void *ud, void *p, size_t old_size, size_t new_size) {
   (void)old_size;
   meddle((Meddler *)ud);
   if (new_size) return realloc(p, new_size);
@@ -596,8 +578,7 @@ static void *meddling_alloc(void *ud, void *p, size_t old_size, size_t new_size)
   return NULL;
 }
 
-static ckl_session *open_meddled(Meddler *m, bool alloc)
-{
+static ckl_session *open_meddled(Meddler *m, bool alloc) {
   ckl_config f;
   memset(&f, 0, sizeof f);
   memset(m, 0, sizeof *m);
@@ -612,26 +593,23 @@ static ckl_session *open_meddled(Meddler *m, bool alloc)
   return s;
 }
 
-static void still_runs(ckl_session *s)
-{
+static void still_runs(ckl_session *s) {
   ckl_value *v = NULL;
   CHECK(ckl_eval(s, "kept + 1", "t", &v) == CKL_OK && ckl_to_int(v) == 8);
   ckl_release(v);
 }
 
-static void close_meddled(Meddler *m)
-{
+static void close_meddled(Meddler *m) {
   ckl_session *s = m->s;
   m->s = NULL;
   ckl_release(m->x);
   ckl_close(s);
 }
 
-static void callbacks(void)
-{
+static void callbacks(void) {
   static const char hooked[] =
-    "let x = track(f64([1, 2]))\nlet y = x * x\n"
-    "on_grad(y, fn(g) { print(\"hook\", g)\nassert sum(g) < limit })\nlet gg = grad(sum(y), x)";
+      "let x = track(f64([1, 2]))\nlet y = x * x\n"
+      "on_grad(y, fn(g) { print(\"hook\", g)\nassert sum(g) < limit })\nlet gg = grad(sum(y), x)";
   Meddler m;
   ckl_session *s = open_meddled(&m, false);
   CHECK(ckl_eval(s, "let limit = f64(3)", "t", NULL) == CKL_OK);
@@ -652,8 +630,7 @@ static void callbacks(void)
   ckl_value *b[3];
   int64_t two = 2;
   s = open_meddled(&m, false);
-  for (int i = 0; i < 3; i++)
-    b[i] = ckl_tensor_borrow(s, "f64", 1, &two, own[i], meddle_more, &m);
+  for (int i = 0; i < 3; i++) b[i] = ckl_tensor_borrow(s, "f64", 1, &two, own[i], meddle_more, &m);
   CHECK(ckl_set(s, "b", b[0]) == CKL_OK && ckl_set(s, "c", b[2]) == CKL_OK);
   ckl_release(b[0]);
   ckl_release(b[2]);
@@ -678,8 +655,7 @@ static void callbacks(void)
   close_meddled(&m);
 }
 
-int main(void)
-{
+int main(void) {
   values();
   tensors();
   calls();

@@ -28,10 +28,10 @@ enum {
   STEPS = 20000,
   ASK_EACH = 500,
   LIMIT = 24 << 20,
-  LIMITS_EACH = 3,    /* limits that one program may meet before it is left */
-  PATIENCE = 400000,  /* microseconds of processor time until a statement is interrupted */
-  NO_PATIENCE = 60,   /* and seconds until that counts as a find */
-  PROGRAMS_EACH = 20  /* of one session */
+  LIMITS_EACH = 3,   /* limits that one program may meet before it is left */
+  PATIENCE = 400000, /* microseconds of processor time until a statement is interrupted */
+  NO_PATIENCE = 60,  /* and seconds until that counts as a find */
+  PROGRAMS_EACH = 20 /* of one session */
 };
 
 static ckl_session *session;
@@ -228,8 +228,13 @@ static const char *const lines[] = {
 
 /* A line with a number in the place of each $: small ones mostly, so that it may well run. */
 static size_t fill(const char *l, char *to, size_t room) {
-  static const char *const large[] = {"100",   "1000",       "4096",       "20000",
-                                      "1000000", "2147483648", "4611686018427387904",
+  static const char *const large[] = {"100",
+                                      "1000",
+                                      "4096",
+                                      "20000",
+                                      "1000000",
+                                      "2147483648",
+                                      "4611686018427387904",
                                       "9223372036854775807"};
   size_t n = 0;
   for (; *l && n + 24 < room; l++) {
@@ -359,10 +364,20 @@ static ckl_status run_statements(void) {
 static void open_session(void) {
   static const char *const ways[] = {"reference", "loops"};
   limit = rnd(2) ? LIMIT : LIMIT / 3;
-  ckl_config c = {.size = sizeof c, .alloc = hook, .write = write_text, .files = "",
-                  .may_open = may_open, .max_steps = STEPS, .progress = progress,
-                  .progress_steps = ASK_EACH, .memory_limit = (int64_t)limit,
-                  .cpu = ways[rnd(2)], .threads = 1, .codegen = "", .kernels = "", .cache = ""};
+  ckl_config c = {.size = sizeof c,
+                  .alloc = hook,
+                  .write = write_text,
+                  .files = "",
+                  .may_open = may_open,
+                  .max_steps = STEPS,
+                  .progress = progress,
+                  .progress_steps = ASK_EACH,
+                  .memory_limit = (int64_t)limit,
+                  .cpu = ways[rnd(2)],
+                  .threads = 1,
+                  .codegen = "",
+                  .kernels = "",
+                  .cache = ""};
   held = 0;
   session = ckl_open(&c);
   if (!session) find("no session");

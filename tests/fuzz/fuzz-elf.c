@@ -24,9 +24,25 @@ static uint32_t draw(uint32_t below) {
 }
 
 static uint64_t number(size_t n) {
-  static const uint64_t edges[] = {0, 1, 2, 3, 7, 8, 16, 24, 63, 64, 0x7f, 0xff, 0xffff, 0xfff1,
+  static const uint64_t edges[] = {0,
+                                   1,
+                                   2,
+                                   3,
+                                   7,
+                                   8,
+                                   16,
+                                   24,
+                                   63,
+                                   64,
+                                   0x7f,
+                                   0xff,
+                                   0xffff,
+                                   0xfff1,
                                    0x7fffffff,
-                                   0x80000000, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000};
+                                   0x80000000,
+                                   0xffffffff,
+                                   0x7fffffffffffffff,
+                                   0x8000000000000000};
   switch (draw(4)) {
   case 0: return draw((uint32_t)n + 2);
   case 1: return edges[draw(sizeof edges / sizeof *edges)];

@@ -8,15 +8,13 @@
 
 static Interrupt stop;
 
-static void on_alarm(int sig)
-{
+static void on_alarm(int sig) {
   (void)sig;
   stop = true;
 }
 
 /* Runs g with small random sizes and numbers; the outcome does not matter, surviving does. */
-static void run_it(Graph *g)
-{
+static void run_it(Graph *g) {
   Gen x = {.g = g, .rng = state | 1};
   Sym n = dim_symbol_count(g->dims);
   int64_t *env = ARENA_ARRAY(&arena, int64_t, n + 1);
@@ -54,8 +52,7 @@ static void run_it(Graph *g)
   for (size_t i = 0; i < 64; i++) tn_unref(out[i]);
 }
 
-static void feed(void *ud)
-{
+static void feed(void *ud) {
   GErr e;
   (void)ud;
   Names *names = names_new(&arena);
@@ -76,18 +73,69 @@ static void feed(void *ud)
   run_it(g);
 }
 
-static const char *const words[] = {
-    "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "4294967295", "A", "B",
-    "A*B", "A//B", "(A % 3)",
-    "A - B", "%0", "%1", "%2.1", " ", "\n", "}", "{", "[", "]", "(", ")", "<", ">", ",", ":", "=",
-    "\"", "~1", "~4000000",
-    " on sim", "@", "f32", "i64", "bool", "token", "add", "reshape", "slice", "wrap", "loop",
-    "map", "concat", "region {\n",
-    "return", "check eq A, B\n", "check fits A, u8\n", "fact A, B\n", "sym A\n", "axis", "dims",
-    "index", "nan", "1e999", "\\x", "'2", "?1", "#", NULL};
+static const char *const words[] = {"0",
+                                    "1",
+                                    "-1",
+                                    "7",
+                                    "9223372036854775807",
+                                    "-9223372036854775808",
+                                    "4294967295",
+                                    "A",
+                                    "B",
+                                    "A*B",
+                                    "A//B",
+                                    "(A % 3)",
+                                    "A - B",
+                                    "%0",
+                                    "%1",
+                                    "%2.1",
+                                    " ",
+                                    "\n",
+                                    "}",
+                                    "{",
+                                    "[",
+                                    "]",
+                                    "(",
+                                    ")",
+                                    "<",
+                                    ">",
+                                    ",",
+                                    ":",
+                                    "=",
+                                    "\"",
+                                    "~1",
+                                    "~4000000",
+                                    " on sim",
+                                    "@",
+                                    "f32",
+                                    "i64",
+                                    "bool",
+                                    "token",
+                                    "add",
+                                    "reshape",
+                                    "slice",
+                                    "wrap",
+                                    "loop",
+                                    "map",
+                                    "concat",
+                                    "region {\n",
+                                    "return",
+                                    "check eq A, B\n",
+                                    "check fits A, u8\n",
+                                    "fact A, B\n",
+                                    "sym A\n",
+                                    "axis",
+                                    "dims",
+                                    "index",
+                                    "nan",
+                                    "1e999",
+                                    "\\x",
+                                    "'2",
+                                    "?1",
+                                    "#",
+                                    NULL};
 
-static void draw(void *ud)
-{
+static void draw(void *ud) {
   Gen x;
   (void)ud;
   Names *names = names_new(&arena);
@@ -100,7 +148,6 @@ static void draw(void *ud)
   set_text(b.s);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
   return fuzz(argc, argv, &(Target){"graphs", words, draw, feed, on_alarm});
 }

@@ -68,20 +68,103 @@ static const char *const corpus[] = {
     "let m = [\n  [1, 2],\n  [3, 4],\n]\nx = a +\n  # why\n  b\nif if a { b } else { c } { d }\n",
 };
 
-static const char *const pieces[] = {
-    "fn ", "let ", "var ", "if ", "else ", "for ", "in ", "while ", "break", "continue", "return ",
-    "checkpoint ",
-    "wrap ", "assert ", " and ", " or ", "not ", "true", "false", "self", "backward", "proc ",
-    "model ", "param ",
-    "buffer ", "policy ", "type ", "test ", "use ", "as ", "(", ")", "[", "]", "{", "}", "<", ">",
-    "\"", "\\", "{x}",
-    "..", "...", "->", "=", "==", "+=", "-", "**", "//", "@", ",", ":", ";", ".", "\n", "#",
-    "## d\n", "# c\n", "1",
-    "1.5", "1e9", "0xff", "8MB", "1.", "x", "y.0", "x.in", "\"s\"", "\"{x:.3f}\"", "{{", "\t",
-    "\r\n", "\xc3\xa9",
-    "\xff", "&&", "?", "'", "!", "=>", "elif ", "def ", "_", " ", "f(", "<save none> ", "(a = 1)",
-    "-> f32 ",
-    "[B, T]", "= e", "{ }", "checkpoint <a> {", "wrap <f x> {", "0..n", "not ", "x[", ":.2f}"};
+static const char *const pieces[] = {"fn ",
+                                     "let ",
+                                     "var ",
+                                     "if ",
+                                     "else ",
+                                     "for ",
+                                     "in ",
+                                     "while ",
+                                     "break",
+                                     "continue",
+                                     "return ",
+                                     "checkpoint ",
+                                     "wrap ",
+                                     "assert ",
+                                     " and ",
+                                     " or ",
+                                     "not ",
+                                     "true",
+                                     "false",
+                                     "self",
+                                     "backward",
+                                     "proc ",
+                                     "model ",
+                                     "param ",
+                                     "buffer ",
+                                     "policy ",
+                                     "type ",
+                                     "test ",
+                                     "use ",
+                                     "as ",
+                                     "(",
+                                     ")",
+                                     "[",
+                                     "]",
+                                     "{",
+                                     "}",
+                                     "<",
+                                     ">",
+                                     "\"",
+                                     "\\",
+                                     "{x}",
+                                     "..",
+                                     "...",
+                                     "->",
+                                     "=",
+                                     "==",
+                                     "+=",
+                                     "-",
+                                     "**",
+                                     "//",
+                                     "@",
+                                     ",",
+                                     ":",
+                                     ";",
+                                     ".",
+                                     "\n",
+                                     "#",
+                                     "## d\n",
+                                     "# c\n",
+                                     "1",
+                                     "1.5",
+                                     "1e9",
+                                     "0xff",
+                                     "8MB",
+                                     "1.",
+                                     "x",
+                                     "y.0",
+                                     "x.in",
+                                     "\"s\"",
+                                     "\"{x:.3f}\"",
+                                     "{{",
+                                     "\t",
+                                     "\r\n",
+                                     "\xc3\xa9",
+                                     "\xff",
+                                     "&&",
+                                     "?",
+                                     "'",
+                                     "!",
+                                     "=>",
+                                     "elif ",
+                                     "def ",
+                                     "_",
+                                     " ",
+                                     "f(",
+                                     "<save none> ",
+                                     "(a = 1)",
+                                     "-> f32 ",
+                                     "[B, T]",
+                                     "= e",
+                                     "{ }",
+                                     "checkpoint <a> {",
+                                     "wrap <f x> {",
+                                     "0..n",
+                                     "not ",
+                                     "x[",
+                                     ":.2f}"};
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
 
 static void add(const char *s, size_t n) {
@@ -148,9 +231,9 @@ static void gap(void) { /* where a newline may stand */
 }
 
 static void ident(void) {
-  static const char *const names[] = {"x",    "y",   "net", "alpha_beta", "_",     "type", "model",
-                                      "test", "use", "as",  "policy",     "param", "e5",
-                                      "a_rather_long_name_here"};
+  static const char *const names[] = {
+      "x",    "y",   "net", "alpha_beta", "_",     "type", "model",
+      "test", "use", "as",  "policy",     "param", "e5",   "a_rather_long_name_here"};
   adds(names[rnd(COUNT(names))]);
 }
 
@@ -184,8 +267,10 @@ static void pattern(void) {
     adds("(");
     pattern();
     adds(rnd(2) ? ", " : ",");
-    if (rnd(2)) pattern();
-    else ident();
+    if (rnd(2))
+      pattern();
+    else
+      ident();
     adds(")");
   } else {
     adds("{");
@@ -207,8 +292,10 @@ static void params(void) {
 }
 
 static void dim(void) {
-  if (rnd(4)) expr();
-  else adds(rnd(2) ? "..." : "...S");
+  if (rnd(4))
+    expr();
+  else
+    adds(rnd(2) ? "..." : "...S");
 }
 
 static void type_item(void) {
@@ -400,8 +487,10 @@ static void atom(void) {
     break;
   case 12:
     adds("checkpoint");
-    if (rnd(2)) policy();
-    else adds(" ");
+    if (rnd(2))
+      policy();
+    else
+      adds(" ");
     block();
     break;
   case 13:
@@ -450,8 +539,7 @@ static void expr(void) {
     break;
   default:
     atom();
-    for (uint32_t k = rnd(4); k > 0; k--)
-      switch (rnd(5)) {
+    for (uint32_t k = rnd(4); k > 0; k--) switch (rnd(5)) {
       case 0:
         adds(rnd(6) ? "." : "\n  .");
         ident();
@@ -672,8 +760,10 @@ int main(int argc, char **argv) {
   struct timespec from, now;
   timespec_get(&from, TIME_UTC);
   do {
-    if (rnd(2)) mutate();
-    else grow();
+    if (rnd(2))
+      mutate();
+    else
+      grow();
     text[text_n] = 0;
     World w;
     mem_init(&w.mem, NULL, NULL);

@@ -13,11 +13,11 @@
 #include "runtime/mem.h"
 
 typedef struct Target {
-  const char *what;           /* "graphs" */
-  const char *const *words;   /* what the texts are made of, ends with NULL */
-  void (*draw)(void *ud);     /* set_text with a new one */
-  void (*feed)(void *ud);     /* reads `text`; counts in `taken` and `ran` */
-  void (*on_alarm)(int sig);  /* whatever runs for more than 30 ms after soon(): stop it */
+  const char *what;          /* "graphs" */
+  const char *const *words;  /* what the texts are made of, ends with NULL */
+  void (*draw)(void *ud);    /* set_text with a new one */
+  void (*feed)(void *ud);    /* reads `text`; counts in `taken` and `ran` */
+  void (*on_alarm)(int sig); /* whatever runs for more than 30 ms after soon(): stop it */
 } Target;
 
 static Mem mem;
@@ -80,7 +80,9 @@ static size_t line(size_t at, size_t *n) {
   return from;
 }
 
-static bool digit(size_t at) { return text[at] >= '0' && text[at] <= '9'; }
+static bool digit(size_t at) {
+  return text[at] >= '0' && text[at] <= '9';
+}
 
 static void number(size_t at) {
   char s[24];
@@ -108,29 +110,31 @@ static void mutate(const char *const *words) {
   size_t at = rnd((unsigned)length + 1), n, from, count = 0;
   while (words[count]) count++;
   switch (rnd(9)) {
-    case 0:
-      if (length)
-        text[at % length] = (char)(rnd(2) ? (int)rnd(256) : text[at % length] ^ (1 << rnd(7)));
-      break;
-    case 1: put(at, 1 + rnd(4), "", 0); break;
-    case 2: case 3: word(at, words[rnd((unsigned)count)]); break;
-    case 4: case 5: number(at); break;
-    case 6: /* a line comes once more */
-      from = line(at, &n);
-      put(line_start(rnd((unsigned)length + 1)), 0, text + from, n);
-      break;
-    case 7: /* or goes */
-      from = line(at, &n);
-      put(from, n, "", 0);
-      break;
-    default: { /* some text comes somewhere else too */
-      char s[16];
-      from = rnd((unsigned)length + 1);
-      n = 1 + rnd(12);
-      if (from + n > length) break;
-      memcpy(s, text + from, n);
-      put(at, n, s, n);
-    }
+  case 0:
+    if (length)
+      text[at % length] = (char)(rnd(2) ? (int)rnd(256) : text[at % length] ^ (1 << rnd(7)));
+    break;
+  case 1: put(at, 1 + rnd(4), "", 0); break;
+  case 2:
+  case 3: word(at, words[rnd((unsigned)count)]); break;
+  case 4:
+  case 5: number(at); break;
+  case 6: /* a line comes once more */
+    from = line(at, &n);
+    put(line_start(rnd((unsigned)length + 1)), 0, text + from, n);
+    break;
+  case 7: /* or goes */
+    from = line(at, &n);
+    put(from, n, "", 0);
+    break;
+  default: { /* some text comes somewhere else too */
+    char s[16];
+    from = rnd((unsigned)length + 1);
+    n = 1 + rnd(12);
+    if (from + n > length) break;
+    memcpy(s, text + from, n);
+    put(at, n, s, n);
+  }
   }
 }
 

@@ -13,11 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum {
-  MAX_TEXT = 1 << 14,
-  MAX_FILES = 2000,
-  MAX_WORDS = 60000
-};
+enum { MAX_TEXT = 1 << 14, MAX_FILES = 2000, MAX_WORDS = 60000 };
 
 static uint64_t state;
 

@@ -510,9 +510,7 @@ static void stride(Program *p) {
     snprintf(text + n, sizeof text - n, i ? ", %ld::%ld" : "%ld::%ld", from, step);
   }
   switch (x->dt == BOOL ? 2 : below(p, 4)) {
-  case 0:
-    put(p, r, "%s[%s] * %s[%s]", x->name, text, x->name, text);
-    break;
+  case 0: put(p, r, "%s[%s] * %s[%s]", x->name, text, x->name, text); break;
   case 1: put(p, r, "flip(%s, axis = %d)[%s]", x->name, axis, text); break;
   default: put(p, r, "%s[%s]", x->name, text); break;
   }
@@ -707,12 +705,10 @@ static void rarer(Program *p) {
       p->vars[INPUTS + at].dt = strstr(p->statement[at].text, "i8(") ? I8 : I16;
     break;
   case 12: /* a function with a gradient of its own reads its result */
-    if (f && f->dt == F32)
-      put(p, *f, "own(%s) * own(%s * 0.5)", f->name, f->name);
+    if (f && f->dt == F32) put(p, *f, "own(%s) * own(%s * 0.5)", f->name, f->name);
     break;
   default: /* a call: an edge */
-    if (f && f->dt == F32)
-      put(p, *f, "outer(%s) + %s", f->name, f->name);
+    if (f && f->dt == F32) put(p, *f, "outer(%s) + %s", f->name, f->name);
     break;
   }
 }
@@ -798,11 +794,11 @@ void program_generate(Program *p, unsigned long long seed) {
                                31, 32, 33, 40, 48, 56, 64, 70, 96, 100, 128, 1};
   static const Dt floats[] = {F32, F32, F32, F32, F64, F16, BF16};
   void (*const makers[])(Program *) = {
-      unary,     unary,    unary,    unary,    unary,    cast,   binary,    binary,   binary,
-      binary,    binary,   choose,   reduce,   reduce,   reduce, argreduce, cumulate, normalise,
-      normalise, contract, contract, contract, move,     move,   move,      move,     positions,
-      stride,    stride,   positions, make,     loop,     pictures, pictures, more,   more,
-      rarer,     rarer,    rarer};
+      unary,    unary,     unary,     unary,    unary,    cast,      binary, binary,
+      binary,   binary,    binary,    choose,   reduce,   reduce,    reduce, argreduce,
+      cumulate, normalise, normalise, contract, contract, contract,  move,   move,
+      move,     move,      positions, stride,   stride,   positions, make,   loop,
+      pictures, pictures,  more,      more,     rarer,    rarer,     rarer};
   memset(p, 0, sizeof *p);
   p->seed = p->rng = seed;
   p->most = 40000;
@@ -852,8 +848,7 @@ void program_generate(Program *p, unsigned long long seed) {
   p->no_loss = p->losses == 0 || chance(p, 15);
   p->order = chance(p, 75) ? 1 : chance(p, 70) ? 2 : 3;
   for (int s = p->statements - 1; s >= 0 && p->results < RESULTS; s--)
-    if (s >= p->statements - 2 || chance(p, 25))
-      p->result[p->results++] = INPUTS + s;
+    if (s >= p->statements - 2 || chance(p, 25)) p->result[p->results++] = INPUTS + s;
 }
 
 static int write_to(char *to, size_t cap, size_t *at, const char *fmt, ...) {
@@ -906,8 +901,8 @@ void program_source(const Program *p, bool script, char *to, size_t cap) {
                "  let second = grad(f32(sum(grads[0] * grads[0])) + f32(mean(%s)), %s%s)\n", x, x,
                p->order > 2 && script ? ", record = true" : "");
     if (p->order > 2)
-      write_to(to, cap, &at,
-               "  let third = grad(f32(mean(second * grads[0] + second * %s)), %s)\n", x, x);
+      write_to(to, cap, &at, "  let third = grad(f32(mean(second * grads[0] + second * %s)), %s)\n",
+               x, x);
   }
   write_to(to, cap, &at, "  (%s", uses_loss(p) ? "loss, " : "");
   for (int i = 0; i < p->wrts && uses_loss(p); i++) write_to(to, cap, &at, "grads[%d], ", i);

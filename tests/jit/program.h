@@ -34,8 +34,8 @@ typedef struct Program {
   int loss[3], losses;          /* vars whose means are added up */
   int wrt[3], wrts;             /* inputs */
   bool no_loss;
-  int order;                    /* of gradients, by the first input: 1, 2 or 3 */
-  double most;                  /* elements of a value */
+  int order;   /* of gradients, by the first input: 1, 2 or 3 */
+  double most; /* elements of a value */
 } Program;
 
 unsigned long long program_random(unsigned long long *rng); /* the next number */

@@ -21,8 +21,7 @@ static size_t length, seen; /* seen: what earlier waits have used up */
 static int master;
 
 /* Takes in what the program writes for up to `ms`. False at the end of it. */
-static bool take(int ms)
-{
+static bool take(int ms) {
   struct pollfd p = {master, POLLIN, 0};
   if (poll(&p, 1, ms) <= 0) return true;
   ssize_t n = read(master, shown + length, sizeof shown - 1 - length);
@@ -34,8 +33,7 @@ static bool take(int ms)
   return true;
 }
 
-static bool wait_for(const char *text)
-{
+static bool wait_for(const char *text) {
   for (int turn = 0; turn < 300; turn++) {
     char *at = strstr(shown + seen, text);
     if (at) {
@@ -48,8 +46,7 @@ static bool wait_for(const char *text)
   return false;
 }
 
-static void type(const char *text)
-{
+static void type(const char *text) {
   for (const char *p = text; *p; p++) {
     char c = *p;
     if (c == '\\' && p[1] == 'r') {
@@ -66,23 +63,20 @@ static void type(const char *text)
   }
 }
 
-static bool open_terminal(void)
-{
+static bool open_terminal(void) {
   master = posix_openpt(O_RDWR | O_NOCTTY);
   return master >= 0 && !grantpt(master) && !unlockpt(master);
 }
 
 /* Whether both ends of a pseudo-terminal open: not where /dev/pts is missing (a plain chroot). */
-static bool probe(void)
-{
+static bool probe(void) {
   const char *name = open_terminal() ? ptsname(master) : NULL;
   int fd = name ? open(name, O_RDWR | O_NOCTTY) : -1;
   if (fd >= 0) close(fd);
   return fd >= 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--probe")) return probe() ? 0 : 1;
   int from = 1;
   while (from < argc && strcmp(argv[from], "--")) from++;

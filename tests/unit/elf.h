@@ -7,8 +7,17 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ELF_NULL, ELF_TEXT, ELF_CONST, ELF_REL_CONST, ELF_RELA, ELF_RELA_CONST, ELF_SYMS, ELF_STRS,
-      ELF_SECTIONS };
+enum {
+  ELF_NULL,
+  ELF_TEXT,
+  ELF_CONST,
+  ELF_REL_CONST,
+  ELF_RELA,
+  ELF_RELA_CONST,
+  ELF_SYMS,
+  ELF_STRS,
+  ELF_SECTIONS
+};
 enum { ELF_MOST = 2048 };
 
 /* k(buf, ...): buf[0] is int64_t[4]; makes it {a, 22, 33, 42}. */
@@ -63,34 +72,60 @@ static size_t elf_object(unsigned char *out, int64_t a, bool wrong) {
     size_t size;
     Elf64_Shdr head;
   } part[ELF_SECTIONS] = {
-      [ELF_TEXT] = {elf_code, sizeof elf_code,
-                    {.sh_name = elf_name(".text"), .sh_type = SHT_PROGBITS,
-                     .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addralign = 16}},
-      [ELF_CONST] = {constants, sizeof constants,
-                     {.sh_name = elf_name(".rodata"), .sh_type = SHT_PROGBITS,
+      [ELF_TEXT] = {elf_code,
+                    sizeof elf_code,
+                    {.sh_name = elf_name(".text"),
+                     .sh_type = SHT_PROGBITS,
+                     .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+                     .sh_addralign = 16}},
+      [ELF_CONST] = {constants,
+                     sizeof constants,
+                     {.sh_name = elf_name(".rodata"),
+                      .sh_type = SHT_PROGBITS,
                       .sh_flags = SHF_ALLOC,
                       .sh_addralign = 8}},
-      [ELF_REL_CONST] = {&pointer, sizeof pointer,
-                         {.sh_name = elf_name(".data.rel.ro"), .sh_type = SHT_PROGBITS,
-                          .sh_flags = SHF_ALLOC | SHF_WRITE, .sh_addralign = 8}},
-      [ELF_RELA] = {rela, sizeof rela,
-                    {.sh_name = elf_name(".rela.text"), .sh_type = SHT_RELA, .sh_link = ELF_SYMS,
-                     .sh_info = ELF_TEXT, .sh_entsize = sizeof *rela, .sh_addralign = 8}},
-      [ELF_RELA_CONST] = {rela_const, sizeof rela_const,
-                          {.sh_name = elf_name(".rela.data.rel.ro"), .sh_type = SHT_RELA,
+      [ELF_REL_CONST] = {&pointer,
+                         sizeof pointer,
+                         {.sh_name = elf_name(".data.rel.ro"),
+                          .sh_type = SHT_PROGBITS,
+                          .sh_flags = SHF_ALLOC | SHF_WRITE,
+                          .sh_addralign = 8}},
+      [ELF_RELA] = {rela,
+                    sizeof rela,
+                    {.sh_name = elf_name(".rela.text"),
+                     .sh_type = SHT_RELA,
+                     .sh_link = ELF_SYMS,
+                     .sh_info = ELF_TEXT,
+                     .sh_entsize = sizeof *rela,
+                     .sh_addralign = 8}},
+      [ELF_RELA_CONST] = {rela_const,
+                          sizeof rela_const,
+                          {.sh_name = elf_name(".rela.data.rel.ro"),
+                           .sh_type = SHT_RELA,
                            .sh_link = ELF_SYMS,
-                           .sh_info = ELF_REL_CONST, .sh_entsize = sizeof *rela,
+                           .sh_info = ELF_REL_CONST,
+                           .sh_entsize = sizeof *rela,
                            .sh_addralign = 8}},
-      [ELF_SYMS] = {syms, sizeof syms,
-                    {.sh_name = elf_name(".symtab"), .sh_type = SHT_SYMTAB, .sh_link = ELF_STRS,
+      [ELF_SYMS] = {syms,
+                    sizeof syms,
+                    {.sh_name = elf_name(".symtab"),
+                     .sh_type = SHT_SYMTAB,
+                     .sh_link = ELF_STRS,
                      .sh_info = 5,
-                     .sh_entsize = sizeof *syms, .sh_addralign = 8}},
-      [ELF_STRS] = {elf_names, sizeof elf_names,
+                     .sh_entsize = sizeof *syms,
+                     .sh_addralign = 8}},
+      [ELF_STRS] = {elf_names,
+                    sizeof elf_names,
                     {.sh_name = elf_name(".strtab"), .sh_type = SHT_STRTAB, .sh_addralign = 1}},
   };
-  Elf64_Ehdr h = {.e_type = ET_REL, .e_machine = EM_X86_64, .e_version = EV_CURRENT,
-                  .e_ehsize = sizeof h, .e_shoff = sizeof h, .e_shentsize = sizeof(Elf64_Shdr),
-                  .e_shnum = ELF_SECTIONS, .e_shstrndx = ELF_STRS};
+  Elf64_Ehdr h = {.e_type = ET_REL,
+                  .e_machine = EM_X86_64,
+                  .e_version = EV_CURRENT,
+                  .e_ehsize = sizeof h,
+                  .e_shoff = sizeof h,
+                  .e_shentsize = sizeof(Elf64_Shdr),
+                  .e_shnum = ELF_SECTIONS,
+                  .e_shstrndx = ELF_STRS};
   memcpy(h.e_ident, ELFMAG, SELFMAG);
   h.e_ident[EI_CLASS] = ELFCLASS64;
   h.e_ident[EI_DATA] = ELFDATA2LSB;

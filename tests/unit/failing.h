@@ -8,11 +8,11 @@
 #include "runtime/mem.h"
 
 typedef struct Failing {
-  int64_t count;    /* allocations and growths so far */
-  int64_t nth;      /* which of them fails; 0: none */
-  int64_t blocks;   /* alive */
-  size_t bytes;     /* alive */
-  bool wrong;       /* an old size was not the true one */
+  int64_t count;  /* allocations and growths so far */
+  int64_t nth;    /* which of them fails; 0: none */
+  int64_t blocks; /* alive */
+  size_t bytes;   /* alive */
+  bool wrong;     /* an old size was not the true one */
 } Failing;
 
 /* The true size stands before each block, far enough to keep 16-byte alignment. */

@@ -32,8 +32,7 @@ typedef struct Gen {
   GErr e;
 } Gen;
 
-static unsigned gen_rnd(Gen *x, unsigned n)
-{
+static unsigned gen_rnd(Gen *x, unsigned n) {
   x->rng ^= x->rng << 13;
   x->rng ^= x->rng >> 7;
   x->rng ^= x->rng << 17;
@@ -62,19 +61,16 @@ static TAP_UNUSED void gen_open(Gen *x, Arena *a, Names *names, uint64_t seed, b
   x->token = VAL_NONE;
 }
 
-static int64_t gen_value(Gen *x, Dim d)
-{
+static int64_t gen_value(Gen *x, Dim d) {
   int64_t v = -1;
   return dim_eval(x->g->dims, d, x->value, NULL, &v) ? v : -1;
 }
 
-static Dim gen_size(Gen *x)
-{
+static Dim gen_size(Gen *x) {
   return x->size[gen_rnd(x, GEN_SIZES)];
 }
 
-static DType gen_dtype(Gen *x, OpDomain d)
-{
+static DType gen_dtype(Gen *x, OpDomain d) {
   static const DType floats[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
   static const DType ints[] = {DT_U8, DT_I8, DT_I16, DT_I32, DT_I64};
   switch (d) {
@@ -87,16 +83,14 @@ static DType gen_dtype(Gen *x, OpDomain d)
   return (DType)gen_rnd(x, DT_COUNT);
 }
 
-static Type gen_type(DType dt, int rank, const Dim *dims)
-{
+static Type gen_type(DType dt, int rank, const Dim *dims) {
   Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)dt, .rank = (uint8_t)rank};
   for (int i = 0; i < rank; i++) t.dim[i] = dims[i];
   return t;
 }
 
 /* A new value of this type: an input, or a constant inside a region. */
-static Val gen_fresh(Gen *x, const Type *t, Role role)
-{
+static Val gen_fresh(Gen *x, const Type *t, Role role) {
   if (!x->region) {
     if (x->g->input_count >= GEN_INPUTS) return VAL_NONE;
     x->role[x->g->input_count] = role;
@@ -108,8 +102,7 @@ static Val gen_fresh(Gen *x, const Type *t, Role role)
 }
 
 /* A value of this type. */
-static Val gen_want(Gen *x, const Type *t, Role role)
-{
+static Val gen_want(Gen *x, const Type *t, Role role) {
   if (role.kind == ROLE_ANY && x->reuse && gen_rnd(x, 4)) {
     uint32_t n = (uint32_t)x->g->node_count, from = gen_rnd(x, n);
     for (uint32_t k = 0; k < n; k++) {
@@ -124,8 +117,7 @@ static Val gen_want(Gen *x, const Type *t, Role role)
 }
 
 /* A tensor of a dtype of the domain with rank in lo .. hi. */
-static Val gen_any(Gen *x, OpDomain d, int lo, int hi)
-{
+static Val gen_any(Gen *x, OpDomain d, int lo, int hi) {
   if (x->reuse && gen_rnd(x, 4)) {
     uint32_t n = (uint32_t)x->g->node_count, from = gen_rnd(x, n);
     for (uint32_t k = 0; k < n; k++) {
@@ -145,15 +137,13 @@ static Val gen_any(Gen *x, OpDomain d, int lo, int hi)
   return gen_fresh(x, &t, (Role){ROLE_ANY, 0});
 }
 
-static Val gen_index(Gen *x, int rank, const Dim *dims, int64_t limit)
-{
+static Val gen_index(Gen *x, int rank, const Dim *dims, int64_t limit) {
   Type t = gen_type(DT_I64, rank, dims);
   if (limit <= 0) return VAL_NONE;
   return gen_fresh(x, &t, (Role){ROLE_INDEX, limit});
 }
 
-static Val gen_key(Gen *x, int n)
-{
+static Val gen_key(Gen *x, int n) {
   Dim d = dim_const(x->g->dims, n);
   Type t = gen_type(DT_I64, 1, &d);
   return gen_want(x, &t, (Role){ROLE_ANY, 0});
@@ -181,8 +171,7 @@ static Val gen_op(Gen *x, OpCode op);
 
 /* A region over these inputs with a few nodes; `outs` gives what it must return (NULL:
  * anything). */
-static Graph *gen_region(Gen *x, int nin, const Type *in, int nout, const Type *outs)
-{
+static Graph *gen_region(Gen *x, int nin, const Type *in, int nout, const Type *outs) {
   Gen y = *x;
   y.g = gr_new(x->g->arena, x->g->dims, x->g->names,
                gen_rnd(x, 2) ? names_of(x->g->names, "part") : NULL);
@@ -195,29 +184,30 @@ static Graph *gen_region(Gen *x, int nin, const Type *in, int nout, const Type *
     Val v = gr_input(y.g, &t);
     if (t.kind == TK_TOKEN) y.token = v;
   }
-  static const OpCode few[] = {OP_ADD, OP_MUL, OP_NEG, OP_TRANSPOSE, OP_SUM, OP_BROADCAST, OP_CAST,
-                               OP_TAKE, OP_WHERE, OP_WRAP, OP_SLICE};
+  static const OpCode few[] = {OP_ADD,  OP_MUL,  OP_NEG,   OP_TRANSPOSE, OP_SUM,  OP_BROADCAST,
+                               OP_CAST, OP_TAKE, OP_WHERE, OP_WRAP,      OP_SLICE};
   for (unsigned i = 0, n = 1 + gen_rnd(x, 4); i < n; i++) gen_op(&y, few[gen_rnd(&y, 11)]);
   x->rng = y.rng;
   for (int i = 0; i < nout; i++) {
     Val v;
-    if (outs && outs[i].kind == TK_TOKEN) v = y.token;
-    else if (outs) v = gen_want(&y, &outs[i], (Role){ROLE_ANY, 0});
-    else v = gen_any(&y, DOM_ANY, 0, 3);
+    if (outs && outs[i].kind == TK_TOKEN)
+      v = y.token;
+    else if (outs)
+      v = gen_want(&y, &outs[i], (Role){ROLE_ANY, 0});
+    else
+      v = gen_any(&y, DOM_ANY, 0, 3);
     gr_output(y.g, v);
   }
   x->rng = y.rng;
   return y.g;
 }
 
-static void gen_use_token(Gen *x)
-{
+static void gen_use_token(Gen *x) {
   if (val_none(x->token)) x->token = gen_node(x, OP_TOKEN, 0, NULL, 0, NULL, 0, NULL);
 }
 
 /* One node of this op with fitting operands and attributes; VAL_NONE when none fits just now. */
-static Val gen_op(Gen *x, OpCode op)
-{
+static Val gen_op(Gen *x, OpCode op) {
   DimTab *t = x->g->dims;
   const OpInfo *info = &op_info[op];
   Names *names = x->g->names;
@@ -292,7 +282,8 @@ static Val gen_op(Gen *x, OpCode op)
     a[1] = attr_dims(AT_DIMS, 1, l0);
     a[2] = attr_i(AT_DEVICE, DEV_CPU);
     return gen_node(x, op, 0, NULL, 3, a, 0, NULL);
-  case OP_RANDOM: case OP_RANDINT: {
+  case OP_RANDOM:
+  case OP_RANDINT: {
     int n = 1;
     v[0] = gen_key(x, 2);
     l0[0] = gen_size(x), l0[1] = gen_size(x);
@@ -320,14 +311,17 @@ static Val gen_op(Gen *x, OpCode op)
     ty = *gr_type(x->g, v[0]);
     int n = 0;
     for (int i = 0; i < ty.rank; i++) {
-      if (n && gen_rnd(x, 2)) l0[n - 1] = dim_mul(t, (Dim)l0[n - 1], ty.dim[i]);
-      else l0[n++] = ty.dim[i];
+      if (n && gen_rnd(x, 2))
+        l0[n - 1] = dim_mul(t, (Dim)l0[n - 1], ty.dim[i]);
+      else
+        l0[n++] = ty.dim[i];
       if (gen_rnd(x, 4) == 0) l0[n++] = one;
     }
     a[0] = attr_dims(AT_DIMS, n, l0);
     return gen_node(x, op, 1, v, 1, a, 0, NULL);
   }
-  case OP_TRANSPOSE: case OP_FLIP: {
+  case OP_TRANSPOSE:
+  case OP_FLIP: {
     v[0] = gen_any(x, DOM_ANY, 0, 4);
     if (val_none(v[0])) return VAL_NONE;
     int rank = gr_type(x->g, v[0])->rank, n = 0;
@@ -397,7 +391,9 @@ static Val gen_op(Gen *x, OpCode op)
     a[0] = attr_i(AT_AXIS, k);
     return gen_node(x, op, n, v, 1, a, 0, NULL);
   }
-  case OP_TAKE: case OP_PUT: case OP_PUT_ADD: {
+  case OP_TAKE:
+  case OP_PUT:
+  case OP_PUT_ADD: {
     v[0] = gen_any(x, info->domain, 1, 3);
     if (val_none(v[0])) return VAL_NONE;
     ty = *gr_type(x->g, v[0]);
@@ -418,7 +414,9 @@ static Val gen_op(Gen *x, OpCode op)
     a[0] = attr_i(AT_AXIS, at);
     return gen_node(x, op, first + k, v, 1, a, 0, NULL);
   }
-  case OP_GATHER: case OP_SCATTER: case OP_SCATTER_ADD: {
+  case OP_GATHER:
+  case OP_SCATTER:
+  case OP_SCATTER_ADD: {
     v[0] = gen_any(x, info->domain, 1, 3);
     if (val_none(v[0])) return VAL_NONE;
     ty = *gr_type(x->g, v[0]);
@@ -440,7 +438,8 @@ static Val gen_op(Gen *x, OpCode op)
     v[0] = gen_any(x, DOM_ANY, 0, 3);
     a[0] = attr_dim(AT_MOST, gen_size(x));
     return gen_node(x, op, 1, v, 1, a, 0, NULL);
-  case OP_DOT: case OP_INNER: {
+  case OP_DOT:
+  case OP_INNER: {
     int least = op == OP_DOT ? 2 : 1;
     v[0] = gen_any(x, DOM_NUM, least, 4);
     if (val_none(v[0])) return VAL_NONE;
@@ -450,7 +449,9 @@ static Val gen_op(Gen *x, OpCode op)
     a[0] = attr_i(AT_COMPUTE, dt_float((DType)ty.dtype) ? gen_rnd(x, COMPUTE_TF32 + 1) : 0);
     return gen_node(x, op, 2, v, (int)gen_rnd(x, 2), a, 0, NULL);
   }
-  case OP_CONV2D: case OP_CONV2D_INPUT: case OP_CONV2D_WEIGHT: {
+  case OP_CONV2D:
+  case OP_CONV2D_INPUT:
+  case OP_CONV2D_WEIGHT: {
     Dim img[4] = {gen_size(x), gen_size(x), gen_size(x), gen_size(x)};
     Dim ker[4] = {gen_size(x), img[1], dim_const(t, 1 + gen_rnd(x, 3)),
                   dim_const(t, 1 + gen_rnd(x, 3))};
@@ -472,7 +473,8 @@ static Val gen_op(Gen *x, OpCode op)
     a[3] = attr_dims(AT_DIMS, 4, l2);
     return gen_node(x, op, 2, v, op == OP_CONV2D ? 3 : 4, a, 0, NULL);
   }
-  case OP_CUSTOM: case OP_WRAP: {
+  case OP_CUSTOM:
+  case OP_WRAP: {
     if (x->depth > 2) return VAL_NONE;
     Type in[12];
     int n = 1 + (int)gen_rnd(x, 3);
@@ -495,7 +497,9 @@ static Val gen_op(Gen *x, OpCode op)
     a[0] = attr_ints(AT_WRT, 1, l0);
     return gen_node(x, op, n, v, 1, a, 2, r);
   }
-  case OP_LOOP: case OP_BRANCH: case OP_MAP: {
+  case OP_LOOP:
+  case OP_BRANCH:
+  case OP_MAP: {
     if (x->depth > 2) return VAL_NONE;
     Type in[8];
     int n = 1 + (int)gen_rnd(x, 3), first = op == OP_MAP ? 0 : 1;
@@ -545,7 +549,10 @@ static Val gen_op(Gen *x, OpCode op)
     a[0] = attr_i(AT_DEVICE, DEV_CPU);
     return gen_node(x, op, 1, v, 1, a, 0, NULL);
   case OP_TOKEN: return x->region ? VAL_NONE : gen_node(x, op, 0, NULL, 0, NULL, 0, NULL);
-  case OP_CALL: case OP_DEFER: case OP_PRINT: case OP_ASSERT: {
+  case OP_CALL:
+  case OP_DEFER:
+  case OP_PRINT:
+  case OP_ASSERT: {
     if (x->region) return VAL_NONE;
     gen_use_token(x);
     int64_t types[2] = {DT_F32, DT_BOOL};
@@ -585,8 +592,7 @@ static Val gen_op(Gen *x, OpCode op)
 }
 
 /* A graph of about n nodes of all ops; every second value without users is an output. */
-static TAP_UNUSED void gen_graph(Gen *x, int n)
-{
+static TAP_UNUSED void gen_graph(Gen *x, int n) {
   x->reuse = true;
   for (int i = 0; i < n; i++) {
     OpCode op = (OpCode)gen_rnd(x, OP_COUNT);
@@ -611,8 +617,7 @@ static TAP_UNUSED void gen_graph(Gen *x, int n)
 
 /* One op, whose results are the outputs. */
 static TAP_UNUSED Val gen_single(Gen *x, Arena *a, Names *names, uint64_t seed, bool symbolic,
-                                 OpCode op)
-{
+                                 OpCode op) {
   gen_open(x, a, names, seed, symbolic, seed % 3 == 0);
   x->writes = true;
   Val v = gen_op(x, op);
@@ -623,8 +628,7 @@ static TAP_UNUSED Val gen_single(Gen *x, Arena *a, Names *names, uint64_t seed, 
 
 /* RunCtx.effect with the Gen as `ud`: host calls give zeros of the declared types. */
 static TAP_UNUSED bool gen_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n,
-                                  Tensor **out, GErr *e)
-{
+                                  Tensor **out, GErr *e) {
   Gen *x = ud;
   (void)e;
   (void)n;
@@ -643,8 +647,7 @@ static TAP_UNUSED bool gen_effect(void *ud, const Graph *g, uint32_t node, Tenso
 }
 
 /* The tensor of input i: numbers by its role, the same for the same seed. */
-static TAP_UNUSED Tensor *gen_tensor(Gen *x, Mem *m, size_t i, uint64_t seed)
-{
+static TAP_UNUSED Tensor *gen_tensor(Gen *x, Mem *m, size_t i, uint64_t seed) {
   const Type *t = gr_type(x->g, x->g->inputs[i]);
   int64_t dim[CKL_MAX_RANK];
   if (t->kind == TK_TOKEN) return NULL;

@@ -19,8 +19,7 @@ typedef struct Env {
   const int64_t *sizes; /* values of symbols, for runs */
 } Env;
 
-static TAP_UNUSED void env_open(Env *v)
-{
+static TAP_UNUSED void env_open(Env *v) {
   mem_init(&v->mem, NULL, NULL);
   arena_init(&v->arena, &v->mem);
   v->dims = dim_tab_new(&v->arena);
@@ -29,30 +28,26 @@ static TAP_UNUSED void env_open(Env *v)
 }
 
 /* Everything was given back. */
-static TAP_UNUSED void env_close(Env *v)
-{
+static TAP_UNUSED void env_close(Env *v) {
   arena_free(&v->arena);
   mem_close(&v->mem);
   check_size(v->mem.live, ==, 0);
 }
 
-static TAP_UNUSED Graph *new_graph(Env *v)
-{
+static TAP_UNUSED Graph *new_graph(Env *v) {
   Graph *g = gr_new(&v->arena, v->dims, v->names, names_of(v->names, "f"));
   g->at.origin = -1;
   return g;
 }
 
-static TAP_UNUSED Type type_c(Env *v, DType dt, int rank, const int64_t *dim)
-{
+static TAP_UNUSED Type type_c(Env *v, DType dt, int rank, const int64_t *dim) {
   Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)dt, .dev = DEV_CPU, .rank = (uint8_t)rank};
   for (int j = 0; j < rank; j++) t.dim[j] = dim_const(v->dims, dim[j]);
   return t;
 }
 
 /* An input of constant dims: input(v, g, DT_F64, 2, 3, 4) is f64[3, 4]. */
-static TAP_UNUSED Val input(Env *v, Graph *g, DType dt, int rank, ...)
-{
+static TAP_UNUSED Val input(Env *v, Graph *g, DType dt, int rank, ...) {
   int64_t dim[CKL_MAX_RANK];
   va_list ap;
   va_start(ap, rank);
@@ -62,15 +57,13 @@ static TAP_UNUSED Val input(Env *v, Graph *g, DType dt, int rank, ...)
   return gr_input(g, &t);
 }
 
-static TAP_UNUSED int64_t count_of(int rank, const int64_t *dim)
-{
+static TAP_UNUSED int64_t count_of(int rank, const int64_t *dim) {
   int64_t n = 1;
   for (int j = 0; j < rank; j++) n *= dim[j];
   return n;
 }
 
-static TAP_UNUSED void set(Tensor *t, int64_t i, double x)
-{
+static TAP_UNUSED void set(Tensor *t, int64_t i, double x) {
   switch (t->dtype) {
   case DT_F64: ((double *)tn_data(t))[i] = x; break;
   case DT_F32: ((float *)tn_data(t))[i] = (float)x; break;
@@ -80,8 +73,7 @@ static TAP_UNUSED void set(Tensor *t, int64_t i, double x)
   }
 }
 
-static TAP_UNUSED Tensor *tensor(Env *v, DType dt, int rank, const int64_t *dim, const double *x)
-{
+static TAP_UNUSED Tensor *tensor(Env *v, DType dt, int rank, const int64_t *dim, const double *x) {
   Tensor *t = tn_new(&v->mem, DEV_CPU, dt, rank, dim);
   for (int64_t i = 0, n = count_of(rank, dim); i < n; i++) set(t, i, x[i]);
   return t;
@@ -89,8 +81,7 @@ static TAP_UNUSED Tensor *tensor(Env *v, DType dt, int rank, const int64_t *dim,
 
 /* A tensor for input number i of the graph (constant dims), filled by `next`. */
 static TAP_UNUSED Tensor *drawn(Env *v, const Graph *g, size_t i, double (*next)(void *ud),
-                                void *ud)
-{
+                                void *ud) {
   const Type *t = gr_type(g, g->inputs[i]);
   int64_t dim[CKL_MAX_RANK];
   for (int j = 0; j < t->rank; j++) dim_eval(v->dims, t->dim[j], v->sizes, NULL, &dim[j]);
@@ -100,8 +91,7 @@ static TAP_UNUSED Tensor *drawn(Env *v, const Graph *g, size_t i, double (*next)
 }
 
 /* Small deterministic generator (xorshift, Marsaglia 2003): uniform in [-1, 1). */
-static TAP_UNUSED double uniform(void *state)
-{
+static TAP_UNUSED double uniform(void *state) {
   uint64_t *s = state;
   *s ^= *s << 13;
   *s ^= *s >> 7;
@@ -109,8 +99,7 @@ static TAP_UNUSED double uniform(void *state)
   return (double)(*s >> 11) * (2.0 / 9007199254740992.0) - 1;
 }
 
-static TAP_UNUSED bool run(Env *v, const Graph *g, Tensor *const *in, Tensor **out)
-{
+static TAP_UNUSED bool run(Env *v, const Graph *g, Tensor *const *in, Tensor **out) {
   static const int64_t no_sizes[1] = {0};
   RunCtx c = {.mem = &v->mem, .env = v->sizes ? v->sizes : no_sizes};
   GErr e = {.operand = -1};
@@ -118,20 +107,17 @@ static TAP_UNUSED bool run(Env *v, const Graph *g, Tensor *const *in, Tensor **o
   return fails("running failed: %s", e.text);
 }
 
-static TAP_UNUSED void drop(Tensor **t, size_t n)
-{
+static TAP_UNUSED void drop(Tensor **t, size_t n) {
   for (size_t i = 0; i < n; i++) tn_unref(t[i]);
 }
 
-static TAP_UNUSED bool built(const B *b)
-{
+static TAP_UNUSED bool built(const B *b) {
   return check_msg(!b->failed, "building failed: %s", b->err.text);
 }
 
 /* dx = vjp, with the message checked, and the graph (unless it is long). */
 static TAP_UNUSED bool vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt,
-                           Val *dx)
-{
+                           Val *dx) {
   GErr e = {.operand = -1};
   Prov at;
   if (ad_vjp(g, ny, y, dy, nwrt, wrt, dx, &e, &at))
@@ -139,8 +125,7 @@ static TAP_UNUSED bool vjp(Graph *g, int ny, const Val *y, const Val *dy, int nw
   return check_msg(false, "ad_vjp failed: %s", e.text);
 }
 
-static TAP_UNUSED size_t count_ops(const Graph *g, OpCode op)
-{
+static TAP_UNUSED size_t count_ops(const Graph *g, OpCode op) {
   size_t n = 0;
   for (size_t j = 0; j < g->node_count; j++) n += g->nodes[j].op == op;
   return n;

@@ -73,8 +73,12 @@ static bool transfer(bool out, void *p, size_t n) {
  * to *dump, malloc'ed. False after a failed check with the reason and the text. */
 static bool compile_as(const char *text, unsigned level, unsigned flags, LoadCode *out,
                        char **dump) {
-  CodegenFrame f = {.magic = CODEGEN_MAGIC, .kind = CODEGEN_COMPILE, .id = ++codegen.id,
-                    .level = level, .flags = flags, .length = strlen(text)};
+  CodegenFrame f = {.magic = CODEGEN_MAGIC,
+                    .kind = CODEGEN_COMPILE,
+                    .id = ++codegen.id,
+                    .level = level,
+                    .flags = flags,
+                    .length = strlen(text)};
   Err e = {0};
   if (!transfer(true, &f, sizeof f) || !transfer(true, (void *)(uintptr_t)text, strlen(text)) ||
       !transfer(false, &f, sizeof f)) {
@@ -87,7 +91,8 @@ static bool compile_as(const char *text, unsigned level, unsigned flags, LoadCod
     *dump = got;
     return true;
   }
-  if (ok && f.kind == CODEGEN_OBJECT && out) ok = load_object(&mem, got, f.length, out, &e);
+  if (ok && f.kind == CODEGEN_OBJECT && out)
+    ok = load_object(&mem, got, f.length, out, &e);
   else {
     err_set(&e, "%s", got);
     ok = false;
@@ -124,9 +129,12 @@ static void room_fill(Room *r, const Kernel *k, const int64_t *count, const int6
     Storage s = {.data = r->p[b] + GUARD};
     Tensor t = {.store = &s, .dtype = dt, .rank = 1, .dim = {n}, .stride = {1}};
     for (int64_t i = 0; i < n && k->bufs[b].kind != LB_OUT; i++) {
-      if (dt_float(dt)) set_f(&t, &i, draw_f(how));
-      else if (limit && limit[b]) set_i(&t, &i, below(limit[b]));
-      else set_i(&t, &i, dt == DT_BOOL ? below(2) : draw_i(how));
+      if (dt_float(dt))
+        set_f(&t, &i, draw_f(how));
+      else if (limit && limit[b])
+        set_i(&t, &i, below(limit[b]));
+      else
+        set_i(&t, &i, dt == DT_BOOL ? below(2) : draw_i(how));
     }
   }
 }

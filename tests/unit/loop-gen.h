@@ -23,27 +23,31 @@
 #endif
 
 enum {
-  LG_IN = 4096, LG_OUT = 8192, LG_LOCAL = 64, /* elements */
+  LG_IN = 4096,
+  LG_OUT = 8192,
+  LG_LOCAL = 64, /* elements */
   LG_ARGS = 8,
   LG_BUFS = 2 * DT_COUNT + 2, /* 2 dt: input, 2 dt + 1: output; one LB_INOUT f32; one local */
-  LG_INOUT = 2 * DT_COUNT, LG_SCRATCH,
-  LG_POOL = 256, LG_WORK = 30000
+  LG_INOUT = 2 * DT_COUNT,
+  LG_SCRATCH,
+  LG_POOL = 256,
+  LG_WORK = 30000
 };
 
 typedef struct LoopGen {
   Kernel *k;
   uint64_t rng, seed;
-  int64_t arg[LG_ARGS]; /* 0: turns; 1 .. 5 small sizes; 6, 7 literals as bits of f64 */
-  DType often[4];       /* what most of it computes in */
-  LVal pool[LG_POOL];   /* values in scope */
-  int pool_count, ins;  /* ins: instructions that may still be made */
-  bool local;           /* the local buffer is filled */
+  int64_t arg[LG_ARGS];  /* 0: turns; 1 .. 5 small sizes; 6, 7 literals as bits of f64 */
+  DType often[4];        /* what most of it computes in */
+  LVal pool[LG_POOL];    /* values in scope */
+  int pool_count, ins;   /* ins: instructions that may still be made */
+  bool local;            /* the local buffer is filled */
   int64_t used[LG_BUFS]; /* of each output */
 } LoopGen;
 
 /* What is around the next instruction. */
 typedef struct LgPlace {
-  LVal lin;      /* differs between all turns that have no order; below `bound` */
+  LVal lin; /* differs between all turns that have no order; below `bound` */
   int64_t bound, work;
   bool lanes, red, tile;
   int depth;
@@ -55,7 +59,9 @@ static uint64_t lg_rnd(LoopGen *g) { /* SplitMix64 */
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return z ^ z >> 31;
 }
-static int lg_below(LoopGen *g, int n) { return (int)(lg_rnd(g) % (uint64_t)n); }
+static int lg_below(LoopGen *g, int n) {
+  return (int)(lg_rnd(g) % (uint64_t)n);
+}
 
 static void lg_keep(LoopGen *g, LVal v) {
   g->ins--;
@@ -94,17 +100,17 @@ static LVal lg_index(LoopGen *g, const LgPlace *at, int64_t n) {
   Kernel *k = g->k;
   LVal limit = lp_i(k, n), v;
   switch (lg_below(g, 6)) {
-    case 0: return lp_i(k, lg_below(g, (int)n));
-    case 1: /* any number, brought into bounds */
-      v = lp_cast(k, lg_value(g, DT_I64), DT_I64);
-      return lp_bin(k, RB_MAX, lp_bin(k, RB_MIN, v, lp_i(k, n - 1)), lp_i(k, 0));
-    case 2: /* with a step */
-      v = lp_bin(k, RB_MUL, at->lin, lp_i(k, 1 + lg_below(g, 4)));
-      return at->bound * 4 < n ? v : lp_irem(k, v, limit);
-    case 3:
-      v = at->bound <= n ? at->lin : lp_irem(k, at->lin, limit);
-      return lp_bin(k, RB_SUB, lp_i(k, n - 1), v);
-    default: return at->bound <= n ? at->lin : lp_irem(k, at->lin, limit);
+  case 0: return lp_i(k, lg_below(g, (int)n));
+  case 1: /* any number, brought into bounds */
+    v = lp_cast(k, lg_value(g, DT_I64), DT_I64);
+    return lp_bin(k, RB_MAX, lp_bin(k, RB_MIN, v, lp_i(k, n - 1)), lp_i(k, 0));
+  case 2: /* with a step */
+    v = lp_bin(k, RB_MUL, at->lin, lp_i(k, 1 + lg_below(g, 4)));
+    return at->bound * 4 < n ? v : lp_irem(k, v, limit);
+  case 3:
+    v = at->bound <= n ? at->lin : lp_irem(k, at->lin, limit);
+    return lp_bin(k, RB_SUB, lp_i(k, n - 1), v);
+  default: return at->bound <= n ? at->lin : lp_irem(k, at->lin, limit);
   }
 }
 
@@ -153,50 +159,59 @@ static void lg_pure(LoopGen *g, const LgPlace *at) {
   LVal x = lg_value(g, dt), y = lg_value(g, dt), v[6];
   static const RefUn on_int[] = {RU_NEG, RU_ABS, RU_SIGN, RU_RELU, RU_FLOOR, RU_CEIL, RU_ROUND};
   switch (lg_below(g, 12)) {
-    case 0: case 1: case 2:
-      if (dt == DT_BOOL) lg_keep(g, lp_un(k, RU_NOT, x));
-      else if (dt_float(dt)) lg_keep(g, lp_un(k, lg_un_of_floats(g), x));
-      else lg_keep(g, lp_un(k, on_int[lg_below(g, 7)], x));
-      break;
-    case 3: case 4: case 5: case 6: {
-      RefBin f = lg_bin_of_numbers(g);
-      if (dt == DT_BOOL) f = !lg_below(g, 2) ? RB_EQ : lg_below(g, 2) ? RB_OR : RB_AND;
-      if (dt_int(dt) && f == RB_DIV) f = RB_SUB;
-      if (dt_int(dt) && (f == RB_FLOORDIV || f == RB_MOD || f == RB_POW) && lg_below(g, 20)) {
-        y = lp_const(k, dt, 1 + lg_below(g, 7)); /* seldom what may fail */
-      }
-      lg_keep(g, lp_bin(k, f, x, y));
+  case 0:
+  case 1:
+  case 2:
+    if (dt == DT_BOOL)
+      lg_keep(g, lp_un(k, RU_NOT, x));
+    else if (dt_float(dt))
+      lg_keep(g, lp_un(k, lg_un_of_floats(g), x));
+    else
+      lg_keep(g, lp_un(k, on_int[lg_below(g, 7)], x));
+    break;
+  case 3:
+  case 4:
+  case 5:
+  case 6: {
+    RefBin f = lg_bin_of_numbers(g);
+    if (dt == DT_BOOL) f = !lg_below(g, 2) ? RB_EQ : lg_below(g, 2) ? RB_OR : RB_AND;
+    if (dt_int(dt) && f == RB_DIV) f = RB_SUB;
+    if (dt_int(dt) && (f == RB_FLOORDIV || f == RB_MOD || f == RB_POW) && lg_below(g, 20)) {
+      y = lp_const(k, dt, 1 + lg_below(g, 7)); /* seldom what may fail */
+    }
+    lg_keep(g, lp_bin(k, f, x, y));
+    break;
+  }
+  case 7: lg_keep(g, lp_where(k, lg_value(g, DT_BOOL), x, y)); break;
+  case 8:
+  case 9: lg_keep(g, lp_cast(k, x, lg_dtype(g))); break;
+  case 10:
+    if (dt != DT_BOOL) lg_keep(g, lp_fma(k, x, y, lg_value(g, dt)));
+    break;
+  default:
+    for (int i = 0; i < 6; i++) v[i] = lg_value(g, DT_I64);
+    switch (lg_below(g, 7)) {
+    case 0: lg_keep(g, lp_idiv(k, at->lin, lg_divisor(g))); break;
+    case 1: lg_keep(g, lp_irem(k, at->lin, lg_divisor(g))); break;
+    case 2: {
+      LVal one = lp_bin(k, RB_ADD, at->lin, lp_i(k, 1));
+      lg_keep(g, lp_op(k, LP_CTZ, DT_I64, 1, &one, 0));
       break;
     }
-    case 7: lg_keep(g, lp_where(k, lg_value(g, DT_BOOL), x, y)); break;
-    case 8: case 9: lg_keep(g, lp_cast(k, x, lg_dtype(g))); break;
-    case 10:
-      if (dt != DT_BOOL) lg_keep(g, lp_fma(k, x, y, lg_value(g, dt)));
+    case 3:
+      v[2] = at->lin;
+      v[3] = lp_i(k, 1 + lg_below(g, 1000));
+      lg_keep(g, lp_op(k, LP_RANDINT, DT_I64, 4, v, 0));
       break;
+    case 4: lg_keep(g, lp_op(k, LP_FOLD, DT_I64, 2, v, 0)); break;
+    case 5: lg_keep(g, lp_op(k, LP_PHILOX, DT_I64, 6, v, lg_below(g, 4))); break;
     default:
-      for (int i = 0; i < 6; i++) v[i] = lg_value(g, DT_I64);
-      switch (lg_below(g, 7)) {
-        case 0: lg_keep(g, lp_idiv(k, at->lin, lg_divisor(g))); break;
-        case 1: lg_keep(g, lp_irem(k, at->lin, lg_divisor(g))); break;
-        case 2: {
-          LVal one = lp_bin(k, RB_ADD, at->lin, lp_i(k, 1));
-          lg_keep(g, lp_op(k, LP_CTZ, DT_I64, 1, &one, 0));
-          break;
-        }
-        case 3:
-          v[2] = at->lin;
-          v[3] = lp_i(k, 1 + lg_below(g, 1000));
-          lg_keep(g, lp_op(k, LP_RANDINT, DT_I64, 4, v, 0));
-          break;
-        case 4: lg_keep(g, lp_op(k, LP_FOLD, DT_I64, 2, v, 0)); break;
-        case 5: lg_keep(g, lp_op(k, LP_PHILOX, DT_I64, 6, v, lg_below(g, 4))); break;
-        default:
-          v[2] = at->lin;
-          dt = (DType)(DT_F16 + lg_below(g, 4));
-          lg_keep(g, lp_op(k, lg_below(g, 2) ? LP_UNIFORM : LP_NORMAL, dt, 3, v, 0));
-          break;
-      }
+      v[2] = at->lin;
+      dt = (DType)(DT_F16 + lg_below(g, 4));
+      lg_keep(g, lp_op(k, lg_below(g, 2) ? LP_UNIFORM : LP_NORMAL, dt, 3, v, 0));
       break;
+    }
+    break;
   }
 }
 
@@ -349,15 +364,20 @@ static void lg_block(LoopGen *g, LgPlace at, int statements) {
     bool deep = at.depth > 6;
     if (what < 18 || (deep && what < 28)) {
       for (int i = lg_below(g, 6); i >= 0; i--) lg_pure(g, &at);
-    }
-    else if (what < 25) lg_load(g, &at);
-    else if (what < 27) lg_store(g, &at);
-    else if (deep) continue;
-    else if (what < 28) lp_op(g->k, LP_CHECK, DT_I64, 1, (LVal[]){lg_value(g, DT_BOOL)}, 0);
+    } else if (what < 25)
+      lg_load(g, &at);
+    else if (what < 27)
+      lg_store(g, &at);
+    else if (deep)
+      continue;
+    else if (what < 28)
+      lp_op(g->k, LP_CHECK, DT_I64, 1, (LVal[]){lg_value(g, DT_BOOL)}, 0);
     else if (what < 30) {
       LgPlace in = at;
-      if (lg_below(g, 2)) in = lg_guard(g, at);
-      else lp_if(g->k, lg_value(g, DT_BOOL));
+      if (lg_below(g, 2))
+        in = lg_guard(g, at);
+      else
+        lp_if(g->k, lg_value(g, DT_BOOL));
       lg_block(g, in, 3);
       lg_store(g, &in);
       lp_end(g->k);
@@ -369,9 +389,12 @@ static void lg_block(LoopGen *g, LgPlace at, int statements) {
     } else if (what < 35) {
       if (!at.red) lg_red(g, at);
     } else if (!at.lanes) {
-      if (what == 35) lg_loop(g, at, false);
-      else if (what == 36) lg_tile(g, at);
-      else lg_loop(g, at, true);
+      if (what == 35)
+        lg_loop(g, at, false);
+      else if (what == 36)
+        lg_tile(g, at);
+      else
+        lg_loop(g, at, true);
     }
   }
 }
@@ -440,14 +463,14 @@ static void lg_fill(LoopGen *g, DType dt, void *p, int n) {
     if (!dt_float(dt)) x.d = lg_below(g, 4) ? lg_below(g, 41) - 20 : x.d * 1e9;
     lp_eval(LP_CAST, 0, dt, DT_F64, &x, &v);
     switch (dt_size(dt)) {
-      case 1: ((uint8_t *)p)[i] = (uint8_t)v.i; break;
-      case 2:
-        ((uint16_t *)p)[i] = dt == DT_F16    ? hf_f16_from_f32(v.f)
-                             : dt == DT_BF16 ? hf_bf16_from_f32(v.f)
-                                             : (uint16_t)v.i;
-        break;
-      case 4: memcpy((char *)p + 4 * i, &v, 4); break;
-      default: memcpy((char *)p + 8 * i, &v, 8); break;
+    case 1: ((uint8_t *)p)[i] = (uint8_t)v.i; break;
+    case 2:
+      ((uint16_t *)p)[i] = dt == DT_F16    ? hf_f16_from_f32(v.f)
+                           : dt == DT_BF16 ? hf_bf16_from_f32(v.f)
+                                           : (uint16_t)v.i;
+      break;
+    case 4: memcpy((char *)p + 4 * i, &v, 4); break;
+    default: memcpy((char *)p + 8 * i, &v, 8); break;
     }
   }
 }
@@ -477,9 +500,12 @@ static LG_UNUSED LgData *lg_data(const LoopGen *g) {
   for (int b = 0; d && b < LG_SCRATCH; b++) {
     d->buf[b] = lg_pages(lg_size(b));
     d->elements[b] = b == LG_INOUT || b % 2 ? LG_OUT : LG_IN;
-    if (b == LG_INOUT) lg_fill(&draw, DT_F32, d->buf[b], LG_OUT);
-    else if (b % 2) memset(d->buf[b], 0, lg_size(b));
-    else lg_fill(&draw, (DType)(b / 2), d->buf[b], LG_IN);
+    if (b == LG_INOUT)
+      lg_fill(&draw, DT_F32, d->buf[b], LG_OUT);
+    else if (b % 2)
+      memset(d->buf[b], 0, lg_size(b));
+    else
+      lg_fill(&draw, (DType)(b / 2), d->buf[b], LG_IN);
   }
   return d;
 }

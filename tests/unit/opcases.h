@@ -16,24 +16,20 @@ typedef struct Case {
   Build build; /* NULL: the op on all inputs, without attributes */
 } Case;
 
-static Dim dim(B *b, int64_t n)
-{
+static Dim dim(B *b, int64_t n) {
   return dim_const(b->g->dims, n);
 }
 
-static Val with_axis(B *b, OpCode op, int n, const Val *x, int64_t axis)
-{
+static Val with_axis(B *b, OpCode op, int n, const Val *x, int64_t axis) {
   return b_op(b, op, n, x, 1, (Attr[]){attr_i(AT_AXIS, axis)});
 }
 
-static Val with_axes(B *b, OpCode op, Val x, int n, const int64_t *axes)
-{
+static Val with_axes(B *b, OpCode op, Val x, int n, const int64_t *axes) {
   return b_op(b, op, 1, &x, 1, (Attr[]){attr_ints(AT_AXES, n, axes)});
 }
 
 static Val with_ints(B *b, OpCode op, Val x, int n, const AttrKey *keys, const int64_t *v, int rank,
-                     unsigned dims)
-{
+                     unsigned dims) {
   Attr attrs[4];
   int64_t list[4][CKL_MAX_RANK];
   for (int k = 0; k < n; k++) {
@@ -63,89 +59,186 @@ static Val conv(B *b, OpCode op, const Val *x, const int64_t *v) /* stride, pad,
   return b_op(b, op, 2, x, op == OP_CONV2D ? 2 : 3, attrs);
 }
 
-static Val power_const(B *b, Val x, double p)
-{
+static Val power_const(B *b, Val x, double p) {
   return b_bin(b, OP_POW, x, gr_const_f(b->g, (DType)gr_type(b->g, x)->dtype, DEV_CPU, p));
 }
 
 #define BUILD(name) static Val name(B *b, const Val *x)
-BUILD(pow_const_0) { return power_const(b, x[0], 0); }
-BUILD(pow_const_2) { return power_const(b, x[0], 2); }
-BUILD(pow_const_3) { return power_const(b, x[0], 3); }
-BUILD(where_selects) { return b_un(b, OP_LOG, b_where(b, x[0], x[1], x[2])); }
-BUILD(reshape) { return b_reshape(b, x[0], 2, (Dim[]){dim(b, 4), dim(b, 3)}); }
-BUILD(transpose) { return b_transpose(b, x[0], (int64_t[]){2, 0, 1}); }
-BUILD(broadcast) { return b_broadcast(b, x[0], 3, (Dim[]){dim(b, 2), dim(b, 3), dim(b, 4)}); }
-BUILD(slice_plain) { return slice(b, x[0], (int64_t[]){1, 0, 3, 2, 1, 1}); }
-BUILD(slice_steps) { return slice(b, x[0], (int64_t[]){1, 0, 3, 2, 2, 3}); }
-static Val pads(B *b, Val x, const int64_t *v, double value)
-{
+BUILD(pow_const_0) {
+  return power_const(b, x[0], 0);
+}
+BUILD(pow_const_2) {
+  return power_const(b, x[0], 2);
+}
+BUILD(pow_const_3) {
+  return power_const(b, x[0], 3);
+}
+BUILD(where_selects) {
+  return b_un(b, OP_LOG, b_where(b, x[0], x[1], x[2]));
+}
+BUILD(reshape) {
+  return b_reshape(b, x[0], 2, (Dim[]){dim(b, 4), dim(b, 3)});
+}
+BUILD(transpose) {
+  return b_transpose(b, x[0], (int64_t[]){2, 0, 1});
+}
+BUILD(broadcast) {
+  return b_broadcast(b, x[0], 3, (Dim[]){dim(b, 2), dim(b, 3), dim(b, 4)});
+}
+BUILD(slice_plain) {
+  return slice(b, x[0], (int64_t[]){1, 0, 3, 2, 1, 1});
+}
+BUILD(slice_steps) {
+  return slice(b, x[0], (int64_t[]){1, 0, 3, 2, 2, 3});
+}
+static Val pads(B *b, Val x, const int64_t *v, double value) {
   int64_t list[2][2];
   for (int j = 0; j < 4; j++) list[j / 2][j % 2] = dim(b, v[j]);
   Attr attrs[4] = {attr_dims(AT_LOW, 2, list[0]), attr_dims(AT_HIGH, 2, list[1]),
                    attr_ints(AT_INNER, 2, v + 4), attr_f(AT_VALUE, value)};
   return b_op(b, OP_PAD, 1, &x, 4, attrs);
 }
-BUILD(pad) { return pads(b, x[0], (int64_t[]){1, 0, 2, 1, 0, 0}, 0.5); }
-BUILD(pad_inner) { return pads(b, x[0], (int64_t[]){1, 0, 2, 1, 1, 2}, 0.25); }
-BUILD(flip) { return with_axes(b, OP_FLIP, x[0], 1, (int64_t[]){1}); }
-BUILD(concat) { return with_axis(b, OP_CONCAT, 3, x, 1); }
-BUILD(take) { return with_axis(b, OP_TAKE, 2, x, 0); }
-BUILD(take_axis_1) { return with_axis(b, OP_TAKE, 2, x, 1); }
-BUILD(take_two) { return with_axis(b, OP_TAKE, 3, x, 1); }
-BUILD(put) { return with_axis(b, OP_PUT, 3, x, 0); }
-BUILD(put_add) { return with_axis(b, OP_PUT_ADD, 3, x, 0); }
-BUILD(put_add_axis_1) { return with_axis(b, OP_PUT_ADD, 3, x, 1); }
-BUILD(gather) { return with_axis(b, OP_GATHER, 2, x, 0); }
-BUILD(scatter) { return with_axis(b, OP_SCATTER, 3, x, 0); }
-BUILD(scatter_add) { return with_axis(b, OP_SCATTER_ADD, 3, x, 0); }
-BUILD(sort) { return with_axis(b, OP_SORT, 1, x, 1); }
-BUILD(sort_descending)
-{
+BUILD(pad) {
+  return pads(b, x[0], (int64_t[]){1, 0, 2, 1, 0, 0}, 0.5);
+}
+BUILD(pad_inner) {
+  return pads(b, x[0], (int64_t[]){1, 0, 2, 1, 1, 2}, 0.25);
+}
+BUILD(flip) {
+  return with_axes(b, OP_FLIP, x[0], 1, (int64_t[]){1});
+}
+BUILD(concat) {
+  return with_axis(b, OP_CONCAT, 3, x, 1);
+}
+BUILD(take) {
+  return with_axis(b, OP_TAKE, 2, x, 0);
+}
+BUILD(take_axis_1) {
+  return with_axis(b, OP_TAKE, 2, x, 1);
+}
+BUILD(take_two) {
+  return with_axis(b, OP_TAKE, 3, x, 1);
+}
+BUILD(put) {
+  return with_axis(b, OP_PUT, 3, x, 0);
+}
+BUILD(put_add) {
+  return with_axis(b, OP_PUT_ADD, 3, x, 0);
+}
+BUILD(put_add_axis_1) {
+  return with_axis(b, OP_PUT_ADD, 3, x, 1);
+}
+BUILD(gather) {
+  return with_axis(b, OP_GATHER, 2, x, 0);
+}
+BUILD(scatter) {
+  return with_axis(b, OP_SCATTER, 3, x, 0);
+}
+BUILD(scatter_add) {
+  return with_axis(b, OP_SCATTER_ADD, 3, x, 0);
+}
+BUILD(sort) {
+  return with_axis(b, OP_SORT, 1, x, 1);
+}
+BUILD(sort_descending) {
   return b_op(b, OP_SORT, 1, x, 2, (Attr[]){attr_i(AT_AXIS, 0), attr_i(AT_DESCENDING, 1)});
 }
-BUILD(sum) { return with_axes(b, OP_SUM, x[0], 1, (int64_t[]){1}); }
-BUILD(sum_all) { return with_axes(b, OP_SUM, x[0], 2, (int64_t[]){0, 1}); }
-BUILD(sum_0_2) { return with_axes(b, OP_SUM, x[0], 2, (int64_t[]){0, 2}); }
-BUILD(prod) { return with_axes(b, OP_PROD, x[0], 1, (int64_t[]){1}); }
-BUILD(prod_all) { return with_axes(b, OP_PROD, x[0], 2, (int64_t[]){0, 1}); }
-BUILD(prod_0_2) { return with_axes(b, OP_PROD, x[0], 2, (int64_t[]){2, 0}); }
-BUILD(prod_long) { return with_axes(b, OP_PROD, x[0], 1, (int64_t[]){0}); }
-BUILD(reduce_max) { return with_axes(b, OP_REDUCE_MAX, x[0], 1, (int64_t[]){1}); }
-BUILD(reduce_min) { return with_axes(b, OP_REDUCE_MIN, x[0], 2, (int64_t[]){0, 1}); }
-BUILD(reduce_min_ties) { return with_axes(b, OP_REDUCE_MIN, x[0], 1, (int64_t[]){1}); }
-BUILD(cumsum) { return with_axis(b, OP_CUMSUM, 1, x, 1); }
-BUILD(cumsum_reverse)
-{
+BUILD(sum) {
+  return with_axes(b, OP_SUM, x[0], 1, (int64_t[]){1});
+}
+BUILD(sum_all) {
+  return with_axes(b, OP_SUM, x[0], 2, (int64_t[]){0, 1});
+}
+BUILD(sum_0_2) {
+  return with_axes(b, OP_SUM, x[0], 2, (int64_t[]){0, 2});
+}
+BUILD(prod) {
+  return with_axes(b, OP_PROD, x[0], 1, (int64_t[]){1});
+}
+BUILD(prod_all) {
+  return with_axes(b, OP_PROD, x[0], 2, (int64_t[]){0, 1});
+}
+BUILD(prod_0_2) {
+  return with_axes(b, OP_PROD, x[0], 2, (int64_t[]){2, 0});
+}
+BUILD(prod_long) {
+  return with_axes(b, OP_PROD, x[0], 1, (int64_t[]){0});
+}
+BUILD(reduce_max) {
+  return with_axes(b, OP_REDUCE_MAX, x[0], 1, (int64_t[]){1});
+}
+BUILD(reduce_min) {
+  return with_axes(b, OP_REDUCE_MIN, x[0], 2, (int64_t[]){0, 1});
+}
+BUILD(reduce_min_ties) {
+  return with_axes(b, OP_REDUCE_MIN, x[0], 1, (int64_t[]){1});
+}
+BUILD(cumsum) {
+  return with_axis(b, OP_CUMSUM, 1, x, 1);
+}
+BUILD(cumsum_reverse) {
   return b_op(b, OP_CUMSUM, 1, x, 2, (Attr[]){attr_i(AT_AXIS, 0), attr_i(AT_REVERSE, 1)});
 }
-BUILD(conv2d) { return conv(b, OP_CONV2D, x, (int64_t[]){1, 1, 0, 0}); }
-BUILD(conv2d_stride_pad) { return conv(b, OP_CONV2D, x, (int64_t[]){2, 1, 1, 2}); }
-BUILD(conv2d_input) { return conv(b, OP_CONV2D_INPUT, x, (int64_t[]){1, 2, 1, 0, 1, 2, 4, 5}); }
-BUILD(conv2d_weight) { return conv(b, OP_CONV2D_WEIGHT, x, (int64_t[]){1, 2, 1, 0, 2, 2, 3, 2}); }
+BUILD(conv2d) {
+  return conv(b, OP_CONV2D, x, (int64_t[]){1, 1, 0, 0});
+}
+BUILD(conv2d_stride_pad) {
+  return conv(b, OP_CONV2D, x, (int64_t[]){2, 1, 1, 2});
+}
+BUILD(conv2d_input) {
+  return conv(b, OP_CONV2D_INPUT, x, (int64_t[]){1, 2, 1, 0, 1, 2, 4, 5});
+}
+BUILD(conv2d_weight) {
+  return conv(b, OP_CONV2D_WEIGHT, x, (int64_t[]){1, 2, 1, 0, 2, 2, 3, 2});
+}
 
 /* A name that is not here is that of an op without attributes. */
 static const Case cases[] = {
-    {"abs_at_0", OP_ABS, NULL}, {"relu_at_0", OP_RELU, NULL},
-    {"sqrt_at_0", OP_SQRT, NULL}, {"max_ties", OP_MAX, NULL}, {"min_ties", OP_MIN, NULL},
+    {"abs_at_0", OP_ABS, NULL},
+    {"relu_at_0", OP_RELU, NULL},
+    {"sqrt_at_0", OP_SQRT, NULL},
+    {"max_ties", OP_MAX, NULL},
+    {"min_ties", OP_MIN, NULL},
     {"reduce_max_ties", OP_REDUCE_MAX, reduce_max},
     {"reduce_min_ties", OP_REDUCE_MIN, reduce_min_ties},
-    {"pow_const_0", OP_POW, pow_const_0}, {"pow_zero_base", OP_POW, NULL},
-    {"pow_const_2", OP_POW, pow_const_2}, {"pow_const_3", OP_POW, pow_const_3},
-    {"where_selects", OP_WHERE, where_selects}, {"reshape", OP_RESHAPE, reshape},
-    {"transpose", OP_TRANSPOSE, transpose}, {"broadcast", OP_BROADCAST, broadcast},
-    {"slice", OP_SLICE, slice_plain}, {"slice_steps", OP_SLICE, slice_steps}, {"pad", OP_PAD, pad},
-    {"pad_inner", OP_PAD, pad_inner}, {"flip", OP_FLIP, flip}, {"concat", OP_CONCAT, concat},
-    {"take", OP_TAKE, take}, {"take_axis_1", OP_TAKE, take_axis_1}, {"take_two", OP_TAKE, take_two},
-    {"put", OP_PUT, put}, {"put_add", OP_PUT_ADD, put_add},
-    {"put_add_axis_1", OP_PUT_ADD, put_add_axis_1}, {"gather", OP_GATHER, gather},
-    {"scatter", OP_SCATTER, scatter}, {"scatter_add", OP_SCATTER_ADD, scatter_add},
-    {"sort", OP_SORT, sort}, {"sort_descending", OP_SORT, sort_descending}, {"sum", OP_SUM, sum},
-    {"sum_all", OP_SUM, sum_all}, {"sum_0_2", OP_SUM, sum_0_2}, {"prod", OP_PROD, prod},
-    {"prod_all", OP_PROD, prod_all}, {"prod_0_2", OP_PROD, prod_0_2}, {"prod_zeros", OP_PROD, prod},
-    {"prod_long", OP_PROD, prod_long}, {"reduce_max", OP_REDUCE_MAX, reduce_max},
-    {"reduce_min", OP_REDUCE_MIN, reduce_min}, {"cumsum", OP_CUMSUM, cumsum},
-    {"cumsum_reverse", OP_CUMSUM, cumsum_reverse}, {"dot_batch", OP_DOT, NULL},
+    {"pow_const_0", OP_POW, pow_const_0},
+    {"pow_zero_base", OP_POW, NULL},
+    {"pow_const_2", OP_POW, pow_const_2},
+    {"pow_const_3", OP_POW, pow_const_3},
+    {"where_selects", OP_WHERE, where_selects},
+    {"reshape", OP_RESHAPE, reshape},
+    {"transpose", OP_TRANSPOSE, transpose},
+    {"broadcast", OP_BROADCAST, broadcast},
+    {"slice", OP_SLICE, slice_plain},
+    {"slice_steps", OP_SLICE, slice_steps},
+    {"pad", OP_PAD, pad},
+    {"pad_inner", OP_PAD, pad_inner},
+    {"flip", OP_FLIP, flip},
+    {"concat", OP_CONCAT, concat},
+    {"take", OP_TAKE, take},
+    {"take_axis_1", OP_TAKE, take_axis_1},
+    {"take_two", OP_TAKE, take_two},
+    {"put", OP_PUT, put},
+    {"put_add", OP_PUT_ADD, put_add},
+    {"put_add_axis_1", OP_PUT_ADD, put_add_axis_1},
+    {"gather", OP_GATHER, gather},
+    {"scatter", OP_SCATTER, scatter},
+    {"scatter_add", OP_SCATTER_ADD, scatter_add},
+    {"sort", OP_SORT, sort},
+    {"sort_descending", OP_SORT, sort_descending},
+    {"sum", OP_SUM, sum},
+    {"sum_all", OP_SUM, sum_all},
+    {"sum_0_2", OP_SUM, sum_0_2},
+    {"prod", OP_PROD, prod},
+    {"prod_all", OP_PROD, prod_all},
+    {"prod_0_2", OP_PROD, prod_0_2},
+    {"prod_zeros", OP_PROD, prod},
+    {"prod_long", OP_PROD, prod_long},
+    {"reduce_max", OP_REDUCE_MAX, reduce_max},
+    {"reduce_min", OP_REDUCE_MIN, reduce_min},
+    {"cumsum", OP_CUMSUM, cumsum},
+    {"cumsum_reverse", OP_CUMSUM, cumsum_reverse},
+    {"dot_batch", OP_DOT, NULL},
     {"conv2d", OP_CONV2D, conv2d},
     {"conv2d_stride_pad", OP_CONV2D, conv2d_stride_pad},
     {"conv2d_input", OP_CONV2D_INPUT, conv2d_input},
@@ -154,8 +247,7 @@ static const Case cases[] = {
 enum { CASES = sizeof cases / sizeof *cases };
 static bool case_seen[CASES], op_seen[OP_COUNT]; /* in the data, up to here */
 
-static const Case *case_of(const char *name)
-{
+static const Case *case_of(const char *name) {
   static Case plain[OP_COUNT];
   for (int k = 0; k < CASES; k++) {
     if (strcmp(cases[k].name, name)) continue;
@@ -169,8 +261,7 @@ static const Case *case_of(const char *name)
   return &plain[op];
 }
 
-static Val build_case(B *b, const Case *c, int n, const Val *x)
-{
+static Val build_case(B *b, const Case *c, int n, const Val *x) {
   return c->build ? c->build(b, x) : b_op(b, c->op, n, x, 0, NULL);
 }
 
@@ -190,8 +281,7 @@ typedef struct Data {
   Array in[MAX_IN], out, weight, grad[MAX_IN], weight2[MAX_IN], grad2[MAX_IN];
 } Data;
 
-static bool numbers(char *s, Array *a)
-{
+static bool numbers(char *s, Array *a) {
   char *end;
   for (a->n = 0;; a->n++, s = end) {
     double x = strtod(s, &end);
@@ -201,15 +291,13 @@ static bool numbers(char *s, Array *a)
   }
 }
 
-static char *shape_of(char *s, Array *a)
-{
+static char *shape_of(char *s, Array *a) {
   a->rank = (int)strtol(s, &s, 10);
   for (int j = 0; j < a->rank; j++) a->dim[j] = strtol(s, &s, 10);
   return s;
 }
 
-static FILE *open_data(void)
-{
+static FILE *open_data(void) {
   char path[4096];
   const char *dir = getenv("srcdir");
   snprintf(path, sizeof path, "%s/tests/grad/ops.txt", dir ? dir : ".");
@@ -219,8 +307,7 @@ static FILE *open_data(void)
 }
 
 /* The next case of the file; false at its end. */
-static bool next_case(FILE *f, char **line, size_t *cap, Data *d)
-{
+static bool next_case(FILE *f, char **line, size_t *cap, Data *d) {
   memset(d, 0, sizeof *d);
   while (**line || getline(line, cap, f) > 0) {
     char name[64] = "", *s = *line;
@@ -255,8 +342,7 @@ static bool next_case(FILE *f, char **line, size_t *cap, Data *d)
 }
 
 /* Returns how many there are. */
-static int each_case(void (*f)(Env *v, const Data *d, void *ud), void *ud)
-{
+static int each_case(void (*f)(Env *v, const Data *d, void *ud), void *ud) {
   static Data d;
   int n = 0;
   size_t cap = 1 << 16;
@@ -275,18 +361,15 @@ static int each_case(void (*f)(Env *v, const Data *d, void *ud), void *ud)
   return n;
 }
 
-static DType dtype_of(const Array *a, DType dt)
-{
+static DType dtype_of(const Array *a, DType dt) {
   return a->dt == DT_F64 ? dt : a->dt;
 }
 
-static Tensor *array_tensor(Env *v, const Array *a, DType dt)
-{
+static Tensor *array_tensor(Env *v, const Array *a, DType dt) {
   return tensor(v, dtype_of(a, dt), a->rank, a->dim, a->v);
 }
 
-static Val array_input(Env *v, Graph *g, const Array *a, DType dt)
-{
+static Val array_input(Env *v, Graph *g, const Array *a, DType dt) {
   Type t = type_c(v, dtype_of(a, dt), a->rank, a->dim);
   return gr_input(g, &t);
 }

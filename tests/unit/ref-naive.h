@@ -31,7 +31,9 @@ static uint64_t draw(void) {
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return z ^ z >> 31;
 }
-static int64_t below(int64_t n) { return n > 0 ? (int64_t)(draw() % (uint64_t)n) : 0; }
+static int64_t below(int64_t n) {
+  return n > 0 ? (int64_t)(draw() % (uint64_t)n) : 0;
+}
 
 /* ---- elements ---- */
 
@@ -44,41 +46,41 @@ static void *at(const Tensor *t, const int64_t *idx) {
 static TAP_UNUSED double get_f(const Tensor *t, const int64_t *idx) {
   void *p = at(t, idx);
   switch (t->dtype) {
-    case DT_F16: return (double)hf_f32_from_f16(*(uint16_t *)p);
-    case DT_BF16: return (double)hf_f32_from_bf16(*(uint16_t *)p);
-    case DT_F32: return (double)*(float *)p;
-    default: return *(double *)p;
+  case DT_F16: return (double)hf_f32_from_f16(*(uint16_t *)p);
+  case DT_BF16: return (double)hf_f32_from_bf16(*(uint16_t *)p);
+  case DT_F32: return (double)*(float *)p;
+  default: return *(double *)p;
   }
 }
 static TAP_UNUSED int64_t get_i(const Tensor *t, const int64_t *idx) {
   void *p = at(t, idx);
   switch (t->dtype) {
-    case DT_BOOL: return *(uint8_t *)p != 0;
-    case DT_U8: return *(uint8_t *)p;
-    case DT_I8: return *(int8_t *)p;
-    case DT_I16: return *(int16_t *)p;
-    case DT_I32: return *(int32_t *)p;
-    default: return *(int64_t *)p;
+  case DT_BOOL: return *(uint8_t *)p != 0;
+  case DT_U8: return *(uint8_t *)p;
+  case DT_I8: return *(int8_t *)p;
+  case DT_I16: return *(int16_t *)p;
+  case DT_I32: return *(int32_t *)p;
+  default: return *(int64_t *)p;
   }
 }
 static TAP_UNUSED void set_f(Tensor *t, const int64_t *idx, double x) { /* rounds once */
   void *p = at(t, idx);
   switch (t->dtype) {
-    case DT_F16: *(uint16_t *)p = hf_f16_from_f64(x); break;
-    case DT_BF16: *(uint16_t *)p = hf_bf16_from_f64(x); break;
-    case DT_F32: *(float *)p = (float)x; break;
-    default: *(double *)p = x; break;
+  case DT_F16: *(uint16_t *)p = hf_f16_from_f64(x); break;
+  case DT_BF16: *(uint16_t *)p = hf_bf16_from_f64(x); break;
+  case DT_F32: *(float *)p = (float)x; break;
+  default: *(double *)p = x; break;
   }
 }
 static TAP_UNUSED void set_i(Tensor *t, const int64_t *idx, int64_t x) { /* wraps */
   void *p = at(t, idx);
   switch (t->dtype) {
-    case DT_BOOL:
-    case DT_U8:
-    case DT_I8: *(uint8_t *)p = (uint8_t)x; break;
-    case DT_I16: *(uint16_t *)p = (uint16_t)x; break;
-    case DT_I32: *(uint32_t *)p = (uint32_t)x; break;
-    default: *(int64_t *)p = x; break;
+  case DT_BOOL:
+  case DT_U8:
+  case DT_I8: *(uint8_t *)p = (uint8_t)x; break;
+  case DT_I16: *(uint16_t *)p = (uint16_t)x; break;
+  case DT_I32: *(uint32_t *)p = (uint32_t)x; break;
+  default: *(int64_t *)p = x; break;
   }
 }
 static TAP_UNUSED void set_from(Tensor *t, const int64_t *it, const Tensor *x, const int64_t *ix) {
@@ -99,10 +101,39 @@ static bool step(int rank, const int64_t *dim, int64_t *idx) {
 
 /* ---- random tensors ---- */
 
-static const double specials[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 2, 3, -3, 1.5, 2.5, -2.5, 1e-3,
-                                  (double)INFINITY, -(double)INFINITY, (double)NAN, 65504, 65520,
-                                  3e38, 1e-40, -1e-45, 6e-8, 1e300, 0x1.fffffep-127, 256, 127.5,
-                                  -128, 2147483648.0, 9.3e18, -9.3e18, 0.1, 10, 1000003};
+static const double specials[] = {0.0,
+                                  -0.0,
+                                  1,
+                                  -1,
+                                  0.5,
+                                  -0.5,
+                                  2,
+                                  3,
+                                  -3,
+                                  1.5,
+                                  2.5,
+                                  -2.5,
+                                  1e-3,
+                                  (double)INFINITY,
+                                  -(double)INFINITY,
+                                  (double)NAN,
+                                  65504,
+                                  65520,
+                                  3e38,
+                                  1e-40,
+                                  -1e-45,
+                                  6e-8,
+                                  1e300,
+                                  0x1.fffffep-127,
+                                  256,
+                                  127.5,
+                                  -128,
+                                  2147483648.0,
+                                  9.3e18,
+                                  -9.3e18,
+                                  0.1,
+                                  10,
+                                  1000003};
 enum { PLAIN, WILD }; /* WILD: specials among them */
 
 static double draw_f(int how) {
@@ -111,8 +142,9 @@ static double draw_f(int how) {
   return how == WILD && below(3) == 0 ? ldexp(x, (int)below(80) - 40) : x * 4;
 }
 static int64_t draw_i(int how) {
-  static const int64_t edge[] = {0, 1, -1, 2, 127, -128, 255, 32767, -32768, INT32_MAX, INT32_MIN,
-                                 INT64_MAX, INT64_MIN, 7, -7};
+  static const int64_t edge[] = {0,         1,         -1,        2,      127,
+                                 -128,      255,       32767,     -32768, INT32_MAX,
+                                 INT32_MIN, INT64_MAX, INT64_MIN, 7,      -7};
   if (how == WILD && below(3) == 0) return edge[below(15)];
   return how == WILD && below(3) == 0 ? (int64_t)draw() : below(21) - 10;
 }
@@ -152,8 +184,10 @@ static TAP_UNUSED Tensor *draw_layout(DType dt, int rank, const int64_t *dim, bo
 static TAP_UNUSED Tensor *draw_tensor(DType dt, int rank, const int64_t *dim, int how) {
   Tensor *t = draw_layout(dt, rank, dim, true);
   FOR_EACH(i, rank, dim) {
-    if (dt_float(dt)) set_f(t, i, draw_f(how));
-    else set_i(t, i, dt == DT_BOOL ? below(2) : draw_i(how));
+    if (dt_float(dt))
+      set_f(t, i, draw_f(how));
+    else
+      set_i(t, i, dt == DT_BOOL ? below(2) : draw_i(how));
   }
   return t;
 }
@@ -182,7 +216,8 @@ static TAP_UNUSED Tensor *fresh(DType dt, int rank, const int64_t *dim) {
 /* Takes over both references. */
 static TAP_UNUSED bool same_bits(const char *what, Tensor *got, Tensor *want) {
   bool ok = got && want && tn_same(got, want);
-  if (!got) ok = tap_fail(__FILE__, __LINE__, "%s: failed: %s", what, ref.err.text);
+  if (!got)
+    ok = tap_fail(__FILE__, __LINE__, "%s: failed: %s", what, ref.err.text);
   else if (!ok && got->rank == want->rank && got->dtype == want->dtype) {
     bool told = false;
     FOR_EACH(i, got->rank, want->dim) {
@@ -197,7 +232,8 @@ static TAP_UNUSED bool same_bits(const char *what, Tensor *got, Tensor *want) {
                w, w);
     }
     if (!told) tap_fail(__FILE__, __LINE__, "%s: the dims differ", what);
-  } else if (!ok) tap_fail(__FILE__, __LINE__, "%s: rank or dtype differs", what);
+  } else if (!ok)
+    tap_fail(__FILE__, __LINE__, "%s: rank or dtype differs", what);
   tn_unref(got);
   tn_unref(want);
   return ok;

@@ -5,14 +5,12 @@
 enum { ELEMENTS = 3, MOST = 16 };
 
 /* Element e of a batched tensor, as a view. */
-static Tensor *element(Env *v, const Tensor *t, int64_t e)
-{
+static Tensor *element(Env *v, const Tensor *t, int64_t e) {
   return tn_view(&v->mem, t, t->rank - 1, t->dim + 1, t->stride + 1, t->offset + e * t->stride[0]);
 }
 
 /* The batched graph on `in` (batched ones have the axis) against one run per element. */
-static bool agrees(Env *v, const Graph *g, const bool *batched, Tensor **in, const char *what)
-{
+static bool agrees(Env *v, const Graph *g, const bool *batched, Tensor **in, const char *what) {
   Tensor *one[MOST], *want[MOST], *got[MOST];
   GErr e = {.operand = -1};
   bool ok = true;
@@ -39,8 +37,7 @@ static bool agrees(Env *v, const Graph *g, const bool *batched, Tensor **in, con
 }
 
 /* Element k of a batched input: the numbers turned by k places, floats changed a little too. */
-static Tensor *spread(Env *v, const Array *a, DType dt, bool batched)
-{
+static Tensor *spread(Env *v, const Array *a, DType dt, bool batched) {
   if (!batched) return array_tensor(v, a, dt);
   int64_t dim[CKL_MAX_RANK] = {ELEMENTS};
   for (int j = 0; j < a->rank; j++) dim[j + 1] = a->dim[j];
@@ -59,8 +56,7 @@ typedef struct Cases {
   int compared;
 } Cases;
 
-static void one_case(Env *v, const Data *d, void *ud)
-{
+static void one_case(Env *v, const Data *d, void *ud) {
   Cases *c = ud;
   DType dt = c->dt;
   Array weight = d->out;
@@ -98,8 +94,7 @@ static void one_case(Env *v, const Data *d, void *ud)
 }
 
 /* Mapped first and differentiated then, all inputs batched: again the bits of one at a time. */
-static void map_then_differentiate(Env *v, const Data *d, void *ud)
-{
+static void map_then_differentiate(Env *v, const Data *d, void *ud) {
   Cases *c = ud;
   Array weight = d->out;
   int n = d->count + 1, nf = 0;
@@ -153,15 +148,13 @@ static void map_then_differentiate(Env *v, const Data *d, void *ud)
   c->compared++;
 }
 
-static void t_map_then_differentiate(DType dt)
-{
+static void t_map_then_differentiate(DType dt) {
   Cases c = {.dt = dt};
   int n = each_case(map_then_differentiate, &c);
   check_int(c.compared, ==, n);
 }
 
-static void t_cases(DType dt)
-{
+static void t_cases(DType dt) {
   Cases c = {.dt = dt};
   int n = each_case(one_case, &c);
   check_int(n, >=, CASES);
@@ -177,23 +170,20 @@ typedef struct Fix {
   B b;
 } Fix;
 
-static void fix_open(Fix *f)
-{
+static void fix_open(Fix *f) {
   env_open(&f->v);
   f->g = new_graph(&f->v);
   f->b = (B){.g = f->g};
 }
 
-static Tensor *numbered(Env *v, DType dt, int rank, const int64_t *dim, double first, double step)
-{
+static Tensor *numbered(Env *v, DType dt, int rank, const int64_t *dim, double first, double step) {
   Tensor *t = tn_new(&v->mem, DEV_CPU, dt, rank, dim);
   for (int64_t k = 0, n = count_of(rank, dim); k < n; k++) set(t, k, first + step * (double)k);
   return t;
 }
 
 /* A result that depends on no batched input gets the axis all the same. */
-static void t_unbatched_output(void)
-{
+static void t_unbatched_output(void) {
   Fix f;
   fix_open(&f);
   Val x = input(&f.v, f.g, DT_F64, 1, 4), z = input(&f.v, f.g, DT_F64, 1, 4);
@@ -213,8 +203,7 @@ static void t_unbatched_output(void)
   env_close(&f.v);
 }
 
-static Val drawn_node(B *b, OpCode op, Val key)
-{
+static Val drawn_node(B *b, OpCode op, Val key) {
   int64_t dims[1] = {dim_const(b->g->dims, 5)};
   Val in[2] = {key, gr_const_i(b->g, DT_I64, DEV_CPU, 1000000)};
   Attr attrs[3] = {attr_i(AT_DTYPE, op == OP_RANDOM ? DT_F64 : DT_I64), attr_dims(AT_DIMS, 1, dims),
@@ -223,8 +212,7 @@ static Val drawn_node(B *b, OpCode op, Val key)
 }
 
 /* A batched key is used as it is. */
-static void t_random_keys(OpCode op)
-{
+static void t_random_keys(OpCode op) {
   Fix f;
   fix_open(&f);
   Val key = input(&f.v, f.g, DT_I64, 1, 2);
@@ -237,8 +225,7 @@ static void t_random_keys(OpCode op)
 }
 
 /* Under one key element i draws from fold_in(key, i). */
-static void t_random_folds(OpCode op)
-{
+static void t_random_folds(OpCode op) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -253,7 +240,8 @@ static void t_random_folds(OpCode op)
   Graph *many = gr_batch(&f.v.arena, f.g, (bool[]){false, true}, dim_const(f.v.dims, ELEMENTS), &e);
   need(check_msg(many != NULL, "%s", e.text));
   Tensor *in[2] = {numbered(&f.v, DT_I64, 1, (int64_t[]){2}, 7, 3),
-                   numbered(&f.v, DT_F64, 1, (int64_t[]){ELEMENTS}, 0, 1)}, *got[1], *want[1];
+                   numbered(&f.v, DT_F64, 1, (int64_t[]){ELEMENTS}, 0, 1)},
+         *got[1], *want[1];
   need(run(&f.v, many, in, got));
   for (int64_t k = 0; k < ELEMENTS; k++) {
     Tensor *two[2] = {in[0], tn_scalar_i64(&f.v.mem, DEV_CPU, DT_I64, k)};
@@ -269,8 +257,7 @@ static void t_random_folds(OpCode op)
 }
 
 /* Mapped twice under one key, every element draws for itself. */
-static void t_random_twice(void)
-{
+static void t_random_twice(void) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -293,8 +280,7 @@ static void t_random_twice(void)
   env_close(&f.v);
 }
 
-static void t_keys(OpCode op)
-{
+static void t_keys(OpCode op) {
   Fix f;
   fix_open(&f);
   Val in[2];
@@ -320,20 +306,20 @@ static void t_keys(OpCode op)
 
 /* -- structured ops: x [4], z [4] */
 
-static Graph *body(Env *v, int kind)
-{
+static Graph *body(Env *v, int kind) {
   Graph *g = new_graph(v);
   B b = {.g = g};
   if (kind == OP_LOOP) input(v, g, DT_I64, 0);
   Val x = kind == OP_MAP ? input(v, g, DT_F64, 0) : input(v, g, DT_F64, 1, 4);
   Val z = input(v, g, DT_F64, 1, 4);
-  if (kind == OP_MAP) gr_output(g, b_bin(&b, OP_MUL, x, z));
-  else gr_output(g, b_bin(&b, OP_MUL, b_un(&b, OP_SIN, x), z));
+  if (kind == OP_MAP)
+    gr_output(g, b_bin(&b, OP_MUL, x, z));
+  else
+    gr_output(g, b_bin(&b, OP_MUL, b_un(&b, OP_SIN, x), z));
   return g;
 }
 
-static void t_structured(OpCode op)
-{
+static void t_structured(OpCode op) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -366,8 +352,7 @@ static void t_structured(OpCode op)
   env_close(&f.v);
 }
 
-static void t_custom(void)
-{
+static void t_custom(void) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -409,8 +394,7 @@ static void t_custom(void)
 }
 
 /* Batched twice: a matrix of elements. */
-static void t_twice(void)
-{
+static void t_twice(void) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -428,8 +412,7 @@ static void t_twice(void)
 }
 
 /* The number of elements may be a symbol. */
-static void t_symbolic(void)
-{
+static void t_symbolic(void) {
   static int64_t sizes[1] = {ELEMENTS};
   Fix f;
   Sym s;
@@ -442,7 +425,8 @@ static void t_symbolic(void)
   Graph *many = gr_batch(&f.v.arena, f.g, (bool[]){true, false}, n, &e);
   need(check_msg(many != NULL, "%s", e.text));
   Tensor *in[2] = {numbered(&f.v, DT_F64, 3, (int64_t[]){ELEMENTS, 2, 3}, -1, 0.07),
-                   numbered(&f.v, DT_F64, 2, (int64_t[]){3, 4}, -0.9, 0.05)}, *out[1];
+                   numbered(&f.v, DT_F64, 2, (int64_t[]){3, 4}, -0.9, 0.05)},
+         *out[1];
   need(run(&f.v, many, in, out));
   check_int(out[0]->rank, ==, 3);
   check_int(out[0]->dim[0], ==, ELEMENTS);
@@ -450,8 +434,7 @@ static void t_symbolic(void)
   env_close(&f.v);
 }
 
-static void t_refused(void)
-{
+static void t_refused(void) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -466,8 +449,7 @@ static void t_refused(void)
   env_close(&f.v);
 }
 
-int main(void)
-{
+int main(void) {
   TEST(t_cases(DT_F64), "every op and its gradient has the bits of one element at a time in f64");
   TEST(t_cases(DT_F32), "every op and its gradient has the bits of one element at a time in f32");
   TEST(t_map_then_differentiate(DT_F64), "the gradient of a mapped op is the mapped gradient, f64");

@@ -249,8 +249,10 @@ static void t_limit(void) {
     CacheKey k = key(texts[i], 0);
     size_t n = 0;
     char *got = cache_get(c, &k, &n, &e);
-    if (got) kept++;
-    else if (kept) order = false; /* a newer one went before an older one */
+    if (got)
+      kept++;
+    else if (kept)
+      order = false; /* a newer one went before an older one */
     mem_free(&m, got, n);
   }
   check(order);

@@ -13,25 +13,21 @@ typedef struct Try {
   int64_t bytes;
 } Try;
 
-static void try_plan(void *ud)
-{
+static void try_plan(void *ud) {
   plan_check(((Try *)ud)->p, &temp);
 }
 
-static void try_graph(void *ud)
-{
+static void try_graph(void *ud) {
   gr_checked(((Try *)ud)->g, "a pass");
 }
 
-static void try_places(void *ud)
-{
+static void try_places(void *ud) {
   Try *t = ud;
   plan_check_places(&mem, &arena, t->items, t->n, t->bytes);
 }
 
 /* Whether a law is broken; `want` (may be NULL) stands in what is said. */
-static bool broken(void (*f)(void *ud), Try t, const char *want)
-{
+static bool broken(void (*f)(void *ud), Try t, const char *want) {
   mem.bug[0] = 0;
   int code = mem_protect(&mem, f, &t);
   if (code == MEM_OK) return false;
@@ -41,8 +37,7 @@ static bool broken(void (*f)(void *ud), Try t, const char *want)
 }
 
 /* Each end of each lifetime of random plans, moved by one step. */
-static void lifetimes(void *ud)
-{
+static void lifetimes(void *ud) {
   (void)ud;
   size_t slots = 0, results = 0, drops = 0, drops_found = 0, helds = 0, swaps = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -101,8 +96,7 @@ static void lifetimes(void *ud)
   check(slots > 100 && results > 20 && drops_found > 10 && helds > 20 && swaps > 100);
 }
 
-static void places(void *ud)
-{
+static void places(void *ud) {
   (void)ud;
   MemItem x[] = {{.bytes = 128, .first = 0, .last = 2, .offset = 0},
                  {.bytes = 64, .first = 2, .last = 4, .offset = 128},
@@ -121,8 +115,7 @@ static void places(void *ud)
   check(broken(try_places, t, "bytes -64"));
 }
 
-static void passes(void *ud)
-{
+static void passes(void *ud) {
   (void)ud;
   Gen x;
   gen_open(&x, &arena, names_new(&arena), 7, false, false);
@@ -138,8 +131,7 @@ static void passes(void *ud)
   check(!broken(try_graph, t, NULL));
 }
 
-static void in_arena(void (*f)(void *))
-{
+static void in_arena(void (*f)(void *)) {
   arena_init(&arena, &mem);
   arena_init(&temp, &mem);
   check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
@@ -148,8 +140,7 @@ static void in_arena(void (*f)(void *))
   mem_pool_drain(&mem, 0);
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   TEST(in_arena(lifetimes), "a plan that frees early, makes late or runs out of order is found");
   TEST(in_arena(places), "places that overlap or leave the arena are found");

@@ -9,12 +9,23 @@
 enum { N = 37, TURNS = 20 };
 
 typedef enum Form {
-  ALONG, BACK, APART, ONE, DRAWN, GUARDED, SERIAL, LOCAL, TILE_OF_A, TILE_OF_B, TILE_START_OF,
-  TURNED, FORMS
+  ALONG,
+  BACK,
+  APART,
+  ONE,
+  DRAWN,
+  GUARDED,
+  SERIAL,
+  LOCAL,
+  TILE_OF_A,
+  TILE_OF_B,
+  TILE_START_OF,
+  TURNED,
+  FORMS
 } Form;
-static const char *const form_name[FORMS] = {
-    "along", "back", "apart", "one", "drawn", "guarded", "serial", "local", "tile a", "tile b",
-    "tile start", "turned"};
+static const char *const form_name[FORMS] = {"along",  "back",    "apart",      "one",
+                                             "drawn",  "guarded", "serial",     "local",
+                                             "tile a", "tile b",  "tile start", "turned"};
 
 /* A kernel that reads all of buffer 0 (of the local form: of 2) in this way, or writes it. */
 static Kernel *make(Form form, bool store, int64_t *elements) {
@@ -66,9 +77,7 @@ static Kernel *make(Form form, bool store, int64_t *elements) {
     *elements = 3 * (N - 1) + 1;
     break;
   case ONE: at = last; break;
-  case DRAWN: /* 36 is among them */
-    at = lp_irem(k, lp_bin(k, RB_MUL, i, i), n);
-    break;
+  case DRAWN: /* 36 is among them */ at = lp_irem(k, lp_bin(k, RB_MUL, i, i), n); break;
   case GUARDED: /* lanes before and behind the buffer do not run */
     at = lp_bin(k, RB_SUB, i, lp_i(k, 5));
     lp_if(k, lp_bin(k, RB_AND, lp_bin(k, RB_GE, at, zero), lp_bin(k, RB_LT, at, lp_i(k, 20))));
@@ -126,8 +135,8 @@ static void t_form(Form form, bool store) {
         if (!less || !st.outside) continue;
         const LIns *in = &k->ins[st.outside - 1];
         LOp op = form >= TILE_OF_A && form <= TILE_START_OF ? LP_TILE
-                 : store || form == LOCAL                    ? LP_STORE
-                                                             : LP_LOAD;
+                 : store || form == LOCAL                   ? LP_STORE
+                                                            : LP_LOAD;
         check_int(in->op, ==, op);
         check_int(st.outside_buf, ==, under);
         check_int(st.outside_at, >=, (elements - less) * 4);

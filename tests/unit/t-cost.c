@@ -19,8 +19,7 @@ static const char text[] =
     "  return %2 %3 %4 %5 %9\n"
     "}\n";
 
-static void t_counts(void)
-{
+static void t_counts(void) {
   Env v;
   env_open(&v);
   GErr e = {.operand = -1};
@@ -39,16 +38,14 @@ static void t_counts(void)
   env_close(&v);
 }
 
-static void t_saturates(void)
-{
+static void t_saturates(void) {
   check_int(cost_mul(INT64_MAX / 8, 3), ==, INT64_MAX / 4);
   check_int(cost_mul(INT64_MAX, 0), ==, 0);
   check_int(cost_add(INT64_MAX / 4, 1), ==, INT64_MAX / 4);
   check_int(cost_add(INT64_MAX / 4, INT64_MAX), ==, INT64_MAX / 4);
 }
 
-int main(void)
-{
+int main(void) {
   TEST(t_counts(), "products, elements and bytes are those counted by hand");
   TEST(t_saturates(), "numbers that would wrap stay at the most");
   return tap_done();

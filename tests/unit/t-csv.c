@@ -60,7 +60,8 @@ static void t_separators(void) {
       "\n\n1,2,3\n\n  \n\t\n4,5,6\n\n",
       "# a comment\n1,2,3 # one\n#,,,\n4,5,6#",
       "\"1\",\"2\",\" 3 \"\n4,\"5\",6\n",
-      ("\xef\xbb\xbf" "1,2,3\n4,5,6\n"),
+      ("\xef\xbb\xbf"
+       "1,2,3\n4,5,6\n"),
       "1.0,2.,3e0\n+4,.5e1,600e-2\n",
       "a,b,c\n1,2,3\n4,5,6\n",
       "\"a, b\";c;\"#d\"\n1;2;3\n4;5;6\n",
@@ -132,7 +133,9 @@ static void t_refused(void) {
   Err e;
   check(!parse("1,2\0,3", 6, DT_F32, &e));
   check_str(e.text, "t.csv: is no text (it has NUL bytes)");
-  check(!parse("\xff\xfe" "1\0", 4, DT_F32, &e));
+  check(!parse("\xff\xfe"
+               "1\0",
+               4, DT_F32, &e));
   check_str(e.text, "t.csv: is UTF-16; UTF-8 is read");
 }
 

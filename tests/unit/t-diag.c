@@ -441,8 +441,19 @@ static bool clean_text(const char *s, size_t n) {
 }
 
 static void t_anything(void) {
-  static const char *const bits[] = {"\t", " ", "\n", "\r\n", "x", "\xc3\xa9", "\xe6\xbc\xa2",
-                                     "\xcc\x81", "\xff", "\x01", "\xf0\x9f\x98\x80", "{", "\r"};
+  static const char *const bits[] = {"\t",
+                                     " ",
+                                     "\n",
+                                     "\r\n",
+                                     "x",
+                                     "\xc3\xa9",
+                                     "\xe6\xbc\xa2",
+                                     "\xcc\x81",
+                                     "\xff",
+                                     "\x01",
+                                     "\xf0\x9f\x98\x80",
+                                     "{",
+                                     "\r"};
   uint32_t last = 0;
   for (int round = 0; round < 4000; round++) {
     char text[2200] = "";

@@ -9,53 +9,45 @@ static Arena arena;
 static DimTab *tab;
 static Names *names;
 
-static void fresh(void)
-{
+static void fresh(void) {
   arena_free(&arena);
   arena_init(&arena, &mem);
   tab = dim_tab_new(&arena);
   names = names_new(&arena);
 }
 
-static Dim sym(const char *name)
-{
+static Dim sym(const char *name) {
   return dim_symbol(tab, names_of(names, name), (Span){0, 0, 0}, NULL);
 }
 
-static Dim num(int64_t n)
-{
+static Dim num(int64_t n) {
   return dim_const(tab, n);
 }
 
-static const char *show(const DimTab *t, Dim d)
-{
+static const char *show(const DimTab *t, Dim d) {
   Buf b;
   buf_init_arena(&b, &arena);
   dim_print(&b, t, d);
   return b.s;
 }
 
-static Dim parse(DimTab *t, const char *s)
-{
+static Dim parse(DimTab *t, const char *s) {
   Dim d;
   return dim_parse(t, names, s, strlen(s), &d) ? d : DIM_BAD;
 }
 
 /* Both texts are the same dim. */
-static void same(const char *a, const char *b)
-{
+static void same(const char *a, const char *b) {
   Dim x = parse(tab, a), y = parse(tab, b);
   check_msg(x == y && x != DIM_BAD, "%s is %s, %s is %s", a, show(tab, x), b, show(tab, y));
 }
 
-static void differ(const char *a, const char *b, DimOrder want)
-{
+static void differ(const char *a, const char *b, DimOrder want) {
   Dim x = parse(tab, a), y = parse(tab, b);
   check_msg(dim_compare(tab, x, y) == want, "%s and %s: %d", a, b, (int)dim_compare(tab, x, y));
 }
 
-static void t_normal(void)
-{
+static void t_normal(void) {
   fresh();
   sym("n"), sym("m"), sym("h");
   same("n + m", "m + n");
@@ -87,8 +79,7 @@ static void t_normal(void)
   same("n*m*h", "h*n*m");
 }
 
-static void t_compare(void)
-{
+static void t_compare(void) {
   fresh();
   sym("n"), sym("m");
   differ("n + 1", "n", DIM_DIFFERENT);
@@ -99,8 +90,7 @@ static void t_compare(void)
   differ("5", "6", DIM_DIFFERENT);
 }
 
-static void t_facts(void)
-{
+static void t_facts(void) {
   fresh();
   sym("d"), sym("h"), sym("n");
   Dim before = parse(tab, "h*(d//h)");
@@ -122,8 +112,7 @@ static void t_facts(void)
   check(dim_fact(tab, 2, &a, &b) && !dim_fact(tab, 3, &a, &b));
 }
 
-static void t_limits(void)
-{
+static void t_limits(void) {
   fresh();
   sym("n");
   check(parse(tab, "9223372036854775807 + 1") == DIM_BAD);
@@ -153,8 +142,7 @@ static void t_limits(void)
   check(parse(tab, "?1") == DIM_BAD);
 }
 
-static void t_symbols(void)
-{
+static void t_symbols(void) {
   fresh();
   Sym s, u;
   Dim n = dim_symbol(tab, names_of(names, "n"), (Span){1, 2, 3}, &s);
@@ -178,8 +166,7 @@ static void t_symbols(void)
   check(dim_import(t2, tab, d, to2, 2) == DIM_BAD);
 }
 
-static void t_nonneg(void)
-{
+static void t_nonneg(void) {
   fresh();
   sym("n"), sym("m");
   check(dim_nonneg(tab, parse(tab, "n*m + 3*(n//2) + n % 3")));
@@ -190,8 +177,7 @@ static void t_nonneg(void)
 }
 
 static uint64_t state = 88172645463325252u;
-static unsigned rnd(unsigned n)
-{
+static unsigned rnd(unsigned n) {
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
@@ -199,8 +185,7 @@ static unsigned rnd(unsigned n)
 }
 
 /* A random dim and its value, computed beside it. */
-static Dim grow(int depth, const Dim *s, const int64_t *env, __int128 *val, bool *ok)
-{
+static Dim grow(int depth, const Dim *s, const int64_t *env, __int128 *val, bool *ok) {
   if (depth == 0 || rnd(5) == 0) {
     if (rnd(3)) {
       unsigned i = rnd(3);
@@ -226,8 +211,7 @@ static Dim grow(int depth, const Dim *s, const int64_t *env, __int128 *val, bool
                    : dim_mod(tab, x, y);
 }
 
-static void t_random(void)
-{
+static void t_random(void) {
   int64_t env[3] = {0};
   long valued = 0, bad = 0;
   for (int turn = 0; turn < 40000; turn++) {
@@ -275,8 +259,7 @@ static void t_random(void)
 }
 
 /* Symbols of one name are numbered, however many there are and whoever holds their text. */
-static void t_many(void)
-{
+static void t_many(void) {
   fresh();
   static const char *const name[3] = {"a", "b", "a.b"};
   char copies[120][4];
@@ -285,14 +268,15 @@ static void t_many(void)
     const char *now = name[i % 3];
     snprintf(copies[i], sizeof copies[0], "%s", now);
     Dim d = dim_symbol(tab, i % 2 ? names_of(names, now) : copies[i], (Span){0, 0, 0}, NULL);
-    if (i < 3) snprintf(text, sizeof text, "%s", now);
-    else snprintf(text, sizeof text, "%s'%d", now, i / 3 + 1);
+    if (i < 3)
+      snprintf(text, sizeof text, "%s", now);
+    else
+      snprintf(text, sizeof text, "%s'%d", now, i / 3 + 1);
     if (!check_str(show(tab, d), text)) return;
   }
 }
 
-static void t_eval(void)
-{
+static void t_eval(void) {
   fresh();
   sym("n");
   sym("m");
@@ -305,8 +289,7 @@ static void t_eval(void)
   check(!dim_eval(tab, DIM_BAD, env, NULL, &out));
 }
 
-static void run(void *ud)
-{
+static void run(void *ud) {
   (void)ud;
   TEST(t_many(), "symbols of one name are numbered, also where they are many");
   TEST(t_normal(), "equal polynomials are one dim");
@@ -319,8 +302,7 @@ static void run(void *ud)
   TEST(t_random(), "random dims have the value of their expression and read back");
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, run, NULL), ==, MEM_OK);

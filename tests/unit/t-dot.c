@@ -19,8 +19,7 @@ static bool as_code, each_as_code; /* this case too; all of them */
 
 static uint64_t seed = 88172645463325252u;
 
-static int64_t pick(int64_t lo, int64_t hi)
-{
+static int64_t pick(int64_t lo, int64_t hi) {
   seed ^= seed << 13;
   seed ^= seed >> 7;
   seed ^= seed << 17;
@@ -30,13 +29,13 @@ static int64_t pick(int64_t lo, int64_t hi)
 /* Everything of a graph that is not a view goes into the one group around `root`; its outputs are
  * the outs. Values in `in` are inputs' tensors. */
 static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, Tensor *const *in,
-                    Tensor **want, const char *what)
-{
+                    Tensor **want, const char *what) {
   Arena *a = &v->arena;
   uint8_t *placed = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
-  for (size_t i = 0; i < g->input_count; i++)
-    placed[g->nodes[g->inputs[i].node].result0] = 1;
-  Group group = {.kind = (uint8_t)kind, .root = root, .outs = g->outputs,
+  for (size_t i = 0; i < g->input_count; i++) placed[g->nodes[g->inputs[i].node].result0] = 1;
+  Group group = {.kind = (uint8_t)kind,
+                 .root = root,
+                 .outs = g->outputs,
                  .out_count = (uint32_t)g->output_count};
   Lower l = {.arena = a, .g = g, .tile = tiles[level], .placed = placed};
   Lowered out = {0};
@@ -117,8 +116,7 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, 
 }
 
 /* Runs the graph by the reference evaluator and in loop form, for every target. */
-static void same(Env *v, Graph *g, Val root, GroupKind kind, const char *what)
-{
+static void same(Env *v, Graph *g, Val root, GroupKind kind, const char *what) {
   Tensor *in[8], *want[8];
   uint64_t state = seed | 1;
   for (size_t i = 0; i < g->input_count; i++) in[i] = drawn(v, g, i, uniform, &state);
@@ -135,8 +133,7 @@ static void same(Env *v, Graph *g, Val root, GroupKind kind, const char *what)
 enum { PLAIN = 0, X_SWAPPED = 1, Y_SWAPPED = 2, SYMBOLS = 4, BIAS = 8, FUSED_IN = 16, ROWS = 32 };
 
 /* x [m, k] @ y [k, n] with transposes, sizes as symbols, an epilogue, computed operands. */
-static void product(DType dt, int64_t m, int64_t k, int64_t n, unsigned how)
-{
+static void product(DType dt, int64_t m, int64_t k, int64_t n, unsigned how) {
   Env v;
   env_open(&v);
   Graph *g = new_graph(&v);
@@ -191,8 +188,7 @@ static void product(DType dt, int64_t m, int64_t k, int64_t n, unsigned how)
   env_close(&v);
 }
 
-static void small_products(void)
-{
+static void small_products(void) {
   for (int i = 0; i < 60; i++) {
     product(pick(0, 2) ? DT_F32 : DT_F64, pick(1, 40), pick(1, 40), pick(1, 70),
             (unsigned)pick(0, 63));
@@ -206,8 +202,7 @@ static void small_products(void)
   }
 }
 
-static void edges(void)
-{
+static void edges(void) {
   each_as_code = true; /* the code of one text, with each number of rows */
   for (int64_t m = 5; m < 16; m++) product(DT_F32, m, 7, 32, m % 2 ? ROWS : ROWS | BIAS);
   each_as_code = false;
@@ -220,8 +215,7 @@ static void edges(void)
   product(DT_F32, 130, 3, 300, SYMBOLS | X_SWAPPED);
 }
 
-static void long_chains(void)
-{
+static void long_chains(void) {
   static const int64_t k[] = {1023, 1024, 1025, 4095, 4096, 4097, 9000};
   for (size_t i = 0; i < sizeof k / sizeof *k; i++) {
     product(DT_F32, 3, k[i], 5, PLAIN);
@@ -231,8 +225,7 @@ static void long_chains(void)
 }
 
 /* Rows that turn out to lie a multiple of 4 KiB apart are copied. */
-static void aliased_rows(void)
-{
+static void aliased_rows(void) {
   each_as_code = true;
   for (int64_t k = 1022; k < 1026; k++) product(DT_F32, 6, k, 70, SYMBOLS);
   product(DT_F32, 6, 1024, 64, SYMBOLS); /* not for few columns */
@@ -241,8 +234,7 @@ static void aliased_rows(void)
   each_as_code = false;
 }
 
-static void batches(void)
-{
+static void batches(void) {
   for (int i = 0; i < 24; i++) {
     Env v;
     env_open(&v);
@@ -272,8 +264,7 @@ static void batches(void)
 }
 
 /* Heads of attention: [B, T, H, D] read as [B, H, T, D], and slices. */
-static void views(void)
-{
+static void views(void) {
   Env v;
   env_open(&v);
   Graph *g = new_graph(&v);
@@ -290,8 +281,7 @@ static void views(void)
   env_close(&v);
 }
 
-static void inner(void)
-{
+static void inner(void) {
   for (int i = 0; i < 12; i++) {
     Env v;
     env_open(&v);
@@ -312,8 +302,7 @@ static void inner(void)
 }
 
 /* Operands rounded to f16, sums in f32; what has no loop form is refused. */
-static void rounded(void)
-{
+static void rounded(void) {
   for (int mode = COMPUTE_NONE; mode <= COMPUTE_TF32; mode++)
     for (int i = 0; i < 5; i++) {
       Env v;
@@ -347,8 +336,7 @@ static void rounded(void)
 }
 
 /* for i { vec k { out[i + k * s] = in[i * m + k] } }: blocks in registers where s >= n. */
-static void transposes(void)
-{
+static void transposes(void) {
   static const int64_t sizes[] = {1, 15, 16, 33, 48};
   Mem m;
   Arena a;
@@ -369,8 +357,10 @@ static void transposes(void)
       size_t size = (size_t)(arg[0] * arg[1]) * 8, room = (size_t)(arg[0] + arg[1] * arg[2]) * 8;
       char *from = malloc(size), *want = calloc(1, room), *got = calloc(1, room);
       for (size_t b = 0; b < size / dt_size((DType)dt); b++) {
-        if (dt == DT_F32) ((float *)(void *)from)[b] = (float)b;
-        else ((double *)(void *)from)[b] = (double)b;
+        if (dt == DT_F32)
+          ((float *)(void *)from)[b] = (float)b;
+        else
+          ((double *)(void *)from)[b] = (double)b;
       }
       KStatus st = {0};
       check(lp_run(&m, k, (void *[]){want, from}, arg, 0, 1, &st));
@@ -394,8 +384,7 @@ static void transposes(void)
 }
 
 static void convolution(DType dt, int n, int c, int o, int h, int kh, int kw, int stride, int pad,
-                        bool epilogue)
-{
+                        bool epilogue) {
   Env v;
   int64_t strides[2] = {stride, stride}, pads[2] = {pad, pad + (stride > 1)};
   int width = h + 3, oh = (h + 2 * pad - kh) / stride + 1;
@@ -425,8 +414,7 @@ static void convolution(DType dt, int n, int c, int o, int h, int kh, int kw, in
   }
 }
 
-static void convolutions(void)
-{
+static void convolutions(void) {
   convolution(DT_F32, 2, 3, 4, 6, 3, 3, 1, 1, false);
   convolution(DT_F32, 1, 32, 5, 4, 3, 2, 1, 0, true);
   convolution(DT_F64, 2, 2, 17, 9, 3, 3, 2, 1, false);
@@ -440,8 +428,7 @@ static void convolutions(void)
   }
 }
 
-int main(void)
-{
+int main(void) {
   Mem mem;
   Arena arena;
   mem_init(&mem, NULL, NULL);

@@ -557,7 +557,7 @@ static void t_drawn(uint64_t from, uint64_t to) {
 
 /* With one argument: the tests whose titles contain it. With two: drawn kernels by number. */
 #undef TEST
-#define TEST(call, title) \
+#define TEST(call, title)                                                                          \
   (argc != 2 || strstr(title, argv[1]) ? (tap_begin(), (void)(call), tap_end(title)) : (void)0)
 
 int main(int argc, char **argv) {

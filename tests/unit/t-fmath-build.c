@@ -9,8 +9,34 @@
 #include "tests/tap.h"
 
 typedef enum Op {
-  ARG, CONST, F_ADD, F_SUB, F_MUL, F_DIV, F_FMA, F_SQRT, F_LT, F_GT, F_EQ, SELECT, B_AND, B_OR,
-  B_XOR, B_NOT, I_ADD, I_SUB, I_MUL, I_AND, I_OR, I_XOR, I_SHL, I_SHR, I_SAR, I_EQ, I_ULT, TO_FLOAT,
+  ARG,
+  CONST,
+  F_ADD,
+  F_SUB,
+  F_MUL,
+  F_DIV,
+  F_FMA,
+  F_SQRT,
+  F_LT,
+  F_GT,
+  F_EQ,
+  SELECT,
+  B_AND,
+  B_OR,
+  B_XOR,
+  B_NOT,
+  I_ADD,
+  I_SUB,
+  I_MUL,
+  I_AND,
+  I_OR,
+  I_XOR,
+  I_SHL,
+  I_SHR,
+  I_SAR,
+  I_EQ,
+  I_ULT,
+  TO_FLOAT,
   TO_INT
 } Op;
 
@@ -49,10 +75,16 @@ static uint64_t float_bits(double x) {
   return width == 32 ? hf_bits32((float)x) : hf_bits64(x);
 }
 
-static uint64_t cut(uint64_t u) { return width == 32 ? (uint32_t)u : u; }
+static uint64_t cut(uint64_t u) {
+  return width == 32 ? (uint32_t)u : u;
+}
 
-static Handle PUT1(Op op, Handle a) { return put(op, a, a, a); }
-static Handle PUT2(Op op, Handle a, Handle b) { return put(op, a, b, b); }
+static Handle PUT1(Op op, Handle a) {
+  return put(op, a, a, a);
+}
+static Handle PUT2(Op op, Handle a, Handle b) {
+  return put(op, a, b, b);
+}
 
 #define K(c) leaf(CONST, float_bits(c))
 #define KI(c) leaf(CONST, cut((uint64_t)(c)))
@@ -91,13 +123,13 @@ static Handle PUT2(Op op, Handle a, Handle b) { return put(op, a, b, b); }
 #define B Handle
 #define FM_CALL(name, args) FM_TAG(name) args
 #define FM_FN(type, name, args) static type FM_TAG(name) args
-#define FM_RARE_REDUCE(c, x, q, r, l)            \
-  do {                                           \
-    Handle cond_ = c, q_, r_, l_;                \
-    FM_CALL(reduce_huge, (x, &q_, &r_, &l_));    \
-    (q) = ISEL(cond_, q_, q);                    \
-    (r) = SEL(cond_, r_, r);                     \
-    (l) = SEL(cond_, l_, l);                     \
+#define FM_RARE_REDUCE(c, x, q, r, l)                                                              \
+  do {                                                                                             \
+    Handle cond_ = c, q_, r_, l_;                                                                  \
+    FM_CALL(reduce_huge, (x, &q_, &r_, &l_));                                                      \
+    (q) = ISEL(cond_, q_, q);                                                                      \
+    (r) = SEL(cond_, r_, r);                                                                       \
+    (l) = SEL(cond_, l_, l);                                                                       \
   } while (0)
 
 #define FM_W 32
@@ -119,31 +151,49 @@ static double as_float(uint64_t u) {
 static uint64_t arithmetic(const Insn *n, uint64_t a, uint64_t b, uint64_t c) {
   if (width == 32) {
     float x = hf_float32((uint32_t)a), y = hf_float32((uint32_t)b), z = hf_float32((uint32_t)c);
-    float r = n->op == F_ADD ? x + y : n->op == F_SUB ? x - y : n->op == F_MUL ? x * y
-            : n->op == F_DIV ? x / y : n->op == F_FMA ? fm_fma32(x, y, z) : sqrtf(x);
+    float r = n->op == F_ADD   ? x + y
+              : n->op == F_SUB ? x - y
+              : n->op == F_MUL ? x * y
+              : n->op == F_DIV ? x / y
+              : n->op == F_FMA ? fm_fma32(x, y, z)
+                               : sqrtf(x);
     return hf_bits32(r);
   }
   double x = hf_float64(a), y = hf_float64(b), z = hf_float64(c);
-  double r = n->op == F_ADD ? x + y : n->op == F_SUB ? x - y : n->op == F_MUL ? x * y
-           : n->op == F_DIV ? x / y : n->op == F_FMA ? fm_fma64(x, y, z) : sqrt(x);
+  double r = n->op == F_ADD   ? x + y
+             : n->op == F_SUB ? x - y
+             : n->op == F_MUL ? x * y
+             : n->op == F_DIV ? x / y
+             : n->op == F_FMA ? fm_fma64(x, y, z)
+                              : sqrt(x);
   return hf_bits64(r);
 }
 
-static int64_t as_signed(uint64_t u) { return width == 32 ? (int32_t)(uint32_t)u : (int64_t)u; }
+static int64_t as_signed(uint64_t u) {
+  return width == 32 ? (int32_t)(uint32_t)u : (int64_t)u;
+}
 
 static uint64_t step(const Insn *n) {
   uint64_t a = value[n->arg[0]], b = value[n->arg[1]], c = value[n->arg[2]];
   switch (n->op) {
-  case ARG: case CONST: return n->bits;
-  case F_ADD: case F_SUB: case F_MUL: case F_DIV: case F_FMA: case F_SQRT:
-    return arithmetic(n, a, b, c);
+  case ARG:
+  case CONST: return n->bits;
+  case F_ADD:
+  case F_SUB:
+  case F_MUL:
+  case F_DIV:
+  case F_FMA:
+  case F_SQRT: return arithmetic(n, a, b, c);
   case F_LT: return as_float(a) < as_float(b);
   case F_GT: return as_float(a) > as_float(b);
   case F_EQ: return as_float(a) == as_float(b);
   case SELECT: check(a <= 1); return a ? b : c;
-  case B_AND: case I_AND: return a & b;
-  case B_OR: case I_OR: return a | b;
-  case B_XOR: case I_XOR: return a ^ b;
+  case B_AND:
+  case I_AND: return a & b;
+  case B_OR:
+  case I_OR: return a | b;
+  case B_XOR:
+  case I_XOR: return a ^ b;
   case B_NOT: return !a;
   case I_ADD: return cut(a + b);
   case I_SUB: return cut(a - b);
@@ -171,7 +221,7 @@ typedef struct Fn {
 } Fn;
 
 static const Fn functions[] = {
-#define FM1(name, rare) \
+#define FM1(name, rare)                                                                            \
   {#name, {build_##name##_f32, build_##name##_f64}, fm_##name##_f32, fm_##name##_f64},
 #include "runtime/fmath.def"
 };
@@ -224,8 +274,8 @@ static void t_unary(const Fn *f) {
     state = 21;
     for (int i = 0; i < 3000; i++) {
       uint64_t u = code[x.at].bits = point(i), r = run(y);
-      uint64_t want = k ? hf_bits64(f->f64(hf_float64(u)))
-                        : hf_bits32(f->f32(hf_float32((uint32_t)u)));
+      uint64_t want =
+          k ? hf_bits64(f->f64(hf_float64(u))) : hf_bits32(f->f32(hf_float32((uint32_t)u)));
       check_msg(same(r, want), "%s(%a) in %d bits is %a, not %a", f->name, as_float(u), width,
                 as_float(want), as_float(r));
     }

@@ -22,8 +22,8 @@ typedef struct Fn {
   double (*f64)(double);
   void (*f32_n)(int64_t, const float *, float *);
   void (*f64_n)(int64_t, const double *, double *);
-  double low, high; /* where the function is interesting */
-  double bound;     /* units in the last place */
+  double low, high;      /* where the function is interesting */
+  double bound;          /* units in the last place */
   double from32, from64; /* the bound holds from here on */
 } Fn;
 
@@ -51,24 +51,26 @@ static int silu_mp(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
   return mpfr_mul(r, r, x, rnd);
 }
 
-#define FN_FROM(name, mp, low, high, bound, from32, from64)                                   \
-  {#name, mp, fm_##name##_f32, fm_##name##_f64, fm_##name##_f32_n, fm_##name##_f64_n, low, high, \
-   bound, from32, from64}
+#define FN_FROM(name, mp, low, high, bound, from32, from64)                                        \
+  {                                                                                                \
+#name, mp, fm_##name##_f32, fm_##name##_f64, fm_##name##_f32_n, fm_##name##_f64_n, low, high,  \
+        bound, from32, from64                                                                      \
+  }
 #define FN(name, mp, low, high, bound) FN_FROM(name, mp, low, high, bound, -INFINITY, -INFINITY)
 static const Fn functions[] = {
-  FN(exp, mpfr_exp, -110, 95, 2),
-  FN(expm1, mpfr_expm1, -2, 2, 2),
-  FN(log, mpfr_log, 0.5, 2, 2),
-  FN(log1p, mpfr_log1p, -0.9, 2, 2),
-  FN(sin, mpfr_sin, -20, 20, 2),
-  FN(cos, mpfr_cos, -20, 20, 2),
-  FN(tan, mpfr_tan, -20, 20, 2),
-  FN(tanh, mpfr_tanh, -12, 12, 2),
-  FN(erf, mpfr_erf, -6.5, 6.5, 2),
-  FN(rsqrt, rsqrt_mp, 0, 10, 2),
-  FN(sigmoid, sigmoid_mp, -110, 40, 2),
-  FN(softplus, softplus_mp, -110, 40, 2),
-  FN_FROM(silu, silu_mp, -80, 40, 2, -87, -708), /* below, its sigmoid is subnormal */
+    FN(exp, mpfr_exp, -110, 95, 2),
+    FN(expm1, mpfr_expm1, -2, 2, 2),
+    FN(log, mpfr_log, 0.5, 2, 2),
+    FN(log1p, mpfr_log1p, -0.9, 2, 2),
+    FN(sin, mpfr_sin, -20, 20, 2),
+    FN(cos, mpfr_cos, -20, 20, 2),
+    FN(tan, mpfr_tan, -20, 20, 2),
+    FN(tanh, mpfr_tanh, -12, 12, 2),
+    FN(erf, mpfr_erf, -6.5, 6.5, 2),
+    FN(rsqrt, rsqrt_mp, 0, 10, 2),
+    FN(sigmoid, sigmoid_mp, -110, 40, 2),
+    FN(softplus, softplus_mp, -110, 40, 2),
+    FN_FROM(silu, silu_mp, -80, 40, 2, -87, -708), /* below, its sigmoid is subnormal */
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
@@ -141,9 +143,9 @@ static void t_f64(const Fn *f) {
   mpfr_set_prec(mr, 90);
   state = 1;
   for (int64_t i = 0; i < n; i++) {
-    try64(f, hf_float64(next()), &w);                                    /* any */
-    try64(f, between(f->low, f->high), &w);                              /* interesting */
-    try64(f, ldexp(between(-1, 1), (int)(next() % 24) - 16), &w);        /* near 1 */
+    try64(f, hf_float64(next()), &w);                             /* any */
+    try64(f, between(f->low, f->high), &w);                       /* interesting */
+    try64(f, ldexp(between(-1, 1), (int)(next() % 24) - 16), &w); /* near 1 */
     if (i % 4 == 0) try64(f, ldexp(between(-1, 1), (int)(next() % 2098) - 1074), &w);
   }
   for (int q = 1; q < 3000; q++) { /* near the zeros of sine and cosine */

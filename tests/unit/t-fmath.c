@@ -20,7 +20,9 @@ static uint64_t next(void) { /* splitmix64 (Steele, Lea, Flood 2014) */
 
 /* ---- fused multiply-add ---- */
 
-static bool same32(float a, float b) { return hf_bits32(a) == hf_bits32(b) || (a != a && b != b); }
+static bool same32(float a, float b) {
+  return hf_bits32(a) == hf_bits32(b) || (a != a && b != b);
+}
 static bool same64(double a, double b) {
   return hf_bits64(a) == hf_bits64(b) || (a != a && b != b);
 }
@@ -38,20 +40,41 @@ static bool one64(double x, double y, double z) {
   return check_msg(ok, "fma(%a, %a, %a) is %a, not %a", x, y, z, want, fm_fma64_soft(x, y, z));
 }
 
-static const uint64_t edges64[] = {
-  0, 1, 2, 3, 0x000fffffffffffff, 0x0010000000000000, 0x0010000000000001, 0x0018000000000000,
-  0x0020000000000000, 0x1ff0000000000000, 0x2000000000000001, 0x3c90000000000000,
-  0x3ca0000000000000, 0x3cb0000000000001, 0x3fe0000000000000, 0x3fefffffffffffff,
-  0x3ff0000000000000, 0x3ff0000000000001, 0x3ff8000000000000, 0x4000000000000000,
-  0x4340000000000000, 0x5fefffffffffffff, 0x5ff0000000000000, 0x7fdfffffffffffff,
-  0x7fe0000000000000, 0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff8000000000000};
+static const uint64_t edges64[] = {0,
+                                   1,
+                                   2,
+                                   3,
+                                   0x000fffffffffffff,
+                                   0x0010000000000000,
+                                   0x0010000000000001,
+                                   0x0018000000000000,
+                                   0x0020000000000000,
+                                   0x1ff0000000000000,
+                                   0x2000000000000001,
+                                   0x3c90000000000000,
+                                   0x3ca0000000000000,
+                                   0x3cb0000000000001,
+                                   0x3fe0000000000000,
+                                   0x3fefffffffffffff,
+                                   0x3ff0000000000000,
+                                   0x3ff0000000000001,
+                                   0x3ff8000000000000,
+                                   0x4000000000000000,
+                                   0x4340000000000000,
+                                   0x5fefffffffffffff,
+                                   0x5ff0000000000000,
+                                   0x7fdfffffffffffff,
+                                   0x7fe0000000000000,
+                                   0x7fefffffffffffff,
+                                   0x7ff0000000000000,
+                                   0x7ff8000000000000};
 enum { EDGES = sizeof edges64 / sizeof edges64[0] };
 
 static const uint32_t edges32[EDGES] = {
-  0, 1, 2, 3, 0x007fffff, 0x00800000, 0x00800001, 0x00c00000, 0x01000000, 0x1f800000, 0x20000001,
-  0x32800000, 0x33000000, 0x33800001, 0x3f000000, 0x3f7fffff, 0x3f800000, 0x3f800001, 0x3fc00000,
-  0x40000000, 0x4b800000, 0x5f7fffff, 0x5f800000, 0x7effffff, 0x7f000000, 0x7f7fffff, 0x7f800000,
-  0x7fc00000};
+    0,          1,          2,          3,          0x007fffff, 0x00800000, 0x00800001,
+    0x00c00000, 0x01000000, 0x1f800000, 0x20000001, 0x32800000, 0x33000000, 0x33800001,
+    0x3f000000, 0x3f7fffff, 0x3f800000, 0x3f800001, 0x3fc00000, 0x40000000, 0x4b800000,
+    0x5f7fffff, 0x5f800000, 0x7effffff, 0x7f000000, 0x7f7fffff, 0x7f800000, 0x7fc00000};
 
 static void t_fma_edges(void) {
   for (int i = 0; i < 2 * EDGES; i++)
@@ -89,8 +112,10 @@ static void t_fma32(void) {
     z = hf_float32(hf_bits32(x * y) ^ 0x80000000u) + hf_float32((uint32_t)(next() % 250) << 23);
     if (!one32(x, y, z)) return;
     int shift = (int)(next() % 60) - 30;
-    if (!one32(x, y, ldexpf(hf_float32(((uint32_t)sparse() & 0x007fffff) | 0xbf800000),
-                            (int)(hf_bits32(y) >> 23) - 127 + shift))) return;
+    if (!one32(x, y,
+               ldexpf(hf_float32(((uint32_t)sparse() & 0x007fffff) | 0xbf800000),
+                      (int)(hf_bits32(y) >> 23) - 127 + shift)))
+      return;
   }
 }
 
@@ -142,17 +167,27 @@ typedef struct Fn {
 #include "runtime/fmath-c.inc"
 #endif
 #if FM_X86
-#define OTHERS(name, w) \
-  {soft_##name##_f##w##_n, hard_##name##_f##w##_n, avx2_##name##_f##w##_n, avx512_##name##_f##w##_n}
+#define OTHERS(name, w)                                                                            \
+  {                                                                                                \
+    soft_##name##_f##w##_n, hard_##name##_f##w##_n, avx2_##name##_f##w##_n,                        \
+        avx512_##name##_f##w##_n                                                                   \
+  }
 #elif FM_BUILT_IN
-#define OTHERS(name, w) {soft_##name##_f##w##_n, hard_##name##_f##w##_n}
+#define OTHERS(name, w)                                                                            \
+  { soft_##name##_f##w##_n, hard_##name##_f##w##_n }
 #else
-#define OTHERS(name, w) {soft_##name##_f##w##_n}
+#define OTHERS(name, w)                                                                            \
+  { soft_##name##_f##w##_n }
 #endif
 static const Fn functions[] = {
-#define FM1(name, rare)                                                                 \
-  {#name, fm_##name##_f32, fm_##name##_f64, fm_##name##_f32_n, fm_##name##_f64_n,       \
-   OTHERS(name, 32), OTHERS(name, 64)},
+#define FM1(name, rare)                                                                            \
+  {#name,                                                                                          \
+   fm_##name##_f32,                                                                                \
+   fm_##name##_f64,                                                                                \
+   fm_##name##_f32_n,                                                                              \
+   fm_##name##_f64_n,                                                                              \
+   OTHERS(name, 32),                                                                               \
+   OTHERS(name, 64)},
 #include "runtime/fmath.def"
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0], POINTS = 10000 };
@@ -226,13 +261,17 @@ static void t_pow_expansions(void) {
   static void (*const g32[])(int64_t, const float *, const float *, float *) = {
     soft_pow_f32_n,
 #if FM_X86
-    hard_pow_f32_n, avx2_pow_f32_n, avx512_pow_f32_n,
+    hard_pow_f32_n,
+    avx2_pow_f32_n,
+    avx512_pow_f32_n,
 #endif
   };
   static void (*const g64[])(int64_t, const double *, const double *, double *) = {
     soft_pow_f64_n,
 #if FM_X86
-    hard_pow_f64_n, avx2_pow_f64_n, avx512_pow_f64_n,
+    hard_pow_f64_n,
+    avx2_pow_f64_n,
+    avx512_pow_f64_n,
 #endif
   };
   for (int k = 0; k < (int)(sizeof g32 / sizeof g32[0]); k++) {
@@ -254,13 +293,17 @@ static void t_normal_expansions(void) {
   static void (*const g32[])(int64_t, const uint32_t *, float *) = {
     soft_normal_f32_n,
 #if FM_X86
-    hard_normal_f32_n, avx2_normal_f32_n, avx512_normal_f32_n,
+    hard_normal_f32_n,
+    avx2_normal_f32_n,
+    avx512_normal_f32_n,
 #endif
   };
   static void (*const g64[])(int64_t, const uint64_t *, double *) = {
     soft_normal_f64_n,
 #if FM_X86
-    hard_normal_f64_n, avx2_normal_f64_n, avx512_normal_f64_n,
+    hard_normal_f64_n,
+    avx2_normal_f64_n,
+    avx512_normal_f64_n,
 #endif
   };
   enum { PAIRS = 2001 };
@@ -308,7 +351,9 @@ static uint64_t mix(uint64_t h, uint64_t u) { /* FNV-1a of the eight bytes, the 
   return h;
 }
 
-static uint64_t mix32(uint64_t h, float x) { return mix(h, x != x ? 0x7fc00000u : hf_bits32(x)); }
+static uint64_t mix32(uint64_t h, float x) {
+  return mix(h, x != x ? 0x7fc00000u : hf_bits32(x));
+}
 
 static uint64_t mix64(uint64_t h, double x) {
   return mix(h, x != x ? 0x7ff8000000000000u : hf_bits64(x));
@@ -389,33 +434,91 @@ typedef struct Special {
 #define INF INFINITY
 #define NAN_ ((double)NAN)
 static const Special specials[] = {
-  {"exp", 0, 1}, {"exp", -0.0, 1}, {"exp", INF, INF}, {"exp", -INF, 0}, {"exp", 1e6, INF},
-  {"exp", -1e6, 0},
-  {"expm1", 0, 0}, {"expm1", -0.0, -0.0}, {"expm1", INF, INF}, {"expm1", -INF, -1},
-  {"expm1", -1e6, -1}, {"expm1", 1e6, INF}, {"expm1", 0x1p-120, 0x1p-120},
-  {"log", 0, -INF}, {"log", -0.0, -INF}, {"log", 1, 0}, {"log", INF, INF}, {"log", -INF, NAN_},
-  {"log", -1, NAN_}, {"log", -0x1p-140, NAN_},
-  {"log1p", 0, 0}, {"log1p", -0.0, -0.0}, {"log1p", -1, -INF}, {"log1p", INF, INF},
-  {"log1p", -INF, NAN_}, {"log1p", -1.5, NAN_}, {"log1p", -0x1p-140, -0x1p-140},
-  {"sin", 0, 0}, {"sin", -0.0, -0.0}, {"sin", INF, NAN_}, {"sin", -INF, NAN_},
-  {"sin", 0x1p-140, 0x1p-140},
-  {"cos", 0, 1}, {"cos", -0.0, 1}, {"cos", INF, NAN_}, {"cos", -INF, NAN_},
-  {"tan", 0, 0}, {"tan", -0.0, -0.0}, {"tan", INF, NAN_}, {"tan", -INF, NAN_},
-  {"tan", -0x1p-140, -0x1p-140},
-  {"tanh", 0, 0}, {"tanh", -0.0, -0.0}, {"tanh", INF, 1}, {"tanh", -INF, -1}, {"tanh", 300, 1},
-  {"tanh", 0x1p-140, 0x1p-140},
-  {"erf", 0, 0}, {"erf", -0.0, -0.0}, {"erf", INF, 1}, {"erf", -INF, -1}, {"erf", -300, -1},
-  {"rsqrt", 4, 0.5}, {"rsqrt", 0, INF}, {"rsqrt", -0.0, -INF}, {"rsqrt", INF, 0},
-  {"rsqrt", -1, NAN_}, {"rsqrt", -INF, NAN_},
-  {"sigmoid", 0, 0.5}, {"sigmoid", INF, 1}, {"sigmoid", -INF, 0}, {"sigmoid", -1e6, 0},
-  {"silu", 0, 0}, {"silu", -0.0, -0.0}, {"silu", INF, INF}, {"silu", 1000, 1000},
-  {"silu", -1e6, -0.0},
-  {"softplus", INF, INF}, {"softplus", -INF, 0}, {"softplus", 1e6, 1e6}, {"softplus", -1e6, 0},
-  {"gelu", 0, 0}, {"gelu", -0.0, -0.0}, {"gelu", INF, INF}, {"gelu", 0x1p100, 0x1p100},
-  {"gelu", -0x1p100, -0.0},
-  {"sigmoid_grad", 0, 0.25}, {"sigmoid_grad", INF, 0}, {"sigmoid_grad", -INF, 0},
-  {"silu_grad", 0, 0.5}, {"silu_grad", INF, 1}, {"silu_grad", 1e6, 1},
-  {"gelu_grad", 0, 0.5}, {"gelu_grad", INF, 1}, {"gelu_grad", 1e6, 1},
+    {"exp", 0, 1},
+    {"exp", -0.0, 1},
+    {"exp", INF, INF},
+    {"exp", -INF, 0},
+    {"exp", 1e6, INF},
+    {"exp", -1e6, 0},
+    {"expm1", 0, 0},
+    {"expm1", -0.0, -0.0},
+    {"expm1", INF, INF},
+    {"expm1", -INF, -1},
+    {"expm1", -1e6, -1},
+    {"expm1", 1e6, INF},
+    {"expm1", 0x1p-120, 0x1p-120},
+    {"log", 0, -INF},
+    {"log", -0.0, -INF},
+    {"log", 1, 0},
+    {"log", INF, INF},
+    {"log", -INF, NAN_},
+    {"log", -1, NAN_},
+    {"log", -0x1p-140, NAN_},
+    {"log1p", 0, 0},
+    {"log1p", -0.0, -0.0},
+    {"log1p", -1, -INF},
+    {"log1p", INF, INF},
+    {"log1p", -INF, NAN_},
+    {"log1p", -1.5, NAN_},
+    {"log1p", -0x1p-140, -0x1p-140},
+    {"sin", 0, 0},
+    {"sin", -0.0, -0.0},
+    {"sin", INF, NAN_},
+    {"sin", -INF, NAN_},
+    {"sin", 0x1p-140, 0x1p-140},
+    {"cos", 0, 1},
+    {"cos", -0.0, 1},
+    {"cos", INF, NAN_},
+    {"cos", -INF, NAN_},
+    {"tan", 0, 0},
+    {"tan", -0.0, -0.0},
+    {"tan", INF, NAN_},
+    {"tan", -INF, NAN_},
+    {"tan", -0x1p-140, -0x1p-140},
+    {"tanh", 0, 0},
+    {"tanh", -0.0, -0.0},
+    {"tanh", INF, 1},
+    {"tanh", -INF, -1},
+    {"tanh", 300, 1},
+    {"tanh", 0x1p-140, 0x1p-140},
+    {"erf", 0, 0},
+    {"erf", -0.0, -0.0},
+    {"erf", INF, 1},
+    {"erf", -INF, -1},
+    {"erf", -300, -1},
+    {"rsqrt", 4, 0.5},
+    {"rsqrt", 0, INF},
+    {"rsqrt", -0.0, -INF},
+    {"rsqrt", INF, 0},
+    {"rsqrt", -1, NAN_},
+    {"rsqrt", -INF, NAN_},
+    {"sigmoid", 0, 0.5},
+    {"sigmoid", INF, 1},
+    {"sigmoid", -INF, 0},
+    {"sigmoid", -1e6, 0},
+    {"silu", 0, 0},
+    {"silu", -0.0, -0.0},
+    {"silu", INF, INF},
+    {"silu", 1000, 1000},
+    {"silu", -1e6, -0.0},
+    {"softplus", INF, INF},
+    {"softplus", -INF, 0},
+    {"softplus", 1e6, 1e6},
+    {"softplus", -1e6, 0},
+    {"gelu", 0, 0},
+    {"gelu", -0.0, -0.0},
+    {"gelu", INF, INF},
+    {"gelu", 0x1p100, 0x1p100},
+    {"gelu", -0x1p100, -0.0},
+    {"sigmoid_grad", 0, 0.25},
+    {"sigmoid_grad", INF, 0},
+    {"sigmoid_grad", -INF, 0},
+    {"silu_grad", 0, 0.5},
+    {"silu_grad", INF, 1},
+    {"silu_grad", 1e6, 1},
+    {"gelu_grad", 0, 0.5},
+    {"gelu_grad", INF, 1},
+    {"gelu_grad", 1e6, 1},
 };
 
 static void t_special(void) {
@@ -449,21 +552,25 @@ typedef struct Power {
 
 /* C99, F.9.4.4 */
 static const Power powers[] = {
-  {0, -3, INF}, {-0.0, -3, -INF}, {0, -2, INF}, {-0.0, -2, INF}, {0, -2.5, INF}, {-0.0, -2.5, INF},
-  {0, -INF, INF}, {-0.0, -INF, INF}, {0, 3, 0}, {-0.0, 3, -0.0}, {0, 2, 0}, {-0.0, 2, 0},
-  {0, 2.5, 0}, {-0.0, 2.5, 0}, {0, INF, 0}, {-0.0, INF, 0},
-  {-1, INF, 1}, {-1, -INF, 1}, {1, NAN_, 1}, {1, INF, 1}, {1, -INF, 1}, {1, 5.5, 1},
-  {NAN_, 0, 1}, {NAN_, -0.0, 1}, {INF, 0, 1}, {-INF, -0.0, 1}, {0, 0, 1}, {-0.0, 0, 1}, {-3, 0, 1},
-  {-2, 0.5, NAN_}, {-2, -1.5, NAN_}, {-0.5, 1e-30, NAN_},
-  {0.5, -INF, INF}, {-0.5, -INF, INF}, {2, -INF, 0}, {-2, -INF, 0}, {0.5, INF, 0}, {-0.5, INF, 0},
-  {2, INF, INF}, {-2, INF, INF},
-  {-INF, -3, -0.0}, {-INF, -2, 0}, {-INF, -2.5, 0}, {-INF, 3, -INF}, {-INF, 2, INF},
-  {-INF, 2.5, INF}, {-INF, INF, INF}, {-INF, -INF, 0}, {INF, -0.5, 0}, {INF, 0.5, INF},
-  {INF, INF, INF}, {INF, -INF, 0}, {NAN_, 1, NAN_}, {2, NAN_, NAN_}, {NAN_, NAN_, NAN_},
-  {-1, NAN_, NAN_}, {0, NAN_, NAN_}, {-INF, NAN_, NAN_}, {NAN_, INF, NAN_},
-  {2, 10, 1024}, {-2, 3, -8}, {-2, -3, -0.125}, {10, 2, 100}, {4, 0.5, 2}, {2, -149, 0x1p-149},
-  {2, 127, 0x1p127}, {-1, 16777215, -1}, {-1, 16777216, 1}, {-1, 1e30, 1}, {-8, 0x1p30, INF},
-  {2, 3000, INF}, {-2, 3001, -INF}, {2, -3000, 0}, {-2, -3001, -0.0}, {1.5, 2, 2.25},
+    {0, -3, INF},        {-0.0, -3, -INF},   {0, -2, INF},       {-0.0, -2, INF},
+    {0, -2.5, INF},      {-0.0, -2.5, INF},  {0, -INF, INF},     {-0.0, -INF, INF},
+    {0, 3, 0},           {-0.0, 3, -0.0},    {0, 2, 0},          {-0.0, 2, 0},
+    {0, 2.5, 0},         {-0.0, 2.5, 0},     {0, INF, 0},        {-0.0, INF, 0},
+    {-1, INF, 1},        {-1, -INF, 1},      {1, NAN_, 1},       {1, INF, 1},
+    {1, -INF, 1},        {1, 5.5, 1},        {NAN_, 0, 1},       {NAN_, -0.0, 1},
+    {INF, 0, 1},         {-INF, -0.0, 1},    {0, 0, 1},          {-0.0, 0, 1},
+    {-3, 0, 1},          {-2, 0.5, NAN_},    {-2, -1.5, NAN_},   {-0.5, 1e-30, NAN_},
+    {0.5, -INF, INF},    {-0.5, -INF, INF},  {2, -INF, 0},       {-2, -INF, 0},
+    {0.5, INF, 0},       {-0.5, INF, 0},     {2, INF, INF},      {-2, INF, INF},
+    {-INF, -3, -0.0},    {-INF, -2, 0},      {-INF, -2.5, 0},    {-INF, 3, -INF},
+    {-INF, 2, INF},      {-INF, 2.5, INF},   {-INF, INF, INF},   {-INF, -INF, 0},
+    {INF, -0.5, 0},      {INF, 0.5, INF},    {INF, INF, INF},    {INF, -INF, 0},
+    {NAN_, 1, NAN_},     {2, NAN_, NAN_},    {NAN_, NAN_, NAN_}, {-1, NAN_, NAN_},
+    {0, NAN_, NAN_},     {-INF, NAN_, NAN_}, {NAN_, INF, NAN_},  {2, 10, 1024},
+    {-2, 3, -8},         {-2, -3, -0.125},   {10, 2, 100},       {4, 0.5, 2},
+    {2, -149, 0x1p-149}, {2, 127, 0x1p127},  {-1, 16777215, -1}, {-1, 16777216, 1},
+    {-1, 1e30, 1},       {-8, 0x1p30, INF},  {2, 3000, INF},     {-2, 3001, -INF},
+    {2, -3000, 0},       {-2, -3001, -0.0},  {1.5, 2, 2.25},
 };
 
 static void t_pow(void) {
@@ -482,7 +589,9 @@ static void t_pow(void) {
 
 /* ---- the functions with a formula, and derivatives, against the formula in long double ---- */
 
-static long double sigmoid_l(long double x) { return 1 / (1 + expl(-x)); }
+static long double sigmoid_l(long double x) {
+  return 1 / (1 + expl(-x));
+}
 
 static long double formula(const char *name, long double x) {
   long double s = sigmoid_l(x), c = 2 * sqrtl(2 / 3.14159265358979323846264338327950288L);

@@ -69,8 +69,7 @@ static const Row rows[] = {
      "# top\n"
      "\n"
      "use data (a, b)\n"},
-    {"let x=1+2*3;let y = -  x",
-     "let x = 1 + 2 * 3; let y = -x\n"},
+    {"let x=1+2*3;let y = -  x", "let x = 1 + 2 * 3; let y = -x\n"},
     {"let long_name = some_function(argument_number_one, argument_number_two, key = "
      "another_value, last = 3)",
      "let long_name = some_function(\n"
@@ -108,8 +107,7 @@ static const Row rows[] = {
      "  bbbbbbbbbbbbbbbbbbbbbb = 1.0,\n"
      "  cccccccc = true,\n"
      ") -> f32[B] { x }\n"},
-    {"fn g(x)=x",
-     "fn g(x) = x\n"},
+    {"fn g(x)=x", "fn g(x) = x\n"},
     {"fn h(x) =\n"
      "  x",
      "fn h(x) =\n"
@@ -132,8 +130,7 @@ static const Row rows[] = {
      "  buffer b: f32 = 0\n"
      "  fn forward(x) = { x }\n"
      "}\n"},
-    {"model M{}",
-     "model M { }\n"},
+    {"model M{}", "model M { }\n"},
     {"{\n"
      "\n"
      "  a\n"
@@ -164,8 +161,7 @@ static const Row rows[] = {
      "on(net, fn(g) {\n"
      "  g\n"
      "})\n"},
-    {"on(net,fn(g){ g },1)",
-     "on(net, fn(g) { g }, 1)\n"},
+    {"on(net,fn(g){ g },1)", "on(net, fn(g) { g }, 1)\n"},
     {"on(net,fn(g){\n"
      " g },1)",
      "on(\n"
@@ -190,8 +186,7 @@ static const Row rows[] = {
      "let c = f(x)\n"
      "  .g()\n"
      "  .h()\n"},
-    {"let s = \"a{ x :.3f}b{ {y} }\\u{e9}{{\"",
-     "let s = \"a{x:.3f}b{ { y }}\\u{e9}{{\"\n"},
+    {"let s = \"a{ x :.3f}b{ {y} }\\u{e9}{{\"", "let s = \"a{x:.3f}b{ { y }}\\u{e9}{{\"\n"},
     {"let big = [elementelementelementelement(i, j) + elementelementelement for i in "
      "0..1000, j in 0..10000000]",
      "let big = [\n"
@@ -199,26 +194,16 @@ static const Row rows[] = {
      "  for i in 0..1000,\n"
      "  j in 0..10000000\n"
      "]\n"},
-    {"let u = not(a)and((b))",
-     "let u = not (a) and (b)\n"},
-    {"(a+b)*-(c**-d)**2",
-     "(a + b) * -(c ** -d) ** 2\n"},
-    {"a-(b-c)-d",
-     "a - (b - c) - d\n"},
-    {"(a<b)==c",
-     "(a < b) == c\n"},
-    {"(fn(x)=x)(3)+1",
-     "(fn(x) = x)(3) + 1\n"},
-    {"-(-x)",
-     "-(-x)\n"},
-    {"(1).e5",
-     "(1).e5\n"},
-    {"not (a and b)",
-     "not (a and b)\n"},
-    {"let v = (a = 1 , b = 2)",
-     "let v = (a = 1, b = 2)\n"},
-    {"checkpoint<save none>for i in 0..n{f(i)}",
-     "checkpoint <save none> for i in 0..n { f(i) }\n"},
+    {"let u = not(a)and((b))", "let u = not (a) and (b)\n"},
+    {"(a+b)*-(c**-d)**2", "(a + b) * -(c ** -d) ** 2\n"},
+    {"a-(b-c)-d", "a - (b - c) - d\n"},
+    {"(a<b)==c", "(a < b) == c\n"},
+    {"(fn(x)=x)(3)+1", "(fn(x) = x)(3) + 1\n"},
+    {"-(-x)", "-(-x)\n"},
+    {"(1).e5", "(1).e5\n"},
+    {"not (a and b)", "not (a and b)\n"},
+    {"let v = (a = 1 , b = 2)", "let v = (a = 1, b = 2)\n"},
+    {"checkpoint<save none>for i in 0..n{f(i)}", "checkpoint <save none> for i in 0..n { f(i) }\n"},
     {"wrap<aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, "
      "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb, ccccccccccccccccccccc>{ x }",
      "wrap <\n"
@@ -226,8 +211,7 @@ static const Row rows[] = {
      "  bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb,\n"
      "  ccccccccccccccccccccc\n"
      "> { x }\n"},
-    {"while  a{break}",
-     "while a { break }\n"},
+    {"while  a{break}", "while a { break }\n"},
     {"let z = if aaaaaaaaaaaaaaaaaaaaaaaaaaaaa { bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb "
      "} else { cccccccccccccccccccccccccc }",
      "let z = if aaaaaaaaaaaaaaaaaaaaaaaaaaaaa { bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb "
@@ -238,8 +222,7 @@ static const Row rows[] = {
      "else_ = 3",
      "if a { b } else if c { d }\n"
      "else_ = 3\n"},
-    {"x[i,1:2 ,: , ...,::3]+=1",
-     "x[i, 1:2, :, ..., ::3] += 1\n"},
+    {"x[i,1:2 ,: , ...,::3]+=1", "x[i, 1:2, :, ..., ::3] += 1\n"},
     {"f(\n"
      "  # why\n"
      "  a, # first\n"
@@ -277,8 +260,7 @@ static const Row rows[] = {
      "   # two",
      "a  # one\n"
      "# two\n"},
-    {"a;b # c",
-     "a; b  # c\n"},
+    {"a;b # c", "a; b  # c\n"},
     {"a; bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb; "
      "ccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
      "a\n"
@@ -295,32 +277,19 @@ static const Row rows[] = {
     {"type T=(a:f32,b:[i64],c:fn(x:int)->any,d:(f32,),e:(),g:a.b[2*n,...S,...])",
      "type T = (a: f32, b: [i64], c: fn(x: int) -> any, d: (f32,), e: (), g: a.b[2 * "
      "n, ...S, ...])\n"},
-    {"let t: f32[2*n]=(1,)",
-     "let t: f32[2 * n] = (1,)\n"},
-    {"let (a,(b,_),{c,d})=e",
-     "let (a, (b, _), {c, d}) = e\n"},
-    {"fn f(x)=x backward(g){g}",
-     "fn f(x) = x backward(g) { g }\n"},
-    {"fn f(x) { x } backward(g)=2*g",
-     "fn f(x) { x } backward(g) = 2 * g\n"},
-    {"test \"t\" {assert a}",
-     "test \"t\" { assert a }\n"},
-    {"use \"x.ckl\"as y",
-     "use \"x.ckl\" as y\n"},
-    {"use a.b",
-     "use a.b\n"},
-    {"return",
-     "return\n"},
-    {"return 1",
-     "return 1\n"},
-    {"wrap <f \"a b\" (c+d) e.f 1.5GiB>{ }",
-     "wrap <f \"a b\" (c + d) e.f 1.5GiB> { }\n"},
-    {"let x = 1_000 + 0xFF + 1.50e-3 + 1.5GiB",
-     "let x = 1_000 + 0xFF + 1.50e-3 + 1.5GiB\n"},
-    {"",
-     ""},
-    {"# only",
-     "# only\n"},
+    {"let t: f32[2*n]=(1,)", "let t: f32[2 * n] = (1,)\n"},
+    {"let (a,(b,_),{c,d})=e", "let (a, (b, _), {c, d}) = e\n"},
+    {"fn f(x)=x backward(g){g}", "fn f(x) = x backward(g) { g }\n"},
+    {"fn f(x) { x } backward(g)=2*g", "fn f(x) { x } backward(g) = 2 * g\n"},
+    {"test \"t\" {assert a}", "test \"t\" { assert a }\n"},
+    {"use \"x.ckl\"as y", "use \"x.ckl\" as y\n"},
+    {"use a.b", "use a.b\n"},
+    {"return", "return\n"},
+    {"return 1", "return 1\n"},
+    {"wrap <f \"a b\" (c+d) e.f 1.5GiB>{ }", "wrap <f \"a b\" (c + d) e.f 1.5GiB> { }\n"},
+    {"let x = 1_000 + 0xFF + 1.50e-3 + 1.5GiB", "let x = 1_000 + 0xFF + 1.50e-3 + 1.5GiB\n"},
+    {"", ""},
+    {"# only", "# only\n"},
 };
 
 static void t_rows(void) {
@@ -355,34 +324,59 @@ static void t_differ(const char *a, const char *b) {
 }
 
 static void t_equality(void) {
-  static const char *const pairs[][2] = {
-      {"a", "b"},           {"1", "2"},           {"1", "1.0"},           {"1.5", "2.5"},
-      {"1MB", "1000000"},
-      {"\"a\"", "\"b\""},   {"\"{a}\"", "\"a\""}, {"\"{a:d}\"", "\"{a}\""},
-      {"\"{a:d}\"", "\"{a:x}\""},
-      {"a + b", "a - b"},   {"-a", "not a"},      {"f(a)", "f(a = a)"},   {"f(a)", "f(a, b)"},
-      {"a.b", "a.c"},
-      {"a.0", "a.1"},       {"a[1]", "a[:1]"},    {"a[1:]", "a[:1]"},     {"(a,)", "[a]"},
-      {"()", "[]"},
-      {"true", "false"},    {"let a = b", "var a = b"}, {"let a = b", "let a: f32 = b"},
-      {"let _ = b", "let a = b"},
-      {"a = b", "a += b"},  {"return", "return a"}, {"break", "continue"},
-      {"for a in b { }", "checkpoint for a in b { }"},
-      {"use a", "use b"},   {"use a", "use a as b"}, {"use a", "use a (b)"}, {"use a", "use \"a\""},
-      {"type A = b", "type A = [b]"}, {"type A = b", "type A = b[]"},
-      {"type A = b[c]", "type A = b[...c]"},
-      {"type A = (a, b)", "type A = (a: a, b: b)"}, {"type A = fn() -> a", "type A = fn() -> b"},
-      {"fn f() = a", "proc f() = a"}, {"fn f() = {a}", "fn f() {a}"},
-      {"fn f() = a", "fn f[B]() = a"},
-      {"fn f(x) = a", "fn f(x = 1) = a"}, {"fn f() = a", "fn f() -> b = a"},
-      {"fn f() = a", "fn f() = a backward() = a"},
-      {"fn f() = a", "fn() = a"}, {"policy p { a }", "policy p { a b }"},
-      {"policy p { a b }", "policy p { a = b }"},
-      {"policy p { a }", "policy p() { a }"}, {"wrap <a> { }", "wrap <b> { }"},
-      {"checkpoint { }", "checkpoint <a> { }"},
-      {"model A { param a: f32 }", "model A { buffer a: f32 }"}, {"model A { }", "model A() { }"},
-      {"test \"a\" { }", "test \"b\" { }"}, {"if a { b }", "if a { b } else { c }"},
-      {"[a for a in b]", "[a for a in c]"}};
+  static const char *const pairs[][2] = {{"a", "b"},
+                                         {"1", "2"},
+                                         {"1", "1.0"},
+                                         {"1.5", "2.5"},
+                                         {"1MB", "1000000"},
+                                         {"\"a\"", "\"b\""},
+                                         {"\"{a}\"", "\"a\""},
+                                         {"\"{a:d}\"", "\"{a}\""},
+                                         {"\"{a:d}\"", "\"{a:x}\""},
+                                         {"a + b", "a - b"},
+                                         {"-a", "not a"},
+                                         {"f(a)", "f(a = a)"},
+                                         {"f(a)", "f(a, b)"},
+                                         {"a.b", "a.c"},
+                                         {"a.0", "a.1"},
+                                         {"a[1]", "a[:1]"},
+                                         {"a[1:]", "a[:1]"},
+                                         {"(a,)", "[a]"},
+                                         {"()", "[]"},
+                                         {"true", "false"},
+                                         {"let a = b", "var a = b"},
+                                         {"let a = b", "let a: f32 = b"},
+                                         {"let _ = b", "let a = b"},
+                                         {"a = b", "a += b"},
+                                         {"return", "return a"},
+                                         {"break", "continue"},
+                                         {"for a in b { }", "checkpoint for a in b { }"},
+                                         {"use a", "use b"},
+                                         {"use a", "use a as b"},
+                                         {"use a", "use a (b)"},
+                                         {"use a", "use \"a\""},
+                                         {"type A = b", "type A = [b]"},
+                                         {"type A = b", "type A = b[]"},
+                                         {"type A = b[c]", "type A = b[...c]"},
+                                         {"type A = (a, b)", "type A = (a: a, b: b)"},
+                                         {"type A = fn() -> a", "type A = fn() -> b"},
+                                         {"fn f() = a", "proc f() = a"},
+                                         {"fn f() = {a}", "fn f() {a}"},
+                                         {"fn f() = a", "fn f[B]() = a"},
+                                         {"fn f(x) = a", "fn f(x = 1) = a"},
+                                         {"fn f() = a", "fn f() -> b = a"},
+                                         {"fn f() = a", "fn f() = a backward() = a"},
+                                         {"fn f() = a", "fn() = a"},
+                                         {"policy p { a }", "policy p { a b }"},
+                                         {"policy p { a b }", "policy p { a = b }"},
+                                         {"policy p { a }", "policy p() { a }"},
+                                         {"wrap <a> { }", "wrap <b> { }"},
+                                         {"checkpoint { }", "checkpoint <a> { }"},
+                                         {"model A { param a: f32 }", "model A { buffer a: f32 }"},
+                                         {"model A { }", "model A() { }"},
+                                         {"test \"a\" { }", "test \"b\" { }"},
+                                         {"if a { b }", "if a { b } else { c }"},
+                                         {"[a for a in b]", "[a for a in c]"}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) t_differ(pairs[i][0], pairs[i][1]);
 }
 

@@ -4,21 +4,18 @@
 #include "tests/unit/opcases.h"
 
 /* NaN and infinities are equal to themselves; else relative to the larger of 1 and the number. */
-static bool close_to(double got, double want, double tol)
-{
+static bool close_to(double got, double want, double tol) {
   if (isnan(want) || isinf(want)) return isnan(want) ? isnan(got) : got == want;
   return fabs(got - want) <= tol * fmax(1, fabs(want));
 }
 
 static void compare(const Data *d, const char *what, int i, const Tensor *got, const Array *want,
-                    double tol)
-{
+                    double tol) {
   check_msg(tn_count(got) == want->n, "%s: %s %d has another size", d->c->name, what, i);
   for (int k = 0; k < want->n && k < tn_count(got); k++) {
     double x = tn_get_f64(got, k);
     if (!close_to(x, want->v[k], tol)) {
-      fails("%s: %s %d, element %d is %.17g, not %.17g", d->c->name, what, i, k, x,
-                want->v[k]);
+      fails("%s: %s %d, element %d is %.17g, not %.17g", d->c->name, what, i, k, x, want->v[k]);
       return;
     }
   }
@@ -32,8 +29,7 @@ typedef struct Numbers {
   int seen;
 } Numbers;
 
-static void against_data(Env *v, const Data *d, void *ud)
-{
+static void against_data(Env *v, const Data *d, void *ud) {
   Numbers *how = ud;
   Graph *g = new_graph(v);
   B b = {.g = g};
@@ -94,8 +90,7 @@ end:
   drop(in, (size_t)n);
 }
 
-static void t_numbers(DType dt, double tol, double tol2)
-{
+static void t_numbers(DType dt, double tol, double tol2) {
   Numbers how = {.dt = dt, .tol = tol, .tol2 = tol2};
   int n = each_case(against_data, &how);
   check_int(how.seen, ==, n);
@@ -103,10 +98,11 @@ static void t_numbers(DType dt, double tol, double tol2)
 
 /* -- against central differences */
 
-static bool has_gradient(int op)
-{
+static bool has_gradient(int op) {
   switch (op) {
-#define OP(NAME, ...) case OP_##NAME: return grad_##NAME.one || grad_##NAME.all;
+#define OP(NAME, ...)                                                                              \
+  case OP_##NAME:                                                                                  \
+    return grad_##NAME.one || grad_##NAME.all;
 #include "graph/ops_rows.def"
 #undef OP
   default: return false;
@@ -115,8 +111,7 @@ static bool has_gradient(int op)
 
 /* The scalar F_k of the inputs: F_1 = sum(w y), F_k+1 = sum over inputs of sum(w_k dF_k/dx), with
  * fixed pseudo-random weights that are constants made by an iota: sin of a multiple. */
-static Val weighted(B *b, Val x, int seed)
-{
+static Val weighted(B *b, Val x, int seed) {
   if (b->failed || val_none(x)) return VAL_NONE;
   Type t = *gr_type(b->g, x);
   int64_t axes[CKL_MAX_RANK];
@@ -138,8 +133,7 @@ typedef struct Func {
 } Func;
 
 /* F_order of the case on new inputs of g, then (when dx is given) its gradient. */
-static Val scalar(Env *v, Graph *g, B *b, const Func *f, int order, Val *wrt, Val *dx)
-{
+static Val scalar(Env *v, Graph *g, B *b, const Func *f, int order, Val *wrt, Val *dx) {
   Val x[MAX_IN], some[MAX_IN];
   int nf = 0;
   for (int i = 0; i < f->count; i++) {
@@ -165,8 +159,7 @@ static Val scalar(Env *v, Graph *g, B *b, const Func *f, int order, Val *wrt, Va
   return s;
 }
 
-static double value_at(Env *v, const Graph *g, Tensor **in)
-{
+static double value_at(Env *v, const Graph *g, Tensor **in) {
   Tensor *out[1];
   if (!run(v, g, in, out)) return NAN;
   double x = tn_get_f64(out[0], 0);
@@ -175,8 +168,7 @@ static double value_at(Env *v, const Graph *g, Tensor **in)
 }
 
 /* Five-point differences (error h^4): the gradient of F_order, element by element. */
-static bool differences(Env *v, const Func *f, int order, double tol)
-{
+static bool differences(Env *v, const Func *f, int order, double tol) {
   Graph *plain = new_graph(v), *full = new_graph(v);
   B b1 = {.g = plain}, b2 = {.g = full};
   Val wrt[MAX_IN], dx[MAX_IN];
@@ -218,8 +210,7 @@ static bool differences(Env *v, const Func *f, int order, double tol)
   return ok;
 }
 
-static void case_differences(Env *v, const Data *d, void *ud)
-{
+static void case_differences(Env *v, const Data *d, void *ud) {
   int order = *(int *)ud;
   Func f = {d->c, d->count, d->in, DT_F64};
   /* At a kink only one side has a derivative; long inputs take the time of all others. */
@@ -227,14 +218,12 @@ static void case_differences(Env *v, const Data *d, void *ud)
   differences(v, &f, order, order == 1 ? 1e-8 : 1e-7);
 }
 
-static void t_differences(int order)
-{
+static void t_differences(int order) {
   each_case(case_differences, &order);
 }
 
 /* What elementwise.def says of an op of one operand, NULL of others. */
-static const ElemInfo *row_of(int op)
-{
+static const ElemInfo *row_of(int op) {
   for (int f = 0; f < RU_COUNT; f++)
     if (!strcmp(elem_un[f].name, op_info[op].text)) return &elem_un[f];
   return NULL;
@@ -242,8 +231,7 @@ static const ElemInfo *row_of(int op)
 
 /* Every elementwise row with a gradient, on inputs from the middle half of an interval in which it
  * is smooth. */
-static void t_elementwise_rows(int order)
-{
+static void t_elementwise_rows(int order) {
   int rows = 0;
   for (int op = 0; op < OP_COUNT; op++) {
     if (op_info[op].cls != ELEMENTWISE || !has_gradient(op) || op == OP_CAST) continue;
@@ -269,14 +257,12 @@ static void t_elementwise_rows(int order)
   check_int(rows, >, 25);
 }
 
-static void no_more(Env *v, const Data *d, void *ud)
-{
+static void no_more(Env *v, const Data *d, void *ud) {
   (void)v, (void)d, (void)ud;
 }
 
 /* A row that has a gradient and is not in the data is a gap, as is a way to build without data. */
-static void t_all_rows_have_a_case(void)
-{
+static void t_all_rows_have_a_case(void) {
   int n = each_case(no_more, NULL);
   check_int(n, >=, CASES);
   for (int op = 0; op < OP_COUNT; op++) {
@@ -287,8 +273,7 @@ static void t_all_rows_have_a_case(void)
   for (int k = 0; k < CASES; k++) check_msg(case_seen[k], "no numbers for %s", cases[k].name);
 }
 
-int main(void)
-{
+int main(void) {
   TEST(t_all_rows_have_a_case(), "every op with a gradient has a case with known numbers");
   TEST(t_numbers(DT_F64, 1e-12, 1e-11), "gradients agree with an independent system in f64");
   TEST(t_numbers(DT_F32, 2e-6, 2e-5), "gradients agree with an independent system in f32");

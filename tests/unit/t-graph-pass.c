@@ -23,14 +23,12 @@ static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int 
   return true;
 }
 
-static void unref_all(Tensor **t, size_t n)
-{
+static void unref_all(Tensor **t, size_t n) {
   for (size_t i = 0; i < n; i++) tn_unref(t[i]);
   memset(t, 0, sizeof *t * n);
 }
 
-static void made_anew(Gen *x, Tensor **in, size_t n, uint64_t seed)
-{
+static void made_anew(Gen *x, Tensor **in, size_t n, uint64_t seed) {
   for (size_t i = 0; i < n; i++) {
     tn_unref(in[i]);
     in[i] = gen_tensor(x, &mem, i, seed);
@@ -38,8 +36,7 @@ static void made_anew(Gen *x, Tensor **in, size_t n, uint64_t seed)
 }
 
 /* In plain f32 and f64 the bits of a NaN may differ (rule 104); tn_same knows. */
-static void t_bits(void)
-{
+static void t_bits(void) {
   long nodes = 0, left[4] = {0};
   for (uint64_t seed = 1; seed <= 150; seed++) {
     arena_free(&arena);
@@ -94,8 +91,7 @@ static void t_bits(void)
   check_int(left[3], <, nodes);
 }
 
-static void t_unknown(void)
-{
+static void t_unknown(void) {
   GErr e;
   Graph *g = gr_new(&arena, dim_tab_new(&arena), names, NULL);
   check_int(pass_find("polish", 6), ==, PASS_COUNT);
@@ -106,8 +102,7 @@ static void t_unknown(void)
   check_has(e.text, "an output does not exist");
 }
 
-static void t_order(void)
-{
+static void t_order(void) {
   for (int id = 0; id < PASS_COUNT; id++) {
     const Pass *p = &passes[id];
     check_msg(id ? (int)p->needs < id : p->needs == 0, "%s reads what comes later", p->name);
@@ -117,16 +112,14 @@ static void t_order(void)
   }
 }
 
-static void all(void *ud)
-{
+static void all(void *ud) {
   (void)ud;
   TEST(t_order(), "each pass reads the graph of an earlier one");
   TEST(t_unknown(), "unknown passes and broken graphs are refused");
   TEST(t_bits(), "passes keep inputs, outputs and every bit");
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   names = names_new(&arena);

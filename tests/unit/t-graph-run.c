@@ -15,16 +15,14 @@ static Mem mem;
 static Arena arena;
 static Names *names;
 
-static Graph *text(const char *s)
-{
+static Graph *text(const char *s) {
   GErr e;
   Graph *g = gr_read(&arena, names, s, strlen(s), &e);
   if (!g) tap_fail(TAP_HERE, "%s\n%s", e.text, s);
   return g;
 }
 
-static Tensor *vec(DType dt, int n, const double *v)
-{
+static Tensor *vec(DType dt, int n, const double *v) {
   int64_t dim = n;
   Tensor *t = tn_new(&mem, DEV_CPU, dt, 1, &dim);
   for (int i = 0; i < n; i++) {
@@ -41,25 +39,28 @@ static Tensor *vec(DType dt, int n, const double *v)
 #define INPUT(i, type, dims)                                                                       \
   "  %" #i " = input {index=" #i " dtype=" type " device=0 dims=[" dims "]} : "
 
-static void clean(void)
-{
+static void clean(void) {
   check_size(mem.data_live[DEV_CPU], ==, 0);
   check_size(mem.data_live[DEV_SIM], ==, 0);
   check_size(mem.pool_count, ==, 0);
 }
 
 /* -- structured ops */
-static void t_loop(void)
-{
-  Graph *g = text("graph {\n" INPUT(0, "5", "") "i64\n" INPUT(1, "8", "2") "f32[2]\n"
-                  INPUT(2, "8", "2") "f32[2]\n"
-                  "  %3 = loop %0 %1 %2 {carry=1} : f32[2]\n    region {\n" INPUT(0, "5", "")
-                  "i64\n"
-                  INPUT(1, "8", "2") "f32[2]\n" INPUT(2, "8", "2") "f32[2]\n"
-                  "  %3 = mul %1 %2 : f32[2]\n  %4 = cast %0 {dtype=8} : f32\n"
-                  "  %5 = broadcast %4 {dims=[2]} : f32[2]\n  %6 = add %3 %5 : f32[2]\n"
-                  "  return %6\n    }\n"
-                  "  return %3\n}\n");
+static void t_loop(void) {
+  Graph *g = text("graph {\n" INPUT(0, "5", "") "i64\n" INPUT(1, "8", "2") "f32[2]\n" INPUT(
+      2, "8",
+      "2") "f32[2]\n"
+           "  %3 = loop %0 %1 %2 {carry=1} : f32[2]\n    region {\n" INPUT(
+               0, "5",
+               "") "i64\n" INPUT(1, "8",
+                                 "2") "f32[2]\n" INPUT(2, "8",
+                                                       "2") "f32[2]\n"
+                                                            "  %3 = mul %1 %2 : f32[2]\n  %4 = "
+                                                            "cast %0 {dtype=8} : f32\n"
+                                                            "  %5 = broadcast %4 {dims=[2]} : "
+                                                            "f32[2]\n  %6 = add %3 %5 : f32[2]\n"
+                                                            "  return %6\n    }\n"
+                                                            "  return %3\n}\n");
   if (!g) return;
   for (int64_t count = -1; count <= 3; count++) {
     Tensor *in[3] = {tn_scalar_i64(&mem, DEV_CPU, DT_I64, count), VEC(DT_F32, 1, 2),
@@ -80,13 +81,17 @@ static void t_loop(void)
   clean();
 }
 
-static void t_branch(void)
-{
-  Graph *g = text("graph {\n" INPUT(0, "0", "") "bool\n" INPUT(1, "8", "2") "f32[2]\n"
-                  "  %2 = branch %0 %1 : f32[2]\n    region {\n" INPUT(0, "8", "2") "f32[2]\n"
-                  "  %1 = neg %0 : f32[2]\n  return %1\n    }\n    region {\n" INPUT(0, "8", "2")
-                  "f32[2]\n"
-                  "  %1 = add %0 %0 : f32[2]\n  return %1\n    }\n  return %2\n}\n");
+static void t_branch(void) {
+  Graph *g = text("graph {\n" INPUT(0, "0", "") "bool\n" INPUT(
+      1, "8",
+      "2") "f32[2]\n"
+           "  %2 = branch %0 %1 : f32[2]\n    region {\n" INPUT(
+               0, "8",
+               "2") "f32[2]\n"
+                    "  %1 = neg %0 : f32[2]\n  return %1\n    }\n    region {\n" INPUT(
+                        0, "8",
+                        "2") "f32[2]\n"
+                             "  %1 = add %0 %0 : f32[2]\n  return %1\n    }\n  return %2\n}\n");
   if (!g) return;
   for (int yes = 0; yes < 2; yes++) {
     Tensor *in[2] = {tn_scalar_i64(&mem, DEV_CPU, DT_BOOL, yes), VEC(DT_F32, 3, 4)}, *out = NULL;
@@ -99,16 +104,16 @@ static void t_branch(void)
   clean();
 }
 
-static void t_map(void)
-{
-  Graph *g = text("graph {\n  sym N\n" INPUT(0, "8", "N, 2") "f32[N, 2]\n" INPUT(1, "8", "2")
-                  "f32[2]\n"
-                  "  %2 = map %0 %1 {mapped=1} : f32[N], f32[N, 2]\n    region {\n"
-                  INPUT(0, "8", "2") "f32[2]\n"
-                  INPUT(1, "8", "2") "f32[2]\n  %2 = mul %0 %1 : f32[2]\n"
-                  "  %3 = sum %2 {axes=(0)} : f32\n"
-                  "  %4 = flip %0 {axes=(0)} : f32[2]\n  return %3 %4\n    }\n  return %2 %2.1\n"
-                  "}\n");
+static void t_map(void) {
+  Graph *g = text("graph {\n  sym N\n" INPUT(0, "8", "N, 2") "f32[N, 2]\n" INPUT(
+      1, "8", "2") "f32[2]\n"
+                   "  %2 = map %0 %1 {mapped=1} : f32[N], f32[N, 2]\n    region {\n" INPUT(
+                       0, "8", "2") "f32[2]\n" INPUT(1, "8",
+                                                     "2") "f32[2]\n  %2 = mul %0 %1 : f32[2]\n"
+                                                          "  %3 = sum %2 {axes=(0)} : f32\n"
+                                                          "  %4 = flip %0 {axes=(0)} : f32[2]\n  "
+                                                          "return %3 %4\n    }\n  return %2 %2.1\n"
+                                                          "}\n");
   if (!g) return;
   for (int64_t n = 0; n < 4; n++) {
     int64_t dim[2] = {n, 2};
@@ -130,8 +135,7 @@ static void t_map(void)
 }
 
 /* -- lifetimes */
-static void t_lifetime(void)
-{
+static void t_lifetime(void) {
   B b = {.g = gr_new(&arena, dim_tab_new(&arena), names, NULL)};
   Type t = {.dtype = DT_F32, .rank = 1, .dim = {dim_const(b.g->dims, 4096)}};
   Val x = gr_input(b.g, &t), v = x;
@@ -156,13 +160,13 @@ static void t_lifetime(void)
 
 /* -- checks and errors */
 static const char open_sizes[] =
-    "graph {\n  sym N\n  sym M\n" INPUT(0, "8", "N") "f32[N] @ 1:2-3\n" INPUT(1, "8", "M")
-    "f32[M]\n"
-    "  %2 = add %0 %1 : f32[N] @ 1:7-8\n  check eq N, M \"the shapes of `+` differ\" @ 1:7-8\n"
-    "  return %2\n}\n";
+    "graph {\n  sym N\n  sym M\n" INPUT(0, "8", "N") "f32[N] @ 1:2-3\n" INPUT(
+        1, "8", "M") "f32[M]\n"
+                     "  %2 = add %0 %1 : f32[N] @ 1:7-8\n  check eq N, M \"the shapes of `+` "
+                     "differ\" @ 1:7-8\n"
+                     "  return %2\n}\n";
 
-static void t_checks(void)
-{
+static void t_checks(void) {
   Graph *g = text(open_sizes);
   if (!g) return;
   int64_t env[2] = {2, 3};
@@ -186,14 +190,16 @@ static void t_checks(void)
   clean();
 }
 
-static void t_errors(void)
-{
-  Graph *g = text("graph {\n" INPUT(0, "8", "5") "f32[5]\n" INPUT(1, "5", "2") "i64[2]\n"
-                  "  %2 = wrap %0 %1 {text=\"part\"} : f32[2] @ 1:1-2\n    region {\n"
-                  INPUT(0, "8", "5") "f32[5]\n"
-                  INPUT(1, "5", "2") "i64[2]\n  %2 = take %0 %1 {axis=0} : f32[2] @ 1:30-40\n"
-                  "  return %2\n    }\n"
-                  "  %3 = neg %2 : f32[2]\n  return %3\n}\n");
+static void t_errors(void) {
+  Graph *g = text("graph {\n" INPUT(0, "8", "5") "f32[5]\n" INPUT(
+      1, "5",
+      "2") "i64[2]\n"
+           "  %2 = wrap %0 %1 {text=\"part\"} : f32[2] @ 1:1-2\n    region {\n" INPUT(
+               0, "8",
+               "5") "f32[5]\n" INPUT(1, "5",
+                                     "2") "i64[2]\n  %2 = take %0 %1 {axis=0} : f32[2] @ 1:30-40\n"
+                                          "  return %2\n    }\n"
+                                          "  %3 = neg %2 : f32[2]\n  return %3\n}\n");
   if (!g) return;
   Tensor *in[2] = {VEC(DT_F32, 1, 2, 3, 4, 5), VEC(DT_I64, 1, 7)}, *out = NULL;
   RunCtx c = {.mem = &mem};
@@ -232,8 +238,7 @@ static bool on_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int 
   return true;
 }
 
-static bool on_after(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e)
-{
+static bool on_after(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e) {
   Log *log = ud;
   (void)g;
   (void)node;
@@ -242,24 +247,25 @@ static bool on_after(void *ud, const Graph *g, uint32_t node, Tensor **out, int 
   return ++log->seen != log->fail_at || gerr_set(e, ERR_VALUE_RUN, -1, "enough");
 }
 
-static const char effects[] =
-    "graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = token : token\n  %2 = add %0 %0 : f32[2]\n"
-    "  %3 = print %1 %2 {text=\"a\"} : token\n"
-    "  %4 = call %3 %2 {text=\"b\" dtype=(8) index=(1) dims=[2]} : token, f32[2]\n"
-    "  %5 = defer %4 %4.1 {text=\"c\"} : token, f32[2]\n"
-    "  %6 = const {value=1 dtype=0 device=0} : bool\n"
-    "  %7 = assert %5 %6 {text=\"d\"} : token\n  %8 = add %5.1 %2 : f32[2]\n  return %8 %7\n}\n";
+static const char effects[] = "graph {\n" INPUT(
+    0, "8", "2") "f32[2]\n  %1 = token : token\n  %2 = add %0 %0 : f32[2]\n"
+                 "  %3 = print %1 %2 {text=\"a\"} : token\n"
+                 "  %4 = call %3 %2 {text=\"b\" dtype=(8) index=(1) dims=[2]} : token, f32[2]\n"
+                 "  %5 = defer %4 %4.1 {text=\"c\"} : token, f32[2]\n"
+                 "  %6 = const {value=1 dtype=0 device=0} : bool\n"
+                 "  %7 = assert %5 %6 {text=\"d\"} : token\n  %8 = add %5.1 %2 : f32[2]\n  return "
+                 "%8 %7\n}\n";
 
 /* Two inputs change places, a result and a view of an input stay what they were, and of two writes
  * to one input the later counts. */
-static void t_writes(void)
-{
-  Graph *g = text("graph {\n" INPUT(0, "8", "2") "f32[2] ~1\n" INPUT(1, "8", "2") "f32[2] ~2\n"
-                  INPUT(2, "8", "2") "f32[2] ~3\n  %3 = token : token\n"
-                  "  %4 = stop %0 : f32[2] ~1\n  %5 = write %3 %0 %1 : token\n"
-                  "  %6 = write %5 %1 %4 : token\n  %7 = add %0 %1 : f32[2]\n"
-                  "  %8 = write %6 %2 %0 : token\n  %9 = write %8 %2 %7 : token\n"
-                  "  return %7 %0 %4\n}\n");
+static void t_writes(void) {
+  Graph *g =
+      text("graph {\n" INPUT(0, "8", "2") "f32[2] ~1\n" INPUT(1, "8", "2") "f32[2] ~2\n" INPUT(
+          2, "8", "2") "f32[2] ~3\n  %3 = token : token\n"
+                       "  %4 = stop %0 : f32[2] ~1\n  %5 = write %3 %0 %1 : token\n"
+                       "  %6 = write %5 %1 %4 : token\n  %7 = add %0 %1 : f32[2]\n"
+                       "  %8 = write %6 %2 %0 : token\n  %9 = write %8 %2 %7 : token\n"
+                       "  return %7 %0 %4\n}\n");
   if (!g) return;
   Tensor *in[3] = {VEC(DT_F32, 1, 2), VEC(DT_F32, 10, 20), VEC(DT_F32, 0, 0)}, *out[3];
   int64_t two = 2, back = -1;
@@ -277,10 +283,11 @@ static void t_writes(void)
     tn_unref(in[i]);
     tn_unref(out[i]);
   }
-  g = text("graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = token : token\n"
-           "  %2 = add %0 %0 : f32[2]\n  %3 = write %1 %0 %2 : token\n"
-           "  %4 = const {value=0 dtype=0 device=0} : bool\n"
-           "  %5 = assert %3 %4 {text=\"no\"} : token\n  return\n}\n");
+  g = text(
+      "graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = token : token\n"
+                                     "  %2 = add %0 %0 : f32[2]\n  %3 = write %1 %0 %2 : token\n"
+                                     "  %4 = const {value=0 dtype=0 device=0} : bool\n"
+                                     "  %5 = assert %3 %4 {text=\"no\"} : token\n  return\n}\n");
   if (!g) return;
   in[0] = VEC(DT_F32, 1, 2);
   check(!gr_run(g, &c, in, out, &e, NULL));
@@ -297,14 +304,12 @@ typedef struct Call {
   bool ok;
 } Call;
 
-static void call(void *ud)
-{
+static void call(void *ud) {
   Call *k = ud;
   k->ok = gr_run(k->g, k->c, k->in, k->out, &k->e, NULL);
 }
 
-static void t_effects(void)
-{
+static void t_effects(void) {
   Graph *g = text(effects);
   if (!g) return;
   for (int turn = 0; turn <= 10; turn++) {
@@ -335,8 +340,8 @@ static void t_effects(void)
   RunCtx c = {.mem = &mem, .after = on_after, .ud = &log};
   GErr e;
   Graph *pure = text("graph {\n" INPUT(0, "8", "2") "f32[2]\n  %1 = neg %0 : f32[2]\n"
-                     "  %2 = neg %1 : f32[2]\n"
-                     "  %3 = neg %2 : f32[2]\n  return %3\n}\n");
+                                                    "  %2 = neg %1 : f32[2]\n"
+                                                    "  %3 = neg %2 : f32[2]\n  return %3\n}\n");
   check(!gr_run(pure, &c, &in, out, &e, NULL));
   check_str(e.text, "enough");
   check_int(e.operand, ==, 3);
@@ -348,10 +353,10 @@ static void t_effects(void)
   clean();
 }
 
-static void t_assert(void)
-{
-  Graph *g = text("graph {\n" INPUT(0, "0", "2") "bool[2]\n  %1 = token : token\n"
-                  "  %2 = assert %1 %0 {text=\"x is small\"} : token\n  return %2\n}\n");
+static void t_assert(void) {
+  Graph *g = text("graph {\n" INPUT(
+      0, "0", "2") "bool[2]\n  %1 = token : token\n"
+                   "  %2 = assert %1 %0 {text=\"x is small\"} : token\n  return %2\n}\n");
   Tensor *in = VEC(DT_BOOL, 1, 0), *out = NULL;
   RunCtx c = {.mem = &mem};
   GErr e;
@@ -362,8 +367,7 @@ static void t_assert(void)
 }
 
 /* -- devices */
-static void t_devices(void)
-{
+static void t_devices(void) {
   GErr e;
   B b = {.g = gr_new(&arena, dim_tab_new(&arena), names, NULL)};
   Type t = {.dtype = DT_F32, .dev = DEV_SIM, .rank = 1, .dim = {dim_const(b.g->dims, 2)}};
@@ -395,8 +399,7 @@ static void t_devices(void)
 }
 
 /* -- single ops */
-static void t_single(void)
-{
+static void t_single(void) {
   RunCtx c = {.mem = &mem};
   DimTab *dims = dim_tab_new(&arena);
   GErr e;
@@ -434,8 +437,7 @@ static void t_single(void)
   clean();
 }
 
-static void t_quick(void)
-{
+static void t_quick(void) {
   RunCtx c = {.mem = &mem};
   DimTab *dims = dim_tab_new(&arena);
   Tensor *in[2] = {VEC(DT_F32, 1, 2, 3), VEC(DT_F32, 1, 2, 3)}, *out;
@@ -453,12 +455,12 @@ static void t_quick(void)
 
 /* A symbol that is no size can be negative: what the rules took for granted is tested when it
  * runs. */
-static void t_negative(void)
-{
-  Graph *g = text("graph {\n  sym N\n  sym i\n" INPUT(0, "8", "N") "f32[N]\n"
-                  "  %1 = slice %0 {starts=[0] lens=[N - i] steps=(1)} "
-                  ": f32[N - i]\n  check ge N - i, 0 \"a slice has a negative length\"\n"
-                  "  return %1\n}\n");
+static void t_negative(void) {
+  Graph *g = text("graph {\n  sym N\n  sym i\n" INPUT(
+      0, "8", "N") "f32[N]\n"
+                   "  %1 = slice %0 {starts=[0] lens=[N - i] steps=(1)} "
+                   ": f32[N - i]\n  check ge N - i, 0 \"a slice has a negative length\"\n"
+                   "  return %1\n}\n");
   if (!g) return;
   int64_t env[2] = {3, 1};
   Tensor *in = VEC(DT_F32, 1, 2, 3), *out = NULL;
@@ -478,8 +480,7 @@ static void t_negative(void)
 }
 
 /* -- depth */
-static void t_long(void)
-{
+static void t_long(void) {
   enum { NODES = 100000 };
   GErr e;
   B b = {.g = gr_new(&arena, dim_tab_new(&arena), names, NULL)};
@@ -524,8 +525,7 @@ static bool zero_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, in
   return true;
 }
 
-static void t_failing(void)
-{
+static void t_failing(void) {
   long runs = 0, failed = 0;
   for (uint64_t seed = 1; seed <= 25; seed++) {
     gen_open(&gen, &arena, names, seed, seed % 2, false);
@@ -567,8 +567,7 @@ static void t_failing(void)
 }
 
 /* Building fails cleanly too. */
-static void build(void *ud)
-{
+static void build(void *ud) {
   (void)ud;
   Gen x;
   Arena *a = ud;
@@ -581,8 +580,7 @@ static void build(void *ud)
   if (gr_verify(g, &e)) gr_hash(g);
 }
 
-static void t_building(void)
-{
+static void t_building(void) {
   Failing h;
   Mem m;
   Arena a;
@@ -598,8 +596,7 @@ static void t_building(void)
   }
 }
 
-static void all(void *ud)
-{
+static void all(void *ud) {
   (void)ud;
   TEST(t_loop(), "a loop carries its values, zero turns included");
   TEST(t_branch(), "a branch runs one region");
@@ -619,8 +616,7 @@ static void all(void *ud)
   TEST(t_building(), "a failed allocation while building and in passes leaves nothing behind");
 }
 
-int main(void)
-{
+int main(void) {
   failing_init(&hook, &mem, 0);
   mem.check = false; /* else there is memory to give back where an allocation fails */
   arena_init(&arena, &mem);

@@ -6,16 +6,14 @@ static Mem mem;
 static Arena arena;
 static Names *names;
 
-static const char *printed(const Graph *g)
-{
+static const char *printed(const Graph *g) {
   Buf b;
   buf_init_arena(&b, &arena);
   gr_print(&b, g);
   return b.s;
 }
 
-static void t_random(void)
-{
+static void t_random(void) {
   long nodes = 0;
   for (uint64_t seed = 1; seed <= 400; seed++) {
     arena_free(&arena);
@@ -78,8 +76,7 @@ static const char everything[] =
     "  return %10.1 %4 %11\n"
     "}\n";
 
-static void t_everything(void)
-{
+static void t_everything(void) {
   GErr e;
   Graph *g = gr_read(&arena, names, everything, strlen(everything), &e);
   if (!check_msg(g != NULL, "%s", e.text)) return;
@@ -97,8 +94,7 @@ static void t_everything(void)
   check_str(dim_symbol_name(g->dims, 4), "d");
 }
 
-static void bad(const char *text, const char *why)
-{
+static void bad(const char *text, const char *why) {
   GErr e;
   Graph *g = gr_read(&arena, names, text, strlen(text), &e);
   if (check_msg(!g, "this was read: %s", text))
@@ -106,28 +102,33 @@ static void bad(const char *text, const char *why)
   if (!g) check_int(e.code, ==, ERR_IR_TEXT);
 }
 
-static void t_bad(void)
-{
+static void t_bad(void) {
   bad("", "line 1: a graph begins");
   bad("graph {", "the text ends in a graph");
   bad("graph {\n %1 = token : token\n}", "line 2: nodes are numbered");
   bad("graph {\n %0 = tokens : token\n}", "line 2: there is no such op");
   bad("graph {\n\n\n %0 = neg %0 : f32\n}", "line 4: this value is not computed");
   bad("graph {\n %0 = const {value=1.0 dtype=8 device=0} : f64\n"
-      "}", "line 2: the result is f32, the text says f64");
+      "}",
+      "line 2: the result is f32, the text says f64");
   bad("graph {\n %0 = const {value=1 dtype=8 device=0} : f32\n"
-      "}", "lacks a proper attribute `value`");
+      "}",
+      "lacks a proper attribute `value`");
   bad("graph {\n %0 = const {value=1.0 dtype=99 device=0} : f32\n"
-      "}", "lacks a proper attribute `dtype`");
+      "}",
+      "lacks a proper attribute `dtype`");
   bad("graph {\n %0 = const {value=1.0 value=2.0 dtype=8} : f32\n}", "given twice");
   bad("graph {\n %0 = const {value=1x dtype=8} : f32\n}", "no attribute value");
   bad("graph {\n %0 = token\n}", "another number of results");
   bad("graph {\n %0 = input {index=1 dtype=8 device=0 dims=[]} : f32\n return\n"
-      "}", "not numbered in order");
+      "}",
+      "not numbered in order");
   bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[N]} : f32[N]\n"
-      "}", "a symbol is not declared");
+      "}",
+      "a symbol is not declared");
   bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[2//0]} : f32[2]\n"
-      "}", "this is not a dim");
+      "}",
+      "this is not a dim");
   bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[-1]} : f32[-1]\n return\n}", "");
   bad("graph {\n return\n %0 = token : token\n}", "`return` comes last");
   bad("graph {\n return %0\n}", "not computed before");
@@ -141,7 +142,8 @@ static void t_bad(void)
   bad("graph {\n %0 = token : token @ tag=often\n}", "no such tag");
   bad("graph {\n %0 = token : token\n region {\n }\n}", "`token` has no regions");
   bad("graph {\n %0 = token : token\n %1 = token : token\n %2 = print %0 {text=\"\"} : token\n"
-      " %3 = print %0 {text=\"\"} : token\n}", "token was used before");
+      " %3 = print %0 {text=\"\"} : token\n}",
+      "token was used before");
   bad("graph {\n %0 = input {index=0 dtype=f32 device=cpu dims=[2]} : f32[2]\n"
       " %1 = hook %0 {text=\"on_grad\" carry=1 index=0} : token\n return %1\n}",
       "token of a hook is read");
@@ -150,11 +152,11 @@ static void t_bad(void)
       " return %2\n}",
       "a condition on its sizes is not checked");
   bad("graph {\n %0 = input {index=0 dtype=8 device=0 dims=[4]} : f32[4] ~1\n"
-      " %1 = reshape %0 {dims=[2, 2]} : f32[2, 2] ~2\n return %1\n}", "another alias class");
+      " %1 = reshape %0 {dims=[2, 2]} : f32[2, 2] ~2\n return %1\n}",
+      "another alias class");
 }
 
-static void t_nested(void)
-{
+static void t_nested(void) {
   /* Deep regions end in an error, not in a crash. */
   Buf b;
   buf_init_arena(&b, &arena);
@@ -163,8 +165,7 @@ static void t_nested(void)
   bad(b.s, "nested too deeply");
 }
 
-static void t_plain(void)
-{
+static void t_plain(void) {
   GErr e;
   const char *a = "graph \"f\" {\n sym N @ 1:2-3\n %0 = input {index=0 dtype=8 device=0 dims=[N]} "
                   ": f32[N] @ 1:5-6\n"
@@ -181,8 +182,7 @@ static void t_plain(void)
   check(!gr_equal(x, z) && gr_hash(x) != gr_hash(z));
 }
 
-static void all(void *ud)
-{
+static void all(void *ud) {
   (void)ud;
   TEST(t_random(), "random graphs of all ops read back equal and print the same");
   TEST(t_everything(), "every construct of the grammar is kept");
@@ -191,8 +191,7 @@ static void all(void *ud)
   TEST(t_plain(), "equality and hash see structure, not names and places");
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   names = names_new(&arena);

@@ -30,8 +30,7 @@ static const char program[] =
     "let few = normal([16, 256], key = key(2))\n";
 
 /* Large blocks come from the system and go back to it. */
-static void *alloc(void *ud, void *p, size_t old, size_t n)
-{
+static void *alloc(void *ud, void *p, size_t old, size_t n) {
   (void)ud;
   if (old < LARGE && n < LARGE) {
     if (n) return realloc(p, n);
@@ -50,15 +49,13 @@ static void *alloc(void *ud, void *p, size_t old, size_t n)
   return q;
 }
 
-static void say(void *ud, int stream, const char *text, size_t n)
-{
+static void say(void *ud, int stream, const char *text, size_t n) {
   (void)ud;
   if (stream == CKL_STDERR) fwrite(text, 1, n, stderr);
 }
 
 /* A line of /proc/self/status, in bytes. */
-static int64_t status_of(const char *name)
-{
+static int64_t status_of(const char *name) {
   FILE *f = fopen("/proc/self/status", "r");
   char line[200];
   long long kib = -1;
@@ -68,15 +65,13 @@ static int64_t status_of(const char *name)
   return kib < 0 ? -1 : kib * 1024;
 }
 
-static bool forget_peak(void)
-{
+static bool forget_peak(void) {
   FILE *f = fopen("/proc/self/clear_refs", "w");
   bool ok = f && fputs("5", f) >= 0;
   return (!f || !fclose(f)) && ok;
 }
 
-static int64_t figure(const ckl_value *plan, const char *name)
-{
+static int64_t figure(const ckl_value *plan, const char *name) {
   for (size_t i = 0; i < ckl_length(plan); i++) {
     if (strcmp(ckl_field_name(plan, i), name)) continue;
     ckl_value *v = ckl_item(plan, i);
@@ -87,14 +82,12 @@ static int64_t figure(const ckl_value *plan, const char *name)
   return -1;
 }
 
-static bool does(ckl_session *s, const char *text, ckl_value **out)
-{
+static bool does(ckl_session *s, const char *text, ckl_value **out) {
   bool ok = ckl_eval(s, text, "test", out) == CKL_OK;
   return check_msg(ok, "%s", ckl_diag_count(s) ? ckl_diag_text(s, 0, 0) : text);
 }
 
-static void t_growth(ckl_session *s, const char *few, const char *all)
-{
+static void t_growth(ckl_session *s, const char *few, const char *all) {
   ckl_value *plan, *v;
   char text[200];
   for (int i = 0; few && i < 2; i++) {
@@ -124,8 +117,7 @@ static void t_growth(ckl_session *s, const char *few, const char *all)
   check_int(growth, >=, account - 4 * SLACK);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
   const char *codegen = getenv("CKL_CODEGEN");
   ckl_config c = {.size = sizeof c, .alloc = alloc, .write = say, .cpu = "native"};
   c.codegen = codegen;
@@ -138,8 +130,7 @@ int main(int argc, char **argv)
   if (argc > 1) {
     ckl_run_file(s, argv[1]); /* its last line reports on no steps */
     ckl_eval(s, "let (gx, gy) = tokens(0)", "test", NULL);
-    TEST(t_growth(s, NULL, "step(net, opt, gx, gy)"),
-         "a step takes what its plan says");
+    TEST(t_growth(s, NULL, "step(net, opt, gx, gy)"), "a step takes what its plan says");
   } else {
     ckl_eval(s, program, "test", NULL);
     TEST(t_growth(s, "step(few, w)", "step(big, w)"), "a call takes what its plan says");

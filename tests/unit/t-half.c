@@ -14,19 +14,23 @@ typedef struct Format {
   uint16_t (*narrow_int)(int64_t);
 } Format;
 
-static const Format f16 = {"f16", 10, 15, hf_f32_from_f16, hf_f64_from_f16, hf_f16_from_f32,
-                           hf_f16_from_f64, hf_f16_from_i64};
-static const Format bf16 = {"bf16", 7, 127, hf_f32_from_bf16, hf_f64_from_bf16, hf_bf16_from_f32,
-                            hf_bf16_from_f64, hf_bf16_from_i64};
+static const Format f16 = {
+    "f16",          10, 15, hf_f32_from_f16, hf_f64_from_f16, hf_f16_from_f32, hf_f16_from_f64,
+    hf_f16_from_i64};
+static const Format bf16 = {
+    "bf16",          7, 127, hf_f32_from_bf16, hf_f64_from_bf16, hf_bf16_from_f32, hf_bf16_from_f64,
+    hf_bf16_from_i64};
 
-static uint16_t infinity(const Format *f) { return (uint16_t)(0x7fff >> f->mant << f->mant); }
+static uint16_t infinity(const Format *f) {
+  return (uint16_t)(0x7fff >> f->mant << f->mant);
+}
 
 static void t_widen(const Format *f) {
   for (uint32_t h = 0; h < 65536; h++) {
     uint32_t a = h & 0x7fff, e = a >> f->mant, m = a & ((1u << f->mant) - 1);
     float x = f->widen((uint16_t)h);
-    double want = e ? ldexp(m + (1 << f->mant), (int)e - f->bias - f->mant)
-                    : ldexp(m, 1 - f->bias - f->mant);
+    double want =
+        e ? ldexp(m + (1 << f->mant), (int)e - f->bias - f->mant) : ldexp(m, 1 - f->bias - f->mant);
     if (a > infinity(f)) {
       check(x != x && (hf_bits32(x) >> 31) == h >> 15 && hf_bits32(x) >> 22 & 1);
       check(f->widen64((uint16_t)h) != f->widen64((uint16_t)h));
@@ -80,8 +84,21 @@ static void t_extremes(const Format *f) {
 }
 
 static void t_from_int(const Format *f) {
-  static const int64_t at[] = {0, 1, 255, 256, 257, 2047, 2048, 2049, 65504, 65519, 65520,
-                               INT32_MAX, (int64_t)1 << 52, (int64_t)1 << 53, (int64_t)1 << 60,
+  static const int64_t at[] = {0,
+                               1,
+                               255,
+                               256,
+                               257,
+                               2047,
+                               2048,
+                               2049,
+                               65504,
+                               65519,
+                               65520,
+                               INT32_MAX,
+                               (int64_t)1 << 52,
+                               (int64_t)1 << 53,
+                               (int64_t)1 << 60,
                                INT64_MAX};
   for (int i = 0; i < 16; i++) {
     for (int64_t d = -3; d <= 3; d++) {
@@ -106,20 +123,20 @@ static void t_from_int(const Format *f) {
   check_hex(hf_bf16_from_i64(INT64_MIN), ==, hf_bf16_from_f64(-0x1p63));
 }
 
-#define EDGES(type, name, low, high)                                        \
-  check_int(hf_##name##_from_f64(NAN), ==, 0);                              \
-  check(hf_##name##_from_f64(INFINITY) == (high));                          \
-  check(hf_##name##_from_f64(-INFINITY) == (low));                          \
-  check(hf_##name##_from_f64(1e300) == (high));                             \
-  check(hf_##name##_from_f64(-1e300) == (low));                             \
-  check(hf_##name##_from_f64((double)(high)) == (high));                    \
-  check(hf_##name##_from_f64((double)(low)) == (low));                      \
-  check(hf_##name##_from_f64((double)(low) - 0.5) == (low));                \
-  check(hf_##name##_from_f64((double)(high) + 1) == (high));                \
-  check(hf_##name##_from_f64(-0.99) == 0);                                  \
-  check(hf_##name##_from_f64(1.99) == 1);                                   \
-  check(hf_##name##_from_f64(-1.99) == ((low) < 0 ? -1 : 0) || (low) == 0); \
-  check(hf_##name##_from_f64(100.7) == 100);                                \
+#define EDGES(type, name, low, high)                                                               \
+  check_int(hf_##name##_from_f64(NAN), ==, 0);                                                     \
+  check(hf_##name##_from_f64(INFINITY) == (high));                                                 \
+  check(hf_##name##_from_f64(-INFINITY) == (low));                                                 \
+  check(hf_##name##_from_f64(1e300) == (high));                                                    \
+  check(hf_##name##_from_f64(-1e300) == (low));                                                    \
+  check(hf_##name##_from_f64((double)(high)) == (high));                                           \
+  check(hf_##name##_from_f64((double)(low)) == (low));                                             \
+  check(hf_##name##_from_f64((double)(low)-0.5) == (low));                                         \
+  check(hf_##name##_from_f64((double)(high) + 1) == (high));                                       \
+  check(hf_##name##_from_f64(-0.99) == 0);                                                         \
+  check(hf_##name##_from_f64(1.99) == 1);                                                          \
+  check(hf_##name##_from_f64(-1.99) == ((low) < 0 ? -1 : 0) || (low) == 0);                        \
+  check(hf_##name##_from_f64(100.7) == 100);                                                       \
   check(hf_##name##_from_f64(-100.7) == ((low) == 0 ? (type)0 : (type)-100))
 
 static void t_to_int(void) {

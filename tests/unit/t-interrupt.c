@@ -27,8 +27,7 @@ static ckl_session *session; /* for the handler, which has no argument */
 static atomic_bool quit;
 static atomic_long asked;
 
-static void *ask(void *ud)
-{
+static void *ask(void *ud) {
   unsigned seed = (unsigned)(uintptr_t)ud;
   while (!quit) {
     seed = seed * 1103515245 + 12345;
@@ -40,27 +39,23 @@ static void *ask(void *ud)
   return NULL;
 }
 
-static void on_timer(int signo)
-{
+static void on_timer(int signo) {
   (void)signo;
   ckl_interrupt(session);
   asked++;
 }
 
-static void every(int microseconds)
-{
+static void every(int microseconds) {
   struct itimerval t = {{0, microseconds}, {0, microseconds}};
   setitimer(ITIMER_REAL, &t, NULL);
 }
 
-static bool fits(ckl_status st)
-{
+static bool fits(ckl_status st) {
   return st == CKL_OK || st == CKL_EINTERRUPT;
 }
 
 /* Whether the session is well, now that nobody asks. */
-static void is_well(void)
-{
+static void is_well(void) {
   ckl_value *v = NULL;
   static const char text[] = "fn twice(x: f32[2]) -> f32[2] = x * 2\ntwice(f32([3, 4]))[1]";
   check(ckl_eval(session, text, "t", &v) == CKL_OK);
@@ -68,8 +63,7 @@ static void is_well(void)
   ckl_release(v);
 }
 
-static void t_life(const char *cpu, int rounds)
-{
+static void t_life(const char *cpu, int rounds) {
   char path[] = "/tmp/t-interrupt-XXXXXX";
   int file = mkstemp(path);
   static const char program[] = "let b = ones([50]) * 3\n";
@@ -104,8 +98,7 @@ static void t_life(const char *cpu, int rounds)
   unlink(path);
 }
 
-static void *ask_later(void *ud)
-{
+static void *ask_later(void *ud) {
   const struct timespec pause = {0, 30000000};
   nanosleep(&pause, NULL);
   ckl_interrupt(ud);
@@ -113,12 +106,10 @@ static void *ask_later(void *ud)
 }
 
 /* Machine code on two threads, in the middle of which it is stopped. */
-static void t_kernels(void)
-{
-  ckl_config c = {.size = sizeof c, .cpu = "native", .threads = 2,
-                  .codegen = getenv("CKL_CODEGEN")};
-  static const char text[] =
-      "let m = ones([300, 300])\nvar n = m\nwhile true { n = tanh(n @ m) }";
+static void t_kernels(void) {
+  ckl_config c = {
+      .size = sizeof c, .cpu = "native", .threads = 2, .codegen = getenv("CKL_CODEGEN")};
+  static const char text[] = "let m = ones([300, 300])\nvar n = m\nwhile true { n = tanh(n @ m) }";
   session = ckl_open(&c);
   need(session != NULL);
   for (int i = 0; i < 5; i++) {
@@ -131,8 +122,7 @@ static void t_kernels(void)
   ckl_close(session);
 }
 
-int main(void)
-{
+int main(void) {
   const char *codegen = getenv("CKL_CODEGEN");
   bool native = codegen && *codegen;
   TEST(t_life(native ? "native" : "reference", ROUNDS),

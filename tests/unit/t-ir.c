@@ -8,13 +8,11 @@ static DimTab *dims;
 static Graph *g;
 static Dim N, M, K;
 
-static Dim num(int64_t n)
-{
+static Dim num(int64_t n) {
   return dim_const(dims, n);
 }
 
-static void fresh(void)
-{
+static void fresh(void) {
   arena_free(&arena);
   arena_init(&arena, &mem);
   names = names_new(&arena);
@@ -26,8 +24,7 @@ static void fresh(void)
 }
 
 /* An input: dims as a text, "f32[N, 3]". */
-static Val in(const char *type)
-{
+static Val in(const char *type) {
   char word[8] = "";
   int n = 0;
   Type t = {0};
@@ -42,8 +39,7 @@ static Val in(const char *type)
   return gr_input(g, &t);
 }
 
-static const char *shown(Val v)
-{
+static const char *shown(Val v) {
   Buf b;
   buf_init_arena(&b, &arena);
   if (val_none(v)) return "none";
@@ -52,35 +48,30 @@ static const char *shown(Val v)
 }
 
 static GErr err;
-static Val op(OpCode o, int n, const Val *v, int na, const Attr *a)
-{
+static Val op(OpCode o, int n, const Val *v, int na, const Attr *a) {
   memset(&err, 0, sizeof err);
   return gr_op(g, o, v, n, a, na, NULL, 0, &err);
 }
 
-static Val op2(OpCode o, const char *a, const char *b)
-{
+static Val op2(OpCode o, const char *a, const char *b) {
   Val v[2] = {in(a), in(b)};
   return op(o, 2, v, 0, NULL);
 }
 
-static Val op1(OpCode o, const char *a, int na, const Attr *attrs)
-{
+static Val op1(OpCode o, const char *a, int na, const Attr *attrs) {
   Val v = in(a);
   return op(o, 1, &v, na, attrs);
 }
 
 /* The last op failed with this code, operand, text and help. */
-static void says(ErrCode code, int operand, const char *text, const char *help)
-{
+static void says(ErrCode code, int operand, const char *text, const char *help) {
   check_str(err_info[err.code].code, err_info[code].code);
   check_int(err.operand, ==, operand);
   check_str(err.text, text);
   check_str(err.help, help);
 }
 
-static void t_elementwise(void)
-{
+static void t_elementwise(void) {
   fresh();
   check_str(shown(op2(OP_ADD, "f32[N, 3]", "f32[N, 3]")), "f32[N, 3]");
   check_str(shown(op2(OP_LT, "i64[N]", "i64[N]")), "bool[N]");
@@ -124,8 +115,7 @@ static void t_elementwise(void)
   says(ERR_DTYPE_DOMAIN, 0, "`not` takes bool tensors, not f32[2]", "`x != 0` is a bool tensor");
 }
 
-static void t_products(void)
-{
+static void t_products(void) {
   fresh();
   check_str(shown(op2(OP_DOT, "f32[N, 4]", "f32[4, M]")), "f32[N, M]");
   check_str(shown(op2(OP_DOT, "f32[K, N, 4]", "f32[K, 4, 2]")), "f32[K, N, 2]");
@@ -172,8 +162,7 @@ static void t_products(void)
        "padding of 1 fits");
 }
 
-static void t_moves(void)
-{
+static void t_moves(void) {
   fresh();
   int64_t d[3] = {N, num(6), 0}, axes[2] = {1, 1};
   Attr a = attr_dims(AT_DIMS, 2, d);
@@ -246,8 +235,7 @@ static void t_moves(void)
   check_int(err.code, ==, ERR_SHAPE_SIZE);
 }
 
-static void t_failed(void)
-{
+static void t_failed(void) {
   fresh();
   Val x = in("f32[N]");
   size_t nodes = g->node_count, checks = g->check_count;
@@ -266,8 +254,7 @@ static void t_failed(void)
   check(g->node_count == nodes);
 }
 
-static void t_builders(void)
-{
+static void t_builders(void) {
   fresh();
   B b = {.g = g};
   Val x = in("f32[N, 3]"), s = in("f32");
@@ -299,8 +286,7 @@ static void t_builders(void)
   check_uint(gr_type(g, x)->alias, !=, 0);
 }
 
-static void t_inline(void)
-{
+static void t_inline(void) {
   fresh();
   /* f(a: f32[N, M], b: f32[M]) -> a * b, over its own table */
   Graph *caller = g;
@@ -362,33 +348,29 @@ static void t_inline(void)
 }
 
 /* -- the verifier: every invariant broken in turn */
-static Graph *whole(void)
-{
-  static const char text[] =
-      "graph {\n  sym N\n  sym M\n"
-      "  %0 = input {index=0 dtype=8 device=0 dims=[N, 2]} : f32[N, 2]\n"
-      "  %1 = input {index=1 dtype=8 device=0 dims=[M, 2]} : f32[M, 2]\n"
-      "  %2 = add %0 %1 : f32[N, 2]\n"
-      "  %3 = transpose %2 {perm=(1, 0)} : f32[2, N]\n"
-      "  %4 = token : token\n"
-      "  %5 = print %4 %3 {text=\"{}\"} : token\n"
-      "  %6 = wrap %3 {text=\"eval\"} : f32[2, N]\n    region {\n"
-      "      %0 = input {index=0 dtype=8 device=0 dims=[2, N]} : f32[2, N]\n"
-      "      %1 = neg %0 : f32[2, N]\n      return %1\n    }\n"
-      "  %7 = sum %6 {axes=(0)} : f32[N]\n"
-      "  check eq N, M \"differ\"\n  return %7 %5\n}\n";
+static Graph *whole(void) {
+  static const char text[] = "graph {\n  sym N\n  sym M\n"
+                             "  %0 = input {index=0 dtype=8 device=0 dims=[N, 2]} : f32[N, 2]\n"
+                             "  %1 = input {index=1 dtype=8 device=0 dims=[M, 2]} : f32[M, 2]\n"
+                             "  %2 = add %0 %1 : f32[N, 2]\n"
+                             "  %3 = transpose %2 {perm=(1, 0)} : f32[2, N]\n"
+                             "  %4 = token : token\n"
+                             "  %5 = print %4 %3 {text=\"{}\"} : token\n"
+                             "  %6 = wrap %3 {text=\"eval\"} : f32[2, N]\n    region {\n"
+                             "      %0 = input {index=0 dtype=8 device=0 dims=[2, N]} : f32[2, N]\n"
+                             "      %1 = neg %0 : f32[2, N]\n      return %1\n    }\n"
+                             "  %7 = sum %6 {axes=(0)} : f32[N]\n"
+                             "  check eq N, M \"differ\"\n  return %7 %5\n}\n";
   Graph *w = gr_read(&arena, names, text, strlen(text), &err);
   if (!w) tap_fail(TAP_HERE, "%s", err.text);
   return w;
 }
 
-static void broken(Graph *w, const char *why)
-{
+static void broken(Graph *w, const char *why) {
   if (check_msg(!gr_verify(w, &err), "the verifier misses: %s", why)) check_has(err.text, why);
 }
 
-static void t_verify(void)
-{
+static void t_verify(void) {
   Graph *w;
   fresh();
   names = names_new(&arena);
@@ -460,8 +442,7 @@ static void t_verify(void)
 }
 
 /* Random damage of any field is found or harmless: the verifier itself never crashes. */
-static void t_damage(void)
-{
+static void t_damage(void) {
   long found = 0;
   for (uint64_t seed = 1; seed <= 300; seed++) {
     Gen x;
@@ -496,15 +477,16 @@ static void t_damage(void)
     }
     if (!word) continue;
     *word = gen_rnd(&x, 2) ? gen_rnd(&x, 40) : *word ^ (1u << gen_rnd(&x, 32));
-    if (!gr_verify(w, &err)) found++;
-    else gr_hash(w);
+    if (!gr_verify(w, &err))
+      found++;
+    else
+      gr_hash(w);
   }
   tap_note("%ld of 300 damages matter", found);
   check_int(found, >, 100);
 }
 
-static void all(void *ud)
-{
+static void all(void *ud) {
   (void)ud;
   TEST(t_elementwise(),
        "elementwise operands are equal in dtype and shape, and messages show a fix");
@@ -517,8 +499,7 @@ static void all(void *ud)
   TEST(t_damage(), "the verifier survives random damage");
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, all, NULL), ==, MEM_OK);

@@ -9,8 +9,7 @@ static Arena arena;
 static Jit *jit;
 static int kernels, lost; /* inputs that runs dropped */
 
-static void unref_all(Tensor **t, size_t n)
-{
+static void unref_all(Tensor **t, size_t n) {
   for (size_t i = 0; i < n; i++) tn_unref(t[i]);
   memset(t, 0, n * sizeof *t);
 }
@@ -33,8 +32,7 @@ static void hand_over(RunCtx *c, Tensor *const *in, size_t n, Tensor **own, Tens
 
 /* Runs x's graph both ways and compares everything that can be seen; then twice more with inputs
  * that are the run's own. */
-static void both(Gen *x, const char *name, uint64_t seed)
-{
+static void both(Gen *x, const char *name, uint64_t seed) {
   enum { MOST = 256 };
   static Tensor *in[GEN_INPUTS], *want[MOST], *got[MOST], *own[GEN_INPUTS], *given[GEN_INPUTS];
   size_t n = x->g->input_count, nout = x->g->output_count;
@@ -87,8 +85,7 @@ static void both(Gen *x, const char *name, uint64_t seed)
 }
 
 static OpCode current;
-static void row(void *ud)
-{
+static void row(void *ud) {
   (void)ud;
   JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
   jit = jit_open(&mem, &config);
@@ -103,8 +100,7 @@ static void row(void *ud)
   jit_close(jit);
 }
 
-static void random_graphs(void *ud)
-{
+static void random_graphs(void *ud) {
   (void)ud;
   JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
   jit = jit_open(&mem, &config);
@@ -146,8 +142,7 @@ static const char *const once[] = {
     "}\n",
 };
 
-static void once_wrong(void *ud)
-{
+static void once_wrong(void *ud) {
   (void)ud;
   JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
   jit = jit_open(&mem, &config);
@@ -161,26 +156,24 @@ static void once_wrong(void *ud)
 }
 
 /* The index is 0 or 9, by what the run is given; what it is taken from hangs on another input. */
-static const char words_text[] =
-    "graph \"g\" {\n"
-    "  %0 = input {index=0 dtype=f32 device=cpu dims=[64]} : f32[64]\n"
-    "  %1 = input {index=1 dtype=f32 device=cpu dims=[4]} : f32[4]\n"
-    "  %2 = input {index=2 dtype=f32 device=cpu dims=[4]} : f32[4]\n"
-    "  %3 = input {index=3 dtype=f32 device=cpu dims=[4]} : f32[4]\n"
-    "  %4 = tanh %0 : f32[64]\n"
-    "  %5 = sum %4 {axes=(0)} : f32\n"
-    "  %6 = broadcast %5 {dims=[4]} : f32[4]\n"
-    "  %7 = mul %1 %6 : f32[4]\n"
-    "  %8 = sum %2 {axes=(0)} : f32\n"
-    "  %9 = cast %8 {dtype=i64} : i64\n"
-    "  %10 = take %7 %9 {axis=0} : f32\n"
-    "  return %10 %3\n"
-    "}\n";
+static const char words_text[] = "graph \"g\" {\n"
+                                 "  %0 = input {index=0 dtype=f32 device=cpu dims=[64]} : f32[64]\n"
+                                 "  %1 = input {index=1 dtype=f32 device=cpu dims=[4]} : f32[4]\n"
+                                 "  %2 = input {index=2 dtype=f32 device=cpu dims=[4]} : f32[4]\n"
+                                 "  %3 = input {index=3 dtype=f32 device=cpu dims=[4]} : f32[4]\n"
+                                 "  %4 = tanh %0 : f32[64]\n"
+                                 "  %5 = sum %4 {axes=(0)} : f32\n"
+                                 "  %6 = broadcast %5 {dims=[4]} : f32[4]\n"
+                                 "  %7 = mul %1 %6 : f32[4]\n"
+                                 "  %8 = sum %2 {axes=(0)} : f32\n"
+                                 "  %9 = cast %8 {dtype=i64} : i64\n"
+                                 "  %10 = take %7 %9 {axis=0} : f32\n"
+                                 "  return %10 %3\n"
+                                 "}\n";
 
 /* An input goes when nothing reads it any more, also before a kernel that fails, unless the words
  * of the failure need it; an output keeps it; one tensor may be several inputs. */
-static void words(void *ud)
-{
+static void words(void *ud) {
   (void)ud;
   JitConfig config = {.walk = true, .check = true, .engine = {.level = ENG_X86_64_V4}};
   jit = jit_open(&mem, &config);
@@ -203,8 +196,10 @@ static void words(void *ud)
     check(jit_run(f, &d, in, out, &e, NULL) == !bad);
     check(!own[0] && own[3]); /* read by the first kernel; the second result */
     check(!own[1] == !bad && !own[2] == !bad);
-    if (bad) check_str(e.text, want.text);
-    else check(out[1] == own[3]);
+    if (bad)
+      check_str(e.text, want.text);
+    else
+      check(out[1] == own[3]);
     check(jit_count(jit).reruns == bad);
     unref_all(out, 2);
     unref_all(own, 4);
@@ -213,8 +208,7 @@ static void words(void *ud)
   jit_close(jit);
 }
 
-static void in_arena(void (*f)(void *))
-{
+static void in_arena(void (*f)(void *)) {
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
   arena_free(&arena);
@@ -222,8 +216,7 @@ static void in_arena(void (*f)(void *))
   mem_pool_drain(&mem, 0);
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   for (int i = 0; i < OP_COUNT; i++) {
     char title[80];

@@ -13,33 +13,28 @@ typedef struct Func {
   bool cot[MOST], wants[MOST];
 } Func;
 
-static void func_open(Func *f)
-{
+static void func_open(Func *f) {
   env_open(&f->v);
   f->g = new_graph(&f->v);
   f->b = (B){.g = f->g};
   for (int k = 0; k < MOST; k++) f->cot[k] = f->wants[k] = true;
 }
 
-static Val mat(Func *f)
-{
+static Val mat(Func *f) {
   return input(&f->v, f->g, DT_F64, 2, 3, 4);
 }
 
-static bool sound(const Graph *g)
-{
+static bool sound(const Graph *g) {
   GErr e;
   return gr_verify(g, &e) || fails("%s", e.text);
 }
 
 /* Nodes no output or effect needs. */
-static size_t dead_nodes(Env *v, const Graph *g)
-{
+static size_t dead_nodes(Env *v, const Graph *g) {
   return g->node_count - gr_dce(&v->arena, g)->node_count;
 }
 
-static Joint *joint(Func *f)
-{
+static Joint *joint(Func *f) {
   GErr e = {.operand = -1};
   Prov at;
   if (!built(&f->b)) return NULL;
@@ -58,8 +53,7 @@ static Joint *joint(Func *f)
 }
 
 /* Forward then backward against outputs and gradients of one graph. */
-static void agrees(Func *f)
-{
+static void agrees(Func *f) {
   Tensor *in[MOST], *want[3 * MOST], *out[3 * MOST], *back[MOST], *got[MOST], *cot[MOST];
   Graph *d = gr_clone(&f->v.arena, f->g);
   Val y[MOST], dy[MOST], wrt[MOST], dx[MOST];
@@ -108,22 +102,19 @@ static void agrees(Func *f)
 
 /* -- what is saved, op by op: a list of inputs (by number) and other values (by op) */
 
-static void saves(Func *f, int count, const int *inputs, const OpCode *ops)
-{
+static void saves(Func *f, int count, const int *inputs, const OpCode *ops) {
   Joint *j = joint(f);
   need(j);
   check_int(j->saved_count, ==, count);
   for (int k = 0; k < count && k < j->saved_count; k++) {
     Val v = j->forward->outputs[j->output_count + k];
     check_int(j->saved_input[k], ==, inputs[k]);
-    if (inputs[k] < 0)
-      check_str(op_info[gr_node(j->forward, v)->op].text, op_info[ops[k]].text);
+    if (inputs[k] < 0) check_str(op_info[gr_node(j->forward, v)->op].text, op_info[ops[k]].text);
   }
   agrees(f);
 }
 
-static void t_unary(OpCode op, bool in, bool out)
-{
+static void t_unary(OpCode op, bool in, bool out) {
   Func f;
   func_open(&f);
   gr_output(f.g, b_un(&f.b, op, mat(&f)));
@@ -136,8 +127,7 @@ static void t_unary(OpCode op, bool in, bool out)
   env_close(&f.v);
 }
 
-static void t_binary(OpCode op, bool wants0, bool wants1, int count, int a, int b)
-{
+static void t_binary(OpCode op, bool wants0, bool wants1, int count, int a, int b) {
   Func f;
   func_open(&f);
   Val x = mat(&f), z = mat(&f);
@@ -149,13 +139,15 @@ static void t_binary(OpCode op, bool wants0, bool wants1, int count, int a, int 
 }
 
 /* The column `needs` of the op table is what ad_joint saves, for every elementwise row. */
-static void t_table_says_what_is_saved(void)
-{
+static void t_table_says_what_is_saved(void) {
   for (int op = 0; op < OP_COUNT; op++) {
     const OpInfo *o = &op_info[op];
     bool has = false;
     switch (op) {
-#define OP(NAME, ...) case OP_##NAME: has = grad_##NAME.one || grad_##NAME.all; break;
+#define OP(NAME, ...)                                                                              \
+  case OP_##NAME:                                                                                  \
+    has = grad_##NAME.one || grad_##NAME.all;                                                      \
+    break;
 #include "graph/ops_rows.def"
 #undef OP
     }
@@ -178,8 +170,7 @@ static void t_table_says_what_is_saved(void)
 
 /* -- views and constants are remade */
 
-static void t_views_are_remade(void)
-{
+static void t_views_are_remade(void) {
   /* sin(x^T reshaped) * 2: the root sin is not needed, x is an input */
   Func f;
   func_open(&f);
@@ -192,8 +183,7 @@ static void t_views_are_remade(void)
   env_close(&f.v);
 }
 
-static void t_broadcast_saves_the_small_one(void)
-{
+static void t_broadcast_saves_the_small_one(void) {
   Func f;
   func_open(&f);
   Val x = mat(&f), s = input(&f.v, f.g, DT_F64, 0);
@@ -203,28 +193,28 @@ static void t_broadcast_saves_the_small_one(void)
   env_close(&f.v);
 }
 
-static Val first_rows(Func *f, Val x)
-{
+static Val first_rows(Func *f, Val x) {
   int64_t zero[2] = {dim_const(f->v.dims, 0), dim_const(f->v.dims, 0)};
   int64_t len[2] = {dim_const(f->v.dims, 1), dim_const(f->v.dims, 4)};
-  return b_op(&f->b, OP_SLICE, 1, &x, 3, (Attr[]){attr_dims(AT_STARTS, 2, zero),
-              attr_dims(AT_LENS, 2, len), attr_ints(AT_STEPS, 2, (int64_t[]){1, 1})});
+  return b_op(&f->b, OP_SLICE, 1, &x, 3,
+              (Attr[]){attr_dims(AT_STARTS, 2, zero), attr_dims(AT_LENS, 2, len),
+                       attr_ints(AT_STEPS, 2, (int64_t[]){1, 1})});
 }
 
-static void t_slice(bool base_needed)
-{
+static void t_slice(bool base_needed) {
   /* A slice alone is saved as it is; with its base at hand it is cut again. */
   Func f;
   func_open(&f);
   Val x = mat(&f), h = b_un(&f.b, base_needed ? OP_TANH : OP_NEG, x), s = first_rows(&f, h);
   gr_output(f.g, b_bin(&f.b, OP_MUL, s, s));
-  if (base_needed) saves(&f, 1, (int[]){-1}, (OpCode[]){OP_TANH});
-  else saves(&f, 1, (int[]){-1}, (OpCode[]){OP_SLICE});
+  if (base_needed)
+    saves(&f, 1, (int[]){-1}, (OpCode[]){OP_TANH});
+  else
+    saves(&f, 1, (int[]){-1}, (OpCode[]){OP_SLICE});
   env_close(&f.v);
 }
 
-static void t_slice_of_input(void)
-{
+static void t_slice_of_input(void) {
   Func f;
   func_open(&f);
   Val s = first_rows(&f, mat(&f));
@@ -233,8 +223,7 @@ static void t_slice_of_input(void)
   env_close(&f.v);
 }
 
-static void t_stop_and_alias_are_remade(void)
-{
+static void t_stop_and_alias_are_remade(void) {
   Func f;
   func_open(&f);
   Val x = mat(&f), z = mat(&f);
@@ -244,8 +233,7 @@ static void t_stop_and_alias_are_remade(void)
   env_close(&f.v);
 }
 
-static void t_constants_are_not_saved(void)
-{
+static void t_constants_are_not_saved(void) {
   Func f;
   func_open(&f);
   Val x = mat(&f);
@@ -254,8 +242,7 @@ static void t_constants_are_not_saved(void)
   env_close(&f.v);
 }
 
-static void t_saved_once(void)
-{
+static void t_saved_once(void) {
   /* x is needed by three gradients */
   Func f;
   func_open(&f);
@@ -268,8 +255,7 @@ static void t_saved_once(void)
 
 /* -- whole functions */
 
-static void t_layer(bool reference_output)
-{
+static void t_layer(bool reference_output) {
   /* tanh(x @ w + b) @ v, with the hidden value as a second output that may lack a cotangent */
   Func f;
   func_open(&f);
@@ -286,8 +272,7 @@ static void t_layer(bool reference_output)
   env_close(&f.v);
 }
 
-static void t_unreached_input(void)
-{
+static void t_unreached_input(void) {
   Func f;
   func_open(&f);
   Val x = mat(&f);
@@ -300,8 +285,7 @@ static void t_unreached_input(void)
   env_close(&f.v);
 }
 
-static void t_identity(void)
-{
+static void t_identity(void) {
   /* the gradient is the cotangent itself; one output twice */
   Func f;
   func_open(&f);
@@ -313,8 +297,7 @@ static void t_identity(void)
   env_close(&f.v);
 }
 
-static void t_wrap_is_opened(OpCode op)
-{
+static void t_wrap_is_opened(OpCode op) {
   /* what a body computes is saved, not computed again */
   Func f;
   GErr e;
@@ -335,8 +318,7 @@ static void t_wrap_is_opened(OpCode op)
   env_close(&f.v);
 }
 
-static void t_effects_stay_in_forward(void)
-{
+static void t_effects_stay_in_forward(void) {
   Func f;
   GErr e;
   func_open(&f);
@@ -353,8 +335,7 @@ static void t_effects_stay_in_forward(void)
 }
 
 /* A body that prints: once, in forward, and its place is kept. */
-static void t_wrap_prints_once(void)
-{
+static void t_wrap_prints_once(void) {
   Func f;
   GErr e = {.operand = -1};
   func_open(&f);
@@ -377,8 +358,7 @@ static void t_wrap_prints_once(void)
   env_close(&f.v);
 }
 
-static void t_error_place(void)
-{
+static void t_error_place(void) {
   Func f;
   GErr e = {.operand = -1};
   Prov at = {.origin = -1};
@@ -398,8 +378,7 @@ static void t_error_place(void)
   env_close(&f.v);
 }
 
-static void t_symbolic(void)
-{
+static void t_symbolic(void) {
   /* sums over a size known later: the size is remade, not saved */
   static int64_t sizes[1] = {7};
   Func f;
@@ -409,8 +388,8 @@ static void t_symbolic(void)
   Dim n = dim_symbol(f.v.dims, names_of(f.v.names, "N"), (Span){0, 0, 0}, &s);
   Type t = {.kind = TK_TENSOR, .dtype = DT_F64, .rank = 1, .dim = {n}};
   Val x = gr_input(f.g, &t);
-  Val mean = b_bin(&f.b, OP_DIV, b_sum(&f.b, x, 1, (int64_t[]){0}),
-                   b_cast(&f.b, gr_dim(f.g, n), DT_F64));
+  Val mean =
+      b_bin(&f.b, OP_DIV, b_sum(&f.b, x, 1, (int64_t[]){0}), b_cast(&f.b, gr_dim(f.g, n), DT_F64));
   gr_output(f.g, b_bin(&f.b, OP_MUL, x, mean));
   agrees(&f);
   Joint *j = joint(&f);
@@ -420,8 +399,7 @@ static void t_symbolic(void)
   env_close(&f.v);
 }
 
-static void t_chain(int n)
-{
+static void t_chain(int n) {
   Func f;
   func_open(&f);
   Val y = input(&f.v, f.g, DT_F64, 0);
@@ -433,8 +411,7 @@ static void t_chain(int n)
   env_close(&f.v);
 }
 
-int main(void)
-{
+int main(void) {
   TEST(t_unary(OP_TANH, false, true), "tanh saves its result");
   TEST(t_unary(OP_EXP, false, true), "exp saves its result");
   TEST(t_unary(OP_SIN, true, false), "sin saves its operand");

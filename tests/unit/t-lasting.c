@@ -11,26 +11,25 @@
 
 static int64_t alive;
 
-static void *count(void *ud, void *p, size_t old, size_t n)
-{
+static void *count(void *ud, void *p, size_t old, size_t n) {
   (void)ud;
   void *q = NULL;
-  if (n) q = realloc(p, n);
-  else free(p);
+  if (n)
+    q = realloc(p, n);
+  else
+    free(p);
   if (q || !n) alive += (int64_t)n - (int64_t)old;
   return q;
 }
 
-static ckl_session *opened(void)
-{
+static ckl_session *opened(void) {
   ckl_config c = {.size = sizeof c, .alloc = count, .codegen = "", .cpu = "reference"};
   return ckl_open(&c);
 }
 
 /* What `turns` evaluations of a text with one number in it leave alive. `want`: their status. */
 static void t_evals(const char *before, const char *format, ckl_status want, int turns,
-                    int64_t most)
-{
+                    int64_t most) {
   ckl_session *s = opened();
   need(s != NULL);
   check(ckl_eval(s, before, "before", NULL) == CKL_OK);
@@ -50,8 +49,7 @@ static void t_evals(const char *before, const char *format, ckl_status want, int
 }
 
 /* What refers to a text that went half of the session ago still works, and tells where it is. */
-static void t_kept(void)
-{
+static void t_kept(void) {
   ckl_session *s = opened();
   need(s != NULL);
   static const char *const first[] = {
@@ -93,8 +91,7 @@ static void t_kept(void)
 }
 
 /* A tape outlives the code that made it, which a declaration takes out of the cache. */
-static void t_tape(void)
-{
+static void t_tape(void) {
   ckl_session *s = opened();
   need(s != NULL);
   static const char made[] = "fn f[N](x: f64[N]) -> f64 = sum(x * x)\n"
@@ -111,8 +108,7 @@ static void t_tape(void)
 
 /* A gradient of one result narrows a call's backward to that; one of all results still comes to
  * all when the cache has let the call go. */
-static void t_results(void)
-{
+static void t_results(void) {
   ckl_session *s = opened();
   need(s != NULL);
   static const char *const texts[] = {
@@ -131,14 +127,12 @@ static void t_results(void)
   check_int(alive, ==, 0);
 }
 
-int main(void)
-{
+int main(void) {
   enum { FEW = 2000, MANY = 12000, SLACK = 1 << 18 };
   TEST(t_evals("let b = 1", "let a = f64([%d, 2, 3]) * 2\nsum(a)", CKL_OK, 10 * FEW, 0),
        "evaluations leave nothing");
   TEST(t_evals("let b = 1", "let a = ((1 + %d", CKL_EPROGRAM, FEW, 0), "nor wrong texts");
-  TEST(t_evals("let b = 1", "f32([%d, 2]) + ones([3])", CKL_ERUN, FEW, 0),
-       "nor those that fail");
+  TEST(t_evals("let b = 1", "f32([%d, 2]) + ones([3])", CKL_ERUN, FEW, 0), "nor those that fail");
   TEST(t_evals("let b = 1", "fn f(x: f64[3]) -> f64 = sum(x * %d)\nf(f64([1, 2, 3]))", CKL_OK, FEW,
                SLACK),
        "nor functions that are declared again");

@@ -16,8 +16,7 @@ typedef struct Text {
 } Text;
 
 /* Every `%` of the form is the number i. */
-static void add(Text *t, const char *form, int i)
-{
+static void add(Text *t, const char *form, int i) {
   for (; *form; form++) {
     char one[16];
     int n = *form == '%' ? snprintf(one, sizeof one, "%d", i) : 1;
@@ -34,8 +33,7 @@ static void add(Text *t, const char *form, int i)
 
 /* What a program of these parts costs, up to NULL: one that begins with `*` stands there `n` times,
  * for each number below n. `%` of the others is the last number. */
-static int64_t work_of(const char *const *part, int n)
-{
+static int64_t work_of(const char *const *part, int n) {
   Text t = {0};
   ckl_config c = {.size = sizeof c, .codegen = "", .cpu = "reference"};
   ckl_session *s = ckl_open(&c);
@@ -58,8 +56,7 @@ static int64_t work_of(const char *const *part, int n)
   return after - before;
 }
 
-static void t_linear(const char *const *part)
-{
+static void t_linear(const char *const *part) {
   enum { FEW = 400, MANY = 4 * FEW, SLACK = 1000 };
   int64_t few = work_of(part, FEW), many = work_of(part, MANY);
   tap_note("%lld compared for %d, %lld for %d", (long long)few, FEW, (long long)many, MANY);
@@ -68,8 +65,7 @@ static void t_linear(const char *const *part)
 
 #define LINEAR(title, ...) TEST(t_linear((const char *const[]){__VA_ARGS__, NULL}), title)
 
-int main(void)
-{
+int main(void) {
   LINEAR("fields of a model", "model M() {\n", "*  let q% = %\n",
          "  fn forward(x) = x * q%\n}\nlet m = M()\n", "*assert m.q% == %\n",
          "assert m(f32(2)) == 2 * %");
@@ -86,8 +82,8 @@ int main(void)
          "assert f(xs) == 2 * %");
   LINEAR("named arguments of a function", "proc f(", "*a% = 0, ", "z = 0) { a% + z }\nassert f(",
          "*a% = %, ", "z = 1) == % + 1");
-  LINEAR("named arguments of code", "fn f(", "*a% = 0, ", "z = 0) = a% + z\nassert f(",
-         "*a% = %, ", "z = 1) == % + 1");
+  LINEAR("named arguments of code", "fn f(", "*a% = 0, ", "z = 0) = a% + z\nassert f(", "*a% = %, ",
+         "z = 1) == % + 1");
   LINEAR("named arguments of a constructor", "model M(", "*a%: int, ",
          "z: int) {\n  let s = a% + z\n}\nassert M(", "*a% = %, ", "z = 1).s == % + 1");
   LINEAR("hooks of many values",

@@ -15,7 +15,9 @@ static char *print(const Kernel *k) {
   return b.s;
 }
 
-static Kernel *read_text(const char *s, Err *e) { return lp_read(&arena, s, strlen(s), e); }
+static Kernel *read_text(const char *s, Err *e) {
+  return lp_read(&arena, s, strlen(s), e);
+}
 
 /* What is built is right, and its canonical form too, which reads back. */
 static Kernel *finish(Kernel *k) {
@@ -25,8 +27,10 @@ static Kernel *finish(Kernel *k) {
   if (!lp_verify(c, &e)) tap_fail(TAP_HERE, "clean: %s\n%s\nfrom\n%s", e.text, print(c), print(k));
   char *s = print(c);
   Kernel *r = read_text(s, &e);
-  if (!r) tap_fail(TAP_HERE, "%s\n%s", e.text, s);
-  else check_str(print(r), s);
+  if (!r)
+    tap_fail(TAP_HERE, "%s\n%s", e.text, s);
+  else
+    check_str(print(r), s);
   check_str(print(lp_clean(&arena, c)), s);
   return r ? r : c;
 }
@@ -52,8 +56,10 @@ static bool go(Kernel *k, Tensor *const *buf, const int64_t *arg) {
 static Tensor *drawn(DType dt, int rank, const int64_t *dim, int how) {
   Tensor *t = fresh(dt, rank, dim);
   FOR_EACH(i, rank, dim) {
-    if (dt_float(dt)) set_f(t, i, draw_f(how));
-    else set_i(t, i, dt == DT_BOOL ? below(2) : draw_i(how));
+    if (dt_float(dt))
+      set_f(t, i, draw_f(how));
+    else
+      set_i(t, i, dt == DT_BOOL ? below(2) : draw_i(how));
   }
   return t;
 }
@@ -197,8 +203,10 @@ static void t_fold(void) {
              : op == LP_BIN ? lp_bin(k, g, x[0], x[1])
                             : lp_cast(k, x[0], to);
     if (ok) check_int(k->ins[v].op, ==, LP_CONST);
-    if (ok) check_int(k->ins[v].imm, ==, lp_scalar_bits(res, out));
-    else check(lp_may_fail(k, v));
+    if (ok)
+      check_int(k->ins[v].imm, ==, lp_scalar_bits(res, out));
+    else
+      check(lp_may_fail(k, v));
     if (round % 200 == 0) rewind_arena();
   }
   Kernel *k = lp_new(&arena);
@@ -540,7 +548,9 @@ static void t_memory(void) {
   "bool 1\n"
 #define PAR TOP "%2 = par i64 %0\n"
 #define TILE " %0 %0 %0 %0 %0 %0 %0 %0 %0 %0\n"
-static const struct Wrong { const char *text, *part; } wrong[] = {
+static const struct Wrong {
+  const char *text, *part;
+} wrong[] = {
     {"", "line 1: loop is missing"},
     {"loop 2 args 0\n", "line 1: 1 is missing"},
     {"loop 1 args x\n", "line 1: number out of range"},
@@ -595,13 +605,15 @@ static const struct Wrong { const char *text, *part; } wrong[] = {
     {PAR "%3 = for i32 %0\nend\nend\n", "for): dtype"},
     {PAR "%3 = for i64 %0\nend\n%5 = add i64 %0 %3\nend\n", "turn of a closed block"},
     {PAR "%3 = for i64 %0\n%4 = add i64 %3 %3\nend\n%6 = add i64 %0 %4\n"
-         "end\n", "operand out of scope"},
+         "end\n",
+     "operand out of scope"},
     {PAR "%3 = red i64 %0\n%4 = load f32 b0 %3\n%5 = yield f32 sum %4\n%6 = add f32 %4 %5\nend\n"
          "end\n",
      "a yield is read by a result"},
     {PAR "%3 = load f32 b0 %2\n%4 = yield f32 sum %3\nend\n", "not directly in a reduction"},
     {PAR "%3 = red i64 %0\nif %1\n%5 = yield i64 sum %3\nend\nend\n"
-         "end\n", "not directly in a reduction"},
+         "end\n",
+     "not directly in a reduction"},
     {PAR "%3 = red i64 %0\n%4 = yield i64 any %3\nend\nend\n", "not defined for this dtype"},
     {PAR "%3 = red i64 %0\n%4 = yield bool sum %1\nend\nend\n", "not defined for this dtype"},
     {PAR "%3 = red i64 %0\n%4 = yield f32 first_max %3\nend\nend\n", "yield): dtype"},
@@ -609,12 +621,14 @@ static const struct Wrong { const char *text, *part; } wrong[] = {
     {PAR "%3 = red i64 %0\n%4 = yield i64 fma %3\nend\nend\n", "wrong number of operands"},
     {PAR "%3 = red i64 %0\n%4 = yield i64 sun %3\nend\nend\n", "unknown reduction"},
     {PAR "%3 = red i64 %0\n%4 = yield i64 sum %3\n%5 = result i64 %4\nend\n"
-         "end\n", "of an open reduction"},
+         "end\n",
+     "of an open reduction"},
     {PAR "if %1\n%4 = red i64 %0\n%5 = yield i64 sum %4\nend\nend\n%8 = result i64 %5\nend\n",
      "result out of scope"},
     {PAR "%3 = result i64 %0\nend\n", "result of what is no yield"},
     {PAR "%3 = red i64 %0\n%4 = yield i64 sum %3\nend\n%6 = result f32 %4\n"
-         "end\n", "dtype of an operand"},
+         "end\n",
+     "dtype of an operand"},
     {PAR "%3 = vec i64 %0\n%4 = vec i64 %0\nend\nend\nend\n", "inside lanes"},
     {PAR "%3 = vec i64 %0\n%4 = par i64 %0\nend\nend\nend\n", "inside lanes"},
     {PAR "%3 = red i64 %0\n%4 = vec i64 %0\nend\nend\nend\n", "inside lanes"},
@@ -622,7 +636,8 @@ static const struct Wrong { const char *text, *part; } wrong[] = {
     {PAR "%3 = red i64 %0\n%4 = red i64 %0\nend\nend\nend\n", "reduction in a reduction"},
     {PAR "%3 = vec i64 %0\n%4 = for i64 %3\nend\nend\nend\n", "turns differ between lanes"},
     {PAR "%3 = vec i64 %0\n%4 = load i64 b2 %0\n%5 = red i64 %4\nend\nend\n"
-         "end\n", "turns differ between lanes"},
+         "end\n",
+     "turns differ between lanes"},
     {PAR "%3 = tile f32 3x8 b0 b0 -" TILE "%4 = for i64 %0\nend\nend\nend\n", "loop in a tile"},
     {PAR "%3 = tile f32 0x8 b0 b0 -" TILE "end\nend\n", "shape"},
     {PAR "%3 = tile f32 3x129 b0 b0 -" TILE "end\nend\n", "shape"},
@@ -668,7 +683,8 @@ static const struct Wrong { const char *text, *part; } wrong[] = {
 static void t_wrong(void) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     Err e = {0};
-    if (read_text(wrong[i].text, &e)) tap_fail(TAP_HERE, "this was taken:\n%s", wrong[i].text);
+    if (read_text(wrong[i].text, &e))
+      tap_fail(TAP_HERE, "this was taken:\n%s", wrong[i].text);
     else if (!strstr(e.text, wrong[i].part)) {
       tap_fail(TAP_HERE, "\"%s\" lacks \"%s\" for\n%s", e.text, wrong[i].part, wrong[i].text);
     }
@@ -720,13 +736,13 @@ static void t_clean(void) {
   static const char before[] =
       "loop 1 args 3\nb0 in f32\nb1 out f32\n%0 = arg i64 0\n%1 = par i64 %0\n"
       "  %2 = const i64 1\n  %3 = const bool 0\n  %4 = const bool 1\n"
-      "  if %3\n    %6 = const f32 1.0\n    store f32 b1 %1 %6\n  end\n"  /* never */
-      "  %9 = vec i64 %2\n"                                               /* once: its turn is 0 */
+      "  if %3\n    %6 = const f32 1.0\n    store f32 b1 %1 %6\n  end\n" /* never */
+      "  %9 = vec i64 %2\n"                                              /* once: its turn is 0 */
       "    if %4\n      %11 = add i64 %1 %9\n      %12 = load f32 b0 %11\n"
       "      %13 = add f32 %12 %12\n"
       "      %14 = add f32 %12 %12\n      %15 = mul f32 %13 %14\n      store f32 b1 %1 %15\n"
       "    end\n  end\n"
-      "  %19 = var f32 %6\n"  /* replaced below: out of scope */
+      "  %19 = var f32 %6\n" /* replaced below: out of scope */
       "end\n";
   static const char after[] =
       "loop 1 args 3\nb0 in f32\nb1 out f32\n%0 = arg i64 0\n%1 = par i64 %0\n"
@@ -748,7 +764,8 @@ static void t_clean(void) {
                 "%6 = floordiv i64 %2 %2\n%7 = const i64 3\n%8 = mod i64 %2 %7\n"
                 "%9 = red i64 %0\n%10 = load i64 b0 %9\n%11 = yield i64 sum %10\n"
                 "%12 = yield i64 max %10\nend\n"
-                "%14 = result i64 %12\nstore i64 b1 %1 %14\nend\n", &e);
+                "%14 = result i64 %12\nstore i64 b1 %1 %14\nend\n",
+                &e);
   need(k);
   check_str(print(lp_clean(&arena, k)),
             "loop 1 args 2\nb0 in i64\nb1 out i64\n%0 = arg i64 0\n%1 = par i64 %0\n"

@@ -9,11 +9,12 @@ static int covered;
 
 static const RegTile tile = {14, 32};
 
-static uint32_t index_of(const Graph *g, Val v) { return g->nodes[v.node].result0 + v.res; }
+static uint32_t index_of(const Graph *g, Val v) {
+  return g->nodes[v.node].result0 + v.res;
+}
 
 /* Numbers of all kinds for an input whose role is any. */
-static void fill(Tensor *t, uint64_t seed)
-{
+static void fill(Tensor *t, uint64_t seed) {
   Gen y = {.rng = seed * 77 + 5};
   static const double odd[] = {0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 1e-40, 65504, 3e38};
   for (int k = 0; k < 9; k++) gen_rnd(&y, 2);
@@ -36,16 +37,14 @@ typedef struct Case { /* a graph with its inputs, and a place for each value */
   uint8_t *placed;
 } Case;
 
-static int64_t size_of(Case *c, Dim d)
-{
+static int64_t size_of(Case *c, Dim d) {
   int64_t n = 0;
   check_msg(dim_eval(c->g->dims, d, c->env, NULL, &n), "%s: a size of a kernel has no value",
             c->name);
   return n;
 }
 
-static Tensor *room(Case *c, const Type *t)
-{
+static Tensor *room(Case *c, const Type *t) {
   int64_t dim[CKL_MAX_RANK];
   for (int i = 0; i < t->rank; i++) dim[i] = size_of(c, t->dim[i]);
   Tensor *x = tn_new(&mem, DEV_CPU, (DType)t->dtype, t->rank, dim);
@@ -53,8 +52,7 @@ static Tensor *room(Case *c, const Type *t)
   return x;
 }
 
-static void show(const char *name, const Kernel *k)
-{
+static void show(const char *name, const Kernel *k) {
   Buf b;
   buf_init_arena(&b, &arena);
   lp_print(&b, k);
@@ -62,8 +60,7 @@ static void show(const char *name, const Kernel *k)
 }
 
 /* Walks one launch. */
-static bool launch(Case *c, const Launch *l, Tensor **panel)
-{
+static bool launch(Case *c, const Launch *l, Tensor **panel) {
   static double nothing[16];
   const Kernel *k = l->k;
   void **buf = ARENA_ARRAY(&arena, void *, k->buf_count + 1);
@@ -92,8 +89,7 @@ static bool launch(Case *c, const Launch *l, Tensor **panel)
 }
 
 /* Lowers and runs one group; its outs are placed then. */
-static bool group(Case *c, const Group *g)
-{
+static bool group(Case *c, const Group *g) {
   Lower l = {.arena = &arena, .g = c->g, .tile = tile, .placed = c->placed};
   Lowered out = {0};
   GErr e = {.operand = -1};
@@ -116,8 +112,7 @@ static bool group(Case *c, const Group *g)
   return ok;
 }
 
-static void open_case(Case *c, const char *name, const Graph *g, const int64_t *env, Tensor **in)
-{
+static void open_case(Case *c, const char *name, const Graph *g, const int64_t *env, Tensor **in) {
   *c = (Case){name, g, env, ARENA_ARRAY(&arena, Tensor *, g->type_count + 1), NULL};
   c->placed = ARENA_ARRAY(&arena, uint8_t, g->type_count + 1);
   for (size_t i = 0; i < g->input_count; i++) {
@@ -128,22 +123,19 @@ static void open_case(Case *c, const char *name, const Graph *g, const int64_t *
   }
 }
 
-static void close_case(Case *c)
-{
+static void close_case(Case *c) {
   for (size_t i = 0; i < c->g->type_count; i++) tn_unref(c->at[i]);
 }
 
 /* ---- every row of the table */
 
-static bool lowered(OpCode op)
-{
+static bool lowered(OpCode op) {
   OpClass cls = op_info[op].cls;
   if (op == OP_INPUT || op == OP_SORT || op == OP_NONZERO) return false;
   return cls == ELEMENTWISE || cls == REDUCE || cls == MOVE || cls == GENERATE;
 }
 
-static GroupKind kind_of(OpCode op)
-{
+static GroupKind kind_of(OpCode op) {
   switch (op) {
   case OP_SUM:
   case OP_PROD:
@@ -151,15 +143,19 @@ static GroupKind kind_of(OpCode op)
   case OP_REDUCE_MIN:
   case OP_ANY:
   case OP_ALL: return GROUP_REDUCE;
-  case OP_ARGMAX: case OP_ARGMIN: case OP_CUMSUM: return GROUP_SCAN;
-  case OP_PUT: case OP_PUT_ADD: case OP_SCATTER: case OP_SCATTER_ADD: return GROUP_SCATTER;
+  case OP_ARGMAX:
+  case OP_ARGMIN:
+  case OP_CUMSUM: return GROUP_SCAN;
+  case OP_PUT:
+  case OP_PUT_ADD:
+  case OP_SCATTER:
+  case OP_SCATTER_ADD: return GROUP_SCATTER;
   default: return GROUP_POINT;
   }
 }
 
 /* Sizes of a seed: small ones, or some about the width of vectors and blocks. */
-static void sizes(Gen *x, uint64_t seed, bool symbolic)
-{
+static void sizes(Gen *x, uint64_t seed, bool symbolic) {
   static const int64_t big[] = {15, 16, 17, 33, 20, 1, 2, 18};
   for (int i = 0; i < GEN_SIZES && seed % 4 == 0; i++) {
     x->value[i] = big[gen_rnd(x, 8)];
@@ -167,8 +163,7 @@ static void sizes(Gen *x, uint64_t seed, bool symbolic)
   }
 }
 
-static void op_case(OpCode op, uint64_t seed, bool symbolic, Names *names)
-{
+static void op_case(OpCode op, uint64_t seed, bool symbolic, Names *names) {
   Gen x;
   Case c;
   GErr e;
@@ -203,14 +198,12 @@ static void op_case(OpCode op, uint64_t seed, bool symbolic, Names *names)
   for (int i = 0; i < n; i++) tn_unref(want[i]);
 }
 
-static void clean(void)
-{
+static void clean(void) {
   arena_free(&arena);
   arena_init(&arena, &mem);
 }
 
-static void t_op(OpCode op)
-{
+static void t_op(OpCode op) {
   covered = 0;
   for (uint64_t seed = 1; seed <= 40; seed++) {
     Names *names = names_new(&arena);
@@ -223,8 +216,7 @@ static void t_op(OpCode op)
 
 /* ---- chains of views and pointwise ops, pulled in one kernel */
 
-static void t_chain(uint64_t seed)
-{
+static void t_chain(uint64_t seed) {
   static const OpCode ops[] = {OP_ADD,     OP_MUL,     OP_NEG,       OP_CAST,      OP_WHERE,
                                OP_RESHAPE, OP_RESHAPE, OP_TRANSPOSE, OP_TRANSPOSE, OP_BROADCAST,
                                OP_SLICE,   OP_FLIP,    OP_PAD,       OP_CONCAT,    OP_TAKE,
@@ -276,16 +268,14 @@ typedef struct Make { /* a graph under construction; symbols or constants */
   DType dt;
 } Make;
 
-static Dim size(Make *m, int64_t n)
-{
+static Dim size(Make *m, int64_t n) {
   DimTab *t = m->g->dims;
   if (!m->symbolic || m->symbols == MOST) return dim_const(t, n);
   m->env[m->symbols++] = n;
   return dim_symbol(t, NULL, (Span){0}, NULL);
 }
 
-static void make_open(Make *m, bool symbolic, DType dt)
-{
+static void make_open(Make *m, bool symbolic, DType dt) {
   memset(m, 0, sizeof *m);
   Names *names = names_new(&arena);
   m->g = gr_new(&arena, dim_tab_new(&arena), names, names_of(names, "g"));
@@ -295,20 +285,17 @@ static void make_open(Make *m, bool symbolic, DType dt)
   m->dt = dt;
 }
 
-static Val make_input(Make *m, int rank, const Dim *dims)
-{
+static Val make_input(Make *m, int rank, const Dim *dims) {
   Type t = gen_type(m->dt, rank, dims);
   return gr_input(m->g, &t);
 }
 
-static Val reduce(Make *m, OpCode op, Val x, int n, const int64_t *axes)
-{
+static Val reduce(Make *m, OpCode op, Val x, int n, const int64_t *axes) {
   return b_op(&m->b, op, 1, &x, 1, (Attr[]){attr_ints(AT_AXES, n, axes)});
 }
 
 /* Runs the graph, one group of all its nodes whose outs are its outputs. */
-static void run_group(Make *m, GroupKind kind, const char *name)
-{
+static void run_group(Make *m, GroupKind kind, const char *name) {
   const Graph *g = m->g;
   Case c;
   GErr e;
@@ -346,10 +333,11 @@ static void run_group(Make *m, GroupKind kind, const char *name)
   }
 }
 
-static Val scale(Make *m, Val x, double f) { return b_bin(&m->b, OP_MUL, x, b_const(&m->b, x, f)); }
+static Val scale(Make *m, Val x, double f) {
+  return b_bin(&m->b, OP_MUL, x, b_const(&m->b, x, f));
+}
 
-static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n)
-{
+static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n) {
   Make m;
   char name[80];
   static const int64_t last = 1, first = 0;
@@ -384,7 +372,7 @@ static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n)
   gr_output(m.g, mean);
   gr_output(m.g, y);
   run_group(&m, GROUP_ROWS, name); /* layer norm after a residual */
-  if (r > 1 && n != 1) { /* and columns of it */
+  if (r > 1 && n != 1) {           /* and columns of it */
     gr_output(m.g, reduce(&m, OP_SUM, b_bin(b, OP_MUL, y, z), 1, &first));
     gr_output(m.g, reduce(&m, OP_REDUCE_MAX, h, 1, &first));
     run_group(&m, GROUP_ROWS, name);
@@ -404,8 +392,7 @@ static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n)
 }
 
 /* Columns alone, of more rows than a block has. */
-static void t_tall(bool symbolic)
-{
+static void t_tall(bool symbolic) {
   for (int64_t rows = 8190; rows < 8210; rows += 19) {
     static const int64_t first = 0;
     Make m;
@@ -422,8 +409,7 @@ static void t_tall(bool symbolic)
 }
 
 /* A transposed matrix and another that is not, beyond the size of a tile. */
-static void t_across(bool symbolic)
-{
+static void t_across(bool symbolic) {
   static const int64_t swap[] = {1, 0}, swap3[] = {0, 2, 1};
   Make m;
   make_open(&m, symbolic, DT_F32);
@@ -439,8 +425,7 @@ static void t_across(bool symbolic)
   clean();
 }
 
-static void t_rows(DType dt, bool symbolic)
-{
+static void t_rows(DType dt, bool symbolic) {
   static const int64_t sizes_of[] = {0, 1, 2, 15, 16, 17, 33, 100, 4097};
   for (unsigned i = 0; i < sizeof sizes_of / sizeof *sizes_of; i++) {
     rows_of(symbolic, dt, 1, sizes_of[i]);
@@ -450,8 +435,7 @@ static void t_rows(DType dt, bool symbolic)
 }
 
 /* Reductions of every set of axes of dims, of an operand that repeats along one of them. */
-static void t_axes(bool symbolic, int rank, const int64_t *dim)
-{
+static void t_axes(bool symbolic, int rank, const int64_t *dim) {
   for (unsigned set = 0; set < 1u << rank; set++) {
     for (int repeat = -1; repeat < rank; repeat++) {
       Make m;
@@ -478,8 +462,7 @@ static void t_axes(bool symbolic, int rank, const int64_t *dim)
 }
 
 /* Rows of two axes with an operand that has one of them. */
-static void t_rows_of_two(bool symbolic)
-{
+static void t_rows_of_two(bool symbolic) {
   Make m;
   make_open(&m, symbolic, DT_F32);
   B *b = &m.b;
@@ -495,8 +478,7 @@ static void t_rows_of_two(bool symbolic)
   clean();
 }
 
-int main(void)
-{
+int main(void) {
   static const DType floats[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);

@@ -338,7 +338,7 @@ static void t_chunks(void) {
   arena_free(&b);
   f.nth = f.count + 1;
   void *p = mem_try(&m, NULL, 0, 100); /* the hook refuses once */
-  #ifndef CKL_ARENA_MALLOC
+#ifndef CKL_ARENA_MALLOC
   check(p);
 #endif
   check_size(m.chunk_bytes, ==, 0);
@@ -408,11 +408,13 @@ static void t_limit(void) {
     x = x * 1664525 + 1013904223;
     int k = x >> 26;
     size_t bytes = (x >> 8) % (i % 7 ? 40000 : 700000) + 1;
-    if (p[k] && data[k]) mem_data_free(&m, DEV_CPU, p[k], n[k]);
-    else if (p[k]) mem_free(&m, p[k], n[k]);
+    if (p[k] && data[k])
+      mem_data_free(&m, DEV_CPU, p[k], n[k]);
+    else if (p[k])
+      mem_free(&m, p[k], n[k]);
     data[k] = x & 1 << 5;
-    p[k] = data[k] ? mem_data_try(&m, x & 64 ? DEV_SIM : DEV_CPU, bytes)
-                   : mem_try(&m, NULL, 0, bytes);
+    p[k] =
+        data[k] ? mem_data_try(&m, x & 64 ? DEV_SIM : DEV_CPU, bytes) : mem_try(&m, NULL, 0, bytes);
     if (p[k] && data[k] && x & 64) {
       mem_data_free(&m, DEV_SIM, p[k], bytes);
       p[k] = NULL;
@@ -423,8 +425,10 @@ static void t_limit(void) {
   }
   check(refused > 100);
   for (int k = 0; k < 64; k++)
-    if (p[k] && data[k]) mem_data_free(&m, DEV_CPU, p[k], n[k]);
-    else mem_free(&m, p[k], p[k] ? n[k] : 0);
+    if (p[k] && data[k])
+      mem_data_free(&m, DEV_CPU, p[k], n[k]);
+    else
+      mem_free(&m, p[k], p[k] ? n[k] : 0);
   size_t room = mem_room(&m);
   check_size(room, ==, LIMIT - MEM_FILING);
   check(!mem_try(&m, NULL, 0, room + 1));

@@ -7,8 +7,7 @@ static Mem mem;
 static Arena arena;
 static uint64_t state;
 
-static uint32_t rnd(uint32_t n)
-{
+static uint32_t rnd(uint32_t n) {
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
@@ -16,8 +15,7 @@ static uint32_t rnd(uint32_t n)
 }
 
 /* Values as functions make them: few sizes, some alive until a backward comes back to them. */
-static size_t random_items(uint64_t seed, MemItem *x, size_t most)
-{
+static size_t random_items(uint64_t seed, MemItem *x, size_t most) {
   state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
   size_t n = 1 + rnd((uint32_t)most);
   for (size_t i = 0; i < n; i++) {
@@ -29,22 +27,20 @@ static size_t random_items(uint64_t seed, MemItem *x, size_t most)
   return n;
 }
 
-static bool apart(const MemItem *x, size_t n, int64_t total)
-{
+static bool apart(const MemItem *x, size_t n, int64_t total) {
   for (size_t i = 0; i < n; i++) {
     if (x[i].offset < 0 || x[i].offset % 64 || x[i].offset + x[i].bytes > total) return false;
     for (size_t k = 0; k < i; k++) {
       bool same_time = x[i].first <= x[k].last && x[k].first <= x[i].last;
-      bool same_place = x[i].offset < x[k].offset + x[k].bytes &&
-                        x[k].offset < x[i].offset + x[i].bytes;
+      bool same_place =
+          x[i].offset < x[k].offset + x[k].bytes && x[k].offset < x[i].offset + x[i].bytes;
       if (same_time && same_place) return false;
     }
   }
   return true;
 }
 
-static void random_plans(void *ud)
-{
+static void random_plans(void *ud) {
   (void)ud;
   enum { MOST = 300, TURNS = 400 };
   static MemItem x[MOST], again[MOST];
@@ -72,8 +68,7 @@ static void random_plans(void *ud)
 }
 
 /* The most bytes alive, counted step by step. */
-static void bound(void *ud)
-{
+static void bound(void *ud) {
   (void)ud;
   static MemItem x[60];
   for (uint64_t seed = 1; seed <= 200; seed++) {
@@ -94,8 +89,7 @@ static void bound(void *ud)
   }
 }
 
-static void edges(void *ud)
-{
+static void edges(void *ud) {
   (void)ud;
   check_int(memplan(&arena, NULL, 0), ==, 0);
   check_int(memplan_live(&arena, NULL, 0, NULL), ==, 0);
@@ -104,13 +98,11 @@ static void edges(void *ud)
   check_int(memplan(&arena, big, 3), ==, -1);
 }
 
-static void guarded(void (*f)(void *))
-{
+static void guarded(void (*f)(void *)) {
   check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   TEST(guarded(bound), "the bound is the most bytes alive at once");

@@ -6,18 +6,19 @@ static Mem mem;
 static Arena arena;
 
 static uint64_t state = 88172645463325252u;
-static unsigned rnd(unsigned n)
-{
+static unsigned rnd(unsigned n) {
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
   return (unsigned)(state >> 33) % n;
 }
 
-typedef struct Arc { uint32_t from, to; int64_t cap; } Arc;
+typedef struct Arc {
+  uint32_t from, to;
+  int64_t cap;
+} Arc;
 
-static int64_t cut_of(const Arc *arc, int arcs, unsigned side)
-{
+static int64_t cut_of(const Arc *arc, int arcs, unsigned side) {
   int64_t sum = 0;
   for (int k = 0; k < arcs; k++)
     if ((side >> arc[k].from & 1) && !(side >> arc[k].to & 1))
@@ -26,8 +27,7 @@ static int64_t cut_of(const Arc *arc, int arcs, unsigned side)
 }
 
 /* Vertices 0 and 1 are source and sink. */
-static void t_random(int n, unsigned most, bool inf)
-{
+static void t_random(int n, unsigned most, bool inf) {
   for (int turn = 0; turn < 4000; turn++) {
     arena_free(&arena);
     arena_init(&arena, &mem);
@@ -61,8 +61,7 @@ static void t_random(int n, unsigned most, bool inf)
   }
 }
 
-static void t_chain(void)
-{
+static void t_chain(void) {
   static const int64_t cap[] = {7, 3, 9, 3, 8};
   Cut c;
   bool side[6];
@@ -73,8 +72,7 @@ static void t_chain(void)
 }
 
 /* Ladders of 40,000 vertices: time stays small. */
-static void t_large(void)
-{
+static void t_large(void) {
   enum { N = 20000 };
   Cut c;
   cut_open(&c, &arena, 2 * N + 2);
@@ -88,8 +86,7 @@ static void t_large(void)
   check(cut_run(&c, 0, 1, side) > 0);
 }
 
-static void all(void *ud)
-{
+static void all(void *ud) {
   (void)ud;
   TEST(t_chain(), "a chain is cut at its narrowest arc, the first of them");
   TEST(t_random(8, 10, false), "random networks: value and smallest side");
@@ -98,8 +95,7 @@ static void all(void *ud)
   TEST(t_large(), "forty thousand vertices");
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, all, NULL), ==, MEM_OK);

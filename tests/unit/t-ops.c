@@ -7,13 +7,11 @@ static Mem mem;
 static Arena arena;
 static int covered;
 
-static void unref_all(Tensor **t, size_t n)
-{
+static void unref_all(Tensor **t, size_t n) {
   for (size_t i = 0; i < n; i++) tn_unref(t[i]);
 }
 
-static void round_trip(Graph *g, const char *name)
-{
+static void round_trip(Graph *g, const char *name) {
   Buf a, b;
   GErr e;
   buf_init_arena(&a, &arena);
@@ -28,8 +26,7 @@ static void round_trip(Graph *g, const char *name)
 }
 
 /* The same elements behind other strides. */
-static Tensor *strided(Tensor *t)
-{
+static Tensor *strided(Tensor *t) {
   int64_t dim[CKL_MAX_RANK], stride[CKL_MAX_RANK];
   int64_t step = 1;
   for (int i = 0; i < t->rank; i++) {
@@ -55,15 +52,13 @@ static Tensor *strided(Tensor *t)
 }
 
 /* Makes the graph of one node; its results are the outputs. */
-static bool run_graph(Gen *x, Tensor **in, Tensor **out, GErr *e)
-{
+static bool run_graph(Gen *x, Tensor **in, Tensor **out, GErr *e) {
   x->mem = &mem;
   RunCtx c = {.mem = &mem, .env = x->value, .effect = gen_effect, .ud = x};
   return gr_run(x->g, &c, in, out, e, NULL);
 }
 
-static void compare(const char *name, const char *what, Tensor **a, Tensor **b, size_t n)
-{
+static void compare(const char *name, const char *what, Tensor **a, Tensor **b, size_t n) {
   for (size_t i = 0; i < n; i++) {
     bool same = a[i] && b[i] ? tn_same(a[i], b[i]) : a[i] == b[i];
     check_msg(same, "%s: %s gives other bits in result %zu", name, what, i);
@@ -72,8 +67,7 @@ static void compare(const char *name, const char *what, Tensor **a, Tensor **b, 
 
 /* Constant sizes can be equal where symbols are not: then a region may have drawn other
  * operands. */
-static bool alike(const Graph *a, const Graph *b)
-{
+static bool alike(const Graph *a, const Graph *b) {
   if (a->node_count != b->node_count || a->operand_count != b->operand_count ||
       a->region_count != b->region_count) {
     return false;
@@ -93,8 +87,7 @@ static bool alike(const Graph *a, const Graph *b)
   return true;
 }
 
-static void case_of(OpCode op, uint64_t seed, Names *names)
-{
+static void case_of(OpCode op, uint64_t seed, Names *names) {
   const char *name = op_info[op].text;
   Gen fixed, open;
   GErr e;
@@ -167,8 +160,7 @@ static void case_of(OpCode op, uint64_t seed, Names *names)
 }
 
 static OpCode current;
-static void row(void *ud)
-{
+static void row(void *ud) {
   Names *names = names_new(&arena);
   (void)ud;
   covered = 0;
@@ -176,8 +168,7 @@ static void row(void *ud)
   check_msg(covered >= 20 || (current == OP_TOKEN && covered), "only %d cases were made", covered);
 }
 
-static void t_row(OpCode op)
-{
+static void t_row(OpCode op) {
   arena_init(&arena, &mem);
   current = op;
   check_int(mem_protect(&mem, row, NULL), ==, MEM_OK);
@@ -186,8 +177,7 @@ static void t_row(OpCode op)
   mem_pool_drain(&mem, 0);
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   for (int i = 0; i < OP_COUNT; i++) {
     char title[80];

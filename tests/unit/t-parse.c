@@ -42,141 +42,92 @@ typedef struct Row {
 } Row;
 
 static const Row trees[] = {
-    {"1 + 2 * 3",
-     "(do (binary + 1 (binary * 2 3)))"},
-    {"a or b and not c == d",
-     "(do (binary or a (binary and b (unary not (binary == c d)))))"},
-    {"not a < b",
-     "(do (unary not (binary < a b)))"},
-    {"-x ** 2",
-     "(do (unary - (binary ** x 2)))"},
-    {"2 ** -1 ** x",
-     "(do (binary ** 2 (unary - (binary ** 1 x))))"},
-    {"a - b - c",
-     "(do (binary - (binary - a b) c))"},
-    {"a ** b ** c",
-     "(do (binary ** a (binary ** b c)))"},
-    {"0..n + 1",
-     "(do (binary .. 0 (binary + n 1)))"},
-    {"-1..-n",
-     "(do (binary .. (unary - 1) (unary - n)))"},
-    {"a @ b // c % d / e",
-     "(do (binary / (binary % (binary // (binary @ a b) c) d) e))"},
-    {"a <= b",
-     "(do (binary <= a b))"},
+    {"1 + 2 * 3", "(do (binary + 1 (binary * 2 3)))"},
+    {"a or b and not c == d", "(do (binary or a (binary and b (unary not (binary == c d)))))"},
+    {"not a < b", "(do (unary not (binary < a b)))"},
+    {"-x ** 2", "(do (unary - (binary ** x 2)))"},
+    {"2 ** -1 ** x", "(do (binary ** 2 (unary - (binary ** 1 x))))"},
+    {"a - b - c", "(do (binary - (binary - a b) c))"},
+    {"a ** b ** c", "(do (binary ** a (binary ** b c)))"},
+    {"0..n + 1", "(do (binary .. 0 (binary + n 1)))"},
+    {"-1..-n", "(do (binary .. (unary - 1) (unary - n)))"},
+    {"a @ b // c % d / e", "(do (binary / (binary % (binary // (binary @ a b) c) d) e))"},
+    {"a <= b", "(do (binary <= a b))"},
     {"1_000 + 0xff + 1.5 + 1e-3 + 8MB + 1.5GiB + 0.1GiB + 12B",
      "(do (binary + (binary + (binary + (binary + (binary + (binary + (binary + 1000 "
      "255) 1.5) 0.001) 8000000) 1610612736) 107374182) 12))"},
     {"x.in + x.test.for + t.0.1",
      "(do (binary + (binary + (dot x in) (dot (dot x test) for)) (item (item t 0) 1)))"},
-    {"t.0(1)",
-     "(do (call (item t 0) (arg 1)))"},
-    {"x.f(a, k = 3, model = 4,)",
-     "(do (call (dot x f) (arg a) (arg k = 3) (arg model = 4)))"},
-    {"f()()",
-     "(do (call (call f)))"},
+    {"t.0(1)", "(do (call (item t 0) (arg 1)))"},
+    {"x.f(a, k = 3, model = 4,)", "(do (call (dot x f) (arg a) (arg k = 3) (arg model = 4)))"},
+    {"f()()", "(do (call (call f)))"},
     {"x[1, ..., :, 1:, :2, 1:2, ::3, 1:2:3, i + 1]",
      "(do (index x 1 ... (slice - - -) (slice 1 - -) (slice - 2 -) (slice 1 2 -) "
      "(slice - - 3) (slice 1 2 3) (binary + i 1)))"},
-    {"(a) + ((b))",
-     "(do (binary + a b))"},
-    {"()",
-     "(do ())"},
-    {"(a,)",
-     "(do (tuple a))"},
-    {"(a, b,)",
-     "(do (tuple a b))"},
-    {"(x = 1, y = 2,)",
-     "(do (record (arg x = 1) (arg y = 2)))"},
-    {"[]",
-     "(do (list))"},
-    {"[a, b,]",
-     "(do (list a b))"},
+    {"(a) + ((b))", "(do (binary + a b))"},
+    {"()", "(do ())"},
+    {"(a,)", "(do (tuple a))"},
+    {"(a, b,)", "(do (tuple a b))"},
+    {"(x = 1, y = 2,)", "(do (record (arg x = 1) (arg y = 2)))"},
+    {"[]", "(do (list))"},
+    {"[a, b,]", "(do (list a b))"},
     {"[s <= t for t in 0..T, (s, _) in xs]",
      "(do (comp (binary <= s t) (in t (binary .. 0 T)) (in (pat-tuple s _) xs)))"},
-    {"{ a; b }",
-     "(do (block (do a) (do b)))"},
-    {"{ }",
-     "(do (block))"},
+    {"{ a; b }", "(do (block (do a) (do b)))"},
+    {"{ }", "(do (block))"},
     {"if a { b } else if c { d } else { e }",
      "(do (if a (block (do b)) (if c (block (do d)) (block (do e)))))"},
-    {"(if a { b } else { c }) + 1",
-     "(do (binary + (if a (block (do b)) (block (do c))) 1))"},
-    {"if {a} { b }",
-     "(do (if (block (do a)) (block (do b))))"},
-    {"fn(x) = x + 1",
-     "(do (lambda (param x) = (binary + x 1)))"},
+    {"(if a { b } else { c }) + 1", "(do (binary + (if a (block (do b)) (block (do c))) 1))"},
+    {"if {a} { b }", "(do (if (block (do a)) (block (do b))))"},
+    {"fn(x) = x + 1", "(do (lambda (param x) = (binary + x 1)))"},
     {"fn(x: f32, k = 3) -> f32 { x }",
      "(do (lambda (param x : f32) (param k = 3) -> f32 (block (do x))))"},
-    {"f(fn() = 1, 2)",
-     "(do (call f (arg (lambda = 1)) (arg 2)))"},
+    {"f(fn() = 1, 2)", "(do (call f (arg (lambda = 1)) (arg 2)))"},
     {"wrap <train, bf16, seed 3, timed \"x\", with_params net tree, f (a + b), backward "
      "plain> { x }",
      "(do (wrap (clause train) (clause bf16) (clause seed 3) (clause timed (string "
      "\"x\")) (clause with_params net tree) (clause f (binary + a b)) (clause backward "
      "plain) (block (do x))))"},
-    {"checkpoint { x }",
-     "(do (checkpoint (block (do x))))"},
+    {"checkpoint { x }", "(do (checkpoint (block (do x))))"},
     {"checkpoint <save matmul attn.att, recompute all, budget = 1.5GiB, lean 2> { x } "
      "+ 1",
      "(do (binary + (checkpoint (clause save matmul attn.att) (clause recompute all) "
      "(clause budget = 1610612736) (clause lean 2) (block (do x))) 1))"},
-    {"\"a\\n\\t\\\\\\\"\\u{e9}{{}}\"",
-     "(do (string \"a\\n\\t\\\\\\\"é{}\"))"},
+    {"\"a\\n\\t\\\\\\\"\\u{e9}{{}}\"", "(do (string \"a\\n\\t\\\\\\\"é{}\"))"},
     {"\"{x:>+08,.2KiB}{z:%}{i:d}{{{i}}}\"",
      "(do (string (hole x :>+08,.2K) (hole z :%) (hole i :d) \"{\" (hole i) \"}\"))"},
-    {"\"\"",
-     "(do (string))"},
-    {"let x = 3",
-     "(let x 3)"},
+    {"\"\"", "(do (string))"},
+    {"let x = 3", "(let x 3)"},
     {"var (a, (b, _), {c, d}): (f32, any) = e",
      "(var (pat-tuple a (pat-tuple b _) (pat-record c d)) : (type-tuple f32 any) e)"},
-    {"let (x) = e",
-     "(let x e)"},
+    {"let (x) = e", "(let x e)"},
     {"let type: [f32[B, 2 * d, ...S, ...]] = e",
      "(let type : (type-list (type-name f32 B (binary * 2 d) ...S ...)) e)"},
     {"let f: fn(int, path: str) -> (a: f32, b: ()) = e",
      "(let f : (type-fn int (type-field path str) -> (type-record (type-field a f32) "
      "(type-field b (type-tuple)))) e)"},
-    {"let t: (f32,) = e",
-     "(let t : (type-tuple f32) e)"},
-    {"let t: (f32) = e",
-     "(let t : f32 e)"},
-    {"let t: data.Table = e",
-     "(let t : data.Table e)"},
-    {"let m: params[net] = e",
-     "(let m : (type-name params net) e)"},
-    {"x = 3",
-     "(assign = x 3)"},
-    {"x[i].f += 3",
-     "(assign + (dot (index x i) f) 3)"},
-    {"x -= 1; x *= 2; x /= 3; x @= y",
-     "(assign - x 1)\n"
-     "(assign * x 2)\n"
-     "(assign / x 3)\n"
-     "(assign @ x y)"},
-    {"for i in 0..n { break; continue }",
-     "(for i (binary .. 0 n) (block (break) (continue)))"},
+    {"let t: (f32,) = e", "(let t : (type-tuple f32) e)"},
+    {"let t: (f32) = e", "(let t : f32 e)"},
+    {"let t: data.Table = e", "(let t : data.Table e)"},
+    {"let m: params[net] = e", "(let m : (type-name params net) e)"},
+    {"x = 3", "(assign = x 3)"},
+    {"x[i].f += 3", "(assign + (dot (index x i) f) 3)"},
+    {"x -= 1; x *= 2; x /= 3; x @= y", "(assign - x 1)\n"
+                                       "(assign * x 2)\n"
+                                       "(assign / x 3)\n"
+                                       "(assign @ x y)"},
+    {"for i in 0..n { break; continue }", "(for i (binary .. 0 n) (block (break) (continue)))"},
     {"checkpoint <binomial 60> for (a, b) in xs { }",
      "(for checkpoint (clause binomial 60) (pat-tuple a b) xs (block))"},
-    {"checkpoint while a { }",
-     "(while checkpoint a (block))"},
-    {"while not done { return }",
-     "(while (unary not done) (block (return)))"},
-    {"return",
-     "(return)"},
-    {"assert a == b",
-     "(assert (binary == a b))"},
-    {"use data.sub",
-     "(use data.sub)"},
-    {"use nn (Linear, Conv2d)",
-     "(use nn (Linear Conv2d))"},
-    {"use nn as n",
-     "(use nn as n)"},
-    {"use \"gpt.ckl\" as gpt",
-     "(use \"gpt.ckl\" as gpt)"},
-    {"use \"gpt.ckl\" (Gpt,)",
-     "(use \"gpt.ckl\" (Gpt))"},
+    {"checkpoint while a { }", "(while checkpoint a (block))"},
+    {"while not done { return }", "(while (unary not done) (block (return)))"},
+    {"return", "(return)"},
+    {"assert a == b", "(assert (binary == a b))"},
+    {"use data.sub", "(use data.sub)"},
+    {"use nn (Linear, Conv2d)", "(use nn (Linear Conv2d))"},
+    {"use nn as n", "(use nn as n)"},
+    {"use \"gpt.ckl\" as gpt", "(use \"gpt.ckl\" as gpt)"},
+    {"use \"gpt.ckl\" (Gpt,)", "(use \"gpt.ckl\" (Gpt))"},
     {"type Fit = (loss: f64, at_end: f64[2])",
      "(type Fit (type-record (type-field loss f64) (type-field at_end (type-name f64 "
      "2))))"},
@@ -187,10 +138,8 @@ static const Row trees[] = {
      "  save matmul\n"
      "}",
      "(policy lean (param n) (param k = 2) (clause every n) (clause save matmul))"},
-    {"test \"a title\" { assert true }",
-     "(test (string \"a title\") (block (assert true)))"},
-    {"model M { }",
-     "(model M)"},
+    {"test \"a title\" { assert true }", "(test (string \"a title\") (block (assert true)))"},
+    {"model M { }", "(model M)"},
     {"model M(n: int) {\n"
      "  param w: f32[n]\n"
      "  buffer m: f32 = 0; let l: M = M(3)\n"
@@ -213,12 +162,9 @@ static const Row trees[] = {
      "(fn f (param x) (block (fn g (param y) = y) (do (call g (arg x)))))"},
     {"let (train, test) = split(model, as = use)",
      "(let (pat-tuple train test) (call split (arg model) (arg as = use)))"},
-    {"type and policy",
-     "(do (binary and type policy))"},
-    {"policy.act(param)",
-     "(do (call (dot policy act) (arg param)))"},
-    {"for type in model { }",
-     "(for type model (block))"},
+    {"type and policy", "(do (binary and type policy))"},
+    {"policy.act(param)", "(do (call (dot policy act) (arg param)))"},
+    {"for type in model { }", "(for type model (block))"},
     {"x\n"
      "  .f()\n"
      "  # why\n"
@@ -233,9 +179,8 @@ static const Row trees[] = {
     {"a +\n"
      "  b",
      "(do (binary + a b))"},
-    {"x; y;",
-     "(do x)\n"
-     "(do y)"},
+    {"x; y;", "(do x)\n"
+              "(do y)"},
     {"if a { b }\n"
      "-c",
      "(do (if a (block (do b))))\n"
@@ -253,20 +198,13 @@ static const Row trees[] = {
      "(do (binary == (dot (dot (dot (item (dot g blocks) 0) attn) qkv) w) none))"},
     {"\"x {if a { b } else { c }}\"",
      "(do (string \"x \" (hole (if a (block (do b)) (block (do c))))))"},
-    {"x[{ a }]",
-     "(do (index x (block (do a))))"},
-    {"3.f()",
-     "(do (call (dot 3 f)))"},
-    {"0..1.5",
-     "(do (binary .. 0 1.5))"},
-    {"a. b",
-     "(do (dot a b))"},
-    {"wrap <f> { a }.g",
-     "(do (dot (wrap (clause f) (block (do a))) g))"},
-    {"let x: f32[_, 3] = y",
-     "(let x : (type-name f32 _ 3) y)"},
-    {"let {x} = y",
-     "(let (pat-record x) y)"},
+    {"x[{ a }]", "(do (index x (block (do a))))"},
+    {"3.f()", "(do (call (dot 3 f)))"},
+    {"0..1.5", "(do (binary .. 0 1.5))"},
+    {"a. b", "(do (dot a b))"},
+    {"wrap <f> { a }.g", "(do (dot (wrap (clause f) (block (do a))) g))"},
+    {"let x: f32[_, 3] = y", "(let x : (type-name f32 _ 3) y)"},
+    {"let {x} = y", "(let (pat-record x) y)"},
 };
 
 static void t_tree(const Row *row) {
@@ -287,9 +225,8 @@ static void t_tree(const Row *row) {
 /* ---- errors: place, code, message, help ------------------------------------------------------ */
 
 static const Row errors[] = {
-    {"if x = 3 { y }",
-     "1:6 syntax-11 `=` assigns; here a condition stands\n"
-     "  help: to compare write `==`\n"},
+    {"if x = 3 { y }", "1:6 syntax-11 `=` assigns; here a condition stands\n"
+                       "  help: to compare write `==`\n"},
     {"if x\n"
      "  y",
      "1:5 syntax-9 the body `{ .. }` of the `if` is missing\n"},
@@ -300,43 +237,33 @@ static const Row errors[] = {
     {"fn f(x)\n"
      "{ x }",
      "2:1 syntax-9 the `{` of a body stands on the line of its header\n"},
-    {"let f = fn(x) => x",
-     "1:15 syntax-12 `=>` is written `=`\n"},
-    {"let y = x ? a : b",
-     "1:11 syntax-2 `?` does not belong here\n"
-     "  help: a choice is written `if c { a } else { b }`\n"},
-    {"if a { b } elif c { d } else { e }",
-     "1:12 syntax-12 `elif` is written `else if`\n"},
+    {"let f = fn(x) => x", "1:15 syntax-12 `=>` is written `=`\n"},
+    {"let y = x ? a : b", "1:11 syntax-2 `?` does not belong here\n"
+                          "  help: a choice is written `if c { a } else { b }`\n"},
+    {"if a { b } elif c { d } else { e }", "1:12 syntax-12 `elif` is written `else if`\n"},
     {"def f(x):\n"
      "  return x",
      "1:1 syntax-12 a function is declared with `fn`\n"
      "  help: fn f(x) = e, or fn f(x) { .. }\n"},
-    {"class Foo { }",
-     "1:1 syntax-12 a class is a `model`\n"
-     "  help: model M(n: int) { param w: f32[n]  fn forward(x) = .. }\n"},
-    {"import numpy",
-     "1:1 syntax-12 declarations are brought by `use`\n"
-     "  help: use nn (Linear), or use \"file.ckl\" as m\n"},
-    {"let f = lambda x: x",
-     "1:9 syntax-12 a function is written `fn(x) = e`\n"},
-    {"let a = True && None || !x",
-     "1:9 syntax-12 `True` is written `true`\n"
-     "1:14 syntax-12 `&&` is written `and`\n"
-     "1:17 syntax-12 `None` is written `none`\n"
-     "1:22 syntax-12 `||` is written `or`\n"
-     "1:25 syntax-12 `!` is written `not`\n"},
+    {"class Foo { }", "1:1 syntax-12 a class is a `model`\n"
+                      "  help: model M(n: int) { param w: f32[n]  fn forward(x) = .. }\n"},
+    {"import numpy", "1:1 syntax-12 declarations are brought by `use`\n"
+                     "  help: use nn (Linear), or use \"file.ckl\" as m\n"},
+    {"let f = lambda x: x", "1:9 syntax-12 a function is written `fn(x) = e`\n"},
+    {"let a = True && None || !x", "1:9 syntax-12 `True` is written `true`\n"
+                                   "1:14 syntax-12 `&&` is written `and`\n"
+                                   "1:17 syntax-12 `None` is written `none`\n"
+                                   "1:22 syntax-12 `||` is written `or`\n"
+                                   "1:25 syntax-12 `!` is written `not`\n"},
     {"// comment here it's\n"
      "let x = 1 // comment words",
      "1:1 syntax-19 comments begin with `#`; `//` is division that rounds down\n"
      "2:11 syntax-19 comments begin with `#`; `//` is division that rounds down\n"},
-    {"let y = a if c else b",
-     "1:11 syntax-17 a choice is written `if c { a } else { b }`\n"},
-    {"f(x) { y }",
-     "1:6 syntax-18 a block is no argument of a call\n"
-     "  help: write `f(x, fn() { .. })`, or `wrap <f x> { .. }`\n"},
-    {"assert a < b < c",
-     "1:14 syntax-13 comparisons do not chain\n"
-     "  help: write `a < b and b < c`\n"},
+    {"let y = a if c else b", "1:11 syntax-17 a choice is written `if c { a } else { b }`\n"},
+    {"f(x) { y }", "1:6 syntax-18 a block is no argument of a call\n"
+                   "  help: write `f(x, fn() { .. })`, or `wrap <f x> { .. }`\n"},
+    {"assert a < b < c", "1:14 syntax-13 comparisons do not chain\n"
+                         "  help: write `a < b and b < c`\n"},
     {"let z = checkpoint <matmul { x }",
      "1:28 syntax-7 the `<` of this policy is not closed\n"
      "  help: write `>` before the block, as in `checkpoint <save none> { .. }`\n"},
@@ -364,8 +291,7 @@ static const Row errors[] = {
      "  help: units of size are B KB MB GB TB KiB MiB GiB TiB, as in 8MB\n"
      "1:30 syntax-3 `0b1` is not a number\n"
      "  help: numbers are decimal, or hexadecimal as in 0xff\n"},
-    {"let a = (1 + 2]",
-     "1:15 syntax-7 `]` does not close the `(` that is open here\n"},
+    {"let a = (1 + 2]", "1:15 syntax-7 `]` does not close the `(` that is open here\n"},
     {"let a = f(1, 2\n"
      "let b = 3",
      "1:10 syntax-7 this `(` is not closed\n"},
@@ -379,47 +305,36 @@ static const Row errors[] = {
      "\n"
      "fn g(x) { x }",
      "2:8 syntax-7 this `{` is never closed\n"},
-    {"let a = 'abc'",
-     "1:9 syntax-4 strings stand between double quotes\n"
-     "  help: write \"text\"\n"},
-    {"x++",
-     "1:2 syntax-12 there is no `++`\n"
-     "  help: write `x += 1`\n"},
+    {"let a = 'abc'", "1:9 syntax-4 strings stand between double quotes\n"
+                      "  help: write \"text\"\n"},
+    {"x++", "1:2 syntax-12 there is no `++`\n"
+            "  help: write `x += 1`\n"},
     {"let x\n"
      "var y",
      "1:6 syntax-1 a `let` or `var` has a value\n"
      "  help: let x = e\n"
      "2:6 syntax-1 a `let` or `var` has a value\n"
      "  help: let x = e\n"},
-    {"fn f(int x) { x }",
-     "1:10 syntax-1 the type of a parameter follows its name\n"
-     "  help: x: int\n"},
-    {"let in = 3",
-     "1:5 syntax-1 `in` is a word of the language and cannot be a name\n"
-     "  help: choose another name; after a dot every word is a name\n"},
-    {"wrap no_grad { x }",
-     "1:6 syntax-1 the words of a `wrap` stand in `< >`\n"
-     "  help: wrap <no_grad> { .. }\n"},
+    {"fn f(int x) { x }", "1:10 syntax-1 the type of a parameter follows its name\n"
+                          "  help: x: int\n"},
+    {"let in = 3", "1:5 syntax-1 `in` is a word of the language and cannot be a name\n"
+                   "  help: choose another name; after a dot every word is a name\n"},
+    {"wrap no_grad { x }", "1:6 syntax-1 the words of a `wrap` stand in `< >`\n"
+                           "  help: wrap <no_grad> { .. }\n"},
     {"wrap <no_grad, 1+2> { x }",
      "1:16 syntax-1 this does not fit in a policy\n"
      "  help: a policy holds words and numbers, as in <save matmul, budget = 2GiB>; "
      "other expressions stand in parentheses\n"},
-    {"{x: 1}",
-     "1:3 syntax-12 a record is written in parentheses, with `=`\n"
-     "  help: (x = 1, y = 2)\n"},
-    {"for i = 0 { }",
-     "1:7 syntax-11 a `for` runs over a range, a tensor, a list or a sequence\n"
-     "  help: for i in 0..n { .. }\n"},
-    {"let x == 3",
-     "1:7 syntax-11 here `=` gives the value\n"
-     "  help: write `let x = e`\n"},
-    {"print \"hello\"",
-     "1:1 syntax-12 a call has parentheses\n"
-     "  help: print(x)\n"},
-    {"f(a b)",
-     "1:5 syntax-1 a `,` or an operator is missing before `b`\n"},
-    {"let (a, b = 3",
-     "1:11 syntax-1 expected `)` or `,`, found `=`\n"},
+    {"{x: 1}", "1:3 syntax-12 a record is written in parentheses, with `=`\n"
+               "  help: (x = 1, y = 2)\n"},
+    {"for i = 0 { }", "1:7 syntax-11 a `for` runs over a range, a tensor, a list or a sequence\n"
+                      "  help: for i in 0..n { .. }\n"},
+    {"let x == 3", "1:7 syntax-11 here `=` gives the value\n"
+                   "  help: write `let x = e`\n"},
+    {"print \"hello\"", "1:1 syntax-12 a call has parentheses\n"
+                        "  help: print(x)\n"},
+    {"f(a b)", "1:5 syntax-1 a `,` or an operator is missing before `b`\n"},
+    {"let (a, b = 3", "1:11 syntax-1 expected `)` or `,`, found `=`\n"},
     {"a.b.0.c = 3\n"
      "f(x) = 3\n"
      "(a, b) = c",
@@ -450,15 +365,13 @@ static const Row errors[] = {
      "  help: a value that changes is a `buffer`; one that does not is a `let`\n"
      "4:2 syntax-15 a field has one plain name\n"
      "  help: write one `let` per field\n"},
-    {"let a = [1, 2",
-     "1:9 syntax-7 this `[` is never closed\n"},
+    {"let a = [1, 2", "1:9 syntax-7 this `[` is never closed\n"},
     {"print(\"{f(\"a\")}\")",
      "1:8 syntax-4 this hole of the string is not closed\n"
      "  help: a hole ends with `}` and holds no `\"`: give the inner string a name "
      "with `let`; a brace as text is `{{`\n"},
-    {"print(\"{}\")",
-     "1:8 syntax-4 this hole of the string is empty\n"
-     "  help: a brace as text is doubled: `{{` and `}}`\n"},
+    {"print(\"{}\")", "1:8 syntax-4 this hole of the string is empty\n"
+                      "  help: a brace as text is doubled: `{{` and `}}`\n"},
     {"let y = x.f(fn(a) {\n"
      "  let b = a +\n"
      "  b * \n"
@@ -469,63 +382,45 @@ static const Row errors[] = {
      "them\n"
      "  help: a product is written `2 * x`; statements on one line are separated by "
      "`;`\n"},
-    {")",
-     "1:1 syntax-7 this `)` closes nothing\n"},
-    {"let x = }",
-     "1:9 syntax-7 this `}` closes nothing\n"},
-    {"type T = (a: f32, f32)",
-     "1:10 syntax-20 some items of this type have names, some have none\n"
-     "  help: a tuple is (A, B), a record is (x: A, y: B)\n"},
-    {"x = 3 +",
-     "1:8 syntax-1 expected an expression, found the end of the file\n"},
+    {")", "1:1 syntax-7 this `)` closes nothing\n"},
+    {"let x = }", "1:9 syntax-7 this `}` closes nothing\n"},
+    {"type T = (a: f32, f32)", "1:10 syntax-20 some items of this type have names, some have none\n"
+                               "  help: a tuple is (A, B), a record is (x: A, y: B)\n"},
+    {"x = 3 +", "1:8 syntax-1 expected an expression, found the end of the file\n"},
     {"if x: \n"
      "  y",
      "1:5 syntax-9 the body of the `if` stands in braces, not after `:`\n"
      "  help: write `{ .. }` instead of `:`\n"},
-    {"let x = .5",
-     "1:9 syntax-3 a digit stands before the dot\n"
-     "  help: write 0.5\n"},
-    {"if (a) b",
-     "1:8 syntax-9 the body `{ .. }` of the `if` is missing\n"
-     "  help: a body always stands in braces\n"},
-    {"use \"a{b}c\"",
-     "1:5 syntax-4 this text is fixed: it can have no holes\n"},
-    {"let f: fn(int) = 3",
-     "1:16 syntax-1 expected `->`, found `=`\n"},
-    {"(x, y) -> x",
-     "1:8 syntax-12 a function is written `fn(x) = e`\n"},
-    {"for x in y z { }",
-     "1:12 syntax-9 the body `{ .. }` of the `for` is missing\n"
-     "  help: a body always stands in braces\n"},
-    {"xs[1:2:3:4]",
-     "1:9 syntax-1 expected an operator, `]` or `,`, found `:`\n"},
-    {"a..b..c",
-     "1:5 syntax-13 ranges do not chain\n"
-     "  help: a slice with a step is `x[a:b:c]`; a range has no step\n"},
-    {"let x = “hi”",
-     "1:9 syntax-2 `“` does not belong here\n"
-     "  help: strings stand between straight quotes: \"text\"\n"},
-    {"let é = 3",
-     "1:5 syntax-2 `é` does not belong here\n"
-     "  help: names are made of a-z A-Z 0-9 _; other letters stand in strings and "
-     "comments\n"},
-    {"return return",
-     "1:8 syntax-1 expected an expression, found the word `return`\n"},
+    {"let x = .5", "1:9 syntax-3 a digit stands before the dot\n"
+                   "  help: write 0.5\n"},
+    {"if (a) b", "1:8 syntax-9 the body `{ .. }` of the `if` is missing\n"
+                 "  help: a body always stands in braces\n"},
+    {"use \"a{b}c\"", "1:5 syntax-4 this text is fixed: it can have no holes\n"},
+    {"let f: fn(int) = 3", "1:16 syntax-1 expected `->`, found `=`\n"},
+    {"(x, y) -> x", "1:8 syntax-12 a function is written `fn(x) = e`\n"},
+    {"for x in y z { }", "1:12 syntax-9 the body `{ .. }` of the `for` is missing\n"
+                         "  help: a body always stands in braces\n"},
+    {"xs[1:2:3:4]", "1:9 syntax-1 expected an operator, `]` or `,`, found `:`\n"},
+    {"a..b..c", "1:5 syntax-13 ranges do not chain\n"
+                "  help: a slice with a step is `x[a:b:c]`; a range has no step\n"},
+    {"let x = “hi”", "1:9 syntax-2 `“` does not belong here\n"
+                     "  help: strings stand between straight quotes: \"text\"\n"},
+    {"let é = 3", "1:5 syntax-2 `é` does not belong here\n"
+                  "  help: names are made of a-z A-Z 0-9 _; other letters stand in strings and "
+                  "comments\n"},
+    {"return return", "1:8 syntax-1 expected an expression, found the word `return`\n"},
     {"fn f(x) = x\n"
      "backward(g) { g }",
      "2:1 syntax-10 `backward` stands on the line where the body of its function ends\n"},
-    {"fn (x",
-     "1:4 syntax-7 this `(` is never closed\n"},
+    {"fn (x", "1:4 syntax-7 this `(` is never closed\n"},
     {"@jit\n"
      "fn f(x) = x",
      "1:1 syntax-12 there are no decorators\n"
      "  help: a block with a mode is wrap <no_grad> { .. }\n"},
-    {"f(*args)",
-     "1:3 syntax-1 the number of arguments is fixed\n"
-     "  help: pass a list or a tuple\n"},
-    {"else { 3 }",
-     "1:1 syntax-10 this `else` belongs to no `if`\n"
-     "  help: write `if c { a } else { b }`, with `else` on the line of the `}`\n"},
+    {"f(*args)", "1:3 syntax-1 the number of arguments is fixed\n"
+                 "  help: pass a list or a tuple\n"},
+    {"else { 3 }", "1:1 syntax-10 this `else` belongs to no `if`\n"
+                   "  help: write `if c { a } else { b }`, with `else` on the line of the `}`\n"},
     {"let x = 99999999999999999999",
      "1:9 syntax-3 this number does not fit in 64 bits: the largest int is "
      "9223372036854775807\n"},
@@ -538,9 +433,8 @@ static const Row errors[] = {
      "let a = 3",
      "2:1 syntax-10 `else` stands on the line of the `}`\n"
      "  help: write `} else {`\n"},
-    {"let x",
-     "1:6 syntax-1 a `let` or `var` has a value\n"
-     "  help: let x = e\n"},
+    {"let x", "1:6 syntax-1 a `let` or `var` has a value\n"
+              "  help: let x = e\n"},
     {"fn f(x) {\n"
      "  if x\n"
      "    y\n"
@@ -552,10 +446,8 @@ static const Row errors[] = {
      "2:7 syntax-9 the body `{ .. }` of the `if` is missing\n"
      "8:1 syntax-1 expected an expression, found the word `let`\n"
      "8:9 syntax-7 this `)` closes nothing\n"},
-    {"x ==",
-     "1:5 syntax-1 expected an expression, found the end of the file\n"},
-    {"x--",
-     "1:4 syntax-1 expected an expression, found the end of the file\n"},
+    {"x ==", "1:5 syntax-1 expected an expression, found the end of the file\n"},
+    {"x--", "1:4 syntax-1 expected an expression, found the end of the file\n"},
     {"x = [\n"
      "  1\n"
      "  2\n"
@@ -563,50 +455,38 @@ static const Row errors[] = {
      "3:3 syntax-1 a `,` or an operator is missing before the number `2`\n"},
     {"let a = {x, y}",
      "1:11 syntax-1 expected an operator, `=` or the end of the line, found `,`\n"},
-    {"f(a \"b\")",
-     "1:5 syntax-1 a `,` or an operator is missing before a string\n"},
-    {"if a { b } else c",
-     "1:17 syntax-9 the body `{ .. }` of the `else` is missing\n"
-     "  help: a body always stands in braces\n"},
+    {"f(a \"b\")", "1:5 syntax-1 a `,` or an operator is missing before a string\n"},
+    {"if a { b } else c", "1:17 syntax-9 the body `{ .. }` of the `else` is missing\n"
+                          "  help: a body always stands in braces\n"},
     {"while x\n"
      "  y",
      "1:8 syntax-9 the body `{ .. }` of the `while` is missing\n"},
     {"for x in xs\n"
      "  y",
      "1:12 syntax-9 the body `{ .. }` of the `for` is missing\n"},
-    {"test \"a\"",
-     "1:9 syntax-9 the body `{ .. }` of the `test` is missing\n"},
+    {"test \"a\"", "1:9 syntax-9 the body `{ .. }` of the `test` is missing\n"},
     {"wrap <a>\n"
      "  x",
      "2:3 syntax-9 the body `{ .. }` of the `wrap` is missing\n"
      "  help: a body always stands in braces\n"},
-    {"model M(n: int)",
-     "1:16 syntax-9 the body `{ .. }` of the `model` is missing\n"},
+    {"model M(n: int)", "1:16 syntax-9 the body `{ .. }` of the `model` is missing\n"},
     {"fn f(x)\n"
      "  x",
      "1:8 syntax-9 the body `{ .. }` of the function is missing\n"},
-    {"x is none",
-     "1:3 syntax-12 `is` is written `==`\n"
-     "  help: x == none; same(a, b) compares identity\n"},
-    {"unless x { y }",
-     "1:1 syntax-12 `unless c` is written `if not c`\n"},
-    {"try { x }",
-     "1:1 syntax-12 there are no exceptions to catch\n"
-     "  help: `error_of(f)` runs f and gives its error, or none\n"},
-    {"const x = 3",
-     "1:1 syntax-12 a value that does not change is a `let`\n"
-     "  help: let x = e\n"},
-    {"x = y = 3",
-     "1:7 syntax-11 `=` cannot stand inside an expression\n"
-     "  help: to compare write `==`; to assign use a statement of its own\n"},
-    {"f(a.b = 3)",
-     "1:7 syntax-11 the name of an argument has no dot\n"},
-    {"x not in y",
-     "1:3 syntax-12 `not` stands before what it negates\n"
-     "  help: `not (a == b)`, or `a != b`\n"},
-    {"x in y",
-     "1:3 syntax-1 `in` belongs to `for` and is no operator\n"
-     "  help: `any(xs == x)` tells whether x is among xs\n"},
+    {"x is none", "1:3 syntax-12 `is` is written `==`\n"
+                  "  help: x == none; same(a, b) compares identity\n"},
+    {"unless x { y }", "1:1 syntax-12 `unless c` is written `if not c`\n"},
+    {"try { x }", "1:1 syntax-12 there are no exceptions to catch\n"
+                  "  help: `error_of(f)` runs f and gives its error, or none\n"},
+    {"const x = 3", "1:1 syntax-12 a value that does not change is a `let`\n"
+                    "  help: let x = e\n"},
+    {"x = y = 3", "1:7 syntax-11 `=` cannot stand inside an expression\n"
+                  "  help: to compare write `==`; to assign use a statement of its own\n"},
+    {"f(a.b = 3)", "1:7 syntax-11 the name of an argument has no dot\n"},
+    {"x not in y", "1:3 syntax-12 `not` stands before what it negates\n"
+                   "  help: `not (a == b)`, or `a != b`\n"},
+    {"x in y", "1:3 syntax-1 `in` belongs to `for` and is no operator\n"
+               "  help: `any(xs == x)` tells whether x is among xs\n"},
     {"let x: f32[3 = y\n"
      "let z = 4",
      "1:14 syntax-11 `=` cannot stand inside an expression\n"
@@ -618,25 +498,19 @@ static const Row errors[] = {
      "  help: put it at the end of the line before; inside parentheses a line may "
      "break anywhere\n"
      "3:9 syntax-1 expected an expression, found `*`\n"},
-    {"\"{x\" + y",
-     "1:2 syntax-4 this hole of the string is not closed\n"
-     "  help: a hole ends with `}` and holds no `\"`: give the inner string a name "
-     "with `let`; a brace as text is `{{`\n"},
-    {"\"a } b\"",
-     "1:4 syntax-4 this `}` closes no hole of the string\n"
-     "  help: a brace in a string is doubled: `}}`\n"},
-    {"\"{x # c}\"",
-     "1:2 syntax-4 this hole of the string is not closed\n"
-     "  help: a hole holds no comment\n"},
-    {"let a = 0.5f",
-     "1:9 syntax-3 `0.5f` is not a number\n"
-     "  help: numbers have no suffix; a cast is written `f32(1.5)`\n"},
-    {"let a = 1__0",
-     "1:9 syntax-3 `1__0` is not a number\n"
-     "  help: `_` stands between two digits, as in 1_000\n"},
-    {"let a = 1e",
-     "1:9 syntax-3 `1e` is not a number\n"
-     "  help: digits follow the `e`, as in 1e-3\n"},
+    {"\"{x\" + y", "1:2 syntax-4 this hole of the string is not closed\n"
+                   "  help: a hole ends with `}` and holds no `\"`: give the inner string a name "
+                   "with `let`; a brace as text is `{{`\n"},
+    {"\"a } b\"", "1:4 syntax-4 this `}` closes no hole of the string\n"
+                  "  help: a brace in a string is doubled: `}}`\n"},
+    {"\"{x # c}\"", "1:2 syntax-4 this hole of the string is not closed\n"
+                    "  help: a hole holds no comment\n"},
+    {"let a = 0.5f", "1:9 syntax-3 `0.5f` is not a number\n"
+                     "  help: numbers have no suffix; a cast is written `f32(1.5)`\n"},
+    {"let a = 1__0", "1:9 syntax-3 `1__0` is not a number\n"
+                     "  help: `_` stands between two digits, as in 1_000\n"},
+    {"let a = 1e", "1:9 syntax-3 `1e` is not a number\n"
+                   "  help: digits follow the `e`, as in 1e-3\n"},
     {"let s = \"\\u{d800}\\u{}\"",
      "1:10 syntax-5 this is not a character\n"
      "  help: a character by number is `\\u{..}` with 1 to 6 hexadecimal digits, as in "
@@ -644,58 +518,42 @@ static const Row errors[] = {
      "1:18 syntax-5 this is not a character\n"
      "  help: a character by number is `\\u{..}` with 1 to 6 hexadecimal digits, as in "
      "\\u{e9}\n"},
-    {"use 3",
-     "1:5 syntax-1 the number `3` follows an expression without an operator between "
-     "them\n"
-     "  help: a call has parentheses: f(x); statements on one line are separated by "
-     "`;`\n"},
-    {"policy p { }",
-     "1:12 syntax-1 expected a name, found `}`\n"},
+    {"use 3", "1:5 syntax-1 the number `3` follows an expression without an operator between "
+              "them\n"
+              "  help: a call has parentheses: f(x); statements on one line are separated by "
+              "`;`\n"},
+    {"policy p { }", "1:12 syntax-1 expected a name, found `}`\n"},
     {"type = x\n"
      "let type",
      "2:9 syntax-1 a `let` or `var` has a value\n"
      "  help: let x = e\n"},
-    {"fn f(x, x: ) = 3",
-     "1:12 syntax-1 expected a type, found `)`\n"},
-    {"x === y",
-     "1:3 syntax-12 `===` is written `==`\n"},
-    {"a <> b",
-     "1:3 syntax-12 `<>` is written `!=`\n"},
-    {"x +=",
-     "1:5 syntax-1 expected an expression, found the end of the file\n"},
-    {"m[1:2",
-     "1:2 syntax-7 this `[` is never closed\n"},
-    {"switch x { }",
-     "1:1 syntax-12 there is no `switch`\n"
-     "  help: if a { .. } else if b { .. } else { .. }\n"},
-    {"for i in 0..n do { }",
-     "1:15 syntax-12 there is no `do`\n"
-     "  help: for i in 0..n { .. }\n"},
-    {"return 1 2",
-     "1:10 syntax-1 the number `2` follows an expression without an operator between "
-     "them\n"
-     "  help: a product is written `2 * x`; statements on one line are separated by "
-     "`;`\n"},
+    {"fn f(x, x: ) = 3", "1:12 syntax-1 expected a type, found `)`\n"},
+    {"x === y", "1:3 syntax-12 `===` is written `==`\n"},
+    {"a <> b", "1:3 syntax-12 `<>` is written `!=`\n"},
+    {"x +=", "1:5 syntax-1 expected an expression, found the end of the file\n"},
+    {"m[1:2", "1:2 syntax-7 this `[` is never closed\n"},
+    {"switch x { }", "1:1 syntax-12 there is no `switch`\n"
+                     "  help: if a { .. } else if b { .. } else { .. }\n"},
+    {"for i in 0..n do { }", "1:15 syntax-12 there is no `do`\n"
+                             "  help: for i in 0..n { .. }\n"},
+    {"return 1 2", "1:10 syntax-1 the number `2` follows an expression without an operator between "
+                   "them\n"
+                   "  help: a product is written `2 * x`; statements on one line are separated by "
+                   "`;`\n"},
     {"let x = \"a\" \"b\"",
      "1:13 syntax-1 a string follows an expression without an operator between them\n"
      "  help: a product is written `2 * x`; statements on one line are separated by "
      "`;`\n"},
-    {"a ^ b",
-     "1:3 syntax-2 `^` does not belong here\n"
-     "  help: a power is written `x ** 2`\n"},
-    {"x & y",
-     "1:3 syntax-2 `&` does not belong here\n"
-     "  help: logic is written `and`, `or`, also for bool tensors\n"},
-    {"f(x)[",
-     "1:5 syntax-7 this `[` is never closed\n"},
-    {"print(“a”)",
-     "1:7 syntax-2 `“` does not belong here\n"
-     "  help: strings stand between straight quotes: \"text\"\n"},
-    {"lambda: 3",
-     "1:1 syntax-12 a function is written `fn(x) = e`\n"},
-    {"new Foo()",
-     "1:1 syntax-12 an instance is made by a call\n"
-     "  help: Mlp(64, 10)\n"},
+    {"a ^ b", "1:3 syntax-2 `^` does not belong here\n"
+              "  help: a power is written `x ** 2`\n"},
+    {"x & y", "1:3 syntax-2 `&` does not belong here\n"
+              "  help: logic is written `and`, `or`, also for bool tensors\n"},
+    {"f(x)[", "1:5 syntax-7 this `[` is never closed\n"},
+    {"print(“a”)", "1:7 syntax-2 `“` does not belong here\n"
+                   "  help: strings stand between straight quotes: \"text\"\n"},
+    {"lambda: 3", "1:1 syntax-12 a function is written `fn(x) = e`\n"},
+    {"new Foo()", "1:1 syntax-12 an instance is made by a call\n"
+                  "  help: Mlp(64, 10)\n"},
     {"proc f(x) { proc g() { } }",
      "1:13 syntax-15 a `proc` is declared at the top level of a file\n"
      "  help: a `fn` can be declared inside a block\n"},
@@ -705,47 +563,36 @@ static const Row errors[] = {
      "1:15 syntax-1 expected a name or pattern, found `=`\n"
      "2:9 syntax-7 this `]` closes nothing\n"
      "3:11 syntax-7 this `}` closes nothing\n"},
-    {"a = (1, b = 2)",
-     "1:11 syntax-20 some items have names, some have none\n"
-     "  help: a tuple is (a, b), a record is (x = a, y = b)\n"},
-    {"fn f[3](x) = x",
-     "1:6 syntax-1 expected a name, found the number `3`\n"},
-    {"x.",
-     "1:3 syntax-1 a name or a number follows the dot\n"
-     "  help: x.f, t.0\n"},
-    {"x.(3)",
-     "1:3 syntax-1 a name or a number follows the dot\n"
-     "  help: x.f, t.0\n"},
-    {"checkpoint x",
-     "1:12 syntax-9 the body `{ .. }` of the `checkpoint` is missing\n"
-     "  help: a body always stands in braces\n"},
-    {"checkpoint <save",
-     "1:12 syntax-7 this `<` is never closed\n"},
-    {"t.0x3",
-     "1:3 syntax-3 `0x3` is not a number\n"
-     "  help: an item of a tuple is a plain number, as in t.0\n"},
+    {"a = (1, b = 2)", "1:11 syntax-20 some items have names, some have none\n"
+                       "  help: a tuple is (a, b), a record is (x = a, y = b)\n"},
+    {"fn f[3](x) = x", "1:6 syntax-1 expected a name, found the number `3`\n"},
+    {"x.", "1:3 syntax-1 a name or a number follows the dot\n"
+           "  help: x.f, t.0\n"},
+    {"x.(3)", "1:3 syntax-1 a name or a number follows the dot\n"
+              "  help: x.f, t.0\n"},
+    {"checkpoint x", "1:12 syntax-9 the body `{ .. }` of the `checkpoint` is missing\n"
+                     "  help: a body always stands in braces\n"},
+    {"checkpoint <save", "1:12 syntax-7 this `<` is never closed\n"},
+    {"t.0x3", "1:3 syntax-3 `0x3` is not a number\n"
+              "  help: an item of a tuple is a plain number, as in t.0\n"},
     {"let a = b\n"
      "  + c",
      "2:3 syntax-1 a line does not begin with an operator\n"
      "  help: put it at the end of the line before; inside parentheses a line may "
      "break anywhere\n"},
-    {"let x: f32[3 = y",
-     "1:14 syntax-11 `=` cannot stand inside an expression\n"
-     "  help: to compare write `==`; to assign use a statement of its own\n"},
+    {"let x: f32[3 = y", "1:14 syntax-11 `=` cannot stand inside an expression\n"
+                         "  help: to compare write `==`; to assign use a statement of its own\n"},
     {"x\n"
      "  == y",
      "2:3 syntax-1 a line does not begin with an operator\n"
      "  help: put it at the end of the line before; inside parentheses a line may "
      "break anywhere\n"},
-    {"let x = a ?? b",
-     "1:11 syntax-2 `?` does not belong here\n"
-     "  help: a choice is written `if c { a } else { b }`\n"},
-    {"x = $y",
-     "1:5 syntax-2 `$` does not belong here\n"
-     "  help: a value in a string is written \"{x}\"\n"},
-    {"\"a",
-     "1:1 syntax-4 this string has no end on its line\n"
-     "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`\n"},
+    {"let x = a ?? b", "1:11 syntax-2 `?` does not belong here\n"
+                       "  help: a choice is written `if c { a } else { b }`\n"},
+    {"x = $y", "1:5 syntax-2 `$` does not belong here\n"
+               "  help: a value in a string is written \"{x}\"\n"},
+    {"\"a", "1:1 syntax-4 this string has no end on its line\n"
+            "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`\n"},
 };
 
 static void t_error(const Row *row) {
@@ -838,12 +685,13 @@ static void t_limits(void) {
   t_deep("", "{", 257, "", false);
   t_deep("let x = a", "", 1, "", true);
   static const char *const chains[][3] = {
-      {"let x = a", " + a", ""},        {"let x = a", " ** a", ""},        {"let x = a", ".f", ""},
-      {"let x = a", "()", ""},          {"let x = a", "[0]", ""},          {"let x = ", "-", "a"},
-      {"let x = ", "not ", "a"},        {"if a { b }", " else if a { b }", ""},
-      {"let x = ", "fn(x) = ", "x"},    {"let x: ", "fn() -> ", "f32 = 3"},
-      {"a", " and b or c", ""},
-      {"x", "\n.f(y)", ""},             {"let x: a", "", " = 3"},
+      {"let x = a", " + a", ""},     {"let x = a", " ** a", ""},
+      {"let x = a", ".f", ""},       {"let x = a", "()", ""},
+      {"let x = a", "[0]", ""},      {"let x = ", "-", "a"},
+      {"let x = ", "not ", "a"},     {"if a { b }", " else if a { b }", ""},
+      {"let x = ", "fn(x) = ", "x"}, {"let x: ", "fn() -> ", "f32 = 3"},
+      {"a", " and b or c", ""},      {"x", "\n.f(y)", ""},
+      {"let x: a", "", " = 3"},
   };
   for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
     t_deep(chains[i][0], chains[i][1], 256, chains[i][2], true);
@@ -951,17 +799,36 @@ static void t_spans(void) {
 }
 
 static void t_complete(void) {
-  static const struct { const char *text; bool complete; } rows[] = {
-      {"", true},          {"  # c", true},       {"x", true},          {"x +", false},
-      {"f(", false},
-      {"f(\n1,\n", false}, {"f(1)", true},        {"if a {", false},    {"if a {\n b\n}", true},
-      {"let x =", false},  {"\"a {x", true},      {"\"a", true},        {"x;", true},
-      {"checkpoint <a", false},
-      {"fn f(x)", true},   {"fn f(x) =", false},  {")", true},          {"x # c +", true},
-      {"{ [ }", true},
-      {"return", true},    {"x.", false},         {"\"{f(", true},      {"[1, 2", false},   {"a\n"
-       "+", false},
-      {"\xff", true}};
+  static const struct {
+    const char *text;
+    bool complete;
+  } rows[] = {{"", true},
+              {"  # c", true},
+              {"x", true},
+              {"x +", false},
+              {"f(", false},
+              {"f(\n1,\n", false},
+              {"f(1)", true},
+              {"if a {", false},
+              {"if a {\n b\n}", true},
+              {"let x =", false},
+              {"\"a {x", true},
+              {"\"a", true},
+              {"x;", true},
+              {"checkpoint <a", false},
+              {"fn f(x)", true},
+              {"fn f(x) =", false},
+              {")", true},
+              {"x # c +", true},
+              {"{ [ }", true},
+              {"return", true},
+              {"x.", false},
+              {"\"{f(", true},
+              {"[1, 2", false},
+              {"a\n"
+               "+",
+               false},
+              {"\xff", true}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     check_msg(parse_repl_complete(rows[i].text, strlen(rows[i].text)) == rows[i].complete,
               "`%s` is %s", rows[i].text, rows[i].complete ? "complete" : "not complete");

@@ -48,12 +48,20 @@ static void pause_a_bit(void) {
 }
 
 static void open_pool(void *ud) {
-  struct { Mem *m; int threads; Pool *p; } *o = ud;
+  struct {
+    Mem *m;
+    int threads;
+    Pool *p;
+  } *o = ud;
   o->p = pool_open(o->m, o->threads);
 }
 
 static Pool *opened(Mem *m, int threads) {
-  struct { Mem *m; int threads; Pool *p; } o = {m, threads, NULL};
+  struct {
+    Mem *m;
+    int threads;
+    Pool *p;
+  } o = {m, threads, NULL};
   mem_protect(m, open_pool, &o);
   return o.p;
 }

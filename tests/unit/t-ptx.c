@@ -45,10 +45,9 @@ static bool assembles(const char *what, const char *ptx, const char *arch) {
 
 /* Float arithmetic that is not rounded as IEEE 754 has it, or left to be fused. */
 static bool strict(const char *what, const char *ptx) {
-  static const char *const loose[] = {".approx",   ".ftz",     "mad.f",     "mad.rn.f",
-                                      "fma.f",     "add.f32",  "add.f64",   "sub.f32",
-                                      "sub.f64",   "mul.f32",  "mul.f64",   "div.full",
-                                      "div.f",     "sqrt.f",   "fma.rn.ftz"};
+  static const char *const loose[] = {".approx", ".ftz",     "mad.f",   "mad.rn.f", "fma.f",
+                                      "add.f32", "add.f64",  "sub.f32", "sub.f64",  "mul.f32",
+                                      "mul.f64", "div.full", "div.f",   "sqrt.f",   "fma.rn.ftz"};
   for (size_t i = 0; i < sizeof loose / sizeof *loose; i++)
     if (strstr(ptx, loose[i])) return tap_fail(TAP_HERE, "%s: %s\n%s", what, loose[i], ptx);
   return true;
@@ -91,8 +90,8 @@ static bool emu_check(const Kernel *k, const char *what, LoadCode *code, const i
   for (size_t b = 0; b < n; b++) p[b] = want.p[b] + GUARD;
   bool ok = lp_run_within(&mem, k, p, count, arg, 0, lp_turns(k, arg), &st, &e);
   for (size_t b = 0; b < n; b++) p[b] = got.p[b] + GUARD;
-  ok = ok && emu_run(emu, code->entry, p, arg, lp_turns(k, arg), lp_local_bytes(k, arg), &s, NULL,
-                     &e);
+  ok = ok &&
+       emu_run(emu, code->entry, p, arg, lp_turns(k, arg), lp_local_bytes(k, arg), &s, NULL, &e);
   if (!ok) tap_fail(TAP_HERE, "%s: %s", what, e.text);
   ok = ok && room_same(what, k, &got, &want);
   if (ok && s.failed != st.failed) ok = tap_fail(TAP_HERE, "%s: failed is %d", what, (int)s.failed);
@@ -118,10 +117,16 @@ static void whole_check(const Kernel *k, const char *what, bool fused, const int
 
 /* ---- kernels ---- */
 
-static LVal add(Kernel *k, LVal x, LVal y) { return lp_bin(k, RB_ADD, x, y); }
-static LVal mul(Kernel *k, LVal x, LVal y) { return lp_bin(k, RB_MUL, x, y); }
+static LVal add(Kernel *k, LVal x, LVal y) {
+  return lp_bin(k, RB_ADD, x, y);
+}
+static LVal mul(Kernel *k, LVal x, LVal y) {
+  return lp_bin(k, RB_MUL, x, y);
+}
 
-static bool arithmetic(int f) { return !elem_bin[f].test && f != RB_AND && f != RB_OR; }
+static bool arithmetic(int f) {
+  return !elem_bin[f].test && f != RB_AND && f != RB_OR;
+}
 
 static void t_functions(DType dt) {
   Kernel *k = lp_new(&arena);
@@ -320,17 +325,16 @@ static void t_tile(DType dt, int mr, int nr) {
   LVal at = lp_par(k, lp_i(k, 6)); /* 3 x 2 tiles */
   LVal row = mul(k, lp_idiv(k, at, lp_i(k, 2)), lp_i(k, mr));
   LVal col = mul(k, lp_irem(k, at, lp_i(k, 2)), lp_i(k, nr));
-  LVal op[TILE_OPERANDS] = {
-      [TILE_DEPTH] = depth,
-      [TILE_ROWS] = lp_bin(k, RB_MIN, lp_bin(k, RB_SUB, m, row), lp_i(k, mr)),
-      [TILE_COLS] = lp_bin(k, RB_MIN, lp_bin(k, RB_SUB, n, col), lp_i(k, nr)),
-      [TILE_A] = mul(k, row, depth),
-      [TILE_A_ROW] = depth,
-      [TILE_A_STEP] = lp_i(k, 1),
-      [TILE_B] = col,
-      [TILE_B_STEP] = n,
-      [TILE_START] = add(k, mul(k, row, n), col),
-      [TILE_START_ROW] = n};
+  LVal op[TILE_OPERANDS] = {[TILE_DEPTH] = depth,
+                            [TILE_ROWS] = lp_bin(k, RB_MIN, lp_bin(k, RB_SUB, m, row), lp_i(k, mr)),
+                            [TILE_COLS] = lp_bin(k, RB_MIN, lp_bin(k, RB_SUB, n, col), lp_i(k, nr)),
+                            [TILE_A] = mul(k, row, depth),
+                            [TILE_A_ROW] = depth,
+                            [TILE_A_STEP] = lp_i(k, 1),
+                            [TILE_B] = col,
+                            [TILE_B_STEP] = n,
+                            [TILE_START] = add(k, mul(k, row, n), col),
+                            [TILE_START_ROW] = n};
   for (int start = 0; start < 2; start++) {
     LVal t = lp_tile(k, dt, mr, nr, a, b, start ? c : LP_NO_BUF, op);
     LVal to = add(k, mul(k, add(k, row, lp_row(k, t)), n), add(k, col, lp_col(k, t)));
@@ -353,10 +357,10 @@ static void t_tile_read(void) {
   int a = lp_buf(k, LB_IN, DT_F32), b = lp_buf(k, LB_IN, DT_F32), y = lp_buf(k, LB_OUT, DT_F32);
   int local = lp_local(k, DT_F32, -1, 256);
   LVal i = lp_par(k, lp_size(k, 0)), zero = lp_i(k, 0), one = lp_i(k, 1), n = lp_i(k, 16);
-  LVal op[TILE_OPERANDS] = {[TILE_DEPTH] = lp_i(k, 5), [TILE_ROWS] = n, [TILE_COLS] = n,
-                            [TILE_A] = i, [TILE_A_ROW] = lp_i(k, 5), [TILE_A_STEP] = one,
-                            [TILE_B] = zero, [TILE_B_STEP] = n, [TILE_START] = zero,
-                            [TILE_START_ROW] = zero};
+  LVal op[TILE_OPERANDS] = {
+      [TILE_DEPTH] = lp_i(k, 5), [TILE_ROWS] = n,        [TILE_COLS] = n, [TILE_A] = i,
+      [TILE_A_ROW] = lp_i(k, 5), [TILE_A_STEP] = one,    [TILE_B] = zero, [TILE_B_STEP] = n,
+      [TILE_START] = zero,       [TILE_START_ROW] = zero};
   LVal t = lp_tile(k, DT_F32, 16, 16, a, b, LP_NO_BUF, op);
   lp_store(k, local, add(k, mul(k, lp_row(k, t), n), lp_col(k, t)), t);
   lp_end(k);
@@ -379,9 +383,8 @@ static void t_drawn(uint64_t from, uint64_t to) {
     lg_make(&g, &arena, s);
     LgData *want = lg_data(&g), *got = lg_data(&g);
     char *text = text_of(g.k);
-    bool ok =
-        text && lp_run_within(&mem, g.k, want->buf, want->elements, g.arg, 0, g.arg[0], &want->st,
-                              &e);
+    bool ok = text && lp_run_within(&mem, g.k, want->buf, want->elements, g.arg, 0, g.arg[0],
+                                    &want->st, &e);
     if (!ok) tap_fail(TAP_HERE, "%s: %s", what, e.text);
     if (s % 4 == 0) ptx_check(what, text, true);
     ok = ok && compile_as(text, eng_host_level(), CODEGEN_EMULATE, &code, NULL);

@@ -32,7 +32,9 @@ static double operand(int compute, double x) {
   return compute == 3 ? tf32(x) : x;
 }
 
-static float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+static float flush(float x) {
+  return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
 
 /* One rounding with an unbounded exponent decides whether a result is tiny. The product has 16 bits
  * and f128 113: no sum of it and an f32 is rounded to the middle of two f32. */
@@ -145,15 +147,18 @@ static double tree(int mode, const Terms *t, int64_t first, int64_t blocks) {
 
 static void put_result(Tensor *want, const int64_t *i, const Terms *t, int compute, bool inner) {
   int mode = mode_of(want->dtype, compute);
-  if (mode == MODE_INT) set_i(want, i, chain_int(t));
-  else if (!inner) set_f(want, i, chain(mode, t));
-  else set_f(want, i, t->n ? tree(mode, t, 0, (t->n + 4095) / 4096) : 0.0);
+  if (mode == MODE_INT)
+    set_i(want, i, chain_int(t));
+  else if (!inner)
+    set_f(want, i, chain(mode, t));
+  else
+    set_f(want, i, t->n ? tree(mode, t, 0, (t->n + 4095) / 4096) : 0.0);
 }
 
 /* ---- dot and inner ---- */
 
-static const DType kinds[] = {DT_F32, DT_F32, DT_F32, DT_F64, DT_F16, DT_BF16,
-                              DT_BF16, DT_I32, DT_I64, DT_I8, DT_U8, DT_I16};
+static const DType kinds[] = {DT_F32,  DT_F32, DT_F32, DT_F64, DT_F16, DT_BF16,
+                              DT_BF16, DT_I32, DT_I64, DT_I8,  DT_U8,  DT_I16};
 
 static int64_t draw_length(void) {
   static const int64_t edge[] = {0, 1, 2, 255, 256, 257, 4095, 4096, 4097, 8193, 12290};
@@ -279,10 +284,10 @@ static void t_inner(int level) {
 static double draw_tiny(void) {
   double sign = below(2) ? 1 : -1;
   switch (below(4)) {
-    case 0: return sign * 0x1p-63;
-    case 1: return sign * ldexp(1 + (double)below(4), -77 + (int)below(2));
-    case 2: return sign * ldexp(1 + (double)below(128) / 128, -64 + (int)below(2));
-    default: return below(3) ? sign * 0x1p-63 * 1.5 : sign * 0x1p-127;
+  case 0: return sign * 0x1p-63;
+  case 1: return sign * ldexp(1 + (double)below(4), -77 + (int)below(2));
+  case 2: return sign * ldexp(1 + (double)below(128) / 128, -64 + (int)below(2));
+  default: return below(3) ? sign * 0x1p-63 * 1.5 : sign * 0x1p-127;
   }
 }
 
@@ -425,9 +430,8 @@ static void t_conv(int level) {
 /* ---- bf16 against the instruction that rule 105 names ---- */
 
 #if defined(__x86_64__)
-static __attribute__((target("avx512f,avx512bf16"))) void bf16_instruction(const uint16_t *x,
-                                                                           const uint16_t *y,
-                                                                           int64_t n, float *out) {
+static __attribute__((target("avx512f,avx512bf16"))) void
+bf16_instruction(const uint16_t *x, const uint16_t *y, int64_t n, float *out) {
   __m512 acc = _mm512_setzero_ps();
   for (int64_t i = 0; i < n; i += 2) {
     uint32_t a = x[i] | (uint32_t)(i + 1 < n ? x[i + 1] : 0) << 16;

@@ -6,7 +6,9 @@ static const DType all[] = {DT_BOOL, DT_U8,  DT_I8,   DT_I16, DT_I32,
                             DT_I64,  DT_F16, DT_BF16, DT_F32, DT_F64};
 
 /* The functions of fmath.inc one by one, and here the others. */
-#define FN_FMATH(NAME, call) case NAME: return call;
+#define FN_FMATH(NAME, call)                                                                       \
+  case NAME:                                                                                       \
+    return call;
 #define FN_FMATH_RARE FN_FMATH
 #define FN_OWN(NAME, call)
 #define FN_TRUTH(NAME, call)
@@ -15,28 +17,28 @@ static float un32(RefUn f, float x) {
   switch (f) {
 #define UN(NAME, name, text, ...) FN_##text(RU_##NAME, fm_##name##_f32(x))
 #include "runtime/elementwise_rows.def"
-    case RU_NEG: return -x;
-    case RU_ABS: return fabsf(x);
-    case RU_SIGN: return isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0;
-    case RU_SQRT: return sqrtf(x);
-    case RU_RELU: return isnan(x) ? x : x > 0 ? x : 0;
-    case RU_FLOOR: return floorf(x);
-    case RU_CEIL: return ceilf(x);
-    default: return nearbyintf(x);
+  case RU_NEG: return -x;
+  case RU_ABS: return fabsf(x);
+  case RU_SIGN: return isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0;
+  case RU_SQRT: return sqrtf(x);
+  case RU_RELU: return isnan(x) ? x : x > 0 ? x : 0;
+  case RU_FLOOR: return floorf(x);
+  case RU_CEIL: return ceilf(x);
+  default: return nearbyintf(x);
   }
 }
 static double un64(RefUn f, double x) {
   switch (f) {
 #define UN(NAME, name, text, ...) FN_##text(RU_##NAME, fm_##name##_f64(x))
 #include "runtime/elementwise_rows.def"
-    case RU_NEG: return -x;
-    case RU_ABS: return fabs(x);
-    case RU_SIGN: return isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0;
-    case RU_SQRT: return sqrt(x);
-    case RU_RELU: return isnan(x) ? x : x > 0 ? x : 0;
-    case RU_FLOOR: return floor(x);
-    case RU_CEIL: return ceil(x);
-    default: return nearbyint(x);
+  case RU_NEG: return -x;
+  case RU_ABS: return fabs(x);
+  case RU_SIGN: return isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0;
+  case RU_SQRT: return sqrt(x);
+  case RU_RELU: return isnan(x) ? x : x > 0 ? x : 0;
+  case RU_FLOOR: return floor(x);
+  case RU_CEIL: return ceil(x);
+  default: return nearbyint(x);
   }
 }
 
@@ -63,9 +65,12 @@ static void t_unary(RefUn f) {
     }
     Tensor *want = fresh(test ? DT_BOOL : dt, rank, dim);
     FOR_EACH(i, rank, dim) {
-      if (test) set_i(want, i, f == RU_ISNAN ? isnan(get_f(x, i)) : isinf(get_f(x, i)) != 0);
-      else if (dt == DT_F64) set_f(want, i, un64(f, get_f(x, i)));
-      else if (dt_float(dt)) set_f(want, i, (double)un32(f, (float)get_f(x, i)));
+      if (test)
+        set_i(want, i, f == RU_ISNAN ? isnan(get_f(x, i)) : isinf(get_f(x, i)) != 0);
+      else if (dt == DT_F64)
+        set_f(want, i, un64(f, get_f(x, i)));
+      else if (dt_float(dt))
+        set_f(want, i, (double)un32(f, (float)get_f(x, i)));
       else {
         int64_t v = get_i(x, i);
         if (f == RU_NOT) v = !v;
@@ -85,7 +90,8 @@ static void t_unary(RefUn f) {
 static double slow_mod(double x, double y) {
   if (isnan(x) || isnan(y) || isinf(x) || y == 0) return (double)NAN;
   double m = fabs(x), d = fabs(y);
-  if (isinf(y)) m = fabs(x);
+  if (isinf(y))
+    m = fabs(x);
   else
     while (m >= d) {
       double s = d;
@@ -132,47 +138,47 @@ static double extreme(bool max, double x, double y) {
 
 static bool compare_f(RefBin f, double x, double y) {
   switch (f) {
-    case RB_EQ: return x == y;
-    case RB_NE: return x != y;
-    case RB_LT: return x < y;
-    case RB_LE: return x <= y;
-    case RB_GT: return x > y;
-    default: return x >= y;
+  case RB_EQ: return x == y;
+  case RB_NE: return x != y;
+  case RB_LT: return x < y;
+  case RB_LE: return x <= y;
+  case RB_GT: return x > y;
+  default: return x >= y;
   }
 }
 static bool compare_i(RefBin f, int64_t x, int64_t y) {
   switch (f) {
-    case RB_EQ: return x == y;
-    case RB_NE: return x != y;
-    case RB_LT: return x < y;
-    case RB_LE: return x <= y;
-    case RB_GT: return x > y;
-    default: return x >= y;
+  case RB_EQ: return x == y;
+  case RB_NE: return x != y;
+  case RB_LT: return x < y;
+  case RB_LE: return x <= y;
+  case RB_GT: return x > y;
+  default: return x >= y;
   }
 }
 
 static double bin64(RefBin f, double x, double y) {
   switch (f) {
-    case RB_ADD: return x + y;
-    case RB_SUB: return x - y;
-    case RB_MUL: return x * y;
-    case RB_DIV: return x / y;
-    case RB_FLOORDIV: return floordiv64(x, y);
-    case RB_MOD: return mod64(x, y);
-    case RB_POW: return fm_pow_f64(x, y);
-    default: return extreme(f == RB_MAX, x, y);
+  case RB_ADD: return x + y;
+  case RB_SUB: return x - y;
+  case RB_MUL: return x * y;
+  case RB_DIV: return x / y;
+  case RB_FLOORDIV: return floordiv64(x, y);
+  case RB_MOD: return mod64(x, y);
+  case RB_POW: return fm_pow_f64(x, y);
+  default: return extreme(f == RB_MAX, x, y);
   }
 }
 static float bin32(RefBin f, float x, float y) {
   switch (f) {
-    case RB_ADD: return x + y;
-    case RB_SUB: return x - y;
-    case RB_MUL: return x * y;
-    case RB_DIV: return x / y;
-    case RB_FLOORDIV: return floordiv32(x, y);
-    case RB_MOD: return mod32(x, y);
-    case RB_POW: return fm_pow_f32(x, y);
-    default: return (float)extreme(f == RB_MAX, (double)x, (double)y);
+  case RB_ADD: return x + y;
+  case RB_SUB: return x - y;
+  case RB_MUL: return x * y;
+  case RB_DIV: return x / y;
+  case RB_FLOORDIV: return floordiv32(x, y);
+  case RB_MOD: return mod32(x, y);
+  case RB_POW: return fm_pow_f32(x, y);
+  default: return (float)extreme(f == RB_MAX, (double)x, (double)y);
   }
 }
 
@@ -180,33 +186,33 @@ static float bin32(RefBin f, float x, float y) {
 static bool bin_int(RefBin f, int64_t a, int64_t b, int64_t *out) {
   __int128 x = a, y = b, q;
   switch (f) {
-    case RB_ADD: *out = (int64_t)(uint64_t)(x + y); return true;
-    case RB_SUB: *out = (int64_t)(uint64_t)(x - y); return true;
-    case RB_MUL: *out = (int64_t)((uint64_t)a * (uint64_t)b); return true;
-    case RB_FLOORDIV:
-    case RB_MOD:
-      if (b == 0) return false;
-      q = x / y;
-      if (q * y != x && (x < 0) != (y < 0)) q--;
-      *out = (int64_t)(uint64_t)(f == RB_MOD ? x - q * y : q);
-      return true;
-    case RB_POW: {
-      if (b < 0) return false;
-      uint64_t p = 1;
-      if (b > 300) { /* by bits from the top */
-        for (int bit = 62; bit >= 0; bit--) {
-          p *= p;
-          if (b >> bit & 1) p *= (uint64_t)a;
-        }
-      } else
-        for (int64_t i = 0; i < b; i++) p *= (uint64_t)a;
-      *out = (int64_t)p;
-      return true;
-    }
-    case RB_MAX: *out = a > b ? a : b; return true;
-    case RB_MIN: *out = a < b ? a : b; return true;
-    case RB_AND: *out = a && b; return true;
-    default: *out = a || b; return true;
+  case RB_ADD: *out = (int64_t)(uint64_t)(x + y); return true;
+  case RB_SUB: *out = (int64_t)(uint64_t)(x - y); return true;
+  case RB_MUL: *out = (int64_t)((uint64_t)a * (uint64_t)b); return true;
+  case RB_FLOORDIV:
+  case RB_MOD:
+    if (b == 0) return false;
+    q = x / y;
+    if (q * y != x && (x < 0) != (y < 0)) q--;
+    *out = (int64_t)(uint64_t)(f == RB_MOD ? x - q * y : q);
+    return true;
+  case RB_POW: {
+    if (b < 0) return false;
+    uint64_t p = 1;
+    if (b > 300) { /* by bits from the top */
+      for (int bit = 62; bit >= 0; bit--) {
+        p *= p;
+        if (b >> bit & 1) p *= (uint64_t)a;
+      }
+    } else
+      for (int64_t i = 0; i < b; i++) p *= (uint64_t)a;
+    *out = (int64_t)p;
+    return true;
+  }
+  case RB_MAX: *out = a > b ? a : b; return true;
+  case RB_MIN: *out = a < b ? a : b; return true;
+  case RB_AND: *out = a && b; return true;
+  default: *out = a || b; return true;
   }
 }
 
@@ -237,12 +243,16 @@ static void t_binary(RefBin f) {
       FOR_EACH(i, rank, dim) {
         int64_t v = 0;
         if (bad) break;
-        if (test && dt_float(dt)) set_i(want, i, compare_f(f, get_f(x, i), get_f(y, i)));
-        else if (test) set_i(want, i, compare_i(f, get_i(x, i), get_i(y, i)));
-        else if (dt == DT_F64) set_f(want, i, bin64(f, get_f(x, i), get_f(y, i)));
+        if (test && dt_float(dt))
+          set_i(want, i, compare_f(f, get_f(x, i), get_f(y, i)));
+        else if (test)
+          set_i(want, i, compare_i(f, get_i(x, i), get_i(y, i)));
+        else if (dt == DT_F64)
+          set_f(want, i, bin64(f, get_f(x, i), get_f(y, i)));
         else if (dt_float(dt)) {
           set_f(want, i, (double)bin32(f, (float)get_f(x, i), (float)get_f(y, i)));
-        } else if (bin_int(f, get_i(x, i), get_i(y, i), &v)) set_i(want, i, v);
+        } else if (bin_int(f, get_i(x, i), get_i(y, i), &v))
+          set_i(want, i, v);
         else {
           bad = true;
           for (int d = 0; d < rank; d++)
@@ -256,7 +266,8 @@ static void t_binary(RefBin f) {
         check_has(ref.err.text, place);
         tn_unref(got);
         tn_unref(want);
-      } else if (!same_bits("binary", got, want)) tap_note("op %d", (int)f);
+      } else if (!same_bits("binary", got, want))
+        tap_note("op %d", (int)f);
     }
     tn_unref(x);
     tn_unref(y);
@@ -264,7 +275,9 @@ static void t_binary(RefBin f) {
   close_all();
 }
 
-static Tensor *one_f(DType dt, double x) { return tn_scalar_f64(&mem, DEV_CPU, dt, x); }
+static Tensor *one_f(DType dt, double x) {
+  return tn_scalar_f64(&mem, DEV_CPU, dt, x);
+}
 
 static double apply(RefBin f, DType dt, double x, double y) {
   Tensor *a = one_f(dt, x), *b = one_f(dt, y), *c = ref_binary(&ref, f, a, b);
@@ -350,13 +363,19 @@ static void t_cast(DType from) {
     Tensor *x = draw_tensor(from, rank, dim, WILD), *want = fresh(to, rank, dim);
     FOR_EACH(i, rank, dim) {
       if (dt_float(from)) {
-        if (to == DT_BOOL) set_i(want, i, get_f(x, i) != 0);
-        else if (dt_float(to)) set_f(want, i, get_f(x, i));
-        else set_i(want, i, truncated(to, get_f(x, i)));
+        if (to == DT_BOOL)
+          set_i(want, i, get_f(x, i) != 0);
+        else if (dt_float(to))
+          set_f(want, i, get_f(x, i));
+        else
+          set_i(want, i, truncated(to, get_f(x, i)));
       } else {
-        if (to == DT_BOOL) set_i(want, i, get_i(x, i) != 0);
-        else if (dt_float(to)) set_f(want, i, nearest(to, get_i(x, i)));
-        else set_i(want, i, get_i(x, i));
+        if (to == DT_BOOL)
+          set_i(want, i, get_i(x, i) != 0);
+        else if (dt_float(to))
+          set_f(want, i, nearest(to, get_i(x, i)));
+        else
+          set_i(want, i, get_i(x, i));
       }
     }
     if (!same_bits("cast", ref_cast(&ref, x, to), want)) tap_note("to %s", dtype_info[to].name);

@@ -39,7 +39,7 @@ static void make(bool large) {
 }
 static void unmake(void) {
   Tensor *t[] = {f32,    f64,   f16,    i32,  i64, boolean, index_, column,
-                 square, image, kernel, grad, key, limit, row};
+                 square, image, kernel, grad, key, limit,   row};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) tn_unref(t[i]);
 }
 
@@ -50,7 +50,9 @@ static Tensor *two(bool ok, Tensor *a, Tensor *b) {
 }
 
 #define RUN(name, expr)                                                                            \
-  static Tensor *run_##name(void) { return expr; }
+  static Tensor *run_##name(void) {                                                                \
+    return expr;                                                                                   \
+  }
 RUN(unary, ref_unary(&ref, RU_TANH, f32))
 RUN(unary_strided, ref_unary(&ref, RU_LOG, column))
 RUN(unary_f16, ref_unary(&ref, RU_NEG, f16))
@@ -119,18 +121,59 @@ static Tensor *run_nonzero(void) {
   return two(ok, v, i);
 }
 
-#define ROW(name) {#name, false, run_##name}
-#define VIEW(name) {#name, true, run_##name}
-static const Case cases[] = {
-    ROW(unary), ROW(unary_strided), ROW(unary_f16), ROW(test), ROW(binary), ROW(binary_int),
-    ROW(compare), ROW(where), ROW(cast), VIEW(reshape_view), ROW(reshape_copy), VIEW(transpose),
-    VIEW(broadcast), VIEW(slice), ROW(pad), ROW(flip), ROW(concat), ROW(iota), ROW(take),
-    ROW(take_scalars), ROW(put), ROW(put_add), ROW(gather), ROW(scatter), ROW(scatter_add),
-    ROW(sum),
-    ROW(sum_columns), ROW(max), ROW(any), ROW(argmax), ROW(argmax_columns), ROW(argmax_all),
-    ROW(cumsum), ROW(cumsum_columns), ROW(dot), ROW(dot_f16), ROW(inner), ROW(inner_bf16),
-    ROW(conv2d), ROW(conv2d_input), ROW(conv2d_weight), ROW(uniform), ROW(normal), ROW(randint),
-    VIEW(fold_in), VIEW(philox), ROW(sort), ROW(long_sort), ROW(nonzero)};
+#define ROW(name)                                                                                  \
+  { #name, false, run_##name }
+#define VIEW(name)                                                                                 \
+  { #name, true, run_##name }
+static const Case cases[] = {ROW(unary),
+                             ROW(unary_strided),
+                             ROW(unary_f16),
+                             ROW(test),
+                             ROW(binary),
+                             ROW(binary_int),
+                             ROW(compare),
+                             ROW(where),
+                             ROW(cast),
+                             VIEW(reshape_view),
+                             ROW(reshape_copy),
+                             VIEW(transpose),
+                             VIEW(broadcast),
+                             VIEW(slice),
+                             ROW(pad),
+                             ROW(flip),
+                             ROW(concat),
+                             ROW(iota),
+                             ROW(take),
+                             ROW(take_scalars),
+                             ROW(put),
+                             ROW(put_add),
+                             ROW(gather),
+                             ROW(scatter),
+                             ROW(scatter_add),
+                             ROW(sum),
+                             ROW(sum_columns),
+                             ROW(max),
+                             ROW(any),
+                             ROW(argmax),
+                             ROW(argmax_columns),
+                             ROW(argmax_all),
+                             ROW(cumsum),
+                             ROW(cumsum_columns),
+                             ROW(dot),
+                             ROW(dot_f16),
+                             ROW(inner),
+                             ROW(inner_bf16),
+                             ROW(conv2d),
+                             ROW(conv2d_input),
+                             ROW(conv2d_weight),
+                             ROW(uniform),
+                             ROW(normal),
+                             ROW(randint),
+                             VIEW(fold_in),
+                             VIEW(philox),
+                             ROW(sort),
+                             ROW(long_sort),
+                             ROW(nonzero)};
 enum { CASES = sizeof cases / sizeof *cases };
 
 static void t_fails(const Case *c) {

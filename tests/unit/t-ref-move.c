@@ -1,7 +1,9 @@
 /* Movement and selection kernels against element-by-element copies, over random layouts. */
 #include "ref-naive.h"
 
-static DType any(void) { return (DType)below(DT_COUNT); }
+static DType any(void) {
+  return (DType)below(DT_COUNT);
+}
 
 /* Row-major number of an index, and back. */
 static int64_t number(int rank, const int64_t *dim, const int64_t *idx) {
@@ -32,8 +34,10 @@ static void t_reshape(void) {
         int64_t p = 2;
         while (left % p) p++;
         left /= p;
-        if (n && below(2)) to[n - 1] *= p;
-        else to[n++] = p;
+        if (n && below(2))
+          to[n - 1] *= p;
+        else
+          to[n++] = p;
         if (below(5) == 0) to[n++] = 1;
       }
       if (left > 1) to[n++] = left;
@@ -161,9 +165,12 @@ static void t_pad(void) {
         from[d] = p / (1 + inner[d]);
         in = in && p >= 0 && p % (1 + inner[d]) == 0 && from[d] < dim[d];
       }
-      if (in) set_from(want, i, x, from);
-      else if (dt_float(x->dtype)) set_f(want, i, value);
-      else set_i(want, i, (int64_t)value);
+      if (in)
+        set_from(want, i, x, from);
+      else if (dt_float(x->dtype))
+        set_f(want, i, value);
+      else
+        set_i(want, i, (int64_t)value);
     }
     Tensor *one = value != 0 ? tn_scalar_f64(&mem, DEV_CPU, x->dtype, value) : NULL;
     same_bits("pad", ref_pad(&ref, x, low, high, inner, one), want);
@@ -219,8 +226,10 @@ static void t_iota(void) {
     int64_t n = 5000;
     Tensor *want = fresh((DType)d, 1, &n);
     FOR_EACH(i, 1, &n) {
-      if (dt_float((DType)d)) set_f(want, i, (double)i[0]);
-      else set_i(want, i, i[0]);
+      if (dt_float((DType)d))
+        set_f(want, i, (double)i[0]);
+      else
+        set_i(want, i, i[0]);
     }
     same_bits("iota", ref_iota(&ref, DEV_CPU, (DType)d, n), want);
   }
@@ -233,10 +242,12 @@ static void t_iota(void) {
 /* ---- take, put ---- */
 
 static void add_at(Tensor *t, const int64_t *it, const Tensor *u, const int64_t *iu) {
-  if (t->dtype == DT_F64) set_f(t, it, get_f(t, it) + get_f(u, iu));
+  if (t->dtype == DT_F64)
+    set_f(t, it, get_f(t, it) + get_f(u, iu));
   else if (dt_float(t->dtype)) {
     set_f(t, it, (double)((float)get_f(t, it) + (float)get_f(u, iu)));
-  } else set_i(t, it, (int64_t)((uint64_t)get_i(t, it) + (uint64_t)get_i(u, iu)));
+  } else
+    set_i(t, it, (int64_t)((uint64_t)get_i(t, it) + (uint64_t)get_i(u, iu)));
 }
 
 /* Where element `i` of a take's result comes from. */
@@ -278,8 +289,10 @@ static void t_take_put(void) {
       want = tn_copy(&mem, x, DEV_CPU);
       FOR_EACH(i, n, to) {
         source_of(x, axis, k, idx, i, from);
-        if (add) add_at(want, from, upd, i);
-        else set_from(want, from, upd, i);
+        if (add)
+          add_at(want, from, upd, i);
+        else
+          set_from(want, from, upd, i);
       }
       same_bits(add ? "put_add" : "put", ref_put(&ref, x, upd, axis, k, idx, add), want);
     }
@@ -313,8 +326,10 @@ static void t_gather_scatter(void) {
       FOR_EACH(i, rank, idim) {
         memcpy(from, i, sizeof from);
         from[axis] = get_i(idx, i);
-        if (add) add_at(want, from, upd, i);
-        else set_from(want, from, upd, i);
+        if (add)
+          add_at(want, from, upd, i);
+        else
+          set_from(want, from, upd, i);
       }
       same_bits(add ? "scatter_add" : "scatter", ref_scatter(&ref, x, idx, upd, axis, add), want);
     }

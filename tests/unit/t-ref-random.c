@@ -21,11 +21,15 @@ static void t_random(bool normal, DType dt) {
       double d;
       uint64_t u = (uint64_t)k, v = (uint64_t)c;
       if (dt == DT_F64) {
-        if (normal) rng_normal_f64(u, v, n, 1, &d);
-        else rng_uniform_f64(u, v, n, 1, &d);
+        if (normal)
+          rng_normal_f64(u, v, n, 1, &d);
+        else
+          rng_uniform_f64(u, v, n, 1, &d);
       } else {
-        if (normal) rng_normal_f32(u, v, n, 1, &f);
-        else rng_uniform_f32(u, v, n, 1, &f);
+        if (normal)
+          rng_normal_f32(u, v, n, 1, &f);
+        else
+          rng_uniform_f32(u, v, n, 1, &f);
         d = (double)f;
         if (!normal && dt == DT_F16) d = floor(d * 2048) / 2048;
         if (!normal && dt == DT_BF16) d = floor(d * 256) / 256;

@@ -10,15 +10,15 @@ typedef struct Line {
 
 static double op_f(RefRed f, bool f64, double a, double b) {
   switch (f) {
-    case RR_SUM: return f64 ? a + b : (double)((float)a + (float)b);
-    case RR_PROD: return f64 ? a * b : (double)((float)a * (float)b);
-    default:
-      if (isnan(a) || isnan(b)) return (double)NAN;
-      if (a == 0 && b == 0) {
-        bool neg = f == RR_MAX ? signbit(a) && signbit(b) : signbit(a) || signbit(b);
-        return neg ? -0.0 : 0.0;
-      }
-      return (f == RR_MAX) == (a > b) ? a : b;
+  case RR_SUM: return f64 ? a + b : (double)((float)a + (float)b);
+  case RR_PROD: return f64 ? a * b : (double)((float)a * (float)b);
+  default:
+    if (isnan(a) || isnan(b)) return (double)NAN;
+    if (a == 0 && b == 0) {
+      bool neg = f == RR_MAX ? signbit(a) && signbit(b) : signbit(a) || signbit(b);
+      return neg ? -0.0 : 0.0;
+    }
+    return (f == RR_MAX) == (a > b) ? a : b;
   }
 }
 
@@ -85,13 +85,17 @@ static void check_reduce(RefRed f, Tensor *x, int naxes, const int64_t *axes) {
     for (int d = 0; d < k; d++) idx[kept[d]] = i[d];
     FOR_EACH(j, n, rdim) {
       for (int d = 0; d < n; d++) idx[red[d]] = j[d];
-      if (dt_float(x->dtype)) l.f[at_++] = get_f(x, idx);
-      else l.i[at_++] = get_i(x, idx);
+      if (dt_float(x->dtype))
+        l.f[at_++] = get_f(x, idx);
+      else
+        l.i[at_++] = get_i(x, idx);
     }
-    if (!dt_float(x->dtype)) set_i(want, i, reduce_i(f, x->dtype, &l));
+    if (!dt_float(x->dtype))
+      set_i(want, i, reduce_i(f, x->dtype, &l));
     else if (l.n == 0) {
       set_f(want, i, block_f(f, true, l.f, 0));
-    } else set_f(want, i, tree_f(f, x->dtype == DT_F64, &l, 0, (l.n + 4095) / 4096));
+    } else
+      set_f(want, i, tree_f(f, x->dtype == DT_F64, &l, 0, (l.n + 4095) / 4096));
   }
   char what[100];
   sprintf(what, "reduce %d, rank %d, %d axes, length %d", (int)f, x->rank, naxes, (int)l.n);
@@ -202,7 +206,8 @@ static void t_arg(void) {
         if (dt_float(dt)) {
           double u = get_f(x, a), v = get_f(x, b);
           if (!isnan(v) && (isnan(u) || (max ? u > v : u < v))) best = p;
-        } else if (max ? get_i(x, a) > get_i(x, b) : get_i(x, a) < get_i(x, b)) best = p;
+        } else if (max ? get_i(x, a) > get_i(x, b) : get_i(x, a) < get_i(x, b))
+          best = p;
       }
       set_i(want, i, best);
     }
@@ -228,12 +233,17 @@ static void t_cumsum(void) {
       memcpy(j, i, sizeof j);
       for (int64_t p = 0; p <= n; p++) {
         j[axis] = back ? dim[axis] - 1 - p : p;
-        if (!dt_float(dt)) v = (int64_t)((uint64_t)v + (uint64_t)get_i(x, j));
-        else if (p == 0) f = get_f(x, j);
-        else f = dt == DT_F64 ? f + get_f(x, j) : (double)((float)f + (float)get_f(x, j));
+        if (!dt_float(dt))
+          v = (int64_t)((uint64_t)v + (uint64_t)get_i(x, j));
+        else if (p == 0)
+          f = get_f(x, j);
+        else
+          f = dt == DT_F64 ? f + get_f(x, j) : (double)((float)f + (float)get_f(x, j));
       }
-      if (dt_float(dt)) set_f(want, i, f);
-      else set_i(want, i, v);
+      if (dt_float(dt))
+        set_f(want, i, f);
+      else
+        set_i(want, i, v);
     }
     same_bits("cumsum", ref_cumsum(&ref, x, axis, back), want);
     tn_unref(x);

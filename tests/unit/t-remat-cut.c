@@ -3,8 +3,7 @@
 #include "graphs.h"
 
 static uint64_t state = 88172645463325252u;
-static unsigned rnd(unsigned n)
-{
+static unsigned rnd(unsigned n) {
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
@@ -14,8 +13,7 @@ static unsigned rnd(unsigned n)
 enum { MOST_FREE = 11, PLANS = 1 << MOST_FREE, RUNGS = 64 };
 
 /* A block of up to 12 nodes of several costs and sizes, and its gradient. */
-static Graph *draw(Env *v)
-{
+static Graph *draw(Env *v) {
   static const OpCode unary[] = {OP_EXP, OP_TANH, OP_SIN, OP_GELU, OP_SQRT, OP_NEG, OP_RELU};
   Graph *g = new_graph(v);
   B b = {.g = g};
@@ -23,8 +21,8 @@ static Graph *draw(Env *v)
   Val x[16] = {input(v, g, DT_F32, 2, 32, width[0])}, dx[2], w[12];
   for (int k = 0; k < nodes; k++) width[k + 1] = 8 + (int)rnd(100);
   for (int k = 0; k < nodes; k++) w[k] = VAL_NONE;
-  g->at.region = gr_block(g, (Block){.budget = -1, .text = names_of(v->names, "auto"),
-                                     .automatic = true});
+  g->at.region =
+      gr_block(g, (Block){.budget = -1, .text = names_of(v->names, "auto"), .automatic = true});
   g->at.tag = TAG_PREFER_RECOMPUTE;
   for (int k = 0; k < nodes; k++) {
     int i = count - 1 - (int)rnd(count > 3 ? 3 : (unsigned)count), c = (int)rnd((unsigned)count);
@@ -56,15 +54,13 @@ static Graph *draw(Env *v)
 static const int64_t none[1] = {0};
 
 /* The whole time, copies included, and the bytes kept. */
-static RmPrice full(Env *v, const Graph *g, const uint8_t *choice)
-{
+static RmPrice full(Env *v, const Graph *g, const uint8_t *choice) {
   RmPrice p = rm_price(&v->arena, g, none, choice);
   p.time = rm_time(gr_dce(&v->arena, rm_apply(&v->arena, g, choice, NULL)), none);
   return p;
 }
 
-static void t_exhaustive(void)
-{
+static void t_exhaustive(void) {
   double worst = 1;
   int graphs = 0, plans = 0, rungs_all = 0;
   for (int turn = 0; turn < 300; turn++) {
@@ -109,8 +105,7 @@ static void t_exhaustive(void)
   check_int(graphs, >, 200);
 }
 
-int main(void)
-{
+int main(void) {
   TEST(t_exhaustive(), "for every bound on bytes the ladder is within 10 % of the best plan");
   return tap_done();
 }

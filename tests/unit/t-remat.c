@@ -16,20 +16,18 @@ enum { OUTS = 256 };
 
 typedef struct Case {
   Gen x;
-  Graph *whole;   /* forward and backward */
+  Graph *whole; /* forward and backward */
   uint32_t split;
-  bool tops;      /* no block inside of a block */
+  bool tops; /* no block inside of a block */
 } Case;
 
-static void plain_provs(Graph *g)
-{
+static void plain_provs(Graph *g) {
   for (size_t k = 0; k < g->prov_count; k++) g->provs[k] = (Prov){.origin = -1};
   for (size_t k = 0; k < g->region_count; k++) plain_provs(g->regions[k]);
 }
 
 /* Nested intervals of nodes become blocks; every node gets a tag and a span that is its number. */
-static void enter_blocks(Case *c)
-{
+static void enter_blocks(Case *c) {
   Gen *x = &c->x;
   Graph *g = x->g;
   uint32_t stack[4] = {0};
@@ -39,7 +37,9 @@ static void enter_blocks(Case *c)
   for (uint32_t n = 0; n < g->node_count; n++) {
     unsigned dice = gen_rnd(x, 12);
     if (dice < 4 && depth < most) {
-      Block b = {.parent = stack[depth], .budget = -1, .text = names_of(names, "b"),
+      Block b = {.parent = stack[depth],
+                 .budget = -1,
+                 .text = names_of(names, "b"),
                  .saves = gen_rnd(x, 3) == 0};
       stack[++depth] = gr_block(g, b);
     } else if (dice == 4 && depth) {
@@ -52,15 +52,13 @@ static void enter_blocks(Case *c)
   }
 }
 
-static bool can_differ(OpCode op)
-{
+static bool can_differ(OpCode op) {
   return op != OP_LOOP && op != OP_NONZERO && op != OP_CALL && op != OP_DEFER && op != OP_PRINT &&
          op != OP_ASSERT && op != OP_TOKEN && op != OP_WRAP && op != OP_PLACE && op != OP_HOOK;
 }
 
 /* Nodes of all ops, with chains between them, as a gradient goes through them. */
-static void grow(Gen *x, int n)
-{
+static void grow(Gen *x, int n) {
   static const OpCode few[] = {OP_MUL, OP_EXP, OP_ADD, OP_DIV, OP_TANH, OP_SIN, OP_GELU};
   for (int i = 0; i < n; i++) {
     OpCode op = (OpCode)gen_rnd(x, OP_COUNT);
@@ -72,15 +70,16 @@ static void grow(Gen *x, int n)
     B b = {.g = x->g};
     for (unsigned k = gen_rnd(x, 4); k > 0 && !b.failed; k--) {
       OpCode f = few[gen_rnd(x, 7)];
-      if (op_info[f].arity == 2) last = b_bin(&b, f, last, b_un(&b, OP_COS, last));
-      else last = b_un(&b, f, last);
+      if (op_info[f].arity == 2)
+        last = b_bin(&b, f, last, b_un(&b, OP_COS, last));
+      else
+        last = b_un(&b, f, last);
     }
   }
 }
 
 /* A graph with gradients of some of its values. */
-static bool make_case(Case *c, uint64_t seed)
-{
+static bool make_case(Case *c, uint64_t seed) {
   Gen *x = &c->x;
   gen_open(x, &arena, names, seed, seed % 2, false);
   x->reuse = true;
@@ -125,19 +124,16 @@ static bool make_case(Case *c, uint64_t seed)
   return count > 0 && g->output_count <= OUTS;
 }
 
-static void free_all(Tensor **t, size_t n)
-{
+static void free_all(Tensor **t, size_t n) {
   for (size_t i = 0; i < n; i++) tn_unref(t[i]);
 }
 
-static bool same(const Tensor *a, const Tensor *b)
-{
+static bool same(const Tensor *a, const Tensor *b) {
   return a && b ? tn_same(a, b) : a == b;
 }
 
 /* Runs both, compares outputs. */
-static bool agree(Case *c, const Graph *d, uint64_t seed)
-{
+static bool agree(Case *c, const Graph *d, uint64_t seed) {
   Tensor *in[GEN_INPUTS] = {0}, *want[OUTS], *got[OUTS];
   size_t nin = c->whole->input_count, nout = c->whole->output_count;
   GErr e;
@@ -147,8 +143,8 @@ static bool agree(Case *c, const Graph *d, uint64_t seed)
   if (ran) {
     fine = check_msg(gr_run(d, &r, in, got, &e, NULL), "seed %d: %s", (int)seed, e.text);
     for (size_t k = 0; k < nout && fine; k++)
-      fine = check_msg(same(want[k], got[k]), "seed %d: output %d has other bits", (int)seed,
-                       (int)k);
+      fine =
+          check_msg(same(want[k], got[k]), "seed %d: output %d has other bits", (int)seed, (int)k);
     if (fine) free_all(got, nout);
     free_all(want, nout);
   }
@@ -156,24 +152,21 @@ static bool agree(Case *c, const Graph *d, uint64_t seed)
   return ran && fine;
 }
 
-static void draw_choice(Case *c, uint8_t *choice)
-{
+static void draw_choice(Case *c, uint8_t *choice) {
   rm_written(c->whole, choice);
   for (size_t k = 0; k < c->whole->type_count; k++)
     if (choice[k] != CHOICE_FREE && gen_rnd(&c->x, 2))
       choice[k] = gen_rnd(&c->x, 2) ? CHOICE_SAVE : CHOICE_REMAKE;
 }
 
-static bool reads(const Graph *g, uint32_t n, Val v)
-{
+static bool reads(const Graph *g, uint32_t n, Val v) {
   for (uint32_t k = 0; k < g->nodes[n].operand_count; k++)
     if (val_eq(gr_operand(g, n, (int)k), v)) return true;
   return false;
 }
 
 /* Per node: an output comes from it. */
-static const bool *needed(const Graph *g)
-{
+static const bool *needed(const Graph *g) {
   bool *live = ARENA_ARRAY(&arena, bool, g->node_count + 1);
   for (size_t k = 0; k < g->output_count; k++) live[g->outputs[k].node] = true;
   for (uint32_t n = (uint32_t)g->node_count; n-- > 0;)
@@ -183,8 +176,7 @@ static const bool *needed(const Graph *g)
 }
 
 /* Every value that is kept was to be kept, or something outside keeps it. */
-static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint64_t seed)
-{
+static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint64_t seed) {
   const Graph *g = c->whole;
   uint32_t n = 0; /* of g */
   const bool *live = needed(d);
@@ -201,8 +193,10 @@ static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint6
       for (uint32_t u = i + 1; u < d->node_count; u++) {
         const Prov *p = &d->provs[d->nodes[u].prov];
         if (!live[u] || !p->backward || !reads(d, u, (Val){i, k})) continue;
-        if (p->region == home) inside = true;
-        else outside = true;
+        if (p->region == home)
+          inside = true;
+        else
+          outside = true;
       }
       OpCode op = (OpCode)g->nodes[n].op;
       uint8_t want = choice[g->nodes[n].result0 + k];
@@ -218,8 +212,7 @@ static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint6
 }
 
 /* No node is copied twice for one block; each of its results may be fetched. */
-static void copied_once(const Graph *d, uint32_t from, uint64_t seed)
-{
+static void copied_once(const Graph *d, uint32_t from, uint64_t seed) {
   for (uint32_t i = from; i < d->node_count; i++) {
     const Prov *p = &d->provs[d->nodes[i].prov];
     for (uint32_t k = from; k < i && p->recomputed; k++) {
@@ -232,14 +225,12 @@ static void copied_once(const Graph *d, uint32_t from, uint64_t seed)
   }
 }
 
-static void counts(void *ud, const RmValue *v)
-{
+static void counts(void *ud, const RmValue *v) {
   int *n = ud;
   n[v->choice]++;
 }
 
-static void t_random(void)
-{
+static void t_random(void) {
   int cases = 0, copies = 0, what[4] = {0};
   for (uint64_t seed = 1; seed <= 1500; seed++) {
     arena_free(&arena);
@@ -251,8 +242,10 @@ static void t_random(void)
     uint8_t *choice = ARENA_ARRAY(&arena, uint8_t, c.whole->type_count + 1);
     uint32_t split = c.split;
     bool halves = seed % 3 == 0;
-    if (seed % 2) draw_choice(&c, choice);
-    else rm_written(c.whole, choice);
+    if (seed % 2)
+      draw_choice(&c, choice);
+    else
+      rm_written(c.whole, choice);
     Graph *d = rm_apply(&arena, c.whole, choice, halves ? &split : NULL);
     if (!check_msg(gr_verify(d, &e), "seed %d: %s", (int)seed, e.text)) return;
     cases += agree(&c, d, seed);
@@ -272,8 +265,7 @@ static void t_random(void)
 
 /* -- joint graphs */
 
-static void t_joint(void)
-{
+static void t_joint(void) {
   int cases = 0;
   for (uint64_t seed = 1; seed <= 400; seed++) {
     arena_free(&arena);
@@ -348,8 +340,7 @@ static void t_joint(void)
 
 /* -- carries: what an input has from later uses, continued */
 
-static void t_carries(void)
-{
+static void t_carries(void) {
   /* x is used twice inside a block of f(x) = sin(x) * x, then three times after it */
   Env v;
   env_open(&v);
@@ -403,8 +394,7 @@ static void t_carries(void)
 
 /* -- offload: what waits is in an account of its own, not in the arena */
 
-static void t_offload(void)
-{
+static void t_offload(void) {
   Env v;
   env_open(&v);
   Graph *g = new_graph(&v);
@@ -446,8 +436,7 @@ static void t_offload(void)
 
 enum { LAYERS = 8, WIDTH = 64, ROWS = 256 };
 
-static Graph *chain(Env *v, bool blocks, bool split_layer)
-{
+static Graph *chain(Env *v, bool blocks, bool split_layer) {
   Graph *g = new_graph(v);
   B b = {.g = g};
   Val x = input(v, g, DT_F32, 2, ROWS, WIDTH), w[LAYERS], dw[LAYERS], h = x;
@@ -469,22 +458,22 @@ static Graph *chain(Env *v, bool blocks, bool split_layer)
   return rm_pass(&v->arena, g);
 }
 
-static int64_t peak_of(Env *v, const Graph *g)
-{
+static int64_t peak_of(Env *v, const Graph *g) {
   JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
   Jit *j = jit_open(&v->mem, &config);
   JitPeak p = {0};
   static const int64_t no_sizes[1] = {0};
   JitFn *f = jit_plan(j, gr_dce(&v->arena, gr_cse(&v->arena, gr_fold(&v->arena, g))), no_sizes);
-  if (f) check(jit_peak(f, no_sizes, &p));
-  else fails("no plan");
+  if (f)
+    check(jit_peak(f, no_sizes, &p));
+  else
+    fails("no plan");
   jit_free(f);
   jit_close(j);
   return p.arena;
 }
 
-static void t_peak(void)
-{
+static void t_peak(void) {
   Env v;
   env_open(&v);
   int64_t plain = peak_of(&v, chain(&v, false, true)), blocks = peak_of(&v, chain(&v, true, true));
@@ -497,15 +486,13 @@ static void t_peak(void)
   env_close(&v);
 }
 
-static void all(void *ud)
-{
+static void all(void *ud) {
   (void)ud;
   TEST(t_random(), "random graphs: gradients keep every bit, and what is kept was to be");
   TEST(t_joint(), "joint graphs with carries and any choice: halves give what the whole gives");
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   arena_init(&arena, &mem);
   names = names_new(&arena);

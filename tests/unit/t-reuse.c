@@ -9,8 +9,7 @@ static size_t launches, taken; /* all, and those with a kernel of another */
 
 static const RegTile tile = {14, 32};
 
-static bool same_bufs(const Launch *a, const Launch *b, uint32_t panel)
-{
+static bool same_bufs(const Launch *a, const Launch *b, uint32_t panel) {
   for (size_t i = 0; i < a->k->buf_count; i++) {
     const BufUse *x = &a->bufs[i], *y = &b->bufs[i];
     bool either = x->either;
@@ -22,8 +21,7 @@ static bool same_bufs(const Launch *a, const Launch *b, uint32_t panel)
   return true;
 }
 
-static bool same_args(const Launch *a, const Launch *b)
-{
+static bool same_args(const Launch *a, const Launch *b) {
   for (size_t i = 0; i < a->k->arg_count; i++) {
     const ArgUse *x = &a->args[i], *y = &b->args[i];
     if (x->kind != y->kind) return false;
@@ -32,8 +30,7 @@ static bool same_args(const Launch *a, const Launch *b)
   return a->flops == b->flops;
 }
 
-static bool same_kernel(const Kernel *a, const Kernel *b)
-{
+static bool same_kernel(const Kernel *a, const Kernel *b) {
   Buf x, y;
   buf_init_arena(&x, &arena);
   buf_init_arena(&y, &arena);
@@ -43,8 +40,7 @@ static bool same_kernel(const Kernel *a, const Kernel *b)
 }
 
 /* Lowers the groups of g with a memory, and each by itself. */
-static void both(const Graph *given, bool apart)
-{
+static void both(const Graph *given, bool apart) {
   const uint32_t *origin;
   const Graph *g = gr_flatten(&arena, given, &origin);
   uint8_t *placed = ARENA_ARRAY(&arena, uint8_t, g->type_count + 1);
@@ -83,8 +79,7 @@ static void both(const Graph *given, bool apart)
 }
 
 /* h = tanh(h @ w + b) - sum of it, so many times, with relu in layer `odd`. */
-static const Graph *layers(int n, int odd)
-{
+static const Graph *layers(int n, int odd) {
   Buf b;
   GErr e;
   buf_init_arena(&b, &arena);
@@ -113,8 +108,7 @@ static const Graph *layers(int n, int odd)
   return g;
 }
 
-static void equal_layers(void *ud)
-{
+static void equal_layers(void *ud) {
   (void)ud;
   for (int apart = 0; apart < 2; apart++) {
     const Graph *g = layers(6, 7), *other = layers(6, 3);
@@ -129,8 +123,7 @@ static void equal_layers(void *ud)
   }
 }
 
-static void random_graphs(void *ud)
-{
+static void random_graphs(void *ud) {
   (void)ud;
   launches = taken = 0;
   for (uint64_t seed = 1; seed <= 400; seed++) {
@@ -146,16 +139,14 @@ static void random_graphs(void *ud)
   check_size(taken, >, 20);
 }
 
-static void in_arena(void (*f)(void *))
-{
+static void in_arena(void (*f)(void *)) {
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
   arena_free(&arena);
   mem_pool_drain(&mem, 0);
 }
 
-int main(void)
-{
+int main(void) {
   mem_init(&mem, NULL, NULL);
   TEST(in_arena(equal_layers), "of equal layers one is lowered");
   TEST(in_arena(random_graphs), "groups of random graphs take over what they would be given");

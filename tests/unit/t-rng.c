@@ -10,11 +10,11 @@
 static void t_known(void) {
   /* known answers published with Random123 for philox4x32 with 10 rounds */
   static const uint32_t known[3][10] = {
-    {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-    {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d,
-     0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-    {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
-     0x94fdcceb, 0x5001e420, 0x24126ea1},
+      {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+      {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d,
+       0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+      {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
+       0x94fdcceb, 0x5001e420, 0x24126ea1},
   };
   for (int i = 0; i < 3; i++) {
     uint32_t out[4];
@@ -60,16 +60,16 @@ static void t_layout(void) {
 
 enum { N = 5000 };
 
-#define CUT(name, type, draw_all, draw_part)                              \
-  static void name(void) {                                                \
-    static type all[N], part[N];                                          \
-    draw_all;                                                             \
-    for (int64_t at = 0, len = 0; at < N; at += len) {                    \
-      len = (at * 7 + 3) % 611;                                           \
-      if (len > N - at) len = N - at;                                     \
-      draw_part;                                                          \
-    }                                                                     \
-    check_mem(all, part, sizeof all);                                     \
+#define CUT(name, type, draw_all, draw_part)                                                       \
+  static void name(void) {                                                                         \
+    static type all[N], part[N];                                                                   \
+    draw_all;                                                                                      \
+    for (int64_t at = 0, len = 0; at < N; at += len) {                                             \
+      len = (at * 7 + 3) % 611;                                                                    \
+      if (len > N - at) len = N - at;                                                              \
+      draw_part;                                                                                   \
+    }                                                                                              \
+    check_mem(all, part, sizeof all);                                                              \
   }
 CUT(t_cut_u32, float, rng_uniform_f32(1, 2, 0, N, all), rng_uniform_f32(1, 2, at, len, part + at))
 CUT(t_cut_u64, double, rng_uniform_f64(1, 2, 0, N, all), rng_uniform_f64(1, 2, at, len, part + at))

@@ -64,8 +64,8 @@ static void t_back(void) {
   in[n++] = (SaveEntry){"none", ramp(&m, DT_F32, 3, (int64_t[]){2, 0, 4})};
   in[n++] = (SaveEntry){"\xc3\xa9 \"\\\n", ramp(&m, DT_U8, 1, (int64_t[]){1})};
   Tensor *t = ramp(&m, DT_F32, 2, (int64_t[]){100, 70});
-  in[n++] = (SaveEntry){"transposed",
-                        tn_view(&m, t, 2, (int64_t[]){70, 100}, (int64_t[]){1, 70}, 0)};
+  in[n++] =
+      (SaveEntry){"transposed", tn_view(&m, t, 2, (int64_t[]){70, 100}, (int64_t[]){1, 70}, 0)};
   tn_unref(t);
   SaveMeta meta[2] = {{"format", "ckl 1"}, {"text \xe6\xbc\xa2", "a\n\"b\""}};
   const char *file = in_folder("a\xff b.safetensors");
@@ -179,12 +179,34 @@ static void t_json(void) {
   check_str(save_meta(&r, ""), "");
   save_close(&r);
   static const char *const wrong[] = {
-      "{\"a\":01}",     "{\"a\":1.}",   "{\"a\":.5}",         "{\"a\":1e}",      "{\"a\":+1}",
-      "{\"a\":-}",      "{\"a\":nul}",  "{\"a\":True}",       "{a:1}",           "{\"a\" 1}",
-      "{\"a\":1,}",     "{,}",          "{\"a\":[1,]}",       "{\"a\":[1 2]}",   "{\"a\":[1}",
+      "{\"a\":01}",
+      "{\"a\":1.}",
+      "{\"a\":.5}",
+      "{\"a\":1e}",
+      "{\"a\":+1}",
+      "{\"a\":-}",
+      "{\"a\":nul}",
+      "{\"a\":True}",
+      "{a:1}",
+      "{\"a\" 1}",
+      "{\"a\":1,}",
+      "{,}",
+      "{\"a\":[1,]}",
+      "{\"a\":[1 2]}",
+      "{\"a\":[1}",
       "{\"a\":\"\n"
-      "\"}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12g4\"}", "{\"\\ud800\":1}",  "{\"\\udc00\":1}",
-      "{\"\\ud800\\u0041\":1}", "{\"a\":\"", "{\"a", "{\"a\\", "{\"a\\u", "{\"a\":[[", "{'a':1}",
+      "\"}",
+      "{\"a\":\"\\x\"}",
+      "{\"a\":\"\\u12g4\"}",
+      "{\"\\ud800\":1}",
+      "{\"\\udc00\":1}",
+      "{\"\\ud800\\u0041\":1}",
+      "{\"a\":\"",
+      "{\"a",
+      "{\"a\\",
+      "{\"a\\u",
+      "{\"a\":[[",
+      "{'a':1}",
   };
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
     refused(wrong[i], 0, "is not valid JSON");
@@ -380,8 +402,8 @@ static void t_large(void) {
   SaveFile r;
   mem_init(&m, NULL, NULL);
   const char *file = in_folder("large");
-  const char *header = "{" ENTRY("a", "U8", "[3,1000000000]", 0, 3000000000) ","
-                       ENTRY("b", "F32", "[2]", 3000000000, 3000000008) "}";
+  const char *header = "{" ENTRY("a", "U8", "[3,1000000000]", 0, 3000000000) "," ENTRY(
+      "b", "F32", "[2]", 3000000000, 3000000008) "}";
   size_t n = build(header, 0);
   FILE *p = fopen(file, "wb");
   need(p);

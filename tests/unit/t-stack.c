@@ -25,8 +25,8 @@ static const Shape shapes[] = {
     {"a proc in calls", "proc f(n) = ", "sin(", "f(n + 1)", ")", "\nf(0.0)", 200},
     {"a proc in blocks", "proc f(n) = ", "{ let a = 1\n", "f(n + 1)", "}", "\nf(0)", 50},
     {"a proc in ifs", "proc f(n) = ", "if n >= 0 { ", "f(n + 1)", "} else { 0 }", "\nf(0)", 50},
-    {"a proc in loops", "proc f(n) { ", "for i in 0..1 { while true { ",
-     "f(n + 1)\nreturn 1", "} }", " }\nf(0)", 20},
+    {"a proc in loops", "proc f(n) { ", "for i in 0..1 { while true { ", "f(n + 1)\nreturn 1",
+     "} }", " }\nf(0)", 20},
     {"a proc in lists", "proc f(n) = ", "list(", "f(n + 1)", ")", "\nf(0)", 100},
     {"a proc in tuples", "proc f(n) = ", "(a = (", "f(n + 1)", ", 2))", "\nf(0)", 50},
     {"a proc in comprehensions", "proc f(n) = ", "[", "f(n + 1)", " for i in 0..1]", "\nf(0)", 5},
@@ -37,8 +37,8 @@ static const Shape shapes[] = {
     {"a proc in assertions", "proc f(n) { ", "", "assert f(n + 1) == 1", "", " }\nf(0)", 0},
     {"a proc by default", "proc f(n, k = ", "", "f(n + 1)", "", ") = k\nf(0)", 0},
     {"a proc in a condition", "proc f(n) { ", "while ", "f(n + 1)", " { }", " }\nf(0)", 1},
-    {"procs by one another",
-     "proc a(n) = b(n + 1)\nproc b(n) = { let c = a\nc(n) }\n", "", "a(0)", "", "", 0},
+    {"procs by one another", "proc a(n) = b(n + 1)\nproc b(n) = { let c = a\nc(n) }\n", "", "a(0)",
+     "", "", 0},
     {"a proc given to itself", "proc f(g, n) = g(g, ", "(", "n + 1", ")", ")\nf(f, 0)", 40},
     {"a proc by map", "proc f(x) = ", "map(f, ", "(x,)", ")", "\nf(1)", 1},
     {"a proc by fold", "proc f(a, x) = ", "", "fold(f, a, (x, x))", "", "\nf(1, 2)", 0},
@@ -60,8 +60,8 @@ static const Shape shapes[] = {
      "grad(sum(y), t)\ng }\n",
      "", "h(t)", "", "\n", 0},
     {"models of models", "model M(n) { let m = ", "", "M(n + 1)", "", " }\nM(0)", 0},
-    {"methods of models", "model M(n) { proc go(x) = ", "1 + ", "self.go(x)", "",
-     " }\nM(0).go(1)", 20},
+    {"methods of models", "model M(n) { proc go(x) = ", "1 + ", "self.go(x)", "", " }\nM(0).go(1)",
+     20},
     {"blocks of script", "fn f(x) = ", "checkpoint { ", "f(x * 2)", " }",
      "\nlet x = track(ones([2]))\nlet y = checkpoint { f(x) }", 3},
     {"parentheses", "print(", "(", "1", ")", ")", 240},
@@ -77,16 +77,16 @@ static const Shape shapes[] = {
     {"ifs after else", "let x = 1\n", "if x == 2 { 1 } else ", "{ 2 }", "", "\n", 240},
     {"a list in a list by a loop", "var x = list()\nfor i in 0..30000 { x = list(x) }\n", "",
      "x == list(x)", "", "\n", 0},
-    {"a tuple in a tuple, to a fn",
-     "fn f(x) = 1\nvar x = ()\nfor i in 0..30000 { x = (x, 1) }\n", "", "f(x)", "", "\n", 0},
+    {"a tuple in a tuple, to a fn", "fn f(x) = 1\nvar x = ()\nfor i in 0..30000 { x = (x, 1) }\n",
+     "", "f(x)", "", "\n", 0},
     {"a list of one list twice", "var x = list(1.0)\nfor i in 0..60 { x = list(x, x) }\n", "",
      "map(fn(a) = a, x)", "", "\n", 0},
     {"a model in a model by a loop",
      "model M(m) { let a = m }\nvar x = M(0)\nfor i in 0..5000 { x = M(x) }\n", "",
      "same(copy(x), x)", "", "\n", 0},
     {"sequences on sequences",
-     "var x = zip(list(1), list(2))\nfor i in 0..5000 { x = zip(x, x) }\n",
-     "", "for a in x { print(len(a)) }", "", "\n", 0},
+     "var x = zip(list(1), list(2))\nfor i in 0..5000 { x = zip(x, x) }\n", "",
+     "for a in x { print(len(a)) }", "", "\n", 0},
     {"functions that hold functions", "proc id(f) = fn() { f }\nvar x = id(1)\n", "",
      "for i in 0..5000 { x = id(x) }\nfn q(f) = 1\nq(x)", "", "\n", 0},
 };
@@ -153,15 +153,19 @@ static void in_thread(Thread *t, void (*job)(Thread *t)) {
   if (room == MAP_FAILED) return;
   t->told = 0;
   if (mprotect(room, GUARD, PROT_NONE) || pthread_attr_init(&a) ||
-      pthread_attr_setstack(&a, room + GUARD, t->size) ||
-      pthread_create(&id, &a, thread_main, t) || pthread_join(id, NULL))
+      pthread_attr_setstack(&a, room + GUARD, t->size) || pthread_create(&id, &a, thread_main, t) ||
+      pthread_join(id, NULL))
     t->told = -1;
   pthread_attr_destroy(&a);
   munmap(room, GUARD + t->size);
 }
 
 static ckl_session *session(size_t most) {
-  ckl_config c = {.size = sizeof c, .stack = most, .codegen = "", .kernels = "", .cache = "",
+  ckl_config c = {.size = sizeof c,
+                  .stack = most,
+                  .codegen = "",
+                  .kernels = "",
+                  .cache = "",
                   .memory_limit = 1 << 28};
   return ckl_open(&c);
 }
@@ -255,8 +259,12 @@ static void host_write(void *ud, int stream, const char *text, size_t n) {
 
 static void from_host(Thread *t) {
   Host h = {.other = session(0)};
-  ckl_config c = {.size = sizeof c, .write = host_write, .write_ud = &h, .codegen = "",
-                  .kernels = "", .cache = ""};
+  ckl_config c = {.size = sizeof c,
+                  .write = host_write,
+                  .write_ud = &h,
+                  .codegen = "",
+                  .kernels = "",
+                  .cache = ""};
   h.own = ckl_open(&c);
   if (h.own && h.other) {
     t->told = is_told(h.own, ckl_eval(h.own, "proc f(n) { print(n)\nf(n + 1) }\nf(0)", "f", NULL));
@@ -330,8 +338,8 @@ static void t_coroutine(void) {
 static void thousand(Thread *t) {
   ckl_session *s = session(0);
   ckl_value *v = NULL;
-  ckl_status st = ckl_eval(s, "proc f(n: int) = if n == 0 { 0 } else { 1 + f(n - 1) }\nf(990)",
-                           "thousand", &v);
+  ckl_status st =
+      ckl_eval(s, "proc f(n: int) = if n == 0 { 0 } else { 1 + f(n - 1) }\nf(990)", "thousand", &v);
   t->told = st == CKL_OK && ckl_to_int(v) == 990;
   ckl_release(v);
   if (!t->told) t->told = -reached(s, endless);

@@ -284,9 +284,9 @@ static void t_reads(void) {
   reads("2.4703282292062327e-324", 0);
   reads("2.4703282292062328e-324", 5e-324);
   reads("179769313486231580793728971405301e276", 1.7976931348623157e308);
-  static const char *const bad[] = {"",    "+",    "-",   ".",    "e5",    "1e",   "1e+", "1.2.3",
-                                    "1_0", "0x10", " 1",  "1 ",   "1,5",   "infi", "na",  "nanx",
-                                    "--1", "1e5.", "1-2", "+inf-", "infinit", "1f"};
+  static const char *const bad[] = {
+      "",   "+",   "-",    ".",  "e5",   "1e",  "1e+",  "1.2.3", "1_0",   "0x10",    " 1",
+      "1 ", "1,5", "infi", "na", "nanx", "--1", "1e5.", "1-2",   "+inf-", "infinit", "1f"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refuses(bad[i]);
   /* a tie decided by its 800th digit */
   char text[1200] = "1.00000000000000011102230246251565404236316680908203125";
@@ -351,7 +351,7 @@ static void t_i64(void) {
 
 /* A locale of the machine whose decimal point is no point; the C library may have none. */
 static void t_locale(void) {
-  static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "nl_NL.UTF-8",
+  static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8",  "nl_NL.UTF-8",
                                       "it_IT.UTF-8", "es_ES.UTF-8", "ps_AF.UTF-8", "de_DE"};
   const char *found = NULL;
   for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++)
@@ -383,10 +383,18 @@ static void t_utf8(void) {
     int n;
     uint32_t cp;
   } row[] = {
-      {"a", 1, 'a'},           {"\xc3\xa9", 2, 0xe9},      {"\xe2\x82\xac", 3, 0x20ac},
-      {"\xf0\x9f\x98\x80", 4, 0x1f600}, {"\x80", 1, 0xfffd}, {"\xc0\x80", 1, 0xfffd},
-      {"\xc3", 1, 0xfffd},     {"\xc3(", 1, 0xfffd},       {"\xed\xa0\x80", 1, 0xfffd},
-      {"\xe0\x80\x80", 1, 0xfffd}, {"\xf4\x90\x80\x80", 1, 0xfffd}, {"\xff", 1, 0xfffd},
+      {"a", 1, 'a'},
+      {"\xc3\xa9", 2, 0xe9},
+      {"\xe2\x82\xac", 3, 0x20ac},
+      {"\xf0\x9f\x98\x80", 4, 0x1f600},
+      {"\x80", 1, 0xfffd},
+      {"\xc0\x80", 1, 0xfffd},
+      {"\xc3", 1, 0xfffd},
+      {"\xc3(", 1, 0xfffd},
+      {"\xed\xa0\x80", 1, 0xfffd},
+      {"\xe0\x80\x80", 1, 0xfffd},
+      {"\xf4\x90\x80\x80", 1, 0xfffd},
+      {"\xff", 1, 0xfffd},
   };
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     uint32_t cp;

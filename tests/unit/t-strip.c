@@ -25,8 +25,7 @@ static int line;
 
 /* Appends a line that defines %line, the next one. */
 static int op(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int op(const char *fmt, ...)
-{
+static int op(const char *fmt, ...) {
   char s[400];
   va_list ap;
   va_start(ap, fmt);
@@ -37,8 +36,7 @@ static int op(const char *fmt, ...)
 }
 
 /* [B.., r, c] as text; h: the heads. */
-static const char *dims(const Case *c, int h, char r, char k)
-{
+static const char *dims(const Case *c, int h, char r, char k) {
   static char out[64][80];
   static int at;
   char *s = out[at++ % 64], row[12], col[12];
@@ -52,19 +50,20 @@ static const char *dims(const Case *c, int h, char r, char k)
       sprintf(to[i], "%d", n);
     }
   }
-  if (h == 0) sprintf(s, "%s, %s", row, col);
-  else if (c->symbolic) sprintf(s, "B, %d, %s, %s", h, row, col);
-  else sprintf(s, "%d, %d, %s, %s", c->b, h, row, col);
+  if (h == 0)
+    sprintf(s, "%s, %s", row, col);
+  else if (c->symbolic)
+    sprintf(s, "B, %d, %s, %s", h, row, col);
+  else
+    sprintf(s, "%d, %d, %s, %s", c->b, h, row, col);
   return s;
 }
 
-static int in(int *inputs, const char *dt, const char *d)
-{
+static int in(int *inputs, const char *dt, const char *d) {
   return op("input {index=%d dtype=%s device=cpu dims=[%s]} : %s[%s]", (*inputs)++, dt, d, dt, d);
 }
 
-static Graph *build(const Case *c)
-{
+static Graph *build(const Case *c) {
   const char *dt = c->f64 ? "f64" : "f32";
   int shared = c->shared ? 1 : c->h, inputs = 0;
   const char *qd = dims(c, c->h, 't', 'd'), *vd = dims(c, shared, 'n', 'e');
@@ -175,16 +174,14 @@ static Graph *build(const Case *c)
   return made;
 }
 
-static bool is_strip(JitFn *f)
-{
+static bool is_strip(JitFn *f) {
   Buf b;
   buf_init_arena(&b, &arena);
   jit_print_plan(&b, f);
   return strstr(b.s, "strip") != NULL;
 }
 
-static void run_case(const Case *c, uint64_t seed, bool code)
-{
+static void run_case(const Case *c, uint64_t seed, bool code) {
   enum { MOST = 8 };
   Tensor *tensor[MOST], *want[MOST], *got[MOST];
   Gen x = {.token = VAL_NONE};
@@ -225,16 +222,14 @@ static void run_case(const Case *c, uint64_t seed, bool code)
 
 static uint64_t state = 88172645463325252u;
 
-static int pick(int lo, int hi)
-{
+static int pick(int lo, int hi) {
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
   return lo + (int)(state >> 11 & 0xffffff) % (hi - lo + 1);
 }
 
-static Case any(int most)
-{
+static Case any(int most) {
   Case c = {.b = pick(1, 3), .h = pick(1, 6), .t = pick(2, most), .n = pick(2, most)};
   c.d = pick(2, 40);
   c.e = pick(1, 40);
@@ -251,8 +246,7 @@ static Case any(int most)
   return c;
 }
 
-static void walked(void *ud)
-{
+static void walked(void *ud) {
   (void)ud;
   for (int i = 0; i < 100; i++) {
     arena_free(&arena);
@@ -262,8 +256,7 @@ static void walked(void *ud)
   }
 }
 
-static void compiled(void *ud)
-{
+static void compiled(void *ud) {
   (void)ud;
   for (int i = 0; i < 16; i++) {
     arena_free(&arena);
@@ -273,8 +266,7 @@ static void compiled(void *ud)
   }
 }
 
-static void long_rows(void *ud)
-{
+static void long_rows(void *ud) {
   (void)ud;
   for (int i = 0; i < 4; i++) {
     Case c = {.b = 1, .h = 1, .t = 5, .n = i % 2 ? 8195 : 4097, .d = 3, .e = 5};
@@ -286,16 +278,14 @@ static void long_rows(void *ud)
   }
 }
 
-static void in_arena(void (*f)(void *))
-{
+static void in_arena(void (*f)(void *)) {
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
   arena_free(&arena);
   mem_pool_drain(&mem, 0);
 }
 
-int main(void)
-{
+int main(void) {
   Arena keep;
   mem_init(&mem, NULL, NULL);
   arena_init(&keep, &mem);

@@ -31,9 +31,7 @@ static void t_random(uint64_t seed, uint64_t stride) {
       table_set(&map, key, value);
       want[k] = (ptrdiff_t)value;
       break;
-    default:
-      table_remove(&map, key);
-      want[k] = TABLE_NONE;
+    default: table_remove(&map, key); want[k] = TABLE_NONE;
     }
     count += (size_t)(want[k] != TABLE_NONE) - (size_t)there;
     if (map.count != count || turn % 500 == 0)

@@ -11,32 +11,27 @@ typedef struct Fix {
   Val one;
 } Fix;
 
-static void fix_open(Fix *f)
-{
+static void fix_open(Fix *f) {
   env_open(&f->v);
   f->g = new_graph(&f->v);
   f->b = (B){.g = f->g};
   f->one = gr_const_f(f->g, DT_F64, DEV_CPU, 1);
 }
 
-static Val f64_input(Fix *f)
-{
+static Val f64_input(Fix *f) {
   return input(&f->v, f->g, DT_F64, 0);
 }
 
-static Val times(Fix *f, Val x, double c)
-{
+static Val times(Fix *f, Val x, double c) {
   return b_bin(&f->b, OP_MUL, x, gr_const_f(f->g, DT_F64, DEV_CPU, c));
 }
 
-static Val plus(Fix *f, Val x, Val y)
-{
+static Val plus(Fix *f, Val x, Val y) {
   return b_bin(&f->b, OP_ADD, x, y);
 }
 
 /* Runs the graph with scalar inputs and gives its first output. */
-static double value(Fix *f, const double *x)
-{
+static double value(Fix *f, const double *x) {
   Tensor *in[8], *out[8] = {NULL};
   double y = NAN;
   if (!built(&f->b)) return NAN;
@@ -49,8 +44,7 @@ static double value(Fix *f, const double *x)
   return y;
 }
 
-static double gradient_at(Fix *f, Val y, Val wrt, const double *x)
-{
+static double gradient_at(Fix *f, Val y, Val wrt, const double *x) {
   Val dx;
   if (!built(&f->b) || !vjp(f->g, 1, &y, &f->one, 1, &wrt, &dx)) return NAN;
   if (!check(!val_none(dx))) return NAN;
@@ -61,8 +55,7 @@ static double gradient_at(Fix *f, Val y, Val wrt, const double *x)
 
 /* -- order of sums (rule 74) */
 
-static void t_last_use_first(double a, double b, double c, double want)
-{
+static void t_last_use_first(double a, double b, double c, double want) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f);
@@ -72,8 +65,7 @@ static void t_last_use_first(double a, double b, double c, double want)
   env_close(&f.v);
 }
 
-static void t_last_operand_first(double a, double b, double c, double want)
-{
+static void t_last_operand_first(double a, double b, double c, double want) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f);
@@ -93,8 +85,7 @@ static void t_last_operand_first(double a, double b, double c, double want)
 }
 
 /* The seed of y counts before its uses: x is a result itself. */
-static void t_seed_first(void)
-{
+static void t_seed_first(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), y[3], dy[3], dx;
@@ -110,8 +101,7 @@ static void t_seed_first(void)
 }
 
 /* Several seeds of one value: the last first. */
-static void t_seeds_last_first(void)
-{
+static void t_seeds_last_first(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), y[3] = {x, x, x}, dx;
@@ -123,8 +113,7 @@ static void t_seeds_last_first(void)
 }
 
 /* alias marks the edge of a call: inside is summed before outside. */
-static void t_alias_sums_inside_first(void)
-{
+static void t_alias_sums_inside_first(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), in = b_un(&f.b, OP_ALIAS, x);
@@ -134,8 +123,7 @@ static void t_alias_sums_inside_first(void)
   env_close(&f.v);
 }
 
-static void t_wrap_sums_inside_first(void)
-{
+static void t_wrap_sums_inside_first(void) {
   Fix f;
   GErr e;
   fix_open(&f);
@@ -153,8 +141,7 @@ static void t_wrap_sums_inside_first(void)
 }
 
 /* One value as two operands of a body: each gets its own part. */
-static void t_wrap_of_the_same_twice(void)
-{
+static void t_wrap_of_the_same_twice(void) {
   Fix f;
   GErr e;
   fix_open(&f);
@@ -172,8 +159,7 @@ static void t_wrap_of_the_same_twice(void)
 
 /* -- which paths count */
 
-static void t_cut(OpCode op)
-{
+static void t_cut(OpCode op) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), y = b_un(&f.b, op, x), dx;
@@ -185,8 +171,7 @@ static void t_cut(OpCode op)
   env_close(&f.v);
 }
 
-static void t_int_path_is_cut(void)
-{
+static void t_int_path_is_cut(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), dx;
@@ -196,8 +181,7 @@ static void t_int_path_is_cut(void)
   env_close(&f.v);
 }
 
-static void t_casts_between_floats_pass(void)
-{
+static void t_casts_between_floats_pass(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f);
@@ -206,8 +190,7 @@ static void t_casts_between_floats_pass(void)
   env_close(&f.v);
 }
 
-static void t_intermediates(void)
-{
+static void t_intermediates(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), other = f64_input(&f);
@@ -225,8 +208,7 @@ static void t_intermediates(void)
   env_close(&f.v);
 }
 
-static void t_wrt_behind_y(void)
-{
+static void t_wrt_behind_y(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), y = times(&f, x, 2), late = times(&f, x, 3), dx;
@@ -237,8 +219,7 @@ static void t_wrt_behind_y(void)
   env_close(&f.v);
 }
 
-static void t_cotangent_type(void)
-{
+static void t_cotangent_type(void) {
   Fix f;
   GErr e = {.operand = -1};
   Prov at;
@@ -252,8 +233,7 @@ static void t_cotangent_type(void)
 
 /* -- host calls: an error when asked, none when not */
 
-static void t_host_call(bool asked)
-{
+static void t_host_call(bool asked) {
   Fix f;
   GErr e = {.operand = -1};
   Prov at = {.origin = -1};
@@ -279,8 +259,7 @@ static void t_host_call(bool asked)
 
 /* -- provenance */
 
-static void t_provenance(void)
-{
+static void t_provenance(void) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), dx;
@@ -304,8 +283,7 @@ static void t_provenance(void)
 
 /* -- custom: value u * v with a made-up gradient, 3 g u for u (and none for v) */
 
-static Graph *custom_value(Env *v)
-{
+static Graph *custom_value(Env *v) {
   Graph *g = new_graph(v);
   B b = {.g = g};
   Val x = input(v, g, DT_F64, 0), z = input(v, g, DT_F64, 0);
@@ -314,8 +292,7 @@ static Graph *custom_value(Env *v)
   return g;
 }
 
-static Graph *custom_back(Env *v)
-{
+static Graph *custom_back(Env *v) {
   Graph *g = new_graph(v);
   B b = {.g = g};
   Val in[6];
@@ -325,8 +302,7 @@ static Graph *custom_back(Env *v)
   return g;
 }
 
-static void t_custom(void)
-{
+static void t_custom(void) {
   Fix f;
   GErr e = {.operand = -1};
   int64_t wrt0 = 0;
@@ -348,8 +324,7 @@ static void t_custom(void)
 }
 
 /* Without a gradient region a custom is its body. */
-static void t_custom_without_gradient(void)
-{
+static void t_custom_without_gradient(void) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -362,8 +337,7 @@ static void t_custom_without_gradient(void)
 }
 
 /* Cotangents of float results alone may be what the gradient region takes. */
-static void t_custom_with_int_result(bool all)
-{
+static void t_custom_with_int_result(bool all) {
   Fix f;
   GErr e = {.operand = -1};
   int64_t wrt0 = 0;
@@ -388,8 +362,7 @@ static void t_custom_with_int_result(bool all)
 
 /* -- branch: x * x if the predicate holds, else sin(z) */
 
-static void t_branch(bool taken)
-{
+static void t_branch(bool taken) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -423,8 +396,7 @@ static void t_branch(bool taken)
 }
 
 /* A side that prints is differentiated without printing again. */
-static void t_branch_without_effects(void)
-{
+static void t_branch_without_effects(void) {
   Fix f;
   GErr e = {.operand = -1};
   Type token = {.kind = TK_TOKEN};
@@ -453,8 +425,7 @@ static void t_branch_without_effects(void)
 }
 
 /* A body that prints is differentiated without printing again. */
-static void t_wrap_without_effects(OpCode op)
-{
+static void t_wrap_without_effects(OpCode op) {
   Fix f;
   GErr e = {.operand = -1};
   fix_open(&f);
@@ -478,8 +449,7 @@ static void t_wrap_without_effects(OpCode op)
   env_close(&f.v);
 }
 
-static void t_loop_is_not_yet(void)
-{
+static void t_loop_is_not_yet(void) {
   Fix f;
   GErr e = {.operand = -1};
   Prov at;
@@ -498,8 +468,7 @@ static void t_loop_is_not_yet(void)
 }
 
 /* map of sin(x) * c over x, with c captured: first and second derivatives against the formula. */
-static void t_map(void)
-{
+static void t_map(void) {
   Fix f;
   GErr e = {.operand = -1};
   int64_t n = 3;
@@ -538,8 +507,7 @@ static void t_map(void)
 
 /* The gradient of sum(op(x)) for x: f64[N], N bound to n. */
 static Tensor *symbolic(Env *v, OpCode op, int64_t start, int64_t len, int64_t step, bool constant,
-                        int64_t n, const double *x)
-{
+                        int64_t n, const double *x) {
   static int64_t sizes[1];
   Graph *g = new_graph(v);
   B b = {.g = g};
@@ -553,8 +521,9 @@ static Tensor *symbolic(Env *v, OpCode op, int64_t start, int64_t len, int64_t s
   int64_t axis = 0, from = dim_const(v->dims, start);
   int64_t count = dim_sub(v->dims, d, dim_const(v->dims, len));
   if (op == OP_SLICE) {
-    y = b_op(&b, OP_SLICE, 1, &in, 3, (Attr[]){attr_dims(AT_STARTS, 1, &from),
-             attr_dims(AT_LENS, 1, &count), attr_ints(AT_STEPS, 1, &step)});
+    y = b_op(&b, OP_SLICE, 1, &in, 3,
+             (Attr[]){attr_dims(AT_STARTS, 1, &from), attr_dims(AT_LENS, 1, &count),
+                      attr_ints(AT_STEPS, 1, &step)});
     y = b_bin(&b, OP_MUL, y, y);
   } else {
     y = b_op(&b, op, 1, &in, 1, (Attr[]){attr_ints(AT_AXES, 1, &axis)});
@@ -570,8 +539,7 @@ static Tensor *symbolic(Env *v, OpCode op, int64_t start, int64_t len, int64_t s
   return out[0];
 }
 
-static void t_symbolic_slice(int64_t n, int64_t start, int64_t less, int64_t step)
-{
+static void t_symbolic_slice(int64_t n, int64_t start, int64_t less, int64_t step) {
   Env v;
   double x[16];
   env_open(&v);
@@ -588,8 +556,7 @@ static void t_symbolic_slice(int64_t n, int64_t start, int64_t less, int64_t ste
 }
 
 /* The bits of a gradient do not depend on whether the size was known (rule 27). */
-static void t_symbolic_prod(int64_t n)
-{
+static void t_symbolic_prod(int64_t n) {
   Env v;
   static double x[5000];
   uint64_t state = 5;
@@ -614,8 +581,7 @@ static void t_symbolic_prod(int64_t n)
 
 /* -- writing the same place twice: the last one wins, and only it has a gradient */
 
-static void t_put_duplicates(bool scatter)
-{
+static void t_put_duplicates(bool scatter) {
   Env v;
   env_open(&v);
   Graph *g = new_graph(&v);
@@ -633,7 +599,8 @@ static void t_put_duplicates(bool scatter)
   Tensor *t[4] = {tensor(&v, DT_F64, 1, &n, (double[]){1, 2, 3, 4}),
                   tensor(&v, DT_F64, 1, &n, (double[]){5, 6, 7, 8}),
                   tensor(&v, DT_I64, 1, &n, (double[]){2, 0, 2, 0}),
-                  tensor(&v, DT_F64, 1, &n, (double[]){10, 20, 30, 40})}, *out[2];
+                  tensor(&v, DT_F64, 1, &n, (double[]){10, 20, 30, 40})},
+         *out[2];
   need(run(&v, g, t, out));
   const double want[2][4] = {{0, 20, 0, 40}, {0, 0, 30, 10}};
   for (int k = 0; k < 2; k++)
@@ -645,14 +612,14 @@ static void t_put_duplicates(bool scatter)
 
 /* -- the rounding of operands belongs to the gradient too */
 
-static void t_compute_is_carried(OpCode op)
-{
+static void t_compute_is_carried(OpCode op) {
   Env v;
   env_open(&v);
   Graph *g = new_graph(&v);
   B b = {.g = g};
   Val in[2] = {input(&v, g, DT_F32, 2, 3, 4),
-               op == OP_DOT ? input(&v, g, DT_F32, 2, 4, 2) : input(&v, g, DT_F32, 2, 3, 4)}, dx[2];
+               op == OP_DOT ? input(&v, g, DT_F32, 2, 4, 2) : input(&v, g, DT_F32, 2, 3, 4)},
+      dx[2];
   Val y = b_op(&b, op, 2, in, 1, (Attr[]){attr_i(AT_COMPUTE, COMPUTE_BF16)});
   need(built(&b));
   Val dy = b_const(&b, y, 1);
@@ -670,8 +637,7 @@ static void t_compute_is_carried(OpCode op)
 
 /* -- size */
 
-static void t_chain(int n)
-{
+static void t_chain(int n) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), y = x, dx;
@@ -687,8 +653,7 @@ static void t_chain(int n)
   env_close(&f.v);
 }
 
-static void t_many_uses(int n)
-{
+static void t_many_uses(int n) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), y = x;
@@ -697,8 +662,7 @@ static void t_many_uses(int n)
   env_close(&f.v);
 }
 
-static void t_wide_concat(int n)
-{
+static void t_wide_concat(int n) {
   Fix f;
   fix_open(&f);
   Val x = f64_input(&f), dx;
@@ -721,8 +685,7 @@ typedef struct Little {
   Arena a;
 } Little;
 
-static void little_program(void *ud)
-{
+static void little_program(void *ud) {
   Little *l = ud;
   arena_init(&l->a, &l->m);
   DimTab *dims = dim_tab_new(&l->a);
@@ -744,8 +707,7 @@ static void little_program(void *ud)
   if (!b.failed) ad_vjp(g, 1, &y, &dy, 1, &x, &dx, &e, &at);
 }
 
-static void t_no_memory(void)
-{
+static void t_no_memory(void) {
   bool done = false;
   int64_t n = 0;
   for (n = 1; n < 10000 && !done; n++) {
@@ -763,8 +725,7 @@ static void t_no_memory(void)
   check_int(n, >, 5);
 }
 
-int main(void)
-{
+int main(void) {
   TEST(t_last_use_first(1e16, 1, 1, 1e16 + 2), "the last use is added first");
   TEST(t_last_use_first(1, 1, 1e16, 1e16), "the first use is added last");
   TEST(t_last_operand_first(1e16, 1, 1, 1e16 + 2), "the last operand of a node is its last use");

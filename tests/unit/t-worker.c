@@ -136,12 +136,24 @@ static void one_kills(Workers *w, Box *b, const char *how, const char *text) {
   check_int(work_processes(w), >=, 2);
 }
 
-static void killed(Workers *w, Box *b) { one_kills(w, b, "kill 9", "signal 9 (KILL)"); }
-static void aborted(Workers *w, Box *b) { one_kills(w, b, "kill 6", "signal 6 (ABRT)"); }
-static void exited(Workers *w, Box *b) { one_kills(w, b, "exit 3", "status 3"); }
-static void nonsense(Workers *w, Box *b) { one_kills(w, b, "garbage", "nonsense"); }
-static void other_id(Workers *w, Box *b) { one_kills(w, b, "other", "nonsense"); }
-static void cut_short(Workers *w, Box *b) { one_kills(w, b, "short", "in the middle"); }
+static void killed(Workers *w, Box *b) {
+  one_kills(w, b, "kill 9", "signal 9 (KILL)");
+}
+static void aborted(Workers *w, Box *b) {
+  one_kills(w, b, "kill 6", "signal 6 (ABRT)");
+}
+static void exited(Workers *w, Box *b) {
+  one_kills(w, b, "exit 3", "status 3");
+}
+static void nonsense(Workers *w, Box *b) {
+  one_kills(w, b, "garbage", "nonsense");
+}
+static void other_id(Workers *w, Box *b) {
+  one_kills(w, b, "other", "nonsense");
+}
+static void cut_short(Workers *w, Box *b) {
+  one_kills(w, b, "short", "in the middle");
+}
 
 /* Others that are in work then end well; what waits is not tried any more, however much comes. */
 static void too_long(Workers *w, Box *b) {
