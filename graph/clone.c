@@ -127,12 +127,28 @@ bool has_effect(const Graph *g) {
   return false;
 }
 
-/* Without `these` hooks; NULL: without any. */
+/* Per node: something reads one of its results. */
+static bool *nodes_read(Arena *a, const Graph *g) {
+  bool *read = ARENA_ARRAY(a, bool, g->node_count + 1);
+  for (uint32_t i = 0; i < g->node_count; i++)
+    for (uint32_t k = 0; k < g->nodes[i].operand_count; k++)
+      read[gr_operand(g, i, (int)k).node] = true;
+  for (size_t i = 0; i < g->output_count; i++) read[g->outputs[i].node] = true;
+  return read;
+}
+
+/* Without `these` hooks; NULL: without any. A token of one that is read becomes a new one. */
 static Graph *without_hooks(Arena *a, const Graph *g, const bool *these) {
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
-  for (uint32_t i = 0; i < g->node_count; i++)
-    if (these ? !these[i] : g->nodes[i].op != OP_HOOK) copy_node(d, &m, i, NULL);
+  const bool *read = nodes_read(a, g);
+  GErr e;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    if (these ? !these[i] : g->nodes[i].op != OP_HOOK)
+      copy_node(d, &m, i, NULL);
+    else if (read[i])
+      m.to[g->nodes[i].result0] = gr_op(d, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
+  }
   copy_checks(d, g);
   copy_outputs(d, &m);
   return d;

@@ -27,9 +27,6 @@ static bool bad(Verify *v, uint32_t node, const char *what) {
                   op < OP_COUNT ? op_info[op].text : "?", what);
 }
 
-/* The pass that drops hooks leaves nothing behind that could be read. */
-static const char of_hook[] = "the token of a hook is read";
-
 static bool range_ok(size_t first, size_t n, size_t count) {
   return first <= count && n <= count - first;
 }
@@ -110,7 +107,6 @@ static bool node_ok(Verify *v, uint32_t i, Graph *scratch) {
   for (uint32_t k = 0; k < n->operand_count; k++) {
     Val x = g->operands[n->operand0 + k];
     if (!value_ok(g, x, i)) return bad(v, i, "an operand is not computed before it");
-    if (g->nodes[x.node].op == OP_HOOK) return bad(v, i, of_hook);
     in[k] = gr_type(g, x);
   }
   for (uint32_t k = 0; k < n->result_count; k++) {
@@ -206,7 +202,6 @@ static bool graph_ok(const Graph *g, GErr *e, Arena *a, int nesting) {
   for (size_t i = 0; i < g->output_count; i++) {
     Val x = g->outputs[i];
     if (!value_ok(g, x, UINT32_MAX)) return bad(&v, UINT32_MAX, "an output does not exist");
-    if (g->nodes[x.node].op == OP_HOOK) return bad(&v, UINT32_MAX, of_hook);
     uint32_t t = g->nodes[x.node].result0 + x.res;
     if (g->types[t].kind == TK_TOKEN && used[t]++) {
       return bad(&v, x.node, "its token is an output and was used before");

@@ -16,6 +16,10 @@
 static const size_t most_bytes = 16 << 20;
 enum { FEW_CALLS = 256 };
 
+/* Plans for sizes that one compiled call keeps. One more, and the call goes, with all of them; the
+ * next starts anew, which costs less than a single plan. */
+enum { PLANNED_MOST = 256 };
+
 void compiled_retain(Compiled *c) {
   if (c) c->rc++;
 }
@@ -37,8 +41,7 @@ void compiled_release(Compiled *c) {
   mem_free(&s->mem, c, sizeof *c);
 }
 
-static void let_go_oldest(Session *s) {
-  Compiled *c = (Compiled *)s->cache->oldest;
+static void let_go(Session *s, Compiled *c) {
   lru_take(s->cache, &c->kept);
   c->cached = false;
   for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j); /* which hold c */
@@ -46,9 +49,13 @@ static void let_go_oldest(Session *s) {
   compiled_release(c);
 }
 
+void call_planned(Session *s, Compiled *c) {
+  if (c->cached && ++c->planned > PLANNED_MOST) let_go(s, c);
+}
+
 void cache_free(Session *s) {
   if (!s->cache) return;
-  while (s->cache->oldest) let_go_oldest(s);
+  while (s->cache->oldest) let_go(s, (Compiled *)s->cache->oldest);
   lru_close(s->cache);
   mem_free(&s->mem, s->cache, sizeof *s->cache);
   s->cache = NULL;
@@ -88,7 +95,7 @@ Compiled *call_compile(Session *s, FnObj *f, const Args *a, const Flat *flat) {
   lru_add(kept, &c->kept, call_key(f, flat), c->arena.used);
   c->cached = true;
   c->rc++;
-  while (kept->bytes > most_bytes && kept->count > FEW_CALLS) let_go_oldest(s);
+  while (kept->bytes > most_bytes && kept->count > FEW_CALLS) let_go(s, (Compiled *)kept->oldest);
   s->count.compile++;
   log_compile(s, f, c->sig);
   return c;

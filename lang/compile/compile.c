@@ -125,6 +125,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
     j->calls |= j->f->nodes[k].op == OP_DEFER || j->f->nodes[k].op == OP_CALL;
   ad_reached(&s->scratch, c->g, wants, j->cot);
   memset(j->cot + c->result_outputs, 0, (c->g->output_count - c->result_outputs) * sizeof *j->cot);
+  if (env) call_planned(s, c);
   if (!c->cached) return j; /* the pool's: an entry would hold j, and j holds c */
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n + sizes);
@@ -163,6 +164,7 @@ static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, const i
     native_planned(s, &p->native, &p->made->first);
   else
     native_must(s, &p->native);
+  call_planned(s, c);
   return p;
 }
 

@@ -69,8 +69,9 @@ struct Compiled {
   size_t write_count;
   JointEntry *joints; /* none where it is not in the cache any more */
   bool cached;
-  Native *native; /* of `plain` */
-  Hosts *hosts;   /* NULL: none */
+  unsigned planned; /* times that call_planned was told of */
+  Native *native;   /* of `plain` */
+  Hosts *hosts;     /* NULL: none */
   Span eval_dropout;
   bool regrad, takes_grad;
   LayerPath *paths;
@@ -98,5 +99,7 @@ Compiled *call_compile(Session *s, FnObj *f, const Args *a, const Flat *flat);
 /* NULL: none is kept. The leaves of hidden values are added to `flat`. The result stays until the
  * pool is drained. */
 Compiled *call_lookup(Session *s, FnObj *f, Flat *flat);
+/* c was planned for one more size; after too many it leaves the cache. */
+void call_planned(Session *s, Compiled *c);
 
 #endif

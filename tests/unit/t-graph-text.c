@@ -144,9 +144,6 @@ static void t_bad(void) {
   bad("graph {\n %0 = token : token\n %1 = token : token\n %2 = print %0 {text=\"\"} : token\n"
       " %3 = print %0 {text=\"\"} : token\n}",
       "token was used before");
-  bad("graph {\n %0 = input {index=0 dtype=f32 device=cpu dims=[2]} : f32[2]\n"
-      " %1 = hook %0 {text=\"on_grad\" carry=1 index=0} : token\n return %1\n}",
-      "token of a hook is read");
   bad("graph {\n sym N\n sym M\n %0 = input {index=0 dtype=8 device=0 dims=[N]} : f32[N]\n"
       " %1 = input {index=1 dtype=8 device=0 dims=[M]} : f32[M]\n %2 = add %0 %1 : f32[N]\n"
       " return %2\n}",

@@ -145,6 +145,12 @@ int main(void) {
        "nor what is made beside a tree");
   TEST(t_evals("fn f(x) = sum(x * 2.0)", "f(zeros([%d, 0, %d]))", CKL_OK, MANY, 1 << 20),
        "signatures have a bound");
+  TEST(t_evals(
+           "fn f[N](x: f64[N]) -> f64 {\n let y = checkpoint <budget = 1000000> { exp(sin(x)) }\n"
+           "sum(y * y) }",
+           "let x = track(f64(ones([%d + 1])))\nlet l = f(x)\ngrad(l, x)\nf(f64(ones([%d + 1])))",
+           CKL_OK, FEW, 8 * SLACK),
+       "plans for sizes have a bound");
   TEST(t_kept(), "what is referred to stays");
   TEST(t_tape(), "a tape outlives the code that made it");
   TEST(t_results(), "results that had no gradient before get one later");
