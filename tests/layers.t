@@ -35,7 +35,7 @@ allow cli ckl.h
 allow examples ckl.h
 allow tests/golden ckl.h
 
-# rooms: what a room of jit/ and of runtime/ may use of its own folder
+# rooms: what a room may use of its own folder; a ROOM may also be a header
 room() { # room FOLDER ROOM...
   folder=$1
   shift
@@ -43,7 +43,7 @@ room() { # room FOLDER ROOM...
     while IFS= read -r hit; do
       ok=
       for room in "$folder" "$@"; do
-        case $hit in *"\"$room/"*) ok=1 ;; esac
+        case $hit in *"\"$room/"* | *"\"$room\""*) ok=1 ;; esac
       done
       [ -n "$ok" ] || echo "$hit"
     done)
@@ -55,4 +55,15 @@ room jit/lower jit/loop
 room jit/engine jit/loop
 room jit/codegen jit/loop jit/engine
 room jit/plan jit/loop jit/lower jit/engine
+# eval, compile and tape use each other: an evaluator stages, a call evaluates, a tape holds calls
+l=lang/lang.h
+v='lang/value lang/names'
+room lang/names $l lang/value lang/check lang/compile lang/builtin
+room lang/checkpoint $l $v lang/check lang/compile
+room lang/compile $l $v lang/checkpoint lang/tape
+room lang/tape $l $v lang/check lang/checkpoint lang/compile lang/builtin
+room lang/eval $l $v lang/check lang/checkpoint lang/compile lang/tape lang/builtin
+room lang/builtin $l $v lang/check lang/checkpoint lang/compile lang/tape lang/eval
+room lang/check $l $v lang/compile lang/eval lang/builtin
+room lang/api $l $v lang/check lang/compile lang/tape
 tap_done
