@@ -342,6 +342,30 @@ static void cell(Buf *b, const char *text) {
   }
 }
 
+/* A paragraph or, behind "- ", an item, in lines of 100 columns; a code span stays on one line. */
+static void fill(Buf *b, const char *mark, const char *text) {
+  int indent = (int)strlen(mark), column = indent;
+  bool first = true, code = false;
+  buf_puts(b, mark);
+  for (const char *word = text; *word;) {
+    const char *end = word;
+    for (; *end && (code || *end != ' '); end++) code ^= *end == '`';
+    int length = (int)(end - word);
+    if (!first && column + 1 + length > 100) {
+      buf_printf(b, "\n%*s", indent, "");
+      column = indent;
+    } else if (!first) {
+      buf_putc(b, ' ');
+      column++;
+    }
+    buf_put(b, word, (size_t)length);
+    column += length;
+    first = false;
+    word = end + (*end == ' ');
+  }
+  buf_putc(b, '\n');
+}
+
 static void work_ops(TextJob *t) {
   static const char *const cls[] = {"elementwise", "reduce",  "move",  "contract",
                                     "generate",    "control", "effect"};
@@ -367,13 +391,13 @@ static void work_passes(TextJob *t) {
   static const char *const when[] = {
       "always",           "where there are hooks", "where there are blocks", "for a gradient",
       "for machine code", "part of `plan`",        "when asked for",         "by `ckl opt` alone"};
-  buf_puts(t->b,
-           "# Passes\n\nGenerated from `lang/compile/pipeline.def` by `ckl passes --markdown`: "
-           "what a compiled call goes through, in order.\n`ckl ir --stage` and `ckl run --dump` "
-           "take the name of a stage, `ckl opt --pass` that of a pass; `ckl run --time-passes`\n"
-           "prints times.\n\n"
-           "| name | of what | when | `--stage` | `--pass` | time | what and why |\n"
-           "|---|---|---|---|---|---|---|\n");
+  buf_puts(t->b, "# Passes\n\n");
+  fill(t->b, "",
+       "Generated from `lang/compile/pipeline.def` by `ckl passes --markdown`: the passes of a "
+       "compiled call, in order. `ckl ir --stage` and `ckl run --dump` take the name of a stage, "
+       "`ckl opt --pass` takes the name of a pass; `ckl run --time-passes` prints times.");
+  buf_puts(t->b, "\n| name | of what | when | `--stage` | `--pass` | time |\n"
+                 "|---|---|---|---|---|---|\n");
   for (PassId id = 0; id < PASS_COUNT; id++) {
     const Pass *p = &passes[id];
     buf_printf(t->b, "| `%s` | ", p->name);
@@ -383,11 +407,12 @@ static void work_passes(TextJob *t) {
       buf_puts(t->b, "any graph");
     else
       buf_printf(t->b, "`%s`", passes[p->needs].name);
-    buf_printf(t->b, " | %s | %s | %s | %s | ", when[p->when], pass_is_stage(id) ? "yes" : "",
+    buf_printf(t->b, " | %s | %s | %s | %s |\n", when[p->when], pass_is_stage(id) ? "yes" : "",
                pass_is_tool(id) ? "yes" : "", pass_is_timed(id) ? "yes" : "");
-    cell(t->b, p->doc);
-    buf_puts(t->b, " |\n");
   }
+  buf_puts(t->b, "\nWhat each is for:\n\n");
+  for (PassId id = 0; id < PASS_COUNT; id++)
+    fill(t->b, "- ", txt(t->s, "`%s`: %s.", passes[id].name, passes[id].doc));
 }
 
 static void work_builtins(TextJob *t) {
@@ -404,8 +429,8 @@ static void work_builtins(TextJob *t) {
 static void work_errors(TextJob *t) {
   buf_puts(t->b, "# Errors\n\nGenerated from `runtime/errors.def` by `ckl errors --markdown`.\n");
   for (int i = 0; i < ERR_COUNT; i++) {
-    buf_printf(t->b, "\n## %s: %s\n\n%s\n", err_info[i].code, err_info[i].title,
-               err_info[i].explain);
+    buf_printf(t->b, "\n## %s: %s\n\n", err_info[i].code, err_info[i].title);
+    fill(t->b, "", err_info[i].explain);
     if (err_info[i].example[0]) buf_printf(t->b, "\n```ckl wrong\n%s\n```\n", err_info[i].example);
   }
 }
