@@ -20,6 +20,19 @@ tap_empty "$(grep -n "$tab" $c_files)" 'no tabs in C'
 tap_empty "$(echo "$c_files" | grep -v '[.]def$' |
   xargs awk 'length > 100 { print FILENAME ":" FNR ": " length " columns" }')" \
   'lines of C are short'
+# prose of Markdown; rows of tables, code and a line that is one address cannot be broken
+long_prose() {
+  awk 'FNR == 1 { code = 0 }
+    /^ *```/ { code = !code }
+    !code && length > 100 && !/^ *[|]/ && !/^ *([-*] |[0-9]+[.] )?[^ ]*:\/\/[^ ]*$/ {
+      print FILENAME ":" FNR ": " length " columns"
+    }' "$@"
+}
+tap_empty "$(long_prose README.md CONTRIBUTING.md $(sources '*.md'))" 'lines of prose are short'
+word=$(printf '%0100d' 0)
+[ "$(printf '%s\n' "a $word" "| $word a |" '```' "a $word" '```' "- https://$word" "see https://$word" |
+  long_prose | sed 's/.*:\([0-9]*\): .*/\1/' | tr '\n' ' ')" = '1 7 ' ]
+tap_status $? 'and a long line is found, outside of tables and code'
 tap_empty "$(wc -l $c_files | awk '$1 > 1200 && $2 != "total" && $2 !~ /[.]def$/ { print $2, $1 }')" \
   'a file of C holds one idea, in 1200 lines at most'
 tap_empty "$(grep -n "[ $tab]\$" $text_files)" 'no spaces at the ends of lines'
