@@ -659,13 +659,14 @@ static void give_up(Sweep *w, Visit *v, bool use_up_now) {
 
 /* One node: hooks of its results, its backward, hooks of the params that it was the first to use.
  * What it held is given back before those run. */
-static void step(Sweep *w, Visit *v, bool use_up_now) {
+static void step(Sweep *w, Visit *v, const Take *take, bool use_up_now) {
   TapeNode *n = v->node;
   Modes modes = n->modes;
   if (v->cot) finish_results(w, v);
   for (size_t t = 0; v->cot && v->target && t < w->target_count; t++)
     if (w->targets[t].node == n && !w->targets[t].kept.tag)
       value_set(&w->targets[t].kept, v->cot[w->targets[t].out]);
+  if (v->cot && v->active && n->taken) taken_error(w, take); /* by a hook of its results */
   if (v->cot && v->active) contribute(w, v, use_up_now);
   w->complete_count = 0;
   for (size_t k = 0; k < n->in_count; k++) {
@@ -705,7 +706,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
       Visit *v = &w->visits[i];
       poll_interrupt(s, v->node->span);
       if (v->node->taken) taken_error(w, &take); /* by a hook */
-      step(w, v, take.last && v->node == root);
+      step(w, v, &take, take.last && v->node == root);
       arena_rewind(&w->temp, start);
     }
   }
