@@ -60,7 +60,7 @@ static Val choose(Rule *r) {
 #define one num(1)
 #define half num(0.5)
 
-/* -- helpers */
+/* ---- helpers */
 
 /* The rank-0 constant x of like's dtype. */
 static Val number(Rule *r, Val like, double x) {
@@ -156,7 +156,7 @@ static int64_t compute_of(Rule *r) {
   return gr_attr_i(r->g, r->node, AT_COMPUTE, COMPUTE_NONE);
 }
 
-/* -- generate */
+/* ---- generate */
 CUT(INPUT)
 CUT(CONST)
 CUT(DIM)
@@ -166,7 +166,7 @@ CUT(RANDINT)
 CUT(FOLD_IN)
 CUT(PHILOX)
 
-/* -- elementwise, one operand */
+/* ---- elementwise, one operand */
 GRAD(NEG) {
   return neg(dy);
 }
@@ -258,7 +258,7 @@ GRAD(ALIAS) {
   return dy;
 }
 
-/* -- elementwise, two and three operands */
+/* ---- elementwise, two and three operands */
 GRAD(ADD) {
   return dy;
 }
@@ -306,7 +306,7 @@ GRAD(WHERE) {
   return i == 1 ? where(a, dy, zero) : where(a, zero, dy);
 }
 
-/* -- movement */
+/* ---- movement */
 GRAD(RESHAPE) {
   Type t = type_of(r, a);
   return b_reshape(&r->b, dy, t.rank, t.dim);
@@ -410,7 +410,7 @@ GRADS(CONCAT) {
   }
 }
 
-/* -- selection */
+/* ---- selection */
 GRAD(TAKE) {
   return at_index(r, OP_PUT_ADD, zeros_like(r, a), dy, 1, axis_of(r));
 }
@@ -468,7 +468,7 @@ GRADS(SORT) {
 }
 CUT(NONZERO)
 
-/* -- reductions */
+/* ---- reductions */
 static Val keep(Rule *r, Val x, Val like) {
   int64_t axes[CKL_MAX_RANK];
   int n = ints_of(r, AT_AXES, axes);
@@ -576,7 +576,7 @@ GRAD(CUMSUM) {
              (Attr[]){attr_i(AT_AXIS, axis_of(r)), attr_i(AT_REVERSE, !reverse)});
 }
 
-/* -- contractions: the gradient keeps `compute` */
+/* ---- contractions: the gradient keeps `compute` */
 static Val dot(Rule *r, Val x, Val z) {
   int64_t compute = compute_of(r);
   return op2(r, OP_DOT, x, z, compute != COMPUTE_NONE, (Attr[]){attr_i(AT_COMPUTE, compute)});
@@ -628,7 +628,7 @@ GRAD(CONV2D_WEIGHT) /* a: x, b: g, y: like w */
   return i == 0 ? conv(r, OP_CONV2D_INPUT, b, dy, a) : conv(r, OP_CONV2D, a, dy, VAL_NONE);
 }
 
-/* -- structured */
+/* ---- structured */
 
 /* The cotangents of all results, zeros where there is none. */
 static Val *full_cotangents(Rule *r) {
@@ -848,7 +848,7 @@ GRADS(DEFER) {
     if (r->wants[i]) r->dx[i] = (Val){none.node, (uint32_t)k++};
 }
 
-/* -- effects: tokens carry no gradient */
+/* ---- effects: tokens carry no gradient */
 CUT(TOKEN)
 CUT(PRINT)
 CUT(WRITE)

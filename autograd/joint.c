@@ -33,7 +33,7 @@ static uint32_t slot(const Graph *g, Val v) {
   return g->nodes[v.node].result0 + v.res;
 }
 
-/* -- bodies of wrap are written in place, so that what they compute is saved too */
+/* ---- bodies of wrap are written in place, so that what they compute is saved too */
 
 static bool has_bodies(const Graph *g) {
   for (size_t n = 0; n < g->node_count; n++)
@@ -94,7 +94,7 @@ static Graph *flat_copy(Arena *a, const Graph *f, GErr *e) {
   return g;
 }
 
-/* -- what crosses */
+/* ---- what crosses */
 
 static bool is_view(const Graph *g, uint32_t n) {
   return op_info[g->nodes[n].op].cls != GENERATE && op_info[g->nodes[n].op].remat == REMAT_FREE &&
@@ -159,7 +159,7 @@ static void save_slice(Split *s, Val v) {
     s->saved[slot(s->j, slice)] = true;
 }
 
-/* -- the two graphs */
+/* ---- the two graphs */
 
 static int input_number(const Graph *g, Val v) {
   for (size_t k = 0; k < g->input_count; k++)
@@ -303,7 +303,7 @@ Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr
   return job.s.joint;
 }
 
-/* -- the joint graph */
+/* ---- the joint graph */
 
 static Val cotangent(Graph *j, Val y) {
   j->at = j->provs[gr_node(j, y)->prov];

@@ -23,7 +23,7 @@
 #include "autograd/remat_impl.h"
 #include "graph/copy.h"
 
-/* -- what a node is */
+/* ---- what a node is */
 
 static const Prov *prov_of(const Graph *g, uint32_t n) {
   return &g->provs[g->nodes[n].prov];
@@ -66,7 +66,7 @@ bool *rm_conditions(Arena *a, const Graph *g) {
   return is;
 }
 
-/* -- the choice as written */
+/* ---- the choice as written */
 
 static const uint8_t by_tag[TAG_COUNT] = {
 #define TAG(NAME, text, firm, choice) CHOICE_##choice,
@@ -127,7 +127,7 @@ void rm_all(const Graph *g, uint8_t what, uint8_t *choice) {
   }
 }
 
-/* -- worlds */
+/* ---- worlds */
 
 typedef struct World World;
 struct World {
@@ -218,7 +218,7 @@ static uint8_t choice_at(const Redo *r, const World *w, Val v) {
   return c == CHOICE_OFFLOAD && val_none(r->away[s]) ? CHOICE_SAVE : c;
 }
 
-/* -- moving away */
+/* ---- moving away */
 
 static Val place(Graph *d, Val v, Device dev, Prov p) {
   Attr a = attr_i(AT_DEVICE, dev);
@@ -276,7 +276,7 @@ static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at) {
   return r->to[s];
 }
 
-/* -- copying */
+/* ---- copying */
 
 static Graph **own_regions(Redo *r, uint32_t n) {
   const GNode *node = &r->g->nodes[n];
@@ -471,7 +471,7 @@ Graph *rm_pass(Arena *a, const Graph *g) {
   return rm_apply(a, g, NULL, NULL);
 }
 
-/* -- explaining */
+/* ---- explaining */
 
 static RmWhy why(const Redo *r, const uint8_t *written, Val v) {
   const Graph *g = r->g;

@@ -51,7 +51,7 @@ typedef struct RmValue {
 void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint32_t *split,
                void (*visit)(void *ud, const RmValue *v), void *ud);
 
-/* -- planning: `env` has the values of g's symbols. Costs are in units of 10 ps on an average
+/* ---- planning: `env` has the values of g's symbols. Costs are in units of 10 ps on an average
  * machine: only their ratios matter. Saturate at INT64_MAX / 4. */
 int64_t rm_cost(const Graph *g, uint32_t node, const int64_t *env);
 int64_t rm_time(const Graph *g, const int64_t *env); /* of all nodes that an output needs */

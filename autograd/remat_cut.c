@@ -21,7 +21,7 @@
 #include "autograd/remat_impl.h"
 #include "graph/cost.h"
 
-/* -- sizes and costs */
+/* ---- sizes and costs */
 
 enum { BYTE_COST = 2 };
 static int64_t body_time(const Graph *g, const int64_t *env) {
@@ -73,7 +73,7 @@ int64_t rm_time(const Graph *g, const int64_t *env) {
   return sum;
 }
 
-/* -- what there is to choose about, found once for many prices */
+/* ---- what there is to choose about, found once for many prices */
 
 typedef struct Choose {
   const Graph *g;
@@ -150,7 +150,7 @@ static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env) {
   }
 }
 
-/* -- the cut */
+/* ---- the cut */
 
 static int64_t priced(const Choose *c, size_t slot, double price) {
   double x = price * (double)c->bytes[slot];
@@ -277,7 +277,7 @@ int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, 
   return LOOKED;
 }
 
-/* -- the ladder */
+/* ---- the ladder */
 
 typedef struct Ladder {
   Arena *a, scratch;
@@ -333,7 +333,7 @@ static void between(Ladder *l, size_t small, size_t fast, int depth) {
   between(l, k, fast, depth - 1);
 }
 
-/* -- plans inside of the hull: on the way from one plan to another, values change sides one after
+/* ---- plans inside of the hull: on the way from one plan to another, values change sides one after
  * the other */
 
 /* Whether a gain of a units for a price of b is better than c for d. */

@@ -31,7 +31,7 @@ static void prov_out(Prov *at, const Graph *g, uint32_t node) {
   if (at) *at = g->provs[g->nodes[node].prov];
 }
 
-/* -- copying nodes */
+/* ---- copying nodes */
 
 Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GErr *e) {
   const GNode *n = &src->nodes[node];
@@ -100,7 +100,7 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
   return true;
 }
 
-/* -- the two sweeps */
+/* ---- the two sweeps */
 
 typedef struct Sweep {
   Graph *g;
@@ -210,7 +210,7 @@ static bool seed(Sweep *s, B *b) {
   return true;
 }
 
-/* -- hooks: when the sweep comes to the last of the values that a hook is about, their cotangents
+/* ---- hooks: when the sweep comes to the last of the values that a hook is about, their cotangents
  * are complete (the values of one hook have no uses between them) and pass a host function */
 
 static void find_sinks(Sweep *s) {

@@ -66,7 +66,7 @@ static void stretch_all(Batch *b) {
     }
 }
 
-/* -- attributes of the node, copied and changed */
+/* ---- attributes of the node, copied and changed */
 
 enum { MOST_ATTRS = AT_COUNT };
 typedef struct Attrs {
@@ -109,7 +109,7 @@ static void shift_axes(Attrs *s) {
   }
 }
 
-/* -- making the new node */
+/* ---- making the new node */
 
 static bool results(Batch *b, Val first, bool batched) {
   if (b->b.failed) *b->e = b->b.err;
@@ -190,7 +190,7 @@ static bool one_by_one(Batch *b, Key key) {
   return results(b, out, true);
 }
 
-/* -- rules */
+/* ---- rules */
 
 static bool batch_none(Batch *b) {
   return copy(b);
@@ -395,7 +395,7 @@ static bool batch_conv(Batch *b) {
   return results(b, b_reshape(&b->b, b->map[b->at->result0], 5, out), true);
 }
 
-/* -- structured ops: their regions are mapped */
+/* ---- structured ops: their regions are mapped */
 
 static Graph *region(Batch *b, uint32_t k, const bool *batched) {
   return gr_batch(b->a, b->src->regions[b->at->region0 + k], batched, b->n, b->e);
@@ -477,7 +477,7 @@ static bool batch_assert(Batch *b) {
   return emit_op(b, &s, false);
 }
 
-/* -- the pass */
+/* ---- the pass */
 
 static bool (*const rules[OP_COUNT])(Batch *) = {
 #define OP(NAME, text, arity, count, class, traits, domain, shape, batch, ...) batch_##batch,

@@ -187,7 +187,7 @@ Graph *gr_clone(Arena *a, const Graph *g) {
   return d;
 }
 
-/* -- inlining */
+/* ---- inlining */
 typedef struct Inline {
   DimTab *dims; /* of dst */
   const Dim *subst;

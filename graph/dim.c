@@ -100,7 +100,7 @@ typedef struct Acc {
   Term t[MAX_TERMS];
 } Acc;
 
-/* -- hashing */
+/* ---- hashing */
 static uint64_t mix(uint64_t h, uint64_t x) {
   h ^= x + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);
   h *= UINT64_C(0xff51afd7ed558ccd);
@@ -150,7 +150,7 @@ static uint64_t poly_hash_of(const DimTab *t, uint32_t id) {
   return poly_hash(t->terms + t->polys[id].first, t->polys[id].count);
 }
 
-/* -- reading */
+/* ---- reading */
 /* The terms of a dim; `one` is room for the single term of a small constant. */
 static const Term *view(const DimTab *t, Dim d, Term *one, int *n) {
   if (d & SMALL) {
@@ -190,7 +190,7 @@ bool dim_is_symbol(const DimTab *t, Dim d, Sym *out) {
   return true;
 }
 
-/* -- order: by structure only */
+/* ---- order: by structure only */
 static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y);
 
 static int mono_cmp(const DimTab *t, uint32_t x, uint32_t y) {
@@ -226,7 +226,7 @@ static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y) {
   return c ? c : dim_cmp(t, a->b, b->b);
 }
 
-/* -- interning. Memory is asked for before anything changes: a throw leaves the table whole. */
+/* ---- interning. Memory is asked for before anything changes: a throw leaves the table whole. */
 static uint32_t atom_get(DimTab *t, Atom a) {
   IdSet *s = &t->atom_set;
   set_reserve(t, s, atom_hash_of);
@@ -315,7 +315,7 @@ DimTab *dim_tab_new(Arena *a) {
   return t;
 }
 
-/* -- arithmetic on polynomials being made */
+/* ---- arithmetic on polynomials being made */
 static void acc_add(DimTab *t, Acc *acc, int64_t k, uint32_t mono) {
   if (mono == UINT32_MAX) acc->bad = true;
   if (k == 0 || acc->bad) return;
@@ -504,7 +504,7 @@ Dim dim_product(DimTab *t, int n, const Dim *d) {
   return p;
 }
 
-/* -- quotients and remainders */
+/* ---- quotients and remainders */
 static uint64_t gcd(uint64_t a, uint64_t b) {
   while (b) {
     uint64_t r = a % b;
@@ -808,7 +808,7 @@ Arena *dim_arena(const DimTab *t) {
   return t->arena;
 }
 
-/* -- symbols */
+/* ---- symbols */
 static bool same_name(Name a, Name b) {
   return a == b || (a && b && *a == *b && !strcmp(a, b));
 }
@@ -915,7 +915,7 @@ Dim dim_substitute(DimTab *t, Dim d, const Dim *to, Sym count) {
   return dim_import(t, t, d, to, count);
 }
 
-/* -- values */
+/* ---- values */
 bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int64_t *out) {
   if (d == DIM_BAD) return false;
   if (d & SMALL) {
@@ -950,7 +950,7 @@ bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int
   return true;
 }
 
-/* -- text: n, 2*n*m - 3, (n + 1)//4, n % 4; the second symbol of a name is n'2; ?7 is symbol 7 */
+/* ---- text: n, 2*n*m - 3, (n + 1)//4, n % 4; the second symbol of a name is n'2; ?7 is symbol 7 */
 static bool letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
 }

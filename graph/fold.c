@@ -78,7 +78,7 @@ static Val make_dims(Fold *f, OpCode op, Val x) {
   return make(f, op, x, a, op == OP_BROADCAST && type_at(f, x)->dev != f->type->dev ? 2 : 1);
 }
 
-/* -- constants */
+/* ---- constants */
 static Val constant(Fold *f, const Tensor *t) {
   DType dt = t->dtype;
   f->d->at = f->g->provs[f->n->prov];
@@ -128,7 +128,7 @@ static Val compute(Fold *f) {
   return v;
 }
 
-/* -- identities, by class */
+/* ---- identities, by class */
 static bool lossless(DType from, DType mid) {
   if (from == mid || from == DT_BOOL) return true;
   if (dt_int(from) && dt_int(mid)) {

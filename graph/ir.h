@@ -231,7 +231,7 @@ extern const OpInfo op_info[OP_COUNT];
 extern const char *const attr_name[AT_COUNT];
 int op_find(const char *text); /* -1 */
 
-/* -- building. All throw (mem_throw) when out of memory. */
+/* ---- building. All throw (mem_throw) when out of memory. */
 Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name);
 /* Room for so many more of each, so that arrays need not grow on the way. */
 typedef struct GrRoom {
@@ -262,7 +262,7 @@ bool gr_block_inside(const Graph *g, uint32_t id, uint32_t outer);
 /* Whether node n is computed by the body of block `id`: inputs are not. */
 bool gr_in_block(const Graph *g, uint32_t n, uint32_t id);
 
-/* -- reading */
+/* ---- reading */
 static inline const GNode *gr_node(const Graph *g, Val v) {
   return &g->nodes[v.node];
 }
@@ -297,7 +297,7 @@ static inline Attr attr_dims(AttrKey k, int n, const int64_t *v) { /* each a Dim
   return (Attr){(uint16_t)k, AK_DIMS, (uint32_t)n, {.ints = v}};
 }
 
-/* -- builders that read like mathematics (graph/build.c). They broadcast nothing by themselves
+/* ---- builders that read like mathematics (graph/build.c). They broadcast nothing by themselves
  * except where said; on a failed shape rule they record it in b->err and return VAL_NONE, and
  * everything fed with VAL_NONE gives VAL_NONE: check b->failed once at the end. */
 typedef struct B {
@@ -321,8 +321,8 @@ Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
 /* re-inserts size-1 axes, broadcasts to like */
 Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes);
 
-/* -- whole graphs. Each pass works on nested regions too; what it gives is verified where Mem.check
- * is set. Those that nothing of this layer calls are declared by their rows in
+/* ---- whole graphs. Each pass works on nested regions too; what it gives is verified where
+ * Mem.check is set. Those that nothing of this layer calls are declared by their rows in
  * lang/compile/pipeline.def. */
 /* g, of which gr_verify holds, or a throw by mem_bug that names the pass; without Mem.check, or of
  * NULL, nothing is done. */
@@ -351,7 +351,7 @@ Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e); /* 
  * gets the axis; every output gets it. NULL with `e` when an op has no batching rule. */
 Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);
 
-/* -- running (graph/run.c): the reference evaluator over ref.h. */
+/* ---- running (graph/run.c): the reference evaluator over ref.h. */
 typedef struct RunCtx {
   Mem *mem;
   const Interrupt *interrupt; /* polled between nodes and inside long kernels; may be NULL */

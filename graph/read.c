@@ -23,7 +23,7 @@ typedef struct Reader {
   GErr *e;
 } Reader;
 
-/* -- characters and words */
+/* ---- characters and words */
 static bool fault(Reader *r, const char *what) {
   gerr_set(r->e, ERR_IR_TEXT, -1, "%s", what);
   r->e->line = r->line;
@@ -135,7 +135,7 @@ static bool string(Reader *r, Name *out) {
   return true;
 }
 
-/* -- dims and types */
+/* ---- dims and types */
 static bool dim(Reader *r, Dim *out) {
   blanks(r);
   const char *s = r->p;
@@ -195,7 +195,7 @@ static bool type(Reader *r, Type *t) {
   return true;
 }
 
-/* -- provenance */
+/* ---- provenance */
 static bool prov(Reader *r, Prov *v) {
   int64_t n;
   *v = (Prov){.origin = -1};
@@ -229,7 +229,7 @@ static bool prov(Reader *r, Prov *v) {
   return true;
 }
 
-/* -- attributes */
+/* ---- attributes */
 /* A number, or the name of a dtype or device. */
 static bool whole(Reader *r, uint16_t key, int64_t *out) {
   static const char *const device[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
@@ -329,7 +329,7 @@ static bool attribute(Reader *r, Attr *a) {
   return attr_number(r, a);
 }
 
-/* -- nodes */
+/* ---- nodes */
 static bool value(Reader *r, const Graph *g, Val *v) {
   int64_t node, res = 0;
   if (!need(r, '%') || !number(r, 0, UINT32_MAX - 1, &node)) return false;

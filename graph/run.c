@@ -39,7 +39,7 @@ typedef struct Run {
 static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, Tensor **out,
                  GErr *e, Prov *at);
 
-/* -- errors and attributes */
+/* ---- errors and attributes */
 static bool fail(Run *r) {
   static const ErrCode code[] = {
       [REF_OK] = ERR_NOMEM,          [REF_NOMEM] = ERR_NOMEM,       [REF_INTERRUPT] = ERR_INTERRUPT,
@@ -95,7 +95,7 @@ static bool sizes(Run *r, AttrKey k, int64_t *out, int *n) {
   return true;
 }
 
-/* -- one function per op: run_<NAME> */
+/* ---- one function per op: run_<NAME> */
 static bool run_INPUT(Run *r) {
   return gerr_set(r->e, ERR_IR_FORM, -1, "an input is not run");
 }
@@ -353,7 +353,7 @@ static bool run_CONV2D_WEIGHT(Run *r) {
                                    attr_list(r, AT_PAD), compute(r)));
 }
 
-/* -- structured ops */
+/* ---- structured ops */
 static bool body(Run *r, int region, Tensor *const *in, Tensor **out) {
   if (r->c->body) return r->c->body(r->c->body_ud, r->regions[region], in, out, r->e, r->at);
   return exec(r->regions[region], r->c, in, NULL, out, r->e, r->at);
@@ -478,7 +478,7 @@ static bool run_MAP(Run *r) {
   return ok;
 }
 
-/* -- effects */
+/* ---- effects */
 static bool effect(Run *r) {
   if (!r->c->effect || !r->g) {
     return gerr_set(r->e, ERR_IR_FORM, -1, "nobody handles the effect `%s` here",
@@ -569,7 +569,7 @@ static bool dispatch(Run *r) {
   return ok;
 }
 
-/* -- graphs */
+/* ---- graphs */
 static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GErr *e) {
   int64_t a, b;
   if (!dim_eval(g->dims, k->a, env, NULL, &a)) return bad_size(g->dims, k->a, e);
@@ -628,7 +628,7 @@ static bool check_input(const Graph *g, size_t i, const Tensor *x, const int64_t
   return gerr_set(e, ERR_SHAPE_CHECK, -1, "argument %d is %s]", (int)i + 1, b.s);
 }
 
-/* -- anomaly mode: the first op that makes a NaN or inf is an error (rule 107) */
+/* ---- anomaly mode: the first op that makes a NaN or inf is an error (rule 107) */
 enum { HAS_INF = 1, HAS_NAN = 2 };
 
 /* What t holds beside finite numbers; the first of `want` stands at *where. */
@@ -693,7 +693,7 @@ static Run run_of(const Graph *g, uint32_t node, RunCtx *c, Tensor **in, Tensor 
   return r;
 }
 
-/* -- writes to inputs, when all has run: a graph that fails has written nothing (rule 54) */
+/* ---- writes to inputs, when all has run: a graph that fails has written nothing (rule 54) */
 static bool written(const Graph *g, Tensor *const *in, const Storage *store) {
   for (uint32_t i = 0; i < g->node_count; i++)
     if (g->nodes[i].op == OP_WRITE) {
@@ -864,7 +864,7 @@ bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Te
   return false;
 }
 
-/* -- one op */
+/* ---- one op */
 bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int nattrs,
                Tensor *const *in, int nin, Tensor **out, int nout, GErr *e) {
   enum { FEW = 6 };

@@ -9,7 +9,7 @@
  */
 #include "graph/shape_rule.h"
 
-/* -- generate */
+/* ---- generate */
 /* Whether v is how graphs write a number of this dtype. */
 static bool literal_of(const Attr *v, DType dt) {
   return v && v->kind == (dt_float(dt) ? AK_FLOAT : AK_INT);
@@ -105,7 +105,7 @@ bool shape_first(C *c) {
   return true;
 }
 
-/* -- elementwise */
+/* ---- elementwise */
 static bool dims_match(C *c, const Type *a, const Type *b) {
   if (a->rank != b->rank) return false;
   for (int i = 0; i < a->rank; i++) {
@@ -224,7 +224,7 @@ bool shape_place(C *c) {
   return true;
 }
 
-/* -- movement */
+/* ---- movement */
 
 bool shape_reshape(C *c) {
   const Attr *a = sh_dims(c, AT_DIMS, -1);
@@ -626,7 +626,7 @@ bool shape_nonzero(C *c) {
   return true;
 }
 
-/* -- reductions */
+/* ---- reductions */
 
 bool shape_reduce(C *c) {
   unsigned mask;
@@ -660,7 +660,7 @@ bool shape_same_axis(C *c) {
   return true;
 }
 
-/* -- the table */
+/* ---- the table */
 static bool (*const rule[OP_COUNT])(C *c) = {
 #define OP(NAME, text, arity, results, cls, traits, domain, shape, ...) [OP_##NAME] = shape_##shape,
 #include "graph/ops_rows.def"

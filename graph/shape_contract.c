@@ -5,7 +5,7 @@
  */
 #include "graph/shape_rule.h"
 
-/* -- contractions */
+/* ---- contractions */
 static bool contraction(C *c, Device *dev) {
   return sh_domain(c, 0) && sh_domain(c, 1) && sh_dtypes(c, 0, 2) && sh_devices(c, dev) &&
          sh_option(c, AT_COMPUTE, COMPUTE_TF32 + 1);

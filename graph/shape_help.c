@@ -8,7 +8,7 @@
 
 #include "graph/shape_rule.h"
 
-/* -- text */
+/* ---- text */
 const char *sh_text(C *c, const char *fmt, ...) {
   va_list ap;
   Buf b;
@@ -93,7 +93,7 @@ const char *sh_with(C *c, int i, const char *before, const char *after) {
   return b.s;
 }
 
-/* -- attributes */
+/* ---- attributes */
 bool sh_bad_attr(C *c, AttrKey k) {
   return gerr_set(c->e, ERR_IR_FORM, -1, "`%s` lacks a proper attribute `%s`", op_info[c->op].text,
                   attr_name[k]);
@@ -185,7 +185,7 @@ bool sh_axes(C *c, AttrKey k, int rank, unsigned *mask) {
   return true;
 }
 
-/* -- conditions. Each is true when it holds or is left to a check. */
+/* ---- conditions. Each is true when it holds or is left to a check. */
 static bool undecided(C *c, CheckKind k, Dim a, Dim b, const char *what) {
   if (a == DIM_BAD || b == DIM_BAD) {
     return gerr_set(c->e, ERR_SHAPE_SIZE, -1, "a size of `%s` passes 2^63 - 1", sh_name(c));
@@ -229,7 +229,7 @@ const char *sh_check_text(C *c, const char *fmt) {
   return arena_printf(c->into->arena, fmt, sh_name(c));
 }
 
-/* -- dtypes and devices */
+/* ---- dtypes and devices */
 bool sh_domain(C *c, int i) {
   OpDomain d = (OpDomain)op_info[c->op].domain;
   DType t = (DType)c->in[i]->dtype;
@@ -329,7 +329,7 @@ bool sh_index(C *c, int i) {
   return gerr_help(c->e, "`i64(%s)`", sh_arg(c, i));
 }
 
-/* -- types */
+/* ---- types */
 void sh_set_dims(Type *t, const Attr *a) {
   t->rank = (uint8_t)a->count;
   for (uint32_t i = 0; i < a->count; i++) t->dim[i] = (Dim)a->u.ints[i];

@@ -5,7 +5,7 @@
  */
 #include "graph/shape_rule.h"
 
-/* -- regions */
+/* ---- regions */
 static bool match(C *c, const Type *a, const Type *b, int operand, const char *what) {
   bool same =
       a->kind == b->kind &&
@@ -188,7 +188,7 @@ bool shape_map(C *c) {
   return true;
 }
 
-/* -- effects and host functions */
+/* ---- effects and host functions */
 static int64_t carried(const C *c) {
   const Attr *a = attr_find(c->attrs, c->nattrs, AT_CARRY);
   return !a ? 1 : a->kind == AK_INT ? a->u.i : -1;

@@ -10,7 +10,7 @@
 
 typedef ShapeCall C;
 
-/* -- text of messages */
+/* ---- text of messages */
 const char *sh_text(C *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *sh_dim_text(C *c, Dim d);
 const char *sh_type_text(C *c, const Type *t);
@@ -25,7 +25,7 @@ bool sh_infix(C *c);
 /* The whole expression with `before` and `after` around operand i (-1: around each). */
 const char *sh_with(C *c, int i, const char *before, const char *after);
 
-/* -- attributes, tested for kind, length and range; `count` -1 = any up to the highest rank */
+/* ---- attributes, tested for kind, length and range; `count` -1 = any up to the highest rank */
 bool sh_bad_attr(C *c, AttrKey k);
 const Attr *sh_ints(C *c, AttrKey k, int count);
 const Attr *sh_dims(C *c, AttrKey k, int count);
@@ -36,8 +36,8 @@ bool sh_option(C *c, AttrKey k, int64_t hi);
 bool sh_axis(C *c, int rank, int *axis);
 bool sh_axes(C *c, AttrKey k, int rank, unsigned *mask);
 
-/* -- conditions on sizes. NO sets no error, the caller says more; what cannot be decided becomes a
- * check of c->into and is YES. `what` is the text of the check. */
+/* ---- conditions on sizes. NO sets no error, the caller says more; what cannot be decided becomes
+ * a check of c->into and is YES. `what` is the text of the check. */
 typedef enum Tri { NO, YES, FAILED } Tri;
 Tri sh_equal(C *c, Dim a, Dim b, const char *what);
 Tri sh_at_least(C *c, Dim a, Dim b, const char *what);
@@ -46,7 +46,7 @@ bool sh_same_dims(C *c, const Type *a, const Type *b, const char *what, int *axi
 /* A text with the op's name for %s, that lives as long as the graph. */
 const char *sh_check_text(C *c, const char *fmt);
 
-/* -- dtypes and devices of operands */
+/* ---- dtypes and devices of operands */
 bool sh_domain(C *c, int i);
 bool sh_dtypes(C *c, int from, int to);
 bool sh_devices(C *c, Device *dev);
@@ -55,7 +55,7 @@ bool sh_token(C *c);
 bool sh_rank(C *c, int i, int rank, const char *as);
 bool sh_index(C *c, int i);
 
-/* -- types */
+/* ---- types */
 void sh_set_dims(Type *t, const Attr *a);
 void sh_drop_axes(Type *t, const Type *x, unsigned mask);
 

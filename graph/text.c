@@ -258,7 +258,7 @@ static void put_body(Printer *p, const Graph *g) {
   buf_putc(b, '\n');
 }
 
-/* -- which symbols a graph uses */
+/* ---- which symbols a graph uses */
 typedef struct Seen {
   bool *used;
   Sym count;

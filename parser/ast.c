@@ -105,7 +105,7 @@ const char *ast_plain_text(const Node *n, uint32_t *len) {
   return n->string.items[0].text;
 }
 
-/* ---- children -------------------------------------------------------------------------------- */
+/* ---- children */
 
 typedef void Visit(void *ud, Node *child);
 
@@ -246,7 +246,7 @@ void ast_children(const Node *n, Visit *f, void *ud) {
   }
 }
 
-/* ---- equality -------------------------------------------------------------------------------- */
+/* ---- equality */
 
 static bool same_list(NodeList a, NodeList b) {
   if (a.count != b.count) return false;
@@ -411,7 +411,7 @@ bool ast_equal(const Node *a, const Node *b) {
   return true;
 }
 
-/* ---- dump ------------------------------------------------------------------------------------ */
+/* ---- dump */
 
 static void dump(void *ud, Node *n) {
   Buf *b = ud;

@@ -119,7 +119,7 @@ static uint32_t line_end(const Parser *ps, uint32_t at) {
   return p ? (uint32_t)(p - ps->lx.text) : ps->lx.n;
 }
 
-/* ---- words of other languages ---------------------------------------------------------------- */
+/* ---- words of other languages */
 
 typedef struct Foreign {
   const char *word, *say, *help;
@@ -218,7 +218,7 @@ static bool foreign_word(Parser *ps, Tok t) {
   return false;
 }
 
-/* ---- mending --------------------------------------------------------------------------------- */
+/* ---- mending */
 
 /* The first byte that is neither blank, newline nor in a comment. */
 static uint32_t next_visible(const Parser *ps, uint32_t at) {
@@ -281,7 +281,7 @@ bool ps_mend(Parser *ps, Tok *t) {
   return false;
 }
 
-/* ---- in words -------------------------------------------------------------------------------- */
+/* ---- in words */
 
 static void found(const Parser *ps, Tok t, Buf *b) {
   const Lexer *lx = &ps->lx;
@@ -358,7 +358,7 @@ static void expected(const Parser *ps, Buf *b) {
     buf_printf(b, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", words[i]);
 }
 
-/* ---- the message ----------------------------------------------------------------------------- */
+/* ---- the message */
 
 /* A new statement inside an open bracket. */
 static bool unclosed_bracket(Parser *ps, Tok t) {

@@ -55,7 +55,7 @@ typedef struct Fmt {
   int solid;
 } Fmt;
 
-/* ---- items ----------------------------------------------------------------------------------- */
+/* ---- items */
 
 static void put_item(Fmt *f, Item i) {
   VEC_PUSH(&f->scratch, f->items, f->count, f->cap, i);
@@ -89,7 +89,7 @@ static void when(Fmt *f, ItemKind kind, const char *s) {
   put_item(f, (Item){.kind = (uint8_t)kind, .text = s, .n = (uint32_t)strlen(s)});
 }
 
-/* ---- looking at the source ------------------------------------------------------------------- */
+/* ---- looking at the source */
 
 /* Newlines between two places. */
 static int lines_between(const Fmt *f, uint32_t lo, uint32_t hi) {
@@ -133,7 +133,7 @@ static void comments_before(Fmt *f, uint32_t at) {
   }
 }
 
-/* ---- lists in brackets ----------------------------------------------------------------------- */
+/* ---- lists in brackets */
 
 static void put_node(Fmt *f, const Node *n);
 static void put_expr(Fmt *f, const Node *n, int least);
@@ -222,7 +222,7 @@ static void put_words(Fmt *f, Words w, const char *between) {
   }
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
+/* ---- blocks */
 
 /* A comment between statements: behind the former one, or on a line of its own. `prev`: the end of
  * what stands before, a comment when `commented`; 0 at the start of the file. */
@@ -297,7 +297,7 @@ static void put_block(Fmt *f, const Node *n) {
   put_braces(f, n->list, lo, n->span.hi, true);
 }
 
-/* ---- expressions ----------------------------------------------------------------------------- */
+/* ---- expressions */
 
 enum { P_LAMBDA, P_OR, P_AND, P_NOT, P_COMPARE, P_RANGE, P_ADD, P_MUL, P_NEG, P_POW, P_POSTFIX };
 
@@ -696,7 +696,7 @@ static void put_expr(Fmt *f, const Node *n, int least) {
   if (parens) text(f, ")");
 }
 
-/* ---- types, patterns, clauses ---------------------------------------------------------------- */
+/* ---- types, patterns, clauses */
 
 static void put_type(Fmt *f, const Node *n) {
   switch (n->kind) {
@@ -752,7 +752,7 @@ static void put_clause(Fmt *f, const Node *n) {
   }
 }
 
-/* ---- declarations and statements ------------------------------------------------------------- */
+/* ---- declarations and statements */
 
 static void put_typed(Fmt *f, Word name, const Node *type, const Node *init) {
   text(f, name.name);
@@ -930,7 +930,7 @@ static void put_node(Fmt *f, const Node *n) {
   }
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
+/* ---- printing */
 
 static uint32_t columns(const Item *i) {
   uint32_t n = 0;

@@ -100,7 +100,7 @@ item(A) ::= stmt(B). { A = B; }
 item(A) ::= decl(B). { A = B; }
 item(A) ::= BAD(T). { A = NODE(N_BAD, T.lo, T.hi); }
 
-/* ---- declarations ---------------------------------------------------------------------------- */
+/* ---- declarations */
 
 decl(A) ::= USE(K) dotted(D). {
   A = NODE(N_USE, K.lo, D->items[D->count - 1].span.hi);
@@ -275,7 +275,7 @@ ocomma(A) ::= COMMA. { A = true; }
 osep ::= .
 osep ::= SEP.
 
-/* ---- types ----------------------------------------------------------------------------------- */
+/* ---- types */
 
 otype(A) ::= . { A = NULL; }
 otype(A) ::= COLON type(T). { A = T; }
@@ -329,7 +329,7 @@ dim(A) ::= ELLIPSIS(T) name(N). {
   A->word = N->word;
 }
 
-/* ---- statements ------------------------------------------------------------------------------ */
+/* ---- statements */
 
 block(A) ::= LBRACE(L) items(I) RBRACE(R). { A = ps_block(ps, I, L.lo, R.hi); }
 block(A) ::= LBRACE(L) items(I) item(X) RBRACE(R). {
@@ -413,7 +413,7 @@ pats(A) ::= pats(L) COMMA pat(P). { A = ps_push(ps, L, P); }
 patnames(A) ::= name(N). { A = ps_list1(ps, N); }
 patnames(A) ::= patnames(L) COMMA name(N). { A = ps_push(ps, L, N); }
 
-/* ---- policies -------------------------------------------------------------------------------- */
+/* ---- policies */
 
 opolicy(A) ::= . { A = (Group){.list = ps_list(ps)}; }
 opolicy(A) ::= P_OPEN P_CLOSE. { A = (Group){.list = ps_list(ps)}; } /* no clause: a plain block */
@@ -460,7 +460,7 @@ path(A) ::= path(P) DOT IDENT(T). {
 word(A) ::= IDENT(T). { A = T; }
 word(A) ::= BACKWARD(T). { A = T; }
 
-/* ---- expressions ----------------------------------------------------------------------------- */
+/* ---- expressions */
 
 expr(A) ::= expr(X) OR(T) expr(Y). { A = ps_binary(ps, AST_OR, T, X, Y); }
 expr(A) ::= expr(X) AND(T) expr(Y). { A = ps_binary(ps, AST_AND, T, X, Y); }
@@ -684,7 +684,7 @@ parts(A) ::= parts(P) HOLE_OPEN(L) expr(E) HOLE_CLOSE(R). {
 }
 
 %code {
-/* ---- looking at the parser's stack ----------------------------------------------------------- */
+/* ---- looking at the parser's stack */
 
 _Static_assert(GR_STACK == YYSTACKDEPTH, "the stack of the grammar");
 

@@ -61,7 +61,7 @@ Diag *lex_error(Lexer *lx, ErrCode code, uint32_t lo, uint32_t hi, const char *f
 void lex_label(Lexer *lx, Diag *g, uint32_t lo, uint32_t hi, const char *text);
 void lex_help(Lexer *lx, Diag *g, const char *text);
 
-/* ---- parser state, for grammar.y and parse.c ------------------------------------------------- */
+/* ---- parser state, for grammar.y and parse.c */
 
 typedef struct Parser {
   Lexer lx;
@@ -93,7 +93,7 @@ NodeList *ps_members(Parser *ps, NodeList *items);
 const char *ps_plain(Parser *ps, Node *string); /* text of a string that may have no holes */
 const char *ps_doc(Parser *ps, uint32_t lo);    /* the ## lines that end above byte lo, or NULL */
 
-/* ---- grammar.y ------------------------------------------------------------------------------- */
+/* ---- grammar.y */
 
 enum { GR_STACK = 4000 };
 size_t gr_size(void);
@@ -106,7 +106,7 @@ void gr_cut(void *gr, int depth);           /* drops entries above */
 int gr_brackets(const void *gr);            /* brackets open on the stack */
 int gr_bracket(int symbol);                 /* 1 for an opening one, -1 for a closing one, or 0 */
 
-/* ---- complain.c ------------------------------------------------------------------------------ */
+/* ---- complain.c */
 
 /* Files an error about a token that does not fit, unless it follows from one already filed. */
 void ps_complain(Parser *ps, Tok t);

@@ -45,7 +45,7 @@ void lex_init(Lexer *lx, const ParseContext *c, uint32_t file, const char *text,
   if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) lx->pos = 3; /* a byte order mark */
 }
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors */
 
 Diag *lex_error(Lexer *lx, ErrCode code, uint32_t lo, uint32_t hi, const char *fmt, ...) {
   if (lx->mute) return NULL;
@@ -67,7 +67,7 @@ void lex_help(Lexer *lx, Diag *g, const char *text) {
   if (g) dg_help(lx->c->diags, g, "%s", text);
 }
 
-/* ---- small helpers --------------------------------------------------------------------------- */
+/* ---- small helpers */
 
 static bool is_word_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -114,7 +114,7 @@ static Tok token(Lexer *lx, int kind, uint32_t lo, uint32_t hi) {
   return t;
 }
 
-/* ---- comments and white space ---------------------------------------------------------------- */
+/* ---- comments and white space */
 
 static void keep_comment(Lexer *lx, uint32_t lo, uint32_t hi, bool own_line) {
   const char *s = lx->text;
@@ -148,7 +148,7 @@ static bool skip(Lexer *lx) {
   }
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers */
 
 static Tok number(Lexer *lx, int kind, uint32_t lo, uint32_t hi) {
   Tok t = token(lx, kind, lo, hi);
@@ -289,7 +289,7 @@ static Tok odd_number(Lexer *lx, uint32_t lo, uint32_t hi) {
   return bad_number(lx, lo, hi, "a name does not begin with a digit; a product is written `2 * x`");
 }
 
-/* ---- strings --------------------------------------------------------------------------------- */
+/* ---- strings */
 
 static void put_utf8(Buf *b, uint32_t c) {
   if (c < 0x80) {
@@ -471,7 +471,7 @@ static Tok hole_format(Lexer *lx, uint32_t lo) {
   return t;
 }
 
-/* ---- brackets -------------------------------------------------------------------------------- */
+/* ---- brackets */
 
 static char opener_of(char c) {
   return c == ')' ? '(' : c == ']' ? '[' : '{';
@@ -612,7 +612,7 @@ static Tok broken_hole(Lexer *lx, uint32_t lo) {
   return supply(lx);
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- words */
 
 /* A soft keyword counts when a blank and a name follow (for `test` and `use` also a string). */
 static bool soft_holds(const Lexer *lx, bool name, bool string) {
@@ -715,7 +715,7 @@ static Tok single_quotes(Lexer *lx, uint32_t lo) {
   return bad(lx, lo);
 }
 
-/* ---- the tokens ------------------------------------------------------------------------------ */
+/* ---- the tokens */
 
 /* After `.`: any word is a name, digits are an int. */
 static Tok after_dot(Lexer *lx, uint32_t lo) {

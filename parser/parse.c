@@ -12,7 +12,7 @@
 
 #include "parser/grammar.h"
 
-/* ---- helpers of the actions ------------------------------------------------------------------ */
+/* ---- helpers of the actions */
 
 Span ps_span(Parser *ps, uint32_t lo, uint32_t hi) {
   return (Span){ps->file, lo, hi};
@@ -268,7 +268,7 @@ const char *ps_doc(Parser *ps, uint32_t lo) {
   return b.s;
 }
 
-/* ---- feeding --------------------------------------------------------------------------------- */
+/* ---- feeding */
 
 void ps_feed(Parser *ps, Tok t) {
   if (gr_depth(ps->gr) > GR_STACK - 64) {
@@ -355,7 +355,7 @@ static void run(Parser *ps) {
   gr_feed(ps->gr, (Tok){.kind = 0, .lo = lx->n, .hi = lx->n});
 }
 
-/* ---- text that can be read at all ------------------------------------------------------------ */
+/* ---- text that can be read at all */
 
 /* Length of the UTF-8 character at s, 0 if it is none. */
 static unsigned utf8(const unsigned char *s, const unsigned char *end) {

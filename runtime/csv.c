@@ -109,7 +109,7 @@ static char separator_of(const Line *line) {
   return comma ? ',' : tab ? '\t' : blank ? ' ' : 0;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers */
 
 static bool is_number(const char *lo, const char *hi) {
   double x;
@@ -149,7 +149,7 @@ static bool is_header(const Csv *c, const Line *line) {
   return !all;
 }
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors */
 
 /* An error at a place of a line. Returns false. */
 static bool fail(const Csv *c, const Line *line, const char *at, const char *what) {
@@ -180,7 +180,7 @@ static bool bad_field(const Csv *c, const Line *line, const char *lo, const char
   return fail(c, line, lo, text.text);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table */
 
 static int64_t count_fields(const Csv *c, const Line *line) {
   const char *p = line->lo, *lo, *hi;

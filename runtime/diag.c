@@ -23,7 +23,7 @@ int err_find(const char *code) {
   return -1;
 }
 
-/* ---- filing ---------------------------------------------------------------------------------- */
+/* ---- filing */
 
 void dg_init(Diags *d, Arena *a, Mem *m) {
   memset(d, 0, sizeof *d);
@@ -153,7 +153,7 @@ void dg_throw(Diags *d) {
   mem_throw(d->mem, d->nomem_filed ? MEM_ERR_NOMEM : MEM_ERR_PROGRAM);
 }
 
-/* ---- one character at a time ----------------------------------------------------------------- */
+/* ---- one character at a time */
 
 /* The character at s: its bytes, what is shown for it, and its columns (a tab has -1). */
 typedef struct Glyph {
@@ -195,7 +195,7 @@ static int put_text(Buf *out, const char *s, size_t n) {
   return width;
 }
 
-/* ---- the picture ----------------------------------------------------------------------------- */
+/* ---- the picture */
 
 enum { COLUMNS = 100, TAB = 8, MARKS = 5, HEAD_WIDTH = 80, MOST_TEXT = 4 * COLUMNS };
 
@@ -620,7 +620,7 @@ void dg_render(Buf *out, const Sources *src, const Diag *g, bool color) {
   }
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
+/* ---- JSON */
 
 static void json_string(Buf *out, const char *s) {
   if (s) {

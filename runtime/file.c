@@ -53,7 +53,7 @@ const char *file_why(int error) {
   }
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading */
 
 static int open_at(const Mem *m, const Reached *r, const char *name, int flags) {
   int fd;
@@ -180,7 +180,7 @@ char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, E
   return p;
 }
 
-/* ---- replacing ------------------------------------------------------------------------------- */
+/* ---- replacing */
 
 static char *copy(Mem *m, const char *s, size_t n, size_t more) {
   char *p = mem_try(m, NULL, 0, n + more + 1);

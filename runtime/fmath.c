@@ -25,7 +25,7 @@ _Static_assert(FLT_EVAL_METHOD == 0, "arithmetic in the format of its operands")
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-/* ---- the software FMA ---- */
+/* ---- the software FMA */
 
 /* The product of two f32 is exact in f64. The sum is rounded to odd (Boldo and Melquiond 2008): an
  * inexact sum takes the neighbour whose last bit is 1, and f64 has so many more bits than f32 that
@@ -172,7 +172,7 @@ double fm_fma64_soft(double x, double y, double z) {
   return hf_float64(u | (uint64_t)neg << 63);
 }
 
-/* ---- the expansions ---- */
+/* ---- the expansions */
 
 /* gcc needs asking for vectors at -O2; its cost model would refuse loops of unknown length. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -261,7 +261,7 @@ FM_TARGET_END
 #pragma GCC pop_options
 #endif
 
-/* ---- which one runs ---- */
+/* ---- which one runs */
 
 enum { LEVEL_SOFT, LEVEL_FMA, LEVEL_AVX2, LEVEL_AVX512 };
 

@@ -35,7 +35,7 @@ static inline double hf_float64(uint64_t u) {
   return x;
 }
 
-/* ---- wider, exact ---- */
+/* ---- wider, exact */
 
 static inline float hf_f32_from_bf16(uint16_t h) {
   uint32_t u = (uint32_t)h << 16;
@@ -59,10 +59,12 @@ static inline double hf_f64_from_f16(uint16_t h) {
   return (double)hf_f32_from_f16(h);
 }
 
-/* ---- narrower, one rounding ----
- * Where the result is normal, the low bits of the pattern are rounded away by adding just less than
- * half a unit, and one more where the kept part is odd. Where it is subnormal, adding a power of
- * two whose unit in the last place is the smallest subnormal makes the addition itself round. */
+/* ---- narrower, one rounding
+ *
+ * Where the result is normal, the low bits of the pattern are rounded away by adding just less
+ * than half a unit, and one more where the kept part is odd. Where it is subnormal, adding a
+ * power of two whose unit in the last place is the smallest subnormal makes the addition itself
+ * round. */
 
 static inline uint16_t hf_bf16_from_f32(float x) {
   uint32_t u = hf_bits32(x);
@@ -105,7 +107,7 @@ static inline uint16_t hf_f16_from_f64(double x) {
   return (uint16_t)(sign | (uint32_t)((a + 0x01ffffffffffu + (a >> 42 & 1u)) >> 42));
 }
 
-/* ---- integer to half, one rounding ---- */
+/* ---- integer to half, one rounding */
 
 /* `v` as a double that rounds to bf16 and f16 as `v` does: bits that a double cannot hold are
  * gathered in one sticky bit, far below the last place of the narrower format. */
@@ -121,7 +123,7 @@ static inline uint16_t hf_f16_from_i64(int64_t v) {
   return hf_f16_from_f64(hf_sticky_f64(v));
 }
 
-/* ---- float to integer (an f32 argument converts to double exactly) ---- */
+/* ---- float to integer (an f32 argument converts to double exactly) */
 
 #define HF_TO_INT(name, type, low, high, above)                                                    \
   static inline type hf_##name##_from_f64(double x) {                                              \

@@ -28,7 +28,7 @@
  * machine). */
 enum { DATA_ALIGN = 64, KEEP_FROM = 256 << 10, LARGE_FROM = 8 << 20 };
 
-/* ---- the hook and its accounts --------------------------------------------------------------- */
+/* ---- the hook and its accounts */
 
 static void *libc_hook(void *ud, void *ptr, size_t old_size, size_t new_size) {
   (void)ud;
@@ -149,7 +149,7 @@ static void *in_large_pages(const Mem *m, void *block, size_t bytes) {
   return block;
 }
 
-/* ---- tensor data ----------------------------------------------------------------------------- */
+/* ---- tensor data */
 
 /* The byte before the data says how far the block's start is away (1 to 64): the hook may give
  * blocks of any alignment. */
@@ -252,7 +252,7 @@ void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes) {
   if (!keep(m, ptr, bytes)) give_back(m, ptr, bytes);
 }
 
-/* ---- protected calls ------------------------------------------------------------------------- */
+/* ---- protected calls */
 
 struct MemJump {
   MemJump *prev;
@@ -288,7 +288,7 @@ void mem_bug(Mem *m, const char *fmt, ...) {
   mem_throw(m, MEM_ERR_BUG);
 }
 
-/* ---- the pool -------------------------------------------------------------------------------- */
+/* ---- the pool */
 
 bool mem_pool_try(Mem *m, size_t n) {
   size_t cap = m->pool_cap ? m->pool_cap : 64, each = sizeof *m->pool;
@@ -331,7 +331,7 @@ void mem_pool_drain(Mem *m, size_t mark) {
   }
 }
 
-/* ---- arenas ---------------------------------------------------------------------------------- */
+/* ---- arenas */
 
 struct ArenaChunk {
   ArenaChunk *prev;

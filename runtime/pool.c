@@ -86,7 +86,7 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- how many threads ------------------------------------------------------------------------ */
+/* ---- how many threads */
 
 /* CPUs' worth of time that the control group of this process allows; INT_MAX where it says
  * nothing. */
@@ -113,7 +113,7 @@ int pool_default_threads(void) {
   return n < 1 ? 1 : n < POOL_MOST ? n : POOL_MOST;
 }
 
-/* ---- inside a loop --------------------------------------------------------------------------- */
+/* ---- inside a loop */
 
 /* Takes the next piece of a range; false when there is none. */
 static bool take(Range *r, int64_t chunk, int64_t *lo, int64_t *hi) {
@@ -140,7 +140,7 @@ static void work(Pool *p, int thread) {
   }
 }
 
-/* ---- threads --------------------------------------------------------------------------------- */
+/* ---- threads */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
@@ -252,7 +252,7 @@ static bool here(const Pool *p) {
   return p->alive ? *p->alive != 0 : getpid() == p->pid;
 }
 
-/* ---- the caller ------------------------------------------------------------------------------ */
+/* ---- the caller */
 
 static bool serial(PoolFn f, void *ud, int64_t n, int64_t chunk, const Interrupt *interrupt) {
   for (int64_t lo = 0; lo < n; lo += chunk) {
@@ -311,7 +311,7 @@ int pool_threads(const Pool *p) {
   return p->threads;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life */
 
 static volatile char *wiped_page(void) {
 #ifdef MADV_WIPEONFORK

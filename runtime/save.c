@@ -33,7 +33,7 @@ enum {
   MOST_DEPTH = 4,                  /* brackets: the header needs 3 */
 };
 
-/* ---- order ----------------------------------------------------------------------------------- */
+/* ---- order */
 
 typedef struct Item {
   const char *path;
@@ -108,7 +108,7 @@ static void *array_try(Arena *a, size_t each, size_t n) {
   return n > PTRDIFF_MAX / each ? NULL : arena_try(a, each * n);
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing */
 
 typedef struct Header {
   Buf *out;
@@ -235,7 +235,7 @@ bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, co
   return ok;
 }
 
-/* ---- reading: where the bytes come from ------------------------------------------------------ */
+/* ---- reading: where the bytes come from */
 
 typedef struct In {
   const char *name;
@@ -265,7 +265,7 @@ static bool in_read(const In *in, uint64_t at, void *to, uint64_t n, Err *e) {
   return true;
 }
 
-/* ---- reading: the header is JSON ------------------------------------------------------------- */
+/* ---- reading: the header is JSON */
 
 static const char *blank(const char *p) {
   return p + strspn(p, " \t\r\n");
@@ -440,7 +440,7 @@ static bool whole(const char *p, uint64_t *v) {
   return n && *v <= most && p[n] && strchr(",]} \t\r\n", p[n]);
 }
 
-/* ---- reading: entries ------------------------------------------------------------------------ */
+/* ---- reading: entries */
 
 static bool read_item(const char *name, const char *j, Item *it, uint64_t data_size, Arena *a,
                       Err *e) {
@@ -540,7 +540,7 @@ static bool read_header(const char *name, const char *root, uint64_t data_size, 
   return true;
 }
 
-/* ---- reading: all of it ---------------------------------------------------------------------- */
+/* ---- reading: all of it */
 
 static bool read_tensors(Mem *m, const In *in, uint64_t data, Item **order, size_t n, SaveFile *out,
                          Err *e) {

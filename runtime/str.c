@@ -13,7 +13,7 @@
 
 #include "runtime/half.h"
 
-/* ---- buffers --------------------------------------------------------------------------------- */
+/* ---- buffers */
 
 void buf_init(Buf *b, Mem *m) {
   *b = (Buf){.mem = m, .s = (char *)""};
@@ -121,7 +121,7 @@ void buf_json(Buf *b, const char *s, size_t n) {
   buf_putc(b, '"');
 }
 
-/* ---- formatting and UTF-8 -------------------------------------------------------------------- */
+/* ---- formatting and UTF-8 */
 
 int str_vformat(char *buf, size_t cap, const char *fmt, va_list ap) {
   /* the "C" locale object is static in the C libraries: nothing is allocated */
@@ -208,7 +208,7 @@ int str_width(uint32_t cp) {
   return in_ranges(wide, sizeof wide / sizeof *wide, cp) ? 2 : 1;
 }
 
-/* ---- reading numbers ------------------------------------------------------------------------- */
+/* ---- reading numbers */
 
 /* A decimal number taken apart: value = digits * 10^exp10. More than MOST_DIGITS significant digits
  * are cut; a last digit 1 stands for what was cut, which decides every tie (an f64 midpoint has at
@@ -356,7 +356,7 @@ bool str_to_i64(const char *s, size_t n, int64_t *out) {
   return true;
 }
 
-/* ---- printing numbers ------------------------------------------------------------------------ */
+/* ---- printing numbers */
 
 /* Significant digits of |x| at `prec` digits, correctly rounded; gives the decimal exponent of the
  * first. */
@@ -475,7 +475,7 @@ int str_bf16(char *buf, float x) {
   return shortest(buf, (double)x, 1, 4, 8, same_bf16);
 }
 
-/* ---- interned names -------------------------------------------------------------------------- */
+/* ---- interned names */
 
 typedef struct NameItem {
   uint32_t hash;
@@ -540,7 +540,7 @@ Name names_of(Names *t, const char *s) {
   return names_get(t, s, strlen(s));
 }
 
-/* ---- did you mean ---------------------------------------------------------------------------- */
+/* ---- did you mean */
 
 /* Optimal string alignment: insertions, deletions, changes, swaps of neighbours, no byte edited
  * twice. Rows of the classic table (R. Wagner, M. Fischer 1974), three kept for the swaps. */
@@ -573,7 +573,7 @@ int str_distance(const char *a, const char *b, int limit) {
   return last[nb] > limit ? limit + 1 : last[nb];
 }
 
-/* ---- globs ----------------------------------------------------------------------------------- */
+/* ---- globs */
 
 /* `[lo-hi]` or `[n]` at g; gives its length, 0 when it is no such range. */
 static size_t read_range(const char *g, const char *end, uint64_t *lo, uint64_t *hi) {

@@ -46,7 +46,7 @@ int64_t tn_product(int rank, const int64_t *dim) {
   return zero ? 0 : over ? -1 : n; /* a dim of 0 makes any others fit */
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- making */
 
 static void nothing(void *ud) {
   (void)ud;
@@ -147,7 +147,7 @@ void tn_unref(Tensor *t) {
   mem_free(m, t, sizeof *t);
 }
 
-/* ---- walking and copying --------------------------------------------------------------------- */
+/* ---- walking and copying */
 
 typedef struct Refs {
   Mem *mem;
@@ -256,7 +256,7 @@ Tensor *tn_copy(Mem *m, const Tensor *t, Device dev) {
   return c;
 }
 
-/* ---- scalars --------------------------------------------------------------------------------- */
+/* ---- scalars */
 
 typedef union Cell {
   uint8_t u8;
@@ -339,7 +339,7 @@ Tensor *tn_scalar_i64(Mem *m, Device dev, DType dt, int64_t x) {
   return scalar(m, dev, dt, c);
 }
 
-/* ---- equality -------------------------------------------------------------------------------- */
+/* ---- equality */
 
 static bool is_nan(DType dt, Cell c) {
   switch (dt) {

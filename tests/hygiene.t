@@ -41,6 +41,16 @@ tap_empty "$(for f in $text_files; do [ -z "$(tail -c 1 "$f")" ] || echo "$f"; d
   'files end with a newline'
 tap_empty "$(for f in $c_files; do head -n 4 "$f" | grep -q '/\*\|//' || echo "$f"; done)" \
   'each C file opens with what it is about'
+# what begins a section is written in one way, for whoever looks for sections
+rules() {
+  awk '/\/[*\/] *(--|[=*#~_][=*#~_][=*#~_])/ && !/^ *\/[*] ---- [^- ]/ || /[-=*#~_][-=*#~_][-=*#~_] *[*]\/$/ {
+    print FILENAME ":" FNR ": " $0
+  }' "$@"
+}
+tap_empty "$(rules $c_files $(sources '*.inc' | grep -v Makefile))" 'a section begins with /* ---- name */'
+[ "$(printf '%s\n' '/* ---- a */' '/* -- b */' '/* ---- c ---- */' '  /* ---- d: e' '// ---- f' '/*==== g' |
+  rules | sed 's/^[^:]*:\([0-9]*\):.*/\1/' | tr '\n' ' ')" = '2 3 5 6 ' ]
+tap_status $? 'and a section that begins otherwise is found'
 # a source that make does not know is neither built nor in the tarball
 known=" $(cat Makefile.am $(find $folders -name Makefile.inc) | tr '\n\t' '  ') "
 tap_empty "$(for f in $c_files; do

@@ -102,7 +102,7 @@ static char *compile(const char *text, size_t text_n, unsigned level, unsigned f
   return j.out;
 }
 
-/* ---- the service --------------------------------------------------------------------------- */
+/* ---- the service */
 
 static bool read_all(void *to, size_t n) {
   for (char *p = to; n;) {
@@ -177,7 +177,7 @@ static bool serve(void) {
   return true;
 }
 
-/* ---- by hand ------------------------------------------------------------------------------- */
+/* ---- by hand */
 
 static char *read_file(const char *path, size_t *n) {
   FILE *in = fopen(path, "rb");

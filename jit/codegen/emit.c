@@ -33,7 +33,7 @@ void emit_fail(Emit *e, const char *fmt, ...) {
   va_end(ap);
 }
 
-/* ---- blocks and loops ---- */
+/* ---- blocks and loops */
 
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name) {
   return LLVMAppendBasicBlockInContext(e->ctx, e->fn, name);
@@ -139,7 +139,7 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
   e->width = 1;
 }
 
-/* ---- reductions ---- */
+/* ---- reductions */
 
 /* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the turns
  * are lanes, accumulators are vectors and results scalars; else both are as wide as the code
@@ -544,7 +544,7 @@ static void reduction(Emit *e, LVal v) {
   free(red.acc);
 }
 
-/* ---- other blocks ---- */
+/* ---- other blocks */
 
 /* Whether there is a loop inside the block at v. */
 static bool has_loop(const Kernel *k, LVal v) {
@@ -602,7 +602,7 @@ static void branch(Emit *e, LVal v) {
   e->mask = mask;
 }
 
-/* ---- straight-line code ---- */
+/* ---- straight-line code */
 
 static LLVMTypeRef var_type(One var) {
   return LLVMGetAllocatedType(var.v);
@@ -658,7 +658,7 @@ void emit_range(Emit *e, LVal first, LVal end) {
   }
 }
 
-/* ---- functions ---- */
+/* ---- functions */
 
 static void attribute(Emit *e, LLVMValueRef fn, const char *name, const char *value) {
   LLVMAttributeRef a = LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value,
@@ -817,7 +817,7 @@ static void emit_entry(Emit *e, LLVMValueRef body) {
   LLVMBuildRetVoid(B);
 }
 
-/* ---- LLVM ---- */
+/* ---- LLVM */
 
 void emit_init(void) {
 #define MACHINE(id, name, triple, elf, llvm)                                                       \

@@ -73,7 +73,7 @@ typedef struct Emit {
   bool failed;
 } Emit;
 
-/* -- emit.c */
+/* ---- emit.c */
 
 /* Emits instructions first .. end-1 (whole blocks) at the present width and mask. */
 void emit_range(Emit *e, LVal first, LVal end);
@@ -132,7 +132,7 @@ void emit_loop_end(Emit *e, Loop *l);
 typedef void EmitBody(Emit *e, void *ud, LLVMValueRef i);
 void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud);
 
-/* -- emit_value.c: types and operations at the present width */
+/* ---- emit_value.c: types and operations at the present width */
 
 LLVMTypeRef emit_type(Emit *e, DType dt);     /* of a scalar in registers: i1, i8 .., double */
 LLVMTypeRef emit_mem_type(Emit *e, DType dt); /* of an element in memory: i16 for halves, .. */
@@ -183,30 +183,30 @@ One emit_one(Emit *e, LVal v); /* any scalar-code instruction */
 /* Sets the fail flag where bad (i1 or <16 x i1>), under the mask. */
 void emit_flag(Emit *e, LLVMValueRef bad);
 
-/* -- emit_math.c */
+/* ---- emit_math.c */
 LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x); /* the functions of runtime/fmath.inc */
 LLVMValueRef emit_math2(Emit *e, RefBin f, LLVMValueRef x, LLVMValueRef y); /* of two arguments */
 void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVMValueRef *z1);
 
-/* -- emit_random.c */
+/* ---- emit_random.c */
 One emit_random(Emit *e, LVal v); /* LP_UNIFORM .. LP_PHILOX */
 
-/* -- emit_gpu.c */
+/* ---- emit_gpu.c */
 LLVMValueRef emit_gpu_thread(Emit *e); /* number of the thread in its block, i64 */
 /* x of the thread whose number differs by bit `by` (1 .. 8), among threads 0 .. 15. */
 LLVMValueRef emit_gpu_exchange(Emit *e, LLVMValueRef x, int by);
 
-/* -- emit_check.c: only where e->bytes. Begin: once the arguments, at `args`, are loaded. */
+/* ---- emit_check.c: only where e->bytes. Begin: once the arguments, at `args`, are loaded. */
 void emit_check_begin(Emit *e, LLVMValueRef args);
 void emit_check_end(Emit *e);
 /* Leaves the kernel unless n elements from the pointer `at` on, or those at n pointers, are in the
  * buffer: of lanes of the mask, where that is not NULL. */
 void emit_within(Emit *e, int buf, LLVMValueRef at, int n, LLVMValueRef mask);
 
-/* -- emit_transpose.c: an LP_FOR at width 1 that transposes; false: it is another one. */
+/* ---- emit_transpose.c: an LP_FOR at width 1 that transposes; false: it is another one. */
 bool emit_turned(Emit *e, LVal v);
 
-/* -- emit_tile.c: LP_TILE and its block, at width 1. */
+/* ---- emit_tile.c: LP_TILE and its block, at width 1. */
 void emit_tile(Emit *e, LVal v);
 
 #endif

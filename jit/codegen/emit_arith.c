@@ -12,7 +12,7 @@
 
 #define B e->b
 
-/* ---- fused multiply-add without the instruction (runtime/fmath.c has the same in C) ---- */
+/* ---- fused multiply-add without the instruction (runtime/fmath.c has the same in C) */
 
 /* The exact product in f64, the sum rounded to odd. */
 static LLVMValueRef fma32_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
@@ -198,7 +198,7 @@ LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
   return emit_call(e, fn, 3, arg);
 }
 
-/* ---- floats ---- */
+/* ---- floats */
 
 /* Whole numbers: -1 floor, 0 to nearest even, 1 ceil. */
 LLVMValueRef emit_whole(Emit *e, int way, LLVMValueRef x) {
@@ -340,7 +340,7 @@ LLVMValueRef emit_modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
   return r;
 }
 
-/* ---- ints ---- */
+/* ---- ints */
 
 /* The quotient cut towards zero of ints; y is neither 0 nor -1. Narrow vectors by way of f64,
  * which is exact for 32 bits: there is no vector division of ints. */

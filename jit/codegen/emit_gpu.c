@@ -51,7 +51,7 @@ typedef struct Gpu {
 
 static void block_range(Gpu *g, LVal first, LVal end);
 
-/* ---- threads ---- */
+/* ---- threads */
 
 static LLVMValueRef special(Emit *e, const char *name) {
   unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
@@ -148,7 +148,7 @@ static LLVMValueRef shared_at(Gpu *g, LLVMValueRef at) {
   return LLVMBuildGEP2(B, LLVMInt8TypeInContext(e->ctx), g->shared, &at, 1, "");
 }
 
-/* ---- blocks ---- */
+/* ---- blocks */
 
 static void vec(Gpu *g, LVal v) {
   Emit *e = g->e;
@@ -258,7 +258,7 @@ static void branch(Gpu *g, LVal v) {
   g->synced = false;
 }
 
-/* ---- tiles ---- */
+/* ---- tiles */
 
 /* One element of a slice: global [g_at] to shared [s_at] where `there`. */
 static void bring(Gpu *g, DType dt, LLVMValueRef there, LLVMValueRef from, LLVMValueRef from_at,
@@ -379,7 +379,7 @@ static void tile(Gpu *g, LVal v) {
   barrier(g);
 }
 
-/* ---- the walk ---- */
+/* ---- the walk */
 
 static void block_range(Gpu *g, LVal first, LVal end) {
   Emit *e = g->e;

@@ -241,7 +241,7 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
   }
 }
 
-/* ---- the epilogue ---- */
+/* ---- the epilogue */
 
 /* The block of the tile for one row and the columns from `col`, of which x holds the chains. */
 static void block(Tile *t, LLVMValueRef row, LLVMValueRef col, LLVMValueRef x) {

@@ -12,7 +12,7 @@
 
 #define B e->b
 
-/* ---- types and constants ---- */
+/* ---- types and constants */
 
 LLVMTypeRef emit_type(Emit *e, DType dt) {
   switch (dt) {
@@ -88,7 +88,7 @@ LLVMValueRef emit_const(Emit *e, DType dt, double x) {
   return LLVMConstInt(t, (uint64_t)(int64_t)x, true);
 }
 
-/* ---- small parts ---- */
+/* ---- small parts */
 
 LLVMValueRef emit_intrinsic(Emit *e, const char *name, LLVMTypeRef over, int n, LLVMValueRef *arg) {
   unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
@@ -105,7 +105,7 @@ void emit_flag(Emit *e, LLVMValueRef bad) {
   LLVMBuildStore(B, LLVMBuildOr(B, old, now, ""), e->fail);
 }
 
-/* ---- f16 and bf16 ---- */
+/* ---- f16 and bf16 */
 
 /* A float to the pattern of an f16, as i32 (half.h, hf_f16_from_f32). */
 static LLVMValueRef f16_from_f32(Emit *e, LLVMValueRef x) {
@@ -187,7 +187,7 @@ LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x) {
   return LLVMBuildFPExt(B, LLVMBuildFPTrunc(B, x, half_type(e, x), ""), LLVMTypeOf(x), "");
 }
 
-/* ---- memory ---- */
+/* ---- memory */
 
 static LLVMValueRef from_mem(Emit *e, DType dt, LLVMValueRef x) {
   LLVMTypeRef i32 = emit_like(x, LLVMInt32TypeInContext(e->ctx));
@@ -437,7 +437,7 @@ void emit_store(Emit *e, int buf, One index, One x) {
   masked(e, "llvm.masked.scatter", t, LLVMTypeOf(p), 4, arg);
 }
 
-/* ---- one operand ---- */
+/* ---- one operand */
 
 static LLVMValueRef un_int(Emit *e, RefUn f, DType dt, LLVMValueRef x) {
   LLVMValueRef zero = same_int(e, x, 0), one = same_int(e, x, 1);
@@ -478,7 +478,7 @@ LLVMValueRef emit_un(Emit *e, RefUn f, DType dt, LLVMValueRef x) {
   }
 }
 
-/* ---- two operands ---- */
+/* ---- two operands */
 
 static LLVMValueRef extreme(Emit *e, bool max, LLVMValueRef x, LLVMValueRef y) {
   LLVMValueRef m = sel(e, fcmp(e, max ? LLVMRealOGT : LLVMRealOLT, x, y), x, y);
@@ -544,7 +544,7 @@ LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef 
   }
 }
 
-/* ---- casts, rule 15 ---- */
+/* ---- casts, rule 15 */
 
 static LLVMValueRef to_int(Emit *e, DType to, LLVMValueRef x) {
   LLVMTypeRef over[2] = {emit_like(x, emit_type(e, to)), LLVMTypeOf(x)};
@@ -592,7 +592,7 @@ LLVMValueRef emit_cast(Emit *e, DType from, DType to, LLVMValueRef x) {
   return sign ? LLVMBuildSExt(B, x, t, "") : LLVMBuildZExt(B, x, t, "");
 }
 
-/* ---- quotients of indices ---- */
+/* ---- quotients of indices */
 
 /* Whether an index is a multiple of EMIT_LANES as far as its instructions tell. */
 static bool whole_lanes(const Emit *e, LLVMValueRef x, int deep) {
@@ -694,7 +694,7 @@ static One divide(Emit *e, LVal v, One x, One y) {
   return one_vector(rem ? LLVMBuildSub(B, a, LLVMBuildMul(B, q, b, ""), "") : q);
 }
 
-/* ---- instructions ---- */
+/* ---- instructions */
 
 /* i64 + - * of which one operand at least is linear and the result is too; else kind is VECTOR
  * and v NULL. */

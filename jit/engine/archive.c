@@ -119,7 +119,7 @@ const void *archive_find(const Archive *r, const char *text, size_t text_n, size
   return r->bytes + x.at + x.text_n;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing */
 
 static int by_hash(const void *a, const void *b) {
   return compare(((const ArchiveItem *)a)->hash, ((const ArchiveItem *)b)->hash);
@@ -165,7 +165,7 @@ bool archive_write(int fd, uint32_t level, const unsigned char *build, ArchiveIt
   return true;
 }
 
-/* ---- which code generator ------------------------------------------------------------------ */
+/* ---- which code generator */
 
 static bool read_at(int fd, void *to, size_t n, uint64_t at) {
   return at <= INT64_MAX && pread(fd, to, n, (off_t)at) == (ssize_t)n;

@@ -52,7 +52,7 @@ struct Cache {
   unsigned count;      /* files written, for their first names */
 };
 
-/* ---- the folder ---------------------------------------------------------------------------- */
+/* ---- the folder */
 
 static bool make_folders(const char *path, Err *e) {
   char part[PATH_MAX];
@@ -110,7 +110,7 @@ void cache_close(Cache *c) {
   mem_free(c->mem, c, sizeof *c);
 }
 
-/* ---- names --------------------------------------------------------------------------------- */
+/* ---- names */
 
 static void name_of(const CacheKey *k, char name[NAME]) {
   XXH128_hash_t h = XXH3_128bits(k->text, k->text_n);
@@ -126,7 +126,7 @@ static int kind_of(const char *name) {
   return !name[n] && n == NAME - 1 && name[32] == '-' && name[34] == '-';
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading */
 
 static bool read_at(int fd, void *to, size_t n, off_t at) {
   for (char *p = to; n;) {
@@ -204,7 +204,7 @@ void *cache_get(Cache *c, const CacheKey *k, size_t *n, Err *e) {
   return object;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing */
 
 static bool write_all(int fd, const void *from, size_t n) {
   for (const char *p = from; n;) {

@@ -61,7 +61,7 @@ struct Emu {
   char *shared, *stacks, *scratch;
 };
 
-/* ---- switching ---- */
+/* ---- switching */
 
 static void thread_main(Fiber *f); /* does not return */
 
@@ -129,7 +129,7 @@ static void start_at(Fiber *f, char *stack) {
 
 #endif
 
-/* ---- what threads call ---- */
+/* ---- what threads call */
 
 ON_FIBER static bool interrupted(const Emu *b) {
   return interrupt_asked(b->interrupt);
@@ -167,7 +167,7 @@ ON_FIBER static void thread_main(Fiber *f) {
   wait_as(f, DONE); /* for ever */
 }
 
-/* ---- a block ---- */
+/* ---- a block */
 
 static void all_ready(Emu *b) {
   memset(b->state, READY, sizeof b->state);
@@ -212,7 +212,7 @@ static bool run_block(Emu *b, Err *e) {
   return err_set(e, "interrupted");
 }
 
-/* ---- life ---- */
+/* ---- life */
 
 enum { ROOM = 64 + EMU_SHARED + EMU_THREADS * STACK };
 

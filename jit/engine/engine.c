@@ -72,7 +72,7 @@ struct Engine {
   EngCount count;
 };
 
-/* ---- where things are ---------------------------------------------------------------------- */
+/* ---- where things are */
 
 /* The folder of the file that this code is in: the program, or a library. False when nobody
  * says. */
@@ -141,7 +141,7 @@ void eng_find(Arena *a, EngConfig *c) {
   }
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life */
 
 static void log_line(Engine *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void log_line(Engine *g, const char *fmt, ...) {
@@ -216,7 +216,7 @@ EngCount eng_count(const Engine *g) {
   return c;
 }
 
-/* ---- a kernel becomes code ----------------------------------------------------------------- */
+/* ---- a kernel becomes code */
 
 /* A line for perf: where the code is and what it is called. The file is refused when it is a
  * link. */
@@ -362,7 +362,7 @@ static bool find(Engine *g, EngKernel *k) {
   return good;
 }
 
-/* ---- the table ----------------------------------------------------------------------------- */
+/* ---- the table */
 
 static void grow(Engine *g) {
   size_t n = 2 * g->bucket_count;
@@ -585,7 +585,7 @@ bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) 
   return true;
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- running */
 
 /* What a core does in a microsecond at the least; two to four times as much is usual in vectors. */
 enum { OPS_PER_US = 4000, SERIAL_US = 10, PIECE_US = 5, LONGEST_US = 2500, PIECES_PER_THREAD = 4 };

@@ -74,7 +74,7 @@ static const char *string(const Load *l, const Elf64_Shdr *table, uint64_t at) {
   return memchr(s, 0, table->sh_size - at) ? s : NULL;
 }
 
-/* ---- headers ------------------------------------------------------------------------------- */
+/* ---- headers */
 
 static bool read_header(Load *l) {
   Elf64_Ehdr h;
@@ -109,7 +109,7 @@ static bool read_header(Load *l) {
   return l->names.sh_type == SHT_STRTAB || err_set(l->e, "has no names of sections");
 }
 
-/* ---- layout -------------------------------------------------------------------------------- */
+/* ---- layout */
 
 /* Code, constants, and constants with addresses. Anything else that a program would have in memory
  * is an error: a kernel has no state. Unwind tables are left out. */
@@ -169,7 +169,7 @@ static bool place_table(Load *l) {
   return true;
 }
 
-/* ---- relocation ---------------------------------------------------------------------------- */
+/* ---- relocation */
 
 /* Where a symbol is in the mapping. */
 static bool address(const Load *l, size_t i, uint64_t *out) {
@@ -237,7 +237,7 @@ static bool find_entry(Load *l, LoadCode *out) {
   return err_set(l->e, "has no function `k`");
 }
 
-/* ---- the debugger -------------------------------------------------------------------------- */
+/* ---- the debugger */
 
 /* gdb's interface for code made at run time (Debugging with GDB, "JIT Compilation Interface") is a
  * variable and a function with these very names in the process, and a list that is the process's:
@@ -298,7 +298,7 @@ static DebugEntry *debug_add(Mem *m, const Load *l) {
   return d;
 }
 
-/* ---- loading ------------------------------------------------------------------------------- */
+/* ---- loading */
 
 static bool load(Load *l, LoadCode *out) {
   for (size_t i = 0; i < l->section_count; i++)

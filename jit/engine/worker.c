@@ -102,7 +102,7 @@ static void answer_error(Workers *w, WorkItem *x, const char *text) {
   w->done(w->ud, x, CODEGEN_ERROR, text, strlen(text));
 }
 
-/* ---- processes ----------------------------------------------------------------------------- */
+/* ---- processes */
 
 /* The child closes every descriptor from 3 on. */
 static int close_others(posix_spawn_file_actions_t *files) {
@@ -248,7 +248,7 @@ static void fail(Workers *w, Process *p, const char *why, bool final) {
     answer_error(w, guilty, why ? why : text);
 }
 
-/* ---- sending ------------------------------------------------------------------------------- */
+/* ---- sending */
 
 static CodegenFrame frame_of(const WorkItem *x) {
   return (CodegenFrame){.magic = CODEGEN_MAGIC,
@@ -328,7 +328,7 @@ static void hand_out(Workers *w) {
   }
 }
 
-/* ---- receiving ----------------------------------------------------------------------------- */
+/* ---- receiving */
 
 static bool head_fits(const Process *p) {
   const CodegenFrame *h = &p->head;
@@ -378,7 +378,7 @@ static void receive(Workers *w, Process *p) {
   }
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- all of it */
 
 bool work_poll(Workers *w, int milliseconds) {
   if (getpid() != w->owner) return false; /* a forked child: these are its parent's processes */

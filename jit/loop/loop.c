@@ -107,7 +107,7 @@ static LVal op1(Kernel *k, LOp op, DType dt, LVal x, int64_t imm) {
   return lp_op(k, op, dt, 1, &x, imm);
 }
 
-/* ---- constants and arguments ---- */
+/* ---- constants and arguments */
 
 static LVal constant(Kernel *k, DType dt, LScalar x) {
   return lp_op(k, LP_CONST, dt, 0, NULL, lp_scalar_bits(dt, x));
@@ -137,7 +137,7 @@ static bool is_i64(const Kernel *k, LVal v, int64_t x) {
   return is_const(k, v) && k->ins[v].dtype == DT_I64 && k->ins[v].imm == x;
 }
 
-/* ---- blocks ---- */
+/* ---- blocks */
 
 LVal lp_par(Kernel *k, LVal n) {
   return op1(k, LP_PAR, DT_I64, n, 0);
@@ -186,7 +186,7 @@ LVal lp_col(Kernel *k, LVal tile) {
   return op1(k, LP_COL, DT_I64, tile, 0);
 }
 
-/* ---- memory and variables ---- */
+/* ---- memory and variables */
 
 LVal lp_load(Kernel *k, int buf, LVal index) {
   LIns in = lp_ins(LP_LOAD, (DType)k->bufs[buf].dtype, 0);
@@ -210,7 +210,7 @@ void lp_set(Kernel *k, LVal var, LVal v) {
   lp_op(k, LP_SET, lp_dtype(k, var), 2, (LVal[]){var, v}, 0);
 }
 
-/* ---- scalar code ---- */
+/* ---- scalar code */
 
 /* The constant that a pure step on constants gives, or LV_NONE. */
 static LVal fold(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand) {

@@ -25,7 +25,7 @@ typedef uint32_t LVal; /* number of the instruction that makes it */
 #define LV_NONE UINT32_MAX
 
 typedef enum LOp {
-  /* -- structure; each of the first six opens a block that LP_END closes */
+  /* ---- structure; each of the first six opens a block that LP_END closes */
   LP_PAR,  /* n: turns 0 .. n-1 in any order, by any thread; value: the turn (i64). A kernel has
               exactly one at the top, after straight-line code; its n is LP_ARG or LP_CONST. It may
               be nested. */
@@ -42,20 +42,20 @@ typedef enum LOp {
   LP_RESULT, /* operand: an LP_YIELD of a closed LP_RED; value: the reduction's result */
   LP_ROW,    /* operand: the LP_TILE around; the element's row in the tile, 0 .. rows-1 */
   LP_COL,    /* and its column */
-  /* -- constants and arguments */
+  /* ---- constants and arguments */
   LP_CONST, /* imm: i64 or bool value, or the bits of an f64 that the dtype represents */
   LP_ARG,   /* imm: number of the argument; an i64 size or stride, or a literal: for float dtypes
                the bits of an f64, rounded once to the dtype; else an i64 that is wrapped (bool: is
                it not 0) */
-  /* -- memory. buf: number of the buffer */
+  /* ---- memory. buf: number of the buffer */
   LP_LOAD,  /* index */
   LP_STORE, /* index, value */
-  /* -- variables: a mutable scalar, alive in the block that made it. Not across turns of LP_PAR or
-   * LP_VEC but private to each */
+  /* ---- variables: a mutable scalar, alive in the block that made it. Not across turns of LP_PAR
+   * or LP_VEC but private to each */
   LP_VAR, /* start; value: the variable */
   LP_GET, /* variable */
   LP_SET, /* variable, value */
-  /* -- scalar code; imm: RefUn, RefBin as in ref.h, whose bits hold */
+  /* ---- scalar code; imm: RefUn, RefBin as in ref.h, whose bits hold */
   LP_UN,    /* x; imm RefUn. isnan, isinf: dtype bool */
   LP_BIN,   /* x, y of one dtype; imm RefBin. Comparisons: dtype bool. Int / and % by 0, and
                negative int exponents, set the fail flag and give 0 */
@@ -68,7 +68,7 @@ typedef enum LOp {
   LP_CTZ,   /* i64 x > 0: trailing zeros, likewise */
   LP_CHECK, /* bool: sets the fail flag where false (an index out of range); code after it may rely
                on it only where the access itself is guarded: the lowering clamps */
-  /* -- random numbers (runtime/rng.h): key words as i64, element number i64 */
+  /* ---- random numbers (runtime/rng.h): key words as i64, element number i64 */
   LP_UNIFORM, /* key, counter, element */
   LP_NORMAL,
   LP_RANDINT, /* key, counter, element, limit; i64 */
@@ -176,7 +176,7 @@ static inline LVal lp_operand(const Kernel *k, LVal v, int i) {
   return k->operands[k->ins[v].operand0 + (uint32_t)i];
 }
 
-/* -- building; all throw when out of memory */
+/* ---- building; all throw when out of memory */
 Kernel *lp_new(Arena *a);
 int lp_buf(Kernel *k, LBufKind kind, DType dt);           /* number of the new buffer */
 int lp_local(Kernel *k, DType dt, int arg, int64_t each); /* LB_LOCAL */
@@ -214,7 +214,7 @@ static inline DType lp_dtype(const Kernel *k, LVal v) {
   return (DType)k->ins[v].dtype;
 }
 
-/* -- whole kernels */
+/* ---- whole kernels */
 /* The canonical form; run before printing. Drops instructions that nothing needs (a check and an
  * int division that may fail are needed), shares equal pure instructions where the earlier one is
  * in scope (loads excepted), folds constants, takes out conditions and loops whose count is known
@@ -231,7 +231,7 @@ int64_t lp_local_bytes(const Kernel *k, const int64_t *args);
 /* Turns of the outermost LP_PAR. */
 int64_t lp_turns(const Kernel *k, const int64_t *args);
 
-/* -- code. A target's host function: turns lo .. hi-1 of the outermost LP_PAR. */
+/* ---- code. A target's host function: turns lo .. hi-1 of the outermost LP_PAR. */
 typedef struct KStatus {
   _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
                              evaluator for the message */

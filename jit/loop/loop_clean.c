@@ -77,7 +77,7 @@ static LVal copy(Kernel *to, const Kernel *k, LVal v, const LVal *map) {
   return lp_push(to, k->ins[v], k->ins[v].operand_count, operand);
 }
 
-/* ---- forward ---- */
+/* ---- forward */
 
 static LVal again(Kernel *to, const Kernel *k, LVal v, const LVal *map) {
   const LIns *in = &k->ins[v];
@@ -139,7 +139,7 @@ static Kernel *forward(Arena *a, const Kernel *k) {
   return to;
 }
 
-/* ---- needed ---- */
+/* ---- needed */
 
 typedef struct Live {
   const Kernel *k;

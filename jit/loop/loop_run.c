@@ -44,7 +44,7 @@ typedef struct Run {
   bool outside; /* an access was out of bounds */
 } Run;
 
-/* ---- sizes ---- */
+/* ---- sizes */
 
 static int64_t local_count(const Kernel *k, int b, const int64_t *args) {
   int64_t n = k->bufs[b].arg < 0 ? 1 : args[k->bufs[b].arg], each = k->bufs[b].each;
@@ -75,7 +75,7 @@ int64_t lp_turns(const Kernel *k, const int64_t *args) {
   return turns > 0 ? turns : 0;
 }
 
-/* ---- memory ---- */
+/* ---- memory */
 
 static bool reach(Run *r, unsigned b, int64_t at) {
   if (!r->elements && r->k->bufs[b].kind != LB_LOCAL) return true;
@@ -123,7 +123,7 @@ static void store(Run *r, unsigned b, int64_t at, LScalar v) {
   }
 }
 
-/* ---- reductions ---- */
+/* ---- reductions */
 
 static LScalar red_start(LRed kind, DType dt) {
   LScalar v = {0};
@@ -253,7 +253,7 @@ static void red_each(Run *r, LVal v, void (*f)(Acc *a, LRed kind, DType dt)) {
   }
 }
 
-/* ---- walking ---- */
+/* ---- walking */
 
 static void walk(Run *r, LVal from, LVal to);
 
@@ -352,7 +352,7 @@ static void walk(Run *r, LVal from, LVal to) {
   }
 }
 
-/* ---- a launch ---- */
+/* ---- a launch */
 
 static void drop_locals(Run *r) {
   for (size_t b = 0; b < r->k->buf_count; b++) {

@@ -32,7 +32,7 @@ int64_t lp_wrap(DType dt, int64_t x) {
   }
 }
 
-/* ---- casts, rule 15 ---- */
+/* ---- casts, rule 15 */
 
 static LScalar from_double(DType dt, double x) {
   LScalar v = {0};
@@ -78,7 +78,7 @@ int64_t lp_scalar_bits(DType dt, LScalar x) {
   return d != d ? 0x7ff8000000000000 : (int64_t)hf_bits64(d);
 }
 
-/* ---- one operand ---- */
+/* ---- one operand */
 
 /* The functions of floats of elementwise.def, one element at a time. */
 /* clang-format off */
@@ -130,7 +130,7 @@ static LScalar un(RefUn f, DType from, LScalar x) {
   return v;
 }
 
-/* ---- two operands ---- */
+/* ---- two operands */
 
 static float bin32(RefBin f, float x, float y) {
   switch (f) {
@@ -203,7 +203,7 @@ static bool bin(RefBin f, DType from, LScalar x, LScalar y, LScalar *out) {
   return true;
 }
 
-/* ---- the rest ---- */
+/* ---- the rest */
 
 static LScalar fma_one(DType dt, LScalar x, LScalar y, LScalar z) {
   LScalar v = {0};

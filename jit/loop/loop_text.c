@@ -24,7 +24,7 @@
 
 #include "runtime/half.h"
 
-/* ---- printing ---- */
+/* ---- printing */
 
 /* Most of a text are numbers: printf would take most of the time. */
 static void put_number(Buf *out, const char *before, int64_t n) {
@@ -105,7 +105,7 @@ void lp_print(Buf *out, const Kernel *k) {
   }
 }
 
-/* ---- reading ---- */
+/* ---- reading */
 
 typedef struct Reader {
   const char *p, *end; /* what is left */

@@ -45,7 +45,7 @@ static bool inside(const Check *c, LOp op) {
   return false;
 }
 
-/* ---- operands ---- */
+/* ---- operands */
 
 static LVal operand(const Check *c, int i) {
   return lp_operand(c->k, c->v, i);
@@ -108,7 +108,7 @@ static bool all_are(const Check *c, int first, DType dt) {
   return true;
 }
 
-/* ---- each kind of instruction ---- */
+/* ---- each kind of instruction */
 
 static bool check_buf(const Check *c, unsigned b, bool write, DType dt) {
   if (b >= c->k->buf_count) return bad(c, "no such buffer");

@@ -46,7 +46,7 @@ LVal low_fail(Low *w, const char *fmt, ...) {
   return LV_NONE;
 }
 
-/* ---- sizes ---- */
+/* ---- sizes */
 
 static Dim checked(Low *w, Dim d) {
   if (d != DIM_BAD) return d;
@@ -84,7 +84,7 @@ bool low_divides(Low *w, Dim a, Dim b, Dim *q) {
   return *q != DIM_BAD && dim_mul(low_tab(w), *q, b) == a;
 }
 
-/* ---- memory of what was made ---- */
+/* ---- memory of what was made */
 
 static void mark(const Low *w, Pulled *p) {
   p->depth = w->k->open_count;
@@ -136,7 +136,7 @@ void low_bind(Low *w, Val v, const Index *at, LVal x) {
   low_know(w, v, low_index_spot(w, v, at), x);
 }
 
-/* ---- buffers and arguments ---- */
+/* ---- buffers and arguments */
 
 static int use(Low *w, BufUse u, LBufKind kind, DType dt) {
   for (size_t i = 0; i < w->buf_count; i++) {
@@ -220,7 +220,7 @@ LVal low_attr(Low *w, const Attr *v, DType dt) {
   return lp_cast(w->k, low_int(w, v->u.i), dt);
 }
 
-/* ---- spots ---- */
+/* ---- spots */
 
 void low_digit(Low *w, Digits *d, LVal v, Dim n) {
   if (low_is(w, n, 1)) return;
@@ -356,7 +356,7 @@ LVal low_row_major(Low *w, const Type *t, const LVal *at) {
   return x;
 }
 
-/* ---- pulling ---- */
+/* ---- pulling */
 
 static LVal load(Low *w, Val v, const Spot *s) {
   Watch *t = w->memo->watch;
@@ -409,7 +409,7 @@ LVal low_pull(Low *w, Val v, const Index *at) {
   return low_at(w, v, low_index_spot(w, v, at));
 }
 
-/* ---- a kernel ---- */
+/* ---- a kernel */
 
 void low_begin(Low *w, Lower *l, const Group *group, GErr *e) {
   *w = (Low){.l = l, .group = group, .k = lp_new(l->arena), .e = e};

@@ -38,7 +38,7 @@ static Dim product3(const Dot *d, Dim x, Dim y, Dim z) {
   return times(d, times(d, x, y), z);
 }
 
-/* ---- the copy ---- */
+/* ---- the copy */
 
 /* One pixel of all channels' rows: the pixels `i` of image row h to row `row0` of the copy. */
 static bool copy_row(Dot *d, Low *w, int to, LVal n, LVal h, LVal row0, LVal from, LVal count) {
@@ -120,7 +120,7 @@ static bool copy_image(Dot *d, Conv *c) {
   return dot_finish(d, &w, times(d, rows, pitch));
 }
 
-/* ---- conv2d and conv2d_input ---- */
+/* ---- conv2d and conv2d_input */
 
 /* w as panels [panels][kh, kw, channel][nr]; a turn is a (kh, kw) of a panel. */
 static bool pack_weight(Dot *d, Conv *c) {
@@ -250,7 +250,7 @@ static bool lower_image(Dot *d, Conv *c) {
   return pack_weight(d, c) && dot_main(d);
 }
 
-/* ---- conv2d_weight ---- */
+/* ---- conv2d_weight */
 
 static void weight_rows(Dot *d, Main *f, LVal tile, Place *o) {
   Low *w = &f->w;

@@ -14,7 +14,7 @@
  * through scratch. */
 #include "jit/lower/lower_dot.h"
 
-/* ---- coordinates ---- */
+/* ---- coordinates */
 
 void dot_batch_coords(const Dot *d, Low *w, LVal number, const bool *only, LVal *at) {
   for (int i = d->batch - 1; i >= 0; i--) {
@@ -65,7 +65,7 @@ LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at) {
   return lp_dtype(w->k, x) == d->dt ? x : lp_cast(w->k, x, d->dt);
 }
 
-/* ---- packing ---- */
+/* ---- packing */
 
 uint32_t dot_panel(Dot *d, Dim count) {
   Panel p = {d->dt, count};
@@ -187,7 +187,7 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
   return dot_finish(d, &w, times(d, times(d, own_batches(d, s), is_a ? d->m : d->n), d->k));
 }
 
-/* ---- how operands are read ---- */
+/* ---- how operands are read */
 
 bool dot_readable(const Dot *d, const Side *s) {
   return low_placed(d->l, s->view.base) && s->type->dtype == d->dt &&
@@ -316,7 +316,7 @@ LVal dot_side_base(const Dot *d, Low *w, const Side *s, const LVal *at) {
   return lp_where(w->k, less(w, imm(w, 0), low_dim(w, s->copied)), copy, base);
 }
 
-/* ---- the main kernel ---- */
+/* ---- the main kernel */
 
 /* Stores the outs at an element, given the chain's value there; `lin` is its row-major number. */
 static bool epilogue(Dot *d, Low *w, const Digits *at, LVal lin, LVal x) {
@@ -572,7 +572,7 @@ bool dot_main(Dot *d) {
   return dot_finish(d, w, times(d, dim_num(d, 2), times(d, elements, d->k)));
 }
 
-/* ---- choices ---- */
+/* ---- choices */
 
 /* Tiles that fit the sizes as far as they are known: few rows leave registers for more columns. */
 void dot_choose_tile(Dot *d, Dim height) {

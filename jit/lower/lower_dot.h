@@ -101,7 +101,7 @@ struct Main {
   LVal a_row, a_step, b_row, b_step;
 };
 
-/* -- dims and index arithmetic */
+/* ---- dims and index arithmetic */
 static inline Dim dim_num(const Dot *d, int64_t n) {
   return dim_const(d->t, n);
 }
@@ -140,7 +140,7 @@ static inline LVal share(Low *w, LVal i, LVal n, LVal parts) {
   return lp_idiv(w->k, mul(w, i, n), parts);
 }
 
-/* -- lower_dot.c */
+/* ---- lower_dot.c */
 /* An element in the computing type. */
 LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at);
 bool dot_readable(const Dot *d, const Side *s); /* its base, in place */
@@ -165,7 +165,7 @@ bool dot_pack_b(Dot *d);
 int dot_side_buf(const Dot *d, Low *w, const Side *s);
 LVal dot_side_base(const Dot *d, Low *w, const Side *s, const LVal *at);
 
-/* -- lower_conv.c */
+/* ---- lower_conv.c */
 bool lower_conv(Dot *d, OpCode op);
 void conv_begin(Dot *d, Main *f); /* before the turns of the main kernel */
 

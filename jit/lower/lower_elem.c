@@ -55,7 +55,7 @@ LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
   }
 }
 
-/* ---- generators ---- */
+/* ---- generators */
 
 /* Element i of the vector of n that operand k of the node is. */
 static LVal word(Low *w, uint32_t node, int k, int64_t i, int64_t n) {
@@ -129,7 +129,7 @@ LVal pull_generate(Low *w, uint32_t node, const Spot *s) {
   }
 }
 
-/* ---- groups: every out has the same number of elements ---- */
+/* ---- groups: every out has the same number of elements */
 
 static void pull_outs(Low *w, const Spot *kept, const Spot *all, void *ud) {
   const Group *g = ud;

@@ -80,7 +80,7 @@ static inline DimTab *low_tab(const Low *w) {
   return w->l->g->dims;
 }
 
-/* -- dims: arithmetic that fails the group where a size passes 2^63 - 1 */
+/* ---- dims: arithmetic that fails the group where a size passes 2^63 - 1 */
 Dim low_const_dim(Low *w, int64_t n);
 Dim low_mul(Low *w, Dim a, Dim b);
 Dim low_add(Low *w, Dim a, Dim b);
@@ -97,7 +97,7 @@ static inline bool low_is(const Low *w, Dim d, int64_t n) {
   return low_known(w, d, &c) && c == n;
 }
 
-/* -- spots */
+/* ---- spots */
 void low_digit(Low *w, Digits *d, LVal v, Dim n); /* appends, unless n is 1 */
 const Spot *low_spot(Low *w, const Digit *d, int n);
 /* The number that n digits make. */
@@ -110,7 +110,7 @@ static inline LVal low_number(Low *w, const Spot *s) {
 void low_cut(Low *w, const Spot *s, int n, const Dim *size, Digits *out, int start[]);
 const Spot *low_index_spot(Low *w, Val v, const Index *at);
 
-/* -- pulling */
+/* ---- pulling */
 LVal low_at(Low *w, Val v, const Spot *s);
 void low_know(Low *w, Val v, const Spot *s, LVal x); /* low_bind by spot */
 LVal low_int(Low *w, int64_t x);                     /* an i64 literal of the program */
@@ -123,7 +123,7 @@ bool low_elementwise(OpCode op);
 const Spot *low_along(Low *w, const Type *idx, const Type *x, int axis, LVal index, const Spot *s);
 LVal low_checked(Low *w, LVal i, Dim n); /* an index: checked, then 0 where it is out of range */
 
-/* -- loops (lower_space.c) */
+/* ---- loops (lower_space.c) */
 enum { REDUCED = 255 }; /* class of an axis that is reduced; others are kept */
 /* Pieces of an index space in row-major order. */
 typedef struct Space {
@@ -152,7 +152,7 @@ Dim low_steps(Low *w, Dim below);
 LVal low_take(Low *w, LVal *t, Dim n);
 LVal low_least(Low *w, LVal a, LVal b);
 
-/* -- reductions (lower_reduce.c) */
+/* ---- reductions (lower_reduce.c) */
 typedef struct Fold {
   Val v, x; /* result, operand */
   DType dt; /* it is computed in */

@@ -50,7 +50,7 @@ static LVal at_digits(Low *w, Val v, const Digits *d) {
   return low_at(w, v, low_spot(w, d->d, d->count));
 }
 
-/* ---- views ---- */
+/* ---- views */
 
 static LVal broadcast(Low *w, Val x, const Type *t, const Spot *s) {
   const Type *from = low_type(w, x);
@@ -134,7 +134,7 @@ static LVal flip(Low *w, uint32_t node, Val x, const Type *t, const Spot *s) {
   return at_digits(w, x, &d);
 }
 
-/* ---- pad and concat ---- */
+/* ---- pad and concat */
 
 /* A variable of v's dtype, `start`, that becomes v's element at d where `inside`. */
 static LVal where_inside(Low *w, LVal start, LVal inside, Val v, const Digits *d) {
@@ -218,7 +218,7 @@ static LVal concat(Low *w, uint32_t node, const Type *t, const Spot *s) {
   return w->failed ? LV_NONE : lp_get(w->k, var);
 }
 
-/* ---- take and gather ---- */
+/* ---- take and gather */
 
 LVal low_checked(Low *w, LVal i, Dim n) {
   LVal zero = lp_i(w->k, 0);

@@ -27,7 +27,7 @@ enum {
   SIDE = 2
 };
 
-/* ---- one reduction ---- */
+/* ---- one reduction */
 
 bool low_is_fold(OpCode op) {
   switch (op) {
@@ -65,7 +65,7 @@ void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x) {
   low_know(w, f->v, s, lp_cast(w->k, x, (DType)low_type(w, f->v)->dtype));
 }
 
-/* ---- a group of them ---- */
+/* ---- a group of them */
 
 typedef struct Job {
   Low w;
@@ -132,7 +132,7 @@ static void give(Job *j, const LVal *x, const Digit *kept, LVal b) {
   if (!j->two) store_outs(j, s);
 }
 
-/* ---- lines ---- */
+/* ---- lines */
 
 /* Copies elements from .. from + n - 1 of a line of several pieces to `stage`. */
 static void fill_stage(Job *j, const int *stage, const Digit *kept, LVal from, LVal n) {
@@ -196,7 +196,7 @@ static void lines(Job *j) {
   lp_end(k);
 }
 
-/* ---- a few elements per result: results side by side, lanes as straight-line code ---- */
+/* ---- a few elements per result: results side by side, lanes as straight-line code */
 
 static void few(Job *j, int64_t n) {
   Low *w = &j->w;
@@ -227,7 +227,7 @@ static void few(Job *j, int64_t n) {
   low_nest_end(w, &nest);
 }
 
-/* ---- columns ---- */
+/* ---- columns */
 
 /* Elements of a panel: buf[row * PANEL + column]. */
 static LVal in_panel(Low *w, LVal row, LVal col) {
@@ -297,7 +297,7 @@ static void columns(Job *j) {
   lp_end(k);
 }
 
-/* ---- the second kernel: blocks by the tree ---- */
+/* ---- the second kernel: blocks by the tree */
 
 /* Element of a partial result, `lane` of the block (0 where there are none). */
 static LVal part_at(Low *w, const Tree *t, LVal block, int lane, LVal col) {
@@ -382,7 +382,7 @@ bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e) {
 #undef EACH
 }
 
-/* ---- choosing ---- */
+/* ---- choosing */
 
 static void pull_operands(Low *w, const Spot *kept, const Spot *all, void *ud) {
   const Job *j = ud;

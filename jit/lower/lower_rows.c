@@ -76,7 +76,7 @@ static void measure(Rows *r, uint32_t last) {
   }
 }
 
-/* ---- trials ---- */
+/* ---- trials */
 
 static bool visit(void *ud, Val v, const Spot *s) {
   Rows *r = ud;
@@ -150,7 +150,7 @@ static bool choose_pass(Rows *r, int pass, const Dim *size, int n) {
   return low_space(&r->w, count, all, cls, pull_pass, r, &r->space[pass]);
 }
 
-/* ---- the kernel ---- */
+/* ---- the kernel */
 
 LVal low_kept(Low *w, const Keep *k, const Spot *s) {
   for (int u = 0; u < w->memo->rows; u++) {
@@ -399,7 +399,7 @@ static void by_lanes(Rows *r, uint32_t panel0) {
   lp_end(k);
 }
 
-/* ---- what the group is ---- */
+/* ---- what the group is */
 
 typedef enum Over { OVER_COLS, OVER_ROWS, OVER_OTHER } Over;
 

@@ -57,7 +57,7 @@ static Dim product(Scan *c, int n) {
   return d;
 }
 
-/* ---- along the last axis ---- */
+/* ---- along the last axis */
 
 /* Opens a loop over rows; their digits. */
 static void open_rows(Scan *c, Digit *kept) {
@@ -108,7 +108,7 @@ static void first_rows(Scan *c, bool max) {
   lp_end(w->k);
 }
 
-/* ---- along another axis ---- */
+/* ---- along another axis */
 
 /* Opens the loop over panels: digits but the last, *first and *width of the panel. */
 static void open_panels(Scan *c, Digit *kept, LVal *first, LVal *width) {

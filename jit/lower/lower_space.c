@@ -68,7 +68,7 @@ bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull,
   return !w->failed;
 }
 
-/* ---- loops ---- */
+/* ---- loops */
 
 LVal low_least(Low *w, LVal a, LVal b) {
   return lp_bin(w->k, RB_MIN, a, b);

@@ -294,7 +294,7 @@ static void by_rows(Strips *x, int n) {
   lp_end(w->k);
 }
 
-/* -- contractions over the rows: their chains go on from strip to strip, in scratch
+/* ---- contractions over the rows: their chains go on from strip to strip, in scratch
  * [rows of the result][pitch] */
 static LVal acc_pitch(Strips *x, int n) {
   return x->how[n] == RIGHT ? x->pitch_v : low_dim(&x->r.w, x->dot[n].n);

@@ -42,7 +42,7 @@ Alike *alike_new(const Lower *l) {
   return s;
 }
 
-/* -- a group as text */
+/* ---- a group as text */
 typedef struct Writer {
   Alike *s;
   const Lower *l;
@@ -112,7 +112,7 @@ static bool write_group(Writer *w, const Group *x) {
   return true;
 }
 
-/* -- launches */
+/* ---- launches */
 static bool lower_new(Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
   ArenaMark mark = arena_mark(l->arena);
   Lowered low = {0};

@@ -174,7 +174,7 @@ static bool bind_all(Binder *w) {
   return true;
 }
 
-/* -- what is no size */
+/* ---- what is no size */
 static void mark_symbol(void *used, Sym s) {
   ((bool *)used)[s] = true;
 }

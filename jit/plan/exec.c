@@ -32,8 +32,8 @@ typedef struct Exec {
   bool lost;            /* an input is gone */
 } Exec;
 
-/* -- effects are counted, so that the run that words an error does not repeat them; what host calls
- * gave is kept where the words may depend on it (plan.c), else a 0 stands for it */
+/* ---- effects are counted, so that the run that words an error does not repeat them; what host
+ * calls gave is kept where the words may depend on it (plan.c), else a 0 stands for it */
 typedef struct Told {
   Mem *mem;
   Tensor **t;
@@ -94,7 +94,7 @@ static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, i
   return true;
 }
 
-/* -- bodies of loops, branches and maps are functions of their own */
+/* ---- bodies of loops, branches and maps are functions of their own */
 static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e,
                      Prov *at) {
   Exec *x = ud;
@@ -117,7 +117,7 @@ static void start_inner(Exec *x, RunCtx *c) {
   x->inner.ud = x;
 }
 
-/* -- tensors over the arena */
+/* ---- tensors over the arena */
 static void of_arena(void *ud) {
   (void)ud;
 }
@@ -170,7 +170,7 @@ static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
   return r;
 }
 
-/* -- steps */
+/* ---- steps */
 typedef struct Args {
   Mem *mem;
   size_t bytes, n;
@@ -515,7 +515,7 @@ static Outcome run_steps(Exec *x, Tensor **out) {
   return RUN_OK;
 }
 
-/* -- again, by the evaluator */
+/* ---- again, by the evaluator */
 static bool again(Exec *x, Tensor **out) {
   JitFn *f = x->f;
   Mem *m = x->c->mem;
@@ -551,7 +551,7 @@ static bool by_evaluator(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, G
   return ok;
 }
 
-/* -- the account of one run, JitConfig.check */
+/* ---- the account of one run, JitConfig.check */
 typedef struct Account {
   size_t live, peak;
   int64_t want;

@@ -41,7 +41,7 @@ enum {
   REMADE_COST = 8       /* of a value made again instead of read from memory */
 };
 
-/* -- single nodes */
+/* ---- single nodes */
 static GroupKind kind_of(OpCode op) {
   switch (op) {
   case OP_SUM:
@@ -107,7 +107,7 @@ bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *
   return n->op != OP_INPUT && n->op != OP_TOKEN;
 }
 
-/* -- edges: how a node reads a value that another one computes */
+/* ---- edges: how a node reads a value that another one computes */
 typedef enum Way {
   WAY_SAME, /* element k from element k, in row-major order */
   WAY_ROW,  /* element k from element k / `columns` */
@@ -406,7 +406,7 @@ static void look(Fuse *f) {
   }
 }
 
-/* -- chains that each reader makes for itself: single numbers, and what is made of generators
+/* ---- chains that each reader makes for itself: single numbers, and what is made of generators
  * alone */
 static bool one_number(const Fuse *f, uint32_t i) {
   return f->n[i].count == dim_const(f->g->dims, 1);
@@ -448,7 +448,7 @@ static void find_clones(Fuse *f) {
   }
 }
 
-/* -- joining */
+/* ---- joining */
 /* Calls f->visit for every part that a node reads, through chains made where they are read (which
  * are CLONE_NODES deep at most). */
 typedef bool (*PartFn)(Fuse *f, uint32_t part);
@@ -882,7 +882,7 @@ static void make_parts(Fuse *f, bool apart) {
   if (!apart) join_strips(f);
 }
 
-/* -- groups */
+/* ---- groups */
 static int by_number(const void *a, const void *b) {
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
   return x < y ? -1 : x > y;
@@ -1019,7 +1019,7 @@ static Group finish(Fuse *f, uint32_t part) {
   return x;
 }
 
-/* -- order */
+/* ---- order */
 enum { PART_WAITS, PART_OPEN, PART_DONE };
 
 /* Puts a part that was not put out on the stack. True for it, and for one that waits for this. */

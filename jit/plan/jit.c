@@ -61,7 +61,7 @@ JitCount jit_count(const Jit *j) {
   return j->count;
 }
 
-/* -- compiling */
+/* ---- compiling */
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -514,7 +514,7 @@ void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
   for (size_t k = 0; k < n; k++) visit(ud, &all[k]);
 }
 
-/* -- printing */
+/* ---- printing */
 static void print_ops(Buf *out, const Graph *g, const Group *x) {
   for (uint32_t k = 0; k < x->node_count; k++) {
     buf_printf(out, "%s%s", k ? ", " : "", op_info[g->nodes[x->nodes[k]].op].text);

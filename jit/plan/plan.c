@@ -76,7 +76,7 @@ static void add_kernels(Maker *m, Group x) {
   }
 }
 
-/* -- places */
+/* ---- places */
 static void place_results(Plan *p) {
   const Graph *g = p->g;
   for (size_t i = 0; i < g->output_count; i++) {

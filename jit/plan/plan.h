@@ -5,7 +5,7 @@
 #include "jit/plan/jit.h"
 #include "jit/lower/lower.h"
 
-/* -- fuse.c */
+/* ---- fuse.c */
 typedef struct Groups {
   Group *items;
   size_t count, cap;
@@ -18,12 +18,12 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out); /* apart: every no
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
 extern const char *const group_kind_name[];
 
-/* -- order.c */
+/* ---- order.c */
 /* Sorts groups such that they still can run, with less memory alive at once: so many bytes of
  * values (0: too few groups to tell). `env`: typical sizes, or NULL. */
 int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups);
 
-/* -- memplan.c: arrays only */
+/* ---- memplan.c: arrays only */
 typedef struct MemItem {
   int64_t bytes;        /* a multiple of 64 */
   uint32_t first, last; /* steps in which it is alive */
@@ -35,7 +35,7 @@ int64_t memplan(Arena *temp, MemItem *items, size_t n);
 /* The most bytes alive at once, and the first step with so many: no arena is smaller. */
 int64_t memplan_live(Arena *temp, const MemItem *items, size_t n, uint32_t *step);
 
-/* -- plan.c */
+/* ---- plan.c */
 typedef enum PlaceKind {
   PLACE_NONE,   /* exists inside kernels only */
   PLACE_INPUT,  /* index: of the input */
@@ -103,7 +103,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
                 bool apart);
 /* Bytes that the arena of such a plan has at least: those of values, no panels. 0: not known. */
 int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env);
-/* -- plan_check.c: throw by mem_bug where a law of plans does not hold */
+/* ---- plan_check.c: throw by mem_bug where a law of plans does not hold */
 void plan_check(const Plan *p, Arena *temp);
 /* The places that memplan gave to items, in an arena of so many bytes. */
 void plan_check_places(Mem *mem, Arena *temp, const MemItem *items, size_t n, int64_t arena);
@@ -118,7 +118,7 @@ static inline bool plan_there(const Plan *p, Val v, uint32_t step) {
   return p->place[i].kind && p->made[i] <= step;
 }
 
-/* -- exec.c */
+/* ---- exec.c */
 typedef struct Where { /* a buffer of a launch: root 0 is the arena, then inputs, results, helds */
   uint32_t root;
   int64_t offset; /* bytes */

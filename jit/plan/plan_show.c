@@ -31,7 +31,7 @@ static void put_group(Buf *out, const Graph *g, const Group *x) {
   if (!x->node_count) buf_printf(out, " %s", op_info[g->nodes[x->root].op].text);
 }
 
-/* -- groups */
+/* ---- groups */
 static void show_groups(Arena *a, const Graph *g, Show s) {
   stack_check();
   const uint32_t *origin;
@@ -60,7 +60,7 @@ static void show_groups(Arena *a, const Graph *g, Show s) {
   }
 }
 
-/* -- plans */
+/* ---- plans */
 static void put_place(Buf *out, const Plan *p, const Bound *b, Place at) {
   switch ((PlaceKind)at.kind) {
   case PLACE_NONE: buf_puts(out, " nowhere"); break;
@@ -245,7 +245,7 @@ static void show_plan(JitFn *f, const int64_t *env, Show s) {
   show_outputs(&s, p, b);
 }
 
-/* -- loop form */
+/* ---- loop form */
 static void put_arguments(const Show *s, const Plan *p, const Launch *l) {
   for (size_t i = 0; i < l->k->buf_count; i++) {
     const BufUse *u = &l->bufs[i];

@@ -11,7 +11,7 @@
 #include "lang/compile/report.h"
 #include "runtime/csv.h"
 
-/* ---- files ---------------------------------------------------------------------------------- */
+/* ---- files */
 
 BUILTIN_FN(bi_read_csv) {
   const char *path = want_str(s, c->v[0], c->spans[0], "the path");
@@ -41,7 +41,7 @@ BUILTIN_FN(bi_here) {
   return str_printf(s, "%.*s%s", (int)(slash - m->path + 1), m->path, path);
 }
 
-/* ---- sequences ------------------------------------------------------------------------------ */
+/* ---- sequences */
 
 /* Argument 0 as the source of a sequence. */
 static Value source_arg(Session *s, Call *c, int i) {
@@ -149,7 +149,7 @@ BUILTIN_FN(bi_split) {
   return list_value(s, V_TUPLE, 2, part);
 }
 
-/* ---- the command line ----------------------------------------------------------------------- */
+/* ---- the command line */
 
 /* Names that the program asks for: texts of `args("name", ..)` in all its files. */
 typedef struct Asked {
@@ -239,7 +239,7 @@ BUILTIN_FN(bi_args) {
   fail(s, ERR_ARGS_WORD, c->at, "`%s=%s` is no %s", name, text, value_type_text(s, d));
 }
 
-/* ---- observation ---------------------------------------------------------------------------- */
+/* ---- observation */
 
 BUILTIN_FN(bi_clock) {
   (void)s;

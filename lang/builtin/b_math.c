@@ -253,7 +253,7 @@ BUILTIN_FN(bi_cumsum) {
   return op_run(s, OP_CUMSUM, 1, &x, a, 2, c->at);
 }
 
-/* -- numbers from tensors (rule 13) */
+/* ---- numbers from tensors (rule 13) */
 
 BUILTIN_FN(bi_int) {
   Value x = c->v[0];

@@ -18,7 +18,7 @@ static const char *entry_path(Session *s, const char *key, const char *path) {
   return *key ? txt(s, "%s.%s", key, path) : path;
 }
 
-/* ---- save ----------------------------------------------------------------------------------- */
+/* ---- save */
 
 typedef struct Saver {
   Span at;
@@ -95,7 +95,7 @@ BUILTIN_FN(bi_save) {
   return v_unit();
 }
 
-/* ---- load ----------------------------------------------------------------------------------- */
+/* ---- load */
 
 typedef struct Opened {
   Mem *mem;

@@ -485,7 +485,7 @@ BUILTIN_FN(bi_conv2d) {
   return op_run(s, OP_CONV2D, 2, v, a, 3, c->at);
 }
 
-/* -- making */
+/* ---- making */
 
 static Value fill(Session *s, Value x, Value shape, Span shape_at, Span at) {
   Dim d[CKL_MAX_RANK];
@@ -527,7 +527,7 @@ BUILTIN_FN(bi_eye) {
   return op_cast(s, one, dtype_arg(s, c->v[1], c->spans[1]), c->at);
 }
 
-/* -- random */
+/* ---- random */
 
 /* A key of the program stands behind a `stop` in code, by which graph/batch.c knows it from the key
  * of a site: what is drawn under it depends on the key alone (rule 93), for each element of a batch
@@ -641,7 +641,7 @@ BUILTIN_FN(bi_philox) {
   return op_run(s, OP_PHILOX, 2, v, NULL, 0, c->at);
 }
 
-/* -- lists */
+/* ---- lists */
 
 BUILTIN_FN(bi_list) {
   return list_value(s, V_LIST, c->rest_n, c->rest);

@@ -60,7 +60,7 @@ bool plan_wanted(const Session *s, const Graph *g) {
   return false;
 }
 
-/* -- candidates */
+/* ---- candidates */
 enum { MOST_PLANS = 10 };
 
 static void add(Chooser *h, const uint8_t *written, uint8_t *choice) {
@@ -86,7 +86,7 @@ static void make_ladder(Chooser *h) {
   for (size_t i = 0; i < n; i++) add(h, written, choices[i]);
 }
 
-/* -- what a candidate takes */
+/* ---- what a candidate takes */
 void planned_unref(Planned *p) {
   if (!p || --p->rc > 0) return;
   Mem *m = p->arena.mem;

@@ -53,7 +53,7 @@ void native_ops_free(Session *s) {
   s->native_ops = NULL;
 }
 
-/* -- what is worth it */
+/* ---- what is worth it */
 static bool large(const Session *s, OpCode op, Tensor *const *in, int n) {
   const OpInfo *info = &op_info[op];
   if (info->traits & (T_VIEW | T_REGION | T_EFFECT) || info->cls == GENERATE || info->results != 1)
@@ -70,7 +70,7 @@ static bool large(const Session *s, OpCode op, Tensor *const *in, int n) {
   return most >= LARGE;
 }
 
-/* -- operands as views of something dense */
+/* ---- operands as views of something dense */
 typedef struct Operand {
   int rank;
   int64_t dim[CKL_MAX_RANK];  /* as the operation sees it */
@@ -115,7 +115,7 @@ static Tensor *dense_of(Session *s, Tensor *t, const Operand *o) {
   return v;
 }
 
-/* -- the key: sizes as their numbers */
+/* ---- the key: sizes as their numbers */
 static bool key_of(Session *s, Buf *b, Sizes *z, OpCode op, const Attr *attrs, int nattrs,
                    Tensor *const *in, const Operand *o, int n) {
   uint16_t code = (uint16_t)op;
@@ -133,7 +133,7 @@ static bool key_of(Session *s, Buf *b, Sizes *z, OpCode op, const Attr *attrs, i
   return !z->full;
 }
 
-/* -- the graph */
+/* ---- the graph */
 static Graph *build(Session *s, Arena *a, Sizes *z, OpCode op, const Attr *attrs, int nattrs,
                     Tensor *const *in, const Operand *o, int n) {
   Graph *g = gr_new(a, dim_tab_new(a), s->names, names_of(s->names, op_info[op].text));

@@ -20,7 +20,7 @@ const char *const op_bin_name[BIN_COUNT] = {
 _Static_assert(sizeof((Session *)0)->count.ops == 2 * BIN_COUNT * sizeof(int64_t),
                "a session counts all classes");
 
-/* -- operations */
+/* ---- operations */
 static int bin_of(OpCode op) {
   const OpInfo *i = &op_info[op];
   if (i->traits & (T_VIEW | T_EFFECT | T_REGION)) return -1;
@@ -65,7 +65,7 @@ static int64_t flops_of(const Graph *g, const int64_t *env) {
   return sum;
 }
 
-/* -- leaves */
+/* ---- leaves */
 static int64_t rounded(int64_t n) {
   return (n + 63) / 64 * 64;
 }
@@ -123,7 +123,7 @@ static int64_t leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense, i
   return grow;
 }
 
-/* -- figures */
+/* ---- figures */
 static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env) {
   JitFn *f = native_plan(s, g, env);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
@@ -214,7 +214,7 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
   mem_pool_drain(&s->mem, mark);
 }
 
-/* -- text */
+/* ---- text */
 static const char *grouped(Session *s, int64_t n) {
   char digits[24], out[40];
   int len = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
@@ -409,7 +409,7 @@ void plan_json(const CallPlan *c, Buf *out) {
   buf_puts(out, "]}\n");
 }
 
-/* -- a record */
+/* ---- a record */
 typedef struct Fields {
   Session *s;
   Name names[24];

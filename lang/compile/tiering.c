@@ -338,7 +338,7 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   return ok;
 }
 
-/* -- the profile */
+/* ---- the profile */
 typedef struct Line {
   const char *file;
   uint32_t line;
@@ -404,7 +404,7 @@ void native_profile(Session *s, Buf *out) {
   }
 }
 
-/* -- text */
+/* ---- text */
 static void print_fn(Session *s, Buf *out, const JitFn *f, PassId stage, Span at) {
   Err why = {0};
   if (stage == PASS_PLAN) jit_print_plan(out, f);

@@ -9,7 +9,7 @@
 #include "lang/compile/compile.h"
 #include "lang/names/meant.h"
 
-/* -- locals */
+/* ---- locals */
 
 void local_push(Session *s, Name name, Value v, bool is_var, Span at) {
   if (s->local_count == s->local_cap) {
@@ -32,7 +32,7 @@ Local *local_find(Session *s, Name name) {
   return NULL;
 }
 
-/* -- names */
+/* ---- names */
 
 static Value method_value(Session *s, Inst *self, Node *fn, ModelDecl *m) {
   return fn_value(s, fn, m->module, self, m, !fn->fn->is_proc, 0, NULL);
@@ -117,7 +117,7 @@ Value name_value(Session *s, Name name, Span at, bool must) {
   raise_(s);
 }
 
-/* -- function literals */
+/* ---- function literals */
 
 /* The locals that n's body mentions, on the scratch arena. */
 static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
@@ -177,7 +177,7 @@ Value capsule_closure(Session *s, Node *n) {
   return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, true, k, c);
 }
 
-/* -- patterns */
+/* ---- patterns */
 
 static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
   (void)at;

@@ -17,7 +17,7 @@ void emit_text(Session *s, int stream, const char *text, size_t n) {
   if (s->config.write && n) s->config.write(s->config.ud, stream, text, n);
 }
 
-/* ---- templates ------------------------------------------------------------------------------ */
+/* ---- templates */
 
 typedef struct Template {
   Session *s;
@@ -101,7 +101,7 @@ static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at)
   u->token = r;
 }
 
-/* ---- print ---------------------------------------------------------------------------------- */
+/* ---- print */
 
 /* A string with holes whose values may be of run time; false when a value is not known at all. */
 static bool put_string(Session *s, Template *t, Buf *out, Node *str) {
@@ -175,7 +175,7 @@ BUILTIN_FN(bi_print) {
   return v_unit();
 }
 
-/* ---- assert in code ------------------------------------------------------------------------- */
+/* ---- assert in code */
 
 void effect_assert(Session *s, Value cond, const Value *left, const Value *right, Span at) {
   Template t;
@@ -190,7 +190,7 @@ void effect_assert(Session *s, Value cond, const Value *left, const Value *right
   append(s, OP_ASSERT, &v, &t, at);
 }
 
-/* ---- at run time ---------------------------------------------------------------------------- */
+/* ---- at run time */
 
 /* Fills the holes of a template with tensors. */
 static void render(Session *s, Buf *out, const char *text, Tensor *const *in, int n) {
@@ -253,7 +253,7 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
   }
 }
 
-/* ---- the statement `assert` ------------------------------------------------------------------ */
+/* ---- the statement `assert` */
 
 static const char *operands_text(Session *s, Value a, Value b) {
   Buf t;

@@ -24,7 +24,7 @@ Flow take_flow(Session *s) {
   return f;
 }
 
-/* -- expressions */
+/* ---- expressions */
 
 /* A function that is not called here, but may be by whoever gets it. */
 static Value taken(Session *s, Value v) {
@@ -431,7 +431,7 @@ Value eval(Session *s, Node *e) {
   return v;
 }
 
-/* -- statements */
+/* ---- statements */
 
 static APART Flow eval_let(Session *s, Node *st) {
   Value v = eval(s, st->let.init);

@@ -25,9 +25,9 @@ static bool literal_negative(const Node *n) {
 }
 
 /* ---- bounds of slices in code: polynomials of sizes and of run-time numbers
-
-   These are dims of a table of its own, where what is known only at run time is a symbol beyond
-   those of sizes: of `i * w : (i + 1) * w` the length is `w`, whatever `i` is. */
+ *
+ * These are dims of a table of its own, where what is known only at run time is a symbol beyond
+ * those of sizes: of `i * w : (i + 1) * w` the length is `w`, whatever `i` is. */
 
 enum { BOUND_NODES = 1000 /* that are looked into */ };
 

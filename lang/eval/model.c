@@ -9,7 +9,7 @@
 #include "lang/compile/compile.h"
 #include "lang/names/clauses.h"
 
-/* -- names */
+/* ---- names */
 
 Name member_name(const Node *m) {
   switch ((NodeKind)m->kind) {
@@ -90,7 +90,7 @@ Field *inst_field(Inst *i, Name name) {
   return k < i->count ? &i->fields[k] : NULL;
 }
 
-/* -- construction */
+/* ---- construction */
 
 static uint64_t member_site(const ModelDecl *m, Name member, uint64_t nth) {
   uint64_t h = UINT64_C(14695981039346656037);

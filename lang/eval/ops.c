@@ -173,7 +173,7 @@ Value as_tensor(Session *s, Value x, DType like, Span at) {
   fail(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
-/* -- the line between script and code */
+/* ---- the line between script and code */
 
 void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
                   Span at, int nout, Value *out) {
@@ -226,7 +226,7 @@ Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, in
   return out;
 }
 
-/* -- numbers */
+/* ---- numbers */
 
 int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
   int64_t r = 0;
@@ -386,7 +386,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
   return v_float(float_op(op, x, y));
 }
 
-/* -- broadcasting */
+/* ---- broadcasting */
 
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at) {
   return op_broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : type_of(s, x).dev, at);
@@ -535,7 +535,7 @@ Value op_where(Session *s, Value c, Value x, Value y, Span at) {
   return op_run(s, OP_WHERE, 3, v, NULL, 0, at);
 }
 
-/* -- operators */
+/* ---- operators */
 
 static bool tree_operand(Value v) {
   return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_NONE;

@@ -34,7 +34,7 @@ struct SeqIter {
   bool closed;  /* the last line of the progress is written */
 };
 
-/* ---- trees with a leading axis -------------------------------------------------------------- */
+/* ---- trees with a leading axis */
 
 static int64_t leading(Session *s, Value v, Span at, int depth) {
   stack_check();
@@ -196,7 +196,7 @@ void data_order(Session *s, uint64_t site, int64_t n, int64_t *out) {
   rng_permutation((uint64_t)w[0], (uint64_t)w[1], n, out);
 }
 
-/* ---- recipes -------------------------------------------------------------------------------- */
+/* ---- recipes */
 
 static void release_obj(void *o) {
   obj_release(o);
@@ -233,7 +233,7 @@ Value seq_map(Session *s, Value seq, Value f, Span at) {
   return seq_value(s, SEQ_MAP, seq, f, 0, 0, false, false, 0);
 }
 
-/* ---- progress ------------------------------------------------------------------------------- */
+/* ---- progress */
 
 static double now(void) {
   struct timespec t;
@@ -276,7 +276,7 @@ static void draw(SeqIter *it, bool last) {
   it->drawn = t;
 }
 
-/* ---- iterators ------------------------------------------------------------------------------ */
+/* ---- iterators */
 
 static void iter_free(SeqIter *it) {
   if (!it) return;

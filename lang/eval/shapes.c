@@ -6,7 +6,7 @@
 
 #include "lang/lang.h"
 
-/* -- shapes */
+/* ---- shapes */
 
 Value op_iota_on(Session *s, Dim n, DType dt, int dev, Span at) {
   int64_t dims = n;
@@ -105,7 +105,7 @@ Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at) {
   return op_run(s, OP_CONCAT, (int)n, items, &a, 1, at);
 }
 
-/* -- contraction: x [.., M, K] @ y [.., K, N], NumPy's treatment of 1-d operands (rule 30) */
+/* ---- contraction: x [.., M, K] @ y [.., K, N], NumPy's treatment of 1-d operands (rule 30) */
 /* An operand that stands beside `@` without parentheses. */
 static const char *factor_text(Session *s, Span at, const char *other) {
   const char *t = source_text(s, at, other);

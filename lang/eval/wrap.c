@@ -48,7 +48,7 @@ static void wrap_job(void *ud) {
   value_retain(j->v);
 }
 
-/* -- with_params: the leaves of a tree stand for the params of a model (rule 61) */
+/* ---- with_params: the leaves of a tree stand for the params of a model (rule 61) */
 
 typedef struct Stand {
   Param *p;
@@ -112,7 +112,7 @@ static void stands_out(Session *s, Stands *l) {
   }
 }
 
-/* -- no_grad in code: what leaves the block is cut, as its value or in an outer `var` (rule 78) */
+/* ---- no_grad in code: a value that leaves the block is cut, also in an outer `var` (rule 78) */
 
 typedef struct Cut {
   bool code, quiet;

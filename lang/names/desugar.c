@@ -85,7 +85,7 @@ bool name_is_none(Session *s, const Node *e) {
   return e->kind == N_NAME && !strcmp(e->name, "none");
 }
 
-/* -- names in patterns and trees */
+/* ---- names in patterns and trees */
 
 static bool pattern_has(const Node *p, Name name) {
   stack_check();
@@ -147,7 +147,7 @@ bool mentions_earlier(const Node *comp, uint32_t k) {
   return false;
 }
 
-/* -- is it code? (rules 51, 53) */
+/* ---- is it code? (rules 51, 53) */
 
 typedef struct Legal {
   Session *s;

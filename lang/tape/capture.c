@@ -56,7 +56,7 @@ void captures_free(Session *s) {
   mem_free(&s->mem, s->captures, sizeof *s->captures);
   s->captures = NULL;
 }
-/* -- what is kept */
+/* ---- what is kept */
 
 /* Says on the debug level of the log why nothing of what is kept fits. */
 static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
@@ -193,7 +193,7 @@ static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
   return k->g ? k : NULL;
 }
 
-/* -- running */
+/* ---- running */
 /* Inputs that are the run's own: what dies with the tape, and what a hook could make the tape drop.
  * From here on a node that dies is used up, though it still says what it was. */
 static Tensor **take_over(Capture *c, const Kept *k, Tensor *const *in) {

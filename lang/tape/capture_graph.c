@@ -23,7 +23,7 @@ void capture_pin(Sizes *z, const JointRef *j) {
   }
 }
 
-/* -- the key */
+/* ---- the key */
 static int param_index(const Capture *c, const Param *p) {
   return p->slot && p->slot <= c->param_count && c->params[p->slot - 1] == p ? (int)p->slot - 1
                                                                              : -1;
@@ -123,7 +123,7 @@ void capture_key(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p) {
   }
 }
 
-/* -- the graph */
+/* ---- the graph */
 typedef struct Maker {
   Capture *c;
   Kept *k;
@@ -474,7 +474,7 @@ static void build(Maker *m) {
   m->k->effects = has_effects(m->k->g);
 }
 
-/* -- --trace-json: the graph before and after simplification, sizes, times */
+/* ---- `--trace-json`: the graph before and after simplification, sizes, times */
 static void put_graph(Buf *b, Arena *a, const char *name, const Graph *g) {
   Buf text;
   buf_init_arena(&text, a);

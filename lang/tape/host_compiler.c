@@ -73,7 +73,7 @@ static _Noreturn void host_fails(Backend *k, ckl_status st, Span at, const char 
   raise_(s);
 }
 
-/* -- compiling */
+/* ---- compiling */
 Backend *backend_new(Session *s, const Graph *g, Native **native, const int64_t *sizes, bool acts,
                      Span at) {
   if (!s->compiler) return NULL;
@@ -94,7 +94,7 @@ Backend *backend_new(Session *s, const Graph *g, Native **native, const int64_t 
   return k;
 }
 
-/* -- running */
+/* ---- running */
 typedef struct Handles {
   Mem *mem;
   size_t bytes, n;
@@ -178,7 +178,7 @@ bool backend_run(Backend *k, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e
   return !k->b.failed;
 }
 
-/* -- for the host's functions */
+/* ---- for the host's functions */
 size_t ckl_backward_inputs(const ckl_backward *b) {
   return b->g->input_count;
 }

@@ -396,7 +396,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   return g.tag ? value_pool(s, g) : tensor_value(s, zeros_like(s, &m));
 }
 
-/* -- taking over the tape (rule 76): what only values hold that nothing reads again dies on the
+/* ---- taking over the tape (rule 76): what only values hold that nothing reads again dies on the
  * way */
 
 /* Counts the references to nodes of the sweep that v alone has. */

@@ -21,7 +21,7 @@ enum {
   TABLE_WIDTH = 98   /* columns of a table */
 };
 
-/* ---- formats as text ------------------------------------------------------------------------ */
+/* ---- formats as text */
 
 bool format_parse(const char *text, size_t n, Format *out) {
   size_t i = 0;
@@ -82,7 +82,7 @@ const char *format_misfit(const Format *f, DType dt) {
   return NULL;
 }
 
-/* ---- one number ----------------------------------------------------------------------------- */
+/* ---- one number */
 
 typedef struct Num {
   DType dt;
@@ -222,7 +222,7 @@ void print_element(Buf *out, const Tensor *t, int64_t i, const Format *f) {
   number(out, element(t, i), f);
 }
 
-/* ---- cells of tensors ----------------------------------------------------------------------- */
+/* ---- cells of tensors */
 
 /* How the cells of one tensor are written. */
 typedef struct Cells {
@@ -512,7 +512,7 @@ void print_stats(Session *s, Buf *out, const Tensor *t) {
   if (nans) buf_printf(out, "   nan %lld", (long long)nans);
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* ---- values */
 
 static void count_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   (void)s;

@@ -82,7 +82,7 @@ void show_value(Session *s, Buf *out, const char *name, Value v) {
   buf_putc(out, '\n');
 }
 
-/* ---- summary and count ---------------------------------------------------------------------- */
+/* ---- summary and count */
 
 static void check_tree(Session *s, Call *c) {
   Value v = c->v[0];

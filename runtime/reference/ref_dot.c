@@ -112,7 +112,7 @@ Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute) {
   return ok ? out : ref_drop(out);
 }
 
-/* ---- inner ---- */
+/* ---- inner */
 
 typedef union Lanes {
   float f32[LANES];

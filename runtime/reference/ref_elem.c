@@ -61,7 +61,7 @@ static void *undefined(Ref *r, const char *op, DType dt) {
   return ref_fail(r, REF_VALUE, "%s is not defined for %s", op, dtype_info[dt].name);
 }
 
-/* ---- one operand ---- */
+/* ---- one operand */
 
 /* OWN functions in a loop: of sqrt there is a faster one below. */
 #define LOOP_UN(name, T, w)                                                                        \
@@ -174,7 +174,7 @@ Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x) {
   return out;
 }
 
-/* ---- two operands ---- */
+/* ---- two operands */
 
 #define LOOP_BIN(name, T, w)                                                                       \
   static void name##_f##w(int64_t n, const T *x, const T *y, T *z) {                               \
@@ -315,7 +315,7 @@ Tensor *ref_binary(Ref *r, RefBin f, const Tensor *x, const Tensor *y) {
   return out;
 }
 
-/* ---- where ---- */
+/* ---- where */
 
 typedef uint16_t __attribute__((may_alias)) Bits16;
 typedef uint32_t __attribute__((may_alias)) Bits32;
@@ -360,7 +360,7 @@ Tensor *ref_where(Ref *r, const Tensor *c, const Tensor *x, const Tensor *y) {
   return out;
 }
 
-/* ---- cast (rule 15) ---- */
+/* ---- cast (rule 15) */
 
 #define TO(T, expr)                                                                                \
   do {                                                                                             \

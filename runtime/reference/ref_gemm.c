@@ -28,7 +28,7 @@ typedef struct Kernel {
   int mr, nr;
 } Kernel;
 
-/* ---- kernels in plain C ---- */
+/* ---- kernels in plain C */
 
 static void micro_f32(int64_t kc, const void *pa, const void *pb, void *pc, int64_t ld,
                       bool first) {
@@ -74,7 +74,7 @@ static void micro_int(int64_t kc, const void *pa, const void *pb, void *pc, int6
     for (int j = 0; j < 8; j++) c[i * ld + j] = acc[i][j];
 }
 
-/* ---- kernels for x86: MR rows of two vectors ---- */
+/* ---- kernels for x86: MR rows of two vectors */
 
 #if defined(__x86_64__)
 #define MICRO(name, isa, T, V, L, MR, ZERO, LOAD, STORE, SET1, FMA)                                \
@@ -136,7 +136,7 @@ static Kernel choose(const Ref *r, GemmKind kind) {
   return kind == GEMM_F32 ? (Kernel){micro_f32, 4, 64} : (Kernel){micro_bf16, 4, 16};
 }
 
-/* ---- bf16: flushing ---- */
+/* ---- bf16: flushing */
 
 static float flush_sub(float x) {
   uint32_t u = hf_bits32(x);
@@ -195,7 +195,7 @@ static void pair_up(float *p, int64_t kc, int64_t width) {
     }
 }
 
-/* ---- the driver ---- */
+/* ---- the driver */
 
 static void add_block(GemmKind kind, int64_t n, void *total, const void *acc) {
   if (kind == GEMM_F64) {
@@ -310,7 +310,7 @@ void gemm_close(Ref *r, GemmRoom *room) {
   *room = (GemmRoom){0};
 }
 
-/* ---- operands and results ---- */
+/* ---- operands and results */
 
 GemmKind gemm_kind(DType dt, int compute) {
   if (!dt_float(dt)) return GEMM_INT;

@@ -24,7 +24,7 @@
 /* Buffers of chunks stand on the C stack, up to five of them: STACK_RESERVE holds that. */
 enum { CHUNK = 512, LANES = 16, BLOCK = 4096 };
 
-/* -- failing: each fills r->err and gives NULL or false, so that `return ref_nomem(r)` works */
+/* ---- failing: each fills r->err and gives NULL or false, so that `return ref_nomem(r)` works */
 
 void *ref_fail(Ref *r, int kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void *ref_nomem(Ref *r);
@@ -52,7 +52,7 @@ void ref_scratch_free(Ref *r, void *p, size_t bytes);
 /* Row-major strides, in elements (beside a dim of 0 they mean nothing). */
 void ref_row_major(int rank, const int64_t *dim, int64_t *stride);
 
-/* -- walking */
+/* ---- walking */
 
 /* A buffer for one chunk of any dtype. */
 typedef union Buf {
@@ -87,7 +87,7 @@ void ref_copy_out(void *dst, int64_t step, const void *src, int64_t n, int size)
 bool ref_copy_part(Ref *r, void *dst, const void *base, int size, int rank, const int64_t *dim,
                    const int64_t *stride);
 
-/* -- computing types: f16, bf16 compute in f32; every int in i64 (or its own) */
+/* ---- computing types: f16, bf16 compute in f32; every int in i64 (or its own) */
 
 static inline bool dt_half(DType d) {
   return d == DT_F16 || d == DT_BF16;
@@ -125,7 +125,7 @@ REF_EXTREME(ref_min_f32_n, float, int32_t, 4, <, |, ref_min_f32)
 REF_EXTREME(ref_max_f64_n, double, int64_t, 2, >, &, ref_max_f64)
 REF_EXTREME(ref_min_f64_n, double, int64_t, 2, <, |, ref_min_f64)
 
-/* -- the tree of rule 105: blocks combined by a balanced tree split at the largest power of two
+/* ---- the tree of rule 105: blocks combined by a balanced tree split at the largest power of two
  * below their number. Pushing block after block and merging as a binary counter carries gives it:
  * `carries` says how many of the topmost partial results the new block (number `block`, from 0)
  * is merged with. What is left in the end is combined from the right. */

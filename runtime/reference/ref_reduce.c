@@ -263,7 +263,7 @@ Tensor *ref_reduce(Ref *r, RefRed op, const Tensor *x, int naxes, const int64_t 
   return ok ? out : ref_drop(out);
 }
 
-/* ---- argmax, argmin ---- */
+/* ---- argmax, argmin */
 
 /* A NaN beats every number, the first NaN every NaN; of equals the first wins. */
 #define BEATS(v, best) ((best) == (best) && ((v) != (v) || (max ? (v) > (best) : (v) < (best))))
@@ -338,7 +338,7 @@ Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis) {
 }
 
 /* ---- running sums: y[0] = x[0], y[i] = y[i - 1] + x[i]; f16 and bf16 keep the sum in f32 and
- * round each y[i] of it; `reverse` does the same from the end. ---- */
+ * round each y[i] of it; `reverse` does the same from the end. */
 
 /* One step of `width` running sums: acc += the row at p, stored at q (`ds` bytes apart). */
 static void scan_row(DType dt, bool first, const char *p, int64_t ss, char *q, int64_t ds,

@@ -47,7 +47,7 @@ REF_BIN(mul, x *y)
 REF_BIN(div, x / y)
 #undef REF_BIN
 
-/* -- max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
+/* ---- max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
  * Equal numbers have equal bits but for zeros, of which max takes the signs together, min
  * either. */
 
@@ -64,7 +64,7 @@ static inline double ref_min_f64(double x, double y) {
   return x < y ? x : y < x ? y : x == y ? hf_float64(hf_bits64(x) | hf_bits64(y)) : x + y;
 }
 
-/* -- the remainder with the divisor's sign, and the floor of the quotient that goes with it */
+/* ---- the remainder with the divisor's sign, and the floor of the quotient that goes with it */
 
 static inline double ref_mod_f64(double x, double y) {
   double m = fmod(x, y);
@@ -93,7 +93,7 @@ static inline float ref_floordiv_f32(float x, float y) {
   return q - f > 0.5f ? f + 1 : f;
 }
 
-/* -- ints; the divisor is not 0, the exponent not negative */
+/* ---- ints; the divisor is not 0, the exponent not negative */
 
 static inline int64_t ref_floordiv_i64(int64_t x, int64_t y) {
   if (y == -1) return (int64_t)(0 - (uint64_t)x);

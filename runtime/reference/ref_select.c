@@ -305,7 +305,7 @@ Tensor *ref_scatter(Ref *r, const Tensor *x, const Tensor *idx, const Tensor *up
   }
 }
 
-/* ---- nonzero ---- */
+/* ---- nonzero */
 
 static int64_t count_true(const uint8_t *t, int64_t n) {
   int64_t c = 0;

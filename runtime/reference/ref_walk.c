@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-/* ---- failing ---- */
+/* ---- failing */
 
 void *ref_fail(Ref *r, int kind, const char *fmt, ...) {
   va_list ap;
@@ -68,7 +68,7 @@ void ref_scratch_free(Ref *r, void *p, size_t bytes) {
   if (p) mem_free(r->mem, p, bytes ? bytes : 1);
 }
 
-/* ---- walking ---- */
+/* ---- walking */
 
 void ref_row_major(int rank, const int64_t *dim, int64_t *stride) {
   int64_t step = 1;
@@ -228,7 +228,7 @@ bool ref_copy_part(Ref *r, void *dst, const void *base, int size, int rank, cons
   return true;
 }
 
-/* ---- computing types ---- */
+/* ---- computing types */
 
 #define LOAD(OUT, T, CONV)                                                                         \
   do {                                                                                             \

@@ -62,7 +62,7 @@ static bool run(bool must, ckl_value **out) {
   return false;
 }
 
-/* ---- einsum against loops ------------------------------------------------------------------- */
+/* ---- einsum against loops */
 
 typedef struct Tens {
   int rank, axis[MOST_AXES];
@@ -177,7 +177,7 @@ static bool einsum_case(void) {
   return ok;
 }
 
-/* ---- rearrange against loops ---------------------------------------------------------------- */
+/* ---- rearrange against loops */
 
 static void groups(const int *axis, int n, const int *group) {
   for (int i = 0; i < n; i++) {
@@ -254,7 +254,7 @@ static bool rearrange_case(void) {
   return ok;
 }
 
-/* ---- noise ---------------------------------------------------------------------------------- */
+/* ---- noise */
 
 static const char *const bits[] = {
     "i",   "j", "k", " ", "  ",  ",", "->", "(",   ")",        "...", "1",  "-",   ">",   "ab",
@@ -286,7 +286,7 @@ static bool noise_case(void) {
   return ok;
 }
 
-/* ---- formats -------------------------------------------------------------------------------- */
+/* ---- formats */
 
 static const char *const values[] = {"x",      "t",     "n", "r",  "b",
                                      "(n, x)", "t > 0", "i", "-r", "\"s\""};

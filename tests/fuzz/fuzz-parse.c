@@ -33,7 +33,7 @@ _Noreturn static void find(const char *what, const char *more) {
   abort();
 }
 
-/* ---- the corpus: small programs that together use every construct ---------------------------- */
+/* ---- the corpus: small programs that together use every construct */
 
 static const char *const corpus[] = {
     "use data (read_csv, split)\nuse nn as n\nuse \"gpt.ckl\" as gpt\nuse a.b.c\n",
@@ -217,7 +217,7 @@ static void mutate(void) {
   }
 }
 
-/* ---- growing programs ------------------------------------------------------------------------ */
+/* ---- growing programs */
 
 static int fuel;
 
@@ -685,7 +685,7 @@ static void grow(void) {
   }
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks */
 
 static void check_span(void *ud, Node *n) {
   const Node *parent = ud;

@@ -50,7 +50,7 @@ static void set_text(const char *s) {
   length = strlen(s);
 }
 
-/* ---- changes ---- */
+/* ---- changes */
 
 /* s may lie in the text. */
 static void put(size_t at, size_t gone, const char *s, size_t n) {
@@ -138,7 +138,7 @@ static void mutate(const char *const *words) {
   }
 }
 
-/* ---- the loop ---- */
+/* ---- the loop */
 
 static void *limited(void *ud, void *ptr, size_t old_size, size_t new_size) {
   (void)ud;

@@ -34,7 +34,7 @@ static bool chance(Program *p, int percent) {
   return below(p, 100) < percent;
 }
 
-/* ---- sizes ---- */
+/* ---- sizes */
 
 static Size number(long n) {
   Size s = {.n = {n, n}};
@@ -89,7 +89,7 @@ static bool join_size(Size *s, const Size *t, char op) {
   return true;
 }
 
-/* ---- picking operands ---- */
+/* ---- picking operands */
 
 /* A var that `ok` likes, rather a new one; NULL when there is none. */
 static Var *pick(Program *p, bool (*ok)(const Var *v, const Var *with), const Var *with) {
@@ -166,7 +166,7 @@ static bool filter_of(const Var *v, const Var *w) {
          v->dim[3].n[0] <= w->dim[3].n[0];
 }
 
-/* ---- statements ---- */
+/* ---- statements */
 
 /* A new statement `let NAME = ..` whose value is like `v` (dtype and shape). */
 static void put(Program *p, Var v, const char *fmt, ...) {
@@ -780,7 +780,7 @@ static void more(Program *p) {
   }
 }
 
-/* ---- programs ---- */
+/* ---- programs */
 
 static Var input(Program *p, Dt dt, int rank, const Size *dim) {
   Var v = {.dt = dt, .rank = rank};

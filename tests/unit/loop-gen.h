@@ -443,7 +443,7 @@ static LG_UNUSED void lg_make(LoopGen *g, Arena *a, uint64_t number) {
   lp_end(g->k);
 }
 
-/* ---- data ---- */
+/* ---- data */
 
 typedef struct LgData {
   void *buf[LG_BUFS];

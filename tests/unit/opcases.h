@@ -7,7 +7,7 @@
 
 enum { MAX_IN = 4, MAX_VALUES = 256 };
 
-/* -- cases: how each name of ops.txt is built from its inputs */
+/* ---- cases: how each name of ops.txt is built from its inputs */
 
 typedef Val (*Build)(B *b, const Val *x);
 typedef struct Case {
@@ -265,7 +265,7 @@ static Val build_case(B *b, const Case *c, int n, const Val *x) {
   return c->build ? c->build(b, x) : b_op(b, c->op, n, x, 0, NULL);
 }
 
-/* -- data: one case of ops.txt */
+/* ---- data: one case of ops.txt */
 
 typedef struct Array {
   int rank;

@@ -35,7 +35,7 @@ static int64_t below(int64_t n) {
   return n > 0 ? (int64_t)(draw() % (uint64_t)n) : 0;
 }
 
-/* ---- elements ---- */
+/* ---- elements */
 
 static void *at(const Tensor *t, const int64_t *idx) {
   int64_t o = t->offset;
@@ -99,7 +99,7 @@ static bool step(int rank, const int64_t *dim, int64_t *idx) {
   for (int64_t idx[CKL_MAX_RANK] = {0}, more_##idx = tn_product(rank, dim) > 0; more_##idx;        \
        more_##idx = step(rank, dim, idx))
 
-/* ---- random tensors ---- */
+/* ---- random tensors */
 
 static const double specials[] = {0.0,
                                   -0.0,
@@ -211,7 +211,7 @@ static TAP_UNUSED Tensor *fresh(DType dt, int rank, const int64_t *dim) {
   return tn_new(&mem, DEV_CPU, dt, rank, dim);
 }
 
-/* ---- comparing ---- */
+/* ---- comparing */
 
 /* Takes over both references. */
 static TAP_UNUSED bool same_bits(const char *what, Tensor *got, Tensor *want) {

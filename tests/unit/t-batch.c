@@ -162,7 +162,7 @@ static void t_cases(DType dt) {
   tap_note("%d graphs", c.compared);
 }
 
-/* -- single things */
+/* ---- single things */
 
 typedef struct Fix {
   Env v;
@@ -304,7 +304,7 @@ static void t_keys(OpCode op) {
   env_close(&f.v);
 }
 
-/* -- structured ops: x [4], z [4] */
+/* ---- structured ops: x [4], z [4] */
 
 static Graph *body(Env *v, int kind) {
   Graph *g = new_graph(v);

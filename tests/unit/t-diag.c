@@ -35,7 +35,7 @@ static void end(Session *s) {
   check(failing_clean(&s->f, &s->m));
 }
 
-/* ---- sources --------------------------------------------------------------------------------- */
+/* ---- sources */
 
 static void place_is(const Sources *s, uint32_t file, uint32_t offset, uint32_t line,
                      uint32_t col) {
@@ -70,7 +70,7 @@ static void t_places(void) {
   end(&s);
 }
 
-/* ---- filing ---------------------------------------------------------------------------------- */
+/* ---- filing */
 
 static void t_codes(void) {
   for (int i = 0; i < ERR_COUNT; i++) {
@@ -192,7 +192,7 @@ static void t_no_memory(void) {
   end(&s);
 }
 
-/* ---- the picture ----------------------------------------------------------------------------- */
+/* ---- the picture */
 
 static Session shown;
 
@@ -378,7 +378,7 @@ static void t_color(void) {
   check(last && strncmp(last, "\033[0m", 4) == 0); /* nothing stays coloured */
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
+/* ---- JSON */
 
 static void t_json(void) {
   uint32_t f = text_file("j \"1\".ckl", "let y =\n  x @ w\n");
@@ -408,7 +408,7 @@ static void t_json(void) {
             "\"labels\":[],\"help\":null,\"trace\":[],\"trace_more\":0}");
 }
 
-/* ---- anything -------------------------------------------------------------------------------- */
+/* ---- anything */
 
 static uint64_t seed = 20240229;
 

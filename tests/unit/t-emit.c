@@ -30,7 +30,7 @@ static void ends(Kernel *k, bool lanes) {
   if (lanes) lp_end(k);
 }
 
-/* ---- scalar code ---- */
+/* ---- scalar code */
 
 static void t_unary(bool lanes) {
   for (int dt = 0; dt < DT_COUNT; dt++) {
@@ -190,7 +190,7 @@ static void t_literals(void) {
   rewind_arena();
 }
 
-/* ---- indices ---- */
+/* ---- indices */
 
 static void t_index(void) {
   Kernel *k = lp_new(&arena);
@@ -317,7 +317,7 @@ static void t_memory(void) {
   }
 }
 
-/* ---- loops ---- */
+/* ---- loops */
 
 /* Running sums in a loop of lanes, variables set in branches, a loop in scalar code. */
 static void t_variables(void) {
@@ -464,7 +464,7 @@ static void t_rows(void) {
   }
 }
 
-/* ---- random numbers, failures ---- */
+/* ---- random numbers, failures */
 
 static void t_random(bool lanes) {
   Kernel *k = lp_new(&arena);

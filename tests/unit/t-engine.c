@@ -527,7 +527,7 @@ static void t_nomem(void) {
   check_int(worked, <, 55);
 }
 
-/* ---- the real code generator ----------------------------------------------------------------- */
+/* ---- the real code generator */
 
 #ifdef HAVE_CODEGEN
 
@@ -612,7 +612,7 @@ static void t_real_fails(const char *how, const char *text) {
 
 #endif
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running */
 
 typedef struct Seen {
   _Atomic int64_t turns, pieces, longest, wrong_control;

@@ -18,7 +18,7 @@ static uint64_t next(void) { /* splitmix64 (Steele, Lea, Flood 2014) */
   return z ^ z >> 31;
 }
 
-/* ---- fused multiply-add ---- */
+/* ---- fused multiply-add */
 
 static bool same32(float a, float b) {
   return hf_bits32(a) == hf_bits32(b) || (a != a && b != b);
@@ -142,7 +142,7 @@ static void t_fma64(void) {
   }
 }
 
-/* ---- the expansions ---- */
+/* ---- the expansions */
 
 typedef void (*Loop32)(int64_t, const float *, float *);
 typedef void (*Loop64)(int64_t, const double *, double *);
@@ -344,7 +344,7 @@ static void t_axpy(void) {
   }
 }
 
-/* ---- bits ---- */
+/* ---- bits */
 
 static uint64_t mix(uint64_t h, uint64_t u) { /* FNV-1a of the eight bytes, the lowest first */
   for (int i = 0; i < 64; i += 8) h = (h ^ (u >> i & 0xff)) * 0x100000001b3u;
@@ -424,7 +424,7 @@ static int print_bits(void) {
   return 0;
 }
 
-/* ---- special values ---- */
+/* ---- special values */
 
 typedef struct Special {
   const char *name;
@@ -587,7 +587,7 @@ static void t_pow(void) {
   check_double(fm_pow_f32(-1, 8388607.5f), !=, fm_pow_f32(-1, 8388607.5f)); /* NaN */
 }
 
-/* ---- the functions with a formula, and derivatives, against the formula in long double ---- */
+/* ---- the functions with a formula, and derivatives, against the formula in long double */
 
 static long double sigmoid_l(long double x) {
   return 1 / (1 + expl(-x));

@@ -21,7 +21,7 @@ static void compare(const Data *d, const char *what, int i, const Tensor *got, c
   }
 }
 
-/* -- against the independent system */
+/* ---- against the independent system */
 
 typedef struct Numbers {
   DType dt;
@@ -96,7 +96,7 @@ static void t_numbers(DType dt, double tol, double tol2) {
   check_int(how.seen, ==, n);
 }
 
-/* -- against central differences */
+/* ---- against central differences */
 
 static bool has_gradient(int op) {
   switch (op) {

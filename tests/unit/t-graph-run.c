@@ -45,7 +45,7 @@ static void clean(void) {
   check_size(mem.pool_count, ==, 0);
 }
 
-/* -- structured ops */
+/* ---- structured ops */
 static void t_loop(void) {
   Graph *g = text("graph {\n" INPUT(0, "5", "") "i64\n" INPUT(1, "8", "2") "f32[2]\n" INPUT(
       2, "8",
@@ -134,7 +134,7 @@ static void t_map(void) {
   clean();
 }
 
-/* -- lifetimes */
+/* ---- lifetimes */
 static void t_lifetime(void) {
   B b = {.g = gr_new(&arena, dim_tab_new(&arena), names, NULL)};
   Type t = {.dtype = DT_F32, .rank = 1, .dim = {dim_const(b.g->dims, 4096)}};
@@ -158,7 +158,7 @@ static void t_lifetime(void) {
   clean();
 }
 
-/* -- checks and errors */
+/* ---- checks and errors */
 static const char open_sizes[] =
     "graph {\n  sym N\n  sym M\n" INPUT(0, "8", "N") "f32[N] @ 1:2-3\n" INPUT(
         1, "8", "M") "f32[M]\n"
@@ -218,7 +218,7 @@ static void t_errors(void) {
   clean();
 }
 
-/* -- effects */
+/* ---- effects */
 typedef struct Log {
   char s[200];
   int fail_at, throw_at, seen;
@@ -366,7 +366,7 @@ static void t_assert(void) {
   clean();
 }
 
-/* -- devices */
+/* ---- devices */
 static void t_devices(void) {
   GErr e;
   B b = {.g = gr_new(&arena, dim_tab_new(&arena), names, NULL)};
@@ -398,7 +398,7 @@ static void t_devices(void) {
   clean();
 }
 
-/* -- single ops */
+/* ---- single ops */
 static void t_single(void) {
   RunCtx c = {.mem = &mem};
   DimTab *dims = dim_tab_new(&arena);
@@ -479,7 +479,7 @@ static void t_negative(void) {
   clean();
 }
 
-/* -- depth */
+/* ---- depth */
 static void t_long(void) {
   enum { NODES = 100000 };
   GErr e;
@@ -504,7 +504,7 @@ static void t_long(void) {
   clean();
 }
 
-/* -- failing allocations */
+/* ---- failing allocations */
 static Gen gen;
 static Tensor *inputs[GEN_INPUTS], *outputs[256];
 

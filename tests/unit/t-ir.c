@@ -347,7 +347,7 @@ static void t_inline(void) {
   }
 }
 
-/* -- the verifier: every invariant broken in turn */
+/* ---- the verifier: every invariant broken in turn */
 static Graph *whole(void) {
   static const char text[] = "graph {\n  sym N\n  sym M\n"
                              "  %0 = input {index=0 dtype=8 device=0 dims=[N, 2]} : f32[N, 2]\n"

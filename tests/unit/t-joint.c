@@ -100,7 +100,7 @@ static void agrees(Func *f) {
   drop(in, inputs + (size_t)ny);
 }
 
-/* -- what is saved, op by op: a list of inputs (by number) and other values (by op) */
+/* ---- what is saved, op by op: a list of inputs (by number) and other values (by op) */
 
 static void saves(Func *f, int count, const int *inputs, const OpCode *ops) {
   Joint *j = joint(f);
@@ -168,7 +168,7 @@ static void t_table_says_what_is_saved(void) {
   }
 }
 
-/* -- views and constants are remade */
+/* ---- views and constants are remade */
 
 static void t_views_are_remade(void) {
   /* sin(x^T reshaped) * 2: the root sin is not needed, x is an input */
@@ -253,7 +253,7 @@ static void t_saved_once(void) {
   env_close(&f.v);
 }
 
-/* -- whole functions */
+/* ---- whole functions */
 
 static void t_layer(bool reference_output) {
   /* tanh(x @ w + b) @ v, with the hidden value as a second output that may lack a cotangent */

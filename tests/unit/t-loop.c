@@ -69,7 +69,7 @@ static void rewind_arena(void) {
   arena_init(&arena, &mem);
 }
 
-/* ---- pointwise ---- */
+/* ---- pointwise */
 
 static void t_unary(void) {
   for (int f = 0; f < RU_COUNT; f++)
@@ -222,7 +222,7 @@ static void t_fold(void) {
   rewind_arena();
 }
 
-/* ---- reductions ---- */
+/* ---- reductions */
 
 static const int64_t lengths[] = {0, 1, 15, 16, 17, 4095, 4096, 4097, 20000};
 
@@ -305,7 +305,7 @@ static void t_products(void) {
     }
 }
 
-/* ---- tiles ---- */
+/* ---- tiles */
 
 /* gelu(A B + bias) by tiles of 3 x 8, the depth in pieces of `piece` that go on from what was
  * stored. */
@@ -370,7 +370,7 @@ static void t_tile(void) {
     }
 }
 
-/* ---- the rest ---- */
+/* ---- the rest */
 
 static void t_cumsum(void) {
   for (int dt = DT_U8; dt < DT_COUNT; dt++) {
@@ -541,7 +541,7 @@ static void t_memory(void) {
   rewind_arena();
 }
 
-/* ---- texts ---- */
+/* ---- texts */
 
 #define TOP                                                                                        \
   "loop 1 args 2\nb0 in f32\nb1 out f32\nb2 local i64 4\nb3 in f64\n%0 = arg i64 0\n%1 = const "   \
@@ -730,7 +730,7 @@ static void t_wrong_arrays(void) {
   rewind_arena();
 }
 
-/* ---- the canonical form ---- */
+/* ---- the canonical form */
 
 static void t_clean(void) {
   static const char before[] =

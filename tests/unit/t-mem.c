@@ -4,7 +4,7 @@
 #include "tests/tap.h"
 #include "tests/unit/failing.h"
 
-/* ---- accounts -------------------------------------------------------------------------------- */
+/* ---- accounts */
 
 static void t_accounts(void) {
   Mem m;
@@ -137,7 +137,7 @@ static void t_kept_bound(void) {
   check(failing_clean(&f, &m));
 }
 
-/* ---- protected calls and the pool ------------------------------------------------------------ */
+/* ---- protected calls and the pool */
 
 typedef struct Calls {
   Mem *m;
@@ -242,7 +242,7 @@ static void t_throws(void) {
   mem_close(&m);
 }
 
-/* ---- arenas ---------------------------------------------------------------------------------- */
+/* ---- arenas */
 
 typedef struct Arenas {
   Arena a;

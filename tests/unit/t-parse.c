@@ -35,7 +35,7 @@ static Node *parse(World *w, const char *text, size_t n) {
   return w->file = parse_file(&c, src_add(&w->src, "t", text, n));
 }
 
-/* ---- trees ----------------------------------------------------------------------------------- */
+/* ---- trees */
 
 typedef struct Row {
   const char *text, *expect;
@@ -222,7 +222,7 @@ static void t_tree(const Row *row) {
   close_world(&w);
 }
 
-/* ---- errors: place, code, message, help ------------------------------------------------------ */
+/* ---- errors: place, code, message, help */
 
 static const Row errors[] = {
     {"if x = 3 { y }", "1:6 syntax-11 `=` assigns; here a condition stands\n"
@@ -620,7 +620,7 @@ static void t_rows(const Row *rows, size_t n, void (*test)(const Row *)) {
   }
 }
 
-/* ---- recovery -------------------------------------------------------------------------------- */
+/* ---- recovery */
 
 static size_t errors_in(const char *text, size_t n, uint32_t *height, const char **code) {
   World w;
@@ -660,7 +660,7 @@ static void t_cap(void) {
   check_size(errors_in(text, strlen(text), &h, NULL), ==, PARSE_MAX_ERRORS);
 }
 
-/* ---- limits ---------------------------------------------------------------------------------- */
+/* ---- limits */
 
 /* `before`, then `unit` n times, then `after`. */
 static void t_deep(const char *before, const char *unit, int n, const char *after, bool fine) {
@@ -733,7 +733,7 @@ static void t_linear(void) {
   t_long("wrap <", "a b, ", "c> { }", true);
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------- */
+/* ---- bytes */
 
 static void t_bytes(const char *text, size_t n, const char *code) {
   uint32_t h;
@@ -759,7 +759,7 @@ static void t_encodings(void) {
   t_bytes("\n\n", 2, "");
 }
 
-/* ---- details --------------------------------------------------------------------------------- */
+/* ---- details */
 
 static void t_docs(void) {
   World w;

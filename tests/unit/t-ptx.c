@@ -20,7 +20,7 @@ static const char *find_ptxas(void) {
   return NULL;
 }
 
-/* ---- PTX ---- */
+/* ---- PTX */
 
 static bool assembles(const char *what, const char *ptx, const char *arch) {
   char path[200], option[40];
@@ -75,7 +75,7 @@ static void ptx_check(const char *what, const char *text, bool fused) {
   }
 }
 
-/* ---- the emulator ---- */
+/* ---- the emulator */
 
 /* Drawn data, `count` elements of each buffer, int contents below limit[b] where that is not 0. */
 static bool emu_check(const Kernel *k, const char *what, LoadCode *code, const int64_t *count,
@@ -115,7 +115,7 @@ static void whole_check(const Kernel *k, const char *what, bool fused, const int
   rewind_arena();
 }
 
-/* ---- kernels ---- */
+/* ---- kernels */
 
 static LVal add(Kernel *k, LVal x, LVal y) {
   return lp_bin(k, RB_ADD, x, y);

@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-/* ---- the rule, one element at a time ---- */
+/* ---- the rule, one element at a time */
 
 enum { MODE_F32, MODE_BF16, MODE_F64, MODE_INT };
 
@@ -155,7 +155,7 @@ static void put_result(Tensor *want, const int64_t *i, const Terms *t, int compu
     set_f(want, i, t->n ? tree(mode, t, 0, (t->n + 4095) / 4096) : 0.0);
 }
 
-/* ---- dot and inner ---- */
+/* ---- dot and inner */
 
 static const DType kinds[] = {DT_F32,  DT_F32, DT_F32, DT_F64, DT_F16, DT_BF16,
                               DT_BF16, DT_I32, DT_I64, DT_I8,  DT_U8,  DT_I16};
@@ -344,7 +344,7 @@ static void t_edge(int level) {
   close_all();
 }
 
-/* ---- convolutions ---- */
+/* ---- convolutions */
 
 static const DType floats[] = {DT_F32, DT_F32, DT_F64, DT_F16, DT_BF16};
 
@@ -427,7 +427,7 @@ static void t_conv(int level) {
   close_all();
 }
 
-/* ---- bf16 against the instruction that rule 105 names ---- */
+/* ---- bf16 against the instruction that rule 105 names */
 
 #if defined(__x86_64__)
 static __attribute__((target("avx512f,avx512bf16"))) void

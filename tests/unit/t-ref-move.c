@@ -239,7 +239,7 @@ static void t_iota(void) {
   close_all();
 }
 
-/* ---- take, put ---- */
+/* ---- take, put */
 
 static void add_at(Tensor *t, const int64_t *it, const Tensor *u, const int64_t *iu) {
   if (t->dtype == DT_F64)
@@ -381,7 +381,7 @@ static void t_bad_index(void) {
   close_all();
 }
 
-/* ---- sort, nonzero ---- */
+/* ---- sort, nonzero */
 
 /* Does element p come before q in a stable sort? */
 static bool before(const Tensor *x, const int64_t *p, const int64_t *q, bool descending, int axis) {

@@ -10,7 +10,7 @@ static Mem mem;
 static Arena arena;
 static Names *names;
 
-/* -- random graphs in blocks */
+/* ---- random graphs in blocks */
 
 enum { OUTS = 256 };
 
@@ -263,7 +263,7 @@ static void t_random(void) {
   check_int(copies, >, 3000);
 }
 
-/* -- joint graphs */
+/* ---- joint graphs */
 
 static void t_joint(void) {
   int cases = 0;
@@ -338,7 +338,7 @@ static void t_joint(void) {
   check_int(cases, >, 60);
 }
 
-/* -- carries: what an input has from later uses, continued */
+/* ---- carries: what an input has from later uses, continued */
 
 static void t_carries(void) {
   /* x is used twice inside a block of f(x) = sin(x) * x, then three times after it */
@@ -392,7 +392,7 @@ static void t_carries(void) {
   env_close(&v);
 }
 
-/* -- offload: what waits is in an account of its own, not in the arena */
+/* ---- offload: what waits is in an account of its own, not in the arena */
 
 static void t_offload(void) {
   Env v;
@@ -432,7 +432,7 @@ static void t_offload(void) {
   env_close(&v);
 }
 
-/* -- memory: a chain of layers h = tanh(h @ w), each a block */
+/* ---- memory: a chain of layers h = tanh(h @ w), each a block */
 
 enum { LAYERS = 8, WIDTH = 64, ROWS = 256 };
 

@@ -44,7 +44,7 @@ static Tensor *ramp(Mem *m, DType dt, int rank, const int64_t *dim) {
   return t;
 }
 
-/* ---- there and back -------------------------------------------------------------------------- */
+/* ---- there and back */
 
 static void t_back(void) {
   Failing f;
@@ -120,7 +120,7 @@ static void t_bytes(void) {
   check_size(m.live, ==, 0);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- what is refused */
 
 static char page[70000];
 
@@ -311,7 +311,7 @@ static void t_not_written(void) {
   check(failing_clean(&f, &m));
 }
 
-/* ---- the file system ------------------------------------------------------------------------- */
+/* ---- the file system */
 
 static bool put_file(const char *path, const char *text) {
   FILE *p = fopen(path, "wb");
@@ -418,7 +418,7 @@ static void t_large(void) {
   check_size(m.live, ==, 0);
 }
 
-/* ---- out of memory --------------------------------------------------------------------------- */
+/* ---- out of memory */
 
 static void t_nomem(void) {
   bool wrote = false, read = false;

@@ -16,7 +16,7 @@ static uint64_t draw(void) { /* xorshift64 */
   return seed ^= seed << 17;
 }
 
-/* ---- buffers --------------------------------------------------------------------------------- */
+/* ---- buffers */
 
 typedef struct Bufs {
   Mem *m;
@@ -91,7 +91,7 @@ static void t_ints(void) {
   for (int i = 0; i < 2000; i++) int_is((int64_t)draw() >> i % 64);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers */
 
 static void f64_is(double x, const char *text) {
   char buf[40];
@@ -375,7 +375,7 @@ static void t_locale(void) {
   setlocale(LC_ALL, "C");
 }
 
-/* ---- UTF-8, errors --------------------------------------------------------------------------- */
+/* ---- UTF-8, errors */
 
 static void t_utf8(void) {
   static const struct {
@@ -430,7 +430,7 @@ static void t_err(void) {
   check_int(strlen(e.text) % 2, ==, 0);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names */
 
 typedef struct Interning {
   Arena a;
@@ -494,7 +494,7 @@ static void t_distance(void) {
   check_int(str_distance(a, b, 3), ==, 4); /* too long to bother */
 }
 
-/* ---- globs ----------------------------------------------------------------------------------- */
+/* ---- globs */
 
 static void t_glob(void) {
   static const struct {

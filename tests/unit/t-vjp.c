@@ -53,7 +53,7 @@ static double gradient_at(Fix *f, Val y, Val wrt, const double *x) {
   return value(f, x);
 }
 
-/* -- order of sums (rule 74) */
+/* ---- order of sums (rule 74) */
 
 static void t_last_use_first(double a, double b, double c, double want) {
   Fix f;
@@ -157,7 +157,7 @@ static void t_wrap_of_the_same_twice(void) {
   env_close(&f.v);
 }
 
-/* -- which paths count */
+/* ---- which paths count */
 
 static void t_cut(OpCode op) {
   Fix f;
@@ -231,7 +231,7 @@ static void t_cotangent_type(void) {
   env_close(&f.v);
 }
 
-/* -- host calls: an error when asked, none when not */
+/* ---- host calls: an error when asked, none when not */
 
 static void t_host_call(bool asked) {
   Fix f;
@@ -257,7 +257,7 @@ static void t_host_call(bool asked) {
   env_close(&f.v);
 }
 
-/* -- provenance */
+/* ---- provenance */
 
 static void t_provenance(void) {
   Fix f;
@@ -281,7 +281,7 @@ static void t_provenance(void) {
   env_close(&f.v);
 }
 
-/* -- custom: value u * v with a made-up gradient, 3 g u for u (and none for v) */
+/* ---- custom: value u * v with a made-up gradient, 3 g u for u (and none for v) */
 
 static Graph *custom_value(Env *v) {
   Graph *g = new_graph(v);
@@ -360,7 +360,7 @@ static void t_custom_with_int_result(bool all) {
   env_close(&f.v);
 }
 
-/* -- branch: x * x if the predicate holds, else sin(z) */
+/* ---- branch: x * x if the predicate holds, else sin(z) */
 
 static void t_branch(bool taken) {
   Fix f;
@@ -503,7 +503,7 @@ static void t_map(void) {
   env_close(&f.v);
 }
 
-/* -- sizes known later */
+/* ---- sizes known later */
 
 /* The gradient of sum(op(x)) for x: f64[N], N bound to n. */
 static Tensor *symbolic(Env *v, OpCode op, int64_t start, int64_t len, int64_t step, bool constant,
@@ -579,7 +579,7 @@ static void t_symbolic_prod(int64_t n) {
   env_close(&v);
 }
 
-/* -- writing the same place twice: the last one wins, and only it has a gradient */
+/* ---- writing the same place twice: the last one wins, and only it has a gradient */
 
 static void t_put_duplicates(bool scatter) {
   Env v;
@@ -610,7 +610,7 @@ static void t_put_duplicates(bool scatter) {
   env_close(&v);
 }
 
-/* -- the rounding of operands belongs to the gradient too */
+/* ---- the rounding of operands belongs to the gradient too */
 
 static void t_compute_is_carried(OpCode op) {
   Env v;
@@ -635,7 +635,7 @@ static void t_compute_is_carried(OpCode op) {
   env_close(&v);
 }
 
-/* -- size */
+/* ---- size */
 
 static void t_chain(int n) {
   Fix f;
@@ -678,7 +678,7 @@ static void t_wide_concat(int n) {
   env_close(&f.v);
 }
 
-/* -- out of memory: nothing stays behind */
+/* ---- out of memory: nothing stays behind */
 
 typedef struct Little {
   Mem m;
