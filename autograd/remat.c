@@ -68,12 +68,6 @@ bool *rm_conditions(Arena *a, const Graph *g) {
 
 /* ---- the choice as written */
 
-static const uint8_t by_tag[TAG_COUNT] = {
-#define TAG(NAME, text, firm, choice) CHOICE_##choice,
-#include "graph/tags.def"
-#undef TAG
-};
-
 /* Whether block `at` keeps what it does not name, and all between it and inner block `id` do. */
 static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at) {
   while (id != at) {
@@ -85,17 +79,17 @@ static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at) {
 
 /* What block `at`, in which node n is computed, wants of n's values. */
 static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at) {
-  uint8_t tag = prov_of(g, n)->tag;
+  Tag tag = (Tag)prov_of(g, n)->tag;
   if (tag == TAG_NONE) return CHOICE_SAVE;
   if (rm_never(g, n)) /* always kept, though perhaps elsewhere */
-    return tag == TAG_OFFLOAD && rm_home(g, n) == at ? CHOICE_OFFLOAD : CHOICE_SAVE;
+    return tag_says(tag, CHOICE_OFFLOAD) && rm_home(g, n) == at ? CHOICE_OFFLOAD : CHOICE_SAVE;
   if (rm_home(g, n) != at) { /* an inner block's, which decides inside */
     if (rm_is_free(g, n)) return CHOICE_FREE;
     return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_REMAKE;
   }
-  bool must_keep = tag_info[tag].firm && by_tag[tag] != CHOICE_REMAKE;
+  bool must_keep = tag_info[tag].firm && !tag_says(tag, CHOICE_REMAKE);
   if (rm_is_free(g, n) && !must_keep) return CHOICE_FREE;
-  return by_tag[tag];
+  return tag_info[tag].choice;
 }
 
 void rm_written(const Graph *g, uint8_t *choice) {
@@ -476,12 +470,13 @@ Graph *rm_pass(Arena *a, const Graph *g) {
 static RmWhy why(const Redo *r, const uint8_t *written, Val v) {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
-  uint8_t tag = prov_of(g, v.node)->tag, c = r->choice[s];
+  Tag tag = (Tag)prov_of(g, v.node)->tag;
+  uint8_t c = r->choice[s];
   if (rm_is_free(g, v.node)) return WHY_FREE;
   if ((rm_never(g, v.node) && c != CHOICE_OFFLOAD) || r->condition[s]) return WHY_NEVER;
   if ((r->fate[s] & FATE_HELD) && c != CHOICE_SAVE) return WHY_CALLER;
   if (c != written[s]) return WHY_PLANNER;
-  return tag_info[tag].firm && by_tag[tag] == c ? WHY_NAMED : WHY_REST;
+  return tag_must(tag, c) ? WHY_NAMED : WHY_REST;
 }
 
 void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint32_t *split,

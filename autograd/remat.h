@@ -1,21 +1,15 @@
 /* Rematerialisation: what a backward reads of a `checkpoint` block is kept, made again, or moved
  * away in between (rules 80 to 86).
  *
- * A *choice* is made per value: an array with one byte per entry of g->types. rm_written makes it
- * from the tags of the nodes, rm_cut from sizes; rm_apply carries it out. All work on a graph that
- * holds forward and backward, with bodies of `wrap` in place where blocks stand inside of them.
+ * A *choice* is made per value: an array with one byte, CHOICE_*, per entry of g->types. rm_written
+ * makes it from the tags of the nodes, rm_cut from sizes; rm_apply carries it out. All work on a
+ * graph that holds forward and backward, with bodies of `wrap` in place where blocks stand inside
+ * of them.
  */
 #ifndef CKL_AUTOGRAD_REMAT_H
 #define CKL_AUTOGRAD_REMAT_H
 
 #include "graph/ir.h"
-
-enum {
-  CHOICE_FREE,   /* no block's, or costs nothing to make again: a view, a constant */
-  CHOICE_SAVE,   /* lives from forward to backward */
-  CHOICE_REMAKE, /* backward computes it again */
-  CHOICE_OFFLOAD /* moved away after the forward, fetched before its first backward use */
-};
 
 /* The choice as written, by tags alone; `choice` has g->type_count bytes. What is tagged by nobody
  * is saved. What an inner block says holds while the outer one recomputes (rule 85). */

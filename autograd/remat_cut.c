@@ -172,20 +172,20 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price) {
   uint32_t again = c->again[n], top = top_of(g, n);
   /* What an inner block says holds inside. */
   Tag tag = rm_home(g, n) == top ? (Tag)g->provs[node->prov].tag : TAG_NONE;
-  bool never = tag == TAG_MUST_SAVE;
+  bool never = tag_must(tag, CHOICE_SAVE);
   bool whole = gr_block_at(g, top)->reentrant && !never; /* nobody decides but its clauses */
   /* What most values of a block prefer says nothing. */
   bool saves = gr_block_at(g, rm_home(g, n))->saves;
   for (uint32_t k = 0; k < node->result_count; k++) {
     size_t s = node->result0 + k;
     bool kept = is_kept(c, n, s);
-    int64_t keep = disliked(priced(c, s, price), tag == TAG_PREFER_RECOMPUTE && saves);
-    if (rm_is_free(g, n) && tag != TAG_MUST_SAVE) keep = CUT_INF;
-    if ((tag == TAG_MUST_RECOMPUTE || whole) && !kept) keep = CUT_INF;
+    int64_t keep = disliked(priced(c, s, price), tag_prefers(tag, CHOICE_REMAKE) && saves);
+    if (rm_is_free(g, n) && !tag_must(tag, CHOICE_SAVE)) keep = CUT_INF;
+    if ((tag_must(tag, CHOICE_REMAKE) || whole) && !kept) keep = CUT_INF;
     never |= kept;
     if (c->need[s]) cut_arc(cut, c->need[s], again, keep);
   }
-  int64_t make = disliked(c->cost[n], tag == TAG_PREFER_SAVE && !saves);
+  int64_t make = disliked(c->cost[n], tag_prefers(tag, CHOICE_SAVE) && !saves);
   cut_arc(cut, again, SINK, never ? CUT_INF : make);
   for (uint32_t k = 0; k < node->operand_count; k++) {
     Val u = gr_operand(g, n, (int)k);

@@ -107,11 +107,30 @@ typedef enum Tag {
 #undef TAG
   TAG_COUNT
 } Tag;
+/* What becomes of a value of a block. */
+enum {
+  CHOICE_FREE,   /* no block's, or costs nothing to make again: a view, a constant */
+  CHOICE_SAVE,   /* lives from forward to backward */
+  CHOICE_REMAKE, /* backward computes it again */
+  CHOICE_OFFLOAD /* moved away after the forward, fetched before its first backward use */
+};
 typedef struct TagInfo {
   const char *name; /* in the text of a graph */
   bool firm;        /* it holds against the planner */
+  uint8_t choice;   /* CHOICE_*: what becomes of the value when nobody plans */
 } TagInfo;
 extern const TagInfo tag_info[TAG_COUNT]; /* graph/op.c */
+
+/* Somebody says that of the value; firmly, or unless the planner finds better. */
+static inline bool tag_says(Tag t, int choice) {
+  return t != TAG_NONE && tag_info[t].choice == choice;
+}
+static inline bool tag_must(Tag t, int choice) {
+  return tag_says(t, choice) && tag_info[t].firm;
+}
+static inline bool tag_prefers(Tag t, int choice) {
+  return tag_says(t, choice) && !tag_info[t].firm;
+}
 
 /* A `checkpoint` block. Its id is its place in the table + 1; Prov.region and Prov.within hold
  * ids. A block is provenance only: its nodes stand among the others, so gradients see what they

@@ -44,7 +44,7 @@ const char *op_written(OpCode op) {
 }
 
 const TagInfo tag_info[TAG_COUNT] = {
-#define TAG(NAME, text, firm, choice) {text, firm},
+#define TAG(NAME, text, firm, choice) {text, firm, CHOICE_##choice},
 #include "graph/tags.def"
 #undef TAG
 };

@@ -40,7 +40,7 @@ void block_enter(Session *s, OpenBlock *b, Policy *p, Span at) {
              .text = p->text,
              .budget = policy_says(p, POLICY_budget) ? p->said[POLICY_budget].n : -1,
              .automatic = policy_says(p, POLICY_auto),
-             .saves = rest_of(p) == TAG_PREFER_SAVE || rest_of(p) == TAG_MUST_SAVE,
+             .saves = tag_says(rest_of(p), CHOICE_SAVE),
              .reentrant = policy_says(p, POLICY_reentrant)};
   b->id = gr_block(g, d);
   g->at.region = b->id;
@@ -385,8 +385,9 @@ static Tag saved_tag(Close *c, const Graph *g, uint32_t n, Tag rest) {
   bool value = false;
   for (uint32_t k = 0; k < g->nodes[n].result_count; k++)
     value |= g->types[g->nodes[n].result0 + k].kind == TK_TENSOR;
-  if (value && (r ? r->tag : rest) == TAG_OFFLOAD) return TAG_OFFLOAD;
-  if (!r || r->tag != TAG_MUST_RECOMPUTE) return TAG_MUST_SAVE;
+  Tag tag = r ? r->tag : rest;
+  if (value && tag_says(tag, CHOICE_OFFLOAD)) return tag;
+  if (!r || !tag_must(tag, CHOICE_REMAKE)) return TAG_MUST_SAVE;
   const char *w = source_text(s, r->at, "this");
   Diag *d = err(s, ERR_POLICY_TWICE, r->at,
                 "`%s` cannot be computed again: what a deferred or a host function gives is always "
@@ -462,7 +463,7 @@ static void count_kept(Close *c, const Graph *g, uint32_t start) {
     for (uint32_t k = 0; k < x->result_count; k++) {
       if (!need[x->result0 + k - base]) continue;
       int64_t bytes = size_of(s, &g->types[x->result0 + k], at->span, false);
-      bool kept = at->tag == TAG_MUST_SAVE || at->tag == TAG_PREFER_SAVE;
+      bool kept = tag_says((Tag)at->tag, CHOICE_SAVE);
       p->without += bytes;
       if (kept) p->with += bytes;
       p->saves |= !kept;

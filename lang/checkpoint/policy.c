@@ -172,7 +172,7 @@ static void read_named(Read *r, Node *c) {
 static void read_names(Read *r, const Node *c) {
   uint32_t from;
   Tag tag = clause_tag(c, &from);
-  bool remake = tag == TAG_MUST_RECOMPUTE || tag == TAG_PREFER_RECOMPUTE;
+  bool remake = tag_says(tag, CHOICE_REMAKE);
   r->p->remakes |= remake;
   r->p->keeps |= !remake;
   for (uint32_t i = from; i < c->clause.args.count; i++) add_rule(r, tag, c->clause.args.items[i]);
