@@ -159,7 +159,7 @@ typedef struct Wrap {
     (void)c;                                                                                       \
     w->s->modes.field = value;                                                                     \
   }
-#define RUNS ;
+#define RUNS(field) ;
 #define MODE(word, takes, form, does, doc) static void mode_##word(Wrap *w, Node *c) does
 #include "lang/names/clauses.def"
 #undef SETS

@@ -12,7 +12,7 @@
 
 const Clause clause_table[] = {
 #define SETS(field, value) #field
-#define RUNS NULL
+#define RUNS(field) #field
 #define MODE(word, takes, form, does, doc)                                                         \
   {#word, CLAUSE_MODE, MODE_##word, TAKES_##takes, form, "Modes", doc, does, TAG_NONE, TAG_NONE},
 #include "lang/names/clauses.def"
@@ -42,6 +42,10 @@ const Clause clause_table[] = {
 #define TYPEWORD(NAME, word, dims, form, doc)                                                      \
   {word, CLAUSE_TYPE, TYPEWORD_##NAME, TAKES_NOTHING, form, "Shapes",                              \
    doc,  NULL,        TAG_NONE,        TAG_NONE},
+#include "lang/names/clauses.def"
+#define CHOICE(mode, word, value, doc)                                                             \
+  {#word,   CLAUSE_CHOICE, MODE_##mode, TAKES_NOTHING, "wrap <" #mode " " #word "> { .. }",        \
+   "Modes", doc,           NULL,        TAG_NONE,      TAG_NONE},
 #include "lang/names/clauses.def"
 };
 const size_t clause_count = sizeof clause_table / sizeof *clause_table;
@@ -133,7 +137,7 @@ static const struct Choice {
   const char *word;
   int value;
 } choice_table[] = {
-#define CHOICE(mode, word, value) {MODE_##mode, #word, value},
+#define CHOICE(mode, word, value, doc) {MODE_##mode, #word, value},
 #include "lang/names/clauses.def"
 };
 
@@ -197,8 +201,12 @@ static bool fits_names(Session *s, const Clause *k, const Node *c) {
   uint32_t from;
   Tag tag = clause_tag(c, &from);
   if (tag == TAG_NONE) {
-    err(s, ERR_POLICY_WORD, a->count ? a->items[0]->span : c->span,
-        "`%s` is followed by `save` or `recompute`", k->word);
+    const char *stances = "";
+    for (const Clause *o = clause_table; o < clause_table + clause_count; o++)
+      if (o->soft != TAG_NONE)
+        stances = txt(s, "%s%s`%s`", stances, *stances ? " or " : "", o->word);
+    err(s, ERR_POLICY_WORD, a->count ? a->items[0]->span : c->span, "`%s` is followed by %s",
+        k->word, stances);
     return false;
   }
   if (a->count == from) {
@@ -253,7 +261,7 @@ void clause_clash(Session *s, ErrCode code, const Node *c, const char *first, Sp
 }
 
 static bool of_one_group(const Clause *a, const Clause *b) {
-  return a && b && a->group && b->group && !strcmp(a->group, b->group);
+  return a && b && a->group && *a->group && b->group && !strcmp(a->group, b->group);
 }
 
 bool clause_options_clash(const Clause *a, const Clause *b) {

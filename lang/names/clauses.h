@@ -31,7 +31,13 @@ typedef enum TypeWord {
   TYPEWORD_COUNT
 } TypeWord;
 
-typedef enum ClauseKind { CLAUSE_MODE, CLAUSE_POLICY, CLAUSE_OPCLASS, CLAUSE_TYPE } ClauseKind;
+typedef enum ClauseKind {
+  CLAUSE_MODE,
+  CLAUSE_POLICY,
+  CLAUSE_OPCLASS,
+  CLAUSE_TYPE,
+  CLAUSE_CHOICE /* behind a mode */
+} ClauseKind;
 typedef enum ClauseTakes {
   TAKES_NOTHING,
   TAKES_VALUE,
@@ -48,10 +54,10 @@ typedef enum ClauseTakes {
 typedef struct Clause {
   const char *word;
   ClauseKind kind;
-  int id; /* ModeWord, PolicyWord, OpClassWord, TypeWord */
+  int id; /* ModeWord, also of a choice, PolicyWord, OpClassWord, TypeWord */
   ClauseTakes takes;
   const char *form, *section, *doc;
-  const char *group; /* words of one group exclude each other; NULL = it has none */
+  const char *group; /* words of one group exclude each other; NULL, "" = it has none */
   Tag firm, soft;    /* of a policy word; TAG_NONE = not there */
 } Clause;
 extern const Clause clause_table[];

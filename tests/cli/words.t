@@ -61,16 +61,22 @@ words=$(sed -n 's/.*help: modes are //p; s/.*help: words are \([^;]*\);.*/\1/p; 
 cp out log
 tap_status $(($(echo $words | wc -w) != 31)) 'errors list all words' log
 : >without
-for word in $words float int num any str model seq params none; do
+choices='cpu sim cuda captured plain'
+for word in $words $choices float int num any str model seq params none; do
   "$ckl" help "$word" 2>&1 | sed -n 's/^  (docs\/language.md, "\(.*\)")$/\1/p' >sections
   test -s sections || echo "$word" >>without
   while read -r section; do grep -q -x -F "## $section" "$guide" || echo "$word: $section" >>without; done <sections
 done
 tap_empty "$(cat without)" 'all words of clauses and types have help'
+printf 'wrap <device gpu> { 1 }\nwrap <backward foo> { 1 }\n' | "$ckl" run - 2>&1 |
+  sed -n 's/.*help: devices are //p; s/.*help: `backward` takes //p' | tr -d '`,' | tr ' ' '\n' | grep -v -x -e and -e or | sort >out
+tap_empty "$(printf '%s\n' $choices | sort | diff - out)" 'errors list the words that modes take'
+gives 0 'such a word' "$ckl" help plain
+says out 'wrap <backward plain> { .. }' 'help shows it behind its mode'
 : >without
 for word in $(sed -n '/^## Modes/,/^## Random/s/^| \(`[^|]*\) |.*/\1/p; /^## Checkpoints/,/^## Data/s/^| \(`[^|]*\) |.*/\1/p' "$guide" |
-  tr -d '`,' | tr ' ' '\n' | sed '/^[A-Z=]*$/d; /^[af]$/d; /"/d; /^n$/d; /^plain$/d; /^captured$/d; /^cpu$/d; /^sim$/d' | sort -u); do
-  echo " $words " | grep -q -F -e " $word " || echo "$word" >>without
+  tr -d '`,' | tr ' ' '\n' | sed '/^[A-Z=]*$/d; /^[af]$/d; /"/d; /^n$/d' | sort -u); do
+  echo " $words $choices " | grep -q -F -e " $word " || echo "$word" >>without
 done
 tap_empty "$(cat without)" 'words of the tables in language.md are words'
 gives 2 'a mode that is none' "$ckl" help no_grid
