@@ -406,7 +406,7 @@ static void work_passes(TextJob *t) {
     else if (p->when == WHEN_ALONE)
       buf_puts(t->b, "any graph");
     else
-      buf_printf(t->b, "`%s`", passes[p->needs].name);
+      buf_printf(t->b, "`%s`", passes[pass_needs(id)].name);
     buf_printf(t->b, " | %s | %s | %s | %s |\n", when[p->when], pass_is_stage(id) ? "yes" : "",
                pass_is_tool(id) ? "yes" : "", pass_is_timed(id) ? "yes" : "");
   }

@@ -116,9 +116,8 @@ static void stage_job(void *ud) {
   }
   c->g = gr_dce(&c->arena, g);
   const Graph *after[PASS_COUNT];
-  pipeline_call(s, &c->arena, c->g, true, after);
-  c->whole = after[PASS_HOOKS];
-  c->plain = after[PASS_SIMPLIFY];
+  c->plain = pipeline_call(s, &c->arena, c->g, true, after);
+  c->whole = after[pass_needs(PASS_REMAT)];
   c->takes_grad = takes_grad(c->g);
   c->hosts = u->hosts;
   if (c->hosts) c->hosts->rc++;

@@ -65,6 +65,17 @@ _Static_assert(PASS_COUNT <= sizeof((Session *)0)->count.seconds / sizeof(double
                "Session.count has a time for each");
 _Static_assert(PASS_COUNT <= 32, "Session.dumps has a bit for each");
 
+/* It takes part in compiled calls. */
+static bool takes_part(PassId id) {
+  return passes[id].run && passes[id].when != WHEN_ALONE;
+}
+
+PassId pass_needs(PassId id) {
+  if (passes[id].needs != PASS_BEFORE) return passes[id].needs;
+  while (--id > PASS_STAGE && !takes_part(id)) continue;
+  return id;
+}
+
 PassId pass_find(const char *name, size_t n) {
   int id = 0;
   while (id < PASS_COUNT && (strncmp(passes[id].name, name, n) || passes[id].name[n])) id++;
@@ -115,18 +126,18 @@ static bool wanted(PassWhen when, const Graph *g) {
   }
 }
 
-void pipeline_call(Session *s, Arena *keep, const Graph *staged, bool dump,
-                   const Graph *after[PASS_COUNT]) {
-  after[PASS_STAGE] = staged;
+const Graph *pipeline_call(Session *s, Arena *keep, const Graph *staged, bool dump,
+                           const Graph *after[PASS_COUNT]) {
+  const Graph *last = after[PASS_STAGE] = staged;
   if (dump) pass_dump(s, PASS_STAGE, staged);
   for (PassId id = 1; id < PASS_COUNT; id++) {
-    const Pass *p = &passes[id];
-    if (!p->run || p->when == WHEN_ALONE) continue;
-    after[id] = after[p->needs];
-    if (!wanted(p->when, after[id])) continue;
-    after[id] = pass_run(s, id, keep, after[id]);
-    if (dump) pass_dump(s, id, after[id]);
+    if (!takes_part(id)) continue;
+    last = after[id] = after[pass_needs(id)];
+    if (!wanted(passes[id].when, last)) continue;
+    last = after[id] = pass_run(s, id, keep, last);
+    if (dump) pass_dump(s, id, last);
   }
+  return last;
 }
 
 Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice) {
@@ -137,17 +148,18 @@ Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice
     g = rm_apply(temp, g, choice, NULL);
     pass_end(s, PASS_REMAT, t);
   }
-  Graph *simple = pass_run(s, PASS_SIMPLIFY, keep, g);
+  Graph *made = NULL; /* `simplify` always runs */
+  for (PassId id = PASS_REMAT + 1; id < PASS_COUNT; id++)
+    if (takes_part(id) && wanted(passes[id].when, g)) g = made = pass_run(s, id, keep, g);
   arena_rewind(temp, mark);
-  return simple;
+  return made;
 }
 
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, PassId stage, Span at) {
   const Graph *after[PASS_COUNT] = {NULL};
   pipeline_call(s, a, g, false, after);
-  const Pass *p = &passes[stage];
   if (after[stage])
     gr_print(out, opaque_shown(s, after[stage]));
   else
-    p->show(&(PassText){s, out, after[p->needs], at, stage, false});
+    passes[stage].show(&(PassText){s, out, after[pass_needs(stage)], at, stage, false});
 }

@@ -8,7 +8,8 @@ typedef enum PassId {
 #define PASS(id, name, function, needs, when, doc) PASS_##id,
 #define STEP(id, name, function, needs, when, doc) PASS_##id,
 #include "lang/compile/pipeline.def"
-  PASS_COUNT
+  PASS_COUNT,
+  PASS_BEFORE = PASS_COUNT
 } PassId;
 
 /* Each is a function of a graph: the result is on the arena. */
@@ -48,6 +49,7 @@ typedef struct Pass {
 } Pass;
 extern const Pass passes[PASS_COUNT];
 
+PassId pass_needs(PassId id);                 /* the pass or step whose result it reads */
 PassId pass_find(const char *name, size_t n); /* PASS_COUNT: there is none */
 bool pass_is_stage(PassId id);
 bool pass_is_tool(PassId id); /* of `ckl opt` */
@@ -64,11 +66,11 @@ void pass_end(Session *s, PassId id, PassTime t);
 Graph *pass_run(Session *s, PassId id, Arena *keep, const Graph *g);
 /* g after a pass or step, on stream 2, if that is asked for. */
 void pass_dump(Session *s, PassId id, const Graph *g);
-/* All passes that a call without a gradient goes through: after[id] is the graph after each one
- * from `stage`, which is given, to `simplify`. `dump`: those that ran are dumped, too. */
-void pipeline_call(Session *s, Arena *keep, const Graph *staged, bool dump,
-                   const Graph *after[PASS_COUNT]);
-/* What `choice` makes of the blocks of g (NULL: they stay), simplified. */
+/* All passes that a call without a gradient goes through: after[id] is the graph after each one,
+ * `stage` is given. `dump`: those that ran are dumped, too. Returns what runs. */
+const Graph *pipeline_call(Session *s, Arena *keep, const Graph *staged, bool dump,
+                           const Graph *after[PASS_COUNT]);
+/* What `choice` makes of the blocks of g (NULL: they stay), after all passes behind `remat`. */
 Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice);
 /* Prints what a stage makes of g, which is staged; of `joint` the two halves of all gradients. */
 void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, PassId stage, Span at);

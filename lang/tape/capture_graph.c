@@ -470,7 +470,7 @@ static void build(Maker *m) {
   m->k->target_out = ARENA_ARRAY(keep, int, c->target_count + 1);
   outputs(m, m->param, c->param_count, m->k->param_out);
   outputs(m, m->target, c->target_count, m->k->target_out);
-  m->k->g = pass_run(m->c->s, PASS_SIMPLIFY, keep, g);
+  m->k->g = simplified(m->c->s, keep, g, NULL);
   m->k->effects = has_effects(m->k->g);
 }
 

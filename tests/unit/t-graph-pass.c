@@ -105,8 +105,9 @@ static void t_unknown(void) {
 static void t_order(void) {
   for (int id = 0; id < PASS_COUNT; id++) {
     const Pass *p = &passes[id];
-    check_msg(id ? (int)p->needs < id : p->needs == 0, "%s reads what comes later", p->name);
-    check_msg(p->needs == PASS_STAGE || passes[p->needs].run, "%s reads no graph", p->name);
+    PassId needs = pass_needs((PassId)id);
+    check_msg(id ? (int)needs < id : needs == 0, "%s reads what comes later", p->name);
+    check_msg(needs == PASS_STAGE || passes[needs].run, "%s reads no graph", p->name);
     check_msg(!p->run != !p->show, "%s either gives a graph or is shown", p->name);
     check_int(pass_find(p->name, strlen(p->name)), ==, id);
   }
