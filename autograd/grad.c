@@ -2,9 +2,9 @@
  *
  * In: one node of a graph and the cotangents of its results. Out: nodes of the same graph that
  * compute the cotangents of its operands. A rule reads like the derivative in a table of
- * derivatives: a, b, c are the operands (as in the scalar column of graph/ops.def), y the result,
- * dy its cotangent, and `i` the operand asked for. Rules are written with ops that have rules, so
- * a gradient can be differentiated again; the fixed choices at kinks are those of rule 73.
+ * derivatives: a, b, c are the operands, y the result, dy its cotangent, and `i` the operand asked
+ * for. Rules are written with ops that have rules, so a gradient can be differentiated again; the
+ * fixed choices at kinks are those of rule 73.
  *
  * Invariant: a gradient has the type of its operand; VAL_NONE means zero by structure. */
 #include "autograd/rule.h"

@@ -303,10 +303,11 @@ ckl_status ckl_dump(ckl_session *s, const char *stage);
  * the program, a module of the library or what one declares; NULL: nothing */
 const char *ckl_help(ckl_session *s, const char *topic);
 const char *ckl_error_code(size_t i);                       /* [-] all codes; NULL past the end */
-const char *ckl_ops_markdown(ckl_session *s);               /* [m] docs/ops.md */
-const char *ckl_builtins_markdown(ckl_session *s);          /* [m] docs/builtins.md */
-const char *ckl_passes_markdown(ckl_session *s);            /* [m] docs/passes.md */
-const char *ckl_errors_markdown(ckl_session *s);            /* [m] docs/errors.md */
+/* [m] the pages of all operations, builtins, passes, error codes */
+const char *ckl_ops_markdown(ckl_session *s);
+const char *ckl_builtins_markdown(ckl_session *s);
+const char *ckl_passes_markdown(ckl_session *s);            /* docs/passes.md */
+const char *ckl_errors_markdown(ckl_session *s);            /* docs/errors.md */
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A file includes its own folder and the layers to its left (README.md, "Layers"); the program uses
+# A file includes its own folder and the layers above it (README.md, "The folders"); the program uses
 # ckl.h alone.
 . "$srcdir/tests/tap.sh"
 cd "$srcdir" || exit 1

@@ -1,11 +1,11 @@
 /* Single scalar steps of the loop form.
  *
  * In: one or more scalars and what to do. Out: the scalar that the reference evaluator would put in
- * a tensor (ref_elem.c, ref_random.c), to the bit, NaN payloads excepted. Folding of
- * constants and lp_run both go through here, so neither can differ from the other.
+ * a tensor (ref_elem.c, ref_random.c), to the bit, NaN payloads excepted. Folding of constants and
+ * lp_run both go through here, so neither can differ from the other.
  *
  * Invariant: a value of a narrow dtype is held in the computing type, already rounded or wrapped.
- * */
+ */
 #include "jit/loop/loop_impl.h"
 
 #include <math.h>

@@ -113,7 +113,7 @@ bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e);
 /* Whether v is the transpose of the last two axes of *out. */
 bool lower_turned(const Graph *g, Val v, Val *out);
 
-/* ---- inside of lowering (jit/lower*.c) */
+/* ---- inside of lowering */
 
 /* One kernel under construction. */
 typedef struct Low {

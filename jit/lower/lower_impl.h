@@ -17,9 +17,9 @@ typedef struct Digit {
   Dim n;
 } Digit;
 
+/* Interned per kernel: equal spots are one pointer. No digit has the constant size 1. */
 typedef struct Spot Spot;
-struct
-    Spot { /* interned per kernel: equal spots are one pointer. No digit has the constant size 1 */
+struct Spot {
   Spot *next;
   uint32_t hash, count;
   Digit d[];
@@ -36,9 +36,9 @@ typedef struct Watch {
   LVal atom[MAX_DIGITS];
   Dim size[MAX_DIGITS];
   bool apart[MAX_DIGITS]; /* atoms k and k + 1 cannot be one loop */
-  bool
-      crossed[MAX_DIGITS]; /* some load has atom k as its last digit, and the last atom before it */
-  int split;               /* an atom that a cut divides, -1 = none; its parts: */
+  /* some load has atom k as its last digit, and the last atom before it */
+  bool crossed[MAX_DIGITS];
+  int split; /* an atom that a cut divides, -1 = none; its parts: */
   Dim high, low;
   /* Asked at each value that is not materialised; true: its value does not matter, go no deeper. */
   bool (*visit)(void *ud, Val v, const Spot *s);

@@ -14,7 +14,7 @@
 
 enum {
   STRIP_ROWS = 28, /* chains over rows go by fours */
-  GAP = 16         /* elements between rows: they are not to meet in one set of the first cache */
+  GAP = 16         /* elements between rows, so that rows do not share sets of the first cache */
 };
 
 /* How a contraction reads a value X [.., T, N] of the strip: by rows, X @ b; by columns, with T

@@ -118,7 +118,8 @@ static inline bool plan_there(const Plan *p, Val v, uint32_t step) {
   return p->place[i].kind && p->made[i] <= step;
 }
 
-/* ---- exec.c */
+/* ---- bind.c: what follows from sizes */
+
 typedef struct Where { /* a buffer of a launch: root 0 is the arena, then inputs, results, helds */
   uint32_t root;
   int64_t offset; /* bytes */
@@ -132,7 +133,7 @@ typedef struct BoundLaunch {
 } BoundLaunch;
 
 typedef struct Bound Bound;
-struct Bound { /* what follows from sizes */
+struct Bound {
   Bound *next;
   int64_t *env;
   Arena arena;
@@ -149,6 +150,16 @@ struct Bound { /* what follows from sizes */
 };
 
 enum { JIT_BOUND_MAX = 8 }; /* sets of sizes kept */
+
+void bound_free(JitFn *f, Bound *b);
+/* What follows from these sizes, for which g's size checks hold; made when it is not there.
+ * Throws. */
+Bound *bound_get(JitFn *f, const int64_t *env);
+/* The one that is there, or NULL. Where only arguments of kernels depend on a size, these are
+ * renewed for another one. */
+Bound *bound_find(JitFn *f, const int64_t *env);
+
+/* ---- jit.c */
 
 typedef struct JitBlock {
   void *p;
@@ -204,12 +215,5 @@ struct JitFn {
   Tensor **results, **helds;
   void **bufs;
 };
-
-void bound_free(JitFn *f, Bound *b);
-/* What follows from these sizes, for which g's size checks hold; made when it is not there.
- * Throws. */
-Bound *bound_get(JitFn *f, const int64_t *env);
-/* The one that is there, or NULL. Where no size is another, its arguments are renewed. */
-Bound *bound_find(JitFn *f, const int64_t *env);
 
 #endif

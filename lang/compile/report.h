@@ -89,8 +89,7 @@ void plan_tell(const CallPlan *c);
 bool plan_wanted(const Session *s, const Graph *g);
 /* The fastest of a set of plans that keeps all budgets, and the limit, as a choice for g in a; the
  * set is the same whatever the budgets are. `dense`: per input, bytes of the copy that kernels get
- * where it is not dense; NULL: there are none. Throws a
- * diagnostic at `at` when there is none. */
+ * where it is not dense; NULL: there are none. Throws a diagnostic at `at` when no plan does. */
 Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, const int64_t *dense,
                    Span at);
 Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,

@@ -1,9 +1,10 @@
 /* Tensor operations on Values.
  *
  * In: Values (tensors, numbers, weak lists). Out: a Value. This is where script and code part: in
- * script an op runs at once on the reference evaluator and goes on the tape when an operand is
- * tracked; in code it appends a node to the innermost stage. Above that line stand the rules on
- * numbers (11 to 16) and one-sided broadcasting (29), which are the same for both.
+ * script an op runs at once, on the reference evaluator or as machine code (eager_kernels.c), and
+ * goes on the tape when an operand is tracked; in code it appends a node to the innermost stage.
+ * Above that line stand the rules on numbers (11 to 16) and one-sided broadcasting (29), which are
+ * the same for both.
  */
 #include <math.h>
 #include <string.h>

@@ -208,7 +208,7 @@ static bool assigns_outer(Resolver *r, const Node *root, const Place *home, Span
   return false;
 }
 
-/* Names that stand for a number for sure: `let n = 3`. */
+/* Whether `root` may be assigned, `whole` or a part of it; files an error if not. */
 static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
   Session *s = r->s;
   Name name = root->name;

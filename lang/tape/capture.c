@@ -5,7 +5,7 @@
  * compiled like a `fn`: fused and with planned memory, the same bits. The graph is kept under a key
  * of everything it depends on: operations, attributes, dtypes, ranks, edges, what is wanted. Sizes,
  * tensors and cotangents are inputs; sizes that calls of the tape have as constants are constants.
- * From of the idea: PyTorch's compiled autograd.
+ * The idea is that of PyTorch's compiled autograd.
  *
  * Invariants: a kept graph names no tensor; equal keys give equal graphs; what is kept holds the
  * joint graphs that its key names, so their addresses stay theirs.

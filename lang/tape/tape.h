@@ -142,10 +142,10 @@ void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs
 void tape_version(Session *s, Param *p, Value v, Span at);
 /* v, or the param of which it is a version. */
 Value tape_itself(Value v);
+/* Copies to n, a recorded call, the values that its callbacks are about. */
+void tape_refs(Session *s, TapeNode *n, size_t count, const Value *refs);
 /* Records a call: `in` are the leaves, `out` the tensor results of the graph; takes over `saved`
  * references. */
-/* What the hosts of a recorded call are about; copied. */
-void tape_refs(Session *s, TapeNode *n, size_t count, const Value *refs);
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at);

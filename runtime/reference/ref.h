@@ -23,9 +23,9 @@ typedef struct Ref {
   Mem *mem;
   const Interrupt *interrupt; /* polled every few ms; may be NULL */
   RefErr err;
-  int level; /* 0: the fastest contraction kernels this CPU has; 1 plain C, 2 AVX2,
-  3 AVX-512 at most
-                (for tests: the bits are the same) */
+  /* 0: the fastest contraction kernels this CPU has; 1: plain C; 2: AVX2, 3: AVX-512 at most (for
+   * tests: the bits are the same) */
+  int level;
 } Ref;
 
 typedef enum RefRed { RR_SUM, RR_PROD, RR_MAX, RR_MIN, RR_ANY, RR_ALL } RefRed;

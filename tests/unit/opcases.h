@@ -1,5 +1,4 @@
-/* opcases.h: the cases of tests/grad/ops.txt: how each name is built as a graph, and its numbers.
- * */
+/* The cases of tests/grad/ops.txt: how each name is built as a graph, and its numbers. */
 #ifndef TESTS_UNIT_OPCASES_H
 #define TESTS_UNIT_OPCASES_H
 
