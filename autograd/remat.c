@@ -499,8 +499,6 @@ void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint
                  : x.why == WHY_FREE      ? CHOICE_FREE
                  : r.fate[s] & FATE_KEPT  ? CHOICE_SAVE
                                           : CHOICE_REMAKE;
-      x.bytes = dim_mul(g->dims, dim_product(g->dims, t->rank, t->dim),
-                        dim_const(g->dims, (int64_t)dt_size((DType)t->dtype)));
       visit(ud, &x);
     }
 }

@@ -36,7 +36,6 @@ typedef enum RmWhy {
 typedef struct RmValue {
   Val v;
   uint32_t block; /* outermost block that it belongs to */
-  Dim bytes;
   uint8_t choice; /* what comes of it: CHOICE_*; FREE: kept without cost, or made without cost */
   RmWhy why;
 } RmValue;

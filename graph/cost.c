@@ -4,6 +4,9 @@
  * What a count is worth is said where it is used: the planner of checkpoint blocks (remat_cut.c)
  * adds the cost of moving bytes, the order of groups (order.c) wants bytes alone, machine code pays
  * or not by seconds (tiering.c), reports show operations as they are (report.c).
+ * No counts of this kind: fusion and lowering weigh operations for one element (column `cost`
+ * itself), and write a kernel's work as a Dim, since the kernel serves all sizes; the shape rules
+ * refuse a tensor of 2^63 bytes and more, so their product does not saturate.
  */
 #include "graph/cost.h"
 
@@ -89,4 +92,25 @@ int64_t cost_iterations(const Graph *g, uint32_t node, const int64_t *env) {
       count = cost_dim(g, (Dim)gr_attr_i(g, v.node, AT_SIZE, 0), env);
   }
   return count < 0 ? 0 : count;
+}
+
+/* Of the reference evaluator: for a multiplication of a contraction, and for an elementary
+ * operation; an element that is read and written costs as much as an operation. */
+static const double second_product = 0.1e-9, second_operation = 1e-9;
+
+double cost_seconds(const Graph *g, const int64_t *env) {
+  stack_check();
+  double sum = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const GNode *n = &g->nodes[i];
+    const OpInfo *op = &op_info[n->op];
+    if (op->traits & T_VIEW) continue;
+    double each = op->cls == CONTRACT ? second_product : second_operation * (1 + op->cost);
+    sum += each * (double)cost_steps(g, i, env);
+    for (uint32_t r = 0; r < n->region_count; r++) {
+      if (n->op == OP_CUSTOM && r) break; /* the gradient of region 0 */
+      sum += (double)cost_iterations(g, i, env) * cost_seconds(g->regions[n->region0 + r], env);
+    }
+  }
+  return sum;
 }

@@ -413,7 +413,7 @@ static bool run_LOOP(Run *r) {
 static bool put_row(Mem *m, Tensor *to, int64_t i, Tensor *row) {
   Tensor *flat = tn_contiguous(m, row);
   if (!flat) return false;
-  size_t bytes = (size_t)tn_count(row) * dt_size(to->dtype);
+  size_t bytes = (size_t)tn_bytes(row);
   if (bytes) memcpy((char *)tn_data(to) + bytes * (size_t)i, tn_data(flat), bytes);
   tn_unref(flat);
   return true;

@@ -174,6 +174,10 @@ int64_t tn_count(const Tensor *t) {
   return tn_product(t->rank, t->dim);
 }
 
+int64_t tn_bytes(const Tensor *t) {
+  return tn_count(t) * (int64_t)dt_size(t->dtype);
+}
+
 bool tn_is_contiguous(const Tensor *t) {
   int64_t stride = 1;
   for (int i = 0; i < t->rank; i++)

@@ -81,6 +81,7 @@ void tn_unref(Tensor *t); /* NULL is fine */
 Tensor **tn_refs(Mem *m, size_t n, size_t extra);
 
 int64_t tn_count(const Tensor *t); /* elements */
+int64_t tn_bytes(const Tensor *t); /* of a dense copy */
 bool tn_is_contiguous(const Tensor *t);
 /* Address of the first element. */
 static inline void *tn_data(const Tensor *t) {

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "graph/cost.h"
 #include "jit/plan/plan.h"
 
 void bound_free(JitFn *f, Bound *b) {
@@ -86,13 +87,12 @@ static bool bind_launch(Binder *w, const Step *s) {
     Place at = {PLACE_ARENA, s->panel0 + u->panel};
     Where *to = &x->bufs[i];
     if (u->kind == USE_LOCAL) continue;
-    int64_t n = 1, d, each = (int64_t)dt_size((DType)l->k->bufs[i].dtype);
+    int64_t n, each = (int64_t)dt_size((DType)l->k->bufs[i].dtype);
     if (!buf_is_panel(u, w->g->dims, w->env)) {
       at = p->place[plan_index(w->g, u->v)];
       const Type *t = gr_type(w->g, u->v);
-      for (int k = 0; k < t->rank; k++) /* sizes beside a 0 may not fit: it is 0 in the end */
-        n = (int64_t)((uint64_t)n * (uint64_t)(value(w, t->dim[k], 1, &d) ? d : 1));
-      x->bytes += n * (int64_t)dt_size((DType)t->dtype);
+      n = cost_elements(w->g, t, w->env);
+      x->bytes = cost_add(x->bytes, cost_bytes(w->g, t, w->env));
     } else if (!value(w, p->slots[at.index].count, 0, &n)) {
       return false;
     }

@@ -605,7 +605,7 @@ static int64_t tensors_at_once(const Exec *x) {
   for (size_t i = 0; i < n; i++) {
     const Tensor *t = x->in[i];
     bool copied = p->input_used[i] && !tn_is_contiguous(t);
-    dense[i] = copied ? tn_count(t) * (int64_t)dt_size(t->dtype) : 0;
+    dense[i] = copied ? tn_bytes(t) : 0;
   }
   int64_t sum = jit_tensors(x->f, x->b->env, dense);
   mem_free(x->c->mem, dense, bytes);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/cost.h"
 #include "jit/plan/plan.h"
 
 Jit *jit_open(Mem *m, const JitConfig *c) {
@@ -288,11 +289,7 @@ int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env) {
 
 static int64_t value_bytes(const Graph *g, Val v, const int64_t *env) {
   const Type *t = gr_type(g, v);
-  uint64_t bytes = dt_size((DType)t->dtype); /* 0 in the end where sizes beside a 0 do not fit */
-  int64_t d;
-  for (int k = 0; k < t->rank; k++)
-    bytes *= (uint64_t)(dim_eval(g->dims, t->dim[k], env, NULL, &d) ? d : 1);
-  return t->kind == TK_TOKEN || t->dev != DEV_CPU ? 0 : (int64_t)bytes;
+  return t->dev != DEV_CPU ? 0 : cost_bytes(g, t, env);
 }
 
 /* Outputs that `give` makes: views of results, and constants; see tensor_of in exec.c. */

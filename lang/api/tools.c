@@ -30,7 +30,7 @@ static void add_bytes(Session *s, void *ud, const char *path, Inst *owner, Field
   (void)path;
   (void)owner;
   (void)f;
-  if (t) *(int64_t *)ud += tn_count(t) * (int64_t)dt_size((DType)t->dtype);
+  if (t) *(int64_t *)ud += tn_bytes(t);
 }
 
 static void work_bytes(Job *j) {

@@ -210,36 +210,24 @@ static Rule *rule_for(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   return best;
 }
 
-/* A size as it is in the call that is compiled. */
-static int64_t unit_dim(Session *s, Dim d) {
-  int64_t n = 0;
-  if (dim_is_const(dims_of(s), d, &n)) return n;
-  Unit *u = s->stage->unit;
-  size_t count = dim_symbol_count(dims_of(s));
-  int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, count + 1);
-  for (size_t i = 0; i < u->bind_count; i++) {
+/* Values of the symbols in the call that is compiled. */
+static const int64_t *call_sizes(Session *s) {
+  const Unit *u = s->stage->unit;
+  int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, dim_symbol_count(dims_of(s)) + 1);
+  for (size_t i = 0; i < u->bind_count; i++)
     env[u->binds[i].sym] = leaf_size(&u->flat.leaves[u->binds[i].leaf], u->binds[i].axis);
-  }
-  return dim_eval(dims_of(s), d, env, NULL, &n) ? n : 0;
-}
-
-static int64_t size_of(Session *s, const Type *t, Span at, bool pin) {
-  int64_t n = t->kind == TK_TENSOR ? (int64_t)dt_size((DType)t->dtype) : 0;
-  for (int i = 0; i < t->rank && n; i++) {
-    int64_t d = 0;
-    if (pin)
-      need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
-    else
-      d = unit_dim(s, t->dim[i]);
-    n = d > 0 && n > INT64_MAX / d ? INT64_MAX : n * d;
-  }
-  return n;
+  return env;
 }
 
 static void pin_sizes(Session *s, const Type *t, Span at) {
   int64_t d;
   for (int i = 0; i < t->rank; i++)
     need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
+}
+
+static int64_t bytes_of(Session *s, const Graph *g, const Type *t, Span at) {
+  pin_sizes(s, t, at);
+  return cost_bytes(g, t, NULL);
 }
 
 static int64_t flops_of(Session *s, const Graph *g, uint32_t n, Span at) {
@@ -310,7 +298,7 @@ static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   if (!op) op = op_info[x->op].text;
   if (!name) name = "";
   Span at = p->fn_at;
-  int64_t bytes = size_of(s, &g->types[x->result0], at, true);
+  int64_t bytes = bytes_of(s, g, &g->types[x->result0], at);
   size_t count = 4 + p->extra_count;
   Value *v = ARENA_ARRAY(&s->scratch, Value, count);
   v[0] = str_value(s, op, strlen(op));
@@ -445,6 +433,7 @@ static void count_kept(Close *c, const Graph *g, uint32_t start) {
   Policy *p = c->b->policy;
   uint8_t *need = ARENA_ARRAY(&s->scratch, uint8_t, g->type_count + 1);
   uint32_t base = g->nodes[start].result0;
+  const int64_t *env = call_sizes(s);
   for (uint32_t n = start; n < g->node_count; n++) {
     const GNode *x = &g->nodes[n];
     Needs k = op_info[x->op].needs;
@@ -462,7 +451,7 @@ static void count_kept(Close *c, const Graph *g, uint32_t start) {
     if (at->backward || at->region != c->b->id || is_given(g, n) || is_view(g, n)) continue;
     for (uint32_t k = 0; k < x->result_count; k++) {
       if (!need[x->result0 + k - base]) continue;
-      int64_t bytes = size_of(s, &g->types[x->result0 + k], at->span, false);
+      int64_t bytes = cost_bytes(g, &g->types[x->result0 + k], env);
       bool kept = tag_says((Tag)at->tag, CHOICE_SAVE);
       p->without += bytes;
       if (kept) p->with += bytes;

@@ -240,7 +240,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
     Tensor *held = c->hosts && leaf[i].tag == V_PARAM ? tn_ref(in[i]) : NULL;
     pool_tensors(s, &held, 1); /* a function of the program may write the param meanwhile */
-    if (!tn_is_contiguous(in[i])) dense[i] = (int64_t)dt_size(in[i]->dtype) * tn_count(in[i]);
+    if (!tn_is_contiguous(in[i])) dense[i] = tn_bytes(in[i]);
     wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
     track |= wants[i];
     r->outside |= wants[i] && c->reached[src] &&

@@ -66,10 +66,6 @@ static int64_t flops_of(const Graph *g, const int64_t *env) {
 }
 
 /* ---- leaves */
-static int64_t rounded(int64_t n) {
-  return (n + 63) / 64 * 64;
-}
-
 typedef struct Buffers { /* tensors that buffers of instances hold */
   const void **items;
   size_t count, cap;
@@ -109,7 +105,7 @@ static int64_t leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense, i
       continue;
     }
     const Tensor *t = l->kind == LEAF_PARAM ? l->v.u.p->t : l->v.u.t->t;
-    int64_t bytes = (int64_t)dt_size(t->dtype) * tn_count(t), room = (int64_t)t->store->bytes;
+    int64_t bytes = tn_bytes(t), room = (int64_t)t->store->bytes;
     bool buffer = false, copy = !tn_is_contiguous(t);
     for (size_t k = 0; k < b.count && !buffer; k++) buffer = b.items[k] == l->v.u.o;
     if (copy) dense[i] = bytes;
@@ -133,10 +129,8 @@ static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env) {
 int64_t plan_cotangents(const Runs *r, const int64_t *env) {
   const Graph *b = r->second;
   int64_t sum = 0;
-  for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++) {
-    const Type *t = gr_type(b, b->inputs[i]);
-    sum += cost_elements(b, t, env) * (int64_t)dt_size((DType)t->dtype);
-  }
+  for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++)
+    sum += cost_bytes(b, gr_type(b, b->inputs[i]), env);
   return sum;
 }
 
@@ -160,8 +154,7 @@ static int64_t spilled_of(const Graph *g, const int64_t *env) {
   int64_t sum = 0;
   for (size_t i = 0; i < g->node_count; i++) {
     const Type *t = &g->types[g->nodes[i].result0];
-    if (g->nodes[i].op == OP_PLACE && t->dev == DEV_SPILL)
-      sum += cost_elements(g, t, env) * (int64_t)dt_size((DType)t->dtype);
+    if (g->nodes[i].op == OP_PLACE && t->dev == DEV_SPILL) sum += cost_bytes(g, t, env);
   }
   return sum;
 }
@@ -267,10 +260,8 @@ static void one_value(void *ud, const RmValue *v) {
   const CallPlan *c = w->c;
   const Graph *g = c->choice.g;
   Session *s = c->s;
-  int64_t bytes;
   if (v->block != w->block) return;
-  if (!dim_eval(g->dims, v->bytes, c->env, NULL, &bytes)) return;
-  bytes = rounded(bytes);
+  int64_t bytes = cost_room(g, gr_type(g, v->v), c->env);
   if (v->choice <= CHOICE_OFFLOAD) w->bytes[v->choice] += bytes;
   if (v->choice == CHOICE_FREE && v->why != WHY_CALLER) return;
   int64_t cost = v->choice == CHOICE_REMAKE ? rm_cost(g, v->v.node, c->env) : 0;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/cost.h"
 #include "jit/engine/codegen.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/report.h"
@@ -145,39 +146,6 @@ double native_clock(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Seconds that the reference evaluator takes, roughly: 1 ns for an elementary operation, 0.1 for a
- * multiplication in a contraction. */
-static double guess(const Graph *g, const int64_t *env) {
-  stack_check();
-  double total = 0;
-  for (uint32_t i = 0; i < g->node_count; i++) {
-    const GNode *n = &g->nodes[i];
-    const OpInfo *op = &op_info[n->op];
-    double count = 1;
-    if (!n->result_count || op->traits & T_VIEW) continue;
-    bool of_operand = op->cls == REDUCE && n->operand_count;
-    const Type *t = of_operand ? gr_type(g, gr_operand(g, i, 0)) : &g->types[n->result0];
-    for (int k = 0; k < t->rank; k++) {
-      int64_t d;
-      count *= dim_eval(g->dims, t->dim[k], env, NULL, &d) ? (double)d : 1;
-    }
-    if (op->cls == CONTRACT) {
-      int64_t d = 1;
-      const Type *x = gr_type(g, gr_operand(g, i, 0));
-      if (x->rank) dim_eval(g->dims, x->dim[x->rank - 1], env, NULL, &d);
-      count *= 0.1 * (double)d;
-    } else {
-      count *= 1 + op->cost;
-    }
-    total += count * 1e-9;
-    for (uint32_t r = 0; r < n->region_count; r++) {
-      double turns = n->op == OP_LOOP || n->op == OP_MAP ? 10 : 1;
-      if (n->op != OP_CUSTOM || r == 0) total += turns * guess(g->regions[n->region0 + r], env);
-    }
-  }
-  return total;
 }
 
 static void print_fn(Session *s, Buf *out, const JitFn *f, PassId stage, Span at);
@@ -319,7 +287,7 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   if (!*slot) {
     *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);
     **slot = (Native){0};
-    if (s->config.cpu == CPU_THRIFTY) (*slot)->spent = guess(g, c->env);
+    if (s->config.cpu == CPU_THRIFTY) (*slot)->spent = cost_seconds(g, c->env);
   }
   count_ops(s, *slot, g);
   if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after) return gr_run(g, c, in, out, e, at);

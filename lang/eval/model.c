@@ -247,7 +247,7 @@ static Value zero_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
  * to, so what else refers to it may. */
 static Tensor *own_tensor(Mem *m, Tensor *t, Device dev) {
   bool own = t->store->dev == dev && !t->store->foreign_free && tn_is_contiguous(t) &&
-             t->store->bytes == (size_t)tn_count(t) * dt_size(t->dtype);
+             t->store->bytes == (size_t)tn_bytes(t);
   return own ? tn_ref(t) : tn_copy(m, t, dev);
 }
 

@@ -38,6 +38,20 @@ static void t_counts(void) {
   env_close(&v);
 }
 
+/* Nanoseconds of conv2d, conv2d_input, conv2d_weight (a tenth for each product), inputs and the
+ * sum (an element is read and written, the sum adds), the dot, and exp. */
+static void t_seconds(void) {
+  Env v;
+  env_open(&v);
+  GErr e = {.operand = -1};
+  Graph *g = gr_read(&v.arena, v.names, text, strlen(text), &e);
+  double convs = 0.1 * (480 * 18 + 432 * 30 + 90 * 96), rest = 432 + 90 + 63 + 432 * 2;
+  double last = 0.1 * (70 * 9) + 70 * (1 + op_info[OP_EXP].cost);
+  if (!g) fails("line %u: %s", e.line, e.text);
+  if (g) check_near(1e9 * cost_seconds(g, NULL), convs + rest + last, 1e-6);
+  env_close(&v);
+}
+
 static void t_saturates(void) {
   check_int(cost_mul(INT64_MAX / 8, 3), ==, INT64_MAX / 4);
   check_int(cost_mul(INT64_MAX, 0), ==, 0);
@@ -47,6 +61,7 @@ static void t_saturates(void) {
 
 int main(void) {
   TEST(t_counts(), "products, elements and bytes are those counted by hand");
+  TEST(t_seconds(), "seconds of the reference evaluator count the products of convolutions");
   TEST(t_saturates(), "numbers that would wrap stay at the most");
   return tap_done();
 }
