@@ -143,16 +143,8 @@ void block_attention(Session *s, uint32_t from) {
 /* ---- tags */
 
 static unsigned kinds_of(const OpenBlock *b, const Graph *g, uint32_t n) {
-  unsigned k = 0;
-  OpCode op = (OpCode)g->nodes[n].op;
-  const OpInfo *o = &op_info[op];
-  if (op == OP_DOT || op == OP_INNER)
-    k |= KIND_MATMUL;
-  else if (o->cls == CONTRACT)
-    k |= KIND_CONV;
-  if (o->cls == REDUCE) k |= KIND_REDUCE;
-  if (o->cls == ELEMENTWISE && !(o->traits & T_VIEW)) k |= KIND_POINTWISE;
-  if (o->traits & T_RANDOM || op == OP_PHILOX) k |= KIND_RANDOM;
+  int own = clause_opclass_of((OpCode)g->nodes[n].op);
+  unsigned k = own < 0 ? 0 : 1u << own;
   for (size_t i = 0; k && i < b->attention_count; i++)
     if (b->attention[i].g == g && n >= b->attention[i].lo && n < b->attention[i].hi)
       k |= KIND_ATTENTION;

@@ -12,6 +12,7 @@
 #include "autograd/remat.h"
 #include "graph/cost.h"
 #include "lang/compile/tiering.h"
+#include "lang/names/clauses.h"
 
 const char *const op_bin_name[BIN_COUNT] = {
 #define OPCLASS(NAME, word, of, doc) of(word, )
@@ -22,17 +23,13 @@ _Static_assert(sizeof((Session *)0)->count.ops == 2 * BIN_COUNT * sizeof(int64_t
 
 /* ---- operations */
 static int bin_of(OpCode op) {
-  const OpInfo *i = &op_info[op];
-  if (i->traits & (T_VIEW | T_EFFECT | T_REGION)) return -1;
-  if (op == OP_CONV2D || op == OP_CONV2D_INPUT || op == OP_CONV2D_WEIGHT) return BIN_CONV;
-  if (i->traits & T_RANDOM) return BIN_RANDOM;
-  switch (i->cls) {
-  case CONTRACT: return BIN_MATMUL;
-  case REDUCE: return BIN_REDUCE;
-  case ELEMENTWISE: return BIN_POINTWISE;
-  case MOVE: return BIN_MOVE;
-  default: return -1;
-  }
+  static const int bins[OPCLASS_COUNT] = {
+#define OPCLASS(NAME, word, of, doc) of([OPCLASS_##NAME] = BIN_##NAME, )
+#include "lang/names/clauses.def"
+  };
+  int k = clause_opclass_of(op);
+  if (k >= 0) return bins[k];
+  return op_info[op].cls == MOVE && !(op_info[op].traits & T_VIEW) ? BIN_MOVE : -1;
 }
 
 void op_counts(const Graph *g, OpCounts *add) {

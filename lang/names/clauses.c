@@ -68,6 +68,18 @@ int clause_opclass(const Words *path) {
   return k ? k->id : -1;
 }
 
+int clause_opclass_of(OpCode op) {
+  const OpInfo *i = &op_info[op];
+  if (i->traits & (T_VIEW | T_EFFECT | T_REGION)) return -1;
+  if (i->traits & T_RANDOM || op == OP_PHILOX) return OPCLASS_RANDOM;
+  switch (i->cls) {
+  case CONTRACT: return op == OP_DOT || op == OP_INNER ? OPCLASS_MATMUL : OPCLASS_CONV;
+  case REDUCE: return OPCLASS_REDUCE;
+  case ELEMENTWISE: return OPCLASS_POINTWISE;
+  default: return -1;
+  }
+}
+
 TypeWord type_word(const char *name) {
   const Clause *k = name ? clause_find(CLAUSE_TYPE, name) : NULL;
   return k ? (TypeWord)k->id : TYPEWORD_NOT;
