@@ -231,7 +231,7 @@ void api_work_eval(Job *j) {
     run_statement(s, st, is_last ? &last : NULL);
     value = is_last && st->kind == N_EXPR_STMT;
   }
-  if (last.tag == V_LIST && last.u.list->weak) last = as_tensor(s, last, DT_COUNT, (Span){0});
+  if (v_is_weak_list(last)) last = as_tensor(s, last, DT_COUNT, (Span){0});
   if (j->out && value && last.tag != V_UNIT) *j->out = api_need_handle(s, last);
 }
 

@@ -464,7 +464,7 @@ BUILTIN_FN(bi_gradcheck) {
   Value f = c->v[0], x = c->v[1];
   double tol = want_float(s, c->v[2], c->spans[2], "`tol`"),
          eps = want_float(s, c->v[3], c->spans[3], "`eps`");
-  if (x.tag == V_LIST && x.u.list->weak) x = as_tensor(s, x, DT_F64, c->spans[1]);
+  if (v_is_weak_list(x)) x = as_tensor(s, x, DT_F64, c->spans[1]);
   if (!v_is_tensor(x))
     fail(s, ERR_GRAD_WRT, c->spans[1], "`gradcheck` takes a tensor, not %s", value_type_text(s, x));
   Tensor *t = tensor_of(s, x, c->at);

@@ -216,18 +216,16 @@ static Value loaded(Session *s, const Loader *l, Value v, const char *path) {
 /* v with its tensors, numbers and texts from the file; instances and params stay as they are. */
 static Value refill(Session *s, const Loader *l, Value v, const char *path) {
   stack_check();
-  bool rec = v.tag == V_RECORD;
+  size_t n;
   if (v.tag == V_INST || v.tag == V_PARAM) return v;
-  if (!rec && v.tag != V_TUPLE && (v.tag != V_LIST || v.u.list->weak)) return loaded(s, l, v, path);
-  size_t n = rec ? v.u.rec->count : v.u.list->count;
-  const Value *old = rec ? v.u.rec->items : v.u.list->items;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  if (!items) return loaded(s, l, v, path);
   const char *dot = *path ? "." : "";
   for (size_t i = 0; i < n; i++)
-    items[i] = refill(s, l, old[i],
-                      rec ? txt(s, "%s%s%s", path, dot, v.u.rec->names[i])
-                          : txt(s, "%s%s%zu", path, dot, i));
-  return rec ? record_value(s, n, v.u.rec->names, items) : list_value(s, (ValueTag)v.tag, n, items);
+    items[i] = refill(s, l, items[i],
+                      v.tag == V_RECORD ? txt(s, "%s%s%s", path, dot, v.u.rec->names[i])
+                                        : txt(s, "%s%s%zu", path, dot, i));
+  return value_like(s, v, items);
 }
 
 static void fill_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {

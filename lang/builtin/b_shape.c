@@ -250,8 +250,7 @@ BUILTIN_FN(bi_concat) {
 BUILTIN_FN(bi_stack) {
   Value xs = c->v[0];
   int64_t axis;
-  if (v_is_tensor(xs) ||
-      (xs.tag == V_LIST && xs.u.list->weak)) { /* [a, b] was stacked along axis 0 already */
+  if (v_is_tensor(xs) || v_is_weak_list(xs)) { /* [a, b] was stacked along axis 0 already */
     Value x = as_tensor(s, xs, DT_COUNT, c->spans[0]);
     Type t = type_of(s, x);
     axis = want_int(s, c->v[1], c->spans[1], "an axis");

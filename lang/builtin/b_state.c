@@ -86,19 +86,11 @@ static Value copy_value(Session *s, Value v, Span at) {
     return p;
   }
   if (v.tag == V_TENSOR) return tensor_value(s, tn_copy(&s->mem, v.u.t->t, v.u.t->t->store->dev));
-  if (v.tag == V_LIST || v.tag == V_TUPLE) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    for (size_t i = 0; i < v.u.list->count; i++) items[i] = copy_value(s, v.u.list->items[i], at);
-    Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
-    r.u.list->weak = v.u.list->weak;
-    return r;
-  }
-  if (v.tag == V_RECORD) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = copy_value(s, v.u.rec->items[i], at);
-    return record_value(s, v.u.rec->count, v.u.rec->names, items);
-  }
-  return v;
+  size_t n;
+  Value *items = value_parts(s, v, &n);
+  if (!items) return v;
+  for (size_t i = 0; i < n; i++) items[i] = copy_value(s, items[i], at);
+  return value_like(s, v, items);
 }
 
 BUILTIN_FN(bi_copy) {

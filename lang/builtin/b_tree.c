@@ -34,7 +34,7 @@ static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   if (m->path) args[k++] = str_value(s, path, strlen(path));
   for (size_t i = 0; i < n; i++) args[k++] = v[i];
   Value r = call_simple(s, m->f, k, args, m->at);
-  return r.tag == V_LIST && r.u.list->weak ? as_tensor(s, r, DT_COUNT, m->at) : r;
+  return v_is_weak_list(r) ? as_tensor(s, r, DT_COUNT, m->at) : r;
 }
 
 /* xs.map(f) is map(xs, f) (rule 9): not what rule 65 says. */

@@ -23,18 +23,14 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
     return t;
   }
   case V_LIST:
-  case V_TUPLE: {
-    if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, at);
-    if (v.tag == V_NODE) return template_of(s, u, v, at);
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    for (size_t i = 0; i < v.u.list->count; i++)
-      items[i] = template_of(s, u, v.u.list->items[i], at);
-    return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
-  }
+  case V_TUPLE:
   case V_RECORD: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = template_of(s, u, v.u.rec->items[i], at);
-    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+    if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, at);
+    if (v.tag == V_NODE) return template_of(s, u, v, at);
+    size_t n;
+    Value *items = value_parts(s, v, &n);
+    for (size_t i = 0; i < n; i++) items[i] = template_of(s, u, items[i], at);
+    return value_like(s, v, items);
   }
   case V_PARAM: return template_of(s, u, param_read(s, v.u.p, at), at);
   case V_FN:

@@ -35,17 +35,12 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
     return v_int(n);
   }
   case V_LIST:
-  case V_TUPLE: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.list->count + 1);
-    for (size_t i = 0; i < t.u.list->count; i++)
-      items[i] = instantiate(s, c, t.u.list->items[i], outs, env, at);
-    return list_value(s, (ValueTag)t.tag, t.u.list->count, items);
-  }
+  case V_TUPLE:
   case V_RECORD: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.rec->count + 1);
-    for (size_t i = 0; i < t.u.rec->count; i++)
-      items[i] = instantiate(s, c, t.u.rec->items[i], outs, env, at);
-    return record_value(s, t.u.rec->count, t.u.rec->names, items);
+    size_t n;
+    Value *items = value_parts(s, t, &n);
+    for (size_t i = 0; i < n; i++) items[i] = instantiate(s, c, items[i], outs, env, at);
+    return value_like(s, t, items);
   }
   default: return value_pool(s, t);
   }

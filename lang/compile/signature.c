@@ -224,7 +224,7 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     break;
   case V_LIST:
   case V_TUPLE: {
-    bool weak = v.tag == V_LIST && v.u.list->weak;
+    bool weak = v_is_weak_list(v);
     put_int(b, weak ? "w" : v.tag == V_LIST ? "l" : "u", (int64_t)v.u.list->count, "(");
     for (size_t i = 0; i < v.u.list->count; i++)
       flatten_part(f, v.u.list->items[i], type, fn, NULL, i);

@@ -124,12 +124,9 @@ Value leave_quiet(Session *s, Value v, uint32_t start, Span at) {
                ? v
                : op_run(s, OP_STOP, 1, &x, NULL, 0, at);
   }
-  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
-  if (!list && v.tag != V_RECORD) return v;
-  size_t n = list ? v.u.list->count : v.u.rec->count;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  for (size_t i = 0; i < n; i++)
-    items[i] = leave_quiet(s, list ? v.u.list->items[i] : v.u.rec->items[i], start, at);
-  return list ? list_value(s, (ValueTag)v.tag, n, items)
-              : record_value(s, n, v.u.rec->names, items);
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  if (!items) return v;
+  for (size_t i = 0; i < n; i++) items[i] = leave_quiet(s, items[i], start, at);
+  return value_like(s, v, items);
 }

@@ -134,17 +134,12 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
   case V_FLOAT:
   case V_INT: return u->staged[c->next++];
   case V_LIST:
-  case V_TUPLE: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    for (size_t i = 0; i < v.u.list->count; i++) items[i] = unit_rebuild(s, c, v.u.list->items[i]);
-    Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
-    r.u.list->weak = v.tag == V_LIST && v.u.list->weak;
-    return r;
-  }
+  case V_TUPLE:
   case V_RECORD: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = unit_rebuild(s, c, v.u.rec->items[i]);
-    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+    size_t n;
+    Value *items = value_parts(s, v, &n);
+    for (size_t i = 0; i < n; i++) items[i] = unit_rebuild(s, c, items[i]);
+    return value_like(s, v, items);
   }
   case V_RANGE: {
     Value lo = unit_rebuild(s, c, v.u.range->lo), hi = unit_rebuild(s, c, v.u.range->hi);

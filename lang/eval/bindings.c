@@ -191,7 +191,7 @@ static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
 
 /* Weak tensors become definite when they get a name (rule 14). */
 Value made_definite(Session *s, Value v, Span at) {
-  if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, v, DT_COUNT, at);
+  if (v_is_weak_list(v)) return as_tensor(s, v, DT_COUNT, at);
   return v;
 }
 

@@ -110,14 +110,11 @@ static Value left(Session *s, const Leaving *l, Value v) {
     v.u.v = l->after[i];
     return v;
   }
-  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
-  if (!list && v.tag != V_RECORD) return v;
-  size_t n = list ? v.u.list->count : v.u.rec->count;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  for (size_t i = 0; i < n; i++)
-    items[i] = left(s, l, list ? v.u.list->items[i] : v.u.rec->items[i]);
-  return list ? list_value(s, (ValueTag)v.tag, n, items)
-              : record_value(s, n, v.u.rec->names, items);
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  if (!items) return v;
+  for (size_t i = 0; i < n; i++) items[i] = left(s, l, items[i]);
+  return value_like(s, v, items);
 }
 
 /* The result r of a call whose nodes begin at `from`. Nobody can tell a result that the call itself
@@ -267,26 +264,15 @@ static Value enter_leaf(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))
     return enter_node(s, v, at);
-  if (v.tag == V_TUPLE || v.tag == V_LIST) {
-    if (v.tag == V_LIST && v.u.list->weak) return v;
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    bool changed = false;
-    for (size_t i = 0; i < v.u.list->count; i++) {
-      items[i] = enter_leaf(s, v.u.list->items[i], at);
-      changed |= memcmp(&items[i].u, &v.u.list->items[i].u, sizeof items[i].u) != 0;
-    }
-    return changed ? list_value(s, (ValueTag)v.tag, v.u.list->count, items) : v;
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  bool changed = false;
+  for (size_t i = 0; items && i < n; i++) {
+    Value x = enter_leaf(s, items[i], at);
+    changed |= memcmp(&items[i].u, &x.u, sizeof x.u) != 0;
+    items[i] = x;
   }
-  if (v.tag == V_RECORD) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    bool changed = false;
-    for (size_t i = 0; i < v.u.rec->count; i++) {
-      items[i] = enter_leaf(s, v.u.rec->items[i], at);
-      changed |= memcmp(&items[i].u, &v.u.rec->items[i].u, sizeof items[i].u) != 0;
-    }
-    return changed ? record_value(s, v.u.rec->count, v.u.rec->names, items) : v;
-  }
-  return v;
+  return changed ? value_like(s, v, items) : v;
 }
 
 static Value enter(Session *s, Value v, Span at) {
@@ -471,7 +457,7 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
     Node *last = d->body;
     if (last->kind == N_BLOCK && last->list.count) last = last->list.items[last->list.count - 1];
     r = type_match(s, d->result, r, last->span, txt(s, "the result of `%s`", fn_name(f)));
-  } else if (r.tag == V_LIST && r.u.list->weak) {
+  } else if (v_is_weak_list(r)) {
     r = as_tensor(s, r, DT_COUNT, d->body->span);
   }
   if (block) block_leave(s, block, true);

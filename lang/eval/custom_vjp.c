@@ -59,17 +59,11 @@ static Value refill(Session *s, Value v, const Val *vals, size_t *k) {
     r.u.v = vals[(*k)++];
     return r;
   }
-  if (v.tag == V_TUPLE || v.tag == V_LIST) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    for (size_t i = 0; i < v.u.list->count; i++) items[i] = refill(s, v.u.list->items[i], vals, k);
-    return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
-  }
-  if (v.tag == V_RECORD) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = refill(s, v.u.rec->items[i], vals, k);
-    return record_value(s, v.u.rec->count, v.u.rec->names, items);
-  }
-  return v;
+  size_t n;
+  Value *items = value_parts(s, v, &n);
+  if (!items) return v;
+  for (size_t i = 0; i < n; i++) items[i] = refill(s, items[i], vals, k);
+  return value_like(s, v, items);
 }
 
 /* The forward region; returns its result (values of the closed stage). */
@@ -162,7 +156,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   for (size_t i = 0; i < a->count; i++) {
     Value v = a->v[i];
     if (v.tag == V_PARAM) v = param_read(s, v.u.p, a->call);
-    if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, a->call);
+    if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, a->call);
     uint32_t p = d->params.count;
     if (a->names[i]) {
       for (p = 0; p < d->params.count; p++)

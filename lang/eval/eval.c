@@ -95,8 +95,7 @@ static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, 
   operands_close(s, &read);
   for (uint32_t i = 0; i < l->count; i++) {
     Value v = items[i];
-    bool number =
-        v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_LIST && v.u.list->weak);
+    bool number = v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || v_is_weak_list(v);
     if (v.tag == V_UNKNOWN) unknown = true;
     if (!number) weak = false;
     if (!number && !v_is_tensor(v) && v.tag != V_BOOL && v.tag != V_NODE) numeric = false;

@@ -155,7 +155,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
     it.neg = literal_negative(n);
     return it;
   }
-  if (v.tag == V_LIST && v.u.list->weak) it.v = v = as_tensor(s, v, DT_I64, n->span);
+  if (v_is_weak_list(v)) it.v = v = as_tensor(s, v, DT_I64, n->span);
   if (v.tag == V_NODE && v.weak) {
     it.kind = IT_NODE;
     it.v.weak = false;
@@ -436,7 +436,7 @@ static bool index_list(Session *s, Value x, const Index *index, Value *out) {
     *out = index_tensor(s, t, index);
     return true;
   }
-  if (x.tag == V_LIST && x.u.list->weak && iv.tag != V_INT) return false;
+  if (v_is_weak_list(x) && iv.tag != V_INT) return false;
   const char *of = x.tag == V_LIST ? "a list" : "a tuple";
   *out = x.u.list->items[index_item(s, index, x.u.list->count, of)];
   return true;
@@ -446,7 +446,7 @@ Value op_index(Session *s, Value x, const Index *index) {
   Span at = index->node->span;
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_LIST || x.tag == V_TUPLE) {
-    bool weak = x.tag == V_LIST && x.u.list->weak;
+    bool weak = v_is_weak_list(x);
     Value item;
     if (index_list(s, x, index, &item)) return item;
     if (!weak && x.tag == V_LIST && index->count == 1 && index->part[0].node->kind == N_SLICE) {

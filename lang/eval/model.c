@@ -340,7 +340,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
       type_bind(s, p->param.type, v);
       v = type_match(s, p->param.type, v, given[i] ? spans[i] : p->param.init->span,
                      txt(s, "argument `%s` of `%s`", p->param.name.name, m->name));
-    } else if (v.tag == V_LIST && v.u.list->weak)
+    } else if (v_is_weak_list(v))
       v = as_tensor(s, v, DT_COUNT, a->call);
     Field *f = &inst->fields[inst->count++];
     *f = (Field){p->param.name.name, FIELD_ARG, v_unit()};
@@ -359,7 +359,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
     } else if (x->kind == N_LET) {
       Value v = eval(s, x->let.init);
       if (x->let.type) v = type_match(s, x->let.type, v, x->let.init->span, "the value");
-      if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, x->span);
+      if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, x->span);
       value_bound(s, v, x->span);
       if (x->let.pat->kind != N_PAT_NAME) {
         bind_pattern(s, x->let.pat, v, false);

@@ -28,20 +28,17 @@ static Value held(Session *s, Value v, Param *p, Value *now) {
     return *now;
   }
   if (!v_counted(v) || !v.u.o->params) return v;
-  bool record = v.tag == V_RECORD;
-  if (!record && v.tag != V_LIST && v.tag != V_TUPLE) return v;
+  if (v.tag != V_RECORD && v.tag != V_LIST && v.tag != V_TUPLE) return v;
   value_bound(s, v, s->running);
-  size_t n = record ? v.u.rec->count : v.u.list->count;
-  const Value *from = record ? v.u.rec->items : v.u.list->items;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  size_t n;
+  Value *items = value_parts(s, v, &n);
   bool same = true;
   for (size_t i = 0; i < n; i++) {
-    items[i] = held(s, from[i], p, now);
-    same &= items[i].tag == from[i].tag && (!v_counted(from[i]) || items[i].u.o == from[i].u.o);
+    Value x = held(s, items[i], p, now);
+    same &= x.tag == items[i].tag && (!v_counted(x) || x.u.o == items[i].u.o);
+    items[i] = x;
   }
-  if (same) return v;
-  return record ? record_value(s, n, v.u.rec->names, items)
-                : list_value(s, (ValueTag)v.tag, n, items);
+  return same ? v : value_like(s, v, items);
 }
 
 void operands_hold(Session *s, Param *p) {

@@ -20,11 +20,6 @@ DimTab *dims_of(Session *s) {
   return s->stage ? s->stage->g->dims : s->dims;
 }
 
-/* A list made of numbers only, as the weak tensor it stands for. */
-static bool weak_list(Value x) {
-  return x.tag == V_LIST && x.u.list->weak;
-}
-
 Type type_of(Session *s, Value x) {
   Type t = {0};
   t.kind = TK_TENSOR;
@@ -132,7 +127,7 @@ static bool weak_is_float(Session *s, Value l) {
   stack_check();
   for (size_t i = 0; i < l.u.list->count; i++) {
     Value v = l.u.list->items[i];
-    if (v.tag == V_FLOAT || (weak_list(v) && weak_is_float(s, v))) return true;
+    if (v.tag == V_FLOAT || (v_is_weak_list(v) && weak_is_float(s, v))) return true;
     if (v.tag == V_NODE && dt_float((DType)type_of(s, v).dtype)) return true;
   }
   return false;
@@ -140,7 +135,7 @@ static bool weak_is_float(Session *s, Value l) {
 
 Value as_tensor(Session *s, Value x, DType like, Span at) {
   if (x.tag == V_UNKNOWN) return x;
-  if (weak_list(x)) {
+  if (v_is_weak_list(x)) {
     if (like == DT_COUNT) like = weak_is_float(s, x) ? DT_F32 : DT_I64;
     size_t n = x.u.list->count;
     Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
@@ -545,8 +540,8 @@ static bool tree_operand(Value v) {
 Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
   if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
   if (op == AST_EQ || op == AST_NE) {
-    bool ta = v_is_tensor(a) || v_is_number(a) || (a.tag == V_LIST && a.u.list->weak);
-    bool tb = v_is_tensor(b) || v_is_number(b) || (b.tag == V_LIST && b.u.list->weak);
+    bool ta = v_is_tensor(a) || v_is_number(a) || v_is_weak_list(a);
+    bool tb = v_is_tensor(b) || v_is_number(b) || v_is_weak_list(b);
     bool bools = (a.tag == V_BOOL && v_is_tensor(b)) || (b.tag == V_BOOL && v_is_tensor(a));
     if (!(ta && tb) && !bools) {
       if (a.tag == V_FN || a.tag == V_INST || b.tag == V_FN || b.tag == V_INST)
@@ -696,7 +691,7 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
   } else if (x.tag == V_DIM) {
     x = dim_node(s, x.u.d);
     x.weak = false;
-  } else if (weak_list(x)) {
+  } else if (v_is_weak_list(x)) {
     if (dt_float(dt)) return as_tensor(s, x, dt, at);
     x = as_tensor(s, x, weak_is_float(s, x) ? DT_F64 : DT_I64, at);
   } else if (x.tag == V_BOOL) {

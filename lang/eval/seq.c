@@ -68,19 +68,16 @@ static int64_t leading(Session *s, Value v, Span at, int depth) {
 
 static Value weak_tensors(Session *s, Value v, Span at) {
   stack_check();
-  if (v.tag == V_LIST && v.u.list->weak) return as_tensor(s, v, DT_COUNT, at);
-  if (v.tag != V_TUPLE && v.tag != V_RECORD) return v;
-  size_t n = v.tag == V_RECORD ? v.u.rec->count : v.u.list->count;
-  const Value *old = v.tag == V_RECORD ? v.u.rec->items : v.u.list->items;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  if (v_is_weak_list(v)) return as_tensor(s, v, DT_COUNT, at);
+  size_t n;
+  Value *items = v.tag == V_LIST ? NULL : value_parts(s, v, &n);
   bool same = true;
-  for (size_t i = 0; i < n; i++) {
-    items[i] = weak_tensors(s, old[i], at);
-    same &= items[i].tag == old[i].tag;
+  for (size_t i = 0; items && i < n; i++) {
+    Value x = weak_tensors(s, items[i], at);
+    same &= x.tag == items[i].tag;
+    items[i] = x;
   }
-  if (same) return v;
-  return v.tag == V_RECORD ? record_value(s, n, v.u.rec->names, items)
-                           : list_value(s, V_TUPLE, n, items);
+  return same ? v : value_like(s, v, items);
 }
 
 Value data_source(Session *s, Value v, Span at, int64_t *n) {
@@ -107,12 +104,10 @@ typedef Value (*PartFn)(Session *s, void *ud, Value tensor, Span at);
 static Value parts(Session *s, Value v, PartFn f, void *ud, Span at) {
   stack_check();
   if (v_is_tensor(v)) return f(s, ud, v, at);
-  bool rec = v.tag == V_RECORD;
-  size_t n = rec ? v.u.rec->count : v.u.list->count;
-  const Value *old = rec ? v.u.rec->items : v.u.list->items;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  for (size_t i = 0; i < n; i++) items[i] = parts(s, old[i], f, ud, at);
-  return rec ? record_value(s, n, v.u.rec->names, items) : list_value(s, V_TUPLE, n, items);
+  size_t n;
+  Value *items = value_parts(s, v, &n);
+  for (size_t i = 0; i < n; i++) items[i] = parts(s, items[i], f, ud, at);
+  return value_like(s, v, items);
 }
 
 /* Rows from .. from + len of the leading axis; `drop`: the one row without its axis. */

@@ -83,17 +83,11 @@ static Value cut_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
 Value detach(Session *s, Value v) {
   stack_check();
   if (v.tag == V_TENSOR) return v.u.t->node ? tensor_value(s, tn_ref(v.u.t->t)) : v;
-  if ((v.tag == V_LIST && !v.u.list->weak) || v.tag == V_TUPLE) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    for (size_t i = 0; i < v.u.list->count; i++) items[i] = detach(s, v.u.list->items[i]);
-    return list_value(s, (ValueTag)v.tag, v.u.list->count, items);
-  }
-  if (v.tag == V_RECORD) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    for (size_t i = 0; i < v.u.rec->count; i++) items[i] = detach(s, v.u.rec->items[i]);
-    return record_value(s, v.u.rec->count, v.u.rec->names, items);
-  }
-  return v;
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  if (!items) return v;
+  for (size_t i = 0; i < n; i++) items[i] = detach(s, items[i]);
+  return value_like(s, v, items);
 }
 
 /* New value for a place that holds `old`: same dtype and shape, numbers to tensors of its dtype. */

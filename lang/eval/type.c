@@ -89,7 +89,7 @@ void type_bind(Session *s, Node *type, Value v) {
     return;
   }
   if (type->kind != N_TYPE_NAME || !type->type_name.has_dims) return;
-  if (v.tag == V_LIST && v.u.list->weak) v = as_tensor(s, v, DT_COUNT, type->span);
+  if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, type->span);
   if (!v_is_tensor(v) && !v_is_number(v)) return;
   Type t = type_of(s, v);
   const NodeList *d = &type->type_name.dims;
@@ -219,7 +219,7 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
     return v;
   }
   if (dtype == DT_BOOL && !brackets && v.tag == V_BOOL) return v;
-  if (v_is_number(v) || (v.tag == V_LIST && v.u.list->weak) || v.tag == V_BOOL) {
+  if (v_is_number(v) || v_is_weak_list(v) || v.tag == V_BOOL) {
     DType like = dtype >= 0                       ? (DType)dtype
                  : cls >= 0 && s->frame->cls[cls] ? (DType)(s->frame->cls[cls] - 1)
                                                   : DT_COUNT;
@@ -303,7 +303,7 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     return v;
   }
   case N_TYPE_LIST: {
-    if (v.tag == V_LIST && v.u.list->weak && v.u.list->count == 0) return v;
+    if (v_is_weak_list(v) && v.u.list->count == 0) return v;
     if (v.tag != V_LIST) mismatch(s, type, v, at, what, NULL);
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
     for (size_t i = 0; i < v.u.list->count; i++)

@@ -187,17 +187,13 @@ static Value collected(Group *g, Value v, Value *shape) {
     shape->u.v.node = group_add(g, v.u.v);
     return v;
   }
-  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
-  if (!list && v.tag != V_RECORD) return v;
-  size_t n = list ? v.u.list->count : v.u.rec->count;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  if (!items) return v;
   Value *shapes = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  for (size_t i = 0; i < n; i++)
-    items[i] = collected(g, list ? v.u.list->items[i] : v.u.rec->items[i], &shapes[i]);
-  *shape =
-      list ? list_value(s, (ValueTag)v.tag, n, shapes) : record_value(s, n, v.u.rec->names, shapes);
-  return list ? list_value(s, (ValueTag)v.tag, n, items)
-              : record_value(s, n, v.u.rec->names, items);
+  for (size_t i = 0; i < n; i++) items[i] = collected(g, items[i], &shapes[i]);
+  *shape = value_like(s, v, shapes);
+  return value_like(s, v, items);
 }
 
 /* v with the values of the group replaced by those of `to`. */
@@ -209,14 +205,11 @@ static Value replaced(Session *s, const Group *g, const Val *to, Value v, Span a
       if (val_eq(stage_lift(s, v, at).u.v, g->vals[i])) return node_value(s, to[i]);
     return v;
   }
-  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
-  if (!list && v.tag != V_RECORD) return v;
-  size_t n = list ? v.u.list->count : v.u.rec->count;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  for (size_t i = 0; i < n; i++)
-    items[i] = replaced(s, g, to, list ? v.u.list->items[i] : v.u.rec->items[i], at);
-  return list ? list_value(s, (ValueTag)v.tag, n, items)
-              : record_value(s, n, v.u.rec->names, items);
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  if (!items) return v;
+  for (size_t i = 0; i < n; i++) items[i] = replaced(s, g, to, items[i], at);
+  return value_like(s, v, items);
 }
 
 /* The group's values through one alias each, which are made side by side: no use stands between
@@ -292,19 +285,12 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   case V_PARAM: return need_value(need_of(s, h, false, v.u.p, g->at));
   case V_INST: return need_value(need_of(s, h, true, v.u.inst, g->at));
   case V_LIST:
-  case V_TUPLE: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
-    for (size_t i = 0; i < v.u.list->count; i++)
-      items[i] = captured(g, h, v.u.list->items[i], first, NULL);
-    Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
-    r.u.list->weak = v.tag == V_LIST && v.u.list->weak;
-    return r;
-  }
+  case V_TUPLE:
   case V_RECORD: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    for (size_t i = 0; i < v.u.rec->count; i++)
-      items[i] = captured(g, h, v.u.rec->items[i], first, NULL);
-    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+    size_t n;
+    Value *items = value_parts(s, v, &n);
+    for (size_t i = 0; i < n; i++) items[i] = captured(g, h, items[i], first, NULL);
+    return value_like(s, v, items);
   }
   case V_FN: {
     FnObj *f = v.u.fn;
@@ -570,17 +556,12 @@ static Value filled(const HostRun *r, Value t, const Value *vals) {
   }
   case V_UNKNOWN: return r->refs[t.aux - 1];
   case V_LIST:
-  case V_TUPLE: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.list->count + 1);
-    for (size_t i = 0; i < t.u.list->count; i++) items[i] = filled(r, t.u.list->items[i], vals);
-    Value v = list_value(s, (ValueTag)t.tag, t.u.list->count, items);
-    v.u.list->weak = t.tag == V_LIST && t.u.list->weak;
-    return v;
-  }
+  case V_TUPLE:
   case V_RECORD: {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, t.u.rec->count + 1);
-    for (size_t i = 0; i < t.u.rec->count; i++) items[i] = filled(r, t.u.rec->items[i], vals);
-    return record_value(s, t.u.rec->count, t.u.rec->names, items);
+    size_t n;
+    Value *items = value_parts(s, t, &n);
+    for (size_t i = 0; i < n; i++) items[i] = filled(r, items[i], vals);
+    return value_like(s, t, items);
   }
   case V_RANGE:
     return range_value(s, filled(r, t.u.range->lo, vals), filled(r, t.u.range->hi, vals));

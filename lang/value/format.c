@@ -540,7 +540,7 @@ static void quote(Buf *out, const StrObj *t) {
 }
 
 Value print_definite(Session *s, Value v, Span at) {
-  bool weak = v.tag == V_LIST && v.u.list->weak && v.u.list->count;
+  bool weak = v_is_weak_list(v) && v.u.list->count;
   return weak ? as_tensor(s, v, DT_COUNT, at) : v;
 }
 

@@ -263,6 +263,23 @@ Value record_value(Session *s, size_t n, const Name *names, const Value *items) 
   return v;
 }
 
+Value value_like(Session *s, Value v, const Value *parts) {
+  if (v.tag == V_RECORD) return record_value(s, v.u.rec->count, v.u.rec->names, parts);
+  Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, parts);
+  r.u.list->weak = v.u.list->weak;
+  return r;
+}
+
+Value *value_parts(Session *s, Value v, size_t *n) {
+  bool record = v.tag == V_RECORD;
+  if (!record && v.tag != V_TUPLE && v.tag != V_LIST) return NULL;
+  const Value *from = record ? v.u.rec->items : v.u.list->items;
+  *n = record ? v.u.rec->count : v.u.list->count;
+  Value *parts = ARENA_ARRAY(&s->scratch, Value, *n + 1);
+  if (*n) memcpy(parts, from, *n * sizeof *parts);
+  return parts;
+}
+
 Value range_value(Session *s, Value lo, Value hi) {
   Range *r = obj_new(s, V_RANGE, sizeof *r);
   r->lo = lo;

@@ -205,6 +205,11 @@ static inline bool v_is_tensor(Value v) {
   return v.tag == V_TENSOR || v.tag == V_PARAM || (v.tag == V_NODE && !v.weak);
 }
 
+/* A list made of numbers only, which stands for a weak tensor (rule 14). */
+static inline bool v_is_weak_list(Value v) {
+  return v.tag == V_LIST && v.u.list->weak;
+}
+
 static inline void value_retain(Value v) {
   if (v_counted(v)) v.u.o->rc++;
 }
@@ -236,6 +241,11 @@ Value tensor_value(Session *s, Tensor *t);
 Value param_value(Session *s, Tensor *t, Name name, bool tracked);        /* takes t over */
 Value list_value(Session *s, ValueTag tag, size_t n, const Value *items); /* V_LIST or V_TUPLE */
 Value record_value(Session *s, size_t n, const Name *names, const Value *items);
+/* A tuple, list or record like v, with other parts: as many as v has. */
+Value value_like(Session *s, Value v, const Value *parts);
+/* The parts of a tuple, list or record, copied to scratch memory; NULL where v is none of them. A
+ * walk changes the copies and hands them to value_like. */
+Value *value_parts(Session *s, Value v, size_t *n);
 Value range_value(Session *s, Value lo, Value hi);
 Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
                size_t ncaptures, const Local *captures);
