@@ -227,7 +227,8 @@ for i in 0..40 { t = "{t}{t}" }' 'fn f(x: f32) -> f32 {
 }
 print(f(1.0))' 'var r = (a = 1, b = list(2))
 var l = list(r)
-for i in 0..100000 { l = push(l, (a = i, b = list(i))) }'; do
+for i in 0..10 { r = (a = 1, b = concat(r.b, r.b)) }
+for i in 0..100000 { l = push(l, (a = i, b = push(r.b, i))) }'; do
   echo "$program" >more.ckl
   gives 1 "lists, texts, records and graphs are bounded" "$ckl" run --memory=16MiB more.ckl
   says err 'error[mem-1]: out of memory' 'by the same limit'
