@@ -229,19 +229,6 @@ static void ink(Page *p, int which) {
   }
 }
 
-static uint32_t line_of(const Source *f, uint32_t offset) {
-  uint32_t lo = 0, hi = f->line_count;
-  while (hi - lo > 1) {
-    uint32_t mid = lo + (hi - lo) / 2;
-    if (f->line_start[mid] <= offset) {
-      lo = mid;
-    } else {
-      hi = mid;
-    }
-  }
-  return lo;
-}
-
 /* End of a line without its newline (and the CR before it). */
 static uint32_t line_end(const Source *f, uint32_t line) {
   uint32_t lo = f->line_start[line];
@@ -273,8 +260,8 @@ static void add_mark(Page *p, Span at, bool primary, const char *text) {
   const Source *f = src_get(p->src, at.file);
   Mark *m = &p->mark[p->marks++];
   *m = (Mark){at.file, at.lo, at.hi, 0, 0, primary, text && *text ? text : NULL};
-  m->first = line_of(f, at.lo);
-  m->last = at.hi > at.lo ? line_of(f, at.hi - 1) : m->first;
+  m->first = src_line(f, at.lo);
+  m->last = at.hi > at.lo ? src_line(f, at.hi - 1) : m->first;
 }
 
 static int advance(int col, const Glyph *g, bool clipped) {

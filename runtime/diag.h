@@ -54,6 +54,7 @@ void src_hold(Sources *s, uint32_t file);
 void src_drop(Sources *s, uint32_t file); /* frees nothing yet */
 void src_sweep(Sources *s);               /* lets go what nobody holds */
 void src_close(Sources *s);               /* all that pass go, held or not, before the arena */
+uint32_t src_line(const Source *f, uint32_t offset); /* of a byte offset, from 0 */
 /* Line and column (both from 1; columns count characters, not bytes) of a byte offset; an offset
  * past the end counts as the end. 0 and 0 for nowhere. */
 void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line, uint32_t *col);

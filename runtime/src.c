@@ -115,11 +115,7 @@ void src_close(Sources *s) {
   *s = (Sources){0};
 }
 
-void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line, uint32_t *col) {
-  *line = *col = 0;
-  const Source *f = src_get(s, file);
-  if (!f->file) return;
-  if (offset > f->length) offset = (uint32_t)f->length;
+uint32_t src_line(const Source *f, uint32_t offset) {
   uint32_t lo = 0, hi = f->line_count; /* line lo starts at or before the offset, line hi after */
   while (hi - lo > 1) {
     uint32_t mid = lo + (hi - lo) / 2;
@@ -129,6 +125,15 @@ void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line,
       hi = mid;
     }
   }
+  return lo;
+}
+
+void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line, uint32_t *col) {
+  *line = *col = 0;
+  const Source *f = src_get(s, file);
+  if (!f->file) return;
+  if (offset > f->length) offset = (uint32_t)f->length;
+  uint32_t lo = src_line(f, offset);
   *line = lo + 1;
   *col = 1;
   for (uint32_t at = f->line_start[lo]; at < offset; ++*col) {

@@ -14,6 +14,7 @@
 #include "graph/ir.h"
 #include "jit/loop/loop.h"
 
+bool low_is_fold(OpCode op); /* a reduction whose partial results combine */
 /* Views and cheap generators: made where they are read. */
 static inline bool low_pulled(const Graph *g, uint32_t node) {
   return op_info[g->nodes[node].op].traits & T_PULL;

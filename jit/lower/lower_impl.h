@@ -172,7 +172,6 @@ typedef struct Tree {
   uint32_t out_count;
 } Tree;
 bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e);
-bool low_is_fold(OpCode op);
 Fold low_fold(Low *w, uint32_t node);
 LVal low_fold_x(Low *w, const Fold *f, const Spot *s);            /* its operand, in f->dt */
 void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x); /* its result */

@@ -43,13 +43,8 @@ enum {
 
 /* ---- single nodes */
 static GroupKind kind_of(OpCode op) {
+  if (low_is_fold(op)) return GROUP_REDUCE;
   switch (op) {
-  case OP_SUM:
-  case OP_PROD:
-  case OP_REDUCE_MAX:
-  case OP_REDUCE_MIN:
-  case OP_ANY:
-  case OP_ALL: return GROUP_REDUCE;
   case OP_ARGMAX:
   case OP_ARGMIN:
   case OP_CUMSUM: return GROUP_SCAN;

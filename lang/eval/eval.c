@@ -510,6 +510,60 @@ static void watch_turn(Session *s, Watch *w, Node *loop) {
             name, TAPE_TURNS, now > w->bytes ? now - w->bytes : 0, name);
 }
 
+/* `for` goes through the elements *lo .. *hi - 1 of it. */
+static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64_t *hi) {
+  Span at = st->loop.iter->span;
+  *lo = *hi = 0;
+  if (it.tag == V_RANGE) {
+    *lo = want_int(s, it.u.range->lo, at, "the start of the range");
+    *hi = want_int(s, it.u.range->hi, at, "the end of the range");
+    if (in_code(s) && *hi - *lo > UNROLL_MAX)
+      fail(s, ERR_NOT_YET, st->span,
+           "not yet: a compiled loop of %lld turns (at most %d are unrolled)",
+           (long long)(*hi - *lo), UNROLL_MAX);
+    return;
+  }
+  if (it.tag == V_LIST || it.tag == V_TUPLE) {
+    *hi = (int64_t)it.u.list->count;
+    return;
+  }
+  if (!v_is_tensor(it))
+    fail(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
+  Type t = type_of(s, it);
+  if (t.rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+  if (s->stage)
+    need_const(s, t.dim[0], at, "the number of turns of a loop (for now)", hi);
+  else
+    dim_is_const(s->dims, t.dim[0], hi);
+}
+
+static Value loop_element(Session *s, Value it, int64_t i, Span at) {
+  if (it.tag == V_RANGE) return in_code(s) ? number_node(s, i) : v_int(i);
+  return v_is_tensor(it) ? op_element(s, it, i, at) : it.u.list->items[i];
+}
+
+static Flow for_sequence(Session *s, Node *st, Value it, Watch *watch) {
+  SeqIter *q = seq_start(s, it, st->loop.iter->span);
+  Value v;
+  for (;;) {
+    size_t mark = mem_pool_mark(&s->mem);
+    ArenaMark am = arena_mark(&s->scratch);
+    count_step(s, st->span);
+    if (!s->stage) watch_turn(s, watch, st);
+    if (!seq_next(s, q, &v, st->loop.iter->span)) break;
+    Flow f = turn(s, st, v);
+    mem_pool_drain(&s->mem, mark);
+    arena_rewind(&s->scratch, am);
+    if (f == FLOW_RETURN) {
+      seq_finish(s, q);
+      return f;
+    }
+    if (f == FLOW_BREAK) break;
+  }
+  seq_finish(s, q);
+  return FLOW_NEXT;
+}
+
 static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
   Watch watch = watch_start(s);
   Flow end;
@@ -521,105 +575,30 @@ static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
     Flow f = turn(s, st, elem);
     return loop_end(f);
   }
-  if (it.tag == V_RANGE) {
-    int64_t lo, hi;
-    bool code = in_code(s);
-    lo = want_int(s, it.u.range->lo, st->loop.iter->span, "the start of the range");
-    hi = want_int(s, it.u.range->hi, st->loop.iter->span, "the end of the range");
-    if (code && hi - lo > UNROLL_MAX)
-      fail(s, ERR_NOT_YET, st->span,
-           "not yet: a compiled loop of %lld turns (at most %d are unrolled)", (long long)(hi - lo),
-           UNROLL_MAX);
-    AbstractVars carry = {NULL, 0, NULL};
-    if (code) carry = abstract_vars(s, st->loop.body);
-    struct Turns *turns = turns_start(s, st, l->turns = hi > lo ? hi - lo : 0);
-    for (int64_t i = lo; i < hi; i++) {
-      size_t mark = mem_pool_mark(&s->mem);
-      ArenaMark am = arena_mark(&s->scratch);
-      count_step(s, st->span);
-      if (!s->stage) watch_turn(s, &watch, st);
-      turns_before(turns, l->turn = i - lo);
-      Flow f = turn(s, st, code ? number_node(s, i) : v_int(i));
-      turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
-      if (code) check_carry(s, &carry, st->loop.body);
-      if (!code) {
-        mem_pool_drain(&s->mem, mark);
-        arena_rewind(&s->scratch, am);
-      }
-      if (f == FLOW_BREAK) break;
-      if (f == FLOW_RETURN) return f;
-    }
-    return FLOW_NEXT;
-  }
-  if (it.tag == V_LIST || it.tag == V_TUPLE) {
-    int64_t count = (int64_t)it.u.list->count;
-    struct Turns *turns = turns_start(s, st, l->turns = count);
-    for (int64_t i = 0; i < count; i++) {
-      size_t mark = mem_pool_mark(&s->mem);
-      ArenaMark am = arena_mark(&s->scratch);
-      count_step(s, st->span);
-      if (!s->stage) watch_turn(s, &watch, st);
-      turns_before(turns, l->turn = i);
-      Flow f = turn(s, st, it.u.list->items[i]);
-      turns_after(turns, i, i == count - 1 || f == FLOW_BREAK);
-      if (!s->stage) {
-        mem_pool_drain(&s->mem, mark);
-        arena_rewind(&s->scratch, am);
-      }
-      if (f == FLOW_BREAK) break;
-      if (f == FLOW_RETURN) return f;
-    }
-    return FLOW_NEXT;
-  }
-  if (v_is_tensor(it)) {
-    Type t = type_of(s, it);
-    if (t.rank == 0)
-      fail(s, ERR_ITERATE, st->loop.iter->span, "a rank-0 tensor has no elements to go through");
-    int64_t n = 0;
-    if (s->stage)
-      need_const(s, t.dim[0], st->loop.iter->span, "the number of turns of a loop (for now)", &n);
-    else
-      dim_is_const(s->dims, t.dim[0], &n);
-    struct Turns *turns = turns_start(s, st, l->turns = n);
-    for (int64_t i = 0; i < n; i++) {
-      size_t mark = mem_pool_mark(&s->mem);
-      ArenaMark am = arena_mark(&s->scratch);
-      count_step(s, st->span);
-      if (!s->stage) watch_turn(s, &watch, st);
-      turns_before(turns, l->turn = i);
-      Flow f = turn(s, st, op_element(s, it, i, st->loop.iter->span));
-      turns_after(turns, i, i == n - 1 || f == FLOW_BREAK);
-      if (!s->stage) {
-        mem_pool_drain(&s->mem, mark);
-        arena_rewind(&s->scratch, am);
-      }
-      if (f == FLOW_BREAK) break;
-      if (f == FLOW_RETURN) return f;
-    }
-    return FLOW_NEXT;
-  }
-  if (it.tag == V_SEQ) {
-    SeqIter *q = seq_start(s, it, st->loop.iter->span);
-    Value v;
-    for (;;) {
-      size_t mark = mem_pool_mark(&s->mem);
-      ArenaMark am = arena_mark(&s->scratch);
-      count_step(s, st->span);
-      if (!s->stage) watch_turn(s, &watch, st);
-      if (!seq_next(s, q, &v, st->loop.iter->span)) break;
-      Flow f = turn(s, st, v);
+  if (it.tag == V_SEQ) return for_sequence(s, st, it, &watch);
+  int64_t lo, hi;
+  loop_bounds(s, st, it, &lo, &hi);
+  bool carries = it.tag == V_RANGE && in_code(s);
+  AbstractVars carry = {NULL, 0, NULL};
+  if (carries) carry = abstract_vars(s, st->loop.body);
+  struct Turns *turns = turns_start(s, st, l->turns = hi > lo ? hi - lo : 0);
+  for (int64_t i = lo; i < hi; i++) {
+    size_t mark = mem_pool_mark(&s->mem);
+    ArenaMark am = arena_mark(&s->scratch);
+    count_step(s, st->span);
+    if (!s->stage) watch_turn(s, &watch, st);
+    turns_before(turns, l->turn = i - lo);
+    Flow f = turn(s, st, loop_element(s, it, i, st->loop.iter->span));
+    turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
+    if (carries) check_carry(s, &carry, st->loop.body);
+    if (!s->stage) {
       mem_pool_drain(&s->mem, mark);
       arena_rewind(&s->scratch, am);
-      if (f == FLOW_RETURN) {
-        seq_finish(s, q);
-        return f;
-      }
-      if (f == FLOW_BREAK) break;
     }
-    seq_finish(s, q);
-    return FLOW_NEXT;
+    if (f == FLOW_BREAK) break;
+    if (f == FLOW_RETURN) return f;
   }
-  fail(s, ERR_ITERATE, st->loop.iter->span, "`for` cannot go through %s", value_type_text(s, it));
+  return FLOW_NEXT;
 }
 
 static APART Flow eval_for(Session *s, Node *st) {
