@@ -12,6 +12,8 @@
  * Rewrites used: floor((c*p + r) / c) = p + floor(r / c), (c*p + r) mod c = r mod c,
  * floor((x // b + k) / c) = floor((x + k*b) / (b*c)) for constants b, c > 0, common factors cancel,
  * exact quotients of polynomials (where the divisor is 0 they stand for the quotient's value).
+ * One file: arithmetic, order and text all work on the terms of the normal form, which no other
+ * file may see.
  */
 #include "graph/dim.h"
 

@@ -7,7 +7,9 @@
  * author broke on purpose stays broken: blocks, lists whose first item is on a line of its own,
  * chains of calls, the body after `fn f(x) =`.
  * Invariant: comments are printed in order, each once, and only where a newline may stand. Testing
- * whether a group fits stops at the right margin, so time is linear. */
+ * whether a group fits stops at the right margin, so time is linear.
+ * One file: one function for each construct of the language, all of which write to one list of
+ * items. */
 #include <string.h>
 
 #include "parser/parse.h"

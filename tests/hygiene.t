@@ -41,6 +41,20 @@ tap_empty "$(for f in $text_files; do [ -z "$(tail -c 1 "$f")" ] || echo "$f"; d
   'files end with a newline'
 tap_empty "$(for f in $c_files; do head -n 4 "$f" | grep -q '/\*\|//' || echo "$f"; done)" \
   'each C file opens with what it is about'
+# a long file says in its head comment, by these words, why it is not two
+unexplained() { # LINES, then a file on standard input
+  awk -v most="$1" -v words='One file: ' '
+    !over { text = text "\n" $0; over = /[*]\// }
+    END { if (NR > most && !index(text, words)) print NR " lines" }'
+}
+tap_empty "$(for f in $c_files; do
+  case $f in *.def) continue ;; esac
+  why=$(unexplained 1000 <"$f")
+  [ -z "$why" ] || echo "$f: $why"
+done)" 'a file of C with over 1000 lines says in its head why it is one file'
+[ -z "$({ echo '/* One file: because.'; echo ' */'; seq 1000; } | unexplained 1000)" ] &&
+  [ -n "$({ echo '/* A file. */'; echo '/* One file: because. */'; seq 1000; } | unexplained 1000)" ]
+tap_status $? 'and one that does not say it is found'
 # what begins a section is written in one way, for whoever looks for sections
 rules() {
   awk '/\/[*\/] *(--|[=*#~_][=*#~_][=*#~_])/ && !/^ *\/[*] ---- [^- ]/ || /[-=*#~_][-=*#~_][-=*#~_] *[*]\/$/ {

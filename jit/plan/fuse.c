@@ -13,6 +13,9 @@
  * Invariant: groups form no cycle; every value that a group reads and that is neither an input, a
  * view nor a generator nor one of its own nodes is an `out` of an earlier group; effects keep their
  * order, and what may fail stays before an effect that it stood before.
+ *
+ * One file: edges, joining and the order of groups share one state, which is valid only while
+ * groups are being made.
  */
 #include <stdlib.h>
 #include <string.h>
