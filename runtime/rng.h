@@ -18,9 +18,8 @@
  *   f32 normal    P = 4, words (0, 1) make elements 0 and 1, words (2, 3) elements 2 and 3, each
  *                 pair by fm_normal_f32
  *   f64 normal    P = 2, both 64-bit words make both elements, by fm_normal_f64
- *   integer       P = 2, 64 bits w as for f64: floor(w * n / 2^64), in [0, n). A value's
- * probability
- *                 differs from 1 / n by less than 2^-64.
+ *   integer       P = 2, 64 bits w as for f64: floor(w * n / 2^64), in [0, n). The
+ *                 probability of a value differs from 1 / n by less than 2^-64.
  *
  * The counter value 2^64 - 1 is reserved for making keys. All functions are pure. */
 #ifndef CKL_RUNTIME_RNG_H

@@ -19,13 +19,14 @@ void archive_close(Archive *r);
  * damaged there. */
 const void *archive_find(const Archive *r, const char *text, size_t text_n, size_t *n, Err *e);
 
-/* Writes an archive of `count` kernels (sorted by this call; equal texts are kept once) to an open
- * file. */
+/* A kernel of an archive. */
 typedef struct ArchiveItem {
   const char *text, *object;
   size_t text_n, object_n;
   uint64_t hash[2];
 } ArchiveItem;
+/* Writes an archive of `count` kernels (sorted by this call; equal texts are kept once) to an open
+ * file. */
 bool archive_write(int fd, uint32_t level, const unsigned char *build, ArchiveItem *items,
                    size_t count);
 

@@ -21,6 +21,7 @@ typedef enum CodegenKind {
   CODEGEN_TEXT = 4     /* reply; the text asked for by a flag */
 } CodegenKind;
 
+/* flags of a request: text instead of an object */
 enum {
   CODEGEN_DUMP_IR = 1,
   CODEGEN_DUMP_ASM = 2,
@@ -28,7 +29,7 @@ enum {
   CODEGEN_DUMP_PTX_90 = 8, /* sm_90 */
   CODEGEN_DUMP = CODEGEN_DUMP_IR | CODEGEN_DUMP_ASM | CODEGEN_DUMP_PTX | CODEGEN_DUMP_PTX_90,
   CODEGEN_EMULATE = 16 /* an object for the emulator of emu.h */
-};                     /* flags of a request: text instead of an object */
+};
 
 typedef struct CodegenFrame {
   uint32_t magic, kind;

@@ -9,7 +9,7 @@
 #include "jit/engine/target.h"
 #include "jit/loop/loop.h"
 
-/* What the session wants to hear; any may be NULL. */
+/* What a session wants of its engine; every pointer may be NULL. */
 typedef struct EngConfig {
   EngLevel level;
   int threads;           /* 0 = pool_default_threads() */

@@ -98,7 +98,7 @@ typedef struct RegTile {
   int rows, columns;
 } RegTile;
 
-/* A materialised value is known to lowering by this. */
+/* What lowering works on, and which values are materialised. */
 typedef struct Lower Lower;
 struct Lower {
   Arena *arena;
@@ -161,11 +161,6 @@ LVal low_pull(Low *w, Val v, const Index *at);
 void low_bind(Low *w, Val v, const Index *at, LVal x);
 /* Fails the group: e gets the text, pulls give LV_NONE from now on. Returns LV_NONE. */
 LVal low_fail(Low *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* What was pulled inside blocks that are closed now is never found again; nothing has to be
- * called. */
-static inline void low_leave(Low *w) {
-  (void)w;
-}
 
 bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV */
 

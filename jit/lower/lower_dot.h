@@ -133,7 +133,6 @@ static inline LVal imm(Low *w, int64_t n) {
 }
 static inline void end(Low *w) {
   lp_end(w->k);
-  low_leave(w);
 }
 /* The first of part number i of `n` things in `parts` nearly equal parts. */
 static inline LVal share(Low *w, LVal i, LVal n, LVal parts) {

@@ -34,8 +34,8 @@ typedef struct Rows {
   int passes;
   /* per entry of types */
   uint8_t *depth; /* reductions below a value */
-  uint8_t *first,
-      *last; /* pass that makes it first, 0 = none; that reads what is kept of it last */
+  uint8_t *first; /* pass that makes it first, 0 = none */
+  uint8_t *last;  /* pass that reads what is kept of it last */
   int16_t *cost;
   bool *kept;
   int pass; /* of the trial */

@@ -53,10 +53,10 @@ JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
 bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e);
 /* Distinct kernels whose code has to be generated for it: none of this machine has it. */
 typedef struct JitMissing {
-  size_t kernels, bytes;
-} JitMissing; /* bytes of their texts */
+  size_t kernels, bytes; /* bytes: of their texts */
+} JitMissing;
 JitMissing jit_missing(JitFn *f);
-/* JitPeak.arena of such a function is at least this, found in a third of the time. */
+/* A lower bound of JitPeak.arena for g, in a third of the time that jit_plan and jit_peak take. */
 int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env);
 
 /* Bytes that a run takes for these sizes. */
@@ -67,11 +67,12 @@ typedef struct JitPeak {
   int64_t scratch; /* workspace of all threads */
   int64_t outputs; /* new tensors */
   int64_t saved;   /* of the arena: what waits for the backward when the forward is done */
-  int64_t headers; /* descriptions of tensors, and what aligns the blocks: arena + scratch +
-                       outputs + headers is what the allocator is asked for, to the byte */
-  int64_t inner;   /* loops, branches and maps: tensors and arenas of their bodies, at most */
-  bool exact;      /* false where the evaluator runs a step: it makes tensors of its own */
-  bool bound;      /* no run takes more: exact, or all such steps are in `inner` */
+  /* descriptions of tensors, and what aligns the blocks: arena + scratch + outputs + headers is
+   * what the allocator is asked for, to the byte */
+  int64_t headers;
+  int64_t inner; /* loops, branches and maps: tensors and arenas of their bodies, at most */
+  bool exact;    /* false where the evaluator runs a step: it makes tensors of its own */
+  bool bound;    /* no run takes more: exact, or all such steps are in `inner` */
 } JitPeak;
 /* False where the whole function is the evaluator's. Throws when out of memory. */
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
@@ -85,13 +86,15 @@ int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense);
 /* The arena that the values of block `id` would need by themselves, from its forward to the end of
  * its backward; what nodes outside of it read is not counted. */
 int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id);
-/* The values in the arena at the step that needs most of it, in the order of their offsets. */
+/* A value in the arena. */
 typedef struct JitLive {
   Val v; /* VAL_NONE: a panel */
   const Graph *g;
   int64_t offset, bytes;
   const Prov *prov; /* of the node, or of the group that needs the panel */
 } JitLive;
+/* Visits the values in the arena at the step that needs most of it, in the order of their
+ * offsets. */
 void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
                  void (*visit)(void *ud, const JitLive *l), void *ud);
 

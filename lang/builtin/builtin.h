@@ -13,9 +13,10 @@ int shape_arg(Session *s, Value v, Span at, Dim *d);
 DType dtype_arg(Session *s, Value v, Span at);
 /* Argument i as a tensor. */
 Value tensor_arg(Session *s, Call *c, int i);
-Value abstract_builtin(Session *s, const Builtin *b,
-                       Call *c);               /* `check`: what a builtin would give */
-bool abstract_only(Session *s, const Call *c); /* `check` of script: the result depends on data */
+/* `ckl check`: the value that a builtin would give, as far as it is known. */
+Value abstract_builtin(Session *s, const Builtin *b, Call *c);
+/* `ckl check` of script: whether the result depends on data. */
+bool abstract_only(Session *s, const Call *c);
 
 #define BUILTIN_FN(name) Value name(Session *s, Call *c)
 

@@ -86,9 +86,9 @@ typedef struct DrawCount {
   uint64_t now;
 } DrawCount;
 typedef struct KeyNode {
-  uint32_t level;
-  Val v;
-} KeyNode; /* in the graph of a stage */
+  uint32_t level; /* of a stage */
+  Val v;          /* in its graph */
+} KeyNode;
 
 struct Unit {
   Session *s;
@@ -96,10 +96,10 @@ struct Unit {
   Graph *g;
   Stage root;
   Flat flat;
-  Value *staged;
-  size_t staged_count, staged_cap; /* of leaf i */
-  int64_t *source;
-  size_t source_count, source_cap; /* of graph input i: leaf, or -1 - random */
+  Value *staged; /* of leaf i */
+  size_t staged_count, staged_cap;
+  int64_t *source; /* of graph input i: leaf, or -1 - random */
+  size_t source_count, source_cap;
   State *states;
   size_t state_count, state_cap;
   SymBind *binds;
@@ -108,10 +108,10 @@ struct Unit {
   size_t pin_count, pin_cap;
   RandomUse *randoms;
   size_t random_count, random_cap;
-  DrawCount *draws;
-  size_t draw_count, draw_cap; /* executions that were staged */
-  KeyNode *keys;
-  size_t key_count, key_cap; /* of elements: element.c */
+  DrawCount *draws; /* executions that were staged */
+  size_t draw_count, draw_cap;
+  KeyNode *keys; /* of elements: element.c */
+  size_t key_count, key_cap;
   Global **hidden;
   size_t hidden_count, hidden_cap;
   Val token;           /* present effect token */
@@ -136,7 +136,7 @@ struct Unit {
 };
 typedef struct HiddenValue HiddenValue;
 
-/* signature.c */
+/* ---- signature.c */
 void flat_init(Flat *f, Session *s, Arena *a);
 void flatten_call(Flat *f, FnObj *fn, const Args *a);
 const Tensor *leaf_tensor_of(const Leaf *l);
@@ -152,7 +152,8 @@ void dump_graph(Session *s, const Graph *g);
 /* g as it is shown: bodies of `wrap <opaque "n">` are a node each. On the scratch arena, or g. */
 const Graph *opaque_shown(Session *s, const Graph *g);
 Name opaque_plain(Session *s, Name path); /* the layer path alone, or NULL */
-/* random.c: key words of a draw, and the counter of a site after a call. */
+/* ---- random.c */
+/* Key words of a draw, and the counter of a site after a call. */
 void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
                   int64_t out[2]);
 void random_advance(Session *s, uint64_t site);
@@ -169,7 +170,7 @@ void random_back(Session *s, const DrawMark *m);
 static inline bool draw_same(Draw a, Draw b) {
   return a.site == b.site && a.fixed == b.fixed && a.seed == b.seed;
 }
-/* element.c */
+/* ---- element.c */
 void element_note(Session *s, Unit *u, Draw d, uint64_t now); /* before a counter advances */
 void element_forget(Session *s);                              /* all counters start anew */
 void element_words(const Element *e, int64_t words[2]);       /* folds in what runs */
@@ -178,7 +179,7 @@ Value element_key(Session *s, Value key);                     /* folds in what i
 bool element_is_key(const Stage *st, Val v);
 /* A key for each element along the axes, the outermost first. */
 Val element_rows(Session *s, Val key, size_t axes, const Dim *n, Span at);
-/* effect.c: print and assert of code */
+/* ---- effect.c: print and assert of code */
 bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
 
 /* Files the failure of a compiled call of `what`: `at` in the program, or the call where that is in

@@ -12,20 +12,20 @@
 
 typedef struct Host Host;
 typedef struct HostNeed {
-  bool inst;
-  size_t index;
-} HostNeed; /* number of an instance or a leaf */
+  bool inst;    /* an instance, else a leaf */
+  size_t index; /* its number */
+} HostNeed;
 typedef struct HostView HostView;
 typedef struct Hosts {
   int64_t rc;
   Session *s;
   Host *items;
   size_t count, cap;
-  HostNeed *needs;
-  size_t need_count, need_cap; /* what the refs of a call are */
-  size_t inside;               /* hosts that a run of the graph, or of its gradient, may call */
-  HostView *views;
-  size_t view_count, view_cap; /* of state, in the middle of a call */
+  HostNeed *needs; /* what the refs of a call are */
+  size_t need_count, need_cap;
+  size_t inside;   /* hosts that a run of the graph, or of its gradient, may call */
+  HostView *views; /* of state, in the middle of a call */
+  size_t view_count, view_cap;
 } Hosts;
 void hosts_release(Hosts *h); /* NULL is fine */
 
@@ -42,7 +42,8 @@ Tensor *host_own(Session *s, Tensor *t);
 /* The refs of a call, by its flattened arguments; in the session's scratch. */
 Value *host_refs(Session *s, const Hosts *h, const Flat *f);
 
-/* While code is staged: */
+/* ---- while code is staged */
+
 /* Whether the call of f has hooks of on_call. */
 bool host_hooked(Session *s, const FnObj *f);
 /* That call, with a place for the hooks around it; `call` makes the call itself. */

@@ -35,10 +35,10 @@ typedef struct JointRef {
   const Graph *again;   /* the forward half with what it saves alone, see tape_need */
   struct Native *forward, *backward, *again_code; /* code of the three */
   bool whole; /* f is one operation with regions, which record_grad.c takes as it is */
-  /* The same for fewer results, by those that a gradient came to: one without a cotangent takes no
-   * part, as in code. `less` is owned, `usual` one of them. All live
-   * while one of them is held, as a later gradient may come to more results: `rc` of the one that
-   * they belong to counts for all. */
+  /* The same for fewer results, by those that a gradient came to: one without a cotangent takes
+   * no part, as in code. `less` is owned, `usual` one of them. All live while one of them is held,
+   * as a later gradient may come to more results: `rc` of the one that they belong to counts for
+   * all. */
   struct JointRef *of, *less, *next, *usual;
 } JointRef;
 JointRef *joint_new(Session *s);          /* empty, on the pool */
@@ -79,9 +79,10 @@ struct TapeNode {
   size_t ref_count;
   int64_t *env; /* sizes */
   size_t env_count;
-  uint32_t slot;  /* place in the innermost sweep that has it, from 1; 0 = none runs */
-  uint8_t mark;   /* while a sweep is captured: 2 = leads to a wanted value, and a cotangent
-                      * comes to it, as far as calls can tell: of a call tape_joint is there */
+  uint32_t slot; /* place in the innermost sweep that has it, from 1; 0 = none runs */
+  /* while a sweep is captured: 2 = leads to a wanted value, and a cotangent comes to it, as far as
+   * calls can tell: of a call tape_joint is there */
+  uint8_t mark;
   uint32_t index; /* of those that the sweep is about, latest first (capture.c) */
   bool taken;     /* a grad used it up: it holds nothing any more (rule 76) */
   bool opened;    /* a call whose body is on the tape: operand k is result k */

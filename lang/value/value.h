@@ -109,22 +109,24 @@ typedef struct Param {
   bool hooked;   /* has, or had, a hook (hook.c) */
 } Param;
 
+/* also V_TUPLE */
 typedef struct List {
   Obj o;
   bool weak;
   size_t count;
   Value *items;
-} List; /* also V_TUPLE */
+} List;
 typedef struct Record {
   Obj o;
   size_t count;
   Name *names;
   Value *items;
 } Record;
+/* lo..hi, weak ints of script or code */
 typedef struct Range {
   Obj o;
   Value lo, hi;
-} Range; /* lo..hi, weak ints of script or code */
+} Range;
 
 /* A variable, captured or living. */
 typedef struct Local {
@@ -158,8 +160,8 @@ typedef enum FieldKind { FIELD_ARG, FIELD_LET, FIELD_PARAM, FIELD_BUFFER } Field
 typedef struct Field {
   Name name;
   FieldKind kind;
-  Value v;
-} Field; /* PARAM: v is a V_PARAM */
+  Value v; /* FIELD_PARAM: a V_PARAM */
+} Field;
 
 typedef struct Inst {
   Obj o;

@@ -62,9 +62,8 @@ Tensor *ref_reduce(Ref *r, RefRed f, const Tensor *x, int naxes, const int64_t *
 Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis);
 Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse);
 
-/* compute: 0 none, 1 bf16, 2 f16, 3 tf32 (rule 20). */
-/* [B.., M, K] [B.., K, N] */
-Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute);
+/* ---- contractions. `compute`: 0 none, 1 bf16, 2 f16, 3 tf32 (rule 20). */
+Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute); /* [.., M, K] [.., K, N] */
 Tensor *ref_inner(Ref *r, const Tensor *x, const Tensor *y, int compute); /* [B.., K] [B.., K] */
 Tensor *ref_conv2d(Ref *r, const Tensor *x, const Tensor *w, const int64_t stride[2],
                    const int64_t pad[2], int compute);
