@@ -23,16 +23,16 @@
 enum { EMIT_OBJECT, EMIT_IR, EMIT_ASM }; /* what emit_kernel makes */
 enum { EMIT_LANES = 16 };
 
-/* Machine code (an ELF object), or text, for a verified kernel; *out is malloc'ed, *n its bytes.
- * False with a message in `err`. `what`: EMIT_OBJECT ... */
+/* Makes machine code (an ELF object) or text of a verified kernel. `what` is EMIT_OBJECT, EMIT_IR
+ * or EMIT_ASM. *out is malloc'ed and has *n bytes. False with a message in `err`. */
 bool emit_kernel(const Kernel *k, const EngTarget *target, unsigned what, char **out, size_t *n,
                  char *err, size_t err_n);
 /* PTX text for a GPU that is `cpu`, "sm_80" or "sm_90", by the same conventions (emit_gpu.c). */
 bool emit_ptx(const Kernel *k, const char *cpu, char **out, size_t *n, char *err, size_t err_n);
-/* The same as an object for the emulator of emu.h. */
+/* Makes an object for the emulator of emu.h, by the same conventions. */
 bool emit_emulated(const Kernel *k, const EngTarget *target, char **out, size_t *n, char *err,
                    size_t err_n);
-/* LLVM for the host; once per process. */
+/* Initialises LLVM for the host; once per process. */
 void emit_init(void);
 
 typedef enum OneKind { ONE_UNIFORM, ONE_LINEAR, ONE_VECTOR } OneKind;
@@ -159,7 +159,7 @@ void emit_store(Emit *e, int buf, One index, One x);
 /* <n x T> at an element's place, all of it there; `n` 1: a scalar. T as emit_type. */
 LLVMValueRef emit_load_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, int n);
 void emit_store_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x, int n);
-/* The same, lanes of `mask` (<n x i1>) alone; lanes not loaded are 0. */
+/* Masked forms: only lanes of `mask` (<n x i1>) are loaded or stored; other lanes read as 0. */
 LLVMValueRef emit_load_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
                               LLVMValueRef mask, int n);
 void emit_store_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x,
@@ -180,7 +180,7 @@ LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x);
 LLVMValueRef emit_unkey(Emit *e, LLVMValueRef u);
 /* Straight-line i64 arithmetic and the like on Ones: keeps uniform and linear. */
 One emit_one(Emit *e, LVal v); /* any scalar-code instruction */
-/* Sets the fail flag where bad (i1 or <16 x i1>), under the mask. */
+/* Sets the fail flag if `bad` (i1 or <16 x i1>) is true in a lane of the mask. */
 void emit_flag(Emit *e, LLVMValueRef bad);
 
 /* ---- emit_math.c */

@@ -1,6 +1,6 @@
 /* Installed kernels: machine code made when ckl was built, one file per level.
  *
- * The file is mapped and searched by the hash of the text; the whole text is compared. */
+ * The file is mapped. A kernel is found by the hash of its text, and the whole text is compared. */
 #ifndef CKL_JIT_ENGINE_ARCHIVE_H
 #define CKL_JIT_ENGINE_ARCHIVE_H
 
@@ -15,8 +15,8 @@ typedef struct Archive {
  * with `e`; e->text is "" when there is no such file. */
 bool archive_open(Archive *r, const char *path, uint32_t level, const unsigned char *build, Err *e);
 void archive_close(Archive *r);
-/* The object of a text, in the mapping; NULL where there is none, with `e` when the file is
- * damaged there. */
+/* Returns the object of a text, inside the mapping. NULL if there is none; with `e` if the file is
+ * damaged at that place. */
 const void *archive_find(const Archive *r, const char *text, size_t text_n, size_t *n, Err *e);
 
 /* A kernel of an archive. */

@@ -1,9 +1,9 @@
 /* A GPU that is emulated on the host, one block of threads after the other.
  *
- * Kernels for it are made by the code generator on request (CODEGEN_EMULATE): the same
- * instructions as in the PTX, in x86-64, with what a GPU thread has beyond arithmetic (its number,
- * barriers, shuffles, shared memory) asked of the EmuThread below. Not fast: it is there to test
- * the schedule for GPUs where there is none.
+ * The code generator makes kernels for it on request (CODEGEN_EMULATE): the instructions of the
+ * PTX, in x86-64. They ask the EmuThread below for what a GPU thread has beyond arithmetic: its
+ * number, barriers, shuffles and shared memory. The emulator is slow: it tests the schedule for
+ * GPUs on machines without one.
  */
 #ifndef CKL_JIT_ENGINE_EMU_H
 #define CKL_JIT_ENGINE_EMU_H
@@ -12,7 +12,7 @@
 
 enum { EMU_THREADS = 256, EMU_SHARED = 48 << 10 }; /* of a block: threads; bytes */
 
-/* What the code of a kernel sees as its `local`; the code generator knows the layout. */
+/* A kernel gets this as its `local`. The code generator knows the layout. */
 typedef struct EmuThread EmuThread;
 struct EmuThread {
   int64_t number, block;  /* of the thread in its block; of the block */
@@ -27,8 +27,8 @@ typedef struct Emu Emu;
 Emu *emu_open(Mem *m);
 void emu_close(Emu *u); /* NULL is fine */
 /* Runs all turns of a kernel. False with `e` when out of memory, when `interrupt` (may be NULL)
- * became true, or where threads wait for one another for ever: at a barrier or shuffle that not
- * all of them reach. */
+ * became true, or when threads wait for one another forever at a barrier or shuffle that some of
+ * them never reach. */
 bool emu_run(Emu *u, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
              int64_t local_bytes, KStatus *st, const Interrupt *interrupt, Err *e);
 

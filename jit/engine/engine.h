@@ -1,7 +1,8 @@
 /* The engine: from the text of a kernel to code in memory, and running it on threads.
  *
- * A session has one. Looked for in this order: kernels already loaded, kernels installed with ckl,
- * the cache on disk, the code generator process. No LLVM in this process.
+ * A session has one. It looks for a kernel among those already loaded, then among those installed
+ * with ckl, then in the cache on disk, and asks the code generator process last. LLVM runs in that
+ * process only.
  */
 #ifndef CKL_JIT_ENGINE_ENGINE_H
 #define CKL_JIT_ENGINE_ENGINE_H
@@ -31,11 +32,11 @@ typedef struct EngConfig {
 typedef struct Engine Engine;
 typedef struct EngKernel EngKernel;
 
-/* Fills the paths in `c` that are NULL by what this copy of ckl has beside it (texts go to `a`):
- * the code generator and installed kernels next to the program or library that this code is in (a
- * build folder), or where an installed copy has them; the cache in $XDG_CACHE_HOME/ckl or
- * ~/.cache/ckl. The environment's CKL_CODEGEN comes first; empty, it means none.
- * CKL_RECORD_KERNELS names the folder `record`. What is not there stays NULL. Throws. */
+/* Fills the paths in `c` that are NULL; their texts live in `a`. The code generator and installed
+ * kernels stand next to the program or library that contains this code (in a build folder), or in
+ * the folders of an installation. The cache is $XDG_CACHE_HOME/ckl or ~/.cache/ckl. The variable
+ * CKL_CODEGEN of the environment comes first; when empty it means that there is no code generator.
+ * CKL_RECORD_KERNELS names the folder `record`. Paths of missing files stay NULL. Throws. */
 void eng_find(Arena *a, EngConfig *c);
 
 /* Throws when out of memory; starts no process or thread. */
@@ -43,28 +44,28 @@ Engine *eng_open(Mem *m, const EngConfig *c);
 void eng_close(Engine *g); /* NULL is fine */
 const EngConfig *eng_config(const Engine *g);
 
-/* The kernel of this text; starts its compilation when it has to, and does not wait. The handle
- * lives as long as the engine, its code until eng_drop was called as often as this. NULL with `e`
- * when there is no way to get code: e->text says why. */
+/* Returns the kernel with the text of k. Starts its compilation if there is no code, and does not
+ * wait for it. The handle lives as long as the engine; its code lives until eng_drop was called
+ * once for each call of eng_kernel. NULL with `e` if no code can be made: e->text says why. */
 EngKernel *eng_kernel(Engine *g, const Kernel *k, Err *e);
-/* The same, where that costs no compilation: NULL where the code was not made before. *bytes: of
- * the kernel's text. */
+/* Has the contract of eng_kernel, but never compiles: NULL if the code was not made before. *bytes
+ * becomes the length of the kernel's text. */
 EngKernel *eng_known(Engine *g, const Kernel *k, size_t *bytes);
-/* One user less. What nobody uses stays loaded, for the next one, until eng_trim. */
+/* Removes one user of k. A kernel without users stays loaded until eng_trim. */
 void eng_drop(Engine *g, EngKernel *k);
-/* Gives back the code that nobody uses, and how many bytes that would be. */
+/* eng_trim frees the code of kernels without users; eng_unused returns the bytes of that code. */
 void eng_trim(Engine *g);
 size_t eng_unused(const Engine *g);
-/* Waits until all are loaded. False with `e` when one failed (the code generator's message), or
- * when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays failed, but
- * for one that had no room (e->nomem). */
+/* Waits until all kernels are loaded. False with `e` when one failed (the code generator's
+ * message), or when `interrupt` became true (e->text is then "interrupted"). A failed kernel stays
+ * failed, unless it failed for want of memory (e->nomem). */
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e);
 KernelFn eng_code(const EngKernel *k); /* NULL until it is loaded */
-/* What to call a kernel and one of its instructions in a message: the hash that the log tells, and
- * its line of the text. */
+/* Names a kernel and one of its instructions for a message: by the hash that the log shows, and by
+ * the line of the text. */
 void eng_words(Engine *g, const Kernel *k, LVal v, char name[20], char line[120]);
-/* What the code generator makes of a kernel, as text: one of the CODEGEN_DUMP flags
- * (codegen.h). False with `e`. Throws when out of memory. */
+/* Prints what the code generator makes of a kernel; `what` is a CODEGEN_DUMP flag (codegen.h).
+ * False with `e`. Throws when out of memory. */
 bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 
 /* Runs all `turns`, on as many threads as pay (`work`: a guess of elementary operations in all;

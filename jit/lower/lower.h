@@ -15,7 +15,7 @@
 #include "jit/loop/loop.h"
 
 bool low_is_fold(OpCode op); /* a reduction whose partial results combine */
-/* Views and cheap generators: made where they are read. */
+/* Whether kernels compute the value where they read it: views and cheap generators. */
 static inline bool low_pulled(const Graph *g, uint32_t node) {
   return op_info[g->nodes[node].op].traits & T_PULL;
 }
@@ -56,7 +56,7 @@ typedef struct BufUse {
   enum { USE_VALUE, USE_PANEL, USE_LOCAL } kind;
   Val v;          /* VALUE */
   uint32_t panel; /* PANEL: number in Lowered.panels */
-  bool either;    /* VALUE: in its place the panel, where sizes make `copied` 1 and not 0 */
+  bool either;    /* VALUE: the panel replaces it if sizes make `copied` 1; it stays if 0 */
   Dim copied;
 } BufUse;
 
@@ -93,7 +93,7 @@ typedef struct Lowered {
   size_t panel_count, panel_cap;
 } Lowered;
 
-/* The f32 register tile of contractions that the target likes; f64 has half the columns. */
+/* The register tile of f32 contractions for a target; f64 has half the columns. */
 typedef struct RegTile {
   int rows, columns;
 } RegTile;
@@ -138,28 +138,28 @@ typedef struct Index {
   LVal at[CKL_MAX_RANK]; /* else one per axis */
 } Index;
 
-/* Sizes of 0: a kernel has then no turns, or does nothing in them; but with a symbolic axis of size
- * 0 that is indexed (take, gather) it may read the first element of an empty buffer. */
+/* With a size of 0 a kernel has no turns, or does nothing in them. There is one exception: if the
+ * axis that take or gather indexes is symbolic and has size 0, the kernel may read the first
+ * element of an empty buffer. */
 void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
 void low_finish(Low *w, Lowered *out);       /* cleans the kernel and appends the launch */
 int low_value(Low *w, Val v, LBufKind kind); /* buffer of a materialised value; once per value */
 int low_panel(Low *w, uint32_t panel, DType dt, LBufKind kind);
-/* The value or a copy of it in a panel, to be read. */
+/* Buffer to read of a value, or of its copy in a panel (BufUse.either). */
 int low_either(Low *w, Val v, uint32_t panel, Dim copied);
-/* Scratch: `each` elements times the value of argument `arg` (-1 = 1). */
+/* Buffer of scratch memory: `each` elements times the value of argument `arg` (-1 = 1). */
 int low_local(Low *w, DType dt, int arg, int64_t each);
 int low_dim_arg(Low *w, Dim d);                 /* number of the argument */
 LVal low_dim(Low *w, Dim d);                    /* an i64: constant where d is, else an argument */
 LVal low_attr(Low *w, const Attr *v, DType dt); /* of a `const` or `pad`; NULL = 0 */
 LVal low_row_major(Low *w, const Type *t, const LVal *at); /* number of an element */
-/* The value of one element of v, made from materialised values by straight-line code at the present
- * place. LV_NONE with w->failed when an op cannot be pulled. */
+/* Computes one element of v from materialised values, by straight-line code at the present place.
+ * LV_NONE with w->failed when an op cannot be pulled. */
 LVal low_pull(Low *w, Val v, const Index *at);
-/* From here to the end of the present block the element of v at this place is x: how the result of
- * a tile enters its epilogue. `at` has to be made of the same LVals as in the pulls that need
- * it. */
+/* Binds the element of v at `at` to x, up to the end of the present block. So the result of a tile
+ * enters its epilogue. Pulls find it only if their `at` consists of the same LVals. */
 void low_bind(Low *w, Val v, const Index *at, LVal x);
-/* Fails the group: e gets the text, pulls give LV_NONE from now on. Returns LV_NONE. */
+/* Fails the group: e gets the text, and later pulls return LV_NONE. Returns LV_NONE. */
 LVal low_fail(Low *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV */

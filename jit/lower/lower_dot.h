@@ -1,8 +1,8 @@
-/* Inside of lowering contractions: what products and convolutions share.
+/* Inside of lowering contractions: declarations that products and convolutions share.
  *
  * A contraction is C[i, j] = chain over k of A[i, k] B[k, j]. Rows are cut into tiles, columns
- * into panels; a form says where a tile lies, how k is cut where an operand does not go on
- * evenly, and where an element of C belongs. */
+ * into panels. A Form finds the place of a tile, cuts k where the step of an operand changes, and
+ * finds the place of an element of C. */
 #ifndef CKL_JIT_LOWER_LOWER_DOT_H
 #define CKL_JIT_LOWER_LOWER_DOT_H
 
@@ -38,10 +38,10 @@ typedef struct Side {
   uint32_t panel;
   bool turned;                /* used as its transpose: [n, k] or [k, m] */
   bool along_k;               /* packing: k is the axis that lies densely */
-  bool batched[CKL_MAX_RANK]; /* batch axes over which it does not repeat */
-  bool either; /* DIRECT: sizes decide by `copied`, 0 or 1, whether it is ROWS instead */
+  bool batched[CKL_MAX_RANK]; /* batch axes over which the operand does not repeat */
+  bool either; /* DIRECT: sizes decide by `copied`, 0 or 1, whether the side is ROWS instead */
   Dim copied;
-  Dim row, step, batch; /* strides of what is read: rows (A) or panels (B), k, batches (packed) */
+  Dim row, step, batch; /* strides of reads: rows (A) or panels (B), k, batches (packed) */
 } Side;
 
 typedef struct Dot Dot;
@@ -56,14 +56,14 @@ typedef struct Place { /* of a tile */
 typedef struct Form {
   /* Rows and A of tile `tile` (its number among all of the batch). */
   void (*rows)(Dot *d, Main *f, LVal tile, Place *o);
-  /* What to add to Place.a for k0. */
+  /* The offset from Place.a to the element at k0. */
   LVal (*skip)(Dot *d, Main *f, LVal k0);
   /* Digits of element (row, col) of the result, and its row-major number. */
   LVal (*digits)(Dot *d, Main *f, const Place *o, LVal row, LVal col, Digits *at);
   /* SIDE_LOCAL: elements k0 + 0 .. depth-1 of the columns of a panel into buffer `to`, rows of
    * nr. */
   bool (*fill)(Dot *d, Main *f, LVal c0, LVal cols, LVal k0, LVal depth, int to);
-  /* Where not NULL: how the chains of a tile, rows of nr in scratch, become results. */
+  /* Turns the chains of a tile, rows of nr in scratch, into results. May be NULL. */
   bool (*finish)(Dot *d, Main *f, const Place *o, int from, LVal base);
 } Form;
 
@@ -76,13 +76,13 @@ struct Dot {
   const Form *form;
   Val z;
   const Type *type;
-  DType dt; /* computed in */
+  DType dt; /* the computing type */
   int compute;
   int rank, batch; /* axes 0 .. batch-1 are batches, batch .. rank-2 rows */
   Dim turns_b, m, n, k;
   Dim gate; /* 0 or 1: whether these kernels have turns; sizes decide */
   bool few; /* they have only where there are at most FEW_ROWS rows */
-  Dim run;  /* k goes on evenly in A within pieces of this length; k itself: everywhere */
+  Dim run;  /* A has one step of k within pieces of this length; k itself: everywhere */
   int mr, nr;
   int64_t block_tiles, block_panels; /* of a turn */
   Dim tiles, panels;                 /* of a batch; ceil(n / nr) */
@@ -140,27 +140,29 @@ static inline LVal share(Low *w, LVal i, LVal n, LVal parts) {
 }
 
 /* ---- lower_dot.c */
-/* An element in the computing type. */
+/* Pulls an element in the computing type. */
 LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at);
-bool dot_readable(const Dot *d, const Side *s); /* its base, in place */
+bool dot_readable(const Dot *d, const Side *s); /* the base of its view can be read in place */
 uint32_t dot_panel(Dot *d, Dim count);
 bool dot_finish(Dot *d, Low *w, Dim flops);
-/* mr, nr and panels from sizes as far as known: `height` rows lie evenly, there are `n` columns. */
+/* Sets mr, nr and panels from the known sizes: `height` rows have one stride, there are `n`
+ * columns. */
 void dot_choose_tile(Dot *d, Dim height);
-/* Pulls and stores the outs at an element, whose chain is x. */
+/* Pulls and stores the outs at an element with the chain x. */
 bool dot_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x);
 bool dot_main(Dot *d);
-/* Takes the batch number apart: at[0 .. batch-1], of the axes marked alone where `only` is. */
+/* Divides the batch number into coordinates at[0 .. batch-1]; if `only` is not NULL, of the axes
+ * marked there alone. */
 void dot_batch_coords(const Dot *d, Low *w, LVal number, const bool *only, LVal *at);
-/* From a group of a panel to the next: a bit more than it needs, so that several which are
- * written side by side do not meet in one set of the caches. */
+/* The stride between groups of a panel. It has a gap, so that groups written side by side do not
+ * share one set of the caches. */
 Dim dot_group_stride(const Dot *d, int64_t pitch);
-/* How a side is read, and the kernel that packs it where it has to be. */
+/* dot_plan_* choose how a side is read. dot_pack_* append the kernel that packs it, if needed. */
 void dot_plan_a(Dot *d);
 void dot_plan_b(Dot *d);
 bool dot_pack_a(Dot *d);
 bool dot_pack_b(Dot *d);
-/* Buffer and first element of a side in a batch. */
+/* dot_side_buf is the buffer of a side, dot_side_base its first element in a batch. */
 int dot_side_buf(const Dot *d, Low *w, const Side *s);
 LVal dot_side_base(const Dot *d, Low *w, const Side *s, const LVal *at);
 

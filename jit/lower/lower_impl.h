@@ -1,9 +1,11 @@
-/* Inside of lowering: where an element is, and how loops are chosen.
+/* Inside of lowering: positions of elements, and the choice of loops.
  *
- * A Spot says where an element of a value is by digits: numbers v < n whose mixed-radix value, the
- * last digit the lowest, is the row-major number of the element. Shapes are not in it, so a reshape
- * changes nothing; ops that need coordinates cut the digits at the axes (low_cut). Where loops were
- * chosen well (lower_space.c) every cut falls between two digits and costs nothing.
+ * A Spot is the position of an element in digits: numbers v < n whose mixed-radix value, the last
+ * digit the lowest, is the row-major number of the element. A Spot has no shape, so a reshape
+ * changes nothing; ops that need coordinates cut the digits at the axes (low_cut). When loops are
+ * chosen well (lower_space.c), every cut falls between two digits and costs nothing.
+ * Example: element (i, j) of [4, 6] has the digits i < 4, j < 6. As [24] it has the same digits; a
+ * transpose to [6, 4] has j, i.
  */
 #ifndef CKL_JIT_LOWER_LOWER_IMPL_H
 #define CKL_JIT_LOWER_LOWER_IMPL_H
@@ -30,17 +32,18 @@ typedef struct Digits { /* a spot being made, or cut in groups */
   Digit d[MAX_DIGITS];
 } Digits;
 
-/* What a trial run of the pulls tells about the digits it was started with, the atoms. */
+/* Facts from a trial run of the pulls about its initial digits, the atoms. */
 typedef struct Watch {
   int count;
   LVal atom[MAX_DIGITS];
   Dim size[MAX_DIGITS];
   bool apart[MAX_DIGITS]; /* atoms k and k + 1 cannot be one loop */
-  /* some load has atom k as its last digit, and the last atom before it */
+  /* a load has atom k as its last digit, and the last atom before it */
   bool crossed[MAX_DIGITS];
-  int split; /* an atom that a cut divides, -1 = none; its parts: */
+  int split; /* an atom that a cut divides into `high` and `low`; -1 = none */
   Dim high, low;
-  /* Asked at each value that is not materialised; true: its value does not matter, go no deeper. */
+  /* Called for each value that is not materialised. True: the trial needs no value, and goes no
+   * deeper. */
   bool (*visit)(void *ud, Val v, const Spot *s);
   void *ud;
 } Watch;
@@ -56,11 +59,11 @@ struct Memo {
   Watch *watch;
   int depth;
   struct Keep *keep;         /* per entry of g->types, or NULL: lower_rows.c */
-  const Spot *row[MAX_SIDE]; /* where it is good */
+  const Spot *row[MAX_SIDE]; /* the rows for which `keep` holds */
   int rows;
 };
 
-/* A value that is kept while a row is worked on: element number of the row in a buffer. */
+/* A value kept while a row is computed: its elements of the row lie in a buffer. */
 typedef struct Keep {
   int buf[MAX_SIDE]; /* per row worked on */
   bool local;        /* buf holds one row; else the whole value */
@@ -80,7 +83,7 @@ static inline DimTab *low_tab(const Low *w) {
   return w->l->g->dims;
 }
 
-/* ---- dims: arithmetic that fails the group where a size passes 2^63 - 1 */
+/* ---- dims: arithmetic that fails the group if a size passes 2^63 - 1 */
 Dim low_const_dim(Low *w, int64_t n);
 Dim low_mul(Low *w, Dim a, Dim b);
 Dim low_add(Low *w, Dim a, Dim b);
@@ -100,7 +103,7 @@ static inline bool low_is(const Low *w, Dim d, int64_t n) {
 /* ---- spots */
 void low_digit(Low *w, Digits *d, LVal v, Dim n); /* appends, unless n is 1 */
 const Spot *low_spot(Low *w, const Digit *d, int n);
-/* The number that n digits make. */
+/* The mixed-radix number of n digits. */
 LVal low_merge(Low *w, const Digit *d, int n);
 static inline LVal low_number(Low *w, const Spot *s) {
   return low_merge(w, s->d, (int)s->count);
@@ -114,14 +117,15 @@ const Spot *low_index_spot(Low *w, Val v, const Index *at);
 LVal low_at(Low *w, Val v, const Spot *s);
 void low_know(Low *w, Val v, const Spot *s, LVal x); /* low_bind by spot */
 LVal low_int(Low *w, int64_t x);                     /* an i64 literal of the program */
-/* One op each, operands not yet pulled; LV_NONE with w->failed where it cannot. */
+/* Each pulls one op, whose operands it pulls itself. LV_NONE with w->failed if the op has no loop
+ * form. */
 LVal pull_elem(Low *w, uint32_t node, const Spot *s);
 LVal pull_generate(Low *w, uint32_t node, const Spot *s);
 LVal pull_move(Low *w, uint32_t node, const Spot *s);
 bool low_elementwise(OpCode op);
-/* s, a spot of the shape of an index, in a tensor that is indexed along `axis`. */
+/* The spot in a tensor that is indexed along `axis`, for spot s in the shape of the index. */
 const Spot *low_along(Low *w, const Type *idx, const Type *x, int axis, LVal index, const Spot *s);
-LVal low_checked(Low *w, LVal i, Dim n); /* an index: checked, then 0 where it is out of range */
+LVal low_checked(Low *w, LVal i, Dim n); /* checks an index; 0 if it is out of range */
 
 /* ---- loops (lower_space.c) */
 enum { REDUCED = 255 }; /* class of an axis that is reduced; others are kept */
@@ -130,12 +134,12 @@ typedef struct Space {
   int count;
   Dim size[MAX_DIGITS];
   uint8_t cls[MAX_DIGITS];
-  bool crossed[MAX_DIGITS]; /* some load is contiguous along it, and jumps along the last one */
+  bool crossed[MAX_DIGITS]; /* a load is contiguous along it, and jumps along the last one */
 } Space;
-/* Does the pulls of a kernel at these spots: of the kept pieces, and of all. */
+/* Makes the pulls of a kernel at two spots: of the kept pieces, and of all pieces. */
 typedef void (*TrialFn)(Low *w, const Spot *kept, const Spot *all, void *ud);
-/* Takes the n axes apart such that `pull` needs no division where that can be had, and joins what
- * need not be apart: neighbours of one class. False = failed. */
+/* Divides the n axes into pieces such that `pull` needs no division, if such pieces exist. Joins
+ * neighbours of one class that need not be apart. False = failed. */
 bool low_space(Low *w, int n, const Dim *size, const uint8_t *cls, TrialFn pull, void *ud,
                Space *out);
 
@@ -148,20 +152,20 @@ void low_nest(Low *w, const Space *s, Nest *n);
 void low_nest_end(Low *w, Nest *n);
 /* How many steps of a loop whose body handles `below` elements make a turn; at least 1. */
 Dim low_steps(Low *w, Dim below);
-/* Takes the lowest digit of size n off *t. */
+/* Splits the lowest digit, of size n, from *t and returns it. */
 LVal low_take(Low *w, LVal *t, Dim n);
 LVal low_least(Low *w, LVal a, LVal b);
 
 /* ---- reductions (lower_reduce.c) */
 typedef struct Fold {
   Val v, x; /* result, operand */
-  DType dt; /* it is computed in */
+  DType dt; /* the computing type */
   LRed kind;
   RefBin f;
   double start;
 } Fold;
-/* The kernel that combines partial results [blocks][results], or [blocks][16][results] where the
- * lanes of a block are not combined yet, and stores `out`. */
+/* A kernel that combines partial results and stores `out`. They are [blocks][results], or
+ * [blocks][16][results] if the lanes of a block are not combined yet. */
 typedef struct Tree {
   const Fold *fold;
   int count;
@@ -173,8 +177,8 @@ typedef struct Tree {
 } Tree;
 bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e);
 Fold low_fold(Low *w, uint32_t node);
-LVal low_fold_x(Low *w, const Fold *f, const Spot *s);            /* its operand, in f->dt */
-void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x); /* its result */
+LVal low_fold_x(Low *w, const Fold *f, const Spot *s);            /* pulls the operand, in f->dt */
+void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x); /* binds the result */
 
 bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e);
@@ -183,7 +187,7 @@ bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_scan(Lower *l, const Group *g, Lowered *out, GErr *e);
 bool lower_scatter(Lower *l, const Group *g, Lowered *out, GErr *e);
 
-/* Straight-line code that does not change in a loop goes before it (lower_hoist.c). */
+/* Moves loop-invariant straight-line code before its loop (lower_hoist.c). */
 Kernel *low_hoist(Arena *a, const Kernel *k);
 
 void low_store(Low *w, Val v, const Spot *s);        /* pulls v and stores it in its buffer */

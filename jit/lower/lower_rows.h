@@ -1,4 +1,4 @@
-/* Rows: what lower_rows.c and lower_strip.c share. */
+/* Kernels over rows: declarations that lower_rows.c and lower_strip.c share. */
 #ifndef CKL_JIT_LOWER_LOWER_ROWS_H
 #define CKL_JIT_LOWER_LOWER_ROWS_H
 
@@ -8,18 +8,18 @@ enum {
   MAX_PASSES = 12,
   MAX_FOLDS = 32,
   MAX_DOTS = 4, /* contractions that a strip feeds */
-  SIDE = 2      /* rows side by side: additions of a lane wait for one another */
+  SIDE = 2      /* rows side by side, since the additions of one lane wait for one another */
 };
 _Static_assert((int)SIDE <= (int)MAX_SIDE, "Keep has room");
 
-/* What a strip adds: rows come from a contraction, and go to others. */
+/* A strip's rows are the result of one contraction and the operands of others. */
 typedef struct Strip {
   Val score;  /* [.., row, column], the contraction's value */
   int scores; /* buffer: rows of the strip, of chains */
   int count;
-  Val left[MAX_DOTS];     /* values of full shape that contractions read, */
-  int lefts[MAX_DOTS];    /* and where they are put, as the scores */
-  uint32_t dot[MAX_DOTS]; /* nodes: those contractions */
+  Val left[MAX_DOTS];     /* values of full shape that contractions read */
+  int lefts[MAX_DOTS];    /* buffers of these values, laid out as the scores */
+  uint32_t dot[MAX_DOTS]; /* nodes of these contractions */
   LVal at[SIDE];          /* first element of the rows at hand in these buffers */
 } Strip;
 
@@ -46,16 +46,16 @@ typedef struct Rows {
   int acc[MAX_FOLDS];
   Dim blocks;
   int side;         /* rows worked on together */
-  LVal there[SIDE]; /* bool: they are */
+  LVal there[SIDE]; /* bool: the row exists */
   const Spot *row[SIDE];
 } Rows;
 
-/* Finds what the group is and chooses passes; then the kernel is to be built in r->w. `strip` may
- * be NULL. */
+/* Finds the reductions of the group and chooses the passes. The caller builds the kernel in r->w
+ * afterwards. `strip` may be NULL. */
 bool rows_begin(Rows *r, Lower *l, const Group *g, Strip *strip, GErr *e);
-/* Where row number x is. */
+/* The spot of row number x. */
 const Spot *rows_spot(Rows *r, LVal x);
-/* All passes over the rows r->row[0 .. side-1]. */
+/* Emits all passes over the rows r->row[0 .. side-1]. */
 void rows_passes(Rows *r);
 
 #endif

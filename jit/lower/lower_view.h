@@ -11,7 +11,7 @@ typedef struct View {
   Dim stride[CKL_MAX_RANK], offset;
 } View;
 
-/* Follows views down to what is computed or placed. Never fails: at worst the base is v itself. */
+/* Follows views down to a value that is computed or placed. Never fails: at worst the base is v. */
 void low_view(const Lower *l, Val v, View *out);
 static inline bool low_placed(const Lower *l, Val v) {
   return l->placed[l->g->nodes[v.node].result0 + v.res] != 0;

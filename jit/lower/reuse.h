@@ -1,5 +1,6 @@
-/* Groups that differ only in which values they read have the same kernels: of equal layers of a
- * model one is lowered, the others take its launches with their own values. */
+/* Groups that differ only in the values that they read have the same kernels. When a model has
+ * equal layers, the first one is lowered, and the others take its launches with their own
+ * values. */
 #ifndef CKL_JIT_LOWER_REUSE_H
 #define CKL_JIT_LOWER_REUSE_H
 
@@ -7,11 +8,11 @@
 
 typedef struct Alike Alike;
 
-/* For the groups of l->g, in l->arena. */
+/* A table for the groups of l->g, in l->arena. */
 Alike *alike_new(const Lower *l);
-/* As lower_group. Each launch says in `like` which launch of `out` has the same kernel, itself if
- * none; kernels, uses and panels are copied into `keep`, and what lowering takes besides is given
- * back. */
+/* Has the contract of lower_group. Launch.like is the number of the first launch of `out` with the
+ * same kernel, which may be its own. Kernels, uses and panels are copied into `keep`; the working
+ * memory of lowering is freed. */
 bool alike_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e);
 
 #endif

@@ -1,4 +1,12 @@
-/* Inside of jit/: groups, steps, places of values, and what is bound to one set of sizes. */
+/* Inside of jit/: groups, steps, places of values, and offsets for one set of sizes.
+ *
+ * Example: `ckl opt --pass=plan` prints this plan of x = dot(a, b), y = exp(x), s = sum(y, axis 0),
+ * s + s, for a of [7, 9] and b of [9, 10]. exp joins the group of the dot as its epilogue, so x
+ * exists inside kernel 1 only; y and s have slots in the arena; the sum leaves as a result.
+ *   1. kernel 1, dot of %2: %2 dot, %3 exp      reads %0 in input 0, %1 in input 1; writes %3 at 0
+ *   2. kernel 2, reduce of %4: %4 sum           reads %3 at 0; writes %4 at 320
+ *   3. kernel 3, point of %5: %5 add            reads %4 at 320; writes %5 in result 0
+ */
 #ifndef CKL_JIT_PLAN_PLAN_H
 #define CKL_JIT_PLAN_PLAN_H
 
@@ -11,16 +19,18 @@ typedef struct Groups {
   size_t count, cap;
 } Groups;
 /* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their
- * order, and what may fail stays before an effect that it stood before. */
-void fuse(Arena *a, const Graph *g, bool apart, Groups *out); /* apart: every node by itself */
-/* The group of one node by itself, by the trivial rule; false for a node that never is one: a view,
- * a generator, an input. `used` per entry of g->types: somebody outside reads it. */
+ * order, and a node that may fail stays before the effects that follow it. `apart`: each node is a
+ * group. */
+void fuse(Arena *a, const Graph *g, bool apart, Groups *out);
+/* Makes a group of one node. False for a view, a generator or an input, which never are groups.
+ * `used` tells for each entry of g->types whether a node outside reads the value. */
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
 extern const char *const group_kind_name[];
 
 /* ---- order.c */
-/* Sorts groups such that they still can run, with less memory alive at once: so many bytes of
- * values (0: too few groups to tell). `env`: typical sizes, or NULL. */
+/* Sorts groups into an order with less memory alive at once, in which they still can run. Returns
+ * the most bytes of values alive at once; 0: there are too few groups to tell. `env` holds typical
+ * sizes, or is NULL. */
 int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups);
 
 /* ---- memplan.c: arrays only */
@@ -29,10 +39,10 @@ typedef struct MemItem {
   uint32_t first, last; /* steps in which it is alive */
   int64_t offset;       /* result */
 } MemItem;
-/* Gives every item an offset such that items alive at the same time do not overlap; the size of the
- * arena, or -1 when it passes 2^62. Deterministic. */
+/* Sets the offset of each item such that items alive at the same time do not overlap. Returns the
+ * size of the arena, or -1 when it passes 2^62. Deterministic. */
 int64_t memplan(Arena *temp, MemItem *items, size_t n);
-/* The most bytes alive at once, and the first step with so many: no arena is smaller. */
+/* The most bytes alive at once, and the first step with that many. No arena is smaller. */
 int64_t memplan_live(Arena *temp, const MemItem *items, size_t n, uint32_t *step);
 
 /* ---- plan.c */
@@ -60,7 +70,7 @@ typedef struct Held {
   uint32_t last; /* step after which it is released; UINT32_MAX: at the end */
 } Held;
 
-typedef struct Due { /* of an input or a result, when a step is at hand */
+typedef struct Due { /* a step, and the input or result that it ends or begins */
   uint32_t step, index;
 } Due;
 
@@ -82,53 +92,57 @@ typedef struct Plan {
   Step *steps;
   size_t step_count, step_cap;
   Place *place;   /* per entry of g->types */
-  uint32_t *made; /* the step from which on it lies there, too */
+  uint32_t *made; /* likewise: the first step that finds the value in its place */
   Slot *slots;
   size_t slot_count, slot_cap;
   Val *results;
   size_t result_count, result_cap;
   Held *helds;
   size_t held_count, held_cap;
-  bool *input_used;                    /* by a step, so it must be contiguous */
-  uint32_t *input_last, *result_first; /* steps; UINT32_MAX: read by an output; never written */
-  Due *makes;                          /* every result, by the step before which it is made */
-  Due *drops;
-  size_t drop_count; /* inputs, by the step after which nothing reads them */
-  bool *words;       /* per node: the words of a failing kernel depend on it; NULL: none may fail */
-  uint32_t forward_end; /* the last step that computes what a backward node needs, or UINT32_MAX */
+  bool *input_used; /* a step reads the input, so it must be contiguous */
+  /* The last step that reads the input (UINT32_MAX: an output reads it), and the first step that
+   * writes the result (UINT32_MAX: none does). */
+  uint32_t *input_last, *result_first;
+  Due *makes; /* each result with the step before which it is made, by steps */
+  Due *drops; /* inputs with the step after which nothing reads them, by steps */
+  size_t drop_count;
+  bool *words; /* per node: the message of a failing kernel depends on it; NULL: none may fail */
+  uint32_t forward_end; /* the last step that computes a value for a backward node, or UINT32_MAX */
 } Plan;
 
-/* `temp` is for what is not kept; the caller frees it. `env`: typical sizes, or NULL. */
+/* The plan lives in `a`. `temp` holds working memory, which the caller frees. `env` holds typical
+ * sizes, or is NULL. */
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const EngTarget *target,
                 bool apart);
-/* Bytes that the arena of such a plan has at least: those of values, no panels. 0: not known. */
+/* A lower bound of the arena of such a plan, from values without panels. 0: not known. */
 int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env);
-/* ---- plan_check.c: throw by mem_bug where a law of plans does not hold */
+/* ---- plan_check.c: both throw by mem_bug if a law of plans does not hold */
 void plan_check(const Plan *p, Arena *temp);
-/* The places that memplan gave to items, in an arena of so many bytes. */
+/* Checks the offsets that memplan set, in an arena of `arena` bytes. */
 void plan_check_places(Mem *mem, Arena *temp, const MemItem *items, size_t n, int64_t arena);
 
 static inline uint32_t plan_index(const Graph *g, Val v) {
   return g->nodes[v.node].result0 + v.res;
 }
-/* Whether v lies in its place when a step begins. A view that leaves has a place, but what reads it
- * before makes it again. */
+/* Whether v lies in its place when a step begins. A view that is an output has a place, too; steps
+ * before it is made pull the view from its base instead. */
 static inline bool plan_there(const Plan *p, Val v, uint32_t step) {
   uint32_t i = plan_index(p->g, v);
   return p->place[i].kind && p->made[i] <= step;
 }
 
-/* ---- bind.c: what follows from sizes */
+/* ---- bind.c: offsets and arguments for one set of sizes */
 
-typedef struct Where { /* a buffer of a launch: root 0 is the arena, then inputs, results, helds */
+typedef struct Where { /* of a buffer. Roots: 0 the arena, then inputs, results, helds */
   uint32_t root;
   int64_t offset; /* bytes */
 } Where;
 
 typedef struct BoundLaunch {
   Where *bufs;
-  int64_t *args;     /* of a checked kernel with the bytes of its buffers */
-  int64_t *elements; /* of each buffer, local ones apart; NULL unless somebody checks */
+  int64_t *args; /* a checked kernel's are followed by the bytes of its buffers */
+  int64_t
+      *elements; /* of each buffer but local ones; NULL unless the kernel is checked or walked */
   int64_t turns, work, local_bytes, bytes;
 } BoundLaunch;
 
@@ -139,24 +153,23 @@ struct Bound {
   Arena arena;
   bool ready;
   bool checked;   /* the conditions on sizes and numbers hold */
-  bool reference; /* sizes that only the reference evaluator takes: 0 somewhere, or an error */
+  bool reference; /* only the reference evaluator takes these sizes: one is 0, or in error */
   int64_t *dims;  /* of inputs, then of results: CKL_MAX_RANK each */
   BoundLaunch *launches;
   int64_t *offset, *bytes; /* per slot of the plan, in the arena */
   int64_t arena_bytes, local_bytes, result_bytes;
-  int64_t live_bytes, panel_bytes; /* most of the arena that is in use at once; panels of that */
-  int64_t saved_bytes;             /* in use at forward_end, for later */
+  int64_t live_bytes, panel_bytes; /* most of the arena in use at once; panels within it */
+  int64_t saved_bytes;             /* in use at forward_end, for later steps */
   uint32_t peak_step;
 };
 
 enum { JIT_BOUND_MAX = 8 }; /* sets of sizes kept */
 
 void bound_free(JitFn *f, Bound *b);
-/* What follows from these sizes, for which g's size checks hold; made when it is not there.
- * Throws. */
+/* The Bound of these sizes, for which g's size checks hold. Makes it if it is not kept. Throws. */
 Bound *bound_get(JitFn *f, const int64_t *env);
-/* The one that is there, or NULL. Where only arguments of kernels depend on a size, these are
- * renewed for another one. */
+/* The kept Bound of these sizes, or NULL. If sizes differ that only arguments of kernels depend on,
+ * the arguments of a kept one are computed anew. */
 Bound *bound_find(JitFn *f, const int64_t *env);
 
 /* ---- jit.c */
@@ -174,8 +187,7 @@ struct Jit {
   const EngTarget *target;
   JitFn *fns;
   JitCount count;
-  /* Memory of running functions: runs nest in bodies of loops, each level has a block of its
-   * own. */
+  /* Memory of running functions. Runs nest in bodies of loops; each level has its own block. */
   JitBlock *blocks;
   size_t block_count, depth;
 };
@@ -187,17 +199,17 @@ struct JitFn {
   Plan *plan;
   EngKernel **kernels; /* per launch */
   KernelFn *code;
-  bool reference; /* the whole graph by gr_run: other devices, anomaly mode */
-  bool hosts;     /* it calls functions of the program */
+  bool reference; /* gr_run runs the whole graph: other devices, anomaly mode */
+  bool hosts;     /* the graph calls functions of the program */
   Sym symbols;
   uint64_t nodes; /* that gr_run would count */
   Bound *bound;   /* most recent first */
-  bool *sizing;   /* per symbol: more than arguments of kernels depends on it; NULL: unknown */
+  bool *sizing;   /* per symbol: offsets, dims or conditions depend on it; NULL: not known yet */
   struct LooseArg {
     uint32_t launch, arg;
-  } * loose; /* arguments that other symbols give */
+  } * loose; /* arguments that depend on symbols without `sizing` */
   size_t loose_count, loose_cap;
-  bool numbers_checked; /* there are conditions on such symbols */
+  bool numbers_checked; /* conditions depend on such symbols */
   JitFn **regions;      /* in the order of Plan.g->regions; NULL: not run by a step */
   JitFn *next, *prev;   /* all of j */
   /* per step, for a profile */
@@ -205,7 +217,7 @@ struct JitFn {
     double seconds;
     int64_t runs, bytes, work;
   } * times;
-  bool kept; /* its making was not left by a throw */
+  bool kept; /* jit_plan or jit_compile returned it; a throw frees others */
   /* while it runs */
   bool running;
   size_t root_count;
