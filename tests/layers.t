@@ -66,4 +66,13 @@ room lang/eval $l $v lang/check lang/checkpoint lang/compile lang/tape lang/buil
 room lang/builtin $l $v lang/check lang/checkpoint lang/compile lang/tape lang/eval
 room lang/check $l $v lang/compile lang/eval lang/builtin
 room lang/api $l $v lang/check lang/compile lang/tape
+
+# joint graphs of calls: their states are kept by one file, which alone writes the fields
+fields=$(sed -n '/^typedef struct JointRef {/,/^} JointRef;/p' lang/compile/joint_ref.h |
+  sed -e '/^ *\*/d' -e 's,/[*].*,,' | grep -o '[a-z_]*[;,]' | tr -d ';,' | tr '\n' '|')
+writes() { grep -En "(joint|j|parent)->(${fields%|})([.][a-z_]+)? *([|+&-]?=[^=]|[+][+]|--)" "$@"; }
+tap_empty "$(writes lang/*/*.c | grep -v '^lang/compile/joint_ref[.]c:')" \
+  'lang/compile/joint_ref.c alone writes the fields of a JointRef'
+[ "$(writes lang/compile/joint_ref.c | wc -l)" -gt 15 ]
+tap_status $? 'and it does'
 tap_done

@@ -73,8 +73,8 @@ static bool wants_thrift(Session *s, Compiled *c, const int64_t *env) {
 
 /* Per input: the results hang on it, so a gradient may read it, of any order. Others are read to
  * write state: the moments of an optimizer. */
-static const bool *read_for_results(Session *s, Arena *keep, const Compiled *c) {
-  bool *reads = ARENA_ARRAY(keep, bool, c->g->input_count + 1);
+static const bool *read_for_results(Session *s, const Compiled *c) {
+  bool *reads = ARENA_ARRAY(&s->scratch, bool, c->g->input_count + 1);
   Graph g = *c->g;
   g.output_count = c->result_outputs;
   const Graph *d = gr_dce(&s->scratch, &g);
@@ -97,29 +97,25 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   for (size_t i = 0; i < n; i++) mask[i] = wants[i] ? '1' : '0';
   if (sizes) memcpy(mask + n, key, sizes);
   for (JointEntry *e = c->joints; e; e = e->next) {
-    JointRef *found = e->j->usual ? e->j->usual : e->j;
+    JointRef *found = e->j->current ? e->j->current : e->j;
     if (!memcmp(e->mask, mask, n + sizes) && (!env || plan_fits(s, &found->choice, dense, n)))
       return found;
   }
-  JointRef *j = joint_new(s);
-  j->call = c->call;
-  j->eval_dropout = c->eval_dropout;
-  compiled_retain(j->code = c);
-  j->f = gr_clone(&j->arena, c->g);
-  j->hosts = c->hosts && c->hosts->inside ? c->hosts : NULL;
-  if (j->hosts) j->hosts->rc++;
-  j->asked = !c->takes_grad;
-  j->capsule = is_capsule_node(c->decl);
-  j->wants = ARENA_ARRAY(&j->arena, bool, n + 1);
-  memcpy(j->wants, wants, n * sizeof *wants);
-  if (c->write_count) j->reads = read_for_results(s, &j->arena, c);
-  if (env) j->env = ARENA_ARRAY(&j->arena, int64_t, sizes / sizeof *env + 1);
-  if (sizes) memcpy(j->env, env, sizes);
-  j->cot = ARENA_ARRAY(&j->arena, bool, c->g->output_count + 1);
-  for (uint32_t k = 0; k < j->f->node_count; k++)
-    j->calls |= j->f->nodes[k].op == OP_DEFER || j->f->nodes[k].op == OP_CALL;
-  ad_reached(&s->scratch, c->g, wants, j->cot);
-  memset(j->cot + c->result_outputs, 0, (c->g->output_count - c->result_outputs) * sizeof *j->cot);
+  bool *cot = ARENA_ARRAY(&s->scratch, bool, c->g->output_count + 1);
+  ad_reached(&s->scratch, c->g, wants, cot);
+  memset(cot + c->result_outputs, 0, (c->g->output_count - c->result_outputs) * sizeof *cot);
+  JointRef *j =
+      joint_new(s, &(JointSpec){.kind = is_capsule_node(c->decl) ? JOINT_BLOCK : JOINT_CALL,
+                                .deferred = c->takes_grad,
+                                .f = c->g,
+                                .code = c,
+                                .hosts = c->hosts && c->hosts->inside ? c->hosts : NULL,
+                                .cot = cot,
+                                .wants = wants,
+                                .reads = c->write_count ? read_for_results(s, c) : NULL,
+                                .env = env,
+                                .call = c->call,
+                                .eval_dropout = c->eval_dropout});
   if (env) call_planned(s, c);
   if (!c->cached) return j; /* the pool's: an entry would hold j, and j holds c */
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
@@ -250,11 +246,9 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     if (differentiable) j = joint_for(s, c, wants, planned ? env : NULL, dense);
   }
   *r = (Ready){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
-  r->saves = j && j->asked;
+  r->saves = j && joint_saves(j);
   if (r->saves) {
-    j->dense = dense;
-    joint_make(s, j, a->call);
-    j->dense = NULL;
+    joint_make(s, j, dense, a->call);
     r->g = j->joint->forward;
     r->native = &j->forward;
     r->choice = j->choice;
@@ -365,7 +359,7 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   if (j)
     tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, saves ? out + nout : NULL, env,
                      nsym, a->call);
-  for (size_t k = 0; j && j->hosts && k < c->result_outputs; k++) {
+  for (size_t k = 0; j && j->spec.hosts && k < c->result_outputs; k++) {
     TapeNode *n = outs[k].u.t->node;
     if (!n) continue;
     tape_refs(s, n, c->hosts->need_count, refs);

@@ -136,6 +136,8 @@ struct Unit {
 };
 typedef struct HiddenValue HiddenValue;
 
+typedef struct Compiled Compiled; /* a call that was staged: compile_impl.h */
+
 /* ---- signature.c */
 void flat_init(Flat *f, Session *s, Arena *a);
 void flatten_call(Flat *f, FnObj *fn, const Args *a);
@@ -147,6 +149,8 @@ Value leaf_value(const Leaf *l); /* of a tensor or param: the overlay, where it 
 bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth);
 Name name_numbered(Session *s, Name name, size_t i); /* "name.i" */
 void cache_free(Session *s);
+void compiled_retain(Compiled *c); /* call_cache.c; NULL is fine in both */
+void compiled_release(Compiled *c);
 void log_compile(Session *s, const FnObj *f, const char *signature);
 void dump_graph(Session *s, const Graph *g);
 /* g as it is shown: bodies of `wrap <opaque "n">` are a node each. On the scratch arena, or g. */

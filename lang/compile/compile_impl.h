@@ -31,7 +31,6 @@ typedef struct Write {
   Value tmpl; /* V_NODE: u.v.node is the output's number */
 } Write;
 
-typedef struct Compiled Compiled;
 struct Compiled {
   LruEntry kept; /* first: an entry of the cache is the Compiled */
   int64_t rc;

@@ -2,7 +2,7 @@
  *
  * In: the graph of a function as it was staged. Out: the graph after each pass, timed, verified in
  * checked runs, and printed where somebody asks. The two halves of a gradient are made in
- * joint_call.c, machine code in tiering.c.
+ * joint_ref.c, machine code in tiering.c.
  */
 #include "lang/compile/pipeline.h"
 

@@ -240,7 +240,7 @@ static bool run_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int
   const Attr *text = gr_attr(g, node, AT_TEXT);
   int32_t origin = g->provs[g->nodes[node].prov].origin;
   const TapeNode *from = origin >= 0 ? r->c->nodes[origin] : r->c->root;
-  if (from->taken && !r->c->dies[origin >= 0 ? (uint32_t)origin : r->root])
+  if (from->state == TAPE_CONSUMED && !r->c->dies[origin >= 0 ? (uint32_t)origin : r->root])
     return gerr_set(e, ERR_GRAD_TAKEN, -1, "a hook has used up what this gradient is made of");
   if (g->nodes[node].op == OP_DEFER && text->u.text == r->point) {
     out[0] = NULL;
@@ -276,7 +276,8 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   for (size_t i = 0; k->effects && i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     /* now: what an effect puts on the pool lives as long as its step */
-    if (n->joint && n->joint->hosts) state.host[i] = host_run(s, n->joint->hosts, n->refs, c->at);
+    if (n->joint && n->joint->spec.hosts)
+      state.host[i] = host_run(s, n->joint->spec.hosts, n->refs, c->at);
   }
   RunCtx run = {.mem = &s->mem,
                 .interrupt = &s->kernel.stop,

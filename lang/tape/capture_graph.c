@@ -14,11 +14,11 @@
 const char capture_point_text[] = "hooks of the tape";
 
 void capture_pin(Sizes *z, const JointRef *j) {
-  for (size_t i = 0; i < j->f->input_count; i++) {
-    const Type *t = gr_type(j->f, j->f->inputs[i]);
+  for (size_t i = 0; i < j->spec.f->input_count; i++) {
+    const Type *t = gr_type(j->spec.f, j->spec.f->inputs[i]);
     int64_t n;
     for (int k = 0; t->kind == TK_TENSOR && k < t->rank; k++) {
-      if (dim_is_const(j->f->dims, t->dim[k], &n)) sizes_pin(z, n);
+      if (dim_is_const(j->spec.f->dims, t->dim[k], &n)) sizes_pin(z, n);
     }
   }
 }
@@ -100,8 +100,8 @@ void capture_key(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p) {
       for (int k = PART_KIND; k < PARTS; k++) end_part(s, p, b);
       continue;
     }
-    uint32_t node[5] = {(uint32_t)i, (uint32_t)n->op << 1 | n->opened, (uint32_t)n->in_count,
-                        (uint32_t)n->out_count, (uint32_t)n->attr_count};
+    uint32_t node[5] = {(uint32_t)i, (uint32_t)n->op << 1 | (n->state == TAPE_OPENED),
+                        (uint32_t)n->in_count, (uint32_t)n->out_count, (uint32_t)n->attr_count};
     key_put(b, &n->joint, sizeof n->joint);
     key_put(b, node, sizeof node);
     end_part(s, p, b);
@@ -110,7 +110,7 @@ void capture_key(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p) {
       key_put(b, &w, sizeof w);
     }
     end_part(s, p, b);
-    bool one = !n->joint && !n->opened;
+    bool one = !n->joint && n->state != TAPE_OPENED;
     for (size_t k = 0; n->joint && k < n->env_count; k++) sizes_key(b, z, n->env[k]);
     for (size_t k = 0; one && k < n->in_count; k++) {
       const Tensor *t = n->inputs[k];
@@ -304,7 +304,7 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
       if (val_none(args[i])) return false;
       continue;
     }
-    while (k < n->out_count && !n->joint->cot[k]) k++;
+    while (k < n->out_count && !n->joint->spec.cot[k]) k++;
     if (k == n->out_count) return false;
     B make = {.g = g};
     args[i] = val_none(m->cot[at][k]) ? b_zeros(&make, &t) : m->cot[at][k];
@@ -335,7 +335,8 @@ static bool add_node(Maker *m, uint32_t at) {
   }
   size_t provs = g->prov_count;
   g->at = (Prov){.span = n->span, .backward = 1, .origin = (int32_t)at};
-  if (!(n->opened ? add_opened : n->joint ? add_call : add_op)(m, n, at, wants, dx)) return false;
+  if (!(n->state == TAPE_OPENED ? add_opened : n->joint ? add_call : add_op)(m, n, at, wants, dx))
+    return false;
   g->at = (Prov){.span = n->span, .backward = 1, .origin = (int32_t)at};
   /* the last operand first, as in sweep.c */
   for (size_t i = n->in_count; i-- > 0;) {
@@ -405,7 +406,7 @@ static GrRoom room_for(const Capture *c) {
     /* of an operation: it, twice its operands, their gradients */
     GrRoom one = {2 + 3 * n->in_count, 2 + 4 * n->in_count, 2 + 3 * n->in_count, 8 * n->in_count, 1,
                   n->in_count};
-    if (n->mark != 2 || n->opened) continue;
+    if (n->mark != 2 || n->state == TAPE_OPENED) continue;
     if (n->joint) one = gr_room(tape_joint(n)->backward);
     all.nodes += one.nodes + n->in_count; /* sums */
     all.operands += one.operands + 2 * n->in_count;
@@ -503,7 +504,8 @@ static void trace(const Maker *m, double ms) {
   for (size_t i = 0; i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
     buf_printf(&b, "%s\"%s\"", i ? "," : "",
-               n->joint ? n->joint->f->name ? n->joint->f->name : "fn" : op_info[n->op].text);
+               n->joint ? n->joint->spec.f->name ? n->joint->spec.f->name : "fn"
+                        : op_info[n->op].text);
   }
   buf_putc(&b, ']');
   put_graph(&b, &m->k->temp, "before", m->g);

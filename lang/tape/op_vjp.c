@@ -27,7 +27,7 @@ static Type type_now(Session *s, const Tensor *x) {
 
 /* The operation on `in`; a call of one node has it in its graph. */
 static Val operation(Graph *g, const TapeNode *n, const Val *in, Val *y, GErr *e) {
-  if (n->joint) return gr_inline(g, n->joint->f, in, NULL, y, e) ? y[0] : VAL_NONE;
+  if (n->joint) return gr_inline(g, n->joint->spec.f, in, NULL, y, e) ? y[0] : VAL_NONE;
   Val r = gr_op(g, n->op, in, (int)n->in_count, n->attrs, (int)n->attr_count, NULL, 0, e);
   for (uint32_t k = 0; k < n->out_count; k++) y[k] = (Val){r.node, k};
   return r;
@@ -35,7 +35,7 @@ static Val operation(Graph *g, const TapeNode *n, const Val *in, Val *y, GErr *e
 
 static Graph *build(OpGrad *o, Arena *a, const TapeNode *n, const GradAsk *ask) {
   Session *s = o->s;
-  const Graph *f = n->joint ? n->joint->f : NULL;
+  const Graph *f = n->joint ? n->joint->spec.f : NULL;
   Graph *g = gr_new(a, f ? f->dims : s->dims, s->names, NULL);
   size_t nin = n->in_count, nout = n->out_count;
   Val *in = ARENA_ARRAY(a, Val, nin + 1), *wrt = ARENA_ARRAY(a, Val, nin + 1);

@@ -111,33 +111,29 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   Session *s = r->s;
   const Graph *g = r->g;
   const GNode *n = &g->nodes[i];
-  JointRef *j = joint_new(s);
-  j->whole = true;
-  compiled_retain(j->code = r->code);
-  Graph *f = j->f = gr_new(&j->arena, g->dims, g->names, g->name);
+  Graph *f = gr_new(r->temp, g->dims, g->names, g->name);
   f->blocks = g->blocks;
   f->at = g->provs[n->prov];
   Val *x = ARENA_ARRAY(r->temp, Val, n->operand_count + 1u);
   Value *leaf = ARENA_ARRAY(r->temp, Value, n->operand_count + 1u);
   Graph **regions = ARENA_ARRAY(r->temp, Graph *, n->region_count + 1u);
-  j->cot = ARENA_ARRAY(&j->arena, bool, n->result_count + 1u);
-  j->wants = ARENA_ARRAY(&j->arena, bool, n->operand_count + 1u);
+  bool *cot = ARENA_ARRAY(r->temp, bool, n->result_count + 1u);
   for (uint32_t k = 0; k < n->operand_count; k++) {
     x[k] = gr_input(f, gr_type(g, gr_operand(g, i, (int)k)));
     leaf[k] = in[k].v;
-    j->wants[k] = tracked[k];
   }
   for (uint32_t k = 0; k < n->region_count; k++)
-    regions[k] = gr_clone(&j->arena, g->regions[n->region0 + k]);
+    regions[k] = gr_clone(r->temp, g->regions[n->region0 + k]);
   Val y = gr_op(f, (OpCode)n->op, x, (int)n->operand_count, &g->attrs[n->attr0], n->attr_count,
                 regions, n->region_count, r->e);
   if (val_none(y)) return false;
   for (uint32_t k = 0; k < n->result_count; k++) {
     gr_output(f, (Val){y.node, k});
-    j->cot[k] = dt_float((DType)g->types[n->result0 + k].dtype);
+    cot[k] = dt_float((DType)g->types[n->result0 + k].dtype);
   }
-  j->joint = ad_joint(&j->arena, f, j->cot, j->wants, r->e, r->at);
-  if (!j->joint) return false;
+  JointRef *j = joint_new(
+      s, &(JointSpec){.kind = JOINT_REGION, .f = f, .code = r->code, .cot = cot, .wants = tracked});
+  if (!joint_make_once(j, r->e, r->at)) return false;
   size_t all = j->joint->forward->output_count, nout = n->result_count;
   Tensor **got = ARENA_ARRAY(r->temp, Tensor *, all + 1);
   if (!native_run(s, &j->forward, j->joint->forward, op_info[n->op].text, c, t, got, r->e, r->at))
@@ -218,7 +214,7 @@ static Run run_for(Session *s, Arena *temp, const TapeNode *n, const Graph *g, G
   return (Run){.s = s,
                .temp = temp,
                .g = g,
-               .code = n->joint ? n->joint->code : NULL,
+               .code = n->joint ? n->joint->spec.code : NULL,
                .env = n->env,
                .env_count = n->env_count,
                .held = ARENA_ARRAY(temp, Held, g->type_count + 1),
@@ -269,7 +265,7 @@ static void pass_on(Session *s, TapeNode *n, const Value *from) {
   JointRef *j = n->joint;
   tape_empty(s, n);
   n->joint = j;
-  n->opened = true;
+  n->state = TAPE_OPENED;
   n->in = in;
   n->inputs = inputs;
   n->in_count = count;
@@ -285,8 +281,10 @@ static bool calls_host(const Graph *f) {
 }
 
 bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
-  if (!n->joint || n->joint->whole || n->opened || n->taken) return true;
-  const Graph *f = n->joint->f;
+  if (!n->joint || n->joint->spec.kind == JOINT_REGION || n->state == TAPE_OPENED ||
+      n->state == TAPE_CONSUMED)
+    return true;
+  const Graph *f = n->joint->spec.f;
   if (calls_host(f)) return true;
   Run r = run_for(s, temp, n, f, e, at);
   r.live = live_nodes(temp, f, n->out_count);
@@ -294,7 +292,8 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   for (size_t i = 0; i < n->in_count; i++) {
     Held h = input(s, n, i);
     uint32_t node = f->inputs[i].node;
-    if (wants_grad(s, h.v) && !n->joint->capsule) { /* an edge: uses are summed first (rule 74) */
+    if (wants_grad(s, h.v) &&
+        n->joint->spec.kind != JOINT_BLOCK) { /* an edge: uses are summed first (rule 74) */
       Value y = tensor_value(s, tn_ref(h.t));
       tape_record(s, OP_ALIAS, 1, &h.v, NULL, 0, 1, &y, n->span);
       mark(&r, node, y.u.t->node, &h);
@@ -311,7 +310,7 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
 
 void tape_straight(TapeNode **node, uint32_t *out) {
   const TapeNode *n = *node;
-  if (!n->opened || n->hooked || *out >= n->in_count || !n->in[*out].node) return;
+  if (n->state != TAPE_OPENED || n->hooked || *out >= n->in_count || !n->in[*out].node) return;
   *node = n->in[*out].node;
   *out = n->in[*out].out;
 }
@@ -370,7 +369,7 @@ bool tape_gradient(Session *s, Arena *temp, TapeNode *n, const Value *cot, Value
     if (ask.has[i]) *held(&r, g->inputs[k++]) = (Held){cot[i], cot[i].u.t->t};
   for (size_t i = 0; i < nin; i++)
     if (ask.so_far[i]) *held(&r, g->inputs[k++]) = (Held){*slot[i], slot[i]->u.t->t};
-  bool one = !n->joint || n->joint->whole;
+  bool one = !n->joint || n->joint->spec.kind == JOINT_REGION;
   if (one && r.live[o->self] && !own_results(&r, n, o->self)) return false;
   if (!run(&r)) return false;
   for (size_t i = 0; i < nin; i++)

@@ -103,8 +103,8 @@ static int by_seq_down(const void *a, const void *b) {
 /* The backward of n failed: told at the place of the forward. */
 static _Noreturn void backward_error(Sweep *w, const TapeNode *n, const GErr *e, Span at) {
   Session *s = w->s;
-  const char *f = n->joint && n->joint->f->name ? n->joint->f->name : "function literal";
-  Diag *d = run_error(s, e, at, f, n->span, n->joint ? n->joint->call : n->span, NULL);
+  const char *f = n->joint && n->joint->spec.f->name ? n->joint->spec.f->name : "function literal";
+  Diag *d = run_error(s, e, at, f, n->span, n->joint ? n->joint->spec.call : n->span, NULL);
   dg_label(&s->diags, d, w->at, "in the gradient that is taken here");
   raise_(s);
 }
@@ -160,7 +160,8 @@ static Tensor *nothing_like(Session *s, const Tensor *t) {
 }
 
 bool tape_carries(const TapeNode *n, size_t i, const bool *wants) {
-  if (n->opened || !n->joint || !n->joint->carries || !n->joint->carries[i] || !wants[i])
+  if (n->state == TAPE_OPENED || !n->joint || !n->joint->carries || !n->joint->carries[i] ||
+      !wants[i])
     return false;
   for (size_t k = i + 1; k < n->in_count; k++)
     if (n->joint->carries[k] && wants[k] && n->in[k].node == n->in[i].node &&
@@ -186,16 +187,16 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
   size_t nin = n->in_count;
   if (n->joint) {
     const Joint *j = tape_joint(n);
-    if (n->joint->hosts) {
+    if (n->joint->spec.hosts) {
       ctx.effect = host_effect;
-      ctx.ud = host_run(s, n->joint->hosts, n->refs, w->at);
+      ctx.ud = host_run(s, n->joint->spec.hosts, n->refs, w->at);
     }
     size_t ni = j->backward->input_count, no = j->backward->output_count, k = 0;
     Tensor **in = ARENA_ARRAY(&w->temp, Tensor *, ni + 1),
            **out = ARENA_ARRAY(&w->temp, Tensor *, no + 1);
     for (int i = 0; i < j->saved_count; i++) in[k++] = n->saved[i];
     for (size_t i = 0; i < n->out_count; i++) {
-      if (!n->joint->cot[i]) continue;
+      if (!n->joint->spec.cot[i]) continue;
       in[k] = cot[i].tag ? cot[i].u.t->t : zeros_like(s, &n->out[i]);
       if (!cot[i].tag) mem_pool_add(&s->mem, in[k], (void (*)(void *))tn_unref);
       k++;
@@ -256,7 +257,7 @@ static void node_recorded(Sweep *w, TapeNode *n, const Value *cot, const bool *w
 
 static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants, bool dies,
                            Value *dx) {
-  if (n->opened) {
+  if (n->state == TAPE_OPENED) {
     for (size_t i = 0; i < n->in_count; i++)
       if (wants[i]) dx[i] = cot[i];
     return;
@@ -296,11 +297,11 @@ static void keep_node(Sweep *w, TapeNode *n) {
 /* A call is opened unless another sweep is on its way through it. */
 static void open_call(Sweep *w, TapeNode *n) {
   Session *s = w->s;
-  if (n->slot || n->taken) return;
+  if (n->slot || n->state == TAPE_CONSUMED) return;
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
   size_t mark = mem_pool_mark(&s->mem);
-  if (n->joint && n->joint->hosts) {
+  if (n->joint && n->joint->spec.hosts) {
     Diag *d = err(s, ERR_NOT_YET, n->span,
                   "not yet: a recorded gradient through a call that has hooks inside");
     dg_label(&s->diags, d, w->at, "that is taken here");
@@ -475,13 +476,15 @@ static void ready_calls(Sweep *w, uint32_t out) {
     for (size_t k = 0; k < n->out_count; k++) any |= mine[k];
     if (!any) n->mark = 1;
     if (n->mark != 2) continue;
-    if (n->joint && !n->opened) {
+    if (n->joint && n->state != TAPE_OPENED) {
       tape_narrow(s, n, mine);
       tape_need(s, n);
     }
     for (size_t k = 0; k < n->in_count; k++) {
       const Edge *e = &n->in[k];
-      bool gives = n->opened ? mine[k] : n->joint ? tape_joint(n)->gives_grad[k] : ad_passes(n->op);
+      bool gives = n->state == TAPE_OPENED ? mine[k]
+                   : n->joint              ? tape_joint(n)->gives_grad[k]
+                                           : ad_passes(n->op);
       if (gives && e->node && (visit_of(w, e->node)->active || is_target(w, e)))
         has[first[e->node->slot - 1] + e->out] = true;
     }
@@ -524,7 +527,8 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
   if (r == CAPTURED_NOT) return false;
   for (size_t i = 0; i < w->count; i++) {
     const JointRef *j = c.nodes[i]->joint;
-    if (j && c.nodes[i]->mark == 2 && j->eval_dropout.file) warn_eval_dropout(s, j->eval_dropout);
+    if (j && c.nodes[i]->mark == 2 && j->spec.eval_dropout.file)
+      warn_eval_dropout(s, j->spec.eval_dropout);
   }
   for (size_t i = 0; i < w->leaf_count; i++) {
     w->leaves[i].dropped = c.dropped[i];
@@ -536,7 +540,7 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
   return true;
 }
 
-static _Noreturn void taken_error(Sweep *w, const Take *take) {
+static _Noreturn void consumed_error(Sweep *w, const Take *take) {
   fail_help(w->s, ERR_GRAD_TAKEN, take->loss ? take->loss->span : w->at,
             "leave `last = true` out of the earlier `grad`",
             "an earlier `grad` with `last = true` has used up what this loss was made of");
@@ -547,7 +551,7 @@ static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   reach(w, &loss.u.t->node, &loss.u.t->out);
   for (size_t i = 0; i < w->count; i++) {
     TapeNode *n = w->visits[i].node;
-    if (n->taken) taken_error(w, take);
+    if (n->state == TAPE_CONSUMED) consumed_error(w, take);
     for (size_t k = 0; k < n->in_count; k++)
       if (n->in[k].node) reach(w, &n->in[k].node, &n->in[k].out);
   }
@@ -633,7 +637,8 @@ static void contribute(Sweep *w, Visit *v, bool use_up_now) {
     wants[k] = e->param ? leaf_of(w, e->param) != NULL
                         : e->node && (visit_of(w, e->node)->active || is_target(w, e));
   }
-  if (n->joint && n->joint->eval_dropout.file) warn_eval_dropout(s, n->joint->eval_dropout);
+  if (n->joint && n->joint->spec.eval_dropout.file)
+    warn_eval_dropout(s, n->joint->spec.eval_dropout);
   if (!n->joint && n->op == OP_DEFER) {
     Diag *d = err(s, ERR_GRAD_NONE, n->span, "a deferred function has no gradient");
     dg_label(&s->diags, d, w->at, "that is taken here");
@@ -666,7 +671,8 @@ static void step(Sweep *w, Visit *v, const Take *take, bool use_up_now) {
   for (size_t t = 0; v->cot && v->target && t < w->target_count; t++)
     if (w->targets[t].node == n && !w->targets[t].kept.tag)
       value_set(&w->targets[t].kept, v->cot[w->targets[t].out]);
-  if (v->cot && v->active && n->taken) taken_error(w, take); /* by a hook of its results */
+  if (v->cot && v->active && n->state == TAPE_CONSUMED)
+    consumed_error(w, take); /* by a hook of its results */
   if (v->cot && v->active) contribute(w, v, use_up_now);
   w->complete_count = 0;
   for (size_t k = 0; k < n->in_count; k++) {
@@ -705,7 +711,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
     for (size_t i = 0; i < w->count; i++) {
       Visit *v = &w->visits[i];
       poll_interrupt(s, v->node->span);
-      if (v->node->taken) taken_error(w, &take); /* by a hook */
+      if (v->node->state == TAPE_CONSUMED) consumed_error(w, &take); /* by a hook */
       step(w, v, &take, take.last && v->node == root);
       arena_rewind(&w->temp, start);
     }

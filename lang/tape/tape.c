@@ -13,86 +13,6 @@
 #include "lang/tape/hook.h"
 #include "lang/tape/tape_impl.h"
 
-JointRef *joint_new(Session *s) {
-  JointRef *j = mem_need(&s->mem, NULL, 0, sizeof *j);
-  *j = (JointRef){.rc = 1, .s = s};
-  arena_init(&j->arena, &s->mem);
-  mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
-  return j;
-}
-
-static void joint_free(JointRef *j) {
-  Session *s = j->s;
-  native_free(&s->mem, j->forward);
-  native_free(&s->mem, j->backward);
-  native_free(&s->mem, j->again_code);
-  planned_unref(j->made);
-  hosts_release(j->hosts);
-  compiled_release(j->code);
-  arena_free(&j->arena);
-  mem_free(&s->mem, j, sizeof *j);
-}
-
-JointRef *joint_retain(JointRef *j) {
-  (j->of ? j->of : j)->rc++;
-  return j;
-}
-
-void joint_release(JointRef *j) {
-  if (!j) return;
-  if (j->of) j = j->of;
-  if (--j->rc > 0) return;
-  while (j->less) {
-    JointRef *k = j->less;
-    j->less = k->next;
-    joint_free(k);
-  }
-  joint_free(j);
-}
-
-static bool same_results(const JointRef *j, const bool *has) {
-  return !memcmp(j->cot, has, j->f->output_count * sizeof *has);
-}
-
-/* The joint graph of j's call for the results `has`, of those that j was first made for. */
-static JointRef *joint_of_results(JointRef *j, const bool *has) {
-  JointRef *of = j->of ? j->of : j;
-  if (same_results(of, has)) {
-    of->usual = NULL;
-    return of;
-  }
-  JointRef *k = of->less;
-  while (k && !same_results(k, has)) k = k->next;
-  if (!k) {
-    size_t n = of->f->input_count, nout = of->f->output_count;
-    k = joint_new(of->s);
-    compiled_retain(k->code = of->code);
-    k->call = of->call;
-    k->eval_dropout = of->eval_dropout;
-    k->f = gr_clone(&k->arena, of->f);
-    k->hosts = of->hosts;
-    if (k->hosts) k->hosts->rc++;
-    k->asked = true;
-    k->capsule = of->capsule;
-    k->whole = of->whole;
-    k->wants = ARENA_ARRAY(&k->arena, bool, n + 1);
-    memcpy(k->wants, of->wants, n * sizeof *k->wants);
-    k->cot = ARENA_ARRAY(&k->arena, bool, nout + 1);
-    memcpy(k->cot, has, nout * sizeof *has);
-    size_t sizes = of->env ? dim_symbol_count(of->f->dims) : 0;
-    if (of->env) k->env = ARENA_ARRAY(&k->arena, int64_t, sizes + 1);
-    if (sizes) memcpy(k->env, of->env, sizes * sizeof *k->env);
-    bool *reads = of->reads ? ARENA_ARRAY(&k->arena, bool, n + 1) : NULL;
-    if (reads) memcpy(reads, of->reads, n * sizeof *reads);
-    k->reads = reads;
-    k->of = of;
-    k->next = of->less;
-    of->less = k;
-    of->rc++; /* the pool's reference is one of all */
-  }
-  return of->usual = k;
-}
-
 /* Gives back what n holds; nodes that nothing else holds go to *more. */
 static void node_drop(Session *s, TapeNode *n, TapeNode **more) {
   Mem *m = &s->mem;
@@ -163,13 +83,13 @@ static void drop_tensors(Tensor **t, size_t n) {
 }
 
 void tape_strip(TapeNode *n) {
-  n->taken = true;
+  n->state = TAPE_CONSUMED;
   drop_tensors(n->inputs, n->in_count);
   drop_tensors(n->saved, n->saved_count);
 }
 
 void tape_use_up(Session *s, TapeNode *n) {
-  n->taken = true;
+  n->state = TAPE_CONSUMED;
   tape_empty(s, n);
 }
 
@@ -308,13 +228,13 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at) {
   /* room for the operations of its body, should it be opened */
-  if (!j->whole) s->tape_seq += j->f->node_count;
+  if (j->spec.kind != JOINT_REGION) s->tape_seq += j->spec.f->node_count;
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = joint_retain(j);
   for (size_t i = 0; i < n; i++) {
     set_edge(t, i, in[i]);
     tn_unref(t->inputs[i]); /* a param may have changed since */
-    t->inputs[i] = !j->reads || j->reads[i] ? tn_ref(inputs[i]) : shell_of(s, inputs[i]);
+    t->inputs[i] = !j->spec.reads || j->spec.reads[i] ? tn_ref(inputs[i]) : shell_of(s, inputs[i]);
     if (t->inputs[i]) continue;
     tape_release(s, t);
     mem_throw(&s->mem, MEM_ERR_NOMEM);
@@ -336,7 +256,7 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   t->env[0] = 0;
   if (env_count) memcpy(t->env, env, env_count * sizeof *env);
   for (size_t i = 0; i < ns; i++) t->saved[i] = tn_ref(saved[i]);
-  t->bare = !saved;
+  t->state = saved ? TAPE_READY : TAPE_UNSAVED;
   attach(t, nout, out);
   tape_release(s, t);
 }
@@ -349,56 +269,29 @@ void tape_refs(Session *s, TapeNode *n, size_t count, const Value *refs) {
   for (size_t i = 0; i < count; i++) value_retain(refs[i]);
 }
 
-/* The forward runs again for what it saves: it has told what it had to tell. */
-static bool told(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
-                 GErr *e) {
-  (void)ud, (void)in, (void)n, (void)e;
-  for (int i = 0; i < g->nodes[node].result_count; i++) out[i] = NULL;
-  return true;
-}
-
 void tape_narrow(Session *s, TapeNode *n, const bool *has) {
   JointRef *j = n->joint;
-  if (j->calls) return;
-  bool *mask = ARENA_ARRAY(&s->scratch, bool, j->f->output_count + 1);
-  const JointRef *of = j->of ? j->of : j;
-  for (size_t k = 0; k < n->out_count; k++) mask[k] = has[k] && of->cot[k];
+  if (j->has_callbacks) return;
+  bool *mask = ARENA_ARRAY(&s->scratch, bool, j->spec.f->output_count + 1);
+  const bool *most = joint_parent(j)->spec.cot;
+  for (size_t k = 0; k < n->out_count; k++) mask[k] = has[k] && most[k];
   JointRef *to = joint_of_results(j, mask);
   if (to == j) return;
   n->joint = joint_retain(to);
   joint_release(j);
   drop_tensors(n->saved, n->saved_count);
-  n->bare = true;
-}
-
-/* The forward half, for what it saves alone: results are there, and writes are done. */
-static const Graph *again(Session *s, JointRef *j) {
-  if (j->again) return j->again;
-  if (j->choice.candidates) native_must(s, &j->again_code);
-  Graph g = *j->joint->forward;
-  g.outputs += j->joint->output_count;
-  g.output_count = (size_t)j->joint->saved_count;
-  return j->again = simplified(s, &j->arena, &g, NULL);
+  n->state = TAPE_UNSAVED;
 }
 
 const Joint *tape_joint(const TapeNode *n) {
-  CK_ASSERT(&n->joint->s->mem, n->joint->joint && !n->opened);
+  CK_ASSERT(&n->joint->s->mem, n->joint->joint && n->state != TAPE_OPENED);
   return n->joint->joint;
 }
 
 void tape_need(Session *s, TapeNode *n) {
-  if (!n->joint || !n->bare) return;
-  joint_make(s, n->joint, n->span);
-  const Joint *j = tape_joint(n);
-  n->joint->asked = true;
-  const Graph *g = again(s, n->joint);
-  size_t ns = (size_t)j->saved_count;
-  Tensor **got = ARENA_ARRAY(&s->scratch, Tensor *, ns + 1);
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  Prov at = {.span = n->span};
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env, .effect = told};
-  if (!native_run(s, &n->joint->again_code, g, "a forward", &c, n->inputs, got, &e, &at))
-    fail_gerr(s, n->span, &e);
+  if (n->state != TAPE_UNSAVED) return;
+  Tensor **got = joint_resave(s, n->joint, n->env, n->inputs, n->span);
+  size_t ns = (size_t)tape_joint(n)->saved_count;
   Tensor **saved = mem_try(&s->mem, NULL, 0, (ns ? ns : 1) * sizeof *saved);
   if (!saved) {
     drop_tensors(got, ns);
@@ -408,5 +301,5 @@ void tape_need(Session *s, TapeNode *n) {
   mem_free(&s->mem, n->saved, n->saved_count * sizeof *n->saved);
   n->saved = saved;
   n->saved_count = ns ? ns : 1;
-  n->bare = false;
+  n->state = TAPE_READY;
 }

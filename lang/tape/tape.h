@@ -7,45 +7,9 @@
 #define CKL_LANG_TAPE_TAPE_H
 
 #include "autograd/autograd.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/lang.h"
-#include "lang/compile/report.h"
 
-/* A joint graph that several tape nodes and the compile cache share; it lives in its own arena. */
-typedef struct JointRef {
-  int64_t rc;
-  Session *s;
-  Arena arena;
-  Graph *f;              /* what was differentiated: inputs -> outputs */
-  struct Compiled *code; /* retained: f has its sizes and names. NULL: they are its own */
-  Joint *joint;          /* NULL: not made yet, see tape_need */
-  struct Hosts *hosts;   /* callback.h; NULL: none */
-  bool *cot, *wants;     /* what the joint graph is made for */
-  const bool *reads;     /* per input of f: a gradient may read it, of any order; NULL: all */
-  /* per input of f, NULL = none: the backward takes the gradient that later uses gave the input and
-   * goes on adding to it, as the body would that stands in place of the call (rule 80) */
-  bool *carries, capsule;
-  int64_t *env;         /* sizes that the joint graph is chosen for; NULL: for all, as written */
-  const int64_t *dense; /* bytes of dense copies of inputs, at the call for which it is made */
-  Choice choice;        /* of its blocks */
-  Planned *made;        /* by that choice: `joint` is in it, and what its code is of; NULL: none */
-  bool asked;           /* a gradient was taken through it once: calls save for the next */
-  Span call;            /* that was compiled */
-  Span eval_dropout;    /* see compile.h */
-  bool calls;           /* f calls the program, so its forward runs once */
-  const Graph *again;   /* the forward half with what it saves alone, see tape_need */
-  struct Native *forward, *backward, *again_code; /* code of the three */
-  bool whole; /* f is one operation with regions, which record_grad.c takes as it is */
-  /* The same for fewer results, by those that a gradient came to: one without a cotangent takes
-   * no part, as in code. `less` is owned, `usual` one of them. All live while one of them is held,
-   * as a later gradient may come to more results: `rc` of the one that they belong to counts for
-   * all. */
-  struct JointRef *of, *less, *next, *usual;
-} JointRef;
-JointRef *joint_new(Session *s);          /* empty, on the pool */
-JointRef *joint_retain(JointRef *j);      /* gives j */
-void joint_release(JointRef *j);          /* NULL is fine */
-void compiled_retain(struct Compiled *c); /* call_cache.c; NULL is fine in both */
-void compiled_release(struct Compiled *c);
 void warn_eval_dropout(Session *s, Span at);
 
 /* Where an input came from: the result of a node, a param (leaf), or nothing that is tracked. */
@@ -62,6 +26,27 @@ typedef struct TapeMeta {
   int64_t dim[CKL_MAX_RANK];
 } TapeMeta;
 
+/* What a node has for its backward. One operation is TAPE_READY until it is consumed; a call goes
+ *
+ *     tape_record_call with what it saved        without
+ *                 |                                 |
+ *                 v        <-- tape_need --         v
+ *            TAPE_READY                        TAPE_UNSAVED
+ *                 |         -- tape_narrow -->      |
+ *                 +------------------+--------------+
+ *                                    |   tape_open: a gradient is recorded
+ *                                    v
+ *                               TAPE_OPENED
+ *
+ * and each of them becomes TAPE_CONSUMED by tape_strip or tape_use_up. `hooked` and `version` are
+ * beside the state: they hold in each of them. */
+typedef enum TapeState {
+  TAPE_READY,   /* inputs, and of a call what its joint graph saved */
+  TAPE_UNSAVED, /* a call: its inputs alone */
+  TAPE_OPENED,  /* a call whose body is on the tape: operand k is result k */
+  TAPE_CONSUMED /* nothing: a `grad` used it up (rule 76) */
+} TapeState;
+
 struct TapeNode {
   int64_t rc;
   uint64_t seq;
@@ -71,7 +56,8 @@ struct TapeNode {
   Tensor **inputs; /* kept: the gradient of a gradient needs them (NULL: only the type matters) */
   Tensor **saved;  /* a call: what its joint graph saved */
   TapeMeta *out;   /* of results */
-  OpCode op;       /* one operation: */
+  TapeState state;
+  OpCode op; /* one operation: */
   Attr *attrs;
   size_t attr_count;
   JointRef *joint; /* a call; NULL for one operation */
@@ -84,12 +70,9 @@ struct TapeNode {
    * calls can tell: of a call tape_joint is there */
   uint8_t mark;
   uint32_t index; /* of those that the sweep is about, latest first (capture.c) */
-  bool taken;     /* a grad used it up: it holds nothing any more (rule 76) */
-  bool opened;    /* a call whose body is on the tape: operand k is result k */
   bool hooked;    /* a result has, or had, a hook */
   bool version;   /* result 0 is what a param had: its uses are uses of the param */
   Modes modes;    /* it was made in: so its backward runs (rule 87) */
-  bool bare;      /* saved nothing yet: see tape_need */
   TapeNode *next; /* list of nodes to release */
 };
 
@@ -153,7 +136,6 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
 /* A call whose gradient nobody is likely to take is recorded with `saved` NULL: its inputs alone.
  * What its backward reads is there after this, made by running the forward again. Throws. */
 void tape_need(Session *s, TapeNode *n);
-void joint_make(Session *s, JointRef *j, Span at); /* j->joint, where it is missing */
 /* The joint graph of a call to which a cotangent came and which is not opened: tape_need, or the
  * call itself, has made it. Of other calls there may be none. */
 const Joint *tape_joint(const TapeNode *n);

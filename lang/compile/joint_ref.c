@@ -1,0 +1,217 @@
+/* Calls with a gradient: what they are differentiated for, and the two halves of that.
+ *
+ * In: what is differentiated, and for which results and inputs. Out: a forward that saves and a
+ * backward, simplified, made when the first of them is to run. Where blocks leave something to
+ * choose, the choice is made first, and what was planned for it is what runs. Where a gradient
+ * comes to fewer results, the same for these. Where a call has saved nothing, the forward runs
+ * again for what it saves.
+ */
+#include "lang/compile/joint_ref.h"
+
+#include <string.h>
+
+#include "lang/compile/compile.h"
+#include "lang/compile/tiering.h"
+#include "lang/tape/callback.h"
+
+/* ---- making and giving back */
+
+static const bool *copy_flags(Arena *a, const bool *from, size_t n) {
+  if (!from) return NULL;
+  bool *to = ARENA_ARRAY(a, bool, n + 1);
+  memcpy(to, from, n * sizeof *to);
+  return to;
+}
+
+static const int64_t *copy_sizes(Arena *a, const int64_t *from, size_t n) {
+  if (!from) return NULL;
+  int64_t *to = ARENA_ARRAY(a, int64_t, n + 1);
+  if (n) memcpy(to, from, n * sizeof *to);
+  return to;
+}
+
+JointRef *joint_new(Session *s, const JointSpec *spec) {
+  JointRef *j = mem_need(&s->mem, NULL, 0, sizeof *j);
+  *j = (JointRef){.rc = 1, .s = s};
+  arena_init(&j->arena, &s->mem);
+  mem_pool_add(&s->mem, j, (void (*)(void *))joint_release);
+  Arena *a = &j->arena;
+  compiled_retain(j->spec.code = spec->code);
+  j->spec.hosts = spec->hosts;
+  if (spec->hosts) spec->hosts->rc++;
+  j->spec.kind = spec->kind;
+  j->spec.call = spec->call;
+  j->spec.eval_dropout = spec->eval_dropout;
+  const Graph *f = j->spec.f = gr_clone(a, spec->f);
+  j->spec.cot = copy_flags(a, spec->cot, f->output_count);
+  j->spec.wants = copy_flags(a, spec->wants, f->input_count);
+  j->spec.reads = copy_flags(a, spec->reads, f->input_count);
+  j->spec.env = copy_sizes(a, spec->env, dim_symbol_count(f->dims));
+  for (uint32_t i = 0; i < f->node_count; i++)
+    j->has_callbacks |= f->nodes[i].op == OP_DEFER || f->nodes[i].op == OP_CALL;
+  j->spec.deferred = spec->deferred;
+  j->state = spec->deferred ? JOINT_DEFERRED : JOINT_EAGER;
+  return j;
+}
+
+static void joint_free(JointRef *j) {
+  Session *s = j->s;
+  native_free(&s->mem, j->forward);
+  native_free(&s->mem, j->backward);
+  native_free(&s->mem, j->resave_code);
+  planned_unref(j->planned);
+  hosts_release(j->spec.hosts);
+  compiled_release(j->spec.code);
+  arena_free(&j->arena);
+  mem_free(&s->mem, j, sizeof *j);
+}
+
+JointRef *joint_retain(JointRef *j) {
+  (j->parent ? j->parent : j)->rc++;
+  return j;
+}
+
+void joint_release(JointRef *j) {
+  if (!j) return;
+  if (j->parent) j = j->parent;
+  if (--j->rc > 0) return;
+  while (j->variants) {
+    JointRef *k = j->variants;
+    j->variants = k->sibling;
+    joint_free(k);
+  }
+  joint_free(j);
+}
+
+/* ---- variants */
+
+static bool same_results(const JointRef *j, const bool *has) {
+  return !memcmp(j->spec.cot, has, j->spec.f->output_count * sizeof *has);
+}
+
+JointRef *joint_of_results(JointRef *j, const bool *has) {
+  JointRef *parent = j->parent ? j->parent : j;
+  if (same_results(parent, has)) {
+    parent->current = NULL;
+    return parent;
+  }
+  JointRef *k = parent->variants;
+  while (k && !same_results(k, has)) k = k->sibling;
+  if (!k) {
+    JointSpec spec = parent->spec;
+    spec.cot = has;
+    spec.deferred = false; /* a gradient is there */
+    k = joint_new(parent->s, &spec);
+    k->parent = parent;
+    k->sibling = parent->variants;
+    parent->variants = k;
+    parent->rc++; /* the pool's reference is one of all */
+  }
+  return parent->current = k;
+}
+
+/* ---- the two halves */
+
+/* The joint graph, whose blocks leave something to choose or to tell. */
+static Joint *joint_of_blocks(Session *s, JointRef *j, const int64_t *dense, GErr *e, Prov *where,
+                              Span at) {
+  Arena *a = &j->arena;
+  const int64_t *env = j->spec.env;
+  JointWant want = {j->spec.cot, j->spec.wants, NULL};
+  const JointWhole *w = ad_joint_whole(a, j->spec.f, &want, e, where);
+  if (w && j->spec.kind == JOINT_BLOCK) { /* with carries for the inputs that have a gradient */
+    want.carries = j->carries = w->gives_grad;
+    w = ad_joint_whole(a, j->spec.f, &want, e, where);
+  }
+  if (!w) return NULL;
+  j->choice = (Choice){.g = w->g, .split = w->split};
+  if (env && plan_wanted(s, j->spec.f)) {
+    j->choice = plan_choose_joint(s, a, w, env, dense, at);
+  } else if (env && plan_thrift_wanted(s, w->g, env)) {
+    JointWhole *t = ARENA_NEW(a, JointWhole);
+    *t = *w;
+    j->choice = plan_thrift(s, a, w->g, w->split, NULL, env);
+    t->g = (Graph *)(uintptr_t)j->choice.g;
+    w = t;
+  }
+  if (!j->choice.made) return ad_joint_split(a, w, j->choice.choice, e, where);
+  Joint *made = ARENA_NEW(a, Joint);
+  *made = *j->choice.made->runs.joint;
+  j->planned = j->choice.made;
+  j->planned->rc++;
+  return made;
+}
+
+static void joint_made(JointRef *j, Joint *made) {
+  j->joint = made;
+  j->state = JOINT_MADE;
+}
+
+void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
+  if (j->state == JOINT_MADE) return;
+  const JointSpec *spec = &j->spec;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {0};
+  PassTime time = pass_start(s);
+  planned_unref(j->planned); /* of a time before, when something failed */
+  j->planned = NULL;
+  Joint *made = spec->f->blocks || spec->env
+                    ? joint_of_blocks(s, j, dense, &e, &where, at)
+                    : ad_joint(&j->arena, spec->f, spec->cot, spec->wants, &e, &where);
+  if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
+  pass_end(s, PASS_JOINT, time);
+  if (j->planned) {
+    made->forward = (Graph *)(uintptr_t)j->planned->runs.first;
+    made->backward = (Graph *)(uintptr_t)j->planned->runs.second;
+    native_planned(s, &j->forward, &j->planned->first);
+    native_planned(s, &j->backward, &j->planned->second);
+  } else {
+    made->forward = simplified(s, &j->arena, made->forward, NULL);
+    made->backward = simplified(s, &j->arena, made->backward, NULL);
+  }
+  pass_dump(s, PASS_JOINT, made->forward);
+  pass_dump(s, PASS_JOINT, made->backward);
+  if (j->choice.candidates) {
+    native_must(s, &j->forward);
+    native_must(s, &j->backward);
+  }
+  joint_made(j, made);
+}
+
+bool joint_make_once(JointRef *j, GErr *e, Prov *at) {
+  Joint *made = ad_joint(&j->arena, j->spec.f, j->spec.cot, j->spec.wants, e, at);
+  if (made) joint_made(j, made);
+  return made != NULL;
+}
+
+/* ---- for calls that saved nothing */
+
+/* The forward half, for what it saves alone: results are there, and writes are done. */
+static const Graph *resave_graph(Session *s, JointRef *j) {
+  if (j->resave) return j->resave;
+  if (j->choice.candidates) native_must(s, &j->resave_code);
+  Graph g = *j->joint->forward;
+  g.outputs += j->joint->output_count;
+  g.output_count = (size_t)j->joint->saved_count;
+  return j->resave = simplified(s, &j->arena, &g, NULL);
+}
+
+/* What the forward has told the program it does not tell again. */
+static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                      GErr *e) {
+  (void)ud, (void)in, (void)n, (void)e;
+  for (int i = 0; i < g->nodes[node].result_count; i++) out[i] = NULL;
+  return true;
+}
+
+Tensor **joint_resave(Session *s, JointRef *j, const int64_t *env, Tensor *const *inputs, Span at) {
+  joint_make(s, j, NULL, at);
+  const Graph *g = resave_graph(s, j);
+  Tensor **got = ARENA_ARRAY(&s->scratch, Tensor *, j->joint->saved_count + 1);
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Prov where = {.span = at};
+  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = env, .effect = no_effect};
+  if (!native_run(s, &j->resave_code, g, "a forward", &c, inputs, got, &e, &where))
+    fail_gerr(s, at, &e);
+  return got;
+}
