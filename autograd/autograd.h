@@ -53,9 +53,9 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
  * forward: inputs of f -> outputs of f, then the saved values.
  * backward: saved values, then the cotangents -> gradients. gives_grad[i] (for input i) says
  * whether the gradient is structurally there; absent ones have no output. Values both sides can
- * remake for free (constants, dims, views of saved ones) are remade instead of saved. `choice` says
- * what becomes of each value of w->g that belongs to a `checkpoint` block (autograd/remat.h); NULL:
- * as written. `w` stays as it is and may be split again. */
+ * recompute for free (constants, dims, views of saved ones) are recomputed instead of saved.
+ * `choice` says what becomes of each value of w->g that belongs to a `checkpoint` block
+ * (autograd/remat.h); NULL: as written. `w` stays as it is and may be split again. */
 typedef struct Joint {
   Graph *forward, *backward;
   int output_count, saved_count;

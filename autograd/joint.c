@@ -3,9 +3,9 @@
  * In: a graph f. Out: `forward` computes f's outputs and the saved values, `backward` the
  * gradients from saved values and cotangents. The joint graph is f followed by what ad_vjp appends;
  * every value of f that an appended node reads crosses from forward to backward. What costs nothing
- * to remake (constants, sizes, views) is remade from what it is made of. Values of `checkpoint`
- * blocks that are to be remade were replaced by copies among the appended nodes (remat.c), so that
- * they do not cross.
+ * to recompute (constants, sizes, views) is recomputed from what it is made of. Values of
+ * `checkpoint` blocks that are to be recomputed were replaced by copies among the appended nodes
+ * (remat.c), so that they do not cross.
  *
  * Invariants: backward holds no node that forward computes other than copies and those free ones;
  * no value is saved twice; neither side has dead nodes; running both gives the bits of ad_vjp on
@@ -167,7 +167,7 @@ static int input_number(const Graph *g, Val v) {
   return -1;
 }
 
-/* Marks what has to be remade for value v: free nodes down to saved values. */
+/* Marks what has to be recomputed for value v: free nodes down to saved values. */
 static void mark_remade(Split *s, Val v) {
   while (!s->saved[slot(s->j, v)]) {
     s->live[v.node] = true;

@@ -1,8 +1,8 @@
 /* Rematerialisation: backward reads copies of what it is to compute again.
  *
  * In: a graph that holds forward and backward, and what is to become of each value of a block.
- * Out: the same graph in which a backward use of a remade value reads a copy, made of what is kept:
- * inputs of the block, saved values, what others keep anyway (Chen, Xu, Zhang and Guestrin,
+ * Out: the same graph in which a backward use of a recomputed value reads a copy, made of what is
+ * kept: inputs of the block, saved values, what others keep anyway (Chen, Xu, Zhang and Guestrin,
  * "Training Deep Nets with Sublinear Memory Cost", 2016, with any set of saved values in the place
  * of their segments).
  *
@@ -85,9 +85,9 @@ static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at) {
     return tag_says(tag, CHOICE_OFFLOAD) && rm_home(g, n) == at ? CHOICE_OFFLOAD : CHOICE_SAVE;
   if (rm_home(g, n) != at) { /* an inner block's, which decides inside */
     if (rm_is_free(g, n)) return CHOICE_FREE;
-    return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_REMAKE;
+    return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_RECOMPUTE;
   }
-  bool must_keep = tag_info[tag].firm && !tag_says(tag, CHOICE_REMAKE);
+  bool must_keep = tag_info[tag].firm && !tag_says(tag, CHOICE_RECOMPUTE);
   if (rm_is_free(g, n) && !must_keep) return CHOICE_FREE;
   return tag_info[tag].choice;
 }
@@ -341,7 +341,7 @@ static void make_whole(Redo *r, World *w, uint32_t within) {
   for (uint32_t n = r->first[w->block]; n <= r->last[w->block]; n++) {
     const GNode *node = &g->nodes[n];
     if (!r->live[n] || !node->result_count || !gr_in_block(g, n, w->block)) continue;
-    if (choice_at(r, w, (Val){n, 0}) != CHOICE_REMAKE) continue;
+    if (choice_at(r, w, (Val){n, 0}) != CHOICE_RECOMPUTE) continue;
     if (val_none(w->made[node->result0 - w->slot0])) make(r, w, n, within);
   }
 }
@@ -498,7 +498,7 @@ void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint
       x.choice = r.fate[s] & FATE_FETCHED ? CHOICE_OFFLOAD
                  : x.why == WHY_FREE      ? CHOICE_FREE
                  : r.fate[s] & FATE_KEPT  ? CHOICE_SAVE
-                                          : CHOICE_REMAKE;
+                                          : CHOICE_RECOMPUTE;
       visit(ud, &x);
     }
 }

@@ -179,9 +179,9 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price) {
   for (uint32_t k = 0; k < node->result_count; k++) {
     size_t s = node->result0 + k;
     bool kept = is_kept(c, n, s);
-    int64_t keep = disliked(priced(c, s, price), tag_prefers(tag, CHOICE_REMAKE) && saves);
+    int64_t keep = disliked(priced(c, s, price), tag_prefers(tag, CHOICE_RECOMPUTE) && saves);
     if (rm_is_free(g, n) && !tag_must(tag, CHOICE_SAVE)) keep = CUT_INF;
-    if ((tag_must(tag, CHOICE_REMAKE) || whole) && !kept) keep = CUT_INF;
+    if ((tag_must(tag, CHOICE_RECOMPUTE) || whole) && !kept) keep = CUT_INF;
     never |= kept;
     if (c->need[s]) cut_arc(cut, c->need[s], again, keep);
   }
@@ -210,7 +210,7 @@ static void cut_at(const Choose *c, Arena *scratch, double price, uint8_t *choic
     for (uint32_t k = 0; c->again[n] && k < g->nodes[n].result_count; k++) {
       size_t s = g->nodes[n].result0 + k;
       if (c->need[s] && side[c->need[s]] && choice[s] != CHOICE_FREE)
-        choice[s] = side[c->again[n]] ? CHOICE_REMAKE : CHOICE_SAVE;
+        choice[s] = side[c->again[n]] ? CHOICE_RECOMPUTE : CHOICE_SAVE;
     }
   }
 }
@@ -422,7 +422,7 @@ static void climb(void *ud) {
   if (!l->g->blocks) return;
   rm_all(l->g, CHOICE_SAVE, choice);
   add_rung(l, choice);
-  rm_all(l->g, CHOICE_REMAKE, choice);
+  rm_all(l->g, CHOICE_RECOMPUTE, choice);
   add_rung(l, choice);
   size_t n = frontier(l, rung);
   if (n < 2) return;

@@ -82,7 +82,7 @@ typedef struct Product {
   Lowered low;
   KernelFn code[MOST];
   void *buf[MOST][MOST];
-  int64_t *arg[MOST], turns[MOST], bytes[MOST];
+  int64_t *arg[MOST], iterations[MOST], bytes[MOST];
   double flops;
   const int64_t *env; /* of symbols */
 } Product;
@@ -90,7 +90,7 @@ typedef struct Product {
 static void run(Product *p) {
   KStatus st = {0};
   for (size_t i = 0; i < p->low.count; i++) {
-    eng_run(p->engine, p->code[i], p->buf[i], p->arg[i], p->turns[i], (int64_t)p->flops,
+    eng_run(p->engine, p->code[i], p->buf[i], p->arg[i], p->iterations[i], (int64_t)p->flops,
             p->bytes[i], &st, NULL);
   }
 }
@@ -103,7 +103,7 @@ static void make(Product *p, Arena *a, const Graph *g, Val z, Tensor *const in[2
   GErr ge;
   Err e = {0};
   void *panel[MOST];
-  if (!lower_group(&l, &group, &p->low, &ge)) die(ge.text);
+  if (!low_group(&l, &group, &p->low, &ge)) die(ge.text);
   for (size_t i = 0; i < p->low.panel_count; i++) {
     int64_t n = 0;
     dim_eval(g->dims, p->low.panels[i].count, p->env, NULL, &n);
@@ -129,7 +129,7 @@ static void make(Product *p, Arena *a, const Graph *g, Val z, Tensor *const in[2
       else
         p->buf[i][j] = tn_data(val_eq(u->v, z) ? out : in[!val_eq(u->v, g->inputs[0])]);
     }
-    p->turns[i] = lp_turns(c->k, p->arg[i]);
+    p->iterations[i] = lp_iterations(c->k, p->arg[i]);
     p->bytes[i] = lp_local_bytes(c->k, p->arg[i]);
     if (!eng_scratch(p->engine, p->bytes[i])) die("out of memory");
   }
@@ -167,12 +167,12 @@ static void compare(Mem *m, Engine *engine, const Options *o, const int64_t s[3]
   B b = {.g = g};
   Val v[2];
   for (int i = 0; i < 2; i++) {
-    bool turned = form == i + 1;
-    int64_t d[2] = {s[axis[i][turned]], s[axis[i][!turned]]};
+    bool transposed = form == i + 1;
+    int64_t d[2] = {s[axis[i][transposed]], s[axis[i][!transposed]]};
     Type t = {.kind = TK_TENSOR, .dtype = DT_F32, .dev = DEV_CPU, .rank = 2};
-    for (int j = 0; j < 2; j++) t.dim[j] = size[axis[i][j ^ turned]];
+    for (int j = 0; j < 2; j++) t.dim[j] = size[axis[i][j ^ transposed]];
     v[i] = gr_input(g, &t);
-    if (turned) v[i] = b_swap(&b, v[i]);
+    if (transposed) v[i] = b_swap(&b, v[i]);
     in[i] = tn_new(m, DEV_CPU, DT_F32, 2, d);
     if (!in[i]) die("out of memory");
     float *x = tn_data(in[i]);

@@ -78,7 +78,7 @@ static const Option options[] = {
     {'L', 0, "log", "CHANNEL[:debug]", "turn a log channel on"},
     {'l', 0, "lib", "FOLDER", "where `use` looks after ckl's own library"},
     {'m', 0, "memory", "SIZE", "bound the bytes of all tensors, as in 1.5GiB"},
-    {'N', 0, "max-steps", "N", "stop after so many statements, calls and turns of loops"},
+    {'N', 0, "max-steps", "N", "stop after so many statements, calls and iterations of loops"},
     {'G', 0, "max-nodes", "N", "most nodes of the graph of a compiled call; 1,000,000 otherwise"},
     {'B', 0, "files", "all|none|FOLDER",
      "which files the program reaches: plain ones below FOLDER"},

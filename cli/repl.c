@@ -240,14 +240,14 @@ static void word_vars(Repl *r, const char *rest) {
   ckl_session *s = r->cli->session;
   char name[128];
   (void)rest;
-  for (int turn = 0, width = 0; turn < 2; turn++) {
+  for (int pass = 0, width = 0; pass < 2; pass++) {
     const char *next;
     for (size_t i = 0; (next = ckl_complete(s, "", i)) != NULL; i++) {
       ckl_value *v = strlen(next) < sizeof name ? ckl_get(s, next) : NULL;
       if (!v) continue;
       strcpy(name, next);
       ckl_kind kind = ckl_kind_of(v);
-      if (kind != CKL_FN && kind != CKL_OTHER && !turn) {
+      if (kind != CKL_FN && kind != CKL_OTHER && !pass) {
         if ((int)strlen(name) > width) width = (int)strlen(name);
       } else if (kind != CKL_FN && kind != CKL_OTHER) {
         const char *type;

@@ -158,14 +158,14 @@ static bool one_by_one(Batch *b, Key key) {
   Val *inner = ARENA_ARRAY(b->a, Val, at->operand_count + 2);
   int count = 0, mapped = 0;
   Attrs s;
-  Val turn = VAL_NONE;
+  Val iteration = VAL_NONE;
   r->at = b->g->at;
   if (key == FOLDED) {
     args[count++] = iota(b, (Device)gr_type(b->g, b->in[0])->dev);
     if (b->b.failed) return results(b, VAL_NONE, true);
     Type t = *gr_type(b->g, args[0]);
     t.rank = 0;
-    turn = gr_input(r, &t);
+    iteration = gr_input(r, &t);
     mapped++;
   }
   for (int pass = 0; pass < 2; pass++)
@@ -176,7 +176,7 @@ static bool one_by_one(Batch *b, Key key) {
         mapped += pass == 0;
       }
   if (key != NO_KEY) {
-    Val v[2] = {inner[0], turn};
+    Val v[2] = {inner[0], iteration};
     bool fold = key == FOLDED;
     inner[0] = gr_op(r, fold ? OP_FOLD_IN : OP_STOP, v, fold ? 2 : 1, NULL, 0, NULL, 0, b->e);
     if (val_none(inner[0])) return false;
@@ -433,10 +433,10 @@ static bool batch_body(Batch *b) {
   return r && emit_regions(b, &r);
 }
 
-/* The carry has the axis from the first turn on. */
+/* The carry has the axis from the first iteration on. */
 static bool batch_loop(Batch *b) {
   int64_t carry = gr_attr_i(b->src, b->node, AT_CARRY, 0);
-  if (b->inb[0]) return refuse(b, "its number of turns depends on the element");
+  if (b->inb[0]) return refuse(b, "its number of iterations depends on the element");
   for (int64_t i = 1; i <= carry && i < b->at->operand_count; i++) {
     b->in[i] = with_axis(b, (int)i);
     b->inb[i] = true;

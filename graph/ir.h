@@ -33,7 +33,7 @@ enum {
   T_FAIL = 32,
   T_PULL = 64
 };
-typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_DEAR, REMAT_NEVER } Remat;
+typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_EXPENSIVE, REMAT_NEVER } Remat;
 typedef enum Needs { NEEDS_NONE, NEEDS_IN, NEEDS_OUT, NEEDS_BOTH } Needs;
 
 typedef struct Val {
@@ -109,10 +109,10 @@ typedef enum Tag {
 } Tag;
 /* What becomes of a value of a block. */
 enum {
-  CHOICE_FREE,   /* no block's, or costs nothing to make again: a view, a constant */
-  CHOICE_SAVE,   /* lives from forward to backward */
-  CHOICE_REMAKE, /* backward computes it again */
-  CHOICE_OFFLOAD /* moved away after the forward, fetched before its first backward use */
+  CHOICE_FREE,      /* no block's, or costs nothing to make again: a view, a constant */
+  CHOICE_SAVE,      /* lives from forward to backward */
+  CHOICE_RECOMPUTE, /* backward computes it again */
+  CHOICE_OFFLOAD    /* moved away after the forward, fetched before its first backward use */
 };
 typedef struct TagInfo {
   const char *name; /* in the text of a graph */

@@ -378,18 +378,18 @@ static bool run_LOOP(Run *r) {
   int carry = r->nout;
   int64_t count = tn_get_i64(r->in[0], 0);
   size_t mark = mem_pool_mark(m);
-  /* own: turn, carried values, the next carried values; arg: what the region gets, borrowed */
+  /* own: iteration, carried values, the next carried values; arg: what the region gets, borrowed */
   Tensor **own = tn_refs(m, 1 + 2 * (size_t)carry, (size_t)r->n * sizeof(Tensor *));
   Tensor **cur = own + 1, **next = cur + carry, **arg = next + carry;
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
   bool ok = true;
-  for (int64_t turn = 0; turn < count && ok; turn++) {
+  for (int64_t iteration = 0; iteration < count && ok; iteration++) {
     if (interrupt_asked(r->c->interrupt)) {
       /* a region may have no nodes */
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
       break;
     }
-    own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);
+    own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, iteration);
     if (!own[0]) ok = fail(r);
     for (int i = 0; i < r->n; i++) arg[i] = i == 0 ? own[0] : i <= carry ? cur[i - 1] : r->in[i];
     ok = ok && body(r, 0, arg, next);

@@ -135,9 +135,9 @@ static bool shapes_differ(C *c, int i, int k, int axis) {
       return gerr_help(c->e, "`%s` fits", sh_with(c, k, "transpose(", ")"));
     }
   }
-  for (int turn = 0; turn < 2; turn++) {
-    int s = turn ? i : k;
-    const Type *big = turn ? b : a, *small = turn ? a : b;
+  for (int swap = 0; swap < 2; swap++) {
+    int s = swap ? i : k;
+    const Type *big = swap ? b : a, *small = swap ? a : b;
     if (small->rank == 0 || small->rank >= big->rank) continue;
     for (int at = big->rank - 1; at >= big->rank - small->rank; at--) {
       /* small with an axis of size 1 put in so that it ends before or after axis `at` of big */

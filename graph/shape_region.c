@@ -114,7 +114,7 @@ bool shape_loop(C *c) {
   }
   Type count = type_of(DT_I64, DEV_CPU, 0);
   if (!match(c, &count, c->in[0], 0, "the count") ||
-      !match(c, &count, region_in(c, 0, 0), 0, "the turn") || !bind(c, 0, 1, 1)) {
+      !match(c, &count, region_in(c, 0, 0), 0, "the iteration") || !bind(c, 0, 1, 1)) {
     return false;
   }
   if (c->nout != carry || (int64_t)c->regions[0]->output_count != carry) {

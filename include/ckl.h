@@ -106,8 +106,8 @@ typedef struct ckl_config {
    * session may be used by threads of different stacks. What would need more ends with an error
    * (mem-3). Functions of the host find 16 KiB at least. */
   size_t stack;
-  /* Most steps of one public call, 0 = no bound: a statement, a call and a turn of a loop is one
-   * each, also where code is staged. One more is CKL_ERUN, with the diagnostic run-5. */
+  /* Most steps of one public call, 0 = no bound: a statement, a call and an iteration of a loop is
+   * one each, also where code is staged. One more is CKL_ERUN, with the diagnostic run-5. */
   int64_t max_steps;
   /* Most nodes of the graph of one compiled call, 0 = 1,000,000. One more is the error graph-2. */
   int64_t max_nodes;

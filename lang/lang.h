@@ -69,7 +69,7 @@ typedef struct OpenLoop {
   struct OpenLoop *up;
   Span at;
   bool staged;
-  int64_t turn, turns; /* the present one from 0 on; turns 0: not known */
+  int64_t iteration, iterations; /* the present one from 0 on; iterations 0: not known */
 } OpenLoop;
 
 /* Operands that wait for those to their right: a list of arrays, of which `count` items are there.
@@ -116,7 +116,7 @@ typedef struct Frame {
   size_t alias_count, alias_cap; /* of state read in this call (rule 74) */
   Name path;                     /* of self, once it was asked for */
   Running *place;                /* innermost block */
-  bool turn;                     /* the next block is a loop's body */
+  bool iteration;                /* the next block is a loop's body */
   int block_depth;               /* 0: a `let` of the top level is a global */
   uint32_t floats; /* class dtypes fixed by this signature: float int num, +1 (rule 19) */
   uint8_t cls[3];
@@ -249,9 +249,9 @@ const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 
 /* The program's own words there, for help texts; `other` when they are long or none. */
 const char *source_text(Session *s, Span at, const char *other);
 void poll_interrupt(Session *s, Span at);
-/* Of a public call: every statement, call and turn of a loop, staged ones too, counts one step.
- * Leaves where ckl_config.max_steps are done, someone asked for an end, or the graph that is being
- * staged has more than ckl_config.max_nodes. */
+/* Of a public call: every statement, call and iteration of a loop, staged ones too, counts one
+ * step. Leaves where ckl_config.max_steps are done, someone asked for an end, or the graph that is
+ * being staged has more than ckl_config.max_nodes. */
 void steps_start(Session *s);
 void steps_more(Session *s, Span at);
 _Noreturn void stage_full(Session *s, Span at);
@@ -326,9 +326,9 @@ Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer va
 /* of a block of script: reads and assigns variables, those of the top level too */
 Value capsule_closure(Session *s, Node *lambda);
 
-/* ---- element.c: turns of a comprehension that runs in order, to what they draw. An Element stands
- * for all turns of one loop; it is entered and left at each, and ended after the last. It is the
- * pool's. */
+/* ---- element.c: iterations of a comprehension that runs in order, to what they draw. An Element
+ * stands for all iterations of one loop; it is entered and left at each, and ended after the last.
+ * It is the pool's. */
 typedef struct Element Element;
 Element *elements_start(Session *s);
 void element_enter(Session *s, Element *e);
@@ -344,7 +344,7 @@ typedef struct FreeNames {
 const FreeNames *free_names(Session *s, Node *fn, bool assigned);
 
 /* ---- constructs: wrap.c, comprehension.c, blocks.c, effect.c; naming.c; number.c */
-/* turns of a loop that code unrolls; longer ones are not yet compiled */
+/* iterations of a loop that code unrolls; longer ones are not yet compiled */
 enum { UNROLL_MAX = 4096 };
 void eval_pair(Session *s, Node *left, Node *right, Value v[2]);
 Value eval_comp(Session *s, Node *e);
@@ -625,7 +625,7 @@ const char *use_chain(Session *s, const Module *from);
 Value buffers_tree(Session *s, Inst *i);
 /* seq.c */
 void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
-              void (*turn)(void *ud, uint32_t k, Value v));
+              void (*iteration)(void *ud, uint32_t k, Value v));
 Value seq_map(Session *s, Value seq, Value f, Span at);
 /* counter.c */
 int64_t session_counter(const Session *s, const char *name);

@@ -7,7 +7,7 @@
 
 #include "runtime/door.h"
 
-/* What an errno of the file calls means, in the words of our messages. */
+/* What an errno of the file calls means, as our messages say it. */
 const char *file_why(int error);
 
 /* Opens for reading, through the door of m. *size is its length in bytes, -1 where that is not

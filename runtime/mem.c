@@ -85,7 +85,7 @@ static bool within_limit(Mem *m, size_t bytes) {
   size_t kept = m->kept_bytes + (size_t)m->kept_count * DATA_ALIGN + m->chunk_bytes;
   size_t room = mem_room(m);
   if (bytes <= room && kept <= room - bytes) return true;
-  if (bytes > room && m->spare) m->spare(m->spare_ud);
+  if (bytes > room && m->reclaim) m->reclaim(m->reclaim_ud);
   mem_trim(m);
   if (bytes <= mem_room(m)) return true;
   m->refused = bytes;

@@ -62,8 +62,8 @@ typedef struct Mem {
   size_t limit; /* most bytes of every kind, kept ones too; 0 = none */
   /* Gives back tensor storage that its owner only keeps for later, where the limit would be passed;
    * may be NULL. */
-  void (*spare)(void *ud);
-  void *spare_ud;
+  void (*reclaim)(void *ud);
+  void *reclaim_ud;
   size_t refused, refused_data, refused_rest; /* bytes that the limit refused last; in use then */
   bool filing;       /* what is left of the limit for diagnostics may be used */
   size_t kept_bytes; /* freed tensor data, kept; in no other number here */
@@ -95,7 +95,7 @@ void mem_free(Mem *m, void *ptr, size_t size);
 
 /* Tensor data: 64-byte aligned, counted in the device's account. NULL when out of memory. Freed
  * blocks of some size are kept and given out again for the same number of bytes, so that a loop
- * that makes the same tensors in each turn asks the system for no pages. They count as free,
+ * that makes the same tensors in each iteration asks the system for no pages. They count as free,
  * together with what is alive they are never more than there was at the peak, and they go back to
  * the hook when anything runs out of memory. */
 void *mem_data_try(Mem *m, Device dev, size_t bytes);

@@ -1,12 +1,12 @@
-/* A pool of threads for loops that are cut into independent turns.
+/* A pool of threads for loops that are cut into independent iterations.
  *
- * In: a function over turns. Out: all turns run once. Idea: a loop is *opened* by the caller,
- * threads that are awake join it, and the caller works too; it never waits for a thread that has
- * not joined, so a loop costs little where threads sleep or the machine is busy with something
- * else. Turns are cut into one range per thread; a thread takes pieces from its own range first,
- * which keeps its data in its cache from one loop to the next, then from the others (static
- * partition with stealing, as in OpenMP runtimes). Invariant: the description of a loop changes
- * only while it is closed and nobody is in it.
+ * In: a function over iterations. Out: all iterations run once. Idea: a loop is *opened* by the
+ * caller, threads that are awake join it, and the caller works too; it never waits for a thread
+ * that has not joined, so a loop costs little where threads sleep or the machine is busy with
+ * something else. Iterations are cut into one range per thread; a thread takes pieces from its own
+ * range first, which keeps its data in its cache from one loop to the next, then from the others
+ * (static partition with stealing, as in OpenMP runtimes). Invariant: the description of a loop
+ * changes only while it is closed and nobody is in it.
  */
 #define _GNU_SOURCE
 #include "runtime/pool.h"
@@ -36,7 +36,7 @@ enum {
 };
 
 typedef struct Range {
-  _Alignas(LINE) _Atomic int64_t next; /* first turn that nobody has taken */
+  _Alignas(LINE) _Atomic int64_t next; /* first iteration that nobody has taken */
   int64_t end;
 } Range;
 

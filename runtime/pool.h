@@ -1,8 +1,9 @@
-/* Threads of a session: one loop over turns at a time, spread over cores.
+/* Threads of a session: one loop over iterations at a time, spread over cores.
  *
  * A session owns at most one pool and uses it from its own thread; two sessions on two threads have
- * two pools, which know nothing of each other. Nothing that is computed may depend on how turns are
- * spread: what is different from run to run is only which thread runs which turns, and when.
+ * two pools, which know nothing of each other. Nothing that is computed may depend on how
+ * iterations are spread: what is different from run to run is only which thread runs which
+ * iterations, and when.
  */
 #ifndef CKL_RUNTIME_POOL_H
 #define CKL_RUNTIME_POOL_H
@@ -12,8 +13,8 @@
 
 typedef struct Pool Pool;
 
-/* Runs turns lo .. hi-1; `thread` is 0 for the caller of pool_run, else 1 .. threads-1. Must not
- * throw. */
+/* Runs iterations lo .. hi-1; `thread` is 0 for the caller of pool_run, else 1 .. threads-1. Must
+ * not throw. */
 typedef void (*PoolFn)(void *ud, int64_t lo, int64_t hi, int thread);
 
 /* How many threads this process should use: the environment's CKL_THREADS, else the CPUs that it
@@ -32,11 +33,12 @@ int pool_threads(const Pool *p);
 void pool_begin(Pool *p);
 void pool_end(Pool *p);
 
-/* Runs f for turns 0 .. n-1 in pieces of at most `chunk` turns (at least 1), each turn once, on the
- * caller and the other threads, and returns when all is done. Each thread starts in its own part of
- * the turns, the same one in each loop, and helps others afterwards. False when `interrupt` (may be
- * NULL) was seen set: it is read before each piece, and pieces that were begun are finished. In a
- * child after fork, where the threads are not, all turns run on the caller. Not from inside f. */
+/* Runs f for iterations 0 .. n-1 in pieces of at most `chunk` iterations (at least 1), each
+ * iteration once, on the caller and the other threads, and returns when all is done. Each thread
+ * starts in its own part of the iterations, the same one in each loop, and helps others afterwards.
+ * False when `interrupt` (may be NULL) was seen set: it is read before each piece, and pieces that
+ * were begun are finished. In a child after fork, where the threads are not, all iterations run on
+ * the caller. Not from inside f. */
 bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const Interrupt *interrupt);
 
 #endif

@@ -88,7 +88,7 @@ static void poll(Emit *e) {
   LLVMPositionBuilderAtEnd(B, on);
 }
 
-/* The constant that n is; else -1. Negative constants are 0 turns. */
+/* The constant that n is; else -1. Negative constants are 0 iterations. */
 static int64_t known(LLVMValueRef n) {
   if (!LLVMIsAConstantInt(n)) return -1;
   int64_t c = LLVMConstIntGetSExtValue(n);
@@ -141,10 +141,10 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
 
 /* ---- reductions */
 
-/* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the turns
- * are lanes, accumulators are vectors and results scalars; else both are as wide as the code
- * around. Extremes of floats are found among their keys (emit_key), which takes one instruction
- * of one cycle from turn to turn. */
+/* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the
+ * iterations are lanes, accumulators are vectors and results scalars; else both are as wide as the
+ * code around. Extremes of floats are found among their keys (emit_key), which takes one
+ * instruction of one cycle from one iteration to the next. */
 typedef struct Acc {
   LVal v;
   LRed kind;
@@ -152,7 +152,7 @@ typedef struct Acc {
   bool tree, blocks, keyed;
   LLVMTypeRef t, result; /* of an accumulator, of a result */
   LLVMValueRef at;       /* alloca: t, or [16 x t] for a tree in serial code */
-  LLVMValueRef won;      /* FIRST: turns of the best, i64 as wide as t; -1 at the start */
+  LLVMValueRef won;      /* FIRST: iterations of the best, i64 as wide as t; -1 at the start */
   LLVMValueRef level;    /* blocks: [LEVELS x result]; a chain: the sum so far */
   LLVMValueRef out;      /* alloca of a result */
 } Acc;
@@ -160,9 +160,9 @@ typedef struct Acc {
 typedef struct Red {
   LVal v;
   bool lanes;
-  bool serial;       /* one thread makes all turns, and has 16 accumulators for a tree */
-  LLVMValueRef base; /* of the block */
-  LLVMValueRef turn; /* serial: the turn; lanes: that of lane 0 */
+  bool serial;            /* one thread makes all iterations, and has 16 accumulators for a tree */
+  LLVMValueRef base;      /* of the block */
+  LLVMValueRef iteration; /* serial: the iteration; lanes: that of lane 0 */
   Acc *acc;
   int count;
 } Red;
@@ -226,7 +226,7 @@ static LLVMValueRef halve(Emit *e, LRed kind, DType dt, LLVMValueRef x) {
   return x;
 }
 
-/* The first of the best lanes; a lane without elements has -1 as its turn. */
+/* The first of the best lanes; a lane without elements has -1 as its iteration. */
 static LLVMValueRef first_of(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMValueRef won) {
   for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
     LLVMValueRef a = x, b, p = won, q, none = emit_i64(e, -1);
@@ -264,7 +264,7 @@ static LLVMValueRef element(Emit *e, LLVMTypeRef t, LLVMValueRef array, LLVMValu
   return LLVMBuildGEP2(B, t, array, &i, 1, "");
 }
 
-/* One turn, or 16. */
+/* One iteration, or 16. */
 static void yield(Emit *e, LVal v) {
   Red *red = e->red;
   Acc *a = red->acc;
@@ -272,7 +272,7 @@ static void yield(Emit *e, LVal v) {
   LLVMValueRef x = emit_vector(e, emit_operand(e, v, 0)), at = a->at, now;
   LLVMValueRef mask = red->lanes ? e->mask : NULL;
   if (red->serial && a->tree) {
-    at = element(e, a->t, at, LLVMBuildAnd(B, red->turn, emit_i64(e, EMIT_LANES - 1), ""));
+    at = element(e, a->t, at, LLVMBuildAnd(B, red->iteration, emit_i64(e, EMIT_LANES - 1), ""));
   }
   LLVMValueRef old = LLVMBuildLoad2(B, a->t, at, "");
   if (a->keyed && is_first(a->kind)) { /* its zeros are equal */
@@ -282,14 +282,15 @@ static void yield(Emit *e, LVal v) {
   if (is_first(a->kind)) {
     LLVMTypeRef i64 = emit_like(x, LLVMInt64TypeInContext(e->ctx));
     LLVMValueRef won = LLVMBuildLoad2(B, i64, a->won, "");
-    One turn = red->lanes ? one_linear(red->turn, emit_i64(e, 1)) : one_uniform(red->turn);
+    One iteration =
+        red->lanes ? one_linear(red->iteration, emit_i64(e, 1)) : one_uniform(red->iteration);
     LLVMValueRef take = beats(e, a->kind, a->dt, x, old);
     if (!a->keyed) { /* an int may be no better than the start */
       LLVMValueRef fresh = LLVMBuildICmp(B, LLVMIntEQ, won, LLVMConstAllOnes(i64), "");
       take = LLVMBuildOr(B, take, fresh, "");
     }
     if (mask) take = LLVMBuildAnd(B, take, mask, "");
-    LLVMBuildStore(B, LLVMBuildSelect(B, take, emit_vector(e, turn), won, ""), a->won);
+    LLVMBuildStore(B, LLVMBuildSelect(B, take, emit_vector(e, iteration), won, ""), a->won);
     LLVMBuildStore(B, LLVMBuildSelect(B, take, x, old, ""), at);
     return;
   }
@@ -426,13 +427,13 @@ static void fold(Emit *e, Red *red, LLVMValueRef depth) {
 
 static void red_lanes(Emit *e, void *ud, LLVMValueRef i) {
   Red *red = ud;
-  red->turn = LLVMBuildAdd(B, red->base, i, "");
-  emit_set(e, red->v, one_linear(red->turn, emit_i64(e, 1)));
+  red->iteration = LLVMBuildAdd(B, red->base, i, "");
+  emit_set(e, red->v, one_linear(red->iteration, emit_i64(e, 1)));
   emit_range(e, red->v + 1, e->k->ins[red->v].match);
 }
 
-/* `n` turns from red->base on. */
-static void red_turns(Emit *e, Red *red, LLVMValueRef n) {
+/* `n` iterations from red->base on. */
+static void red_iterations(Emit *e, Red *red, LLVMValueRef n) {
   if (red->lanes) {
     emit_lanes(e, n, red_lanes, red);
     return;
@@ -442,8 +443,8 @@ static void red_turns(Emit *e, Red *red, LLVMValueRef n) {
     emit_loop(e, &l, emit_i64(e, 0), n, 1);
   else
     emit_loop(e, &l, emit_gpu_thread(e), n, EMIT_LANES);
-  red->turn = LLVMBuildAdd(B, red->base, l.i, "");
-  emit_set(e, red->v, one_uniform(red->turn));
+  red->iteration = LLVMBuildAdd(B, red->base, l.i, "");
+  emit_set(e, red->v, one_uniform(red->iteration));
   emit_range(e, red->v + 1, e->k->ins[red->v].match);
   emit_loop_end(e, &l);
 }
@@ -477,7 +478,7 @@ static void reduction(Emit *e, LVal v) {
   LLVMValueRef n = length.v;
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
   if (length.kind != ONE_UNIFORM) {
-    emit_fail(e, "turns of a reduction differ between lanes");
+    emit_fail(e, "iterations of a reduction differ between lanes");
     return;
   }
   red.acc = calloc((size_t)count + 1, sizeof(Acc));
@@ -510,7 +511,7 @@ static void reduction(Emit *e, LVal v) {
   begin(e, &red, false);
   if (one_block) {
     begin(e, &red, true);
-    red_turns(e, &red, n);
+    red_iterations(e, &red, n);
   } else {
     for (int j = 0; j < count; j++) {
       Acc *a = &red.acc[j];
@@ -527,7 +528,7 @@ static void reduction(Emit *e, LVal v) {
     LLVMValueRef arg[2] = {LLVMBuildSub(B, n, l.i, ""), emit_i64(e, BLOCK)};
     red.base = l.i;
     begin(e, &red, true);
-    red_turns(e, &red, emit_intrinsic(e, "llvm.smin", i64, 2, arg));
+    red_iterations(e, &red, emit_intrinsic(e, "llvm.smin", i64, 2, arg));
     push(e, &red, LLVMBuildLShr(B, l.i, emit_i64(e, 12), ""), depth);
     emit_loop_end(e, &l);
     fold(e, &red, depth);
@@ -554,12 +555,12 @@ static bool has_loop(const Kernel *k, LVal v) {
 }
 
 /* LP_FOR anywhere, and LP_PAR and LP_VEC where they become plain loops. */
-static void turns(Emit *e, LVal v) {
+static void iterations(Emit *e, LVal v) {
   Loop l;
   One n = emit_operand(e, v, 0);
-  if (e->k->ins[v].op == LP_FOR && !e->gpu && emit_turned(e, v)) return;
+  if (e->k->ins[v].op == LP_FOR && !e->gpu && emit_transposed(e, v)) return;
   if (n.kind != ONE_UNIFORM) {
-    emit_fail(e, "turns of a loop differ between lanes");
+    emit_fail(e, "iterations of a loop differ between lanes");
     return;
   }
   emit_loop(e, &l, emit_i64(e, 0), n.v, 1);
@@ -577,7 +578,7 @@ static void vec_lanes(Emit *e, void *ud, LLVMValueRef i) {
 
 static void vec(Emit *e, LVal v) {
   if (e->width > 1)
-    turns(e, v);
+    iterations(e, v);
   else
     emit_lanes(e, emit_operand(e, v, 0).v, vec_lanes, &v);
 }
@@ -647,7 +648,7 @@ void emit_range(Emit *e, LVal first, LVal end) {
     e->now = v;
     switch (ins[v].op) {
     case LP_PAR:
-    case LP_FOR: turns(e, v); break;
+    case LP_FOR: iterations(e, v); break;
     case LP_VEC: vec(e, v); break;
     case LP_RED: reduction(e, v); break;
     case LP_IF: branch(e, v); break;
@@ -712,9 +713,9 @@ LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg) {
   return LLVMBuildCall2(B, LLVMGlobalGetValueType(fn), fn, arg, (unsigned)n, "");
 }
 
-/* The function `turns(buffers.., arg, lo, hi, status)`, inlined into the entry: parameters can
+/* The function `iterations(buffers.., arg, lo, hi, status)`, inlined into the entry: parameters can
  * say which buffers do not overlap. */
-static LLVMValueRef emit_turns(Emit *e) {
+static LLVMValueRef emit_iterations(Emit *e) {
   const Kernel *k = e->k;
   unsigned n = (unsigned)k->buf_count;
   LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
@@ -727,7 +728,7 @@ static LLVMValueRef emit_turns(Emit *e) {
   for (unsigned i = 0; i < n + 4; i++) par[i] = i == n + 1 || i == n + 2 ? i64 : ptr;
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), par, n + 4, false);
   free(par);
-  e->fn = emit_function(e, "turns", type, true);
+  e->fn = emit_function(e, "iterations", type, true);
   enum_attribute(e, e->fn, LLVMAttributeFunctionIndex, "alwaysinline");
   for (unsigned i = 0; i < n; i++) {
     e->buf[i] = LLVMGetParam(e->fn, i);
@@ -931,7 +932,7 @@ bool emit_module(Emit *em, const char *triple, const char *cpu, EmitMake *make, 
 }
 
 static void host(Emit *e) {
-  LLVMValueRef body = emit_turns(e);
+  LLVMValueRef body = emit_iterations(e);
   if (!e->failed) emit_entry(e, body);
 }
 

@@ -5,7 +5,7 @@
  * names; nothing is fused or reordered.
  *
  * How values are held. Code is emitted at a width: 1 (scalar), or EMIT_LANES inside an LP_VEC or an
- * LP_RED whose turns became lanes. In scalar code every value is uniform. In lanes a value is
+ * LP_RED whose iterations became lanes. In scalar code every value is uniform. In lanes a value is
  *   uniform   the same for all lanes: a scalar
  *   linear    base + lane * step, both scalars: i64 only
  *   vector    <16 x T>
@@ -118,7 +118,7 @@ void emit_fn_end(Emit *e, EmitSaved *s);
 LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg);
 
 /* for (i = from; i < to; i += step), signed: emits the head; the body follows; emit_loop_end
- * closes it. Of constants with from < to, what the last turn makes can be used afterwards. */
+ * closes it. Of constants with from < to, what the last iteration makes can be used afterwards. */
 typedef struct Loop {
   LLVMBasicBlockRef before, body, end;
   LLVMValueRef i, to;
@@ -204,7 +204,7 @@ void emit_check_end(Emit *e);
 void emit_within(Emit *e, int buf, LLVMValueRef at, int n, LLVMValueRef mask);
 
 /* ---- emit_transpose.c: an LP_FOR at width 1 that transposes; false: it is another one. */
-bool emit_turned(Emit *e, LVal v);
+bool emit_transposed(Emit *e, LVal v);
 
 /* ---- emit_tile.c: LP_TILE and its block, at width 1. */
 void emit_tile(Emit *e, LVal v);

@@ -5,21 +5,21 @@
  *   k(buffers.., arg, lo, scratch, status)
  *
  * Buffers that are not local are pointers to global memory, in order; `arg` points to the
- * arguments; block number c makes turn lo + c of the outermost LP_PAR; `scratch` has
+ * arguments; block number c makes iteration lo + c of the outermost LP_PAR; `scratch` has
  * lp_local_bytes for each block of the grid (used where local buffers do not fit into shared
  * memory); `status` is a KStatus. A block has THREADS threads. For the emulator (emu.h) the
  * same comes as an object of the host, a KernelFn whose `local` is an EmuThread.
  *
- * How a block runs a turn. Straight-line code, LP_FOR, LP_IF and inner LP_PAR are run by all
- * threads alike. The turns of an LP_VEC are dealt out among them. The 16 lanes of an LP_RED (rule
- * 105) are 16 threads, whose accumulators are halved by shuffles; a chain is made by one thread;
- * results reach the others through shared memory. The elements of an LP_TILE are dealt out, and
- * slices of A and B pass through shared memory. What is inside these is code of one thread
+ * How a block runs an iteration. Straight-line code, LP_FOR, LP_IF and inner LP_PAR are run by all
+ * threads alike. The iterations of an LP_VEC are dealt out among them. The 16 lanes of an LP_RED
+ * (rule 105) are 16 threads, whose accumulators are halved by shuffles; a chain is made by one
+ * thread; results reach the others through shared memory. The elements of an LP_TILE are dealt out,
+ * and slices of A and B pass through shared memory. What is inside these is code of one thread
  * (emit_range with `gpu`): scalars, and loops where the host has lanes. So values, functions and
  * random numbers are those of emit_value.c and the like at width 1, and the bits are the host's.
  *
- * Invariants: every turn is run by exactly one thread, every store outside lanes by thread 0. A
- * barrier stands between any two accesses of memory by different threads of which one is a store;
+ * Invariants: every iteration is run by exactly one thread, every store outside lanes by thread 0.
+ * A barrier stands between any two accesses of memory by different threads of which one is a store;
  * no barrier is in lanes, so all threads reach it. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,7 +236,7 @@ static void store(Gpu *g, LVal v) {
   barrier(g);
 }
 
-static void turns(Gpu *g, LVal v) {
+static void iterations(Gpu *g, LVal v) {
   Emit *e = g->e;
   Loop l;
   emit_loop(e, &l, emit_i64(e, 0), emit_operand(e, v, 0).v, 1);
@@ -387,7 +387,7 @@ static void block_range(Gpu *g, LVal first, LVal end) {
   for (LVal v = first; v < end && !e->failed; v++) {
     switch (ins[v].op) {
     case LP_PAR:
-    case LP_FOR: turns(g, v); break;
+    case LP_FOR: iterations(g, v); break;
     case LP_VEC: vec(g, v); break;
     case LP_RED: reduction(g, v); break;
     case LP_IF: branch(g, v); break;

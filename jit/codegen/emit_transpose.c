@@ -9,10 +9,10 @@
  * Invariant: every element is copied as it is; the two buffers do not overlap, so order is free. */
 #include "jit/codegen/emit.h"
 
-typedef struct Turn {
+typedef struct Transpose {
   LVal loop, vec, load, store;
-  LLVMValueRef i0; /* first turn of the block */
-} Turn;
+  LLVMValueRef i0; /* first iteration of the block */
+} Transpose;
 
 enum { LONGEST = 250 }; /* instructions of a loop that is looked at */
 
@@ -64,11 +64,11 @@ static bool address(const LIns *in) {
 }
 
 /* Whether the loop at v is one, and its parts. */
-static bool find(const Kernel *k, LVal v, Turn *t) {
+static bool find(const Kernel *k, LVal v, Transpose *t) {
   const LIns *ins = k->ins;
   int64_t along, across;
   if (ins[v].match - v > LONGEST) return false;
-  *t = (Turn){.loop = v, .vec = LV_NONE, .load = LV_NONE, .store = LV_NONE};
+  *t = (Transpose){.loop = v, .vec = LV_NONE, .load = LV_NONE, .store = LV_NONE};
   for (LVal i = v + 1; i < ins[v].match; i++) {
     if (ins[i].op == LP_VEC && t->vec == LV_NONE) {
       t->vec = i;
@@ -114,17 +114,17 @@ static void network(Emit *e, LLVMValueRef row[EMIT_LANES]) {
     }
 }
 
-/* The instructions of the loop up to `end` for turn i; those of the LP_VEC apart, its turn is
- * set. */
-static void body(Emit *e, const Turn *t, LLVMValueRef i, LVal end) {
+/* The instructions of the loop up to `end` for iteration i; those of the LP_VEC apart, its
+ * iteration is set. */
+static void body(Emit *e, const Transpose *t, LLVMValueRef i, LVal end) {
   emit_set(e, t->loop, one_uniform(i));
   emit_range(e, t->loop + 1, t->vec);
   emit_range(e, t->vec + 1, end);
 }
 
-/* 16 turns of the loop and the lanes from k on. */
+/* 16 iterations of the loop and the lanes from k on. */
 static void block(Emit *e, void *ud, LLVMValueRef k) {
-  Turn *t = ud;
+  Transpose *t = ud;
   emit_set(e, t->vec, one_linear(k, emit_i64(e, 1)));
   if (e->mask) {
     Loop l;
@@ -159,13 +159,14 @@ static void block(Emit *e, void *ud, LLVMValueRef k) {
   }
 }
 
-/* Turns to take in blocks: whole blocks where places of different turns and lanes are different,
- * which is so where the step from lane to lane is not less than the number of turns; else none. */
-static LLVMValueRef whole_blocks(Emit *e, Turn *t, LLVMValueRef n, LLVMValueRef lanes) {
+/* Iterations to take in blocks: whole blocks where places of different iterations and lanes are
+ * different, which is so where the step from lane to lane is not less than the number of
+ * iterations; else none. */
+static LLVMValueRef whole_blocks(Emit *e, Transpose *t, LLVMValueRef n, LLVMValueRef lanes) {
   LLVMBuilderRef b = e->b;
   LLVMValueRef size = emit_i64(e, EMIT_LANES), zero = emit_i64(e, 0);
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(b), some = emit_new_block(e, "turn");
-  LLVMBasicBlockRef end = emit_new_block(e, "turn.end");
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b), some = emit_new_block(e, "transpose");
+  LLVMBasicBlockRef end = emit_new_block(e, "transpose.end");
   LLVMValueRef enough = LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntSGE, n, size, ""),
                                      LLVMBuildICmp(b, LLVMIntSGE, lanes, size, ""), "");
   LLVMBuildCondBr(b, enough, some, end);
@@ -191,8 +192,8 @@ static LLVMValueRef whole_blocks(Emit *e, Turn *t, LLVMValueRef n, LLVMValueRef 
   return whole;
 }
 
-bool emit_turned(Emit *e, LVal v) {
-  Turn t;
+bool emit_transposed(Emit *e, LVal v) {
+  Transpose t;
   if (e->width > 1 || !find(e->k, v, &t)) return false;
   LLVMValueRef n = emit_scalar(e, lp_operand(e->k, v, 0));
   LLVMValueRef lanes = emit_scalar(e, lp_operand(e->k, t.vec, 0));

@@ -613,8 +613,8 @@ static LLVMValueRef divide_uniform(Emit *e, bool rem, LLVMValueRef x, LLVMValueR
   return LLVMIsConstant(z) ? z : LLVMBuildFreeze(B, z, "");
 }
 
-/* Whether an index is 0 or more as far as its instructions tell: turns of loops, and what keeps
- * that. */
+/* Whether an index is 0 or more as far as its instructions tell: iterations of loops, and what
+ * keeps that. */
 static bool never_negative(const Kernel *k, LVal v, int deep) {
   const LIns *in = &k->ins[v];
   switch ((LOp)in->op) {

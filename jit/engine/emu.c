@@ -1,9 +1,10 @@
 /* Blocks of GPU threads as fibers.
  *
- * In: the code of a kernel for the emulator. Out: what its turns store. Each thread is a fiber of
- * its own, which runs until it waits at a barrier or in a shuffle; when all that have to be there
- * are, they go on, first to last, then last to first, and the other way round in the next block.
- * Shared memory and scratch start as noise. So code that misses a barrier does not pass by luck.
+ * In: the code of a kernel for the emulator. Out: what its iterations store. Each thread is a fiber
+ * of its own, which runs until it waits at a barrier or in a shuffle; when all that have to be
+ * there are, they go on, first to last, then last to first, and the other way round in the next
+ * block. Shared memory and scratch start as noise. So code that misses a barrier does not pass by
+ * luck.
  *
  * A switch between fibers is a dozen instructions where this file knows the machine, since POSIX
  * contexts ask the kernel for the signal mask each time: a hundred times as long.
@@ -54,7 +55,7 @@ struct Emu {
   KernelFn f;
   void *const *buf;
   const int64_t *arg;
-  int64_t turn;
+  int64_t iteration;
   KStatus *st;
   char *room, *local; /* as they were allocated; below: 64-byte aligned */
   size_t local_bytes;
@@ -163,7 +164,7 @@ ON_FIBER static int64_t exchange(EmuThread *t, int64_t x, int64_t by) {
 
 ON_FIBER static void thread_main(Fiber *f) {
   Emu *b = f->emu;
-  b->f(b->buf, b->arg, b->turn, b->turn + 1, &f->t, b->st);
+  b->f(b->buf, b->arg, b->iteration, b->iteration + 1, &f->t, b->st);
   wait_as(f, DONE); /* for ever */
 }
 
@@ -200,7 +201,7 @@ static bool run_block(Emu *b, Err *e) {
     start_at(f, b->stacks + (size_t)i * STACK);
   }
   for (int round = 0; !interrupted(b); round++) {
-    bool back = (round + b->turn) % 2;
+    bool back = (round + b->iteration) % 2;
     b->by = back ? -1 : 1;
     jump(&b->home, next_from(b, back ? EMU_THREADS - 1 : 0));
     if (b->count[DONE] == EMU_THREADS) return true;
@@ -251,7 +252,7 @@ static bool make_scratch(Emu *b, size_t bytes) {
   return b->local;
 }
 
-bool emu_run(Emu *b, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+bool emu_run(Emu *b, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t local_bytes, KStatus *st, const Interrupt *interrupt, Err *e) {
   if (!make_scratch(b, (size_t)local_bytes + 128)) return err_nomem(e, NULL);
   b->f = f;
@@ -260,6 +261,6 @@ bool emu_run(Emu *b, KernelFn f, void *const *buf, const int64_t *arg, int64_t t
   b->st = st;
   b->interrupt = interrupt;
   bool ok = true;
-  for (b->turn = 0; b->turn < turns && ok; b->turn++) ok = run_block(b, e);
+  for (b->iteration = 0; b->iteration < iterations && ok; b->iteration++) ok = run_block(b, e);
   return ok;
 }

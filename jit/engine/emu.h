@@ -26,10 +26,10 @@ struct EmuThread {
 typedef struct Emu Emu;
 Emu *emu_open(Mem *m);
 void emu_close(Emu *u); /* NULL is fine */
-/* Runs all turns of a kernel. False with `e` when out of memory, when `interrupt` (may be NULL)
- * became true, or when threads wait for one another forever at a barrier or shuffle that some of
- * them never reach. */
-bool emu_run(Emu *u, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+/* Runs all iterations of a kernel. False with `e` when out of memory, when `interrupt` (may be
+ * NULL) became true, or when threads wait for one another forever at a barrier or shuffle that some
+ * of them never reach. */
+bool emu_run(Emu *u, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t local_bytes, KStatus *st, const Interrupt *interrupt, Err *e);
 
 #endif

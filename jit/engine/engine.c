@@ -626,27 +626,28 @@ static void run_piece(void *ud, int64_t lo, int64_t hi, int thread) {
   restore_float_control(old);
 }
 
-/* Turns in a piece: short enough to hear of an interrupt, long enough to be worth taking, and some
- * pieces for each thread, so that a thread that was held up is helped. */
-static int64_t piece(int64_t turns, int64_t work, int threads) {
-  double each = (double)work / (double)turns,
+/* Iterations in a piece: short enough to hear of an interrupt, long enough to be worth taking, and
+ * some pieces for each thread, so that a thread that was held up is helped. */
+static int64_t piece(int64_t iterations, int64_t work, int threads) {
+  double each = (double)work / (double)iterations,
          most = (double)LONGEST_US * OPS_PER_US / (each > 0 ? each : 1);
   double least = (double)PIECE_US * OPS_PER_US / (each > 0 ? each : 1);
-  double n = threads > 1 ? (double)turns / (threads * PIECES_PER_THREAD) : (double)turns;
+  double n = threads > 1 ? (double)iterations / (threads * PIECES_PER_THREAD) : (double)iterations;
   if (n < least) n = least;
   if (n > most) n = most;
-  if (n >= (double)turns) return turns;
+  if (n >= (double)iterations) return iterations;
   return n <= 1   ? 1
          : n < 16 ? (int64_t)n
-                  : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of turns */
+                  : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of iterations */
 }
 
-static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
-                     int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
+static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg,
+                     int64_t iterations, int64_t local_bytes, KStatus *st,
+                     const Interrupt *interrupt) {
   Err e = {.text = "out of memory"};
   unsigned old = set_float_control();
   if (!g->emu) g->emu = emu_open(g->mem);
-  bool ok = g->emu && emu_run(g->emu, f, buf, arg, turns, local_bytes, st, interrupt, &e);
+  bool ok = g->emu && emu_run(g->emu, f, buf, arg, iterations, local_bytes, st, interrupt, &e);
   restore_float_control(old);
   if (interrupt_asked(interrupt)) return false;
   if (ok) return true;
@@ -655,23 +656,23 @@ static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg
   return true;
 }
 
-bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
-  if (g->config.emulate) return emulated(g, f, buf, arg, turns, local_bytes, st, interrupt);
+  if (g->config.emulate) return emulated(g, f, buf, arg, iterations, local_bytes, st, interrupt);
   g->status->failed = 0;
   g->status->outside = 0;
   Run r = {f, buf, arg, g->status, g->scratch, g->scratch_each};
-  if (turns <= 0) return !interrupt_asked(interrupt);
-  if (work < turns) work = turns;
+  if (iterations <= 0) return !interrupt_asked(interrupt);
+  if (work < iterations) work = iterations;
   int threads = work < (int64_t)OPS_PER_US * SERIAL_US ? 1 : pool_threads(g->pool);
-  int64_t n = piece(turns, work, threads);
+  int64_t n = piece(iterations, work, threads);
   bool all = true;
   if (threads > 1) {
-    all = pool_run(g->pool, run_piece, &r, turns, n, interrupt);
+    all = pool_run(g->pool, run_piece, &r, iterations, n, interrupt);
   } else {
-    for (int64_t lo = 0; lo < turns && all; lo += n) {
+    for (int64_t lo = 0; lo < iterations && all; lo += n) {
       all = !interrupt_asked(interrupt);
-      if (all) run_piece(&r, lo, turns - lo > n ? lo + n : turns, 0);
+      if (all) run_piece(&r, lo, iterations - lo > n ? lo + n : iterations, 0);
     }
   }
   if (g->status->failed) st->failed = 1;

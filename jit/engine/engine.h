@@ -22,7 +22,7 @@ typedef struct EngConfig {
   bool emulate;          /* kernels run as on a GPU, in emu.h; none are kept or installed */
   bool perf_map;         /* write /tmp/perf-PID.map */
   /* What kernels get, in memory that outlives the engine: setting its `stop` makes the kernel that
-   * runs return soon, in the middle of its turns. NULL: nobody will. */
+   * runs return soon, in the middle of its iterations. NULL: nobody will. */
   KStatus *status;
   /* One line: why something is compiled, or what was rejected. */
   void (*log)(void *ud, const char *text);
@@ -68,11 +68,11 @@ void eng_words(Engine *g, const Kernel *k, LVal v, char name[20], char line[120]
  * False with `e`. Throws when out of memory. */
 bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 
-/* Runs all `turns`, on as many threads as pay (`work`: a guess of elementary operations in all;
- * small work runs on the calling thread). `scratch`: room for local_bytes per thread, made by
+/* Runs all `iterations`, on as many threads as pay (`work`: a guess of elementary operations in
+ * all; small work runs on the calling thread). `scratch`: room for local_bytes per thread, made by
  * eng_scratch. False when interrupted or stopped. Floating-point control is set to the language's
  * and restored. */
-bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t turns,
+bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt);
 int eng_threads(const Engine *g);
 /* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at

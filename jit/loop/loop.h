@@ -26,12 +26,12 @@ typedef uint32_t LVal; /* number of the instruction that makes it */
 
 typedef enum LOp {
   /* ---- structure; each of the first six opens a block that LP_END closes */
-  LP_PAR,  /* n: turns 0 .. n-1 in any order, by any thread; value: the turn (i64). A kernel has
+  LP_PAR,  /* n: iterations 0 .. n-1 in any order, by any thread; value: its number. A kernel has
               exactly one at the top, after straight-line code; its n is LP_ARG or LP_CONST. It may
               be nested. */
-  LP_VEC,  /* n: turns independent of each other and cheap: a target makes lanes of them */
-  LP_FOR,  /* n: turns in order */
-  LP_RED,  /* n: a reduction over the turns by rule 105; what is reduced is given by LP_YIELD.
+  LP_VEC,  /* n: iterations independent of each other and cheap: a target makes lanes of them */
+  LP_FOR,  /* n: iterations in order */
+  LP_RED,  /* n: a reduction over the iterations by rule 105; what is reduced is given by LP_YIELD.
               Several LP_YIELD in one LP_RED: several reductions in one pass, read by LP_RESULT */
   LP_IF,   /* bool (the same for all lanes of an LP_VEC around or not): the block runs where true */
   LP_TILE, /* a block of a contraction, see LTile: the block is the epilogue, run for each element
@@ -50,8 +50,8 @@ typedef enum LOp {
   /* ---- memory. buf: number of the buffer */
   LP_LOAD,  /* index */
   LP_STORE, /* index, value */
-  /* ---- variables: a mutable scalar, alive in the block that made it. Not across turns of LP_PAR
-   * or LP_VEC but private to each */
+  /* ---- variables: a mutable scalar, alive in the block that made it. Not across iterations of
+   * LP_PAR or LP_VEC but private to each */
   LP_VAR, /* start; value: the variable */
   LP_GET, /* variable */
   LP_SET, /* variable, value */
@@ -79,11 +79,12 @@ typedef enum LOp {
 } LOp;
 
 /* Reductions. SUM .. ALL are those of ref.h in the order of rule 105: element number i (the
- * turn) goes to lane i % 16 of its block of 4,096, lanes are combined by halving, blocks by the
- * tree. FMA: the same with lane = fma(x, y, lane). CHAIN: one fma chain over the turns of each
- * block of 4,096, each from +0, block results added left to right. FIRST_MAX and FIRST_MIN: the
- * turn (i64) of the first largest / smallest, a NaN counting as such; 0 where there are none. Sums
- * and chains of f16 and bf16 are f32 until the end; an empty max or min is the end of the dtype. */
+ * iteration) goes to lane i % 16 of its block of 4,096, lanes are combined by halving, blocks by
+ * the tree. FMA: the same with lane = fma(x, y, lane). CHAIN: one fma chain over the iterations of
+ * each block of 4,096, each from +0, block results added left to right. FIRST_MAX and FIRST_MIN:
+ * the iteration (i64) of the first largest / smallest, a NaN counting as such; 0 where there are
+ * none. Sums and chains of f16 and bf16 are f32 until the end; an empty max or min is the end of
+ * the dtype. */
 typedef enum LRed {
   RED_SUM,
   RED_PROD,
@@ -106,8 +107,8 @@ typedef enum LRed {
  *   FOR      not inside TILE; IF anywhere under PAR, in lanes it may be divergent
  *   counts   of FOR and RED inside lanes are the same for all lanes: constants, arguments, values
  *            from outside, and pure functions of such
- *   a value  is used in the block of its instruction and blocks inside; a turn inside its loop. A
- *            turn of FOR, or of a RED inside VEC, is the same for all lanes.
+ *   a value  is used in the block of its instruction and blocks inside; an iteration inside its
+ *            loop. An iteration of FOR, or of a RED inside VEC, is the same for all lanes.
  *   LP_SET   reaches its LP_VAR through FOR and IF alone; LP_GET from anywhere in scope
  *   TILE     dtype f32 or f64, that of its buffers; mr 1..32, nr 1..128 */
 
@@ -147,10 +148,11 @@ typedef struct LIns {
 typedef enum LBufKind { LB_IN, LB_OUT, LB_INOUT, LB_LOCAL } LBufKind;
 typedef struct LBuf {
   uint8_t kind, dtype;
-  /* LB_LOCAL: scratch private to a turn of the outermost LP_PAR, 64-byte aligned: its elements are
-   * the value of argument `arg` (i64) times `each`, or `each` alone where arg < 0. Contents are
-   * undefined at the start of a turn. LB_OUT is not read, and does not overlap another buffer.
-   * LB_INOUT is both, and one turn reads only what no other turn writes. */
+  /* LB_LOCAL: scratch private to an iteration of the outermost LP_PAR, 64-byte aligned: its
+   * elements are the value of argument `arg` (i64) times `each`, or `each` alone where arg < 0.
+   * Contents are undefined at the start of an iteration. LB_OUT is not read, and does not overlap
+   * another buffer. LB_INOUT is both, and one iteration reads only what no other iteration
+   * writes. */
   int32_t arg;
   int64_t each;
 } LBuf;
@@ -228,10 +230,10 @@ bool lp_verify(const Kernel *k, Err *e); /* every invariant in this header */
 bool lp_fails(const Kernel *k);          /* whether a run may set the fail flag */
 /* Bytes of all LB_LOCAL buffers of one thread, each rounded up to 64, in order. */
 int64_t lp_local_bytes(const Kernel *k, const int64_t *args);
-/* Turns of the outermost LP_PAR. */
-int64_t lp_turns(const Kernel *k, const int64_t *args);
+/* Iterations of the outermost LP_PAR. */
+int64_t lp_iterations(const Kernel *k, const int64_t *args);
 
-/* ---- code. A target's host function: turns lo .. hi-1 of the outermost LP_PAR. */
+/* ---- code. A target's host function: iterations lo .. hi-1 of the outermost LP_PAR. */
 typedef struct KStatus {
   _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
                              evaluator for the message */
@@ -244,10 +246,10 @@ typedef struct KStatus {
 typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
                          KStatus *st);
 
-/* Runs turns lo .. hi-1 by walking the instructions, one scalar at a time: what defines the meaning
- * of the form, used where there is no code generator in tests of the lowering, and to test targets.
- * `buf` has all buffers, entries of LB_LOCAL ignored. False when out of memory, or when it left a
- * local buffer. */
+/* Runs iterations lo .. hi-1 by walking the instructions, one scalar at a time: what defines the
+ * meaning of the form, used where there is no code generator in tests of the lowering, and to test
+ * targets. `buf` has all buffers, entries of LB_LOCAL ignored. False when out of memory, or when it
+ * left a local buffer. */
 bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
             KStatus *st);
 /* The same with the number of elements of each buffer (local ones apart): false with `e` at the

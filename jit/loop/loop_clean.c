@@ -99,7 +99,7 @@ static LVal again(Kernel *to, const Kernel *k, LVal v, const LVal *map) {
 
 /* How often the block at v is run, where that is known: 0, 1, or -1. The outermost LP_PAR stays,
  * and a reduction, whose result is there in any case. */
-static int known_turns(const Kernel *to, const Kernel *k, LVal v, const LVal *map) {
+static int known_iterations(const Kernel *to, const Kernel *k, LVal v, const LVal *map) {
   const LIns *in = &k->ins[v];
   if (in->depth == 0 || in->op == LP_RED || in->op == LP_TILE) return -1;
   const LIns *n = &to->ins[map[lp_operand(k, v, 0)]];
@@ -116,7 +116,7 @@ static Kernel *forward(Arena *a, const Kernel *k) {
     const LIns *in = &k->ins[v];
     size_t before = to->count;
     if (lp_info[in->op].opens) {
-      int n = known_turns(to, k, v, map);
+      int n = known_iterations(to, k, v, map);
       if (n == 0) {
         v = in->match;
         continue;

@@ -1,14 +1,15 @@
 /* Walking a kernel, one scalar at a time: the meaning of loop form.
  *
- * In: a verified kernel, its buffers and arguments, and turns of the outermost LP_PAR. Out: what
- * they store. Every scalar step is lp_eval's; this file adds loops, memory, variables and
- * reductions, whose order is that of rule 105. Turns without order are taken in ascending order.
+ * In: a verified kernel, its buffers and arguments, and iterations of the outermost LP_PAR. Out:
+ * what they store. Every scalar step is lp_eval's; this file adds loops, memory, variables and
+ * reductions, whose order is that of rule 105. Iterations without order are taken in ascending
+ * order.
  *
- * Local buffers are blocks of their own, new for each turn and filled with ones (a NaN, or -1), so
- * that what reads before it writes is seen, and a sanitizer sees what runs over.
+ * Local buffers are blocks of their own, new for each iteration and filled with ones (a NaN, or
+ * -1), so that what reads before it writes is seen, and a sanitizer sees what runs over.
  *
- * Invariant: val[v] is the value of instruction v in the present turn of every block around it;
- * that of an LP_YIELD is the number of its accumulator. */
+ * Invariant: val[v] is the value of instruction v in the present iteration of every block around
+ * it; that of an LP_YIELD is the number of its accumulator. */
 #include "jit/loop/loop_impl.h"
 
 #include <math.h>
@@ -69,10 +70,10 @@ static LVal the_par(const Kernel *k) {
   return v;
 }
 
-int64_t lp_turns(const Kernel *k, const int64_t *args) {
+int64_t lp_iterations(const Kernel *k, const int64_t *args) {
   const LIns *n = &k->ins[lp_operand(k, the_par(k), 0)];
-  int64_t turns = n->op == LP_ARG ? args[n->imm] : n->imm;
-  return turns > 0 ? turns : 0;
+  int64_t iterations = n->op == LP_ARG ? args[n->imm] : n->imm;
+  return iterations > 0 ? iterations : 0;
 }
 
 /* ---- memory */
@@ -261,7 +262,7 @@ static LScalar value(const Run *r, LVal v, int i) {
   return r->val[lp_operand(r->k, v, i)];
 }
 
-static void turns(Run *r, LVal v) {
+static void iterations(Run *r, LVal v) {
   int64_t n = value(r, v, 0).i;
   for (int64_t t = 0; t < n && !r->st->stop && !r->outside; t++) {
     r->val[v].i = t;
@@ -336,10 +337,10 @@ static void walk(Run *r, LVal from, LVal to) {
     switch (in->op) {
     case LP_PAR:
     case LP_VEC:
-    case LP_FOR: turns(r, v); break;
+    case LP_FOR: iterations(r, v); break;
     case LP_RED:
       red_each(r, v, red_begin);
-      turns(r, v);
+      iterations(r, v);
       red_each(r, v, red_end);
       break;
     case LP_IF:

@@ -89,7 +89,7 @@ static bool check_operands(const Check *c) {
       }
     } else if (lp_info[from->op].opens) {
       if (from->depth >= c->depth || c->open[from->depth] != o)
-        return bad(c, "turn of a closed block");
+        return bad(c, "iteration of a closed block");
     } else if (from->op == LP_YIELD) {
       return bad(c, "a yield is read by a result");
     } else if ((from->op == LP_VAR) != var) {
@@ -156,7 +156,7 @@ static bool check_const(const Check *c) {
 static bool check_set(const Check *c) {
   for (int i = c->k->ins[operand(c, 0)].depth; i < c->depth; i++) {
     int op = open_op(c, i);
-    if (op != LP_FOR && op != LP_IF) return bad(c, "variable of turns that have no order");
+    if (op != LP_FOR && op != LP_IF) return bad(c, "variable of iterations that have no order");
   }
   return all_are(c, 0, (DType)c->in->dtype);
 }
@@ -182,7 +182,7 @@ static bool check_block(Check *c) {
   if (c->depth == 0) {
     if (op != LP_PAR || c->par_seen) return bad(c, "a kernel is one par");
     if (c->k->ins[n].op != LP_ARG && c->k->ins[n].op != LP_CONST) {
-      return bad(c, "turns are an argument or a constant");
+      return bad(c, "iterations are an argument or a constant");
     }
     c->par_seen = true;
   }
@@ -190,7 +190,7 @@ static bool check_block(Check *c) {
     if (op == LP_PAR || op == LP_VEC || op == LP_TILE) return bad(c, "inside lanes");
     if (op == LP_RED && inside(c, LP_RED)) return bad(c, "reduction in a reduction");
     if (inside(c, LP_TILE)) return bad(c, "loop in a tile");
-    if (c->varies[n]) return bad(c, "turns differ between lanes");
+    if (c->varies[n]) return bad(c, "iterations differ between lanes");
   }
   return true;
 }
@@ -279,7 +279,7 @@ static bool check_one(Check *c) {
   if (in->op != LP_END && c->depth == 0) {
     if (c->par_seen) return bad(c, "after the end");
     if (in->op == LP_VAR || in->op == LP_GET || in->op == LP_SET || in->op == LP_STORE) {
-      return bad(c, "outside of all turns");
+      return bad(c, "outside of all iterations");
     }
   }
   if (!check_imm(c) || !check_operands(c) || !check_types(c)) return false;

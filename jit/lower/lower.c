@@ -425,19 +425,19 @@ void low_finish(Low *w, Lowered *out) {
   VEC_PUSH(w->l->arena, out->launches, out->count, out->cap, launch);
 }
 
-bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e) {
+bool low_group(Lower *l, const Group *group, Lowered *out, GErr *e) {
   size_t launches = out->count, panels = out->panel_count;
   bool ok;
   switch ((GroupKind)group->kind) {
-  case GROUP_POINT: ok = lower_point(l, group, out, e); break;
-  case GROUP_ROWS: ok = lower_rows(l, group, out, e); break;
+  case GROUP_POINT: ok = low_point(l, group, out, e); break;
+  case GROUP_ROWS: ok = low_rows(l, group, out, e); break;
   case GROUP_COLUMNS:
-  case GROUP_REDUCE: ok = lower_reduce(l, group, out, e); break;
+  case GROUP_REDUCE: ok = low_reduce(l, group, out, e); break;
   case GROUP_DOT:
-  case GROUP_CONV: ok = lower_dot(l, group, out, e); break;
-  case GROUP_STRIP: ok = lower_strip(l, group, out, e); break;
-  case GROUP_SCATTER: ok = lower_scatter(l, group, out, e); break;
-  case GROUP_SCAN: ok = lower_scan(l, group, out, e); break;
+  case GROUP_CONV: ok = low_dot(l, group, out, e); break;
+  case GROUP_STRIP: ok = low_strip(l, group, out, e); break;
+  case GROUP_SCATTER: ok = low_scatter(l, group, out, e); break;
+  case GROUP_SCAN: ok = low_scan(l, group, out, e); break;
   default: ok = gerr_set(e, ERR_IR_FORM, -1, "no loop form"); break;
   }
   if (!ok) {

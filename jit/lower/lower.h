@@ -109,10 +109,10 @@ struct Lower {
 
 /* Appends the group's kernels to `out`. False with `e` when the group has no loop form (the caller
  * then makes it GROUP_REF, node by node). Throws when out of memory. */
-bool lower_group(Lower *l, const Group *group, Lowered *out, GErr *e);
+bool low_group(Lower *l, const Group *group, Lowered *out, GErr *e);
 
 /* Whether v is the transpose of the last two axes of *out. */
-bool lower_turned(const Graph *g, Val v, Val *out);
+bool low_transposed(const Graph *g, Val v, Val *out);
 
 /* ---- inside of lowering */
 
@@ -138,8 +138,8 @@ typedef struct Index {
   LVal at[CKL_MAX_RANK]; /* else one per axis */
 } Index;
 
-/* With a size of 0 a kernel has no turns, or does nothing in them. There is one exception: if the
- * axis that take or gather indexes is symbolic and has size 0, the kernel may read the first
+/* With a size of 0 a kernel has no iterations, or does nothing in them. There is one exception: if
+ * the axis that take or gather indexes is symbolic and has size 0, the kernel may read the first
  * element of an empty buffer. */
 void low_begin(Low *w, Lower *l, const Group *group, GErr *e);
 void low_finish(Low *w, Lowered *out);       /* cleans the kernel and appends the launch */
@@ -162,6 +162,6 @@ void low_bind(Low *w, Val v, const Index *at, LVal x);
 /* Fails the group: e gets the text, and later pulls return LV_NONE. Returns LV_NONE. */
 LVal low_fail(Low *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV */
+bool low_dot(Lower *l, const Group *group, Lowered *out, GErr *e); /* DOT, CONV */
 
 #endif

@@ -84,9 +84,10 @@ static bool copy_image(Dot *d, Conv *c) {
   c->panel = dot_panel(d, times(d, rows, pitch));
   low_begin(&w, d->l, d->group, d->e);
   int to = low_panel(&w, c->panel, d->dt, LB_OUT);
-  LVal height = low_dim(&w, c->copy[0]), turn = lp_par(w.k, low_dim(&w, rows)), zero = imm(&w, 0);
-  LVal n = lp_idiv(w.k, turn, height), y = lp_irem(w.k, turn, height);
-  LVal row0 = mul(&w, turn, low_dim(&w, pitch)), one = imm(&w, 1);
+  LVal height = low_dim(&w, c->copy[0]), iteration = lp_par(w.k, low_dim(&w, rows)),
+       zero = imm(&w, 0);
+  LVal n = lp_idiv(w.k, iteration, height), y = lp_irem(w.k, iteration, height);
+  LVal row0 = mul(&w, iteration, low_dim(&w, pitch)), one = imm(&w, 1);
   bool border = spread(c) || c->pad[0] > 0 || c->pad[1] > 0;
   if (border) {
     LVal i = lp_vec(w.k, low_dim(&w, pitch));
@@ -122,16 +123,16 @@ static bool copy_image(Dot *d, Conv *c) {
 
 /* ---- conv2d and conv2d_input */
 
-/* w as panels [panels][kh, kw, channel][nr]; a turn is a (kh, kw) of a panel. */
+/* w as panels [panels][kh, kw, channel][nr]; an iteration is a (kh, kw) of a panel. */
 static bool pack_weight(Dot *d, Conv *c) {
   Low w;
   low_begin(&w, d->l, d->group, d->e);
   int panel = low_panel(&w, d->b.panel, d->dt, LB_OUT);
   LVal area = low_dim(&w, times(d, c->kernel[0], c->kernel[1])), n = low_dim(&w, d->n);
   LVal nr = imm(&w, d->nr), channels = low_dim(&w, c->channels);
-  Dim turns = product3(d, c->kernel[0], c->kernel[1], d->panels);
-  LVal turn = lp_par(w.k, low_dim(&w, turns));
-  LVal number = lp_idiv(w.k, turn, area), offset = lp_irem(w.k, turn, area);
+  Dim iterations = product3(d, c->kernel[0], c->kernel[1], d->panels);
+  LVal iteration = lp_par(w.k, low_dim(&w, iterations));
+  LVal number = lp_idiv(w.k, iteration, area), offset = lp_irem(w.k, iteration, area);
   LVal kw = low_dim(&w, c->kernel[1]), c0 = mul(&w, number, nr);
   LVal k = lp_for(w.k, channels), j = lp_vec(w.k, least(&w, nr, sub(&w, n, c0)));
   LVal col = add(&w, c0, j);
@@ -142,7 +143,7 @@ static bool pack_weight(Dot *d, Conv *c) {
   low_digit(&w, &at, lp_irem(w.k, offset, kw), c->kernel[1]);
   LVal x = dot_operand(d, &w, c->other, &at);
   if (x == LV_NONE) return false;
-  lp_store(w.k, panel, add(&w, mul(&w, add(&w, mul(&w, turn, channels), k), nr), j), x);
+  lp_store(w.k, panel, add(&w, mul(&w, add(&w, mul(&w, iteration, channels), k), nr), j), x);
   for (int i = 0; i < 3; i++) end(&w);
   return dot_finish(d, &w, times(d, d->k, d->n));
 }
@@ -219,7 +220,7 @@ static bool image_finish(Dot *d, Main *f, const Place *o, int from, LVal base) {
 
 static const Form image_form = {image_rows, image_skip, image_digits, NULL, image_finish};
 
-static bool lower_image(Dot *d, Conv *c) {
+static bool low_image(Dot *d, Conv *c) {
   d->form = &image_form;
   d->n = d->type->dim[1];
   d->m = product3(d, c->count, c->at[0], c->at[1]);
@@ -361,20 +362,20 @@ static bool place_g(Dot *d, Conv *c) {
   low_begin(&w, d->l, d->group, d->e);
   int to = low_panel(&w, s->panel, d->dt, LB_OUT);
   LVal width = low_dim(&w, line);
-  LVal turn = lp_par(w.k, low_dim(&w, product3(d, t->dim[0], t->dim[1], t->dim[2])));
+  LVal iteration = lp_par(w.k, low_dim(&w, product3(d, t->dim[0], t->dim[1], t->dim[2])));
   LVal i = lp_vec(w.k, width);
   Digits at = {0};
-  low_digit(&w, &at, turn, product3(d, t->dim[0], t->dim[1], t->dim[2]));
+  low_digit(&w, &at, iteration, product3(d, t->dim[0], t->dim[1], t->dim[2]));
   low_digit(&w, &at, i, line);
   LVal x = dot_operand(d, &w, s->v, &at);
   if (x == LV_NONE) return false;
-  lp_store(w.k, to, add(&w, mul(&w, turn, width), i), x);
+  lp_store(w.k, to, add(&w, mul(&w, iteration, width), i), x);
   end(&w);
   end(&w);
   return dot_finish(d, &w, count);
 }
 
-static bool lower_weight(Dot *d, Conv *c) {
+static bool low_weight(Dot *d, Conv *c) {
   int64_t channels;
   d->form = &weight_form;
   d->m = d->type->dim[0];
@@ -395,7 +396,7 @@ void conv_begin(Dot *d, Main *f) {
   if (c && c->op == OP_CONV2D_WEIGHT) c->buf = low_panel(&f->w, c->panel, d->dt, LB_IN);
 }
 
-bool lower_conv(Dot *d, OpCode op) {
+bool low_conv(Dot *d, OpCode op) {
   const Graph *g = d->l->g;
   uint32_t root = d->group->root;
   bool weight = op == OP_CONV2D_WEIGHT;
@@ -419,5 +420,5 @@ bool lower_conv(Dot *d, OpCode op) {
     c.at[i] = positions->dim[2 + i];
   }
   if (!copy_image(d, &c)) return false;
-  return weight ? lower_weight(d, &c) : lower_image(d, &c);
+  return weight ? low_weight(d, &c) : low_image(d, &c);
 }

@@ -5,8 +5,8 @@
  * read in place, and one that runs over tiles. Packing pulls, so views, casts and pointwise
  * producers cost nothing more.
  *
- * Batch axes over which y repeats are more rows of x. A turn of the main kernel is a block of row
- * tiles times a block of column panels of one batch; in it each panel of B meets all row tiles.
+ * Batch axes over which y repeats are more rows of x. An iteration of the main kernel is a block of
+ * row tiles times a block of column panels of one batch; in it each panel of B meets all row tiles.
  * The loops are those of Goto and van de Geijn (TOMS 2008).
  *
  * Invariant (rule 105): each element is a chain over k in blocks of 4,096, each from +0, whose
@@ -88,9 +88,9 @@ static bool pack_one(Dot *d, Low *w, const Side *s, bool is_a, const LVal *batch
   if (!is_a) {
     for (int j = d->batch; j < d->rank - 2; j++) low_digit(w, &at, imm(w, 0), s->type->dim[j]);
   }
-  if (is_a != s->turned) low_digit(w, &at, line, is_a ? d->m : d->n);
+  if (is_a != s->transposed) low_digit(w, &at, line, is_a ? d->m : d->n);
   low_digit(w, &at, k, d->k);
-  if (is_a == s->turned) low_digit(w, &at, line, is_a ? d->m : d->n);
+  if (is_a == s->transposed) low_digit(w, &at, line, is_a ? d->m : d->n);
   LVal x = dot_operand(d, w, s->v, &at);
   if (x == LV_NONE) return false;
   lp_store(w->k, panel, to, x);
@@ -105,9 +105,9 @@ static bool pack_rows(Dot *d, Side *s) {
   int panel = low_panel(&w, s->panel, d->dt, LB_OUT);
   LVal m = low_dim(&w, d->m), k = low_dim(&w, d->k), pitch = low_dim(&w, s->row);
   LVal blocks = low_dim(&w, ceil_div(d, d->m, ROWS)), at[CKL_MAX_RANK];
-  LVal turn = lp_par(w.k, low_dim(&w, times(d, own_batches(d, s), ceil_div(d, d->m, ROWS))));
-  LVal batch = lp_idiv(w.k, turn, blocks);
-  LVal r0 = mul(&w, lp_irem(w.k, turn, blocks), imm(&w, ROWS));
+  LVal iteration = lp_par(w.k, low_dim(&w, times(d, own_batches(d, s), ceil_div(d, d->m, ROWS))));
+  LVal batch = lp_idiv(w.k, iteration, blocks);
+  LVal r0 = mul(&w, lp_irem(w.k, iteration, blocks), imm(&w, ROWS));
   dot_batch_coords(d, &w, batch, s->batched, at);
   LVal i = lp_for(w.k, least(&w, imm(&w, ROWS), sub(&w, m, r0)));
   LVal row = add(&w, r0, i), to = mul(&w, add(&w, mul(&w, batch, m), row), pitch);
@@ -124,7 +124,7 @@ Dim dot_group_stride(const Dot *d, int64_t pitch) {
 }
 
 /* Tiles of A, or panels of B, k by k: [groups][K][pitch]; lanes along a group, or along k where
- * that is how the operand lies. A turn takes several groups, so that what is read together is
+ * that is how the operand lies. An iteration takes several groups, so that what is read together is
  * long enough. */
 static bool pack_tiles(Dot *d, Side *s, bool is_a) {
   enum { WIDTH = 128, DEPTH = 128 };
@@ -137,11 +137,11 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
   LVal extent = low_dim(&w, is_a ? d->m : d->n), depth = low_dim(&w, d->k), one = imm(&w, 1);
   LVal groups = low_dim(&w, groups_dim), blocks = low_dim(&w, blocks_dim);
   LVal cuts = low_dim(&w, cuts_dim), at[CKL_MAX_RANK];
-  Dim turns = times(d, times(d, own_batches(d, s), blocks_dim), cuts_dim);
-  LVal turn = lp_par(w.k, low_dim(&w, turns));
-  LVal number = lp_idiv(w.k, turn, cuts);
-  LVal k0 = share(&w, lp_irem(w.k, turn, cuts), depth, cuts);
-  LVal ks = sub(&w, share(&w, add(&w, lp_irem(w.k, turn, cuts), one), depth, cuts), k0);
+  Dim iterations = times(d, times(d, own_batches(d, s), blocks_dim), cuts_dim);
+  LVal iteration = lp_par(w.k, low_dim(&w, iterations));
+  LVal number = lp_idiv(w.k, iteration, cuts);
+  LVal k0 = share(&w, lp_irem(w.k, iteration, cuts), depth, cuts);
+  LVal ks = sub(&w, share(&w, add(&w, lp_irem(w.k, iteration, cuts), one), depth, cuts), k0);
   LVal block = lp_irem(w.k, number, blocks), batch = lp_idiv(w.k, number, blocks);
   LVal g0 = share(&w, block, groups, blocks);
   LVal group_count = sub(&w, share(&w, add(&w, block, one), groups, blocks), g0);
@@ -169,9 +169,9 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
     end(&w);
   } else {
     /* A whole vector where what follows the tile may be read: it lands in the gap between rows. */
-    int turns_of = is_a ? 2 : 1;
+    int passes = is_a ? 2 : 1;
     LVal fits = lp_bin(w.k, RB_LE, add(&w, first, imm(&w, pitch)), extent);
-    for (int c = 0; c < turns_of; c++) {
+    for (int c = 0; c < passes; c++) {
       if (is_a) lp_if(w.k, c ? lp_un(w.k, RU_NOT, fits) : fits);
       i = lp_vec(w.k, is_a && c == 0 ? imm(&w, pitch) : count);
       if (!pack_one(d, &w, s, is_a, at, add(&w, first, i), add(&w, k0, k), panel,
@@ -206,7 +206,7 @@ static bool row_stride(const Dot *d, Dim *out) {
   Dim next = DIM_BAD;
   *out = dim_num(d, 0);
   for (int i = d->rank - 2; i >= d->batch; i--) {
-    Dim size = i == d->rank - 2 && d->a.turned ? d->m : d->type->dim[i];
+    Dim size = i == d->rank - 2 && d->a.transposed ? d->m : d->type->dim[i];
     if (dim_is(d, size, 1)) continue;
     if (next == DIM_BAD)
       *out = d->a.view.stride[i];
@@ -361,7 +361,7 @@ static LVal dot_digits(Dot *d, Main *f, const Place *o, LVal row, LVal col, Digi
 
 static const Form dot_form = {dot_rows, dot_skip, dot_digits, NULL, NULL};
 
-/* Tile `t` of the turn and panel `p`. */
+/* Tile `t` of the iteration and panel `p`. */
 static Place tile_place(Dot *d, Main *f, LVal p, LVal t) {
   Low *w = &f->w;
   Place o = {0};
@@ -381,16 +381,16 @@ bool dot_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x) {
   return epilogue(d, &f->w, &at, lin, x);
 }
 
-/* Tiles and panels of a turn: what the second cache holds, and less where there would be few
- * turns. */
+/* Tiles and panels of an iteration: what the second cache holds, and less where there would be few
+ * iterations. */
 static void choose_blocks(Dot *d) {
   bool local = d->b.kind == SIDE_LOCAL; /* what is filled just before use serves more rows */
-  int64_t rows = local ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK, tiles, panels, turns, k;
+  int64_t rows = local ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK, tiles, panels, iterations, k;
   int64_t columns = local ? COLUMNS_IN_BLOCK / 2 : COLUMNS_IN_BLOCK;
   d->block_tiles = d->mr > rows ? 1 : rows / d->mr;
   d->block_panels = d->nr > columns ? 1 : columns / d->nr;
   if (!dim_known(d, d->tiles, &tiles) || !dim_known(d, d->panels, &panels)) return;
-  if (!dim_known(d, d->turns_b, &turns)) turns = 8;
+  if (!dim_known(d, d->iterations_b, &iterations)) iterations = 8;
   if (!dim_known(d, d->k, &k)) k = KC;
   if (d->block_tiles > tiles) d->block_tiles = tiles > 0 ? tiles : 1;
   if (d->block_panels > panels) d->block_panels = panels > 0 ? panels : 1;
@@ -398,8 +398,8 @@ static void choose_blocks(Dot *d) {
     int64_t rb = (tiles + d->block_tiles - 1) / d->block_tiles;
     int64_t cb = (panels + d->block_panels - 1) / d->block_panels;
     int64_t work = d->block_tiles * d->block_panels * d->mr * d->nr;
-    int64_t wanted = local ? TURNS_FILLED : TURNS_WANTED;
-    if (turns * rb * cb >= wanted || work < TURN_LEAST / (k < 1 ? 1 : k)) return;
+    int64_t wanted = local ? ITERATIONS_FILLED : ITERATIONS_WANTED;
+    if (iterations * rb * cb >= wanted || work < ITERATION_LEAST / (k < 1 ? 1 : k)) return;
     if (d->block_panels > 1 && (local || d->block_panels * d->nr >= d->block_tiles * d->mr)) {
       d->block_panels = (d->block_panels + 1) / 2;
     } else if (d->block_tiles > 1 && !local) {
@@ -484,13 +484,13 @@ static bool pieces(Dot *d, Main *f, int64_t most) {
   for (int i = 0; i < 5; i++) end(w); /* tile, t, p, cut, r */
 
   if (several) {
-    for (int turn = 0; turn < 2; turn++) { /* the first block is copied, the others are added */
-      lp_if(k, lp_bin(k, turn ? RB_GT : RB_EQ, block, zero));
+    for (int pass = 0; pass < 2; pass++) { /* the first block is copied, the others are added */
+      lp_if(k, lp_bin(k, pass ? RB_GT : RB_EQ, block, zero));
       p = lp_for(k, panel_count);
       LVal i = lp_vec(k, mul(w, tile_count, imm(w, per_tile)));
       LVal index = add(w, mul(w, p, imm(w, per_panel)), i);
       LVal y = lp_load(k, acc, add(w, index, nr));
-      if (turn) y = lp_bin(k, RB_ADD, lp_load(k, total, index), y);
+      if (pass) y = lp_bin(k, RB_ADD, lp_load(k, total, index), y);
       lp_store(k, total, index, y);
       for (int c = 0; c < 3; c++) end(w);
     }
@@ -538,8 +538,9 @@ bool dot_main(Dot *d) {
   f.b_step = low_dim(w, d->b.step);
   conv_begin(d, &f);
   LVal rb_count = low_dim(w, row_blocks), cb_count = low_dim(w, col_blocks), one = imm(w, 1);
-  LVal turn = lp_par(w->k, low_dim(w, times(d, d->turns_b, times(d, row_blocks, col_blocks))));
-  LVal cb = lp_irem(w->k, turn, cb_count), rest = lp_idiv(w->k, turn, cb_count);
+  LVal iteration =
+      lp_par(w->k, low_dim(w, times(d, d->iterations_b, times(d, row_blocks, col_blocks))));
+  LVal cb = lp_irem(w->k, iteration, cb_count), rest = lp_idiv(w->k, iteration, cb_count);
   LVal rb = lp_irem(w->k, rest, rb_count);
   f.batch = lp_idiv(w->k, rest, rb_count);
   dot_batch_coords(d, w, f.batch, NULL, f.at);
@@ -568,7 +569,7 @@ bool dot_main(Dot *d) {
   }
   if (!ok) return false;
   end(w); /* par */
-  Dim elements = times(d, d->turns_b, times(d, d->m, d->n));
+  Dim elements = times(d, d->iterations_b, times(d, d->m, d->n));
   return dot_finish(d, w, times(d, dim_num(d, 2), times(d, elements, d->k)));
 }
 
@@ -615,27 +616,27 @@ static LVal term(const Dot *d, Low *w, LVal x, LVal y) {
   return lp_yield(w->k, RED_SUM, mul(w, x, y), LV_NONE);
 }
 
-static bool lower_inner(Dot *d) {
+static bool low_inner(Dot *d) {
   Low w;
   low_begin(&w, d->l, d->group, d->e);
   Dim count = dim_product(d->t, d->type->rank, d->type->dim);
-  LVal turn = lp_par(w.k, low_dim(&w, count)), i = lp_red(w.k, low_dim(&w, d->k));
+  LVal iteration = lp_par(w.k, low_dim(&w, count)), i = lp_red(w.k, low_dim(&w, d->k));
   Digits at = {0};
-  low_digit(&w, &at, turn, count);
+  low_digit(&w, &at, iteration, count);
   low_digit(&w, &at, i, d->k);
   LVal x = dot_operand(d, &w, d->a.v, &at), y = dot_operand(d, &w, d->b.v, &at);
   if (x == LV_NONE || y == LV_NONE) return false;
   LVal yielded = term(d, &w, x, y);
   end(&w);
   at = (Digits){0};
-  low_digit(&w, &at, turn, count);
-  if (!epilogue(d, &w, &at, turn, lp_result(w.k, yielded))) return false;
+  low_digit(&w, &at, iteration, count);
+  if (!epilogue(d, &w, &at, iteration, lp_result(w.k, yielded))) return false;
   end(&w);
   return dot_finish(d, &w, times(d, dim_num(d, 2), times(d, count, d->k)));
 }
 
 /* The transposed product. */
-static void turn(Dot *d) {
+static void transpose(Dot *d) {
   Side a = d->a;
   Dim m = d->m;
   d->a = d->b;
@@ -647,7 +648,7 @@ static void turn(Dot *d) {
     Dim stride = s->view.stride[d->rank - 1];
     s->view.stride[d->rank - 1] = s->view.stride[d->rank - 2];
     s->view.stride[d->rank - 2] = stride;
-    s->turned = true;
+    s->transposed = true;
   }
 }
 
@@ -658,9 +659,9 @@ static bool by_rows(Dot *d) {
   LVal coords[CKL_MAX_RANK];
   low_begin(&w, d->l, d->group, d->e);
   LVal m = low_dim(&w, d->m), n = low_dim(&w, d->n);
-  LVal turn = lp_par(w.k, low_dim(&w, times(d, d->turns_b, d->m)));
-  LVal row = lp_irem(w.k, turn, m);
-  dot_batch_coords(d, &w, lp_idiv(w.k, turn, m), NULL, coords);
+  LVal iteration = lp_par(w.k, low_dim(&w, times(d, d->iterations_b, d->m)));
+  LVal row = lp_irem(w.k, iteration, m);
+  dot_batch_coords(d, &w, lp_idiv(w.k, iteration, m), NULL, coords);
   LVal j = lp_vec(w.k, n), k = lp_red(w.k, low_dim(&w, d->k));
   batch_digits(d, &w, coords, &at);
   of_x = of_y = at;
@@ -675,20 +676,22 @@ static bool by_rows(Dot *d) {
   end(&w);
   low_digit(&w, &at, row, d->m);
   low_digit(&w, &at, j, d->n);
-  if (!epilogue(d, &w, &at, add(&w, mul(&w, turn, n), j), lp_result(w.k, yielded))) return false;
+  if (!epilogue(d, &w, &at, add(&w, mul(&w, iteration, n), j), lp_result(w.k, yielded)))
+    return false;
   end(&w);
   end(&w);
-  return dot_finish(d, &w, times(d, times(d, d->turns_b, times(d, d->m, d->n)), d->k));
+  return dot_finish(d, &w, times(d, times(d, d->iterations_b, times(d, d->m, d->n)), d->k));
 }
 
 /* One way to do it, for tiles of at most `height` rows where that is known. */
 static bool tiled(Dot *d, Dim height) {
   d->form = &dot_form;
   d->run = d->k;
-  d->turns_b = times(d, d->turns_b, d->gate);
+  d->iterations_b = times(d, d->iterations_b, d->gate);
   dot_choose_tile(d, height);
   d->tiles = ceil_div(d, d->m, d->mr);
-  if (d->m == DIM_BAD || d->turns_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD) {
+  if (d->m == DIM_BAD || d->iterations_b == DIM_BAD || d->tiles == DIM_BAD ||
+      d->panels == DIM_BAD) {
     return gerr_set(d->e, ERR_IR_FORM, -1, "the sizes of a product are out of range");
   }
   dot_plan_a(d);
@@ -696,7 +699,7 @@ static bool tiled(Dot *d, Dim height) {
   return dot_pack_a(d) && dot_pack_b(d) && dot_main(d);
 }
 
-static bool lower_matrices(Dot *d) {
+static bool low_matrices(Dot *d) {
   d->rank = d->type->rank;
   d->batch = d->rank - 2;
   d->m = d->type->dim[d->rank - 2];
@@ -707,19 +710,19 @@ static bool lower_matrices(Dot *d) {
     d->m = times(d, d->m, d->type->dim[d->batch]);
   }
   for (int i = 0; i < d->batch; i++) {
-    d->turns_b = times(d, d->turns_b, d->type->dim[i]);
+    d->iterations_b = times(d, d->iterations_b, d->type->dim[i]);
     d->a.batched[i] = !dim_is(d, d->a.view.stride[i], 0);
     d->b.batched[i] = !dim_is(d, d->b.view.stride[i], 0);
   }
   if (dt_int(d->dt)) return by_rows(d);
   if (dim_is(d, d->n, 1) && d->batch == d->rank - 2 && !dim_is(d, d->m, 1) &&
       dim_is(d, d->a.view.stride[d->rank - 2], 1)) {
-    turn(d); /* rows that lie crosswise are columns of a product with one row */
+    transpose(d); /* rows that lie crosswise are columns of a product with one row */
   }
   int64_t m;
   if (!dim_known(d, d->m, &m) && dot_readable(d, &d->b) &&
       (dim_is(d, d->b.view.stride[d->rank - 1], 1) || dim_is(d, d->n, 1))) {
-    /* A lower tile for a few rows. Sizes decide which kernels have turns: `many` is 0 or 1. */
+    /* A lower tile for a few rows. Sizes decide which kernels have iterations: `many` is 0 or 1. */
     Dim many = reaches(d, d->m, FEW_ROWS + 1);
     Dot few = *d;
     few.few = true;
@@ -732,7 +735,7 @@ static bool lower_matrices(Dot *d) {
   return tiled(d, d->m);
 }
 
-bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
+bool low_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
   const Graph *g = l->g;
   Dot d = {.l = l, .group = group, .out = out, .e = e, .t = g->dims, .z = {group->root, 0}};
   OpCode op = (OpCode)g->nodes[group->root].op;
@@ -743,11 +746,11 @@ bool lower_dot(Lower *l, const Group *group, Lowered *out, GErr *e) {
   d.a.type = gr_type(g, d.a.v);
   d.b.type = gr_type(g, d.b.v);
   if (!computing_type(&d, d.a.type)) return false;
-  d.turns_b = d.gate = dim_num(&d, 1);
-  if (op != OP_DOT && op != OP_INNER) return lower_conv(&d, op);
+  d.iterations_b = d.gate = dim_num(&d, 1);
+  if (op != OP_DOT && op != OP_INNER) return low_conv(&d, op);
   d.k = d.a.type->dim[d.a.type->rank - 1];
-  if (op == OP_INNER) return lower_inner(&d);
+  if (op == OP_INNER) return low_inner(&d);
   low_view(l, d.a.v, &d.a.view);
   low_view(l, d.b.v, &d.b.view);
-  return lower_matrices(&d);
+  return low_matrices(&d);
 }

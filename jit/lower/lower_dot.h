@@ -14,9 +14,9 @@ enum {
   KC = 1024,    /* longest piece of k, in f32 */
   ROWS_IN_BLOCK = 112,
   COLUMNS_IN_BLOCK = 256,
-  TURNS_WANTED = 12,
-  TURNS_FILLED = 6,     /* where each turn fills the same scratch */
-  TURN_LEAST = 1 << 19, /* multiplications below which a turn is not cut */
+  ITERATIONS_WANTED = 12,
+  ITERATIONS_FILLED = 6,     /* where each iteration fills the same scratch */
+  ITERATION_LEAST = 1 << 19, /* multiplications below which an iteration is not cut */
   FEW_ROWS = 4,
   OFTEN = 2048,  /* rows of A */
   A_PITCH = 16,  /* row of a packed tile of A */
@@ -36,7 +36,7 @@ typedef struct Side {
   const Type *type;
   View view;
   uint32_t panel;
-  bool turned;                /* used as its transpose: [n, k] or [k, m] */
+  bool transposed;            /* used as its transpose: [n, k] or [k, m] */
   bool along_k;               /* packing: k is the axis that lies densely */
   bool batched[CKL_MAX_RANK]; /* batch axes over which the operand does not repeat */
   bool either; /* DIRECT: sizes decide by `copied`, 0 or 1, whether the side is ROWS instead */
@@ -79,12 +79,12 @@ struct Dot {
   DType dt; /* the computing type */
   int compute;
   int rank, batch; /* axes 0 .. batch-1 are batches, batch .. rank-2 rows */
-  Dim turns_b, m, n, k;
-  Dim gate; /* 0 or 1: whether these kernels have turns; sizes decide */
+  Dim iterations_b, m, n, k;
+  Dim gate; /* 0 or 1: whether these kernels have iterations; sizes decide */
   bool few; /* they have only where there are at most FEW_ROWS rows */
   Dim run;  /* A has one step of k within pieces of this length; k itself: everywhere */
   int mr, nr;
-  int64_t block_tiles, block_panels; /* of a turn */
+  int64_t block_tiles, block_panels; /* of an iteration */
   Dim tiles, panels;                 /* of a batch; ceil(n / nr) */
   Side a, b;
   const struct Conv *conv;
@@ -95,7 +95,7 @@ struct Main {
   Low w;
   LVal m, n, k, tiles, panels;
   LVal batch, at[CKL_MAX_RANK]; /* number and coordinates of the batch */
-  LVal t0, t1, p0, p1;          /* tiles and panels of this turn */
+  LVal t0, t1, p0, p1;          /* tiles and panels of this iteration */
   int a, b;                     /* buffers */
   LVal a0, b0;                  /* first elements in this batch */
   LVal a_row, a_step, b_row, b_step;
@@ -167,7 +167,7 @@ int dot_side_buf(const Dot *d, Low *w, const Side *s);
 LVal dot_side_base(const Dot *d, Low *w, const Side *s, const LVal *at);
 
 /* ---- lower_conv.c */
-bool lower_conv(Dot *d, OpCode op);
-void conv_begin(Dot *d, Main *f); /* before the turns of the main kernel */
+bool low_conv(Dot *d, OpCode op);
+void conv_begin(Dot *d, Main *f); /* before the iterations of the main kernel */
 
 #endif

@@ -151,7 +151,7 @@ Dim low_cost(Low *w) {
   return low_const_dim(w, each);
 }
 
-bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e) {
+bool low_point(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Low w;
   Space space;
   Nest nest;

@@ -5,7 +5,7 @@
  * needed, inside the innermost loop; this is what makes a row's mean one division and a scalar one
  * load.
  *
- * Invariant: nothing leaves an LP_IF but index arithmetic. A loop may have no turns: an int
+ * Invariant: nothing leaves an LP_IF but index arithmetic. A loop may have no iterations: an int
  * division that may fail stays; a load is safe, since its index depends on loops around its new
  * place alone, and sizes were checked; a check may then fail too early, which costs a run of the
  * reference evaluator. */

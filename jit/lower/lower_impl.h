@@ -150,7 +150,7 @@ typedef struct Nest {
 } Nest;
 void low_nest(Low *w, const Space *s, Nest *n);
 void low_nest_end(Low *w, Nest *n);
-/* How many steps of a loop whose body handles `below` elements make a turn; at least 1. */
+/* How many steps of a loop whose body handles `below` elements make an iteration; at least 1. */
 Dim low_steps(Low *w, Dim below);
 /* Splits the lowest digit, of size n, from *t and returns it. */
 LVal low_take(Low *w, LVal *t, Dim n);
@@ -180,12 +180,12 @@ Fold low_fold(Low *w, uint32_t node);
 LVal low_fold_x(Low *w, const Fold *f, const Spot *s);            /* pulls the operand, in f->dt */
 void low_fold_know(Low *w, const Fold *f, const Spot *s, LVal x); /* binds the result */
 
-bool lower_point(Lower *l, const Group *g, Lowered *out, GErr *e);
-bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e);
-bool lower_strip(Lower *l, const Group *g, Lowered *out, GErr *e);
-bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e);
-bool lower_scan(Lower *l, const Group *g, Lowered *out, GErr *e);
-bool lower_scatter(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool low_point(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool low_rows(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool low_strip(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool low_reduce(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool low_scan(Lower *l, const Group *g, Lowered *out, GErr *e);
+bool low_scatter(Lower *l, const Group *g, Lowered *out, GErr *e);
 
 /* Moves loop-invariant straight-line code before its loop (lower_hoist.c). */
 Kernel *low_hoist(Arena *a, const Kernel *k);

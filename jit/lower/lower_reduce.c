@@ -158,8 +158,8 @@ static void fill_stage(Job *j, const int *stage, const Digit *kept, LVal from, L
   lp_end(k);
 }
 
-/* A turn: a block of two lines, so that additions of a lane wait less for one another. Where one is
- * left it is worked on twice, with the same stores. */
+/* An iteration: a block of two lines, so that additions of a lane wait less for one another. Where
+ * one is left it is worked on twice, with the same stores. */
 static void lines(Job *j) {
   Low *w = &j->w;
   Kernel *k = w->k;
@@ -239,10 +239,10 @@ static void columns(Job *j) {
   Kernel *k = w->k;
   int lane[MAX_FOLDS], last = kept_count(j) - 1;
   Dim size = piece(j, false, last), one = low_const_dim(w, 1);
-  Dim panels = low_ceil_div(w, size, PANEL), turns = panels, blocks = j->two ? j->blocks : one;
+  Dim panels = low_ceil_div(w, size, PANEL), iterations = panels, blocks = j->two ? j->blocks : one;
   for (int i = 0; i < j->count; i++) lane[i] = low_local(w, j->fold[i].dt, -1, LANES * PANEL);
-  for (int i = 0; i < last; i++) turns = low_mul(w, turns, piece(j, false, i));
-  LVal t = lp_par(k, low_dim(w, low_mul(w, turns, blocks)));
+  for (int i = 0; i < last; i++) iterations = low_mul(w, iterations, piece(j, false, i));
+  LVal t = lp_par(k, low_dim(w, low_mul(w, iterations, blocks)));
   LVal first = mul(w, low_take(w, &t, panels), lp_i(k, PANEL));
   LVal b = low_take(w, &t, blocks), from = mul(w, b, lp_i(k, BLOCK));
   LVal n = low_dim(w, j->length), width = low_dim(w, size);
@@ -411,7 +411,7 @@ static void begin(Job *j, GErr *e) {
   j->w.flops = low_mul(&j->w, low_mul(&j->w, j->results, j->length), low_cost(&j->w));
 }
 
-bool lower_reduce(Lower *l, const Group *g, Lowered *out, GErr *e) {
+bool low_reduce(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Job *j = ARENA_NEW(l->arena, Job);
   j->l = l;
   j->g = g;

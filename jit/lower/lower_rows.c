@@ -1,16 +1,16 @@
-/* Rows: reductions over the last axes with pointwise work around them, two rows per turn.
+/* Rows: reductions over the last axes with pointwise work around them, two rows per iteration.
  *
  * In: a group whose values have the shapes R and R x C, where C are the reduced axes. Out: one
  * kernel. A row is worked on in passes: pass p makes the reductions of level p (whose operands need
  * results of level p - 1 at most) together in one loop over the row; the last pass stores what is
  * left. So a softmax is: max; exp and sum; quotient. A value that a later pass needs again is
- * pulled again where it is cheap; a dear one is kept in a buffer of one row, and an `out` is read
- * back from where it was stored.
+ * pulled again where it is cheap; an expensive one is kept in a buffer of one row, and an `out` is
+ * read back from where it was stored.
  *
- * Reductions over the first axes of the same values (columns) are made on the way: a turn then has
- * the rows of one of the 16 lanes of a block of 4,096, whose results so far are a local row; what
- * turns leave behind is combined by a second kernel. So a gradient of a gain costs no pass over
- * memory.
+ * Reductions over the first axes of the same values (columns) are made on the way: an iteration
+ * then has the rows of one of the 16 lanes of a block of 4,096, whose results so far are a local
+ * row; what iterations leave behind is combined by a second kernel. So a gradient of a gain costs
+ * no pass over memory.
  *
  * Where a pass cannot go through a row by one loop (an operand repeats along an axis of C), its
  * operands are first put side by side. */
@@ -19,8 +19,8 @@
 #include "jit/lower/lower_rows.h"
 
 enum {
-  DEAR = 5, /* cost from which a value is kept: a division; a store and a load cost about 2 */
-  DEAR_OUT = 3,
+  EXPENSIVE = 5, /* cost from which a value is kept: a division; a store and a load cost about 2 */
+  EXPENSIVE_OUT = 3,
   LANES = 16,
   BLOCK = 4096,
   SIDE_NODES = 100 /* rows are side by side in groups up to this size */
@@ -89,7 +89,8 @@ static bool visit(void *ud, Val v, const Spot *s) {
   }
   if (!r->pass || s != r->all || !op_info[op].cost) return false;
   if (!r->first[i]) r->first[i] = (uint8_t)r->pass;
-  if (r->first[i] == r->pass || r->cost[i] < (is_out(r, v) ? DEAR_OUT : DEAR)) return false;
+  if (r->first[i] == r->pass || r->cost[i] < (is_out(r, v) ? EXPENSIVE_OUT : EXPENSIVE))
+    return false;
   r->kept[i] = true;
   if (r->last[i] < r->pass) r->last[i] = (uint8_t)r->pass;
   return true;
@@ -350,7 +351,7 @@ void rows_passes(Rows *r) {
   }
 }
 
-/* A turn: `side` rows. Where fewer are left the last one is worked on twice, with the same
+/* An iteration: `side` rows. Where fewer are left the last one is worked on twice, with the same
  * stores. */
 static void by_rows(Rows *r) {
   Low *w = &r->w;
@@ -365,7 +366,7 @@ static void by_rows(Rows *r) {
   lp_end(k);
 }
 
-/* A turn: the rows of one lane of a block. */
+/* An iteration: the rows of one lane of a block. */
 static void by_lanes(Rows *r, uint32_t panel0) {
   Low *w = &r->w;
   Kernel *k = w->k;
@@ -524,7 +525,7 @@ bool rows_begin(Rows *r, Lower *l, const Group *g, Strip *strip, GErr *e) {
   return !w->failed;
 }
 
-bool lower_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
+bool low_rows(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Rows *r = ARENA_NEW(l->arena, Rows);
   Low *w = &r->w;
   if (!rows_begin(r, l, g, NULL, e)) return false;

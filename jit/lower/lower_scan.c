@@ -1,8 +1,9 @@
 /* Running sums and positions of extremes along one axis.
  *
- * In: a group of one cumsum, argmax or argmin. Out: one kernel. Along the last axis a turn is a
- * row: a sum runs in order, an extreme is an LP_RED. Along another axis a turn is a panel of
- * neighbouring columns, whose state is a local vector: row after row is read as it lies in memory.
+ * In: a group of one cumsum, argmax or argmin. Out: one kernel. Along the last axis an iteration is
+ * a row: a sum runs in order, an extreme is an LP_RED. Along another axis an iteration is a panel
+ * of neighbouring columns, whose state is a local vector: row after row is read as it lies in
+ * memory.
  *
  * Invariant: a running sum of f16 or bf16 is kept in f32, each result rounded from it; the first
  * result is the first element (sums start from -0, which every x + -0 leaves as it is). */
@@ -63,8 +64,8 @@ static Dim product(Scan *c, int n) {
 static void open_rows(Scan *c, Digit *kept) {
   Low *w = &c->w;
   Dim rows = product(c, c->kept), step = low_steps(w, c->size), one = low_const_dim(w, 1);
-  Dim turns = low_div(w, low_sub(w, low_add(w, rows, step), one), step);
-  LVal first = lp_bin(w->k, RB_MUL, lp_par(w->k, low_dim(w, turns)), low_dim(w, step));
+  Dim iterations = low_div(w, low_sub(w, low_add(w, rows, step), one), step);
+  LVal first = lp_bin(w->k, RB_MUL, lp_par(w->k, low_dim(w, iterations)), low_dim(w, step));
   LVal n = low_least(w, sub(w, low_dim(w, rows), first), low_dim(w, step));
   digits_of(c, c->kept, add(w, first, lp_for(w->k, n)), kept);
 }
@@ -180,7 +181,7 @@ static void first_columns(Scan *c, bool max) {
   lp_end(k);
 }
 
-bool lower_scan(Lower *l, const Group *g, Lowered *out, GErr *e) {
+bool low_scan(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Scan *c = ARENA_NEW(l->arena, Scan);
   Low *w = &c->w;
   OpCode op = (OpCode)l->g->nodes[g->root].op;

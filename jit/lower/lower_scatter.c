@@ -2,8 +2,8 @@
  *
  * In: a group of one such op. Out: two kernels: a copy of the operand, and the updates, one after
  * the other in row-major order along the indexed axes. Elements that differ in another coordinate
- * never meet, so turns share those out: each turn goes through all indices with its panel of the
- * last axis. */
+ * never meet, so iterations share those out: each iteration goes through all indices with its panel
+ * of the last axis. */
 #include <string.h>
 
 #include "jit/lower/lower_impl.h"
@@ -104,17 +104,17 @@ static bool updates(Put *p, Lowered *out, GErr *e) {
   w->flops = low_count(w, t);
 
   int m = p->s.count, last = m > 0 && p->s.cls[m - 1] == 2 ? m - 1 : -1;
-  Dim one = low_const_dim(w, 1), panels = one, turns = one;
+  Dim one = low_const_dim(w, 1), panels = one, iterations = one;
   Digit at[MAX_DIGITS] = {{0}};
-  if (last >= 0) panels = turns = low_ceil_div(w, p->s.size[last], PANEL);
+  if (last >= 0) panels = iterations = low_ceil_div(w, p->s.size[last], PANEL);
   for (int k = 0; k < m; k++) {
-    if (p->s.cls[k] != REDUCED && k != last) turns = low_mul(w, turns, p->s.size[k]);
+    if (p->s.cls[k] != REDUCED && k != last) iterations = low_mul(w, iterations, p->s.size[k]);
   }
-  LVal turn = lp_par(w->k, low_dim(w, turns)), first = low_take(w, &turn, panels);
+  LVal iteration = lp_par(w->k, low_dim(w, iterations)), first = low_take(w, &iteration, panels);
   int blocks = 1;
   for (int k = m - 1; k >= 0; k--) {
     if (p->s.cls[k] != REDUCED && k != last)
-      at[k] = (Digit){low_take(w, &turn, p->s.size[k]), p->s.size[k]};
+      at[k] = (Digit){low_take(w, &iteration, p->s.size[k]), p->s.size[k]};
   }
   for (int k = 0; k < m; k++) {
     if (p->s.cls[k] != REDUCED) continue;
@@ -134,7 +134,7 @@ static bool updates(Put *p, Lowered *out, GErr *e) {
   return !w->failed;
 }
 
-bool lower_scatter(Lower *l, const Group *g, Lowered *out, GErr *e) {
+bool low_scatter(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Put *p = ARENA_NEW(l->arena, Put);
   p->l = l;
   p->g = g;

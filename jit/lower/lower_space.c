@@ -6,13 +6,13 @@
  * wherever a number is made of digits become one loop. So a chain of pointwise ops over contiguous
  * values is one loop whatever their rank, and a reshape under a transpose needs no division.
  *
- * A turn of the outer loop is about 4,096 elements: enough to hide what a turn costs, and many
- * turns for the threads. */
+ * An iteration of the outer loop is about 4,096 elements: enough to hide what an iteration costs,
+ * and many iterations for the threads. */
 #include <string.h>
 
 #include "jit/lower/lower_impl.h"
 
-enum { TURN = 4096, WHOLE = 8192, FEW = 1024, TRIES = 24, ACROSS = 32, ALONG = 64 };
+enum { ITERATION = 4096, WHOLE = 8192, FEW = 1024, TRIES = 24, ACROSS = 32, ALONG = 64 };
 
 static void trial(Low *w, Space *s, TrialFn pull, void *ud, Watch *t) {
   Low one = {.l = w->l, .group = w->group, .k = lp_new(w->l->arena), .e = w->e, .flops = w->flops};
@@ -82,9 +82,10 @@ LVal low_take(Low *w, LVal *t, Dim n) {
 
 Dim low_steps(Low *w, Dim below) {
   int64_t n;
-  if (low_known(w, below, &n)) return low_const_dim(w, n >= TURN ? 1 : TURN / (n > 0 ? n : 1));
+  if (low_known(w, below, &n))
+    return low_const_dim(w, n >= ITERATION ? 1 : ITERATION / (n > 0 ? n : 1));
   /* at least 1 whatever the size, and never a division by 0 */
-  return low_div(w, low_add(w, below, low_const_dim(w, TURN)),
+  return low_div(w, low_add(w, below, low_const_dim(w, ITERATION)),
                  low_add(w, below, low_const_dim(w, 1)));
 }
 
@@ -109,17 +110,17 @@ static int crossing(Low *w, const Space *s) {
   return -1;
 }
 
-/* Turns are tiles of loop `cross` and the last one, so that lines of memory that are read across
- * are used up while they are in the cache. */
+/* Iterations are tiles of loop `cross` and the last one, so that lines of memory that are read
+ * across are used up while they are in the cache. */
 static void tiles(Low *w, const Space *s, int cross, Nest *n) {
   int m = s->count;
   LVal at[MAX_DIGITS];
-  Dim turns =
+  Dim iterations =
       low_mul(w, low_ceil_div(w, s->size[m - 1], ALONG), low_ceil_div(w, s->size[cross], ACROSS));
   for (int k = 0; k < m - 1; k++) {
-    if (k != cross) turns = low_mul(w, turns, s->size[k]);
+    if (k != cross) iterations = low_mul(w, iterations, s->size[k]);
   }
-  LVal t = lp_par(w->k, low_dim(w, turns)), rest = t;
+  LVal t = lp_par(w->k, low_dim(w, iterations)), rest = t;
   for (int k = m - 2; k >= 0; k--) {
     if (k != cross) at[k] = low_take(w, &rest, s->size[k]);
   }
@@ -144,13 +145,13 @@ void low_nest(Low *w, const Space *s, Nest *n) {
     return;
   }
   bool known = low_known(w, s->size[m - 1], &inner), whole = known && inner <= WHOLE;
-  /* Loops j .. m - 1 run in a turn, of the first of them a block. */
+  /* Loops j .. m - 1 run in an iteration, of the first of them a block. */
   for (work = known ? inner : 0; j > 0 && work < FEW;) {
     j--;
     if (work == 0 || !low_known(w, s->size[j], &size)) break;
     work *= size;
   }
-  Dim one = low_const_dim(w, 1), chunks = whole ? one : low_ceil_div(w, s->size[m - 1], TURN);
+  Dim one = low_const_dim(w, 1), chunks = whole ? one : low_ceil_div(w, s->size[m - 1], ITERATION);
   Dim rows = one, blocks = one;
   if (j < m - 1) {
     Dim below = one;
@@ -158,9 +159,9 @@ void low_nest(Low *w, const Space *s, Nest *n) {
     rows = low_steps(w, below);
     blocks = low_div(w, low_sub(w, low_add(w, s->size[j], rows), one), rows);
   }
-  Dim turns = low_mul(w, blocks, chunks);
-  for (int k = 0; k < j; k++) turns = low_mul(w, turns, s->size[k]);
-  LVal t = lp_par(w->k, low_dim(w, turns)), chunk = lp_i(w->k, 0), at[MAX_DIGITS];
+  Dim iterations = low_mul(w, blocks, chunks);
+  for (int k = 0; k < j; k++) iterations = low_mul(w, iterations, s->size[k]);
+  LVal t = lp_par(w->k, low_dim(w, iterations)), chunk = lp_i(w->k, 0), at[MAX_DIGITS];
   n->blocks = 1;
   if (!whole) chunk = low_take(w, &t, chunks);
   LVal block = j < m - 1 ? low_take(w, &t, blocks) : lp_i(w->k, 0);
@@ -177,8 +178,8 @@ void low_nest(Low *w, const Space *s, Nest *n) {
   }
   LVal count = low_dim(w, s->size[m - 1]), from = lp_i(w->k, 0);
   if (!whole) {
-    from = lp_bin(w->k, RB_MUL, chunk, lp_i(w->k, TURN));
-    count = low_least(w, lp_bin(w->k, RB_SUB, count, from), lp_i(w->k, TURN));
+    from = lp_bin(w->k, RB_MUL, chunk, lp_i(w->k, ITERATION));
+    count = low_least(w, lp_bin(w->k, RB_SUB, count, from), lp_i(w->k, ITERATION));
   }
   at[m - 1] = lp_bin(w->k, RB_ADD, from, lp_vec(w->k, count));
   n->blocks++;

@@ -3,10 +3,10 @@
  * In: a group whose root is a dot [B.., M, K] x [B.., K, N], with reductions over its rows,
  * pointwise work around them, and dots whose left operand is one of the values of that shape: the
  * scores of attention, their softmax and the weighted values, or what the gradient makes of them.
- * Out: kernels that pack operands, and one whose turn is a strip of rows of one batch: chains of
- * the scores go to scratch tile by tile, the passes of lower_rows.c run over them, what the other
- * dots read is left in scratch too, and they run over the strip. So scores exist in the second
- * cache alone, unless they are outs.
+ * Out: kernels that pack operands, and one whose iteration is a strip of rows of one batch: chains
+ * of the scores go to scratch tile by tile, the passes of lower_rows.c run over them, what the
+ * other dots read is left in scratch too, and they run over the strip. So scores exist in the
+ * second cache alone, unless they are outs.
  *
  * Invariant: each step does what its own group would do, in the same order; bits are the same. */
 #include "jit/lower/lower_dot.h"
@@ -19,7 +19,7 @@ enum {
 
 /* How a contraction reads a value X [.., T, N] of the strip: by rows, X @ b; by columns, with T
  * contracted, X^T @ b or a @ X. */
-typedef enum How { BY_ROWS, TURNED, RIGHT } How;
+typedef enum How { BY_ROWS, TRANSPOSED, RIGHT } How;
 
 typedef struct Strips {
   Rows r;
@@ -58,15 +58,15 @@ static bool dot_begin(Dot *d, Lower *l, const Group *group, Lowered *out, GErr *
   d->k = d->a.type->dim[d->rank - 1];
   low_view(l, d->a.v, &d->a.view);
   low_view(l, d->b.v, &d->b.view);
-  d->turns_b = d->gate = dim_num(d, 1);
+  d->iterations_b = d->gate = dim_num(d, 1);
   for (int i = 0; i < d->batch; i++) {
-    d->turns_b = times(d, d->turns_b, d->type->dim[i]);
+    d->iterations_b = times(d, d->iterations_b, d->type->dim[i]);
     d->a.batched[i] = !dim_is(d, d->a.view.stride[i], 0);
     d->b.batched[i] = !dim_is(d, d->b.view.stride[i], 0);
   }
   d->run = d->k;
   fit_tiles(d);
-  if (d->m == DIM_BAD || d->turns_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD)
+  if (d->m == DIM_BAD || d->iterations_b == DIM_BAD || d->tiles == DIM_BAD || d->panels == DIM_BAD)
     return gerr_set(e, ERR_IR_FORM, -1, "the sizes of a product are out of range");
   return true;
 }
@@ -98,7 +98,7 @@ static bool of_rows(const Strips *x, const Group *group, Val v, Dim t, Dim n, bo
   return val_eq(v, x->s.score);
 }
 
-bool lower_turned(const Graph *g, Val v, Val *out) {
+bool low_transposed(const Graph *g, Val v, Val *out) {
   while (g->nodes[v.node].op == OP_ALIAS || g->nodes[v.node].op == OP_STOP)
     v = gr_operand(g, v.node, 0);
   if (g->nodes[v.node].op != OP_TRANSPOSE) return false;
@@ -113,12 +113,12 @@ bool lower_turned(const Graph *g, Val v, Val *out) {
 }
 
 /* The transposed product a @ X, of which the transpose is the out: X^T @ a^T. */
-static void turn(Dot *d, Val out) {
+static void transpose(Dot *d, Val out) {
   Dim m = d->m, *stride = d->a.view.stride, step = stride[d->rank - 1];
   stride[d->rank - 1] = stride[d->rank - 2];
   stride[d->rank - 2] = step;
   d->b = d->a;
-  d->b.turned = true;
+  d->b.transposed = true;
   d->m = d->n;
   d->n = m;
   d->z = out;
@@ -149,11 +149,11 @@ static bool find_dots(Strips *x, Lower *l, const Group *group, Lowered *out, GEr
       for (uint32_t k = 0; k < group->out_count; k++) {
         Val v = group->outs[k];
         if (g->nodes[v.node].op != OP_TRANSPOSE || gr_operand(g, v.node, 0).node != node) continue;
-        turn(&x->dot[s->count], v);
-        *how = TURNED;
+        transpose(&x->dot[s->count], v);
+        *how = TRANSPOSED;
       }
-    } else if (lower_turned(g, a, &from) && of_rows(x, group, from, t, n, false)) {
-      *how = TURNED;
+    } else if (low_transposed(g, a, &from) && of_rows(x, group, from, t, n, false)) {
+      *how = TRANSPOSED;
     } else {
       return gerr_set(e, ERR_IR_FORM, -1, "a product that reads no row of a strip");
     }
@@ -243,8 +243,8 @@ static void rows_of_strip(Strips *x) {
   Rows *r = &x->r;
   Low *w = &r->w;
   LVal side = imm(w, r->side), last = sub(w, x->rows, imm(w, 1));
-  LVal turns = lp_idiv(w->k, add(w, x->rows, imm(w, r->side - 1)), side);
-  LVal first = mul(w, lp_for(w->k, turns), side);
+  LVal iterations = lp_idiv(w->k, add(w, x->rows, imm(w, r->side - 1)), side);
+  LVal first = mul(w, lp_for(w->k, iterations), side);
   LVal before = add(w, mul(w, x->batch, low_dim(w, x->score.m)), x->row0);
   Keep *keep = &w->memo->keep[low_index_of(w->l->g, x->s.score)];
   *keep = (Keep){.local = true, .strip = true, .ready = true};
@@ -308,7 +308,7 @@ static void by_columns(Strips *x, int n) {
   LVal p = lp_for(k, low_dim(w, d->panels)), t = lp_for(k, low_dim(w, d->tiles));
   LVal r0 = mul(w, t, mr), rows = least(w, mr, sub(w, low_dim(w, d->m), r0)), c0 = mul(w, p, nr);
   Operand a, b;
-  if (x->how[n] == TURNED) {
+  if (x->how[n] == TRANSPOSED) {
     a = (Operand){x->s.lefts[n], r0, imm(w, 1), x->pitch_v};
     b = right(x, d, p, x->row0);
   } else {
@@ -367,7 +367,7 @@ static void one_strip(Strips *x, LVal strip, LVal per, LVal first, LVal m, LVal 
   }
 }
 
-/* A turn: all strips of a batch, in order. */
+/* An iteration: all strips of a batch, in order. */
 static void whole_batches(Strips *x, int64_t per) {
   Low *w = &x->r.w;
   Kernel *k = w->k;
@@ -375,7 +375,7 @@ static void whole_batches(Strips *x, int64_t per) {
   bool several = !at_most(d, d->m, CHAIN);
   LVal m = low_dim(w, d->m), chain = imm(w, CHAIN), first = imm(w, 0), count = m;
   LVal block = LV_NONE;
-  x->batch = lp_par(k, low_dim(w, d->turns_b));
+  x->batch = lp_par(k, low_dim(w, d->iterations_b));
   if (several) {
     block = lp_for(k, lp_idiv(k, add(w, m, imm(w, CHAIN - 1)), chain));
     first = mul(w, block, chain);
@@ -397,7 +397,7 @@ static void whole_batches(Strips *x, int64_t per) {
 static bool plan_columns(Strips *x, int n) {
   Dot *d = &x->dot[n];
   int64_t size;
-  if (x->how[n] == TURNED) {
+  if (x->how[n] == TRANSPOSED) {
     dot_plan_b(d);
     if (!dot_pack_b(d)) return false;
     if (!dim_known(d, d->n, &size))
@@ -423,13 +423,13 @@ static void columns_buffer(Strips *x, int n) {
   if (x->how[n] == RIGHT) {
     dim_known(d, d->m, &size);
     x->acc[n] = rows_buffer(x, x->pitch, size);
-  } else if (x->how[n] == TURNED) {
+  } else if (x->how[n] == TRANSPOSED) {
     dim_known(d, d->n, &size);
     x->acc[n] = rows_buffer(x, d->m, size);
   }
 }
 
-bool lower_strip(Lower *l, const Group *g, Lowered *out, GErr *e) {
+bool low_strip(Lower *l, const Group *g, Lowered *out, GErr *e) {
   Strips *x = ARENA_NEW(l->arena, Strips);
   Rows *r = &x->r;
   Low *w = &r->w;
@@ -465,9 +465,9 @@ bool lower_strip(Lower *l, const Group *g, Lowered *out, GErr *e) {
   } else {
     Dim strips = ceil_div(d, d->tiles, per);
     LVal count = low_dim(w, strips);
-    LVal turn = lp_par(w->k, low_dim(w, low_mul(w, d->turns_b, strips)));
-    x->batch = lp_idiv(w->k, turn, count);
-    one_strip(x, lp_irem(w->k, turn, count), imm(w, per), imm(w, 0), low_dim(w, d->m),
+    LVal iteration = lp_par(w->k, low_dim(w, low_mul(w, d->iterations_b, strips)));
+    x->batch = lp_idiv(w->k, iteration, count);
+    one_strip(x, lp_irem(w->k, iteration, count), imm(w, per), imm(w, 0), low_dim(w, d->m),
               low_dim(w, d->tiles));
     lp_end(w->k);
   }

@@ -33,7 +33,7 @@ struct Alike {
   uint32_t count;
 };
 
-Alike *alike_new(const Lower *l) {
+Alike *reuse_new(const Lower *l) {
   Alike *s = ARENA_NEW(l->arena, Alike);
   size_t n = l->g->node_count + 1;
   s->round = ARENA_ARRAY(l->arena, uint32_t, n);
@@ -113,10 +113,10 @@ static bool write_group(Writer *w, const Group *x) {
 }
 
 /* ---- launches */
-static bool lower_new(Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
+static bool low_new(Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
   ArenaMark mark = arena_mark(l->arena);
   Lowered low = {0};
-  bool ok = lower_group(l, group, &low, e);
+  bool ok = low_group(l, group, &low, e);
   uint32_t panel = (uint32_t)out->panel_count;
   for (size_t i = 0; i < low.count && ok; i++) {
     Launch from = low.launches[i], to = {.k = lp_copy(keep, from.k), .flops = from.flops};
@@ -134,7 +134,7 @@ static bool lower_new(Lower *l, const Group *group, Arena *keep, Lowered *out, G
   return ok;
 }
 
-static void lower_again(const Alike *s, const Known *k, Arena *keep, Lowered *out) {
+static void low_again(const Alike *s, const Known *k, Arena *keep, Lowered *out) {
   uint32_t panel = (uint32_t)(out->panel_count - k->panel);
   const uint32_t *use = k->use;
   for (size_t i = 0; i < k->launches; i++) {
@@ -170,7 +170,7 @@ static const uint32_t *uses_of(const Alike *s, const Known *k, Arena *a, const L
   return use;
 }
 
-bool alike_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
+bool reuse_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
   ArenaMark mark = arena_mark(l->arena);
   Writer w = {.s = s, .l = l};
   buf_init_arena(&w.b, l->arena);
@@ -178,12 +178,12 @@ bool alike_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *o
   uint64_t hash = written ? XXH3_64bits(w.b.s, w.b.n) : 0;
   for (const Known *k = s->known; k && written; k = k->next) {
     if (k->hash != hash || k->text_n != w.b.n || memcmp(k->text, w.b.s, w.b.n)) continue;
-    lower_again(s, k, keep, out);
+    low_again(s, k, keep, out);
     arena_rewind(l->arena, mark);
     return true;
   }
   Known new = {s->known, hash, w.b.s, w.b.n, out->count, 0, out->panel_count, 0, NULL};
-  bool ok = lower_new(l, group, keep, out, e);
+  bool ok = low_new(l, group, keep, out, e);
   if (!ok || !written) {
     arena_rewind(l->arena, mark);
     return ok;

@@ -9,10 +9,10 @@
 typedef struct Alike Alike;
 
 /* A table for the groups of l->g, in l->arena. */
-Alike *alike_new(const Lower *l);
-/* Has the contract of lower_group. Launch.like is the number of the first launch of `out` with the
+Alike *reuse_new(const Lower *l);
+/* Has the contract of low_group. Launch.like is the number of the first launch of `out` with the
  * same kernel, which may be its own. Kernels, uses and panels are copied into `keep`; the working
  * memory of lowering is freed. */
-bool alike_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e);
+bool reuse_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e);
 
 #endif

@@ -3,7 +3,7 @@
  * In: a plan and the values of symbols. Out: a Bound, kept with the function for the last few sets
  * of sizes, so that a call in the steady state computes nothing but arguments that are no size, as
  * a count of steps. Sizes that kernels are not made for (0 elements anywhere, a slice outside its
- * axis) make the whole call one of the reference evaluator, which computes it or words the error.
+ * axis) make the whole call one of the reference evaluator, which computes it or reports the error.
  */
 #include <string.h>
 
@@ -106,9 +106,9 @@ static bool bind_launch(Binder *w, const Step *s) {
     case PLACE_NONE: CK_ASSERT(w->f->j->mem, false);
     }
   }
-  x->turns = lp_turns(l->k, x->args);
+  x->iterations = lp_iterations(l->k, x->args);
   x->local_bytes = lp_local_bytes(l->k, x->args);
-  if (x->turns < 0 || x->local_bytes < 0) return false;
+  if (x->iterations < 0 || x->local_bytes < 0) return false;
   if (x->local_bytes > w->b->local_bytes) w->b->local_bytes = x->local_bytes;
   if (!value(w, l->flops, 0, &x->work)) x->work = 0;
   /* A guess where lowering gave none: an operation for every 4 bytes that move. */
@@ -256,9 +256,9 @@ static bool renew(JitFn *f, Bound *b, const int64_t *env) {
     const Launch *l = &f->plan->low.launches[at.launch];
     BoundLaunch *x = &b->launches[at.launch];
     if (!value(&w, l->args[at.arg].dim, INT64_MIN, &x->args[at.arg])) return false;
-    x->turns = lp_turns(l->k, x->args);
+    x->iterations = lp_iterations(l->k, x->args);
     x->local_bytes = lp_local_bytes(l->k, x->args);
-    if (x->turns < 0 || x->local_bytes < 0) return false;
+    if (x->iterations < 0 || x->local_bytes < 0) return false;
     if (x->local_bytes > b->local_bytes) b->local_bytes = x->local_bytes;
   }
   memcpy(b->env, env, f->symbols * sizeof *env);

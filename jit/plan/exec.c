@@ -32,8 +32,8 @@ typedef struct Exec {
   bool lost;            /* an input is gone */
 } Exec;
 
-/* ---- effects are counted, so that the run that words an error does not repeat them; what host
- * calls gave is kept where the words may depend on it (plan.c), else a 0 stands for it */
+/* ---- effects are counted, so that the run that reports an error does not repeat them; what host
+ * calls gave is kept where the message may depend on it (plan.c), else a 0 stands for it */
 typedef struct Told {
   Mem *mem;
   Tensor **t;
@@ -77,7 +77,7 @@ static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, i
                          GErr *e) {
   Exec *x = ud;
   const Plan *p = x->f->plan;
-  bool keep = g != p->g || (p->words && p->words[node]);
+  bool keep = g != p->g || (p->message && p->message[node]);
   int results = g->nodes[node].result_count;
   bool again = x->effects++ < x->skip;
   if (!again && x->told) told_room(x->told, (size_t)results);
@@ -233,14 +233,14 @@ static bool run_node(Exec *x, const Step *s) {
   return ok;
 }
 
-/* Without machine code; a few turns at a time, so that it can be stopped. Every access is
+/* Without machine code; a few iterations at a time, so that it can be stopped. Every access is
  * checked. */
 static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   Mem *m = x->c->mem;
   Err e = {0};
   bool ok = true;
-  for (int64_t lo = 0; lo < l->turns && !st->failed && ok;) {
-    int64_t hi = l->turns - lo > 64 ? lo + 64 : l->turns;
+  for (int64_t lo = 0; lo < l->iterations && !st->failed && ok;) {
+    int64_t hi = l->iterations - lo > 64 ? lo + 64 : l->iterations;
     if (interrupt_asked(x->c->interrupt))
       ok = stopped(x);
     else if (!lp_run_within(m, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e)) {
@@ -252,7 +252,7 @@ static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   return ok;
 }
 
-/* The place in the program of what a step computes, for the words of an error. */
+/* The place in the program of what a step computes, for the message of an error. */
 static void place_of(Exec *x, const Step *s) {
   const Plan *p = x->f->plan;
   *x->at = p->g->provs[p->g->nodes[p->groups.items[s->group].root].prov];
@@ -285,7 +285,7 @@ static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
     if (!ok && x->e->code == ERR_BUG) place_of(x, s);
     return ok;
   }
-  if (!eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->turns, l->work,
+  if (!eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->iterations, l->work,
                l->local_bytes, st, x->c->interrupt)) {
     return stopped(x);
   }
@@ -474,7 +474,7 @@ static void poison_dead(const Exec *x, uint32_t step) {
   }
 }
 
-/* FAILED: a kernel met what the reference evaluator must word. */
+/* FAILED: a kernel met what the reference evaluator must report. */
 typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
 
 static Outcome run_steps(Exec *x, Tensor **out) {
@@ -530,7 +530,7 @@ static bool again(Exec *x, Tensor **out) {
   Tensor **stand = tn_refs(m, n, n * sizeof *x->in), **in = stand + n;
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) {
-    const Graph *g = f->plan->g; /* the words do not depend on what is gone */
+    const Graph *g = f->plan->g; /* the message does not depend on what is gone */
     if (f->gone[i])
       stand[i] = zeros_like(x, gr_type(g, g->inputs[i]), x->b->dims + i * CKL_MAX_RANK);
     in[i] = f->gone[i] ? stand[i] : x->in[i];

@@ -7,7 +7,7 @@
  * groups of its operands, by one table of what one pass over memory can do (`joined`): pointwise
  * nodes of one element count, reductions over rows with everything of those rows around them, a
  * contraction with what follows element by element. What is read once or costs next to nothing is
- * taken into its reader whatever the way between (transposed, cut, repeated). Nothing dear is
+ * taken into its reader whatever the way between (transposed, cut, repeated). Nothing expensive is
  * computed twice.
  *
  * Invariant: groups form no cycle; every value that a group reads and that is neither an input, a
@@ -39,7 +39,7 @@ enum {
   STRIP_DEPTH = 256,    /* of a contraction whose rows are worked on in strips, */
   STRIP_COLUMNS = 8192, /* and their length; */
   STRIP_WIDE = 256,     /* of a result that all strips of a batch add to; */
-  STRIP_BATCHES = 4,    /* known to be there, where a batch is a turn; */
+  STRIP_BATCHES = 4,    /* known to be there, where a batch is an iteration; */
   STRIP_DOTS = 4,       /* contractions of what the strip makes; */
   REMADE_COST = 8       /* of a value made again instead of read from memory */
 };
@@ -698,8 +698,8 @@ static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   absorb(f, ia, ib);
 }
 
-/* Whether a contraction over the rows of a value x of this strip, its operand `k` (0: turned), can
- * go along with it: all strips of a batch, in order, add to its chains. */
+/* Whether a contraction over the rows of a value x of this strip, its operand `k` (0: transposed),
+ * can go along with it: all strips of a batch, in order, add to its chains. */
 static bool goes_along(const Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t strip) {
   const Graph *g = f->g;
   const Part *b = &f->parts[strip];
@@ -749,7 +749,7 @@ static void join_strips(Fuse *f) {
     if (f->parts[y->part].kind != GROUP_DOT || f->parts[y->part].count != 1) continue;
     for (uint32_t k = 2; k-- > 0;) {
       Val v = gr_operand(g, i, k);
-      if (k == 0 && !lower_turned(g, v, &v)) continue;
+      if (k == 0 && !low_transposed(g, v, &v)) continue;
       Edge e = trace(g, v, f->moved);
       if (e.from == NOBODY || e.way != WAY_SAME || f->n[e.from].part == NOBODY) continue;
       const NodeInfo *x = &f->n[e.from];
@@ -1004,7 +1004,7 @@ static Group finish(Fuse *f, uint32_t part) {
                           (n->result_count + 1u) * sizeof(Val));
     Val of;
     Val user = {f->user[node], 0};
-    if (f->n[node].right && f->uses[node] == 1 && lower_turned(f->g, user, &of)) {
+    if (f->n[node].right && f->uses[node] == 1 && low_transposed(f->g, user, &of)) {
       x.outs[x.out_count++] = (Val){f->user[node], 0}; /* which everybody reads */
       continue;
     }
@@ -1047,12 +1047,12 @@ static bool needs_more(Fuse *f) {
   return false;
 }
 
-typedef struct Turn {
+typedef struct Visit {
   uint32_t part, hi;
-} Turn;
+} Visit;
 
 static int by_last(const void *a, const void *b) {
-  const Turn *x = a, *y = b;
+  const Visit *x = a, *y = b;
   if (x->hi != y->hi) return x->hi < y->hi ? -1 : 1;
   return x->part < y->part ? -1 : x->part > y->part;
 }
@@ -1060,21 +1060,21 @@ static int by_last(const void *a, const void *b) {
 /* In the order of their last nodes, each after what it reads: so what a backward computes again is
  * put out when something waits for it, no earlier. */
 static bool put_out(Fuse *f, Groups *out) {
-  Turn *turn = ARENA_ARRAY(f->a, Turn, f->part_count + 1);
+  Visit *visit = ARENA_ARRAY(f->a, Visit, f->part_count + 1);
   f->state = ARENA_ARRAY(f->a, uint8_t, f->part_count + 1);
   Group *group = ARENA_ARRAY(f->a, Group, f->part_count + 1);
   size_t n = 0;
   for (uint32_t i = 0; i < f->part_count; i++) {
     if (f->parts[i].dead) continue;
-    turn[n++] = (Turn){i, f->parts[i].hi};
+    visit[n++] = (Visit){i, f->parts[i].hi};
     group[i] = finish(f, i);
   }
-  qsort(turn, n, sizeof *turn, by_last);
+  qsort(visit, n, sizeof *visit, by_last);
   f->goal = NOBODY;
   for (size_t i = 0; i < n; i++) {
     f->stack_count = 0;
     f->at = NOBODY;
-    visit_need(f, turn[i].part);
+    visit_need(f, visit[i].part);
     while (f->stack_count && f->goal == NOBODY) {
       f->at = f->stack[f->stack_count - 1];
       f->state[f->at] = PART_OPEN;

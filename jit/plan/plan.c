@@ -39,7 +39,7 @@ static void add_kernels(Maker *m, Group x) {
   GErr e;
   size_t launch = p->low.count, panel = p->low.panel_count;
   bool whole = by_node(&x);
-  if (!whole && !alike_lower(m->alike, &m->lower, &x, p->arena, &p->low, &e)) {
+  if (!whole && !reuse_lower(m->alike, &m->lower, &x, p->arena, &p->low, &e)) {
     if (x.node_count > 1) {
       for (uint32_t i = 0; i < x.node_count; i++) {
         Group one;
@@ -163,7 +163,7 @@ static bool graph_fails(const Graph *g, uint32_t node) {
   return n->op == OP_POW || (op_info[n->op].traits & T_FAIL);
 }
 
-/* Where a kernel fails the evaluator runs again for the words. Whether and how an operation fails
+/* Where a kernel fails the evaluator runs again for the message. Whether and how an operation fails
  * depends on ints and bools (an index, a divisor, a condition), and what those are computed from
  * stays until the last kernel that may fail; any other input may be gone (exec.c). */
 static void keep_for_words(Plan *p) {
@@ -173,7 +173,7 @@ static void keep_for_words(Plan *p) {
     if (p->steps[i].kind == STEP_KERNEL && lp_fails(p->low.launches[p->steps[i].launch].k))
       last = i;
   if (last == UINT32_MAX) return;
-  bool *needed = p->words = ARENA_ARRAY(p->arena, bool, g->node_count + 1);
+  bool *needed = p->message = ARENA_ARRAY(p->arena, bool, g->node_count + 1);
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
     const GNode *n = &g->nodes[i];
     bool fails = graph_fails(g, i), all = needed[i] || (fails && n->region_count);
@@ -247,7 +247,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   }
   m.lower = (Lower){.arena = temp, .g = g, .placed = m.placed};
   m.lower.tile = (RegTile){target->tile_rows, target->tile_columns};
-  m.alike = alike_new(&m.lower);
+  m.alike = reuse_new(&m.lower);
   Groups groups = {0};
   fuse(a, g, apart, &groups);
   order_groups(temp, g, env, &groups);

@@ -106,7 +106,7 @@ typedef struct Plan {
   Due *makes; /* each result with the step before which it is made, by steps */
   Due *drops; /* inputs with the step after which nothing reads them, by steps */
   size_t drop_count;
-  bool *words; /* per node: the message of a failing kernel depends on it; NULL: none may fail */
+  bool *message; /* per node: the message of a failing kernel depends on it; NULL: none may fail */
   uint32_t forward_end; /* the last step that computes a value for a backward node, or UINT32_MAX */
 } Plan;
 
@@ -143,7 +143,7 @@ typedef struct BoundLaunch {
   int64_t *args; /* a checked kernel's are followed by the bytes of its buffers */
   int64_t
       *elements; /* of each buffer but local ones; NULL unless the kernel is checked or walked */
-  int64_t turns, work, local_bytes, bytes;
+  int64_t iterations, work, local_bytes, bytes;
 } BoundLaunch;
 
 typedef struct Bound Bound;

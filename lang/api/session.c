@@ -50,7 +50,7 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
     if (s->frame) {
       s->frame->block_depth = g.block_depth;
       s->frame->place = g.place;
-      s->frame->turn = false;
+      s->frame->iteration = false;
     }
     s->seed_scope = g.seed_scope;
     s->element = g.element;

@@ -369,9 +369,10 @@ static void fill(Buf *b, const char *mark, const char *text) {
 static void work_ops(TextJob *t) {
   static const char *const cls[] = {"elementwise", "reduce",  "move",  "contract",
                                     "generate",    "control", "effect"};
-  static const char *const remat[] = {"free", "cheap", "dear", "never"}, *const needs[] = {
-                                                                             "nothing", "operands",
-                                                                             "result", "both"};
+  static const char *const remat[] = {"free", "cheap", "expensive", "never"}, *const needs[] = {
+                                                                                  "nothing",
+                                                                                  "operands",
+                                                                                  "result", "both"};
   static const char *const dom[] = {"float", "num", "int", "bool", "any"};
   buf_puts(
       t->b,

@@ -19,13 +19,13 @@ void abstract_enter_loop(Session *s, const AbstractVars *k);
 void abstract_leave(Session *s, const AbstractVars *k);
 Value *abstract_swap(Session *s, const AbstractVars *k);
 void abstract_join(Session *s, const AbstractVars *k, const Value *other);
-void check_carry(Session *s, const AbstractVars *k, Node *body); /* rule 42, after a turn */
+void check_carry(Session *s, const AbstractVars *k, Node *body); /* rule 42, after an iteration */
 bool abstract_returns(Node *body);
 /* A function became a value: what it assigns is not known from now on. */
 void abstract_taken(const FnObj *f);
 bool abstract_param(Session *s, Value v);
 bool abstract_recursion(Session *s, const FnObj *f); /* a call inside a call of the same function */
-void check_step(Session *s); /* counts a call or turn; a check that takes too long gives up */
+void check_step(Session *s); /* counts a call or iteration; a check that takes too long gives up */
 /* ends the check of a function or statement, without an error */
 _Noreturn void check_gives_up(Session *s);
 

@@ -196,7 +196,7 @@ AbstractVars abstract_vars(Session *s, Node *body) {
   return k;
 }
 
-/* A loop's variables: what a turn may change is not known in it. Tensors keep their type. */
+/* A loop's variables: what an iteration may change is not known in it. Tensors keep their type. */
 void abstract_enter_loop(Session *s, const AbstractVars *k) {
   for (size_t i = 0; i < k->count; i++) {
     Value *v = variable(s, k->names[i]);
@@ -270,12 +270,12 @@ void check_carry(Session *s, const AbstractVars *k, Node *body) {
     find_assign(&a, body);
     Local *l = local_find(s, k->names[i]);
     Diag *d = err(s, ERR_CARRY, a.st ? a.st->span : body->span,
-                  "`%s` is %s before the loop and %s after a turn", k->names[i],
+                  "`%s` is %s before the loop and %s after an iteration", k->names[i],
                   value_type_text(s, was), value_type_text(s, *v));
     if (l) dg_label(&s->diags, d, l->span, "declared here");
     dg_help(&s->diags, d,
             "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in "
-            "each turn");
+            "each iteration");
     raise_(s);
   }
 }

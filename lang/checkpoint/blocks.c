@@ -19,20 +19,20 @@ static Span word_of(const Node *n) {
   return at;
 }
 
-/* ---- loops in code: which turns are a block */
+/* ---- loops in code: which iterations are a block */
 
-typedef struct Turns Turns;
-struct Turns {
+typedef struct Iterations Iterations;
+struct Iterations {
   Session *s;
   Policy policy;
   Span at;
   int64_t count;
-  uint16_t *opens, *closes; /* blocks to enter before turn i and to leave after it */
+  uint16_t *opens, *closes; /* blocks to enter before iteration i and to leave after it */
   OpenBlock *open[64];
   int depth;
 };
 
-/* (s + r choose s): turns that s kept states and r repetitions reach. Griewank and Walther,
+/* (s + r choose s): iterations that s kept states and r repetitions reach. Griewank and Walther,
  * Algorithm 799, section 2. */
 static int64_t reach(int64_t s, int64_t r) {
   double c = 1;
@@ -47,9 +47,9 @@ static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* Turns lo .. hi - 1 with s states and r repetitions: the first part is a block that is split the
- * same way when it runs again, with a repetition less; the rest has a state less. */
-static void binomial(Turns *t, int64_t lo, int64_t hi, int64_t s, int64_t r) {
+/* Iterations lo .. hi - 1 with s states and r repetitions: the first part is a block that is split
+ * the same way when it runs again, with a repetition less; the rest has a state less. */
+static void binomial(Iterations *t, int64_t lo, int64_t hi, int64_t s, int64_t r) {
   while (hi - lo > 1) {
     int64_t n = hi - lo;
     int64_t m = most(most(1, r > 1 ? reach(s, r - 2) : 1), n - (s > 1 ? reach(s - 1, r) : 1));
@@ -69,10 +69,10 @@ static void binomial(Turns *t, int64_t lo, int64_t hi, int64_t s, int64_t r) {
   t->closes[lo]++;
 }
 
-Turns *turns_start(Session *s, Node *loop, int64_t count) {
+Iterations *iterations_start(Session *s, Node *loop, int64_t count) {
   if (!loop->loop.is_checkpoint || !in_code(s)) return NULL;
-  Turns *t = ARENA_NEW(&s->scratch, Turns);
-  *t = (Turns){.s = s, .at = word_of(loop), .count = count};
+  Iterations *t = ARENA_NEW(&s->scratch, Iterations);
+  *t = (Iterations){.s = s, .at = word_of(loop), .count = count};
   policy_read(s, &loop->loop.clauses, true, &t->policy);
   t->opens = ARENA_ARRAY(&s->scratch, uint16_t, count + 1);
   t->closes = ARENA_ARRAY(&s->scratch, uint16_t, count + 1);
@@ -84,7 +84,7 @@ Turns *turns_start(Session *s, Node *loop, int64_t count) {
     if (r > 30)
       fail_help(s, ERR_POLICY_VALUE, states->at,
                 "more states, or `every`, which keeps one of so many",
-                "%lld turns from %lld states run each turn %lld times", (long long)count,
+                "%lld iterations from %lld states run each iteration %lld times", (long long)count,
                 (long long)states->n, (long long)r);
     if (count) binomial(t, 0, count, states->n, r);
   } else {
@@ -96,7 +96,7 @@ Turns *turns_start(Session *s, Node *loop, int64_t count) {
   return t;
 }
 
-void turns_before(Turns *t, int64_t i) {
+void iterations_before(Iterations *t, int64_t i) {
   if (!t) return;
   for (int k = 0; k < t->opens[i]; k++) {
     CK_ASSERT(&t->s->mem, t->depth < 64);
@@ -106,7 +106,7 @@ void turns_before(Turns *t, int64_t i) {
   }
 }
 
-void turns_after(Turns *t, int64_t i, bool end) {
+void iterations_after(Iterations *t, int64_t i, bool end) {
   if (!t) return;
   int n = end ? t->depth : t->closes[i];
   for (int k = 0; k < n; k++) {
@@ -225,8 +225,8 @@ Value block_as_script(Session *s, FnObj *f, const Args *a) {
   return inline_call(s, f, a);
 }
 
-/* The turn of a loop in script: its body is a block. */
-void checkpoint_turn(Session *s, Node *loop, Flow *flow) {
+/* The iteration of a loop in script: its body is a block. */
+void checkpoint_iteration(Session *s, Node *loop, Flow *flow) {
   if (as_script(s, loop)) {
     eval_block(s, loop->loop.body, flow);
     return;
@@ -243,7 +243,7 @@ void checkpoint_turn(Session *s, Node *loop, Flow *flow) {
   run_capsule(s, key->info, key->info, flow);
 }
 
-/* `every` and `binomial` need to see the turns: then the loop as a whole is compiled. */
+/* `every` and `binomial` need to see the iterations: then the loop as a whole is compiled. */
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow) {
   if (!loop->loop.is_checkpoint || s->stage || s->abstract || as_script(s, loop)) return false;
   Policy p;
@@ -297,12 +297,12 @@ Value eval_checkpoint(Session *s, Node *e) {
   policy_read(s, &e->region.clauses, false, &p);
   block_enter(s, &b, &p, word_of(e));
   Value v = eval_block(s, e->region.body, &flow);
-  bool turn = is_capsule(s->frame->fn) && e->region.body->info == e;
-  if (flow != FLOW_NEXT && turn) s->flow = flow;
-  if (flow != FLOW_NEXT && !turn)
+  bool iteration = is_capsule(s->frame->fn) && e->region.body->info == e;
+  if (flow != FLOW_NEXT && iteration) s->flow = flow;
+  if (flow != FLOW_NEXT && !iteration)
     fail(s, ERR_BREAK, e->span,
          "`break`, `continue` and `return` cannot leave a `checkpoint` block");
-  if (!turn) want_result(s, &b, e, v);
+  if (!iteration) want_result(s, &b, e, v);
   block_leave(s, &b, true);
   return v;
 }

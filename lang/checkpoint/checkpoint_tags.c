@@ -13,7 +13,7 @@
 
 /* What becomes of values that no clause names. */
 static Tag rest_of(const Policy *p) {
-  bool keep = p->remakes && !p->keeps, whole = policy_says(p, POLICY_reentrant);
+  bool keep = p->recomputes && !p->keeps, whole = policy_says(p, POLICY_reentrant);
   Tag rest = whole ? TAG_MUST_RECOMPUTE : keep ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
   for (size_t i = 0; i < p->count; i++)
     if (p->rules[i].rank == 0) rest = p->rules[i].tag;
@@ -367,7 +367,7 @@ static Tag saved_tag(Close *c, const Graph *g, uint32_t n, Tag rest) {
     value |= g->types[g->nodes[n].result0 + k].kind == TK_TENSOR;
   Tag tag = r ? r->tag : rest;
   if (value && tag_says(tag, CHOICE_OFFLOAD)) return tag;
-  if (!r || !tag_must(tag, CHOICE_REMAKE)) return TAG_MUST_SAVE;
+  if (!r || !tag_must(tag, CHOICE_RECOMPUTE)) return TAG_MUST_SAVE;
   const char *w = source_text(s, r->at, "this");
   Diag *d = err(s, ERR_POLICY_TWICE, r->at,
                 "`%s` cannot be computed again: what a deferred or a host function gives is always "

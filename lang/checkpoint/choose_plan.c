@@ -266,10 +266,10 @@ static Candidate *pick(Chooser *h, double *over, uint32_t *block) {
   *over = 0;
   *block = 0;
   /* What keeps more than it may without anything else is looked at when nothing else is left. */
-  for (size_t turn = 0; turn < 2 * h->count && (!best || *over > 1); turn++) {
-    Candidate *c = &h->c[turn % h->count];
+  for (size_t i = 0; i < 2 * h->count && (!best || *over > 1); i++) {
+    Candidate *c = &h->c[i % h->count];
     uint32_t at;
-    if (c->tried || (c->kept > most) != (turn >= h->count)) continue;
+    if (c->tried || (c->kept > most) != (i >= h->count)) continue;
     bool known = c->need >= 0;
     if (known && best && excess(h, c, &at) >= *over) continue;
     if (!make(h, c)) continue;

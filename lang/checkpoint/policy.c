@@ -172,9 +172,9 @@ static void read_named(Read *r, Node *c) {
 static void read_names(Read *r, const Node *c) {
   uint32_t from;
   Tag tag = clause_tag(c, &from);
-  bool remake = tag_says(tag, CHOICE_REMAKE);
-  r->p->remakes |= remake;
-  r->p->keeps |= !remake;
+  bool recompute = tag_says(tag, CHOICE_RECOMPUTE);
+  r->p->recomputes |= recompute;
+  r->p->keeps |= !recompute;
   for (uint32_t i = from; i < c->clause.args.count; i++) add_rule(r, tag, c->clause.args.items[i]);
 }
 
@@ -186,8 +186,8 @@ static void read_bytes(Read *r, const Clause *k, const Node *c, int64_t *n) {
               "a budget is a number of bytes, not %lld", (long long)*n);
 }
 
-static void read_turns(Read *r, const Clause *k, const Node *c, int64_t *n) {
-  *n = number(r, k, c, k->id == POLICY_every ? "the number of turns" : "the number of states");
+static void read_iterations(Read *r, const Clause *k, const Node *c, int64_t *n) {
+  *n = number(r, k, c, k->id == POLICY_every ? "the number of iterations" : "the number of states");
   if (*n < 1)
     fail(r->s, ERR_POLICY_VALUE, c->clause.args.items[0]->span, "`%s` takes 1 or more, not %lld",
          k->word, (long long)*n);
@@ -204,7 +204,7 @@ static void read_option(Read *r, const Clause *k, const Node *c) {
   }
   said[k->id].at = c->span;
   if (k->takes == TAKES_BYTES) read_bytes(r, k, c, &said[k->id].n);
-  if (k->takes == TAKES_TURNS) read_turns(r, k, c, &said[k->id].n);
+  if (k->takes == TAKES_ITERATIONS) read_iterations(r, k, c, &said[k->id].n);
 }
 
 static void read_clause(Read *r, Node *c) {

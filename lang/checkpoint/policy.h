@@ -31,9 +31,9 @@ typedef struct Policy {
   struct Said {
     Span at; /* file 0: the word does not stand */
     int64_t n;
-  } said[POLICY_COUNT]; /* of options: words that stand once */
-  bool keeps, remakes;  /* a clause names what to keep, what to make again */
-  bool layer;           /* given by checkpoint_layers */
+  } said[POLICY_COUNT];   /* of options: words that stand once */
+  bool keeps, recomputes; /* a clause names what to keep, what to make again */
+  bool layer;             /* given by checkpoint_layers */
   /* bytes that backward keeps of the blocks so far; whether one of them saves some */
   int64_t with, without;
   bool saves;
@@ -86,13 +86,13 @@ void block_unknown(Session *s);
 /* Around a call of the library's attention: the nodes made since `from`. */
 void block_attention(Session *s, uint32_t from);
 
-/* blocks.c: turns of a loop of code as blocks; NULL: there is nothing to do. `end`: no turn
- * follows. */
-struct Turns *turns_start(Session *s, Node *loop, int64_t count);
-void turns_before(struct Turns *t, int64_t i);
-void turns_after(struct Turns *t, int64_t i, bool end);
-/* Loops of script: one turn; all of them, false where each turn is a call by itself. */
-void checkpoint_turn(Session *s, Node *loop, Flow *flow);
+/* blocks.c: iterations of a loop of code as blocks; NULL: there is nothing to do. `end`: no
+ * iteration follows. */
+struct Iterations *iterations_start(Session *s, Node *loop, int64_t count);
+void iterations_before(struct Iterations *t, int64_t i);
+void iterations_after(struct Iterations *t, int64_t i, bool end);
+/* Loops of script: one iteration; all of them, false where each iteration is a call by itself. */
+void checkpoint_iteration(Session *s, Node *loop, Flow *flow);
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow);
 /* The function that stands for a block of script: is f one; its body, in a frame of its own. */
 bool is_capsule(const FnObj *f);

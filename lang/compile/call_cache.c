@@ -12,7 +12,8 @@
 
 /* Compiled calls that were not used lately go where their graphs as staged take more than this in
  * all; small ones are 4 KB, so some thousand stay, which with all else is 50 MB. A few stay however
- * large they are: a step of training is several MB, and is not to be staged anew in each turn. */
+ * large they are: a step of training is several MB, and is not to be staged anew in each
+ * iteration. */
 static const size_t most_bytes = 16 << 20;
 enum { FEW_CALLS = 256 };
 

@@ -122,7 +122,7 @@ struct Unit {
   bool quiet;        /* some of it stands under no_grad */
   bool outside;      /* a `grad` in a block of script goes on outside of it: see block_grad */
   bool regrad;       /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
-  uint32_t steps;    /* of `check`: calls and turns walked so far */
+  uint32_t steps;    /* of `check`: calls and iterations walked so far */
   Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
   Pin wanted;        /* the pin that need_const asked for */
   LayerPath *paths;

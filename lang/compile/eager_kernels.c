@@ -65,7 +65,7 @@ static bool large(const Session *s, OpCode op, Tensor *const *in, int n) {
     if (in[i]->store->dev != DEV_CPU || count == 0) return false;
     if (count > most) most = count;
   }
-  if (s->config.cpu != CPU_THRIFTY) return true;
+  if (s->config.cpu != CPU_TIERED) return true;
   if (info->cls == CONTRACT && in[0]->rank) most *= in[0]->dim[in[0]->rank - 1] / 8 + 1;
   return most >= LARGE;
 }
@@ -184,7 +184,8 @@ static Entry *entry_of(Session *s, const Buf *key, Sizes *z, OpCode op, const At
   return x;
 }
 
-/* False: it is for gr_run_op, which also words every error; of a fault in ckl itself `e` tells. */
+/* False: it is for gr_run_op, which also reports every error; of a fault in ckl itself `e`
+ * tells. */
 static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs,
                     Tensor *const *in, int n, Tensor **out, GErr *e) {
   Operand o[MOST_OPERANDS];

@@ -261,7 +261,7 @@ static void one_value(void *ud, const RmValue *v) {
   int64_t bytes = cost_room(g, gr_type(g, v->v), c->env);
   if (v->choice <= CHOICE_OFFLOAD) w->bytes[v->choice] += bytes;
   if (v->choice == CHOICE_FREE && v->why != WHY_CALLER) return;
-  int64_t cost = v->choice == CHOICE_REMAKE ? rm_cost(g, v->v.node, c->env) : 0;
+  int64_t cost = v->choice == CHOICE_RECOMPUTE ? rm_cost(g, v->v.node, c->env) : 0;
   if (w->json) {
     buf_printf(w->out,
                "%s{\"value\": \"%s\", \"bytes\": %lld, \"becomes\": \"%s\", \"by\": \"%s\", "
@@ -308,11 +308,12 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
               c->choice.split == UINT32_MAX ? NULL : &c->choice.split, one_value, &w);
     if (json)
       buf_printf(out, "], \"saved\": %lld, \"recomputed\": %lld, \"offloaded\": %lld}",
-                 (long long)w.bytes[CHOICE_SAVE], (long long)w.bytes[CHOICE_REMAKE],
+                 (long long)w.bytes[CHOICE_SAVE], (long long)w.bytes[CHOICE_RECOMPUTE],
                  (long long)w.bytes[CHOICE_OFFLOAD]);
     else
       buf_printf(out, "    saved %s, recomputed %s%s%s\n", grouped(s, w.bytes[CHOICE_SAVE]),
-                 grouped(s, w.bytes[CHOICE_REMAKE]), w.bytes[CHOICE_OFFLOAD] ? ", offloaded " : "",
+                 grouped(s, w.bytes[CHOICE_RECOMPUTE]),
+                 w.bytes[CHOICE_OFFLOAD] ? ", offloaded " : "",
                  w.bytes[CHOICE_OFFLOAD] ? grouped(s, w.bytes[CHOICE_OFFLOAD]) : "");
   }
 }

@@ -58,7 +58,7 @@ const char *cpu_name(size_t i) {
 
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level) {
   *level = eng_host_level();
-  *mode = CPU_THRIFTY;
+  *mode = CPU_TIERED;
   if (!name || !*name) return true;
   for (size_t i = 0; i < MODES; i++) {
     if (strcmp(modes[i].name, name)) continue;
@@ -78,12 +78,12 @@ void native_free(Mem *m, Native *n) {
   mem_free(m, n, sizeof *n);
 }
 
-static void spare(void *ud) {
+static void reclaim(void *ud) {
   jit_trim(ud);
 }
 
 void native_close(Session *s) {
-  s->mem.spare = NULL;
+  s->mem.reclaim = NULL;
   jit_close(s->jit);
   s->jit = NULL;
 }
@@ -136,8 +136,8 @@ static Jit *open_jit(Session *s) {
   g->installed = unless_empty(g->installed);
   g->cache = unless_empty(g->cache);
   s->jit = jit_open(&s->mem, &c);
-  s->mem.spare = spare;
-  s->mem.spare_ud = s->jit;
+  s->mem.reclaim = reclaim;
+  s->mem.reclaim_ud = s->jit;
   native_awake(s, true);
   return s->jit;
 }
@@ -287,12 +287,12 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
   if (!*slot) {
     *slot = mem_need(&s->mem, NULL, 0, sizeof **slot);
     **slot = (Native){0};
-    if (s->config.cpu == CPU_THRIFTY) (*slot)->spent = cost_seconds(g, c->env);
+    if (s->config.cpu == CPU_TIERED) (*slot)->spent = cost_seconds(g, c->env);
   }
   count_ops(s, *slot, g);
   if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after) return gr_run(g, c, in, out, e, at);
   Native *n = *slot;
-  bool must = s->config.cpu != CPU_THRIFTY || n->must;
+  bool must = s->config.cpu != CPU_TIERED || n->must;
   if (!n->fn && !n->none && !n->looked && !must &&
       n->spent >= price_known + price_node * (double)g->node_count)
     look(s, n, g, c->env);

@@ -7,13 +7,13 @@
 
 /* How graphs run, ckl_config.cpu. */
 typedef enum CpuMode {
-  CPU_THRIFTY,   /* machine code of the best level, once it pays */
+  CPU_TIERED,    /* machine code of the best level, once it pays */
   CPU_REFERENCE, /* the reference evaluator alone */
   CPU_LOOPS,     /* kernels walked in loop form, at every call */
   CPU_EMULATOR,  /* kernels for a GPU in its emulator, at every call */
   CPU_LEVEL      /* machine code of one level, at every call */
 } CpuMode;
-/* NULL and "" are CPU_THRIFTY. False when it is no name, or a level this machine does not run. */
+/* NULL and "" are CPU_TIERED. False when it is no name, or a level this machine does not run. */
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level);
 const char *cpu_name(size_t i); /* the names, NULL past the end */
 

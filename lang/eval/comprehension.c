@@ -14,7 +14,7 @@ static bool numeric(Value v) {
 }
 
 /* What a comprehension goes through. One that mentions no variable of an earlier range is evaluated
- * once, before the first turn; another at each turn of those. */
+ * once, before the first iteration; another at each iteration of those. */
 typedef struct CompSource {
   Value v;
   bool once;
@@ -37,9 +37,9 @@ static void comp_push(CompRun *c, Value v) {
   c->read.count = c->count;
 }
 
-static void comp_turns(CompRun *c, uint32_t k);
+static void comp_iterations(CompRun *c, uint32_t k);
 
-static void comp_turn(CompRun *c, uint32_t k, Value v) {
+static void comp_iteration(CompRun *c, uint32_t k, Value v) {
   Session *s = c->s;
   size_t base = s->local_count;
   check_step(s);
@@ -48,7 +48,7 @@ static void comp_turn(CompRun *c, uint32_t k, Value v) {
   s->frame->block_depth++;
   bind_pattern(s, c->e->comp.fors.items[k]->loop.pat, v, false);
   if (k + 1 < c->e->comp.fors.count)
-    comp_turns(c, k + 1);
+    comp_iterations(c, k + 1);
   else
     comp_push(c, eval(s, c->e->comp.value));
   s->frame->block_depth--;
@@ -56,7 +56,7 @@ static void comp_turn(CompRun *c, uint32_t k, Value v) {
   element_leave(s, now);
 }
 
-static void comp_turns(CompRun *c, uint32_t k) {
+static void comp_iterations(CompRun *c, uint32_t k) {
   stack_check();
   Session *s = c->s;
   Node *f = c->e->comp.fors.items[k];
@@ -69,12 +69,12 @@ static void comp_turns(CompRun *c, uint32_t k) {
             hi = want_int(s, it.u.range->hi, at, "the end of the range");
     for (int64_t i = lo; i < hi; i++) {
       count_step(s, at);
-      comp_turn(c, k, v_int(i));
+      comp_iteration(c, k, v_int(i));
     }
   } else if (it.tag == V_LIST || it.tag == V_TUPLE) {
     for (size_t i = 0; i < it.u.list->count; i++) {
       count_step(s, at);
-      comp_turn(c, k, it.u.list->items[i]);
+      comp_iteration(c, k, it.u.list->items[i]);
     }
   } else if (v_is_tensor(it)) {
     c->over_range = true;
@@ -84,11 +84,11 @@ static void comp_turns(CompRun *c, uint32_t k) {
     need_const(s, t.dim[0], at, "the number of elements", &n);
     for (int64_t i = 0; i < n; i++) {
       count_step(s, at);
-      comp_turn(c, k, op_element(s, it, i, at));
+      comp_iteration(c, k, op_element(s, it, i, at));
     }
   } else if (it.tag == V_SEQ) {
     c->over_seq = true;
-    comp_seq(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_turn);
+    comp_seq(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_iteration);
   } else {
     fail(s, ERR_ITERATE, at, "a comprehension cannot go through %s", value_type_text(s, it));
   }
@@ -99,7 +99,7 @@ static void comp_turns(CompRun *c, uint32_t k) {
 static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   CompRun c = {.s = s, .e = e, .source = source};
   operands_open(s, &c.read, NULL);
-  comp_turns(&c, 0);
+  comp_iterations(&c, 0);
   operands_close(s, &c.read);
   bool all = c.count > 0;
   for (size_t i = 0; i < c.count; i++) all &= numeric(c.items[i]);

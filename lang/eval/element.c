@@ -1,10 +1,10 @@
 /* What the elements of a comprehension draw (rule 92).
  *
- * In: turns of a comprehension that runs in order, in script or while it is staged; keys that a
- * region captures which is mapped over rows. Out: keys. The law is one for all ways to run: element
- * i draws from fold_in(key of site and counter, i), comprehensions inside of it fold further; each
- * element counts its executions from the counter at the entry, and afterwards the counter is the
- * largest of them. So whether a comprehension is a batch never shows in its numbers.
+ * In: iterations of a comprehension that runs in order, in script or while it is staged; keys that
+ * a region captures which is mapped over rows. Out: keys. The law is one for all ways to run:
+ * element i draws from fold_in(key of site and counter, i), comprehensions inside of it fold
+ * further; each element counts its executions from the counter at the entry, and afterwards the
+ * counter is the largest of them. So whether a comprehension is a batch never shows in its numbers.
  *
  * In order, a session keeps the elements that are under way, the innermost first, each with the
  * counters that its loop met. While a unit is staged the same holds of its own counts, and the keys
@@ -137,9 +137,9 @@ static Graph *fold_rows(Session *s, const Type *key, Dim n, GErr *e) {
   Graph *g = gr_new(now->arena, now->dims, now->names, NULL);
   Graph *r = gr_new(now->arena, now->dims, now->names, NULL);
   g->at = r->at = now->at;
-  Type turn = {.kind = TK_TENSOR, .dtype = DT_I64, .dev = key->dev};
+  Type iteration = {.kind = TK_TENSOR, .dtype = DT_I64, .dev = key->dev};
   Val in[2], args[2];
-  in[1] = gr_input(r, &turn);
+  in[1] = gr_input(r, &iteration);
   in[0] = gr_input(r, key);
   Val v = gr_op(r, OP_FOLD_IN, in, 2, NULL, 0, NULL, 0, e);
   if (val_none(v)) return NULL;

@@ -444,8 +444,8 @@ static APART Flow eval_let(Session *s, Node *st) {
   return FLOW_NEXT;
 }
 
-/* One turn of a loop: binds the pattern in a scope of its own. */
-static APART Flow turn(Session *s, Node *st, Value v) {
+/* One iteration of a loop: binds the pattern in a scope of its own. */
+static APART Flow iteration(Session *s, Node *st, Value v) {
   check_step(s);
   size_t base = s->local_count;
   AbstractVars k = {NULL, 0, NULL};
@@ -456,9 +456,9 @@ static APART Flow turn(Session *s, Node *st, Value v) {
   s->frame->block_depth++;
   if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
   Flow flow = FLOW_NEXT;
-  s->frame->turn = true;
+  s->frame->iteration = true;
   if (st->loop.is_checkpoint && !s->stage)
-    checkpoint_turn(s, st, &flow);
+    checkpoint_iteration(s, st, &flow);
   else
     eval_block(s, st->loop.body, &flow);
   s->frame->block_depth--;
@@ -466,7 +466,7 @@ static APART Flow turn(Session *s, Node *st, Value v) {
   if (s->abstract) {
     abstract_leave(s, &k);
     if (flow == FLOW_RETURN) value_set(&s->ret, v_unit());
-    return FLOW_NEXT; /* there may be no turn at all */
+    return FLOW_NEXT; /* there may be no iteration at all */
   }
   return flow;
 }
@@ -475,11 +475,11 @@ static Flow loop_end(Flow f) {
   return f == FLOW_RETURN ? FLOW_RETURN : FLOW_NEXT;
 }
 
-/* Rule 77: a value whose tape grows over this many turns is told, once per loop. */
-enum { TAPE_TURNS = 10000 };
+/* Rule 77: a value whose tape grows over this many iterations is told, once per loop. */
+enum { TAPE_ITERATIONS = 10000 };
 
 typedef struct Watch {
-  int64_t turns, tape;
+  int64_t iterations, tape;
   size_t bytes;
 } Watch;
 
@@ -493,8 +493,9 @@ static void newest(Value v, Name name, uint64_t *seq, Name *found) {
   *found = name;
 }
 
-static void watch_turn(Session *s, Watch *w, Node *loop) {
-  if (++w->turns != TAPE_TURNS || s->count.tape_live - w->tape < TAPE_TURNS - 1) return;
+static void watch_iteration(Session *s, Watch *w, Node *loop) {
+  if (++w->iterations != TAPE_ITERATIONS || s->count.tape_live - w->tape < TAPE_ITERATIONS - 1)
+    return;
   Name name = NULL;
   uint64_t seq = 0;
   for (size_t i = s->frame->base; i < s->local_count; i++)
@@ -504,10 +505,11 @@ static void watch_turn(Session *s, Watch *w, Node *loop) {
     if (m->globals[i].is_var) newest(m->globals[i].v, m->globals[i].name, &seq, &name);
   if (!name) return;
   size_t now = s->mem.data_live[DEV_CPU] + s->mem.data_live[DEV_SIM];
-  warn_once(s, ERR_TAPE_GROWS, (Span){loop->span.file, loop->span.lo, loop->span.lo + 5},
-            "the tape of `%s` grows with every turn: %d turns hold %zu bytes; stop(%s) or "
-            "wrap <no_grad> ends that",
-            name, TAPE_TURNS, now > w->bytes ? now - w->bytes : 0, name);
+  warn_once(
+      s, ERR_TAPE_GROWS, (Span){loop->span.file, loop->span.lo, loop->span.lo + 5},
+      "the tape of `%s` grows with every iteration: %d iterations hold %zu bytes; stop(%s) or "
+      "wrap <no_grad> ends that",
+      name, TAPE_ITERATIONS, now > w->bytes ? now - w->bytes : 0, name);
 }
 
 /* `for` goes through the elements *lo .. *hi - 1 of it. */
@@ -519,7 +521,7 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
     *hi = want_int(s, it.u.range->hi, at, "the end of the range");
     if (in_code(s) && *hi - *lo > UNROLL_MAX)
       fail(s, ERR_NOT_YET, st->span,
-           "not yet: a compiled loop of %lld turns (at most %d are unrolled)",
+           "not yet: a compiled loop of %lld iterations (at most %d are unrolled)",
            (long long)(*hi - *lo), UNROLL_MAX);
     return;
   }
@@ -532,7 +534,7 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
   Type t = type_of(s, it);
   if (t.rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
   if (s->stage)
-    need_const(s, t.dim[0], at, "the number of turns of a loop (for now)", hi);
+    need_const(s, t.dim[0], at, "the number of iterations of a loop (for now)", hi);
   else
     dim_is_const(s->dims, t.dim[0], hi);
 }
@@ -549,9 +551,9 @@ static Flow for_sequence(Session *s, Node *st, Value it, Watch *watch) {
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
     count_step(s, st->span);
-    if (!s->stage) watch_turn(s, watch, st);
+    if (!s->stage) watch_iteration(s, watch, st);
     if (!seq_next(s, q, &v, st->loop.iter->span)) break;
-    Flow f = turn(s, st, v);
+    Flow f = iteration(s, st, v);
     mem_pool_drain(&s->mem, mark);
     arena_rewind(&s->scratch, am);
     if (f == FLOW_RETURN) {
@@ -564,7 +566,7 @@ static Flow for_sequence(Session *s, Node *st, Value it, Watch *watch) {
   return FLOW_NEXT;
 }
 
-static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
+static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   Watch watch = watch_start(s);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
@@ -572,7 +574,7 @@ static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
   if (s->flow != FLOW_NEXT) return take_flow(s);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);
-    Flow f = turn(s, st, elem);
+    Flow f = iteration(s, st, elem);
     return loop_end(f);
   }
   if (it.tag == V_SEQ) return for_sequence(s, st, it, &watch);
@@ -581,15 +583,15 @@ static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
   bool carries = it.tag == V_RANGE && in_code(s);
   AbstractVars carry = {NULL, 0, NULL};
   if (carries) carry = abstract_vars(s, st->loop.body);
-  struct Turns *turns = turns_start(s, st, l->turns = hi > lo ? hi - lo : 0);
+  struct Iterations *iterations = iterations_start(s, st, l->iterations = hi > lo ? hi - lo : 0);
   for (int64_t i = lo; i < hi; i++) {
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
     count_step(s, st->span);
-    if (!s->stage) watch_turn(s, &watch, st);
-    turns_before(turns, l->turn = i - lo);
-    Flow f = turn(s, st, loop_element(s, it, i, st->loop.iter->span));
-    turns_after(turns, i - lo, i == hi - 1 || f == FLOW_BREAK);
+    if (!s->stage) watch_iteration(s, &watch, st);
+    iterations_before(iterations, l->iteration = i - lo);
+    Flow f = iteration(s, st, loop_element(s, it, i, st->loop.iter->span));
+    iterations_after(iterations, i - lo, i == hi - 1 || f == FLOW_BREAK);
     if (carries) check_carry(s, &carry, st->loop.body);
     if (!s->stage) {
       mem_pool_drain(&s->mem, mark);
@@ -604,7 +606,7 @@ static APART Flow for_turns(Session *s, Node *st, OpenLoop *l) {
 static APART Flow eval_for(Session *s, Node *st) {
   OpenLoop l = {.up = s->loops, .at = st->span, .staged = s->stage != NULL};
   s->loops = &l;
-  Flow f = for_turns(s, st, &l);
+  Flow f = for_iterations(s, st, &l);
   s->loops = l.up;
   return f;
 }
@@ -618,13 +620,13 @@ static APART Flow eval_while(Session *s, Node *st) {
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
     count_step(s, st->span);
-    if (!s->stage) watch_turn(s, &watch, st);
+    if (!s->stage) watch_iteration(s, &watch, st);
     Value c = eval(s, st->loop.cond);
     if (s->flow != FLOW_NEXT) return take_flow(s);
     if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL))
-      return loop_end(turn(s, st, v_unit()));
+      return loop_end(iteration(s, st, v_unit()));
     bool go = want_bool(s, c, st->loop.cond->span, "the condition of `while`");
-    Flow f = go ? turn(s, st, v_unit()) : FLOW_BREAK;
+    Flow f = go ? iteration(s, st, v_unit()) : FLOW_BREAK;
     mem_pool_drain(&s->mem, mark);
     arena_rewind(&s->scratch, am);
     if (s->abstract) return FLOW_NEXT;
@@ -673,9 +675,9 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
   stack_check();
   size_t base = s->local_count;
   Value last = v_unit(), result = v_unit();
-  Running place = {s->frame->place, block, 0, base, s->frame->turn};
+  Running place = {s->frame->place, block, 0, base, s->frame->iteration};
   s->frame->place = &place;
-  s->frame->turn = false;
+  s->frame->iteration = false;
   s->frame->block_depth++;
   for (uint32_t i = 0; i < block->list.count; i++) {
     place.index = i;

@@ -3,8 +3,8 @@
  * In: the blocks that are being run, from the innermost out, and a local. Out: whether anything
  * that can still run reads it. The answer may say yes too often, never too seldom: what stands in
  * the present statement beside the place that asks counts, all of a loop around the variable's uses
- * counts when the variable is older than the turn, and names are compared, not variables. Printing
- * reads a value without its tape and does not count.
+ * counts when the variable is older than the iteration, and names are compared, not variables.
+ * Printing reads a value without its tape and does not count.
  */
 #include <string.h>
 

@@ -520,13 +520,13 @@ int64_t seq_length(Session *s, Value source, Span at) {
 }
 
 void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
-              void (*turn)(void *ud, uint32_t k, Value v)) {
+              void (*iteration)(void *ud, uint32_t k, Value v)) {
   SeqIter *it = seq_start(s, seq, at);
   Value v;
   for (;;) {
     count_step(s, at);
     if (!seq_next(s, it, &v, at)) break;
-    turn(ud, k, v);
+    iteration(ud, k, v);
   }
   seq_finish(s, it);
 }

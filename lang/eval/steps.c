@@ -4,7 +4,7 @@
  * the host asked for. Idea: one counter runs down, whatever is due first (a question to the host,
  * the end), so that a step costs one decrement. Invariant: once all are done every further step
  * fails, whoever may have caught the error before. Graphs have their bound here too: what makes
- * them large are the same turns and calls.
+ * them large are the same iterations and calls.
  */
 #include "lang/lang.h"
 
@@ -28,11 +28,12 @@ void steps_more(Session *s, Span at) {
   refill(s);
   if (--s->steps_left >= 0) return; /* else the last ones are done */
   s->steps_left = 0;
-  fail_help(s, ERR_STEPS, at,
-            "a statement, a call and a turn of a loop is a step each; `ckl run --max-steps=N`, "
-            "`ckl_config.max_steps` allow more",
-            "more than %lld steps, which is all that this program may do",
-            (long long)s->config.max_steps);
+  fail_help(
+      s, ERR_STEPS, at,
+      "a statement, a call and an iteration of a loop is a step each; `ckl run --max-steps=N`, "
+      "`ckl_config.max_steps` allow more",
+      "more than %lld steps, which is all that this program may do",
+      (long long)s->config.max_steps);
 }
 
 void stage_full(Session *s, Span at) {
@@ -41,17 +42,18 @@ void stage_full(Session *s, Span at) {
   const char *name = g->name ? g->name : "code";
   Diag *d =
       l ? err(s, ERR_GRAPH_FULL, l->at,
-              "in turn %lld of %lld of this loop the graph of `%s` has %zu nodes, and %u are "
+              "in iteration %lld of %lld of this loop the graph of `%s` has %zu nodes, and %u are "
               "allowed",
-              (long long)l->turn + 1, (long long)l->turns, name, g->node_count, s->config.max_nodes)
+              (long long)l->iteration + 1, (long long)l->iterations, name, g->node_count,
+              s->config.max_nodes)
         : err(s, ERR_GRAPH_FULL, at, "the graph of `%s` has %zu nodes, and %u are allowed", name,
               g->node_count, s->config.max_nodes);
   while (l && (l = l->up) && l->staged)
     dg_label(&s->diags, d, l->at,
-             arena_printf(&s->notes, "in turn %lld of %lld of this one", (long long)l->turn + 1,
-                          (long long)l->turns));
+             arena_printf(&s->notes, "in iteration %lld of %lld of this one",
+                          (long long)l->iteration + 1, (long long)l->iterations));
   dg_help(&s->diags, d,
-          "each turn of a compiled loop is nodes of its own: let a proc or the top level go "
+          "each iteration of a compiled loop is nodes of its own: let a proc or the top level go "
           "through it, with the body in a fn, or compute on whole tensors; "
           "`ckl run --max-nodes=N`, `ckl_config.max_nodes` allow more");
   raise_(s);

@@ -252,10 +252,10 @@ bool clause_fits_policy(Session *s, const Clause *k, const Node *c, bool loop) {
   case TAKES_NAMES:
   case TAKES_STANCE: return fits_names(s, k, c);
   case TAKES_BYTES: return fits_bytes(s, k, c);
-  case TAKES_TURNS: {
+  case TAKES_ITERATIONS: {
     bool ok = fits_count(s, k, c, 1, ERR_POLICY_WORD);
     if (loop) return ok;
-    Diag *d = err(s, ERR_POLICY_WORD, c->span, "`%s` is about the turns of a loop", k->word);
+    Diag *d = err(s, ERR_POLICY_WORD, c->span, "`%s` is about the iterations of a loop", k->word);
     dg_help(&s->diags, d, "`%s`", k->form);
     return false;
   }

@@ -47,7 +47,7 @@ typedef enum ClauseTakes {
   TAKES_NAMES,
   TAKES_STANCE,
   TAKES_BYTES,
-  TAKES_TURNS
+  TAKES_ITERATIONS
 } ClauseTakes;
 
 /* A row. */

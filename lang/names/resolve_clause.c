@@ -86,7 +86,7 @@ static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
   bool fits = clause_fits_policy(r->s, k, c, loop);
   uint32_t from;
   if (clause_tag(c, &from) == TAG_NONE) {
-    if (fits || k->takes == TAKES_TURNS) clause_values(r, &c->clause.args);
+    if (fits || k->takes == TAKES_ITERATIONS) clause_values(r, &c->clause.args);
     return;
   }
   for (uint32_t i = from; i < c->clause.args.count; i++)

@@ -50,7 +50,7 @@ fn f(x: f32) -> f32 {
 print(f(1.0))
 END
 gives 1 'two nested loops of code' timeout 60 "$ckl" run nested.ckl
-says err 'error[graph-2]: in turn' 'are stopped'
+says err 'error[graph-2]: in iteration' 'are stopped'
 says err 'of 4000 of this loop the graph of `f` has' 'by the nodes of their graph'
 says err 'nested.ckl:3:22' 'at the inner one'
 says err 'of 4000 of this one' 'with the outer one'

@@ -100,7 +100,7 @@ says out '"compiled": false, "exact": false, "bound": false' 'is the evaluator'"
 held() {
   limit=$2
   : >told
-  for turn in 1 2 3 4 5 6 7 8; do
+  for i in 1 2 3 4 5 6 7 8; do
     CKL_CPU=native "$ckl" run --seed=1 --memory="$limit" "$1" >out 2>err && return
     sed -n 's/^error.\(mem-[12]\).*/\1/p' err >>told
     limit=$(sed -n 's/.*--memory=\([0-9]*\).*/\1/p' err)

@@ -50,13 +50,13 @@ static void *hook(void *ud, void *p, size_t old, size_t size) {
 
 static char said[2][1 << 15];
 
-static void check(int turn) {
-  doing = turn ? "second time" : "first time";
+static void check(int round) {
+  doing = round ? "second time" : "first time";
   patience(HANG_SECONDS);
   ckl_status st = ckl_check_file(session, path);
   patience(0);
   size_t n = 0;
-  said[turn][0] = 0;
+  said[round][0] = 0;
   for (size_t i = 0; i < ckl_diag_count(session); i++) {
     const char *code = ckl_diag_code(session, i), *t = ckl_diag_text(session, i, 0);
     if (!code || !t || !*t) find("a diagnostic without text");
@@ -66,7 +66,7 @@ static void check(int turn) {
     }
     size_t k = strlen(t);
     if (k + 1 < sizeof said[0] - n) {
-      memcpy(said[turn] + n, t, k + 1);
+      memcpy(said[round] + n, t, k + 1);
       n += k;
     }
   }

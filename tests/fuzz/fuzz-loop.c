@@ -43,11 +43,11 @@ static void drop(Data *d) {
 }
 
 static bool run(const Kernel *k, Data *d, Err *e) {
-  int64_t turns = lp_turns(k, d->arg);
+  int64_t iterations = lp_iterations(k, d->arg);
   running = &d->st;
   soon(true);
-  bool ok =
-      lp_run_within(&mem, k, d->buf, d->elements, d->arg, 0, turns < 8 ? turns : 8, &d->st, e);
+  bool ok = lp_run_within(&mem, k, d->buf, d->elements, d->arg, 0, iterations < 8 ? iterations : 8,
+                          &d->st, e);
   soon(false);
   running = NULL;
   return ok && !d->st.stop;
@@ -179,9 +179,9 @@ static void draw(void *ud) {
   Kernel *c = lp_clean(&arena, g.k);
   set_text(print(rnd(2) ? c : g.k));
   LgData *one = lg_data(&g), *two = lg_data(&g);
-  int64_t turns = lp_turns(c, g.arg);
-  if (!lp_run_within(&mem, g.k, one->buf, one->elements, g.arg, 0, turns, &one->st, &e) ||
-      !lp_run_within(&mem, c, two->buf, two->elements, g.arg, 0, turns, &two->st, &e)) {
+  int64_t iterations = lp_iterations(c, g.arg);
+  if (!lp_run_within(&mem, g.k, one->buf, one->elements, g.arg, 0, iterations, &one->st, &e) ||
+      !lp_run_within(&mem, c, two->buf, two->elements, g.arg, 0, iterations, &two->st, &e)) {
     die("a kernel of the generator", e.text);
   }
   if (!lg_same(one, two, why, sizeof why)) die("canonical form", why);

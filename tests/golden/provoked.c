@@ -55,8 +55,8 @@ void check_help(void) {
       bool found = false;
       if (!write_file("example.ckl", &program)) die("example.ckl");
       snprintf(current_path, sizeof current_path, "the example of %s", code);
-      for (int turn = 0; turn < 2 && !found; turn++) {
-        run(&r, turn ? ckl_run_file : ckl_check_file, "example.ckl");
+      for (int pass = 0; pass < 2 && !found; pass++) {
+        run(&r, pass ? ckl_run_file : ckl_check_file, "example.ckl");
         for (size_t k = 0; k < ckl_diag_count(r.s); k++)
           found = found || !strcmp(ckl_diag_code(r.s, k), code);
         for (size_t k = 0; k < r.count; k++)

@@ -274,8 +274,8 @@ static void binary(Program *p) {
     fmt = g[below(p, 5)];
   else
     fmt = g[below(p, 7)];
-  bool turned = chance(p, 30) && x->dt != BOOL; /* with one bool at the left script may stop */
-  snprintf(text, sizeof text, fmt, turned ? y->name : x->name, turned ? x->name : y->name);
+  bool swapped = chance(p, 30) && x->dt != BOOL; /* with one bool at the left script may stop */
+  snprintf(text, sizeof text, fmt, swapped ? y->name : x->name, swapped ? x->name : y->name);
   put(p, like(x, dt), "%s", text);
 }
 
@@ -425,7 +425,7 @@ static void move(Program *p) {
     r.dim[last - 1] = x->dim[last];
     put(p, r, "transpose(%s)", x->name);
     break;
-  case 3: { /* all axes turned round by a */
+  case 3: { /* all axes rotated by a */
     if (x->rank < 2) return;
     for (int i = 0; i < x->rank; i++) {
       int from = (i + a) % x->rank;

@@ -34,7 +34,7 @@ static bool take(int ms) {
 }
 
 static bool wait_for(const char *text) {
-  for (int turn = 0; turn < 300; turn++) {
+  for (int round = 0; round < 300; round++) {
     char *at = strstr(shown + seen, text);
     if (at) {
       seen = (size_t)(at - shown) + strlen(text);
@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
     }
   }
   int status = 0;
-  for (int turn = 0; turn < 100 && take(100); turn++) continue;
+  for (int round = 0; round < 100 && take(100); round++) continue;
   if (waitpid(child, &status, WNOHANG) == 0) {
     nanosleep(&(struct timespec){0, 300000000}, NULL);
     if (waitpid(child, &status, WNOHANG) == 0) {

@@ -202,7 +202,7 @@ static TAP_UNUSED void code_free(Code *c) {
   arena_free(&c->arena);
 }
 
-/* Runs all turns, in two parts, on drawn buffers of `count` elements. */
+/* Runs all iterations, in two parts, on drawn buffers of `count` elements. */
 static TAP_UNUSED bool code_check(Code *c, const char *what, const int64_t *count,
                                   const int64_t *limit, const int64_t *arg, int how) {
   const Kernel *k = c->k;
@@ -211,11 +211,11 @@ static TAP_UNUSED bool code_check(Code *c, const char *what, const int64_t *coun
   void *p[MAX_BUFS];
   Err e = {0};
   KStatus st = {0};
-  int64_t turns = lp_turns(k, arg), cut = turns ? below(turns + 1) : 0;
+  int64_t iterations = lp_iterations(k, arg), cut = iterations ? below(iterations + 1) : 0;
   room_fill(&start, k, count, limit, how);
   room_copy(&want, &start, n);
   for (size_t b = 0; b < n; b++) p[b] = want.p[b] + GUARD;
-  bool ok = lp_run_within(&mem, k, p, count, arg, 0, turns, &st, &e);
+  bool ok = lp_run_within(&mem, k, p, count, arg, 0, iterations, &st, &e);
   if (!ok) tap_fail(TAP_HERE, "%s: %s\n%s", what, e.text, c->text);
   size_t local = (size_t)lp_local_bytes(k, arg) + GUARD;
   for (int l = 0; l <= (int)eng_host_level() && ok; l++) {
@@ -226,7 +226,7 @@ static TAP_UNUSED bool code_check(Code *c, const char *what, const int64_t *coun
     room_copy(&got, &start, n);
     for (size_t b = 0; b < n; b++) p[b] = got.p[b] + GUARD;
     c->code[l].entry(p, arg, 0, cut, scratch, &s);
-    c->code[l].entry(p, arg, cut, turns, scratch, &s);
+    c->code[l].entry(p, arg, cut, iterations, scratch, &s);
     snprintf(title, sizeof title, "%s at %s", what, eng_targets[l].name);
     ok = room_same(title, k, &got, &want);
     if (ok && s.failed != st.failed) {

@@ -1,9 +1,9 @@
 /* Random kernels in loop form, and data for them: what one way of running them does, every other
  * has to.
  *
- * A kernel is a pure function of its seed. Every address is in bounds, no turn reads what another
- * one writes, and stores of different lanes go to different places, so the result is one for any
- * order of turns. Every structure and every op of the form occurs. */
+ * A kernel is a pure function of its seed. Every address is in bounds, no iteration reads what
+ * another one writes, and stores of different lanes go to different places, so the result is one
+ * for any order of iterations. Every structure and every op of the form occurs. */
 #ifndef TESTS_UNIT_LOOP_GEN_H
 #define TESTS_UNIT_LOOP_GEN_H
 
@@ -37,7 +37,7 @@ enum {
 typedef struct LoopGen {
   Kernel *k;
   uint64_t rng, seed;
-  int64_t arg[LG_ARGS];  /* 0: turns; 1 .. 5 small sizes; 6, 7 literals as bits of f64 */
+  int64_t arg[LG_ARGS];  /* 0: iterations; 1 .. 5 small sizes; 6, 7 literals as bits of f64 */
   DType often[4];        /* what most of it computes in */
   LVal pool[LG_POOL];    /* values in scope */
   int pool_count, ins;   /* ins: instructions that may still be made */
@@ -47,7 +47,7 @@ typedef struct LoopGen {
 
 /* What is around the next instruction. */
 typedef struct LgPlace {
-  LVal lin; /* differs between all turns that have no order; below `bound` */
+  LVal lin; /* differs between all iterations that have no order; below `bound` */
   int64_t bound, work;
   bool lanes, red, tile;
   int depth;
@@ -94,8 +94,8 @@ static DType lg_dtype(LoopGen *g) {
   return lg_below(g, 12) ? g->often[lg_below(g, 4)] : (DType)lg_below(g, DT_COUNT);
 }
 
-/* An index below `n`, in one of the forms that lowering makes: uniform, in step with the turns,
- * from the end, any. */
+/* An index below `n`, in one of the forms that lowering makes: uniform, in step with the
+ * iterations, from the end, any. */
 static LVal lg_index(LoopGen *g, const LgPlace *at, int64_t n) {
   Kernel *k = g->k;
   LVal limit = lp_i(k, n), v;
@@ -215,7 +215,7 @@ static void lg_pure(LoopGen *g, const LgPlace *at) {
   }
 }
 
-/* A count of turns, the same for all lanes, at most *most. */
+/* A count of iterations, the same for all lanes, at most *most. */
 static LVal lg_count(LoopGen *g, const LgPlace *at, int64_t *most) {
   static const int64_t counts[] = {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 40};
   int i = 1 + lg_below(g, 5);
@@ -229,8 +229,8 @@ static LVal lg_count(LoopGen *g, const LgPlace *at, int64_t *most) {
 
 static void lg_block(LoopGen *g, LgPlace at, int statements);
 
-/* at, inside turns without order, whose number is t. */
-static LgPlace lg_turns(LoopGen *g, LgPlace at, LVal t, int64_t most) {
+/* at, inside iterations without order, whose number is t. */
+static LgPlace lg_iterations(LoopGen *g, LgPlace at, LVal t, int64_t most) {
   if (most < 1) most = 1;
   at.lin = lp_bin(g->k, RB_ADD, lp_bin(g->k, RB_MUL, at.lin, lp_i(g->k, most)), t);
   at.bound *= most;
@@ -267,7 +267,7 @@ static void lg_red(LoopGen *g, LgPlace at) {
   }
   if (at.work * most > LG_WORK || at.bound * most > 1 << 20) return;
   LVal t = lp_red(g->k, n);
-  LgPlace in = lg_turns(g, at, t, most);
+  LgPlace in = lg_iterations(g, at, t, most);
   in.red = in.lanes = true;
   lg_keep(g, t);
   lg_load(g, &in);
@@ -311,7 +311,7 @@ static void lg_tile(LoopGen *g, LgPlace at) {
                    lg_below(g, 2) ? LP_NO_BUF : 2 * (int)dt, x);
   LVal row = lp_row(g->k, t), col = lp_col(g->k, t);
   LVal number = lp_bin(g->k, RB_ADD, lp_bin(g->k, RB_MUL, row, lp_i(g->k, nr)), col);
-  LgPlace in = lg_turns(g, at, number, mr * nr);
+  LgPlace in = lg_iterations(g, at, number, mr * nr);
   in.tile = in.lanes = true;
   lg_keep(g, t);
   lg_keep(g, row);
@@ -333,7 +333,7 @@ static void lg_loop(LoopGen *g, LgPlace at, bool vec) {
   int before = g->pool_count;
   if (at.work * most > LG_WORK || at.bound * most > 1 << 16) return;
   LVal t = vec ? lp_vec(g->k, n) : lp_par(g->k, n);
-  LgPlace in = lg_turns(g, at, t, most);
+  LgPlace in = lg_iterations(g, at, t, most);
   in.lanes |= vec;
   lg_keep(g, t);
   lg_block(g, in, 6);
@@ -342,8 +342,8 @@ static void lg_loop(LoopGen *g, LgPlace at, bool vec) {
   g->pool_count = before;
 }
 
-/* Opens a branch of the turns from some number on, or up to one, in which they count from there:
- * for lanes that do not run, the index is below 0. */
+/* Opens a branch of the iterations from some number on, or up to one, in which they count from
+ * there: for lanes that do not run, the index is below 0. */
 static LgPlace lg_guard(LoopGen *g, LgPlace at) {
   LVal from = lg_below(g, 2) ? lp_i(g->k, lg_below(g, 41)) : lp_size(g->k, 1 + lg_below(g, 5));
   bool back = lg_below(g, 3) == 0;
@@ -429,7 +429,7 @@ static LG_UNUSED void lg_make(LoopGen *g, Arena *a, uint64_t number) {
   lg_keep(g, t);
   if (lg_below(g, 3) == 0) {
     LVal j = lp_vec(g->k, lp_i(g->k, LG_LOCAL));
-    LgPlace in = lg_turns(g, at, j, LG_LOCAL);
+    LgPlace in = lg_iterations(g, at, j, LG_LOCAL);
     lp_store(g->k, LG_SCRATCH, j, lp_cast(g->k, lp_load(g->k, 2 * DT_F64, in.lin), local));
     lp_end(g->k);
     g->local = true;

@@ -36,7 +36,7 @@ static bool agrees(Env *v, const Graph *g, const bool *batched, Tensor **in, con
   return ok;
 }
 
-/* Element k of a batched input: the numbers turned by k places, floats changed a little too. */
+/* Element k of a batched input: the numbers rotated by k places, floats changed a little too. */
 static Tensor *spread(Env *v, const Array *a, DType dt, bool batched) {
   if (!batched) return array_tensor(v, a, dt);
   int64_t dim[CKL_MAX_RANK] = {ELEMENTS};

@@ -70,7 +70,7 @@ static void lifetimes(void *ud) {
     for (size_t i = 0; i < p->drop_count; i++) {
       if (!p->drops[i].step) continue;
       drops++;
-      p->drops[i].step--; /* some are kept for the words of an error */
+      p->drops[i].step--; /* some are kept for the message of an error */
       drops_found += broken(try_plan, t, "is an input that is gone");
       p->drops[i].step++;
     }

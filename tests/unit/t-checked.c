@@ -6,7 +6,7 @@
 #include "kernels.h"
 #include "loop-gen.h"
 
-enum { N = 37, TURNS = 20 };
+enum { N = 37, ITERATIONS = 20 };
 
 typedef enum Form {
   ALONG,
@@ -20,12 +20,12 @@ typedef enum Form {
   TILE_OF_A,
   TILE_OF_B,
   TILE_START_OF,
-  TURNED,
+  TRANSPOSED,
   FORMS
 } Form;
 static const char *const form_name[FORMS] = {"along",  "back",    "apart",      "one",
                                              "drawn",  "guarded", "serial",     "local",
-                                             "tile a", "tile b",  "tile start", "turned"};
+                                             "tile a", "tile b",  "tile start", "transposed"};
 
 /* A kernel that reads all of buffer 0 (of the local form: of 2) in this way, or writes it. */
 static Kernel *make(Form form, bool store, int64_t *elements) {
@@ -34,15 +34,15 @@ static Kernel *make(Form form, bool store, int64_t *elements) {
   LVal n = lp_size(k, 0), at, one = lp_i(k, 1), zero = lp_i(k, 0);
   lp_par(k, one);
   *elements = N;
-  if (form == TURNED) { /* to[lane * 20 + turn] = from[turn * 20 + lane] */
-    LVal turns = lp_i(k, TURNS), t = lp_for(k, turns), l = lp_vec(k, turns);
-    LVal across = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, l, turns), t);
-    LVal along = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, t, turns), l);
+  if (form == TRANSPOSED) { /* to[lane * 20 + iteration] = from[iteration * 20 + lane] */
+    LVal iterations = lp_i(k, ITERATIONS), t = lp_for(k, iterations), l = lp_vec(k, iterations);
+    LVal across = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, l, iterations), t);
+    LVal along = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, t, iterations), l);
     lp_store(k, store ? x : y, across, lp_load(k, store ? y : x, along));
     lp_end(k);
     lp_end(k);
     lp_end(k);
-    *elements = TURNS * TURNS;
+    *elements = ITERATIONS * ITERATIONS;
     return k;
   }
   if (form >= TILE_OF_A && form <= TILE_START_OF) { /* 5 x 16 of depth 7 */

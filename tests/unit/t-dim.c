@@ -214,14 +214,14 @@ static Dim grow(int depth, const Dim *s, const int64_t *env, __int128 *val, bool
 static void t_random(void) {
   int64_t env[3] = {0};
   long valued = 0, bad = 0;
-  for (int turn = 0; turn < 40000; turn++) {
-    if (turn % 200 == 0) fresh();
+  for (int round = 0; round < 40000; round++) {
+    if (round % 200 == 0) fresh();
     Dim s[3];
-    if (turn % 200 == 0) sym("a"), sym("b"), sym("c");
+    if (round % 200 == 0) sym("a"), sym("b"), sym("c");
     s[0] = parse(tab, "a"), s[1] = parse(tab, "b"), s[2] = parse(tab, "c");
     for (int i = 0; i < 3; i++) env[i] = 1 + (int64_t)rnd(9);
-    if (turn % 400 == 200) dim_assume_divides(tab, s[0], s[1]);
-    if (turn % 400 >= 200) env[0] = env[1] * (1 + (int64_t)rnd(4));
+    if (round % 400 == 200) dim_assume_divides(tab, s[0], s[1]);
+    if (round % 400 >= 200) env[0] = env[1] * (1 + (int64_t)rnd(4));
     __int128 want;
     bool ok = true;
     int64_t got;
@@ -245,13 +245,13 @@ static void t_random(void) {
                    show(tab, parse(tab, text)))) {
       return;
     }
-    if (turn % 50 == 0) {
+    if (round % 50 == 0) {
       DimTab *t2 = dim_tab_new(&arena);
       Dim n;
       const char *order[3] = {"a", "b", "c"};
       for (int i = 0; i < 3; i++) dim_symbol(t2, names_of(names, order[i]), (Span){0, 0, 0}, NULL);
       check(dim_parse(t2, names, text, strlen(text), &n));
-      if (turn % 400 < 200) check_str(show(t2, n), text);
+      if (round % 400 < 200) check_str(show(t2, n), text);
     }
   }
   tap_note("%ld values compared, %ld dims over a limit", valued, bad);

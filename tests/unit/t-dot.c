@@ -40,7 +40,7 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, 
   Lower l = {.arena = a, .g = g, .tile = tiles[level], .placed = placed};
   Lowered out = {0};
   GErr ge = {.operand = -1};
-  if (!lower_dot(&l, &group, &out, &ge)) return fails("%s: not lowered: %s", what, ge.text);
+  if (!low_dot(&l, &group, &out, &ge)) return fails("%s: not lowered: %s", what, ge.text);
   const int64_t none[1] = {0}, *env = v->sizes ? v->sizes : none;
   bool ok = true;
   void *panel[16];
@@ -93,14 +93,14 @@ static bool lowered(Env *v, Graph *g, uint32_t root, GroupKind kind, int level, 
           check(dim_eval(v->dims, c->args[j].dim, env, NULL, &arg[j]));
       }
       KStatus st = {0};
-      int64_t turns = lp_turns(c->k, arg), middle = turns / 2;
+      int64_t iterations = lp_iterations(c->k, arg), middle = iterations / 2;
       if (engine) {
         EngKernel *k = eng_kernel(engine, c->k, &e);
         int64_t bytes = lp_local_bytes(c->k, arg);
         ok = k && eng_wait(engine, &k, 1, NULL, &e) && eng_scratch(engine, bytes) &&
-             eng_run(engine, eng_code(k), buf, arg, turns, INT64_C(1) << 40, bytes, &st, NULL);
+             eng_run(engine, eng_code(k), buf, arg, iterations, INT64_C(1) << 40, bytes, &st, NULL);
       } else {
-        ok = lp_run_within(&v->mem, c->k, buf, count, arg, middle, turns, &st, &e) &&
+        ok = lp_run_within(&v->mem, c->k, buf, count, arg, middle, iterations, &st, &e) &&
              lp_run_within(&v->mem, c->k, buf, count, arg, 0, middle, &st, &e);
       }
       check_msg(ok, "%s: launch %zu: %s", what, i, e.text);
@@ -328,7 +328,7 @@ static void rounded(void) {
         Lower l = {&v.arena, g, tiles[ENG_X86_64_V4], placed};
         Lowered out = {0};
         GErr e = {.operand = -1};
-        check(!lower_group(&l, &group, &out, &e));
+        check(!low_group(&l, &group, &out, &e));
         check_has(e.text, "no loop form");
       }
       env_close(&v);

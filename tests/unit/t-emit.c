@@ -17,7 +17,7 @@ static bool bin_ok(RefBin f, DType dt) {
   return dt != DT_BOOL || f == RB_EQ || f == RB_NE;
 }
 
-/* Turns over argument 0, as lanes or one by one. */
+/* Iterations over argument 0, as lanes or one by one. */
 static LVal over(Kernel *k, bool lanes) {
   LVal n = lp_size(k, 0);
   if (!lanes) return lp_par(k, n);
@@ -336,11 +336,11 @@ static void t_variables(void) {
     lp_end(k);
     lp_store(k, bz, t, lp_get(k, all));
     lp_if(k, lp_bin(k, RB_EQ, t, lp_i(k, 0)));
-    LVal j = lp_vec(k, m), sum = lp_var(k, zero), turns = lp_var(k, lp_i(k, 0));
+    LVal j = lp_vec(k, m), sum = lp_var(k, zero), iterations = lp_var(k, lp_i(k, 0));
     r = lp_for(k, n);
     LVal at = lp_bin(k, RB_ADD, lp_bin(k, RB_MUL, r, m), j), y = lp_load(k, bx, at);
     lp_if(k, lp_bin(k, RB_LT, lp_get(k, sum), y));
-    lp_set(k, turns, lp_bin(k, RB_ADD, lp_get(k, turns), lp_bin(k, RB_ADD, j, r)));
+    lp_set(k, iterations, lp_bin(k, RB_ADD, lp_get(k, iterations), lp_bin(k, RB_ADD, j, r)));
     lp_if(k, lp_bin(k, RB_GT, y, zero));
     lp_set(k, sum, lp_bin(k, RB_SUB, lp_get(k, sum), y));
     lp_end(k);
@@ -348,7 +348,7 @@ static void t_variables(void) {
     lp_set(k, sum, lp_bin(k, RB_ADD, lp_get(k, sum), y));
     lp_store(k, by, at, lp_get(k, sum));
     lp_end(k);
-    lp_store(k, bc, j, lp_get(k, turns));
+    lp_store(k, bc, j, lp_get(k, iterations));
     lp_end(k);
     lp_end(k);
     lp_end(k);
@@ -366,8 +366,8 @@ static void t_variables(void) {
 
 static const int64_t lengths[] = {0, 1, 15, 16, 17, 33, 100, 4095, 4096, 4097, 8200, 12289};
 
-/* All kinds of one dtype in one pass, over rows (the turns are lanes) or columns (lanes of the VEC
- * around). `fixed`: the length as a constant. */
+/* All kinds of one dtype in one pass, over rows (the iterations are lanes) or columns (lanes of the
+ * VEC around). `fixed`: the length as a constant. */
 static void reduce(DType dt, bool rows, int64_t fixed, bool chain) {
   Kernel *k = lp_new(&arena);
   int bx = lp_buf(k, LB_IN, dt), bw = lp_buf(k, LB_IN, dt), by[RED_COUNT];
@@ -425,7 +425,7 @@ static void t_reduce(bool rows, bool chain) {
   }
 }
 
-/* A softmax and a norm of rows: several passes and reductions in one turn. */
+/* A softmax and a norm of rows: several passes and reductions in one iteration. */
 static void t_rows(void) {
   for (int dt = DT_F16; dt < DT_COUNT; dt++) {
     Kernel *k = lp_new(&arena);

@@ -615,14 +615,14 @@ static void t_real_fails(const char *how, const char *text) {
 /* ---- running */
 
 typedef struct Seen {
-  _Atomic int64_t turns, pieces, longest, wrong_control;
+  _Atomic int64_t iterations, pieces, longest, wrong_control;
   int64_t *scratch;
 } Seen;
 
 static void look_around(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
                         KStatus *st) {
   Seen *s = buf[0];
-  s->turns += hi - lo;
+  s->iterations += hi - lo;
   s->pieces++;
   if (hi - lo > s->longest) s->longest = hi - lo;
 #if defined(__x86_64__)
@@ -644,22 +644,22 @@ static void t_run(int threads) {
   check(eng_scratch(t.g, 1000));
   check(eng_scratch(t.g, 10));
   const int64_t works_[] = {0, 1, 100, 39999, 40000, 1000000, 100000000, INT64_MAX};
-  const int64_t turns[] = {0, 1, 2, 3, 17, 100, 4096, 100000};
+  const int64_t iterations[] = {0, 1, 2, 3, 17, 100, 4096, 100000};
   for (size_t w = 0; w < sizeof works_ / sizeof *works_; w++)
-    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+    for (size_t i = 0; i < sizeof iterations / sizeof *iterations; i++) {
       Seen s = {0};
       KStatus st = {0};
       void *buf[1] = {&s};
 #if defined(__x86_64__)
       unsigned before = _mm_getcsr();
 #endif
-      check(eng_run(t.g, look_around, buf, bytes, turns[i], works_[w], 1000, &st, NULL));
+      check(eng_run(t.g, look_around, buf, bytes, iterations[i], works_[w], 1000, &st, NULL));
 #if defined(__x86_64__)
       check_hex(_mm_getcsr(), ==, before);
 #endif
-      check_int(s.turns, ==, turns[i]);
+      check_int(s.iterations, ==, iterations[i]);
       check_int(s.wrong_control, ==, 0);
-      if (works_[w] < 40000 && turns[i] < 40000) check_int(s.pieces, <=, 1);
+      if (works_[w] < 40000 && iterations[i] < 40000) check_int(s.pieces, <=, 1);
       if (works_[w] == INT64_MAX) check_int(s.longest, <=, 1);
     }
   Interrupt interrupt = 1;
@@ -668,17 +668,17 @@ static void t_run(int threads) {
   void *buf[1] = {&s};
   check(!eng_run(t.g, look_around, buf, NULL, 100000, 1000000000, 0, &st, &interrupt));
   check(!eng_run(t.g, look_around, buf, NULL, 10, 10, 0, &st, &interrupt));
-  check_int(s.turns, ==, 0);
+  check_int(s.iterations, ==, 0);
   eng_awake(t.g, false);
   finish(&t);
 }
 
-/* A kernel of one long turn. */
-static void long_turn(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
-                      KStatus *st) {
+/* A kernel of one long iteration. */
+static void long_iteration(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
+                           void *local, KStatus *st) {
   (void)arg, (void)lo, (void)hi, (void)local;
-  for (int64_t *turns = buf[0]; !st->stop; ++*turns) {
-    if (*turns == 1000) interrupt_set(buf[1], true); /* as a signal handler does */
+  for (int64_t *iterations = buf[0]; !st->stop; ++*iterations) {
+    if (*iterations == 1000) interrupt_set(buf[1], true); /* as a signal handler does */
   }
 }
 
@@ -689,17 +689,17 @@ static void t_stop(void) {
   t.config.status = &session;
   start(&t);
   for (int round = 0; round < 2; round++) {
-    int64_t turns = 0;
-    void *buf[2] = {&turns, &session.stop};
+    int64_t iterations = 0;
+    void *buf[2] = {&iterations, &session.stop};
     KStatus st = {0};
     int64_t work = round ? 100 : 1000000000;
-    check(!eng_run(t.g, long_turn, buf, NULL, 1, work, 0, &st, NULL));
-    check_int(turns, >=, 1000);
+    check(!eng_run(t.g, long_iteration, buf, NULL, 1, work, 0, &st, NULL));
+    check_int(iterations, >=, 1000);
     Seen s = {0};
     buf[0] = &s;
     interrupt_set(&session.stop, false);
     check(eng_run(t.g, look_around, buf, NULL, 18, 18, 0, &st, NULL)); /* well again */
-    check_int(s.turns, ==, 18);
+    check_int(s.iterations, ==, 18);
     check_int(st.failed, ==, 0);
   }
   finish(&t);
@@ -776,9 +776,9 @@ int main(int argc, char **argv) {
        "an abort of the code generator is an error of one kernel");
   TEST(t_real_fails("garbage", "nonsense"), "a code generator that talks nonsense is replaced");
 #endif
-  TEST(t_run(1), "1 thread: all turns run in the language's floating-point environment");
-  TEST(t_run(4), "4 threads: all turns run in the language's floating-point environment");
-  TEST(t_stop(), "a kernel is stopped in the middle of a turn");
+  TEST(t_run(1), "1 thread: all iterations run in the language's floating-point environment");
+  TEST(t_run(4), "4 threads: all iterations run in the language's floating-point environment");
+  TEST(t_stop(), "a kernel is stopped in the middle of an iteration");
   TEST(t_find(), "the environment says where things are");
   TEST(t_levels(), "levels have names");
   remove_all(top);

@@ -269,9 +269,9 @@ static void t_writes(void) {
   if (!g) return;
   Tensor *in[3] = {VEC(DT_F32, 1, 2), VEC(DT_F32, 10, 20), VEC(DT_F32, 0, 0)}, *out[3];
   int64_t two = 2, back = -1;
-  Tensor *turned = tn_view(&mem, in[1], 1, &two, &back, 1);
+  Tensor *reversed = tn_view(&mem, in[1], 1, &two, &back, 1);
   tn_unref(in[1]);
-  in[1] = turned; /* 20, 10 */
+  in[1] = reversed; /* 20, 10 */
   RunCtx c = {.mem = &mem};
   GErr e;
   check(gr_run(g, &c, in, out, &e, NULL));
@@ -312,16 +312,16 @@ static void call(void *ud) {
 static void t_effects(void) {
   Graph *g = text(effects);
   if (!g) return;
-  for (int turn = 0; turn <= 10; turn++) {
-    Log log = {.fail_at = turn < 5 ? turn : 0,
-               .throw_at = turn >= 5 && turn < 9 ? turn - 4 : 0,
-               .wrong_type = turn == 9};
+  for (int round = 0; round <= 10; round++) {
+    Log log = {.fail_at = round < 5 ? round : 0,
+               .throw_at = round >= 5 && round < 9 ? round - 4 : 0,
+               .wrong_type = round == 9};
     Tensor *in = VEC(DT_F32, 1, 2), *out[2] = {NULL, NULL};
-    RunCtx c = {.mem = &mem, .effect = turn == 10 ? NULL : on_effect, .ud = &log};
+    RunCtx c = {.mem = &mem, .effect = round == 10 ? NULL : on_effect, .ud = &log};
     Call k = {g, &c, &in, out, {0}, false};
     int code = mem_protect(&mem, call, &k);
     check_int(code, ==, log.throw_at ? MEM_ERR_PROGRAM : MEM_OK);
-    if (turn == 0) {
+    if (round == 0) {
       check(k.ok);
       check_str(log.s, "abcd");
       check_double(tn_get_f64(out[0], 0), ==, 9);
@@ -329,8 +329,8 @@ static void t_effects(void) {
     } else {
       check(!k.ok && !out[0]);
     }
-    if (turn == 9) check_has(k.e.text, "not of the type it was declared with");
-    if (turn == 10) check_has(k.e.text, "nobody handles");
+    if (round == 9) check_has(k.e.text, "not of the type it was declared with");
+    if (round == 10) check_has(k.e.text, "nobody handles");
     tn_unref(out[0]);
     tn_unref(in);
     clean();
@@ -442,13 +442,13 @@ static void t_quick(void) {
   DimTab *dims = dim_tab_new(&arena);
   Tensor *in[2] = {VEC(DT_F32, 1, 2, 3), VEC(DT_F32, 1, 2, 3)}, *out;
   clock_t from = clock();
-  enum { TURNS = 20000 };
-  for (int i = 0; i < TURNS; i++) {
+  enum { ROUNDS = 20000 };
+  for (int i = 0; i < ROUNDS; i++) {
     if (!gr_run_op(&c, dims, OP_ADD, NULL, 0, in, 2, &out, 1, NULL)) break;
     tn_unref(out);
   }
   tap_note("one add of three numbers: %.0f ns",
-           (double)(clock() - from) / CLOCKS_PER_SEC / TURNS * 1e9);
+           (double)(clock() - from) / CLOCKS_PER_SEC / ROUNDS * 1e9);
   tn_unref(in[0]), tn_unref(in[1]);
   clean();
 }
@@ -598,7 +598,7 @@ static void t_building(void) {
 
 static void all(void *ud) {
   (void)ud;
-  TEST(t_loop(), "a loop carries its values, zero turns included");
+  TEST(t_loop(), "a loop carries its values, zero iterations included");
   TEST(t_branch(), "a branch runs one region");
   TEST(t_map(), "a map stacks what its region gives for each row");
   TEST(t_lifetime(), "a value lives until its last use");

@@ -47,13 +47,13 @@ static void both(Gen *x, const char *name, uint64_t seed) {
   strcpy(before, said);
   JitFn *f = jit_compile(jit, x->g, x->value, NULL, &e2);
   if (check_msg(f != NULL, "%s, seed %d: %s", name, (int)seed, e2.text)) {
-    for (int turn = 0; turn < 4; turn++) {
+    for (int round = 0; round < 4; round++) {
       d.nodes_run = 0;
       said[0] = 0;
-      if (turn > 1) hand_over(&d, in, n, own, given);
-      bool ran = (turn == 3 ? gr_run(x->g, &d, given, got, &e2, NULL)
-                            : jit_run(f, &d, turn < 2 ? in : given, got, &e2, NULL));
-      for (size_t i = 0; i < n && turn > 1; i++) lost += given[i] && !own[i];
+      if (round > 1) hand_over(&d, in, n, own, given);
+      bool ran = (round == 3 ? gr_run(x->g, &d, given, got, &e2, NULL)
+                             : jit_run(f, &d, round < 2 ? in : given, got, &e2, NULL));
+      for (size_t i = 0; i < n && round > 1; i++) lost += given[i] && !own[i];
       unref_all(own, n);
       if (!check_msg(ran == ok, "%s, seed %d: %s", name, (int)seed, ok ? e2.text : "no failure"))
         break;
@@ -171,9 +171,9 @@ static const char words_text[] = "graph \"g\" {\n"
                                  "  return %10 %3\n"
                                  "}\n";
 
-/* An input goes when nothing reads it any more, also before a kernel that fails, unless the words
+/* An input goes when nothing reads it any more, also before a kernel that fails, unless the message
  * of the failure need it; an output keeps it; one tensor may be several inputs. */
-static void words(void *ud) {
+static void message(void *ud) {
   (void)ud;
   JitConfig config = {.walk = true, .check = true, .engine = {.level = ENG_X86_64_V4}};
   jit = jit_open(&mem, &config);
@@ -227,7 +227,7 @@ int main(void) {
   tap_note("%d kernels ran, %d inputs were dropped", kernels, lost);
   TEST(in_arena(random_graphs), "random graphs give the bits, effects and errors of the evaluator");
   TEST(in_arena(once_wrong), "graphs that went wrong once give the bits");
-  TEST(in_arena(words), "a run drops its own inputs once nothing, no error either, needs them");
+  TEST(in_arena(message), "a run drops its own inputs once nothing, no error either, needs them");
   mem_close(&mem);
   return tap_done();
 }

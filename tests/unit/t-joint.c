@@ -168,9 +168,9 @@ static void t_table_says_what_is_saved(void) {
   }
 }
 
-/* ---- views and constants are remade */
+/* ---- views and constants are recomputed */
 
-static void t_views_are_remade(void) {
+static void t_views_are_recomputed(void) {
   /* sin(x^T reshaped) * 2: the root sin is not needed, x is an input */
   Func f;
   func_open(&f);
@@ -223,7 +223,7 @@ static void t_slice_of_input(void) {
   env_close(&f.v);
 }
 
-static void t_stop_and_alias_are_remade(void) {
+static void t_stop_and_alias_are_recomputed(void) {
   Func f;
   func_open(&f);
   Val x = mat(&f), z = mat(&f);
@@ -379,7 +379,7 @@ static void t_error_place(void) {
 }
 
 static void t_symbolic(void) {
-  /* sums over a size known later: the size is remade, not saved */
+  /* sums over a size known later: the size is recomputed, not saved */
   static int64_t sizes[1] = {7};
   Func f;
   Sym s;
@@ -423,12 +423,12 @@ int main(void) {
   TEST(t_binary(OP_MUL, true, false, 1, 1, 0), "mul saves the other operand of the one asked for");
   TEST(t_binary(OP_DIV, true, false, 1, 1, 0), "div saves the divisor alone for the dividend");
   TEST(t_table_says_what_is_saved(), "the table's `needs` is what is saved");
-  TEST(t_views_are_remade(), "views of a saved value are remade");
+  TEST(t_views_are_recomputed(), "views of a saved value are recomputed");
   TEST(t_broadcast_saves_the_small_one(), "a stretched value is saved before stretching");
   TEST(t_slice(false), "a slice is saved rather than its base");
   TEST(t_slice(true), "a slice of a saved base is cut again");
   TEST(t_slice_of_input(), "a slice of an input is cut again");
-  TEST(t_stop_and_alias_are_remade(), "stop and alias are remade");
+  TEST(t_stop_and_alias_are_recomputed(), "stop and alias are recomputed");
   TEST(t_constants_are_not_saved(), "constants are not saved");
   TEST(t_saved_once(), "a value read by several gradients is saved once");
   TEST(t_layer(true), "a layer: forward and backward have the bits of the whole");
@@ -439,7 +439,7 @@ int main(void) {
   TEST(t_effects_stay_in_forward(), "effects stay in forward");
   TEST(t_wrap_prints_once(), "a wrap that prints does so once");
   TEST(t_error_place(), "an error is at the place of the op without a gradient");
-  TEST(t_symbolic(), "sizes known later are remade");
+  TEST(t_symbolic(), "sizes known later are recomputed");
   TEST(t_chain(100000), "a chain of 100,000 operations is split");
   return tap_done();
 }

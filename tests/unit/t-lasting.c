@@ -1,8 +1,8 @@
 /* t-lasting: a session that lives long does not grow.
  *
  * Bytes are counted by the session's allocator. The same kind of statement is evaluated again and
- * again, each time as another text; after as many turns as caches hold no more bytes are alive than
- * half-way, but for what the statements themselves keep.
+ * again, each time as another text; after as many rounds as caches hold no more bytes are alive
+ * than half-way, but for what the statements themselves keep.
  */
 #include <stdlib.h>
 
@@ -27,20 +27,20 @@ static ckl_session *opened(void) {
   return ckl_open(&c);
 }
 
-/* What `turns` evaluations of a text with one number in it leave alive. `want`: their status. */
-static void t_evals(const char *before, const char *format, ckl_status want, int turns,
+/* What `rounds` evaluations of a text with one number in it leave alive. `want`: their status. */
+static void t_evals(const char *before, const char *format, ckl_status want, int rounds,
                     int64_t most) {
   ckl_session *s = opened();
   need(s != NULL);
   check(ckl_eval(s, before, "before", NULL) == CKL_OK);
   int64_t half = 0;
-  for (int i = 0; i < turns; i++) {
+  for (int i = 0; i < rounds; i++) {
     char text[400];
     ckl_value *v = NULL;
     snprintf(text, sizeof text, format, i, i, i);
     check_int(ckl_eval(s, text, "t", &v), ==, want);
     ckl_release(v);
-    if (i == turns / 2) half = alive;
+    if (i == rounds / 2) half = alive;
   }
   tap_note("%lld bytes are alive, %lld half-way", (long long)alive, (long long)half);
   check_int(alive, <=, half + most);

@@ -35,7 +35,7 @@ static Kernel *finish(Kernel *k) {
   return r ? r : c;
 }
 
-/* Runs all turns; the kernel, its canonical form and what was read of it do the same, so any
+/* Runs all iterations; the kernel, its canonical form and what was read of it do the same, so any
  * serves. */
 static bool go(Kernel *k, Tensor *const *buf, const int64_t *arg) {
   void *p[8] = {0};
@@ -46,7 +46,7 @@ static bool go(Kernel *k, Tensor *const *buf, const int64_t *arg) {
     p[i] = tn_data(buf[i]);
     n[i] = tn_count(buf[i]);
   }
-  if (!lp_run_within(&mem, k, p, n, arg, 0, lp_turns(k, arg), &st, &e)) {
+  if (!lp_run_within(&mem, k, p, n, arg, 0, lp_iterations(k, arg), &st, &e)) {
     tap_fail(TAP_HERE, "%s\n%s", e.text, print(k));
   }
   return !st.failed;
@@ -316,9 +316,9 @@ static void tile_one(DType dt, int64_t m, int64_t n, int64_t depth, int64_t piec
   Kernel *k = lp_new(&arena);
   int ba = lp_buf(k, LB_IN, dt), bb = lp_buf(k, LB_IN, dt), bs = lp_buf(k, LB_IN, dt);
   int bc = lp_buf(k, LB_OUT, dt), part = lp_local(k, dt, -1, mr * nr);
-  LVal rows = lp_size(k, 0), cols = lp_size(k, 1), all = lp_size(k, 2), turns = lp_size(k, 3);
+  LVal rows = lp_size(k, 0), cols = lp_size(k, 1), all = lp_size(k, 2), iterations = lp_size(k, 3);
   LVal across = lp_size(k, 4), vmr = lp_i(k, mr), vnr = lp_i(k, nr), zero = lp_i(k, 0);
-  LVal i = lp_par(k, turns);
+  LVal i = lp_par(k, iterations);
   LVal i0 = lp_bin(k, RB_MUL, lp_idiv(k, i, across), vmr);
   LVal j0 = lp_bin(k, RB_MUL, lp_irem(k, i, across), vnr);
   LVal have = lp_bin(k, RB_MIN, lp_bin(k, RB_SUB, rows, i0), vmr);
@@ -475,7 +475,7 @@ static void t_random(void) {
   rewind_arena();
 }
 
-/* What sets the fail flag, and what a part of the turns writes. */
+/* What sets the fail flag, and what a part of the iterations writes. */
 static void t_status(void) {
   int64_t n = 10;
   for (int f = 0; f < 3; f++) {
@@ -525,8 +525,8 @@ static void t_memory(void) {
   int64_t n = 3;
   KStatus st = {0};
   check_int(lp_local_bytes(k, &n), ==, 64);
-  check_int(lp_turns(k, &n), ==, 3);
-  check_int(lp_turns(k, (int64_t[]){-3}), ==, 0);
+  check_int(lp_iterations(k, &n), ==, 3);
+  check_int(lp_iterations(k, (int64_t[]){-3}), ==, 0);
   for (int nth = 1; nth < 5; nth++) {
     Failing f;
     Mem m;
@@ -587,11 +587,11 @@ static const struct Wrong {
     {TOP "%2 = load f64 b0 %0\n", "dtype of the buffer"},
     {TOP "%2 = load f32 b0 %1\n", "dtype of an operand"},
     {TOP "%2 = load i64 b2 %0\n", "only inputs"},
-    {TOP "%2 = var i64 %0\n", "outside of all turns"},
-    {TOP "store f32 b1 %0 %0\n", "outside of all turns"},
+    {TOP "%2 = var i64 %0\n", "outside of all iterations"},
+    {TOP "store f32 b1 %0 %0\n", "outside of all iterations"},
     {TOP "%2 = for i64 %0\nend\n", "a kernel is one par"},
     {TOP "if %1\nend\n", "condition or place"},
-    {TOP "%2 = add i64 %0 %0\n%3 = par i64 %2\nend\n", "turns are an argument or a constant"},
+    {TOP "%2 = add i64 %0 %0\n%3 = par i64 %2\nend\n", "iterations are an argument or a constant"},
     {TOP "end\n", "line 8: closes no block"},
     {PAR, "never closed"},
     {PAR "end\n%4 = arg i64 0\n", "after the end"},
@@ -603,7 +603,7 @@ static const struct Wrong {
     {PAR "if %0\nend\nend\n", "condition or place"},
     {PAR "%3 = for i64 %1\nend\nend\n", "dtype of an operand"},
     {PAR "%3 = for i32 %0\nend\nend\n", "for): dtype"},
-    {PAR "%3 = for i64 %0\nend\n%5 = add i64 %0 %3\nend\n", "turn of a closed block"},
+    {PAR "%3 = for i64 %0\nend\n%5 = add i64 %0 %3\nend\n", "iteration of a closed block"},
     {PAR "%3 = for i64 %0\n%4 = add i64 %3 %3\nend\n%6 = add i64 %0 %4\n"
          "end\n",
      "operand out of scope"},
@@ -634,10 +634,10 @@ static const struct Wrong {
     {PAR "%3 = red i64 %0\n%4 = vec i64 %0\nend\nend\nend\n", "inside lanes"},
     {PAR "%3 = vec i64 %0\n%4 = tile f32 3x8 b0 b0 -" TILE "end\nend\nend\n", "inside lanes"},
     {PAR "%3 = red i64 %0\n%4 = red i64 %0\nend\nend\nend\n", "reduction in a reduction"},
-    {PAR "%3 = vec i64 %0\n%4 = for i64 %3\nend\nend\nend\n", "turns differ between lanes"},
+    {PAR "%3 = vec i64 %0\n%4 = for i64 %3\nend\nend\nend\n", "iterations differ between lanes"},
     {PAR "%3 = vec i64 %0\n%4 = load i64 b2 %0\n%5 = red i64 %4\nend\nend\n"
          "end\n",
-     "turns differ between lanes"},
+     "iterations differ between lanes"},
     {PAR "%3 = tile f32 3x8 b0 b0 -" TILE "%4 = for i64 %0\nend\nend\nend\n", "loop in a tile"},
     {PAR "%3 = tile f32 0x8 b0 b0 -" TILE "end\nend\n", "shape"},
     {PAR "%3 = tile f32 3x129 b0 b0 -" TILE "end\nend\n", "shape"},
@@ -655,8 +655,10 @@ static const struct Wrong {
     {PAR "%3 = get i64 %0\nend\n", "not a variable"},
     {PAR "%3 = var i64 %0\n%4 = get i32 %3\nend\n", "dtype of an operand"},
     {PAR "if %1\n%4 = var i64 %0\nend\n%6 = get i64 %4\nend\n", "operand out of scope"},
-    {PAR "%3 = var i64 %0\n%4 = vec i64 %0\nset i64 %3 %0\nend\nend\n", "turns that have no order"},
-    {PAR "%3 = var i64 %0\n%4 = red i64 %0\nset i64 %3 %0\nend\nend\n", "turns that have no order"},
+    {PAR "%3 = var i64 %0\n%4 = vec i64 %0\nset i64 %3 %0\nend\nend\n",
+     "iterations that have no order"},
+    {PAR "%3 = var i64 %0\n%4 = red i64 %0\nset i64 %3 %0\nend\nend\n",
+     "iterations that have no order"},
     {PAR "%3 = var i64 %0\nset i64 %3 %1\nend\n", "dtype of an operand"},
     {PAR "%3 = exp i64 %0\nend\n", "exp): not defined"},
     {PAR "%3 = not i64 %0\nend\n", "not defined"},
@@ -737,7 +739,7 @@ static void t_clean(void) {
       "loop 1 args 3\nb0 in f32\nb1 out f32\n%0 = arg i64 0\n%1 = par i64 %0\n"
       "  %2 = const i64 1\n  %3 = const bool 0\n  %4 = const bool 1\n"
       "  if %3\n    %6 = const f32 1.0\n    store f32 b1 %1 %6\n  end\n" /* never */
-      "  %9 = vec i64 %2\n"                                              /* once: its turn is 0 */
+      "  %9 = vec i64 %2\n" /* once: its iteration is 0 */
       "    if %4\n      %11 = add i64 %1 %9\n      %12 = load f32 b0 %11\n"
       "      %13 = add f32 %12 %12\n"
       "      %14 = add f32 %12 %12\n      %15 = mul f32 %13 %14\n      store f32 b1 %1 %15\n"
@@ -787,10 +789,10 @@ static void t_generated(void) {
     }
     Kernel *clean = finish(g.k);
     LgData *one = lg_data(&g), *two = lg_data(&g);
-    int64_t turns = lp_turns(g.k, g.arg);
+    int64_t iterations = lp_iterations(g.k, g.arg);
     char text[100];
-    if (!lp_run_within(&mem, g.k, one->buf, one->elements, g.arg, 0, turns, &one->st, &e) ||
-        !lp_run_within(&mem, clean, two->buf, two->elements, g.arg, 0, turns, &two->st, &e)) {
+    if (!lp_run_within(&mem, g.k, one->buf, one->elements, g.arg, 0, iterations, &one->st, &e) ||
+        !lp_run_within(&mem, clean, two->buf, two->elements, g.arg, 0, iterations, &two->st, &e)) {
       tap_fail(TAP_HERE, "seed %d: %s\n%s", (int)s, e.text, print(g.k));
     } else if (!lg_same(one, two, text, sizeof text)) {
       tap_fail(TAP_HERE, "seed %d: canonical: %s\n%s\n%s", (int)s, text, print(g.k), print(clean));
@@ -816,7 +818,7 @@ int main(void) {
   TEST(t_cumsum(), "a variable keeps a running sum");
   TEST(t_gather(), "indices are checked");
   TEST(t_random(), "random numbers are the reference's");
-  TEST(t_status(), "failures, parts of the turns, stopping, bounds");
+  TEST(t_status(), "failures, parts of the iterations, stopping, bounds");
   TEST(t_memory(), "local buffers, and no memory");
   TEST(t_wrong(), "each wrong text is refused with its reason");
   TEST(t_wrong_arrays(), "wrong arrays are refused");

@@ -80,8 +80,8 @@ static bool launch(Case *c, const Launch *l, Tensor **panel) {
   for (uint32_t i = 0; i < k->arg_count; i++) {
     arg[i] = l->args[i].kind == ARG_DIM ? size_of(c, l->args[i].dim) : l->args[i].bits;
   }
-  int64_t turns = lp_turns(k, arg), cut = turns / 3;
-  bool ok = lp_run_within(&mem, k, buf, n, arg, cut, turns, &st, &e) &&
+  int64_t iterations = lp_iterations(k, arg), cut = iterations / 3;
+  bool ok = lp_run_within(&mem, k, buf, n, arg, cut, iterations, &st, &e) &&
             lp_run_within(&mem, k, buf, n, arg, 0, cut, &st, &e);
   if (!check_msg(ok, "%s: %s", c->name, e.text)) return show(c->name, k), false;
   if (!check_msg(!st.failed, "%s: a kernel failed", c->name)) return show(c->name, k), false;
@@ -93,7 +93,7 @@ static bool group(Case *c, const Group *g) {
   Lower l = {.arena = &arena, .g = c->g, .tile = tile, .placed = c->placed};
   Lowered out = {0};
   GErr e = {.operand = -1};
-  if (!lower_group(&l, g, &out, &e))
+  if (!low_group(&l, g, &out, &e))
     return check_msg(false, "%s (root %s): %s", c->name, op_info[c->g->nodes[g->root].op].text,
                      e.text);
   Tensor **panel = ARENA_ARRAY(&arena, Tensor *, out.panel_count + 1);

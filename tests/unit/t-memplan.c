@@ -42,11 +42,11 @@ static bool apart(const MemItem *x, size_t n, int64_t total) {
 
 static void random_plans(void *ud) {
   (void)ud;
-  enum { MOST = 300, TURNS = 400 };
+  enum { MOST = 300, ROUNDS = 400 };
   static MemItem x[MOST], again[MOST];
   double sum = 0, worst = 0;
   int perfect = 0;
-  for (uint64_t seed = 1; seed <= TURNS; seed++) {
+  for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
     size_t n = random_items(seed, x, MOST);
     int64_t live = memplan_live(&arena, x, n, NULL), total = memplan(&arena, x, n);
     check_msg(apart(x, n, total), "seed %d: places overlap", (int)seed);
@@ -61,10 +61,10 @@ static void random_plans(void *ud) {
     arena_free(&arena);
     arena_init(&arena, &mem);
   }
-  tap_note("arena / most alive: %.4f on average, %.4f at worst, equal in %d of %d", sum / TURNS,
-           worst, perfect, TURNS);
+  tap_note("arena / most alive: %.4f on average, %.4f at worst, equal in %d of %d", sum / ROUNDS,
+           worst, perfect, ROUNDS);
   check_double(worst, <, 1.25);
-  check_double(sum / TURNS, <, 1.03);
+  check_double(sum / ROUNDS, <, 1.03);
 }
 
 /* The most bytes alive, counted step by step. */

@@ -28,7 +28,7 @@ static int64_t cut_of(const Arc *arc, int arcs, unsigned side) {
 
 /* Vertices 0 and 1 are source and sink. */
 static void t_random(int n, unsigned most, bool inf) {
-  for (int turn = 0; turn < 4000; turn++) {
+  for (int round = 0; round < 4000; round++) {
     arena_free(&arena);
     arena_init(&arena, &mem);
     int vertices = 2 + (int)rnd((unsigned)n), arcs = (int)rnd(30);
@@ -52,12 +52,13 @@ static void t_random(int n, unsigned most, bool inf) {
     }
     bool side[16];
     int64_t flow = cut_run(&c, 0, 1, side);
-    if (!check_msg(flow == best, "turn %d: %lld, not %lld", turn, (long long)flow, (long long)best))
+    if (!check_msg(flow == best, "round %d: %lld, not %lld", round, (long long)flow,
+                   (long long)best))
       return;
     if (best == CUT_INF) continue;
     unsigned got = 0;
     for (int v = 0; v < vertices; v++) got |= (unsigned)side[v] << v;
-    if (!check_msg(got == least, "turn %d: side %x, not %x", turn, got, least)) return;
+    if (!check_msg(got == least, "round %d: side %x, not %x", round, got, least)) return;
   }
 }
 

@@ -1,4 +1,4 @@
-/* The pool: each turn runs once, whatever the threads do. */
+/* The pool: each iteration runs once, whatever the threads do. */
 #define _GNU_SOURCE
 #include "runtime/pool.h"
 
@@ -18,7 +18,7 @@
 enum { MOST = 20000 };
 
 typedef struct Seen {
-  _Atomic unsigned char turn[MOST];
+  _Atomic unsigned char iteration[MOST];
   _Atomic int64_t pieces, wrong;
   int64_t n, chunk;
   int threads;
@@ -33,7 +33,7 @@ static void visit(void *ud, int64_t lo, int64_t hi, int thread) {
     s->wrong++;
     return;
   }
-  for (int64_t i = lo; i < hi; i++) s->turn[i]++;
+  for (int64_t i = lo; i < hi; i++) s->iteration[i]++;
   s->by[thread] += hi - lo;
   if (s->interrupt_at && s->pieces + 1 >= s->interrupt_at) s->interrupt = true;
   s->pieces++;
@@ -74,11 +74,11 @@ static void try_one(Pool *p, Seen *s, int64_t n, int64_t chunk) {
   check(pool_run(p, visit, s, n, chunk, NULL));
   check_int(s->wrong, ==, 0);
   int64_t bad = 0;
-  for (int64_t i = 0; i < n; i++) bad += s->turn[i] != 1;
+  for (int64_t i = 0; i < n; i++) bad += s->iteration[i] != 1;
   check_int(bad, ==, 0);
 }
 
-static void t_turns(int threads) {
+static void t_iterations(int threads) {
   static Seen s;
   Mem m;
   Failing f;
@@ -248,10 +248,10 @@ static void t_nomem(void) {
 }
 
 int main(void) {
-  TEST(t_turns(1), "1 thread: each turn once");
-  TEST(t_turns(2), "2 threads: each turn once");
-  TEST(t_turns(3), "3 threads: each turn once");
-  TEST(t_turns(8), "8 threads: each turn once");
+  TEST(t_iterations(1), "1 thread: each iteration once");
+  TEST(t_iterations(2), "2 threads: each iteration once");
+  TEST(t_iterations(3), "3 threads: each iteration once");
+  TEST(t_iterations(8), "8 threads: each iteration once");
   TEST(t_shared(), "all threads take part");
   TEST(t_home(), "a thread that woke may run on every CPU");
   TEST(t_interrupt(1), "an interrupt stops a loop on 1 thread");

@@ -88,10 +88,10 @@ static bool emu_check(const Kernel *k, const char *what, LoadCode *code, const i
   room_fill(&want, k, count, limit, how);
   room_copy(&got, &want, n);
   for (size_t b = 0; b < n; b++) p[b] = want.p[b] + GUARD;
-  bool ok = lp_run_within(&mem, k, p, count, arg, 0, lp_turns(k, arg), &st, &e);
+  bool ok = lp_run_within(&mem, k, p, count, arg, 0, lp_iterations(k, arg), &st, &e);
   for (size_t b = 0; b < n; b++) p[b] = got.p[b] + GUARD;
-  ok = ok &&
-       emu_run(emu, code->entry, p, arg, lp_turns(k, arg), lp_local_bytes(k, arg), &s, NULL, &e);
+  ok = ok && emu_run(emu, code->entry, p, arg, lp_iterations(k, arg), lp_local_bytes(k, arg), &s,
+                     NULL, &e);
   if (!ok) tap_fail(TAP_HERE, "%s: %s", what, e.text);
   ok = ok && room_same(what, k, &got, &want);
   if (ok && s.failed != st.failed) ok = tap_fail(TAP_HERE, "%s: failed is %d", what, (int)s.failed);
@@ -198,7 +198,7 @@ static void reductions(DType dt, bool rows, bool chain, int64_t length) {
   LVal t = lp_red(k, n);
   LVal at = rows ? add(k, mul(k, i, n), t) : add(k, mul(k, t, kept), i);
   LVal v = lp_load(k, x, at), w = lp_load(k, z, at);
-  lp_store(k, squares, at, dt == DT_BOOL ? v : add(k, v, v)); /* once per turn */
+  lp_store(k, squares, at, dt == DT_BOOL ? v : add(k, v, v)); /* once per iteration */
   for (int r = 0; r < RED_COUNT; r++)
     if (use[r]) y[r] = lp_yield(k, (LRed)r, v, r == RED_FMA || r == RED_CHAIN ? w : LV_NONE);
   lp_end(k);
@@ -350,7 +350,8 @@ static void t_tile(DType dt, int mr, int nr) {
   whole_check(k, what, true, count, NULL, arg);
 }
 
-/* All threads read what one of them has stored for its element of a tile, three turns of it. */
+/* All threads read what one of them has stored for its element of a tile, three iterations of
+ * it. */
 static void t_tile_read(void) {
   Kernel *k = lp_new(&arena);
   int64_t count[MAX_BUFS] = {200, 200, 768}, arg[1] = {3};

@@ -205,7 +205,7 @@ static void check_dot(Tensor *x, Tensor *y, int compute) {
 static void t_dot(int level) {
   open_all();
   ref.level = level;
-  for (int turn = 0; turn < 250; turn++) {
+  for (int round = 0; round < 250; round++) {
     DType dt = kinds[below(12)];
     int64_t k = draw_length(), m = below(20), n = below(10) == 0 ? below(150) : below(40);
     if (k > 300) m = 1 + below(4), n = 1 + below(5);
@@ -236,9 +236,9 @@ static void t_large(int level, DType dt, int compute) {
   Tensor *y = draw_tensor(dt, 2, (int64_t[]){k, n}, PLAIN);
   Tensor *got = ref_dot(&ref, x, y, compute), *want = tn_copy(&mem, got, DEV_CPU);
   Terms t = {0};
-  for (int turn = 0; turn < 400; turn++) {
-    int64_t i[2] = {turn < 40 ? m - 1 - turn % 5 : below(m),
-                    turn < 40 ? n - 1 - turn / 5 : below(n)};
+  for (int round = 0; round < 400; round++) {
+    int64_t i[2] = {round < 40 ? m - 1 - round % 5 : below(m),
+                    round < 40 ? n - 1 - round / 5 : below(n)};
     t.n = 0;
     for (int64_t p = 0; p < k; p++) {
       term(&t, x, (int64_t[]){i[0], p}, y, (int64_t[]){p, i[1]}, compute);
@@ -255,7 +255,7 @@ static void t_large(int level, DType dt, int compute) {
 static void t_inner(int level) {
   open_all();
   ref.level = level;
-  for (int turn = 0; turn < 250; turn++) {
+  for (int round = 0; round < 250; round++) {
     DType dt = kinds[below(12)];
     int64_t k = draw_length(), dim[3] = {1 + below(3), 1 + below(4), k};
     int rank = k > 300 ? 1 : 1 + (int)below(3), how = below(2) ? WILD : PLAIN;
@@ -294,7 +294,7 @@ static double draw_tiny(void) {
 static void t_flush(int level) {
   open_all();
   ref.level = level;
-  for (int turn = 0; turn < 400; turn++) {
+  for (int round = 0; round < 400; round++) {
     bool narrow = below(2) == 1;
     DType dt = narrow ? DT_BF16 : DT_F32;
     int64_t k = below(3) ? 1 + below(40) : below(2) ? 4096 + below(40) : 8192 + below(3);
@@ -357,7 +357,7 @@ static double image(const Tensor *x, int64_t n, int64_t c, int64_t h, int64_t w,
 static void t_conv(int level) {
   open_all();
   ref.level = level;
-  for (int turn = 0; turn < 60; turn++) {
+  for (int round = 0; round < 60; round++) {
     DType dt = floats[below(5)];
     int compute = below(3) == 0 ? (int)below(4) : 0, how = below(2) ? WILD : PLAIN;
     int64_t xd[4] = {1 + below(3), 1 + below(4), 1 + below(9), 1 + below(9)};
@@ -365,7 +365,7 @@ static void t_conv(int level) {
     int64_t s[2] = {1 + below(3), 1 + below(3)}, p[2] = {below(3), below(3)};
     if (below(12) == 0) xd[0] = 0;
     if (below(20) == 0) xd[1] = wd[1] = 0;
-    if (turn == 0) { /* a long contraction */
+    if (round == 0) { /* a long contraction */
       xd[0] = 1;
       xd[1] = wd[1] = 600;
       wd[0] = 2;
@@ -452,7 +452,7 @@ static void t_instruction(int level) {
   }
   open_all();
   ref.level = level;
-  for (int turn = 0; turn < 3000; turn++) {
+  for (int round = 0; round < 3000; round++) {
     int64_t n = 1 + below(40);
     uint16_t a[40], b[40];
     Tensor *x = fresh(DT_BF16, 2, (int64_t[]){1, n}), *y = fresh(DT_BF16, 2, (int64_t[]){n, 1});

@@ -49,7 +49,7 @@ static bool un_on_int(RefUn f) {
 
 static void t_unary(RefUn f) {
   open_all();
-  for (int turn = 0; turn < 60; turn++) {
+  for (int round = 0; round < 60; round++) {
     DType dt = all[below(10)];
     int64_t dim[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
@@ -218,7 +218,7 @@ static bool bin_int(RefBin f, int64_t a, int64_t b, int64_t *out) {
 
 static void t_binary(RefBin f) {
   open_all();
-  for (int turn = 0; turn < 80; turn++) {
+  for (int round = 0; round < 80; round++) {
     DType dt = all[below(10)];
     int64_t dim[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
@@ -312,7 +312,7 @@ static void t_floor(DType dt) {
 
 static void t_where(void) {
   open_all();
-  for (int turn = 0; turn < 100; turn++) {
+  for (int round = 0; round < 100; round++) {
     DType dt = all[below(10)];
     int64_t dim[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
@@ -356,8 +356,8 @@ static int64_t truncated(DType to, double x) {
 
 static void t_cast(DType from) {
   open_all();
-  for (int turn = 0; turn < 120; turn++) {
-    DType to = all[turn % 10];
+  for (int round = 0; round < 120; round++) {
+    DType to = all[round % 10];
     int64_t dim[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
     Tensor *x = draw_tensor(from, rank, dim, WILD), *want = fresh(to, rank, dim);

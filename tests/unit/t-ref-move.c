@@ -21,7 +21,7 @@ static void place_of(int rank, const int64_t *dim, int64_t n, int64_t *idx) {
 static void t_reshape(void) {
   open_all();
   int views = 0;
-  for (int turn = 0; turn < 400; turn++) {
+  for (int round = 0; round < 400; round++) {
     int64_t dim[CKL_MAX_RANK], to[CKL_MAX_RANK];
     int rank = draw_shape(4, dim), n = 0;
     Tensor *x = draw_tensor(any(), rank, dim, WILD);
@@ -69,7 +69,7 @@ static void t_reshape(void) {
 
 static void t_views(void) {
   open_all();
-  for (int turn = 0; turn < 200; turn++) {
+  for (int round = 0; round < 200; round++) {
     int64_t dim[CKL_MAX_RANK], to[CKL_MAX_RANK], perm[CKL_MAX_RANK], start[CKL_MAX_RANK];
     int64_t by[CKL_MAX_RANK], from[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
@@ -145,7 +145,7 @@ static void t_slice_bounds(void) {
 
 static void t_pad(void) {
   open_all();
-  for (int turn = 0; turn < 200; turn++) {
+  for (int round = 0; round < 200; round++) {
     int64_t dim[CKL_MAX_RANK], to[CKL_MAX_RANK], low[CKL_MAX_RANK], high[CKL_MAX_RANK];
     int64_t inner[CKL_MAX_RANK], from[CKL_MAX_RANK];
     int rank = draw_shape(3, dim);
@@ -182,7 +182,7 @@ static void t_pad(void) {
 
 static void t_flip_concat(void) {
   open_all();
-  for (int turn = 0; turn < 200; turn++) {
+  for (int round = 0; round < 200; round++) {
     int64_t dim[CKL_MAX_RANK], from[CKL_MAX_RANK], axes[CKL_MAX_RANK];
     int rank = draw_shape(4, dim), n = 0;
     Tensor *x = draw_tensor(any(), rank, dim, WILD), *want = fresh(x->dtype, rank, dim);
@@ -261,7 +261,7 @@ static void source_of(const Tensor *x, int axis, int k, Tensor *const *idx, cons
 
 static void t_take_put(void) {
   open_all();
-  for (int turn = 0; turn < 300; turn++) {
+  for (int round = 0; round < 300; round++) {
     int64_t dim[CKL_MAX_RANK], idim[CKL_MAX_RANK], to[CKL_MAX_RANK], from[CKL_MAX_RANK];
     int rank = 1 + (int)below(4), irank = (int)below(3);
     for (int i = 0; i < rank; i++) dim[i] = 1 + below(6);
@@ -305,7 +305,7 @@ static void t_take_put(void) {
 
 static void t_gather_scatter(void) {
   open_all();
-  for (int turn = 0; turn < 300; turn++) {
+  for (int round = 0; round < 300; round++) {
     int64_t dim[CKL_MAX_RANK], idim[CKL_MAX_RANK], from[CKL_MAX_RANK];
     int rank = 1 + (int)below(4);
     for (int i = 0; i < rank; i++) dim[i] = 1 + below(6);
@@ -398,7 +398,7 @@ static bool before(const Tensor *x, const int64_t *p, const int64_t *q, bool des
 
 static void t_sort(void) {
   open_all();
-  for (int turn = 0; turn < 150; turn++) {
+  for (int round = 0; round < 150; round++) {
     int64_t dim[CKL_MAX_RANK], p[CKL_MAX_RANK], q[CKL_MAX_RANK];
     int rank = draw_shape(3, dim);
     if (rank == 0) continue;
@@ -445,7 +445,7 @@ static void t_long_sort(void) {
 
 static void t_nonzero(void) {
   open_all();
-  for (int turn = 0; turn < 200; turn++) {
+  for (int round = 0; round < 200; round++) {
     int64_t dim[CKL_MAX_RANK], row = 0, found = 0;
     int rank = draw_shape(4, dim);
     DType dt = any();

@@ -12,7 +12,7 @@ static Tensor *key_of(int64_t k, int64_t counter) {
 
 static void t_random(bool normal, DType dt) {
   open_all();
-  for (int turn = 0; turn < 30; turn++) {
+  for (int round = 0; round < 30; round++) {
     int64_t dim[CKL_MAX_RANK], k = (int64_t)draw(), c = below(1000), n = 0;
     int rank = draw_shape(3, dim);
     Tensor *key = key_of(k, c), *want = fresh(dt, rank, dim);
@@ -46,7 +46,7 @@ static void t_random(bool normal, DType dt) {
 
 static void t_randint(void) {
   open_all();
-  for (int turn = 0; turn < 60; turn++) {
+  for (int round = 0; round < 60; round++) {
     static const int64_t high[] = {1, UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX};
     DType dt = (DType)(DT_U8 + below(5));
     int64_t dim[CKL_MAX_RANK], k = (int64_t)draw(), n = 0, limit = 1 + below(100);
@@ -114,7 +114,7 @@ static void t_fold_in(void) {
 
 static void t_philox(void) {
   open_all();
-  for (int turn = 0; turn < 20; turn++) {
+  for (int round = 0; round < 20; round++) {
     uint32_t c[4], k[2], w[4];
     Tensor *counter = draw_layout(DT_I64, 1, (int64_t[]){4}, false), *key = key_of(0, 0);
     Tensor *want = fresh(DT_I64, 1, (int64_t[]){4});

@@ -106,7 +106,7 @@ static void check_reduce(RefRed f, Tensor *x, int naxes, const int64_t *axes) {
 
 static void t_reduce(RefRed f) {
   open_all();
-  for (int turn = 0; turn < 150; turn++) {
+  for (int round = 0; round < 150; round++) {
     int64_t dim[CKL_MAX_RANK], axes[CKL_MAX_RANK];
     int rank = draw_shape(4, dim), n = 0;
     DType dt = f >= RR_ANY ? DT_BOOL : (DType)(1 + below(DT_COUNT - 1));
@@ -175,7 +175,7 @@ static void t_known(void) {
 
 static void t_arg(void) {
   open_all();
-  for (int turn = 0; turn < 200; turn++) {
+  for (int round = 0; round < 200; round++) {
     int64_t dim[CKL_MAX_RANK], kdim[CKL_MAX_RANK], idx[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
     if (rank == 0) continue;
@@ -219,7 +219,7 @@ static void t_arg(void) {
 
 static void t_cumsum(void) {
   open_all();
-  for (int turn = 0; turn < 200; turn++) {
+  for (int round = 0; round < 200; round++) {
     int64_t dim[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
     if (rank == 0) continue;

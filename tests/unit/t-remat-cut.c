@@ -63,7 +63,7 @@ static RmPrice full(Env *v, const Graph *g, const uint8_t *choice) {
 static void t_exhaustive(void) {
   double worst = 1;
   int graphs = 0, plans = 0, rungs_all = 0;
-  for (int turn = 0; turn < 300; turn++) {
+  for (int round = 0; round < 300; round++) {
     Env v;
     env_open(&v);
     Graph *g = draw(&v);
@@ -72,14 +72,14 @@ static void t_exhaustive(void) {
       size_t slot[64], count = 0;
       rm_written(g, choice);
       for (size_t k = 0; k < g->type_count; k++)
-        if (choice[k] == CHOICE_REMAKE && count < 64) slot[count++] = k;
+        if (choice[k] == CHOICE_RECOMPUTE && count < 64) slot[count++] = k;
       size_t rungs = rm_ladder(&v.arena, g, none, RUNGS, rung);
       check((int)rungs >= 1);
       RmPrice mine[RUNGS], *all = ARENA_ARRAY(&v.arena, RmPrice, PLANS);
       for (size_t k = 0; k < rungs; k++) mine[k] = full(&v, g, rung[k]);
       for (unsigned bits = 0; count <= MOST_FREE && bits < 1u << count; bits++) {
         for (size_t k = 0; k < count; k++)
-          choice[slot[k]] = bits >> k & 1 ? CHOICE_SAVE : CHOICE_REMAKE;
+          choice[slot[k]] = bits >> k & 1 ? CHOICE_SAVE : CHOICE_RECOMPUTE;
         all[bits] = full(&v, g, choice);
       }
       for (unsigned i = 0; count <= MOST_FREE && i < 1u << count; i++) {
@@ -90,7 +90,7 @@ static void t_exhaustive(void) {
           if (mine[k].bytes <= all[i].bytes && mine[k].time < got) got = mine[k].time;
         double ratio = got == INT64_MAX ? 99 : (double)got / (double)best;
         if (ratio > worst) worst = ratio;
-        if (!check_msg(ratio <= 1.1, "turn %d: %lld bytes take %lld, the best %lld", turn,
+        if (!check_msg(ratio <= 1.1, "round %d: %lld bytes take %lld, the best %lld", round,
                        (long long)all[i].bytes, (long long)got, (long long)best))
           break;
       }

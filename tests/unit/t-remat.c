@@ -156,7 +156,7 @@ static void draw_choice(Case *c, uint8_t *choice) {
   rm_written(c->whole, choice);
   for (size_t k = 0; k < c->whole->type_count; k++)
     if (choice[k] != CHOICE_FREE && gen_rnd(&c->x, 2))
-      choice[k] = gen_rnd(&c->x, 2) ? CHOICE_SAVE : CHOICE_REMAKE;
+      choice[k] = gen_rnd(&c->x, 2) ? CHOICE_SAVE : CHOICE_RECOMPUTE;
 }
 
 static bool reads(const Graph *g, uint32_t n, Val v) {
@@ -200,7 +200,8 @@ static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint6
       }
       OpCode op = (OpCode)g->nodes[n].op;
       uint8_t want = choice[g->nodes[n].result0 + k];
-      bool again = (want == CHOICE_REMAKE || want == CHOICE_FREE) && op != OP_CONST && op != OP_DIM;
+      bool again =
+          (want == CHOICE_RECOMPUTE || want == CHOICE_FREE) && op != OP_CONST && op != OP_DIM;
       for (uint32_t u = n + 1; u < g->node_count && again; u++)
         if (g->nodes[u].op == OP_BRANCH && val_eq(gr_operand(g, u, 0), (Val){n, k})) again = false;
       if (again && inside)
@@ -257,8 +258,8 @@ static void t_random(void) {
     agree(&c, gr_dce(&arena, gr_cse(&arena, gr_fold(&arena, d))), seed);
     rm_values(&arena, c.whole, choice, halves ? &c.split : NULL, counts, what);
   }
-  tap_note("%d graphs, %d copies; values free %d, saved %d, remade %d, offloaded %d", cases, copies,
-           what[0], what[1], what[2], what[3]);
+  tap_note("%d graphs, %d copies; values free %d, saved %d, recomputed %d, offloaded %d", cases,
+           copies, what[0], what[1], what[2], what[3]);
   check_int(cases, >, 300);
   check_int(copies, >, 3000);
 }

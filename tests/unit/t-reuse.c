@@ -50,15 +50,15 @@ static void both(const Graph *given, bool apart) {
   Lower l = {.arena = &temp, .g = g, .tile = tile, .placed = placed};
   Groups groups = {0};
   fuse(&arena, g, apart, &groups);
-  Alike *s = alike_new(&l);
+  Alike *s = reuse_new(&l);
   Lowered out = {0};
   for (size_t i = 0; i < groups.count; i++) {
     const Group *x = &groups.items[i];
     Lowered alone = {0};
     GErr e, e2;
     size_t first = out.count, panel = out.panel_count;
-    bool ok = lower_group(&l, x, &alone, &e);
-    if (!check(alike_lower(s, &l, x, &arena, &out, &e2) == ok)) break;
+    bool ok = low_group(&l, x, &alone, &e);
+    if (!check(reuse_lower(s, &l, x, &arena, &out, &e2) == ok)) break;
     if (ok && check_size(out.count - first, ==, alone.count) &&
         check_size(out.panel_count - panel, ==, alone.panel_count)) {
       for (size_t k = 0; k < alone.count; k++) {

@@ -14,10 +14,10 @@ static char folder[64];
 
 static const char *in_folder(const char *name) {
   static char path[2][512];
-  static int turn;
-  turn = !turn;
-  snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-  return path[turn];
+  static int round;
+  round = !round;
+  snprintf(path[round], sizeof path[round], "%s/%s", folder, name);
+  return path[round];
 }
 
 static int files_in_folder(void) {

@@ -17,7 +17,7 @@ static EngConfig host;
 
 typedef struct Case {
   int b, h, t, n, d, e; /* batches, heads, queries, keys, depth of scores, of values */
-  bool f64, symbolic, shared, causal, masked, factor, grad, raw, turned;
+  bool f64, symbolic, shared, causal, masked, factor, grad, raw, transposed;
 } Case;
 
 static Buf text;
@@ -159,7 +159,7 @@ static Graph *build(const Case *c) {
     out[outs++] = op("dot %%%d %%%d {compute=0} : %s[%s]", ds, ks, dt, qd);
     int qt = op("transpose %%%d {perm=(0, 1, 3, 2)} : %s[%s]", q, dt, dims(c, c->h, 'd', 't'));
     int dk = op("dot %%%d %%%d {compute=0} : %s[%s]", qt, ds, dt, dims(c, c->h, 'd', 'n'));
-    if (c->turned) {
+    if (c->transposed) {
       const char *nd = dims(c, c->h, 'n', 'd');
       dk = op("transpose %%%d {perm=(0, 1, 3, 2)} : %s[%s]", dk, dt, nd);
       if (pf != p) dk = op("neg %%%d : %s[%s]", dk, dt, nd);
@@ -242,7 +242,7 @@ static Case any(int most) {
   c.factor = pick(0, 2) == 0;
   c.grad = pick(0, 1);
   c.raw = pick(0, 5) == 0;
-  c.turned = pick(0, 1);
+  c.transposed = pick(0, 1);
   return c;
 }
 

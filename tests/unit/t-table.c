@@ -18,7 +18,7 @@ static void t_random(uint64_t seed, uint64_t stride) {
   Table map = {.mem = &m};
   for (int i = 0; i < KEYS; i++) want[i] = TABLE_NONE;
   size_t count = 0;
-  for (int turn = 0; turn < 20000; turn++) {
+  for (int round = 0; round < 20000; round++) {
     size_t k = draw(&seed) % KEYS, value = draw(&seed) % 1000;
     uint64_t key = k * stride;
     bool there = want[k] != TABLE_NONE;
@@ -34,7 +34,7 @@ static void t_random(uint64_t seed, uint64_t stride) {
     default: table_remove(&map, key); want[k] = TABLE_NONE;
     }
     count += (size_t)(want[k] != TABLE_NONE) - (size_t)there;
-    if (map.count != count || turn % 500 == 0)
+    if (map.count != count || round % 500 == 0)
       for (size_t i = 0; i < KEYS; i++) check_int(table_get(&map, i * stride), ==, want[i]);
     check_size(map.count, ==, count);
   }

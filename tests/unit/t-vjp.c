@@ -456,8 +456,8 @@ static void t_loop_is_not_yet(void) {
   fix_open(&f);
   Graph *body = new_graph(&f.v);
   B b = {.g = body};
-  Type turn = type_c(&f.v, DT_I64, 0, NULL);
-  gr_input(body, &turn);
+  Type iteration = type_c(&f.v, DT_I64, 0, NULL);
+  gr_input(body, &iteration);
   gr_output(body, b_un(&b, OP_SIN, input(&f.v, body, DT_F64, 0)));
   Val x = f64_input(&f), in[2] = {gr_const_i(f.g, DT_I64, DEV_CPU, 3), x}, dx;
   Val y = gr_op(f.g, OP_LOOP, in, 2, (Attr[]){attr_i(AT_CARRY, 1)}, 1, &body, 1, &e);

@@ -64,7 +64,7 @@ static void send(Workers *w, Box *b, int i, const char *text) {
 }
 
 static void finish(Workers *w, Box *b, int n) {
-  for (int turns = 0; work_poll(w, 1000) && turns < 10000; turns++) continue;
+  for (int rounds = 0; work_poll(w, 1000) && rounds < 10000; rounds++) continue;
   for (int i = 0; i < n; i++) check_int(b->answers[i], ==, 1);
   check(!b->wrong);
 }
