@@ -1,11 +1,11 @@
 /* The joint graph of a function and its gradient, split in two.
  *
  * In: a graph f. Out: `forward` computes f's outputs and the saved values, `backward` the
- * gradients from saved values and cotangents. The joint graph is f followed by what ad_vjp appends;
- * every value of f that an appended node reads crosses from forward to backward. What costs nothing
- * to recompute (constants, sizes, views) is recomputed from what it is made of. Values of
- * `checkpoint` blocks that are to be recomputed were replaced by copies among the appended nodes
- * (remat.c), so that they do not cross.
+ * gradients from saved values and cotangents. The joint graph is f followed by the nodes that
+ * ad_vjp appends; each value of f that an appended node reads crosses from forward to backward.
+ * Values without cost (constants, sizes, views) are recomputed from their operands. remat.c has
+ * replaced the recomputed values of `checkpoint` blocks by copies among the appended nodes, so
+ * these values do not cross.
  *
  * Invariants: backward holds no node that forward computes other than copies and those free ones;
  * no value is saved twice; neither side has dead nodes; running both gives the bits of ad_vjp on

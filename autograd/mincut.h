@@ -1,4 +1,4 @@
-/* Minimum cuts of networks given as arrays. Knows nothing of graphs of values. */
+/* Minimum cuts of networks given as arrays. The module does not know graphs of values. */
 #ifndef CKL_AUTOGRAD_MINCUT_H
 #define CKL_AUTOGRAD_MINCUT_H
 
@@ -21,9 +21,9 @@ typedef struct Cut {
 /* Everything lives in the arena. Throws when out of memory. */
 void cut_open(Cut *c, Arena *a, uint32_t vertices);
 void cut_arc(Cut *c, uint32_t from, uint32_t to, int64_t capacity); /* 0 .. CUT_INF */
-/* The smallest total capacity of arcs that part `source` from `sink`, CUT_INF when no finite one
- * does. side[v]: v is on the source's side of the cut that has the fewest vertices there. Uses the
- * arcs up; the answer depends on nothing but the calls made. */
+/* Returns the smallest total capacity of arcs that part `source` from `sink`; CUT_INF if no finite
+ * cut exists. side[v] is set if v is on the source's side of the cut with the fewest vertices
+ * there. Consumes the arcs. The answer depends on the calls made alone. */
 int64_t cut_run(Cut *c, uint32_t source, uint32_t sink, bool *side);
 
 #endif

@@ -1,18 +1,17 @@
-/* Rematerialisation: backward reads copies of what it is to compute again.
+/* Rematerialisation: backward reads copies of values that it recomputes.
  *
- * In: a graph that holds forward and backward, and what is to become of each value of a block.
- * Out: the same graph in which a backward use of a recomputed value reads a copy, made of what is
- * kept: inputs of the block, saved values, what others keep anyway (Chen, Xu, Zhang and Guestrin,
- * "Training Deep Nets with Sublinear Memory Cost", 2016, with any set of saved values in the place
- * of their segments).
+ * In: a graph that holds forward and backward, and the choice of each value of a block. Out: the
+ * same graph, in which a backward use of a recomputed value reads a copy. Copies are computed from
+ * kept values: inputs of the block, saved values, and values that others keep (Chen, Xu, Zhang and
+ * Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016, with any set of saved values
+ * instead of their segments).
  *
  * The idea is demand. Nodes are copied over in their order; an operand of a backward node is looked
  * up in the *world* of the node's block: there a saved value is the original, another is a copy
  * made at its first demand and kept for the next. So copies stand right before their first use and
- * nothing is made that nobody reads. Worlds nest as blocks do: in the world of an inner block what
- * it saves is looked up in the world around it, which is where the outer block computed it again
- * (rule 85). A copied node that is itself a gradient, of a block inside, opens a world inside of
- * the one it is copied in.
+ * every copy is read. Worlds nest as blocks do: the world of an inner block looks its saved values
+ * up in the world around it, where the outer block has computed them again (rule 85). A copied node
+ * may be a gradient of a block inside; it opens a world inside of the world of the copy.
  *
  * Invariants: copies have the op, attributes, operand values and place in the source of their
  * originals, hence their bits. No effect is copied. No world is shared by both halves of a split.

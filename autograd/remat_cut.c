@@ -10,9 +10,10 @@
  * Infinite arcs in other places say what must be. A cut is a choice and its capacity the price of
  * it, so the least cut is the best choice for that price (the network of Jain et al., "Checkmate",
  * 2020, without its schedule; the same cut partitions joint graphs in PyTorch's functorch, He and
- * Yu 2022). A rising price gives smaller plans, one on the lower hull of bytes and time each.
+ * Yu 2022). A rising price gives smaller plans, each on the lower hull of bytes and time.
  *
- * What a block reads from outside is kept by others and free here. A view is never kept itself.
+ * Values that a block reads from outside are kept by others and cost nothing here. A view is never
+ * kept itself.
  */
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What remat.c and remat_cut.c share: how they look at nodes of blocks. */
+/* Questions about nodes of blocks, which remat.c and remat_cut.c share. */
 #ifndef CKL_AUTOGRAD_REMAT_IMPL_H
 #define CKL_AUTOGRAD_REMAT_IMPL_H
 

@@ -1,4 +1,4 @@
-/* What a gradient rule sees, and the table of rules.
+/* The input of a gradient rule, and the table of rules.
  *
  * grad.c defines `const GradRule grad_<NAME>` for every row of graph/ops.def; vjp.c calls them. A
  * rule reads operands, results and cotangents of one node and appends nodes to the same graph. */
@@ -22,9 +22,9 @@ typedef struct Rule {
   int held;
 } Rule;
 
-/* Either `one` (called for each wanted operand `i`; a, b, c are the first operands, y and dy the
- * first result and its cotangent) or `all` (called once, fills dx). Neither: the gradient is
- * zero. */
+/* A rule has `one`, or `all`, or neither. `one` is called for each wanted operand `i`; a, b, c are
+ * the first operands, y and dy the first result and its cotangent. `all` is called once and fills
+ * dx. With neither the gradient is zero. */
 typedef struct GradRule {
   Val (*one)(Rule *r, int i, Val a, Val b, Val c, Val y, Val dy);
   void (*all)(Rule *r);

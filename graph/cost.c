@@ -1,12 +1,12 @@
-/* One model of elements, bytes, products and operations, for all who weigh nodes.
+/* One model of elements, bytes, products, operations and seconds of nodes.
  *
  * In: a node or type, and the values of symbols. Out: counts, which saturate instead of wrapping.
- * What a count is worth is said where it is used: the planner of checkpoint blocks (remat_cut.c)
- * adds the cost of moving bytes, the order of groups (order.c) wants bytes alone, machine code pays
- * or not by seconds (tiering.c), reports show operations as they are (report.c).
- * No counts of this kind: fusion and lowering weigh operations for one element (column `cost`
- * itself), and write a kernel's work as a Dim, since the kernel serves all sizes; the shape rules
- * refuse a tensor of 2^63 bytes and more, so their product does not saturate.
+ * Each user gives the counts a weight of its own: the planner of checkpoint blocks (remat_cut.c)
+ * adds the cost of moving bytes, the order of groups (order.c) needs bytes alone, the choice of
+ * machine code (tiering.c) compares seconds, and reports (report.c) show plain counts.
+ * Two other models stay apart. Fusion and lowering weigh the operations for one element, column
+ * `cost` itself, and express a kernel's work as a Dim, since the kernel serves all sizes. The shape
+ * rules refuse a tensor of 2^63 bytes and more, so their product must not saturate.
  */
 #include "graph/cost.h"
 

@@ -1,11 +1,12 @@
 /* Common subexpressions: a node that computes what an earlier one did is replaced by it.
  *
- * In: a graph. Out: the same graph with equal nodes merged into the first of them; dead copies are
- * gone. Equal means: op, operands (in either order where the op commutes), attributes, result
- * types, regions. Never merged: effects, random draws, recomputed copies (they exist to be
- * second), nodes of different checkpoint regions, with different recompute tags or of which one is
- * watched for NaN, and `alias`, which marks the edge of a call. Merging before differentiation
- * changes the order in which gradients are summed, so the pass belongs behind it (rule 104).
+ * In: a graph. Out: the same graph with equal nodes merged into the first of them; dead copies
+ * are gone. Equal means: op, operands (in either order where the op commutes), attributes,
+ * result types, regions. These are never merged: effects, random draws, recomputed copies,
+ * `alias` (the edge of a call), and nodes that differ in checkpoint region, recompute tag or
+ * watching for NaN. A recomputed copy exists in order to be computed twice. Merging before
+ * differentiation changes the order in which gradients are summed, so the pass belongs behind it
+ * (rule 104).
  * Nodes are merged as they are appended: a hash table finds candidates, the result follows node
  * order only.
  */

@@ -1,11 +1,12 @@
 /* Dead code elimination.
  *
- * In: a graph. Out: the graph without what no output and no effect needs; inputs stay, checks stay
- * (rule 23: what was promised about sizes is tested, used or not), and so does what can fail (rule
- * 107), except in gradients and what is computed again, which do not fail first. One backward sweep
- * marks needed values; through `wrap`, `branch` and `map` it goes by result and by
- * capture, so a result nobody reads and a capture nobody uses disappear from node and region
- * alike. `loop` loses captures only, `custom` stays whole, since its gradient may read anything.
+ * In: a graph. Out: the graph without nodes that no output and no effect needs. Inputs stay.
+ * Checks stay, since promised sizes are tested whether they are used or not (rule 23). Nodes
+ * that can fail stay (rule 107), except in gradients and recomputed copies, which never fail
+ * first. One backward sweep marks needed values; through `wrap`, `branch` and `map` it goes by
+ * result and by capture, so a result nobody reads and a capture nobody uses disappear from node
+ * and region alike. `loop` loses captures only, `custom` stays whole, since its gradient may
+ * read anything.
  * Recursion is over region nesting.
  */
 #include "graph/copy.h"

@@ -1,5 +1,5 @@
-/* Structure of a graph as one number, and equality: both go through the plain text form, in which
- * provenance, names and alias classes do not appear and symbols are numbered by their order. */
+/* Hash and equality of graphs. Both use the plain text form, which leaves out provenance, names and
+ * alias classes and numbers symbols by their order. */
 #include <string.h>
 #include <xxhash.h>
 

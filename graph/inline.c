@@ -1,8 +1,8 @@
-/* Bodies in place of their nodes: `wrap` and `custom`.
+/* Inlining of the bodies of `wrap` and `custom` nodes.
  *
- * In: a graph. Out: the same computation without these nodes, for code generation, which has no use
- * for them once gradients are taken; regions of other nodes are copied as they are. Types, order of
- * effects and provenance stay, and so do checks, nested ones too. Recursion is over region nesting.
+ * In: a graph. Out: the same computation without these nodes, which code generation does not need
+ * once gradients are taken. Regions of other nodes are copied unchanged. Types, order of effects,
+ * provenance and checks stay, also in regions. Recursion is over region nesting.
  */
 #include "graph/copy.h"
 

@@ -109,19 +109,20 @@ typedef enum Tag {
 } Tag;
 /* What becomes of a value of a block. */
 enum {
-  CHOICE_FREE,      /* no block's, or costs nothing to make again: a view, a constant */
+  CHOICE_FREE,      /* of no block, or recomputed without cost: a view, a constant */
   CHOICE_SAVE,      /* lives from forward to backward */
   CHOICE_RECOMPUTE, /* backward computes it again */
   CHOICE_OFFLOAD    /* moved away after the forward, fetched before its first backward use */
 };
 typedef struct TagInfo {
   const char *name; /* in the text of a graph */
-  bool firm;        /* it holds against the planner */
-  uint8_t choice;   /* CHOICE_*: what becomes of the value when nobody plans */
+  bool firm;        /* the planner cannot change it */
+  uint8_t choice;   /* CHOICE_* of the value without a planner */
 } TagInfo;
 extern const TagInfo tag_info[TAG_COUNT]; /* graph/op.c */
 
-/* Somebody says that of the value; firmly, or unless the planner finds better. */
+/* Whether a tag makes this choice: tag_must firmly, tag_prefers unless the planner finds better,
+ * tag_says in either way. */
 static inline bool tag_says(Tag t, int choice) {
   return t != TAG_NONE && tag_info[t].choice == choice;
 }
@@ -133,15 +134,15 @@ static inline bool tag_prefers(Tag t, int choice) {
 }
 
 /* A `checkpoint` block. Its id is its place in the table + 1; Prov.region and Prov.within hold
- * ids. A block is provenance only: its nodes stand among the others, so gradients see what they
- * would see without it. */
+ * ids. A block is provenance only: its nodes stand among the others, so gradients are the same as
+ * without it. */
 typedef struct Block {
   uint32_t parent; /* id of the block around it, 0 = none */
   Span span;
   Name text;      /* its clauses as written, "save matmul, budget = 1MiB"; "" = none */
   int64_t budget; /* bytes, -1 = none (rule 86) */
   bool automatic; /* <auto>: the planner decides under the limit of the process */
-  bool saves;     /* what no clause names is saved: all clauses recompute (rule 82) */
+  bool saves;     /* values that no clause names are saved, since all clauses recompute (rule 82) */
   bool reentrant; /* backward runs the whole body again (rule 85) */
 } Block;
 typedef struct BlockTab { /* shared by all graphs of a function, as its DimTab is */
@@ -154,14 +155,14 @@ typedef struct Prov {
   Span span;        /* user's source */
   Name path;        /* layer path "net.blocks.0.attn", or NULL */
   Name name;        /* the `let` that names the value, or NULL */
-  uint32_t region;  /* checkpoint block in which the node was written, 0 = none; of a backward node:
-                      that of its forward node */
+  uint32_t region;  /* checkpoint block in which the node was written, 0 = none; a backward node has
+                      the region of its forward node */
   uint32_t within;  /* of a backward node: the block in which its `grad` stands, 0 = none */
   int32_t origin;   /* NodeCall number in a captured backward, -1 = none */
   uint8_t tag;      /* Tag */
   uint8_t backward; /* made by differentiation; span etc. are those of the forward node */
   uint8_t recomputed; /* a recomputed copy: CSE never merges it with its original */
-  /* a result with NaN or inf is an error; a backward node has the mode of its forward */
+  /* a result with NaN or inf is an error; a backward node has the mode of its forward node */
   uint8_t anomaly;
 } Prov;
 
@@ -173,8 +174,8 @@ typedef struct GNode {
   uint32_t prov;                              /* index in provs */
 } GNode;
 
-/* A condition on sizes that could not be decided when the graph was built; tested when sizes are
- * known, before anything runs (rule 23). */
+/* A condition on sizes that was open when the graph was built. It is tested when sizes are known,
+ * before any node runs (rule 23). */
 /* a == b; a >= b; a % b == 0; the number a is a value of the dtype with the number b (rule 12) */
 typedef enum CheckKind { CHECK_EQ, CHECK_GE, CHECK_DIVIDES, CHECK_FITS } CheckKind;
 bool check_holds(CheckKind k, int64_t a, int64_t b);
@@ -213,12 +214,12 @@ struct Graph {
   size_t output_count, output_cap;
   Prov at;              /* provenance given to the nodes made next */
   uint32_t alias_count; /* alias classes 1 .. alias_count are in use */
-  /* How the operands of the next gr_op are written in the user's source, for help lines ("`a @
-   * transpose(b)`"); NULL entries and missing ones read x, y, z. The caller sets and clears it. */
+  /* Source text of the operands of the next gr_op, for help lines ("`a @ transpose(b)`"). Entries
+   * that are NULL or missing read x, y, z. The caller sets and clears it. */
   const char *const *operand_text;
   int operand_text_count;
-  /* What the functions of hooks see of state in a gradient that is appended now: further operands
-   * of their `defer` nodes, under this number. The caller sets and clears it. */
+  /* State that functions of hooks see while a gradient is appended: further operands of their
+   * `defer` nodes, under this number. The caller sets and clears it. */
   const Val *seen;
   int seen_count;
   int64_t seen_number;
@@ -252,7 +253,7 @@ int op_find(const char *text); /* -1 */
 
 /* ---- building. All throw (mem_throw) when out of memory. */
 Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name);
-/* Room for so many more of each, so that arrays need not grow on the way. */
+/* Makes room for `more` of each, so that arrays do not grow later. */
 typedef struct GrRoom {
   size_t nodes, operands, types, attrs, provs, inputs;
 } GrRoom;
@@ -317,8 +318,8 @@ static inline Attr attr_dims(AttrKey k, int n, const int64_t *v) { /* each a Dim
 }
 
 /* ---- builders that read like mathematics (graph/build.c). They broadcast nothing by themselves
- * except where said; on a failed shape rule they record it in b->err and return VAL_NONE, and
- * everything fed with VAL_NONE gives VAL_NONE: check b->failed once at the end. */
+ * except where said. When a shape rule fails, they record the error in b->err and return VAL_NONE;
+ * with an operand VAL_NONE they return VAL_NONE. So callers check b->failed once, at the end. */
 typedef struct B {
   Graph *g;
   GErr err;
@@ -340,29 +341,30 @@ Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
 /* re-inserts size-1 axes, broadcasts to like */
 Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes);
 
-/* ---- whole graphs. Each pass works on nested regions too; what it gives is verified where
- * Mem.check is set. Those that nothing of this layer calls are declared by their rows in
+/* ---- whole graphs. Each pass works on nested regions, too; its result is verified if Mem.check is
+ * set. Passes without a caller in this layer are declared by their rows in
  * lang/compile/pipeline.def. */
-/* g, of which gr_verify holds, or a throw by mem_bug that names the pass; without Mem.check, or of
- * NULL, nothing is done. */
+/* Returns g if gr_verify holds; else throws by mem_bug, which names the pass. Without Mem.check, or
+ * if g is NULL, it tests nothing. */
 Graph *gr_checked(Graph *g, const char *pass);
 Graph *gr_clone(Arena *a, const Graph *g);
 /* Copies the nodes of src into dst with src's inputs bound to `args`; outputs go to `outs`. Spans
  * and names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by
  * `subst` (count of src's DimTab symbols; NULL when both share the table as it is). */
 bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs, GErr *e);
-/* g with the bodies of `wrap` and `custom` in place of the nodes. `origin` (may be
- * NULL) gets, per node, the node of g that it came from. */
+/* Returns g with each `wrap` and `custom` node replaced by its body. `origin` (may be NULL) gets,
+ * for each node, the node of g that it came from. */
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
-bool gr_has_hooks(const Graph *g); /* nodes that say something to differentiation only */
-/* g without `these` of them; g itself when these are none. */
+bool gr_has_hooks(const Graph *g); /* has nodes that concern differentiation only */
+/* Returns g without the marked hook nodes; g itself if none is marked. */
 const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);
-Graph *gr_dce(Arena *a, const Graph *g); /* drops what no output or effect needs; inputs stay */
-uint64_t gr_hash(const Graph *g);        /* structure, types, attributes; not provenance */
+Graph *gr_dce(Arena *a,
+              const Graph *g);    /* drops nodes that no output or effect needs; not inputs */
+uint64_t gr_hash(const Graph *g); /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */
 bool gr_verify(const Graph *g, GErr *e);
-/* reads back with gr_read; see graph/text.c for the grammar */
+/* gr_read reads this text back; graph/text.c has the grammar */
 void gr_print(Buf *out, const Graph *g);
 Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e); /* NULL on bad text */
 
@@ -384,28 +386,28 @@ typedef struct RunCtx {
   /* runs a region of a loop, branch or map; NULL = the evaluator does */
   bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
   void *body_ud;
-  bool anomaly; /* all nodes are watched, not only those marked so */
+  bool anomaly; /* watches all nodes, not only those marked */
   uint64_t nodes_run;
   const char *const *operand_text; /* as in Graph, for gr_run_op */
   int operand_text_count;
-  /* Per input, for gr_run and what stands for it: a reference that the run may drop, and then sets
-   * to NULL, as soon as nothing more reads the input; NULL: the input is borrowed. What the run
-   * leaves, however it ends, is the caller's. NULL: all are borrowed. */
+  /* Per input, for gr_run and jit_run: a reference that the run may drop after the last read of the
+   * input; it sets the entry to NULL then. An entry NULL: the input is borrowed. References that
+   * the run leaves, however it ends, belong to the caller. NULL: all inputs are borrowed. */
   Tensor **owned;
 } RunCtx;
 /* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.
- * Dead values are released at their last use. On failure nothing is given out; e->operand is the
- * node index and `*at` (may be NULL) its provenance. */
+ * Dead values are released at their last use. On failure `out` gets nothing; e->operand is the node
+ * index and `*at` (may be NULL) its provenance. */
 bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
-/* The first half of gr_run by itself: the size checks of g and its regions; the types of the
- * inputs. */
+/* The first half of gr_run: gr_check_sizes tests the size checks of g and its regions,
+ * gr_check_inputs the types of the inputs. */
 bool gr_check_sizes(const Graph *g, const int64_t *env, GErr *e, Prov *at);
 bool gr_check_inputs(const Graph *g, const int64_t *env, Tensor *const *in, GErr *e, Prov *at);
-/* One node of g on these tensors (NULL for tokens), for which the checks above hold. `out` gets
+/* Runs one node of g on tensors (NULL for tokens) for which the checks above hold. `out` gets
  * result_count new references, which may be views of `in` or the same tensors. */
 bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
                  Prov *at);
-/* One op on tensors: the interpreter's way. Attributes hold constant dims of `dims`. */
+/* Runs one op on tensors, for the interpreter. Attributes hold constant dims of `dims`. */
 bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int nattrs,
                Tensor *const *in, int nin, Tensor **out, int nout, GErr *e);
 

@@ -1,4 +1,5 @@
-/* The op table as data: in comes ops.def, out come op_info, names, and how users write each op. */
+/* The op table as data. In: ops.def. Out: op_info, names, and the spelling of each op in
+ * programs. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

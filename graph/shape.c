@@ -1,10 +1,10 @@
 /* Shape rules: one function per `shape` word of ops.def. Contractions and regions have files of
  * their own.
  *
- * In: an op, its operand types, attributes and regions. Out: its result types, or an error that
- * says which operand is at fault, what its shape is, and what would fit. What depends on sizes not
- * known yet is accepted and becomes a check of the graph (rule 23). The messages are what users
- * read: they name types and dims as written and suggest text that type-checks.
+ * In: an op, its operand types, attributes and regions. Out: its result types, or an error with the
+ * operand at fault, its shape, and a shape that would fit. A condition on sizes that are not known
+ * yet is accepted and becomes a check of the graph (rule 23). Users read the messages: they name
+ * types and dims as written and suggest text that type-checks.
  * Invariant: a rule reads attributes only after testing kind and length, so it can be fed anything.
  */
 #include "graph/shape_rule.h"

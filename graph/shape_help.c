@@ -1,8 +1,8 @@
-/* What shape rules share: the text of messages, attributes that are tested, conditions on sizes.
+/* Functions that shape rules share: texts of messages, tests of attributes, conditions on sizes.
  *
- * In: a question to the table. Out: values to use, or the error a user reads: which operand, what
- * it is, and something that type-checks. What depends on sizes not known yet becomes a check of
- * the graph.
+ * In: a question to the table. Out: values to use, or the error for the user, with the operand, its
+ * type, and an example that type-checks. A condition on sizes that are not known yet becomes a
+ * check of the graph.
  */
 #include <stdarg.h>
 

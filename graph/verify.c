@@ -1,10 +1,10 @@
 /* The verifier: every invariant of ir.h, tested from outside.
  *
- * In: any graph whose arrays can be read. Out: true, or false with a text that names the node. Run
- * after every pass in tests and on every graph that was read. What holds afterwards: indices are in
- * range, nodes are in topological order, types are what the shape rules give, every open condition
- * on sizes is among the checks, regions are closed graphs over the same DimTab, inputs are
- * numbered, tokens form a chain, views share an alias class with what they look at.
+ * In: any graph whose arrays can be read. Out: true, or false with a text that names the node. It
+ * runs after each pass in tests, and on each graph that was read. It proves that indices are in
+ * range, nodes are in topological order, types agree with the shape rules, each open condition on
+ * sizes is among the checks, regions are closed graphs over the same DimTab, inputs are numbered,
+ * tokens form a chain, and views share an alias class with their base.
  * Recursion is over region nesting, limited like in the reader.
  */
 #include <string.h>
