@@ -1,9 +1,8 @@
 /* Arithmetic that takes more than an instruction: fused multiply-add where there is none, whole
  * numbers near a float, remainders of floats, quotients and powers of ints.
  *
- * In: values of one width. Out: the bits of runtime/fmath.c (the software FMA) and
- * ref_elem.c. What is long is an internal function, and lanes go through it one by one
- * where it has branches.
+ * In: values of one width. Out: the bits of runtime/fmath.c (the software FMA) and ref_elem.c.
+ * Long code is an internal function; if it has branches, lanes call it one by one.
  *
  * Invariant: no quotient traps, whatever lanes that do not run hold. */
 #include "jit/codegen/emit_impl.h"

@@ -1,9 +1,9 @@
-/* Addresses against their buffers, in kernels that are checked (Kernel.checked).
+/* Tests of addresses against their buffers, in checked kernels (Kernel.checked).
  *
- * In: the places that a load or store of lanes goes to. Out: code before it that compares each one
- * of a lane that runs with the bytes of the buffer, as the host gives them; where one is outside
- * the function returns, and the status says which instruction it was. The access is not made. So
- * what computes addresses is not what judges them: the comparison is with the pointer itself.
+ * In: the addresses of a load or store of lanes. Out: code before it, which compares the address of
+ * each active lane with the bytes of the buffer, as the host passes them. If an address is outside,
+ * the function returns before the access, and the status names the instruction. The comparison is
+ * with the pointer itself, so the test does not trust the code that computes addresses.
  *
  * Invariant: the bytes of a buffer are a multiple of its elements', and so are right offsets; a
  * wrong one is compared without sign, so that what is before the buffer is behind it. */

@@ -1,8 +1,8 @@
 /* Random numbers: Philox 4x32-10 and the distributions of runtime/rng.h.
  *
  * In: key, counter and element numbers, each the same for all lanes or one per lane. Out: the
- * numbers of runtime/rng.c. Words are computed in i64 with the upper half zero, since what a
- * round needs is the product of two words. */
+ * numbers of runtime/rng.c. Words are computed in i64 with the upper half zero, since a round needs
+ * the product of two words. */
 #include "jit/codegen/emit.h"
 
 #define B e->b

@@ -1,9 +1,9 @@
 /* Operations on LLVM values: the scalar code of the loop form.
  *
  * In: values of one width (scalars, or vectors of 16). Out: instructions that compute, for each
- * lane, the bits of ref_elem.c (loop_scalar.c is the same in C). An operation on
- * Ones keeps what is uniform or linear so, since an address that is known to be linear is one
- * vector access.
+ * lane, the bits of ref_elem.c (loop_scalar.c is the same in C). The result of an operation on
+ * uniform or linear Ones stays uniform or linear if it can, since a linear address is one vector
+ * access.
  *
  * Invariant: no operation here fuses, reorders or flushes; nothing calls outside. */
 #include "jit/codegen/emit_impl.h"

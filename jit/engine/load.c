@@ -2,7 +2,7 @@
  *
  * In: the bytes of an object. Out: its code, mapped. Idea: all loaded sections go into one
  * mapping, which is written first and executable afterwards, never both. Every offset, size, index
- * and name is checked against what is there before it is used; the object may be any bytes at all.
+ * and name is checked against the object before it is used; the object may be any bytes at all.
  * Invariant: an object that is accepted refers to nothing outside of itself. Format: System V ABI,
  * ELF-64 Object File Format.
  */

@@ -1,9 +1,9 @@
 /* Building kernels in loop form.
  *
  * In: one call per instruction, in order. Out: an array of instructions whose blocks are brackets.
- * A builder does not check what it is given beyond what it needs itself (lp_verify does), but folds
- * what is known: pure steps on constants, and the neutral elements of i64 arithmetic, since
- * addresses are built from sizes that may be constants.
+ * A builder checks only the arguments that it reads (lp_verify checks the others). It folds pure
+ * steps on constants and the neutral elements of i64 arithmetic, since addresses are built from
+ * sizes that may be constants.
  *
  * Invariant: `open` holds the openers of the blocks around the next instruction. */
 #include "jit/loop/loop_impl.h"

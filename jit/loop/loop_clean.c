@@ -1,10 +1,10 @@
 /* The canonical form of a kernel.
  *
- * In: a verified kernel as lowering built it. Out: a kernel that computes the same, in which
- * nothing is there in vain or twice. Two copies: `forward` folds what the builder can fold now,
- * shares equal pure instructions where the earlier one is in scope and takes out blocks that run
- * never or once; `needed` then copies what a store, a check or a possible failure depends on,
- * constants and arguments first.
+ * In: a verified kernel as lowering built it. Out: a kernel that computes the same, without dead or
+ * repeated instructions. It is copied twice. `forward` folds constants as the builder does, shares
+ * equal pure instructions if the earlier one is in scope, and removes blocks that run never or
+ * once. `needed` then copies the instructions that a store, a check or a possible failure depends
+ * on, constants and arguments first.
  *
  * Invariant: map[v] is where the value of the old instruction v is in the new kernel. */
 #include "jit/loop/loop_impl.h"

@@ -1,8 +1,8 @@
-/* Straight-line code that does not change in a loop goes before it.
+/* Moves loop-invariant code before its loop.
  *
  * In: a kernel. Out: the same computation with every pure instruction, load of an input and check
- * in the outermost block where its operands are known. Pulling writes each value where it is
- * needed, inside the innermost loop; this is what makes a row's mean one division and a scalar one
+ * in the outermost block where its operands are known. Pulling writes each value inside the
+ * innermost loop that needs it. After this pass a row's mean takes one division, and a scalar one
  * load.
  *
  * Invariant: nothing leaves an LP_IF but index arithmetic. A loop may have no iterations: an int

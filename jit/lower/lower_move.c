@@ -1,8 +1,8 @@
 /* Movement and selection, pulled: the spot of a result becomes a spot of an operand.
  *
- * In: a node and a spot. Out: the code of the operand's element. Axes that an op leaves alone keep
- * their digits, neighbours uncut; where it changes an axis the coordinate is made and changed.
- * Nothing is computed but indices. pad and concat branch, so that what is not there is not read.
+ * In: a node and a spot. Out: the code of the operand's element. Axes that an op does not change
+ * keep their digits, and neighbours stay uncut; for a changed axis the coordinate is computed. Only
+ * indices are computed. pad and concat branch, so that they read no element that does not exist.
  * */
 #include <string.h>
 

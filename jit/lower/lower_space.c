@@ -1,4 +1,4 @@
-/* Choosing loops: which pieces an index space is taken apart into, and in what order they run.
+/* Choosing loops: the pieces into which an index space is divided, and their order.
  *
  * In: sizes of axes and a function that does the pulls of a kernel. Out: sizes of loops, and the
  * loops. The pulls are tried in a kernel that is thrown away, at a spot made of one digit (atom)

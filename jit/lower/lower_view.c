@@ -1,8 +1,8 @@
 /* Following views.
  *
- * In: a value. Out: the value it is a view of, with strides and an offset that are dims, so that
- * they hold for all sizes. A reshape is followed where its axes can be told apart into groups of
- * equal size in which the operand lies densely. */
+ * In: a value. Out: its base value, with strides and an offset that are dims, so that they hold for
+ * all sizes. A reshape is followed if its axes divide into groups of equal size in which the
+ * operand is dense. */
 #include "jit/lower/lower_view.h"
 
 static Dim product(DimTab *t, Dim x, Dim y) {

@@ -1,13 +1,13 @@
 /* Lowering with a memory.
  *
- * In: groups of one graph, one after the other. Out: their launches. A group is written down with
- * all that lowering can see from it, in the order in which it is met: nodes up to values that are
- * placed, and views beyond those; a node is named by its number in this order. Groups with equal
- * texts have equal launches, but for the values.
+ * In: groups of one graph, one after the other. Out: their launches. Each group is described by a
+ * text with all facts that lowering reads: the nodes up to placed values, and the views beyond
+ * those. A node is named by its number in the order in which the walk meets it. Groups with equal
+ * texts have equal launches, except for the values.
  *
- * Invariant: whatever lowering asks about a graph is in the text. It asks for ops, attributes and
- * types, whether a value is placed, and the order of nodes of the group; not for provenance, users
- * or alias classes. */
+ * Invariant: the text has all facts of a graph that lowering reads. These are ops, attributes,
+ * types, whether a value is placed, and the order of nodes of the group; not provenance, users or
+ * alias classes. */
 #include "jit/lower/reuse.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
-/* What follows from sizes: offsets in the arena, arguments and buffers of every launch.
+/* Offsets in the arena, arguments and buffers of every launch, for one set of sizes.
  *
- * In: a plan and the values of symbols. Out: a Bound, kept with the function for the last few sets
- * of sizes, so that a call in the steady state computes nothing but arguments that are no size, as
- * a count of steps. Sizes that kernels are not made for (0 elements anywhere, a slice outside its
- * axis) make the whole call one of the reference evaluator, which computes it or reports the error.
+ * In: a plan and the values of symbols. Out: a Bound. The function keeps the Bounds of the last few
+ * sets of sizes, so a call in the steady state computes only arguments that are no sizes, such as a
+ * count of steps. Kernels do not take some sizes (0 elements anywhere, a slice outside its axis).
+ * The reference evaluator runs such a call, or reports the error.
  */
 #include <string.h>
 

@@ -1,11 +1,11 @@
-/* Runs a compiled function: binds sizes, walks the steps, gives new tensors.
+/* Runs a compiled function: binds sizes, walks the steps, returns new tensors.
  *
- * In: tensors of the inputs and values of the symbols. Out: what gr_run gives. Kernels work on
- * addresses: a block of the arena for what lives inside, new tensors for what leaves. A step of one
- * node gets tensors over those addresses and holds its results as tensors of their own. What leaves
- * is made before the first step that writes it; inputs that are the run's own go after the last
- * that reads them.
- * Invariant: nothing of the arena leaves; the pool gives everything back when an effect throws.
+ * In: tensors of the inputs and values of the symbols. Out: the results of gr_run. Kernels work on
+ * addresses: values that stay inside lie in a block of the arena, values that leave in new tensors.
+ * A step of one node gets tensors over those addresses and holds its results as tensors of their
+ * own. A result is made before the first step that writes it. An input that the run owns is
+ * released after the last step that reads it.
+ * Invariant: no memory of the arena leaves; the pool releases everything when an effect throws.
  */
 #include <stdio.h>
 #include <string.h>
@@ -353,8 +353,8 @@ static bool repeats(const Tensor *t) {
   return tn_count(t) > 0;
 }
 
-/* A dense copy of input i. Those that repeat the same number, as zeros that an optimizer begins
- * with, share one where it is large enough. */
+/* Makes a dense copy of input i. Inputs that repeat one number, such as the first zeros of an
+ * optimizer, share a copy that is large enough. */
 static Tensor *dense_input(Exec *x, size_t i) {
   Mem *m = x->c->mem;
   Tensor *t = x->in[i];

@@ -1,7 +1,7 @@
-/* Which nodes are computed together.
+/* Fusion: groups of nodes that are computed together.
  *
  * In: a flat graph. Out: groups in an order in which they can run, each with its reason. Views and
- * cheap generators belong to no group: whoever reads them makes them.
+ * cheap generators belong to no group: their readers compute them.
  *
  * The idea: every node starts as a group, and in the order of the graph each tries to join the
  * groups of its operands, by one table of what one pass over memory can do (`joined`): pointwise

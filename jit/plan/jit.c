@@ -1,8 +1,8 @@
-/* From a graph to a function that runs, and what it says about itself.
+/* From a graph to a function that runs, and reports about such functions.
  *
- * In: a graph. Out: a JitFn, whose kernels are loaded, or why there is none. A session's functions
- * share a Jit. The way: gr_flatten, fuse, lower (plan.c), code (engine.h); bind.c and
- * exec.c do the rest when sizes are known.
+ * In: a graph. Out: a JitFn, whose kernels are loaded, or the reason why there is none. A session's
+ * functions share a Jit. A graph passes through gr_flatten, fuse, lower (plan.c) and the engine
+ * (engine.h); bind.c and exec.c run the function when sizes are known.
  */
 #include "jit/plan/jit.h"
 

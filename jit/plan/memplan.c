@@ -1,4 +1,4 @@
-/* Places in one block of memory for values with known lifetimes. Knows arrays only.
+/* Places in one block of memory for values with known lifetimes. The input is arrays, no graph.
  *
  * In: sizes and the steps in which each item is alive. Out: offsets and the size of the block. The
  * idea: items in some order, each at the lowest offset where it meets no item that is alive at the

@@ -1,13 +1,13 @@
 /* The order in which groups run, for the memory that they need.
  *
- * In: groups in an order in which they can run, and sizes that are typical. Out: the same groups in
- * an order that needs no more memory. The idea: what frees more than it makes runs as soon as it
- * can (a gradient by weights frees two activations), the rest stays in the order given; the orders
- * that come of some readings of "more" are compared by the most bytes alive at once, and the first
- * of the best is taken. Memory of results is there from the beginning and counts for nothing.
+ * In: groups in an order in which they can run, and typical sizes. Out: the same groups in an order
+ * that needs no more memory. The idea: a group that frees more than it makes runs as soon as it can
+ * (a gradient by weights frees two activations); other groups keep the given order. There are some
+ * definitions of "more"; their orders are compared by the most bytes alive at once, and the first
+ * of the best is taken. Memory of results exists from the beginning and does not count.
  *
- * Invariant: a group runs after those whose values it reads; effects and what may fail keep their
- * order among each other. */
+ * Invariant: a group runs after the groups whose values it reads; effects and nodes that may fail
+ * keep their order among each other. */
 #include <string.h>
 
 #include "graph/cost.h"

@@ -1,10 +1,10 @@
 /* From groups to steps in order, and a place for every value that leaves a kernel.
  *
- * In: a flat graph and the levels' tile shapes. Out: groups, kernels, steps, and for each value
- * where it lies: a new tensor when it leaves the graph, else a slot of the arena with the steps in
- * which it is alive. A group that has no loop form is taken apart, and a node that has none is run
- * by the reference evaluator. Sizes are not known here; exec.c evaluates them.
- * Invariant: a step reads only inputs and what earlier steps placed.
+ * In: a flat graph and the levels' tile shapes. Out: groups, kernels, steps, and the place of each
+ * value: a new tensor if the value leaves the graph, else a slot of the arena with the steps in
+ * which the value is alive. A group without a loop form is divided into its nodes, and a node
+ * without one is run by the reference evaluator. Sizes are not known here; exec.c evaluates them.
+ * Invariant: a step reads only inputs and values that earlier steps placed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct Maker {
   bool *used; /* all: every result of a group taken apart */
 } Maker;
 
-/* Marks every out of a group that is there after the next `steps` steps. */
+/* Marks the outs of a group, which are in their places after the next `steps` steps. */
 static void mark_outs(Maker *m, const Group *x, size_t steps) {
   for (uint32_t i = 0; i < x->out_count; i++) {
     m->placed[plan_index(m->p->g, x->outs[i])] = 1;
@@ -28,7 +28,7 @@ static void mark_outs(Maker *m, const Group *x, size_t steps) {
   }
 }
 
-/* Whether the evaluator runs it. */
+/* Whether the evaluator runs the group. */
 static bool by_node(const Group *x) {
   return x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
 }

@@ -1,10 +1,10 @@
-/* The laws of plans, tested where Mem.check is set: nothing is read before it is written or after
- * it is freed, what leaves stays to the end, and no two values share bytes while both are alive.
+/* Tests the laws of plans if Mem.check is set: no value is read before it is written or after it is
+ * freed, values that leave stay to the end, and no two values share bytes while both are alive.
  *
  * In: a plan, and places in the arena for one set of sizes. Out: nothing, or a throw by mem_bug
- * that names the step. The steps are walked as exec.c would, with a note of what each has written;
- * of the lifetimes in the plan nothing is taken for granted but their ends.
- * Cost: linear in reads, and quadratic in the values alive at once.
+ * that names the step. The steps are walked as exec.c does, and the writes of each are recorded.
+ * The test trusts only the ends of the lifetimes in the plan. Cost: linear in reads, and quadratic
+ * in the values alive at once.
  */
 #include <stdlib.h>
 

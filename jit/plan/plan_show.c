@@ -1,9 +1,9 @@
-/* What the passes from a graph to kernels make of it, as text: for tests, and for `ckl opt`.
+/* Prints the results of the passes from a graph to kernels, for tests and for `ckl opt`.
  *
- * In: a graph. Out: its groups, or its plan (steps with what they read and write, the arena, when
- * inputs go and results come), or the loop form of its kernels. Nodes have the numbers of the flat
- * graph. Bytes and offsets are those of a call in which every symbolic size is 64. Nothing of it
- * depends on the machine.
+ * In: a graph. Out: its groups, or its plan (steps with their reads and writes, the arena, the
+ * steps at which inputs are freed and results made), or the loop form of its kernels. Nodes have
+ * the numbers of the flat graph. Bytes and offsets are those of a call in which every symbolic size
+ * is 64. The text does not depend on the machine.
  */
 #include "jit/plan/plan.h"
 
