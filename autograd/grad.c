@@ -785,7 +785,7 @@ GRADS(MAP) {
   }
 }
 
-/* As the body written in its place, computed again (ad_joint writes bodies in place beforehand). */
+/* The gradient of the body, which is computed again. (ad_joint inlines bodies beforehand.) */
 static void as_body(Rule *r) {
   GErr e = {.operand = -1};
   Graph *g = r->g;

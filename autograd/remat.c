@@ -76,7 +76,7 @@ static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at) {
   return true;
 }
 
-/* What block `at`, in which node n is computed, wants of n's values. */
+/* The choice of block `at`, which computes node n, for n's values. */
 static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at) {
   Tag tag = (Tag)prov_of(g, n)->tag;
   if (tag == TAG_NONE) return CHOICE_SAVE;
@@ -199,7 +199,7 @@ static World *world_of(Redo *r, World *at, uint32_t n) {
   return at;
 }
 
-/* What becomes of v in world w: CHOICE_SAVE means that it is taken from the world around. */
+/* The choice for v in world w. CHOICE_SAVE: the world around w provides it. */
 static uint8_t choice_at(const Redo *r, const World *w, Val v) {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);

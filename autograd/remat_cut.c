@@ -100,8 +100,8 @@ static bool is_use(const Graph *g, uint32_t n, uint32_t top) {
   return p->backward && gr_block_inside(g, p->region, top) && !gr_block_inside(g, p->within, top);
 }
 
-/* What is there anyway: outputs, what nodes outside read in the backward, what other blocks may
- * be made of, and what is offloaded. */
+/* Marks the values that are kept in any case: outputs, values that outside nodes read in the
+ * backward, values that other blocks may be computed from, and offloaded values. */
 static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top) {
   const Graph *g = c->g;
   bool *there = ARENA_ARRAY(c->a, bool, g->type_count + 1);
@@ -171,11 +171,11 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price) {
   const Graph *g = c->g;
   const GNode *node = &g->nodes[n];
   uint32_t again = c->again[n], top = top_of(g, n);
-  /* What an inner block says holds inside. */
+  /* The clauses of an inner block hold inside of it. */
   Tag tag = rm_home(g, n) == top ? (Tag)g->provs[node->prov].tag : TAG_NONE;
   bool never = tag_must(tag, CHOICE_SAVE);
   bool whole = gr_block_at(g, top)->reentrant && !never; /* nobody decides but its clauses */
-  /* What most values of a block prefer says nothing. */
+  /* A tag that agrees with the block's default is no preference. */
   bool saves = gr_block_at(g, rm_home(g, n))->saves;
   for (uint32_t k = 0; k < node->result_count; k++) {
     size_t s = node->result0 + k;
@@ -222,7 +222,7 @@ void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double price, ui
   cut_at(&c, scratch, price, choice);
 }
 
-/* What a choice costs in the same model. */
+/* The price of a choice in the model of the cut. */
 static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice) {
   const Graph *g = c->g;
   RmPrice sum = {0};

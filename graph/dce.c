@@ -11,7 +11,7 @@
  */
 #include "graph/copy.h"
 
-/* What sweeping found: per result of the graph. */
+/* Marks the needed results of the graph. */
 static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole);
 
 /* How many leading operands of the node are no captures and stay. */
@@ -102,8 +102,8 @@ static bool fails(const Graph *g, uint32_t i) {
   }
 }
 
-/* What outputs and effects need. `whole`: a node with regions needs all its operands, also those
- * that its regions do not read, as a copy of it does. */
+/* Marks the results that outputs and effects need. `whole`: a node with regions needs all its
+ * operands, also those that its regions do not read, since a copy of the node keeps them. */
 static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole) {
   stack_check();
   bool *need = ARENA_ARRAY(a, bool, g->type_count + 1);
@@ -116,7 +116,7 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole) {
     bool stays = node_effect(g, i) || fails(g, i), live = stays;
     for (uint32_t k = 0; k < n->result_count; k++) live = live || need[n->result0 + k];
     if (!live) continue;
-    /* What stays marks its own first result, so that the copy below keeps it. */
+    /* A node that stays marks its own first result, so that the copy below keeps it. */
     if (n->result_count && stays) need[n->result0] = true;
     bool *used = NULL;
     if (n->region_count && !whole) {

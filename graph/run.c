@@ -631,7 +631,7 @@ static bool check_input(const Graph *g, size_t i, const Tensor *x, const int64_t
 /* ---- anomaly mode: the first op that makes a NaN or inf is an error (rule 107) */
 enum { HAS_INF = 1, HAS_NAN = 2 };
 
-/* What t holds beside finite numbers; the first of `want` stands at *where. */
+/* The kinds of numbers in t that are not finite; *where is the place of the first one of `want`. */
 static int oddities(const Tensor *t, int want, int64_t *where) {
   int found = 0;
   if (!t || !dt_float(t->dtype)) return 0;
@@ -667,7 +667,7 @@ static bool makes_odd(OpCode op, bool backward, Tensor *const *in, int nin, Tens
   return false;
 }
 
-/* What dispatch needs for one node of g; `in` and `out` have its operands and results. */
+/* The argument of dispatch for one node of g; `in` and `out` have its operands and results. */
 static Run run_of(const Graph *g, uint32_t node, RunCtx *c, Tensor **in, Tensor **out, GErr *e,
                   Prov *at) {
   const GNode *n = &g->nodes[node];

@@ -467,7 +467,7 @@ bool shape_concat(C *c) {
   return true;
 }
 
-/* What x[.., idx.., ..] looks like: operands from `first` on stand for axes from `axis` on. */
+/* The type of x[.., idx.., ..]: operands from `first` on replace the axes from `axis` on. */
 static bool taken(C *c, int first, int axis, Type *t) {
   const Type *x = c->in[0];
   int k = c->n - first;

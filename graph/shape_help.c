@@ -44,7 +44,8 @@ const char *sh_arg(C *c, int i) {
   return i < 3 ? letter[i] : "w";
 }
 
-/* The same as a part of an expression: in parentheses where it is not one word or call. */
+/* The text of operand i as a part of an expression: in parentheses if it is not one word or
+ * call. */
 const char *sh_part(C *c, int i) {
   const char *s = sh_arg(c, i);
   int depth = 0;

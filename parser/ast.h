@@ -1,4 +1,4 @@
-/* The syntax tree: what the parser makes, what checker, evaluator and formatter read.
+/* The syntax tree. The parser makes it; checker, evaluator and formatter read it.
  *
  * One struct `Node` for everything that has a place in the source; `kind` says which member of the
  * union holds. Nodes live in the arena given to parse_file and die with it; names are interned, so

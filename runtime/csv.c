@@ -95,7 +95,7 @@ static bool next_field(const Csv *c, const Line *line, const char **p, const cha
   return true;
 }
 
-/* What separates the fields of a line; 0 when it has only one. */
+/* The separator of the fields of a line; 0 if it has one field only. */
 static char separator_of(const Line *line) {
   bool comma = false, tab = false, blank = false, quoted = false;
   for (const char *p = line->lo; p < line->hi; p++) {

@@ -1,4 +1,4 @@
-/* Sources, spans and diagnostics: what went wrong, where, why, and the way out.
+/* Sources, spans and diagnostics: each error with its place, its reason and a remedy.
  *
  * Codes come from errors.def: ERR(SHAPE_INNER, "shape-3", "title", "explanation", "example
  * program"). A diagnostic is filed in the session's list; the command line prints it. dg_throw
@@ -31,9 +31,9 @@ struct Source {
   bool loose;            /* it is there */
 };
 
-/* The table of all sources of a session. Those of files stay; what is typed in, statement by
- * statement, passes: it goes, with its tree, once nothing refers to it. A number is given once, so
- * that a place in a source that went is "nowhere" and never a place in another one. */
+/* The table of all sources of a session. Sources of files stay. A statement typed at the prompt is
+ * a passing source: it is freed, with its tree, once nothing refers to it. A number is used once,
+ * so a place in a freed source is "nowhere" and never a place in another source. */
 typedef struct Sources {
   Arena *arena;   /* of those that stay */
   Table by_file;  /* addresses by number */
@@ -46,7 +46,7 @@ typedef struct Sources {
 void src_init(Sources *s, Arena *a);
 /* Copies both. Returns the file's number; 0 ("nowhere") when the text passes 4 GiB. */
 uint32_t src_add(Sources *s, const char *path, const char *text, size_t n);
-/* The same of one that passes: it stays until src_sweep finds that nobody holds it. */
+/* Adds a passing source: it stays until src_sweep finds that nobody holds it. */
 uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t n);
 const Source *src_get(const Sources *s, uint32_t file); /* of one that went: the nowhere */
 Arena *src_arena(const Sources *s, uint32_t file);      /* for what lives as long as its tree */

@@ -1,4 +1,4 @@
-/* Which files a session reaches: the one door that every path of a program goes through.
+/* The files that a session reaches: each path of a program passes through one door.
  *
  * A program names files by `use "path"`, read_bytes, read_csv, load and save, and by nothing else.
  * The host may shut them all, those outside of a folder, or be asked each time. What the host names
@@ -22,11 +22,12 @@ typedef struct Door {
   void *ud;
 } Door;
 
-/* `files`: NULL any, "" none, else a folder. False where that cannot be had, or out of memory. */
+/* `files`: NULL any, "" none, else a folder. False if the folder cannot be opened, or when out of
+ * memory. */
 bool door_open(Door *d, Mem *m, const char *files);
 void door_close(Door *d, Mem *m);
 
-/* Where a path leads. */
+/* A path after the door: the folder and the name to open. */
 typedef struct Reached {
   int dir;             /* where `name` begins: a folder that door_leave closes, or AT_FDCWD */
   const char *name;    /* in `path`, or the caller's */

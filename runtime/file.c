@@ -63,7 +63,7 @@ static int open_at(const Mem *m, const Reached *r, const char *name, int flags) 
   return fd;
 }
 
-/* What is no plain file, for writing: a pipe that nobody reads yet is waited for. */
+/* Opens a file that is not plain for writing. Waits for a reader if it is a pipe. */
 static int open_pipe(const Mem *m, const Reached *r, const char *name) {
   for (;;) {
     int fd = open_at(m, r, name, O_WRONLY | O_NONBLOCK);
@@ -82,8 +82,7 @@ static bool failed_for(const Mem *m, const char *shown, int why, Err *e) {
   return err_set(e, "%s: %s", shown, file_why(why));
 }
 
-/* What a path leads to; false after err_set where that may not be opened. *there: whether there is
- * anything. */
+/* Looks up the file of a path. False after err_set if it may not be opened. *there: it exists. */
 static bool look(const Reached *r, const char *shown, struct stat *st, bool *there, Err *e) {
   *there = !fstatat(r->dir, r->name, st, r->plain ? AT_SYMLINK_NOFOLLOW : 0);
   if (!*there) return errno == ENOENT || err_set(e, "%s: %s", shown, file_why(errno));

@@ -1,4 +1,4 @@
-/* Files: reading one as a whole, replacing one as a whole, and why it did not work.
+/* Files: reading one as a whole, replacing one as a whole, and messages of failures.
  *
  * Texts name the file first: `digits.csv: no such file`. Nothing here keeps a file open after a
  * failure. Paths are the bytes the system takes, relative to the working folder. */
@@ -7,7 +7,7 @@
 
 #include "runtime/door.h"
 
-/* What an errno of the file calls means, as our messages say it. */
+/* The text of an errno of file calls in our messages. */
 const char *file_why(int error);
 
 /* Opens for reading, through the door of m. *size is its length in bytes, -1 where that is not
@@ -17,7 +17,7 @@ int file_open(const Mem *m, const char *path, int64_t *size, Err *e);
 /* All of a file: *n bytes and a NUL after them, in a block of *n + 1 bytes that the caller gives
  * back with mem_free(m, p, *n + 1). NULL after err_set. */
 char *file_read(Mem *m, const char *path, size_t *n, Err *e);
-/* The same of one that was reached already; `shown` stands for it in texts. */
+/* Reads a file that was reached already; `shown` stands for it in texts. */
 char *file_read_reached(Mem *m, const Reached *r, const char *shown, size_t *n, Err *e);
 
 /* A file being written. It appears under its name, whole, at file_commit: the bytes go to another

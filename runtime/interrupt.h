@@ -1,4 +1,4 @@
-/* Asking what runs to stop, from another thread or a signal handler.
+/* A request to stop a running computation, from another thread or a signal handler.
  *
  * The flag belongs to whoever may be asked (a session, a test) and lives as long as that; all that
  * takes long gets its address and looks there every few milliseconds. Nothing else is touched

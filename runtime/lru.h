@@ -1,4 +1,4 @@
-/* What is kept for later within a bound: found by key, and let go in the order of last use.
+/* Entries kept within a bound, found by key, and released in the order of last use.
  *
  * An entry is part of what it keeps. Several may have one key, as texts have one hash: the owner
  * looks at each, lru_first and then `alike`, the one used last first.

@@ -79,7 +79,7 @@ size_t mem_room(const Mem *m) {
   return used < m->limit ? m->limit - used : 0;
 }
 
-/* What is kept counts too, and goes where something else needs its room. */
+/* Blocks kept for reuse count, too; they are freed if another allocation needs the room. */
 static bool within_limit(Mem *m, size_t bytes) {
   if (!m->limit) return true;
   size_t kept = m->kept_bytes + (size_t)m->kept_count * DATA_ALIGN + m->chunk_bytes;

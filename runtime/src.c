@@ -62,7 +62,7 @@ uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t 
   return enter(s, f, path, text, n);
 }
 
-/* Of a session that could not be started, which still has errors to show. */
+/* The empty source. A session that could not be started has it, too, since it shows errors. */
 static const uint32_t first_line[1] = {0};
 static const Source nothing = {
     .path = "", .text = "", .line_start = (uint32_t *)first_line, .line_count = 1};

@@ -79,7 +79,7 @@ static void work(void *ud) {
   emit_kernel(k, &eng_targets[j->level], what, &j->out, &j->n, j->err, j->err_n);
 }
 
-/* What `flags` asks for, malloc'ed; NULL with `err`. */
+/* Makes the text or object that `flags` selects, malloc'ed; NULL with `err`. */
 static char *compile(const char *text, size_t text_n, unsigned level, unsigned flags, size_t *n,
                      char *err, size_t err_n) {
   Mem mem;

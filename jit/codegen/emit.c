@@ -177,7 +177,7 @@ static bool is_first(LRed kind) {
   return kind == RED_FIRST_MAX || kind == RED_FIRST_MIN;
 }
 
-/* What an accumulator starts from. */
+/* The initial value of an accumulator. */
 static LLVMValueRef identity(Emit *e, const Acc *a, LLVMTypeRef t) {
   static const int64_t low[] = {0, 0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN};
   static const int64_t high[] = {1, UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX};
@@ -252,7 +252,7 @@ static LLVMValueRef first_of(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMV
   return won;
 }
 
-/* The same, each lane in a thread of its own: all get the result. */
+/* Combines the lanes of a reduction if each lane is a thread; all threads get the result. */
 static LLVMValueRef halve_threads(Emit *e, LRed kind, DType dt, LLVMValueRef x) {
   for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
     x = combine(e, kind, dt, x, emit_gpu_exchange(e, x, n));
@@ -319,7 +319,7 @@ static void begin(Emit *e, Red *red, bool blocks) {
   }
 }
 
-/* What the accumulators make. */
+/* Combines the accumulators into the result. */
 static LLVMValueRef gather(Emit *e, Red *red, Acc *a) {
   LLVMValueRef x[EMIT_LANES];
   if (red->serial && a->tree) {

@@ -66,7 +66,8 @@ void emit_check_end(Emit *e) {
   LLVMBuildBr(B, e->leave);
 }
 
-/* Of one lane at least, which `bad` says, the offset `off` is outside: the first one is told. */
+/* Leaves the kernel if `bad` is true in a lane: its offset `off` is outside. The status gets the
+ * first such lane. */
 static void leave_if(Emit *e, int buf, LLVMValueRef bad, LLVMValueRef off) {
   LLVMBasicBlockRef out = emit_new_block(e, "out"), in = emit_new_block(e, "within");
   LLVMBuildCondBr(B, any(e, bad), out, in);

@@ -64,7 +64,7 @@ static LLVMValueRef element(Emit *e, LLVMTypeRef t, LLVMValueRef p, LLVMValueRef
   return LLVMBuildGEP2(B, t, p, &i, 1, "");
 }
 
-/* What an EmuThread has at this offset. */
+/* Loads the member of an EmuThread at this offset. */
 static LLVMValueRef emulated(Emit *e, LLVMTypeRef t, size_t at) {
   LLVMTypeRef i8 = LLVMInt8TypeInContext(e->ctx);
   return LLVMBuildLoad2(B, t, element(e, i8, e->emu, emit_i64(e, (int64_t)at)), "");
@@ -464,7 +464,7 @@ static void place_locals(Gpu *g, const int64_t *at, LLVMValueRef scratch) {
   }
 }
 
-/* What launches have to keep to: THREADS threads in a block. */
+/* Requires launches with THREADS threads in a block. */
 static void annotate(Emit *e) {
   LLVMMetadataRef m[3] = {LLVMValueAsMetadata(e->fn), LLVMMDStringInContext2(e->ctx, "reqntidx", 8),
                           LLVMValueAsMetadata(emit_i32(e, THREADS))};

@@ -606,8 +606,8 @@ static bool whole_lanes(const Emit *e, LLVMValueRef x, int deep) {
   return whole_lanes(e, LLVMGetOperand(x, 1), deep - 1);
 }
 
-/* Of uniform numbers. Frozen, so that the strength reduction of loops takes it for a number and
- * does not write the division out again inside of them. */
+/* Divides uniform numbers. The result is frozen, so that the strength reduction of loops does not
+ * repeat the division inside of them. */
 static LLVMValueRef divide_uniform(Emit *e, bool rem, LLVMValueRef x, LLVMValueRef y) {
   LLVMValueRef z = rem ? LLVMBuildURem(B, x, y, "") : LLVMBuildUDiv(B, x, y, "");
   return LLVMIsConstant(z) ? z : LLVMBuildFreeze(B, z, "");

@@ -264,7 +264,8 @@ static CacheKey key_of(const Engine *g, const EngKernel *k) {
   return key;
 }
 
-/* What cannot be kept on disk works without; it is said once. */
+/* Writes an object to the cache. If that fails, the kernel works without it; the log has one
+ * line. */
 static void keep_on_disk(Engine *g, const EngKernel *k, const void *object, size_t n) {
   Err e = {.text = ""};
   CacheKey key = key_of(g, k);
@@ -445,7 +446,7 @@ static EngKernel *use(Engine *g, EngKernel *k, bool generate, Err *e) {
   return NULL;
 }
 
-/* As get_code; NULL is false. */
+/* Returns the kernel with its code loaded or requested; NULL with `e` if there is none. */
 static EngKernel *get(Engine *g, const Kernel *kernel, bool generate, size_t *bytes, Err *e) {
   look(g);
   ArenaMark mark = arena_mark(&g->arena);
@@ -587,7 +588,7 @@ bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) 
 
 /* ---- running */
 
-/* What a core does in a microsecond at the least; two to four times as much is usual in vectors. */
+/* The fewest operations of a core in a microsecond; vector code does two to four times as many. */
 enum { OPS_PER_US = 4000, SERIAL_US = 10, PIECE_US = 5, LONGEST_US = 2500, PIECES_PER_THREAD = 4 };
 
 typedef struct Run {

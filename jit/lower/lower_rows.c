@@ -107,7 +107,7 @@ static bool after(const Rows *r, Val v) {
   return is_dot(r, v) || gr_node(r->w.l->g, v)->op == OP_TRANSPOSE;
 }
 
-/* What a pass pulls; 0: everything, pieces of rows are chosen by that. */
+/* Makes the pulls of pass r->pass. Pass 0 pulls everything: the pieces of rows are chosen by it. */
 static void pull_pass(Low *w, const Spot *kept, const Spot *all, void *ud) {
   Rows *r = ud;
   w->memo->watch->visit = visit;

@@ -330,7 +330,7 @@ static void clear_columns(Strips *x, int n) {
   lp_end(w->k);
 }
 
-/* Of the first block of 4,096 the chains are the result; those of others are added. */
+/* Stores the chains of the first block of 4,096 as the result; adds those of later blocks. */
 static void give_columns(Strips *x, int n, LVal block) {
   Low *w = &x->r.w;
   Kernel *k = w->k;

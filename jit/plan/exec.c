@@ -62,7 +62,7 @@ static Tensor *zeros_like(Exec *x, const Type *t, const int64_t *dim) {
   return v;
 }
 
-/* What a host call gave the first time. */
+/* Replays the result of the first run of a host call. */
 static bool retell(Exec *x, const Graph *g, Val v, Tensor **out) {
   const Type *t = gr_type(g, v);
   int64_t dim[CKL_MAX_RANK];
@@ -465,7 +465,7 @@ static void note_time(const Exec *x, size_t step, double seconds) {
   t->work += x->b->launches[s->launch].work;
 }
 
-/* What nobody reads after this step. */
+/* Releases the values that nothing reads after this step. */
 static void poison_dead(const Exec *x, uint32_t step) {
   const Plan *p = x->f->plan;
   for (size_t i = 0; i < p->slot_count; i++) {
@@ -558,7 +558,7 @@ typedef struct Account {
   bool on, at_most; /* at_most: tensors alone, and no more than `want` */
 } Account;
 
-/* What a block of `have` bytes (0: none) that has to hold `need` takes in addition. */
+/* The bytes by which a block of `have` bytes (0: none) grows to hold `need`. */
 static int64_t grows(int64_t have, int64_t need) {
   return need <= have ? 0 : have ? need - have : need + 64;
 }
@@ -596,7 +596,7 @@ static bool close_account(Exec *x, Account *a, int64_t copied) {
                   x->f->g->name ? x->f->g->name : "a function", (long long)took, (long long)want);
 }
 
-/* Of results and dense copies of inputs, what is there at once; -1: no memory to count it. */
+/* The most bytes of results and dense copies of inputs alive at once; -1: no memory to count. */
 static int64_t tensors_at_once(const Exec *x) {
   const Plan *p = x->f->plan;
   size_t n = p->g->input_count, bytes = (n + 1) * sizeof(int64_t);

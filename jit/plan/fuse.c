@@ -276,7 +276,7 @@ static bool computed(const Fuse *f, uint32_t i) {
   return op != OP_INPUT && op != OP_TOKEN && (!low_pulled(f->g, i) || f->root[i] || f->moved[i]);
 }
 
-/* What is not to be dropped even when nobody reads it. */
+/* Whether a node has to run even if nothing reads it. */
 static bool must_run(const GNode *n) {
   return (op_info[n->op].traits & (T_EFFECT | T_REGION)) ||
          ((op_info[n->op].traits & T_FAIL) && n->op != OP_SLICE) || n->op == OP_POW ||
@@ -844,8 +844,8 @@ static void start_part(Fuse *f, uint32_t node) {
   VEC_PUSH(f->a, f->parts, f->part_count, f->part_cap, p);
 }
 
-/* Of several contractions that a node reads, the one made last: a sum of many then grows as they
- * are made, instead of waiting for all of them. NULL where there are no two. */
+/* The last of the contractions that a node reads; NULL if there are fewer than two. A node that
+ * joins the last one adds to a sum of many as they are computed, instead of waiting for all. */
 static const Edge *last_contraction(const Fuse *f, uint32_t node) {
   const Edge *last = NULL;
   uint32_t count = 0;

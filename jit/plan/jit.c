@@ -337,8 +337,8 @@ static int64_t view_bytes(const JitFn *f, const int64_t *env, const Val *v, size
   return sum;
 }
 
-/* What a step of one node needs beside its results, in `more`, and the arena of its bodies, in
- * `arena`; false: it is not known. */
+/* Sets *more to the bytes that a step of one node needs beside its results, and raises arena and
+ * scratch of `out` to those of its bodies. False if they are not known. */
 static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *more, JitPeak *out) {
   const GNode *n = &f->plan->g->nodes[s->node];
   int64_t views = view_bytes(f, env, f->plan->g->operands + n->operand0, n->operand_count,

@@ -22,7 +22,7 @@ static int by_size(const void *x, const void *y) {
   return by_place(a, b);
 }
 
-/* Those that are alive for long lie at the bottom, the others come and go above. */
+/* Long-lived items lie at the bottom, short-lived ones above them. */
 static int by_life(const void *x, const void *y) {
   const MemItem *a = *(MemItem *const *)x, *b = *(MemItem *const *)y;
   uint32_t m = a->last - a->first, n = b->last - b->first;

@@ -72,7 +72,7 @@ static void read_from(const Walk *w, Place at, Val v, uint32_t step) {
   if (!written(w, at)) broken(w, v, step, "is read before it is written");
 }
 
-/* What the evaluator makes of views and generators, down to what lies in memory. */
+/* Checks the reads of the evaluator, which computes views and generators from values in memory. */
 static void read_made(const Walk *w, Val v, uint32_t step) {
   const Graph *g = w->p->g;
   if (gr_type(g, v)->kind == TK_TOKEN) return;

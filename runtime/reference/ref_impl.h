@@ -1,4 +1,5 @@
-/* What the files of the reference evaluator share: failing, walking strided tensors, converting.
+/* Functions that the files of the reference evaluator share: failing, walking strided tensors,
+ * converting.
  *
  * The idea of all of them: work in chunks of at most CHUNK elements in row-major order. A Walk
  * gives the next elements of a tensor of any strides as one contiguous run (the tensor's own memory
@@ -41,7 +42,7 @@ static inline bool ref_stopped(Ref *r) {
   return true;
 }
 
-/* Gives up a result: `return ref_drop(out)`. NULL. */
+/* Releases a result after a failure: `return ref_drop(out)`. Returns NULL. */
 void *ref_drop(Tensor *t);
 /* An uninitialised result; NULL with r->err filled. */
 Tensor *ref_new(Ref *r, Device dev, DType dt, int rank, const int64_t *dim);

@@ -135,7 +135,7 @@ static void merge_words(const uint64_t *a, int64_t n, const uint64_t *b, int64_t
   memcpy(out, n > 0 ? a : b, (size_t)(n > 0 ? n : m) * sizeof *out);
 }
 
-/* As sort_pairs. */
+/* Has the contract of sort_pairs, for keys and positions in one word. */
 static uint64_t *sort_words(Ref *r, uint64_t *p, uint64_t *q, int64_t n) {
   int64_t whole = n - n % 4, since = n;
   for (int64_t i = 0; i < whole; i += 4) order4(p + i);
@@ -163,7 +163,7 @@ static uint64_t *sort_words(Ref *r, uint64_t *p, uint64_t *q, int64_t n) {
 
 /* ---- lines */
 
-/* What is sorted: lines of n elements that are `ss` bytes apart. */
+/* The lines to sort: n elements that are `ss` bytes apart. */
 typedef struct Lines {
   DType dt;
   bool descending, narrow; /* narrow: as words */
