@@ -2,9 +2,8 @@
  *
  * A session owns one Mem. Every byte goes through the host's `realloc`-like hook, so a test can
  * fail the nth allocation and an embedding program can bring its own. Failures and program errors
- * leave by `mem_throw` to the innermost `mem_protect`, as in Lua; what is released on the way is
- * whatever hangs on the pool (reference-counted objects, `mem_pool_*`) or in an arena above the
- * mark.
+ * leave by `mem_throw` to the innermost `mem_protect`, as in Lua. This releases the objects on the
+ * pool (reference-counted, `mem_pool_*`) and the memory of arenas above the mark.
  */
 #ifndef CKL_RUNTIME_MEM_H
 #define CKL_RUNTIME_MEM_H
@@ -60,12 +59,12 @@ typedef struct Mem {
   size_t live, peak;                                 /* bytes of every kind, now and at most */
   size_t data_live[DEV_COUNT], data_peak[DEV_COUNT]; /* tensor storage alone, per device */
   size_t limit; /* most bytes of every kind, kept ones too; 0 = none */
-  /* Gives back tensor storage that its owner only keeps for later, where the limit would be passed;
-   * may be NULL. */
+  /* Called when an allocation would pass the limit: frees tensor storage that its owner only keeps
+   * for later. May be NULL. */
   void (*reclaim)(void *ud);
   void *reclaim_ud;
   size_t refused, refused_data, refused_rest; /* bytes that the limit refused last; in use then */
-  bool filing;       /* what is left of the limit for diagnostics may be used */
+  bool filing;       /* allocations may use the part of the limit reserved for diagnostics */
   size_t kept_bytes; /* freed tensor data, kept; in no other number here */
   int kept_count;
   MemKept kept[MEM_KEPT]; /* the one freed last is last */
@@ -75,7 +74,7 @@ typedef struct Mem {
   bool check;    /* invariants are tested between passes and steps: CKL_CHECK is set, and not 0 */
   char bug[240]; /* which invariant is broken: of mem_bug */
   Spill *spill;  /* where data of device spill lies (runtime/spill.h); NULL: as all data */
-  const Interrupt *stop;   /* what waits or reads long looks here; NULL: nobody asks */
+  const Interrupt *stop;   /* long waits and reads poll it; NULL: nobody asks them to stop */
   const struct Door *door; /* which files its program reaches (runtime/door.h); NULL: all */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
@@ -83,13 +82,13 @@ typedef struct Mem {
 
 /* Sets `m` up; `hook` NULL means the C library's realloc. */
 void mem_init(Mem *m, MemHook hook, void *ud);
-/* Frees the pool's own array and what is kept; every object must have been drained before. */
+/* Frees the pool's own array and kept blocks; every object must have been drained before. */
 void mem_close(Mem *m);
 
 /* Resizing without a jump: NULL means out of memory, the old block stays. Sizes are exact bytes;
  * the caller remembers them, as Lua does. */
 void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size);
-/* The same, but leaves by mem_throw(MEM_ERR_NOMEM). */
+/* Resizes like mem_try, but throws MEM_ERR_NOMEM. */
 void *mem_need(Mem *m, void *ptr, size_t old_size, size_t new_size);
 void mem_free(Mem *m, void *ptr, size_t size);
 
@@ -109,7 +108,7 @@ size_t mem_rest(const Mem *m);
 /* Counts bytes that came from elsewhere (mapped code). False where the limit has no room. */
 bool mem_charge(Mem *m, size_t bytes);
 void mem_discharge(Mem *m, size_t bytes);
-/* Gives back what is kept; false when that is nothing. */
+/* Frees kept blocks; false if there are none. */
 bool mem_trim(Mem *m);
 void mem_peaks_reset(Mem *m); /* what is alive now is the peak so far */
 

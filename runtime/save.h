@@ -36,7 +36,8 @@ typedef struct SaveFile {
 /* Reads `file` after checking all of it: lengths, JSON, dtypes, shapes, places without overlap, gap
  * or rest. False after err_set; then nothing is to be closed. */
 bool save_read(Mem *m, const char *file, SaveFile *out, Err *e);
-/* The same from memory; `name` stands for the file in messages. */
+/* Reads a saved file from memory, with the checks of save_read; `name` stands for it in
+ * messages. */
 bool save_parse(Mem *m, const char *name, const void *bytes, size_t n, SaveFile *out, Err *e);
 void save_close(SaveFile *f); /* gives back the tensors (one reference each) and all memory */
 

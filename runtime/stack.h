@@ -1,12 +1,11 @@
 /* The C stack: recursion asks whether there is room for more before it goes deeper.
  *
- * A call from outside (an entry of ckl.h) tells where the stack of its thread ends and what happens
- * when it is full; until it leaves, stack_check() in any function of that thread compares. So a
- * session may be used by threads of different stacks, one after the other, on signal stacks and
- * from functions of the host. Threads that never entered (workers of a pool) are not checked: they
- * do not recurse.
- * Invariant: every cycle of calls without a bound of its own passes a stack_check, and what can be
- * called between two of them fits in STACK_RESERVE, functions of the host included.
+ * A call from outside (an entry of ckl.h) registers the end of its thread's stack, and a function
+ * for a full stack. Until the call leaves, stack_check() in any function of that thread compares.
+ * So threads with different stacks may use a session one after the other, on signal stacks and from
+ * functions of the host. Threads that never entered (workers of a pool) are not checked, since they
+ * do not recurse. Invariant: every cycle of calls without a bound of its own passes a stack_check,
+ * and what can be called between two of them fits in STACK_RESERVE, functions of the host included.
  */
 #ifndef CKL_RUNTIME_STACK_H
 #define CKL_RUNTIME_STACK_H
@@ -26,7 +25,8 @@
 #define CKL_STACK_FACTOR 1
 #endif
 
-/* A function whose variables shall not stand in the frame of a caller that recurses. */
+/* Marks a function that is not inlined, so that its variables stay out of a recursive caller's
+ * frame. */
 #define APART __attribute__((noinline))
 
 enum {
@@ -35,7 +35,7 @@ enum {
   STACK_UNKNOWN = 128 << 10, /* what a stack that nothing is known of has below a call */
 };
 
-/* What is known of the stack while a call of a session runs. */
+/* The stack during a call of a session. */
 typedef struct Stack {
   uintptr_t low;          /* recursion ends above this address; 0: it is not checked */
   uintptr_t end;          /* the lowest address of the stack, or what stands for it */
@@ -48,7 +48,7 @@ typedef struct Stack {
  * there is). Gives what to hand to stack_leave. */
 Stack stack_enter(Mem *m, size_t most, void (*full)(void *ud), void *ud);
 void stack_leave(Stack before);
-/* Throws when less than the reserve is left. In every cycle of calls. */
+/* Throws when less than the reserve is left. Every cycle of calls contains it. */
 void stack_check(void);
 /* Bytes left, the reserve included; SIZE_MAX: not checked. */
 size_t stack_left(void);

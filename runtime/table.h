@@ -29,9 +29,9 @@ static inline uint64_t table_key(const void *p) {
 
 /* The number of this key, or TABLE_NONE. */
 ptrdiff_t table_get(const Table *m, uint64_t key);
-/* Enters a key that is not there: TABLE_NONE. Else the number that it has, which stays. Throws. */
+/* Adds a key and returns TABLE_NONE; if the key exists, returns its number, which stays. Throws. */
 ptrdiff_t table_add(Table *m, uint64_t key, size_t value);
-/* Whether it is there or not; throws only where it is not. */
+/* Sets the number of a key, which may be new. Throws only if it is. */
 void table_set(Table *m, uint64_t key, size_t value);
 void table_remove(Table *m, uint64_t key); /* fine where it is not there */
 void table_clear(Table *m);                /* keeps the room */

@@ -55,7 +55,7 @@ typedef struct Emit {
   LLVMValueRef *arg;         /* per argument: its i64, loaded at entry */
   LLVMValueRef status, fail; /* KStatus *; alloca of i32, stored to it at the end */
   LLVMValueRef *bytes;       /* per buffer, of a kernel that is checked; else NULL */
-  LLVMBasicBlockRef outside; /* jump here after an address was outside; allocas of what is told */
+  LLVMBasicBlockRef outside; /* jump here after an address was outside; allocas of the report */
   LLVMValueRef fault_at, fault_site;
   LVal now;           /* the instruction under construction */
   One *val;           /* per instruction */
@@ -100,15 +100,15 @@ static inline bool emit_has(const Emit *e, unsigned what) {
   return (e->target->has & what) == what;
 }
 
-/* A module made by `make` of e->k and what else *e says, and turned into *out, *n: emit_kernel. */
+/* Makes a module of e->k by `make`, and machine code or text of it in *out, *n: see emit_kernel. */
 typedef void EmitMake(Emit *e);
 bool emit_module(Emit *e, const char *triple, const char *cpu, EmitMake *make, unsigned what,
                  char **out, size_t *n);
 LLVMValueRef emit_function(Emit *e, const char *name, LLVMTypeRef type, bool internal);
 
-/* Internal functions: emit_fn_begin gives true when `name` (at most 40 bytes) is not there yet,
- * and its body is to be emitted until emit_fn_end; *fn is the function either way. Values of the
- * kernel cannot be used inside. */
+/* Internal functions. emit_fn_begin returns true if `name` (at most 40 bytes) does not exist yet;
+ * the caller then emits its body up to emit_fn_end. *fn is the function in both cases. The body
+ * cannot use values of the kernel. */
 typedef struct EmitSaved {
   LLVMBasicBlockRef at, entry;
   LLVMValueRef fn;
@@ -118,7 +118,7 @@ void emit_fn_end(Emit *e, EmitSaved *s);
 LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg);
 
 /* for (i = from; i < to; i += step), signed: emits the head; the body follows; emit_loop_end
- * closes it. Of constants with from < to, what the last iteration makes can be used afterwards. */
+ * closes it. If from < to are constants, values of the last iteration can be used afterwards. */
 typedef struct Loop {
   LLVMBasicBlockRef before, body, end;
   LLVMValueRef i, to;

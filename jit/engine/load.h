@@ -1,8 +1,7 @@
 /* From an ELF object in memory to code that runs.
  *
- * Objects come from the code generator, from the cache on disk or from installed files, so nothing
- * in them is believed: whatever is not the plain relocatable object of one kernel is refused with
- * a reason.
+ * Objects come from the code generator, from the cache on disk or from installed files, so they are
+ * not trusted: anything but the plain relocatable object of one kernel is refused with a reason.
  */
 #ifndef CKL_JIT_ENGINE_LOAD_H
 #define CKL_JIT_ENGINE_LOAD_H
@@ -14,7 +13,7 @@ typedef struct LoadCode {
   void *base;     /* the mapping: code and constants, readable and executable */
   size_t size;
   size_t code_size; /* bytes of the entry function */
-  void *debug;      /* what the debugger was told */
+  void *debug;      /* entry in the debugger's list */
 } LoadCode;
 
 /* Maps a copy of the x86-64 object: sections with code and constants, relocated against each

@@ -1,4 +1,4 @@
-/* What machine code is made for: target.def as data. */
+/* Targets of machine code: target.def as data. */
 #ifndef CKL_JIT_ENGINE_TARGET_H
 #define CKL_JIT_ENGINE_TARGET_H
 
@@ -17,14 +17,14 @@ typedef struct EngMachine {
 } EngMachine;
 extern const EngMachine eng_machines[MACHINE_COUNT];
 
-/* Instructions of some levels. Without them code does the same in a longer way. */
+/* Instructions that some levels have. Other levels compute the same by longer code. */
 enum {
   HAS_FMA = 1,            /* a fused product and sum of f32 and f64 */
   HAS_F16 = 2,            /* f32 from f16 and back */
   HAS_ROUND = 4,          /* whole numbers: down, up, to nearest even */
-  HAS_MASKED = 8,         /* lanes of 4 and 8 bytes in a row, of which some are read or written */
-  HAS_MASKED_NARROW = 16, /* .. and of 1 and 2 bytes */
-  HAS_SCATTERED = 32,     /* lanes of 4 and 8 bytes at any addresses, of which some */
+  HAS_MASKED = 8,         /* masked loads and stores of consecutive lanes of 4 and 8 bytes */
+  HAS_MASKED_NARROW = 16, /* likewise of 1 and 2 bytes */
+  HAS_SCATTERED = 32,     /* masked gathers and scatters of lanes of 4 and 8 bytes */
   HAS_I64_TO_F64 = 64,    /* vectors of f64 from i64 */
   HAS_ALL = 127
 };

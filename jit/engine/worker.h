@@ -1,11 +1,11 @@
-/* Code generator processes of a session: sending kernels to them, collecting what they make.
+/* Code generator processes of a session: sending kernels, collecting objects.
  *
- * Processes start when there is something to do and stay. One that dies or answers nonsense is
- * replaced, and what it was working on is tried once more; a kernel that brings down two has
- * failed, and no other kernel suffers. One that hangs costs a minute: after it no kernel is sent
- * any more, so that no program waits a minute for each. What a process has started ends with it,
- * and its address space has a limit. No signal reaches the host program, and a forked child leaves
- * its parent's processes alone.
+ * Processes start when there is work, and stay. A process that dies or answers nonsense is
+ * replaced, and its kernel is tried once more; a kernel that ends two processes has failed, and no
+ * other kernel suffers. A process that hangs costs a minute. After that no kernel is sent any more,
+ * so that no program waits a minute for each. Children of a process end with it, and its address
+ * space has a limit. No signal reaches the host program, and a forked child does not touch its
+ * parent's processes.
  */
 #ifndef CKL_JIT_ENGINE_WORKER_H
 #define CKL_JIT_ENGINE_WORKER_H

@@ -6,10 +6,10 @@
  * instructions as data, so that a target sees for each one whether it is the same for all lanes,
  * unit stride or anything.
  *
- * What a kernel computes is fixed by this header to the bit (rules 103 to 107); how (vectors,
- * lanes, blocks of threads) is the target's choice. Its canonical text (lp_print) has no names,
- * spans or sizes in it but those which are constants of the program: literals and sizes are
- * arguments. The text with the target level is the key under which machine code is kept.
+ * This header fixes the result of a kernel to the bit (rules 103 to 107). The schedule (vectors,
+ * lanes, blocks of threads) is the target's choice. The canonical text of a kernel (lp_print) has
+ * no names, spans or sizes other than constants of the program: literals and sizes are arguments.
+ * The text with the target level is the key under which machine code is kept.
  *
  * Values of f16 and bf16 are computed in f32 and rounded to their dtype by each instruction. Ints
  * wrap. i64 values that count or address never pass 2^62.
@@ -31,8 +31,8 @@ typedef enum LOp {
               be nested. */
   LP_VEC,  /* n: iterations independent of each other and cheap: a target makes lanes of them */
   LP_FOR,  /* n: iterations in order */
-  LP_RED,  /* n: a reduction over the iterations by rule 105; what is reduced is given by LP_YIELD.
-              Several LP_YIELD in one LP_RED: several reductions in one pass, read by LP_RESULT */
+  LP_RED,  /* n: a reduction over the iterations by rule 105, of the values of LP_YIELD. Several
+              LP_YIELD in one LP_RED: several reductions in one pass, read by LP_RESULT */
   LP_IF,   /* bool (the same for all lanes of an LP_VEC around or not): the block runs where true */
   LP_TILE, /* a block of a contraction, see LTile: the block is the epilogue, run for each element
               of the tile; value: the element's chain (f32 or f64) */
@@ -41,7 +41,7 @@ typedef enum LOp {
                 LP_RED */
   LP_RESULT, /* operand: an LP_YIELD of a closed LP_RED; value: the reduction's result */
   LP_ROW,    /* operand: the LP_TILE around; the element's row in the tile, 0 .. rows-1 */
-  LP_COL,    /* and its column */
+  LP_COL,    /* likewise; the element's column, 0 .. cols-1 */
   /* ---- constants and arguments */
   LP_CONST, /* imm: i64 or bool value, or the bits of an f64 that the dtype represents */
   LP_ARG,   /* imm: number of the argument; an i64 size or stride, or a literal: for float dtypes
@@ -62,12 +62,12 @@ typedef enum LOp {
   LP_WHERE, /* bool, x, y */
   LP_CAST,  /* x; by rule 15; from dtype to dtype */
   LP_FMA,   /* x, y, z: x * y + z rounded once */
-  LP_IDIV,  /* i64 x >= 0, y > 0: quotient. Else any value, but no trap; what lanes that do not
-               run hold (an index below 0 under a guard) changes nothing for those that do */
+  LP_IDIV,  /* i64 x >= 0, y > 0: quotient. Else any value, but no trap; the values of inactive
+               lanes (an index below 0 under a guard) do not affect active lanes */
   LP_IREM,  /* remainder, likewise */
   LP_CTZ,   /* i64 x > 0: trailing zeros, likewise */
-  LP_CHECK, /* bool: sets the fail flag where false (an index out of range); code after it may rely
-               on it only where the access itself is guarded: the lowering clamps */
+  LP_CHECK, /* bool: sets the fail flag if false (an index out of range). Code goes on after it, so
+               an access has to be guarded by itself: lowering clamps the index */
   /* ---- random numbers (runtime/rng.h): key words as i64, element number i64 */
   LP_UNIFORM, /* key, counter, element */
   LP_NORMAL,
@@ -99,14 +99,14 @@ typedef enum LRed {
   RED_COUNT
 } LRed;
 
-/* What may stand where (lp_verify):
+/* Structure of blocks (lp_verify):
  *   top      straight-line code without stores and variables, which reads LB_IN alone; one LP_PAR,
  *            which ends the kernel
- *   PAR      not inside VEC, RED, TILE ("lanes"); nor are VEC and TILE
+ *   PAR      not inside VEC, RED, TILE ("lanes"); likewise VEC and TILE
  *   RED      not inside RED or TILE; in a VEC it is a serial loop of each lane
  *   FOR      not inside TILE; IF anywhere under PAR, in lanes it may be divergent
  *   counts   of FOR and RED inside lanes are the same for all lanes: constants, arguments, values
- *            from outside, and pure functions of such
+ *            from outside, and pure functions of these
  *   a value  is used in the block of its instruction and blocks inside; an iteration inside its
  *            loop. An iteration of FOR, or of a RED inside VEC, is the same for all lanes.
  *   LP_SET   reaches its LP_VAR through FOR and IF alone; LP_GET from anywhere in scope
@@ -114,9 +114,9 @@ typedef enum LRed {
 
 /* Operands of LP_TILE, in order. Element (i, j), i < rows, j < cols, of the tile is a chain over k
  * < depth, in ascending order, acc = fma(A[a + i*a_row + k*a_step], B[b + k*b_step + j], acc). It
- * starts from +0, or where `buf_start` is a buffer from its element start + i*start_row + j. `mr` x
- * `nr` is the shape in registers, `rows` <= mr and `cols` <= nr what is there: beyond them nothing
- * is stored, and A and B are not read. */
+ * starts from +0, or, if `buf_start` is a buffer, from its element start + i*start_row + j. `mr` x
+ * `nr` is the shape in registers; the tile has `rows` <= mr and `cols` <= nr. Beyond them no
+ * element is stored, and A and B are not read. */
 typedef enum LTile {
   TILE_DEPTH,
   TILE_ROWS,
@@ -166,8 +166,8 @@ typedef struct Kernel {
   LBuf *bufs;
   size_t buf_count, buf_cap;
   uint32_t arg_count;
-  /* Machine code of it tests every address before it goes there. Behind the arguments come the
-   * bytes of each buffer then (local ones have any number). */
+  /* The kernel's machine code tests each address before the access. The arguments are followed by
+   * the bytes of each buffer then (for local buffers any number). */
   bool checked;
   /* while it is built */
   uint32_t open[64];
@@ -219,12 +219,12 @@ static inline DType lp_dtype(const Kernel *k, LVal v) {
 /* ---- whole kernels */
 /* The canonical form; run before printing. Drops instructions that nothing needs (a check and an
  * int division that may fail are needed), shares equal pure instructions where the earlier one is
- * in scope (loads excepted), folds constants, takes out conditions and loops whose count is known
- * to be 0 or 1, and puts constants and arguments first. Numbers of arguments and buffers stay. */
+ * in scope (loads excepted), folds constants, removes conditions and loops whose count is known to
+ * be 0 or 1, and puts constants and arguments first. Numbers of arguments and buffers stay. */
 Kernel *lp_clean(Arena *a, const Kernel *k);
-Kernel *lp_copy(Arena *a, const Kernel *k); /* a finished kernel, in no more room than it needs */
+Kernel *lp_copy(Arena *a, const Kernel *k); /* copies a finished kernel, without spare room */
 void lp_print(Buf *out, const Kernel *k);
-/* NULL with `e` on bad text; what it gives was verified. Never fails otherwise on any bytes. */
+/* Reads and verifies a kernel. NULL with `e` on bad text, which may be any bytes. */
 Kernel *lp_read(Arena *a, const char *text, size_t n, Err *e);
 bool lp_verify(const Kernel *k, Err *e); /* every invariant in this header */
 bool lp_fails(const Kernel *k);          /* whether a run may set the fail flag */
@@ -238,23 +238,23 @@ typedef struct KStatus {
   _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
                              evaluator for the message */
   Interrupt stop;         /* set from outside: long LP_FOR loops return early */
-  /* Of a kernel that is checked: 1 + the number of the instruction that was the first to leave its
-   * buffer, else 0; which buffer, and where in it, in bytes. The kernel returned early. */
+  /* Of a checked kernel: 1 + the number of the first instruction with an address outside of its
+   * buffer, else 0; the buffer, and the offset in bytes. The kernel returned early. */
   int32_t outside, outside_buf;
   int64_t outside_at;
 } KStatus;
 typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
                          KStatus *st);
 
-/* Runs iterations lo .. hi-1 by walking the instructions, one scalar at a time: what defines the
- * meaning of the form, used where there is no code generator in tests of the lowering, and to test
- * targets. `buf` has all buffers, entries of LB_LOCAL ignored. False when out of memory, or when it
- * left a local buffer. */
+/* Runs iterations lo .. hi-1 by walking the instructions, one scalar at a time. This defines the
+ * meaning of the form. It tests lowering without a code generator, and targets. `buf` has all
+ * buffers; entries of LB_LOCAL are ignored. False when out of memory, or when an address is outside
+ * of a local buffer. */
 bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
             KStatus *st);
-/* The same with the number of elements of each buffer (local ones apart): false with `e` at the
- * first access outside, which is not made. For tests of who makes kernels. (tests/unit/loop-gen.h
- * makes random kernels and data, for tests of targets.) */
+/* Has the contract of lp_run, and tests each access against the number of elements of its buffer
+ * (local ones apart): false with `e` before the first access outside. For tests of code that makes
+ * kernels. (tests/unit/loop-gen.h makes random kernels and data, for tests of targets.) */
 bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
                    const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e);
 
