@@ -226,8 +226,8 @@ struct Session {
   struct {
     bool json;
     const char *fn;   /* the call that `ckl plan` waits for */
-    const char *text; /* its plan */
-  } plan;
+    const char *text; /* what is said of it */
+  } report;
   unsigned dumps;       /* passes to dump, a bit each: 1 << PassId */
   const char *text_out; /* last text handed out by the API */
 };

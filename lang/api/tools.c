@@ -178,7 +178,7 @@ static void plan_values(Job *j) {
   Span *spans = ARENA_ARRAY(&s->scratch, Span, j->n + 1);
   a.names = names;
   a.spans = spans;
-  *j->out = api_need_handle(s, plan_call(s, plan_code(s, j->f, (Span){0}), &a));
+  *j->out = api_need_handle(s, report_call(s, j->f, (Span){0}, &a));
 }
 
 ckl_status ckl_plan_call(ckl_session *k, ckl_value *f, ckl_value *const *args, size_t n,
@@ -218,7 +218,7 @@ static void plan_first_call(void *ud) {
 static void work_plan(TextJob *t) {
   Session *s = t->s;
   Job j = {.s = s, .path = t->a};
-  s->plan.text = NULL;
+  s->report.text = NULL;
   api_load_main(&j);
   if (!check_module(s, s->main, false)) dg_throw(&s->diags);
   if (t->n) {
@@ -233,11 +233,11 @@ static void work_plan(TextJob *t) {
     ckl_release(v);
     return;
   }
-  s->plan.fn = t->c;
+  s->report.fn = t->c;
   int code = guard(s, plan_first_call, s);
-  s->plan.fn = NULL;
-  if (code == MEM_ERR_PLANNED && s->plan.text) {
-    buf_puts(t->b, s->plan.text);
+  s->report.fn = NULL;
+  if (code == MEM_ERR_REPORTED && s->report.text) {
+    buf_puts(t->b, s->report.text);
     return;
   }
   if (code != MEM_OK) mem_throw(&s->mem, code);
@@ -253,12 +253,12 @@ const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const cha
   Session *s = &k->s;
   if (s->busy) return NULL;
   void (*write)(void *ud, int stream, const char *text, size_t size) = s->config.write;
-  s->plan.json = json;
+  s->report.json = json;
   s->config.write = NULL;
   const char *r = api_text(&t, work_plan, true);
   s->config.write = write;
-  s->plan.json = false;
-  s->plan.fn = NULL;
+  s->report.json = false;
+  s->report.fn = NULL;
   return r;
 }
 

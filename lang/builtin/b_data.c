@@ -8,7 +8,7 @@
 
 #include "lang/builtin/builtin.h"
 #include "lang/eval/sources.h"
-#include "lang/compile/report.h"
+#include "lang/compile/compile.h"
 #include "runtime/csv.h"
 
 /* ---- files */
@@ -258,28 +258,13 @@ BUILTIN_FN(bi_counter) {
   return v_int(n);
 }
 
-FnObj *plan_code(Session *s, Value v, Span at) {
-  if (v.tag == V_INST) {
-    Name forward = names_of(s->names, "forward");
-    const ModelDecl *m = v.u.inst->model;
-    const NodeList *l = &m->decl->model.members;
-    for (uint32_t i = 0; i < l->count; i++)
-      if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == forward)
-        v = fn_value(s, l->items[i], m->module, v.u.inst, v.u.inst->model,
-                     !l->items[i]->fn->is_proc, 0, NULL);
-  }
-  if (v.tag == V_FN && v.u.fn->is_code) return v.u.fn;
-  fail(s, ERR_CODE_VALUE, at, "`plan` tells of compiled functions; this is %s",
-       v.tag == V_FN ? "a proc, which runs as script" : value_type_text(s, v));
-}
-
 BUILTIN_FN(bi_plan) {
   Args a = {.count = c->rest_n,
             .v = c->rest,
             .names = c->rest_names,
             .spans = c->rest_spans,
             .call = c->at};
-  return plan_call(s, plan_code(s, c->v[0], c->spans[0]), &a);
+  return report_call(s, c->v[0], c->spans[0], &a);
 }
 
 BUILTIN_FN(bi_peak_memory) {

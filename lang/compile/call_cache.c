@@ -17,9 +17,9 @@
 static const size_t most_bytes = 16 << 20;
 enum { FEW_CALLS = 256 };
 
-/* Plans for sizes that one compiled call keeps. One more, and the call goes, with all of them; the
- * next starts anew, which costs less than a single plan. */
-enum { PLANNED_MOST = 256 };
+/* Choices for sizes that one compiled call keeps, with what was planned for them. One more, and the
+ * call goes, with all of them; the next starts anew, which costs less than a single plan. */
+enum { CHOSEN_MOST = 256 };
 
 void compiled_retain(Compiled *c) {
   if (c) c->rc++;
@@ -31,9 +31,9 @@ void compiled_release(Compiled *c) {
   Session *s = c->s;
   value_release(c->result);
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
-  for (PlainPlan *p = c->plans; p; p = p->next) {
+  for (PlainChoice *p = c->choices; p; p = p->next) {
     native_free(&s->mem, p->native);
-    planned_unref(p->made);
+    planned_unref(p->planned);
   }
   native_free(&s->mem, c->native);
   hosts_release(c->hosts);
@@ -50,8 +50,8 @@ static void let_go(Session *s, Compiled *c) {
   compiled_release(c);
 }
 
-void call_planned(Session *s, Compiled *c) {
-  if (c->cached && ++c->planned > PLANNED_MOST) let_go(s, c);
+void call_chosen(Session *s, Compiled *c) {
+  if (c->cached && ++c->chosen > CHOSEN_MOST) let_go(s, c);
 }
 
 void cache_free(Session *s) {

@@ -46,7 +46,8 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   }
 }
 
-/* What plans depend on: env, with 0 for numbers that are no part of a size, as a count of steps. */
+/* What choices depend on: env, with 0 for numbers that are no part of a size, as a count of
+ * steps. */
 static int64_t *sizes_in(Session *s, Compiled *c, const int64_t *env) {
   size_t n = dim_symbol_count(c->g->dims);
   if (!c->sizing) {
@@ -59,16 +60,16 @@ static int64_t *sizes_in(Session *s, Compiled *c, const int64_t *env) {
   return key;
 }
 
-/* Whether the gradient that the function itself takes is to be planned by sizes. The last answer is
- * kept. */
-static bool wants_thrift(Session *s, Compiled *c, const int64_t *env) {
+/* Whether a choice is to be made, by sizes, for the gradient that the function itself takes. The
+ * last answer is kept. */
+static bool wants_auto_remat(Session *s, Compiled *c, const int64_t *env) {
   if (!c->takes_grad) return false;
   size_t n = dim_symbol_count(c->g->dims), sizes = n * sizeof *env;
   const int64_t *key = sizes_in(s, c, env);
-  if (c->thrift_sizes && !memcmp(c->thrift_sizes, key, sizes)) return c->thrift;
-  if (!c->thrift_sizes) c->thrift_sizes = ARENA_ARRAY(&c->arena, int64_t, n + 1);
-  memcpy(c->thrift_sizes, key, sizes);
-  return c->thrift = plan_thrift_wanted(s, c->whole, env);
+  if (c->auto_remat_sizes && !memcmp(c->auto_remat_sizes, key, sizes)) return c->auto_remat;
+  if (!c->auto_remat_sizes) c->auto_remat_sizes = ARENA_ARRAY(&c->arena, int64_t, n + 1);
+  memcpy(c->auto_remat_sizes, key, sizes);
+  return c->auto_remat = auto_remat_wanted(s, c->whole, env);
 }
 
 /* Per input: the results hang on it, so a gradient may read it, of any order. Others are read to
@@ -98,7 +99,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   if (sizes) memcpy(mask + n, key, sizes);
   for (JointEntry *e = c->joints; e; e = e->next) {
     JointRef *found = e->j->current ? e->j->current : e->j;
-    if (!memcmp(e->mask, mask, n + sizes) && (!env || plan_fits(s, &found->choice, dense, n)))
+    if (!memcmp(e->mask, mask, n + sizes) && (!env || choice_fits(s, &found->choice, dense, n)))
       return found;
   }
   bool *cot = ARENA_ARRAY(&s->scratch, bool, c->g->output_count + 1);
@@ -116,7 +117,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
                                 .env = env,
                                 .call = c->call,
                                 .eval_dropout = c->eval_dropout});
-  if (env) call_planned(s, c);
+  if (env) call_chosen(s, c);
   if (!c->cached) return j; /* the pool's: an entry would hold j, and j holds c */
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n + sizes);
@@ -126,41 +127,41 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   return j;
 }
 
-/* The plan of one graph with forward and backward, for these sizes. */
-static PlainPlan *plain_for(Session *s, Compiled *c, const int64_t *env, const int64_t *dense,
-                            Span at) {
+/* The choice for one graph with forward and backward, for these sizes. */
+static PlainChoice *plain_choice(Session *s, Compiled *c, const int64_t *env, const int64_t *dense,
+                                 Span at) {
   size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
   const int64_t *key = sizes_in(s, c, env);
-  for (PlainPlan *p = c->plans; p; p = p->next)
-    if (!memcmp(p->sizes, key, sizes) && plan_fits(s, &p->choice, dense, c->g->input_count))
+  for (PlainChoice *p = c->choices; p; p = p->next)
+    if (!memcmp(p->sizes, key, sizes) && choice_fits(s, &p->choice, dense, c->g->input_count))
       return p; /* else another, or a refusal */
-  Choice choice = plan_wanted(s, c->g)
-                      ? plan_choose(s, &c->arena, c->whole, env, dense, at)
-                      : plan_thrift(s, &c->arena, c->whole, UINT32_MAX, c->plain, env);
-  PlainPlan *p = ARENA_NEW(&c->arena, PlainPlan);
+  Choice choice = choice_wanted(s, c->g)
+                      ? choice_for_graph(s, &c->arena, c->whole, env, dense, at)
+                      : auto_remat(s, &c->arena, c->whole, UINT32_MAX, c->plain, env);
+  PlainChoice *p = ARENA_NEW(&c->arena, PlainChoice);
   p->sizes = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
   if (sizes) memcpy(p->sizes, key, sizes);
   p->choice = choice;
-  p->next = c->plans;
-  if (choice.made) {
-    p->made = choice.made;
-    p->made->rc++;
-    p->g = p->made->runs.first;
+  p->next = c->choices;
+  if (choice.planned) {
+    p->planned = choice.planned;
+    p->planned->rc++;
+    p->g = p->planned->runs.first;
   } else {
     const Graph *g = choice.g ? choice.g : c->whole;
     p->g = simplified(s, &c->arena, g, choice.choice);
   }
-  c->plans = p;
-  if (p->made)
-    native_planned(s, &p->native, &p->made->first);
+  c->choices = p;
+  if (p->planned)
+    native_planned(s, &p->native, &p->planned->first);
   else
     native_must(s, &p->native);
-  call_planned(s, c);
+  call_chosen(s, c);
   return p;
 }
 
-/* A call that is ready to run. */
-typedef struct Ready {
+/* A call with all that it takes to run it. */
+typedef struct PreparedCall {
   Compiled *c;
   Flat flat;
   int64_t *env;
@@ -172,7 +173,7 @@ typedef struct Ready {
   Native **native;
   Choice choice;
   bool outside; /* a block of script that cannot run as a call: see block_grad */
-} Ready;
+} PreparedCall;
 
 /* A dim of a signature by its symbol: "N", or "S.0" of a pack. */
 static const char *dim_words(Session *s, const char *name) {
@@ -181,8 +182,8 @@ static const char *dim_words(Session *s, const char *name) {
   return txt(s, "axis %s of `...%.*s`", dot + 1, (int)(dot - name), name);
 }
 
-static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
-  *r = (Ready){0};
+static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
+  *r = (PreparedCall){0};
   Flat flat;
   flat_init(&flat, s, &s->scratch);
   flatten_call(&flat, f, a);
@@ -207,7 +208,7 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     set[b->sym] = true;
   }
   size_t nin = c->g->input_count;
-  bool planned = plan_wanted(s, c->g) || wants_thrift(s, c, env);
+  bool chosen = choice_wanted(s, c->g) || wants_auto_remat(s, c, env);
   int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, nin + 1);
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
   Value *leaf = ARENA_ARRAY(&s->scratch, Value, nin + 1);
@@ -243,17 +244,17 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
     bool differentiable = false;
     for (size_t k = 0; k < c->result_outputs; k++)
       differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
-    if (differentiable) j = joint_for(s, c, wants, planned ? env : NULL, dense);
+    if (differentiable) j = joint_for(s, c, wants, chosen ? env : NULL, dense);
   }
-  *r = (Ready){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
+  *r = (PreparedCall){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
   r->saves = j && joint_saves(j);
   if (r->saves) {
     joint_make(s, j, dense, a->call);
     r->g = j->joint->forward;
     r->native = &j->forward;
     r->choice = j->choice;
-  } else if (planned) {
-    PlainPlan *p = plain_for(s, c, env, dense, a->call);
+  } else if (chosen) {
+    PlainChoice *p = plain_choice(s, c, env, dense, a->call);
     r->g = p->g;
     r->native = &p->native;
     r->choice = p->choice;
@@ -264,47 +265,64 @@ static void get_ready(Session *s, FnObj *f, const Args *a, Ready *r) {
   }
 }
 
-/* How the call is told of. */
-static CallPlan call_plan(Session *s, FnObj *f, Ready *r) {
-  CallPlan p = {.s = s,
-                .name = fn_name(f),
-                .model = f->model ? f->model->name : NULL,
-                .flat = &r->flat,
-                .env = r->env,
-                .runs = {r->g, NULL, NULL},
-                .choice = r->choice,
-                .source = r->c->source,
-                .input_count = r->c->g->input_count};
+/* What is reported of the call. */
+static CallReport report_of(Session *s, FnObj *f, PreparedCall *r) {
+  CallReport p = {.s = s,
+                  .name = fn_name(f),
+                  .model = f->model ? f->model->name : NULL,
+                  .flat = &r->flat,
+                  .env = r->env,
+                  .runs = {r->g, NULL, NULL},
+                  .choice = r->choice,
+                  .source = r->c->source,
+                  .input_count = r->c->g->input_count};
   if (!r->choice.g || !r->choice.g->blocks) p.choice.g = NULL;
   if (r->saves) p.runs = (Runs){r->g, r->j->joint->backward, r->j->joint};
   return p;
 }
 
-static void tell_plan(Session *s, FnObj *f, Ready *r) {
-  if (!s->config.show_plan && !s->plan.fn) return;
+static void report_once(Session *s, FnObj *f, PreparedCall *r) {
+  if (!s->config.show_plan && !s->report.fn) return;
   Compiled *c = r->c;
   uint64_t hash = 1 + r->saves;
   const int64_t *sizes = sizes_in(s, c, r->env);
   for (size_t i = 0; i < dim_symbol_count(c->g->dims); i++)
     hash = (hash ^ (uint64_t)sizes[i]) * UINT64_C(0x9e3779b97f4a7c15);
-  size_t most = sizeof c->told / sizeof *c->told;
-  for (size_t i = 0; i < c->told_count; i++)
-    if (c->told[i] == hash) return;
-  if (c->told_count < most) c->told[c->told_count++] = hash;
-  CallPlan p = call_plan(s, f, r);
-  plan_tell(&p);
+  size_t most = sizeof c->reported / sizeof *c->reported;
+  for (size_t i = 0; i < c->reported_count; i++)
+    if (c->reported[i] == hash) return;
+  if (c->reported_count < most) c->reported[c->reported_count++] = hash;
+  CallReport p = report_of(s, f, r);
+  report_first_call(&p);
 }
 
-Value plan_call(Session *s, FnObj *f, const Args *a) {
-  Ready r;
-  get_ready(s, f, a, &r);
-  CallPlan p = call_plan(s, f, &r);
-  return plan_value(&p);
+/* The function of code that v is, or its forward. */
+static FnObj *code_of(Session *s, Value v, Span at) {
+  if (v.tag == V_INST) {
+    Name forward = names_of(s->names, "forward");
+    const ModelDecl *m = v.u.inst->model;
+    const NodeList *l = &m->decl->model.members;
+    for (uint32_t i = 0; i < l->count; i++)
+      if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == forward)
+        v = fn_value(s, l->items[i], m->module, v.u.inst, v.u.inst->model,
+                     !l->items[i]->fn->is_proc, 0, NULL);
+  }
+  if (v.tag == V_FN && v.u.fn->is_code) return v.u.fn;
+  fail(s, ERR_CODE_VALUE, at, "`plan` tells of compiled functions; this is %s",
+       v.tag == V_FN ? "a proc, which runs as script" : value_type_text(s, v));
+}
+
+Value report_call(Session *s, Value fn, Span at, const Args *a) {
+  FnObj *f = code_of(s, fn, at);
+  PreparedCall r;
+  prepare_call(s, f, a, &r);
+  CallReport p = report_of(s, f, &r);
+  return report_value(&p);
 }
 
 /* What a block of script only passes on is no result of the call: it stays the value that it was.
  * Not so what a param was before the block wrote to it. */
-static void pass_through(const Ready *r, Value *outs) {
+static void pass_through(const PreparedCall *r, Value *outs) {
   const Graph *g = r->c->g;
   for (size_t k = 0; k < r->c->result_outputs; k++)
     for (size_t i = 0; i < g->input_count; i++)
@@ -314,12 +332,12 @@ static void pass_through(const Ready *r, Value *outs) {
 }
 
 Value run_code(Session *s, FnObj *f, const Args *a) {
-  Ready r;
+  PreparedCall r;
   now_running(s, a->call);
   count_step(s, a->call);
-  get_ready(s, f, a, &r);
+  prepare_call(s, f, a, &r);
   if (r.outside) return block_as_script(s, f, a);
-  tell_plan(s, f, &r);
+  report_once(s, f, &r);
   Compiled *c = r.c;
   Flat flat = r.flat;
   JointRef *j = r.j;

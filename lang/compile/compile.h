@@ -138,6 +138,11 @@ typedef struct HiddenValue HiddenValue;
 
 typedef struct Compiled Compiled; /* a call that was staged: compile_impl.h */
 
+/* ---- compile.c */
+/* What is reported of the call fn(a), which does not run, as a record: `fn` is a function of code,
+ * or an instance with a `forward`. */
+Value report_call(Session *s, Value fn, Span at, const Args *a);
+
 /* ---- signature.c */
 void flat_init(Flat *f, Session *s, Arena *a);
 void flatten_call(Flat *f, FnObj *fn, const Args *a);

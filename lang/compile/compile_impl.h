@@ -9,14 +9,14 @@
 #include "lang/tape/tape.h"
 #include "runtime/lru.h"
 
-typedef struct PlainPlan { /* where blocks are planned by sizes */
-  struct PlainPlan *next;
+typedef struct PlainChoice { /* where one is made for each set of sizes */
+  struct PlainChoice *next;
   int64_t *sizes;
   Choice choice;
   const Graph *g;
-  Planned *made; /* that g belongs to, or NULL */
+  Planned *planned; /* that g belongs to, or NULL */
   Native *native;
-} PlainPlan;
+} PlainChoice;
 
 typedef struct JointEntry {
   struct JointEntry *next;
@@ -42,12 +42,12 @@ struct Compiled {
   Graph *g;           /* as written: what a joint graph is made of */
   const Graph *whole; /* with the choice of its blocks open */
   const Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
-  PlainPlan *plans;
-  bool *sizing;          /* per symbol: a size depends on it; NULL until it is asked for */
-  int64_t *thrift_sizes; /* for which `thrift` is the answer of plan_thrift_wanted; NULL: none */
-  bool thrift;
-  uint64_t told[4];
-  size_t told_count; /* sizes whose plan was shown */
+  PlainChoice *choices;
+  bool *sizing;              /* per symbol: a size depends on it; NULL until it is asked for */
+  int64_t *auto_remat_sizes; /* for which `auto_remat` is what auto_remat_wanted says; NULL: none */
+  bool auto_remat;
+  uint64_t reported[4];
+  size_t reported_count; /* sizes that were reported */
   size_t leaf_count;
   bool *reached; /* per leaf: see Leaf */
   Span call;     /* that was staged: places in it stand for those of a later call */
@@ -68,9 +68,9 @@ struct Compiled {
   size_t write_count;
   JointEntry *joints; /* none where it is not in the cache any more */
   bool cached;
-  unsigned planned; /* times that call_planned was told of */
-  Native *native;   /* of `plain` */
-  Hosts *hosts;     /* NULL: none */
+  unsigned chosen; /* sizes for which a choice was made */
+  Native *native;  /* of `plain` */
+  Hosts *hosts;    /* NULL: none */
   Span eval_dropout;
   bool regrad, takes_grad;
   LayerPath *paths;
@@ -98,7 +98,7 @@ Compiled *call_compile(Session *s, FnObj *f, const Args *a, const Flat *flat);
 /* NULL: none is kept. The leaves of hidden values are added to `flat`. The result stays until the
  * pool is drained. */
 Compiled *call_lookup(Session *s, FnObj *f, Flat *flat);
-/* c was planned for one more size; after too many it leaves the cache. */
-void call_planned(Session *s, Compiled *c);
+/* A choice was made for one more set of sizes; after too many c leaves the cache. */
+void call_chosen(Session *s, Compiled *c);
 
 #endif

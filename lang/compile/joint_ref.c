@@ -112,7 +112,7 @@ JointRef *joint_of_results(JointRef *j, const bool *has) {
 
 /* ---- the two halves */
 
-/* The joint graph, whose blocks leave something to choose or to tell. */
+/* The joint graph, whose blocks leave something to choose or to report. */
 static Joint *joint_of_blocks(Session *s, JointRef *j, const int64_t *dense, GErr *e, Prov *where,
                               Span at) {
   Arena *a = &j->arena;
@@ -125,19 +125,19 @@ static Joint *joint_of_blocks(Session *s, JointRef *j, const int64_t *dense, GEr
   }
   if (!w) return NULL;
   j->choice = (Choice){.g = w->g, .split = w->split};
-  if (env && plan_wanted(s, j->spec.f)) {
-    j->choice = plan_choose_joint(s, a, w, env, dense, at);
-  } else if (env && plan_thrift_wanted(s, w->g, env)) {
+  if (env && choice_wanted(s, j->spec.f)) {
+    j->choice = choice_for_joint(s, a, w, env, dense, at);
+  } else if (env && auto_remat_wanted(s, w->g, env)) {
     JointWhole *t = ARENA_NEW(a, JointWhole);
     *t = *w;
-    j->choice = plan_thrift(s, a, w->g, w->split, NULL, env);
+    j->choice = auto_remat(s, a, w->g, w->split, NULL, env);
     t->g = (Graph *)(uintptr_t)j->choice.g;
     w = t;
   }
-  if (!j->choice.made) return ad_joint_split(a, w, j->choice.choice, e, where);
+  if (!j->choice.planned) return ad_joint_split(a, w, j->choice.choice, e, where);
   Joint *made = ARENA_NEW(a, Joint);
-  *made = *j->choice.made->runs.joint;
-  j->planned = j->choice.made;
+  *made = *j->choice.planned->runs.joint;
+  j->planned = j->choice.planned;
   j->planned->rc++;
   return made;
 }

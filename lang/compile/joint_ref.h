@@ -28,7 +28,7 @@
 #define CKL_LANG_COMPILE_JOINT_REF_H
 
 #include "autograd/autograd.h"
-#include "lang/compile/report.h"
+#include "lang/checkpoint/choice.h"
 #include "lang/lang.h"
 
 struct Compiled;

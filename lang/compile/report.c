@@ -1,4 +1,4 @@
-/* What a compiled call takes: figures, and who decided what of its `checkpoint` blocks.
+/* What is reported of a compiled call: figures, and what was chosen for its `checkpoint` blocks.
  *
  * In: a call that is ready to run (compile.c): its leaves, sizes, graphs and the choice of its
  * blocks. Out: numbers, text, JSON, a record of the language. The idea: the same plan that runs is
@@ -81,7 +81,8 @@ static void buffer_leaves(Session *s, Buffers *b, Value v) {
  * `written`: the same without buffers, which are dense once a call has written them. The bytes by
  * which they grow then. Inputs that repeat the same number may share a copy, so that the peak is
  * not met: `exact` is false. */
-static int64_t leaf_bytes(const CallPlan *c, PlanFigures *out, int64_t *dense, int64_t *written) {
+static int64_t leaf_bytes(const CallReport *c, ReportFigures *out, int64_t *dense,
+                          int64_t *written) {
   Session *s = c->s;
   const Flat *f = c->flat;
   Buffers b = {0};
@@ -123,14 +124,6 @@ static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env) {
   return f;
 }
 
-int64_t plan_cotangents(const Runs *r, const int64_t *env) {
-  const Graph *b = r->second;
-  int64_t sum = 0;
-  for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++)
-    sum += cost_bytes(b, gr_type(b, b->inputs[i]), env);
-  return sum;
-}
-
 static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
@@ -142,7 +135,7 @@ static int64_t sum_of(const int64_t *n, size_t count) {
 }
 
 /* What f makes, and leaves, beside its inputs and their dense copies. */
-static int64_t made_by(JitFn *f, const CallPlan *c, const JitPeak *p, const int64_t *dense) {
+static int64_t made_by(JitFn *f, const CallReport *c, const JitPeak *p, const int64_t *dense) {
   return p->arena + p->inner + jit_tensors(f, c->env, dense) - sum_of(dense, c->input_count);
 }
 
@@ -156,12 +149,12 @@ static int64_t spilled_of(const Graph *g, const int64_t *env) {
   return sum;
 }
 
-void plan_figures(const CallPlan *c, PlanFigures *out) {
+void report_figures(const CallReport *c, ReportFigures *out) {
   Session *s = c->s;
   size_t mark = mem_pool_mark(&s->mem);
   const Runs *r = &c->runs;
   JitPeak one, two = {.exact = true, .bound = true};
-  *out = (PlanFigures){0};
+  *out = (ReportFigures){0};
   int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
   int64_t *written = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
   int64_t grow = leaf_bytes(c, out, dense, written);
@@ -195,7 +188,7 @@ void plan_figures(const CallPlan *c, PlanFigures *out) {
     out->outputs = one.outputs - (r->second ? out->saved : 0);
     int64_t back = 0;
     if (r->second)
-      back = one.outputs + plan_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
+      back = one.outputs + runs_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
     int64_t rest = out->params + out->buffers + out->inputs + out->scratch;
     grow += sum_of(written, c->input_count) - sum_of(dense, c->input_count);
     out->peak = rest + larger(made_by(f, c, &one, dense), back);
@@ -236,7 +229,7 @@ static const char *const why_word[] = {"policy", "policy (the rest)", "effect",
                                        "free",   "the caller",        "planner"};
 
 typedef struct Values { /* of one block */
-  const CallPlan *c;
+  const CallReport *c;
   Buf *out;
   uint32_t block;
   bool json, any;
@@ -254,7 +247,7 @@ static const char *value_name(Session *s, const Graph *g, Val v) {
 
 static void one_value(void *ud, const RmValue *v) {
   Values *w = ud;
-  const CallPlan *c = w->c;
+  const CallReport *c = w->c;
   const Graph *g = c->choice.g;
   Session *s = c->s;
   if (v->block != w->block) return;
@@ -280,7 +273,7 @@ static void one_value(void *ud, const RmValue *v) {
              why_word[v->why], cost ? txt(s, ", cost %s", grouped(s, cost)) : "");
 }
 
-static void print_blocks(const CallPlan *c, Buf *out, bool json) {
+static void print_blocks(const CallReport *c, Buf *out, bool json) {
   Session *s = c->s;
   const Graph *g = c->choice.g;
   bool any = false;
@@ -318,13 +311,13 @@ static void print_blocks(const CallPlan *c, Buf *out, bool json) {
   }
 }
 
-static const char not_planned[] =
+static const char not_compiled[] =
     "the reference evaluator runs it: a value lives while something reads it";
 
-void plan_print(const CallPlan *c, Buf *out) {
+void report_print(const CallReport *c, Buf *out) {
   Session *s = c->s;
-  PlanFigures f;
-  plan_figures(c, &f);
+  ReportFigures f;
+  report_figures(c, &f);
   buf_printf(out, "plan of %s%s\n", c->name, c->runs.second ? " and its gradient" : "");
   if (f.compiled) {
     line(s, out,
@@ -335,7 +328,7 @@ void plan_print(const CallPlan *c, Buf *out) {
     if (f.later > f.peak)
       line(s, out, "peak of later calls", f.later, "buffers have been written, and take room");
   } else {
-    buf_printf(out, "  %s\n", not_planned);
+    buf_printf(out, "  %s\n", not_compiled);
   }
   line(s, out, "  params", f.params, "");
   line(s, out, "  buffers", f.buffers, "");
@@ -363,13 +356,13 @@ static void json_ops(Buf *out, const int64_t *n) {
   buf_puts(out, "}");
 }
 
-void plan_json(const CallPlan *c, Buf *out) {
-  PlanFigures f;
-  plan_figures(c, &f);
+void report_json(const CallReport *c, Buf *out) {
+  ReportFigures f;
+  report_figures(c, &f);
   struct {
     const char *name;
     int64_t n;
-    bool planned; /* only a compiled call has it */
+    bool compiled; /* only a compiled call has it */
   } rows[] = {{"peak", f.peak, true},      {"later", f.later, true},
               {"params", f.params, false}, {"buffers", f.buffers, false},
               {"inputs", f.inputs, false}, {"outputs", f.outputs, true},
@@ -383,9 +376,9 @@ void plan_json(const CallPlan *c, Buf *out) {
              "\"bound\": %s",
              c->name, c->runs.second ? "true" : "false", f.compiled ? "true" : "false",
              f.exact ? "true" : "false", f.bound ? "true" : "false");
-  if (!f.compiled) buf_printf(out, ", \"note\": \"%s\"", not_planned);
+  if (!f.compiled) buf_printf(out, ", \"note\": \"%s\"", not_compiled);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (rows[i].planned && !f.compiled)
+    if (rows[i].compiled && !f.compiled)
       buf_printf(out, ", \"%s\": null", rows[i].name);
     else
       buf_printf(out, ", \"%s\": %lld", rows[i].name, (long long)rows[i].n);
@@ -418,55 +411,55 @@ static Value ops_value(Session *s, const int64_t *n) {
 }
 
 /* What only a compiled call has: none on the reference evaluator. */
-static Value planned(const PlanFigures *p, int64_t n) {
+static Value if_compiled(const ReportFigures *p, int64_t n) {
   return p->compiled ? v_int(n) : v_none();
 }
 
-Value plan_value(const CallPlan *c) {
+Value report_value(const CallReport *c) {
   Session *s = c->s;
   Fields f = {.s = s};
-  PlanFigures p;
-  plan_figures(c, &p);
-  field(&f, "peak", planned(&p, p.peak));
-  field(&f, "later", planned(&p, p.later));
-  field(&f, "saved", planned(&p, p.saved));
+  ReportFigures p;
+  report_figures(c, &p);
+  field(&f, "peak", if_compiled(&p, p.peak));
+  field(&f, "later", if_compiled(&p, p.later));
+  field(&f, "saved", if_compiled(&p, p.saved));
   field(&f, "flops", v_int(p.flops));
   field(&f, "forward", ops_value(s, p.ops.forward));
   field(&f, "backward", ops_value(s, p.ops.backward));
   field(&f, "params", v_int(p.params));
   field(&f, "buffers", v_int(p.buffers));
   field(&f, "inputs", v_int(p.inputs));
-  field(&f, "outputs", planned(&p, p.outputs));
-  field(&f, "arena", planned(&p, p.arena));
-  field(&f, "in_use", planned(&p, p.live));
-  field(&f, "panels", planned(&p, p.panels));
-  field(&f, "workspace", planned(&p, p.scratch));
-  field(&f, "spilled", planned(&p, p.spilled));
-  field(&f, "inner", planned(&p, p.inner));
+  field(&f, "outputs", if_compiled(&p, p.outputs));
+  field(&f, "arena", if_compiled(&p, p.arena));
+  field(&f, "in_use", if_compiled(&p, p.live));
+  field(&f, "panels", if_compiled(&p, p.panels));
+  field(&f, "workspace", if_compiled(&p, p.scratch));
+  field(&f, "spilled", if_compiled(&p, p.spilled));
+  field(&f, "inner", if_compiled(&p, p.inner));
   field(&f, "time", v_int(p.time));
   field(&f, "exact", v_bool(p.exact));
   field(&f, "bound", v_bool(p.bound));
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  (s->plan.json ? plan_json : plan_print)(c, &b);
+  (s->report.json ? report_json : report_print)(c, &b);
   field(&f, "text", str_value(s, b.s, b.n));
   return record_value(s, f.n, f.names, f.items);
 }
 
-void plan_tell(const CallPlan *c) {
+void report_first_call(const CallReport *c) {
   Session *s = c->s;
-  const char *fn = s->plan.fn;
+  const char *fn = s->report.fn;
   size_t n = fn && c->model ? strlen(c->model) : 0; /* `f`, or `Model.f` */
   if (n && !strncmp(fn, c->model, n) && fn[n] == '.') fn += n + 1;
   bool wanted = fn && !strcmp(fn, c->name);
   if (!wanted && !s->config.show_plan) return;
   Buf b;
   buf_init_arena(&b, wanted ? &s->notes : &s->scratch);
-  (s->plan.json ? plan_json : plan_print)(c, &b);
+  (s->report.json ? report_json : report_print)(c, &b);
   if (!wanted) {
     emit_text(s, 2, b.s, b.n);
     return;
   }
-  s->plan.text = b.s;
-  mem_throw(&s->mem, MEM_ERR_PLANNED);
+  s->report.text = b.s;
+  mem_throw(&s->mem, MEM_ERR_REPORTED);
 }

@@ -1,5 +1,5 @@
-/* Which plan of its `checkpoint` blocks a call runs by, where a budget, `auto` or a limit of memory
- * leaves that open (rules 82, 86).
+/* What a call keeps of its `checkpoint` blocks, where a budget, `auto` or a limit of memory leaves
+ * that open (rules 82, 86).
  *
  * In: a graph that holds forward and backward, with tags, and sizes. Out: a choice per value. The
  * idea: a ladder of cuts for fixed prices of a byte (autograd/remat.h), the plan as written, saving
@@ -9,24 +9,27 @@
  * not depend on the budget: more memory never gives a slower plan, and the plan as written is one
  * of them. Values of blocks that leave nothing open stay as written.
  */
+#include "lang/checkpoint/choice.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/remat.h"
 #include "graph/cost.h"
+#include "lang/compile/pipeline.h"
 #include "lang/compile/tiering.h"
-#include "lang/compile/report.h"
 
 typedef struct Candidate {
   uint8_t *choice;
-  int64_t time;   /* of what it computes again */
-  int64_t kept;   /* bytes from forward to backward, by rm_price */
-  int64_t need;   /* of the process; -1: not planned yet */
-  int64_t bare;   /* the same where all inputs are dense */
-  int64_t *block; /* bytes per block of the table */
-  Planned *made;  /* with a reference on the pool; NULL: it cannot be made, or another is better */
-  bool tried;     /* with its code it was too large */
+  int64_t time;       /* of what it computes again */
+  int64_t kept;       /* bytes from forward to backward, by rm_price */
+  int64_t need;       /* of the process; -1: not planned yet */
+  int64_t need_dense; /* the same where all inputs are dense */
+  int64_t *block;     /* bytes per block of the table */
+  /* with a reference on the pool; NULL: it cannot be made, or another is better */
+  Planned *planned;
+  bool tried; /* with its code it was too large */
   size_t number;
 } Candidate;
 
@@ -53,7 +56,7 @@ static bool open_block(const Session *s, const Graph *g, uint32_t id) {
 
 /* Budgets are kept or refused on the reference evaluator too, by the plan of compiled code. A limit
  * is checked there when it is met. */
-bool plan_wanted(const Session *s, const Graph *g) {
+bool choice_wanted(const Session *s, const Graph *g) {
   if (s->mem.limit && s->config.cpu != CPU_REFERENCE) return true;
   for (size_t i = 0; g->blocks && i < g->blocks->count; i++)
     if (open_block(s, g, (uint32_t)i + 1)) return true;
@@ -96,6 +99,14 @@ void planned_unref(Planned *p) {
   mem_free(m, p, sizeof *p);
 }
 
+int64_t runs_cotangents(const Runs *r, const int64_t *env) {
+  const Graph *b = r->second;
+  int64_t sum = 0;
+  for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++)
+    sum += cost_bytes(b, gr_type(b, b->inputs[i]), env);
+  return sum;
+}
+
 static bool make_runs(Chooser *h, const Candidate *c, Arena *a, Runs *r) {
   GErr e;
   Prov at;
@@ -131,7 +142,7 @@ static int64_t larger(int64_t a, int64_t b) {
 /* c->need and c->block. */
 static void plan_runs(Chooser *h, Candidate *c) {
   Session *s = h->s;
-  Planned *p = c->made;
+  Planned *p = c->planned;
   const BlockTab *tab = h->g->blocks;
   Arena *temp = &p->arena;
   size_t blocks = tab ? tab->count : 0;
@@ -144,12 +155,13 @@ static void plan_runs(Chooser *h, Candidate *c) {
   for (size_t i = 0; b && h->dense && i < p->runs.first->input_count; i++) copies += h->dense[i];
   c->need = one.arena + (h->dense ? jit_tensors(f, h->env, h->dense) : one.outputs) + one.inner +
             one.headers + larger(one.scratch, two.scratch);
-  c->bare = one.arena + one.outputs + one.inner + one.headers + larger(one.scratch, two.scratch);
+  c->need_dense =
+      one.arena + one.outputs + one.inner + one.headers + larger(one.scratch, two.scratch);
   if (b) {
-    int64_t back = one.outputs + plan_cotangents(&p->runs, h->env) + two.arena + two.outputs +
+    int64_t back = one.outputs + runs_cotangents(&p->runs, h->env) + two.arena + two.outputs +
                    two.inner + one.headers + two.headers + larger(one.scratch, two.scratch);
     c->need = larger(c->need, copies + back);
-    c->bare = larger(c->bare, back);
+    c->need_dense = larger(c->need_dense, back);
   }
   c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   for (uint32_t i = 0; i < blocks; i++) {
@@ -172,26 +184,26 @@ static Planned *on_pool(Mem *m) {
   return p;
 }
 
-/* c->made, not planned yet. */
-static bool make(Chooser *h, Candidate *c) {
+/* Makes the graphs of c->planned; plan_runs plans them. */
+static bool make_graphs(Chooser *h, Candidate *c) {
   Mem *m = &h->s->mem;
   size_t mark = mem_pool_mark(m);
   Planned *p = on_pool(m);
   if (make_runs(h, c, &p->arena, &p->runs))
-    c->made = p;
+    c->planned = p;
   else
     mem_pool_drain(m, mark);
-  return c->made != NULL;
+  return c->planned != NULL;
 }
 
 /* Another one is better: all but a shell on the pool is given back. NULL is fine. */
 static void forget(Candidate *c) {
-  if (!c || !c->made) return;
-  jit_free(c->made->first);
-  jit_free(c->made->second);
-  c->made->first = c->made->second = NULL;
-  arena_free(&c->made->arena);
-  c->made = NULL;
+  if (!c || !c->planned) return;
+  jit_free(c->planned->first);
+  jit_free(c->planned->second);
+  c->planned->first = c->planned->second = NULL;
+  arena_free(&c->planned->arena);
+  c->planned = NULL;
 }
 
 /* By how much the candidate is over: 1 = it fits exactly or better. */
@@ -260,7 +272,7 @@ static void take_stock(Chooser *h) {
 
 /* The fastest that fits of those not tried, or the one that is least over: *over is 1 for those
  * that fit, *block says of which budget it is over (0: of what is left). NULL: none can be made. */
-static Candidate *pick(Chooser *h, double *over, uint32_t *block) {
+static Candidate *best_candidate(Chooser *h, double *over, uint32_t *block) {
   int64_t most = most_kept(h);
   Candidate *best = NULL;
   *over = 0;
@@ -272,7 +284,7 @@ static Candidate *pick(Chooser *h, double *over, uint32_t *block) {
     if (c->tried || (c->kept > most) != (i >= h->count)) continue;
     bool known = c->need >= 0;
     if (known && best && excess(h, c, &at) >= *over) continue;
-    if (!make(h, c)) continue;
+    if (!make_graphs(h, c)) continue;
     plan_runs(h, c);
     double x = excess(h, c, &at);
     bool better = !best || x < *over;
@@ -287,8 +299,8 @@ static Candidate *pick(Chooser *h, double *over, uint32_t *block) {
 
 static bool make_code(Chooser *h, const Candidate *c) {
   const char *name = h->g->name ? h->g->name : "a function";
-  return native_code(h->s, c->made->first, name, h->at) &&
-         (!c->made->second || native_code(h->s, c->made->second, name, h->at));
+  return native_code(h->s, c->planned->first, name, h->at) &&
+         (!c->planned->second || native_code(h->s, c->planned->second, name, h->at));
 }
 
 /* `best` fits; its code is made, and has to fit too. The code of one that did not is a guess at
@@ -313,7 +325,7 @@ static Candidate *choose_with_code(Chooser *h, Candidate *best) {
     if (!code) forget(best); /* the others have to be planned in what is left */
     double over;
     uint32_t block;
-    Candidate *last = best, *next = pick(h, &over, &block);
+    Candidate *last = best, *next = best_candidate(h, &over, &block);
     forget(last);
     if (!next || block || (over > 1 && next->need >= nearest->need))
       refuse(&then, nearest, least, 0);
@@ -339,7 +351,7 @@ static Choice choose(Chooser *h) {
   qsort(h->c, h->count, sizeof *h->c, by_time);
   double over;
   uint32_t block;
-  Candidate *best = pick(h, &over, &block);
+  Candidate *best = best_candidate(h, &over, &block);
   if (!best) return (Choice){.g = h->g, .split = UINT32_MAX};
   if (over > 1) refuse(h, best, best->need, block);
   if (s->mem.limit) best = choose_with_code(h, best);
@@ -348,25 +360,25 @@ static Choice choose(Chooser *h) {
                   .choice = best->choice,
                   .candidates = (int)h->count,
                   .need = best->need,
-                  .bare = best->bare,
-                  .made = best->made};
+                  .need_dense = best->need_dense,
+                  .planned = best->planned};
 }
 
-bool plan_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs) {
+bool choice_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs) {
   if (!s->mem.limit || s->config.cpu == CPU_REFERENCE) return true;
   bool copies = false;
   for (size_t i = 0; i < inputs; i++) copies |= dense[i] != 0;
-  return (copies ? c->need : c->bare) <= native_room(s);
+  return (copies ? c->need : c->need_dense) <= native_room(s);
 }
 
-Choice plan_choose(Session *s, Arena *a, const Graph *g, const int64_t *env, const int64_t *dense,
-                   Span at) {
+Choice choice_for_graph(Session *s, Arena *a, const Graph *g, const int64_t *env,
+                        const int64_t *dense, Span at) {
   Chooser h = {.s = s, .a = a, .g = g, .env = env, .dense = dense, .at = at};
   return choose(&h);
 }
 
-Choice plan_choose_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
-                         const int64_t *dense, Span at) {
+Choice choice_for_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
+                        const int64_t *dense, Span at) {
   Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .dense = dense, .at = at};
   return choose(&h);
 }
@@ -386,9 +398,9 @@ static bool *needed_by_backward(Arena *temp, const Graph *g) {
   return needed;
 }
 
-enum { THRIFT_FROM = 64 << 20 };
+enum { AUTO_REMAT_FROM = 64 << 20 };
 
-bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env) {
+bool auto_remat_wanted(Session *s, const Graph *g, const int64_t *env) {
   if (s->config.cpu == CPU_REFERENCE || (g->blocks && g->blocks->count)) return false;
   int64_t sum = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
@@ -399,7 +411,7 @@ bool plan_thrift_wanted(Session *s, const Graph *g, const int64_t *env) {
       if (n->op == OP_INPUT || g->provs[n->prov].backward || op_info[n->op].remat == REMAT_FREE)
         continue;
       sum += cost_room(g, gr_type(g, v), env);
-      if (sum >= THRIFT_FROM) return true;
+      if (sum >= AUTO_REMAT_FROM) return true;
     }
   }
   return false;
@@ -427,15 +439,15 @@ static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
  * bound of what it takes does not tell. */
 static bool pays(Chooser *h, Candidate *c, Candidate *d) {
   plan_runs(h, c);
-  int64_t least = native_least(h->s, &d->made->arena, d->made->runs.first, h->env);
+  int64_t least = native_least(h->s, &d->planned->arena, d->planned->runs.first, h->env);
   if (c->need <= least - least / 4) return true;
   plan_runs(h, d);
   return c->need <= d->need - d->need / 4;
 }
 
 /* The plan that keeps least of those that take a twelfth more time at most. */
-Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
-                   const int64_t *env) {
+Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
+                  const int64_t *env) {
   Arena *temp = &s->scratch;
   Graph *b = as_block(a, temp, g);
   uint8_t *best = ARENA_ARRAY(a, uint8_t, b->type_count + 1);
@@ -443,11 +455,11 @@ Choice plan_thrift(Session *s, Arena *a, const Graph *g, uint32_t split, const G
   Choice r = {.g = b, .split = split, .choice = best, .candidates = looked};
   if (!plain) return r;
   Chooser h = {.s = s, .a = a, .g = b, .env = env};
-  Candidate less = {.choice = best}, all = {.made = on_pool(&s->mem)};
-  all.made->runs.first = plain;
-  bool pay = make(&h, &less) && pays(&h, &less, &all);
+  Candidate less = {.choice = best}, all = {.planned = on_pool(&s->mem)};
+  all.planned->runs.first = plain;
+  bool pay = make_graphs(&h, &less) && pays(&h, &less, &all);
   if (!pay) rm_all(b, CHOICE_SAVE, best);
-  r.made = pay ? less.made : all.made;
+  r.planned = pay ? less.planned : all.planned;
   forget(pay ? &all : &less);
   return r;
 }
