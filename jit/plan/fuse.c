@@ -30,18 +30,18 @@ const char *const group_kind_name[] = {
 };
 
 enum {
-  MOST_NODES = 200,     /* in a group: code of a kernel grows with it */
-  MOST_VISITS = 4000,   /* groups looked at for a cycle; past them a join is refused */
-  CLONE_NODES = 8,      /* of a chain that every reader makes for itself */
-  CLONE_COST = 60,      /* of it, where it is one number */
-  LARGE = 32,           /* rows and columns from which columns are reduced on the way */
+  MOST_NODES = 200,     /* nodes of a group: they bound the code of a kernel */
+  MOST_VISITS = 4000,   /* visits of the search for a cycle; past them a join is refused */
+  CLONE_NODES = 8,      /* nodes of a chain that each reader computes for itself */
+  CLONE_COST = 60,      /* cost of such a chain of one number */
+  LARGE = 32,           /* least rows and columns for columns reduced with the rows */
   CHEAP = 4,            /* cost per element that moving 4 bytes hides */
-  STRIP_DEPTH = 256,    /* of a contraction whose rows are worked on in strips, */
-  STRIP_COLUMNS = 8192, /* and their length; */
-  STRIP_WIDE = 256,     /* of a result that all strips of a batch add to; */
-  STRIP_BATCHES = 4,    /* known to be there, where a batch is an iteration; */
-  STRIP_DOTS = 4,       /* contractions of what the strip makes; */
-  REMADE_COST = 8       /* of a value made again instead of read from memory */
+  STRIP_DEPTH = 256,    /* depth of a contraction whose rows are computed in strips */
+  STRIP_COLUMNS = 8192, /* length of these rows */
+  STRIP_WIDE = 256,     /* columns of a result that all strips of a batch add to */
+  STRIP_BATCHES = 4,    /* least known batches, if a batch is one iteration */
+  STRIP_DOTS = 4,       /* contractions of values of a strip */
+  REMADE_COST = 8       /* cost of a value recomputed instead of read from memory */
 };
 
 /* ---- single nodes */
@@ -70,7 +70,7 @@ static GroupKind kind_of(OpCode op) {
   return GROUP_POINT;
 }
 
-/* Whether a tensor of v can be given by making views of a materialised one: no copy, no kernel. */
+/* Whether v is a view of a materialised tensor, without a copy or a kernel. */
 static bool free_view(const Graph *g, Val v) {
   bool reshaped = false;
   for (;; v = gr_operand(g, v.node, 0)) {
@@ -81,7 +81,7 @@ static bool free_view(const Graph *g, Val v) {
     case OP_TRANSPOSE:
     case OP_BROADCAST:
     case OP_SLICE:
-      if (reshaped) return false; /* a reshape of what is not dense copies */
+      if (reshaped) return false; /* a reshape of a tensor that is not dense copies */
       break;
     case OP_FLIP: return false;
     default: return true;
@@ -105,7 +105,7 @@ bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *
   return n->op != OP_INPUT && n->op != OP_TOKEN;
 }
 
-/* ---- edges: how a node reads a value that another one computes */
+/* ---- edges: how a node reads a value that another node computes */
 typedef enum Way {
   WAY_SAME, /* element k from element k, in row-major order */
   WAY_ROW,  /* element k from element k / `columns` */
@@ -116,10 +116,10 @@ typedef enum Way {
 } Way;
 
 typedef struct Edge {
-  uint32_t from; /* a node that is no view; UINT32_MAX: nothing that is computed */
+  uint32_t from; /* a node that is no view; UINT32_MAX: the value is not computed */
   uint32_t res;
   uint8_t way;
-  bool all;    /* every element is read, so that what may fail does */
+  bool all;    /* reads each element, so that a node that may fail does */
   Dim columns; /* ROW */
 } Edge;
 
@@ -135,25 +135,25 @@ typedef struct Part { /* a group in the making */
   uint32_t lo, hi;     /* least and greatest node */
   uint32_t epoch_lo, epoch_hi;
   Dim rows, columns; /* ROWS: of its space; else `rows` is the element count */
-  uint32_t seen;     /* by the search for cycles */
+  uint32_t seen;     /* stamp of the search for cycles */
 } Part;
 
-/* A chain that each reader makes for itself: of inputs too, or of generators alone. */
+/* A chain that each reader computes for itself: from inputs, too, or from generators alone. */
 enum { CLONE_NUMBER = 1, CLONE_NOTHING = 2 };
 
 typedef struct NodeInfo {
-  uint32_t part;   /* NOBODY: no group: a view, a generator, dead, made by each reader */
-  uint32_t epoch;  /* effects before it */
-  uint32_t before; /* of an effect: the one before it, NOBODY for the first; of others NOBODY */
-  bool leaves;     /* the graph */
+  uint32_t part;   /* NOBODY: in no group: a view, a generator, dead, or computed by each reader */
+  uint32_t epoch;  /* number of effects before the node */
+  uint32_t before; /* of an effect: the previous one, NOBODY for the first; of others NOBODY */
+  bool leaves;     /* an output of the graph */
   Dim count;
   Edge *edges;
   uint32_t *reader; /* the nodes that read it, once per edge */
   uint32_t reader_count;
   bool column;              /* a reduction over leading axes */
-  bool live, memory, inner; /* memory: some reader wants it there; inner: taken in, never an out */
-  bool after;               /* a contraction of a strip's rows: nothing in the group follows it */
-  bool right;               /* its right operand are the rows: it is made as its transpose */
+  bool live, memory, inner; /* memory: a reader needs it there; inner: inlined, never an out */
+  bool after;               /* a contraction of a strip's rows: no node of the group follows it */
+  bool right;               /* the rows are its right operand: its transpose is computed */
   uint8_t clone, clone_nodes, clone_cost;
 } NodeInfo;
 
@@ -166,13 +166,13 @@ typedef struct Fuse {
   /* the search for cycles */
   uint32_t stamp, start, goal, at;
   int visits;
-  uint8_t *state;   /* per part: while groups are put out */
-  uint32_t forward; /* number of nodes before the first of a backward that computes some again */
+  uint8_t *state;   /* per part: while groups are ordered */
+  uint32_t forward; /* nodes before the first backward node, if the backward recomputes values */
   uint32_t *stack;
   size_t stack_count, stack_cap;
-  bool *root;            /* per node: a view that leaves and needs a kernel */
-  bool *moved;           /* per node: a view that is put into memory for its readers */
-  uint32_t *uses, *user; /* per node: by nodes and as outputs, views too; the last that uses it */
+  bool *root;            /* per node: an output that is a view and needs a kernel */
+  bool *moved;           /* per node: a view that is copied to memory for its readers */
+  uint32_t *uses, *user; /* per node: uses by nodes (also views) and outputs; the last user */
   uint32_t *columns;
   size_t column_count, column_cap; /* parts of kind COLUMNS */
 } Fuse;
@@ -181,7 +181,7 @@ static Dim count_of(const Graph *g, const Type *t) {
   return dim_product(g->dims, t->rank, t->dim);
 }
 
-/* A broadcast of [R.., 1..] to [R.., C..]: the product of C, else DIM_BAD. */
+/* The product of C if the node broadcasts [R.., 1..] to [R.., C..]; else DIM_BAD. */
 static Dim row_broadcast(const Graph *g, uint32_t node) {
   const Type *x = gr_type(g, gr_operand(g, node, 0)), *y = gr_type(g, (Val){node, 0});
   int off = y->rank - x->rank, k = 0;
@@ -197,7 +197,7 @@ static Dim row_broadcast(const Graph *g, uint32_t node) {
   return c;
 }
 
-/* Up through views, to one that is `moved` at most. */
+/* Follows v through views to their base, or to the first view that is `moved`. */
 static Edge trace(const Graph *g, Val v, const bool *moved) {
   Edge e = {.way = WAY_SAME, .all = true};
   for (; low_pulled(g, v.node) && !moved[v.node]; v = gr_operand(g, v.node, 0)) {
@@ -229,14 +229,14 @@ static Edge trace(const Graph *g, Val v, const bool *moved) {
   return e;
 }
 
-/* A gather of one element of each row. */
+/* Whether the node gathers one element of each row. */
 static bool picks(const Graph *g, uint32_t node) {
   const Type *t = gr_type(g, (Val){node, 0});
   return t->rank > 0 && gr_attr_i(g, node, AT_AXIS, 0) == t->rank - 1 &&
          t->dim[t->rank - 1] == dim_const(g->dims, 1);
 }
 
-/* The edge of operand k of a node that is computed: the views and what the op itself does. */
+/* The edge of operand k of a computed node: its views, and the access of the op itself. */
 static Edge edge_of(const Graph *g, uint32_t node, uint32_t k, const bool *moved) {
   const GNode *n = &g->nodes[node];
   Edge e = trace(g, g->operands[n->operand0 + k], moved);
@@ -283,7 +283,7 @@ static bool must_run(const GNode *n) {
          n->op == OP_RANDINT; /* of ints */
 }
 
-/* A node that tokens order: an effect, or a loop or branch with some inside. */
+/* Whether tokens order the node: an effect, or a loop or branch with effects inside. */
 static bool in_order(const Graph *g, uint32_t node) {
   const GNode *n = &g->nodes[node];
   for (uint32_t k = 0; k < n->result_count; k++) {
@@ -292,7 +292,7 @@ static bool in_order(const Graph *g, uint32_t node) {
   return (op_info[n->op].traits & T_EFFECT) != 0;
 }
 
-/* The edge of a view that is computed. */
+/* The edge of a view that a kernel computes. */
 static Edge edge_of_view(Fuse *f, uint32_t i) {
   bool moved = f->moved[i];
   f->moved[i] = false;
@@ -305,10 +305,10 @@ static bool no_choice(OpCode op) {
   return op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_ALIAS || op == OP_STOP;
 }
 
-/* Marks transposes that contractions read by way of a reshape that joins axes, so that each of
- * them would have to pack, and through which alone a pointwise value is read: they are what that
- * value's group puts into memory. A value of a contraction's own group stays: its order is that of
- * the contraction. */
+/* Marks transposes that the group of a pointwise value stores instead of the value. Such a
+ * transpose is the only reader of the value, and contractions read it through a reshape that joins
+ * axes, so that each of them would have to pack. A value in the group of a contraction is not
+ * marked, since its order is that of the contraction. */
 static void find_moved(Fuse *f) {
   enum { DOT = 1, JOINED = 2, OF_DOT = 4 };
   const Graph *g = f->g;
@@ -404,7 +404,7 @@ static void look(Fuse *f) {
   }
 }
 
-/* ---- chains that each reader makes for itself: single numbers, and what is made of generators
+/* ---- chains that each reader computes for itself: single numbers, and values of generators
  * alone */
 static bool one_number(const Fuse *f, uint32_t i) {
   return f->n[i].count == dim_const(f->g->dims, 1);
@@ -447,8 +447,8 @@ static void find_clones(Fuse *f) {
 }
 
 /* ---- joining */
-/* Calls f->visit for every part that a node reads, through chains made where they are read (which
- * are CLONE_NODES deep at most). */
+/* Calls f->visit for each part that a node reads, also through chains that the reader computes
+ * (which are at most CLONE_NODES deep). */
 typedef bool (*PartFn)(Fuse *f, uint32_t part);
 
 static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
@@ -466,7 +466,7 @@ static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
 }
 
 static bool visit_part(Fuse *f, uint32_t to) {
-  if (to == f->goal) return f->at != f->start; /* straight from one to the other is no way round */
+  if (to == f->goal) return f->at != f->start; /* a direct edge is no cycle */
   Part *t = &f->parts[to];
   if (t->seen == f->stamp) return false;
   t->seen = f->stamp;
@@ -480,8 +480,7 @@ static bool visit_part(Fuse *f, uint32_t to) {
   return false;
 }
 
-/* Whether a group other than these two reads `on`, or may do so through a chain made where it is
- * read. */
+/* Whether a group other than these two reads `on`, directly or through a chain that it computes. */
 static bool read_elsewhere(const Fuse *f, uint32_t on, uint32_t part) {
   const Part *p = &f->parts[on];
   for (uint32_t i = 0; i < p->count; i++) {
@@ -494,7 +493,7 @@ static bool read_elsewhere(const Fuse *f, uint32_t on, uint32_t part) {
   return false;
 }
 
-/* Does `part` read `on` by way of another group? */
+/* Whether `part` reads `on` through another group. */
 static bool depends(Fuse *f, uint32_t part, uint32_t on) {
   if (!read_elsewhere(f, on, part)) return false;
   f->stamp++;
@@ -528,7 +527,7 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
       if (e->from == NOBODY) continue;
       const NodeInfo *y = &f->n[e->from];
       if (y->inner || (y->part != a && y->part != b)) continue;
-      if (y->column || y->after) return false; /* it is known when all rows are */
+      if (y->column || y->after) return false; /* it is complete after all rows */
       bool fits = false;
       if (e->way == WAY_SAME) fits = y->count == (full ? all : rows);
       if (e->way == WAY_ROW) fits = full && y->count == rows && e->columns == columns;
@@ -539,8 +538,8 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
   return true;
 }
 
-/* Every reader of what b computes is in a or b, and nothing of it leaves, or runs unread for it can
- * fail. */
+/* Whether all readers of b's values are in a or b. False if a value of b is an output, or has no
+ * reader but has to run. */
 static bool read_by(const Fuse *f, uint32_t a, uint32_t b) {
   const Part *p = &f->parts[b];
   for (uint32_t i = 0; i < p->count; i++) {
@@ -563,19 +562,19 @@ static unsigned cost_of(const Fuse *f, const Part *p) {
   return cost;
 }
 
-/* A contraction that pointwise nodes may follow. */
+/* Whether p is a contraction that pointwise nodes may follow. */
 static bool contracts(const Fuse *f, const Part *p) {
   return (p->kind == GROUP_DOT && node_at(f, p->anchor)->op != OP_INNER) || p->kind == GROUP_CONV;
 }
 
-/* Not known to be small. */
+/* Whether d may be large. */
 static bool large(const Fuse *f, Dim d) {
   int64_t n;
   return !dim_is_const(f->g->dims, d, &n) || n >= LARGE;
 }
 
-/* A contraction whose rows can be worked on as it makes them: of batches, and not deep, since each
- * strip of rows reads all of its right operand. */
+/* Whether p is a contraction that can compute its rows in strips: it has batches, and is not deep,
+ * since each strip of rows reads the whole right operand. */
 static bool makes_rows(const Fuse *f, const Part *p, Dim rows, Dim columns) {
   int64_t n;
   if (p->kind != GROUP_DOT || node_at(f, p->anchor)->op != OP_DOT) return false;
@@ -589,7 +588,7 @@ static bool makes_rows(const Fuse *f, const Part *p, Dim rows, Dim columns) {
          !(dim_is_const(dims, columns, &n) && n > STRIP_COLUMNS);
 }
 
-/* A contraction by itself whose left operand is what the strip makes of rows. */
+/* Whether a is a single contraction whose left operand is a value of rows in the strip. */
 static bool reads_rows(const Fuse *f, const Part *a, uint32_t strip) {
   const Part *b = &f->parts[strip];
   if (a->kind != GROUP_DOT || a->count != 1 || node_at(f, a->anchor)->op != OP_DOT) return false;
@@ -607,8 +606,9 @@ static bool reads_rows(const Fuse *f, const Part *a, uint32_t strip) {
 
 typedef enum Join { JOIN_NOT, JOIN_SPACE, JOIN_INNER } Join;
 
-/* How group b can join a, of which a node reads it over e; *kind: what they are then. SPACE: their
- * nodes go over the same elements. INNER: those of b are made where they are read. */
+/* Decides how group b can join group a, of which a node reads b over edge e. *kind is the kind of
+ * the joint group. SPACE: the nodes of both have the same elements. INNER: readers compute the
+ * nodes of b. */
 static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *kind) {
   const Part *a = &f->parts[ia], *b = &f->parts[ib];
   bool point_a = a->kind == GROUP_POINT, point_b = b->kind == GROUP_POINT;
@@ -631,7 +631,7 @@ static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *
     *kind = GROUP_STRIP;
     return JOIN_SPACE;
   }
-  /* Columns of what goes over rows by itself are made on the way. */
+  /* Columns of a group over rows are reduced together with the rows. */
   if (a->kind == GROUP_COLUMNS && e->way == WAY_SAME && large(f, a->rows) && large(f, a->columns) &&
       !strip_b &&
       (rows_b ? a->rows == b->rows && a->columns == b->columns : point_b && !read_by(f, ia, ib)) &&
@@ -669,8 +669,9 @@ static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   b->count = 0;
 }
 
-/* Where a backward computes values again, none of it is part of the forward's pass over memory: it
- * would be made then, and live on beside what was to be kept. */
+/* Whether one group belongs to the forward and the other to a backward that recomputes values. In
+ * one group the recomputed values would be computed in the forward and stay alive, beside the kept
+ * ones. */
 static bool apart_in_time(const Part *a, const Part *b) {
   return (a->early && b->late) || (a->late && b->early);
 }
@@ -693,13 +694,13 @@ static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
     a->columns = b->columns;
   }
   if (b->kind == GROUP_STRIP || (b->kind == GROUP_DOT && kind == GROUP_STRIP))
-    a->anchor = b->anchor; /* the contraction that makes the rows */
+    a->anchor = b->anchor; /* the contraction that computes the rows */
   a->kind = (uint8_t)kind;
   absorb(f, ia, ib);
 }
 
-/* Whether a contraction over the rows of a value x of this strip, its operand `k` (0: transposed),
- * can go along with it: all strips of a batch, in order, add to its chains. */
+/* Whether the strip can compute `dot`, a contraction over the rows of its value x. x is operand `k`
+ * of the dot (0: transposed). All strips of a batch, in order, add to the chains. */
 static bool goes_along(const Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t strip) {
   const Graph *g = f->g;
   const Part *b = &f->parts[strip];
@@ -740,7 +741,8 @@ static bool join_strip(Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t s
   return true;
 }
 
-/* Contractions over the rows of what strips make or read: gradients of keys and values. */
+/* Joins contractions over the rows of values that strips compute or read: gradients of keys and
+ * values. */
 static void join_strips(Fuse *f) {
   const Graph *g = f->g;
   for (uint32_t i = 0; i < g->node_count; i++) {
@@ -792,7 +794,7 @@ static void reduce_space(const Fuse *f, uint32_t node, Part *p) {
   f->n[node].column = first && !last;
 }
 
-/* Reductions of one space that read one value, in one pass. */
+/* Joins reductions of one space that read one value, so that they take one pass. */
 static void join_columns(Fuse *f, uint32_t part) {
   for (size_t i = f->column_count; i-- > 0 && f->column_count - i < 16;) {
     Part *a = &f->parts[part], *b = &f->parts[f->columns[i]];
@@ -886,7 +888,7 @@ static int by_number(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Adds chains that the group makes for itself. */
+/* Adds the chains that the group computes for itself. */
 static void add_clones(Fuse *f, Part *p) {
   for (uint32_t i = 0; i < p->count; i++) {
     const NodeInfo *x = &f->n[p->nodes[i]];
@@ -899,7 +901,7 @@ static void add_clones(Fuse *f, Part *p) {
   }
 }
 
-/* Why the value of a node ends its group. */
+/* The reason why the value of a node ends its group. */
 static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
   const NodeInfo *x = &f->n[node];
   if (x->leaves) return "the value leaves the function";
@@ -925,8 +927,8 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
   return "nothing follows";
 }
 
-/* The strip that makes this value of another strip again for itself, of what that one leaves
- * behind: the only one that reads it. NOBODY: none. */
+/* The strip that recomputes this value of another strip, from values that the other strip stores.
+ * It is the only group that reads the value. NOBODY: there is none. */
 static uint32_t remade_by(const Fuse *f, uint32_t node) {
   stack_check();
   const NodeInfo *x = &f->n[node];
@@ -946,7 +948,7 @@ static uint32_t remade_by(const Fuse *f, uint32_t node) {
   for (uint32_t k = 0; k < n->operand_count; k++) {
     uint32_t from = x->edges[k].from;
     if (from == NOBODY) continue;
-    bool there = f->n[from].part != x->part || f->n[from].leaves; /* in memory */
+    bool there = f->n[from].part != x->part || f->n[from].leaves; /* it lies in memory */
     for (uint32_t i = 0; i < f->n[from].reader_count && !there; i++)
       there = f->n[f->n[from].reader[i]].part != x->part;
     if (!there || f->n[from].part == NOBODY || f->n[from].inner || remade_by(f, from) != NOBODY)
@@ -989,7 +991,7 @@ static Group finish(Fuse *f, uint32_t part) {
   x.nodes = ARENA_ARRAY(f->a, uint32_t, p->count + 1);
   x.outs = ARENA_ARRAY(f->a, Val, 2 * p->count + 1);
   int reduces = 0;
-  bool more = false; /* something else than a reduction leaves */
+  bool more = false; /* an out is no reduction */
   for (uint32_t i = 0; i < p->count; i++) {
     uint32_t node = p->nodes[i];
     const GNode *n = node_at(f, node);
@@ -1005,7 +1007,7 @@ static Group finish(Fuse *f, uint32_t part) {
     Val of;
     Val user = {f->user[node], 0};
     if (f->n[node].right && f->uses[node] == 1 && low_transposed(f->g, user, &of)) {
-      x.outs[x.out_count++] = (Val){f->user[node], 0}; /* which everybody reads */
+      x.outs[x.out_count++] = (Val){f->user[node], 0}; /* the view that all readers use */
       continue;
     }
     for (uint32_t r = 0; r < n->result_count; r++) {
@@ -1020,7 +1022,7 @@ static Group finish(Fuse *f, uint32_t part) {
 /* ---- order */
 enum { PART_WAITS, PART_OPEN, PART_DONE };
 
-/* Puts a part that was not put out on the stack. True for it, and for one that waits for this. */
+/* Pushes a part that is not done. True if it was pushed; also for one that waits for this part. */
 static bool visit_need(Fuse *f, uint32_t part) {
   if (part == f->at || f->state[part] == PART_DONE) return false;
   if (f->state[part] == PART_OPEN) f->goal = part;
@@ -1033,7 +1035,7 @@ static bool visit_need(Fuse *f, uint32_t part) {
   return true;
 }
 
-/* Whether something that part f->at needs was not put out; it is on the stack then. */
+/* Whether part f->at needs a part that is not done, which is on the stack then. */
 static bool needs_more(Fuse *f) {
   const Part *p = &f->parts[f->at];
   for (uint32_t i = 0; i < p->count; i++) {
@@ -1057,8 +1059,8 @@ static int by_last(const void *a, const void *b) {
   return x->part < y->part ? -1 : x->part > y->part;
 }
 
-/* In the order of their last nodes, each after what it reads: so what a backward computes again is
- * put out when something waits for it, no earlier. */
+/* Orders the groups by their last nodes, each after the groups that it reads. So values that a
+ * backward recomputes come right before their first reader. */
 static bool put_out(Fuse *f, Groups *out) {
   Visit *visit = ARENA_ARRAY(f->a, Visit, f->part_count + 1);
   f->state = ARENA_ARRAY(f->a, uint8_t, f->part_count + 1);
@@ -1100,8 +1102,7 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   look(&f);
   make_parts(&f, apart);
   if (put_out(&f, out)) return;
-  /* Groups that wait for each other: the search for cycles missed one. Nodes by themselves never
-   * do. */
+  /* Groups wait for each other, since the search missed a cycle. Single nodes never do. */
   CK_ASSERT(a->mem, !apart);
   out->count = 0;
   fuse(a, g, true, out);
