@@ -179,7 +179,7 @@ static void mark_symbol(void *used, Sym s) {
   ((bool *)used)[s] = true;
 }
 
-/* Whether there are conditions on numbers, too: they do not make sizes of them. */
+/* Whether there are conditions on numbers. A condition does not make a number a size. */
 static bool mark_checks(const Graph *g, bool *used) {
   bool numbers = false;
   for (size_t i = 0; i < g->check_count; i++) {
@@ -195,7 +195,7 @@ static bool mark_checks(const Graph *g, bool *used) {
   return numbers;
 }
 
-/* Symbols of all that bind_all evaluates except arguments. */
+/* Marks the symbols in all dims that bind_all evaluates, except arguments. */
 static void mark_sizes(const Plan *p, bool *used) {
   const Graph *g = p->g;
   for (size_t i = 0; i < g->type_count; i++)
@@ -248,7 +248,7 @@ static void find_loose(JitFn *f) {
   f->sizing = used;
 }
 
-/* Arguments for other numbers, where no size is another. False: that cannot be, and b is spoilt. */
+/* Computes the arguments again for other numbers, with equal sizes. False: b is spoilt. */
 static bool renew(JitFn *f, Bound *b, const int64_t *env) {
   Binder w = {f, b, f->plan->g, env};
   for (size_t i = 0; i < f->loose_count; i++) {
@@ -275,7 +275,7 @@ static bool same_sizes(const JitFn *f, const Bound *b, const int64_t *env) {
 Bound *bound_find(JitFn *f, const int64_t *env) {
   for (Bound **link = &f->bound; *link;) {
     Bound *b = *link;
-    if (!b->ready) { /* its making was left by a throw, or it was spoilt */
+    if (!b->ready) { /* a throw interrupted its making, or it was spoilt */
       *link = b->next;
       bound_free(f, b);
       continue;

@@ -25,15 +25,15 @@ typedef struct Exec {
   Prov *at;
   uint64_t effects;  /* done */
   int64_t copied;    /* bytes of inputs that were made contiguous */
-  uint64_t skip;     /* again by the reference evaluator: those done before */
-  struct Told *told; /* what host calls gave; NULL: the function has none */
+  uint64_t skip;     /* rerun by the reference evaluator: effects done by the first run */
+  struct Told *told; /* results of host calls; NULL: the function has no host calls */
   size_t retold;
   size_t made, dropped; /* of Plan.makes and drops: those that are done */
   bool lost;            /* an input is gone */
 } Exec;
 
-/* ---- effects are counted, so that the run that reports an error does not repeat them; what host
- * calls gave is kept where the message may depend on it (plan.c), else a 0 stands for it */
+/* ---- effects are counted, so that the run that reports an error does not repeat them. Results of
+ * host calls are kept if the message may depend on them (plan.c); else a 0 replaces them. */
 typedef struct Told {
   Mem *mem;
   Tensor **t;
@@ -138,8 +138,8 @@ static bool value_dims(const Exec *x, Val v, int64_t *dim) {
   return true;
 }
 
-/* A new reference to a tensor of v for the evaluator, before this step; what is not there is made
- * by its own node. NULL with x->e. */
+/* Returns a new reference to a tensor of v for the evaluator, before this step. If v is not in
+ * memory, its node computes it. NULL with x->e. */
 static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
   const Plan *p = x->f->plan;
   const Graph *g = p->g;
@@ -187,7 +187,7 @@ static bool in_arena(const Tensor *t) {
   return t->store->foreign_free == of_arena;
 }
 
-/* A value that waited elsewhere comes to its place in the arena. */
+/* Fetches a value that was moved away to its place in the arena. */
 static bool fetch(Exec *x, const Step *s) {
   const Graph *g = x->f->plan->g;
   uint32_t step = (uint32_t)(s - x->f->plan->steps);
@@ -233,8 +233,8 @@ static bool run_node(Exec *x, const Step *s) {
   return ok;
 }
 
-/* Without machine code; a few iterations at a time, so that it can be stopped. Every access is
- * checked. */
+/* Runs a kernel without machine code, a few iterations at a time, so that it can be stopped. Each
+ * access is checked. */
 static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   Mem *m = x->c->mem;
   Err e = {0};
@@ -252,13 +252,13 @@ static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   return ok;
 }
 
-/* The place in the program of what a step computes, for the message of an error. */
+/* The place in the program of the operation of a step, for the message of an error. */
 static void place_of(Exec *x, const Step *s) {
   const Plan *p = x->f->plan;
   *x->at = p->g->provs[p->g->nodes[p->groups.items[s->group].root].prov];
 }
 
-/* Machine code that is checked would have left a buffer. */
+/* Reports an address of checked machine code outside of its buffer. */
 static bool left_buffer(Exec *x, const Step *s, const BoundLaunch *l, const KStatus *st) {
   const Kernel *k = x->f->plan->low.launches[s->launch].k;
   const LBuf *b = &k->bufs[st->outside_buf];
@@ -292,7 +292,7 @@ static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
   return !st->outside || left_buffer(x, s, l, st);
 }
 
-/* Releases what a run holds, however it ends. */
+/* Releases the tensors and memory of a run, however it ends. */
 static void run_release(void *obj) {
   JitFn *f = obj;
   const Plan *p = f->plan;
@@ -346,7 +346,7 @@ static bool same_input(const Exec *x, size_t i) {
   return true;
 }
 
-/* Whether all elements are one in memory. */
+/* Whether all elements share one place in memory. */
 static bool repeats(const Tensor *t) {
   for (int k = 0; k < t->rank; k++)
     if (t->stride[k] && t->dim[k] > 1) return false;
@@ -375,7 +375,7 @@ static Tensor *dense_input(Exec *x, size_t i) {
   return d;
 }
 
-/* Tensors and addresses of the run; false: not enough memory. */
+/* Sets up tensors and addresses of the run; false when out of memory. */
 static bool prepare(Exec *x) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
@@ -399,7 +399,7 @@ static bool prepare(Exec *x) {
 
 enum { POISON = 0xff }; /* NaN in every dtype of floats, and no index */
 
-/* Results that this step is the first to write. */
+/* Makes the results that this step is the first to write. */
 static bool make_results(Exec *x, uint32_t step) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
@@ -416,7 +416,7 @@ static bool make_results(Exec *x, uint32_t step) {
   return true;
 }
 
-/* Inputs that this step was the last to read. */
+/* Releases the inputs that this step was the last to read. */
 static void drop_inputs(Exec *x, uint32_t step) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
@@ -432,7 +432,7 @@ static void drop_inputs(Exec *x, uint32_t step) {
   }
 }
 
-/* The outputs of the graph; on failure none is set. */
+/* Sets the outputs of the graph; on failure none. */
 static bool give(Exec *x, Tensor **out) {
   const Graph *g = x->f->plan->g;
   for (size_t i = 0; i < g->output_count; i++) {
@@ -474,7 +474,7 @@ static void poison_dead(const Exec *x, uint32_t step) {
   }
 }
 
-/* FAILED: a kernel met what the reference evaluator must report. */
+/* FAILED: a kernel set the fail flag, and the reference evaluator must report the error. */
 typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
 
 static Outcome run_steps(Exec *x, Tensor **out) {
@@ -530,7 +530,7 @@ static bool again(Exec *x, Tensor **out) {
   Tensor **stand = tn_refs(m, n, n * sizeof *x->in), **in = stand + n;
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) {
-    const Graph *g = f->plan->g; /* the message does not depend on what is gone */
+    const Graph *g = f->plan->g; /* the message does not depend on released inputs */
     if (f->gone[i])
       stand[i] = zeros_like(x, gr_type(g, g->inputs[i]), x->b->dims + i * CKL_MAX_RANK);
     in[i] = f->gone[i] ? stand[i] : x->in[i];
@@ -569,7 +569,7 @@ static void open_account(Exec *x, Account *a) {
   JitPeak p;
   *a = (Account){0};
   if (!j->config.check || !j->engine || x->f->hosts) return;
-  if (eng_config(j->engine)->emulate) return; /* its devices are beside the plan */
+  if (eng_config(j->engine)->emulate) return; /* the plan does not count the emulator's memory */
   a->on = jit_peak(x->f, x->b->env, &p) && p.bound;
   a->at_most = !p.exact;
   if (!a->on) return;
@@ -612,9 +612,9 @@ static int64_t tensors_at_once(const Exec *x) {
   return sum;
 }
 
-/* Under a limit of memory: what earlier runs have left goes where this one does not fit beside it.
- * A block that is larger than this run needs is part of that. What has no room even so is refused
- * before anything runs. */
+/* Under a limit of memory: frees memory kept by earlier runs if this run does not fit beside it,
+ * and with it a block that is larger than this run needs. A run that does not fit even then is
+ * refused before its first step. */
 static bool make_room(Exec *x) {
   const JitFn *f = x->f;
   const Jit *j = f->j;

@@ -172,7 +172,7 @@ static void free_unless_kept(void *obj) {
   if (!f->kept) jit_free(f);
 }
 
-/* Everything but code. The result is on the pool until it is marked as kept. */
+/* Makes a function without code. It is on the pool until it is marked as kept. */
 static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   stack_check();
   Mem *m = j->mem;
@@ -228,7 +228,7 @@ bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
   return gerr_set(e, why.nomem ? ERR_NOMEM : ERR_BUG, -1, "%s", why.text);
 }
 
-/* Everything but code, and counted. On the pool until it is marked as kept. */
+/* Makes a function without code, and counts it. It is on the pool until it is marked as kept. */
 static JitFn *plan(Jit *j, const Graph *g, const int64_t *env) {
   double start = now();
   JitFn *f = make(j, g, env);
@@ -292,7 +292,7 @@ static int64_t value_bytes(const Graph *g, Val v, const int64_t *env) {
   return t->dev != DEV_CPU ? 0 : cost_bytes(g, t, env);
 }
 
-/* Outputs that `give` makes: views of results, and constants; see tensor_of in exec.c. */
+/* Counts the outputs that `give` makes: views of results, and constants (tensor_of in exec.c). */
 static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
   const Plan *plan = f->plan;
   const Graph *g = plan->g;
@@ -317,7 +317,7 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
   p->headers += most > sum ? most : sum;
 }
 
-/* Tensors of the evaluator that are alive in a step. */
+/* Bytes of the evaluator's tensors that are alive in a step. */
 static int64_t held_bytes(const JitFn *f, const int64_t *env, uint32_t step) {
   const Plan *p = f->plan;
   int64_t sum = 0;
@@ -327,8 +327,8 @@ static int64_t held_bytes(const JitFn *f, const int64_t *env, uint32_t step) {
   return sum;
 }
 
-/* Values that lie nowhere when a step begins: views, of which a reader may make a dense copy, and
- * constants. */
+/* Bytes of values without a place when a step begins: constants, and views, of which a reader may
+ * make a dense copy. */
 static int64_t view_bytes(const JitFn *f, const int64_t *env, const Val *v, size_t n,
                           uint32_t step) {
   int64_t sum = 0;
@@ -431,7 +431,7 @@ int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense) {
   return now + all.outputs > most ? now + all.outputs : most;
 }
 
-/* Per entry of g->types: whether the value belongs to block `id` and nobody outside reads it. */
+/* Per entry of g->types: whether the value belongs to block `id` and no node outside reads it. */
 static bool *values_of_block(Arena *temp, const Graph *g, uint32_t id) {
   bool *own = ARENA_ARRAY(temp, bool, g->type_count + 1);
   for (uint32_t i = 0; i < g->node_count; i++) {

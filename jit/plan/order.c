@@ -20,7 +20,7 @@ typedef struct Item { /* a group */
   size_t after_count, after_cap; /* groups that it waits for */
   uint32_t *before;
   size_t before_count, before_cap;
-  bool ordered; /* among all that are */
+  bool ordered; /* keeps its order among all such groups */
 } Item;
 
 typedef struct Order {
@@ -29,7 +29,7 @@ typedef struct Order {
   const Groups *groups;
   Item *items;
   uint32_t *owner;   /* per entry of g->types: the group that makes it, or NOBODY */
-  int64_t *bytes;    /* per entry: 0 where it takes no place of the arena */
+  int64_t *bytes;    /* per entry: 0 if the value does not lie in the arena */
   uint32_t *readers; /* per entry: groups that read it */
   /* of one try */
   uint32_t *left, *waits, *seq, *best;
@@ -104,7 +104,7 @@ static void look(Order *o, const int64_t *env) {
     if (last != NOBODY) waits_for(o, i, last);
     last = i;
   }
-  for (size_t i = 0; i < g->output_count; i++) { /* what leaves lies elsewhere and stays */
+  for (size_t i = 0; i < g->output_count; i++) { /* outputs do not lie in the arena */
     Val v = g->outputs[i];
     for (;;) {
       o->bytes[plan_index(g, v)] = 0;
@@ -124,8 +124,8 @@ static void effect_of(const Order *o, uint32_t i, int64_t *adds, int64_t *frees)
     if (o->left[it->reads[k]] == 1) *frees += o->bytes[it->reads[k]];
 }
 
-/* One order; the most bytes alive in it. `most`: a group that adds at most so many bytes more than
- * it frees runs at once. */
+/* Makes one order and returns the most bytes alive in it. A group that adds at most `most` bytes
+ * more than it frees runs at once. */
 static int64_t try_order(Order *o, int64_t most) {
   size_t n = o->groups->count;
   int64_t live = 0, peak = 0;
@@ -150,7 +150,7 @@ static int64_t try_order(Order *o, int64_t most) {
     if (live > peak) peak = live;
     live -= frees;
     const Group *x = &o->groups->items[take];
-    for (uint32_t k = 0; k < x->out_count; k++) { /* nobody reads it */
+    for (uint32_t k = 0; k < x->out_count; k++) { /* outs without readers */
       uint32_t v = plan_index(o->g, x->outs[k]);
       if (!o->readers[v]) live -= o->bytes[v];
     }

@@ -67,7 +67,8 @@ static void add_kernels(Maker *m, Group x) {
     VEC_PUSH(p->arena, p->slots, p->slot_count, p->slot_cap, s);
   }
   for (size_t i = launch; i < p->low.count; i++) {
-    /* BufUse.panel counts all panels of Lowered: slot - panel is what to add. */
+    /* BufUse.panel counts all panels of Lowered: its slot is panel + (slot - panel of the
+     * group). */
     Step s = {.kind = STEP_KERNEL,
               .group = group,
               .launch = (uint32_t)i,
@@ -80,7 +81,7 @@ static void add_kernels(Maker *m, Group x) {
 static void place_results(Plan *p) {
   const Graph *g = p->g;
   for (size_t i = 0; i < g->output_count; i++) {
-    /* The tensor from which the output is given by views. */
+    /* The tensor of which the output is a view. */
     Val v = g->outputs[i];
     while (!p->place[plan_index(g, v)].kind && low_pulled(g, v.node) &&
            g->nodes[v.node].operand_count)
@@ -107,8 +108,8 @@ static void touch(Plan *p, Place at, uint32_t step) {
   if (step > s->last) s->last = step;
 }
 
-/* v is read by the reference evaluator: everything that its tensor is made of is touched. A token
- * is made of nothing: what earlier effects read may be gone. */
+/* The reference evaluator reads v: marks all values that its tensor is computed from as used. A
+ * token is computed from none, so values that earlier effects read may be released. */
 static void touch_made(Plan *p, Val v, uint32_t step) {
   if (gr_type(p->g, v)->kind == TK_TOKEN) return;
   if (plan_there(p, v, step)) {
@@ -144,7 +145,7 @@ static void lifetimes(Plan *p) {
   }
 }
 
-/* The input that v is, or is a view of, stays. */
+/* Keeps the input that v is, or is a view of. */
 static void keep_made(Plan *p, Val v) {
   Place at = p->place[plan_index(p->g, v)];
   if (at.kind == PLACE_INPUT) p->input_last[at.index] = UINT32_MAX;
@@ -163,9 +164,9 @@ static bool graph_fails(const Graph *g, uint32_t node) {
   return n->op == OP_POW || (op_info[n->op].traits & T_FAIL);
 }
 
-/* Where a kernel fails the evaluator runs again for the message. Whether and how an operation fails
- * depends on ints and bools (an index, a divisor, a condition), and what those are computed from
- * stays until the last kernel that may fail; any other input may be gone (exec.c). */
+/* When a kernel fails, the evaluator runs again for the message. Whether and how an operation fails
+ * depends on ints and bools (an index, a divisor, a condition). The inputs from which those are
+ * computed stay until the last kernel that may fail; other inputs may be released (exec.c). */
 static void keep_for_words(Plan *p) {
   const Graph *g = p->g;
   uint32_t last = UINT32_MAX;
@@ -192,7 +193,7 @@ static int by_step(const void *a, const void *b) {
   return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* When inputs may go and results must come. */
+/* Finds the steps at which inputs are released and results are made. */
 static void dues(Plan *p) {
   const Graph *g = p->g;
   for (size_t i = 0; i < g->output_count; i++) keep_made(p, g->outputs[i]);
@@ -206,8 +207,8 @@ static void dues(Plan *p) {
   qsort(p->makes, p->result_count, sizeof *p->makes, by_step);
 }
 
-/* The last step that computes something for a backward node: nodes that are neither of a gradient
- * nor made again, and that one of those reads. */
+/* Finds the last step that computes a value for a backward node: its node is neither of a gradient
+ * nor recomputed, but such a node reads it. */
 static uint32_t forward_end(const Plan *p, Arena *temp) {
   const Graph *g = p->g;
   bool *needed = ARENA_ARRAY(temp, bool, g->node_count + 1);
@@ -221,7 +222,7 @@ static uint32_t forward_end(const Plan *p, Arena *temp) {
   }
   for (uint32_t i = (uint32_t)p->step_count; i-- > 0;) {
     const Group *x = &p->groups.items[p->steps[i].group];
-    for (uint32_t k = 0; k < x->out_count; k++) /* others may be a reader's own */
+    for (uint32_t k = 0; k < x->out_count; k++) /* a reader may compute other values itself */
       if (made[x->outs[k].node] && needed[x->outs[k].node]) return i;
   }
   return UINT32_MAX;
@@ -286,6 +287,6 @@ int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env) {
   g = gr_flatten(temp, g, &origin);
   fuse(temp, g, false, &groups);
   for (size_t i = 0; i < groups.count; i++)
-    if (by_node(&groups.items[i])) return 0; /* its results lie elsewhere */
+    if (by_node(&groups.items[i])) return 0; /* its results do not lie in the arena */
   return order_groups(temp, g, env, &groups);
 }

@@ -188,7 +188,7 @@ static void show_outputs(const Show *s, const Plan *p, const Bound *b) {
   }
 }
 
-/* Numbers of kernels count through a function; one that an earlier launch has keeps its number. */
+/* Kernels are numbered through a function; a kernel of an earlier launch keeps its number. */
 static size_t kernel_number(const Plan *p, uint32_t launch) {
   size_t n = 0;
   for (uint32_t i = 0; i <= p->low.launches[launch].like; i++) n += p->low.launches[i].like == i;
