@@ -358,8 +358,8 @@ Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
 bool gr_has_hooks(const Graph *g); /* has nodes that concern differentiation only */
 /* Returns g without the marked hook nodes; g itself if none is marked. */
 const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);
-Graph *gr_dce(Arena *a,
-              const Graph *g);    /* drops nodes that no output or effect needs; not inputs */
+/* Drops nodes that no output or effect needs; inputs stay. */
+Graph *gr_dce(Arena *a, const Graph *g);
 uint64_t gr_hash(const Graph *g); /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */
