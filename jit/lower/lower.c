@@ -198,7 +198,7 @@ LVal low_dim(Low *w, Dim d) {
   return a.at.x;
 }
 
-/* Numbers that say nothing about a program stay in the text. */
+/* Numbers that do not come from the program stay in the text. */
 static bool common(double x) {
   return x == 0 || x == 1 || x == -1 || x == 2 || x == 0.5 || isinf(x) || x != x;
 }
@@ -250,8 +250,8 @@ const Spot *low_spot(Low *w, const Digit *d, int n) {
   return m->spots[hash & mask] = s;
 }
 
-/* Which atom d is, or -1. The same number below another size is none: an index that is inside a
- * part. */
+/* The number of the atom that d is, or -1. An atom's value with another size is no atom: it is an
+ * index inside of a part. */
 static int atom_of(const Watch *t, Digit d) {
   for (int k = 0; k < t->count; k++) {
     if (t->atom[k] == d.v && t->size[k] == d.n) return k;
@@ -259,7 +259,7 @@ static int atom_of(const Watch *t, Digit d) {
   return -1;
 }
 
-/* Atoms that do not stand side by side here cannot be one loop, unless both are missing. */
+/* Marks atoms that are not neighbours here: they cannot be one loop, unless both are missing. */
 static void watch_number(Watch *t, const Digit *d, int n) {
   int place[MAX_DIGITS];
   for (int k = 0; k < t->count; k++) place[k] = -1;
@@ -282,7 +282,7 @@ LVal low_merge(Low *w, const Digit *d, int n) {
   return x;
 }
 
-/* Into high * low parts; in a trial an atom that is cut is noted. */
+/* Divides a digit into high * low parts; a trial notes that the atom is cut. */
 static void split(Low *w, Digit d, Dim high, Dim low, Digit *top, Digit *bottom) {
   Watch *t = w->memo->watch;
   int k = t ? atom_of(t, d) : -1;
@@ -314,7 +314,7 @@ void low_cut(Low *w, const Spot *s, int n, const Dim *size, Digits *out, int sta
         need = q;
       } else {
         if (!low_divides(w, d->n, need, &q)) {
-          /* Sizes that do not fit by what is known: by the number of all that is left. */
+          /* The known sizes do not divide: the digits left are merged into one number. */
           Dim above = need;
           for (int h = 0; h < g; h++) above = low_mul(w, above, size[h]);
           *d = rest[0] = (Digit){low_merge(w, rest, left), above};

@@ -57,7 +57,7 @@ static void batch_digits(const Dot *d, Low *w, const LVal *at, Digits *out) {
   for (int i = 0; i < d->batch; i++) low_digit(w, out, at[i], d->type->dim[i]);
 }
 
-/* One element of an operand, rounded as `compute` says, in the computing type. */
+/* Pulls one element of an operand, rounded by `compute`, in the computing type. */
 LVal dot_operand(const Dot *d, Low *w, Val v, const Digits *at) {
   LVal x = low_at(w, v, low_spot(w, at->d, at->count));
   if (x == LV_NONE) return x;
@@ -80,7 +80,7 @@ bool dot_finish(Dot *d, Low *w, Dim flops) {
   return !w->failed;
 }
 
-/* Element (line, k) of A, or (k, line) of B, to its place in the panel. */
+/* Copies element (line, k) of A, or (k, line) of B, to its place in the panel. */
 static bool pack_one(Dot *d, Low *w, const Side *s, bool is_a, const LVal *batch_at, LVal line,
                      LVal k, int panel, LVal to) {
   Digits at;
@@ -97,7 +97,7 @@ static bool pack_one(Dot *d, Low *w, const Side *s, bool is_a, const LVal *batch
   return true;
 }
 
-/* x as whole rows, `row` elements apart; lanes along k. */
+/* Packs x as whole rows, `row` elements apart; lanes along k. */
 static bool pack_rows(Dot *d, Side *s) {
   enum { ROWS = 16 };
   Low w;
@@ -123,8 +123,8 @@ Dim dot_group_stride(const Dot *d, int64_t pitch) {
   return dim_add(d->t, times(d, d->k, dim_num(d, pitch)), dim_num(d, GROUP_GAP));
 }
 
-/* Tiles of A, or panels of B, k by k: [groups][K][pitch]; lanes along a group, or along k where
- * that is how the operand lies. An iteration takes several groups, so that what is read together is
+/* Packs tiles of A, or panels of B, k by k: [groups][K][pitch]. Lanes run along a group, or along k
+ * if the operand is dense there. An iteration takes several groups, so that consecutive reads are
  * long enough. */
 static bool pack_tiles(Dot *d, Side *s, bool is_a) {
   enum { WIDTH = 128, DEPTH = 128 };
@@ -168,7 +168,7 @@ static bool pack_tiles(Dot *d, Side *s, bool is_a) {
     end(&w);
     end(&w);
   } else {
-    /* A whole vector where what follows the tile may be read: it lands in the gap between rows. */
+    /* A whole vector, if memory behind the tile may be read: the rest lands in the gap of rows. */
     int passes = is_a ? 2 : 1;
     LVal fits = lp_bin(w.k, RB_LE, add(&w, first, imm(&w, pitch)), extent);
     for (int c = 0; c < passes; c++) {
@@ -194,14 +194,14 @@ bool dot_readable(const Dot *d, const Side *s) {
          gr_type(d->l->g, s->view.base)->dtype == d->dt && d->compute == COMPUTE_NONE;
 }
 
-/* 1 where x >= least, else 0; least > 0. */
+/* 1 if x >= least, else 0; least > 0. */
 static Dim reaches(const Dot *d, Dim x, int64_t least) {
   int64_t most = INT64_C(1) << 40;
   Dim over = dim_floordiv(d->t, x, dim_num(d, least));
   return dim_floordiv(d->t, dim_add(d->t, over, dim_num(d, most - 1)), dim_num(d, most));
 }
 
-/* The stride of the merged row axis of x; false where rows are not evenly spaced. */
+/* The stride of the merged row axis of x; false if rows are not evenly spaced. */
 static bool row_stride(const Dot *d, Dim *out) {
   Dim next = DIM_BAD;
   *out = dim_num(d, 0);
@@ -217,7 +217,7 @@ static bool row_stride(const Dot *d, Dim *out) {
   return true;
 }
 
-/* Rows that turn out to be a multiple of 4 KiB apart are copied, unless there are few columns. */
+/* Decides at run time: rows a multiple of 4 KiB apart are copied, unless there are few columns. */
 static void copy_aliases(Dot *d, Side *s) {
   Dim one = dim_num(d, 1), page = dim_num(d, 4096 / (int64_t)dt_size(d->dt));
   Dim rest = reaches(d, dim_mod(d->t, s->row, page), 1);
@@ -271,8 +271,8 @@ void dot_plan_b(Dot *d) {
   Side *s = &d->b;
   Dim step = s->view.stride[d->rank - 2], col = s->view.stride[d->rank - 1];
   int64_t pitch, m;
-  /* Rows are asked for ahead (emit_tile.c), so packing pays only where they share few sets of the
-   * caches and are read very often. */
+  /* Rows are prefetched (emit_tile.c), so packing pays only if they share few sets of the caches
+   * and are read very often. */
   bool aliases = dim_known(d, step, &pitch) && pitch * (int64_t)dt_size(d->dt) % 4096 == 0;
   bool often = dim_known(d, d->m, &m) && m > OFTEN;
   if (dot_readable(d, s) && !(aliases && often) && (dim_is(d, col, 1) || d->nr == 1)) {
@@ -331,7 +331,7 @@ static bool epilogue(Dot *d, Low *w, const Digits *at, LVal lin, LVal x) {
   return true;
 }
 
-/* Rows of a dot: whole tiles, as a tile takes the same time with less rows, and what is left. */
+/* Rows of a dot: whole tiles, since a tile takes the same time with fewer rows, and a last one. */
 static void dot_rows(Dot *d, Main *f, LVal tile, Place *o) {
   Low *w = &f->w;
   int64_t m;
@@ -381,10 +381,10 @@ bool dot_element(Dot *d, Main *f, const Place *o, LVal row, LVal col, LVal x) {
   return epilogue(d, &f->w, &at, lin, x);
 }
 
-/* Tiles and panels of an iteration: what the second cache holds, and less where there would be few
- * iterations. */
+/* Chooses tiles and panels of an iteration: as many as the second cache holds, and fewer if there
+ * would be few iterations. */
 static void choose_blocks(Dot *d) {
-  bool local = d->b.kind == SIDE_LOCAL; /* what is filled just before use serves more rows */
+  bool local = d->b.kind == SIDE_LOCAL; /* scratch filled just before use serves more rows */
   int64_t rows = local ? 4 * ROWS_IN_BLOCK : ROWS_IN_BLOCK, tiles, panels, iterations, k;
   int64_t columns = local ? COLUMNS_IN_BLOCK / 2 : COLUMNS_IN_BLOCK;
   d->block_tiles = d->mr > rows ? 1 : rows / d->mr;
@@ -420,7 +420,7 @@ static LVal open_tile(Dot *d, Main *f, const Place *o, LVal depth, int buf_start
   return lp_tile(f->w.k, d->dt, d->mr, d->nr, f->a, f->b, buf_start, operand);
 }
 
-/* All of k at once: from registers into the epilogue. */
+/* Computes all of k at once: chains go from registers into the epilogue. */
 static bool whole_chains(Dot *d, Main *f) {
   Low *w = &f->w;
   LVal p = lp_for(w->k, sub(w, f->p1, f->p0)), t = lp_for(w->k, sub(w, f->t1, f->t0));
@@ -575,7 +575,7 @@ bool dot_main(Dot *d) {
 
 /* ---- choices */
 
-/* Tiles that fit the sizes as far as they are known: few rows leave registers for more columns. */
+/* Chooses a tile for the known sizes: few rows leave registers for more columns. */
 void dot_choose_tile(Dot *d, Dim height) {
   int64_t m, n;
   int tile_n = d->l->tile.columns / (d->dt == DT_F64 ? 2 : 1);
@@ -601,7 +601,7 @@ static bool computing_type(Dot *d, const Type *x) {
   DType dt = (DType)x->dtype;
   bool half = d->compute == COMPUTE_F16 && dt != DT_F64 && dt != DT_BF16;
   d->dt = dt;
-  if (dt_int(dt)) return true; /* `compute` says nothing about ints */
+  if (dt_int(dt)) return true; /* `compute` does not concern ints */
   if (!dt_float(dt)) return gerr_set(d->e, ERR_IR_FORM, -1, "products of bools have no loop form");
   if (dt == DT_BF16 || (d->compute != COMPUTE_NONE && !half)) {
     return gerr_set(d->e, ERR_IR_FORM, -1, "products in bf16 and tf32 have no loop form");
@@ -635,7 +635,7 @@ static bool low_inner(Dot *d) {
   return dot_finish(d, &w, times(d, dim_num(d, 2), times(d, count, d->k)));
 }
 
-/* The transposed product. */
+/* Transposes the product. */
 static void transpose(Dot *d) {
   Side a = d->a;
   Dim m = d->m;
@@ -652,7 +652,7 @@ static void transpose(Dot *d) {
   }
 }
 
-/* Ints: row by row, lanes along columns. */
+/* Computes products of ints row by row, with lanes along columns. */
 static bool by_rows(Dot *d) {
   Low w;
   Digits at, of_x, of_y;
@@ -683,7 +683,7 @@ static bool by_rows(Dot *d) {
   return dot_finish(d, &w, times(d, times(d, d->iterations_b, times(d, d->m, d->n)), d->k));
 }
 
-/* One way to do it, for tiles of at most `height` rows where that is known. */
+/* Lowers the product for tiles of at most `height` rows, if that is known. */
 static bool tiled(Dot *d, Dim height) {
   d->form = &dot_form;
   d->run = d->k;

@@ -110,7 +110,7 @@ static Dim piece(const Job *j, bool reduced, int i) {
   }
 }
 
-/* The results for this spot are known: what the group gives. */
+/* Stores the outs of the group. The results of its reductions are bound at this spot. */
 static void store_outs(Job *j, const Spot *kept) {
   for (uint32_t i = 0; i < j->g->out_count; i++) low_store(&j->w, j->g->outs[i], kept);
 }
@@ -134,7 +134,7 @@ static void give(Job *j, const LVal *x, const Digit *kept, LVal b) {
 
 /* ---- lines */
 
-/* Copies elements from .. from + n - 1 of a line of several pieces to `stage`. */
+/* Copies elements from .. from + n - 1 of a line, which has several pieces, to `stage`. */
 static void fill_stage(Job *j, const int *stage, const Digit *kept, LVal from, LVal n) {
   Low *w = &j->w;
   Kernel *k = w->k;
@@ -158,8 +158,8 @@ static void fill_stage(Job *j, const int *stage, const Digit *kept, LVal from, L
   lp_end(k);
 }
 
-/* An iteration: a block of two lines, so that additions of a lane wait less for one another. Where
- * one is left it is worked on twice, with the same stores. */
+/* Makes an iteration of a block of two lines, so that additions of a lane wait less for one
+ * another. A single last line is computed twice, with the same stores. */
 static void lines(Job *j) {
   Low *w = &j->w;
   Kernel *k = w->k;
@@ -316,8 +316,8 @@ static LVal block_result(Low *w, const Tree *t, int i, LVal block, LVal col) {
   return x[0];
 }
 
-/* Block after block goes on a stack of partial results; block number b is first merged with as many
- * of them as b + 1 has trailing zeros; in the end what is left is merged from the top. */
+/* Pushes block after block on a stack of partial results. Block number b is first merged with as
+ * many of them as b + 1 has trailing zeros. In the end the rest is merged from the top. */
 bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e) {
   Low one_low, *w = &one_low;
   int stack[MAX_FOLDS], now[MAX_FOLDS];
@@ -334,7 +334,7 @@ bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e) {
   LVal width = low_least(w, sub(w, low_dim(w, t->results), first), lp_i(k, PANEL)),
        one = lp_i(k, 1);
   LVal depth = lp_var(k, lp_i(k, 0));
-  c = lp_vec(k, width); /* what a reduction of nothing gives */
+  c = lp_vec(k, width); /* the result of an empty reduction */
   EACH lp_store(k, now[i], c, lp_const(k, t->fold[i].dt, t->fold[i].start));
   lp_end(k);
   LVal b = lp_for(k, low_dim(w, t->blocks)), bound = add(w, b, one);
@@ -440,7 +440,7 @@ bool low_reduce(Lower *l, const Group *g, Lowered *out, GErr *e) {
   j->blocks = low_ceil_div(w, j->length, BLOCK);
   int64_t n = 0, m = 0;
   bool known = low_known(w, j->length, &n), one_block = known && n <= BLOCK;
-  j->two = !one_block; /* for the trial: what is done with the results is left out */
+  j->two = !one_block; /* the trial leaves out the uses of the results */
   if (!low_space(w, t->rank, t->dim, cls, pull_operands, j, &j->s)) return false;
   for (int i = 0; i < j->s.count; i++) j->reduced += j->s.cls[i] == REDUCED;
   bool line = j->s.count == 0 || j->s.cls[j->s.count - 1] == REDUCED;

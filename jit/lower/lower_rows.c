@@ -12,8 +12,8 @@
  * row; what iterations leave behind is combined by a second kernel. So a gradient of a gain costs
  * no pass over memory.
  *
- * Where a pass cannot go through a row by one loop (an operand repeats along an axis of C), its
- * operands are first put side by side. */
+ * If a pass cannot visit a row by one loop (an operand repeats along an axis of C), its operands
+ * are first copied side by side. */
 #include <string.h>
 
 #include "jit/lower/lower_rows.h"
@@ -40,7 +40,8 @@ static bool is_col(const Rows *r, Val v) {
   return false;
 }
 
-/* The contraction whose rows these are, and those that read them: none of them is a row's. */
+/* Whether v is a contraction: the one that computes the rows, or one that reads them. None of them
+ * is a value of a row. */
 static bool is_dot(const Rows *r, Val v) {
   return gr_node(r->w.l->g, v)->op == OP_DOT;
 }
@@ -51,7 +52,7 @@ static bool is_out(const Rows *r, Val v) {
   return false;
 }
 
-/* depth and cost of the group's values and of views up to the last one needed, in graph order. */
+/* Computes depth and cost of the group's values and of views, up to the last one needed. */
 static void measure(Rows *r, uint32_t last) {
   const Graph *g = r->w.l->g;
   for (uint32_t n = 0, own = 0; n <= last; n++) {
@@ -101,7 +102,7 @@ static bool in_pass(const Rows *r, Val v, int pass) {
   return first ? first == pass : pass == r->passes + 1;
 }
 
-/* Made of rows by another contraction, or its transpose. */
+/* Whether v is computed from rows by another contraction, or is its transpose. */
 static bool after(const Rows *r, Val v) {
   if (!r->strip || val_eq(v, r->strip->score)) return false;
   return is_dot(r, v) || gr_node(r->w.l->g, v)->op == OP_TRANSPOSE;
@@ -187,7 +188,7 @@ static bool full_out(Rows *r, uint32_t i) {
   return !is_col(r, v) && !after(r, v) && full(r, v);
 }
 
-/* Adds the rows at hand to the columns that pass p can. */
+/* Adds the present rows to the columns whose operands pass p computes. */
 static void add_columns(Rows *r, int p, const Digit *cols, int n) {
   Low *w = &r->w;
   for (int i = 0; i < r->col_count; i++) {
@@ -206,8 +207,8 @@ static void add_columns(Rows *r, int p, const Digit *cols, int n) {
 
 typedef int Stage[MAX_FOLDS][SIDE];
 
-/* Stores what pass p makes of a row and has to leave behind, and the operands of its reductions if
- * `stage`. */
+/* Stores the values of a row that pass p computes and later passes read, and, if `stage`, the
+ * operands of its reductions. */
 static void store_pass(Rows *r, int p, int u, const Digit *cols, int n, Stage stage) {
   Low *w = &r->w;
   const Spot *s = in_row(r, u, cols, n);
@@ -351,8 +352,8 @@ void rows_passes(Rows *r) {
   }
 }
 
-/* An iteration: `side` rows. Where fewer are left the last one is worked on twice, with the same
- * stores. */
+/* Makes an iteration of `side` rows. If fewer are left, the last one is computed twice, with the
+ * same stores. */
 static void by_rows(Rows *r) {
   Low *w = &r->w;
   Kernel *k = w->k;
@@ -366,7 +367,7 @@ static void by_rows(Rows *r) {
   lp_end(k);
 }
 
-/* An iteration: the rows of one lane of a block. */
+/* Makes an iteration of the rows of one lane of a block. */
 static void by_lanes(Rows *r, uint32_t panel0) {
   Low *w = &r->w;
   Kernel *k = w->k;
@@ -404,7 +405,7 @@ static void by_lanes(Rows *r, uint32_t panel0) {
 
 typedef enum Over { OVER_COLS, OVER_ROWS, OVER_OTHER } Over;
 
-/* Which axes a reduction is over, the last or the first; *rows and *cols: the shape of its
+/* Whether a reduction is over the last or the first axes; *rows and *cols: the shape of its
  * operand. */
 static Over shape_of(Low *w, const Fold *f, Dim *rows, Dim *cols) {
   const Attr *axes = gr_attr(w->l->g, f->v.node, AT_AXES);

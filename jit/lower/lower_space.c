@@ -98,8 +98,8 @@ static LVal open_block(Low *w, const Space *s, int k, int64_t block, LVal *t, bo
   return lp_bin(w->k, RB_ADD, from, vec ? lp_vec(w->k, n) : lp_for(w->k, n));
 }
 
-/* The loop, other than the last, along which a load is contiguous while the last one jumps through
- * memory, both long: the copy of a transposed matrix; -1 = none. */
+/* The loop, other than the last, along which a load is contiguous while the last loop jumps through
+ * memory, if both are long, as in the copy of a transposed matrix; -1 = none. */
 static int crossing(Low *w, const Space *s) {
   int m = s->count;
   int64_t n;
@@ -110,8 +110,8 @@ static int crossing(Low *w, const Space *s) {
   return -1;
 }
 
-/* Iterations are tiles of loop `cross` and the last one, so that lines of memory that are read
- * across are used up while they are in the cache. */
+/* Makes iterations of tiles of loop `cross` and the last loop, so that cache lines that are read
+ * across are consumed while they are in the cache. */
 static void tiles(Low *w, const Space *s, int cross, Nest *n) {
   int m = s->count;
   LVal at[MAX_DIGITS];

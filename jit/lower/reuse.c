@@ -26,7 +26,7 @@ typedef struct Known {
 
 struct Alike {
   Known *known;
-  uint32_t *round; /* per node: in which group it was met last */
+  uint32_t *round; /* per node: the last group that met it */
   uint32_t *number;
   uint32_t rounds;
   uint32_t *met; /* nodes of this group by number */
@@ -94,7 +94,7 @@ static void put_node(Writer *w, uint32_t node, int deep) {
   s->met[s->count++] = node;
 }
 
-/* False: the group is lowered by itself. */
+/* Writes the text of a group. False: the group is lowered by itself. */
 static bool write_group(Writer *w, const Group *x) {
   Alike *s = w->s;
   s->rounds++;
@@ -154,7 +154,7 @@ static void low_again(const Alike *s, const Known *k, Arena *keep, Lowered *out)
   }
 }
 
-/* NULL: a value that was not met. */
+/* For each buffer of the launches of k, the number of its value; NULL: a value was not met. */
 static const uint32_t *uses_of(const Alike *s, const Known *k, Arena *a, const Lowered *out) {
   size_t n = 0;
   for (size_t i = k->launch; i < out->count; i++) n += out->launches[i].k->buf_count;
