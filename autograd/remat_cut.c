@@ -101,7 +101,7 @@ static bool is_use(const Graph *g, uint32_t n, uint32_t top) {
 }
 
 /* Marks the values that are kept in any case: outputs, values that outside nodes read in the
- * backward, values that other blocks may be computed from, and offloaded values. */
+ * backward, values that other blocks may be computed from, and values that are firmly offloaded. */
 static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top) {
   const Graph *g = c->g;
   bool *there = ARENA_ARRAY(c->a, bool, g->type_count + 1);
@@ -115,7 +115,13 @@ static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top
         there[rm_slot(g, v)] = true;
     }
   }
-  for (size_t k = 0; k < g->type_count; k++) there[k] |= c->written[k] == CHOICE_OFFLOAD;
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    bool firm = tag_info[g->provs[g->nodes[n].prov].tag].firm;
+    for (uint32_t k = 0; firm && k < g->nodes[n].result_count; k++) {
+      size_t s = g->nodes[n].result0 + k;
+      there[s] |= c->written[s] == CHOICE_OFFLOAD;
+    }
+  }
   return there;
 }
 
@@ -236,6 +242,10 @@ static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice) {
       size_t s = rm_slot(g, v);
       if (seen[s]) continue;
       seen[s] = true;
+      if (choice[s] == CHOICE_OFFLOAD) { /* is read and written on the way out and back */
+        sum.time = cost_add(sum.time, cost_mul(c->bytes[s], 4 * BYTE_COST));
+        continue;
+      }
       if (choice[s] == CHOICE_SAVE || is_kept(c, v.node, s)) {
         sum.bytes = cost_add(sum.bytes, c->bytes[s]);
         continue;
