@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 # CONTRIBUTING.md tells the truth. Of each kind of thing one member is looked up: the numbered places of its section are
 # the hand-written files in which the member stands, no more and no less; comments do not count. Places with a dash
-# (tests, pages) exist and have it, too. In a path NAME is the member, other words in capitals are anything.
+# (tests, pages, the Makefile.inc of a new file) exist and have it, too. In a path NAME is the member, other words in
+# capitals are anything.
 use strict;
 use warnings;
 use File::Find;
@@ -83,6 +84,8 @@ for my $name (sort keys %section) {
     push @why, "`$member` does not stand in $path: the place goes from the list" unless @hit;
     $said{$_} = 1 for @hit;
   }
+  # a line in a list of files is no place, if it is said to be beside them
+  $said{$_} = 1 for grep { m{(?:^|/)Makefile\.inc$} } @{$page{$name}{beside} || []};
   push @why, "`$member` stands in $_, too: a place more, or one to be saved" for grep { !$said{$_} } sort keys %there;
   check("$name: `$member` is in the places of the list alone", @why);
   @why = ();
