@@ -105,7 +105,7 @@ static bool is_constant(const Graph *g, uint32_t n) {
   return op_info[g->nodes[n].op].cls == GENERATE && op_info[g->nodes[n].op].remat == REMAT_FREE;
 }
 
-/* Down through views to what they look at; `*slice` is the slice nearest to v on the way. */
+/* Follows views down to their base; `*slice` is the slice nearest to v on the way. */
 static Val root_of(const Graph *g, Val v, Val *slice) {
   *slice = VAL_NONE;
   while (is_view(g, v.node)) {
@@ -129,8 +129,8 @@ static void mark_live(Split *s) {
   }
 }
 
-/* Calls f for every value of the forward part that backward reads (gradients that are such values
- * themselves included). */
+/* Calls f for each value of the forward part that backward reads, also if the value itself is a
+ * gradient. */
 static void each_crossing(Split *s, void (*f)(Split *s, Val v)) {
   const Graph *j = s->j;
   for (uint32_t n = s->f_nodes; n < j->node_count; n++) {
@@ -149,7 +149,7 @@ static void save_root(Split *s, Val v) {
   if (val_none(slice) && !is_constant(s->j, root.node)) s->saved[slot(s->j, root)] = true;
 }
 
-/* A slice keeps its whole base alive, so it is saved itself unless the base is there anyway. */
+/* A slice keeps its whole base alive, so the slice is saved unless the base is kept in any case. */
 static void save_slice(Split *s, Val v) {
   Val slice, root = root_of(s->j, v, &slice);
   if (val_none(slice) || is_constant(s->j, root.node) || s->saved[slot(s->j, root)]) return;
@@ -167,7 +167,7 @@ static int input_number(const Graph *g, Val v) {
   return -1;
 }
 
-/* Marks what has to be recomputed for value v: free nodes down to saved values. */
+/* Marks the nodes that have to be recomputed for value v: free nodes down to saved values. */
 static void mark_remade(Split *s, Val v) {
   while (!s->saved[slot(s->j, v)]) {
     s->live[v.node] = true;
@@ -214,7 +214,7 @@ static bool make_backward(Split *s, const Val *saved, int nsaved) {
   return true;
 }
 
-/* The first f_nodes nodes, with f's outputs and the saved values. */
+/* Makes the forward graph: the first f_nodes nodes, with f's outputs and the saved values. */
 static Graph *make_forward(Split *s, const Val *saved, int nsaved) {
   Arena *tmp = &s->scratch;
   Graph *g = copy_start(tmp, s->j);
@@ -233,8 +233,8 @@ static Graph *make_forward(Split *s, const Val *saved, int nsaved) {
   return gr_dce(s->to, g);
 }
 
-/* Every saved value is read by the backward: what is kept for nothing is memory that no plan can
- * explain. */
+/* Checks that the backward reads each saved value. A value saved without need would be memory that
+ * no plan explains. */
 static void check_saved(const Joint *j) {
   const Graph *g = gr_checked(j->backward, "split");
   for (int k = 0; k < j->saved_count; k++) {

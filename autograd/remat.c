@@ -43,7 +43,7 @@ bool rm_is_free(const Graph *g, uint32_t n) {
   return op_info[g->nodes[n].op].remat == REMAT_FREE;
 }
 
-/* Costs nothing to make again, and is made of one value. */
+/* Whether the node is recomputed without cost, from one value. */
 static bool is_view(const Graph *g, uint32_t n) {
   return rm_is_free(g, n) && g->nodes[n].operand_count == 1;
 }
@@ -56,7 +56,7 @@ bool rm_never(const Graph *g, uint32_t n) {
   return false;
 }
 
-/* They are kept, so that the second run takes the same way. */
+/* Conditions are kept, so that the second run takes the same branches. */
 bool *rm_conditions(Arena *a, const Graph *g) {
   bool *is = ARENA_ARRAY(a, bool, g->type_count + 1);
   for (uint32_t n = 0; n < g->node_count; n++)
@@ -67,7 +67,8 @@ bool *rm_conditions(Arena *a, const Graph *g) {
 
 /* ---- the choice as written */
 
-/* Whether block `at` keeps what it does not name, and all between it and inner block `id` do. */
+/* Whether block `at`, and each block between it and inner block `id`, keeps the values that it does
+ * not name. */
 static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at) {
   while (id != at) {
     id = gr_block_at(g, id)->parent;
@@ -80,9 +81,9 @@ static bool leaves_alone(const Graph *g, uint32_t id, uint32_t at) {
 static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at) {
   Tag tag = (Tag)prov_of(g, n)->tag;
   if (tag == TAG_NONE) return CHOICE_SAVE;
-  if (rm_never(g, n)) /* always kept, though perhaps elsewhere */
+  if (rm_never(g, n)) /* always kept, but perhaps on another device */
     return tag_says(tag, CHOICE_OFFLOAD) && rm_home(g, n) == at ? CHOICE_OFFLOAD : CHOICE_SAVE;
-  if (rm_home(g, n) != at) { /* an inner block's, which decides inside */
+  if (rm_home(g, n) != at) { /* of an inner block, whose clauses hold inside */
     if (rm_is_free(g, n)) return CHOICE_FREE;
     return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_RECOMPUTE;
   }
@@ -98,7 +99,7 @@ void rm_written(const Graph *g, uint8_t *choice) {
     uint8_t c = top ? choice_in(g, n, top) : CHOICE_FREE;
     for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = c;
   }
-  /* A view is kept by keeping what it looks at. */
+  /* A view is kept if its base is. */
   for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
     const GNode *node = &g->nodes[n];
     if (!is_view(g, n) || node->op == OP_SLICE || choice[node->result0] != CHOICE_SAVE) continue;
@@ -137,8 +138,8 @@ typedef struct Redo {
   Graph *d;
   const uint8_t *choice;
   const bool *condition, *live;
-  Val *to, *away; /* by slot of g: in d, and what was moved away of it */
-  /* By slot: which gradients keep the original alive whatever is chosen: those that stand in block
+  Val *to, *away; /* by slot of g: the value in d, and its copy that was moved away */
+  /* By slot: the gradients that keep the original alive with any choice: those that stand in block
    * `held - 1`, ALWAYS, or 0 = none. */
   uint32_t *held;
   uint8_t *fate; /* by slot: bits of Fate */
@@ -184,7 +185,7 @@ static bool next_block(const Graph *g, uint32_t n, uint32_t id) {
   return b && !gr_block_inside(g, prov_of(g, n)->within, id);
 }
 
-/* The world in which node n, copied in `at`, reads: inside of these blocks. */
+/* The world in which node n reads when it is copied in world `at`. */
 static World *world_of(Redo *r, World *at, uint32_t n) {
   const Graph *g = r->g;
   const Prov *p = prov_of(g, n);
@@ -221,8 +222,8 @@ static Val place(Graph *d, Val v, Device dev, Prov p) {
   return to;
 }
 
-/* Values of node n that are to be moved away leave right behind it: those of a device for the host,
- * those of the host for what is set apart there. What nobody fetches is dead. */
+/* Moves offloaded values of node n away right behind the node: values of a device to the host,
+ * values of the host to the spill. A moved value without a reader is dead. */
 static void move_away(Redo *r, uint32_t n) {
   const Graph *g = r->g;
   if (!rm_home(g, n)) return;
@@ -247,8 +248,8 @@ static Val fetched(Redo *r, World *w, Val v, uint32_t within) {
   return *made = place(r->d, r->away[s], (Device)r->g->types[s].dev, p);
 }
 
-/* What v is in world w, for a node that stands in block `within`. VAL_NONE: a copy of its node has
- * to be made, in `*at`. */
+/* The value of v in world w, for a node that stands in block `within`. VAL_NONE: its node has to be
+ * copied in `*at`. */
 static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at) {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
@@ -281,7 +282,7 @@ static Graph **own_regions(Redo *r, uint32_t n) {
   return own;
 }
 
-/* A copy in the making: its operands are looked up one after the other. */
+/* An unfinished copy, whose operands are looked up one after the other. */
 typedef struct Task {
   World *world;
   uint32_t node, next;
@@ -312,7 +313,7 @@ static void finish(Redo *r, const Task *t, uint32_t within) {
   }
 }
 
-/* Copies node n in world w, and first what it needs. */
+/* Copies node n in world w, after the nodes that it needs. */
 static void make(Redo *r, World *w, uint32_t n, uint32_t within) {
   Tasks t = {0};
   World *in;
@@ -333,7 +334,7 @@ static void make(Redo *r, World *w, uint32_t n, uint32_t within) {
   }
 }
 
-/* A `reentrant` block is computed again as a whole, in its own order, when its gradient begins. */
+/* Copies a whole `reentrant` block, in its own order, when its gradient begins. */
 static void make_whole(Redo *r, World *w, uint32_t within) {
   const Graph *g = r->g;
   w->whole = true;
@@ -345,7 +346,7 @@ static void make_whole(Redo *r, World *w, uint32_t within) {
   }
 }
 
-/* What operand k of backward node n reads; copies that it needs are made. */
+/* The value that operand k of backward node n reads. Makes the copies that it needs. */
 static Val demand(Redo *r, uint32_t n, uint32_t k) {
   World *w = world_of(r, &r->root, n), *in;
   uint32_t within = prov_of(r->g, n)->within;
@@ -356,7 +357,8 @@ static Val demand(Redo *r, uint32_t n, uint32_t k) {
   return look_up(r, w, v, within, &in);
 }
 
-/* Finds what outputs hold, and live backward nodes from `lo` to `hi` that no block has a say in. */
+/* Finds the values held by outputs, and by live backward nodes from `lo` to `hi` outside of
+ * blocks. */
 static void mark_held(Redo *r, uint32_t lo, uint32_t hi) {
   const Graph *g = r->g;
   for (size_t k = 0; k < g->type_count; k++) r->held[k] = 0;

@@ -31,7 +31,7 @@ static int64_t body_time(const Graph *g, const int64_t *env) {
   return sum;
 }
 
-/* Nodes with regions. */
+/* The cost of a node with regions. */
 static int64_t region_cost(const Graph *g, uint32_t n, const int64_t *env) {
   const GNode *node = &g->nodes[n];
   int64_t first = body_time(g->regions[node->region0], env);
@@ -86,7 +86,7 @@ typedef struct Choose {
   uint32_t count;         /* of vertices */
   int64_t *bytes, *cost;  /* by slot, by node */
   Val *used;
-  size_t used_count, used_cap; /* what backward reads, maybe several times */
+  size_t used_count, used_cap; /* values that backward reads; some stand several times */
 } Choose;
 enum { SOURCE = 1, SINK = 2, FIRST = 3, DISLIKE = 4 };
 
@@ -180,7 +180,7 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price) {
   /* The clauses of an inner block hold inside of it. */
   Tag tag = rm_home(g, n) == top ? (Tag)g->provs[node->prov].tag : TAG_NONE;
   bool never = tag_must(tag, CHOICE_SAVE);
-  bool whole = gr_block_at(g, top)->reentrant && !never; /* nobody decides but its clauses */
+  bool whole = gr_block_at(g, top)->reentrant && !never; /* only its clauses decide */
   /* A tag that agrees with the block's default is no preference. */
   bool saves = gr_block_at(g, rm_home(g, n))->saves;
   for (uint32_t k = 0; k < node->result_count; k++) {
@@ -298,7 +298,7 @@ typedef struct Ladder {
   size_t most, count;
   uint8_t **choice;
   RmPrice *price;
-  RmPrice range; /* what all plans are apart at most */
+  RmPrice range; /* the largest difference of two plans */
 } Ladder;
 
 static RmPrice price_of(Ladder *l, const uint8_t *choice) {
@@ -308,7 +308,7 @@ static RmPrice price_of(Ladder *l, const uint8_t *choice) {
   return p;
 }
 
-/* Adds a choice unless there is one of its price; whether it did. */
+/* Adds a choice unless one with its price exists. Returns whether it was added. */
 static bool add_rung(Ladder *l, const uint8_t *choice) {
   RmPrice p = price_of(l, choice);
   for (size_t k = 0; k < l->count; k++)
@@ -320,7 +320,7 @@ static bool add_rung(Ladder *l, const uint8_t *choice) {
   return true;
 }
 
-/* Too near to each other for something between them to matter. */
+/* Whether two prices are so near that a plan between them does not matter. */
 static bool near_by(const Ladder *l, size_t small, size_t fast) {
   enum { PART = 50 };
   int64_t bytes = l->price[fast].bytes - l->price[small].bytes;
@@ -328,8 +328,8 @@ static bool near_by(const Ladder *l, size_t small, size_t fast) {
   return bytes <= l->range.bytes / PART || time <= l->range.time / PART;
 }
 
-/* Cuts for the price at which plans `small` and `fast` cost the same, until there is none below the
- * line between them: the corners of the hull. */
+/* Cuts for the price at which plans `small` and `fast` cost the same, until no plan is below the
+ * line between them. This finds the corners of the hull. */
 static void between(Ladder *l, size_t small, size_t fast, int depth) {
   if (depth == 0 || near_by(l, small, fast)) return;
   double bytes = (double)(l->price[fast].bytes - l->price[small].bytes);
@@ -353,7 +353,7 @@ static bool worth(int64_t a, int64_t b, int64_t c, int64_t d) {
   return (double)a * (double)d > (double)c * (double)b;
 }
 
-/* Gives the values of node n what plan `to` gives them. False when it differs in none. */
+/* Copies the choices of node n's values from plan `to`. False if they are equal. */
 static bool follow(const Ladder *l, uint32_t n, const uint8_t *to, uint8_t *choice) {
   bool any = false;
   for (uint32_t k = 0; k < l->g->nodes[n].result_count; k++) {
@@ -364,8 +364,8 @@ static bool follow(const Ladder *l, uint32_t n, const uint8_t *to, uint8_t *choi
   return any;
 }
 
-/* Each step changes what is worth most: by what the whole plan then costs where few values differ,
- * else by a node's own cost. Where they are few every plan looked at is one. */
+/* Each step changes the node with the largest gain. If few values differ, the gain is that of the
+ * whole plan, and each plan tried is added; else it is the node's own. */
 static void walk(Ladder *l, size_t from, size_t goal) {
   enum { FEW = 12, STEPS = 3 };
   const Graph *g = l->g;
@@ -407,7 +407,7 @@ static void walk(Ladder *l, size_t from, size_t goal) {
   }
 }
 
-/* Plans that no other beats, by rising bytes; their number. */
+/* Lists the plans that no other one beats in `rung`, by rising bytes. Returns their number. */
 static size_t frontier(const Ladder *l, size_t *rung) {
   size_t n = 0;
   for (size_t k = 0; k < l->count; k++) {

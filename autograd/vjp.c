@@ -117,7 +117,7 @@ typedef struct Sweep {
   uint32_t base;   /* number of lo's first result */
   struct Sink {
     uint32_t at, hook;
-  } * sinks; /* nodes `hook`, by the last node they are about */
+  } * sinks; /* nodes `hook`, by the last node whose value they take */
   size_t sink_count, sink_cap;
   uint8_t *active; /* per result from base on */
   Val *cot;        /* cotangent so far */
@@ -136,8 +136,8 @@ static bool is_active(const Sweep *s, Val v) {
   return inside(s, v) && s->active[slot(s, v)];
 }
 
-/* Whether operand i of the node carries a gradient at all: a `custom` with a gradient of its own
- * answers for its `wrt` only. */
+/* Whether operand i of the node can have a gradient. A `custom` with its own gradient has gradients
+ * of its `wrt` only. */
 static bool carries(const Graph *g, uint32_t node, uint32_t i) {
   if (g->nodes[node].op != OP_CUSTOM || g->nodes[node].region_count < 2) return true;
   const Attr *a = gr_attr(g, node, AT_WRT);
@@ -179,7 +179,7 @@ static bool add_to(Sweep *s, B *b, Val v, Val d) {
   return false;
 }
 
-/* A gradient must be usable where the value is: same dtype and rank, no dim provably different. */
+/* Whether a gradient fits its value: the same dtype and rank, and no dim provably different. */
 static bool fits(const Sweep *s, Val v, Val d) {
   const Type *t = gr_type(s->g, v), *u = gr_type(s->g, d);
   if (t->kind != u->kind || t->dtype != u->dtype || t->rank != u->rank) return false;
@@ -210,8 +210,8 @@ static bool seed(Sweep *s, B *b) {
   return true;
 }
 
-/* ---- hooks: when the sweep comes to the last of the values that a hook is about, their cotangents
- * are complete (the values of one hook have no uses between them) and pass a host function */
+/* ---- hooks: when the sweep reaches the last of the values of a hook, their cotangents are
+ * complete (the values of one hook have no uses between them) and pass through a host function */
 
 static void find_sinks(Sweep *s) {
   Graph *g = s->g;
