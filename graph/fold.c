@@ -61,7 +61,7 @@ static bool is_one(Fold *f, Val v) {
   return is_float(f, v, 1, false) || is_int(f, v, 1);
 }
 
-/* v, the value of the node made last. */
+/* Returns v, the value of the last node, or that of an equal node if nodes are merged. */
 static Val merged(Fold *f, Val v) {
   return f->merge && !val_none(v) ? merge_last(f->merge) : v;
 }
@@ -91,12 +91,12 @@ static void unref(void *t) {
   tn_unref(t);
 }
 
-/* An elementwise op of literals, all of them single numbers or all stretched to the same dims. */
+/* Folds an elementwise op of literals, all single numbers or all broadcast to the same dims. */
 static Val compute(Fold *f) {
   const GNode *n = f->n;
   if (op_info[n->op].cls != ELEMENTWISE || n->op == OP_STOP || n->op == OP_ALIAS ||
       n->operand_count < 1 || n->operand_count > 3 || f->type->dev != DEV_CPU ||
-      f->g->provs[n->prov].anomaly) { /* what runs is watched, a constant is not */
+      f->g->provs[n->prov].anomaly) { /* a node that runs is watched, a constant is not */
     return VAL_NONE;
   }
   for (uint32_t i = 0; i < n->operand_count; i++) {
@@ -334,7 +334,7 @@ static Val replacement(Fold *f) {
   return v;
 }
 
-/* Folds; with `simplify` it also merges equal nodes and leaves out what nothing needs. */
+/* Folds; with `simplify` it also merges equal nodes and drops unneeded ones. */
 static Graph *walk(Arena *a, const Graph *from, bool simplify) {
   stack_check();
   Fold f = {.a = a, .g = from, .d = copy_start(a, from), .map = map_new(a, from)};

@@ -23,7 +23,8 @@
 #include <ucontext.h>
 #endif
 
-/* Frames on the stacks of fibers are left without return: AddressSanitizer is not to watch them. */
+/* Frames on the stacks of fibers are left without return, so AddressSanitizer must not watch
+ * them. */
 #define ON_FIBER __attribute__((no_sanitize_address))
 
 /* 192 bytes more than a power of two: else the stacks would share a few lines of the cache. */
@@ -82,7 +83,7 @@ __asm__(".pushsection .text\n"
         ".size emu_switch, . - emu_switch\n"
         ".popsection\n");
 
-/* Goes on at `to`; comes back when somebody goes on at `from`. */
+/* Switches to `to`. Returns when another switch continues `from`. */
 ON_FIBER static void jump(Context *from, Context *to) {
   emu_switch(from, *to);
 }

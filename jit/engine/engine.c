@@ -74,8 +74,8 @@ struct Engine {
 
 /* ---- where things are */
 
-/* The folder of the file that this code is in: the program, or a library. False when nobody
- * says. */
+/* Finds the folder of the file with this code: the program, or a library. False if the system does
+ * not know it. */
 static bool own_folder(char out[PATH_MAX]) {
   Dl_info here, program;
   char link[PATH_MAX];
@@ -218,8 +218,7 @@ EngCount eng_count(const Engine *g) {
 
 /* ---- a kernel becomes code */
 
-/* A line for perf: where the code is and what it is called. The file is refused when it is a
- * link. */
+/* Writes a line for perf: address, size and name of the code. A file that is a link is refused. */
 static void note_perf(Engine *g, const EngKernel *k) {
   if (!g->config.perf_map) return;
   if (!g->perf) {
@@ -304,7 +303,7 @@ static void answered(void *ud, WorkItem *item, CodegenKind kind, const char *byt
   }
 }
 
-/* Opens what is beside the table of this session, at the first kernel that is not in it. */
+/* Opens archive, cache and workers, at the first kernel that is not in the table. */
 static void look(Engine *g) {
   Err e = {.text = ""};
   char path[PATH_MAX];
@@ -328,14 +327,15 @@ static void look(Engine *g) {
     log_line(g, "code is not kept on disk: %s", e.text);
 }
 
-/* There was no room for code that is there: to make it anew would not help. */
+/* Whether there is no room for code that exists. The kernel fails then, since a new compilation
+ * would not help. */
 static bool no_room(Engine *g, EngKernel *k, const Err *e) {
   k->nomem = e->nomem;
   if (e->nomem) fail(g, k, e->text, strlen(e->text));
   return e->nomem;
 }
 
-/* Code that was made before, or the reason why it has none (FAILED); false when there is none. */
+/* Loads code that was made before, or sets FAILED with the reason; false if there is none. */
 static bool find(Engine *g, EngKernel *k) {
   Err e = {.text = ""};
   size_t n = 0;
@@ -399,7 +399,7 @@ static EngKernel *new_kernel(Engine *g, const Buf *text, uint64_t hash) {
   return k;
 }
 
-/* For the list of kernels to be installed. */
+/* Writes the text of a kernel to the folder `record`. */
 static void record(Engine *g, const Buf *text, uint64_t hash) {
   char path[PATH_MAX];
   snprintf(path, sizeof path, "%s/%016llx.ckk", g->config.record, (unsigned long long)hash);
@@ -409,8 +409,8 @@ static void record(Engine *g, const Buf *text, uint64_t hash) {
   if (!ok) log_line(g, "a kernel was not recorded: %s cannot be written", path);
 }
 
-/* Code for a kernel that has none: false with `e` when there is no way to it, or (`generate` false)
- * none without the code generator. */
+/* Gets code for a kernel that has none. False with `e` if that is impossible, or, if `generate` is
+ * false, impossible without the code generator. */
 static bool get_code(Engine *g, EngKernel *k, bool generate, Err *e) {
   bool fits = g->config.level <= eng_host_level();
   k->state = ASKED;
@@ -435,7 +435,7 @@ static EngKernel *send(Engine *g, EngKernel *k) {
   return k;
 }
 
-/* One user more of a kernel of the table. */
+/* Adds a user to a kernel of the table. */
 static EngKernel *use(Engine *g, EngKernel *k, bool generate, Err *e) {
   bool gone = k->state == UNLOADED || (k->state == FAILED && k->nomem);
   if (!k->users++ && k->state == LOADED) g->unused -= load_bytes(&k->code);

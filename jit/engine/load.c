@@ -111,8 +111,8 @@ static bool read_header(Load *l) {
 
 /* ---- layout */
 
-/* Code, constants, and constants with addresses. Anything else that a program would have in memory
- * is an error: a kernel has no state. Unwind tables are left out. */
+/* Sections with code, constants, and constants with addresses are loaded. Any other section that
+ * takes memory is an error, since a kernel has no state. Unwind tables are left out. */
 static bool place_section(Load *l, size_t i) {
   Elf64_Shdr s = section(l, i);
   l->place[i] = NOT_LOADED;
@@ -131,7 +131,7 @@ static bool place_section(Load *l, size_t i) {
   return l->used <= 2 * (size_t)MOST_BYTES || err_set(l->e, "is too large");
 }
 
-/* NULL: there is no such kind. */
+/* The kind of a relocation; NULL if it is unknown. */
 static const struct Reloc *reloc_of(const Load *l, Elf64_Rela r) {
   for (size_t i = 0; i < sizeof relocs / sizeof *relocs; i++)
     if (relocs[i].machine == l->machine && relocs[i].type == ELF64_R_TYPE(r.r_info))
@@ -145,7 +145,7 @@ static Elf64_Rela relocation(const Load *l, const Elf64_Shdr *s, size_t i) {
   return r;
 }
 
-/* Relocations for a section that is loaded. */
+/* Applies the relocations of a loaded section. */
 static bool relocates(const Load *l, const Elf64_Shdr *s) {
   return (s->sh_type == SHT_RELA || s->sh_type == SHT_REL) && s->sh_info < l->section_count &&
          l->place[s->sh_info] != NOT_LOADED;
@@ -171,7 +171,7 @@ static bool place_table(Load *l) {
 
 /* ---- relocation */
 
-/* Where a symbol is in the mapping. */
+/* The address of a symbol in the mapping. */
 static bool address(const Load *l, size_t i, uint64_t *out) {
   if (i >= l->symbol_count) return err_set(l->e, "refers to a symbol that is not there");
   Elf64_Sym s = symbol(l, i);
@@ -280,8 +280,8 @@ static void debug_tell(DebugEntry *d, bool here) {
   atomic_flag_clear(&debug_lock);
 }
 
-/* A copy of the object whose sections say where they are. Without memory for it there is no entry,
- * which is no error. */
+/* Makes a copy of the object with the addresses of its sections, for the debugger. Without memory
+ * for it there is no entry, which is no error. */
 static DebugEntry *debug_add(Mem *m, const Load *l) {
   DebugEntry *d = mem_try(m, NULL, 0, sizeof *d + l->size);
   if (!d) return NULL;

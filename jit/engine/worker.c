@@ -157,8 +157,8 @@ static int spawn(const char *path, int fd, pid_t *pid) {
   return error;
 }
 
-/* The process and those it starts cannot take all memory; a lower limit that is there stays. A
- * sanitizer reserves more than any such limit. */
+/* Limits the memory of the process and its children; a lower limit stays. With a sanitizer there is
+ * none, since it reserves more than any such limit. */
 static void limit_space(pid_t pid) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const rlim_t most = (rlim_t)4 << 30; /* the kernels of examples/gpt.ckl take 0.15 GiB */
@@ -188,8 +188,8 @@ static int start(Workers *w, Process *p) {
   return 0;
 }
 
-/* Waits for the end of a process, by force after `milliseconds`; what it has started ends with it.
- * Its wait status, or -1 when somebody else has taken it. */
+/* Waits for the end of a process and kills it after `milliseconds`, with its children. Returns its
+ * wait status, or -1 if another caller has taken it. */
 static int reap(pid_t pid, int milliseconds) {
   int status = -1;
   int64_t end = now_ms() + milliseconds;
@@ -211,7 +211,7 @@ static int reap(pid_t pid, int milliseconds) {
   }
 }
 
-/* Ends a process; its items are taken over by the caller before. */
+/* Ends a process. The caller has taken its items before. */
 static int stop(Workers *w, Process *p, int milliseconds) {
   close(p->fd);
   if (p->body) mem_free(w->mem, p->body, p->head.length);
@@ -263,7 +263,7 @@ static bool unsent(const Process *p) {
   return p->sent.last && p->sent_bytes < sizeof(CodegenFrame) + p->sent.last->text_n;
 }
 
-/* False when the process is gone. */
+/* Sends data of its first items to a process; false when the process is gone. */
 static bool send_some(Process *p) {
   while (unsent(p)) {
     const WorkItem *x = p->sent.last;
@@ -280,8 +280,8 @@ static bool send_some(Process *p) {
   return true;
 }
 
-/* The running process with the least to do that can take one more; one is started when all have
- * something. NULL: none can, or (*error is then not 0) none could be started. */
+/* The process with the fewest items that can take another one. Starts a process if all are busy.
+ * NULL: none can take it, or (*error is then not 0) none could be started. */
 static Process *choose(Workers *w, int *error) {
   Process *best = NULL, *empty = NULL;
   for (int i = w->most - 1; i >= 0; i--) {
@@ -305,7 +305,7 @@ static bool any_running(const Workers *w) {
   return false;
 }
 
-/* Gives waiting items to processes. */
+/* Assigns waiting items to processes. */
 static void hand_out(Workers *w) {
   while (w->given_up && w->waiting.first) {
     answer_error(w, pop(&w->waiting), "the code generator took too long for another kernel");
@@ -448,7 +448,7 @@ Workers *work_open(Mem *m, const char *path, int most, int patience, WorkDone *d
   return w;
 }
 
-/* A process that is idle ends by itself when its input does; one that works has nothing to lose. */
+/* An idle process ends by itself when its input ends; a busy one is killed. */
 void work_close(Workers *w) {
   if (!w) return;
   for (int i = 0; i < w->most; i++)

@@ -97,8 +97,8 @@ static LVal again(Kernel *to, const Kernel *k, LVal v, const LVal *map) {
   }
 }
 
-/* How often the block at v is run, where that is known: 0, 1, or -1. The outermost LP_PAR stays,
- * and a reduction, whose result is there in any case. */
+/* How often the block at v runs: 0, 1, or -1 if it is not known or does not matter. The outermost
+ * LP_PAR stays, and so does a reduction, since its result is needed in any case. */
 static int known_iterations(const Kernel *to, const Kernel *k, LVal v, const LVal *map) {
   const LIns *in = &k->ins[v];
   if (in->depth == 0 || in->op == LP_RED || in->op == LP_TILE) return -1;
