@@ -1,8 +1,8 @@
 /* The syntax tree. The parser makes it; checker, evaluator and formatter read it.
  *
- * One struct `Node` for everything that has a place in the source; `kind` says which member of the
- * union holds. Nodes live in the arena given to parse_file and die with it; names are interned, so
- * they compare by pointer. Lists are arrays (`items`, `count`), never linked.
+ * One struct `Node` for everything that has a place in the source; `kind` (node_kind.h) says which
+ * member of the union holds. Nodes live in the arena given to parse_file and die with it; names are
+ * interned, so they compare by pointer. Lists are arrays (`items`, `count`), never linked.
  *
  * Invariants: spans of children lie inside the span of their node; the height of a tree (longest
  * path, in nodes) is at most AST_MAX_HEIGHT, and a recursive pass asks whether the C stack has room
@@ -12,6 +12,7 @@
 #ifndef CKL_PARSER_AST_H
 #define CKL_PARSER_AST_H
 
+#include "parser/node_kind.h"
 #include "runtime/diag.h"
 #include "runtime/stack.h"
 
@@ -19,105 +20,6 @@ enum {
   AST_MAX_NEST = 256,   /* open brackets of all kinds at one place (rule 46) */
   AST_MAX_HEIGHT = 1000 /* nodes on a path from the file to a leaf: chains a + a + .. included */
 };
-
-/* Each kind with the union member that holds (in brackets) and what it is. */
-typedef enum NodeKind {
-  N_BAD, /* nothing: stands for what could not be parsed; only in trees with errors */
-
-  /* file and declarations */
-  N_FILE,        /* [file] */
-  N_USE,         /* [use] */
-  N_TYPE_DECL,   /* [type_decl] type Fit = (..) */
-  N_POLICY_DECL, /* [policy_decl] policy lean(n) { .. } */
-  N_TEST,        /* [test] */
-  N_MODEL,       /* [model] members: N_FIELD, N_LET (pattern N_PAT_NAME), N_ASSERT, N_FN, N_BAD */
-  N_FIELD,       /* [field] param tok: f32[v, d] = e;  buffer m: f32 */
-  N_FN,          /* [fn] fn or proc with a name: file item, model member, or statement in a block */
-  N_PARAM,       /* [param] one parameter of a fn, lambda, model or policy */
-
-  /* statements: items of files and blocks */
-  N_LET,       /* [let] let or var */
-  N_ASSIGN,    /* [assign] x = e, x[i] += e: target N_NAME, N_DOT or N_INDEX (else an error) */
-  N_EXPR_STMT, /* [expr] an expression as a statement; the last one is the value of a block */
-  N_FOR,       /* [loop] */
-  N_WHILE,     /* [loop] */
-  N_RETURN,    /* [expr], or NULL */
-  N_BREAK,
-  N_CONTINUE,
-  N_ASSERT, /* [expr] */
-
-  /* patterns */
-  N_PAT_NAME,   /* [word] */
-  N_PAT_WILD,   /* _ */
-  N_PAT_TUPLE,  /* [list] (a, (b, c)) */
-  N_PAT_RECORD, /* [list] {a, b}: N_PAT_NAME each */
-
-  /* expressions */
-  N_INT,    /* [number] value in .i */
-  N_FLOAT,  /* [number] value in .f */
-  N_SIZE,   /* [number] bytes in .i */
-  N_STRING, /* [string] */
-  N_BOOL,   /* [boolean] */
-  N_NAME,   /* [name] */
-  N_SELF,
-  N_UNIT,       /* () */
-  N_UNARY,      /* [unary] */
-  N_BINARY,     /* [binary]; AST_RANGE is lo..hi */
-  N_CALL,       /* [call] args are N_ARG */
-  N_ARG,        /* [arg] one argument of a call, or one field of a record */
-  N_DOT,        /* [dot] a.b: a field, or the function of a.b(..) when called */
-  N_ITEM,       /* [item] t.0 */
-  N_INDEX,      /* [index] x[..]: items are expressions, N_ELLIPSIS or N_SLICE; one or more */
-  N_ELLIPSIS,   /* ... in an index */
-  N_SLICE,      /* [slice] a:b:c in an index */
-  N_BLOCK,      /* [list] { statements } */
-  N_IF,         /* [if_] */
-  N_TUPLE,      /* [list] one item or more */
-  N_RECORD,     /* [list] (x = 1, y = 2): N_ARG each, with names */
-  N_LIST,       /* [list] */
-  N_COMP,       /* [comp] [e for p in s, q in t] */
-  N_COMP_FOR,   /* [loop] one `p in s` of it: pat and iter only */
-  N_LAMBDA,     /* [fn] name empty */
-  N_CHECKPOINT, /* [region] checkpoint <clauses> { } */
-  N_WRAP,       /* [region] wrap <clauses> { } */
-
-  /* policy clauses */
-  N_CLAUSE, /* [clause] save a b.c, budget = 2GiB, lean (n) */
-  N_WORD,   /* [path] a dotted word as argument of a clause; others are literals or expressions */
-
-  /* types */
-  N_TYPE_NAME,   /* [type_name] f32[B, d], data.Table, params[net] */
-  N_TYPE_LIST,   /* [type_list] [T] */
-  N_TYPE_TUPLE,  /* [list] (A, B), (A,), () */
-  N_TYPE_RECORD, /* [list] (x: A, y: B): N_TYPE_FIELD each */
-  N_TYPE_FIELD,  /* [type_field] */
-  N_TYPE_FN,     /* [type_fn] */
-  N_PACK,        /* [word] ...S as a dim; .name NULL for a bare ... */
-  N_KIND_COUNT
-} NodeKind;
-
-typedef enum AstOp {
-  AST_NONE, /* plain `=` in N_ASSIGN */
-  AST_OR,
-  AST_AND,
-  AST_NOT,
-  AST_LT,
-  AST_LE,
-  AST_GT,
-  AST_GE,
-  AST_EQ,
-  AST_NE,
-  AST_RANGE,
-  AST_ADD,
-  AST_SUB,
-  AST_MUL,
-  AST_DIV,
-  AST_FLOORDIV,
-  AST_MOD,
-  AST_MATMUL,
-  AST_NEG,
-  AST_POW
-} AstOp;
 
 typedef struct Node Node;
 
