@@ -12,9 +12,14 @@
  * f. */
 #include <string.h>
 
+#include "autograd/autograd.h"
 #include "autograd/remat.h"
 #include "autograd/rule.h"
+#include "autograd/vjp.h"
+#include "graph/build.h"
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/pass.h"
 
 typedef struct Split {
   Arena *to; /* results live here */

@@ -18,6 +18,9 @@
  * No recursion over nodes.
  */
 #include "autograd/remat.h"
+#include "graph/build.h"
+#include "graph/op.h"
+#include "graph/pass.h"
 
 #include "autograd/remat_impl.h"
 #include "graph/copy.h"

@@ -21,6 +21,8 @@
 #include "autograd/mincut.h"
 #include "autograd/remat_impl.h"
 #include "graph/cost.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
 
 /* ---- sizes and costs */
 

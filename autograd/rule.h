@@ -6,6 +6,7 @@
 #define CKL_AUTOGRAD_RULE_H
 
 #include "autograd/autograd.h"
+#include "graph/build.h"
 
 enum { RULE_HOLD = 32 };
 typedef struct Rule {

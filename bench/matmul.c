@@ -16,6 +16,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/build.h"
+#include "graph/run.h"
 #include "jit/engine/engine.h"
 #include "jit/lower/lower.h"
 

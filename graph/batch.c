@@ -10,7 +10,10 @@
  * `map` node.
  *
  * Invariant: a batched value has type [n, dims..] where the given graph's value has [dims..]. */
+#include "graph/build.h"
 #include "graph/ir.h"
+#include "graph/op.h"
+#include "graph/pass.h"
 
 typedef struct Batch {
   const Graph *src;

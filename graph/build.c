@@ -3,6 +3,7 @@
  * In: values of one graph. Out: values; VAL_NONE once something failed, with the first error kept
  * in the B. Nothing is broadcast but single numbers; nodes that would change nothing are not made.
  */
+#include "graph/build.h"
 #include "graph/shape.h"
 
 Val b_op(B *b, OpCode op, int n, const Val *v, int nattrs, const Attr *attrs) {

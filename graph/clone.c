@@ -7,7 +7,11 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/pass.h"
+#include "graph/shape.h"
 
 ValMap map_new(Arena *a, const Graph *src) {
   ValMap m = {src, ARENA_ARRAY(a, Val, src->type_count)};

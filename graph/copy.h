@@ -2,7 +2,7 @@
 #ifndef CKL_GRAPH_COPY_H
 #define CKL_GRAPH_COPY_H
 
-#include "graph/shape.h"
+#include "graph/ir.h"
 
 /* Where each result of a source graph went: indexed by its place in src->types. */
 typedef struct ValMap {

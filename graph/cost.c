@@ -9,6 +9,8 @@
  * rules refuse a tensor of 2^63 bytes and more, so their product must not saturate.
  */
 #include "graph/cost.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
 
 static const int64_t most = INT64_MAX / 4;
 

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
 
 struct Merge {
   Arena *a;

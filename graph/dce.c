@@ -10,6 +10,9 @@
  * Recursion is over region nesting.
  */
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
+#include "graph/pass.h"
 
 /* Marks the needed results of the graph. */
 static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole);

@@ -11,7 +11,11 @@
  */
 #include <math.h>
 
+#include "graph/build.h"
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/pass.h"
+#include "graph/run_op.h"
 
 typedef struct Fold {
   Arena *a;

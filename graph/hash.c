@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "graph/copy.h"
+#include "graph/pass.h"
 
 static Buf plain(const Graph *g) {
   Buf b;

@@ -5,6 +5,9 @@
  * provenance and checks stay, also in regions. Recursion is over region nesting.
  */
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
+#include "graph/pass.h"
 
 typedef struct Flatten {
   Graph *d;

@@ -7,6 +7,8 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
+#include "graph/op.h"
 #include "graph/shape.h"
 #include "runtime/half.h"
 

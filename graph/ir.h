@@ -5,36 +5,17 @@
  * operands proper and enters as inputs, so every graph can be cloned, hashed, printed and run by
  * itself. Effects are ordered by tokens (a type kind). Nodes are in topological order by
  * construction: an operand's node index is smaller than its user's.
+ *
+ * Beside it: opcode.h the operations by name, op.h what the table says of each, build.h appending
+ * nodes, pass.h whole graphs, run.h the evaluator.
  */
 #ifndef CKL_GRAPH_IR_H
 #define CKL_GRAPH_IR_H
 
 #include "graph/dim.h"
-#include "runtime/elementwise.h"
 #include "runtime/interrupt.h"
 #include "runtime/stack.h"
 #include "runtime/tensor.h"
-
-typedef enum OpCode {
-#define OP(NAME, ...) OP_##NAME,
-#include "graph/ops_rows.def"
-#undef OP
-  OP_COUNT
-} OpCode;
-
-typedef enum OpClass { ELEMENTWISE, REDUCE, MOVE, CONTRACT, GENERATE, CONTROL, EFFECT } OpClass;
-enum {
-  T_NONE = 0,
-  T_COMM = 1,
-  T_EFFECT = 2,
-  T_REGION = 4,
-  T_VIEW = 8,
-  T_RANDOM = 16,
-  T_FAIL = 32,
-  T_PULL = 64
-};
-typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_EXPENSIVE, REMAT_NEVER } Remat;
-typedef enum Needs { NEEDS_NONE, NEEDS_IN, NEEDS_OUT, NEEDS_BOTH } Needs;
 
 typedef struct Val {
   uint32_t node, res;
@@ -237,20 +218,7 @@ typedef struct GErr {
 bool gerr_set(GErr *e, ErrCode code, int operand, const char *fmt, ...)
     __attribute__((format(printf, 4, 5))); /* returns false */
 
-typedef struct OpInfo {
-  const char *text, *doc;
-  int arity, results;
-  OpClass cls;
-  unsigned traits;
-  OpDomain domain;
-  Remat remat;
-  Needs needs;
-  int cost;
-} OpInfo;
-extern const OpInfo op_info[OP_COUNT];
 extern const char *const attr_name[AT_COUNT];
-int op_find(const char *text); /* -1 */
-
 /* ---- building. All throw (mem_throw) when out of memory. */
 Graph *gr_new(Arena *a, DimTab *dims, Names *names, Name name);
 /* Makes room for `more` of each, so that arrays do not grow later. */
@@ -259,11 +227,6 @@ typedef struct GrRoom {
 } GrRoom;
 GrRoom gr_room(const Graph *g);
 void gr_reserve(Graph *g, GrRoom more);
-/* Appends a node: runs the op's shape rule on operand types and attributes. `attrs` are copied,
- * with what they point to. Returns the first result, or VAL_NONE with `e` filled and the graph
- * unchanged. Undecided size conditions go to g->checks. */
-Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, int nattrs,
-          Graph *const *regions, int nregions, GErr *e);
 Val gr_input(Graph *g, const Type *t);                    /* appends to inputs too */
 Val gr_const_f(Graph *g, DType dt, Device dev, double x); /* rounded once to dt */
 Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x);
@@ -296,119 +259,5 @@ const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k); /* NULL when abse
 int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise);
 bool type_eq(const Type *a, const Type *b);                 /* kind, dtype, rank, dims, device */
 void type_print(Buf *out, const DimTab *t, const Type *ty); /* f32[B, 3] */
-
-/* Attribute makers for gr_op calls. */
-static inline Attr attr_i(AttrKey k, int64_t i) {
-  return (Attr){(uint16_t)k, AK_INT, 0, {.i = i}};
-}
-static inline Attr attr_f(AttrKey k, double f) {
-  return (Attr){(uint16_t)k, AK_FLOAT, 0, {.f = f}};
-}
-static inline Attr attr_dim(AttrKey k, Dim d) {
-  return (Attr){(uint16_t)k, AK_DIM, 0, {.i = d}};
-}
-static inline Attr attr_text(AttrKey k, Name s) {
-  return (Attr){(uint16_t)k, AK_TEXT, 0, {.text = s}};
-}
-static inline Attr attr_ints(AttrKey k, int n, const int64_t *v) {
-  return (Attr){(uint16_t)k, AK_INTS, (uint32_t)n, {.ints = v}};
-}
-static inline Attr attr_dims(AttrKey k, int n, const int64_t *v) { /* each a Dim */
-  return (Attr){(uint16_t)k, AK_DIMS, (uint32_t)n, {.ints = v}};
-}
-
-/* ---- builders that read like mathematics (graph/build.c). They broadcast nothing by themselves
- * except where said. When a shape rule fails, they record the error in b->err and return VAL_NONE;
- * with an operand VAL_NONE they return VAL_NONE. So callers check b->failed once, at the end. */
-typedef struct B {
-  Graph *g;
-  GErr err;
-  bool failed;
-} B;
-Val b_op(B *b, OpCode op, int n, const Val *v, int nattrs, const Attr *attrs);
-Val b_un(B *b, OpCode op, Val x);
-Val b_bin(B *b, OpCode op, Val x, Val y); /* a rank-0 operand is broadcast to the other's shape */
-Val b_where(B *b, Val c, Val x, Val y);   /* rank-0 operands are broadcast */
-Val b_const(B *b, Val like, double x);    /* of like's dtype and device, broadcast to its shape */
-Val b_zeros(B *b, const Type *t);
-Val b_cast(B *b, Val x, DType dt);
-Val b_reshape(B *b, Val x, int rank, const Dim *dims);
-Val b_broadcast(B *b, Val x, int rank, const Dim *dims);
-Val b_transpose(B *b, Val x, const int64_t *perm);
-Val b_swap(B *b, Val x);                                /* last two axes */
-Val b_sum(B *b, Val x, int naxes, const int64_t *axes); /* axes removed; naxes 0 = x itself */
-Val b_sum_to(B *b, Val x, int rank, const Dim *dims);   /* undoes b_broadcast */
-/* re-inserts size-1 axes, broadcasts to like */
-Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes);
-
-/* ---- whole graphs. Each pass works on nested regions, too; its result is verified if Mem.check is
- * set. Passes without a caller in this layer are declared by their rows in
- * lang/compile/pipeline.def. */
-/* Returns g if gr_verify holds; else throws by mem_bug, which names the pass. Without Mem.check, or
- * if g is NULL, it tests nothing. */
-Graph *gr_checked(Graph *g, const char *pass);
-Graph *gr_clone(Arena *a, const Graph *g);
-/* Copies the nodes of src into dst with src's inputs bound to `args`; outputs go to `outs`. Spans
- * and names of src are kept; path is prefixed with dst->at.path. Symbols of src are replaced by
- * `subst` (count of src's DimTab symbols; NULL when both share the table as it is). */
-bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, Val *outs, GErr *e);
-/* Returns g with each `wrap` and `custom` node replaced by its body. `origin` (may be NULL) gets,
- * for each node, the node of g that it came from. */
-Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
-bool gr_has_hooks(const Graph *g); /* has nodes that concern differentiation only */
-/* Returns g without the marked hook nodes; g itself if none is marked. */
-const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);
-/* Drops nodes that no output or effect needs; inputs stay. */
-Graph *gr_dce(Arena *a, const Graph *g);
-uint64_t gr_hash(const Graph *g); /* structure, types, attributes; not provenance */
-bool gr_equal(const Graph *a, const Graph *b);
-/* Checks every invariant in this header; false with a text that names the node. */
-bool gr_verify(const Graph *g, GErr *e);
-/* gr_read reads this text back; graph/text.c has the grammar */
-void gr_print(Buf *out, const Graph *g);
-Graph *gr_read(Arena *a, Names *names, const char *text, size_t n, GErr *e); /* NULL on bad text */
-
-/* Maps a graph over a new leading axis of size n (graph/batch.c): batched[i] says whether input i
- * gets the axis; every output gets it. NULL with `e` when an op has no batching rule. */
-Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e);
-
-/* ---- running (graph/run.c): the reference evaluator over ref.h. */
-typedef struct RunCtx {
-  Mem *mem;
-  const Interrupt *interrupt; /* polled between nodes and inside long kernels; may be NULL */
-  const int64_t *env;         /* value of every symbol of g->dims */
-  /* effects: print and host calls; NULL = an error when one is met */
-  bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
-                 GErr *e);
-  void *ud;
-  /* called after each node when set: profiles, counters */
-  bool (*after)(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e);
-  /* runs a region of a loop, branch or map; NULL = the evaluator does */
-  bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
-  void *body_ud;
-  bool anomaly; /* watches all nodes, not only those marked */
-  uint64_t nodes_run;
-  const char *const *operand_text; /* as in Graph, for gr_run_op */
-  int operand_text_count;
-  /* Per input, for gr_run and jit_run: a reference that the run may drop after the last read of the
-   * input; it sets the entry to NULL then. An entry NULL: the input is borrowed. References that
-   * the run leaves, however it ends, belong to the caller. NULL: all inputs are borrowed. */
-  Tensor **owned;
-} RunCtx;
-/* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.
- * Dead values are released at their last use. On failure `out` gets nothing; e->operand is the node
- * index and `*at` (may be NULL) its provenance. */
-bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
-/* The first half of gr_run: gr_check_sizes tests the size checks of g and its regions,
- * gr_check_inputs the types of the inputs. */
-bool gr_check_sizes(const Graph *g, const int64_t *env, GErr *e, Prov *at);
-bool gr_check_inputs(const Graph *g, const int64_t *env, Tensor *const *in, GErr *e, Prov *at);
-/* Runs one node of g on tensors (NULL for tokens) for which the checks above hold. `out` gets
- * result_count new references, which may be views of `in` or the same tensors. */
-bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
-                 Prov *at);
-/* Runs one op on tensors, for the interpreter. Attributes hold constant dims of `dims`. */
-bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int nattrs,
-               Tensor *const *in, int nin, Tensor **out, int nout, GErr *e);
 
 #endif

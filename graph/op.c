@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/op.h"
 #include "graph/shape.h"
 
 const OpInfo op_info[OP_COUNT] = {

@@ -8,7 +8,10 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/pass.h"
 
 enum { MAX_NESTING = 32, MAX_OPERANDS = 1 << 16 };
 

@@ -12,8 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/op.h"
+#include "graph/run_op.h"
 #include "graph/shape.h"
 #include "runtime/reference/ref.h"
+#include "runtime/reference/ref_elem.h"
 
 /* One node, or one op by itself (g NULL), while it runs. */
 typedef struct Run {

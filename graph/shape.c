@@ -7,6 +7,7 @@
  * types and dims as written and suggest text that type-checks.
  * Invariant: a rule reads attributes only after testing kind and length, so it can be fed anything.
  */
+#include "graph/op.h"
 #include "graph/shape_rule.h"
 
 /* ---- generate */

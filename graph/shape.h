@@ -3,6 +3,7 @@
 #define CKL_GRAPH_SHAPE_H
 
 #include "graph/ir.h"
+#include "graph/opcode.h"
 
 /* One question to the table. `out` has room for op_result_count() types and is filled. */
 typedef struct ShapeCall {

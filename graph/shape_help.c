@@ -6,6 +6,7 @@
  */
 #include <stdarg.h>
 
+#include "graph/op.h"
 #include "graph/shape_rule.h"
 
 /* ---- text */

@@ -3,6 +3,7 @@
  * In: operand types and region graphs. Out: result types; the inputs of a region have the types of
  * the operands they stand for, tokens included.
  */
+#include "graph/op.h"
 #include "graph/shape_rule.h"
 
 /* ---- regions */

@@ -35,6 +35,8 @@
 #include <string.h>
 
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/pass.h"
 
 typedef struct Printer {
   Buf *out;

@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "graph/copy.h"
+#include "graph/op.h"
+#include "graph/pass.h"
+#include "graph/shape.h"
 
 enum { MAX_NESTING = 48 };
 

@@ -1,4 +1,5 @@
 /* The rows of elementwise.def as data. */
+#include "runtime/domain.h"
 #include "runtime/elementwise.h"
 
 #define TEST_same false

@@ -17,10 +17,6 @@ typedef enum RefBin {
   RB_COUNT
 } RefBin;
 
-/* The dtypes of operands that an op is defined for. */
-typedef enum OpDomain { DOM_FLOAT, DOM_NUM, DOM_INT, DOM_BOOL, DOM_ANY } OpDomain;
-bool dom_has(OpDomain domain, DType dt);
-
 typedef struct ElemInfo {
   const char *name;
   uint8_t domain;   /* OpDomain */

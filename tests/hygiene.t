@@ -70,13 +70,14 @@ known=" $(cat Makefile.am $(find $folders -name Makefile.inc) | tr '\n\t' '  ') 
 tap_empty "$(for f in $c_files; do
   case $known in *" $f "* | *" ${f%.c} "*) ;; *) echo "$f: in no Makefile.inc" ;; esac
 done)" 'make knows every source'
-# objects of one archive are told apart by their names alone
-tap_empty "$(sources '*.c' | grep -v -e '^tests/' -e '^examples/' -e '^bench/' | sed 's,.*/,,' | sort | uniq -d)" \
+# objects of one archive are told apart by their names alone; headers by people
+tap_empty "$(sources '*.[ch]' | grep -v -e '^tests/' -e '^examples/' -e '^bench/' | sed 's,.*/,,' | sort | uniq -d)" \
   'no two files of C have one name'
-# a README of a room names what stands in it
+# a README of a room names what stands in it, a header with its .c file
 tap_empty "$(for d in lang/* jit/* runtime/*; do
   [ -f "$d/Makefile.inc" ] || continue
-  for f in "$d"/*.c; do
+  for f in "$d"/*.[ch]; do
+    case $f in *.h) [ ! -f "${f%.h}.c" ] || continue ;; esac
     grep -q "^| .${f##*/}. |" "$d/README.md" || echo "$f: not in $d/README.md"
   done
 done)" 'the README of a room has a line for each of its files'

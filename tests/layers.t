@@ -55,17 +55,19 @@ room jit/lower jit/loop
 room jit/engine jit/loop
 room jit/codegen jit/loop jit/engine
 room jit/plan jit/loop jit/lower jit/engine
-# eval, compile and tape use each other: an evaluator stages, a call evaluates, a tape holds calls
+# eval, checkpoint, compile and tape use each other: an evaluator stages, a call and the clauses of a block are
+# evaluated, a tape holds calls
 l=lang/lang.h
 v='lang/value lang/names'
-room lang/names $l lang/value lang/check lang/compile lang/builtin
-room lang/checkpoint $l $v lang/check lang/compile
-room lang/compile $l $v lang/checkpoint lang/tape
-room lang/tape $l $v lang/check lang/checkpoint lang/compile lang/builtin
+# names: of the evaluator, constants of declarations, the locals at hand, members of a model
+room lang/names $l lang/value lang/check lang/compile lang/builtin lang/eval/eval.h lang/eval/bindings.h lang/eval/model.h
+room lang/checkpoint $l $v lang/check lang/compile lang/eval lang/tape/gradient.h
+room lang/compile $l $v lang/checkpoint lang/tape lang/eval
+room lang/tape $l $v lang/check lang/checkpoint lang/compile lang/builtin lang/eval
 room lang/eval $l $v lang/check lang/checkpoint lang/compile lang/tape lang/builtin
 room lang/builtin $l $v lang/check lang/checkpoint lang/compile lang/tape lang/eval
 room lang/check $l $v lang/compile lang/eval lang/builtin
-room lang/api $l $v lang/check lang/compile lang/tape
+room lang/api $l $v lang/check lang/compile lang/tape lang/eval lang/builtin
 
 # joint graphs of calls: their states are kept by one file, which alone writes the fields
 fields=$(sed -n '/^typedef struct JointRef {/,/^} JointRef;/p' lang/compile/joint_ref.h |

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/codegen/emit_elem.h"
 #include "jit/loop/loop_impl.h"
 
 #define B e->b

@@ -167,8 +167,6 @@ void emit_store_masked(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
 
 /* LLVM values of any one width (scalars, or vectors of equal length) in and out. */
 LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z); /* of floats */
-LLVMValueRef emit_un(Emit *e, RefUn f, DType dt, LLVMValueRef x);
-LLVMValueRef emit_bin(Emit *e, RefBin f, DType dt, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef emit_cast(Emit *e, DType from, DType to, LLVMValueRef x);
 LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x); /* to f16, bf16 and back; else x */
 LLVMValueRef emit_intrinsic(Emit *e, const char *name, LLVMTypeRef over, int n, LLVMValueRef *arg);
@@ -184,8 +182,6 @@ One emit_one(Emit *e, LVal v); /* any scalar-code instruction */
 void emit_flag(Emit *e, LLVMValueRef bad);
 
 /* ---- emit_math.c */
-LLVMValueRef emit_math(Emit *e, RefUn f, LLVMValueRef x); /* the functions of runtime/fmath.inc */
-LLVMValueRef emit_math2(Emit *e, RefBin f, LLVMValueRef x, LLVMValueRef y); /* of two arguments */
 void emit_normal(Emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *z0, LLVMValueRef *z1);
 
 /* ---- emit_random.c */

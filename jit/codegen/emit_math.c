@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jit/codegen/emit_elem.h"
 #include "jit/codegen/emit_impl.h"
 
 #define BUILD e->b

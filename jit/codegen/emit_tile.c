@@ -12,6 +12,7 @@
  * Invariant: one fma per element and k, in ascending k; nothing outside rows x depth of A, depth
  * x cols of B and rows x cols of the start is read, prefetches apart. */
 #include "jit/codegen/emit.h"
+#include "runtime/elementwise.h"
 
 enum {
   UNROLL = 4,

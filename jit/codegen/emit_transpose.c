@@ -8,6 +8,7 @@
  *
  * Invariant: every element is copied as it is; the two buffers do not overlap, so order is free. */
 #include "jit/codegen/emit.h"
+#include "runtime/elementwise.h"
 
 typedef struct Transpose {
   LVal loop, vec, load, store;

@@ -6,6 +6,7 @@
  * access.
  *
  * Invariant: no operation here fuses, reorders or flushes; nothing calls outside. */
+#include "jit/codegen/emit_elem.h"
 #include "jit/codegen/emit_impl.h"
 #include "jit/loop/loop_impl.h"
 #include "runtime/half.h"

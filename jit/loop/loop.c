@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "jit/loop/loop_elem.h"
+
 const LOpInfo lp_info[LP_COUNT] = {
     [LP_PAR] = {"par", 1, true, true, false, LF_PLAIN},
     [LP_VEC] = {"vec", 1, true, true, false, LF_PLAIN},

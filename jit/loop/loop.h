@@ -17,9 +17,10 @@
 #ifndef CKL_JIT_LOOP_LOOP_H
 #define CKL_JIT_LOOP_LOOP_H
 
+#include "jit/loop/kernel_status.h"
 #include "runtime/err.h"
-#include "runtime/reference/ref.h"
 #include "runtime/str.h"
+#include "runtime/tensor.h"
 
 typedef uint32_t LVal; /* number of the instruction that makes it */
 #define LV_NONE UINT32_MAX
@@ -55,7 +56,7 @@ typedef enum LOp {
   LP_VAR, /* start; value: the variable */
   LP_GET, /* variable */
   LP_SET, /* variable, value */
-  /* ---- scalar code; imm: RefUn, RefBin as in ref.h, whose bits hold */
+  /* ---- scalar code; imm: RefUn, RefBin; the bits of ref_elem.h hold */
   LP_UN,    /* x; imm RefUn. isnan, isinf: dtype bool */
   LP_BIN,   /* x, y of one dtype; imm RefBin. Comparisons: dtype bool. Int / and % by 0, and
                negative int exponents, set the fail flag and give 0 */
@@ -203,9 +204,7 @@ void lp_store(Kernel *k, int buf, LVal index, LVal v);
 LVal lp_var(Kernel *k, LVal start);
 LVal lp_get(Kernel *k, LVal var);
 void lp_set(Kernel *k, LVal var, LVal v);
-/* Integer constants fold, x + 0, x * 1, x * 0 too, where the operands are i64. */
-LVal lp_un(Kernel *k, RefUn f, LVal x);
-LVal lp_bin(Kernel *k, RefBin f, LVal x, LVal y);
+/* Functions of one and two numbers are appended by lp_un and lp_bin: loop_elem.h. */
 LVal lp_where(Kernel *k, LVal c, LVal x, LVal y);
 LVal lp_cast(Kernel *k, LVal x, DType to);
 LVal lp_fma(Kernel *k, LVal x, LVal y, LVal z);
@@ -233,19 +232,7 @@ int64_t lp_local_bytes(const Kernel *k, const int64_t *args);
 /* Iterations of the outermost LP_PAR. */
 int64_t lp_iterations(const Kernel *k, const int64_t *args);
 
-/* ---- code. A target's host function: iterations lo .. hi-1 of the outermost LP_PAR. */
-typedef struct KStatus {
-  _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
-                             evaluator for the message */
-  Interrupt stop;         /* set from outside: long LP_FOR loops return early */
-  /* Of a checked kernel: 1 + the number of the first instruction with an address outside of its
-   * buffer, else 0; the buffer, and the offset in bytes. The kernel returned early. */
-  int32_t outside, outside_buf;
-  int64_t outside_at;
-} KStatus;
-typedef void (*KernelFn)(void *const *buf, const int64_t *arg, int64_t lo, int64_t hi, void *local,
-                         KStatus *st);
-
+/* ---- the walk */
 /* Runs iterations lo .. hi-1 by walking the instructions, one scalar at a time. This defines the
  * meaning of the form. It tests lowering without a code generator, and targets. `buf` has all
  * buffers; entries of LB_LOCAL are ignored. False when out of memory, or when an address is outside

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include "jit/loop/loop_elem.h"
+
 /* Pure instructions of a kernel under construction, by content. Those out of scope stay in it. */
 typedef struct Table {
   Kernel *k;

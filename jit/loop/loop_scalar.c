@@ -10,6 +10,7 @@
 
 #include <math.h>
 
+#include "runtime/elementwise.h"
 #include "runtime/fmath.h"
 #include "runtime/half.h"
 #include "runtime/reference/ref_scalar.h"

@@ -22,6 +22,7 @@
 
 #include <string.h>
 
+#include "runtime/elementwise.h"
 #include "runtime/half.h"
 
 /* ---- printing */

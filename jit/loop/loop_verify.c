@@ -12,6 +12,9 @@
 
 #include <string.h>
 
+#include "runtime/domain.h"
+#include "runtime/elementwise.h"
+
 typedef struct Check {
   const Kernel *k;
   Err *e;

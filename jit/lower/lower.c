@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jit/loop/loop_elem.h"
+#include "jit/lower/lower_op.h"
 #include "runtime/half.h"
 
 enum { MAX_DEPTH = 3000 }; /* of nested pulls; a call is about 200 bytes of stack */

@@ -12,9 +12,9 @@
 #define CKL_JIT_LOWER_LOWER_H
 
 #include "graph/ir.h"
+#include "graph/op.h"
 #include "jit/loop/loop.h"
 
-bool low_is_fold(OpCode op); /* a reduction whose partial results combine */
 /* Whether kernels compute the value where they read it: views and cheap generators. */
 static inline bool low_pulled(const Graph *g, uint32_t node) {
   return op_info[g->nodes[node].op].traits & T_PULL;

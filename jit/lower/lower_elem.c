@@ -5,7 +5,9 @@
  * the number of the element (ref_random.c). */
 #include <string.h>
 
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
+#include "jit/lower/lower_op.h"
 
 /* 1 + the number of the function that an op is; 0: none. */
 static const uint8_t un_of[OP_COUNT] = {

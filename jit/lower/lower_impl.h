@@ -10,6 +10,7 @@
 #ifndef CKL_JIT_LOWER_LOWER_IMPL_H
 #define CKL_JIT_LOWER_LOWER_IMPL_H
 
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower.h"
 
 enum { MAX_DIGITS = 40, MAX_SIDE = 4 };
@@ -122,7 +123,6 @@ LVal low_int(Low *w, int64_t x);                     /* an i64 literal of the pr
 LVal pull_elem(Low *w, uint32_t node, const Spot *s);
 LVal pull_generate(Low *w, uint32_t node, const Spot *s);
 LVal pull_move(Low *w, uint32_t node, const Spot *s);
-bool low_elementwise(OpCode op);
 /* The spot in a tensor that is indexed along `axis`, for spot s in the shape of the index. */
 const Spot *low_along(Low *w, const Type *idx, const Type *x, int axis, LVal index, const Spot *s);
 LVal low_checked(Low *w, LVal i, Dim n); /* checks an index; 0 if it is out of range */

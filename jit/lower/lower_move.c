@@ -6,6 +6,8 @@
  * */
 #include <string.h>
 
+#include "graph/opcode.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 
 typedef enum Mark { STAY, GONE, MOVED } Mark; /* of an axis: digits stay, go, become a coordinate */

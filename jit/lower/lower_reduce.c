@@ -14,7 +14,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
+#include "jit/lower/lower_op.h"
 
 enum {
   BLOCK = 4096,

@@ -16,6 +16,7 @@
  * are first copied side by side. */
 #include <string.h>
 
+#include "jit/lower/lower_op.h"
 #include "jit/lower/lower_rows.h"
 
 enum {

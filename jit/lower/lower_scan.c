@@ -9,6 +9,8 @@
  * result is the first element (sums start from -0, which every x + -0 leaves as it is). */
 #include <string.h>
 
+#include "graph/opcode.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 
 enum { PANEL = 256 };

@@ -6,6 +6,8 @@
  * of the last axis. */
 #include <string.h>
 
+#include "graph/opcode.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 
 enum { PANEL = 512 };

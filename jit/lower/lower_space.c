@@ -10,6 +10,7 @@
  * and many iterations for the threads. */
 #include <string.h>
 
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 
 enum { ITERATION = 4096, WHOLE = 8192, FEW = 1024, TRIES = 24, ACROSS = 32, ALONG = 64 };

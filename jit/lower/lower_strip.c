@@ -9,6 +9,7 @@
  * second cache alone, unless they are outs.
  *
  * Invariant: each step does what its own group would do, in the same order; bits are the same. */
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_dot.h"
 #include "jit/lower/lower_rows.h"
 

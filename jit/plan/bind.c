@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "graph/cost.h"
+#include "graph/opcode.h"
 #include "jit/plan/plan.h"
 
 void bound_free(JitFn *f, Bound *b) {

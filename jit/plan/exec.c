@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/opcode.h"
+#include "graph/run.h"
 #include "jit/plan/plan.h"
 
 /* One run. Its tensors are in f, so that a call allocates nothing else. */

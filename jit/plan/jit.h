@@ -16,6 +16,7 @@
 #define CKL_JIT_PLAN_JIT_H
 
 #include "graph/ir.h"
+#include "graph/run.h"
 #include "jit/engine/engine.h"
 
 typedef struct Jit Jit;

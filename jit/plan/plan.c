@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/opcode.h"
+#include "graph/pass.h"
 #include "jit/lower/reuse.h"
 #include "jit/plan/plan.h"
 

@@ -5,6 +5,7 @@
  * the numbers of the flat graph. Bytes and offsets are those of a call in which every symbolic size
  * is 64. The text does not depend on the machine.
  */
+#include "graph/pass.h"
 #include "jit/plan/plan.h"
 
 enum { SHOWN_SIZE = 64 };

@@ -5,11 +5,19 @@
 #include <string.h>
 
 #include "lang/api/job.h"
-#include "lang/check/check.h"
 #include "lang/api/session.h"
+#include "lang/check/check.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/tiering.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/names/module.h"
 #include "lang/names/resolve.h"
 #include "lang/tape/host_compiler.h"
+#include "lang/value/fail.h"
+#include "lang/value/random.h"
 #include "parser/parse.h"
 #include "runtime/spill.h"
 

@@ -13,6 +13,7 @@
 #include "lang/api/session.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/steps.h"
 
 /* ---- statuses */
 

@@ -11,11 +11,21 @@
 #include <string.h>
 #include <time.h>
 
-#include "lang/tape/capture.h"
+#include "graph/pass.h"
 #include "lang/compile/compile.h"
-#include "lang/tape/hook.h"
+#include "lang/compile/stage.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/element.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/operands.h"
+#include "lang/names/module.h"
+#include "lang/tape/capture.h"
+#include "lang/tape/hook.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
 
 typedef struct Guarded {
   Frame *frame;
@@ -79,46 +89,6 @@ static void stack_full(void *ud) {
 
 Stack session_stack(Session *s) {
   return stack_enter(&s->mem, s->config.stack, stack_full, s);
-}
-
-typedef struct Text {
-  Mem *mem;
-  char *p;
-  size_t n;
-} Text;
-
-static void text_release(void *o) {
-  Text *t = o;
-  mem_free(t->mem, t->p, t->n + 1);
-  mem_free(t->mem, t, sizeof *t);
-}
-
-const char *pool_text(Session *s, char *text, size_t n) {
-  Text *t = mem_try(&s->mem, NULL, 0, sizeof *t);
-  if (!t) {
-    mem_free(&s->mem, text, n + 1);
-    mem_throw(&s->mem, MEM_ERR_NOMEM);
-  }
-  *t = (Text){&s->mem, text, n};
-  mem_pool_add(&s->mem, t, text_release);
-  return text;
-}
-
-const char *const log_names[LOG_COUNT] = {
-    [LOG_COMPILE] = "compile", [LOG_LOAD] = "load",         [LOG_WRAP] = "wrap",
-    [LOG_JIT] = "jit",         [LOG_BACKWARD] = "backward", [LOG_WAIT] = "wait"};
-
-void log_line(Session *s, int channel, const char *fmt, ...) {
-  if (!s->logs[channel]) return;
-  va_list ap;
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
-  buf_printf(&b, "%s: ", log_names[channel]);
-  va_start(ap, fmt);
-  buf_vprintf(&b, fmt, ap);
-  va_end(ap);
-  buf_putc(&b, '\n');
-  emit_text(s, 2, b.s, b.n);
 }
 
 void log_compile(Session *s, const FnObj *f, const char *signature) {

@@ -5,14 +5,21 @@
 #include <string.h>
 
 #include "autograd/remat.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
+#include "graph/pass.h"
 #include "lang/api/job.h"
 #include "lang/api/session.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/report.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/call.h"
 #include "lang/names/complete.h"
 #include "lang/names/help.h"
+#include "lang/value/fail.h"
+#include "lang/value/format.h"
+#include "lang/value/log.h"
 #include "lang/value/state_walk.h"
 #include "parser/parse.h"
 

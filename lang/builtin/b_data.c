@@ -7,8 +7,17 @@
 #include <time.h>
 
 #include "lang/builtin/builtin.h"
-#include "lang/eval/sources.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/counter.h"
+#include "lang/eval/call.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/seq.h"
+#include "lang/eval/sources.h"
+#include "lang/eval/want.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/random.h"
 #include "runtime/csv.h"
 
 /* ---- files */

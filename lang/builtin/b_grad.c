@@ -9,12 +9,26 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
+#include "autograd/vjp.h"
+#include "graph/build.h"
 #include "lang/builtin/builtin.h"
-#include "lang/compile/compile.h"
-#include "lang/tape/callback.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/model.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/want.h"
+#include "lang/tape/callback.h"
+#include "lang/tape/gradient.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
+#include "lang/value/tree.h"
 
 /* ---- grad in code */
 

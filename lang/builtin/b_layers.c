@@ -10,6 +10,10 @@
 
 #include <string.h>
 
+#include "lang/builtin/builtin_fn.h"
+#include "lang/eval/call.h"
+#include "lang/value/fail.h"
+
 typedef struct Layer {
   Inst *inst;
   Value policy;

@@ -6,7 +6,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/build.h"
+#include "graph/op.h"
+#include "graph/run_op.h"
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/type.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 #include "runtime/fmath.h"
 
 DTypeClass dom_class(OpCode op) {

@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
+#include "lang/eval/ops.h"
+#include "lang/value/fail.h"
 
 typedef struct Masks {
   Session *s;

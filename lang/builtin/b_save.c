@@ -7,6 +7,12 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
 #include "lang/value/state_walk.h"
 #include "runtime/save.h"
 

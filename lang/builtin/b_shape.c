@@ -1,8 +1,20 @@
 /* Builtins: shapes, movement, selection, making tensors. */
 #include <string.h>
 
+#include "graph/build.h"
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/index.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/type.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
+#include "lang/value/random.h"
+#include "lang/value/tree.h"
 #include "runtime/rng.h"
 
 static Dim add_dim(Session *s, Value v, Span at) {

@@ -5,10 +5,21 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/call.h"
+#include "lang/eval/model.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/eval/want.h"
 #include "lang/names/clauses.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
+#include "lang/value/tree.h"
 
 /* ---- small words */
 

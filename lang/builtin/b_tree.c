@@ -4,9 +4,22 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/seq.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/state.h"
+#include "lang/eval/want.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
+#include "lang/value/tree.h"
 
 typedef struct MapJob {
   Value f;

@@ -7,9 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/opcode.h"
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/steps.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 
 #define BUILTIN(name, sig, fn, flags, op, doc) {name, sig, doc, fn, flags, op},
 const Builtin builtin_table[] = {

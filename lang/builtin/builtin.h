@@ -1,34 +1,64 @@
-/* What the files of builtins share. */
+/* The table of builtins (builtins.def) and calls of them: the signature text gives names, defaults
+ * and arity. */
 #ifndef CKL_LANG_BUILTIN_BUILTIN_H
 #define CKL_LANG_BUILTIN_BUILTIN_H
 
+#include "lang/eval/call.h"
 #include "lang/lang.h"
 
-/* Axis numbers from an argument: an int or a tuple of ints, negative ones count from the end;
- * sorted, no axis twice. `none` means all. Returns how many. */
-int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes);
-int axis_arg(Session *s, Call *c, int i, int rank);
-/* A shape: a tuple or weak list of ints, or an int. Returns the rank. */
-int shape_arg(Session *s, Value v, Span at, Dim *d);
-DType dtype_arg(Session *s, Value v, Span at);
-/* Argument i as a tensor. */
-Value tensor_arg(Session *s, Call *c, int i);
-/* `ckl check`: the value that a builtin would give, as far as it is known. */
-Value abstract_builtin(Session *s, const Builtin *b, Call *c);
-/* `ckl check` of script: whether the result depends on data. */
-bool abstract_only(Session *s, const Call *c);
-
-#define BUILTIN_FN(name) Value name(Session *s, Call *c)
-
-#define BUILTIN(name, signature, function, ...) BUILTIN_FN(function);
-#define CONSTANT(name, number, doc)
-#include "lang/builtin/builtins.def"
-#undef BUILTIN
-#undef CONSTANT
-
-/* The argument nodes of a raw call: receiver first, then by position; named ones by name. */
-size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char *const *names);
-/* An operand of such a call as a reference: `net.w` is the param, not its value. */
-Value raw_ref(Session *s, Node *n);
+/* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the
+ * param; what it gives depends on every leaf of its trees; its arguments may be nested to any
+ * depth; it does, or what it calls may do, more than give a result: prints, writes, draws, fails
+ * on purpose; tensors in brackets that it gets stay a list (rule 35) */
+enum {
+  BI_SCRIPT = 1,
+  BI_RAW = 2,
+  BI_REF = 4,
+  BI_LEAVES = 8,
+  BI_DEEP = 16,
+  BI_ACTS = 32,
+  BI_APART = 64
+};
+typedef struct Call {
+  const struct Builtin *b;
+  size_t n; /* parameters of the signature */
+  Value *v; /* by parameter; absent ones hold the default */
+  bool *given;
+  Span *spans;
+  size_t rest_n; /* what a `name...` parameter takes */
+  Value *rest;
+  Name *rest_names;
+  Span *rest_spans;
+  Node *node; /* the call, or NULL: random sites, raw builtins */
+  Span at;
+} Call;
+typedef Value (*BuiltinFn)(Session *s, Call *c);
+typedef struct Builtin {
+  const char *name, *signature, *doc;
+  BuiltinFn fn; /* NULL: a constant */
+  unsigned flags;
+  int op; /* of elementwise builtins and reductions: the OpCode, else -1 */
+} Builtin;
+/* A signature as read when the session starts. */
+typedef struct BuiltinParam {
+  Name name; /* interned */
+  Value deflt;
+  const char *text; /* a default that is a str, else NULL */
+  size_t text_n;
+  bool optional, rest; /* has a default; takes all that follows */
+} BuiltinParam;
+typedef struct BuiltinSig {
+  BuiltinParam *par;
+  size_t count;
+  bool open; /* takes any names: `sizes...` */
+} BuiltinSig;
+typedef struct BuiltinTab BuiltinTab;
+void builtins_start(Session *s);
+const struct Builtin *builtin_find(Session *s, Name name);
+const BuiltinSig *builtin_sig(const Session *s, const Builtin *b);
+Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node);
+Value builtin_constant(Session *s, const Builtin *b); /* none, inf, nan, pi */
+extern const Builtin builtin_table[];
+extern const size_t builtin_count;
 
 #endif

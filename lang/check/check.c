@@ -6,7 +6,9 @@
  */
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/check/check_impl.h"
+#include "lang/names/module.h"
 
 /* The function or method in which a place lies, or NULL. */
 static Node *item_at(const Module *m, Span at) {

@@ -2,11 +2,17 @@
 #ifndef CKL_LANG_CHECK_CHECK_H
 #define CKL_LANG_CHECK_CHECK_H
 
+#include "lang/builtin/builtin.h"
 #include "lang/lang.h"
 
 /* Functions for all sizes; script statements too. Errors are filed. */
 bool check_module(Session *s, Module *m, bool script);
 Value comp_unknown(Session *s, Node *comp);
+Value abstract_element(Session *s, Value it, Span at); /* what a loop over `it` binds */
+/* The value that a builtin would give, as far as it is known. */
+Value abstract_builtin(Session *s, const Builtin *b, Call *c);
+/* Of script: whether the result depends on data. */
+bool abstract_only(Session *s, const Call *c);
 /* Variables that a loop or branch of script assigns, while `ckl check` walks it. */
 typedef struct AbstractVars {
   Name *names;

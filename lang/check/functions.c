@@ -7,8 +7,21 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
+#include "graph/pass.h"
+#include "lang/check/check.h"
 #include "lang/check/check_impl.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/type.h"
 #include "lang/names/clauses.h"
+#include "lang/names/desugar.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 
 enum { CHECK_STEPS = 50000 }; /* calls and iterations: a call tree may be exponential */
 

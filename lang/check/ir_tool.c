@@ -4,7 +4,10 @@
  */
 #include <string.h>
 
+#include "lang/check/check.h"
 #include "lang/check/check_impl.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 #include "parser/parse.h"
 
 static Node *find_fn(Session *s, const char *name, ModelDecl **model) {

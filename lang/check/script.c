@@ -7,8 +7,17 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/check/check.h"
 #include "lang/check/check_impl.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
+#include "lang/names/desugar.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 
 Value comp_unknown(Session *s, Node *e) {
   size_t base = s->local_count;

@@ -9,9 +9,17 @@
  */
 #include <string.h>
 
+#include "graph/opcode.h"
 #include "lang/check/check.h"
-#include "lang/compile/compile.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/names/module.h"
+#include "lang/tape/gradient.h"
+#include "lang/value/fail.h"
 
 static Span word_of(const Node *n) {
   Span at = n->span;

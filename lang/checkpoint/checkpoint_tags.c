@@ -9,7 +9,15 @@
 #include <string.h>
 
 #include "graph/cost.h"
+#include "graph/op.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/call.h"
+#include "lang/eval/ops.h"
+#include "lang/names/op_class.h"
+#include "lang/value/fail.h"
+#include "lang/value/format.h"
+#include "lang/value/path.h"
 
 /* What becomes of values that no clause names. */
 static Tag rest_of(const Policy *p) {

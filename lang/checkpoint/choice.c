@@ -15,10 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/autograd.h"
 #include "autograd/remat.h"
 #include "graph/cost.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
+#include "graph/pass.h"
 #include "lang/compile/pipeline.h"
 #include "lang/compile/tiering.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
 
 typedef struct Candidate {
   uint8_t *choice;

@@ -10,6 +10,11 @@
 
 #include <string.h>
 
+#include "lang/eval/bindings.h"
+#include "lang/eval/type.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
+
 enum { POLICY_DEEP = 32 };
 
 typedef struct Read {

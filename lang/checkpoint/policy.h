@@ -3,6 +3,8 @@
 #define CKL_LANG_CHECKPOINT_POLICY_H
 
 #include "lang/compile/compile.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
 #include "lang/names/clauses.h"
 
 /* Op classes of policies; a value may belong to two (a product inside of attention). */
@@ -86,6 +88,7 @@ void block_unknown(Session *s);
 /* Around a call of the library's attention: the nodes made since `from`. */
 void block_attention(Session *s, uint32_t from);
 
+Value eval_checkpoint(Session *s, Node *e); /* blocks.c */
 /* blocks.c: iterations of a loop of code as blocks; NULL: there is nothing to do. `end`: no
  * iteration follows. */
 struct Iterations *iterations_start(Session *s, Node *loop, int64_t count);

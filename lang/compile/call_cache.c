@@ -10,6 +10,10 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "lang/compile/joint_ref.h"
+#include "lang/compile/tiering.h"
+#include "lang/eval/call.h"
+
 /* Compiled calls that were not used lately go where their graphs as staged take more than this in
  * all; small ones are 4 KB, so some thousand stay, which with all else is 50 MB. A few stay however
  * large they are: a step of training is several MB, and is not to be staged anew in each

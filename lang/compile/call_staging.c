@@ -4,7 +4,14 @@
  * simplified, where its inputs come from, a template of its result, and what it writes.
  */
 
+#include "graph/opcode.h"
+#include "graph/pass.h"
 #include "lang/compile/compile_impl.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/call.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/value/fail.h"
 
 #include "lang/tape/hook.h"
 

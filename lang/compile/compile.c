@@ -13,7 +13,19 @@
 #include <string.h>
 
 #include "autograd/remat.h"
+#include "autograd/vjp.h"
+#include "graph/pass.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/joint_ref.h"
+#include "lang/compile/stage.h"
+#include "lang/compile/tiering.h"
+#include "lang/eval/call.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/state.h"
+#include "lang/eval/steps.h"
+#include "lang/tape/gradient.h"
+#include "lang/value/fail.h"
+#include "lang/value/path.h"
 #include "lang/value/sizes.h"
 
 static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, const int64_t *env,

@@ -4,7 +4,11 @@
 #define CKL_LANG_COMPILE_COMPILE_H
 
 #include "lang/compile/pipeline.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/call.h"
+#include "lang/eval/element.h"
 #include "lang/lang.h"
+#include "lang/names/module.h"
 
 enum {
   MEM_ERR_RESTART = 5, /* need_const: staging starts over with one more pin */

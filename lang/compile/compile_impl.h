@@ -3,8 +3,11 @@
 #define CKL_LANG_COMPILE_COMPILE_IMPL_H
 
 #include "lang/compile/compile.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/compile/report.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/call.h"
+#include "lang/names/module.h"
 #include "lang/tape/callback.h"
 #include "lang/tape/tape.h"
 #include "runtime/lru.h"

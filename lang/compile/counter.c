@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/compile/counter.h"
 #include "lang/compile/pipeline.h"
 #include "lang/compile/report.h"
-#include "lang/value/handle.h"
 #include "lang/compile/tiering.h"
+#include "lang/value/handle.h"
 
 static const char *const counters[] = {
     "nodes",        "stage",      "compile",           "values.live",   "tape.live",

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
 #include "lang/compile/compile.h"
 
 /* The name number `depth` in a path, the outermost first; NULL when there is none. Its length goes

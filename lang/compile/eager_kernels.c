@@ -11,8 +11,12 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "lang/compile/tiering.h"
+#include "graph/build.h"
+#include "graph/op.h"
+#include "graph/run_op.h"
+#include "lang/compile/eager_kernels.h"
 #include "lang/compile/report.h"
+#include "lang/compile/tiering.h"
 #include "lang/value/sizes.h"
 
 enum {

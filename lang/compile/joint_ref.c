@@ -10,9 +10,12 @@
 
 #include <string.h>
 
+#include "graph/opcode.h"
+#include "graph/pass.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/tiering.h"
 #include "lang/tape/callback.h"
+#include "lang/value/fail.h"
 
 /* ---- making and giving back */
 

@@ -10,9 +10,11 @@
 
 #include "autograd/autograd.h"
 #include "autograd/remat.h"
+#include "graph/pass.h"
 #include "jit/plan/jit.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/tiering.h"
+#include "lang/value/fail.h"
 
 /* ---- texts of steps */
 

@@ -11,8 +11,13 @@
 
 #include "autograd/remat.h"
 #include "graph/cost.h"
+#include "graph/op.h"
+#include "lang/compile/eager_kernels.h"
 #include "lang/compile/tiering.h"
 #include "lang/names/clauses.h"
+#include "lang/names/op_class.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
 
 const char *const op_bin_name[BIN_COUNT] = {
 #define OPCLASS(NAME, word, of, doc) of(word, )

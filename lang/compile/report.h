@@ -7,6 +7,7 @@
 #include "autograd/autograd.h"
 #include "lang/checkpoint/choice.h"
 #include "lang/compile/compile.h"
+#include "lang/eval/call.h"
 
 /* Operations by class; views and constants count nowhere. */
 typedef enum OpBin {
@@ -20,7 +21,6 @@ typedef struct OpCounts {
   int64_t forward[BIN_COUNT], backward[BIN_COUNT]; /* what is computed again is of the backward */
 } OpCounts;
 void op_counts(const Graph *g, OpCounts *add);
-void op_count_one(Session *s, OpCode op); /* an operation of script */
 
 /* Bytes of a call. `peak` holds while it runs, and for a call with a backward until that has run:
  * everything that the call itself reads or makes. `outputs`: results beside what is `saved`. */

@@ -6,8 +6,10 @@
  */
 #include <string.h>
 
-#include "lang/tape/hook.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/eval/call.h"
+#include "lang/tape/hook.h"
+#include "lang/value/fail.h"
 
 /* As many are gone through. */
 enum { FEW = 16 };

@@ -5,7 +5,14 @@
  * under no_grad, so that what leaves them is cut from gradients.
  */
 
+#include "graph/build.h"
 #include "lang/compile/compile_impl.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/value/fail.h"
+#include "lang/value/path.h"
 
 void stage_push(Session *s, Stage *st, Graph *g) {
   *st = (Stage){.g = g,

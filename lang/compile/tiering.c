@@ -17,6 +17,8 @@
 #include "jit/engine/codegen.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/report.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
 #include "runtime/pool.h"
 
 struct Native {

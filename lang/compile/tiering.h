@@ -2,6 +2,7 @@
 #ifndef CKL_LANG_COMPILE_TIERING_H
 #define CKL_LANG_COMPILE_TIERING_H
 
+#include "graph/run.h"
 #include "jit/plan/jit.h"
 #include "lang/compile/pipeline.h"
 
@@ -23,9 +24,6 @@ void native_free(Mem *m, Native *n);
 /* As gr_run. `name` is what messages call the graph. */
 bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx *c,
                 Tensor *const *in, Tensor **out, GErr *e, Prov *at);
-/* As gr_run_op. */
-bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
-               int nin, Tensor **out, int nout, GErr *e);
 void native_ops_free(Session *s); /* graphs of single operations */
 /* What becomes of a graph that is not to be run, by PASS_FUSE .. PASS_PTX_90. */
 void native_print(Session *s, Buf *out, const Graph *g, PassId stage, Span at);

@@ -7,6 +7,10 @@
  */
 
 #include "lang/compile/compile_impl.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/ops.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 
 static bool pinned(const Unit *u, size_t leaf, int axis) {
   for (size_t i = 0; i < u->pin_count; i++)

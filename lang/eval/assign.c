@@ -8,7 +8,16 @@
 #include <string.h>
 
 #include "lang/check/check.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/index.h"
+#include "lang/eval/model.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
 #include "lang/lang.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 
 /* A place below its root: `.name` or an index. */
 typedef struct Part {

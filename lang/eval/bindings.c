@@ -7,7 +7,16 @@
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/index.h"
+#include "lang/eval/model.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/names/free_names.h"
 #include "lang/names/meant.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 
 /* ---- locals */
 

@@ -8,9 +8,21 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
 #include "lang/check/check.h"
-#include "lang/tape/callback.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/steps.h"
+#include "lang/eval/type.h"
+#include "lang/names/desugar.h"
+#include "lang/tape/callback.h"
+#include "lang/value/fail.h"
+#include "lang/value/path.h"
 
 enum { DEPTH_CODE = 256, DEPTH_SCRIPT = 1000 };
 

@@ -6,8 +6,25 @@
  */
 #include <string.h>
 
+#include "graph/pass.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/element.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/index.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/seq.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/steps.h"
+#include "lang/eval/type.h"
+#include "lang/eval/want.h"
+#include "lang/names/desugar.h"
+#include "lang/value/fail.h"
 
 static bool numeric(Value v) {
   return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL;

@@ -3,7 +3,14 @@
  * In: the function and its arguments, in code. Out: the result of a `custom` node, which has two
  * regions: forward, and backward of operands, results and cotangents. Both take the same operands.
  */
+#include "graph/build.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/call.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/eval/type.h"
+#include "lang/value/fail.h"
 
 typedef struct Custom {
   Session *s;

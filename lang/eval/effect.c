@@ -9,13 +9,20 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
+#include "graph/op.h"
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/effect.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/type.h"
+#include "lang/value/fail.h"
 #include "lang/value/format.h"
-
-void emit_text(Session *s, int stream, const char *text, size_t n) {
-  if (s->config.write && n) s->config.write(s->config.ud, stream, text, n);
-}
+#include "lang/value/log.h"
 
 /* ---- templates */
 

@@ -11,7 +11,15 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
+#include "lang/builtin/builtin_fn.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/ops.h"
 #include "lang/eval/pattern.h"
+#include "lang/eval/shapes.h"
+#include "lang/value/fail.h"
 
 enum { NAMES_MOST = 64, OPERANDS_MOST = 16 };
 

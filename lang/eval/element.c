@@ -11,7 +11,14 @@
  * are nodes: each element folds in the stage where it stands, so that what a region around the next
  * one does to its keys comes in between.
  */
+#include "graph/build.h"
+#include "graph/pass.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/element.h"
+#include "lang/eval/number.h"
+#include "lang/eval/op_run.h"
+#include "lang/value/fail.h"
 #include "runtime/rng.h"
 
 typedef struct Met {

@@ -12,10 +12,27 @@
 #include <string.h>
 
 #include "lang/check/check.h"
-#include "lang/names/meant.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/index.h"
+#include "lang/eval/number.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/steps.h"
+#include "lang/eval/type.h"
+#include "lang/eval/want.h"
+#include "lang/names/desugar.h"
+#include "lang/names/meant.h"
+#include "lang/names/module.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
+#include "lang/value/format.h"
 
 /* A break, continue or return left an expression: hand it to the statement. */
 Flow take_flow(Session *s) {

@@ -6,7 +6,17 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/index.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/type.h"
+#include "lang/eval/want.h"
 #include "lang/lang.h"
+#include "lang/value/fail.h"
 
 /* One item of an index, evaluated. */
 typedef struct Item {

@@ -8,7 +8,10 @@
  */
 #include <string.h>
 
+#include "lang/eval/bindings.h"
+#include "lang/eval/last_use.h"
 #include "lang/lang.h"
+#include "lang/names/module.h"
 
 typedef struct Count {
   Session *s;

@@ -6,8 +6,23 @@
  */
 #include <string.h>
 
+#include "lang/builtin/builtin.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/model.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/eval/type.h"
 #include "lang/names/clauses.h"
+#include "lang/names/desugar.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/random.h"
+#include "lang/value/tree.h"
 
 /* ---- names */
 

@@ -4,6 +4,9 @@
  * find it.
  */
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/value/fail.h"
 
 /* A node that has no name yet gets this one; an open block looks for it in its policy. */
 static void name_items(Session *s, Name name, Name *item, size_t items, Value v) {

@@ -5,7 +5,12 @@
  * constant is computed now; where the ranges of the operands show that nothing can overflow, the
  * plain operation stands; else a test of the wrapped result, as the second operand of a `fits`.
  */
+#include "graph/build.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/number.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
 
 typedef struct Ints {
   int64_t lo, hi;

@@ -7,6 +7,8 @@
  * no write changes. Invariants: what an operand holds belongs to the session until the expression
  * has all its operands, for the pool of the statement that writes is drained before that.
  */
+#include "lang/eval/operands.h"
+#include "lang/tape/gradient.h"
 #include "lang/tape/tape.h"
 
 /* What p has now, as a value whose uses are uses of p. */

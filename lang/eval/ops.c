@@ -9,11 +9,25 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/build.h"
+#include "graph/op.h"
 #include "lang/check/check.h"
-#include "lang/compile/tiering.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/eager_kernels.h"
+#include "lang/compile/stage.h"
+#include "lang/compile/tiering.h"
+#include "lang/eval/number.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/state.h"
+#include "lang/eval/type.h"
 #include "lang/lang.h"
+#include "lang/tape/gradient.h"
+#include "lang/tape/record_op.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 #include "runtime/fmath.h"
 
 DimTab *dims_of(Session *s) {

@@ -3,6 +3,13 @@
 
 #include <string.h>
 
+#include "lang/compile/stage.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
+
 Span pat_place(const Pattern *p, size_t lo, size_t hi) {
   Span sp = p->span;
   if (!p->literal) return sp;

@@ -4,7 +4,14 @@
  */
 #include <string.h>
 
+#include "lang/builtin/builtin_fn.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/ops.h"
 #include "lang/eval/pattern.h"
+#include "lang/eval/type.h"
+#include "lang/value/fail.h"
 
 enum { ATOM_NAME, ATOM_ONE, ATOM_REST };
 

@@ -11,7 +11,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/build.h"
+#include "lang/eval/call.h"
+#include "lang/eval/index.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
 #include "lang/eval/sources.h"
+#include "lang/eval/steps.h"
+#include "lang/eval/want.h"
+#include "lang/tape/gradient.h"
+#include "lang/value/fail.h"
+#include "lang/value/random.h"
 #include "runtime/rng.h"
 
 enum { SEQ_DEEP = 200 }; /* steps on top of one another */

@@ -4,7 +4,13 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
 #include "lang/lang.h"
+#include "lang/value/fail.h"
 
 /* ---- shapes */
 

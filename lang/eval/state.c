@@ -7,7 +7,15 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/operands.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 
 static Unit *unit_of(Session *s) {
   return s->stage ? s->stage->unit : NULL;

@@ -6,7 +6,10 @@
  * fails, whoever may have caught the error before. Graphs have their bound here too: what makes
  * them large are the same iterations and calls.
  */
+#include "lang/compile/stage.h"
+#include "lang/eval/steps.h"
 #include "lang/lang.h"
+#include "lang/value/fail.h"
 
 static void refill(Session *s) {
   int64_t n =

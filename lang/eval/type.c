@@ -7,8 +7,18 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/model.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/type.h"
+#include "lang/eval/want.h"
 #include "lang/names/clauses.h"
 #include "lang/names/meant.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 
 /* float, int, num, by which Frame.cls is indexed; -1: another type. */
 _Static_assert(TYPEWORD_FLOAT + TYPEWORD_INT + TYPEWORD_NUM == 3, "Frame.cls has three places");

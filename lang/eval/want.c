@@ -3,7 +3,12 @@
  * In: a value, its place, what it is for. Out: the plain C value, or an error that names both. In
  * code what only the run knows is refused; what is made of constants alone is known before.
  */
+#include "graph/opcode.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/want.h"
 #include "lang/lang.h"
+#include "lang/value/fail.h"
 
 int64_t want_int(Session *s, Value v, Span at, const char *what) {
   int64_t n = 0;

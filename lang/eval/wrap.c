@@ -6,7 +6,18 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/call.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/want.h"
 #include "lang/names/clauses.h"
+#include "lang/names/desugar.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
+#include "lang/value/tree.h"
 
 static Value clause_arg(Session *s, Node *a) {
   if (a->kind == N_WORD) {

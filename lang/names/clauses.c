@@ -8,7 +8,11 @@
 
 #include <string.h>
 
+#include "graph/op.h"
 #include "lang/names/meant.h"
+#include "lang/names/module.h"
+#include "lang/names/op_class.h"
+#include "lang/value/fail.h"
 
 const Clause clause_table[] = {
 #define SETS(field, value) #field

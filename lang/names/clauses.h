@@ -68,9 +68,6 @@ const Clause *clause_find(ClauseKind kind, const char *word); /* NULL: there is 
 const Clause *clause_of(ClauseKind kind, const Node *c);
 /* The op class that stands there, or -1. */
 int clause_opclass(const Words *path);
-/* The op class of an operation, for policies and counts; -1 for views, moves, effects and nodes
- * with regions. An operation has one class at most; ATTENTION belongs to a place, not to it. */
-int clause_opclass_of(OpCode op);
 /* The tag that a policy's clause gives, TAG_NONE where it gives none; its values begin at argument
  * *from. */
 Tag clause_tag(const Node *c, uint32_t *from);

@@ -7,8 +7,10 @@
 
 #include <string.h>
 
+#include "lang/builtin/builtin.h"
 #include "lang/names/clauses.h"
 #include "lang/names/help.h"
+#include "lang/names/module.h"
 
 static const char *visible(Session *s, size_t i) {
   Module *ms[2] = {s->main, s->prelude};

@@ -5,7 +5,12 @@
  */
 #include <string.h>
 
+#include "lang/builtin/builtin.h"
+#include "lang/eval/bindings.h"
 #include "lang/lang.h"
+#include "lang/names/desugar.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 
 /* The function of a comprehension, by which of its sources it is given. */
 typedef struct CompFn CompFn;

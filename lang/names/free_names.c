@@ -9,6 +9,7 @@
  */
 #include "lang/check/check.h"
 #include "lang/lang.h"
+#include "lang/names/free_names.h"
 
 typedef struct Free {
   FreeNames names;

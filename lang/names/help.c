@@ -10,6 +10,8 @@
 
 #include "lang/builtin/builtin.h"
 #include "lang/names/clauses.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
 #include "parser/parse.h"
 #include "stdlib/embed.h"
 

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "lang/value/fail.h"
 #include "stdlib/embed.h"
 
 Near near_start(const char *name) {

@@ -9,7 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lang/builtin/builtin.h"
 #include "lang/compile/compile.h"
+#include "lang/eval/eval.h"
+#include "lang/eval/model.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
 #include "parser/parse.h"
 #include "runtime/file.h"
 #include "stdlib/embed.h"

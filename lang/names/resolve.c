@@ -8,7 +8,10 @@
  */
 #include <string.h>
 
+#include "lang/eval/model.h"
+#include "lang/names/module.h"
 #include "lang/names/resolver.h"
+#include "lang/value/fail.h"
 
 bool rs_word_is(Name a, const char *b) {
   return a && !strcmp(a, b);

@@ -6,7 +6,9 @@
  */
 #include <string.h>
 
+#include "lang/names/module.h"
 #include "lang/names/resolver.h"
+#include "lang/value/fail.h"
 
 /* ---- clauses of checkpoint and wrap */
 

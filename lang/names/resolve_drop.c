@@ -7,7 +7,9 @@
  */
 #include <string.h>
 
+#include "lang/names/module.h"
 #include "lang/names/resolver.h"
+#include "lang/value/fail.h"
 
 enum { DEPTH = 8 }; /* of calls that are looked into */
 

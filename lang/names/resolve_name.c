@@ -5,7 +5,10 @@
  */
 #include <string.h>
 
+#include "lang/eval/model.h"
+#include "lang/names/module.h"
 #include "lang/names/resolver.h"
+#include "lang/value/fail.h"
 
 /* ---- looking up */
 

@@ -3,8 +3,10 @@
 #ifndef CKL_LANG_NAMES_RESOLVER_H
 #define CKL_LANG_NAMES_RESOLVER_H
 
+#include "lang/builtin/builtin.h"
 #include "lang/names/clauses.h"
 #include "lang/names/meant.h"
+#include "lang/names/module.h"
 #include "lang/names/resolve.h"
 
 typedef enum BindKind { B_LET, B_VAR, B_PARAM, B_LOOP, B_DIM, B_FN, B_OUT } BindKind;

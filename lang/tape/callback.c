@@ -14,10 +14,18 @@
 
 #include <string.h>
 
+#include "graph/build.h"
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/check/check.h"
-#include "lang/tape/hook.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/state.h"
+#include "lang/tape/gradient.h"
+#include "lang/tape/hook.h"
+#include "lang/tape/record_op.h"
+#include "lang/value/fail.h"
 
 static const char deferred_text[] = "defer"; /* of nodes; others are of hooks */
 

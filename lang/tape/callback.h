@@ -8,6 +8,7 @@
 #define CKL_LANG_TAPE_CALLBACK_H
 
 #include "lang/compile/compile.h"
+#include "lang/eval/call.h"
 #include "lang/tape/tape.h"
 
 typedef struct Host Host;

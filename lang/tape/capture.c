@@ -15,8 +15,12 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "graph/op.h"
+#include "graph/opcode.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
 #include "lang/tape/callback.h"
+#include "lang/value/log.h"
 #include "lang/value/sizes.h"
 
 enum {

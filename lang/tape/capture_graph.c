@@ -9,7 +9,15 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "autograd/autograd.h"
+#include "autograd/vjp.h"
+#include "graph/build.h"
+#include "graph/op.h"
+#include "graph/pass.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
+#include "lang/names/module.h"
+#include "lang/value/log.h"
 
 const char capture_point_text[] = "hooks of the tape";
 

@@ -3,6 +3,7 @@
 #define CKL_LANG_TAPE_CAPTURE_IMPL_H
 
 #include "lang/compile/compile.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/tape/capture.h"
 #include "lang/tape/hook.h"
 #include "lang/tape/host_compiler.h"

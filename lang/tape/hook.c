@@ -12,10 +12,17 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
+#include "lang/eval/call.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/steps.h"
+#include "lang/eval/want.h"
 #include "lang/tape/callback.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
+#include "lang/value/tree.h"
 
 typedef struct Hook {
   uint64_t number; /* from 1, in order of registration; never used again */

@@ -9,8 +9,11 @@
 
 #include <string.h>
 
-#include "lang/tape/capture.h"
+#include "graph/pass.h"
 #include "lang/compile/compile.h"
+#include "lang/eval/ops.h"
+#include "lang/tape/capture.h"
+#include "lang/value/fail.h"
 #include "lang/value/handle.h"
 
 struct Compiler {

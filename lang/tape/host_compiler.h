@@ -3,6 +3,7 @@
 #define CKL_LANG_TAPE_HOST_COMPILER_H
 
 #include "ckl.h"
+#include "graph/run.h"
 #include "lang/compile/tiering.h"
 
 /* What the host's compiler made of one captured backward. */

@@ -10,9 +10,13 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "autograd/vjp.h"
+#include "graph/build.h"
+#include "graph/pass.h"
 #include "lang/compile/tiering.h"
-#include "lang/value/sizes.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
+#include "lang/value/sizes.h"
 
 enum { KEPT = 256 }; /* a power of two */
 

@@ -10,8 +10,16 @@
  */
 #include <string.h>
 
+#include "graph/build.h"
+#include "graph/op.h"
+#include "graph/pass.h"
+#include "lang/compile/eager_kernels.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
+#include "lang/tape/gradient.h"
+#include "lang/tape/record_op.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
 
 /* A result while a graph runs; `t` is what it was then, as a param may have changed since. */
 typedef struct Held {

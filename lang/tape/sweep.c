@@ -10,12 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/autograd.h"
+#include "autograd/vjp.h"
+#include "graph/op.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/eager_kernels.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/last_use.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
 #include "lang/tape/callback.h"
 #include "lang/tape/capture.h"
+#include "lang/tape/gradient.h"
 #include "lang/tape/hook.h"
 #include "lang/tape/tape_impl.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 
 /* A node on the way, in the order of the sweep. */
 typedef struct Visit {

@@ -7,10 +7,14 @@
  */
 #include <string.h>
 
+#include "autograd/autograd.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
 #include "lang/tape/callback.h"
+#include "lang/tape/gradient.h"
 #include "lang/tape/hook.h"
+#include "lang/tape/record_op.h"
 #include "lang/tape/tape_impl.h"
 
 /* Gives back what n holds; nodes that nothing else holds go to *more. */

@@ -57,7 +57,7 @@ struct TapeNode {
   Tensor **saved;  /* a call: what its joint graph saved */
   TapeMeta *out;   /* of results */
   TapeState state;
-  OpCode op; /* one operation: */
+  uint16_t op; /* one operation: its OpCode */
   Attr *attrs;
   size_t attr_count;
   JointRef *joint; /* a call; NULL for one operation */
@@ -119,9 +119,6 @@ void tape_strip(TapeNode *n);
 /* Gives back what n was made of. */
 void tape_empty(Session *s, TapeNode *n);
 void tape_release(Session *s, TapeNode *n);
-/* Records an operation on v (n operands) whose results are out (nout). */
-void tape_record(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
-                 int nout, Value *out, Span at);
 /* Makes v, what p has now, a value whose uses are uses of p, whatever is written to p later. */
 void tape_version(Session *s, Param *p, Value v, Span at);
 /* v, or the param of which it is a version. */

@@ -7,8 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lang/builtin/builtin.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
 #include "lang/names/meant.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/log.h"
+#include "lang/value/path.h"
 
 const char *txt(Session *s, const char *fmt, ...) {
   Buf b;

@@ -10,7 +10,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
+#include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
 
 enum {

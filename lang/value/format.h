@@ -22,6 +22,9 @@ void print_inline(const Print *p, Value v, bool quoted);
 /* A weak list as the tensor that it is when it is passed (rule 14); other values as they are. */
 Value print_definite(Session *s, Value v, Span at);
 void print_line(Buf *out, const Tensor *t, const Format *f, bool inside); /* a tensor alone */
+void format_value(Session *s, Buf *out, Value v, const Format *f, Span at);
+void print_value(Session *s, Buf *out, Value v, bool nested);
+void show_value(Session *s, Buf *out, const char *name, Value v); /* what the REPL shows: show.c */
 /* A type line and the table, without the last newline. */
 void print_typed(Session *s, Buf *out, const Tensor *t);
 void print_table(Session *s, Buf *out,

@@ -10,6 +10,11 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/call.h"
+#include "lang/names/module.h"
+#include "lang/value/fail.h"
+#include "lang/value/path.h"
 
 enum { PATH_DEEP = 64 };
 

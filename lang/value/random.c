@@ -9,7 +9,14 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
+#include "lang/value/random.h"
 #include "runtime/rng.h"
 
 static Site *site_of(Session *s, uint64_t id) {

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
+#include "lang/builtin/builtin_fn.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/state_walk.h"
 

@@ -5,6 +5,7 @@
  * (rule 55 and value semantics), so the walk ends; its depth is bounded all the same, because lists
  * can be nested without limit.
  */
+#include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
 
 enum { WALK_DEEP = 256 };

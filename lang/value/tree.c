@@ -6,6 +6,10 @@
 #include <string.h>
 
 #include "lang/compile/compile.h"
+#include "lang/eval/model.h"
+#include "lang/eval/ops.h"
+#include "lang/value/fail.h"
+#include "lang/value/tree.h"
 
 typedef struct Walk {
   Session *s;

@@ -9,12 +9,16 @@
 #include <string.h>
 
 #include "lang/check/check.h"
-#include "lang/compile/compile.h"
-#include "lang/tape/hook.h"
-#include "lang/lang.h"
 #include "lang/checkpoint/policy.h"
+#include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
+#include "lang/lang.h"
+#include "lang/names/module.h"
+#include "lang/tape/hook.h"
 #include "lang/tape/tape.h"
+#include "lang/value/fail.h"
 
 static void *obj_new(Session *s, ValueTag tag, size_t bytes) {
   Obj *o = mem_need(&s->mem, NULL, 0, bytes);
@@ -49,6 +53,29 @@ void pool_tensors(Session *s, Tensor *const *t, size_t n) {
     if (!room) tn_unref(t[i]);
   }
   if (!room) mem_throw(&s->mem, MEM_ERR_NOMEM);
+}
+
+typedef struct Text {
+  Mem *mem;
+  char *p;
+  size_t n;
+} Text;
+
+static void text_release(void *o) {
+  Text *t = o;
+  mem_free(t->mem, t->p, t->n + 1);
+  mem_free(t->mem, t, sizeof *t);
+}
+
+const char *pool_text(Session *s, char *text, size_t n) {
+  Text *t = mem_try(&s->mem, NULL, 0, sizeof *t);
+  if (!t) {
+    mem_free(&s->mem, text, n + 1);
+    mem_throw(&s->mem, MEM_ERR_NOMEM);
+  }
+  *t = (Text){&s->mem, text, n};
+  mem_pool_add(&s->mem, t, text_release);
+  return text;
 }
 
 void obj_holds(Obj *o, Value v) {

@@ -235,6 +235,8 @@ Value value_pool(Session *s, Value v);
 /* The pool takes over n references (NULL: none); out of memory loses none of them. */
 void pool_tensors(Session *s, Tensor *const *t, size_t n);
 
+const char *pool_text(Session *s, char *text, size_t n); /* n + 1 bytes, freed with the pool */
+
 /* Makers: the result is on the pool. They throw when out of memory. */
 Value str_value(Session *s, const char *text, size_t n);
 Value str_printf(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

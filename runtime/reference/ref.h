@@ -10,7 +10,6 @@
 #ifndef CKL_RUNTIME_REFERENCE_REF_H
 #define CKL_RUNTIME_REFERENCE_REF_H
 
-#include "runtime/elementwise.h"
 #include "runtime/interrupt.h"
 #include "runtime/tensor.h"
 
@@ -30,8 +29,6 @@ typedef struct Ref {
 
 typedef enum RefRed { RR_SUM, RR_PROD, RR_MAX, RR_MIN, RR_ANY, RR_ALL } RefRed;
 
-Tensor *ref_unary(Ref *r, RefUn f, const Tensor *x);
-Tensor *ref_binary(Ref *r, RefBin f, const Tensor *x, const Tensor *y); /* equal shapes */
 Tensor *ref_where(Ref *r, const Tensor *c, const Tensor *x, const Tensor *y);
 Tensor *ref_cast(Ref *r, const Tensor *x, DType to);
 

@@ -2,6 +2,8 @@
  * must verify, print, read back to the same text, survive every pass, and run with sizes drawn at
  * random or fail with an error. Dies or exits with 1 on a find. */
 #include "../unit/graph-gen.h"
+#include "graph/pass.h"
+#include "graph/run.h"
 
 #include "lang/compile/pipeline.h"
 #include "mutate.h"

@@ -3,6 +3,7 @@
  * verifies, is its own canonical form and does the same. Between them, kernels from the generator.
  * Dies or exits with 1 on a find. */
 #include "../unit/loop-gen.h"
+#include "jit/loop/loop.h"
 
 #include "mutate.h"
 

@@ -9,7 +9,9 @@
 
 #include <stdlib.h>
 
+#include "graph/build.h"
 #include "graph/ir.h"
+#include "graph/op.h"
 #include "tests/tap.h"
 
 enum { GEN_SIZES = 4, GEN_INPUTS = 200 };

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 
 #include "autograd/autograd.h"
+#include "autograd/vjp.h"
+#include "graph/build.h"
+#include "graph/pass.h"
+#include "graph/run.h"
 #include "tests/tap.h"
 
 #define fails(...) tap_fail(TAP_HERE, __VA_ARGS__)

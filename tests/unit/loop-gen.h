@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "jit/loop/loop_elem.h"
 #include "jit/loop/loop_impl.h"
 #include "runtime/half.h"
 

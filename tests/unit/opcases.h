@@ -2,6 +2,8 @@
 #ifndef TESTS_UNIT_OPCASES_H
 #define TESTS_UNIT_OPCASES_H
 
+#include "graph/build.h"
+#include "graph/op.h"
 #include "tests/unit/graphs.h"
 
 enum { MAX_IN = 4, MAX_VALUES = 256 };

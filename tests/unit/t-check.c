@@ -1,5 +1,6 @@
 /* What CKL_CHECK tests finds faults: each law of passes and plans is broken by hand, and named. */
 #include "graph-gen.h"
+#include "graph/pass.h"
 #include "jit/plan/plan.h"
 
 static Mem mem;

@@ -1,5 +1,6 @@
 /* Kernels that are checked: every way to an address is compared with its buffer, for each lane that
  * runs, and for no other; drawn kernels do the same with and without. */
+#include "jit/loop/loop_elem.h"
 #include "ref-naive.h"
 
 #include "jit/loop/loop_impl.h"

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/build.h"
 #include "graphs.h"
 #include "jit/engine/engine.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower.h"
 
 enum { MAX_BUFS = 64 };

@@ -1,4 +1,5 @@
 /* Machine code of kernels against lp_run, bit for bit, at every level that this CPU can run. */
+#include "jit/loop/loop_elem.h"
 #include "ref-naive.h"
 
 #include "jit/loop/loop_impl.h"

@@ -13,6 +13,7 @@
 #endif
 
 #include "jit/engine/archive.h"
+#include "jit/loop/loop_elem.h"
 #include "tests/tap.h"
 #include "tests/unit/failing.h"
 #include "tests/unit/fake-codegen.h"

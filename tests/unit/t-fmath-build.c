@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "graph/build.h"
 #include "runtime/fmath.h"
 #include "runtime/half.h"
 #include "tests/tap.h"

@@ -1,5 +1,8 @@
 /* Passes keep every bit of random graphs, and refuse broken ones. */
 #include "graph-gen.h"
+#include "graph/opcode.h"
+#include "graph/pass.h"
+#include "graph/run.h"
 #include "lang/compile/pipeline.h"
 
 static Mem mem;

@@ -4,6 +4,9 @@
 
 #include "failing.h"
 #include "graph-gen.h"
+#include "graph/build.h"
+#include "graph/pass.h"
+#include "graph/run_op.h"
 
 /* The passes that are declared by their rows. */
 #define PASS(id, name, function, ...) Graph *function(Arena *a, const Graph *g);

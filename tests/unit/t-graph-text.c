@@ -1,6 +1,7 @@
 /* The text form: what is printed reads back to an equal graph, and bad text is refused with its
  * line. */
 #include "graph-gen.h"
+#include "graph/pass.h"
 
 static Mem mem;
 static Arena arena;

@@ -1,5 +1,7 @@
 /* The builder, shape rules and their messages, inlining, and the verifier against broken graphs. */
 #include "graph-gen.h"
+#include "graph/build.h"
+#include "graph/pass.h"
 
 static Mem mem;
 static Arena arena;

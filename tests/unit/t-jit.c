@@ -2,6 +2,10 @@
  * sizes, then random graphs with regions and effects; plans are right whatever the lowering
  * refuses. */
 #include "graph-gen.h"
+#include "graph/op.h"
+#include "graph/opcode.h"
+#include "graph/pass.h"
+#include "graph/run.h"
 #include "jit/plan/jit.h"
 
 static Mem mem;

@@ -1,6 +1,10 @@
 /* Loop form: texts, the verifier, the canonical form, and lp_run against the reference
  * evaluator. */
+#include "jit/loop/loop.h"
+#include "jit/loop/loop_elem.h"
 #include "ref-naive.h"
+#include "runtime/reference/ref.h"
+#include "runtime/reference/ref_elem.h"
 
 #include "loop-gen.h"
 #include "runtime/fmath.h"

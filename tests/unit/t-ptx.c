@@ -1,5 +1,6 @@
 /* Kernels for GPUs: the same schedule runs in the emulator with the bits of lp_run, and its PTX
  * has no relaxed arithmetic and is taken by ptxas, where that is installed. */
+#include "jit/loop/loop_elem.h"
 #include "ref-naive.h"
 
 #include "jit/engine/emu.h"

@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "runtime/reference/ref.h"
 #endif
 
 /* ---- the rule, one element at a time */

@@ -1,6 +1,8 @@
 /* Elementwise kernels against scalar formulas, over all dtypes and random layouts. */
 #include "ref-naive.h"
 #include "runtime/fmath.h"
+#include "runtime/reference/ref.h"
+#include "runtime/reference/ref_elem.h"
 
 static const DType all[] = {DT_BOOL, DT_U8,  DT_I8,   DT_I16, DT_I32,
                             DT_I64,  DT_F16, DT_BF16, DT_F32, DT_F64};

@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include "ref-naive.h"
+#include "runtime/reference/ref.h"
+#include "runtime/reference/ref_elem.h"
 
 static Interrupt stop;
 

@@ -1,5 +1,6 @@
 /* Movement and selection kernels against element-by-element copies, over random layouts. */
 #include "ref-naive.h"
+#include "runtime/reference/ref.h"
 
 static DType any(void) {
   return (DType)below(DT_COUNT);

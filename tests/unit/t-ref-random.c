@@ -1,6 +1,7 @@
 /* Random kernels against runtime/rng.h element by element: an element depends on key, counter and
  * its row-major number only. */
 #include "ref-naive.h"
+#include "runtime/reference/ref.h"
 #include "runtime/rng.h"
 
 static Tensor *key_of(int64_t k, int64_t counter) {

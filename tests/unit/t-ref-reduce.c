@@ -1,5 +1,6 @@
 /* Reductions against rule 105 written out: lanes, blocks and tree by definition. */
 #include "ref-naive.h"
+#include "runtime/reference/ref.h"
 
 /* The elements that one result reduces, in row-major order of the reduced axes. */
 typedef struct Line {

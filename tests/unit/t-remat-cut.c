@@ -1,5 +1,7 @@
 /* Choosing what to keep: the ladder of plans against every plan there is, on small graphs. */
 #include "autograd/remat.h"
+#include "graph/build.h"
+#include "graph/pass.h"
 #include "graphs.h"
 
 static uint64_t state = 88172645463325252u;

@@ -1,5 +1,6 @@
 /* Equal layers are lowered once, and what they take over is what lowering by themselves gives. */
 #include "graph-gen.h"
+#include "graph/pass.h"
 #include "jit/lower/reuse.h"
 #include "jit/plan/plan.h"
 

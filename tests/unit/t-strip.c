@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "graph-gen.h"
+#include "graph/pass.h"
+#include "graph/run.h"
 #include "jit/plan/jit.h"
 #include "tests/tap.h"
 

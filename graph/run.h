@@ -1,0 +1,42 @@
+/* The reference evaluator of graphs, over runtime/reference/ref.h. */
+#ifndef CKL_GRAPH_RUN_H
+#define CKL_GRAPH_RUN_H
+
+#include "graph/ir.h"
+
+typedef struct RunCtx {
+  Mem *mem;
+  const Interrupt *interrupt; /* polled between nodes and inside long kernels; may be NULL */
+  const int64_t *env;         /* value of every symbol of g->dims */
+  /* effects: print and host calls; NULL = an error when one is met */
+  bool (*effect)(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
+                 GErr *e);
+  void *ud;
+  /* called after each node when set: profiles, counters */
+  bool (*after)(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e);
+  /* runs a region of a loop, branch or map; NULL = the evaluator does */
+  bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+  void *body_ud;
+  bool anomaly; /* watches all nodes, not only those marked */
+  uint64_t nodes_run;
+  const char *const *operand_text; /* as in Graph, for gr_run_op */
+  int operand_text_count;
+  /* Per input, for gr_run and jit_run: a reference that the run may drop after the last read of the
+   * input; it sets the entry to NULL then. An entry NULL: the input is borrowed. References that
+   * the run leaves, however it ends, belong to the caller. NULL: all inputs are borrowed. */
+  Tensor **owned;
+} RunCtx;
+/* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.
+ * Dead values are released at their last use. On failure `out` gets nothing; e->operand is the node
+ * index and `*at` (may be NULL) its provenance. */
+bool gr_run(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+/* The first half of gr_run: gr_check_sizes tests the size checks of g and its regions,
+ * gr_check_inputs the types of the inputs. */
+bool gr_check_sizes(const Graph *g, const int64_t *env, GErr *e, Prov *at);
+bool gr_check_inputs(const Graph *g, const int64_t *env, Tensor *const *in, GErr *e, Prov *at);
+/* Runs one node of g on tensors (NULL for tokens) for which the checks above hold. `out` gets
+ * result_count new references, which may be views of `in` or the same tensors. */
+bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
+                 Prov *at);
+
+#endif

@@ -1,0 +1,33 @@
+/* What the files of builtins share: functions of the table, and arguments as they take them. */
+#ifndef CKL_LANG_BUILTIN_BUILTIN_FN_H
+#define CKL_LANG_BUILTIN_BUILTIN_FN_H
+
+#include "lang/builtin/builtin.h"
+
+/* Axis numbers from an argument: an int or a tuple of ints, negative ones count from the end;
+ * sorted, no axis twice. `none` means all. Returns how many. */
+int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes);
+int axis_arg(Session *s, Call *c, int i, int rank);
+/* A shape: a tuple or weak list of ints, or an int. Returns the rank. */
+int shape_arg(Session *s, Value v, Span at, Dim *d);
+DType dtype_arg(Session *s, Value v, Span at);
+/* Argument i as a tensor. */
+Value tensor_arg(Session *s, Call *c, int i);
+
+#define BUILTIN_FN(name) Value name(Session *s, Call *c)
+
+BUILTIN_FN(bi_elementwise); /* all of runtime/elementwise.def */
+#define BUILTIN_NO_ELEMENTWISE
+#define BUILTIN(name, signature, function, ...) BUILTIN_FN(function);
+#define CONSTANT(name, number, doc)
+#include "lang/builtin/builtins_rows.def"
+#undef BUILTIN_NO_ELEMENTWISE
+#undef BUILTIN
+#undef CONSTANT
+
+/* The argument nodes of a raw call: receiver first, then by position; named ones by name. */
+size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char *const *names);
+/* An operand of such a call as a reference: `net.w` is the param, not its value. */
+Value raw_ref(Session *s, Node *n);
+
+#endif

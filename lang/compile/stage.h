@@ -1,0 +1,43 @@
+/* Stages: graphs under construction, and what the evaluator asks of the call that is compiled. */
+#ifndef CKL_LANG_COMPILE_STAGE_H
+#define CKL_LANG_COMPILE_STAGE_H
+
+#include "lang/eval/call.h"
+#include "lang/lang.h"
+#include "lang/names/module.h"
+
+struct Stage {
+  Graph *g;
+  Stage *up;
+  Unit *unit;
+  uint32_t level; /* 1 = the unit's own graph */
+  Val *outer;
+  Val *inner; /* captures: values of the stage above and their inputs here */
+  size_t capture_count, capture_cap, outer_cap;
+  struct Quiet {
+    uint32_t lo, hi;
+  } * quiet; /* nodes lo .. hi - 1 were made under no_grad */
+  size_t quiet_count, quiet_cap;
+  struct OpenBlock *open; /* innermost checkpoint block that is being staged: policy.h */
+  uint32_t counters;      /* inputs that count from 0: a bit each */
+  bool apart; /* the forward of a function with a backward of its own: no gradient comes by */
+};
+
+void stage_at(Session *s, Span at); /* provenance of the nodes that s->stage gets next */
+Value stage_lift(Session *s, Value v, Span at); /* any tensor or number as a V_NODE of s->stage */
+/* the same, cut if it was made under no_grad and the mode is grad */
+Value stage_operand(Session *s, Value v, Span at);
+/* no_grad in code (rule 78): begins or ends an interval of nodes; what leaves one that began at
+ * node `start` is cut, except what an inner `wrap <grad>` made. */
+void stage_quiet(Session *s, bool on);
+Value leave_quiet(Session *s, Value v, uint32_t start, Span at);
+
+/* unit.c: a top-level `let` as a hidden argument (rule 7) */
+Value global_in_code(Session *s, Global *g, Span at);
+/* may restart staging */
+void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);
+
+/* compile.c: an outermost code call from script, compiled once per signature, run, recorded */
+Value run_code(Session *s, FnObj *f, const Args *a);
+
+#endif

@@ -1,0 +1,30 @@
+/* What names stand for: locals, variables of the file, captures; the names of values. */
+#ifndef CKL_LANG_EVAL_BINDINGS_H
+#define CKL_LANG_EVAL_BINDINGS_H
+
+#include "lang/lang.h"
+#include "lang/names/module.h"
+
+Value made_definite(Session *s, Value v, Span at); /* a weak tensor gets its dtype (rule 14) */
+Value global_value(Session *s, Global *g, Span at);
+void bind_pattern(Session *s, Node *pat, Value v, bool is_var);
+void local_push(Session *s, Name name, Value v, bool is_var, Span at);
+void locals_pop(Session *s, size_t to);
+Local *local_find(Session *s, Name name);
+/* !must: V_UNKNOWN when there is none */
+Value name_value(Session *s, Name name, Span at, bool must);
+/* Field or method of an instance; false when it has none of that name. */
+bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out);
+
+/* A function literal with what it captures; `vars_too`: variables that change, as they are now. */
+Value fn_closure(Session *s, Node *n, bool is_code, bool vars_too);
+Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer vars: wrap bodies */
+/* of a block of script: reads and assigns variables, those of the top level too */
+Value capsule_closure(Session *s, Node *lambda);
+
+/* naming.c */
+void name_result(Session *s, Node *pat, Value v); /* gives graph values the names of their `let` */
+void name_variable(Session *s, Name name, Value v); /* of an assigned variable */
+void check_shadow(Session *s, const Word *w);       /* rule 3 */
+
+#endif

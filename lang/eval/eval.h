@@ -1,0 +1,20 @@
+/* The walk over statements and expressions, of script and of code. */
+#ifndef CKL_LANG_EVAL_EVAL_H
+#define CKL_LANG_EVAL_EVAL_H
+
+#include "lang/lang.h"
+
+typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN } Flow;
+Value eval(Session *s, Node *e);
+Value eval_block(Session *s, Node *block, Flow *flow); /* its value; scopes its locals */
+Flow eval_stmt(Session *s, Node *stmt, Value *last);
+Flow take_flow(Session *s); /* of a break, continue or return that left an expression */
+void eval_pair(Session *s, Node *left, Node *right, Value v[2]);
+
+/* constructs with a file of their own */
+Flow eval_assign(Session *s, Node *st); /* assign.c */
+Value eval_comp(Session *s, Node *e);
+Value eval_wrap(Session *s, Node *e);
+void eval_assert(Session *s, Node *st);
+
+#endif

@@ -1,0 +1,21 @@
+/* What the operands of an expression have read, though later ones write it (rule 48). */
+#ifndef CKL_LANG_EVAL_OPERANDS_H
+#define CKL_LANG_EVAL_OPERANDS_H
+
+#include "lang/lang.h"
+
+static inline void operands_open(Session *s, Operands *o, Value *v) {
+  *o = (Operands){.up = s->operands, .v = v};
+  s->operands = o;
+}
+void operands_give(Session *s, Operands *o); /* what it holds goes on the pool */
+static inline void operands_close(Session *s, Operands *o) {
+  s->operands = o->up;
+  if (o->holds) operands_give(s, o);
+}
+void operands_cut(Session *s, Operands *to); /* after an error: those inside of `to` are gone */
+void operands_hold(Session *s, Param *p);    /* p is about to be written */
+/* v as it is now: of a param in script its value, which later writes do not change. */
+Value operand_held(Session *s, Value v);
+
+#endif

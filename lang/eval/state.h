@@ -1,0 +1,16 @@
+/* Params and buffers, in script and in code. */
+#ifndef CKL_LANG_EVAL_STATE_H
+#define CKL_LANG_EVAL_STATE_H
+
+#include "lang/lang.h"
+
+Value state_read(Session *s, Inst *i, Field *f, Span at);
+void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
+Value param_read(Session *s, Param *p, Span at); /* its value as a tensor, script or code */
+void param_write(Session *s, Param *p, Value v, Span at);
+/* The new value of a param that operands_hold has seen to; takes over t. */
+void param_put(Param *p, Tensor *t);
+Value detach(Session *s, Value v); /* the value without its place on the tape */
+Value field_value(Session *s, Inst *i, Field *f);
+
+#endif

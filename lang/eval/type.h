@@ -1,0 +1,21 @@
+/* Annotations: values against types, and sizes as numbers. */
+#ifndef CKL_LANG_EVAL_TYPE_H
+#define CKL_LANG_EVAL_TYPE_H
+
+#include "lang/lang.h"
+
+/* Checks v against a type, binding its bracket dims (Local ints of the frame) and classes; gives v
+ * or v made definite (weak numbers become tensors of a dtype where the type says so). `what` names
+ * the place in messages: "argument `x` of `f`". */
+Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
+/* Shape and dtype of a tensor type whose dims are all known: declarations of params. */
+void type_eval(Session *s, Node *type, Type *out);
+void type_bind(Session *s, Node *type, Value v);
+bool type_wants_tensor(Session *s, Node *type);
+Value match_params(Session *s, Node *type, Value v, Span at, const char *what); /* params[net] */
+const char *dims_text(Session *s, Value tuple);
+/* an int number as a Dim of the stage's table */
+Dim dim_of(Session *s, Value v, Span at, const char *what);
+Value dim_value(Session *s, Dim d); /* V_INT when constant, else V_DIM */
+
+#endif

@@ -1,0 +1,15 @@
+/* The names that a function takes from outside. */
+#ifndef CKL_LANG_NAMES_FREE_NAMES_H
+#define CKL_LANG_NAMES_FREE_NAMES_H
+
+#include "lang/lang.h"
+
+typedef struct FreeNames {
+  Name *items;
+  size_t count;
+} FreeNames;
+
+/* `assigned`: with all that it assigns, its own variables too; always the same for one node. */
+const FreeNames *free_names(Session *s, Node *fn, bool assigned);
+
+#endif

@@ -1,0 +1,13 @@
+/* What a session writes: output of the program, and lines about what ckl does. */
+#ifndef CKL_LANG_VALUE_LOG_H
+#define CKL_LANG_VALUE_LOG_H
+
+#include "lang/lang.h"
+
+void emit_text(Session *s, int stream, const char *text, size_t n);
+
+extern const char *const log_names[LOG_COUNT]; /* of channels */
+/* A line "channel: .." on stream 2, if the channel is on. */
+void log_line(Session *s, int channel, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,13 @@
+/* Random streams: a site of the program and what it draws (rules 92, 93). */
+#ifndef CKL_LANG_VALUE_RANDOM_H
+#define CKL_LANG_VALUE_RANDOM_H
+
+#include "lang/lang.h"
+
+Value random_key(Session *s, Node *site); /* i64[2] for the next draw at this call */
+uint64_t site_id(Node *call);
+Value random_key_for(Session *s, uint64_t site);
+Value random_key_member(Session *s, uint64_t site); /* script: whatever comprehension runs */
+void random_reset(Session *s, uint64_t seed);
+
+#endif
