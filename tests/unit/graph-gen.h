@@ -3,7 +3,7 @@
  * A Gen makes nodes in a graph. With `symbolic` its sizes are symbols, else constants: the same
  * seed gives the same graph in both forms. An operand is an existing value of the wanted type or a
  * new input; inside a region it is a constant. Inputs remember what their numbers must be
- * (`Role`). */
+ * (`Role`). One file: each op's recipe makes operands by the recipes of others. */
 #ifndef TESTS_UNIT_GRAPH_GEN_H
 #define TESTS_UNIT_GRAPH_GEN_H
 

@@ -3,7 +3,8 @@
  *
  * A kernel is a pure function of its seed. Every address is in bounds, no iteration reads what
  * another one writes, and stores of different lanes go to different places, so the result is one
- * for any order of iterations. Every structure and every op of the form occurs. */
+ * for any order of iterations. Every structure and every op of the form occurs. One file: blocks,
+ * statements and data come from one generator, so that a kernel is a function of its seed. */
 #ifndef TESTS_UNIT_LOOP_GEN_H
 #define TESTS_UNIT_LOOP_GEN_H
 

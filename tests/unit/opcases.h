@@ -1,4 +1,6 @@
-/* The cases of tests/grad/ops.txt: how each name is built as a graph, and its numbers. */
+/* The cases of tests/grad/ops.txt: how each name is built as a graph, and its numbers.
+ *
+ * One file: it is a table, one row for each name. */
 #ifndef TESTS_UNIT_OPCASES_H
 #define TESTS_UNIT_OPCASES_H
 
