@@ -1,7 +1,12 @@
-/* The tape: what script did to tracked values, for `grad` at the top level (rules 72 to 77).
+/* The tape: a record of the operations of script on tracked values, for `grad` at the top level
+ * (rules 72 to 77).
  *
- * A node is one operation or one call of compiled code. It holds where its inputs came from, what
- * its gradient needs, and a sequence number. Nodes are counted; releasing them is a loop.
+ * A node is one operation or one call of compiled code. It holds the origins of its inputs, the
+ * tensors that its gradient needs, and a sequence number. Nodes are reference-counted; a loop
+ * releases them.
+ * Example: after `let x = track(f32(2)); let y = x * x; let z = y + x` the tape has two nodes. Node
+ * 1 (mul) has both edges to the param x; node 2 (add) has an edge to result 0 of node 1, and one to
+ * x. `grad` visits node 2, then node 1.
  */
 #ifndef CKL_LANG_TAPE_TAPE_H
 #define CKL_LANG_TAPE_TAPE_H
@@ -12,7 +17,8 @@
 
 void warn_eval_dropout(Session *s, Span at);
 
-/* Where an input came from: the result of a node, a param (leaf), or nothing that is tracked. */
+/* The origin of an input: the result of a node, a param (leaf), or NULL and NULL if it is not
+ * tracked. */
 typedef struct Edge {
   TapeNode *node;
   Param *param;
@@ -26,7 +32,8 @@ typedef struct TapeMeta {
   int64_t dim[CKL_MAX_RANK];
 } TapeMeta;
 
-/* What a node has for its backward. One operation is TAPE_READY until it is consumed; a call goes
+/* The tensors that a node has for its backward. An operation is TAPE_READY until it is consumed.
+ * The states of a call are
  *
  *     tape_record_call with what it saved        without
  *                 |                                 |
@@ -38,13 +45,13 @@ typedef struct TapeMeta {
  *                                    v
  *                               TAPE_OPENED
  *
- * and each of them becomes TAPE_CONSUMED by tape_strip or tape_use_up. `hooked` and `version` are
- * beside the state: they hold in each of them. */
+ * and each of them becomes TAPE_CONSUMED by tape_strip or tape_use_up. `hooked` and `version` do
+ * not depend on the state. */
 typedef enum TapeState {
-  TAPE_READY,   /* inputs, and of a call what its joint graph saved */
-  TAPE_UNSAVED, /* a call: its inputs alone */
-  TAPE_OPENED,  /* a call whose body is on the tape: operand k is result k */
-  TAPE_CONSUMED /* nothing: a `grad` used it up (rule 76) */
+  TAPE_READY,   /* inputs; a call has the values that its joint graph saved, too */
+  TAPE_UNSAVED, /* a call has its inputs alone */
+  TAPE_OPENED,  /* the body of a call is on the tape: operand k is result k */
+  TAPE_CONSUMED /* no tensors: a `grad` has used them (rule 76) */
 } TapeState;
 
 struct TapeNode {
@@ -61,18 +68,18 @@ struct TapeNode {
   Attr *attrs;
   size_t attr_count;
   JointRef *joint; /* a call; NULL for one operation */
-  Value *refs;     /* of a call: what its hosts are about (callback.h) */
+  Value *refs;     /* of a call: the values that its callbacks concern (callback.h) */
   size_t ref_count;
   int64_t *env; /* sizes */
   size_t env_count;
-  uint32_t slot; /* place in the innermost sweep that has it, from 1; 0 = none runs */
-  /* while a sweep is captured: 2 = leads to a wanted value, and a cotangent comes to it, as far as
-   * calls can tell: of a call tape_joint is there */
+  uint32_t slot; /* place in the innermost sweep of the node, from 1; 0 = no sweep runs */
+  /* while a sweep is captured: 2 = the node leads to a wanted value and gets a cotangent, as far as
+   * calls can tell; a call has its tape_joint then */
   uint8_t mark;
   uint32_t index; /* of those that the sweep is about, latest first (capture.c) */
   bool hooked;    /* a result has, or had, a hook */
-  bool version;   /* result 0 is what a param had: its uses are uses of the param */
-  Modes modes;    /* it was made in: so its backward runs (rule 87) */
+  bool version;   /* result 0 is a former value of a param: its uses are uses of the param */
+  Modes modes;    /* modes at its making, in which its backward runs (rule 87) */
   TapeNode *next; /* list of nodes to release */
 };
 
@@ -101,40 +108,41 @@ OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const GradAsk *ask);
 void op_grads_free(Session *s);
 
 /* ---- record_grad.c: gradients on the tape. False with `e` and its place. */
-/* n, a call, becomes a node that passes on to the operations of its body, which are on the tape
- * from now on. Of other nodes nothing. */
+/* Opens n if it is a call: records the operations of its body on the tape, to which n passes
+ * gradients on. Does nothing for other nodes. */
 bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at);
 /* `cot`: cotangents of the results. Adds the gradients by operands to *slot[i] (unit: no sum yet;
  * NULL: not wanted). */
 bool tape_gradient(Session *s, Arena *temp, TapeNode *n, const Value *cot, Value *const *slot,
                    GErr *e, Prov *at);
 
-/* Whether n's backward takes the sum so far of input i along, see JointRef.carries: of several
- * inputs from one place the last does. */
+/* Whether n's backward starts with the sum so far of input i (JointRef.carries). If several inputs
+ * have one origin, the last one does. */
 bool tape_carries(const TapeNode *n, size_t i, const bool *wants);
-/* From a result of an opened call to what made it. */
+/* Replaces a result of an opened call by the result of the node that computed it. */
 void tape_straight(TapeNode **node, uint32_t *out);
-/* Gives back n's tensors: it is used up, though it still says what it was. */
+/* Releases n's tensors. n is consumed, but keeps its description. */
 void tape_strip(TapeNode *n);
-/* Gives back what n was made of. */
+/* Releases all parts of n. */
 void tape_empty(Session *s, TapeNode *n);
 void tape_release(Session *s, TapeNode *n);
-/* Makes v, what p has now, a value whose uses are uses of p, whatever is written to p later. */
+/* Makes v, the present value of p, a version of p: its uses are uses of p, also after p is
+ * written. */
 void tape_version(Session *s, Param *p, Value v, Span at);
 /* v, or the param of which it is a version. */
 Value tape_itself(Value v);
-/* Copies to n, a recorded call, the values that its callbacks are about. */
+/* Copies to n, a recorded call, the values that its callbacks concern. */
 void tape_refs(Session *s, TapeNode *n, size_t count, const Value *refs);
 /* Records a call: `in` are the leaves, `out` the tensor results of the graph; takes over `saved`
  * references. */
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at);
-/* A call whose gradient nobody is likely to take is recorded with `saved` NULL: its inputs alone.
- * What its backward reads is there after this, made by running the forward again. Throws. */
+/* A call is recorded with `saved` NULL, and its inputs alone, if its gradient is unlikely to be
+ * taken. tape_need runs its forward again for the values that the backward reads. Throws. */
 void tape_need(Session *s, TapeNode *n);
-/* The joint graph of a call to which a cotangent came and which is not opened: tape_need, or the
- * call itself, has made it. Of other calls there may be none. */
+/* The joint graph of a call that is not opened and got a cotangent: the call itself or tape_need
+ * has made it. Other calls may have none. */
 const Joint *tape_joint(const TapeNode *n);
 
 #endif
