@@ -10,10 +10,12 @@
 #include "tests/tap.h"
 
 static int64_t alive;
+static int64_t until_failure; /* allocations before one fails; less than 1: none does */
 
 static void *count(void *ud, void *p, size_t old, size_t n) {
   (void)ud;
   void *q = NULL;
+  if (n > old && --until_failure == 0) return NULL;
   if (n)
     q = realloc(p, n);
   else
@@ -46,6 +48,28 @@ static void t_evals(const char *before, const char *format, ckl_status want, int
   check_int(alive, <=, half + most);
   ckl_close(s);
   check_int(alive, ==, 0);
+}
+
+/* A call whose blocks are planned fails for want of memory, at each allocation in turn, and is made
+ * again in the same session. */
+static void t_again(void) {
+  ckl_status got = CKL_ENOMEM;
+  for (int n = 1; got != CKL_OK; n++) {
+    ckl_session *s = opened();
+    need(s != NULL);
+    check(ckl_eval(s,
+                   "fn f(x: f64[8]) -> f64 {\n let y = checkpoint <budget = 1000000> { exp(sin(x)) "
+                   "}\nsum(y * y) }\nlet x = track(f64(ones([8])))",
+                   "before", NULL) == CKL_OK);
+    until_failure = n;
+    got = ckl_eval(s, "f(x)", "fails", NULL);
+    until_failure = 0;
+    check(got == CKL_OK || got == CKL_ENOMEM);
+    check(ckl_eval(s, "grad(f(x), x)", "again", NULL) == CKL_OK);
+    ckl_close(s);
+    check_int(alive, ==, 0);
+    if (alive) return;
+  }
 }
 
 /* What refers to a text that went half of the session ago still works, and tells where it is. */
@@ -151,6 +175,7 @@ int main(void) {
            "let x = track(f64(ones([%d + 1])))\nlet l = f(x)\ngrad(l, x)\nf(f64(ones([%d + 1])))",
            CKL_OK, FEW, 8 * SLACK),
        "plans for sizes have a bound");
+  TEST(t_again(), "a planned call that failed keeps nothing of its first plan");
   TEST(t_kept(), "what is referred to stays");
   TEST(t_tape(), "a tape outlives the code that made it");
   TEST(t_results(), "results that had no gradient before get one later");
