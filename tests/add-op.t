@@ -445,7 +445,7 @@ END
   CKL_CPU=loops ./ckl plan spill.ckl "$f" >out 2>"$log"
   tap_empty "$(grep -q "^ *tanh .* $becomes  *$who" out || cat out "$log")" "ckl plan: values of $f are $becomes by the $who"
 done
-lists '<spill pointwise, budget = 1GiB>' ./ckl plan spill.ckl roomy
+lists 'block 1 of spill.ckl:7 <spill pointwise, budget = 1GiB>' ./ckl plan spill.ckl roomy
 
 # ---- the mode ----
 
