@@ -19,6 +19,7 @@
 #include "graph/build.h"
 #include "graph/run.h"
 #include "jit/engine/engine.h"
+#include "jit/engine/target.h"
 #include "jit/lower/lower.h"
 
 enum { ROUNDS = 15, MOST = 16, LIBRARIES = 4 };
@@ -35,8 +36,6 @@ typedef struct Options {
   Sgemm *gemm[LIBRARIES];
 } Options;
 
-static const Target targets[ENG_LEVEL_COUNT] = {
-    {"x86-64", 4, 8}, {"x86-64-v3", 6, 16}, {"x86-64-v4", 14, 32}};
 static const int64_t shapes[][3] = {/* m, n, k */
                                     {1024, 1024, 1024}, {512, 512, 512},   {2048, 256, 256},
                                     {2048, 1024, 256},  {2048, 256, 1024}, {128, 128, 64},
@@ -101,7 +100,8 @@ static void make(Product *p, Arena *a, const Graph *g, Val z, Tensor *const in[2
   uint8_t *placed = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
   for (int i = 0; i < 2; i++) placed[g->nodes[g->inputs[i].node].result0] = 1;
   Group group = {.kind = GROUP_DOT, .root = z.node, .outs = &z, .out_count = 1};
-  Lower l = {a, g, &targets[eng_config(p->engine)->level], placed};
+  const EngTarget *target = &eng_targets[eng_config(p->engine)->level];
+  Lower l = {a, g, {target->tile_rows, target->tile_columns}, placed};
   GErr ge;
   Err e = {0};
   void *panel[MOST];

@@ -913,10 +913,6 @@ Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count) 
   return sum;
 }
 
-Dim dim_substitute(DimTab *t, Dim d, const Dim *to, Sym count) {
-  return dim_import(t, t, d, to, count);
-}
-
 /* ---- values */
 bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int64_t *out) {
   if (d == DIM_BAD) return false;

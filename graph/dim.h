@@ -44,8 +44,6 @@ Name dim_symbol_name(const DimTab *t, Sym s);
 Span dim_symbol_span(const DimTab *t, Sym s);
 /* Calls f for every symbol inside d. */
 void dim_symbols(const DimTab *t, Dim d, void (*f)(void *ud, Sym s), void *ud);
-/* The dim with every symbol s replaced by to[s] (DIM_BAD entries stay as they are). */
-Dim dim_substitute(DimTab *t, Dim d, const Dim *to, Sym count);
 /* The same dim of table `src` as a dim of `dst`, each symbol s replaced by to[s], a dim of `dst`.
  * DIM_BAD when a symbol has no entry; to[s] == DIM_BAD keeps s where dst == src. */
 Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count);

@@ -3,7 +3,7 @@
 # `ckl check`. The first line of such a file is the command; times and peaks are left out. `programs.t --bless` writes them.
 . "$srcdir/tests/tap.sh"
 bless=${1-}
-ckl=$PWD/ckl
+ckl=$PWD/ckl matmul=$PWD/bench/matmul
 work=$PWD/programs.$$
 mkdir "$work" || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -27,4 +27,6 @@ for file in tests/golden/examples/*.out tests/golden/bench/*.out; do
   diff "$file" "$work/out" >"$work/log"
   tap_status $? "ckl $words" "$work/log"
 done
+"$matmul" -of 32,16,8 1 none >"$work/log" 2>&1
+tap_status $? 'bench/matmul gets what the reference evaluator does' "$work/log"
 tap_done

@@ -158,7 +158,7 @@ static void t_symbols(void) {
   check(!dim_is_symbol(tab, dim_add(tab, n, num(1)), &s));
   Dim to[3] = {num(4), DIM_BAD, dim_add(tab, n, num(1))};
   Dim d = dim_mul(tab, dim_add(tab, n, other), none);
-  check_str(show(tab, dim_substitute(tab, d, to, 3)), "n*n'2 + 4*n + n'2 + 4");
+  check_str(show(tab, dim_import(tab, tab, d, to, 3)), "n*n'2 + 4*n + n'2 + 4");
   DimTab *t2 = dim_tab_new(&arena);
   Dim x = dim_symbol(t2, names_of(names, "x"), (Span){0, 0, 0}, NULL);
   Dim to2[3] = {x, x, dim_const(t2, 2)};
