@@ -141,7 +141,7 @@ static bool is_plain(Value v) {
 }
 
 /* Starts the session anew. Of the values that the host holds those that are data stay. */
-void api_restart(Session *s) {
+static void api_restart(Session *s) {
   for (ckl_value *v = s->handles; v; v = v->next) {
     Value data = value_bounded(s, v->v) ? detach(s, v->v) : v_unit();
     value_set(&v->v, is_plain(data) ? data : v_unit());

@@ -17,7 +17,7 @@
 
 /* ---- statuses */
 
-void end(Session *s) {
+static void end(Session *s) {
   stack_leave(s->outside);
   native_awake(s, false);
   mem_pool_drain(&s->mem, 0);
@@ -39,7 +39,7 @@ enum { WARNED_MOST = 4096 };
 
 /* Makes the session ready for a call. CKL_ENOMEM: it was lost for lack of memory and cannot be made
  * again, or the thread has too little stack. */
-ckl_status begin(Session *s) {
+static ckl_status begin(Session *s) {
   if (s->busy) return CKL_EUSAGE;
   s->busy = true;
   dg_clear(&s->diags);

@@ -26,7 +26,8 @@ static Dim add_dim(Session *s, Value v, Span at) {
   return dim_of(s, v, at, "a size");
 }
 
-int shape_arg(Session *s, Value v, Span at, Dim *d) {
+/* A shape: a tuple or weak list of ints, or an int. Returns the rank. */
+static int shape_arg(Session *s, Value v, Span at, Dim *d) {
   if (v.tag == V_INT || v.tag == V_DIM) {
     d[0] = add_dim(s, v, at);
     return 1;

@@ -8,8 +8,6 @@
  * sorted, no axis twice. `none` means all. Returns how many. */
 int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes);
 int axis_arg(Session *s, Call *c, int i, int rank);
-/* A shape: a tuple or weak list of ints, or an int. Returns the rank. */
-int shape_arg(Session *s, Value v, Span at, Dim *d);
 DType dtype_arg(Session *s, Value v, Span at);
 /* Argument i as a tensor. */
 Value tensor_arg(Session *s, Call *c, int i);

@@ -204,7 +204,6 @@ Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call,
 int guard(Session *s, void (*f)(void *ud), void *ud);
 /* NULL when the unit does not know it */
 State *unit_state(Session *s, const void *key, Name field);
-Value unit_leaf(Unit *u, size_t leaf); /* makes the staged value of a new leaf */
 /* The type that a tensor or param of script has as an argument of what is being staged, with
  * symbols for its free dims; NULL when it is none. */
 const Type *unit_type(Unit *u, Value v);

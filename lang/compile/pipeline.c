@@ -108,7 +108,8 @@ void pass_end(Session *s, PassId id, PassTime t) {
   s->count.seconds_all += own;
 }
 
-Graph *pass_run(Session *s, PassId id, Arena *keep, const Graph *g) {
+/* Runs one pass: timed and, where Mem.check is set, verified. */
+static Graph *pass_run(Session *s, PassId id, Arena *keep, const Graph *g) {
   PassTime t = pass_start(s);
   Graph *made = gr_checked(passes[id].run(keep, g), passes[id].name);
   pass_end(s, id, t);

@@ -62,8 +62,6 @@ typedef struct PassTime {
 PassTime pass_start(const Session *s);
 void pass_end(Session *s, PassId id, PassTime t);
 
-/* Runs one pass: timed and, where Mem.check is set, verified. */
-Graph *pass_run(Session *s, PassId id, Arena *keep, const Graph *g);
 /* g after a pass or step, on stream 2, if that is asked for. */
 void pass_dump(Session *s, PassId id, const Graph *g);
 /* All passes that a call without a gradient goes through: after[id] is the graph after each one,

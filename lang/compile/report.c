@@ -154,7 +154,7 @@ static int64_t spilled_of(const Graph *g, const int64_t *env) {
   return sum;
 }
 
-void report_figures(const CallReport *c, ReportFigures *out) {
+static void report_figures(const CallReport *c, ReportFigures *out) {
   Session *s = c->s;
   size_t mark = mem_pool_mark(&s->mem);
   const Runs *r = &c->runs;
@@ -319,7 +319,7 @@ static void print_blocks(const CallReport *c, Buf *out, bool json) {
 static const char not_compiled[] =
     "the reference evaluator runs it: a value lives while something reads it";
 
-void report_print(const CallReport *c, Buf *out) {
+static void report_print(const CallReport *c, Buf *out) {
   Session *s = c->s;
   ReportFigures f;
   report_figures(c, &f);
@@ -361,7 +361,7 @@ static void json_ops(Buf *out, const int64_t *n) {
   buf_puts(out, "}");
 }
 
-void report_json(const CallReport *c, Buf *out) {
+static void report_json(const CallReport *c, Buf *out) {
   ReportFigures f;
   report_figures(c, &f);
   struct {

@@ -48,9 +48,6 @@ typedef struct CallReport {
   const int64_t *source; /* of graph input i: leaf, or less than 0: a random key */
   size_t input_count;
 } CallReport;
-void report_figures(const CallReport *c, ReportFigures *out);
-void report_print(const CallReport *c, Buf *out);
-void report_json(const CallReport *c, Buf *out);
 Value report_value(const CallReport *c);
 /* Prints the report of a first call where the session is asked to; does not come back from the call
  * that `ckl plan` waits for. */

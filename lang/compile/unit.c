@@ -45,7 +45,8 @@ static Val unit_input(Unit *u, const Type *t, int64_t source) {
   return v;
 }
 
-Value unit_leaf(Unit *u, size_t i) {
+/* Makes the staged value of a new leaf. */
+static Value unit_leaf(Unit *u, size_t i) {
   Leaf *l = &u->flat.leaves[i];
   if (l->kind == LEAF_INT) {
     Dim d = bind_symbol(u, i, -1, NULL, l->label, (Span){0}, l->v.u.i);

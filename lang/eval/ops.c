@@ -30,6 +30,8 @@
 #include "lang/value/tree.h"
 #include "runtime/fmath.h"
 
+static bool values_equal(Session *s, Value a, Value b, Span at);
+
 DimTab *dims_of(Session *s) {
   return s->stage ? s->stage->g->dims : s->dims;
 }
@@ -732,7 +734,7 @@ Value dim_node(Session *s, Dim d) {
 }
 
 /* Rule 38: structural equality; tensors inside compare by all(==). */
-bool values_equal(Session *s, Value a, Value b, Span at) {
+static bool values_equal(Session *s, Value a, Value b, Span at) {
   stack_check();
   if ((v_is_tensor(a) || v_is_number(a)) && (v_is_tensor(b) || v_is_number(b))) {
     Value r = op_binary(s, AST_EQ, a, b, at, at, at);

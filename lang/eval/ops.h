@@ -31,6 +31,5 @@ DimTab *dims_of(Session *s);
 Value dim_node(Session *s, Dim d); /* a size as a run-time number of code */
 /* a op b; it throws where that does not fit, or divides by zero */
 int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at);
-bool values_equal(Session *s, Value a, Value b, Span at); /* rule 38 */
 
 #endif

@@ -508,28 +508,6 @@ int64_t seq_count(const SeqIter *it) {
   return it->n;
 }
 
-static int64_t length(Session *s, Value source, Span at, int depth) {
-  stack_check();
-  int64_t most = INT64_MAX, n;
-  if (depth > SEQ_DEEP)
-    fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
-  if (source.tag != V_SEQ) {
-    data_source(s, source, at, &n);
-    return n;
-  }
-  Seq *q = source.u.seq;
-  if (q->kind == SEQ_WINDOWS) return pieces(windows_of(s, q, at), q->m, false);
-  if (q->kind == SEQ_TAKE) most = q->n;
-  if (q->kind == SEQ_ZIP) most = length(s, q->extra, at, depth + 1);
-  n = length(s, q->source, at, depth + 1);
-  if (q->kind == SEQ_BATCHES) return pieces(n, q->n, q->drop);
-  return n < most ? n : most;
-}
-
-int64_t seq_length(Session *s, Value source, Span at) {
-  return length(s, source, at, 0);
-}
-
 void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v)) {
   SeqIter *it = seq_start(s, seq, at);

@@ -34,10 +34,9 @@ void seq_free(Session *s, Seq *q); /* called by value.c alone */
 /* Iterators hang on the pool: they die when it is drained, also after an error. */
 SeqIter *seq_start(Session *s, Value source, Span at);
 bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
-int64_t seq_length(Session *s, Value source, Span at); /* -1 when unknown */
-/* Clause k of a comprehension: calls turn(ud, k, v) for each element v of seq. */
+/* Clause k of a comprehension: calls iteration(ud, k, v) for each element v of seq. */
 void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
-              void (*turn)(void *ud, uint32_t k, Value v));
+              void (*iteration)(void *ud, uint32_t k, Value v));
 Value seq_map(Session *s, Value seq, Value f, Span at);
 /* ends a progress line; also done when the pool is drained */
 void seq_finish(Session *s, SeqIter *it);

@@ -20,6 +20,10 @@
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
 
+static Value match_params(Session *s, Node *type, Value v, Span at, const char *what);
+
+static const char *dims_text(Session *s, Value tuple);
+
 /* float, int, num, by which Frame.cls is indexed; -1: another type. */
 _Static_assert(TYPEWORD_FLOAT + TYPEWORD_INT + TYPEWORD_NUM == 3, "Frame.cls has three places");
 static int class_of(Name n) {
@@ -407,7 +411,7 @@ bool type_wants_tensor(Session *s, Node *type) {
   return dtype_find(n) >= 0 || type->type_name.has_dims;
 }
 
-const char *dims_text(Session *s, Value tuple) {
+static const char *dims_text(Session *s, Value tuple) {
   Type t = {.rank = (uint8_t)tuple.u.list->count};
   for (int i = 0; i < t.rank; i++) t.dim[i] = dim_of(s, tuple.u.list->items[i], (Span){0}, "a dim");
   Unit *u = s->stage ? s->stage->unit : NULL;
@@ -455,7 +459,7 @@ static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *pa
 }
 
 /* params[net]: the structure, shapes and dtypes of the params of an instance (rule 64). */
-Value match_params(Session *s, Node *type, Value v, Span at, const char *what) {
+static Value match_params(Session *s, Node *type, Value v, Span at, const char *what) {
   NodeList *d = &type->type_name.dims;
   if (d->count != 1)
     fail(s, ERR_TYPE, type->span, "`params[net]` takes one model or tracked tensor");

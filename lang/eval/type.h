@@ -12,8 +12,6 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
 void type_eval(Session *s, Node *type, Type *out);
 void type_bind(Session *s, Node *type, Value v);
 bool type_wants_tensor(Session *s, Node *type);
-Value match_params(Session *s, Node *type, Value v, Span at, const char *what); /* params[net] */
-const char *dims_text(Session *s, Value tuple);
 /* an int number as a Dim of the stage's table */
 Dim dim_of(Session *s, Value v, Span at, const char *what);
 Value dim_value(Session *s, Dim d); /* V_INT when constant, else V_DIM */

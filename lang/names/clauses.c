@@ -56,7 +56,8 @@ const size_t clause_count = sizeof clause_table / sizeof *clause_table;
 
 /* ---- rows */
 
-const Clause *clause_find(ClauseKind kind, const char *word) {
+/* NULL: there is no such word. */
+static const Clause *clause_find(ClauseKind kind, const char *word) {
   for (size_t i = 0; i < clause_count; i++)
     if (clause_table[i].kind == kind && !strcmp(clause_table[i].word, word))
       return &clause_table[i];

@@ -63,7 +63,6 @@ typedef struct Clause {
 extern const Clause clause_table[];
 extern const size_t clause_count;
 
-const Clause *clause_find(ClauseKind kind, const char *word); /* NULL: there is no such word */
 /* The row of a clause's word, NULL where it has a dot or is none. */
 const Clause *clause_of(ClauseKind kind, const Node *c);
 /* The op class that stands there, or -1. */

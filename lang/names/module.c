@@ -20,6 +20,10 @@
 #include "runtime/file.h"
 #include "stdlib/embed.h"
 
+static void module_declare(Session *s, Module *m);
+
+static const char *use_chain(Session *s, const Module *from);
+
 /* ---- sites */
 
 typedef struct Numbering {
@@ -65,7 +69,7 @@ static void number_item(Session *s, Module *m, const char *a, const char *b, Nod
   if (ordinal) *ordinal = k.ordinal;
 }
 
-void module_sites(Session *s, Module *m, Node *item, uint64_t *ordinal) {
+static void module_sites(Session *s, Module *m, Node *item, uint64_t *ordinal) {
   switch ((NodeKind)item->kind) {
   case N_FN: number_item(s, m, item->fn->name.name, NULL, item, NULL); break;
   case N_MODEL:
@@ -260,7 +264,7 @@ Module *module_embedded(Session *s, const char *name, Span at) {
   return m;
 }
 
-const char *use_chain(Session *s, const Module *from) {
+static const char *use_chain(Session *s, const Module *from) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
   bool on = false;
@@ -473,7 +477,8 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   }
 }
 
-void module_declare(Session *s, Module *m) {
+/* Declarations of its tree, `use`s resolved. */
+static void module_declare(Session *s, Module *m) {
   module_declare_items(s, m, m->ast, false);
   m->declared = true;
 }

@@ -31,10 +31,8 @@ struct Module {
 /* `door`: of the program, or NULL for what the host names itself. */
 Module *module_load_file(Session *s, const Door *door, const char *path, Span at);
 Module *module_embedded(Session *s, const char *name, Span at);
-void module_declare(Session *s, Module *m); /* declarations of its tree, `use`s resolved */
 
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
-const char *use_chain(Session *s, const Module *from);
 
 Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */
 Global *global_own(const Module *m, Name name);        /* file and use */

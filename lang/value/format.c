@@ -220,10 +220,6 @@ static void number(Buf *out, Num n, const Format *f) {
   align(out, from, f->width, f->align ? f->align : '>');
 }
 
-void print_element(Buf *out, const Tensor *t, int64_t i, const Format *f) {
-  number(out, element(t, i), f);
-}
-
 /* ---- cells of tensors */
 
 /* How the cells of one tensor are written. */

@@ -31,8 +31,6 @@ void print_table(Session *s, Buf *out,
                  const Tensor *t); /* lines indented by 2, each with its newline */
 /* min, mean, max of a float or int tensor with as many decimals as its table has. */
 void print_stats(Session *s, Buf *out, const Tensor *t);
-/* An element of a tensor in its dtype, by the format (NULL: shortest text that reads back). */
-void print_element(Buf *out, const Tensor *t, int64_t i, const Format *f);
 
 /* The text of a format as it stands after the colon of a hole; false when it is none. */
 bool format_parse(const char *text, size_t n, Format *out);

@@ -93,7 +93,8 @@ static bool lead_global(PathSearch *p, const Module *m) {
   return false;
 }
 
-Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n) {
+/* Roots: instances that may hold it. */
+static Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n) {
   for (int k = 0; k < 4; k++) { /* by names, then by roots, each without and with arguments */
     PathSearch p = {.want = i, .by_arg = k % 2, .failed = {.arena = &s->scratch}};
     buf_init_arena(&p.out, &s->scratch);

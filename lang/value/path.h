@@ -4,8 +4,6 @@
 
 #include "lang/lang.h"
 
-/* roots: instances that may hold it */
-Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n);
 Name stage_path(Session *s);                   /* of the method that is staged, or NULL */
 Name frame_path(Session *s, Frame *f);         /* of f's own instance */
 const char *frame_title(Session *s, Frame *f); /* "net.blocks.0.forward", or a function's name */

@@ -13,7 +13,8 @@ static bool is_constant(const Sizes *z, int64_t n) {
   return false;
 }
 
-int sizes_number(Sizes *z, int64_t n) {
+/* -1 = a constant. */
+static int sizes_number(Sizes *z, int64_t n) {
   if (is_constant(z, n)) return -1;
   for (int k = 0; k < z->count; k++) {
     if (z->n[k] == n) return k;

@@ -18,7 +18,6 @@ typedef struct Sizes {
   Dim *symbol;
 } Sizes;
 
-int sizes_number(Sizes *z, int64_t n); /* -1 = a constant */
 void sizes_pin(Sizes *z, int64_t n);
 
 /* Into a key: the number of the symbol, or the constant. */
