@@ -85,6 +85,20 @@ tap_empty "$(for d in lang/* jit/* runtime/*; do
     grep -q "^| .${f##*/}. |" "$d/README.md" || echo "$f: not in $d/README.md"
   done
 done)" 'the README of a room has a line for each of its files'
+# so it is seen at a call which room is called
+tap_empty "$(for d in lang/*/; do
+  begin=$(awk '/^Functions for other files begin/, /^$/' "${d}README.md" | grep -o '`[a-z_]*`' |
+    tr -d '`' | tr '\n' ' ')
+  awk -v begin="$begin" '
+    BEGIN { n = split(begin, b, " ") }
+    /^[A-Za-z_][A-Za-z0-9_ *]*[ *][a-z][a-z0-9_]*[(]/ && !/^(static|typedef) / && !/;$/ {
+      name = $0
+      sub(/[(].*/, "", name)
+      sub(/.*[ *]/, "", name)
+      for (i = 1; i <= n && index(name, b[i]) != 1; i++) continue
+      if (i > n) print FILENAME ":" FNR ": " name
+    }' "$d"*.c
+done)" 'functions of a room that others call begin as its README says'
 # the layout of C is clang-format's; other versions than Debian 12's lay out some lines otherwise
 if clang-format --version 2>/dev/null | grep -q 'version 14[.]'; then
   tap_empty "$(sources '*.[ch]' | grep -v -x -e include/ckl.h |

@@ -143,7 +143,7 @@ static bool is_plain(Value v) {
 /* Starts the session anew. Of the values that the host holds those that are data stay. */
 static void api_restart(Session *s) {
   for (ckl_value *v = s->handles; v; v = v->next) {
-    Value data = value_bounded(s, v->v) ? detach(s, v->v) : v_unit();
+    Value data = value_bounded(s, v->v) ? state_detach(s, v->v) : v_unit();
     value_set(&v->v, is_plain(data) ? data : v_unit());
   }
   session_stop(s);
@@ -193,7 +193,7 @@ static void work_run(Job *j) {
   api_load_main(j);
   if (!check_module(s, s->main, false)) dg_throw(&s->diags);
   j->ran = true;
-  run_module(s, s->main);
+  session_run_module(s, s->main);
 }
 
 ckl_status ckl_run_file(ckl_session *k, const char *path) {
@@ -236,10 +236,10 @@ void api_work_eval(Job *j) {
       continue;
     bool is_last = i + 1 == ast->file.items.count;
     if (!resolve_statement(s, s->main, st, is_last)) dg_throw(&s->diags);
-    run_statement(s, st, is_last ? &last : NULL);
+    session_run_statement(s, st, is_last ? &last : NULL);
     value = is_last && st->kind == N_EXPR_STMT;
   }
-  if (v_is_weak_list(last)) last = as_tensor(s, last, DT_COUNT, (Span){0});
+  if (v_is_weak_list(last)) last = op_as_tensor(s, last, DT_COUNT, (Span){0});
   if (j->out && value && last.tag != V_UNIT) *j->out = api_need_handle(s, last);
 }
 
@@ -275,7 +275,7 @@ static void test_job(void *ud) {
   random_reset(s, 0);
   eval_block(s, j->t->test.body, &flow);
   if (flow != FLOW_NEXT)
-    fail(s, ERR_BREAK, j->t->span, "`break`, `continue` and `return` cannot leave a test");
+    fail_at(s, ERR_BREAK, j->t->span, "`break`, `continue` and `return` cannot leave a test");
 }
 
 static void work_test(Job *j) {
@@ -295,7 +295,7 @@ static void work_test(Job *j) {
     session_forget(s);
     size_t before = s->diags.count;
     size_t mark = mem_pool_mark(&s->mem);
-    int code = guard(s, test_job, &tj);
+    int code = api_guard(s, test_job, &tj);
     s->frame = NULL;
     Buf b;
     buf_init_arena(&b, &s->notes);
@@ -338,7 +338,7 @@ static void work_set(Job *j) {
 
 ckl_status ckl_set(ckl_session *k, const char *name, ckl_value *v) {
   if (!name || !handle_fits(&k->s, v)) return CKL_EUSAGE;
-  if (!parse_is_name(name) || name_is_fixed(name)) return CKL_EUSAGE;
+  if (!parse_is_name(name) || module_name_is_fixed(name)) return CKL_EUSAGE;
   Job j = {.s = &k->s, .name = name, .v = v->v};
   return api_perform(&j, work_set);
 }

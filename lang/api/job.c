@@ -1,8 +1,8 @@
 /* Calls of the C API: what stands around the work of each.
  *
  * In: work. Out: a status, a text, diagnostics. Every call that may fail runs its work under
- * guard(); what left it becomes a status here. Texts handed out live in the notes arena, until the
- * next call that clears it.
+ * api_guard(); what left it becomes a status here. Texts handed out live in the notes arena, until
+ * the next call that clears it.
  * Invariant: a session is busy while a call of it runs, so what a function of the host calls in
  * between finds it so, and begin() lets no second call in.
  */
@@ -114,7 +114,7 @@ ckl_status api_perform(Job *j, void (*work)(Job *j)) {
   ckl_status st = begin(s);
   if (st != CKL_OK) return st;
   j->work = work;
-  int code = guard(s, run_job, j);
+  int code = api_guard(s, run_job, j);
   st = status_of(s, code, j->ran);
   end(s);
   return st;
@@ -131,7 +131,7 @@ void api_make_value(Job *j, void (*work)(Job *j)) {
   bool busy = api_keep_busy(s);
   size_t mark = mem_pool_mark(&s->mem);
   j->work = work;
-  if (guard(s, run_job, j) == MEM_OK) mem_pool_drain(&s->mem, mark);
+  if (api_guard(s, run_job, j) == MEM_OK) mem_pool_drain(&s->mem, mark);
   s->busy = busy;
 }
 
@@ -152,7 +152,7 @@ const char *api_text(TextJob *t, void (*work)(TextJob *t), bool clear) {
   t->b = &b;
   t->found = true;
   t->work = work;
-  int code = guard(s, text_job, t);
+  int code = api_guard(s, text_job, t);
   if (code != MEM_OK && clear) status_of(s, code, false);
   stack_leave(outside);
   s->busy = busy;

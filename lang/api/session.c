@@ -1,8 +1,8 @@
 /* Sessions: what they own, protected calls, running a program's statements.
  *
- * In: a session and a module or a statement. Out: effects, diagnostics. guard() is mem_protect that
- * also puts back the evaluator's state (frames, locals, stage, modes), so any error leaves a usable
- * session.
+ * In: a session and a module or a statement. Out: effects, diagnostics. api_guard() is mem_protect
+ * that also puts back the evaluator's state (frames, locals, stage, modes), so any error leaves a
+ * usable session.
  */
 #include "lang/api/session.h"
 #include "lang/check/check.h"
@@ -41,7 +41,7 @@ typedef struct Guarded {
   Operands *operands;
 } Guarded;
 
-int guard(Session *s, void (*f)(void *ud), void *ud) {
+int api_guard(Session *s, void (*f)(void *ud), void *ud) {
   Guarded g = {s->frame,      s->local_count, s->stage,
                s->modes,      s->abstract,    s->by_reference,
                s->depth,      s->flow,        s->frame ? s->frame->block_depth : 0,
@@ -49,7 +49,7 @@ int guard(Session *s, void (*f)(void *ud), void *ud) {
                s->loops,      s->operands};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
-    locals_pop(s, g.locals);
+    local_pop(s, g.locals);
     s->frame = g.frame;
     s->stage = g.stage;
     s->modes = g.modes;
@@ -93,14 +93,14 @@ Stack session_stack(Session *s) {
 
 void log_compile(Session *s, const FnObj *f, const char *signature) {
   bool debug = s->logs[LOG_COMPILE] > 1;
-  log_line(s, LOG_COMPILE, "%s%s%s", fn_name(f), debug ? " " : "", debug ? signature : "");
+  log_line(s, LOG_COMPILE, "%s%s%s", call_fn_name(f), debug ? " " : "", debug ? signature : "");
 }
 
-void dump_graph(Session *s, const Graph *g) {
+void session_dump_graph(Session *s, const Graph *g) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
   gr_print(&b, opaque_shown(s, g));
-  emit_text(s, 2, b.s, b.n);
+  log_write(s, 2, b.s, b.n);
 }
 
 /* A seed from the clock: a program without seed(n) differs from run to run (rule 93). */
@@ -115,7 +115,7 @@ static uint64_t system_seed(const Session *s) {
 static void start_job(void *ud) {
   Session *s = ud;
   s->names = names_new(&s->perm);
-  builtins_start(s);
+  builtin_start(s);
   src_init(&s->sources, &s->perm);
   s->dims = dim_tab_new(&s->perm);
   s->prelude = module_embedded(s, "prelude", (Span){0});
@@ -132,7 +132,7 @@ static void notes_job(void *ud) {
 
 bool session_init(Session *s) {
   arena_init(&s->notes, &s->mem);
-  if (guard(s, notes_job, s) != MEM_OK) return false;
+  if (api_guard(s, notes_job, s) != MEM_OK) return false;
   s->notes_start = arena_mark(&s->notes);
   return true;
 }
@@ -143,14 +143,14 @@ bool session_start(Session *s) {
   s->ret = v_unit();
   s->modes = (Modes){.device = s->device};
   s->seed = s->config.has_seed ? s->config.seed : system_seed(s);
-  if (guard(s, start_job, s) == MEM_OK) return true;
+  if (api_guard(s, start_job, s) == MEM_OK) return true;
   session_stop(s);
   return false;
 }
 
 void session_forget(Session *s) {
   hooks_free(s);
-  cache_free(s);
+  call_cache_free(s);
   captures_free(s);
   op_grads_free(s);
   native_ops_free(s);
@@ -164,7 +164,7 @@ void session_forget(Session *s) {
 
 /* Gives back everything but the Session itself and its hook. */
 void session_stop(Session *s) {
-  locals_pop(s, 0);
+  local_pop(s, 0);
   value_set(&s->ret, v_unit());
   for (size_t i = 0; i < s->module_count; i++)
     for (size_t k = 0; k < s->modules[i]->global_count; k++)
@@ -198,7 +198,7 @@ void session_stop(Session *s) {
 }
 
 /* One statement of the top level; its value (of an expression) stays on the pool when `out`. */
-void run_statement(Session *s, Node *st, Value *out) {
+void session_run_statement(Session *s, Node *st, Value *out) {
   size_t mark = mem_pool_mark(&s->mem);
   ArenaMark am = arena_mark(&s->scratch);
   uint32_t line, col;
@@ -206,9 +206,9 @@ void run_statement(Session *s, Node *st, Value *out) {
   s->count.line = line;
   Value v;
   Flow f = eval_stmt(s, st, &v);
-  if (f == FLOW_RETURN) fail(s, ERR_RETURN, st->span, "`return` stands in functions only");
-  if (f != FLOW_NEXT) fail(s, ERR_BREAK, st->span, "`break` and `continue` stand in loops only");
-  poll_interrupt(s, st->span); /* it may have come in a call that does not look */
+  if (f == FLOW_RETURN) fail_at(s, ERR_RETURN, st->span, "`return` stands in functions only");
+  if (f != FLOW_NEXT) fail_at(s, ERR_BREAK, st->span, "`break` and `continue` stand in loops only");
+  fail_if_interrupted(s, st->span); /* it may have come in a call that does not look */
   if (out) {
     *out = v;
     return;
@@ -217,7 +217,7 @@ void run_statement(Session *s, Node *st, Value *out) {
   arena_rewind(&s->scratch, am);
 }
 
-void run_module(Session *s, Module *m) {
+void session_run_module(Session *s, Module *m) {
   Frame top = {.module = m, .base = s->local_count};
   s->frame = &top;
   for (uint32_t i = 0; i < m->ast->file.items.count; i++) {
@@ -225,7 +225,7 @@ void run_module(Session *s, Module *m) {
     if (st->kind == N_USE || st->kind == N_FN || st->kind == N_MODEL || st->kind == N_TYPE_DECL ||
         st->kind == N_POLICY_DECL || st->kind == N_TEST)
       continue;
-    run_statement(s, st, NULL);
+    session_run_statement(s, st, NULL);
   }
   s->frame = NULL;
 }

@@ -13,7 +13,7 @@ void session_forget(Session *s);
 void session_stop(Session *s); /* gives back all of that */
 /* The C stack of the caller is this session's until it leaves; what to hand to stack_leave. */
 Stack session_stack(Session *s);
-void run_statement(Session *s, Node *st, Value *out);
-void run_module(Session *s, Module *m);
+void session_run_statement(Session *s, Node *st, Value *out);
+void session_run_module(Session *s, Module *m);
 
 #endif

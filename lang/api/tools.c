@@ -161,7 +161,7 @@ static void work_ir(TextJob *t) {
   api_load_main(&j);
   Frame top = {.module = s->main};
   s->frame = &top;
-  if (!ir_print(s, t->b, t->c, t->list, t->n, t->d)) t->found = false;
+  if (!check_ir_print(s, t->b, t->c, t->list, t->n, t->d)) t->found = false;
   s->frame = NULL;
 }
 
@@ -219,7 +219,7 @@ static void plan_types(Job *j) {
 
 static void plan_first_call(void *ud) {
   Session *s = ud;
-  run_module(s, s->main);
+  session_run_module(s, s->main);
 }
 
 static void work_plan(TextJob *t) {
@@ -229,7 +229,7 @@ static void work_plan(TextJob *t) {
   api_load_main(&j);
   if (!check_module(s, s->main, false)) dg_throw(&s->diags);
   if (t->n) {
-    plan_types_fit(s, t->c, t->n);
+    check_types_fit(s, t->c, t->n);
     ckl_value *v = NULL;
     Job e = {.s = s, .text = plan_expression(t), .name = "the types", .out = &v};
     e.n = strlen(e.text);
@@ -241,7 +241,7 @@ static void work_plan(TextJob *t) {
     return;
   }
   s->report.fn = t->c;
-  int code = guard(s, plan_first_call, s);
+  int code = api_guard(s, plan_first_call, s);
   s->report.fn = NULL;
   if (code == MEM_ERR_REPORTED && s->report.text) {
     buf_puts(t->b, s->report.text);
@@ -304,7 +304,7 @@ static void work_opt(TextJob *t) {
     gr_print(t->b, g);
     return;
   }
-  fail(s, ERR_IR, at, "no pass is called `%s`", t->d);
+  fail_at(s, ERR_IR, at, "no pass is called `%s`", t->d);
 }
 
 const char *ckl_opt(ckl_session *k, const char *pass, const char *name, const char *text,
@@ -388,8 +388,8 @@ static void work_ops(TextJob *t) {
   for (int i = 0; i < OP_COUNT; i++) {
     const OpInfo *o = &op_info[i];
     buf_printf(t->b, "| `%s` | %s | %s | %s | %s | %s | ", o->text, cls[o->cls],
-               o->arity < 0 ? "any" : txt(t->s, "%d", o->arity), dom[o->domain], remat[o->remat],
-               needs[o->needs]);
+               o->arity < 0 ? "any" : fail_text(t->s, "%d", o->arity), dom[o->domain],
+               remat[o->remat], needs[o->needs]);
     cell(t->b, o->doc);
     buf_puts(t->b, " |\n");
   }
@@ -420,7 +420,7 @@ static void work_passes(TextJob *t) {
   }
   buf_puts(t->b, "\nWhat each is for:\n\n");
   for (PassId id = 0; id < PASS_COUNT; id++)
-    fill(t->b, "- ", txt(t->s, "`%s`: %s.", passes[id].name, passes[id].doc));
+    fill(t->b, "- ", fail_text(t->s, "`%s`: %s.", passes[id].name, passes[id].doc));
 }
 
 static void work_builtins(TextJob *t) {

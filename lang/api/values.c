@@ -69,7 +69,7 @@ ckl_value *ckl_bool(ckl_session *s, bool b) {
 }
 
 static void make_str(Job *j) {
-  j->v = str_value(j->s, j->text, j->n);
+  j->v = v_str(j->s, j->text, j->n);
   *j->out = api_need_handle(j->s, j->v);
 }
 
@@ -97,7 +97,7 @@ static void make_tensor(Job *j) {
                       : tn_foreign(m, dt, n->rank, n->dims, n->borrowed, n->done, n->ud);
   size_t bytes = t && n->data ? (size_t)tn_count(t) * dt_size(dt) : 0;
   if (bytes) memcpy(tn_data(t), n->data, bytes);
-  *j->out = api_need_handle(j->s, tensor_value(j->s, t));
+  *j->out = api_need_handle(j->s, v_tensor(j->s, t));
 }
 
 static ckl_value *new_tensor(ckl_session *k, const char *dtype, TensorJob n) {

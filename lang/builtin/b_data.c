@@ -24,22 +24,22 @@
 
 BUILTIN_FN(bi_read_csv) {
   const char *path = want_str(s, c->v[0], c->spans[0], "the path");
-  DType dt = dtype_arg(s, c->v[1], c->spans[1]), as = dt == DT_F64 ? DT_F64
+  DType dt = arg_dtype(s, c->v[1], c->spans[1]), as = dt == DT_F64 ? DT_F64
                                                       : dt_int(dt) ? DT_I64
                                                                    : DT_F32;
   if (dt == DT_BOOL)
-    fail(s, ERR_WANT_DTYPE, c->spans[1], "a table holds ints or floats, not bools");
+    fail_at(s, ERR_WANT_DTYPE, c->spans[1], "a table holds ints or floats, not bools");
   Err e = {.text = ""};
   Tensor *t = csv_read(&s->mem, path, as, &e);
   if (!t) fail_file(s, c->spans[0], &e);
-  return op_cast(s, tensor_value(s, t), dt, c->at);
+  return op_cast(s, v_tensor(s, t), dt, c->at);
 }
 
 BUILTIN_FN(bi_read_bytes) {
   Err e = {.text = ""};
   Tensor *t = csv_read_bytes(&s->mem, want_str(s, c->v[0], c->spans[0], "the path"), &e);
   if (!t) fail_file(s, c->spans[0], &e);
-  return op_cast(s, tensor_value(s, t), DT_I64, c->at);
+  return op_cast(s, v_tensor(s, t), DT_I64, c->at);
 }
 
 BUILTIN_FN(bi_here) {
@@ -47,7 +47,7 @@ BUILTIN_FN(bi_here) {
   const Module *m = s->frame ? s->frame->module : s->main;
   const char *slash = m && m->path ? strrchr(m->path, '/') : NULL;
   if (*path == '/' || !slash) return c->v[0];
-  return str_printf(s, "%.*s%s", (int)(slash - m->path + 1), m->path, path);
+  return v_printf(s, "%.*s%s", (int)(slash - m->path + 1), m->path, path);
 }
 
 /* ---- sequences */
@@ -60,7 +60,8 @@ static Value source_arg(Session *s, Call *c, int i) {
 
 static int64_t positive(Session *s, Call *c, int i, const char *what) {
   int64_t n = want_int(s, c->v[i], c->spans[i], what);
-  if (n < 1) fail(s, ERR_VALUE, c->spans[i], "%s is at least 1, this is %lld", what, (long long)n);
+  if (n < 1)
+    fail_at(s, ERR_VALUE, c->spans[i], "%s is at least 1, this is %lld", what, (long long)n);
   return n;
 }
 
@@ -69,44 +70,44 @@ BUILTIN_FN(bi_batches) {
   bool shuffle = want_bool(s, c->v[2], c->spans[2], "`shuffle`"),
        drop = want_bool(s, c->v[3], c->spans[3], "`drop`");
   return seq_value(s, SEQ_BATCHES, source_arg(s, c, 0), v_unit(), n, 0, shuffle, drop,
-                   site_id(c->node));
+                   random_site(c->node));
 }
 
 BUILTIN_FN(bi_windows) {
   Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak
-                ? as_tensor(s, c->v[0], DT_COUNT, c->spans[0])
+                ? op_as_tensor(s, c->v[0], DT_COUNT, c->spans[0])
                 : c->v[0];
-  if (!v_is_tensor(x) || tensor_of(s, x, c->spans[0])->rank != 1 ||
-      !dt_int(tensor_of(s, x, c->spans[0])->dtype))
-    fail(s, ERR_WANT_TENSOR, c->spans[0],
-         "`windows` goes through a tensor of ints with one axis, not %s", value_type_text(s, x));
-  int64_t width = positive(s, c, 1, "the width"), n = tensor_of(s, x, c->spans[0])->dim[0];
+  if (!v_is_tensor(x) || op_tensor_of(s, x, c->spans[0])->rank != 1 ||
+      !dt_int(op_tensor_of(s, x, c->spans[0])->dtype))
+    fail_at(s, ERR_WANT_TENSOR, c->spans[0],
+            "`windows` goes through a tensor of ints with one axis, not %s", value_type_text(s, x));
+  int64_t width = positive(s, c, 1, "the width"), n = op_tensor_of(s, x, c->spans[0])->dim[0];
   int64_t each = positive(s, c, 2, "`batch`");
   if (n <= width)
-    fail(s, ERR_VALUE, c->at,
-         "a window of %lld with the element after it needs %lld elements, there are %lld",
-         (long long)width, (long long)width + (width < INT64_MAX), (long long)n);
+    fail_at(s, ERR_VALUE, c->at,
+            "a window of %lld with the element after it needs %lld elements, there are %lld",
+            (long long)width, (long long)width + (width < INT64_MAX), (long long)n);
   return seq_value(s, SEQ_WINDOWS, x, v_unit(), width, each,
-                   want_bool(s, c->v[3], c->spans[3], "`shuffle`"), false, site_id(c->node));
+                   want_bool(s, c->v[3], c->spans[3], "`shuffle`"), false, random_site(c->node));
 }
 
 BUILTIN_FN(bi_shuffle) {
   return seq_value(s, SEQ_SHUFFLE, source_arg(s, c, 0), v_unit(), 0, 0, true, false,
-                   site_id(c->node));
+                   random_site(c->node));
 }
 
 BUILTIN_FN(bi_take) {
   int64_t n = want_int(s, c->v[1], c->spans[1], "the number of elements");
   if (n < 0)
-    fail(s, ERR_VALUE, c->spans[1], "the number of elements cannot be negative: %lld",
-         (long long)n);
+    fail_at(s, ERR_VALUE, c->spans[1], "the number of elements cannot be negative: %lld",
+            (long long)n);
   return seq_value(s, SEQ_TAKE, source_arg(s, c, 0), v_unit(), n, 0, false, false, 0);
 }
 
 BUILTIN_FN(bi_progress) {
   Value source = source_arg(s, c, 0);
-  if (c->rest_n > 1) fail(s, ERR_ARG_COUNT, c->rest_spans[1], "`progress` takes one label");
-  Value label = c->rest_n ? c->rest[0] : str_value(s, "", 0);
+  if (c->rest_n > 1) fail_at(s, ERR_ARG_COUNT, c->rest_spans[1], "`progress` takes one label");
+  Value label = c->rest_n ? c->rest[0] : v_str(s, "", 0);
   want_str(s, label, c->rest_n ? c->rest_spans[0] : c->at, "the label");
   return seq_value(s, SEQ_PROGRESS, source, label, 0, 0, false, false, 0);
 }
@@ -123,7 +124,7 @@ BUILTIN_FN(bi_zip) {
 BUILTIN_FN(bi_first) {
   SeqIter *it = seq_start(s, c->v[0], c->spans[0]);
   if (seq_count(it) == 0)
-    fail(s, ERR_VALUE, c->spans[0], "there is no first element: the sequence is empty");
+    fail_at(s, ERR_VALUE, c->spans[0], "there is no first element: the sequence is empty");
   return seq_at(s, it, 0, c->at);
 }
 
@@ -131,8 +132,8 @@ BUILTIN_FN(bi_split) {
   int64_t n, k;
   Value x = data_source(s, c->v[0], c->spans[0], &n), at = c->v[1];
   if (n < 0)
-    fail(s, ERR_WANT_TENSOR, c->spans[0],
-         "`split` takes tensors, not a sequence; split before you make batches");
+    fail_at(s, ERR_WANT_TENSOR, c->spans[0],
+            "`split` takes tensors, not a sequence; split before you make batches");
   if (at.tag == V_FLOAT) {
     if (!(at.u.f >= 0 && at.u.f <= 1))
       fail_help(s, ERR_VALUE, c->spans[1], "an int counts elements",
@@ -143,19 +144,19 @@ BUILTIN_FN(bi_split) {
     k = want_int(s, at, c->spans[1], "`at`");
   }
   if (k < 0 || k > n)
-    fail(s, ERR_VALUE, c->spans[1], "the first part cannot have %lld of %lld elements",
-         (long long)k, (long long)n);
+    fail_at(s, ERR_VALUE, c->spans[1], "the first part cannot have %lld of %lld elements",
+            (long long)k, (long long)n);
   Value part[2];
   if (want_bool(s, c->v[2], c->spans[2], "`shuffle`")) {
     int64_t *order = ARENA_ARRAY(&s->scratch, int64_t, n + 1);
-    data_order(s, site_id(c->node), n, order);
+    data_order(s, random_site(c->node), n, order);
     part[0] = data_pick(s, x, order, k, c->at);
     part[1] = data_pick(s, x, order + k, n - k, c->at);
   } else {
     part[0] = data_rows(s, x, 0, k, c->at);
     part[1] = data_rows(s, x, k, n - k, c->at);
   }
-  return list_value(s, V_TUPLE, 2, part);
+  return v_list(s, V_TUPLE, 2, part);
 }
 
 /* ---- the command line */
@@ -211,7 +212,7 @@ static void check_words(Session *s, Span at) {
     if (!known) buf_printf(&wrong, "%s`%s`", wrong.n ? ", " : "", w);
   }
   if (wrong.n)
-    fail_help(s, ERR_ARGS_WORD, at, txt(s, "it takes name=value for %s", names.s),
+    fail_help(s, ERR_ARGS_WORD, at, fail_text(s, "it takes name=value for %s", names.s),
               "the program does not know what %s on its command line means", wrong.s);
 }
 
@@ -219,8 +220,8 @@ BUILTIN_FN(bi_args) {
   const char *name = want_str(s, c->v[0], c->spans[0], "the name");
   Value d = c->v[1];
   if (d.tag != V_INT && d.tag != V_FLOAT && d.tag != V_BOOL && d.tag != V_STR)
-    fail(s, ERR_VALUE, c->spans[1], "the default is an int, float, bool or str, not %s",
-         value_type_text(s, d));
+    fail_at(s, ERR_VALUE, c->spans[1], "the default is an int, float, bool or str, not %s",
+            value_type_text(s, d));
   if (!s->config.arg_count) return d;
   check_words(s, c->at);
   size_t n = strlen(name);
@@ -234,7 +235,7 @@ BUILTIN_FN(bi_args) {
   int64_t i;
   double x;
   switch ((ValueTag)d.tag) {
-  case V_STR: return str_value(s, text, len);
+  case V_STR: return v_str(s, text, len);
   case V_BOOL:
     if (!strcmp(text, "true")) return v_bool(true);
     if (!strcmp(text, "false")) return v_bool(false);
@@ -245,7 +246,7 @@ BUILTIN_FN(bi_args) {
   default:
     if (str_to_f64(text, len, &x)) return v_float(x);
   }
-  fail(s, ERR_ARGS_WORD, c->at, "`%s=%s` is no %s", name, text, value_type_text(s, d));
+  fail_at(s, ERR_ARGS_WORD, c->at, "`%s=%s` is no %s", name, text, value_type_text(s, d));
 }
 
 /* ---- observation */
@@ -260,7 +261,7 @@ BUILTIN_FN(bi_clock) {
 
 BUILTIN_FN(bi_counter) {
   const char *name = want_str(s, c->v[0], c->spans[0], "the name");
-  int64_t n = session_counter(s, name);
+  int64_t n = counter_read(s, name);
   if (n < 0)
     fail_help(s, ERR_VALUE, c->spans[0], "\"nodes\", \"compile\", \"tape.live\" are some",
               "no counter is called `%s`", name);

@@ -61,8 +61,8 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     if (x.u.p->frozen)
       fail_help(s, ERR_GRAD_FROZEN, w->at, "`unfreeze` it, or take the gradient by what trains",
                 "a frozen param has no gradient");
-    State *st = unit_state(s, x.u.p, NULL);
-    if (!st) fail(s, ERR_BUG, w->at, "a param reached code without being an argument");
+    State *st = state_unit(s, x.u.p, NULL);
+    if (!st) fail_at(s, ERR_BUG, w->at, "a param reached code without being an argument");
     if (s->stage->level > 1)
       fail_help(s, ERR_NOT_YET, w->at,
                 "one by one in script: `for i in 0..n { gs = push(gs, grad(..)) }`",
@@ -71,10 +71,10 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     for (size_t i = 0; i < st->version_count; i++) wrt_push(w, st->versions[i], first);
     return x;
   }
-  if (x.tag != V_NODE || x.weak || !dt_float((DType)type_of(s, x).dtype)) {
+  if (x.tag != V_NODE || x.weak || !dt_float((DType)op_type_of(s, x).dtype)) {
     if (x.tag == V_UNKNOWN) return x;
-    fail(s, ERR_GRAD_WRT, w->at, "a gradient by %s does not exist: floats only",
-         value_type_text(s, x));
+    fail_at(s, ERR_GRAD_WRT, w->at, "a gradient by %s does not exist: floats only",
+            value_type_text(s, x));
   }
   wrt_push(w, stage_lift(s, x, w->at).u.v, w->count);
   return x;
@@ -96,11 +96,11 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
   size_t k = 1;
   Type t;
   if (x.tag == V_PARAM) {
-    State *st = unit_state(s, x.u.p, NULL);
+    State *st = state_unit(s, x.u.p, NULL);
     k = st->version_count;
     t = *gr_type(s->stage->g, st->versions[0]);
   } else
-    t = type_of(s, x);
+    t = op_type_of(s, x);
   Value g = {.tag = V_NODE, .aux = s->stage->level, .u.v = w->dx[w->next]};
   w->next += k;
   if (val_none(g.u.v)) {
@@ -146,12 +146,13 @@ static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how,
   host_seen(s, false, at);
   stage_at(s, at);
   if (s->stage->unit && s->stage->unit->eval_dropout.file && !s->stage->unit->check)
-    warn_eval_dropout(s, s->stage->unit->eval_dropout);
+    tape_warn_eval_dropout(s, s->stage->unit->eval_dropout);
   Value r = tree_map(s, 1, &wrt, wrt_result, &w, at);
   if (w.unreached && !(how & GRAD_MAY_BE_ZERO) && !s->abstract &&
       !(s->stage->unit && s->stage->unit->outside))
-    warn_once(s, ERR_GRAD_UNREACHED, at,
-              "the loss does not depend on all of what the gradient is taken by: those are zero");
+    fail_warn_once(
+        s, ERR_GRAD_UNREACHED, at,
+        "the loss does not depend on all of what the gradient is taken by: those are zero");
   return r;
 }
 
@@ -173,11 +174,11 @@ static Value same_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
 
 static void check_loss(Session *s, Value y, Span at) {
   if (!v_is_tensor(y))
-    fail(s, ERR_GRAD_LOSS, at, "the loss must be a rank-0 float tensor, not %s",
-         value_type_text(s, y));
-  Type t = type_of(s, y);
+    fail_at(s, ERR_GRAD_LOSS, at, "the loss must be a rank-0 float tensor, not %s",
+            value_type_text(s, y));
+  Type t = op_type_of(s, y);
   if (!dt_float((DType)t.dtype))
-    fail(s, ERR_GRAD_LOSS, at, "the loss must be float, this is %s", value_type_text(s, y));
+    fail_at(s, ERR_GRAD_LOSS, at, "the loss must be float, this is %s", value_type_text(s, y));
   if (t.rank)
     fail_help(s, ERR_GRAD_LOSS, at,
               "sum(..) or mean(..) makes a scalar; vjp(f, x, cotangent) takes a cotangent",
@@ -187,20 +188,21 @@ static void check_loss(Session *s, Value y, Span at) {
 BUILTIN_FN(bi_grad) {
   static const char *const names[] = {"loss", "wrt", "record", "last"};
   Node *a[4];
-  raw_args(s, c, a, 4, names);
+  arg_raw(s, c, a, 4, names);
   if (!a[0] || !a[1])
     fail_help(s, ERR_ARG_COUNT, c->at, "grad(loss, wrt)",
               "`grad` takes a loss and what to differentiate by");
   /* the loss of loss.grad(..) is evaluated already */
-  Value y = c->n ? c->v[0] : eval(s, a[0]), wrt = raw_ref(s, a[1]);
-  bool record = a[2] && want_bool(s, eval(s, a[2]), a[2]->span, "`record`");
-  bool last = a[3] && want_bool(s, eval(s, a[3]), a[3]->span, "`last`");
+  Value y = c->n ? c->v[0] : eval_expr(s, a[0]), wrt = arg_raw_ref(s, a[1]);
+  bool record = a[2] && want_bool(s, eval_expr(s, a[2]), a[2]->span, "`record`");
+  bool last = a[3] && want_bool(s, eval_expr(s, a[3]), a[3]->span, "`last`");
   if (y.tag == V_UNKNOWN || wrt.tag == V_UNKNOWN)
     return wrt.tag == V_UNKNOWN ? wrt : tree_map(s, 1, &wrt, same_leaf, NULL, c->at);
   check_loss(s, y, a[0]->span);
-  if (wrt.tag == V_INST && s->stage) wrt = params_tree(s, wrt.u.inst, false);
+  if (wrt.tag == V_INST && s->stage) wrt = model_params_tree(s, wrt.u.inst, false);
   if (s->abstract) return tree_map(s, 1, &wrt, same_leaf, NULL, c->at);
-  if (v_is_number(wrt)) fail(s, ERR_GRAD_WRT, a[1]->span, "a gradient by a number does not exist");
+  if (v_is_number(wrt))
+    fail_at(s, ERR_GRAD_WRT, a[1]->span, "a gradient by a number does not exist");
   if (!s->stage) {
     if (y.tag == V_TENSOR && !y.u.t->node)
       fail_help(s, ERR_NOT_TRACKED, a[0]->span,
@@ -210,7 +212,7 @@ BUILTIN_FN(bi_grad) {
       fail_help(s, ERR_GRAD_FROZEN, a[1]->span,
                 "`unfreeze` it, or take the gradient by what trains",
                 "a frozen param has no gradient");
-    record |= is_capsule(s->frame->fn); /* of code, though it runs as script: it nests */
+    record |= capsule_is_fn(s->frame->fn); /* of code, though it runs as script: it nests */
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
   block_grad(s, y, a[0]->span);
@@ -226,10 +228,10 @@ static Value alias_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   (void)path;
   Span at = *(Span *)ud;
   if (v[0].tag == V_NONE) return v[0];
-  Value x = as_tensor(s, v[0], DT_COUNT, at);
-  if (!dt_float((DType)type_of(s, x).dtype))
-    fail(s, ERR_GRAD_WRT, at, "a derivative by %s does not exist: floats only",
-         value_type_text(s, x));
+  Value x = op_as_tensor(s, v[0], DT_COUNT, at);
+  if (!dt_float((DType)op_type_of(s, x).dtype))
+    fail_at(s, ERR_GRAD_WRT, at, "a derivative by %s does not exist: floats only",
+            value_type_text(s, x));
   return op_run(s, OP_ALIAS, 1, &x, NULL, 0, at);
 }
 
@@ -238,40 +240,40 @@ static Value fresh(Session *s, Value x, Span at) {
 }
 
 static Value code_call(Session *s, Value f, Value x, Span at) {
-  return as_tensor(s, call_simple(s, f, 1, &x, at), DT_COUNT, at);
+  return op_as_tensor(s, call_simple(s, f, 1, &x, at), DT_COUNT, at);
 }
 
 static Value like(Session *s, Value ct, Value y, Span at, const char *what) {
-  ct = as_tensor(s, ct, (DType)type_of(s, y).dtype, at);
-  Type a = type_of(s, ct), b = type_of(s, y);
+  ct = op_as_tensor(s, ct, (DType)op_type_of(s, y).dtype, at);
+  Type a = op_type_of(s, ct), b = op_type_of(s, y);
   bool ok = a.dtype == b.dtype && a.rank == b.rank;
   for (int i = 0; ok && i < a.rank; i++)
-    ok = dim_compare(dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
+    ok = dim_compare(op_dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
   if (!ok)
-    fail(s, ERR_COTANGENT, at, "the %s must be %s, this is %s", what, value_type_text(s, y),
-         value_type_text(s, ct));
+    fail_at(s, ERR_COTANGENT, at, "the %s must be %s, this is %s", what, value_type_text(s, y),
+            value_type_text(s, ct));
   return ct;
 }
 
 /* Whether a result has a gradient: tensors of floats, and a result that stands alone. */
 static bool has_gradient(Session *s, Value y) {
-  return v_is_tensor(y) && !y.weak && dt_float((DType)type_of(s, y).dtype);
+  return v_is_tensor(y) && !y.weak && dt_float((DType)op_type_of(s, y).dtype);
 }
 
 /* f(x): one tensor, or a tree. */
 static Value results_of(Session *s, Value f, Value x, Span at) {
   Value y = call_simple(s, f, 1, &x, at);
   bool tree = y.tag == V_TUPLE || y.tag == V_RECORD || (y.tag == V_LIST && !y.u.list->weak);
-  return tree || y.tag == V_UNKNOWN ? y : as_tensor(s, y, DT_COUNT, at);
+  return tree || y.tag == V_UNKNOWN ? y : op_as_tensor(s, y, DT_COUNT, at);
 }
 
 static Value seed_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Seeds *d = ud;
   (void)n;
-  const char *what = *path ? txt(s, "cotangent of `%s`", path) : "cotangent";
+  const char *what = *path ? fail_text(s, "cotangent of `%s`", path) : "cotangent";
   if (!has_gradient(s, v[0]))
-    fail(s, ERR_COTANGENT, d->at, "the %s must be none: %s has no gradient", what,
-         value_type_text(s, v[0]));
+    fail_at(s, ERR_COTANGENT, d->at, "the %s must be none: %s has no gradient", what,
+            value_type_text(s, v[0]));
   seed_push(d, v[0], like(s, v[1], v[0], d->at, what));
   return v[0];
 }
@@ -282,18 +284,18 @@ static size_t parts_of(Value v) {
 
 /* One cotangent for each result, in the results' structure; `none` stands for zero. */
 BUILTIN_FN(bi_vjp) {
-  if (!s->stage) fail(s, ERR_BUG, c->at, "_vjp outside code");
+  if (!s->stage) fail_at(s, ERR_BUG, c->at, "_vjp outside code");
   Value x = fresh(s, c->v[1], c->at), y = results_of(s, c->v[0], x, c->at), ct = c->v[2];
   if (!tree_known(s, y) || !tree_known(s, ct)) return (Value){.tag = V_UNKNOWN};
   bool parts = y.tag == V_TUPLE || y.tag == V_RECORD || y.tag == V_LIST;
   if (parts && ct.tag == y.tag && parts_of(y) != parts_of(ct))
-    fail(s, ERR_COTANGENT, c->at, "the function gives %zu results, here are %zu cotangents",
-         parts_of(y), parts_of(ct));
+    fail_at(s, ERR_COTANGENT, c->at, "the function gives %zu results, here are %zu cotangents",
+            parts_of(y), parts_of(ct));
   Seeds d = {.s = s, .at = c->at};
   Value trees[2] = {y, ct};
   tree_map(s, 2, trees, seed_leaf, &d, c->at);
   Value r[2] = {y, seeds_gradient(s, &d, x, 0, c->at)};
-  return list_value(s, V_TUPLE, 2, r);
+  return v_list(s, V_TUPLE, 2, r);
 }
 
 typedef struct Dot {
@@ -308,7 +310,7 @@ static Value dot_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   if (v[0].tag == V_NONE) return v[0];
   Value t = like(s, v[1], v[0], d->at, "tangent");
   Value p = op_broadcast_binary(s, OP_MUL, v[0], t, d->at, d->at, d->at);
-  Type ty = type_of(s, p);
+  Type ty = op_type_of(s, p);
   int64_t axes[CKL_MAX_RANK];
   for (int i = 0; i < ty.rank; i++) axes[i] = i;
   if (ty.rank) p = op_reduce(s, OP_SUM, p, ty.rank, axes, false, d->at);
@@ -322,13 +324,14 @@ static void refuse_hooks(Session *s, uint32_t from, Span at) {
   const Graph *g = s->stage->g;
   for (uint32_t n = from; n < g->node_count; n++) {
     if (g->nodes[n].op != OP_DEFER || gr_attr_i(g, n, AT_INDEX, -1) < 0) continue;
-    Diag *d = err(s, ERR_GRAD_NONE, at,
-                  "a forward derivative goes through a hook, which is called with gradients only");
+    Diag *d = fail_report(
+        s, ERR_GRAD_NONE, at,
+        "a forward derivative goes through a hook, which is called with gradients only");
     dg_label(&s->diags, d, g->provs[g->nodes[n].prov].span, "the hook is here");
     dg_help(&s->diags, d,
             "`vjp` and `grad` call hooks; before `jvp`, `.remove()` the hook or "
             "leave out the `on_grad`");
-    raise_(s);
+    fail_raise(s);
   }
 }
 
@@ -338,7 +341,7 @@ static Value along_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   (void)n, (void)path;
   if (v[0].tag == V_UNKNOWN) return v[0];
   if (!has_gradient(s, v[0])) return v_none();
-  Type t = type_of(s, v[0]);
+  Type t = op_type_of(s, v[0]);
   Value u = fresh(s, zero_node(s, &t), d->at);
   seed_push(d, v[0], u);
   return u;
@@ -347,7 +350,7 @@ static Value along_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
 /* The derivative along t, by differentiating the vjp by its cotangents, in which it is linear
  * (the double-vjp form of forward mode). It has the structure of the results. */
 BUILTIN_FN(bi_jvp) {
-  if (!s->stage) fail(s, ERR_BUG, c->at, "_jvp outside code");
+  if (!s->stage) fail_at(s, ERR_BUG, c->at, "_jvp outside code");
   Value x = fresh(s, c->v[1], c->at), y = results_of(s, c->v[0], x, c->at);
   if (!tree_known(s, y)) return (Value){.tag = V_UNKNOWN};
   Seeds d = {.s = s, .at = c->at};
@@ -359,16 +362,16 @@ BUILTIN_FN(bi_jvp) {
   Dot dot = {c->at, v_unit()};
   tree_map(s, 2, trees, dot_leaf, &dot, c->at);
   if (dot.sum.tag == V_UNIT)
-    fail(s, ERR_GRAD_WRT, c->at, "a derivative along nothing: the tangent has no leaf");
+    fail_at(s, ERR_GRAD_WRT, c->at, "a derivative along nothing: the tangent has no leaf");
   Value r[2] = {y,
                 code_gradient(s, dot.sum, one_like(s, dot.sum, c->at), u, GRAD_MAY_BE_ZERO, c->at)};
-  return list_value(s, V_TUPLE, 2, r);
+  return v_list(s, V_TUPLE, 2, r);
 }
 
 static Value output_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
-  Value x = as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
+  Value x = op_as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
   gr_output(s->stage->g, stage_lift(s, x, *(Span *)ud).u.v);
   return x;
 }
@@ -395,7 +398,7 @@ static Value mapped(Session *s, const Stage *st, Value result, size_t k, const V
 }
 
 BUILTIN_FN(bi_vmap) {
-  if (!s->stage) fail(s, ERR_BUG, c->at, "_vmap outside code");
+  if (!s->stage) fail_at(s, ERR_BUG, c->at, "_vmap outside code");
   Value xs = c->v[1];
   size_t k = xs.tag == V_TUPLE ? xs.u.list->count : 1;
   Value *rows = ARENA_ARRAY(&s->scratch, Value, k + 1),
@@ -403,12 +406,14 @@ BUILTIN_FN(bi_vmap) {
   Dim n = DIM_BAD;
   Type *types = ARENA_ARRAY(&s->scratch, Type, k + 1);
   for (size_t i = 0; i < k; i++) {
-    rows[i] = as_tensor(s, xs.tag == V_TUPLE ? xs.u.list->items[i] : xs, DT_COUNT, c->at);
-    types[i] = type_of(s, rows[i]);
+    rows[i] = op_as_tensor(s, xs.tag == V_TUPLE ? xs.u.list->items[i] : xs, DT_COUNT, c->at);
+    types[i] = op_type_of(s, rows[i]);
     if (!types[i].rank)
-      fail(s, ERR_RANK, c->at, "`vmap` goes over a leading axis, argument %zu is a scalar", i + 1);
-    if (i && types[i].dim[0] != n && dim_compare(dims_of(s), types[i].dim[0], n) == DIM_DIFFERENT)
-      fail(s, ERR_SHAPE_BATCH, c->at, "the leading axes of the arguments of `vmap` differ");
+      fail_at(s, ERR_RANK, c->at, "`vmap` goes over a leading axis, argument %zu is a scalar",
+              i + 1);
+    if (i && types[i].dim[0] != n &&
+        dim_compare(op_dims_of(s), types[i].dim[0], n) == DIM_DIFFERENT)
+      fail_at(s, ERR_SHAPE_BATCH, c->at, "the leading axes of the arguments of `vmap` differ");
     if (i && types[i].dim[0] != n)
       gr_check(s->stage->g, CHECK_EQ, types[i].dim[0], n,
                "the leading axes of the arguments of `vmap` differ");
@@ -431,12 +436,12 @@ BUILTIN_FN(bi_vmap) {
 
 /* Row by row: the gradient of <gradient, e> for every basis vector e. */
 BUILTIN_FN(bi_hessian) {
-  if (!s->stage) fail(s, ERR_BUG, c->at, "_hessian outside code");
-  Value x0 = as_tensor(s, c->v[1], DT_COUNT, c->at);
-  Type t = type_of(s, x0);
+  if (!s->stage) fail_at(s, ERR_BUG, c->at, "_hessian outside code");
+  Value x0 = op_as_tensor(s, c->v[1], DT_COUNT, c->at);
+  Type t = op_type_of(s, x0);
   if (2 * t.rank > CKL_MAX_RANK)
-    fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
-  DimTab *dt = dims_of(s);
+    fail_at(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  DimTab *dt = op_dims_of(s);
   Dim n = dim_product(dt, t.rank, t.dim);
   Value i = op_iota(s, n, DT_I64, c->at);
   Dim col[2] = {n, dim_const(dt, 1)}, sq[2] = {n, n}, rows_d[1 + CKL_MAX_RANK],
@@ -471,51 +476,52 @@ BUILTIN_FN(bi_hessian) {
 
 static double scalar_of(Session *s, Value v, Span at) {
   check_loss(s, v, at);
-  return tn_get_f64(tensor_of(s, v, at), 0);
+  return tn_get_f64(op_tensor_of(s, v, at), 0);
 }
 
 BUILTIN_FN(bi_gradcheck) {
   Value f = c->v[0], x = c->v[1];
   double tol = want_float(s, c->v[2], c->spans[2], "`tol`"),
          eps = want_float(s, c->v[3], c->spans[3], "`eps`");
-  if (v_is_weak_list(x)) x = as_tensor(s, x, DT_F64, c->spans[1]);
+  if (v_is_weak_list(x)) x = op_as_tensor(s, x, DT_F64, c->spans[1]);
   if (!v_is_tensor(x))
-    fail(s, ERR_GRAD_WRT, c->spans[1], "`gradcheck` takes a tensor, not %s", value_type_text(s, x));
-  Tensor *t = tensor_of(s, x, c->at);
+    fail_at(s, ERR_GRAD_WRT, c->spans[1], "`gradcheck` takes a tensor, not %s",
+            value_type_text(s, x));
+  Tensor *t = op_tensor_of(s, x, c->at);
   if (t->dtype != DT_F64)
     fail_help(s, ERR_WANT_FLOAT, c->spans[1],
-              txt(s, "cast it: `f64(%s)`", source_text(s, c->spans[1], "..")),
+              fail_text(s, "cast it: `f64(%s)`", fail_source_text(s, c->spans[1], "..")),
               "`gradcheck` needs f64, this is %s", value_type_text(s, x));
   if (f.tag == V_FN && !f.u.fn->is_code)
-    fail(s, ERR_SCRIPT_ONLY, c->spans[0], "`gradcheck` takes code, this function is a proc");
-  Value p = param_value(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
+    fail_at(s, ERR_SCRIPT_ONLY, c->spans[0], "`gradcheck` takes code, this function is a proc");
+  Value p = v_param(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
   Value y = call_simple(s, f, 1, &p, c->at);
   check_loss(s, y, c->at);
   if (y.tag == V_TENSOR && !y.u.t->node)
-    fail(s, ERR_NOT_TRACKED, c->spans[0], "the function does not depend on its argument");
+    fail_at(s, ERR_NOT_TRACKED, c->spans[0], "the function does not depend on its argument");
   Value g = tape_grad(s, y, one_like(s, y, c->at), p, false, (Take){NULL, false}, c->at);
-  Tensor *gt = tensor_of(s, g, c->at);
+  Tensor *gt = op_tensor_of(s, g, c->at);
   int64_t n = tn_count(t);
   for (int64_t i = 0; i < n; i++) {
     size_t mark = mem_pool_mark(&s->mem);
-    poll_interrupt(s, c->at);
+    fail_if_interrupted(s, c->at);
     double h, lo, hi, at0 = tn_get_f64(t, i), step = eps * (1.0 + fabs(at0));
-    Value q = tensor_value(s, tn_copy(&s->mem, t, t->store->dev));
+    Value q = v_tensor(s, tn_copy(&s->mem, t, t->store->dev));
     double *d = tn_data(q.u.t->t);
     bool old = s->modes.no_grad;
     s->modes.no_grad = true;
     d[i] = at0 + step;
     hi = scalar_of(s, call_simple(s, f, 1, &q, c->at), c->at);
-    Value q2 = tensor_value(s, tn_copy(&s->mem, t, t->store->dev));
+    Value q2 = v_tensor(s, tn_copy(&s->mem, t, t->store->dev));
     ((double *)tn_data(q2.u.t->t))[i] = at0 - step;
     lo = scalar_of(s, call_simple(s, f, 1, &q2, c->at), c->at);
     s->modes.no_grad = old;
     h = (hi - lo) / (2 * step);
     double a = tn_get_f64(gt, i), scale = fmax(1.0, fmax(fabs(a), fabs(h)));
     if (!(fabs(a - h) <= tol * scale))
-      fail(s, ERR_GRADCHECK, c->at,
-           "the gradient at element %lld is %.10g, central differences give %.10g", (long long)i, a,
-           h);
+      fail_at(s, ERR_GRADCHECK, c->at,
+              "the gradient at element %lld is %.10g, central differences give %.10g", (long long)i,
+              a, h);
     mem_pool_drain(&s->mem, mark);
   }
   return v_bool(true);

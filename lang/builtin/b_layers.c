@@ -40,7 +40,7 @@ static Value answer(Layers *l, Value layer, const char *path) {
   Span at = l->c->spans[1];
   if (l->where.tag == V_NONE) return l->policy;
   if (l->where.tag == V_STR) return str_glob(l->where.u.str->s, path) ? l->policy : v_unit();
-  Value args[2] = {str_value(s, path, strlen(path)), layer};
+  Value args[2] = {v_str(s, path, strlen(path)), layer};
   Value r = call_simple(s, l->where, 2, args, at);
   if (r.tag == V_BOOL) return r.u.i ? l->policy : v_unit();
   if (r.tag == V_TENSOR && r.u.t->t->dtype == DT_BOOL && r.u.t->t->rank == 0)
@@ -57,7 +57,7 @@ static Value answer(Layers *l, Value layer, const char *path) {
 static void visit(Layers *l, Value v, const char *path, int depth) {
   stack_check();
   Session *s = l->s;
-  if (depth > 256) fail(s, ERR_DEPTH, l->c->at, "the model is nested more than 256 deep");
+  if (depth > 256) fail_at(s, ERR_DEPTH, l->c->at, "the model is nested more than 256 deep");
   if (v.tag == V_INST) {
     Inst *i = v.u.inst;
     for (size_t k = 0; k < l->seen_count; k++)
@@ -66,18 +66,20 @@ static void visit(Layers *l, Value v, const char *path, int depth) {
     for (size_t k = 0; k < i->count; k++)
       if (i->fields[k].kind == FIELD_LET)
         visit(l, i->fields[k].v,
-              *path ? txt(s, "%s.%s", path, i->fields[k].name) : i->fields[k].name, depth + 1);
+              *path ? fail_text(s, "%s.%s", path, i->fields[k].name) : i->fields[k].name,
+              depth + 1);
     if (!*path) return;
     Layer x = {i, answer(l, v, path)};
     value_pool(s, x.policy);
     if (x.policy.tag != V_UNIT) VEC_PUSH(&s->scratch, l->items, l->count, l->cap, x);
   } else if ((v.tag == V_LIST && !v.u.list->weak) || v.tag == V_TUPLE) {
     for (size_t k = 0; k < v.u.list->count; k++)
-      visit(l, v.u.list->items[k], *path ? txt(s, "%s.%zu", path, k) : txt(s, "%zu", k), depth + 1);
+      visit(l, v.u.list->items[k], *path ? fail_text(s, "%s.%zu", path, k) : fail_text(s, "%zu", k),
+            depth + 1);
   } else if (v.tag == V_RECORD) {
     for (size_t k = 0; k < v.u.rec->count; k++)
       visit(l, v.u.rec->items[k],
-            *path ? txt(s, "%s.%s", path, v.u.rec->names[k]) : v.u.rec->names[k], depth + 1);
+            *path ? fail_text(s, "%s.%s", path, v.u.rec->names[k]) : v.u.rec->names[k], depth + 1);
   }
 }
 
@@ -85,8 +87,8 @@ BUILTIN_FN(bi_checkpoint_layers) {
   Value net = c->v[0], where = c->v[1], policy = c->v[2];
   if (net.tag == V_UNKNOWN || where.tag == V_UNKNOWN || policy.tag == V_UNKNOWN) return v_unit();
   if (net.tag != V_INST)
-    fail(s, ERR_WANT_MODEL, c->spans[0], "`checkpoint_layers` takes a model, not %s",
-         value_type_text(s, net));
+    fail_at(s, ERR_WANT_MODEL, c->spans[0], "`checkpoint_layers` takes a model, not %s",
+            value_type_text(s, net));
   if (where.tag != V_NONE && where.tag != V_STR && where.tag != V_FN)
     fail_help(
         s, ERR_POLICY_VALUE, c->spans[1],
@@ -105,8 +107,8 @@ BUILTIN_FN(bi_checkpoint_layers) {
               "no layer matches `%s`", where.u.str->s);
   if (!l.count) {
     Span at = c->at;
-    warn_once(s, ERR_POLICY_NOTHING, at, "no layer of `%s` gets a policy here",
-              net.u.inst->model->name);
+    fail_warn_once(s, ERR_POLICY_NOTHING, at, "no layer of `%s` gets a policy here",
+                   net.u.inst->model->name);
   }
   for (size_t i = 0; i < l.count; i++)
     value_set(&l.items[i].inst->policy,

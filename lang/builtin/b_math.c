@@ -20,31 +20,33 @@
 #include "lang/value/tree.h"
 #include "runtime/fmath.h"
 
-DTypeClass dom_class(OpCode op) {
+DTypeClass builtin_dom_class(OpCode op) {
   return op_info[op].domain;
 }
 
-Value tensor_arg(Session *s, Call *c, int i) {
-  return as_tensor(s, c->v[i], DT_COUNT, c->spans[i]);
+Value arg_tensor(Session *s, Call *c, int i) {
+  return op_as_tensor(s, c->v[i], DT_COUNT, c->spans[i]);
 }
 
-DType dtype_arg(Session *s, Value v, Span at) {
+DType arg_dtype(Session *s, Value v, Span at) {
   if (v.tag == V_DTYPE) return (DType)v.u.i;
-  fail(s, ERR_WANT_DTYPE, at, "a dtype such as f32 is needed here, not %s", value_type_text(s, v));
+  fail_at(s, ERR_WANT_DTYPE, at, "a dtype such as f32 is needed here, not %s",
+          value_type_text(s, v));
 }
 
 static int64_t one_axis(Session *s, Value v, int rank, Span at) {
   int64_t a = want_int(s, v, at, "an axis"), k = a < 0 ? a + rank : a;
   if (k < 0 || k >= rank)
-    fail(s, ERR_AXIS, at, "axis %lld is out of range for a tensor of rank %d", (long long)a, rank);
+    fail_at(s, ERR_AXIS, at, "axis %lld is out of range for a tensor of rank %d", (long long)a,
+            rank);
   return k;
 }
 
-int axis_arg(Session *s, Call *c, int i, int rank) {
+int arg_axis(Session *s, Call *c, int i, int rank) {
   return (int)one_axis(s, c->v[i], rank, c->spans[i]);
 }
 
-int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes) {
+int arg_axes(Session *s, Call *c, int i, int rank, int64_t *axes) {
   Value v = c->v[i];
   Span at = c->spans[i];
   int n = 0;
@@ -53,7 +55,7 @@ int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes) {
     return n;
   }
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
-    if (v.u.list->count > CKL_MAX_RANK) fail(s, ERR_AXIS, at, "too many axes");
+    if (v.u.list->count > CKL_MAX_RANK) fail_at(s, ERR_AXIS, at, "too many axes");
     for (size_t k = 0; k < v.u.list->count; k++)
       axes[n++] = one_axis(s, v.u.list->items[k], rank, at);
   } else {
@@ -66,7 +68,8 @@ int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes) {
       axes[j - 1] = t;
     }
   for (int k = 1; k < n; k++)
-    if (axes[k] == axes[k - 1]) fail(s, ERR_AXIS, at, "axis %lld stands twice", (long long)axes[k]);
+    if (axes[k] == axes[k - 1])
+      fail_at(s, ERR_AXIS, at, "axis %lld stands twice", (long long)axes[k]);
   return n;
 }
 
@@ -75,14 +78,15 @@ BUILTIN_FN(bi_elementwise) {
 }
 
 /* A number through an elementwise op. */
-Value number_unary(Session *s, OpCode op, Value x, Span at) {
+Value builtin_number_unary(Session *s, OpCode op, Value x, Span at) {
   double v = x.tag == V_INT ? (double)x.u.i : x.u.f;
   bool is_int = x.tag == V_INT;
   switch (op) {
   case OP_ABS:
     if (is_int) {
       if (x.u.i == INT64_MIN)
-        fail(s, ERR_OVERFLOW, at, "int overflow: abs(%lld) does not fit 64 bits", (long long)x.u.i);
+        fail_at(s, ERR_OVERFLOW, at, "int overflow: abs(%lld) does not fit 64 bits",
+                (long long)x.u.i);
       return v_int(x.u.i < 0 ? -x.u.i : x.u.i);
     }
     return v_float(fabs(v));
@@ -133,18 +137,18 @@ static Value two(Session *s, OpCode op, Value x, Value y, Span at, Span left, Sp
       double r = a != a ? a : b != b ? b : (a < b) == (op == OP_MIN) ? a : b;
       return v_float(r);
     }
-    bool fl = x.tag == V_FLOAT || y.tag == V_FLOAT || dt_float((DType)type_of(s, x).dtype) ||
-              dt_float((DType)type_of(s, y).dtype);
-    Value r = op_broadcast_binary(s, op, as_tensor(s, x, fl ? DT_F64 : DT_I64, at),
-                                  as_tensor(s, y, fl ? DT_F64 : DT_I64, at), at, left, right);
+    bool fl = x.tag == V_FLOAT || y.tag == V_FLOAT || dt_float((DType)op_type_of(s, x).dtype) ||
+              dt_float((DType)op_type_of(s, y).dtype);
+    Value r = op_broadcast_binary(s, op, op_as_tensor(s, x, fl ? DT_F64 : DT_I64, at),
+                                  op_as_tensor(s, y, fl ? DT_F64 : DT_I64, at), at, left, right);
     r.weak = true;
     return r;
   }
-  DType like = v_is_tensor(x)   ? (DType)type_of(s, x).dtype
-               : v_is_tensor(y) ? (DType)type_of(s, y).dtype
+  DType like = v_is_tensor(x)   ? (DType)op_type_of(s, x).dtype
+               : v_is_tensor(y) ? (DType)op_type_of(s, y).dtype
                                 : DT_COUNT;
-  return op_broadcast_binary(s, op, as_tensor(s, x, like, at), as_tensor(s, y, like, at), at, left,
-                             right);
+  return op_broadcast_binary(s, op, op_as_tensor(s, x, like, at), op_as_tensor(s, y, like, at), at,
+                             left, right);
 }
 
 BUILTIN_FN(bi_clamp) {
@@ -158,19 +162,20 @@ BUILTIN_FN(bi_where) {
 
 static Value reduce(Session *s, OpCode op, Value x, Call *c, int axis_at) {
   if (v_is_number(x) && x.tag != V_NODE) return x;
-  x = as_tensor(s, x, DT_COUNT, c->spans[0]);
-  Type t = type_of(s, x);
-  DTypeClass want = dom_class(op);
-  const char *written = source_text(s, c->spans[0], "..");
+  x = op_as_tensor(s, x, DT_COUNT, c->spans[0]);
+  Type t = op_type_of(s, x);
+  DTypeClass want = builtin_dom_class(op);
+  const char *written = fail_source_text(s, c->spans[0], "..");
   if (want == DOM_BOOL && t.dtype != DT_BOOL)
     fail_help(s, ERR_WANT_BOOL, c->spans[0],
-              txt(s, "compare first: `%s(%s != 0)`", c->b->name, written),
+              fail_text(s, "compare first: `%s(%s != 0)`", c->b->name, written),
               "`%s` works on bools, this is %s", c->b->name, value_type_text(s, x));
   if (want == DOM_NUM && t.dtype == DT_BOOL)
-    fail_help(s, ERR_OPERAND, c->spans[0], txt(s, "`%s(i64(%s))` counts", c->b->name, written),
+    fail_help(s, ERR_OPERAND, c->spans[0],
+              fail_text(s, "`%s(i64(%s))` counts", c->b->name, written),
               "`%s` does not work on bool", c->b->name);
   int64_t axes[CKL_MAX_RANK];
-  int n = axes_arg(s, c, axis_at, t.rank, axes);
+  int n = arg_axes(s, c, axis_at, t.rank, axes);
   bool keep = want_bool(s, c->v[axis_at + 1], c->spans[axis_at + 1], "`keep`");
   if (n == 0) return x;
   return op_reduce(s, op, x, n, axes, keep, c->at);
@@ -185,58 +190,58 @@ BUILTIN_FN(bi_mean) {
   if (v_is_number(x) && x.tag != V_NODE) return x;
   if (x.tag == V_LIST && !x.u.list->weak)
     x = op_stack(s, x.u.list->count, x.u.list->items, 0, c->spans[0]);
-  x = as_tensor(s, x, x.tag == V_LIST ? DT_F32 : DT_COUNT, c->spans[0]);
-  Type t = type_of(s, x);
+  x = op_as_tensor(s, x, x.tag == V_LIST ? DT_F32 : DT_COUNT, c->spans[0]);
+  Type t = op_type_of(s, x);
   if (!dt_float((DType)t.dtype))
     fail_help(s, ERR_WANT_FLOAT, c->spans[0],
-              txt(s, "cast it: `mean(f32(%s))`", source_text(s, c->spans[0], "..")),
+              fail_text(s, "cast it: `mean(f32(%s))`", fail_source_text(s, c->spans[0], "..")),
               "`mean` works on floats, this is %s", value_type_text(s, x));
   int64_t axes[CKL_MAX_RANK];
-  int n = axes_arg(s, c, 1, t.rank, axes);
+  int n = arg_axes(s, c, 1, t.rank, axes);
   bool keep = want_bool(s, c->v[2], c->spans[2], "`keep`");
   if (n == 0) return x;
-  Dim count = dim_const(dims_of(s), 1);
-  for (int i = 0; i < n; i++) count = dim_mul(dims_of(s), count, t.dim[axes[i]]);
+  Dim count = dim_const(op_dims_of(s), 1);
+  for (int i = 0; i < n; i++) count = dim_mul(op_dims_of(s), count, t.dim[axes[i]]);
   Value r = op_reduce(s, OP_SUM, x, n, axes, keep, c->at);
-  return op_binary(s, AST_DIV, r, dim_value(s, count), c->at, c->at, c->at);
+  return op_binary(s, AST_DIV, r, type_dim_value(s, count), c->at, c->at, c->at);
 }
 
 /* mean((x - mean(x)) ** 2) with another divisor; `var` is a reserved word, so that x.var() cannot
  * be ckl. */
 BUILTIN_FN(bi_var) {
-  Value x = tensor_arg(s, c, 0);
-  Type t = type_of(s, x);
+  Value x = arg_tensor(s, c, 0);
+  Type t = op_type_of(s, x);
   if (!dt_float((DType)t.dtype))
     fail_help(s, ERR_WANT_FLOAT, c->spans[0],
-              txt(s, "cast it: `f32(%s)`", source_text(s, c->spans[0], "..")),
+              fail_text(s, "cast it: `f32(%s)`", fail_source_text(s, c->spans[0], "..")),
               "`var` works on floats, this is %s", value_type_text(s, x));
   int64_t axes[CKL_MAX_RANK];
-  int n = axes_arg(s, c, 1, t.rank, axes);
+  int n = arg_axes(s, c, 1, t.rank, axes);
   bool keep = want_bool(s, c->v[3], c->spans[3], "`keep`");
-  DimTab *dt = dims_of(s);
+  DimTab *dt = op_dims_of(s);
   Dim count = dim_const(dt, 1);
   for (int i = 0; i < n; i++) count = dim_mul(dt, count, t.dim[axes[i]]);
   Value m = n ? op_reduce(s, OP_SUM, x, n, axes, true, c->at) : x;
-  m = op_binary(s, AST_DIV, m, dim_value(s, count), c->at, c->at, c->at);
+  m = op_binary(s, AST_DIV, m, type_dim_value(s, count), c->at, c->at, c->at);
   Value d = op_binary(s, AST_SUB, x, m, c->at, c->at, c->at);
   Value r = op_binary(s, AST_MUL, d, d, c->at, c->at, c->at);
   if (n) r = op_reduce(s, OP_SUM, r, n, axes, keep, c->at);
-  Dim less = dim_of(s, c->v[2], c->spans[2], "`correction`");
-  return op_binary(s, AST_DIV, r, dim_value(s, dim_sub(dt, count, less)), c->at, c->at, c->at);
+  Dim less = type_dim_of(s, c->v[2], c->spans[2], "`correction`");
+  return op_binary(s, AST_DIV, r, type_dim_value(s, dim_sub(dt, count, less)), c->at, c->at, c->at);
 }
 
 BUILTIN_FN(bi_dtype_of) {
-  return (Value){.tag = V_DTYPE, .u.i = type_of(s, tensor_arg(s, c, 0)).dtype};
+  return (Value){.tag = V_DTYPE, .u.i = op_type_of(s, arg_tensor(s, c, 0)).dtype};
 }
 
 BUILTIN_FN(bi_minmax) {
   bool is_min = c->b->op == OP_REDUCE_MIN;
   if (c->rest_n > 1)
-    fail(s, ERR_ARG_COUNT, c->at, "`%s` takes one tensor to reduce, or two values to compare",
-         c->b->name);
+    fail_at(s, ERR_ARG_COUNT, c->at, "`%s` takes one tensor to reduce, or two values to compare",
+            c->b->name);
   if (c->rest_n == 1) {
     if (c->given[2] || c->given[3])
-      fail(s, ERR_ARG_COUNT, c->at, "`%s` of two values takes no axis", c->b->name);
+      fail_at(s, ERR_ARG_COUNT, c->at, "`%s` of two values takes no axis", c->b->name);
     return two(s, is_min ? OP_MIN : OP_MAX, c->v[0], c->rest[0], c->at, c->spans[0],
                c->rest_spans[0]);
   }
@@ -244,22 +249,22 @@ BUILTIN_FN(bi_minmax) {
 }
 
 BUILTIN_FN(bi_argreduce) {
-  Value x = tensor_arg(s, c, 0);
-  Type t = type_of(s, x);
+  Value x = arg_tensor(s, c, 0);
+  Type t = op_type_of(s, x);
   if (c->v[1].tag == V_NONE) { /* of the flattened tensor */
-    Dim d = dim_product(dims_of(s), t.rank, t.dim);
+    Dim d = dim_product(op_dims_of(s), t.rank, t.dim);
     x = op_reshape(s, x, 1, &d, c->at);
     int64_t zero = 0;
     return op_reduce(s, (OpCode)c->b->op, x, 1, &zero, false, c->at);
   }
-  int64_t axis = axis_arg(s, c, 1, t.rank);
+  int64_t axis = arg_axis(s, c, 1, t.rank);
   return op_reduce(s, (OpCode)c->b->op, x, 1, &axis, want_bool(s, c->v[2], c->spans[2], "`keep`"),
                    c->at);
 }
 
 BUILTIN_FN(bi_cumsum) {
-  Value x = tensor_arg(s, c, 0);
-  Attr a[2] = {attr_i(AT_AXIS, axis_arg(s, c, 1, type_of(s, x).rank)),
+  Value x = arg_tensor(s, c, 0);
+  Attr a[2] = {attr_i(AT_AXIS, arg_axis(s, c, 1, op_type_of(s, x).rank)),
                attr_i(AT_REVERSE, want_bool(s, c->v[2], c->spans[2], "`reverse`"))};
   return op_run(s, OP_CUMSUM, 1, &x, a, 2, c->at);
 }
@@ -272,44 +277,44 @@ BUILTIN_FN(bi_int) {
   if (x.tag == V_BOOL) return v_int(x.u.i);
   if (x.tag == V_FLOAT) {
     if (x.u.f != x.u.f || x.u.f >= 9223372036854775808.0 || x.u.f < -9223372036854775808.0)
-      fail(s, ERR_OVERFLOW, c->at, "the float does not fit an int");
+      fail_at(s, ERR_OVERFLOW, c->at, "the float does not fit an int");
     return v_int((int64_t)x.u.f);
   }
   if (!v_is_tensor(x) && x.tag != V_NODE)
-    fail(s, ERR_WANT_NUMBER, c->spans[0], "`int` takes a number or a rank-0 tensor, not %s",
-         value_type_text(s, x));
-  if (type_of(s, x).rank)
-    fail(s, ERR_RANK, c->spans[0], "`int` takes a rank-0 tensor, this is %s",
-         value_type_text(s, x));
+    fail_at(s, ERR_WANT_NUMBER, c->spans[0], "`int` takes a number or a rank-0 tensor, not %s",
+            value_type_text(s, x));
+  if (op_type_of(s, x).rank)
+    fail_at(s, ERR_RANK, c->spans[0], "`int` takes a rank-0 tensor, this is %s",
+            value_type_text(s, x));
   if (s->stage) {
     Value r = op_cast(s, x, DT_I64, c->at);
     r.weak = true;
     return r;
   }
-  return v_int(tn_get_i64(tensor_of(s, x, c->at), 0));
+  return v_int(tn_get_i64(op_tensor_of(s, x, c->at), 0));
 }
 
 BUILTIN_FN(bi_float) {
   Value x = c->v[0];
   if (x.tag == V_FLOAT) return x;
   if (x.tag == V_INT || x.tag == V_BOOL) return v_float((double)x.u.i);
-  if (x.tag == V_DIM) x = dim_node(s, x.u.d);
+  if (x.tag == V_DIM) x = op_dim_node(s, x.u.d);
   if (!v_is_tensor(x) && x.tag != V_NODE)
-    fail(s, ERR_WANT_NUMBER, c->spans[0], "`float` takes a number or a rank-0 tensor, not %s",
-         value_type_text(s, x));
-  if (type_of(s, x).rank)
-    fail(s, ERR_RANK, c->spans[0], "`float` takes a rank-0 tensor, this is %s",
-         value_type_text(s, x));
+    fail_at(s, ERR_WANT_NUMBER, c->spans[0], "`float` takes a number or a rank-0 tensor, not %s",
+            value_type_text(s, x));
+  if (op_type_of(s, x).rank)
+    fail_at(s, ERR_RANK, c->spans[0], "`float` takes a rank-0 tensor, this is %s",
+            value_type_text(s, x));
   if (s->stage) {
     Value r = op_cast(s, x, DT_F64, c->at);
     r.weak = true;
     return r;
   }
-  return v_float(tn_get_f64(tensor_of(s, x, c->at), 0));
+  return v_float(tn_get_f64(op_tensor_of(s, x, c->at), 0));
 }
 
 BUILTIN_FN(bi_to_dtype) {
-  return op_cast(s, c->v[0], dtype_arg(s, c->v[1], c->spans[1]), c->at);
+  return op_cast(s, c->v[0], arg_dtype(s, c->v[1], c->spans[1]), c->at);
 }
 
 static Value nan_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -317,7 +322,7 @@ static Value nan_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   (void)path;
   bool *found = ud;
   if (v_is_tensor(v[0]) && !*found) {
-    const Tensor *t = tensor_of(s, v[0], (Span){0});
+    const Tensor *t = op_tensor_of(s, v[0], (Span){0});
     if (dt_float(t->dtype))
       for (int64_t i = 0, k = tn_count(t); i < k && !*found; i++) {
         double x = tn_get_f64(t, i);

@@ -21,12 +21,12 @@ typedef struct Masks {
 } Masks;
 
 static const char *join(Session *s, const char *path, const char *name) {
-  return *path ? txt(s, "%s.%s", path, name) : name;
+  return *path ? fail_text(s, "%s.%s", path, name) : name;
 }
 
 static Value zeros_like(Session *s, Value p, Span at) {
-  Type t = type_of(s, p);
-  return op_broadcast(s, as_tensor(s, v_float(0), (DType)t.dtype, at), t.rank, t.dim, at);
+  Type t = op_type_of(s, p);
+  return op_broadcast(s, op_as_tensor(s, v_float(0), (DType)t.dtype, at), t.rank, t.dim, at);
 }
 
 static Value walk(Masks *m, Value state, Value p, const char *path) {
@@ -38,21 +38,21 @@ static Value walk(Masks *m, Value state, Value p, const char *path) {
     for (size_t i = 0; fits && i < p.u.rec->count; i++)
       fits = state.u.rec->names[i] == p.u.rec->names[i];
     if (!fits)
-      fail(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
+      fail_at(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
     Value *items = ARENA_ARRAY(&s->scratch, Value, p.u.rec->count + 1);
     for (size_t i = 0; i < p.u.rec->count; i++)
       items[i] =
           walk(m, state.u.rec->items[i], p.u.rec->items[i], join(s, path, p.u.rec->names[i]));
-    return m->merge ? record_value(s, p.u.rec->count, p.u.rec->names, items) : state;
+    return m->merge ? v_record(s, p.u.rec->count, p.u.rec->names, items) : state;
   }
   if (p.tag == V_LIST || p.tag == V_TUPLE) {
     if (state.tag != p.tag || state.u.list->count != p.u.list->count)
-      fail(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
+      fail_at(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
     Value *items = ARENA_ARRAY(&s->scratch, Value, p.u.list->count + 1);
     for (size_t i = 0; i < p.u.list->count; i++)
-      items[i] =
-          walk(m, state.u.list->items[i], p.u.list->items[i], join(s, path, txt(s, "%zu", i)));
-    return m->merge ? list_value(s, (ValueTag)p.tag, p.u.list->count, items) : state;
+      items[i] = walk(m, state.u.list->items[i], p.u.list->items[i],
+                      join(s, path, fail_text(s, "%zu", i)));
+    return m->merge ? v_list(s, (ValueTag)p.tag, p.u.list->count, items) : state;
   }
   if ((state.tag == V_NONE) != (p.tag == V_NONE)) {
     if (m->differ++ < 8)

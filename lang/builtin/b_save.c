@@ -21,7 +21,7 @@ static const char format_key[] = "ckl.format", format_number[] = "1";
 /* The path of an entry: that of the leaf below `key`. */
 static const char *entry_path(Session *s, const char *key, const char *path) {
   if (!*path) return *key ? key : "value";
-  return *key ? txt(s, "%s.%s", key, path) : path;
+  return *key ? fail_text(s, "%s.%s", key, path) : path;
 }
 
 /* ---- save */
@@ -39,15 +39,15 @@ static Tensor *leaf_tensor(Session *s, Value v, Span at, const char *path) {
   switch ((ValueTag)v.tag) {
   case V_PARAM: return v.u.p->t;
   case V_TENSOR: return v.u.t->t;
-  case V_INT: return tensor_value(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_I64, v.u.i)).u.t->t;
-  case V_FLOAT: return tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, v.u.f)).u.t->t;
-  case V_BOOL: return tensor_value(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_BOOL, v.u.i)).u.t->t;
-  case V_LIST: return as_tensor(s, v, DT_COUNT, at).u.t->t; /* a weak tensor */
+  case V_INT: return v_tensor(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_I64, v.u.i)).u.t->t;
+  case V_FLOAT: return v_tensor(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, v.u.f)).u.t->t;
+  case V_BOOL: return v_tensor(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_BOOL, v.u.i)).u.t->t;
+  case V_LIST: return op_as_tensor(s, v, DT_COUNT, at).u.t->t; /* a weak tensor */
   case V_STR:
   case V_NONE: return NULL;
   default:
-    fail(s, ERR_SAVE, at, "%s%s%s%s cannot be saved", value_type_text(s, v), *path ? " at `" : "",
-         path, *path ? "`" : "");
+    fail_at(s, ERR_SAVE, at, "%s%s%s%s cannot be saved", value_type_text(s, v),
+            *path ? " at `" : "", path, *path ? "`" : "");
   }
 }
 
@@ -80,11 +80,11 @@ static void check_ending(Session *s, const char *file, Span at) {
   if (!dot || strchr(dot, '/')) return;
   for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
     if (strcmp(dot + 1, other[i].ending)) continue;
-    Diag *d = err(s, ERR_SAVE_NAME, at,
-                  "%s is the name of another kind of file (%s): save writes safetensors", file,
-                  other[i].kind);
+    Diag *d = fail_report(s, ERR_SAVE_NAME, at,
+                          "%s is the name of another kind of file (%s): save writes safetensors",
+                          file, other[i].kind);
     dg_help(&s->diags, d, "\"%.*s.safetensors\" names one", (int)(dot - file), file);
-    raise_(s);
+    fail_raise(s);
   }
 }
 
@@ -204,7 +204,7 @@ static Value loaded(Session *s, const Loader *l, Value v, const char *path) {
   if (v.tag == V_NONE) return v;
   if (v.tag == V_STR) {
     const char *text = save_meta(l->file, p);
-    return text ? str_value(s, text, strlen(text)) : v;
+    return text ? v_str(s, text, strlen(text)) : v;
   }
   int i = entry_find(l, p);
   if (i < 0) return v;
@@ -216,7 +216,7 @@ static Value loaded(Session *s, const Loader *l, Value v, const char *path) {
   default: break;
   }
   Device dev = v.tag == V_LIST ? DEV_CPU : leaf_tensor(s, v, l->at, path)->store->dev;
-  return tensor_value(s, dev == DEV_CPU ? tn_ref(t) : tn_copy(&s->mem, t, dev));
+  return v_tensor(s, dev == DEV_CPU ? tn_ref(t) : tn_copy(&s->mem, t, dev));
 }
 
 /* v with its tensors, numbers and texts from the file; instances and params stay as they are. */
@@ -229,8 +229,8 @@ static Value refill(Session *s, const Loader *l, Value v, const char *path) {
   const char *dot = *path ? "." : "";
   for (size_t i = 0; i < n; i++)
     items[i] = refill(s, l, items[i],
-                      v.tag == V_RECORD ? txt(s, "%s%s%s", path, dot, v.u.rec->names[i])
-                                        : txt(s, "%s%s%zu", path, dot, i));
+                      v.tag == V_RECORD ? fail_text(s, "%s%s%s", path, dot, v.u.rec->names[i])
+                                        : fail_text(s, "%s%s%zu", path, dot, i));
   return value_like(s, v, items);
 }
 
@@ -263,8 +263,8 @@ BUILTIN_FN(bi_load) {
   buf_init_arena(&l.differ.text, &s->scratch);
   const char *format = save_meta(&o->file, format_key);
   if (format && strcmp(format, format_number))
-    fail(s, ERR_FILE, c->spans[1], "%s: written by a later version of ckl (format %s)", name,
-         format);
+    fail_at(s, ERR_FILE, c->spans[1], "%s: written by a later version of ckl (format %s)", name,
+            format);
   walk_leaves(s, c->v[0], compare_leaf, &l);
   size_t n = strlen(key), below = 0;
   for (size_t i = 0; i < o->file.count; i++) {
@@ -277,21 +277,21 @@ BUILTIN_FN(bi_load) {
     const char *p = o->file.meta[i].key;
     below += n && !strncmp(p, key, n) && (!p[n] || p[n] == '.');
   }
-  if (n && !below) fail(s, ERR_LOAD, c->spans[2], "%s: nothing is saved under `%s`", name, key);
+  if (n && !below) fail_at(s, ERR_LOAD, c->spans[2], "%s: nothing is saved under `%s`", name, key);
   if (l.differ.count || (!partial && (l.missing.count || l.extra.count))) {
     Buf b;
     buf_init_arena(&b, &s->scratch);
     list_names(&b, &l.missing, "missing");
     list_names(&b, &l.extra, "extra");
     list_names(&b, &l.differ, l.differ.count == 1 ? "differs" : "differ");
-    if (l.differ.count) fail(s, ERR_LOAD, c->at, "%s does not fit: %s", name, b.s);
+    if (l.differ.count) fail_at(s, ERR_LOAD, c->at, "%s does not fit: %s", name, b.s);
     fail_help(s, ERR_LOAD, c->at, "partial = true allows missing and extra entries",
               "%s does not fit: %s", name, b.s);
   }
   if (l.missing.count || l.extra.count) {
-    const char *note = txt(s, "%s: %zu loaded, %zu missing, %zu extra\n", name, l.found,
-                           l.missing.count, l.extra.count);
-    emit_text(s, 2, note, strlen(note));
+    const char *note = fail_text(s, "%s: %zu loaded, %zu missing, %zu extra\n", name, l.found,
+                                 l.missing.count, l.extra.count);
+    log_write(s, 2, note, strlen(note));
   }
   Value root = refill(s, &l, c->v[0], "");
   walk_slots(s, c->v[0], fill_slot, &l);

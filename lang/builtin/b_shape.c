@@ -19,11 +19,11 @@
 
 static Dim add_dim(Session *s, Value v, Span at) {
   if (v.tag == V_INT && v.u.i < 0)
-    fail(s, ERR_SIZE_NEGATIVE, at, "a size cannot be negative: %lld", (long long)v.u.i);
+    fail_at(s, ERR_SIZE_NEGATIVE, at, "a size cannot be negative: %lld", (long long)v.u.i);
   if (v.tag == V_NODE && v.weak)
-    fail(s, ERR_NOT_CONST, at,
-         "a size must be a constant or a dim; this number is known only when the code runs");
-  return dim_of(s, v, at, "a size");
+    fail_at(s, ERR_NOT_CONST, at,
+            "a size must be a constant or a dim; this number is known only when the code runs");
+  return type_dim_of(s, v, at, "a size");
 }
 
 /* A shape: a tuple or weak list of ints, or an int. Returns the rank. */
@@ -33,7 +33,7 @@ static int shape_arg(Session *s, Value v, Span at, Dim *d) {
     return 1;
   }
   if (v.tag != V_TUPLE && v.tag != V_LIST && v.tag != V_UNIT) { /* sizes are numbers (rule 13) */
-    bool row = v_is_tensor(v) && type_of(s, v).rank == 1;
+    bool row = v_is_tensor(v) && op_type_of(s, v).rank == 1;
     fail_help(s, ERR_WANT_SHAPE, at,
               row ? "sizes are numbers: `(3, 4)` stays a tuple of them where `[3, 4]` with a name "
                     "is a tensor; int(x) reads a rank-0 tensor"
@@ -41,46 +41,46 @@ static int shape_arg(Session *s, Value v, Span at, Dim *d) {
               "a shape is needed here, not %s", value_type_text(s, v));
   }
   size_t n = v.tag == V_UNIT ? 0 : v.u.list->count;
-  if (n > CKL_MAX_RANK) fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
+  if (n > CKL_MAX_RANK) fail_at(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
   for (size_t i = 0; i < n; i++) d[i] = add_dim(s, v.u.list->items[i], at);
   return (int)n;
 }
 
 BUILTIN_FN(bi_shape) {
-  if (v_is_number(c->v[0]) && c->v[0].tag != V_NODE) return list_value(s, V_TUPLE, 0, NULL);
-  Value x = tensor_arg(s, c, 0);
-  Type t = type_of(s, x);
+  if (v_is_number(c->v[0]) && c->v[0].tag != V_NODE) return v_list(s, V_TUPLE, 0, NULL);
+  Value x = arg_tensor(s, c, 0);
+  Type t = op_type_of(s, x);
   Value d[CKL_MAX_RANK];
-  for (int i = 0; i < t.rank; i++) d[i] = dim_value(s, t.dim[i]);
-  return list_value(s, V_TUPLE, t.rank, d);
+  for (int i = 0; i < t.rank; i++) d[i] = type_dim_value(s, t.dim[i]);
+  return v_list(s, V_TUPLE, t.rank, d);
 }
 
 static Value size_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   Dim *sum = ud;
   if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
-  Dim d = dim_const(dims_of(s), 1);
+  Dim d = dim_const(op_dims_of(s), 1);
   if (v_is_tensor(v[0])) {
-    Type t = type_of(s, v[0]);
-    d = dim_product(dims_of(s), t.rank, t.dim);
+    Type t = op_type_of(s, v[0]);
+    d = dim_product(op_dims_of(s), t.rank, t.dim);
   }
-  *sum = dim_add(dims_of(s), *sum, d);
+  *sum = dim_add(op_dims_of(s), *sum, d);
   return v[0];
 }
 
 BUILTIN_FN(bi_size) {
   if (c->v[1].tag != V_NONE) {
-    Type t = type_of(s, tensor_arg(s, c, 0));
-    return dim_value(s, t.dim[axis_arg(s, c, 1, t.rank)]);
+    Type t = op_type_of(s, arg_tensor(s, c, 0));
+    return type_dim_value(s, t.dim[arg_axis(s, c, 1, t.rank)]);
   }
-  Dim sum = dim_const(dims_of(s), 0);
-  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? tensor_arg(s, c, 0) : c->v[0];
+  Dim sum = dim_const(op_dims_of(s), 0);
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? arg_tensor(s, c, 0) : c->v[0];
   tree_map(s, 1, &x, size_leaf, &sum, c->at);
-  return dim_value(s, sum);
+  return type_dim_value(s, sum);
 }
 
 BUILTIN_FN(bi_rank) {
-  return v_int(v_is_number(c->v[0]) ? 0 : type_of(s, tensor_arg(s, c, 0)).rank);
+  return v_int(v_is_number(c->v[0]) ? 0 : op_type_of(s, arg_tensor(s, c, 0)).rank);
 }
 
 BUILTIN_FN(bi_len) {
@@ -88,35 +88,36 @@ BUILTIN_FN(bi_len) {
   if (x.tag == V_LIST || x.tag == V_TUPLE) return v_int((int64_t)x.u.list->count);
   if (x.tag == V_STR) return v_int((int64_t)x.u.str->n);
   if (x.tag == V_RECORD) return v_int((int64_t)x.u.rec->count);
-  Type t = type_of(s, tensor_arg(s, c, 0));
-  if (!t.rank) fail(s, ERR_RANK, c->spans[0], "a rank-0 tensor has no length");
-  return dim_value(s, t.dim[0]);
+  Type t = op_type_of(s, arg_tensor(s, c, 0));
+  if (!t.rank) fail_at(s, ERR_RANK, c->spans[0], "a rank-0 tensor has no length");
+  return type_dim_value(s, t.dim[0]);
 }
 
 BUILTIN_FN(bi_reshape) {
-  Value x = tensor_arg(s, c, 0), v = c->v[1];
-  Type t = type_of(s, x);
-  Dim d[CKL_MAX_RANK], known = dim_const(dims_of(s), 1);
+  Value x = arg_tensor(s, c, 0), v = c->v[1];
+  Type t = op_type_of(s, x);
+  Dim d[CKL_MAX_RANK], known = dim_const(op_dims_of(s), 1);
   int hole = -1;
   size_t n = v.tag == V_TUPLE || v.tag == V_LIST ? v.u.list->count : 0;
   for (size_t i = 0; i < n && i < CKL_MAX_RANK; i++)
     if (v.u.list->items[i].tag == V_INT && v.u.list->items[i].u.i == -1) {
-      if (hole >= 0) fail(s, ERR_WANT_SHAPE, c->spans[1], "at most one size of a shape may be -1");
+      if (hole >= 0)
+        fail_at(s, ERR_WANT_SHAPE, c->spans[1], "at most one size of a shape may be -1");
       hole = (int)i;
     }
   if (hole >= 0) {
     if (n > CKL_MAX_RANK)
-      fail(s, ERR_RANK_MAX, c->spans[1], "a tensor has at most %d axes", CKL_MAX_RANK);
+      fail_at(s, ERR_RANK_MAX, c->spans[1], "a tensor has at most %d axes", CKL_MAX_RANK);
     for (size_t i = 0; i < n; i++)
       if ((int)i != hole) {
         d[i] = add_dim(s, v.u.list->items[i], c->spans[1]);
-        known = dim_mul(dims_of(s), known, d[i]);
+        known = dim_mul(op_dims_of(s), known, d[i]);
       }
-    Dim all = dim_product(dims_of(s), t.rank, t.dim);
-    d[hole] = dim_floordiv(dims_of(s), all, known);
+    Dim all = dim_product(op_dims_of(s), t.rank, t.dim);
+    d[hole] = dim_floordiv(op_dims_of(s), all, known);
     if (d[hole] == DIM_BAD)
-      fail(s, ERR_WANT_SHAPE, c->spans[1],
-           "the size that -1 stands for cannot be found: the others multiply to 0");
+      fail_at(s, ERR_WANT_SHAPE, c->spans[1],
+              "the size that -1 stands for cannot be found: the others multiply to 0");
     return op_reshape(s, x, (int)n, d, c->at);
   }
   int rank = shape_arg(s, v, c->spans[1], d);
@@ -126,31 +127,31 @@ BUILTIN_FN(bi_reshape) {
 BUILTIN_FN(bi_broadcast) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
-  return op_broadcast(s, tensor_arg(s, c, 0), rank, d, c->at);
+  return op_broadcast(s, arg_tensor(s, c, 0), rank, d, c->at);
 }
 
 BUILTIN_FN(bi_transpose) {
-  Value x = tensor_arg(s, c, 0);
-  int rank = type_of(s, x).rank;
+  Value x = arg_tensor(s, c, 0);
+  int rank = op_type_of(s, x).rank;
   int64_t perm[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) perm[i] = i;
   if (c->v[1].tag == V_NONE) {
     if (rank < 2)
-      fail(s, ERR_RANK, c->spans[0], "`transpose` needs at least two axes, this is %s",
-           value_type_text(s, x));
+      fail_at(s, ERR_RANK, c->spans[0], "`transpose` needs at least two axes, this is %s",
+              value_type_text(s, x));
     perm[rank - 1] = rank - 2;
     perm[rank - 2] = rank - 1;
     return op_transpose(s, x, perm, c->at);
   }
   Value v = c->v[1];
   if ((v.tag != V_TUPLE && v.tag != V_LIST) || (int)v.u.list->count != rank)
-    fail(s, ERR_AXIS, c->spans[1], "`axes` must name all %d axes", rank);
+    fail_at(s, ERR_AXIS, c->spans[1], "`axes` must name all %d axes", rank);
   bool seen[CKL_MAX_RANK] = {false};
   for (int i = 0; i < rank; i++) {
     int64_t a = want_int(s, v.u.list->items[i], c->spans[1], "an axis");
     if (a < 0) a += rank;
     if (a < 0 || a >= rank || seen[a])
-      fail(s, ERR_AXIS, c->spans[1], "`axes` must name each of the %d axes once", rank);
+      fail_at(s, ERR_AXIS, c->spans[1], "`axes` must name each of the %d axes once", rank);
     seen[a] = true;
     perm[i] = a;
   }
@@ -158,45 +159,46 @@ BUILTIN_FN(bi_transpose) {
 }
 
 BUILTIN_FN(bi_expand) {
-  Value x = tensor_arg(s, c, 0);
-  Type t = type_of(s, x);
+  Value x = arg_tensor(s, c, 0);
+  Type t = op_type_of(s, x);
   int rank = t.rank + (int)c->rest_n;
   bool fresh[CKL_MAX_RANK + 1] = {false};
   if (!c->rest_n)
     fail_help(s, ERR_ARG_COUNT, c->at, "`expand(x, 0)` makes it the first axis",
               "`expand` takes a tensor and the axes of the result that are new");
   if (c->rest_n > CKL_MAX_RANK || rank > CKL_MAX_RANK)
-    fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
+    fail_at(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
   for (size_t i = 0; i < c->rest_n; i++) {
     int64_t a = want_int(s, c->rest[i], c->rest_spans[i], "an axis"), k = a < 0 ? a + rank : a;
     if (k < 0 || k >= rank)
-      fail(s, ERR_AXIS, c->rest_spans[i], "axis %lld is out of range: the result has rank %d",
-           (long long)a, rank);
+      fail_at(s, ERR_AXIS, c->rest_spans[i], "axis %lld is out of range: the result has rank %d",
+              (long long)a, rank);
     if (fresh[k])
-      fail(s, ERR_AXIS, c->rest_spans[i], "axis %lld of the result is given twice", (long long)k);
+      fail_at(s, ERR_AXIS, c->rest_spans[i], "axis %lld of the result is given twice",
+              (long long)k);
     fresh[k] = true;
   }
   Dim d[CKL_MAX_RANK];
-  for (int i = 0, j = 0; i < rank; i++) d[i] = fresh[i] ? dim_const(dims_of(s), 1) : t.dim[j++];
+  for (int i = 0, j = 0; i < rank; i++) d[i] = fresh[i] ? dim_const(op_dims_of(s), 1) : t.dim[j++];
   return op_reshape(s, x, rank, d, c->at);
 }
 
 BUILTIN_FN(bi_squeeze) {
-  Value x = tensor_arg(s, c, 0);
-  Type t = type_of(s, x);
-  Dim d[CKL_MAX_RANK], one = dim_const(dims_of(s), 1);
+  Value x = arg_tensor(s, c, 0);
+  Type t = op_type_of(s, x);
+  Dim d[CKL_MAX_RANK], one = dim_const(op_dims_of(s), 1);
   int64_t axes[CKL_MAX_RANK];
   int n = 0, k = 0;
   bool all = c->v[1].tag == V_NONE;
-  if (!all) n = axes_arg(s, c, 1, t.rank, axes);
+  if (!all) n = arg_axes(s, c, 1, t.rank, axes);
   for (int i = 0; i < t.rank; i++) {
     bool drop = all && t.dim[i] == one;
     for (int j = 0; j < n; j++)
       if (axes[j] == i) {
         drop = true;
         if (t.dim[i] != one)
-          fail(s, ERR_AXIS, c->spans[1], "axis %d of %s is not of size 1", i,
-               value_type_text(s, x));
+          fail_at(s, ERR_AXIS, c->spans[1], "axis %d of %s is not of size 1", i,
+                  value_type_text(s, x));
       }
     if (!drop) d[k++] = t.dim[i];
   }
@@ -227,60 +229,60 @@ BUILTIN_FN(bi_concat) {
       weak &= l->weak;
       for (size_t k = 0; k < l->count; k++) items[n++] = l->items[k];
     }
-    Value v = list_value(s, V_LIST, n, items);
+    Value v = v_list(s, V_LIST, n, items);
     v.u.list->weak = weak;
     return v;
   }
   if (!plain_list(xs) && xs.tag != V_TUPLE) {
     if (v_is_tensor(xs)) { /* [a, b] of tensors of one shape was stacked already: undo its axis */
-      Type t = type_of(s, xs);
+      Type t = op_type_of(s, xs);
       int64_t n = 0;
       if (t.rank < 2)
         fail_help(s, ERR_WANT_LIST, c->spans[0], "concat(list(a, b), axis = 0)",
                   "`concat` takes a list of tensors");
-      need_const(s, t.dim[0], c->spans[0], "the number of tensors", &n);
+      unit_need_const(s, t.dim[0], c->spans[0], "the number of tensors", &n);
       Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
       for (int64_t i = 0; i < n; i++) items[i] = op_element(s, xs, i, c->at);
-      return op_concat(s, (size_t)n, items, axis_arg(s, c, 2, t.rank - 1), c->at);
+      return op_concat(s, (size_t)n, items, arg_axis(s, c, 2, t.rank - 1), c->at);
     }
-    fail(s, ERR_WANT_LIST, c->spans[0], "`concat` takes a list of tensors, not %s",
-         value_type_text(s, xs));
+    fail_at(s, ERR_WANT_LIST, c->spans[0], "`concat` takes a list of tensors, not %s",
+            value_type_text(s, xs));
   }
   size_t n = xs.u.list->count;
-  if (!n) fail(s, ERR_STACK, c->at, "nothing to join: an empty list has no shape");
+  if (!n) fail_at(s, ERR_STACK, c->at, "nothing to join: an empty list has no shape");
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   DType like = DT_COUNT; /* of numbers in brackets beside tensors */
   for (size_t i = 0; i < n && like == DT_COUNT; i++)
-    if (v_is_tensor(xs.u.list->items[i])) like = (DType)type_of(s, xs.u.list->items[i]).dtype;
-  for (size_t i = 0; i < n; i++) items[i] = as_tensor(s, xs.u.list->items[i], like, c->spans[0]);
-  int rank = type_of(s, items[0]).rank;
+    if (v_is_tensor(xs.u.list->items[i])) like = (DType)op_type_of(s, xs.u.list->items[i]).dtype;
+  for (size_t i = 0; i < n; i++) items[i] = op_as_tensor(s, xs.u.list->items[i], like, c->spans[0]);
+  int rank = op_type_of(s, items[0]).rank;
   if (!rank)
     fail_help(s, ERR_RANK, c->spans[0], "`stack(xs)` joins scalars",
               "`concat` needs an axis to join along, these are scalars");
-  return op_concat(s, n, items, axis_arg(s, c, 2, rank), c->at);
+  return op_concat(s, n, items, arg_axis(s, c, 2, rank), c->at);
 }
 
 BUILTIN_FN(bi_stack) {
   Value xs = c->v[0];
   int64_t axis;
   if (v_is_tensor(xs) || v_is_weak_list(xs)) { /* [a, b] was stacked along axis 0 already */
-    Value x = as_tensor(s, xs, DT_COUNT, c->spans[0]);
-    Type t = type_of(s, x);
+    Value x = op_as_tensor(s, xs, DT_COUNT, c->spans[0]);
+    Type t = op_type_of(s, x);
     axis = want_int(s, c->v[1], c->spans[1], "an axis");
     if (axis < 0) axis += t.rank;
     if (axis < 0 || axis >= t.rank)
-      fail(s, ERR_AXIS, c->spans[1], "the axis is out of range: the result has rank %d", t.rank);
+      fail_at(s, ERR_AXIS, c->spans[1], "the axis is out of range: the result has rank %d", t.rank);
     if (!axis) return x;
     int64_t perm[CKL_MAX_RANK];
     for (int i = 0; i < t.rank; i++) perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
     return op_transpose(s, x, perm, c->at);
   }
   if (xs.tag != V_LIST && xs.tag != V_TUPLE)
-    fail(s, ERR_WANT_LIST, c->spans[0], "`stack` takes a list of tensors, not %s",
-         value_type_text(s, xs));
+    fail_at(s, ERR_WANT_LIST, c->spans[0], "`stack` takes a list of tensors, not %s",
+            value_type_text(s, xs));
   axis = want_int(s, c->v[1], c->spans[1], "an axis");
   if (axis < 0 && xs.u.list->count)
-    axis += type_of(s, as_tensor(s, xs.u.list->items[0], DT_COUNT, c->at)).rank + 1;
+    axis += op_type_of(s, op_as_tensor(s, xs.u.list->items[0], DT_COUNT, c->at)).rank + 1;
   return op_stack(s, xs.u.list->count, xs.u.list->items, (int)axis, c->at);
 }
 
@@ -297,8 +299,8 @@ static Attr value_attr(Session *s, Value x, DType dt, Span at) {
 }
 
 BUILTIN_FN(bi_pad) {
-  Value x = tensor_arg(s, c, 0), w = c->v[1];
-  Type t = type_of(s, x);
+  Value x = arg_tensor(s, c, 0), w = c->v[1];
+  Type t = op_type_of(s, x);
   int64_t low[CKL_MAX_RANK], high[CKL_MAX_RANK], inner[CKL_MAX_RANK] = {0};
   for (int i = 0; i < t.rank; i++) {
     Value v = w, lo, hi;
@@ -306,11 +308,13 @@ BUILTIN_FN(bi_pad) {
                     (w.u.list->items[0].tag == V_TUPLE || w.u.list->items[0].tag == V_LIST);
     if (per_axis) {
       if ((int)w.u.list->count != t.rank)
-        fail(s, ERR_PAD, c->spans[1], "`width` has %zu pairs for %d axes", w.u.list->count, t.rank);
+        fail_at(s, ERR_PAD, c->spans[1], "`width` has %zu pairs for %d axes", w.u.list->count,
+                t.rank);
       v = w.u.list->items[i];
     }
     if (v.tag == V_TUPLE || v.tag == V_LIST) {
-      if (v.u.list->count != 2) fail(s, ERR_PAD, c->spans[1], "a width is n or a pair (low, high)");
+      if (v.u.list->count != 2)
+        fail_at(s, ERR_PAD, c->spans[1], "a width is n or a pair (low, high)");
       lo = v.u.list->items[0];
       hi = v.u.list->items[1];
     } else
@@ -325,32 +329,32 @@ BUILTIN_FN(bi_pad) {
 }
 
 BUILTIN_FN(bi_flip) {
-  Value x = tensor_arg(s, c, 0);
+  Value x = arg_tensor(s, c, 0);
   int64_t axes[CKL_MAX_RANK];
-  int n = axes_arg(s, c, 1, type_of(s, x).rank, axes);
+  int n = arg_axes(s, c, 1, op_type_of(s, x).rank, axes);
   Attr a = attr_ints(AT_AXES, n, axes);
   return op_run(s, OP_FLIP, 1, &x, &a, 1, c->at);
 }
 
 BUILTIN_FN(bi_slice) {
-  Value x = tensor_arg(s, c, 0), start = c->v[1];
-  Type t = type_of(s, x), st = {.dtype = DT_F32};
-  int axis = axis_arg(s, c, 3, t.rank);
+  Value x = arg_tensor(s, c, 0), start = c->v[1];
+  Type t = op_type_of(s, x), st = {.dtype = DT_F32};
+  int axis = arg_axis(s, c, 3, t.rank);
   Dim len = add_dim(s, c->v[2], c->spans[2]);
-  if (v_is_number(start) || v_is_tensor(start)) st = type_of(s, start);
+  if (v_is_number(start) || v_is_tensor(start)) st = op_type_of(s, start);
   if (st.rank || !dt_int((DType)st.dtype))
-    fail(s, ERR_WANT_INT, c->spans[1], "the start of a slice must be an int, not %s",
-         value_type_text(s, start));
+    fail_at(s, ERR_WANT_INT, c->spans[1], "the start of a slice must be an int, not %s",
+            value_type_text(s, start));
   int64_t from, n, size;
   bool known = !v_is_tensor(start) || start.tag == V_TENSOR;
-  if (known && !s->stage && dim_is_const(dims_of(s), len, &n) &&
-      dim_is_const(dims_of(s), t.dim[axis], &size)) {
+  if (known && !s->stage && dim_is_const(op_dims_of(s), len, &n) &&
+      dim_is_const(op_dims_of(s), t.dim[axis], &size)) {
     from = start.tag == V_TENSOR ? tn_get_i64(start.u.t->t, 0)
                                  : want_int(s, start, c->spans[1], "the start of a slice");
     if (n > 0 && (from < 0 || from > size - n))
-      fail(s, ERR_INDEX_RANGE, c->at,
-           "a slice of %lld from %lld is out of range for axis %d of size %lld", (long long)n,
-           (long long)from, axis, (long long)size);
+      fail_at(s, ERR_INDEX_RANGE, c->at,
+              "a slice of %lld from %lld is out of range for axis %d of size %lld", (long long)n,
+              (long long)from, axis, (long long)size);
   }
   Value idx = op_iota(s, len, DT_I64, c->at);
   idx = op_binary(s, AST_ADD, idx, c->v[1], c->at, c->spans[1], c->spans[1]);
@@ -360,38 +364,39 @@ BUILTIN_FN(bi_slice) {
 }
 
 static Value index_arg(Session *s, Call *c, int i) {
-  Value v = tensor_arg(s, c, i);
-  if (!dt_int((DType)type_of(s, v).dtype))
+  Value v = arg_tensor(s, c, i);
+  if (!dt_int((DType)op_type_of(s, v).dtype))
     fail_help(s, ERR_INDEX_KIND, c->spans[i],
-              txt(s, "`i64(%s)` casts", source_text(s, c->spans[i], "..")),
+              fail_text(s, "`i64(%s)` casts", fail_source_text(s, c->spans[i], "..")),
               "an index must be int, this is %s", value_type_text(s, v));
   return op_cast(s, v, DT_I64, c->spans[i]);
 }
 
 BUILTIN_FN(bi_gather) {
-  Value v[2] = {tensor_arg(s, c, 0), index_arg(s, c, 1)};
-  Attr a = attr_i(AT_AXIS, axis_arg(s, c, 2, type_of(s, v[0]).rank));
+  Value v[2] = {arg_tensor(s, c, 0), index_arg(s, c, 1)};
+  Attr a = attr_i(AT_AXIS, arg_axis(s, c, 2, op_type_of(s, v[0]).rank));
   return op_run(s, OP_GATHER, 2, v, &a, 1, c->at);
 }
 
 BUILTIN_FN(bi_scatter) {
-  Value v[3] = {tensor_arg(s, c, 0), index_arg(s, c, 1), v_unit()};
-  Type x = type_of(s, v[0]), i = type_of(s, v[1]);
-  v[2] = op_broadcast(s, as_tensor(s, c->v[2], (DType)x.dtype, c->spans[2]), i.rank, i.dim, c->at);
-  Attr a = attr_i(AT_AXIS, axis_arg(s, c, 3, x.rank));
+  Value v[3] = {arg_tensor(s, c, 0), index_arg(s, c, 1), v_unit()};
+  Type x = op_type_of(s, v[0]), i = op_type_of(s, v[1]);
+  v[2] =
+      op_broadcast(s, op_as_tensor(s, c->v[2], (DType)x.dtype, c->spans[2]), i.rank, i.dim, c->at);
+  Attr a = attr_i(AT_AXIS, arg_axis(s, c, 3, x.rank));
   return op_run(s, want_bool(s, c->v[4], c->spans[4], "`add`") ? OP_SCATTER_ADD : OP_SCATTER, 3, v,
                 &a, 1, c->at);
 }
 
 BUILTIN_FN(bi_one_hot) {
   Value i = index_arg(s, c, 0);
-  Type t = type_of(s, i);
-  DType dt = c->v[2].tag == V_NONE ? DT_F32 : dtype_arg(s, c->v[2], c->spans[2]);
+  Type t = op_type_of(s, i);
+  DType dt = c->v[2].tag == V_NONE ? DT_F32 : arg_dtype(s, c->v[2], c->spans[2]);
   if (t.rank == CKL_MAX_RANK)
-    fail(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
+    fail_at(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
   Dim d[CKL_MAX_RANK];
   for (int k = 0; k < t.rank; k++) d[k] = t.dim[k];
-  d[t.rank] = dim_const(dims_of(s), 1);
+  d[t.rank] = dim_const(op_dims_of(s), 1);
   Value col = op_reshape(s, i, t.rank + 1, d, c->at);
   d[t.rank] = add_dim(s, c->v[1], c->spans[1]);
   Value v[2] = {op_broadcast(s, col, t.rank + 1, d, c->at),
@@ -405,27 +410,27 @@ static void sorted(Session *s, Value x, int axis, bool down, Value out[2], Span 
 }
 
 BUILTIN_FN(bi_sort) {
-  Value x = tensor_arg(s, c, 0), out[2];
-  sorted(s, x, axis_arg(s, c, 1, type_of(s, x).rank),
+  Value x = arg_tensor(s, c, 0), out[2];
+  sorted(s, x, arg_axis(s, c, 1, op_type_of(s, x).rank),
          want_bool(s, c->v[2], c->spans[2], "`descending`"), out, c->at);
-  return list_value(s, V_TUPLE, 2, out);
+  return v_list(s, V_TUPLE, 2, out);
 }
 
 BUILTIN_FN(bi_top_k) {
-  Value x = tensor_arg(s, c, 0), out[2];
-  Type t = type_of(s, x);
-  int axis = axis_arg(s, c, 2, t.rank);
+  Value x = arg_tensor(s, c, 0), out[2];
+  Type t = op_type_of(s, x);
+  int axis = arg_axis(s, c, 2, t.rank);
   Dim k = add_dim(s, c->v[1], c->spans[1]), n = t.dim[axis];
   int64_t over;
-  const char *text = txt(s, "`top_k` asks for more than axis %d has", axis);
-  if (dim_is_const(dims_of(s), dim_sub(dims_of(s), k, n), &over)) {
+  const char *text = fail_text(s, "`top_k` asks for more than axis %d has", axis);
+  if (dim_is_const(op_dims_of(s), dim_sub(op_dims_of(s), k, n), &over)) {
     if (over > 0) {
       Buf b;
       buf_init_arena(&b, &s->scratch);
-      dim_print(&b, dims_of(s), n);
+      dim_print(&b, op_dims_of(s), n);
       buf_puts(&b, " is less than ");
-      dim_print(&b, dims_of(s), k);
-      fail(s, ERR_VALUE, c->spans[1], "%s: %s", text, b.s);
+      dim_print(&b, op_dims_of(s), k);
+      fail_at(s, ERR_VALUE, c->spans[1], "%s: %s", text, b.s);
     }
   } else if (s->stage) { /* the slice below would speak of itself */
     stage_at(s, c->spans[1]);
@@ -434,18 +439,18 @@ BUILTIN_FN(bi_top_k) {
   sorted(s, x, axis, true, out, c->at);
   int64_t st[CKL_MAX_RANK], ln[CKL_MAX_RANK], sp[CKL_MAX_RANK];
   for (int i = 0; i < t.rank; i++) {
-    st[i] = dim_const(dims_of(s), 0);
+    st[i] = dim_const(op_dims_of(s), 0);
     ln[i] = i == axis ? k : t.dim[i];
     sp[i] = 1;
   }
   Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln),
                attr_ints(AT_STEPS, t.rank, sp)};
   for (int i = 0; i < 2; i++) out[i] = op_run(s, OP_SLICE, 1, &out[i], a, 3, c->at);
-  return list_value(s, V_TUPLE, 2, out);
+  return v_list(s, V_TUPLE, 2, out);
 }
 
 BUILTIN_FN(bi_nonzero) {
-  Value x = tensor_arg(s, c, 0), out[2];
+  Value x = arg_tensor(s, c, 0), out[2];
   bool all = c->v[1].tag == V_NONE;
   if (all && s->stage)
     fail_help(s, ERR_NOT_CONST, c->at,
@@ -453,12 +458,12 @@ BUILTIN_FN(bi_nonzero) {
               "in code the size of a result cannot depend on data");
   Attr a = all ? (Attr){0} : attr_dim(AT_MOST, add_dim(s, c->v[1], c->spans[1]));
   op_run_multi(s, OP_NONZERO, 1, &x, &a, !all, c->at, 2, out);
-  return all ? out[0] : list_value(s, V_TUPLE, 2, out);
+  return all ? out[0] : v_list(s, V_TUPLE, 2, out);
 }
 
 BUILTIN_FN(bi_unique) {
-  Value x = tensor_arg(s, c, 0), out[2];
-  Type t = type_of(s, x);
+  Value x = arg_tensor(s, c, 0), out[2];
+  Type t = op_type_of(s, x);
   Dim n = dim_product(s->dims, t.rank, t.dim);
   sorted(s, op_reshape(s, x, 1, &n, c->at), 0, false, out, c->at);
   const Tensor *v = out[0].u.t->t;
@@ -466,7 +471,7 @@ BUILTIN_FN(bi_unique) {
           *keep = (int64_t *)arena_alloc(&s->scratch, sizeof(int64_t) * (size_t)(count + 1));
   for (int64_t i = 0; i < count; i++)
     if (!i || tn_get_f64(v, i) != tn_get_f64(v, i - 1)) keep[k++] = i;
-  Value idx = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &k));
+  Value idx = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &k));
   memcpy(tn_data(idx.u.t->t), keep, sizeof(int64_t) * (size_t)k);
   Value in[2] = {out[0], idx};
   Attr a = attr_i(AT_AXIS, 0);
@@ -477,18 +482,18 @@ static void pair_arg(Session *s, Call *c, int i, int64_t out[2], int64_t least, 
   Value v = c->v[i];
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
     if (v.u.list->count != 2)
-      fail(s, ERR_CONV, c->spans[i], "%s is an int or a pair (rows, columns)", what);
+      fail_at(s, ERR_CONV, c->spans[i], "%s is an int or a pair (rows, columns)", what);
     for (int k = 0; k < 2; k++) out[k] = want_int(s, v.u.list->items[k], c->spans[i], what);
   } else {
     out[0] = out[1] = want_int(s, v, c->spans[i], what);
   }
   for (int k = 0; k < 2; k++)
     if (out[k] < least)
-      fail(s, ERR_CONV, c->spans[i], "%s must be at least %lld", what, (long long)least);
+      fail_at(s, ERR_CONV, c->spans[i], "%s must be at least %lld", what, (long long)least);
 }
 
 BUILTIN_FN(bi_conv2d) {
-  Value v[2] = {tensor_arg(s, c, 0), tensor_arg(s, c, 1)};
+  Value v[2] = {arg_tensor(s, c, 0), arg_tensor(s, c, 1)};
   int64_t stride[2], pad[2];
   pair_arg(s, c, 2, stride, 1, "`stride`");
   pair_arg(s, c, 3, pad, 0, "`pad`");
@@ -506,37 +511,37 @@ static Value fill(Session *s, Value x, Value shape, Span shape_at, Span at) {
     int64_t n[CKL_MAX_RANK];
     for (int i = 0; i < rank; i++) dim_is_const(s->dims, d[i], &n[i]);
     int64_t p = tn_product(rank, n);
-    if (p < 0 || p > INT64_MAX / 8) fail(s, ERR_SIZE_OVER, at, "a size over 2^63 - 1 bytes");
+    if (p < 0 || p > INT64_MAX / 8) fail_at(s, ERR_SIZE_OVER, at, "a size over 2^63 - 1 bytes");
   }
   return op_broadcast_on(s, x, rank, d, s->modes.device, at);
 }
 
 BUILTIN_FN(bi_fill) {
-  Value x = op_cast(s, v_int(c->b->op), dtype_arg(s, c->v[1], c->spans[1]), c->at);
+  Value x = op_cast(s, v_int(c->b->op), arg_dtype(s, c->v[1], c->spans[1]), c->at);
   return fill(s, x, c->v[0], c->spans[0], c->at);
 }
 
 BUILTIN_FN(bi_full) {
-  DType dt = c->v[2].tag == V_NONE ? DT_COUNT : dtype_arg(s, c->v[2], c->spans[2]);
-  Value x = as_tensor(s, c->v[1], dt, c->spans[1]);
+  DType dt = c->v[2].tag == V_NONE ? DT_COUNT : arg_dtype(s, c->v[2], c->spans[2]);
+  Value x = op_as_tensor(s, c->v[1], dt, c->spans[1]);
   if (dt != DT_COUNT) x = op_cast(s, x, dt, c->at);
   return fill(s, x, c->v[0], c->spans[0], c->at);
 }
 
 BUILTIN_FN(bi_iota) {
   Dim n = add_dim(s, c->v[0], c->spans[0]);
-  return op_iota_on(s, n, dtype_arg(s, c->v[1], c->spans[1]), s->modes.device, c->at);
+  return op_iota_on(s, n, arg_dtype(s, c->v[1], c->spans[1]), s->modes.device, c->at);
 }
 
 BUILTIN_FN(bi_eye) {
   Dim d[2];
   d[0] = d[1] = add_dim(s, c->v[0], c->spans[0]);
   Value i = op_iota_on(s, d[0], DT_I64, s->modes.device, c->at);
-  Dim col[2] = {d[0], dim_const(dims_of(s), 1)};
+  Dim col[2] = {d[0], dim_const(op_dims_of(s), 1)};
   Value v[2] = {op_broadcast(s, op_reshape(s, i, 2, col, c->at), 2, d, c->at),
                 op_broadcast(s, i, 2, d, c->at)};
   Value one = op_run(s, OP_EQ, 2, v, NULL, 0, c->at);
-  return op_cast(s, one, dtype_arg(s, c->v[1], c->spans[1]), c->at);
+  return op_cast(s, one, arg_dtype(s, c->v[1], c->spans[1]), c->at);
 }
 
 /* ---- random */
@@ -546,10 +551,10 @@ BUILTIN_FN(bi_eye) {
  * too. */
 static Value key_arg(Session *s, Call *c, int i) {
   if (c->v[i].tag == V_NONE) return random_key(s, c->node);
-  Value k = tensor_arg(s, c, i);
-  Type t = type_of(s, k);
+  Value k = arg_tensor(s, c, i);
+  Type t = op_type_of(s, k);
   int64_t n;
-  if (t.dtype != DT_I64 || t.rank != 1 || (dim_is_const(dims_of(s), t.dim[0], &n) && n != 2))
+  if (t.dtype != DT_I64 || t.rank != 1 || (dim_is_const(op_dims_of(s), t.dim[0], &n) && n != 2))
     fail_help(s, ERR_KEY, c->spans[i], "key(7) makes one", "a key is i64[2], this is %s",
               value_type_text(s, k));
   return s->stage ? op_run(s, OP_STOP, 1, &k, NULL, 0, c->spans[i]) : k;
@@ -569,10 +574,10 @@ static Value draw(Session *s, Value key, int kind, DType dt, int dev, int rank, 
 BUILTIN_FN(bi_random) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[0], c->spans[0], d);
-  DType dt = dtype_arg(s, c->v[3], c->spans[3]);
+  DType dt = arg_dtype(s, c->v[3], c->spans[3]);
   if (!dt_float(dt))
-    fail(s, ERR_WANT_FLOAT, c->spans[3], "`%s` makes floats, not %s", c->b->name,
-         dtype_info[dt].name);
+    fail_at(s, ERR_WANT_FLOAT, c->spans[3], "`%s` makes floats, not %s", c->b->name,
+            dtype_info[dt].name);
   Value x = draw(s, key_arg(s, c, 4), c->b->op, dt, s->modes.device, rank, d, c->at);
   Value a = c->v[1], b = c->v[2];
   bool plain_a = a.tag == V_FLOAT && a.u.f == 0, plain_b = b.tag == V_FLOAT && b.u.f == 1;
@@ -589,11 +594,12 @@ BUILTIN_FN(bi_randint) {
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
   for (int i = 0; i < rank; i++) dims[i] = d[i];
   if (c->v[0].tag == V_INT && c->v[0].u.i <= 0)
-    fail(s, ERR_VALUE, c->spans[0], "`randint` needs n > 0, this is %lld", (long long)c->v[0].u.i);
-  DType dt = dtype_arg(s, c->v[2], c->spans[2]);
+    fail_at(s, ERR_VALUE, c->spans[0], "`randint` needs n > 0, this is %lld",
+            (long long)c->v[0].u.i);
+  DType dt = arg_dtype(s, c->v[2], c->spans[2]);
   if (!dt_int(dt))
-    fail(s, ERR_WANT_DTYPE, c->spans[2], "`randint` makes ints, not %s", dtype_info[dt].name);
-  Value v[2] = {key_arg(s, c, 3), as_tensor(s, c->v[0], DT_I64, c->spans[0])};
+    fail_at(s, ERR_WANT_DTYPE, c->spans[2], "`randint` makes ints, not %s", dtype_info[dt].name);
+  Value v[2] = {key_arg(s, c, 3), op_as_tensor(s, c->v[0], DT_I64, c->spans[0])};
   Attr a[3] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, rank, dims),
                attr_i(AT_DEVICE, s->modes.device)};
   return op_cast(s, op_run(s, OP_RANDINT, 2, v, a, 3, c->at), dt, c->at);
@@ -601,7 +607,7 @@ BUILTIN_FN(bi_randint) {
 
 static void check_probability(Session *s, Value p, Span at) {
   double x = p.tag == V_FLOAT ? p.u.f : p.tag == V_INT ? (double)p.u.i : 0.5;
-  if (!(x >= 0 && x <= 1)) fail(s, ERR_VALUE, at, "a probability lies between 0 and 1");
+  if (!(x >= 0 && x <= 1)) fail_at(s, ERR_VALUE, at, "a probability lies between 0 and 1");
 }
 
 BUILTIN_FN(bi_bernoulli) {
@@ -614,7 +620,7 @@ BUILTIN_FN(bi_bernoulli) {
 
 BUILTIN_FN(bi_dropout) {
   check_probability(s, c->v[1], c->spans[1]);
-  Value x = tensor_arg(s, c, 0);
+  Value x = arg_tensor(s, c, 0);
   if (!s->modes.train) {
     Unit *u = s->stage ? s->stage->unit : NULL;
     if (u && !s->modes.no_grad &&
@@ -622,10 +628,10 @@ BUILTIN_FN(bi_dropout) {
       u->eval_dropout = c->at;
     return x;
   }
-  Type t = type_of(s, x);
+  Type t = op_type_of(s, x);
   if (!dt_float((DType)t.dtype))
-    fail(s, ERR_WANT_FLOAT, c->spans[0], "`dropout` works on floats, this is %s",
-         value_type_text(s, x));
+    fail_at(s, ERR_WANT_FLOAT, c->spans[0], "`dropout` works on floats, this is %s",
+            value_type_text(s, x));
   Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, t.dev, t.rank, t.dim, c->at);
   Value keep = op_binary(s, AST_GE, u, c->v[1], c->at, c->at, c->at);
   Value scale = op_binary(s, AST_SUB, v_float(1.0), c->v[1], c->at, c->at, c->at);
@@ -637,35 +643,35 @@ BUILTIN_FN(bi_key) {
   int64_t n = want_int(s, c->v[0], c->spans[0], "the key's number"), two = 2;
   Value w[2] = {v_int((int64_t)rng_key((uint64_t)n)), v_int(0)};
   (void)two;
-  Value l = list_value(s, V_LIST, 2, w);
+  Value l = v_list(s, V_LIST, 2, w);
   l.u.list->weak = true;
-  return as_tensor(s, l, DT_I64, c->at);
+  return op_as_tensor(s, l, DT_I64, c->at);
 }
 
 BUILTIN_FN(bi_fold_in) {
-  Value v[2] = {tensor_arg(s, c, 0), as_tensor(s, c->v[1], DT_I64, c->spans[1])};
+  Value v[2] = {arg_tensor(s, c, 0), op_as_tensor(s, c->v[1], DT_I64, c->spans[1])};
   return op_run(s, OP_FOLD_IN, 2, v, NULL, 0, c->at);
 }
 
 BUILTIN_FN(bi_philox) {
-  Value v[2] = {as_tensor(s, c->v[0], DT_I64, c->spans[0]),
-                as_tensor(s, c->v[1], DT_I64, c->spans[1])};
+  Value v[2] = {op_as_tensor(s, c->v[0], DT_I64, c->spans[0]),
+                op_as_tensor(s, c->v[1], DT_I64, c->spans[1])};
   return op_run(s, OP_PHILOX, 2, v, NULL, 0, c->at);
 }
 
 /* ---- lists */
 
 BUILTIN_FN(bi_list) {
-  return list_value(s, V_LIST, c->rest_n, c->rest);
+  return v_list(s, V_LIST, c->rest_n, c->rest);
 }
 
 BUILTIN_FN(bi_push) {
   Value xs = c->v[0];
   if (xs.tag != V_LIST)
-    fail(s, ERR_WANT_LIST, c->spans[0], "`push` takes a list, not %s", value_type_text(s, xs));
+    fail_at(s, ERR_WANT_LIST, c->spans[0], "`push` takes a list, not %s", value_type_text(s, xs));
   size_t n = xs.u.list->count;
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 2);
   for (size_t i = 0; i < n; i++) items[i] = xs.u.list->items[i];
   items[n] = c->v[1];
-  return list_value(s, V_LIST, n + 1, items);
+  return v_list(s, V_LIST, n + 1, items);
 }

@@ -27,9 +27,9 @@ static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   (void)n;
   (void)path;
   if (!v_is_tensor(v[0])) return v[0];
-  if (!s->stage && v[0].tag == V_PARAM) return tensor_value(s, tn_ref(v[0].u.p->t));
-  if (!s->stage) return detach(s, v[0]);
-  Value x = as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
+  if (!s->stage && v[0].tag == V_PARAM) return v_tensor(s, tn_ref(v[0].u.p->t));
+  if (!s->stage) return state_detach(s, v[0]);
+  Value x = op_as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
   return op_run(s, OP_STOP, 1, &x, NULL, 0, *(Span *)ud);
 }
 
@@ -41,18 +41,19 @@ static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   (void)n;
   Span at = *(Span *)ud;
   if (tree_text(v[0], path)) return v[0];
-  Value x = as_tensor(s, v[0], DT_COUNT, at);
+  Value x = op_as_tensor(s, v[0], DT_COUNT, at);
   if (s->abstract) return x;
-  Tensor *t = tensor_of(s, x, at);
+  Tensor *t = op_tensor_of(s, x, at);
   if (!dt_float(t->dtype))
     fail_help(s, ERR_WANT_FLOAT, at, "cast it: `track(f32(..))`",
               "`track` works on floats, this is %s", value_type_text(s, x));
-  return param_value(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
+  return v_param(s, tn_copy(&s->mem, t, t->store->dev), NULL, true);
 }
 
 BUILTIN_FN(bi_track) {
-  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at)
-                                                          : c->v[0];
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak
+                ? op_as_tensor(s, c->v[0], DT_COUNT, c->at)
+                : c->v[0];
   return tree_map(s, 1, &x, track_leaf, &c->at, c->at);
 }
 
@@ -68,13 +69,13 @@ BUILTIN_FN(bi_same) {
 }
 
 BUILTIN_FN(bi_later) {
-  fail(s, ERR_NOT_YET, c->at, "not yet: `%s`", c->b->name);
+  fail_at(s, ERR_NOT_YET, c->at, "not yet: `%s`", c->b->name);
 }
 
 static Value copy_value(Session *s, Value v, Span at);
 
 static Value copy_inst(Session *s, Inst *i, Span at) {
-  Value r = inst_value(s, i->model, i->count);
+  Value r = v_inst(s, i->model, i->count);
   for (size_t k = 0; k < i->count; k++) {
     r.u.inst->fields[k] = (Field){i->fields[k].name, i->fields[k].kind, v_unit()};
     Value v = i->fields[k].v;
@@ -91,12 +92,12 @@ static Value copy_value(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_INST) return copy_inst(s, v.u.inst, at);
   if (v.tag == V_PARAM) {
-    Value p = param_value(s, tn_copy(&s->mem, v.u.p->t, v.u.p->t->store->dev), v.u.p->name,
-                          v.u.p->tracked);
+    Value p =
+        v_param(s, tn_copy(&s->mem, v.u.p->t, v.u.p->t->store->dev), v.u.p->name, v.u.p->tracked);
     p.u.p->frozen = v.u.p->frozen;
     return p;
   }
-  if (v.tag == V_TENSOR) return tensor_value(s, tn_copy(&s->mem, v.u.t->t, v.u.t->t->store->dev));
+  if (v.tag == V_TENSOR) return v_tensor(s, tn_copy(&s->mem, v.u.t->t, v.u.t->t->store->dev));
   size_t n;
   Value *items = value_parts(s, v, &n);
   if (!items) return v;
@@ -107,7 +108,7 @@ static Value copy_value(Session *s, Value v, Span at) {
 BUILTIN_FN(bi_copy) {
   if (c->v[0].tag == V_PARAM) { /* a snapshot (rule 59) */
     Tensor *t = c->v[0].u.p->t;
-    return tensor_value(s, tn_copy(&s->mem, t, t->store->dev));
+    return v_tensor(s, tn_copy(&s->mem, t, t->store->dev));
   }
   return copy_value(s, c->v[0], c->at);
 }
@@ -124,7 +125,7 @@ typedef struct Freeze {
 static void freeze_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   (void)owner, (void)f;
   Freeze *z = ud;
-  if (!p || !path_fits(s, z->glob, path)) return;
+  if (!p || !walk_path_fits(s, z->glob, path)) return;
   p->frozen = z->on;
   z->hits++;
 }
@@ -136,8 +137,8 @@ BUILTIN_FN(bi_freeze) {
     return v_unit();
   }
   if (c->v[0].tag != V_INST)
-    fail(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
-         value_type_text(s, c->v[0]));
+    fail_at(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
+            value_type_text(s, c->v[0]));
   Freeze z = {s, c->rest_n ? want_str(s, c->rest[0], c->rest_spans[0], "the glob") : "**",
               c->b->op != 0, 0};
   walk_slots(s, c->v[0], freeze_slot, &z);
@@ -151,23 +152,23 @@ BUILTIN_FN(bi_freeze) {
 BUILTIN_FN(bi_params) {
   static const char *const names[] = {"net"};
   Node *a[1];
-  raw_args(s, c, a, 1, names);
-  if (!a[0]) fail(s, ERR_ARG_COUNT, c->at, "`params` needs the argument `net`");
+  arg_raw(s, c, a, 1, names);
+  if (!a[0]) fail_at(s, ERR_ARG_COUNT, c->at, "`params` needs the argument `net`");
   /* the receiver of x.params() is evaluated already */
-  Value v = c->n ? c->v[0] : raw_ref(s, a[0]);
+  Value v = c->n ? c->v[0] : arg_raw_ref(s, a[0]);
   if (v.tag == V_UNKNOWN) return v;
   if (v.tag == V_PARAM) return s->stage ? param_read(s, v.u.p, c->at) : v;
-  if (v.tag == V_INST) return params_tree(s, v.u.inst, s->stage && !s->by_reference);
+  if (v.tag == V_INST) return model_params_tree(s, v.u.inst, s->stage && !s->by_reference);
   if (v_is_tensor(v)) return v;
-  fail(s, ERR_WANT_MODEL, a[0]->span, "`params` takes a model or a tracked tensor, not %s",
-       value_type_text(s, v));
+  fail_at(s, ERR_WANT_MODEL, a[0]->span, "`params` takes a model or a tracked tensor, not %s",
+          value_type_text(s, v));
 }
 
 BUILTIN_FN(bi_buffers) {
   if (c->v[0].tag != V_INST)
-    fail(s, ERR_WANT_MODEL, c->spans[0], "`buffers` takes a model, not %s",
-         value_type_text(s, c->v[0]));
-  return buffers_tree(s, c->v[0].u.inst);
+    fail_at(s, ERR_WANT_MODEL, c->spans[0], "`buffers` takes a model, not %s",
+            value_type_text(s, c->v[0]));
+  return model_buffers_tree(s, c->v[0].u.inst);
 }
 
 /* ---- devices */
@@ -175,10 +176,10 @@ BUILTIN_FN(bi_buffers) {
 static Device device_arg(Session *s, Call *c, int i) {
   const char *d = want_str(s, c->v[i], c->spans[i], "the device");
   int dev = clause_choice(MODE_device, d);
-  if (dev == DEV_CUDA) fail(s, ERR_NOT_YET, c->spans[i], "not yet: device cuda");
+  if (dev == DEV_CUDA) fail_at(s, ERR_NOT_YET, c->spans[i], "not yet: device cuda");
   if (dev >= 0) return (Device)dev;
   clause_refuse(s, ERR_VALUE, c->spans[i], MODE_device, d);
-  raise_(s);
+  fail_raise(s);
 }
 
 typedef struct Move {
@@ -196,7 +197,7 @@ static void move_slot(Session *s, void *ud, const char *path, Inst *owner, Field
     if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
     param_put(p, t);
   } else if (f && f->v.tag == V_TENSOR) {
-    value_set(&f->v, tensor_value(s, tn_copy(&s->mem, f->v.u.t->t, m->dev)));
+    value_set(&f->v, v_tensor(s, tn_copy(&s->mem, f->v.u.t->t, m->dev)));
   }
 }
 
@@ -205,7 +206,7 @@ static Value move_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   (void)n;
   (void)path;
   if (!v_is_tensor(v[0])) return v[0];
-  return tensor_value(s, tn_copy(&s->mem, tensor_of(s, v[0], m->at), m->dev));
+  return v_tensor(s, tn_copy(&s->mem, op_tensor_of(s, v[0], m->at), m->dev));
 }
 
 BUILTIN_FN(bi_to) {
@@ -214,15 +215,16 @@ BUILTIN_FN(bi_to) {
     walk_slots(s, c->v[0], move_slot, &m);
     return c->v[0];
   }
-  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? as_tensor(s, c->v[0], DT_COUNT, c->at)
-                                                          : c->v[0];
+  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak
+                ? op_as_tensor(s, c->v[0], DT_COUNT, c->at)
+                : c->v[0];
   return tree_map(s, 1, &x, move_leaf, &m, c->at);
 }
 
 BUILTIN_FN(bi_device_of) {
   static const char *const names[] = {"cpu", "cuda", "sim"};
-  const char *n = names[tensor_of(s, c->v[0], c->spans[0])->store->dev];
-  return str_value(s, n, strlen(n));
+  const char *n = names[op_tensor_of(s, c->v[0], c->spans[0])->store->dev];
+  return v_str(s, n, strlen(n));
 }
 
 /* ---- error_of */
@@ -245,14 +247,14 @@ BUILTIN_FN(bi_error_of) {
     fail_help(s, ERR_NOT_CALLABLE, c->spans[0], "`error_of(fn() { .. })` runs what may fail",
               "%s is not a function", value_type_text(s, c->v[0]));
   size_t before = s->diags.count;
-  int code = guard(s, try_job, &t);
+  int code = api_guard(s, try_job, &t);
   if (code == MEM_OK) return v_none();
   if (code != MEM_ERR_PROGRAM) mem_throw(&s->mem, code);
   Diag *d = s->diags.count > before ? s->diags.items[before] : NULL;
   const char *ct = d ? err_info[d->code].code : "bug-1", *tt = d ? d->message : "";
   dg_rewind(&s->diags, before); /* the texts stay until the next call of the API */
   Name names[2] = {names_of(s->names, "code"), names_of(s->names, "text")};
-  Value items[2] = {str_value(s, ct, strlen(ct)), v_unit()};
-  items[1] = str_value(s, tt, strlen(tt));
-  return record_value(s, 2, names, items);
+  Value items[2] = {v_str(s, ct, strlen(ct)), v_unit()};
+  items[1] = v_str(s, tt, strlen(tt));
+  return v_record(s, 2, names, items);
 }

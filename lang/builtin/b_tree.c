@@ -44,10 +44,10 @@ static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   want_leaf(s, v[0], m->at);
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 2);
   size_t k = 0;
-  if (m->path) args[k++] = str_value(s, path, strlen(path));
+  if (m->path) args[k++] = v_str(s, path, strlen(path));
   for (size_t i = 0; i < n; i++) args[k++] = v[i];
   Value r = call_simple(s, m->f, k, args, m->at);
-  return v_is_weak_list(r) ? as_tensor(s, r, DT_COUNT, m->at) : r;
+  return v_is_weak_list(r) ? op_as_tensor(s, r, DT_COUNT, m->at) : r;
 }
 
 /* xs.map(f) is map(xs, f) (rule 9): not what rule 65 says. */
@@ -56,8 +56,8 @@ static void want_function_first(Session *s, Call *c) {
   if ((x == V_FN || x == V_BUILTIN || x == V_DTYPE) && f != V_FN && f != V_BUILTIN &&
       f != V_DTYPE && f != V_INST && f != V_UNKNOWN)
     fail_help(s, ERR_NOT_CALLABLE, c->spans[0],
-              txt(s, "`%s(f, xs)`: the function stands first", c->b->name), "%s is not a function",
-              value_type_text(s, c->v[0]));
+              fail_text(s, "`%s(f, xs)`: the function stands first", c->b->name),
+              "%s is not a function", value_type_text(s, c->v[0]));
 }
 
 static Value map_trees(Session *s, Call *c, bool effects) {
@@ -72,7 +72,7 @@ static Value map_trees(Session *s, Call *c, bool effects) {
 BUILTIN_FN(bi_map) {
   want_function_first(s, c);
   if (c->v[1].tag == V_SEQ) {
-    if (c->rest_n) fail(s, ERR_ARG_COUNT, c->at, "`map` over a sequence takes one");
+    if (c->rest_n) fail_at(s, ERR_ARG_COUNT, c->at, "`map` over a sequence takes one");
     return seq_map(s, c->v[1], c->v[0], c->at);
   }
   return map_trees(s, c, false);
@@ -106,14 +106,14 @@ typedef struct Texts {
 static Value path_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Texts *t = ud;
   (void)n;
-  VEC_PUSH(&s->scratch, t->items, t->count, t->cap, str_value(s, path, strlen(path)));
+  VEC_PUSH(&s->scratch, t->items, t->count, t->cap, v_str(s, path, strlen(path)));
   return v[0];
 }
 
 BUILTIN_FN(bi_paths) {
   Texts t = {0};
   tree_map(s, 1, &c->v[0], path_leaf, &t, c->at);
-  return list_value(s, V_LIST, t.count, t.items);
+  return v_list(s, V_LIST, t.count, t.items);
 }
 
 static Value update_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -127,33 +127,33 @@ static Value update_leaf(Session *s, void *ud, size_t n, Value *v, const char *p
     return v[0];
   }
   if (v[0].tag == V_NODE) { /* `check`: shapes are compared */
-    Type a = type_of(s, v[0]),
-         b = type_of(s, as_tensor(s, v[1], (DType)type_of(s, v[0]).dtype, at));
+    Type a = op_type_of(s, v[0]),
+         b = op_type_of(s, op_as_tensor(s, v[1], (DType)op_type_of(s, v[0]).dtype, at));
     bool ok = a.dtype == b.dtype && a.rank == b.rank;
     for (int i = 0; ok && i < a.rank; i++)
-      ok = dim_compare(dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
+      ok = dim_compare(op_dims_of(s), a.dim[i], b.dim[i]) != DIM_DIFFERENT;
     if (!ok)
-      fail(s, ERR_STATE_TYPE, at, "a param is %s and stays so, this is %s",
-           value_type_text(s, v[0]), value_type_text(s, v[1]));
+      fail_at(s, ERR_STATE_TYPE, at, "a param is %s and stays so, this is %s",
+              value_type_text(s, v[0]), value_type_text(s, v[1]));
     return v[0];
   }
-  fail(s, ERR_WANT_MODEL, at, "`update` writes params; this is %s", value_type_text(s, v[0]));
+  fail_at(s, ERR_WANT_MODEL, at, "`update` writes params; this is %s", value_type_text(s, v[0]));
 }
 
 /* In script a param of the tree is the param (rule 59): all are read before any is written. */
 static Value present_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n, (void)path;
-  return v[0].tag == V_PARAM ? tensor_value(s, tn_ref(tensor_of(s, v[0], *(Span *)ud))) : v[0];
+  return v[0].tag == V_PARAM ? v_tensor(s, tn_ref(op_tensor_of(s, v[0], *(Span *)ud))) : v[0];
 }
 
 BUILTIN_FN(bi_update) {
   static const char *const names[] = {"net", "tree"};
   Node *a[2];
-  raw_args(s, c, a, 2, names);
+  arg_raw(s, c, a, 2, names);
   if (!a[0] || !a[1])
     fail_help(s, ERR_ARG_COUNT, c->at, "update(net, tree)", "`update` takes a model and a tree");
-  Value t[2] = {c->n ? c->v[0] : raw_ref(s, a[0]), v_unit()};
-  t[1] = eval(s, a[1]);
+  Value t[2] = {c->n ? c->v[0] : arg_raw_ref(s, a[0]), v_unit()};
+  t[1] = eval_expr(s, a[1]);
   if (t[0].tag == V_UNKNOWN || t[1].tag == V_UNKNOWN) return v_unit();
   if (!s->stage) t[1] = tree_map(s, 1, &t[1], present_leaf, &c->at, c->at);
   tree_map(s, 2, t, update_leaf, &c->at, c->at);
@@ -166,9 +166,9 @@ static Value ravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   Texts *t = ud;
   (void)n;
   if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
-  Value x = as_tensor(s, v[0], DT_COUNT, (Span){0});
-  Type ty = type_of(s, x);
-  Dim d = dim_product(dims_of(s), ty.rank, ty.dim);
+  Value x = op_as_tensor(s, v[0], DT_COUNT, (Span){0});
+  Type ty = op_type_of(s, x);
+  Dim d = dim_product(op_dims_of(s), ty.rank, ty.dim);
   x = op_reshape(s, x, 1, &d, (Span){0});
   VEC_PUSH(&s->scratch, t->items, t->count, t->cap, x);
   return v[0];
@@ -177,11 +177,11 @@ static Value ravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
 BUILTIN_FN(bi_ravel) {
   Texts t = {0};
   tree_map(s, 1, &c->v[0], ravel_leaf, &t, c->at);
-  if (!t.count) fail(s, ERR_TREE, c->at, "the tree has no leaves");
+  if (!t.count) fail_at(s, ERR_TREE, c->at, "the tree has no leaves");
   for (size_t i = 1; i < t.count; i++)
-    if (type_of(s, t.items[i]).dtype != type_of(s, t.items[0]).dtype)
-      fail(s, ERR_DTYPE_MIX, c->at, "`ravel` needs leaves of one dtype: %s and %s",
-           value_type_text(s, t.items[0]), value_type_text(s, t.items[i]));
+    if (op_type_of(s, t.items[i]).dtype != op_type_of(s, t.items[0]).dtype)
+      fail_at(s, ERR_DTYPE_MIX, c->at, "`ravel` needs leaves of one dtype: %s and %s",
+              value_type_text(s, t.items[0]), value_type_text(s, t.items[i]));
   return t.count == 1 ? t.items[0] : op_concat(s, t.count, t.items, 0, c->at);
 }
 
@@ -195,8 +195,8 @@ static Value unravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *
   Unravel *u = ud;
   (void)n;
   if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
-  Type t = type_of(s, v[0]);
-  DimTab *dt = dims_of(s);
+  Type t = op_type_of(s, v[0]);
+  DimTab *dt = op_dims_of(s);
   Dim len = dim_product(dt, t.rank, t.dim);
   int64_t st = u->at, ln = len, sp = 1;
   Attr a[3] = {attr_dims(AT_STARTS, 1, &st), attr_dims(AT_LENS, 1, &ln),
@@ -206,13 +206,13 @@ static Value unravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *
 }
 
 BUILTIN_FN(bi_unravel) {
-  Value v = tensor_arg(s, c, 0);
-  if (type_of(s, v).rank != 1)
-    fail(s, ERR_RANK, c->spans[0], "`unravel` takes a 1-d tensor, this is %s",
-         value_type_text(s, v));
-  Unravel u = {v, dim_const(dims_of(s), 0), c->at};
+  Value v = arg_tensor(s, c, 0);
+  if (op_type_of(s, v).rank != 1)
+    fail_at(s, ERR_RANK, c->spans[0], "`unravel` takes a 1-d tensor, this is %s",
+            value_type_text(s, v));
+  Unravel u = {v, dim_const(op_dims_of(s), 0), c->at};
   Value r = tree_map(s, 1, &c->v[1], unravel_leaf, &u, c->at);
-  if (dim_compare(dims_of(s), u.at, type_of(s, v).dim[0]) == DIM_DIFFERENT)
-    fail(s, ERR_TREE, c->at, "the vector and the tree have different numbers of elements");
+  if (dim_compare(op_dims_of(s), u.at, op_type_of(s, v).dim[0]) == DIM_DIFFERENT)
+    fail_at(s, ERR_TREE, c->at, "the vector and the tree have different numbers of elements");
   return r;
 }

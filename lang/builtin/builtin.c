@@ -116,7 +116,7 @@ static void read_signature(Session *s, const char *sig, BuiltinSig *out) {
   if (out->count) memcpy(out->par, par, out->count * sizeof *par);
 }
 
-void builtins_start(Session *s) {
+void builtin_start(Session *s) {
   BuiltinTab *t = ARENA_NEW(&s->perm, BuiltinTab);
   t->sig = ARENA_ARRAY(&s->perm, BuiltinSig, builtin_count);
   for (size_t i = 0; i < builtin_count; i++) {
@@ -139,7 +139,7 @@ const BuiltinSig *builtin_sig(const Session *s, const Builtin *b) {
 
 /* ---- calls */
 
-Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
+Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
   count_step(s, a->call);
   if (in_code(s) && (b->flags & BI_SCRIPT))
     fail_help(s, ERR_SCRIPT_ONLY, a->call, "call it at the top level or in a proc",
@@ -148,8 +148,8 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
     value_bound(s, a->v[i], a->spans[i]);
   if (b->flags & BI_RAW) {
     if (!node)
-      fail(s, ERR_NOT_CALLABLE, a->call, "`%s` is called by its name, it is no function value",
-           b->name);
+      fail_at(s, ERR_NOT_CALLABLE, a->call, "`%s` is called by its name, it is no function value",
+              b->name);
     Call raw = {.b = b, .node = node, .at = a->call};
     return b->fn(s, &raw);
   }
@@ -169,13 +169,13 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
     if (a->names[i]) {
       for (k = 0; k < n && (p[k].name != a->names[i] || p[k].rest);) k++;
       if (k == n) {
-        Diag *d =
-            err(s, ERR_ARG_NAME, a->spans[i], "`%s` has no parameter `%s`", b->name, a->names[i]);
+        Diag *d = fail_report(s, ERR_ARG_NAME, a->spans[i], "`%s` has no parameter `%s`", b->name,
+                              a->names[i]);
         dg_help(&s->diags, d, "its signature is %s%s", b->name, b->signature);
-        raise_(s);
+        fail_raise(s);
       }
       if (given[k])
-        fail(s, ERR_TWICE, a->spans[i], "the argument `%s` is given twice", a->names[i]);
+        fail_at(s, ERR_TWICE, a->spans[i], "the argument `%s` is given twice", a->names[i]);
     } else {
       while (pos < n && p[pos].optional && !p[pos].rest) pos++;
       if (pos < n && p[pos].rest) {
@@ -185,11 +185,11 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
         continue;
       }
       if (pos == n) {
-        Diag *d =
-            err(s, ERR_ARG_COUNT, a->spans[i], "`%s` takes fewer arguments by position", b->name);
+        Diag *d = fail_report(s, ERR_ARG_COUNT, a->spans[i],
+                              "`%s` takes fewer arguments by position", b->name);
         dg_help(&s->diags, d, "its signature is %s%s; a parameter with a default is given by name",
                 b->name, b->signature);
-        raise_(s);
+        fail_raise(s);
       }
       k = pos++;
     }
@@ -201,12 +201,12 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   for (size_t k = 0; k < n; k++) {
     if (!given[k] && !p[k].rest) {
       if (!p[k].optional) {
-        Diag *d =
-            err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`", b->name, p[k].name);
+        Diag *d = fail_report(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`", b->name,
+                              p[k].name);
         dg_help(&s->diags, d, "its signature is %s%s", b->name, b->signature);
-        raise_(s);
+        fail_raise(s);
       }
-      v[k] = p[k].text ? str_value(s, p[k].text, p[k].text_n) : p[k].deflt;
+      v[k] = p[k].text ? v_str(s, p[k].text, p[k].text_n) : p[k].deflt;
     }
     if (!p[k].rest) unknown |= b->flags & BI_LEAVES ? !tree_known(s, v[k]) : v[k].tag == V_UNKNOWN;
   }
@@ -219,13 +219,14 @@ Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node) {
   return b->fn(s, &c);
 }
 
-size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char *const *names) {
+size_t arg_raw(Session *s, Call *c, Node **out, size_t most, const char *const *names) {
   Node *call = c->node, *callee = call->call.callee;
   size_t n = 0;
   memset(out, 0, most * sizeof *out);
   if (callee->kind == N_DOT &&
       !(callee->dot.object->kind == N_NAME &&
-        name_value(s, callee->dot.object->name, callee->dot.object->span, false).tag == V_MODULE))
+        bind_name_value(s, callee->dot.object->name, callee->dot.object->span, false).tag ==
+            V_MODULE))
     out[n++] = callee->dot.object;
   for (uint32_t i = 0; i < call->call.args.count; i++) {
     Node *a = call->call.args.items[i];
@@ -235,21 +236,21 @@ size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char *const 
         if (!strcmp(names[k], a->arg.name.name)) break;
       if (k == most)
         fail_help(s, ERR_ARG_NAME, a->span,
-                  txt(s, "its signature is %s%s", c->b->name, c->b->signature),
+                  fail_text(s, "its signature is %s%s", c->b->name, c->b->signature),
                   "`%s` has no parameter `%s`", c->b->name, a->arg.name.name);
     } else
       n++;
-    if (k >= most) fail(s, ERR_ARG_COUNT, a->span, "`%s` takes fewer arguments", c->b->name);
-    if (out[k]) fail(s, ERR_TWICE, a->span, "the argument `%s` is given twice", names[k]);
+    if (k >= most) fail_at(s, ERR_ARG_COUNT, a->span, "`%s` takes fewer arguments", c->b->name);
+    if (out[k]) fail_at(s, ERR_TWICE, a->span, "the argument `%s` is given twice", names[k]);
     out[k] = a->arg.value;
   }
   return n;
 }
 
-Value raw_ref(Session *s, Node *n) {
+Value arg_raw_ref(Session *s, Node *n) {
   bool old = s->by_reference;
   s->by_reference = true;
-  Value v = eval(s, n);
+  Value v = eval_expr(s, n);
   s->by_reference = old;
   return v;
 }

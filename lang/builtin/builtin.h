@@ -53,10 +53,10 @@ typedef struct BuiltinSig {
   bool open; /* takes any names: `sizes...` */
 } BuiltinSig;
 typedef struct BuiltinTab BuiltinTab;
-void builtins_start(Session *s);
+void builtin_start(Session *s);
 const struct Builtin *builtin_find(Session *s, Name name);
 const BuiltinSig *builtin_sig(const Session *s, const Builtin *b);
-Value call_builtin(Session *s, const Builtin *b, const Args *a, Node *node);
+Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node);
 Value builtin_constant(Session *s, const Builtin *b); /* none, inf, nan, pi */
 extern const Builtin builtin_table[];
 extern const size_t builtin_count;

@@ -6,11 +6,11 @@
 
 /* Axis numbers from an argument: an int or a tuple of ints, negative ones count from the end;
  * sorted, no axis twice. `none` means all. Returns how many. */
-int axes_arg(Session *s, Call *c, int i, int rank, int64_t *axes);
-int axis_arg(Session *s, Call *c, int i, int rank);
-DType dtype_arg(Session *s, Value v, Span at);
+int arg_axes(Session *s, Call *c, int i, int rank, int64_t *axes);
+int arg_axis(Session *s, Call *c, int i, int rank);
+DType arg_dtype(Session *s, Value v, Span at);
 /* Argument i as a tensor. */
-Value tensor_arg(Session *s, Call *c, int i);
+Value arg_tensor(Session *s, Call *c, int i);
 
 #define BUILTIN_FN(name) Value name(Session *s, Call *c)
 
@@ -24,8 +24,8 @@ BUILTIN_FN(bi_elementwise); /* all of runtime/elementwise.def */
 #undef CONSTANT
 
 /* The argument nodes of a raw call: receiver first, then by position; named ones by name. */
-size_t raw_args(Session *s, Call *c, Node **out, size_t most, const char *const *names);
+size_t arg_raw(Session *s, Call *c, Node **out, size_t most, const char *const *names);
 /* An operand of such a call as a reference: `net.w` is the param, not its value. */
-Value raw_ref(Session *s, Node *n);
+Value arg_raw_ref(Session *s, Node *n);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Functions for all sizes; script statements too. Errors are filed. */
 bool check_module(Session *s, Module *m, bool script);
-Value comp_unknown(Session *s, Node *comp);
+Value abstract_comp(Session *s, Node *comp);
 Value abstract_element(Session *s, Value it, Span at); /* what a loop over `it` binds */
 /* The value that a builtin would give, as far as it is known. */
 Value abstract_builtin(Session *s, const Builtin *b, Call *c);
@@ -20,7 +20,7 @@ typedef struct AbstractVars {
   Value *before;
 } AbstractVars;
 AbstractVars abstract_vars(Session *s, Node *body);
-Node *assigned_root(Node *assign); /* what the place of an assignment begins with */
+Node *abstract_assigned_root(Node *assign); /* what the place of an assignment begins with */
 void abstract_enter_loop(Session *s, const AbstractVars *k);
 void abstract_leave(Session *s, const AbstractVars *k);
 Value *abstract_swap(Session *s, const AbstractVars *k);
@@ -38,8 +38,8 @@ _Noreturn void check_gives_up(Session *s);
 /* ---- ir_tool.c */
 
 /* The graph of function `fn` of the main file for arguments of n types, at a stage, as text. */
-bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
-              const char *stage);
+bool check_ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
+                    const char *stage);
 /* That a call with n types has one for each parameter of a function of the file; else it throws. */
-void plan_types_fit(Session *s, const char *fn, size_t n);
+void check_types_fit(Session *s, const char *fn, size_t n);
 #endif

@@ -36,7 +36,7 @@ static inline Value v_unknown(void) {
 /* Sizes that are needed as constants are made up: what is wrong for some is no fault, only what is
  * wrong for all that are tried. False: errors are filed. */
 bool check_fn(Session *s, CheckJob *j);
-Value symbolic_tensor(Session *s, DType dt, int rank, const Dim *d);
+Value check_symbolic_tensor(Session *s, DType dt, int rank, const Dim *d);
 
 /* ---- script.c */
 

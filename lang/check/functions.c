@@ -43,10 +43,10 @@ static Value symbolic_int(Session *s, Unit *u, Name name, Span at) {
   for (size_t i = 0; i < u->pin_count; i++)
     if (u->pins[i].leaf == k) return v_int(u->pins[i].value);
   (void)s;
-  return dim_value(s, b.dim);
+  return type_dim_value(s, b.dim);
 }
 
-Value symbolic_tensor(Session *s, DType dt, int rank, const Dim *d) {
+Value check_symbolic_tensor(Session *s, DType dt, int rank, const Dim *d) {
   Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)dt, .rank = (uint8_t)rank};
   for (int i = 0; i < rank; i++) t.dim[i] = d[i];
   const Stage *st = s->stage; /* the inputs of a region are its own and its captures */
@@ -67,8 +67,8 @@ static void symbolic_numbers(Session *s, Unit *u, Value v, Span at) {
     Field *f = &v.u.inst->fields[i];
     if (f->kind == FIELD_LET) symbolic_numbers(s, u, f->v, at);
     if (f->kind != FIELD_BUFFER || !v_is_number(f->v)) continue;
-    bool whole = dt_int((DType)type_of(s, f->v).dtype);
-    Value n = whole ? symbolic_int(s, u, f->name, at) : symbolic_tensor(s, DT_F64, 0, NULL);
+    bool whole = dt_int((DType)op_type_of(s, f->v).dtype);
+    Value n = whole ? symbolic_int(s, u, f->name, at) : check_symbolic_tensor(s, DT_F64, 0, NULL);
     if (!whole) n.weak = true;
     value_set(&f->v, n);
   }
@@ -85,7 +85,7 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
     Value items[32];
     for (uint32_t i = 0; i < type->list.count; i++)
       if (!symbolic_value(s, u, type->list.items[i], name, &items[i], depth + 1)) return false;
-    *out = type->list.count ? list_value(s, V_TUPLE, type->list.count, items) : v_unit();
+    *out = type->list.count ? v_list(s, V_TUPLE, type->list.count, items) : v_unit();
     return true;
   }
   if (type->kind == N_TYPE_RECORD) {
@@ -98,17 +98,17 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
                           depth + 1))
         return false;
     }
-    *out = record_value(s, type->list.count, names, items);
+    *out = v_record(s, type->list.count, names, items);
     return true;
   }
   if (type->kind != N_TYPE_NAME || type->type_name.path.count != 1) return false;
   Name n = type->type_name.path.items[0].name;
   int dt = dtype_find(n);
   bool dims = type->type_name.has_dims;
-  TypeWord word = dt < 0 ? type_word(n) : TYPEWORD_NOT;
+  TypeWord word = dt < 0 ? clause_type_word(n) : TYPEWORD_NOT;
   if (word == TYPEWORD_FLOAT) {
     if (!dims) {
-      Value v = symbolic_tensor(s, DT_F64, 0, NULL);
+      Value v = check_symbolic_tensor(s, DT_F64, 0, NULL);
       v.weak = true;
       *out = v;
       return true;
@@ -142,22 +142,22 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
       Local *p = x->word.name ? local_find(s, x->word.name) : NULL;
       if (p && p->v.tag == V_TUPLE) {
         for (size_t k = 0; k < p->v.u.list->count && rank < CKL_MAX_RANK; k++)
-          d[rank++] = dim_of(s, p->v.u.list->items[k], x->span, "a dim");
+          d[rank++] = type_dim_of(s, p->v.u.list->items[k], x->span, "a dim");
         continue;
       }
       Value two[2]; /* a pack of two dims stands for any */
       for (int k = 0; k < 2 && rank < CKL_MAX_RANK; k++) {
         Name pack = x->word.name ? x->word.name : name;
-        two[k] =
-            symbolic_int(s, u, names_of(s->names, txt(s, "%s.%d", pack ? pack : "S", k)), x->span);
-        d[rank++] = dim_of(s, two[k], x->span, "a dim");
+        two[k] = symbolic_int(s, u, names_of(s->names, fail_text(s, "%s.%d", pack ? pack : "S", k)),
+                              x->span);
+        d[rank++] = type_dim_of(s, two[k], x->span, "a dim");
       }
-      if (x->word.name) local_push(s, x->word.name, list_value(s, V_TUPLE, 2, two), false, x->span);
+      if (x->word.name) local_push(s, x->word.name, v_list(s, V_TUPLE, 2, two), false, x->span);
       continue;
     }
     if (rank == CKL_MAX_RANK) return false;
     if (x->kind == N_NAME && x->name[0] == '_' && !x->name[1]) {
-      d[rank++] = dim_of(s, symbolic_int(s, u, x->name, x->span), x->span, "a dim");
+      d[rank++] = type_dim_of(s, symbolic_int(s, u, x->name, x->span), x->span, "a dim");
       continue;
     }
     if (x->kind == N_NAME && !local_find(s, x->name)) {
@@ -166,19 +166,19 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
         if (b->items[k].name == x->name)
           local_push(s, x->name, symbolic_int(s, u, x->name, x->span), false, x->span);
     }
-    Value v = eval(s, x);
+    Value v = eval_expr(s, x);
     if (v.tag == V_UNKNOWN) return false;
-    d[rank++] = dim_of(s, v, x->span, "a dim");
+    d[rank++] = type_dim_of(s, v, x->span, "a dim");
   }
   int64_t bytes = (int64_t)dt_size((DType)dt), k;
   for (int i = 0; i < rank; i++) {
-    if (!dim_is_const(dims_of(s), d[i], &k)) continue;
+    if (!dim_is_const(op_dims_of(s), d[i], &k)) continue;
     if (k < 0)
-      fail(s, ERR_SIZE_NEGATIVE, type->span, "a size cannot be negative: %lld", (long long)k);
+      fail_at(s, ERR_SIZE_NEGATIVE, type->span, "a size cannot be negative: %lld", (long long)k);
     if (__builtin_mul_overflow(bytes, k, &bytes))
-      fail(s, ERR_SHAPE_SIZE, type->span, "this type has more than 2^63 - 1 bytes");
+      fail_at(s, ERR_SHAPE_SIZE, type->span, "this type has more than 2^63 - 1 bytes");
   }
-  *out = symbolic_tensor(s, (DType)dt, rank, d);
+  *out = check_symbolic_tensor(s, (DType)dt, rank, d);
   return true;
 }
 
@@ -190,7 +190,7 @@ static bool symbolic_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
   Span *spans = ARENA_ARRAY(&s->scratch, Span, p->count + 1);
   size_t n = 0;
   Frame fr;
-  FnObj *ctor = fn_value(s, model_ctor(s, m->decl), m->module, NULL, m, false, 0, NULL).u.fn;
+  FnObj *ctor = v_fn(s, desugar_model(s, m->decl), m->module, NULL, m, false, 0, NULL).u.fn;
   frame_push(s, &fr, ctor, m->decl->model.name.span);
   bool ok = true;
   for (uint32_t i = 0; i < p->count && ok; i++) {
@@ -212,7 +212,7 @@ static bool symbolic_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
   a.call.file = 0; /* no trace: nobody called */
   bool old = s->abstract;
   s->abstract = true; /* constructors are script */
-  *out = construct(s, m, &a);
+  *out = model_construct(s, m, &a);
   s->abstract = old;
   if (!u->shows) symbolic_numbers(s, u, *out, m->decl->model.name.span);
   return true;
@@ -273,8 +273,8 @@ static Value input_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   (void)path;
   if (v[0].tag == V_INT) return symbolic_int(s, s->stage->unit, ((Field *)ud)->name, (Span){0});
   if (v[0].tag != V_NODE || v[0].weak) return v[0];
-  Type t = type_of(s, v[0]);
-  return symbolic_tensor(s, (DType)t.dtype, t.rank, t.dim);
+  Type t = op_type_of(s, v[0]);
+  return check_symbolic_tensor(s, (DType)t.dtype, t.rank, t.dim);
 }
 
 /* For `ckl ir`: params and buffers of a made-up instance are inputs, as they are of a call. */
@@ -307,8 +307,7 @@ static void check_fn_job(void *ud) {
   /* arguments: dims of the brackets are made in a frame that is thrown away, and bound again by
    * the call */
   Frame fr;
-  FnObj *f =
-      fn_value(s, d, j->module, j->m ? self.u.inst : NULL, j->m, !d->fn->is_proc, 0, NULL).u.fn;
+  FnObj *f = v_fn(s, d, j->module, j->m ? self.u.inst : NULL, j->m, !d->fn->is_proc, 0, NULL).u.fn;
   frame_push(s, &fr, f, d->fn->header);
   Value *v = ARENA_ARRAY(&s->scratch, Value, d->fn->params.count + 1);
   Name *names = ARENA_ARRAY(&s->scratch, Name, d->fn->params.count + 1);
@@ -340,7 +339,7 @@ static void check_fn_job(void *ud) {
   if (!j->out) return;
   tree_map(s, 1, &r, give_output, &a.call, a.call);
   give_writes(s, j, &a.call);
-  print_stage(s, j->out, u->arena, gr_dce(u->arena, u->g), j->stage, d->fn->header);
+  pass_print_stage(s, j->out, u->arena, gr_dce(u->arena, u->g), j->stage, d->fn->header);
 }
 
 /* One try, with `value[i % n]` for the i-th size that is needed as a constant. Returns how many
@@ -360,7 +359,7 @@ static size_t check_once(Session *s, CheckJob *j, const int64_t *value, size_t n
     Frame *old = s->frame;
     s->frame = &top;
     size_t mark = mem_pool_mark(&s->mem);
-    int code = guard(s, check_fn_job, j);
+    int code = api_guard(s, check_fn_job, j);
     mem_pool_drain(&s->mem, mark);
     s->frame = old;
     s->stage = NULL;

@@ -40,23 +40,23 @@ static void types_fit(Session *s, const Node *fn, size_t n, bool all) {
               name);
   }
   if (n > k)
-    fail(s, ERR_ARG_COUNT, fn->fn->header, "`%s` takes %zu argument%s by position, not %zu", name,
-         k, k == 1 ? "" : "s", n);
+    fail_at(s, ERR_ARG_COUNT, fn->fn->header, "`%s` takes %zu argument%s by position, not %zu",
+            name, k, k == 1 ? "" : "s", n);
 }
 
-void plan_types_fit(Session *s, const char *fn, size_t n) {
+void check_types_fit(Session *s, const char *fn, size_t n) {
   ModelDecl *m;
   const Node *node = find_fn(s, fn, &m);
   if (node && !m) types_fit(s, node, n, true);
 }
 
-bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
-              const char *stage) {
+bool check_ir_print(Session *s, Buf *out, const char *fn, const char *const *types, size_t n,
+                    const char *stage) {
   CheckJob j = {.s = s, .module = s->main, .out = out, .type_count = n};
   j.node = find_fn(s, fn, &j.m);
   if (!j.node)
-    fail(s, ERR_UNKNOWN_NAME, (Span){0},
-         "the file has no function `%s` (a method is `Model.method`)", fn);
+    fail_at(s, ERR_UNKNOWN_NAME, (Span){0},
+            "the file has no function `%s` (a method is `Model.method`)", fn);
   types_fit(s, j.node, n, false);
   const char *more = strchr(stage, ' '); /* "joint epilogue" */
   size_t len = more ? (size_t)(more - stage) : strlen(stage);
@@ -64,11 +64,11 @@ bool ir_print(Session *s, Buf *out, const char *fn, const char *const *types, si
   j.epilogue = more && !strcmp(more, " epilogue") && j.stage <= PASS_JOINT;
   if (more && !j.epilogue) j.stage = PASS_COUNT;
   if (j.stage == PASS_COUNT || !pass_is_stage(j.stage))
-    fail(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
+    fail_at(s, ERR_IR, (Span){0}, "no stage is called `%s`", stage);
   j.types = ARENA_ARRAY(&s->notes, Node *, n + 1);
   ParseContext pc = {&s->perm, s->names, &s->sources, &s->diags};
   for (size_t i = 0; i < n; i++) {
-    const char *text = txt(s, "let x: %s = 0", types[i]);
+    const char *text = fail_text(s, "let x: %s = 0", types[i]);
     Node *ast = parse_file(&pc, src_add(&s->sources, "type", text, strlen(text)));
     if (s->diags.errors) dg_throw(&s->diags);
     j.types[i] = ast->file.items.items[0]->let.type;

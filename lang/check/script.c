@@ -19,40 +19,40 @@
 #include "lang/names/module.h"
 #include "lang/value/fail.h"
 
-Value comp_unknown(Session *s, Node *e) {
+Value abstract_comp(Session *s, Node *e) {
   size_t base = s->local_count;
   s->frame->block_depth++;
   for (uint32_t k = 0; k < e->comp.fors.count; k++) {
     Node *f = e->comp.fors.items[k];
-    Value it = eval(s, f->loop.iter);
+    Value it = eval_expr(s, f->loop.iter);
     bind_pattern(s, f->loop.pat, abstract_element(s, it, f->loop.iter->span), false);
   }
-  Value v = eval(s, e->comp.value);
+  Value v = eval_expr(s, e->comp.value);
   s->frame->block_depth--;
-  locals_pop(s, base);
-  if (v.tag == V_INST && e->comp.fors.count == 1) return list_value(s, V_LIST, 1, &v);
+  local_pop(s, base);
+  if (v.tag == V_INST && e->comp.fors.count == 1) return v_list(s, V_LIST, 1, &v);
   return v_unknown();
 }
 
 Value abstract_element(Session *s, Value it, Span at) {
   if (it.tag == V_RANGE) return v_unknown();
   if (v_is_tensor(it)) {
-    Type t = type_of(s, it);
-    if (!t.rank) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    Type t = op_type_of(s, it);
+    if (!t.rank) fail_at(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
     if (!s->stage) return v_unknown();
-    return symbolic_tensor(s, (DType)t.dtype, t.rank - 1, t.dim + 1);
+    return check_symbolic_tensor(s, (DType)t.dtype, t.rank - 1, t.dim + 1);
   }
   if (it.tag == V_LIST && it.u.list->count) return it.u.list->items[0];
   if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_LIST || it.tag == V_TUPLE)
     return v_unknown();
-  fail(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
+  fail_at(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
 }
 
 bool abstract_only(Session *s, const Call *c) {
   const char *n = c->b->name;
   if (!strcmp(n, "nonzero")) return !c->given[1];
   if (!strcmp(n, "int") || !strcmp(n, "float"))
-    return c->v[0].tag == V_NODE && type_of(s, c->v[0]).rank == 0;
+    return c->v[0].tag == V_NODE && op_type_of(s, c->v[0]).rank == 0;
   return false;
 }
 
@@ -67,13 +67,13 @@ static void check_arguments(Session *s, const Builtin *b, Call *c) {
     bool known = c->given[i] && v.tag != V_UNKNOWN;
     for (size_t k = 0; k < sizeof texts / sizeof *texts && known; k++)
       if (!strcmp(texts[k], name) && v.tag != V_STR)
-        fail(s, ERR_WANT_STR, c->spans[i], "the argument `%s` of `%s` must be a str, not %s",
-             texts[k], b->name, value_type_text(s, v));
+        fail_at(s, ERR_WANT_STR, c->spans[i], "the argument `%s` of `%s` must be a str, not %s",
+                texts[k], b->name, value_type_text(s, v));
     bool tree = v.tag == V_INST || v.tag == V_PARAM || v.tag == V_RECORD || v.tag == V_TUPLE ||
                 v.tag == V_LIST || v.tag == V_NODE;
     if (known && !strcmp(name, "net") && !tree)
-      fail(s, ERR_WANT_MODEL, c->spans[i], "the argument `net` of `%s` must be a model, not %s",
-           b->name, value_type_text(s, v));
+      fail_at(s, ERR_WANT_MODEL, c->spans[i], "the argument `net` of `%s` must be a model, not %s",
+              b->name, value_type_text(s, v));
   }
 }
 
@@ -84,7 +84,7 @@ Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
     return c->v[1].tag == V_STR || v_is_tensor(c->v[1]) ? c->v[1] : v_unknown();
   if (!strcmp(n, "load")) return c->v[0];
   if (!strcmp(n, "track")) {
-    if (v_is_tensor(c->v[0]) && !dt_float((DType)type_of(s, c->v[0]).dtype))
+    if (v_is_tensor(c->v[0]) && !dt_float((DType)op_type_of(s, c->v[0]).dtype))
       fail_help(s, ERR_GRAD_WRT, c->spans[0], "`track(f32(x))`",
                 "only floats have gradients, this is %s", value_type_text(s, c->v[0]));
     /* an alias: it may be assigned, as a param may */
@@ -112,7 +112,7 @@ static void stmt_job(void *ud) {
  * stays one. */
 static void forget_pat(Session *s, Module *m, Node *pat, bool is_var) {
   stack_check();
-  if (pat->kind == N_PAT_NAME && !name_is_fixed(pat->word.name)) {
+  if (pat->kind == N_PAT_NAME && !module_name_is_fixed(pat->word.name)) {
     Global *g = global_find(s, m, pat->word.name);
     if (!g || (g->kind == G_VALUE && !g->is_const))
       global_set(s, m, pat->word.name, v_unknown(), is_var, pat->word.span);
@@ -126,7 +126,7 @@ typedef struct Forget {
   Module *m;
 } Forget;
 
-Node *assigned_root(Node *st) {
+Node *abstract_assigned_root(Node *st) {
   Node *t = st->assign.target;
   while (t->kind == N_DOT || t->kind == N_INDEX || t->kind == N_ITEM)
     t = t->kind == N_DOT ? t->dot.object : t->kind == N_INDEX ? t->index.object : t->item.object;
@@ -137,7 +137,7 @@ static void forget_visit(void *ud, Node *n) {
   Forget *f = ud;
   if (!n) return;
   if (n->kind == N_ASSIGN) {
-    Node *t = assigned_root(n);
+    Node *t = abstract_assigned_root(n);
     Global *g = t->kind == N_NAME ? global_find(f->s, f->m, t->name) : NULL;
     if (g && g->module == f->m && g->kind == G_VALUE && g->is_set && g->is_var)
       value_set(&g->v, v_unknown());
@@ -156,7 +156,7 @@ static void forget(Session *s, Module *m, Node *st) {
 static bool same_kind(Session *s, Value a, Value b) {
   if (a.tag != b.tag || a.weak != b.weak) return false;
   if (a.tag == V_NODE) {
-    Type x = type_of(s, a), y = type_of(s, b);
+    Type x = op_type_of(s, a), y = op_type_of(s, b);
     if (x.dtype != y.dtype || x.rank != y.rank || x.dev != y.dev) return false;
     for (int i = 0; i < x.rank; i++)
       if (x.dim[i] != y.dim[i]) return false;
@@ -176,7 +176,7 @@ static void assigned_visit(void *ud, Node *n) {
   Assigned *a = ud;
   if (!n) return;
   if (n->kind == N_ASSIGN) {
-    Node *t = assigned_root(n);
+    Node *t = abstract_assigned_root(n);
     bool known = t->kind != N_NAME;
     for (size_t i = 0; i < a->count && !known; i++) known = a->items[i] == t->name;
     if (!known) VEC_PUSH(&a->s->scratch, a->items, a->count, a->cap, t->name);
@@ -257,7 +257,7 @@ static void find_assign(void *ud, Node *n) {
   Assign *a = ud;
   if (!n) return;
   if (n->kind == N_ASSIGN) {
-    Node *t = assigned_root(n);
+    Node *t = abstract_assigned_root(n);
     if (t->kind == N_NAME && t->name == a->name) a->st = n;
   }
   ast_children(n, find_assign, ud);
@@ -269,23 +269,23 @@ void check_carry(Session *s, const AbstractVars *k, Node *body) {
     Value *v = variable(s, k->names[i]), was = k->before[i];
     if (!v || !(v_is_tensor(*v) || v_is_number(*v)) || !(v_is_tensor(was) || v_is_number(was)))
       continue;
-    Type x = type_of(s, was), y = type_of(s, *v);
+    Type x = op_type_of(s, was), y = op_type_of(s, *v);
     bool ok =
         x.rank == y.rank && (v_is_number(was) || (v_is_tensor(*v) ? x.dtype == y.dtype : false));
     for (int d = 0; ok && d < x.rank; d++)
-      ok = dim_compare(dims_of(s), x.dim[d], y.dim[d]) != DIM_DIFFERENT;
+      ok = dim_compare(op_dims_of(s), x.dim[d], y.dim[d]) != DIM_DIFFERENT;
     if (ok) continue;
     Assign a = {k->names[i], NULL};
     find_assign(&a, body);
     Local *l = local_find(s, k->names[i]);
-    Diag *d = err(s, ERR_CARRY, a.st ? a.st->span : body->span,
-                  "`%s` is %s before the loop and %s after an iteration", k->names[i],
-                  value_type_text(s, was), value_type_text(s, *v));
+    Diag *d = fail_report(s, ERR_CARRY, a.st ? a.st->span : body->span,
+                          "`%s` is %s before the loop and %s after an iteration", k->names[i],
+                          value_type_text(s, was), value_type_text(s, *v));
     if (l) dg_label(&s->diags, d, l->span, "declared here");
     dg_help(&s->diags, d,
             "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in "
             "each iteration");
-    raise_(s);
+    fail_raise(s);
   }
 }
 
@@ -329,8 +329,8 @@ static void taken_visit(void *ud, Node *n) {
   const Taken *t = ud;
   if (!n) return;
   Module *m = t->m;
-  Node *root = n->kind == N_ASSIGN ? assigned_root(n) : n;
-  Global *g = root->kind == N_NAME && !local_binds(t->fn, root->name)
+  Node *root = n->kind == N_ASSIGN ? abstract_assigned_root(n) : n;
+  Global *g = root->kind == N_NAME && !desugar_local_binds(t->fn, root->name)
                   ? global_find(t->s, m, root->name)
                   : NULL;
   if (g && n->kind == N_ASSIGN) g->moves = true;
@@ -385,11 +385,11 @@ void check_script(Session *s, Module *m) {
       ScriptJob j = {s, ARENA_NEW(&a, Node)};
       *j.st = (Node){.kind = N_EXPR_STMT, .span = st->span};
       j.st->expr = st->test.body;
-      code = guard(s, stmt_job, &j);
+      code = api_guard(s, stmt_job, &j);
       s->frame = &top;
     } else {
       ScriptJob j = {s, st};
-      code = guard(s, stmt_job, &j);
+      code = api_guard(s, stmt_job, &j);
     }
     s->stage = NULL;
     s->abstract = false;

@@ -142,12 +142,12 @@ static Node *capsule_of(Session *s, Node *key, Node *body) {
   return n;
 }
 
-bool is_capsule_node(const Node *fn) {
+bool capsule_is_node(const Node *fn) {
   return fn->kind == N_LAMBDA && fn->fn->name.name && !strcmp(fn->fn->name.name, capsule_name);
 }
 
-bool is_capsule(const FnObj *f) {
-  return f && is_capsule_node(f->decl);
+bool capsule_is_fn(const FnObj *f) {
+  return f && capsule_is_node(f->decl);
 }
 
 /* The body in its frame: (how it ended, its value, the variables that it assigned, in order). */
@@ -158,7 +158,7 @@ Value capsule_body(Session *s, const FnObj *f) {
   if (!s->stage && body->kind == N_CHECKPOINT) { /* see block_as_script */
     v = eval_block(s, body->region.body, &flow);
   } else if (ast_is_expr(body)) {
-    v = eval(s, body);
+    v = eval_expr(s, body);
     flow = (Flow)s->flow;
     s->flow = FLOW_NEXT;
   } else {
@@ -173,23 +173,23 @@ Value capsule_body(Session *s, const FnObj *f) {
     Local *l = local_find(s, names.names[i]);
     if (l && l->is_var) items[n++] = l->v;
   }
-  return list_value(s, V_TUPLE, n, items);
+  return v_list(s, V_TUPLE, n, items);
 }
 
 /* Where the construct stands: the variable of that name. */
 static Value *outer_variable(Session *s, Name name) {
   Local *l = local_find(s, name);
   if (l) return l->is_var ? &l->v : NULL;
-  if (s->frame->self && inst_field(s->frame->self, name)) return NULL;
+  if (s->frame->self && model_field(s->frame->self, name)) return NULL;
   Global *g = global_find(s, s->frame->module, name);
   return g && g->kind == G_VALUE && g->is_var ? &g->v : NULL;
 }
 
 static Value run_capsule(Session *s, Node *key, Node *body, Flow *flow) {
   stack_check();
-  Value f = capsule_closure(s, capsule_of(s, key, body));
+  Value f = closure_of_capsule(s, capsule_of(s, key, body));
   Args a = {.call = word_of(key)};
-  Value r = run_code(s, f.u.fn, &a);
+  Value r = call_run_code(s, f.u.fn, &a);
   const Value *items = r.u.list->items;
   AbstractVars names = abstract_vars(s, body);
   for (size_t i = 0, k = 2; i < names.count; i++) {
@@ -204,7 +204,7 @@ static Value run_capsule(Session *s, Node *key, Node *body, Flow *flow) {
 
 void block_grad(Session *s, Value loss, Span at) {
   Stage *st = s->stage;
-  if (!is_capsule(s->frame->fn) || st->level > 1) return;
+  if (!capsule_is_fn(s->frame->fn) || st->level > 1) return;
   Val y = stage_lift(s, loss, at).u.v;
   bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->node_count);
   live[y.node] = true;
@@ -217,20 +217,20 @@ void block_grad(Session *s, Value loss, Span at) {
     if (l->kind > LEAF_PARAM || !live[u->staged[i].u.v.node]) continue;
     Value v = leaf_value(l);
     l->reached = true;
-    u->outside |= v.tag == V_TENSOR && wants_grad(s, v);
+    u->outside |= v.tag == V_TENSOR && tape_wants_grad(s, v);
   }
 }
 
 /* The loop runs as such a block. */
 static bool as_script(const Session *s, const Node *loop) {
-  return is_capsule(s->frame->fn) && s->frame->fn->decl->fn->body == loop;
+  return capsule_is_fn(s->frame->fn) && s->frame->fn->decl->fn->body == loop;
 }
 
 Value block_as_script(Session *s, FnObj *f, const Args *a) {
-  warn_once(s, ERR_POLICY_SAVES_NOTHING, a->call,
-            "this block saves no memory: a `grad` in it goes on through values that were made "
-            "outside, so it runs operation by operation, as script does");
-  return inline_call(s, f, a);
+  fail_warn_once(s, ERR_POLICY_SAVES_NOTHING, a->call,
+                 "this block saves no memory: a `grad` in it goes on through values that were made "
+                 "outside, so it runs operation by operation, as script does");
+  return call_inline(s, f, a);
 }
 
 /* The iteration of a loop in script: its body is a block. */
@@ -289,14 +289,15 @@ static void want_result(Session *s, OpenBlock *b, Node *e, Value v) {
   if (written > b->written) return;
   Node *last = e->region.body;
   if (last->kind == N_BLOCK && last->list.count) last = last->list.items[last->list.count - 1];
-  warn_once(s, ERR_POLICY_RESULT, last->span,
-            "this block gives %s, and assigns and writes no tensor: there is nothing to compute "
-            "again, and without `checkpoint` it does the same",
-            v.tag == V_UNIT ? "()" : value_type_text(s, v));
+  fail_warn_once(
+      s, ERR_POLICY_RESULT, last->span,
+      "this block gives %s, and assigns and writes no tensor: there is nothing to compute "
+      "again, and without `checkpoint` it does the same",
+      v.tag == V_UNIT ? "()" : value_type_text(s, v));
   b->policy->saves = true; /* nothing more to say of it */
 }
 
-Value eval_checkpoint(Session *s, Node *e) {
+Value checkpoint_eval(Session *s, Node *e) {
   Flow flow = FLOW_NEXT;
   if (s->abstract) return eval_block(s, e->region.body, &flow);
   if (!s->stage) return run_capsule(s, e, e, &flow);
@@ -305,11 +306,11 @@ Value eval_checkpoint(Session *s, Node *e) {
   policy_read(s, &e->region.clauses, false, &p);
   block_enter(s, &b, &p, word_of(e));
   Value v = eval_block(s, e->region.body, &flow);
-  bool iteration = is_capsule(s->frame->fn) && e->region.body->info == e;
+  bool iteration = capsule_is_fn(s->frame->fn) && e->region.body->info == e;
   if (flow != FLOW_NEXT && iteration) s->flow = flow;
   if (flow != FLOW_NEXT && !iteration)
-    fail(s, ERR_BREAK, e->span,
-         "`break`, `continue` and `return` cannot leave a `checkpoint` block");
+    fail_at(s, ERR_BREAK, e->span,
+            "`break`, `continue` and `return` cannot leave a `checkpoint` block");
   if (!iteration) want_result(s, &b, e, v);
   block_leave(s, &b, true);
   return v;

@@ -63,7 +63,7 @@ void block_enter(Session *s, OpenBlock *b, Policy *p, Span at) {
  * instance to its own, and its function. */
 static void frame_words(Session *s, Frame *f, Name *out, size_t *n, size_t most) {
   if (f->self && (!f->up || f->up->self != f->self)) {
-    Name here = frame_path(s, f), outer = f->up && f->up->self ? frame_path(s, f->up) : NULL;
+    Name here = path_frame(s, f), outer = f->up && f->up->self ? path_frame(s, f->up) : NULL;
     const char *p = here;
     size_t k = outer ? strlen(outer) : 0;
     if (k && !strncmp(p, outer, k) && p[k] == '.') p += k + 1;
@@ -176,15 +176,15 @@ typedef struct Close {
 static _Noreturn void disagree(Close *c, const Rule *a, const Rule *b, Span at) {
   Session *s = c->s;
   const char *first = clause_tag_words(s, a->tag), *then = clause_tag_words(s, b->tag);
-  Diag *d =
-      err(s, ERR_POLICY_TWICE, b->at, "the clauses disagree about one value: `%s %s` and `%s %s`",
-          first, source_text(s, a->at, "this"), then, source_text(s, b->at, "this"));
+  Diag *d = fail_report(
+      s, ERR_POLICY_TWICE, b->at, "the clauses disagree about one value: `%s %s` and `%s %s`",
+      first, fail_source_text(s, a->at, "this"), then, fail_source_text(s, b->at, "this"));
   dg_label(&s->diags, d, a->at, "`%s` here", first);
   if (at.file && at.file == b->at.file) dg_label(&s->diags, d, at, "the value");
   dg_help(&s->diags, d,
           b->rank == 1 ? "the name of a `let` decides over classes"
                        : "name the value in one clause");
-  raise_(s);
+  fail_raise(s);
 }
 
 /* The rule of the highest rank for node n that is named by `hits` and has these kinds. */
@@ -213,7 +213,7 @@ static Rule *rule_for(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
 /* Values of the symbols in the call that is compiled. */
 static const int64_t *call_sizes(Session *s) {
   const Unit *u = s->stage->unit;
-  int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, dim_symbol_count(dims_of(s)) + 1);
+  int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, dim_symbol_count(op_dims_of(s)) + 1);
   for (size_t i = 0; i < u->bind_count; i++)
     env[u->binds[i].sym] = leaf_size(&u->flat.leaves[u->binds[i].leaf], u->binds[i].axis);
   return env;
@@ -222,7 +222,7 @@ static const int64_t *call_sizes(Session *s) {
 static void pin_sizes(Session *s, const Type *t, Span at) {
   int64_t d;
   for (int i = 0; i < t->rank; i++)
-    need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
+    unit_need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
 }
 
 static int64_t bytes_of(Session *s, const Graph *g, const Type *t, Span at) {
@@ -249,10 +249,11 @@ static Tag answer(Session *s, const char *words) {
 static Diag *nonsense(Close *c, Span at, const char *says, const char *of) {
   Session *s = c->s;
   const FnObj *f = c->b->policy->fn.u.fn;
-  Diag *d = err(s, ERR_POLICY_VALUE, at, "the policy `%s` answers %s%s", fn_name(f), says, of);
+  Diag *d = fail_report(s, ERR_POLICY_VALUE, at, "the policy `%s` answers %s%s", call_fn_name(f),
+                        says, of);
   const char *all = "";
   for (int i = TAG_NONE + 1; i < TAG_COUNT; i++)
-    all = txt(s, "%s%s\"%s\"", all, *all ? ", " : "", clause_tag_words(s, (Tag)i));
+    all = fail_text(s, "%s%s\"%s\"", all, *all ? ", " : "", clause_tag_words(s, (Tag)i));
   dg_help(&s->diags, d, "answers are %s and none", all);
   return d;
 }
@@ -283,9 +284,9 @@ static void check_answers(Close *c, const Node *e) {
   case N_UNIT: break;
   default: return;
   }
-  Diag *d = nonsense(c, e->span, source_text(c->s, e->span, "this"), "");
+  Diag *d = nonsense(c, e->span, fail_source_text(c->s, e->span, "this"), "");
   dg_label(&c->s->diags, d, c->b->policy->fn_at, "as the policy of this block");
-  raise_(c->s);
+  fail_raise(c->s);
 }
 
 /* What a policy that is a function says of a node (rule 84); TAG_NONE = nothing. */
@@ -301,8 +302,8 @@ static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   int64_t bytes = bytes_of(s, g, &g->types[x->result0], at);
   size_t count = 4 + p->extra_count;
   Value *v = ARENA_ARRAY(&s->scratch, Value, count);
-  v[0] = str_value(s, op, strlen(op));
-  v[1] = str_value(s, name, strlen(name));
+  v[0] = v_str(s, op, strlen(op));
+  v[1] = v_str(s, name, strlen(name));
   v[2] = v_int(bytes);
   v[3] = v_int(flops_of(s, g, n, at));
   for (size_t i = 0; i < p->extra_count; i++) v[4 + i] = p->extra[i];
@@ -312,7 +313,7 @@ static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   a.names = ARENA_ARRAY(&s->scratch, Name, count);
   a.spans = ARENA_ARRAY(&s->scratch, Span, count);
   for (size_t i = 0; i < count; i++) a.spans[i] = at;
-  Value r = inline_call(s, p->fn.u.fn, &a);
+  Value r = call_inline(s, p->fn.u.fn, &a);
   s->stage = now;
   if (r.tag == V_NONE) return TAG_NONE;
   Tag said = r.tag == V_STR ? answer(s, r.u.str->s) : TAG_NONE;
@@ -321,9 +322,10 @@ static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   buf_init_arena(&b, &s->scratch);
   print_value(s, &b, r, true);
   Diag *d = nonsense(
-      c, at, b.s, txt(s, " for %s%s%s (%lld bytes)", op, *name ? " " : "", name, (long long)bytes));
+      c, at, b.s,
+      fail_text(s, " for %s%s%s (%lld bytes)", op, *name ? " " : "", name, (long long)bytes));
   dg_label(&s->diags, d, p->fn.u.fn->decl->fn->header, "this function");
-  raise_(s);
+  fail_raise(s);
 }
 
 static void set_tag(Close *c, Graph *g, uint32_t n, Tag tag) {
@@ -376,14 +378,15 @@ static Tag saved_tag(Close *c, const Graph *g, uint32_t n, Tag rest) {
   Tag tag = r ? r->tag : rest;
   if (value && tag_says(tag, CHOICE_OFFLOAD)) return tag;
   if (!r || !tag_must(tag, CHOICE_RECOMPUTE)) return TAG_MUST_SAVE;
-  const char *w = source_text(s, r->at, "this");
-  Diag *d = err(s, ERR_POLICY_TWICE, r->at,
-                "`%s` cannot be computed again: what a deferred or a host function gives is always "
-                "saved",
-                w);
+  const char *w = fail_source_text(s, r->at, "this");
+  Diag *d = fail_report(
+      s, ERR_POLICY_TWICE, r->at,
+      "`%s` cannot be computed again: what a deferred or a host function gives is always "
+      "saved",
+      w);
   dg_label(&s->diags, d, g->provs[g->nodes[n].prov].span, "it runs once");
   dg_help(&s->diags, d, "`save %s` says what holds", w);
-  raise_(s);
+  fail_raise(s);
 }
 
 static void tag_graph(Close *c, Graph *g, uint32_t start) {
@@ -473,10 +476,11 @@ static void warn_nothing(Close *c, bool last) {
     p->saves |= gr_block_at(g, i)->parent == b->id;
   if (b->start < g->node_count) count_kept(c, g, b->start);
   if (p->saves || !last) return;
-  warn_once(s, ERR_POLICY_SAVES_NOTHING, b->span,
-            "this block saves no memory: backward keeps %lld bytes of its values with it, %lld "
-            "without",
-            (long long)p->with, (long long)p->without);
+  fail_warn_once(
+      s, ERR_POLICY_SAVES_NOTHING, b->span,
+      "this block saves no memory: backward keeps %lld bytes of its values with it, %lld "
+      "without",
+      (long long)p->with, (long long)p->without);
 }
 
 /* A name that meets nothing is an error, a class warns: one policy may serve several blocks. Not
@@ -492,19 +496,19 @@ static void unmet(Close *c) {
   for (size_t i = 0; i < p->count; i++) {
     const Rule *r = &p->rules[i];
     if (r->met || !r->own) continue;
-    const char *w = source_text(s, r->at, "this");
+    const char *w = fail_source_text(s, r->at, "this");
     if (r->rank == 1) {
       if (r->kind != KIND_RANDOM)
-        warn_once(s, ERR_POLICY_NOTHING, r->at, "no value of the block is a `%s`", w);
+        fail_warn_once(s, ERR_POLICY_NOTHING, r->at, "no value of the block is a `%s`", w);
       continue;
     }
-    d = err(s, ERR_POLICY_NOTHING, r->at, "no `let` that the block runs is called `%s`", w);
+    d = fail_report(s, ERR_POLICY_NOTHING, r->at, "no `let` that the block runs is called `%s`", w);
     dg_label(&s->diags, d, c->b->span, "the block");
     dg_help(&s->diags, d,
             "names are those of `let`s in the block and in what it calls, `attn.att` is `att` in a "
             "call of `attn`");
   }
-  if (d) raise_(s);
+  if (d) fail_raise(s);
 }
 
 void block_leave(Session *s, OpenBlock *b, bool last) {

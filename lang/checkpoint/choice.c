@@ -96,7 +96,7 @@ static void make_ladder(Chooser *h) {
 }
 
 /* ---- what a candidate takes */
-void planned_unref(Planned *p) {
+void plan_unref(Planned *p) {
   if (!p || --p->rc > 0) return;
   Mem *m = p->arena.mem;
   jit_free(p->first);
@@ -105,7 +105,7 @@ void planned_unref(Planned *p) {
   mem_free(m, p, sizeof *p);
 }
 
-int64_t runs_cotangents(const Runs *r, const int64_t *env) {
+int64_t choice_cotangents(const Runs *r, const int64_t *env) {
   const Graph *b = r->second;
   int64_t sum = 0;
   for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++)
@@ -118,13 +118,13 @@ static bool make_runs(Chooser *h, const Candidate *c, Arena *a, Runs *r) {
   Prov at;
   *r = (Runs){0};
   if (!h->whole) {
-    r->first = simplified(h->s, a, h->g, c->choice);
+    r->first = pass_simplified(h->s, a, h->g, c->choice);
     return true;
   }
   r->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
   if (!r->joint) return false;
-  r->first = simplified(h->s, a, r->joint->forward, NULL);
-  r->second = simplified(h->s, a, r->joint->backward, NULL);
+  r->first = pass_simplified(h->s, a, r->joint->forward, NULL);
+  r->second = pass_simplified(h->s, a, r->joint->backward, NULL);
   return true;
 }
 
@@ -164,7 +164,7 @@ static void plan_runs(Chooser *h, Candidate *c) {
   c->need_dense =
       one.arena + one.outputs + one.inner + one.headers + larger(one.scratch, two.scratch);
   if (b) {
-    int64_t back = one.outputs + runs_cotangents(&p->runs, h->env) + two.arena + two.outputs +
+    int64_t back = one.outputs + choice_cotangents(&p->runs, h->env) + two.arena + two.outputs +
                    two.inner + one.headers + two.headers + larger(one.scratch, two.scratch);
     c->need = larger(c->need, copies + back);
     c->need_dense = larger(c->need_dense, back);
@@ -179,7 +179,7 @@ static void plan_runs(Chooser *h, Candidate *c) {
 }
 
 static void drop(void *planned) {
-  planned_unref(planned);
+  plan_unref(planned);
 }
 
 static Planned *on_pool(Mem *m) {
@@ -240,20 +240,20 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint3
   Session *s = h->s;
   const Block *b = gr_block_at(h->g, block);
   if (b) {
-    Diag *d = err(s, ERR_BUDGET, b->span.file ? b->span : h->at,
-                  "no plan of this block takes %lld bytes: the least is %lld", (long long)b->budget,
-                  (long long)c->block[block - 1]);
+    Diag *d = fail_report(s, ERR_BUDGET, b->span.file ? b->span : h->at,
+                          "no plan of this block takes %lld bytes: the least is %lld",
+                          (long long)b->budget, (long long)c->block[block - 1]);
     dg_help(&s->diags, d, "`<budget = %lld>` can be kept", (long long)c->block[block - 1]);
   } else {
-    Diag *d = err(s, ERR_LIMIT, h->at,
-                  "this call needs %lld bytes by its smallest plan, and %lld are left of the limit "
-                  "of %zu: tensors hold %zu, all else %zu",
-                  (long long)need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit, h->tensors,
-                  h->rest);
+    Diag *d = fail_report(
+        s, ERR_LIMIT, h->at,
+        "this call needs %lld bytes by its smallest plan, and %lld are left of the limit "
+        "of %zu: tensors hold %zu, all else %zu",
+        (long long)need, (long long)(h->room > 0 ? h->room : 0), s->mem.limit, h->tensors, h->rest);
     dg_help(&s->diags, d, "with `--memory=%lld` it goes on from here",
             (long long)((int64_t)s->mem.limit + need - h->room));
   }
-  raise_(s);
+  fail_raise(s);
 }
 
 /* What values kept may take at most in a plan that fits. */

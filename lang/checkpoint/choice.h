@@ -19,7 +19,7 @@ typedef struct Runs {
   const Joint *joint;
 } Runs;
 /* Of runs with a backward: what it gets beside what was saved, in bytes. */
-int64_t runs_cotangents(const Runs *r, const int64_t *env);
+int64_t choice_cotangents(const Runs *r, const int64_t *env);
 
 /* What was planned, to the byte: its graphs, and their functions before code is made, so that what
  * runs is not planned again. Counted. */
@@ -29,7 +29,7 @@ typedef struct Planned {
   Runs runs;
   JitFn *first, *second; /* NULL: none, or taken */
 } Planned;
-void planned_unref(Planned *p); /* NULL is fine */
+void plan_unref(Planned *p); /* NULL is fine */
 
 /* What becomes of the values of a graph's blocks (autograd/remat.h), and what that takes. */
 typedef struct Choice {

@@ -45,18 +45,18 @@ static void add_rule(Read *r, Tag tag, Node *w) {
   for (size_t i = 0; i < p->count; i++) {
     Rule *o = &p->rules[i];
     if (o->rank != n.rank || o->tag == tag || !same_path(&o->path, &n.path)) continue;
-    clause_disagree(s, n.at, source_text(s, n.at, n.path.items[0].name), tag, o->at, o->tag);
-    raise_(s);
+    clause_disagree(s, n.at, fail_source_text(s, n.at, n.path.items[0].name), tag, o->at, o->tag);
+    fail_raise(s);
   }
   VEC_PUSH(&s->scratch, p->rules, p->count, p->cap, n);
 }
 
 /* An argument of a clause: a word is a name. */
 static Value argument(Session *s, Node *a) {
-  if (a->kind != N_WORD) return eval(s, a);
-  Value v = name_value(s, a->path.items[0].name, a->path.items[0].span, true);
+  if (a->kind != N_WORD) return eval_expr(s, a);
+  Value v = bind_name_value(s, a->path.items[0].name, a->path.items[0].span, true);
   if (a->path.count > 1)
-    fail(s, ERR_POLICY_WORD, a->span, "a dotted argument stands in parentheses: `(a.b)`");
+    fail_at(s, ERR_POLICY_WORD, a->span, "a dotted argument stands in parentheses: `(a.b)`");
   return v;
 }
 
@@ -80,23 +80,24 @@ static void the_one(Read *r, Node *c) {
     r->p->fn_at = c->span;
     return;
   }
-  Diag *d = err(s, ERR_POLICY_TWICE, c->span, "a block takes one policy");
+  Diag *d = fail_report(s, ERR_POLICY_TWICE, c->span, "a block takes one policy");
   dg_label(&s->diags, d, r->p->fn_at, "the first");
   dg_help(&s->diags, d, "`policy both { .. }` declares one that says all of it");
-  raise_(s);
+  fail_raise(s);
 }
 
 static void read_declared(Read *r, Node *decl, Module *m, size_t n, const Value *args, Span at) {
   Session *s = r->s;
   const NodeList *par = &decl->policy_decl.params;
   if (n != par->count) {
-    Diag *d = err(s, ERR_POLICY_WORD, at, "the policy `%s` takes %u argument%s, not %zu",
-                  decl->policy_decl.name.name, par->count, par->count == 1 ? "" : "s", n);
+    Diag *d = fail_report(s, ERR_POLICY_WORD, at, "the policy `%s` takes %u argument%s, not %zu",
+                          decl->policy_decl.name.name, par->count, par->count == 1 ? "" : "s", n);
     dg_label(&s->diags, d, decl->policy_decl.name.span, "declared here");
-    raise_(s);
+    fail_raise(s);
   }
   if (++r->depth > POLICY_DEEP)
-    fail(s, ERR_POLICY_WORD, at, "the policy `%s` stands in itself", decl->policy_decl.name.name);
+    fail_at(s, ERR_POLICY_WORD, at, "the policy `%s` stands in itself",
+            decl->policy_decl.name.name);
   Frame fr = *s->frame;
   fr.up = s->frame;
   fr.module = m;
@@ -111,8 +112,8 @@ static void read_declared(Read *r, Node *decl, Module *m, size_t n, const Value 
   for (uint32_t i = 0; i < par->count; i++) {
     Node *p = par->items[i];
     Value v = p->param.type ? type_match(s, p->param.type, args[i], at,
-                                         txt(s, "argument `%s` of the policy `%s`",
-                                             p->param.name.name, decl->policy_decl.name.name))
+                                         fail_text(s, "argument `%s` of the policy `%s`",
+                                                   p->param.name.name, decl->policy_decl.name.name))
                             : args[i];
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }
@@ -123,7 +124,7 @@ static void read_declared(Read *r, Node *decl, Module *m, size_t n, const Value 
   read_clauses(r, &decl->policy_decl.clauses);
   r->declared = declared;
   r->p->fn_at = fn_at;
-  locals_pop(s, fr.base);
+  local_pop(s, fr.base);
   s->frame = fr.up;
   r->depth--;
 }
@@ -133,7 +134,7 @@ static void read_named(Read *r, Node *c) {
   Session *s = r->s;
   const Words *path = &c->clause.path;
   Name w = path->items[0].name;
-  Value v = name_value(s, w, path->items[0].span, false);
+  Value v = bind_name_value(s, w, path->items[0].span, false);
   Global *g = NULL;
   if (v.tag == V_MODULE && path->count == 2) {
     g = global_find(s, v.u.module, path->items[1].name);
@@ -145,10 +146,10 @@ static void read_named(Read *r, Node *c) {
     bool value = v.tag != V_UNKNOWN && v.tag != V_UNIT && v.tag != V_BUILTIN && v.tag != V_MODEL &&
                  v.tag != V_MODULE && v.tag != V_DTYPE;
     if (value)
-      fail_help(s, ERR_POLICY_WORD, c->span, txt(s, "`%s` is %s", w, value_type_text(s, v)),
+      fail_help(s, ERR_POLICY_WORD, c->span, fail_text(s, "`%s` is %s", w, value_type_text(s, v)),
                 "no policy word or policy is called `%s`", clause_path(s, path));
     clause_unknown(s, s->frame->module, CLAUSE_POLICY, c);
-    raise_(s);
+    fail_raise(s);
   }
   the_one(r, c);
   size_t n = c->clause.args.count;
@@ -156,7 +157,7 @@ static void read_named(Read *r, Node *c) {
   for (size_t i = 0; i < n; i++) args[i] = argument(s, c->clause.args.items[i]);
   if (v.tag == V_FN) {
     if (r->p->fn.tag != V_UNIT)
-      fail(s, ERR_POLICY_TWICE, c->span, "a block takes one function as its policy");
+      fail_at(s, ERR_POLICY_TWICE, c->span, "a block takes one function as its policy");
     r->p->fn = v;
     r->p->extra_count = n;
     r->p->extra = args;
@@ -167,7 +168,7 @@ static void read_named(Read *r, Node *c) {
     n = o->count;
     args = o->args;
   } else if (o->count) {
-    fail(s, ERR_POLICY_WORD, c->span, "the policy `%s` has its arguments already", w);
+    fail_at(s, ERR_POLICY_WORD, c->span, "the policy `%s` has its arguments already", w);
   }
   read_declared(r, o->decl, o->module, n, args, c->span);
 }
@@ -194,8 +195,8 @@ static void read_bytes(Read *r, const Clause *k, const Node *c, int64_t *n) {
 static void read_iterations(Read *r, const Clause *k, const Node *c, int64_t *n) {
   *n = number(r, k, c, k->id == POLICY_every ? "the number of iterations" : "the number of states");
   if (*n < 1)
-    fail(r->s, ERR_POLICY_VALUE, c->clause.args.items[0]->span, "`%s` takes 1 or more, not %lld",
-         k->word, (long long)*n);
+    fail_at(r->s, ERR_POLICY_VALUE, c->clause.args.items[0]->span, "`%s` takes 1 or more, not %lld",
+            k->word, (long long)*n);
 }
 
 /* A word that stands once, also by way of a declared policy. */
@@ -205,7 +206,7 @@ static void read_option(Read *r, const Clause *k, const Node *c) {
     const Clause *o = &clause_table[i];
     if (!clause_options_clash(o, k) || !said[o->id].at.file) continue;
     clause_clash(r->s, ERR_POLICY_TWICE, c, o->word, said[o->id].at);
-    raise_(r->s);
+    fail_raise(r->s);
   }
   said[k->id].at = c->span;
   if (k->takes == TAKES_BYTES) read_bytes(r, k, c, &said[k->id].n);
@@ -217,7 +218,7 @@ static void read_clause(Read *r, Node *c) {
   if (!k)
     read_named(r, c);
   else if (!clause_fits_policy(r->s, k, c, r->loop && !r->declared))
-    raise_(r->s);
+    fail_raise(r->s);
   else if (clause_is_option(k))
     read_option(r, k, c);
   else

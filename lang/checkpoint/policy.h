@@ -88,7 +88,7 @@ void block_unknown(Session *s);
 /* Around a call of the library's attention: the nodes made since `from`. */
 void block_attention(Session *s, uint32_t from);
 
-Value eval_checkpoint(Session *s, Node *e); /* blocks.c */
+Value checkpoint_eval(Session *s, Node *e); /* blocks.c */
 /* blocks.c: iterations of a loop of code as blocks; NULL: there is nothing to do. `end`: no
  * iteration follows. */
 struct Iterations *iterations_start(Session *s, Node *loop, int64_t count);
@@ -98,8 +98,8 @@ void iterations_after(struct Iterations *t, int64_t i, bool end);
 void checkpoint_iteration(Session *s, Node *loop, Flow *flow);
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow);
 /* The function that stands for a block of script: is f one; its body, in a frame of its own. */
-bool is_capsule(const FnObj *f);
-bool is_capsule_node(const Node *fn);
+bool capsule_is_fn(const FnObj *f);
+bool capsule_is_node(const Node *fn);
 Value capsule_body(Session *s, const FnObj *f);
 /* A gradient of `loss` is taken in code. Where that is a block of script, and the loss hangs on a
  * value with a tape, the gradient has to go on there, which a call cannot (rule 80). */

@@ -37,7 +37,7 @@ void compiled_release(Compiled *c) {
   for (size_t i = 0; i < c->write_count; i++) value_release(c->writes[i].tmpl);
   for (PlainChoice *p = c->choices; p; p = p->next) {
     native_free(&s->mem, p->native);
-    planned_unref(p->planned);
+    plan_unref(p->planned);
   }
   native_free(&s->mem, c->native);
   hosts_release(c->hosts);
@@ -58,7 +58,7 @@ void call_chosen(Session *s, Compiled *c) {
   if (c->cached && ++c->chosen > CHOSEN_MOST) let_go(s, c);
 }
 
-void cache_free(Session *s) {
+void call_cache_free(Session *s) {
   if (!s->cache) return;
   while (s->cache->oldest) let_go(s, (Compiled *)s->cache->oldest);
   lru_close(s->cache);
@@ -70,7 +70,7 @@ static void flatten_hidden(Flat *f, Value v) {
   if (v.tag == V_INT)
     buf_printf(&f->sig, "%lld ", (long long)v.u.i);
   else
-    flatten(f, v, NULL, NULL);
+    flat_value(f, v, NULL, NULL);
 }
 
 static uint64_t call_key(const FnObj *f, const Flat *flat) {

@@ -32,7 +32,7 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
   case V_LIST:
   case V_TUPLE:
   case V_RECORD: {
-    if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, at);
+    if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, at);
     if (v.tag == V_NODE) return template_of(s, u, v, at);
     size_t n;
     Value *items = value_parts(s, v, &n);
@@ -42,8 +42,8 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
   case V_PARAM: return template_of(s, u, param_read(s, v.u.p, at), at);
   case V_FN:
     if (v.u.fn->capture_count)
-      fail(s, ERR_FN_RESULT, at,
-           "a compiled function cannot give a function that captures values of the call");
+      fail_at(s, ERR_FN_RESULT, at,
+              "a compiled function cannot give a function that captures values of the call");
     return v;
   default: return v;
   }
@@ -83,7 +83,7 @@ static void stage_job(void *ud) {
   s->count.stage++;
   flat_init(&u->flat, s, &c->arena);
   u->flat.named = true;
-  flatten_call(&u->flat, job->f, a);
+  flat_call(&u->flat, job->f, a);
   unit_stage_leaves(u);
   LeafCursor cur = {u, 0};
   Args staged = *a;
@@ -95,7 +95,7 @@ static void stage_job(void *ud) {
   c->regrad = u->regrad;
   c->paths = u->paths;
   c->path_count = u->path_count;
-  if (u->regrad && s->modes.no_grad) r = leave_quiet(s, r, 0, at);
+  if (u->regrad && s->modes.no_grad) r = stage_leave_quiet(s, r, 0, at);
   c->result = template_of(s, u, r, at);
   value_retain(c->result);
   c->result_outputs = u->g->output_count;
@@ -150,7 +150,7 @@ void stage_call(Session *s, FnObj *f, const Args *a, const Flat *flat, Compiled 
     StageJob job = {s, f, a, c, &u};
     Modes modes = s->modes;
     PassTime time = pass_start(s);
-    int code = guard(s, stage_job, &job);
+    int code = api_guard(s, stage_job, &job);
     pass_end(s, PASS_STAGE, time);
     s->stage = NULL;
     s->modes = modes;
@@ -168,7 +168,7 @@ void stage_call(Session *s, FnObj *f, const Args *a, const Flat *flat, Compiled 
       continue;
     }
     if (code == MEM_ERR_RESTART)
-      fail(s, ERR_NOT_CONST, a->call, "too many sizes of this call must be constants");
+      fail_at(s, ERR_NOT_CONST, a->call, "too many sizes of this call must be constants");
     mem_throw(&s->mem, code);
   }
 }

@@ -43,7 +43,7 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   case V_DIM: {
     int64_t n;
     if (!dim_eval(c->g->dims, t.u.d, env, NULL, &n))
-      fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+      fail_at(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
     return v_int(n);
   }
   case V_LIST:
@@ -118,7 +118,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   ad_reached(&s->scratch, c->g, wants, cot);
   memset(cot + c->result_outputs, 0, (c->g->output_count - c->result_outputs) * sizeof *cot);
   JointRef *j =
-      joint_new(s, &(JointSpec){.kind = is_capsule_node(c->decl) ? JOINT_BLOCK : JOINT_CALL,
+      joint_new(s, &(JointSpec){.kind = capsule_is_node(c->decl) ? JOINT_BLOCK : JOINT_CALL,
                                 .deferred = c->takes_grad,
                                 .f = c->g,
                                 .code = c,
@@ -161,7 +161,7 @@ static PlainChoice *plain_choice(Session *s, Compiled *c, const int64_t *env, co
     p->g = p->planned->runs.first;
   } else {
     const Graph *g = choice.g ? choice.g : c->whole;
-    p->g = simplified(s, &c->arena, g, choice.choice);
+    p->g = pass_simplified(s, &c->arena, g, choice.choice);
   }
   c->choices = p;
   if (p->planned)
@@ -190,20 +190,20 @@ typedef struct PreparedCall {
 /* A dim of a signature by its symbol: "N", or "S.0" of a pack. */
 static const char *dim_words(Session *s, const char *name) {
   const char *dot = strchr(name, '.');
-  if (!dot) return txt(s, "the dim `%s`", name);
-  return txt(s, "axis %s of `...%.*s`", dot + 1, (int)(dot - name), name);
+  if (!dot) return fail_text(s, "the dim `%s`", name);
+  return fail_text(s, "axis %s of `...%.*s`", dot + 1, (int)(dot - name), name);
 }
 
 static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
   *r = (PreparedCall){0};
   Flat flat;
   flat_init(&flat, s, &s->scratch);
-  flatten_call(&flat, f, a);
+  flat_call(&flat, f, a);
   Compiled *c = call_lookup(s, f, &flat);
   if (!c) {
     call_compile(s, f, a, &flat);
     c = call_lookup(s, f, &flat);
-    if (!c) fail(s, ERR_BUG, a->call, "a compiled call was not found again");
+    if (!c) fail_at(s, ERR_BUG, a->call, "a compiled call was not found again");
   }
   size_t nsym = dim_symbol_count(c->g->dims);
   int64_t *env = ARENA_ARRAY(&s->scratch, int64_t, nsym + 1);
@@ -212,10 +212,10 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
     SymBind *b = &c->binds[i];
     int64_t n = leaf_size(&flat.leaves[b->leaf], b->axis);
     if (set[b->sym] && env[b->sym] != n)
-      fail(s, ERR_DIM_CONFLICT, a->call,
-           "%s is %lld at one place in the arguments of `%s` and %lld at another",
-           dim_words(s, dim_symbol_name(c->g->dims, b->sym)), (long long)env[b->sym], fn_name(f),
-           (long long)n);
+      fail_at(s, ERR_DIM_CONFLICT, a->call,
+              "%s is %lld at one place in the arguments of `%s` and %lld at another",
+              dim_words(s, dim_symbol_name(c->g->dims, b->sym)), (long long)env[b->sym],
+              call_fn_name(f), (long long)n);
     env[b->sym] = n;
     set[b->sym] = true;
   }
@@ -230,7 +230,7 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
     if (src < 0) {
       RandomUse *u = &c->randoms[-1 - src];
       int64_t two = 2;
-      Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
+      Value k = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
       int64_t *p = tn_data(k.u.t->t);
       random_words(s, u->fixed, u->seed, u->site, u->nth, p);
       in[i] = k.u.t->t;
@@ -238,14 +238,14 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
       continue;
     }
     Leaf *l = &flat.leaves[src];
-    leaf[i] = l->kind == LEAF_FLOAT
-                  ? tensor_value(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
-                  : value_pool(s, leaf_value(l));
+    leaf[i] = l->kind == LEAF_FLOAT ? v_tensor(s, tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, l->v.u.f))
+                                    : value_pool(s, leaf_value(l));
     in[i] = leaf[i].tag == V_PARAM ? leaf[i].u.p->t : leaf[i].u.t->t;
     Tensor *held = c->hosts && leaf[i].tag == V_PARAM ? tn_ref(in[i]) : NULL;
-    pool_tensors(s, &held, 1); /* a function of the program may write the param meanwhile */
+    value_pool_tensors(s, &held, 1); /* a function of the program may write the param meanwhile */
     if (!tn_is_contiguous(in[i])) dense[i] = tn_bytes(in[i]);
-    wants[i] = l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && wants_grad(s, leaf[i]);
+    wants[i] =
+        l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && tape_wants_grad(s, leaf[i]);
     track |= wants[i];
     r->outside |= wants[i] && c->reached[src] &&
                   (leaf[i].tag == V_TENSOR || host_registers(c->hosts, (size_t)src));
@@ -280,7 +280,7 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
 /* What is reported of the call. */
 static CallReport report_of(Session *s, FnObj *f, PreparedCall *r) {
   CallReport p = {.s = s,
-                  .name = fn_name(f),
+                  .name = call_fn_name(f),
                   .model = f->model ? f->model->name : NULL,
                   .flat = &r->flat,
                   .env = r->env,
@@ -316,12 +316,12 @@ static FnObj *code_of(Session *s, Value v, Span at) {
     const NodeList *l = &m->decl->model.members;
     for (uint32_t i = 0; i < l->count; i++)
       if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == forward)
-        v = fn_value(s, l->items[i], m->module, v.u.inst, v.u.inst->model,
-                     !l->items[i]->fn->is_proc, 0, NULL);
+        v = v_fn(s, l->items[i], m->module, v.u.inst, v.u.inst->model, !l->items[i]->fn->is_proc, 0,
+                 NULL);
   }
   if (v.tag == V_FN && v.u.fn->is_code) return v.u.fn;
-  fail(s, ERR_CODE_VALUE, at, "`plan` tells of compiled functions; this is %s",
-       v.tag == V_FN ? "a proc, which runs as script" : value_type_text(s, v));
+  fail_at(s, ERR_CODE_VALUE, at, "`plan` tells of compiled functions; this is %s",
+          v.tag == V_FN ? "a proc, which runs as script" : value_type_text(s, v));
 }
 
 Value report_call(Session *s, Value fn, Span at, const Args *a) {
@@ -343,9 +343,9 @@ static void pass_through(const PreparedCall *r, Value *outs) {
         outs[k] = r->leaf[i];
 }
 
-Value run_code(Session *s, FnObj *f, const Args *a) {
+Value call_run_code(Session *s, FnObj *f, const Args *a) {
   PreparedCall r;
-  now_running(s, a->call);
+  fail_running_at(s, a->call);
   count_step(s, a->call);
   prepare_call(s, f, a, &r);
   if (r.outside) return block_as_script(s, f, a);
@@ -371,18 +371,19 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
   Native **native = r.native;
-  if (!native_run(s, native, g, fn_name(f), &ctx, in, out, &e, &at)) {
+  if (!native_run(s, native, g, call_fn_name(f), &ctx, in, out, &e, &at)) {
     const char *inner = NULL;
     for (size_t i = 0; i < c->path_count && at.path; i++)
       if (c->paths[i].path == opaque_plain(s, at.path))
-        inner = place_title(s, flat.insts[c->paths[i].inst], flat.insts, flat.inst_count, at.span);
-    run_error(s, &e, at.span, fn_title(s, f), a->call, c->call, inner);
-    raise_(s);
+        inner =
+            path_place_title(s, flat.insts[c->paths[i].inst], flat.insts, flat.inst_count, at.span);
+    fail_run(s, &e, at.span, path_fn_title(s, f), a->call, c->call, inner);
+    fail_raise(s);
   }
   s->count.nodes += (int64_t)ctx.nodes_run;
-  pool_tensors(s, out, total);
+  value_pool_tensors(s, out, total);
   Value *outs = ARENA_ARRAY(&s->scratch, Value, nout + 1);
-  for (size_t i = 0; i < nout; i++) outs[i] = tensor_value(s, tn_ref(out[i]));
+  for (size_t i = 0; i < nout; i++) outs[i] = v_tensor(s, tn_ref(out[i]));
   /* the call succeeded: random counters advance, state is written, the tape grows */
   for (size_t i = 0; i < c->random_count; i++)
     if (!c->randoms[i].fixed) random_advance(s, c->randoms[i].site);
@@ -403,10 +404,10 @@ Value run_code(Session *s, FnObj *f, const Args *a) {
     if (w->is_param) {
       param_put(flat.leaves[w->index].v.u.p, tn_ref(v.u.t->t));
     } else {
-      value_set(&inst_field(flat.insts[w->index], w->field)->v, detach(s, v));
+      value_set(&model_field(flat.insts[w->index], w->field)->v, state_detach(s, v));
     }
   }
   if (c->hosts) host_register(s, c->hosts, refs, &flat, outs);
-  if (is_capsule(f)) pass_through(&r, outs);
+  if (capsule_is_fn(f)) pass_through(&r, outs);
   return instantiate(s, c, c->result, outs, env, a->call);
 }

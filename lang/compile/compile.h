@@ -11,7 +11,7 @@
 #include "lang/names/module.h"
 
 enum {
-  MEM_ERR_RESTART = 5, /* need_const: staging starts over with one more pin */
+  MEM_ERR_RESTART = 5, /* unit_need_const: staging starts over with one more pin */
   MEM_ERR_UNKNOWN = 6  /* check: an operation met a value of which nothing is known */
 };
 
@@ -128,7 +128,7 @@ struct Unit {
   bool regrad;       /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
   uint32_t steps;    /* of `check`: calls and iterations walked so far */
   Span eval_dropout; /* a dropout that did nothing, outside wrap <train> */
-  Pin wanted;        /* the pin that need_const asked for */
+  Pin wanted;        /* the pin that unit_need_const asked for */
   LayerPath *paths;
   size_t path_count, path_cap;
   size_t met; /* instances of flat.insts whose state is known */
@@ -149,19 +149,19 @@ Value report_call(Session *s, Value fn, Span at, const Args *a);
 
 /* ---- signature.c */
 void flat_init(Flat *f, Session *s, Arena *a);
-void flatten_call(Flat *f, FnObj *fn, const Args *a);
+void flat_call(Flat *f, FnObj *fn, const Args *a);
 const Tensor *leaf_tensor_of(const Leaf *l);
 int64_t leaf_size(const Leaf *l, int axis); /* axis -1: the int itself */
 Value leaf_value(const Leaf *l); /* of a tensor or param: the overlay, where it has one */
 /* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's
  * or, for number *nth of a pack, the pack's. */
 bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth);
-Name name_numbered(Session *s, Name name, size_t i); /* "name.i" */
-void cache_free(Session *s);
+Name flat_name_numbered(Session *s, Name name, size_t i); /* "name.i" */
+void call_cache_free(Session *s);
 void compiled_retain(Compiled *c); /* call_cache.c; NULL is fine in both */
 void compiled_release(Compiled *c);
 void log_compile(Session *s, const FnObj *f, const char *signature);
-void dump_graph(Session *s, const Graph *g);
+void session_dump_graph(Session *s, const Graph *g);
 /* g as it is shown: bodies of `wrap <opaque "n">` are a node each. On the scratch arena, or g. */
 const Graph *opaque_shown(Session *s, const Graph *g);
 Name opaque_plain(Session *s, Name path); /* the layer path alone, or NULL */
@@ -198,19 +198,19 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
 /* Files the failure of a compiled call of `what`: `at` in the program, or the call where that is in
  * the library. Places inside `staged`, the call that was compiled, stand for those of this one.
  * `inner` is the method in which it happened, or NULL. */
-Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
-                const char *inner);
+Diag *fail_run(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
+               const char *inner);
 /* mem_protect that also restores the evaluator's state */
-int guard(Session *s, void (*f)(void *ud), void *ud);
+int api_guard(Session *s, void (*f)(void *ud), void *ud);
 /* NULL when the unit does not know it */
-State *unit_state(Session *s, const void *key, Name field);
+State *state_unit(Session *s, const void *key, Name field);
 /* The type that a tensor or param of script has as an argument of what is being staged, with
  * symbols for its free dims; NULL when it is none. */
 const Type *unit_type(Unit *u, Value v);
 /* With the sizes of the call in place of their names; where arguments differ in one (an error
  * soon), that of the first or of the last. */
 Type unit_sized(Unit *u, Type t, bool first);
-void flatten(Flat *f, Value v, Node *type, Node *fn);
+void flat_value(Flat *f, Value v, Node *type, Node *fn);
 /* a stage for a region of the present one's graph */
 void region_open(Session *s, Stage *st, Name name);
 /* Inlines the closed region st with its first k inputs mapped: they get the rows of rows[i], all

@@ -40,7 +40,7 @@ static double pass_seconds(const Session *s, PassId id, const JitCount *jit) {
   return id == PASS_PLAN ? jit->plan_seconds : s->count.seconds[id];
 }
 
-int64_t session_counter(const Session *s, const char *name) {
+int64_t counter_read(const Session *s, const char *name) {
   JitCount jit;
   EngCount eng;
   native_counts(s, &jit, &eng);
@@ -89,7 +89,7 @@ int64_t session_counter(const Session *s, const char *name) {
 }
 
 int64_t ckl_counter(const ckl_session *k, const char *name) {
-  return session_counter(&k->s, name);
+  return counter_read(&k->s, name);
 }
 const char *ckl_counter_name(size_t i) {
   PassId id = nth_timed(&i);

@@ -4,6 +4,6 @@
 
 #include "lang/lang.h"
 
-int64_t session_counter(const Session *s, const char *name);
+int64_t counter_read(const Session *s, const char *name);
 
 #endif

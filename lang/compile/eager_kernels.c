@@ -218,7 +218,7 @@ static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nat
 
 bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
                int nin, Tensor **out, int nout, GErr *e) {
-  op_count_one(s, op);
+  report_op_count(s, op);
   bool code = s->config.cpu != CPU_REFERENCE && !c->anomaly && large(s, op, in, nin);
   GErr fault = {.text = ""};
   if (code && by_code(s, c, op, attrs, nattrs, in, nin, out, &fault)) {

@@ -9,6 +9,6 @@
 /* As gr_run_op. */
 bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, Tensor *const *in,
                int nin, Tensor **out, int nout, GErr *e);
-void op_count_one(Session *s, OpCode op); /* report.c */
+void report_op_count(Session *s, OpCode op); /* report.c */
 
 #endif

@@ -62,7 +62,7 @@ static void joint_free(JointRef *j) {
   native_free(&s->mem, j->forward);
   native_free(&s->mem, j->backward);
   native_free(&s->mem, j->resave_code);
-  planned_unref(j->planned);
+  plan_unref(j->planned);
   hosts_release(j->spec.hosts);
   compiled_release(j->spec.code);
   arena_free(&j->arena);
@@ -156,7 +156,7 @@ void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
   PassTime time = pass_start(s);
-  planned_unref(j->planned); /* of a time before, when something failed */
+  plan_unref(j->planned); /* of a time before, when something failed */
   j->planned = NULL;
   Joint *made = spec->f->blocks || spec->env
                     ? joint_of_blocks(s, j, dense, &e, &where, at)
@@ -169,8 +169,8 @@ void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
     native_planned(s, &j->forward, &j->planned->first);
     native_planned(s, &j->backward, &j->planned->second);
   } else {
-    made->forward = simplified(s, &j->arena, made->forward, NULL);
-    made->backward = simplified(s, &j->arena, made->backward, NULL);
+    made->forward = pass_simplified(s, &j->arena, made->forward, NULL);
+    made->backward = pass_simplified(s, &j->arena, made->backward, NULL);
   }
   pass_dump(s, PASS_JOINT, made->forward);
   pass_dump(s, PASS_JOINT, made->backward);
@@ -196,7 +196,7 @@ static const Graph *resave_graph(Session *s, JointRef *j) {
   Graph g = *j->joint->forward;
   g.outputs += j->joint->output_count;
   g.output_count = (size_t)j->joint->saved_count;
-  return j->resave = simplified(s, &j->arena, &g, NULL);
+  return j->resave = pass_simplified(s, &j->arena, &g, NULL);
 }
 
 /* What the forward has told the program it does not tell again. */

@@ -41,8 +41,8 @@ static void show_joint(const PassText *t) {
     wants[i] = dt_float((DType)gr_type(g, g->inputs[i])->dtype);
   Joint *j = ad_joint(g->arena, g, cot, wants, &e, &where);
   if (!j) fail_gerr(s, where.span.file ? where.span : t->at, &e);
-  gr_print(t->out, opaque_shown(s, simplified(s, g->arena, j->forward, NULL)));
-  gr_print(t->out, opaque_shown(s, simplified(s, g->arena, j->backward, NULL)));
+  gr_print(t->out, opaque_shown(s, pass_simplified(s, g->arena, j->forward, NULL)));
+  gr_print(t->out, opaque_shown(s, pass_simplified(s, g->arena, j->backward, NULL)));
 }
 
 static void show_code(const PassText *t) {
@@ -117,7 +117,7 @@ static Graph *pass_run(Session *s, PassId id, Arena *keep, const Graph *g) {
 }
 
 void pass_dump(Session *s, PassId id, const Graph *g) {
-  if (s->dumps & 1u << id) dump_graph(s, g);
+  if (s->dumps & 1u << id) session_dump_graph(s, g);
 }
 
 static bool wanted(PassWhen when, const Graph *g) {
@@ -143,7 +143,7 @@ const Graph *pipeline_call(Session *s, Arena *keep, const Graph *staged, bool du
   return last;
 }
 
-Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice) {
+Graph *pass_simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice) {
   Arena *temp = &s->scratch;
   ArenaMark mark = arena_mark(temp);
   if (choice && g->blocks) {
@@ -158,7 +158,7 @@ Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice
   return made;
 }
 
-void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, PassId stage, Span at) {
+void pass_print_stage(Session *s, Buf *out, Arena *a, const Graph *g, PassId stage, Span at) {
   const Graph *after[PASS_COUNT] = {NULL};
   pipeline_call(s, a, g, false, after);
   if (after[stage])

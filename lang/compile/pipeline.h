@@ -69,8 +69,8 @@ void pass_dump(Session *s, PassId id, const Graph *g);
 const Graph *pipeline_call(Session *s, Arena *keep, const Graph *staged, bool dump,
                            const Graph *after[PASS_COUNT]);
 /* What `choice` makes of the blocks of g (NULL: they stay), after all passes behind `remat`. */
-Graph *simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice);
+Graph *pass_simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice);
 /* Prints what a stage makes of g, which is staged; of `joint` the two halves of all gradients. */
-void print_stage(Session *s, Buf *out, Arena *a, const Graph *g, PassId stage, Span at);
+void pass_print_stage(Session *s, Buf *out, Arena *a, const Graph *g, PassId stage, Span at);
 
 #endif

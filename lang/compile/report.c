@@ -37,17 +37,18 @@ static int bin_of(OpCode op) {
   return op_info[op].cls == MOVE && !(op_info[op].traits & T_VIEW) ? BIN_MOVE : -1;
 }
 
-void op_counts(const Graph *g, OpCounts *add) {
+void report_op_counts(const Graph *g, OpCounts *add) {
   for (size_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
     const Prov *p = &g->provs[n->prov];
     int bin = bin_of((OpCode)n->op);
     if (bin >= 0) (p->backward || p->recomputed ? add->backward : add->forward)[bin]++;
-    for (uint32_t r = 0; r < n->region_count; r++) op_counts(g->regions[n->region0 + r], add);
+    for (uint32_t r = 0; r < n->region_count; r++)
+      report_op_counts(g->regions[n->region0 + r], add);
   }
 }
 
-void op_count_one(Session *s, OpCode op) {
+void report_op_count(Session *s, OpCode op) {
   int bin = bin_of(op);
   if (bin >= 0) s->count.ops[0][bin]++;
 }
@@ -170,12 +171,12 @@ static void report_figures(const CallReport *c, ReportFigures *out) {
                     (!r->second || jit_peak(plan_of(s, r->second, c->env), c->env, &two));
   }
   out->exact &= out->compiled;
-  op_counts(r->first, &out->ops);
+  report_op_counts(r->first, &out->ops);
   out->flops = flops_of(r->first, c->env);
   out->time = rm_time(r->first, c->env);
   out->spilled = spilled_of(r->first, c->env);
   if (r->second) {
-    op_counts(r->second, &out->ops);
+    report_op_counts(r->second, &out->ops);
     out->flops += flops_of(r->second, c->env);
     out->time += rm_time(r->second, c->env);
   }
@@ -193,7 +194,7 @@ static void report_figures(const CallReport *c, ReportFigures *out) {
     out->outputs = one.outputs - (r->second ? out->saved : 0);
     int64_t back = 0;
     if (r->second)
-      back = one.outputs + runs_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
+      back = one.outputs + choice_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
     int64_t rest = out->params + out->buffers + out->inputs + out->scratch;
     grow += sum_of(written, c->input_count) - sum_of(dense, c->input_count);
     out->peak = rest + larger(made_by(f, c, &one, dense), back);
@@ -211,7 +212,7 @@ static const char *grouped(Session *s, int64_t n) {
     out[k++] = digits[i];
   }
   out[k] = 0;
-  return txt(s, "%s", out);
+  return fail_text(s, "%s", out);
 }
 
 static void line(Session *s, Buf *out, const char *name, int64_t bytes, const char *note) {
@@ -246,8 +247,8 @@ static const char *value_name(Session *s, const Graph *g, Val v) {
   const Prov *p = &g->provs[g->nodes[v.node].prov];
   const char *op = op_info[g->nodes[v.node].op].text;
   const char *path = p->path ? p->path : "", *dot = p->path ? ": " : "";
-  if (p->name) return txt(s, "%s%s`%s`", path, dot, p->name);
-  return txt(s, "%s%s%s", path, dot, op);
+  if (p->name) return fail_text(s, "%s%s`%s`", path, dot, p->name);
+  return fail_text(s, "%s%s%s", path, dot, op);
 }
 
 static void one_value(void *ud, const RmValue *v) {
@@ -273,9 +274,10 @@ static void one_value(void *ud, const RmValue *v) {
   Buf t;
   buf_init_arena(&t, &s->scratch);
   type_print(&t, g->dims, gr_type(g, v->v));
-  buf_printf(w->out, "    %-44s %14s  %-10s  %s%s\n", txt(s, "%s %s", value_name(s, g, v->v), t.s),
-             grouped(s, bytes), v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice],
-             why_word[v->why], cost ? txt(s, ", cost %s", grouped(s, cost)) : "");
+  buf_printf(w->out, "    %-44s %14s  %-10s  %s%s\n",
+             fail_text(s, "%s %s", value_name(s, g, v->v), t.s), grouped(s, bytes),
+             v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice], why_word[v->why],
+             cost ? fail_text(s, ", cost %s", grouped(s, cost)) : "");
 }
 
 static void print_blocks(const CallReport *c, Buf *out, bool json) {
@@ -341,8 +343,8 @@ static void report_print(const CallReport *c, Buf *out) {
   if (f.compiled) {
     line(s, out, "  outputs", f.outputs, "");
     line(s, out, "  arena", f.arena,
-         txt(s, "%s in use at once, %s of it packed operands", grouped(s, f.live),
-             grouped(s, f.panels)));
+         fail_text(s, "%s in use at once, %s of it packed operands", grouped(s, f.live),
+                   grouped(s, f.panels)));
     if (f.inner) line(s, out, "  loops and branches", f.inner, "what their bodies make");
     line(s, out, "  workspace of threads", f.scratch, "");
     line(s, out, "saved for the backward", f.saved, c->runs.second ? "" : "of the arena");
@@ -412,7 +414,7 @@ static void field(Fields *f, const char *name, Value v) {
 static Value ops_value(Session *s, const int64_t *n) {
   Fields f = {.s = s};
   for (int i = 0; i < BIN_COUNT; i++) field(&f, op_bin_name[i], v_int(n[i]));
-  return record_value(s, f.n, f.names, f.items);
+  return v_record(s, f.n, f.names, f.items);
 }
 
 /* What only a compiled call has: none on the reference evaluator. */
@@ -447,8 +449,8 @@ Value report_value(const CallReport *c) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
   (s->report.json ? report_json : report_print)(c, &b);
-  field(&f, "text", str_value(s, b.s, b.n));
-  return record_value(s, f.n, f.names, f.items);
+  field(&f, "text", v_str(s, b.s, b.n));
+  return v_record(s, f.n, f.names, f.items);
 }
 
 void report_first_call(const CallReport *c) {
@@ -462,7 +464,7 @@ void report_first_call(const CallReport *c) {
   buf_init_arena(&b, wanted ? &s->notes : &s->scratch);
   (s->report.json ? report_json : report_print)(c, &b);
   if (!wanted) {
-    emit_text(s, 2, b.s, b.n);
+    log_write(s, 2, b.s, b.n);
     return;
   }
   s->report.text = b.s;

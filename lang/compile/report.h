@@ -20,7 +20,7 @@ extern const char *const op_bin_name[BIN_COUNT];
 typedef struct OpCounts {
   int64_t forward[BIN_COUNT], backward[BIN_COUNT]; /* what is computed again is of the backward */
 } OpCounts;
-void op_counts(const Graph *g, OpCounts *add);
+void report_op_counts(const Graph *g, OpCounts *add);
 
 /* Bytes of a call. `peak` holds while it runs, and for a call with a backward until that has run:
  * everything that the call itself reads or makes. `outputs`: results beside what is `saved`. */

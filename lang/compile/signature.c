@@ -131,8 +131,8 @@ static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
   VEC_PUSH(f->arena, f->leaves, f->count, f->cap, l);
 }
 
-Name name_numbered(Session *s, Name name, size_t i) {
-  return names_of(s->names, txt(s, "%s.%zu", name, i));
+Name flat_name_numbered(Session *s, Name name, size_t i) {
+  return names_of(s->names, fail_text(s, "%s.%zu", name, i));
 }
 
 /* What `type` says of record field `name`, or of item i: its dims are free there too. Another name
@@ -152,9 +152,9 @@ static Node *part_type(Node *type, Name name, size_t i) {
 static void flatten_part(Flat *f, Value v, Node *type, Node *fn, Name name, size_t i) {
   Name whole = f->label;
   if (whole)
-    f->label = name ? names_of(f->s->names, txt(f->s, "%s.%s", whole, name))
-                    : name_numbered(f->s, whole, i);
-  flatten(f, v, part_type(type, name, i), fn);
+    f->label = name ? names_of(f->s->names, fail_text(f->s, "%s.%s", whole, name))
+                    : flat_name_numbered(f->s, whole, i);
+  flat_value(f, v, part_type(type, name, i), fn);
   f->label = whole;
 }
 
@@ -201,13 +201,13 @@ static void flatten_inst(Flat *f, Inst *inst) {
       put_int(&f->sig, "", d->v.u.i, " ");
     else {
       f->label = f->named ? d->name : NULL;
-      flatten(f, d->v, NULL, NULL);
+      flat_value(f, d->v, NULL, NULL);
     }
   }
   buf_puts(&f->sig, "} ");
 }
 
-void flatten(Flat *f, Value v, Node *type, Node *fn) {
+void flat_value(Flat *f, Value v, Node *type, Node *fn) {
   stack_check();
   Buf *b = &f->sig;
   switch ((ValueTag)v.tag) {
@@ -244,8 +244,8 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     break;
   case V_RANGE:
     buf_puts(b, "range(");
-    flatten(f, v.u.range->lo, NULL, NULL);
-    flatten(f, v.u.range->hi, NULL, NULL);
+    flat_value(f, v.u.range->lo, NULL, NULL);
+    flat_value(f, v.u.range->hi, NULL, NULL);
     buf_puts(b, ") ");
     break;
   case V_FN:
@@ -253,7 +253,7 @@ void flatten(Flat *f, Value v, Node *type, Node *fn) {
     if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
     for (size_t i = 0; i < v.u.fn->capture_count; i++) {
       f->label = f->named ? v.u.fn->captures[i].name : NULL;
-      flatten(f, v.u.fn->captures[i].v, NULL, NULL);
+      flat_value(f, v.u.fn->captures[i].v, NULL, NULL);
     }
     buf_puts(b, ") ");
     break;
@@ -280,13 +280,13 @@ Value leaf_value(const Leaf *l) {
 }
 
 /* Modes, function, arguments; annotations of parameters say which dims are free. */
-void flatten_call(Flat *f, FnObj *fn, const Args *a) {
+void flat_call(Flat *f, FnObj *fn, const Args *a) {
   const Modes *m = &f->s->modes;
 #define FIELD(type, name) put_int(&f->sig, "", (int64_t)(uintptr_t)m->name, " ");
 #include "lang/names/clauses.def"
   if (hooks_on(f->s, (HookKey){HOOK_AFTER_BACKWARD, 0, 0})) buf_puts(&f->sig, "h ");
   value_bound(f->s, (Value){.tag = V_FN, .u.fn = fn}, a->call);
-  flatten(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
+  flat_value(f, (Value){.tag = V_FN, .u.fn = fn}, NULL, NULL);
   const NodeList *p = &fn->decl->fn->params;
   uint32_t positional = 0;
   Table by_name = {0};
@@ -296,7 +296,7 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
       buf_puts(&f->sig, a->names[i]);
       buf_putc(&f->sig, '=');
       if (f->named) f->label = a->names[i];
-      uint32_t k = param_named(f->s, p, a->names[i], a->count, &by_name);
+      uint32_t k = call_param_named(f->s, p, a->names[i], a->count, &by_name);
       if (k < p->count) type = p->items[k]->param.type;
     } else {
       while (positional < p->count && p->items[positional]->param.init) positional++;
@@ -304,7 +304,7 @@ void flatten_call(Flat *f, FnObj *fn, const Args *a) {
       if (positional < p->count) type = p->items[positional++]->param.type;
     }
     value_bound(f->s, a->v[i], a->spans[i].file ? a->spans[i] : a->call);
-    flatten(f, a->v[i], type, fn->decl);
+    flat_value(f, a->v[i], type, fn->decl);
   }
 }
 

@@ -31,9 +31,9 @@ void stage_pop(Session *s) {
 void stage_at(Session *s, Span at) {
   Prov *p = &s->stage->g->at;
   p->span = at;
-  p->path = stage_path(s);
+  p->path = path_stage(s);
   if (s->modes.opaque)
-    p->path = names_of(s->names, txt(s, "%s%s", p->path ? p->path : "", s->modes.opaque));
+    p->path = names_of(s->names, fail_text(s, "%s%s", p->path ? p->path : "", s->modes.opaque));
   p->anomaly = s->modes.anomaly;
 }
 
@@ -58,10 +58,10 @@ Value stage_lift(Session *s, Value v, Span at) {
   if (v.tag == V_TENSOR) {
     size_t i = s->stage->unit ? flat_leaf(&s->stage->unit->flat, v) : SIZE_MAX;
     if (i == SIZE_MAX)
-      fail(s, ERR_BUG, at, "a tensor of script reached code without being an argument");
+      fail_at(s, ERR_BUG, at, "a tensor of script reached code without being an argument");
     v = s->stage->unit->staged[i];
   }
-  if (v.tag != V_NODE) v = as_tensor(s, v, DT_COUNT, at);
+  if (v.tag != V_NODE) v = op_as_tensor(s, v, DT_COUNT, at);
   Value r = {.tag = V_NODE, .weak = v.weak, .aux = s->stage->level};
   r.u.v = lift_to(s->stage, v);
   return r;
@@ -108,7 +108,7 @@ static Made made(const Stage *st, Val v, uint32_t start) {
 }
 
 static bool can_track(Session *s, Value v) {
-  return v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype);
+  return v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype);
 }
 
 Value stage_operand(Session *s, Value v, Span at) {
@@ -122,7 +122,7 @@ Value stage_operand(Session *s, Value v, Span at) {
 }
 
 /* With start = UINT32_MAX what came from before stays as it is; else it is cut too. */
-Value leave_quiet(Session *s, Value v, uint32_t start, Span at) {
+Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at) {
   stack_check();
   if (can_track(s, v)) {
     Value x = stage_lift(s, v, at);
@@ -134,6 +134,6 @@ Value leave_quiet(Session *s, Value v, uint32_t start, Span at) {
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
   if (!items) return v;
-  for (size_t i = 0; i < n; i++) items[i] = leave_quiet(s, items[i], start, at);
+  for (size_t i = 0; i < n; i++) items[i] = stage_leave_quiet(s, items[i], start, at);
   return value_like(s, v, items);
 }

@@ -30,14 +30,14 @@ Value stage_operand(Session *s, Value v, Span at);
 /* no_grad in code (rule 78): begins or ends an interval of nodes; what leaves one that began at
  * node `start` is cut, except what an inner `wrap <grad>` made. */
 void stage_quiet(Session *s, bool on);
-Value leave_quiet(Session *s, Value v, uint32_t start, Span at);
+Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at);
 
 /* unit.c: a top-level `let` as a hidden argument (rule 7) */
-Value global_in_code(Session *s, Global *g, Span at);
+Value unit_global_in_code(Session *s, Global *g, Span at);
 /* may restart staging */
-void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);
+void unit_need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);
 
 /* compile.c: an outermost code call from script, compiled once per signature, run, recorded */
-Value run_code(Session *s, FnObj *f, const Args *a);
+Value call_run_code(Session *s, FnObj *f, const Args *a);
 
 #endif

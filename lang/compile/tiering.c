@@ -162,7 +162,7 @@ static void dump_fn(Session *s, const JitFn *f, const Graph *g) {
     if (!(s->dumps & 1u << stage)) continue;
     buf_init_arena(&b, &s->scratch);
     if (!print_parts(s, &b, g, stage)) print_fn(s, &b, f, stage, (Span){0});
-    emit_text(s, 2, b.s, b.n);
+    log_write(s, 2, b.s, b.n);
   }
 }
 
@@ -211,7 +211,7 @@ bool native_code(Session *s, JitFn *f, const char *name, Span at) {
   GErr why = {0};
   tell_wait(s, f, name);
   if (jit_code(f, &s->kernel.stop, &why)) return true;
-  if (why.interrupted) poll_interrupt(s, at);
+  if (why.interrupted) fail_if_interrupted(s, at);
   return !why.nomem;
 }
 
@@ -257,8 +257,9 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   log_line(s, LOG_JIT, "%s runs on the reference evaluator: %s", name, why.text);
   const EngConfig *c = jit_engine(s->jit) ? eng_config(jit_engine(s->jit)) : NULL;
   if (!c || c->record) return true; /* texts of kernels are wanted, not code */
-  warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s%s", name,
-            why.text, c->codegen ? "" : "; CKL_CODEGEN can name one, --interpret does without");
+  fail_warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s%s", name,
+                 why.text,
+                 c->codegen ? "" : "; CKL_CODEGEN can name one, --interpret does without");
   return true;
 }
 
@@ -276,7 +277,7 @@ static void look(Session *s, Native *n, const Graph *g, const int64_t *env) {
 
 /* Operations that a run of g computes, in the session's account. */
 static void count_ops(Session *s, Native *n, const Graph *g) {
-  if (!n->counted) op_counts(g, &n->ops);
+  if (!n->counted) report_op_counts(g, &n->ops);
   n->counted = true;
   for (int i = 0; i < BIN_COUNT; i++) {
     s->count.ops[0][i] += n->ops.forward[i];
@@ -384,7 +385,7 @@ static void print_fn(Session *s, Buf *out, const JitFn *f, PassId stage, Span at
                   : stage == PASS_PTX ? CODEGEN_DUMP_PTX
                                       : CODEGEN_DUMP_PTX_90;
   if (stage >= PASS_LLVM && !jit_print_code(out, f, what, &why))
-    fail(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
+    fail_at(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
 }
 
 /* The steps that planning consists of. */
@@ -403,7 +404,7 @@ void native_print(Session *s, Buf *out, const Graph *g, PassId stage, Span at) {
   size_t mark = mem_pool_mark(&s->mem);
   JitFn *f = jit_compile(j, g, NULL, &s->kernel.stop, &e);
   if (j != s->jit) jit_close(j); /* f keeps it */
-  if (!f) fail(s, ERR_NO_CODE, at, "no machine code: %s", e.text);
+  if (!f) fail_at(s, ERR_NO_CODE, at, "no machine code: %s", e.text);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
   print_fn(s, out, f, stage, at);
   mem_pool_drain(&s->mem, mark);

@@ -67,8 +67,8 @@ static Value unit_leaf(Unit *u, size_t i) {
         t.dim[k] = dim_const(u->g->dims, c->dim[k]);
         continue;
       }
-      if (name && nth >= 0) name = name_numbered(u->s, name, (size_t)nth);
-      if (!name && l->label) label = name_numbered(u->s, l->label, (size_t)k);
+      if (name && nth >= 0) name = flat_name_numbered(u->s, name, (size_t)nth);
+      if (!name && l->label) label = flat_name_numbered(u->s, l->label, (size_t)k);
       t.dim[k] = bind_symbol(u, i, k, name, label, l->type->span, c->dim[k]);
     }
   }
@@ -148,7 +148,7 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
   }
   case V_RANGE: {
     Value lo = unit_rebuild(s, c, v.u.range->lo), hi = unit_rebuild(s, c, v.u.range->hi);
-    return range_value(s, lo, hi);
+    return v_range(s, lo, hi);
   }
   case V_FN: {
     FnObj *f = v.u.fn;
@@ -158,7 +158,7 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
       cap[i] = f->captures[i];
       cap[i].v = unit_rebuild(s, c, f->captures[i].v);
     }
-    return fn_like(s, f, f->self, cap);
+    return v_fn_like(s, f, f->self, cap);
   }
   case V_INST: seen_inst(s, c, v.u.inst); return v;
   default: return v;
@@ -182,17 +182,17 @@ static void find_symbol(void *ud, Sym sym) {
     }
 }
 
-void need_const(Session *s, Dim d, Span at, const char *why, int64_t *out) {
-  if (dim_is_const(dims_of(s), d, out)) return;
+void unit_need_const(Session *s, Dim d, Span at, const char *why, int64_t *out) {
+  if (dim_is_const(op_dims_of(s), d, out)) return;
   Unit *u = s->stage ? s->stage->unit : NULL;
   FindSym f = {u, false};
   if (u) dim_symbols(u->g->dims, d, find_symbol, &f);
-  if (!f.found) fail(s, ERR_NOT_CONST, at, "%s must be a constant", why);
+  if (!f.found) fail_at(s, ERR_NOT_CONST, at, "%s must be a constant", why);
   u->restart = true;
   mem_throw(&s->mem, MEM_ERR_RESTART);
 }
 
-Value global_in_code(Session *s, Global *g, Span at) {
+Value unit_global_in_code(Session *s, Global *g, Span at) {
   (void)at;
   Unit *u = s->stage->unit;
   Value v = g->v;
@@ -216,7 +216,7 @@ Value global_in_code(Session *s, Global *g, Span at) {
   s->stage = &u->root;
   LeafCursor c = {u, u->flat.count};
   u->flat.label = g->name;
-  flatten(&u->flat, v, NULL, NULL);
+  flat_value(&u->flat, v, NULL, NULL);
   unit_stage_leaves(u);
   Value r = unit_rebuild(s, &c, v);
   s->stage = now;

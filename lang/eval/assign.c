@@ -54,13 +54,13 @@ static Value put(const Place *p, size_t k, Value old) {
   if (old.tag == V_UNKNOWN) return old;
   if (part->node->kind == N_INDEX) {
     if (k + 1 != p->count && old.tag != V_LIST)
-      fail(s, ERR_ASSIGN, at, "only the last part of an assigned path may index a tensor");
+      fail_at(s, ERR_ASSIGN, at, "only the last part of an assigned path may index a tensor");
     if (old.tag == V_LIST && !old.u.list->weak) {
-      if (!one_item(part)) fail(s, ERR_INDEX_COUNT, at, "a list takes one index");
+      if (!one_item(part)) fail_at(s, ERR_INDEX_COUNT, at, "a list takes one index");
       if (part->index.part[0].v.tag == V_UNKNOWN) return part->index.part[0].v;
       size_t count = old.u.list->count, i = index_item(s, &part->index, count, "a list");
-      Value nv = made_definite(s, put(p, k + 1, old.u.list->items[i]), st->span);
-      Value copy = list_value(s, V_LIST, count, old.u.list->items);
+      Value nv = bind_made_definite(s, put(p, k + 1, old.u.list->items[i]), st->span);
+      Value copy = v_list(s, V_LIST, count, old.u.list->items);
       value_set(&copy.u.list->items[i], nv);
       obj_holds(copy.u.o, nv);
       return copy;
@@ -71,26 +71,26 @@ static Value put(const Place *p, size_t k, Value old) {
     Name f = part->node->dot.name.name;
     for (size_t i = 0; i < old.u.rec->count; i++)
       if (old.u.rec->names[i] == f) {
-        Value nv = made_definite(s, put(p, k + 1, old.u.rec->items[i]), st->span);
-        Value copy = record_value(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
+        Value nv = bind_made_definite(s, put(p, k + 1, old.u.rec->items[i]), st->span);
+        Value copy = v_record(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
         value_set(&copy.u.rec->items[i], nv);
         obj_holds(copy.u.o, nv);
         return copy;
       }
-    fail(s, ERR_NO_FIELD, part->node->dot.name.span, "%s has no field `%s`",
-         value_type_text(s, old), f);
+    fail_at(s, ERR_NO_FIELD, part->node->dot.name.span, "%s has no field `%s`",
+            value_type_text(s, old), f);
   }
-  fail(s, ERR_ASSIGN, at, "a part of %s cannot be assigned", value_type_text(s, old));
+  fail_at(s, ERR_ASSIGN, at, "a part of %s cannot be assigned", value_type_text(s, old));
 }
 
 /* Field f of inst, with what follows from part k on. */
 static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) {
   Session *s = p->s;
-  Field *field = inst_field(inst, f);
+  Field *field = model_field(inst, f);
   if (!field) {
     if (model_method(s, inst->model, f))
-      fail(s, ERR_ASSIGN, at, "`%s` is a method of `%s`", f, inst->model->name);
-    fail(s, ERR_NO_FIELD, at, "`%s` has no field `%s`", inst->model->name, f);
+      fail_at(s, ERR_ASSIGN, at, "`%s` is a method of `%s`", f, inst->model->name);
+    fail_at(s, ERR_NO_FIELD, at, "`%s` has no field `%s`", inst->model->name, f);
   }
   if (field->kind == FIELD_ARG || field->kind == FIELD_LET)
     fail_help(s, ERR_ASSIGN_LET, at, "a value that changes is a `buffer`",
@@ -117,7 +117,7 @@ static bool assign_instance(const Place *p, Value cur) {
     const Node *n = p->part[i].node;
     Name name = n->kind == N_DOT ? n->dot.name.name : NULL;
     if (cur.tag == V_INST && name) {
-      Field *f = inst_field(cur.u.inst, name);
+      Field *f = model_field(cur.u.inst, name);
       if (f && (f->kind == FIELD_LET || f->kind == FIELD_ARG) && i + 1 < p->count) {
         cur = f->v;
         continue;
@@ -133,7 +133,7 @@ static bool assign_instance(const Place *p, Value cur) {
       if (!cur.u.list->count || (neg && cur.u.list->items[0].tag != V_INST)) return false;
       cur = cur.u.list->items[index_item(p->s, &p->part[i].index, cur.u.list->count, "a list")];
     } else if (cur.tag == V_RECORD && name) {
-      const Value *f = record_get(cur.u.rec, name);
+      const Value *f = value_record_get(cur.u.rec, name);
       if (!f) return false;
       cur = *f;
     } else {
@@ -159,22 +159,24 @@ static void assign_name(const Place *p) {
   Value old = v_unit();
   if (l) {
     old = l->v;
-  } else if (s->frame->self && inst_field(s->frame->self, root->name)) {
-    const Field *f = inst_field(s->frame->self, root->name);
+  } else if (s->frame->self && model_field(s->frame->self, root->name)) {
+    const Field *f = model_field(s->frame->self, root->name);
     bool fixed = f->kind == FIELD_LET || f->kind == FIELD_ARG;
     if (!fixed || !assign_instance(p, f->v))
       assign_field(p, s->frame->self, root->name, 0, root->span);
     return;
   } else {
     g = global_find(s, s->frame->module, root->name);
-    if (!g) name_value(s, root->name, root->span, true);
+    if (!g) bind_name_value(s, root->name, root->span, true);
     if (g && g->kind == G_VALUE && s->abstract && g->moves)
       old = (Value){.tag = V_UNKNOWN};
     else if (g && g->kind == G_VALUE)
-      old = g->is_var && g->is_set ? g->v : global_value(s, g, root->span);
+      old = g->is_var && g->is_set ? g->v : bind_global_value(s, g, root->span);
     if (g && g->kind != G_VALUE)
-      fail(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", root->name);
-    if (!g) fail(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
+      fail_at(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned",
+              root->name);
+    if (!g)
+      fail_at(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", root->name);
   }
   if (assign_instance(p, old)) return;
   bool is_var = l ? l->is_var : g->is_var;
@@ -186,18 +188,19 @@ static void assign_name(const Place *p) {
   if (!is_var && (old.tag == V_UNKNOWN || abstract_param(s, old))) return;
   if (!is_var) {
     bool given = l && is_argument(s, l);
-    Diag *d = err(s, ERR_ASSIGN_LET, st->assign.target->span, "`%s` is a %s and cannot be assigned",
-                  root->name, given ? "parameter" : "`let`");
+    Diag *d = fail_report(s, ERR_ASSIGN_LET, st->assign.target->span,
+                          "`%s` is a %s and cannot be assigned", root->name,
+                          given ? "parameter" : "`let`");
     dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
     dg_help(&s->diags, d,
             given ? "copy it to a `var`: `var now = %s`" : "declare it with `var %s = ..`",
             root->name);
-    raise_(s);
+    fail_raise(s);
   }
   if (g && s->frame->code)
     fail_help(s, ERR_CODE_VAR, root->span, "give the new value as a result, or keep it in a buffer",
               "code cannot assign the top-level `var` `%s`", root->name);
-  Value nv = made_definite(s, put(p, 0, old), st->span);
+  Value nv = bind_made_definite(s, put(p, 0, old), st->span);
   name_variable(s, root->name, nv);
   /* at some call */
   if (g && s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN};
@@ -205,8 +208,8 @@ static void assign_name(const Place *p) {
 }
 
 Flow eval_assign(Session *s, Node *st) {
-  Value v = eval(s, st->assign.value);
-  if (s->flow != FLOW_NEXT) return take_flow(s);
+  Value v = eval_expr(s, st->assign.value);
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   Place place = {.s = s, .st = st, .v = v, .root = st->assign.target}, *p = &place;
   for (Node **r = &p->root; (*r)->kind == N_DOT || (*r)->kind == N_INDEX; p->count++)
     *r = (*r)->kind == N_DOT ? (*r)->dot.object : (*r)->index.object;
@@ -217,14 +220,14 @@ Flow eval_assign(Session *s, Node *st) {
   Operands read;
   operands_open(s, &read, &place.v);
   read.count = 1;
-  if (p->root->kind != N_NAME) p->base = eval(s, p->root);
+  if (p->root->kind != N_NAME) p->base = eval_expr(s, p->root);
   for (size_t i = 0; i < p->count && s->flow == FLOW_NEXT; i++)
     if (p->part[i].node->kind == N_INDEX) p->part[i].index = index_eval(s, p->part[i].node);
   operands_close(s, &read);
-  if (s->flow != FLOW_NEXT) return take_flow(s);
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (p->root->kind == N_NAME)
     assign_name(p);
   else if (!assign_instance(p, p->base) && p->base.tag != V_UNKNOWN)
-    fail(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
+    fail_at(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
   return FLOW_NEXT;
 }

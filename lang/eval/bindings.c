@@ -30,7 +30,7 @@ void local_push(Session *s, Name name, Value v, bool is_var, Span at) {
   s->locals[s->local_count++] = (Local){name, v, is_var, at};
 }
 
-void locals_pop(Session *s, size_t to) {
+void local_pop(Session *s, size_t to) {
   while (s->local_count > to) value_release(s->locals[--s->local_count].v);
 }
 
@@ -44,14 +44,14 @@ Local *local_find(Session *s, Name name) {
 /* ---- names */
 
 static Value method_value(Session *s, Inst *self, Node *fn, ModelDecl *m) {
-  return fn_value(s, fn, m->module, self, m, !fn->fn->is_proc, 0, NULL);
+  return v_fn(s, fn, m->module, self, m, !fn->fn->is_proc, 0, NULL);
 }
 
-bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out) {
-  Field *f = inst_field(i, name);
+bool model_get(Session *s, Inst *i, Name name, Span at, Value *out) {
+  Field *f = model_field(i, name);
   if (f) {
     *out = f->kind == FIELD_PARAM || f->kind == FIELD_BUFFER ? state_read(s, i, f, at)
-                                                             : field_value(s, i, f);
+                                                             : state_field_value(s, i, f);
     return true;
   }
   Node *m = model_method(s, i->model, name);
@@ -68,25 +68,26 @@ static bool called_from_outside(const Session *s) {
 }
 
 static _Noreturn void no_variable(Session *s, const Global *g, Span at) {
-  Diag *d = err(s, ERR_MODULE_VAR, at,
-                "`%s` is a top-level variable, which a file that is used does not have", g->name);
+  Diag *d =
+      fail_report(s, ERR_MODULE_VAR, at,
+                  "`%s` is a top-level variable, which a file that is used does not have", g->name);
   dg_label(&s->diags, d, g->span, "declared here");
   dg_help(&s->diags, d,
           "pass it as an argument; a `let` of a constant expression is a declaration");
-  raise_(s);
+  fail_raise(s);
 }
 
-Value global_value(Session *s, Global *g, Span at) {
+Value bind_global_value(Session *s, Global *g, Span at) {
   switch (g->kind) {
   case G_VALUE:
     if (!g->is_set && g->module != s->main && called_from_outside(s)) no_variable(s, g, at);
     if (!g->is_set && s->frame->fn && s->stage && s->stage->unit && s->stage->unit->check)
       return (Value){.tag = V_UNKNOWN}; /* functions are checked before the file runs */
     if (!g->is_set) {
-      Diag *d = err(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below", g->name,
-                    g->is_var ? "var" : "let");
+      Diag *d = fail_report(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below",
+                            g->name, g->is_var ? "var" : "let");
       dg_label(&s->diags, d, g->span, "declared here");
-      raise_(s);
+      fail_raise(s);
     }
     if (s->frame->test && !g->is_const)
       fail_help(s, ERR_TEST_SCOPE, at,
@@ -94,36 +95,37 @@ Value global_value(Session *s, Global *g, Span at) {
                 "`%s` is a top-level variable, which a test does not see", g->name);
     if (s->frame->code) {
       if (g->is_var) {
-        Diag *d = err(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", g->name);
+        Diag *d =
+            fail_report(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", g->name);
         dg_label(&s->diags, d, g->span, "declared here");
         dg_help(&s->diags, d, "pass it as an argument, or declare it with `let`");
-        raise_(s);
+        fail_raise(s);
       }
-      if (in_code(s)) return global_in_code(s, g, at);
+      if (in_code(s)) return unit_global_in_code(s, g, at);
     }
     if (s->abstract && g->moves) return (Value){.tag = V_UNKNOWN};
     return g->is_var ? value_pool(s, g->v) : g->v;
-  case G_TYPE: fail(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
+  case G_TYPE: fail_at(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", g->name);
   case G_POLICY: return policy_value(s, g->decl, g->module, 0, NULL);
   default: return g->v;
   }
 }
 
-Value name_value(Session *s, Name name, Span at, bool must) {
+Value bind_name_value(Session *s, Name name, Span at, bool must) {
   Local *l = local_find(s, name);
   if (l) return l->is_var ? value_pool(s, l->v) : l->v;
   Value v;
-  if (s->frame->self && inst_get(s, s->frame->self, name, at, &v)) return v;
+  if (s->frame->self && model_get(s, s->frame->self, name, at, &v)) return v;
   Global *g = global_find(s, s->frame->module, name);
-  if (g) return global_value(s, g, at);
+  if (g) return bind_global_value(s, g, at);
   const Builtin *b = builtin_find(s, name);
   if (b) return b->fn ? (Value){.tag = V_BUILTIN, .u.builtin = b} : builtin_constant(s, b);
   int dt = dtype_find(name);
   if (dt >= 0) return (Value){.tag = V_DTYPE, .u.i = dt};
   if (!must) return (Value){.tag = V_UNKNOWN};
-  Diag *d = err(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
-  help_meant(s, d, name, suggest(s, name));
-  raise_(s);
+  Diag *d = fail_report(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
+  help_meant(s, d, name, fail_suggest(s, name));
+  fail_raise(s);
 }
 
 /* ---- function literals */
@@ -142,11 +144,11 @@ static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
       continue;
     }
     if (l->is_var && !vars_too) {
-      Diag *d = err(s, ERR_CAPTURE_VAR, n->span, "a function cannot capture the local `var` `%s`",
-                    l->name);
+      Diag *d = fail_report(s, ERR_CAPTURE_VAR, n->span,
+                            "a function cannot capture the local `var` `%s`", l->name);
       dg_label(&s->diags, d, l->span, "declared here");
       dg_help(&s->diags, d, "copy it to a `let` first: `let now = %s`", l->name);
-      raise_(s);
+      fail_raise(s);
     }
     c[k] = *l;
     c[k++].is_var = false;
@@ -155,17 +157,17 @@ static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
   return c;
 }
 
-Value fn_closure(Session *s, Node *n, bool is_code, bool vars_too) {
+Value closure_of_fn(Session *s, Node *n, bool is_code, bool vars_too) {
   size_t k;
   Local *c = capture(s, n, vars_too, &k);
-  return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, is_code, k, c);
+  return v_fn(s, n, s->frame->module, s->frame->self, s->frame->model, is_code, k, c);
 }
 
-Value body_closure(Session *s, Node *lambda, bool is_code) {
-  return fn_closure(s, lambda, is_code, true);
+Value closure_of_body(Session *s, Node *lambda, bool is_code) {
+  return closure_of_fn(s, lambda, is_code, true);
 }
 
-Value capsule_closure(Session *s, Node *n) {
+Value closure_of_capsule(Session *s, Node *n) {
   const FreeNames *f = free_names(s, n, true);
   Local *c = ARENA_ARRAY(&s->scratch, Local, f->count + 1);
   size_t k = 0;
@@ -177,20 +179,20 @@ Value capsule_closure(Session *s, Node *n) {
       continue;
     }
     if (s->frame->self &&
-        (inst_field(s->frame->self, name) || model_method(s, s->frame->self->model, name)))
+        (model_field(s->frame->self, name) || model_method(s, s->frame->self->model, name)))
       continue;
     Global *g = global_find(s, s->frame->module, name);
     if (g && g->kind == G_VALUE && g->is_set && !g->is_const && (g->is_var || !s->frame->fn))
       c[k++] = (Local){g->name, g->v, g->is_var, g->span};
   }
-  return fn_value(s, n, s->frame->module, s->frame->self, s->frame->model, true, k, c);
+  return v_fn(s, n, s->frame->module, s->frame->self, s->frame->model, true, k, c);
 }
 
 /* ---- patterns */
 
 static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
   (void)at;
-  if (s->frame->model && s->frame->self) check_shadow(s, w);
+  if (s->frame->model && s->frame->self) name_check_shadow(s, w);
   if (s->frame->block_depth == 0 && !s->frame->fn && !s->frame->test) {
     global_set(s, s->frame->module, w->name, v, is_var, w->span);
     return;
@@ -199,8 +201,8 @@ static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
 }
 
 /* Weak tensors become definite when they get a name (rule 14). */
-Value made_definite(Session *s, Value v, Span at) {
-  if (v_is_weak_list(v)) return as_tensor(s, v, DT_COUNT, at);
+Value bind_made_definite(Session *s, Value v, Span at) {
+  if (v_is_weak_list(v)) return op_as_tensor(s, v, DT_COUNT, at);
   return v;
 }
 
@@ -209,7 +211,7 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
   switch (pat->kind) {
   case N_PAT_WILD: return;
   case N_PAT_NAME:
-    bind_name(s, &pat->word, made_definite(s, v, pat->span), is_var, pat->span);
+    bind_name(s, &pat->word, bind_made_definite(s, v, pat->span), is_var, pat->span);
     return;
   case N_PAT_TUPLE: {
     size_t n = pat->list.count;
@@ -219,23 +221,23 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
     }
     if (v.tag == V_TUPLE || v.tag == V_LIST) {
       if (v.u.list->count != n)
-        fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value has %zu", n,
-             v.u.list->count);
+        fail_at(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value has %zu",
+                n, v.u.list->count);
       for (size_t i = 0; i < n; i++)
         bind_pattern(s, pat->list.items[i], v.u.list->items[i], is_var);
       return;
     }
     if (v_is_tensor(v)) {
-      Type t = type_of(s, v);
-      if (t.rank == 0) fail(s, ERR_PATTERN, pat->span, "a rank-0 tensor cannot be taken apart");
-      Dim want = dim_const(dims_of(s), (int64_t)n);
+      Type t = op_type_of(s, v);
+      if (t.rank == 0) fail_at(s, ERR_PATTERN, pat->span, "a rank-0 tensor cannot be taken apart");
+      Dim want = dim_const(op_dims_of(s), (int64_t)n);
       if (t.dim[0] != want) {
-        if (dim_compare(dims_of(s), t.dim[0], want) == DIM_MAYBE && s->stage)
+        if (dim_compare(op_dims_of(s), t.dim[0], want) == DIM_MAYBE && s->stage)
           gr_check(s->stage->g, CHECK_EQ, t.dim[0], want,
                    "the pattern and the leading axis differ");
         else
-          fail(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value is %s", n,
-               value_type_text(s, v));
+          fail_at(s, ERR_PATTERN, pat->span, "the pattern takes %zu values apart, the value is %s",
+                  n, value_type_text(s, v));
       }
       for (size_t i = 0; i < n; i++) {
         Value x = op_element(s, v, (int64_t)i, pat->span);
@@ -244,26 +246,26 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
       }
       return;
     }
-    fail(s, ERR_PATTERN, pat->span, "the pattern takes a tuple apart, the value is %s",
-         value_type_text(s, v));
+    fail_at(s, ERR_PATTERN, pat->span, "the pattern takes a tuple apart, the value is %s",
+            value_type_text(s, v));
   }
   case N_PAT_RECORD:
     if (v.tag != V_RECORD && v.tag != V_UNKNOWN)
-      fail(s, ERR_PATTERN, pat->span, "the pattern takes a record apart, the value is %s",
-           value_type_text(s, v));
+      fail_at(s, ERR_PATTERN, pat->span, "the pattern takes a record apart, the value is %s",
+              value_type_text(s, v));
     for (uint32_t i = 0; i < pat->list.count; i++) {
       Node *p = pat->list.items[i];
       if (v.tag == V_UNKNOWN) {
         bind_pattern(s, p, v, is_var);
         continue;
       }
-      const Value *f = record_get(v.u.rec, p->word.name);
+      const Value *f = value_record_get(v.u.rec, p->word.name);
       if (!f)
-        fail(s, ERR_NO_FIELD, p->span, "the record has no field `%s`: it is %s", p->word.name,
-             value_type_text(s, v));
+        fail_at(s, ERR_NO_FIELD, p->span, "the record has no field `%s`: it is %s", p->word.name,
+                value_type_text(s, v));
       bind_pattern(s, p, *f, is_var);
     }
     return;
-  default: fail(s, ERR_BUG, pat->span, "pattern of kind %d", pat->kind);
+  default: fail_at(s, ERR_BUG, pat->span, "pattern of kind %d", pat->kind);
   }
 }

@@ -5,26 +5,27 @@
 #include "lang/lang.h"
 #include "lang/names/module.h"
 
-Value made_definite(Session *s, Value v, Span at); /* a weak tensor gets its dtype (rule 14) */
-Value global_value(Session *s, Global *g, Span at);
+Value bind_made_definite(Session *s, Value v, Span at); /* a weak tensor gets its dtype (rule 14) */
+Value bind_global_value(Session *s, Global *g, Span at);
 void bind_pattern(Session *s, Node *pat, Value v, bool is_var);
 void local_push(Session *s, Name name, Value v, bool is_var, Span at);
-void locals_pop(Session *s, size_t to);
+void local_pop(Session *s, size_t to);
 Local *local_find(Session *s, Name name);
 /* !must: V_UNKNOWN when there is none */
-Value name_value(Session *s, Name name, Span at, bool must);
+Value bind_name_value(Session *s, Name name, Span at, bool must);
 /* Field or method of an instance; false when it has none of that name. */
-bool inst_get(Session *s, Inst *i, Name name, Span at, Value *out);
+bool model_get(Session *s, Inst *i, Name name, Span at, Value *out);
 
 /* A function literal with what it captures; `vars_too`: variables that change, as they are now. */
-Value fn_closure(Session *s, Node *n, bool is_code, bool vars_too);
-Value body_closure(Session *s, Node *lambda, bool is_code); /* may read outer vars: wrap bodies */
+Value closure_of_fn(Session *s, Node *n, bool is_code, bool vars_too);
+Value closure_of_body(Session *s, Node *lambda,
+                      bool is_code); /* may read outer vars: wrap bodies */
 /* of a block of script: reads and assigns variables, those of the top level too */
-Value capsule_closure(Session *s, Node *lambda);
+Value closure_of_capsule(Session *s, Node *lambda);
 
 /* naming.c */
 void name_result(Session *s, Node *pat, Value v); /* gives graph values the names of their `let` */
 void name_variable(Session *s, Name name, Value v); /* of an assigned variable */
-void check_shadow(Session *s, const Word *w);       /* rule 3 */
+void name_check_shadow(Session *s, const Word *w);  /* rule 3 */
 
 #endif

@@ -1,10 +1,10 @@
 /* Calls: binding arguments, frames, custom backwards, model construction.
  *
  * In: a function value and evaluated arguments. Out: its result. A `fn` called from script goes to
- * compile.c (run_code); called from code, or a `proc`, its body is evaluated here in a new frame.
- * Invariants: in code every float tensor that enters a call passes an `alias` node, so that the
- * gradient sums the uses inside a call before it meets those outside (rule 74). One that leaves it
- * does too where that can be told, so that what hangs on the result sees the uses outside alone.
+ * compile.c (call_run_code); called from code, or a `proc`, its body is evaluated here in a new
+ * frame. Invariants: in code every float tensor that enters a call passes an `alias` node, so that
+ * the gradient sums the uses inside a call before it meets those outside (rule 74). One that leaves
+ * it does too where that can be told, so that what hangs on the result sees the uses outside alone.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@
 
 enum { DEPTH_CODE = 256, DEPTH_SCRIPT = 1000 };
 
-const char *fn_name(const FnObj *f) {
+const char *call_fn_name(const FnObj *f) {
   return f->decl->fn->name.name ? f->decl->fn->name.name : "function literal";
 }
 
@@ -48,45 +48,45 @@ Value call_value(Session *s, Value f, const Args *a) {
   case V_UNKNOWN: return f;
   case V_FN: return call_fn(s, f.u.fn, a);
   case V_MODEL:
-    if (in_code(s)) fail(s, ERR_SCRIPT_ONLY, a->call, "models are made in script, not in code");
-    return construct(s, f.u.model, a);
-  case V_BUILTIN: return call_builtin(s, f.u.builtin, a, NULL);
+    if (in_code(s)) fail_at(s, ERR_SCRIPT_ONLY, a->call, "models are made in script, not in code");
+    return model_construct(s, f.u.model, a);
+  case V_BUILTIN: return builtin_call(s, f.u.builtin, a, NULL);
   case V_DTYPE:
     if (a->count != 1 || a->names[0])
-      fail(s, ERR_ARG_COUNT, a->call, "a cast takes one value: `%s(x)`", dtype_info[f.u.i].name);
+      fail_at(s, ERR_ARG_COUNT, a->call, "a cast takes one value: `%s(x)`", dtype_info[f.u.i].name);
     return op_cast(s, a->v[0], (DType)f.u.i, a->call);
   case V_INST: { /* m(args) is m.forward(args) */
     Name forward = names_of(s->names, "forward");
     const NodeList *l = &f.u.inst->model->decl->model.members;
     for (uint32_t i = 0; i < l->count; i++)
       if (l->items[i]->kind == N_FN && l->items[i]->fn->name.name == forward) {
-        Value m = fn_value(s, l->items[i], f.u.inst->model->module, f.u.inst, f.u.inst->model,
-                           !l->items[i]->fn->is_proc, 0, NULL);
+        Value m = v_fn(s, l->items[i], f.u.inst->model->module, f.u.inst, f.u.inst->model,
+                       !l->items[i]->fn->is_proc, 0, NULL);
         return call_fn(s, m.u.fn, a);
       }
-    fail(s, ERR_NO_FIELD, a->call, "model `%s` has no `forward` to call", f.u.inst->model->name);
+    fail_at(s, ERR_NO_FIELD, a->call, "model `%s` has no `forward` to call", f.u.inst->model->name);
   }
   case V_POLICY: {
     PolicyObj *p = (PolicyObj *)f.u.o;
     for (size_t i = 0; i < a->count; i++)
       if (a->names[i])
-        fail(s, ERR_ARG_NAME, a->spans[i], "arguments of a policy stand by position");
+        fail_at(s, ERR_ARG_NAME, a->spans[i], "arguments of a policy stand by position");
     if (p->count)
-      fail(s, ERR_NOT_CALLABLE, a->call, "the policy `%s` has its arguments already",
-           p->decl->policy_decl.name.name);
+      fail_at(s, ERR_NOT_CALLABLE, a->call, "the policy `%s` has its arguments already",
+              p->decl->policy_decl.name.name);
     return policy_value(s, p->decl, p->module, a->count, a->v);
   }
-  default: fail(s, ERR_NOT_CALLABLE, a->call, "%s is not a function", value_type_text(s, f));
+  default: fail_at(s, ERR_NOT_CALLABLE, a->call, "%s is not a function", value_type_text(s, f));
   }
 }
 
 static _Noreturn void not_code(Session *s, FnObj *f, Span at) {
   Span why = {0};
-  const char *what = why_not_code(s, f, &why);
-  Diag *d = err(s, ERR_CODE_VALUE, at, "a function that can be compiled is needed here");
+  const char *what = desugar_why_not_code(s, f, &why);
+  Diag *d = fail_report(s, ERR_CODE_VALUE, at, "a function that can be compiled is needed here");
   if (what) dg_label(&s->diags, d, why, "%s", what);
   dg_help(&s->diags, d, "pass what the function needs as arguments, and let it give its result");
-  raise_(s);
+  fail_raise(s);
 }
 
 /* ---- results of calls in code: values of their own, as they are of calls from script */
@@ -150,29 +150,30 @@ static Value leave_call(Session *s, Value r, uint32_t from, Span at) {
 
 /* In code, where it may have hooks around it. */
 static Value staged_call(Session *s, FnObj *f, const Args *a) {
-  return f->decl->fn->back_body ? custom_call(s, f, a) : inline_call(s, f, a);
+  return f->decl->fn->back_body ? eval_custom_call(s, f, a) : call_inline(s, f, a);
 }
 
 Value call_fn(Session *s, FnObj *f, const Args *a) {
-  if (f->deferred) return deferred_call(s, f, a);
+  if (f->deferred) return host_deferred_call(s, f, a);
   if (s->abstract && s->depth > 40) return (Value){.tag = V_UNKNOWN}; /* `check`: recursion */
   if (s->abstract || s->stage || !f->is_code) {
     if (in_code(s) && !f->is_code && f->decl->kind == N_LAMBDA) not_code(s, f, a->call);
     if (in_code(s) && !f->is_code)
-      fail_help(s, ERR_SCRIPT_ONLY, a->call,
-                txt(s,
+      fail_help(
+          s, ERR_SCRIPT_ONLY, a->call,
+          fail_text(s,
                     "declare it `fn %s` if it does not print to files, read clocks or make models",
-                    fn_name(f)),
-                "code cannot call the proc `%s`", fn_name(f));
-    if (!s->stage) return inline_call(s, f, a);
+                    call_fn_name(f)),
+          "code cannot call the proc `%s`", call_fn_name(f));
+    if (!s->stage) return call_inline(s, f, a);
     uint32_t from = (uint32_t)s->stage->g->node_count;
     Value r = host_hooked(s, f) ? host_call(s, f, a, staged_call) : staged_call(s, f, a);
     return s->abstract || !s->frame->code ? r : leave_call(s, r, from, a->call);
   }
-  return run_code(s, f, a);
+  return call_run_code(s, f, a);
 }
 
-uint32_t param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t) {
+uint32_t call_param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t) {
   enum { FEW = 32 };
   uint32_t i = 0;
   if (p->count <= FEW || args <= FEW) {
@@ -189,7 +190,7 @@ uint32_t param_named(Session *s, const NodeList *p, Name name, size_t args, Tabl
 }
 
 /* Argument i of the parameters, or a unit with *given = false. Reports what does not fit. */
-void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given) {
+void call_bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given) {
   const NodeList *p = &f->decl->fn->params;
   memset(given, 0, sizeof(bool) * p->count);
   uint32_t positional = 0, required = 0;
@@ -202,30 +203,30 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
       if (positional >= p->count) {
         uint32_t extra = 0;
         for (size_t j = 0; j < a->count; j++) extra += !a->names[j];
-        Diag *d = err(s, ERR_ARG_COUNT, a->spans[k].file ? a->spans[k] : a->call,
-                      "`%s` takes %u argument%s by position, not %u", fn_name(f), required,
-                      required == 1 ? "" : "s", extra);
+        Diag *d = fail_report(s, ERR_ARG_COUNT, a->spans[k].file ? a->spans[k] : a->call,
+                              "`%s` takes %u argument%s by position, not %u", call_fn_name(f),
+                              required, required == 1 ? "" : "s", extra);
         dg_label(&s->diags, d, f->decl->fn->header, "declared here");
         if (required < p->count)
           dg_help(&s->diags, d, "a parameter with a default is given by name");
-        raise_(s);
+        fail_raise(s);
       }
       i = positional++;
     } else {
-      i = param_named(s, p, a->names[k], a->count, &by_name);
+      i = call_param_named(s, p, a->names[k], a->count, &by_name);
       if (i == p->count) {
-        Diag *d = err(s, ERR_ARG_NAME, a->spans[k], "`%s` has no parameter `%s`", fn_name(f),
-                      a->names[k]);
+        Diag *d = fail_report(s, ERR_ARG_NAME, a->spans[k], "`%s` has no parameter `%s`",
+                              call_fn_name(f), a->names[k]);
         dg_label(&s->diags, d, f->decl->fn->header, "declared here");
         for (uint32_t j = 0; j < p->count; j++)
           if (str_distance(a->names[k], p->items[j]->param.name.name, 2) <= 2) {
             dg_help(&s->diags, d, "did you mean `%s`?", p->items[j]->param.name.name);
             break;
           }
-        raise_(s);
+        fail_raise(s);
       }
       if (given[i])
-        fail(s, ERR_TWICE, a->spans[k], "the argument `%s` is given twice", a->names[k]);
+        fail_at(s, ERR_TWICE, a->spans[k], "the argument `%s` is given twice", a->names[k]);
     }
     out[i] = a->v[k];
     spans[i] = a->spans[k];
@@ -233,10 +234,10 @@ void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, boo
   }
   for (uint32_t i = 0; i < p->count; i++)
     if (!given[i] && !p->items[i]->param.init) {
-      Diag *d = err(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`", fn_name(f),
-                    p->items[i]->param.name.name);
+      Diag *d = fail_report(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`",
+                            call_fn_name(f), p->items[i]->param.name.name);
       dg_label(&s->diags, d, f->decl->fn->header, "declared here");
-      raise_(s);
+      fail_raise(s);
     }
 }
 
@@ -253,7 +254,7 @@ static Value enter_node(Session *s, Value v, Span at) {
   return e.v;
 }
 
-void enter_values(Session *s, size_t n, Val *v, Span at) {
+void call_enter_values(Session *s, size_t n, Val *v, Span at) {
   Graph *g = s->stage->g;
   Val *before = ARENA_ARRAY(&s->scratch, Val, n + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
@@ -274,7 +275,7 @@ void enter_values(Session *s, size_t n, Val *v, Span at) {
 /* The value as it enters a call of code: float tensors through an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
   stack_check();
-  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype))
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype))
     return enter_node(s, v, at);
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
@@ -300,14 +301,14 @@ void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
                 .model = f->model,
                 .base = s->local_count,
                 .call = call,
-                .what = fn_name(f),
+                .what = call_fn_name(f),
                 .code = f->is_code,
-                .stage = is_capsule(f) ? NULL : s->stage};
+                .stage = capsule_is_fn(f) ? NULL : s->stage};
   if (s->frame) fr->test = s->frame->test && f->module == s->frame->module && !f->is_code;
   int limit = f->is_code ? DEPTH_CODE : DEPTH_SCRIPT;
   if (++s->depth > limit) {
     s->depth--;
-    fail(
+    fail_at(
         s, ERR_DEPTH, call,
         f->is_code
             ? "calls of code are nested more than %d deep: recursion must end by a static condition"
@@ -318,7 +319,7 @@ void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
 }
 
 void frame_pop(Session *s, Frame *fr) {
-  locals_pop(s, fr->base);
+  local_pop(s, fr->base);
   s->frame = fr->up;
   s->depth--;
 }
@@ -328,8 +329,8 @@ void frame_pop(Session *s, Frame *fr) {
 static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
                               const bool *given, Span call) {
   const Fn *d = f->decl->fn;
-  const char *title = s->stage ? frame_title(s, s->frame) : fn_name(f);
-  bool capsule = is_capsule(f); /* no call: values stay what they are */
+  const char *title = s->stage ? path_frame_title(s, s->frame) : call_fn_name(f);
+  bool capsule = capsule_is_fn(f); /* no call: values stay what they are */
   for (size_t i = 0; i < f->capture_count; i++) {
     const Local *c = &f->captures[i];
     local_push(s, c->name, f->is_code && !capsule ? enter(s, c->v, call) : c->v,
@@ -349,14 +350,14 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
     Node *p = d->params.items[i];
     Value v = args[i];
     if (!given[i]) {
-      v = eval(s, p->param.init);
+      v = eval_expr(s, p->param.init);
       spans[i] = p->param.init->span;
       if (v.tag != V_NONE) type_bind(s, p->param.type, v);
     }
-    if (v.tag == V_NONE && p->param.init && name_is_none(s, p->param.init)) { /* rule 71 */
+    if (v.tag == V_NONE && p->param.init && desugar_name_is_none(s, p->param.init)) { /* rule 71 */
     } else if (p->param.type) {
       v = type_match(s, p->param.type, v, spans[i],
-                     txt(s, "argument `%s` of `%s`", p->param.name.name, title));
+                     fail_text(s, "argument `%s` of `%s`", p->param.name.name, title));
     } /* without a type a weak tensor stays weak: it may be a shape */
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }
@@ -369,12 +370,12 @@ static Value run_body(Session *s, Node *body, bool is_expr, bool *fell) {
   if (body->kind == N_BLOCK && !is_expr) {
     r = eval_block(s, body, &flow);
   } else {
-    r = eval(s, body);
+    r = eval_expr(s, body);
     flow = (Flow)s->flow;
     s->flow = FLOW_NEXT;
   }
   if (flow == FLOW_BREAK || flow == FLOW_CONTINUE)
-    fail(s, ERR_BREAK, body->span, "`break` and `continue` stand in loops only");
+    fail_at(s, ERR_BREAK, body->span, "`break` and `continue` stand in loops only");
   if (flow == FLOW_RETURN) {
     r = s->ret;
     s->ret = v_unit();
@@ -384,13 +385,13 @@ static Value run_body(Session *s, Node *body, bool is_expr, bool *fell) {
   return r;
 }
 
-Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {
+Value call_backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {
   const Fn *d = f->decl->fn;
   uint32_t n = d->params.count;
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
   Span *spans = ARENA_ARRAY(&s->scratch, Span, n + 1);
   bool *given = ARENA_ARRAY(&s->scratch, bool, n + 1);
-  bind_args(s, f, a, args, spans, given);
+  call_bind_args(s, f, a, args, spans, given);
   Frame fr;
   frame_push(s, &fr, f, a->call);
   fr.what = "backward";
@@ -401,8 +402,8 @@ Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {
                d->back_params.items[0]->span);
   } else {
     if (g.tag != V_TUPLE || g.u.list->count != d->back_params.count)
-      fail(s, ERR_BACKWARD, d->back_span,
-           "`backward` takes one gradient of the result's structure");
+      fail_at(s, ERR_BACKWARD, d->back_span,
+              "`backward` takes one gradient of the result's structure");
     for (uint32_t i = 0; i < d->back_params.count; i++)
       local_push(s, d->back_params.items[i]->param.name.name, g.u.list->items[i], false,
                  d->back_params.items[i]->span);
@@ -429,14 +430,14 @@ static bool is_attention(const Session *s, const FnObj *f) {
          f->decl->kind == N_FN && !strcmp(f->decl->fn->name.name, "attention");
 }
 
-Value inline_call(Session *s, FnObj *f, const Args *a) {
+Value call_inline(Session *s, FnObj *f, const Args *a) {
   stack_check();
   const Fn *d = f->decl->fn;
   uint32_t n = d->params.count;
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
   Span *spans = ARENA_ARRAY(&s->scratch, Span, n + 1);
   bool *given = ARENA_ARRAY(&s->scratch, bool, n + 1);
-  bind_args(s, f, a, args, spans, given);
+  call_bind_args(s, f, a, args, spans, given);
   if (s->abstract && abstract_recursion(s, f)) return (Value){.tag = V_UNKNOWN};
   check_step(s);
   Frame fr;
@@ -444,7 +445,7 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
   frame_push(s, &fr, f, a->call);
   bind_params(s, f, n, args, spans, given, a->call);
   bool fell = false;
-  if (is_capsule(f)) {
+  if (capsule_is_fn(f)) {
     Value c = capsule_body(s, f);
     frame_pop(s, &fr);
     return c;
@@ -459,18 +460,19 @@ Value inline_call(Session *s, FnObj *f, const Args *a) {
       !(d->result->kind == N_TYPE_TUPLE && d->result->list.count == 0)) {
     Span end = d->body->span;
     end.lo = end.hi - 1;
-    Diag *g =
-        err(s, ERR_NO_RESULT, end, "`%s` has a result type, but its body gives ()", fn_name(f));
+    Diag *g = fail_report(s, ERR_NO_RESULT, end, "`%s` has a result type, but its body gives ()",
+                          call_fn_name(f));
     dg_label(&s->diags, g, d->result->span, "declared here");
     dg_help(&s->diags, g, "the last expression of a block is its value");
-    raise_(s);
+    fail_raise(s);
   }
   if (d->result) {
     Node *last = d->body;
     if (last->kind == N_BLOCK && last->list.count) last = last->list.items[last->list.count - 1];
-    r = type_match(s, d->result, r, last->span, txt(s, "the result of `%s`", fn_name(f)));
+    r = type_match(s, d->result, r, last->span,
+                   fail_text(s, "the result of `%s`", call_fn_name(f)));
   } else if (v_is_weak_list(r)) {
-    r = as_tensor(s, r, DT_COUNT, d->body->span);
+    r = op_as_tensor(s, r, DT_COUNT, d->body->span);
   }
   if (block) block_leave(s, block, true);
   frame_pop(s, &fr);

@@ -17,20 +17,20 @@ Value call_value(Session *s, Value f, const Args *a);
 Value call_simple(Session *s, Value f, size_t n, const Value *v, Span at); /* positional */
 Value call_fn(Session *s, FnObj *f, const Args *a);
 /* Evaluates the body in a new frame, in the present stage (or script). */
-Value inline_call(Session *s, FnObj *f, const Args *a);
-Value custom_call(Session *s, FnObj *f, const Args *a);
-Value backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /* rule 79 */
-Value construct(Session *s, ModelDecl *m, const Args *a);
+Value call_inline(Session *s, FnObj *f, const Args *a);
+Value eval_custom_call(Session *s, FnObj *f, const Args *a);
+Value call_backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g); /* rule 79 */
+Value model_construct(Session *s, ModelDecl *m, const Args *a);
 
-const char *fn_name(const FnObj *f);
+const char *call_fn_name(const FnObj *f);
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call);
 void frame_pop(Session *s, Frame *fr);
 /* The values v as they enter a construct in code that contributes once (rule 74): floats through an
  * alias node each, one for several that are the same. */
-void enter_values(Session *s, size_t n, Val *v, Span at);
+void call_enter_values(Session *s, size_t n, Val *v, Span at);
 /* The first parameter that an argument of this name is for; p->count: there is none. A call with
  * many arguments has a table of the parameters, which is empty before the first search. */
-uint32_t param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t);
-void bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given);
+uint32_t call_param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t);
+void call_bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given);
 
 #endif

@@ -67,9 +67,9 @@ static void comp_iteration(CompRun *c, uint32_t k, Value v) {
   if (k + 1 < c->e->comp.fors.count)
     comp_iterations(c, k + 1);
   else
-    comp_push(c, eval(s, c->e->comp.value));
+    comp_push(c, eval_expr(s, c->e->comp.value));
   s->frame->block_depth--;
-  locals_pop(s, base);
+  local_pop(s, base);
   element_leave(s, now);
 }
 
@@ -77,7 +77,7 @@ static void comp_iterations(CompRun *c, uint32_t k) {
   stack_check();
   Session *s = c->s;
   Node *f = c->e->comp.fors.items[k];
-  Value it = c->source[k].once ? c->source[k].v : operand_held(s, eval(s, f->loop.iter));
+  Value it = c->source[k].once ? c->source[k].v : operand_held(s, eval_expr(s, f->loop.iter));
   Span at = f->loop.iter->span;
   Element *element = c->element[k] = elements_start(s);
   if (it.tag == V_RANGE) {
@@ -95,19 +95,19 @@ static void comp_iterations(CompRun *c, uint32_t k) {
     }
   } else if (v_is_tensor(it)) {
     c->over_range = true;
-    Type t = type_of(s, it);
+    Type t = op_type_of(s, it);
     int64_t n = 0;
-    if (t.rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
-    need_const(s, t.dim[0], at, "the number of elements", &n);
+    if (t.rank == 0) fail_at(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    unit_need_const(s, t.dim[0], at, "the number of elements", &n);
     for (int64_t i = 0; i < n; i++) {
       count_step(s, at);
       comp_iteration(c, k, op_element(s, it, i, at));
     }
   } else if (it.tag == V_SEQ) {
     c->over_seq = true;
-    comp_seq(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_iteration);
+    seq_comp(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_iteration);
   } else {
-    fail(s, ERR_ITERATE, at, "a comprehension cannot go through %s", value_type_text(s, it));
+    fail_at(s, ERR_ITERATE, at, "a comprehension cannot go through %s", value_type_text(s, it));
   }
   elements_end(s, element);
 }
@@ -120,19 +120,20 @@ static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   operands_close(s, &c.read);
   bool all = c.count > 0;
   for (size_t i = 0; i < c.count; i++) all &= numeric(c.items[i]);
-  if (!all || !(c.over_range || c.over_seq)) return list_value(s, V_LIST, c.count, c.items);
+  if (!all || !(c.over_range || c.over_seq)) return v_list(s, V_LIST, c.count, c.items);
   Value v = op_stack(s, c.count, c.items, 0, e->span);
   uint32_t k = e->comp.fors.count;
   if (k == 1) return v;
-  Type t = type_of(s, v); /* several: their sizes are the leading axes, where each has one */
+  Type t = op_type_of(s, v); /* several: their sizes are the leading axes, where each has one */
   Dim d[2 * CKL_MAX_RANK];
   int n = 0;
   for (uint32_t i = 0; i < k; i++) {
     Value it = source[i].v;
     if (!source[i].once || (it.tag != V_RANGE && !v_is_tensor(it))) return v;
-    d[n++] = it.tag == V_RANGE ? dim_sub(dims_of(s), dim_of(s, it.u.range->hi, e->span, "a range"),
-                                         dim_of(s, it.u.range->lo, e->span, "a range"))
-                               : type_of(s, it).dim[0];
+    d[n++] = it.tag == V_RANGE
+                 ? dim_sub(op_dims_of(s), type_dim_of(s, it.u.range->hi, e->span, "a range"),
+                           type_dim_of(s, it.u.range->lo, e->span, "a range"))
+                 : op_type_of(s, it).dim[0];
   }
   for (int i = 1; i < t.rank; i++) d[n++] = t.dim[i];
   return op_reshape(s, v, n, d, e->span);
@@ -164,7 +165,7 @@ static void batch_job(void *ud) {
   for (uint32_t k = 0; k < j->n; k++) {
     Type t = {.kind = TK_TENSOR, .dtype = DT_I64};
     if (!j->axes[k].range) {
-      Type full = type_of(s, j->axes[k].source);
+      Type full = op_type_of(s, j->axes[k].source);
       t.dtype = full.dtype;
       t.dev = full.dev;
       t.rank = (uint8_t)(full.rank - 1);
@@ -177,21 +178,22 @@ static void batch_job(void *ud) {
     v.u.v = j->inputs[k];
     if (v.weak) j->st->counters |= 1u << k;
     if (v.weak && !(j->axes[k].lo.tag == V_INT && j->axes[k].lo.u.i == 0)) {
-      Value of[2] = {v, as_tensor(s, j->axes[k].lo, DT_I64, j->e->span)};
+      Value of[2] = {v, op_as_tensor(s, j->axes[k].lo, DT_I64, j->e->span)};
       v = op_run(s, OP_ADD, 2, of, NULL, 0, j->e->span); /* below the end of the range: it fits */
       v.weak = true;
     }
     bind_pattern(s, j->e->comp.fors.items[k]->loop.pat, v, false);
   }
-  Value r = eval(s, j->e->comp.value);
+  Value r = eval_expr(s, j->e->comp.value);
   s->frame->block_depth--;
-  locals_pop(s, base);
-  if (numeric(r)) r = stage_lift(s, as_tensor(s, r, DT_COUNT, j->e->comp.value->span), j->e->span);
+  local_pop(s, base);
+  if (numeric(r))
+    r = stage_lift(s, op_as_tensor(s, r, DT_COUNT, j->e->comp.value->span), j->e->span);
   j->result = r;
 }
 
 void region_open(Session *s, Stage *st, Name name) {
-  Graph *g = gr_new(s->stage->g->arena, dims_of(s), s->names, name);
+  Graph *g = gr_new(s->stage->g->arena, op_dims_of(s), s->names, name);
   g->at = s->stage->g->at;
   g->blocks = s->stage->g->blocks;
   stage_push(s, st, g);
@@ -217,7 +219,7 @@ Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const 
     in[i] = i < k    ? stage_operand(s, rows[i], at).u.v
             : key[i] ? element_rows(s, st->outer[i - k], axes, n, at)
                      : st->outer[i - k];
-  enter_values(s, nin, in, at);
+  call_enter_values(s, nin, in, at);
   if (!gr_inline(s->stage->g, g, in, NULL, out, &e)) fail_gerr(s, at, &e);
   return out;
 }
@@ -270,8 +272,8 @@ static void comp_job(void *ud) {
     spans[a.count] = j->e->comp.fors.items[k]->loop.iter->span;
     v[a.count++] = j->axes[k].source;
   }
-  Value f = body_closure(j->s, comp_lambda(j->s, j->e, given), true);
-  j->v = run_code(j->s, f.u.fn, &a);
+  Value f = closure_of_body(j->s, desugar_comp(j->s, j->e, given), true);
+  j->v = call_run_code(j->s, f.u.fn, &a);
 }
 
 /* In script: one compiled call. False when code cannot do it, which is found before anything
@@ -281,7 +283,7 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
   size_t before = s->diags.count;
   uint32_t warned = s->warned_count;
   for (;;) {
-    int code = guard(s, comp_job, &j);
+    int code = api_guard(s, comp_job, &j);
     *out = j.v;
     if (code == MEM_OK) return true;
     bool refused = false, again = false;
@@ -301,17 +303,17 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
 Value eval_comp(Session *s, Node *e) {
   uint32_t n = e->comp.fors.count;
   if (n > CKL_MAX_RANK)
-    fail(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
+    fail_at(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
   Axis axes[CKL_MAX_RANK];
   CompSource source[CKL_MAX_RANK] = {{{0}, false}};
   bool batch = true, unknown = false;
   for (uint32_t k = 0; k < n && !unknown; k++) {
     Node *f = e->comp.fors.items[k];
-    if (k && mentions_earlier(e, k)) {
+    if (k && desugar_mentions_earlier(e, k)) {
       batch = false; /* a range that depends on an outer variable: in order */
       continue;
     }
-    Value it = operand_held(s, eval(s, f->loop.iter));
+    Value it = operand_held(s, eval_expr(s, f->loop.iter));
     if (s->flow != FLOW_NEXT) return v_unit();
     source[k] = (CompSource){it, true};
     unknown =
@@ -321,26 +323,27 @@ Value eval_comp(Session *s, Node *e) {
     if (it.tag == V_RANGE) {
       Value lo = it.u.range->lo, hi = it.u.range->hi;
       if ((lo.tag != V_INT && lo.tag != V_DIM) || (hi.tag != V_INT && hi.tag != V_DIM))
-        fail(s, ERR_NOT_CONST, f->loop.iter->span,
-             "the size of a comprehension must be a dim expression");
-      Dim d =
-          dim_sub(dims_of(s), dim_of(s, hi, e->span, "a range"), dim_of(s, lo, e->span, "a range"));
+        fail_at(s, ERR_NOT_CONST, f->loop.iter->span,
+                "the size of a comprehension must be a dim expression");
+      Dim d = dim_sub(op_dims_of(s), type_dim_of(s, hi, e->span, "a range"),
+                      type_dim_of(s, lo, e->span, "a range"));
       int64_t c;
-      if (dim_is_const(dims_of(s), d, &c) && c < 0) d = dim_const(dims_of(s), 0);
+      if (dim_is_const(op_dims_of(s), d, &c) && c < 0) d = dim_const(op_dims_of(s), 0);
       axes[k] = (Axis){lo, it, d, true};
     } else if (v_is_tensor(it)) {
-      Type t = type_of(s, it);
+      Type t = op_type_of(s, it);
       if (t.rank == 0)
-        fail(s, ERR_ITERATE, f->loop.iter->span, "a rank-0 tensor has no elements to go through");
-      if (s->stage) it = as_tensor(s, it, DT_COUNT, e->span);
+        fail_at(s, ERR_ITERATE, f->loop.iter->span,
+                "a rank-0 tensor has no elements to go through");
+      if (s->stage) it = op_as_tensor(s, it, DT_COUNT, e->span);
       axes[k] = (Axis){v_int(0), it, t.dim[0], false};
     } else
       batch = false;
   }
-  if (unknown || (s->abstract && !batch)) return comp_unknown(s, e);
+  if (unknown || (s->abstract && !batch)) return abstract_comp(s, e);
   Value v;
   DrawMark before = random_mark(s);
-  if (batch && fn_is_code_legal(s, e) &&
+  if (batch && desugar_is_code(s, e) &&
       (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v)))
     return v;
   random_back(s, &before); /* what the attempt staged counts for nothing */

@@ -79,8 +79,8 @@ static Value custom_forward(Custom *c, Stage *st) {
   region_open(s, st, c->f->decl->fn->name.name);
   st->apart = true;
   seed_captures(s, st, c);
-  Value r = inline_call(s, c->f, c->a);
-  if (v_is_number(r) && r.tag != V_NODE) r = as_tensor(s, r, DT_COUNT, c->a->call);
+  Value r = call_inline(s, c->f, c->a);
+  if (v_is_number(r) && r.tag != V_NODE) r = op_as_tensor(s, r, DT_COUNT, c->a->call);
   give_outputs(s, r, c->a->call);
   stage_pop(s);
   return r;
@@ -103,14 +103,14 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
   Value out = refill(s, result, outs, &k);
   k = 0;
   Value gv = refill(s, result, gs, &k);
-  Value r = backward_body(s, c->f, c->a, out, gv);
+  Value r = call_backward_body(s, c->f, c->a, out, gv);
   /* one gradient per argument that is a float tensor and has no default */
   size_t want = 0, given = r.tag == V_TUPLE ? r.u.list->count : 1;
   for (uint32_t i = 0; i < d->params.count && i < narg; i++) want += !val_none(arg_vals[i]);
   if (want != given && !(want == 1 && r.tag != V_TUPLE))
-    fail(s, ERR_BACKWARD, d->back_body->span,
-         "`backward` of `%s` gives %zu gradient%s, its arguments need %zu", fn_name(c->f), given,
-         given == 1 ? "" : "s", want);
+    fail_at(s, ERR_BACKWARD, d->back_body->span,
+            "`backward` of `%s` gives %zu gradient%s, its arguments need %zu", call_fn_name(c->f),
+            given, given == 1 ? "" : "s", want);
   *nwrt = 0;
   size_t q = 0;
   for (uint32_t i = 0; i < d->params.count && i < narg; i++) {
@@ -123,11 +123,11 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
     if (v.tag == V_NONE) continue; /* zero */
     Type t = *gr_type(s->stage->up->g, arg_vals[i]);
     bool number = v_is_number(v);
-    v = as_tensor(s, v, (DType)t.dtype, d->back_body->span);
-    Type h = type_of(s, v);
+    v = op_as_tensor(s, v, (DType)t.dtype, d->back_body->span);
+    Type h = op_type_of(s, v);
     bool ok = h.dtype == t.dtype && h.rank == t.rank;
     for (int a = 0; ok && a < t.rank; a++) {
-      DimOrder o = dim_compare(dims_of(s), h.dim[a], t.dim[a]);
+      DimOrder o = dim_compare(op_dims_of(s), h.dim[a], t.dim[a]);
       if (o == DIM_MAYBE)
         gr_check(s->stage->g, CHECK_EQ, h.dim[a], t.dim[a],
                  "a gradient of `backward` has another shape than its argument");
@@ -139,9 +139,9 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
     else if (!ok) {
       Buf b;
       buf_init_arena(&b, &s->scratch);
-      type_print(&b, dims_of(s), &t);
-      fail(s, ERR_BACKWARD, d->back_body->span, "the gradient for `%s` must be %s, this is %s",
-           d->params.items[i]->param.name.name, b.s, value_type_text(s, v));
+      type_print(&b, op_dims_of(s), &t);
+      fail_at(s, ERR_BACKWARD, d->back_body->span, "the gradient for `%s` must be %s, this is %s",
+              d->params.items[i]->param.name.name, b.s, value_type_text(s, v));
     }
     gr_output(g, stage_lift(s, v, d->back_body->span).u.v);
     wrt[(*nwrt)++] = (int64_t)pos;
@@ -149,7 +149,7 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
   stage_pop(s);
 }
 
-Value custom_call(Session *s, FnObj *f, const Args *a) {
+Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
   const Fn *d = f->decl->fn;
   Custom c = {.s = s, .f = f, .a = a};
   for (size_t i = 0; i < a->count; i++) /* a check that knows nothing of its argument */
@@ -163,7 +163,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   for (size_t i = 0; i < a->count; i++) {
     Value v = a->v[i];
     if (v.tag == V_PARAM) v = param_read(s, v.u.p, a->call);
-    if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, a->call);
+    if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, a->call);
     uint32_t p = d->params.count;
     if (a->names[i]) {
       for (p = 0; p < d->params.count; p++)
@@ -174,13 +174,13 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
     }
     if (v_is_number(v) && v.tag != V_NODE && p < d->params.count &&
         d->params.items[p]->param.type && type_wants_tensor(s, d->params.items[p]->param.type))
-      v = as_tensor(s, v, DT_COUNT, a->call);
+      v = op_as_tensor(s, v, DT_COUNT, a->call);
     if (v.tag == V_NODE) {
       v = stage_operand(s, v, a->call);
       size_t at_operand = c.count;
       VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
       if (p < d->params.count && !d->params.items[p]->param.init && !v.weak &&
-          dt_float((DType)type_of(s, v).dtype)) {
+          dt_float((DType)op_type_of(s, v).dtype)) {
         arg_vals[p] = v.u.v;
         arg_pos[p] = at_operand;
       }
@@ -206,7 +206,7 @@ Value custom_call(Session *s, FnObj *f, const Args *a) {
   Graph *regions[2] = {fw.g, bw.g};
   Attr at = attr_ints(AT_WRT, (int)nwrt, wrt);
   GErr e = {.code = ERR_BUG, .operand = -1};
-  enter_values(s, c.count, c.operands, a->call);
+  call_enter_values(s, c.count, c.operands, a->call);
   Val v = gr_op(s->stage->g, OP_CUSTOM, c.operands, (int)c.count, &at, 1, regions, 2, &e);
   if (val_none(v)) fail_gerr(s, a->call, &e);
   size_t n = count_tensors(r), k = 0;

@@ -59,10 +59,10 @@ static void operand(Template *t, Value v) {
 static void hole(const Print *p, Value v) {
   Template *t = p->ud;
   Session *s = p->s;
-  DType dt = v.tag == V_DIM ? DT_I64 : (DType)type_of(s, v).dtype;
+  DType dt = v.tag == V_DIM ? DT_I64 : (DType)op_type_of(s, v).dtype;
   const char *why = format_misfit(p->f, dt);
   if (why)
-    fail(s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(s, v), why);
+    fail_at(s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(s, v), why);
   flush(t);
   buf_puts(&t->text, p->inside ? "{~" : "{");
   if (p->f) buf_putc(&t->text, ':');
@@ -120,7 +120,7 @@ static bool put_string(Session *s, Template *t, Buf *out, Node *str) {
       continue;
     }
     const Format *f = p->has_format ? &p->format : NULL;
-    Value v = eval(s, p->hole);
+    Value v = eval_expr(s, p->hole);
     if (s->flow != FLOW_NEXT) return false;
     if (v.tag == V_UNKNOWN) {
       known = false;
@@ -160,7 +160,7 @@ BUILTIN_FN(bi_print) {
         if (s->flow != FLOW_NEXT) return v_unit();
         continue;
       }
-      v = eval(s, a->arg.value);
+      v = eval_expr(s, a->arg.value);
       if (s->flow != FLOW_NEXT) return v_unit();
     }
     if (v.tag == V_UNKNOWN)
@@ -177,7 +177,7 @@ BUILTIN_FN(bi_print) {
     append(s, OP_PRINT, NULL, &t, c->at);
   } else {
     buf_putc(&out, '\n');
-    emit_text(s, 1, out.s, out.n);
+    log_write(s, 1, out.s, out.n);
   }
   return v_unit();
 }
@@ -244,7 +244,7 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
   case OP_PRINT:
     render(s, &b, text, in + 1, n - 1);
     buf_putc(&b, '\n');
-    emit_text(s, 1, b.s, b.n);
+    log_write(s, 1, b.s, b.n);
     return true;
   case OP_ASSERT: {
     int64_t count = tn_count(in[1]);
@@ -275,8 +275,8 @@ static const char *operands_text(Session *s, Value a, Value b) {
 /* `assert d % heads == 0` is also a fact for dims (rule 23). */
 static void assume(Session *s, const Node *c, Value x, Value y) {
   if ((x.tag == V_DIM || x.tag == V_INT) && (y.tag == V_DIM || y.tag == V_INT))
-    dim_assume_divides(dims_of(s), dim_of(s, x, c->span, "a size"),
-                       dim_of(s, y, c->span, "a size"));
+    dim_assume_divides(op_dims_of(s), type_dim_of(s, x, c->span, "a size"),
+                       type_dim_of(s, y, c->span, "a size"));
 }
 
 static Value binary_value(Session *s, const Node *e, Value a, Value b) {
@@ -296,7 +296,7 @@ void eval_assert(Session *s, Node *st) {
       x = of[0];
       y = of[1];
       a = binary_value(s, l, x, y);
-      b = eval(s, c->binary.right);
+      b = eval_expr(s, c->binary.right);
     } else {
       Value of[2];
       eval_pair(s, l, c->binary.right, of);
@@ -309,11 +309,11 @@ void eval_assert(Session *s, Node *st) {
     }
     v = binary_value(s, c, a, b);
   } else {
-    v = eval(s, c);
+    v = eval_expr(s, c);
   }
   if (v.tag == V_UNKNOWN || (s->abstract && (v.tag == V_BOOL || v_is_tensor(v)))) return;
-  if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL) {
-    Type t = type_of(s, v);
+  if (v.tag == V_NODE && op_type_of(s, v).dtype == DT_BOOL) {
+    Type t = op_type_of(s, v);
     int64_t axes[CKL_MAX_RANK];
     for (int i = 0; i < t.rank; i++) axes[i] = i;
     if (t.rank) v = op_reduce(s, OP_ALL, v, t.rank, axes, false, c->span);
@@ -327,12 +327,12 @@ void eval_assert(Session *s, Node *st) {
     ok = true;
     for (int64_t i = 0, n = tn_count(v.u.t->t); i < n && ok; i++) ok = tn_get_i64(v.u.t->t, i) != 0;
   } else
-    fail(s, ERR_WANT_BOOL, c->span, "`assert` takes a bool, this is %s", value_type_text(s, v));
+    fail_at(s, ERR_WANT_BOOL, c->span, "`assert` takes a bool, this is %s", value_type_text(s, v));
   if (ok) {
     if (s->stage) assume(s, c, x, y);
     return;
   }
-  Diag *d = err(s, ERR_ASSERT, c->span, "the assertion does not hold");
+  Diag *d = fail_report(s, ERR_ASSERT, c->span, "the assertion does not hold");
   if (cmp) dg_label(&s->diags, d, c->span, "%s", operands_text(s, a, b));
-  raise_(s);
+  fail_raise(s);
 }

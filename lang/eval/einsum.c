@@ -53,8 +53,8 @@ static int name_index(Einsum *e, const char *text, size_t n, size_t lo) {
   for (int i = 0; i < e->name_count; i++)
     if (e->name_n[i] == n && !memcmp(e->names[i], text, n)) return i;
   if (e->name_count == NAMES_MOST)
-    fail(e->s, ERR_EINSUM, pat_place(&e->p, lo, lo + n), "a pattern has at most %d names",
-         NAMES_MOST);
+    fail_at(e->s, ERR_EINSUM, pat_place(&e->p, lo, lo + n), "a pattern has at most %d names",
+            NAMES_MOST);
   e->names[e->name_count] = text;
   e->name_n[e->name_count] = n;
   e->owner[e->name_count] = -1;
@@ -63,8 +63,8 @@ static int name_index(Einsum *e, const char *text, size_t n, size_t lo) {
 
 static void add_axis(Einsum *e, Term *t, int name, size_t lo, size_t hi) {
   if (t->count == CKL_MAX_RANK)
-    fail(e->s, ERR_RANK_MAX, pat_place(&e->p, lo, hi), "a tensor has at most %d axes",
-         CKL_MAX_RANK);
+    fail_at(e->s, ERR_RANK_MAX, pat_place(&e->p, lo, hi), "a tensor has at most %d axes",
+            CKL_MAX_RANK);
   t->axis[t->count++] = (Axis){name, lo, hi};
 }
 
@@ -80,7 +80,7 @@ static void read_term(Einsum *e, Term *t, bool letters) {
     if (lo == p->n || p->text[lo] == ',' || p->text[lo] == '-') break;
     if (pat_takes(p, "...")) {
       if (t->ellipsis >= 0)
-        fail(e->s, ERR_EINSUM, pat_place(p, lo, lo + 3), "`...` stands once in a term");
+        fail_at(e->s, ERR_EINSUM, pat_place(p, lo, lo + 3), "`...` stands once in a term");
       t->ellipsis = t->count;
       continue;
     }
@@ -103,22 +103,23 @@ static void read_pattern(Einsum *e) {
   bool letters = !memchr(p->text, ' ', p->n) && !memchr(p->text, '\t', p->n);
   for (;;) {
     if (e->in_count == OPERANDS_MOST)
-      fail(e->s, ERR_EINSUM, pat_place(p, p->pos, p->n), "`einsum` takes at most %d operands",
-           OPERANDS_MOST);
+      fail_at(e->s, ERR_EINSUM, pat_place(p, p->pos, p->n), "`einsum` takes at most %d operands",
+              OPERANDS_MOST);
     read_term(e, &e->in[e->in_count++], letters);
     if (!pat_takes(p, ",")) break;
   }
   if (!pat_takes(p, "->"))
-    fail_help(e->s, ERR_EINSUM, p->pos < p->n ? pat_place(p, p->pos, p->pos + 1) : p->span,
-              txt(e->s,
+    fail_help(
+        e->s, ERR_EINSUM, p->pos < p->n ? pat_place(p, p->pos, p->pos + 1) : p->span,
+        fail_text(e->s,
                   "\"%s -> ..\" with the axes of the result; nothing after the arrow sums all",
                   p->text),
-              "the pattern says nothing about the result: `->` is missing");
+        "the pattern says nothing about the result: `->` is missing");
   read_term(e, &e->out, letters);
   pat_skip(p);
   if (p->pos < p->n)
-    fail(e->s, ERR_EINSUM, pat_place(p, p->pos, p->n),
-         "the pattern ends after the axes of the result");
+    fail_at(e->s, ERR_EINSUM, pat_place(p, p->pos, p->n),
+            "the pattern ends after the axes of the result");
 }
 
 static bool in_term(const Term *t, int name) {
@@ -135,7 +136,7 @@ static void expand(Einsum *e, Term *t, int count) {
   for (int i = 0; i <= old.count; i++) {
     if (i == old.ellipsis)
       for (int k = count; k-- > 0;) {
-        const char *name = txt(e->s, "..%d", k);
+        const char *name = fail_text(e->s, "..%d", k);
         add_axis(e, t, name_index(e, name, strlen(name), old.lo), old.lo, old.hi);
       }
     if (i < old.count) add_axis(e, t, old.axis[i].name, old.axis[i].lo, old.axis[i].hi);
@@ -145,16 +146,16 @@ static void expand(Einsum *e, Term *t, int count) {
 static void check_operand(Einsum *e, int k) {
   Session *s = e->s;
   Term *t = &e->in[k];
-  Type ty = type_of(s, e->x[k]);
+  Type ty = op_type_of(s, e->x[k]);
   int named = t->count;
   if (t->ellipsis >= 0 ? named > ty.rank : named != ty.rank) {
-    Diag *d = err(s, ERR_EINSUM, pat_place(&e->p, t->lo, t->hi),
-                  "operand %d is %s, the pattern names %d ax%s", k + 1, value_type_text(s, e->x[k]),
-                  named, named == 1 ? "is" : "es");
+    Diag *d = fail_report(s, ERR_EINSUM, pat_place(&e->p, t->lo, t->hi),
+                          "operand %d is %s, the pattern names %d ax%s", k + 1,
+                          value_type_text(s, e->x[k]), named, named == 1 ? "is" : "es");
     if (named == 1 && (int)(t->hi - t->lo) == ty.rank)
       dg_help(&s->diags, d,
               "separate names by blanks; in a pattern without any blank each letter is an axis");
-    raise_(s);
+    fail_raise(s);
   }
   expand(e, t, ty.rank - named);
   for (int i = 0; i < t->count; i++) {
@@ -167,11 +168,11 @@ static void check_operand(Einsum *e, int k) {
     Span at = pat_place(&e->p, t->axis[i].lo, t->axis[i].hi);
     if (pat_sizes_agree(
             s, e->size[n], ty.dim[i], at,
-            txt(s, "the axes `%.*s` of an einsum differ", (int)e->name_n[n], e->names[n])))
+            fail_text(s, "the axes `%.*s` of an einsum differ", (int)e->name_n[n], e->names[n])))
       continue;
-    fail(s, ERR_EINSUM, at, "`%.*s` is %s in operand %d and %s in operand %d", (int)e->name_n[n],
-         e->names[n], pat_dim_text(s, e->size[n]), e->owner[n] + 1, pat_dim_text(s, ty.dim[i]),
-         k + 1);
+    fail_at(s, ERR_EINSUM, at, "`%.*s` is %s in operand %d and %s in operand %d", (int)e->name_n[n],
+            e->names[n], pat_dim_text(s, e->size[n]), e->owner[n] + 1, pat_dim_text(s, ty.dim[i]),
+            k + 1);
   }
 }
 
@@ -189,19 +190,19 @@ static void check_out(Einsum *e) {
   for (int i = 0; i < e->out.count; i++) {
     Axis a = e->out.axis[i];
     Span at = pat_place(&e->p, a.lo, a.hi);
-    const char *name = txt(e->s, "%.*s", (int)e->name_n[a.name], e->names[a.name]);
+    const char *name = fail_text(e->s, "%.*s", (int)e->name_n[a.name], e->names[a.name]);
     if (e->owner[a.name] < 0) {
       const char *near = NULL;
       for (int n = 0; n < e->name_count; n++)
         if (e->owner[n] >= 0 && e->name_n[n] > 1 &&
-            str_distance(name, txt(e->s, "%.*s", (int)e->name_n[n], e->names[n]), 1) <= 1)
-          near = txt(e->s, "did you mean `%.*s`?", (int)e->name_n[n], e->names[n]);
+            str_distance(name, fail_text(e->s, "%.*s", (int)e->name_n[n], e->names[n]), 1) <= 1)
+          near = fail_text(e->s, "did you mean `%.*s`?", (int)e->name_n[n], e->names[n]);
       fail_help(e->s, ERR_EINSUM, at, near ? near : "an axis of the result stands in an operand",
                 "no operand has an axis `%s`", name);
     }
     for (int k = 0; k < i; k++)
       if (e->out.axis[k].name == a.name)
-        fail(e->s, ERR_EINSUM, at, "`%s` stands twice in the result", name);
+        fail_at(e->s, ERR_EINSUM, at, "`%s` stands twice in the result", name);
   }
 }
 
@@ -215,8 +216,8 @@ static bool needed(const Einsum *e, int name, int k) {
 
 /* x [.., n, n] -> [.., n]: padded by a row's end, row i of the rest begins at its diagonal. */
 static Value diagonal(Session *s, Value x, Span at) {
-  DimTab *dt = dims_of(s);
-  Type t = type_of(s, x);
+  DimTab *dt = op_dims_of(s);
+  Type t = op_type_of(s, x);
   int r = t.rank - 2;
   Dim n = t.dim[r], d[CKL_MAX_RANK], one = dim_const(dt, 1), zero = dim_const(dt, 0);
   for (int i = 0; i < r; i++) d[i] = t.dim[i];
@@ -295,7 +296,7 @@ static int pick(const Term *t, const int *list, int n, int64_t *perm, int at) {
 static Dim product(Einsum *e, const int *list, int n) {
   Dim d[CKL_MAX_RANK];
   for (int i = 0; i < n; i++) d[i] = e->size[list[i]];
-  return dim_product(dims_of(e->s), n, d);
+  return dim_product(op_dims_of(e->s), n, d);
 }
 
 /* Operand k with the axes of three lists, each list made one axis where `merge` says so. */
@@ -329,10 +330,10 @@ static Value pair(Einsum *e, Value acc, Term *a, int k) {
   for (int i = 0; i < b->count; i++)
     if (!in_term(a, b->axis[i].name)) right[nr++] = b->axis[i].name;
   if (nb + nl + nr > CKL_MAX_RANK)
-    fail(s, ERR_RANK_MAX, e->at,
-         "a step of this einsum has %d axes, a tensor has at most %d; change the order of the "
-         "operands",
-         nb + nl + nr, CKL_MAX_RANK);
+    fail_at(s, ERR_RANK_MAX, e->at,
+            "a step of this einsum has %d axes, a tensor has at most %d; change the order of the "
+            "operands",
+            nb + nl + nr, CKL_MAX_RANK);
   Term r = {.ellipsis = -1};
   Dim full[CKL_MAX_RANK];
   for (int i = 0; i < nb; i++) r.axis[r.count++] = (Axis){both[i], 0, 0};
@@ -345,7 +346,7 @@ static Value pair(Einsum *e, Value acc, Term *a, int k) {
     const Term *t[2] = {a, b};
     for (int o = 0; o < 2; o++) {
       int64_t perm[CKL_MAX_RANK];
-      Dim d[CKL_MAX_RANK], one = dim_const(dims_of(s), 1);
+      Dim d[CKL_MAX_RANK], one = dim_const(op_dims_of(s), 1);
       int n = 0;
       for (int i = 0; i < r.count; i++) {
         d[i] = one;
@@ -389,7 +390,7 @@ BUILTIN_FN(bi_einsum) {
     fail_help(s, ERR_ARG_COUNT, c->at, "einsum(\"i j, j k -> i k\", a, b)",
               "the pattern of `einsum` comes first");
   for (size_t i = 0; i < n; i++)
-    if (a[i].name) fail(s, ERR_ARG_NAME, a[i].span, "`einsum` has no parameter `%s`", a[i].name);
+    if (a[i].name) fail_at(s, ERR_ARG_NAME, a[i].span, "`einsum` has no parameter `%s`", a[i].name);
   Einsum *e = ARENA_NEW(&s->scratch, Einsum);
   e->s = s;
   e->at = c->at;
@@ -409,22 +410,25 @@ BUILTIN_FN(bi_einsum) {
   operands_close(s, &read);
   for (size_t i = 0; i < given; i++) {
     unknown |= v[i].tag == V_UNKNOWN;
-    if (v_is_tensor(v[i]) && like == DT_COUNT) like = (DType)type_of(s, v[i]).dtype;
+    if (v_is_tensor(v[i]) && like == DT_COUNT) like = (DType)op_type_of(s, v[i]).dtype;
   }
   if (given != (size_t)e->in_count)
-    fail(s, ERR_EINSUM, pat_place(&e->p, 0, e->p.n), "the pattern has %d operand%s, %zu %s given",
-         e->in_count, e->in_count == 1 ? "" : "s", given, given == 1 ? "is" : "are");
+    fail_at(s, ERR_EINSUM, pat_place(&e->p, 0, e->p.n),
+            "the pattern has %d operand%s, %zu %s given", e->in_count, e->in_count == 1 ? "" : "s",
+            given, given == 1 ? "is" : "are");
   if (unknown || s->flow != FLOW_NEXT) return (Value){.tag = V_UNKNOWN};
   for (int k = 0; k < e->in_count; k++) {
-    e->x[k] = as_tensor(s, v[k], like, a[k + 1].span);
-    DType dt = (DType)type_of(s, e->x[k]).dtype;
+    e->x[k] = op_as_tensor(s, v[k], like, a[k + 1].span);
+    DType dt = (DType)op_type_of(s, e->x[k]).dtype;
     if (like == DT_COUNT) like = dt;
     if (dt == DT_BOOL)
       fail_help(s, ERR_OPERAND, a[k + 1].span,
-                txt(s, "`i64(%s)` counts bools as 0 and 1", source_text(s, a[k + 1].span, "..")),
+                fail_text(s, "`i64(%s)` counts bools as 0 and 1",
+                          fail_source_text(s, a[k + 1].span, "..")),
                 "`einsum` does not work on bool");
     if (dt != like)
-      fail_help(s, ERR_DTYPE_MIX, a[k + 1].span, txt(s, "`%s(..)` casts", dtype_info[like].name),
+      fail_help(s, ERR_DTYPE_MIX, a[k + 1].span,
+                fail_text(s, "`%s(..)` casts", dtype_info[like].name),
                 "`einsum` needs one dtype: %s and %s", dtype_info[like].name, dtype_info[dt].name);
     check_operand(e, k);
   }

@@ -35,7 +35,7 @@
 #include "lang/value/format.h"
 
 /* A break, continue or return left an expression: hand it to the statement. */
-Flow take_flow(Session *s) {
+Flow eval_take_flow(Session *s) {
   Flow f = (Flow)s->flow;
   s->flow = FLOW_NEXT;
   return f;
@@ -58,44 +58,45 @@ static APART Value eval_string(Session *s, Node *e) {
       buf_put(&b, p->text, p->length);
       continue;
     }
-    Value v = eval(s, p->hole);
+    Value v = eval_expr(s, p->hole);
     if (v.tag == V_UNKNOWN) return v;
     if (v.tag == V_NODE || v.tag == V_DIM) {
       if (s->abstract) return (Value){.tag = V_UNKNOWN};
       if (v.tag == V_DIM)
         v = v_int(want_int(s, v, p->span, "a hole of a string in code"));
       else
-        fail(s, ERR_STATIC_STR, p->span,
-             "in code a string is static: holes with run-time values stand in `print` and `assert` "
-             "only");
+        fail_at(
+            s, ERR_STATIC_STR, p->span,
+            "in code a string is static: holes with run-time values stand in `print` and `assert` "
+            "only");
     }
     format_value(s, &b, v, p->has_format ? &p->format : NULL, p->span);
   }
-  return str_value(s, b.s ? b.s : "", b.n);
+  return v_str(s, b.s ? b.s : "", b.n);
 }
 
 static APART Value eval_logic(Session *s, Node *e) {
   AstOp op = e->binary.op;
-  Value a = eval(s, e->binary.left);
+  Value a = eval_expr(s, e->binary.left);
   if (a.tag == V_UNKNOWN) {
-    eval(s, e->binary.right);
+    eval_expr(s, e->binary.right);
     return a;
   }
   if (a.tag == V_BOOL) { /* scalar on the left: short circuit (rule 18) */
     if ((op == AST_OR) == (a.u.i != 0)) return a;
-    Value b = eval(s, e->binary.right);
+    Value b = eval_expr(s, e->binary.right);
     if (b.tag != V_BOOL && b.tag != V_UNKNOWN &&
-        !(v_is_tensor(b) && type_of(s, b).dtype == DT_BOOL))
-      fail(s, ERR_WANT_BOOL, e->binary.right->span, "`%s` takes bools, this is %s", ast_op_text(op),
-           value_type_text(s, b));
+        !(v_is_tensor(b) && op_type_of(s, b).dtype == DT_BOOL))
+      fail_at(s, ERR_WANT_BOOL, e->binary.right->span, "`%s` takes bools, this is %s",
+              ast_op_text(op), value_type_text(s, b));
     return b;
   }
   if (a.tag == V_TENSOR && a.u.t->t->dtype == DT_BOOL && a.u.t->t->rank == 0) {
     bool x = tn_get_i64(a.u.t->t, 0) != 0;
     if ((op == AST_OR) == x) return a;
-    return eval(s, e->binary.right);
+    return eval_expr(s, e->binary.right);
   }
-  Value b = eval(s, e->binary.right);
+  Value b = eval_expr(s, e->binary.right);
   return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
 }
 
@@ -106,7 +107,7 @@ static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, 
   Operands read;
   operands_open(s, &read, items);
   for (uint32_t i = 0; i < l->count; i++) {
-    items[i] = eval(s, l->items[i]);
+    items[i] = eval_expr(s, l->items[i]);
     read.count = i + 1;
   }
   operands_close(s, &read);
@@ -122,20 +123,20 @@ static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, 
     bool rows = items[0].tag == V_LIST;
     for (uint32_t i = 1; i < l->count; i++) {
       if ((items[i].tag == V_LIST) != rows)
-        fail(s, ERR_STACK, l->items[i]->span,
-             rows ? "a number stands among the rows of a tensor"
-                  : "a row stands among the numbers of a tensor");
+        fail_at(s, ERR_STACK, l->items[i]->span,
+                rows ? "a number stands among the rows of a tensor"
+                     : "a row stands among the numbers of a tensor");
       if (rows && items[i].u.list->count != items[0].u.list->count)
-        fail(s, ERR_STACK, l->items[i]->span,
-             "the rows of a tensor must have one length: this one has %zu, the first %zu",
-             items[i].u.list->count, items[0].u.list->count);
+        fail_at(s, ERR_STACK, l->items[i]->span,
+                "the rows of a tensor must have one length: this one has %zu, the first %zu",
+                items[i].u.list->count, items[0].u.list->count);
     }
-    Value v = list_value(s, V_LIST, l->count, items);
+    Value v = v_list(s, V_LIST, l->count, items);
     v.u.list->weak = true;
     return v;
   }
   if (tag == V_LIST && numeric && !apart) return op_stack(s, l->count, items, 0, at);
-  return list_value(s, tag, l->count, items);
+  return v_list(s, tag, l->count, items);
 }
 
 static APART Value eval_record(Session *s, Node *e) {
@@ -149,12 +150,12 @@ static APART Value eval_record(Session *s, Node *e) {
     Node *a = e->list.items[i];
     names[i] = a->arg.name.name;
     if (table_add(&seen, table_key(names[i]), i) != TABLE_NONE)
-      fail(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
-    items[i] = made_definite(s, eval(s, a->arg.value), a->span);
+      fail_at(s, ERR_TWICE, a->span, "the record has the field `%s` twice", names[i]);
+    items[i] = bind_made_definite(s, eval_expr(s, a->arg.value), a->span);
     read.count = i + 1;
   }
   operands_close(s, &read);
-  return record_value(s, n, names, items);
+  return v_record(s, n, names, items);
 }
 
 /* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
@@ -165,10 +166,10 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
   const Builtin *b = callee ? builtin_find(s, f) : NULL;
   bool ref = s->by_reference;
   if (b && (b->flags & BI_REF)) {
-    v = name_value(s, f, at, false);
+    v = bind_name_value(s, f, at, false);
     s->by_reference = ref || (v.tag == V_BUILTIN && v.u.builtin == b);
   }
-  Value x = eval(s, e->dot.object);
+  Value x = eval_expr(s, e->dot.object);
   s->by_reference = ref;
   if (has_receiver) *has_receiver = false;
   switch ((ValueTag)x.tag) {
@@ -177,20 +178,20 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
     Module *m = x.u.module;
     Global *g = global_own(m, f);
     if (g && g->module == m) {
-      if (f[0] == '_') fail(s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
+      if (f[0] == '_') fail_at(s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
       if (g->kind == G_VALUE && !g->is_const)
-        fail(s, ERR_MODULE_VAR, at,
-             "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
-      return global_value(s, g, at);
+        fail_at(s, ERR_MODULE_VAR, at,
+                "`%s` of `%s` is a top-level variable; `use` brings declarations only", f, m->name);
+      return bind_global_value(s, g, at);
     }
-    if (visible_anyway(s, m, f, &v)) return v;
-    fail(s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
+    if (module_visible_anyway(s, m, f, &v)) return v;
+    fail_at(s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
   }
   case V_INST:
-    if (inst_get(s, x.u.inst, f, at, &v)) return v;
+    if (model_get(s, x.u.inst, f, at, &v)) return v;
     break;
   case V_RECORD: {
-    const Value *p = record_get(x.u.rec, f);
+    const Value *p = value_record_get(x.u.rec, f);
     if (p) return *p;
     break;
   }
@@ -202,30 +203,31 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
   default: break;
   }
   if (callee) {
-    v = name_value(s, f, at, false);
+    v = bind_name_value(s, f, at, false);
     if (v.tag == V_UNKNOWN) {
-      Diag *d = err(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that",
-                    value_type_text(s, x), f);
-      help_meant(s, d, f, suggest(s, f));
-      raise_(s);
+      Diag *d = fail_report(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that",
+                            value_type_text(s, x), f);
+      help_meant(s, d, f, fail_suggest(s, f));
+      fail_raise(s);
     }
     *receiver = x;
     *has_receiver = true;
     return v;
   }
-  Diag *d = err(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
+  Diag *d = fail_report(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
   const char *here =
       x.tag == V_INST || x.tag == V_RECORD ? NULL : foreign_help(s, f, FOREIGN_FIELD);
   if (here)
     dg_help(&s->diags, d, "%s", here);
-  else if (x.tag != V_INST && x.tag != V_RECORD && name_value(s, f, at, false).tag != V_UNKNOWN)
+  else if (x.tag != V_INST && x.tag != V_RECORD &&
+           bind_name_value(s, f, at, false).tag != V_UNKNOWN)
     dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
             e->dot.object->kind == N_NAME ? e->dot.object->name : "..");
   else if (x.tag == V_INST)
     dg_help(&s->diags, d, "%s", meant_field(s, x.u.inst, f));
   else if (x.tag == V_RECORD && x.u.rec->count)
     dg_help(&s->diags, d, "%s", meant_item(s, x, f));
-  raise_(s);
+  fail_raise(s);
 }
 
 static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call,
@@ -248,12 +250,12 @@ static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receive
     a.names[k] = x->arg.name.name;
     a.spans[k] = x->span;
     if (!a.names[k] && seen.count)
-      fail(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
+      fail_at(s, ERR_ARG_ORDER, x->span, "an argument by position stands after one by name");
     if (a.names[k] && table_add(&seen, table_key(a.names[k]), i) != TABLE_NONE)
-      fail(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
+      fail_at(s, ERR_TWICE, x->span, "the argument `%s` is given twice", a.names[k]);
     Node *e = x->arg.value;
-    a.v[k++] =
-        apart && e->kind == N_LIST ? eval_list(s, &e->list, V_LIST, true, e->span) : eval(s, e);
+    a.v[k++] = apart && e->kind == N_LIST ? eval_list(s, &e->list, V_LIST, true, e->span)
+                                          : eval_expr(s, e);
   }
   operands_close(s, &read);
   return a;
@@ -283,9 +285,9 @@ static APART Value eval_call(Session *s, Node *e) {
   if (c->kind == N_DOT)
     f = eval_dot(s, c, true, &receiver, &has);
   else if (c->kind == N_NAME)
-    f = name_value(s, c->name, c->span, true);
+    f = bind_name_value(s, c->name, c->span, true);
   else
-    f = eval(s, c);
+    f = eval_expr(s, c);
   if (f.tag == V_BUILTIN && (f.u.builtin->flags & BI_RAW)) {
     count_step(s, e->span);
     return call_raw(s, f.u.builtin, e, has ? &receiver : NULL);
@@ -294,36 +296,37 @@ static APART Value eval_call(Session *s, Node *e) {
                    c->kind == N_DOT ? c->dot.object->span : c->span, e->span,
                    joins_one(f, &e->call.args, has));
   if (f.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return f;
-  if (!s->stage) now_running(s, e->span);
-  if (f.tag == V_BUILTIN) return call_builtin(s, f.u.builtin, &a, e);
+  if (!s->stage) fail_running_at(s, e->span);
+  if (f.tag == V_BUILTIN) return builtin_call(s, f.u.builtin, &a, e);
   return call_value(s, f, &a);
 }
 
 static APART Value eval_item(Session *s, Node *e) {
-  Value x = eval(s, e->item.object);
+  Value x = eval_expr(s, e->item.object);
   int64_t i = e->item.index;
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_TUPLE || x.tag == V_LIST) {
     if (i < 0 || (size_t)i >= x.u.list->count)
-      fail(s, ERR_INDEX_RANGE, e->span, "there is no item %lld in %s", (long long)i,
-           value_type_text(s, x));
+      fail_at(s, ERR_INDEX_RANGE, e->span, "there is no item %lld in %s", (long long)i,
+              value_type_text(s, x));
     return x.u.list->items[i];
   }
   if (x.tag == V_INST || x.tag == V_RECORD)
-    fail(s, ERR_NO_FIELD, e->span, "%s has no item %lld", value_type_text(s, x), (long long)i);
-  fail_help(
-      s, ERR_NO_FIELD, e->span, txt(s, "an axis is indexed with brackets: `x[%lld]`", (long long)i),
-      "`.%lld` takes an item of a tuple or list, this is %s", (long long)i, value_type_text(s, x));
+    fail_at(s, ERR_NO_FIELD, e->span, "%s has no item %lld", value_type_text(s, x), (long long)i);
+  fail_help(s, ERR_NO_FIELD, e->span,
+            fail_text(s, "an axis is indexed with brackets: `x[%lld]`", (long long)i),
+            "`.%lld` takes an item of a tuple or list, this is %s", (long long)i,
+            value_type_text(s, x));
 }
 
 /* `check` looks at both branches; a break or return in one of them may or may not happen. */
 static APART Value both_branches(Session *s, Node *e) {
   AbstractVars k = abstract_vars(s, e);
-  Value a = eval(s, e->if_.then), b = v_unit();
+  Value a = eval_expr(s, e->if_.then), b = v_unit();
   bool left = s->flow != FLOW_NEXT;
   s->flow = FLOW_NEXT;
   Value *then = abstract_swap(s, &k);
-  if (e->if_.els) b = eval(s, e->if_.els);
+  if (e->if_.els) b = eval_expr(s, e->if_.els);
   if (s->flow != FLOW_NEXT)
     b = a;
   else if (left)
@@ -334,14 +337,14 @@ static APART Value both_branches(Session *s, Node *e) {
 }
 
 static APART bool is_bool_node(Session *s, Value c) {
-  return c.tag == V_NODE && type_of(s, c).dtype == DT_BOOL && type_of(s, c).rank == 0;
+  return c.tag == V_NODE && op_type_of(s, c).dtype == DT_BOOL && op_type_of(s, c).rank == 0;
 }
 
 static APART Value eval_if(Session *s, Node *e) {
-  Value c = eval(s, e->if_.cond);
+  Value c = eval_expr(s, e->if_.cond);
   if (c.tag == V_UNKNOWN || (s->abstract && is_bool_node(s, c))) return both_branches(s, e);
-  if (want_bool(s, c, e->if_.cond->span, "the condition of `if`")) return eval(s, e->if_.then);
-  return e->if_.els ? eval(s, e->if_.els) : v_unit();
+  if (want_bool(s, c, e->if_.cond->span, "the condition of `if`")) return eval_expr(s, e->if_.then);
+  return e->if_.els ? eval_expr(s, e->if_.els) : v_unit();
 }
 
 /* A block inside an expression: break, continue and return pass through s->flow_out. */
@@ -355,28 +358,28 @@ static APART Value eval_block_expr(Session *s, Node *b) {
 static APART Value eval_unary(Session *s, Node *e) {
   const Node *of = e->unary.operand;
   if (of->kind == N_INT && of->number.i == INT64_MIN) return v_int(INT64_MIN); /* with its minus */
-  Value x = eval(s, e->unary.operand);
+  Value x = eval_expr(s, e->unary.operand);
   if (x.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return x;
   if (e->unary.op != AST_NOT) return op_unary(s, OP_NEG, x, e->span);
   return x.tag == V_BOOL ? v_bool(!x.u.i) : op_unary(s, OP_NOT, x, e->span);
 }
 
 static APART Value eval_range(Session *s, Node *e, Value a, Value b) {
-  if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return range_value(s, a, b);
+  if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return v_range(s, a, b);
   Value ends[2] = {a, b};
   for (int i = 0; i < 2; i++)
     if (ends[i].tag != V_INT && ends[i].tag != V_DIM && !(ends[i].tag == V_NODE && ends[i].weak))
-      fail(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
-           "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
-  return range_value(s, a, b);
+      fail_at(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
+              "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
+  return v_range(s, a, b);
 }
 
 void eval_pair(Session *s, Node *left, Node *right, Value v[2]) {
   Operands read;
   operands_open(s, &read, v);
-  v[0] = eval(s, left);
+  v[0] = eval_expr(s, left);
   read.count = 1;
-  v[1] = eval(s, right);
+  v[1] = eval_expr(s, right);
   operands_close(s, &read);
 }
 
@@ -391,16 +394,16 @@ static APART Value eval_binary(Session *s, Node *e) {
 }
 
 static APART Value self_value(Session *s, Node *e) {
-  if (!s->frame->self) fail(s, ERR_SELF, e->span, "`self` stands in methods only");
+  if (!s->frame->self) fail_at(s, ERR_SELF, e->span, "`self` stands in methods only");
   return value_pool(s, (Value){.tag = V_INST, .u.inst = s->frame->self});
 }
 
 static APART Value eval_lambda(Session *s, Node *e) {
-  return taken(s, fn_closure(s, e, in_code(s) || fn_is_code_legal(s, e), false));
+  return taken(s, closure_of_fn(s, e, in_code(s) || desugar_is_code(s, e), false));
 }
 
 static APART Value eval_index(Session *s, Node *e) {
-  Value x = eval(s, e->index.object);
+  Value x = eval_expr(s, e->index.object);
   if (s->flow != FLOW_NEXT) return v_unit();
   Operands read;
   operands_open(s, &read, &x);
@@ -418,7 +421,7 @@ static Value eval_node(Session *s, Node *e) {
   case N_STRING: return eval_string(s, e);
   case N_BOOL: return v_bool(e->boolean);
   case N_UNIT: return v_unit();
-  case N_NAME: return taken(s, name_value(s, e->name, e->span, true));
+  case N_NAME: return taken(s, bind_name_value(s, e->name, e->span, true));
   case N_SELF: return self_value(s, e);
   case N_UNARY: return eval_unary(s, e);
   case N_BINARY: return eval_binary(s, e);
@@ -433,13 +436,13 @@ static Value eval_node(Session *s, Node *e) {
   case N_LIST: return eval_list(s, &e->list, V_LIST, false, e->span);
   case N_COMP: return eval_comp(s, e);
   case N_LAMBDA: return eval_lambda(s, e);
-  case N_CHECKPOINT: return eval_checkpoint(s, e);
+  case N_CHECKPOINT: return checkpoint_eval(s, e);
   case N_WRAP: return eval_wrap(s, e);
-  default: fail(s, ERR_BUG, e->span, "expression of kind %s", ast_kind_name(e->kind));
+  default: fail_at(s, ERR_BUG, e->span, "expression of kind %s", ast_kind_name(e->kind));
   }
 }
 
-Value eval(Session *s, Node *e) {
+Value eval_expr(Session *s, Node *e) {
   stack_check();
   if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
   Value v = eval_node(s, e);
@@ -450,8 +453,8 @@ Value eval(Session *s, Node *e) {
 /* ---- statements */
 
 static APART Flow eval_let(Session *s, Node *st) {
-  Value v = eval(s, st->let.init);
-  if (s->flow != FLOW_NEXT) return take_flow(s);
+  Value v = eval_expr(s, st->let.init);
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (st->let.type) v = type_match(s, st->let.type, v, st->let.init->span, "the value");
   if (v.tag == V_UNIT && st->let.pat->kind == N_PAT_NAME &&
       st->let.init->kind == N_CALL) { /* allowed: () is a value */
@@ -479,7 +482,7 @@ static APART Flow iteration(Session *s, Node *st, Value v) {
   else
     eval_block(s, st->loop.body, &flow);
   s->frame->block_depth--;
-  locals_pop(s, base);
+  local_pop(s, base);
   if (s->abstract) {
     abstract_leave(s, &k);
     if (flow == FLOW_RETURN) value_set(&s->ret, v_unit());
@@ -522,7 +525,7 @@ static void watch_iteration(Session *s, Watch *w, Node *loop) {
     if (m->globals[i].is_var) newest(m->globals[i].v, m->globals[i].name, &seq, &name);
   if (!name) return;
   size_t now = s->mem.data_live[DEV_CPU] + s->mem.data_live[DEV_SIM];
-  warn_once(
+  fail_warn_once(
       s, ERR_TAPE_GROWS, (Span){loop->span.file, loop->span.lo, loop->span.lo + 5},
       "the tape of `%s` grows with every iteration: %d iterations hold %zu bytes; stop(%s) or "
       "wrap <no_grad> ends that",
@@ -537,9 +540,9 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
     *lo = want_int(s, it.u.range->lo, at, "the start of the range");
     *hi = want_int(s, it.u.range->hi, at, "the end of the range");
     if (in_code(s) && *hi - *lo > UNROLL_MAX)
-      fail(s, ERR_NOT_YET, st->span,
-           "not yet: a compiled loop of %lld iterations (at most %d are unrolled)",
-           (long long)(*hi - *lo), UNROLL_MAX);
+      fail_at(s, ERR_NOT_YET, st->span,
+              "not yet: a compiled loop of %lld iterations (at most %d are unrolled)",
+              (long long)(*hi - *lo), UNROLL_MAX);
     return;
   }
   if (it.tag == V_LIST || it.tag == V_TUPLE) {
@@ -547,11 +550,11 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
     return;
   }
   if (!v_is_tensor(it))
-    fail(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
-  Type t = type_of(s, it);
-  if (t.rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    fail_at(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
+  Type t = op_type_of(s, it);
+  if (t.rank == 0) fail_at(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
   if (s->stage)
-    need_const(s, t.dim[0], at, "the number of iterations of a loop (for now)", hi);
+    unit_need_const(s, t.dim[0], at, "the number of iterations of a loop (for now)", hi);
   else
     dim_is_const(s->dims, t.dim[0], hi);
 }
@@ -587,8 +590,8 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   Watch watch = watch_start(s);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
-  Value it = operand_held(s, eval(s, st->loop.iter));
-  if (s->flow != FLOW_NEXT) return take_flow(s);
+  Value it = operand_held(s, eval_expr(s, st->loop.iter));
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);
     Flow f = iteration(s, st, elem);
@@ -629,7 +632,7 @@ static APART Flow eval_for(Session *s, Node *st) {
 }
 
 static APART Flow eval_while(Session *s, Node *st) {
-  if (in_code(s)) fail(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
+  if (in_code(s)) fail_at(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
   Watch watch = watch_start(s);
@@ -638,8 +641,8 @@ static APART Flow eval_while(Session *s, Node *st) {
     ArenaMark am = arena_mark(&s->scratch);
     count_step(s, st->span);
     if (!s->stage) watch_iteration(s, &watch, st);
-    Value c = eval(s, st->loop.cond);
-    if (s->flow != FLOW_NEXT) return take_flow(s);
+    Value c = eval_expr(s, st->loop.cond);
+    if (s->flow != FLOW_NEXT) return eval_take_flow(s);
     if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL))
       return loop_end(iteration(s, st, v_unit()));
     bool go = want_bool(s, c, st->loop.cond->span, "the condition of `while`");
@@ -653,7 +656,7 @@ static APART Flow eval_while(Session *s, Node *st) {
 }
 
 static APART void declare_local(Session *s, Node *st) {
-  Value f = fn_closure(s, st, !st->fn->is_proc, false);
+  Value f = closure_of_fn(s, st, !st->fn->is_proc, false);
   local_push(s, st->fn->name.name, f, false, st->fn->name.span);
 }
 
@@ -662,7 +665,7 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
   *last = v_unit();
   switch ((NodeKind)st->kind) {
   case N_EXPR_STMT: {
-    Value v = eval(s, st->expr);
+    Value v = eval_expr(s, st->expr);
     if (s->flow != FLOW_NEXT) break;
     *last = v;
     return FLOW_NEXT;
@@ -672,9 +675,9 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
   case N_FOR: return eval_for(s, st);
   case N_WHILE: return eval_while(s, st);
   case N_RETURN: {
-    Value v = st->expr ? eval(s, st->expr) : v_unit();
+    Value v = st->expr ? eval_expr(s, st->expr) : v_unit();
     if (s->flow != FLOW_NEXT) break;
-    if (!s->frame->fn) fail(s, ERR_RETURN, st->span, "`return` stands in functions only");
+    if (!s->frame->fn) fail_at(s, ERR_RETURN, st->span, "`return` stands in functions only");
     value_set(&s->ret, v);
     return FLOW_RETURN;
   }
@@ -683,9 +686,9 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
   case N_ASSERT: eval_assert(s, st); return FLOW_NEXT;
   case N_FN: declare_local(s, st); return FLOW_NEXT;
   case N_BAD: return FLOW_NEXT;
-  default: fail(s, ERR_BUG, st->span, "statement of kind %s", ast_kind_name(st->kind));
+  default: fail_at(s, ERR_BUG, st->span, "statement of kind %s", ast_kind_name(st->kind));
   }
-  return take_flow(s);
+  return eval_take_flow(s);
 }
 
 Value eval_block(Session *s, Node *block, Flow *flow) {
@@ -720,7 +723,7 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
   }
   s->frame->block_depth--;
   s->frame->place = place.up;
-  locals_pop(s, base);
+  local_pop(s, base);
   if (v_counted(result)) mem_pool_add(&s->mem, result.u.o, (void (*)(void *))obj_release);
   return result;
 }

@@ -57,7 +57,7 @@ typedef struct Bounds {
 } Bounds;
 
 static Bounds bounds_new(Session *s) {
-  DimTab *own = dims_of(s);
+  DimTab *own = op_dims_of(s);
   Bounds b = {.s = s, .t = dim_tab_new(&s->scratch), .sizes = dim_symbol_count(own)};
   b.in = ARENA_ARRAY(&s->scratch, Dim, b.sizes + 1);
   b.out = ARENA_ARRAY(&s->scratch, Dim, b.sizes + 1);
@@ -90,7 +90,7 @@ static Dim bound_node(Bounds *b, const Stage *st, Val v) {
   if (n->op == OP_FITS) d = bound_node(b, st, gr_operand(g, v.node, 0));
   if (n->op == OP_DIM) {
     Dim size = (Dim)gr_attr(g, v.node, AT_SIZE)->u.i;
-    d = dim_import(b->t, dims_of(b->s), size, b->in, b->sizes);
+    d = dim_import(b->t, op_dims_of(b->s), size, b->in, b->sizes);
   }
   for (size_t i = 0; n->op == OP_INPUT && i < st->capture_count; i++)
     if (val_eq(st->inner[i], v)) d = bound_node(b, st->up, st->outer[i]);
@@ -110,26 +110,26 @@ static Dim bound_of(Bounds *b, Value v) {
 
 /* As a dim of sizes alone; DIM_BAD where a run-time number is in it. */
 static Dim bound_dim(Bounds *b, Dim d) {
-  return dim_import(dims_of(b->s), b->t, d, b->out, b->sizes);
+  return dim_import(op_dims_of(b->s), b->t, d, b->out, b->sizes);
 }
 
 static Value bound(Session *s, Node *n, Value v, bool *neg) {
   *neg = false;
   if (!n) return v_unit();
   *neg = literal_negative(n);
-  bool run_time = v.tag == V_NODE && v.weak && !dt_float((DType)type_of(s, v).dtype);
+  bool run_time = v.tag == V_NODE && v.weak && !dt_float((DType)op_type_of(s, v).dtype);
   if (v.tag != V_INT && v.tag != V_DIM && v.tag != V_UNKNOWN && !run_time)
-    fail(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s",
-         value_type_text(s, v));
+    fail_at(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s",
+            value_type_text(s, v));
   if (!run_time) return v;
   Bounds b = bounds_new(s);
   Dim d = bound_dim(&b, bound_of(&b, v));
-  return d == DIM_BAD ? v : dim_value(s, d);
+  return d == DIM_BAD ? v : type_dim_value(s, d);
 }
 
 /* 0 <= d < size for every size. */
 static bool provably_inside(Session *s, Dim d, Dim size) {
-  DimTab *t = dims_of(s);
+  DimTab *t = op_dims_of(s);
   int64_t c;
   return dim_nonneg(t, d) && size != DIM_BAD &&
          dim_is_const(t, dim_sub(t, size, dim_add(t, d, dim_const(t, 1))), &c) && c >= 0;
@@ -156,7 +156,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
   it.v = v;
   if (v.tag == V_DIM && !provably_inside(s, v.u.d, size)) { /* tested when it is reached */
     it.kind = IT_NODE;
-    it.v = dim_node(s, v.u.d);
+    it.v = op_dim_node(s, v.u.d);
     it.v.weak = false;
     return it;
   }
@@ -165,7 +165,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
     it.neg = literal_negative(n);
     return it;
   }
-  if (v_is_weak_list(v)) it.v = v = as_tensor(s, v, DT_I64, n->span);
+  if (v_is_weak_list(v)) it.v = v = op_as_tensor(s, v, DT_I64, n->span);
   if (v.tag == V_NODE && v.weak) {
     it.kind = IT_NODE;
     it.v.weak = false;
@@ -175,23 +175,24 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
     fail_help(s, ERR_INDEX_KIND, n->span, "`expand(x, axis)` adds an axis of size 1",
               "none does not index");
   if (!v_is_tensor(v))
-    fail(s, ERR_INDEX_KIND, n->span,
-         "an index is an int, a slice, or an int or bool tensor, not %s", value_type_text(s, v));
-  Type t = type_of(s, v);
+    fail_at(s, ERR_INDEX_KIND, n->span,
+            "an index is an int, a slice, or an int or bool tensor, not %s", value_type_text(s, v));
+  Type t = op_type_of(s, v);
   if (t.dtype == DT_BOOL)
     it.kind = IT_MASK;
   else if (dt_int((DType)t.dtype)) {
     it.kind = t.rank == 0 ? IT_NODE : IT_TENSOR;
     it.v = op_cast(s, v, DT_I64, n->span);
   } else
-    fail_help(s, ERR_INDEX_KIND, n->span, txt(s, "`i64(%s)` casts", source_text(s, n->span, "..")),
+    fail_help(s, ERR_INDEX_KIND, n->span,
+              fail_text(s, "`i64(%s)` casts", fail_source_text(s, n->span, "..")),
               "an index must be int or bool, this is %s", value_type_text(s, v));
   return it;
 }
 
 /* lo <= hi where it can be decided now; else a check when sizes are known. */
 static void check_ge(Session *s, Dim a, Dim b, Span at, const char *text, Dim show, Dim size) {
-  DimTab *t = dims_of(s);
+  DimTab *t = op_dims_of(s);
   int64_t d;
   Dim diff = dim_sub(t, a, b);
   if (dim_is_const(t, diff, &d)) {
@@ -201,29 +202,29 @@ static void check_ge(Session *s, Dim a, Dim b, Span at, const char *text, Dim sh
     dim_print(&p, t, show);
     buf_puts(&p, " is out of range for an axis of size ");
     dim_print(&p, t, size);
-    fail(s, ERR_INDEX_RANGE, at, "%s %s", text, p.s);
+    fail_at(s, ERR_INDEX_RANGE, at, "%s %s", text, p.s);
   }
   if (s->stage) {
     s->stage->g->at.span = at;
-    gr_check(s->stage->g, CHECK_GE, a, b, txt(s, "%s is out of range", text));
+    gr_check(s->stage->g, CHECK_GE, a, b, fail_text(s, "%s is out of range", text));
   }
 }
 
 static Dim dim_num(Session *s, Value v) {
-  return v.tag == V_DIM ? v.u.d : dim_const(dims_of(s), v.u.i);
+  return v.tag == V_DIM ? v.u.d : dim_const(op_dims_of(s), v.u.i);
 }
 
 static Dim from_end(Session *s, Value v, bool neg, Dim size) {
   Dim d = dim_num(s, v);
-  return neg ? dim_add(dims_of(s), size, d) : d;
+  return neg ? dim_add(op_dims_of(s), size, d) : d;
 }
 
 /* How many elements a slice over `len` has, which is not negative. */
 static Dim slice_length(Session *s, const Item *it, Dim len, Dim size) {
-  DimTab *t = dims_of(s);
+  DimTab *t = op_dims_of(s);
   int64_t d;
   if (dim_is_const(t, len, &d) && d < 0)
-    fail(s, ERR_SLICE_ORDER, it->span, "the slice ends before it starts");
+    fail_at(s, ERR_SLICE_ORDER, it->span, "the slice ends before it starts");
   check_ge(s, len, dim_const(t, 0), it->span, "the end of the slice", len, size);
   if (it->step == 1) return len;
   return dim_floordiv(t, dim_add(t, len, dim_const(t, it->step - 1)), dim_const(t, it->step));
@@ -236,21 +237,21 @@ static int items_of(Session *s, const Index *index, const Type *t, Item *out) {
   Span at = index->node->span;
   int ellipsis = -1, n = 0, used = 0;
   Item given[2 * CKL_MAX_RANK];
-  if (index->count > 2 * CKL_MAX_RANK) fail(s, ERR_INDEX_COUNT, at, "too many indices");
+  if (index->count > 2 * CKL_MAX_RANK) fail_at(s, ERR_INDEX_COUNT, at, "too many indices");
   for (size_t i = 0; i < index->count; i++) {
     const IndexPart *part = &index->part[i];
     if (part->node->kind == N_ELLIPSIS) {
       if (ellipsis >= 0)
-        fail(s, ERR_INDEX_COUNT, part->node->span, "`...` stands once in an index");
+        fail_at(s, ERR_INDEX_COUNT, part->node->span, "`...` stands once in an index");
       ellipsis = n;
       continue;
     }
     given[n] = item_of(s, part, ellipsis < 0 && used < rank ? t->dim[used] : DIM_BAD);
-    used += given[n].kind == IT_MASK ? type_of(s, given[n].v).rank : 1;
+    used += given[n].kind == IT_MASK ? op_type_of(s, given[n].v).rank : 1;
     n++;
   }
   if (used > rank)
-    fail(s, ERR_INDEX_COUNT, at, "%d indices for %d ax%s", used, rank, rank == 1 ? "is" : "es");
+    fail_at(s, ERR_INDEX_COUNT, at, "%d indices for %d ax%s", used, rank, rank == 1 ? "is" : "es");
   int k = 0;
   for (int i = 0; i <= n; i++) {
     if (i == (ellipsis >= 0 ? ellipsis : n))
@@ -282,17 +283,17 @@ static Value mask_read(Session *s, Value x, int axis, Item *it, Node *index) {
     fail_help(s, ERR_MASK_CODE, it->span,
               "`where(mask, x, 0.0)` keeps the shape; nonzero(mask, most = n) gives positions",
               "in code a mask cannot select: the size would depend on data");
-  Type m = type_of(s, it->v), t = type_of(s, x);
+  Type m = op_type_of(s, it->v), t = op_type_of(s, x);
   if (axis != 0 && m.rank + axis > t.rank)
-    fail(s, ERR_INDEX_COUNT, index->span, "the mask has more axes than are left");
+    fail_at(s, ERR_INDEX_COUNT, index->span, "the mask has more axes than are left");
   for (int i = 0; i < m.rank; i++)
     if (m.dim[i] != t.dim[axis + i])
-      fail(s, ERR_SHAPE_MASK, it->span, "the mask is %s, the indexed axes belong to %s",
-           value_type_text(s, it->v), value_type_text(s, x));
+      fail_at(s, ERR_SHAPE_MASK, it->span, "the mask is %s, the indexed axes belong to %s",
+              value_type_text(s, it->v), value_type_text(s, x));
   Value r[2];
   op_run_multi(s, OP_NONZERO, 1, &it->v, NULL, 0, it->span, 2, r);
   Value idx[1 + CKL_MAX_RANK] = {x};
-  Type rt = type_of(s, r[0]);
+  Type rt = op_type_of(s, r[0]);
   int64_t n;
   dim_is_const(s->dims, rt.dim[0], &n);
   for (int i = 0; i < m.rank; i++) {
@@ -310,9 +311,9 @@ static Value mask_read(Session *s, Value x, int axis, Item *it, Node *index) {
 
 static Value index_tensor(Session *s, Value x, const Index *index) {
   Span at = index->node->span;
-  x = as_tensor(s, x, DT_COUNT, index->node->index.object->span);
-  Type t = type_of(s, x);
-  DimTab *dt = dims_of(s);
+  x = op_as_tensor(s, x, DT_COUNT, index->node->index.object->span);
+  Type t = op_type_of(s, x);
+  DimTab *dt = op_dims_of(s);
   Item *it = ARENA_ARRAY(&s->scratch, Item, index->count + (size_t)t.rank + 1);
   int n = items_of(s, index, &t, it);
   for (int i = 0; i < n; i++)
@@ -320,7 +321,7 @@ static Value index_tensor(Session *s, Value x, const Index *index) {
       if (n - i > 1 || i > 0)
         for (int k = 0; k < n; k++)
           if (k != i && it[k].kind != IT_ALL)
-            fail(s, ERR_INDEX_GROUPS, it[k].span, "a mask stands alone in an index");
+            fail_at(s, ERR_INDEX_GROUPS, it[k].span, "a mask stands alone in an index");
       int axis = i;
       return mask_read(s, x, axis, &it[i], index->node);
     } else if ((it[i].kind == IT_INT && it[i].v.tag == V_UNKNOWN) ||
@@ -414,22 +415,22 @@ Index index_eval(Session *s, Node *index) {
     Node *n = l->items[i];
     IndexPart *p = &r.part[i];
     p->node = n;
-    if (ast_is_expr(n)) p->v = eval(s, n);
+    if (ast_is_expr(n)) p->v = eval_expr(s, n);
     if (n->kind != N_SLICE) continue;
-    if (n->slice.lo) p->lo = eval(s, n->slice.lo);
-    if (n->slice.hi) p->hi = eval(s, n->slice.hi);
-    if (n->slice.step) p->step = eval(s, n->slice.step);
+    if (n->slice.lo) p->lo = eval_expr(s, n->slice.lo);
+    if (n->slice.hi) p->hi = eval_expr(s, n->slice.hi);
+    if (n->slice.step) p->step = eval_expr(s, n->slice.step);
   }
   return r;
 }
 
 size_t index_item(Session *s, const Index *index, size_t count, const char *of) {
   const IndexPart *p = &index->part[0];
-  int64_t given = want_int(s, p->v, p->node->span, txt(s, "the index of %s", of));
+  int64_t given = want_int(s, p->v, p->node->span, fail_text(s, "the index of %s", of));
   int64_t i = literal_negative(p->node) ? given + (int64_t)count : given;
   if (i < 0 || (size_t)i >= count)
-    fail(s, ERR_INDEX_RANGE, p->node->span, "index %lld is out of range for %s of %zu",
-         (long long)given, of, count);
+    fail_at(s, ERR_INDEX_RANGE, p->node->span, "index %lld is out of range for %s of %zu",
+            (long long)given, of, count);
   return (size_t)i;
 }
 
@@ -466,8 +467,8 @@ Value op_index(Session *s, Value x, const Index *index) {
         if (it.lo.tag != V_UNIT) lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);
         if (it.hi.tag != V_UNIT) hi = want_int(s, it.hi, it.span, "a bound") + (it.hi_neg ? n : 0);
         if (lo < 0 || hi > n || lo > hi)
-          fail(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for a list of %lld",
-               (long long)n);
+          fail_at(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for a list of %lld",
+                  (long long)n);
       } else
         it.step = 1;
       Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1);
@@ -476,21 +477,21 @@ Value op_index(Session *s, Value x, const Index *index) {
         v[k++] = x.u.list->items[i];
         if (it.step >= hi - i) break;
       }
-      return list_value(s, V_LIST, k, v);
+      return v_list(s, V_LIST, k, v);
     }
     if (!weak)
-      fail(s, ERR_INDEX_COUNT, at, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
+      fail_at(s, ERR_INDEX_COUNT, at, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
   }
   if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || x.tag == V_STR || v_is_number(x) ||
       x.tag == V_SEQ)
-    fail(s, ERR_INDEX_KIND, at, "%s cannot be indexed", value_type_text(s, x));
+    fail_at(s, ERR_INDEX_KIND, at, "%s cannot be indexed", value_type_text(s, x));
   return index_tensor(s, x, index);
 }
 
 Value op_element(Session *s, Value x, int64_t i, Span at) {
   if (x.tag == V_UNKNOWN) return x;
-  Type t = type_of(s, x);
-  DimTab *dt = dims_of(s);
+  Type t = op_type_of(s, x);
+  DimTab *dt = op_dims_of(s);
   int64_t st[CKL_MAX_RANK], ln[CKL_MAX_RANK], sp[CKL_MAX_RANK];
   Dim rest[CKL_MAX_RANK];
   for (int k = 0; k < t.rank; k++) {
@@ -501,7 +502,7 @@ Value op_element(Session *s, Value x, int64_t i, Span at) {
   }
   Attr a[3] = {attr_dims(AT_STARTS, t.rank, st), attr_dims(AT_LENS, t.rank, ln),
                attr_ints(AT_STEPS, t.rank, sp)};
-  Value v = as_tensor(s, x, DT_COUNT, at);
+  Value v = op_as_tensor(s, x, DT_COUNT, at);
   v = op_run(s, OP_SLICE, 1, &v, a, 3, at);
   return op_reshape(s, v, t.rank - 1, rest, at);
 }
@@ -509,17 +510,17 @@ Value op_element(Session *s, Value x, int64_t i, Span at) {
 Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at) {
   if (x.tag == V_UNKNOWN || v.tag == V_UNKNOWN) return x;
   if (!v_is_tensor(x))
-    fail(s, ERR_INDEX_KIND, index->node->span, "%s cannot be assigned by index",
-         value_type_text(s, x));
-  x = as_tensor(s, x, DT_COUNT, at);
-  Type t = type_of(s, x);
-  DimTab *dt = dims_of(s);
-  if (op == AST_MATMUL) fail(s, ERR_ASSIGN, at, "`@=` does not work on a part of a tensor");
+    fail_at(s, ERR_INDEX_KIND, index->node->span, "%s cannot be assigned by index",
+            value_type_text(s, x));
+  x = op_as_tensor(s, x, DT_COUNT, at);
+  Type t = op_type_of(s, x);
+  DimTab *dt = op_dims_of(s);
+  if (op == AST_MATMUL) fail_at(s, ERR_ASSIGN, at, "`@=` does not work on a part of a tensor");
   /* x[mask] = v is where */
   if (index->count == 1 && ast_is_expr(index->part[0].node)) {
     Value m = index->part[0].v;
-    if (v_is_tensor(m) && type_of(s, m).dtype == DT_BOOL) {
-      Type mt = type_of(s, m);
+    if (v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL) {
+      Type mt = op_type_of(s, m);
       Value nv = op == AST_NONE ? v : op_binary(s, op, x, v, at, index->node->span, at);
       if (mt.rank < t.rank && mt.rank > 0) { /* the mask covers the leading axes */
         Dim d[CKL_MAX_RANK];
@@ -535,11 +536,11 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
   Value pos = op_iota_on(s, count, DT_I64, t.dev, at);
   pos = index_tensor(s, op_reshape(s, pos, t.rank, t.dim, at), index);
   if (pos.tag == V_UNKNOWN) return x;
-  Type pt = type_of(s, pos);
-  Value nv = as_tensor(s, v, (DType)t.dtype, at);
-  Type vt = type_of(s, nv);
+  Type pt = op_type_of(s, pos);
+  Value nv = op_as_tensor(s, v, (DType)t.dtype, at);
+  Type vt = op_type_of(s, nv);
   if (vt.dtype != t.dtype)
-    fail_help(s, ERR_DTYPE_MIX, at, txt(s, "`%s(..)` casts", dtype_info[t.dtype].name),
+    fail_help(s, ERR_DTYPE_MIX, at, fail_text(s, "`%s(..)` casts", dtype_info[t.dtype].name),
               "the place is %s, the value %s", dtype_info[t.dtype].name, dtype_info[vt.dtype].name);
   bool fit = vt.rank <= pt.rank;
   for (int i = 0; fit && i < vt.rank; i++) {
@@ -556,8 +557,8 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
     Buf b;
     buf_init_arena(&b, &s->scratch);
     type_print(&b, dt, &pt);
-    fail(s, ERR_SHAPE_ASSIGN, at, "the place is %s, the value %s does not stretch to it", b.s,
-         value_type_text(s, nv));
+    fail_at(s, ERR_SHAPE_ASSIGN, at, "the place is %s, the value %s does not stretch to it", b.s,
+            value_type_text(s, nv));
   }
   nv = op_broadcast_on(s, nv, pt.rank, pt.dim, t.dev, at);
   OpCode code = OP_PUT;

@@ -26,7 +26,7 @@
 
 /* ---- names */
 
-Name member_name(const Node *m) {
+Name model_member_name(const Node *m) {
   switch ((NodeKind)m->kind) {
   case N_PARAM: return m->param.name.name;
   case N_FIELD: return m->field.name.name;
@@ -64,7 +64,7 @@ void model_index(Session *s, Node *model) {
   t->field = ARENA_ARRAY(beside, uint32_t, n);
   uint32_t fields = 0;
   for (size_t i = 0; i < n; i++) {
-    Name name = member_name(part(model, i));
+    Name name = model_member_name(part(model, i));
     t->field[i] = fields;
     if (!name) continue;
     table_add(&t->by_name, table_key(name), i);
@@ -80,7 +80,7 @@ void model_index(Session *s, Node *model) {
 ptrdiff_t model_find(Session *s, const Node *model, Name name) {
   if (model->model.names) return table_get(&model->model.names->by_name, table_key(name));
   size_t n = parts(model), i = 0;
-  while (i < n && member_name(part(model, i)) != name) i++;
+  while (i < n && model_member_name(part(model, i)) != name) i++;
   s->count.searched += (int64_t)i;
   return i < n ? (ptrdiff_t)i : TABLE_NONE;
 }
@@ -91,7 +91,7 @@ Node *model_method(Session *s, const ModelDecl *m, Name name) {
   return x && x->kind == N_FN ? x : NULL;
 }
 
-Field *inst_field(Inst *i, Name name) {
+Field *model_field(Inst *i, Name name) {
   const Node *decl = i->model->decl;
   if (decl->model.names) {
     ptrdiff_t at = model_find(i->o.s, decl, name);
@@ -148,7 +148,7 @@ static bool lacks_shape(Session *s, Node *e, Value *f) {
   const Node *root = c;
   while (root->kind == N_DOT) root = root->dot.object;
   if (root->kind != N_NAME) return false;
-  *f = c->kind == N_NAME ? name_value(s, c->name, c->span, true) : eval(s, c);
+  *f = c->kind == N_NAME ? bind_name_value(s, c->name, c->span, true) : eval_expr(s, c);
   if (!wants_shape(*f)) return false;
   for (uint32_t i = 0; i < e->call.args.count; i++) {
     Node *a = e->call.args.items[i];
@@ -159,8 +159,8 @@ static bool lacks_shape(Session *s, Node *e, Value *f) {
 
 static Value shape_value(Session *s, const Type *t) {
   Value d[CKL_MAX_RANK];
-  for (int i = 0; i < t->rank; i++) d[i] = dim_value(s, t->dim[i]);
-  return list_value(s, V_TUPLE, t->rank, d);
+  for (int i = 0; i < t->rank; i++) d[i] = type_dim_value(s, t->dim[i]);
+  return v_list(s, V_TUPLE, t->rank, d);
 }
 
 static Value zeros_of(Session *s, const Type *t, Span at) {
@@ -171,8 +171,8 @@ static Value zeros_of(Session *s, const Type *t, Span at) {
   }
   int64_t d[CKL_MAX_RANK];
   for (int i = 0; i < t->rank; i++) dim_is_const(s->dims, t->dim[i], &d[i]);
-  if (tn_product(t->rank, d) < 0) fail(s, ERR_SIZE_OVER, at, "a size over 2^63 - 1 bytes");
-  return tensor_value(s, tn_zeros(&s->mem, (Device)t->dev, (DType)t->dtype, t->rank, d));
+  if (tn_product(t->rank, d) < 0) fail_at(s, ERR_SIZE_OVER, at, "a size over 2^63 - 1 bytes");
+  return v_tensor(s, tn_zeros(&s->mem, (Device)t->dev, (DType)t->dtype, t->rank, d));
 }
 
 /* The initialiser's value as a tensor of the declared type. */
@@ -182,7 +182,7 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
   Span at = e ? e->span : member->span;
   Value f, v;
   if (t->rank == 255) { /* `check`: the shape is not known */
-    if (e && !lacks_shape(s, e, &f)) eval(s, e);
+    if (e && !lacks_shape(s, e, &f)) eval_expr(s, e);
     return (Value){.tag = V_UNKNOWN};
   }
   if (!e) return zeros_of(s, t, at);
@@ -211,26 +211,26 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
       b.names[b.count] = names_of(s->names, "key");
       b.spans[b.count++] = e->span;
     }
-    v = f.tag == V_BUILTIN ? call_builtin(s, f.u.builtin, &b, e) : call_value(s, f, &b);
+    v = f.tag == V_BUILTIN ? builtin_call(s, f.u.builtin, &b, e) : call_value(s, f, &b);
   } else {
-    v = eval(s, e);
+    v = eval_expr(s, e);
   }
   if (v.tag == V_UNKNOWN) return v;
   if (v_is_number(v)) { /* filled */
-    Value x = as_tensor(s, v, (DType)t->dtype, at);
+    Value x = op_as_tensor(s, v, (DType)t->dtype, at);
     return op_broadcast(s, x, t->rank, t->dim, at);
   }
-  v = as_tensor(s, v, (DType)t->dtype, at);
-  Type h = type_of(s, v);
+  v = op_as_tensor(s, v, (DType)t->dtype, at);
+  Type h = op_type_of(s, v);
   bool ok = h.dtype == t->dtype && h.rank == t->rank;
   for (int i = 0; ok && i < h.rank; i++)
-    ok = dim_compare(dims_of(s), h.dim[i], t->dim[i]) != DIM_DIFFERENT;
+    ok = dim_compare(op_dims_of(s), h.dim[i], t->dim[i]) != DIM_DIFFERENT;
   if (!ok) {
     Buf b;
     buf_init_arena(&b, &s->scratch);
-    type_print(&b, dims_of(s), t);
-    fail(s, ERR_INIT, at, "`%s` is declared %s, its initialiser gives %s", name, b.s,
-         value_type_text(s, v));
+    type_print(&b, op_dims_of(s), t);
+    fail_at(s, ERR_INIT, at, "`%s` is declared %s, its initialiser gives %s", name, b.s,
+            value_type_text(s, v));
   }
   return v;
 }
@@ -238,23 +238,23 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
 static bool bare_class(const Node *t) {
   if (!t || t->kind != N_TYPE_NAME || t->type_name.has_dims || t->type_name.path.count != 1)
     return false;
-  TypeWord w = type_word(t->type_name.path.items[0].name);
+  TypeWord w = clause_type_word(t->type_name.path.items[0].name);
   return w == TYPEWORD_FLOAT || w == TYPEWORD_INT;
 }
 
 static bool is_params_type(const Node *t) {
   return t && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 &&
-         type_word(t->type_name.path.items[0].name) == TYPEWORD_PARAMS;
+         clause_type_word(t->type_name.path.items[0].name) == TYPEWORD_PARAMS;
 }
 
 static Value zero_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   (void)path;
   if (v[0].tag == V_NONE || v[0].tag == V_UNKNOWN) return v[0];
-  Type t = type_of(s, v[0]);
+  Type t = op_type_of(s, v[0]);
   Value *fill = ud;
   if (fill->tag == V_UNIT) return zeros_of(s, &t, (Span){0});
-  return op_broadcast_on(s, as_tensor(s, *fill, (DType)t.dtype, (Span){0}), t.rank, t.dim, t.dev,
+  return op_broadcast_on(s, op_as_tensor(s, *fill, (DType)t.dtype, (Span){0}), t.rank, t.dim, t.dev,
                          (Span){0});
 }
 
@@ -269,11 +269,11 @@ static Tensor *own_tensor(Mem *m, Tensor *t, Device dev) {
 static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   Span at = m->span;
   if (m->field.is_buffer && bare_class(m->field.type)) { /* a weak number (rule 61) */
-    Value v = m->field.init ? eval(s, m->field.init) : v_int(0);
-    bool fl = type_word(m->field.type->type_name.path.items[0].name) == TYPEWORD_FLOAT;
+    Value v = m->field.init ? eval_expr(s, m->field.init) : v_int(0);
+    bool fl = clause_type_word(m->field.type->type_name.path.items[0].name) == TYPEWORD_FLOAT;
     if (v.tag != V_UNKNOWN && !v_is_number(v))
-      fail(s, ERR_INIT, at, "`%s` is a number, its initialiser gives %s", f->name,
-           value_type_text(s, v));
+      fail_at(s, ERR_INIT, at, "`%s` is a number, its initialiser gives %s", f->name,
+              value_type_text(s, v));
     if (fl && v.tag == V_INT) v = v_float((double)v.u.i);
     value_set(&f->v, v);
     return;
@@ -281,18 +281,18 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   if (m->field.is_buffer && is_params_type(m->field.type)) {
     NodeList *d = &m->field.type->type_name.dims;
     if (d->count != 1)
-      fail(s, ERR_TYPE, m->field.type->span, "`params[net]` takes one model or tracked tensor");
-    Value net = eval(s, d->items[0]);
+      fail_at(s, ERR_TYPE, m->field.type->span, "`params[net]` takes one model or tracked tensor");
+    Value net = eval_expr(s, d->items[0]);
     if (net.tag == V_UNKNOWN) {
       value_set(&f->v, net);
       return;
     }
-    Value tree = net.tag == V_INST ? params_tree(s, net.u.inst, false) : net;
-    Value fill = m->field.init ? eval(s, m->field.init) : v_unit();
+    Value tree = net.tag == V_INST ? model_params_tree(s, net.u.inst, false) : net;
+    Value fill = m->field.init ? eval_expr(s, m->field.init) : v_unit();
     if (fill.tag == V_UNIT || v_is_number(fill))
-      value_set(&f->v, detach(s, tree_map(s, 1, &tree, zero_leaf, &fill, at)));
+      value_set(&f->v, state_detach(s, tree_map(s, 1, &tree, zero_leaf, &fill, at)));
     else
-      value_set(&f->v, detach(s, fill));
+      value_set(&f->v, state_detach(s, fill));
     value_bound(s, f->v, at);
     return;
   }
@@ -304,10 +304,10 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
     value_set(&f->v, v);
     return;
   }
-  Tensor *own = own_tensor(&s->mem, tensor_of(s, v, at), (Device)t.dev);
+  Tensor *own = own_tensor(&s->mem, op_tensor_of(s, v, at), (Device)t.dev);
   if (!own) mem_throw(&s->mem, MEM_ERR_NOMEM);
   if (m->field.is_buffer) {
-    value_set(&f->v, tensor_value(s, own));
+    value_set(&f->v, v_tensor(s, own));
     return;
   }
   if (!dt_float((DType)t.dtype)) {
@@ -315,18 +315,18 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
     fail_help(s, ERR_INIT, m->field.type->span, "state that is not trained is a `buffer`",
               "a param is a float tensor, `%s` is declared %s", f->name, dtype_info[t.dtype].name);
   }
-  value_set(&f->v, param_value(s, own, f->name, false));
+  value_set(&f->v, v_param(s, own, f->name, false));
 }
 
 /* A function literal in a field of its own instance would hold it for ever: it is kept without, and
- * field_value gives it back its `self`. */
+ * state_field_value gives it back its `self`. */
 static Value unbind_self(Session *s, Inst *inst, Value v) {
   if (v.tag != V_FN || v.u.fn->self != inst || v.u.fn->decl->kind != N_LAMBDA) return v;
   const FnObj *o = v.u.fn;
-  return fn_like(s, o, NULL, o->captures);
+  return v_fn_like(s, o, NULL, o->captures);
 }
 
-Value construct(Session *s, ModelDecl *m, const Args *a) {
+Value model_construct(Session *s, ModelDecl *m, const Args *a) {
   Node *decl = m->decl;
   const struct ModelNames *names = decl->model.names;
   const NodeList *params = &decl->model.params;
@@ -336,27 +336,27 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
     if (members->items[i]->kind == N_FIELD ||
         (members->items[i]->kind == N_LET && members->items[i]->let.pat->kind == N_PAT_NAME))
       n++;
-  Value iv = inst_value(s, m, n);
+  Value iv = v_inst(s, m, n);
   Inst *inst = iv.u.inst;
   inst->count = 0; /* members see what is above them */
   /* arguments bind like those of a function with these parameters */
   Value *args = ARENA_ARRAY(&s->scratch, Value, params->count + 1);
   bool *given = ARENA_ARRAY(&s->scratch, bool, params->count + 1);
   Span *spans = ARENA_ARRAY(&s->scratch, Span, params->count + 1);
-  FnObj *ctor = fn_value(s, model_ctor(s, decl), m->module, inst, m, false, 0, NULL).u.fn;
-  bind_args(s, ctor, a, args, spans, given);
+  FnObj *ctor = v_fn(s, desugar_model(s, decl), m->module, inst, m, false, 0, NULL).u.fn;
+  call_bind_args(s, ctor, a, args, spans, given);
   Frame fr;
   frame_push(s, &fr, ctor, a->call);
   fr.what = m->name;
   for (uint32_t i = 0; i < params->count; i++) {
     Node *p = params->items[i];
-    Value v = given[i] ? args[i] : eval(s, p->param.init);
+    Value v = given[i] ? args[i] : eval_expr(s, p->param.init);
     if (p->param.type && !(v.tag == V_NONE && p->param.init)) {
       type_bind(s, p->param.type, v);
       v = type_match(s, p->param.type, v, given[i] ? spans[i] : p->param.init->span,
-                     txt(s, "argument `%s` of `%s`", p->param.name.name, m->name));
+                     fail_text(s, "argument `%s` of `%s`", p->param.name.name, m->name));
     } else if (v_is_weak_list(v))
-      v = as_tensor(s, v, DT_COUNT, a->call);
+      v = op_as_tensor(s, v, DT_COUNT, a->call);
     Field *f = &inst->fields[inst->count++];
     *f = (Field){p->param.name.name, FIELD_ARG, v_unit()};
     value_set(&f->v, v);
@@ -372,9 +372,9 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
       construct_field(s, inst, f, x);
       inst->count++;
     } else if (x->kind == N_LET) {
-      Value v = eval(s, x->let.init);
+      Value v = eval_expr(s, x->let.init);
       if (x->let.type) v = type_match(s, x->let.type, v, x->let.init->span, "the value");
-      if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, x->span);
+      if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, x->span);
       value_bound(s, v, x->span);
       if (x->let.pat->kind != N_PAT_NAME) {
         bind_pattern(s, x->let.pat, v, false);
@@ -382,7 +382,7 @@ Value construct(Session *s, ModelDecl *m, const Args *a) {
       }
       Field *f = &inst->fields[inst->count];
       *f = (Field){x->let.pat->word.name, FIELD_LET, v_unit()};
-      value_set(&f->v, unbind_self(s, inst, s->stage ? v : detach(s, v)));
+      value_set(&f->v, unbind_self(s, inst, s->stage ? v : state_detach(s, v)));
       obj_holds(&inst->o, f->v);
       inst->count++;
     } else if (x->kind == N_ASSERT) {
@@ -448,7 +448,7 @@ static bool inst_tree(Session *s, Inst *i, bool values, bool buffers, Seen *seen
       if (tree_of(s, f->v, values, buffers, seen, &items[n])) n++;
     }
   }
-  *out = record_value(s, n, names, items);
+  *out = v_record(s, n, names, items);
   return n > 0;
 }
 
@@ -459,10 +459,10 @@ static bool tree_of(Session *s, Value v, bool values, bool buffers, Seen *seen, 
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
     bool any = false;
     for (size_t i = 0; i < v.u.list->count; i++) {
-      items[i] = record_value(s, 0, NULL, NULL); /* no params here: no leaf either */
+      items[i] = v_record(s, 0, NULL, NULL); /* no params here: no leaf either */
       if (tree_of(s, v.u.list->items[i], values, buffers, seen, &items[i])) any = true;
     }
-    if (any) *out = list_value(s, (ValueTag)v.tag, v.u.list->count, items);
+    if (any) *out = v_list(s, (ValueTag)v.tag, v.u.list->count, items);
     return any;
   }
   if (v.tag == V_RECORD) {
@@ -473,22 +473,22 @@ static bool tree_of(Session *s, Value v, bool values, bool buffers, Seen *seen, 
       names[n] = v.u.rec->names[i];
       if (tree_of(s, v.u.rec->items[i], values, buffers, seen, &items[n])) n++;
     }
-    if (n) *out = record_value(s, n, names, items);
+    if (n) *out = v_record(s, n, names, items);
     return n > 0;
   }
   return false;
 }
 
-Value params_tree(Session *s, Inst *i, bool values) {
+Value model_params_tree(Session *s, Inst *i, bool values) {
   Seen seen = {0};
-  Value v = record_value(s, 0, NULL, NULL);
+  Value v = v_record(s, 0, NULL, NULL);
   inst_tree(s, i, values, false, &seen, &v);
   return v;
 }
 
-Value buffers_tree(Session *s, Inst *i) {
+Value model_buffers_tree(Session *s, Inst *i) {
   Seen seen = {0};
-  Value v = record_value(s, 0, NULL, NULL);
+  Value v = v_record(s, 0, NULL, NULL);
   inst_tree(s, i, true, true, &seen, &v);
   return v;
 }

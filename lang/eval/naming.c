@@ -27,7 +27,7 @@ static void name_items(Session *s, Name name, Name *item, size_t items, Value v)
   bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
   if (items == DEEP || (!list && v.tag != V_RECORD)) return;
   for (size_t i = 0; i < (list ? v.u.list->count : v.u.rec->count); i++) {
-    item[items] = list ? names_of(s->names, txt(s, "%zu", i)) : v.u.rec->names[i];
+    item[items] = list ? names_of(s->names, fail_text(s, "%zu", i)) : v.u.rec->names[i];
     name_items(s, name, item, items + 1, list ? v.u.list->items[i] : v.u.rec->items[i]);
   }
 }
@@ -46,12 +46,12 @@ void name_result(Session *s, Node *pat, Value v) {
       name_result(s, pat->list.items[i], v.u.list->items[i]);
   if (pat->kind == N_PAT_RECORD && v.tag == V_RECORD)
     for (uint32_t i = 0; i < pat->list.count; i++) {
-      const Value *x = record_get(v.u.rec, pat->list.items[i]->word.name);
+      const Value *x = value_record_get(v.u.rec, pat->list.items[i]->word.name);
       if (x) name_result(s, pat->list.items[i], *x);
     }
 }
 
-void check_shadow(Session *s, const Word *w) {
+void name_check_shadow(Session *s, const Word *w) {
   Inst *i = s->frame->self;
   if (!i || !s->frame->fn || s->frame->fn->decl->kind == N_LAMBDA) return;
   const NodeList *l = &i->model->decl->model.members;
@@ -67,9 +67,9 @@ void check_shadow(Session *s, const Word *w) {
   for (uint32_t k = 0; k < p->count; k++)
     if (p->items[k]->param.name.name == w->name) hit = p->items[k];
   if (!hit) return;
-  Diag *d = err(s, ERR_SHADOW_FIELD, w->span, "`%s` has the name of a field of `%s`", w->name,
-                i->model->name);
+  Diag *d = fail_report(s, ERR_SHADOW_FIELD, w->span, "`%s` has the name of a field of `%s`",
+                        w->name, i->model->name);
   dg_label(&s->diags, d, hit->span, "the field");
   dg_help(&s->diags, d, "another name keeps both readable; the field is also `self.%s`", w->name);
-  raise_(s);
+  fail_raise(s);
 }

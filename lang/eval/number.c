@@ -184,7 +184,7 @@ Value number_run_time(Session *s, AstOp op, Value x, Value y, Span at) {
   bool known = constant(s, y, &b);
   if (known && constant(s, x, &a) && (op != AST_POW || b >= 0) &&
       (b || (op != AST_FLOORDIV && op != AST_MOD)))
-    return literal(s, int_op(s, op, a, b, at));
+    return literal(s, op_int(s, op, a, b, at));
   switch (op) {
   case AST_ADD:
   case AST_SUB:
@@ -218,7 +218,7 @@ Value number_magnitude(Session *s, Value x, Span at) {
 }
 
 Value number_within(Session *s, Value x, DType dt, Span at) {
-  DType have = (DType)type_of(s, x).dtype;
+  DType have = (DType)op_type_of(s, x).dtype;
   Ints all = of_dtype(dt), is = range_of(stage_of(s, x), x.u.v, 0);
   if (have != DT_I64 || (is.lo >= all.lo && is.hi <= all.hi)) return x;
   Value ok = two(s, OP_AND, two(s, OP_GE, x, literal(s, all.lo), at),

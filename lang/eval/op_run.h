@@ -13,8 +13,8 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
 Value op_unary(Session *s, OpCode op, Value x, Span at); /* numbers too: gives a number */
 Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right);
 Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool keep, Span at);
-Value number_unary(Session *s, OpCode op, Value x, Span at);
+Value builtin_number_unary(Session *s, OpCode op, Value x, Span at);
 typedef OpDomain DTypeClass;
-DTypeClass dom_class(OpCode op);
+DTypeClass builtin_dom_class(OpCode op);
 
 #endif

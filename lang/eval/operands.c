@@ -13,8 +13,8 @@
 
 /* What p has now, as a value whose uses are uses of p. */
 static Value version(Session *s, Param *p) {
-  Value v = tensor_value(s, tn_ref(p->t));
-  if (wants_grad(s, (Value){.tag = V_PARAM, .u.p = p})) tape_version(s, p, v, s->running);
+  Value v = v_tensor(s, tn_ref(p->t));
+  if (tape_wants_grad(s, (Value){.tag = V_PARAM, .u.p = p})) tape_version(s, p, v, s->running);
   return v;
 }
 

@@ -32,11 +32,11 @@
 
 static bool values_equal(Session *s, Value a, Value b, Span at);
 
-DimTab *dims_of(Session *s) {
+DimTab *op_dims_of(Session *s) {
   return s->stage ? s->stage->g->dims : s->dims;
 }
 
-Type type_of(Session *s, Value x) {
+Type op_type_of(Session *s, Value x) {
   Type t = {0};
   t.kind = TK_TENSOR;
   switch ((ValueTag)x.tag) {
@@ -54,7 +54,7 @@ Type type_of(Session *s, Value x) {
     t.dtype = (uint8_t)c->dtype;
     t.dev = (uint8_t)c->store->dev;
     t.rank = (uint8_t)c->rank;
-    for (int i = 0; i < c->rank; i++) t.dim[i] = dim_const(dims_of(s), c->dim[i]);
+    for (int i = 0; i < c->rank; i++) t.dim[i] = dim_const(op_dims_of(s), c->dim[i]);
     return t;
   }
   case V_BOOL: t.dtype = DT_BOOL; return t;
@@ -64,10 +64,10 @@ Type type_of(Session *s, Value x) {
   }
 }
 
-Tensor *tensor_of(Session *s, Value x, Span at) {
+Tensor *op_tensor_of(Session *s, Value x, Span at) {
   if (x.tag == V_TENSOR) return x.u.t->t;
   if (x.tag == V_PARAM) return x.u.p->t;
-  fail(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
+  fail_at(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
 /* The int number v of a stage by what a call is bound to: sizes, arguments, constants. DIM_BAD: it
@@ -97,32 +97,32 @@ static Dim number_dim(const Stage *st, Val v, int depth) {
 }
 
 void number_meets(Session *s, Value x, DType dt, Span at) {
-  DType have = (DType)type_of(s, x).dtype;
+  DType have = (DType)op_type_of(s, x).dtype;
   if (dt_float(have) && !dt_float(dt))
     fail_help(s, ERR_FLOAT_INT, at, "cast the tensor: `f32(..)`",
               "a float number does not go with %s", dtype_info[dt].name);
   if (!dt_int(have) || dt_holds(dt, INT64_MAX)) return;
   int64_t known = x.u.i;
   if (x.tag != V_INT) {
-    if (dt == DT_BOOL) fail(s, ERR_NUMBER_FIT, at, "an int number does not fit bool");
+    if (dt == DT_BOOL) fail_at(s, ERR_NUMBER_FIT, at, "an int number does not fit bool");
     const Stage *st = s->stage;
     while (x.tag == V_NODE && st->up && st->level > x.aux) st = st->up;
     Dim d = x.tag == V_NODE ? number_dim(st, x.u.v, 0) : x.u.d;
     if (d == DIM_BAD) return;
-    if (!dim_is_const(dims_of(s), d, &known)) { /* tested when a call gives it a value */
+    if (!dim_is_const(op_dims_of(s), d, &known)) { /* tested when a call gives it a value */
       stage_at(s, at);
-      gr_check(s->stage->g, CHECK_FITS, d, dim_const(dims_of(s), dt), NULL);
+      gr_check(s->stage->g, CHECK_FITS, d, dim_const(op_dims_of(s), dt), NULL);
       return;
     }
   }
   if (!dt_holds(dt, known))
-    fail(s, ERR_NUMBER_FIT, at, "%lld does not fit %s", (long long)known, dtype_info[dt].name);
+    fail_at(s, ERR_NUMBER_FIT, at, "%lld does not fit %s", (long long)known, dtype_info[dt].name);
 }
 
 /* A number as a rank-0 tensor of dtype dt: rounded once (rules 11, 12). */
 static Value number_tensor(Session *s, Value x, DType dt, Span at) {
   number_meets(s, x, dt, at);
-  if (x.tag == V_DIM) x = dim_node(s, x.u.d);
+  if (x.tag == V_DIM) x = op_dim_node(s, x.u.d);
   if (x.tag == V_NODE) { /* a run-time number of code */
     x.weak = false;
     return op_cast(s, dt_int(dt) ? number_within(s, x, dt, at) : x, dt, at);
@@ -135,8 +135,8 @@ static Value number_tensor(Session *s, Value x, DType dt, Span at) {
                              : gr_const_i(s->stage->g, dt, dev, x.u.i);
     return v;
   }
-  return tensor_value(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, dt, x.u.f)
-                                          : tn_scalar_i64(&s->mem, DEV_CPU, dt, x.u.i));
+  return v_tensor(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, dt, x.u.f)
+                                      : tn_scalar_i64(&s->mem, DEV_CPU, dt, x.u.i));
 }
 
 static bool weak_is_float(Session *s, Value l) {
@@ -144,25 +144,25 @@ static bool weak_is_float(Session *s, Value l) {
   for (size_t i = 0; i < l.u.list->count; i++) {
     Value v = l.u.list->items[i];
     if (v.tag == V_FLOAT || (v_is_weak_list(v) && weak_is_float(s, v))) return true;
-    if (v.tag == V_NODE && dt_float((DType)type_of(s, v).dtype)) return true;
+    if (v.tag == V_NODE && dt_float((DType)op_type_of(s, v).dtype)) return true;
   }
   return false;
 }
 
-Value as_tensor(Session *s, Value x, DType like, Span at) {
+Value op_as_tensor(Session *s, Value x, DType like, Span at) {
   if (x.tag == V_UNKNOWN) return x;
   if (v_is_weak_list(x)) {
     if (like == DT_COUNT) like = weak_is_float(s, x) ? DT_F32 : DT_I64;
     size_t n = x.u.list->count;
     Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-    for (size_t i = 0; i < n; i++) items[i] = as_tensor(s, x.u.list->items[i], like, at);
+    for (size_t i = 0; i < n; i++) items[i] = op_as_tensor(s, x.u.list->items[i], like, at);
     return op_stack(s, n, items, 0, at);
   }
   if (x.tag == V_INT || x.tag == V_DIM)
     return number_tensor(s, x, like == DT_COUNT ? DT_I64 : like, at);
   if (x.tag == V_FLOAT) return number_tensor(s, x, like == DT_COUNT ? DT_F32 : like, at);
   if (x.tag == V_NODE && x.weak) {
-    Type t = type_of(s, x);
+    Type t = op_type_of(s, x);
     return number_tensor(s, x,
                          like != DT_COUNT    ? like
                          : dt_float(t.dtype) ? DT_F32
@@ -175,14 +175,14 @@ Value as_tensor(Session *s, Value x, DType like, Span at) {
       v.u.v = gr_const_i(s->stage->g, DT_BOOL, DEV_CPU, x.u.i);
       return v;
     }
-    return tensor_value(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_BOOL, x.u.i));
+    return v_tensor(s, tn_scalar_i64(&s->mem, DEV_CPU, DT_BOOL, x.u.i));
   }
   if (x.tag == V_PARAM) return param_read(s, x.u.p, at);
   if (v_is_tensor(x)) return x;
   if (x.tag == V_LIST)
     fail_help(s, ERR_WANT_TENSOR, at, "`stack(xs)` makes a tensor of a list of tensors",
               "a tensor is needed here, not a list");
-  fail(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
+  fail_at(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
 /* ---- the line between script and code */
@@ -210,24 +210,24 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     }
     return;
   }
-  now_running(s, at);
+  fail_running_at(s, at);
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, n + 1), *res[2] = {0};
   bool track = false;
   for (int i = 0; i < n; i++) {
-    in[i] = tensor_of(s, v[i], at);
-    if (!s->modes.no_grad && wants_grad(s, v[i])) track = true;
+    in[i] = op_tensor_of(s, v[i], at);
+    if (!s->modes.no_grad && tape_wants_grad(s, v[i])) track = true;
   }
   RunCtx ctx = {.mem = &s->mem, .interrupt = &s->kernel.stop, .anomaly = s->modes.anomaly};
   if (!native_op(s, &ctx, op, attrs, nattrs, in, n, res, nout, &e)) {
-    if (e.interrupted) poll_interrupt(s, at);
+    if (e.interrupted) fail_if_interrupted(s, at);
     fail_gerr(s, at, &e);
   }
   s->count.nodes++;
   if (nout == 1) {
-    out[0] = tensor_value(s, res[0]);
+    out[0] = v_tensor(s, res[0]);
   } else {
-    pool_tensors(s, res, (size_t)nout);
-    for (int k = 0; k < nout; k++) out[k] = tensor_value(s, tn_ref(res[k]));
+    value_pool_tensors(s, res, (size_t)nout);
+    for (int k = 0; k < nout; k++) out[k] = v_tensor(s, tn_ref(res[k]));
   }
   if (track) tape_record(s, op, n, v, attrs, nattrs, nout, out, at);
 }
@@ -240,7 +240,7 @@ Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, in
 
 /* ---- numbers */
 
-int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
+int64_t op_int(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
   int64_t r = 0;
   bool over = false;
   switch (op) {
@@ -249,7 +249,7 @@ int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
   case AST_MUL: over = __builtin_mul_overflow(a, b, &r); break;
   case AST_FLOORDIV:
   case AST_MOD:
-    if (b == 0) fail(s, ERR_DIV_ZERO, at, "int division by zero");
+    if (b == 0) fail_at(s, ERR_DIV_ZERO, at, "int division by zero");
     if (b == -1) { /* INT64_MIN / -1 */
       if (op == AST_MOD) return 0;
       over = __builtin_sub_overflow((int64_t)0, a, &r);
@@ -271,8 +271,8 @@ int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
   default: break;
   }
   if (over)
-    fail(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a,
-         ast_op_text(op), (long long)b);
+    fail_at(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a,
+            ast_op_text(op), (long long)b);
   return r;
 }
 
@@ -335,26 +335,26 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
   stack_check();
   if (a.tag == V_NODE || b.tag == V_NODE) {
     bool fl = op == AST_DIV || a.tag == V_FLOAT || b.tag == V_FLOAT ||
-              (a.tag == V_NODE && dt_float(type_of(s, a).dtype)) ||
-              (b.tag == V_NODE && dt_float(type_of(s, b).dtype)) ||
+              (a.tag == V_NODE && dt_float(op_type_of(s, a).dtype)) ||
+              (b.tag == V_NODE && dt_float(op_type_of(s, b).dtype)) ||
               (op == AST_POW && b.tag == V_INT && b.u.i < 0);
     if (fl && op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
-      Value x = as_tensor(s, a, DT_F64, at), r = powers(s, x, b.u.i, at);
+      Value x = op_as_tensor(s, a, DT_F64, at), r = powers(s, x, b.u.i, at);
       r.weak = true;
       return r;
     }
-    Value x = as_tensor(s, a, fl ? DT_F64 : DT_I64, at),
-          y = as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
+    Value x = op_as_tensor(s, a, fl ? DT_F64 : DT_I64, at),
+          y = op_as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
     Value r = fl || is_compare(op) ? op_broadcast_binary(s, node_op[op], x, y, at, at, at)
                                    : number_run_time(s, op, x, y, at);
     r.weak = !is_compare(op);
     return r;
   }
   if (a.tag == V_DIM || b.tag == V_DIM) {
-    DimTab *t = dims_of(s);
+    DimTab *t = op_dims_of(s);
     if (a.tag == V_FLOAT || b.tag == V_FLOAT || op == AST_DIV || op == AST_POW) {
-      Value x = a.tag == V_DIM ? dim_node(s, a.u.d) : a,
-            y = b.tag == V_DIM ? dim_node(s, b.u.d) : b;
+      Value x = a.tag == V_DIM ? op_dim_node(s, a.u.d) : a,
+            y = b.tag == V_DIM ? op_dim_node(s, b.u.d) : b;
       return number_op(s, op, x, y, at);
     }
     Dim x = a.tag == V_DIM ? a.u.d : dim_const(t, a.u.i),
@@ -373,20 +373,20 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
       if (op == AST_NE && o != DIM_MAYBE) return v_bool(o != DIM_EQUAL);
       if (dim_is_const(t, dim_sub(t, x, y), &d)) return v_bool(compare(op, d < 0 ? -1 : d > 0));
       int64_t i, j;
-      need_const(s, x, at, "a size that is compared", &i);
-      need_const(s, y, at, "a size that is compared", &j);
+      unit_need_const(s, x, at, "a size that is compared", &i);
+      unit_need_const(s, y, at, "a size that is compared", &j);
       return v_bool(compare(op, i < j ? -1 : i > j));
     }
     }
     if (r == DIM_BAD)
-      fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
-    return dim_value(s, r);
+      fail_at(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+    return type_dim_value(s, r);
   }
   if (a.tag == V_INT && b.tag == V_INT) {
     if (is_compare(op)) return v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i));
     if (op == AST_DIV) return v_float((double)a.u.i / (double)b.u.i);
     if (op == AST_POW && b.u.i < 0) return v_float(fm_pow_f64((double)a.u.i, (double)b.u.i));
-    return v_int(int_op(s, op, a.u.i, b.u.i, at));
+    return v_int(op_int(s, op, a.u.i, b.u.i, at));
   }
   double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
   if (is_compare(op)) return v_bool(compare(op, x < y ? -1 : x > y ? 1 : x == y ? 0 : 2));
@@ -401,13 +401,13 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
 /* ---- broadcasting */
 
 Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at) {
-  return op_broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : type_of(s, x).dev, at);
+  return op_broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : op_type_of(s, x).dev, at);
 }
 
 /* A rank-0 host value also moves to the device of what it meets (rule 94). */
 Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at) {
   if (x.tag == V_UNKNOWN) return x;
-  Type t = type_of(s, x);
+  Type t = op_type_of(s, x);
   bool move = dev != t.dev && t.dev == DEV_CPU && t.rank == 0;
   bool same = t.rank == rank && !move;
   for (int i = 0; same && i < rank; i++) same = t.dim[i] == d[i];
@@ -419,14 +419,15 @@ Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span
 }
 
 Value op_fill_like(Session *s, Value like, double x, Span at) {
-  Type t = type_of(s, like);
-  return op_broadcast_on(s, as_tensor(s, v_float(x), (DType)t.dtype, at), t.rank, t.dim, t.dev, at);
+  Type t = op_type_of(s, like);
+  return op_broadcast_on(s, op_as_tensor(s, v_float(x), (DType)t.dtype, at), t.rank, t.dim, t.dev,
+                         at);
 }
 
 /* Rule 29: whether `from` stretches to `to`; in code only axes that are the constant 1 do. A named
  * axis never goes into a constant 1: only at the size 1 would it, and no size is a special case. */
 static bool stretches(Session *s, const Type *from, const Type *to, bool *undecided) {
-  DimTab *t = dims_of(s);
+  DimTab *t = op_dims_of(s);
   if (from->rank > to->rank) return false;
   int off = to->rank - from->rank;
   Dim one = dim_const(t, 1);
@@ -443,8 +444,8 @@ static bool stretches(Session *s, const Type *from, const Type *to, bool *undeci
 static const char *fitting(Session *s, int n, const Type *ty, const Span *operand) {
   int row = n == 2 && ty[0].rank < ty[1].rank ? 0 : 1;
   if (n == 2 && ty[row].rank == 1 && ty[1 - row].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
-    return txt(s, "shapes align at the right; `expand(%s, 1)` makes a column of the %s",
-               source_text(s, operand[row], ".."), row ? "second" : "first");
+    return fail_text(s, "shapes align at the right; `expand(%s, 1)` makes a column of the %s",
+                     fail_source_text(s, operand[row], ".."), row ? "second" : "first");
   return "the result must have the shape of one operand; a comprehension says every other "
          "combination";
 }
@@ -468,8 +469,8 @@ static Type common_shape(Session *s, int n, const Type *ty, const Span *operand,
         for (int k = 0; k < n; k++)
           for (int j = 0; j < ty[k].rank; j++) {
             Dim a = ty[k].dim[j], b = ty[i].dim[j + ty[i].rank - ty[k].rank];
-            if (a != b && a != dim_const(dims_of(s), 1))
-              op_check_sizes(s, a, b, at, txt(s, "the shapes of %s differ", what),
+            if (a != b && a != dim_const(op_dims_of(s), 1))
+              op_check_sizes(s, a, b, at, fail_text(s, "the shapes of %s differ", what),
                              fitting(s, n, ty, operand));
           }
       }
@@ -479,11 +480,12 @@ static Type common_shape(Session *s, int n, const Type *ty, const Span *operand,
   buf_init_arena(&b, &s->scratch);
   for (int i = 0; i < n; i++) {
     if (i) buf_puts(&b, i + 1 == n ? " and " : ", ");
-    type_print(&b, dims_of(s), &ty[i]);
+    type_print(&b, op_dims_of(s), &ty[i]);
   }
-  Diag *d = err(s, ERR_SHAPE_BROADCAST, at, "the shapes of %s do not go together: %s", what, b.s);
+  Diag *d =
+      fail_report(s, ERR_SHAPE_BROADCAST, at, "the shapes of %s do not go together: %s", what, b.s);
   dg_help(&s->diags, d, "%s", fitting(s, n, ty, operand));
-  raise_(s);
+  fail_raise(s);
 }
 
 static const char *op_word(OpCode op) {
@@ -500,17 +502,17 @@ _Noreturn void op_mixed_dtypes(Session *s, const char *op, const Type *t, Span a
   bool wide = t[0].dtype > t[1].dtype;
   const char *a = dtype_info[t[0].dtype].name, *b = dtype_info[t[1].dtype].name;
   fail_help(s, ERR_DTYPE_MIX, at,
-            txt(s, "`%s(%s)` casts the %s operand", wide ? a : b,
-                source_text(s, wide ? right : left, ".."), wide ? "right" : "left"),
+            fail_text(s, "`%s(%s)` casts the %s operand", wide ? a : b,
+                      fail_source_text(s, wide ? right : left, ".."), wide ? "right" : "left"),
             "`%s` needs one dtype: the left side is %s, the right side %s", op, a, b);
 }
 
 Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right) {
   if (x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
-  Type t[2] = {type_of(s, x), type_of(s, y)};
+  Type t[2] = {op_type_of(s, x), op_type_of(s, y)};
   if (t[0].dtype != t[1].dtype) op_mixed_dtypes(s, op_word(op), t, at, left, right);
   if (type_eq(&t[0], &t[1])) return op_run(s, op, 2, (Value[]){x, y}, NULL, 0, at);
-  Type to = common_shape(s, 2, t, (Span[]){left, right}, at, txt(s, "`%s`", op_word(op)));
+  Type to = common_shape(s, 2, t, (Span[]){left, right}, at, fail_text(s, "`%s`", op_word(op)));
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev;
   Value v[2] = {op_broadcast_on(s, x, to.rank, to.dim, dev, at),
                 op_broadcast_on(s, y, to.rank, to.dim, dev, at)};
@@ -520,22 +522,22 @@ Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span
 Value op_where(Session *s, Value c, Value x, Value y, Span at) {
   if (c.tag == V_UNKNOWN || x.tag == V_UNKNOWN || y.tag == V_UNKNOWN)
     return (Value){.tag = V_UNKNOWN};
-  if (c.tag == V_BOOL) c = as_tensor(s, c, DT_BOOL, at);
+  if (c.tag == V_BOOL) c = op_as_tensor(s, c, DT_BOOL, at);
   DType like = DT_COUNT;
   if (v_is_tensor(x))
-    like = (DType)type_of(s, x).dtype;
+    like = (DType)op_type_of(s, x).dtype;
   else if (v_is_tensor(y))
-    like = (DType)type_of(s, y).dtype;
+    like = (DType)op_type_of(s, y).dtype;
   else if (x.tag == V_BOOL)
     like = DT_BOOL;
   else if (x.tag == V_FLOAT || y.tag == V_FLOAT)
     like = DT_F32;
-  x = as_tensor(s, x, like, at);
-  y = as_tensor(s, y, like, at);
-  Type t[3] = {type_of(s, c), type_of(s, x), type_of(s, y)};
+  x = op_as_tensor(s, x, like, at);
+  y = op_as_tensor(s, y, like, at);
+  Type t[3] = {op_type_of(s, c), op_type_of(s, x), op_type_of(s, y)};
   if (t[0].dtype != DT_BOOL)
-    fail(s, ERR_WANT_BOOL, at, "the condition of `where` must be bool, not %s",
-         value_type_text(s, c));
+    fail_at(s, ERR_WANT_BOOL, at, "the condition of `where` must be bool, not %s",
+            value_type_text(s, c));
   if (t[1].dtype != t[2].dtype)
     fail_help(s, ERR_DTYPE_MIX, at, "cast one of them", "`where` needs one dtype: %s and %s",
               dtype_info[t[1].dtype].name, dtype_info[t[2].dtype].name);
@@ -565,8 +567,8 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
           fail_help(s, ERR_COMPARE, at, "`same(a, b)` asks whether they are one instance",
                     "functions and instances are not compared by `%s`", ast_op_text(op));
       if (a.tag != b.tag && a.tag != V_NONE && b.tag != V_NONE)
-        fail(s, ERR_COMPARE, at, "%s and %s cannot be compared", value_type_text(s, a),
-             value_type_text(s, b));
+        fail_at(s, ERR_COMPARE, at, "%s and %s cannot be compared", value_type_text(s, a),
+                value_type_text(s, b));
       if (a.tag == b.tag) {
         value_bound(s, a, left);
         value_bound(s, b, right);
@@ -576,13 +578,13 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   }
   if (op == AST_MATMUL) return op_matmul(s, a, b, at, left, right);
   if (op == AST_AND || op == AST_OR) {
-    if (a.tag == V_BOOL) a = as_tensor(s, a, DT_BOOL, left);
-    if (b.tag == V_BOOL) b = as_tensor(s, b, DT_BOOL, right);
-    if (!v_is_tensor(a) || !v_is_tensor(b) || type_of(s, a).dtype != DT_BOOL ||
-        type_of(s, b).dtype != DT_BOOL)
-      fail(s, ERR_WANT_BOOL, v_is_tensor(a) && type_of(s, a).dtype == DT_BOOL ? right : left,
-           "`%s` takes bools, not %s and %s", ast_op_text(op), value_type_text(s, a),
-           value_type_text(s, b));
+    if (a.tag == V_BOOL) a = op_as_tensor(s, a, DT_BOOL, left);
+    if (b.tag == V_BOOL) b = op_as_tensor(s, b, DT_BOOL, right);
+    if (!v_is_tensor(a) || !v_is_tensor(b) || op_type_of(s, a).dtype != DT_BOOL ||
+        op_type_of(s, b).dtype != DT_BOOL)
+      fail_at(s, ERR_WANT_BOOL, v_is_tensor(a) && op_type_of(s, a).dtype == DT_BOOL ? right : left,
+              "`%s` takes bools, not %s and %s", ast_op_text(op), value_type_text(s, a),
+              value_type_text(s, b));
     return op_broadcast_binary(s, node_op[op], a, b, at, left, right);
   }
   if (v_is_number(a) && v_is_number(b)) return number_op(s, op, a, b, at);
@@ -591,7 +593,7 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   Span sp[2] = {left, right};
   for (int i = 0; i < 2; i++) {
     if (v[i].tag == V_BOOL && (op == AST_EQ || op == AST_NE))
-      v[i] = as_tensor(s, v[i], DT_BOOL, sp[i]);
+      v[i] = op_as_tensor(s, v[i], DT_BOOL, sp[i]);
     bool ok = v_is_number(v[i]) || v_is_tensor(v[i]) || (v[i].tag == V_LIST && v[i].u.list->weak);
     if (!ok) {
       if (v[i].tag == V_LIST)
@@ -600,15 +602,15 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
       if (v[i].tag == V_STR && op == AST_ADD)
         fail_help(s, ERR_OPERAND, sp[i], "holes join texts: \"{a}{b}\"",
                   "`+` does not work on str");
-      fail(s, ERR_OPERAND, sp[i], "`%s` does not work on %s", ast_op_text(op),
-           value_type_text(s, v[i]));
+      fail_at(s, ERR_OPERAND, sp[i], "`%s` does not work on %s", ast_op_text(op),
+              value_type_text(s, v[i]));
     }
   }
   /* a literal power of 2, 3, 4 is repeated multiplication (rule 17) */
   if (op == AST_POW && v[1].tag == V_INT && v[1].u.i >= 2 && v[1].u.i <= 4 && v_is_tensor(v[0]))
-    return powers(s, as_tensor(s, v[0], DT_COUNT, left), v[1].u.i, at);
-  DType like = v_is_tensor(v[0])   ? (DType)type_of(s, v[0]).dtype
-               : v_is_tensor(v[1]) ? (DType)type_of(s, v[1]).dtype
+    return powers(s, op_as_tensor(s, v[0], DT_COUNT, left), v[1].u.i, at);
+  DType like = v_is_tensor(v[0])   ? (DType)op_type_of(s, v[0]).dtype
+               : v_is_tensor(v[1]) ? (DType)op_type_of(s, v[1]).dtype
                                    : DT_COUNT;
   if (like == DT_COUNT && (v[0].tag == V_FLOAT || v[1].tag == V_FLOAT ||
                            (v[0].tag == V_LIST && weak_is_float(s, v[0])) ||
@@ -618,64 +620,66 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
     for (int i = 0; i < 2; i++)
       if (v[i].tag == V_FLOAT || (v[i].tag == V_LIST && weak_is_float(s, v[i])))
         fail_help(s, ERR_FLOAT_INT, sp[i],
-                  txt(s, "cast the tensor: `f32(%s)`", source_text(s, sp[1 - i], "..")),
+                  fail_text(s, "cast the tensor: `f32(%s)`", fail_source_text(s, sp[1 - i], "..")),
                   "a float number does not go with %s", dtype_info[like].name);
   }
-  Value x = as_tensor(s, v[0], like, left), y = as_tensor(s, v[1], like, right);
-  DType dt = (DType)type_of(s, x).dtype;
+  Value x = op_as_tensor(s, v[0], like, left), y = op_as_tensor(s, v[1], like, right);
+  DType dt = (DType)op_type_of(s, x).dtype;
   if (dt == DT_BOOL && op != AST_EQ && op != AST_NE)
     fail_help(s, ERR_OPERAND, at,
-              txt(s, "`i64(%s)` counts bools as 0 and 1", source_text(s, left, "..")),
+              fail_text(s, "`i64(%s)` counts bools as 0 and 1", fail_source_text(s, left, "..")),
               "`%s` does not work on bool", ast_op_text(op));
-  if (op == AST_DIV && dt_int(dt) && dt_int((DType)type_of(s, y).dtype))
+  if (op == AST_DIV && dt_int(dt) && dt_int((DType)op_type_of(s, y).dtype))
     fail_help(s, ERR_INT_DIV, at,
-              txt(s, "`//` divides ints, `f32(%s) / ..` makes floats", source_text(s, left, "..")),
+              fail_text(s, "`//` divides ints, `f32(%s) / ..` makes floats",
+                        fail_source_text(s, left, "..")),
               "`/` does not work on %s tensors", dtype_info[dt].name);
   return op_broadcast_binary(s, node_op[op], x, y, at, left, right);
 }
 
 Value op_unary(Session *s, OpCode op, Value x, Span at) {
   if (x.tag == V_UNKNOWN) return x;
-  DTypeClass want = dom_class(op);
+  DTypeClass want = builtin_dom_class(op);
   if (v_is_number(x)) {
     if (op == OP_NEG) {
       if (x.tag == V_FLOAT) return v_float(-x.u.f);
       if (x.tag == V_INT) {
         if (x.u.i == INT64_MIN)
-          fail(s, ERR_OVERFLOW, at, "int overflow: the negative of %lld does not fit 64 bits",
-               (long long)x.u.i);
+          fail_at(s, ERR_OVERFLOW, at, "int overflow: the negative of %lld does not fit 64 bits",
+                  (long long)x.u.i);
         return v_int(-x.u.i);
       }
-      if (x.tag == V_DIM || !dt_float((DType)type_of(s, x).dtype))
+      if (x.tag == V_DIM || !dt_float((DType)op_type_of(s, x).dtype))
         return number_op(s, AST_SUB, v_int(0), x, at);
     }
     if (want == DOM_BOOL)
-      fail(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
+      fail_at(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
     if (x.tag == V_NODE || x.tag == V_DIM) {
       bool keep_int = want == DOM_NUM;
-      bool is_float = x.tag == V_NODE && dt_float(type_of(s, x).dtype);
-      Value t = as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at);
+      bool is_float = x.tag == V_NODE && dt_float(op_type_of(s, x).dtype);
+      Value t = op_as_tensor(s, x, is_float || !keep_int ? DT_F64 : DT_I64, at);
       Value r = op == OP_ABS && !is_float ? number_magnitude(s, t, at)
                                           : op_run(s, op, 1, &t, NULL, 0, at);
       r.weak = true;
       return r;
     }
-    return number_unary(s, op, x, at);
+    return builtin_number_unary(s, op, x, at);
   }
   if (tree_operand(x) && op == OP_NEG) return tree_arith(s, AST_MUL, v_int(-1), x, at, at, at);
   if (x.tag == V_BOOL && want == DOM_BOOL) return v_bool(!x.u.i);
-  x = as_tensor(s, x, DT_COUNT, at);
-  DType dt = (DType)type_of(s, x).dtype;
+  x = op_as_tensor(s, x, DT_COUNT, at);
+  DType dt = (DType)op_type_of(s, x).dtype;
   if (want == DOM_FLOAT && !dt_float(dt))
-    fail_help(s, ERR_WANT_FLOAT, at,
-              txt(s, "cast it: `%s(f32(%s))`", op_info[op].text, source_text(s, at, "..")),
-              "`%s` works on floats, this is %s", op_info[op].text, value_type_text(s, x));
+    fail_help(
+        s, ERR_WANT_FLOAT, at,
+        fail_text(s, "cast it: `%s(f32(%s))`", op_info[op].text, fail_source_text(s, at, "..")),
+        "`%s` works on floats, this is %s", op_info[op].text, value_type_text(s, x));
   if (want == DOM_NUM && dt == DT_BOOL)
     fail_help(s, ERR_OPERAND, at, "`i64(..)` counts bools as 0 and 1", "`%s` does not work on bool",
               op == OP_NEG ? "-" : op_info[op].text);
   if (want == DOM_BOOL && dt != DT_BOOL)
-    fail(s, ERR_WANT_BOOL, at, "`%s` works on bools, this is %s", op_info[op].text,
-         value_type_text(s, x));
+    fail_at(s, ERR_WANT_BOOL, at, "`%s` works on bools, this is %s", op_info[op].text,
+            value_type_text(s, x));
   return op_run(s, op, 1, &x, NULL, 0, at);
 }
 
@@ -701,17 +705,17 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
                                : gr_const_i(s->stage->g, DT_I64, DEV_CPU, x.u.i);
       x = v;
     } else {
-      x = tensor_value(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, x.u.f)
-                                           : tn_scalar_i64(&s->mem, DEV_CPU, DT_I64, x.u.i));
+      x = v_tensor(s, x.tag == V_FLOAT ? tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, x.u.f)
+                                       : tn_scalar_i64(&s->mem, DEV_CPU, DT_I64, x.u.i));
     }
   } else if (x.tag == V_DIM) {
-    x = dim_node(s, x.u.d);
+    x = op_dim_node(s, x.u.d);
     x.weak = false;
   } else if (v_is_weak_list(x)) {
-    if (dt_float(dt)) return as_tensor(s, x, dt, at);
-    x = as_tensor(s, x, weak_is_float(s, x) ? DT_F64 : DT_I64, at);
+    if (dt_float(dt)) return op_as_tensor(s, x, dt, at);
+    x = op_as_tensor(s, x, weak_is_float(s, x) ? DT_F64 : DT_I64, at);
   } else if (x.tag == V_BOOL) {
-    x = as_tensor(s, x, DT_BOOL, at);
+    x = op_as_tensor(s, x, DT_BOOL, at);
   } else if (x.tag == V_RECORD || x.tag == V_TUPLE || x.tag == V_LIST) {
     void *ud[2] = {(void *)(intptr_t)dt, &at};
     return tree_map(s, 1, &x, cast_leaf, ud, at);
@@ -720,14 +724,14 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
     if (weak)
       x.weak = false;
     else
-      x = as_tensor(s, x, DT_COUNT, at);
+      x = op_as_tensor(s, x, DT_COUNT, at);
   }
-  if (type_of(s, x).dtype == dt) return x;
+  if (op_type_of(s, x).dtype == dt) return x;
   Attr a = attr_i(AT_DTYPE, dt);
   return op_run(s, OP_CAST, 1, &x, &a, 1, at);
 }
 
-Value dim_node(Session *s, Dim d) {
+Value op_dim_node(Session *s, Dim d) {
   Value v = {.tag = V_NODE, .weak = true, .aux = s->stage->level};
   v.u.v = gr_dim(s->stage->g, d);
   return v;
@@ -739,7 +743,7 @@ static bool values_equal(Session *s, Value a, Value b, Span at) {
   if ((v_is_tensor(a) || v_is_number(a)) && (v_is_tensor(b) || v_is_number(b))) {
     Value r = op_binary(s, AST_EQ, a, b, at, at, at);
     if (r.tag == V_BOOL) return r.u.i != 0;
-    if (r.tag != V_TENSOR) fail(s, ERR_NOT_CONST, at, "in code this comparison is not static");
+    if (r.tag != V_TENSOR) fail_at(s, ERR_NOT_CONST, at, "in code this comparison is not static");
     for (int64_t i = 0, n = tn_count(r.u.t->t); i < n; i++)
       if (!tn_get_i64(r.u.t->t, i)) return false;
     return true;

@@ -18,18 +18,18 @@ Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span
 /* all x, with the shape, dtype and device of like */
 Value op_fill_like(Session *s, Value like, double x, Span at);
 
-/* Type of a tensor Value or number (weak: f64/i64 rank 0); dims are of dims_of(s). */
-Type type_of(Session *s, Value x);
+/* Type of a tensor Value or number (weak: f64/i64 rank 0); dims are of op_dims_of(s). */
+Type op_type_of(Session *s, Value x);
 /* Anything tensor-like as a tensor: numbers take `like` (f32/i64 for DT_COUNT), weak lists
  * stack. */
-Value as_tensor(Session *s, Value x, DType like, Span at);
+Value op_as_tensor(Session *s, Value x, DType like, Span at);
 /* The errors of a number that has to become a dt: rule 12. */
 void number_meets(Session *s, Value x, DType dt, Span at);
 /* A concrete tensor (script); waits for nothing. Borrowed. */
-Tensor *tensor_of(Session *s, Value x, Span at);
-DimTab *dims_of(Session *s);
-Value dim_node(Session *s, Dim d); /* a size as a run-time number of code */
+Tensor *op_tensor_of(Session *s, Value x, Span at);
+DimTab *op_dims_of(Session *s);
+Value op_dim_node(Session *s, Dim d); /* a size as a run-time number of code */
 /* a op b; it throws where that does not fit, or divides by zero */
-int64_t int_op(Session *s, AstOp op, int64_t a, int64_t b, Span at);
+int64_t op_int(Session *s, AstOp op, int64_t a, int64_t b, Span at);
 
 #endif

@@ -20,12 +20,12 @@ Span pat_place(const Pattern *p, size_t lo, size_t hi) {
 }
 
 bool pat_arg(Session *s, Pattern *p, Node *node, ErrCode code, const char *what) {
-  Value v = eval(s, node);
+  Value v = eval_expr(s, node);
   if (v.tag == V_UNKNOWN) return false;
   *p = (Pattern){.s = s, .span = node->span, .code = code};
   p->text = want_str(s, v, node->span, what);
   p->n = v.u.str->n;
-  if (memchr(p->text, 0, p->n)) fail(s, code, node->span, "a pattern holds names, `,` and `->`");
+  if (memchr(p->text, 0, p->n)) fail_at(s, code, node->span, "a pattern holds names, `,` and `->`");
   p->literal = node->kind == N_STRING && node->span.hi - node->span.lo == p->n + 2;
   return true;
 }
@@ -43,14 +43,14 @@ bool pat_takes(Pattern *p, const char *what) {
 }
 
 Value pat_reshape(Session *s, Value x, int rank, const Dim *d, Span at) {
-  Type t = type_of(s, x);
+  Type t = op_type_of(s, x);
   bool same = t.rank == rank;
   for (int i = 0; same && i < rank; i++) same = t.dim[i] == d[i];
   return same ? x : op_reshape(s, x, rank, d, at);
 }
 
 Value pat_transpose(Session *s, Value x, const int64_t *perm, Span at) {
-  Type t = type_of(s, x);
+  Type t = op_type_of(s, x);
   bool same = true;
   for (int i = 0; i < t.rank; i++) same &= perm[i] == i;
   return same ? x : op_transpose(s, x, perm, at);
@@ -59,13 +59,13 @@ Value pat_transpose(Session *s, Value x, const int64_t *perm, Span at) {
 const char *pat_dim_text(Session *s, Dim d) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  dim_print(&b, dims_of(s), d);
+  dim_print(&b, op_dims_of(s), d);
   return b.s;
 }
 
 bool pat_sizes_agree(Session *s, Dim a, Dim b, Span at, const char *text) {
   if (a == b) return true;
-  DimOrder o = dim_compare(dims_of(s), a, b);
+  DimOrder o = dim_compare(op_dims_of(s), a, b);
   if (o != DIM_MAYBE) return o == DIM_EQUAL;
   if (s->stage) {
     s->stage->g->at.span = at;
@@ -89,5 +89,5 @@ size_t pat_call_args(Session *s, Call *c, RawArg **out) {
 }
 
 Value pat_call_value(Session *s, RawArg *a) {
-  return a->node ? eval(s, a->node) : a->value;
+  return a->node ? eval_expr(s, a->node) : a->value;
 }

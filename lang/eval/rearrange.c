@@ -41,7 +41,7 @@ typedef struct Rearrange {
 
 static void add_atom(Rearrange *r, Side *d, int kind, size_t lo, size_t hi) {
   if (d->count == ATOMS_MOST)
-    fail(r->s, ERR_REARRANGE, pat_place(&r->p, lo, hi), "the pattern has too many axes");
+    fail_at(r->s, ERR_REARRANGE, pat_place(&r->p, lo, hi), "the pattern has too many axes");
   d->atom[d->count++] =
       (Atom){.kind = (uint8_t)kind, .group = d->groups, .lo = lo, .hi = hi, .from = -1};
 }
@@ -55,9 +55,9 @@ static void read_side(Rearrange *r, Side *d, bool left) {
     size_t lo = p->pos;
     if (lo == p->n || p->text[lo] == '-') break;
     if (d->groups >= ATOMS_MOST)
-      fail(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 1), "the pattern has too many axes");
+      fail_at(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 1), "the pattern has too many axes");
     if (p->text[lo] == '(') {
-      if (open) fail(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 1), "parentheses do not nest");
+      if (open) fail_at(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 1), "parentheses do not nest");
       open = true;
       opened = lo;
       p->pos++;
@@ -65,7 +65,7 @@ static void read_side(Rearrange *r, Side *d, bool left) {
     }
     if (p->text[lo] == ')') {
       if (!open)
-        fail(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 1), "this parenthesis was not opened");
+        fail_at(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 1), "this parenthesis was not opened");
       open = false;
       p->pos++;
       d->group_lo[d->groups] = opened;
@@ -74,10 +74,10 @@ static void read_side(Rearrange *r, Side *d, bool left) {
     }
     if (pat_takes(p, "...")) {
       if (rest)
-        fail(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 3), "`...` stands once on each side");
+        fail_at(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 3), "`...` stands once on each side");
       if (open && left)
-        fail(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 3),
-             "`...` cannot be split out of one axis");
+        fail_at(r->s, ERR_REARRANGE, pat_place(p, lo, lo + 3),
+                "`...` cannot be split out of one axis");
       rest = true;
       add_atom(r, d, ATOM_REST, lo, p->pos);
     } else if (pat_is_letter(p->text[lo])) {
@@ -97,11 +97,12 @@ static void read_side(Rearrange *r, Side *d, bool left) {
     }
   }
   if (open)
-    fail(r->s, ERR_REARRANGE, pat_place(p, opened, opened + 1), "this parenthesis is not closed");
+    fail_at(r->s, ERR_REARRANGE, pat_place(p, opened, opened + 1),
+            "this parenthesis is not closed");
 }
 
 static const char *atom_text(const Rearrange *r, const Atom *a) {
-  return txt(r->s, "%.*s", (int)(a->hi - a->lo), r->p.text + a->lo);
+  return fail_text(r->s, "%.*s", (int)(a->hi - a->lo), r->p.text + a->lo);
 }
 
 static bool same_name(const Rearrange *r, const Atom *a, const Atom *b) {
@@ -113,8 +114,8 @@ static void check_twice(Rearrange *r, const Side *d) {
   for (int i = 0; i < d->count; i++)
     for (int k = 0; k < i; k++)
       if (same_name(r, &d->atom[i], &d->atom[k]))
-        fail(r->s, ERR_REARRANGE, pat_place(&r->p, d->atom[i].lo, d->atom[i].hi),
-             "`%s` stands twice on this side", atom_text(r, &d->atom[i]));
+        fail_at(r->s, ERR_REARRANGE, pat_place(&r->p, d->atom[i].lo, d->atom[i].hi),
+                "`%s` stands twice on this side", atom_text(r, &d->atom[i]));
 }
 
 /* Links the right side to the left. */
@@ -130,11 +131,11 @@ static void match_sides(Rearrange *r) {
         a->from = k;
     if (a->from >= 0) used[a->from] = true;
     if (a->kind == ATOM_REST && a->from < 0)
-      fail(r->s, ERR_REARRANGE, pat_place(&r->p, a->lo, a->hi),
-           "`...` stands on the right side only");
+      fail_at(r->s, ERR_REARRANGE, pat_place(&r->p, a->lo, a->hi),
+              "`...` stands on the right side only");
     if (a->kind == ATOM_NAME && a->from < 0 && !a->known)
       fail_help(r->s, ERR_REARRANGE, pat_place(&r->p, a->lo, a->hi),
-                txt(r->s, "a new axis needs its size: `%s = 2`", atom_text(r, a)),
+                fail_text(r->s, "a new axis needs its size: `%s = 2`", atom_text(r, a)),
                 "the left side has no axis `%s`", atom_text(r, a));
   }
   for (int k = 0; k < in->count; k++)
@@ -147,12 +148,13 @@ static void match_sides(Rearrange *r) {
 static void size_word(Rearrange *r, RawArg *a, Value v) {
   Session *s = r->s;
   if (v.tag == V_NODE)
-    fail(s, ERR_NOT_CONST, a->span, "`%s` must be a constant or a size", a->name);
+    fail_at(s, ERR_NOT_CONST, a->span, "`%s` must be a constant or a size", a->name);
   if (v.tag != V_INT && v.tag != V_DIM)
-    fail(s, ERR_WANT_INT, a->span, "`%s` must be an int, not %s", a->name, value_type_text(s, v));
+    fail_at(s, ERR_WANT_INT, a->span, "`%s` must be an int, not %s", a->name,
+            value_type_text(s, v));
   if (v.tag == V_INT && v.u.i < 0)
-    fail(s, ERR_SIZE_NEGATIVE, a->span, "a size cannot be negative: %lld", (long long)v.u.i);
-  Dim d = dim_of(s, v, a->span, "a size");
+    fail_at(s, ERR_SIZE_NEGATIVE, a->span, "a size cannot be negative: %lld", (long long)v.u.i);
+  Dim d = type_dim_of(s, v, a->span, "a size");
   bool found = false;
   for (int side = 0; side < 2; side++) {
     Side *x = side ? &r->out : &r->in;
@@ -162,13 +164,13 @@ static void size_word(Rearrange *r, RawArg *a, Value v) {
         x->atom[i].size = d;
       }
   }
-  if (!found) fail(s, ERR_REARRANGE, a->span, "the pattern has no axis `%s`", a->name);
+  if (!found) fail_at(s, ERR_REARRANGE, a->span, "the pattern has no axis `%s`", a->name);
 }
 
 /* Sizes of the parts of one axis of x. */
 static void split_axis(Rearrange *r, int group, Dim size, int axis) {
   Session *s = r->s;
-  DimTab *dt = dims_of(s);
+  DimTab *dt = op_dims_of(s);
   Dim known = dim_const(dt, 1);
   Atom *hole = NULL;
   Span at = pat_place(&r->p, r->in.group_lo[group], r->in.group_hi[group]);
@@ -182,18 +184,19 @@ static void split_axis(Rearrange *r, int group, Dim size, int axis) {
     } else if (a->known) {
       known = dim_mul(dt, known, a->size);
     } else if (hole) {
-      fail_help(s, ERR_REARRANGE, at, txt(s, "give one of the sizes: `%s = 2`", atom_text(r, hole)),
+      fail_help(s, ERR_REARRANGE, at,
+                fail_text(s, "give one of the sizes: `%s = 2`", atom_text(r, hole)),
                 "how this axis is split is not said: `%s` and `%s` are open", atom_text(r, hole),
                 atom_text(r, a));
     } else {
       hole = a;
     }
   }
-  if (known == DIM_BAD) fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits");
+  if (known == DIM_BAD) fail_at(s, ERR_OVERFLOW, at, "a size does not fit 64 bits");
   if (!hole) {
     if (!pat_sizes_agree(s, known, size, at, "the sizes of a rearranged axis do not fit"))
-      fail(s, ERR_REARRANGE, at, "axis %d is %s, the pattern says %s", axis, pat_dim_text(s, size),
-           pat_dim_text(s, known));
+      fail_at(s, ERR_REARRANGE, at, "axis %d is %s, the pattern says %s", axis,
+              pat_dim_text(s, size), pat_dim_text(s, known));
     return;
   }
   hole->known = true;
@@ -204,44 +207,45 @@ static void split_axis(Rearrange *r, int group, Dim size, int axis) {
   int64_t n, k;
   bool cn = dim_is_const(dt, size, &n), ck = dim_is_const(dt, known, &k);
   if (ck && k == 0)
-    fail(s, ERR_REARRANGE, at, "the size of `%s` cannot be told: the others multiply to 0",
-         atom_text(r, hole));
+    fail_at(s, ERR_REARRANGE, at, "the size of `%s` cannot be told: the others multiply to 0",
+            atom_text(r, hole));
   if (cn && ck && n % k)
-    fail(s, ERR_DIVIDES, at, "axis %d has %lld elements, which %lld does not divide", axis,
-         (long long)n, (long long)k);
+    fail_at(s, ERR_DIVIDES, at, "axis %d has %lld elements, which %lld does not divide", axis,
+            (long long)n, (long long)k);
   if (!cn || !ck) {
     int64_t rest;
     if (s->stage && !(dim_is_const(dt, dim_mod(dt, size, known), &rest) && rest == 0)) {
       s->stage->g->at.span = at;
       gr_check(s->stage->g, CHECK_DIVIDES, size, known,
-               names_of(s->names, txt(s, "the axis `%.*s` of a rearrange cannot be split",
-                                      (int)(r->in.group_hi[group] - r->in.group_lo[group]),
-                                      r->p.text + r->in.group_lo[group])));
+               names_of(s->names, fail_text(s, "the axis `%.*s` of a rearrange cannot be split",
+                                            (int)(r->in.group_hi[group] - r->in.group_lo[group]),
+                                            r->p.text + r->in.group_lo[group])));
     }
     dim_assume_divides(dt, size, known);
   }
   hole->size = dim_floordiv(dt, size, known);
-  if (hole->size == DIM_BAD) fail(s, ERR_OVERFLOW, at, "a size does not fit 64 bits");
+  if (hole->size == DIM_BAD) fail_at(s, ERR_OVERFLOW, at, "a size does not fit 64 bits");
 }
 
 static void too_many(const Rearrange *r, int n) {
   if (n >= CKL_MAX_RANK)
-    fail(r->s, ERR_RANK_MAX, r->at, "a step of this rearrange has more than %d axes", CKL_MAX_RANK);
+    fail_at(r->s, ERR_RANK_MAX, r->at, "a step of this rearrange has more than %d axes",
+            CKL_MAX_RANK);
 }
 
 static Value rearrange(Rearrange *r, Value x) {
   Session *s = r->s;
-  Type t = type_of(s, x);
+  Type t = op_type_of(s, x);
   Side *in = &r->in, *out = &r->out;
   int rest = -1;
   for (int i = 0; i < in->count; i++)
     if (in->atom[i].kind == ATOM_REST) rest = i;
   int named = in->groups - (rest >= 0), extra = t.rank - named;
   if (rest >= 0 ? extra < 0 : extra != 0)
-    fail(s, ERR_REARRANGE,
-         pat_place(&r->p, in->group_lo[0], in->groups ? in->group_hi[in->groups - 1] : 1),
-         "the pattern names %d ax%s, the tensor is %s", named, named == 1 ? "is" : "es",
-         value_type_text(s, x));
+    fail_at(s, ERR_REARRANGE,
+            pat_place(&r->p, in->group_lo[0], in->groups ? in->group_hi[in->groups - 1] : 1),
+            "the pattern names %d ax%s, the tensor is %s", named, named == 1 ? "is" : "es",
+            value_type_text(s, x));
   /* elementary axes: first[i] is the place of atom i, `...` takes `extra` of them */
   Dim d[CKL_MAX_RANK];
   int first[ATOMS_MOST], n = 0;
@@ -267,7 +271,7 @@ static Value rearrange(Rearrange *r, Value x) {
   x = pat_reshape(s, x, n, d, r->at);
   /* the order of the right side; new axes are broadcast */
   int64_t perm[CKL_MAX_RANK];
-  Dim thin[CKL_MAX_RANK], wide[CKL_MAX_RANK], last[CKL_MAX_RANK], one = dim_const(dims_of(s), 1);
+  Dim thin[CKL_MAX_RANK], wide[CKL_MAX_RANK], last[CKL_MAX_RANK], one = dim_const(op_dims_of(s), 1);
   int np = 0, nw = 0, nl = 0;
   for (int g = 0; g < out->groups; g++) {
     int before = nw;
@@ -297,8 +301,8 @@ static Value rearrange(Rearrange *r, Value x) {
       }
     } else {
       too_many(r, nl);
-      last[nl] = dim_product(dims_of(s), nw - before, wide + before);
-      if (last[nl++] == DIM_BAD) fail(s, ERR_OVERFLOW, r->at, "a size does not fit 64 bits");
+      last[nl] = dim_product(op_dims_of(s), nw - before, wide + before);
+      if (last[nl++] == DIM_BAD) fail_at(s, ERR_OVERFLOW, r->at, "a size does not fit 64 bits");
     }
   }
   x = pat_transpose(s, x, perm, r->at);
@@ -326,8 +330,8 @@ BUILTIN_FN(bi_rearrange) {
   read_side(r, &r->out, false);
   pat_skip(&r->p);
   if (r->p.pos < r->p.n)
-    fail(s, ERR_REARRANGE, pat_place(&r->p, r->p.pos, r->p.n),
-         "the pattern ends after its second side");
+    fail_at(s, ERR_REARRANGE, pat_place(&r->p, r->p.pos, r->p.n),
+            "the pattern ends after its second side");
   Value x = pat_call_value(s, &a[1]);
   bool unknown = x.tag == V_UNKNOWN;
   Operands read;
@@ -335,10 +339,10 @@ BUILTIN_FN(bi_rearrange) {
   read.count = 1;
   for (size_t i = 2; i < n; i++) {
     if (!a[i].name)
-      fail(s, ERR_ARG_ORDER, a[i].span, "an argument by position stands after one by name");
+      fail_at(s, ERR_ARG_ORDER, a[i].span, "an argument by position stands after one by name");
     for (size_t k = 2; k < i; k++)
       if (a[k].name == a[i].name)
-        fail(s, ERR_TWICE, a[i].span, "the size `%s` is given twice", a[i].name);
+        fail_at(s, ERR_TWICE, a[i].span, "the size `%s` is given twice", a[i].name);
     Value v = pat_call_value(s, &a[i]);
     if (v.tag == V_UNKNOWN)
       unknown = true;
@@ -348,5 +352,5 @@ BUILTIN_FN(bi_rearrange) {
   operands_close(s, &read);
   if (unknown || s->flow != FLOW_NEXT) return (Value){.tag = V_UNKNOWN};
   match_sides(r);
-  return rearrange(r, as_tensor(s, x, DT_COUNT, a[1].span));
+  return rearrange(r, op_as_tensor(s, x, DT_COUNT, a[1].span));
 }

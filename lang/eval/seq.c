@@ -49,10 +49,10 @@ struct SeqIter {
 
 static int64_t leading(Session *s, Value v, Span at, int depth) {
   stack_check();
-  if (depth > SEQ_DEEP) fail(s, ERR_DEPTH, at, "the value is nested too deeply");
+  if (depth > SEQ_DEEP) fail_at(s, ERR_DEPTH, at, "the value is nested too deeply");
   if (v_is_tensor(v)) {
-    const Tensor *t = tensor_of(s, v, at);
-    if (t->rank == 0) fail(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
+    const Tensor *t = op_tensor_of(s, v, at);
+    if (t->rank == 0) fail_at(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
     return t->dim[0];
   }
   size_t n = v.tag == V_RECORD ? v.u.rec->count : v.tag == V_TUPLE ? v.u.list->count : 0;
@@ -61,17 +61,18 @@ static int64_t leading(Session *s, Value v, Span at, int depth) {
                                           : NULL;
   if (v.tag == V_LIST && !v.u.list->weak) return (int64_t)v.u.list->count;
   if (!n)
-    fail(s, ERR_ITERATE, at,
-         "tensors, tuples and records of tensors, lists, ranges and sequences have elements; this "
-         "is %s",
-         value_type_text(s, v));
+    fail_at(
+        s, ERR_ITERATE, at,
+        "tensors, tuples and records of tensors, lists, ranges and sequences have elements; this "
+        "is %s",
+        value_type_text(s, v));
   int64_t all = 0;
   for (size_t i = 0; i < n; i++) {
     int64_t k = leading(s, items[i], at, depth + 1);
     if (i && k != all)
-      fail(s, ERR_LEADING, at,
-           "tensors that go together have one leading size: %lld and %lld differ", (long long)all,
-           (long long)k);
+      fail_at(s, ERR_LEADING, at,
+              "tensors that go together have one leading size: %lld and %lld differ",
+              (long long)all, (long long)k);
     all = k;
   }
   return all;
@@ -79,7 +80,7 @@ static int64_t leading(Session *s, Value v, Span at, int depth) {
 
 static Value weak_tensors(Session *s, Value v, Span at) {
   stack_check();
-  if (v_is_weak_list(v)) return as_tensor(s, v, DT_COUNT, at);
+  if (v_is_weak_list(v)) return op_as_tensor(s, v, DT_COUNT, at);
   size_t n;
   Value *items = v.tag == V_LIST ? NULL : value_parts(s, v, &n);
   bool same = true;
@@ -100,7 +101,7 @@ Value data_source(Session *s, Value v, Span at, int64_t *n) {
     int64_t lo = want_int(s, v.u.range->lo, at, "the start of the range"),
             hi = want_int(s, v.u.range->hi, at, "the end of the range");
     if (__builtin_sub_overflow(hi, lo, n))
-      fail(s, ERR_OVERFLOW, at, "the range has more than 2^63 - 1 elements");
+      fail_at(s, ERR_OVERFLOW, at, "the range has more than 2^63 - 1 elements");
     if (*n < 0) *n = 0;
     return v;
   }
@@ -129,8 +130,8 @@ typedef struct RowRange {
 
 static Value row_range(Session *s, void *ud, Value x, Span at) {
   const RowRange *r = ud;
-  const Tensor *t = tensor_of(s, x, at);
-  if (wants_grad(s, x) && !s->modes.no_grad) {
+  const Tensor *t = op_tensor_of(s, x, at);
+  if (tape_wants_grad(s, x) && !s->modes.no_grad) {
     if (r->drop) return op_element(s, x, r->from, at);
     int64_t st[CKL_MAX_RANK], ln[CKL_MAX_RANK], sp[CKL_MAX_RANK];
     for (int k = 0; k < t->rank; k++) {
@@ -143,18 +144,17 @@ static Value row_range(Session *s, void *ud, Value x, Span at) {
     return op_run(s, OP_SLICE, 1, &x, a, 3, at);
   }
   int64_t dim[CKL_MAX_RANK], off = t->offset + r->from * t->stride[0];
-  if (r->drop)
-    return tensor_value(s, tn_view(&s->mem, t, t->rank - 1, t->dim + 1, t->stride + 1, off));
+  if (r->drop) return v_tensor(s, tn_view(&s->mem, t, t->rank - 1, t->dim + 1, t->stride + 1, off));
   memcpy(dim, t->dim, sizeof dim);
   dim[0] = r->len;
-  return tensor_value(s, tn_view(&s->mem, t, t->rank, dim, t->stride, off));
+  return v_tensor(s, tn_view(&s->mem, t, t->rank, dim, t->stride, off));
 }
 
 static Value row_list(Session *s, void *ud, Value x, Span at) {
   Value in[2] = {x, *(Value *)ud};
   Tensor *idx = in[1].u.t->t;
-  Device dev = tensor_of(s, x, at)->store->dev;
-  if (dev != idx->store->dev) in[1] = tensor_value(s, tn_copy(&s->mem, idx, dev));
+  Device dev = op_tensor_of(s, x, at)->store->dev;
+  if (dev != idx->store->dev) in[1] = v_tensor(s, tn_copy(&s->mem, idx, dev));
   Attr a = attr_i(AT_AXIS, 0);
   return op_run(s, OP_TAKE, 2, in, &a, 1, at);
 }
@@ -167,7 +167,7 @@ static Value element(Session *s, Value v, int64_t k, Span at) {
 }
 
 static Value some_list(Session *s, size_t n, const Value *items) {
-  Value l = list_value(s, V_LIST, n, items);
+  Value l = v_list(s, V_LIST, n, items);
   bool weak = n > 0;
   for (size_t i = 0; i < n; i++) weak &= items[i].tag == V_INT || items[i].tag == V_FLOAT;
   l.u.list->weak = weak;
@@ -179,7 +179,7 @@ Value data_rows(Session *s, Value v, int64_t from, int64_t len, Span at) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, len + 1);
     for (int64_t i = 0; i < len; i++) items[i] = element(s, v, from + i, at);
     Value l = some_list(s, (size_t)len, items);
-    return v.tag == V_RANGE ? as_tensor(s, l, DT_I64, at) : l;
+    return v.tag == V_RANGE ? op_as_tensor(s, l, DT_I64, at) : l;
   }
   RowRange r = {from, len, false};
   return parts(s, v, row_range, &r, at);
@@ -190,9 +190,9 @@ Value data_pick(Session *s, Value v, const int64_t *rows, int64_t n, Span at) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
     for (int64_t i = 0; i < n; i++) items[i] = element(s, v, rows[i], at);
     Value l = some_list(s, (size_t)n, items);
-    return v.tag == V_RANGE ? as_tensor(s, l, DT_I64, at) : l;
+    return v.tag == V_RANGE ? op_as_tensor(s, l, DT_I64, at) : l;
   }
-  Value idx = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
+  Value idx = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
   memcpy(tn_data(idx.u.t->t), rows, (size_t)n * sizeof *rows);
   return parts(s, v, row_list, &idx, at);
 }
@@ -320,7 +320,7 @@ static int64_t pieces(int64_t n, int64_t each, bool drop) {
 
 /* Windows side by side, each with one element more for the shifted one. */
 static int64_t windows_of(Session *s, const Seq *q, Span at) {
-  const Tensor *t = tensor_of(s, q->source, at);
+  const Tensor *t = op_tensor_of(s, q->source, at);
   return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
 }
 
@@ -328,7 +328,7 @@ static int64_t windows_of(Session *s, const Seq *q, Span at) {
 static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   stack_check();
   if (depth > SEQ_DEEP)
-    fail(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
+    fail_at(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
   if (source.tag != V_SEQ) {
     Value v = data_source(s, source, at, &it->n);
     value_set(&it->source, v);
@@ -381,16 +381,16 @@ static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) 
     size_t width = rec ? first.u.rec->count : first.u.list->count;
     for (int64_t i = 1; i < n; i++)
       if (v[i].tag != first.tag || (rec ? v[i].u.rec->count : v[i].u.list->count) != width)
-        fail(s, ERR_LEADING, at, "the elements of a batch have one structure; these are %s and %s",
-             value_type_text(s, first), value_type_text(s, v[i]));
+        fail_at(s, ERR_LEADING, at,
+                "the elements of a batch have one structure; these are %s and %s",
+                value_type_text(s, first), value_type_text(s, v[i]));
     Value *items = ARENA_ARRAY(&s->scratch, Value, width + 1),
           *part = ARENA_ARRAY(&s->scratch, Value, n);
     for (size_t k = 0; k < width; k++) {
       for (int64_t i = 0; i < n; i++) part[i] = rec ? v[i].u.rec->items[k] : v[i].u.list->items[k];
       items[k] = stacked(s, n, part, at, depth + 1);
     }
-    return rec ? record_value(s, width, first.u.rec->names, items)
-               : list_value(s, V_TUPLE, width, items);
+    return rec ? v_record(s, width, first.u.rec->names, items) : v_list(s, V_TUPLE, width, items);
   }
   if (v_is_tensor(first) || v_is_number(first) || first.tag == V_BOOL)
     return op_stack(s, (size_t)n, v, 0, at);
@@ -434,13 +434,13 @@ static Value batch(Session *s, SeqIter *it, int64_t k, Span at) {
 
 /* (x, y), each i64[windows, width], y one element further; windows lie side by side. */
 static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
-  const Tensor *t = tensor_of(s, it->q->source, at);
+  const Tensor *t = op_tensor_of(s, it->q->source, at);
   int64_t width = it->q->n, from = k * it->q->m,
           len = it->windows - from < it->q->m ? it->windows - from : it->q->m;
   int64_t dim[2] = {len, width};
   Value xy[2];
   for (int side = 0; side < 2; side++) {
-    xy[side] = tensor_value(s, tn_new(&s->mem, t->store->dev, DT_I64, 2, dim));
+    xy[side] = v_tensor(s, tn_new(&s->mem, t->store->dev, DT_I64, 2, dim));
     int64_t *out = tn_data(xy[side].u.t->t);
     for (int64_t i = 0; i < len; i++) {
       int64_t w = it->order ? it->order[from + i] : from + i, first = w * width + side;
@@ -450,7 +450,7 @@ static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
         for (int64_t j = 0; j < width; j++) out[i * width + j] = tn_get_i64(t, first + j);
     }
   }
-  return list_value(s, V_TUPLE, 2, xy);
+  return v_list(s, V_TUPLE, 2, xy);
 }
 
 static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
@@ -469,11 +469,11 @@ static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
   case SEQ_ENUMERATE:
     pair[0] = v_int(k);
     pair[1] = at_(s, it->sub, k, at);
-    return list_value(s, V_TUPLE, 2, pair);
+    return v_list(s, V_TUPLE, 2, pair);
   case SEQ_ZIP:
     pair[0] = at_(s, it->sub, k, at);
     pair[1] = at_(s, it->second, k, at);
-    return list_value(s, V_TUPLE, 2, pair);
+    return v_list(s, V_TUPLE, 2, pair);
   default: return at_(s, it->sub, k, at);
   }
 }
@@ -508,7 +508,7 @@ int64_t seq_count(const SeqIter *it) {
   return it->n;
 }
 
-void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
+void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v)) {
   SeqIter *it = seq_start(s, seq, at);
   Value v;

@@ -35,7 +35,7 @@ void seq_free(Session *s, Seq *q); /* called by value.c alone */
 SeqIter *seq_start(Session *s, Value source, Span at);
 bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
 /* Clause k of a comprehension: calls iteration(ud, k, v) for each element v of seq. */
-void comp_seq(Session *s, Value seq, Span at, void *ud, uint32_t k,
+void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v));
 Value seq_map(Session *s, Value seq, Value f, Span at);
 /* ends a progress line; also done when the pool is drained */

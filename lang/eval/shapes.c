@@ -34,7 +34,7 @@ Value op_reshape(Session *s, Value x, int rank, const Dim *d, Span at) {
 
 Value op_transpose(Session *s, Value x, const int64_t *perm, Span at) {
   if (x.tag == V_UNKNOWN) return x;
-  Attr a = attr_ints(AT_PERM, type_of(s, x).rank, perm);
+  Attr a = attr_ints(AT_PERM, op_type_of(s, x).rank, perm);
   return op_run(s, OP_TRANSPOSE, 1, &x, &a, 1, at);
 }
 
@@ -44,12 +44,12 @@ Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool
       op == OP_ARGMAX || op == OP_ARGMIN ? attr_i(AT_AXIS, axes[0]) : attr_ints(AT_AXES, n, axes);
   Value r = op_run(s, op, 1, &x, &a, 1, at);
   if (!keep) return r;
-  Type t = type_of(s, x);
+  Type t = op_type_of(s, x);
   Dim d[CKL_MAX_RANK];
   for (int i = 0; i < t.rank; i++) {
     d[i] = t.dim[i];
     for (int k = 0; k < n; k++)
-      if (axes[k] == i) d[i] = dim_const(dims_of(s), 1);
+      if (axes[k] == i) d[i] = dim_const(op_dims_of(s), 1);
   }
   return op_reshape(s, r, t.rank, d, at);
 }
@@ -58,30 +58,30 @@ static const char keeps_different[] = "`list(a, b)` keeps values of different ty
 
 Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
   stack_check();
-  if (n == 0) fail(s, ERR_STACK, at, "nothing to stack: an empty list has no shape");
+  if (n == 0) fail_at(s, ERR_STACK, at, "nothing to stack: an empty list has no shape");
   Value *v = ARENA_ARRAY(&s->scratch, Value, n);
   DType like = DT_COUNT;
   for (size_t i = 0; i < n && like == DT_COUNT; i++) {
     if (items[i].tag == V_UNKNOWN) return items[i];
     if (v_is_tensor(items[i]))
-      like = (DType)type_of(s, items[i]).dtype;
+      like = (DType)op_type_of(s, items[i]).dtype;
     else if (items[i].tag == V_BOOL)
       like = DT_BOOL;
   }
   if (like == DT_COUNT)
     for (size_t i = 0; i < n; i++)
       if (items[i].tag == V_FLOAT ||
-          (items[i].tag == V_NODE && dt_float(type_of(s, items[i]).dtype)))
+          (items[i].tag == V_NODE && dt_float(op_type_of(s, items[i]).dtype)))
         like = DT_F32;
   Type first = {0};
   for (size_t i = 0; i < n; i++) {
-    v[i] = as_tensor(s, items[i], like, at);
-    Type t = type_of(s, v[i]);
+    v[i] = op_as_tensor(s, items[i], like, at);
+    Type t = op_type_of(s, v[i]);
     if (i == 0) first = t;
     bool same = t.rank == first.rank && t.dtype == first.dtype;
     for (int k = 0; same && k < t.rank; k++)
       if (t.dim[k] != first.dim[k]) {
-        if (dim_compare(dims_of(s), t.dim[k], first.dim[k]) == DIM_MAYBE && s->stage)
+        if (dim_compare(op_dims_of(s), t.dim[k], first.dim[k]) == DIM_MAYBE && s->stage)
           op_check_sizes(s, first.dim[k], t.dim[k], at, "the shapes of stacked tensors differ",
                          keeps_different);
         else
@@ -93,14 +93,15 @@ Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
                 value_type_text(s, v[0]), i, value_type_text(s, v[i]));
   }
   if (axis < 0 || axis > first.rank)
-    fail(s, ERR_AXIS, at, "axis %d is out of range: the result has rank %d", axis, first.rank + 1);
+    fail_at(s, ERR_AXIS, at, "axis %d is out of range: the result has rank %d", axis,
+            first.rank + 1);
   if (first.rank + 1 > CKL_MAX_RANK)
-    fail(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
+    fail_at(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
   for (size_t i = 0; i < n; i++) { /* by its own sizes: that they are equal is tested as such */
-    Type t = type_of(s, v[i]);
+    Type t = op_type_of(s, v[i]);
     Dim d[CKL_MAX_RANK];
     for (int k = 0, j = 0; k <= t.rank; k++)
-      d[k] = k == axis ? dim_const(dims_of(s), 1) : t.dim[j++];
+      d[k] = k == axis ? dim_const(op_dims_of(s), 1) : t.dim[j++];
     v[i] = op_reshape(s, v[i], t.rank + 1, d, at);
   }
   return n == 1 ? v[0] : op_concat(s, n, v, axis, at);
@@ -114,7 +115,7 @@ Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at) {
 /* ---- contraction: x [.., M, K] @ y [.., K, N], NumPy's treatment of 1-d operands (rule 30) */
 /* An operand that stands beside `@` without parentheses. */
 static const char *factor_text(Session *s, Span at, const char *other) {
-  const char *t = source_text(s, at, other);
+  const char *t = fail_source_text(s, at, other);
   int depth = 0;
   for (const char *p = t; *p; p++) {
     if (*p == '(' || *p == '[') depth++;
@@ -126,18 +127,18 @@ static const char *factor_text(Session *s, Span at, const char *other) {
 
 Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
   if (x.tag == V_UNKNOWN || y.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
-  DType like = v_is_tensor(x)   ? (DType)type_of(s, x).dtype
-               : v_is_tensor(y) ? (DType)type_of(s, y).dtype
+  DType like = v_is_tensor(x)   ? (DType)op_type_of(s, x).dtype
+               : v_is_tensor(y) ? (DType)op_type_of(s, y).dtype
                                 : DT_COUNT;
-  x = as_tensor(s, x, like, left);
-  y = as_tensor(s, y, like, right);
-  DimTab *dt = dims_of(s);
-  Type a = type_of(s, x), b = type_of(s, y);
+  x = op_as_tensor(s, x, like, left);
+  y = op_as_tensor(s, y, like, right);
+  DimTab *dt = op_dims_of(s);
+  Type a = op_type_of(s, x), b = op_type_of(s, y);
   if (a.rank == 0 || b.rank == 0)
     fail_help(s, ERR_RANK, a.rank == 0 ? left : right, "`*` multiplies by a scalar",
               "`@` needs at least one axis on both sides, this is a scalar");
   if (a.dtype != b.dtype) op_mixed_dtypes(s, "@", (Type[]){a, b}, at, left, right);
-  if (a.dtype == DT_BOOL) fail(s, ERR_OPERAND, at, "`@` does not work on bool");
+  if (a.dtype == DT_BOOL) fail_at(s, ERR_OPERAND, at, "`@` does not work on bool");
   Dim ka = a.dim[a.rank - 1], kb = b.dim[b.rank > 1 ? b.rank - 2 : 0];
   if (ka != kb) {
     if (dim_compare(dt, ka, kb) == DIM_MAYBE && s->stage) {
@@ -149,16 +150,16 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
       dim_print(&p, dt, ka);
       buf_puts(&p, " and ");
       dim_print(&p, dt, kb);
-      Diag *d = err(s, ERR_SHAPE_INNER, at, "the inner dims of `@` differ: %s", p.s);
+      Diag *d = fail_report(s, ERR_SHAPE_INNER, at, "the inner dims of `@` differ: %s", p.s);
       dg_label(&s->diags, d, left, "%s", value_type_text(s, x));
       dg_label(&s->diags, d, right, "%s", value_type_text(s, y));
       if (b.rank == 2 && b.dim[1] == ka)
         dg_help(&s->diags, d, "`%s @ transpose(%s)` fits", factor_text(s, left, ".."),
-                source_text(s, right, ".."));
+                fail_source_text(s, right, ".."));
       else if (a.rank == 2 && a.dim[0] == kb)
-        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", source_text(s, left, ".."),
+        dg_help(&s->diags, d, "`transpose(%s) @ %s` fits", fail_source_text(s, left, ".."),
                 factor_text(s, right, ".."));
-      raise_(s);
+      fail_raise(s);
     }
   }
   Attr compute = attr_i(AT_COMPUTE, s->modes.compute);
@@ -172,19 +173,20 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
     d[0] = one;
     d[1] = a.dim[0];
     x = op_reshape(s, x, 2, d, at);
-    a = type_of(s, x);
+    a = op_type_of(s, x);
   }
   if (vb) {
     d[0] = b.dim[0];
     d[1] = one;
     y = op_reshape(s, y, 2, d, at);
-    b = type_of(s, y);
+    b = op_type_of(s, y);
   }
   int rank = a.rank > b.rank ? a.rank : b.rank;
   Dim batch[CKL_MAX_RANK];
   if (a.rank != b.rank && a.rank != 2 && b.rank != 2)
-    fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` are equal or absent on one side: %s @ %s",
-         value_type_text(s, x), value_type_text(s, y));
+    fail_at(s, ERR_SHAPE_BATCH, at,
+            "the batch axes of `@` are equal or absent on one side: %s @ %s", value_type_text(s, x),
+            value_type_text(s, y));
   const Type *big = a.rank >= b.rank ? &a : &b;
   for (int i = 0; i < rank - 2; i++) {
     batch[i] = big->dim[i];
@@ -192,8 +194,8 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
       if (dim_compare(dt, a.dim[i], b.dim[i]) == DIM_MAYBE && s->stage)
         gr_check(s->stage->g, CHECK_EQ, a.dim[i], b.dim[i], "the batch dims of `@` differ");
       else
-        fail(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` differ: %s @ %s", value_type_text(s, x),
-             value_type_text(s, y));
+        fail_at(s, ERR_SHAPE_BATCH, at, "the batch axes of `@` differ: %s @ %s",
+                value_type_text(s, x), value_type_text(s, y));
     }
   }
   Value r;
@@ -218,7 +220,7 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
     r = op_run(s, OP_DOT, 2, v, &compute, 1, at);
   }
   if (va || vb) {
-    Type t = type_of(s, r);
+    Type t = op_type_of(s, r);
     int k = 0;
     for (int i = 0; i < t.rank; i++)
       if (!(va && i == t.rank - 2) && !(vb && i == t.rank - 1)) d[k++] = t.dim[i];

@@ -21,7 +21,7 @@ static Unit *unit_of(Session *s) {
   return s->stage ? s->stage->unit : NULL;
 }
 
-State *unit_state(Session *s, const void *key, Name field) {
+State *state_unit(Session *s, const void *key, Name field) {
   Unit *u = unit_of(s);
   if (!u) return NULL;
   for (size_t i = 0; i < u->state_count; i++)
@@ -49,8 +49,8 @@ static Value seen(Session *s, Unit *u, size_t k, Frame *fr, Span at) {
 Value param_read(Session *s, Param *p, Span at) {
   if (!s->stage)
     return value_pool(s, p->overlay.tag ? p->overlay : (Value){.tag = V_PARAM, .u.p = p});
-  State *st = unit_state(s, p, NULL);
-  if (!st) fail(s, ERR_BUG, at, "a param reached code without being an argument");
+  State *st = state_unit(s, p, NULL);
+  if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
   return seen(s, unit_of(s), (size_t)(st - unit_of(s)->states), s->frame, at);
 }
 
@@ -60,7 +60,7 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
     if (!s->stage && f->v.tag == V_PARAM && f->v.u.p->overlay.tag && !s->by_reference)
       return value_pool(s, f->v.u.p->overlay);
   }
-  State *st = unit_state(s, i, f->name);
+  State *st = state_unit(s, i, f->name);
   if (st) return st->cur;
   /* `check`: some number was written since */
   if (s->abstract && f->kind == FIELD_BUFFER && v_is_number(f->v)) return (Value){.tag = V_UNKNOWN};
@@ -68,33 +68,33 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
 }
 
 /* `let` and constructor fields: in code their tensors are inputs. */
-Value field_value(Session *s, Inst *i, Field *f) {
+Value state_field_value(Session *s, Inst *i, Field *f) {
   if (f->v.tag == V_FN && !f->v.u.fn->self && f->v.u.fn->model == i->model &&
       f->v.u.fn->decl->kind == N_LAMBDA) {
     const FnObj *o = f->v.u.fn; /* see construct */
-    return fn_like(s, o, i, o->captures);
+    return v_fn_like(s, o, i, o->captures);
   }
   if (!s->stage) return f->v;
-  State *st = unit_state(s, i, f->name);
+  State *st = state_unit(s, i, f->name);
   return st ? st->cur : f->v;
 }
 
 static Value cut_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   (void)path;
-  if (v[0].tag == V_NODE && !v[0].weak && dt_float((DType)type_of(s, v[0]).dtype))
+  if (v[0].tag == V_NODE && !v[0].weak && dt_float((DType)op_type_of(s, v[0]).dtype))
     return op_run(s, OP_STOP, 1, v, NULL, 0, *(Span *)ud);
   return v[0];
 }
 
 /* The value without its place on the tape: what is stored is cut. Instances stay what they are. */
-Value detach(Session *s, Value v) {
+Value state_detach(Session *s, Value v) {
   stack_check();
-  if (v.tag == V_TENSOR) return v.u.t->node ? tensor_value(s, tn_ref(v.u.t->t)) : v;
+  if (v.tag == V_TENSOR) return v.u.t->node ? v_tensor(s, tn_ref(v.u.t->t)) : v;
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
   if (!items) return v;
-  for (size_t i = 0; i < n; i++) items[i] = detach(s, items[i]);
+  for (size_t i = 0; i < n; i++) items[i] = state_detach(s, items[i]);
   return value_like(s, v, items);
 }
 
@@ -103,29 +103,30 @@ static Value fit(Session *s, Value old, Value v, Span at, const char *name) {
   if (v.tag == V_UNKNOWN || old.tag == V_UNKNOWN) return v;
   if (v_is_number(old)) {
     if (v_is_number(v)) return v;
-    if (v_is_tensor(v) && type_of(s, v).rank == 0 && old.tag != V_NODE && !s->stage) {
-      const Tensor *t = tensor_of(s, v, at);
+    if (v_is_tensor(v) && op_type_of(s, v).rank == 0 && old.tag != V_NODE && !s->stage) {
+      const Tensor *t = op_tensor_of(s, v, at);
       return dt_float(t->dtype) ? v_float(tn_get_f64(t, 0)) : v_int(tn_get_i64(t, 0));
     }
-    fail(s, ERR_STATE_TYPE, at, "`%s` holds a number, this is %s", name, value_type_text(s, v));
+    fail_at(s, ERR_STATE_TYPE, at, "`%s` holds a number, this is %s", name, value_type_text(s, v));
   }
   if (v_is_tensor(old)) {
-    Type a = type_of(s, old);
-    Value x = as_tensor(s, v, (DType)a.dtype, at);
-    Type b = type_of(s, x);
+    Type a = op_type_of(s, old);
+    Value x = op_as_tensor(s, v, (DType)a.dtype, at);
+    Type b = op_type_of(s, x);
     bool ok = a.dtype == b.dtype && a.rank == b.rank;
     for (int i = 0; ok && i < a.rank; i++) {
-      DimOrder o = dim_compare(dims_of(s), a.dim[i], b.dim[i]);
+      DimOrder o = dim_compare(op_dims_of(s), a.dim[i], b.dim[i]);
       if (o == DIM_MAYBE && s->stage)
-        gr_check(s->stage->g, CHECK_EQ, b.dim[i], a.dim[i], txt(s, "`%s` keeps its shape", name));
+        gr_check(s->stage->g, CHECK_EQ, b.dim[i], a.dim[i],
+                 fail_text(s, "`%s` keeps its shape", name));
       else
         ok = o == DIM_EQUAL;
     }
     if (!ok && a.dtype == b.dtype && b.rank == 0)
       return op_broadcast(s, x, a.rank, a.dim, at); /* filled */
     if (!ok)
-      fail(s, ERR_STATE_TYPE, at, "`%s` is %s and stays so, this is %s", name,
-           value_type_text(s, old), value_type_text(s, v));
+      fail_at(s, ERR_STATE_TYPE, at, "`%s` is %s and stays so, this is %s", name,
+              value_type_text(s, old), value_type_text(s, v));
     return x;
   }
   return v;
@@ -143,15 +144,16 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   if (!s->stage) {
     Value x = fit(s, (Value){.tag = V_PARAM, .u.p = p}, v, at, name);
     operands_hold(s, p);
-    Tensor *t = tensor_of(s, x, at), *c = x.tag == V_PARAM ? tn_ref(t) : tn_contiguous(&s->mem, t);
+    Tensor *t = op_tensor_of(s, x, at),
+           *c = x.tag == V_PARAM ? tn_ref(t) : tn_contiguous(&s->mem, t);
     if (!c) mem_throw(&s->mem, MEM_ERR_NOMEM);
     param_put(p, c);
     return;
   }
-  State *st = unit_state(s, p, NULL);
-  if (!st) fail(s, ERR_BUG, at, "a param reached code without being an argument");
+  State *st = state_unit(s, p, NULL);
+  if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
   if (s->stage->level > 1)
-    fail(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", name);
+    fail_at(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", name);
   Value x = stage_lift(s, fit(s, st->cur, v, at, name), at);
   Graph *g = s->stage->g; /* a later version of an input says so (autograd/joint.c) */
   int64_t input = -1;
@@ -159,7 +161,7 @@ void param_write(Session *s, Param *p, Value v, Span at) {
     if (val_eq(g->inputs[i], st->versions[0])) input = (int64_t)i;
   Attr of = attr_i(AT_INDEX, input);
   Value c = op_run(s, OP_STOP, 1, &x, input < 0 ? NULL : &of, input >= 0, at);
-  st = unit_state(s, p, NULL);
+  st = state_unit(s, p, NULL);
   st->cur = c;
   st->written = true;
   VEC_PUSH(unit_of(s)->arena, st->versions, st->version_count, st->version_cap, c.u.v);
@@ -168,7 +170,7 @@ void param_write(Session *s, Param *p, Value v, Span at) {
 /* The state of a made-up instance of `ckl ir`, which begins with its first write. */
 static State *state_shown(Session *s, Inst *i, Field *f) {
   Unit *u = unit_of(s);
-  State *st = unit_state(s, i, f->name);
+  State *st = state_unit(s, i, f->name);
   if (st || !u || !u->shows || s->abstract) return st;
   State made = {.key = i, .field = f->name, .cur = f->v, .first = f->v};
   VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, made);
@@ -189,25 +191,25 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
   if (!s->stage) {
     value_bound(s, v, at);
     Value x = fit(s, f->v, v, at, f->name);
-    if (x.tag == V_PARAM) x = tensor_value(s, tn_ref(x.u.p->t));
-    value_set(&f->v, detach(s, x));
+    if (x.tag == V_PARAM) x = v_tensor(s, tn_ref(x.u.p->t));
+    value_set(&f->v, state_detach(s, x));
     return;
   }
   if (!st) {
     if (s->abstract || (unit_of(s) && unit_of(s)->check)) return;
-    fail(s, ERR_BUG, at, "a buffer reached code without being an argument");
+    fail_at(s, ERR_BUG, at, "a buffer reached code without being an argument");
   }
   if (s->stage->level > 1)
-    fail(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", f->name);
+    fail_at(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", f->name);
   Value x = fit(s, st->cur, v, at, f->name);
   if (x.tag == V_INT || x.tag == V_FLOAT || x.tag == V_DIM) {
     Value old = st->cur;
-    bool fl = old.tag == V_FLOAT || (old.tag == V_NODE && dt_float(type_of(s, old).dtype));
-    x = as_tensor(s, x, fl ? DT_F64 : DT_I64, at);
+    bool fl = old.tag == V_FLOAT || (old.tag == V_NODE && dt_float(op_type_of(s, old).dtype));
+    x = op_as_tensor(s, x, fl ? DT_F64 : DT_I64, at);
     x.weak = true;
   }
   x = tree_map(s, 1, &x, cut_leaf, &at, at);
-  st = unit_state(s, i, f->name);
+  st = state_unit(s, i, f->name);
   st->cur = x;
   st->written = true;
 }

@@ -10,7 +10,7 @@ Value param_read(Session *s, Param *p, Span at); /* its value as a tensor, scrip
 void param_write(Session *s, Param *p, Value v, Span at);
 /* The new value of a param that operands_hold has seen to; takes over t. */
 void param_put(Param *p, Tensor *t);
-Value detach(Session *s, Value v); /* the value without its place on the tape */
-Value field_value(Session *s, Inst *i, Field *f);
+Value state_detach(Session *s, Value v); /* the value without its place on the tape */
+Value state_field_value(Session *s, Inst *i, Field *f);
 
 #endif

@@ -24,10 +24,10 @@ void steps_start(Session *s) {
 }
 
 void steps_more(Session *s, Span at) {
-  poll_interrupt(s, at);
+  fail_if_interrupted(s, at);
   if (s->config.progress && s->steps_rest && s->config.progress(s->config.progress_ud))
     interrupt_set(&s->kernel.stop, true);
-  poll_interrupt(s, at);
+  fail_if_interrupted(s, at);
   refill(s);
   if (--s->steps_left >= 0) return; /* else the last ones are done */
   s->steps_left = 0;
@@ -39,18 +39,19 @@ void steps_more(Session *s, Span at) {
       (long long)s->config.max_steps);
 }
 
-void stage_full(Session *s, Span at) {
+void steps_stage_full(Session *s, Span at) {
   const Graph *g = s->stage->g;
   const OpenLoop *l = s->loops && s->loops->staged ? s->loops : NULL;
   const char *name = g->name ? g->name : "code";
   Diag *d =
-      l ? err(s, ERR_GRAPH_FULL, l->at,
+      l ? fail_report(
+              s, ERR_GRAPH_FULL, l->at,
               "in iteration %lld of %lld of this loop the graph of `%s` has %zu nodes, and %u are "
               "allowed",
               (long long)l->iteration + 1, (long long)l->iterations, name, g->node_count,
               s->config.max_nodes)
-        : err(s, ERR_GRAPH_FULL, at, "the graph of `%s` has %zu nodes, and %u are allowed", name,
-              g->node_count, s->config.max_nodes);
+        : fail_report(s, ERR_GRAPH_FULL, at, "the graph of `%s` has %zu nodes, and %u are allowed",
+                      name, g->node_count, s->config.max_nodes);
   while (l && (l = l->up) && l->staged)
     dg_label(&s->diags, d, l->at,
              arena_printf(&s->notes, "in iteration %lld of %lld of this one",
@@ -59,5 +60,5 @@ void stage_full(Session *s, Span at) {
           "each iteration of a compiled loop is nodes of its own: let a proc or the top level go "
           "through it, with the body in a fn, or compute on whole tensors; "
           "`ckl run --max-nodes=N`, `ckl_config.max_nodes` allow more");
-  raise_(s);
+  fail_raise(s);
 }

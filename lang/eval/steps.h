@@ -13,10 +13,10 @@ enum { UNROLL_MAX = 4096 };
  * being staged has more than ckl_config.max_nodes. */
 void steps_start(Session *s);
 void steps_more(Session *s, Span at);
-_Noreturn void stage_full(Session *s, Span at);
+_Noreturn void steps_stage_full(Session *s, Span at);
 static inline void count_step(Session *s, Span at) {
   if (--s->steps_left < 0 || interrupt_asked(&s->kernel.stop)) steps_more(s, at);
-  if (s->stage && s->stage->g->node_count > s->config.max_nodes) stage_full(s, at);
+  if (s->stage && s->stage->g->node_count > s->config.max_nodes) steps_stage_full(s, at);
 }
 
 #endif

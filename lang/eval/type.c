@@ -27,20 +27,20 @@ static const char *dims_text(Session *s, Value tuple);
 /* float, int, num, by which Frame.cls is indexed; -1: another type. */
 _Static_assert(TYPEWORD_FLOAT + TYPEWORD_INT + TYPEWORD_NUM == 3, "Frame.cls has three places");
 static int class_of(Name n) {
-  TypeWord w = type_word(n);
-  return type_word_is_class(w) ? (int)w : -1;
+  TypeWord w = clause_type_word(n);
+  return clause_type_word_is_class(w) ? (int)w : -1;
 }
 
-Dim dim_of(Session *s, Value v, Span at, const char *what) {
+Dim type_dim_of(Session *s, Value v, Span at, const char *what) {
   if (v.tag == V_DIM) return v.u.d;
-  if (v.tag == V_INT) return dim_const(dims_of(s), v.u.i);
+  if (v.tag == V_INT) return dim_const(op_dims_of(s), v.u.i);
   int64_t n = want_int(s, v, at, what);
-  return dim_const(dims_of(s), n);
+  return dim_const(op_dims_of(s), n);
 }
 
-Value dim_value(Session *s, Dim d) {
+Value type_dim_value(Session *s, Dim d) {
   int64_t n;
-  if (dim_is_const(dims_of(s), d, &n)) return v_int(n);
+  if (dim_is_const(op_dims_of(s), d, &n)) return v_int(n);
   return (Value){.tag = V_DIM, .u.d = d};
 }
 
@@ -79,7 +79,7 @@ static Node *resolve(Session *s, Node *t) {
 }
 
 static Dim eval_dim(Session *s, Node *d, const char *what) {
-  return dim_of(s, eval(s, d), d->span, what);
+  return type_dim_of(s, eval_expr(s, d), d->span, what);
 }
 
 void type_bind(Session *s, Node *type, Value v) {
@@ -93,7 +93,7 @@ void type_bind(Session *s, Node *type, Value v) {
   }
   if (type->kind == N_TYPE_RECORD && v.tag == V_RECORD) {
     for (uint32_t i = 0; i < type->list.count; i++) {
-      const Value *f = record_get(v.u.rec, type->list.items[i]->type_field.name.name);
+      const Value *f = value_record_get(v.u.rec, type->list.items[i]->type_field.name.name);
       if (f) type_bind(s, type->list.items[i]->type_field.type, *f);
     }
     return;
@@ -103,9 +103,9 @@ void type_bind(Session *s, Node *type, Value v) {
     return;
   }
   if (type->kind != N_TYPE_NAME || !type->type_name.has_dims) return;
-  if (v_is_weak_list(v)) v = as_tensor(s, v, DT_COUNT, type->span);
+  if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, type->span);
   if (!v_is_tensor(v) && !v_is_number(v)) return;
-  Type t = type_of(s, v);
+  Type t = op_type_of(s, v);
   const NodeList *d = &type->type_name.dims;
   int pack = -1;
   for (uint32_t i = 0; i < d->count; i++)
@@ -120,13 +120,13 @@ void type_bind(Session *s, Node *type, Value v) {
       int len = t.rank - ((int)d->count - 1);
       if (len < 0) continue;
       Value items[CKL_MAX_RANK];
-      for (int k = 0; k < len; k++) items[k] = dim_value(s, t.dim[(int)i + k]);
-      local_push(s, n->word.name, list_value(s, V_TUPLE, (size_t)len, items), false, n->span);
+      for (int k = 0; k < len; k++) items[k] = type_dim_value(s, t.dim[(int)i + k]);
+      local_push(s, n->word.name, v_list(s, V_TUPLE, (size_t)len, items), false, n->span);
       continue;
     }
     if (axis < 0 || axis >= t.rank) continue;
     if (n->kind == N_NAME && !wild(n) && unbound(s, n->name))
-      local_push(s, n->name, dim_value(s, t.dim[axis]), false, n->span);
+      local_push(s, n->name, type_dim_value(s, t.dim[axis]), false, n->span);
   }
 }
 
@@ -139,22 +139,23 @@ static const char *type_source(Session *s, const Node *t) {
 
 static _Noreturn void mismatch(Session *s, Node *type, Value v, Span at, const char *what,
                                const char *why) {
-  Diag *d = err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s%s%s", what,
-                type_source(s, type), value_type_text(s, v), why ? ": " : "", why ? why : "");
+  Diag *d =
+      fail_report(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s%s%s", what,
+                  type_source(s, type), value_type_text(s, v), why ? ": " : "", why ? why : "");
   dg_label(&s->diags, d, type->span, "declared here");
-  raise_(s);
+  fail_raise(s);
 }
 
 static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, const char *what) {
   const NodeList *d = &type->type_name.dims;
-  DimTab *dt = dims_of(s);
+  DimTab *dt = op_dims_of(s);
   int pack = -1;
   for (uint32_t i = 0; i < d->count; i++)
     if (d->items[i]->kind == N_PACK) pack = (int)i;
   int fixed = (int)d->count - (pack >= 0);
   if (pack < 0 ? t->rank != fixed : t->rank < fixed)
     mismatch(s, type, v, at, what,
-             txt(s, "rank %d, not %s%d", t->rank, pack < 0 ? "" : "at least ", fixed));
+             fail_text(s, "rank %d, not %s%d", t->rank, pack < 0 ? "" : "at least ", fixed));
   for (uint32_t i = 0; i < d->count; i++) {
     Node *n = d->items[i];
     if (n->kind == N_PACK) {
@@ -162,35 +163,36 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
       Local *l = local_find(s, n->word.name);
       if (!l || l->v.tag != V_TUPLE) {
         if (!l)
-          fail(s, ERR_DIM_UNBOUND, n->span, "the pack `%s` is not bound by a parameter",
-               n->word.name);
-        fail(s, ERR_TYPE, n->span, "`%s` is not a pack of dims", n->word.name);
+          fail_at(s, ERR_DIM_UNBOUND, n->span, "the pack `%s` is not bound by a parameter",
+                  n->word.name);
+        fail_at(s, ERR_TYPE, n->span, "`%s` is not a pack of dims", n->word.name);
       }
       int len = t->rank - fixed;
       bool ok = (int)l->v.u.list->count == len;
       for (int k = 0; ok && k < len; k++) {
-        Dim want = dim_of(s, l->v.u.list->items[k], n->span, "a dim"), have = t->dim[(int)i + k];
+        Dim want = type_dim_of(s, l->v.u.list->items[k], n->span, "a dim"),
+            have = t->dim[(int)i + k];
         DimOrder o = dim_compare(dt, want, have);
         if (o == DIM_MAYBE && s->stage)
           gr_check(s->stage->g, CHECK_EQ, have, want,
-                   txt(s, "%s does not have the shape `...%s`", what, n->word.name));
+                   fail_text(s, "%s does not have the shape `...%s`", what, n->word.name));
         else if (o != DIM_EQUAL)
           ok = false;
       }
       if (!ok) {
-        Diag *g =
-            err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s: `...%s` is %s already", what,
-                type_source(s, type), value_type_text(s, v), n->word.name, dims_text(s, l->v));
+        Diag *g = fail_report(
+            s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s: `...%s` is %s already", what,
+            type_source(s, type), value_type_text(s, v), n->word.name, dims_text(s, l->v));
         dg_label(&s->diags, g, l->span, "`...%s` was bound here to %s", n->word.name,
                  dims_text(s, l->v));
-        raise_(s);
+        fail_raise(s);
       }
       continue;
     }
     if (wild(n)) continue;
     int axis = pack >= 0 && (int)i > pack ? t->rank - (int)(d->count - i) : (int)i;
     if (n->kind == N_NAME && unbound(s, n->name))
-      fail(s, ERR_DIM_UNBOUND, n->span, "the dim `%s` is not bound by a parameter", n->name);
+      fail_at(s, ERR_DIM_UNBOUND, n->span, "the dim `%s` is not bound by a parameter", n->name);
     Dim want = eval_dim(s, n, "a dim"), have = t->dim[axis];
     DimOrder o = dim_compare(dt, want, have);
     if (o == DIM_EQUAL) continue;
@@ -199,7 +201,7 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     if (o == DIM_MAYBE && s->stage) {
       s->stage->g->at.span = at;
       gr_check(s->stage->g, CHECK_EQ, have, want,
-               txt(s, "axis %d of %s is not `%s`", axis, what, type_source(s, n)));
+               fail_text(s, "axis %d of %s is not `%s`", axis, what, type_source(s, n)));
       continue;
     }
     dim_print(&b, dt, have);
@@ -208,17 +210,17 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     dim_print(&w, dt, want);
     /* `N + 1` is N + 1 says nothing */
     bool literal = n->kind == N_INT || !strcmp(type_source(s, n), w.s);
-    Diag *g = err(s, ERR_TYPE_MISMATCH, at,
-                  literal ? "%s must be %s, this is %s: axis %d is %s, not %s"
-                          : "%s must be %s, this is %s: axis %d is %s, but `%s` is %s",
-                  what, type_source(s, type), value_type_text(s, v), axis, b.s,
-                  literal ? w.s : type_source(s, n), w.s);
+    Diag *g = fail_report(s, ERR_TYPE_MISMATCH, at,
+                          literal ? "%s must be %s, this is %s: axis %d is %s, not %s"
+                                  : "%s must be %s, this is %s: axis %d is %s, but `%s` is %s",
+                          what, type_source(s, type), value_type_text(s, v), axis, b.s,
+                          literal ? w.s : type_source(s, n), w.s);
     Local *l = n->kind == N_NAME ? local_find(s, n->name) : NULL;
     if (l && l->span.file)
       dg_label(&s->diags, g, l->span, "`%s` was bound here", n->name);
     else
       dg_label(&s->diags, g, type->span, "declared here");
-    raise_(s);
+    fail_raise(s);
   }
 }
 
@@ -227,7 +229,7 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
   bool brackets = type->type_name.has_dims;
   /* a class without brackets also takes a number and keeps it weak (rule 19) */
   if (cls >= 0 && !brackets && v_is_number(v)) {
-    bool is_float = v.tag == V_FLOAT || (v.tag == V_NODE && dt_float(type_of(s, v).dtype));
+    bool is_float = v.tag == V_FLOAT || (v.tag == V_NODE && dt_float(op_type_of(s, v).dtype));
     if (cls == TYPEWORD_INT && is_float) mismatch(s, type, v, at, what, NULL);
     if (cls == TYPEWORD_FLOAT && v.tag == V_INT) return v_float((double)v.u.i);
     return v;
@@ -241,16 +243,16 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
       mismatch(s, type, v, at, what, NULL);
     if (v.tag != V_BOOL && like == DT_BOOL) mismatch(s, type, v, at, what, NULL);
     if (cls == TYPEWORD_FLOAT && like == DT_COUNT) like = DT_F32;
-    v = as_tensor(s, v, like, at);
+    v = op_as_tensor(s, v, like, at);
   }
   if (!v_is_tensor(v)) mismatch(s, type, v, at, what, NULL);
-  Type t = type_of(s, v);
+  Type t = op_type_of(s, v);
   if (dtype >= 0 && t.dtype != dtype) {
-    Diag *d = err(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s", what, type_source(s, type),
-                  value_type_text(s, v));
+    Diag *d = fail_report(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s", what,
+                          type_source(s, type), value_type_text(s, v));
     dg_label(&s->diags, d, type->span, "declared here");
     dg_help(&s->diags, d, "`%s(..)` casts", dtype_info[dtype].name);
-    raise_(s);
+    fail_raise(s);
   }
   if (cls >= 0) {
     bool ok = cls == TYPEWORD_FLOAT ? dt_float((DType)t.dtype)
@@ -261,8 +263,8 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
       s->frame->cls[cls] = (uint8_t)(t.dtype + 1);
     else if (s->frame->cls[cls] != t.dtype + 1)
       mismatch(s, type, v, at, what,
-               txt(s, "`%s` is %s in this call", type->type_name.path.items[0].name,
-                   dtype_info[s->frame->cls[cls] - 1].name));
+               fail_text(s, "`%s` is %s in this call", type->type_name.path.items[0].name,
+                         dtype_info[s->frame->cls[cls] - 1].name));
   }
   if (!brackets) {
     if (t.rank != 0) mismatch(s, type, v, at, what, "a scalar is needed");
@@ -284,7 +286,7 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       int dt = dtype_find(n), cls = class_of(n);
       if (dt >= 0 || cls >= 0) return match_tensor(s, type, dt, cls, v, at, what);
       bool fits = true;
-      switch (type_word(n)) {
+      switch (clause_type_word(n)) {
       case TYPEWORD_STR: fits = v.tag == V_STR; break;
       case TYPEWORD_MODEL:
         fits = v.tag == V_INST || v.tag == V_PARAM || (s->stage && v_is_tensor(v));
@@ -295,13 +297,13 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       default: break;
       }
       if (!fits) mismatch(s, type, v, at, what, NULL);
-      if (type_word(n) != TYPEWORD_NOT) return v;
+      if (clause_type_word(n) != TYPEWORD_NOT) return v;
     }
     Value m;
     if (type->type_name.path.count == 2) {
       Global *g = global_find(s, s->frame->module, type->type_name.path.items[0].name);
       if (!g || g->kind != G_MODULE)
-        fail(s, ERR_UNKNOWN_TYPE, type->span, "no type is called `%s`", type_source(s, type));
+        fail_at(s, ERR_UNKNOWN_TYPE, type->span, "no type is called `%s`", type_source(s, type));
       Global *h = global_find(s, g->v.u.module, n);
       m = h && h->kind == G_MODEL ? h->v : v_unit();
     } else {
@@ -309,9 +311,9 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       m = g && g->kind == G_MODEL ? g->v : v_unit();
     }
     if (m.tag != V_MODEL) {
-      Diag *d = err(s, ERR_UNKNOWN_TYPE, ns, "no type is called `%s`", n);
-      help_meant(s, d, n, suggest(s, n));
-      raise_(s);
+      Diag *d = fail_report(s, ERR_UNKNOWN_TYPE, ns, "no type is called `%s`", n);
+      help_meant(s, d, n, fail_suggest(s, n));
+      fail_raise(s);
     }
     if (v.tag != V_INST || v.u.inst->model != m.u.model) mismatch(s, type, v, at, what, NULL);
     return v;
@@ -322,8 +324,8 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
     for (size_t i = 0; i < v.u.list->count; i++)
       items[i] = type_match(s, type->type_list, v.u.list->items[i], at,
-                            txt(s, "element %zu of %s", i, what));
-    return list_value(s, V_LIST, v.u.list->count, items);
+                            fail_text(s, "element %zu of %s", i, what));
+    return v_list(s, V_LIST, v.u.list->count, items);
   }
   case N_TYPE_TUPLE: {
     if (type->list.count == 0) {
@@ -336,8 +338,8 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     if (type->list.count > 64) return v;
     for (uint32_t i = 0; i < type->list.count; i++)
       items[i] = type_match(s, type->list.items[i], v.u.list->items[i], at,
-                            txt(s, "item %u of %s", i, what));
-    return list_value(s, V_TUPLE, type->list.count, items);
+                            fail_text(s, "item %u of %s", i, what));
+    return v_list(s, V_TUPLE, type->list.count, items);
   }
   case N_TYPE_RECORD: {
     if (v.tag != V_RECORD || v.u.rec->count != type->list.count)
@@ -348,18 +350,18 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       if (v.u.rec->names[i] != f->type_field.name.name)
         mismatch(s, type, v, at, what, "a record type has the same fields in the same order");
       items[i] = type_match(s, f->type_field.type, v.u.rec->items[i], at,
-                            txt(s, "field `%s` of %s", f->type_field.name.name, what));
+                            fail_text(s, "field `%s` of %s", f->type_field.name.name, what));
     }
-    return record_value(s, v.u.rec->count, v.u.rec->names, items);
+    return v_record(s, v.u.rec->count, v.u.rec->names, items);
   }
   case N_TYPE_FN:
     if (v.tag != V_FN && v.tag != V_BUILTIN && v.tag != V_DTYPE && v.tag != V_INST)
       mismatch(s, type, v, at, what, NULL);
     if (v.tag == V_FN && v.u.fn->decl->fn->params.count < type->type_fn.params.count)
       mismatch(s, type, v, at, what,
-               txt(s, "it takes %u arguments", v.u.fn->decl->fn->params.count));
+               fail_text(s, "it takes %u arguments", v.u.fn->decl->fn->params.count));
     return v;
-  default: fail(s, ERR_TYPE, type->span, "this is not a type");
+  default: fail_at(s, ERR_TYPE, type->span, "this is not a type");
   }
 }
 
@@ -368,15 +370,15 @@ void type_eval(Session *s, Node *type, Type *out) {
   *out = (Type){.kind = TK_TENSOR, .dev = s->modes.device};
   type = resolve(s, type);
   if (type->kind != N_TYPE_NAME || type->type_name.path.count != 1)
-    fail(s, ERR_TYPE, type->span, "a tensor type is needed here, such as f32[3, 4]");
+    fail_at(s, ERR_TYPE, type->span, "a tensor type is needed here, such as f32[3, 4]");
   Name n = type->type_name.path.items[0].name;
   int dt = dtype_find(n);
   if (dt < 0 && class_of(n) == TYPEWORD_FLOAT) dt = DT_F32;
   if (dt < 0 && class_of(n) == TYPEWORD_INT) dt = DT_I64;
   if (dt < 0 && class_of(n) == TYPEWORD_NUM) dt = DT_F32;
   if (dt < 0)
-    fail(s, ERR_TYPE, type->span, "a tensor type is needed here, such as f32[3, 4]; `%s` is none",
-         n);
+    fail_at(s, ERR_TYPE, type->span,
+            "a tensor type is needed here, such as f32[3, 4]; `%s` is none", n);
   out->dtype = (uint8_t)dt;
   const NodeList *d = &type->type_name.dims;
   int rank = 0;
@@ -385,21 +387,21 @@ void type_eval(Session *s, Node *type, Type *out) {
     if (x->kind == N_PACK) {
       Local *l = x->word.name ? local_find(s, x->word.name) : NULL;
       if (!l || l->v.tag != V_TUPLE)
-        fail(s, ERR_DIM_UNBOUND, x->span, "this pack is not bound here");
+        fail_at(s, ERR_DIM_UNBOUND, x->span, "this pack is not bound here");
       for (size_t k = 0; k < l->v.u.list->count && rank < CKL_MAX_RANK; k++)
-        out->dim[rank++] = dim_of(s, l->v.u.list->items[k], x->span, "a dim");
+        out->dim[rank++] = type_dim_of(s, l->v.u.list->items[k], x->span, "a dim");
       continue;
     }
     if (rank == CKL_MAX_RANK)
-      fail(s, ERR_RANK_MAX, type->span, "a tensor has at most %d axes", CKL_MAX_RANK);
-    Value v = eval(s, x);
+      fail_at(s, ERR_RANK_MAX, type->span, "a tensor has at most %d axes", CKL_MAX_RANK);
+    Value v = eval_expr(s, x);
     if (v.tag == V_UNKNOWN) {
       out->rank = 255;
       return;
     }
     if (v.tag == V_INT && v.u.i < 0)
-      fail(s, ERR_SIZE_NEGATIVE, x->span, "a size cannot be negative: %lld", (long long)v.u.i);
-    out->dim[rank++] = dim_of(s, v, x->span, "a dim");
+      fail_at(s, ERR_SIZE_NEGATIVE, x->span, "a size cannot be negative: %lld", (long long)v.u.i);
+    out->dim[rank++] = type_dim_of(s, v, x->span, "a dim");
   }
   out->rank = (uint8_t)rank;
 }
@@ -413,15 +415,16 @@ bool type_wants_tensor(Session *s, Node *type) {
 
 static const char *dims_text(Session *s, Value tuple) {
   Type t = {.rank = (uint8_t)tuple.u.list->count};
-  for (int i = 0; i < t.rank; i++) t.dim[i] = dim_of(s, tuple.u.list->items[i], (Span){0}, "a dim");
+  for (int i = 0; i < t.rank; i++)
+    t.dim[i] = type_dim_of(s, tuple.u.list->items[i], (Span){0}, "a dim");
   Unit *u = s->stage ? s->stage->unit : NULL;
-  if (u && dims_of(s) == u->g->dims) t = unit_sized(u, t, true);
+  if (u && op_dims_of(s) == u->g->dims) t = unit_sized(u, t, true);
   Buf b;
   buf_init_arena(&b, &s->scratch);
   buf_putc(&b, '[');
   for (int i = 0; i < t.rank; i++) {
     if (i) buf_puts(&b, ", ");
-    dim_print(&b, dims_of(s), t.dim[i]);
+    dim_print(&b, op_dims_of(s), t.dim[i]);
   }
   buf_putc(&b, ']');
   return b.s;
@@ -438,12 +441,12 @@ static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *pa
   (void)n;
   if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag == V_UNKNOWN || v[1].tag == V_UNKNOWN)
     return v[1];
-  Type a = type_of(s, v[0]);
-  Value x = as_tensor(s, v[1], (DType)a.dtype, m->at);
-  Type b = type_of(s, x);
+  Type a = op_type_of(s, v[0]);
+  Value x = op_as_tensor(s, v[1], (DType)a.dtype, m->at);
+  Type b = op_type_of(s, x);
   bool ok = a.dtype == b.dtype && a.rank == b.rank;
   for (int i = 0; ok && i < a.rank; i++) {
-    DimOrder o = dim_compare(dims_of(s), a.dim[i], b.dim[i]);
+    DimOrder o = dim_compare(op_dims_of(s), a.dim[i], b.dim[i]);
     if (o == DIM_MAYBE && s->stage)
       gr_check(s->stage->g, CHECK_EQ, b.dim[i], a.dim[i],
                "a leaf has another shape than its param");
@@ -452,8 +455,8 @@ static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *pa
   }
   if (!ok) {
     const char *t = value_type_text(s, v[0]);
-    fail(s, ERR_TYPE_MISMATCH, m->at, "%s must be %s: the leaf %s is %s, not %s", m->what,
-         type_source(s, m->type), path, value_type_text(s, v[1]), t);
+    fail_at(s, ERR_TYPE_MISMATCH, m->at, "%s must be %s: the leaf %s is %s, not %s", m->what,
+            type_source(s, m->type), path, value_type_text(s, v[1]), t);
   }
   return x;
 }
@@ -462,17 +465,17 @@ static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *pa
 static Value match_params(Session *s, Node *type, Value v, Span at, const char *what) {
   NodeList *d = &type->type_name.dims;
   if (d->count != 1)
-    fail(s, ERR_TYPE, type->span, "`params[net]` takes one model or tracked tensor");
+    fail_at(s, ERR_TYPE, type->span, "`params[net]` takes one model or tracked tensor");
   bool old = s->by_reference;
   s->by_reference = true;
-  Value net = eval(s, d->items[0]);
+  Value net = eval_expr(s, d->items[0]);
   s->by_reference = old;
   if (net.tag == V_UNKNOWN) return v;
-  if (v.tag == V_INST) v = params_tree(s, v.u.inst, s->stage != NULL);
+  if (v.tag == V_INST) v = model_params_tree(s, v.u.inst, s->stage != NULL);
   if (net.tag != V_INST && !v_is_tensor(net))
-    fail(s, ERR_TYPE, type->span, "`params[..]` takes a model or a tracked tensor, not %s",
-         value_type_text(s, net));
-  if (net.tag == V_INST) net = params_tree(s, net.u.inst, false);
+    fail_at(s, ERR_TYPE, type->span, "`params[..]` takes a model or a tracked tensor, not %s",
+            value_type_text(s, net));
+  if (net.tag == V_INST) net = model_params_tree(s, net.u.inst, false);
   LeafMatch m = {type, at, what};
   Value t[2] = {net, v};
   return tree_map(s, 2, t, leaf_match, &m, at);

@@ -13,7 +13,7 @@ void type_eval(Session *s, Node *type, Type *out);
 void type_bind(Session *s, Node *type, Value v);
 bool type_wants_tensor(Session *s, Node *type);
 /* an int number as a Dim of the stage's table */
-Dim dim_of(Session *s, Value v, Span at, const char *what);
-Value dim_value(Session *s, Dim d); /* V_INT when constant, else V_DIM */
+Dim type_dim_of(Session *s, Value v, Span at, const char *what);
+Value type_dim_value(Session *s, Dim d); /* V_INT when constant, else V_DIM */
 
 #endif

@@ -14,25 +14,25 @@ int64_t want_int(Session *s, Value v, Span at, const char *what) {
   int64_t n = 0;
   if (v.tag == V_INT) return v.u.i;
   if (v.tag == V_DIM) {
-    need_const(s, v.u.d, at, what, &n);
+    unit_need_const(s, v.u.d, at, what, &n);
     return n;
   }
   if (v.tag == V_NODE)
-    fail(s, ERR_NOT_CONST, at,
-         "%s must be a constant int; this one is known only when the code runs", what);
+    fail_at(s, ERR_NOT_CONST, at,
+            "%s must be a constant int; this one is known only when the code runs", what);
   if (v.tag == V_TENSOR || v.tag == V_PARAM)
     fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s",
               what, value_type_text(s, v));
-  fail(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
+  fail_at(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
 }
 
 double want_float(Session *s, Value v, Span at, const char *what) {
   if (v.tag == V_FLOAT) return v.u.f;
   if (v.tag == V_INT || v.tag == V_DIM) return (double)want_int(s, v, at, what);
   if (v.tag == V_NODE)
-    fail(s, ERR_NOT_CONST, at, "%s must be a constant; this one is known only when the code runs",
-         what);
-  fail(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
+    fail_at(s, ERR_NOT_CONST, at,
+            "%s must be a constant; this one is known only when the code runs", what);
+  fail_at(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
 }
 
 /* The value of a rank-0 i64 or bool of code that is made of constants alone: the counter of an
@@ -80,21 +80,22 @@ bool want_bool(Session *s, Value v, Span at, const char *what) {
   if (v.tag == V_BOOL) return v.u.i != 0;
   if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL && v.u.t->t->rank == 0)
     return tn_get_i64(v.u.t->t, 0) != 0;
-  if (v_is_tensor(v) && type_of(s, v).dtype == DT_BOOL && type_of(s, v).rank > 0)
+  if (v_is_tensor(v) && op_type_of(s, v).dtype == DT_BOOL && op_type_of(s, v).rank > 0)
     fail_help(s, ERR_WANT_BOOL, at, "any(c) or all(c) makes one bool of a tensor",
               "%s must be one bool, not %s", what, value_type_text(s, v));
   int64_t known;
   for (Stage *st = v.tag == V_NODE ? s->stage : NULL; st; st = st->up)
-    if (st->level == v.aux && type_of(s, v).dtype == DT_BOOL && known_int(st->g, v.u.v, 0, &known))
+    if (st->level == v.aux && op_type_of(s, v).dtype == DT_BOOL &&
+        known_int(st->g, v.u.v, 0, &known))
       return known != 0;
-  if (v.tag == V_NODE && type_of(s, v).dtype == DT_BOOL)
+  if (v.tag == V_NODE && op_type_of(s, v).dtype == DT_BOOL)
     fail_help(s, ERR_NOT_YET, at, "where(c, a, b) chooses by data",
               "not yet: %s that depends on data in compiled code", what);
-  fail(s, ERR_WANT_BOOL, at, "%s must be a bool, not %s", what, value_type_text(s, v));
+  fail_at(s, ERR_WANT_BOOL, at, "%s must be a bool, not %s", what, value_type_text(s, v));
 }
 
 const char *want_str(Session *s, Value v, Span at, const char *what) {
   if (v.tag != V_STR)
-    fail(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
+    fail_at(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
   return v.u.str->s;
 }

@@ -1,7 +1,7 @@
 /* The construct `wrap`: modes for the extent of a block, or a function that takes it (rule 87).
  *
  * In: the construct's node. Out: the value of its block. Mode words set the session's modes;
- * guard() puts them back after an error.
+ * api_guard() puts them back after an error.
  */
 #include <string.h>
 
@@ -21,12 +21,13 @@
 
 static Value clause_arg(Session *s, Node *a) {
   if (a->kind == N_WORD) {
-    Value v = name_value(s, a->path.items[0].name, a->path.items[0].span, true);
+    Value v = bind_name_value(s, a->path.items[0].name, a->path.items[0].span, true);
     if (a->path.count > 1)
-      fail(s, ERR_WRAP_ARG, a->span, "a dotted argument of a wrap stands in parentheses: `(a.b)`");
+      fail_at(s, ERR_WRAP_ARG, a->span,
+              "a dotted argument of a wrap stands in parentheses: `(a.b)`");
     return v;
   }
-  return eval(s, a);
+  return eval_expr(s, a);
 }
 
 typedef struct Saved {
@@ -77,12 +78,12 @@ static Value stand_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   Stands *l = ud;
   (void)n;
   if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag != V_PARAM) return v[0];
-  Type a = type_of(s, v[0]);
-  Value x = as_tensor(s, v[1], (DType)a.dtype, l->at);
-  Type b = type_of(s, x);
+  Type a = op_type_of(s, v[0]);
+  Value x = op_as_tensor(s, v[1], (DType)a.dtype, l->at);
+  Type b = op_type_of(s, x);
   if (a.dtype != b.dtype || a.rank != b.rank || memcmp(a.dim, b.dim, sizeof(Dim) * a.rank))
-    fail(s, ERR_TREE, l->at, "the leaf %s is %s, the param it stands for is %s", path,
-         value_type_text(s, x), value_type_text(s, v[0]));
+    fail_at(s, ERR_TREE, l->at, "the leaf %s is %s, the param it stands for is %s", path,
+            value_type_text(s, x), value_type_text(s, v[0]));
   Stand t = {.p = v[0].u.p, .overlay = x};
   VEC_PUSH(&s->scratch, l->items, l->count, l->cap, t);
   return v[0];
@@ -97,9 +98,9 @@ static void stands_in(Session *s, Stands *l) {
       t->overlay = old;
       continue;
     }
-    State *st = unit_state(s, t->p, NULL);
+    State *st = state_unit(s, t->p, NULL);
     if (!st || s->stage->level > 1)
-      fail(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
+      fail_at(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
     t->old = *st;
     t->state = (size_t)(st - s->stage->unit->states);
     st->cur = stage_lift(s, t->overlay, l->at);
@@ -118,7 +119,7 @@ static void stands_out(Session *s, Stands *l) {
     }
     State *st = &s->stage->unit->states[t->state];
     if (st->version_count > 1)
-      fail(s, ERR_ASSIGN, l->at, "inside `with_params` the params cannot be written");
+      fail_at(s, ERR_ASSIGN, l->at, "inside `with_params` the params cannot be written");
     *st = t->old;
   }
 }
@@ -142,11 +143,11 @@ static Cut cut_start(Session *s) {
 static Value cut_end(Session *s, const Cut *c, Value v, bool quiet_outside, Span at) {
   if (!c->code) return v;
   if (c->quiet) {
-    v = leave_quiet(s, v, c->start, at);
-    if (s->ret.tag != V_UNIT) value_set(&s->ret, leave_quiet(s, s->ret, c->start, at));
+    v = stage_leave_quiet(s, v, c->start, at);
+    if (s->ret.tag != V_UNIT) value_set(&s->ret, stage_leave_quiet(s, s->ret, c->start, at));
     for (size_t i = s->frame->base; i < c->locals; i++)
       if (s->locals[i].is_var) {
-        Value now = leave_quiet(s, s->locals[i].v, UINT32_MAX, at);
+        Value now = stage_leave_quiet(s, s->locals[i].v, UINT32_MAX, at);
         value_set(&s->locals[i].v, now);
       }
   }
@@ -183,7 +184,7 @@ static void (*const mode_fn[MODE_COUNT])(Wrap *w, Node *c) = {
 
 static void mode_device(Wrap *w, Node *c) {
   int d = clause_choice_of(MODE_device, c->clause.args.items[0]);
-  if (d == DEV_CUDA) fail(w->s, ERR_NOT_YET, c->span, "not yet: device cuda");
+  if (d == DEV_CUDA) fail_at(w->s, ERR_NOT_YET, c->span, "not yet: device cuda");
   w->s->modes.device = (uint8_t)d;
 }
 
@@ -195,17 +196,17 @@ static void mode_seed(Wrap *w, Node *c) {
 
 static void mode_profile(Wrap *w, Node *c) {
   want_str(w->s, clause_arg(w->s, c->clause.args.items[0]), c->span, "the name");
-  warn_once(w->s, ERR_NOT_YET, c->span, "not yet: `profile` runs the block as a plain one");
+  fail_warn_once(w->s, ERR_NOT_YET, c->span, "not yet: `profile` runs the block as a plain one");
 }
 
 static void mode_opaque(Wrap *w, Node *c) {
   Session *s = w->s;
   const char *n = want_str(s, clause_arg(s, c->clause.args.items[0]), c->span, "the name");
   if (strchr(n, '"') || !*n)
-    fail(s, ERR_WRAP_ARG, c->span, "the name of an opaque block is not empty and has no quote");
+    fail_at(s, ERR_WRAP_ARG, c->span, "the name of an opaque block is not empty and has no quote");
   if (in_code(s))
     s->modes.opaque =
-        names_of(s->names, txt(s, "%s \"%s\"", s->modes.opaque ? s->modes.opaque : "", n));
+        names_of(s->names, fail_text(s, "%s \"%s\"", s->modes.opaque ? s->modes.opaque : "", n));
 }
 
 static void mode_with_params(Wrap *w, Node *c) {
@@ -216,8 +217,8 @@ static void mode_with_params(Wrap *w, Node *c) {
   s->by_reference = ref;
   Value trees[2] = {net, clause_arg(s, c->clause.args.items[1])};
   if (net.tag != V_INST && net.tag != V_PARAM && net.tag != V_UNKNOWN && !s->stage)
-    fail(s, ERR_WANT_MODEL, c->span, "`with_params` takes a model and a tree, not %s",
-         value_type_text(s, net));
+    fail_at(s, ERR_WANT_MODEL, c->span, "`with_params` takes a model and a tree, not %s",
+            value_type_text(s, net));
   w->stands.at = c->span;
   if (net.tag != V_UNKNOWN && trees[1].tag != V_UNKNOWN)
     tree_map(s, 2, trees, stand_leaf, &w->stands, c->span);
@@ -234,27 +235,27 @@ static Value wrap_by(Wrap *w, Node *e, Node *user) {
   Session *s = w->s;
   const Words *path = &user->clause.path;
   Name word = path->items[0].name;
-  Value f = name_value(s, word, user->span, false);
+  Value f = bind_name_value(s, word, user->span, false);
   bool none = f.tag == V_DTYPE || f.tag == V_POLICY || f.tag == V_MODEL ||
               (f.tag == V_MODULE && path->count == 1) || (f.tag == V_UNKNOWN && !s->abstract);
   if (none) {
     clause_unknown(s, s->frame->module, CLAUSE_MODE, user);
-    raise_(s);
+    fail_raise(s);
   }
   if (path->count == 2 && f.tag == V_MODULE) {
     Global *g = global_find(s, f.u.module, path->items[1].name);
     if (!g || g->kind != G_FN)
-      fail(s, ERR_WRAP_WORD, user->span, "module `%s` has no function `%s`", word,
-           path->items[1].name);
+      fail_at(s, ERR_WRAP_WORD, user->span, "module `%s` has no function `%s`", word,
+              path->items[1].name);
     f = g->v;
   }
   bool declared = f.tag == V_FN && f.u.fn->decl->kind == N_FN;
-  if (declared && !clause_fits_function(s, user, f.u.fn->decl->fn)) raise_(s);
+  if (declared && !clause_fits_function(s, user, f.u.fn->decl->fn)) fail_raise(s);
   size_t n = user->clause.args.count;
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
   for (size_t i = 0; i < n; i++) args[i] = clause_arg(s, user->clause.args.items[i]);
   bool code = in_code(s) || (f.tag == V_FN && f.u.fn->is_code);
-  args[n] = body_closure(s, wrap_lambda(s, e), code);
+  args[n] = closure_of_body(s, desugar_wrap(s, e), code);
   Cut cut = cut_start(s);
   Value r = call_simple(s, f, n + 1, args, e->span);
   r = cut_end(s, &cut, r, w->old.no_grad, e->span);
@@ -281,7 +282,7 @@ static Value wrap_block(Wrap *w, Node *e) {
   Cut cut = cut_start(s);
   WrapJob j = {s, e->region.body, v_unit(), FLOW_NEXT};
   stands_in(s, &w->stands);
-  int code = guard(s, wrap_job, &j);
+  int code = api_guard(s, wrap_job, &j);
   if (code == MEM_OK || !s->stage) stands_out(s, &w->stands);
   if (swapped) drop_sites(s, &saved);
   s->seed_scope = scope;
@@ -302,7 +303,7 @@ Value eval_wrap(Session *s, Node *e) {
   Node *user = NULL;
   for (uint32_t i = 0; i < cl->count; i++) {
     Node *c = cl->items[i];
-    if (!clause_fits_wrap(s, cl, i)) raise_(s);
+    if (!clause_fits_wrap(s, cl, i)) fail_raise(s);
     const Clause *k = clause_of(CLAUSE_MODE, c);
     if (k)
       mode_fn[k->id](&w, c);
@@ -314,7 +315,7 @@ Value eval_wrap(Session *s, Node *e) {
   if (user) return wrap_by(&w, e, user);
   for (uint32_t i = 0; i < cl->count && !s->abstract; i++) {
     const Node *c = cl->items[i];
-    log_line(s, LOG_WRAP, "%s", source_text(s, c->span, c->clause.path.items[0].name));
+    log_line(s, LOG_WRAP, "%s", fail_source_text(s, c->span, c->clause.path.items[0].name));
   }
   return wrap_block(&w, e);
 }

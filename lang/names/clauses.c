@@ -85,12 +85,12 @@ int clause_opclass_of(OpCode op) {
   }
 }
 
-TypeWord type_word(const char *name) {
+TypeWord clause_type_word(const char *name) {
   const Clause *k = name ? clause_find(CLAUSE_TYPE, name) : NULL;
   return k ? (TypeWord)k->id : TYPEWORD_NOT;
 }
 
-bool type_word_is_class(TypeWord w) {
+bool clause_type_word_is_class(TypeWord w) {
   enum { DTYPES, MODEL, NONE };
   static const uint8_t dims[] = {
 #define TYPEWORD(NAME, word, dims, form, doc) dims,
@@ -118,7 +118,7 @@ Tag clause_tag(const Node *c, uint32_t *from) {
 const char *clause_tag_words(Session *s, Tag t) {
   for (const Clause *k = clause_table; t != TAG_NONE && k < clause_table + clause_count; k++) {
     if (k->firm == t) return k->word;
-    if (k->soft == t) return txt(s, "%s %s", prefer()->word, k->word);
+    if (k->soft == t) return fail_text(s, "%s %s", prefer()->word, k->word);
   }
   return "";
 }
@@ -127,7 +127,8 @@ const char *clause_tag_words(Session *s, Tag t) {
 static const char *all_words(Session *s, ClauseKind kind) {
   const char *t = "";
   for (size_t i = 0; i < clause_count; i++)
-    if (clause_table[i].kind == kind) t = txt(s, "%s%s%s", t, *t ? " " : "", clause_table[i].word);
+    if (clause_table[i].kind == kind)
+      t = fail_text(s, "%s%s%s", t, *t ? " " : "", clause_table[i].word);
   return t;
 }
 
@@ -137,13 +138,13 @@ const char *clause_opclass_words(Session *s) {
 
 const char *clause_example(Session *s, const Clause *k) {
   const char *lo = strchr(k->form, '<'), *hi = strchr(k->form, '>');
-  return txt(s, "`%.*s`", (int)(hi - lo) + 1, lo);
+  return fail_text(s, "`%.*s`", (int)(hi - lo) + 1, lo);
 }
 
 const char *clause_path(Session *s, const Words *path) {
   const char *t = "";
   for (uint32_t i = 0; i < path->count; i++)
-    t = txt(s, "%s%s%s", t, i ? "." : "", path->items[i].name);
+    t = fail_text(s, "%s%s%s", t, i ? "." : "", path->items[i].name);
   return t;
 }
 
@@ -183,7 +184,7 @@ int clause_choice_of(ModeWord mode, const Node *arg) {
 }
 
 void clause_refuse(Session *s, ErrCode code, Span at, ModeWord mode, const char *word) {
-  Diag *d = err(s, code, at, "%s `%s`", choices[mode].refusal, word);
+  Diag *d = fail_report(s, code, at, "%s `%s`", choices[mode].refusal, word);
   dg_help(&s->diags, d, "%s", choices[mode].help);
 }
 
@@ -191,8 +192,8 @@ void clause_refuse(Session *s, ErrCode code, Span at, ModeWord mode, const char 
 
 static bool fits_count(Session *s, const Clause *k, const Node *c, uint32_t n, ErrCode code) {
   if (c->clause.args.count == n) return true;
-  Diag *d = err(s, code, c->span, "`%s` takes %u argument%s here, not %u", k->word, n,
-                n == 1 ? "" : "s", c->clause.args.count);
+  Diag *d = fail_report(s, code, c->span, "`%s` takes %u argument%s here, not %u", k->word, n,
+                        n == 1 ? "" : "s", c->clause.args.count);
   dg_help(&s->diags, d, "`%s`", k->form);
   return false;
 }
@@ -202,7 +203,7 @@ static bool fits_mode(Session *s, const Clause *k, const Node *c) {
   if (!fits_count(s, k, c, want, ERR_WRAP_ARG)) return false;
   const Node *x = want ? c->clause.args.items[0] : NULL;
   if (k->takes == TAKES_TEXT && x->kind != N_STRING && x->kind != N_WORD) {
-    err(s, ERR_WRAP_ARG, x->span, "`%s` takes a name in quotes", k->word);
+    fail_report(s, ERR_WRAP_ARG, x->span, "`%s` takes a name in quotes", k->word);
     return false;
   }
   if (k->takes == TAKES_CHOICE && clause_choice_of((ModeWord)k->id, x) < 0) {
@@ -221,21 +222,21 @@ static bool fits_names(Session *s, const Clause *k, const Node *c) {
     const char *stances = "";
     for (const Clause *o = clause_table; o < clause_table + clause_count; o++)
       if (o->soft != TAG_NONE)
-        stances = txt(s, "%s%s`%s`", stances, *stances ? " or " : "", o->word);
-    err(s, ERR_POLICY_WORD, a->count ? a->items[0]->span : c->span, "`%s` is followed by %s",
-        k->word, stances);
+        stances = fail_text(s, "%s%s`%s`", stances, *stances ? " or " : "", o->word);
+    fail_report(s, ERR_POLICY_WORD, a->count ? a->items[0]->span : c->span,
+                "`%s` is followed by %s", k->word, stances);
     return false;
   }
   if (a->count == from) {
-    Diag *d = err(s, ERR_POLICY_WORD, c->span, "`%s` names what it is about", k->word);
+    Diag *d = fail_report(s, ERR_POLICY_WORD, c->span, "`%s` names what it is about", k->word);
     dg_help(&s->diags, d, "op classes or names of `let`s: `<%s matmul>`", clause_tag_words(s, tag));
     return false;
   }
   bool ok = true;
   for (uint32_t i = from; i < a->count; i++) {
     if (a->items[i]->kind == N_WORD) continue;
-    Diag *d =
-        err(s, ERR_POLICY_WORD, a->items[i]->span, "op classes and names of `let`s stand here");
+    Diag *d = fail_report(s, ERR_POLICY_WORD, a->items[i]->span,
+                          "op classes and names of `let`s stand here");
     dg_help(&s->diags, d, "the op classes are %s", clause_opclass_words(s));
     ok = false;
   }
@@ -247,7 +248,7 @@ static bool fits_bytes(Session *s, const Clause *k, const Node *c) {
   if (x && (x->kind == N_WORD || x->kind == N_SIZE ||
             (ast_is_expr(x) && x->kind != N_STRING && x->kind != N_FLOAT)))
     return true;
-  Diag *d = err(s, ERR_POLICY_WORD, x ? x->span : c->span, "a budget is a number of bytes");
+  Diag *d = fail_report(s, ERR_POLICY_WORD, x ? x->span : c->span, "a budget is a number of bytes");
   dg_help(&s->diags, d, "%s", clause_example(s, k));
   return false;
 }
@@ -260,7 +261,8 @@ bool clause_fits_policy(Session *s, const Clause *k, const Node *c, bool loop) {
   case TAKES_ITERATIONS: {
     bool ok = fits_count(s, k, c, 1, ERR_POLICY_WORD);
     if (loop) return ok;
-    Diag *d = err(s, ERR_POLICY_WORD, c->span, "`%s` is about the iterations of a loop", k->word);
+    Diag *d =
+        fail_report(s, ERR_POLICY_WORD, c->span, "`%s` is about the iterations of a loop", k->word);
     dg_help(&s->diags, d, "`%s`", k->form);
     return false;
   }
@@ -272,8 +274,9 @@ bool clause_fits_policy(Session *s, const Clause *k, const Node *c, bool loop) {
 
 void clause_clash(Session *s, ErrCode code, const Node *c, const char *first, Span first_at) {
   const char *w = c->clause.path.items[0].name;
-  Diag *d = !strcmp(first, w) ? err(s, code, c->span, "`%s` stands twice", w)
-                              : err(s, code, c->span, "`%s` and `%s` exclude each other", first, w);
+  Diag *d = !strcmp(first, w)
+                ? fail_report(s, code, c->span, "`%s` stands twice", w)
+                : fail_report(s, code, c->span, "`%s` and `%s` exclude each other", first, w);
   dg_label(&s->diags, d, first_at, "first here");
 }
 
@@ -299,7 +302,7 @@ bool clause_fits_wrap(Session *s, const NodeList *clauses, uint32_t i) {
   if (k) return fits_mode(s, k, c);
   for (uint32_t n = 0; n < i; n++) {
     if (clause_of(CLAUSE_MODE, clauses->items[n])) continue;
-    Diag *d = err(s, ERR_WRAP_TWICE, c->span, "a `wrap` has one function");
+    Diag *d = fail_report(s, ERR_WRAP_TWICE, c->span, "a `wrap` has one function");
     dg_help(&s->diags, d, "one inside the other: `wrap <f> { wrap <%s> { .. } }`", w);
     return false;
   }
@@ -311,10 +314,11 @@ bool clause_fits_function(Session *s, const Node *c, const Fn *f) {
   size_t want = 0;
   for (uint32_t i = 0; i < f->params.count; i++) want += !f->params.items[i]->param.init;
   if (want == c->clause.args.count + 1) return true;
-  Diag *d = want ? err(s, ERR_WRAP_ARG, c->span, "`%s` takes %zu argument%s and the block, not %u",
-                       w, want - 1, want == 2 ? "" : "s", c->clause.args.count)
-                 : err(s, ERR_WRAP_ARG, c->span,
-                       "`%s` takes no block: its last argument must be a function", w);
+  Diag *d = want ? fail_report(s, ERR_WRAP_ARG, c->span,
+                               "`%s` takes %zu argument%s and the block, not %u", w, want - 1,
+                               want == 2 ? "" : "s", c->clause.args.count)
+                 : fail_report(s, ERR_WRAP_ARG, c->span,
+                               "`%s` takes no block: its last argument must be a function", w);
   if (src_get(&s->sources, f->header.file)->path[0] != '<')
     dg_label(&s->diags, d, f->header, "declared here");
   return false;
@@ -322,8 +326,8 @@ bool clause_fits_function(Session *s, const Node *c, const Fn *f) {
 
 void clause_disagree(Session *s, Span at, const char *text, Tag tag, Span first_at, Tag first) {
   const char *said = clause_tag_words(s, first);
-  Diag *d = err(s, ERR_POLICY_TWICE, at, "the clauses disagree about `%s`: `%s` and `%s`", text,
-                said, clause_tag_words(s, tag));
+  Diag *d = fail_report(s, ERR_POLICY_TWICE, at, "the clauses disagree about `%s`: `%s` and `%s`",
+                        text, said, clause_tag_words(s, tag));
   dg_label(&s->diags, d, first_at, "`%s` here", said);
   dg_help(&s->diags, d, "name it in one clause");
 }
@@ -331,10 +335,10 @@ void clause_disagree(Session *s, Span at, const char *text, Tag tag, Span first_
 void clause_unknown(Session *s, const Module *m, ClauseKind kind, const Node *c) {
   const Word *w = &c->clause.path.items[0];
   bool mode = kind == CLAUSE_MODE;
-  Diag *d = err(s, mode ? ERR_WRAP_WORD : ERR_POLICY_WORD, mode ? c->span : w->span,
-                mode ? "no mode, and no function, is called `%s`"
-                     : "no policy word or policy is called `%s`",
-                clause_path(s, &c->clause.path));
+  Diag *d = fail_report(s, mode ? ERR_WRAP_WORD : ERR_POLICY_WORD, mode ? c->span : w->span,
+                        mode ? "no mode, and no function, is called `%s`"
+                             : "no policy word or policy is called `%s`",
+                        clause_path(s, &c->clause.path));
   Near b = near_start(w->name);
   for (size_t i = 0; i < clause_count; i++)
     if (clause_table[i].kind == kind) near_try(&b, clause_table[i].word);

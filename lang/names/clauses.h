@@ -81,8 +81,8 @@ static inline bool clause_is_option(const Clause *k) {
   return k->kind == CLAUSE_POLICY && k->group != NULL;
 }
 
-TypeWord type_word(const char *name); /* NULL is none */
-bool type_word_is_class(TypeWord w);  /* float, int, num: of several dtypes */
+TypeWord clause_type_word(const char *name); /* NULL is none */
+bool clause_type_word_is_class(TypeWord w);  /* float, int, num: of several dtypes */
 
 /* ---- what is wrong; errors are filed, nothing is thrown */
 

@@ -39,13 +39,13 @@ static Node *make_lambda(Session *s, Node *body, bool is_expr, Word name, const 
   return n;
 }
 
-Node *wrap_lambda(Session *s, Node *wrap) {
+Node *desugar_wrap(Session *s, Node *wrap) {
   if (!wrap->info) wrap->info = make_lambda(s, wrap->region.body, false, (Word){0}, NULL);
   return wrap->info;
 }
 
 /* fn(source, ..) = [.. for x in source ..]: what it goes through is computed outside. */
-Node *comp_lambda(Session *s, Node *comp, const bool *given) {
+Node *desugar_comp(Session *s, Node *comp, const bool *given) {
   uint32_t n = comp->comp.fors.count;
   for (CompFn *f = comp->info; f; f = f->next)
     if (!memcmp(f->given, given, n * sizeof *given)) return f->lambda;
@@ -64,7 +64,7 @@ Node *comp_lambda(Session *s, Node *comp, const bool *given) {
     if (!given[k]) continue;
     Node *name = ARENA_NEW(a, Node), *param = ARENA_NEW(a, Node);
     *name = (Node){.kind = N_NAME, .span = loop->loop.iter->span};
-    name->name = names_of(s->names, txt(s, "source %u", k + 1)); /* no program can write it */
+    name->name = names_of(s->names, fail_text(s, "source %u", k + 1)); /* no program can write it */
     *param = (Node){.kind = N_PARAM, .span = name->span};
     param->param.name = (Word){.name = name->name, .span = name->span};
     loop->loop.iter = name;
@@ -76,7 +76,7 @@ Node *comp_lambda(Session *s, Node *comp, const bool *given) {
   return f->lambda;
 }
 
-Node *model_ctor(Session *s, Node *model) {
+Node *desugar_model(Session *s, Node *model) {
   if (!model->info) {
     Node *n = make_lambda(s, model, true, model->model.name, &model->model.params);
     n->fn->header = model->model.name.span;
@@ -85,7 +85,7 @@ Node *model_ctor(Session *s, Node *model) {
   return model->info;
 }
 
-bool name_is_none(Session *s, const Node *e) {
+bool desugar_name_is_none(Session *s, const Node *e) {
   (void)s;
   return e->kind == N_NAME && !strcmp(e->name, "none");
 }
@@ -125,7 +125,7 @@ static void mention_visit(void *ud, Node *n) {
     ast_children(n, mention_visit, ud);
 }
 
-bool local_binds(Node *fn, Name name) {
+bool desugar_local_binds(Node *fn, Name name) {
   Mention m = {name, false, true};
   ast_children(fn, mention_visit, &m);
   return m.found;
@@ -138,7 +138,7 @@ static void pattern_names(const Node *p, Name *out, size_t *n, size_t most) {
     for (uint32_t i = 0; i < p->list.count; i++) pattern_names(p->list.items[i], out, n, most);
 }
 
-bool mentions_earlier(const Node *comp, uint32_t k) {
+bool desugar_mentions_earlier(const Node *comp, uint32_t k) {
   for (uint32_t i = 0; i < k; i++) {
     Name names[16];
     size_t n = 0;
@@ -190,7 +190,7 @@ static void legal_call(Legal *l, Node *c) {
   Session *s = l->s;
   if (c->kind == N_NAME) {
     const char *why = script_name(s, c->name);
-    if (why && !local_binds((Node *)l->root, c->name)) refuse(l, c->span, why);
+    if (why && !desugar_local_binds((Node *)l->root, c->name)) refuse(l, c->span, why);
   }
   if (c->kind != N_DOT) return;
   if (c->dot.object->kind == N_NAME && !local_find(s, c->dot.object->name)) {
@@ -225,7 +225,7 @@ static void legal_name(Legal *l, Node *n) {
   const char *why = g && g->kind == G_VALUE && g->is_var ? "this reads or assigns a top-level `var`"
                     : x || g                             ? script_value(x ? x->v : g->v)
                                                          : NULL;
-  if (why && !local_binds((Node *)l->root, n->name)) refuse(l, n->span, why);
+  if (why && !desugar_local_binds((Node *)l->root, n->name)) refuse(l, n->span, why);
 }
 
 static void legal_visit(void *ud, Node *n) {
@@ -249,13 +249,13 @@ static void legal_visit(void *ud, Node *n) {
   l->holes = holes;
 }
 
-bool fn_is_code_legal(Session *s, Node *n) {
+bool desugar_is_code(Session *s, Node *n) {
   Legal l = {.s = s, .root = n, .ok = true};
   ast_children(n, legal_visit, &l);
   return l.ok;
 }
 
-const char *why_not_code(Session *s, const FnObj *f, Span *at) {
+const char *desugar_why_not_code(Session *s, const FnObj *f, Span *at) {
   Legal l = {.s = s, .root = f->decl, .ok = true};
   Frame fr = {.up = s->frame, .module = f->module, .base = s->local_count};
   s->frame = &fr;

@@ -4,15 +4,16 @@
 
 #include "lang/lang.h"
 
-Node *wrap_lambda(Session *s, Node *wrap);                    /* fn() { body } */
-Node *comp_lambda(Session *s, Node *comp, const bool *given); /* fn(source, ..) = [..] */
-Node *model_ctor(Session *s, Node *model); /* a function with the model's parameters */
+Node *desugar_wrap(Session *s, Node *wrap);                    /* fn() { body } */
+Node *desugar_comp(Session *s, Node *comp, const bool *given); /* fn(source, ..) = [..] */
+Node *desugar_model(Session *s, Node *model); /* a function with the model's parameters */
 /* Why the body of a function literal is no code, and where; NULL when it is. */
-const char *why_not_code(Session *s, const FnObj *f, Span *at);
-bool fn_is_code_legal(Session *s, Node *lambda);
+const char *desugar_why_not_code(Session *s, const FnObj *f, Span *at);
+bool desugar_is_code(Session *s, Node *lambda);
 /* range k reads a variable of an earlier range */
-bool mentions_earlier(const Node *comp, uint32_t k);
-bool name_is_none(Session *s, const Node *e);
-bool local_binds(Node *fn, Name name); /* whether the function itself binds that name first */
+bool desugar_mentions_earlier(const Node *comp, uint32_t k);
+bool desugar_name_is_none(Session *s, const Node *e);
+bool desugar_local_binds(Node *fn,
+                         Name name); /* whether the function itself binds that name first */
 
 #endif

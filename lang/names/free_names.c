@@ -112,7 +112,7 @@ static void walk(Free *f, Node *n) {
     break;
   case N_ASSIGN:
     if (f->assigned) {
-      Node *t = assigned_root(n);
+      Node *t = abstract_assigned_root(n);
       if (t->kind == N_NAME) take(f, t->name);
     }
     walk(f, n->assign.value);

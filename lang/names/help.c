@@ -128,13 +128,13 @@ static void say_library(Help *h) {
   for (const StdFile *f = std_files; f->name; f++) {
     if (!strcmp(f->name, "prelude")) continue; /* seen without `use` */
     ParseContext pc = {&s->scratch, s->names, &s->sources, &s->diags};
-    uint32_t file = src_add_passing(&s->sources, txt(s, "<%s>", f->name), f->text, f->size);
+    uint32_t file = src_add_passing(&s->sources, fail_text(s, "<%s>", f->name), f->text, f->size);
     const NodeList *items = &parse_file(&pc, file)->file.items;
     if (!strcmp(f->name, h->topic)) say_module(h, f, items);
     for (uint32_t i = 0; i < items->count; i++) {
       Name name = declared(items->items[i]);
       if (name && name[0] != '_' && !strcmp(name, h->topic))
-        say_declaration(h, items->items[i], txt(s, "use %s (%s)", f->name, name));
+        say_declaration(h, items->items[i], fail_text(s, "use %s (%s)", f->name, name));
     }
   }
 }

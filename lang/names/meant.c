@@ -68,7 +68,7 @@ const char *foreign_help(Session *s, const char *name, ForeignUse use) {
   const Foreign *f = foreign_find(name, use);
   if (!f) return NULL;
   if (!f->line[0]) return f->note;
-  return txt(s, "here it is `%s`%s%s", f->line, f->note[0] ? "; " : "", f->note);
+  return fail_text(s, "here it is `%s`%s%s", f->line, f->note[0] ? "; " : "", f->note);
 }
 
 const char *foreign_dtype(const char *name) {
@@ -121,14 +121,14 @@ bool library_has(const char *module, const char *name) {
 
 const char *library_help(Session *s, const char *name) {
   for (const StdFile *f = std_files; f->name; f++)
-    if (library_has(f->name, name)) return txt(s, "`use %s (%s)` brings it", f->name, name);
+    if (library_has(f->name, name)) return fail_text(s, "`use %s (%s)` brings it", f->name, name);
   return NULL;
 }
 
 bool help_meant(Session *s, Diag *d, const char *name, const char *near) {
   const char *text = foreign_help(s, name, FOREIGN_NAME);
   if (!text) text = library_help(s, name);
-  if (!text && near) text = txt(s, "did you mean `%s`?", near);
+  if (!text && near) text = fail_text(s, "did you mean `%s`?", near);
   if (text) dg_help(&s->diags, d, "%s", text);
   return text != NULL;
 }
@@ -142,15 +142,16 @@ const char *meant_field(Session *s, Inst *i, Name f) {
   buf_printf(&b, "`%s` has", i->model->name);
   for (size_t k = 0; k < i->count && k < 12; k++) {
     if (strlen(f) > 2 && str_distance(f, i->fields[k].name, 2) <= 2)
-      return txt(s, "did you mean `%s`?", i->fields[k].name);
+      return fail_text(s, "did you mean `%s`?", i->fields[k].name);
     buf_printf(&b, "%s `%s`", k ? "," : "", i->fields[k].name);
   }
-  return i->count ? b.s : txt(s, "`%s` has no fields", i->model->name);
+  return i->count ? b.s : fail_text(s, "`%s` has no fields", i->model->name);
 }
 
 const char *meant_item(Session *s, Value x, Name f) {
   const Record *r = x.u.rec;
   for (size_t k = 0; strlen(f) > 2 && k < r->count; k++)
-    if (str_distance(f, r->names[k], 2) <= 2) return txt(s, "did you mean `%s`?", r->names[k]);
-  return txt(s, "its fields are those of %s", value_type_text(s, x));
+    if (str_distance(f, r->names[k], 2) <= 2)
+      return fail_text(s, "did you mean `%s`?", r->names[k]);
+  return fail_text(s, "its fields are those of %s", value_type_text(s, x));
 }

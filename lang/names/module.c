@@ -118,14 +118,14 @@ static Global *add_global(Session *s, Module *m, Name name, Span at) {
   return &m->globals[m->global_count - 1];
 }
 
-bool name_is_fixed(const char *n) {
+bool module_name_is_fixed(const char *n) {
   return !strcmp(n, "none") || !strcmp(n, "inf") || !strcmp(n, "nan") || !strcmp(n, "pi") ||
          dtype_find(n) >= 0;
 }
 
 static void want_free(Session *s, Name name, Span at) {
-  if (name_is_fixed(name))
-    fail(s, ERR_REDECLARE, at, "`%s` is built in and cannot be declared again", name);
+  if (module_name_is_fixed(name))
+    fail_at(s, ERR_REDECLARE, at, "`%s` is built in and cannot be declared again", name);
 }
 
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at) {
@@ -145,13 +145,13 @@ Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span 
 static _Noreturn void stands_twice(Session *s, const Module *m, const Global *g, const Word *w,
                                    bool use) {
   bool used = g->module != m || g->kind == G_MODULE;
-  Diag *d = err(s, ERR_REDECLARE, w->span,
-                used && use   ? "`%s` is brought by `use` twice"
-                : used != use ? "`%s` is brought by `use` and declared too"
-                              : "`%s` is declared twice in this file",
-                w->name);
+  Diag *d = fail_report(s, ERR_REDECLARE, w->span,
+                        used && use   ? "`%s` is brought by `use` twice"
+                        : used != use ? "`%s` is brought by `use` and declared too"
+                                      : "`%s` is declared twice in this file",
+                        w->name);
   dg_label(&s->diags, d, g->span, "first here");
-  raise_(s);
+  fail_raise(s);
 }
 
 /* A declaration, or what a `use` brings: replaces an older one at the REPL, else a name stands once
@@ -183,7 +183,7 @@ static bool constant_expr(Session *s, Module *m, const Node *e) {
   }
   case N_NAME: {
     Global *g = global_own(m, e->name);
-    return (g && g->kind == G_VALUE && g->is_const) || name_is_fixed(e->name);
+    return (g && g->kind == G_VALUE && g->is_const) || module_name_is_fixed(e->name);
   }
   case N_UNARY: return constant_expr(s, m, e->unary.operand);
   case N_BINARY:
@@ -200,7 +200,7 @@ static Module *module_new(Session *s, const char *name, const char *path, const 
   Module *m = ARENA_NEW(&s->perm, Module);
   m->name = names_of(s->names, name);
   m->path = path ? arena_strdup(&s->perm, path, strlen(path)) : NULL;
-  m->file = src_add(&s->sources, path ? path : txt(s, "<%s>", name), text, n);
+  m->file = src_add(&s->sources, path ? path : fail_text(s, "<%s>", name), text, n);
   VEC_PUSH(&s->perm, s->modules, s->module_count, s->module_cap, m);
   return m;
 }
@@ -231,11 +231,11 @@ Module *module_load_file(Session *s, const Door *door, const char *path, Span at
   Module *m = module_at(s, r.path);
   char *text = m ? NULL : file_read_reached(&s->mem, &r, path, &n, &e);
   door_leave(&r);
-  if (m && m->loading) fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, m));
+  if (m && m->loading) fail_at(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, m));
   if (m) return m;
   if (!text) fail_file(s, at, &e);
   log_line(s, LOG_LOAD, "%s", path);
-  const char *keep = pool_text(s, text, n); /* freed with the pool, whatever happens below */
+  const char *keep = value_pool_text(s, text, n); /* freed with the pool, whatever happens below */
   m = module_new(s, path, path, keep, n);
   m->real = arena_strdup(&s->perm, r.path, strlen(r.path));
   parse_module(s, m);
@@ -249,7 +249,7 @@ Module *module_embedded(Session *s, const char *name, Span at) {
   for (size_t i = 0; i < s->module_count; i++)
     if (!s->modules[i]->path && !strcmp(s->modules[i]->name, name)) {
       if (s->modules[i]->loading)
-        fail(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
+        fail_at(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
       return s->modules[i];
     }
   const StdFile *f = std_files;
@@ -282,7 +282,7 @@ static Module *used_module(Session *s, Module *m, Node *u) {
     const char *slash = m->path ? strrchr(m->path, '/') : NULL;
     const char *path = u->use.file[0] == '/' || !slash
                            ? u->use.file
-                           : txt(s, "%.*s/%s", (int)(slash - m->path), m->path, u->use.file);
+                           : fail_text(s, "%.*s/%s", (int)(slash - m->path), m->path, u->use.file);
     return module_load_file(s, s->mem.door, path, u->use.file_span);
   }
   Buf b, file;
@@ -296,7 +296,7 @@ static Module *used_module(Session *s, Module *m, Node *u) {
   Module *e = module_embedded(s, b.s, at);
   if (e) return e;
   for (size_t i = 0; i < s->config.lib_count; i++) {
-    const char *path = txt(s, "%s/%s.ckl", s->config.lib[i], file.s);
+    const char *path = fail_text(s, "%s/%s.ckl", s->config.lib[i], file.s);
     if (!access(path, F_OK)) return module_load_file(s, NULL, path, at); /* the host's folder */
   }
   fail_help(s, ERR_USE, at, "a file is used by its path: `use \"folder/name.ckl\"`",
@@ -305,7 +305,7 @@ static Module *used_module(Session *s, Module *m, Node *u) {
 
 /* What is visible without `use` may be named as of any embedded module: `use nn (relu)`,
  * `data.split`. */
-bool visible_anyway(Session *s, const Module *m, Name name, Value *v) {
+bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v) {
   if (m->path) return false;
   Global *g = s->prelude ? global_own(s->prelude, name) : NULL;
   const Builtin *b = g ? NULL : builtin_find(s, name);
@@ -334,21 +334,21 @@ static void declare_use(Session *s, Module *m, Node *u, bool repl) {
     Word *w = &u->use.names.items[i];
     Global *h = global_own(src, w->name);
     if (w->name[0] == '_')
-      fail(s, ERR_PRIVATE, w->span, "`%s` is private to `%s`", w->name, src->name);
-    if ((!h || h->module != src) && visible_anyway(s, src, w->name, NULL)) continue;
+      fail_at(s, ERR_PRIVATE, w->span, "`%s` is private to `%s`", w->name, src->name);
+    if ((!h || h->module != src) && module_visible_anyway(s, src, w->name, NULL)) continue;
     if (!h || h->module != src) {
       const char *near = NULL;
       for (size_t k = 0; k < src->global_count; k++)
         if (str_distance(w->name, src->globals[k].name, 2) <= 2) near = src->globals[k].name;
       if (near)
-        fail_help(s, ERR_USE_NAME, w->span, txt(s, "did you mean `%s`?", near),
+        fail_help(s, ERR_USE_NAME, w->span, fail_text(s, "did you mean `%s`?", near),
                   "`%s` has no declaration `%s`", src->name, w->name);
-      fail(s, ERR_USE_NAME, w->span, "`%s` has no declaration `%s`", src->name, w->name);
+      fail_at(s, ERR_USE_NAME, w->span, "`%s` has no declaration `%s`", src->name, w->name);
     }
     if (h->kind == G_VALUE && !h->is_const)
-      fail(s, ERR_MODULE_VAR, w->span,
-           "`%s` is a top-level variable of `%s`; `use` brings declarations only", w->name,
-           src->name);
+      fail_at(s, ERR_MODULE_VAR, w->span,
+              "`%s` is a top-level variable of `%s`; `use` brings declarations only", w->name,
+              src->name);
     Global *g = declare(s, m, w, true, repl);
     h = global_own(src, w->name);
     g->kind = h->kind;
@@ -369,7 +369,7 @@ static void declare_item(Session *s, Module *m, Node *n, bool repl) {
   case N_USE: declare_use(s, m, n, repl); break;
   case N_FN: {
     Global *g = declare(s, m, &n->fn->name, false, repl);
-    Value f = fn_value(s, n, m, NULL, NULL, !n->fn->is_proc, 0, NULL);
+    Value f = v_fn(s, n, m, NULL, NULL, !n->fn->is_proc, 0, NULL);
     g = global_own(m, n->fn->name.name);
     g->kind = G_FN;
     g->decl = n;
@@ -433,7 +433,7 @@ static void declare_slots(Session *s, Module *m, Node *n, Node *pat) {
   if (one && !again && !n->let.is_var && !n->let.type && constant_expr(s, m, n->let.init)) {
     Frame f = {.up = s->frame, .module = m, .base = s->local_count};
     s->frame = &f;
-    Value v = eval(s, n->let.init);
+    Value v = eval_expr(s, n->let.init);
     s->frame = f.up;
     g = global_own(m, w->name);
     value_set(&g->v, v);
@@ -451,7 +451,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   for (uint32_t i = 0; repl && i < l->count; i++)
     if (l->items[i]->kind == N_FN || l->items[i]->kind == N_MODEL ||
         l->items[i]->kind == N_TYPE_DECL || l->items[i]->kind == N_USE) {
-      cache_free(s); /* callers of what is replaced are compiled again (rule 5) */
+      call_cache_free(s); /* callers of what is replaced are compiled again (rule 5) */
       break;
     }
   uint64_t ordinal = repl ? s->top_ordinal : 0;
@@ -465,7 +465,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
       continue;
     }
     ItemJob j = {s, m, n}; /* what is wrong with one says nothing about the next */
-    int code = guard(s, item_job, &j);
+    int code = api_guard(s, item_job, &j);
     if (code != MEM_OK && code != MEM_ERR_PROGRAM) mem_throw(&s->mem, code);
   }
   if (s->diags.errors > errors) dg_throw(&s->diags);

@@ -37,8 +37,8 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
 Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */
 Global *global_own(const Module *m, Name name);        /* file and use */
 /* embedded modules: prelude and builtins */
-bool visible_anyway(Session *s, const Module *m, Name name, Value *v);
+bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v);
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);
-bool name_is_fixed(const char *name); /* rule 4: no declaration may have it */
+bool module_name_is_fixed(const char *name); /* rule 4: no declaration may have it */
 
 #endif

@@ -49,7 +49,7 @@ static bool binds_dim(const Node *t, Name name) {
 }
 
 static void duplicate(Resolver *r, const char *what, const Word *w, Span first) {
-  Diag *d = err(r->s, ERR_TWICE, w->span, "the %s `%s` is declared twice", what, w->name);
+  Diag *d = fail_report(r->s, ERR_TWICE, w->span, "the %s `%s` is declared twice", what, w->name);
   dg_label(&r->s->diags, d, first, "first here");
 }
 
@@ -82,7 +82,7 @@ static bool any_typed(const Resolver *r, const Fn *f, Name name) {
     const Node *t = f->params.items[i]->param.type;
     if (f->params.items[i]->param.name.name == name)
       return t && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 &&
-             type_word(t->type_name.path.items[0].name) == TYPEWORD_ANY;
+             clause_type_word(t->type_name.path.items[0].name) == TYPEWORD_ANY;
   }
   return false;
 }
@@ -113,8 +113,8 @@ static void walk_fn(Resolver *r, Node *n, PlaceKind kind, bool code) {
       bound = binds_dim(f->params.items[k]->param.type, w->name);
     rs_bind_word(r, w, B_DIM);
     if (bound) continue;
-    Diag *d = err(s, ERR_DIM_UNBOUND, w->span,
-                  "the dim `%s` is not bound: no parameter has it as a bare axis", w->name);
+    Diag *d = fail_report(s, ERR_DIM_UNBOUND, w->span,
+                          "the dim `%s` is not bound: no parameter has it as a bare axis", w->name);
     dg_help(&s->diags, d,
             "write it as an axis of a parameter, `x: f32[%s]`, or make it an argument `%s: int`",
             w->name, w->name);
@@ -126,8 +126,8 @@ static void walk_fn(Resolver *r, Node *n, PlaceKind kind, bool code) {
   rs_unbind(r, inner);
   if (f->back_body) {
     if (f->is_proc) {
-      Diag *d = err(s, ERR_BACKWARD, f->back_span,
-                    "a proc has no `backward`: it is never differentiated as a whole");
+      Diag *d = fail_report(s, ERR_BACKWARD, f->back_span,
+                            "a proc has no `backward`: it is never differentiated as a whole");
       dg_help(&s->diags, d, "declare it with `fn`");
     }
     Place q;
@@ -168,7 +168,8 @@ static void check_leave(Resolver *r, Node *st) {
       const char *what = p->kind == P_WRAP     ? "the block of a `wrap` by a function"
                          : p->kind == P_OPAQUE ? "an opaque block"
                                                : "a `checkpoint` block";
-      Diag *d = err(s, ret ? ERR_RETURN : ERR_BREAK, st->span, "`%s` cannot leave %s", w, what);
+      Diag *d =
+          fail_report(s, ret ? ERR_RETURN : ERR_BREAK, st->span, "`%s` cannot leave %s", w, what);
       Span at = p->node->span;
       at.hi = at.lo + (p->kind == P_CHECKPOINT ? 10 : 4);
       dg_label(&s->diags, d, at, "this one");
@@ -176,20 +177,21 @@ static void check_leave(Resolver *r, Node *st) {
       return;
     }
     case P_COMP:
-      err(s, ret ? ERR_RETURN : ERR_BREAK, st->span, "`%s` cannot leave a comprehension", w);
+      fail_report(s, ret ? ERR_RETURN : ERR_BREAK, st->span, "`%s` cannot leave a comprehension",
+                  w);
       return;
     case P_FN:
     case P_LAMBDA:
       if (ret) return;
-      err(s, ERR_BREAK, st->span, "`%s` stands in loops only", w);
+      fail_report(s, ERR_BREAK, st->span, "`%s` stands in loops only", w);
       return;
     case P_TOP:
     case P_MODEL:
     case P_TEST:
       if (ret)
-        err(s, ERR_RETURN, st->span, "`return` stands in functions only");
+        fail_report(s, ERR_RETURN, st->span, "`return` stands in functions only");
       else
-        err(s, ERR_BREAK, st->span, "`%s` stands in loops only", w);
+        fail_report(s, ERR_BREAK, st->span, "`%s` stands in loops only", w);
       return;
     }
 }
@@ -200,10 +202,11 @@ static bool assigns_outer(Resolver *r, const Node *root, const Place *home, Span
   for (const Place *p = r->place; p && p != home && p->kind != P_LAMBDA; p = p->up) {
     if (p->kind != P_COMP && p->kind != P_WRAP) continue;
     bool comp = p->kind == P_COMP;
-    Diag *d = err(s, ERR_ASSIGN, root->span,
-                  comp ? "a comprehension cannot assign the outer `var` `%s`"
-                       : "the block of a `wrap` by a function cannot assign the outer `var` `%s`",
-                  root->name);
+    Diag *d =
+        fail_report(s, ERR_ASSIGN, root->span,
+                    comp ? "a comprehension cannot assign the outer `var` `%s`"
+                         : "the block of a `wrap` by a function cannot assign the outer `var` `%s`",
+                    root->name);
     dg_label(&s->diags, d, declared, "declared here");
     dg_help(&s->diags, d, "%s", comp ? "a `for` loop may" : "let the block give the new value");
     return true;
@@ -217,15 +220,16 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
   Name name = root->name;
   Found f = rs_lookup(r, name);
   if (rs_word_is(name, "_")) {
-    Diag *d = err(s, ERR_ASSIGN, root->span, "`_` is no variable: nothing can be assigned to it");
+    Diag *d =
+        fail_report(s, ERR_ASSIGN, root->span, "`_` is no variable: nothing can be assigned to it");
     dg_help(&s->diags, d, "%s",
             whole ? "`let _ = ..` says that a value is not used" : "give it a name: `var x = _`");
     return;
   }
   switch (f.kind) {
   case F_NONE: {
-    Diag *d = err(s, ERR_UNKNOWN_NAME, root->span,
-                  "`%s` is not known here, so it cannot be assigned", name);
+    Diag *d = fail_report(s, ERR_UNKNOWN_NAME, root->span,
+                          "`%s` is not known here, so it cannot be assigned", name);
     const char *near = rs_near_value(r, name);
     if (near && builtin_find(s, names_of(s->names, near))) near = NULL;
     if (near)
@@ -238,8 +242,9 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     const Bind *b = f.bind;
     if (b->kind == B_VAR) {
       if (b->place->level < r->place->level) {
-        Diag *d = err(s, ERR_CAPTURE_VAR, root->span,
-                      "a function cannot assign the local `var` `%s` of what encloses it", name);
+        Diag *d =
+            fail_report(s, ERR_CAPTURE_VAR, root->span,
+                        "a function cannot assign the local `var` `%s` of what encloses it", name);
         dg_label(&s->diags, d, b->span, "declared here");
         dg_help(&s->diags, d, "let the function give the new value as its result");
         return;
@@ -249,8 +254,8 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     }
     if (b->kind == B_DIM || b->kind == B_FN || b->kind == B_OUT ||
         (b->kind == B_LOOP && b->over_range)) {
-      Diag *d = err(s, ERR_ASSIGN_LET, root->span, "`%s` is a %s and cannot be assigned", name,
-                    b->kind == B_OUT ? "result" : rs_what_binds(b->kind));
+      Diag *d = fail_report(s, ERR_ASSIGN_LET, root->span, "`%s` is a %s and cannot be assigned",
+                            name, b->kind == B_OUT ? "result" : rs_what_binds(b->kind));
       dg_label(&s->diags, d, b->span, "declared here");
       dg_help(&s->diags, d, "copy it to a `var`: `var now = %s`", name);
     }
@@ -260,12 +265,13 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     const Node *m = f.member;
     if (m->kind == N_FIELD) return;
     if (m->kind == N_FN) {
-      err(s, ERR_ASSIGN, root->span, "`%s` is a method and cannot be assigned", name);
+      fail_report(s, ERR_ASSIGN, root->span, "`%s` is a method and cannot be assigned", name);
       return;
     }
     if (!whole) return;
-    Diag *d = err(s, ERR_ASSIGN_LET, root->span, "`%s` is a %s of `%s` and stays as it is", name,
-                  m->kind == N_PARAM ? "constructor argument" : "`let`", r->model->model.name.name);
+    Diag *d = fail_report(s, ERR_ASSIGN_LET, root->span, "`%s` is a %s of `%s` and stays as it is",
+                          name, m->kind == N_PARAM ? "constructor argument" : "`let`",
+                          r->model->model.name.name);
     dg_label(&s->diags, d, rs_member_span(m), "declared here");
     dg_help(&s->diags, d, "a value that changes is a `buffer`");
     return;
@@ -274,8 +280,8 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     bool named = false;
     for (const Place *p = r->place; p; p = p->up) named |= p->kind == P_FN;
     if (f.top->is_var && named && r->place->code) {
-      Diag *d =
-          err(s, ERR_CODE_VAR, root->span, "code cannot assign the top-level `var` `%s`", name);
+      Diag *d = fail_report(s, ERR_CODE_VAR, root->span,
+                            "code cannot assign the top-level `var` `%s`", name);
       dg_label(&s->diags, d, f.top->span, "declared here");
       dg_help(&s->diags, d, "give the new value as a result, or keep it in a buffer");
       return;
@@ -290,8 +296,8 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
       return;
     }
     {
-      Diag *d =
-          err(s, ERR_ASSIGN, root->span, "`%s` is a declaration and cannot be assigned", name);
+      Diag *d = fail_report(s, ERR_ASSIGN, root->span,
+                            "`%s` is a declaration and cannot be assigned", name);
       if (src_get(&s->sources, f.global->span.file)->path[0] != '<')
         dg_label(&s->diags, d, f.global->span, "declared here");
       dg_help(&s->diags, d, "`var` with another name makes a variable");
@@ -299,8 +305,9 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     return;
   case F_BUILTIN:
   case F_DTYPE: {
-    Diag *d = err(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", name);
-    if (!name_is_fixed(name))
+    Diag *d =
+        fail_report(s, ERR_ASSIGN, root->span, "`%s` is built in and cannot be assigned", name);
+    if (!module_name_is_fixed(name))
       dg_help(&s->diags, d, "`var %s = ..` declares a variable of that name", name);
     return;
   }
@@ -323,10 +330,10 @@ static void walk_assign(Resolver *r, Node *st) {
   if (t->kind == N_DOT && t->dot.object->kind == N_SELF && r->model) {
     Node *m = rs_model_member(r->s, r->model, t->dot.name.name, UINT32_MAX);
     if (m && (m->kind == N_PARAM || m->kind == N_LET)) {
-      Diag *d =
-          err(r->s, ERR_ASSIGN_LET, t->dot.name.span, "`%s` is a %s of `%s` and stays as it is",
-              t->dot.name.name, m->kind == N_PARAM ? "constructor argument" : "`let`",
-              r->model->model.name.name);
+      Diag *d = fail_report(r->s, ERR_ASSIGN_LET, t->dot.name.span,
+                            "`%s` is a %s of `%s` and stays as it is", t->dot.name.name,
+                            m->kind == N_PARAM ? "constructor argument" : "`let`",
+                            r->model->model.name.name);
       dg_label(&r->s->diags, d, rs_member_span(m), "declared here");
       dg_help(&r->s->diags, d, "a value that changes is a `buffer`");
       return;
@@ -352,8 +359,8 @@ static void walk_block(Resolver *r, Node *b, bool drop) {
 static void check_range_pat(Resolver *r, const Node *f) {
   if (!f->loop.pat || !f->loop.iter || !is_range(f->loop.iter)) return;
   if (f->loop.pat->kind != N_PAT_TUPLE && f->loop.pat->kind != N_PAT_RECORD) return;
-  Diag *d =
-      err(r->s, ERR_PATTERN, f->loop.pat->span, "a range gives ints, which are not taken apart");
+  Diag *d = fail_report(r->s, ERR_PATTERN, f->loop.pat->span,
+                        "a range gives ints, which are not taken apart");
   dg_label(&r->s->diags, d, f->loop.iter->span, "the range");
   dg_help(&r->s->diags, d,
           "two ranges are two loops; `enumerate(xs)` gives pairs of number and element");
@@ -398,15 +405,16 @@ static void walk_dot(Resolver *r, Node *e) {
   const Module *m = rs_module_named(r, e->dot.object);
   if (m) {
     const Global *g = rs_module_member(r, m, f, e->dot.name.span);
-    if (g && g->kind == G_TYPE) err(s, ERR_NOT_VALUE, e->span, "`%s` is a type, not a value", f);
+    if (g && g->kind == G_TYPE)
+      fail_report(s, ERR_NOT_VALUE, e->span, "`%s` is a type, not a value", f);
     return;
   }
   if (rs_unknown_prefix(r, e)) return;
   rs_walk(r, e->dot.object);
   if (e->dot.object->kind == N_SELF && r->model &&
       !rs_model_member(r->s, r->model, f, UINT32_MAX)) {
-    Diag *d = err(s, ERR_NO_FIELD, e->dot.name.span, "`%s` has no field `%s`",
-                  r->model->model.name.name, f);
+    Diag *d = fail_report(s, ERR_NO_FIELD, e->dot.name.span, "`%s` has no field `%s`",
+                          r->model->model.name.name, f);
     Near b = near_start(f);
     rs_near_member(&b, r->model);
     if (b.found) dg_help(&s->diags, d, "did you mean `%s`?", b.found);
@@ -421,15 +429,16 @@ static bool is_any(Resolver *r, const Node *x) {
 
 static void check_any(Resolver *r, const Node *x, const char *how) {
   if (!is_any(r, x)) return;
-  Diag *d = err(r->s, ERR_OPERAND, x->span,
-                "`%s` is `any`: code cannot %s a value of which it knows nothing", x->name, how);
+  Diag *d =
+      fail_report(r->s, ERR_OPERAND, x->span,
+                  "`%s` is `any`: code cannot %s a value of which it knows nothing", x->name, how);
   dg_label(&r->s->diags, d, rs_find_bind(r, x->name)->span, "declared here");
   dg_help(&r->s->diags, d, "give it a type, such as `%s: float[...S]`, or none at all", x->name);
 }
 
 static void walk_self(Resolver *r, const Node *e) {
   if (r->model) return;
-  Diag *d = err(r->s, ERR_SELF, e->span, "`self` stands in methods only");
+  Diag *d = fail_report(r->s, ERR_SELF, e->span, "`self` stands in methods only");
   dg_help(&r->s->diags, d, "a function takes the instance as a parameter: `fn f(net: model, ..)`");
 }
 
@@ -462,8 +471,8 @@ void rs_walk(Resolver *r, Node *n) {
   case N_INDEX:
     check_any(r, n->index.object, "index");
     if (n->index.object->kind == N_NAME && rs_lookup(r, n->index.object->name).kind == F_DTYPE) {
-      Diag *d = err(s, ERR_NOT_VALUE, n->span, "`%s` is a type, not a value",
-                    source_text(s, n->span, n->index.object->name));
+      Diag *d = fail_report(s, ERR_NOT_VALUE, n->span, "`%s` is a type, not a value",
+                            fail_source_text(s, n->span, n->index.object->name));
       dg_help(&s->diags, d, "`zeros([3], dtype = %s)` makes a tensor, `%s([1, 2])` too",
               n->index.object->name, n->index.object->name);
       break;
@@ -476,7 +485,8 @@ void rs_walk(Resolver *r, Node *n) {
       Word *w = &n->list.items[i]->arg.name;
       ptrdiff_t first = table_add(&seen, table_key(w->name), i);
       if (first != TABLE_NONE) {
-        Diag *d = err(s, ERR_TWICE, w->span, "the record has the field `%s` twice", w->name);
+        Diag *d =
+            fail_report(s, ERR_TWICE, w->span, "the record has the field `%s` twice", w->name);
         dg_label(&s->diags, d, n->list.items[first]->arg.name.span, "first here");
       }
       rs_walk(r, n->list.items[i]->arg.value);
@@ -563,8 +573,8 @@ static void top_pattern(Resolver *r, const Node *p) {
     if (!rs_may_bind(r, &p->word, B_LET)) return;
     Global *g = global_find(r->s, r->m, p->word.name);
     if (g && g->kind != G_VALUE && g->span.file == p->span.file) {
-      Diag *d =
-          err(r->s, ERR_REDECLARE, p->span, "`%s` is declared twice in this file", p->word.name);
+      Diag *d = fail_report(r->s, ERR_REDECLARE, p->span, "`%s` is declared twice in this file",
+                            p->word.name);
       dg_label(&r->s->diags, d, g->span, "first here");
     }
   }
@@ -596,17 +606,18 @@ static void walk_field_type(Resolver *r, Node *m) {
   Name n = t->kind == N_TYPE_NAME && t->type_name.path.count == 1 ? t->type_name.path.items[0].name
                                                                   : NULL;
   int dt = n ? dtype_find(n) : -1;
-  TypeWord w = type_word(n);
+  TypeWord w = clause_type_word(n);
   bool is_float = dt >= 0 ? dt_float((DType)dt) : w == TYPEWORD_FLOAT;
-  bool fits = m->field.is_buffer ? dt >= 0 || type_word_is_class(w) || w == TYPEWORD_PARAMS ||
-                                       t->kind == N_TYPE_TUPLE || t->kind == N_TYPE_RECORD
-                                 : is_float;
+  bool fits = m->field.is_buffer
+                  ? dt >= 0 || clause_type_word_is_class(w) || w == TYPEWORD_PARAMS ||
+                        t->kind == N_TYPE_TUPLE || t->kind == N_TYPE_RECORD
+                  : is_float;
   if (fits) return;
-  Diag *d = err(s, ERR_INIT, m->field.type->span,
-                m->field.is_buffer ? "a buffer is a tensor, a number or `params[..]`"
-                                   : "a param is a float tensor");
+  Diag *d = fail_report(s, ERR_INIT, m->field.type->span,
+                        m->field.is_buffer ? "a buffer is a tensor, a number or `params[..]`"
+                                           : "a param is a float tensor");
   dg_help(&s->diags, d,
-          dt >= 0 || type_word_is_class(w)
+          dt >= 0 || clause_type_word_is_class(w)
               ? "state that is not trained is a `buffer`"
               : "what stays as it is, is a `let` or a constructor argument");
 }
@@ -619,15 +630,15 @@ static void walk_model(Resolver *r, Node *n) {
   rs_push_place(r, &place, P_MODEL, n, false);
   before = s->diags.errors;
   for (uint32_t i = 0; i < l->count; i++) {
-    Name a = member_name(l->items[i]);
+    Name a = model_member_name(l->items[i]);
     if (!a) continue;
     Word w = {a, rs_member_span(l->items[i]), 0, NULL};
-    if (name_is_fixed(a))
-      err(s, ERR_REDECLARE, w.span, "`%s` is built in and cannot be declared again", a);
+    if (module_name_is_fixed(a))
+      fail_report(s, ERR_REDECLARE, w.span, "`%s` is built in and cannot be declared again", a);
     ptrdiff_t first = model_find(s, n, a) - (ptrdiff_t)p->count;
     if (first < 0) {
-      Diag *d =
-          err(s, ERR_TWICE, w.span, "`%s` is a constructor argument, and so a field already", a);
+      Diag *d = fail_report(s, ERR_TWICE, w.span,
+                            "`%s` is a constructor argument, and so a field already", a);
       dg_label(&s->diags, d, p->items[first + (ptrdiff_t)p->count]->span, "first here");
     } else if (first < (ptrdiff_t)i) {
       duplicate(r, "member", &w, rs_member_span(l->items[first]));
@@ -705,7 +716,7 @@ static bool mentions_type(Resolver *r, const Node *t, Name name, int depth) {
 static void walk_type_decl(Resolver *r, Node *n) {
   Word *w = &n->type_decl.name;
   if (mentions_type(r, n->type_decl.type, w->name, 0)) {
-    Diag *d = err(r->s, ERR_TYPE, w->span, "the type `%s` contains itself", w->name);
+    Diag *d = fail_report(r->s, ERR_TYPE, w->span, "the type `%s` contains itself", w->name);
     dg_help(
         &r->s->diags, d,
         "a list of values keeps parts of varying number; a model refers to others by reference");

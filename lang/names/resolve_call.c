@@ -55,7 +55,7 @@ static void callee_of_params(Resolver *r, Callee *c, const NodeList *p) {
 static void callee_of_builtin(Resolver *r, Callee *c, const Builtin *b) {
   const BuiltinSig *sig = builtin_sig(r->s, b);
   c->par = ARENA_ARRAY(&r->s->scratch, Par, sig->count + 1);
-  c->signature = txt(r->s, "%s%s", b->name, b->signature);
+  c->signature = fail_text(r->s, "%s%s", b->name, b->signature);
   c->open = sig->open;
   for (size_t i = 0; i < sig->count; i++)
     c->par[c->count++] = (Par){sig->par[i].name, sig->par[i].optional, sig->par[i].rest};
@@ -91,8 +91,8 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
     Node *a = l->items[i];
     if (!a->arg.name.name) {
       if (named) {
-        Diag *d =
-            err(s, ERR_ARG_ORDER, a->span, "an argument by position stands after one by name");
+        Diag *d = fail_report(s, ERR_ARG_ORDER, a->span,
+                              "an argument by position stands after one by name");
         dg_help(&s->diags, d, "positional arguments come first");
         return;
       }
@@ -104,7 +104,8 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
     size_t k = find_par(r, c, n);
     if (k == c->count) {
       if (c->open) continue;
-      Diag *d = err(s, ERR_ARG_NAME, a->arg.name.span, "`%s` has no parameter `%s`", c->name, n);
+      Diag *d =
+          fail_report(s, ERR_ARG_NAME, a->arg.name.span, "`%s` has no parameter `%s`", c->name, n);
       explain_callee(r, d, c);
       Near b = near_start(n);
       const char *here = foreign_argument(n);
@@ -119,16 +120,16 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
       continue;
     }
     if (given[k]) {
-      err(s, ERR_TWICE, a->arg.name.span, "the argument `%s` is given twice", n);
+      fail_report(s, ERR_TWICE, a->arg.name.span, "the argument `%s` is given twice", n);
       continue;
     }
     given[k] = true;
   }
   if (s->diags.errors > before) return;
   if (positional > required && !rest) {
-    Diag *d = err(s, ERR_ARG_COUNT, extra ? extra->span : call->span,
-                  "`%s` takes %zu argument%s by position, not %zu", c->name, required,
-                  rs_plural(required), positional);
+    Diag *d = fail_report(s, ERR_ARG_COUNT, extra ? extra->span : call->span,
+                          "`%s` takes %zu argument%s by position, not %zu", c->name, required,
+                          rs_plural(required), positional);
     explain_callee(r, d, c);
     if (c->signature && c->count && !strcmp(c->name, "ones"))
       dg_help(&s->diags, d, "a shape is one argument: `ones([3, 4])`");
@@ -153,8 +154,8 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
           Name n = l->items[k]->arg.name.name;
           if (n == c->par[i].name) at = l->items[k]->arg.name.span;
         }
-        Diag *d = err(s, ERR_TWICE, at, "the argument `%s` is given by position and by name",
-                      c->par[i].name);
+        Diag *d = fail_report(s, ERR_TWICE, at,
+                              "the argument `%s` is given by position and by name", c->par[i].name);
         explain_callee(r, d, c);
         return;
       }
@@ -164,8 +165,8 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
   for (size_t i = 0; i < c->count; i++) {
     if (given[i] || c->par[i].rest || c->par[i].deflt) continue;
     if (no_shape && i == 0) continue;
-    Diag *d =
-        err(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%s`", c->name, c->par[i].name);
+    Diag *d = fail_report(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%s`", c->name,
+                          c->par[i].name);
     explain_callee(r, d, c);
     return;
   }
@@ -182,7 +183,7 @@ bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name nam
   }
   const char *where = named || !in_checkpoint ? "code" : "a `checkpoint` block, which is code,";
   if (g && g->kind == G_FN && g->decl && g->decl->fn->is_proc) {
-    Diag *d = err(s, ERR_SCRIPT_ONLY, at, "%s cannot call the proc `%s`", where, name);
+    Diag *d = fail_report(s, ERR_SCRIPT_ONLY, at, "%s cannot call the proc `%s`", where, name);
     if (src_get(&s->sources, g->decl->fn->header.file)->path[0] != '<')
       dg_label(&s->diags, d, g->decl->fn->header, "declared here");
     dg_help(&s->diags, d,
@@ -190,13 +191,13 @@ bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name nam
     return false;
   }
   if (g && g->kind == G_MODEL) {
-    Diag *d =
-        err(s, ERR_SCRIPT_ONLY, at, "%s cannot make an instance of the model `%s`", where, name);
+    Diag *d = fail_report(s, ERR_SCRIPT_ONLY, at, "%s cannot make an instance of the model `%s`",
+                          where, name);
     dg_help(&s->diags, d, "make it in script, or as a `let` member of a model, and use it here");
     return false;
   }
   if (b && (b->flags & BI_SCRIPT)) {
-    Diag *d = err(s, ERR_SCRIPT_ONLY, at, "`%s` works in script, not in code", name);
+    Diag *d = fail_report(s, ERR_SCRIPT_ONLY, at, "`%s` works in script, not in code", name);
     dg_help(&s->diags, d,
             "call it at the top level or in a proc, and pass what it gives as an argument");
     return false;
@@ -213,7 +214,7 @@ static void call_known(Resolver *r, const Global *g, const Builtin *b, const Nod
                        Span at, Node *call, bool receiver, bool no_shape) {
   Callee c = {.name = name};
   if (b && is_later(b)) {
-    Diag *d = err(r->s, ERR_NOT_YET, at, "not yet: `%s`", name);
+    Diag *d = fail_report(r->s, ERR_NOT_YET, at, "not yet: `%s`", name);
     (void)d;
     return;
   }
@@ -233,13 +234,13 @@ static void call_known(Resolver *r, const Global *g, const Builtin *b, const Nod
     Span h = c.declared;
     if (decl->kind == N_MODEL && decl->model.params.count)
       h.hi = decl->model.params.items[decl->model.params.count - 1]->span.hi + 1;
-    c.signature = txt(r->s, "%.*s", (int)(h.hi - h.lo), src->text + h.lo);
+    c.signature = fail_text(r->s, "%.*s", (int)(h.hi - h.lo), src->text + h.lo);
   }
   check_call(r, &c, call, receiver, no_shape && c.count && !strcmp(c.par[0].name, "shape"));
 }
 
 static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {
-  Diag *d = err(r->s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
+  Diag *d = fail_report(r->s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
   const char *here = foreign_help(r->s, f, FOREIGN_NAME);
   if (!here) here = library_help(r->s, f);
   if (here) {
@@ -257,18 +258,19 @@ const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at) {
   const Global *g = global_own(m, f);
   if (g && g->module == m) {
     if (f[0] == '_') {
-      err(r->s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
+      fail_report(r->s, ERR_PRIVATE, at, "`%s` is private to `%s`", f, m->name);
       return NULL;
     }
     if (g->kind == G_VALUE && !g->is_const) {
-      Diag *d = err(r->s, ERR_MODULE_VAR, at,
-                    "`%s` is a top-level variable of `%s`, which `use` does not bring", f, m->name);
+      Diag *d = fail_report(r->s, ERR_MODULE_VAR, at,
+                            "`%s` is a top-level variable of `%s`, which `use` does not bring", f,
+                            m->name);
       dg_label(&r->s->diags, d, g->span, "declared here");
       return NULL;
     }
     return g;
   }
-  if (visible_anyway(r->s, m, f, NULL))
+  if (module_visible_anyway(r->s, m, f, NULL))
     return r->s->prelude ? global_find(r->s, r->s->prelude, f) : NULL;
   unknown_in_module(r, m, f, at);
   return NULL;
@@ -287,7 +289,7 @@ static void walk_args(Resolver *r, Node *call) {
     const Word *w = &a->arg.name;
     ptrdiff_t first = w->name ? table_add(&seen, table_key(w->name), i) : TABLE_NONE;
     if (first != TABLE_NONE) {
-      Diag *d = err(r->s, ERR_TWICE, w->span, "the argument `%s` is given twice", w->name);
+      Diag *d = fail_report(r->s, ERR_TWICE, w->span, "the argument `%s` is given twice", w->name);
       dg_label(&r->s->diags, d, call->call.args.items[first]->arg.name.span, "first here");
     }
     rs_walk(r, a->arg.value);
@@ -318,11 +320,12 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
       if (f.kind == F_BUILTIN && f.builtin->fn)
         call_known(r, NULL, f.builtin, NULL, c->name, c->span, e, false, init);
       if (f.kind == F_BUILTIN && !f.builtin->fn)
-        err(s, ERR_NOT_CALLABLE, c->span, "`%s` is a value, not a function", c->name);
+        fail_report(s, ERR_NOT_CALLABLE, c->span, "`%s` is a value, not a function", c->name);
       if (f.kind == F_MEMBER && f.member->kind == N_FN)
         call_known(r, NULL, NULL, f.member, c->name, c->span, e, false, false);
       if (f.kind == F_DTYPE && (e->call.args.count != 1 || e->call.args.items[0]->arg.name.name)) {
-        Diag *d = err(s, ERR_ARG_COUNT, e->span, "a cast takes one value: `%s(x)`", c->name);
+        Diag *d =
+            fail_report(s, ERR_ARG_COUNT, e->span, "a cast takes one value: `%s(x)`", c->name);
         if (e->call.args.count > 1) dg_help(&s->diags, d, "`%s([1, 2])` makes a tensor", c->name);
       }
     }
@@ -361,7 +364,8 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
   Found q = rs_lookup(r, f);
   bool member = q.kind != F_LOCAL && rs_anywhere(r, f, false);
   if (q.kind == F_NONE && !member) {
-    Diag *d = err(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);
+    Diag *d =
+        fail_report(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);
     help_meant(s, d, f, rs_near_value(r, f));
   } else if (!member && !twice) {
     if (q.kind == F_GLOBAL && q.global->decl)

@@ -34,8 +34,8 @@ static void save_word(Resolver *r, Node *a) {
     if (rs_anywhere(r, n, true)) continue;
     Found f = rs_lookup(r, n);
     if (f.kind == F_LOCAL || f.kind == F_TOP || f.kind == F_MEMBER) continue;
-    Diag *d =
-        err(s, ERR_POLICY_WORD, p->items[i].span, "no op class, `let` or policy is called `%s`", n);
+    Diag *d = fail_report(s, ERR_POLICY_WORD, p->items[i].span,
+                          "no op class, `let` or policy is called `%s`", n);
     Near b = near_start(n);
     for (size_t k = 0; k < clause_count; k++)
       if (clause_table[k].kind == CLAUSE_OPCLASS) near_try(&b, clause_table[k].word);
@@ -64,8 +64,9 @@ static void walk_user_policy(Resolver *r, Node *c) {
   if (g && g->kind == G_POLICY) {
     uint32_t want = g->decl->policy_decl.params.count;
     if (a->count != want) {
-      Diag *d = err(s, ERR_POLICY_WORD, c->span, "the policy `%s` takes %u argument%s, not %u",
-                    g->name, want, rs_plural(want), a->count);
+      Diag *d =
+          fail_report(s, ERR_POLICY_WORD, c->span, "the policy `%s` takes %u argument%s, not %u",
+                      g->name, want, rs_plural(want), a->count);
       dg_label(&s->diags, d, g->decl->policy_decl.name.span, "declared here");
     }
     clause_values(r, a);
@@ -177,7 +178,7 @@ void rs_walk_wrap(Resolver *r, Node *e, bool drop) {
 static void walk_dim(Resolver *r, Node *d, bool binds) {
   Session *s = r->s;
   if (d->kind == N_FLOAT || d->kind == N_STRING || d->kind == N_BOOL) {
-    err(s, ERR_WANT_INT, d->span, "a dim is an int or a name");
+    fail_report(s, ERR_WANT_INT, d->span, "a dim is an int or a name");
     return;
   }
   if (d->kind != N_NAME) {
@@ -189,14 +190,14 @@ static void walk_dim(Resolver *r, Node *d, bool binds) {
   if (f.kind != F_NONE) {
     if (f.kind == F_BUILTIN || f.kind == F_DTYPE ||
         (f.kind == F_GLOBAL && f.global->kind != G_VALUE)) {
-      Diag *g = err(s, ERR_DIM_UNBOUND, d->span, "`%s` is no dim here", d->name);
+      Diag *g = fail_report(s, ERR_DIM_UNBOUND, d->span, "`%s` is no dim here", d->name);
       if (f.kind == F_GLOBAL) dg_label(&s->diags, g, f.global->span, "declared here");
       return;
     }
     rs_use_found(r, &f, d->name, d->span);
     return;
   }
-  Diag *g = err(s, ERR_DIM_UNBOUND, d->span, "the dim `%s` is not known here", d->name);
+  Diag *g = fail_report(s, ERR_DIM_UNBOUND, d->span, "the dim `%s` is not known here", d->name);
   const char *near = NULL;
   Near b = near_start(d->name);
   for (size_t i = r->bind_count; i > 0; i--)
@@ -225,7 +226,7 @@ static void unknown_type(Resolver *r, Name n, Span at) {
   Found f = rs_lookup(r, n);
   if (f.kind == F_LOCAL || f.kind == F_TOP || f.kind == F_MEMBER || f.kind == F_GLOBAL ||
       f.kind == F_BUILTIN) {
-    Diag *d = err(s, ERR_TYPE, at, "`%s` is not a type", n);
+    Diag *d = fail_report(s, ERR_TYPE, at, "`%s` is not a type", n);
     Span w = f.kind == F_LOCAL    ? f.bind->span
              : f.kind == F_TOP    ? f.top->span
              : f.kind == F_MEMBER ? rs_member_span(f.member)
@@ -234,7 +235,7 @@ static void unknown_type(Resolver *r, Name n, Span at) {
     if (w.file) dg_label(&s->diags, d, w, "it is a value");
     return;
   }
-  Diag *d = err(s, ERR_UNKNOWN_TYPE, at, "no type is called `%s`", n);
+  Diag *d = fail_report(s, ERR_UNKNOWN_TYPE, at, "no type is called `%s`", n);
   const char *here = foreign_dtype(n), *brings = library_help(s, n), *near = rs_near_type(r, n);
   if (here)
     dg_help(&s->diags, d, "here it is `%s`, with its axes: `%s[3, 4]`", here, here);
@@ -249,7 +250,7 @@ static void unknown_type(Resolver *r, Name n, Span at) {
 }
 
 static void no_dims(Resolver *r, const Node *t, const char *what) {
-  if (t->type_name.has_dims) err(r->s, ERR_TYPE, t->span, "%s has no dims", what);
+  if (t->type_name.has_dims) fail_report(r->s, ERR_TYPE, t->span, "%s has no dims", what);
 }
 
 static void walk_type_name(Resolver *r, Node *t, bool binds) {
@@ -259,21 +260,21 @@ static void walk_type_name(Resolver *r, Node *t, bool binds) {
   if (p->count > 1) {
     Found f = rs_lookup(r, n);
     if (f.kind != F_GLOBAL || f.global->kind != G_MODULE || p->count > 2) {
-      err(s, ERR_UNKNOWN_TYPE, t->span, "no type is called `%s`", clause_path(s, p));
+      fail_report(s, ERR_UNKNOWN_TYPE, t->span, "no type is called `%s`", clause_path(s, p));
       return;
     }
     const Global *g = rs_module_member(r, f.global->v.u.module, p->items[1].name, p->items[1].span);
     if (g && g->kind != G_MODEL && g->kind != G_TYPE)
-      err(s, ERR_TYPE, t->span, "`%s` is not a type", clause_path(s, p));
+      fail_report(s, ERR_TYPE, t->span, "`%s` is not a type", clause_path(s, p));
     return;
   }
   Span at = p->items[0].span;
-  TypeWord word = type_word(n);
-  bool tensor = dtype_find(n) >= 0 || type_word_is_class(word);
+  TypeWord word = clause_type_word(n);
+  bool tensor = dtype_find(n) >= 0 || clause_type_word_is_class(word);
   if (word == TYPEWORD_PARAMS) {
     if (t->type_name.dims.count != 1 || t->type_name.dims.items[0]->kind == N_PACK) {
-      Diag *d = err(s, ERR_TYPE, t->span,
-                    "`params` is followed by a model or tracked tensor in brackets");
+      Diag *d = fail_report(s, ERR_TYPE, t->span,
+                            "`params` is followed by a model or tracked tensor in brackets");
       dg_help(&s->diags, d, "`params[net]`");
       return;
     }
@@ -282,12 +283,12 @@ static void walk_type_name(Resolver *r, Node *t, bool binds) {
   }
   if (!tensor) {
     if (word != TYPEWORD_NOT) {
-      no_dims(r, t, txt(s, "`%s`", n));
+      no_dims(r, t, fail_text(s, "`%s`", n));
       return;
     }
     Global *g = rs_find_bind(r, n) ? NULL : global_find(s, r->m, n);
     if (g && (g->kind == G_TYPE || g->kind == G_MODEL)) {
-      no_dims(r, t, txt(s, "`%s`", n));
+      no_dims(r, t, fail_text(s, "`%s`", n));
       return;
     }
     unknown_type(r, n, at);
@@ -301,7 +302,7 @@ static void walk_type_name(Resolver *r, Node *t, bool binds) {
       continue;
     }
     if (packs++) {
-      Diag *g = err(s, ERR_TYPE, d->span, "a tensor type has at most one pack of dims");
+      Diag *g = fail_report(s, ERR_TYPE, d->span, "a tensor type has at most one pack of dims");
       for (uint32_t k = 0; k < i; k++)
         if (t->type_name.dims.items[k]->kind == N_PACK)
           dg_label(&s->diags, g, t->type_name.dims.items[k]->span, "the first");
@@ -311,8 +312,8 @@ static void walk_type_name(Resolver *r, Node *t, bool binds) {
     Bind *b = rs_find_bind(r, d->word.name);
     if (!b && binds) rs_bind_word(r, &d->word, B_DIM);
     if (!b && !binds) {
-      Diag *g = err(s, ERR_DIM_UNBOUND, d->span, "the pack `%s` is not bound: no parameter has it",
-                    d->word.name);
+      Diag *g = fail_report(s, ERR_DIM_UNBOUND, d->span,
+                            "the pack `%s` is not bound: no parameter has it", d->word.name);
       dg_help(&s->diags, g, "a parameter binds it: `x: f32[...%s]`", d->word.name);
     }
   }
@@ -333,7 +334,8 @@ void rs_walk_type(Resolver *r, Node *t, bool binds) {
       Word *w = &t->list.items[i]->type_field.name;
       for (uint32_t k = 0; k < i; k++)
         if (t->list.items[k]->type_field.name.name == w->name) {
-          Diag *d = err(r->s, ERR_TWICE, w->span, "the record has the field `%s` twice", w->name);
+          Diag *d =
+              fail_report(r->s, ERR_TWICE, w->span, "the record has the field `%s` twice", w->name);
           dg_label(&r->s->diags, d, t->list.items[k]->type_field.name.span, "first here");
           break;
         }

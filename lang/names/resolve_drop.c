@@ -100,12 +100,12 @@ void rs_dropped(Resolver *r, const Node *call) {
   } else if (f.kind != F_BUILTIN && !dtype) {
     return;
   }
-  Diag *d = err(s, ERR_DROPPED, call->span,
-                "the result of `%s` is not used, and it does nothing else", name);
+  Diag *d = fail_report(s, ERR_DROPPED, call->span,
+                        "the result of `%s` is not used, and it does nothing else", name);
   first = dotted                  ? c->dot.object
           : call->call.args.count ? call->call.args.items[0]->arg.value
                                   : NULL;
-  const char *text = source_text(s, call->span, NULL);
+  const char *text = fail_source_text(s, call->span, NULL);
   if (text && first && first->kind == N_NAME && gives_another(name)) {
     Found place = rs_lookup(r, first->name);
     bool var = (place.kind == F_LOCAL && place.bind->kind == B_VAR) ||

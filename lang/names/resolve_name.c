@@ -89,8 +89,8 @@ Found rs_lookup(Resolver *r, Name name) {
 
 void rs_near_member(Near *b, const Node *model) {
   const NodeList *p = &model->model.params, *l = &model->model.members;
-  for (uint32_t i = 0; i < p->count; i++) near_try(b, member_name(p->items[i]));
-  for (uint32_t i = 0; i < l->count; i++) near_try(b, member_name(l->items[i]));
+  for (uint32_t i = 0; i < p->count; i++) near_try(b, model_member_name(p->items[i]));
+  for (uint32_t i = 0; i < l->count; i++) near_try(b, model_member_name(l->items[i]));
 }
 
 static void near_global(Near *b, const Module *m, bool types) {
@@ -131,20 +131,20 @@ const char *rs_near_type(Resolver *r, Name name) {
 static void unknown_name(Resolver *r, Name name, Span at) {
   Session *s = r->s;
   if (rs_word_is(name, "_")) {
-    Diag *d = err(s, ERR_UNKNOWN_NAME, at, "`_` binds nothing and has no value");
+    Diag *d = fail_report(s, ERR_UNKNOWN_NAME, at, "`_` binds nothing and has no value");
     dg_help(&s->diags, d, "give the value a name where `_` stands");
     return;
   }
   if (r->model && !r->method) { /* a member that stands below */
     const Node *later = rs_model_member(r->s, r->model, name, UINT32_MAX);
     if (later) {
-      Diag *d =
-          err(s, ERR_UNSET, at, "`%s` has no value yet: members are made from top to bottom", name);
+      Diag *d = fail_report(s, ERR_UNSET, at,
+                            "`%s` has no value yet: members are made from top to bottom", name);
       dg_label(&s->diags, d, rs_member_span(later), "declared here");
       return;
     }
   }
-  Diag *d = err(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
+  Diag *d = fail_report(s, ERR_UNKNOWN_NAME, at, "`%s` is not known here", name);
   if (!help_meant(s, d, name, rs_near_value(r, name)) && rs_word_is(name, "self"))
     dg_help(&s->diags, d, "`self` stands in methods");
 }
@@ -157,7 +157,7 @@ bool rs_unknown_prefix(Resolver *r, const Node *dotted) {
   Name first = root->name, last = dotted->dot.name.name;
   bool module = library_module(first);
   if (!module && !foreign_module(first)) return false;
-  Diag *d = err(s, ERR_UNKNOWN_NAME, root->span, "`%s` is not known here", first);
+  Diag *d = fail_report(s, ERR_UNKNOWN_NAME, root->span, "`%s` is not known here", first);
   const char *here = foreign_help(s, last, FOREIGN_NAME);
   if (module && (!here || library_has(first, last)))
     dg_help(&s->diags, d, "`use %s` brings the module of that name", first);
@@ -183,8 +183,8 @@ static void note_pattern(Table *t, const Node *p) {
 }
 
 static void note_member(Anywhere *q, const Node *m) {
-  note(&q->field, member_name(m));
-  note(&q->let, member_name(m));
+  note(&q->field, model_member_name(m));
+  note(&q->let, model_member_name(m));
 }
 
 static void note_visit(void *ud, Node *n) {
@@ -233,21 +233,21 @@ const char *rs_what_binds(BindKind k) {
 bool rs_may_bind(Resolver *r, const Word *w, BindKind k) {
   Session *s = r->s;
   if (!w->name || rs_word_is(w->name, "_")) return false;
-  if (name_is_fixed(w->name)) {
-    Diag *d =
-        err(s, ERR_REDECLARE, w->span, "`%s` is built in and cannot be declared again", w->name);
+  if (module_name_is_fixed(w->name)) {
+    Diag *d = fail_report(s, ERR_REDECLARE, w->span,
+                          "`%s` is built in and cannot be declared again", w->name);
     dg_help(&s->diags, d, "choose another name");
     return false;
   }
   if (r->method && k != B_OUT) {
     Node *f = rs_model_member(r->s, r->model, w->name, UINT32_MAX);
     if (f) {
-      Diag *d = err(s, ERR_SHADOW_FIELD, w->span, "the %s `%s` has the name of a %s of `%s`",
-                    rs_what_binds(k), w->name,
-                    f->kind == N_FN      ? "method"
-                    : f->kind == N_PARAM ? "constructor argument"
-                                         : "field",
-                    r->model->model.name.name);
+      Diag *d = fail_report(s, ERR_SHADOW_FIELD, w->span,
+                            "the %s `%s` has the name of a %s of `%s`", rs_what_binds(k), w->name,
+                            f->kind == N_FN      ? "method"
+                            : f->kind == N_PARAM ? "constructor argument"
+                                                 : "field",
+                            r->model->model.name.name);
       dg_label(&s->diags, d, rs_member_span(f), "`%s` of the model", w->name);
       dg_help(&s->diags, d, "choose another name: a bare `%s` always means the model's", w->name);
       return false;
@@ -271,7 +271,7 @@ void rs_bind_pattern(Resolver *r, const Node *p, BindKind k, bool range, size_t 
   if (p->kind == N_PAT_NAME) {
     const Bind *first = rs_find_bind(r, p->word.name);
     if (first && first >= &r->binds[from]) {
-      Diag *d = err(r->s, ERR_TWICE, p->span, "the pattern binds `%s` twice", p->word.name);
+      Diag *d = fail_report(r->s, ERR_TWICE, p->span, "the pattern binds `%s` twice", p->word.name);
       dg_label(&r->s->diags, d, first->span, "first here");
       return;
     }
@@ -294,7 +294,8 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
     if (f->bind->kind == B_VAR && f->bind->place->level < r->place->level) {
       const Place *p = r->place;
       while (p && p->kind != P_FN && p->kind != P_LAMBDA) p = p->up;
-      Diag *d = err(s, ERR_CAPTURE_VAR, at, "a function cannot capture the local `var` `%s`", name);
+      Diag *d = fail_report(s, ERR_CAPTURE_VAR, at,
+                            "a function cannot capture the local `var` `%s`", name);
       dg_label(&s->diags, d, f->bind->span, "declared here");
       dg_help(&s->diags, d, "copy it to a `let` before the function: `let now = %s`", name);
     }
@@ -305,7 +306,8 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
     const Place *p = r->place;
     while (p->up && p->kind != P_TEST) p = p->up;
     if (p->kind == P_TEST && !constant) {
-      Diag *d = err(s, ERR_TEST_SCOPE, at, "a test does not see the top-level variable `%s`", name);
+      Diag *d = fail_report(s, ERR_TEST_SCOPE, at,
+                            "a test does not see the top-level variable `%s`", name);
       dg_label(&s->diags, d, t->span, "declared here");
       dg_help(&s->diags, d,
               "make the value inside the test; declarations and constant `let`s are seen");
@@ -314,16 +316,16 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
     bool by_name = false; /* in a named function: compiled, or a proc */
     for (p = r->place; p; p = p->up) by_name |= p->kind == P_FN;
     if (r->m != s->main && by_name && r->place->code && !constant)
-      return; /* an error of who calls it: global_value */
+      return; /* an error of who calls it: bind_global_value */
     if (t->is_var && r->place->code && by_name) {
-      Diag *d = err(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
+      Diag *d = fail_report(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
       dg_label(&s->diags, d, t->span, "declared here");
       dg_help(&s->diags, d, "pass it as an argument, or declare it with `let`");
       return;
     }
     if (r->place->level == 0 && t->item >= r->item && !constant) {
-      Diag *d = err(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below", name,
-                    t->is_var ? "var" : "let");
+      Diag *d = fail_report(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below", name,
+                            t->is_var ? "var" : "let");
       if (t->item == r->item)
         d->message =
             arena_printf(&s->notes, "`%s` has no value yet: this statement makes it", name);
@@ -333,10 +335,10 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
   }
   case F_GLOBAL:
     if (f->global->kind == G_TYPE) {
-      Diag *d = err(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", name);
+      Diag *d = fail_report(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", name);
       dg_label(&s->diags, d, f->global->span, "declared here");
     } else if (f->global->kind == G_VALUE && r->place->code && f->global->is_var) {
-      Diag *d = err(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
+      Diag *d = fail_report(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
       dg_help(&s->diags, d, "pass it as an argument");
     }
     return;

@@ -101,9 +101,9 @@ void hosts_release(Hosts *h) {
 static Hosts *hosts_of(Session *s, Span at) {
   Unit *u = s->stage->unit;
   if (!u || s->stage->level > 1)
-    fail(s, ERR_NOT_YET, at,
-         "not yet: a hook or a deferred function inside a comprehension or a function with a "
-         "backward of its own");
+    fail_at(s, ERR_NOT_YET, at,
+            "not yet: a hook or a deferred function inside a comprehension or a function with a "
+            "backward of its own");
   if (!u->hosts) {
     Hosts *h = mem_need(&s->mem, NULL, 0, sizeof *h);
     *h = (Hosts){.rc = 1, .s = s};
@@ -128,7 +128,7 @@ static size_t need_of(Session *s, Hosts *h, bool inst, const void *what, Span at
                    : f->leaves[k].kind == LEAF_PARAM ? f->leaves[k].v.u.o
                                                      : NULL) != what)
     k++;
-  if (k == n) fail(s, ERR_BUG, at, "a hook is about something that is no argument");
+  if (k == n) fail_at(s, ERR_BUG, at, "a hook is about something that is no argument");
   for (size_t i = 0; i < h->need_count; i++)
     if (h->needs[i].inst == inst && h->needs[i].index == k) return i;
   h->needs = grown(s, h->needs, h->need_count, &h->need_cap, sizeof *h->needs);
@@ -189,7 +189,7 @@ static Value collected(Group *g, Value v, Value *shape) {
   Session *s = g->s;
   *shape = v_none();
   if (v.tag == V_PARAM) v = param_read(s, v.u.p, g->at);
-  if (v.tag == V_NODE && !v.weak && dt_float((DType)type_of(s, v).dtype)) {
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype)) {
     v = stage_lift(s, v, g->at);
     *shape = (Value){.tag = V_NODE};
     shape->u.v.node = group_add(g, v.u.v);
@@ -240,7 +240,7 @@ static bool unseen(const Session *s) {
 
 bool host_hooked(Session *s, const FnObj *f) {
   if (!f->self || !f->self->hooked || !in_code(s) || s->stage->unit == NULL ||
-      s->stage->unit->check || strcmp(fn_name(f), "forward") || unseen(s))
+      s->stage->unit->check || strcmp(call_fn_name(f), "forward") || unseen(s))
     return false;
   return hooks_on(s, (HookKey){HOOK_BEFORE_CALL, f->self->id, 0}) ||
          hooks_on(s, (HookKey){HOOK_AFTER_CALL, f->self->id, 0});
@@ -265,7 +265,7 @@ Value host_call(Session *s, FnObj *f, const Args *a,
                  .need = need_of(s, h, true, f->self, a->call)};
   Host after = before;
   after.kind = HOST_AFTER;
-  after.shape = a->count == 1 ? shapes[0] : list_value(s, V_TUPLE, a->count, shapes);
+  after.shape = a->count == 1 ? shapes[0] : v_list(s, V_TUPLE, a->count, shapes);
   after.before = host_add(s, h, before);
   size_t last = host_add(s, h, after);
   in.vals = to;
@@ -281,7 +281,7 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   stack_check();
   Session *s = g->s;
   switch ((ValueTag)v.tag) {
-  case V_DIM: v = dim_node(s, v.u.d); /* fall through */
+  case V_DIM: v = op_dim_node(s, v.u.d); /* fall through */
   case V_NODE: {
     Value t = {.tag = V_NODE, .weak = v.weak};
     size_t k = g->count;
@@ -303,18 +303,18 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   case V_FN: {
     FnObj *f = v.u.fn;
     if (f->self && !self)
-      fail(s, ERR_NOT_YET, g->at, "not yet: a hook that captures a function of a method");
+      fail_at(s, ERR_NOT_YET, g->at, "not yet: a hook that captures a function of a method");
     if (f->self) *self = need_of(s, h, true, f->self, g->at) + 1;
     Local *cap = ARENA_ARRAY(&s->scratch, Local, f->capture_count + 1);
     for (size_t i = 0; i < f->capture_count; i++) {
       cap[i] = f->captures[i];
       cap[i].v = captured(g, h, f->captures[i].v, first, NULL);
     }
-    return fn_like(s, f, NULL, cap);
+    return v_fn_like(s, f, NULL, cap);
   }
   case V_RANGE:
-    return range_value(s, captured(g, h, v.u.range->lo, first, NULL),
-                       captured(g, h, v.u.range->hi, first, NULL));
+    return v_range(s, captured(g, h, v.u.range->lo, first, NULL),
+                   captured(g, h, v.u.range->hi, first, NULL));
   default: return v;
   }
 }
@@ -323,8 +323,8 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
  * stand for them from here on. */
 static AbstractVars block_vars(Session *s, size_t *locals) {
   Frame *f = s->frame;
-  while (f && f->code && !is_capsule(f->fn)) f = f->up;
-  if (!f || !is_capsule(f->fn)) return (AbstractVars){0};
+  while (f && f->code && !capsule_is_fn(f->fn)) f = f->up;
+  if (!f || !capsule_is_fn(f->fn)) return (AbstractVars){0};
   *locals = f->base;
   return abstract_vars(s, f->fn->decl->fn->body);
 }
@@ -384,7 +384,7 @@ void host_seen(Session *s, bool on, Span at) {
  * calls it is another value. */
 static size_t from_outside(const Session *s, Val x) {
   const Unit *u = s->stage->unit;
-  if (!is_capsule(s->frame->fn) || u->check) return SIZE_MAX;
+  if (!capsule_is_fn(s->frame->fn) || u->check) return SIZE_MAX;
   for (size_t i = 0; i < u->staged_count; i++)
     if (u->flat.leaves[i].kind <= LEAF_PARAM && val_eq(u->staged[i].u.v, x)) return i;
   return SIZE_MAX;
@@ -460,30 +460,31 @@ void host_end(Session *s, Span at) {
 
 static void want_tensor(Session *s, const Args *a) {
   if (a->count != 1 || a->names[0])
-    fail(s, ERR_ARG_COUNT, a->call, "a deferred function takes one tensor by position");
+    fail_at(s, ERR_ARG_COUNT, a->call, "a deferred function takes one tensor by position");
   if (a->v[0].tag != V_UNKNOWN && !v_is_tensor(a->v[0]))
-    fail(s, ERR_WANT_TENSOR, a->spans[0].file ? a->spans[0] : a->call,
-         "a deferred function takes a tensor, not %s", value_type_text(s, a->v[0]));
+    fail_at(s, ERR_WANT_TENSOR, a->spans[0].file ? a->spans[0] : a->call,
+            "a deferred function takes a tensor, not %s", value_type_text(s, a->v[0]));
 }
 
 /* f itself, with recording off. */
 static Value run_deferred(Session *s, FnObj *f, Value x, Span at) {
   Modes modes = s->modes;
   s->modes.no_grad = true;
-  Value plain = fn_like(s, f, f->self, f->captures);
+  Value plain = v_fn_like(s, f, f->self, f->captures);
   plain.u.fn->deferred = false;
   Value y = call_simple(s, plain, 1, &x, at);
   s->modes = modes;
   if (!v_is_tensor(y))
-    fail(s, ERR_HOOK_ANSWER, at, "a deferred function gives a tensor like its argument, not %s",
-         value_type_text(s, y));
-  Tensor *t = tensor_of(s, y, at);
-  const char *why = hook_misfit(s, tensor_of(s, x, at), t);
-  if (why) fail(s, ERR_HOOK_META, at, "a deferred function gives another kind of value: %s", why);
-  return tensor_value(s, tn_ref(t));
+    fail_at(s, ERR_HOOK_ANSWER, at, "a deferred function gives a tensor like its argument, not %s",
+            value_type_text(s, y));
+  Tensor *t = op_tensor_of(s, y, at);
+  const char *why = hook_misfit(s, op_tensor_of(s, x, at), t);
+  if (why)
+    fail_at(s, ERR_HOOK_META, at, "a deferred function gives another kind of value: %s", why);
+  return v_tensor(s, tn_ref(t));
 }
 
-Value deferred_call(Session *s, FnObj *f, const Args *a) {
+Value host_deferred_call(Session *s, FnObj *f, const Args *a) {
   want_tensor(s, a);
   Value x = a->v[0];
   if (x.tag == V_UNKNOWN) return x;
@@ -494,7 +495,7 @@ Value deferred_call(Session *s, FnObj *f, const Args *a) {
     return node_value(s, (Val){r.node, 1});
   }
   Value y = run_deferred(s, f, x, a->call);
-  if (!s->modes.no_grad && wants_grad(s, x))
+  if (!s->modes.no_grad && tape_wants_grad(s, x))
     tape_record(s, OP_DEFER, 1, &x, NULL, 0, 1, &y, a->call);
   return y;
 }
@@ -505,7 +506,7 @@ BUILTIN_FN(bi_defer) {
               "`defer` takes a function that the program declares, not %s",
               value_type_text(s, c->v[0]));
   const FnObj *f = c->v[0].u.fn;
-  Value d = fn_like(s, f, f->self, f->captures);
+  Value d = v_fn_like(s, f, f->self, f->captures);
   d.u.fn->deferred = true;
   return d;
 }
@@ -571,8 +572,7 @@ static Value filled(const HostRun *r, Value t, const Value *vals) {
     for (size_t i = 0; i < n; i++) items[i] = filled(r, items[i], vals);
     return value_like(s, t, items);
   }
-  case V_RANGE:
-    return range_value(s, filled(r, t.u.range->lo, vals), filled(r, t.u.range->hi, vals));
+  case V_RANGE: return v_range(s, filled(r, t.u.range->lo, vals), filled(r, t.u.range->hi, vals));
   default: return value_pool(s, t);
   }
 }
@@ -586,7 +586,7 @@ static Value filled_fn(const HostRun *r, const Host *h, const Value *vals) {
     cap[i] = f->captures[i];
     cap[i].v = filled(r, f->captures[i].v, vals);
   }
-  return fn_like(s, f, self, cap);
+  return v_fn_like(s, f, self, cap);
 }
 
 /* What a function of the program sees while it runs. What was there before is kept. */
@@ -608,7 +608,7 @@ static void exchange(struct ShownWrite *w) {
     w->p->t = w->v.u.t->t;
     w->v.u.t->t = t;
   } else {
-    Value *at = w->var ? &w->var->v : &inst_field(w->inst, w->field)->v, v = *at;
+    Value *at = w->var ? &w->var->v : &model_field(w->inst, w->field)->v, v = *at;
     *at = w->v;
     w->v = v;
   }
@@ -630,8 +630,7 @@ static void show(const HostRun *r, const HostView *view, const Value *vals) {
   Value *now = ARENA_ARRAY(&s->scratch, Value, view->count + 1);
   for (size_t i = 0; i < view->count; i++) {
     now[i] = filled(r, view->items[i].shape, vals);
-    if (!view->items[i].field && !view->items[i].var)
-      now[i] = tensor_value(s, tn_ref(now[i].u.t->t));
+    if (!view->items[i].field && !view->items[i].var) now[i] = v_tensor(s, tn_ref(now[i].u.t->t));
   }
   Shown *w = mem_need(&s->mem, NULL, 0, bytes);
   *w = (Shown){.s = s, .most = view->count};
@@ -702,8 +701,8 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
   Value *vals = ARENA_ARRAY(&s->scratch, Value, most + 1);
   Value *rest = ARENA_ARRAY(&s->scratch, Value, (size_t)n + 1);
   for (int i = 0; i < carry; i++)
-    vals[which ? which->u.ints[i] : i] = tensor_value(s, host_own(s, in[1 + i]));
-  for (int i = 1 + carry; i < n; i++) rest[i - 1 - carry] = tensor_value(s, host_own(s, in[i]));
+    vals[which ? which->u.ints[i] : i] = v_tensor(s, host_own(s, in[1 + i]));
+  for (int i = 1 + carry; i < n; i++) rest[i - 1 - carry] = v_tensor(s, host_own(s, in[i]));
   int64_t at_view = gr_attr_i(g, node, AT_SEEN, 0);
   const HostView *view = at_view ? &r->hosts->views[at_view - 1] : NULL;
   if (view) show(r, view, rest + n - 1 - carry - (int)view->values);
@@ -715,8 +714,8 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
     vals[0] = hooks_gradient(s, (HookKey){HOOK_PARAM, p->id, 0}, &run, vals[0], NULL);
     vals[0] = hooks_gradient(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}, &run, vals[0], NULL);
     if (vals[0].tag == V_NONE)
-      fail(s, ERR_HOOK_ANSWER, h->at,
-           "a hook of after_grad drops a gradient that code computes: take it in script");
+      fail_at(s, ERR_HOOK_ANSWER, h->at,
+              "a hook of after_grad drops a gradient that code computes: take it in script");
     break;
   }
   case HOST_BEFORE:
@@ -734,7 +733,7 @@ bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Te
   }
   out[0] = NULL;
   for (int i = 0; i < carry; i++)
-    out[1 + i] = tn_ref(tensor_of(s, vals[which ? which->u.ints[i] : i], h->at));
+    out[1 + i] = tn_ref(op_tensor_of(s, vals[which ? which->u.ints[i] : i], h->at));
   mem_pool_drain(&s->mem, mark);
   return true;
 }

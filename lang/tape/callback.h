@@ -65,6 +65,6 @@ void host_end(Session *s, Span at); /* functions of after_backward */
 /* What hooks of a gradient that is appended to the stage's graph now see: set, or cleared. */
 void host_seen(Session *s, bool on, Span at);
 /* A call of what defer(f) gives, in script and in code. */
-Value deferred_call(Session *s, FnObj *f, const Args *a);
+Value host_deferred_call(Session *s, FnObj *f, const Args *a);
 
 #endif

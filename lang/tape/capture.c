@@ -225,7 +225,7 @@ static bool run_point(HookedRun *r, const Point *p, Tensor *g, Tensor **out) {
   size_t mark = mem_pool_mark(&s->mem);
   HookRun run = {.grad = c->at, .modes = c->nodes[p->node]->modes};
   if (p->kind != HOOK_VALUE) run.param = c->params[p->at];
-  Value v = tensor_value(s, host_own(s, g));
+  Value v = v_tensor(s, host_own(s, g));
   Value x = hooks_gradient(s, capture_hook(c, p->kind, p->node, p->at), &run, v, NULL);
   if (p->kind == HOOK_AFTER_GRAD) {
     c->dropped[p->at] = x.tag == V_NONE;
@@ -297,7 +297,7 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
     return CAPTURED_FAILED;
   }
   s->count.nodes += (int64_t)run.nodes_run;
-  pool_tensors(s, out, k->g->output_count);
+  value_pool_tensors(s, out, k->g->output_count);
   for (size_t i = 0; i < c->param_count; i++) {
     c->param_grad[i] = k->param_out[i] < 0 ? NULL : out[k->param_out[i]];
   }

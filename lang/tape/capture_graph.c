@@ -479,7 +479,7 @@ static void build(Maker *m) {
   m->k->target_out = ARENA_ARRAY(keep, int, c->target_count + 1);
   outputs(m, m->param, c->param_count, m->k->param_out);
   outputs(m, m->target, c->target_count, m->k->target_out);
-  m->k->g = simplified(m->c->s, keep, g, NULL);
+  m->k->g = pass_simplified(m->c->s, keep, g, NULL);
   m->k->effects = has_effects(m->k->g);
 }
 
@@ -519,7 +519,7 @@ static void trace(const Maker *m, double ms) {
   put_graph(&b, &m->k->temp, "before", m->g);
   put_graph(&b, &m->k->temp, "after", m->k->g);
   buf_puts(&b, "}\n");
-  emit_text(s, 3, b.s, b.n);
+  log_write(s, 3, b.s, b.n);
 }
 
 void capture_graph(Capture *c, Kept *k, Sizes *z, GErr *e) {

@@ -4,7 +4,7 @@
 
 #include "lang/lang.h"
 
-bool wants_grad(Session *s, Value v); /* a param that is not frozen, or made from one */
+bool tape_wants_grad(Session *s, Value v); /* a param that is not frozen, or made from one */
 typedef struct Take {
   /* what `grad` was given: what no later statement mentions is used up; NULL = nothing is */
   const Node *loss;

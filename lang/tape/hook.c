@@ -293,13 +293,13 @@ static Value want_function(Session *s, const Call *c, Value f, Span at, uint32_t
               value_type_text(s, f));
   uint32_t need = parameters_of(f);
   if (need != n && !(or_more && need == n + 1)) {
-    Diag *d = err(s, ERR_ARG_COUNT, at,
-                  "a hook of `%s` is called with %u%s argument%s here, this "
-                  "function takes %u",
-                  c->b->name, n, or_more ? txt(s, " or %u", n + 1) : "",
-                  n == 1 && !or_more ? "" : "s", need);
+    Diag *d = fail_report(s, ERR_ARG_COUNT, at,
+                          "a hook of `%s` is called with %u%s argument%s here, this "
+                          "function takes %u",
+                          c->b->name, n, or_more ? fail_text(s, " or %u", n + 1) : "",
+                          n == 1 && !or_more ? "" : "s", need);
     dg_help(&s->diags, d, "%s", form);
-    raise_(s);
+    fail_raise(s);
   }
   return f;
 }
@@ -325,7 +325,7 @@ static void on_param(Session *s, OnParams *o, Param *p, Name path) {
 static void on_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
   (void)owner, (void)f;
   OnParams *o = ud;
-  if (p && path_fits(s, o->glob, path)) on_param(s, o, p, names_of(s->names, path));
+  if (p && walk_path_fits(s, o->glob, path)) on_param(s, o, p, names_of(s->names, path));
 }
 
 static Value on_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -335,8 +335,8 @@ static Value on_leaf(Session *s, void *ud, size_t n, Value *v, const char *path)
   if (x.tag == V_PARAM)
     on_param(s, o, x.u.p, NULL);
   else if (v[0].tag != V_NONE)
-    fail(s, ERR_GRAD_WRT, o->c->spans[0], "`%s` of several takes params, not %s", o->c->b->name,
-         value_type_text(s, v[0]));
+    fail_at(s, ERR_GRAD_WRT, o->c->spans[0], "`%s` of several takes params, not %s", o->c->b->name,
+            value_type_text(s, v[0]));
   return v[0];
 }
 
@@ -383,7 +383,7 @@ static Value register_grad(Session *s, Call *c, HookKind kind) {
   } else if (params) {
     Span at = c->spans[0];
     tree_map(s, 1, &x, on_leaf, &o, at);
-    if (!o.hits) fail(s, ERR_GRAD_WRT, at, "there is no param in %s", value_type_text(s, x));
+    if (!o.hits) fail_at(s, ERR_GRAD_WRT, at, "there is no param in %s", value_type_text(s, x));
   } else if (x.tag == V_TENSOR && kind == HOOK_PARAM) {
     if (!x.u.t->node)
       fail_help(s, ERR_NOT_TRACKED, c->spans[0],
@@ -409,7 +409,7 @@ BUILTIN_FN(bi_on_grad) {
               "in code `on_grad` takes a value, not an instance");
   if (c->rest_n != 1)
     fail_help(s, ERR_ARG_COUNT, c->at, form, "in code `on_grad` takes a value and a function");
-  if (!v_is_tensor(c->v[0]) || !dt_float((DType)type_of(s, c->v[0]).dtype))
+  if (!v_is_tensor(c->v[0]) || !dt_float((DType)op_type_of(s, c->v[0]).dtype))
     fail_help(s, ERR_GRAD_WRT, c->spans[0], form, "%s has no gradient that a hook could see",
               value_type_text(s, c->v[0]));
   Value f = want_function(s, c, c->rest[0], c->rest_spans[0], 1, false, form);
@@ -444,9 +444,9 @@ BUILTIN_FN(bi_on_call) {
     if (l->items[i]->kind == N_FN && !strcmp(l->items[i]->fn->name.name, "forward"))
       forward = l->items[i];
   if (!forward || forward->fn->is_proc)
-    fail(s, ERR_NOT_CALLABLE, c->spans[0],
-         "`on_call` is about calls of the instance; model `%s` has no `fn forward`",
-         inst->model->name);
+    fail_at(s, ERR_NOT_CALLABLE, c->spans[0],
+            "`on_call` is about calls of the instance; model `%s` has no `fn forward`",
+            inst->model->name);
   if (c->v[1].tag == V_NONE && c->v[2].tag == V_NONE)
     fail_help(s, ERR_ARG_COUNT, c->at, form, "`on_call` needs `before`, `after` or both");
   uint64_t handle = ++hooks_of(s)->handles;
@@ -465,7 +465,7 @@ BUILTIN_FN(bi_after_backward) {
 
 BUILTIN_FN(bi_remove) {
   if (c->v[0].tag != V_HANDLE)
-    fail(s, ERR_NO_FIELD, c->spans[0], "%s is no handle of a hook", value_type_text(s, c->v[0]));
+    fail_at(s, ERR_NO_FIELD, c->spans[0], "%s is no handle of a hook", value_type_text(s, c->v[0]));
   handle_drop(s, c->v[0].u.handle->id);
   return v_unit();
 }
@@ -494,7 +494,7 @@ static Value call_hook(Session *s, HookJob *j, const HookRun *r) {
   s->modes.no_grad = !r->record;
   size_t before = s->diags.count;
   ArenaMark am = arena_mark(&s->scratch);
-  int code = guard(s, hook_job, j);
+  int code = api_guard(s, hook_job, j);
   s->modes = modes;
   if (code != MEM_OK) {
     for (size_t i = s->diags.count; code == MEM_ERR_PROGRAM && i-- > before;) {
@@ -532,7 +532,7 @@ static Value call_registered(Session *s, const Hook *h, const HookRun *r, size_t
                              const Value *args) {
   HookJob j = {.s = s, .f = h->f, .at = h->at};
   uint64_t number = h->number;
-  if (h->path) j.args[j.n++] = str_value(s, h->path, strlen(h->path));
+  if (h->path) j.args[j.n++] = v_str(s, h->path, strlen(h->path));
   if (h->with_param) j.args[j.n++] = (Value){.tag = V_PARAM, .u.p = r->param};
   for (size_t i = 0; i < n; i++) j.args[j.n++] = args[i];
   RunningHook *on = mem_need(&s->mem, NULL, 0, sizeof *on);
@@ -546,9 +546,9 @@ static Value call_registered(Session *s, const Hook *h, const HookRun *r, size_t
 
 static _Noreturn void hook_fail(Session *s, ErrCode code, Span at, const HookRun *r,
                                 const char *text) {
-  Diag *d = err(s, code, at, "%s", text);
+  Diag *d = fail_report(s, code, at, "%s", text);
   dg_label(&s->diags, d, r->grad, "in the gradient that is taken here");
-  raise_(s);
+  fail_raise(s);
 }
 
 static const char *device_text(const Tensor *t) {
@@ -566,14 +566,14 @@ const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y) {
   if (!same) {
     for (int i = 0; i < x->rank; i++) buf_printf(&a, "%s%lld", i ? ", " : "", (long long)x->dim[i]);
     for (int i = 0; i < y->rank; i++) buf_printf(&b, "%s%lld", i ? ", " : "", (long long)y->dim[i]);
-    return txt(s, "size mismatch: [%s] became [%s]", a.n ? a.s : "", b.n ? b.s : "");
+    return fail_text(s, "size mismatch: [%s] became [%s]", a.n ? a.s : "", b.n ? b.s : "");
   }
   if (x->store->dev != y->store->dev)
-    return txt(s, "layout mismatch: a value on %s became one on %s", device_text(x),
-               device_text(y));
+    return fail_text(s, "layout mismatch: a value on %s became one on %s", device_text(x),
+                     device_text(y));
   if (x->dtype != y->dtype)
-    return txt(s, "dtype mismatch: %s became %s", dtype_info[x->dtype].name,
-               dtype_info[y->dtype].name);
+    return fail_text(s, "dtype mismatch: %s became %s", dtype_info[x->dtype].name,
+                     dtype_info[y->dtype].name);
   return NULL;
 }
 
@@ -584,27 +584,29 @@ static Value answered(Session *s, Value g, Value a, bool drops, Span at, const H
   bool list = g.tag == V_TUPLE || g.tag == V_LIST;
   size_t n = list ? g.u.list->count : g.tag == V_RECORD ? g.u.rec->count : 0;
   if (v_is_tensor(g) && v_is_tensor(a)) {
-    Tensor *x = tensor_of(s, g, at), *y = tensor_of(s, a, at);
+    Tensor *x = op_tensor_of(s, g, at), *y = op_tensor_of(s, a, at);
     const char *why = hook_misfit(s, x, y);
     if (why)
-      hook_fail(s, ERR_HOOK_META, at, r,
-                txt(s, "a hook gives another kind of gradient%s: %s",
-                    r->param && r->param->name ? txt(s, " of `%s`", r->param->name) : "", why));
-    return r->record && a.tag == V_TENSOR ? a : tensor_value(s, tn_ref(y));
+      hook_fail(
+          s, ERR_HOOK_META, at, r,
+          fail_text(s, "a hook gives another kind of gradient%s: %s",
+                    r->param && r->param->name ? fail_text(s, " of `%s`", r->param->name) : "",
+                    why));
+    return r->record && a.tag == V_TENSOR ? a : v_tensor(s, tn_ref(y));
   }
   bool same = a.tag == g.tag && ((list && a.u.list->count == n) ||
                                  (g.tag == V_RECORD && a.u.rec->count == n &&
                                   !memcmp(a.u.rec->names, g.u.rec->names, n * sizeof(Name))));
   if (!same)
     hook_fail(s, ERR_HOOK_ANSWER, at, r,
-              txt(s, "a hook gives () or a gradient, here %s%s, not %s", value_type_text(s, g),
-                  drops ? ", or none to drop it" : "", value_type_text(s, a)));
+              fail_text(s, "a hook gives () or a gradient, here %s%s, not %s",
+                        value_type_text(s, g), drops ? ", or none to drop it" : "",
+                        value_type_text(s, a)));
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   for (size_t i = 0; i < n; i++)
     items[i] = list ? answered(s, g.u.list->items[i], a.u.list->items[i], false, at, r)
                     : answered(s, g.u.rec->items[i], a.u.rec->items[i], false, at, r);
-  return list ? list_value(s, (ValueTag)g.tag, n, items)
-              : record_value(s, n, g.u.rec->names, items);
+  return list ? v_list(s, (ValueTag)g.tag, n, items) : v_record(s, n, g.u.rec->names, items);
 }
 
 Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g, const Value *seen) {

@@ -68,12 +68,12 @@ static _Noreturn void host_fails(Backend *k, ckl_status st, Span at, const char 
   Session *s = k->b.s;
   if (k->b.code != MEM_OK) mem_throw(&s->mem, k->b.code);
   if (st == CKL_ENOMEM) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  const char *why = k->b.why.n ? txt(s, ": %s", k->b.why.s) : "";
-  Diag *d = err(s, ERR_COMPILER, at, "the host's compiler %s%s", what, why);
+  const char *why = k->b.why.n ? fail_text(s, ": %s", k->b.why.s) : "";
+  Diag *d = fail_report(s, ERR_COMPILER, at, "the host's compiler %s%s", what, why);
   dg_help(&s->diags, d,
           "`wrap <backward plain>` does without a compiler; "
           "ckl_set_compiler(s, NULL, NULL) goes back to ckl's own");
-  raise_(s);
+  fail_raise(s);
 }
 
 /* ---- compiling */
@@ -142,16 +142,16 @@ static void check_output(Backend *k, const RunCtx *c, size_t i, const ckl_value 
     int64_t n = -1;
     dim_eval(g->dims, t.dim[a], c->env, NULL, &n);
     same = same && n == x->dim[a];
-    t.dim[a] = dim_const(dims_of(s), n);
+    t.dim[a] = dim_const(op_dims_of(s), n);
   }
   if (same) return;
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  type_print(&b, dims_of(s), &t);
+  type_print(&b, op_dims_of(s), &t);
   const char *what = !v                  ? "nothing"
                      : handle_fits(s, v) ? value_type_text(s, v->v)
                                          : "a value of another session";
-  host_fails(k, CKL_OK, at, txt(s, "gives another output %zu: %s, not %s", i, b.s, what));
+  host_fails(k, CKL_OK, at, fail_text(s, "gives another output %zu: %s, not %s", i, b.s, what));
 }
 
 bool backend_run(Backend *k, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *where,
@@ -162,7 +162,7 @@ bool backend_run(Backend *k, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e
   size_t mark = mem_pool_mark(&s->mem), n = g->output_count;
   Handles *from = handles_new(s, g->input_count), *to = handles_new(s, n);
   for (size_t i = 0; i < from->n; i++) {
-    from->v[i] = handle_new(s, tensor_value(s, tn_ref(in[i])));
+    from->v[i] = handle_new(s, v_tensor(s, tn_ref(in[i])));
     if (!from->v[i]) mem_throw(&s->mem, MEM_ERR_NOMEM);
   }
   k->b.run = c;
@@ -211,7 +211,7 @@ static void print_job(void *ud) {
 }
 
 const char *ckl_backward_text(ckl_backward *b) {
-  if (!b->text) guard(b->s, print_job, b);
+  if (!b->text) api_guard(b->s, print_job, b);
   return b->text;
 }
 
@@ -228,7 +228,7 @@ static void say_job(void *ud) {
 
 ckl_status ckl_backward_fail(ckl_backward *b, const char *why) {
   Say j = {b, why};
-  if (why && guard(b->s, say_job, &j) != MEM_OK) return CKL_ENOMEM;
+  if (why && api_guard(b->s, say_job, &j) != MEM_OK) return CKL_ENOMEM;
   return CKL_ERUN;
 }
 
@@ -253,9 +253,9 @@ static void run_job(void *ud) {
   b->failed = !native_run(s, b->native, b->g, "a backward", &c, in, out, &b->e, &b->where);
   b->run->nodes_run = c.nodes_run;
   if (b->failed) return;
-  pool_tensors(s, out, no);
+  value_pool_tensors(s, out, no);
   for (size_t i = 0; i < no; i++) {
-    got->v[i] = handle_new(s, tensor_value(s, tn_ref(out[i])));
+    got->v[i] = handle_new(s, v_tensor(s, tn_ref(out[i])));
     if (!got->v[i]) mem_throw(&s->mem, MEM_ERR_NOMEM);
   }
   for (size_t i = 0; i < no; i++) j->out[i] = ckl_retain(got->v[i]);
@@ -269,7 +269,7 @@ ckl_status ckl_backward_run(ckl_backward *b, ckl_value *const *in, ckl_value **o
     if (!handle_fits(s, in[i]) || in[i]->v.tag != V_TENSOR) return CKL_EUSAGE;
   RunJob j = {b, in, out};
   size_t mark = mem_pool_mark(&s->mem);
-  b->code = guard(s, run_job, &j);
+  b->code = api_guard(s, run_job, &j);
   if (b->code == MEM_OK) mem_pool_drain(&s->mem, mark);
   return b->code == MEM_ERR_NOMEM         ? CKL_ENOMEM
          : b->code == MEM_ERR_INTERRUPT   ? CKL_EINTERRUPT

@@ -66,7 +66,7 @@ static Held input(Session *s, const TapeNode *n, size_t i) {
     h.v = (Value){.tag = V_PARAM, .u.p = e->param};
     return h;
   }
-  h.v = tensor_value(s, tn_ref(h.t));
+  h.v = v_tensor(s, tn_ref(h.t));
   h.v.u.t->node = e->node;
   h.v.u.t->out = e->out;
   if (e->node) e->node->rc++;
@@ -146,9 +146,9 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   Tensor **got = ARENA_ARRAY(r->temp, Tensor *, all + 1);
   if (!native_run(s, &j->forward, j->joint->forward, op_info[n->op].text, c, t, got, r->e, r->at))
     return false;
-  pool_tensors(s, got, all);
+  value_pool_tensors(s, got, all);
   for (size_t k = 0; k < nout; k++) out[k] = got[k];
-  for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(got[k]));
+  for (size_t k = 0; k < nout; k++) outs[k] = v_tensor(s, tn_ref(got[k]));
   tape_record_call(s, j, n->operand_count, leaf, t, nout, outs, got + nout, r->env, r->env_count,
                    span_of(r, i));
   return true;
@@ -161,10 +161,10 @@ static bool version(Run *r, uint32_t i, Held *to) {
   int64_t k = gr_attr_i(r->g, i, AT_INDEX, -1);
   if (k < 0 || (size_t)k >= r->g->input_count) return false;
   Value of = held(r, r->g->inputs[k])->v;
-  if (!wants_grad(r->s, of)) return false;
+  if (!tape_wants_grad(r->s, of)) return false;
   to->t = held(r, gr_operand(r->g, i, 0))->t;
   if (of.tag == V_TENSOR) {
-    Value v = tensor_value(r->s, tn_ref(to->t));
+    Value v = v_tensor(r->s, tn_ref(to->t));
     v.u.t->node = of.u.t->node;
     v.u.t->out = of.u.t->out;
     v.u.t->node->rc++;
@@ -190,7 +190,7 @@ static bool run_node(Run *r, uint32_t i) {
   for (size_t k = 0; k < nin; k++) {
     t[k] = in[k].t;
     v[k] = in[k].v;
-    any |= tracked[k] = wants_grad(s, v[k]);
+    any |= tracked[k] = tape_wants_grad(s, v[k]);
   }
   *r->at = g->provs[n->prov];
   RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = r->env};
@@ -204,8 +204,8 @@ static bool run_node(Run *r, uint32_t i) {
             ? !gr_run_node(g, i, &c, t, out, r->e, r->at)
             : !native_op(s, &c, op, attrs, n->attr_count, t, (int)nin, out, (int)nout, r->e))
       return false;
-    pool_tensors(s, out, nout);
-    for (size_t k = 0; k < nout; k++) outs[k] = tensor_value(s, tn_ref(out[k]));
+    value_pool_tensors(s, out, nout);
+    for (size_t k = 0; k < nout; k++) outs[k] = v_tensor(s, tn_ref(out[k]));
     if (any) tape_record(s, op, (int)nin, v, attrs, n->attr_count, (int)nout, outs, span_of(r, i));
   }
   s->count.nodes++;
@@ -236,7 +236,7 @@ static Run run_for(Session *s, Arena *temp, const TapeNode *n, const Graph *g, G
 static bool run(Run *r) {
   for (uint32_t i = 0; i < r->g->node_count; i++) {
     if (!r->live[i] || r->held[r->g->nodes[i].result0].t) continue;
-    poll_interrupt(r->s, r->span);
+    fail_if_interrupted(r->s, r->span);
     if (op_info[r->g->nodes[i].op].traits & T_EFFECT)
       return gerr_set(r->e, ERR_NOT_YET, -1, "a recorded gradient of a call with a host function");
     if (!run_node(r, i)) return false;
@@ -259,7 +259,7 @@ static void pass_on(Session *s, TapeNode *n, const Value *from) {
   }
   memset(inputs, 0, count * sizeof *inputs);
   for (size_t k = 0; k < count; k++) {
-    if (!dt_float(n->out[k].dtype) || !wants_grad(s, from[k])) continue;
+    if (!dt_float(n->out[k].dtype) || !tape_wants_grad(s, from[k])) continue;
     if (from[k].tag == V_PARAM) {
       in[k].param = from[k].u.p;
       in[k].param->o.rc++;
@@ -300,9 +300,9 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   for (size_t i = 0; i < n->in_count; i++) {
     Held h = input(s, n, i);
     uint32_t node = f->inputs[i].node;
-    if (wants_grad(s, h.v) &&
+    if (tape_wants_grad(s, h.v) &&
         n->joint->spec.kind != JOINT_BLOCK) { /* an edge: uses are summed first (rule 74) */
-      Value y = tensor_value(s, tn_ref(h.t));
+      Value y = v_tensor(s, tn_ref(h.t));
       tape_record(s, OP_ALIAS, 1, &h.v, NULL, 0, 1, &y, n->span);
       mark(&r, node, y.u.t->node, &h);
       h.v = y;
@@ -338,11 +338,11 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
                : !native_op(s, &c, n->op, n->attrs, (int)n->attr_count, n->inputs, (int)n->in_count,
                             out, (int)nout, e))
     return false;
-  pool_tensors(s, out, all);
+  value_pool_tensors(s, out, all);
   for (size_t k = 0; k < nout; k++) {
     Held *h = held(r, (Val){self, (uint32_t)k});
     h->t = out[k];
-    h->v = tensor_value(s, tn_ref(out[k]));
+    h->v = v_tensor(s, tn_ref(out[k]));
     if (!dt_float(out[k]->dtype)) continue;
     h->v.u.t->node = n;
     h->v.u.t->out = (uint32_t)k;

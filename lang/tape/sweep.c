@@ -116,9 +116,9 @@ static int by_seq_down(const void *a, const void *b) {
 static _Noreturn void backward_error(Sweep *w, const TapeNode *n, const GErr *e, Span at) {
   Session *s = w->s;
   const char *f = n->joint && n->joint->spec.f->name ? n->joint->spec.f->name : "function literal";
-  Diag *d = run_error(s, e, at, f, n->span, n->joint ? n->joint->spec.call : n->span, NULL);
+  Diag *d = fail_run(s, e, at, f, n->span, n->joint ? n->joint->spec.call : n->span, NULL);
   dg_label(&s->diags, d, w->at, "in the gradient that is taken here");
-  raise_(s);
+  fail_raise(s);
 }
 
 static Tensor *add(Sweep *w, Tensor *a, Tensor *b, const TapeNode *n) {
@@ -138,7 +138,7 @@ static void accumulate(Sweep *w, Value *slot, Value g, const TapeNode *n) {
   Span at = n->span;
   if (slot->tag != V_UNIT)
     g = w->record ? op_broadcast_binary(s, OP_ADD, *slot, g, at, at, at)
-                  : tensor_value(s, add(w, tensor_of(s, *slot, at), tensor_of(s, g, at), n));
+                  : v_tensor(s, add(w, op_tensor_of(s, *slot, at), op_tensor_of(s, g, at), n));
   value_set(slot, g);
 }
 
@@ -220,7 +220,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
         mem_pool_add(&s->mem, in[k] = nothing_like(s, n->inputs[i]), (void (*)(void *))tn_unref);
         k++;
       } else {
-        in[k++] = tensor_of(s, *sum, n->span);
+        in[k++] = op_tensor_of(s, *sum, n->span);
       }
     }
     if (dies) {
@@ -286,16 +286,17 @@ static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants,
   tape_need(w->s, n);
   Tensor **t = ARENA_ARRAY(&w->temp, Tensor *, n->in_count + 1);
   node_backward(w->s, w, n, cot, wants, dies, t);
-  pool_tensors(w->s, t, n->in_count);
+  value_pool_tensors(w->s, t, n->in_count);
   for (size_t i = 0; i < n->in_count; i++)
-    if (t[i]) dx[i] = tensor_value(w->s, tn_ref(t[i]));
+    if (t[i]) dx[i] = v_tensor(w->s, tn_ref(t[i]));
 }
 
 /* Rule 87: modes are explicit; training without `wrap <train>` is most often a slip. */
-void warn_eval_dropout(Session *s, Span at) {
-  warn_once(s, ERR_DROPOUT_EVAL, at,
-            "a gradient goes through a dropout that does nothing: the call stands outside `wrap "
-            "<train>`");
+void tape_warn_eval_dropout(Session *s, Span at) {
+  fail_warn_once(
+      s, ERR_DROPOUT_EVAL, at,
+      "a gradient goes through a dropout that does nothing: the call stands outside `wrap "
+      "<train>`");
 }
 
 static void keep_node(Sweep *w, TapeNode *n) {
@@ -314,10 +315,10 @@ static void open_call(Sweep *w, TapeNode *n) {
   Prov at = {.span = n->span};
   size_t mark = mem_pool_mark(&s->mem);
   if (n->joint && n->joint->spec.hosts) {
-    Diag *d = err(s, ERR_NOT_YET, n->span,
-                  "not yet: a recorded gradient through a call that has hooks inside");
+    Diag *d = fail_report(s, ERR_NOT_YET, n->span,
+                          "not yet: a recorded gradient through a call that has hooks inside");
     dg_label(&s->diags, d, w->at, "that is taken here");
-    raise_(s);
+    fail_raise(s);
   }
   if (!tape_open(s, &w->temp, n, &e, &at)) backward_error(w, n, &e, at.span);
   mem_pool_drain(&s->mem, mark);
@@ -369,8 +370,8 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
   }
   if (x.tag == V_TENSOR) {
     if (!dt_float(x.u.t->t->dtype))
-      fail(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist: floats only",
-           value_type_text(s, x));
+      fail_at(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist: floats only",
+              value_type_text(s, x));
     if (!x.u.t->node)
       fail_help(s, ERR_NOT_TRACKED, l->at,
                 "let x = track(x) makes a value that gradients can be taken by, before the loss is "
@@ -381,7 +382,7 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
     VEC_PUSH(&w->arena, w->targets, w->target_count, w->target_cap, t);
     return x;
   }
-  fail(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist", value_type_text(s, x));
+  fail_at(s, ERR_GRAD_WRT, l->at, "a gradient by %s does not exist", value_type_text(s, x));
 }
 
 static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -406,7 +407,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
       if (w->targets[i].node == node && w->targets[i].out == out) g = w->targets[i].kept;
     tape_meta(&m, x.u.t->t);
   }
-  return g.tag ? value_pool(s, g) : tensor_value(s, zeros_like(s, &m));
+  return g.tag ? value_pool(s, g) : v_tensor(s, zeros_like(s, &m));
 }
 
 /* ---- taking over the tape (rule 76): what only values hold that nothing reads again dies on the
@@ -511,7 +512,7 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
                .count = w->count,
                .root = root,
                .out = out,
-               .cotangent = tensor_of(s, cotangent, w->at),
+               .cotangent = op_tensor_of(s, cotangent, w->at),
                .param_count = w->leaf_count,
                .target_count = w->target_count};
   c.nodes = ARENA_ARRAY(&w->arena, TapeNode *, w->count + 1);
@@ -540,15 +541,14 @@ static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent
   for (size_t i = 0; i < w->count; i++) {
     const JointRef *j = c.nodes[i]->joint;
     if (j && c.nodes[i]->mark == 2 && j->spec.eval_dropout.file)
-      warn_eval_dropout(s, j->spec.eval_dropout);
+      tape_warn_eval_dropout(s, j->spec.eval_dropout);
   }
   for (size_t i = 0; i < w->leaf_count; i++) {
     w->leaves[i].dropped = c.dropped[i];
-    if (c.param_grad[i]) value_set(&w->leaves[i].grad, tensor_value(s, tn_ref(c.param_grad[i])));
+    if (c.param_grad[i]) value_set(&w->leaves[i].grad, v_tensor(s, tn_ref(c.param_grad[i])));
   }
   for (size_t i = 0; i < w->target_count; i++)
-    if (c.targets[i].grad)
-      value_set(&w->targets[i].kept, tensor_value(s, tn_ref(c.targets[i].grad)));
+    if (c.targets[i].grad) value_set(&w->targets[i].kept, v_tensor(s, tn_ref(c.targets[i].grad)));
   return true;
 }
 
@@ -650,11 +650,11 @@ static void contribute(Sweep *w, Visit *v, bool use_up_now) {
                         : e->node && (visit_of(w, e->node)->active || is_target(w, e));
   }
   if (n->joint && n->joint->spec.eval_dropout.file)
-    warn_eval_dropout(s, n->joint->spec.eval_dropout);
+    tape_warn_eval_dropout(s, n->joint->spec.eval_dropout);
   if (!n->joint && n->op == OP_DEFER) {
-    Diag *d = err(s, ERR_GRAD_NONE, n->span, "a deferred function has no gradient");
+    Diag *d = fail_report(s, ERR_GRAD_NONE, n->span, "a deferred function has no gradient");
     dg_label(&s->diags, d, w->at, "that is taken here");
-    raise_(s);
+    fail_raise(s);
   }
   node_gradients(w, n, v->cot, wants, dying(v, use_up_now), dx);
   /* last operand first: the order in which a graph meets its uses */
@@ -722,7 +722,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
     ArenaMark start = arena_mark(&w->temp);
     for (size_t i = 0; i < w->count; i++) {
       Visit *v = &w->visits[i];
-      poll_interrupt(s, v->node->span);
+      fail_if_interrupted(s, v->node->span);
       if (v->node->state == TAPE_CONSUMED) consumed_error(w, &take); /* by a hook */
       step(w, v, &take, take.last && v->node == root);
       arena_rewind(&w->temp, start);
@@ -743,7 +743,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
 Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
                 Span at) {
   size_t mark = mem_pool_mark(&s->mem);
-  now_running(s, at);
+  fail_running_at(s, at);
   value_pool(s, wrt); /* a hook may assign the variable that held it */
   Value g = sweep(s, loss, cotangent, wrt, record, take, at);
   value_retain(g);

@@ -97,7 +97,7 @@ void tape_use_up(Session *s, TapeNode *n) {
   tape_empty(s, n);
 }
 
-bool wants_grad(Session *s, Value v) {
+bool tape_wants_grad(Session *s, Value v) {
   (void)s;
   if (v.tag == V_PARAM) return !v.u.p->frozen && dt_float(v.u.p->t->dtype);
   return v.tag == V_TENSOR && v.u.t->node != NULL;

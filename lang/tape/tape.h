@@ -15,7 +15,7 @@
 #include "lang/compile/joint_ref.h"
 #include "lang/lang.h"
 
-void warn_eval_dropout(Session *s, Span at);
+void tape_warn_eval_dropout(Session *s, Span at);
 
 /* The origin of an input: the result of a node, a param (leaf), or NULL and NULL if it is not
  * tracked. */

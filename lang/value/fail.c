@@ -1,8 +1,8 @@
 /* Errors of the language layer: file a diagnostic with the trace of calls, leave.
  *
- * In: a code, a place, a text. Out: never returns (raise_), or a filed Diag to add labels to (err).
- * Idea: whoever finds the fault knows the most about it, so it files and leaves at once; what is
- * on the pool is released on the way (runtime/mem.h).
+ * In: a code, a place, a text. Out: never returns (fail_raise), or a filed Diag to add labels to
+ * (err). Idea: whoever finds the fault knows the most about it, so it files and leaves at once;
+ * what is on the pool is released on the way (runtime/mem.h).
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "lang/value/log.h"
 #include "lang/value/path.h"
 
-const char *txt(Session *s, const char *fmt, ...) {
+const char *fail_text(Session *s, const char *fmt, ...) {
   Buf b;
   buf_init_arena(&b, &s->scratch);
   va_list ap;
@@ -43,7 +43,7 @@ static Frame *settle_place(Session *s, Diag *d) {
     Frame *out = f;
     while (out && out->up && (!out->call.file || embedded(s, out->call))) out = out->up;
     if (out && out->up && out->call.file) {
-      const char *name = frame_title(s, out);
+      const char *name = path_frame_title(s, out);
       d->span = out->call;
       d->message = d->code == ERR_NOT_YET
                        ? arena_printf(&s->notes, "not yet: `%s`", name)
@@ -59,7 +59,7 @@ static Frame *settle_place(Session *s, Diag *d) {
   return f;
 }
 
-const char *source_text(Session *s, Span at, const char *other) {
+const char *fail_source_text(Session *s, Span at, const char *other) {
   const Source *f = src_get(&s->sources, at.file);
   if (!f->file || embedded(s, at)) return other;
   if (at.lo >= at.hi || at.hi > f->length || at.hi - at.lo > 32) return other;
@@ -68,7 +68,7 @@ const char *source_text(Session *s, Span at, const char *other) {
   return arena_strdup(&s->scratch, f->text + at.lo, at.hi - at.lo);
 }
 
-Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+Diag *fail_report(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
@@ -76,7 +76,7 @@ Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   return d;
 }
 
-_Noreturn void raise_(Session *s) {
+_Noreturn void fail_raise(Session *s) {
   Diag *d = s->diags.count ? s->diags.items[s->diags.count - 1] : NULL;
   if (!d || d->severity != SEV_ERROR) dg_throw(&s->diags);
   Frame *f = settle_place(s, d);
@@ -92,7 +92,7 @@ _Noreturn void raise_(Session *s) {
     }
     first = false;
     for (; g && g->up && g->what == f->what && inside(g->call, f->call); g = g->up) same++;
-    const char *what = frame_title(s, f);
+    const char *what = path_frame_title(s, f);
     bool seen = false; /* functions that call one another: each once */
     for (int i = 0; i < d->trace_count && i < 16; i++)
       seen |= inside(d->trace[i].span, f->call) && inside(f->call, d->trace[i].span);
@@ -110,12 +110,12 @@ _Noreturn void raise_(Session *s) {
   dg_throw(&s->diags);
 }
 
-_Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+_Noreturn void fail_at(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   dg_verror(&s->diags, code, at, fmt, ap);
   va_end(ap);
-  raise_(s);
+  fail_raise(s);
 }
 
 _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt,
@@ -125,39 +125,39 @@ _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, co
   Diag *d = dg_verror(&s->diags, code, at, fmt, ap);
   va_end(ap);
   dg_help(&s->diags, d, "%s", help);
-  raise_(s);
+  fail_raise(s);
 }
 
 _Noreturn void fail_file(Session *s, Span at, const Err *e) {
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  if (e->interrupted) poll_interrupt(s, at);
+  if (e->interrupted) fail_if_interrupted(s, at);
   if (e->closed)
     fail_help(s, ERR_CLOSED, at,
               "the host says which files are open to a program: `ckl run --files=FOLDER`, "
               "`ckl_config.files`",
               "%s", e->text);
-  fail(s, ERR_FILE, at, "%s", e->text);
+  fail_at(s, ERR_FILE, at, "%s", e->text);
 }
 
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e) {
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
   if (e->interrupted) mem_throw(&s->mem, MEM_ERR_INTERRUPT);
-  Diag *d = err(s, e->code, at, "%s", e->text);
+  Diag *d = fail_report(s, e->code, at, "%s", e->text);
   if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
-  raise_(s);
+  fail_raise(s);
 }
 
-Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
-                const char *inner) {
-  if (e->interrupted) poll_interrupt(s, call);
+Diag *fail_run(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
+               const char *inner) {
+  if (e->interrupted) fail_if_interrupted(s, call);
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
   size_t n = inner ? strlen(inner) : 0; /* a function that the method calls: the method says more */
   if (n && !strncmp(what, inner, n) && what[n] == '.') inner = NULL;
   bool library = embedded(s, at) && call.file && !embedded(s, call);
   bool other = staged.file != call.file || staged.lo != call.lo;
   if (!at.file || library || (other && inside(at, staged))) at = call;
-  Diag *d = library ? err(s, e->code, at, "in `%s`: %s", inner ? inner : what, e->text)
-                    : err(s, e->code, at, "%s", e->text);
+  Diag *d = library ? fail_report(s, e->code, at, "in `%s`: %s", inner ? inner : what, e->text)
+                    : fail_report(s, e->code, at, "%s", e->text);
   if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
   if (call.file && !inside(at, call)) {
     if (inner && strcmp(inner, what)) dg_trace(d, (Span){0}, inner);
@@ -166,7 +166,7 @@ Diag *run_error(Session *s, const GErr *e, Span at, const char *what, Span call,
   return d;
 }
 
-void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
+void fail_warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   uint64_t key = ((uint64_t)code << 48) ^ ((uint64_t)at.file << 32) ^ at.lo;
   for (uint32_t i = 0; i < s->warned_count; i++)
     if (s->warned[i] == key) return;
@@ -195,7 +195,7 @@ void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   } else {
     dg_render(&out, &s->sources, d, false);
   }
-  emit_text(s, 2, out.s, out.n);
+  log_write(s, 2, out.s, out.n);
   for (size_t i = 0; i < s->diags.count; i++)
     if (s->diags.items[i] == d) {
       memmove(&s->diags.items[i], &s->diags.items[i + 1],
@@ -205,18 +205,18 @@ void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
     }
 }
 
-void poll_interrupt(Session *s, Span at) {
+void fail_if_interrupted(Session *s, Span at) {
   if (!interrupt_asked(&s->kernel.stop)) return;
-  Diag *d = err(s, ERR_INTERRUPT, at, "interrupted");
+  Diag *d = fail_report(s, ERR_INTERRUPT, at, "interrupted");
   (void)d;
   mem_throw(&s->mem, MEM_ERR_INTERRUPT);
 }
 
-void now_running(Session *s, Span at) {
+void fail_running_at(Session *s, Span at) {
   if (at.file && !embedded(s, at)) s->running = at;
 }
 
-const char *suggest(Session *s, Name name) {
+const char *fail_suggest(Session *s, Name name) {
   Near b = near_start(name);
   for (size_t i = s->local_count; s->frame && i > s->frame->base; i--)
     near_try(&b, s->locals[i - 1].name);

@@ -1,28 +1,28 @@
-/* Errors and warnings of a program, with places; they leave by `raise_`, which never returns
+/* Errors and warnings of a program, with places; they leave by `fail_raise`, which never returns
  * (runtime/mem.h). */
 #ifndef CKL_LANG_VALUE_FAIL_H
 #define CKL_LANG_VALUE_FAIL_H
 
 #include "lang/lang.h"
 
-Diag *err(Session *s, ErrCode code, Span at, const char *fmt, ...)
+Diag *fail_report(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-_Noreturn void raise_(Session *s); /* with the trace of frames */
-_Noreturn void fail(Session *s, ErrCode code, Span at, const char *fmt, ...)
+_Noreturn void fail_raise(Session *s); /* with the trace of frames */
+_Noreturn void fail_at(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e);
 _Noreturn void fail_file(Session *s, Span at, const Err *e); /* of a file that was not opened */
-void warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...)
+void fail_warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* scratch text */
-const char *txt(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *fail_text(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The program's own words there, for help texts; `other` when they are long or none. */
-const char *source_text(Session *s, Span at, const char *other);
-void poll_interrupt(Session *s, Span at);
-void now_running(Session *s, Span at); /* for errors that know no place */
+const char *fail_source_text(Session *s, Span at, const char *other);
+void fail_if_interrupted(Session *s, Span at);
+void fail_running_at(Session *s, Span at); /* for errors that know no place */
 /* A name close to `name` among visible ones, or NULL. */
-const char *suggest(Session *s, Name name);
+const char *fail_suggest(Session *s, Name name);
 
 #endif

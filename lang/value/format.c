@@ -539,14 +539,14 @@ static void quote(Buf *out, const StrObj *t) {
 
 Value print_definite(Session *s, Value v, Span at) {
   bool weak = v_is_weak_list(v) && v.u.list->count;
-  return weak ? as_tensor(s, v, DT_COUNT, at) : v;
+  return weak ? op_as_tensor(s, v, DT_COUNT, at) : v;
 }
 
 static void inline_value(const Print *p, Value v, bool quoted, int depth);
 
 static void misfit(const Print *p, const char *why, Value v) {
-  fail(p->s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(p->s, v),
-       why);
+  fail_at(p->s, ERR_FORMAT, p->at, "the format does not go with %s: %s", value_type_text(p->s, v),
+          why);
 }
 
 static void items(const Print *outer, size_t n, const Value *v, const Name *names, int depth) {

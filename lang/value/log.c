@@ -1,7 +1,7 @@
 /* What a session writes. Nothing leaves the library but through ckl_config.write. */
 #include "lang/value/log.h"
 
-void emit_text(Session *s, int stream, const char *text, size_t n) {
+void log_write(Session *s, int stream, const char *text, size_t n) {
   if (s->config.write && n) s->config.write(s->config.ud, stream, text, n);
 }
 
@@ -19,5 +19,5 @@ void log_line(Session *s, int channel, const char *fmt, ...) {
   buf_vprintf(&b, fmt, ap);
   va_end(ap);
   buf_putc(&b, '\n');
-  emit_text(s, 2, b.s, b.n);
+  log_write(s, 2, b.s, b.n);
 }

@@ -4,7 +4,7 @@
 
 #include "lang/lang.h"
 
-void emit_text(Session *s, int stream, const char *text, size_t n);
+void log_write(Session *s, int stream, const char *text, size_t n);
 
 extern const char *const log_names[LOG_COUNT]; /* of channels */
 /* A line "channel: .." on stream 2, if the channel is on. */

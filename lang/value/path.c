@@ -125,7 +125,7 @@ static size_t selves(const Frame *f, Inst **out, size_t most) {
 }
 
 /* Path of f's own instance; a unit remembers which instance the path means. */
-Name frame_path(Session *s, Frame *f) {
+Name path_frame(Session *s, Frame *f) {
   enum { MOST = 32 };
   Inst *roots[MOST];
   if (f->path) return f->path;
@@ -143,30 +143,30 @@ Name frame_path(Session *s, Frame *f) {
   return f->path;
 }
 
-Name stage_path(Session *s) {
+Name path_stage(Session *s) {
   Frame *f = s->frame;
   while (f && f->stage && !f->self) f = f->up;
-  return f && f->stage ? frame_path(s, f) : NULL;
+  return f && f->stage ? path_frame(s, f) : NULL;
 }
 
-const char *frame_title(Session *s, Frame *f) {
+const char *path_frame_title(Session *s, Frame *f) {
   if (!f->what) return "fn";
   bool method = f->self && f->fn && f->fn->decl->kind == N_FN && f->what != f->self->model->name;
-  return method ? names_of(s->names, txt(s, "%s.%s", frame_path(s, f), f->what)) : f->what;
+  return method ? names_of(s->names, fail_text(s, "%s.%s", path_frame(s, f), f->what)) : f->what;
 }
 
-const char *fn_title(Session *s, const FnObj *f) {
-  if (!f->self || f->decl->kind != N_FN) return fn_name(f);
-  return names_of(s->names, txt(s, "%s.%s", inst_path(s, f->self, NULL, 0), fn_name(f)));
+const char *path_fn_title(Session *s, const FnObj *f) {
+  if (!f->self || f->decl->kind != N_FN) return call_fn_name(f);
+  return names_of(s->names, fail_text(s, "%s.%s", inst_path(s, f->self, NULL, 0), call_fn_name(f)));
 }
 
-const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at) {
+const char *path_place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at) {
   Name path = inst_path(s, i, roots, n);
   const NodeList *l = &i->model->decl->model.members;
   for (uint32_t k = 0; k < l->count; k++) {
     const Node *m = l->items[k];
     if (m->kind == N_FN && m->span.file == at.file && m->span.lo <= at.lo && at.hi <= m->span.hi)
-      return names_of(s->names, txt(s, "%s.%s", path, m->fn->name.name));
+      return names_of(s->names, fail_text(s, "%s.%s", path, m->fn->name.name));
   }
   return path;
 }

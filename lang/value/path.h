@@ -4,11 +4,12 @@
 
 #include "lang/lang.h"
 
-Name stage_path(Session *s);                   /* of the method that is staged, or NULL */
-Name frame_path(Session *s, Frame *f);         /* of f's own instance */
-const char *frame_title(Session *s, Frame *f); /* "net.blocks.0.forward", or a function's name */
-const char *fn_title(Session *s, const FnObj *f);
+Name path_stage(Session *s);           /* of the method that is staged, or NULL */
+Name path_frame(Session *s, Frame *f); /* of f's own instance */
+const char *path_frame_title(Session *s,
+                             Frame *f); /* "net.blocks.0.forward", or a function's name */
+const char *path_fn_title(Session *s, const FnObj *f);
 /* method of i there */
-const char *place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at);
+const char *path_place_title(Session *s, Inst *i, Inst *const *roots, size_t n, Span at);
 
 #endif

@@ -81,13 +81,13 @@ void random_reset(Session *s, uint64_t seed) {
   element_forget(s);
 }
 
-uint64_t site_id(Node *call) {
+uint64_t random_site(Node *call) {
   return call && call->info ? *(uint64_t *)call->info : 1;
 }
 
 static Value words_value(Session *s, bool own, uint64_t site) {
   int64_t two = 2;
-  Value k = tensor_value(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
+  Value k = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &two));
   (own ? site_words : random_words)(s, false, 0, site, 0, tn_data(k.u.t->t));
   return k;
 }
@@ -154,7 +154,7 @@ Value random_key_for(Session *s, uint64_t site) {
   Unit *u = s->stage ? s->stage->unit : NULL;
   if (!u || u->check) {
     if (s->stage) /* only types matter */
-      return op_iota(s, dim_const(dims_of(s), 2), DT_I64, (Span){0});
+      return op_iota(s, dim_const(op_dims_of(s), 2), DT_I64, (Span){0});
     Value k = words_value(s, false, site);
     random_advance(s, site);
     return k;
@@ -177,7 +177,7 @@ Value random_key_member(Session *s, uint64_t site) {
 }
 
 Value random_key(Session *s, Node *site) {
-  return random_key_for(s, site_id(site));
+  return random_key_for(s, random_site(site));
 }
 
 /* ---- the state as a text: the seed, then `site:counter` of each site that has drawn, by site; the
@@ -203,7 +203,7 @@ BUILTIN_FN(bi_random_state) {
     buf_printf(&b, " %llx:%llx", (unsigned long long)sites[i].id,
                (unsigned long long)sites[i].counter);
   (void)c;
-  return str_value(s, b.s, b.n);
+  return v_str(s, b.s, b.n);
 }
 
 /* A number of the text; *p is behind it then. False: there is none. */

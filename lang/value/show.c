@@ -92,8 +92,8 @@ static void check_tree(Session *s, Call *c) {
   if (v.tag == V_INST || v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_PARAM ||
       (v.tag == V_LIST && !v.u.list->weak))
     return;
-  fail(s, ERR_TREE_LEAF, c->spans[0], "`%s` takes a model or a tree of models, not %s", c->b->name,
-       value_type_text(s, v));
+  fail_at(s, ERR_TREE_LEAF, c->spans[0], "`%s` takes a model or a tree of models, not %s",
+          c->b->name, value_type_text(s, v));
 }
 
 BUILTIN_FN(bi_count) {
@@ -167,5 +167,5 @@ BUILTIN_FN(bi_summary) {
   }
   if (r.sums.buffers)
     buf_printf(&b, ", %zu buffer%s", r.sums.buffers, r.sums.buffers == 1 ? "" : "s");
-  return str_value(s, b.s, b.n);
+  return v_str(s, b.s, b.n);
 }

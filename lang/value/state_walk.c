@@ -42,16 +42,16 @@ static bool first_time(Walker *w, const void *p) {
 }
 
 static const char *by_name(Session *s, const char *path, Name name) {
-  return *path ? txt(s, "%s.%s", path, name) : name;
+  return *path ? fail_text(s, "%s.%s", path, name) : name;
 }
 
 static const char *by_number(Session *s, const char *path, size_t i) {
-  return *path ? txt(s, "%s.%zu", path, i) : txt(s, "%zu", i);
+  return *path ? fail_text(s, "%s.%zu", path, i) : fail_text(s, "%zu", i);
 }
 
 static void check_depth(Session *s, int depth) {
   if (depth > WALK_DEEP)
-    fail(s, ERR_DEPTH, s->running, "the value is nested more than %d deep", WALK_DEEP);
+    fail_at(s, ERR_DEPTH, s->running, "the value is nested more than %d deep", WALK_DEEP);
 }
 
 /* The tree in a buffer, leaf by leaf. */
@@ -138,6 +138,6 @@ void walk_leaves(Session *s, Value root, LeafFn fn, void *ud) {
   walk(&w, root, "", false, 0);
 }
 
-bool path_fits(Session *s, const char *glob, const char *path) {
-  return str_glob(glob, path) || str_glob(txt(s, "%s.**", glob), path);
+bool walk_path_fits(Session *s, const char *glob, const char *path) {
+  return str_glob(glob, path) || str_glob(fail_text(s, "%s.**", glob), path);
 }

@@ -21,6 +21,6 @@ void walk_slots(Session *s, Value root, SlotFn fn, void *ud);
 typedef void (*LeafFn)(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v);
 void walk_leaves(Session *s, Value root, LeafFn fn, void *ud);
 /* Whether a glob of the program means the slot: by its path, or by that of what holds it. */
-bool path_fits(Session *s, const char *glob, const char *path);
+bool walk_path_fits(Session *s, const char *glob, const char *path);
 
 #endif

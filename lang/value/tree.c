@@ -21,8 +21,8 @@ typedef struct Walk {
 
 static _Noreturn void differ(Walk *w, Value a, Value b, const char *path) {
   Session *s = w->s;
-  fail(s, ERR_TREE, w->at, "the trees differ in structure%s%s: %s and %s", *path ? " at " : "",
-       path, value_type_text(s, a), value_type_text(s, b));
+  fail_at(s, ERR_TREE, w->at, "the trees differ in structure%s%s: %s and %s", *path ? " at " : "",
+          path, value_type_text(s, a), value_type_text(s, b));
 }
 
 static bool is_inner(Value v) {
@@ -36,7 +36,7 @@ static Value walk(Walk *w, Value *t, const char *path) {
   Value *c = ARENA_ARRAY(&s->scratch, Value, w->n + 1);
   bool none = false;
   for (size_t i = 0; i < w->n; i++) {
-    c[i] = t[i].tag == V_INST ? params_tree(s, t[i].u.inst, false) : t[i];
+    c[i] = t[i].tag == V_INST ? model_params_tree(s, t[i].u.inst, false) : t[i];
     if (c[i].tag == V_UNKNOWN) return c[i];
     none |= c[i].tag == V_NONE;
   }
@@ -59,9 +59,9 @@ static Value walk(Walk *w, Value *t, const char *path) {
     }
     for (size_t k = 0; k < r->count; k++) {
       for (size_t i = 0; i < w->n; i++) sub[i] = c[i].u.rec->items[k];
-      items[k] = walk(w, sub, *path ? txt(s, "%s.%s", path, r->names[k]) : r->names[k]);
+      items[k] = walk(w, sub, *path ? fail_text(s, "%s.%s", path, r->names[k]) : r->names[k]);
     }
-    return record_value(s, r->count, r->names, items);
+    return v_record(s, r->count, r->names, items);
   }
   List *l = c[0].u.list;
   Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
@@ -69,9 +69,9 @@ static Value walk(Walk *w, Value *t, const char *path) {
     if (c[i].u.list->count != l->count) differ(w, c[0], c[i], path);
   for (size_t k = 0; k < l->count; k++) {
     for (size_t i = 0; i < w->n; i++) sub[i] = c[i].u.list->items[k];
-    items[k] = walk(w, sub, *path ? txt(s, "%s.%zu", path, k) : txt(s, "%zu", k));
+    items[k] = walk(w, sub, *path ? fail_text(s, "%s.%zu", path, k) : fail_text(s, "%zu", k));
   }
-  return list_value(s, (ValueTag)c[0].tag, l->count, items);
+  return v_list(s, (ValueTag)c[0].tag, l->count, items);
 }
 
 bool tree_text(Value v, const char *path) {
@@ -81,7 +81,7 @@ bool tree_text(Value v, const char *path) {
 bool tree_known(Session *s, Value v) {
   stack_check();
   bool known = v.tag != V_UNKNOWN;
-  if (v.tag == V_INST) v = params_tree(s, v.u.inst, false);
+  if (v.tag == V_INST) v = model_params_tree(s, v.u.inst, false);
   if (v.tag == V_TUPLE || v.tag == V_LIST)
     for (size_t i = 0; i < v.u.list->count && known; i++) known = tree_known(s, v.u.list->items[i]);
   if (v.tag == V_RECORD)
@@ -131,25 +131,25 @@ static bool has_number(Value v) {
 Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
   bool ta = a.tag == V_RECORD || a.tag == V_TUPLE, tb = b.tag == V_RECORD || b.tag == V_TUPLE;
   if (a.tag == V_NONE || b.tag == V_NONE)
-    fail(s, ERR_OPERAND, a.tag == V_NONE ? left : right, "`%s` does not work on none",
-         ast_op_text(op));
+    fail_at(s, ERR_OPERAND, a.tag == V_NONE ? left : right, "`%s` does not work on none",
+            ast_op_text(op));
   if (op != AST_ADD && op != AST_SUB && op != AST_MUL && op != AST_DIV)
-    fail(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op),
-         value_type_text(s, ta ? a : b));
+    fail_at(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op),
+            value_type_text(s, ta ? a : b));
   Arith k = {op, at, v_unit(), 0};
   value_bound(s, a, left);
   value_bound(s, b, right);
   if (has_number(a) || has_number(b))
-    fail(s, ERR_OPERAND, ta ? left : right, "`%s` works on trees of tensors, not on %s",
-         ast_op_text(op), value_type_text(s, ta ? a : b));
+    fail_at(s, ERR_OPERAND, ta ? left : right, "`%s` works on trees of tensors, not on %s",
+            ast_op_text(op), value_type_text(s, ta ? a : b));
   if (ta && tb) {
     Value t[2] = {a, b};
     return tree_map(s, 2, t, arith_leaf, &k, at);
   }
   Value other = ta ? b : a;
-  if (!v_is_number(other) && !(v_is_tensor(other) && type_of(s, other).rank == 0))
-    fail(s, ERR_OPERAND, at, "a tree goes with a tree or a number, not %s",
-         value_type_text(s, other));
+  if (!v_is_number(other) && !(v_is_tensor(other) && op_type_of(s, other).rank == 0))
+    fail_at(s, ERR_OPERAND, at, "a tree goes with a tree or a number, not %s",
+            value_type_text(s, other));
   k.number = other;
   k.side = ta;
   Value t = ta ? a : b;

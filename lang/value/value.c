@@ -46,7 +46,7 @@ Value value_pool(Session *s, Value v) {
   return v;
 }
 
-void pool_tensors(Session *s, Tensor *const *t, size_t n) {
+void value_pool_tensors(Session *s, Tensor *const *t, size_t n) {
   bool room = mem_pool_try(&s->mem, n);
   for (size_t i = 0; i < n; i++) {
     if (room && t[i]) mem_pool_add(&s->mem, t[i], (void (*)(void *))tn_unref);
@@ -67,7 +67,7 @@ static void text_release(void *o) {
   mem_free(t->mem, t, sizeof *t);
 }
 
-const char *pool_text(Session *s, char *text, size_t n) {
+const char *value_pool_text(Session *s, char *text, size_t n) {
   Text *t = mem_try(&s->mem, NULL, 0, sizeof *t);
   if (!t) {
     mem_free(&s->mem, text, n + 1);
@@ -107,10 +107,10 @@ bool value_bounded(const Session *s, Value v) {
 void value_bound(Session *s, Value v, Span at) {
   if (value_bounded(s, v)) return;
   if (v.u.o->height > VALUE_DEEP)
-    fail(s, ERR_DEPTH, at, "the value is nested more than %d deep", VALUE_DEEP);
-  fail(s, ERR_DEPTH, at,
-       "the value has %s%u parts: the same ones stand in many places, level over level",
-       v.u.o->parts == UINT32_MAX ? "more than " : "", v.u.o->parts);
+    fail_at(s, ERR_DEPTH, at, "the value is nested more than %d deep", VALUE_DEEP);
+  fail_at(s, ERR_DEPTH, at,
+          "the value has %s%u parts: the same ones stand in many places, level over level",
+          v.u.o->parts == UINT32_MAX ? "more than " : "", v.u.o->parts);
 }
 
 void value_set(Value *slot, Value v) {
@@ -207,24 +207,24 @@ void obj_release(Obj *o) {
   s->draining = false;
 }
 
-Value str_value(Session *s, const char *text, size_t n) {
+Value v_str(Session *s, const char *text, size_t n) {
   StrObj *o = obj_new(s, V_STR, sizeof(StrObj) + n + 1);
   o->n = n;
   memcpy(o->s, text, n);
   return pooled(s, &o->o);
 }
 
-Value str_printf(Session *s, const char *fmt, ...) {
+Value v_printf(Session *s, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   Buf b;
   buf_init_arena(&b, &s->scratch);
   buf_vprintf(&b, fmt, ap);
   va_end(ap);
-  return str_value(s, b.s, b.n);
+  return v_str(s, b.s, b.n);
 }
 
-Value tensor_value(Session *s, Tensor *t) {
+Value v_tensor(Session *s, Tensor *t) {
   if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
   TVal *o = mem_try(&s->mem, NULL, 0, sizeof *o);
   if (!o) {
@@ -236,7 +236,7 @@ Value tensor_value(Session *s, Tensor *t) {
   return pooled(s, &o->o);
 }
 
-Value param_value(Session *s, Tensor *t, Name name, bool tracked) {
+Value v_param(Session *s, Tensor *t, Name name, bool tracked) {
   if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
   Param *o = mem_try(&s->mem, NULL, 0, sizeof *o);
   if (!o) {
@@ -253,7 +253,7 @@ Value param_value(Session *s, Tensor *t, Name name, bool tracked) {
   return pooled(s, &o->o);
 }
 
-Value list_value(Session *s, ValueTag tag, size_t n, const Value *items) {
+Value v_list(Session *s, ValueTag tag, size_t n, const Value *items) {
   List *l = obj_new(s, tag, sizeof *l);
   Value v = pooled(s, &l->o); /* empty while the array is not there */
   if (n) {
@@ -268,7 +268,7 @@ Value list_value(Session *s, ValueTag tag, size_t n, const Value *items) {
   return v;
 }
 
-Value record_value(Session *s, size_t n, const Name *names, const Value *items) {
+Value v_record(Session *s, size_t n, const Name *names, const Value *items) {
   Record *r = obj_new(s, V_RECORD, sizeof *r);
   Value v = pooled(s, &r->o);
   if (n) {
@@ -291,8 +291,8 @@ Value record_value(Session *s, size_t n, const Name *names, const Value *items) 
 }
 
 Value value_like(Session *s, Value v, const Value *parts) {
-  if (v.tag == V_RECORD) return record_value(s, v.u.rec->count, v.u.rec->names, parts);
-  Value r = list_value(s, (ValueTag)v.tag, v.u.list->count, parts);
+  if (v.tag == V_RECORD) return v_record(s, v.u.rec->count, v.u.rec->names, parts);
+  Value r = v_list(s, (ValueTag)v.tag, v.u.list->count, parts);
   r.u.list->weak = v.u.list->weak;
   return r;
 }
@@ -307,7 +307,7 @@ Value *value_parts(Session *s, Value v, size_t *n) {
   return parts;
 }
 
-Value range_value(Session *s, Value lo, Value hi) {
+Value v_range(Session *s, Value lo, Value hi) {
   Range *r = obj_new(s, V_RANGE, sizeof *r);
   r->lo = lo;
   r->hi = hi;
@@ -316,8 +316,8 @@ Value range_value(Session *s, Value lo, Value hi) {
   return pooled(s, &r->o);
 }
 
-Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
-               size_t ncaptures, const Local *captures) {
+Value v_fn(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
+           size_t ncaptures, const Local *captures) {
   FnObj *f = obj_new(s, V_FN, sizeof *f);
   f->decl = decl;
   f->module = m;
@@ -340,13 +340,13 @@ Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, 
   return v;
 }
 
-Value fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures) {
-  Value v = fn_value(s, f->decl, f->module, self, f->model, f->is_code, f->capture_count, captures);
+Value v_fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures) {
+  Value v = v_fn(s, f->decl, f->module, self, f->model, f->is_code, f->capture_count, captures);
   v.u.fn->deferred = f->deferred;
   return v;
 }
 
-Value inst_value(Session *s, ModelDecl *m, size_t nfields) {
+Value v_inst(Session *s, ModelDecl *m, size_t nfields) {
   Inst *i = obj_new(s, V_INST, sizeof *i);
   i->model = m;
   i->id = ++s->next_id;
@@ -359,7 +359,7 @@ Value inst_value(Session *s, ModelDecl *m, size_t nfields) {
   return v;
 }
 
-const Value *record_get(const Record *r, Name name) {
+const Value *value_record_get(const Record *r, Name name) {
   for (size_t i = 0; i < r->count; i++)
     if (r->names[i] == name) return &r->items[i];
   return NULL;
@@ -385,16 +385,16 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
   case V_MODEL: buf_printf(b, "model %s", v.u.model->name); break;
   case V_NODE:
     if (v.weak) {
-      Type t = type_of(s, v);
+      Type t = op_type_of(s, v);
       buf_puts(b, dt_float(t.dtype) ? "float" : t.dtype == DT_BOOL ? "bool" : "int");
       break;
     } /* fall through */
   case V_TENSOR:
   case V_PARAM: {
-    Type t = type_of(s, v);
+    Type t = op_type_of(s, v);
     Unit *u = s->stage ? s->stage->unit : NULL;
-    if (u && dims_of(s) == u->g->dims) t = unit_sized(u, t, false);
-    type_print(b, dims_of(s), &t);
+    if (u && op_dims_of(s) == u->g->dims) t = unit_sized(u, t, false);
+    type_print(b, op_dims_of(s), &t);
     break;
   }
   case V_LIST: buf_printf(b, "list of %zu", v.u.list->count); break;

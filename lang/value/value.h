@@ -233,32 +233,33 @@ void value_set(Value *slot, Value v);
 /* Puts one reference more on the pool and returns v. */
 Value value_pool(Session *s, Value v);
 /* The pool takes over n references (NULL: none); out of memory loses none of them. */
-void pool_tensors(Session *s, Tensor *const *t, size_t n);
+void value_pool_tensors(Session *s, Tensor *const *t, size_t n);
 
-const char *pool_text(Session *s, char *text, size_t n); /* n + 1 bytes, freed with the pool */
+const char *value_pool_text(Session *s, char *text,
+                            size_t n); /* n + 1 bytes, freed with the pool */
 
 /* Makers: the result is on the pool. They throw when out of memory. */
-Value str_value(Session *s, const char *text, size_t n);
-Value str_printf(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+Value v_str(Session *s, const char *text, size_t n);
+Value v_printf(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Takes over the reference to t (NULL = out of memory was met: throws). */
-Value tensor_value(Session *s, Tensor *t);
-Value param_value(Session *s, Tensor *t, Name name, bool tracked);        /* takes t over */
-Value list_value(Session *s, ValueTag tag, size_t n, const Value *items); /* V_LIST or V_TUPLE */
-Value record_value(Session *s, size_t n, const Name *names, const Value *items);
+Value v_tensor(Session *s, Tensor *t);
+Value v_param(Session *s, Tensor *t, Name name, bool tracked);        /* takes t over */
+Value v_list(Session *s, ValueTag tag, size_t n, const Value *items); /* V_LIST or V_TUPLE */
+Value v_record(Session *s, size_t n, const Name *names, const Value *items);
 /* A tuple, list or record like v, with other parts: as many as v has. */
 Value value_like(Session *s, Value v, const Value *parts);
 /* The parts of a tuple, list or record, copied to scratch memory; NULL where v is none of them. A
  * walk changes the copies and hands them to value_like. */
 Value *value_parts(Session *s, Value v, size_t *n);
-Value range_value(Session *s, Value lo, Value hi);
-Value fn_value(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
-               size_t ncaptures, const Local *captures);
+Value v_range(Session *s, Value lo, Value hi);
+Value v_fn(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
+           size_t ncaptures, const Local *captures);
 /* The same function with other captures (as many), or another `self`. */
-Value fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures);
-Value inst_value(Session *s, ModelDecl *m, size_t nfields);
+Value v_fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures);
+Value v_inst(Session *s, ModelDecl *m, size_t nfields);
 
-const Value *record_get(const Record *r, Name name); /* NULL when absent */
-Field *inst_field(Inst *i, Name name);               /* NULL when absent */
+const Value *value_record_get(const Record *r, Name name); /* NULL when absent */
+Field *model_field(Inst *i, Name name);                    /* NULL when absent */
 
 /* "f32[3, 4]", "int", "(f32, list of 3)", "Mlp": for messages and ckl_show. */
 const char *value_type_text(Session *s, Value v);
