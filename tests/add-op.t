@@ -184,7 +184,9 @@ create graph/reciprocal.c graph/dce.c <<'END'
 #include <math.h>
 #include <string.h>
 
+#include "graph/build.h"
 #include "graph/copy.h"
+#include "graph/opcode.h"
 
 /* 1 / c of the constant c behind v; 0: it is none, or no such power. */
 static double inverse(const Graph *g, Val v) {
