@@ -1,9 +1,9 @@
 /* The session of a program, the modes of `wrap` and the frame of a call, which all rooms share.
- * What a room does is declared by its own headers.
+ * Each room declares its functions in its own headers.
  *
  * eval.c walks the tree for script and code alike; what differs is what a tensor operation does
  * (ops.c): in script it runs and is recorded on the tape, in code it appends a node to the graph of
- * the innermost Stage. Errors leave by `raise` (never return); see runtime/mem.h.
+ * the innermost Stage. Errors leave by `fail_raise` (value/fail.h), which never returns.
  */
 #ifndef CKL_LANG_LANG_H
 #define CKL_LANG_LANG_H
@@ -23,28 +23,29 @@ typedef struct Modes {
 #include "lang/names/clauses.def"
 } Modes;
 
-/* A `for` that runs. On the C stack. */
+/* A `for` loop that is running. On the C stack. */
 typedef struct OpenLoop {
   struct OpenLoop *up;
   Span at;
   bool staged;
-  int64_t iteration, iterations; /* the present one from 0 on; iterations 0: not known */
+  int64_t iteration, iterations; /* the present one, from 0; their number, 0 = unknown */
 } OpenLoop;
 
-/* Operands that wait for those to their right: a list of arrays, of which `count` items are there.
- * On the C stack. */
+/* Operands that wait until those to their right are evaluated: a list of arrays, with `count` items
+ * evaluated so far. On the C stack. */
 typedef struct Operands {
   struct Operands *up;
   Value *v;
   size_t count;
-  bool holds; /* the session keeps some of them for it */
+  bool holds; /* Session.holds has some of them */
 } Operands;
 typedef struct Hold {
   const Operands *of;
   Value v;
 } Hold;
 
-/* A block that runs: which statement, and the locals at its start. On the C stack. */
+/* A block that is running: its present statement, and the number of locals at its start. On the C
+ * stack. */
 typedef struct Running {
   struct Running *up; /* of the same frame */
   Node *block;
@@ -54,7 +55,8 @@ typedef struct Running {
 } Running;
 
 /* ---- frames: one per call, in script and in code */
-/* state seen in this call */
+/* The alias node of a value in this call (rule 74): of state number `state` of the unit, or, with
+ * SIZE_MAX, of a value that entered the call. */
 typedef struct AliasEntry {
   size_t state;
   Val version;
@@ -72,12 +74,13 @@ typedef struct Frame {
   bool code;        /* body of a fn */
   Stage *stage;     /* the stage in which it was entered */
   AliasEntry *aliases;
-  size_t alias_count, alias_cap; /* of state read in this call (rule 74) */
-  Name path;                     /* of self, once it was asked for */
-  Running *place;                /* innermost block */
-  bool iteration;                /* the next block is a loop's body */
-  int block_depth;               /* 0: a `let` of the top level is a global */
-  uint32_t floats; /* class dtypes fixed by this signature: float int num, +1 (rule 19) */
+  size_t alias_count, alias_cap;
+  Name path;       /* of self, once path_frame found it */
+  Running *place;  /* innermost block */
+  bool iteration;  /* the next block is a loop's body */
+  int block_depth; /* 0: a `let` of the top level is a global */
+  uint32_t floats;
+  /* dtypes of the classes float, int, num in this call, + 1; 0: not fixed yet (rule 19) */
   uint8_t cls[3];
   bool test; /* a test block: sees declarations and constants only */
 } Frame;
@@ -91,7 +94,7 @@ typedef struct Log {
   const char *channel;
   int level;
 } Log;
-/* channels, by log_names (value/log.h) */
+/* Channels; log_names (value/log.h) has their names. */
 enum { LOG_COMPILE, LOG_LOAD, LOG_WRAP, LOG_JIT, LOG_BACKWARD, LOG_WAIT, LOG_COUNT };
 
 struct Session {
@@ -126,7 +129,7 @@ struct Session {
   bool seed_given;
   uint64_t seed_scope;     /* code inside `wrap <seed n>`: n + 1 */
   int seed_scopes;         /* script: blocks of `wrap <seed n>` around */
-  struct Element *element; /* innermost one of a comprehension that runs in order: element.c */
+  struct Element *element; /* of the innermost comprehension that runs in order: element.c */
   Site *sites;
   size_t site_count, site_cap; /* sorted by hash: random.c */
   uint32_t top_ordinal;        /* statements run at the REPL */
@@ -136,16 +139,16 @@ struct Session {
   struct OpGrad **op_grads;  /* op_vjp.c */
   struct Hooks *hooks;       /* hook.c; NULL before the first */
   struct Captures *captures; /* capture.c */
-  struct Compiler *compiler; /* host_compiler.c; NULL: none of the host */
+  struct Compiler *compiler; /* host_compiler.c; NULL: the host has none */
   bool busy;                 /* a call of the API runs */
-  Stack outside;             /* the stack as that call found it */
+  Stack outside;             /* the stack at the start of that call */
   OpenLoop *loops;           /* innermost */
   Operands *operands;        /* innermost: operands.c */
   Hold *holds;
   size_t hold_count, hold_cap; /* retained */
-  int64_t steps_left;          /* until the next look at what follows: steps.c */
-  int64_t steps_rest;          /* of this call, behind those */
-  KStatus kernel;              /* of machine code; its `stop` is what ckl_interrupt sets */
+  int64_t steps_left;          /* until steps_more is called next: steps.c */
+  int64_t steps_rest;          /* of this call, after steps_left */
+  KStatus kernel;              /* of machine code; ckl_interrupt sets its `stop` */
   Obj *dying;                  /* objects to free without recursion */
   bool draining;
   uint8_t logs[LOG_COUNT];
@@ -176,17 +179,17 @@ struct Session {
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;
     int64_t backward_captures, backward_hits;
-    int64_t ops[2][6]; /* by OpBin (report.h): of forwards and script, of backwards */
-    int64_t searched;  /* entries that searches by name or address compared one by one */
+    int64_t ops[2][6]; /* [0] forwards and script, [1] backwards; by OpBin (report.h) */
+    int64_t searched;  /* entries compared by linear searches for a name or address */
     double seconds[32], seconds_all; /* of passes, by PassId (pipeline.h), and their sum */
   } count;
   struct ckl_value *handles; /* given out by the API */
   struct {
     bool json;
     const char *fn;   /* the call that `ckl plan` waits for */
-    const char *text; /* what is said of it */
+    const char *text; /* the report on it */
   } report;
-  unsigned dumps;       /* passes to dump, a bit each: 1 << PassId */
+  unsigned dumps;       /* passes to dump, one bit each: 1 << PassId */
   const char *text_out; /* last text handed out by the API */
 };
 

@@ -1,8 +1,8 @@
-/* Errors of the language layer: file a diagnostic with the trace of calls, leave.
+/* Errors of the language layer: files a diagnostic with the trace of calls, and leaves.
  *
- * In: a code, a place, a text. Out: never returns (fail_raise), or a filed Diag to add labels to
- * (err). Idea: whoever finds the fault knows the most about it, so it files and leaves at once;
- * what is on the pool is released on the way (runtime/mem.h).
+ * In: a code, a place, a text. Out: never returns (fail_raise), or returns a filed Diag to add labels
+ * to (fail_report). Idea: the function that finds a fault knows most about it, so it files the error
+ * and leaves at once; the pool is released on the way (runtime/mem.h).
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ const char *fail_text(Session *s, const char *fmt, ...) {
   return b.s ? b.s : "";
 }
 
-/* Text of the library that is compiled in: an error there is shown where the program called it. */
+/* Whether `at` is in the embedded library: an error there is shown where the program called it. */
 static bool embedded(const Session *s, Span at) {
   return src_get(&s->sources, at.file)->path[0] == '<';
 }
@@ -35,7 +35,7 @@ static bool inside(Span a, Span b) {
   return a.file == b.file && a.lo >= b.lo && a.hi <= b.hi;
 }
 
-/* Moves an error out of the library, and drops labels that stand there; returns the frame below
+/* Moves an error out of the library, and drops labels inside of the library; returns the frame below
  * which the trace begins. */
 static Frame *settle_place(Session *s, Diag *d) {
   Frame *f = s->frame;
@@ -84,7 +84,7 @@ _Noreturn void fail_raise(Session *s) {
   size_t skipped = 0;
   while (f && f->up) {
     Frame *g = f->up;
-    size_t same = 1; /* a recursion is one line */
+    size_t same = 1; /* direct recursion is one line */
     if (!f->call.file || embedded(s, f->call) || (first && inside(d->span, f->call))) {
       first = first && (!f->call.file || embedded(s, f->call));
       f = g;
@@ -93,7 +93,7 @@ _Noreturn void fail_raise(Session *s) {
     first = false;
     for (; g && g->up && g->what == f->what && inside(g->call, f->call); g = g->up) same++;
     const char *what = path_frame_title(s, f);
-    bool seen = false; /* functions that call one another: each once */
+    bool seen = false; /* mutual recursion: each call is listed once */
     for (int i = 0; i < d->trace_count && i < 16; i++)
       seen |= inside(d->trace[i].span, f->call) && inside(f->call, d->trace[i].span);
     if (seen) {
@@ -151,7 +151,7 @@ Diag *fail_run(Session *s, const GErr *e, Span at, const char *what, Span call, 
                const char *inner) {
   if (e->interrupted) fail_if_interrupted(s, call);
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  size_t n = inner ? strlen(inner) : 0; /* a function that the method calls: the method says more */
+  size_t n = inner ? strlen(inner) : 0; /* a method (`what` is "inner.f") tells more than `inner` */
   if (n && !strncmp(what, inner, n) && what[n] == '.') inner = NULL;
   bool library = embedded(s, at) && call.file && !embedded(s, call);
   bool other = staged.file != call.file || staged.lo != call.lo;
@@ -182,11 +182,11 @@ void fail_warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   va_end(ap);
   text = b.s;
   Diag *d = dg_warn(&s->diags, code, at, "%s", text);
-  if (d->severity == SEV_ERROR) dg_throw(&s->diags); /* no memory for it, which was filed instead */
+  if (d->severity == SEV_ERROR) dg_throw(&s->diags); /* filed for lack of memory */
   settle_place(s, d);
   if (s->abstract || (s->stage && s->stage->unit && s->stage->unit->check))
-    return; /* `check` reports it with the others */
-  /* A running program's warnings are shown at once, in their place among its output. */
+    return; /* `check` reports it with the other diagnostics */
+  /* The warnings of a running program are shown at once, so that they stand among its output. */
   Buf out;
   buf_init_arena(&out, &s->scratch);
   if (s->config.json) {

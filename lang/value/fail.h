@@ -1,4 +1,4 @@
-/* Errors and warnings of a program, with places; they leave by `fail_raise`, which never returns
+/* Errors and warnings of a program, with places. Errors leave by `fail_raise`, which never returns
  * (runtime/mem.h). */
 #ifndef CKL_LANG_VALUE_FAIL_H
 #define CKL_LANG_VALUE_FAIL_H
@@ -7,22 +7,22 @@
 
 Diag *fail_report(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-_Noreturn void fail_raise(Session *s); /* with the trace of frames */
+_Noreturn void fail_raise(Session *s); /* adds the trace of frames */
 _Noreturn void fail_at(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 _Noreturn void fail_help(Session *s, ErrCode code, Span at, const char *help, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e);
-_Noreturn void fail_file(Session *s, Span at, const Err *e); /* of a file that was not opened */
+_Noreturn void fail_file(Session *s, Span at, const Err *e); /* an operation on a file failed */
 void fail_warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* scratch text */
+/* Formatted text on the scratch arena. */
 const char *fail_text(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The program's own words there, for help texts; `other` when they are long or none. */
+/* The source text at a place, for help texts; `other` if it is long or not the program's own. */
 const char *fail_source_text(Session *s, Span at, const char *other);
 void fail_if_interrupted(Session *s, Span at);
-void fail_running_at(Session *s, Span at); /* for errors that know no place */
-/* A name close to `name` among visible ones, or NULL. */
+void fail_running_at(Session *s, Span at); /* sets the place of errors that have none */
+/* A visible name that is close to `name`, or NULL. */
 const char *fail_suggest(Session *s, Name name);
 
 #endif

@@ -1,9 +1,9 @@
 /* Values as text: scalars, formats of holes, tables (rules 96, 97).
  *
- * In: a value and perhaps a format. Out: text in a Buf. Scalars print as the shortest text that
- * reads back in their dtype; a format says otherwise. A tensor alone prints as its type and an
- * aligned table, inside of something else in one line. No locale counts. Invariant: what is printed
- * depends on the value only, and its length is bounded (big tensors and lists are elided).
+ * In: a value and perhaps a format. Out: text in a Buf. Without a format, a scalar prints as the
+ * shortest text that reads back in its dtype. A tensor alone prints as its type and an aligned table,
+ * inside of another value on one line. No locale is used. Invariant: the text depends on the value
+ * only, and its length is bounded (big tensors and lists are elided).
  */
 #include "lang/value/format.h"
 
@@ -16,9 +16,9 @@
 #include "lang/value/state_walk.h"
 
 enum {
-  PRINT_DEEP = 64,   /* nesting beyond is left out */
-  TABLE_MOST = 1000, /* elements of a table that is printed as a whole */
-  INLINE_MOST = 100, /* the same in a line */
+  PRINT_DEEP = 64,   /* deeper values are left out */
+  TABLE_MOST = 1000, /* elements of a table that is printed in full */
+  INLINE_MOST = 100, /* elements of a line that is printed in full */
   EDGE = 3,          /* items kept at each edge */
   TABLE_WIDTH = 98   /* columns of a table */
 };
@@ -148,7 +148,7 @@ static void thousands(Buf *out, size_t from) {
   }
 }
 
-/* |x| with the number of digits given, or as many as say it in 6 places, never with an exponent. */
+/* |x| without an exponent. digits < 0: 6 significant ones; below 1e-3 6 decimals, from 1e6 none. */
 static void scaled(Buf *out, double a, int digits) {
   if (digits >= 0)
     buf_printf(out, "%.*f", digits, a);
@@ -248,7 +248,7 @@ static bool gap_at(const Cells *c, int axis, int64_t k) {
 
 static void cells_init(Cells *c, const Tensor *t, const Format *f, int64_t most) {
   *c = (Cells){.t = t, .f = f};
-  uint64_t step = 1; /* sizes beside a size of 0 may have no product */
+  uint64_t step = 1; /* unsigned: beside a size of 0 the product may overflow */
   for (int k = t->rank - 1; k >= 0; k--) {
     c->step[k] = (int64_t)step;
     step *= (uint64_t)t->dim[k];
@@ -257,7 +257,7 @@ static void cells_init(Cells *c, const Tensor *t, const Format *f, int64_t most)
   for (int k = 0; k < t->rank; k++)
     if (t->dim[k] > longest) longest = t->dim[k];
   if (n <= most && longest <= most) return;
-  /* Fewer at each edge while the corners alone are many. */
+  /* With many axes, even the corners are many: keep fewer items at each edge. */
   for (c->edge = EDGE; c->edge > 1; c->edge--) {
     double shown = 1;
     for (int k = 0; k < t->rank; k++)
@@ -283,8 +283,8 @@ static void each_shown(const Cells *c, int axis, int64_t at, void (*f)(void *ud,
 typedef struct Survey {
   const Cells *c;
   Buf tmp;
-  double most, least; /* of |x| of the finite ones; least of those that are not 0 */
-  int fixed, sci;     /* decimals that show every element exactly in either style */
+  double most, least; /* of |x| of finite elements; `least` ignores zeros */
+  int fixed, sci;     /* decimals that show every element exactly, in each style */
   int width;
 } Survey;
 
@@ -335,7 +335,7 @@ static void measure(void *ud, int64_t i) {
   if ((int)v->tmp.n > v->width) v->width = (int)v->tmp.n;
 }
 
-/* Up to 4 decimals, the same for all elements; powers of ten where the numbers are far from 1. */
+/* Up to 4 decimals, the same for all elements; with exponents if the numbers are far from 1. */
 static void choose_style(Session *s, Cells *c) {
   if (!dt_float(c->t->dtype)) return;
   Survey v = {.c = c, .least = INFINITY, .fixed = 1, .sci = 1};

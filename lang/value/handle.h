@@ -22,12 +22,12 @@ struct ckl_value {
 /* A new handle, which retains v; NULL when out of memory. */
 ckl_value *handle_new(Session *s, Value v);
 
-/* Whether v is a value of this session; those of others are no use here (rule 102). */
+/* Whether v is a value of this session; values of other sessions are refused (rule 102). */
 static inline bool handle_fits(const Session *s, const ckl_value *v) {
   return v && v->owner && &v->owner->s == s;
 }
 
-/* Of a tensor or param; else NULL. */
+/* The tensor of a tensor or param; NULL for other values. */
 static inline Tensor *handle_tensor(const ckl_value *v) {
   if (!v) return NULL;
   return v->v.tag == V_TENSOR ? v->v.u.t->t : v->v.tag == V_PARAM ? v->v.u.p->t : NULL;

@@ -1,4 +1,4 @@
-/* What a session writes. Nothing leaves the library but through ckl_config.write. */
+/* What a session writes. All output of the library goes through ckl_config.write. */
 #include "lang/value/log.h"
 
 void log_write(Session *s, int stream, const char *text, size_t n) {

@@ -1,11 +1,11 @@
 /* Layer paths: what the program calls an instance, "net.blocks.0.attn".
  *
  * In: an instance, or a frame inside one of its methods. Out: its path, for traces of errors and
- * the provenance of graph nodes. A path starts at the top-level name that leads to the instance
- * (the file before its modules, children before what came as a constructor argument); where there
- * is none, at the model's name of the outermost instance that is known to hold it. A path is found
- * by looking, so it costs nothing until it is asked for; code asks while it is compiled, and a
- * compiled function that instances share keeps which of them a path meant.
+ * the provenance of graph nodes. A path starts at a top-level name that leads to the instance. Names
+ * of the file are tried before those of its modules, children before constructor arguments. If no
+ * name leads there, the path starts at the model's name of the outermost instance known to hold it.
+ * Paths are found by search, only when they are asked for. Code asks while it is compiled, and a
+ * compiled function that instances share records which instance a path meant.
  */
 #include <string.h>
 
@@ -26,11 +26,10 @@ static void cut(Buf *b, size_t n) {
 /* One search for an instance, through names of the file or from instances known to hold it. */
 typedef struct PathSearch {
   const Inst *want;
-  bool by_arg; /* through constructor arguments too */
+  bool by_arg; /* also through constructor arguments */
   Buf out;
-  Table failed; /* containers that stand in several places, with the depth from which there is no
-                   way; so lists of lists that share their items are gone through once, not once
-                   for each way to them */
+  Table failed; /* shared containers (rc > 1) without a way to the instance, with the depth of the
+                   search; so lists of lists that share items are searched once, not once per way */
 } PathSearch;
 
 static bool failed_before(const PathSearch *p, const Obj *o, int depth) {
@@ -67,7 +66,7 @@ static bool lead_parts(PathSearch *p, Value v, int depth) {
   return false;
 }
 
-/* Appends the way from v to what is searched; false, with out as it was, when there is none. */
+/* Appends the way from v to the wanted instance; false, with `out` unchanged, if there is none. */
 static bool lead(PathSearch *p, Value v, int depth) {
   stack_check();
   if (v.tag == V_INST && v.u.inst == p->want) return true;
@@ -93,9 +92,9 @@ static bool lead_global(PathSearch *p, const Module *m) {
   return false;
 }
 
-/* Roots: instances that may hold it. */
+/* The path of i; `roots` are instances that may hold it. */
 static Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n) {
-  for (int k = 0; k < 4; k++) { /* by names, then by roots, each without and with arguments */
+  for (int k = 0; k < 4; k++) { /* from names, then from roots, each without and with arguments */
     PathSearch p = {.want = i, .by_arg = k % 2, .failed = {.arena = &s->scratch}};
     buf_init_arena(&p.out, &s->scratch);
     bool found = k < 2 && s->main && lead_global(&p, s->main);
@@ -124,7 +123,7 @@ static size_t selves(const Frame *f, Inst **out, size_t most) {
   return n;
 }
 
-/* Path of f's own instance; a unit remembers which instance the path means. */
+/* Path of the instance of f; the unit of f records which instance the path means. */
 Name path_frame(Session *s, Frame *f) {
   enum { MOST = 32 };
   Inst *roots[MOST];

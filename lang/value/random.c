@@ -2,8 +2,8 @@
  *
  * A site is a call in the source text: its id is a hash of module, item and ordinal, made when the
  * module is declared (module.c). Each execution takes the site's next counter; the key of a draw is
- * (seed folded with the site, counter), so the numbers depend on nothing else. What an element of a
- * comprehension draws is element.c's.
+ * (seed folded with the site, counter), so the numbers depend on nothing else. For elements of
+ * comprehensions, element.c derives further keys.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,7 @@ static Value words_value(Session *s, bool own, uint64_t site) {
   return k;
 }
 
-/* How often the draw was staged in this unit so far. */
+/* The number of times the draw was staged in this unit so far. */
 static DrawCount *count_of(Unit *u, Draw d) {
   for (size_t i = 0; i < u->draw_count; i++)
     if (draw_same(u->draws[i].d, d)) return &u->draws[i];
@@ -129,7 +129,7 @@ void random_back(Session *s, const DrawMark *m) {
     u->draws[i].now = i < m->count ? m->draws[i].now : 0;
 }
 
-/* The input of execution number nth of a draw. */
+/* The graph input with the key of execution number nth of a draw. */
 static Val input_of(Unit *u, Draw d, uint32_t nth) {
   for (size_t i = 0; i < u->random_count; i++) {
     const RandomUse *r = &u->randoms[i];
@@ -180,8 +180,8 @@ Value random_key(Session *s, Node *site) {
   return random_key_for(s, random_site(site));
 }
 
-/* ---- the state as a text: the seed, then `site:counter` of each site that has drawn, by site; the
- * numbers in hexadecimal */
+/* ---- the state as text: the seed, then `site:counter` for each site that has drawn, sorted by
+ * site; numbers are hexadecimal */
 
 static const char state_word[] = "random";
 
@@ -206,7 +206,7 @@ BUILTIN_FN(bi_random_state) {
   return v_str(s, b.s, b.n);
 }
 
-/* A number of the text; *p is behind it then. False: there is none. */
+/* Reads a number and moves *p behind it. False: there is none. */
 static bool read_hex(const char **p, uint64_t *out) {
   char *end;
   if (!strchr("0123456789abcdef", **p) || !**p) return false;
@@ -216,7 +216,7 @@ static bool read_hex(const char **p, uint64_t *out) {
   return ok;
 }
 
-/* Reads a state; with `set` it becomes that of the session. False: the text is none. */
+/* Reads a state; with `set` it becomes that of the session. False: the text is no state. */
 static bool read_state(Session *s, const char *p, bool set) {
   uint64_t seed, id, counter;
   size_t k = sizeof state_word - 1;

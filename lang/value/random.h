@@ -7,7 +7,7 @@
 Value random_key(Session *s, Node *site); /* i64[2] for the next draw at this call */
 uint64_t random_site(Node *call);
 Value random_key_for(Session *s, uint64_t site);
-Value random_key_member(Session *s, uint64_t site); /* script: whatever comprehension runs */
+Value random_key_member(Session *s, uint64_t site); /* script: ignores running comprehensions */
 void random_reset(Session *s, uint64_t seed);
 
 #endif

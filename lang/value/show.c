@@ -74,7 +74,8 @@ void show_value(Session *s, Buf *out, const char *name, Value v) {
               v.tag == V_BUILTIN || v.tag == V_MODEL || v.tag == V_DTYPE || v.tag == V_SEQ ||
               v.tag == V_HANDLE || v.tag == V_POLICY || v.tag == V_UNKNOWN;
   if (name) buf_puts(out, value_type_text(s, v));
-  if (v.tag == V_STR && memchr(v.u.str->s, '\n', v.u.str->n)) { /* of several lines: as it prints */
+  if (v.tag == V_STR &&
+      memchr(v.u.str->s, '\n', v.u.str->n)) { /* several lines: shown as printed */
     if (name) buf_puts(out, " =\n");
     buf_put(out, v.u.str->s, v.u.str->n);
     if (v.u.str->s[v.u.str->n - 1] != '\n') buf_putc(out, '\n');

@@ -1,7 +1,7 @@
 /* Sizes in keys and graphs.
  *
- * In: sizes of tensors and attributes of operations. Out: parts of a key, and dims of a graph that
- * is made for a key. Invariant: equal keys are equal patterns of sizes, so their graphs are equal.
+ * In: sizes of tensors and attributes of operations. Out: parts of a key, and dims of the graph for
+ * that key. Invariant: equal keys mean equal patterns of sizes, so their graphs are equal.
  */
 #include "lang/value/sizes.h"
 
@@ -13,7 +13,7 @@ static bool is_constant(const Sizes *z, int64_t n) {
   return false;
 }
 
-/* -1 = a constant. */
+/* The number of the symbol for n, which may be new; -1: n is a constant. */
 static int sizes_number(Sizes *z, int64_t n) {
   if (is_constant(z, n)) return -1;
   for (int k = 0; k < z->count; k++) {

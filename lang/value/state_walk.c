@@ -1,7 +1,7 @@
 /* The walk over params and buffers by path.
  *
- * In: an instance, or a tree of such. Out: a call per slot, in the order of declaration. Instances
- * and params seen before are kept in a hash set of addresses. Invariant: values cannot be cyclic
+ * In: an instance, or a tree of instances. Out: a call per slot, in the order of declaration.
+ * Instances and params seen before are in a hash set of addresses. Invariant: values cannot be cyclic
  * (rule 55 and value semantics), so the walk ends; its depth is bounded all the same, because lists
  * can be nested without limit.
  */
@@ -54,7 +54,7 @@ static void check_depth(Session *s, int depth) {
     fail_at(s, ERR_DEPTH, s->running, "the value is nested more than %d deep", WALK_DEEP);
 }
 
-/* The tree in a buffer, leaf by leaf. */
+/* Calls w->leaf for each leaf of the tree in a buffer. */
 static void buffer(Walker *w, Value v, const char *path, Inst *owner, Field *f, int depth) {
   stack_check();
   Session *s = w->s;

@@ -1,7 +1,7 @@
 /* Trees: leaf-by-leaf work on tuples, records, lists and instances (rules 64 to 66).
  *
- * In: trees of one structure. Out: a tree of that structure. Instances stand for the record of
- * their params. A leaf where any tree has `none` gives `none` without a call.
+ * In: trees of one structure. Out: a tree of that structure. An instance counts as the record of its
+ * params. Where one of several trees has `none`, the result has `none` without a call.
  */
 #include <string.h>
 
@@ -112,7 +112,7 @@ static Value arith_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
                  : op_binary(s, a->op, a->number, v[0], a->at, a->at, a->at);
 }
 
-/* Trees of params hold tensors: a tuple or record of numbers is none (rule 66). */
+/* Trees of params hold tensors: a tuple or record of numbers is not such a tree (rule 66). */
 static bool has_number(Value v) {
   stack_check();
   if (v.tag == V_TUPLE)

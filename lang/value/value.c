@@ -95,7 +95,7 @@ bool value_is_vast(Value v) {
   return v_counted(v) && v.u.o->parts > VALUE_PARTS;
 }
 
-/* A value with as many parts as there are bytes in use has each of them many times. */
+/* Whether v has more parts than bytes are in use: then it contains shared parts many times. */
 static bool repeats(const Session *s, Value v) {
   return value_is_vast(v) && (v.u.o->parts == UINT32_MAX || v.u.o->parts > s->mem.live);
 }
@@ -120,7 +120,7 @@ void value_set(Value *slot, Value v) {
   value_release(old);
 }
 
-/* Gives back what the object holds and its memory; children go to the dying list. */
+/* Frees the object and what it owns; children go to the dying list. */
 static void obj_free(Obj *o) {
   Session *s = o->s;
   Mem *m = &s->mem;
@@ -255,7 +255,7 @@ Value v_param(Session *s, Tensor *t, Name name, bool tracked) {
 
 Value v_list(Session *s, ValueTag tag, size_t n, const Value *items) {
   List *l = obj_new(s, tag, sizeof *l);
-  Value v = pooled(s, &l->o); /* empty while the array is not there */
+  Value v = pooled(s, &l->o); /* empty until the array is allocated */
   if (n) {
     l->items = mem_need(&s->mem, NULL, 0, n * sizeof(Value));
     l->count = n;
@@ -432,7 +432,7 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
 }
 
 const char *value_type_text(Session *s, Value v) {
-  if (v.tag == V_UNKNOWN) check_gives_up(s); /* what nobody knows is no fault */
+  if (v.tag == V_UNKNOWN) check_gives_up(s); /* an unknown value is no error */
   Buf b;
   buf_init_arena(&b, &s->scratch);
   type_text(s, &b, v, 0);

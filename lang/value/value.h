@@ -2,10 +2,10 @@
  *
  * One Value type serves both: a tensor in script is a TVal (with its place on the tape), in code it
  * is a V_NODE, a value of the graph that is being staged. Numbers, strings, lists, records,
- * functions and instances are the same in both, which is why one evaluator serves both.
+ * functions and instances are the same in both. So one evaluator serves both.
  *
  * Ownership: a function that returns a Value returns it "on the pool": it lives until the pool is
- * drained (end of the statement); whoever stores it for longer calls value_retain.
+ * drained (end of the statement). To keep it longer, call value_retain.
  */
 #ifndef CKL_LANG_VALUE_VALUE_H
 #define CKL_LANG_VALUE_VALUE_H
@@ -49,14 +49,14 @@ typedef struct Obj {
   int64_t rc;
   Session *s;
   uint8_t tag;     /* ValueTag */
-  bool params;     /* there are params below it, as far as the count of parts goes */
-  uint16_t height; /* levels of values below it, as far as the count goes: see value_bound */
-  uint32_t parts;  /* values below it, each as often as there are ways to it; likewise */
+  bool params;     /* there are params among its parts */
+  uint16_t height; /* levels of values below it, at most UINT16_MAX: see value_bound */
+  uint32_t parts;  /* values below it, one for each path to each, at most UINT32_MAX */
 } Obj;
 
 typedef struct Value {
   uint8_t tag;
-  bool weak;    /* V_NODE: a number; V_LIST: made of numbers only, a weak tensor (rule 14) */
+  bool weak;    /* V_NODE: a number */
   uint32_t aux; /* V_NODE: level of its stage */
   union {
     int64_t i;
@@ -86,8 +86,7 @@ typedef struct StrObj {
   char s[];
 } StrObj;
 
-/* A tensor of script. `node` (with `out`) is where it was made on the tape, NULL when it is not
- * recorded. */
+/* A tensor of script. It is output `out` of `node` on the tape; `node` is NULL if it is not recorded. */
 typedef struct TVal {
   Obj o;
   Tensor *t;
@@ -103,16 +102,16 @@ typedef struct Param {
   bool tracked;  /* made by track(x) */
   Value overlay; /* stands for it inside `wrap <with_params ..>`; unit = none (borrowed) */
   Name name;     /* last part of the path, or NULL */
-  uint64_t id;   /* order of making: never used again */
+  uint64_t id;   /* ascending in the order of creation, never reused */
   uint64_t version;
-  uint32_t slot; /* sweep.c: place in the innermost sweep, from 1 */
+  uint32_t slot; /* sweep.c: its index in the innermost sweep, from 1 */
   bool hooked;   /* has, or had, a hook (hook.c) */
 } Param;
 
 /* also V_TUPLE */
 typedef struct List {
   Obj o;
-  bool weak;
+  bool weak; /* a list of numbers only: a weak tensor (rule 14) */
   size_t count;
   Value *items;
 } List;
@@ -128,7 +127,7 @@ typedef struct Range {
   Value lo, hi;
 } Range;
 
-/* A variable, captured or living. */
+/* A local variable, or a captured one. */
 typedef struct Local {
   Name name;
   Value v;
@@ -143,7 +142,7 @@ typedef struct FnObj {
   struct Inst *self;       /* bound method, or NULL (retained) */
   struct ModelDecl *model; /* the model whose member it is, or NULL */
   bool is_code;            /* fn; false: proc */
-  bool deferred;           /* what defer(f) gives: callback.c */
+  bool deferred;           /* made by defer(f): callback.c */
   size_t capture_count;
   Local *captures; /* by value (rule 8) */
 } FnObj;
@@ -175,7 +174,7 @@ typedef struct Inst {
 
 /* A script-only lazy sequence (rule 95): seq.c. */
 typedef struct Seq Seq;
-/* What the program can remove hooks with (hook.c): it names them, and holds nothing. */
+/* Lets the program remove hooks (hook.c): it names them by `id` and owns nothing. */
 typedef struct Handle {
   Obj o;
   uint64_t id;
@@ -219,20 +218,20 @@ void obj_release(Obj *o);
 static inline void value_release(Value v) {
   if (v_counted(v)) obj_release(v.u.o);
 }
-/* That o has v inside of it, for its height and parts. Buffers of an instance are not counted: what
- * they hold is bounded when they are written. */
+/* Counts v as a part of o, in its height and parts. Buffers of an instance are not counted: a value
+ * is bounded when it is written to one. */
 void obj_holds(Obj *o, Value v);
-/* Before a walk over all of v: an error when v is nested deeper than any walk goes, or when its
- * parts are so many only because the same ones stand in many places, level over level. */
+/* To be called before a walk over all of v. It is an error if v is nested deeper than any walk goes,
+ * or if its parts are that many only because shared parts are counted once for each path. */
 void value_bound(Session *s, Value v, Span at);
-bool value_bounded(const Session *s, Value v); /* the same as a question */
-/* Whether to leave v out where a long value is shown. */
+bool value_bounded(const Session *s, Value v); /* whether value_bound would return */
+/* Whether v has too many parts to be shown inside of another value. */
 bool value_is_vast(Value v);
 /* *slot = v, retaining v and releasing what was there. */
 void value_set(Value *slot, Value v);
-/* Puts one reference more on the pool and returns v. */
+/* Puts one more reference on the pool and returns v. */
 Value value_pool(Session *s, Value v);
-/* The pool takes over n references (NULL: none); out of memory loses none of them. */
+/* The pool takes over n references; NULL entries are skipped. Out of memory leaks none of them. */
 void value_pool_tensors(Session *s, Tensor *const *t, size_t n);
 
 const char *value_pool_text(Session *s, char *text,
@@ -241,20 +240,20 @@ const char *value_pool_text(Session *s, char *text,
 /* Makers: the result is on the pool. They throw when out of memory. */
 Value v_str(Session *s, const char *text, size_t n);
 Value v_printf(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Takes over the reference to t (NULL = out of memory was met: throws). */
+/* Takes over the reference to t. NULL means that memory ran out: throws. */
 Value v_tensor(Session *s, Tensor *t);
 Value v_param(Session *s, Tensor *t, Name name, bool tracked);        /* takes t over */
 Value v_list(Session *s, ValueTag tag, size_t n, const Value *items); /* V_LIST or V_TUPLE */
 Value v_record(Session *s, size_t n, const Name *names, const Value *items);
-/* A tuple, list or record like v, with other parts: as many as v has. */
+/* A tuple, list or record like v, with the same number of other parts. */
 Value value_like(Session *s, Value v, const Value *parts);
-/* The parts of a tuple, list or record, copied to scratch memory; NULL where v is none of them. A
- * walk changes the copies and hands them to value_like. */
+/* The parts of a tuple, list or record, copied to scratch memory; NULL for other values. A walk
+ * changes the copies and passes them to value_like. */
 Value *value_parts(Session *s, Value v, size_t *n);
 Value v_range(Session *s, Value lo, Value hi);
 Value v_fn(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
            size_t ncaptures, const Local *captures);
-/* The same function with other captures (as many), or another `self`. */
+/* A function like f with this `self`, and with these captures, as many as f has. */
 Value v_fn_like(Session *s, const FnObj *f, Inst *self, const Local *captures);
 Value v_inst(Session *s, ModelDecl *m, size_t nfields);
 
