@@ -1,8 +1,8 @@
 /* Errors of the language layer: files a diagnostic with the trace of calls, and leaves.
  *
- * In: a code, a place, a text. Out: never returns (fail_raise), or returns a filed Diag to add labels
- * to (fail_report). Idea: the function that finds a fault knows most about it, so it files the error
- * and leaves at once; the pool is released on the way (runtime/mem.h).
+ * In: a code, a place, a text. Out: never returns (fail_raise), or returns a filed Diag to add
+ * labels to (fail_report). Idea: the function that finds a fault knows most about it, so it files
+ * the error and leaves at once; the pool is released on the way (runtime/mem.h).
  */
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +35,8 @@ static bool inside(Span a, Span b) {
   return a.file == b.file && a.lo >= b.lo && a.hi <= b.hi;
 }
 
-/* Moves an error out of the library, and drops labels inside of the library; returns the frame below
- * which the trace begins. */
+/* Moves an error out of the library, and drops labels inside of the library; returns the frame
+ * below which the trace begins. */
 static Frame *settle_place(Session *s, Diag *d) {
   Frame *f = s->frame;
   if (embedded(s, d->span)) {

@@ -1,9 +1,9 @@
 /* Values as text: scalars, formats of holes, tables (rules 96, 97).
  *
  * In: a value and perhaps a format. Out: text in a Buf. Without a format, a scalar prints as the
- * shortest text that reads back in its dtype. A tensor alone prints as its type and an aligned table,
- * inside of another value on one line. No locale is used. Invariant: the text depends on the value
- * only, and its length is bounded (big tensors and lists are elided).
+ * shortest text that reads back in its dtype. A tensor alone prints as its type and an aligned
+ * table, inside of another value on one line. No locale is used. Invariant: the text depends on the
+ * value only, and its length is bounded (big tensors and lists are elided).
  */
 #include "lang/value/format.h"
 

@@ -11,8 +11,8 @@ typedef struct Print {
   const Format *f; /* applied to every leaf, or NULL */
   Span at;         /* where a format that does not fit is reported */
   bool inside;     /* a tuple, record or list: of big tensors only the type is written */
-  /* Called for numbers and tensors whose values code knows only when it runs (V_NODE, V_DIM, params,
-   * tensors). NULL: tensors and params are printed, V_NODE and V_DIM by their type. */
+  /* Called for numbers and tensors whose values code knows only when it runs (V_NODE, V_DIM,
+   * params, tensors). NULL: tensors and params are printed, V_NODE and V_DIM by their type. */
   void (*hole)(const struct Print *p, Value v);
   void *ud;
 } Print;

@@ -1,11 +1,11 @@
 /* Layer paths: what the program calls an instance, "net.blocks.0.attn".
  *
  * In: an instance, or a frame inside one of its methods. Out: its path, for traces of errors and
- * the provenance of graph nodes. A path starts at a top-level name that leads to the instance. Names
- * of the file are tried before those of its modules, children before constructor arguments. If no
- * name leads there, the path starts at the model's name of the outermost instance known to hold it.
- * Paths are found by search, only when they are asked for. Code asks while it is compiled, and a
- * compiled function that instances share records which instance a path meant.
+ * the provenance of graph nodes. A path starts at a top-level name that leads to the instance.
+ * Names of the file are tried before those of its modules, children before constructor arguments.
+ * If no name leads there, the path starts at the model's name of the outermost instance known to
+ * hold it. Paths are found by search, only when they are asked for. Code asks while it is compiled,
+ * and a compiled function that instances share records which instance a path meant.
  */
 #include <string.h>
 

@@ -6,8 +6,8 @@
 
 #include "lang/lang.h"
 
-/* Symbols are numbered in the order in which sizes first occur. 0, 1 and pinned sizes are constants.
- * The caller provides the arrays. */
+/* Symbols are numbered in the order in which sizes first occur. 0, 1 and pinned sizes are
+ * constants. The caller provides the arrays. */
 typedef struct Sizes {
   int64_t *n; /* the size of each symbol: the environment of a run */
   int count, most;

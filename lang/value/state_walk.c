@@ -1,9 +1,9 @@
 /* The walk over params and buffers by path.
  *
  * In: an instance, or a tree of instances. Out: a call per slot, in the order of declaration.
- * Instances and params seen before are in a hash set of addresses. Invariant: values cannot be cyclic
- * (rule 55 and value semantics), so the walk ends; its depth is bounded all the same, because lists
- * can be nested without limit.
+ * Instances and params seen before are in a hash set of addresses. Invariant: values cannot be
+ * cyclic (rule 55 and value semantics), so the walk ends; its depth is bounded all the same,
+ * because lists can be nested without limit.
  */
 #include "lang/value/fail.h"
 #include "lang/value/state_walk.h"

@@ -1,7 +1,7 @@
 /* Trees: leaf-by-leaf work on tuples, records, lists and instances (rules 64 to 66).
  *
- * In: trees of one structure. Out: a tree of that structure. An instance counts as the record of its
- * params. Where one of several trees has `none`, the result has `none` without a call.
+ * In: trees of one structure. Out: a tree of that structure. An instance counts as the record of
+ * its params. Where one of several trees has `none`, the result has `none` without a call.
  */
 #include <string.h>
 

@@ -86,7 +86,8 @@ typedef struct StrObj {
   char s[];
 } StrObj;
 
-/* A tensor of script. It is output `out` of `node` on the tape; `node` is NULL if it is not recorded. */
+/* A tensor of script. It is output `out` of `node` on the tape; `node` is NULL if it is not
+ * recorded. */
 typedef struct TVal {
   Obj o;
   Tensor *t;
@@ -221,8 +222,8 @@ static inline void value_release(Value v) {
 /* Counts v as a part of o, in its height and parts. Buffers of an instance are not counted: a value
  * is bounded when it is written to one. */
 void obj_holds(Obj *o, Value v);
-/* To be called before a walk over all of v. It is an error if v is nested deeper than any walk goes,
- * or if its parts are that many only because shared parts are counted once for each path. */
+/* To be called before a walk over all of v. It is an error if v is nested deeper than any walk
+ * goes, or if its parts are that many only because shared parts are counted once for each path. */
 void value_bound(Session *s, Value v, Span at);
 bool value_bounded(const Session *s, Value v); /* whether value_bound would return */
 /* Whether v has too many parts to be shown inside of another value. */
