@@ -26,7 +26,7 @@
 #include "jit/engine/codegen.h"
 #include "jit/codegen/emit.h"
 
-/* Reads, verifies and compiles; leaves by the jump of `mem` when that runs out of memory. */
+/* What one compilation reads and makes. When `mem` runs out of memory it jumps out of `work`. */
 typedef struct Job {
   Mem *mem;
   Arena arena;
@@ -37,13 +37,13 @@ typedef struct Job {
   size_t n, err_n;
 } Job;
 
-/* For tests: whether the process is to go wrong in this way. */
+/* For tests: whether CKL_CODEGEN_TEST asks the process to fail in this way. */
 static bool told(const char *way) {
   const char *how = getenv("CKL_CODEGEN_TEST");
   return how && !strcmp(how, way);
 }
 
-/* For tests: all loads of a kernel go where its largest number says. */
+/* For tests: every load of a kernel reads at the largest i64 constant found before it. */
 static void lead_astray(Kernel *k) {
   LVal most = LV_NONE;
   for (LVal v = 0; v < k->count; v++) {
@@ -132,10 +132,10 @@ static bool answer(CodegenFrame f, CodegenKind kind, const char *text, size_t n)
   return write_all(&f, sizeof f) && write_all(text, n);
 }
 
-static CodegenFrame in_work; /* the request that is compiled now */
+static CodegenFrame in_work; /* the request that is being compiled */
 
-/* LLVM cannot go on: the answer says why, and the process ends, since nothing of LLVM is to be
- * trusted now. */
+/* LLVM calls this when it cannot go on. The answer says why, and the process ends, since the state
+ * of LLVM cannot be trusted any more. */
 static void fatal(const char *reason) {
   char text[512];
   int n = snprintf(text, sizeof text, "LLVM: %s", reason);
@@ -144,7 +144,7 @@ static void fatal(const char *reason) {
   _exit(1);
 }
 
-/* For tests: the process goes wrong as CKL_CODEGEN_TEST says. */
+/* For tests: fails in the way that CKL_CODEGEN_TEST names. */
 static void misbehave(void) {
   if (told("abort")) abort();
   if (told("hang")) pause();
@@ -221,7 +221,7 @@ static int by_hand(const char *what, const char *level_name, const char *path) {
   return made ? 0 : 1;
 }
 
-/* Compiles the files into an archive, which appears under its name when it is whole. */
+/* Compiles the files into an archive. The file gets its name once it is complete. */
 static int make_archive(const char *out, const char *level_name, char **files, size_t count) {
   char err[512] = "no such level", temp[PATH_MAX];
   unsigned char build[CACHE_BUILD];
@@ -263,9 +263,9 @@ static int make_archive(const char *out, const char *level_name, char **files, s
 }
 
 int main(int argc, char **argv) {
-  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the session tells of a crash */
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the session reports a crash */
   emit_init();
-  if (argc == 1 && !isatty(0)) _exit(serve() ? 0 : 1); /* without the destructors of LLVM */
+  if (argc == 1 && !isatty(0)) _exit(serve() ? 0 : 1); /* skips the destructors of LLVM */
   if (argc == 4 && (!strcmp(argv[1], "--object") || !strcmp(argv[1], "--ir") ||
                     !strcmp(argv[1], "--asm") || !strcmp(argv[1], "--ptx")))
     return by_hand(argv[1], argv[2], argv[3]);

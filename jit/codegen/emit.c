@@ -89,14 +89,14 @@ static void poll(Emit *e) {
   LLVMPositionBuilderAtEnd(B, on);
 }
 
-/* The constant that n is; else -1. Negative constants are 0 iterations. */
+/* n if it is a constant, or 0 if that is negative (no iterations); else -1. */
 static int64_t known(LLVMValueRef n) {
   if (!LLVMIsAConstantInt(n)) return -1;
   int64_t c = LLVMConstIntGetSExtValue(n);
   return c < 0 ? 0 : c;
 }
 
-/* The first `rest` lanes. */
+/* A mask of the first `rest` lanes. */
 static LLVMValueRef first_lanes(Emit *e, LLVMValueRef rest) {
   LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
   LLVMValueRef lane[EMIT_LANES];
@@ -142,14 +142,15 @@ void emit_lanes(Emit *e, LLVMValueRef n, EmitBody *body, void *ud) {
 
 /* ---- reductions */
 
-/* One LP_YIELD. `tree`: by blocks and a tree; `blocks`: by blocks (a chain too). Where the
- * iterations are lanes, accumulators are vectors and results scalars; else both are as wide as the
- * code around. Extremes of floats are found among their keys (emit_key), which takes one
- * instruction of one cycle from one iteration to the next. */
+/* The state of one LP_YIELD. `blocks`: it is reduced block by block; `tree`: a tree combines the
+ * results of the blocks (a chain has no tree). If iterations are lanes, accumulators are vectors
+ * and results scalars; else both are as wide as the surrounding code. The max and min of floats
+ * are found among their keys (emit_key), so an iteration waits for the one before it by a single
+ * instruction of one cycle. */
 typedef struct Acc {
   LVal v;
   LRed kind;
-  DType dt, in; /* dt: of an accumulator; in: of what is yielded */
+  DType dt, in; /* dt: of an accumulator; in: of the yielded value */
   bool tree, blocks, keyed;
   LLVMTypeRef t, result; /* of an accumulator, of a result */
   LLVMValueRef at;       /* alloca: t, or [16 x t] for a tree in serial code */
@@ -163,7 +164,7 @@ typedef struct Red {
   bool lanes;
   bool serial;            /* one thread makes all iterations, and has 16 accumulators for a tree */
   LLVMValueRef base;      /* of the block */
-  LLVMValueRef iteration; /* serial: the iteration; lanes: that of lane 0 */
+  LLVMValueRef iteration; /* serial: the iteration; lanes: the iteration of lane 0 */
   Acc *acc;
   int count;
 } Red;
@@ -188,14 +189,14 @@ static LLVMValueRef identity(Emit *e, const Acc *a, LLVMTypeRef t) {
     x = emit_key(e, is_max(a->kind), x);
   } else if (dt_float(a->dt)) {
     x = emit_const(e, a->dt, a->kind == RED_PROD ? 1 : 0);
-  } else { /* no key is at the ends but those of NaNs, which are at the other end */
+  } else { /* a key never equals its start: those of NaNs alone are extreme, at the other end */
     int64_t c = is_max(a->kind) ? low[a->dt] : is_min(a->kind) ? high[a->dt] : a->kind == RED_PROD;
     x = LLVMConstInt(emit_type(e, a->dt), (uint64_t)c, true);
   }
   return LLVMGetTypeKind(t) == LLVMVectorTypeKind ? emit_splat(e, x, EMIT_LANES) : x;
 }
 
-/* Two partial results, the earlier one first; f16 and bf16 are not rounded in between. */
+/* Combines two partial results, x the earlier one; f16 and bf16 are not rounded in between. */
 static LLVMValueRef combine(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMValueRef y) {
   switch (kind) {
   case RED_PROD: return dt_float(dt) ? LLVMBuildFMul(B, x, y, "") : LLVMBuildMul(B, x, y, "");
@@ -219,7 +220,7 @@ static LLVMValueRef half_of(Emit *e, LLVMValueRef x, int from, int n) {
   return LLVMBuildShuffleVector(B, x, x, LLVMConstVector(lane, (unsigned)n), "");
 }
 
-/* Lane j with j + 8, then 4, 2, 1. */
+/* Combines lane j with lane j + 8, then j + 4, j + 2, j + 1. */
 static LLVMValueRef halve(Emit *e, LRed kind, DType dt, LLVMValueRef x) {
   for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
     x = combine(e, kind, dt, half_of(e, x, 0, n), half_of(e, x, n, n));
@@ -227,7 +228,7 @@ static LLVMValueRef halve(Emit *e, LRed kind, DType dt, LLVMValueRef x) {
   return x;
 }
 
-/* The first of the best lanes; a lane without elements has -1 as its iteration. */
+/* The lowest iteration among the best lanes; a lane without elements has -1 as its iteration. */
 static LLVMValueRef first_of(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMValueRef won) {
   for (int n = EMIT_LANES / 2; n > 0; n /= 2) {
     LLVMValueRef a = x, b, p = won, q, none = emit_i64(e, -1);
@@ -241,7 +242,7 @@ static LLVMValueRef first_of(Emit *e, LRed kind, DType dt, LLVMValueRef x, LLVMV
       q = half_of(e, won, n, n);
       none = emit_splat(e, none, n);
     }
-    LLVMValueRef earlier = LLVMBuildICmp(B, LLVMIntULT, q, p, ""); /* -1 is the last */
+    LLVMValueRef earlier = LLVMBuildICmp(B, LLVMIntULT, q, p, ""); /* unsigned: -1 is the last */
     LLVMValueRef worse = beats(e, kind, dt, a, b), better = beats(e, kind, dt, b, a);
     LLVMValueRef take = LLVMBuildAnd(B, earlier, LLVMBuildNot(B, worse, ""), "");
     take = LLVMBuildOr(B, take, better, "");
@@ -265,7 +266,7 @@ static LLVMValueRef element(Emit *e, LLVMTypeRef t, LLVMValueRef array, LLVMValu
   return LLVMBuildGEP2(B, t, array, &i, 1, "");
 }
 
-/* One iteration, or 16. */
+/* Adds the value of one iteration, or of 16 lanes, to the accumulator. */
 static void yield(Emit *e, LVal v) {
   Red *red = e->red;
   Acc *a = red->acc;
@@ -276,7 +277,7 @@ static void yield(Emit *e, LVal v) {
     at = element(e, a->t, at, LLVMBuildAnd(B, red->iteration, emit_i64(e, EMIT_LANES - 1), ""));
   }
   LLVMValueRef old = LLVMBuildLoad2(B, a->t, at, "");
-  if (a->keyed && is_first(a->kind)) { /* its zeros are equal */
+  if (a->keyed && is_first(a->kind)) { /* -0 becomes +0: they are equal */
     x = LLVMBuildFAdd(B, x, LLVMConstNull(LLVMTypeOf(x)), "");
   }
   if (a->keyed) x = emit_key(e, is_max(a->kind), x);
@@ -286,7 +287,7 @@ static void yield(Emit *e, LVal v) {
     One iteration =
         red->lanes ? one_linear(red->iteration, emit_i64(e, 1)) : one_uniform(red->iteration);
     LLVMValueRef take = beats(e, a->kind, a->dt, x, old);
-    if (!a->keyed) { /* an int may be no better than the start */
+    if (!a->keyed) { /* the first int wins even if it equals the start */
       LLVMValueRef fresh = LLVMBuildICmp(B, LLVMIntEQ, won, LLVMConstAllOnes(i64), "");
       take = LLVMBuildOr(B, take, fresh, "");
     }
@@ -305,7 +306,7 @@ static void yield(Emit *e, LVal v) {
   LLVMBuildStore(B, mask ? LLVMBuildSelect(B, mask, now, old, "") : now, at);
 }
 
-/* Starts the accumulators of one block, or those that know no blocks. */
+/* Initialises the accumulators that are reduced block by block, or the others. */
 static void begin(Emit *e, Red *red, bool blocks) {
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
@@ -344,7 +345,7 @@ static LLVMValueRef gather(Emit *e, Red *red, Acc *a) {
 }
 
 /* Merges the results of block number `block` into the levels, as a binary counter carries.
- * `depth`: alloca of how many there are. */
+ * `depth`: alloca of the number of levels. */
 static void push(Emit *e, Red *red, LLVMValueRef block, LLVMValueRef depth) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
   for (int j = 0; j < red->count; j++) {
@@ -392,7 +393,7 @@ static void push(Emit *e, Red *red, LLVMValueRef block, LLVMValueRef depth) {
   LLVMBuildStore(B, LLVMBuildAdd(B, top, emit_i64(e, 1), ""), depth);
 }
 
-/* The levels that are left, combined from the right: into `out`. */
+/* Combines the levels that are left, from the right, into `out`. */
 static void fold(Emit *e, Red *red, LLVMValueRef depth) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
   LLVMBasicBlockRef some = emit_new_block(e, "fold"), end = emit_new_block(e, "fold.end");
@@ -433,7 +434,7 @@ static void red_lanes(Emit *e, void *ud, LLVMValueRef i) {
   emit_range(e, red->v + 1, e->k->ins[red->v].match);
 }
 
-/* `n` iterations from red->base on. */
+/* Emits `n` iterations, starting at red->base. */
 static void red_iterations(Emit *e, Red *red, LLVMValueRef n) {
   if (red->lanes) {
     emit_lanes(e, n, red_lanes, red);
@@ -450,7 +451,8 @@ static void red_iterations(Emit *e, Red *red, LLVMValueRef n) {
   emit_loop_end(e, &l);
 }
 
-/* The yields directly in the reduction at v, and whether one is a chain. */
+/* Counts the yields directly in the reduction at v and fills `acc`, unless NULL. *chain: whether
+ * one of them is a chain. */
 static int find_yields(Emit *e, LVal v, Acc *acc, bool *chain) {
   const LIns *ins = e->k->ins;
   int n = 0;
@@ -555,7 +557,7 @@ static bool has_loop(const Kernel *k, LVal v) {
   return false;
 }
 
-/* LP_FOR anywhere, and LP_PAR and LP_VEC where they become plain loops. */
+/* Emits an LP_FOR, or an LP_PAR or LP_VEC that becomes a plain loop. */
 static void iterations(Emit *e, LVal v) {
   Loop l;
   One n = emit_operand(e, v, 0);
@@ -714,8 +716,8 @@ LLVMValueRef emit_call(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *arg) {
   return LLVMBuildCall2(B, LLVMGlobalGetValueType(fn), fn, arg, (unsigned)n, "");
 }
 
-/* The function `iterations(buffers.., arg, lo, hi, status)`, inlined into the entry: parameters can
- * say which buffers do not overlap. */
+/* Emits the function `iterations(buffers.., arg, lo, hi, status)`, which is inlined into the entry.
+ * It is a function since attributes of parameters can say which buffers do not overlap. */
 static LLVMValueRef emit_iterations(Emit *e) {
   const Kernel *k = e->k;
   unsigned n = (unsigned)k->buf_count;
@@ -776,7 +778,8 @@ static LLVMValueRef emit_iterations(Emit *e) {
   return e->fn;
 }
 
-/* `k`: loads the pointers of the buffers and places the local ones, then calls the above. */
+/* Emits `k`, which loads the pointers of the buffers, places the local ones and calls `body`, the
+ * function of emit_iterations. */
 static void emit_entry(Emit *e, LLVMValueRef body) {
   const Kernel *k = e->k;
   unsigned n = (unsigned)k->buf_count;
@@ -842,7 +845,7 @@ static LLVMTargetMachineRef machine(Emit *e, const char *triple, const char *cpu
                                  e->gpu && !e->emulate ? LLVMCodeModelDefault : LLVMCodeModelSmall);
 }
 
-/* Verifies, optimises and turns the module into what was asked for. */
+/* Verifies and optimises the module and turns it into the requested object or text. */
 static void finish(Emit *e, LLVMTargetMachineRef tm, unsigned what, char **out, size_t *n) {
   static const char passes[] =
       "always-inline,function(sroa,early-cse<memssa>,loop-mssa(licm),instsimplify,simplifycfg)";
@@ -884,7 +887,7 @@ static void finish(Emit *e, LLVMTargetMachineRef tm, unsigned what, char **out, 
   if (!*out) emit_fail(e, "out of memory");
 }
 
-/* LLVM's own message of something it cannot do, instead of the end of the process. */
+/* Keeps LLVM's message about something that it cannot do; the default is to end the process. */
 static void diagnose(LLVMDiagnosticInfoRef info, void *ud) {
   if (LLVMGetDiagInfoSeverity(info) != LLVMDSError) return;
   char *text = LLVMGetDiagInfoDescription(info);

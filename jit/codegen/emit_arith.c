@@ -4,7 +4,7 @@
  * In: values of one width. Out: the bits of runtime/fmath.c (the software FMA) and ref_elem.c.
  * Long code is an internal function; if it has branches, lanes call it one by one.
  *
- * Invariant: no quotient traps, whatever lanes that do not run hold. */
+ * Invariant: no quotient traps, whatever values inactive lanes hold. */
 #include "jit/codegen/emit_impl.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- fused multiply-add without the instruction (runtime/fmath.c has the same in C) */
 
-/* The exact product in f64, the sum rounded to odd. */
+/* Computes the exact product in f64 and rounds the sum to odd. */
 static LLVMValueRef fma32_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
   LLVMTypeRef f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
@@ -36,9 +36,9 @@ static LLVMValueRef fma32_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValu
 #undef C
 }
 
-/* Integers throughout, in i256: product and addend are aligned at bit 190 or so with a sticky bit,
- * added, and rounded once. Scalars only. The steps are those of fm_fma64_soft with a wider word, so
- * that nothing is lost before the rounding. */
+/* Uses integers throughout, in i256: product and addend are aligned at about bit 190 with a sticky
+ * bit, added, and rounded once. Scalars only. The steps are those of fm_fma64_soft with a wider
+ * word, so that nothing is lost before the rounding. */
 static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), wide = LLVMIntTypeInContext(e->ctx, 256);
   LLVMTypeRef f64 = LLVMDoubleTypeInContext(e->ctx);
@@ -60,7 +60,7 @@ static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValu
   LLVMValueRef product = LLVMBuildFMul(B, x, y, "");
   LLVMValueRef plain = LLVMBuildFAdd(B, product, z, "");
   LLVMValueRef infinite = LLVMBuildOr(B, special[0], special[1], "");
-  /* x, y finite and z not: the product may overflow and must not meet z */
+  /* x and y are finite and z is not: the product may overflow and must not be added to z */
   plain = sel(e, LLVMBuildAnd(B, LLVMBuildNot(B, infinite, ""), special[2], ""),
               LLVMBuildFAdd(B, z, z, ""), plain);
   LLVMValueRef is_plain = LLVMBuildOr(B, LLVMBuildOr(B, infinite, special[2], ""), zero, "");
@@ -68,9 +68,9 @@ static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValu
   LLVMBasicBlockRef done = emit_new_block(e, "done");
   LLVMBuildCondBr(B, is_plain, done, hard);
   LLVMPositionBuilderAtEnd(B, hard);
-  /* p = product * 2^ep, c = addend * 2^ez. Both exponents are brought to the smaller one where
-   * the shift is at most 120 bits; farther apart, the smaller number is one sticky bit under the
-   * greater, which is shifted up by 120 first. */
+  /* p = product * 2^ep, c = addend * 2^ez. If the exponents differ by at most 120, both numbers are
+   * brought to the smaller exponent. Else the greater number is shifted up by 120, and the smaller
+   * one becomes a sticky bit below it. */
   LLVMTypeRef i128 = LLVMIntTypeInContext(e->ctx, 128);
   LLVMValueRef p =
       LLVMBuildMul(B, LLVMBuildZExt(B, m[0], i128, ""), LLVMBuildZExt(B, m[1], i128, ""), "");
@@ -92,7 +92,7 @@ static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValu
   LLVMValueRef lost = icmp(e, LLVMIntNE, LLVMBuildShl(B, cut, wd, ""), low);
   low = LLVMBuildOr(B, cut, LLVMBuildZExt(B, lost, wide, ""), "");
   LLVMValueRef exponent = LLVMBuildSub(B, e_high, up, "");
-  /* signed sum; 106 + 120 bits and a sign fit */
+  /* the signed sum: 106 + 120 bits and a sign fit */
   LLVMValueRef neg_p = icmp(e, LLVMIntSLT, LLVMBuildXor(B, u[0], u[1], ""), C(0));
   LLVMValueRef neg_z = icmp(e, LLVMIntSLT, u[2], C(0));
   LLVMValueRef neg_high = sel(e, product_up, neg_p, neg_z),
@@ -103,8 +103,7 @@ static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValu
   sum = sel(e, below, LLVMBuildNeg(B, sum, ""), sum);
   LLVMValueRef neg = LLVMBuildXor(B, neg_high, below, "");
   LLVMValueRef none = icmp(e, LLVMIntEQ, sum, W(0));
-  /* An exact sum of 0 is +0, or -0 where both were negative: p is not 0, so then they cancel:
-   * +0. */
+  /* An exact sum of 0 is -0 only if both are -0. p is not 0, so p and c cancel: the sum is +0. */
   LLVMValueRef args[2] = {sum, LLVMConstInt(LLVMInt1TypeInContext(e->ctx), 0, false)};
   LLVMValueRef lead = emit_intrinsic(e, "llvm.ctlz", wide, 2, args);
   lead = LLVMBuildTrunc(B, lead, i64, "");
@@ -129,7 +128,7 @@ static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValu
   LLVMValueRef round = LLVMBuildOr(B, icmp(e, LLVMIntUGT, rest, half), tie, "");
   LLVMValueRef k = LLVMBuildTrunc(B, kept, i64, "");
   k = LLVMBuildAdd(B, k, LLVMBuildZExt(B, round, i64, ""), "");
-  k = sel(e, too_low, C(0), k); /* less than half of the smallest */
+  k = sel(e, too_low, C(0), k); /* less than half of the smallest number */
   LLVMValueRef r =
       LLVMBuildAdd(B, LLVMBuildShl(B, LLVMBuildSub(B, field, C(1), ""), C(52), ""), k, "");
   r = sel(e, icmp(e, LLVMIntSGE, field, C(2047)), top, r);
@@ -146,7 +145,7 @@ static LLVMValueRef fma64_soft(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValu
 #undef W
 }
 
-/* A scalar function of n doubles or floats applied lane by lane. */
+/* Applies a scalar function of n doubles or floats lane by lane. */
 static LLVMValueRef lane_by_lane(Emit *e, LLVMValueRef fn, int n, LLVMValueRef *x) {
   int w = emit_width_of(x[0]);
   if (w == 1) return emit_call(e, fn, n, x);
@@ -199,7 +198,7 @@ LLVMValueRef emit_fma(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z) {
 
 /* ---- floats */
 
-/* Whole numbers: -1 floor, 0 to nearest even, 1 ceil. */
+/* Rounds to whole numbers: `way` -1 floor, 0 to nearest even, 1 ceil. */
 LLVMValueRef emit_whole(Emit *e, int way, LLVMValueRef x) {
   if (emit_has(e, HAS_ROUND)) {
     return intrinsic1(e, way < 0 ? "llvm.floor" : way ? "llvm.ceil" : "llvm.roundeven", x);
@@ -216,8 +215,8 @@ LLVMValueRef emit_whole(Emit *e, int way, LLVMValueRef x) {
   return sel(e, fcmp(e, LLVMRealOLT, a, magic), r, x);
 }
 
-/* The exact remainder of |x| by |y|, for finite y other than 0 and finite x: long division, as
- * many bits at once as a 64-bit word has room for. `mant`: bits of the fraction. Scalars. */
+/* The exact remainder of |x| by |y|, for finite x and finite y other than 0. Long division, each
+ * step by as many bits as a 64-bit word has room for. `mant`: bits of the fraction. Scalars. */
 static LLVMValueRef fmod_abs(Emit *e, LLVMValueRef x, LLVMValueRef y) {
   bool dbl = is_double(x);
   int mant = dbl ? 52 : 23;
@@ -269,9 +268,9 @@ static LLVMValueRef fmod_abs(Emit *e, LLVMValueRef x, LLVMValueRef y) {
 #undef C
 }
 
-/* The same where the quotient is below 2 to the bits of the fraction: rounded and cut it is right
- * or 1 too large, so the fused remainder is right or y short of it, and either is exact, a multiple
- * of y's last place that is no larger than y. *quick says where that holds. */
+/* As fmod_abs, for lanes whose quotient is below 2^52 (f32: 2^23); *quick tells which. Rounded and
+ * cut, the quotient is right or 1 too large, so the fused remainder is right or too small by |y|.
+ * In both cases it is exact: a multiple of y's last place that is no larger than |y|. */
 static LLVMValueRef fmod_near(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef *quick) {
   LLVMValueRef ax = intrinsic1(e, "llvm.fabs", x), ay = intrinsic1(e, "llvm.fabs", y);
   LLVMValueRef q = intrinsic1(e, "llvm.trunc", LLVMBuildFDiv(B, ax, ay, ""));
@@ -280,8 +279,8 @@ static LLVMValueRef fmod_near(Emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValue
   return sel(e, fcmp(e, LLVMRealOLT, r, real(e, x, 0)), LLVMBuildFAdd(B, r, ay, ""), r);
 }
 
-/* fmod, and from it x % y or x // y of floats as ref_elem.c has them. `quick` NULL: of
- * scalars; else by fmod_near, and it says for which lanes. */
+/* x % y (`mod`) or x // y of floats, computed from fmod as in ref_elem.c. If `quick` is NULL the
+ * operands are scalars; else fmod_near is used, and *quick tells which lanes are right. */
 static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y, LLVMValueRef *quick) {
   LLVMValueRef zero = real(e, x, 0), inf = real(e, x, __builtin_inf());
   LLVMValueRef ax = intrinsic1(e, "llvm.fabs", x), ay = intrinsic1(e, "llvm.fabs", y);
@@ -290,7 +289,7 @@ static LLVMValueRef modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y, LL
   LLVMValueRef finite = LLVMBuildAnd(B, ok, fcmp(e, LLVMRealOLT, ay, inf), "");
   LLVMValueRef tame[2] = {sel(e, finite, x, zero), sel(e, finite, y, real(e, x, 1))};
   LLVMValueRef m = quick ? fmod_near(e, tame[0], tame[1], quick) : fmod_abs(e, tame[0], tame[1]);
-  m = sel(e, finite, m, ax); /* y infinite */
+  m = sel(e, finite, m, ax); /* y is infinite */
   m = sel(e, ok, copysign_of(e, m, x), real(e, x, __builtin_nan("")));
   LLVMValueRef none = fcmp(e, LLVMRealOEQ, m, zero);
   LLVMValueRef differ =
@@ -341,8 +340,8 @@ LLVMValueRef emit_modulo(Emit *e, bool mod, LLVMValueRef x, LLVMValueRef y) {
 
 /* ---- ints */
 
-/* The quotient cut towards zero of ints; y is neither 0 nor -1. Narrow vectors by way of f64,
- * which is exact for 32 bits: there is no vector division of ints. */
+/* The quotient of ints, cut towards zero; y is neither 0 nor -1. There is no vector division of
+ * ints, so narrow vectors go by way of f64, which is exact for 32 bits. */
 static LLVMValueRef quotient(Emit *e, bool sign, LLVMValueRef x, LLVMValueRef y) {
   LLVMTypeRef t = LLVMTypeOf(x), f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
   if (emit_width_of(x) == 1 || LLVMGetIntTypeWidth(LLVMGetElementType(t)) == 64) {
@@ -377,7 +376,7 @@ LLVMValueRef emit_int_div(Emit *e, bool mod, DType dt, LLVMValueRef x, LLVMValue
   return sel(e, by0, zero, mod ? r : q);
 }
 
-/* Squaring while any lane has bits of the exponent left. */
+/* Squares while any lane has bits of the exponent left. */
 LLVMValueRef emit_int_pow(Emit *e, DType dt, LLVMValueRef x, LLVMValueRef y) {
   LLVMTypeRef t = LLVMTypeOf(x);
   LLVMValueRef zero = same_int(e, x, 0), one = same_int(e, x, 1);
@@ -405,8 +404,9 @@ LLVMValueRef emit_int_pow(Emit *e, DType dt, LLVMValueRef x, LLVMValueRef y) {
   return bad ? sel(e, bad, zero, p) : p;
 }
 
-/* x / y lane by lane for 0 <= x, 0 < y: in f64 where all are below 2^52 (the quotient, rounded
- * to a whole number, is at most one too large), else one division per lane. */
+/* x / y of each lane, for 0 <= x and 0 < y. If all numbers are below 2^52 it is computed in f64
+ * (the quotient, rounded to a whole number, is at most one too large); else by a division per
+ * lane. */
 LLVMValueRef emit_index_quotient(Emit *e, LLVMValueRef x, LLVMValueRef y) {
   LLVMTypeRef vec = LLVMTypeOf(x), par[2] = {vec, vec};
   LLVMValueRef fn, arg[2] = {x, y};
@@ -432,7 +432,7 @@ LLVMValueRef emit_index_quotient(Emit *e, LLVMValueRef x, LLVMValueRef y) {
     LLVMPositionBuilderAtEnd(B, fast);
     LLVMTypeRef f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
     LLVMValueRef ones = same_int(e, x, 0x4330000000000000), v[2] = {x, y};
-    for (int i = 0; i < 2; i++) { /* an int below 2^52 under the exponent of 2^52 */
+    for (int i = 0; i < 2; i++) { /* the bits of an int below 2^52, in a double of exponent 2^52 */
       v[i] = LLVMBuildBitCast(B, LLVMBuildOr(B, v[i], ones, ""), f64, "");
       v[i] = LLVMBuildFSub(B, v[i], real(e, v[i], 0x1p52), "");
     }

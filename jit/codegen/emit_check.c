@@ -5,8 +5,8 @@
  * the function returns before the access, and the status names the instruction. The comparison is
  * with the pointer itself, so the test does not trust the code that computes addresses.
  *
- * Invariant: the bytes of a buffer are a multiple of its elements', and so are right offsets; a
- * wrong one is compared without sign, so that what is before the buffer is behind it. */
+ * Invariant: the size of a buffer and all valid offsets are multiples of the element size. Offsets
+ * are compared unsigned, so an address before the buffer counts as one behind it. */
 #include <stddef.h>
 
 #include "jit/codegen/emit_impl.h"
@@ -47,7 +47,7 @@ static LLVMValueRef field(Emit *e, size_t offset) {
   return LLVMBuildGEP2(B, LLVMInt8TypeInContext(e->ctx), e->status, &at, 1, "");
 }
 
-/* The first thread that comes here tells. */
+/* The first thread that arrives here writes the report. */
 void emit_check_end(Emit *e) {
   LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
   LLVMBasicBlockRef tell = emit_new_block(e, "outside.tell");
@@ -66,8 +66,8 @@ void emit_check_end(Emit *e) {
   LLVMBuildBr(B, e->leave);
 }
 
-/* Leaves the kernel if `bad` is true in a lane: its offset `off` is outside. The status gets the
- * first such lane. */
+/* Leaves the kernel if `bad` is true in a lane, whose offset `off` is then outside. The status gets
+ * the offset of the first such lane. */
 static void leave_if(Emit *e, int buf, LLVMValueRef bad, LLVMValueRef off) {
   LLVMBasicBlockRef out = emit_new_block(e, "out"), in = emit_new_block(e, "within");
   LLVMBuildCondBr(B, any(e, bad), out, in);

@@ -5,22 +5,22 @@
  *   k(buffers.., arg, lo, scratch, status)
  *
  * Buffers that are not local are pointers to global memory, in order; `arg` points to the
- * arguments; block number c makes iteration lo + c of the outermost LP_PAR; `scratch` has
+ * arguments; block number c runs iteration lo + c of the outermost LP_PAR; `scratch` has
  * lp_local_bytes for each block of the grid (used where local buffers do not fit into shared
- * memory); `status` is a KStatus. A block has THREADS threads. For the emulator (emu.h) the
- * same comes as an object of the host, a KernelFn whose `local` is an EmuThread.
+ * memory); `status` is a KStatus. A block has THREADS threads. For the emulator (emu.h) the same
+ * code becomes an object of the host, a KernelFn whose `local` is an EmuThread.
  *
  * How a block runs an iteration. Straight-line code, LP_FOR, LP_IF and inner LP_PAR are run by all
  * threads alike. The iterations of an LP_VEC are dealt out among them. The 16 lanes of an LP_RED
- * (rule 105) are 16 threads, whose accumulators are halved by shuffles; a chain is made by one
- * thread; results reach the others through shared memory. The elements of an LP_TILE are dealt out,
- * and slices of A and B pass through shared memory. What is inside these is code of one thread
- * (emit_range with `gpu`): scalars, and loops where the host has lanes. So values, functions and
- * random numbers are those of emit_value.c and the like at width 1, and the bits are the host's.
+ * (rule 105) are 16 threads, whose accumulators are combined by shuffles; a chain is computed by
+ * one thread; the others read results from shared memory. The elements of an LP_TILE are dealt out,
+ * and slices of A and B pass through shared memory. The bodies of these blocks are code of one
+ * thread (emit_range with `gpu`): scalars, and loops where the host has lanes. So values, functions
+ * and random numbers are emitted by emit_value.c and the like at width 1, with the host's bits.
  *
  * Invariants: every iteration is run by exactly one thread, every store outside lanes by thread 0.
- * A barrier stands between any two accesses of memory by different threads of which one is a store;
- * no barrier is in lanes, so all threads reach it. */
+ * A barrier separates any two memory accesses by different threads if one is a store; no barrier is
+ * in lanes, so all threads reach it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +128,7 @@ static void barrier(Gpu *g) {
   g->synced = true;
 }
 
-/* Code of threads below n: ends at the block that is returned. */
+/* Begins code that only threads below n run. It ends at the returned block. */
 static LLVMBasicBlockRef only_below(Emit *e, int n) {
   LLVMBasicBlockRef some = emit_new_block(e, "some"), end = emit_new_block(e, "all");
   LLVMValueRef mine = icmp(e, LLVMIntSLT, emit_gpu_thread(e), emit_i64(e, n));
@@ -142,7 +142,7 @@ static void all_again(Emit *e, LLVMBasicBlockRef end) {
   LLVMPositionBuilderAtEnd(B, end);
 }
 
-/* Bytes of shared memory from `at` on. */
+/* The address of byte `at` of shared memory. */
 static LLVMValueRef shared_at(Gpu *g, LLVMValueRef at) {
   Emit *e = g->e;
   return LLVMBuildGEP2(B, LLVMInt8TypeInContext(e->ctx), g->shared, &at, 1, "");
@@ -163,7 +163,8 @@ static void vec(Gpu *g, LVal v) {
   barrier(g);
 }
 
-/* The yields directly in v; `use` is called with the place of each in shared memory. */
+/* Counts the yields directly in v and calls `use` (unless NULL) with the place of each in shared
+ * memory. */
 static int each_yield(Gpu *g, LVal v, void use(Emit *, LVal, LLVMValueRef)) {
   const LIns *ins = g->e->k->ins;
   int n = 0;
@@ -176,7 +177,7 @@ static int each_yield(Gpu *g, LVal v, void use(Emit *, LVal, LLVMValueRef)) {
   return n;
 }
 
-/* Results are kept as what registers hold, but truth values, as bytes. */
+/* The type of a result in registers. Shared memory holds it as it is, and truth values as bytes. */
 static LLVMTypeRef result_type(Emit *e, LVal yield) {
   bool first = e->k->ins[yield].imm == RED_FIRST_MAX || e->k->ins[yield].imm == RED_FIRST_MIN;
   return emit_type(e, first ? DT_I64 : lp_dtype(e->k, lp_operand(e->k, yield, 0)));
@@ -211,7 +212,7 @@ static void reduction(Gpu *g, LVal v) {
   emit_range(e, v, ins[v].match + 1);
   e->team = false;
   if (e->failed) return;
-  if (!chain) { /* one of them tells */
+  if (!chain) { /* thread 0 stores the results */
     LLVMBasicBlockRef one = emit_new_block(e, "one");
     LLVMValueRef first = icmp(e, LLVMIntEQ, emit_gpu_thread(e), emit_i64(e, 0));
     LLVMBuildCondBr(B, first, one, end);
@@ -225,7 +226,7 @@ static void reduction(Gpu *g, LVal v) {
   g->synced = false;
 }
 
-/* Stores of code that all threads run. */
+/* Emits a store in code that all threads run: thread 0 alone stores. */
 static void store(Gpu *g, LVal v) {
   Emit *e = g->e;
   barrier(g);
@@ -260,7 +261,7 @@ static void branch(Gpu *g, LVal v) {
 
 /* ---- tiles */
 
-/* One element of a slice: global [g_at] to shared [s_at] where `there`. */
+/* Copies one element of a slice from global to shared memory, if `there` is true. */
 static void bring(Gpu *g, DType dt, LLVMValueRef there, LLVMValueRef from, LLVMValueRef from_at,
                   LLVMValueRef to, LLVMValueRef to_at) {
   Emit *e = g->e;
@@ -344,7 +345,7 @@ static void tile(Gpu *g, LVal v) {
   LLVMValueRef depth[2] = {LLVMBuildSub(B, op[TILE_DEPTH], outer.i, ""), emit_i64(e, SLICE)};
   emit_loop(e, &l, emit_i64(e, 0), emit_intrinsic(e, "llvm.smin", LLVMTypeOf(depth[0]), 2, depth),
             1);
-  for (int q = 0; q < each; q++) { /* beyond the tile: whatever is there, within the slices */
+  for (int q = 0; q < each; q++) { /* elements beyond the tile read anything within the slices */
     Place p = place_of(e, v, emit_i64(e, q), op);
     LLVMValueRef row = mr * nr % THREADS ? rest(e, p.row, mr) : p.row;
     LLVMValueRef x = element(e, t, sa, add(e, mul(e, row, emit_i64(e, SLICE)), l.i));
@@ -356,7 +357,7 @@ static void tile(Gpu *g, LVal v) {
   emit_loop_end(e, &l);
   emit_loop_end(e, &outer);
   g->synced = false;
-  barrier(g); /* the epilogue may store where the tile has read */
+  barrier(g); /* the epilogue may store to memory that the tile has read */
   LLVMValueRef all = emit_alloca(e, LLVMArrayType2(t, (uint64_t)each), "tile");
   for (int q = 0; q < each; q++) {
     LLVMValueRef x = LLVMBuildLoad2(B, t, acc[q], "");
@@ -400,8 +401,8 @@ static void block_range(Gpu *g, LVal first, LVal end) {
   }
 }
 
-/* Places of the local buffers: in shared memory as far as it reaches, else at byte at[i] of the
- * block's scratch. Also what else is in shared memory. */
+/* Lays out shared memory and places the local buffers: in shared memory as far as it has room, else
+ * at byte at[i] of the block's scratch. */
 static void plan_shared(Gpu *g, int64_t *at) {
   Emit *e = g->e;
   const Kernel *k = e->k;
@@ -440,7 +441,7 @@ static void plan_shared(Gpu *g, int64_t *at) {
   LLVMSetAlignment(g->shared, 64);
 }
 
-/* Scratch that one block has, and where its local buffers begin in it (loop.h,
+/* Computes the scratch of this block and the pointers of its local buffers (loop.h,
  * lp_local_bytes). */
 static void place_locals(Gpu *g, const int64_t *at, LLVMValueRef scratch) {
   Emit *e = g->e;
@@ -472,7 +473,7 @@ static void annotate(Emit *e) {
   LLVMAddNamedMetadataOperand(e->mod, "nvvm.annotations", node);
 }
 
-/* Parameters of the entry, by what it is made for. */
+/* Parameters of the entry, which differ between PTX and the emulator. */
 typedef struct Entry {
   LLVMValueRef arg, lo, scratch, status;
 } Entry;

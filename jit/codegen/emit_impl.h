@@ -1,5 +1,5 @@
 /* Short names for building instructions: what emit_value.c and emit_arith.c share. Values are
- * scalars or vectors; constants are made as wide as the value they go with. */
+ * scalars or vectors; constants are as wide as the value that they are combined with. */
 #ifndef CKL_JIT_CODEGEN_EMIT_IMPL_H
 #define CKL_JIT_CODEGEN_EMIT_IMPL_H
 
@@ -12,7 +12,7 @@ static inline LLVMValueRef ints(Emit *e, LLVMValueRef x, LLVMTypeRef t, uint64_t
   return emit_splat(e, LLVMConstInt(t, c, false), emit_width_of(x));
 }
 
-/* The same of x's own element type. */
+/* The constant c of x's own element type, as wide as x. */
 static inline LLVMValueRef same_int(Emit *e, LLVMValueRef x, int64_t c) {
   LLVMTypeRef t = LLVMTypeOf(x);
   if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
@@ -72,7 +72,7 @@ static inline LLVMValueRef copysign_of(Emit *e, LLVMValueRef x, LLVMValueRef sig
   return emit_intrinsic(e, "llvm.copysign", LLVMTypeOf(x), 2, arg);
 }
 
-/* Whether a lane of a truth vector is set, as i1. */
+/* Whether any lane of a truth vector is set, as i1. */
 static inline LLVMValueRef any(Emit *e, LLVMValueRef c) {
   if (emit_width_of(c) == 1) return c;
   LLVMTypeRef t = LLVMIntTypeInContext(e->ctx, (unsigned)emit_width_of(c));

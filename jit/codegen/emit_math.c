@@ -1,9 +1,9 @@
 /* The elementary functions: runtime/fmath.inc expanded to LLVM instructions.
  *
  * In: values of f32 or f64, scalars or vectors. Out: the same instructions that runtime/fmath.c
- * has in C, so the same bits. V, I and B of the text are values of the width that is being
- * expanded (e->math_n). Where the level has FMA the functions are expanded in place; else each
- * is an internal function, as its software FMA is long. */
+ * has in C, so the same bits. V, I and B in fmath.inc are values of the width that is being
+ * expanded (e->math_n). If the level has FMA the functions are expanded in place; else each is an
+ * internal function, since its software FMA is long. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,8 +36,8 @@ static LLVMValueRef square_root(Emit *e, LLVMValueRef x) {
   return emit_intrinsic(e, "llvm.sqrt", LLVMTypeOf(x), 1, &x);
 }
 
-/* Where c, *q, *r, *l = huge(x), lane by lane behind a branch. `huge` takes the lanes of c as
- * bits of an i16 and places in memory. */
+/* In lanes where c is set: *q, *r, *l = huge(x), computed lane by lane behind a branch. `huge`
+ * takes the lanes of c as bits of an i16, and x, q, r, l by their places in memory. */
 static void rare(Emit *e, int w, LLVMValueRef huge, LLVMValueRef c, LLVMValueRef x, LLVMValueRef *q,
                  LLVMValueRef *r, LLVMValueRef *l) {
   int n = e->math_n;
@@ -65,7 +65,7 @@ static void rare(Emit *e, int w, LLVMValueRef huge, LLVMValueRef c, LLVMValueRef
   }
 }
 
-/* The text has variables called e; the emitter is `em` in it. */
+/* fmath.inc has variables called e, so the emitter is called `em` there. */
 #define WITH(...) (Emit * em, __VA_ARGS__)
 #define HERE (em->b)
 #define PASS(...) (em, __VA_ARGS__)
@@ -124,7 +124,7 @@ static LLVMValueRef huge_fn(Emit *e, int w);
 #undef FM_W
 #undef FM_TAG
 
-/* void huge(i16 lanes, x *, q *, r *, l *): the reduction of the lanes that are set. */
+/* Emits void huge(i16 lanes, x *, q *, r *, l *), which reduces the lanes that are set. */
 static LLVMValueRef huge_fn(Emit *e, int w) {
   LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, 0), i16 = LLVMInt16TypeInContext(e->ctx);
   LLVMTypeRef par[5] = {i16, p, p, p, p};
@@ -168,7 +168,7 @@ static LLVMValueRef huge_fn(Emit *e, int w) {
   return fn;
 }
 
-/* The functions that elementwise.def says are in fmath.inc. */
+/* The functions that elementwise.def declares as part of fmath.inc. */
 #define FN_FMATH(NAME, name, args)                                                                 \
   case NAME:                                                                                       \
     return dbl ? name##_64 args : name##_32 args;
@@ -192,7 +192,7 @@ static LLVMValueRef binary(Emit *e, int f, bool dbl, LLVMValueRef x, LLVMValueRe
   }
 }
 
-/* Function number f of n operands: in place, or by a call of an internal function. */
+/* Emits function number f of n operands, in place or as a call of an internal function. */
 static LLVMValueRef apply(Emit *e, int n, int f, LLVMValueRef *x) {
   bool dbl = is_double(x[0]);
   int before = e->math_n;

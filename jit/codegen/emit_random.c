@@ -34,8 +34,8 @@ static void one_round(Emit *e, LLVMValueRef c[6]) {
   c[5] = low(e, LLVMBuildAdd(B, c[5], like(e, c[5], 0xbb67ae85), ""));
 }
 
-/* c[4] becomes the block of counter c under the key; all of one width, as words. A loop, as ten
- * rounds written out take long to compile. */
+/* Replaces the counter in c[4] by its block under the key; all are words of one width. The rounds
+ * are a loop, since ten rounds written out take long to compile. */
 static void philox(Emit *e, LLVMValueRef c[4], LLVMValueRef k0, LLVMValueRef k1) {
   LLVMValueRef x[6] = {c[0], c[1], c[2], c[3], k0, k1}, phi[6];
   Loop l;
@@ -89,8 +89,8 @@ static LLVMValueRef below(Emit *e, LLVMValueRef w, LLVMValueRef limit) {
   return LLVMBuildAdd(B, r, high(e, mid2), "");
 }
 
-/* Whole numbers below 2^53 to f64: few levels have the instruction for 64 bits, so the halves
- * are put under the exponents of 2^84 and 2^52; all steps are exact. */
+/* Converts whole numbers below 2^53 to f64. Few levels have the instruction for 64 bits, so the
+ * halves become the low bits of doubles with the exponents 2^84 and 2^52; all steps are exact. */
 static LLVMValueRef to_double(Emit *e, LLVMValueRef x) {
   LLVMTypeRef f64 = LLVMDoubleTypeInContext(e->ctx), t = emit_like(x, f64);
   if (emit_has(e, HAS_I64_TO_F64)) return LLVMBuildSIToFP(B, x, t, "");
@@ -100,7 +100,7 @@ static LLVMValueRef to_double(Emit *e, LLVMValueRef x) {
   return LLVMBuildFAdd(B, hi, LLVMBuildBitCast(B, lo, t, ""), "");
 }
 
-/* Words (i32, or i64 for f64) to uniform numbers. */
+/* Converts words (i32, or i64 for f64) to uniform numbers. */
 static LLVMValueRef uniform(Emit *e, DType dt, LLVMValueRef w) {
   LLVMTypeRef f32 = LLVMFloatTypeInContext(e->ctx), f64 = LLVMDoubleTypeInContext(e->ctx);
   LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
@@ -120,7 +120,7 @@ static LLVMValueRef uniform(Emit *e, DType dt, LLVMValueRef w) {
                        "");
 }
 
-/* The word of element i, i32, or two of them as i64 (`wide`), out of the words of its block. */
+/* Selects the word of element i from its block: an i32, or two words as an i64 (`wide`). */
 static LLVMValueRef word_of(Emit *e, bool wide, LLVMValueRef i, LLVMValueRef w[4]) {
   LLVMValueRef odd = bit_is(e, i, 1);
   if (wide) return word64(e, sel(e, odd, w[2], w[0]), sel(e, odd, w[3], w[1]));
@@ -143,7 +143,8 @@ static LLVMValueRef normal_of(Emit *e, bool wide, LLVMValueRef i, LLVMValueRef w
   return sel(e, bit_is(e, i, 1), z1, z0);
 }
 
-/* Words, or normal deviates before rounding, of elements i, whose blocks have 2 (`wide`) or 4. */
+/* Words, or normal deviates before rounding, of elements i. A block serves 2 elements if `wide`,
+ * else 4. */
 static LLVMValueRef numbers(Emit *e, bool normal, bool wide, LLVMValueRef key, LLVMValueRef counter,
                             LLVMValueRef i) {
   LLVMValueRef w[4];
@@ -151,7 +152,7 @@ static LLVMValueRef numbers(Emit *e, bool normal, bool wide, LLVMValueRef key, L
   return normal ? normal_of(e, wide, i, w) : word_of(e, wide, i, w);
 }
 
-/* x0 y0 x1 y1 .. of two vectors of n. */
+/* Interleaves two vectors of n: x0 y0 x1 y1 .. */
 static LLVMValueRef zip(Emit *e, LLVMValueRef x, LLVMValueRef y) {
   LLVMValueRef lane[2 * EMIT_LANES];
   int n = emit_width_of(x);
@@ -159,7 +160,7 @@ static LLVMValueRef zip(Emit *e, LLVMValueRef x, LLVMValueRef y) {
   return LLVMBuildShuffleVector(B, x, y, LLVMConstVector(lane, 2 * (unsigned)n), "");
 }
 
-/* The numbers of 16 elements from the first of a block on: each block is computed once. */
+/* The numbers of 16 elements that start at the first of a block: each block is computed once. */
 static LLVMValueRef whole_blocks(Emit *e, bool normal, bool wide, LLVMValueRef key,
                                  LLVMValueRef counter, LLVMValueRef first) {
   int n = wide ? EMIT_LANES / 2 : EMIT_LANES / 4;
@@ -182,7 +183,7 @@ static LLVMValueRef whole_blocks(Emit *e, bool normal, bool wide, LLVMValueRef k
   return zip(e, z0, z1);
 }
 
-/* An internal function (key, counter, first element) of the above. */
+/* Calls whole_blocks as an internal function of key, counter and first element. */
 static LLVMValueRef sixteen(Emit *e, bool normal, bool wide, LLVMValueRef key, LLVMValueRef counter,
                             LLVMValueRef first) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), par[3] = {i64, i64, i64}, t = i64;

@@ -5,19 +5,19 @@
  *
  * The plan is the inner kernel of Goto and van de Geijn ("Anatomy of high-performance matrix
  * multiplication", TOMS 2008): mr x nr accumulators stay in registers while k ascends; one
- * element of A is broadcast over the columns of a row of B. Texts of it are emitted: one for
- * a tile that is all there, and some for a tile at an edge, in which rows that are not there repeat
- * the last one and columns that are not there are masked.
+ * element of A is broadcast over the columns of a row of B. The kernel is emitted several times:
+ * once for a full tile, and for tiles at an edge, in which missing rows repeat the last one and
+ * missing columns are masked.
  *
- * Invariant: one fma per element and k, in ascending k; nothing outside rows x depth of A, depth
- * x cols of B and rows x cols of the start is read, prefetches apart. */
+ * Invariant: one fma per element and k, in ascending k. Prefetches apart, nothing is read outside
+ * of rows x depth of A, depth x cols of B and rows x cols of the start. */
 #include "jit/codegen/emit.h"
 #include "runtime/elementwise.h"
 
 enum {
   UNROLL = 4,
-  AHEAD = 12,  /* rows of B */
-  TALL = 12,   /* rows of a tile from which on one with less rows has texts of its own */
+  AHEAD = 12,  /* rows of B between a use and its prefetch */
+  TALL = 12,   /* tiles of at least this many rows get extra code for fewer rows */
   DIRECT = 200 /* instructions of all copies of a block that is emitted straight from registers */
 };
 
@@ -51,7 +51,7 @@ static LLVMValueRef at(Tile *t, LLVMValueRef p, LLVMValueRef index) {
   return LLVMBuildGEP2(t->e->b, t->scalar, p, &index, 1, "");
 }
 
-/* n elements from a pointer into the buffer on. */
+/* Loads n elements from a pointer into the buffer. */
 static LLVMValueRef load(Tile *t, int buf, LLVMTypeRef type, int n, LLVMValueRef p) {
   if (t->e->bytes) emit_within(t->e, buf, p, n, NULL);
   LLVMValueRef x = LLVMBuildLoad2(t->e->b, type, p, "");
@@ -74,8 +74,8 @@ static void prefetch(Tile *t, LLVMValueRef p, int level) {
   LLVMBuildCall2(e->b, LLVMGlobalGetValueType(f), f, arg, 4, "");
 }
 
-/* How rows of A are reached: pointers to every GROUP-th row and offsets from there, so that few
- * registers do. In a tile with less rows groups begin earlier, and rows that are not there repeat
+/* Addresses of the rows of A: pointers to every GROUP-th row and offsets from there, so that few
+ * registers are needed. In a tile with fewer rows groups begin earlier, and missing rows repeat
  * others. */
 enum { GROUP = 4, GROUPS = 64 / GROUP };
 typedef struct Rows {
@@ -83,14 +83,14 @@ typedef struct Rows {
   LLVMValueRef first[GROUPS]; /* row that a group begins with */
   LLVMValueRef within[GROUP]; /* row number in its group */
   LLVMValueRef offset[GROUP]; /* elements from the group's first row */
-  LLVMValueRef p[GROUPS];     /* now */
+  LLVMValueRef p[GROUPS];     /* pointer to the present k of the group's first row */
 } Rows;
 
 static LLVMValueRef row_of(Tile *t, const Rows *r, int i) {
   return add(t, r->first[i / GROUP], r->within[i % GROUP]);
 }
 
-/* One k: rows of A, a row of B at `pb`. */
+/* Emits the work of one k: the rows of A times the row of B at `pb`. */
 static void step(Tile *t, const Rows *r, LLVMValueRef pb, const LLVMValueRef *mask,
                  LLVMValueRef *acc) {
   const LIns *in = &t->e->k->ins[t->v];
@@ -166,7 +166,7 @@ static void k_loop(Tile *t, LLVMValueRef from, LLVMValueRef to, int by, Rows *r,
   }
 }
 
-/* x, kept in a register: code generation is not to compute it again at each use. */
+/* Keeps x in a register, so that code generation does not compute it again at each use. */
 static LLVMValueRef keep(Tile *t, LLVMValueRef x) {
   return is_const(x) ? x : LLVMBuildFreeze(t->e->b, x, "");
 }
@@ -197,7 +197,7 @@ static void find_rows(Tile *t, bool edge, Rows *r) {
   }
 }
 
-/* All chains of the tile in acc[mr * nv]; the rows they belong to in `r`. */
+/* Computes all chains of the tile into acc[mr * nv]; their rows are in `r`. */
 static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
   Emit *e = t->e;
   LLVMBuilderRef b = e->b;
@@ -229,8 +229,8 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
   int unroll = edge || !emit_has(e, HAS_FMA) || e->bytes ? 1 : UNROLL;
   if (unroll > 1) {
     LLVMValueRef whole = LLVMBuildAnd(b, depth, emit_i64(e, -unroll), "");
-    /* What lies behind a panel is mostly the next one; rows apart are not foreseen by the
-     * hardware. */
+    /* Behind a packed panel mostly the next one follows: fetch that. Else the rows of B are apart,
+     * which the hardware does not foresee: fetch AHEAD rows ahead. */
     LLVMValueRef b_step = t->op[TILE_B_STEP], rows_on = depth;
     if (!is_const(b_step) || const_of(b_step) != t->nr) rows_on = emit_i64(e, AHEAD);
     LLVMValueRef ahead = edge ? NULL : mul(t, rows_on, b_step);
@@ -244,7 +244,7 @@ static void chains(Tile *t, bool edge, LLVMValueRef *acc, Rows *r) {
 
 /* ---- the epilogue */
 
-/* The block of the tile for one row and the columns from `col`, of which x holds the chains. */
+/* Emits the block of the tile for one row and the columns from `col` on; x holds their chains. */
 static void block(Tile *t, LLVMValueRef row, LLVMValueRef col, LLVMValueRef x) {
   Emit *e = t->e;
   bool lanes = e->width > 1;
@@ -267,7 +267,7 @@ static void from_room(Emit *e, void *ud, LLVMValueRef i) {
   block(t, t->row, i, emit_load_n(e, t->dt, t->room, index, EMIT_LANES));
 }
 
-/* The block over a tile in memory. */
+/* Emits the block for all elements of a tile that is in memory. */
 static void epilogue(Tile *t) {
   Emit *e = t->e;
   Loop rows, cols;
@@ -293,7 +293,7 @@ static void spill(Tile *t, const LLVMValueRef *acc, const Rows *r) {
     }
 }
 
-/* Whether the block is short enough to be written out for every vector. */
+/* Whether the block is short enough to be emitted once per vector. */
 static bool is_light(const Tile *t) {
   const Kernel *k = t->e->k;
   int cost = 0;
@@ -379,7 +379,7 @@ void emit_tile(Emit *e, LVal v) {
     LLVMBuildBr(b, memory);
   }
   LLVMPositionBuilderAtEnd(b, edge);
-  /* Half of the columns take half of the time; where all are there, so do few rows. */
+  /* Half of the columns take half of the time. If all columns are there, fewer rows save time. */
   bool all = is_const(t.op[TILE_COLS]) && const_of(t.op[TILE_COLS]) == t.nr;
   Tile part = t;
   if (!all && t.nv > 1)

@@ -3,8 +3,8 @@
  * In: an LP_FOR around an LP_VEC that loads along the lanes and stores along the loop:
  *   for i { vec k { to[.. + i + k * s] = from[.. + k] } }
  * Out: blocks of 16 x 16: 16 loads, a network of shuffles, 16 stores, instead of a scattered
- * store of each vector (Eklundh, "A fast computer method for matrix transposing", 1972). What is
- * left at the edges goes as it is written.
+ * store of each vector (Eklundh, "A fast computer method for matrix transposing", 1972). The rest
+ * at the edges runs as the loop is written.
  *
  * Invariant: every element is copied as it is; the two buffers do not overlap, so order is free. */
 #include "jit/codegen/emit.h"
@@ -15,10 +15,10 @@ typedef struct Transpose {
   LLVMValueRef i0; /* first iteration of the block */
 } Transpose;
 
-enum { LONGEST = 250 }; /* instructions of a loop that is looked at */
+enum { LONGEST = 250 }; /* instructions of the longest loop that is examined */
 
-/* How v depends on `var`: 0 not at all; 1 by a uniform factor, *factor where known, else 0; 2
- * otherwise. Both are in the loop now looked at. */
+/* How v depends on `var`: 0 not at all; 1 by a uniform factor, with *factor its value, or 0 if that
+ * is not known; 2 otherwise. Both are in the loop that is examined. */
 static int depends(const Kernel *k, LVal v, LVal var, int64_t *factor) {
   uint8_t how[LONGEST + 1];
   int64_t by[LONGEST + 1];
@@ -64,7 +64,7 @@ static bool address(const LIns *in) {
   }
 }
 
-/* Whether the loop at v is one, and its parts. */
+/* Whether the loop at v is a transposing loop; fills in its parts. */
 static bool find(const Kernel *k, LVal v, Transpose *t) {
   const LIns *ins = k->ins;
   int64_t along, across;
@@ -115,15 +115,15 @@ static void network(Emit *e, LLVMValueRef row[EMIT_LANES]) {
     }
 }
 
-/* The instructions of the loop up to `end` for iteration i; those of the LP_VEC apart, its
- * iteration is set. */
+/* Emits the instructions of the loop up to `end` for iteration i. The LP_VEC itself is left out:
+ * the caller has set its iteration. */
 static void body(Emit *e, const Transpose *t, LLVMValueRef i, LVal end) {
   emit_set(e, t->loop, one_uniform(i));
   emit_range(e, t->loop + 1, t->vec);
   emit_range(e, t->vec + 1, end);
 }
 
-/* 16 iterations of the loop and the lanes from k on. */
+/* Emits a block: 16 iterations of the loop and the lanes that start at k. */
 static void block(Emit *e, void *ud, LLVMValueRef k) {
   Transpose *t = ud;
   emit_set(e, t->vec, one_linear(k, emit_i64(e, 1)));
@@ -160,9 +160,8 @@ static void block(Emit *e, void *ud, LLVMValueRef k) {
   }
 }
 
-/* Iterations to take in blocks: whole blocks where places of different iterations and lanes are
- * different, which is so where the step from lane to lane is not less than the number of
- * iterations; else none. */
+/* The number of iterations to run in blocks: n rounded down to whole blocks if no two iterations
+ * and lanes share a place, i.e. if the step from lane to lane is at least n; else 0. */
 static LLVMValueRef whole_blocks(Emit *e, Transpose *t, LLVMValueRef n, LLVMValueRef lanes) {
   LLVMBuilderRef b = e->b;
   LLVMValueRef size = emit_i64(e, EMIT_LANES), zero = emit_i64(e, 0);

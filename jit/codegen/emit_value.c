@@ -108,7 +108,7 @@ void emit_flag(Emit *e, LLVMValueRef bad) {
 
 /* ---- f16 and bf16 */
 
-/* A float to the pattern of an f16, as i32 (half.h, hf_f16_from_f32). */
+/* Converts a float to the pattern of an f16, as i32 (half.h, hf_f16_from_f32). */
 static LLVMValueRef f16_from_f32(Emit *e, LLVMValueRef x) {
   LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
 #define C(c) ints(e, x, i32, c)
@@ -127,7 +127,7 @@ static LLVMValueRef f16_from_f32(Emit *e, LLVMValueRef x) {
 #undef C
 }
 
-/* The pattern of an f16, as i32, to float. */
+/* Converts the pattern of an f16, as i32, to float. */
 static LLVMValueRef f32_from_f16(Emit *e, LLVMValueRef h) {
   LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
 #define C(c) ints(e, h, i32, c)
@@ -143,8 +143,8 @@ static LLVMValueRef f32_from_f16(Emit *e, LLVMValueRef h) {
 #undef C
 }
 
-/* A double to an f16 or bf16 in one rounding, held as a float. `drop`: bits of the fraction that
- * go; numbers: see half.h. */
+/* Rounds a double once to f16 or bf16, held as a float. `drop`: bits of the fraction that are
+ * dropped; for the constants see half.h. */
 static LLVMValueRef half_from_f64(Emit *e, DType dt, LLVMValueRef x) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
   bool bf = dt == DT_BF16;
@@ -246,15 +246,16 @@ static LLVMValueRef masked(Emit *e, const char *name, LLVMTypeRef vec, LLVMTypeR
   return LLVMBuildCall2(B, LLVMGlobalGetValueType(f), f, arg, (unsigned)n, "");
 }
 
-/* Whether the level has masked instructions for elements of this dtype. Where it has not, LLVM
- * would write out a branch for each lane: a loop over the lanes that are set is short. */
+/* Whether the level has masked instructions for elements of this dtype. If not, LLVM would emit a
+ * branch for each lane; a loop over the lanes that are set is shorter. */
 static bool has_masked(const Emit *e, DType dt, bool scattered) {
   bool narrow = dt_size(dt) < 4;
   if (scattered) return !narrow && emit_has(e, HAS_SCATTERED);
   return emit_has(e, narrow ? HAS_MASKED_NARROW : HAS_MASKED);
 }
 
-/* For each lane that is set, its number i: the body follows, next_lane closes. */
+/* A loop over the lanes that are set; i is the lane's number. The body follows, and next_lane ends
+ * the loop. */
 typedef struct LaneLoop {
   LLVMBasicBlockRef body, end;
   LLVMValueRef bits, i;
@@ -289,21 +290,21 @@ static LLVMValueRef lane_at(Emit *e, LLVMTypeRef t, LLVMValueRef vec, LLVMValueR
   return LLVMBuildGEP2(B, t, vec, &i, 1, "");
 }
 
-/* A vector to memory, to be read lane by lane. */
+/* Stores a vector to memory, to be read lane by lane. */
 static LLVMValueRef in_memory(Emit *e, LLVMValueRef x) {
   LLVMValueRef p = emit_alloca(e, LLVMTypeOf(x), "lanes");
   LLVMBuildStore(B, x, p);
   return p;
 }
 
-/* Index of lane i: base + i, or that of a vector in memory. */
+/* Index of lane i: base + i, or lane i of a vector in memory. */
 static LLVMValueRef index_at(Emit *e, LLVMValueRef base, LLVMValueRef vec, LLVMValueRef i) {
   LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
   if (!vec) return LLVMBuildAdd(B, base, i, "");
   return LLVMBuildLoad2(B, i64, lane_at(e, i64, vec, i), "");
 }
 
-/* The lanes of `mask` from places `index`: of lane 0, or a vector. */
+/* Loads the lanes of `mask`. `index`: the index of lane 0, or a vector of indices. */
 static LLVMValueRef load_lanes(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index,
                                LLVMValueRef mask) {
   LaneLoop l;
@@ -361,12 +362,13 @@ static LLVMValueRef backwards(Emit *e, LLVMValueRef x) {
   return LLVMBuildShuffleVector(B, x, x, LLVMConstVector(lane, EMIT_LANES), "");
 }
 
-/* The step of a linear value where it is a known number; else 0. */
+/* The step of a linear value if it is a constant; else 0. */
 static int64_t known_step(One x) {
   return x.kind == ONE_LINEAR && LLVMIsAConstantInt(x.step) ? LLVMConstIntGetSExtValue(x.step) : 0;
 }
 
-/* `index`: of the first of n elements, or n of them. */
+/* In a checked kernel, tests n addresses. `index`: that of the first of n consecutive elements, or
+ * a vector of n indices. */
 static void within(Emit *e, int buf, LLVMValueRef index, int n, LLVMValueRef mask) {
   DType dt = (DType)e->k->bufs[buf].dtype;
   if (e->bytes) emit_within(e, buf, place(e, dt, e->buf[buf], index), n, mask);
@@ -469,7 +471,7 @@ LLVMValueRef emit_un(Emit *e, RefUn f, DType dt, LLVMValueRef x) {
     r = sel(e, fcmp(e, LLVMRealOEQ, x, zero), zero, x);
     r = sel(e, fcmp(e, LLVMRealOLT, x, zero), real(e, x, -1), r);
     return sel(e, fcmp(e, LLVMRealOGT, x, zero), real(e, x, 1), r);
-  case RU_RELU: /* x where it is greater or a NaN */
+  case RU_RELU: /* x if it is greater than 0 or a NaN */
     return sel(e, fcmp(e, LLVMRealUGT, x, zero), x, zero);
   case RU_FLOOR: return emit_whole(e, -1, x);
   case RU_CEIL: return emit_whole(e, 1, x);
@@ -497,7 +499,7 @@ LLVMValueRef emit_unkey(Emit *e, LLVMValueRef u) {
 }
 
 LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x) {
-  LLVMValueRef u = bits(e, emit_unkey(e, bits(e, x))); /* it is its own inverse */
+  LLVMValueRef u = bits(e, emit_unkey(e, bits(e, x))); /* the mapping is its own inverse */
   int64_t end = is_double(x) ? max ? INT64_MAX : INT64_MIN : max ? INT32_MAX : INT32_MIN;
   return sel(e, fcmp(e, LLVMRealUNO, x, x), same_int(e, u, end), u);
 }
@@ -555,7 +557,7 @@ static LLVMValueRef to_int(Emit *e, DType to, LLVMValueRef x) {
   return LLVMBuildCall2(B, LLVMGlobalGetValueType(f), f, &x, 1, "");
 }
 
-/* An i64 as a double that rounds to f16 and bf16 as it does (half.h, hf_sticky_f64). */
+/* Converts an i64 to a double that rounds to f16 and bf16 like the i64 (half.h, hf_sticky_f64). */
 static LLVMValueRef sticky(Emit *e, LLVMValueRef x) {
   LLVMTypeRef f64 = emit_like(x, LLVMDoubleTypeInContext(e->ctx));
   LLVMValueRef low = LLVMBuildAnd(B, x, same_int(e, x, 0xffff), "");
@@ -595,7 +597,7 @@ LLVMValueRef emit_cast(Emit *e, DType from, DType to, LLVMValueRef x) {
 
 /* ---- quotients of indices */
 
-/* Whether an index is a multiple of EMIT_LANES as far as its instructions tell. */
+/* Whether the instructions of an index, up to `deep` levels, show a multiple of EMIT_LANES. */
 static bool whole_lanes(const Emit *e, LLVMValueRef x, int deep) {
   if (x == e->lane0) return true;
   if (LLVMIsAConstantInt(x)) return LLVMConstIntGetZExtValue(x) % EMIT_LANES == 0;
@@ -607,15 +609,15 @@ static bool whole_lanes(const Emit *e, LLVMValueRef x, int deep) {
   return whole_lanes(e, LLVMGetOperand(x, 1), deep - 1);
 }
 
-/* Divides uniform numbers. The result is frozen, so that the strength reduction of loops does not
- * repeat the division inside of them. */
+/* Divides uniform numbers. The result is frozen, so that LLVM's strength reduction does not repeat
+ * the division inside of loops. */
 static LLVMValueRef divide_uniform(Emit *e, bool rem, LLVMValueRef x, LLVMValueRef y) {
   LLVMValueRef z = rem ? LLVMBuildURem(B, x, y, "") : LLVMBuildUDiv(B, x, y, "");
   return LLVMIsConstant(z) ? z : LLVMBuildFreeze(B, z, "");
 }
 
-/* Whether an index is 0 or more as far as its instructions tell: iterations of loops, and what
- * keeps that. */
+/* Whether the instructions of an index, up to `deep` levels, show that it is 0 or more: it is made
+ * of iterations and constants by operations that keep the sign. */
 static bool never_negative(const Kernel *k, LVal v, int deep) {
   const LIns *in = &k->ins[v];
   switch ((LOp)in->op) {
@@ -642,9 +644,9 @@ static bool never_negative(const Kernel *k, LVal v, int deep) {
 }
 
 /* LP_IDIV, LP_IREM. A linear x of step 1 over a uniform y takes one scalar division, and as many
- * wraps as 16 lanes can make; none where both begin at multiples of 16. Under a guard lane 0 may
- * be one that does not run, and below 0 while others are not: the division is of 0 then, and lanes
- * count from where they are, so that those from 0 on have the quotient 0 and themselves. */
+ * wraps as 16 lanes can cause; no wraps if both are multiples of 16. Under a guard lane 0 may be
+ * inactive and below 0 while active lanes are not. The scalar division is then of 0, so lanes from
+ * 0 on start with the quotient 0 and themselves as the remainder. */
 static One divide(Emit *e, LVal v, One x, One y) {
   bool rem = e->k->ins[v].op == LP_IREM;
   if (y.kind == ONE_UNIFORM) {
@@ -697,8 +699,8 @@ static One divide(Emit *e, LVal v, One x, One y) {
 
 /* ---- instructions */
 
-/* i64 + - * of which one operand at least is linear and the result is too; else kind is VECTOR
- * and v NULL. */
+/* i64 + - * with at least one linear operand and a linear result; else the result has the kind
+ * VECTOR and v is NULL. */
 static One linear(Emit *e, RefBin f, One x, One y) {
   One none = one_vector(NULL);
   if (x.kind == ONE_VECTOR || y.kind == ONE_VECTOR) return none;
@@ -711,7 +713,7 @@ static One linear(Emit *e, RefBin f, One x, One y) {
   return one_linear(LLVMBuildMul(B, x.v, y.v, ""), LLVMBuildMul(B, step, by, ""));
 }
 
-/* Linear with a step that is known to be 0 is uniform. */
+/* Turns a linear value whose step is the constant 0 into a uniform one. */
 static One tidy(One x) {
   if (x.kind == ONE_LINEAR && LLVMIsConstant(x.step) && LLVMIsNull(x.step)) return one_uniform(x.v);
   return x;
@@ -744,7 +746,7 @@ static One where(Emit *e, LVal v) {
   return one_vector(sel(e, cond, emit_vector(e, x), emit_vector(e, y)));
 }
 
-/* A literal: the bits of an f64 in an i64 argument, or the argument itself. */
+/* The value of a literal: an i64 argument holds the bits of an f64, or the number itself. */
 static LLVMValueRef literal(Emit *e, DType dt, LLVMValueRef arg) {
   if (!dt_float(dt)) return emit_cast(e, DT_I64, dt, arg);
   LLVMValueRef x = LLVMBuildBitCast(B, arg, LLVMDoubleTypeInContext(e->ctx), "");
