@@ -33,7 +33,7 @@ typedef struct Head {
 
 typedef struct Entry {
   uint64_t hash[2]; /* of the text */
-  uint64_t at;      /* text, then object */
+  uint64_t at;      /* offset of the text, which the object follows */
   uint64_t text_n, object_n;
   uint64_t sum; /* of text and object */
 } Entry;
@@ -171,7 +171,7 @@ static bool read_at(int fd, void *to, size_t n, uint64_t at) {
   return at <= INT64_MAX && pread(fd, to, n, (off_t)at) == (ssize_t)n;
 }
 
-/* The note of the linker (--build-id=sha1) in one segment of notes. */
+/* Looks for the linker's note (--build-id=sha1) in one segment of notes. */
 static bool find_note(int fd, const Elf64_Phdr *p, unsigned char build[CACHE_BUILD]) {
   unsigned char notes[4096];
   size_t n = p->p_filesz < sizeof notes ? (size_t)p->p_filesz : sizeof notes;

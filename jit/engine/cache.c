@@ -4,8 +4,8 @@
  * opened once and checked (ours, 0700, no link), and files are reached through its handle, so
  * nobody can put another folder in its place. A file has a head, the text and the object; it is
  * written under another name and renamed, so that readers see all of it or nothing. Invariant: an
- * object is given out only if the whole text is equal and the checksum fits; names and hashes only
- * find it.
+ * object is returned only if the whole text is equal and the checksum fits; names and hashes only
+ * serve to find it.
  */
 #define _GNU_SOURCE
 #include "jit/engine/cache.h"
@@ -29,7 +29,7 @@ enum {
   NAME = 48,          /* hash, level, code generator, and the end */
   MOST = 1 << 28,     /* bytes of a text or an object */
   STALE = 3600,       /* seconds after which a file that was never renamed is dead */
-  TOUCH_AFTER = 3600, /* and after which a use is noted by a new time */
+  TOUCH_AFTER = 3600, /* seconds after which a use updates the time of the file */
 };
 
 typedef struct Head {
@@ -48,8 +48,8 @@ static const char magic[8] = "ckl-jit";
 struct Cache {
   Mem *mem;
   int dir;
-  int64_t limit, size; /* size: of all files; -1 before they were counted */
-  unsigned count;      /* files written, for their first names */
+  int64_t limit, size; /* size: bytes of all files; -1 before they were counted */
+  unsigned count;      /* files written; part of their temporary names */
 };
 
 /* ---- the folder */
@@ -119,7 +119,7 @@ static void name_of(const CacheKey *k, char name[NAME]) {
   for (int i = 0; i < 6; i++) n += snprintf(name + n, (size_t)(NAME - n), "%02x", k->build[i]);
 }
 
-/* 0: not of our making; 1: a file of the cache; 2: one that was being written. */
+/* 0: not a file of ours; 1: a file of the cache; 2: a file that was being written. */
 static int kind_of(const char *name) {
   if (!strncmp(name, "tmp-", 4)) return 2;
   size_t n = strspn(name, "0123456789abcdef-");
@@ -151,8 +151,8 @@ static bool head_fits(const Head *h, const CacheKey *k, int64_t size) {
          (uint64_t)size == sizeof *h + h->text_n + h->object_n;
 }
 
-/* The body of an open file, *n bytes with text first; NULL with `e` when something is wrong with
- * it. */
+/* Returns the body of an open file, *n bytes that begin with the text; NULL with `e` if the file is
+ * damaged or cannot be read. */
 static char *read_body(Cache *c, int fd, const CacheKey *k, Head *h, size_t *n, Err *e) {
   struct stat st;
   if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
@@ -190,7 +190,7 @@ void *cache_get(Cache *c, const CacheKey *k, size_t *n, Err *e) {
     if (!e->nomem) unlinkat(c->dir, name, 0);
     return NULL;
   }
-  /* equal hashes of different texts: the one that is there stays until the other is written */
+  /* if different texts have equal hashes, the file stays until the other text is written */
   void *object = NULL;
   if (h.object_n && h.text_n == k->text_n && !memcmp(body, k->text, k->text_n)) {
     *n = (size_t)h.object_n;
@@ -228,7 +228,7 @@ static int older_first(const void *a, const void *b) {
   return strcmp(x->name, y->name);
 }
 
-/* Counts the bytes of all files; puts them in `list` (room for `cap`) as far as it has room. */
+/* Sums up the bytes of all files and lists the first `cap` of them in `list`. */
 static int64_t scan(Cache *c, Entry *list, size_t cap, size_t *count) {
   int64_t size = 0, now = (int64_t)time(NULL);
   *count = 0;
@@ -256,7 +256,7 @@ static int64_t scan(Cache *c, Entry *list, size_t cap, size_t *count) {
 }
 
 /* Removes the oldest files until a quarter of the limit is free again. Without memory for the list
- * nothing goes now; the next file written tries again. */
+ * it removes nothing; the next file that is written tries again. */
 static void evict(Cache *c) {
   size_t count, again;
   scan(c, NULL, 0, &count);
@@ -287,7 +287,7 @@ bool cache_put(Cache *c, const CacheKey *k, const void *object, size_t n, Err *e
 
   name_of(k, name);
   struct timespec now;
-  /* in another container our process number may be taken too */
+  /* a process in another container may have the same number */
   clock_gettime(CLOCK_REALTIME, &now);
   snprintf(temp, sizeof temp, "tmp-%ld-%u-%ld", (long)getpid(), c->count++, (long)now.tv_nsec);
   int fd = openat(c->dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -1,4 +1,4 @@
-/* What a session and the code generator process say to one another.
+/* The protocol between a session and the code generator process.
  *
  * The process `ckl-codegen` has a stream socket on descriptor 0 and uses it both ways. Each
  * message is a frame: the head below, then `length` bytes. Requests are answered in order, one

@@ -1,13 +1,13 @@
 /* Blocks of GPU threads as fibers.
  *
  * In: the code of a kernel for the emulator. Out: what its iterations store. Each thread is a fiber
- * of its own, which runs until it waits at a barrier or in a shuffle; when all that have to be
- * there are, they go on, first to last, then last to first, and the other way round in the next
- * block. Shared memory and scratch start as noise. So code that misses a barrier does not pass by
- * luck.
+ * of its own, which runs until it waits at a barrier or in a shuffle. When all threads that take
+ * part have arrived, they go on: in one round first to last, in the next last to first, and the
+ * other way round in the next block. Shared memory and scratch start as noise. So code that misses
+ * a barrier does not pass by luck.
  *
- * A switch between fibers is a dozen instructions where this file knows the machine, since POSIX
- * contexts ask the kernel for the signal mask each time: a hundred times as long.
+ * On machines that this file knows, a switch between fibers is a dozen instructions. POSIX contexts
+ * ask the kernel for the signal mask at each switch, which takes a hundred times as long.
  *
  * Invariant: threads of one block share memory alone; a block that cannot go on, or is
  * interrupted, is given up where its threads stand. */
@@ -33,7 +33,7 @@ enum { STACK = (64 << 10) + 192, LANES = 16 };
 typedef enum State { READY, AT_BARRIER, IN_EXCHANGE, DONE, STATES } State;
 
 #if OWN_SWITCH
-typedef void *Context; /* the stack pointer, below what a called function keeps (System V ABI) */
+typedef void *Context; /* the stack pointer, below the saved registers (System V ABI) */
 #else
 typedef ucontext_t Context;
 #endif
@@ -42,14 +42,14 @@ typedef struct Fiber {
   EmuThread t; /* the code sees this */
   Emu *emu;
   Context context;
-  int64_t x, by; /* exchanged */
+  int64_t x, by; /* of a shuffle */
 } Fiber;
 
 struct Emu {
   Fiber fiber[EMU_THREADS];
   unsigned char state[EMU_THREADS]; /* State of each */
-  int count[STATES];                /* of those that are not READY */
-  int by;                           /* of this round: to the next fiber, 1 or -1 */
+  int count[STATES];                /* threads in each state other than READY */
+  int by;                           /* step to the next fiber in this round, 1 or -1 */
   Context home;
   const Interrupt *interrupt;
   Mem *mem;
@@ -58,7 +58,7 @@ struct Emu {
   const int64_t *arg;
   int64_t iteration;
   KStatus *st;
-  char *room, *local; /* as they were allocated; below: 64-byte aligned */
+  char *room, *local; /* as allocated; the members below are 64-byte aligned */
   size_t local_bytes;
   char *shared, *stacks, *scratch;
 };
@@ -137,7 +137,7 @@ ON_FIBER static bool interrupted(const Emu *b) {
   return interrupt_asked(b->interrupt);
 }
 
-/* The next fiber from number i on that is ready, or the one that runs the block. */
+/* The next ready fiber from number i on, or the context that runs the block. */
 ON_FIBER static Context *next_from(Emu *b, int i) {
   while (i >= 0 && i < EMU_THREADS && b->state[i] != READY) i += b->by;
   return i >= 0 && i < EMU_THREADS && !interrupted(b) ? &b->fiber[i].context : &b->home;

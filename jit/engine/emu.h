@@ -15,8 +15,8 @@ enum { EMU_THREADS = 256, EMU_SHARED = 48 << 10 }; /* of a block: threads; bytes
 /* A kernel gets this as its `local`. The code generator knows the layout. */
 typedef struct EmuThread EmuThread;
 struct EmuThread {
-  int64_t number, block;  /* of the thread in its block; of the block */
-  void *shared, *scratch; /* of the block: EMU_SHARED bytes; as much as lp_local_bytes tells */
+  int64_t number, block;         /* of the thread in its block; of the block */
+  void *shared, *scratch;        /* of the block: EMU_SHARED bytes; lp_local_bytes bytes */
   void (*barrier)(EmuThread *t); /* returns when all threads of the block have called it */
   /* x of thread number ^ by, when threads 0 .. 15 have all called it with that `by` */
   int64_t (*exchange)(EmuThread *t, int64_t x, int64_t by);

@@ -37,16 +37,16 @@ enum { CACHE_LIMIT = 512 << 20 };
 typedef enum State { ASKED, LOADED, FAILED, UNLOADED } State;
 
 struct EngKernel {
-  WorkItem item; /* first: an answer's item is the kernel's; its text is the arena's */
+  WorkItem item; /* first, so that an answer's item gives the kernel; its text is in the arena */
   State state;
-  bool again; /* was asked for once more after a fork */
-  bool nomem; /* failed for want of memory: whoever asks next tries it again */
+  bool again; /* was requested once more after a fork */
+  bool nomem; /* failed for want of memory: the next request tries it again */
   int64_t users;
   uint64_t hash;
   struct EngKernel *next; /* of the same bucket */
   LoadCode code;
   const char *error;
-  Buf *dump; /* where text goes instead of code */
+  Buf *dump; /* gets the text, if text is made instead of code */
 };
 
 struct Engine {
@@ -56,7 +56,7 @@ struct Engine {
   EngKernel **buckets;
   size_t bucket_count, kernel_count; /* a power of two */
   size_t unused;                     /* bytes of loaded code without users */
-  bool looked;                       /* the next three were tried to open */
+  bool looked;                       /* opening archive, cache and workers was tried */
   const char *lack;                  /* why there are no workers */
   unsigned char build[CACHE_BUILD];
   Archive installed;
@@ -67,7 +67,7 @@ struct Engine {
   bool awake;
   char *scratch;
   size_t scratch_each, scratch_size;
-  KStatus *status, own; /* of the kernel that runs; where the configuration gives none */
+  KStatus *status, own; /* of the running kernel; used if the configuration has none */
   FILE *perf;
   EngCount count;
 };
@@ -95,8 +95,8 @@ static bool own_folder(char out[PATH_MAX]) {
   return true;
 }
 
-/* The first of these that exists: in `folder`, in its parent where libtool keeps libraries in
- * .libs, below the parent of bin/ or lib/, and where it was to be installed. */
+/* Returns the path of the first file that exists: in `folder`; in its parent, if libtool keeps
+ * libraries in .libs; below the parent of bin/ or lib/; and in the folder of the installation. */
 static const char *find_file(Arena *a, const char *folder, const char *name,
                              const char *installed_below, const char *installed_in, bool program) {
   char path[PATH_MAX];
@@ -327,8 +327,8 @@ static void look(Engine *g) {
     log_line(g, "code is not kept on disk: %s", e.text);
 }
 
-/* Whether there is no room for code that exists. The kernel fails then, since a new compilation
- * would not help. */
+/* Whether existing code cannot be loaded for want of memory. The kernel fails then, since a new
+ * compilation would not help. */
 static bool no_room(Engine *g, EngKernel *k, const Err *e) {
   k->nomem = e->nomem;
   if (e->nomem) fail(g, k, e->text, strlen(e->text));
@@ -368,7 +368,7 @@ static bool find(Engine *g, EngKernel *k) {
 static void grow(Engine *g) {
   size_t n = 2 * g->bucket_count;
   EngKernel **made = mem_try(g->mem, NULL, 0, n * sizeof *made);
-  if (!made) return; /* longer chains do too */
+  if (!made) return; /* longer chains work, too */
   memset(made, 0, n * sizeof *made);
   for (size_t i = 0; i < g->bucket_count; i++)
     for (EngKernel *k = g->buckets[i], *next; k; k = next) {
@@ -417,7 +417,7 @@ static bool get_code(Engine *g, EngKernel *k, bool generate, Err *e) {
   k->nomem = k->again = false;
   if ((fits && find(g, k)) || (fits && generate && g->workers)) return true;
   if (g->config.record) {
-    fail(g, k, "recorded only", 13); /* and the next kernel of the graph is asked for too */
+    fail(g, k, "recorded only", 13); /* the other kernels of the graph are still requested */
     return true;
   }
   if (fits)
@@ -579,7 +579,7 @@ bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) 
   k->item.flags = what;
   work_send(g->workers, &k->item);
   if (!eng_wait(g, &k, 1, NULL, e))
-    return false; /* until it is answered: the item outlives its use */
+    return false; /* the item stays in the arena until it is answered */
   int code = mem_protect(g->mem, put_dump, &d);
   mem_free(g->mem, d.text.s, d.text.cap);
   if (code != MEM_OK) mem_throw(g->mem, code);
@@ -588,7 +588,8 @@ bool eng_dump(Engine *g, const Kernel *kernel, unsigned what, Buf *out, Err *e) 
 
 /* ---- running */
 
-/* The fewest operations of a core in a microsecond; vector code does two to four times as many. */
+/* OPS_PER_US: a core does at least so many operations in a microsecond, in vector code two to four
+ * times as many. */
 enum { OPS_PER_US = 4000, SERIAL_US = 10, PIECE_US = 5, LONGEST_US = 2500, PIECES_PER_THREAD = 4 };
 
 typedef struct Run {
@@ -627,8 +628,8 @@ static void run_piece(void *ud, int64_t lo, int64_t hi, int thread) {
   restore_float_control(old);
 }
 
-/* Iterations in a piece: short enough to hear of an interrupt, long enough to be worth taking, and
- * some pieces for each thread, so that a thread that was held up is helped. */
+/* Iterations in a piece. A piece is short enough to notice an interrupt and long enough to be worth
+ * taking. Each thread has several, so that others can help a thread that is held up. */
 static int64_t piece(int64_t iterations, int64_t work, int threads) {
   double each = (double)work / (double)iterations,
          most = (double)LONGEST_US * OPS_PER_US / (each > 0 ? each : 1);
@@ -639,7 +640,7 @@ static int64_t piece(int64_t iterations, int64_t work, int threads) {
   if (n >= (double)iterations) return iterations;
   return n <= 1   ? 1
          : n < 16 ? (int64_t)n
-                  : ((int64_t)n + 15) / 16 * 16; /* the code likes whole groups of iterations */
+                  : ((int64_t)n + 15) / 16 * 16; /* code runs best on whole groups of iterations */
 }
 
 static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg,

@@ -10,19 +10,19 @@
 #include "jit/engine/target.h"
 #include "jit/loop/loop.h"
 
-/* What a session wants of its engine; every pointer may be NULL. */
+/* The configuration of an engine; every pointer may be NULL. */
 typedef struct EngConfig {
   EngLevel level;
   int threads;           /* 0 = pool_default_threads() */
-  const char *codegen;   /* path of ckl-codegen; NULL = not there */
+  const char *codegen;   /* path of ckl-codegen; NULL = none */
   const char *installed; /* folder of installed kernels; NULL = none */
   const char *cache;     /* folder of the cache; NULL = memory only */
   int64_t cache_limit;   /* bytes; 0 = 512 MiB */
   const char *record;    /* folder: the text of each kernel asked for goes to HASH.ckk there */
   bool emulate;          /* kernels run as on a GPU, in emu.h; none are kept or installed */
   bool perf_map;         /* write /tmp/perf-PID.map */
-  /* What kernels get, in memory that outlives the engine: setting its `stop` makes the kernel that
-   * runs return soon, in the middle of its iterations. NULL: nobody will. */
+  /* The status that kernels get, in memory that outlives the engine. If its `stop` is set, the
+   * running kernel returns soon, in the middle of its iterations. NULL: nobody sets it. */
   KStatus *status;
   /* One line: why something is compiled, or what was rejected. */
   void (*log)(void *ud, const char *text);
@@ -68,10 +68,10 @@ void eng_words(Engine *g, const Kernel *k, LVal v, char name[20], char line[120]
  * False with `e`. Throws when out of memory. */
 bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 
-/* Runs all `iterations`, on as many threads as pay (`work`: a guess of elementary operations in
- * all; small work runs on the calling thread). `scratch`: room for local_bytes per thread, made by
- * eng_scratch. False when interrupted or stopped. Floating-point control is set to the language's
- * and restored. */
+/* Runs all `iterations`, on as many threads as pay (`work`: an estimate of all elementary
+ * operations; small work runs on the calling thread). `scratch`: room for local_bytes per thread,
+ * made by eng_scratch. False when interrupted or stopped. Floating-point control is set to the
+ * language's and restored. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt);
 int eng_threads(const Engine *g);

@@ -67,7 +67,7 @@ static Elf64_Sym symbol(const Load *l, size_t i) {
   return s;
 }
 
-/* The text at `at` of a string section; NULL when it does not end inside. */
+/* The string at `at` of a string section; NULL if it does not end inside the section. */
 static const char *string(const Load *l, const Elf64_Shdr *table, uint64_t at) {
   if (at >= table->sh_size) return NULL;
   const char *s = (const char *)l->file + table->sh_offset + at;
@@ -127,7 +127,7 @@ static bool place_section(Load *l, size_t i) {
   if (align > PAGE || (align & (align - 1))) return err_set(l->e, "has a bad alignment");
   l->place[i] = (l->used + align - 1) & ~(size_t)(align - 1);
   l->used = l->place[i] + s.sh_size;
-  /* sections may overlap in the file, so their sum is bounded apart */
+  /* sections may overlap in the file, so their sum has a bound of its own */
   return l->used <= 2 * (size_t)MOST_BYTES || err_set(l->e, "is too large");
 }
 
@@ -151,7 +151,7 @@ static bool relocates(const Load *l, const Elf64_Shdr *s) {
          l->place[s->sh_info] != NOT_LOADED;
 }
 
-/* Each use of the table of addresses gets a word of its own: there are few, if any. */
+/* Places the table of addresses. Each use gets its own word: there are few uses, if any. */
 static bool place_table(Load *l) {
   size_t words = 0;
   for (size_t i = 0; i < l->section_count; i++) {
@@ -240,8 +240,8 @@ static bool find_entry(Load *l, LoadCode *out) {
 /* ---- the debugger */
 
 /* gdb's interface for code made at run time (Debugging with GDB, "JIT Compilation Interface") is a
- * variable and a function with these very names in the process, and a list that is the process's:
- * the one mutable global of ckl, behind a lock. Nothing of ckl reads it. */
+ * variable and a function of exactly these names, and one list for the whole process. It is the one
+ * mutable global of ckl, behind a lock. ckl itself does not read it. */
 typedef struct DebugEntry {
   struct DebugEntry *next, *prev;
   const char *symfile_addr;

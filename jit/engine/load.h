@@ -17,10 +17,10 @@ typedef struct LoadCode {
 } LoadCode;
 
 /* Maps a copy of the x86-64 object: sections with code and constants, relocated against each
- * other, its global function `k` as entry. `bytes` are not needed afterwards. False with `e`: not
- * such an object, a symbol that it does not define, or out of memory. */
+ * other, its global function `k` as entry. `bytes` are not needed afterwards. False with `e` if it
+ * is not such an object, uses a symbol that it does not define, or memory runs out. */
 bool load_object(Mem *m, const void *bytes, size_t n, LoadCode *out, Err *e);
 void load_free(Mem *m, LoadCode *c);
-size_t load_bytes(const LoadCode *c); /* that load_free gives back */
+size_t load_bytes(const LoadCode *c); /* bytes that load_free will free */
 
 #endif

@@ -45,9 +45,9 @@ typedef struct Process {
   pid_t pid; /* 0: not started */
   int fd;
   Queue sent;
-  size_t sent_bytes; /* of the last item's frame; all of it when nothing is left to send */
-  int64_t since;     /* when the first item became the first */
-  CodegenFrame head; /* of the answer that is arriving */
+  size_t sent_bytes; /* of the last item's frame; its whole length if nothing is left to send */
+  int64_t since;     /* when the process began to work on its first item */
+  CodegenFrame head; /* of the arriving answer */
   size_t got;        /* bytes of head and body together */
   char *body;
 } Process;
@@ -230,8 +230,9 @@ static void describe(char *text, size_t n, int status) {
     snprintf(text, n, "the code generator ended in the middle");
 }
 
-/* A process went wrong: the item it worked on (if any) is tried once more unless `why` says that
- * there is no point, the others wait again, in front. `why` NULL: as its end tells. */
+/* Handles a process that went wrong. The item that it worked on (if any) is tried once more, unless
+ * `final`; its other items go back to the front of the queue. If `why` is NULL, the text of the
+ * error comes from the exit status. */
 static void fail(Workers *w, Process *p, const char *why, bool final) {
   char text[200];
   Queue sent = p->sent;
@@ -263,7 +264,7 @@ static bool unsent(const Process *p) {
   return p->sent.last && p->sent_bytes < sizeof(CodegenFrame) + p->sent.last->text_n;
 }
 
-/* Sends data of its first items to a process; false when the process is gone. */
+/* Sends more data of its items to a process; false if the process is gone. */
 static bool send_some(Process *p) {
   while (unsent(p)) {
     const WorkItem *x = p->sent.last;
@@ -280,8 +281,8 @@ static bool send_some(Process *p) {
   return true;
 }
 
-/* The process with the fewest items that can take another one. Starts a process if all are busy.
- * NULL: none can take it, or (*error is then not 0) none could be started. */
+/* Returns, of the processes that can take another item, the one with the fewest. Starts a process
+ * if all are busy. NULL if none can take an item, or (with *error not 0) none could be started. */
 static Process *choose(Workers *w, int *error) {
   Process *best = NULL, *empty = NULL;
   for (int i = w->most - 1; i >= 0; i--) {
@@ -337,7 +338,7 @@ static bool head_fits(const Process *p) {
          (p->sent.count > 1 || !unsent(p));
 }
 
-/* Reads answers; the process may be another one, or none, afterwards. */
+/* Reads answers. Afterwards the slot may have another process, or none. */
 static void receive(Workers *w, Process *p) {
   for (;;) {
     bool head = p->got < sizeof p->head;

@@ -37,7 +37,7 @@ typedef struct Workers Workers;
 /* `path`: the program. At most `most` processes; `patience` milliseconds for one kernel (0: a
  * minute). Throws when out of memory. Starts nothing. */
 Workers *work_open(Mem *m, const char *path, int most, int patience, WorkDone *done, void *ud);
-/* Ends all processes; what was not answered is forgotten. NULL is fine. */
+/* Ends all processes; items without an answer are dropped. NULL is fine. */
 void work_close(Workers *w);
 /* Queues the item and starts what can start, without waiting. */
 void work_send(Workers *w, WorkItem *item);
