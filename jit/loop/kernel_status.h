@@ -10,8 +10,8 @@ typedef struct KStatus {
   _Atomic int32_t failed; /* set to 1 by LP_CHECK and the like; the host then asks the reference
                              evaluator for the message */
   Interrupt stop;         /* set from outside: long LP_FOR loops return early */
-  /* Of a checked kernel: 1 + the number of the first instruction with an address outside of its
-   * buffer, else 0; the buffer, and the offset in bytes. The kernel returned early. */
+  /* Set by a checked kernel that returned early since an address was outside of its buffer: 1 + the
+   * number of the first such instruction (else 0), the buffer, and the offset in bytes. */
   int32_t outside, outside_buf;
   int64_t outside_at;
 } KStatus;

@@ -214,7 +214,7 @@ void lp_set(Kernel *k, LVal var, LVal v) {
 
 /* ---- scalar code */
 
-/* The constant that a pure step on constants gives, or LV_NONE. */
+/* Folds a pure step whose operands are constants into a constant, or returns LV_NONE. */
 static LVal fold(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand) {
   LScalar x[LP_MAX_OPERANDS], v;
   for (int i = 0; i < n; i++) {
@@ -235,7 +235,7 @@ LVal lp_un(Kernel *k, RefUn f, LVal x) {
   return lp_pure(k, LP_UN, f, dt, 1, &x);
 }
 
-/* x f y where a neutral or absorbing i64 or bool constant decides it; LV_NONE where none does. */
+/* Simplifies x f y if an operand is a neutral or absorbing i64 or bool constant; else LV_NONE. */
 static LVal neutral(Kernel *k, RefBin f, LVal x, LVal y) {
   if (lp_dtype(k, x) == DT_BOOL && (f == RB_AND || f == RB_OR)) {
     if (x == y) return x;

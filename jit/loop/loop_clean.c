@@ -13,10 +13,11 @@
 
 #include "jit/loop/loop_elem.h"
 
-/* Pure instructions of a kernel under construction, by content. Those out of scope stay in it. */
+/* Hash table of the pure instructions of a kernel under construction, by content. Instructions that
+ * go out of scope stay in it. */
 typedef struct Table {
   Kernel *k;
-  LVal *head, *next; /* buckets, chains; LV_NONE ends */
+  LVal *head, *next; /* buckets, chains; LV_NONE ends a chain */
   size_t buckets;
 } Table;
 
@@ -48,7 +49,7 @@ static bool equal(const Kernel *k, LVal a, LVal b) {
   return same;
 }
 
-/* v is the last instruction: itself, or the equal one in scope, and v is gone. */
+/* v is the last instruction. If an equal one is in scope, removes v and returns that; else v. */
 static LVal share(Table *t, LVal v) {
   Kernel *k = t->k;
   size_t h = hash(t, v);
@@ -64,7 +65,7 @@ static LVal share(Table *t, LVal v) {
   return v;
 }
 
-/* A kernel with the buffers and arguments of k. */
+/* A new kernel with the buffers and arguments of k. */
 static Kernel *like(Arena *a, const Kernel *k) {
   Kernel *n = lp_new(a);
   n->arg_count = k->arg_count;
@@ -113,7 +114,7 @@ static Kernel *forward(Arena *a, const Kernel *k) {
   Kernel *to = like(a, k);
   Table t = table_new(to, 2 * k->count + 2);
   LVal *map = ARENA_ARRAY(a, LVal, k->count + 1);
-  uint8_t *gone = ARENA_ARRAY(a, uint8_t, k->count + 1); /* openers taken out */
+  uint8_t *gone = ARENA_ARRAY(a, uint8_t, k->count + 1); /* openers of removed blocks */
   for (LVal v = 0; v < k->count; v++) {
     const LIns *in = &k->ins[v];
     size_t before = to->count;

@@ -4,18 +4,18 @@
 
 #include "jit/loop/loop.h"
 
-/* Limits of a kernel, checked by lp_verify and thus of what lp_read gives. */
+/* Limits of a kernel, checked by lp_verify, and so by lp_read. */
 enum { LP_MAX_DEPTH = 32, LP_MAX_INS = 65000, LP_MAX_BUFS = 1000, LP_MAX_ARGS = 10000 };
 
-/* What a text has behind the dtype, before the operands. */
+/* The part of an instruction's text between the dtype and the operands. */
 typedef enum LForm { LF_PLAIN, LF_IMM, LF_BUF, LF_RED, LF_TILE } LForm;
 
 typedef struct LOpInfo {
-  const char *name; /* LP_UN, LP_BIN: "" (theirs is that of the function) */
+  const char *name; /* LP_UN, LP_BIN: "" (the text has the name of the function) */
   int8_t operands;  /* -1: LP_YIELD, 1 or 2 */
-  bool opens;       /* a block */
-  bool value;       /* has one, printed as %N = */
-  bool pure; /* computed from operands and imm alone, and does nothing else, int / and % apart */
+  bool opens;       /* opens a block */
+  bool value;       /* has a value, printed as %N = */
+  bool pure;        /* depends on operands and imm alone, without effects, int / and % apart */
   uint8_t form;
 } LOpInfo;
 
@@ -43,11 +43,11 @@ float lp_round(DType dt, float x); /* f16, bf16: to the dtype; else x */
 /* An instruction without buffers; appends one with these operands, and keeps the brackets. */
 LIns lp_ins(LOp op, DType dt, int64_t imm);
 LVal lp_push(Kernel *k, LIns in, int n, const LVal *operand);
-/* A pure op, or the constant it gives. */
+/* Appends a pure op, or the constant that it folds to. */
 LVal lp_pure(Kernel *k, LOp op, int64_t imm, DType dt, int n, const LVal *operand);
 
-/* Whether instruction v may set the fail flag as an int / or % by 0 or a negative power does:
- * constants tell. */
+/* Whether instruction v may set the fail flag, as int / and % by 0 and negative int powers do. A
+ * constant right operand decides it. */
 bool lp_may_fail(const Kernel *k, LVal v);
 
 #endif

@@ -6,10 +6,10 @@
  * order.
  *
  * Local buffers are blocks of their own, new for each iteration and filled with ones (a NaN, or
- * -1), so that what reads before it writes is seen, and a sanitizer sees what runs over.
+ * -1), so that a read before the first write shows, and a sanitizer sees an overrun.
  *
  * Invariant: val[v] is the value of instruction v in the present iteration of every block around
- * it; that of an LP_YIELD is the number of its accumulator. */
+ * it; the value of an LP_YIELD is the number of its accumulator. */
 #include "jit/loop/loop_impl.h"
 
 #include <math.h>
@@ -21,8 +21,8 @@
 
 enum { LANES = 16, BLOCK = 4096, LEVELS = 64 };
 
-/* One reduction under way, in the computing type. CHAIN: lane[0] is the chain of this block,
- * level[0] the sum of those before. FIRST: lane[0] is the best so far. */
+/* The state of one reduction, in the computing type. CHAIN: lane[0] is the chain of this block,
+ * level[0] the sum of the chains before. FIRST: lane[0] is the best so far. */
 typedef struct Acc {
   LScalar lane[LANES], level[LEVELS];
   LScalar result;
@@ -33,7 +33,7 @@ typedef struct Acc {
 typedef struct Run {
   Mem *mem;
   const Kernel *k;
-  void **buf;              /* with the local ones */
+  void **buf;              /* all buffers, the local ones too */
   const int64_t *elements; /* NULL: nothing is checked */
   int64_t *local;          /* elements of the local buffers */
   const int64_t *arg;
@@ -139,7 +139,7 @@ static LScalar red_start(LRed kind, DType dt) {
   return v;
 }
 
-/* Two partial results, the earlier one first. */
+/* Combines two partial results, x the earlier one. */
 static LScalar combine(LRed kind, DType dt, LScalar x, LScalar y) {
   bool max = kind == RED_MAX || kind == RED_ANY, min = kind == RED_MIN || kind == RED_ALL;
   LScalar v = {0};
@@ -176,7 +176,7 @@ static void red_begin(Acc *a, LRed kind, DType dt) {
   for (int j = 0; j < LANES; j++) a->lane[j] = red_start(kind, dt);
 }
 
-/* A block is full, or the last one: its result goes into the tree. */
+/* Ends a block, a full one or the last: adds its result to the tree. */
 static void red_block(Acc *a, LRed kind, DType dt) {
   int64_t block = (a->n - 1) / BLOCK;
   if (kind == RED_CHAIN) {
@@ -195,7 +195,7 @@ static void red_block(Acc *a, LRed kind, DType dt) {
   for (int j = 0; j < LANES; j++) a->lane[j] = red_start(kind, dt);
 }
 
-/* A NaN beats every number, the first NaN every NaN; of equals the first wins. */
+/* A NaN beats every number, the first NaN beats later ones; among equals the first wins. */
 static bool beats(bool max, DType dt, LScalar v, LScalar best) {
   if (!dt_float(dt)) return max ? v.i > best.i : v.i < best.i;
   double x = dt == DT_F64 ? v.d : (double)v.f, y = dt == DT_F64 ? best.d : (double)best.f;
@@ -242,7 +242,7 @@ static void red_end(Acc *a, LRed kind, DType dt) {
     a->result.i = lp_wrap(dt, v.i);
 }
 
-/* The yields directly in the reduction at v. */
+/* Calls f for the yields directly in the reduction at v. */
 static void red_each(Run *r, LVal v, void (*f)(Acc *a, LRed kind, DType dt)) {
   const LIns *ins = r->k->ins;
   for (LVal i = v + 1; i < ins[v].match; i++) {
@@ -270,7 +270,7 @@ static void iterations(Run *r, LVal v) {
   }
 }
 
-/* Element (i, k) of an operand of a tile; hostile numbers wrap. */
+/* Index of element (i, k) of an operand of a tile; an overflow wraps. */
 static int64_t place(int64_t start, int64_t i, int64_t row, int64_t k, int64_t by) {
   return (int64_t)((uint64_t)start + (uint64_t)i * (uint64_t)row + (uint64_t)k * (uint64_t)by);
 }

@@ -231,7 +231,7 @@ static LScalar random_one(bool normal, DType dt, const LScalar *x) {
     rng_normal_f32(x[0].u, x[1].u, x[2].i, 1, &v.f);
   else
     rng_uniform_f32(x[0].u, x[1].u, x[2].i, 1, &v.f);
-  if (!normal && dt != DT_F32) { /* cut, so that 1 is never reached */
+  if (!normal && dt != DT_F32) { /* cut instead of rounded, so that the result is below 1 */
     float steps = dt == DT_F16 ? 0x1p11f : 0x1p8f;
     v.f = floorf(v.f * steps) / steps;
   }

@@ -11,10 +11,10 @@
  *     store f32 b1 %1 %3
  *   end
  *
- * A line is an instruction: its number where it has a value, its name, its dtype, what its kind has
- * (immediate, buffers, reduction, tile), its operands. The number is that of the line among the
- * instructions. Floats are the shortest text of the f64 that reads back, so printing what was read
- * gives the same bytes. The first line of a kernel that is checked ends in `checked`.
+ * A line is an instruction: its number if it has a value, its name, its dtype, the parts of its
+ * kind (immediate, buffers, reduction, tile), its operands. Instructions are numbered by line.
+ * Floats are the shortest text that reads back as the same f64, so a kernel that was read prints
+ * as the same bytes. The first line of a checked kernel ends in `checked`.
  *
  * Reading takes any bytes. It checks what it needs to build the array; lp_verify checks the rest.
  * */
@@ -27,7 +27,7 @@
 
 /* ---- printing */
 
-/* Most of a text are numbers: printf would take most of the time. */
+/* Most of a text is numbers, so printf would take most of the time. */
 static void put_number(Buf *out, const char *before, int64_t n) {
   buf_puts(out, before);
   buf_int(out, n);
@@ -109,7 +109,7 @@ void lp_print(Buf *out, const Kernel *k) {
 /* ---- reading */
 
 typedef struct Reader {
-  const char *p, *end; /* what is left */
+  const char *p, *end; /* the rest of the text */
   int line;
   Kernel *k;
   Err *e;
@@ -160,7 +160,7 @@ static bool next_line(Reader *r) {
   return true;
 }
 
-/* `mark` (a character or 0) and a number in 0 .. most. */
+/* Reads `mark` (a character, or 0 for none) and a number in 0 .. most. */
 static bool number(const Reader *r, Word w, char mark, int64_t most, int64_t *out) {
   size_t skip = mark ? 1 : 0;
   if (w.n <= skip || (mark && w.s[0] != mark)) return fail(r, "not a number of its kind");
@@ -185,7 +185,7 @@ static bool read_buf(Reader *r, uint16_t *out) {
   return true;
 }
 
-/* A line that declares buffer number k->buf_count. */
+/* Reads a line that declares buffer number k->buf_count. */
 static bool read_buf_line(Reader *r, Word first) {
   LBuf b = {.arg = -1};
   DType dt;
@@ -232,7 +232,7 @@ static bool read_const(Reader *r, LIns *in) {
   return true;
 }
 
-/* "14x32" */
+/* Reads the shape of a tile, as "14x32". */
 static bool read_shape(Reader *r, LIns *in) {
   Word w = word(r), m, n;
   const char *x = w.n ? memchr(w.s, 'x', w.n) : NULL;

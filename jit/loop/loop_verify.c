@@ -1,12 +1,12 @@
 /* The verifier of loop form: what makes a kernel safe to print, walk and compile.
  *
  * In: an array of instructions, from a builder or a text. Out: whether each has the operands,
- * dtypes and place that loop.h asks for, or which one has not. Nothing is said about addresses:
+ * dtypes and place that loop.h asks for, or the first that has not. Addresses are not verified:
  * where they point depends on arguments.
  *
- * One pass with a stack of the open blocks. An operand of depth d is in scope where the block at
- * depth d - 1 that is open now was opened before it: as that block is still open, all that came
- * since is in it. `varies` has a mark for each value that may differ between lanes of the VEC, RED
+ * One pass with a stack of the open blocks. An operand of depth d is in scope if the block that is
+ * open now at depth d - 1 was opened before it: since that block is still open, all later
+ * instructions are in it. `varies` marks each value that may differ between lanes of the VEC, RED
  * or TILE around it. */
 #include "jit/loop/loop_impl.h"
 
@@ -18,7 +18,7 @@
 typedef struct Check {
   const Kernel *k;
   Err *e;
-  LVal v; /* the instruction looked at */
+  LVal v; /* the instruction being checked */
   const LIns *in;
   uint32_t open[LP_MAX_DEPTH];
   int depth;
@@ -57,13 +57,13 @@ static DType type(const Check *c, int i) {
   return lp_dtype(c->k, operand(c, i));
 }
 
-/* Operand o of depth d, of a block that is still open. */
+/* Whether the block of operand o is still open. */
 static bool in_scope(const Check *c, LVal o) {
   int d = c->k->ins[o].depth;
   return d <= c->depth && (d == 0 || o > c->open[d - 1]);
 }
 
-/* A yield: in a reduction that is closed, itself in a block still open. */
+/* Whether yield y is in a reduction that is closed and whose own block is still open. */
 static bool result_in_scope(const Check *c, LVal y) {
   int d = c->k->ins[y].depth - 1;
   return d <= c->depth && (d == 0 || y > c->open[d - 1]) && (d == c->depth || y < c->open[d]);
@@ -104,7 +104,7 @@ static bool check_operands(const Check *c) {
   return true;
 }
 
-/* All operands from `first` on have this dtype. */
+/* Whether all operands from `first` on have this dtype. */
 static bool all_are(const Check *c, int first, DType dt) {
   for (int i = first; i < c->in->operand_count; i++)
     if (type(c, i) != dt) return bad(c, "dtype of an operand");
@@ -135,7 +135,7 @@ static bool check_red(const Check *c) {
   return dt == x && all_are(c, 1, x) ? true : bad(c, "dtype");
 }
 
-/* The operands, alike, and the result of a function of the table. */
+/* Checks the dtypes of a function of the table: of its operands (all equal) and its result. */
 static bool check_elem(const Check *c, const ElemInfo *f) {
   DType x = type(c, 0), dt = (DType)c->in->dtype;
   if (!dom_has((OpDomain)f->domain, x)) return bad(c, "not defined for this dtype");
@@ -174,7 +174,7 @@ static bool check_tile(const Check *c) {
   return all_are(c, 0, DT_I64);
 }
 
-/* Openers: what may stand in what. */
+/* Checks an opener: its operand, and whether it may stand in the blocks around it. */
 static bool check_block(Check *c) {
   LOp op = (LOp)c->in->op;
   LVal n = operand(c, 0);
@@ -255,7 +255,7 @@ static bool differs(const Check *c) {
   case LP_TILE:
   case LP_ROW:
   case LP_COL: return true;
-  case LP_RED: return c->lanes == 0; /* in lanes it is a loop of each */
+  case LP_RED: return c->lanes == 0; /* inside lanes it is a loop of each lane */
   case LP_LOAD:
   case LP_GET:
   case LP_RESULT:
