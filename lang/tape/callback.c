@@ -1,14 +1,14 @@
 /* Hosts: compiled code that calls the program back.
  *
  * In: hooks on layers and values inside of a call, deferred functions. Out: nodes of the graph
- * (`hook`, which differentiation turns into `defer`, and `defer`) and, when one runs, a call of the
- * function. The functions are inputs of a compiled function like its params: only where they stand,
- * of what kind they are and what they get belongs to its signature (rule 50).
- * What the call has written when one runs are further values of its node, which stand in the params
- * and buffers as long as it runs: so it sees what script would show it (rule 81).
+ * (`defer`, and `hook`, which differentiation turns into `defer`) and, when a node runs, a call of
+ * the function. The functions are inputs of a compiled function like its params: its signature has
+ * only their places, kinds and arguments (rule 50).
+ * The state that the call has written by then is further inputs of the node. While the function
+ * runs, params and buffers hold these values, so it sees the same state as in script (rule 81).
  * Invariants: a host is called once for each run of its node, with gradient recording off; a value
- * it gives has the size, the layout and the dtype of the one it got; when it is over, or fails,
- * params and buffers are as before the call.
+ * that it returns has the size, the device and the dtype of its argument; when it has returned or
+ * failed, params and buffers are as before the call.
  */
 #include "lang/tape/callback.h"
 
@@ -27,21 +27,21 @@
 #include "lang/tape/record_op.h"
 #include "lang/value/fail.h"
 
-static const char deferred_text[] = "defer"; /* of nodes; others are of hooks */
+static const char deferred_text[] = "defer"; /* text of `defer` nodes; hooks have other texts */
 
 typedef enum HostKind {
   HOST_DEFER,  /* defer(f)(x) */
   HOST_GRAD,   /* on_grad(x, f) in code */
   HOST_PARAM,  /* hooks of a param, in a grad of code */
-  HOST_BEFORE, /* hooks of on_call: the incoming gradients, the outgoing ones */
+  HOST_BEFORE, /* hooks of on_call: incoming gradients; outgoing ones */
   HOST_AFTER,
   HOST_END /* after_backward, in a grad of code */
 } HostKind;
 
 /* A hook that is registered when the block has run. */
 typedef struct Later {
-  size_t leaf;   /* the value */
-  uint32_t node; /* that stands for it in the block */
+  size_t leaf;   /* the value that has the hook */
+  uint32_t node; /* the hook's node in the block */
   size_t first;  /* number of the output with the first value that its function captured */
   size_t count;
   Val captured[]; /* while the block is staged */
@@ -50,29 +50,31 @@ typedef struct Later {
 struct Host {
   HostKind kind;
   Span at;
-  Modes modes;   /* in which it stands */
+  Modes modes;   /* modes where it stands */
   Value shape;   /* structure of the values (V_NODE: the number of one), or the function */
-  size_t self;   /* need + 1: what the function's `self` is */
-  size_t need;   /* the param or instance */
+  size_t self;   /* the function's `self`: number of its need + 1; 0: none */
+  size_t need;   /* number of the need: a param or instance */
   size_t before; /* of HOST_AFTER: the host with the incoming gradients */
   Later *later;  /* of HOST_GRAD of a value from outside of a block of script; else NULL */
 };
 
-/* A param or buffer that is written by then, or a variable that a block of script assigns. */
+/* A param or buffer that is written before the host runs, or a variable that a block of script
+ * assigns. */
 typedef struct HostWrite {
-  Global *var; /* NULL: of `need` */
+  Global *var; /* NULL: state of `need` */
   size_t need;
   Name field;  /* of an instance; NULL: a param */
-  Value shape; /* of its value, like that of a host */
+  Value shape; /* structure of its value, as in Host */
 } HostWrite;
 
 struct HostView {
   HostWrite *items;
   size_t count, cap;
-  size_t values; /* the last ones of the node */
+  size_t values; /* number of its values: the last inputs of the node */
 };
 
-/* In a kept structure: V_NODE is the number of a value (weak: as a number), V_UNKNOWN a need. */
+/* In a kept structure V_NODE is the number of a value (weak: it is read as a number), V_UNKNOWN a
+ * need. */
 static Value need_value(size_t need) {
   return (Value){.tag = V_UNKNOWN, .aux = (uint32_t)need + 1};
 }
@@ -145,7 +147,7 @@ static size_t host_add(Session *s, Hosts *h, Host host) {
   return h->count++;
 }
 
-/* Values of a host node: those that pass, then what else it gets. */
+/* Inputs of a host node: the values that pass through it, then its other arguments. */
 typedef struct Group {
   Session *s;
   Span at;
@@ -182,8 +184,8 @@ static Value node_value(Session *s, Val v) {
   return (Value){.tag = V_NODE, .aux = s->stage->level, .u.v = v};
 }
 
-/* v with its float tensors in the group; in *shape its structure: numbers of the group's values,
- * none for what has no gradient. */
+/* Adds the float tensors of v to the group and returns v with them. *shape becomes the structure of
+ * v: numbers of the group's values, none for parts without a gradient. */
 static Value collected(Group *g, Value v, Value *shape) {
   stack_check();
   Session *s = g->s;
@@ -220,8 +222,8 @@ static Value replaced(Session *s, const Group *g, const Val *to, Value v, Span a
   return value_like(s, v, items);
 }
 
-/* The group's values through one alias each, which are made side by side: no use stands between
- * them, as a `hook` node asks. */
+/* Makes an alias of each value of the group, one right after the other: a `hook` node requires that
+ * no use stands between them. */
 static Val *alias_all(Session *s, const Group *g) {
   Val *to = ARENA_ARRAY(&s->scratch, Val, g->count + 1);
   for (size_t i = 0; i < g->count; i++) {
@@ -231,7 +233,7 @@ static Val *alias_all(Session *s, const Group *g) {
   return to;
 }
 
-/* No gradient comes by: hooks here see none (rule 89). */
+/* Whether no gradient passes here, so that hooks see none (rule 89). */
 static bool unseen(const Session *s) {
   for (const Stage *st = s->stage; st; st = st->up)
     if (st->apart) return true;
@@ -275,7 +277,7 @@ Value host_call(Session *s, FnObj *f, const Args *a,
   return r;
 }
 
-/* A function as it is kept: what it captured of the call's values becomes further values of the
+/* A function in its kept form: the values of the call that it captured become further inputs of the
  * node, from number `first` on. */
 static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   stack_check();
@@ -329,7 +331,8 @@ static AbstractVars block_vars(Session *s, size_t *locals) {
   return abstract_vars(s, f->fn->decl->fn->body);
 }
 
-/* What is written by now, its values in the group: the number of the view from 1; 0: nothing. */
+/* Makes a view of the state that is written by now and adds its values to the group. Returns the
+ * number of the view, from 1; 0: nothing is written. */
 static int64_t view_now(Session *s, Hosts *h, Group *g) {
   Unit *u = s->stage->unit;
   size_t first = g->count, written = 0;
@@ -380,8 +383,8 @@ void host_seen(Session *s, bool on, Span at) {
   graph->seen_count = (int)g.count;
 }
 
-/* The leaf of a block of script that x is as it stands, else SIZE_MAX: in a function that the block
- * calls it is another value. */
+/* The leaf of a block of script whose value is x itself, else SIZE_MAX: in a function that the
+ * block calls, x is another value. */
 static size_t from_outside(const Session *s, Val x) {
   const Unit *u = s->stage->unit;
   if (!capsule_is_fn(s->frame->fn) || u->check) return SIZE_MAX;
@@ -410,7 +413,7 @@ const bool *host_later(Session *s, Hosts *h, Graph *g) {
   return nodes;
 }
 
-/* A node about x that calls f, with what f captured. */
+/* A node that calls f on x; the values that f captured are inputs too. */
 static Val function_node(Session *s, OpCode op, HostKind kind, Value x, Value f, Span at,
                          const char *text) {
   Hosts *h = hosts_of(s, at);
@@ -466,7 +469,7 @@ static void want_tensor(Session *s, const Args *a) {
             "a deferred function takes a tensor, not %s", value_type_text(s, a->v[0]));
 }
 
-/* f itself, with recording off. */
+/* Calls f itself, with recording off. */
 static Value run_deferred(Session *s, FnObj *f, Value x, Span at) {
   Modes modes = s->modes;
   s->modes.no_grad = true;
@@ -519,7 +522,7 @@ struct HostRun {
   const Value *refs;
   Span grad;
   size_t count;
-  Value before[]; /* per host: what its hooks left of the incoming gradients */
+  Value before[]; /* per host: the incoming gradients after its hooks */
 };
 
 static void host_run_free(void *p) {
@@ -549,7 +552,7 @@ Value *host_refs(Session *s, const Hosts *h, const Flat *f) {
   return refs;
 }
 
-/* A kept structure with the values of a run; vals[k] is unit where there is none. */
+/* Fills a kept structure with the values of a run; vals[k] is unit if there is none. */
 static Value filled(const HostRun *r, Value t, const Value *vals) {
   stack_check();
   Session *s = r->s;
@@ -589,7 +592,7 @@ static Value filled_fn(const HostRun *r, const Host *h, const Value *vals) {
   return v_fn_like(s, f, self, cap);
 }
 
-/* What a function of the program sees while it runs. What was there before is kept. */
+/* The state that a function of the program sees while it runs. The former values are kept. */
 typedef struct Shown {
   Session *s;
   size_t count, most;
@@ -598,7 +601,7 @@ typedef struct Shown {
     Param *p; /* neither: a field */
     Inst *inst;
     Name field;
-    Value v; /* that is not there now */
+    Value v; /* the value that is not in place now */
   } items[];
 } Shown;
 
@@ -623,7 +626,7 @@ static void hide(void *p) {
   mem_free(&w->s->mem, w, sizeof *w + w->most * sizeof *w->items);
 }
 
-/* Until the pool is drained. */
+/* Puts the values of the view in place until the pool is drained. */
 static void show(const HostRun *r, const HostView *view, const Value *vals) {
   Session *s = r->s;
   size_t bytes = sizeof(Shown) + view->count * sizeof(struct ShownWrite);
@@ -670,7 +673,7 @@ static void unfilled(Value t, Value v, Value *vals) {
   if (t.tag == V_NODE && v_is_tensor(v)) vals[t.u.v.node] = v;
   bool list = t.tag == V_TUPLE || t.tag == V_LIST;
   size_t n = list ? t.u.list->count : t.tag == V_RECORD ? t.u.rec->count : 0;
-  for (size_t i = n; i-- > 0;) /* of a value that stands twice the first counts */
+  for (size_t i = n; i-- > 0;) /* if a value stands twice, the first one counts */
     unfilled(list ? t.u.list->items[i] : t.u.rec->items[i],
              list ? v.u.list->items[i] : v.u.rec->items[i], vals);
 }

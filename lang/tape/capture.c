@@ -7,8 +7,8 @@
  * tensors and cotangents are inputs; sizes that calls of the tape have as constants are constants.
  * The idea is that of PyTorch's compiled autograd.
  *
- * Invariants: a kept graph names no tensor; equal keys give equal graphs; what is kept holds the
- * joint graphs that its key names, so their addresses stay theirs.
+ * Invariants: a kept graph names no tensor; equal keys give equal graphs; a kept graph holds the
+ * joint graphs that its key names, so their addresses are not reused.
  */
 #include "lang/tape/capture_impl.h"
 
@@ -25,7 +25,7 @@
 
 enum {
   KEPT = 64,        /* captured backwards; the next one takes the place of the oldest */
-  MOST_SIZES = 512, /* different ones in one backward */
+  MOST_SIZES = 512, /* different sizes in one backward */
   MOST_PINS = 64,
   LONG = 2000, /* nodes: a longer tape is captured when it comes again, as capturing costs more
                   than a walk */
@@ -62,7 +62,7 @@ void captures_free(Session *s) {
 }
 /* ---- what is kept */
 
-/* Says on the debug level of the log why nothing of what is kept fits. */
+/* Logs, at the debug level, why no kept graph fits. */
 static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
   static const char *const what[PARTS] = {"hooks on its results or params were added or removed",
                                           "another operation or number of operands",
@@ -159,7 +159,7 @@ static Kept *captured(Capture *c, const Buf *key, uint64_t hash, Sizes *z, bool 
   return k;
 }
 
-/* The tensors of k's inputs; NULL: they are not the same where k says so. */
+/* The tensors of k's inputs; NULL: two of them differ where k has the same tensor. */
 static Tensor **inputs(const Capture *c, const Kept *k) {
   Tensor **in = ARENA_ARRAY(&c->s->scratch, Tensor *, k->source_count + 1);
   for (size_t i = 0; i < k->source_count; i++) in[i] = capture_tensor(c, k->source[i]);
@@ -169,7 +169,7 @@ static Tensor **inputs(const Capture *c, const Kept *k) {
   return in;
 }
 
-/* NULL: a tape without a graph, or a long one that was not seen before. */
+/* The kept graph of the tape; NULL: it has no graph, or is long and was not seen before. */
 static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
   stack_check();
   Session *s = c->s;
@@ -198,8 +198,8 @@ static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
 }
 
 /* ---- running */
-/* Inputs that are the run's own: what dies with the tape, and what a hook could make the tape drop.
- * From here on a node that dies is used up, though it still says what it was. */
+/* References of the run itself to inputs that die with the tape, or that a hook could make the tape
+ * drop. From here on a dying node is used up, but keeps its description. */
 static Tensor **take_over(Capture *c, const Kept *k, Tensor *const *in) {
   Tensor **own = tn_refs(&c->s->mem, k->source_count, 0);
   for (size_t i = 0; i < k->source_count; i++) {
@@ -214,7 +214,7 @@ static Tensor **take_over(Capture *c, const Kept *k, Tensor *const *in) {
 typedef struct HookedRun {
   Capture *c;
   const Kept *k;
-  Name point;     /* the text of hooks of the tape; others are of calls */
+  Name point;     /* the text of the tape's hooks; those of calls have others */
   HostRun **host; /* per node of the tape; NULL: a call without hosts */
   uint32_t root;  /* place of the root */
 } HookedRun;
@@ -230,7 +230,7 @@ static bool run_point(HookedRun *r, const Point *p, Tensor *g, Tensor **out) {
   if (p->kind == HOOK_AFTER_GRAD) {
     c->dropped[p->at] = x.tag == V_NONE;
     if (x.tag != V_NONE) value_set(c->slot[p->at], x);
-    x = v; /* which nothing reads */
+    x = v; /* nothing reads it */
   }
   *out = tn_ref(x.u.t->t);
   mem_pool_drain(&s->mem, mark);
@@ -263,7 +263,7 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
              .most_pins = MOST_PINS};
   for (size_t i = 0; i < c->count; i++) {
     TapeNode *n = c->nodes[i];
-    bool deferred = !n->joint && n->op == OP_DEFER; /* has no gradient: the walk says so */
+    bool deferred = !n->joint && n->op == OP_DEFER; /* has no gradient: the walk reports it */
     if (n->modes.anomaly || s->modes.anomaly || deferred) return CAPTURED_NOT;
     n->index = (uint32_t)i;
     if (n->mark == 2 && n->joint) capture_pin(&z, n->joint);

@@ -10,8 +10,7 @@ typedef struct CaptureTarget {
   Tensor *grad;
 } CaptureTarget;
 
-/* What a sweep is about. Gradients come back as new references on the pool; NULL = nothing
- * arrives. */
+/* Input and results of a sweep. Gradients are new references on the pool; NULL = none arrives. */
 typedef struct Capture {
   Session *s;
   Span at;          /* of the `grad` */
@@ -28,11 +27,11 @@ typedef struct Capture {
   size_t param_count;
   CaptureTarget *targets;
   size_t target_count;
-  const TapeNode *failed; /* on an error: where */
+  const TapeNode *failed; /* on an error: its node */
 } Capture;
 
-/* False: this tape has no captured form; nothing was done. Errors of the run come back as `e` with
- * c->failed set. */
+/* CAPTURED_NOT: this tape has no captured form; nothing was done. CAPTURED_FAILED: `e` is the error
+ * of the run, and c->failed is set. */
 typedef enum Captured { CAPTURED_NOT, CAPTURED_RAN, CAPTURED_FAILED } Captured;
 Captured tape_capture(Capture *c, GErr *e, Span *at);
 void captures_free(Session *s);

@@ -1,8 +1,8 @@
 /* The key and the graph of a captured backward.
  *
  * In: the nodes of a tape, latest first. Out: a text of all that the graph depends on, and the
- * graph. A call gives the backward half of its joint graph, an operation its rule, contributions
- * are added in the order of the sweep (rule 74).
+ * graph. A call adds the backward half of its joint graph, an operation its rule. Contributions are
+ * added in the order of the sweep (rule 74).
  */
 #include "lang/tape/capture_impl.h"
 
@@ -139,10 +139,10 @@ typedef struct Maker {
   Sizes *z;
   Val **cot; /* per node, per result */
   Val *param, *target;
-  size_t *uses; /* of each param, by nodes that are still to come */
+  size_t *uses; /* of each param, by nodes not reached yet */
   struct Read *read;
   size_t read_cap; /* values of the tape that are inputs, by hash */
-  Val zeros;       /* stood for what no rule reads, the last time */
+  Val zeros;       /* zeros for the last operand that no rule reads */
   GErr e;
 } Maker;
 
@@ -197,8 +197,8 @@ static Val input(Maker *m, const Type *t, uint32_t node, uint32_t slot) {
   return gr_input(m->g, t);
 }
 
-/* Another node with the value of v. What a rule differentiates by is given as such: one for each
- * operand, and none that stands long before. */
+/* A new node with the value of v. A rule differentiates by such nodes: each operand has its own,
+ * and none stands far ahead of the operation. */
 static Val stand_in(Maker *m, Val v) {
   const Type t = *gr_type(m->g, v);
   int64_t dim[CKL_MAX_RANK];
@@ -223,7 +223,7 @@ static bool contribute(Maker *m, Val *slot, Val x) {
   return !val_none(*slot);
 }
 
-/* The body of a call that was opened is on the tape: what comes to result k is operand k's. */
+/* The body of an opened call is on the tape: the gradient of result k is that of operand k. */
 static bool add_opened(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   for (size_t i = 0; i < n->in_count; i++) {
     if (wants[i] && i < n->out_count) dx[i] = m->cot[at][i];
@@ -231,7 +231,7 @@ static bool add_opened(Maker *m, const TapeNode *n, uint32_t at, const bool *wan
   return true;
 }
 
-/* The rule of one operation; the operation itself goes again where the rule reads its result. */
+/* Adds the rule of one operation, after the operation itself, whose result the rule may read. */
 static bool add_op(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   Graph *g = m->g;
   Arena *a = &m->k->temp;
@@ -274,7 +274,7 @@ static Val *slot_of(Maker *m, const TapeNode *n, size_t i) {
   return w.kind == 1 ? &m->param[w.a] : &m->cot[w.a][w.b];
 }
 
-/* The sum that the call's backward goes on with for input i, or NULL. */
+/* The sum so far of input i to which the call's backward adds, or NULL. */
 static Val *carried(Maker *m, const TapeNode *n, size_t i, const bool *wants) {
   Val *slot = tape_carries(n, i, wants) ? slot_of(m, n, i) : NULL;
   return slot && !val_none(*slot) ? slot : NULL;
@@ -351,7 +351,7 @@ static bool add_node(Maker *m, uint32_t at) {
     if (val_none(dx[i])) continue;
     Val *slot = slot_of(m, n, i);
     if (carried(m, n, i, wants))
-      *slot = dx[i]; /* the sum is in it */
+      *slot = dx[i]; /* it includes the sum */
     else if (!contribute(m, slot, dx[i]))
       return false;
   }
@@ -359,7 +359,7 @@ static bool add_node(Maker *m, uint32_t at) {
   return true;
 }
 
-/* v after the hooks of this kind there. */
+/* Passes *v through the hooks of this kind at this place. */
 static bool pass_hooks(Maker *m, HookKind kind, uint32_t node, uint32_t at, Val *v) {
   Capture *c = m->c;
   Graph *g = m->g;
@@ -387,7 +387,7 @@ static bool finish_params(Maker *m, uint32_t at) {
     if (!pass_hooks(m, HOOK_PARAM, at, (uint32_t)i, &m->param[i])) return false;
     if (val_none(m->param[i]) || !has_hooks(c, HOOK_AFTER_GRAD, at, (uint32_t)i)) continue;
     if (!pass_hooks(m, HOOK_AFTER_GRAD, at, (uint32_t)i, &m->param[i])) return false;
-    m->param[i] = VAL_NONE; /* they give it, or drop it */
+    m->param[i] = VAL_NONE; /* the hooks pass it on, or drop it */
   }
   return true;
 }
@@ -406,7 +406,7 @@ static bool has_effects(const Graph *g) {
   return false;
 }
 
-/* What the graph will take, about. */
+/* An estimate of the graph's size. */
 static GrRoom room_for(const Capture *c) {
   GrRoom all = {0};
   for (size_t i = 0; i < c->count; i++) {

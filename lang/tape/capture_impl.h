@@ -1,4 +1,4 @@
-/* Inside of captured backwards: what keeping one and making its graph share. */
+/* Inside of captured backwards: types and functions that capture.c and capture_graph.c share. */
 #ifndef CKL_LANG_TAPE_CAPTURE_IMPL_H
 #define CKL_LANG_TAPE_CAPTURE_IMPL_H
 
@@ -12,11 +12,11 @@
 /* Where an input of the graph is taken from. */
 typedef struct From {
   uint32_t node; /* place in Capture.nodes; UINT32_MAX: the cotangent */
-  uint32_t slot; /* of inputs, or of what the call saved */
+  uint32_t slot; /* index in the node's inputs, or in what the call saved */
 } From;
 
-/* The same value at another node. That it is the same tensor is tested: a param may have been
- * changed in between. */
+/* The same value at another node. Each run tests whether it is the same tensor: a param may have
+ * been changed in between. */
 typedef struct Same {
   From from;
   uint32_t input;
@@ -25,8 +25,8 @@ typedef struct Same {
 /* Where hooks run: a `defer` of the graph with its number. */
 typedef struct Point {
   HookKind kind;
-  uint32_t node; /* place in Capture.nodes of what was swept last */
-  uint32_t at;   /* result of it, or place in Capture.params */
+  uint32_t node; /* place in Capture.nodes of the node swept last */
+  uint32_t at;   /* result of that node, or place in Capture.params */
 } Point;
 
 typedef struct Kept {
@@ -38,17 +38,17 @@ typedef struct Kept {
   Span at;        /* of the `grad` that was captured */
   uint32_t *part; /* where parts of the key end: the first, then PARTS of each node */
   size_t part_count;
-  Graph *g;     /* NULL: no such form */
+  Graph *g;     /* NULL: the tape has no captured form */
   bool apart;   /* each use of a value is an input of its own */
   bool effects; /* it calls the program */
-  Arena temp;   /* while it is made */
+  Arena temp;   /* used while the graph is made */
   JointRef **joints;
   size_t joint_count, joint_cap;
   From *source;
-  size_t source_count, source_cap; /* of each input */
+  size_t source_count, source_cap; /* the origin of each input */
   Same *same;
   size_t same_count, same_cap;
-  int *param_out, *target_out; /* output of each, -1 = nothing arrives, or its hooks give it */
+  int *param_out, *target_out; /* output of each; -1 = none arrives, or hooks take it */
   Point *points;
   size_t point_count, point_cap;
   struct Native *native;
@@ -63,7 +63,7 @@ typedef struct Parts {
 } Parts;
 
 /* ---- capture_graph.c */
-extern const char capture_point_text[]; /* of a `defer` that is a Point */
+extern const char capture_point_text[]; /* text of a `defer` that is a Point */
 HookKey capture_hook(const Capture *c, HookKind kind, uint32_t node, uint32_t at);
 /* Pins sizes that the call has as constants. */
 void capture_pin(Sizes *z, const JointRef *j);

@@ -6,9 +6,9 @@
 
 bool tape_wants_grad(Session *s, Value v); /* a param that is not frozen, or made from one */
 typedef struct Take {
-  /* what `grad` was given: what no later statement mentions is used up; NULL = nothing is */
+  /* the loss: its nodes are used up if no later statement mentions their values; NULL = none are */
   const Node *loss;
-  bool last; /* the loss is used up whoever mentions it */
+  bool last; /* the loss is used up even if statements mention it */
 } Take;
 Value tape_grad(Session *s, Value loss, Value cotangent, Value wrt, bool record, Take take,
                 Span at);

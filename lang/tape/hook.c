@@ -1,11 +1,11 @@
 /* Hooks: registering, calling, removing.
  *
  * In: functions of the program and what they hang on; gradients as they become complete. Out: the
- * gradients that the functions answer. Hooks stand in one list in order of registration and are
- * gone through by number, so that a hook may remove or add any hook, itself too.
+ * gradients that the functions return. Hooks stand in one list in order of registration and are
+ * walked by number, so that a hook may remove any hook, even itself, or add one.
  * Invariants: a hook runs at most once per `grad` and place; while it runs, a `grad` that it takes
- * itself does not call it again; a gradient that a hook gives has the size, the place and the dtype
- * of the one it got. What has no gradient calls no hook.
+ * itself does not call it again; a gradient that a hook returns has the size, the device and the
+ * dtype of its argument. Hooks of a value without a gradient are not called.
  */
 #include "lang/tape/hook.h"
 
@@ -29,22 +29,22 @@ typedef struct Hook {
   uint64_t handle; /* of all hooks that one call registered, which follow one another */
   HookKey key;
   uint64_t next;      /* number of the next hook of this key; 0: none. It may be gone. */
-  uint64_t next_here; /* the same of the next with this kind and id */
+  uint64_t next_here; /* number of the next hook of this kind and id */
   Value f;
-  Name path;       /* what f gets first, or NULL */
-  bool with_param; /* then the param, before the gradient */
-  bool gone;       /* it was removed, and only leads on to the next */
+  Name path;       /* the first argument of f, or NULL */
+  bool with_param; /* the param is an argument before the gradient */
+  bool gone;       /* it is removed and only links to the next */
   Span at;         /* of the registration */
   bool running;
 } Hook;
 
-/* The numbers of the first and the last hook that hang on something. */
+/* The numbers of the first and the last hook of each key. */
 typedef struct Chains {
   Table first, last;
 } Chains;
 
-/* Those that are gone stay in the array until they are more than the others, so removing one costs
- * no more than adding it did. */
+/* Removed hooks stay in the array until they are more than the others, so removing a hook costs no
+ * more than adding it. */
 struct Hooks {
   Hook *items; /* by number, and so by handle */
   size_t count, cap, gone;
@@ -77,14 +77,14 @@ static size_t place_after(const struct Hooks *l, uint64_t after) {
   return lo;
 }
 
-/* Gone or not; NULL: it was taken out of the array. */
+/* The hook of this number, gone or not; NULL: it was taken out of the array. */
 static Hook *hook_numbered(const struct Hooks *l, uint64_t number) {
   size_t i = number ? place_after(l, number - 1) : l->count;
   return i < l->count && l->items[i].number == number ? &l->items[i] : NULL;
 }
 
-/* The first hook of k that is not gone, from *number on, which leads on from where the search
- * ended: what is gone is passed once. */
+/* The first hook of k that is not gone, from *number on. *number becomes the place where the search
+ * ended, so that removed hooks are passed once. */
 static Hook *first_of(Session *s, HookKey k, uint64_t *number) {
   const struct Hooks *l = s->hooks;
   Hook *h = hook_numbered(l, *number);
@@ -127,8 +127,8 @@ static struct Hooks *hooks_of(Session *s) {
   return s->hooks;
 }
 
-/* Appends the hook `number`. The link comes first: without memory for the rest, what is left is a
- * chain to a hook that is gone. */
+/* Appends the hook `number`. The link comes first: if memory for the rest is missing, the chain
+ * leads to a hook that is gone. */
 static void chain(struct Hooks *l, Chains *c, uint64_t key, uint64_t number, bool by_place) {
   ptrdiff_t last = table_get(&c->last, key);
   Hook *before = last == TABLE_NONE ? NULL : hook_numbered(l, (uint64_t)last);
@@ -166,7 +166,7 @@ static void hooks_empty(Session *s) {
   table_free(&l->by_place.last);
 }
 
-/* Takes out of the array what is gone, where that is most of it. No table grows by it. */
+/* Takes removed hooks out of the array if they are most of it. No table grows. */
 static void hooks_pack(Session *s) {
   struct Hooks *l = s->hooks;
   if (l->gone == l->count) hooks_empty(s);
@@ -201,7 +201,7 @@ static Hook *hook_add(Session *s, HookKey k, uint64_t handle, Value f, Span at) 
   return h;
 }
 
-/* What a function held dies with it, which may take out other hooks. */
+/* The values that its function held die with the hook, which may remove other hooks. */
 static void hook_drop(Session *s, Hook *h) {
   Value f = h->f;
   h->f = v_unit();
@@ -211,7 +211,7 @@ static void hook_drop(Session *s, Hook *h) {
   value_release(f);
 }
 
-/* Takes out the hooks of a handle. */
+/* Removes the hooks of a handle. */
 static void handle_drop(Session *s, uint64_t handle) {
   struct Hooks *l = s->hooks;
   size_t lo = 0, hi = l ? l->count : 0;
@@ -229,7 +229,7 @@ static void handle_drop(Session *s, uint64_t handle) {
   }
 }
 
-/* The first hook of a kind that hangs on id; those before it are gone, and passed once. */
+/* The first hook of a kind that hangs on id; hooks before it are gone, and are passed once. */
 static Hook *first_here(Session *s, HookKind kind, uint64_t id) {
   struct Hooks *l = s->hooks;
   uint64_t place = place_of(kind, id);
@@ -275,7 +275,7 @@ static Value handle_value(Session *s, uint64_t handle) {
   return (Value){.tag = V_HANDLE, .u.handle = h};
 }
 
-/* Arguments that f does not give itself; 0 where it does not say. */
+/* The number of parameters of f without a default; 0 if f is no V_FN. */
 static uint32_t parameters_of(Value f) {
   if (f.tag != V_FN) return 0;
   const NodeList *p = &f.u.fn->decl->fn->params;
@@ -486,7 +486,8 @@ static void hook_job(void *ud) {
   value_retain(j->answer);
 }
 
-/* What the function answers, on the pool. An error in it ends the `grad` and says so. */
+/* Calls the function; its result is on the pool. An error in it ends the `grad` and is labelled
+ * so. */
 static Value call_hook(Session *s, HookJob *j, const HookRun *r) {
   value_pool(s, j->f); /* it may remove itself */
   Modes modes = s->modes;
@@ -527,7 +528,7 @@ static void stop_running(void *p) {
   mem_free(&r->s->mem, r, sizeof *r);
 }
 
-/* The answer of a registered hook, which is not called again by what it does. */
+/* Calls a registered hook. A `grad` inside of it does not call it again. */
 static Value call_registered(Session *s, const Hook *h, const HookRun *r, size_t n,
                              const Value *args) {
   HookJob j = {.s = s, .f = h->f, .at = h->at};
@@ -556,7 +557,7 @@ static const char *device_text(const Tensor *t) {
   return names[t->store->dev];
 }
 
-/* Why y cannot stand for x: its size, else its place, else its dtype differs; NULL when it can. */
+/* Why y cannot stand for x: its size, else its device, else its dtype differs; NULL when it can. */
 const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y) {
   Buf a, b;
   buf_init_arena(&a, &s->scratch);
@@ -577,7 +578,7 @@ const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y) {
   return NULL;
 }
 
-/* What stands for g after the answer a. */
+/* The gradient that replaces g when a hook has returned a. */
 static Value answered(Session *s, Value g, Value a, bool drops, Span at, const HookRun *r) {
   stack_check();
   if (a.tag == V_UNIT || (a.tag == V_NONE && (g.tag == V_NONE || drops))) return a.tag ? a : g;

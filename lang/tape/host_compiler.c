@@ -1,9 +1,9 @@
 /* The host as compiler of captured backwards.
  *
- * In: a graph that was captured, later its tensors. Out: what the host's functions give, checked
- * against the types of the graph, or their error at the `grad`.
- * Invariant: no throw crosses a function of the host; what fails in there is kept and goes on after
- * it has returned.
+ * In: a graph that was captured, later its tensors. Out: the results of the host's functions,
+ * checked against the types of the graph, or their error at the `grad`.
+ * Invariant: no throw crosses a function of the host; an error inside of it is kept, and thrown
+ * after it has returned.
  */
 #include "lang/tape/host_compiler.h"
 
@@ -29,13 +29,13 @@ struct ckl_backward {
   bool acts;
   const char *text;     /* of g; NULL: not printed yet */
   const int64_t *sizes; /* while a function of the host runs, else NULL */
-  Buf why;              /* what the host says of its error */
-  /* while it is run: */
+  Buf why;              /* the host's text of its error */
+  /* during a run: */
   RunCtx *run;
   GErr e;
   Prov where;
-  int code;         /* what was thrown inside */
-  bool ran, failed; /* by ckl */
+  int code;         /* thrown inside of a function of the host */
+  bool ran, failed; /* ckl ran the graph for the host; this failed */
 };
 
 struct Backend {
@@ -63,7 +63,7 @@ void backend_set(Session *s, ckl_compiler f, void *ud) {
   }
 }
 
-/* The host's function has failed. */
+/* Reports that the host's function has failed. */
 static _Noreturn void host_fails(Backend *k, ckl_status st, Span at, const char *what) {
   Session *s = k->b.s;
   if (k->b.code != MEM_OK) mem_throw(&s->mem, k->b.code);
@@ -130,7 +130,7 @@ static void call_host(Backend *k, const Handles *in, Handles *out, Span at) {
     host_fails(k, CKL_OK, at, "runs a backward that calls hooks without ckl_backward_run");
 }
 
-/* v is output i; anything else is an error. */
+/* Checks that v fits output i; throws if not. */
 static void check_output(Backend *k, const RunCtx *c, size_t i, const ckl_value *v, Span at) {
   Session *s = k->b.s;
   const Graph *g = k->b.g;

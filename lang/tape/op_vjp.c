@@ -3,9 +3,9 @@
  * In: a node of the tape, which gradients are wanted and which cotangents are there. Out: the graph
  * that computes them. A tape of script has few kinds of nodes and many of each, so a session keeps
  * the graphs it made: a table of fixed size by the hash of everything a graph depends on
- * (operation, attributes, types and sizes of operands, what is asked for, the mode), in which the
- * newer entry takes the place. Invariant: a kept graph names no place in the program; whoever runs
- * it knows the node.
+ * (operation, attributes, types and sizes of operands, what is asked for, the mode), in which a
+ * newer entry replaces the older one. Invariant: a kept graph names no place in the program; the
+ * code that runs it knows the node.
  */
 #include <string.h>
 #include <xxhash.h>
@@ -29,7 +29,7 @@ static Type type_now(Session *s, const Tensor *x) {
   return t;
 }
 
-/* The operation on `in`; a call of one node has it in its graph. */
+/* Adds the operation on `in`; for a call of one node it is the body of the call's graph. */
 static Val operation(Graph *g, const TapeNode *n, const Val *in, Val *y, GErr *e) {
   if (n->joint) return gr_inline(g, n->joint->spec.f, in, NULL, y, e) ? y[0] : VAL_NONE;
   Val r = gr_op(g, n->op, in, (int)n->in_count, n->attrs, (int)n->attr_count, NULL, 0, e);

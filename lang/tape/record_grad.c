@@ -21,7 +21,8 @@
 #include "lang/tape/tape.h"
 #include "lang/value/fail.h"
 
-/* A result while a graph runs; `t` is what it was then, as a param may have changed since. */
+/* A result while a graph runs; `t` is its tensor at that time, as a param may have changed
+ * since. */
 typedef struct Held {
   Value v;
   Tensor *t;
@@ -36,10 +37,10 @@ typedef struct Run {
   size_t env_count;
   const bool *live; /* per node */
   Held *held;       /* per result; t NULL: not yet there */
-  Span span;        /* of what has none of its own */
-  Modes modes;      /* of the node that it is about: gradients run in those of their forward */
+  Span span;        /* for nodes that have none of their own */
+  Modes modes;      /* modes of the tape node: gradients run in those of their forward */
   uint64_t seq;     /* node i gets seq + i; 0: as they come */
-  bool anomaly;     /* in the mode of now too */
+  bool anomaly;     /* the present mode counts, too */
   GErr *e;
   Prov *at;
 } Run;
@@ -58,7 +59,7 @@ static bool *live_nodes(Arena *a, const Graph *g, size_t outputs) {
   return live;
 }
 
-/* An input as a value: what the node's edge leads to. */
+/* An input as a value: the result or param to which the node's edge leads. */
 static Held input(Session *s, const TapeNode *n, size_t i) {
   const Edge *e = &n->in[i];
   Held h = {.t = n->inputs[i]};
@@ -95,7 +96,8 @@ static bool settled(Run *r, uint32_t node, Attr *to) {
   return true;
 }
 
-/* The newest node, whose operands are v; it keeps what params were then. */
+/* Sets up n, the newest node, which ran with the operands `in`: it keeps the tensors that params
+ * had then. */
 static void mark(Run *r, uint32_t i, TapeNode *n, const Held *in) {
   if (!n) return;
   if (r->seq) n->seq = r->seq + i;
@@ -154,8 +156,8 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
   return true;
 }
 
-/* What a call writes to a param counts as the param (rule 60): its value, with the edge of the
- * input, which is the param itself where the body stands for no call (see tape_open). */
+/* A value that a call writes to a param counts as the param (rule 60). It gets the edge of the
+ * input, which is the param itself if the body stands for no call (see tape_open). */
 static bool version(Run *r, uint32_t i, Held *to) {
   if (r->g->nodes[i].op != OP_STOP) return false;
   int64_t k = gr_attr_i(r->g, i, AT_INDEX, -1);
@@ -232,7 +234,7 @@ static Run run_for(Session *s, Arena *temp, const TapeNode *n, const Graph *g, G
                .at = at};
 }
 
-/* Runs what is live and not yet there. */
+/* Runs the live nodes that have no results yet. */
 static bool run(Run *r) {
   for (uint32_t i = 0; i < r->g->node_count; i++) {
     if (!r->live[i] || r->held[r->g->nodes[i].result0].t) continue;
@@ -246,7 +248,7 @@ static bool run(Run *r) {
 
 /* ---- calls */
 
-/* Node n passes what comes to its results on to `from`. */
+/* Makes node n pass the gradients of its results on to `from`. */
 static void pass_on(Session *s, TapeNode *n, const Value *from) {
   Mem *m = &s->mem;
   size_t count = n->out_count;
@@ -279,7 +281,7 @@ static void pass_on(Session *s, TapeNode *n, const Value *from) {
   n->in_count = count;
 }
 
-/* The gradient would call something that a tape does not hold. */
+/* Whether the gradient would call a function that a tape does not hold. */
 static bool calls_host(const Graph *f) {
   for (size_t i = 0; i < f->node_count; i++) {
     const OpInfo *o = &op_info[f->nodes[i].op];

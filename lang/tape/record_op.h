@@ -1,4 +1,4 @@
-/* What an operation of script leaves on the tape. */
+/* Recording an operation of script on the tape. */
 #ifndef CKL_LANG_TAPE_RECORD_OP_H
 #define CKL_LANG_TAPE_RECORD_OP_H
 

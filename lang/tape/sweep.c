@@ -1,11 +1,11 @@
 /* `grad` at the top level: the sweep over the tape.
  *
  * In: a loss on the tape and what to differentiate by. Out: gradients.
- * Idea: reverse sweep in the order of sequence numbers, each node's gradient a graph (of the one
- * op, or the backward half of the call's joint graph), or all of them one graph (capture.c).
- * Contributions arrive last use first and are added pairwise, as in code (rule 74). With `record`
- * the operations of the gradient go on the tape too (record_grad.c). What a sweep holds hangs on
- * the pool, so an error frees it.
+ * Idea: a reverse sweep in the order of sequence numbers. The gradient of each node is a graph (of
+ * the one operation, or the backward half of the call's joint graph), or all of them are one graph
+ * (capture.c). Contributions arrive last use first and are added pairwise, as in code (rule 74).
+ * With `record` the operations of the gradient go on the tape too (record_grad.c). The pool holds
+ * all references of a sweep, so an error frees them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ typedef struct LeafGrad {
   Param *param;
   Value grad;
   uint32_t outer;
-  uint32_t uses; /* operands of the nodes to come: with the last the gradient is complete */
+  uint32_t uses; /* by nodes not reached yet: at 0 the gradient is complete */
   bool dropped;  /* by a hook */
 } LeafGrad;
 
@@ -112,7 +112,7 @@ static int by_seq_down(const void *a, const void *b) {
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The backward of n failed: told at the place of the forward. */
+/* Reports that the backward of n failed, at the place of the forward. */
 static _Noreturn void backward_error(Sweep *w, const TapeNode *n, const GErr *e, Span at) {
   Session *s = w->s;
   const char *f = n->joint && n->joint->spec.f->name ? n->joint->spec.f->name : "function literal";
@@ -142,7 +142,7 @@ static void accumulate(Sweep *w, Value *slot, Value g, const TapeNode *n) {
   value_set(slot, g);
 }
 
-/* All x, held as one number. */
+/* A tensor of elements x, held as one number. */
 static Tensor *filled_like(Session *s, const TapeMeta *m, double x) {
   Tensor *z = tn_scalar_f64(&s->mem, m->dev, m->dtype, x);
   if (!z) mem_throw(&s->mem, MEM_ERR_NOMEM);
@@ -159,12 +159,12 @@ static Tensor *zeros_like(Session *s, const TapeMeta *m) {
 
 static Value *cot_of(Sweep *w, const Edge *e);
 
-/* Where the gradients of what the edge leads to are added up. */
+/* The sum of the gradients of the value to which the edge leads. */
 static Value *slot_of(Sweep *w, const Edge *e) {
   return e->param ? &leaf_of(w, e->param)->grad : cot_of(w, e);
 }
 
-/* -0, which added to any number gives that number. */
+/* A tensor of -0: added to any number it gives that number. */
 static Tensor *nothing_like(Session *s, const Tensor *t) {
   TapeMeta m;
   tape_meta(&m, t);
@@ -182,14 +182,14 @@ bool tape_carries(const TapeNode *n, size_t i, const bool *wants) {
   return true;
 }
 
-/* The sum so far that n's backward goes on with for input i; NULL when there is none. */
+/* The sum so far of input i to which n's backward adds; NULL if there is none. */
 static const Value *carried(Sweep *w, const TapeNode *n, size_t i, const bool *wants) {
   const Value *sum = tape_carries(n, i, wants) ? slot_of(w, &n->in[i]) : NULL;
   return sum && sum->tag != V_UNIT ? sum : NULL;
 }
 
-/* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). Of a
- * call that `dies` the run takes what it has saved. */
+/* Runs n's backward; gradients of the wanted inputs go to dx (new references, NULL = none). If the
+ * node `dies` and is a call, the run takes over the tensors that it saved. */
 static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, bool *wants,
                           bool dies, Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
@@ -257,7 +257,7 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
     if (o->output[i] >= 0) dx[i] = out[o->output[i]];
 }
 
-/* The same, on the tape (rule 77); sums go to the slots themselves. */
+/* Runs n's backward on the tape (rule 77) and adds the gradients to the slots. */
 static void node_recorded(Sweep *w, TapeNode *n, const Value *cot, const bool *wants) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
@@ -307,7 +307,7 @@ static void keep_node(Sweep *w, TapeNode *n) {
   n->slot = (uint32_t)w->count;
 }
 
-/* A call is opened unless another sweep is on its way through it. */
+/* Opens a call, unless another sweep is passing through it. */
 static void open_call(Sweep *w, TapeNode *n) {
   Session *s = w->s;
   if (n->slot || n->state == TAPE_CONSUMED) return;
@@ -324,7 +324,7 @@ static void open_call(Sweep *w, TapeNode *n) {
   mem_pool_drain(&s->mem, mark);
 }
 
-/* An edge or a value leads past a call that was opened. */
+/* Makes an edge or a value lead past a call that was opened. */
 static void settle(Session *s, TapeNode **node, uint32_t *out) {
   TapeNode *n = *node;
   tape_straight(node, out);
@@ -333,7 +333,7 @@ static void settle(Session *s, TapeNode **node, uint32_t *out) {
   tape_release(s, n);
 }
 
-/* Takes the node along that an edge or a value leads to. */
+/* Adds to the sweep the node to which an edge or a value leads. */
 static void reach(Sweep *w, TapeNode **node, uint32_t *out) {
   if (w->record) open_call(w, *node);
   settle(w->s, node, out);
@@ -410,8 +410,8 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   return g.tag ? value_pool(s, g) : v_tensor(s, zeros_like(s, &m));
 }
 
-/* ---- taking over the tape (rule 76): what only values hold that nothing reads again dies on the
- * way */
+/* ---- taking over the tape (rule 76): nodes that are held only by values that nothing reads again
+ * die on the way */
 
 /* Counts the references to nodes of the sweep that v alone has. */
 static void count_dead(const Sweep *w, Value v, int64_t others) {
@@ -443,7 +443,7 @@ static void find_dead(const Sweep *w, const Take *take, Value loss) {
     if (v.tag == V_TENSOR && v.u.t->node) settle(s, &v.u.t->node, &v.u.t->out);
     bool holds = v.tag == V_TENSOR ? v.u.t->node && visit_of(w, v.u.t->node)
                                    : v.tag == V_LIST || v.tag == V_TUPLE || v.tag == V_RECORD;
-    bool asks = &s->locals[k] == own; /* which put a variable's value on the pool */
+    bool asks = &s->locals[k] == own; /* reading the name put its value on the pool */
     int64_t others = holds && asks && own->is_var ? pooled(s, v.u.o) : 0;
     if (holds && v.u.o->rc == 1 + others && local_dead(s, k, asks)) count_dead(w, v, others);
   }
@@ -451,7 +451,7 @@ static void find_dead(const Sweep *w, const Take *take, Value loss) {
   if (pool && loss.u.o->rc == pool) count_dead(w, loss, pool - 1);
 }
 
-/* Nodes that the sweep alone holds, and what dies with them: those that give_up will use up. */
+/* Nodes that the sweep alone holds, and nodes that die with them: give_up will use them up. */
 static bool *find_dying(Sweep *w, const TapeNode *last) {
   bool *dies = ARENA_ARRAY(&w->arena, bool, w->count + 1);
   int64_t *held = ARENA_ARRAY(&w->arena, int64_t, w->count + 1);
@@ -469,8 +469,8 @@ static bool *find_dying(Sweep *w, const TapeNode *last) {
 /* A longer tape is walked: its graph would cost more than it saves, in memory too. */
 enum { MOST_CAPTURED = 20000 };
 
-/* Makes the calls ready. Which of their results have a cotangent is found before any is there; what
- * gets none loses its mark. */
+/* Makes the calls ready. Finds which of their results get a cotangent before any is computed; nodes
+ * that get none lose their mark. */
 static void ready_calls(Sweep *w, uint32_t out) {
   Session *s = w->s;
   size_t *first = ARENA_ARRAY(&w->arena, size_t, w->count + 1), all = 0;
@@ -504,7 +504,7 @@ static void ready_calls(Sweep *w, uint32_t out) {
   }
 }
 
-/* The whole backward as one graph; false where that cannot be. */
+/* Runs the whole backward as one graph; false if it has no such form. */
 static bool run_captured(Sweep *w, TapeNode *root, uint32_t out, Value cotangent, bool last) {
   Session *s = w->s;
   Capture c = {.s = s,
@@ -558,7 +558,8 @@ static _Noreturn void consumed_error(Sweep *w, const Take *take) {
             "an earlier `grad` with `last = true` has used up what this loss was made of");
 }
 
-/* Everything the loss hangs on, users before what they use, with what leads to a target. */
+/* Lists all nodes on which the loss depends, users before their operands, and marks those that lead
+ * to a target. */
 static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   reach(w, &loss.u.t->node, &loss.u.t->out);
   for (size_t i = 0; i < w->count; i++) {
@@ -570,7 +571,7 @@ static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   for (size_t t = 0; t < w->target_count; t++)
     tape_straight(&w->targets[t].node, &w->targets[t].out);
   find_dead(w, take, loss);
-  bool sorted = true; /* as a chain is found */
+  bool sorted = true; /* a chain is found in order */
   for (size_t i = 1; i < w->count && sorted; i++)
     sorted = by_seq_down(&w->visits[i - 1], &w->visits[i]) < 0;
   if (!sorted) qsort(w->visits, w->count, sizeof *w->visits, by_seq_down);
@@ -632,12 +633,12 @@ static Value *cot_of(Sweep *w, const Edge *e) {
   return &v->cot[e->out];
 }
 
-/* Nothing but the sweep holds the node, or the `grad` takes it: see give_up. */
+/* Whether nothing but the sweep holds the node, or the `grad` uses it up: see give_up. */
 static bool dying(const Visit *v, bool use_up_now) {
   return v->node->rc == 1 + (int64_t)v->dead || use_up_now;
 }
 
-/* Runs the node's backward and adds what it gives to what it was made of. */
+/* Runs the node's backward and adds its results to the gradients of the node's inputs. */
 static void contribute(Sweep *w, Visit *v, bool use_up_now) {
   Session *s = w->s;
   TapeNode *n = v->node;
@@ -675,7 +676,7 @@ static void give_up(Sweep *w, Visit *v, bool use_up_now) {
 }
 
 /* One node: hooks of its results, its backward, hooks of the params that it was the first to use.
- * What it held is given back before those run. */
+ * Its tensors are released before the hooks of params run. */
 static void step(Sweep *w, Visit *v, const Take *take, bool use_up_now) {
   TapeNode *n = v->node;
   Modes modes = n->modes;

@@ -1,9 +1,9 @@
-/* The eager tape: nodes, and what is recorded in them.
+/* The eager tape: nodes, and recording in them.
  *
- * In: operations and calls as they happen. Out: nodes that hold what their gradients need, until
- * nothing names them any more or a sweep (sweep.c) used them up. Freeing and walking are loops: a
- * chain of 100,000 operations needs no C stack. What a call saves is made when it runs, or later
- * by its forward half (tape_need).
+ * In: operations and calls as they happen. Out: nodes that hold the tensors that their gradients
+ * need, until nothing refers to them any more or a sweep (sweep.c) has used them up. Freeing and
+ * walking are loops: a chain of 100,000 operations needs no C stack. The values that a call saves
+ * are computed when it runs, or later by its forward half (tape_need).
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #include "lang/tape/record_op.h"
 #include "lang/tape/tape_impl.h"
 
-/* Gives back what n holds; nodes that nothing else holds go to *more. */
+/* Releases the parts of n; nodes that nothing else holds go to *more. */
 static void node_drop(Session *s, TapeNode *n, TapeNode **more) {
   Mem *m = &s->mem;
   for (size_t i = 0; i < n->in_count; i++) {
@@ -162,7 +162,7 @@ void tape_meta(TapeMeta *m, const Tensor *t) {
 static void attach(TapeNode *n, size_t nout, Value *out) {
   for (size_t i = 0; i < nout; i++) {
     tape_meta(&n->out[i], out[i].u.t->t);
-    if (!dt_float(out[i].u.t->t->dtype)) continue; /* ints and bools cut */
+    if (!dt_float(out[i].u.t->t->dtype)) continue; /* ints and bools have no gradient */
     out[i].u.t->node = n;
     out[i].u.t->out = (uint32_t)i;
     n->rc++;
@@ -231,7 +231,7 @@ static Tensor *shell_of(Session *s, Tensor *t) {
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at) {
-  /* room for the operations of its body, should it be opened */
+  /* numbers for the operations of its body, in case it is opened */
   if (j->spec.kind != JOINT_REGION) s->tape_seq += j->spec.f->node_count;
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = joint_retain(j);

@@ -61,7 +61,7 @@ struct TapeNode {
   size_t in_count, out_count, saved_count;
   Edge *in;
   Tensor **inputs; /* kept: the gradient of a gradient needs them (NULL: only the type matters) */
-  Tensor **saved;  /* a call: what its joint graph saved */
+  Tensor **saved;  /* a call: the values that its joint graph saved */
   TapeMeta *out;   /* of results */
   TapeState state;
   uint16_t op; /* one operation: its OpCode */
@@ -76,7 +76,7 @@ struct TapeNode {
   /* while a sweep is captured: 2 = the node leads to a wanted value and gets a cotangent, as far as
    * calls can tell; a call has its tape_joint then */
   uint8_t mark;
-  uint32_t index; /* of those that the sweep is about, latest first (capture.c) */
+  uint32_t index; /* among the nodes of the sweep, latest first (capture.c) */
   bool hooked;    /* a result has, or had, a hook */
   bool version;   /* result 0 is a former value of a param: its uses are uses of the param */
   Modes modes;    /* modes at its making, in which its backward runs (rule 87) */

@@ -1,4 +1,4 @@
-/* Inside of lang/tape: what recording and the sweep share. */
+/* Inside of lang/tape: functions that recording and the sweep share. */
 #ifndef CKL_LANG_TAPE_TAPE_IMPL_H
 #define CKL_LANG_TAPE_TAPE_IMPL_H
 
@@ -6,9 +6,10 @@
 
 /* ---- tape.c */
 void tape_meta(TapeMeta *m, const Tensor *t);
-/* The node stays for the values that name it, without what it was made of. */
+/* Consumes n and releases its parts. The node itself stays for the values that name it. */
 void tape_use_up(Session *s, TapeNode *n);
-/* Of the call's results those that `has` says have a cotangent: its backward is that of these. */
+/* Narrows a call to the results that have a cotangent (`has`): its backward is that of these
+ * alone. */
 void tape_narrow(Session *s, TapeNode *n, const bool *has);
 
 #endif
