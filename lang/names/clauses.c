@@ -1,8 +1,8 @@
-/* Words of clauses and types: the rows of clauses.def, and what is wrong with a clause.
+/* Words of clauses and types: the rows of clauses.def, and errors in clauses.
  *
- * In: clauses of the tree. Out: filed errors. Only what the text itself says is looked at here:
- * which words stand, in which company, with how many arguments of what form. Names are looked up by
- * resolve_clause.c before a run and by policy.c and wrap.c in it.
+ * In: clauses of the tree. Out: filed errors. This file checks the text alone: the words, which of
+ * them may stand together, the number and form of their arguments. Names are looked up by
+ * resolve_clause.c before a run, and by policy.c and wrap.c during one.
  */
 #include "lang/names/clauses.h"
 
@@ -56,7 +56,7 @@ const size_t clause_count = sizeof clause_table / sizeof *clause_table;
 
 /* ---- rows */
 
-/* NULL: there is no such word. */
+/* The row of a word, or NULL. */
 static const Clause *clause_find(ClauseKind kind, const char *word) {
   for (size_t i = 0; i < clause_count; i++)
     if (clause_table[i].kind == kind && !strcmp(clause_table[i].word, word))
@@ -99,7 +99,7 @@ bool clause_type_word_is_class(TypeWord w) {
   return w >= 0 && dims[w] == DTYPES;
 }
 
-/* The word that stands in front of a stance. */
+/* The row of `prefer`, the word in front of a stance. */
 static const Clause *prefer(void) {
   return &clause_table[MODE_COUNT + POLICY_prefer];
 }
@@ -159,7 +159,7 @@ static const struct Choice {
 #include "lang/names/clauses.def"
 };
 
-/* What is said where none of them stands. */
+/* The error text for a word that is none of them. */
 static const struct Choices {
   const char *refusal, *help;
 } choices[MODE_COUNT] = {
@@ -188,7 +188,7 @@ void clause_refuse(Session *s, ErrCode code, Span at, ModeWord mode, const char 
   dg_help(&s->diags, d, "%s", choices[mode].help);
 }
 
-/* ---- what a word takes */
+/* ---- the arguments of a word */
 
 static bool fits_count(Session *s, const Clause *k, const Node *c, uint32_t n, ErrCode code) {
   if (c->clause.args.count == n) return true;

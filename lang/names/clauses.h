@@ -1,6 +1,6 @@
-/* Words of clauses and types (clauses.def), and what is wrong with a clause. The resolver, which
- * reads files and statements, and the evaluator, which meets what was declared at the prompt, ask
- * here, so both give one answer. */
+/* Words of clauses and types (clauses.def), and errors in clauses. The resolver (for files and
+ * statements) and the evaluator (for declarations made at the prompt) both ask here, so they give
+ * the same answers. */
 #ifndef CKL_LANG_NAMES_CLAUSES_H
 #define CKL_LANG_NAMES_CLAUSES_H
 
@@ -54,52 +54,52 @@ typedef enum ClauseTakes {
 typedef struct Clause {
   const char *word;
   ClauseKind kind;
-  int id; /* ModeWord, also of a choice, PolicyWord, OpClassWord, TypeWord */
+  int id; /* ModeWord (also for a choice), PolicyWord, OpClassWord or TypeWord */
   ClauseTakes takes;
   const char *form, *section, *doc;
-  const char *group; /* words of one group exclude each other; NULL, "" = it has none */
-  Tag firm, soft;    /* of a policy word; TAG_NONE = not there */
+  const char *group; /* words of one group exclude each other; NULL, "" = no group */
+  Tag firm, soft;    /* of a policy word: its tags without and with `prefer`, or TAG_NONE */
 } Clause;
 extern const Clause clause_table[];
 extern const size_t clause_count;
 
-/* The row of a clause's word, NULL where it has a dot or is none. */
+/* The row of a clause's word; NULL for a dotted or unknown word. */
 const Clause *clause_of(ClauseKind kind, const Node *c);
-/* The op class that stands there, or -1. */
+/* The op class that the path names, or -1. */
 int clause_opclass(const Words *path);
-/* The tag that a policy's clause gives, TAG_NONE where it gives none; its values begin at argument
- * *from. */
+/* The tag that a clause of a policy gives, or TAG_NONE. The op classes and names that get it begin
+ * at argument *from. */
 Tag clause_tag(const Node *c, uint32_t *from);
 const char *clause_tag_words(Session *s, Tag t); /* "prefer save" */
 const char *clause_opclass_words(Session *s);    /* "matmul conv .." */
-/* What stands in <..> of the form: "`<every 10>`". */
+/* The part <..> of the form: "`<every 10>`". */
 const char *clause_example(Session *s, const Clause *k);
-/* The value of a mode's CHOICE, or -1; of an argument of the clause. */
+/* The value of a CHOICE of the mode, by its word or by the clause's argument; -1: no such one. */
 int clause_choice(ModeWord mode, const char *word);
 int clause_choice_of(ModeWord mode, const Node *arg);
 static inline bool clause_is_option(const Clause *k) {
   return k->kind == CLAUSE_POLICY && k->group != NULL;
 }
 
-TypeWord clause_type_word(const char *name); /* NULL is none */
+TypeWord clause_type_word(const char *name); /* name may be NULL */
 bool clause_type_word_is_class(TypeWord w);  /* float, int, num: of several dtypes */
 
-/* ---- what is wrong; errors are filed, nothing is thrown */
+/* ---- checks: errors are filed, nothing is thrown */
 
-/* The i-th clause of a `wrap`: with those before it, and as to what its word takes. */
+/* Checks the i-th clause of a `wrap`: against those before it, and its arguments. */
 bool clause_fits_wrap(Session *s, const NodeList *clauses, uint32_t i);
-/* A clause of a `wrap` by this function: its arguments and the block. */
+/* Checks a clause that wraps by function f: the number of its arguments, with the block. */
 bool clause_fits_function(Session *s, const Node *c, const Fn *f);
-/* A clause of a policy whose word is k: what it takes. loop: it stands on one. */
+/* Checks the arguments of a policy's clause whose word is k. loop: the policy is on a loop. */
 bool clause_fits_policy(Session *s, const Clause *k, const Node *c, bool loop);
-/* Whether two options of a policy exclude each other; both may be one word. */
+/* Whether two options of a policy exclude each other; a may be b. */
 bool clause_options_clash(const Clause *a, const Clause *b);
 void clause_clash(Session *s, ErrCode code, const Node *c, const char *first, Span first_at);
-/* Two clauses say of what stands at `at`, written so, that it gets these tags. */
+/* Files the error that two clauses give `text` (at `at` and at `first_at`) different tags. */
 void clause_disagree(Session *s, Span at, const char *text, Tag tag, Span first_at, Tag first);
-/* The mode has no such CHOICE. */
+/* Files the error that the mode has no such CHOICE. */
 void clause_refuse(Session *s, ErrCode code, Span at, ModeWord mode, const char *word);
-/* No word, and no declaration that module m sees, is called so. */
+/* Files the error that no word and no declaration visible in module m has this name. */
 void clause_unknown(Session *s, const Module *m, ClauseKind kind, const Node *c);
 const char *clause_path(Session *s, const Words *path); /* "a.b", scratch */
 

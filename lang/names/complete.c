@@ -1,7 +1,7 @@
-/* Names for completion: what is visible, and what stands behind a dot.
+/* Names for completion: visible names, and members behind a dot.
  *
- * In: what was typed, a name or a path of names with dots. Out: names, one by one. Nothing is
- * evaluated: variables, fields and modules are looked at as they are.
+ * In: the typed text, a name or a path of names with dots. Out: names, one by one. Nothing is
+ * evaluated: variables, fields and modules are read as they are.
  */
 #include "lang/names/complete.h"
 
@@ -26,13 +26,13 @@ static const char *visible(Session *s, size_t i) {
   return i < clause_count ? clause_table[i].word : NULL;
 }
 
-/* What a dot may stand behind. */
+/* The value in front of a dot. */
 typedef struct Object {
   Value v;
   bool found;
 } Object;
 
-/* A part of the object, or with none yet a variable or module of the program. */
+/* A field of the object; at the start of a path, a variable or module of the program. */
 static Object part(Session *s, Object o, const char *name, size_t n) {
   Object none = {v_unit(), false};
   if (!o.found) {
@@ -66,8 +66,8 @@ static Object object_of(Session *s, const char *path, const char *end) {
   return o;
 }
 
-/* The i-th field, method or declaration; past them with `functions` those that may be called like a
- * method (rule 9). "" is a place without a name. */
+/* The i-th field, method or declaration; after these, with `functions`, the functions that may be
+ * called like a method (rule 9). "": there is no name for this i. */
 static const char *member(Session *s, Value v, size_t i, bool functions) {
   if (v.tag == V_MODULE) {
     const Module *m = v.u.module;

@@ -4,8 +4,8 @@
 
 #include "lang/lang.h"
 
-/* The i-th name that may stand for what was typed; of a path with dots, for its last part. NULL
- * past the end. */
+/* The i-th name that completes the typed text; for a path with dots, its last part. NULL past the
+ * end. */
 const char *complete_name(Session *s, const char *typed, size_t i);
 
 #endif

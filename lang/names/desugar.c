@@ -12,7 +12,7 @@
 #include "lang/names/module.h"
 #include "lang/value/fail.h"
 
-/* The function of a comprehension, by which of its sources it is given. */
+/* The function of a comprehension, for one choice of the sources that are its parameters. */
 typedef struct CompFn CompFn;
 struct CompFn {
   bool *given;
@@ -20,7 +20,7 @@ struct CompFn {
   CompFn *next;
 };
 
-/* All of these live as long as the tree that they are made for. */
+/* The arena of the tree: nodes made here live as long as the tree that they are made for. */
 static Arena *beside(Session *s, const Node *n) {
   return src_arena(&s->sources, n->span.file);
 }
@@ -44,7 +44,7 @@ Node *desugar_wrap(Session *s, Node *wrap) {
   return wrap->info;
 }
 
-/* fn(source, ..) = [.. for x in source ..]: what it goes through is computed outside. */
+/* fn(source, ..) = [.. for x in source ..]: the sources are computed outside. */
 Node *desugar_comp(Session *s, Node *comp, const bool *given) {
   uint32_t n = comp->comp.fors.count;
   for (CompFn *f = comp->info; f; f = f->next)
@@ -156,9 +156,9 @@ bool desugar_mentions_earlier(const Node *comp, uint32_t k) {
 
 typedef struct Legal {
   Session *s;
-  const Node *root; /* whose own names are no names of the outside */
+  const Node *root; /* the function; names that it binds are not looked up outside */
   bool ok, holes;
-  Span at; /* the first that is no code, and why */
+  Span at; /* the first node that is no code, and why */
   const char *why;
 } Legal;
 

@@ -7,7 +7,7 @@
 Node *desugar_wrap(Session *s, Node *wrap);                    /* fn() { body } */
 Node *desugar_comp(Session *s, Node *comp, const bool *given); /* fn(source, ..) = [..] */
 Node *desugar_model(Session *s, Node *model); /* a function with the model's parameters */
-/* Why the body of a function literal is no code, and where; NULL when it is. */
+/* Why the body of a function literal is no code, and where; NULL: it is code. */
 const char *desugar_why_not_code(Session *s, const FnObj *f, Span *at);
 bool desugar_is_code(Session *s, Node *lambda);
 /* range k reads a variable of an earlier range */

@@ -1,11 +1,11 @@
-/* Which names a function literal takes from outside.
+/* Free names: the names that a function literal takes from outside.
  *
- * In: the node of the literal. Out: the names that its body mentions and does not bind before that,
- * in the order of the text, kept with the node. What a function takes lives as long as it does
- * (rule 8), so a name that is merely spelled like something outside must not be among them.
- * Scopes are those of rule 2: a `let` holds from its statement to the end of its block, what comes
- * before it in the block means the outer one. Where a construct's scope is not looked into, its
- * names count as taken: that costs a value, never an answer.
+ * In: the node of the literal. Out: the names that its body uses before or without binding them, in
+ * the order of the text, kept with the node. A captured value lives as long as the function (rule
+ * 8), so a name that is merely spelled like something outside must not be among them. Scopes are
+ * those of rule 2: a `let` holds from its statement to the end of its block; above it in the block
+ * the name means the outer one. If the scope of a construct is not looked into, its names count as
+ * taken: that keeps a value alive, but never makes a wrong result.
  */
 #include "lang/check/check.h"
 #include "lang/lang.h"
@@ -14,8 +14,8 @@
 typedef struct Free {
   FreeNames names;
   size_t cap;
-  bool assigned; /* what is assigned counts, bound or not */
-  Name *bound;   /* by what stands around the place, the innermost last */
+  bool assigned; /* assigned names count, bound or not */
+  Name *bound;   /* by the constructs around the place, the innermost last */
   size_t bound_count, bound_cap;
   Arena *a, *temp;
 } Free;
@@ -68,7 +68,7 @@ static void walk_fn(Free *f, const Fn *fn) {
   f->bound_count = mark;
 }
 
-/* Words of a `wrap` are names: `with_params net tree`, a function with its arguments. */
+/* Words of a `wrap` may be names: `with_params net tree`, or a function and its arguments. */
 static void walk_words(Free *f, NodeList clauses) {
   for (uint32_t i = 0; i < clauses.count; i++) {
     const Node *c = clauses.items[i];
@@ -103,7 +103,7 @@ static void walk(Free *f, Node *n) {
     walk_list(f, n->loop.clauses);
     walk(f, n->loop.iter);
     if (n->loop.pat) bind_pattern_names(f, n->loop.pat);
-    if (n->kind == N_COMP_FOR) return; /* for the rest of the comprehension */
+    if (n->kind == N_COMP_FOR) return; /* the names hold for the rest of the comprehension */
     walk(f, n->loop.body);
     break;
   case N_COMP:

@@ -9,7 +9,8 @@ typedef struct FreeNames {
   size_t count;
 } FreeNames;
 
-/* `assigned`: with all that it assigns, its own variables too; always the same for one node. */
+/* `assigned`: also all names that it assigns, its own variables included. The result is kept, so
+ * `assigned` must be the same in all calls for one node. */
 const FreeNames *free_names(Session *s, Node *fn, bool assigned);
 
 #endif

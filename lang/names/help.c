@@ -1,4 +1,4 @@
-/* What `ckl help NAME` says.
+/* The text of `ckl help NAME`.
  *
  * In: a name. Out: text. Words of the language, builtins and error codes are tables; declarations
  * are shown as the program or the library writes them, with their comments. Modules of the library
@@ -26,7 +26,7 @@ typedef struct Help {
   Session *s;
   Buf *b;
   const char *topic;
-  bool any; /* something was said */
+  bool any; /* something was printed */
 } Help;
 
 static void next(Help *h) {

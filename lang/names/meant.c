@@ -1,9 +1,9 @@
-/* What may have been meant by a name that nobody knows.
+/* Suggestions for an unknown name.
  *
- * In: the name. Out: the text of a help. Idea: a table of what others call things (foreign.def) is
- * asked first, then the modules of the library, then the spelling of what is visible: a name from
- * elsewhere that happens to be one letter from another one of ckl (clip and flip) is no slip. The
- * checker and the evaluator ask here, so files and the prompt give the same answer.
+ * In: the name. Out: the text of a help. Idea: the table of names in other libraries (foreign.def)
+ * is asked first, then the modules of the library, and last the visible names of similar spelling:
+ * a foreign name that happens to be one letter from a name of ckl (clip, flip) is no misspelling.
+ * The checker and the evaluator ask here, so files and the prompt give the same answer.
  */
 #include "lang/names/meant.h"
 
@@ -89,8 +89,8 @@ bool foreign_module(const char *name) {
 
 /* ---- the library */
 
-/* Whether the text of a module declares a function or model of that name: declarations start their
- * lines. */
+/* Whether the text of a module declares a function or model of that name. A declaration starts its
+ * line. */
 static bool text_declares(const char *text, const char *name) {
   static const char *const words[] = {"fn ", "proc ", "model "};
   size_t n = strlen(name);
@@ -135,7 +135,7 @@ bool help_meant(Session *s, Diag *d, const char *name, const char *near) {
 
 /* ---- fields */
 
-/* For a field that an instance does not have: the one that was meant, or those that it has. */
+/* Help for a field that an instance does not have: one of similar spelling, or all its fields. */
 const char *meant_field(Session *s, Inst *i, Name f) {
   Buf b;
   buf_init_arena(&b, &s->scratch);

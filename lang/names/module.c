@@ -2,9 +2,9 @@
  *
  * In: a tree. Out: a table of globals: declarations first (visible in the whole file), constants of
  * rule 6 with their values, names brought by `use` marked with their home module. Top-level
- * variables get a slot that is set when their statement runs. Here too every call of the source
- * gets its random site (rule 92): a hash of module, item and ordinal, so that comments and line
- * moves change nothing.
+ * variables get a slot that is set when their statement runs. This file also gives every call of
+ * the source its random site (rule 92): a hash of module, item and ordinal, so that comments and
+ * moved lines change nothing.
  */
 #include <string.h>
 #include <unistd.h>
@@ -54,8 +54,8 @@ static void number_calls(void *ud, Node *n) {
     ast_children(n, number_calls, ud);
 }
 
-/* The name of a file without its folders: how a program's path is spelled changes no random
- * number. */
+/* The name of a file without its folders, so that the spelling of a program's path changes no
+ * random number. */
 static const char *site_home(const Module *m) {
   const char *slash = strrchr(m->name, '/');
   return slash ? slash + 1 : m->name;
@@ -132,7 +132,7 @@ Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span 
   want_free(s, name, at);
   Global *g = global_own(m, name);
   if (!g) g = add_global(s, m, name, at);
-  if (g->kind != G_VALUE) g->decl = NULL; /* a declaration that it takes the place of */
+  if (g->kind != G_VALUE) g->decl = NULL; /* the variable replaces a declaration */
   g->kind = G_VALUE;
   value_set(&g->v, v);
   g->is_var = is_var;
@@ -141,7 +141,7 @@ Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span 
   return g;
 }
 
-/* `w` stands for g already; `use`: a `use` brings it again. */
+/* The error that name `w` is declared again, where it means g already; `use`: by a `use`. */
 static _Noreturn void stands_twice(Session *s, const Module *m, const Global *g, const Word *w,
                                    bool use) {
   bool used = g->module != m || g->kind == G_MODULE;
@@ -154,8 +154,8 @@ static _Noreturn void stands_twice(Session *s, const Module *m, const Global *g,
   fail_raise(s);
 }
 
-/* A declaration, or what a `use` brings: replaces an older one at the REPL, else a name stands once
- * per file. */
+/* Adds a declaration, or a name that a `use` brings. At the REPL it replaces an older one; in a
+ * file a name may be declared only once. */
 static Global *declare(Session *s, Module *m, const Word *w, bool use, bool repl) {
   want_free(s, w->name, w->span);
   Global *g = global_own(m, w->name);
@@ -235,7 +235,7 @@ Module *module_load_file(Session *s, const Door *door, const char *path, Span at
   if (m) return m;
   if (!text) fail_file(s, at, &e);
   log_line(s, LOG_LOAD, "%s", path);
-  const char *keep = value_pool_text(s, text, n); /* freed with the pool, whatever happens below */
+  const char *keep = value_pool_text(s, text, n); /* freed with the pool, also after an error */
   m = module_new(s, path, path, keep, n);
   m->real = arena_strdup(&s->perm, r.path, strlen(r.path));
   parse_module(s, m);
@@ -303,8 +303,8 @@ static Module *used_module(Session *s, Module *m, Node *u) {
             "no module is called `%s`", b.s);
 }
 
-/* What is visible without `use` may be named as of any embedded module: `use nn (relu)`,
- * `data.split`. */
+/* Names that are visible without `use` may be used as members of any embedded module: `use nn
+ * (relu)`, `data.split`. */
 bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v) {
   if (m->path) return false;
   Global *g = s->prelude ? global_own(s->prelude, name) : NULL;
@@ -417,7 +417,7 @@ static void item_job(void *ud) {
   declare_item(j->s, j->m, j->n, false);
 }
 
-/* Slots for what a `let` of the top level binds; a constant of rule 6 has its value at once. */
+/* Slots for the names that a top-level `let` binds; a constant of rule 6 gets its value at once. */
 static void declare_slots(Session *s, Module *m, Node *n, Node *pat) {
   stack_check();
   bool one = n->let.pat->kind == N_PAT_NAME;
@@ -451,7 +451,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   for (uint32_t i = 0; repl && i < l->count; i++)
     if (l->items[i]->kind == N_FN || l->items[i]->kind == N_MODEL ||
         l->items[i]->kind == N_TYPE_DECL || l->items[i]->kind == N_USE) {
-      call_cache_free(s); /* callers of what is replaced are compiled again (rule 5) */
+      call_cache_free(s); /* callers of the replaced function are compiled again (rule 5) */
       break;
     }
   uint64_t ordinal = repl ? s->top_ordinal : 0;
@@ -464,7 +464,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
       declare_item(s, m, n, true);
       continue;
     }
-    ItemJob j = {s, m, n}; /* what is wrong with one says nothing about the next */
+    ItemJob j = {s, m, n}; /* an error in one does not stop the next */
     int code = api_guard(s, item_job, &j);
     if (code != MEM_OK && code != MEM_ERR_PROGRAM) mem_throw(&s->mem, code);
   }
@@ -477,7 +477,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
   }
 }
 
-/* Declarations of its tree, `use`s resolved. */
+/* Declares the items of the module's tree and resolves its `use`s. */
 static void module_declare(Session *s, Module *m) {
   module_declare_items(s, m, m->ast, false);
   m->declared = true;

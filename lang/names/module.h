@@ -1,4 +1,4 @@
-/* Modules, what they declare, and the files they come from. */
+/* Modules, their declarations, and the files they come from. */
 #ifndef CKL_LANG_NAMES_MODULE_H
 #define CKL_LANG_NAMES_MODULE_H
 
@@ -11,7 +11,7 @@ typedef struct Global {
   Node *decl;     /* declaration or defining statement */
   Module *module; /* where it was declared (names brought by `use` keep their home) */
   bool is_var, is_const, is_set, used; /* const: rule 6 */
-  bool moves;                          /* `check`: a function value assigns it, at any time */
+  bool moves;                          /* `check`: a function value may assign it at any time */
   Span span;
 } Global;
 
@@ -23,22 +23,22 @@ struct Module {
   Node *ast;
   Global *globals;
   size_t global_count, global_cap; /* in the session's arena */
-  Table by_name;                   /* places in them */
-  Module **uses; /* brought whole are G_MODULE globals; this is the list for cycles */
+  Table by_name;                   /* indices in globals */
+  Module **uses; /* all used modules, to find cycles; `use m` also makes a G_MODULE global */
   bool loading, declared;
 };
 
-/* `door`: of the program, or NULL for what the host names itself. */
+/* `door`: the limits on files of the program; NULL for a path that the host itself passes. */
 Module *module_load_file(Session *s, const Door *door, const char *path, Span at);
 Module *module_embedded(Session *s, const char *name, Span at);
 
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
 
-Global *global_find(Session *s, Module *m, Name name); /* file, use, then prelude */
-Global *global_own(const Module *m, Name name);        /* file and use */
-/* embedded modules: prelude and builtins */
+Global *global_find(Session *s, Module *m, Name name); /* file, `use`, then prelude */
+Global *global_own(const Module *m, Name name);        /* file and `use` alone */
+/* whether an embedded module may name it as its own: prelude and builtins */
 bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v);
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);
-bool module_name_is_fixed(const char *name); /* rule 4: no declaration may have it */
+bool module_name_is_fixed(const char *name); /* rule 4: whether no declaration may have this name */
 
 #endif

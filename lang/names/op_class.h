@@ -5,7 +5,8 @@
 #include "graph/opcode.h"
 
 /* The op class of an operation, for policies and counts; -1 for views, moves, effects and nodes
- * with regions. An operation has one class at most; ATTENTION belongs to a place, not to it. */
+ * with regions. An operation has one class at most; ATTENTION is given by the place of a node, not
+ * by its operation. */
 int clause_opclass_of(OpCode op);
 
 #endif

@@ -1,10 +1,10 @@
 /* Names, arguments and places, before anything runs (rules 1 to 9, 21, 43, 47, 49, 53, 88).
  *
- * In: a declared module. Out: filed errors, all of the file in one walk; the top-level items and
- * members in which one was found are marked ITEM_BAD, so that nobody looks at them again. Idea: one
- * walk over the tree with a stack of what is bound and a chain of the constructs around a place. A
- * name that could be anything (a field of a value, an argument) is left to those who know values;
- * what is said here holds for every run, so a program without fault gets no error.
+ * In: a declared module. Out: filed errors, all of the file in one walk. Top-level items and
+ * members with an error are marked ITEM_BAD, so that later checks skip them. Idea: one walk
+ * over the tree with a stack of bound names and a chain of the constructs around a place. A name
+ * that could be anything (a field of a value, an argument) is left to the checks that know values.
+ * Errors filed here hold for every run, so a correct program gets none.
  */
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void duplicate(Resolver *r, const char *what, const Word *w, Span first) 
 
 static void walk_params(Resolver *r, const NodeList *l, const char *what) {
   size_t base = r->bind_count;
-  size_t *at = ARENA_ARRAY(&r->s->scratch, size_t, l->count + 1); /* places; SIZE_MAX: not bound */
+  size_t *at = ARENA_ARRAY(&r->s->scratch, size_t, l->count + 1); /* in binds; SIZE_MAX: none */
   for (uint32_t i = 0; i < l->count; i++) { /* sizes may be used in types to their left */
     Word *w = &l->items[i]->param.name;
     const Bind *first = rs_find_bind(r, w->name);
@@ -152,7 +152,7 @@ static bool is_range(const Node *e) {
   return e->kind == N_BINARY && e->binary.op == AST_RANGE;
 }
 
-/* What a `break`, `continue` or `return` would have to leave: NULL when it may. */
+/* Files an error if a `break`, `continue` or `return` would leave a construct that it may not. */
 static void check_leave(Resolver *r, Node *st) {
   Session *s = r->s;
   bool ret = st->kind == N_RETURN;
@@ -214,7 +214,7 @@ static bool assigns_outer(Resolver *r, const Node *root, const Place *home, Span
   return false;
 }
 
-/* Whether `root` may be assigned, `whole` or a part of it; files an error if not. */
+/* Files an error if `root`, `whole` or a part of it, may not be assigned. */
 static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
   Session *s = r->s;
   Name name = root->name;
@@ -345,7 +345,7 @@ static void walk_assign(Resolver *r, Node *st) {
     rs_walk(r, t);
 }
 
-/* `drop`: nobody takes its value, which is that of its last statement. */
+/* `drop`: the value of the block, that of its last statement, is not used. */
 static void walk_block(Resolver *r, Node *b, bool drop) {
   size_t base = r->bind_count;
   for (uint32_t i = 0; i < b->list.count && !rs_full(r); i++) {
@@ -355,7 +355,7 @@ static void walk_block(Resolver *r, Node *b, bool drop) {
   rs_unbind(r, base);
 }
 
-/* The numbers of a range are not taken apart. */
+/* Files an error for a pattern over a range: its numbers cannot be taken apart. */
 static void check_range_pat(Resolver *r, const Node *f) {
   if (!f->loop.pat || !f->loop.iter || !is_range(f->loop.iter)) return;
   if (f->loop.pat->kind != N_PAT_TUPLE && f->loop.pat->kind != N_PAT_RECORD) return;
@@ -591,7 +591,7 @@ static void walk_top_let(Resolver *r, Node *n) {
   rs_unbind(r, base);
 }
 
-/* Params are float tensors; a buffer may also be a number, or a tree like the params of a model. */
+/* Params must be float tensors; a buffer may also be a number, or a tree like a model's params. */
 static void walk_field_type(Resolver *r, Node *m) {
   Session *s = r->s;
   Node *t = m->field.type;
@@ -680,7 +680,7 @@ static void walk_model(Resolver *r, Node *n) {
   r->place = place.up;
 }
 
-/* A type that holds itself (rule 39). */
+/* Whether type t mentions `name`: a type may not hold itself (rule 39). */
 static bool mentions_type(Resolver *r, const Node *t, Name name, int depth) {
   stack_check();
   if (!t || depth > 64) return false;

@@ -1,7 +1,8 @@
-/* Calls of what is known by name: arguments, and what code may call (rules 47, 49, 53).
+/* Calls of declarations and builtins: arguments, and what code may call (rules 47, 49, 53).
  *
- * In: a call and the place where it stands. Out: filed errors. Idea: declarations and signatures of
- * builtins are made to one list of parameters, against which the arguments are held.
+ * In: a call and the place where it stands. Out: filed errors. Idea: a declaration
+ * or the signature of a builtin becomes one list of parameters, and the arguments are checked
+ * against it.
  */
 #include <string.h>
 
@@ -11,23 +12,23 @@
 
 /* ---- calls */
 
-/* A parameter of what is called, from a declaration or a builtin's signature. */
+/* A parameter of the callee, from a declaration or a builtin's signature. */
 typedef struct Par {
   Name name;
   bool deflt, rest;
 } Par;
 
 typedef struct Callee {
-  Name name; /* as called */
+  Name name; /* as the call spells it */
   Par *par;
   size_t count;
   Span declared; /* file 0: builtin */
   const char *signature;
-  bool open;     /* takes any names */
+  bool open;     /* takes arguments of any name */
   Table by_name; /* see find_par */
 } Callee;
 
-/* The first parameter that an argument of this name is for; c->count: there is none. */
+/* The index of the first parameter with the name of an argument; c->count: there is none. */
 static size_t find_par(Resolver *r, Callee *c, Name name) {
   enum { FEW = 32 };
   size_t i = 0;
@@ -172,7 +173,8 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
   }
 }
 
-/* Does the name of a function that code may not call stand here? (rule 53) */
+/* Files an error if the place is in code and code may not call the function (rule 53). False: it
+ * did. */
 bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name name, Span at) {
   Session *s = r->s;
   if (!r->place->code) return true;
@@ -209,7 +211,7 @@ static bool is_later(const Builtin *b) {
   return !strcmp(b->doc, "not yet");
 }
 
-/* A call of something known by name. False when nothing more is known of it. */
+/* Checks a call of a declaration or builtin. */
 static void call_known(Resolver *r, const Global *g, const Builtin *b, const Node *decl, Name name,
                        Span at, Node *call, bool receiver, bool no_shape) {
   Callee c = {.name = name};
@@ -349,7 +351,7 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
   }
   size_t before = s->diags.errors;
   if (!rs_unknown_prefix(r, c)) rs_walk(r, c->dot.object);
-  if (s->diags.errors > before) { /* what `f` is there depends on the object */
+  if (s->diags.errors > before) { /* the meaning of `f` depends on the object */
     walk_args(r, e);
     return;
   }

@@ -1,8 +1,8 @@
 /* Words in clauses and types: policies, modes, dims, names of types (rules 19 to 25, 82, 87, 88).
  *
  * In: clauses of checkpoint and wrap, types of annotations. Out: filed errors; packs of
- * parameters are bound. What a word may mean depends on its place only, so that a misspelt one is
- * found before a run.
+ * parameters are bound. The meaning of a word depends on its place only, so that a misspelt one
+ * is found before a run.
  */
 #include <string.h>
 
@@ -48,7 +48,7 @@ static void save_word(Resolver *r, Node *a) {
   }
 }
 
-/* A policy that is declared, or a function. */
+/* A clause that names a declared policy, or a function. */
 static void walk_user_policy(Resolver *r, Node *c) {
   Session *s = r->s;
   const Word *w = &c->clause.path.items[0];
@@ -96,7 +96,7 @@ static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
     if (c->clause.args.items[i]->kind == N_WORD) save_word(r, c->clause.args.items[i]);
 }
 
-/* What two clauses say of one op class or name (rule 82). */
+/* Files an error for each op class or name that two clauses give different tags (rule 82). */
 static void walk_agreement(Resolver *r, const Node *c, const Node *before) {
   uint32_t from, first;
   Tag tag = clause_tag(c, &from), said = clause_tag(before, &first);
@@ -128,7 +128,7 @@ void rs_walk_policy(Resolver *r, NodeList *cl, bool loop) {
   }
 }
 
-/* A wrap by a function. */
+/* A clause that wraps by a function. */
 static void walk_user_wrap(Resolver *r, Node *c) {
   Session *s = r->s;
   const Word *w = &c->clause.path.items[0];
@@ -215,7 +215,7 @@ static void walk_dim(Resolver *r, Node *d, bool binds) {
   else if (r->model && !r->method)
     dg_help(&s->diags, g, "a constructor argument may be a size: `model %s(%s: int)`",
             r->model->model.name.name, d->name);
-  if (binds && r->place->level) { /* said once */
+  if (binds && r->place->level) { /* so the error is filed once */
     Word w = {d->name, d->span, 0, NULL};
     rs_bind_word(r, &w, B_DIM);
   }

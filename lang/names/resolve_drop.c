@@ -1,9 +1,10 @@
-/* Results that nobody takes: `xs.push(i)` as a statement (rule 98).
+/* Unused results: `xs.push(i)` as a statement (rule 98).
  *
- * In: a call whose value is dropped. Out: an error where the call can have done nothing else. Idea:
- * builtins say so in their table (BI_ACTS); a function does nothing else when all that it calls
- * does not, found by a walk over its body that gives up at whatever it does not know. Functions of
- * the library are told, those of the program are not: they may be run for their time.
+ * In: a call whose value is dropped. Out: an error if the call can have no other effect. Idea: the
+ * table of builtins marks those with effects (BI_ACTS); a function has none when nothing that it
+ * calls has one. A walk over its body finds this, and gives up at any unknown construct. Calls of
+ * library functions get the error, calls of the program's functions do not: they may be run to
+ * measure their time.
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "lang/names/resolver.h"
 #include "lang/value/fail.h"
 
-enum { DEPTH = 8 }; /* of calls that are looked into */
+enum { DEPTH = 8 }; /* of nested calls that are looked into */
 
 typedef struct Look {
   Resolver *r;
@@ -30,7 +31,7 @@ static bool name_acts(Look *l, Name name) {
   return !b || (b->flags & BI_ACTS);
 }
 
-/* map, each and fold do what their function does. */
+/* Whether the call is a map or fold by a function literal: it has the effects of that function. */
 static bool walks_tree(const Node *call, Name name) {
   return (!strcmp(name, "map") || !strcmp(name, "fold")) && call->call.args.count &&
          call->call.args.items[0]->arg.value->kind == N_LAMBDA;
@@ -75,7 +76,7 @@ static bool fn_acts(Resolver *r, const Node *decl, const Module *m, int depth) {
   return l.acts;
 }
 
-/* Functions whose result takes the place of their first argument. */
+/* Functions whose result is meant to replace their first argument. */
 static bool gives_another(Name name) {
   static const char *const t[] = {"push", "concat", "clip_norm", "clamp", "scatter", "shuffle"};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++)

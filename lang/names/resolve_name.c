@@ -1,7 +1,6 @@
 /* One name: where it is looked up, what binds it, whether it may be read here.
  *
- * In: a name and its place. Out: what it stands for, or a filed error with what may have been
- * meant.
+ * In: a name and its place. Out: its meaning, or a filed error with a suggestion.
  */
 #include <string.h>
 
@@ -22,7 +21,7 @@ Span rs_member_span(const Node *m) {
   }
 }
 
-/* A field or method; `have`: fields among the first so many members only. */
+/* A field or method; `have`: fields only among the first `have` members. */
 Node *rs_model_member(Session *s, const Node *model, Name name, uint32_t have) {
   const NodeList *p = &model->model.params, *l = &model->model.members;
   ptrdiff_t at = model_find(s, model, name);
@@ -48,7 +47,8 @@ void rs_unbind(Resolver *r, size_t to) {
   }
 }
 
-/* The variable of the file that `name` means at this place, or NULL. In functions the last one. */
+/* The variable of the file that `name` means at this place, or NULL. In functions: the last one of
+ * that name. */
 static TopName *find_top(const Resolver *r, Name name) {
   TopName *best = NULL;
   ptrdiff_t i = table_get(&r->first_top, table_key(name));
@@ -85,7 +85,7 @@ Found rs_lookup(Resolver *r, Name name) {
   return f;
 }
 
-/* ---- what is meant by a name that nobody knows */
+/* ---- suggestions for an unknown name */
 
 void rs_near_member(Near *b, const Node *model) {
   const NodeList *p = &model->model.params, *l = &model->model.members;
@@ -135,7 +135,7 @@ static void unknown_name(Resolver *r, Name name, Span at) {
     dg_help(&s->diags, d, "give the value a name where `_` stands");
     return;
   }
-  if (r->model && !r->method) { /* a member that stands below */
+  if (r->model && !r->method) { /* a member declared below */
     const Node *later = rs_model_member(r->s, r->model, name, UINT32_MAX);
     if (later) {
       Diag *d = fail_report(s, ERR_UNSET, at,
@@ -169,8 +169,8 @@ bool rs_unknown_prefix(Resolver *r, const Node *dotted) {
   return true;
 }
 
-/* Fields, methods and record fields of anything in the files at hand go to `field`, what a `let` or
- * a function is called to `let`. */
+/* Names of fields, methods and record fields in any loaded file go to `field`, names of `let`s and
+ * functions to `let`. */
 static void note(Table *t, Name name) {
   if (name) table_set(t, table_key(name), 0);
 }
@@ -265,7 +265,7 @@ void rs_bind_word(Resolver *r, const Word *w, BindKind k) {
   VEC_PUSH(&r->s->scratch, r->binds, r->bind_count, r->bind_cap, b);
 }
 
-/* Names of a pattern; two of one name are an error. */
+/* Binds the names of a pattern; a name that stands twice in it is an error. */
 void rs_bind_pattern(Resolver *r, const Node *p, BindKind k, bool range, size_t from) {
   stack_check();
   if (p->kind == N_PAT_NAME) {
@@ -313,10 +313,10 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
               "make the value inside the test; declarations and constant `let`s are seen");
       return;
     }
-    bool by_name = false; /* in a named function: compiled, or a proc */
+    bool by_name = false; /* in a named function, compiled or a proc */
     for (p = r->place; p; p = p->up) by_name |= p->kind == P_FN;
     if (r->m != s->main && by_name && r->place->code && !constant)
-      return; /* an error of who calls it: bind_global_value */
+      return; /* the error is filed at the call: bind_global_value */
     if (t->is_var && r->place->code && by_name) {
       Diag *d = fail_report(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
       dg_label(&s->diags, d, t->span, "declared here");
