@@ -1,9 +1,9 @@
 /* Assignments: `place = e` and `place op= e` (rules 34, 60).
  *
  * In: the statement. Out: the variable, field, param or buffer at the root of the place has its new
- * value; what stands below the root (items, fields of records, elements) is put into a copy. Order:
- * the value, then the expressions of the place from left to right, each once, and only then is the
- * place read and written. So nothing that the place's own expressions assign gets lost.
+ * value; parts below the root (items, fields of records, elements) change in a copy. Order: the
+ * value, then the expressions of the place from left to right, each once, and only then is the
+ * place read and written. So no assignment inside of the place's own expressions is lost.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #include "lang/names/module.h"
 #include "lang/value/fail.h"
 
-/* A place below its root: `.name` or an index. */
+/* A part of a place, below its root: `.name` or an index. */
 typedef struct Part {
   Node *node;
   Index index; /* N_INDEX */
@@ -28,9 +28,9 @@ typedef struct Part {
 typedef struct Place {
   Session *s;
   Node *st; /* the statement */
-  Value v;  /* on its right */
+  Value v;  /* its right side */
   Node *root;
-  Value base; /* of a root that is no name */
+  Value base; /* value of a root that is not a name */
   size_t count;
   Part *part;
 } Place;
@@ -39,7 +39,7 @@ static bool one_item(const Part *p) {
   return p->index.count == 1 && ast_is_expr(p->index.part[0].node);
 }
 
-/* New value of what stands before part k, when its end becomes v. */
+/* `old` is the value before part k. Returns it with the place assigned. */
 static Value put(const Place *p, size_t k, Value old) {
   stack_check();
   Session *s = p->s;
@@ -83,7 +83,7 @@ static Value put(const Place *p, size_t k, Value old) {
   fail_at(s, ERR_ASSIGN, at, "a part of %s cannot be assigned", value_type_text(s, old));
 }
 
-/* Field f of inst, with what follows from part k on. */
+/* Assigns to field f of inst, or, below it, to the parts from k on. */
 static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) {
   Session *s = p->s;
   Field *field = model_field(inst, f);
@@ -101,7 +101,7 @@ static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) 
   state_write(s, inst, field, nv, p->st->span);
 }
 
-/* Is l a parameter of the function that runs? */
+/* Is l a parameter of the running function? */
 static bool is_argument(const Session *s, const Local *l) {
   const NodeList *p = s->frame->fn ? &s->frame->fn->decl->fn->params : NULL;
   for (uint32_t i = 0; p && i < p->count; i++) {
@@ -111,7 +111,7 @@ static bool is_argument(const Session *s, const Local *l) {
   return false;
 }
 
-/* The longest prefix that denotes an instance decides: what follows is its field. False: none. */
+/* Assigns to the field behind the longest prefix that is an instance. False: there is none. */
 static bool assign_instance(const Place *p, Value cur) {
   for (size_t i = 0; i < p->count; i++) {
     const Node *n = p->part[i].node;
@@ -125,7 +125,7 @@ static bool assign_instance(const Place *p, Value cur) {
       assign_field(p, cur.u.inst, name, i + 1, n->dot.name.span);
       return true;
     }
-    /* only paths to instances are followed further: blocks[i].w = e */
+    /* items of lists and records only lead on to instances: blocks[i].w = e */
     if (cur.tag == V_LIST && !name && one_item(&p->part[i])) {
       Value iv = p->part[i].index.part[0].v;
       bool neg = iv.tag == V_INT && iv.u.i < 0;
@@ -184,7 +184,7 @@ static void assign_name(const Place *p) {
     assign_param(p, old.u.p);
     return;
   }
-  /* in `check`: a param, or what may hold one */
+  /* `check`: a param, or an unknown value that may be one */
   if (!is_var && (old.tag == V_UNKNOWN || abstract_param(s, old))) return;
   if (!is_var) {
     bool given = l && is_argument(s, l);
@@ -202,7 +202,7 @@ static void assign_name(const Place *p) {
               "code cannot assign the top-level `var` `%s`", root->name);
   Value nv = bind_made_definite(s, put(p, 0, old), st->span);
   name_variable(s, root->name, nv);
-  /* at some call */
+  /* `check`: a function assigns a variable of the file, at calls that are not known */
   if (g && s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN};
   value_set(l ? &l->v : &g->v, nv);
 }

@@ -1,8 +1,8 @@
 /* What names stand for: locals, variables of the file, captures of function literals, patterns.
  *
  * In: names, values, patterns. Out: values on the pool, new locals. A name is looked up in the
- * order of rule 1; a `var` that is read is held, so that an assignment in the same statement leaves
- * what was read alone.
+ * order of rule 1. The value read from a `var` goes on the pool, so that an assignment in the same
+ * statement does not free it.
  */
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
@@ -60,7 +60,7 @@ bool model_get(Session *s, Inst *i, Name name, Span at, Value *out) {
   return true;
 }
 
-/* Whether a function of another file led to this one. */
+/* Whether a caller of the present function is in another file. */
 static bool called_from_outside(const Session *s) {
   for (const Frame *f = s->frame; f; f = f->up)
     if (f->module != s->frame->module) return true;
@@ -137,7 +137,7 @@ static Local *capture(Session *s, Node *n, bool vars_too, size_t *count) {
   size_t k = 0;
   for (size_t i = 0; i < f->count; i++) {
     Local *l = local_find(s, f->items[i]);
-    if (!l) { /* a top-level `let` of now, where the literal stands at the top level */
+    if (!l) { /* a literal at the top level captures the present `let`s there */
       Global *g = s->frame->fn ? NULL : global_find(s, s->frame->module, f->items[i]);
       if (g && g->kind == G_VALUE && g->is_set && !g->is_var && !g->is_const)
         c[k++] = (Local){g->name, g->v, false, g->span};

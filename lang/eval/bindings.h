@@ -11,21 +11,21 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var);
 void local_push(Session *s, Name name, Value v, bool is_var, Span at);
 void local_pop(Session *s, size_t to);
 Local *local_find(Session *s, Name name);
-/* !must: V_UNKNOWN when there is none */
+/* The value of a name; without one an error, or V_UNKNOWN if `must` is false. */
 Value bind_name_value(Session *s, Name name, Span at, bool must);
 /* Field or method of an instance; false when it has none of that name. */
 bool model_get(Session *s, Inst *i, Name name, Span at, Value *out);
 
-/* A function literal with what it captures; `vars_too`: variables that change, as they are now. */
+/* A function literal with its captures; with `vars_too` also `var`s, by their present values. */
 Value closure_of_fn(Session *s, Node *n, bool is_code, bool vars_too);
 Value closure_of_body(Session *s, Node *lambda,
                       bool is_code); /* may read outer vars: wrap bodies */
-/* of a block of script: reads and assigns variables, those of the top level too */
+/* For a block of script: it may read and assign variables, also those of the top level. */
 Value closure_of_capsule(Session *s, Node *lambda);
 
 /* naming.c */
 void name_result(Session *s, Node *pat, Value v); /* gives graph values the names of their `let` */
-void name_variable(Session *s, Name name, Value v); /* of an assigned variable */
+void name_variable(Session *s, Name name, Value v); /* the same for an assigned variable */
 void name_check_shadow(Session *s, const Word *w);  /* rule 3 */
 
 #endif

@@ -1,10 +1,11 @@
 /* Calls: binding arguments, frames, custom backwards, model construction.
  *
  * In: a function value and evaluated arguments. Out: its result. A `fn` called from script goes to
- * compile.c (call_run_code); called from code, or a `proc`, its body is evaluated here in a new
- * frame. Invariants: in code every float tensor that enters a call passes an `alias` node, so that
- * the gradient sums the uses inside a call before it meets those outside (rule 74). One that leaves
- * it does too where that can be told, so that what hangs on the result sees the uses outside alone.
+ * compile.c (call_run_code). The body of a `proc`, or of a `fn` called from code, is evaluated here
+ * in a new frame. Invariants: in code every float tensor that enters a call passes an `alias` node,
+ * so that the gradient sums the uses inside of the call before those outside (rule 74). A result
+ * passes one too, where it makes a difference (leave_call), so that hooks on the result see the
+ * gradient of the uses outside only.
  */
 #include <string.h>
 
@@ -89,7 +90,7 @@ static _Noreturn void not_code(Session *s, FnObj *f, Span at) {
   fail_raise(s);
 }
 
-/* ---- results of calls in code: values of their own, as they are of calls from script */
+/* ---- results of calls in code: new values, as results of calls from script are */
 
 typedef struct Leaving {
   Val *before, *after;
@@ -129,8 +130,9 @@ static Value left(Session *s, const Leaving *l, Value v) {
   return value_like(s, v, items);
 }
 
-/* The result r of a call whose nodes begin at `from`. Nobody can tell a result that the call itself
- * has no use for from a value of its own, unless there are several, whose hooks have an order. */
+/* The result r of a call whose nodes begin at `from`, with its float tensors aliased. A single one
+ * that no node of the call uses needs no alias: nothing could tell the difference. Several need
+ * them, because their hooks have an order. */
 static Value leave_call(Session *s, Value r, uint32_t from, Span at) {
   const Graph *g = s->stage->g;
   Leaving l = {0};
@@ -148,7 +150,7 @@ static Value leave_call(Session *s, Value r, uint32_t from, Span at) {
   return left(s, &l, r);
 }
 
-/* In code, where it may have hooks around it. */
+/* A call in code; host_call may run it between hooks. */
 static Value staged_call(Session *s, FnObj *f, const Args *a) {
   return f->decl->fn->back_body ? eval_custom_call(s, f, a) : call_inline(s, f, a);
 }
@@ -189,7 +191,8 @@ uint32_t call_param_named(Session *s, const NodeList *p, Name name, size_t args,
   return at == TABLE_NONE ? p->count : (uint32_t)at;
 }
 
-/* Argument i of the parameters, or a unit with *given = false. Reports what does not fit. */
+/* out[i] is the argument for parameter i, or a unit with given[i] false. Arguments that do not fit
+ * are errors. */
 void call_bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given) {
   const NodeList *p = &f->decl->fn->params;
   memset(given, 0, sizeof(bool) * p->count);
@@ -272,7 +275,7 @@ void call_enter_values(Session *s, size_t n, Val *v, Span at) {
   }
 }
 
-/* The value as it enters a call of code: float tensors through an alias node. */
+/* The value inside of a call of code: its float tensors pass an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype))
@@ -293,7 +296,7 @@ static Value enter(Session *s, Value v, Span at) {
 }
 
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
-  count_step(s, call); /* recursion may take long without a loop */
+  count_step(s, call); /* recursion can run long without a loop */
   *fr = (Frame){.up = s->frame,
                 .module = f->module,
                 .fn = f,
@@ -324,13 +327,13 @@ void frame_pop(Session *s, Frame *fr) {
   s->depth--;
 }
 
-/* Parameters as locals of the new frame: dims are bound over all of them before types are
+/* Makes the parameters locals of the new frame. Dims are bound over all parameters before types are
  * compared. */
 static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
                               const bool *given, Span call) {
   const Fn *d = f->decl->fn;
   const char *title = s->stage ? path_frame_title(s, s->frame) : call_fn_name(f);
-  bool capsule = capsule_is_fn(f); /* no call: values stay what they are */
+  bool capsule = capsule_is_fn(f); /* not a call: values stay as they are */
   for (size_t i = 0; i < f->capture_count; i++) {
     const Local *c = &f->captures[i];
     local_push(s, c->name, f->is_code && !capsule ? enter(s, c->v, call) : c->v,
@@ -363,7 +366,7 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
   }
 }
 
-/* The value of a body, whether it falls off the end or returns. */
+/* The value of a body; *fell: it ran to its end, without `return`. */
 static Value run_body(Session *s, Node *body, bool is_expr, bool *fell) {
   Value r;
   Flow flow = FLOW_NEXT;
@@ -414,7 +417,8 @@ Value call_backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g
   return r;
 }
 
-/* Rule 84: what checkpoint_layers gave to the instance holds for its calls. NULL: nothing. */
+/* Opens the block of a call for the policy that checkpoint_layers gave to the instance (rule 84);
+ * NULL: it gave none. */
 static APART OpenBlock *layer_enter(Session *s, const FnObj *f) {
   if (!in_code(s) || !f->self || f->self->policy.tag == V_UNIT) return NULL;
   if (f->decl->kind != N_FN || strcmp(f->decl->fn->name.name, "forward")) return NULL;

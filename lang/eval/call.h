@@ -25,11 +25,11 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a);
 const char *call_fn_name(const FnObj *f);
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call);
 void frame_pop(Session *s, Frame *fr);
-/* The values v as they enter a construct in code that contributes once (rule 74): floats through an
- * alias node each, one for several that are the same. */
+/* Replaces the values v by those that a construct in code uses, so that it contributes once
+ * (rule 74): each float value passes an alias node, equal ones the same. */
 void call_enter_values(Session *s, size_t n, Val *v, Span at);
-/* The first parameter that an argument of this name is for; p->count: there is none. A call with
- * many arguments has a table of the parameters, which is empty before the first search. */
+/* The first parameter of this name; p->count: there is none. For a call with many arguments, the
+ * first search fills t with the parameters. */
 uint32_t call_param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t);
 void call_bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans, bool *given);
 

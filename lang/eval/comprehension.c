@@ -1,8 +1,8 @@
 /* Comprehensions, and regions that are mapped over axes (rule 36).
  *
  * In: the construct's node. Out: a tensor or a list. A comprehension over ranges and tensors stages
- * its body once with scalar loop variables and maps the graph over each axis (graph/batch.c);
- * others run in order.
+ * its body once, for one element, and maps the graph over each axis (graph/batch.c); others run in
+ * order.
  */
 #include <string.h>
 
@@ -30,8 +30,8 @@ static bool numeric(Value v) {
   return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL;
 }
 
-/* What a comprehension goes through. One that mentions no variable of an earlier range is evaluated
- * once, before the first iteration; another at each iteration of those. */
+/* The source of one `for` of a comprehension. It is evaluated once, before the first iteration, or,
+ * if it mentions the variable of an earlier `for`, at each iteration of the loops around it. */
 typedef struct CompSource {
   Value v;
   bool once;
@@ -44,7 +44,7 @@ typedef struct CompRun {
   Value *items;
   size_t count, cap;
   bool over_seq, over_range;
-  Element *element[CKL_MAX_RANK]; /* of each loop */
+  Element *element[CKL_MAX_RANK]; /* one for each loop */
   Operands read;                  /* the items so far */
 } CompRun;
 
@@ -112,7 +112,7 @@ static void comp_iterations(CompRun *c, uint32_t k) {
   elements_end(s, element);
 }
 
-/* Element by element, in order; numeric elements are stacked when the source is no list. */
+/* Element by element, in order. Numeric elements are stacked unless all sources are lists. */
 static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   CompRun c = {.s = s, .e = e, .source = source};
   operands_open(s, &c.read, NULL);
@@ -124,7 +124,7 @@ static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   Value v = op_stack(s, c.count, c.items, 0, e->span);
   uint32_t k = e->comp.fors.count;
   if (k == 1) return v;
-  Type t = op_type_of(s, v); /* several: their sizes are the leading axes, where each has one */
+  Type t = op_type_of(s, v); /* several loops: their sizes are the leading axes, if each has one */
   Dim d[2 * CKL_MAX_RANK];
   int n = 0;
   for (uint32_t i = 0; i < k; i++) {
@@ -179,7 +179,7 @@ static void batch_job(void *ud) {
     if (v.weak) j->st->counters |= 1u << k;
     if (v.weak && !(j->axes[k].lo.tag == V_INT && j->axes[k].lo.u.i == 0)) {
       Value of[2] = {v, op_as_tensor(s, j->axes[k].lo, DT_I64, j->e->span)};
-      v = op_run(s, OP_ADD, 2, of, NULL, 0, j->e->span); /* below the end of the range: it fits */
+      v = op_run(s, OP_ADD, 2, of, NULL, 0, j->e->span); /* fits: it is below the range's end */
       v.weak = true;
     }
     bind_pattern(s, j->e->comp.fors.items[k]->loop.pat, v, false);
@@ -205,7 +205,7 @@ Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const 
   GErr e = {.code = ERR_BUG, .operand = -1};
   size_t nin = g->input_count;
   bool *batched = ARENA_ARRAY(&s->scratch, bool, nin + 1);
-  bool *key = ARENA_ARRAY(&s->scratch, bool, nin + 1); /* each element has its own */
+  bool *key = ARENA_ARRAY(&s->scratch, bool, nin + 1); /* random keys: one for each element */
   size_t axes = zip ? 1 : k;
   for (size_t i = k; i < nin; i++) key[i] = element_is_key(s->stage, st->outer[i - k]);
   for (size_t axis = axes; axis-- > 0;) { /* the innermost first */
@@ -224,7 +224,7 @@ Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const 
   return out;
 }
 
-/* The sources are ranges and tensors: one batched operation. False when the body is not numeric. */
+/* In code, with ranges and tensors as sources: batches the body. False if it is not numeric. */
 static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   uint32_t n = e->comp.fors.count;
   Stage st;
@@ -254,11 +254,11 @@ typedef struct CompJob {
   Session *s;
   Node *e;
   const Axis *axes;
-  bool ranges; /* they are arguments, too */
+  bool ranges; /* ranges are arguments, too */
   Value v;
 } CompJob;
 
-/* A call of code, of the tensors that it goes through. */
+/* Calls the comprehension as code, with the tensors that it iterates over as arguments. */
 static void comp_job(void *ud) {
   CompJob *j = ud;
   bool given[CKL_MAX_RANK];
@@ -276,8 +276,8 @@ static void comp_job(void *ud) {
   j->v = call_run_code(j->s, f.u.fn, &a);
 }
 
-/* In script: one compiled call. False when code cannot do it, which is found before anything
- * runs. A range that code cannot know goes in as an argument. */
+/* In script: runs the comprehension as one compiled call. False if code cannot do it; nothing has
+ * run then. If a range must be a constant in code but is not, ranges become arguments. */
 static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
   CompJob j = {.s = s, .e = e, .axes = axes};
   size_t before = s->diags.count;
@@ -346,6 +346,6 @@ Value eval_comp(Session *s, Node *e) {
   if (batch && desugar_is_code(s, e) &&
       (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v)))
     return v;
-  random_back(s, &before); /* what the attempt staged counts for nothing */
+  random_back(s, &before); /* draws that the attempt staged do not count */
   return comp_in_order(s, e, source);
 }

@@ -58,7 +58,7 @@ static void give_outputs(Session *s, Value v, Span at) {
     for (size_t i = 0; i < v.u.rec->count; i++) give_outputs(s, v.u.rec->items[i], at);
 }
 
-/* The structure of v with its tensors replaced by consecutive values. */
+/* A copy of v with its tensors replaced, in order, by `vals`. */
 static Value refill(Session *s, Value v, const Val *vals, size_t *k) {
   stack_check();
   if (v.tag == V_NODE) {
@@ -86,8 +86,8 @@ static Value custom_forward(Custom *c, Stage *st) {
   return r;
 }
 
-/* The backward region: operands, results, cotangents -> a gradient per float argument without a
- * default. */
+/* The backward region. Inputs: operands, results, cotangents. Outputs: a gradient for each float
+ * argument without a default. */
 static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd,
                             const Val *arg_vals, const size_t *arg_pos, size_t narg, int64_t *wrt,
                             size_t *nwrt) {
@@ -152,7 +152,7 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
 Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
   const Fn *d = f->decl->fn;
   Custom c = {.s = s, .f = f, .a = a};
-  for (size_t i = 0; i < a->count; i++) /* a check that knows nothing of its argument */
+  for (size_t i = 0; i < a->count; i++) /* `check`, with an unknown argument */
     if (a->v[i].tag == V_UNKNOWN) return a->v[i];
   Val *arg_vals = ARENA_ARRAY(&s->scratch, Val, d->params.count + 1);
   for (uint32_t i = 0; i < d->params.count; i++) arg_vals[i] = VAL_NONE;
@@ -188,12 +188,12 @@ Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
     lifted.v[i] = v;
   }
   c.a = &lifted;
-  /* Both regions get the same operands: a first round finds what they capture. */
+  /* Both regions get the same operands: rounds repeat until they capture no further value. */
   Stage fw, bw;
   int64_t *wrt = ARENA_ARRAY(&s->scratch, int64_t, d->params.count + 1);
   size_t nwrt;
   Value r;
-  DrawMark first = random_mark(s); /* a round draws what the first one did */
+  DrawMark first = random_mark(s); /* every round has the same random draws */
   for (int round = 0; round < 8; round++) {
     size_t before = c.count;
     if (round) random_back(s, &first);

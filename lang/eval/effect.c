@@ -1,9 +1,9 @@
 /* print and assert, in script and in code (rules 53, 97, 98).
  *
  * In: a call of `print`, or the operands of an assertion. Out: text for the host, or an error. In
- * code the text becomes a template, which stands in the node, with a hole for each value that is
- * known at run time; nodes are ordered by the unit's token. The template, in braces: `{}` a value,
- * `{:format}` a value by a format, `{=}` a tensor as a table, `{~}` one inside of something else,
+ * code the text becomes a template, an attribute of the node, with a hole for each value that is
+ * known at run time; nodes are ordered by the unit's token. In a template, `{}` is a value,
+ * `{:format}` a value by a format, `{=}` a tensor as a table, `{~}` a value inside of another,
  * `{0}` a NUL byte; `{{` `}}` are braces.
  * Invariant: the same program prints the same in script and in code.
  */
@@ -71,7 +71,7 @@ static void hole(const Print *p, Value v) {
   operand(t, v);
 }
 
-/* Puts v into the text: as a whole, or in line. */
+/* Puts v into the text; with `whole`, a tensor without a format becomes a table. */
 static void put(Template *t, Value v, const Format *f, Span at, bool quoted, bool whole) {
   v = print_definite(t->s, v, at);
   if (whole && !f && v_is_tensor(v)) {
@@ -110,7 +110,7 @@ static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at)
 
 /* ---- print */
 
-/* A string with holes whose values may be of run time; false when a value is not known at all. */
+/* Puts a string, whose holes may have run-time values. False: some value is V_UNKNOWN. */
 static bool put_string(Session *s, Template *t, Buf *out, Node *str) {
   bool known = true;
   for (uint32_t i = 0; i < str->string.count; i++) {
@@ -304,7 +304,7 @@ void eval_assert(Session *s, Node *st) {
       b = of[1];
     }
     if (s->stage && s->stage->unit && s->stage->unit->check && (a.tag == V_DIM || b.tag == V_DIM)) {
-      assume(s, c, x, y); /* a condition on sizes that only a call can decide */
+      assume(s, c, x, y); /* the sizes of a call decide the condition */
       return;
     }
     v = binary_value(s, c, a, b);

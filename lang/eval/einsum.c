@@ -2,12 +2,13 @@
  *
  * In: a pattern and tensors. Out: a value made of reshapes, transposes, broadcasts, products and
  * contractions, in script and in code. Patterns are read with places, so that an error points into
- * the text. A contraction is OP_DOT, or OP_INNER where only shared axes are left, which fixes its
- * bits (rule 105).
+ * the text. A contraction is OP_DOT, or OP_INNER if only shared axes are left; that fixes its bits
+ * (rule 105).
  *
- * einsum takes its operands from left to right, two at a time. Axes of one operand that nothing
- * else names are summed first, an axis named twice in one operand is its diagonal; of two operands
- * those named by both, and by nothing later, are contracted, in their order in the left one.
+ * einsum takes its operands from left to right, two at a time. An axis named twice in one operand
+ * means its diagonal. Axes that only one operand names, and the result does not, are summed first.
+ * Axes that both operands of a step name, and no later operand nor the result does, are contracted,
+ * in their order in the left operand.
  */
 #include <string.h>
 
@@ -42,7 +43,7 @@ typedef struct Einsum {
   const char *names[NAMES_MOST];
   size_t name_n[NAMES_MOST];
   Dim size[NAMES_MOST];
-  int owner[NAMES_MOST]; /* operand that gave the size, -1: none yet */
+  int owner[NAMES_MOST]; /* operand that determined the size, -1: none yet */
   int name_count;
   Term in[OPERANDS_MOST], out;
   int in_count;
@@ -128,7 +129,7 @@ static bool in_term(const Term *t, int name) {
   return false;
 }
 
-/* Puts names of their own for the axes that `...` stands for, the last one first ("..0"). */
+/* Replaces `...` by names for its axes: the last axis is "..0", the one before it "..1". */
 static void expand(Einsum *e, Term *t, int count) {
   if (t->ellipsis < 0) return;
   Term old = *t;
@@ -206,7 +207,7 @@ static void check_out(Einsum *e) {
   }
 }
 
-/* Names that the result or an operand after k needs. */
+/* Whether the result or an operand after k has this name. */
 static bool needed(const Einsum *e, int name, int k) {
   if (in_term(&e->out, name)) return true;
   for (int i = k + 1; i < e->in_count; i++)
@@ -214,7 +215,8 @@ static bool needed(const Einsum *e, int name, int k) {
   return false;
 }
 
-/* x [.., n, n] -> [.., n]: padded by a row's end, row i of the rest begins at its diagonal. */
+/* x [.., n, n] -> [.., n], the diagonal. Flattened, padded by n and cut into rows of n + 1, element
+ * i of the diagonal is the first of row i. */
 static Value diagonal(Session *s, Value x, Span at) {
   DimTab *dt = op_dims_of(s);
   Type t = op_type_of(s, x);
@@ -246,7 +248,7 @@ static Value diagonal(Session *s, Value x, Span at) {
   return op_reshape(s, x, r + 1, d, at);
 }
 
-/* Diagonals, and sums over axes that nothing else names. */
+/* Takes diagonals of operand k, and sums over its axes that nothing else names. */
 static void prepare(Einsum *e, int k) {
   Session *s = e->s;
   Term *t = &e->in[k];
@@ -299,7 +301,8 @@ static Dim product(Einsum *e, const int *list, int n) {
   return dim_product(op_dims_of(e->s), n, d);
 }
 
-/* Operand k with the axes of three lists, each list made one axis where `merge` says so. */
+/* x, an operand with term t, with the axes of three lists, each merged into one axis. Without
+ * `batch` the first list, which is empty, gives no axis. */
 static Value arranged(Einsum *e, Value x, const Term *t, const int *const list[3], const int *n,
                       bool batch) {
   int64_t perm[CKL_MAX_RANK];
@@ -312,7 +315,7 @@ static Value arranged(Einsum *e, Value x, const Term *t, const int *const list[3
   return pat_reshape(e->s, pat_transpose(e->s, x, perm, e->at), rank, d, e->at);
 }
 
-/* acc (by term a) and operand k in one. */
+/* Combines acc, which has the axes of term a, with operand k. */
 static Value pair(Einsum *e, Value acc, Term *a, int k) {
   Session *s = e->s;
   const Term *b = &e->in[k];
@@ -342,7 +345,7 @@ static Value pair(Einsum *e, Value acc, Term *a, int k) {
   for (int i = 0; i < r.count; i++) full[i] = e->size[r.axis[i].name];
   Value v[2] = {acc, e->x[k]}, out;
   Attr compute = attr_i(AT_COMPUTE, s->modes.compute);
-  if (nc == 0) { /* products of all with all */
+  if (nc == 0) { /* no contraction: both are broadcast and multiplied */
     const Term *t[2] = {a, b};
     for (int o = 0; o < 2; o++) {
       int64_t perm[CKL_MAX_RANK];

@@ -1,15 +1,16 @@
-/* What the elements of a comprehension draw (rule 92).
+/* Random draws of the elements of a comprehension (rule 92).
  *
  * In: iterations of a comprehension that runs in order, in script or while it is staged; keys that
- * a region captures which is mapped over rows. Out: keys. The law is one for all ways to run:
- * element i draws from fold_in(key of site and counter, i), comprehensions inside of it fold
- * further; each element counts its executions from the counter at the entry, and afterwards the
- * counter is the largest of them. So whether a comprehension is a batch never shows in its numbers.
+ * are captured by a region that is mapped over rows. Out: keys. One law holds however the
+ * comprehension runs: element i draws from fold_in(key of site and counter, i), and nested
+ * comprehensions fold further. Each element counts its executions from the counter at the entry,
+ * and afterwards the counter is the largest of these counts. So the numbers do not depend on
+ * whether a comprehension is batched.
  *
- * In order, a session keeps the elements that are under way, the innermost first, each with the
- * counters that its loop met. While a unit is staged the same holds of its own counts, and the keys
- * are nodes: each element folds in the stage where it stands, so that what a region around the next
- * one does to its keys comes in between.
+ * For comprehensions that run in order, a session has a list of Elements, the innermost first, each
+ * with the counters that its loop has used. While a unit is staged, these are counts of the unit,
+ * and keys are nodes. Each Element folds in the stage of its own loop, so that a region between two
+ * loops can transform the key in between.
  */
 #include "graph/build.h"
 #include "graph/pass.h"
@@ -29,9 +30,9 @@ typedef struct Met {
 struct Element {
   Element *up;
   Session *s;
-  Unit *unit;     /* that is being staged; NULL: it runs */
+  Unit *unit;     /* the unit that is being staged; NULL: the loop runs */
   uint32_t level; /* of its stage */
-  int scope;      /* Session.seed_scopes: whose counters */
+  int scope;      /* Session.seed_scopes when it started: whose counters it uses */
   int64_t index;
   Met *met;
   size_t count, cap;
@@ -99,7 +100,7 @@ void elements_end(Session *s, Element *e) {
   for (size_t i = 0; i < e->count; i++) *counter_of(e, e->met[i].d) = e->met[i].most;
 }
 
-/* As run_FOLD_IN, the outermost first. */
+/* Folds the present indices into a key as run_FOLD_IN does, from the outermost Element to e. */
 void element_words(const Element *e, int64_t words[2]) {
   if (!e) return;
   element_words(e->up, words);
@@ -138,7 +139,7 @@ bool element_is_key(const Stage *st, Val v) {
   return false;
 }
 
-/* i64[2] -> i64[n, 2] */
+/* A graph i64[2] -> i64[n, 2]: row i is fold_in(key, i). */
 static Graph *fold_rows(Session *s, const Type *key, Dim n, GErr *e) {
   Graph *now = s->stage->g;
   Graph *g = gr_new(now->arena, now->dims, now->names, NULL);

@@ -2,11 +2,11 @@
  *
  * In: a tree and the session's present frame, stage and modes. Out: a Value on the pool. What a
  * tensor operation does is decided in ops.c. Invariants: locals above a block's entry are popped at
- * its end, also after a throw (whoever protects restores local_count); the pool is drained after
- * each statement, so temporaries live as long as the statement that made them. What a place holds
- * that may be assigned before the statement ends (a `var`, a buffer) goes on the pool when it is
- * read, of a param operands.c holds it; all else is held by what cannot change meanwhile: a `let`'s
- * scope, a value on the pool.
+ * its end, also after a throw (the function that protects restores local_count); the pool is
+ * drained after each statement, so temporaries live as long as the statement that made them. A
+ * value read from a `var` or a buffer goes on the pool, since the statement may assign it;
+ * operands.c holds the values of params. Other values need no hold: the scope of a `let` or the
+ * pool keeps them.
  */
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 
-/* A break, continue or return left an expression: hand it to the statement. */
+/* Hands a break, continue or return that left an expression to its statement. */
 Flow eval_take_flow(Session *s) {
   Flow f = (Flow)s->flow;
   s->flow = FLOW_NEXT;
@@ -43,7 +43,7 @@ Flow eval_take_flow(Session *s) {
 
 /* ---- expressions */
 
-/* A function that is not called here, but may be by whoever gets it. */
+/* v is used as a value: if it is a function, `check` notes that code elsewhere may call it. */
 static Value taken(Session *s, Value v) {
   if (s->abstract && v.tag == V_FN) abstract_taken(v.u.fn);
   return v;
@@ -82,7 +82,7 @@ static APART Value eval_logic(Session *s, Node *e) {
     eval_expr(s, e->binary.right);
     return a;
   }
-  if (a.tag == V_BOOL) { /* scalar on the left: short circuit (rule 18) */
+  if (a.tag == V_BOOL) { /* a scalar on the left short-circuits (rule 18) */
     if ((op == AST_OR) == (a.u.i != 0)) return a;
     Value b = eval_expr(s, e->binary.right);
     if (b.tag != V_BOOL && b.tag != V_UNKNOWN &&
@@ -195,7 +195,7 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
     if (p) return *p;
     break;
   }
-  case V_HANDLE: /* its one method, whatever the program calls `remove` */
+  case V_HANDLE: /* its only method, even if the program defines a `remove` */
     if (!callee || strcmp(f, "remove")) break;
     *receiver = x;
     *has_receiver = true;
@@ -319,7 +319,7 @@ static APART Value eval_item(Session *s, Node *e) {
             value_type_text(s, x));
 }
 
-/* `check` looks at both branches; a break or return in one of them may or may not happen. */
+/* `check` evaluates both branches. It goes on after a break or return in one, which may not run. */
 static APART Value both_branches(Session *s, Node *e) {
   AbstractVars k = abstract_vars(s, e);
   Value a = eval_expr(s, e->if_.then), b = v_unit();
@@ -347,7 +347,7 @@ static APART Value eval_if(Session *s, Node *e) {
   return e->if_.els ? eval_expr(s, e->if_.els) : v_unit();
 }
 
-/* A block inside an expression: break, continue and return pass through s->flow_out. */
+/* A block inside an expression: a break, continue or return is put in s->flow. */
 static APART Value eval_block_expr(Session *s, Node *b) {
   Flow flow = FLOW_NEXT;
   Value v = eval_block(s, b, &flow);
@@ -357,7 +357,7 @@ static APART Value eval_block_expr(Session *s, Node *b) {
 
 static APART Value eval_unary(Session *s, Node *e) {
   const Node *of = e->unary.operand;
-  if (of->kind == N_INT && of->number.i == INT64_MIN) return v_int(INT64_MIN); /* with its minus */
+  if (of->kind == N_INT && of->number.i == INT64_MIN) return v_int(INT64_MIN); /* -2^63 */
   Value x = eval_expr(s, e->unary.operand);
   if (x.tag == V_UNKNOWN || s->flow != FLOW_NEXT) return x;
   if (e->unary.op != AST_NOT) return op_unary(s, OP_NEG, x, e->span);
@@ -486,7 +486,7 @@ static APART Flow iteration(Session *s, Node *st, Value v) {
   if (s->abstract) {
     abstract_leave(s, &k);
     if (flow == FLOW_RETURN) value_set(&s->ret, v_unit());
-    return FLOW_NEXT; /* there may be no iteration at all */
+    return FLOW_NEXT; /* the loop may have no iterations */
   }
   return flow;
 }
@@ -495,7 +495,7 @@ static Flow loop_end(Flow f) {
   return f == FLOW_RETURN ? FLOW_RETURN : FLOW_NEXT;
 }
 
-/* Rule 77: a value whose tape grows over this many iterations is told, once per loop. */
+/* Rule 77: warns once per loop of a value whose tape grows for this many iterations. */
 enum { TAPE_ITERATIONS = 10000 };
 
 typedef struct Watch {
@@ -532,7 +532,7 @@ static void watch_iteration(Session *s, Watch *w, Node *loop) {
       name, TAPE_ITERATIONS, now > w->bytes ? now - w->bytes : 0, name);
 }
 
-/* `for` goes through the elements *lo .. *hi - 1 of it. */
+/* `for` iterates over the elements *lo .. *hi - 1 of `it`. */
 static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64_t *hi) {
   Span at = st->loop.iter->span;
   *lo = *hi = 0;
@@ -717,7 +717,7 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
       if (!s->stage) mem_pool_drain(&s->mem, mark);
     } else {
       result = last;
-      value_retain(result); /* keep it over the end of the scope */
+      value_retain(result); /* keep it beyond the end of the scope */
       if (!s->stage) mem_pool_drain(&s->mem, mark);
     }
   }

@@ -6,9 +6,9 @@
 
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN } Flow;
 Value eval_expr(Session *s, Node *e);
-Value eval_block(Session *s, Node *block, Flow *flow); /* its value; scopes its locals */
+Value eval_block(Session *s, Node *block, Flow *flow); /* in a scope of its own */
 Flow eval_stmt(Session *s, Node *stmt, Value *last);
-Flow eval_take_flow(Session *s); /* of a break, continue or return that left an expression */
+Flow eval_take_flow(Session *s); /* takes a break, continue or return out of an expression */
 void eval_pair(Session *s, Node *left, Node *right, Value v[2]);
 
 /* constructs with a file of their own */

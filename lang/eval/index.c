@@ -1,8 +1,8 @@
 /* Indexing and indexed update (rules 32 to 34).
  *
  * In: a value and an N_INDEX. Reading is a slice (bounds checked, no clamping), then a take for
- * integer tensors and run-time ints. Writing needs no second set of rules: the positions are found
- * by reading a tensor of row-major positions with the same index, then `put` or `put_add`.
+ * integer tensors and run-time ints. Writing needs no rules of its own: a tensor of row-major
+ * positions is read with the same index, and `put` or `put_add` writes to these positions.
  */
 #include <string.h>
 
@@ -20,12 +20,12 @@
 
 /* One item of an index, evaluated. */
 typedef struct Item {
-  /* NODE: at run time an int, or the positions of a slice */
+  /* NODE: a run-time int, or a tensor of the positions of a slice */
   enum { IT_ALL, IT_INT, IT_NODE, IT_SLICE, IT_TENSOR, IT_MASK } kind;
   Span span;
   Value v;      /* INT, NODE, TENSOR, MASK */
   bool neg;     /* INT: a literal that counts from the end */
-  Value lo, hi; /* SLICE; unit = absent */
+  Value lo, hi; /* SLICE; unit: absent */
   bool lo_neg, hi_neg;
   int64_t step;
 } Item;
@@ -36,10 +36,10 @@ static bool literal_negative(const Node *n) {
 
 /* ---- bounds of slices in code: polynomials of sizes and of run-time numbers
  *
- * These are dims of a table of its own, where what is known only at run time is a symbol beyond
- * those of sizes: of `i * w : (i + 1) * w` the length is `w`, whatever `i` is. */
+ * These are dims of a table of their own, in which run-time numbers are symbols, beside those of
+ * sizes. So the length of the slice `i * w : (i + 1) * w` is `w` for every `i`. */
 
-enum { BOUND_NODES = 1000 /* that are looked into */ };
+enum { BOUND_NODES = 1000 /* the most nodes that are visited */ };
 
 typedef struct Seen {
   const Stage *st;
@@ -108,7 +108,7 @@ static Dim bound_of(Bounds *b, Value v) {
   return bound_node(b, st, v.u.v);
 }
 
-/* As a dim of sizes alone; DIM_BAD where a run-time number is in it. */
+/* d as a dim of the stage's table; DIM_BAD if it has a run-time number in it. */
 static Dim bound_dim(Bounds *b, Dim d) {
   return dim_import(op_dims_of(b->s), b->t, d, b->out, b->sizes);
 }
@@ -154,7 +154,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
   }
   Value v = part->v;
   it.v = v;
-  if (v.tag == V_DIM && !provably_inside(s, v.u.d, size)) { /* tested when it is reached */
+  if (v.tag == V_DIM && !provably_inside(s, v.u.d, size)) { /* tested at run time */
     it.kind = IT_NODE;
     it.v = op_dim_node(s, v.u.d);
     it.v.weak = false;
@@ -190,7 +190,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
   return it;
 }
 
-/* lo <= hi where it can be decided now; else a check when sizes are known. */
+/* Requires a >= b: now if the difference is known, else by a check of the sizes of a call. */
 static void check_ge(Session *s, Dim a, Dim b, Span at, const char *text, Dim show, Dim size) {
   DimTab *t = op_dims_of(s);
   int64_t d;
@@ -219,7 +219,7 @@ static Dim from_end(Session *s, Value v, bool neg, Dim size) {
   return neg ? dim_add(op_dims_of(s), size, d) : d;
 }
 
-/* How many elements a slice over `len` has, which is not negative. */
+/* The number of elements of a slice from bounds `len` apart; requires len >= 0. */
 static Dim slice_length(Session *s, const Item *it, Dim len, Dim size) {
   DimTab *t = op_dims_of(s);
   int64_t d;
@@ -230,8 +230,8 @@ static Dim slice_length(Session *s, const Item *it, Dim len, Dim size) {
   return dim_floordiv(t, dim_add(t, len, dim_const(t, it->step - 1)), dim_const(t, it->step));
 }
 
-/* Expands `...` and missing axes; returns how many items there are, one per axis (a mask:
- * several). */
+/* Expands `...` and missing axes. Returns the number of items: one for each axis, but one for all
+ * axes of a mask. */
 static int items_of(Session *s, const Index *index, const Type *t, Item *out) {
   int rank = t->rank;
   Span at = index->node->span;
@@ -261,10 +261,10 @@ static int items_of(Session *s, const Index *index, const Type *t, Item *out) {
   return k;
 }
 
-/* A slice from a place that is known at run time: the positions along its axis. */
+/* Turns a slice with a run-time start into the tensor of its positions along the axis. */
 static void run_time_slice(Session *s, Item *it, Dim size) {
   Bounds b = bounds_new(s);
-  Dim len = DIM_BAD; /* where only one end is known */
+  Dim len = DIM_BAD; /* stays so if only one end is a run-time number */
   if (it->lo.tag == V_NODE && it->hi.tag == V_NODE)
     len = bound_dim(&b, dim_sub(b.t, bound_of(&b, it->hi), bound_of(&b, it->lo)));
   if (len == DIM_BAD)
@@ -379,7 +379,7 @@ static Value index_tensor(Session *s, Value x, const Index *index) {
     memcpy(it, rest, sizeof(Item) * (size_t)k);
     n = k;
   }
-  /* integer tensors: one group of neighbours of one shape */
+  /* integer tensors: neighbours, which index as one group */
   int first = -1, last = -1;
   for (int i = 0; i < n; i++)
     if (it[i].kind == IT_TENSOR) {
@@ -434,7 +434,7 @@ size_t index_item(Session *s, const Index *index, size_t count, const char *of) 
   return (size_t)i;
 }
 
-/* One item of a list or tuple, or false: it is indexed as a tensor, or sliced. */
+/* Selects one item of a list or tuple. False: it is to be indexed as a tensor, or sliced. */
 static bool index_list(Session *s, Value x, const Index *index, Value *out) {
   if (index->count != 1 || !ast_is_expr(index->part[0].node)) return false;
   Value iv = index->part[0].v;
@@ -516,7 +516,7 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
   Type t = op_type_of(s, x);
   DimTab *dt = op_dims_of(s);
   if (op == AST_MATMUL) fail_at(s, ERR_ASSIGN, at, "`@=` does not work on a part of a tensor");
-  /* x[mask] = v is where */
+  /* x[mask] = v is where(mask, v, x) */
   if (index->count == 1 && ast_is_expr(index->part[0].node)) {
     Value m = index->part[0].v;
     if (v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL) {
@@ -547,7 +547,7 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
     Dim a = vt.dim[i], b = pt.dim[i + pt.rank - vt.rank];
     Dim one = dim_const(dt, 1);
     if (a == b || a == one) continue;
-    if (b != one && dim_compare(dt, a, b) == DIM_MAYBE && s->stage) /* as operands do (rule 29) */
+    if (b != one && dim_compare(dt, a, b) == DIM_MAYBE && s->stage) /* as for operands (rule 29) */
       gr_check(s->stage->g, CHECK_EQ, a, b, "the shapes of the place and the value differ");
     else
       fit = false;

@@ -20,7 +20,8 @@ typedef struct Index {
 Index index_eval(Session *s, Node *index);
 Value op_index(Session *s, Value x, const Index *index);
 Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at);
-/* Which of `count` items of a list or tuple, `of`, the index means. */
+/* The number of the item that the index selects, of `count` items. `of` is "a list" or "a tuple",
+ * for messages. */
 size_t index_item(Session *s, const Index *index, size_t count, const char *of);
 
 #endif

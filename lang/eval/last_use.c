@@ -1,10 +1,10 @@
 /* Which local variables of script no later statement mentions (rule 76).
  *
- * In: the blocks that are being run, from the innermost out, and a local. Out: whether anything
- * that can still run reads it. The answer may say yes too often, never too seldom: what stands in
- * the present statement beside the place that asks counts, all of a loop around the variable's uses
- * counts when the variable is older than the iteration, and names are compared, not variables.
- * Printing reads a value without its tape and does not count.
+ * In: the blocks that are running, from the innermost out, and a local. Out: whether code that can
+ * still run may read it. The answer "may read" can be wrong, "does not" never is: any other mention
+ * in the present statement counts, any mention in a loop counts if the variable is older than the
+ * iteration, and names are compared, not variables. Printing reads a value without its tape and
+ * does not count.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ typedef struct Count {
 
 static void visit(void *ud, Node *n);
 
-/* The arguments of a call of the builtin print, names and texts with names apart. */
+/* Whether n is a call of the builtin `print`. */
 static bool plain_print(Session *s, const Node *n) {
   static const char print[] = "print";
   if (n->kind != N_CALL || n->call.callee->kind != N_NAME) return false;
@@ -73,7 +73,7 @@ static int mentions(Session *s, Node *n, Name name) {
 bool local_dead(Session *s, size_t k, bool asks) {
   const Frame *f = s->frame;
   Name name = s->locals[k].name;
-  /* mentions in the present statement that are known: the place that asks, an inner block */
+  /* mentions in the present statement that do not count: by the caller, or in an inner block */
   int own = asks;
   for (const Running *p = f->place; p; p = p->up) {
     NodeList *l = &p->block->list;

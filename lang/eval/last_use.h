@@ -4,8 +4,8 @@
 
 #include "lang/lang.h"
 
-/* Whether nothing that can still run reads local number k, but for printing; `asks`: the expression
- * that asks mentions it once itself. */
+/* Whether no code that can still run reads local number k, except to print it. `asks`: the
+ * expression that asks mentions the local once itself. */
 bool local_dead(Session *s, size_t k, bool asks);
 
 #endif

@@ -45,20 +45,20 @@ static size_t parts(const Node *model) {
   return (size_t)model->model.params.count + model->model.members.count;
 }
 
-/* Of a large model: the numbers of its parts by name, and which field of an instance a part is. */
+/* For a large model: the numbers of its parts by name, and the field of an instance for a part. */
 typedef struct ModelNames {
   Table by_name;
-  uint32_t *field; /* anything for what is no field */
+  uint32_t *field; /* undefined for a part that is not a field */
   NodeList made;   /* the members that construct runs: all but the methods */
 } ModelNames;
 
-/* What has so many names at most is gone through. */
+/* Models with at most that many parts have no table and are searched linearly. */
 enum { FEW = 16 };
 
 void model_index(Session *s, Node *model) {
   size_t n = parts(model);
   if (n <= FEW || model->model.names) return;
-  Arena *beside = src_arena(&s->sources, model->span.file); /* it lives as long as its tree */
+  Arena *beside = src_arena(&s->sources, model->span.file); /* lives as long as the tree */
   ModelNames *t = ARENA_NEW(beside, ModelNames);
   t->by_name.arena = beside;
   t->field = ARENA_ARRAY(beside, uint32_t, n);
@@ -97,7 +97,7 @@ Field *model_field(Inst *i, Name name) {
     ptrdiff_t at = model_find(i->o.s, decl, name);
     if (at == TABLE_NONE || part(decl, (size_t)at)->kind == N_FN) return NULL;
     uint32_t k = decl->model.names->field[at];
-    return k < i->count ? &i->fields[k] : NULL; /* it is being made */
+    return k < i->count ? &i->fields[k] : NULL; /* the instance may be incomplete */
   }
   size_t k = 0;
   while (k < i->count && i->fields[k].name != name) k++;
@@ -109,7 +109,7 @@ Field *model_field(Inst *i, Name name) {
 
 static uint64_t member_site(const ModelDecl *m, Name member, uint64_t nth) {
   uint64_t h = UINT64_C(14695981039346656037);
-  /* the file without its folders, as in module.c */
+  /* the name of the file without folders, as in module.c */
   const char *slash = strrchr(m->module->name, '/');
   const char *t[3] = {slash ? slash + 1 : m->module->name, m->name, member};
   for (int i = 0; i < 3; i++) {
@@ -141,7 +141,7 @@ static bool has_param(Value f, const char *name) {
   return false;
 }
 
-/* normal(std = 0.02), by a plain or dotted name: the call lacks its shape (rule 58). */
+/* Is e a call that lacks its shape, as normal(std = 0.02), by a plain or dotted name (rule 58)? */
 static bool lacks_shape(Session *s, Node *e, Value *f) {
   if (e->kind != N_CALL) return false;
   Node *c = e->call.callee;
@@ -206,7 +206,7 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
       b.spans[b.count++] = e->span;
     }
     if (has_param(f, "key")) {
-      /* the stream's number: how many instances of this model's member drew before */
+      /* the number of the stream counts the instances whose same member drew before */
       b.v[b.count] = random_key_member(s, member_site(inst->model, name, 0));
       b.names[b.count] = names_of(s->names, "key");
       b.spans[b.count++] = e->span;
@@ -216,7 +216,7 @@ static Value initial(Session *s, Inst *inst, Node *member, const Type *t) {
     v = eval_expr(s, e);
   }
   if (v.tag == V_UNKNOWN) return v;
-  if (v_is_number(v)) { /* filled */
+  if (v_is_number(v)) { /* fills the tensor */
     Value x = op_as_tensor(s, v, (DType)t->dtype, at);
     return op_broadcast(s, x, t->rank, t->dim, at);
   }
@@ -258,8 +258,8 @@ static Value zero_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
                          (Span){0});
 }
 
-/* t where it is dense, alone in its storage and the session's, else a copy: tensors are not written
- * to, so what else refers to it may. */
+/* t if it is dense, fills its storage, and the library owns that; else a copy. Others may refer to
+ * t too, since tensors are never written to. */
 static Tensor *own_tensor(Mem *m, Tensor *t, Device dev) {
   bool own = t->store->dev == dev && !t->store->foreign_free && tn_is_contiguous(t) &&
              t->store->bytes == (size_t)tn_bytes(t);
@@ -318,8 +318,8 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
   value_set(&f->v, v_param(s, own, f->name, false));
 }
 
-/* A function literal in a field of its own instance would hold it for ever: it is kept without, and
- * state_field_value gives it back its `self`. */
+/* A function literal in a field of its own instance would keep the instance alive for ever. It is
+ * stored without `self`, which state_field_value puts back. */
 static Value unbind_self(Session *s, Inst *inst, Value v) {
   if (v.tag != V_FN || v.u.fn->self != inst || v.u.fn->decl->kind != N_LAMBDA) return v;
   const FnObj *o = v.u.fn;
@@ -338,8 +338,8 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a) {
       n++;
   Value iv = v_inst(s, m, n);
   Inst *inst = iv.u.inst;
-  inst->count = 0; /* members see what is above them */
-  /* arguments bind like those of a function with these parameters */
+  inst->count = 0; /* a member sees those above it */
+  /* arguments bind as for a function with these parameters */
   Value *args = ARENA_ARRAY(&s->scratch, Value, params->count + 1);
   bool *given = ARENA_ARRAY(&s->scratch, bool, params->count + 1);
   Span *spans = ARENA_ARRAY(&s->scratch, Span, params->count + 1);
@@ -400,7 +400,7 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a) {
 typedef struct Seen {
   const void *few[16];
   size_t count;
-  Table many; /* all of them, once they are more */
+  Table many; /* all of them, once `few` is full */
 } Seen;
 
 static bool first_time(Session *s, Seen *seen, const void *p) {
@@ -421,8 +421,8 @@ static bool first_time(Session *s, Seen *seen, const void *p) {
   return true;
 }
 
-/* Structure: record of members that hold params; lists and tuples of children keep their places.
- * `buffers`: collects buffers instead. */
+/* The tree of v: a record of the members that hold params; lists and tuples of children keep their
+ * indices. `buffers`: collects buffers instead. False: there are none. */
 static bool tree_of(Session *s, Value v, bool values, bool buffers, Seen *seen, Value *out);
 
 static bool inst_tree(Session *s, Inst *i, bool values, bool buffers, Seen *seen, Value *out) {

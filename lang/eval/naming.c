@@ -1,14 +1,13 @@
 /* Names of `let`s: on the values of a graph, and against those of a model's members.
  *
- * In: a name and its value. Out: the name in the provenance of the nodes, where plans and policies
- * find it.
+ * In: a name and its value. Out: the name in the provenance of the nodes, for plans and policies.
  */
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
 #include "lang/value/fail.h"
 
-/* A node that has no name yet gets this one; an open block looks for it in its policy. */
+/* Names the nodes in v that have no name; an open block looks the name up in its policy. */
 static void name_items(Session *s, Name name, Name *item, size_t items, Value v) {
   stack_check();
   enum { DEEP = 8 };

@@ -1,9 +1,9 @@
 /* Arithmetic of int numbers that code knows only when it runs (rules 12, 16).
  *
- * In: an operator and two rank-0 i64 values of code. Out: the value of the result, which fails the
- * call with the error that script gives (number-2) where it does not fit 64 bits. Idea: what is
- * constant is computed now; where the ranges of the operands show that nothing can overflow, the
- * plain operation stands; else a test of the wrapped result, as the second operand of a `fits`.
+ * In: an operator and two rank-0 i64 values of code. Out: the value of the result. If that does not
+ * fit 64 bits, the call fails with the same error as in script (number-2). Idea: operations on
+ * constants are computed now. If the ranges of the operands exclude overflow, the plain operation
+ * is enough; else a `fits` node has the wrapped result, and as its second operand a test of it.
  */
 #include "graph/build.h"
 #include "lang/compile/compile.h"
@@ -17,7 +17,7 @@ typedef struct Ints {
 } Ints;
 
 enum { DEEP = 8 };
-#define COUNTER_MAX ((int64_t)1 << 60) /* elements of what has a size: i64 of 2^63 bytes */
+#define COUNTER_MAX ((int64_t)1 << 60) /* most elements of a tensor: 2^63 bytes of i64 */
 
 static const Stage *stage_of(const Session *s, Value v) {
   const Stage *st = s->stage;
@@ -32,7 +32,7 @@ static bool constant(const Session *s, Value v, int64_t *out) {
   return true;
 }
 
-/* False: it may overflow. */
+/* *r is the range of `a op b`. False: it may overflow. */
 static bool combine(OpCode op, Ints a, Ints b, Ints *r) {
   if (op == OP_ADD)
     return !__builtin_add_overflow(a.lo, b.lo, &r->lo) &&
@@ -59,7 +59,7 @@ static Ints of_dtype(DType dt) {
   return (Ints){INT64_MIN, INT64_MAX};
 }
 
-/* Which ints v can be. */
+/* A range that contains every int that v can be. */
 static Ints range_of(const Stage *st, Val v, int depth) {
   const Graph *g = st->g;
   const GNode *n = gr_node(g, v);
@@ -129,7 +129,7 @@ static Value fits(Session *s, AstOp op, Value r, Value ok, Span at) {
   return op_run(s, OP_FITS, 2, (Value[]){r, ok}, &text, 1, at);
 }
 
-/* That the wrapped r of x + y or x - y is right: it lies on that side of x. */
+/* Tests that the wrapped r = x + y or x - y did not overflow: it is on the right side of x. */
 static Value sum_fits(Session *s, bool minus, Value x, Value y, Value r, Span at) {
   int64_t c;
   OpCode up = minus ? OP_LE : OP_GE;
@@ -137,7 +137,8 @@ static Value sum_fits(Session *s, bool minus, Value x, Value y, Value r, Span at
   return two(s, OP_EQ, two(s, OP_GE, y, literal(s, 0), at), two(s, up, r, x, at), at);
 }
 
-/* That the wrapped r of x * y is: dividing it by x gives y again, but for -1 and the least int. */
+/* Tests that the wrapped r = x * y did not overflow: r // x is y. -1 times the least int is
+ * excluded. */
 static Value product_fits(Session *s, Value x, Value y, Value r, Span at) {
   int64_t c;
   if (constant(s, x, &c)) return two(s, OP_EQ, two(s, OP_FLOORDIV, r, x, at), y, at);
@@ -166,8 +167,8 @@ static Value plain_or_tested(Session *s, AstOp op, Value x, Value y, Span at) {
   return fits(s, op, r, ok, at);
 }
 
-/* A power whose exponent only running tells. Its size decides, which a float power gives well
- * enough: no power but 2 ** 63 itself comes near the edge, and that one is exact. */
+/* A power whose exponent is known at run time. A float power shows whether it fits: near the bound
+ * there is no power but 2 ** 63 itself, whose float is exact. */
 static Value power(Session *s, Value x, Value y, Span at) {
   Value f[2] = {op_cast(s, x, DT_F64, at), op_cast(s, y, DT_F64, at)};
   Value p = two(s, OP_POW, f[0], f[1], at), edge = {.tag = V_NODE, .aux = s->stage->level};

@@ -10,7 +10,7 @@ Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, in
 /* ops with several results */
 void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
                   Span at, int nout, Value *out);
-Value op_unary(Session *s, OpCode op, Value x, Span at); /* numbers too: gives a number */
+Value op_unary(Session *s, OpCode op, Value x, Span at); /* of a number it is a number */
 Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right);
 Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool keep, Span at);
 Value builtin_number_unary(Session *s, OpCode op, Value x, Span at);

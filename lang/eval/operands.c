@@ -1,17 +1,17 @@
-/* What the operands of an expression have read (rule 48).
+/* Operands keep the values that they read (rule 48).
  *
- * In script a param is itself among the operands, not its value, and an operand further right may
- * write it: `p + { p = 2 * p; p }`. In: the operands that wait, a list of the arrays in which they
- * stand, innermost first. Out: before a param is written, those that mean it hold what it had.
- * A read costs nothing, a write looks at what waits. In code operands are nodes of the graph, which
- * no write changes. Invariants: what an operand holds belongs to the session until the expression
- * has all its operands, for the pool of the statement that writes is drained before that.
+ * In script an operand can be a param itself, not its value, and an operand further right may write
+ * to it: `p + { p = 2 * p; p }`. In: the operands that wait for others, a list of arrays, innermost
+ * first. Out: before a write to a param, operands that refer to it get its old value instead. So a
+ * read costs nothing, and a write visits the waiting operands. In code operands are nodes of the
+ * graph, which no write changes. Invariant: the session holds these values until the expression has
+ * all its operands, because the pool of the statement that writes is drained before that.
  */
 #include "lang/eval/operands.h"
 #include "lang/tape/gradient.h"
 #include "lang/tape/tape.h"
 
-/* What p has now, as a value whose uses are uses of p. */
+/* The present value of p, as a value whose uses are uses of p. */
 static Value version(Session *s, Param *p) {
   Value v = v_tensor(s, tn_ref(p->t));
   if (tape_wants_grad(s, (Value){.tag = V_PARAM, .u.p = p})) tape_version(s, p, v, s->running);
@@ -22,7 +22,7 @@ Value operand_held(Session *s, Value v) {
   return v.tag == V_PARAM && !s->stage ? version(s, v.u.p) : v;
 }
 
-/* v with what p has in the place of p; *now is that value, once it was needed. */
+/* v with p replaced by its present value. *now is that value, made when it is first needed. */
 static Value held(Session *s, Value v, Param *p, Value *now) {
   stack_check();
   if (v.tag == V_PARAM && v.u.p == p) {

@@ -1,10 +1,10 @@
 /* Tensor operations on Values.
  *
- * In: Values (tensors, numbers, weak lists). Out: a Value. This is where script and code part: in
- * script an op runs at once, on the reference evaluator or as machine code (eager_kernels.c), and
- * goes on the tape when an operand is tracked; in code it appends a node to the innermost stage.
- * Above that line stand the rules on numbers (11 to 16) and one-sided broadcasting (29), which are
- * the same for both.
+ * In: Values (tensors, numbers, weak lists). Out: a Value. This is where script and code part
+ * (op_run_multi): in script an op runs at once, on the reference evaluator or as machine code
+ * (eager_kernels.c), and goes on the tape if an operand is tracked; in code it appends a node to
+ * the innermost stage. Before they part, the rules on numbers (11 to 16) and one-sided broadcasting
+ * (29) apply, which are the same for both.
  */
 #include <math.h>
 #include <string.h>
@@ -70,7 +70,7 @@ Tensor *op_tensor_of(Session *s, Value x, Span at) {
   fail_at(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
-/* The int number v of a stage by what a call is bound to: sizes, arguments, constants. DIM_BAD: it
+/* The int number v of a stage as a dim of sizes, arguments and constants of a call. DIM_BAD: it
  * depends on data. */
 static Dim number_dim(const Stage *st, Val v, int depth) {
   stack_check();
@@ -109,7 +109,7 @@ void number_meets(Session *s, Value x, DType dt, Span at) {
     while (x.tag == V_NODE && st->up && st->level > x.aux) st = st->up;
     Dim d = x.tag == V_NODE ? number_dim(st, x.u.v, 0) : x.u.d;
     if (d == DIM_BAD) return;
-    if (!dim_is_const(op_dims_of(s), d, &known)) { /* tested when a call gives it a value */
+    if (!dim_is_const(op_dims_of(s), d, &known)) { /* tested when a call gives the dim a value */
       stage_at(s, at);
       gr_check(s->stage->g, CHECK_FITS, d, dim_const(op_dims_of(s), dt), NULL);
       return;
@@ -185,7 +185,7 @@ Value op_as_tensor(Session *s, Value x, DType like, Span at) {
   fail_at(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
-/* ---- the line between script and code */
+/* ---- where script and code part */
 
 void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, int nattrs,
                   Span at, int nout, Value *out) {
@@ -292,7 +292,7 @@ static double float_op(AstOp op, double a, double b) {
   }
 }
 
-static bool compare(AstOp op, int c) { /* c: -1 0 1, 2 = unordered */
+static bool compare(AstOp op, int c) { /* c: -1, 0, 1; 2 = unordered */
   switch (op) {
   case AST_LT: return c == -1;
   case AST_LE: return c == -1 || c == 0;
@@ -365,7 +365,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     case AST_MUL: r = dim_mul(t, x, y); break;
     case AST_FLOORDIV: r = dim_floordiv(t, x, y); break;
     case AST_MOD: r = dim_mod(t, x, y); break;
-    /* comparisons: decided where provable, else this size becomes part of the signature */
+    /* comparisons: decided if provable, else both sizes become part of the signature */
     default: {
       DimOrder o = dim_compare(t, x, y);
       int64_t d;
@@ -404,7 +404,7 @@ Value op_broadcast(Session *s, Value x, int rank, const Dim *d, Span at) {
   return op_broadcast_on(s, x, rank, d, x.tag == V_UNKNOWN ? DEV_CPU : op_type_of(s, x).dev, at);
 }
 
-/* A rank-0 host value also moves to the device of what it meets (rule 94). */
+/* A rank-0 value on the CPU also moves to the device of the other operand (rule 94). */
 Value op_broadcast_on(Session *s, Value x, int rank, const Dim *d, int dev, Span at) {
   if (x.tag == V_UNKNOWN) return x;
   Type t = op_type_of(s, x);
@@ -424,8 +424,8 @@ Value op_fill_like(Session *s, Value like, double x, Span at) {
                          at);
 }
 
-/* Rule 29: whether `from` stretches to `to`; in code only axes that are the constant 1 do. A named
- * axis never goes into a constant 1: only at the size 1 would it, and no size is a special case. */
+/* Rule 29: whether `from` stretches to `to`; in code only axes of constant size 1 stretch. A
+ * symbolic size never fits a constant 1: it would at size 1 only, and no size is a special case. */
 static bool stretches(Session *s, const Type *from, const Type *to, bool *undecided) {
   DimTab *t = op_dims_of(s);
   if (from->rank > to->rank) return false;
@@ -440,7 +440,7 @@ static bool stretches(Session *s, const Type *from, const Type *to, bool *undeci
   return true;
 }
 
-/* What to do about operands whose shapes do not go together. */
+/* The help for operands whose shapes do not fit. */
 static const char *fitting(Session *s, int n, const Type *ty, const Span *operand) {
   int row = n == 2 && ty[0].rank < ty[1].rank ? 0 : 1;
   if (n == 2 && ty[row].rank == 1 && ty[1 - row].rank == 2 && ty[0].dim[0] == ty[1].dim[0])
@@ -450,17 +450,16 @@ static const char *fitting(Session *s, int n, const Type *ty, const Span *operan
          "combination";
 }
 
-/* In code: a and b are equal when it runs, or this is the error. */
 void op_check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const char *help) {
   stage_at(s, at);
   gr_check_help(s->stage->g, CHECK_EQ, a, b, text, help);
 }
 
-/* The shape of the operand all others stretch to; checks of undecided dims are filed. `operand`:
- * where they stand. */
+/* The shape of the operand that all others stretch to; adds checks of undecided dims. `operand`:
+ * the places of the operands. */
 static Type common_shape(Session *s, int n, const Type *ty, const Span *operand, Span at,
                          const char *what) {
-  for (int pass = 0; pass < 2; pass++) /* first without undecided dims */
+  for (int pass = 0; pass < 2; pass++) /* the first pass allows no undecided dims */
     for (int i = 0; i < n; i++) {
       bool ok = true, undecided = false;
       for (int k = 0; k < n && ok; k++) ok = k == i || stretches(s, &ty[k], &ty[i], &undecided);
@@ -692,7 +691,7 @@ static Value cast_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
 
 Value op_cast(Session *s, Value x, DType dt, Span at) {
   if (x.tag == V_UNKNOWN || x.tag == V_NONE) return x;
-  if (x.tag == V_INT || x.tag == V_FLOAT) { /* a number: cast like a tensor, exactly once */
+  if (x.tag == V_INT || x.tag == V_FLOAT) { /* a number: cast as a tensor is, and only once */
     if (s->stage) {
       Value v = {.tag = V_NODE, .aux = s->stage->level};
       stage_at(s, at);

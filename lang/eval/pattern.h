@@ -9,12 +9,12 @@ typedef struct Pattern {
   const char *text;
   size_t n, pos;
   Span span;    /* of the argument */
-  bool literal; /* the text stands in the source as it is: places can be shown */
+  bool literal; /* the source has the same text, so that errors can point into it */
   ErrCode code;
 } Pattern;
 
 Span pat_place(const Pattern *p, size_t lo, size_t hi);
-/* Reads the argument at node; false where the text is not known (`check`). */
+/* Evaluates the argument at node; false if its text is not known (`check`). */
 bool pat_arg(Session *s, Pattern *p, Node *node, ErrCode code, const char *what);
 void pat_skip(Pattern *p); /* blanks */
 bool pat_takes(Pattern *p, const char *what);
@@ -25,16 +25,16 @@ static inline bool pat_is_name(char c) {
   return pat_is_letter(c) || (c >= '0' && c <= '9');
 }
 
-/* x itself where nothing changes. */
+/* These return x itself if nothing changes. */
 Value pat_reshape(Session *s, Value x, int rank, const Dim *d, Span at);
 Value pat_transpose(Session *s, Value x, const int64_t *perm, Span at);
 const char *pat_dim_text(Session *s, Dim d);
-/* a == b, or a check at run time where only sizes can tell; false: they differ. */
+/* False: a and b differ. If the sizes of a call decide that, it adds a check for run time. */
 bool pat_sizes_agree(Session *s, Dim a, Dim b, Span at, const char *text);
 
-/* The argument nodes: a receiver was evaluated already (v[0]). */
+/* An argument that is not evaluated yet, or the receiver, which is evaluated already. */
 typedef struct RawArg {
-  Node *node; /* NULL: value holds */
+  Node *node; /* NULL: `value` is the argument */
   Value value;
   Span span;
   Name name;

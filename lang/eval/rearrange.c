@@ -17,11 +17,11 @@ enum { ATOM_NAME, ATOM_ONE, ATOM_REST };
 
 typedef struct Atom {
   uint8_t kind;
-  int group;     /* number of its axis */
-  size_t lo, hi; /* in the text */
+  int group;     /* the number of its axis */
+  size_t lo, hi; /* its place in the text */
   Dim size;
   bool known;
-  int from; /* right side: atom of the left, -1: a new axis */
+  int from; /* right side: the number of its atom on the left; -1: a new axis */
 } Atom;
 
 enum { ATOMS_MOST = 4 * CKL_MAX_RANK };
@@ -118,7 +118,7 @@ static void check_twice(Rearrange *r, const Side *d) {
                 "`%s` stands twice on this side", atom_text(r, &d->atom[i]));
 }
 
-/* Links the right side to the left. */
+/* Sets `from` of the atoms on the right side. */
 static void match_sides(Rearrange *r) {
   Side *in = &r->in, *out = &r->out;
   bool used[ATOMS_MOST] = {false};
@@ -167,7 +167,7 @@ static void size_word(Rearrange *r, RawArg *a, Value v) {
   if (!found) fail_at(s, ERR_REARRANGE, a->span, "the pattern has no axis `%s`", a->name);
 }
 
-/* Sizes of the parts of one axis of x. */
+/* Finds the sizes of the parts of one axis of x. */
 static void split_axis(Rearrange *r, int group, Dim size, int axis) {
   Session *s = r->s;
   DimTab *dt = op_dims_of(s);
@@ -246,7 +246,7 @@ static Value rearrange(Rearrange *r, Value x) {
             pat_place(&r->p, in->group_lo[0], in->groups ? in->group_hi[in->groups - 1] : 1),
             "the pattern names %d ax%s, the tensor is %s", named, named == 1 ? "is" : "es",
             value_type_text(s, x));
-  /* elementary axes: first[i] is the place of atom i, `...` takes `extra` of them */
+  /* the axes after splitting: those of atom i begin at first[i]; `...` has `extra` axes */
   Dim d[CKL_MAX_RANK];
   int first[ATOMS_MOST], n = 0;
   for (int g = 0, axis = 0; g < in->groups; g++) {
@@ -269,7 +269,7 @@ static Value rearrange(Rearrange *r, Value x) {
       }
   }
   x = pat_reshape(s, x, n, d, r->at);
-  /* the order of the right side; new axes are broadcast */
+  /* transpose to the order of the right side; new axes are broadcast */
   int64_t perm[CKL_MAX_RANK];
   Dim thin[CKL_MAX_RANK], wide[CKL_MAX_RANK], last[CKL_MAX_RANK], one = dim_const(op_dims_of(s), 1);
   int np = 0, nw = 0, nl = 0;

@@ -1,10 +1,11 @@
-/* Sequences: lazy recipes and what goes through them (rule 95).
+/* Sequences: lazy recipes, and their iterators (rule 95).
  *
  * In: a source (tensors, a list, a range) and steps on top of it. Out: element after element, in
- * script. Idea: every kind of sequence can give its element number k, once the random orders are
- * drawn; so an iterator is a chain of such views, made anew (with fresh draws) at every start, and
- * a shuffle of a shuffle, a zip or a first element need nothing special. Invariant: an iterator
- * owns what it holds and hangs on the pool, so an error in a loop's body frees it, orders included.
+ * script. Idea: once its random permutation is drawn, every kind of sequence can compute its
+ * element number k. So an iterator is a chain of such views, built again with new draws at every
+ * start, and a shuffle of a shuffle, a zip or a first element need no special case. Invariant: an
+ * iterator owns its values and permutations and is on the pool, so an error in the body of a loop
+ * frees it.
  */
 #include "lang/eval/seq.h"
 
@@ -25,7 +26,7 @@
 #include "lang/value/random.h"
 #include "runtime/rng.h"
 
-enum { SEQ_DEEP = 200 }; /* steps on top of one another */
+enum { SEQ_DEEP = 200 }; /* most steps on top of one another */
 enum { BAR_WIDTH = 24 };
 
 static const double bar_every = 0.1, line_every = 10; /* seconds, on a terminal and on a pipe */
@@ -33,15 +34,15 @@ static const double bar_every = 0.1, line_every = 10; /* seconds, on a terminal 
 struct SeqIter {
   Session *s;
   Seq *q;       /* retained; NULL for a source that is no sequence */
-  Value source; /* of a source view, retained */
+  Value source; /* if this is a source; retained */
   SeqIter *sub, *second;
-  int64_t n, next; /* elements, position of seq_next */
-  int64_t *order;  /* of a shuffle, `ordered` numbers */
+  int64_t n, next; /* number of elements, position of seq_next */
+  int64_t *order;  /* permutation of a shuffle, `ordered` numbers */
   int64_t ordered;
-  int64_t windows;      /* of SEQ_WINDOWS, in all its batches */
-  int64_t done, passed; /* progress: elements asked for, and given back finished */
+  int64_t windows;      /* SEQ_WINDOWS: number of windows in all batches */
+  int64_t done, passed; /* progress: elements requested, and elements finished */
   double started, drawn;
-  bool visible; /* a bar stands on the terminal */
+  bool visible; /* a bar is on the terminal */
   bool closed;  /* the last line of the progress is written */
 };
 
@@ -110,7 +111,7 @@ Value data_source(Session *s, Value v, Span at, int64_t *n) {
   return v;
 }
 
-/* Applies f to the tensors of a source, keeping its structure. */
+/* A function that `parts` applies to the tensors of a source, keeping its structure. */
 typedef Value (*PartFn)(Session *s, void *ud, Value tensor, Span at);
 
 static Value parts(Session *s, Value v, PartFn f, void *ud, Span at) {
@@ -122,7 +123,7 @@ static Value parts(Session *s, Value v, PartFn f, void *ud, Span at) {
   return value_like(s, v, items);
 }
 
-/* Rows from .. from + len of the leading axis; `drop`: the one row without its axis. */
+/* Rows from .. from + len of the leading axis; `drop`: one row, without that axis. */
 typedef struct RowRange {
   int64_t from, len;
   bool drop;
@@ -262,7 +263,7 @@ static const char *label_of(const SeqIter *it) {
   return it->q->extra.tag == V_STR ? it->q->extra.u.str->s : "";
 }
 
-/* No memory is asked for, so that this also works while an error is on its way. */
+/* This allocates no memory, so that it also works while an error is propagating. */
 static void draw(SeqIter *it, bool last) {
   const char *label = label_of(it), *colon = *label ? ": " : "";
   double t = now();
@@ -318,13 +319,13 @@ static int64_t pieces(int64_t n, int64_t each, bool drop) {
   return drop ? n / each : n / each + (n % each != 0);
 }
 
-/* Windows side by side, each with one element more for the shifted one. */
+/* The number of adjacent windows, if one more element is left for the shifted copy. */
 static int64_t windows_of(Session *s, const Seq *q, Span at) {
   const Tensor *t = op_tensor_of(s, q->source, at);
   return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
 }
 
-/* Fills an iterator whose owner is already known to the pool. */
+/* Fills an iterator that the pool already owns, itself or by its parent. */
 static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   stack_check();
   if (depth > SEQ_DEEP)
@@ -372,7 +373,7 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
 
 static Value at_(Session *s, SeqIter *it, int64_t k, Span at);
 
-/* Elements stacked: tensors and numbers along a new leading axis, tuples and records by part. */
+/* Stacks elements: tensors and numbers along a new leading axis, tuples and records by part. */
 static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) {
   stack_check();
   Value first = v[0];
@@ -397,7 +398,8 @@ static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) 
   return some_list(s, (size_t)n, v);
 }
 
-/* The source view below steps that only reorder, and where its element k is then. */
+/* The source under steps that only reorder; *k becomes the index there. NULL: there are other
+ * steps. */
 static SeqIter *bare(SeqIter *it, int64_t *k) {
   for (;;) {
     if (!it->q) return it;
@@ -432,7 +434,7 @@ static Value batch(Session *s, SeqIter *it, int64_t k, Span at) {
   return stacked(s, len, items, at, 0);
 }
 
-/* (x, y), each i64[windows, width], y one element further; windows lie side by side. */
+/* (x, y), each i64[windows, width], y shifted by one element; windows are adjacent. */
 static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
   const Tensor *t = op_tensor_of(s, it->q->source, at);
   int64_t width = it->q->n, from = k * it->q->m,

@@ -1,4 +1,4 @@
-/* Sequences (rule 95): lazy recipes of script, started afresh by every `for`. */
+/* Sequences (rule 95): lazy recipes of script. Every `for` starts them again. */
 #ifndef CKL_LANG_EVAL_SEQ_H
 #define CKL_LANG_EVAL_SEQ_H
 
@@ -31,14 +31,14 @@ typedef struct SeqIter SeqIter;
 Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, int64_t m,
                 bool shuffle, bool drop, uint64_t site);
 void seq_free(Session *s, Seq *q); /* called by value.c alone */
-/* Iterators hang on the pool: they die when it is drained, also after an error. */
+/* Iterators are on the pool: they are freed when it is drained, also after an error. */
 SeqIter *seq_start(Session *s, Value source, Span at);
 bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
 /* Clause k of a comprehension: calls iteration(ud, k, v) for each element v of seq. */
 void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v));
 Value seq_map(Session *s, Value seq, Value f, Span at);
-/* ends a progress line; also done when the pool is drained */
+/* Ends a progress line; draining the pool does that too. */
 void seq_finish(Session *s, SeqIter *it);
 
 #endif

@@ -1,6 +1,6 @@
 /* Operations that only move elements, reductions, and products of matrices.
  *
- * In: values, axes, dims. Out: values; an error names the place and what would fit.
+ * In: values, axes, dims. Out: values; an error names the place and a fix.
  */
 #include <string.h>
 
@@ -97,7 +97,7 @@ Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
             first.rank + 1);
   if (first.rank + 1 > CKL_MAX_RANK)
     fail_at(s, ERR_RANK_MAX, at, "a tensor has at most %d axes", CKL_MAX_RANK);
-  for (size_t i = 0; i < n; i++) { /* by its own sizes: that they are equal is tested as such */
+  for (size_t i = 0; i < n; i++) { /* by its own sizes; another check tests that they are equal */
     Type t = op_type_of(s, v[i]);
     Dim d[CKL_MAX_RANK];
     for (int k = 0, j = 0; k <= t.rank; k++)
@@ -112,8 +112,8 @@ Value op_concat(Session *s, size_t n, const Value *items, int axis, Span at) {
   return op_run(s, OP_CONCAT, (int)n, items, &a, 1, at);
 }
 
-/* ---- contraction: x [.., M, K] @ y [.., K, N], NumPy's treatment of 1-d operands (rule 30) */
-/* An operand that stands beside `@` without parentheses. */
+/* ---- contraction: x [.., M, K] @ y [.., K, N], with 1-d operands as in NumPy (rule 30) */
+/* The source text of an operand if it needs no parentheses beside `@`, else `other`. */
 static const char *factor_text(Session *s, Span at, const char *other) {
   const char *t = fail_source_text(s, at, other);
   int depth = 0;
@@ -199,7 +199,7 @@ Value op_matmul(Session *s, Value x, Value y, Span at, Span left, Span right) {
     }
   }
   Value r;
-  if (b.rank == 2 && a.rank > 2) { /* [.., M, K] @ [K, N]: one tall product, same bits */
+  if (b.rank == 2 && a.rank > 2) { /* [.., M, K] @ [K, N]: one tall product with the same bits */
     Dim rows = dim_product(dt, a.rank - 1, a.dim);
     d[0] = rows;
     d[1] = ka;

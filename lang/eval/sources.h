@@ -1,16 +1,16 @@
-/* Rows of sources: tensors, tuples and records of tensors of one leading size, lists, ranges. For
- * seq.c and b_data.c; script only. */
+/* Rows of sources: tensors, tuples and records of tensors of one leading size, lists, ranges.
+ * Script only. */
 #ifndef CKL_LANG_EVAL_SOURCES_H
 #define CKL_LANG_EVAL_SOURCES_H
 
 #include "lang/eval/seq.h"
 
-/* v with its weak lists made tensors; *n is its number of elements, -1 for a sequence. Fails on
- * anything that has no elements, and where leading sizes differ. */
+/* v with its weak lists made tensors; *n is its number of elements, -1 for a sequence. It fails if
+ * v cannot be iterated, or if leading sizes differ. */
 Value data_source(Session *s, Value v, Span at, int64_t *n);
 Value data_rows(Session *s, Value v, int64_t from, int64_t len, Span at); /* views */
 Value data_pick(Session *s, Value v, const int64_t *rows, int64_t n, Span at);
-/* A random order of 0 .. n - 1, the site's next draw. */
+/* A random permutation of 0 .. n - 1, by the next draw of the site. */
 void data_order(Session *s, uint64_t site, int64_t n, int64_t *out);
 
 /* Element k < seq_count of an iterator that was started. */

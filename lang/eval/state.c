@@ -1,9 +1,9 @@
 /* Params and buffers, in script and in code.
  *
- * In: an instance's field or a param. Out: its present value; writes. In script the object itself
- * holds the value. In code the unit keeps a State for each: reads see earlier writes of the call,
- * what is written is cut (rule 60), and each call frame reads a param through an alias node of its
- * own, so that a call contributes one gradient (rule 74).
+ * In: a field of an instance, or a param. Out: its present value; writes. In script the object
+ * itself holds the value. In code the unit keeps a State for each: reads see earlier writes of the
+ * call, a written value is cut from its gradient (rule 60), and each call frame reads a param
+ * through an alias node of its own, so that a call contributes one gradient (rule 74).
  */
 #include <string.h>
 
@@ -62,7 +62,7 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
   }
   State *st = state_unit(s, i, f->name);
   if (st) return st->cur;
-  /* `check`: some number was written since */
+  /* `check`: another number may have been written */
   if (s->abstract && f->kind == FIELD_BUFFER && v_is_number(f->v)) return (Value){.tag = V_UNKNOWN};
   return f->kind == FIELD_BUFFER ? value_pool(s, f->v) : f->v;
 }
@@ -71,7 +71,7 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
 Value state_field_value(Session *s, Inst *i, Field *f) {
   if (f->v.tag == V_FN && !f->v.u.fn->self && f->v.u.fn->model == i->model &&
       f->v.u.fn->decl->kind == N_LAMBDA) {
-    const FnObj *o = f->v.u.fn; /* see construct */
+    const FnObj *o = f->v.u.fn; /* see unbind_self (model.c) */
     return v_fn_like(s, o, i, o->captures);
   }
   if (!s->stage) return f->v;
@@ -87,7 +87,7 @@ static Value cut_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   return v[0];
 }
 
-/* The value without its place on the tape: what is stored is cut. Instances stay what they are. */
+/* The value without its tape, since a stored value is cut from its gradient. Instances stay. */
 Value state_detach(Session *s, Value v) {
   stack_check();
   if (v.tag == V_TENSOR) return v.u.t->node ? v_tensor(s, tn_ref(v.u.t->t)) : v;
@@ -98,7 +98,8 @@ Value state_detach(Session *s, Value v) {
   return value_like(s, v, items);
 }
 
-/* New value for a place that holds `old`: same dtype and shape, numbers to tensors of its dtype. */
+/* v as the new value of a place with value `old`, whose dtype and shape it must have; a number gets
+ * them. */
 static Value fit(Session *s, Value old, Value v, Span at, const char *name) {
   if (v.tag == V_UNKNOWN || old.tag == V_UNKNOWN) return v;
   if (v_is_number(old)) {
@@ -123,7 +124,7 @@ static Value fit(Session *s, Value old, Value v, Span at, const char *name) {
         ok = o == DIM_EQUAL;
     }
     if (!ok && a.dtype == b.dtype && b.rank == 0)
-      return op_broadcast(s, x, a.rank, a.dim, at); /* filled */
+      return op_broadcast(s, x, a.rank, a.dim, at); /* fills the tensor */
     if (!ok)
       fail_at(s, ERR_STATE_TYPE, at, "`%s` is %s and stays so, this is %s", name,
               value_type_text(s, old), value_type_text(s, v));
@@ -155,8 +156,8 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   if (s->stage->level > 1)
     fail_at(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", name);
   Value x = stage_lift(s, fit(s, st->cur, v, at, name), at);
-  Graph *g = s->stage->g; /* a later version of an input says so (autograd/joint.c) */
-  int64_t input = -1;
+  Graph *g = s->stage->g;
+  int64_t input = -1; /* the input that c is a later version of (autograd/joint.c) */
   for (size_t i = 0; i < g->input_count && st->version_count; i++)
     if (val_eq(g->inputs[i], st->versions[0])) input = (int64_t)i;
   Attr of = attr_i(AT_INDEX, input);
@@ -167,7 +168,7 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   VEC_PUSH(unit_of(s)->arena, st->versions, st->version_count, st->version_cap, c.u.v);
 }
 
-/* The state of a made-up instance of `ckl ir`, which begins with its first write. */
+/* The state of a field. For a made-up instance of `ckl ir` the first write creates it. */
 static State *state_shown(Session *s, Inst *i, Field *f) {
   Unit *u = unit_of(s);
   State *st = state_unit(s, i, f->name);

@@ -8,9 +8,9 @@ Value state_read(Session *s, Inst *i, Field *f, Span at);
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at);
 Value param_read(Session *s, Param *p, Span at); /* its value as a tensor, script or code */
 void param_write(Session *s, Param *p, Value v, Span at);
-/* The new value of a param that operands_hold has seen to; takes over t. */
+/* Sets the value of a param, after operands_hold; takes over t. */
 void param_put(Param *p, Tensor *t);
-Value state_detach(Session *s, Value v); /* the value without its place on the tape */
+Value state_detach(Session *s, Value v); /* the value without its tape */
 Value state_field_value(Session *s, Inst *i, Field *f);
 
 #endif

@@ -1,10 +1,10 @@
-/* Steps: how long a program may go on.
+/* Steps: the limit on how long a program may run.
  *
- * In: a step at a place. Out: nothing, or the error of a call that did all it may, or the end that
- * the host asked for. Idea: one counter runs down, whatever is due first (a question to the host,
- * the end), so that a step costs one decrement. Invariant: once all are done every further step
- * fails, whoever may have caught the error before. Graphs have their bound here too: what makes
- * them large are the same iterations and calls.
+ * In: a step at a place. Out: nothing, or the error of a call without steps left, or an interrupt
+ * that the host asked for. Idea: one counter runs down to the next event (a question to the host,
+ * or the last step), so that a step costs one decrement. Invariant: after the last step every
+ * further one fails, even if the error was caught before. The bound on graphs is here too, since
+ * the same iterations and calls make them large.
  */
 #include "lang/compile/stage.h"
 #include "lang/eval/steps.h"
@@ -29,7 +29,7 @@ void steps_more(Session *s, Span at) {
     interrupt_set(&s->kernel.stop, true);
   fail_if_interrupted(s, at);
   refill(s);
-  if (--s->steps_left >= 0) return; /* else the last ones are done */
+  if (--s->steps_left >= 0) return; /* else no steps are left */
   s->steps_left = 0;
   fail_help(
       s, ERR_STEPS, at,

@@ -1,16 +1,16 @@
-/* Steps: how long a program may go on. */
+/* Steps: the limit on how long a program may run. */
 #ifndef CKL_LANG_EVAL_STEPS_H
 #define CKL_LANG_EVAL_STEPS_H
 
 #include "lang/compile/stage.h"
 #include "lang/lang.h"
 
-/* iterations of a loop that code unrolls; longer ones are not yet compiled */
+/* The most iterations of a loop that code unrolls; longer loops are not yet compiled. */
 enum { UNROLL_MAX = 4096 };
 
-/* Of a public call: every statement, call and iteration of a loop, staged ones too, counts one
- * step. Leaves where ckl_config.max_steps are done, someone asked for an end, or the graph that is
- * being staged has more than ckl_config.max_nodes. */
+/* Steps are counted in a call of the API: one for each statement, call and iteration of a loop,
+ * also while they are staged. It is an error after ckl_config.max_steps steps, when an interrupt is
+ * asked for, or when the graph that is being staged has more than ckl_config.max_nodes nodes. */
 void steps_start(Session *s);
 void steps_more(Session *s, Span at);
 _Noreturn void steps_stage_full(Session *s, Span at);

@@ -24,7 +24,7 @@ static Value match_params(Session *s, Node *type, Value v, Span at, const char *
 
 static const char *dims_text(Session *s, Value tuple);
 
-/* float, int, num, by which Frame.cls is indexed; -1: another type. */
+/* The class float, int or num as the index in Frame.cls; -1: another type. */
 _Static_assert(TYPEWORD_FLOAT + TYPEWORD_INT + TYPEWORD_NUM == 3, "Frame.cls has three places");
 static int class_of(Name n) {
   TypeWord w = clause_type_word(n);
@@ -44,7 +44,7 @@ Value type_dim_value(Session *s, Dim d) {
   return (Value){.tag = V_DIM, .u.d = d};
 }
 
-/* A name in the brackets of the function whose frame this is, that is not bound yet. */
+/* Whether `name` is a dim in the brackets of the present function, and is not bound yet. */
 static bool unbound(Session *s, Name name) {
   if (!s->frame->fn) return false;
   const Words *d = &s->frame->fn->decl->fn->dims;
@@ -57,7 +57,7 @@ static bool wild(const Node *d) {
   return d->kind == N_NAME && d->name[0] == '_' && !d->name[1];
 }
 
-/* Resolves aliases: the type an annotation's name stands for, or the node itself. */
+/* Resolves aliases: the type that the name in an annotation stands for, or the node itself. */
 static Node *resolve(Session *s, Node *t) {
   for (int i = 0;
        i < 64 && t->kind == N_TYPE_NAME && t->type_name.path.count == 1 && !t->type_name.has_dims;
@@ -130,7 +130,7 @@ void type_bind(Session *s, Node *type, Value v) {
   }
 }
 
-/* What the annotation says, for messages: its own source text. */
+/* The source text of the annotation, for messages. */
 static const char *type_source(Session *s, const Node *t) {
   const Source *f = src_get(&s->sources, t->span.file);
   if (t->span.hi > f->length || t->span.lo >= t->span.hi) return "this type";
@@ -208,7 +208,7 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     Buf w;
     buf_init_arena(&w, &s->scratch);
     dim_print(&w, dt, want);
-    /* `N + 1` is N + 1 says nothing */
+    /* "`N + 1` is N + 1" would tell nothing */
     bool literal = n->kind == N_INT || !strcmp(type_source(s, n), w.s);
     Diag *g = fail_report(s, ERR_TYPE_MISMATCH, at,
                           literal ? "%s must be %s, this is %s: axis %d is %s, not %s"
@@ -365,7 +365,7 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
   }
 }
 
-/* A tensor type whose dims are all known: params, buffers, inputs made up by the checker. */
+/* A tensor type whose dims are all known: of params, buffers, and made-up inputs of the checker. */
 void type_eval(Session *s, Node *type, Type *out) {
   *out = (Type){.kind = TK_TENSOR, .dev = s->modes.device};
   type = resolve(s, type);

@@ -4,9 +4,9 @@
 
 #include "lang/lang.h"
 
-/* Checks v against a type, binding its bracket dims (Local ints of the frame) and classes; gives v
- * or v made definite (weak numbers become tensors of a dtype where the type says so). `what` names
- * the place in messages: "argument `x` of `f`". */
+/* Checks v against a type, and binds the dims in its brackets (as locals of the frame) and classes.
+ * Returns v, or v made definite: weak numbers become tensors if the type demands it. `what` names
+ * the value in messages: "argument `x` of `f`". */
 Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
 /* Shape and dtype of a tensor type whose dims are all known: declarations of params. */
 void type_eval(Session *s, Node *type, Type *out);

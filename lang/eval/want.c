@@ -1,7 +1,7 @@
-/* What a value must be where a number, a bool or a text is needed.
+/* Numbers, bools and texts out of values, where the evaluator needs one.
  *
  * In: a value, its place, what it is for. Out: the plain C value, or an error that names both. In
- * code what only the run knows is refused; what is made of constants alone is known before.
+ * code a value that is known at run time only is an error; a bool made of constants is known.
  */
 #include "graph/opcode.h"
 #include "lang/compile/stage.h"
@@ -35,8 +35,8 @@ double want_float(Session *s, Value v, Span at, const char *what) {
   fail_at(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
 }
 
-/* The value of a rank-0 i64 or bool of code that is made of constants alone: the counter of an
- * unrolled loop and what is computed from it. */
+/* The value of a rank-0 i64 or bool of code that depends on constants only, as the counter of an
+ * unrolled loop. False: it depends on more. */
 static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
   const Type *t = gr_type(g, v);
   if (depth > 16 || t->kind != TK_TENSOR || t->rank || (t->dtype != DT_I64 && t->dtype != DT_BOOL))

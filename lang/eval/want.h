@@ -1,10 +1,10 @@
-/* What a value must be where a number, a bool or a text is needed. */
+/* Numbers, bools and texts out of values, where the evaluator needs one. */
 #ifndef CKL_LANG_EVAL_WANT_H
 #define CKL_LANG_EVAL_WANT_H
 
 #include "lang/lang.h"
 
-/* a constant int; in code asks for specialisation */
+/* a constant int; a size in code becomes a constant of the signature */
 int64_t want_int(Session *s, Value v, Span at, const char *what);
 double want_float(Session *s, Value v, Span at, const char *what);
 bool want_bool(Session *s, Value v, Span at, const char *what); /* static bool */

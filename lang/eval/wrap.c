@@ -1,7 +1,7 @@
 /* The construct `wrap`: modes for the extent of a block, or a function that takes it (rule 87).
  *
  * In: the construct's node. Out: the value of its block. Mode words set the session's modes;
- * api_guard() puts them back after an error.
+ * api_guard() restores them after an error.
  */
 #include <string.h>
 
@@ -60,7 +60,7 @@ static void wrap_job(void *ud) {
   value_retain(j->v);
 }
 
-/* ---- with_params: the leaves of a tree stand for the params of a model (rule 61) */
+/* ---- with_params: the leaves of a tree replace the params of a model (rule 61) */
 
 typedef struct Stand {
   Param *p;
@@ -165,7 +165,7 @@ typedef struct Wrap {
   Stands stands;
 } Wrap;
 
-/* mode_WORD for each row: it sets what the row says, or is written below. */
+/* mode_WORD for each row: it sets the field that the row names, or is defined below. */
 #define SETS(field, value)                                                                         \
   {                                                                                                \
     (void)c;                                                                                       \
@@ -230,7 +230,7 @@ static void mode_backward(Wrap *w, Node *c) {
 
 /* ---- the block */
 
-/* What a function is given that takes the block: `wrap <f a> { b }` is `f(a, fn() { b })`. */
+/* Passes the block to a function: `wrap <f a> { b }` is `f(a, fn() { b })`. */
 static Value wrap_by(Wrap *w, Node *e, Node *user) {
   Session *s = w->s;
   const Words *path = &user->clause.path;
