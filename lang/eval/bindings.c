@@ -1,4 +1,4 @@
-/* What names stand for: locals, variables of the file, captures of function literals, patterns.
+/* The values of names: locals, variables of the file, captures of function literals, patterns.
  *
  * In: names, values, patterns. Out: values on the pool, new locals. A name is looked up in the
  * order of rule 1. The value read from a `var` goes on the pool, so that an assignment in the same

@@ -1,4 +1,4 @@
-/* What names stand for: locals, variables of the file, captures; the names of values. */
+/* The values of names: locals, variables of the file, captures; and the names of values. */
 #ifndef CKL_LANG_EVAL_BINDINGS_H
 #define CKL_LANG_EVAL_BINDINGS_H
 

@@ -1,4 +1,4 @@
-/* Which local variables of script no later statement mentions (rule 76).
+/* Last uses: local variables of script that no later statement mentions (rule 76).
  *
  * In: the blocks that are running, from the innermost out, and a local. Out: whether code that can
  * still run may read it. The answer "may read" can be wrong, "does not" never is: any other mention

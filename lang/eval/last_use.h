@@ -1,4 +1,4 @@
-/* Which local variables of script no later statement mentions (rule 76). */
+/* Last uses: local variables of script that no later statement mentions (rule 76). */
 #ifndef CKL_LANG_EVAL_LAST_USE_H
 #define CKL_LANG_EVAL_LAST_USE_H
 

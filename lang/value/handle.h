@@ -1,4 +1,4 @@
-/* Sessions and values as the C API hands them out; for the files that implement ckl.h. */
+/* Sessions and values as handles of the C API, for the files that implement ckl.h. */
 #ifndef CKL_LANG_VALUE_HANDLE_H
 #define CKL_LANG_VALUE_HANDLE_H
 

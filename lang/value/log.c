@@ -1,4 +1,4 @@
-/* What a session writes. All output of the library goes through ckl_config.write. */
+/* Output of a session. All output of the library goes through ckl_config.write. */
 #include "lang/value/log.h"
 
 void log_write(Session *s, int stream, const char *text, size_t n) {

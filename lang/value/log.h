@@ -1,4 +1,4 @@
-/* What a session writes: output of the program, and lines about what ckl does. */
+/* Output of a session: text of the program, and lines of the log channels. */
 #ifndef CKL_LANG_VALUE_LOG_H
 #define CKL_LANG_VALUE_LOG_H
 

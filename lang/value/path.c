@@ -1,4 +1,4 @@
-/* Layer paths: what the program calls an instance, "net.blocks.0.attn".
+/* Layer paths: the name of an instance by the names of the program, "net.blocks.0.attn".
  *
  * In: an instance, or a frame inside one of its methods. Out: its path, for traces of errors and
  * the provenance of graph nodes. A path starts at a top-level name that leads to the instance.

@@ -1,4 +1,4 @@
-/* What the program calls an instance ("net.blocks.0") and its methods. */
+/* The names of instances ("net.blocks.0") and their methods in messages. */
 #ifndef CKL_LANG_VALUE_PATH_H
 #define CKL_LANG_VALUE_PATH_H
 

@@ -1,4 +1,4 @@
-/* Random streams: a site of the program and what it draws (rules 92, 93). */
+/* Random streams: the sites of a program, and the keys of their draws (rules 92, 93). */
 #ifndef CKL_LANG_VALUE_RANDOM_H
 #define CKL_LANG_VALUE_RANDOM_H
 

@@ -1,4 +1,4 @@
-/* What the REPL shows of a value, and tables of params.
+/* Values as the REPL shows them, and tables of params.
  *
  * In: a value, perhaps with the name it goes by. Out: text whose lines end with a newline (show) or
  * a str (summary). Invariant: the text depends on the value only.
