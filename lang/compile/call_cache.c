@@ -1,8 +1,8 @@
-/* The cache of compiled calls: one per signature, those used last.
+/* The cache of compiled calls: one per signature, the least recently used ones leave.
  *
- * In: a function and its flattened arguments. Out: its Compiled, staged when it is missing. Part of
- * what is compared are pins, and the values of the file that the code reads. What was not used
- * lately goes; what runs or waits on a tape holds its Compiled by itself.
+ * In: a function and its flattened arguments. Out: its Compiled, staged when it is missing. The
+ * comparison includes pins, and the values of the file that the code reads. A Compiled that was not
+ * used lately leaves the cache; a call that runs or waits on a tape holds its own reference.
  */
 
 #include "lang/compile/compile_impl.h"
@@ -14,22 +14,22 @@
 #include "lang/compile/tiering.h"
 #include "lang/eval/call.h"
 
-/* Compiled calls that were not used lately go where their graphs as staged take more than this in
- * all; small ones are 4 KB, so some thousand stay, which with all else is 50 MB. A few stay however
- * large they are: a step of training is several MB, and is not to be staged anew in each
+/* Compiled calls that were not used lately leave if the staged graphs take more than this in all;
+ * small ones are 4 KB, so some thousand stay, which with all else is 50 MB. A few stay however
+ * large they are: a step of training is several MB, and must not be staged anew in each
  * iteration. */
 static const size_t most_bytes = 16 << 20;
 enum { FEW_CALLS = 256 };
 
-/* Choices for sizes that one compiled call keeps, with what was planned for them. One more, and the
- * call goes, with all of them; the next starts anew, which costs less than a single plan. */
+/* Choices for sizes that one compiled call keeps, with their plans. With one more, the call leaves
+ * the cache with all of them; the next call starts anew, which costs less than a single plan. */
 enum { CHOSEN_MOST = 256 };
 
 void compiled_retain(Compiled *c) {
   if (c) c->rc++;
 }
 
-/* Gives back one reference: of the pool, of the cache, of a joint graph. */
+/* Releases one reference: that of the pool, of the cache or of a joint graph. */
 void compiled_release(Compiled *c) {
   if (!c || --c->rc > 0) return;
   Session *s = c->s;
@@ -49,7 +49,7 @@ void compiled_release(Compiled *c) {
 static void let_go(Session *s, Compiled *c) {
   lru_take(s->cache, &c->kept);
   c->cached = false;
-  for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j); /* which hold c */
+  for (JointEntry *e = c->joints; e; e = e->next) joint_release(e->j); /* they hold c */
   c->joints = NULL;
   compiled_release(c);
 }
@@ -136,7 +136,7 @@ Compiled *call_lookup(Session *s, FnObj *f, Flat *flat) {
     h.sig = flat->sig;
     *flat = h;
     lru_use(s->cache, e);
-    c->rc++; /* while it runs others may come, and it may go */
+    c->rc++; /* while it runs, other calls may evict it */
     mem_pool_add(&s->mem, c, (void (*)(void *))compiled_release);
     return c;
   }

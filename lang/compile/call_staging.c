@@ -15,7 +15,7 @@
 
 #include "lang/tape/hook.h"
 
-/* Replaces V_NODEs by numbers of outputs, which are appended to the graph. */
+/* Replaces V_NODEs by numbers of outputs, and appends these outputs to the graph. */
 static Value template_of(Session *s, Unit *u, Value v, Span at) {
   stack_check();
   switch ((ValueTag)v.tag) {
@@ -57,9 +57,9 @@ typedef struct StageJob {
   Unit *u;
 } StageJob;
 
-/* Whether the code takes gradients itself: then hardly anybody takes one of its result, and saving
- * for that would keep everything alive that the call has computed. What hosts computed is not
- * computed again. */
+/* Whether the code takes gradients itself: then a gradient of its result is unlikely, and saving
+ * for it would keep alive everything that the call has computed. False if hosts are called, as
+ * their results are not computed again. */
 static bool takes_grad(const Graph *g) {
   bool any = false;
   for (size_t i = 0; i < g->node_count; i++) {
@@ -110,8 +110,8 @@ static void stage_job(void *ud) {
     value_retain(w.tmpl);
     VEC_PUSH(&c->arena, c->writes, c->write_count, cap, w);
   }
-  /* What is differentiated keeps every use of a value: merging them would change the order in which
-   * gradients are summed (rule 74). What runs is simplified. */
+  /* The graph to differentiate keeps every use of a value: merging them would change the order in
+   * which gradients are summed (rule 74). The graph that runs is simplified. */
   const Graph *g = u->g;
   if (u->hosts) {
     const bool *later = host_later(s, u->hosts, u->g);

@@ -1,9 +1,9 @@
-/* Compiled functions: what a call runs by, and running it.
+/* Compiled functions: preparing a call, and running it.
  *
- * In: a code function and arguments of script. Out: its result, recorded on the tape as one node.
- * A call is flattened: every tensor, param, buffer leaf and float reachable from the arguments, the
+ * In: a code function and arguments of script. Out: its result, recorded on the tape as one node. A
+ * call is flattened: every tensor, param, buffer leaf and float reachable from the arguments, the
  * captures and `self` is a leaf and a graph input (unit.c); everything else (structure, dtypes,
- * ranks, model ints, strings, bools) is text of the signature, by which what was staged
+ * ranks, model ints, strings, bools) is text of the signature, by which the staged call
  * (call_staging.c) is found again (call_cache.c). So one compilation serves all sizes. State
  * written by the call becomes extra outputs, stored only after everything ran (rule 54).
  * Invariant: the graph refers to leaves by number only, so instances of one type share it.
@@ -58,7 +58,7 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   }
 }
 
-/* What choices depend on: env, with 0 for numbers that are no part of a size, as a count of
+/* The key of choices: env, with 0 for numbers that are no part of a size, such as a count of
  * steps. */
 static int64_t *sizes_in(Session *s, Compiled *c, const int64_t *env) {
   size_t n = dim_symbol_count(c->g->dims);
@@ -72,8 +72,8 @@ static int64_t *sizes_in(Session *s, Compiled *c, const int64_t *env) {
   return key;
 }
 
-/* Whether a choice is to be made, by sizes, for the gradient that the function itself takes. The
- * last answer is kept. */
+/* Whether to make a choice, by sizes, for the gradient that the function itself takes. The last
+ * answer is kept. */
 static bool wants_auto_remat(Session *s, Compiled *c, const int64_t *env) {
   if (!c->takes_grad) return false;
   size_t n = dim_symbol_count(c->g->dims), sizes = n * sizeof *env;
@@ -84,8 +84,8 @@ static bool wants_auto_remat(Session *s, Compiled *c, const int64_t *env) {
   return c->auto_remat = auto_remat_wanted(s, c->whole, env);
 }
 
-/* Per input: the results hang on it, so a gradient may read it, of any order. Others are read to
- * write state: the moments of an optimizer. */
+/* Per input: whether the results depend on it, so that a gradient of any order may read it. Others
+ * are read only to write state, such as the moments of an optimizer. */
 static const bool *read_for_results(Session *s, const Compiled *c) {
   bool *reads = ARENA_ARRAY(&s->scratch, bool, c->g->input_count + 1);
   Graph g = *c->g;
@@ -130,7 +130,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
                                 .call = c->call,
                                 .eval_dropout = c->eval_dropout});
   if (env) call_chosen(s, c);
-  if (!c->cached) return j; /* the pool's: an entry would hold j, and j holds c */
+  if (!c->cached) return j; /* j is on the pool: an entry would hold j, and j holds c */
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
   entry->mask = arena_strdup(&c->arena, mask, n + sizes);
   entry->j = joint_retain(j);
@@ -139,14 +139,14 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   return j;
 }
 
-/* The choice for one graph with forward and backward, for these sizes. */
+/* The choice for a graph that has forward and backward in one, for these sizes. */
 static PlainChoice *plain_choice(Session *s, Compiled *c, const int64_t *env, const int64_t *dense,
                                  Span at) {
   size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
   const int64_t *key = sizes_in(s, c, env);
   for (PlainChoice *p = c->choices; p; p = p->next)
     if (!memcmp(p->sizes, key, sizes) && choice_fits(s, &p->choice, dense, c->g->input_count))
-      return p; /* else another, or a refusal */
+      return p; /* else another choice is made, or the call refused */
   Choice choice = choice_wanted(s, c->g)
                       ? choice_for_graph(s, &c->arena, c->whole, env, dense, at)
                       : auto_remat(s, &c->arena, c->whole, UINT32_MAX, c->plain, env);
@@ -172,7 +172,7 @@ static PlainChoice *plain_choice(Session *s, Compiled *c, const int64_t *env, co
   return p;
 }
 
-/* A call with all that it takes to run it. */
+/* A call that is ready to run. */
 typedef struct PreparedCall {
   Compiled *c;
   Flat flat;
@@ -180,7 +180,7 @@ typedef struct PreparedCall {
   Tensor **in;
   Value *leaf;
   JointRef *j;    /* it goes on the tape */
-  bool saves;     /* by the forward half of j, which saves for its backward */
+  bool saves;     /* it runs the forward half of j, which saves for the backward */
   const Graph *g; /* what runs */
   Native **native;
   Choice choice;
@@ -277,7 +277,7 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
   }
 }
 
-/* What is reported of the call. */
+/* The input of a report about the call. */
 static CallReport report_of(Session *s, FnObj *f, PreparedCall *r) {
   CallReport p = {.s = s,
                   .name = call_fn_name(f),
@@ -308,7 +308,7 @@ static void report_once(Session *s, FnObj *f, PreparedCall *r) {
   report_first_call(&p);
 }
 
-/* The function of code that v is, or its forward. */
+/* v if it is a function of code, or the `forward` of v if it is an instance. */
 static FnObj *code_of(Session *s, Value v, Span at) {
   if (v.tag == V_INST) {
     Name forward = names_of(s->names, "forward");
@@ -332,8 +332,8 @@ Value report_call(Session *s, Value fn, Span at, const Args *a) {
   return report_value(&p);
 }
 
-/* What a block of script only passes on is no result of the call: it stays the value that it was.
- * Not so what a param was before the block wrote to it. */
+/* A value that a block of script only passes on is no result of the call: it stays the same value.
+ * The former value of a param that the block wrote to is a result. */
 static void pass_through(const PreparedCall *r, Value *outs) {
   const Graph *g = r->c->g;
   for (size_t k = 0; k < r->c->result_outputs; k++)

@@ -12,19 +12,18 @@
 
 enum {
   MEM_ERR_RESTART = 5, /* unit_need_const: staging starts over with one more pin */
-  MEM_ERR_UNKNOWN = 6  /* check: an operation met a value of which nothing is known */
+  MEM_ERR_UNKNOWN = 6  /* check: an operation has an operand of which nothing is known */
 };
 
-/* What the arguments of a call consist of. A leaf is a graph input; the rest is the signature's
- * text. */
+/* The parts of a call's arguments. A leaf is a graph input; the rest is text of the signature. */
 typedef enum LeafKind { LEAF_TENSOR, LEAF_PARAM, LEAF_FLOAT, LEAF_INT } LeafKind;
 typedef struct Leaf {
   LeafKind kind;
   Value v;      /* TENSOR, PARAM; FLOAT, INT: the number */
   Node *type;   /* annotation whose bracket dims are symbols, or NULL */
-  Node *fn;     /* whose brackets */
+  Node *fn;     /* the function that has these brackets */
   Name label;   /* how the program writes it, "k" or "pair.0"; NULL in a Flat that is not `named` */
-  bool reached; /* in a block of script: the loss of a `grad` in it hangs on the leaf */
+  bool reached; /* in a block of script: the loss of a `grad` in it depends on the leaf */
 } Leaf;
 
 typedef struct Flat {
@@ -35,16 +34,16 @@ typedef struct Flat {
   size_t count, cap;
   Inst **insts;
   size_t inst_count, inst_cap;
-  Table leaf_of, inst_of; /* by object, where there are many: of the first so many */
+  Table leaf_of, inst_of; /* by object, if there are many; see FEW */
   size_t leaves_in, insts_in;
   bool named;
-  Name label; /* of what is flattened now */
+  Name label; /* label of the value that is flattened now */
 } Flat;
 
-/* The leaf of a tensor or param, or the number of an instance; SIZE_MAX: not met yet. */
+/* The leaf of a tensor or param, or the number of an instance; SIZE_MAX: none was flattened yet. */
 size_t flat_leaf(Flat *f, Value v);
 size_t flat_inst(Flat *f, const Inst *inst);
-Flat flat_fork(const Flat *f); /* goes on from f, which stays as it is */
+Flat flat_fork(const Flat *f); /* a copy of f to append to; f stays as it is */
 
 /* A param, or a buffer field of an instance, while a unit is staged. */
 typedef struct State {
@@ -52,13 +51,13 @@ typedef struct State {
   Name field;      /* of an instance; NULL for a param */
   size_t index;    /* of the leaf, or of the instance in flat.insts */
   Value cur;       /* staged */
-  Value first;     /* of `ckl ir`: before the first write */
+  Value first;     /* for `ckl ir`: its value before the first write */
   Val *versions;
   size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
   bool written;
 } State;
 
-/* A layer path that stands in the graph, and the number of its instance in flat.insts. */
+/* A layer path in the graph, and the number of its instance in flat.insts. */
 typedef struct LayerPath {
   Name path;
   size_t inst;
@@ -80,7 +79,7 @@ typedef struct RandomUse {
   uint32_t input, nth;
   bool fixed;
 } RandomUse;
-/* A site that draws; `fixed`: inside of `wrap <seed n>` of code, from that seed. */
+/* A site of random draws; `fixed`: in a `wrap <seed n>` of code, with that seed. */
 typedef struct Draw {
   uint64_t site, seed;
   bool fixed;
@@ -121,8 +120,8 @@ struct Unit {
   Val token;           /* present effect token */
   struct Hosts *hosts; /* callback.h; NULL: none */
   bool restart, check;
-  bool shows;        /* of `check`: what is written is told */
-  bool modal;        /* the code asked whether it trains: another call may go another way */
+  bool shows;        /* of `check`: writes are reported */
+  bool modal;        /* the code asked whether it trains: another call may take another branch */
   bool quiet;        /* some of it stands under no_grad */
   bool outside;      /* a `grad` in a block of script goes on outside of it: see block_grad */
   bool regrad;       /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
@@ -143,8 +142,8 @@ typedef struct HiddenValue HiddenValue;
 typedef struct Compiled Compiled; /* a call that was staged: compile_impl.h */
 
 /* ---- compile.c */
-/* What is reported of the call fn(a), which does not run, as a record: `fn` is a function of code,
- * or an instance with a `forward`. */
+/* A report about the call fn(a), which does not run, as a record: `fn` is a function of code, or an
+ * instance with a `forward`. */
 Value report_call(Session *s, Value fn, Span at, const Args *a);
 
 /* ---- signature.c */
@@ -152,7 +151,7 @@ void flat_init(Flat *f, Session *s, Arena *a);
 void flat_call(Flat *f, FnObj *fn, const Args *a);
 const Tensor *leaf_tensor_of(const Leaf *l);
 int64_t leaf_size(const Leaf *l, int axis); /* axis -1: the int itself */
-Value leaf_value(const Leaf *l); /* of a tensor or param: the overlay, where it has one */
+Value leaf_value(const Leaf *l);            /* of a tensor or param: its overlay, if it has one */
 /* Whether axis k of a tensor of `rank` is a free dim by the leaf's annotation; *name is the dim's
  * or, for number *nth of a pack, the pack's. */
 bool leaf_free_axis(const Leaf *l, int rank, int axis, Name *name, int *nth);
@@ -162,9 +161,10 @@ void compiled_retain(Compiled *c); /* call_cache.c; NULL is fine in both */
 void compiled_release(Compiled *c);
 void log_compile(Session *s, const FnObj *f, const char *signature);
 void session_dump_graph(Session *s, const Graph *g);
-/* g as it is shown: bodies of `wrap <opaque "n">` are a node each. On the scratch arena, or g. */
+/* g as dumps show it: each body of `wrap <opaque "n">` is one node. On the scratch arena, or g
+ * itself. */
 const Graph *opaque_shown(Session *s, const Graph *g);
-Name opaque_plain(Session *s, Name path); /* the layer path alone, or NULL */
+Name opaque_plain(Session *s, Name path); /* the path without opaque names, or NULL */
 /* ---- random.c */
 /* Key words of a draw, and the counter of a site after a call. */
 void random_words(Session *s, bool fixed, uint64_t seed, uint64_t site, uint32_t nth,
@@ -173,7 +173,7 @@ void random_advance(Session *s, uint64_t site);
 uint64_t *random_counter(Session *s, uint64_t site);
 uint64_t *random_staged(Unit *u, Draw d);
 void random_seed_staged(Session *s, uint64_t seed); /* code enters `wrap <seed n>` */
-/* For what is staged more than once: the counts of now, and back to them. */
+/* For code that is staged more than once: notes the present counts, and goes back to them. */
 typedef struct DrawMark {
   DrawCount *draws;
   size_t count;
@@ -186,36 +186,36 @@ static inline bool draw_same(Draw a, Draw b) {
 /* ---- element.c */
 void element_note(Session *s, Unit *u, Draw d, uint64_t now); /* before a counter advances */
 void element_forget(Session *s);                              /* all counters start anew */
-void element_words(const Element *e, int64_t words[2]);       /* folds in what runs */
-Value element_key(Session *s, Value key);                     /* folds in what is staged */
-/* Whether v, of a stage's graph, is the key of a site, which rows of a map do not share. */
+void element_words(const Element *e, int64_t words[2]);       /* folds in the elements that run */
+Value element_key(Session *s, Value key); /* folds in the elements that are staged */
+/* Whether v, of a stage's graph, is the key of a site: rows of a map do not share such a key. */
 bool element_is_key(const Stage *st, Val v);
 /* A key for each element along the axes, the outermost first. */
 Val element_rows(Session *s, Val key, size_t axes, const Dim *n, Span at);
 /* ---- effect.c: print and assert of code */
 bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out, GErr *e);
 
-/* Files the failure of a compiled call of `what`: `at` in the program, or the call where that is in
- * the library. Places inside `staged`, the call that was compiled, stand for those of this one.
- * `inner` is the method in which it happened, or NULL. */
+/* Files the failure of a compiled call of `what`, at `at`, or at the call if `at` is in the
+ * library. Places inside `staged`, the call that was compiled, are replaced by `call`. `inner` is
+ * the method in which it happened, or NULL. */
 Diag *fail_run(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
                const char *inner);
 /* mem_protect that also restores the evaluator's state */
 int api_guard(Session *s, void (*f)(void *ud), void *ud);
 /* NULL when the unit does not know it */
 State *state_unit(Session *s, const void *key, Name field);
-/* The type that a tensor or param of script has as an argument of what is being staged, with
- * symbols for its free dims; NULL when it is none. */
+/* The type of a tensor or param of script as an argument of the call that is staged, with symbols
+ * for its free dims; NULL if it is no argument. */
 const Type *unit_type(Unit *u, Value v);
-/* With the sizes of the call in place of their names; where arguments differ in one (an error
- * soon), that of the first or of the last. */
+/* t with the sizes of the call in place of their names. If arguments differ in a size (an error
+ * later), the size of the `first` argument, or of the last. */
 Type unit_sized(Unit *u, Type t, bool first);
 void flat_value(Flat *f, Value v, Node *type, Node *fn);
 /* a stage for a region of the present one's graph */
 void region_open(Session *s, Stage *st, Name name);
-/* Inlines the closed region st with its first k inputs mapped: they get the rows of rows[i], all
- * along one new leading axis of size n[0] (`zip`), or each along one of its own of size n[i], the
- * first outermost. Gives the outputs. */
+/* Inlines the closed region st with its first k inputs mapped: input i takes the rows of rows[i],
+ * all along one new leading axis of size n[0] (`zip`), or each along its own axis of size n[i], the
+ * first outermost. Returns the outputs. */
 Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const Dim *n, bool zip,
                 Span at);
 void stage_push(Session *s, Stage *st, Graph *g);

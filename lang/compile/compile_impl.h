@@ -1,4 +1,5 @@
-/* Inside of lang/compile: what the files that stage, keep and run a compiled call share. */
+/* Inside of lang/compile: types and functions of the files that stage, keep and run a compiled
+ * call. */
 #ifndef CKL_LANG_COMPILE_COMPILE_IMPL_H
 #define CKL_LANG_COMPILE_COMPILE_IMPL_H
 
@@ -12,12 +13,12 @@
 #include "lang/tape/tape.h"
 #include "runtime/lru.h"
 
-typedef struct PlainChoice { /* where one is made for each set of sizes */
+typedef struct PlainChoice { /* a choice for one set of sizes */
   struct PlainChoice *next;
   int64_t *sizes;
   Choice choice;
   const Graph *g;
-  Planned *planned; /* that g belongs to, or NULL */
+  Planned *planned; /* the plan to which g belongs, or NULL */
   Native *native;
 } PlainChoice;
 
@@ -42,18 +43,18 @@ struct Compiled {
   const char *sig;
   size_t sig_len;
   Arena arena;
-  Graph *g;           /* as written: what a joint graph is made of */
-  const Graph *whole; /* with the choice of its blocks open */
-  const Graph *plain; /* simplified, as written: what runs when no gradient is wanted */
+  Graph *g;           /* as written: joint graphs are made from it */
+  const Graph *whole; /* with the choices for its blocks open */
+  const Graph *plain; /* simplified, with blocks as written: it runs when no gradient is wanted */
   PlainChoice *choices;
   bool *sizing;              /* per symbol: a size depends on it; NULL until it is asked for */
-  int64_t *auto_remat_sizes; /* for which `auto_remat` is what auto_remat_wanted says; NULL: none */
+  int64_t *auto_remat_sizes; /* sizes of `auto_remat`, the last answer; NULL: none */
   bool auto_remat;
   uint64_t reported[4];
   size_t reported_count; /* sizes that were reported */
   size_t leaf_count;
   bool *reached; /* per leaf: see Leaf */
-  Span call;     /* that was staged: places in it stand for those of a later call */
+  Span call;     /* the staged call: its places stand for those of a later call */
   int64_t *source;
   SymBind *binds;
   size_t bind_count;
@@ -69,7 +70,7 @@ struct Compiled {
   size_t result_outputs;
   Write *writes;
   size_t write_count;
-  JointEntry *joints; /* none where it is not in the cache any more */
+  JointEntry *joints; /* none once it has left the cache */
   bool cached;
   unsigned chosen; /* sizes for which a choice was made */
   Native *native;  /* of `plain` */
@@ -81,7 +82,7 @@ struct Compiled {
 };
 
 /* ---- unit.c */
-/* Inputs for the leaves that were found since the last time. */
+/* Makes inputs for the leaves that were found since the last call of this function. */
 void unit_stage_leaves(Unit *u);
 
 /* Numbers are leaves by position: a cursor walks them in the order of flatten. */
@@ -98,10 +99,10 @@ void stage_call(Session *s, FnObj *f, const Args *a, const Flat *flat, Compiled 
 /* ---- call_cache.c */
 /* Stages f(a) and keeps it. */
 Compiled *call_compile(Session *s, FnObj *f, const Args *a, const Flat *flat);
-/* NULL: none is kept. The leaves of hidden values are added to `flat`. The result stays until the
- * pool is drained. */
+/* Finds the kept call; NULL: none. Adds the leaves of hidden values to `flat`. The result stays
+ * until the pool is drained. */
 Compiled *call_lookup(Session *s, FnObj *f, Flat *flat);
-/* A choice was made for one more set of sizes; after too many c leaves the cache. */
+/* Counts a choice for one more set of sizes; after too many, c leaves the cache. */
 void call_chosen(Session *s, Compiled *c);
 
 #endif

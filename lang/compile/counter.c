@@ -29,7 +29,7 @@ static int64_t microseconds(double seconds) {
   return (int64_t)(1e6 * seconds);
 }
 
-/* Times of passes stand before the other counters. */
+/* Times of passes come before the other counters. */
 static PassId nth_timed(size_t *i) {
   PassId id = 0;
   while (id < PASS_COUNT && (!pass_is_timed(id) || (*i)-- > 0)) id++;

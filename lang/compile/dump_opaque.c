@@ -1,10 +1,10 @@
-/* `wrap <opaque "name">` in dumps: one node where its body is (rule 87).
+/* `wrap <opaque "name">` in dumps: one node in place of its body (rule 87).
  *
- * In: a graph in which the nodes of such a body carry its name behind their layer path, as in
- * `net "name"`. Out: the same graph with each body as a `wrap` node of that name. The body is
- * staged in place, so that values, gradients and plans are those without the word; only what is
- * shown has the node. Nodes between those of a body that do not depend on it stand before it; where
- * one does depend on it, the body ends there and its rest is another node of the name.
+ * In: a graph in which the nodes of such a body carry its name behind their layer path, as in `net
+ * "name"`. Out: the same graph with each body as a `wrap` node of that name. The body is staged in
+ * place, so that values, gradients and plans are the same as without the word; only dumps have the
+ * node. Nodes between those of a body that do not depend on it are moved before it. If one does
+ * depend on it, the body ends there, and its rest is another node of that name.
  */
 #include <string.h>
 
@@ -43,7 +43,7 @@ typedef struct Show {
   Arena *a;
   const Graph *g;
   int depth;
-  bool *last_use; /* per result: something outside of its body reads it */
+  bool *last_use; /* per result: a node outside of its body reads it */
 } Show;
 
 static uint32_t slot(const Graph *g, Val v) {
@@ -65,7 +65,7 @@ static Val copy(Show *w, Graph *to, uint32_t n, const Val *map, bool plain) {
 
 static Graph *show(Session *s, Arena *a, const Graph *g, int depth);
 
-/* A `wrap` of the nodes in `body`, which are taken from w->g. */
+/* Makes a `wrap` node of the nodes `body` of w->g. */
 static bool close_body(Show *w, Graph *to, const uint32_t *body, size_t count, Val *map,
                        const char *name, size_t len) {
   const Graph *g = w->g;
@@ -171,7 +171,7 @@ static Graph *show(Session *s, Arena *a, const Graph *g, int depth) {
     uint32_t last = n;
     for (uint32_t k = n; k < g->node_count; k++)
       if (group[k] == group[n]) last = k;
-    if (n != last) continue; /* nothing outside depends on it before */
+    if (n != last) continue; /* no node outside depends on it earlier */
     count = 0;
     for (uint32_t k = 0; k <= last; k++)
       if (group[k] == group[n]) body[count++] = k;

@@ -3,9 +3,9 @@
  * In: an operation with tensors, as for gr_run_op. Out: the same. A large operation becomes a graph
  * of one node whose sizes are symbols, equal sizes one symbol, so that one kernel serves all sizes;
  * the session keeps these graphs by operation, dtypes, ranks, attributes and the pattern of sizes.
- * An operand that is a transposed or repeated view enters as what it views, with the view in the
- * graph: nothing is copied. Views themselves, small operations and failures are left to gr_run_op.
- * Invariant: what is kept depends on the key alone.
+ * For an operand that is a transposed or repeated view, the input is the viewed tensor and the view
+ * is in the graph: nothing is copied. Views themselves, small operations and failures are left to
+ * gr_run_op. Invariant: what is kept depends on the key alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@
 #include "lang/value/sizes.h"
 
 enum {
-  KEPT = 512, /* graphs, a power of two; the newer one takes the place */
+  KEPT = 512, /* graphs, a power of two; a newer one replaces an older one */
   MOST_OPERANDS = 8,
-  MOST_SIZES = 64, /* different ones in one operation */
+  MOST_SIZES = 64, /* different sizes in one operation */
   LARGE = 16384    /* elements, or 1/8 of the multiplications of a contraction */
 };
 
@@ -57,7 +57,7 @@ void native_ops_free(Session *s) {
   s->native_ops = NULL;
 }
 
-/* ---- what is worth it */
+/* ---- operations that are worth it */
 static bool large(const Session *s, OpCode op, Tensor *const *in, int n) {
   const OpInfo *info = &op_info[op];
   if (info->traits & (T_VIEW | T_REGION | T_EFFECT) || info->cls == GENERATE || info->results != 1)
@@ -79,7 +79,7 @@ typedef struct Operand {
   int rank;
   int64_t dim[CKL_MAX_RANK];  /* as the operation sees it */
   int64_t perm[CKL_MAX_RANK]; /* axis k is axis perm[k] of the dense one */
-  bool repeat[CKL_MAX_RANK];  /* axis k has one element there */
+  bool repeat[CKL_MAX_RANK];  /* axis k has one element in the dense tensor */
   bool moved, repeats;
 } Operand;
 
@@ -106,7 +106,7 @@ static void look_at(const Tensor *t, Operand *o) {
   }
 }
 
-/* The dense tensor below; a new reference. */
+/* The dense tensor under the view t; a new reference. */
 static Tensor *dense_of(Session *s, Tensor *t, const Operand *o) {
   int64_t dim[CKL_MAX_RANK], stride[CKL_MAX_RANK];
   if (!o->moved && !o->repeats) return tn_ref(t);
@@ -188,8 +188,8 @@ static Entry *entry_of(Session *s, const Buf *key, Sizes *z, OpCode op, const At
   return x;
 }
 
-/* False: it is for gr_run_op, which also reports every error; of a fault in ckl itself `e`
- * tells. */
+/* False: the operation is left to gr_run_op, which also reports every error. `e` is set by faults
+ * of ckl itself. */
 static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs,
                     Tensor *const *in, int n, Tensor **out, GErr *e) {
   Operand o[MOST_OPERANDS];
@@ -201,7 +201,7 @@ static bool by_code(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nat
   if (!key_of(s, &key, &z, op, attrs, nattrs, in, o, n)) return false;
   Entry *x = entry_of(s, &key, &z, op, attrs, nattrs, in, o, n);
   if (!x->g) return false;
-  x->rc++; /* a key may fall on the same place while it runs */
+  x->rc++; /* another key may take its place in the table while it runs */
   size_t mark = mem_pool_mark(&s->mem);
   mem_pool_add(&s->mem, x, entry_release);
   Tensor *dense[MOST_OPERANDS];

@@ -1,10 +1,10 @@
-/* Calls with a gradient: what they are differentiated for, and the two halves of that.
+/* Calls with a gradient: the results and inputs of the gradient, and its two halves.
  *
- * In: what is differentiated, and for which results and inputs. Out: a forward that saves and a
- * backward, simplified, made when the first of them is to run. Where blocks leave something to
- * choose, the choice is made first, and what was planned for it is what runs. Where a gradient
- * comes to fewer results, the same for these. Where a call has saved nothing, the forward runs
- * again for what it saves.
+ * In: a graph, and the results and inputs for which it is differentiated. Out: a forward that saves
+ * and a backward, simplified, made when the first of them is to run. If blocks leave something to
+ * choose, the choice is made first, and its plans are those that run. If only some results get a
+ * gradient, the same is made for these. If a call has saved nothing, the forward runs again for the
+ * values that it saves.
  */
 #include "lang/compile/joint_ref.h"
 
@@ -103,19 +103,19 @@ JointRef *joint_of_results(JointRef *j, const bool *has) {
   if (!k) {
     JointSpec spec = parent->spec;
     spec.cot = has;
-    spec.deferred = false; /* a gradient is there */
+    spec.deferred = false; /* a gradient is taken now */
     k = joint_new(parent->s, &spec);
     k->parent = parent;
     k->sibling = parent->variants;
     parent->variants = k;
-    parent->rc++; /* the pool's reference is one of all */
+    parent->rc++; /* the pool's reference to k counts for all */
   }
   return parent->current = k;
 }
 
 /* ---- the two halves */
 
-/* The joint graph, whose blocks leave something to choose or to report. */
+/* Makes the joint graph of a graph whose blocks leave something to choose or to report. */
 static Joint *joint_of_blocks(Session *s, JointRef *j, const int64_t *dense, GErr *e, Prov *where,
                               Span at) {
   Arena *a = &j->arena;
@@ -156,7 +156,7 @@ void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
   PassTime time = pass_start(s);
-  plan_unref(j->planned); /* of a time before, when something failed */
+  plan_unref(j->planned); /* of an earlier try that failed */
   j->planned = NULL;
   Joint *made = spec->f->blocks || spec->env
                     ? joint_of_blocks(s, j, dense, &e, &where, at)
@@ -189,7 +189,7 @@ bool joint_make_once(JointRef *j, GErr *e, Prov *at) {
 
 /* ---- for calls that saved nothing */
 
-/* The forward half, for what it saves alone: results are there, and writes are done. */
+/* The forward half with only the saved values as outputs: results exist, and writes are done. */
 static const Graph *resave_graph(Session *s, JointRef *j) {
   if (j->resave) return j->resave;
   if (j->choice.candidates) native_must(s, &j->resave_code);
@@ -199,7 +199,7 @@ static const Graph *resave_graph(Session *s, JointRef *j) {
   return j->resave = pass_simplified(s, &j->arena, &g, NULL);
 }
 
-/* What the forward has told the program it does not tell again. */
+/* Skips an effect: the forward has had its effects already. */
 static bool no_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                       GErr *e) {
   (void)ud, (void)in, (void)n, (void)e;

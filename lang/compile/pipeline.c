@@ -1,7 +1,7 @@
-/* The pipeline: what a compiled call goes through, by the table of pipeline.def.
+/* The pipeline: runs the passes of a compiled call, by the table of pipeline.def.
  *
  * In: the graph of a function as it was staged. Out: the graph after each pass, timed, verified in
- * checked runs, and printed where somebody asks. The two halves of a gradient are made in
+ * checked runs, and printed if that is asked for. The two halves of a gradient are made in
  * joint_ref.c, machine code in tiering.c.
  */
 #include "lang/compile/pipeline.h"
@@ -22,14 +22,14 @@ static void show_nothing(const PassText *t) {
   (void)t;
 }
 
-/* Of all float outputs by all float inputs. */
+/* Shows the joint graph of all float outputs by all float inputs. */
 static void show_joint(const PassText *t) {
   Session *s = t->s;
   const Graph *g = t->g;
   Arena *a = &s->scratch;
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
-  if (t->alone) { /* `where` is in a program that is not here */
+  if (t->alone) { /* `where` is in a program that is not loaded */
     if (!ad_joint_show(a, g, t->out, &e, &where)) fail_gerr(s, t->at, &e);
     return;
   }
@@ -67,7 +67,7 @@ _Static_assert(PASS_COUNT <= sizeof((Session *)0)->count.seconds / sizeof(double
                "Session.count has a time for each");
 _Static_assert(PASS_COUNT <= 32, "Session.dumps has a bit for each");
 
-/* It takes part in compiled calls. */
+/* Whether the pass takes part in compiled calls. */
 static bool takes_part(PassId id) {
   return passes[id].run && passes[id].when != WHEN_ALONE;
 }
@@ -108,7 +108,7 @@ void pass_end(Session *s, PassId id, PassTime t) {
   s->count.seconds_all += own;
 }
 
-/* Runs one pass: timed and, where Mem.check is set, verified. */
+/* Runs one pass: timed and, if Mem.check is set, verified. */
 static Graph *pass_run(Session *s, PassId id, Arena *keep, const Graph *g) {
   PassTime t = pass_start(s);
   Graph *made = gr_checked(passes[id].run(keep, g), passes[id].name);

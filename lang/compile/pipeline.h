@@ -1,4 +1,4 @@
-/* The passes of a compiled call: pipeline.def as data, and what walks it. */
+/* The passes of a compiled call: pipeline.def as data, and functions that walk it. */
 #ifndef CKL_LANG_COMPILE_PIPELINE_H
 #define CKL_LANG_COMPILE_PIPELINE_H
 
@@ -28,12 +28,12 @@ typedef enum PassWhen {
   WHEN_ALONE
 } PassWhen;
 
-/* What a step is to show: of graph g, or `alone`, of a graph that `ckl opt` has read. */
+/* The input of a step's text: graph g; `alone`: a graph that `ckl opt` has read. */
 typedef struct PassText {
   Session *s;
   Buf *out;
   const Graph *g;
-  Span at; /* where faults are told */
+  Span at; /* where faults are reported */
   PassId pass;
   bool alone;
 } PassText;
@@ -55,22 +55,23 @@ bool pass_is_stage(PassId id);
 bool pass_is_tool(PassId id); /* of `ckl opt` */
 bool pass_is_timed(PassId id);
 
-/* The time of a pass is what passes inside of it did not take. A throw in between loses it. */
+/* The time of a pass excludes passes inside of it. It is lost if one throws in between. */
 typedef struct PassTime {
   double start, inside;
 } PassTime;
 PassTime pass_start(const Session *s);
 void pass_end(Session *s, PassId id, PassTime t);
 
-/* g after a pass or step, on stream 2, if that is asked for. */
+/* Prints g after a pass or step, on stream 2, if that is asked for. */
 void pass_dump(Session *s, PassId id, const Graph *g);
-/* All passes that a call without a gradient goes through: after[id] is the graph after each one,
- * `stage` is given. `dump`: those that ran are dumped, too. Returns what runs. */
+/* Runs all passes of a call without a gradient: after[id] is the graph after each one; that of
+ * `stage` is given. `dump`: those that ran are dumped, too. Returns the graph that runs. */
 const Graph *pipeline_call(Session *s, Arena *keep, const Graph *staged, bool dump,
                            const Graph *after[PASS_COUNT]);
-/* What `choice` makes of the blocks of g (NULL: they stay), after all passes behind `remat`. */
+/* g with `choice` applied to its blocks (NULL: they stay), after all passes behind `remat`. */
 Graph *pass_simplified(Session *s, Arena *keep, const Graph *g, const uint8_t *choice);
-/* Prints what a stage makes of g, which is staged; of `joint` the two halves of all gradients. */
+/* Prints the result of a stage for g, which is staged; for `joint` the two halves of all
+ * gradients. */
 void pass_print_stage(Session *s, Buf *out, Arena *a, const Graph *g, PassId stage, Span at);
 
 #endif

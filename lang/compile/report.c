@@ -1,8 +1,8 @@
-/* What is reported of a compiled call: figures, and what was chosen for its `checkpoint` blocks.
+/* Reports about a compiled call: figures, and the choice for its `checkpoint` blocks.
  *
  * In: a call that is ready to run (compile.c): its leaves, sizes, graphs and the choice of its
  * blocks. Out: numbers, text, JSON, a record of the language. The idea: the same plan that runs is
- * made here without its code, so what is said is what happens, to the byte.
+ * made here without its code, so the figures are exact, to the byte.
  */
 #include "lang/compile/report.h"
 
@@ -83,10 +83,10 @@ static void buffer_leaves(Session *s, Buffers *b, Value v) {
     for (size_t i = 0; i < v.u.rec->count; i++) buffer_leaves(s, b, v.u.rec->items[i]);
 }
 
-/* `dense`: of inputs that kernels get a dense copy of, its bytes; they are in the figures, too.
- * `written`: the same without buffers, which are dense once a call has written them. The bytes by
- * which they grow then. Inputs that repeat the same number may share a copy, so that the peak is
- * not met: `exact` is false. */
+/* `dense`: per input, bytes of the dense copy that kernels get of it; they are in the figures, too.
+ * `written`: the same without buffers, which are dense once a call has written them. Returns the
+ * bytes by which buffers grow then. If several inputs repeat one number, they may share a copy and
+ * the peak may not be reached: `exact` is false. */
 static int64_t leaf_bytes(const CallReport *c, ReportFigures *out, int64_t *dense,
                           int64_t *written) {
   Session *s = c->s;
@@ -140,12 +140,13 @@ static int64_t sum_of(const int64_t *n, size_t count) {
   return sum;
 }
 
-/* What f makes, and leaves, beside its inputs and their dense copies. */
+/* Bytes that f makes, and leaves, beside its inputs and their dense copies. */
 static int64_t made_by(JitFn *f, const CallReport *c, const JitPeak *p, const int64_t *dense) {
   return p->arena + p->inner + jit_tensors(f, c->env, dense) - sum_of(dense, c->input_count);
 }
 
-/* What is moved away from the host's memory: all of it waits until the forward is done. */
+/* Bytes of values that are moved out of the host's memory: all of them wait until the forward is
+ * done. */
 static int64_t spilled_of(const Graph *g, const int64_t *env) {
   int64_t sum = 0;
   for (size_t i = 0; i < g->node_count; i++) {
@@ -417,7 +418,7 @@ static Value ops_value(Session *s, const int64_t *n) {
   return v_record(s, f.n, f.names, f.items);
 }
 
-/* What only a compiled call has: none on the reference evaluator. */
+/* A figure that only a compiled call has: none on the reference evaluator. */
 static Value if_compiled(const ReportFigures *p, int64_t n) {
   return p->compiled ? v_int(n) : v_none();
 }

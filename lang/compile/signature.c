@@ -11,7 +11,7 @@
 #include "lang/tape/hook.h"
 #include "lang/value/fail.h"
 
-/* As many are gone through. */
+/* Up to so many are searched one by one. */
 enum { FEW = 16 };
 
 size_t flat_leaf(Flat *f, Value v) {
@@ -135,7 +135,7 @@ Name flat_name_numbered(Session *s, Name name, size_t i) {
   return names_of(s->names, fail_text(s, "%s.%zu", name, i));
 }
 
-/* What `type` says of record field `name`, or of item i: its dims are free there too. Another name
+/* The part of `type` for record field `name`, or for item i: its dims are free, too. Another name
  * of a type (rule 39) has no brackets; a value that does not fit is refused when it is bound. */
 static Node *part_type(Node *type, Name name, size_t i) {
   if (!type) return NULL;
@@ -148,7 +148,7 @@ static Node *part_type(Node *type, Name name, size_t i) {
   return NULL;
 }
 
-/* A part of what is flattened: record field `name`, or item i of a list. */
+/* Flattens a part of a value: record field `name`, or item i of a list. */
 static void flatten_part(Flat *f, Value v, Node *type, Node *fn, Name name, size_t i) {
   Name whole = f->label;
   if (whole)
@@ -158,7 +158,7 @@ static void flatten_part(Flat *f, Value v, Node *type, Node *fn, Name name, size
   f->label = whole;
 }
 
-/* A policy is text all through: it decides about the code and is no input of it. */
+/* A policy is only text: it decides about the code and is no input of it. */
 static void flatten_policy(Flat *f, Value v) {
   stack_check();
   Buf *b = &f->sig;

@@ -1,8 +1,8 @@
-/* Stages: graphs under construction, one inside the other, and what of them no_grad made.
+/* Stages: graphs under construction, one inside the other, and their nodes made under no_grad.
  *
  * In: values of the code that is evaluated. Out: the same as values of the present stage's graph,
- * which captures what an outer one made. A stage keeps the intervals of its nodes that were made
- * under no_grad, so that what leaves them is cut from gradients.
+ * which captures values of outer ones. A stage keeps the intervals of its nodes that were made
+ * under no_grad, so that values that leave them are cut from gradients.
  */
 
 #include "graph/build.h"
@@ -121,7 +121,7 @@ Value stage_operand(Session *s, Value v, Span at) {
   return v;
 }
 
-/* With start = UINT32_MAX what came from before stays as it is; else it is cut too. */
+/* With start = UINT32_MAX earlier values stay as they are; else they are cut, too. */
 Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at) {
   stack_check();
   if (can_track(s, v)) {

@@ -1,4 +1,4 @@
-/* Stages: graphs under construction, and what the evaluator asks of the call that is compiled. */
+/* Stages: graphs under construction, and questions of the evaluator about the compiled call. */
 #ifndef CKL_LANG_COMPILE_STAGE_H
 #define CKL_LANG_COMPILE_STAGE_H
 
@@ -19,16 +19,16 @@ struct Stage {
   } * quiet; /* nodes lo .. hi - 1 were made under no_grad */
   size_t quiet_count, quiet_cap;
   struct OpenBlock *open; /* innermost checkpoint block that is being staged: policy.h */
-  uint32_t counters;      /* inputs that count from 0: a bit each */
-  bool apart; /* the forward of a function with a backward of its own: no gradient comes by */
+  uint32_t counters;      /* inputs that are counters from 0: a bit each */
+  bool apart; /* the forward of a function with its own backward: no gradient passes here */
 };
 
-void stage_at(Session *s, Span at); /* provenance of the nodes that s->stage gets next */
+void stage_at(Session *s, Span at);             /* provenance of the next nodes of s->stage */
 Value stage_lift(Session *s, Value v, Span at); /* any tensor or number as a V_NODE of s->stage */
 /* the same, cut if it was made under no_grad and the mode is grad */
 Value stage_operand(Session *s, Value v, Span at);
-/* no_grad in code (rule 78): begins or ends an interval of nodes; what leaves one that began at
- * node `start` is cut, except what an inner `wrap <grad>` made. */
+/* no_grad in code (rule 78): begins or ends an interval of nodes. A value that leaves one that
+ * began at node `start` is cut, unless an inner `wrap <grad>` made it. */
 void stage_quiet(Session *s, bool on);
 Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at);
 

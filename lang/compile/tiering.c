@@ -1,11 +1,11 @@
 /* When a graph is worth machine code, and which.
  *
- * In: a graph with its arguments. Out: what gr_run gives, by whichever way is there: the bits are
- * the same (rule 103), so only time can tell. Compiling is bought when the graph has cost as much
+ * In: a graph with its arguments. Out: the results of gr_run, by machine code or the evaluator: the
+ * bits are the same (rule 103), so only time differs. A graph is compiled when it has cost as much
  * on the reference evaluator as compiling would (the ski-rental rule: never more than twice the
- * best choice), or at once when one run is known to cost more. What compiling costs is known once
- * the graph is planned: its kernels are counted that nobody has made before. A level that is asked
- * for by name compiles always.
+ * best choice), or at once when one run is known to cost more. The cost of compiling is known once
+ * the graph is planned: it depends on the kernels that were not made before. A level that is asked
+ * for by name always compiles.
  */
 #include "lang/compile/tiering.h"
 
@@ -26,22 +26,23 @@ struct Native {
   JitFn *planned; /* what fn becomes; NULL: it is planned when it is compiled */
   OpCounts ops;
   bool counted;
-  bool looked;  /* for code that was made before: there was not all of it, the rest costs */
-  double price; /* so many seconds */
+  bool looked;  /* code made before was looked for, and some is missing: its price is */
+  double price; /* this many seconds */
   bool must;    /* the first run is machine code */
-  bool none;    /* code could not be had: the reference evaluator runs it */
+  bool none;    /* there is no code: the reference evaluator runs it */
   double spent; /* seconds of the reference evaluator */
 };
 
-/* What making code costs: a code generator starts in 10 ms, and a kernel takes 21 us for each byte
- * of its text (an unrolled loop: 69 kernels with 101 KB took 2.1 s of a core, 101 with 154 KB took
- * 3.5; Xeon, family 6, model 207). Without a code generator it is the price of finding that out. */
+/* The price of making code: a code generator starts in 10 ms, and a kernel takes 21 us for each
+ * byte of its text (an unrolled loop: 69 kernels with 101 KB took 2.1 s of a core, 101 with 154 KB
+ * took 3.5; Xeon, family 6, model 207). Without a code generator it is the price of finding that
+ * out. */
 static const double price_start = 0.01, price_byte = 21e-6, price_none = 0.02;
 
-/* Somebody who has to wait so long is told. */
+/* A wait of this many seconds is logged. */
 static const double long_wait = 1;
 
-/* And where all kernels are there: planning, for each node, and loading. */
+/* The price if all kernels exist: loading, and planning for each node. */
 static const double price_known = 2e-4, price_node = 1e-5;
 
 static const struct {
@@ -174,7 +175,7 @@ int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env
   return jit_least(open_jit(s), temp, g, env);
 }
 
-/* Of a limit for what a run takes beside its plan: descriptions of tensors, its lists. */
+/* The part of a limit that is left for memory beside the plan: descriptions of tensors, lists. */
 enum { RUN_ROOM = 16 << 10 };
 
 int64_t native_room(Session *s) {
@@ -188,7 +189,7 @@ static bool generates(Session *s) {
   return g && eng_config(g)->codegen;
 }
 
-/* Of the code that is missing, in seconds: code generators work side by side. */
+/* The price of the missing code, in seconds: code generators work side by side. */
 static double price_of(Session *s, JitMissing m) {
   if (!m.kernels) return 0;
   if (!generates(s)) return price_none;
@@ -230,7 +231,7 @@ void native_planned(Session *s, Native **slot, JitFn **f) {
   *f = NULL;
 }
 
-/* False: the session is to be stopped. */
+/* Makes the code of g now. False: the session was interrupted. */
 static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, const int64_t *env,
                         GErr *e) {
   GErr why = {0};
@@ -256,14 +257,14 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
   n->none = true;
   log_line(s, LOG_JIT, "%s runs on the reference evaluator: %s", name, why.text);
   const EngConfig *c = jit_engine(s->jit) ? eng_config(jit_engine(s->jit)) : NULL;
-  if (!c || c->record) return true; /* texts of kernels are wanted, not code */
+  if (!c || c->record) return true; /* only texts of kernels are wanted */
   fail_warn_once(s, ERR_NO_CODE, (Span){0}, "`%s` runs slowly, without machine code: %s%s", name,
                  why.text,
                  c->codegen ? "" : "; CKL_CODEGEN can name one, --interpret does without");
   return true;
 }
 
-/* Plans, and takes the code of kernels that were made before; n->fn where that is all. */
+/* Plans g and looks for code made before; sets n->fn if no kernel is missing. */
 static void look(Session *s, Native *n, const Graph *g, const int64_t *env) {
   GErr why;
   if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
@@ -275,7 +276,7 @@ static void look(Session *s, Native *n, const Graph *g, const int64_t *env) {
   n->planned = NULL;
 }
 
-/* Operations that a run of g computes, in the session's account. */
+/* Adds the operations that a run of g computes to the session's counters. */
 static void count_ops(Session *s, Native *n, const Graph *g) {
   if (!n->counted) report_op_counts(g, &n->ops);
   n->counted = true;
@@ -388,7 +389,7 @@ static void print_fn(Session *s, Buf *out, const JitFn *f, PassId stage, Span at
     fail_at(s, ERR_NO_CODE, at, "no text of machine code: %s", why.text);
 }
 
-/* The steps that planning consists of. */
+/* Prints the single steps of planning. */
 static bool print_parts(Session *s, Buf *out, const Graph *g, PassId stage) {
   if (stage != PASS_FUSE && stage != PASS_LOWER) return false;
   JitShow what = stage == PASS_FUSE ? JIT_SHOW_GROUPS : JIT_SHOW_KERNELS;

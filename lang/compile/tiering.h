@@ -1,4 +1,4 @@
-/* Graphs of a session as machine code: when to compile, and what to do where that cannot be. */
+/* Graphs of a session as machine code: when to compile, and what to do if that is impossible. */
 #ifndef CKL_LANG_COMPILE_TIERING_H
 #define CKL_LANG_COMPILE_TIERING_H
 
@@ -18,34 +18,34 @@ typedef enum CpuMode {
 bool cpu_find(const char *name, CpuMode *mode, EngLevel *level);
 const char *cpu_name(size_t i); /* the names, NULL past the end */
 
-/* Beside a graph, with whose owner it goes: its code, or why there is none. NULL at first. */
+/* The code of a graph, or why there is none. The owner of the graph frees it. NULL at first. */
 typedef struct Native Native;
 void native_free(Mem *m, Native *n);
-/* As gr_run. `name` is what messages call the graph. */
+/* Runs g, as gr_run does. `name` is the graph's name in messages. */
 bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx *c,
                 Tensor *const *in, Tensor **out, GErr *e, Prov *at);
 void native_ops_free(Session *s); /* graphs of single operations */
-/* What becomes of a graph that is not to be run, by PASS_FUSE .. PASS_PTX_90. */
+/* Prints a stage, PASS_FUSE .. PASS_PTX_90, of a graph that is not to be run. */
 void native_print(Session *s, Buf *out, const Graph *g, PassId stage, Span at);
-/* What a run of g will be, without its code: for jit_peak. The caller frees it. */
+/* The plan of g without its code, for jit_peak. The caller frees it. */
 JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
-/* Not more than JitPeak.arena of that, found in less time; 0: not known. */
+/* A lower bound of JitPeak.arena of that plan, found in less time; 0: not known. */
 int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env);
-/* Makes the code of a planned function now. False where there is no room for it. Where there is
- * none for another reason, its first run says why. Throws when interrupted. */
+/* Makes the code of a planned function now. False if there is no room for it. If it fails for
+ * another reason, the first run says why. Throws when interrupted. */
 bool native_code(Session *s, JitFn *f, const char *name, Span at);
 /* Bytes of tensors that may be made until the session's limit; what is kept for later
  * runs counts as free. INT64_MAX: no limit. */
 int64_t native_room(Session *s);
-/* Its first run is machine code, whatever that costs, where there is a code generator. */
+/* Makes its first run machine code, whatever that costs, if there is a code generator. */
 void native_must(Session *s, Native **n);
-/* The same, and *f is what it was planned to be; it is taken. NULL: that is made at its run. */
+/* Like native_must, with the plan *f, which is taken over. NULL: it is planned when it runs. */
 void native_planned(Session *s, Native **n, JitFn **f);
-/* Of the session's engine, zeros before it is opened. */
+/* The counts of the session's engine; zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);
 /* Between the beginning and the end of a call of the API: threads do not sleep while they wait. */
 void native_awake(Session *s, bool on);
-/* Time by line of the program, the longest first; "" without ckl_config.profile. */
+/* Prints the time by line of the program, the longest first; "" without ckl_config.profile. */
 void native_profile(Session *s, Buf *out);
 double native_clock(void);     /* seconds since some time */
 void native_close(Session *s); /* the engine, at the end of the session */

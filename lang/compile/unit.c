@@ -1,9 +1,9 @@
-/* The unit of a call that is staged: its leaves as graph inputs, sizes as symbols.
+/* The unit of a staged call: its leaves as graph inputs, its sizes as symbols.
  *
  * In: the leaves of a call (signature.c). Out: an input of the unit's graph for each, and the
- * arguments built again with those in place of tensors, params and numbers. Bracket dims and int
- * arguments are symbols; one that must be a constant is pinned, for which staging starts over
- * (rules 26, 27, 50). Values of the file that code reads become leaves when they are met.
+ * arguments rebuilt with these inputs in place of tensors, params and numbers. Bracket dims and int
+ * arguments are symbols; one that must be a constant is pinned, and staging starts over (rules 26,
+ * 27, 50). Values of the file that code reads become leaves at their first use.
  */
 
 #include "lang/compile/compile_impl.h"
@@ -18,8 +18,7 @@ static bool pinned(const Unit *u, size_t leaf, int axis) {
   return false;
 }
 
-/* `name`: dims of one name are one symbol; else `label` is shown, a number or axis that has no
- * name. */
+/* `name`: dims of one name are one symbol. A number or axis without a name is shown as `label`. */
 static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Name label, Span at,
                        int64_t value) {
   if (name)
