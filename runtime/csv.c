@@ -1,9 +1,10 @@
 /* Numeric tables in text form to tensors.
  *
  * In: bytes that may hold anything. Out: a tensor with one row per line of numbers.
- * Idea: lines are cut twice, first only to be counted, so that the tensor is made once in its size
- * and each number goes to its place.
- * Invariant: no number is lost silently; what is not understood is an error with its place. */
+ * Idea: the text is split into lines twice, first only to count them, so that the tensor is
+ * allocated once in its final size and each number is stored in its place.
+ * Invariant: no number is lost silently; a field that is not understood is an error with its
+ * place. */
 #include "runtime/csv.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "runtime/file.h"
 #include "runtime/str.h"
 
-/* A line with something in it, without its comment and the blanks around it. */
+/* A line that is not empty, without its comment and the blanks around it. */
 typedef struct Line {
   const char *start, *lo, *hi;
   uint64_t number; /* from 1 */
@@ -35,7 +36,7 @@ static bool ends_field(char c) {
 }
 
 /* The next line that is not blank; false at the end. A quote opens at the start of a field only;
- * `#` inside quotes is no comment. Which lines there are does not depend on the separator. */
+ * `#` inside quotes is no comment. The separator has no influence on the lines. */
 static bool next_line(Csv *c, Line *out) {
   while (c->at < c->end) {
     const char *p = c->at, *hi = NULL;
@@ -56,7 +57,7 @@ static bool next_line(Csv *c, Line *out) {
     p = out->lo;
     while (p < out->hi && is_blank(*p)) p++;
     if (p == out->hi) continue;
-    /* where tabs separate, one at either end stands beside an empty field */
+    /* if tabs separate, a tab at either end has an empty field beside it */
     bool tabs = c->separator == '\t';
     while (tabs ? *out->lo == ' ' : is_blank(*out->lo)) out->lo++;
     while (tabs ? out->hi[-1] == ' ' : is_blank(out->hi[-1])) out->hi--;
@@ -116,7 +117,7 @@ static bool is_number(const char *lo, const char *hi) {
   return str_to_f64(lo, (size_t)(hi - lo), &x);
 }
 
-/* A whole number, also when written 3.0 or 1e3 (then up to 2^53, where no digit can be lost). */
+/* Reads a whole number, also written as 3.0 or 1e3 (then up to 2^53, so that no digit is lost). */
 static bool read_whole(const char *lo, const char *hi, int64_t *v) {
   double x;
   if (str_to_i64(lo, (size_t)(hi - lo), v)) return true;
@@ -133,7 +134,8 @@ static bool put_number(DType dt, const char *lo, const char *hi, void *data, int
   }
 }
 
-/* No field is a number, and not because the separator was misread: some word of them is none. */
+/* Whether a line is a header: no field is a number, and some word in a field is none either. (If
+ * all words are numbers, the separator was misread.) */
 static bool is_header(const Csv *c, const Line *line) {
   const char *p = line->lo, *lo, *hi;
   bool all = true;
@@ -151,7 +153,7 @@ static bool is_header(const Csv *c, const Line *line) {
 
 /* ---- errors */
 
-/* An error at a place of a line. Returns false. */
+/* Reports an error at a place of a line. Returns false. */
 static bool fail(const Csv *c, const Line *line, const char *at, const char *what) {
   uint64_t col = 1;
   for (const char *p = line->start; p < at; col++) {
@@ -251,7 +253,7 @@ Tensor *csv_parse(Mem *m, const char *name, const char *text, size_t n, DType dt
   }
   Line like = line;
   int64_t dim[2] = {rows, count_fields(&c, &line)};
-  if (dim[1] > (int64_t)(n + 1) / rows) { /* a field and what ends it take a byte: too few here */
+  if (dim[1] > (int64_t)(n + 1) / rows) { /* each field takes at least a byte for its end */
     while (count_fields(&c, &line) == dim[1] && next_line(&c, &line)) continue;
     ragged(&c, &line, count_fields(&c, &line), &like, dim[1]);
     return NULL;
@@ -262,7 +264,7 @@ Tensor *csv_parse(Mem *m, const char *name, const char *text, size_t n, DType dt
     return NULL;
   }
   for (int64_t i = 0; i < rows; i++) {
-    if (i) next_line(&c, &line); /* counted before: there is one */
+    if (i) next_line(&c, &line); /* cannot fail: the lines were counted before */
     if (!fill_row(&c, &line, &like, dim[1], first && !i, t->store->data, i * dim[1])) {
       tn_unref(t);
       return NULL;

@@ -3,7 +3,7 @@
  * In: spans and texts from every phase. Out: the list of a session; text for people and programs.
  * Idea of the picture: the lines that carry a mark are shown once, in order; below each stands a
  * row of marks and as many rows of labels as it takes for none to touch another.
- * Invariant: what is rendered is valid UTF-8 without control characters (newlines and tabs apart),
+ * Invariant: the rendered text is valid UTF-8 without control characters (newlines and tabs apart),
  * whatever the source holds. */
 #include "runtime/diag.h"
 
@@ -29,7 +29,7 @@ void dg_init(Diags *d, Arena *a, Mem *m) {
   memset(d, 0, sizeof *d);
   d->arena = a;
   d->mem = m;
-  d->cap = 2 * DG_MOST + 1; /* errors, warnings, the one for no memory */
+  d->cap = 2 * DG_MOST + 1; /* errors, warnings, and the one that says that memory ran out */
   d->items = ARENA_ARRAY(a, Diag *, d->cap);
 }
 
@@ -88,7 +88,7 @@ static Diag *file_one(Diags *d, ErrCode code, Severity severity, Span at, const 
     return file_nomem(d, at, text);
   }
   size_t kept = severity == SEV_ERROR ? d->errors : d->count - d->errors;
-  if (severity == SEV_ERROR && d->nomem_filed) kept--; /* it has a place of its own */
+  if (severity == SEV_ERROR && d->nomem_filed) kept--; /* it has its own place */
   if (kept >= DG_MOST) {
     d->dropped++;
     d->spare = (Diag){.code = code, .severity = severity, .span = at, .message = ""};
@@ -155,7 +155,7 @@ void dg_throw(Diags *d) {
 
 /* ---- one character at a time */
 
-/* The character at s: its bytes, what is shown for it, and its columns (a tab has -1). */
+/* The character at s: its bytes, the text that shows it, and its columns (a tab has -1). */
 typedef struct Glyph {
   size_t bytes;
   const char *shown;
@@ -174,7 +174,7 @@ static Glyph glyph_at(const char *s, size_t n) {
     g.shown_bytes = 1;
   } else if (cp == 0xfffd || cp == 0xfeff || (cp >= 0x200e && cp <= 0x200f) ||
              (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069)) {
-    g.shown = "\xef\xbf\xbd"; /* not valid, or it would change the order of the text around it */
+    g.shown = "\xef\xbf\xbd"; /* invalid, or a control of text direction */
     g.shown_bytes = 3;
   } else {
     g.width = str_width(cp);
@@ -182,7 +182,7 @@ static Glyph glyph_at(const char *s, size_t n) {
   return g;
 }
 
-/* Text on one line; returns its columns. */
+/* Writes text on one line; returns its columns. */
 static int put_text(Buf *out, const char *s, size_t n) {
   int width = 0;
   for (size_t i = 0; i < n;) {
@@ -237,8 +237,8 @@ static uint32_t line_end(const Source *f, uint32_t line) {
   return hi;
 }
 
-/* Inside the text; what is wrong at the end of a file is shown after its last character that is not
- * white space. */
+/* Limits a span to the text of its file. A span at the end of the file moves behind the last
+ * character that is not white space. */
 static Span settle(const Sources *src, Span at) {
   const Source *f = src_get(src, at.file);
   if (!f->file) return (Span){0, 0, 0};
@@ -281,12 +281,12 @@ static int64_t column_of(const Source *f, uint32_t from, uint32_t to, int col, b
   return c;
 }
 
-/* A mark's part of one line, in bytes and then in columns. */
+/* The part of a mark in one line, in bytes and then in columns. */
 typedef struct Piece {
   const Mark *mark;
   uint32_t lo, hi;
   int col, end;
-  bool told; /* its text has been put */
+  bool told; /* its label has been written */
 } Piece;
 
 static int pieces_of(const Page *p, const Source *f, uint32_t file, uint32_t line, Piece *piece) {
@@ -306,8 +306,8 @@ static int pieces_of(const Page *p, const Source *f, uint32_t file, uint32_t lin
   return n;
 }
 
-/* One row below a line of source: a character and an ink per column. A 0 takes no room (a column
- * that the tab before it fills). */
+/* One row below a line of source: a character and a color per column. A character 0 is not written
+ * (the tab before it fills the column). */
 typedef struct Row {
   char c[MOST_TEXT];
   unsigned char ink[MOST_TEXT];
@@ -348,7 +348,8 @@ static void put_label(Page *p, const Piece *piece) {
   ink(p, INK_NONE);
 }
 
-/* The texts of the marks, from right to left; the rightmost stands on the row of marks itself. */
+/* Writes the labels of the marks from right to left; the rightmost one stands in the row of marks
+ * itself. */
 static void put_labels(Page *p, const Row *base, Piece *piece, int n, int row_end) {
   int left = 0, last = -1;
   for (int i = 0; i < n; i++) {
@@ -365,7 +366,7 @@ static void put_labels(Page *p, const Row *base, Piece *piece, int n, int row_en
   buf_putc(p->out, '\n');
   for (int i = 0; i < n; i++) left += !piece[i].told;
   while (left) {
-    /* this row: the rightmost one, then to its left whatever does not touch it */
+    /* this row: the rightmost label that is left, and those to its left that do not touch it */
     int chosen[MARKS], count = 0, limit = INT32_MAX;
     for (;;) {
       int best = -1;
@@ -380,7 +381,7 @@ static void put_labels(Page *p, const Row *base, Piece *piece, int n, int row_en
       limit = piece[best].col;
     }
     Row row = *base;
-    for (int i = 0; i < n; i++) { /* lines down to the labels of later rows */
+    for (int i = 0; i < n; i++) { /* vertical lines lead down to the labels of later rows */
       if (piece[i].told) continue;
       for (int k = piece[i].col + 1; k < piece[i].end && !row.c[k]; k++) row.c[k] = ' ';
       row.c[piece[i].col] = '|';
@@ -461,7 +462,7 @@ static void put_line(Page *p, uint32_t file, uint32_t line) {
   /* marks: long ones first, so that short ones inside them stay visible */
   Row row = base;
   int row_end = 0;
-  for (int i = 0; i < n; i++) { /* what lies outside the window sits at its edge */
+  for (int i = 0; i < n; i++) { /* marks outside the window move to its edge */
     if (piece[i].col < 0) piece[i].col = col - g;
     if (piece[i].end < 0) piece[i].end = col - g;
     if (piece[i].end <= piece[i].col) piece[i].end = piece[i].col + 1;
@@ -485,7 +486,7 @@ static void put_line(Page *p, uint32_t file, uint32_t line) {
     }
   }
   put_row(p, &row, row_end);
-  /* texts belong to the last line of a mark */
+  /* the label belongs to the last line of a mark */
   int kept = 0;
   for (int i = 0; i < n; i++)
     if (piece[i].mark->last == line) piece[kept++] = piece[i];
@@ -496,7 +497,7 @@ static void put_line(Page *p, uint32_t file, uint32_t line) {
   }
 }
 
-/* All lines of one file that carry a mark, in order. */
+/* Writes all lines of one file that carry a mark, in order. */
 static void put_file(Page *p, uint32_t file) {
   bool any = false;
   uint32_t last = 0;
@@ -522,7 +523,7 @@ static void put_file(Page *p, uint32_t file) {
   }
 }
 
-/* path:line:col */
+/* Writes path:line:col. */
 static int put_place(Buf *out, const Sources *src, Span at) {
   char number[32];
   uint32_t line, col;
@@ -617,8 +618,8 @@ static void json_string(Buf *out, const char *s) {
   }
 }
 
-/* "file":..,"line":..,"col":..,"end_line":..,"end_col":..; the end is the place after the last
- * character. */
+/* Writes "file":..,"line":..,"col":..,"end_line":..,"end_col":..; the end is the place after the
+ * last character. */
 static void json_span(Buf *out, const Sources *src, Span span) {
   Span at = settle(src, span);
   uint32_t line, col, end_line, end_col;

@@ -23,24 +23,24 @@ struct Source {
   uint32_t *line_start; /* byte offset of each line */
   uint32_t line_count;
   uint32_t file;
-  Arena *arena;          /* of its text, and for what is made of it */
-  Arena own;             /* that, where the source passes */
-  size_t held;           /* by how many */
+  Arena *arena;          /* has its text and everything made of it */
+  Arena own;             /* that arena, if the source is a passing one */
+  size_t held;           /* number of holders */
   Source *before, *next; /* in Sources.passing */
   Source *looser;        /* the next in Sources.loose */
-  bool loose;            /* it is there */
+  bool loose;            /* it is in that list */
 };
 
 /* The table of all sources of a session. Sources of files stay. A statement typed at the prompt is
  * a passing source: it is freed, with its tree, once nothing refers to it. A number is used once,
  * so a place in a freed source is "nowhere" and never a place in another source. */
 typedef struct Sources {
-  Arena *arena;   /* of those that stay */
+  Arena *arena;   /* of the sources that stay */
   Table by_file;  /* addresses by number */
   uint32_t count; /* the next number; 0 is the empty "nowhere" */
   Source *nowhere;
-  Source *passing; /* all that pass */
-  Source *loose;   /* those of them that may be held by nobody */
+  Source *passing; /* all passing sources */
+  Source *loose;   /* those that may have no holder */
 } Sources;
 
 void src_init(Sources *s, Arena *a);
@@ -48,12 +48,12 @@ void src_init(Sources *s, Arena *a);
 uint32_t src_add(Sources *s, const char *path, const char *text, size_t n);
 /* Adds a passing source: it stays until src_sweep finds that nobody holds it. */
 uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t n);
-const Source *src_get(const Sources *s, uint32_t file); /* of one that went: the nowhere */
-Arena *src_arena(const Sources *s, uint32_t file);      /* for what lives as long as its tree */
+const Source *src_get(const Sources *s, uint32_t file); /* of a freed source: nowhere */
+Arena *src_arena(const Sources *s, uint32_t file);      /* for data that live as long as its tree */
 void src_hold(Sources *s, uint32_t file);
 void src_drop(Sources *s, uint32_t file); /* frees nothing yet */
-void src_sweep(Sources *s);               /* lets go what nobody holds */
-void src_close(Sources *s);               /* all that pass go, held or not, before the arena */
+void src_sweep(Sources *s);               /* frees passing sources without holders */
+void src_close(Sources *s);               /* frees all passing sources; call before the arena's */
 uint32_t src_line(const Source *f, uint32_t offset); /* of a byte offset, from 0 */
 /* Line and column (both from 1; columns count characters, not bytes) of a byte offset; an offset
  * past the end counts as the end. 0 and 0 for nowhere. */
@@ -95,7 +95,7 @@ typedef struct Diag {
   int trace_count; /* calls beyond 16 are counted here only */
 } Diag;
 
-enum { DG_MOST = 100 }; /* errors kept, and warnings kept; what is filed beyond is counted only */
+enum { DG_MOST = 100 }; /* errors kept, and warnings kept; further ones are only counted */
 
 /* Diagnostics of one session since the last dg_clear, in order of filing. */
 typedef struct Diags {
@@ -107,20 +107,20 @@ typedef struct Diags {
   size_t warnings; /* how many are warnings */
   size_t dropped;  /* filed, but not kept */
   Diag spare;      /* stands for the dropped ones */
-  Diag nomem;      /* is there when no memory is */
+  Diag nomem;      /* reports that memory ran out */
   bool nomem_filed;
   char nomem_text[128];
 } Diags;
 
-/* `a` is best an arena of the diagnostics' own: dg_clear forgets them, and only freeing the arena
- * (then dg_init again) gives their memory back. */
+/* `a` should be an arena of its own: dg_clear only forgets the diagnostics; their memory is freed
+ * with the arena (then call dg_init again). */
 void dg_init(Diags *d, Arena *a, Mem *m);
 void dg_clear(Diags *d);
 /* Forgets what was filed after the first `count` diagnostics. */
 void dg_rewind(Diags *d, size_t count);
 
-/* These work without memory: dg_error and dg_warn then file and return the one NOMEM diagnostic
- * that is always there; labels and help that find no room are left out. Only dg_throw leaves. */
+/* These work without memory: dg_error and dg_warn then file and return the one NOMEM diagnostic,
+ * which always exists; labels and help without room are left out. Only dg_throw throws. */
 Diag *dg_error(Diags *d, ErrCode code, Span at, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 Diag *dg_warn(Diags *d, ErrCode code, Span at, const char *fmt, ...)

@@ -1,11 +1,10 @@
 /* The door between a program and the files of the machine.
  *
  * In: paths as a program spells them. Out: a folder and a name in it to be opened there, or why
- * not. Idea: below a folder a path is first made one of names alone, by its text: `.` and `..` go
- * before anything is opened, and one that leaves the folder is refused without a look at the disk.
- * Then each folder on the way is opened from the one before, never through a link, so what is
- * opened lies where the text says. Invariant: with a folder, no name that is opened holds `/` or
- * is `..`.
+ * not. Idea: if a folder is set, `.` and `..` are removed from the text of the path before anything
+ * is opened, and a path that leaves the folder is refused without a look at the disk. Then each
+ * folder on the way is opened from the one before, never through a link, so the opened file lies
+ * where the text says. Invariant: with a folder, no name that is opened holds `/` or is `..`.
  */
 #define _DEFAULT_SOURCE /* realpath */
 #include "runtime/door.h"
@@ -50,8 +49,8 @@ void door_close(Door *d, Mem *m) {
 
 /* ---- paths by their text */
 
-/* Appends the names of `path` to the whole path in `out`; `..` takes the last one away. False when
- * that gets too long. */
+/* Appends the names of `path` to the absolute path in `out`; `..` removes the last name. False if
+ * the path gets too long. */
 static bool walk_text(char out[PATH_MAX], const char *path) {
   size_t n = strlen(out);
   while (*path) {
@@ -71,7 +70,7 @@ static bool walk_text(char out[PATH_MAX], const char *path) {
   return true;
 }
 
-/* The names of `path` below `root` (a real path), or NULL when it leads elsewhere; "" is root. */
+/* The part of `path` below `root` (a real path), "" for root itself; NULL if it leads elsewhere. */
 static const char *names_below(const char *root, const char *path) {
   size_t n = strcmp(root, "/") ? strlen(root) : 0;
   if (strncmp(root, path, n) || (path[n] && path[n] != '/')) return NULL;
@@ -89,7 +88,7 @@ static bool not_there(const char *shown, int why, Err *e) {
   return err_set(e, "%s: %s", shown, file_why(why));
 }
 
-/* Opens the folders before the last of `names`, each in the one before. */
+/* Opens all folders of `names` but the last name, each in the one before. */
 static bool walk(const Door *d, char *names, const char *shown, Reached *r, Err *e) {
   int dir = -1;
   char *slash;
@@ -142,7 +141,7 @@ bool door_reach(const Door *d, const char *path, bool write, Reached *r, Err *e)
   if (d && d->dir >= 0) return reach_below(d, path, shown, r, e);
   r->name = path;
   if (realpath(path, r->path)) return true;
-  size_t n = strlen(path); /* a pipe leads nowhere, a new file has no real path yet */
+  size_t n = strlen(path); /* the path of a pipe or a new file does not resolve */
   if (n >= sizeof r->path) return err_set(e, "%s: %s", shown, file_why(ENAMETOOLONG));
   memcpy(r->path, path, n + 1);
   return true;

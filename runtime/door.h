@@ -16,8 +16,8 @@ typedef struct Door {
   int dir;   /* only what lies below this folder; -1: everywhere */
   char *root;
   size_t root_size; /* its real path */
-  /* Whether the program may open `path`; *instead, NULL before: another path for it. NULL: not
-   * asked. */
+  /* Returns whether the program may open `path`, and may set *instead (NULL before) to another
+   * path. NULL: the host is not asked. */
   bool (*ask)(void *ud, const char *path, bool write, const char **instead);
   void *ud;
 } Door;
@@ -31,12 +31,12 @@ void door_close(Door *d, Mem *m);
 typedef struct Reached {
   int dir;             /* where `name` begins: a folder that door_leave closes, or AT_FDCWD */
   const char *name;    /* in `path`, or the caller's */
-  bool plain;          /* nothing but a plain file will do, and no link is followed */
-  char path[PATH_MAX]; /* names a file that is there once, however it is spelled */
+  bool plain;          /* only a plain file is accepted, and no link is followed */
+  char path[PATH_MAX]; /* one path for an existing file, however the program spells it */
 } Reached;
 
-/* Takes a path through the door (NULL: any path goes). False after err_set, or err_closed where
- * the program may not go there; then there is nothing to leave. */
+/* Takes a path through the door (NULL: any path may pass). False after err_set, or after err_closed
+ * if the program may not open it; door_leave is not needed then. */
 bool door_reach(const Door *d, const char *path, bool write, Reached *r, Err *e);
 void door_leave(Reached *r);
 

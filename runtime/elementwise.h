@@ -1,5 +1,5 @@
-/* The elementwise functions of one and two numbers, by number: what runtime/elementwise.def says
- * of each. Kernels, the loop form and the code generator name them so. */
+/* The elementwise functions of one and two numbers, numbered, with the columns of
+ * runtime/elementwise.def. Kernels, the loop form and the code generator use these numbers. */
 #ifndef CKL_RUNTIME_ELEMENTWISE_H
 #define CKL_RUNTIME_ELEMENTWISE_H
 

@@ -11,7 +11,7 @@ static void set_text(Err *e, const char *fmt, va_list ap) {
     e->text[0] = 0;
   } else if ((size_t)n >= sizeof e->text) {
     size_t end = sizeof e->text - 4;
-    while (end && ((unsigned char)e->text[end] & 0xc0) == 0x80) end--; /* not inside a character */
+    while (end && ((unsigned char)e->text[end] & 0xc0) == 0x80) end--; /* do not cut a character */
     memcpy(e->text + end, "...", 4);
   }
 }

@@ -24,7 +24,7 @@ bool err_nomem(Err *e, const char *what);
 /* The session was interrupted: sets `interrupted` and a text. Returns false. */
 bool err_interrupted(Err *e);
 
-/* What the program may not do: sets `closed` and a text. Returns false. */
+/* The host does not allow it: sets `closed` and a text. Returns false. */
 bool err_closed(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,7 +1,7 @@
 /* Files read as a whole and replaced as a whole.
  *
- * Invariant: at any moment the name of a file being replaced stands for the old bytes or for all of
- * the new ones; a temporary file outlives only a process that was killed. */
+ * Invariant: at any moment the name of a file being replaced refers to the old bytes or to all of
+ * the new ones. A temporary file is left behind only by a process that was killed. */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "runtime/file.h"
 
@@ -24,8 +24,8 @@
 #endif
 
 enum {
-  MOST_AT_ONCE = 16 << 20, /* between two looks at whether to stop */
-  LOOK_MS = 50             /* the same while nobody takes or gives bytes */
+  MOST_AT_ONCE = 16 << 20, /* bytes between two tests for an interrupt */
+  LOOK_MS = 50             /* time between the tests while the other side moves no bytes */
 };
 
 const char *file_why(int error) {
@@ -57,7 +57,7 @@ const char *file_why(int error) {
 
 static int open_at(const Mem *m, const Reached *r, const char *name, int flags) {
   int fd;
-  if (r->plain) flags |= O_NOFOLLOW | O_NONBLOCK; /* what a pipe would wait for */
+  if (r->plain) flags |= O_NOFOLLOW | O_NONBLOCK; /* do not wait for the other end of a pipe */
   do fd = openat(r->dir, name, flags | O_CLOEXEC, 0666);
   while (fd < 0 && errno == EINTR && !interrupt_asked(m->stop));
   return fd;
@@ -76,7 +76,7 @@ static int open_pipe(const Mem *m, const Reached *r, const char *name) {
   }
 }
 
-/* Why a call for a file failed, which may be that the program was interrupted. */
+/* Reports why a system call for a file failed; the reason may be an interrupt of the program. */
 static bool failed_for(const Mem *m, const char *shown, int why, Err *e) {
   if (why == EINTR && interrupt_asked(m->stop)) return err_interrupted(e);
   return err_set(e, "%s: %s", shown, file_why(why));
@@ -133,7 +133,7 @@ char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, E
   int64_t size;
   int fd = open_reached(m, r, path, &size, e);
   if (fd < 0) return NULL;
-  /* the size is a hint: files in /proc say 0, others may grow */
+  /* the size is a hint: files in /proc have size 0, others may grow */
   size_t cap = size > 0 && (uint64_t)size < PTRDIFF_MAX - 2 ? (size_t)size + 2 : 4096, have = 0;
   char *p = mem_try(m, NULL, 0, cap);
   bool ok = p || err_nomem(e, path);
@@ -197,8 +197,8 @@ static size_t folder_length(const char *path) {
 
 enum { NAME_ROOM = 48, TRIES = 100 };
 
-/* A file in the folder to write to which has no name yet, so that nothing of it stays when the
- * process is killed; not every file system has such. */
+/* Opens a file without a name in the folder, so that nothing stays if the process is killed. Not
+ * every file system can do this. */
 static int open_nameless(FileOut *f) {
 #ifdef O_TMPFILE
   f->temp[f->folder] = 0;
@@ -210,8 +210,8 @@ static int open_nameless(FileOut *f) {
   return -1;
 }
 
-/* Gives the file a name of its own in the folder, f->temp; opens one of that name where fd < 0.
- * Gives the descriptor, or -1 with errno. */
+/* Gives the file a new name in the folder, f->temp; if fd < 0, opens a new file of that name.
+ * Returns the descriptor, or -1 with errno. */
 static int name_it(FileOut *f, int fd) {
   char link[32];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -224,9 +224,9 @@ static int name_it(FileOut *f, int fd) {
   return -1;
 }
 
-/* Removes what killed processes have left in the folder: temporary files of this user whose process
- * is gone, which nobody has locked (it may be known by another number elsewhere), and which are not
- * new (between its making and its lock there is a moment). */
+/* Removes temporary files that killed processes have left in the folder: files of this user whose
+ * process is gone, which nobody has locked (in another container the process has another number),
+ * and which are not new (a file is locked a moment after it is made). */
 static void collect(FileOut *f) {
   enum { OLD = 10 }; /* seconds */
   f->temp[f->folder] = 0;
@@ -250,7 +250,7 @@ static void collect(FileOut *f) {
   if (d) closedir(d);
 }
 
-/* For file systems without nameless files. */
+/* Opens a temporary file with a name, for file systems without nameless files. */
 static int open_named(FileOut *f) {
   collect(f);
   int fd = name_it(f, -1);
@@ -306,7 +306,7 @@ bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
   }
   if (exists && f->temp) {
     int ignored = fchmod(f->fd, st.st_mode & 07777);
-    (void)ignored; /* a file of somebody else gets our mode */
+    (void)ignored; /* if this fails, the file has the mode of a new one */
   }
   return true;
 }
@@ -337,7 +337,8 @@ static void end(FileOut *f) {
   door_leave(&f->at);
 }
 
-/* Makes the new name itself last; not every system and file system can, and the data are safe. */
+/* Writes the folder with the new name to the disk. Not every system can do this; an error is
+ * ignored, since the data are safe. */
 static void sync_folder(FileOut *f) {
   size_t n = folder_length(f->temp);
   f->temp[n] = 0; /* the temporary name is not needed any more */

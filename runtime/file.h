@@ -10,20 +10,21 @@
 /* The text of an errno of file calls in our messages. */
 const char *file_why(int error);
 
-/* Opens for reading, through the door of m. *size is its length in bytes, -1 where that is not
- * known before (a pipe). Returns the descriptor, -1 after err_set (folders are refused here). */
+/* Opens for reading, through the door of m. *size is its length in bytes, or -1 if that is not yet
+ * known (a pipe). Returns the descriptor, or -1 after err_set (folders are refused here). */
 int file_open(const Mem *m, const char *path, int64_t *size, Err *e);
 
 /* All of a file: *n bytes and a NUL after them, in a block of *n + 1 bytes that the caller gives
  * back with mem_free(m, p, *n + 1). NULL after err_set. */
 char *file_read(Mem *m, const char *path, size_t *n, Err *e);
-/* Reads a file that was reached already; `shown` stands for it in texts. */
+/* Reads a file that door_reach has reached; messages call it `shown`. */
 char *file_read_reached(Mem *m, const Reached *r, const char *shown, size_t *n, Err *e);
 
 /* A file being written. It appears under its name, whole, at file_commit: the bytes go to another
  * file of the same folder first, reach the disk, and replace what was there (keeping its mode;
- * through a symbolic link). It has no name before that where the system can do so. What is no plain
- * file (a pipe, /dev/null) is written directly. Writing and waiting end when m->stop says so. */
+ * through a symbolic link). Before that it has no name, if the system supports this. Files that are
+ * not plain (a pipe, /dev/null) are written directly. Writing and waiting end when m->stop is
+ * set. */
 typedef struct FileOut {
   Mem *mem;
   Reached at;

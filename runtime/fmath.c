@@ -28,8 +28,8 @@ _Static_assert(FLT_EVAL_METHOD == 0, "arithmetic in the format of its operands")
 /* ---- the software FMA */
 
 /* The product of two f32 is exact in f64. The sum is rounded to odd (Boldo and Melquiond 2008): an
- * inexact sum takes the neighbour whose last bit is 1, and f64 has so many more bits than f32 that
- * rounding it to f32 then is rounding the exact value, for subnormal results too. */
+ * inexact sum takes the neighbour whose last bit is 1. f64 has so many more bits than f32 that
+ * rounding this sum to f32 is rounding the exact value, for subnormal results too. */
 float fm_fma32_soft(float x, float y, float z) {
   double p = (double)x * (double)y, c = z;
   double s = p + c, back = s - p;
@@ -107,8 +107,8 @@ static uint64_t unpack(double x, int *e) {
   return field ? m | 0x0010000000000000u : m;
 }
 
-/* Integers throughout: the 106-bit product and the addend are put at bit 125 and aligned with a
- * sticky bit, added, and rounded once at the place that the result's exponent gives. */
+/* Uses integers throughout: the 106-bit product and the addend are shifted to bit 125, aligned with
+ * a sticky bit, added, and rounded once at the place that the exponent of the result determines. */
 double fm_fma64_soft(double x, double y, double z) {
   uint64_t top = 0x7ff0000000000000u;
   bool finite = (hf_bits64(x) & top) != top && (hf_bits64(y) & top) != top;
@@ -161,12 +161,12 @@ double fm_fma64_soft(double x, double y, double z) {
   if (drop < 64) {
     half = m >> (drop - 1) & 1;
     rest = m << (65 - drop);
-  } else { /* no bit is kept: m is half a unit at most where drop is 64, less where it is more */
+  } else { /* no bit is kept: m is half a unit or more if drop is 64, less if drop is greater */
     half = drop == 64;
     rest = half ? m << 1 : m;
   }
-  /* `kept` has its leading bit at 52 (or, subnormal, below), which adds 1 to the field, so that a
-   * carry goes where it should */
+  /* `kept` has its leading bit at 52 (or below, if subnormal), which adds 1 to the field. So a
+   * carry of the rounding goes into the exponent */
   uint64_t u = ((uint64_t)(field - 1) << 52) + kept;
   if (half && (rest != 0 || (u & 1))) u++;
   return hf_float64(u | (uint64_t)neg << 63);
@@ -174,7 +174,7 @@ double fm_fma64_soft(double x, double y, double z) {
 
 /* ---- the expansions */
 
-/* gcc needs asking for vectors at -O2; its cost model would refuse loops of unknown length. */
+/* At -O2 gcc makes vectors on request only; its cost model would refuse loops of unknown length. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic", "no-trapping-math",              \
@@ -285,7 +285,7 @@ static inline bool hard(void) {
 #endif
 }
 
-/* A call of the scalar or the array form that this CPU takes. */
+/* Calls the expansion of the scalar or array form that this CPU uses. */
 #if FM_BUILT_IN
 #define SCALAR(name, args) hard_##name args
 #elif FM_X86

@@ -1,8 +1,8 @@
 /* A request to stop a running computation, from another thread or a signal handler.
  *
- * The flag belongs to whoever may be asked (a session, a test) and lives as long as that; all that
- * takes long gets its address and looks there every few milliseconds. Nothing else is touched
- * from outside, and no data goes with the flag, so the order of other memory does not matter.
+ * The flag belongs to a session or a test and lives as long. Each long computation gets its address
+ * and reads it every few milliseconds. Other threads touch nothing else, and the flag announces no
+ * other data, so no memory order is needed.
  */
 #ifndef CKL_RUNTIME_INTERRUPT_H
 #define CKL_RUNTIME_INTERRUPT_H

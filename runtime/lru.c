@@ -1,4 +1,4 @@
-/* What is kept for later within a bound: a list by age beside a table by key. */
+/* Entries that are kept within a bound: a list by age, and a table by key. */
 #include "runtime/lru.h"
 
 static uint64_t address(const LruEntry *e) {
@@ -31,7 +31,7 @@ static void unlink_age(Lru *l, LruEntry *e) {
     l->oldest = e->newer;
 }
 
-/* Out of those of its key; true: it was the only one. */
+/* Removes the entry from the list of its key. True if it was the only one. */
 static bool unlink_key(Lru *l, LruEntry *e) {
   LruEntry *first = lru_first(l, e->key), **link = &first;
   while (*link != e) link = &(*link)->alike;

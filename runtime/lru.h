@@ -1,7 +1,7 @@
 /* Entries kept within a bound, found by key, and released in the order of last use.
  *
- * An entry is part of what it keeps. Several may have one key, as texts have one hash: the owner
- * looks at each, lru_first and then `alike`, the one used last first.
+ * An entry is a member of the object that it keeps. Several may have one key, as different texts
+ * may have one hash. The owner looks at lru_first and then follows `alike`, the latest use first.
  */
 #ifndef CKL_RUNTIME_LRU_H
 #define CKL_RUNTIME_LRU_H

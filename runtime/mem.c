@@ -1,10 +1,10 @@
 /* Memory of a session: the hook with its accounts, protected calls, the pool, arenas.
  *
  * In: a realloc-like hook. Out: blocks whose bytes are all counted in the Mem they came from.
- * Idea: callers remember sizes, so a block has no header and the accounts are exact. Whoever cannot
- * go on throws to the innermost protected call; what hangs on the pool is released on the way.
- * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not given back,
- * without those that are kept for tensors and arenas to come. */
+ * Idea: callers remember sizes, so a block has no header and the accounts are exact. A function
+ * that fails throws to the innermost protected call, which releases the objects on the pool.
+ * Invariant: `live` is the sum of the sizes of all blocks of the hook that were not freed, without
+ * those that are kept for later tensors and arenas. */
 #define _DEFAULT_SOURCE /* madvise */
 #include "runtime/mem.h"
 
@@ -23,9 +23,8 @@
 #include "runtime/spill.h"
 #include "runtime/str.h"
 
-/* Smaller blocks than KEEP_FROM are quick to get from a usual hook. A larger one costs its page
- * faults each time: to fill 64 MB took 130 ms of them and 3 ms without (measured in a virtual
- * machine). */
+/* The usual hook makes blocks below KEEP_FROM quickly. A larger one costs its page faults each
+ * time: filling 64 MB took 130 ms with them and 3 ms without (measured in a virtual machine). */
 enum { DATA_ALIGN = 64, KEEP_FROM = 256 << 10, LARGE_FROM = 8 << 20 };
 
 /* ---- the hook and its accounts */
@@ -79,7 +78,8 @@ size_t mem_room(const Mem *m) {
   return used < m->limit ? m->limit - used : 0;
 }
 
-/* Blocks kept for reuse count, too; they are freed if another allocation needs the room. */
+/* Whether the limit has room for `bytes`. Blocks kept for reuse count, too; they are freed if
+ * another allocation needs the room. */
 static bool within_limit(Mem *m, size_t bytes) {
   if (!m->limit) return true;
   size_t kept = m->kept_bytes + (size_t)m->kept_count * DATA_ALIGN + m->chunk_bytes;
@@ -111,9 +111,9 @@ void *mem_try(Mem *m, void *ptr, size_t old_size, size_t new_size) {
     return NULL;
   }
   if (!ptr) old_size = 0;
-  /* no object may be larger than a pointer difference can tell */
+  /* no object may be larger than a pointer difference can express */
   if (new_size > PTRDIFF_MAX || m->live - old_size > SIZE_MAX - new_size) return NULL;
-  /* a hook that moves a block holds both for a moment: that is its own */
+  /* a hook that moves a block holds both copies for a moment, which does not count */
   if (new_size > old_size && !within_limit(m, new_size - old_size)) return NULL;
   void *p = m->hook(m->ud, ptr, old_size, new_size);
   if (!p && mem_trim(m)) p = m->hook(m->ud, ptr, old_size, new_size);
@@ -135,9 +135,9 @@ void mem_free(Mem *m, void *ptr, size_t size) {
   m->live -= size;
 }
 
-/* Large blocks of the C library are asked for in large pages: at first touch these cost a quarter
- * (280 MB: 20 ms against 78, medians of 30). Only whole large pages inside the block, so that the
- * process takes no more than was asked for. */
+/* Requests large pages for large blocks of the C library: the first touch then takes a quarter of
+ * the time (280 MB: 20 ms against 78, medians of 30). Only for whole large pages inside the block,
+ * so that the process takes no more memory than was requested. */
 static void *in_large_pages(const Mem *m, void *block, size_t bytes) {
 #ifdef MADV_HUGEPAGE
   const uintptr_t page = 2 << 20, lo = ((uintptr_t)block + page - 1) & ~(page - 1),
@@ -151,8 +151,8 @@ static void *in_large_pages(const Mem *m, void *block, size_t bytes) {
 
 /* ---- tensor data */
 
-/* The byte before the data says how far the block's start is away (1 to 64): the hook may give
- * blocks of any alignment. */
+/* The byte before the data holds the distance from the start of the block (1 to 64), since the hook
+ * may return blocks of any alignment. */
 static void give_back(Mem *m, void *ptr, size_t bytes) {
   unsigned char *data = ptr;
   m->hook(m->ud, data - data[-1], bytes + DATA_ALIGN, 0);
@@ -184,8 +184,8 @@ void mem_peaks_reset(Mem *m) {
   memcpy(m->data_peak, m->data_live, sizeof m->data_peak);
 }
 
-/* Keeps a freed block. What is alive and what is kept stay below the peak: a program never holds
- * more than it has needed. Those freed longest ago make room. */
+/* Keeps a freed block. Live and kept blocks together stay below the peak, so a program never holds
+ * more than it has needed. The blocks freed longest ago make room. */
 static bool keep(Mem *m, void *data, size_t bytes) {
   size_t room = all_data(m->data_peak) - all_data(m->data_live);
   if (bytes < KEEP_FROM || bytes > room) return false;
@@ -212,7 +212,7 @@ static void *take_kept(Mem *m, size_t bytes) {
   return NULL;
 }
 
-/* Before a block is made, kept ones go where they and the new one would be more than the peak. */
+/* Frees kept blocks before a new block is made, if all together would exceed the peak. */
 static void make_room(Mem *m, size_t bytes) {
   size_t live = all_data(m->data_live), peak = all_data(m->data_peak);
   while (m->kept_count && (bytes > peak - live || m->kept_bytes > peak - live - bytes)) {
@@ -275,7 +275,7 @@ int mem_protect(Mem *m, void (*f)(void *ud), void *ud) {
 
 void mem_throw(Mem *m, int code) {
   MemJump *jump = m->jump;
-  if (!jump) abort(); /* a caller outside every mem_protect: there is nowhere to go */
+  if (!jump) abort(); /* outside of every mem_protect: no call can catch the throw */
   jump->code = code == MEM_OK ? MEM_ERR_BUG : code;
   longjmp(jump->env, 1);
 }
@@ -355,7 +355,7 @@ enum { KEEPS_CHUNKS = 0 };
 enum { KEEPS_CHUNKS = 1 };
 #endif
 
-/* A chunk of one of the usual sizes waits for the next arena, while there is room. */
+/* Keeps a chunk of one of the usual sizes for the next arena, if there is room. */
 static bool keep_chunk(Mem *m, ArenaChunk *c) {
   size_t bytes = sizeof *c + c->size;
   bool usual = c->size >= CHUNK_KEEP && c->size <= CHUNK_MAX && !(c->size & (c->size - 1));
@@ -408,7 +408,7 @@ static void chunk_free(Arena *a, ArenaChunk *c) {
 
 #ifdef CKL_ARENA_MALLOC
 
-/* Each block is a chunk of its exact size. */
+/* Makes each block a chunk of its exact size. */
 void *arena_try(Arena *a, size_t bytes) {
   ArenaChunk *c = chunk_try(a, bytes);
   if (!c) return NULL;
@@ -438,7 +438,7 @@ void *arena_try(Arena *a, size_t bytes) {
     while (c && next <= c->size && next < CHUNK_MAX) next *= 2;
     ArenaChunk *made = chunk_try(a, n > next ? n : next);
     if (!made) return NULL;
-    if (c && n > next) { /* a large block goes behind the chunk in use */
+    if (c && n > next) { /* the chunk of a large block goes behind the chunk in use */
       made->prev = c->prev;
       c->prev = made;
     } else {
@@ -529,7 +529,7 @@ static void drop_chunk(Arena *a, ArenaChunk **link) {
 void arena_rewind(Arena *a, ArenaMark m) {
   while (a->chunk != m.chunk) drop_chunk(a, &a->chunk);
   if (m.chunk) {
-    while (m.chunk->prev != m.prev) drop_chunk(a, &m.chunk->prev); /* large blocks made since */
+    while (m.chunk->prev != m.prev) drop_chunk(a, &m.chunk->prev); /* large, made since */
     m.chunk->used = m.filled;
   }
   a->used = m.used;

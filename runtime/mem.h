@@ -24,9 +24,9 @@ enum {
   MEM_ERR_STACK = 8 /* the C stack is full (runtime/stack.h) */
 };
 
-/* Devices the accounts know. `sim` is host memory with an account of its own. `spill` is where
- * values of the host wait to be fetched (rule 82); it counts for no limit, and nothing computes
- * there. */
+/* The devices that have accounts. `sim` is host memory with an account of its own. `spill` holds
+ * values of the host that wait to be fetched (rule 82); it counts for no limit, and nothing
+ * computes there. */
 typedef enum Device { DEV_CPU, DEV_CUDA, DEV_SIM, DEV_SPILL, DEV_COUNT } Device;
 
 /* realloc(ud, NULL, 0, n) allocates, (ud, p, n, 0) frees and returns NULL, else resizes.
@@ -50,7 +50,7 @@ typedef struct MemKept {
   size_t bytes;
 } MemKept;
 enum { MEM_KEPT = 512 }; /* a model of a hundred params under Adam frees three times as many */
-enum { MEM_FILING = 16 << 10 }; /* of a limit: for diagnostics alone */
+enum { MEM_FILING = 16 << 10 }; /* bytes of a limit that are reserved for diagnostics */
 enum { MEM_CHUNKS = 8 << 20 };  /* bytes of freed chunks of arenas that are kept at most */
 
 typedef struct Mem {
@@ -65,17 +65,17 @@ typedef struct Mem {
   void *reclaim_ud;
   size_t refused, refused_data, refused_rest; /* bytes that the limit refused last; in use then */
   bool filing;       /* allocations may use the part of the limit reserved for diagnostics */
-  size_t kept_bytes; /* freed tensor data, kept; in no other number here */
+  size_t kept_bytes; /* freed tensor data that is kept; no other number here counts it */
   int kept_count;
   MemKept kept[MEM_KEPT]; /* the one freed last is last */
-  ArenaChunk *chunks;     /* freed by arenas, the one freed last first; in no other number here */
+  ArenaChunk *chunks;     /* freed by arenas, the one freed last first; not counted here either */
   size_t chunk_bytes;
   MemJump *jump; /* innermost protected call */
   bool check;    /* invariants are tested between passes and steps: CKL_CHECK is set, and not 0 */
-  char bug[240]; /* which invariant is broken: of mem_bug */
-  Spill *spill;  /* where data of device spill lies (runtime/spill.h); NULL: as all data */
+  char bug[240]; /* the broken invariant: the text of mem_bug */
+  Spill *spill;  /* the file with the data of device spill (spill.h); NULL: they are in memory */
   const Interrupt *stop;   /* long waits and reads poll it; NULL: nobody asks them to stop */
-  const struct Door *door; /* which files its program reaches (runtime/door.h); NULL: all */
+  const struct Door *door; /* the files that its program may open (runtime/door.h); NULL: all */
   MemPoolItem *pool;
   size_t pool_count, pool_cap;
 } Mem;
@@ -93,27 +93,27 @@ void *mem_need(Mem *m, void *ptr, size_t old_size, size_t new_size);
 void mem_free(Mem *m, void *ptr, size_t size);
 
 /* Tensor data: 64-byte aligned, counted in the device's account. NULL when out of memory. Freed
- * blocks of some size are kept and given out again for the same number of bytes, so that a loop
- * that makes the same tensors in each iteration asks the system for no pages. They count as free,
- * together with what is alive they are never more than there was at the peak, and they go back to
- * the hook when anything runs out of memory. */
+ * blocks above a certain size are kept and used again for the same number of bytes, so that a loop
+ * that makes the same tensors in each iteration asks the system for no pages. They count as free.
+ * Live and kept blocks together never exceed the peak, and kept ones go back to the hook when
+ * anything runs out of memory. */
 void *mem_data_try(Mem *m, Device dev, size_t bytes);
 void mem_data_free(Mem *m, Device dev, void *ptr, size_t bytes);
-/* Bytes that may be made until the limit, kept ones given back; PTRDIFF_MAX: there is none. */
+/* Bytes that may be allocated below the limit, if kept blocks are freed; PTRDIFF_MAX: no limit. */
 size_t mem_room(const Mem *m);
-/* Bytes in use as the limit counts them: by tensors, and by all else with what is left for
+/* Bytes in use as the limit counts them: those of tensors, and all others including the reserve for
  * diagnostics. */
 size_t mem_tensors(const Mem *m);
 size_t mem_rest(const Mem *m);
-/* Counts bytes that came from elsewhere (mapped code). False where the limit has no room. */
+/* Counts bytes that did not come from the hook (mapped code). False if the limit has no room. */
 bool mem_charge(Mem *m, size_t bytes);
 void mem_discharge(Mem *m, size_t bytes);
 /* Frees kept blocks; false if there are none. */
 bool mem_trim(Mem *m);
 void mem_peaks_reset(Mem *m); /* what is alive now is the peak so far */
 
-/* Runs f(ud); returns MEM_OK, or the code given to mem_throw. The pool is drained to its height at
- * entry when f was left by a throw, and kept as it is when f returned. */
+/* Runs f(ud); returns MEM_OK, or the code given to mem_throw. If f was left by a throw, the pool is
+ * drained to its height at entry; if f returned, the pool stays as it is. */
 int mem_protect(Mem *m, void (*f)(void *ud), void *ud);
 _Noreturn void mem_throw(Mem *m, int code);
 
@@ -130,8 +130,8 @@ void mem_pool_trim(Mem *m);
 
 /* Arena: bump allocation in chunks of growing size, freed as a whole. Allocation throws when out of
  * memory (never returns NULL); blocks are 16-byte aligned and zeroed. Large chunks of a freed arena
- * are kept for the next one, as tensor data is: their pages are there. With -DCKL_ARENA_MALLOC each
- * allocation is its own block, so that ASan sees overruns. */
+ * are kept for the next one, like tensor data, since their pages exist. With -DCKL_ARENA_MALLOC
+ * each allocation is its own block, so that ASan sees overruns. */
 typedef struct Arena {
   Mem *mem;
   ArenaChunk *chunk;

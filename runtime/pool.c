@@ -1,9 +1,9 @@
 /* A pool of threads for loops that are cut into independent iterations.
  *
  * In: a function over iterations. Out: all iterations run once. Idea: a loop is *opened* by the
- * caller, threads that are awake join it, and the caller works too; it never waits for a thread
- * that has not joined, so a loop costs little where threads sleep or the machine is busy with
- * something else. Iterations are cut into one range per thread; a thread takes pieces from its own
+ * caller, threads that are awake join it, and the caller works too. It never waits for a thread
+ * that has not joined, so a loop costs little if threads sleep or the machine has other work.
+ * Iterations are cut into one range per thread; a thread takes pieces from its own
  * range first, which keeps its data in its cache from one loop to the next, then from the others
  * (static partition with stealing, as in OpenMP runtimes). Invariant: the description of a loop
  * changes only while it is closed and nobody is in it.
@@ -27,10 +27,10 @@
 
 enum {
   LINE = 64,
-  SPINS = 2000,            /* pauses before a thread sleeps when no program runs: about 50 us */
-  SCOPE_NS = 20 * 1000000, /* while one runs; long enough for what happens between two loops */
+  SPINS = 2000,            /* pauses before a thread sleeps if no program runs: about 50 us */
+  SCOPE_NS = 20 * 1000000, /* nanoseconds while one runs: longer than the time between two loops */
   STACK = 1 << 20,
-  /* in Pool.state; below it the threads inside are counted, with the bits above it it is the number
+  /* in Pool.state: the bits below count the threads inside; this bit and those above are the number
    * of the loop, odd while the loop is open */
   OPEN = 1 << 16,
 };
@@ -44,9 +44,9 @@ typedef struct Worker {
   pthread_t id;
   struct Pool *pool;
   int number;
-  _Atomic bool sent; /* away from the caller's CPU, until it runs */
-  cpu_set_t home;    /* where it may run else; the worker reads it when sent, the caller writes it
-                        when not */
+  _Atomic bool sent; /* moved away from the caller's CPU, until it runs */
+  cpu_set_t home;    /* the CPUs that it may use otherwise; the worker reads it while `sent` is
+                        true, the caller writes it while not */
 } Worker;
 
 struct Pool {
@@ -58,7 +58,7 @@ struct Pool {
   Range *range; /* one for each thread in use */
   int range_count;
   _Alignas(LINE) _Atomic uint32_t state;
-  _Alignas(LINE) _Atomic uint32_t wake; /* what sleepers wait for to change */
+  _Alignas(LINE) _Atomic uint32_t wake; /* sleepers wait for it to change */
   _Atomic int sleepers;
   _Atomic int scope;
   _Atomic bool quit, interrupted;
@@ -66,11 +66,11 @@ struct Pool {
   _Alignas(LINE) Mem *mem;
   void *block; /* where the pool was allocated */
   size_t block_size;
-  int threads;          /* wanted, the caller among them */
-  int started;          /* workers that run */
-  bool tried;           /* to start them */
-  volatile char *alive; /* a page that a fork wipes: 1 where the threads are */
-  pid_t pid;            /* the same by number, where there is no such page */
+  int threads;          /* wanted, including the caller */
+  int started;          /* running workers */
+  bool tried;           /* starting them was tried */
+  volatile char *alive; /* a page that a fork wipes: 1 in the process that has the threads */
+  pid_t pid;            /* that process, if there is no such page */
   Worker *workers;
 };
 
@@ -88,13 +88,13 @@ static int64_t now_ns(void) {
 
 /* ---- how many threads */
 
-/* CPUs' worth of time that the control group of this process allows; INT_MAX where it says
- * nothing. */
+/* The number of CPUs whose time the control group of this process allows; INT_MAX if it has no
+ * limit. */
 static int group_limit(void) {
   FILE *in = fopen("/sys/fs/cgroup/cpu.max", "re");
   if (!in) return INT_MAX;
   long long quota = 0, period = 0;
-  int got = fscanf(in, "%lld %lld", &quota, &period); /* "max PERIOD" where there is no limit */
+  int got = fscanf(in, "%lld %lld", &quota, &period); /* "max PERIOD" if there is no limit */
   fclose(in);
   if (got != 2 || quota <= 0 || period <= 0 || quota / period >= INT_MAX) return INT_MAX;
   return (int)((quota + period - 1) / period);
@@ -146,9 +146,9 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-/* The scheduler may queue a thread that wakes behind the one that woke it though another CPU is
- * idle, and leave it there for milliseconds: longer than most loops take. Telling it to wake
- * elsewhere costs a microsecond. */
+/* The scheduler may queue a thread that wakes behind the thread that woke it, though another CPU is
+ * idle, and leave it there for milliseconds: longer than most loops take. So the thread is moved
+ * away from the caller's CPU, which costs a microsecond. */
 static void send_away(Worker *w) {
   int here = sched_getcpu();
   if (here < 0 || here >= CPU_SETSIZE || atomic_load(&w->sent)) return;
@@ -171,14 +171,15 @@ static void wake_all(Pool *p) {
   syscall(SYS_futex, &p->wake, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Is there a loop that this thread has not been in (`last`), or is it time to go? */
+/* Whether there is a loop that this thread has not joined (`last` is the latest that it has), or
+ * the thread is to end. */
 static bool news(Pool *p, uint32_t last) {
   uint32_t s = atomic_load(&p->state);
   return atomic_load_explicit(&p->quit, memory_order_relaxed) || ((s & OPEN) && s / OPEN != last);
 }
 
-/* Sequentially consistent on both sides: either the caller sees a sleeper after it opened the loop,
- * or the sleeper sees the open loop. */
+/* Sleeps until something changes. Both sides are sequentially consistent: either the caller sees a
+ * sleeper after it opened the loop, or the sleeper sees the open loop. */
 static void doze(Pool *p, uint32_t last) {
   uint32_t seen = atomic_load(&p->wake);
   atomic_fetch_add(&p->sleepers, 1);
@@ -197,7 +198,7 @@ static void await(Pool *p, uint32_t last) {
       doze(p, last);
       since = 0;
     } else {
-      sched_yield(); /* costs nothing where nobody else wants to run */
+      sched_yield(); /* costs nothing if no other thread wants to run */
     }
   }
 }
@@ -227,7 +228,8 @@ static void *live(void *ud) {
   }
 }
 
-/* Signals go to the threads of the host. Fewer threads than wanted are fine. */
+/* Starts the workers. They block all signals, so that threads of the host get them. Fewer threads
+ * than wanted are fine. */
 static void start(Pool *p) {
   sigset_t all, old;
   pthread_attr_t attr;
@@ -323,7 +325,7 @@ static volatile char *wiped_page(void) {
   return NULL;
 }
 
-/* One block: the pool, then a range for each thread, both on cache lines, then the workers. */
+/* Allocates one block: the pool, a range for each thread, both on cache lines, and the workers. */
 Pool *pool_open(Mem *m, int threads) {
   if (threads < 1) threads = pool_default_threads();
   if (threads > POOL_MOST) threads = POOL_MOST;

@@ -1,9 +1,8 @@
 /* Threads of a session: one loop over iterations at a time, spread over cores.
  *
  * A session owns at most one pool and uses it from its own thread; two sessions on two threads have
- * two pools, which know nothing of each other. Nothing that is computed may depend on how
- * iterations are spread: what is different from run to run is only which thread runs which
- * iterations, and when.
+ * two pools, which are independent of each other. No result may depend on the distribution of the
+ * iterations: runs differ only in which thread runs which iterations, and when.
  */
 #ifndef CKL_RUNTIME_POOL_H
 #define CKL_RUNTIME_POOL_H

@@ -50,8 +50,8 @@ static uint64_t word64(const uint32_t *w) {
   return w[0] | (uint64_t)w[1] << 32;
 }
 
-/* In each filler: up to BLOCKS blocks from the one that holds element `first`, of which the first
- * `skip` elements are not wanted, give `take` elements. */
+/* The loop of each filler: makes up to BLOCKS blocks, beginning with the one that holds element
+ * `first`; of their elements it skips `skip` and uses `take`. */
 #define EACH_CHUNK(per)                                                                            \
   uint32_t w[4 * BLOCKS];                                                                          \
   int64_t skip = first % (per), index = first / (per), take;                                       \

@@ -10,8 +10,8 @@
  *
  * The Philox counter of a block is, as four words from the lowest,
  *   { block low, block high, counter low, counter high },
- * and its key is { key low, key high }. Element i takes from block i / P the words given here, P
- * being the number of elements of a block:
+ * and its key is { key low, key high }. Element i takes the following words from block i / P, where
+ * P is the number of elements of a block:
  *   f32 uniform   P = 4, word i % 4:            (w >> 8) * 2^-24, in [0, 1)
  *   f64 uniform   P = 2, words 2j, 2j + 1 with j = i % 2, low word first, w = 64 bits:
  *                                               (w >> 11) * 2^-53, in [0, 1)

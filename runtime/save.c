@@ -1,11 +1,11 @@
-/* The safetensors format, as its own description on github.com/huggingface/safetensors has it.
+/* The safetensors format, as described on github.com/huggingface/safetensors.
  *
- * In: tensors and strings, or a file that may hold anything. Out: a file that other readers take,
+ * In: tensors and strings, or a file that may hold anything. Out: a file that other readers accept,
  * or tensors of checked shape.
- * Invariant: nothing of a file is believed before it is checked; what a length says is compared
- * with what there is before memory is asked for. The header is JSON (RFC 8259): a first pass finds
- * out whether it is, and nests no deeper than it may; the second one walks over text that is known
- * to be JSON. */
+ * Invariant: everything in a file is checked before it is used; a length is compared with the size
+ * of the file before memory is allocated. The header is JSON (RFC 8259): a first pass verifies that
+ * it is, and that it does not nest too deep; the second one walks over text that is known to be
+ * JSON. */
 #include "runtime/save.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ enum {
 typedef struct Item {
   const char *path;
   Tensor *t;
-  size_t number; /* as given, or as in the header */
+  size_t number; /* place in the caller's list, or in the header */
   uint64_t lo, hi;
   DType dtype;
   int rank;
@@ -63,7 +63,7 @@ static int by_width(const Item *a, const Item *b) {
   return (a->number > b->number) - (a->number < b->number);
 }
 
-/* Heap sort of pointers (J. Williams 1964): needs no memory beside them, and is never slow. */
+/* Heap sort of pointers (J. Williams 1964): needs no extra memory, and is never slow. */
 static void sort(Item **v, size_t n, Order order) {
   for (size_t end = n, start = n / 2; end > 1;) {
     if (start > 0) {
@@ -84,7 +84,7 @@ static void sort(Item **v, size_t n, Order order) {
   }
 }
 
-/* A path that stands twice, or NULL. */
+/* Returns a path that occurs twice, or NULL. */
 static const char *twice(Item **v, size_t n) {
   sort(v, n, by_path);
   for (size_t i = 1; i < n; i++)
@@ -103,7 +103,7 @@ static bool valid_utf8(const char *s) {
   return true;
 }
 
-/* An array of n, from memory that may run out: NULL then, or for a count beyond reason. */
+/* Allocates an array of n; NULL when out of memory or if n is too large. */
 static void *array_try(Arena *a, size_t each, size_t n) {
   return n > PTRDIFF_MAX / each ? NULL : arena_try(a, each * n);
 }
@@ -118,7 +118,7 @@ typedef struct Header {
   size_t n_meta;
 } Header;
 
-/* Under mem_protect: a Buf throws. */
+/* Runs under mem_protect, since a Buf throws. */
 static void make_header(void *ud) {
   Header *h = ud;
   Buf *b = h->out;
@@ -147,7 +147,7 @@ static void make_header(void *ud) {
                (unsigned long long)it->hi);
   }
   buf_putc(b, '}');
-  while (b->n % 8) buf_putc(b, ' '); /* the tensors begin aligned */
+  while (b->n % 8) buf_putc(b, ' '); /* align the tensors */
 }
 
 static bool put_tensor(FileOut *f, const Tensor *t, Err *e) {
@@ -164,7 +164,7 @@ static bool put_tensor(FileOut *f, const Tensor *t, Err *e) {
   return true;
 }
 
-/* Fills items and their order in the file. */
+/* Fills in the items and their order in the file. */
 static bool lay_out(const char *file, const SaveEntry *entries, size_t n, Item *item, Item **order,
                     Err *e) {
   for (size_t i = 0; i < n; i++) {
@@ -284,7 +284,7 @@ static bool hex4(const char *p, uint32_t *out) {
   return true;
 }
 
-/* p is behind a backslash. Gives the character and the place behind, or NULL. */
+/* Reads an escape; p is behind the backslash. Returns the place behind it, or NULL. */
 static const char *escape(const char *p, uint32_t *cp) {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
   const char *k = *p ? strchr(from, *p) : NULL;
@@ -302,8 +302,8 @@ static const char *escape(const char *p, uint32_t *cp) {
   return p + 6;
 }
 
-/* The first pass. p is at a value of a text that ends with NUL; gives the place behind it, or
- * NULL. */
+/* The first pass. p is at a value in a text that ends with NUL; these functions return the place
+ * behind the value, or NULL. */
 static const char *check_string(const char *p, const char **why) {
   if (*p++ != '"') return NULL;
   while (*p != '"') {
@@ -372,7 +372,7 @@ static bool check_header(const char *name, const char *text, size_t n, Err *e) {
   return true;
 }
 
-/* The second pass: what these get has been checked. */
+/* The second pass: these functions get text that has been checked. */
 static const char *skip(const char *p) {
   int depth = 0;
   do {
@@ -390,7 +390,8 @@ static const char *skip(const char *p) {
   return p;
 }
 
-/* The first item or key between brackets, the one behind a value: NULL when there is none. */
+/* `first` finds the first item or key between brackets, `next` the one behind a value; NULL if
+ * there is none. */
 static const char *first(const char *p) {
   p = blank(p + 1);
   return *p == '}' || *p == ']' ? NULL : p;
@@ -405,14 +406,14 @@ static const char *value_of(const char *key) {
   return blank(blank(skip(key)) + 1);
 }
 
-/* A value of an object by its key, as written; "" when there is none. */
+/* Finds a value of an object by its key, as written; "" if there is none. */
 static const char *find(const char *object, const char *key) {
   for (const char *k = first(object); k; k = next(value_of(k)))
     if (!strncmp(k + 1, key, strlen(key)) && k[1 + strlen(key)] == '"') return value_of(k);
   return "";
 }
 
-/* A string without its quotes and escapes, or NULL: out of memory. */
+/* Returns a string without its quotes and escapes; NULL when out of memory. */
 static const char *text_of(Arena *a, const char *p) {
   char *text = arena_try(a, (size_t)(skip(p) - p)), *to = text;
   if (!text) return NULL;
@@ -422,7 +423,7 @@ static const char *text_of(Arena *a, const char *p) {
       *to++ = *p++;
       continue;
     }
-    p = escape(p + 1, &cp); /* never shorter than what it stands for */
+    p = escape(p + 1, &cp); /* an escape is never shorter than its character */
     int more = cp < 0x80 ? 0 : cp < 0x800 ? 1 : cp < 0x10000 ? 2 : 3;
     *to++ = (char)(more ? (0xff00 >> (more + 1) & 0xff) | cp >> 6 * more : cp);
     while (more--) *to++ = (char)(0x80 | (cp >> 6 * more & 0x3f));
@@ -499,7 +500,7 @@ static bool read_meta(const char *name, const char *j, SaveFile *out, Err *e) {
   return true;
 }
 
-/* Entries of the header, in the order of their places, which fill the data exactly. */
+/* Reads the entries of the header and sorts them by place; they have to fill the data exactly. */
 static bool read_header(const char *name, const char *root, uint64_t data_size, SaveFile *out,
                         Item ***order, size_t *count, Err *e) {
   size_t n = members(root);
@@ -554,7 +555,7 @@ static bool read_tensors(Mem *m, const In *in, uint64_t data, Item **order, size
     if (!in_read(in, data + it->lo, t->store->data, it->hi - it->lo, e)) return false;
     if (it->dtype != DT_BOOL) continue;
     unsigned char *b = t->store->data;
-    for (size_t k = 0; k < t->store->bytes; k++) b[k] = b[k] != 0; /* no other bytes in a bool */
+    for (size_t k = 0; k < t->store->bytes; k++) b[k] = b[k] != 0; /* a bool has no other bytes */
   }
   return true;
 }

@@ -1,8 +1,8 @@
 /* Tensor data in a file, mapped piece by piece.
  *
  * In: sizes. Out: addresses of shared mappings, which the system writes out when memory is short.
- * Places in the file are kept in a list by offset; a block takes the first gap that holds it, or
- * the file grows, with its room on the disk taken at once, so that no later store can fail.
+ * The used parts of the file are a list in order of offset. A block takes the first gap that holds
+ * it, or the file grows; its room on the disk is allocated at once, so no later store can fail.
  */
 #include "runtime/spill.h"
 
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct Piece { /* in use */
+typedef struct Piece { /* a used part of the file */
   void *ptr;
   int64_t offset, bytes; /* whole pages */
 } Piece;
@@ -21,7 +21,7 @@ typedef struct Piece { /* in use */
 struct Spill {
   int fd;
   int64_t size, page;
-  Piece *pieces; /* by offset */
+  Piece *pieces; /* in order of offset */
   size_t count, cap;
 };
 
@@ -35,7 +35,7 @@ bool spill_open(Mem *m, const char *path) {
     mem_free(m, s, sizeof *s);
     return false;
   }
-  unlink(path); /* nobody else needs it, and it goes with the process */
+  unlink(path); /* no other process needs its name, and the file vanishes with this process */
   s->page = sysconf(_SC_PAGESIZE);
   m->spill = s;
   return true;
@@ -51,7 +51,7 @@ void spill_close(Mem *m) {
   m->spill = NULL;
 }
 
-/* Where the first gap for so many bytes begins; *at: how many pieces lie before it. */
+/* The offset of the first gap of this size; *at is the number of pieces before it. */
 static int64_t find_gap(const Spill *s, int64_t bytes, size_t *at) {
   int64_t end = 0;
   for (*at = 0; *at < s->count; ++*at) {

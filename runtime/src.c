@@ -1,8 +1,8 @@
 /* The table of sources of a session: text with the offsets of its lines.
  *
- * What passes has an arena of its own for its text and all that is made of it. Who keeps a part of
- * its tree holds it by number; nothing is freed where it is let go, since a tree may be in use on
- * the C stack, but all at once between two calls, by src_sweep.
+ * A passing source has an arena of its own for its text and everything made of it. A holder of a
+ * part of its tree holds the source by number. Dropping a hold frees nothing, since the tree may be
+ * in use on the C stack; src_sweep frees all sources without holders between two calls.
  *
  * Invariant: line_start[0] is 0 and each further entry is the offset after a newline, so a text
  * that ends in a newline has an empty last line. */
@@ -41,7 +41,7 @@ uint32_t src_add(Sources *s, const char *path, const char *text, size_t n) {
   return enter(s, f, path, text, n);
 }
 
-/* To be looked at by the next src_sweep. */
+/* Adds a source to the list that the next src_sweep looks at. */
 static void loosen(Sources *s, Source *f) {
   if (f->loose) return;
   f->loose = true;
@@ -57,12 +57,12 @@ uint32_t src_add_passing(Sources *s, const char *path, const char *text, size_t 
   arena_init(&f->own, m);
   f->arena = &f->own;
   if (f->next) f->next->before = f;
-  s->passing = f; /* whatever is thrown from here on */
+  s->passing = f; /* listed first, so that it is freed if the rest throws */
   loosen(s, f);
   return enter(s, f, path, text, n);
 }
 
-/* The empty source. A session that could not be started has it, too, since it shows errors. */
+/* The empty source. Even a session that could not be started has it, to show errors. */
 static const uint32_t first_line[1] = {0};
 static const Source nothing = {
     .path = "", .text = "", .line_start = (uint32_t *)first_line, .line_count = 1};
@@ -97,7 +97,7 @@ static void forget(Sources *s, Source *f) {
   else
     s->passing = f->next;
   if (f->next) f->next->before = f->before;
-  if (f->file) table_remove(&s->by_file, f->file); /* else there was no room for its text */
+  if (f->file) table_remove(&s->by_file, f->file); /* 0 if there was no memory for its text */
   arena_free(&f->own);
   mem_free(s->arena->mem, f, sizeof *f);
 }
@@ -139,6 +139,6 @@ void src_place(const Sources *s, uint32_t file, uint32_t offset, uint32_t *line,
   for (uint32_t at = f->line_start[lo]; at < offset; ++*col) {
     uint32_t cp;
     at += (uint32_t)str_utf8(f->text + at, f->length - at, &cp);
-    if (at > offset) break; /* inside a character: its own column */
+    if (at > offset) break; /* the offset is inside this character: use the character's column */
   }
 }

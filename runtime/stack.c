@@ -1,8 +1,8 @@
-/* The C stack of the thread that runs: how far down it goes, and the error when it is full.
+/* The C stack of the running thread: how far down it goes, and the error when it is full.
  *
  * In: an address of the caller. Out: the address below which recursion may not go. The C library
- * knows the stack of its threads, sigaltstack that of a signal handler; of other stacks
- * (coroutines) nothing is known, and the host tells by ckl_config.stack. Stacks grow downwards.
+ * knows the stack of its threads, and sigaltstack that of a signal handler. Other stacks
+ * (coroutines) are unknown; the host describes them by ckl_config.stack. Stacks grow downwards.
  */
 #define _GNU_SOURCE
 #include "runtime/stack.h"
@@ -12,10 +12,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static _Thread_local Stack here __attribute__((tls_model("initial-exec"))); /* asked often */
+static _Thread_local Stack here __attribute__((tls_model("initial-exec"))); /* read often */
 
-/* From lo up to hi; the first thread's lo moves with RLIMIT_STACK, which is told only where it is
- * used. Taken once per thread: the C library reads a file for it. */
+/* A stack from lo up to hi. The lo of the first thread moves with RLIMIT_STACK, so the limit is
+ * read at each use. The bounds are found once per thread, since the C library reads a file for
+ * them. */
 typedef struct Bounds {
   uintptr_t lo, hi;
   bool first, known;
@@ -38,7 +39,7 @@ static void find_bounds(Bounds *b) {
 #endif
 }
 
-/* The lowest address that the stack around `at` has for sure. */
+/* The lowest address that the stack around `at` certainly has. */
 static uintptr_t lowest(uintptr_t at, size_t most) {
   if (!own.known) find_bounds(&own);
   if (at >= own.lo && at < own.hi) {
@@ -71,7 +72,7 @@ size_t stack_left(void) {
   return !here.low ? SIZE_MAX : at > here.end ? at - here.end : 0;
 }
 
-/* Saying so takes some of the reserve; where that is used up too, there is no text. */
+/* The message takes some of the reserve; if that is used up, too, there is no text. */
 static APART _Noreturn void is_full(void) {
   Stack s = here;
   int code = MEM_ERR_STACK;

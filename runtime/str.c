@@ -1,8 +1,8 @@
 /* Text: buffers, numbers to text and back, interned names, globs.
  *
  * Idea of the number printing: C's own conversions are correctly rounded, so the fewest digits that
- * read back are found by trying; what is our own is the style and that no locale counts.
- * Invariant: reading what str_f64, str_f32, str_f16, str_bf16 wrote gives the same value. */
+ * read back are found by trying. Only the style and the independence of the locale are our own.
+ * Invariant: the texts of str_f64, str_f32, str_f16 and str_bf16 read back as the same value. */
 #include "runtime/str.h"
 
 #include <locale.h>
@@ -74,7 +74,7 @@ void buf_vprintf(Buf *b, const char *fmt, va_list ap) {
   size_t room = b->cap ? b->cap - b->n : 0;
   int n = str_vformat(room ? b->s + b->n : NULL, room, fmt, ap);
   if (n > 0 && (size_t)n >= room) {
-    if (room) b->s[b->n] = 0; /* whole again, should the next line throw */
+    if (room) b->s[b->n] = 0; /* terminated again, in case the next line throws */
     reserve(b, (size_t)n);
     n = str_vformat(b->s + b->n, b->cap - b->n, fmt, again);
   }
@@ -210,9 +210,9 @@ int str_width(uint32_t cp) {
 
 /* ---- reading numbers */
 
-/* A decimal number taken apart: value = digits * 10^exp10. More than MOST_DIGITS significant digits
- * are cut; a last digit 1 stands for what was cut, which decides every tie (an f64 midpoint has at
- * most 767 digits). */
+/* The parts of a decimal number: value = digits * 10^exp10. Significant digits beyond MOST_DIGITS
+ * are cut; a last digit 1 stands for the digits that were cut, which decides every tie (an f64
+ * midpoint has at most 767 digits). */
 enum { MOST_DIGITS = 780 };
 
 typedef struct Decimal {
@@ -286,8 +286,8 @@ static const double exact10[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* Digits up to 2^53 times or over a power of ten up to 10^22: both are exact, so one rounding is
- * right (W. Clinger, How to read floating point numbers accurately, 1990). */
+/* Multiplies or divides digits up to 2^53 by a power of ten up to 10^22: both are exact, so one
+ * rounding is right (W. Clinger, How to read floating point numbers accurately, 1990). */
 static bool fast_f64(const Decimal *d, double *out) {
   if (d->n > 18 || d->exp10 < -22 || d->exp10 > 22) return false;
   uint64_t m = 0;
@@ -297,7 +297,7 @@ static bool fast_f64(const Decimal *d, double *out) {
   return true;
 }
 
-/* Ends the digits with their exponent, for strtod: no decimal point, hence no locale. */
+/* Appends the exponent to the digits, for strtod: without a decimal point, no locale matters. */
 static const char *as_text(Decimal *d) {
   int64_t e = d->exp10 > 99999 ? 99999 : d->exp10 < -99999 ? -99999 : d->exp10;
   snprintf(d->digit + d->n, sizeof d->digit - (size_t)d->n, "e%d", (int)e);
@@ -328,8 +328,8 @@ bool str_to_f32(const char *s, size_t n, float *out) {
   double x = decimal_f64(&d);
   uint64_t u;
   memcpy(&u, &x, 8);
-  /* rounding twice goes wrong only where the f64 is a midpoint of two f32, or where it is an f32
-   * subnormal, whose midpoints look different */
+  /* rounding twice is wrong only if the f64 is a midpoint of two f32, or is subnormal as an f32,
+   * where midpoints have other bits */
   bool finite = !d.inf && !d.nan && d.n;
   if (finite && ((u & 0x1fffffff) == 0x10000000 || fabs(x) < 0x1p-125)) {
     float f = strtof(as_text(&d), NULL);
@@ -358,7 +358,7 @@ bool str_to_i64(const char *s, size_t n, int64_t *out) {
 
 /* ---- printing numbers */
 
-/* Significant digits of |x| at `prec` digits, correctly rounded; gives the decimal exponent of the
+/* Writes |x| correctly rounded to `prec` significant digits; returns the decimal exponent of the
  * first. */
 static int digits_of(double x, int prec, char *digit) {
   char text[64];
@@ -371,7 +371,7 @@ static int digits_of(double x, int prec, char *digit) {
   return *p ? atoi(p + 1) : 0;
 }
 
-/* Writes 0.ddd, ddd.0 or d.dde-x; from 10^most on with an exponent. */
+/* Writes 0.ddd, ddd.0 or d.dde-x; numbers from 10^most on get an exponent. */
 static int put_number(char *buf, bool negative, const char *digit, int exp10, int most) {
   int n = (int)strlen(digit);
   while (n > 1 && digit[n - 1] == '0') n--;
@@ -404,7 +404,7 @@ static int put_number(char *buf, bool negative, const char *digit, int exp10, in
 
 typedef bool (*Same)(const char *digit, int exp10, double x);
 
-/* Adds `by` (1 or -1) to the last digit; false when it would carry out of the front. */
+/* Adds `by` (1 or -1) to the last digit; false if the carry would leave the first digit. */
 static bool nudge(char *digit, int n, int by) {
   for (int i = n - 1; i >= 0; i--) {
     digit[i] = (char)(digit[i] + by);
@@ -425,7 +425,7 @@ static int shortest(char *buf, double x, int from, int to, int most, Same same) 
     int e = digits_of(a, prec, digit);
     if (prec == to || same(digit, e, a)) return put_number(buf, negative, digit, e, most);
     /* below a power of two the spacing halves, so the nearest number of `prec` digits may lie just
-     * outside on that side while its upper neighbour reads back */
+     * below the interval that reads back while its upper neighbour lies in it */
     char up[32];
     memcpy(up, digit, sizeof up);
     if (nudge(up, prec, 1) && same(up, e, a)) return put_number(buf, negative, up, e, most);
@@ -459,7 +459,7 @@ static bool same_bf16(const char *digit, int exp10, double x) {
 }
 
 int str_f64(char *buf, double x) {
-  /* a normal number that has a text of up to 15 digits is shown by 15 digits */
+  /* if a normal number has a text of up to 15 digits, trying 15 digits finds it */
   return shortest(buf, x, fabs(x) < 0x1p-1021 ? 1 : 15, 17, 16, same_f64);
 }
 
@@ -575,7 +575,7 @@ int str_distance(const char *a, const char *b, int limit) {
 
 /* ---- globs */
 
-/* `[lo-hi]` or `[n]` at g; gives its length, 0 when it is no such range. */
+/* Reads `[lo-hi]` or `[n]` at g; returns its length, or 0 if it is no such range. */
 static size_t read_range(const char *g, const char *end, uint64_t *lo, uint64_t *hi) {
   const char *p = g + 1;
   uint64_t v[2] = {0, 0};
@@ -596,8 +596,8 @@ static size_t read_range(const char *g, const char *end, uint64_t *lo, uint64_t 
   return (size_t)(p + 1 - g);
 }
 
-/* One part against one part. After a `*` the match may only start later, so going back to the last
- * `*` alone is enough. */
+/* Matches one part of a glob with one part of a path. After a later `*` an earlier one need not
+ * match more, so it is enough to go back to the last `*`. */
 static bool part_matches(const char *g, const char *g_end, const char *s, const char *s_end) {
   const char *star = NULL, *retry = NULL;
   const char *start = s;
@@ -614,7 +614,7 @@ static bool part_matches(const char *g, const char *g_end, const char *s, const 
       size_t range = *g == '[' ? read_range(g, g_end, &lo, &hi) : 0;
       if (range) {
         const char *p = s;
-        bool inside = s > start && is_digit(s[-1]); /* a number is all its digits */
+        bool inside = s > start && is_digit(s[-1]); /* ranges match whole numbers */
         for (; p < s_end && is_digit(*p); p++)
           if (v < UINT64_MAX / 100) v = 10 * v + (uint64_t)(*p - '0');
         ok = p > s && v >= lo && v <= hi && !(inside && star == g);
@@ -650,14 +650,14 @@ static bool is_any(const char *g, const char *end) {
   return end - g == 2 && g[0] == '*' && g[1] == '*';
 }
 
-/* A glob or path that has run out is NULL. */
+/* The part behind the one that ends at `end`; NULL if there is none. */
 static const char *next_part(const char *end) {
   return *end ? end + 1 : NULL;
 }
 
 bool str_glob(const char *glob, const char *path) {
   const char *g = *glob ? glob : NULL, *s = *path ? path : NULL;
-  const char *any = NULL, *retry = NULL; /* the parts after the last `**`, where it was tried */
+  const char *any = NULL, *retry = NULL; /* the parts after the last `**`; where they were tried */
   bool have_any = false;
   while (s || g) {
     if (g && is_any(g, part_end(g))) {

@@ -1,8 +1,7 @@
 /* A table from 64-bit keys to numbers.
  *
- * Linear probing from a place that the mixed key says. Taking an entry out moves those behind it
- * up, so there are no marks of what was deleted, and a table that lives long stays as quick as a
- * new one.
+ * Linear probing from a slot that the mixed key selects. Removing an entry moves later ones up, so
+ * there are no marks of deleted entries, and an old table is as quick as a new one.
  */
 #include "runtime/table.h"
 
@@ -15,7 +14,7 @@ static size_t home(const Table *m, uint64_t key) {
   return (size_t)(h ^ h >> 32) & (m->cap - 1);
 }
 
-/* Where the key is, or where it would be. */
+/* The slot of the key, or the slot where it would be. */
 static TableSlot *find(const Table *m, uint64_t key) {
   size_t i = home(m, key);
   while (m->slot[i].value && m->slot[i].key != key) i = (i + 1) & (m->cap - 1);
@@ -41,7 +40,7 @@ static void grow(Table *m) {
   if (!m->arena && old.slot) mem_free(m->mem, old.slot, old.cap * sizeof(TableSlot));
 }
 
-/* Throws only where the key is not there yet. */
+/* Finds or adds the key. Throws only if the key is new. */
 static TableSlot *enter(Table *m, uint64_t key) {
   TableSlot *at = m->cap ? find(m, key) : NULL;
   if (at && at->value) return at;
@@ -70,7 +69,7 @@ void table_remove(Table *m, uint64_t key) {
   size_t hole = (size_t)(find(m, key) - m->slot), mask = m->cap - 1;
   if (!m->slot[hole].value) return;
   m->count--;
-  for (size_t i = hole;;) { /* what its home lies before the hole may fill it */
+  for (size_t i = hole;;) { /* an entry whose home slot is at or before the hole may fill it */
     m->slot[hole].value = 0;
     do {
       i = (i + 1) & mask;

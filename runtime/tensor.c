@@ -43,7 +43,7 @@ int64_t tn_product(int rank, const int64_t *dim) {
     if (!zero && dim[i] > INT64_MAX / n) over = true;
     if (!zero && !over) n *= dim[i];
   }
-  return zero ? 0 : over ? -1 : n; /* a dim of 0 makes any others fit */
+  return zero ? 0 : over ? -1 : n; /* with a dim of 0 the product is 0, whatever the others are */
 }
 
 /* ---- making */
@@ -62,7 +62,7 @@ static void release_storage(Storage *s) {
   mem_free(s->mem, s, sizeof *s);
 }
 
-/* A tensor over `store`, which it takes over also when it fails; row-major. */
+/* Makes a row-major tensor over `store`. Takes over the reference even if it fails. */
 static Tensor *make(Mem *m, Storage *store, DType dt, int rank, const int64_t *dim) {
   Tensor *t = mem_try(m, NULL, 0, sizeof *t);
   if (!t) {
@@ -181,7 +181,7 @@ int64_t tn_bytes(const Tensor *t) {
 bool tn_is_contiguous(const Tensor *t) {
   int64_t stride = 1;
   for (int i = 0; i < t->rank; i++)
-    if (t->dim[i] == 0) return true; /* before any product of the others, which may not fit */
+    if (t->dim[i] == 0) return true; /* before products of the other dims, which may overflow */
   for (int i = t->rank - 1; i >= 0; i--) {
     if (t->dim[i] != 1 && t->stride[i] != stride) return false;
     stride *= t->dim[i];
@@ -189,7 +189,7 @@ bool tn_is_contiguous(const Tensor *t) {
   return true;
 }
 
-/* Where element number i lies, in elements from the first. */
+/* The place of element number i, in elements from the first. */
 static int64_t place_of(const Tensor *t, int64_t i) {
   int64_t at = 0;
   for (int k = t->rank - 1; k >= 0; k--) {
@@ -307,7 +307,8 @@ static Tensor *scalar(Mem *m, Device dev, DType dt, Cell c) {
   return t;
 }
 
-/* Floats round once, ints truncate and saturate, bool is x != 0: the casts of rule 15. */
+/* Converts x by the casts of rule 15: floats round once, ints truncate and saturate, bool is
+ * x != 0. */
 Tensor *tn_scalar_f64(Mem *m, Device dev, DType dt, double x) {
   Cell c = {.i64 = 0};
   switch (dt) {
@@ -325,7 +326,7 @@ Tensor *tn_scalar_f64(Mem *m, Device dev, DType dt, double x) {
   return scalar(m, dev, dt, c);
 }
 
-/* Narrower ints wrap; floats round once from all 64 bits. */
+/* Converts x: narrower ints wrap; floats round once from all 64 bits. */
 Tensor *tn_scalar_i64(Mem *m, Device dev, DType dt, int64_t x) {
   Cell c = {.i64 = 0};
   switch (dt) {
