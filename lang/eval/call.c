@@ -1,4 +1,4 @@
-/* Calls: binding arguments, frames, custom backwards, model construction.
+/* Calls: binding arguments, frames, bodies of functions and of their backwards.
  *
  * In: a function value and evaluated arguments. Out: its result. A `fn` called from script goes to
  * compile.c (call_run_code). The body of a `proc`, or of a `fn` called from code, is evaluated here

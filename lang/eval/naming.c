@@ -1,4 +1,4 @@
-/* Names of `let`s: on the values of a graph, and against those of a model's members.
+/* Names of `let`s: given to values of a graph, and compared with those of a model's members.
  *
  * In: a name and its value. Out: the name in the provenance of the nodes, for plans and policies.
  */
