@@ -1,7 +1,7 @@
-/* Builtins of data: files of numbers, splits, sequences; and what a script asks of the machine.
+/* Builtins of data: files of numbers, splits, sequences; and questions to the machine.
  *
- * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code; whatever
- * depends on time or on the machine is a number of its own (clock, counter, peak_memory).
+ * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code. Only clock,
+ * counter and peak_memory give numbers that depend on time or on the machine.
  */
 #include <string.h>
 #include <time.h>
@@ -161,12 +161,12 @@ BUILTIN_FN(bi_split) {
 
 /* ---- the command line */
 
-/* Names that the program asks for: texts of `args("name", ..)` in all its files. */
+/* The names of the program's arguments: texts of `args("name", ..)` in all its files. */
 typedef struct Asked {
   Session *s;
   const char **names;
   size_t count, cap;
-  bool open; /* a name is not a plain text: any word may be meant */
+  bool open; /* a name is no plain text: any word may be an argument */
 } Asked;
 
 static void asked_in(void *ud, Node *n) {

@@ -37,12 +37,12 @@ typedef struct Wrt {
   Span at;
   Val *vals;
   size_t count, cap;
-  int *as; /* per value: the one it counts for */
+  int *as; /* per value: the index of its earliest version, see ad_vjp_as */
   size_t as_cap;
   Val *dx;
   size_t next;
   bool unreached;
-  bool hooks; /* those of params run */
+  bool hooks; /* hooks of params run */
 } Wrt;
 
 static void wrt_push(Wrt *w, Val v, size_t as) {
@@ -107,13 +107,13 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
     int64_t size = 1;
     for (int i = 0; i < t.rank && size; i++)
       if (!dim_is_const(s->stage->g->dims, t.dim[i], &size)) size = 1;
-    w->unreached |= size != 0; /* of no elements: a bias that is not there */
+    w->unreached |= size != 0; /* no elements: an absent bias */
     return zero_node(s, &t);
   }
   return w->hooks && x.tag == V_PARAM ? host_param_gradient(s, x.u.p, g, w->at) : g;
 }
 
-/* What a gradient is taken of: values with their cotangents. */
+/* The values that a gradient is taken of, with their cotangents. */
 typedef struct Seeds {
   Session *s;
   Span at;
@@ -127,10 +127,10 @@ static void seed_push(Seeds *d, Value y, Value dy) {
   VEC_PUSH(&d->s->scratch, d->dy, d->count, d->dy_cap, stage_lift(d->s, dy, d->at).u.v);
 }
 
-/* Hooks of params run; no warning of what is not reached. */
+/* Hooks of params run; no warning if the loss does not depend on a leaf. */
 enum { GRAD_HOOKS = 1, GRAD_MAY_BE_ZERO = 2 };
 
-/* The gradient by the leaves of wrt. */
+/* The gradient of the seeds by the leaves of wrt. */
 static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how, Span at) {
   bool hooks = how & GRAD_HOOKS;
   Wrt w = {.s = s, .at = at, .hooks = hooks};
@@ -156,7 +156,7 @@ static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how,
   return r;
 }
 
-/* Of y alone. */
+/* The gradient of y by the leaves of wrt. */
 static Value code_gradient(Session *s, Value y, Value dy, Value wrt, unsigned how, Span at) {
   Seeds d = {.s = s, .at = at};
   seed_push(&d, y, dy);
@@ -212,7 +212,7 @@ BUILTIN_FN(bi_grad) {
       fail_help(s, ERR_GRAD_FROZEN, a[1]->span,
                 "`unfreeze` it, or take the gradient by what trains",
                 "a frozen param has no gradient");
-    record |= capsule_is_fn(s->frame->fn); /* of code, though it runs as script: it nests */
+    record |= capsule_is_fn(s->frame->fn); /* code that runs as script: gradients nest */
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
   block_grad(s, y, a[0]->span);
@@ -255,12 +255,12 @@ static Value like(Session *s, Value ct, Value y, Span at, const char *what) {
   return ct;
 }
 
-/* Whether a result has a gradient: tensors of floats, and a result that stands alone. */
+/* Whether a result has a gradient: a tensor of floats, not weak. */
 static bool has_gradient(Session *s, Value y) {
   return v_is_tensor(y) && !y.weak && dt_float((DType)op_type_of(s, y).dtype);
 }
 
-/* f(x): one tensor, or a tree. */
+/* f(x) as one tensor, or as a tree. */
 static Value results_of(Session *s, Value f, Value x, Span at) {
   Value y = call_simple(s, f, 1, &x, at);
   bool tree = y.tag == V_TUPLE || y.tag == V_RECORD || (y.tag == V_LIST && !y.u.list->weak);
@@ -282,7 +282,7 @@ static size_t parts_of(Value v) {
   return v.tag == V_RECORD ? v.u.rec->count : v.u.list->count;
 }
 
-/* One cotangent for each result, in the results' structure; `none` stands for zero. */
+/* The argument ct has one cotangent for each result, in the results' structure; `none` is zero. */
 BUILTIN_FN(bi_vjp) {
   if (!s->stage) fail_at(s, ERR_BUG, c->at, "_vjp outside code");
   Value x = fresh(s, c->v[1], c->at), y = results_of(s, c->v[0], x, c->at), ct = c->v[2];
@@ -319,7 +319,7 @@ static Value dot_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   return v[0];
 }
 
-/* Of the nodes of a gradient since `from`: those of hooks, in which it has no derivative. */
+/* Fails if a node of a gradient since `from` is a hook: a hook has no derivative. */
 static void refuse_hooks(Session *s, uint32_t from, Span at) {
   const Graph *g = s->stage->g;
   for (uint32_t n = from; n < g->node_count; n++) {
@@ -335,7 +335,7 @@ static void refuse_hooks(Session *s, uint32_t from, Span at) {
   }
 }
 
-/* A cotangent to differentiate by, for each result that has a gradient. */
+/* A new variable as cotangent for each result that has a gradient, to differentiate by. */
 static Value along_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Seeds *d = ud;
   (void)n, (void)path;
@@ -390,7 +390,7 @@ static Value fill_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return r;
 }
 
-/* The result of a region that was mapped, in the structure it has inside. */
+/* The result of a mapped region, in the structure that it has inside of the region. */
 static Value mapped(Session *s, const Stage *st, Value result, size_t k, const Value *rows, Dim n,
                     Span at) {
   Fill f = {region_map(s, st, k, rows, &n, true, at), 0};

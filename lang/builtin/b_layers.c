@@ -1,9 +1,9 @@
 /* checkpoint_layers: policies for instances (rule 84).
  *
- * In: a model, which of its layers, a policy. Out: the instances hold it, and the code of their
- * calls is compiled as a block (call.c). All layers are asked before the first is changed, so an
- * error leaves every one as it was. Children come before what holds them, each instance once; the
- * model itself is not one of its layers.
+ * In: a model, a choice of its layers, a policy. Out: the instances hold the policy, and the code
+ * of their calls is compiled as a block (call.c). The choice is made for all layers before the
+ * first is changed, so an error leaves every layer as it was. Children come before the layers
+ * that hold them, each instance once; the model itself is not one of its layers.
  */
 #include "lang/builtin/builtin.h"
 #include "lang/checkpoint/policy.h"
@@ -23,7 +23,7 @@ typedef struct Layers {
   Session *s;
   Call *c;
   Value where, policy;
-  bool given; /* policy = .. */
+  bool given; /* the call has policy = .. */
   const Inst **seen;
   size_t seen_count, seen_cap;
   Layer *items;
@@ -34,7 +34,7 @@ static bool is_policy(Value v) {
   return v.tag == V_POLICY || v.tag == V_FN;
 }
 
-/* What becomes of the layer at `path`; unit: it is not meant. */
+/* The new policy of the layer at `path`; unit: it is not chosen. */
 static Value answer(Layers *l, Value layer, const char *path) {
   Session *s = l->s;
   Span at = l->c->spans[1];

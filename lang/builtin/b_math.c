@@ -1,7 +1,7 @@
 /* Builtins: elementwise functions, reductions, comparisons of numbers.
  *
- * In: bound arguments. Out: a tensor or number. Numbers stay numbers (rule 11): what they give is
- * computed in f64 by the same functions.
+ * In: bound arguments. Out: a tensor or number. Numbers stay numbers (rule 11): their results
+ * are computed in f64 by the same functions.
  */
 #include <math.h>
 #include <string.h>
@@ -77,7 +77,7 @@ BUILTIN_FN(bi_elementwise) {
   return op_unary(s, (OpCode)c->b->op, c->v[0], c->spans[0]);
 }
 
-/* A number through an elementwise op. */
+/* An elementwise op on a number. */
 Value builtin_number_unary(Session *s, OpCode op, Value x, Span at) {
   double v = x.tag == V_INT ? (double)x.u.i : x.u.f;
   bool is_int = x.tag == V_INT;
@@ -123,7 +123,7 @@ BUILTIN_FN(bi_gelu) {
                    c->at, c->at, c->at);
 }
 
-/* Two operands, elementwise, numbers and tensors alike. */
+/* An elementwise op on two operands, numbers or tensors. */
 static Value two(Session *s, OpCode op, Value x, Value y, Span at, Span left, Span right) {
   if (v_is_number(x) && v_is_number(y)) {
     if (x.tag != V_NODE && y.tag != V_NODE) {

@@ -1,9 +1,9 @@
-/* Builtins that optimizers in stdlib/optim.ckl need: state by param while the frozen mask changes
+/* Builtins for the optimizers of stdlib/optim.ckl: state by param while the frozen mask changes
  * (rule 68).
  *
- * In: a tree of state and a tree of params of one structure. Leaves are `none` where a param was
- * frozen. The trees are walked here, not by tree_map, which passes over every leaf that is `none`
- * in one of them.
+ * In: a tree of state and a tree of params of one structure. The leaf of a frozen param is `none`.
+ * The trees are walked here, not by tree_map, because tree_map skips each leaf that is `none` in
+ * one of them.
  */
 #include <string.h>
 

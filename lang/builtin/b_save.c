@@ -1,7 +1,7 @@
 /* save and load: values by path in safetensors files (rules 57, 63).
  *
  * In: an instance or a tree of instances, tensors, numbers and texts. Out: a file, or the tree
- * filled from one. A number is a rank-0 i64 or f64 tensor, a text an entry of the metadata.
+ * filled from a file. A number is a rank-0 i64 or f64 tensor, a text an entry of the metadata.
  * Invariant: load compares all of the file with all of the tree before it writes anything.
  */
 #include <string.h>
@@ -18,7 +18,7 @@
 
 static const char format_key[] = "ckl.format", format_number[] = "1";
 
-/* The path of an entry: that of the leaf below `key`. */
+/* The path of an entry: the path of the leaf, below `key`. */
 static const char *entry_path(Session *s, const char *key, const char *path) {
   if (!*path) return *key ? key : "value";
   return *key ? fail_text(s, "%s.%s", key, path) : path;
@@ -34,7 +34,7 @@ typedef struct Saver {
   size_t meta_count, meta_cap;
 } Saver;
 
-/* A leaf as the tensor that stands for it in a file; NULL for a text or none. */
+/* The tensor that stores a leaf in a file; NULL for a text or none. */
 static Tensor *leaf_tensor(Session *s, Value v, Span at, const char *path) {
   switch ((ValueTag)v.tag) {
   case V_PARAM: return v.u.p->t;
@@ -65,7 +65,7 @@ static void save_leaf(Session *s, void *ud, const char *path, Inst *owner, Field
   if (e.t) VEC_PUSH(&s->scratch, w->entries, w->count, w->cap, e);
 }
 
-/* Names that promise a file of another kind: whoever opens it would find safetensors. */
+/* Refuses file names of another format: the file would hold safetensors. */
 static void check_ending(Session *s, const char *file, Span at) {
   static const struct {
     const char *ending, *kind;
@@ -115,7 +115,7 @@ static void opened_release(void *p) {
   mem_free(o->mem, o, sizeof *o);
 }
 
-/* Names of one kind of misfit. */
+/* The paths with one kind of mismatch. */
 typedef struct Names1 {
   Buf text;
   size_t count;
@@ -198,7 +198,7 @@ static void list_names(Buf *b, const Names1 *n, const char *what) {
   if (n->count > NAMES_MOST) buf_printf(b, " and %zu more", n->count - NAMES_MOST);
 }
 
-/* The value of the file for a leaf like v; v itself where the file has none. */
+/* The file's value for a leaf like v; v itself if the file has none. */
 static Value loaded(Session *s, const Loader *l, Value v, const char *path) {
   const char *p = entry_path(s, l->key, path);
   if (v.tag == V_NONE) return v;

@@ -432,7 +432,7 @@ BUILTIN_FN(bi_top_k) {
       dim_print(&b, op_dims_of(s), k);
       fail_at(s, ERR_VALUE, c->spans[1], "%s: %s", text, b.s);
     }
-  } else if (s->stage) { /* the slice below would speak of itself */
+  } else if (s->stage) { /* the error of the slice below would be about the slice */
     stage_at(s, c->spans[1]);
     gr_check(s->stage->g, CHECK_GE, n, k, text);
   }
@@ -546,9 +546,9 @@ BUILTIN_FN(bi_eye) {
 
 /* ---- random */
 
-/* A key of the program stands behind a `stop` in code, by which graph/batch.c knows it from the key
- * of a site: what is drawn under it depends on the key alone (rule 93), for each element of a batch
- * too. */
+/* In code, a key of the program goes through a `stop`, which tells graph/batch.c that it is not the
+ * key of a site: the numbers drawn under it depend on the key alone (rule 93), also for each
+ * element of a batch. */
 static Value key_arg(Session *s, Call *c, int i) {
   if (c->v[i].tag == V_NONE) return random_key(s, c->node);
   Value k = arg_tensor(s, c, i);

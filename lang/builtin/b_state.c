@@ -1,4 +1,4 @@
-/* Builtins on what has state: stop, track, copy, freeze, params, devices; error_of.
+/* Builtins for values with state: stop, track, copy, freeze, params, devices; error_of.
  *
  * In: values, params, models. Out: values; marks in params.
  */
@@ -79,7 +79,7 @@ static Value copy_inst(Session *s, Inst *i, Span at) {
   for (size_t k = 0; k < i->count; k++) {
     r.u.inst->fields[k] = (Field){i->fields[k].name, i->fields[k].kind, v_unit()};
     Value v = i->fields[k].v;
-    /* instances that came as arguments are shared, children are copied */
+    /* instances passed as arguments are shared, children are copied */
     if (i->fields[k].kind != FIELD_ARG) v = copy_value(s, v, at);
     value_set(&r.u.inst->fields[k].v, v);
     if (i->fields[k].kind == FIELD_ARG || i->fields[k].kind == FIELD_LET) obj_holds(r.u.o, v);

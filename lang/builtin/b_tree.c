@@ -50,7 +50,7 @@ static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
   return v_is_weak_list(r) ? op_as_tensor(s, r, DT_COUNT, m->at) : r;
 }
 
-/* xs.map(f) is map(xs, f) (rule 9): not what rule 65 says. */
+/* xs.map(f) is map(xs, f) (rule 9), but rule 65 puts the function first. */
 static void want_function_first(Session *s, Call *c) {
   ValueTag f = (ValueTag)c->v[0].tag, x = (ValueTag)c->v[1].tag;
   if ((x == V_FN || x == V_BUILTIN || x == V_DTYPE) && f != V_FN && f != V_BUILTIN &&
@@ -140,7 +140,7 @@ static Value update_leaf(Session *s, void *ud, size_t n, Value *v, const char *p
   fail_at(s, ERR_WANT_MODEL, at, "`update` writes params; this is %s", value_type_text(s, v[0]));
 }
 
-/* In script a param of the tree is the param (rule 59): all are read before any is written. */
+/* In script a leaf may be a param itself (rule 59), so all are read before any is written. */
 static Value present_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n, (void)path;
   return v[0].tag == V_PARAM ? v_tensor(s, tn_ref(op_tensor_of(s, v[0], *(Span *)ud))) : v[0];

@@ -43,7 +43,7 @@ Value builtin_constant(Session *s, const Builtin *b) {
 enum { MAX_PARAMS = 8, SLOTS = 512 }; /* more than twice the builtins, a power of two */
 
 struct BuiltinTab {
-  BuiltinSig *sig;            /* by place in builtin_table */
+  BuiltinSig *sig;            /* by index in builtin_table */
   const Builtin *slot[SLOTS]; /* by address of the interned name, open addressing */
   Name name[SLOTS];
 };
@@ -70,7 +70,7 @@ static void read_default(BuiltinParam *p, const char *from, size_t len) {
     p->text_n = len - 2;
   } else if (dt >= 0) {
     p->deflt = (Value){.tag = V_DTYPE, .u.i = dt};
-  } else if (strpbrk(t, ".e")) { /* digits by hand: no locale plays a part */
+  } else if (strpbrk(t, ".e")) { /* digits are read by hand, without the locale */
     double x = 0, scale = 1;
     int e = 0;
     const char *q = t;

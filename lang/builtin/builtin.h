@@ -6,10 +6,10 @@
 #include "lang/eval/call.h"
 #include "lang/lang.h"
 
-/* script only; gets its call unevaluated; its first operand is taken as a reference, `net.w` as the
- * param; what it gives depends on every leaf of its trees; its arguments may be nested to any
- * depth; it does, or what it calls may do, more than give a result: prints, writes, draws, fails
- * on purpose; tensors in brackets that it gets stay a list (rule 35) */
+/* In order: it works in script only; gets its call unevaluated; takes its first operand as a
+ * reference, `net.w` as the param; its result depends on every leaf of its trees; its arguments may
+ * be nested to any depth; it or a function that it calls may have effects: prints, writes, draws,
+ * fails on purpose; tensors in brackets stay a list when passed to it (rule 35). */
 enum {
   BI_SCRIPT = 1,
   BI_RAW = 2,
@@ -25,7 +25,7 @@ typedef struct Call {
   Value *v; /* by parameter; absent ones hold the default */
   bool *given;
   Span *spans;
-  size_t rest_n; /* what a `name...` parameter takes */
+  size_t rest_n; /* the arguments of a `name...` parameter */
   Value *rest;
   Name *rest_names;
   Span *rest_spans;
@@ -45,7 +45,7 @@ typedef struct BuiltinParam {
   Value deflt;
   const char *text; /* a default that is a str, else NULL */
   size_t text_n;
-  bool optional, rest; /* has a default; takes all that follows */
+  bool optional, rest; /* has a default; takes all following arguments */
 } BuiltinParam;
 typedef struct BuiltinSig {
   BuiltinParam *par;

@@ -1,4 +1,4 @@
-/* What the files of builtins share: functions of the table, and arguments as they take them. */
+/* Shared by the files of builtins: functions of the table, and readers of arguments. */
 #ifndef CKL_LANG_BUILTIN_BUILTIN_FN_H
 #define CKL_LANG_BUILTIN_BUILTIN_FN_H
 
@@ -25,7 +25,7 @@ BUILTIN_FN(bi_elementwise); /* all of runtime/elementwise.def */
 
 /* The argument nodes of a raw call: receiver first, then by position; named ones by name. */
 size_t arg_raw(Session *s, Call *c, Node **out, size_t most, const char *const *names);
-/* An operand of such a call as a reference: `net.w` is the param, not its value. */
+/* An operand of a raw call as a reference: `net.w` is the param, not its value. */
 Value arg_raw_ref(Session *s, Node *n);
 
 #endif
