@@ -1,7 +1,7 @@
-/* `ckl check`: finds what is wrong without running (rule 49).
+/* `ckl check`: finds errors without running the program (rule 49).
  *
  * In: a declared module. Out: filed errors: of names (resolve.c), of functions for all sizes
- * (functions.c), of script (script.c). A fault is reported once, in the function where it lies
+ * (functions.c), of script (script.c). An error is reported once, in the function where it lies
  * (check_item), in the order of the source.
  */
 #include <string.h>
@@ -84,7 +84,7 @@ static void check_item(Session *s, Module *m, Node *n, ModelDecl *model) {
   CheckJob job = {.s = s, .node = n, .module = m, .m = model};
   if (check_fn(s, &job)) return;
   n->flags |= ITEM_BAD;
-  /* a fault in a function that it calls is that function's, unless that one alone is right */
+  /* an error in a called function belongs to it, unless that function alone is correct */
   Module *cm;
   ModelDecl *cd;
   Node *c = check_culprit(s, count, n, &cm, &cd);
@@ -123,7 +123,7 @@ static void check_functions(Session *s, Module *m) {
   }
 }
 
-/* In the order of the source. */
+/* Sorts diagnostics into the order of the source. */
 static void sort_diags(Diags *d, size_t from) {
   for (size_t i = from + 1; i < d->count; i++) {
     Diag *g = d->items[i];
@@ -154,7 +154,7 @@ bool check_module(Session *s, Module *m, bool script) {
   check_known_before(s, from);
   sort_diags(&s->diags, from);
   bool ok = s->diags.errors == before;
-  if (!script && ok) { /* it runs now and says it then */
+  if (!script && ok) { /* the program runs now, and warns then */
     dg_rewind(&s->diags, from);
     s->warned_count = warned;
   }

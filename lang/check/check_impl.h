@@ -1,4 +1,4 @@
-/* What the files of the checker share. */
+/* Shared by the files of the checker. */
 #ifndef CKL_LANG_CHECK_CHECK_IMPL_H
 #define CKL_LANG_CHECK_CHECK_IMPL_H
 
@@ -10,7 +10,7 @@ enum {                /* Node.flags, beside ITEM_BAD */
        ITEM_DONE = 2, /* checked */
        FN_TAKEN = 4   /* see abstract_taken */
 };
-enum { CHECK_MOST = 20 }; /* errors */
+enum { CHECK_MOST = 20 }; /* errors filed */
 
 /* A function that is staged with symbols for its sizes. */
 typedef struct CheckJob {
@@ -33,8 +33,8 @@ static inline Value v_unknown(void) {
 
 /* ---- functions.c */
 
-/* Sizes that are needed as constants are made up: what is wrong for some is no fault, only what is
- * wrong for all that are tried. False: errors are filed. */
+/* Checks a function. Sizes that are needed as constants are made up: only an error for all sizes
+ * that are tried is filed. False: errors were filed. */
 bool check_fn(Session *s, CheckJob *j);
 Value check_symbolic_tensor(Session *s, DType dt, int rank, const Dim *d);
 
@@ -48,7 +48,7 @@ void check_script(Session *s, Module *m);
 Node *check_fn_at(Session *s, Span at, Module **m, ModelDecl **model);
 /* Where the last error since `count` lies, if in a function that is not `self`. */
 Node *check_culprit(Session *s, size_t count, const Node *self, Module **m, ModelDecl **model);
-/* Drops what was filed since `count` when the same was said before; a fault is reported once. */
+/* Drops the errors filed since `count` if they were filed before: an error is reported once. */
 bool check_known_before(Session *s, size_t count);
 
 #endif

@@ -1,9 +1,9 @@
-/* Functions for all sizes: staged once with symbols for what is not known.
+/* Functions for all sizes: staged once, with symbols for unknown sizes.
  *
  * In: a function or method with annotated parameters. Out: filed errors, or its graph as text.
  * Sizes in brackets become symbols, methods run on an instance whose model ints are symbols too, so
- * one pass stands for all sizes. Where staging needs a size as a constant, several are tried; a
- * fault holds for all.
+ * one pass stands for all sizes. If staging needs a size as a constant, several are tried; an
+ * error is filed only if it occurs with all of them.
  */
 #include <string.h>
 
@@ -56,7 +56,7 @@ Value check_symbolic_tensor(Session *s, DType dt, int rank, const Dim *d) {
   return v;
 }
 
-/* Numbers in the buffers of a made-up instance: some that were written, not the first ones. */
+/* Makes the numbers in the buffers of a made-up instance symbols: they may have been written. */
 static void symbolic_numbers(Session *s, Unit *u, Value v, Span at) {
   stack_check();
   if (v.tag == V_LIST || v.tag == V_TUPLE)
@@ -76,7 +76,7 @@ static void symbolic_numbers(Session *s, Unit *u, Value v, Span at) {
 
 static bool symbolic_inst(Session *s, Unit *u, ModelDecl *m, Value *out);
 
-/* A value of an annotation; false when there is none to make up. Bracket dims become locals. */
+/* Makes up a value for an annotation; false when it cannot. Dims in brackets become locals. */
 static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *out, int depth) {
   stack_check();
   if (!type || depth > 16) return false;
@@ -123,7 +123,7 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
   } else if (word == TYPEWORD_NUM) {
     dt = DT_F32;
   }
-  if (dt == DT_BOOL && !dims) return false; /* static: which one decides the path */
+  if (dt == DT_BOOL && !dims) return false; /* a static bool: its value decides the path */
   if (dt < 0) {
     Global *g = global_find(s, s->frame->module, n);
     if (g && g->kind == G_TYPE)
@@ -246,7 +246,7 @@ static uint32_t first_input(Value v) {
   return v.tag == V_RECORD && v.u.rec->count ? first_input(v.u.rec->items[0]) : UINT32_MAX;
 }
 
-/* What was written, in the order of the inputs that hold it: more outputs, or copies into those
+/* Adds the written state, in the order of its inputs, as further outputs or as copies into those
  * inputs at the end. Numbers are no inputs: they stay outputs. */
 static void give_writes(Session *s, CheckJob *j, Span *at) {
   Unit *u = j->u;
@@ -277,7 +277,7 @@ static Value input_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
   return check_symbolic_tensor(s, (DType)t.dtype, t.rank, t.dim);
 }
 
-/* For `ckl ir`: params and buffers of a made-up instance are inputs, as they are of a call. */
+/* For `ckl ir`: makes params and buffers of a made-up instance inputs, as they are in a call. */
 static void state_to_inputs(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_LIST || v.tag == V_TUPLE)
@@ -303,9 +303,9 @@ static void check_fn_job(void *ud) {
   s->stage = &u->root;
   Value self = v_unit();
   if (j->m && !symbolic_inst(s, u, j->m, &self)) return;
-  if (!d) return; /* the members alone */
-  /* arguments: dims of the brackets are made in a frame that is thrown away, and bound again by
-   * the call */
+  if (!d) return; /* only the members are checked */
+  /* the arguments: their dims in brackets are made in a frame that is thrown away, and the call
+   * binds them again */
   Frame fr;
   FnObj *f = v_fn(s, d, j->module, j->m ? self.u.inst : NULL, j->m, !d->fn->is_proc, 0, NULL).u.fn;
   frame_push(s, &fr, f, d->fn->header);
@@ -343,7 +343,7 @@ static void check_fn_job(void *ud) {
 }
 
 /* One try, with `value[i % n]` for the i-th size that is needed as a constant. Returns how many
- * were. */
+ * sizes were needed. */
 static size_t check_once(Session *s, CheckJob *j, const int64_t *value, size_t n) {
   Pin pins[16];
   size_t pin_count = 0;

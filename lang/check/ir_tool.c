@@ -26,7 +26,7 @@ static Node *find_fn(Session *s, const char *name, ModelDecl **model) {
   return NULL;
 }
 
-/* n types stand for the first parameters, or for all. */
+/* Throws unless n types fit the parameters: the first n, or, if `all`, all without a default. */
 static void types_fit(Session *s, const Node *fn, size_t n, bool all) {
   const NodeList *p = &fn->fn->params;
   const char *name = fn->fn->name.name;

@@ -1,8 +1,8 @@
 /* Script in the abstract.
  *
- * In: a module. Out: filed errors. The same evaluator walks its statements: what is known of a
- * value's type is checked, what only running can tell is V_UNKNOWN, which no check refuses. After
- * loops and branches a variable holds what all ways agree on.
+ * In: a module. Out: filed errors. The same evaluator walks its statements. Known types are
+ * checked; a value that only running can give is V_UNKNOWN, which no check refuses. After loops and
+ * branches a variable is known as far as all paths agree.
  */
 #include <string.h>
 
@@ -56,7 +56,7 @@ bool abstract_only(Session *s, const Call *c) {
   return false;
 }
 
-/* What is known of the arguments of a builtin of script, by the names of its parameters. */
+/* Checks the known arguments of a builtin of script, by the names of its parameters. */
 static void check_arguments(Session *s, const Builtin *b, Call *c) {
   static const char *const texts[] = {"path", "file", "name", "label", "glob", "device", "key"};
   if (!(b->flags & BI_SCRIPT)) return; /* `key` of draws is no text, `path` of `map` a bool */
@@ -108,8 +108,8 @@ static void stmt_job(void *ud) {
   eval_stmt(j->s, j->st, &v);
 }
 
-/* What an error leaves behind: the variables that the statement sets are unknown, so that one error
- * stays one. */
+/* After an error the variables that the statement sets are unknown, so that it causes no further
+ * errors. */
 static void forget_pat(Session *s, Module *m, Node *pat, bool is_var) {
   stack_check();
   if (pat->kind == N_PAT_NAME && !module_name_is_fixed(pat->word.name)) {
@@ -205,7 +205,7 @@ AbstractVars abstract_vars(Session *s, Node *body) {
   return k;
 }
 
-/* A loop's variables: what an iteration may change is not known in it. Tensors keep their type. */
+/* Before a loop: variables that an iteration may change become unknown. Tensors keep their type. */
 void abstract_enter_loop(Session *s, const AbstractVars *k) {
   for (size_t i = 0; i < k->count; i++) {
     Value *v = variable(s, k->names[i]);
@@ -213,7 +213,7 @@ void abstract_enter_loop(Session *s, const AbstractVars *k) {
   }
 }
 
-/* After a loop or branch: a variable whose type it changed is unknown. */
+/* After a loop or branch: variables whose type it changed become unknown. */
 void abstract_leave(Session *s, const AbstractVars *k) {
   for (size_t i = 0; i < k->count; i++) {
     Value *v = variable(s, k->names[i]);
@@ -221,7 +221,7 @@ void abstract_leave(Session *s, const AbstractVars *k) {
   }
 }
 
-/* Back to the values from before, for the other branch; returns those of this one. */
+/* Restores the values from before, for the other branch; returns those of this branch. */
 Value *abstract_swap(Session *s, const AbstractVars *k) {
   Value *now = ARENA_ARRAY(&s->scratch, Value, k->count + 1);
   for (size_t i = 0; i < k->count; i++) {
@@ -263,7 +263,7 @@ static void find_assign(void *ud, Node *n) {
   ast_children(n, find_assign, ud);
 }
 
-/* A number may become a rank-0 tensor: it takes the dtype of what is assigned (rule 14). */
+/* A number may become a rank-0 tensor, with the dtype of the assigned value (rule 14). */
 void check_carry(Session *s, const AbstractVars *k, Node *body) {
   for (size_t i = 0; i < k->count; i++) {
     Value *v = variable(s, k->names[i]), was = k->before[i];
@@ -289,7 +289,7 @@ void check_carry(Session *s, const AbstractVars *k, Node *body) {
   }
 }
 
-/* Does a variable hold a param, which may be assigned? */
+/* Whether a value may be assigned as a param may: it is an alias. */
 bool abstract_param(Session *s, Value v) {
   if (!s->abstract || v.tag != V_NODE) return false;
   Stage *st = s->stage;
@@ -303,7 +303,7 @@ bool abstract_recursion(Session *s, const FnObj *f) {
   return false;
 }
 
-/* Whether a body may end at more than one place, so that its value is not known. */
+/* Whether a body has a `return`, so that its value is unknown. */
 bool abstract_returns(Node *body) {
   bool found = false;
   has_return(&found, body);
@@ -336,7 +336,7 @@ static void taken_visit(void *ud, Node *n) {
   if (g && n->kind == N_ASSIGN) g->moves = true;
   if (g && n->kind == N_NAME && g->kind == G_FN && g->decl->fn->is_proc)
     take(t->s, g->module, g->decl);
-  for (size_t i = 0; n->kind == N_DOT && i < m->global_count; i++) { /* whatever has that method */
+  for (size_t i = 0; n->kind == N_DOT && i < m->global_count; i++) { /* models with that method */
     if (m->globals[i].kind != G_MODEL) continue;
     const NodeList *l = &m->globals[i].decl->model.members;
     for (uint32_t k = 0; k < l->count; k++)
@@ -350,7 +350,7 @@ static void taken_visit(void *ud, Node *n) {
     ast_children(n, taken_visit, ud);
 }
 
-/* Who calls it, and when, is not followed: procs that it calls are taken with it. */
+/* Its callers are not followed, so the procs that it calls are taken too. */
 void abstract_taken(const FnObj *f) {
   if (!f->is_code) take(f->o.s, f->module, f->decl);
 }
@@ -399,7 +399,7 @@ void check_script(Session *s, Module *m) {
       mem_throw(&s->mem, code);
     }
     if (code == MEM_ERR_PROGRAM && s->diags.count > filed) {
-      /* what only code must know beforehand is no fault in script */
+      /* values that only code must know in advance are no error in script */
       const Diag *d = s->diags.items[s->diags.count - 1];
       Module *im;
       ModelDecl *id;
@@ -420,7 +420,7 @@ void check_script(Session *s, Module *m) {
     if (s->diags.errors >= CHECK_MOST) break;
   }
   s->frame = NULL;
-  /* what is known of variables must not outlive the graph it refers to */
+  /* the values of variables must not outlive the graph that they refer to */
   for (size_t i = 0; i < m->global_count; i++)
     if (m->globals[i].module == m && m->globals[i].kind == G_VALUE && !m->globals[i].is_const) {
       value_set(&m->globals[i].v, v_unit());
