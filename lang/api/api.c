@@ -1,6 +1,6 @@
 /* ckl.h: sessions, and running programs in them.
  *
- * In: C calls. Out: statuses, values. What stands around the work of each is job.c's.
+ * In: C calls. Out: statuses, values. job.c runs the work of each call.
  */
 #include <string.h>
 
@@ -129,7 +129,7 @@ void ckl_interrupt(ckl_session *k) {
   interrupt_set(&k->s.kernel.stop, true);
 }
 
-/* Whether v is data alone: it refers to no tree, name or tape. */
+/* Whether v is only data: it refers to no tree, name or tape. */
 static bool is_plain(Value v) {
   if (v.tag == V_LIST || v.tag == V_TUPLE) {
     for (size_t i = 0; i < v.u.list->count; i++)
@@ -140,7 +140,7 @@ static bool is_plain(Value v) {
                            : v.tag <= V_FLOAT || v.tag == V_DTYPE || v.tag == V_STR;
 }
 
-/* Starts the session anew. Of the values that the host holds those that are data stay. */
+/* Starts the session anew. Values that the host holds stay if they are data; others become (). */
 static void api_restart(Session *s) {
   for (ckl_value *v = s->handles; v; v = v->next) {
     Value data = value_bounded(s, v->v) ? state_detach(s, v->v) : v_unit();

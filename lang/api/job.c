@@ -1,10 +1,10 @@
-/* Calls of the C API: what stands around the work of each.
+/* Calls of the C API: begin, guarded work, end.
  *
  * In: work. Out: a status, a text, diagnostics. Every call that may fail runs its work under
- * api_guard(); what left it becomes a status here. Texts handed out live in the notes arena, until
+ * api_guard(), and its outcome becomes a status here. Returned texts live in the notes arena, until
  * the next call that clears it.
- * Invariant: a session is busy while a call of it runs, so what a function of the host calls in
- * between finds it so, and begin() lets no second call in.
+ * Invariant: a session is busy while a call of it runs. A call that a function of the host makes
+ * during it finds the session busy, and begin() refuses it.
  */
 #include "lang/api/job.h"
 
@@ -34,11 +34,11 @@ static void no_stack(Session *s) {
   dg_help(&s->diags, d, "`ulimit -s` gives a program more, ckl_config.stack may have bounded it");
 }
 
-/* Places that were warned of once; after so many a session forgets, and may warn again. */
+/* A place is warned of once; after so many places a session forgets them and may warn again. */
 enum { WARNED_MOST = 4096 };
 
-/* Makes the session ready for a call. CKL_ENOMEM: it was lost for lack of memory and cannot be made
- * again, or the thread has too little stack. */
+/* Makes the session ready for a call. CKL_ENOMEM: the session was lost for lack of memory and
+ * cannot start again, or the thread has too little stack. */
 static ckl_status begin(Session *s) {
   if (s->busy) return CKL_EUSAGE;
   s->busy = true;
@@ -71,7 +71,7 @@ static bool files_nomem(const Diags *d) {
 }
 
 static void no_memory(Session *s) {
-  enum { MORE = 1 << 20 }; /* what was refused is not the last */
+  enum { MORE = 1 << 20 }; /* more allocations will follow the refused one */
   Mem *m = &s->mem;
   m->filing = true;
   if (!m->refused) {

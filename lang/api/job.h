@@ -1,4 +1,4 @@
-/* Work of C calls under guard: for the files that implement ckl.h. */
+/* Runs the work of C calls under guard: for the files that implement ckl.h. */
 #ifndef CKL_LANG_API_JOB_H
 #define CKL_LANG_API_JOB_H
 
@@ -17,15 +17,15 @@ typedef struct Job {
   void *more;
 } Job;
 
-/* Runs work as a call of its own: with its diagnostics, from the first step. */
+/* Runs work as a call of its own: diagnostics and steps start anew. */
 ckl_status api_perform(Job *j, void (*work)(Job *j));
-/* Makes a value, in functions of the host too. */
+/* Makes a value; also allowed in functions of the host. */
 void api_make_value(Job *j, void (*work)(Job *j));
-/* For calls that a busy session allows: what they call of the host finds it busy. Gives what to put
- * back. */
+/* For calls that a busy session allows: functions of the host that they call find it busy. Returns
+ * the former s->busy, to put back. */
 bool api_keep_busy(Session *s);
 
-/* A call that gives a text. */
+/* A call that returns a text. */
 typedef struct TextJob {
   Session *s;
   Buf *b;
@@ -37,20 +37,20 @@ typedef struct TextJob {
   void (*work)(struct TextJob *t);
 } TextJob;
 
-/* Runs work, which writes to t->b; the text or NULL. `clear`: a call of its own, with its
- * diagnostics. */
+/* Runs work, which writes to t->b; returns the text or NULL. `clear`: as a call of its own, with
+ * its own diagnostics. */
 const char *api_text(TextJob *t, void (*work)(TextJob *t), bool clear);
 
-/* A new handle of v: NULL when out of memory, or a throw of it. */
+/* A new handle of v. When out of memory api_handle returns NULL, api_need_handle throws. */
 ckl_value *api_handle(ckl_session *k, Value v);
 ckl_value *api_need_handle(Session *s, Value v);
 
 /* The program file j->path becomes the main module of a session that starts anew. */
 void api_load_main(Job *j);
-/* Runs j->text at the prompt's level; the value of a last expression goes to j->out. */
+/* Runs j->text as at the prompt; the value of a last expression goes to j->out. */
 void api_work_eval(Job *j);
 
-/* Makes j the call f(args), whose values go to v; false where one is of no use. */
+/* Makes j the call f(args), with the values of args in v; false when one cannot be used. */
 enum { MOST_ARGS = 32 };
 bool api_call_given(Job *j, const ckl_value *f, ckl_value *const *args, size_t n,
                     Value v[MOST_ARGS]);

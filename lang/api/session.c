@@ -1,7 +1,7 @@
 /* Sessions: what they own, protected calls, running a program's statements.
  *
  * In: a session and a module or a statement. Out: effects, diagnostics. api_guard() is mem_protect
- * that also puts back the evaluator's state (frames, locals, stage, modes), so any error leaves a
+ * and also restores the evaluator's state (frames, locals, stage, modes), so any error leaves a
  * usable session.
  */
 #include "lang/api/session.h"
@@ -71,7 +71,7 @@ int api_guard(Session *s, void (*f)(void *ud), void *ud) {
   return code;
 }
 
-/* The place is that of the innermost call, which is where a recursion goes on. */
+/* The error's place is the innermost call, which is where a recursion goes on. */
 static void stack_full(void *ud) {
   Session *s = ud;
   if (s->abstract) check_gives_up(s); /* `check` goes into both branches of an `if` */
@@ -208,7 +208,7 @@ void session_run_statement(Session *s, Node *st, Value *out) {
   Flow f = eval_stmt(s, st, &v);
   if (f == FLOW_RETURN) fail_at(s, ERR_RETURN, st->span, "`return` stands in functions only");
   if (f != FLOW_NEXT) fail_at(s, ERR_BREAK, st->span, "`break` and `continue` stand in loops only");
-  fail_if_interrupted(s, st->span); /* it may have come in a call that does not look */
+  fail_if_interrupted(s, st->span); /* it may have come in a call that does not look for it */
   if (out) {
     *out = v;
     return;

@@ -1,4 +1,4 @@
-/* ckl.h: what tools ask: texts, graphs, plans, passes, help, generated documents.
+/* ckl.h: functions for tools: texts, graphs, plans, passes, help, generated documents.
  *
  * In: paths, names, texts. Out: texts in the notes arena, until the next call that clears it.
  */

@@ -83,7 +83,7 @@ ckl_value *ckl_str(ckl_session *s, const char *text, size_t n) {
 typedef struct TensorJob {
   int rank;
   const int64_t *dims;
-  const void *data; /* to copy; NULL: borrowed, or of no elements */
+  const void *data; /* to copy; NULL: borrowed, or no elements */
   void *borrowed;
   void (*done)(void *ud);
   void *ud;
