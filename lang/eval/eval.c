@@ -4,8 +4,8 @@
  * decides what a tensor operation does. Invariants: locals above a block's entry are popped at its
  * end, also after a throw (the function that protects restores local_count); the pool is drained
  * after each statement, so temporaries live as long as the statement that made them. A value read
- * from a `var` or a buffer goes on the pool, since the statement may assign it; operands.c holds the
- * values of params. Other values need no hold: the scope of a `let` or the pool keeps them.
+ * from a `var` or a buffer goes on the pool, since the statement may assign it; operands.c holds
+ * the values of params. Other values need no hold: the scope of a `let` or the pool keeps them.
  */
 #include <math.h>
 #include <string.h>

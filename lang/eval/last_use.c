@@ -1,7 +1,7 @@
 /* Last uses: local variables of script that no later statement mentions (rule 76).
  *
  * In: the blocks that are running, from the innermost out, and a local. Out: whether code that can
- * still run may read it. The answer "may read" can be wrong, "does not" never is: any other mention
+ * still run may read it. The answer can be a false yes, never a false no: any other mention
  * in the present statement counts, any mention in a loop counts if the variable is older than the
  * iteration, and names are compared, not variables. Printing reads a value without its tape and
  * does not count.
