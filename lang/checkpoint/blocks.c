@@ -1,11 +1,11 @@
 /* `checkpoint` blocks and loops, in code and in script (rules 80 to 86).
  *
- * In: the construct's node. Out: what its body gives. In code the body is staged as if the word did
- * not stand there, inside of a Block (checkpoint_tags.c). In script it is one compiled call: a
- * function without parameters whose captures are all that the body mentions, variables too, and
- * whose result has the new values of the variables that it assigns. Such a function is no call to
- * rule 74: its leaves are used as if the body were written in place, and its one block is that of
- * the construct. A body whose gradients would have to leave the call runs as script does instead.
+ * In: the construct's node. Out: the value of its body. In code the body is staged as without the
+ * word, inside of a Block (checkpoint_tags.c). In script it is one compiled call of a function
+ * without parameters. Its captures are all names that the body mentions, variables too, and its
+ * result includes the new values of the variables that the body assigns. By rule 74 this is no
+ * call: its leaves are used as if the body were written in place, and its one block is that of the
+ * construct. A body whose gradients would have to leave the call runs as script does instead.
  */
 #include <string.h>
 
@@ -40,8 +40,8 @@ struct Iterations {
   int depth;
 };
 
-/* (s + r choose s): iterations that s kept states and r repetitions reach. Griewank and Walther,
- * Algorithm 799, section 2. */
+/* (s + r choose s): the number of iterations that s kept states and r repetitions reach. Griewank
+ * and Walther, Algorithm 799, section 2. */
 static int64_t reach(int64_t s, int64_t r) {
   double c = 1;
   for (int64_t i = 1; i <= r; i++) {
@@ -56,7 +56,7 @@ static int64_t most(int64_t a, int64_t b) {
 }
 
 /* Iterations lo .. hi - 1 with s states and r repetitions: the first part is a block that is split
- * the same way when it runs again, with a repetition less; the rest has a state less. */
+ * the same way when it runs again, with one repetition less; the rest has one state less. */
 static void binomial(Iterations *t, int64_t lo, int64_t hi, int64_t s, int64_t r) {
   while (hi - lo > 1) {
     int64_t n = hi - lo;
@@ -176,7 +176,7 @@ Value capsule_body(Session *s, const FnObj *f) {
   return v_list(s, V_TUPLE, n, items);
 }
 
-/* Where the construct stands: the variable of that name. */
+/* The variable of that name where the construct stands. */
 static Value *outer_variable(Session *s, Name name) {
   Local *l = local_find(s, name);
   if (l) return l->is_var ? &l->v : NULL;
@@ -221,7 +221,7 @@ void block_grad(Session *s, Value loss, Span at) {
   }
 }
 
-/* The loop runs as such a block. */
+/* Whether the loop itself is the block of script that runs now. */
 static bool as_script(const Session *s, const Node *loop) {
   return capsule_is_fn(s->frame->fn) && s->frame->fn->decl->fn->body == loop;
 }
@@ -233,7 +233,7 @@ Value block_as_script(Session *s, FnObj *f, const Args *a) {
   return call_inline(s, f, a);
 }
 
-/* The iteration of a loop in script: its body is a block. */
+/* Runs an iteration of a loop in script: its body is a block. */
 void checkpoint_iteration(Session *s, Node *loop, Flow *flow) {
   if (as_script(s, loop)) {
     eval_block(s, loop->loop.body, flow);
@@ -251,7 +251,7 @@ void checkpoint_iteration(Session *s, Node *loop, Flow *flow) {
   run_capsule(s, key->info, key->info, flow);
 }
 
-/* `every` and `binomial` need to see the iterations: then the loop as a whole is compiled. */
+/* Compiles the loop as a whole for `every` and `binomial`, which need to see the iterations. */
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow) {
   if (!loop->loop.is_checkpoint || s->stage || s->abstract || as_script(s, loop)) return false;
   Policy p;
@@ -275,7 +275,7 @@ static bool has_tensor(Value v) {
   return false;
 }
 
-/* What nobody can take a gradient of needs no block. */
+/* Warns if the block gives, assigns and writes no tensor: nobody can take a gradient through it. */
 static void want_result(Session *s, OpenBlock *b, Node *e, Value v) {
   if (has_tensor(v) || s->stage->unit->check) return;
   AbstractVars names = abstract_vars(s, e->region.body);
@@ -294,7 +294,7 @@ static void want_result(Session *s, OpenBlock *b, Node *e, Value v) {
       "this block gives %s, and assigns and writes no tensor: there is nothing to compute "
       "again, and without `checkpoint` it does the same",
       v.tag == V_UNIT ? "()" : value_type_text(s, v));
-  b->policy->saves = true; /* nothing more to say of it */
+  b->policy->saves = true; /* no further warning about it */
 }
 
 Value checkpoint_eval(Session *s, Node *e) {

@@ -1,10 +1,10 @@
 /* Checkpoint blocks in code: entering and leaving, and the tags of their nodes (rules 81 to 85).
  *
  * In: a policy and the nodes that are staged between enter and leave. Out: a Block in the graph's
- * table, the nodes' region, and at the end a tag on every node that computes. A block is nothing
- * but provenance, so it leaves the nodes that are there without it. While a block is open, each
- * value that gets the name of a `let` is matched with the names in the policy, because by the end
- * nobody knows any more through which calls a name was reached.
+ * table, the nodes' region, and at the end a tag on every node that computes. A block is only
+ * provenance, so the nodes are the same as without it. While a block is open, each value that gets
+ * the name of a `let` is matched with the names in the policy, because at the end the calls that
+ * led to a name are no longer known.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #include "lang/value/format.h"
 #include "lang/value/path.h"
 
-/* What becomes of values that no clause names. */
+/* The tag of values that no clause names. */
 static Tag rest_of(const Policy *p) {
   bool keep = p->recomputes && !p->keeps, whole = policy_says(p, POLICY_reentrant);
   Tag rest = whole ? TAG_MUST_RECOMPUTE : keep ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
@@ -59,8 +59,8 @@ void block_enter(Session *s, OpenBlock *b, Policy *p, Span at) {
 
 /* ---- names */
 
-/* Appends what a program calls frame f, seen from the frame around it: the way from that one's
- * instance to its own, and its function. */
+/* Appends the words by which a program names frame f in the frame around it: the path from the
+ * outer frame's instance to that of f, and the function of f. */
 static void frame_words(Session *s, Frame *f, Name *out, size_t *n, size_t most) {
   if (f->self && (!f->up || f->up->self != f->self)) {
     Name here = path_frame(s, f), outer = f->up && f->up->self ? path_frame(s, f->up) : NULL;
@@ -78,7 +78,7 @@ static void frame_words(Session *s, Frame *f, Name *out, size_t *n, size_t most)
   if (fn && strcmp(fn, "forward") && *n < most) out[(*n)++] = fn;
 }
 
-/* A variable where the block stands that holds f's instance or function. */
+/* Whether w is a variable where the block stands that holds f's instance or function. */
 static bool is_variable(Session *s, const OpenBlock *b, const Frame *f, Name w) {
   const Frame *inner = f; /* the call that the block's own frame made */
   while (inner->up && inner->up != b->frame) inner = inner->up;
@@ -92,8 +92,8 @@ static bool is_variable(Session *s, const OpenBlock *b, const Frame *f, Name w) 
   return false;
 }
 
-/* Whether the words of `path` before the last `tail` ones stand, in order, on the way of calls from
- * the block to here. */
+/* Whether the words of `path` before the last `tail` ones occur, in order, along the calls from the
+ * block to the present frame. */
 static bool on_the_way(Session *s, const OpenBlock *b, const Words *path, uint32_t tail) {
   enum { MOST = 64 };
   Frame *frames[MOST];
@@ -111,7 +111,7 @@ static bool on_the_way(Session *s, const OpenBlock *b, const Words *path, uint32
   return k == want;
 }
 
-/* The path ends with the name, or with it and items of its value. */
+/* Whether the path ends with the name, or with it and items of its value. */
 static bool named_so(Session *s, const OpenBlock *b, const Words *path, Name name, const Name *item,
                      size_t items) {
   for (uint32_t tail = 1; tail <= path->count && tail <= items + 1; tail++) {
@@ -159,7 +159,7 @@ static unsigned kinds_of(const OpenBlock *b, const Graph *g, uint32_t n) {
   return k;
 }
 
-/* The class that a policy function is told: of attention, what it is made of. */
+/* The class that a policy function gets as its argument; for attention, the class of the part. */
 static const char *kind_word(unsigned k) {
 #define OPCLASS(NAME, word, of, doc) of(if (k & KIND_##NAME) return word;)
 #include "lang/names/clauses.def"
@@ -169,7 +169,7 @@ static const char *kind_word(unsigned k) {
 typedef struct Close {
   Session *s;
   OpenBlock *b;
-  uint32_t last, made; /* provenance before and after, of the node before */
+  uint32_t last, made; /* provenance of the previous node, before and after its tag */
   Tag tag;
 } Close;
 
@@ -187,7 +187,7 @@ static _Noreturn void disagree(Close *c, const Rule *a, const Rule *b, Span at) 
   fail_raise(s);
 }
 
-/* The rule of the highest rank for node n that is named by `hits` and has these kinds. */
+/* The rule of the highest rank for node n: by the names that hit it and by its kinds. */
 static Rule *rule_for(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   const Policy *p = c->b->policy;
   Rule *best = NULL;
@@ -239,7 +239,7 @@ static int64_t flops_of(Session *s, const Graph *g, uint32_t n, Span at) {
   return cost_flops(g, n, NULL);
 }
 
-/* The tag that a policy function answers with: the words of a clause. */
+/* The tag for the words that a policy function returns: those of a clause. */
 static Tag answer(Session *s, const char *words) {
   for (int i = TAG_NONE + 1; i < TAG_COUNT; i++)
     if (!strcmp(words, clause_tag_words(s, (Tag)i))) return (Tag)i;
@@ -258,7 +258,7 @@ static Diag *nonsense(Close *c, Span at, const char *says, const char *of) {
   return d;
 }
 
-/* Before anything runs: what stands as a constant where the function ends is an answer. */
+/* Checks, before anything runs, the answers that stand as constants at the ends of the function. */
 static void check_answers(Close *c, const Node *e) {
   stack_check();
   if (!e) return;
@@ -289,7 +289,7 @@ static void check_answers(Close *c, const Node *e) {
   fail_raise(c->s);
 }
 
-/* What a policy that is a function says of a node (rule 84); TAG_NONE = nothing. */
+/* The tag that a policy function gives to a node (rule 84); TAG_NONE = none. */
 static Tag ask(Close *c, const Graph *g, uint32_t n, unsigned kinds) {
   stack_check();
   Session *s = c->s;
@@ -347,13 +347,13 @@ static bool is_view(const Graph *g, uint32_t n) {
   return (op_info[x->op].traits & T_VIEW) && x->operand_count == 1;
 }
 
-/* A node that is not computed, or costs nothing. */
+/* Whether a node is not computed, or costs nothing. */
 static bool is_given(const Graph *g, uint32_t n) {
   const OpInfo *o = &op_info[g->nodes[n].op];
   return g->nodes[n].op == OP_INPUT || (o->cls == GENERATE && o->remat == REMAT_FREE);
 }
 
-/* A name for a view means what it looks at. */
+/* A name of a view also names the viewed value. */
 static void follow_views(Close *c, uint32_t start) {
   OpenBlock *b = c->b;
   for (size_t i = 0; i < b->hit_count; i++) {
@@ -367,8 +367,8 @@ static void follow_views(Close *c, uint32_t start) {
   (void)start;
 }
 
-/* What runs once is always saved (rule 81), here or elsewhere: a clause that names it to recompute
- * it cannot hold. */
+/* The tag of a node that runs only once: its results are always saved (rule 81), in place or
+ * offloaded. A clause that names them for recomputation is an error. */
 static Tag saved_tag(Close *c, const Graph *g, uint32_t n, Tag rest) {
   Session *s = c->s;
   const Rule *r = rule_for(c, g, n, 0);
@@ -404,7 +404,7 @@ static void tag_graph(Close *c, Graph *g, uint32_t start) {
       at = &g->provs[x->prov];
     }
     if ((at->backward ? at->within : at->region) != c->b->id) continue;
-    if (x->op == OP_INPUT) { /* an argument that was first met in here */
+    if (x->op == OP_INPUT) { /* an argument with its first use in the block */
       Prov q = *at;
       q.region = c->b->outside;
       VEC_PUSH(g->arena, g->provs, g->prov_count, g->prov_cap, q);
@@ -450,7 +450,7 @@ static void count_kept(Close *c, const Graph *g, uint32_t start) {
   for (uint32_t n = start; n < g->node_count; n++) {
     const GNode *x = &g->nodes[n];
     const Prov *at = &g->provs[x->prov];
-    p->saves |= at->backward && at->within == c->b->id; /* a gradient inside: nobody knows */
+    p->saves |= at->backward && at->within == c->b->id; /* a gradient inside: not known */
     if (at->backward || at->region != c->b->id || is_given(g, n) || is_view(g, n)) continue;
     for (uint32_t k = 0; k < x->result_count; k++) {
       if (!need[x->result0 + k - base]) continue;
@@ -472,7 +472,7 @@ static void warn_nothing(Close *c, bool last) {
   if (s->modes.no_grad || u->check || u->outside || p->layer || policy_says(p, POLICY_auto) ||
       policy_says(p, POLICY_budget))
     return;
-  for (uint32_t i = b->id + 1; i <= g->blocks->count; i++) /* they do their own part */
+  for (uint32_t i = b->id + 1; i <= g->blocks->count; i++) /* inner blocks save on their own */
     p->saves |= gr_block_at(g, i)->parent == b->id;
   if (b->start < g->node_count) count_kept(c, g, b->start);
   if (p->saves || !last) return;
@@ -483,10 +483,10 @@ static void warn_nothing(Close *c, bool last) {
       (long long)p->with, (long long)p->without);
 }
 
-/* A name that meets nothing is an error, a class warns: one policy may serve several blocks. Not
- * `random`: outside of `wrap <train>` nothing draws. While checking, a size that was made up, or
- * another mode, may lead another way through the code, and what is done with an unknown value
- * leaves no nodes: then nothing is known. */
+/* Reports rules that match no value. A name is an error, a class a warning: one policy may serve
+ * several blocks. `random` is not reported: outside of `wrap <train>` nothing draws. In `check`, a
+ * made-up size or another mode may take another branch of the code, and operations on an unknown
+ * value leave no nodes: then nothing is reported. */
 static void unmet(Close *c) {
   Session *s = c->s;
   const Policy *p = c->b->policy;

@@ -1,13 +1,13 @@
-/* What a call keeps of its `checkpoint` blocks, where a budget, `auto` or a limit of memory leaves
- * that open (rules 82, 86).
+/* Choosing which values of its `checkpoint` blocks a call keeps, if a budget, `auto` or a limit of
+ * memory leaves that open (rules 82, 86).
  *
  * In: a graph that holds forward and backward, with tags, and sizes. Out: a choice per value. The
- * idea: a ladder of cuts for fixed prices of a byte (autograd/remat.h), the plan as written, saving
- * all and computing all again; each gives a graph that is planned like any other, so its peak is
- * exact. The answer is the fastest whose peak fits. Under a limit its code is made at once: where
- * that leaves too little, the others are looked at again, with what is known now. The ladder does
- * not depend on the budget: more memory never gives a slower plan, and the plan as written is one
- * of them. Values of blocks that leave nothing open stay as written.
+ * candidates are a ladder of cuts for fixed prices of a byte (autograd/remat.h), the plan as
+ * written, saving all and recomputing all. Each gives a graph that is planned like any other, so
+ * its peak is exact. The choice is the fastest whose peak fits. Under a limit its code is made at
+ * once; if that leaves too little, the others are tried again, with what is known by then. The
+ * candidates do not depend on the budget, so more memory never gives a slower plan. Values of
+ * blocks that leave nothing open stay as written.
  */
 #include "lang/checkpoint/choice.h"
 
@@ -28,12 +28,12 @@
 
 typedef struct Candidate {
   uint8_t *choice;
-  int64_t time;       /* of what it computes again */
+  int64_t time;       /* of its recomputation */
   int64_t kept;       /* bytes from forward to backward, by rm_price */
   int64_t need;       /* of the process; -1: not planned yet */
-  int64_t need_dense; /* the same where all inputs are dense */
+  int64_t need_dense; /* `need` if all inputs are dense */
   int64_t *block;     /* bytes per block of the table */
-  /* with a reference on the pool; NULL: it cannot be made, or another is better */
+  /* its plan, with a reference on the pool; NULL: it cannot be made, or another is better */
   Planned *planned;
   bool tried; /* with its code it was too large */
   size_t number;
@@ -41,13 +41,13 @@ typedef struct Candidate {
 
 typedef struct Chooser {
   Session *s;
-  Arena *a; /* of what is kept */
+  Arena *a; /* of the result */
   const Graph *g;
   const JointWhole *whole; /* NULL: g is one graph */
   const int64_t *env;
   const int64_t *dense; /* per input: bytes of its dense copy, 0 = it is dense */
   int64_t room;
-  size_t tensors, rest; /* in use when `room` was left */
+  size_t tensors, rest; /* bytes in use when `room` was left */
   bool *open;           /* per block: something is left to decide */
   Candidate *c;
   size_t count, cap;
@@ -60,8 +60,8 @@ static bool open_block(const Session *s, const Graph *g, uint32_t id) {
   return false;
 }
 
-/* Budgets are kept or refused on the reference evaluator too, by the plan of compiled code. A limit
- * is checked there when it is met. */
+/* The reference evaluator keeps or refuses budgets too, by the plan of compiled code. It checks a
+ * limit only when it is reached. */
 bool choice_wanted(const Session *s, const Graph *g) {
   if (s->mem.limit && s->config.cpu != CPU_REFERENCE) return true;
   for (size_t i = 0; g->blocks && i < g->blocks->count; i++)
@@ -145,7 +145,7 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* c->need and c->block. */
+/* Plans the graphs of c and sets c->need and c->block. */
 static void plan_runs(Chooser *h, Candidate *c) {
   Session *s = h->s;
   Planned *p = c->planned;
@@ -202,7 +202,7 @@ static bool make_graphs(Chooser *h, Candidate *c) {
   return c->planned != NULL;
 }
 
-/* Another one is better: all but a shell on the pool is given back. NULL is fine. */
+/* Releases the plan of c, as another is better; a shell stays on the pool. NULL is fine. */
 static void forget(Candidate *c) {
   if (!c || !c->planned) return;
   jit_free(c->planned->first);
@@ -212,7 +212,7 @@ static void forget(Candidate *c) {
   c->planned = NULL;
 }
 
-/* By how much the candidate is over: 1 = it fits exactly or better. */
+/* The largest factor by which the candidate exceeds a bound; 1 = it fits. */
 static double excess(const Chooser *h, const Candidate *c, uint32_t *block) {
   double most = 1;
   *block = 0;
@@ -235,7 +235,7 @@ static int by_time(const void *x, const void *y) {
   return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* `need`: bytes of the process. */
+/* Reports that no plan fits. `need`: bytes of the process. */
 static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint32_t block) {
   Session *s = h->s;
   const Block *b = gr_block_at(h->g, block);
@@ -256,7 +256,7 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint3
   fail_raise(s);
 }
 
-/* What values kept may take at most in a plan that fits. */
+/* The most bytes that kept values may take in a plan that fits. */
 static int64_t most_kept(const Chooser *h) {
   const BlockTab *tab = h->g->blocks;
   int64_t sum = 0;
@@ -276,14 +276,15 @@ static void take_stock(Chooser *h) {
   h->rest = mem_rest(&h->s->mem);
 }
 
-/* The fastest that fits of those not tried, or the one that is least over: *over is 1 for those
- * that fit, *block says of which budget it is over (0: of what is left). NULL: none can be made. */
+/* Of the candidates not tried, the fastest that fits, or the one with the least excess. *over is
+ * its excess, 1 if it fits; *block is the block whose budget it exceeds (0: the memory left). NULL:
+ * none can be made. */
 static Candidate *best_candidate(Chooser *h, double *over, uint32_t *block) {
   int64_t most = most_kept(h);
   Candidate *best = NULL;
   *over = 0;
   *block = 0;
-  /* What keeps more than it may without anything else is looked at when nothing else is left. */
+  /* Candidates whose kept values alone take too much come last. */
   for (size_t i = 0; i < 2 * h->count && (!best || *over > 1); i++) {
     Candidate *c = &h->c[i % h->count];
     uint32_t at;
@@ -309,9 +310,9 @@ static bool make_code(Chooser *h, const Candidate *c) {
          (!c->planned->second || native_code(h->s, c->planned->second, name, h->at));
 }
 
-/* `best` fits; its code is made, and has to fit too. The code of one that did not is a guess at
- * that of the next: what would not fit beside it is tried all the same where it takes less. Each is
- * tried once. */
+/* Makes the code of `best`, which fits; it has to fit with its code, too. The code of a candidate
+ * that did not is an estimate for the next one: a candidate that would not fit beside that code is
+ * still tried if it needs less. Each is tried once. */
 static Candidate *choose_with_code(Chooser *h, Candidate *best) {
   Candidate *nearest = NULL;
   Chooser then = *h;
@@ -328,7 +329,7 @@ static Candidate *choose_with_code(Chooser *h, Candidate *best) {
       then = *h;
     }
     best->tried = true;
-    if (!code) forget(best); /* the others have to be planned in what is left */
+    if (!code) forget(best); /* the others have to be planned in the memory left */
     double over;
     uint32_t block;
     Candidate *last = best, *next = best_candidate(h, &over, &block);
@@ -423,7 +424,7 @@ bool auto_remat_wanted(Session *s, const Graph *g, const int64_t *env) {
   return false;
 }
 
-/* g with all that a backward needs in one block. */
+/* g with one block of the backward and all nodes that it needs. */
 static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
   const bool *needed = needed_by_backward(temp, g);
   Graph *b = gr_clone(a, g);
@@ -440,9 +441,9 @@ static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
   return b;
 }
 
-/* Whether c takes a quarter less than d, both planned exactly: what is computed again is fused
- * apart from the forward, which may cost more than it saves. The plan of d is made only where a
- * bound of what it takes does not tell. */
+/* Whether c takes a quarter less than d, both planned exactly: recomputation is fused apart from
+ * the forward, which may cost more than it saves. d is planned only if a lower bound of its need
+ * does not decide. */
 static bool pays(Chooser *h, Candidate *c, Candidate *d) {
   plan_runs(h, c);
   int64_t least = native_least(h->s, &d->planned->arena, d->planned->runs.first, h->env);
@@ -451,7 +452,7 @@ static bool pays(Chooser *h, Candidate *c, Candidate *d) {
   return c->need <= d->need - d->need / 4;
 }
 
-/* The plan that keeps least of those that take a twelfth more time at most. */
+/* Chooses the plan that keeps least, of those that take at most a twelfth more time. */
 Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
                   const int64_t *env) {
   Arena *temp = &s->scratch;

@@ -1,10 +1,10 @@
 /* Policies: clauses of `checkpoint` and of `policy` declarations, evaluated (rules 82, 84, 86).
  *
  * In: clauses, in the frame of the block or, for a declared policy, in one of its module that holds
- * its parameters. Out: one flat list of rules, each for an op class or a name with what is said of
- * it, and the options. Whoever reads clauses has them checked as words by resolve_clause.c already;
- * what depends on values is found here: budgets, options that stand twice by way of a declared
- * policy, clauses that disagree.
+ * its parameters. Out: one flat list of rules, each with the tag of an op class or a name, and the
+ * options. The words of the clauses are checked before, by resolve_clause.c; faults that depend on
+ * values are found here: budgets, options that stand twice by way of a declared policy, clauses
+ * that disagree.
  */
 #include "lang/checkpoint/policy.h"
 
@@ -51,7 +51,7 @@ static void add_rule(Read *r, Tag tag, Node *w) {
   VEC_PUSH(&s->scratch, p->rules, p->count, p->cap, n);
 }
 
-/* An argument of a clause: a word is a name. */
+/* The value of an argument of a clause: a word is a name. */
 static Value argument(Session *s, Node *a) {
   if (a->kind != N_WORD) return eval_expr(s, a);
   Value v = bind_name_value(s, a->path.items[0].name, a->path.items[0].span, true);
@@ -117,7 +117,7 @@ static void read_declared(Read *r, Node *decl, Module *m, size_t n, const Value 
                             : args[i];
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }
-  Span fn_at = r->p->fn_at; /* it may have one of its own */
+  Span fn_at = r->p->fn_at; /* the declared policy may have a function of its own */
   bool declared = r->declared;
   r->p->fn_at = (Span){0};
   r->declared = true;
@@ -129,7 +129,7 @@ static void read_declared(Read *r, Node *decl, Module *m, size_t n, const Value 
   r->depth--;
 }
 
-/* A policy by name: a declared one, a function, or a variable that holds either. */
+/* Reads a policy by name: a declared one, a function, or a variable that holds either. */
 static void read_named(Read *r, Node *c) {
   Session *s = r->s;
   const Words *path = &c->clause.path;
@@ -199,7 +199,7 @@ static void read_iterations(Read *r, const Clause *k, const Node *c, int64_t *n)
             k->word, (long long)*n);
 }
 
-/* A word that stands once, also by way of a declared policy. */
+/* Reads an option: a word that may stand only once, also by way of a declared policy. */
 static void read_option(Read *r, const Clause *k, const Node *c) {
   struct Said *said = r->p->said;
   for (size_t i = 0; i < clause_count; i++) {
@@ -268,7 +268,7 @@ void policy_of_value(Session *s, Value policy, Span at, Policy *out) {
   *out = empty();
   out->layer = true;
   Read r = {.s = s, .p = out, .use = at, .depth = 1, .declared = true};
-  value_pool(s, policy);      /* a policy function may give its layer another */
+  value_pool(s, policy);      /* a policy function may give its layer another policy */
   if (policy.tag == V_BOOL) { /* a plain block */
     out->text = names_of(s->names, "");
     return;

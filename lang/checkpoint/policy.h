@@ -13,7 +13,7 @@ typedef enum OpKind {
 #include "lang/names/clauses.def"
 } OpKind;
 
-/* What a policy says of one op class or name. */
+/* The tag that a policy gives to one op class or name. */
 typedef struct Rule {
   Tag tag;
   int rank;      /* 0 all, 1 a class, 2 a name */
@@ -29,14 +29,14 @@ typedef struct Policy {
   Value fn;
   size_t extra_count;
   Value *extra; /* rule 84; unit = none */
-  Span fn_at;   /* file 0: not there */
+  Span fn_at;   /* file 0: none */
   struct Said {
-    Span at; /* file 0: the word does not stand */
+    Span at; /* file 0: the word is absent */
     int64_t n;
   } said[POLICY_COUNT];   /* of options: words that stand once */
-  bool keeps, recomputes; /* a clause names what to keep, what to make again */
+  bool keeps, recomputes; /* a clause names values to keep, to compute again */
   bool layer;             /* given by checkpoint_layers */
-  /* bytes that backward keeps of the blocks so far; whether one of them saves some */
+  /* bytes that backward keeps of the blocks so far; whether one of them saves memory */
   int64_t with, without;
   bool saves;
   bool unknown; /* of `check`: a block so far has a value that is not known */
@@ -47,9 +47,9 @@ static inline bool policy_says(const Policy *p, PolicyWord w) {
   return p->said[w].at.file != 0;
 }
 
-/* Evaluates clauses in the present frame. Throws after filing what is wrong with them. */
+/* Evaluates clauses in the present frame. Throws after filing errors in them. */
 void policy_read(Session *s, const NodeList *clauses, bool loop, Policy *out);
-/* The same of a policy that is a value: an argument or field of instances. */
+/* Like policy_read, for a policy that is a value: an argument or field of instances. */
 void policy_of_value(Session *s, Value policy, Span at, Policy *out);
 
 /* A block while its body is staged; on the C stack. */
@@ -78,14 +78,14 @@ typedef struct OpenBlock {
 } OpenBlock;
 
 void block_enter(Session *s, OpenBlock *b, Policy *p, Span at);
-/* Gives the nodes of the block their tags. Throws where they and the policy do not fit; `last`: no
- * other block has the policy, so that now all that it names was met. */
+/* Gives the nodes of the block their tags. Throws if the policy does not fit them. `last`: no other
+ * block has the policy, so all values that it names are staged by now. */
 void block_leave(Session *s, OpenBlock *b, bool last);
 /* A value of the graph got the name of a `let` (and of an item in it). */
 void block_named(Session *s, Name name, const Name *item, size_t items, Value v);
-/* An expression has a value that `check` does not know: what is done with it leaves no nodes. */
+/* An expression has a value that `check` does not know: operations on it leave no nodes. */
 void block_unknown(Session *s);
-/* Around a call of the library's attention: the nodes made since `from`. */
+/* Marks the nodes made since `from` as a call of the library's attention. */
 void block_attention(Session *s, uint32_t from);
 
 Value checkpoint_eval(Session *s, Node *e); /* blocks.c */
@@ -94,17 +94,19 @@ Value checkpoint_eval(Session *s, Node *e); /* blocks.c */
 struct Iterations *iterations_start(Session *s, Node *loop, int64_t count);
 void iterations_before(struct Iterations *t, int64_t i);
 void iterations_after(struct Iterations *t, int64_t i, bool end);
-/* Loops of script: one iteration; all of them, false where each iteration is a call by itself. */
+/* Loops of script: runs one iteration; runs all of them, false if each is a call by itself. */
 void checkpoint_iteration(Session *s, Node *loop, Flow *flow);
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow);
-/* The function that stands for a block of script: is f one; its body, in a frame of its own. */
+/* The function that stands for a block of script: whether f or fn is one; the value of its body, in
+ * a frame of its own. */
 bool capsule_is_fn(const FnObj *f);
 bool capsule_is_node(const Node *fn);
 Value capsule_body(Session *s, const FnObj *f);
-/* A gradient of `loss` is taken in code. Where that is a block of script, and the loss hangs on a
- * value with a tape, the gradient has to go on there, which a call cannot (rule 80). */
+/* Called when code takes a gradient of `loss`. If the code is a block of script and the loss
+ * depends on a value with a tape, the gradient has to go on there, which a call cannot do (rule
+ * 80). */
 void block_grad(Session *s, Value loss, Span at);
-/* Then the block runs like the script around it. */
+/* Runs such a block like the script around it. */
 Value block_as_script(Session *s, FnObj *f, const Args *a);
 
 /* A policy as a value: a declared one with its arguments. */
