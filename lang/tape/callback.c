@@ -50,7 +50,7 @@ typedef struct Later {
 struct Host {
   HostKind kind;
   Span at;
-  Modes modes;   /* modes where it stands */
+  Modes modes;   /* modes at its place in the program */
   Value shape;   /* structure of the values (V_NODE: the number of one), or the function */
   size_t self;   /* the function's `self`: number of its need + 1; 0: none */
   size_t need;   /* number of the need: a param or instance */

@@ -60,7 +60,7 @@ void captures_free(Session *s) {
   mem_free(&s->mem, s->captures, sizeof *s->captures);
   s->captures = NULL;
 }
-/* ---- what is kept */
+/* ---- kept graphs */
 
 /* Logs, at the debug level, why no kept graph fits. */
 static void tell_miss(Capture *c, const Buf *key, const Parts *p) {
@@ -279,7 +279,7 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
                      ARENA_ARRAY(a, HostRun *, c->count + 1), c->root->index};
   for (size_t i = 0; k->effects && i < c->count; i++) {
     const TapeNode *n = c->nodes[i];
-    /* now: what an effect puts on the pool lives as long as its step */
+    /* made now: values that an effect puts on the pool live only as long as its step */
     if (n->joint && n->joint->spec.hosts)
       state.host[i] = host_run(s, n->joint->spec.hosts, n->refs, c->at);
   }

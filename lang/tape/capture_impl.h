@@ -12,7 +12,7 @@
 /* Where an input of the graph is taken from. */
 typedef struct From {
   uint32_t node; /* place in Capture.nodes; UINT32_MAX: the cotangent */
-  uint32_t slot; /* index in the node's inputs, or in what the call saved */
+  uint32_t slot; /* index in the node's inputs, or in the call's saved tensors */
 } From;
 
 /* The same value at another node. Each run tests whether it is the same tensor: a param may have
@@ -55,7 +55,8 @@ typedef struct Kept {
   Backend *backend; /* the host's code, else NULL */
 } Kept;
 
-/* What differs when a backward is not found: what is asked for, then part by part of each node. */
+/* The parts of a key, to tell what differs when none is found: the request, then PARTS of each
+ * node. */
 enum { PART_HOOKS, PART_KIND, PART_EDGES, PART_TYPES, PARTS };
 typedef struct Parts {
   uint32_t *end;
@@ -71,8 +72,8 @@ void capture_pin(Sizes *z, const JointRef *j);
 void capture_key(Capture *c, Buf *b, Sizes *z, bool apart, Parts *p);
 /* The tensor that an input is. */
 Tensor *capture_tensor(const Capture *c, From from);
-/* Makes k->g and what says where its inputs and outputs are; NULL, with `e`: there is no such
- * form. */
+/* Makes k->g, the sources of its inputs and the numbers of its outputs. k->g is NULL, with `e`, if
+ * the tape has no captured form. */
 void capture_graph(Capture *c, Kept *k, Sizes *z, GErr *e);
 
 #endif

@@ -1,8 +1,9 @@
 /* Hooks: registering, calling, removing.
  *
- * In: functions of the program and what they hang on; gradients as they become complete. Out: the
- * gradients that the functions return. Hooks stand in one list in order of registration and are
- * walked by number, so that a hook may remove any hook, even itself, or add one.
+ * In: functions of the program and the objects that they hang on; gradients as they become
+ * complete. Out: the gradients that the functions return. Hooks stand in one list in order of
+ * registration and are walked by number, so that a hook may remove any hook, even itself, or add
+ * one.
  * Invariants: a hook runs at most once per `grad` and place; while it runs, a `grad` that it takes
  * itself does not call it again; a gradient that a hook returns has the size, the device and the
  * dtype of its argument. Hooks of a value without a gradient are not called.

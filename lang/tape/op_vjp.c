@@ -3,9 +3,9 @@
  * In: a node of the tape, which gradients are wanted and which cotangents are there. Out: the graph
  * that computes them. A tape of script has few kinds of nodes and many of each, so a session keeps
  * the graphs it made: a table of fixed size by the hash of everything a graph depends on
- * (operation, attributes, types and sizes of operands, what is asked for, the mode), in which a
- * newer entry replaces the older one. Invariant: a kept graph names no place in the program; the
- * code that runs it knows the node.
+ * (operation, attributes, types and sizes of operands, the GradAsk, the mode), in which a newer
+ * entry replaces the older one. Invariant: a kept graph names no place in the program; the code
+ * that runs it knows the node.
  */
 #include <string.h>
 #include <xxhash.h>

@@ -1,6 +1,6 @@
 /* `grad` at the top level: the sweep over the tape.
  *
- * In: a loss on the tape and what to differentiate by. Out: gradients.
+ * In: a loss on the tape and the values to differentiate by. Out: gradients.
  * Idea: a reverse sweep in the order of sequence numbers. The gradient of each node is a graph (of
  * the one operation, or the backward half of the call's joint graph), or all of them are one graph
  * (capture.c). Contributions arrive last use first and are added pairwise, as in code (rule 74).
