@@ -1,7 +1,7 @@
 /* Staging a call: a function is evaluated once on values of a graph.
  *
  * In: a code function and arguments of script. Out: a Compiled: the graph as written and
- * simplified, where its inputs come from, a template of its result, and what it writes.
+ * simplified, the origins of its inputs, a template of its result, and its writes.
  */
 
 #include "graph/opcode.h"

@@ -101,7 +101,7 @@ static const bool *read_for_results(Session *s, const Compiled *c) {
 }
 
 /* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
- * `env`: sizes, where blocks are planned by them; else NULL. */
+ * `env`: sizes, if blocks are planned by them; else NULL. */
 static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env,
                            const int64_t *dense) {
   size_t n = c->g->input_count, sizes = env ? dim_symbol_count(c->g->dims) * sizeof *env : 0;
@@ -181,7 +181,7 @@ typedef struct PreparedCall {
   Value *leaf;
   JointRef *j;    /* it goes on the tape */
   bool saves;     /* it runs the forward half of j, which saves for the backward */
-  const Graph *g; /* what runs */
+  const Graph *g; /* the graph that runs */
   Native **native;
   Choice choice;
   bool outside; /* a block of script that cannot run as a call: see block_grad */

@@ -122,7 +122,7 @@ struct Unit {
   bool restart, check;
   bool shows;        /* of `check`: writes are reported */
   bool modal;        /* the code asked whether it trains: another call may take another branch */
-  bool quiet;        /* some of it stands under no_grad */
+  bool quiet;        /* a part of it is under no_grad */
   bool outside;      /* a `grad` in a block of script goes on outside of it: see block_grad */
   bool regrad;       /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
   uint32_t steps;    /* of `check`: calls and iterations walked so far */

@@ -5,7 +5,7 @@
  * the session keeps these graphs by operation, dtypes, ranks, attributes and the pattern of sizes.
  * For an operand that is a transposed or repeated view, the input is the viewed tensor and the view
  * is in the graph: nothing is copied. Views themselves, small operations and failures are left to
- * gr_run_op. Invariant: what is kept depends on the key alone.
+ * gr_run_op. Invariant: a kept graph depends on its key alone.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -38,7 +38,7 @@ struct Native;
 typedef enum JointKind { JOINT_CALL, JOINT_BLOCK, JOINT_REGION } JointKind;
 typedef enum JointState { JOINT_DEFERRED, JOINT_EAGER, JOINT_MADE } JointState;
 
-/* What a joint graph is for. */
+/* The description of a joint graph. */
 typedef struct JointSpec {
   JointKind kind;
   bool deferred;         /* the gradient is unlikely to be taken */

@@ -23,7 +23,7 @@
 
 struct Native {
   JitFn *fn;
-  JitFn *planned; /* what fn becomes; NULL: it is planned when it is compiled */
+  JitFn *planned; /* the plan of fn; NULL: it is planned when it is compiled */
   OpCounts ops;
   bool counted;
   bool looked;  /* code made before was looked for, and some is missing: its price is */
@@ -154,7 +154,8 @@ double native_clock(void) {
 static void print_fn(Session *s, Buf *out, const JitFn *f, PassId stage, Span at);
 static bool print_parts(Session *s, Buf *out, const Graph *g, PassId stage);
 
-/* The stages of ckl_dump from `fuse` on; those of machine code where there is a code generator. */
+/* The stages of ckl_dump from `fuse` on; those of machine code only if there is a code
+ * generator. */
 static void dump_fn(Session *s, const JitFn *f, const Graph *g) {
   Engine *engine = jit_engine(s->jit);
   PassId end = engine && eng_config(engine)->codegen ? PASS_PTX_90 + 1 : PASS_LLVM;

@@ -34,8 +34,8 @@ int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env
 /* Makes the code of a planned function now. False if there is no room for it. If it fails for
  * another reason, the first run says why. Throws when interrupted. */
 bool native_code(Session *s, JitFn *f, const char *name, Span at);
-/* Bytes of tensors that may be made until the session's limit; what is kept for later
- * runs counts as free. INT64_MAX: no limit. */
+/* Bytes of tensors that may be made until the session's limit; memory kept for later runs counts as
+ * free. INT64_MAX: no limit. */
 int64_t native_room(Session *s);
 /* Makes its first run machine code, whatever that costs, if there is a code generator. */
 void native_must(Session *s, Native **n);
