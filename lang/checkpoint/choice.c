@@ -95,7 +95,7 @@ static void make_ladder(Chooser *h) {
   for (size_t i = 0; i < n; i++) add(h, written, choices[i]);
 }
 
-/* ---- what a candidate takes */
+/* ---- the memory of a candidate */
 void plan_unref(Planned *p) {
   if (!p || --p->rc > 0) return;
   Mem *m = p->arena.mem;

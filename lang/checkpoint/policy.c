@@ -173,7 +173,7 @@ static void read_named(Read *r, Node *c) {
   read_declared(r, o->decl, o->module, n, args, c->span);
 }
 
-/* ---- the words, by what they take */
+/* ---- the words, by their arguments */
 
 static void read_names(Read *r, const Node *c) {
   uint32_t from;
