@@ -1,4 +1,4 @@
-/* What the files of the command line share: output streams, options, reporting. Uses ckl.h only. */
+/* Shared by the files of the command line: output streams, options, reporting. Uses ckl.h only. */
 #ifndef CKL_CLI_H
 #define CKL_CLI_H
 
@@ -22,11 +22,11 @@ typedef struct Out {
 typedef struct Options {
   const char *color; /* "auto", "always", "never" */
   bool json, verbose, counts, check, help, interpret, emulate, profile, plan, times;
-  int threads; /* of CKL_THREADS; 0: not said */
+  int threads; /* of CKL_THREADS; 0: not given */
   const char *filter, *stage, *writes, *pass, *device, *seed;
   const char *cpu, *spill, *files; /* of ckl_config */
   int64_t memory, max_steps, max_nodes;
-  /* NULL-terminated; words: what is not an option */
+  /* NULL-terminated; words: arguments that are no options */
   const char **dump, **log, **lib, **args, **words;
   size_t dump_count, log_count, lib_count, arg_count, word_count;
 } Options;
@@ -47,7 +47,7 @@ void out_flush(Out *o);
 /* Opens a session as the options say and makes it the one that Ctrl-C stops. NULL: reported. */
 ckl_session *cli_open(Cli *c);
 void cli_close(Cli *c);
-/* Applies --log, --dump and --seed to the session. Gives 0 or an exit status. */
+/* Applies --log, --dump and --seed to the session. Returns 0 or an exit status. */
 int cli_settings(Cli *c);
 /* Prints the diagnostics of the session's last call to standard error. */
 void cli_report(Cli *c);
@@ -55,12 +55,12 @@ void cli_report(Cli *c);
 int cli_exit(const Cli *c, ckl_status st);
 /* Lets Ctrl-C stop the running call of c->session; twice within one call ends the process. */
 void cli_catch_interrupt(Cli *c);
-/* The next Ctrl-C is a first one again; it stops a call (`will_run`), or only a read from the
+/* Counts Ctrl-C from 0 again. The next one stops a call (`will_run`), or only a read from the
  * terminal. */
 void cli_rearm(bool will_run);
 /* How many Ctrl-C came since cli_rearm. */
 int cli_interrupts(void);
-/* A message in the manner of "ckl run: ...", then a hint how to get help. Gives EXIT_USAGE. */
+/* Prints a message such as "ckl run: ...", then a hint how to get help. Returns EXIT_USAGE. */
 int cli_usage(Cli *c, const char *command, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Reads a whole file, "-" being standard input. The caller frees it. NULL: reported. */
@@ -102,18 +102,18 @@ int cmd_repl(Cli *c);
 /* ---- edit.c: lines from a terminal */
 typedef struct Editor Editor;
 typedef enum Read { READ_LINE, READ_END, READ_INTERRUPT } Read;
-/* NULL: lines come as they are, without libedit or on a terminal that cannot. `word`: the i-th
+/* NULL: lines are not edited, because libedit is missing or the terminal cannot. `word`: the i-th
  * command of the prompt, for completion; NULL past the end. */
 Editor *edit_open(Cli *c, const char *(*word)(size_t i));
-/* The next line, which lives until the next call; `more`: a further one of an input. */
+/* The next line, which lives until the next call; `more`: it continues an input. */
 Read edit_line(Editor *e, bool more, const char **line);
-/* A whole input, of one line or several, becomes an entry of the history. */
+/* Makes a whole input, of one line or several, one entry of the history. */
 void edit_remember(Editor *e, const char *text);
 void edit_close(Editor *e);
 
-/* ---- repl.c: what may be looked at without a terminal */
-/* The last top-level statement of a REPL input: its first and one-past-last byte; whether `;` ends
- * it. */
+/* ---- repl.c: the part that works without a terminal */
+/* Finds the last top-level statement of a REPL input: its first and one-past-last byte, and whether
+ * `;` ends it. */
 void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silent);
 
 #endif

@@ -1,7 +1,7 @@
-/* What each subcommand does, apart from the REPL.
+/* The subcommands, except the REPL.
  *
- * Comes in: the options. Goes out: text on standard output (what the program prints, what was asked
- * for), diagnostics, warnings and logs on standard error, and the exit status. */
+ * In: the options. Out: text on standard output (the output of the program, or the answer to the
+ * command), diagnostics, warnings and logs on standard error, and the exit status. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 /* ---- sessions, interrupts, reports */
 
-/* A signal handler has no argument: these two are what it works with. */
+/* A signal handler has no argument, so it works with these. */
 static Cli *volatile interrupted_cli;
 static volatile sig_atomic_t interrupts, running;
 
@@ -61,7 +61,7 @@ static void write_text(void *ud, int stream, const char *text, size_t n) {
     out_write(&c->err, text, n);
     out_flush(&c->err);
   }
-  /* nobody reads what comes: stop the program as well */
+  /* nobody reads further output: stop the program as well */
   if (c->out.error && !failed && c->session) ckl_interrupt(c->session);
 }
 
@@ -173,7 +173,7 @@ void cli_close(Cli *c) {
 void cli_report(Cli *c) {
   out_flush(&c->out);
   if (c->out.error) return; /* the program was stopped for that */
-  enum { MANY = 20 };       /* then a program is not looked at any further */
+  enum { MANY = 20 };       /* then checking of a program stops */
   static const char stopped[] = "what comes after 20 errors is not looked for";
   size_t n = ckl_diag_count(c->session), errors = 0;
   for (size_t i = 0; i < n; i++) {
@@ -205,7 +205,7 @@ static int worse(int a, int b) {
   return a > b ? a : b;
 }
 
-/* "./x.ckl" stays as it is; "-" is what the library can open. */
+/* A path for the library: "-" becomes /dev/stdin, others stay as they are. */
 static const char *file_path(const char *word) {
   return strcmp(word, "-") ? word : "/dev/stdin";
 }
@@ -298,7 +298,7 @@ int cmd_test(Cli *c) {
     cli_catch_interrupt(c);
     ckl_status st =
         ckl_test_file(c->session, file_path(c->o.words[i]), c->o.filter, test_report, &t);
-    /* a failed test has told why; what is wrong with the file itself has not been told */
+    /* a failed test has been reported; an error in the file itself has not */
     if (!t.failed || st != CKL_ERUN) cli_report(c);
     rc = worse(rc, cli_exit(c, st));
     if (t.failed) rc = worse(rc, EXIT_WRONG);
@@ -377,7 +377,7 @@ static bool replace_file(Cli *c, const char *path, const char *text, size_t n) {
       if (k < 0 && errno != EINTR) ok = false;
     }
     ok = ok && !fchmod(fd, st.st_mode & 07777) && !fsync(fd);
-    if (ok && fchown(fd, st.st_uid, st.st_gid)) ok = true; /* then it belongs to who ran us */
+    if (ok && fchown(fd, st.st_uid, st.st_gid)) ok = true; /* the user of ckl owns it then */
     int saved = errno;
     if (close(fd) && ok) {
       saved = errno;

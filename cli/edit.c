@@ -1,9 +1,8 @@
-/* Lines from a terminal, edited with libedit where it was built in: keys, completion, history.
+/* Lines from a terminal, edited with libedit if it was built in: keys, completion, history.
  *
- * Comes in: keys. Goes out: lines, and what an input of several lines leaves in the history: one
- * entry, which comes back as a whole. Completion knows what stands before the cursor: a command, a
- * file name in a string or behind :load, a member behind a dot, else a name. Nothing is evaluated
- * for it. */
+ * In: keys. Out: lines, and the history, in which an input of several lines is one entry that comes
+ * back as a whole. Completion looks at the text before the cursor: it completes a command, a file
+ * name in a string or behind :load, a member behind a dot, else a name. It evaluates nothing. */
 #include "cli/cli.h"
 
 #ifdef HAVE_LIBEDIT
@@ -69,7 +68,7 @@ static int read_char(EditLine *e, wchar_t *c) {
 
 /* ---- completion */
 
-/* What fits in the place of the last `n` characters before the cursor. */
+/* The texts that may replace the last `n` characters before the cursor. */
 typedef struct Fits {
   char **items;
   size_t count, room, n;
@@ -102,7 +101,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Files whose path starts with `typed`; folders end with a slash. */
+/* Adds the files whose path starts with `typed`; folders end with a slash. */
 static void fit_files(Fits *f, const char *typed) {
   const char *slash = strrchr(typed, '/'), *last = slash ? slash + 1 : typed;
   char folder[1024], path[2048];
@@ -126,7 +125,7 @@ static bool is_word(char c) {
   return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
-/* Where the string begins that is open at the end of text[0, n), or NULL. */
+/* The start of the string that is open at the end of text[0, n), or NULL. */
 static const char *open_string(const char *text, size_t n) {
   const char *from = NULL;
   for (size_t i = 0; i < n; i++) {
@@ -142,7 +141,7 @@ static const char *open_string(const char *text, size_t n) {
   return from;
 }
 
-/* text[0, n) is what stands before the cursor. */
+/* text[0, n): the text before the cursor. */
 static void find_fits(Editor *e, Fits *f, const char *text, size_t n) {
   char typed[512];
   const char *end = text + n, *from = open_string(text, n), *name;
@@ -186,7 +185,7 @@ static unsigned char complete(EditLine *el, int ch) {
   Fits f = {NULL, 0, 0, 0};
   find_fits(e, &f, line->buffer, (size_t)(line->cursor - line->buffer));
   unsigned char answer = CC_ERROR;
-  if (f.count) { /* first what all have in common, then a list if that is no news */
+  if (f.count) { /* insert their common prefix, or list them if it is typed already */
     size_t common = strlen(f.items[0]);
     for (size_t i = 1; i < f.count; i++) {
       size_t k = 0;
@@ -211,7 +210,7 @@ static unsigned char complete(EditLine *el, int ch) {
 /* ---- history */
 
 /* $XDG_STATE_HOME/ckl/history, by default ~/.local/state/ckl/history; its folders are made. NULL:
- * none. */
+ * there is no such place. */
 static char *find_history(void) {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
   bool xdg = state && state[0] == '/';
@@ -246,7 +245,7 @@ Editor *edit_open(Cli *c, const char *(*word)(size_t i)) {
   if (!e) return NULL;
   e->cli = c;
   e->word = word;
-  setlocale(LC_CTYPE, ""); /* what a character is; numbers stay as they are */
+  setlocale(LC_CTYPE, ""); /* for characters only; numbers keep the C locale */
   e->edit = el_init("ckl", stdin, stdout, stderr);
   if (!e->edit) {
     free(e);

@@ -1,6 +1,6 @@
-/* The command `ckl`: which subcommands and options there are, and how a command line is read.
+/* The command `ckl`: its subcommands and options, and how a command line is read.
  *
- * Comes in: argv. Goes out: one call of a function of the table below and its exit status: 0 fine,
+ * In: argv. Out: one call of a function of the table below and its exit status: 0 fine,
  * 1 the program is wrong or failed, 2 wrong usage, 130 interrupted. Everything that ckl can do is
  * reached through ckl.h. */
 #define _DEFAULT_SOURCE /* madvise, sbrk */
@@ -65,7 +65,7 @@ static const Command commands[] = {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* ---- options. Those of `common` every command has. */
+/* ---- options. Every command has those of `common`. */
 static const char common[] = "joh";
 
 typedef struct Option {
@@ -232,7 +232,7 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
     break;
   }
   case 'F': {
-    struct stat st; /* the file goes in the end: nothing else may */
+    struct stat st; /* the file is deleted, so it must be new or empty */
     if (!lstat(value, &st) && (!S_ISREG(st.st_mode) || st.st_size))
       return cli_usage(c, command, "--spill needs a new file or an empty one; `%s` is %s", value,
                        S_ISREG(st.st_mode) ? "not empty" : "no file of data");
@@ -294,8 +294,8 @@ static bool is_assignment(const char *word) {
   return i && word[i] == '=';
 }
 
-/* `text` starts with '-'. Uses up *next when the value is the next word. Gives 0 or an exit
- * status. */
+/* Reads an option; `text` starts with '-'. Uses up *next when the value is the next word. Returns 0
+ * or an exit status. */
 static int read_option(Cli *c, const Command *cmd, const char *text, char **next, bool *used_next) {
   const char *command = cmd ? cmd->name : NULL;
   const char *value = strchr(text, '=');
@@ -346,9 +346,9 @@ static bool ends_in_ckl(const char *s) {
   return n > 4 && !strcmp(s + n - 4, ".ckl");
 }
 
-/* Which command a command line means: *cmd NULL stands for the REPL or for options like --help
- * alone;
- * *at is the index of the command's name, 0 when it is not written. Gives 0 or an exit status. */
+/* Finds the command of a command line: *cmd NULL stands for the REPL or for options like --help
+ * alone; *at is the index of the command's name, 0 when it is not written. Returns 0 or an exit
+ * status. */
 static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, int *at) {
   *cmd = NULL;
   *at = 0;
@@ -380,7 +380,7 @@ static int choose_command(Cli *c, int argc, char **argv, const Command **cmd, in
   return 0;
 }
 
-/* How compiled functions run. Gives 0 or an exit status. */
+/* Chooses how compiled functions run. Returns 0 or an exit status. */
 static int choose_cpu(Cli *c, const char *command) {
   Options *o = &c->o;
   const char *told = getenv("CKL_CPU");
@@ -396,7 +396,7 @@ static int choose_cpu(Cli *c, const char *command) {
   return EXIT_USAGE;
 }
 
-/* CKL_THREADS: how many threads compute. Gives 0 or an exit status. */
+/* Reads CKL_THREADS, the number of computing threads. Returns 0 or an exit status. */
 static int choose_threads(Cli *c) {
   const char *told = getenv("CKL_THREADS");
   if (!told || !*told) return 0;
@@ -442,15 +442,15 @@ static int read_command_line(Cli *c, int argc, char **argv, const Command **cmd)
   return wrong ? wrong : choose_cpu(c, as->name);
 }
 
-/* One heap in large pages for all but the largest blocks, which stays for the life of the process:
- * most of a first step of a model is else the first touch of small pages. */
+/* Makes one heap in large pages for all but the largest blocks; it stays for the life of the
+ * process. Otherwise a model's first step is mostly the first touch of small pages. */
 static void large_pages(void) {
 #if defined __GLIBC__ && defined MADV_HUGEPAGE && !defined __SANITIZE_ADDRESS__
   enum { ROOM = 256 << 20, LARGE = 8 << 20, USUAL = 128 << 10 };
   mallopt(M_TRIM_THRESHOLD, 2 * ROOM);
   mallopt(M_MMAP_THRESHOLD, LARGE);
   mallopt(M_TOP_PAD, ROOM);
-  void *volatile grow = malloc(LARGE / 2); /* the heap, by ROOM; a limit may refuse that */
+  void *volatile grow = malloc(LARGE / 2); /* grows the heap by ROOM; a limit may refuse that */
   mallopt(M_TOP_PAD, USUAL);
   free(grow);
   const uintptr_t page = 2 << 20, end = (uintptr_t)sbrk(0) & ~(page - 1);

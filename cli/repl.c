@@ -1,8 +1,8 @@
-/* The REPL: statements are read, run, and what they give is shown.
+/* The REPL: reads statements, runs them and shows their values.
  *
- * Comes in: lines from a terminal (edited with libedit where it was built in) or from a pipe. Goes
- * out: values on standard output, diagnostics on standard error. An input is handed over as soon as
- * ckl_is_complete says so. Invariant: whatever fails or is interrupted, variables stay. */
+ * In: lines from a terminal (edited with libedit if it was built in) or from a pipe. Out: values on
+ * standard output, diagnostics on standard error. An input runs as soon as ckl_is_complete accepts
+ * it. Invariant: variables stay after any failure or interrupt. */
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -17,22 +17,22 @@
 typedef struct Repl {
   Cli *cli;
   bool terminal; /* prompts, banner */
-  bool more;     /* the prompt is for a further line of one input */
+  bool more;     /* the prompt is for another line of the same input */
   bool failed;   /* a statement failed (the exit status of a pipe) */
   char *text;    /* the input so far */
   size_t length, room;
   char *line; /* the last line read by getline */
   size_t line_room;
-  Editor *edit; /* NULL: lines come as they are */
+  Editor *edit; /* NULL: lines are not edited */
 } Repl;
 
-/* ---- what an input is: enough of the lexer to find its last statement */
+/* ---- inputs: enough of the lexer to find the last statement of one */
 
 static bool is_word(char c) {
   return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
-/* Whether a newline after text[..n) ends a statement, as the lexer has it (language reference,
+/* Whether a newline after text[..n) ends a statement, as in the lexer (language reference,
  * "Lexer"). */
 static bool can_end(const char *text, size_t n) {
   static const char *const open_words[] = {"fn",     "let", "var",   "if",         "else",
@@ -65,7 +65,7 @@ void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silen
     if (separator && c == '\n') {
       size_t k = i;
       while (k < n && isspace((unsigned char)text[k])) k++;
-      if (text[k] == '.') separator = false; /* a call goes on in the next line */
+      if (text[k] == '.') separator = false; /* a chain of calls goes on in the next line */
     }
     if (separator) {
       if (c == ';') *silent = true;
@@ -115,7 +115,7 @@ static size_t word_length(const char *text, size_t n) {
   return k && !isdigit((unsigned char)text[0]) ? k : 0;
 }
 
-/* Shows what the last statement of `text` gave: `value`, or the variables that its `let` made. */
+/* Shows the result of the last statement of `text`: `value`, or the variables of its `let`. */
 static void show_result(Repl *r, const char *text, ckl_value *value) {
   size_t from, to;
   bool silent;
@@ -164,7 +164,7 @@ static bool echoes_interrupt(const Repl *r) {
   return r->terminal && !tcgetattr(STDIN_FILENO, &t) && (t.c_lflag & ECHO);
 }
 
-/* Reports what came of a call that took `seconds`. True when it was fine. */
+/* Reports the outcome of a call that took `seconds`. True when it succeeded. */
 static bool finish(Repl *r, ckl_status st, double seconds) {
   if (st == CKL_EINTERRUPT) {
     out_flush(&r->cli->out);
@@ -199,8 +199,8 @@ typedef struct Word {
 
 static void word_help(Repl *r, const char *rest);
 
-/* The type in what is shown of a value: "x : f32[3, 4]   min ..", between the colon and a wide
- * gap. Gives its length. */
+/* The type in the text shown for a value: "x : f32[3, 4]   min ..", between the colon and a wide
+ * gap. Returns its length. */
 static size_t shown_type(Repl *r, const ckl_value *v, const char **type) {
   const char *text = ckl_show(r->cli->session, "_", v), *at = text ? strstr(text, " : ") : NULL;
   size_t n = 0;
@@ -235,7 +235,7 @@ static void put_bytes(Out *out, int64_t bytes) {
   out_printf(out, "%.1f %s", x, units[u]);
 }
 
-/* The variables, without what is declared. */
+/* Lists the variables, without declarations. */
 static void word_vars(Repl *r, const char *rest) {
   ckl_session *s = r->cli->session;
   char name[128];
@@ -262,7 +262,7 @@ static void word_vars(Repl *r, const char *rest) {
   }
 }
 
-/* `f(x, y)` is asked for as `plan(f, x, y)`. */
+/* Shows the plan of `f(x, y)` by running `plan(f, x, y)`. */
 static void word_plan(Repl *r, const char *rest) {
   const char *args = strchr(rest, '(');
   size_t n = strlen(rest), room = n + 32;

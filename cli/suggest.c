@@ -1,5 +1,5 @@
 /* "Did you mean": the candidate with the fewest letters inserted, left out, changed or swapped
- * (optimal string alignment distance), if they are few for the length of the word. */
+ * (optimal string alignment distance), if these are few for the length of the word. */
 #include "cli/cli.h"
 
 #include <stdio.h>
