@@ -1,7 +1,7 @@
 /* The syntax tree: walking, comparing, printing as nested parentheses.
  *
- * In: nodes made by the grammar's actions. Out: nothing is changed here. Idea: `ast_children` is
- * the one place that knows where children hang; height and whole-tree passes are built on it.
+ * In: nodes made by the grammar's actions. Out: nothing is changed here. Idea: only
+ * `ast_children` knows where the children of a node are; height and whole-tree passes use it.
  * Invariant: children are visited in the order of the source. */
 #include "parser/ast.h"
 

@@ -28,7 +28,7 @@ typedef struct NodeList {
   uint32_t count, cap;
 } NodeList;
 
-/* A name at a place. `slot` and `info` are the checker's, for names that are bound (dims, ...). */
+/* A name at a place. `slot` and `info` belong to the checker, for bound names (dims, ...). */
 typedef struct Word {
   Name name; /* NULL: absent */
   Span span;
@@ -67,7 +67,7 @@ typedef struct StrParts {
   uint32_t count, cap; /* the empty string has no part */
 } StrParts;
 
-/* What fn, proc and lambda have in common. */
+/* The common part of fn, proc and lambda. */
 typedef struct Fn {
   Word name; /* .name NULL for a lambda */
   bool is_proc;
@@ -95,11 +95,11 @@ struct Node {
   uint8_t kind;    /* NodeKind */
   bool parens;     /* an expression written in parentheses of its own; its span includes them */
   bool semicolon;  /* a statement followed by `;` (the REPL prints nothing) */
-  uint8_t flags;   /* the checker's */
+  uint8_t flags;   /* used by the checker */
   uint32_t height; /* nodes on the longest path down; a leaf has 1 */
   Span span;
-  uint32_t slot, depth; /* the checker's; zero from the parser */
-  void *info;           /* the checker's; NULL from the parser */
+  uint32_t slot, depth; /* used by the checker; zero from the parser */
+  void *info;           /* used by the checker; NULL from the parser */
   union {
     struct {
       NodeList items;
@@ -133,7 +133,7 @@ struct Node {
       NodeList params, members;
       bool has_params;
       const char *doc;
-      struct ModelNames *names; /* lang/eval/model.c; NULL: few */
+      struct ModelNames *names; /* lang/eval/model.c; NULL: it has few names */
     } model;
     struct {
       Word name;
@@ -251,7 +251,8 @@ bool ast_is_expr(const Node *n);
 /* Calls f for each child, in the order of the source (patterns, types and clauses included). */
 void ast_children(const Node *n, void (*f)(void *ud, Node *child), void *ud);
 
-/* Same tree, spans, comments, checker's fields and spelling of numbers apart. */
+/* Whether two trees are equal; spans, comments, fields of the checker and the spelling of numbers
+ * are not compared. */
 bool ast_equal(const Node *a, const Node *b);
 
 /* Prints the tree as nested parentheses on one line, for tests and --dump. */

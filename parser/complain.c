@@ -1,8 +1,9 @@
-/* What the parser says about a token that does not fit.
+/* Error messages for a token that does not fit.
  *
- * In: the parser's state before the token, the token, the two before it. Out: an error with what
- * was found, what would fit, and a way out. Idea: gr_accepts answers for every token whether it
- * would fit; groups of tokens are named in words. Slips known from other languages come first. */
+ * In: the parser's state before the token, the token, the two before it. Out: an error that says
+ * what was found and what would fit, with a help. Idea: gr_accepts answers for every token whether
+ * it would fit; groups of tokens are named in words. Mistakes known from other languages come
+ * first. */
 #include "parser/lex.h"
 
 #include <string.h>
@@ -57,7 +58,7 @@ static bool is_comparison(int kind) {
          kind == TK_NE;
 }
 
-/* An operator between two operands that no expression begins with. */
+/* Whether it is an operator between two operands that cannot begin an expression. */
 static bool continues(int kind) {
   switch (kind) {
   case TK_PLUS:
@@ -98,7 +99,7 @@ bool ps_is_statement_word(const Parser *ps, Tok t) {
   }
 }
 
-/* Is a symbol on the stack above the last open bracket or statement? */
+/* Whether a symbol is on the stack above the last open bracket or statement. */
 static bool header_open(const Parser *ps, int symbol) {
   int closed = 0;
   for (int i = 0, s; (s = gr_symbol(ps->gr, i)) >= 0 && i < 64; i++) {
@@ -218,9 +219,9 @@ static bool foreign_word(Parser *ps, Tok t) {
   return false;
 }
 
-/* ---- mending */
+/* ---- repairs */
 
-/* The first byte that is neither blank, newline nor in a comment. */
+/* The first byte from `at` on that is no blank or newline and not in a comment. */
 static uint32_t next_visible(const Parser *ps, uint32_t at) {
   const Lexer *lx = &ps->lx;
   while (at < lx->n) {
@@ -360,7 +361,7 @@ static void expected(const Parser *ps, Buf *b) {
 
 /* ---- the message */
 
-/* A new statement inside an open bracket. */
+/* An error for a new statement inside an open bracket. */
 static bool unclosed_bracket(Parser *ps, Tok t) {
   char c = top(ps);
   if (!t.first || !ps_is_statement_word(ps, t) || (c != '(' && c != '[' && c != '<')) return false;
@@ -435,7 +436,7 @@ static bool after_operand(Parser *ps, Tok t) {
     return say(ps, ERR_SYNTAX_TRAIL, t.lo, t.hi, "a block is no argument of a call",
                "write `f(x, fn() { .. })`, or `wrap <f x> { .. }`");
   if (t.kind == TK_EQ) {
-    if (t.hi - t.lo > 1) return true; /* as `=>`: the lexer has said so */
+    if (t.hi - t.lo > 1) return true; /* as in `=>`: the lexer has filed an error */
     if (top(ps) == '(' && ps->prev.kind == TK_IDENT && ps->prev2.kind == TK_DOT)
       return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi, "the name of an argument has no dot", NULL);
     if (top(ps) == '(' && ps->prev.kind == TK_IDENT && ps->prev2.kind == TK_COMMA)

@@ -3,8 +3,8 @@
  * In: a tree without errors, and its source for comments, blank lines and the spelling of literals.
  * Out: text that parses to the same tree; formatting it again changes nothing. Idea: the tree
  * becomes a flat run of items (text, places where a line may break, groups); a group is printed on
- * one line when what it holds fits, as in D. C. Oppen, Prettyprinting, TOPLAS 2(4), 1980. What the
- * author broke on purpose stays broken: blocks, lists whose first item is on a line of its own,
+ * one line when its contents fit, as in D. C. Oppen, Prettyprinting, TOPLAS 2(4), 1980. Line
+ * breaks that the author chose stay: blocks, lists whose first item is on a line of its own,
  * chains of calls, the body after `fn f(x) =`.
  * Invariant: comments are printed in order, each once, and only where a newline may stand. Testing
  * whether a group fits stops at the right margin, so time is linear.
@@ -23,8 +23,8 @@ typedef enum ItemKind {
   I_SOFT,    /* nothing, or a newline */
   I_HARD,    /* a newline */
   I_BLANK,   /* a newline and an empty line */
-  I_FORCED,  /* a newline because the author wrote one; counts as I_LINE (`all`) or I_SOFT where a
-               group is measured, so that a line broken for its length looks the same again */
+  I_FORCED,  /* a newline because the author wrote one; counts as I_LINE (`all`) or I_SOFT when a
+               group is measured, so that a line broken for its length stays the same */
   I_BROKEN,  /* text in a broken group only */
   I_FLAT,    /* text in a flat group only */
   I_OPEN,    /* a group; `all`: broken when there is a newline anywhere in it */
@@ -79,7 +79,7 @@ static void open_all(Fmt *f) {
   put_item(f, (Item){.kind = I_OPEN, .all = true});
 }
 
-/* A place where a line may break, or does. */
+/* Adds a place where a line may break, or must (`forced`). */
 static void edge(Fmt *f, bool line, bool forced) {
   if (forced)
     put_item(f, (Item){.kind = I_FORCED, .all = line});
@@ -127,7 +127,7 @@ static void put_behind(Fmt *f, const Comment *c) {
   put_comment(f, c);
 }
 
-/* Comments before a place where a newline may stand, each on a line of its own. */
+/* Prints the comments before a place where a newline may stand, each on a line of its own. */
 static void comments_before(Fmt *f, uint32_t at) {
   for (const Comment *c; (c = pending(f, at)) != NULL;) {
     put_comment(f, c);
@@ -150,7 +150,7 @@ static bool trailing_comment(Fmt *f, uint32_t before) {
 
 typedef struct ListStyle {
   const char *open, *close;
-  bool comma; /* one after the last item when broken */
+  bool comma; /* a comma after the last item when broken */
   bool pad;   /* blanks inside the brackets on one line */
 } ListStyle;
 
@@ -226,10 +226,10 @@ static void put_words(Fmt *f, Words w, const char *between) {
 
 /* ---- blocks */
 
-/* A comment between statements: behind the former one, or on a line of its own. `prev`: the end of
- * what stands before, a comment when `commented`; 0 at the start of the file. */
+/* Prints a comment between statements: behind the former one, or on a line of its own. `prev`: the
+ * end of the text before, which is a comment if `commented`; 0 at the start of the file. */
 static void comment_between(Fmt *f, const Comment *c, uint32_t prev, bool first, bool commented) {
-  bool inside = c->lo < prev; /* of the statement before: it found no place there */
+  bool inside = c->lo < prev; /* inside the former statement, where it could not be printed */
   if (!c->own_line && !commented && prev > 0 && (inside || !lines_between(f, prev, c->lo))) {
     put_behind(f, c);
     return;
@@ -278,7 +278,7 @@ static void put_statements(Fmt *f, NodeList l, uint32_t lo, uint32_t hi, bool fl
   }
 }
 
-/* `{ .. }` whose inner part is between its braces. A block stays on one line if it was and fits. */
+/* Prints `{ .. }`, which stands at `lo` to `hi`. A block on one line stays so if it fits. */
 static void put_braces(Fmt *f, NodeList l, uint32_t lo, uint32_t hi, bool may_be_flat) {
   if (l.count == 0 && !pending(f, hi)) {
     text(f, "{ }");
@@ -343,7 +343,7 @@ static void put_binary(Fmt *f, const Node *n, bool inner) {
     mark(f, I_IN);
     mark(f, I_IN);
   }
-  /* a chain of one level is one group */
+  /* operators of one precedence level form one group */
   if (a->kind == N_BINARY && !a->parens && level(a) == p && !right && !none)
     put_binary(f, a, true);
   else
@@ -370,7 +370,7 @@ static bool is_tall(const Fmt *f, const Node *block) {
   return block->list.count && lines_between(f, block->span.lo, block->span.hi) > 0;
 }
 
-/* Does the value of an argument bring brackets of its own that may stay on the line of the call? */
+/* Whether an argument's value has brackets of its own, which may stay on the line of the call. */
 static bool hugs(const Fmt *f, const Node *n, bool alone) {
   if (n->parens) return false;
   switch (n->kind) {
@@ -409,7 +409,7 @@ static bool breaks_before(const Node *dot) {
 }
 
 /* Postfix operators apply to a primary from left to right: `n` is the outermost. `chain`: 0 no line
- * breaks, 1 where it does not fit, 2 always. */
+ * breaks, 1 breaks where it does not fit, 2 always breaks. */
 static void put_postfix(Fmt *f, const Node *n, int chain);
 
 static void put_object(Fmt *f, const Node *o, int chain) {
@@ -420,7 +420,8 @@ static void put_object(Fmt *f, const Node *o, int chain) {
     put_expr(f, o, P_POSTFIX);
 }
 
-/* An object before a dot and a digit, or a name that would read as an exponent: 1.e5, 8MB.0. */
+/* An object before a dot and a digit, or before a name that would be read as an exponent: 1.e5,
+ * 8MB.0. */
 static void put_number_object(Fmt *f, const Node *o, int chain, bool parens) {
   parens = parens && !o->parens && (o->kind == N_INT || o->kind == N_FLOAT || o->kind == N_SIZE);
   if (parens) text(f, "(");
@@ -533,7 +534,7 @@ static bool brings_braces(const Node *n) {
                         n->kind == N_WRAP || n->kind == N_LAMBDA);
 }
 
-/* ` { .. }` or ` = e`. `hi`: where the header ends. */
+/* Prints ` { .. }` or ` = e`. `hi`: the end of the header. */
 static void put_body(Fmt *f, const Node *body, bool is_expr, uint32_t hi) {
   if (!is_expr) {
     text(f, " ");
@@ -637,7 +638,7 @@ static void put_tuple(Fmt *f, const Node *n) {
   put_list(f, n->list, (ListStyle){"(", ")", true, false}, n->span.hi);
 }
 
-/* An expression without the parentheses of its own. */
+/* Prints an expression without its own parentheses. */
 static void put_bare(Fmt *f, const Node *n) {
   switch ((NodeKind)n->kind) {
   case N_INT:
@@ -688,7 +689,7 @@ static uint32_t behind_parens(const Fmt *f, uint32_t at) {
   return at;
 }
 
-/* An expression where one of at least this level may stand. */
+/* Prints an expression; it gets parentheses if its precedence level is below `least`. */
 static void put_expr(Fmt *f, const Node *n, int least) {
   stack_check();
   bool parens = n->parens || level(n) < least;
@@ -819,9 +820,9 @@ static void put_loop(Fmt *f, const Node *n) {
   put_block(f, n->loop.body);
 }
 
-/* The place of the opening brace of a declaration: behind its header. */
+/* The place of the opening brace of a declaration, behind its header. */
 static uint32_t find_brace(const Fmt *f, uint32_t at, uint32_t hi) {
-  uint32_t k = f->next; /* not one in a comment */
+  uint32_t k = f->next; /* skips braces in comments */
   while (at < hi && f->src[at] != '{') {
     while (k < f->comment_count && f->comments[k].hi <= at) k++;
     if (k < f->comment_count && f->comments[k].lo <= at)
@@ -941,8 +942,8 @@ static uint32_t columns(const Item *i) {
 }
 
 /* Does the group at `at` fit from this column on, up to its first newline or, behind it, the next
- * place where a line may break? Where a line goes on behind a block (`x + wrap <f> {`) its header
- * counts, but not what is in the block. */
+ * place where a line may break? If a line continues behind a block (`x + wrap <f> {`), its header
+ * counts, but not the inside of the block. */
 static bool group_fits(const Fmt *f, size_t at, uint32_t column) {
   int depth = 0, solid = 0;
   bool closed = false;
@@ -983,7 +984,7 @@ static bool group_fits(const Fmt *f, size_t at, uint32_t column) {
   return true;
 }
 
-/* Tells each group whether it holds a newline. */
+/* Sets `newline` of each group. */
 static void find_newlines(Fmt *f) {
   size_t *open = ARENA_ARRAY(&f->scratch, size_t, f->count + 1), depth = 0;
   for (size_t i = 0; i < f->count; i++) {
@@ -1005,7 +1006,7 @@ static void find_newlines(Fmt *f) {
 
 typedef struct Printer {
   Buf *out;
-  uint32_t column, indent, line_indent; /* the last one: of the line begun */
+  uint32_t column, indent, line_indent; /* line_indent: of the present line */
   int newlines;                         /* to be printed before the next text */
 } Printer;
 

@@ -4,8 +4,8 @@
 
 #include "parser/parse.h"
 
-/* A token. Kinds are TK_* of grammar.h; 0 is the end of the text, TK_BAD one that an error was
- * filed for. */
+/* A token. Kinds are TK_* of grammar.h; 0 is the end of the text, TK_BAD a token for which an error
+ * was filed. */
 typedef struct Tok {
   uint32_t lo, hi;
   uint16_t kind;
@@ -36,15 +36,15 @@ typedef struct Lexer {
   uint16_t last;          /* kind of the last token, 0 at the start */
   uint32_t last_hi;       /* its end */
   uint32_t complained_at; /* closing bracket already complained about; UINT32_MAX: none */
-  bool quiet;   /* a bracket error was filed: what the parser finds next follows from it */
-  bool mute;    /* the parser is skipping what follows from an error */
-  bool newline; /* passed before a SEP that was just given */
-  bool stop;    /* too many errors, or too deep: read no more */
+  bool quiet;             /* a bracket error was filed: the parser's next errors follow from it */
+  bool mute;              /* the parser skips text after an error */
+  bool newline;           /* a newline stood before the SEP that was just returned */
+  bool stop;              /* too many errors, or too deep: read no more */
   unsigned errors;
-  unsigned missing_braces; /* `{` reported missing: as many `}` close nothing, without a message */
+  unsigned missing_braces; /* `{` reported missing: so many unmatched `}` are no error */
   Comment *comments;
   size_t comment_count, comment_cap;
-  Node **edges; /* ints of 2^63 that no minus has taken */
+  Node **edges; /* ints of 2^63 without a minus in front so far */
   size_t edge_count, edge_cap;
 } Lexer;
 
@@ -53,7 +53,7 @@ Tok lex_next(Lexer *lx);
 bool lex_can_end(int kind); /* can a statement end with this token? */
 bool lex_is_reserved(const char *word, size_t n);
 void lex_take_edge(Lexer *lx, const Node *n); /* a minus stands before it */
-void lex_edges(Lexer *lx);                    /* what is left is too large */
+void lex_edges(Lexer *lx);                    /* errors for those left: too large */
 
 /* Files an error at bytes [lo, hi). NULL when nothing was filed (silent, or enough errors). */
 Diag *lex_error(Lexer *lx, ErrCode code, uint32_t lo, uint32_t hi, const char *fmt, ...)
@@ -112,10 +112,10 @@ int gr_bracket(int symbol);                 /* 1 for an opening one, -1 for a cl
 void ps_complain(Parser *ps, Tok t);
 /* Whether the innermost open bracket is that of the body of a model. */
 bool ps_in_model(const Parser *ps);
-/* Does a statement begin with this token, and nothing else? */
+/* Whether this token can begin a statement, and nothing else. */
 bool ps_is_statement_word(const Parser *ps, Tok t);
-/* Mends a common slip in place and files an error; true when the parser can go on with *t (which
- * may have become another token), or without it when t->kind is TK_BAD. */
+/* Repairs a common mistake in place and files an error; true when the parser can go on with *t
+ * (which may have become another token), or without it when t->kind is TK_BAD. */
 bool ps_mend(Parser *ps, Tok *t);
 void ps_feed(Parser *ps, Tok t); /* a token that gr_accepts */
 

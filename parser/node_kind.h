@@ -2,7 +2,7 @@
 #ifndef CKL_PARSER_NODE_KIND_H
 #define CKL_PARSER_NODE_KIND_H
 
-/* Each kind with the union member that holds (in brackets) and what it is. */
+/* Each kind, with the member of the union that it uses in brackets, and its meaning. */
 typedef enum NodeKind {
   N_BAD, /* nothing: stands for what could not be parsed; only in trees with errors */
 

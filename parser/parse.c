@@ -1,7 +1,7 @@
-/* The driver: tokens from the lexer into the grammar, recovery, limits; helpers of grammar actions.
+/* The driver: feeds tokens from the lexer to the grammar; recovery, limits; helpers of actions.
  *
  * In: a source. Out: N_FILE. Idea: before a token is fed, gr_accepts runs the automaton on a copy
- * of the states; a token that does not fit is reported with all that would have (complain.c),
+ * of the states; a token that does not fit is reported with all tokens that would (complain.c),
  * then the stack is cut back to the innermost place where a statement may stand, N_BAD is put
  * there, and tokens are skipped up to the end of that statement at the same depth of brackets.
  * Invariant: no node is higher than AST_MAX_HEIGHT; after PARSE_MAX_ERRORS errors, or when the text
@@ -94,7 +94,7 @@ Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
   n->assign.target = target;
   n->assign.value = value;
   if (target->kind == N_CALL && target->call.callee->kind == N_NAME && ps_in_model(ps))
-    return ps_done(ps, n); /* ps_members says what it should be */
+    return ps_done(ps, n); /* ps_members files the error, with a help */
   if (target->kind != N_NAME && target->kind != N_DOT && target->kind != N_INDEX &&
       target->kind != N_BAD) {
     Diag *g = lex_error(&ps->lx, ERR_SYNTAX_ASSIGN, target->span.lo, target->span.hi,
@@ -132,7 +132,7 @@ Node *ps_tuple_type(Parser *ps, NodeList *l, bool comma, uint32_t lo, uint32_t h
   return ps_done(ps, n);
 }
 
-/* Where a declaration does not belong: an error, and N_BAD in its place. */
+/* A declaration where none may stand: files an error and returns N_BAD in its place. */
 static Node *misplaced(Parser *ps, Node *n, const char *what, const char *help) {
   uint32_t hi = n->span.lo + 1;
   const char *s = ps->lx.text;
@@ -227,7 +227,7 @@ const char *ps_plain(Parser *ps, Node *string) {
   return "";
 }
 
-/* Is there nothing but blanks, with exactly one newline, between the two places? */
+/* Whether only blanks and exactly one newline are between the two places. */
 static bool next_line(const char *text, uint32_t lo, uint32_t hi) {
   int lines = 0;
   for (uint32_t i = lo; i < hi; i++) {
@@ -307,7 +307,7 @@ static Tok skip_statement(Parser *ps, Tok t, uint32_t want) {
 static Tok recover(Parser *ps, Tok t) {
   Lexer *lx = &ps->lx;
   int depth = gr_depth(ps->gr);
-  int closed = 0; /* brackets cut off of which the opening one is still there */
+  int closed = 0; /* closing brackets cut off whose opening one is still there */
   while (depth > 0 && (closed || !gr_accepts(ps->gr, TK_BAD))) {
     closed -= gr_bracket(gr_symbol(ps->gr, 0));
     gr_cut(ps->gr, --depth);
@@ -316,7 +316,7 @@ static Tok recover(Parser *ps, Tok t) {
   lx->mute = true;
   t = skip_statement(ps, t, (uint32_t)gr_brackets(ps->gr));
   lx->mute = lx->quiet = false;
-  lx->edge_count = 0; /* one error is enough for it */
+  lx->edge_count = 0; /* one error per statement is enough */
   return t;
 }
 
@@ -343,7 +343,7 @@ static void run(Parser *ps) {
       if (t.kind == TK_BAD) t = lex_next(lx);
       continue;
     }
-    if (t.lo == failed_at && t.kind != 0) { /* does not happen; if it did, no endless loop */
+    if (t.lo == failed_at && t.kind != 0) { /* does not happen; guards against an endless loop */
       t = lex_next(lx);
       continue;
     }
@@ -355,9 +355,9 @@ static void run(Parser *ps) {
   gr_feed(ps->gr, (Tok){.kind = 0, .lo = lx->n, .hi = lx->n});
 }
 
-/* ---- text that can be read at all */
+/* ---- valid text */
 
-/* Length of the UTF-8 character at s, 0 if it is none. */
+/* Length of the UTF-8 character at s, 0 if there is none. */
 static unsigned utf8(const unsigned char *s, const unsigned char *end) {
   unsigned c = s[0];
   unsigned n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
@@ -443,7 +443,7 @@ bool parse_repl_complete(const char *text, size_t n) {
     for (uint32_t i = 0; i < open; i++) string = string || lx.open[i].kind == 'S';
     uint32_t complaints = lx.errors;
     Tok t = lex_next(&lx);
-    if (lx.errors > complaints && t.lo < lx.n) return true; /* wrong anyway */
+    if (lx.errors > complaints && t.lo < lx.n) return true; /* it has an error anyway */
     if (lx.stop) return true;
     if (lx.errors > complaints) return string; /* the end, with brackets open */
     if (t.kind == 0) return can_end;

@@ -14,7 +14,7 @@ typedef struct ParseContext {
   Diags *diags;
 } ParseContext;
 
-enum { PARSE_MAX_ERRORS = 20 }; /* then the rest of the file is not read */
+enum { PARSE_MAX_ERRORS = 20 }; /* after so many the rest of the file is not read */
 
 /* Parses a source; the root is N_FILE. Compare diags->errors before and after: a tree of a file
  * with errors is for the editor and for further messages, not for running. */
@@ -31,8 +31,8 @@ bool parse_is_name(const char *text);
 extern const char *const parse_reserved[];
 extern const char *const parse_soft[];
 
-/* The tree back to source in the one style; comments are kept. Idempotent. `src` holds the text the
- * tree was made from (comments and spellings are read there). */
+/* Prints the tree as source in the one style; comments are kept. Idempotent. `src` holds the text
+ * that the tree was made from (comments and spellings are read there). */
 void fmt_file(Buf *out, const Node *file, const Sources *src);
 
 #endif
