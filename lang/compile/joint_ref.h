@@ -65,7 +65,7 @@ typedef struct JointRef {
    * goes on adding to it, as if the body stood in place of the call (rule 80) */
   const bool *carries;
   Choice choice;       /* of its blocks */
-  Planned *planned;    /* planned for that choice; the code is that of its graphs; NULL: nothing */
+  Planned *planned;    /* the plan of that choice; the code is that of its graphs; NULL: none */
   const Graph *resave; /* the forward half with only saved values as outputs; NULL: not made yet */
   struct Native *forward, *backward, *resave_code; /* code of the three */
   /* Variants for fewer results: those with a cotangent. Others take no part, as in code. The

@@ -62,7 +62,7 @@ bool host_registers(const Hosts *h, size_t leaf);
 void host_register(Session *s, const Hosts *h, const Value *refs, const Flat *f, Value *outs);
 /* The gradient of a param of a `grad` in code, after the param's hooks. */
 Value host_param_gradient(Session *s, Param *p, Value g, Span at);
-void host_end(Session *s, Span at); /* calls functions of after_backward */
+void host_end(Session *s, Span at); /* adds a call of the after_backward functions */
 /* Sets or clears the state that hooks see in a gradient that is appended to the stage's graph
  * now. */
 void host_seen(Session *s, bool on, Span at);

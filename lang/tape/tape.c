@@ -231,7 +231,7 @@ static Tensor *shell_of(Session *s, Tensor *t) {
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at) {
-  /* numbers for the operations of its body, in case it is opened */
+  /* sequence numbers for the operations of its body, in case it is opened */
   if (j->spec.kind != JOINT_REGION) s->tape_seq += j->spec.f->node_count;
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = joint_retain(j);
