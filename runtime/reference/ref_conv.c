@@ -5,8 +5,8 @@
  *   conv2d         over (kh, kw, c):  w[o, c, kh, kw] * x[n, c, oh * s + kh - p, ow * s + kw - p]
  *   conv2d_input   over (kh, kw, o):  w[o, c, kh, kw] * g[n, o, (h + p - kh) / s, (w + p - kw) / s]
  *   conv2d_weight  over (n, oh, ow):  g[n, o, oh, ow] * x[n, c, oh * s + kh - p, ow * s + kw - p]
- * Every (kh, kw, ..) is a term: where x is read outside its bounds, or no output position of g
- * belongs to the input position (out of range, or the division leaves a rest), the factor is +0. So
+ * Every (kh, kw, ..) is a term. The factor is +0 if x is read outside its bounds, or if no output
+ * position of g belongs to the input position (out of range, or the division has a remainder). So
  * the contracted length is always the product of the three sizes, and an infinite weight times
  * padding is NaN.
  *
@@ -24,7 +24,7 @@ typedef struct Conv {
   const Tensor *weight; /* w, or g in conv2d_weight */
   Tensor *out;
   int64_t kh, kw;     /* size of the kernel */
-  int64_t rows, cols; /* of the positions that kernels are applied at: [.., rows, cols] */
+  int64_t rows, cols; /* positions at which kernels are applied: [.., rows, cols] */
   int64_t channels;   /* contracted (conv2d, _input), or of x (_weight) */
   int64_t stride[2], pad[2];
 } Conv;
@@ -41,8 +41,8 @@ static int64_t source(const Conv *c, int axis, int64_t p, int64_t k) {
   return at >= 0 && at < size ? at : -1;
 }
 
-/* One row of image values: out[j] for `n` consecutive columns of positions from `col`, for kernel
- * column kw; `row` is the start of an image row, NULL for padding. */
+/* Packs one row of image values: out[j] for `n` consecutive columns of positions from `col`, for
+ * kernel column kw; `row` is the start of an image row, or NULL for padding. */
 static void image_run(const Gemm *g, const Conv *c, const char *row, int64_t col, int64_t n,
                       int64_t kw, char *out, int64_t size) {
   int64_t step = c->image->stride[3] * (int64_t)dt_size(c->dt), j = 0;
@@ -51,7 +51,7 @@ static void image_run(const Gemm *g, const Conv *c, const char *row, int64_t col
     return;
   }
   if (!c->spread || c->stride[1] == 1) {
-    /* The columns that lie inside are neighbours: zeros, a run, zeros. */
+    /* The columns inside the image are neighbours, so the row is zeros, a run, zeros. */
     int64_t by = c->spread ? 1 : c->stride[1], width = c->image->dim[3];
     int64_t first = c->spread ? col + c->pad[1] - kw : col * by + kw - c->pad[1];
     while (j < n && first + j * by < 0) j++;

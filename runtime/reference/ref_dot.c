@@ -1,14 +1,14 @@
 /* ref_dot and ref_inner: products of matrices and of vectors.
  *
  * In: [B.., M, K] and [B.., K, N] of any strides (a batch axis missing or of size 1 on one side is
- * repeated), or [B.., K] twice. Out: a new row-major tensor. The order of operations is rule 105's,
- * see ref_gemm.h for the former.
+ * repeated), or [B.., K] twice. Out: a new row-major tensor. The order of operations is that of
+ * rule 105; for products of matrices see ref_gemm.h.
  *
  * inner: the sum rule with fma lanes: blocks of 4,096, in a block lane j takes elements j, j + 16,
  * .. by lane = fma(x, y, lane) from +0, lanes are combined by halving, blocks by the balanced tree.
  * In bf16 a lane takes pairs of elements (lane j the pairs j, j + 16, ..: elements 2j, 2j + 1, ..),
- * the odd one first and a missing last one +0, and subnormal operands and results are flushed in
- * every fma and addition. */
+ * the odd element first; a missing last element is +0. Every fma and addition flushes subnormal
+ * operands and results. */
 #include "runtime/reference/ref_gemm.h"
 
 #include <math.h>
@@ -47,8 +47,8 @@ static void store(const Gemm *g, int64_t i, int64_t j0, int64_t n, const void *r
   gemm_put(g->kind, d->dt, row, n, d->out + (i * g->n + j0) * (int64_t)dt_size(d->dt));
 }
 
-/* The batch axes of two operands whose last `own` axes are not batch: dims and byte strides, 0
- * where an operand repeats. Returns their number. */
+/* Finds the batch axes of two operands, i.e. all but the last `own` axes: their dims and byte
+ * strides, 0 where an operand repeats. Returns their number. */
 static int batch_axes(const Tensor *x, const Tensor *y, int own, int64_t *dim, int64_t *sx,
                       int64_t *sy) {
   int bx = x->rank - own, by = y->rank - own, rank = bx > by ? bx : by;
@@ -86,7 +86,7 @@ Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute) {
       .yk = y->stride[y->rank - 2] * size,
       .yn = y->stride[y->rank - 1] * size,
   };
-  /* A batch axis over which y repeats and whose rows of x lie like further rows is more rows. */
+  /* A batch axis is merged into the rows if y repeats over it and it continues the rows of x. */
   while (b > 0 && (dim[b - 1] == 1 || (sy[b - 1] == 0 && (m == 1 || sx[b - 1] == d.xm * m)))) {
     b--;
     if (dim[b] == 1) continue;
@@ -120,7 +120,7 @@ typedef union Lanes {
   uint64_t u64[LANES];
 } Lanes;
 
-/* n products, the first of which has a number divisible by 32, into the lanes. */
+/* Adds n products to the lanes; the number of the first one is divisible by 32. */
 static void inner_lanes(GemmKind kind, Lanes *lane, const Buf *x, const Buf *y, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     int j = (int)(i % LANES);
@@ -160,7 +160,7 @@ static __attribute__((target("avx2,fma"))) void inner_f32_avx2(float *lane, cons
 }
 #endif
 
-/* a = a + b in the kind. */
+/* a[i] += b[j], in the arithmetic of the kind. */
 static void combine(GemmKind kind, Lanes *a, int i, const Lanes *b, int j) {
   switch (kind) {
   case GEMM_F32: a->f32[i] = a->f32[i] + b->f32[j]; break;
@@ -172,7 +172,7 @@ static void combine(GemmKind kind, Lanes *a, int i, const Lanes *b, int j) {
 
 enum { INNER_LEVELS = 52 };
 
-/* One result, in lane 0 of `*result`. */
+/* Computes one result, in lane 0 of `*result`. */
 static bool inner_one(Ref *r, GemmKind kind, DType dt, int compute, int level, const char *x,
                       int64_t sx, const char *y, int64_t sy, int64_t k, Lanes *result) {
   Buf bx, by;

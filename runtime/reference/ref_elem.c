@@ -2,17 +2,17 @@
  *
  * In: tensors of equal shape and any strides. Out: a new row-major tensor. Chunk by chunk the
  * operands come as contiguous arrays of a computing type (ref_impl.h): f64 and f32 as they are, f16
- * and bf16 as f32 (the result is rounded once), every int and bool as i64, where wrapping and
- * truncating to the narrower int is the same as wrapping in it. So there is one loop per op and
- * computing type.
+ * and bf16 as f32 (the result is rounded once), every int and bool as i64: wrapping there and
+ * truncating to the narrower int gives the same result as wrapping in the narrower int. So there is
+ * one loop per op and computing type.
  *
- * Choices that IEEE 754 or C leave open, beyond rules 16, 103 to 107:
+ * Choices that IEEE 754 or C leave open and that rules 16, 103 to 107 do not make:
  *   sign(-0) is +0; relu(x) is x if x > 0 or NaN, else +0.
  *   max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
  *   x // y and x % y of floats are Python's: with m = fmod(x, y) (exact), x % y is m, or m + y
- *   (rounded) where the sign of a nonzero m is not y's, and a zero has y's sign; x // y is
- *   (x - m) / y, less 1 where y was added, rounded to the nearest whole number, a zero with the
- *   sign of x / y. By zero: x // 0 is x / 0 and x % 0 is NaN. */
+ *   (rounded) if the signs of a nonzero m and of y differ; a zero has y's sign. x // y is
+ *   (x - m) / y, less 1 if y was added, rounded to the nearest whole number; a zero has the sign of
+ *   x / y. By zero: x // 0 is x / 0 and x % 0 is NaN. */
 #include "runtime/reference/ref_impl.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ static const void *fetch(Walk *w, DType dt, int64_t n, Buf *raw, Buf *conv) {
   return p;
 }
 
-/* Where the computing type is the dtype itself results are written in place. */
+/* Whether the computing type is the dtype itself, so that results are written in place. */
 static bool computes_itself(DType dt) {
   return dt == DT_F32 || dt == DT_F64 || dt == DT_I64;
 }
@@ -66,7 +66,7 @@ static void *undefined(Ref *r, const char *op, DType dt) {
 
 /* ---- one operand */
 
-/* OWN functions in a loop: of sqrt there is a faster one below. */
+/* Loops of the OWN functions; sqrt has a faster loop below. */
 #define LOOP_UN(name, T, w)                                                                        \
   static void name##_f##w(int64_t n, const T *x, T *y) {                                           \
     for (int64_t i = 0; i < n; i++) y[i] = ref_##name##_f##w(x[i]);                                \
@@ -80,8 +80,8 @@ LOOPS_UN(floor)
 LOOPS_UN(ceil)
 LOOPS_UN(round)
 
-/* One instruction for several elements where every machine of the kind has it: a compiler calls a
- * function for each negative one, to set errno. */
+/* Uses one instruction for several elements, if every such machine has it. A compiler would call a
+ * function for each negative element, to set errno. */
 static void sqrt_f32(int64_t n, const float *x, float *y) {
   int64_t i = 0;
 #if defined(__SSE2__)
@@ -371,7 +371,7 @@ Tensor *ref_where(Ref *r, const Tensor *c, const Tensor *x, const Tensor *y) {
     for (int64_t i = 0; i < n; i++) z[i] = (T)(expr);                                              \
   } while (0)
 
-/* From f64 or f32 (f16 and bf16 have become f32 exactly): one rounding, or a saturating
+/* Casts from f64 or f32 (f16 and bf16 have become f32 exactly): one rounding, or a saturating
  * truncation. */
 static void cast_f64(DType dt, int64_t n, const double *x, void *to) {
   switch (dt) {
@@ -403,7 +403,7 @@ static void cast_f32(DType dt, int64_t n, const float *x, void *to) {
   }
 }
 
-/* From an int or bool: to floats one rounding, to narrower ints the low bits (ints wrap). */
+/* Casts from an int or bool: one rounding to floats, the low bits to narrower ints (ints wrap). */
 static void cast_int(DType dt, int64_t n, const int64_t *x, void *to) {
   switch (dt) {
   case DT_BOOL: TO(uint8_t, x[i] != 0); break;

@@ -2,8 +2,8 @@
  *
  * In: operands by packing functions; out: finished rows by a storing function. The plan is that of
  * Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", TOMS 2008): a block
- * of B (KC x NC) is packed into panels as wide as the kernel's tile, rows of A a panel at a time,
- * and the kernel keeps a tile of C in registers while it goes through k in ascending order.
+ * of B (KC x NC) is packed into panels as wide as the kernel's tile, rows of A are packed one panel
+ * at a time, and the kernel keeps a tile of C in registers while k ascends.
  *
  * Invariant: a tile is stored and loaded again between pieces of k in the computing type, so
  * cutting k in pieces changes no bit; a new block of 4,096 starts from zero. fma is one rounding on
@@ -21,7 +21,7 @@
 
 enum { MM = 512, NC = 512, KC = GEMM_KC };
 
-/* c[MR][NR], rows `ld` apart, += a[kc][MR] b[kc][NR]; from zero if `first`. */
+/* c[MR][NR] += a[kc][MR] b[kc][NR], with rows of c `ld` apart; c starts from zero if `first`. */
 typedef void Micro(int64_t kc, const void *a, const void *b, void *c, int64_t ld, bool first);
 typedef struct Kernel {
   Micro *run;
@@ -185,7 +185,7 @@ void gemm_flush_off(unsigned word) {
 #endif
 }
 
-/* Subnormals out, and the rows of each pair of k swapped. `kc` is even. */
+/* Flushes subnormals and swaps the rows of each pair of k. `kc` is even. */
 static void pair_up(float *p, int64_t kc, int64_t width) {
   for (int64_t k = 0; k < kc; k += 2, p += 2 * width)
     for (int64_t j = 0; j < width; j++) {
@@ -227,7 +227,7 @@ typedef struct Tiles {
   char *a, *b, *acc, *total;
   Kernel kern;
   int64_t size, ld;
-  int64_t kc; /* rows of a panel of B: the most that a piece has */
+  int64_t kc; /* rows of a panel of B: the most that a piece of k has */
   bool hardware_flush;
 } Tiles;
 
@@ -324,7 +324,7 @@ static float tf32_from_f32(float x) {
   return hf_float32((u + 0x0fffu + (u >> 13 & 1u)) & ~0x1fffu);
 }
 
-/* f64 to f32 rounding to odd, after which rounding to fewer bits is as if from the f64. */
+/* Rounds f64 to f32 to odd, so that a later rounding to fewer bits is as if from the f64. */
 static float odd_from_f64(double x) {
   float y = (float)x;
   double back = y;
@@ -390,7 +390,7 @@ void gemm_pack(GemmKind kind, DType dt, int compute, const char *src, int64_t li
     }
     return;
   }
-  /* Lines lie along k: take 64 of them at a time so that what is written stays near. */
+  /* Lines lie along k: take 64 at a time, so that writes stay close together. */
   union {
     float f[64];
     uint64_t u[64];

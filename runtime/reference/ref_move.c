@@ -13,9 +13,9 @@ static Tensor *view(Ref *r, Tensor *x, int rank, const int64_t *dim, const int64
   return t ? t : ref_nomem(r);
 }
 
-/* Strides under which the elements of x, in row-major order, have the dims `dim`; false where there
- * are none. Walks both lists of dims from the right in groups of equal product: within a group the
- * axes of x have to be one axis in memory. */
+/* Finds strides under which the elements of x, in row-major order, have the dims `dim`; false if
+ * there are none. Walks both lists of dims from the right in groups of equal product: within a
+ * group the axes of x have to be one axis in memory. */
 static bool reshape_strides(const Tensor *x, int rank, const int64_t *dim, int64_t *stride) {
   int i = x->rank - 1, j = rank - 1;
   while (i >= 0 || j >= 0) {

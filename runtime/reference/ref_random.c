@@ -104,7 +104,7 @@ Tensor *ref_fold_in(Ref *r, const Tensor *key, const Tensor *i) {
   return out;
 }
 
-/* Each number holds one 32-bit word; the upper halves of the operands are not looked at. */
+/* Each number holds one 32-bit word; the upper halves of the operands are ignored. */
 Tensor *ref_philox(Ref *r, const Tensor *counter, const Tensor *key) {
   uint32_t c[4], k[2], w[4];
   if (!is_key(r, counter, 4) || !is_key(r, key, 2)) return NULL;

@@ -7,9 +7,9 @@
  * combined by a balanced tree split at the largest power of two below their number. An empty
  * reduction gives the start value. f16 and bf16 accumulate in f32 and round once.
  *
- * Two ways through memory give the same bits: one result at a time where the reduced axes are the
- * inner ones (the lanes are a vector), and a panel of neighbouring results where a kept axis is
- * (each lane is a row of the panel).
+ * Two ways through memory give the same bits: one result at a time if the reduced axes are the
+ * inner ones (the lanes are a vector), or a panel of neighbouring results if a kept axis is the
+ * inner one (each lane is a row of the panel).
  *
  * max and min are those of ref_elem.c (NaN wins, zeros by sign) and start from -inf and +inf, or
  * the ends of the int type; they do not depend on the order. */
@@ -20,8 +20,8 @@
 
 enum { PANEL = 128, LEVELS = 52 };
 
-/* A reduction taken apart: kept axes kdim/kstep without the last (that is the panel), reduced axes
- * joined where they are one in memory; steps in bytes. */
+/* The axes of a reduction: the kept ones but the last, which is the panel, and the reduced ones,
+ * joined if they are one axis in memory. Steps are in bytes. */
 typedef struct Fold {
   DType dt;
   int krank, rrank;
@@ -39,7 +39,7 @@ typedef bool FoldRun(Ref *r, const Fold *f, void *room, FoldPart part, const cha
 #define EACH(n, acc, p)                                                                            \
   for (int64_t e = 0; e < (n); e++) (acc)[e] = OP((acc)[e], (p)[e])
 
-/* Ints wrap: sums and products of their unsigned patterns. */
+/* Ints wrap: they are added and multiplied as unsigned patterns. */
 static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_t *out) {
   ref_load_i64(dt, src, step, n, (int64_t *)out);
 }
@@ -146,7 +146,7 @@ static FoldRun *const run64[] = {run_sum64, run_prod64, run_max64, run_min64};
 static FoldRun *const run_int[] = {run_sum_int, run_prod_int, run_max_int,
                                    run_min_int, run_max_int,  run_min_int};
 
-/* The ends of the int types: what an empty max or min gives. */
+/* Replaces the result of an empty max or min by the end of the int type. */
 static void clamp_empty(DType dt, RefRed f, int64_t *v, int64_t n) {
   static const int64_t low[] = {0, 0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN};
   static const int64_t high[] = {1, UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX};
@@ -157,7 +157,7 @@ static int64_t magnitude(int64_t x) {
   return x < 0 ? -x : x;
 }
 
-/* Appends an axis to a list, joining it with the one before where they are one in memory. */
+/* Appends an axis to a list, or joins it with the one before if they are one axis in memory. */
 static void push_axis(int *rank, int64_t *dim, int64_t *step, int64_t n, int64_t by) {
   if (n == 1) return;
   int k = *rank;
@@ -265,7 +265,7 @@ Tensor *ref_reduce(Ref *r, RefRed op, const Tensor *x, int naxes, const int64_t 
 
 /* ---- argmax, argmin */
 
-/* A NaN beats every number, the first NaN every NaN; of equals the first wins. */
+/* A NaN beats every number, the first NaN beats later ones; among equals the first wins. */
 #define BEATS(v, best) ((best) == (best) && ((v) != (v) || (max ? (v) > (best) : (v) < (best))))
 
 /* The position of the winner among n elements `step` bytes apart; -1 when interrupted. */
@@ -338,9 +338,10 @@ Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis) {
 }
 
 /* ---- running sums: y[0] = x[0], y[i] = y[i - 1] + x[i]; f16 and bf16 keep the sum in f32 and
- * round each y[i] of it; `reverse` does the same from the end. */
+ * round it for each y[i]; `reverse` starts from the end. */
 
-/* One step of `width` running sums: acc += the row at p, stored at q (`ds` bytes apart). */
+/* One step of `width` running sums: adds the row at p to acc and stores acc at q (`ds` bytes
+ * apart). */
 static void scan_row(DType dt, bool first, const char *p, int64_t ss, char *q, int64_t ds,
                      int64_t width, Buf *acc) {
   Buf row, res;
@@ -380,7 +381,7 @@ Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse) {
     sx[rank] = x->stride[i] * size;
     sy[rank++] = to[i] * size;
   }
-  /* A panel of neighbouring running sums goes along the axis together. */
+  /* Neighbouring running sums go along the axis together, as a panel. */
   int64_t width = 1, px = size, py = size;
   if (rank > 0) {
     rank--;

@@ -1,5 +1,6 @@
-/* Scalar steps of the reference evaluator, for it and for whoever computes single numbers with its
- * bits: the functions of elementwise.def with the word OWN, for floats ref_<name>_f32 and _f64.
+/* Scalar steps of the reference evaluator, for it and for other code that computes single numbers
+ * with its bits: the functions of elementwise.def with the word OWN; floats have ref_<name>_f32 and
+ * _f64.
  *
  * A file whose loops should inline these includes them after it has set its options. */
 #ifndef CKL_RUNTIME_REFERENCE_REF_SCALAR_H

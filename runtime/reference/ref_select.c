@@ -1,10 +1,10 @@
 /* Selection: take, put, gather, scatter, nonzero.
  *
  * Every index is checked before anything is read with it; a negative one never counts from the end.
- * Of several bad indices the one first in row-major order of the index tensors is reported, of
- * index tensors bad at the same place the one of the lowest axis. Writes happen one after the other
- * in row-major order of the updates, so the last of equal places wins; adding rounds each time to
- * the dtype, as the elementwise add does. */
+ * If several indices are bad, the first in row-major order of the index tensors is reported, and
+ * among index tensors that are bad at the same place the one of the lowest axis. Writes happen one
+ * after the other in row-major order of the updates, so the last write to a place wins; adding
+ * rounds to the dtype each time, as the elementwise add does. */
 #include "runtime/reference/ref_impl.h"
 
 #include <string.h>
@@ -19,9 +19,9 @@ static void *not_i64(Ref *r, DType dt) {
   return ref_fail(r, REF_VALUE, "an index has to be i64, not %s", dtype_info[dt].name);
 }
 
-/* The places (in elements, within the axes axis .. axis + k - 1 of dims `dim` and strides `stride`)
- * that the index tensors name: a scratch block of tn_count(idx[0]) numbers, NULL with r->err
- * filled. */
+/* Computes the places that the index tensors name (in elements, within the axes axis .. axis + k -
+ * 1, with dims `dim` and strides `stride`): a scratch block of tn_count(idx[0]) numbers, or NULL
+ * with r->err filled. */
 static int64_t *places(Ref *r, int axis, int k, Tensor *const *idx, const int64_t *dim,
                        const int64_t *stride) {
   int64_t total = tn_count(idx[0]);
@@ -205,9 +205,9 @@ Tensor *ref_put(Ref *r, const Tensor *x, const Tensor *upd, int axis, int k, Ten
   return out;
 }
 
-/* gather and scatter go through the index in row-major order, run by innermost run. In the tensor
- * that is read or written a step along an axis of the index is a step along the same axis, except
- * along `axis`, where the index value says where. */
+/* gather and scatter walk the index in row-major order, run by innermost run. A step along an axis
+ * of the index is a step along the same axis of the tensor that is read or written, except along
+ * `axis`, where the value of the index is the position. */
 Tensor *ref_gather(Ref *r, const Tensor *x, const Tensor *idx, int axis) {
   if (idx->dtype != DT_I64) return not_i64(r, idx->dtype);
   if (idx->rank == 0) return ref_fail(r, REF_VALUE, "gather needs an axis");

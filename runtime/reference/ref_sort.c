@@ -1,11 +1,11 @@
 /* Sorting along an axis: stable, NaN last in both directions, -0 equal to +0.
  *
- * Each element becomes a key, a pattern of bits in the wanted order and equal exactly for equal
- * elements. Keys of 64 bits stand in pairs (key, position); a bottom-up merge sort of the pairs
+ * Each element becomes a key, a pattern of bits in the wanted order; equal elements and only they
+ * have equal keys. Keys of 64 bits form pairs (key, position); a bottom-up merge sort of the pairs
  * over short insertion-sorted runs is stable. Keys of 32 bits (all dtypes but f64 and i64) and
- * positions below 2^32 make one word each, key above position: words are all different, so no sort
- * of them has to be stable, and they compare without a branch. Values are then fetched by position,
- * so -0 and NaN patterns are kept. */
+ * positions below 2^32 form one word each, the key above the position. Words are all different, so
+ * their sort need not be stable, and they compare without a branch. Values are then fetched by
+ * position, so -0 and NaN patterns are kept. */
 #include "runtime/reference/ref_impl.h"
 
 #include <string.h>
@@ -55,7 +55,8 @@ static bool merge(Ref *r, const Pair *a, int64_t n, const Pair *b, int64_t m, Pa
   return true;
 }
 
-/* Sorts n pairs at p with as many at q as room; the place of the result, NULL when interrupted. */
+/* Sorts n pairs at p, with room for n more at q. Returns the place of the result; NULL when
+ * interrupted. */
 static Pair *sort_pairs(Ref *r, Pair *p, Pair *q, int64_t n) {
   for (int64_t i = 0; i < n; i += RUN) insertion(p + i, n - i < RUN ? n - i : RUN);
   int64_t since = n;
@@ -106,8 +107,8 @@ static void order4(uint64_t *p) {
   order2(p + 1, p + 2);
 }
 
-/* Merges two runs of w words: w from the front and w from the back, so that no run can end on the
- * way and the two chains of comparisons do not wait for one another. */
+/* Merges two runs of w words: w from the front and w from the back, so that neither run can end
+ * early and the two chains of comparisons do not wait for each other. */
 static void merge_even(const uint64_t *a, int64_t w, uint64_t *out) {
   const uint64_t *b = a + w, *x = b - 1, *y = b + w - 1;
   uint64_t *end = out + 2 * w - 1;
@@ -168,7 +169,7 @@ typedef struct Lines {
   DType dt;
   bool descending, narrow; /* narrow: as words */
   int64_t n, ss;
-  void *room; /* for twice n pairs or words */
+  void *room; /* for 2 * n pairs or words */
 } Lines;
 
 typedef union Chunk {

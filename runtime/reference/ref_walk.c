@@ -149,7 +149,7 @@ const void *ref_next(Walk *w, int64_t n, void *buf) {
   return buf;
 }
 
-/* Elements are moved as bit patterns, whatever type they are computed with. */
+/* Elements are moved as bit patterns, independent of the computing type. */
 typedef uint16_t __attribute__((may_alias)) Bits16;
 typedef uint32_t __attribute__((may_alias)) Bits32;
 typedef uint64_t __attribute__((may_alias)) Bits64;
@@ -210,7 +210,7 @@ bool ref_copy_part(Ref *r, void *dst, const void *base, int size, int rank, cons
   int last = w.rank - 1;
   int64_t len = w.dim[last], since = 0;
   char *out = dst;
-  /* A run is cut where it is long, so that an interrupt is seen. */
+  /* A long run is cut, so that an interrupt is noticed. */
   while (total > 0) {
     int64_t k = len - w.at[last];
     if (k > 65536) k = 65536;
@@ -243,7 +243,7 @@ bool ref_copy_part(Ref *r, void *dst, const void *base, int size, int rank, cons
 #define AS_IS(x) (x)
 #define TRUTH(x) ((x) != 0)
 
-/* f16 by the CPU's own conversions where it has them: they round alike. */
+/* Converts f16 by the CPU's own instructions, if it has them: they round in the same way. */
 #if defined(__x86_64__)
 static __attribute__((target("avx,f16c"))) void f16_in(const uint16_t *x, int64_t n, float *y) {
   int64_t i = 0;
@@ -260,7 +260,7 @@ static __attribute__((target("avx,f16c"))) void f16_out(const float *x, int64_t 
   }
   for (; i < n; i++) y[i] = hf_f16_from_f32(x[i]);
 }
-/* Every CPU with AVX2 has these; not every compiler can ask for them by name. */
+/* Every CPU with AVX2 has these instructions; not every compiler can ask for them by name. */
 static bool has_f16c(void) {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2");
