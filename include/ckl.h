@@ -184,11 +184,11 @@ typedef enum ckl_kind {
 } ckl_kind;
 ckl_kind ckl_kind_of(const ckl_value *v);                       /* [-] NULL is CKL_UNIT */
 int64_t ckl_to_int(const ckl_value *v); /* [-] numbers, bools, one-element tensors; else 0 */
-double ckl_to_float(const ckl_value *v);                        /* [-] of the same; else 0 */
+double ckl_to_float(const ckl_value *v); /* [-] numbers, bools, one-element tensors; else 0 */
 /* [-] of a str; NULL otherwise; lives as long as v */
 const char *ckl_to_str(const ckl_value *v, size_t *n);
 const char *ckl_tensor_dtype(const ckl_value *v); /* [-] NULL when not a tensor or param */
-int ckl_tensor_rank(const ckl_value *v);                        /* [-] -1 when not one */
+int ckl_tensor_rank(const ckl_value *v);          /* [-] -1 when not a tensor or param */
 int64_t ckl_tensor_dim(const ckl_value *v, int axis);           /* [-] */
 /* Row-major elements, valid until the next call that uses v or the session. NULL when not a tensor.
  * [m] */
@@ -288,7 +288,7 @@ ckl_status ckl_backward_fail(ckl_backward *b, const char *why);
 
 /* ---- tools: text in, text out. The result lives until the next call on s; NULL = see
  * diagnostics. */
-/* The program text in the one style; path_for_messages stands in diagnostics. [mp] */
+/* The program text in the one style; diagnostics show path_for_messages as its path. [mp] */
 const char *ckl_format(ckl_session *s, const char *path_for_messages, const char *text, size_t n);
 /* The graph of function `fn` of a file after `stage` (see ckl_stage_name); `types` like "f32[8, 3]"
  * for un-annotated parameters. State that the function writes is shown as outputs after its results
