@@ -36,7 +36,7 @@ typedef enum ClauseKind {
   CLAUSE_POLICY,
   CLAUSE_OPCLASS,
   CLAUSE_TYPE,
-  CLAUSE_CHOICE /* behind a mode */
+  CLAUSE_CHOICE /* a word behind a mode */
 } ClauseKind;
 typedef enum ClauseTakes {
   TAKES_NOTHING,

@@ -1,4 +1,4 @@
-/* Questions about trees, and the function nodes that constructs stand for.
+/* Properties of trees, and the function nodes that replace constructs.
  *
  * In: a tree. Out: answers, cached where they cost a walk. `wrap <f a> { b }` is f(a, fn() { b
  * }), a comprehension in script is a call of fn(source) = [..], a model is called like a function.

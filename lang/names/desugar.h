@@ -1,4 +1,4 @@
-/* Questions about trees, and the function nodes that constructs stand for. */
+/* Properties of trees, and the function nodes that replace constructs. */
 #ifndef CKL_LANG_NAMES_DESUGAR_H
 #define CKL_LANG_NAMES_DESUGAR_H
 
@@ -10,10 +10,10 @@ Node *desugar_model(Session *s, Node *model); /* a function with the model's par
 /* Why the body of a function literal is no code, and where; NULL: it is code. */
 const char *desugar_why_not_code(Session *s, const FnObj *f, Span *at);
 bool desugar_is_code(Session *s, Node *lambda);
-/* range k reads a variable of an earlier range */
+/* Whether range k of a comprehension reads a variable of an earlier range. */
 bool desugar_mentions_earlier(const Node *comp, uint32_t k);
 bool desugar_name_is_none(Session *s, const Node *e);
-bool desugar_local_binds(Node *fn,
-                         Name name); /* whether the function itself binds that name first */
+/* Whether the function itself binds that name first. */
+bool desugar_local_binds(Node *fn, Name name);
 
 #endif

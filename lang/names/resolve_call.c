@@ -1,8 +1,7 @@
 /* Calls of declarations and builtins: arguments, and what code may call (rules 47, 49, 53).
  *
- * In: a call and the place where it stands. Out: filed errors. Idea: a declaration
- * or the signature of a builtin becomes one list of parameters, and the arguments are checked
- * against it.
+ * In: a call and its place. Out: filed errors. Idea: a declaration or the signature of a builtin
+ * becomes one list of parameters, and the arguments are checked against it.
  */
 #include <string.h>
 

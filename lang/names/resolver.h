@@ -20,7 +20,7 @@ typedef enum PlaceKind {
   P_LOOP,
   P_CHECKPOINT, /* a checkpoint block, or a checkpointed loop */
   P_WRAP,       /* the block of a function: wrap <f> */
-  P_OPAQUE,     /* of `wrap <opaque "n">` */
+  P_OPAQUE,     /* the block of `wrap <opaque "n">` */
   P_COMP
 } PlaceKind;
 
@@ -103,7 +103,7 @@ void rs_unbind(Resolver *r, size_t to); /* ends a scope: `to` bindings stay */
 /* A field or method; `have`: fields only among the first `have` members. NULL when there is
  * none. */
 Node *rs_model_member(Session *s, const Node *model, Name name, uint32_t have);
-Span rs_member_span(const Node *m); /* of its name */
+Span rs_member_span(const Node *m); /* the place of its name */
 /* module.f: the declaration, or NULL after an error. */
 const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at);
 const Module *rs_module_named(Resolver *r, const Node *x); /* NULL: x is no name of a module */
@@ -113,7 +113,7 @@ void rs_bind_word(Resolver *r, const Word *w, BindKind k); /* rules 3 and 4 */
 bool rs_may_bind(Resolver *r, const Word *w, BindKind k);  /* checks these rules alone */
 void rs_bind_pattern(Resolver *r, const Node *p, BindKind k, bool range, size_t from);
 const char *rs_what_binds(BindKind k);             /* "a parameter" */
-void rs_use_name(Resolver *r, Name name, Span at); /* errors of reading it here */
+void rs_use_name(Resolver *r, Name name, Span at); /* files errors of reading it here */
 void rs_use_found(Resolver *r, const Found *f, Name name, Span at);
 
 /* ---- suggestions */
