@@ -1,7 +1,7 @@
-/* Builtins of data: files of numbers, splits, sequences; and questions to the machine.
+/* Builtins of data: files of numbers, splits, sequences; arguments, time, counters, plans.
  *
- * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code. Only clock,
- * counter and peak_memory give numbers that depend on time or on the machine.
+ * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code. Numbers
+ * that depend on time or on the machine come from their own builtins (clock, counter, peak_memory).
  */
 #include <string.h>
 #include <time.h>

@@ -6,18 +6,16 @@
 #include "lang/eval/call.h"
 #include "lang/lang.h"
 
-/* In order: it works in script only; gets its call unevaluated; takes its first operand as a
- * reference, `net.w` as the param; its result depends on every leaf of its trees; its arguments may
- * be nested to any depth; it or a function that it calls may have effects: prints, writes, draws,
- * fails on purpose; tensors in brackets stay a list when passed to it (rule 35). */
+/* Flags of a row. BI_ACTS: it, or a function that it calls, prints, writes, draws, or fails on
+ * purpose. */
 enum {
-  BI_SCRIPT = 1,
-  BI_RAW = 2,
-  BI_REF = 4,
-  BI_LEAVES = 8,
-  BI_DEEP = 16,
-  BI_ACTS = 32,
-  BI_APART = 64
+  BI_SCRIPT = 1, /* works in script only */
+  BI_RAW = 2,    /* gets its call unevaluated */
+  BI_REF = 4,    /* takes its first operand as a reference, `net.w` as the param */
+  BI_LEAVES = 8, /* its result depends on every leaf of its trees */
+  BI_DEEP = 16,  /* its arguments may be nested to any depth */
+  BI_ACTS = 32,  /* it may do more than return a result */
+  BI_APART = 64  /* tensors in brackets stay a list when passed to it (rule 35) */
 };
 typedef struct Call {
   const struct Builtin *b;
