@@ -1,4 +1,4 @@
-/* Script in the abstract.
+/* Abstract interpretation of script.
  *
  * In: a module. Out: filed errors. The same evaluator walks its statements. Known types are
  * checked; a value that only running can give is V_UNKNOWN, which no check refuses. After loops and
@@ -150,7 +150,7 @@ static void forget(Session *s, Module *m, Node *st) {
   forget_visit(&(Forget){s, m}, st);
 }
 
-/* ---- loops and branches of script: what a variable holds after them */
+/* ---- loops and branches of script: variables after them */
 
 /* Whether two values of script have the same type as far as checks go. */
 static bool same_kind(Session *s, Value a, Value b) {
