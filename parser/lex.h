@@ -1,4 +1,4 @@
-/* Private to parser/: tokens, the lexer, and what grammar actions share with the driver. */
+/* Private to parser/: tokens, the lexer, and declarations for grammar actions and the driver. */
 #ifndef CKL_PARSER_LEX_H
 #define CKL_PARSER_LEX_H
 

@@ -4,7 +4,7 @@
 
 /* Each kind, with the member of the union that it uses in brackets, and its meaning. */
 typedef enum NodeKind {
-  N_BAD, /* nothing: stands for what could not be parsed; only in trees with errors */
+  N_BAD, /* in place of text that could not be parsed; only in trees with errors */
 
   /* file and declarations */
   N_FILE,        /* [file] */

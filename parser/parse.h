@@ -8,7 +8,7 @@
 #include "parser/ast.h"
 
 typedef struct ParseContext {
-  Arena *arena; /* the tree, and what the parser needs while it runs */
+  Arena *arena; /* for the tree, and for the parser while it runs */
   Names *names;
   Sources *sources;
   Diags *diags;
