@@ -3,10 +3,10 @@
  * In: a graph, which of its inputs get an axis of size n in front, n. Out: a graph whose result
  * [i, ..] is the given graph's result for the i-th elements, bit for bit. A value that depends on
  * no batched input stays as it is (one computation serves all i), apart from random draws: each i
- * has its own, from the key that fold_in makes of the node's key and i. A key that is batched is
- * used as it is, and so is one of the program (a `stop` node, see b_shape.c). Each op has the
- * rule its `batch` column names, most by class: reductions shift their axes, elementwise ops
- * stretch operands without the axis (stride 0). Ops that only take one thing at a time become a
+ * has its own, under the key fold_in(key of the node, i). A batched key is used as it is, and so is
+ * a key that the program made (a `stop` node, see b_shape.c). The `batch` column of the op table
+ * names the rule of each op, mostly by class: reductions shift their axes, elementwise ops stretch
+ * operands without the axis (stride 0). Ops that cannot work on several elements at once become a
  * `map` node.
  *
  * Invariant: a batched value has type [n, dims..] where the given graph's value has [dims..]. */
@@ -24,11 +24,11 @@ typedef struct Batch {
   Val *map;      /* per result of src */
   bool *batched; /* likewise */
   GErr *e;
-  /* the node at hand */
+  /* the present node */
   uint32_t node;
   const GNode *at;
   Val *in;   /* its operands, mapped */
-  bool *inb; /* which of them have the axis */
+  bool *inb; /* whether each of them has the axis */
   bool any;
 } Batch;
 
@@ -41,7 +41,7 @@ static const Type *given_type(const Batch *b, int operand) {
   return gr_type(b->src, gr_operand(b->src, b->node, operand));
 }
 
-/* v as [n, dims..]. */
+/* Broadcasts v to [n, dims..]. */
 static Val stretch(Batch *b, Val v) {
   if (val_none(v)) return v;
   Type t = *gr_type(b->g, v);
@@ -107,7 +107,7 @@ static void shift_axes(Attrs *s) {
   if (axis) axis->u.i++;
   if (axes) {
     lead(s, AT_AXES, 0, 1);
-    axes->u.ints++; /* without the one in front */
+    axes->u.ints++; /* drop the added first element */
     axes->count--;
   }
 }
@@ -131,7 +131,7 @@ static bool emit_op(Batch *b, const Attrs *s, bool batched) {
   return results(b, v, batched);
 }
 
-/* The node as it is. */
+/* Copies the node as it is. */
 static bool copy(Batch *b) {
   Attrs s;
   Graph **regions = ARENA_ARRAY(b->a, Graph *, b->at->region_count + 1);
@@ -149,10 +149,10 @@ static Val iota(Batch *b, Device dev) {
   return b_op(&b->b, OP_IOTA, 0, NULL, 3, attrs);
 }
 
-typedef enum Key { NO_KEY, FOLDED, FIXED } Key; /* what element i makes of operand 0 */
+typedef enum Key { NO_KEY, FOLDED, FIXED } Key; /* how element i uses operand 0 */
 
-/* A `map` node that runs the op once per element. FOLDED: operand 0 is a key without the axis, and
- * element i uses fold_in(key, i); FIXED: it is a key of the program, and stays one. */
+/* Makes a `map` node that runs the op once per element. FOLDED: operand 0 is a key without the
+ * axis, and element i uses fold_in(key, i). FIXED: it is a key of the program, used as it is. */
 static bool one_by_one(Batch *b, Key key) {
   const GNode *at = b->at;
   Graph *r = gr_new(b->a, b->src->dims, b->src->names, b->src->name);
@@ -203,8 +203,8 @@ static bool batch_each(Batch *b) {
   return b->any ? one_by_one(b, NO_KEY) : copy(b);
 }
 
-/* Under the key of a site each element draws for itself; under one of the program, which is behind
- * a `stop` (b_shape.c), all draw the same. */
+/* Under the key of a site each element draws its own numbers; under a key of the program, which is
+ * behind a `stop` (b_shape.c), all elements draw the same. */
 static bool batch_random(Batch *b) {
   bool fixed = b->src->nodes[gr_operand(b->src, b->node, 0).node].op == OP_STOP;
   if (fixed && !b->any) return copy(b);
@@ -262,7 +262,7 @@ static bool batch_transpose(Batch *b) {
 }
 
 static bool batch_broadcast(Batch *b) {
-  /* [n, dims..] gets size-1 axes behind n, so that the rest still aligns right */
+  /* insert axes of size 1 behind n, so that the other axes are still aligned right */
   Attrs s;
   Type t = *gr_type(b->g, b->in[0]);
   attrs_of(b, &s);
@@ -295,7 +295,7 @@ static bool batch_pad(Batch *b) {
   return emit_op(b, &s, true);
 }
 
-/* x with axis `from` moved to position `to`. */
+/* Moves axis `from` of x to position `to`. */
 static Val move_axis(Batch *b, Val x, int from, int to) {
   int64_t perm[CKL_MAX_RANK];
   if (val_none(x) || from == to) return x;
@@ -311,8 +311,8 @@ static Val move_axis(Batch *b, Val x, int from, int to) {
   return b_transpose(&b->b, x, perm);
 }
 
-/* take (first = 1), put and put_add (first = 2), whose index operands begin at `first`. Where the
- * indices have the axis it becomes one more indexed axis, read at its own number. */
+/* take (first = 1), put and put_add (first = 2), whose index operands begin at `first`. If the
+ * indices have the axis, it becomes one more indexed axis, whose index is the element number. */
 static bool indexed(Batch *b, int first) {
   Attrs s;
   int count = (int)b->at->operand_count, n = 0;
@@ -328,7 +328,7 @@ static bool indexed(Batch *b, int first) {
   int at = axis ? (int)axis->u.i : 0;
   if (!axis) s.v[s.n++] = attr_i(AT_AXIS, 0);
   for (int i = first; i < count; i++) b->in[i] = with_axis(b, i), b->inb[i] = true;
-  if (first == 1 && !b->inb[0]) { /* the axis is one more of the indices' */
+  if (first == 1 && !b->inb[0]) { /* x is shared: the new axis belongs to the indices alone */
     Val v = b->b.failed ? VAL_NONE : gr_op(b->g, OP_TAKE, b->in, count, s.v, s.n, NULL, 0, b->e);
     if (val_none(v) && !b->b.failed) return false;
     return results(b, move_axis(b, v, at, 0), true);
@@ -362,8 +362,8 @@ static bool batch_dot(Batch *b) {
   const Type *y = given_type(b, 1);
   attrs_of(b, &s);
   if (b->inb[0] && !b->inb[1] && y->rank == 2) {
-    /* rows of all elements under one matrix: an element of a product does not know the other rows
-     * */
+    /* the rows of all elements with one matrix: the elements of a product do not depend on other
+     * rows */
     Type t = *gr_type(b->g, b->in[0]);
     Dim rows[2] = {dim_mul(b->g->dims, t.dim[0], t.dim[1]), t.dim[2]};
     Dim out[3] = {t.dim[0], t.dim[1], y->dim[1]};
@@ -383,7 +383,7 @@ static bool batch_conv(Batch *b) {
   Attrs s;
   bool foldable = b->at->op != OP_CONV2D_WEIGHT && b->inb[0] && !b->inb[1];
   if (!foldable) return one_by_one(b, NO_KEY);
-  /* images of all elements in one batch, under one set of weights */
+  /* the images of all elements in one batch, with one set of weights */
   Type t = *gr_type(b->g, b->in[0]);
   Type y = *gr_type(b->src, (Val){b->node, 0});
   Dim all = dim_mul(b->g->dims, t.dim[0], t.dim[1]);
@@ -458,7 +458,7 @@ static bool batch_branch(Batch *b) {
   return emit_regions(b, sides);
 }
 
-/* The new axis stays behind the one the map takes apart. */
+/* The new axis stands behind the axis that the map iterates over. */
 static bool batch_map(Batch *b) {
   int64_t mapped = gr_attr_i(b->src, b->node, AT_MAPPED, 0);
   for (int64_t i = 0; i < mapped && i < b->at->operand_count; i++)
@@ -473,7 +473,7 @@ static bool batch_map(Batch *b) {
   return !b->b.failed;
 }
 
-/* `assert` means all of its bools, so of all elements. */
+/* `assert` tests all of its bools, so those of all elements. */
 static bool batch_assert(Batch *b) {
   Attrs s;
   attrs_of(b, &s);
@@ -488,7 +488,8 @@ static bool (*const rules[OP_COUNT])(Batch *) = {
 #undef OP
 };
 
-/* Whether it draws numbers or acts, so that it runs for every element even with equal inputs. */
+/* Whether the node draws numbers or has an effect, so that it runs for every element even if the
+ * inputs are equal. */
 static bool varies(const Graph *g, uint32_t n) {
   stack_check();
   const GNode *node = &g->nodes[n];

@@ -1,7 +1,7 @@
 /* Builders that read like mathematics: b_bin(b, OP_MUL, x, b_un(b, OP_NEG, y)).
  *
  * In: values of one graph. Out: values; VAL_NONE once something failed, with the first error kept
- * in the B. Nothing is broadcast but single numbers; nodes that would change nothing are not made.
+ * in the B. Only single numbers are broadcast; nodes that would change nothing are not made.
  */
 #include "graph/build.h"
 #include "graph/shape.h"
@@ -20,7 +20,8 @@ Val b_un(B *b, OpCode op, Val x) {
   return b_op(b, op, 1, &x, 0, NULL);
 }
 
-/* A single number stretched to `like`, on its device; other values stay. */
+/* Broadcasts a single number to the shape of `like`, on its device; returns other values as they
+ * are. */
 static Val stretch(B *b, Val x, const Type *like) {
   const Type *t = gr_type(b->g, x);
   if (t->kind != TK_TENSOR || t->rank != 0) return x;

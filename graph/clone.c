@@ -1,7 +1,7 @@
-/* Whole copies of graphs, and one graph put into another.
+/* Copies of whole graphs, and inlining of one graph into another.
  *
  * In: a graph. Out: a graph that shares nothing with it but the DimTab, interned names and, in the
- * same arena, what attributes point to; or the same nodes appended to a graph that is being built.
+ * same arena, the data of attributes; or the same nodes appended to a graph that is being built.
  * Copied nodes keep their types and provenance; inlined ones get their types from the shape rules
  * again, since arguments may be more exact than the inputs were. Recursion is over region nesting.
  */
@@ -103,7 +103,7 @@ void copy_checks(Graph *dst, const Graph *src) {
     c.prov = own_prov(dst, &src->provs[c.prov]);
     if (c.text) c.text = arena_strdup(dst->arena, c.text, strlen(c.text));
     if (c.help) c.help = arena_strdup(dst->arena, c.help, strlen(c.help));
-    if (have) { /* made again with the copy of an operation: what it said here stays */
+    if (have) { /* the copy of an operation has made it again: keep the texts of this one */
       *have = c;
       continue;
     }
@@ -131,7 +131,7 @@ bool has_effect(const Graph *g) {
   return false;
 }
 
-/* Per node: something reads one of its results. */
+/* Per node: whether an operand or output reads one of its results. */
 static bool *nodes_read(Arena *a, const Graph *g) {
   bool *read = ARENA_ARRAY(a, bool, g->node_count + 1);
   for (uint32_t i = 0; i < g->node_count; i++)
@@ -141,7 +141,8 @@ static bool *nodes_read(Arena *a, const Graph *g) {
   return read;
 }
 
-/* Without `these` hooks; NULL: without any. A token of one that is read becomes a new one. */
+/* Copies g without `these` hooks, or (NULL) without any hook. If the token of a removed hook is
+ * read, a new token replaces it. */
 static Graph *without_hooks(Arena *a, const Graph *g, const bool *these) {
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
@@ -200,7 +201,7 @@ typedef struct Inline {
   Name prefix;
 } Inline;
 
-/* A dim of src in dst's table. */
+/* Translates a dim of src to dst's table. */
 static bool bring(Inline *in, const Graph *src, int64_t d, int64_t *out) {
   Dim x = in->dims == src->dims && !in->subst
               ? (Dim)d
@@ -245,7 +246,7 @@ static bool bring_checks(Inline *in, Graph *dst, const Graph *src) {
       fails = o == DIM_DIFFERENT;
     } else if (known) {
       holds = check_holds(c->kind, x, y);
-      fails = !holds && c->kind != CHECK_FITS; /* that is told with the number when it runs */
+      fails = !holds && c->kind != CHECK_FITS; /* reported at run time, with the number */
     }
     if (fails) {
       Buf t;
@@ -265,7 +266,7 @@ static bool bring_checks(Inline *in, Graph *dst, const Graph *src) {
 
 static bool inline_nodes(Inline *in, Graph *dst, const Graph *src, const Val *args, Val *outs);
 
-/* A region of src over dst's dims. */
+/* Copies a region of src, with dims of dst's table. */
 static Graph *bring_region(Inline *in, Graph *dst, const Graph *src) {
   stack_check();
   Graph *d = gr_new(dst->arena, dst->dims, dst->names, src->name);
@@ -329,7 +330,7 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
                dst->at.path};
   Prov at = dst->at;
   for (size_t i = 0; i < src->input_count; i++) {
-    /* An argument must be what the input promised; sizes left open become checks. */
+    /* An argument must have the declared type of the input; undecided sizes become checks. */
     const Type *want = gr_type(src, src->inputs[i]);
     Type got = *gr_type(dst, args[i]);
     bool same = want->kind == got.kind &&

@@ -4,7 +4,7 @@
 
 #include "graph/ir.h"
 
-/* Where each result of a source graph went: indexed by its place in src->types. */
+/* The new value of each result of a source graph, by its place in src->types. */
 typedef struct ValMap {
   const Graph *src;
   Val *to;
@@ -26,21 +26,21 @@ Graph *copy_start(Arena *a, const Graph *g);
  * and results are entered in it. `regions` replace the node's (NULL = the same ones). The
  * provenance is that of the node. An input node also becomes an input of dst. */
 Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions);
-/* The same with operands and provenance of the caller's, who keeps the map. */
+/* As copy_node, with operands and provenance from the caller, who also updates the map. */
 Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in, Graph *const *regions,
                  const Prov *prov);
-/* The checks and, through the map, the outputs of m->src. */
+/* Copy the checks and, through the map, the outputs of m->src. */
 void copy_checks(Graph *dst, const Graph *src);
 void copy_outputs(Graph *dst, const ValMap *m);
 /* Merges equal nodes of d as they are appended. */
 typedef struct Merge Merge;
-Merge *merge_new(Arena *a, Graph *d, size_t nodes); /* about so many */
-/* The first result of d's last node, or of an earlier one that computes the same: then the last is
- * taken out again. */
+Merge *merge_new(Arena *a, Graph *d, size_t nodes); /* nodes: about how many */
+/* Returns the first result of d's last node. If an earlier node computes the same, removes the last
+ * one and returns the earlier one's result. */
 Val merge_last(Merge *m);
-/* Per result of g: whether an output, an effect or what can fail needs it (graph/dce.c). */
+/* Per result of g: whether an output, an effect or a node that can fail needs it (graph/dce.c). */
 bool *live_results(Arena *a, const Graph *g);
-/* Whether the node stays, by that. */
+/* Whether the node stays, given live_results. */
 bool node_live(const Graph *g, uint32_t node, const bool *live);
 bool has_effect(const Graph *g); /* some node, however nested, is an effect */
 bool node_effect(const Graph *g, uint32_t node);

@@ -50,7 +50,7 @@ int64_t cost_room(const Graph *g, const Type *t, const int64_t *env) {
 int64_t cost_products(const Graph *g, uint32_t node, const int64_t *env) {
   if (op_info[g->nodes[node].op].cls != CONTRACT) return 1;
   const Type *a = gr_type(g, gr_operand(g, node, 0)), *b = gr_type(g, gr_operand(g, node, 1));
-  int skip = 1; /* the axis of b that is an axis of the result */
+  int skip = 1; /* the axis of b that is not contracted */
   switch ((OpCode)g->nodes[node].op) {
   case OP_DOT:
   case OP_INNER: return a->rank ? cost_dim(g, a->dim[a->rank - 1], env) : 1;
@@ -96,8 +96,8 @@ int64_t cost_iterations(const Graph *g, uint32_t node, const int64_t *env) {
   return count < 0 ? 0 : count;
 }
 
-/* Of the reference evaluator: for a multiplication of a contraction, and for an elementary
- * operation; an element that is read and written costs as much as an operation. */
+/* Seconds of the reference evaluator for a multiplication of a contraction, and for an elementary
+ * operation. Reading and writing an element costs as much as an operation. */
 static const double second_product = 0.1e-9, second_operation = 1e-9;
 
 double cost_seconds(const Graph *g, const int64_t *env) {

@@ -1,4 +1,4 @@
-/* Common subexpressions: a node that computes what an earlier one did is replaced by it.
+/* Common subexpressions: a node that computes the same as an earlier one is replaced by it.
  *
  * In: a graph. Out: the same graph with equal nodes merged into the first of them; dead copies
  * are gone. Equal means: op, operands (in either order where the op commutes), attributes,
@@ -21,7 +21,7 @@ struct Merge {
   Graph *d;
   const char **plain;
   size_t plain_cap;  /* per region of d: its text, or NULL until needed */
-  uint32_t *slot;    /* node + 1 of d */
+  uint32_t *slot;    /* node of d + 1; 0 = free */
   size_t count, cap; /* a power of two */
 };
 
@@ -51,7 +51,7 @@ static const char *plain_text(Merge *m, uint32_t region) {
   return m->plain[region];
 }
 
-/* Operand k, the smaller one first where order means nothing. */
+/* Operand k; the operands of a commutative op are in ascending order. */
 static Val operand(const Graph *g, const GNode *n, uint32_t k) {
   const Val *v = g->operands + n->operand0;
   Val x = v[k];
@@ -152,7 +152,7 @@ Merge *merge_new(Arena *a, Graph *d, size_t nodes) {
   return m;
 }
 
-/* Takes the last node out again. */
+/* Removes the last node. */
 static void drop_last(Merge *m) {
   Graph *d = m->d;
   GNode n = d->nodes[--d->node_count];

@@ -3,10 +3,10 @@
  * In: a graph. Out: the graph without nodes that no output and no effect needs. Inputs stay.
  * Checks stay, since promised sizes are tested whether they are used or not (rule 23). Nodes
  * that can fail stay (rule 107), except in gradients and recomputed copies, which never fail
- * first. One backward sweep marks needed values; through `wrap`, `branch` and `map` it goes by
- * result and by capture, so a result nobody reads and a capture nobody uses disappear from node
- * and region alike. `loop` loses captures only, `custom` stays whole, since its gradient may
- * read anything.
+ * first. One backward sweep marks needed values. In `wrap`, `branch` and `map` it treats each
+ * result and capture separately, so unread results and unused captures disappear from the node and
+ * its regions. `loop` loses captures only, and `custom` stays whole, since its gradient may read
+ * anything.
  * Recursion is over region nesting.
  */
 #include "graph/copy.h"
@@ -17,7 +17,7 @@
 /* Marks the needed results of the graph. */
 static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole);
 
-/* How many leading operands of the node are no captures and stay. */
+/* The number of leading operands of the node that are not captures and stay. */
 static uint32_t fixed_operands(const Graph *g, uint32_t node) {
   switch (g->nodes[node].op) {
   case OP_BRANCH: return 1;
@@ -32,19 +32,19 @@ static bool drops_results(OpCode op) {
   return op == OP_WRAP || op == OP_BRANCH || op == OP_MAP;
 }
 
-/* Which inputs of its regions operand k is. */
+/* The number of the input of its regions that operand k becomes. */
 static uint32_t region_input(OpCode op, uint32_t k) {
   return op == OP_BRANCH ? k - 1 : k;
 }
 
-/* Which results of the node its regions must give. NULL = all. */
+/* The outputs that the regions of the node must have. NULL = all. */
 static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need) {
   const GNode *n = &g->nodes[node];
   if (!drops_results((OpCode)n->op)) return NULL;
   bool *keep = ARENA_ARRAY(a, bool, n->result_count + 1u);
   bool any = false;
   for (uint32_t i = 0; i < n->result_count; i++) any |= keep[i] = need[n->result0 + i];
-  /* A node without results cannot be: an effect nobody orders keeps its first one. */
+  /* A node needs a result: an effect whose results are not read keeps the first one. */
   if (!any && n->result_count) keep[0] = true;
   return keep;
 }
@@ -66,7 +66,7 @@ static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *n
   }
 }
 
-/* The int that all elements of v are, or `otherwise`. */
+/* The int that all elements of v equal, or `otherwise`. */
 static int64_t constant(const Graph *g, Val v, int64_t otherwise) {
   while (g->nodes[v.node].op == OP_BROADCAST || g->nodes[v.node].op == OP_RESHAPE)
     v = gr_operand(g, v.node, 0);
@@ -74,7 +74,7 @@ static int64_t constant(const Graph *g, Val v, int64_t otherwise) {
   return a && a->kind == AK_INT ? a->u.i : otherwise;
 }
 
-/* Whether the node can fail when it runs; what sizes alone decide is in the checks. */
+/* Whether the node can fail when it runs; conditions on sizes alone are in the checks. */
 static bool fails(const Graph *g, uint32_t i) {
   const GNode *n = &g->nodes[i];
   const Type *t = &g->types[n->result0];
@@ -145,7 +145,8 @@ bool node_live(const Graph *g, uint32_t node, const bool *live) {
   return any;
 }
 
-/* g without dead nodes; outputs by keep_out, inputs by keep_in (NULL = all). */
+/* Copies g without dead nodes, with the outputs of keep_out and the inputs of keep_in (NULL =
+ * all). */
 static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in) {
   stack_check();
   const bool *need = sweep(a, g, keep_out, false);
@@ -175,7 +176,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
       }
       regions[r] = rebuild(a, in, keep, ins);
     }
-    /* The copy has all operands and results: take out the ones that are gone. */
+    /* The copy has all operands and results: remove the dead ones. */
     Val operand_map = copy_node(d, &m, i, regions);
     GNode *c = &d->nodes[operand_map.node];
     uint32_t to = 0;

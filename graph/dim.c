@@ -6,9 +6,9 @@
  * polynomials. All three are hash-consed, and their order depends on their structure alone, never
  * on when they were made, so a dim prints the same in every table. Small constants are ids by
  * themselves (bit 31 set). A fact a % b == 0 is a rewrite rule, with q = a // b, b = lead + rest:
- * lead * q becomes a - rest * q, until nothing fits (a Groebner reduction; the order of monomials
- * is graded lexicographic). The invariant: limits on terms, degree and tree size hold for every
- * interned dim, so every walk is bounded; what passes a limit is DIM_BAD.
+ * lead * q becomes a - rest * q, until no rule applies (a Groebner reduction; the order of
+ * monomials is graded lexicographic). The invariant: limits on terms, degree and tree size hold for
+ * every interned dim, so every walk is bounded; a dim beyond a limit is DIM_BAD.
  * Rewrites used: floor((c*p + r) / c) = p + floor(r / c), (c*p + r) mod c = r mod c,
  * floor((x // b + k) / c) = floor((x + k*b) / (b*c)) for constants b, c > 0, common factors cancel,
  * exact quotients of polynomials (where the divisor is 0 they stand for the quotient's value).
@@ -58,14 +58,14 @@ typedef struct Symbol {
   Name name;
   Span at;
   uint32_t nth;    /* 1 for the first symbol of that name */
-  ptrdiff_t alike; /* the one before whose name has this hash, or TABLE_NONE */
+  ptrdiff_t alike; /* the previous symbol whose name has this hash, or TABLE_NONE */
 } Symbol;
 typedef struct Fact {
   Dim a, b;   /* a % b == 0 as recorded */
   uint32_t q; /* atom of the quotient */
   int64_t k;  /* lead(b) = k * mono */
   uint32_t mono;
-  Dim tail, right; /* b without its lead; what b * q equals */
+  Dim tail, right; /* b without its lead; the dim that b * q equals */
 } Fact;
 
 /* A set of ids, found by hash and a caller's comparison. */
@@ -88,14 +88,14 @@ struct DimTab {
   size_t term_count, term_cap;
   Symbol *syms;
   size_t sym_count, sym_cap;
-  Table by_name; /* the last of each hash of a name, where there are many symbols: */
-  size_t named;  /* of the first so many */
+  Table by_name; /* the last symbol of each hash of a name; used if there are many symbols */
+  size_t named;  /* how many of the first symbols it holds */
   Fact *facts;
   size_t fact_count, fact_cap;
   IdSet atom_set, mono_set, poly_set;
 };
 
-/* A polynomial being made: sorted terms. */
+/* A polynomial under construction: sorted terms. */
 typedef struct Acc {
   int n;
   bool bad;
@@ -125,7 +125,7 @@ static uint64_t poly_hash(const Term *t, size_t n) {
   return h;
 }
 
-/* Room for one more id; `hash_of` gives the hash of an id already in the set. */
+/* Makes room for one more id; `hash_of` returns the hash of an id that is in the set. */
 static void set_reserve(DimTab *t, IdSet *s, uint64_t (*hash_of)(const DimTab *t, uint32_t id)) {
   if ((s->count + 1) * 2 <= s->cap) return;
   size_t cap = s->cap ? s->cap * 2 : 64;
@@ -228,7 +228,7 @@ static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y) {
   return c ? c : dim_cmp(t, a->b, b->b);
 }
 
-/* ---- interning. Memory is asked for before anything changes: a throw leaves the table whole. */
+/* ---- interning. Memory is allocated before anything changes: a throw leaves the table intact. */
 static uint32_t atom_get(DimTab *t, Atom a) {
   IdSet *s = &t->atom_set;
   set_reserve(t, s, atom_hash_of);
@@ -243,7 +243,7 @@ static uint32_t atom_get(DimTab *t, Atom a) {
   return (uint32_t)t->atom_count - 1;
 }
 
-/* The monomial of sorted atoms; UINT32_MAX past a limit. */
+/* The monomial of sorted atoms; UINT32_MAX if it exceeds a limit. */
 static uint32_t mono_get(DimTab *t, const uint32_t *atom, size_t n) {
   if (n > MAX_DEGREE) return UINT32_MAX;
   IdSet *s = &t->mono_set;
@@ -311,13 +311,13 @@ DimTab *dim_tab_new(Arena *a) {
   DimTab *t = ARENA_NEW(a, DimTab);
   t->arena = a;
   mono_get(t, NULL, 0); /* monomial 0 is 1 */
-  /* Poly 0 is what a zeroed dim reads as: the number 0, never handed out. */
+  /* Poly 0 is the number 0, so that a zeroed dim reads as 0; no function returns it. */
   VEC_PUSH(a, t->polys, t->poly_count, t->poly_cap, ((Poly){0, 0, 0, 0}));
   VEC_PUSH(a, t->terms, t->term_count, t->term_cap, ((Term){0, 0}));
   return t;
 }
 
-/* ---- arithmetic on polynomials being made */
+/* ---- arithmetic on polynomials under construction */
 static void acc_add(DimTab *t, Acc *acc, int64_t k, uint32_t mono) {
   if (mono == UINT32_MAX) acc->bad = true;
   if (k == 0 || acc->bad) return;
@@ -497,7 +497,7 @@ Dim dim_mul(DimTab *t, Dim a, Dim b) {
 }
 
 Dim dim_product(DimTab *t, int n, const Dim *d) {
-  /* A zero anywhere makes the product 0, whatever overflows besides. */
+  /* If one factor is 0 the product is 0, even if other products overflow. */
   for (int i = 0; i < n; i++) {
     if (d[i] == SMALL) return SMALL;
   }
@@ -529,7 +529,7 @@ static uint64_t content(const DimTab *t, Dim d, uint64_t g) {
   return g;
 }
 
-/* d / k where k divides every coefficient. */
+/* d / k, for a k that divides every coefficient. */
 static Dim scale_down(DimTab *t, Dim d, int64_t k) {
   if (k == 1) return d;
   Acc acc;
@@ -599,7 +599,7 @@ static Dim split(DimTab *t, Dim a, int64_t c, Dim *rest) {
   return acc_dim(t, &p);
 }
 
-/* d = atom + k with one // or % atom of coefficient 1. */
+/* Whether d = atom + k, with one // or % atom of coefficient 1. */
 static bool is_atom_plus(const DimTab *t, Dim d, Atom *atom, int64_t *k) {
   int n;
   Term one;
@@ -819,7 +819,7 @@ static uint64_t name_hash(Name name) {
   return name ? XXH3_64bits(name, strlen(name)) : 0;
 }
 
-/* How many symbols have this name. */
+/* The number of symbols with this name. */
 static uint32_t so_called(DimTab *t, Name name) {
   enum { FEW = 16 };
   uint32_t nth = 0;

@@ -28,7 +28,7 @@ Dim dim_floordiv(DimTab *t, Dim a, Dim b);
 Dim dim_mod(DimTab *t, Dim a, Dim b);
 /* Records the fact a % b == 0: from then on b * (a // b) is a (rule 23). */
 void dim_assume_divides(DimTab *t, Dim a, Dim b);
-/* Whether x, from outside, is a dim of this table. */
+/* Whether x, an untrusted number, is a dim of this table. */
 bool dim_valid(const DimTab *t, int64_t x);
 Arena *dim_arena(const DimTab *t); /* where the table lives */
 Dim dim_product(DimTab *t, int n, const Dim *d);
@@ -44,8 +44,8 @@ Name dim_symbol_name(const DimTab *t, Sym s);
 Span dim_symbol_span(const DimTab *t, Sym s);
 /* Calls f for every symbol inside d. */
 void dim_symbols(const DimTab *t, Dim d, void (*f)(void *ud, Sym s), void *ud);
-/* The same dim of table `src` as a dim of `dst`, each symbol s replaced by to[s], a dim of `dst`.
- * DIM_BAD when a symbol has no entry; to[s] == DIM_BAD keeps s where dst == src. */
+/* Translates a dim of table `src` to `dst`: each symbol s is replaced by to[s], a dim of `dst`.
+ * DIM_BAD if a symbol has no entry; if dst == src, to[s] == DIM_BAD keeps s. */
 Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count);
 /* The normal form under every fact recorded so far (facts may be younger than d). */
 Dim dim_renew(DimTab *t, Dim d);

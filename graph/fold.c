@@ -1,13 +1,13 @@
-/* Folding: constants are computed, nodes that change nothing go away, movements are joined. And
- * simplifying, which folds and merges (graph/cse.c) in one walk.
+/* Folding: constants are computed, nodes that change nothing are removed, movements are joined.
+ * Simplifying folds and merges (graph/cse.c) in one walk.
  *
  * In: a graph. Out: a graph with the same inputs, outputs and bits (rule 104: only the payload of
- * a NaN may differ). Each node is looked at once, in order, after its operands; a rule gives the
- * value that replaces it, or nothing. A replacement must have the very type of the result. Nodes
- * somebody tagged and recomputed copies stay; `alias` and `stop` stay, gradients depend on them.
+ * a NaN may differ). Each node is visited once, in order, after its operands; a rule returns the
+ * value that replaces it, or nothing. A replacement must have exactly the type of the result.
+ * Tagged nodes and recomputed copies stay; `alias` and `stop` stay, since gradients depend on them.
  * Constants run through the reference kernels, so their bits are those of the evaluator.
  * Not folded, because bits would change: x + 0 (x may be -0), x - (-0), 0 * x, x - x, sums over no
- * axes. What became dead is left for dce.
+ * axes. Dead nodes are left for dce.
  */
 #include <math.h>
 
@@ -45,7 +45,7 @@ static const Attr *attr_at(Fold *f, Val v, AttrKey k) {
   return gr_attr(f->d, v.node, k);
 }
 
-/* The literal behind v, through one broadcast. */
+/* The literal that v is, or whose broadcast v is. */
 static const Attr *literal(Fold *f, Val v) {
   if (op_of(f, v) == OP_BROADCAST) v = under(f, v);
   return op_of(f, v) == OP_CONST ? attr_at(f, v, AT_VALUE) : NULL;
@@ -100,13 +100,13 @@ static Val compute(Fold *f) {
   const GNode *n = f->n;
   if (op_info[n->op].cls != ELEMENTWISE || n->op == OP_STOP || n->op == OP_ALIAS ||
       n->operand_count < 1 || n->operand_count > 3 || f->type->dev != DEV_CPU ||
-      f->g->provs[n->prov].anomaly) { /* a node that runs is watched, a constant is not */
+      f->g->provs[n->prov].anomaly) { /* only nodes that run are watched for NaN */
     return VAL_NONE;
   }
   for (uint32_t i = 0; i < n->operand_count; i++) {
     if (!literal(f, f->in[i])) return VAL_NONE;
   }
-  /* Tensors go on the pool: making nodes may throw. */
+  /* Tensors go on the pool, since making nodes may throw. */
   Mem *m = f->a->mem;
   size_t mark = mem_pool_mark(m);
   Tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
@@ -127,7 +127,7 @@ static Val compute(Fold *f) {
     mem_pool_add(m, out, unref);
     v = constant(f, out);
     if (!val_none(v) && f->type->rank) v = make_dims(f, OP_BROADCAST, v);
-  } /* else it fails when it runs, with its own message */
+  } /* else the node fails at run time, with its own message */
   mem_pool_drain(m, mark);
   return v;
 }
@@ -267,7 +267,7 @@ static Val fold_slice(Fold *f) {
   for (int i = 0; i < rank; i++) {
     int64_t n;
     bool known = dim_is_const(t, (Dim)len[i], &n);
-    if (!known && step0[i] != 1) return VAL_NONE; /* where it is empty it may start too far */
+    if (!known && step0[i] != 1) return VAL_NONE; /* an empty slice may start beyond the end */
     if (known && n == 0) {
       s[i] = start0[i];
       by[i] = 1;
@@ -376,7 +376,7 @@ Graph *gr_fold(Arena *a, const Graph *from) {
 }
 
 typedef struct Simplify {
-  Arena *keep, temp; /* temp: the graph between */
+  Arena *keep, temp; /* temp: for the intermediate graph */
   const Graph *g;
   Graph *made;
 } Simplify;

@@ -19,8 +19,8 @@ static bool transparent(uint16_t op) {
   return op == OP_WRAP || op == OP_CUSTOM;
 }
 
-/* Appends the nodes of m->src, whose inputs are in the map when `top` is not set. `at`: the node of
- * the outermost graph. */
+/* Appends the nodes of m->src. If `top` is not set, its inputs are in the map already. `at`: the
+ * node of the outermost graph. */
 static void put_in(Flatten *f, ValMap *m, bool top, uint32_t at) {
   stack_check();
   const Graph *src = m->src;
@@ -46,7 +46,7 @@ static void put_in(Flatten *f, ValMap *m, bool top, uint32_t at) {
     }
     Val v = copy_node(f->d, m, i, regions);
     if (!top && !(op_info[n->op].traits & T_VIEW)) {
-      /* Alias classes of a region are numbers of its own. */
+      /* A region numbers its alias classes on its own. */
       for (uint32_t k = 0; k < n->result_count; k++) {
         f->d->types[f->d->nodes[v.node].result0 + k].alias = 0;
       }

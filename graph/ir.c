@@ -208,7 +208,7 @@ void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text) {
 }
 
 void gr_check_help(Graph *g, CheckKind k, Dim a, Dim b, const char *text, const char *help) {
-  /* A condition is kept once: long chains of one shape repeat it within a few nodes. */
+  /* A condition is kept once. Long chains of one shape repeat it within a few nodes. */
   size_t from = g->check_count > 256 ? g->check_count - 256 : 0;
   for (size_t i = from; i < g->check_count; i++) {
     if (g->checks[i].kind == k && g->checks[i].a == a && g->checks[i].b == b) return;

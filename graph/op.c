@@ -32,7 +32,7 @@ const char *const attr_name[AT_COUNT] = {
     [AT_SEEN] = "seen",
 };
 
-/* Where the user writes something else than the op's name. */
+/* The spelling in programs, if it differs from the op's name. */
 static const char *const written[OP_COUNT] = {
     [OP_NEG] = "-",   [OP_NOT] = "not",        [OP_ADD] = "+",          [OP_SUB] = "-",
     [OP_MUL] = "*",   [OP_DIV] = "/",          [OP_FLOORDIV] = "//",    [OP_MOD] = "%",

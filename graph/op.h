@@ -1,4 +1,4 @@
-/* What the table graph/ops.def says of an operation. */
+/* The columns of the table graph/ops.def, per operation. */
 #ifndef CKL_GRAPH_OP_H
 #define CKL_GRAPH_OP_H
 

@@ -1,5 +1,5 @@
-/* The operations by number: a row of graph/ops.def each. A new row compiles again what includes
- * this file, so a header includes it only where it names an OpCode. */
+/* The operations by number: a row of graph/ops.def each. A new row recompiles every file that
+ * includes this one, so a header includes it only if it names an OpCode. */
 #ifndef CKL_GRAPH_OPCODE_H
 #define CKL_GRAPH_OPCODE_H
 

@@ -1,7 +1,7 @@
 /* Whole graphs: passes, copies, texts, comparison.
  *
- * Each pass works on nested regions too; what it gives is verified where Mem.check is set. Those
- * that nothing of this layer calls are declared by their rows in lang/compile/pipeline.def. */
+ * Each pass works on nested regions, too; its result is verified if Mem.check is set. Passes that
+ * no function of this layer calls are declared by their rows in lang/compile/pipeline.def. */
 #ifndef CKL_GRAPH_PASS_H
 #define CKL_GRAPH_PASS_H
 

@@ -3,8 +3,8 @@
  * In: any bytes. Out: a verified graph in the given arena with a DimTab of its own, or NULL and a
  * text with the number of the line. Nodes go through gr_op, so types come from the shape rules; the
  * types in the text must agree with them. Alias classes (made where a text leaves them out),
- * provenance and checks are taken from the text, and the verifier has the last word. Nothing is
- * believed: numbers are range-checked, nesting is limited.
+ * provenance and checks are taken from the text, and the verifier tests the result. Any text is
+ * safe: numbers are range-checked, and nesting is limited.
  */
 #include <string.h>
 
@@ -42,7 +42,7 @@ static bool at_end(Reader *r) {
   return r->p == r->end || *r->p == '\n' || *r->p == '\r';
 }
 
-/* Past the end of this line and of lines that say nothing; false at the end of the text. */
+/* Skips the rest of this line, and blank lines and comments; false at the end of the text. */
 static bool next_line(Reader *r) {
   for (;;) {
     while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\r')) r->p++;
@@ -481,7 +481,7 @@ static bool check(Reader *r, Graph *g, SizeCheck *c) {
   return at_end(r) || fault(r, "the line should end here");
 }
 
-/* Up to the closing brace. Called at the end of the opening line. */
+/* Reads up to the closing brace. Called at the end of the opening line. */
 static bool body(Reader *r, Graph *g) {
   SizeCheck *checks = NULL;
   size_t count = 0, cap = 0;
@@ -508,7 +508,7 @@ static bool body(Reader *r, Graph *g) {
       return fault(r, "a node, `check` or `return` is expected here");
     }
   }
-  /* What the rules asked for must be among what the text lists; the verifier looks. */
+  /* The checks of the text replace those of the rules; the verifier tests that none is missing. */
   g->checks = checks;
   g->check_count = count;
   g->check_cap = cap;
@@ -536,7 +536,7 @@ static bool block(Reader *r, Graph *g) {
   return true;
 }
 
-/* Up to the first line of the body. */
+/* Reads up to the first line of the body. */
 static bool declarations(Reader *r, Graph *g) {
   while (next_line(r)) {
     if (take_word(r, "sym")) {

@@ -2,11 +2,10 @@
  *
  * In: a graph, a value for every symbol, the tensors of its inputs. Out: new references to its
  * outputs, or an error and nothing. First the size checks of the graph and its regions are tested
- * with the values at hand, and the inputs are compared with their types; then nodes run in order.
- * Each result is released at its last use (counted before the run); movement ops give views.
- * The tensors of a run hang on one pool object, so a throw from a callback or an arena releases
- * them.
- * Invariant: kernels are called with shapes the shape rules accepted for these very sizes.
+ * with the given values, and the inputs are compared with their types; then nodes run in order.
+ * Each result is released at its last use (counted before the run); movement ops return views.
+ * One pool object owns the tensors of a run, so a throw from a callback or an arena releases them.
+ * Invariant: kernels are called with shapes that the shape rules accept for exactly these sizes.
  * Recursion is over region nesting only. A token is a NULL tensor.
  */
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #include "runtime/reference/ref.h"
 #include "runtime/reference/ref_elem.h"
 
-/* One node, or one op by itself (g NULL), while it runs. */
+/* The state of a running node, or of a single op (g NULL). */
 typedef struct Run {
   RunCtx *c;
   Ref ref;
@@ -115,7 +114,7 @@ static bool run_CONST(Run *r) {
 static bool run_DIM(Run *r) {
   int64_t n;
   Dim d = (Dim)attr(r, AT_SIZE)->u.i;
-  if (!dim_eval(r->dims, d, r->env, NULL, &n)) { /* an int number made of sizes and arguments */
+  if (!dim_eval(r->dims, d, r->env, NULL, &n)) { /* an int of sizes and arguments */
     bad_size(r->dims, d, r->e);
     r->e->code = ERR_OVERFLOW;
     return false;
@@ -214,7 +213,7 @@ static bool run_SLICE(Run *r) {
   const int64_t *step = attr_list(r, AT_STEPS), *dim = r->in[0]->dim;
   if (!sizes(r, AT_STARTS, start, NULL) || !sizes(r, AT_LENS, len, NULL)) return false;
   for (int i = 0; i < r->in[0]->rank; i++) {
-    /* Shape rules take symbols for sizes; one that is negative here would leave the tensor. */
+    /* Shape rules assume that symbols are sizes; a negative one would leave the tensor. */
     if (start[i] <= dim[i] &&
         (len[i] == 0 || (start[i] < dim[i] && len[i] - 1 <= (dim[i] - 1 - start[i]) / step[i]))) {
       continue;
@@ -381,7 +380,7 @@ static bool run_LOOP(Run *r) {
   int carry = r->nout;
   int64_t count = tn_get_i64(r->in[0], 0);
   size_t mark = mem_pool_mark(m);
-  /* own: iteration, carried values, the next carried values; arg: what the region gets, borrowed */
+  /* own: iteration, carried values, the next carried values; arg: the region's inputs, borrowed */
   Tensor **own = tn_refs(m, 1 + 2 * (size_t)carry, (size_t)r->n * sizeof(Tensor *));
   Tensor **cur = own + 1, **next = cur + carry, **arg = next + carry;
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
@@ -489,7 +488,7 @@ static bool effect(Run *r) {
   }
   if (!r->c->effect(r->c->ud, r->g, r->node, r->in, r->n, r->out, r->e)) return false;
   for (int i = 0; i < r->nout; i++) {
-    /* Host functions are not trusted with the types they promised. */
+    /* The results of host functions are compared with the declared types. */
     const Type *t = gr_type(r->g, (Val){r->node, (uint32_t)i});
     const Tensor *x = r->out[i];
     int64_t dim[CKL_MAX_RANK];
@@ -547,7 +546,7 @@ static bool (*const run_table[OP_COUNT])(Run *r) = {
 #undef OP
 };
 
-/* Runs r with single numbers of the cpu moved to where the result is. */
+/* Runs r after moving single numbers of the cpu to the device of the result. */
 static bool dispatch(Run *r) {
   bool moves = false;
   for (int i = 0; i < r->n; i++) {
@@ -648,7 +647,8 @@ static int oddities(const Tensor *t, int want, int64_t *where) {
   return found;
 }
 
-/* An op makes what none of its operands has; inf of NaN is not told again. */
+/* Reports an op whose result has NaN or inf and none of whose operands has it. If an operand has
+ * NaN, inf is not reported either. */
 static bool makes_odd(OpCode op, bool backward, Tensor *const *in, int nin, Tensor *const *out,
                       int nout, GErr *e) {
   int64_t where = 0;
@@ -696,7 +696,7 @@ static Run run_of(const Graph *g, uint32_t node, RunCtx *c, Tensor **in, Tensor 
   return r;
 }
 
-/* ---- writes to inputs, when all has run: a graph that fails has written nothing (rule 54) */
+/* ---- writes to inputs happen after all nodes: a graph that fails has written nothing (rule 54) */
 static bool written(const Graph *g, Tensor *const *in, const Storage *store) {
   for (uint32_t i = 0; i < g->node_count; i++)
     if (g->nodes[i].op == OP_WRITE) {
@@ -706,7 +706,7 @@ static bool written(const Graph *g, Tensor *const *in, const Storage *store) {
   return false;
 }
 
-/* A value that looks at what is written gets a storage of its own. */
+/* Copies a value that is a view of a written input. */
 static bool apart(const Graph *g, Mem *m, Tensor *const *in, Tensor **x) {
   if (!*x || !written(g, in, (*x)->store)) return true;
   Tensor *c = tn_copy(m, *x, (*x)->store->dev);
@@ -751,8 +751,8 @@ static bool write_back(const Graph *g, Mem *m, Tensor *const *in, Tensor **val, 
   return true;
 }
 
-/* Runs the nodes of g; sizes were checked. Nothing in `out` is set on failure. `owned`: of the
- * inputs, as in RunCtx, or NULL. */
+/* Runs the nodes of g; the caller has checked the sizes. Nothing in `out` is set on failure.
+ * `owned`: references to inputs, as in RunCtx, or NULL. */
 static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, Tensor **out,
                  GErr *e, Prov *at) {
   Mem *m = c->mem;
@@ -760,7 +760,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
   for (size_t i = 0; i < g->node_count; i++) {
     if (g->nodes[i].operand_count > widest) widest = g->nodes[i].operand_count;
   }
-  /* val: one reference per result; then what the running node gets; then uses left per result */
+  /* val: one reference per result; then operands of the running node; then uses left per result */
   Tensor **val =
       tn_refs(m, g->type_count, widest * sizeof(Tensor *) + g->type_count * sizeof(uint32_t));
   Tensor **arg = val + g->type_count;
@@ -768,7 +768,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
   bool writes = false;
   for (size_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
-    writes |= n->op == OP_WRITE; /* what it reads is needed at the end, too */
+    writes |= n->op == OP_WRITE; /* its operand is needed at the end, too */
     for (uint32_t k = 0; k < n->operand_count; k++) {
       Val v = g->operands[n->operand0 + k];
       uses[g->nodes[v.node].result0 + v.res] += n->op == OP_WRITE ? 2 : 1;
@@ -802,7 +802,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
     Run r = run_of(g, node, c, arg, val + n->result0, e, at);
     ok = n->op == OP_WRITE || dispatch(&r);
     if (!ok) {
-      /* An inner region has named its own node. */
+      /* An inner region has already set its own node. */
       if (at && !(n->region_count && at->span.file)) *at = g->provs[n->prov];
       break;
     }
@@ -888,7 +888,7 @@ bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int 
     type_at = (const Type **)(void *)tn_refs(m, 0, (size_t)nin * (sizeof(Type) + sizeof(Type *)));
     type = (Type *)(void *)(type_at + nin);
   }
-  DimTab *tab = (DimTab *)dims; /* sizes of 2^31 and more are interned: the only change */
+  DimTab *tab = (DimTab *)dims; /* the only change: sizes of 2^31 and more are interned */
   for (int i = 0; i < nin; i++) {
     const Tensor *x = in[i];
     Type *t = &type[i];

@@ -5,13 +5,13 @@
  * operand at fault, its shape, and a shape that would fit. A condition on sizes that are not known
  * yet is accepted and becomes a check of the graph (rule 23). Users read the messages: they name
  * types and dims as written and suggest text that type-checks.
- * Invariant: a rule reads attributes only after testing kind and length, so it can be fed anything.
+ * Invariant: a rule reads attributes only after testing kind and length, so any input is safe.
  */
 #include "graph/op.h"
 #include "graph/shape_rule.h"
 
 /* ---- generate */
-/* Whether v is how graphs write a number of this dtype. */
+/* Whether v has the kind in which graphs write a number of this dtype. */
 static bool literal_of(const Attr *v, DType dt) {
   return v && v->kind == (dt_float(dt) ? AK_FLOAT : AK_INT);
 }
@@ -141,7 +141,7 @@ static bool shapes_differ(C *c, int i, int k, int axis) {
     const Type *big = swap ? b : a, *small = swap ? a : b;
     if (small->rank == 0 || small->rank >= big->rank) continue;
     for (int at = big->rank - 1; at >= big->rank - small->rank; at--) {
-      /* small with an axis of size 1 put in so that it ends before or after axis `at` of big */
+      /* try `small` with an axis of size 1 inserted before or after axis `at` of `big` */
       bool fits = true;
       int off = big->rank - small->rank - 1;
       for (int j = 0; j < small->rank && fits; j++) {
@@ -406,7 +406,7 @@ bool shape_pad(C *c) {
     Dim n = x->dim[i];
     int64_t k;
     if (in > 0) {
-      /* zeros between elements: n + (n - 1) * in, which needs an element */
+      /* with zeros between elements the size is n + (n - 1) * in, which needs an element */
       if (dim_is_const(c->dims, n, &k) && k == 0) {
         n = zero;
       } else {
@@ -641,7 +641,7 @@ bool shape_argreduce(C *c) {
   int64_t n;
   if (!sh_domain(c, 0) || !sh_axis(c, c->in[0]->rank, &axis)) return false;
   bool fails = dim_is_const(c->dims, c->in[0]->dim[axis], &n) && n == 0;
-  for (int k = 0; k < c->in[0]->rank && fails; k++) /* surely: where there are results */
+  for (int k = 0; k < c->in[0]->rank && fails; k++) /* certain only if there are results */
     fails = k == axis || (dim_is_const(c->dims, c->in[0]->dim[k], &n) && n > 0);
   if (fails) {
     return gerr_set(c->e, ERR_VALUE_RUN, 0, "`%s` along axis %d of %s, which has no elements",
@@ -690,7 +690,7 @@ int op_result_count(OpCode op, const Attr *attrs, int nattrs, Graph *const *regi
   }
 }
 
-/* Sizes the op made up are not negative and the bytes can be counted. */
+/* Checks that sizes computed by the op are not negative and that the bytes can be counted. */
 static bool check_sizes(C *c, const Type *t) {
   for (int i = 0; i < t->rank; i++) {
     Dim d = t->dim[i];

@@ -1,11 +1,11 @@
-/* Shape rules, inside graph/ only: what an op makes of operand types and attributes. */
+/* Shape rules, inside graph/ only: the result types of an op, from operand types and attributes. */
 #ifndef CKL_GRAPH_SHAPE_H
 #define CKL_GRAPH_SHAPE_H
 
 #include "graph/ir.h"
 #include "graph/opcode.h"
 
-/* One question to the table. `out` has room for op_result_count() types and is filled. */
+/* The arguments of a shape rule. It fills `out`, which has room for op_result_count() types. */
 typedef struct ShapeCall {
   DimTab *dims;
   OpCode op;

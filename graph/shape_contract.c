@@ -150,7 +150,8 @@ bool shape_conv(C *c) {
   return true;
 }
 
-/* Gradients: the operand looked for has the dims of the attribute, g is the result's gradient. */
+/* Gradients of conv2d: the result has the dims of the attribute, and g is the gradient of conv2d's
+ * result. */
 static bool conv_gradient(C *c, bool of_input) {
   Device dev;
   Type t, got;

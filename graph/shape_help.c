@@ -197,7 +197,7 @@ static bool undecided(C *c, CheckKind k, Dim a, Dim b, const char *what) {
   return true;
 }
 
-/* False without an error set when the two are provably different. */
+/* NO, without an error set, if the two are provably different. */
 Tri sh_equal(C *c, Dim a, Dim b, const char *what) {
   DimOrder o = dim_compare(c->dims, a, b);
   if (o == DIM_EQUAL) return YES;
@@ -261,7 +261,7 @@ bool sh_domain(C *c, int i) {
   return gerr_help(c->e, "cast first: `%s`", sh_with(c, -1, sh_text(c, "%s(", to), ")"));
 }
 
-/* Operands from .. to - 1 have one dtype. */
+/* Whether operands from .. to - 1 have one dtype. */
 bool sh_dtypes(C *c, int from, int to) {
   for (int i = from + 1; i < to; i++) {
     DType a = (DType)c->in[from]->dtype, b = (DType)c->in[i]->dtype;
@@ -269,7 +269,7 @@ bool sh_dtypes(C *c, int from, int to) {
     gerr_set(c->e, ERR_DTYPE_DIFFER, i, "`%s` takes one dtype, not %s and %s: %s and %s",
              sh_name(c), dtype_info[a].name, dtype_info[b].name, sh_operand(c, from),
              sh_operand(c, i));
-    /* Cast what loses nothing where there is such a side, else the later one. */
+    /* Suggest a cast of the side that loses nothing, else of the later operand. */
     bool left = (dt_float(b) && !dt_float(a)) || (dt_float(a) == dt_float(b) && b > a);
     int which = left ? from : i;
     DType goal = left ? b : a;
@@ -279,7 +279,7 @@ bool sh_dtypes(C *c, int from, int to) {
   return true;
 }
 
-/* The device of the results: that of every operand but single numbers on the cpu. */
+/* The device of the results: that of all operands other than single numbers on the cpu. */
 bool sh_devices(C *c, Device *dev) {
   static const char *const name[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
   int first = -1;

@@ -48,7 +48,7 @@ static bool need_inputs(C *c, int r, int n) {
                   op_info[c->op].text, (int)c->regions[r]->input_count, n);
 }
 
-/* Inputs from `first` of region r are operands from `from` on. */
+/* Matches the inputs of region r from `first` on with the operands from `from` on. */
 static bool bind(C *c, int r, int first, int from) {
   for (int i = from; i < c->n; i++) {
     if (!match(c, c->in[i], region_in(c, r, first + i - from), i, "an input of a region"))
@@ -241,7 +241,7 @@ bool shape_foreign(C *c) {
   return at == dims->count || sh_bad_attr(c, AT_DIMS);
 }
 
-/* To an input: the verifier looks at that, which sees nodes. */
+/* The verifier tests that the target is an input, since a shape rule sees no nodes. */
 bool shape_write(C *c) {
   int axis;
   if (!sh_token(c) || !sh_tensors(c, 1)) return false;

@@ -14,7 +14,7 @@ typedef ShapeCall C;
 const char *sh_text(C *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *sh_dim_text(C *c, Dim d);
 const char *sh_type_text(C *c, const Type *t);
-/* The type of operand i; how it is written as an argument and in an expression; what to call it. */
+/* Texts about operand i: its type; its source as an argument and in an expression; its name. */
 const char *sh_operand(C *c, int i);
 const char *sh_arg(C *c, int i);
 const char *sh_part(C *c, int i);
@@ -36,14 +36,14 @@ bool sh_option(C *c, AttrKey k, int64_t hi);
 bool sh_axis(C *c, int rank, int *axis);
 bool sh_axes(C *c, AttrKey k, int rank, unsigned *mask);
 
-/* ---- conditions on sizes. NO sets no error, the caller says more; what cannot be decided becomes
- * a check of c->into and is YES. `what` is the text of the check. */
+/* ---- conditions on sizes. NO sets no error, since the caller knows more; an undecided condition
+ * becomes a check of c->into and is YES. `what` is the text of the check. */
 typedef enum Tri { NO, YES, FAILED } Tri;
 Tri sh_equal(C *c, Dim a, Dim b, const char *what);
 Tri sh_at_least(C *c, Dim a, Dim b, const char *what);
 /* Equal dims of equal ranks; false with *axis >= 0 = that axis differs, -1 = an error is set. */
 bool sh_same_dims(C *c, const Type *a, const Type *b, const char *what, int *axis);
-/* A text with the op's name for %s, that lives as long as the graph. */
+/* The format with the op's name for %s, as a text that lives as long as the graph. */
 const char *sh_check_text(C *c, const char *fmt);
 
 /* ---- dtypes and devices of operands */

@@ -1,8 +1,8 @@
-/* The text form of a graph: the printer, and the grammar both sides keep. graph/read.c reads it.
+/* The text form of a graph: its grammar and the printer. graph/read.c has the reader.
  *
  * In: a graph. Out: lines that hold everything: types with device and alias class, symbolic dims,
- * attributes, regions, tokens, provenance, checks, facts. Reading gives an equal graph, printing
- * that gives the same text. Symbols are declared in the order of their table, used ones only.
+ * attributes, regions, tokens, provenance, checks, facts. Reading the text makes an equal graph,
+ * which prints as the same text. Used symbols are declared in the order of their table.
  *
  *   file     = "graph" [string] "{" { symbol | fact } { block } body "}"
  *   symbol   = "sym" ( name | string | "?" ) [ "@" span ]         ? and names that are no words
@@ -27,7 +27,7 @@
  *   string   = '"' .. '"' with \" \\ \n \xHH
  *   dim      = sums, products, // and % of numbers and symbols, as dim.c prints them
  *
- * A whole number is written as a name where it is a dtype or a device. A float has a point, an
+ * A whole number that is a dtype or a device is written as a name. A float has a point, an
  * exponent, or is inf, -inf, nan. Each construct ends with its line; blank lines and lines that
  * begin with # are skipped; the indentation is free.
  * The plain form, for hashing, leaves out provenance, names, alias classes and the texts of checks.
@@ -89,7 +89,7 @@ static void put_type(Printer *p, const Type *t) {
   if (t->alias && !p->plain) buf_printf(b, " ~%u", (unsigned)t->alias);
 }
 
-/* Dtypes and devices by name. */
+/* Writes a whole number; dtypes and devices by name. */
 static void put_whole(Buf *b, uint16_t key, int64_t n) {
   if (key == AT_DTYPE && n == -1)
     buf_puts(b, "token");

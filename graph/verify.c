@@ -72,7 +72,7 @@ static bool same_type(DimTab *t, const Type *a, const Type *b) {
   if (a->kind == TK_TOKEN) return true;
   if (a->dtype != b->dtype || a->dev != b->dev || a->rank != b->rank) return false;
   for (int i = 0; i < a->rank; i++) {
-    /* Facts recorded since the node was made may have changed the form. */
+    /* Facts recorded after the node was made may have changed the normal form. */
     if (dim_compare(t, a->dim[i], b->dim[i]) != DIM_EQUAL) return false;
   }
   return true;
