@@ -26,7 +26,7 @@ void near_try(Near *b, const char *candidate) {
   }
 }
 
-/* ---- names of others */
+/* ---- names of other libraries */
 
 typedef struct Foreign {
   ForeignUse use;

@@ -221,7 +221,7 @@ static Module *module_at(Session *s, const char *real) {
   return NULL;
 }
 
-/* A file is loaded once, however its path is spelled; it is shown as spelled first. */
+/* A file is loaded once, however its path is spelled; messages show the first spelling. */
 Module *module_load_file(Session *s, const Door *door, const char *path, Span at) {
   stack_check();
   Err e = {.text = ""};

@@ -36,7 +36,7 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
 
 Global *global_find(Session *s, Module *m, Name name); /* file, `use`, then prelude */
 Global *global_own(const Module *m, Name name);        /* file and `use` alone */
-/* whether an embedded module may name it as its own: prelude and builtins */
+/* Whether an embedded module may have it as a member: names of the prelude and builtins. */
 bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v);
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);
 bool module_name_is_fixed(const char *name); /* rule 4: whether no declaration may have this name */
