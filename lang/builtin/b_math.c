@@ -206,8 +206,8 @@ BUILTIN_FN(bi_mean) {
   return op_binary(s, AST_DIV, r, type_dim_value(s, count), c->at, c->at, c->at);
 }
 
-/* mean((x - mean(x)) ** 2) with another divisor; `var` is a reserved word, so that x.var() cannot
- * be ckl. */
+/* mean((x - mean(x)) ** 2) with another divisor; `var` is a reserved word, so x.var() cannot be
+ * declared in ckl. */
 BUILTIN_FN(bi_var) {
   Value x = arg_tensor(s, c, 0);
   Type t = op_type_of(s, x);

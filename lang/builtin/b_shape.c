@@ -251,7 +251,7 @@ BUILTIN_FN(bi_concat) {
   size_t n = xs.u.list->count;
   if (!n) fail_at(s, ERR_STACK, c->at, "nothing to join: an empty list has no shape");
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  DType like = DT_COUNT; /* of numbers in brackets beside tensors */
+  DType like = DT_COUNT; /* the dtype of numbers in brackets beside tensors */
   for (size_t i = 0; i < n && like == DT_COUNT; i++)
     if (v_is_tensor(xs.u.list->items[i])) like = (DType)op_type_of(s, xs.u.list->items[i]).dtype;
   for (size_t i = 0; i < n; i++) items[i] = op_as_tensor(s, xs.u.list->items[i], like, c->spans[0]);
