@@ -173,7 +173,7 @@ void cli_close(Cli *c) {
 void cli_report(Cli *c) {
   out_flush(&c->out);
   if (c->out.error) return; /* the program was stopped for that */
-  enum { MANY = 20 };       /* then checking of a program stops */
+  enum { MANY = 20 };       /* then the check of a program stops */
   static const char stopped[] = "what comes after 20 errors is not looked for";
   size_t n = ckl_diag_count(c->session), errors = 0;
   for (size_t i = 0; i < n; i++) {

@@ -22,7 +22,7 @@
 struct Editor {
   Cli *cli;
   const char *(*word)(size_t i);
-  bool more; /* the prompt is for a further line of one input */
+  bool more; /* the prompt is for another line of the same input */
   EditLine *edit;
   History *history;
   char *history_path;
@@ -36,7 +36,7 @@ static char *prompt(EditLine *e) {
 }
 
 /* Like libedit's own reader, except that Ctrl-C ends the line at once. The signal is let through
- * while waiting only, so that none gets lost between a look at it and the read. */
+ * only while waiting, so that none is lost between the check for it and the read. */
 static int read_char(EditLine *e, wchar_t *c) {
   mbstate_t state;
   sigset_t waiting;

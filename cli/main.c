@@ -203,7 +203,7 @@ static bool parse_size(const char *text, int64_t *bytes) {
   return false;
 }
 
-/* Sets an option; `value` is NULL for one without. Gives 0 or an exit status. */
+/* Sets an option; `value` is NULL for one without. Returns 0 or an exit status. */
 static int set_option(Cli *c, const char *command, const Option *opt, const char *value) {
   Options *o = &c->o;
   char *end;

@@ -1,8 +1,8 @@
 /* Text to the terminal, a pipe or a file.
  *
- * In: pieces of text. Out: writes of whole lines, so that `ckl run train.ckl | tee log`
- * shows every line when it is printed. Invariant: after a failed write nothing more is written to
- * that stream, and the error is reported once, except for a closed pipe, which is normal. */
+ * In: pieces of text. Out: writes of whole lines, so that `ckl run train.ckl | tee log` shows every
+ * line when it is printed. Invariant: after a failed write nothing more is written to that stream,
+ * and the error is reported once, except for a closed pipe, which is normal. */
 #include "cli/cli.h"
 
 #include <errno.h>
