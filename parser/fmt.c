@@ -39,7 +39,7 @@ typedef struct Item {
   uint8_t kind;
   bool all;
   bool block;   /* of I_OPEN: the inner part of braces */
-  bool newline; /* of I_OPEN: there is I_HARD or I_BLANK inside */
+  bool newline; /* of I_OPEN: there is I_HARD, I_FORCED or I_BLANK inside */
   uint32_t n;   /* bytes of text */
   const char *text;
 } Item;
@@ -116,7 +116,7 @@ static void put_comment(Fmt *f, const Comment *c) {
   f->next++;
 }
 
-/* A comment behind code, with the blanks the author lined it up with, at least two. */
+/* Prints a comment behind code, after the author's blanks, at least two. */
 static void put_behind(Fmt *f, const Comment *c) {
   static const char blanks[] = "                                        "
                                "                                        ";
