@@ -54,20 +54,20 @@ typedef struct Emit {
   LLVMValueRef *buf;         /* per buffer: its pointer */
   LLVMValueRef *arg;         /* per argument: its i64, loaded at entry */
   LLVMValueRef status, fail; /* KStatus *; alloca of i32, stored to it at the end */
-  LLVMValueRef *bytes;       /* per buffer, of a kernel that is checked; else NULL */
-  LLVMBasicBlockRef outside; /* jump here after an address was outside; allocas of the report */
+  LLVMValueRef *bytes;       /* per buffer, in a checked kernel; else NULL */
+  LLVMBasicBlockRef outside; /* jump here if an address is outside; allocas of the report */
   LLVMValueRef fault_at, fault_site;
   LVal now;           /* the instruction under construction */
   One *val;           /* per instruction */
   int width;          /* 1 or EMIT_LANES */
   LLVMValueRef lane0; /* of the latest loop over lanes: a multiple of EMIT_LANES */
-  LLVMValueRef mask;  /* <16 x i1>: lanes that run, at least one; NULL = all */
+  LLVMValueRef mask;  /* <16 x i1>: the active lanes, at least one; NULL = all */
   struct Red *red;    /* innermost LP_RED: see emit.c */
   bool gpu;           /* code of one GPU thread: width 1, and all blocks are loops */
   bool emulate;       /* that GPU is an emulator: code of the host */
   LLVMValueRef emu;   /* its EmuThread * */
-  bool team;          /* the next LP_RED is made by EMIT_LANES threads together */
-  int math_n;         /* width of the functions of fmath.inc now expanded */
+  bool team;          /* EMIT_LANES threads compute the next LP_RED together */
+  int math_n;         /* the width at which functions of fmath.inc are being expanded */
   char *err;
   size_t err_n;
   bool failed;
@@ -88,14 +88,14 @@ static inline One emit_operand(Emit *e, LVal v, int i) {
 static inline void emit_set(Emit *e, LVal v, One x) {
   e->val[v] = x;
 }
-/* The operand as a scalar; only for what is uniform (sizes, bases of tiles). */
+/* The operand as a scalar; only for uniform values (sizes, bases of tiles). */
 static inline LLVMValueRef emit_scalar(Emit *e, LVal v) {
   return e->val[v].v;
 }
 
 LLVMValueRef emit_alloca(Emit *e, LLVMTypeRef t, const char *name); /* at entry, 64-byte aligned */
 LLVMBasicBlockRef emit_new_block(Emit *e, const char *name);
-/* The target has these instructions, HAS_*. */
+/* Whether the target has these instructions, HAS_*. */
 static inline bool emit_has(const Emit *e, unsigned what) {
   return (e->target->has & what) == what;
 }
@@ -156,7 +156,7 @@ LLVMValueRef emit_const(Emit *e, DType dt, double x);
 /* Loads and stores of elements, at the present width, under the present mask. */
 One emit_load(Emit *e, int buf, One index);
 void emit_store(Emit *e, int buf, One index, One x);
-/* <n x T> at an element's place, all of it there; `n` 1: a scalar. T as emit_type. */
+/* Loads or stores <n x T> at an element's place, without mask; `n` 1: a scalar. T as emit_type. */
 LLVMValueRef emit_load_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, int n);
 void emit_store_n(Emit *e, DType dt, LLVMValueRef base, LLVMValueRef index, LLVMValueRef x, int n);
 /* Masked forms: only lanes of `mask` (<n x i1>) are loaded or stored; other lanes read as 0. */
@@ -172,8 +172,8 @@ LLVMValueRef emit_round(Emit *e, DType dt, LLVMValueRef x); /* to f16, bf16 and 
 LLVMValueRef emit_intrinsic(Emit *e, const char *name, LLVMTypeRef over, int n, LLVMValueRef *arg);
 int emit_width_of(LLVMValueRef x); /* elements of its type; 1 for a scalar */
 LLVMTypeRef emit_like(LLVMValueRef x, LLVMTypeRef scalar); /* `scalar` as wide as x */
-/* Floats as ints in the order of max (or of min): a NaN is past every number, -0 below +0; and
- * back. */
+/* Maps floats to ints in the order of max (or of min), and back: a NaN is past every number, -0 is
+ * below +0. */
 LLVMValueRef emit_key(Emit *e, bool max, LLVMValueRef x);
 LLVMValueRef emit_unkey(Emit *e, LLVMValueRef u);
 /* Straight-line i64 arithmetic and the like on Ones: keeps uniform and linear. */
@@ -196,10 +196,10 @@ LLVMValueRef emit_gpu_exchange(Emit *e, LLVMValueRef x, int by);
 void emit_check_begin(Emit *e, LLVMValueRef args);
 void emit_check_end(Emit *e);
 /* Leaves the kernel unless n elements from the pointer `at` on, or those at n pointers, are in the
- * buffer: of lanes of the mask, where that is not NULL. */
+ * buffer. If `mask` is not NULL, only its lanes count. */
 void emit_within(Emit *e, int buf, LLVMValueRef at, int n, LLVMValueRef mask);
 
-/* ---- emit_transpose.c: an LP_FOR at width 1 that transposes; false: it is another one. */
+/* ---- emit_transpose.c: emits an LP_FOR at width 1 if it transposes; else returns false. */
 bool emit_transposed(Emit *e, LVal v);
 
 /* ---- emit_tile.c: LP_TILE and its block, at width 1. */
