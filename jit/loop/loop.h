@@ -3,8 +3,8 @@
  * It stands between the graph and any target. A Kernel is an array of instructions; an
  * instruction's number names its value. Loops are brackets (LP_PAR .. LP_END). There are no types
  * to infer: every value has a dtype. Addresses are i64 values in elements, made by the same
- * instructions as data, so that a target sees for each one whether it is the same for all lanes,
- * unit stride or anything.
+ * instructions as data, so that a target sees whether each address is the same for all lanes, has
+ * unit stride, or neither.
  *
  * This header fixes the result of a kernel to the bit (rules 103 to 107). The schedule (vectors,
  * lanes, blocks of threads) is the target's choice. The canonical text of a kernel (lp_print) has
@@ -34,7 +34,7 @@ typedef enum LOp {
   LP_FOR,  /* n: iterations in order */
   LP_RED,  /* n: a reduction over the iterations by rule 105, of the values of LP_YIELD. Several
               LP_YIELD in one LP_RED: several reductions in one pass, read by LP_RESULT */
-  LP_IF,   /* bool (the same for all lanes of an LP_VEC around or not): the block runs where true */
+  LP_IF,   /* bool (may differ between the lanes of an outer LP_VEC): the block runs where true */
   LP_TILE, /* a block of a contraction, see LTile: the block is the epilogue, run for each element
               of the tile; value: the element's chain (f32 or f64) */
   LP_END,
@@ -142,7 +142,7 @@ typedef struct LIns {
   uint8_t operand_count;
   uint8_t depth;     /* blocks around it */
   uint32_t operand0; /* in Kernel.operands */
-  uint32_t match;    /* of a block's opener: its LP_END, and the other way round */
+  uint32_t match;    /* of a block's opener: its LP_END, and vice versa */
   int64_t imm;
 } LIns;
 
