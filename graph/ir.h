@@ -88,7 +88,7 @@ typedef enum Tag {
 #undef TAG
   TAG_COUNT
 } Tag;
-/* What becomes of a value of a block. */
+/* The choice for a value of a block. */
 enum {
   CHOICE_FREE,      /* of no block, or recomputed without cost: a view, a constant */
   CHOICE_SAVE,      /* lives from forward to backward */

@@ -24,7 +24,7 @@ typedef struct SaveMeta {
 bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, const SaveMeta *meta,
                 size_t n_meta, Err *e);
 
-/* What was read: entries sorted by their place in the file, each a tensor of its own on DEV_CPU. */
+/* A file that was read: entries sorted by their place, each a tensor of its own on DEV_CPU. */
 typedef struct SaveFile {
   Arena text; /* holds the strings and arrays */
   SaveEntry *entries;
@@ -33,8 +33,8 @@ typedef struct SaveFile {
   size_t meta_count;
 } SaveFile;
 
-/* Reads `file` after checking all of it: lengths, JSON, dtypes, shapes, places without overlap, gap
- * or rest. False after err_set; then nothing is to be closed. */
+/* Reads `file` after checking all of it: lengths, JSON, dtypes, shapes, places without overlaps,
+ * gaps or trailing bytes. False after err_set; save_close is not needed then. */
 bool save_read(Mem *m, const char *file, SaveFile *out, Err *e);
 /* Reads a saved file from memory, with the checks of save_read; `name` stands for it in
  * messages. */

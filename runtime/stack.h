@@ -4,8 +4,8 @@
  * for a full stack. Until the call leaves, stack_check() in any function of that thread compares.
  * So threads with different stacks may use a session one after the other, on signal stacks and from
  * functions of the host. Threads that never entered (workers of a pool) are not checked, since they
- * do not recurse. Invariant: every cycle of calls without a bound of its own passes a stack_check,
- * and what can be called between two of them fits in STACK_RESERVE, functions of the host included.
+ * do not recurse. Invariant: every cycle of calls without a bound of its own has a stack_check, and
+ * all calls between two of them fit in STACK_RESERVE, including functions of the host.
  */
 #ifndef CKL_RUNTIME_STACK_H
 #define CKL_RUNTIME_STACK_H
@@ -32,20 +32,20 @@
 enum {
   STACK_RESERVE = CKL_STACK_FACTOR * (48 << 10),
   STACK_HOST = 16 << 10,     /* of it for functions of the host, as ckl.h promises */
-  STACK_UNKNOWN = 128 << 10, /* what a stack that nothing is known of has below a call */
+  STACK_UNKNOWN = 128 << 10, /* bytes that an unknown stack is assumed to have below a call */
 };
 
 /* The stack during a call of a session. */
 typedef struct Stack {
   uintptr_t low;          /* recursion ends above this address; 0: it is not checked */
-  uintptr_t end;          /* the lowest address of the stack, or what stands for it */
-  Mem *mem;               /* whose innermost protected call is left when the stack is full */
-  void (*full)(void *ud); /* called under mem_protect: says so and throws */
+  uintptr_t end;          /* the lowest address of the stack, or an assumed one */
+  Mem *mem;               /* its innermost protected call is left when the stack is full */
+  void (*full)(void *ud); /* called under mem_protect: reports the full stack and throws */
   void *ud;
 } Stack;
 
-/* The stack as the caller finds it, of which at most `most` bytes from here may be used (0: all
- * there is). Gives what to hand to stack_leave. */
+/* Registers the caller's stack, of which at most `most` bytes from here may be used (0: all).
+ * Returns the argument for stack_leave. */
 Stack stack_enter(Mem *m, size_t most, void (*full)(void *ud), void *ud);
 void stack_leave(Stack before);
 /* Throws when less than the reserve is left. Every cycle of calls contains it. */

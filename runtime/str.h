@@ -34,14 +34,15 @@ int str_f16(char *buf, float x);  /* x is exactly an f16 value */
 int str_bf16(char *buf, float x); /* x is exactly a bf16 value */
 
 /* Reads a decimal number that fills all of s[0..n): optional sign, digits with an optional point,
- * an optional exponent; or inf, infinity, nan in any case. Correctly rounded in the type asked for;
- * too large gives inf, as literals do. False when the text is something else. No locale counts. */
+ * an optional exponent; or inf, infinity, nan in upper or lower case. Rounds correctly to the type;
+ * a number that is too large becomes inf, as in literals. False for any other text. Independent of
+ * the locale. */
 bool str_to_f64(const char *s, size_t n, double *out);
 bool str_to_f32(const char *s, size_t n, float *out);
-/* Optional sign and digits; false also when it does not fit. */
+/* Reads an optional sign and digits; false also if the number does not fit. */
 bool str_to_i64(const char *s, size_t n, int64_t *out);
 
-/* vsnprintf with '.' as decimal point whatever LC_NUMERIC says. */
+/* vsnprintf with '.' as decimal point in every locale. */
 int str_vformat(char *buf, size_t cap, const char *fmt, va_list ap);
 
 /* Decodes the character at s (n > 0 bytes there): its length, 1 and *cp = 0xfffd when it is not

@@ -1,5 +1,5 @@
-/* A table from 64-bit keys to numbers: names (by address), hashes, objects. What the keys stand for
- * stays where it is, mostly in an array that the numbers are places of.
+/* A table from 64-bit keys to numbers. Keys are names (by address), hashes or objects; the numbers
+ * are mostly indices into an array of the owner.
  *
  * Nothing may depend on the order of entries: there is no way to walk them.
  */
@@ -13,7 +13,7 @@ typedef struct TableSlot {
   size_t value; /* + 1; 0: free */
 } TableSlot;
 
-/* Empty without any room when all is zero but one of `mem` and `arena`. */
+/* A table is empty, without memory, if everything but one of `mem` and `arena` is zero. */
 typedef struct Table {
   Mem *mem;
   Arena *arena;
@@ -33,8 +33,8 @@ ptrdiff_t table_get(const Table *m, uint64_t key);
 ptrdiff_t table_add(Table *m, uint64_t key, size_t value);
 /* Sets the number of a key, which may be new. Throws only if it is. */
 void table_set(Table *m, uint64_t key, size_t value);
-void table_remove(Table *m, uint64_t key); /* fine where it is not there */
-void table_clear(Table *m);                /* keeps the room */
-void table_free(Table *m);                 /* of one with `mem` */
+void table_remove(Table *m, uint64_t key); /* a missing key is fine */
+void table_clear(Table *m);                /* keeps the memory */
+void table_free(Table *m);                 /* for tables with `mem` */
 
 #endif

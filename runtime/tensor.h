@@ -45,7 +45,7 @@ typedef struct Storage {
   Mem *mem;
   size_t bytes;
   Device dev;
-  void (*foreign_free)(void *ud); /* set when the bytes belong to somebody else */
+  void (*foreign_free)(void *ud); /* set if the host owns the bytes */
   void *foreign_ud;
   void *data;
 } Storage;

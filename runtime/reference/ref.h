@@ -2,7 +2,7 @@
  * 107).
  *
  * Inputs are borrowed and may have any strides; results are new row-major tensors on the inputs'
- * device (or views of an input where said). Shapes and dtypes were checked by the caller. NULL
+ * device (or views of an input, if the function says so). The caller checks shapes and dtypes. NULL
  * means failure: out of memory, interrupted, or a run-time error with its text in `e` (position =
  * first in row-major order). Compiled without contraction; f16/bf16 elementwise compute in f32 and
  * round.

@@ -1,5 +1,5 @@
 /* The reference evaluator's kernels of the elementwise functions, as in ref.h. A new row of
- * runtime/elementwise.def compiles again what includes this file. */
+ * runtime/elementwise.def recompiles every file that includes this one. */
 #ifndef CKL_RUNTIME_REFERENCE_REF_ELEM_H
 #define CKL_RUNTIME_REFERENCE_REF_ELEM_H
 

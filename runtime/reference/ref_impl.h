@@ -2,9 +2,9 @@
  * converting.
  *
  * The idea of all of them: work in chunks of at most CHUNK elements in row-major order. A Walk
- * gives the next elements of a tensor of any strides as one contiguous run (the tensor's own memory
- * where it is contiguous, else a copy in a buffer that stays in the first-level cache), so that
- * every kernel is a loop over arrays which the compiler can vectorise. No kernel keeps state
+ * returns the next elements of a tensor of any strides as one contiguous run (the tensor's own
+ * memory if it is contiguous, else a copy in a buffer that stays in the first-level cache), so that
+ * every kernel is a loop over arrays that the compiler can vectorise. No kernel keeps state
  * elsewhere. */
 #ifndef CKL_RUNTIME_REFERENCE_REF_IMPL_H
 #define CKL_RUNTIME_REFERENCE_REF_IMPL_H
@@ -12,7 +12,7 @@
 #include "runtime/half.h"
 #include "runtime/reference/ref.h"
 
-/* The loops are the definition of the bits: products and sums stay apart whatever the flags say. */
+/* The loops define the bits: products and sums are not contracted, whatever the flags are. */
 #if defined(__FAST_MATH__)
 #error "the reference evaluator defines bits: it cannot be compiled with -ffast-math"
 #endif
@@ -25,7 +25,7 @@
 /* Buffers of chunks stand on the C stack, up to five of them: STACK_RESERVE holds that. */
 enum { CHUNK = 512, LANES = 16, BLOCK = 4096 };
 
-/* ---- failing: each fills r->err and gives NULL or false, so that `return ref_nomem(r)` works */
+/* ---- failing: each fills r->err and returns NULL or false, so that `return ref_nomem(r)` works */
 
 void *ref_fail(Ref *r, int kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void *ref_nomem(Ref *r);
@@ -46,11 +46,11 @@ static inline bool ref_stopped(Ref *r) {
 void *ref_drop(Tensor *t);
 /* An uninitialised result; NULL with r->err filled. */
 Tensor *ref_new(Ref *r, Device dev, DType dt, int rank, const int64_t *dim);
-/* Scratch bytes; NULL with r->err filled. `bytes` 0 gives a block too. */
+/* Scratch bytes; NULL with r->err filled. `bytes` 0 returns a block, too. */
 void *ref_scratch(Ref *r, size_t bytes);
 void ref_scratch_free(Ref *r, void *p, size_t bytes);
 
-/* Row-major strides, in elements (beside a dim of 0 they mean nothing). */
+/* Row-major strides, in elements (if a dim is 0 they are meaningless). */
 void ref_row_major(int rank, const int64_t *dim, int64_t *stride);
 
 /* ---- walking */
@@ -78,13 +78,13 @@ void ref_walk(Walk *w, const Tensor *t);
 void ref_walk_part(Walk *w, const void *base, int size, int rank, const int64_t *dim,
                    const int64_t *stride);
 /* The next n <= CHUNK elements; `buf` (CHUNK elements, the same at every call of one walk) is used
- * where they are not contiguous. The caller never asks for more than there are. */
+ * if they are not contiguous. n is at most the number of elements left. */
 const void *ref_next(Walk *w, int64_t n, void *buf);
 
-/* n elements `step` bytes apart to consecutive places, and back. */
+/* Copy n elements that are `step` bytes apart to consecutive places, and back. */
 void ref_copy_in(void *dst, const void *src, int64_t step, int64_t n, int size);
 void ref_copy_out(void *dst, int64_t step, const void *src, int64_t n, int size);
-/* All elements of a strided part to consecutive places; false when interrupted. */
+/* Copies all elements of a strided part to consecutive places; false when interrupted. */
 bool ref_copy_part(Ref *r, void *dst, const void *base, int size, int rank, const int64_t *dim,
                    const int64_t *stride);
 
@@ -104,8 +104,8 @@ void ref_store_i64(DType dt, const int64_t *x, int64_t n, void *dst);
 
 #include "runtime/reference/ref_scalar.h"
 
-/* z[i] = max(x[i], y[i]), and min: the same with masks, as compilers make no vectors of the above.
- * z may be x. */
+/* z[i] = max(x[i], y[i]), and min, written with masks, since compilers do not vectorise the scalar
+ * functions. z may be x. */
 #define REF_EXTREME(name, T, I, L, CMP, BOTH, one)                                                 \
   static inline void name(int64_t n, const T *x, const T *y, T *z) {                               \
     typedef T Vec __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));                 \
@@ -127,9 +127,9 @@ REF_EXTREME(ref_max_f64_n, double, int64_t, 2, >, &, ref_max_f64)
 REF_EXTREME(ref_min_f64_n, double, int64_t, 2, <, |, ref_min_f64)
 
 /* ---- the tree of rule 105: blocks combined by a balanced tree split at the largest power of two
- * below their number. Pushing block after block and merging as a binary counter carries gives it:
- * `carries` says how many of the topmost partial results the new block (number `block`, from 0)
- * is merged with. What is left in the end is combined from the right. */
+ * below their number. Pushing block after block and merging as a binary counter carries makes it:
+ * tree_carries is the number of topmost partial results that the new block (number `block`, from
+ * 0) is merged with. The results that are left at the end are combined from the right. */
 static inline int tree_carries(uint64_t block) {
   return __builtin_ctzll(~block);
 }

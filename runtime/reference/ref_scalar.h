@@ -49,8 +49,8 @@ REF_BIN(div, x / y)
 #undef REF_BIN
 
 /* ---- max and min: a NaN wins; of zeros, max gives +0 unless both are -0, min gives -0 if one is.
- * Equal numbers have equal bits but for zeros, of which max takes the signs together, min
- * either. */
+ * Equal numbers have equal bits, except zeros: their signs are combined by and in max, by or in
+ * min. */
 
 static inline float ref_max_f32(float x, float y) {
   return x > y ? x : y > x ? y : x == y ? hf_float32(hf_bits32(x) & hf_bits32(y)) : x + y;
