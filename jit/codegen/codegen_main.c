@@ -2,8 +2,8 @@
  *
  * In: frames on descriptor 0 (codegen.h), or files named on the command line. Out: replies, or
  * files. Idea: all of LLVM lives here, so libckl stays small, starts fast, and survives whatever
- * goes wrong in a code generator. Invariant: one reply per request, in order; a request that is
- * wrong gets an error as its reply; a stream that is wrong ends the process.
+ * goes wrong in a code generator. Invariant: one reply per request, in order; an invalid request
+ * gets an error as its reply; an invalid stream ends the process.
  *
  *   ckl-codegen                             serve requests on descriptor 0
  *   ckl-codegen --object LEVEL FILE         the object of one kernel, to standard output

@@ -1,4 +1,4 @@
-/* Short names for building instructions: what emit_value.c and emit_arith.c share. Values are
+/* Short names for building instructions, shared by emit_value.c and emit_arith.c. Values are
  * scalars or vectors; constants are as wide as the value that they are combined with. */
 #ifndef CKL_JIT_CODEGEN_EMIT_IMPL_H
 #define CKL_JIT_CODEGEN_EMIT_IMPL_H

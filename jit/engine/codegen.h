@@ -18,7 +18,7 @@ typedef enum CodegenKind {
   CODEGEN_COMPILE = 1, /* request; payload: loop text */
   CODEGEN_OBJECT = 2,  /* reply; an ELF object with the symbol `k` */
   CODEGEN_ERROR = 3,   /* reply; a line of text */
-  CODEGEN_TEXT = 4     /* reply; the text asked for by a flag */
+  CODEGEN_TEXT = 4     /* reply; the text that a flag requests */
 } CodegenKind;
 
 /* flags of a request: text instead of an object */

@@ -1,10 +1,10 @@
 /* Blocks of GPU threads as fibers.
  *
- * In: the code of a kernel for the emulator. Out: what its iterations store. Each thread is a fiber
- * of its own, which runs until it waits at a barrier or in a shuffle. When all threads that take
- * part have arrived, they go on: in one round first to last, in the next last to first, and the
- * other way round in the next block. Shared memory and scratch start as noise. So code that misses
- * a barrier does not pass by luck.
+ * In: the code of a kernel for the emulator. Out: the stores of its iterations. Each thread is a
+ * fiber of its own, which runs until it waits at a barrier or in a shuffle. When all threads that
+ * take part have arrived, they go on: in one round first to last, in the next last to first, and
+ * the other way round in the next block. Shared memory and scratch start as noise. So code that
+ * misses a barrier does not pass by luck.
  *
  * On machines that this file knows, a switch between fibers is a dozen instructions. POSIX contexts
  * ask the kernel for the signal mask at each switch, which takes a hundred times as long.

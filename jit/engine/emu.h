@@ -1,8 +1,8 @@
 /* A GPU that is emulated on the host, one block of threads after the other.
  *
  * The code generator makes kernels for it on request (CODEGEN_EMULATE): the instructions of the
- * PTX, in x86-64. They ask the EmuThread below for what a GPU thread has beyond arithmetic: its
- * number, barriers, shuffles and shared memory. The emulator is slow: it tests the schedule for
+ * PTX, in x86-64. The EmuThread below provides what a GPU thread has beyond arithmetic: its number,
+ * barriers, shuffles and shared memory. The emulator is slow; it serves to test the schedule for
  * GPUs on machines without one.
  */
 #ifndef CKL_JIT_ENGINE_EMU_H

@@ -3,9 +3,9 @@
  * In: kernels in loop form. Out: functions, and launches of them. Idea: the printed text of a
  * kernel is its identity everywhere: in the table of this session, among installed kernels, in the
  * cache on disk, and in the request to the code generator. Whatever is found is checked by the
- * loader, and what is refused is made again. Invariant: a kernel is asked for, loaded, failed or
- * unloaded. It leaves the first state once each time that it is asked for, and code that somebody
- * uses is not unloaded.
+ * loader, and refused code is made again. Invariant: a kernel is asked for, loaded, failed or
+ * unloaded. It leaves the first state once each time that it is asked for, and code that has users
+ * is not unloaded.
  */
 #define _GNU_SOURCE
 #include "jit/engine/engine.h"

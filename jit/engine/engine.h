@@ -18,7 +18,7 @@ typedef struct EngConfig {
   const char *installed; /* folder of installed kernels; NULL = none */
   const char *cache;     /* folder of the cache; NULL = memory only */
   int64_t cache_limit;   /* bytes; 0 = 512 MiB */
-  const char *record;    /* folder: the text of each kernel asked for goes to HASH.ckk there */
+  const char *record;    /* folder: gets the text of each requested kernel, as HASH.ckk */
   bool emulate;          /* kernels run as on a GPU, in emu.h; none are kept or installed */
   bool perf_map;         /* write /tmp/perf-PID.map */
   /* The status that kernels get, in memory that outlives the engine. If its `stop` is set, the

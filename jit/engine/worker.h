@@ -39,7 +39,7 @@ typedef struct Workers Workers;
 Workers *work_open(Mem *m, const char *path, int most, int patience, WorkDone *done, void *ud);
 /* Ends all processes; items without an answer are dropped. NULL is fine. */
 void work_close(Workers *w);
-/* Queues the item and starts what can start, without waiting. */
+/* Queues the item and starts as many items as possible, without waiting. */
 void work_send(Workers *w, WorkItem *item);
 /* Sends and collects what is ready; waits up to `milliseconds` for something to happen. False when
  * nothing is under way. */

@@ -1,7 +1,7 @@
 /* Walking a kernel, one scalar at a time: the meaning of loop form.
  *
  * In: a verified kernel, its buffers and arguments, and iterations of the outermost LP_PAR. Out:
- * what they store. Every scalar step is lp_eval's; this file adds loops, memory, variables and
+ * their stores. lp_eval does every scalar step; this file adds loops, memory, variables and
  * reductions, whose order is that of rule 105. Iterations without order are taken in ascending
  * order.
  *
@@ -187,7 +187,7 @@ static void red_block(Acc *a, LRed kind, DType dt) {
   for (int h = LANES / 2; h > 0; h /= 2)
     for (int j = 0; j < h; j++) a->lane[j] = combine(kind, dt, a->lane[j], a->lane[j + h]);
   LScalar v = a->lane[0];
-  /* Merging as a binary counter carries gives the tree split at the largest power of two. */
+  /* Merging as a binary counter carries makes the tree split at the largest power of two. */
   for (int c = __builtin_ctzll(~(uint64_t)block); c > 0; c--) {
     v = combine(kind, dt, a->level[--a->depth], v);
   }

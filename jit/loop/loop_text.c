@@ -16,7 +16,8 @@
  * Floats are the shortest text that reads back as the same f64, so a kernel that was read prints
  * as the same bytes. The first line of a checked kernel ends in `checked`.
  *
- * Reading takes any bytes. It checks what it needs to build the array; lp_verify checks the rest.
+ * The reader accepts any bytes. It checks as much as it needs to build the array; lp_verify checks
+ * the rest.
  * */
 #include "jit/loop/loop_impl.h"
 

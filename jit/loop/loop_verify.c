@@ -1,4 +1,4 @@
-/* The verifier of loop form: what makes a kernel safe to print, walk and compile.
+/* The verifier of loop form: a verified kernel is safe to print, walk and compile.
  *
  * In: an array of instructions, from a builder or a text. Out: whether each has the operands,
  * dtypes and place that loop.h asks for, or the first that has not. Addresses are not verified:
