@@ -6,8 +6,8 @@
 #include "graph/opcode.h"
 
 /* Appends a node: runs the op's shape rule on operand types and attributes. `attrs` are copied,
- * with what they point to. Returns the first result, or VAL_NONE with `e` filled and the graph
- * unchanged. Undecided size conditions go to g->checks. */
+ * with the data that they point to. Returns the first result, or VAL_NONE with `e` filled and the
+ * graph unchanged. Undecided size conditions go to g->checks. */
 Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, int nattrs,
           Graph *const *regions, int nregions, GErr *e);
 

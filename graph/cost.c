@@ -4,7 +4,7 @@
  * Each user gives the counts a weight of its own: the planner of checkpoint blocks (remat_cut.c)
  * adds the cost of moving bytes, the order of groups (order.c) needs bytes alone, the choice of
  * machine code (tiering.c) compares seconds, and reports (report.c) show plain counts.
- * Two other models stay apart. Fusion and lowering weigh the operations for one element, column
+ * Two other models are separate. Fusion and lowering use the operations for one element, column
  * `cost` itself, and express a kernel's work as a Dim, since the kernel serves all sizes. The shape
  * rules refuse a tensor of 2^63 bytes and more, so their product must not saturate.
  */

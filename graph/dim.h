@@ -59,7 +59,7 @@ bool dim_fact(const DimTab *t, size_t i, Dim *a, Dim *b);
 bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int64_t *out);
 
 void dim_print(Buf *out, const DimTab *t, Dim d);
-/* Reads the printed form; symbols are looked up by name and made when new. False on bad text. */
+/* Reads the printed form; symbols are looked up by name, and made if new. False on bad text. */
 bool dim_parse(DimTab *t, Names *names, const char *s, size_t n, Dim *out);
 
 #endif

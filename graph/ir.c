@@ -1,7 +1,7 @@
 /* The builder of graphs: nodes go in one at a time, each through its op's shape rule.
  *
  * In: operands that exist, attributes, regions. Out: a graph in which every invariant of ir.h holds
- * by construction; graph/verify.c tests the same from outside. All arrays live in the graph's
+ * by construction; graph/verify.c tests them from outside. All arrays live in the graph's
  * arena. A node is appended only when everything it needs is there: a throw or a failed rule
  * leaves the graph as it was (array tails past the counts may be used up).
  */

@@ -227,7 +227,7 @@ bool sh_same_dims(C *c, const Type *a, const Type *b, const char *what, int *axi
 }
 
 const char *sh_check_text(C *c, const char *fmt) {
-  if (!c->into) return "sizes differ"; /* every size is known: the caller says more */
+  if (!c->into) return "sizes differ"; /* every size is known: the caller has a better text */
   return arena_printf(c->into->arena, fmt, sh_name(c));
 }
 
