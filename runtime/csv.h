@@ -11,7 +11,7 @@
 #include "runtime/tensor.h"
 
 /* A new tensor [rows, columns] of dtype f32, f64 or i64 (fields must then be whole numbers) on
- * DEV_CPU. NULL after err_set; the text says file:line:column and what is wrong there. */
+ * DEV_CPU. NULL after err_set; the text has file:line:column and the reason. */
 Tensor *csv_read(Mem *m, const char *file, DType dt, Err *e);
 /* Reads a table from memory, by the rules of csv_read; `name` stands for the file in messages. */
 Tensor *csv_parse(Mem *m, const char *name, const char *text, size_t n, DType dt, Err *e);

@@ -112,7 +112,7 @@ static bool walk(const Door *d, char *names, const char *shown, Reached *r, Err 
 static bool reach_below(const Door *d, const char *path, const char *shown, Reached *r, Err *e) {
   r->plain = true;
   r->path[0] = 0;
-  if (*path != '/') { /* the working folder's path goes through no link */
+  if (*path != '/') { /* the path of the working folder contains no link */
     char here[PATH_MAX];
     if (!getcwd(here, sizeof here)) return err_set(e, "%s: %s", shown, file_why(errno));
     if (!walk_text(r->path, here)) return err_set(e, "%s: %s", shown, file_why(ENAMETOOLONG));

@@ -1,8 +1,9 @@
 /* The files that a session reaches: each path of a program passes through one door.
  *
  * A program names files by `use "path"`, read_bytes, read_csv, load and save, and by nothing else.
- * The host may shut them all, those outside of a folder, or be asked each time. What the host names
- * itself (the file that it runs, folders of modules, the cache, the spill file) takes no door. */
+ * The host may refuse all files, or those outside of a folder, or be asked each time. Files that
+ * the host names itself (the file that it runs, folders of modules, the cache, the spill file) take
+ * no door. */
 #ifndef CKL_RUNTIME_DOOR_H
 #define CKL_RUNTIME_DOOR_H
 

@@ -18,7 +18,7 @@ typedef struct Err {
  * write `return err_set(e, ...)`. Needs no memory; '.' is the decimal point in every locale. */
 bool err_set(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Out of memory: sets `nomem` and a text; `what` for (may be NULL). Returns false. */
+/* Out of memory: sets `nomem` and a text; `what` needed it (may be NULL). Returns false. */
 bool err_nomem(Err *e, const char *what);
 
 /* The session was interrupted: sets `interrupted` and a text. Returns false. */

@@ -21,7 +21,7 @@ char *file_read(Mem *m, const char *path, size_t *n, Err *e);
 char *file_read_reached(Mem *m, const Reached *r, const char *shown, size_t *n, Err *e);
 
 /* A file being written. It appears under its name, whole, at file_commit: the bytes go to another
- * file of the same folder first, reach the disk, and replace what was there (keeping its mode;
+ * file of the same folder first, reach the disk, and replace the old file (keeping its mode;
  * through a symbolic link). Before that it has no name, if the system supports this. Files that are
  * not plain (a pipe, /dev/null) are written directly. Writing and waiting end when m->stop is
  * set. */

@@ -1,9 +1,9 @@
 /* fmath.c: the elementary functions in C, and the fused multiply-add.
  *
- * What comes in: fmath.inc, the text of the functions. What goes out: fmath.h. The text is expanded
- * for each way this machine may compute: with FMA instructions one element at a time, with them
- * several at a time (AVX2, AVX-512), and with the exact software FMA. Which one runs is a pure
- * function of the CPU.
+ * In: fmath.inc, the text of the functions. Out: the functions of fmath.h. The text is expanded for
+ * each way in which this machine may compute: with FMA instructions one element or several at a
+ * time (AVX2, AVX-512), and with the exact software FMA. Which one runs is a pure function of the
+ * CPU.
  *
  * Invariant: all expansions give the same bits. They execute the same rounded operations; this file
  * must be compiled without contraction of a * b + c (-ffp-contract=off), without -ffast-math and

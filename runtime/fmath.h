@@ -39,7 +39,7 @@
   double fm_##name##_f64(double x);                                                                \
   void fm_##name##_f32_n(int64_t n, const float *x, float *y);                                     \
   void fm_##name##_f64_n(int64_t n, const double *x, double *y);
-/* And for each of two, of which pow is x to the power y, with the special cases of C99 Annex F. */
+/* The same for each function of two; pow is x to the power y, with the special cases of Annex F. */
 #define FM2(name)                                                                                  \
   float fm_##name##_f32(float x, float y);                                                         \
   double fm_##name##_f64(double x, double y);                                                      \

@@ -110,7 +110,7 @@ bool mem_charge(Mem *m, size_t bytes);
 void mem_discharge(Mem *m, size_t bytes);
 /* Frees kept blocks; false if there are none. */
 bool mem_trim(Mem *m);
-void mem_peaks_reset(Mem *m); /* what is alive now is the peak so far */
+void mem_peaks_reset(Mem *m); /* the peaks become the bytes that are alive now */
 
 /* Runs f(ud); returns MEM_OK, or the code given to mem_throw. If f was left by a throw, the pool is
  * drained to its height at entry; if f returned, the pool stays as it is. */

@@ -6,7 +6,7 @@
  * Iterations are cut into one range per thread; a thread takes pieces from its own
  * range first, which keeps its data in its cache from one loop to the next, then from the others
  * (static partition with stealing, as in OpenMP runtimes). Invariant: the description of a loop
- * changes only while it is closed and nobody is in it.
+ * changes only while it is closed and no thread is in it.
  */
 #define _GNU_SOURCE
 #include "runtime/pool.h"
@@ -36,7 +36,7 @@ enum {
 };
 
 typedef struct Range {
-  _Alignas(LINE) _Atomic int64_t next; /* first iteration that nobody has taken */
+  _Alignas(LINE) _Atomic int64_t next; /* first iteration that no thread has taken */
   int64_t end;
 } Range;
 
@@ -172,7 +172,7 @@ static void wake_all(Pool *p) {
 }
 
 /* Whether there is a loop that this thread has not joined (`last` is the latest that it has), or
- * the thread is to end. */
+ * the thread should end. */
 static bool news(Pool *p, uint32_t last) {
   uint32_t s = atomic_load(&p->state);
   return atomic_load_explicit(&p->quit, memory_order_relaxed) || ((s & OPEN) && s / OPEN != last);

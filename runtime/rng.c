@@ -1,8 +1,8 @@
 /* rng.c: Philox 4x32-10 and the distributions of rng.h.
  *
- * What comes in: a key, a counter and a range of element indices. What goes out: the elements. The
- * words are made block by block into a small buffer that starts at a block's first element, and
- * each distribution maps words to elements.
+ * In: a key, a counter and a range of element indices. Out: the elements. The words are made block
+ * by block into a small buffer that starts at a block's first element, and each distribution maps
+ * words to elements.
  * Invariant: an element depends on (key, counter, index) only, so a range may be cut anywhere. */
 #include "runtime/rng.h"
 

@@ -1,4 +1,4 @@
-/* The C stack: recursion asks whether there is room for more before it goes deeper.
+/* The C stack: recursive functions check that there is room before they go deeper.
  *
  * A call from outside (an entry of ckl.h) registers the end of its thread's stack, and a function
  * for a full stack. Until the call leaves, stack_check() in any function of that thread compares.

@@ -2,7 +2,7 @@
  *
  * In: dims and strides that the caller has checked for meaning; sizes are checked here.
  * Invariant: a tensor holds one reference to its storage; the storage's bytes are in the account of
- * its device from tn_new to the last tn_unref (foreign bytes are in nobody's account). */
+ * its device from tn_new to the last tn_unref (foreign bytes are in no account). */
 #include "runtime/tensor.h"
 
 #include <string.h>

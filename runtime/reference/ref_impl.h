@@ -94,11 +94,11 @@ static inline bool dt_half(DType d) {
   return d == DT_F16 || d == DT_BF16;
 }
 
-/* n elements of dtype `dt`, `step` bytes apart, as f32, f64 or i64 (ints and bool; exact). */
+/* Load n elements of dtype `dt`, `step` bytes apart, as f32, f64 or i64 (ints and bool; exact). */
 void ref_load_f32(DType dt, const void *src, int64_t step, int64_t n, float *out);
 void ref_load_f64(DType dt, const void *src, int64_t step, int64_t n, double *out);
 void ref_load_i64(DType dt, const void *src, int64_t step, int64_t n, int64_t *out);
-/* To consecutive elements of dtype `dt`: one rounding (f16, bf16 from f32), ints wrap. */
+/* Store to consecutive elements of dtype `dt`: one rounding (f16, bf16 from f32), ints wrap. */
 void ref_store_f32(DType dt, const float *x, int64_t n, void *dst);
 void ref_store_i64(DType dt, const int64_t *x, int64_t n, void *dst);
 
