@@ -27,8 +27,8 @@ static bool cpuid_has(unsigned leaf, unsigned want) {
   return __get_cpuid(leaf, &a, &b, &c, &d) && (c & want) == want;
 }
 
-/* __builtin_cpu_supports also asks whether the system saves the registers. Features that not every
- * compiler knows by name, such as the levels of the psABI, are read from cpuid. */
+/* CPU also asks whether the system saves the registers. Not every compiler knows the levels of the
+ * psABI by name, or all their parts: CPUID reads the parts that it may not know. */
 enum { HOST = MACHINE_X86_64 };
 #define CPU(name) __builtin_cpu_supports(name)
 #define CPUID(leaf, want) cpuid_has(leaf, want)
