@@ -8,6 +8,7 @@
  *
  * Invariant: a gradient has the type of its operand; VAL_NONE means zero by structure. */
 #include "autograd/rule.h"
+#include "graph/opcode.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
 #include "graph/pass.h"

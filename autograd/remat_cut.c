@@ -22,7 +22,7 @@
 #include "autograd/remat_impl.h"
 #include "graph/cost.h"
 #include "graph/op.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 
 /* ---- sizes and costs */
 

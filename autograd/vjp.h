@@ -3,7 +3,7 @@
 #define CKL_AUTOGRAD_VJP_H
 
 #include "graph/ir.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 
 /* Appends to `g` the gradients of the values `y` (cotangents `dy`, one per y) with respect to the
  * values `wrt`, which may be inputs or intermediate values. dx[i] is VAL_NONE where no y depends on

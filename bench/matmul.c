@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/run.h"
 #include "jit/engine/engine.h"
 #include "jit/engine/target.h"

@@ -4,6 +4,7 @@
  * in the B. Only single numbers are broadcast; nodes that would change nothing are not made.
  */
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/shape.h"
 
 Val b_op(B *b, OpCode op, int n, const Val *v, int nattrs, const Attr *attrs) {

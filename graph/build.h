@@ -3,7 +3,7 @@
 #define CKL_GRAPH_BUILD_H
 
 #include "graph/ir.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 
 /* Appends a node: runs the op's shape rule on operand types and attributes. `attrs` are copied,
  * with the data that they point to. Returns the first result, or VAL_NONE with `e` filled and the

@@ -14,7 +14,7 @@
 
 #include "graph/copy.h"
 #include "graph/op.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 
 struct Merge {
   Arena *a;

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/copy.h"
 #include "graph/op.h"
 #include "graph/pass.h"

@@ -6,7 +6,7 @@
  */
 #include "graph/copy.h"
 #include "graph/op.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "graph/pass.h"
 
 typedef struct Flatten {

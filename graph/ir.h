@@ -6,8 +6,8 @@
  * itself. Effects are ordered by tokens (a type kind). Nodes are in topological order by
  * construction: an operand's node index is smaller than its user's.
  *
- * Related headers: opcode.h the operations by name, op.h the op table, build.h appending nodes,
- * pass.h whole graphs, run.h the evaluator.
+ * Related headers: opcode.h the operations by name (structure.h: those that most files name), op.h
+ * the op table, build.h appending nodes, pass.h whole graphs, run.h the evaluator.
  */
 #ifndef CKL_GRAPH_IR_H
 #define CKL_GRAPH_IR_H

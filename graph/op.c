@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/shape.h"
 
 const OpInfo op_info[OP_COUNT] = {

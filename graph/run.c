@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/run_op.h"
 #include "graph/shape.h"
 #include "runtime/reference/ref.h"

@@ -2,7 +2,7 @@
 #ifndef CKL_GRAPH_RUN_OP_H
 #define CKL_GRAPH_RUN_OP_H
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "graph/run.h"
 
 /* Runs one op on tensors, for the interpreter. Attributes hold constant dims of `dims`. */

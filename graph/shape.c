@@ -8,6 +8,7 @@
  * Invariant: a rule reads attributes only after testing kind and length, so any input is safe.
  */
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/shape_rule.h"
 
 /* ---- generate */

@@ -3,7 +3,7 @@
 #define CKL_GRAPH_SHAPE_H
 
 #include "graph/ir.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 
 /* The arguments of a shape rule. It fills `out`, which has room for op_result_count() types. */
 typedef struct ShapeCall {

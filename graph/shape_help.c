@@ -7,6 +7,7 @@
 #include <stdarg.h>
 
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/shape_rule.h"
 
 /* ---- text */

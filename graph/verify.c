@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph/copy.h"
+#include "graph/opcode.h"
 #include "graph/op.h"
 #include "graph/pass.h"
 #include "graph/shape.h"

@@ -14,6 +14,7 @@
  *
  * Invariant: terms and their order are those of ref_conv.c. */
 #include "jit/loop/loop_elem.h"
+#include "graph/opcode.h"
 #include "jit/lower/lower_dot.h"
 
 typedef struct Conv {

@@ -12,6 +12,7 @@
  * Invariant (rule 105): each element is a chain over k in blocks of 4,096, each from +0, whose
  * results are added left to right. Where k is cut into pieces for the caches, chains go on
  * through scratch. */
+#include "graph/opcode.h"
 #include "jit/lower/lower_dot.h"
 
 /* ---- coordinates */

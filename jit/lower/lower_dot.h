@@ -6,7 +6,7 @@
 #ifndef CKL_JIT_LOWER_LOWER_DOT_H
 #define CKL_JIT_LOWER_LOWER_DOT_H
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 #include "jit/lower/lower_view.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "jit/loop/loop_elem.h"
+#include "graph/opcode.h"
 #include "jit/lower/lower_impl.h"
 #include "jit/lower/lower_op.h"
 

@@ -6,7 +6,7 @@
  * */
 #include <string.h>
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 
 bool low_elementwise(OpCode op); /* element by element, by lower_elem.c */
 bool low_is_fold(OpCode op);     /* a reduction whose partial results combine: lower_reduce.c */

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "jit/lower/lower_op.h"
+#include "graph/opcode.h"
 #include "jit/lower/lower_rows.h"
 
 enum {

@@ -10,6 +10,7 @@
  *
  * Invariant: each step does what its own group would do, in the same order; bits are the same. */
 #include "jit/loop/loop_elem.h"
+#include "graph/opcode.h"
 #include "jit/lower/lower_dot.h"
 #include "jit/lower/lower_rows.h"
 

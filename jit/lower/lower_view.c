@@ -3,7 +3,7 @@
  * In: a value. Out: its base value, with strides and an offset that are dims, so that they hold for
  * all sizes. A reshape is followed if its axes divide into groups of equal size in which the
  * operand is dense. */
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "jit/lower/lower_view.h"
 
 static Dim product(DimTab *t, Dim x, Dim y) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "graph/cost.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "jit/plan/plan.h"
 
 void bound_free(JitFn *f, Bound *b) {

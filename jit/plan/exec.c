@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "graph/run.h"
 #include "jit/plan/plan.h"
 

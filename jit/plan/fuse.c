@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "jit/lower/lower_op.h"
+#include "graph/opcode.h"
 #include "jit/plan/plan.h"
 
 const char *const group_kind_name[] = {

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "graph/cost.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "jit/plan/plan.h"
 
 Jit *jit_open(Mem *m, const JitConfig *c) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
+#include "graph/opcode.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
 #include "lang/builtin/builtin.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/op.h"
 #include "graph/run_op.h"
 #include "lang/builtin/builtin.h"

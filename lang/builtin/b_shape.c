@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"

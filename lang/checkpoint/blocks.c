@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/compile.h"

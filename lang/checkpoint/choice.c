@@ -19,7 +19,7 @@
 #include "autograd/remat.h"
 #include "graph/cost.h"
 #include "graph/op.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "graph/pass.h"
 #include "lang/compile/pipeline.h"
 #include "lang/compile/tiering.h"

@@ -4,7 +4,7 @@
  * simplified, the origins of its inputs, a template of its result, and its writes.
  */
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "graph/pass.h"
 #include "lang/compile/compile_impl.h"
 #include "lang/compile/stage.h"

@@ -2,7 +2,7 @@
 #ifndef CKL_LANG_COMPILE_EAGER_KERNELS_H
 #define CKL_LANG_COMPILE_EAGER_KERNELS_H
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "graph/run.h"
 #include "lang/lang.h"
 

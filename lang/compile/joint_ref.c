@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "graph/pass.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/tiering.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "graph/pass.h"
+#include "graph/opcode.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/op_run.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lang/check/check.h"
+#include "graph/opcode.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"

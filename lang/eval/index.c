@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/index.h"

@@ -6,6 +6,7 @@
  * is enough; else a `fits` node has the wrapped result, and as its second operand a test of it.
  */
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/number.h"

@@ -2,7 +2,7 @@
 #ifndef CKL_LANG_EVAL_OP_RUN_H
 #define CKL_LANG_EVAL_OP_RUN_H
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "lang/lang.h"
 #include "runtime/domain.h"
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/op.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"

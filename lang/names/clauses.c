@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "graph/opcode.h"
 #include "graph/op.h"
 #include "lang/names/meant.h"
 #include "lang/names/module.h"

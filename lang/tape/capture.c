@@ -16,7 +16,7 @@
 #include <xxhash.h>
 
 #include "graph/op.h"
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
 #include "lang/tape/callback.h"

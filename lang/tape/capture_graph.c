@@ -9,6 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "graph/opcode.h"
 #include "autograd/autograd.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"

@@ -2,7 +2,7 @@
 #ifndef CKL_LANG_TAPE_RECORD_OP_H
 #define CKL_LANG_TAPE_RECORD_OP_H
 
-#include "graph/opcode.h"
+#include "graph/structure.h"
 #include "lang/lang.h"
 
 /* Records an operation on v (n operands) whose results are out (nout). */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
+#include "graph/opcode.h"
 #include "autograd/vjp.h"
 #include "graph/op.h"
 #include "lang/compile/compile.h"

@@ -12,6 +12,7 @@
 #include "graph/build.h"
 #include "graph/ir.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "tests/tap.h"
 
 enum { GEN_SIZES = 4, GEN_INPUTS = 200 };

@@ -6,6 +6,7 @@
 
 #include "graph/build.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "tests/unit/graphs.h"
 
 enum { MAX_IN = 4, MAX_VALUES = 256 };

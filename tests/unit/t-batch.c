@@ -1,6 +1,7 @@
 /* Mapping graphs over an axis: every element's result has the bits of running the graph on that
  * element. */
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "tests/unit/opcases.h"
 

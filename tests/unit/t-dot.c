@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graphs.h"
 #include "jit/engine/engine.h"
 #include "jit/loop/loop_elem.h"

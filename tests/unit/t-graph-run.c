@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "failing.h"
+#include "graph/opcode.h"
 #include "graph-gen.h"
 #include "graph/build.h"
 #include "graph/pass.h"

@@ -1,5 +1,6 @@
 /* The builder, shape rules and their messages, inlining, and the verifier against broken graphs. */
 #include "graph-gen.h"
+#include "graph/opcode.h"
 #include "graph/build.h"
 #include "graph/pass.h"
 

@@ -1,6 +1,7 @@
 /* Joint graphs: forward and backward together give the bits of ad_vjp, and no more crosses than
  * has to. */
 #include "autograd/autograd.h"
+#include "graph/opcode.h"
 #include "autograd/rule.h"
 #include "graph/build.h"
 #include "graph/op.h"

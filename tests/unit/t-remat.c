@@ -1,6 +1,7 @@
 /* Rematerialisation: whatever is chosen, gradients keep every bit; what is kept is what was chosen;
  * nothing is computed again that no gradient reads; memory really shrinks. */
 #include "autograd/autograd.h"
+#include "graph/opcode.h"
 #include "autograd/remat.h"
 #include "autograd/vjp.h"
 #include "graph-gen.h"

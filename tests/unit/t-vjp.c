@@ -1,6 +1,7 @@
 /* Differentiating whole graphs: which paths count, in which order contributions are added,
  * structured ops, size. */
 #include "autograd/autograd.h"
+#include "graph/opcode.h"
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
