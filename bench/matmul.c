@@ -85,6 +85,7 @@ typedef struct Product {
   KernelFn code[MOST];
   void *buf[MOST][MOST];
   int64_t *arg[MOST], iterations[MOST], bytes[MOST];
+  void *panel[MOST];
   double flops;
   const int64_t *env; /* of symbols */
 } Product;
@@ -105,12 +106,11 @@ static void make(Product *p, Arena *a, const Graph *g, Val z, Tensor *const in[2
   Lower l = {a, g, {target->tile_rows, target->tile_columns}, placed};
   GErr ge;
   Err e = {0};
-  void *panel[MOST];
   if (!low_group(&l, &group, &p->low, &ge)) die(ge.text);
   for (size_t i = 0; i < p->low.panel_count; i++) {
     int64_t n = 0;
     dim_eval(g->dims, p->low.panels[i].count, p->env, NULL, &n);
-    panel[i] = aligned_alloc(64, (size_t)(n * 4 + 63) / 64 * 64);
+    p->panel[i] = aligned_alloc(64, (size_t)(n * 4 + 63) / 64 * 64);
   }
   for (size_t i = 0; i < p->low.count; i++) {
     const Launch *c = &p->low.launches[i];
@@ -128,7 +128,7 @@ static void make(Product *p, Arena *a, const Graph *g, Val z, Tensor *const in[2
       const BufUse *u = &c->bufs[j];
       if (u->kind == USE_LOCAL) continue;
       if (buf_is_panel(u, g->dims, p->env))
-        p->buf[i][j] = panel[u->panel];
+        p->buf[i][j] = p->panel[u->panel];
       else
         p->buf[i][j] = tn_data(val_eq(u->v, z) ? out : in[!val_eq(u->v, g->inputs[0])]);
     }
@@ -230,6 +230,7 @@ static void compare(Mem *m, Engine *engine, const Options *o, const int64_t s[3]
   for (int i = 0; i < 2; i++) tn_unref(in[i]);
   tn_unref(out);
   tn_unref(want);
+  for (size_t i = 0; i < p.low.panel_count; i++) free(p.panel[i]);
   free(to);
   arena_free(&a);
 }
@@ -268,6 +269,8 @@ int main(int argc, char **argv) {
   eng_find(&a, &c);
   if (!c.codegen) {
     printf("matmul: skipped, there is no code generator\n");
+    arena_free(&a);
+    mem_close(&m);
     return 0;
   }
   Engine *engine = eng_open(&m, &c);
@@ -291,5 +294,7 @@ int main(int argc, char **argv) {
            eng_threads(engine), exp(sum[0] / n), exp(sum[1] / n));
   }
   eng_close(engine);
+  arena_free(&a);
+  mem_close(&m);
   return 0;
 }
