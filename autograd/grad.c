@@ -8,9 +8,9 @@
  *
  * Invariant: a gradient has the type of its operand; VAL_NONE means zero by structure. */
 #include "autograd/rule.h"
-#include "graph/opcode.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 
 #define UNUSED __attribute__((unused))

@@ -12,10 +12,10 @@
  * with the value as several operands counting as a use for each, the last operand last; the seed
  * of y comes before all uses. */
 #include "autograd/rule.h"
-#include "graph/opcode.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 
 static const GradRule *const rules[OP_COUNT] = {

@@ -11,9 +11,9 @@
  *
  * Invariant: a batched value has type [n, dims..] where the given graph's value has [dims..]. */
 #include "graph/build.h"
-#include "graph/opcode.h"
 #include "graph/ir.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 
 typedef struct Batch {

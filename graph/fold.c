@@ -12,9 +12,9 @@
 #include <math.h>
 
 #include "graph/build.h"
-#include "graph/opcode.h"
 #include "graph/copy.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "graph/run_op.h"
 

@@ -6,8 +6,8 @@
  */
 #include "graph/copy.h"
 #include "graph/op.h"
-#include "graph/structure.h"
 #include "graph/pass.h"
+#include "graph/structure.h"
 
 typedef struct Flatten {
   Graph *d;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "graph/copy.h"
-#include "graph/opcode.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "graph/shape.h"
 

@@ -13,8 +13,8 @@
  *                  from the padded x into scratch just before use
  *
  * Invariant: terms and their order are those of ref_conv.c. */
-#include "jit/loop/loop_elem.h"
 #include "graph/opcode.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_dot.h"
 
 typedef struct Conv {

@@ -5,8 +5,8 @@
  * the number of the element (ref_random.c). */
 #include <string.h>
 
-#include "jit/loop/loop_elem.h"
 #include "graph/opcode.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 #include "jit/lower/lower_op.h"
 

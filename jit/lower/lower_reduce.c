@@ -14,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "jit/loop/loop_elem.h"
 #include "graph/opcode.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_impl.h"
 #include "jit/lower/lower_op.h"
 

@@ -16,8 +16,8 @@
  * are first copied side by side. */
 #include <string.h>
 
-#include "jit/lower/lower_op.h"
 #include "graph/opcode.h"
+#include "jit/lower/lower_op.h"
 #include "jit/lower/lower_rows.h"
 
 enum {

@@ -9,8 +9,8 @@
  * second cache alone, unless they are outs.
  *
  * Invariant: each step does what its own group would do, in the same order; bits are the same. */
-#include "jit/loop/loop_elem.h"
 #include "graph/opcode.h"
+#include "jit/loop/loop_elem.h"
 #include "jit/lower/lower_dot.h"
 #include "jit/lower/lower_rows.h"
 

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "graph/structure.h"
 #include "graph/run.h"
+#include "graph/structure.h"
 #include "jit/plan/plan.h"
 
 /* One run. Its tensors are in f, so that a call allocates nothing else. */

@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/lower/lower_op.h"
 #include "graph/opcode.h"
+#include "jit/lower/lower_op.h"
 #include "jit/plan/plan.h"
 
 const char *const group_kind_name[] = {

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
-#include "graph/opcode.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/checkpoint/policy.h"

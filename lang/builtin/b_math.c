@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "graph/build.h"
-#include "graph/opcode.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/run_op.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"

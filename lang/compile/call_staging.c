@@ -4,8 +4,8 @@
  * simplified, the origins of its inputs, a template of its result, and its writes.
  */
 
-#include "graph/structure.h"
 #include "graph/pass.h"
+#include "graph/structure.h"
 #include "lang/compile/compile_impl.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/call.h"

@@ -2,8 +2,8 @@
 #ifndef CKL_LANG_COMPILE_EAGER_KERNELS_H
 #define CKL_LANG_COMPILE_EAGER_KERNELS_H
 
-#include "graph/structure.h"
 #include "graph/run.h"
+#include "graph/structure.h"
 #include "lang/lang.h"
 
 /* Runs one operation, as gr_run_op does. */

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-#include "graph/structure.h"
 #include "graph/pass.h"
+#include "graph/structure.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/tiering.h"
 #include "lang/tape/callback.h"

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "graph/pass.h"
 #include "graph/opcode.h"
+#include "graph/pass.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "graph/build.h"
-#include "graph/opcode.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"

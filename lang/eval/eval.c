@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "lang/check/check.h"
 #include "graph/opcode.h"
+#include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"

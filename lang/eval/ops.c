@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "graph/build.h"
-#include "graph/opcode.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/eager_kernels.h"

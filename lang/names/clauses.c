@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "graph/opcode.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "lang/names/meant.h"
 #include "lang/names/module.h"
 #include "lang/names/op_class.h"

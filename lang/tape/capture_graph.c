@@ -9,11 +9,11 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "graph/opcode.h"
 #include "autograd/autograd.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"

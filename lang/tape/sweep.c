@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
-#include "graph/opcode.h"
 #include "autograd/vjp.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/eager_kernels.h"
 #include "lang/compile/joint_ref.h"

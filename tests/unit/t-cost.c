@@ -1,8 +1,8 @@
 /* Costs of nodes, against counts by hand: the products of each contraction, elements that a
  * reduction goes through, iterations; numbers that would wrap saturate. */
 #include "graph/cost.h"
-#include "graph/opcode.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 
 #include "tests/unit/graphs.h"

@@ -1,8 +1,8 @@
 /* Gradients: every row of the op table against central differences in f64 to the third order, and
  * against numbers of an independent system (tests/grad/ops.txt); then what holds for graphs. */
 #include "autograd/rule.h"
-#include "graph/opcode.h"
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "runtime/elementwise.h"
 #include "tests/unit/opcases.h"
 

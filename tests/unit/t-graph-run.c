@@ -3,9 +3,9 @@
 #include <time.h>
 
 #include "failing.h"
-#include "graph/opcode.h"
 #include "graph-gen.h"
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "graph/run_op.h"
 

@@ -1,7 +1,7 @@
 /* The builder, shape rules and their messages, inlining, and the verifier against broken graphs. */
 #include "graph-gen.h"
-#include "graph/opcode.h"
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 
 static Mem mem;

@@ -1,10 +1,10 @@
 /* Joint graphs: forward and backward together give the bits of ad_vjp, and no more crosses than
  * has to. */
 #include "autograd/autograd.h"
-#include "graph/opcode.h"
 #include "autograd/rule.h"
 #include "graph/build.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "tests/unit/graphs.h"
 

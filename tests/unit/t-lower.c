@@ -1,8 +1,8 @@
 /* Lowering: every op of the table, and typical groups, give the bits of the reference evaluator
  * when their kernels are walked; nothing is read or written out of bounds. */
 #include "graph-gen.h"
-#include "graph/opcode.h"
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/run.h"
 #include "jit/lower/lower.h"
 

@@ -2,8 +2,8 @@
  * form, and the same bits from constant sizes, symbolic sizes, one op by itself, and strided
  * operands. */
 #include "graph-gen.h"
-#include "graph/opcode.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "graph/run_op.h"
 

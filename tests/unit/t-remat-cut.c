@@ -1,7 +1,7 @@
 /* Choosing what to keep: the ladder of plans against every plan there is, on small graphs. */
 #include "autograd/remat.h"
-#include "graph/opcode.h"
 #include "graph/build.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "graphs.h"
 

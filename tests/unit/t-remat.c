@@ -1,12 +1,12 @@
 /* Rematerialisation: whatever is chosen, gradients keep every bit; what is kept is what was chosen;
  * nothing is computed again that no gradient reads; memory really shrinks. */
 #include "autograd/autograd.h"
-#include "graph/opcode.h"
 #include "autograd/remat.h"
 #include "autograd/vjp.h"
 #include "graph-gen.h"
 #include "graph/build.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "graph/run.h"
 #include "graphs.h"

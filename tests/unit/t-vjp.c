@@ -1,11 +1,11 @@
 /* Differentiating whole graphs: which paths count, in which order contributions are added,
  * structured ops, size. */
 #include "autograd/autograd.h"
-#include "graph/opcode.h"
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
 #include "graph/op.h"
+#include "graph/opcode.h"
 #include "graph/pass.h"
 #include "tests/unit/failing.h"
 #include "tests/unit/graphs.h"
