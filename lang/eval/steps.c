@@ -53,9 +53,8 @@ void steps_stage_full(Session *s, Span at) {
         : fail_report(s, ERR_GRAPH_FULL, at, "the graph of `%s` has %zu nodes, and %u are allowed",
                       name, g->node_count, s->config.max_nodes);
   while (l && (l = l->up) && l->staged)
-    dg_label(&s->diags, d, l->at,
-             arena_printf(&s->notes, "in iteration %lld of %lld of this one",
-                          (long long)l->iteration + 1, (long long)l->iterations));
+    dg_label(&s->diags, d, l->at, "in iteration %lld of %lld of this one",
+             (long long)l->iteration + 1, (long long)l->iterations);
   dg_help(&s->diags, d,
           "each iteration of a compiled loop is nodes of its own: let a proc or the top level go "
           "through it, with the body in a fn, or compute on whole tensors; "
