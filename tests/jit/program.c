@@ -21,6 +21,11 @@ static bool is_int(Dt d) {
   return d >= U8 && d <= I64;
 }
 
+const char program_functions[] =
+    "fn own(x: f32[...S]) -> f32[...S] { tanh(x) } backward(g) { g * (1.0 - out * out) }\n"
+    "fn outer(x: f32[...S]) -> f32[...S] {\n"
+    "  let y = sigmoid(x) * x\n  y * tanh(y) + own(x)\n}\n";
+
 unsigned long long program_random(unsigned long long *rng) { /* SplitMix64 */
   unsigned long long z = (*rng += 0x9e3779b97f4a7c15u);
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -97,7 +102,7 @@ static Var *pick(Program *p, bool (*ok)(const Var *v, const Var *with), const Va
   for (int tries = 0; tries < 30; tries++) {
     int i = chance(p, 60) && n > 6 ? n - 1 - below(p, 6) : below(p, n);
     Var *v = &p->vars[i < p->inputs ? i : INPUTS + i - p->inputs];
-    if (!ok || ok(v, with)) return v;
+    if (!v->hidden && (!ok || ok(v, with))) return v;
   }
   return NULL;
 }
@@ -174,6 +179,7 @@ static void put(Program *p, Var v, const char *fmt, ...) {
   size_t cap = sizeof p->statement->text;
   va_list ap;
   snprintf(v.name, sizeof v.name, "v%d", p->statements);
+  v.hidden = false;
   int n = snprintf(to, cap, "let %s = ", v.name);
   va_start(ap, fmt);
   int m = vsnprintf(to + n, cap - (size_t)n, fmt, ap);
@@ -789,16 +795,26 @@ static Var input(Program *p, Dt dt, int rank, const Size *dim) {
   return p->vars[p->inputs++] = v;
 }
 
-void program_generate(Program *p, unsigned long long seed) {
-  static const long sizes[] = {1,  2,  3,  4,  5,  7,  8,  14, 15, 16,  17,  28,
-                               31, 32, 33, 40, 48, 56, 64, 70, 96, 100, 128, 1};
-  static const Dt floats[] = {F32, F32, F32, F32, F64, F16, BF16};
-  void (*const makers[])(Program *) = {
+static void statement(Program *p) {
+  static void (*const makers[])(Program *) = {
       unary,    unary,     unary,     unary,    unary,    cast,      binary, binary,
       binary,   binary,    binary,    choose,   reduce,   reduce,    reduce, argreduce,
       cumulate, normalise, normalise, contract, contract, contract,  move,   move,
       move,     move,      positions, stride,   stride,   positions, make,   loop,
       pictures, pictures,  more,      more,     rarer,    rarer,     rarer};
+  makers[below(p, sizeof makers / sizeof *makers)](p);
+}
+
+bool program_statement(Program *p) {
+  int n = p->statements;
+  for (int tries = 0; n < STATEMENTS && tries < 40 && p->statements == n; tries++) statement(p);
+  return p->statements > n;
+}
+
+void program_generate(Program *p, unsigned long long seed) {
+  static const long sizes[] = {1,  2,  3,  4,  5,  7,  8,  14, 15, 16,  17,  28,
+                               31, 32, 33, 40, 48, 56, 64, 70, 96, 100, 128, 1};
+  static const Dt floats[] = {F32, F32, F32, F32, F64, F16, BF16};
   memset(p, 0, sizeof *p);
   p->seed = p->rng = seed;
   p->most = 40000;
@@ -832,8 +848,7 @@ void program_generate(Program *p, unsigned long long seed) {
     input(p, dt, 4, w);
   }
   int want = 3 + below(p, STATEMENTS - 4);
-  for (int tries = 0; tries < 200 && p->statements < want; tries++)
-    makers[below(p, sizeof makers / sizeof *makers)](p);
+  for (int tries = 0; tries < 200 && p->statements < want; tries++) statement(p);
   /* What is loss, what results: rather what came last. */
   int floats_left = 0;
   for (int i = 0; i < p->inputs; i++) floats_left += is_float(p->vars[i].dt);
@@ -866,10 +881,7 @@ static bool uses_loss(const Program *p) {
 
 void program_source(const Program *p, bool script, char *to, size_t cap) {
   size_t at = 0;
-  write_to(to, cap, &at,
-           "fn own(x: f32[...S]) -> f32[...S] { tanh(x) } backward(g) { g * (1.0 - out * out) }\n"
-           "fn outer(x: f32[...S]) -> f32[...S] {\n"
-           "  let y = sigmoid(x) * x\n  y * tanh(y) + own(x)\n}\n");
+  write_to(to, cap, &at, "%s", program_functions);
   write_to(to, cap, &at, "%s f[N, M](", script ? "proc" : "fn");
   for (int i = 0; i < p->inputs; i++) {
     const Var *v = &p->vars[i];

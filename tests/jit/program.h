@@ -20,6 +20,7 @@ typedef struct Var {
   Dt dt;
   int rank;
   Size dim[RANK];
+  bool hidden; /* out of scope */
 } Var;
 typedef struct Statement {
   char text[600]; /* defines vars[INPUTS + number] */
@@ -42,5 +43,10 @@ unsigned long long program_random(unsigned long long *rng); /* the next number *
 void program_generate(Program *p, unsigned long long seed);
 /* The source; `script`: as a proc whose inputs are tracked. */
 void program_source(const Program *p, bool script, char *to, size_t cap);
+
+/* For programs of more than one function (tests/random): a Program whose vars and `most` another
+ * generator sets is a scope in which this one writes statements. */
+extern const char program_functions[]; /* the functions that statements call */
+bool program_statement(Program *p);    /* one more, if there is room */
 
 #endif
