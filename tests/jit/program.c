@@ -20,11 +20,16 @@ static bool is_float(Dt d) {
 static bool is_int(Dt d) {
   return d >= U8 && d <= I64;
 }
+/* What the program makes of a dtype: f64 of every float in a wide one. */
+static Dt form(const Program *p, Dt d) {
+  return p->wide && is_float(d) ? F64 : d;
+}
 
-const char program_functions[] =
-    "fn own(x: f32[...S]) -> f32[...S] { tanh(x) } backward(g) { g * (1.0 - out * out) }\n"
-    "fn outer(x: f32[...S]) -> f32[...S] {\n"
-    "  let y = sigmoid(x) * x\n  y * tanh(y) + own(x)\n}\n";
+#define FUNCTIONS(f)                                                                               \
+  "fn own(x: " f "[...S]) -> " f "[...S] { tanh(x) } backward(g) { g * (1.0 - out * out) }\n"      \
+  "fn outer(x: " f "[...S]) -> " f "[...S] {\n"                                                    \
+  "  let y = sigmoid(x) * x\n  y * tanh(y) + own(x)\n}\n"
+const char program_functions[] = FUNCTIONS("f32");
 
 unsigned long long program_random(unsigned long long *rng) { /* SplitMix64 */
   unsigned long long z = (*rng += 0x9e3779b97f4a7c15u);
@@ -239,7 +244,7 @@ static void unary(Program *p) {
 static void cast(Program *p) {
   Var *x = pick(p, NULL, NULL);
   static const Dt often[] = {F32, F32, F64, F16, BF16, I64, I32};
-  Dt to = chance(p, 70) ? often[below(p, 7)] : (Dt)below(p, DTS);
+  Dt to = form(p, chance(p, 70) ? often[below(p, 7)] : (Dt)below(p, DTS));
   if (!x || to == BOOL) return;
   put(p, like(x, to), "%s(%s)", dt_name[to], x->name);
 }
@@ -376,6 +381,7 @@ static void contract(Program *p) {
   Var *y = pick(p, right_factor, x), r = *x;
   const char *open =
       is_float(x->dt) && chance(p, 12) ? chance(p, 50) ? "wrap <bf16> { " : "wrap <f16> { " : "";
+  if (p->wide) open = "";
   const char *close = open[0] ? " }" : "";
   if (x->rank == 2 && chance(p, 25)) {
     r.dim[1] = x->dim[0];
@@ -574,7 +580,7 @@ static void make(Program *p) {
     snprintf(dims + n, sizeof dims - n, i ? ", %s" : "%s", x->dim[i].text);
   }
   r = *x;
-  Dt f = chance(p, 60) ? F32 : (Dt)(F16 + below(p, 4));
+  Dt f = form(p, chance(p, 60) ? F32 : (Dt)(F16 + below(p, 4)));
   switch (below(p, 7)) {
   case 0:
     put(p, like(x, f), "normal([%s], dtype = %s, key = fold_in(k, %d))", dims, dt_name[f],
@@ -711,10 +717,10 @@ static void rarer(Program *p) {
       p->vars[INPUTS + at].dt = strstr(p->statement[at].text, "i8(") ? I8 : I16;
     break;
   case 12: /* a function with a gradient of its own reads its result */
-    if (f && f->dt == F32) put(p, *f, "own(%s) * own(%s * 0.5)", f->name, f->name);
+    if (f && f->dt == form(p, F32)) put(p, *f, "own(%s) * own(%s * 0.5)", f->name, f->name);
     break;
   default: /* a call: an edge */
-    if (f && f->dt == F32) put(p, *f, "outer(%s) + %s", f->name, f->name);
+    if (f && f->dt == form(p, F32)) put(p, *f, "outer(%s) + %s", f->name, f->name);
     break;
   }
 }
@@ -754,8 +760,9 @@ static void more(Program *p) {
     put(p, r, "%s @ %s", m->name, d->name);
     break;
   case 11: /* rows of a matrix by a function of its own */
-    if (m && m->rank == 2 && m->dt == F32) {
-      put(p, *m, "vmap(fn(r: f32[%s]) = r * sum(r) - max(r), %s)", m->dim[1].text, m->name);
+    if (m && m->rank == 2 && m->dt == form(p, F32)) {
+      put(p, *m, "vmap(fn(r: %s[%s]) = r * sum(r) - max(r), %s)", dt_name[m->dt], m->dim[1].text,
+          m->name);
     }
     break;
   case 0:
@@ -769,9 +776,9 @@ static void more(Program *p) {
     break;
   case 2:
     if (!i || i->rank >= RANK - 1) return;
-    r = like(i, F32);
+    r = like(i, form(p, F32));
     r.dim[r.rank++] = number(5);
-    put(p, r, "one_hot(%s %% 5, 5)", i->name);
+    put(p, r, p->wide ? "f64(one_hot(%s %% 5, 5))" : "one_hot(%s %% 5, 5)", i->name);
     break;
   case 3:
     if (b) put(p, *b, "not %s", b->name);
@@ -811,12 +818,13 @@ bool program_statement(Program *p) {
   return p->statements > n;
 }
 
-void program_generate(Program *p, unsigned long long seed) {
+void program_generate(Program *p, unsigned long long seed, bool wide) {
   static const long sizes[] = {1,  2,  3,  4,  5,  7,  8,  14, 15, 16,  17,  28,
                                31, 32, 33, 40, 48, 56, 64, 70, 96, 100, 128, 1};
   static const Dt floats[] = {F32, F32, F32, F32, F64, F16, BF16};
   memset(p, 0, sizeof *p);
   p->seed = p->rng = seed;
+  p->wide = wide;
   p->most = 40000;
   Size n = {"N", {0, 0}}, m = {"M", {0, 0}};
   Size c = number(chance(p, 80) ? 1 + below(p, 9) : 8L << below(p, 4));
@@ -831,7 +839,7 @@ void program_generate(Program *p, unsigned long long seed) {
     m.n[1] = 60 + below(p, 100);
     p->most = 600000;
   }
-  Dt f = floats[below(p, 7)];
+  Dt f = form(p, floats[below(p, 7)]);
   const Size nm[] = {n, m}, mc[] = {m, c}, nmc[] = {n, m, c};
   input(p, f, 2, nm);
   input(p, f, 1, chance(p, 70) ? &m : &n);
@@ -843,7 +851,7 @@ void program_generate(Program *p, unsigned long long seed) {
                       number(3 + below(p, 6)), number(3 + below(p, 6))};
     const Size w[] = {number(1 + below(p, 4)), x[1], number(1 + below(p, 3)),
                       number(1 + below(p, 3))};
-    Dt dt = chance(p, 80) ? F32 : F64;
+    Dt dt = form(p, chance(p, 80) ? F32 : F64);
     input(p, dt, 4, x);
     input(p, dt, 4, w);
   }
@@ -881,7 +889,8 @@ static bool uses_loss(const Program *p) {
 
 void program_source(const Program *p, bool script, char *to, size_t cap) {
   size_t at = 0;
-  write_to(to, cap, &at, "%s", program_functions);
+  const char *f = dt_name[form(p, F32)];
+  write_to(to, cap, &at, "%s", p->wide ? FUNCTIONS("f64") : program_functions);
   write_to(to, cap, &at, "%s f[N, M](", script ? "proc" : "fn");
   for (int i = 0; i < p->inputs; i++) {
     const Var *v = &p->vars[i];
@@ -899,10 +908,10 @@ void program_source(const Program *p, bool script, char *to, size_t cap) {
   if (uses_loss(p)) {
     write_to(to, cap, &at, "  let loss = ");
     for (int i = 0; i < p->losses; i++) {
-      write_to(to, cap, &at, i ? " + f32(mean(%s))" : "f32(mean(%s))", p->vars[p->loss[i]].name);
+      write_to(to, cap, &at, "%s%s(mean(%s))", i ? " + " : "", f, p->vars[p->loss[i]].name);
     }
     for (int i = 0; i < p->wrts; i++)
-      write_to(to, cap, &at, " + f32(mean(%s))", p->vars[p->wrt[i]].name);
+      write_to(to, cap, &at, " + %s(mean(%s))", f, p->vars[p->wrt[i]].name);
     write_to(to, cap, &at, "\n  let grads = grad(loss, list(");
     for (int i = 0; i < p->wrts; i++)
       write_to(to, cap, &at, i ? ", %s" : "%s", p->vars[p->wrt[i]].name);
@@ -910,11 +919,11 @@ void program_source(const Program *p, bool script, char *to, size_t cap) {
     const char *x = p->vars[p->wrt[0]].name;
     if (p->order > 1)
       write_to(to, cap, &at,
-               "  let second = grad(f32(sum(grads[0] * grads[0])) + f32(mean(%s)), %s%s)\n", x, x,
-               p->order > 2 && script ? ", record = true" : "");
+               "  let second = grad(%s(sum(grads[0] * grads[0])) + %s(mean(%s)), %s%s)\n", f, f, x,
+               x, p->order > 2 && script ? ", record = true" : "");
     if (p->order > 2)
-      write_to(to, cap, &at, "  let third = grad(f32(mean(second * grads[0] + second * %s)), %s)\n",
-               x, x);
+      write_to(to, cap, &at, "  let third = grad(%s(mean(second * grads[0] + second * %s)), %s)\n",
+               f, x, x);
   }
   write_to(to, cap, &at, "  (%s", uses_loss(p) ? "loss, " : "");
   for (int i = 0; i < p->wrts && uses_loss(p); i++) write_to(to, cap, &at, "grads[%d], ", i);

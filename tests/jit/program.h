@@ -34,13 +34,14 @@ typedef struct Program {
   int result[RESULTS], results; /* numbers of vars */
   int loss[3], losses;          /* vars whose means are added up */
   int wrt[3], wrts;             /* inputs */
-  bool no_loss;
+  bool no_loss, wide;
   int order;   /* of gradients, by the first input: 1, 2 or 3 */
   double most; /* elements of a value */
 } Program;
 
 unsigned long long program_random(unsigned long long *rng); /* the next number */
-void program_generate(Program *p, unsigned long long seed);
+/* `wide`: every float is f64, so that the numbers can be judged. */
+void program_generate(Program *p, unsigned long long seed, bool wide);
 /* The source; `script`: as a proc whose inputs are tracked. */
 void program_source(const Program *p, bool script, char *to, size_t cap);
 
