@@ -4,7 +4,7 @@
 
 #include "ckl.h"
 
-#include <signal.h>
+#include <sys/types.h>
 
 /* Exit statuses. */
 enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
@@ -53,6 +53,13 @@ int cli_settings(Cli *c);
 void cli_report(Cli *c);
 /* The exit status for a status of ckl.h. */
 int cli_exit(const Cli *c, ckl_status st);
+/* Prints a message such as "ckl run: ...", then a hint how to get help. Returns EXIT_USAGE. */
+int cli_usage(Cli *c, const char *command, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Reads a whole file, "-" being standard input. The caller frees it. NULL: reported. */
+char *cli_read(Cli *c, const char *path, size_t *length);
+
+/* ---- interrupt.c */
 /* Lets Ctrl-C stop the running call of c->session; twice within one call ends the process. */
 void cli_catch_interrupt(Cli *c);
 /* Counts Ctrl-C from 0 again. The next one stops a call (`will_run`), or only a read from the
@@ -60,11 +67,11 @@ void cli_catch_interrupt(Cli *c);
 void cli_rearm(bool will_run);
 /* How many Ctrl-C came since cli_rearm. */
 int cli_interrupts(void);
-/* Prints a message such as "ckl run: ...", then a hint how to get help. Returns EXIT_USAGE. */
-int cli_usage(Cli *c, const char *command, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-/* Reads a whole file, "-" being standard input. The caller frees it. NULL: reported. */
-char *cli_read(Cli *c, const char *path, size_t *length);
+/* Makes Ctrl-C wait, or lets it come again. */
+void cli_hold_interrupts(bool hold);
+/* Like read(2) from standard input while interrupts are held; fails with EINTR when a Ctrl-C came
+ * since cli_rearm. */
+ssize_t cli_read_input(char *bytes, size_t n);
 
 /* ---- suggest.c */
 typedef struct Suggest {

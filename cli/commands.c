@@ -12,41 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- sessions, interrupts, reports */
-
-/* A signal handler has no argument, so it works with these. */
-static Cli *volatile interrupted_cli;
-static volatile sig_atomic_t interrupts, running;
-
-static void on_interrupt(int signo) {
-  interrupts = interrupts + 1;
-  Cli *c = interrupted_cli;
-  if (c && c->session && interrupts == 1) {
-    if (running) ckl_interrupt(c->session);
-    return;
-  }
-  signal(signo, SIG_DFL);
-  raise(signo);
-}
-
-void cli_catch_interrupt(Cli *c) {
-  struct sigaction a;
-  memset(&a, 0, sizeof a);
-  a.sa_handler = on_interrupt;
-  sigemptyset(&a.sa_mask);
-  interrupted_cli = c;
-  cli_rearm(true);
-  sigaction(SIGINT, &a, NULL);
-}
-
-void cli_rearm(bool will_run) {
-  interrupts = 0;
-  running = will_run;
-}
-
-int cli_interrupts(void) {
-  return interrupts;
-}
+/* ---- sessions, reports */
 
 static void write_text(void *ud, int stream, const char *text, size_t n) {
   Cli *c = ud;

@@ -8,13 +8,11 @@
 #ifdef HAVE_LIBEDIT
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <histedit.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/select.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -35,30 +33,14 @@ static char *prompt(EditLine *e) {
   return ((Editor *)ud)->more ? further : first;
 }
 
-/* Like libedit's own reader, except that Ctrl-C ends the line at once. The signal is let through
- * only while waiting, so that none is lost between the check for it and the read. */
+/* Like libedit's own reader, except that Ctrl-C ends the line at once. */
 static int read_char(EditLine *e, wchar_t *c) {
   mbstate_t state;
-  sigset_t waiting;
   memset(&state, 0, sizeof state);
-  sigprocmask(SIG_BLOCK, NULL, &waiting);
-  sigdelset(&waiting, SIGINT);
   (void)e;
   for (;;) {
     char byte;
-    fd_set in;
-    FD_ZERO(&in);
-    FD_SET(STDIN_FILENO, &in);
-    ssize_t k = pselect(STDIN_FILENO + 1, &in, NULL, NULL, NULL, &waiting);
-    if (k > 0)
-      k = read(STDIN_FILENO, &byte, 1);
-    else if (!k)
-      continue;
-    if (cli_interrupts()) {
-      errno = EINTR;
-      return -1;
-    }
-    if (k < 0 && errno == EINTR) continue;
+    ssize_t k = cli_read_input(&byte, 1);
     if (k <= 0) return (int)k;
     size_t n = mbrtowc(c, &byte, 1, &state);
     if (n == (size_t)-1) memset(&state, 0, sizeof state);
@@ -284,13 +266,8 @@ void edit_close(Editor *e) {
 
 Read edit_line(Editor *e, bool more, const char **line) {
   int n = 0;
-  sigset_t interrupt;
   e->more = more;
-  sigemptyset(&interrupt);
-  sigaddset(&interrupt, SIGINT);
-  sigprocmask(SIG_BLOCK, &interrupt, NULL);
   *line = el_gets(e->edit, &n);
-  sigprocmask(SIG_UNBLOCK, &interrupt, NULL);
   if (*line && n > 0) return READ_LINE;
   if (n < 0 && cli_interrupts()) {
     el_reset(e->edit);

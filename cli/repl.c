@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,10 @@ typedef struct Repl {
   bool failed;   /* a statement failed (the exit status of a pipe) */
   char *text;    /* the input so far */
   size_t length, room;
-  char *line; /* the last line read by getline */
+  char *line; /* the last one, unless lines are edited */
   size_t line_room;
+  char ahead[4096]; /* read from standard input, of which [at, have) are no line yet */
+  size_t at, have;
   Editor *edit; /* NULL: lines are not edited */
 } Repl;
 
@@ -399,19 +400,40 @@ static bool run_word(Repl *r, char *line) {
 
 /* ---- the loop */
 
-static Read read_line(Repl *r, const char **line) {
-  cli_rearm(false);
-  if (r->edit) return edit_line(r->edit, r->more, line);
-  if (r->terminal) out_puts(&r->cli->out, r->more ? ". " : "> ");
-  out_flush(&r->cli->out);
-  ssize_t n = getline(&r->line, &r->line_room, stdin);
+static Read plain_line(Repl *r, const char **line) {
+  size_t n = 0;
+  do {
+    if (r->at == r->have) {
+      ssize_t k = cli_read_input(r->ahead, sizeof r->ahead);
+      if (k < 0 && cli_interrupts()) return READ_INTERRUPT;
+      if (k <= 0) break;
+      r->at = 0;
+      r->have = (size_t)k;
+    }
+    if (n + 2 > r->line_room) {
+      size_t room = 2 * r->line_room + 128;
+      char *text = realloc(r->line, room);
+      if (!text) return READ_END;
+      r->line = text;
+      r->line_room = room;
+    }
+    r->line[n++] = r->ahead[r->at++];
+  } while (r->line[n - 1] != '\n');
+  if (!n) return READ_END;
+  r->line[n] = 0;
   *line = r->line;
-  if (n > 0) return READ_LINE;
-  if (ferror(stdin) && errno == EINTR && cli_interrupts()) {
-    clearerr(stdin);
-    return READ_INTERRUPT;
-  }
-  return READ_END;
+  return READ_LINE;
+}
+
+static Read read_line(Repl *r, const char **line) {
+  cli_hold_interrupts(true);
+  cli_rearm(false);
+  if (!r->edit && r->terminal) out_puts(&r->cli->out, r->more ? ". " : "> ");
+  out_flush(&r->cli->out);
+  Read got = r->edit ? edit_line(r->edit, r->more, line) : plain_line(r, line);
+  cli_rearm(false); /* so that a second Ctrl-C, held until now, does not end the process */
+  cli_hold_interrupts(false);
+  return got;
 }
 
 static bool append(Repl *r, const char *line) {

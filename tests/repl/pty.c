@@ -1,6 +1,7 @@
 /* pty PROGRAM [ARG...] -- STEP...: runs a program on a terminal of its own and plays a
- * conversation. Steps take turns: a text to wait for ("+0.5" waits that many seconds instead), then
- * a text to type (\r \t, and \N with N an octal code). What the program shows is copied to standard
+ * conversation. Steps take turns: a text to wait for ("+0.5" waits that many seconds instead, "*9"
+ * types lines and drops them by Ctrl-C 9 times), then a text to type (\r \t, and \N with N an octal
+ * code). What the program shows is copied to standard
  * output. Status 0: every text came and the program ended with 0; else 1. */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,6 +77,22 @@ static bool probe(void) {
   return fd >= 0;
 }
 
+/* Types a key and Ctrl-C, `count` times; each must bring a prompt. The time between the two goes
+ * through 0 to 40 us, so that the terminal drops the key while the program is about to read it. */
+static bool drop(int count) {
+  for (int i = 0; i < count; i++) {
+    struct timespec from, t;
+    type("x");
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do clock_gettime(CLOCK_MONOTONIC, &t);
+    while ((t.tv_sec - from.tv_sec) * 1000000000 + t.tv_nsec - from.tv_nsec < i % 80 * 500);
+    type("\\3");
+    if (!wait_for("> ")) return false;
+    if (length > sizeof shown / 2) length = seen = 0;
+  }
+  return true;
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--probe")) return probe() ? 0 : 1;
   int from = 1;
@@ -95,7 +112,6 @@ int main(int argc, char **argv) {
     ioctl(fd, TIOCSCTTY, 0);
     for (int i = 0; i < 3; i++) dup2(fd, i);
     close(master);
-    setenv("TERM", "xterm", 1);
     execv(argv[1], argv + 1);
     _exit(127);
   }
@@ -104,6 +120,8 @@ int main(int argc, char **argv) {
     bool typing = (i - from) % 2 == 0;
     if (typing) {
       type(argv[i]);
+    } else if (argv[i][0] == '*') {
+      ok = drop(atoi(argv[i] + 1));
     } else if (argv[i][0] == '+') {
       struct timespec end;
       clock_gettime(CLOCK_MONOTONIC, &end);

@@ -30,6 +30,8 @@ terminal() { # terminal TITLE STEP...
   tap_status $? "$title" typed
   show typed
 }
+TERM=xterm
+export TERM
 if ! "$builddir/tests/repl/pty" --probe; then
   tap_n=$((tap_n + 1))
   echo "ok $tap_n - sessions on a terminal # SKIP no pseudo-terminal"
@@ -40,6 +42,8 @@ terminal 'a terminal session ends with Ctrl-D' '> ' 'let x = 6 * 7\r' '42' 'x + 
 has '^ckl .*:help' 'a banner'
 terminal 'a statement of several lines' '> ' 'for i in 0..2 {\r' '. ' 'print("turn {i}")\r' '. ' '}\r' 'turn 1' '' '> ' ':quit\r'
 terminal 'Ctrl-C drops a line' '> ' 'let y = 5' '5' '\3' '> ' 'print(40 + 2)\r' '42' '' '> ' ':quit\r'
+terminal 'Ctrl-C drops a line whenever it comes' '> ' '' '*1000' 'print(40 + 2)\r' '42' ':quit\r'
+TERM=dumb terminal 'also where lines are not edited' '> ' '' '*1000' 'print(40 + 2)\r' '42' ':quit\r'
 terminal 'Ctrl-C stops what runs and keeps variables' '> ' 'let z = 41\r' '41' 'var n = 0\r' 'n' 'while true { n += 1 }\r' '+0.5' '\3' \
   'interrupted' 'print(z + 1)\r' '42' '' '> ' ':quit\r'
 has '\^C  interrupted after [0-9.]* s; variables kept' 'it says so once'
