@@ -111,6 +111,20 @@ static Action action_of(const char *path, const char *source) {
   return ckl_check_file;
 }
 
+/* A program that ends in an error says so at the end of its first line, so that an error that
+ * nobody wanted is not blessed. */
+static void check_end(Text *why, const char *source, const Run *r) {
+  static const char mark[] = "Ends in ";
+  char first[1024], code[64] = "", said[64] = "";
+  snprintf(first, sizeof first, "%.*s", (int)strcspn(source, "\n"), source);
+  const char *at = strstr(first, mark), *error = strstr(text_of(&r->diags), "error[");
+  if (at) sscanf(at + strlen(mark), "%63[a-z0-9-].", said);
+  if (error && r->status != CKL_OK) sscanf(error, "error[%63[a-z0-9-]", code);
+  if (!strcmp(code, said)) return;
+  addf(why, "the program ends in `%s`, the first line of the file says `%s`\n",
+       *code ? code : "no error", *said ? said : "nothing");
+}
+
 static void check_file(const char *path) {
   Text source = {NULL, 0, 0}, want = {NULL, 0, 0}, why = {NULL, 0, 0};
   char full[2048];
@@ -140,6 +154,7 @@ static void check_file(const char *path) {
     run_free(&r);
   }
   if (is_error && r.status == CKL_OK) adds(&why, "no error was found\n");
+  if (!is_error) check_end(&why, text_of(&source), &r);
   for (size_t i = 0; i < r.count; i++) note_printed_codes(text_of(&r.said[i].text));
   if (strcmp(text_of(&want), text_of(&source)))
     show_difference(&why, text_of(&source), text_of(&want));
