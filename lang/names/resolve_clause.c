@@ -24,14 +24,14 @@ static void clause_values(Resolver *r, const NodeList *a) {
   for (uint32_t i = 0; i < a->count; i++) clause_value(r, a->items[i]);
 }
 
-/* An op class, or the name of a `let`. */
+/* An op class, or the name of a `let`, behind which names of items may stand. */
 static void save_word(Resolver *r, Node *a) {
   Session *s = r->s;
   const Words *p = &a->path;
   if (clause_opclass(p) >= 0) return;
   for (uint32_t i = 0; i < p->count; i++) {
     Name n = p->items[i].name;
-    if (rs_anywhere(r, n, true)) continue;
+    if (rs_anywhere(r, n, true) || (i && rs_anywhere(r, n, false))) continue;
     Found f = rs_lookup(r, n);
     if (f.kind == F_LOCAL || f.kind == F_TOP || f.kind == F_MEMBER) continue;
     Diag *d = fail_report(s, ERR_POLICY_WORD, p->items[i].span,
