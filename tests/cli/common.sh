@@ -29,3 +29,13 @@ says() {
 }
 # silent FILE TITLE
 silent() { tap_empty "$(cat "$1")" "$2"; }
+# whence FILE LISTING: the nodes of a listing with a place, each as the text in FILE that it comes from, `::`, its
+# operation, and what it says behind the place
+whence() {
+  perl -e '
+    open my $f, "<", $ARGV[0] or die; local $/; my $text = <$f>;
+    open my $l, "<", $ARGV[1] or die; $/ = "\n";
+    while (<$l>) {
+      print substr($text, $2, $3 - $2), " :: $1$4\n" if / = (\w+).* @ \d+:(\d+)-(\d+)(.*)/;
+    }' "$@"
+}

@@ -49,7 +49,18 @@ first=$(grep '= print ' staged | head -n 1 | sed 's/^ *\(%[0-9]*\).*/\1/')
 tap_empty "$(grep '= print ' staged | tail -n 1 | grep -v " print $first " | head -n 1)" 'chained by a token'
 tap_empty "$(grep '= input .*token' staged)" 'which is no argument'
 # row S4.68 aliases-shown
-says staged '~' 'values that share storage say so'
+cat >alias.ckl <<'END'
+fn f(x: f32[2, 3]) {
+  let y = exp(x)
+  let v = reshape(y, [6])
+  (y, v, y[0], v * 2.0, transpose(y), x)
+}
+END
+gives 0 'results that share storage' "$ckl" ir alias.ckl f
+# input, its alias, exp, reshape, slice and the row of it, mul, transpose; the 2 and what it is broadcast to are another
+sed -n 's/^  %[0-9]* = \([a-z]*\) [^:]* : [^~]*\(~[0-9]*\)\{0,1\}.*/\1\2/p' out | xargs >got
+echo 'input~1 alias~1 exp~2 reshape~2 slice~2 reshape~2 const~3 broadcast~3 mul transpose~2' | diff - got >log
+tap_status $? 'say so, and no other ones' log
 # row S4.41 forward-keys
 cat >joint.ckl <<'END'
 fn f(x: f32[4]) -> f32 = sum(dropout(x, 0.5) ** 2)
@@ -112,4 +123,24 @@ gives 1 'a write that is out of order' "$ckl" opt --pass=verify bad.ckg
 # rows S4.3 outputs-counted, S4.11 result-count
 printf 'graph "g" {\n  %%0 = input {index=0 dtype=f32 device=cpu dims=[2]} : f32[2]\n  return %%1\n}\n' >bad.ckg
 gives 1 'a graph with an output that is none' "$ckl" opt --pass=verify bad.ckg
+for values in '%0 %0' ''; do
+  cat >bad.ckg <<END
+graph "f" {
+  %0 = input {index=0 dtype=f32 device=cpu dims=[]} : f32
+  %1 = lt %0 %0 : bool
+  %2 = branch %1 %0 : f32
+    region "yes" {
+      %0 = input {index=0 dtype=f32 device=cpu dims=[]} : f32
+      return %0
+    }
+    region "no" {
+      %0 = input {index=0 dtype=f32 device=cpu dims=[]} : f32
+      return $values
+    }
+  return %2
+}
+END
+  gives 1 "a region that gives \`$values\` for one value" "$ckl" opt --pass=verify bad.ckg
+  says err 'give different numbers of values' 'is told'
+done
 tap_done

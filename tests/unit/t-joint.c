@@ -260,6 +260,7 @@ static void t_saved_once(void) {
 
 /* ---- whole functions */
 
+/* rows S4.9 cotangent-mask, S4.13 mask-length, S4.30 mask-argument */
 static void t_layer(bool reference_output) {
   /* tanh(x @ w + b) @ v, with the hidden value as a second output that may lack a cotangent */
   Func f;
