@@ -188,7 +188,8 @@ BUILTIN_FN(bi_reduce) {
 
 BUILTIN_FN(bi_mean) {
   Value x = c->v[0];
-  if (v_is_number(x) && x.tag != V_NODE) return x;
+  if (v_is_number(x) && x.tag != V_NODE) /* the sum by a count of 1: a float number (rule 16) */
+    return op_binary(s, AST_DIV, x, v_int(1), c->at, c->spans[0], c->at);
   if (x.tag == V_LIST && !x.u.list->weak)
     x = op_stack(s, x.u.list->count, x.u.list->items, 0, c->spans[0]);
   x = op_as_tensor(s, x, x.tag == V_LIST ? DT_F32 : DT_COUNT, c->spans[0]);
@@ -252,15 +253,17 @@ BUILTIN_FN(bi_minmax) {
 BUILTIN_FN(bi_argreduce) {
   Value x = arg_tensor(s, c, 0);
   Type t = op_type_of(s, x);
+  bool keep = want_bool(s, c->v[2], c->spans[2], "`keep`");
   if (c->v[1].tag == V_NONE) { /* of the flattened tensor */
-    Dim d = dim_product(op_dims_of(s), t.rank, t.dim);
+    Dim d = dim_product(op_dims_of(s), t.rank, t.dim), ones[CKL_MAX_RANK];
     x = op_reshape(s, x, 1, &d, c->at);
     int64_t zero = 0;
-    return op_reduce(s, (OpCode)c->b->op, x, 1, &zero, false, c->at);
+    x = op_reduce(s, (OpCode)c->b->op, x, 1, &zero, false, c->at);
+    for (int i = 0; i < t.rank; i++) ones[i] = dim_const(op_dims_of(s), 1);
+    return keep ? op_reshape(s, x, t.rank, ones, c->at) : x;
   }
   int64_t axis = arg_axis(s, c, 1, t.rank);
-  return op_reduce(s, (OpCode)c->b->op, x, 1, &axis, want_bool(s, c->v[2], c->spans[2], "`keep`"),
-                   c->at);
+  return op_reduce(s, (OpCode)c->b->op, x, 1, &axis, keep, c->at);
 }
 
 BUILTIN_FN(bi_cumsum) {
