@@ -357,8 +357,9 @@ BUILTIN_FN(bi_slice) {
               "a slice of %lld from %lld is out of range for axis %d of size %lld", (long long)n,
               (long long)from, axis, (long long)size);
   }
+  if (v_is_tensor(start)) start = op_cast(s, start, DT_I64, c->spans[1]);
   Value idx = op_iota(s, len, DT_I64, c->at);
-  idx = op_binary(s, AST_ADD, idx, c->v[1], c->at, c->spans[1], c->spans[1]);
+  idx = op_binary(s, AST_ADD, idx, start, c->at, c->spans[1], c->spans[1]);
   Value v[2] = {x, idx};
   Attr a = attr_i(AT_AXIS, axis);
   return op_run(s, OP_TAKE, 2, v, &a, 1, c->at);
@@ -466,17 +467,22 @@ BUILTIN_FN(bi_unique) {
   Value x = arg_tensor(s, c, 0), out[2];
   Type t = op_type_of(s, x);
   Dim n = dim_product(s->dims, t.rank, t.dim);
-  sorted(s, op_reshape(s, x, 1, &n, c->at), 0, false, out, c->at);
+  Value flat = op_reshape(s, x, 1, &n, c->at);
+  bool bools = t.dtype == DT_BOOL, floats = dt_float((DType)t.dtype);
+  sorted(s, bools ? op_cast(s, flat, DT_U8, c->at) : flat, 0, false, out, c->at);
   const Tensor *v = out[0].u.t->t;
   int64_t count = tn_count(v), k = 0,
           *keep = (int64_t *)arena_alloc(&s->scratch, sizeof(int64_t) * (size_t)(count + 1));
   for (int64_t i = 0; i < count; i++)
-    if (!i || tn_get_f64(v, i) != tn_get_f64(v, i - 1)) keep[k++] = i;
+    if (!i || (floats ? tn_get_f64(v, i) != tn_get_f64(v, i - 1)
+                      : tn_get_i64(v, i) != tn_get_i64(v, i - 1)))
+      keep[k++] = i;
   Value idx = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &k));
   memcpy(tn_data(idx.u.t->t), keep, sizeof(int64_t) * (size_t)k);
   Value in[2] = {out[0], idx};
   Attr a = attr_i(AT_AXIS, 0);
-  return op_run(s, OP_TAKE, 2, in, &a, 1, c->at);
+  Value r = op_run(s, OP_TAKE, 2, in, &a, 1, c->at);
+  return bools ? op_cast(s, r, DT_BOOL, c->at) : r;
 }
 
 static void pair_arg(Session *s, Call *c, int i, int64_t out[2], int64_t least, const char *what) {
