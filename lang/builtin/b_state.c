@@ -40,7 +40,7 @@ BUILTIN_FN(bi_stop) {
 static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   Span at = *(Span *)ud;
-  if (tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
   Value x = op_as_tensor(s, v[0], DT_COUNT, at);
   if (s->abstract) return x;
   Tensor *t = op_tensor_of(s, x, at);
@@ -130,6 +130,15 @@ static void freeze_slot(Session *s, void *ud, const char *path, Inst *owner, Fie
   z->hits++;
 }
 
+static void freeze_glob(Session *s, Call *c, Value glob, Span at) {
+  Freeze z = {s, want_str(s, glob, at, "the glob"), c->b->op != 0, 0};
+  walk_slots(s, c->v[0], freeze_slot, &z);
+  if (!z.hits)
+    fail_help(s, ERR_GLOB, at,
+              "print(paths(net)) shows the paths; `*` is one part, `**` any number",
+              "no param matches `%s`", z.glob);
+}
+
 BUILTIN_FN(bi_freeze) {
   Value x = tape_itself(c->v[0]);
   if (x.tag == V_PARAM) {
@@ -139,13 +148,8 @@ BUILTIN_FN(bi_freeze) {
   if (c->v[0].tag != V_INST)
     fail_at(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
             value_type_text(s, c->v[0]));
-  Freeze z = {s, c->rest_n ? want_str(s, c->rest[0], c->rest_spans[0], "the glob") : "**",
-              c->b->op != 0, 0};
-  walk_slots(s, c->v[0], freeze_slot, &z);
-  if (!z.hits)
-    fail_help(s, ERR_GLOB, c->spans[1],
-              "print(paths(net)) shows the paths; `*` is one part, `**` any number",
-              "no param matches `%s`", z.glob);
+  for (size_t i = 0; i < c->rest_n; i++) freeze_glob(s, c, c->rest[i], c->rest_spans[i]);
+  if (!c->rest_n) freeze_glob(s, c, v_str(s, "**", 2), c->at);
   return v_unit();
 }
 
