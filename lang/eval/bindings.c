@@ -118,7 +118,7 @@ Value bind_name_value(Session *s, Name name, Span at, bool must) {
   if (s->frame->self && model_get(s, s->frame->self, name, at, &v)) return v;
   Global *g = global_find(s, s->frame->module, name);
   if (g) return bind_global_value(s, g, at);
-  const Builtin *b = builtin_find(s, name);
+  const Builtin *b = module_builtin(s, s->frame->module, name);
   if (b) return b->fn ? (Value){.tag = V_BUILTIN, .u.builtin = b} : builtin_constant(s, b);
   int dt = dtype_find(name);
   if (dt >= 0) return (Value){.tag = V_DTYPE, .u.i = dt};

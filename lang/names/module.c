@@ -303,6 +303,10 @@ static Module *used_module(Session *s, Module *m, Node *u) {
             "no module is called `%s`", b.s);
 }
 
+const Builtin *module_builtin(Session *s, const Module *m, Name name) {
+  return name[0] == '_' && (m == s->main || m->path) ? NULL : builtin_find(s, name);
+}
+
 /* Names that are visible without `use` may be used as members of any embedded module: `use nn
  * (relu)`, `data.split`. */
 bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v) {

@@ -36,6 +36,8 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
 
 Global *global_find(Session *s, Module *m, Name name); /* file, `use`, then prelude */
 Global *global_own(const Module *m, Name name);        /* file and `use` alone */
+/* The builtin that a module sees by this name: `_name` only in the embedded library. */
+const struct Builtin *module_builtin(Session *s, const Module *m, Name name);
 /* Whether an embedded module may have it as a member: names of the prelude and builtins. */
 bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v);
 Global *global_set(Session *s, Module *m, Name name, Value v, bool is_var, Span at);

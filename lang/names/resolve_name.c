@@ -78,7 +78,7 @@ Found rs_lookup(Resolver *r, Name name) {
   }
   if ((f.global = global_find(r->s, r->m, name)))
     f.kind = F_GLOBAL;
-  else if ((f.builtin = builtin_find(r->s, name)))
+  else if ((f.builtin = module_builtin(r->s, r->m, name)))
     f.kind = F_BUILTIN;
   else if (dtype_find(name) >= 0)
     f.kind = F_DTYPE;
