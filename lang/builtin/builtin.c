@@ -242,10 +242,10 @@ size_t arg_raw(Session *s, Call *c, Node **out, size_t most, const char *const *
       n++;
     const BuiltinSig *sig = builtin_sig(s, c->b);
     if (!a->arg.name.name && k < sig->count && sig->par[k].optional)
-      fail_help(s, ERR_ARG_COUNT, a->span,
-                fail_text(s, "a parameter with a default is given by name: `%s = ..`",
-                          sig->par[k].name),
-                "`%s` takes %zu argument%s by position", c->b->name, k, k == 1 ? "" : "s");
+      fail_help(
+          s, ERR_ARG_COUNT, a->span,
+          fail_text(s, "a parameter with a default is given by name: `%s = ..`", sig->par[k].name),
+          "`%s` takes %zu argument%s by position", c->b->name, k, k == 1 ? "" : "s");
     if (k >= most) fail_at(s, ERR_ARG_COUNT, a->span, "`%s` takes fewer arguments", c->b->name);
     if (out[k]) fail_at(s, ERR_TWICE, a->span, "the argument `%s` is given twice", names[k]);
     out[k] = a->arg.value;
