@@ -26,8 +26,7 @@ static const char *const seeds[] = {
     "1\t2\t3\n4\t5\t6\n",
     "# numbers\n1 2 3\n 4 5 6 # more\n",
     "\"x\",\"y\"\n\"1.5\",\"2e-3\"\n\n-inf,nan\n",
-    "\xef\xbb\xbf"
-    "1\n2\n3",
+    "\357\273\2771\n2\n3",
     "",
 };
 
