@@ -18,13 +18,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/domain.h"
 #include "runtime/fmath.h"
+#include "runtime/reference/ref_elem.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
-
-#include "runtime/domain.h"
-#include "runtime/reference/ref_elem.h"
 #endif
 
 typedef void Un32(int64_t n, const float *x, float *y);
