@@ -1,6 +1,7 @@
 /* fuzz-closed SECONDS [SEED [PROGRAMS]]: what a closed-in program can do to its host.
  *
- * Programs (programs.h) with lines of ill will among theirs are run in a session without files,
+ * Programs (programs.h) with lines of ill will among theirs, and such as are grown from the grammar
+ * (grow.h) over a few names that are there, are run in a session without files,
  * with a limit of steps and one of memory; most of them statement by statement, as at the prompt,
  * so that a statement that fails does not keep the rest from running. For every program: no file is
  * opened, the session's allocations never pass the limit, no more steps are asked about than there
@@ -23,6 +24,8 @@
 #include <unistd.h>
 
 #include "tests/fuzz/programs.h"
+/* needs what stands above */
+#include "tests/fuzz/grow.h"
 
 enum {
   STEPS = 20000,
@@ -265,12 +268,55 @@ static void make_hostile(void) {
   if (rnd(2) && text_n) mutate();
 }
 
+/* ---- grown programs */
+
+static char (*names)[64]; /* what the language has */
+static uint32_t name_count;
+
+static const char prelude[] =
+    "let x = f32([1, 2, 3])\nvar y = 2\nlet m = f32([[1, 2], [3, 4]])\nlet p = track(x)\n"
+    "let t = (a = 1, b = f32([1, 2]))\nvar xs = list(1, x, \"s\")\nlet b = x > 1\n"
+    "fn f(a) = a * 2\nproc g(a = 1, b = 2) { y = a; b }\n"
+    "model Net { param w: f32[3] = ones([3])\n  buffer n: int = 0\n"
+    "  fn forward(a) { n += 1; a * w } }\n"
+    "let net = Net()\npolicy lean { save expensive }\n";
+
+static const char *const in_scope[] = {"x", "y", "m", "p", "t",   "xs",  "b",    "f",
+                                       "g", "x", "y", "m", "Net", "net", "lean", "_",
+                                       "p", "x", "a", "b", "y",   "f",   "none", "self"};
+static const char *const fresh[] = {"x", "y", "a", "b", "c", "f", "g", "net", "Net", "xs", "_"};
+static const char *const fields[] = {"a",    "b",       "w",    "n",   "forward",  "axis", "keep",
+                                     "sum",  "exp",     "tanh", "f",   "reshape",  "step", "push",
+                                     "take", "batches", "max",  "len", "transpose"};
+static const char *const types[] = {"f32", "f32", "f64", "int",   "float", "any", "bool",
+                                    "i64", "str", "u8",  "dtype", "Net",   "key", "params"};
+static const char *const clause_words[] = {
+#define MODE(word, ...) #word,
+#define CHOICE(mode, word, ...) #word,
+#define POLICY(word, ...) #word,
+#define OPCLASS(NAME, word, ...) word,
+#include "lang/names/clauses.def"
+};
+
+/* The names of one program. */
+static void choose_names(void) {
+  static const char *named[3 * COUNT(in_scope)]; /* a third are functions of the library */
+  uint32_t n = 0;
+  while (n < COUNT(named)) {
+    named[n] = n % 3 || !name_count ? in_scope[rnd(COUNT(in_scope))] : names[rnd(name_count)];
+    n++;
+  }
+  grow_names[GROW_VALUE] = (GrowNames){named, n};
+  grow_names[GROW_NEW] = (GrowNames){fresh, COUNT(fresh)};
+  grow_names[GROW_FIELD] = (GrowNames){fields, COUNT(fields)};
+  grow_names[GROW_TYPE] = (GrowNames){types, COUNT(types)};
+  grow_names[GROW_CLAUSE] = (GrowNames){clause_words, COUNT(clause_words)};
+}
+
 /* ---- running */
 
 static unsigned long ends[CKL_EUSAGE + 1];
 static unsigned long statements, whole_statements, ran; /* programs: whole, or most of them */
-static char (*names)[64];
-static size_t name_count;
 static bool *seen;
 
 /* What the prelude offers, the words of the language and those in <>, for the count at the end. */
@@ -361,6 +407,27 @@ static ckl_status run_statements(void) {
   return worst;
 }
 
+/* Statements that are grown one after the other, and know each other's names. */
+static ckl_status run_grown(void) {
+  ckl_status worst = run(prelude, "what is there");
+  unsigned long whole = 0, all = 4 + rnd(8);
+  choose_names();
+  for (unsigned long k = 0; k < all; k++) {
+    grow(1);
+    text[text_n] = 0;
+    ckl_status st = run(text, "a grown statement");
+    if (st == CKL_OK) {
+      whole++;
+      note_run(text);
+    }
+    if (worst == CKL_OK || st > CKL_EPROGRAM) worst = st;
+  }
+  statements += all;
+  whole_statements += whole;
+  ran += 2 * whole > all;
+  return worst;
+}
+
 static void open_session(void) {
   static const char *const ways[] = {"reference", "loops"};
   limit = rnd(2) ? LIMIT : LIMIT / 3;
@@ -399,10 +466,13 @@ int main(int argc, char **argv) {
   open_session();
   note_names();
   while (most ? runs < most : clock() < end) {
-    make_hostile();
-    text[text_n] = 0;
     ckl_status st;
-    if (rnd(8)) {
+    bool grown = !rnd(4);
+    if (!grown) make_hostile();
+    text[text_n] = 0;
+    if (grown) {
+      st = run_grown();
+    } else if (rnd(8)) {
       st = run_statements();
     } else {
       st = run(text, "as a whole");
@@ -424,7 +494,7 @@ int main(int argc, char **argv) {
   printf("%lu programs: %lu fine, %lu wrong, %lu failed, %lu out of memory, %lu interrupted\n",
          runs, ends[CKL_OK], ends[CKL_EPROGRAM], ends[CKL_ERUN], ends[CKL_ENOMEM],
          ends[CKL_EINTERRUPT]);
-  printf("%lu of them ran; %lu of %lu statements ran to their end, with %zu of %zu names; "
+  printf("%lu of them ran; %lu of %lu statements ran to their end, with %zu of %u names; "
          "%lu lines were printed\n",
          ran, whole_statements, statements, reached, name_count, written);
   if (getenv("FUZZ_NAMES")) {
