@@ -23,6 +23,10 @@ typedef struct Bounds {
 } Bounds;
 static _Thread_local Bounds own;
 
+/* What lies below the first thread's stack stays free for it to grow: 128 MiB at least, less what
+ * is random (Linux, gap_min of mmap_base). */
+enum { FIRST_GROWS = 64 << 20 };
+
 static void find_bounds(Bounds *b) {
   *b = (Bounds){0, 0, false, true};
 #if defined(__linux__)
@@ -34,6 +38,9 @@ static void find_bounds(Bounds *b) {
     b->first = gettid() == getpid();
     b->hi = (uintptr_t)lo + size;
     b->lo = (uintptr_t)lo + (b->first ? 0 : guard);
+#if !defined(__GLIBC__) /* musl says how far the first stack has grown so far */
+    if (b->first && size < FIRST_GROWS) b->lo = b->hi - FIRST_GROWS;
+#endif
   }
   pthread_attr_destroy(&a);
 #endif
