@@ -38,6 +38,15 @@ says out 'block 2 in 1 "" @ ' 'a block in a block knows it'
 says out 'block 3 "" @ ' 'the next one'
 gives 0 'again' "$ckl" ir f.ckl f $T $T --stage=stage
 tap_empty "$(cmp out staged)" 'the same numbers in every run'
+# a function that is called twice has two blocks, each of its copies computed from what its own call got
+cat >twice.ckl <<'END'
+fn part(x: f32[4]) -> f32[4] = checkpoint { sin(exp(x) * 2) }
+fn f(x: f32[4]) -> f32 = sum(part(part(x)))
+END
+gives 0 'a block in a function that is called twice' "$ckl" ir twice.ckl f --stage=stage
+cp out log
+tap_status $(($(grep -c '^  block ' out) != 2 || $(grep -c '= exp .*region=1' out) != 1 || $(grep -c '= exp .*region=2' out) != 1)) \
+  'is two blocks' log
 # rows S0.20 block-by-number, S0.21 tags-then-copies
 # rows S0.29 computing-nodes-tagged, S0.30 nodes-name-block, S0.31 plain-tag, S0.32 policy-tag
 # row S0.33 tags-change-nothing
