@@ -277,9 +277,7 @@ static void assign_name(Resolver *r, Node *st, Node *root, bool whole) {
     return;
   }
   case F_TOP: {
-    bool named = false;
-    for (const Place *p = r->place; p; p = p->up) named |= p->kind == P_FN;
-    if (f.top->is_var && named && r->place->code) {
+    if (f.top->is_var && rs_in_named(r) && r->place->code) {
       Diag *d = fail_report(s, ERR_CODE_VAR, root->span,
                             "code cannot assign the top-level `var` `%s`", name);
       dg_label(&s->diags, d, f.top->span, "declared here");

@@ -31,6 +31,12 @@ Node *rs_model_member(Session *s, const Node *model, Name name, uint32_t have) {
   return (uint32_t)at < have || l->items[at]->kind == N_FN ? l->items[at] : NULL;
 }
 
+bool rs_in_named(const Resolver *r) {
+  const Place *p = r->place;
+  while (p && p->kind != P_FN) p = p->up;
+  return p != NULL;
+}
+
 Bind *rs_find_bind(const Resolver *r, Name name) {
   ptrdiff_t i = table_get(&r->bound, table_key(name));
   while (i != TABLE_NONE && r->binds[i].hidden) i = r->binds[i].outer;
@@ -313,8 +319,7 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
               "make the value inside the test; declarations and constant `let`s are seen");
       return;
     }
-    bool by_name = false; /* in a named function, compiled or a proc */
-    for (p = r->place; p; p = p->up) by_name |= p->kind == P_FN;
+    bool by_name = rs_in_named(r);
     if (r->m != s->main && by_name && r->place->code && !constant)
       return; /* the error is filed at the call: bind_global_value */
     if (t->is_var && r->place->code && by_name) {
@@ -337,7 +342,8 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
     if (f->global->kind == G_TYPE) {
       Diag *d = fail_report(s, ERR_NOT_VALUE, at, "`%s` is a type, not a value", name);
       dg_label(&s->diags, d, f->global->span, "declared here");
-    } else if (f->global->kind == G_VALUE && r->place->code && f->global->is_var) {
+    } else if (f->global->kind == G_VALUE && r->place->code && f->global->is_var &&
+               rs_in_named(r)) { /* of an earlier prompt */
       Diag *d = fail_report(s, ERR_CODE_VAR, at, "code cannot read the top-level `var` `%s`", name);
       dg_help(&s->diags, d, "pass it as an argument");
     }

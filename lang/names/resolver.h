@@ -98,6 +98,7 @@ void rs_push_place(Resolver *r, Place *p, PlaceKind k, const Node *n, bool code)
 
 /* ---- names */
 Found rs_lookup(Resolver *r, Name name); /* in the order of rule 1 */
+bool rs_in_named(const Resolver *r);     /* in a function with a name, compiled or a proc */
 Bind *rs_find_bind(const Resolver *r, Name name);
 void rs_unbind(Resolver *r, size_t to); /* ends a scope: `to` bindings stay */
 /* A field or method; `have`: fields only among the first `have` members. NULL when there is
