@@ -197,6 +197,13 @@ static void assign_name(const Place *p) {
             root->name);
     fail_raise(s);
   }
+  if (s->frame->fixed && (g || (size_t)(l - s->locals) + 1 < s->frame->fixed)) {
+    Diag *d = fail_report(s, ERR_ASSIGN, root->span,
+                          "a comprehension cannot assign the outer `var` `%s`", root->name);
+    dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
+    dg_help(&s->diags, d, "a `for` loop may");
+    fail_raise(s);
+  }
   if (g && s->frame->code)
     fail_help(s, ERR_CODE_VAR, root->span, "give the new value as a result, or keep it in a buffer",
               "code cannot assign the top-level `var` `%s`", root->name);

@@ -55,6 +55,21 @@ static void comp_push(CompRun *c, Value v) {
   c->read.count = c->count;
 }
 
+/* One element. Rules 36 and 43, for what no resolver looked at before it ran. */
+static Value comp_element(Session *s, Node *e) {
+  size_t fixed = s->frame->fixed;
+  s->frame->fixed = 1 + s->local_count;
+  Value v = eval_expr(s, e->comp.value);
+  s->frame->fixed = fixed;
+  if (s->flow != FLOW_NEXT && !s->abstract)
+    fail_at(s, s->flow == FLOW_RETURN ? ERR_RETURN : ERR_BREAK, e->comp.value->span,
+            "`%s` cannot leave a comprehension",
+            s->flow == FLOW_RETURN  ? "return"
+            : s->flow == FLOW_BREAK ? "break"
+                                    : "continue");
+  return v;
+}
+
 static void comp_iterations(CompRun *c, uint32_t k);
 
 static void comp_iteration(CompRun *c, uint32_t k, Value v) {
@@ -68,7 +83,7 @@ static void comp_iteration(CompRun *c, uint32_t k, Value v) {
   if (k + 1 < c->e->comp.fors.count)
     comp_iterations(c, k + 1);
   else
-    comp_push(c, eval_expr(s, c->e->comp.value));
+    comp_push(c, comp_element(s, c->e));
   s->frame->block_depth--;
   local_pop(s, base);
   element_leave(s, now);
@@ -185,7 +200,7 @@ static void batch_job(void *ud) {
     }
     bind_pattern(s, j->e->comp.fors.items[k]->loop.pat, v, false);
   }
-  Value r = eval_expr(s, j->e->comp.value);
+  Value r = comp_element(s, j->e);
   s->frame->block_depth--;
   local_pop(s, base);
   if (numeric(r))
@@ -278,7 +293,8 @@ static void comp_job(void *ud) {
 }
 
 /* In script: runs the comprehension as one compiled call. False if code cannot do it; nothing has
- * run then. If a range must be a constant in code but is not, ranges become arguments. */
+ * run then. If something must be a constant in code but is not, ranges become arguments, and if it
+ * still is not, code cannot do it. */
 static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
   CompJob j = {.s = s, .e = e, .axes = axes};
   size_t before = s->diags.count;
@@ -290,7 +306,8 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
     bool refused = false, again = false;
     for (size_t i = before; i < s->diags.count; i++) {
       ErrCode c = s->diags.items[i]->code;
-      refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY;
+      refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY || c == ERR_MASK_CODE;
+      refused |= c == ERR_NOT_CONST && j.ranges;
       again |= c == ERR_NOT_CONST && !j.ranges;
     }
     if (code != MEM_ERR_PROGRAM || !(refused || again)) mem_throw(&s->mem, code);
