@@ -8,7 +8,7 @@ folders='include runtime parser graph autograd jit lang stdlib cli tests example
 sources() { # sources NAME-PATTERN...
   for pattern; do find $folders -type f -name "$pattern"; done |
     grep -v -x -e parser/grammar.c -e parser/grammar.h -e parser/lex.c -e stdlib/embed.c -e '.*_rows[.]def' \
-      -e 'tests/mutate[.]d/.*'
+      -e tests/cover/traced.c -e 'tests/mutate[.]d/.*'
 }
 c_files=$(sources '*.[chy]' '*.re' '*.def')
 text_files="$c_files $(sources '*.ckl' '*.md' '*.inc' '*.t' 'run-*' '*.sh')
