@@ -118,6 +118,13 @@ tap_status $? 'inputs have numbers and types, and an order' log
 gives 0 'another run' "$ckl" run --trace-json=again.json net.ckl
 sed 's/"ms":[0-9.]*//' trace.json >a
 tap_empty "$(sed 's/"ms":[0-9.]*//' again.json | cmp - a)" 'traces the same'
+cat >sim.ckl <<'END'
+let x = track(to(f32([1, 2]), "sim"))
+grad(sum(x * x), x)
+END
+gives 0 'a trace of another device' "$ckl" run --trace-json=sim.json sim.ckl
+cp sim.json log
+tap_status $(($(grep -o 'device=sim' log | wc -l) < 2 || $(grep -c 'device=cpu' log) > 0)) 'shows that one' log
 # row S3.18 nodes-as-written
 tap_status $(($(grep -c 'const.*origin=2' one) != 1 || $(grep -c 'const.*origin=2' all) != 2)) \
   'operations stand there as they were written, what is simplified away in the first listing alone' all

@@ -216,6 +216,7 @@ cp err listing
 grep -v 'block 1' err | sed 's/ @ [^ ]*//; s/path="[^"]*"//' >log
 awk '/^graph/ { n++ } { print > (n > 2 ? "two" : "one") }' log
 tap_empty "$(diff one two 2>&1 | head -n 20)" 'they make the same graphs'
+tap_status $(($(grep -c '^  block 1 "lean"' listing) != 4)) 'each half of which names the policy' listing
 
 # rows S1.38 model-no-layer, S1.42 layers-first
 cat >nest.ckl <<'END'

@@ -71,6 +71,25 @@ gives 0 'a forward that draws' "$ckl" run --dump=joint joint.ckl
 awk '/^graph/ { n++ } { print > (n > 1 ? "back" : "fore") }' err
 tap_empty "$(grep -c 'input .*i64\[2\]' fore | grep -v '^1$')" 'takes its key'
 tap_empty "$(grep 'input .*i64\[2\]' back)" 'the backward keeps what was drawn'
+# which draw has which key, and where keys stand beside values and cotangents
+cat >draws.ckl <<'END'
+fn noisy(x: f32[4]) -> f32[4] {
+  x * uniform([4]) + normal([4])
+} backward(g) {
+  g + uniform([4])
+}
+fn f(x: f32[4], y: f32[4]) -> f32 = sum(noisy(x) * y)
+let l = f(track(ones([4])), ones([4]))
+END
+gives 0 'a call whose backward draws, too' "$ckl" run --dump=joint draws.ckl
+awk '/^graph/ { n++ } { print > (n > 1 ? "back" : "fore") }' err
+sed -n 's/^  %[0-9]* = input {index=\([0-9]*\) .*: \([a-z0-9]*\[*[0-9]*\]*\) .*/\1 \2/p' fore back | xargs >got
+echo '0 f32[4] 1 f32[4] 2 i64[2] 3 i64[2] 4 i64[2] 0 f32[4] 1 i64[2] 2 f32' | diff - got >log
+tap_status $? 'takes values, then keys; its backward what was saved, keys too, then the cotangent' log
+sed -n 's/.*= random \(%[0-9]*\) {kind=\([0-9]\).*/\1 \2/p' fore back | xargs >got
+# in the body of the forward, in the body of the backward, in the backward half
+echo '%1 0 %2 1 %3 0 %1 0' | diff - got >log
+tap_status $? 'each draw has the key of its place' log
 # row S4.65 nodes-know-layer
 says staged 'path="m"' 'nodes know the model they come from'
 # same TEXT WANTED TITLE

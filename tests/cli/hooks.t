@@ -1,6 +1,6 @@
 #!/bin/sh
 # Hooks and deferred functions in listings: where they stand, what they get, that nothing looks into them.
-# rows S2.3 defer-one-node, S2.8 defer-kind-tested, S2.15 defer-named, S2.24 captured-are-inputs
+# rows S2.3 defer-one-node, S2.8 defer-kind-tested, S2.15 defer-named
 # rows S2.25 node-name-kept, S2.28 defer-not-folded
 . "$srcdir/tests/cli/common.sh"
 
@@ -28,6 +28,24 @@ says out '{text="on_grad" carry=1 index=0 wrt=(0)} : token, f64[2] @ 3:54-83 bac
 tap_status $(($(grep -c 'text="on_grad"' out) != 1)) 'once, and nowhere else' out
 tap_empty "$(grep ' = hook ' out)" 'a hook says something to differentiation only'
 
+# row S2.24 captured-are-inputs
+cat >captured.ckl <<'END'
+fn f(x: f64[2], n: int) -> f64 {
+  let y = x * 2
+  let k = stop(exp(x))
+  on_grad(y, fn(g) = g * k * f64(n))
+  sum(y * defer(fn(v) = v * k)(stop(y)))
+}
+let l = f(track(f64([1, 2])), 3)
+END
+gives 0 'functions that captured a tensor and a number' "$ckl" run --dump=joint captured.ckl
+awk '/^graph/ { n++ } { print > (n > 1 ? "back" : "fore") }' err
+cp err log
+says fore "defer $(sed -n 's/^  \(%[0-9]*\) = token.*/\1/p' fore) %7 $(sed -n 's/^  \(%[0-9]*\) = .*name="k"/\1/p' fore) {" \
+  'what a deferred function captured is an input of its node'
+says back "$(sed -n 's/^  \(%[0-9]*\) = .*name="k"/\1/p' back) $(sed -n 's/^  \(%[0-9]*\) = dim .*/\1/p' back) {text=\"on_grad\"" \
+  'so it is with a hook, and with a number'
+tap_empty "$(grep -c '= defer' err | grep -v '^2$')" 'in each half one'
 # row X.3 defer-at-edge
 cat >edge.ckl <<'END'
 fn plain(x: f64[2]) -> f64 {
