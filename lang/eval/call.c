@@ -18,6 +18,7 @@
 #include "lang/eval/eval.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/state.h"
 #include "lang/eval/steps.h"
 #include "lang/eval/type.h"
 #include "lang/names/desugar.h"
@@ -434,6 +435,21 @@ static bool is_attention(const Session *s, const FnObj *f) {
          f->decl->kind == N_FN && !strcmp(f->decl->fn->name.name, "attention");
 }
 
+/* The result of a call of code is a value, in code as in script: a param in it is read (rule 72). */
+static Value read_params(Session *s, Value v, Span at) {
+  stack_check();
+  if (v.tag == V_PARAM) return param_read(s, v.u.p, at);
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  bool changed = false;
+  for (size_t i = 0; items && i < n; i++) {
+    Value x = read_params(s, items[i], at);
+    changed |= x.tag != items[i].tag || memcmp(&items[i].u, &x.u, sizeof x.u) != 0;
+    items[i] = x;
+  }
+  return changed ? value_like(s, v, items) : v;
+}
+
 Value call_inline(Session *s, FnObj *f, const Args *a) {
   stack_check();
   const Fn *d = f->decl->fn;
@@ -478,6 +494,7 @@ Value call_inline(Session *s, FnObj *f, const Args *a) {
   } else if (v_is_weak_list(r)) {
     r = op_as_tensor(s, r, DT_COUNT, d->body->span);
   }
+  if (s->stage && f->is_code) r = read_params(s, r, a->call);
   if (block) block_leave(s, block, true);
   frame_pop(s, &fr);
   return r;
