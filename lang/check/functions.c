@@ -375,8 +375,10 @@ static size_t check_once(Session *s, CheckJob *j, const int64_t *value, size_t n
   }
 }
 
+enum { MOST_TRIED = 1000 }; /* a size that is tried; a loop over it is unrolled */
+
 typedef struct Literals {
-  int64_t items[4];
+  int64_t items[5];
   size_t count;
 } Literals;
 
@@ -385,6 +387,14 @@ static void literal_visit(void *ud, Node *n) {
   if (!n) return;
   if (n->kind == N_INT && n->number.i > 0 && l->count < 4) l->items[l->count++] = n->number.i;
   ast_children(n, literal_visit, ud);
+}
+
+/* Adds up the ints of a function: an axis of more elements has all that it reads by numbers. */
+static void sum_visit(void *ud, Node *n) {
+  int64_t *sum = ud;
+  if (!n) return;
+  if (n->kind == N_INT && n->number.i > 0 && n->number.i <= MOST_TRIED - *sum) *sum += n->number.i;
+  ast_children(n, sum_visit, ud);
 }
 
 bool check_fn(Session *s, CheckJob *j) {
@@ -397,6 +407,9 @@ bool check_fn(Session *s, CheckJob *j) {
   if (j->node)
     for (uint32_t i = 0; i < j->node->fn->params.count; i++)
       literal_visit(&l, j->node->fn->params.items[i]);
+  int64_t sum = 1;
+  sum_visit(&sum, j->node);
+  l.items[l.count++] = sum;
   size_t fixed = sizeof sizes / sizeof *sizes;
   for (size_t i = 1; i < fixed + l.count; i++) {
     check_once(s, j, i < fixed ? sizes[i] : &l.items[i - fixed], i < fixed ? 2 : 1);
