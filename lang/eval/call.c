@@ -276,11 +276,24 @@ void call_enter_values(Session *s, size_t n, Val *v, Span at) {
   }
 }
 
+static Value enter_leaf(Session *s, Value v, Span at);
+
+/* A function that is an argument: what it captured enters the call with it (rule 45). */
+static Value enter_captures(Session *s, Value v, Span at) {
+  const FnObj *f = v.u.fn;
+  Local *captures = ARENA_ARRAY(&s->scratch, Local, f->capture_count);
+  memcpy(captures, f->captures, f->capture_count * sizeof *captures);
+  for (size_t i = 0; i < f->capture_count; i++)
+    captures[i].v = enter_leaf(s, captures[i].v, at);
+  return v_fn_like(s, f, f->self, captures);
+}
+
 /* The value inside of a call of code: its float tensors pass an alias node. */
 static Value enter_leaf(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype))
     return enter_node(s, v, at);
+  if (v.tag == V_FN && v.u.fn->is_code && v.u.fn->capture_count) return enter_captures(s, v, at);
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
   bool changed = false;
