@@ -397,6 +397,19 @@ static void sum_visit(void *ud, Node *n) {
   ast_children(n, sum_visit, ud);
 }
 
+/* The first error among the diagnostics from `from` on, or NULL. */
+static const Diag *error_from(const Session *s, size_t from) {
+  for (size_t i = from; i < s->diags.count; i++)
+    if (s->diags.items[i]->severity == SEV_ERROR) return s->diags.items[i];
+  return NULL;
+}
+
+static bool same_error(const Diag *a, const Diag *b) {
+  return a && b && a->code == b->code && a->span.file == b->span.file && a->span.lo == b->span.lo;
+}
+
+/* An error that stands with some sizes only, or elsewhere with others, is left to the call, which
+ * has the right ones. */
 bool check_fn(Session *s, CheckJob *j) {
   static const int64_t sizes[][2] = {{2, 2}, {3, 3}, {4, 2}, {1, 1}, {8, 4}, {5, 7}};
   size_t before = s->diags.errors, count = s->diags.count;
@@ -413,7 +426,7 @@ bool check_fn(Session *s, CheckJob *j) {
   size_t fixed = sizeof sizes / sizeof *sizes;
   for (size_t i = 1; i < fixed + l.count; i++) {
     check_once(s, j, i < fixed ? sizes[i] : &l.items[i - fixed], i < fixed ? 2 : 1);
-    if (s->diags.errors == errors) {
+    if (s->diags.errors == errors || !same_error(error_from(s, count), error_from(s, first))) {
       dg_rewind(&s->diags, count);
       return true;
     }
