@@ -283,8 +283,7 @@ static Value enter_captures(Session *s, Value v, Span at) {
   const FnObj *f = v.u.fn;
   Local *captures = ARENA_ARRAY(&s->scratch, Local, f->capture_count);
   memcpy(captures, f->captures, f->capture_count * sizeof *captures);
-  for (size_t i = 0; i < f->capture_count; i++)
-    captures[i].v = enter_leaf(s, captures[i].v, at);
+  for (size_t i = 0; i < f->capture_count; i++) captures[i].v = enter_leaf(s, captures[i].v, at);
   return v_fn_like(s, f, f->self, captures);
 }
 
@@ -448,7 +447,7 @@ static bool is_attention(const Session *s, const FnObj *f) {
          f->decl->kind == N_FN && !strcmp(f->decl->fn->name.name, "attention");
 }
 
-/* The result of a call of code is a value, in code as in script: a param in it is read (rule 72). */
+/* The result of a call of code is a value, in code as in script: a param is read (rule 72). */
 static Value read_params(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_PARAM) return param_read(s, v.u.p, at);

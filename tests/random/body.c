@@ -1,0 +1,587 @@
+/* The statements of random bodies: what program.c writes about tensors, and blocks, loops, modes,
+ * calls, closures, records, prints, derivatives, hooks, state, batches.
+ *
+ * In: a Maker whose Program is the scope of the body. Out: parts of its program. */
+#include <stdlib.h>
+
+#include "tests/random/maker.h"
+
+/* ---- parts and vars */
+
+static Var *var_at(Program *p, int i) {
+  return &p->vars[i < p->inputs ? i : INPUTS + i - p->inputs];
+}
+
+/* A var in scope, rather a new one; NULL when there is none. */
+Var *body_pick(Maker *m, Wish wish, const Var *with) {
+  Program *p = m->p;
+  int n = p->inputs + p->statements;
+  for (int tries = 0; tries < 40; tries++) {
+    int back = chance(m, 60) && n > 6 ? n - 1 - below(m, 6) : below(m, n);
+    Var *v = var_at(p, back);
+    if (v->hidden) continue;
+    if (wish == ANY || (wish == FLOATS && is_float(v)) ||
+        (wish == AXES && is_float(v) && v->rank > 0) || (wish == ALIKE && alike(v, with)) ||
+        (wish == ROWS && v->dt == m->dt && v->rank == 2 && !strcmp(v->dim[1].text, m->d.text)))
+      return v;
+  }
+  return NULL;
+}
+
+static bool room(const Maker *m, int n) {
+  return m->p->statements + n + 3 <= STATEMENTS; /* some are left for the end of a body */
+}
+/* A new var like `v` in scope, whose statement the caller writes. */
+Var *body_define(Maker *m, const Var *v) {
+  Var *r = &m->p->vars[INPUTS + m->p->statements];
+  Var copy = *v;
+  snprintf(copy.name, sizeof copy.name, "v%d", m->p->statements);
+  copy.hidden = false;
+  m->p->statements++;
+  *r = copy;
+  return r;
+}
+
+void body_type(const Var *v, char *to, size_t cap) {
+  int at = snprintf(to, cap, "%s", dt_name[v->dt]);
+  for (int i = 0; i < v->rank; i++)
+    at += snprintf(to + at, cap - (size_t)at, i ? ", %s" : "[%s", v->dim[i].text);
+  if (v->rank) snprintf(to + at, cap - (size_t)at, "]");
+}
+static void dims_of(const Var *v, char *to, size_t cap) {
+  int at = snprintf(to, cap, "[");
+  for (int i = 0; i < v->rank; i++)
+    at += snprintf(to + at, cap - (size_t)at, i ? ", %s" : "%s", v->dim[i].text);
+  snprintf(to + at, cap - (size_t)at, "]");
+}
+
+Program *body_scope(Maker *m) {
+  Program *p = calloc(1, sizeof *p);
+  p->rng = program_random(&m->w->rng);
+  p->most = 3000;
+  for (int i = 0; i < STATEMENTS; i++) m->owner[i] = -1;
+  return p;
+}
+
+/* ---- clauses */
+
+static const char *const class_word[] = {
+#define OPCLASS(NAME, word, of, doc) word,
+#include "lang/names/clauses.def"
+};
+enum { CLASSES = sizeof class_word / sizeof *class_word };
+
+/* Clauses of block `into` that runs the statements `from` on; `loop`: of so many iterations. */
+void body_clauses(Maker *m, int into, int from, int loop) {
+  Whole *w = m->w;
+  if (chance(m, 15)) return;
+  bool policy = !m->in_library && chance(m, 25), used[CLASSES] = {false};
+  unsigned names = 0; /* that a clause has */
+  const char *of_names = NULL;
+  if (policy) {
+    static const char *const policies[] = {"lean", "tight 4", "tight 6", "decide", "least 64"};
+    part_add(w, into, CLAUSE, ONE_OF(m, policies));
+  }
+  for (int n = below(m, 4); n > 0; n--) {
+    static const char *const stance[] = {"save",        "recompute",        "save",   "recompute",
+                                         "prefer save", "prefer recompute", "offload"};
+    const char *word = ONE_OF(m, stance), *what = NULL;
+    if (chance(m, 50) || policy) {
+      int k = m->p->statements - from;
+      if (k <= 0) continue;
+      int i = from + below(m, k);
+      if (names >> i & 1 || m->owner[i] != into || strstr(m->p->statement[i].text, "defer("))
+        continue;
+      names |= 1u << i;
+      if (!of_names) of_names = word;
+      word = of_names; /* two names may be of one value */
+      what = m->p->vars[INPUTS + i].name;
+    } else {
+      int i = below(m, CLASSES);
+      if (used[i]) continue;
+      used[i] = true;
+      what = class_word[i];
+    }
+    part_add(w, into, CLAUSE, part_text(w, "%s %s", word, what));
+  }
+  if (!policy && chance(m, 30)) {
+    static const char *const option[] = {"reentrant", "reentrant", "auto", "budget = 256MB"};
+    part_add(w, into, CLAUSE, ONE_OF(m, option));
+  }
+  if (loop && chance(m, 60))
+    part_add(w, into, CLAUSE,
+             part_text(w, chance(m, 50) ? "every %d" : "binomial %d", 1 + below(m, loop)));
+}
+
+/* ---- statements */
+
+/* Builtins that tests/jit/program.c does not call. */
+static void builtin(Maker *m, int into) {
+  Var *v = body_pick(m, ANY, NULL), *f = body_pick(m, AXES, NULL), a, r;
+  int n = m->p->statements;
+  char dims[120];
+  if (!v || !f || !room(m, 1)) return;
+  a = r = *v;
+  switch (below(m, 12)) {
+  case 0: line(m, into, "let v%d = squeeze(expand(%s, 0), axis = 0)", n, a.name); break;
+  case 1:
+    a = r = *f;
+    if (a.dim[0].n[0] < 3 || a.dim[0].n[1] < 3) return;
+    r.dim[0] = number(2);
+    line(m, into, "let v%d = slice(%s, int(k[0]) %% %d, 2)", n, a.name, 2);
+    break;
+  case 2:
+    a = *f;
+    if (a.rank > 2 || m->where == IN_ROW) return;
+    r = (Var){.dt = I64, .rank = 2, .dim = {number(4), number(a.rank)}};
+    line(m, into, "let v%d = nonzero(%s, most = 4).0", n, a.name);
+    break;
+  case 3:
+    a = r = *f;
+    if (a.rank != 2) return;
+    r.dim[0] = a.dim[1], r.dim[1] = a.dim[0];
+    line(m, into, "let v%d = rearrange(\"a b -> b a\", %s)", n, a.name);
+    break;
+  case 4:
+    r.dt = F64;
+    if (a.dt == BOOL) return;
+    line(m, into, "let v%d = to_dtype(%s, f64)", n, a.name);
+    break;
+  case 5:
+    a = r = *f;
+    line(m, into, "let v%d = %s * float(stop(mean(%s)))", n, a.name, a.name);
+    break;
+  case 6:
+    r = (Var){.dt = F32, .rank = 2, .dim = {number(3), number(3)}};
+    line(m, into, "let v%d = eye(3)", n);
+    break;
+  case 7:
+    r = (Var){.dt = I64, .rank = 1, .dim = {number(4)}};
+    line(m, into, "let v%d = philox4x32(i64([1, 2, 3, 4]), k)", n);
+    break;
+  case 8:
+    a = r = *f;
+    dims_of(&a, dims, sizeof dims);
+    line(m, into, "let v%d = where(isnan(%s) or isinf(%s), %s(%s, dtype = %s), %s)", n, a.name,
+         a.name, chance(m, 50) ? "zeros" : "ones", dims, dt_name[a.dt], a.name);
+    break;
+  case 9:
+    r.dt = BOOL;
+    line(m, into, "let v%d = bool(%s)", n, a.name);
+    break;
+  case 10: /* derivatives of two orders */
+    a = r = *f;
+    if (a.rank != 1 || m->hooks || m->where == IN_ENTRY) return;
+    r.rank = 2, r.dim[1] = a.dim[0];
+    line(m, into, "let v%d = hessian(fn(z) = sum(z ** 3), %s)", n, a.name);
+    break;
+  default:
+    a = *f;
+    r = tensor("", a.dt, 1, number(2), a.dim[0], a.dim[0]);
+    line(m, into, "let v%d = stack(list(sum(%s), max(%s)))", n, a.name, a.name);
+  }
+  body_define(m, &r);
+}
+
+static void tensors(Maker *m, int into) {
+  if (program_statement(m->p)) line(m, into, "%s", m->p->statement[m->p->statements - 1].text);
+}
+
+/* Of the vars since `from` one to `most` stay in scope: writes their names, returns how many. */
+static int leave(Maker *m, int from, int most, bool floats, char *names, size_t cap) {
+  Program *p = m->p;
+  int left[4], n = 0;
+  for (int i = p->statements - 1; i >= from; i--) {
+    Var *v = &p->vars[INPUTS + i];
+    if (v->hidden) continue;
+    if (n < most && (!floats || is_float(v)) && (n == 0 || chance(m, 40)))
+      left[n++] = i;
+    else
+      v->hidden = true;
+  }
+  int at = snprintf(names, cap, n > 1 ? "(" : "");
+  for (int i = 0; i < n; i++)
+    at += snprintf(names + at, cap - (size_t)at, i ? ", %s" : "%s", p->vars[INPUTS + left[i]].name);
+  snprintf(names + at, cap - (size_t)at, n > 1 ? ")" : "");
+  return n;
+}
+
+static void block(Maker *m, int into) {
+  Whole *w = m->w;
+  char names[80];
+  int b = part_add(w, into, BLOCK, ""), from = m->p->statements;
+  m->depth++;
+  body_write(m, b, b, 2 + below(m, 5));
+  m->depth--;
+  if (m->totals && m->where == IN_ENTRY && !m->quiet && chance(m, 30)) {
+    Var *v = body_pick(m, FLOATS, NULL);
+    if (v) line(m, b, "total = total + f32(mean(tanh(%s)))", v->name);
+  }
+  body_clauses(m, b, from, 0);
+  int n = leave(m, from, 3, false, names, sizeof names);
+  if (!n) w->part[b].dropped = true;
+  w->part[b].out = part_text(w, "%s", names);
+}
+
+/* A loop that carries a variable. */
+static void loop(Maker *m, int into) {
+  static const char *const step[] = {"%s = %s * 0.5 + tanh(%s)", "%s = tanh(%s) - 0.25 * %s",
+                                     "%s = max(%s * 0.75, %s)"};
+  Var *v = body_pick(m, FLOATS, NULL), start, *u;
+  char t[16], text[120];
+  int count = 1 + below(m, 4), from = m->p->statements;
+  if (!v || !room(m, 4)) return;
+  start = *v;
+  Var *r = body_define(m, v); /* its number names the variable */
+  r->hidden = true;
+  snprintf(t, sizeof t, "w%d", from);
+  line(m, into, "var %s = %s", t, start.name);
+  int l = part_add(m->w, into, LOOP, part_text(m->w, "for n%d in 0..%d", from, count));
+  m->depth++;
+  m->quiet++;
+  bool skips = chance(m, 15); /* then an iteration may run no statement that a clause names */
+  if (skips) line(m, l, "if n%d == 2 { %s }", from, chance(m, 50) ? "continue" : "break");
+  body_write(m, skips ? 0 : l, l, 1 + below(m, 3));
+  m->quiet--;
+  m->depth--;
+  u = body_pick(m, ALIKE, &start);
+  snprintf(text, sizeof text, ONE_OF(m, step), t, t, u ? u->name : t);
+  line(m, l, "%s", text);
+  body_clauses(m, l, from + 1, count);
+  for (int i = from; i < m->p->statements; i++) m->p->vars[INPUTS + i].hidden = true;
+  if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
+}
+
+/* A `wrap`, or an `if` whose condition is static. */
+static void wrapped(Maker *m, int into) {
+  static const char *const modes[] = {
+      "train",        "eval", "no_grad",  "no_grad, grad", "bf16",       "f16",        "tf32",
+      "opaque \"o\"", "grad", "around 2", "anomaly",       "device cpu", "train, bf16"};
+  Whole *w = m->w;
+  char names[80];
+  int from = m->p->statements;
+  bool seed = m->where != IN_ROW && chance(m, 10), branch = chance(m, 25);
+  const char *mode = seed ? part_text(w, "seed %d", below(m, 9)) : ONE_OF(m, modes);
+  if (!strcmp(mode, "anomaly") && chance(m, 80)) mode = "train"; /* it stops at NaN */
+  if (!strcmp(mode, "no_grad, grad")) mode = "grad";
+  int g = part_add(w, into, GROUP, "");
+  m->depth++;
+  m->quiet++;
+  body_write(m, branch ? 0 : m->block, g, 1 + below(m, 4));
+  m->quiet--;
+  m->depth--;
+  if (!branch &&
+      !strcmp(
+          mode,
+          "no_grad")) { /* a value that is only passed on keeps its gradient in script (rule 78) */
+    Var *v = body_pick(m, FLOATS, NULL);
+    if (v && m->p->statements < STATEMENTS) {
+      Var a = *v;
+      for (int i = from; i < m->p->statements; i++) m->p->vars[INPUTS + i].hidden = true;
+      line(m, g, "let %s = %s + %s", body_define(m, &a)->name, a.name, a.name);
+    }
+  }
+  if (!leave(m, from, branch ? 1 : 3, false, names, sizeof names)) {
+    w->part[g].dropped = true;
+    return;
+  }
+  w->part[g].out = part_text(w, "%s", names);
+  if (branch) {
+    static const char *const test[] = {"training()", "rank(%s) > 1", "size(%s) > 6",
+                                       "not training() and rank(%s) < 9"};
+    char condition[60];
+    Var *v = &m->p->vars[INPUTS + atoi(names + 1)], *u = body_pick(m, ALIKE, v);
+    Var *x = var_at(m->p, below(m, m->p->inputs));
+    snprintf(condition, sizeof condition, ONE_OF(m, test), x->name);
+    /* the other branch cannot see what this one made */
+    const char *other = u && u != v ? u->name : NULL;
+    char type[80];
+    dims_of(v, type, sizeof type);
+    w->part[g].text = part_text(w, "let %s = if %s", names, condition);
+    w->part[g].also =
+        other           ? part_text(w, "} else { %s }", other)
+        : v->dt == BOOL ? part_text(w, "} else { bernoulli(0.5, %s, key = key(1)) }", type)
+                        : part_text(w, "} else { full(%s, 2, dtype = %s) }", type, dt_name[v->dt]);
+  } else {
+    w->part[g].text = part_text(w, "let %s = wrap <%s>", names, mode);
+  }
+}
+
+static void call_model(Maker *m, int into) {
+  Var *x = body_pick(m, ROWS, NULL);
+  if (!x || !m->models || !room(m, 2) || m->where == IN_METHOD || m->where == IN_ROW) return;
+  if (m->where == IN_HELPER && !m->helper[m->helpers].model) return;
+  int k = below(m, m->models), how = below(m, 6);
+  if (m->where == IN_HELPER) k = 0;
+  const char *net = m->where == IN_HELPER ? "net" : part_text(m->w, "m%d", k);
+  m->uses[k]++;
+  Var like = *x;
+  char arg[40];
+  /* `after` of on_call is called where the argument has a gradient */
+  snprintf(arg, sizeof arg, m->hooks && m->scale ? "%s * %s(u)" : "%s", x->name, dt_name[m->dt]);
+  if (how == 0 && m->has_pair[k] && m->where == IN_ENTRY) {
+    Var *a = body_define(m, &like), *b = body_define(m, &like);
+    line(m, into, "let (%s, %s) = %s.pair(%s, k)", a->name, b->name, net, arg);
+  } else if (how == 1) {
+    line(m, into, "let %s = through(%s, %s, k)", body_define(m, &like)->name, net, arg);
+  } else if (how == 2) {
+    m->uses[k]++;
+    line(m, into, "let %s = wrap <with_params %s (map(fn(p) = p * 0.5, params(%s)))> { %s(%s, k) }",
+         body_define(m, &like)->name, net, net, net, arg);
+  } else if (how == 3 && m->has_inner[k] && m->where == IN_ENTRY) {
+    line(m, into, "let %s = %s.inner(%s)", body_define(m, &like)->name, net, arg);
+  } else {
+    line(m, into, "let %s = %s(%s, k)", body_define(m, &like)->name, net, arg);
+  }
+}
+
+static void call_helper(Maker *m, int into) {
+  if (!m->helpers || m->where != IN_ENTRY || !room(m, 3)) return;
+  const Helper *h = &m->helper[below(m, m->helpers)];
+  char args[120] = "", names[80] = "";
+  size_t at = 0;
+  if (h->model) at += (size_t)snprintf(args, sizeof args, "m0, "), m->uses[0]++;
+  for (int i = 0; i < h->params; i++) {
+    Var *v = body_pick(m, ALIKE, &h->param[i]);
+    if (!v) return;
+    bool open = h->record && i == 0, close = h->record && i == 1;
+    at += (size_t)snprintf(args + at, sizeof args - at, "%s%s%s%s, ",
+                           open    ? "(first = "
+                           : close ? "second = "
+                                   : "",
+                           v->name, "", close ? ")" : "");
+  }
+  size_t n = (size_t)snprintf(names, sizeof names, h->results > 1 ? "(" : "");
+  for (int i = 0; i < h->results; i++)
+    n += (size_t)snprintf(names + n, sizeof names - n, i ? ", %s" : "%s",
+                          body_define(m, &h->result[i])->name);
+  snprintf(names + n, sizeof names - n, h->results > 1 ? ")" : "");
+  line(m, into, "let %s = %s(%sk)", names, h->name, args);
+}
+
+/* Draws of the session: sites and counters. */
+static void draw(Maker *m, int into) {
+  Var *v = body_pick(m, ANY, NULL), r;
+  char dims[120];
+  if (!v || !room(m, 1) || m->where == IN_ROW) return;
+  dims_of(v, dims, sizeof dims);
+  r = *v;
+  Dt f = chance(m, 60) ? F32 : F64;
+  switch (below(m, 5)) {
+  case 0:
+    if (!is_float(v)) return;
+    line(m, into, "let %s = wrap <train> { dropout(%s, 0.%d) }", body_define(m, v)->name, r.name,
+         1 + below(m, 5));
+    break;
+  case 1:
+    r.dt = I64;
+    line(m, into, "let %s = randint(%d, %s)", body_define(m, &r)->name, 1 + below(m, 50), dims);
+    break;
+  case 2:
+    r.dt = BOOL;
+    line(m, into, "let %s = bernoulli(0.%d, %s)", body_define(m, &r)->name, 1 + below(m, 8), dims);
+    break;
+  default:
+    r.dt = f;
+    line(m, into, "let %s = %s(%s, dtype = %s)", body_define(m, &r)->name,
+         chance(m, 50) ? "normal" : "uniform", dims, dt_name[f]);
+  }
+}
+
+/* Functions made here: literals and nested ones, with what they capture; as arguments too. */
+static void closure(Maker *m, int into) {
+  Var *v = body_pick(m, FLOATS, NULL), *u = v ? body_pick(m, ALIKE, v) : NULL;
+  char type[120];
+  if (!u || !room(m, 1)) return;
+  int n = m->p->statements;
+  Var a = *v, b = *u;
+  body_type(&a, type, sizeof type);
+  const char *to = body_define(m, &a)->name;
+  switch (below(m, 4)) {
+  case 0:
+    line(m, into, "let g%d = fn(z) = tanh(z) * %s\nlet %s = g%d(%s) + g%d(%s)", n, b.name, to, n,
+         a.name, n, b.name);
+    break;
+  case 1:
+    line(m, into,
+         "fn g%d(z: %s) -> %s {\n  let y = z * %s\n  return y - 0.5 * z\n}\n"
+         "let %s = g%d(%s)",
+         n, type, type, b.name, to, n, a.name);
+    break;
+  case 2: line(m, into, "let %s = twice(fn(z) = tanh(z) + %s, %s)", to, b.name, a.name); break;
+  default:
+    line(m, into, "let %s = (fn(z, by = 2.0) = z * by - %s)(%s, by = 0.5)", to, b.name, a.name);
+  }
+}
+
+/* Put into a tuple, record or list and taken out again. */
+static void packed(Maker *m, int into) {
+  static const char *const forms[] = {
+      "let r%d = (x = %s, y = (%s, 1))\nlet %s = r%d.y.0",
+      "let r%d = list(%s, %s)\nlet %s = r%d[1]",
+      "let r%d = (%s, (some = %s, n = 2))\nlet (_, {some}) = r%d\nlet %s = some",
+      "var r%d = (x = %s, y = %s)\nr%d.x = r%d.y\nlet %s = r%d.x",
+      "let r%d = push(list(%s), %s)\nlet (_, %s) = r%d"};
+  Var *v = body_pick(m, ANY, NULL), *u = body_pick(m, ANY, NULL);
+  if (!v || !u || !room(m, 1)) return;
+  int n = m->p->statements, which = below(m, 5);
+  Var a = *v, b = *u;
+  if (which == 3 && !alike(&a, &b)) which = 0;
+  if (which == 1 && !alike(&a, &b)) which = 4;
+  const char *to = body_define(m, &b)->name;
+  char text[200];
+  if (which == 2)
+    snprintf(text, sizeof text, forms[2], n, a.name, b.name, n, to);
+  else if (which == 3)
+    snprintf(text, sizeof text, forms[3], n, a.name, b.name, n, n, to, n);
+  else if (which == 4)
+    snprintf(text, sizeof text, forms[4], n, a.name, b.name, to, n);
+  else
+    snprintf(text, sizeof text, forms[which], n, a.name, b.name, to, n);
+  line(m, into, "%s", text);
+}
+
+static void say(Maker *m, int into) {
+  Var *v = body_pick(m, ANY, NULL);
+  if (!v || m->where == IN_ROW) return;
+  if (chance(m, 30))
+    line(m, into, chance(m, 5) ? "assert all(%s == %s)" : "assert all(%s == %s) or true", v->name,
+         v->name);
+  else
+    line(m, into, "print(\"at %d\", \"{f64(%s):.17g}\")", m->prints++, v->name);
+}
+
+/* Derivatives inside of code. */
+static void derive(Maker *m, int into) {
+  Var *v = body_pick(m, AXES, NULL), a;
+  if (!v || !room(m, 1) || m->where == IN_ENTRY || (m->where == IN_ROW && m->hooks)) return;
+  a = *v;
+  const char *to = body_define(m, &a)->name;
+  switch (below(m, m->hooks ? 3 : 4)) { /* a second gradient through a hook is an error */
+  case 0:
+    line(m, into, "let %s = grad(f32(sum(tanh(%s) * %s)), %s)", to, a.name, a.name, a.name);
+    break;
+  case 1: line(m, into, "let %s = vjp(fn(z) = tanh(z) * z, %s, %s)", to, a.name, a.name); break;
+  case 2: line(m, into, "let %s = jvp(fn(z) = tanh(z) * z, %s, %s)", to, a.name, a.name); break;
+  default:
+    line(m, into, "let %s = grad(f32(sum(grad(f32(sum(sin(%s))), %s) * %s)), %s)", to, a.name,
+         a.name, a.name, a.name);
+  }
+}
+
+static void hook(Maker *m, int into) {
+  if (!m->hooks || m->quiet || (m->where != IN_ENTRY && m->where != IN_HELPER)) return;
+  if (m->in_library) return;
+  Var *v = body_pick(m, AXES, NULL), a;
+  if (!v || !room(m, 2)) return;
+  a = *v;
+  if (chance(m, 25) && m->where == IN_ENTRY && m->depth == 0) {
+    Var *u = body_pick(m, ALIKE, &a);
+    if (u) {
+      Var b = *u;
+      line(m, into, "let %s = %s * defer(deferred)(stop(%s))", body_define(m, &a)->name, a.name,
+           b.name);
+      snprintf(m->p->statement[m->p->statements - 1].text, 8, "defer(");
+    }
+    return;
+  }
+  m->hooked = true;
+  /* a value that is tracked in script too */
+  Var *r = body_define(m, &a);
+  if (m->where == IN_ENTRY) /* the loss reaches it, whatever calls it goes through */
+    line(m, into, "let %s = %s * %s(u)\non_grad(%s, hook%d)\ntotal = total + f32(mean(%s))",
+         r->name, a.name, dt_name[a.dt], r->name, below(m, 3), r->name);
+  else
+    line(m, into, "let %s = %s * 1.5\non_grad(%s, hook%d)", r->name, a.name, r->name, below(m, 3));
+}
+
+/* Params and buffers, read and written. */
+static void state(Maker *m, int into) {
+  if (m->where != IN_ENTRY || !m->models || m->quiet) return;
+  int k = below(m, m->models);
+  Var *x = body_pick(m, ROWS, NULL);
+  switch (below(m, 4)) {
+  case 0:
+    if (m->depth || m->uses[k] > 1) return; /* one use of each older version (rule 74) */
+    line(m, into, "m%d.bias = m%d.bias * 0.5 + 0.25", k, k);
+    m->uses[k] = 0;
+    break;
+  case 1:
+    if (x) line(m, into, "m%d.seen += 0.5 * mean(%s, axis = 0)", k, x->name);
+    break;
+  case 2: line(m, into, "m%d.calls += %d", k, 1 + below(m, 3)); break;
+  default:
+    if (!x || !room(m, 1)) return;
+    Var a = *x;
+    if (chance(m, 50)) m->uses[k]++;
+    line(m, into, "let %s = %s + m%d.%s", body_define(m, &a)->name, a.name, k,
+         chance(m, 50) ? (m->uses[k]++, "bias") : "seen");
+  }
+}
+
+/* The function of a row for every row of a matrix, as a batch or as a loop. */
+static void batch(Maker *m, int into) { /* all forms have three calls: draws go by their number */
+  if (!m->rows || m->where == IN_ROW || m->where == IN_METHOD || !room(m, 1)) return;
+  Var a = tensor("", m->dt, 2, m->n, m->d, m->d), *x = body_pick(m, ALIKE, &a);
+  if (!x || strcmp(x->dim[0].text, "N")) return;
+  Var from = *x, *r = body_define(m, &a);
+  const char *text = chance(m, 50)
+                         ? part_text(m->w, "stop(vmap(fn(r: %s[%s]) = row0(r, k), %s))",
+                                     dt_name[m->dt], m->d.text, from.name)
+                         : part_text(m->w, "stop([row0(stop(r), k) for r in %s])", from.name);
+  int b = part_add(m->w, into, BATCH, text);
+  m->w->part[b].out = part_text(m->w, "%s", r->name);
+  m->w->part[b].also =
+      part_text(m->w,
+                "var l%s = zeros([N, %s], dtype = %s)\n"
+                "for j in 0..N { l%s[j] = row0(%s[j], k) }\nlet %s = stop(l%s)",
+                r->name, m->d.text, dt_name[m->dt], r->name, from.name, r->name, r->name);
+}
+
+static void body(Maker *m, int into, int statements) {
+  for (int i = 0; i < statements && room(m, 1) && !m->w->full; i++) {
+    int from = m->p->statements, what = below(m, 32);
+    switch (what) {
+    case 0:
+    case 1:
+    case 2:
+      if (m->depth < 3) block(m, into);
+      break;
+    case 3:
+      if (m->depth < 2) loop(m, into);
+      break;
+    case 4:
+    case 5:
+      if (m->depth < 3) wrapped(m, into);
+      break;
+    case 6:
+    case 7:
+    case 8: call_model(m, into); break;
+    case 9:
+    case 10: call_helper(m, into); break;
+    case 11: draw(m, into); break;
+    case 12: closure(m, into); break;
+    case 13: packed(m, into); break;
+    case 14: say(m, into); break;
+    case 15:
+    case 16: hook(m, into); break;
+    case 17: state(m, into); break;
+    case 18: batch(m, into); break;
+    case 20: builtin(m, into); break;
+    case 19: derive(m, into); break;
+    default: tensors(m, into);
+    }
+    for (int s = from; s < m->p->statements; s++) {
+      bool computed = what > 20 && !strstr(m->p->statement[s].text, "checkpoint");
+      if (m->owner[s] < 0) m->owner[s] = computed ? m->block : 0;
+    }
+  }
+}
+
+/* The statements of block `b`, which its clauses may name. */
+void body_write(Maker *m, int b, int into, int statements) {
+  int around = m->block;
+  m->block = b;
+  body(m, into, statements);
+  m->block = around;
+}
