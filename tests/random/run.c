@@ -215,7 +215,7 @@ static bool no_program(const Mode *m) {
 
 /* Whether the modes differ on what is left, and end as they did with the whole program. */
 static bool still(const Whole *w, Mode *right, Mode *other, char *why, size_t n) {
-  char now[4000], *code[] = {right->code, other->code}, was[2][32];
+  char now[6000], *code[] = {right->code, other->code}, was[2][32];
   ckl_status status[] = {right->status, other->status};
   for (int i = 0; i < 2; i++) strcpy(was[i], code[i]);
   run(right, w);
@@ -317,7 +317,7 @@ int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0); /* a mode may die */
   static Mode mode[MODES];
   static Whole w, small;
-  static char why[4000], text[SOURCE];
+  static char why[6000], text[SOURCE];
   int modes = 0, finds = 0, tests = 0;
   long count = atol(argv[1]), ran = 0, stopped = 0, wrong = 0, programs = 0;
   const char *fixed = getenv("CKL_SEED");
