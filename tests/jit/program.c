@@ -314,9 +314,10 @@ static Var reduced(const Var *x, Dt dt, unsigned axes, bool keep) {
 }
 
 static void reduce(Program *p) {
-  static const char *const f[] = {"sum(%s%s)",        "mean(%s%s)", "max(%s%s)",       "min(%s%s)",
-                                  "prod(tanh(%s)%s)", "%s.var(%s)", "logsumexp(%s%s)", "std(%s%s)",
-                                  "norm(%s%s)",       "sum(%s%s)",  "max(%s%s)"};
+  static const char *const f[] = {
+      "sum(%s%s)",       "mean(%s%s)",      "max(%s%s)", "min(%s%s)",  "prod(tanh(%s)%s)",
+      "%s.var(%s)",      "logsumexp(%s%s)", "std(%s%s)", "norm(%s%s)", "%s.var(correction = 1%s)",
+      "prod(relu(%s)%s)"};
   static const char *const g[] = {"sum(%s%s)", "prod(%s%s)", "max(%s%s)", "min(%s%s)"};
   Var *x = pick(p, any_axes, NULL);
   char axes[80] = "", text[120];
@@ -617,7 +618,7 @@ static void pictures(Program *p) {
   if (!x) return;
   r = *x;
   if (w && chance(p, 70)) {
-    long stride = 1 + below(p, 2), pad = below(p, 2);
+    long stride = 1 + below(p, 3), pad = below(p, 2);
     r.dim[1] = w->dim[0];
     for (int i = 2; i < 4; i++)
       r.dim[i] = number((x->dim[i].n[0] + 2 * pad - w->dim[i].n[0]) / stride + 1);

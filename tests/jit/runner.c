@@ -107,9 +107,15 @@ bool runner_declare(ckl_session *s, const Program *p, const char *mode, Outcome 
   return status == CKL_OK;
 }
 
+void runner_key(const Program *p, int call, int64_t key[2]) {
+  key[0] = (int64_t)(p->seed * 0x9e3779b97f4a7c15u);
+  key[1] = call;
+}
+
 void runner_call(ckl_session *s, const Program *p, int call, void *const *input, Outcome *o) {
   ckl_value *args[INPUTS + 1], *out = NULL, *f = ckl_get(s, "f");
-  int64_t key[2] = {(int64_t)(p->seed * 0x9e3779b97f4a7c15u), call}, two = 2;
+  int64_t key[2], two = 2;
+  runner_key(p, call, key);
   for (int i = 0; i < p->inputs; i++) {
     const Var *v = &p->vars[i];
     int64_t dim[RANK];

@@ -34,6 +34,8 @@ bool runner_in_script(const char *mode);
 bool runner_declare(ckl_session *s, const Program *p, const char *mode, Outcome *o);
 /* The elements of input i in a call, to be freed; n: how many. */
 void *runner_input(const Program *p, int i, int call, size_t *n);
+/* The key that a call is given. */
+void runner_key(const Program *p, int call, int64_t key[2]);
 /* Calls the declared program with these inputs; what comes out is added to `o`. */
 void runner_call(ckl_session *s, const Program *p, int call, void *const *input, Outcome *o);
 /* All of it: every call with its own inputs. */
