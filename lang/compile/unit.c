@@ -31,9 +31,11 @@ static Dim bind_symbol(Unit *u, size_t leaf, int axis, Name name, Name label, Sp
         VEC_PUSH(u->arena, u->binds, u->bind_count, u->bind_cap, again);
         return again.dim;
       }
-  if (pinned(u, leaf, axis)) return dim_const(u->g->dims, value);
+  bool pin = pinned(u, leaf, axis);
+  if (pin && !name) return dim_const(u->g->dims, value);
   SymBind b = {.leaf = leaf, .axis = axis, .name = name};
   b.dim = dim_symbol(u->g->dims, name ? name : label, at, &b.sym);
+  if (pin) b.dim = dim_const(u->g->dims, value); /* of all that have the name */
   VEC_PUSH(u->arena, u->binds, u->bind_count, u->bind_cap, b);
   return b.dim;
 }
