@@ -457,7 +457,8 @@ static void derive(Maker *m, int into) {
   if (!v || !room(m, 1) || m->where == IN_ENTRY || (m->where == IN_ROW && m->hooks)) return;
   a = *v;
   const char *to = body_define(m, &a)->name;
-  switch (below(m, m->hooks ? 3 : 4)) { /* a second gradient through a hook is an error */
+  /* a second gradient through a hook is an error, and a call of one has zeros for missing gradients */
+  switch (m->hooks ? 1 + below(m, 2) : below(m, 4)) {
   case 0:
     line(m, into, "let %s = grad(f32(sum(tanh(%s) * %s)), %s)", to, a.name, a.name, a.name);
     break;
