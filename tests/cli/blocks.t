@@ -243,11 +243,16 @@ cat >warn.ckl <<'END'
 let w = track(ones([2]))
 var y = w
 for i in 0..100 { y = y + checkpoint <save all> { tanh(w) } }
+# one that is staged anew for each word, and two of them in one line
+for b in ["a", "b", "c"] { checkpoint <save all> { if b == "a" { tanh(w) } else { exp(w) } } }
+let (a, b) = (checkpoint <save all> { sin(w) }, checkpoint <save all> { cos(w) })
 END
-gives 0 'a warning in a loop' "$ckl" run warn.ckl
-tap_empty "$(grep -c policy-6 err | grep -v '^1$')" 'comes once'
-gives 0 'in another process' "$ckl" run warn.ckl
-tap_empty "$(grep -c policy-6 err | grep -v '^1$')" 'again'
+for turn in 'a warning in a loop' 'in another process, again'; do
+  gives 0 "$turn" "$ckl" run warn.ckl
+  sed -n 's/^warning.policy-6.*warn.ckl:/warn.ckl:/p' err | xargs >got
+  echo 'warn.ckl:3:27 warn.ckl:5:28 warn.ckl:6:15 warn.ckl:6:49' | diff - got >log
+  tap_status $? 'comes once for each place' log
+done
 
 # rows S0.7 generator-on-demand, S4.66 layer-listed
 printf '#!/bin/sh\necho >>started\nexit 1\n' >generator
@@ -271,7 +276,7 @@ cat >log.ckl <<'END'
 let x = wrap <train> { ones([2]) }
 END
 gives 0 'the channel of wraps' "$ckl" run --log=wrap log.ckl
-says err 'wrap: ' 'shows them'
+says err 'wrap: train' 'shows them'
 gives 0 'without it' "$ckl" run log.ckl
 silent err 'nothing'
 
