@@ -1,7 +1,7 @@
 #!/bin/sh
 # Hooks and deferred functions in listings: where they stand, what they get, that nothing looks into them.
 # rows S2.3 defer-one-node, S2.8 defer-kind-tested, S2.15 defer-named
-# rows S2.25 node-name-kept, S2.28 defer-not-folded
+# row S2.28 defer-not-folded
 . "$srcdir/tests/cli/common.sh"
 
 cat >f.ckl <<'END'
@@ -28,6 +28,23 @@ says out '{text="on_grad" carry=1 index=0 wrt=(0)} : token, f64[2] @ 3:54-83 bac
 tap_status $(($(grep -c 'text="on_grad"' out) != 1)) 'once, and nowhere else' out
 tap_empty "$(grep ' = hook ' out)" 'a hook says something to differentiation only'
 
+# row S2.25 node-name-kept
+cat >named.ckl <<'END'
+fn f(x: f64[2], w: f64[2]) -> f64 {
+  let d = defer(fn(v) = 2 * v)
+  let twice = d(stop(w))
+  on_grad(x, d)
+  sum(x * twice * d(stop(x)))
+}
+END
+for stage in stage simplify joint; do
+  "$ckl" ir named.ckl f $T $T --stage=$stage >out
+  whence named.ckl out | grep -e defer -e hook >"in $stage"
+done
+printf '%s\n' 'd(stop(w)) :: defer name="twice"' 'on_grad(x, d) :: hook' 'd(stop(x)) :: defer' | diff - 'in stage' >log
+tap_status $? 'a deferred call has the name of its value, and its place' log
+printf '%s\n' 'd(stop(w)) :: defer name="twice"' 'd(stop(x)) :: defer' 'on_grad(x, d) :: defer backward' | diff - 'in joint' >log
+tap_status $? 'and keeps them' log
 # row S2.24 captured-are-inputs
 cat >captured.ckl <<'END'
 fn f(x: f64[2], n: int) -> f64 {
