@@ -56,6 +56,8 @@ static bool combine(OpCode op, Ints a, Ints b, Ints *r) {
 static Ints of_dtype(DType dt) {
   if (dt == DT_BOOL) return (Ints){0, 1};
   if (dt == DT_U8) return (Ints){0, 255};
+  if (dt == DT_I8) return (Ints){INT8_MIN, INT8_MAX};
+  if (dt == DT_I16) return (Ints){INT16_MIN, INT16_MAX};
   if (dt == DT_I32) return (Ints){INT32_MIN, INT32_MAX};
   return (Ints){INT64_MIN, INT64_MAX};
 }
