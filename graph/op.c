@@ -9,7 +9,8 @@
 #include "graph/shape.h"
 
 const OpInfo op_info[OP_COUNT] = {
-#define OP(NAME, text, arity, results, cls, traits, domain, shape, batch, remat, needs, cost, doc) \
+#define OP(NAME, text, arity, results, cls, traits, domain, shape, batch, remat, needs, cost,      \
+           cases, doc)                                                                             \
   [OP_##NAME] = {text,   doc,          arity,         results,       cls,                          \
                  traits, DOM_##domain, REMAT_##remat, NEEDS_##needs, cost},
 #include "graph/ops.def"
