@@ -126,7 +126,7 @@ static void builtin(Maker *m, int into) {
   case 0: line(m, into, "let v%d = squeeze(expand(%s, 0), axis = 0)", n, a.name); break;
   case 1:
     a = r = *f;
-    if (a.dim[0].n[0] < 3 || a.dim[0].n[1] < 3) return;
+    if (a.dim[0].n[0] < 3 || a.dim[0].n[1] < 3 || m->where != IN_ENTRY) return;
     r.dim[0] = number(2);
     line(m, into, "let v%d = slice(%s, int(k[0]) %% %d, 2)", n, a.name, 2);
     break;
@@ -457,7 +457,7 @@ static void derive(Maker *m, int into) {
   if (!v || !room(m, 1) || m->where == IN_ENTRY || (m->where == IN_ROW && m->hooks)) return;
   a = *v;
   const char *to = body_define(m, &a)->name;
-  /* a second gradient through a hook is an error, and a call of one has zeros for missing gradients */
+  /* with hooks: a second gradient is an error, and a call of one has zeros for missing ones */
   switch (m->hooks ? 1 + below(m, 2) : below(m, 4)) {
   case 0:
     line(m, into, "let %s = grad(f32(sum(tanh(%s) * %s)), %s)", to, a.name, a.name, a.name);

@@ -8,8 +8,11 @@
  * All forms of the program print the same (rules 74, 89, 103). So no program has what a rule lets
  * differ: a param that the entry writes has one use of each older version (rule 74); batches are
  * cut from the gradient, as a comprehension adds up its uses and a loop does not (rule 74), and
- * draw by keys alone (rule 92); where there are hooks no gradient is taken of a gradient, and none
- * is set on a value that leaves a block (docs/not-yet.md). */
+ * draw by keys alone (rule 92); forms have the same number of calls in each function, by which
+ * draws are numbered (rule 92); what leaves `wrap <no_grad>` is computed in it (rule 78). Where
+ * there are hooks, a program keeps to their limits (docs/language.md, docs/not-yet.md): no gradient
+ * is taken of a gradient or inside of a call, the loss reaches each value with a hook, arguments of
+ * layers have a gradient, a function with hooks has one result. */
 #include <stdlib.h>
 
 #include "tests/random/maker.h"
