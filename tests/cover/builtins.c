@@ -962,5 +962,6 @@ int main(int argc, char **argv) {
     printf("# %lld kernels were machine code\n",
            (long long)ckl_counter(session("native"), "jit.kernels"));
   printf("1..%d\n", tests);
+  free(text);
   return bad > 0;
 }
