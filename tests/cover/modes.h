@@ -154,7 +154,8 @@ static void write_text(void *ud, int stream, const char *text, size_t n) {
 }
 
 static ckl_session *open_cpu(const char *cpu) {
-  ckl_config config = {.size = sizeof config, .cpu = cpu, .write = write_text, .threads = 1};
+  ckl_config config = {
+      .size = sizeof config, .cpu = cpu, .write = write_text, .threads = 1, .max_steps = 1000000};
   ckl_session *s = ckl_open(&config);
   if (!s) {
     printf("Bail out! no session of the mode %s\n", cpu);
