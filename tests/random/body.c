@@ -567,7 +567,8 @@ static void body(Maker *m, int into, int statements) {
     case 15:
     case 16: hook(m, into); break;
     case 17: state(m, into); break;
-    case 18: batch(m, into); break;
+    case 18:
+    case 31: batch(m, into); break;
     case 20: builtin(m, into); break;
     case 19: derive(m, into); break;
     default: tensors(m, into);

@@ -110,12 +110,36 @@ static void joined(Writer *o, const Part *p, int depth) {
   put(o, "\n");
 }
 
+/* The last `let` of a statement, with 1.0 for each value: `let (v1, v2) = (1.0, 1.0)`. */
+static void simple(Writer *o, const char *text, int depth) {
+  const char *let = NULL;
+  for (const char *at = text; (at = strstr(at, "let ")); at++)
+    if (at == text || at[-1] == '\n' || at[-1] == ' ') let = at;
+  const char *end = let ? strstr(let, " = ") : NULL;
+  if (!end) return;
+  char value[200] = "";
+  for (const char *at = let + 4; at < end && strlen(value) + 8 < sizeof value;) {
+    size_t n = strcspn(at, "(), {}"), most = (size_t)(end - at);
+    if (n == 0)
+      strncat(value, at++, 1);
+    else
+      strcat(value, "1.0"), at += n < most ? n : most;
+  }
+  indent(o, depth);
+  char line[300];
+  snprintf(line, sizeof line, "%.*s = %s\n", (int)(end - let), let, value);
+  put(o, line);
+}
+
 static void write_part(Writer *o, int at, int depth) {
   const Part *p = &o->w->part[at];
   const Form *form = o->form;
   if (p->dropped) return;
   if (p->flat) {
-    children(o, p, depth);
+    if (p->kind == LINE)
+      simple(o, p->text, depth);
+    else
+      children(o, p, depth);
     return;
   }
   switch (p->kind) {

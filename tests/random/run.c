@@ -250,6 +250,8 @@ static bool cut_below(Whole *w, int at, Mode *right, Mode *other, char *why, siz
     some |= try_cut(w, &w->part[child[k]].dropped, right, other, why, n);
   for (int k = used - 1; k >= from; k--) {
     Part *p = &w->part[child[k]];
+    if (!p->dropped && p->kind == LINE && strstr(p->text, "let "))
+      some |= try_cut(w, &p->flat, right, other, why, n);
     if (p->dropped || !p->first) continue;
     if (p->kind == BLOCK || p->kind == GROUP || p->kind == LOOP)
       some |= try_cut(w, &p->flat, right, other, why, n);

@@ -407,7 +407,7 @@ void whole_generate(Whole *w, unsigned long long seed) {
   line(m, lib, "%s", program_functions);
   line(m, lib, "%s", common);
   int helpers = below(m, HELPERS + 1), shared = library ? below(m, helpers + 1) : 0;
-  int rows = chance(m, 60);
+  int rows = chance(m, 80);
   m->in_library = library;
   if (rows) row(m, lib);
   m->in_library = false;

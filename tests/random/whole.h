@@ -28,7 +28,7 @@ typedef struct Part {
   Kind kind;
   const char *text, *out, *also; /* in Whole.texts, or constant */
   int first, last, next;         /* children and sibling; 0 is none */
-  bool dropped, flat;            /* cut away; its children stand in its place */
+  bool dropped, flat; /* cut away; its children, or for a line a number, stand in its place */
 } Part;
 
 typedef struct Whole {
