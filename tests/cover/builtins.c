@@ -1,7 +1,8 @@
-/* builtins FILE [MODE...]: every builtin in every form, in every mode.
+/* builtins FILE [all] [NAME]: every builtin in every form, in every mode.
  *
- * In: the rows of lang/builtin/builtins.def, and directed cases (builtins.txt, whose head describes
- * its lines). Out: TAP, one test for each row, and a table of what its cases show.
+ * In: the rows of lang/builtin/builtins.def, the functions of stdlib/prelude.ckl, and directed
+ * cases (builtins.txt, whose head describes its lines). Out: TAP, one test for each row, and a table
+ * of what its cases show.
  *
  * Idea: a case is one call with a known result. From the signature of the row and the tree of the
  * call the other forms of the same call are made: parameters by name, `x.f(..)`, each omitted
@@ -18,6 +19,7 @@
 
 #include "lang/builtin/builtin.h"
 #include "parser/parse.h"
+#include "stdlib/embed.h"
 #include "tests/cover/modes.h"
 #include "tests/unit/failing.h"
 
@@ -31,10 +33,11 @@ typedef struct Row {
 } Row;
 #define BUILTIN(name, signature, fn, flags, op, doc) {name, signature, flags},
 #define CONSTANT(name, number, doc) {name, NULL, 0},
-static const Row rows[] = {
+enum { ROWS = 240 };
+static Row rows[ROWS] = {
 #include "lang/builtin/builtins.def"
 };
-enum { ROWS = sizeof rows / sizeof *rows };
+static int row_count;
 
 typedef struct Par {
   char name[24], deflt[24];
@@ -103,7 +106,7 @@ static void read_signature(const char *p, Sig *s) {
 }
 
 static int row_of(const char *name) {
-  for (int i = 0; i < ROWS; i++)
+  for (int i = 0; i < row_count; i++)
     if (!strcmp(rows[i].name, name)) return i;
   return -1;
 }
@@ -242,6 +245,34 @@ static void bind_args(const Node *call, const Sig *s, Given *g) {
 
 static void put_span(Text *t, const char *text, Span span) {
   text_bytes(t, text + span.lo, span.hi - span.lo);
+}
+
+/* Rows for the functions that programs see without `use` and that are written in ckl, except those
+ * of builtins that they wrap. */
+static void library_rows(void) {
+  const StdFile *f = std_files;
+  while (strcmp(f->name, "prelude") != 0) f++;
+  ParseContext c = {&w.arena, w.names, &w.src, &w.diags};
+  const Node *file = parse_file(&c, src_add(&w.src, "prelude", f->text, f->size));
+  for (uint32_t i = 0; i < file->file.items.count; i++) {
+    const Node *n = file->file.items.items[i];
+    char wrapped[40];
+    if (n->kind != N_FN || n->fn->name.name[0] == '_') continue;
+    snprintf(wrapped, sizeof wrapped, "_%s", n->fn->name.name);
+    if (row_of(wrapped) >= 0) continue;
+    Text t = {0};
+    text_add(&t, "(");
+    for (uint32_t k = 0; k < n->fn->params.count; k++) {
+      const Node *q = n->fn->params.items[k];
+      text_add(&t, "%s%s", k ? ", " : "", q->param.name.name);
+      if (!q->param.init) continue;
+      text_add(&t, " = ");
+      put_span(&t, f->text, q->param.init->span);
+    }
+    text_add(&t, ")");
+    if (row_count == ROWS) abort();
+    rows[row_count++] = (Row){n->fn->name.name, t.s, n->fn->is_proc ? BI_SCRIPT : 0};
+  }
 }
 
 /* ---- programs of a case */
@@ -897,7 +928,9 @@ int main(int argc, char **argv) {
   dg_init(&w.diags, &w.arena, &w.mem);
   all_modes = argc > 2 && !strcmp(argv[2], "all");
   const char *only = argc > 2 + all_modes ? argv[2 + all_modes] : NULL;
-  for (int i = 0; i < ROWS; i++) read_signature(rows[i].signature, &sigs[i]);
+  while (rows[row_count].name) row_count++;
+  library_rows();
+  for (int i = 0; i < row_count; i++) read_signature(rows[i].signature, &sigs[i]);
 
   char *text = read_text(argv[1]);
   enter_folder();
@@ -945,7 +978,7 @@ int main(int argc, char **argv) {
   }
   leave_folder();
   int tests = 0;
-  for (int i = 0; i < ROWS; i++) {
+  for (int i = 0; i < row_count; i++) {
     const Sig *s = &sigs[i];
     if (only && strcmp(only, rows[i].name) != 0) continue;
     line_now = 0;
