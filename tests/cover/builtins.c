@@ -1,8 +1,8 @@
 /* builtins FILE [all] [NAME]: every builtin in every form, in every mode.
  *
  * In: the rows of lang/builtin/builtins.def, the functions of stdlib/prelude.ckl, and directed
- * cases (builtins.txt, whose head describes its lines). Out: TAP, one test for each row, and a table
- * of what its cases show.
+ * cases (builtins.txt, whose head describes its lines). Out: TAP, one test for each row, and a
+ * table of what its cases show.
  *
  * Idea: a case is one call with a known result. From the signature of the row and the tree of the
  * call the other forms of the same call are made: parameters by name, `x.f(..)`, each omitted
