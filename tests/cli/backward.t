@@ -115,6 +115,15 @@ perl -ne 'print "$1 $2 $3\n" if /input \{index=(\d+) .*?dims=(\[.*?\])\}.*?(orig
 printf '%s\n' '0 [] backward' '1 [?0, 3] origin=1' '2 [?0, 3] origin=1' '3 [3, 3] origin=3' '4 [3] origin=3' '5 [?0, 3] origin=3' \
   '6 [?0, 3] origin=3' | diff - got >log
 tap_status $? 'inputs have numbers and types, and an order' log
+cat >order.ckl <<'END'
+let x = track(ones([4, 3]))
+let w = track(ones([3, 2]))
+grad(sum(exp(x @ w)), (x, w))
+END
+gives 0 'a trace of a product' "$ckl" run --trace-json=order.json order.ckl
+sed '/^","after"/q; s/\\n/\n/g' order.json | sed '/","after"/q' >log
+perl -ne 'print "$1 $2\n" if /input \{index=(\d+) .*?dims=(\[.*?\])\}/' log | xargs >got
+tap_empty "$(echo '0 [] 1 [?0, ?1] 2 [?0, ?2] 3 [?2, ?1]' | diff - got)" 'those of one operation stand as its operands do'
 gives 0 'another run' "$ckl" run --trace-json=again.json net.ckl
 sed 's/"ms":[0-9.]*//' trace.json >a
 tap_empty "$(sed 's/"ms":[0-9.]*//' again.json | cmp - a)" 'traces the same'
@@ -132,7 +141,7 @@ tap_status $(($(grep -c 'const.*origin=2' one) != 1 || $(grep -c 'const.*origin=
 tap_empty "$(grep defer one)" 'without hooks there is no place for one'
 tap_status $(($(grep -c 'defer %.*text="hooks of the tape"' all) != 2)) 'a hook is one node, before and after' all
 tap_empty "$(grep -F -e 2.5 all)" 'into which nothing looks'
-# rows S3.59 nodes-name-call, X.4 copies-captured, X.10 copy-provenance
+# rows S3.59 nodes-name-call, S4.66 layer-listed, X.4 copies-captured, X.10 copy-provenance
 grep '= dot .*recomputed' one >dots
 whence net.ckl one | grep recomputed >got
 cat >want <<'END'
@@ -147,6 +156,14 @@ x @ w + b :: add path="net.up" origin=3 backward recomputed
 up(x) :: tanh path="net" origin=3 backward recomputed
 END
 tap_empty "$(diff want got)" 'what is computed again has its place, its layer and its call'
+whence net.ckl one | grep 'path.*backward$' | sed 's/:: [a-z_]* /:: /' | uniq >got
+cat >want <<'END'
+tanh(up(x)) * x :: path="net" origin=3 backward
+up(x) :: path="net" origin=3 backward
+x @ w + b :: path="net.up" origin=3 backward
+x @ w :: path="net.up" origin=3 backward
+END
+tap_empty "$(diff want got)" 'and so has what is not'
 
 # row S3.51 compiled-once
 cat >sizes.ckl <<'END'
