@@ -314,10 +314,17 @@ static Var reduced(const Var *x, Dt dt, unsigned axes, bool keep) {
 }
 
 static void reduce(Program *p) {
-  static const char *const f[] = {
-      "sum(%s%s)",       "mean(%s%s)",      "max(%s%s)", "min(%s%s)",  "prod(tanh(%s)%s)",
-      "%s.var(%s)",      "logsumexp(%s%s)", "std(%s%s)", "norm(%s%s)", "%s.var(correction = 1%s)",
-      "prod(relu(%s)%s)"};
+  static const char *const f[] = {"sum(%s%s)",
+                                  "mean(%s%s)",
+                                  "max(%s%s)",
+                                  "min(%s%s)",
+                                  "prod(tanh(%s)%s)",
+                                  "%s.var(%s)",
+                                  "logsumexp(%s%s)",
+                                  "std(%s%s)",
+                                  "norm(%s%s)",
+                                  "%s.var(correction = 1%s)",
+                                  "prod(%1$s * relu(%1$s)%2$s)"};
   static const char *const g[] = {"sum(%s%s)", "prod(%s%s)", "max(%s%s)", "min(%s%s)"};
   Var *x = pick(p, any_axes, NULL);
   char axes[80] = "", text[120];
@@ -546,8 +553,10 @@ static void positions(Program *p) {
     Var *v = pick(p, vector_i64, NULL);
     int n = p->statements;
     if (!v) return;
-    put(p, *x, "%s\n  t%d[%s %% %s] += %s", x->name, n, v->name, x->dim[0].text,
-        is_float(x->dt) ? "0.375" : "3");
+    char text[200] = "3";
+    if (is_float(x->dt))
+      snprintf(text, sizeof text, "%s[%s %% %s] * 0.375", x->name, v->name, x->dim[0].text);
+    put(p, *x, "%s\n  t%d[%s %% %s] += %s", x->name, n, v->name, x->dim[0].text, text);
     if (p->statements == n) return;
     /* `let vN = x` becomes a variable, and vN its last value */
     char body[600];
@@ -647,8 +656,9 @@ static void rarer(Program *p) {
     put(p, *x, "x");
     if (p->statements == at) return;
     snprintf(p->statement[at].text, sizeof p->statement->text,
-             "var t%d = %s\n  t%d[%s %% %s] = %s(2.5)\n  let v%d = t%d", at, x->name, at, i->name,
-             x->dim[0].text, dt_name[x->dt], at, at);
+             "var t%d = %s\n  t%d[%s %% %s] = %s[flip(%s) %% %s] * %s(2.5)\n  let v%d = t%d", at,
+             x->name, at, i->name, x->dim[0].text, x->name, i->name, x->dim[0].text, dt_name[x->dt],
+             at, at);
     break;
   case 1: /* elements by two indices */
     if (!m || !i || least(&m->dim[0]) < 1 || least(&m->dim[1]) < 1) return;

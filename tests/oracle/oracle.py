@@ -497,7 +497,7 @@ FUNCTIONS = {
     "reshape": lambda x, dims: jnp.reshape(x, dims), "pad": pad, "einsum": lambda p, *x: jnp.einsum(p.replace(" ", ""), *x),
     "transpose": lambda x, axes=None: jnp.swapaxes(x, -1, -2) if axes is None else jnp.transpose(x, axes),
     "expand": lambda x, *at: jnp.expand_dims(x, at), "concat": lambda xs, axis=0: jnp.concatenate(xs, axis),
-    "stack": lambda xs: jnp.stack(xs), "flip": lambda x, axis: jnp.flip(x, axis), "broadcast": jnp.broadcast_to,
+    "stack": lambda xs: jnp.stack(xs), "flip": lambda x, axis=None: jnp.flip(x, axis), "broadcast": jnp.broadcast_to,
     "sort": sort, "top_k": top_k, "one_hot": lambda i, n: (i[..., None] == np.arange(n)).astype(jnp.float64),
     "iota": lambda n: jnp.arange(n, dtype=jnp.int64), "mse": lambda x, y: jnp.mean((x - y) * (x - y)),
     "list": lambda *x: list(x), "fold_in": fold_in, "cross_entropy": cross_entropy,
