@@ -153,7 +153,8 @@ static void sort_hooks(char *out, bool all) {
   for (char *at = copy; *at;) {
     int n = 0, kept = 0;
     static char *other[OUTPUT / 16];
-    while (!strncmp(at, "hook ", 5)) { /* a run of hooks: others first, then the sorted ones */
+    while (!strncmp(at, "hook ", 5) &&
+           n + kept < OUTPUT / 16) { /* a run of hooks: others first, then the sorted ones */
       char *end = at + strcspn(at, "\n");
       if (!strncmp(at, word, strlen(word)))
         line[n++] = at;
