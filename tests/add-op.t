@@ -565,6 +565,9 @@ for t in $tests; do
   "tests/unit/$t" >out 2>&1 && ! grep -q '^not ok' out
   tap_status $? "$t" out
 done
+"${MAKE:-make}" -s tests/cover/ops >"$log" 2>&1 && ! tests/cover/ops --only=erfinv reference >out 2>&1 &&
+  grep -q '^not ok .* erfinv' out && grep -q 'no numbers: tests/cover/make-numbers.py' out
+tap_status $? 'an operation without numbers for the classes of its set is found' out
 tests/unit/t-fmath >out
 tap_empty "$(grep -q '^ok .* erfinv has the same bits in every expansion' out || cat out)" 'which know of it'
 tap_done

@@ -1,7 +1,7 @@
 """Makes numbers.txt: the results, first and second derivatives of the cases of cases.txt, computed with JAX in f64.
 
     python3 make-numbers.py > numbers.txt           (needs jax; README.md of tests/ says with which version ours was made)
-    python3 make-numbers.py OPERATION >> numbers.txt    those of one operation: a new row of graph/ops.def
+    python3 make-numbers.py OPERATION[/CLASS].. >> numbers.txt    some of them: a new row of graph/ops.def, a new class
 
 A line has the operation, the class and, for each array, its dims and five numbers: the sum, the sum with weights, the sum
 of absolute values, the first and the last element. The arrays are the value y; then, where there is a derivative, the
@@ -241,6 +241,16 @@ def with_gradient(f, back):
     return g
 
 
+def operands_of(bits, f, left, right):
+    """A contraction f of rounded operands whose gradients are contractions of the same kind."""
+    return with_gradient(lambda x, y: f(rounded(bits, x), rounded(bits, y)), lambda x, g: (left(g, *x), right(g, *x)))
+
+
+dot_of = {b: operands_of(b, jnp.matmul, lambda g, x, y, b=b: dot_of[b](g, y.T), lambda g, x, y, b=b: dot_of[b](x.T, g))
+          for b in (8, 11)}
+scale_of = {8: operands_of(8, lambda g, x: g * x, lambda d, g, x: inner_of[8](d, x), lambda d, g, x: scale_of[8](g, d))}
+inner_of = {8: operands_of(8, lambda x, y: jnp.sum(x * y), lambda g, x, y: scale_of[8](g, y),
+                           lambda g, x, y: scale_of[8](g, x))}
 own = with_gradient(jnp.tanh, lambda x, g: (2 * g * (1 - own(x[0]) ** 2),))
 own2 = with_gradient(lambda x, y: x * y, lambda x, g: (g * x[1] * 3, g * x[0]))
 own_cut = with_gradient(lambda x, y: x * y, lambda x, g: (0 * g, g * x[0]))
@@ -259,7 +269,7 @@ names = {
     "max": extreme(jnp.max, -np.inf), "min": extreme(jnp.min, np.inf), "maximum": jnp.maximum, "minimum": jnp.minimum,
     "gelu": gelu, "silu": jax.nn.silu, "abs": plain_abs, "transpose": transpose, "broadcast": jnp.broadcast_to,
     "reshape": jnp.reshape, "flip": jnp.flip, "stop": lax.stop_gradient, "where": jnp.where,
-    "rounded": rounded, "cast": cast, "conv2d": conv2d, "pad": pad, "cumsum": cumsum, "scatter": scatter,
+    "dot_of": dot_of, "inner_of": inner_of, "cast": cast, "conv2d": conv2d, "pad": pad, "cumsum": cumsum, "scatter": scatter,
     "squeeze": jnp.squeeze, "list": lambda *xs: list(xs), "gather": lambda x, i, axis=0: jnp.take_along_axis(x, i, axis),
     "argmax": argreduce(jnp.argmax), "argmin": argreduce(jnp.argmin),
     "philox4x32": lambda c, k: np.array(philox(c, k), dtype=np.int64), "uniform": uniform_of, "normal": normal_of,
@@ -420,7 +430,7 @@ def main():
     if not wanted:
         print("# Made by make-numbers.py with jax %s; the format is described there." % version)
     for row, info in rows().items():
-        if wanted and row not in wanted:
+        if wanted and not any(w.split("/")[0] == row for w in wanted):
             continue
         dtypes, some = sets.get(info[1], (None, []))
         for cls, words, inputs, expr, python in some:
@@ -431,7 +441,11 @@ def main():
             if "alone" in words:
                 continue
             for dtype in (d for d in DOMAIN[info[0]] if d in dtypes and d != words.get("not")) if "*" in cls else [None]:
-                case(row, info, written, cls.replace("*", dtype) if dtype else cls, words | ({"dtype": dtype} if dtype else {}), inputs, expr, python)
+                name = cls.replace("*", dtype) if dtype else cls
+                if wanted and not {row, row + "/" + name} & set(wanted):
+                    continue
+                words = words | ({"dtype": dtype} if dtype else {})
+                case(row, info, written, name, words, inputs, expr, python)
 
 
 main()
