@@ -101,5 +101,10 @@ int main(void) {
          "let hs = [on_grad(x, fn(g) = g + 1) for i in 0..% + 1]\n"
          "assert grad(sum(x), x) == f64([% + 2])\nfor h in hs { h.remove() }\n"
          "assert grad(sum(x), x) == f64([1])");
+  LINEAR("hooks that were removed beside others that stay",
+         "let x = track(f64([1]))\nlet z = track(f64([1]))\n"
+         "let stay = [on_grad(z, fn(g) = g) for i in 0..2 * %]\n"
+         "let hs = [on_grad(x, fn(g) = g + 1) for i in 0..% + 1]\nfor h in hs { h.remove() }\n"
+         "for i in 0..% { assert grad(sum(x), x) == f64([1]) }");
   return tap_done();
 }
