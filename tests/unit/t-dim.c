@@ -121,8 +121,13 @@ static void t_limits(void) {
   check(parse(tab, "n % 0") == DIM_BAD);
   check(parse(tab, "(0 - 9223372036854775807 - 1)//-1") == DIM_BAD);
   check(parse(tab, "-9223372036854775808") == num(INT64_MIN));
-  check(dim_add(tab, DIM_BAD, num(1)) == DIM_BAD);
-  check(dim_mul(tab, num(0), DIM_BAD) == DIM_BAD);
+  Dim (*const binary[])(DimTab *, Dim, Dim) = {dim_add, dim_sub, dim_mul, dim_floordiv, dim_mod};
+  Dim good[] = {num(0), num(1), num(7), parse(tab, "n"), parse(tab, "2*n + 3")};
+  for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
+    for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
+      check(binary[i](tab, DIM_BAD, good[k]) == DIM_BAD);
+      check(binary[i](tab, good[k], DIM_BAD) == DIM_BAD);
+    }
   Dim zero[3] = {num(INT64_MAX), num(INT64_MAX), num(0)};
   check(dim_product(tab, 3, zero) == num(0));
   check(dim_product(tab, 2, zero) == DIM_BAD);
