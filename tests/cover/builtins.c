@@ -319,7 +319,7 @@ static ckl_session *session(const char *cpu) {
   if (!open[i].cpu) {
     open[i].cpu = cpu;
     open[i].s = open_cpu(cpu);
-    Result r = {0};
+    static Result r;
     run(open[i].s, preamble, &r);
     if (r.status != CKL_OK) {
       printf("Bail out! the preamble fails: %s\n", r.message.s);
