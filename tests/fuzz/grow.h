@@ -1,5 +1,6 @@
 /* Programs grown from the grammar (parser/grammar.y), production by production, into `text`: what
- * includes this has rnd(), text, text_n and MAX_TEXT, and says in grow_names of which names. */
+ * includes this has rnd(), text, text_n and MAX_TEXT, and says in grow_names of which names.
+ * One file: productions call each other. */
 #ifndef CKL_FUZZ_GROW_H
 #define CKL_FUZZ_GROW_H
 
