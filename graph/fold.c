@@ -140,12 +140,12 @@ static bool lossless(DType from, DType mid) {
     if (from == DT_U8) return dt_size(mid) > 1;
     return mid != DT_U8 && dt_size(mid) >= dt_size(from);
   }
+  if (!dt_float(mid)) return false;
   if (dt_int(from)) {
     int digits = from == DT_U8 ? 8 : (int)dt_size(from) * 8 - 1;
     int held = mid == DT_F64 ? 53 : mid == DT_F32 ? 24 : mid == DT_F16 ? 11 : 8;
     return digits <= held;
   }
-  if (!dt_float(mid)) return false;
   return mid == DT_F64 || (mid == DT_F32 && from != DT_F64);
 }
 
