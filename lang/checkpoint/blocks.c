@@ -45,7 +45,7 @@ struct Iterations {
 static int64_t reach(int64_t s, int64_t r) {
   double c = 1;
   for (int64_t i = 1; i <= r; i++) {
-    c = c * (double)(s + i) / (double)i;
+    c = c * ((double)s + (double)i) / (double)i;
     if (c > 1e15) return (int64_t)1e15;
   }
   return (int64_t)(c + 0.5);
