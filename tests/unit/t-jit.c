@@ -212,6 +212,40 @@ static void message(void *ud) {
   jit_close(jit);
 }
 
+/* A copy is there until the step that reads it has run, a result from its step on. */
+static void at_once(void *ud) {
+  (void)ud;
+  static const char *const text[] = {
+      /* the result is made while the copy is there */
+      "graph \"g\" {\n"
+      "  %0 = input {index=0 dtype=f32 device=cpu dims=[1000]} : f32[1000]\n"
+      "  %1 = exp %0 : f32[1000]\n"
+      "  return %1\n"
+      "}\n",
+      /* the copy is gone when the result is made */
+      "graph \"g\" {\n"
+      "  %0 = input {index=0 dtype=f32 device=cpu dims=[1000]} : f32[1000]\n"
+      "  %1 = sum %0 {axes=(0)} : f32\n"
+      "  %2 = broadcast %1 {dims=[500]} : f32[500]\n"
+      "  %3 = exp %2 : f32[500]\n"
+      "  return %3\n"
+      "}\n"};
+  static const int64_t want[] = {4000 + 4000, 4000}, no_copy[] = {4000, 2000};
+  JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}};
+  jit = jit_open(&mem, &config);
+  for (int i = 0; i < 2; i++) {
+    GErr e = {0};
+    int64_t copy = 4000, none = 0;
+    Graph *g = gr_read(&arena, names_new(&arena), text[i], strlen(text[i]), &e);
+    if (!check_msg(g != NULL, "%s", e.text)) continue;
+    JitFn *f = jit_compile(jit, g, NULL, NULL, &e);
+    check_int(jit_tensors(f, NULL, &copy), ==, want[i]);
+    check_int(jit_tensors(f, NULL, &none), ==, no_copy[i]);
+    jit_free(f);
+  }
+  jit_close(jit);
+}
+
 static void in_arena(void (*f)(void *)) {
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
@@ -232,6 +266,7 @@ int main(void) {
   TEST(in_arena(random_graphs), "random graphs give the bits, effects and errors of the evaluator");
   TEST(in_arena(once_wrong), "graphs that went wrong once give the bits");
   TEST(in_arena(message), "a run drops its own inputs once nothing, no error either, needs them");
+  TEST(in_arena(at_once), "the bytes of results and copies at once are those of one step");
   mem_close(&mem);
   return tap_done();
 }
