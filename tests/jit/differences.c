@@ -12,7 +12,8 @@
  * the slopes to the left and right do, since a kink or jump is near (abs, where, sort, round, //)
  * or the values are too large for the step; `endless`, a value is infinite, NaN or huge; `steep`,
  * the gradient is NaN and the program has a function whose slope is infinite somewhere (rule 73).
- * Shorter steps are tried before that. Of the gradients a fixed part must have been compared. */
+ * Shorter steps are tried before that, and before a gradient is called wrong, since two steps agree
+ * by chance now and then. Of the gradients a fixed part must have been compared. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +115,7 @@ static Verdict judge(Point *a, const Outcome *o, int order, int wrt, bool steep,
     all += fabs(at(g, i) * d[i]);
   }
   Verdict v = ROUGH;
-  for (int t = 0; t < TRIES && v == ROUGH; t++) {
+  for (int t = 0; t < TRIES && (v == ROUGH || v == WRONG); t++) {
     double h = step[t], up[2], down[2], by[2], bend[2], terms = size;
     for (int k = 0; k < 2; k++, h /= 2) {
       up[k] = moved(a, order, wrt, h, d, &size);
@@ -130,7 +131,9 @@ static Verdict judge(Point *a, const Outcome *o, int order, int wrt, bool steep,
     double close = factor * (apart + kink) + noise + precision * scale;
     if (!isfinite(limit) || !isfinite(here) || terms > 0x1p52) {
       v = ENDLESS; /* for every step, then; above 2^52 every number is whole, and round smooth */
-    } else if (isfinite(slope) && (apart + kink > agree * scale || noise > agree * scale)) {
+    } else if (isfinite(slope) && noise > agree * scale) {
+      break; /* shorter steps have more of it */
+    } else if (isfinite(slope) && apart + kink > agree * scale) {
       v = ROUGH;
     } else {
       v = fabs(limit - slope) <= close ? RIGHT : isnan(slope) && steep ? STEEP : WRONG;
