@@ -2,11 +2,11 @@
  *
  * In: a graph. Out: the graph without nodes that no output and no effect needs. Inputs stay.
  * Checks stay, since promised sizes are tested whether they are used or not (rule 23). Nodes
- * that can fail stay (rule 107), except in gradients and recomputed copies, which never fail
- * first. One backward sweep marks needed values. In `wrap`, `branch` and `map` it treats each
- * result and capture separately, so unread results and unused captures disappear from the node and
- * its regions. `loop` loses captures only, and `custom` stays whole, since its gradient may read
- * anything.
+ * that can fail stay (rule 107), also those that anomaly mode watches, except in gradients and
+ * recomputed copies, which never fail first. One backward sweep marks needed values. In `wrap`,
+ * `branch` and `map` it treats each result and capture separately, so unread results and unused
+ * captures disappear from the node and its regions. `loop` loses captures only, and `custom` stays
+ * whole, since its gradient may read anything.
  * Recursion is over region nesting.
  */
 #include "graph/copy.h"
@@ -74,12 +74,22 @@ static int64_t constant(const Graph *g, Val v, int64_t otherwise) {
   return a && a->kind == AK_INT ? a->u.i : otherwise;
 }
 
+/* Whether anomaly mode watches the node: what it makes may be an error. */
+static bool watched(const Graph *g, const GNode *n) {
+  bool floats = false;
+  for (uint32_t k = 0; k < n->result_count; k++)
+    floats |= dt_float((DType)g->types[n->result0 + k].dtype);
+  return floats && g->provs[n->prov].anomaly && n->op != OP_CONST &&
+         !(op_info[n->op].traits & T_VIEW);
+}
+
 /* Whether the node can fail when it runs; conditions on sizes alone are in the checks. */
 static bool fails(const Graph *g, uint32_t i) {
   const GNode *n = &g->nodes[i];
   const Type *t = &g->types[n->result0];
   int64_t size;
   if (g->provs[n->prov].backward || g->provs[n->prov].recomputed) return false;
+  if (watched(g, n)) return true;
   switch (n->op) {
   case OP_FLOORDIV:
   case OP_MOD: return !dt_float((DType)t->dtype) && !constant(g, gr_operand(g, i, 1), 0);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Kernels of programs for GPUs: a program in the emulator prints the same, and PTX is strict and taken by ptxas,
-# where that is installed.
+# where that is installed; of each PTX_EVERY-th kernel.
 . "$srcdir/tests/tap.sh"
 work=$builddir/tests/ptx.$$
 trap 'rm -rf "$work"' EXIT
@@ -59,8 +59,10 @@ ptxas=
 for place in $(command -v ptxas) /usr/local/cuda/bin/ptxas; do
   [ ! -x "$place" ] || ptxas=$place
 done
+ls "$work"/kernels/*.ckk | awk "NR % ${PTX_EVERY:-8} == 0" >"$work/list"
 for gpu in sm_80 sm_90; do
-  tap_empty "$(for k in "$work"/kernels/*.ckk; do one $gpu "$k"; done)" "PTX for $gpu"
+  tap_empty "$([ -s "$work/list" ] || echo 'no kernels'; while read -r k; do one $gpu "$k"; done <"$work/list")" \
+    "PTX for $gpu"
 done
 if [ -z "$ptxas" ]; then
   tap_n=$((tap_n + 1))

@@ -182,11 +182,14 @@ int main(int argc, char **argv) {
       opt.codes = a + 8;
     else if (!strncmp(a, "--at-least=", 11))
       opt.at_least = strtol(a + 11, NULL, 10);
+    else if (!strncmp(a, "--every=", 8))
+      opt.every = strtol(a + 8, NULL, 10);
     else if (!strncmp(a, "--root=", 7))
       given = a + 7;
     else if (a[0] == '-') {
-      fprintf(stderr, "usage: golden-runner [--bless] [--no-format] [--fail-alloc=all|N]\n"
-                      "         [--codes=FILE [--at-least=N]] [--root=FOLDER] PATH...\n");
+      fprintf(stderr,
+              "usage: golden-runner [--bless] [--no-format] [--fail-alloc=all|N] [--every=N]\n"
+              "         [--codes=FILE [--at-least=N]] [--root=FOLDER] PATH...\n");
       return 2;
     } else
       push(&paths, a, strlen(a));
@@ -198,7 +201,7 @@ int main(int argc, char **argv) {
   make_scratch();
   atexit(remove_scratch);
   if (opt.fail) check_failing_open();
-  for (size_t i = 0; i < files.n; i++) {
+  for (size_t i = 0; i < files.n; i += (size_t)(opt.every > 1 ? opt.every : 1)) {
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
     if (opt.fail)
