@@ -188,7 +188,7 @@ static LLVMValueRef identity(Emit *e, const Acc *a, LLVMTypeRef t) {
     x = emit_const(e, a->in, is_max(a->kind) ? -__builtin_inf() : __builtin_inf());
     x = emit_key(e, is_max(a->kind), x);
   } else if (dt_float(a->dt)) {
-    x = emit_const(e, a->dt, a->kind == RED_PROD ? 1 : 0);
+    x = emit_const(e, a->dt, a->kind == RED_PROD ? 1 : a->kind == RED_SUM ? -0.0 : 0);
   } else { /* a key never equals its start: those of NaNs alone are extreme, at the other end */
     int64_t c = is_max(a->kind) ? low[a->dt] : is_min(a->kind) ? high[a->dt] : a->kind == RED_PROD;
     x = LLVMConstInt(emit_type(e, a->dt), (uint64_t)c, true);
@@ -400,7 +400,8 @@ static void fold(Emit *e, Red *red, LLVMValueRef depth) {
   for (int j = 0; j < red->count; j++) {
     Acc *a = &red->acc[j];
     if (!a->blocks) continue;
-    LLVMBuildStore(B, identity(e, a, a->result), a->out);
+    bool sum = a->kind == RED_SUM; /* of nothing, +0 */
+    LLVMBuildStore(B, sum ? LLVMConstNull(a->result) : identity(e, a, a->result), a->out);
   }
   LLVMValueRef d = LLVMBuildLoad2(B, i64, depth, "");
   LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntNE, d, emit_i64(e, 0), ""), some, end);
@@ -508,7 +509,7 @@ static void reduction(Emit *e, LVal v) {
     }
   }
   int64_t c = known(n);
-  bool one_block = !blocks || (c >= 0 && c <= BLOCK);
+  bool one_block = !blocks || (c > 0 && c <= BLOCK);
   e->red = &red;
   e->team = false;
   begin(e, &red, false);

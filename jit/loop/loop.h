@@ -84,8 +84,8 @@ typedef enum LOp {
  * the tree. FMA: the same with lane = fma(x, y, lane). CHAIN: one fma chain over the iterations of
  * each block of 4,096, each from +0, block results added left to right. FIRST_MAX and FIRST_MIN:
  * the iteration (i64) of the first largest / smallest, a NaN counting as such; 0 where there are
- * none. Sums and chains of f16 and bf16 are f32 until the end; an empty max or min is the end of
- * the dtype. */
+ * none. Sums and chains of f16 and bf16 are f32 until the end; an empty sum is +0, an empty max or
+ * min the end of the dtype. */
 typedef enum LRed {
   RED_SUM,
   RED_PROD,

@@ -129,7 +129,11 @@ static void store(Run *r, unsigned b, int64_t at, LScalar v) {
 static LScalar red_start(LRed kind, DType dt) {
   LScalar v = {0};
   bool max = kind == RED_MAX || kind == RED_ANY, min = kind == RED_MIN || kind == RED_ALL;
-  double d = kind == RED_PROD ? 1 : max ? -(double)INFINITY : min ? (double)INFINITY : 0;
+  double d = kind == RED_PROD  ? 1
+             : kind == RED_SUM ? -0.0
+             : max             ? -(double)INFINITY
+             : min             ? (double)INFINITY
+                               : 0;
   if (dt == DT_F64)
     v.d = d;
   else if (dt_float(dt))
@@ -231,6 +235,8 @@ static void red_end(Acc *a, LRed kind, DType dt) {
   } else if (a->n) {
     v = a->level[--a->depth];
     while (a->depth > 0) v = combine(kind, dt, a->level[--a->depth], v);
+  } else if (kind == RED_SUM) {
+    v = (LScalar){0};
   } else if (!dt_float(dt) && kind >= RED_MAX && kind <= RED_ALL) {
     v.i = kind == RED_MAX || kind == RED_ANY ? low[dt] : high[dt];
   }

@@ -49,7 +49,7 @@ Fold low_fold(Low *w, uint32_t node) {
   f.dt = (DType)low_type(w, f.x)->dtype;
   if (f.dt == DT_F16 || f.dt == DT_BF16) f.dt = DT_F32;
   switch ((OpCode)w->l->g->nodes[node].op) {
-  case OP_SUM: f.kind = RED_SUM, f.f = RB_ADD; break;
+  case OP_SUM: f.kind = RED_SUM, f.f = RB_ADD, f.start = -0.0; break;
   case OP_PROD: f.kind = RED_PROD, f.f = RB_MUL, f.start = 1; break;
   case OP_REDUCE_MAX: f.kind = RED_MAX, f.f = RB_MAX, f.start = -(double)INFINITY; break;
   case OP_REDUCE_MIN: f.kind = RED_MIN, f.f = RB_MIN, f.start = (double)INFINITY; break;
@@ -57,6 +57,11 @@ Fold low_fold(Low *w, uint32_t node) {
   default: f.kind = RED_ALL, f.f = RB_AND, f.start = 1; break;
   }
   return f;
+}
+
+/* The result of an empty reduction. */
+static double of_nothing(const Fold *f) {
+  return f->kind == RED_SUM ? 0 : f->start;
 }
 
 LVal low_fold_x(Low *w, const Fold *f, const Spot *s) {
@@ -337,8 +342,8 @@ bool low_tree(Lower *l, const Group *g, const Tree *t, Lowered *out, GErr *e) {
   LVal width = low_least(w, sub(w, low_dim(w, t->results), first), lp_i(k, PANEL)),
        one = lp_i(k, 1);
   LVal depth = lp_var(k, lp_i(k, 0));
-  c = lp_vec(k, width); /* the result of an empty reduction */
-  EACH lp_store(k, now[i], c, lp_const(k, t->fold[i].dt, t->fold[i].start));
+  c = lp_vec(k, width);
+  EACH lp_store(k, now[i], c, lp_const(k, t->fold[i].dt, of_nothing(&t->fold[i])));
   lp_end(k);
   LVal b = lp_for(k, low_dim(w, t->blocks)), bound = add(w, b, one);
   c = lp_vec(k, width);
@@ -443,6 +448,7 @@ bool low_reduce(Lower *l, const Group *g, Lowered *out, GErr *e) {
   j->blocks = low_ceil_div(w, j->length, BLOCK);
   int64_t n = 0, m = 0;
   bool known = low_known(w, j->length, &n), one_block = known && n <= BLOCK;
+  for (int i = 0; i < j->count && known && n == 0; i++) j->fold[i].start = of_nothing(&j->fold[i]);
   j->two = !one_block; /* the trial leaves out the uses of the results */
   if (!low_space(w, t->rank, t->dim, cls, pull_operands, j, &j->s)) return false;
   for (int i = 0; i < j->s.count; i++) j->reduced += j->s.cls[i] == REDUCED;

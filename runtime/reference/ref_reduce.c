@@ -2,10 +2,11 @@
  *
  * In: a tensor of any strides and the axes to reduce. Out: a new row-major tensor without them.
  * The order of the additions of one result is fixed by the reduced axes alone: elements in
- * row-major order, blocks of 4,096, in a block 16 lanes that start at +0 (1 for products), lane j
+ * row-major order, blocks of 4,096, in a block 16 lanes that start at -0 (1 for products), lane j
  * taking elements j, j + 16, .. in order; lanes combined by halving (j with j + 8, 4, 2, 1); blocks
- * combined by a balanced tree split at the largest power of two below their number. An empty
- * reduction gives the start value. f16 and bf16 accumulate in f32 and round once.
+ * combined by a balanced tree split at the largest power of two below their number. As -0 changes
+ * no number, a sum over axes of size 1 is a copy. An empty sum is +0, and other empty reductions
+ * give their start value. f16 and bf16 accumulate in f32 and round once.
  *
  * Two ways through memory give the same bits: one result at a time if the reduced axes are the
  * inner ones (the lanes are a vector), or a panel of neighbouring results if a kept axis is the
@@ -49,7 +50,8 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define NAME(x) x##_sum32
 #define OP(a, b) ((a) + (b))
 #define ROW EACH
-#define START 0.0f
+#define START (-0.0f)
+#define EMPTY 0.0f
 #include "runtime/reference/ref_reduce.inc"
 
 #define T float
@@ -81,7 +83,8 @@ static void load_u64(DType dt, const void *src, int64_t step, int64_t n, uint64_
 #define NAME(x) x##_sum64
 #define OP(a, b) ((a) + (b))
 #define ROW EACH
-#define START 0.0
+#define START (-0.0)
+#define EMPTY 0.0
 #include "runtime/reference/ref_reduce.inc"
 
 #define T double

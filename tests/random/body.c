@@ -22,7 +22,8 @@ Var *body_pick(Maker *m, Wish wish, const Var *with) {
     if (v->hidden) continue;
     if (wish == ANY || (wish == FLOATS && is_float(v)) ||
         (wish == AXES && is_float(v) && v->rank > 0) || (wish == ALIKE && alike(v, with)) ||
-        (wish == ROWS && v->dt == m->dt && v->rank == 2 && !strcmp(v->dim[1].text, m->d.text)))
+        (wish == ROWS && v->dt == m->dt && v->rank == 2 && !strcmp(v->dim[0].text, m->n.text) &&
+         !strcmp(v->dim[1].text, m->d.text)))
       return v;
   }
   return NULL;

@@ -24,8 +24,9 @@ static double op_f(RefRed f, bool f64, double a, double b) {
 }
 
 static double block_f(RefRed f, bool f64, const double *x, int64_t n) {
-  double lane[16], start = f == RR_SUM ? 0 : f == RR_PROD ? 1 : (double)INFINITY;
+  double lane[16], start = f == RR_SUM ? -0.0 : f == RR_PROD ? 1 : (double)INFINITY;
   if (f == RR_MAX) start = -start;
+  if (f == RR_SUM && n == 0) return 0;
   for (int j = 0; j < 16; j++) lane[j] = start;
   for (int64_t i = 0; i < n; i++) lane[i % 16] = op_f(f, f64, lane[i % 16], x[i]);
   for (int h = 8; h > 0; h /= 2)
@@ -158,11 +159,16 @@ static void t_lengths(DType dt) {
 
 static void t_known(void) {
   open_all();
-  /* sums of -0 are +0, as every lane starts from +0 */
-  Tensor *z = tn_scalar_f64(&mem, DEV_CPU, DT_F32, -0.0), *s = ref_reduce(&ref, RR_SUM, z, 0, NULL);
-  check(!signbit(tn_get_f64(s, 0)));
+  /* a sum of -0 is -0, as every lane starts from -0; one of nothing is +0 */
+  Tensor *z = tn_scalar_f64(&mem, DEV_CPU, DT_F32, -0.0), *s;
+  for (int64_t n = 0; n <= 20; n++) {
+    Tensor *zs = ref_broadcast(&ref, z, 1, &n);
+    s = ref_reduce(&ref, RR_SUM, zs, 1, (int64_t[]){0});
+    check(!signbit(tn_get_f64(s, 0)) == (n == 0));
+    tn_unref(zs);
+    tn_unref(s);
+  }
   tn_unref(z);
-  tn_unref(s);
   /* f16 accumulates in f32: 4,000 times 1 is 4,000, though 2,049 is no f16 */
   Tensor *one = tn_scalar_f64(&mem, DEV_CPU, DT_F16, 1);
   Tensor *many = ref_broadcast(&ref, one, 1, (int64_t[]){4000});
@@ -271,7 +277,7 @@ int main(void) {
   TEST(t_lengths(DT_F64), "in f64");
   TEST(t_lengths(DT_F16), "in f16");
   TEST(t_lengths(DT_BF16), "in bf16");
-  TEST(t_known(), "lanes start from +0, f16 accumulates in f32");
+  TEST(t_known(), "lanes start from -0, f16 accumulates in f32");
   TEST(t_arg(), "argmax and argmin give the first winner, the first NaN before all");
   TEST(t_cumsum(), "running sums go in order");
   TEST(t_undefined(), "dtypes without the op are refused");
