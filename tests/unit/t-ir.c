@@ -305,6 +305,7 @@ static void t_inline(void) {
   f->at = (Prov){.span = {1, 5, 9}, .path = names_of(names, "lin"), .origin = -1};
   gr_output(f, b_bin(&b, OP_MUL, a, b_broadcast(&b, c, 2, ta.dim)));
   gr_check(f, CHECK_GE, n, dim_const(other, 2), "too few rows");
+  gr_check(f, CHECK_EQ, m, dim_const(other, 4), "not four columns");
   Val args[2] = {in("f32[K, 4]"), in("f32[4]")}, out;
   Dim subst[2] = {K, dim_const(mine, 4)};
   caller->at = (Prov){.path = names_of(names, "net.blocks.0"), .origin = -1};
@@ -320,6 +321,9 @@ static void t_inline(void) {
   args[0] = in("f32[1, 4]");
   check(!gr_inline(caller, f, args, subst, &out, &err));
   check_str(err.text, "too few rows: 1 and 2");
+  Val wide[2] = {in("f32[K, 5]"), in("f32[5]")};
+  check(!gr_inline(caller, f, wide, (Dim[]){K, dim_const(mine, 5)}, &out, &err));
+  check_str(err.text, "not four columns: 5 and 4");
   subst[0] = K;
   args[0] = in("f32[K, 5]");
   check(!gr_inline(caller, f, args, subst, &out, &err));
