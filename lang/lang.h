@@ -55,10 +55,9 @@ typedef struct Running {
 } Running;
 
 /* ---- frames: one per call, in script and in code */
-/* The alias node of a value in this call (rule 74): of state number `state` of the unit, or, with
- * SIZE_MAX, of a value that entered the call. */
+/* The alias node of a value in this call (rule 74), which entered it as an argument or is that of a
+ * param or buffer; `version` is the value outside. */
 typedef struct AliasEntry {
-  size_t state;
   Val version;
   Value v;
 } AliasEntry;

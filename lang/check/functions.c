@@ -370,7 +370,7 @@ static size_t check_once(Session *s, CheckJob *j, const int64_t *value, size_t n
     if (code == MEM_ERR_NOMEM || code == MEM_ERR_INTERRUPT || code == MEM_ERR_BUG)
       mem_throw(&s->mem, code);
     if (code != MEM_ERR_RESTART || !restart || pin_count == 16) return pin_count;
-    wanted.value = value[pin_count % n];
+    if (wanted.value < 0) wanted.value = value[pin_count % n];
     pins[pin_count++] = wanted;
   }
 }

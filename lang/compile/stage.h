@@ -34,8 +34,12 @@ Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at);
 
 /* unit.c: a top-level `let` as a hidden argument (rule 7) */
 Value unit_global_in_code(Session *s, Global *g, Span at);
-/* may restart staging */
+/* The constant that d is. If it is none, one of its symbols is pinned and staging starts over; an
+ * error if that cannot be. */
 void unit_need_const(Session *s, Dim d, Span at, const char *why, int64_t *out);
+/* The same for a size that the constant `only` alone fits, as in a call of `fn f(x: f32[4])`; may
+ * return without having pinned it. */
+void unit_want_const(Session *s, Dim d, int64_t only);
 
 /* compile.c: an outermost code call from script, compiled once per signature, run, recorded */
 Value call_run_code(Session *s, FnObj *f, const Args *a);

@@ -183,14 +183,29 @@ static void find_symbol(void *ud, Sym sym) {
     }
 }
 
-void unit_need_const(Session *s, Dim d, Span at, const char *why, int64_t *out) {
-  if (dim_is_const(op_dims_of(s), d, out)) return;
+/* Pins the first symbol of d, which starts staging over; false if none is of a leaf. In `check`,
+ * where it has no value, it is `value`, or, for one below 0, one that is tried. */
+static bool pin_symbol(Session *s, Dim d, int64_t value) {
   Unit *u = s->stage ? s->stage->unit : NULL;
   FindSym f = {u, false};
   if (u) dim_symbols(u->g->dims, d, find_symbol, &f);
-  if (!f.found) fail_at(s, ERR_NOT_CONST, at, "%s must be a constant", why);
+  if (!f.found) return false;
+  u->wanted.value = value;
   u->restart = true;
   mem_throw(&s->mem, MEM_ERR_RESTART);
+}
+
+void unit_need_const(Session *s, Dim d, Span at, const char *why, int64_t *out) {
+  if (dim_is_const(op_dims_of(s), d, out)) return;
+  if (!pin_symbol(s, d, -1)) fail_at(s, ERR_NOT_CONST, at, "%s must be a constant", why);
+}
+
+void unit_want_const(Session *s, Dim d, int64_t only) {
+  enum { ENOUGH = 8 }; /* pins are few, and those that must be come later */
+  const Unit *u = s->stage ? s->stage->unit : NULL;
+  Sym sym;
+  if (!u || u->pin_count >= ENOUGH || (u->check && !dim_is_symbol(u->g->dims, d, &sym))) return;
+  pin_symbol(s, d, only);
 }
 
 Value unit_global_in_code(Session *s, Global *g, Span at) {

@@ -251,9 +251,8 @@ static Value enter_node(Session *s, Value v, Span at) {
   Unit *u = s->stage->unit;
   v = stage_lift(s, v, at);
   for (size_t i = 0; i < fr->alias_count; i++)
-    if (fr->aliases[i].state == SIZE_MAX && val_eq(fr->aliases[i].version, v.u.v))
-      return fr->aliases[i].v;
-  AliasEntry e = {SIZE_MAX, v.u.v, op_run(s, OP_ALIAS, 1, &v, NULL, 0, at)};
+    if (val_eq(fr->aliases[i].version, v.u.v)) return fr->aliases[i].v;
+  AliasEntry e = {v.u.v, op_run(s, OP_ALIAS, 1, &v, NULL, 0, at)};
   VEC_PUSH(u ? u->arena : s->stage->g->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
   return e.v;
 }

@@ -29,21 +29,22 @@ State *state_unit(Session *s, const void *key, Name field) {
   return NULL;
 }
 
-/* The value of state number k as frame fr sees it. */
-static Value seen(Session *s, Unit *u, size_t k, Frame *fr, Span at) {
-  State *st = &u->states[k];
-  if (!fr || !fr->stage || st->cur.tag != V_NODE) return st->cur;
-  for (size_t i = 0; i < fr->alias_count; i++)
-    if (fr->aliases[i].state == k && val_eq(fr->aliases[i].version, st->cur.u.v))
-      return fr->aliases[i].v;
-  Value v = seen(s, u, k, fr->up, at);
+/* The value as frame fr sees it. What entered the call as an argument, too, has its alias. */
+static Value seen(Session *s, Unit *u, Value cur, Frame *fr, Span at) {
+  if (!fr || !fr->stage || cur.tag != V_NODE) return cur;
+  Value v = seen(s, u, cur, fr->up, at);
   Stage *now = s->stage;
   s->stage = fr->stage;
-  v = op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
+  v = stage_lift(s, v, at);
+  AliasEntry e = {.version = v.u.v};
+  for (size_t i = 0; i < fr->alias_count && !e.v.tag; i++)
+    if (val_eq(fr->aliases[i].version, e.version)) e.v = fr->aliases[i].v;
+  if (!e.v.tag) {
+    e.v = op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
+    VEC_PUSH(u->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
+  }
   s->stage = now;
-  AliasEntry e = {k, u->states[k].cur.u.v, v};
-  VEC_PUSH(u->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
-  return v;
+  return e.v;
 }
 
 Value param_read(Session *s, Param *p, Span at) {
@@ -51,7 +52,7 @@ Value param_read(Session *s, Param *p, Span at) {
     return value_pool(s, p->overlay.tag ? p->overlay : (Value){.tag = V_PARAM, .u.p = p});
   State *st = state_unit(s, p, NULL);
   if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
-  return seen(s, unit_of(s), (size_t)(st - unit_of(s)->states), s->frame, at);
+  return seen(s, unit_of(s), st->cur, s->frame, at);
 }
 
 Value state_read(Session *s, Inst *i, Field *f, Span at) {

@@ -199,6 +199,8 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     Buf b;
     buf_init_arena(&b, &s->scratch);
     if (o == DIM_MAYBE && s->stage) {
+      int64_t only;
+      if (dim_is_const(dt, want, &only)) unit_want_const(s, have, only);
       s->stage->g->at.span = at;
       gr_check(s->stage->g, CHECK_EQ, have, want,
                fail_text(s, "axis %d of %s is not `%s`", axis, what, type_source(s, n)));

@@ -78,7 +78,8 @@ void body_clauses(Maker *m, int into, int from, int loop) {
   if (chance(m, 15)) return;
   bool policy = !m->in_library && chance(m, 25), used[CLASSES] = {false};
   unsigned names = 0; /* that a clause has */
-  const char *of_names = NULL;
+  const char *of_names = NULL, *of_attention = NULL;
+  int classes = 0;
   if (policy) {
     static const char *const policies[] = {"lean", "tight 4", "tight 6", "decide", "least 64"};
     part_add(w, into, CLAUSE, ONE_OF(m, policies));
@@ -99,9 +100,13 @@ void body_clauses(Maker *m, int into, int from, int loop) {
       what = m->p->vars[INPUTS + i].name;
     } else {
       int i = below(m, CLASSES);
-      if (used[i]) continue;
+      bool attention = !strcmp(class_word[i], "attention"); /* its parts have classes, too */
+      if (used[i] || (attention && classes)) continue;
       used[i] = true;
+      classes++;
       what = class_word[i];
+      if (attention) of_attention = word;
+      if (of_attention) word = of_attention;
     }
     part_add(w, into, CLAUSE, part_text(w, "%s %s", word, what));
   }
@@ -339,18 +344,22 @@ static void call_model(Maker *m, int into) {
 static void call_helper(Maker *m, int into) {
   if (!m->helpers || m->where != IN_ENTRY || !room(m, 3)) return;
   const Helper *h = &m->helper[below(m, m->helpers)];
-  char args[120] = "", names[80] = "";
+  char args[200] = "", names[80] = "";
   size_t at = 0;
   if (h->model) at += (size_t)snprintf(args, sizeof args, "m0, "), m->uses[0]++;
   for (int i = 0; i < h->params; i++) {
     Var *v = body_pick(m, ALIKE, &h->param[i]);
     if (!v) return;
     bool open = h->record && i == 0, close = h->record && i == 1;
-    at += (size_t)snprintf(args + at, sizeof args - at, "%s%s%s%s, ",
+    at += (size_t)snprintf(args + at, sizeof args - at, "%s%s",
                            open    ? "(first = "
                            : close ? "second = "
                                    : "",
-                           v->name, "", close ? ")" : "");
+                           v->name);
+    /* hooks inside are called where the argument has a gradient */
+    if (m->hooks && m->scale && is_float(v))
+      at += (size_t)snprintf(args + at, sizeof args - at, " * %s(u)", dt_name[v->dt]);
+    at += (size_t)snprintf(args + at, sizeof args - at, close ? "), " : ", ");
   }
   size_t n = (size_t)snprintf(names, sizeof names, h->results > 1 ? "(" : "");
   for (int i = 0; i < h->results; i++)
