@@ -1,4 +1,6 @@
-/* Choosing what to keep: the ladder of plans against every plan there is, on small graphs. */
+/* Choosing what to keep: cuts and the ladder against every plan there is, on small graphs. */
+#include <math.h>
+
 #include "autograd/remat.h"
 #include "graph/build.h"
 #include "graph/opcode.h"
@@ -108,7 +110,47 @@ static void t_exhaustive(void) {
   check_int(graphs, >, 200);
 }
 
+/* The cost of a choice when a byte costs `price`. */
+static double cost_of(Env *v, const Graph *g, const uint8_t *choice, double price) {
+  RmPrice p = rm_price(&v->arena, g, none, choice);
+  return (double)p.time + price * (double)p.bytes;
+}
+
+static void t_least(void) {
+  int cuts = 0, mixed = 0;
+  for (int round = 0; round < 150; round++) {
+    Env v;
+    env_open(&v);
+    Graph *g = draw(&v);
+    size_t slot[64], count = 0;
+    uint8_t *choice = g ? ARENA_ARRAY(&v.arena, uint8_t, g->type_count + 1) : NULL;
+    if (g) rm_written(g, choice);
+    for (size_t k = 0; g && k < g->type_count; k++)
+      if (choice[k] == CHOICE_RECOMPUTE && count < 64) slot[count++] = k;
+    for (int e = -3; g && e <= 9 && count <= 9; e += 2) {
+      double price = exp2(e), least = INFINITY;
+      for (unsigned bits = 0; bits < 1u << count; bits++) {
+        for (size_t k = 0; k < count; k++)
+          choice[slot[k]] = bits >> k & 1 ? CHOICE_SAVE : CHOICE_RECOMPUTE;
+        least = fmin(least, cost_of(&v, g, choice, price));
+      }
+      rm_cut(&v.arena, g, none, price, choice);
+      size_t saved = 0;
+      for (size_t k = 0; k < count; k++) saved += choice[slot[k]] == CHOICE_SAVE;
+      mixed += saved > 0 && saved < count;
+      double got = cost_of(&v, g, choice, price);
+      check_msg(got <= least * (1 + 1e-6), "round %d, price 2^%d: %g, the least %g", round, e, got,
+                least);
+      cuts++;
+    }
+    env_close(&v);
+  }
+  tap_note("%d cuts, %d of them keep a part", cuts, mixed);
+  check_int(mixed, >, 100);
+}
+
 int main(void) {
+  TEST(t_least(), "for every price of a byte the cut is the least choice");
   TEST(t_exhaustive(), "for every bound on bytes the ladder is within 10 % of the best plan");
   return tap_done();
 }
