@@ -385,6 +385,12 @@ static void t_read_file(void) {
     check_size(n, >, 100);
     mem_free(&m, p, n + 1);
   }
+  Interrupt asked = {0}; /* a part of a file is no file */
+  interrupt_set(&asked, true);
+  m.stop = &asked;
+  check(!file_read(&m, "/proc/self/status", &n, &e));
+  check(e.interrupted);
+  m.stop = NULL;
   check(!file_read(&m, folder, &n, &e));
   check_has(e.text, "is a folder");
   check(!file_read(&m, "", &n, &e));
