@@ -210,6 +210,9 @@ const Type *unit_type(Unit *u, Value v);
 /* t with the sizes of the call in place of their names. If arguments differ in a size (an error
  * later), the size of the `first` argument, or of the last. */
 Type unit_sized(Unit *u, Type t, bool first);
+/* Whether an int that f captures is a constant: 0 and 1 in a block of script, whose tensors have
+ * constant sizes, too (rule 27), so that one of 1 stretches there as it does outside (rule 29). */
+bool flat_fixed(const FnObj *f, Value v);
 void flat_value(Flat *f, Value v, Node *type, Node *fn);
 /* a stage for a region of the present one's graph */
 void region_open(Session *s, Stage *st, Name name);

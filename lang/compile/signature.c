@@ -207,6 +207,10 @@ static void flatten_inst(Flat *f, Inst *inst) {
   buf_puts(&f->sig, "} ");
 }
 
+bool flat_fixed(const FnObj *f, Value v) {
+  return capsule_is_fn(f) && v.tag == V_INT && v.u.i >= 0 && v.u.i <= 1;
+}
+
 void flat_value(Flat *f, Value v, Node *type, Node *fn) {
   stack_check();
   Buf *b = &f->sig;
@@ -252,8 +256,12 @@ void flat_value(Flat *f, Value v, Node *type, Node *fn) {
     put_ptr(b, "fn", v.u.fn->decl, "(");
     if (v.u.fn->self) flatten_inst(f, v.u.fn->self);
     for (size_t i = 0; i < v.u.fn->capture_count; i++) {
-      f->label = f->named ? v.u.fn->captures[i].name : NULL;
-      flat_value(f, v.u.fn->captures[i].v, NULL, NULL);
+      const Local *l = &v.u.fn->captures[i];
+      f->label = f->named ? l->name : NULL;
+      if (flat_fixed(v.u.fn, l->v))
+        put_int(b, "i", l->v.u.i, " ");
+      else
+        flat_value(f, l->v, NULL, NULL);
     }
     buf_puts(b, ") ");
     break;

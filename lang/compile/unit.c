@@ -157,7 +157,7 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
     Local *cap = ARENA_ARRAY(&s->scratch, Local, f->capture_count + 1);
     for (size_t i = 0; i < f->capture_count; i++) {
       cap[i] = f->captures[i];
-      cap[i].v = unit_rebuild(s, c, f->captures[i].v);
+      if (!flat_fixed(f, cap[i].v)) cap[i].v = unit_rebuild(s, c, cap[i].v);
     }
     return v_fn_like(s, f, f->self, cap);
   }
