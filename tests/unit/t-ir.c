@@ -289,6 +289,19 @@ static void t_builders(void) {
   check_uint(gr_type(g, x)->alias, !=, 0);
 }
 
+/* A node gets a provenance, later ones that of the graph as before. */
+static void t_provenance(void) {
+  fresh();
+  B b = {.g = g};
+  Val x = in("f32[4]");
+  g->at = (Prov){.path = names_of(names, "a"), .origin = -1};
+  Val y = b_un(&b, OP_NEG, x);
+  gr_set_prov(g, y.node, (Prov){.path = names_of(names, "b"), .origin = -1});
+  Val z = b_un(&b, OP_NEG, y);
+  check_str(g->provs[g->nodes[y.node].prov].path, "b");
+  check_str(g->provs[g->nodes[z.node].prov].path, "a");
+}
+
 static void t_inline(void) {
   fresh();
   /* f(a: f32[N, M], b: f32[M]) -> a * b, over its own table */
@@ -501,6 +514,7 @@ static void all(void *ud) {
   TEST(t_moves(), "movements, reductions and indices explain what does not fit");
   TEST(t_failed(), "a failed node leaves the graph as it was");
   TEST(t_builders(), "builders stretch single numbers and make no idle nodes");
+  TEST(t_provenance(), "a node gets another provenance, those after it do not");
   TEST(t_inline(), "inlined graphs get the caller's sizes, paths and checks");
   TEST(t_verify(), "the verifier finds each broken invariant");
   TEST(t_damage(), "the verifier survives random damage");
