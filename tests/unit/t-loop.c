@@ -36,6 +36,9 @@ static Kernel *finish(Kernel *k) {
   else
     check_str(print(r), s);
   check_str(print(lp_clean(&arena, c)), s);
+  Kernel *same = lp_copy(&arena, c);
+  check_str(print(same), s);
+  check(lp_verify(same, &e));
   return r ? r : c;
 }
 
