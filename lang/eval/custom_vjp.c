@@ -164,7 +164,7 @@ Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
     Value v = a->v[i];
     if (v.tag == V_PARAM) v = param_read(s, v.u.p, a->call);
     if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, a->call);
-    uint32_t p = d->params.count;
+    uint32_t p;
     if (a->names[i]) {
       for (p = 0; p < d->params.count; p++)
         if (d->params.items[p]->param.name.name == a->names[i]) break;

@@ -372,9 +372,9 @@ static void declare_item(Session *s, Module *m, Node *n, bool repl) {
   switch ((NodeKind)n->kind) {
   case N_USE: declare_use(s, m, n, repl); break;
   case N_FN: {
-    Global *g = declare(s, m, &n->fn->name, false, repl);
+    declare(s, m, &n->fn->name, false, repl);
     Value f = v_fn(s, n, m, NULL, NULL, !n->fn->is_proc, 0, NULL);
-    g = global_own(m, n->fn->name.name);
+    Global *g = global_own(m, n->fn->name.name);
     g->kind = G_FN;
     g->decl = n;
     value_set(&g->v, f);
