@@ -320,7 +320,7 @@ static void call_model(Maker *m, int into) {
   int k = below(m, m->models), how = below(m, 6);
   if (m->where == IN_HELPER) k = 0;
   const char *net = m->where == IN_HELPER ? "net" : part_text(m->w, "m%d", k);
-  m->uses[k]++;
+  m->uses[k] += m->depth ? 2 : 1; /* it may be a loop */
   Var like = *x;
   char arg[40];
   /* `after` of on_call is called where the argument has a gradient */
@@ -346,7 +346,7 @@ static void call_helper(Maker *m, int into) {
   const Helper *h = &m->helper[below(m, m->helpers)];
   char args[200] = "", names[80] = "";
   size_t at = 0;
-  if (h->model) at += (size_t)snprintf(args, sizeof args, "m0, "), m->uses[0]++;
+  if (h->model) at += (size_t)snprintf(args, sizeof args, "m0, "), m->uses[0] += m->depth ? 2 : 1;
   for (int i = 0; i < h->params; i++) {
     Var *v = body_pick(m, ALIKE, &h->param[i]);
     if (!v) return;
