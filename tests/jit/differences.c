@@ -195,6 +195,7 @@ int main(int argc, char **argv) {
   Count count = {0};
   ckl_session *s = NULL;
   const char *mode = argc > 3 ? argv[3] : "reference";
+  runner_mode(mode);
   long number = atol(argv[1]), failures = 0;
   unsigned long long seed = strtoull(argv[2], NULL, 10);
   for (long n = 0; n < number && failures < 20; n++) {

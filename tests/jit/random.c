@@ -92,6 +92,7 @@ int main(int argc, char **argv) {
   for (int i = 3; i < argc && modes < MODES; i++) mode[modes++] = argv[i];
   for (size_t i = 0; argc == 3 && i < sizeof default_modes / sizeof *default_modes; i++)
     mode[modes++] = default_modes[i];
+  for (int m = 0; m < modes; m++) runner_mode(mode[m]);
   static Program p;
   static Outcome out[MODES];
   static char text[40000], why[4000];

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/makes_code.h"
+
 const int dt_bytes[DTS] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
 
 void runner_clear(Outcome *o) {
@@ -81,12 +83,22 @@ bool runner_in_script(const char *mode) {
   return !strncmp(mode, "script", 6);
 }
 
+static void read_cpu(const char *mode, char cpu[32]) {
+  const char *on = !runner_in_script(mode) ? mode : mode[6] ? mode + 7 : "reference";
+  snprintf(cpu, 32, "%.*s", (int)strcspn(on, "@"), on);
+}
+
+void runner_mode(const char *mode) {
+  char cpu[32];
+  read_cpu(mode, cpu);
+  must_make_code(cpu);
+}
+
 ckl_session *runner_open(const char *mode) {
   const char *cache = getenv("RANDOM_CACHE"); /* a folder where machine code is kept */
   ckl_config config = {.size = sizeof config, .cache = cache ? cache : ""};
   char cpu[32];
-  const char *on = !runner_in_script(mode) ? mode : mode[6] ? mode + 7 : "reference";
-  snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(on, "@"), on);
+  read_cpu(mode, cpu);
   config.cpu = cpu;
   if (strchr(mode, '@')) config.threads = atoi(strchr(mode, '@') + 1);
   ckl_session *s = ckl_open(&config);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/makes_code.h"
 #include "tests/random/whole.h"
 
 enum { MODES = 16, PER_SESSION = 10, OUTPUT = 1 << 21, MOST_FINDS = 5 };
@@ -341,6 +342,7 @@ int main(int argc, char **argv) {
   }
   for (size_t i = 0; argc == 3 && i < sizeof default_modes / sizeof *default_modes; i++)
     read_mode(&mode[modes++], default_modes[i]);
+  for (int m = 0; m < modes; m++) must_make_code(mode[m].cpu);
   snprintf(folder, sizeof folder, "%s/whole.XXXXXX", getenv("builddir") ? getenv("builddir") : ".");
   if (!mkdtemp(folder)) {
     printf("Bail out! no folder %s\n", folder);
