@@ -192,6 +192,24 @@ bool dim_is_symbol(const DimTab *t, Dim d, Sym *out) {
   return true;
 }
 
+bool dim_solve(const DimTab *t, Dim d, int64_t value, int64_t *out) {
+  if (d == DIM_BAD || (d & SMALL)) return false;
+  int n;
+  Term one;
+  const Term *p = view(t, d, &one, &n);
+  int64_t rest = value, k = 0;
+  for (int i = 0; i < n; i++) {
+    const Mono *m = &t->monos[p[i].mono];
+    if (!m->count && __builtin_sub_overflow(rest, p[i].k, &rest)) return false;
+    if (!m->count) continue;
+    if (k || m->count != 1 || t->atoms[t->parts[m->first]].kind != ATOM_SYM) return false;
+    k = p[i].k;
+  }
+  if (!k || (k == -1 && rest == INT64_MIN) || rest % k) return false;
+  *out = rest / k;
+  return *out >= 0;
+}
+
 /* ---- order: by structure only */
 static int atom_cmp(const DimTab *t, uint32_t x, uint32_t y);
 

@@ -35,6 +35,9 @@ Dim dim_product(DimTab *t, int n, const Dim *d);
 
 bool dim_is_const(const DimTab *t, Dim d, int64_t *out);
 bool dim_is_symbol(const DimTab *t, Dim d, Sym *out); /* exactly one bare symbol */
+/* The size of symbol s where d, which is k * s + c, is `value`. False if d is anything else, or no
+ * size solves it. */
+bool dim_solve(const DimTab *t, Dim d, int64_t value, int64_t *out);
 typedef enum DimOrder { DIM_EQUAL, DIM_DIFFERENT, DIM_MAYBE } DimOrder;
 DimOrder dim_compare(DimTab *t, Dim a, Dim b);
 

@@ -203,9 +203,9 @@ void unit_need_const(Session *s, Dim d, Span at, const char *why, int64_t *out) 
 void unit_want_const(Session *s, Dim d, int64_t only) {
   enum { ENOUGH = 8 }; /* pins are few, and those that must be come later */
   const Unit *u = s->stage ? s->stage->unit : NULL;
-  Sym sym;
-  if (!u || u->pin_count >= ENOUGH || (u->check && !dim_is_symbol(u->g->dims, d, &sym))) return;
-  pin_symbol(s, d, only);
+  int64_t size = 0;
+  if (!u || u->pin_count >= ENOUGH) return;
+  if (!u->check || dim_solve(u->g->dims, d, only, &size)) pin_symbol(s, d, size);
 }
 
 Value unit_global_in_code(Session *s, Global *g, Span at) {

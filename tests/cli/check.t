@@ -10,6 +10,14 @@ silent out 'it does not run'
 silent err 'nothing is said'
 gives 1 'one that is wrong' "$ckl" check bad.ckl
 says err 'error[name-' 'it says why'
+cat >sizes.ckl <<'EOF'
+fn four(x: f32[4]) = x * 2
+fn fits[N](x: f32[N], y: f32[5]) = four(x[1:]) + (x + y)[1:]
+fn tail[N](x: f32[N], y: f32[6]) = four(x[1:]) + (x + y)[1:]
+EOF
+gives 1 'a size that a number in a signature decides' "$ckl" check sizes.ckl
+says err 'f32[5] and f32[6]' 'is that number in the rest of the function'
+tap_empty "$(grep 'sizes.ckl:2' err)" 'the other function has one, too'
 gives 1 'several files' "$ckl" check good.ckl bad.ckl good.ckl
 gives 1 'ckl check -v' "$ckl" check -v good.ckl bad.ckl
 says out 'good.ckl: fine' 'says what is fine'

@@ -161,6 +161,18 @@ static void t_symbols(void) {
   check_uint(dim_symbol_span(tab, u).lo, ==, 5);
   check(dim_is_symbol(tab, n, &s) && s == 0);
   check(!dim_is_symbol(tab, dim_add(tab, n, num(1)), &s));
+  int64_t size = -1;
+  Dim line = dim_sub(tab, dim_mul(tab, n, num(3)), num(2)); /* 3n - 2 */
+  check(dim_solve(tab, n, 7, &size) && size == 7);
+  check(dim_solve(tab, line, 10, &size) && size == 4);
+  check(!dim_solve(tab, line, 11, &size)); /* no integer */
+  check(!dim_solve(tab, line, -8, &size)); /* a size below 0 */
+  check(dim_solve(tab, dim_sub(tab, num(9), n), 5, &size) && size == 4);
+  check(!dim_solve(tab, num(4), 4, &size) && !dim_solve(tab, DIM_BAD, 4, &size));
+  check(!dim_solve(tab, dim_add(tab, n, other), 4, &size));
+  check(!dim_solve(tab, dim_mul(tab, n, n), 4, &size));
+  check(!dim_solve(tab, dim_floordiv(tab, n, num(2)), 4, &size));
+  check(!dim_solve(tab, dim_sub(tab, n, num(3)), INT64_MAX, &size));
   Dim to[3] = {num(4), DIM_BAD, dim_add(tab, n, num(1))};
   Dim d = dim_mul(tab, dim_add(tab, n, other), none);
   check_str(show(tab, dim_import(tab, tab, d, to, 3)), "n*n'2 + 4*n + n'2 + 4");
