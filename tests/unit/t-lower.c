@@ -313,7 +313,10 @@ static void run_group(Make *m, GroupKind kind, const char *name) {
       fill(in[i], seed + 10 * i);
     }
     RunCtx run = {.mem = &mem, .env = m->env};
-    Group one = {.kind = (uint8_t)kind, .outs = g->outputs, .out_count = (uint32_t)g->output_count};
+    Group one = {.kind = (uint8_t)kind,
+                 .root = g->outputs[0].node,
+                 .outs = g->outputs,
+                 .out_count = (uint32_t)g->output_count};
     one.nodes = ARENA_ARRAY(&arena, uint32_t, g->node_count);
     for (uint32_t i = 0; i < g->node_count; i++) {
       OpClass cls = op_info[g->nodes[i].op].cls;
@@ -338,6 +341,22 @@ static void run_group(Make *m, GroupKind kind, const char *name) {
 
 static Val scale(Make *m, Val x, double f) {
   return b_bin(&m->b, OP_MUL, x, b_const(&m->b, x, f));
+}
+
+/* More ops in one kernel than a chain may be long, in a tree that is not deep. */
+static void t_tree(void) {
+  enum { LEAVES = 2048 };
+  static Val v[LEAVES];
+  Make m;
+  make_open(&m, false, DT_F32);
+  Dim n = size(&m, 7);
+  Val x = make_input(&m, 1, &n);
+  for (int i = 0; i < LEAVES; i++) v[i] = scale(&m, x, i + 2);
+  for (int left = LEAVES; left > 1; left /= 2)
+    for (int i = 0; i < left / 2; i++) v[i] = b_bin(&m.b, OP_ADD, v[2 * i], v[2 * i + 1]);
+  gr_output(m.g, v[0]);
+  run_group(&m, GROUP_POINT, "a tree");
+  clean();
 }
 
 static void rows_of(bool symbolic, DType dt, int64_t r, int64_t n) {
@@ -490,6 +509,7 @@ int main(void) {
   }
   for (uint64_t seed = 1; seed <= 60; seed++)
     TEST(t_chain(seed), "a chain of views and pointwise ops");
+  TEST(t_tree(), "a tree of 4,095 ops");
   for (int i = 0; i < 8; i++) TEST(t_rows(floats[i / 2], i % 2), "rows and columns");
   for (int i = 0; i < 2; i++) {
     TEST(t_axes(i, 3, (int64_t[]){5, 3, 18}), "any axes");

@@ -292,20 +292,28 @@ static void on_signal(int n) {
   handled_depth = reached(handled, endless);
 }
 
-static void t_signal(void) {
-  enum { SIZE = CKL_STACK_FACTOR * (256 << 10) };
-  stack_t alt = {.ss_sp = malloc(SIZE), .ss_size = SIZE}, before;
+/* How deep a program goes in a handler whose stack has so many bytes. */
+static int depth_in_handler(size_t size) {
+  stack_t alt = {.ss_sp = malloc(size), .ss_size = size}, before;
   struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
-  handled = session(0);
-  need(handled && alt.ss_sp);
+  if (!alt.ss_sp) return 0;
   sigaltstack(&alt, &before);
   sigaction(SIGUSR1, &a, NULL);
   raise(SIGUSR1);
   signal(SIGUSR1, SIG_DFL);
   sigaltstack(&before, NULL);
   free(alt.ss_sp);
-  check_int(handled_depth, >, 10);
-  check_int(handled_depth, <, 900); /* the thread's own stack has room for all that there may be */
+  return handled_depth;
+}
+
+static void t_signal(void) {
+  enum { SIZE = CKL_STACK_FACTOR * (256 << 10) };
+  handled = session(0);
+  need(handled);
+  int depth = depth_in_handler(SIZE);
+  check_int(depth, >, 10);
+  check_int(depth, <, 900); /* the thread's own stack has room for all that there may be */
+  check_int(depth_in_handler(2 * SIZE), >, depth + depth / 2);
   check(is_well(handled));
   ckl_close(handled);
 }
