@@ -15,6 +15,9 @@ fn four(x: f32[4]) = x * 2
 fn fits[N](x: f32[N], y: f32[5]) = four(x[1:]) + (x + y)[1:]
 fn tail[N](x: f32[N], y: f32[6]) = four(x[1:]) + (x + y)[1:]
 EOF
+echo 'fn empty(x: f32[0]) = x * 2
+fn g[N](x: f32[N], y: f32[0]) = empty(x) + x + y' >zero.ckl
+gives 0 'a size that a number decides may be 0' "$ckl" check zero.ckl
 gives 1 'a size that a number in a signature decides' "$ckl" check sizes.ckl
 says err 'f32[5] and f32[6]' 'is that number in the rest of the function'
 tap_empty "$(grep 'sizes.ckl:2' err)" 'the other function has one, too'

@@ -51,6 +51,14 @@ gives 0 'a saved value that two names have' "$ckl" plan --json miss.ckl miss
 says out '"outputs": 4, ' 'is no result'
 says out '"saved": 16, ' 'and is counted once'
 
+echo 'fn away[N](w: f32[N], x: f32[N]) -> f32 {
+  let y = checkpoint <offload all> { sin(w * x) }
+  sum(y * y)
+}
+let w = track(ones([1000]))
+print(grad(away(w, ones([1000])), w)[0])' >away.ckl
+gives 0 'a plan of what waits elsewhere' "$ckl" plan away.ckl away
+says out '  4,000  beside the peak' 'says how much that is'
 gives 0 'a run tells its plans' "$ckl" run --plan --counts net.ckl
 says err 'plan of step' 'before the call'
 says err 'backward.matmul' 'and counts operations of gradients'

@@ -161,6 +161,7 @@ static void t_symbols(void) {
   check_uint(dim_symbol_span(tab, u).lo, ==, 5);
   check(dim_is_symbol(tab, n, &s) && s == 0);
   check(!dim_is_symbol(tab, dim_add(tab, n, num(1)), &s));
+  check(parse(tab, "AZ + az") != DIM_BAD); /* all letters */
   int64_t size = -1;
   Dim line = dim_sub(tab, dim_mul(tab, n, num(3)), num(2)); /* 3n - 2 */
   check(dim_solve(tab, n, 7, &size) && size == 7);

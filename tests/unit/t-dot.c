@@ -338,6 +338,32 @@ static void rounded(void) {
     }
 }
 
+/* A kernel that fails after another one of its group was made takes that one back. */
+static void unfinished(void) {
+  Env v;
+  env_open(&v);
+  Graph *g = new_graph(&v);
+  B b = {.g = g};
+  Val x = b_swap(&b, input(&v, g, DT_F32, 2, 33, 20)); /* it is packed first */
+  Val z = b_op(&b, OP_DOT, 2, (Val[]){x, input(&v, g, DT_F32, 2, 33, 40)}, 0, NULL);
+  Val end = z;
+  for (int i = 0; i < 3100; i++) end = b_un(&b, OP_SIN, end);
+  gr_output(g, end);
+  if (built(&b)) {
+    uint8_t *placed = ARENA_ARRAY(&v.arena, uint8_t, g->type_count + 1);
+    Group group = {.kind = GROUP_DOT, .root = z.node, .outs = g->outputs, .out_count = 1};
+    Lower l = {&v.arena, g, tiles[ENG_X86_64_V3], placed};
+    Lowered out = {0};
+    GErr e = {.operand = -1};
+    for (size_t i = 0; i < g->input_count; i++) placed[g->nodes[g->inputs[i].node].result0] = 1;
+    check(!low_group(&l, &group, &out, &e));
+    check_has(e.text, "a chain of more than 3000 ops");
+    check_uint(out.count, ==, 0);
+    check_uint(out.panel_count, ==, 0);
+  }
+  env_close(&v);
+}
+
 /* for i { vec k { out[i + k * s] = in[i * m + k] } }: blocks in registers where s >= n. */
 static void transposes(void) {
   static const int64_t sizes[] = {1, 15, 16, 33, 48};
@@ -451,6 +477,7 @@ int main(void) {
   TEST(batches(), "batches and broadcasts");
   TEST(views(), "operands that are views");
   TEST(inner(), "products of vectors");
+  TEST(unfinished(), "what fails leaves no kernel");
   TEST(rounded(), "operands rounded for computing");
   TEST(transposes(), "loops that transpose");
   TEST(convolutions(), "convolutions and their gradients");

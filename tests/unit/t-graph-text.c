@@ -137,6 +137,9 @@ static void t_bad(void) {
   bad("graph \"a {\n}", "the string does not end");
   bad("graph \"\\q\" {\n}", "this escape is not known");
   bad("graph \"\\x00\" {\n}", "zero byte");
+  GErr e; /* what is behind the end of the text is not read */
+  check(!gr_read(&arena, names, "graph \"\\x41\" {\n}", 10, &e));
+  check_has(e.text, "this escape is not known");
   bad("graph {\n sym\n}", "a name is expected");
   bad("graph {\n check lt 1, 2\n}", "no such check");
   bad("graph {\n %0 = token : token @ 1:5-2\n}", "this span ends before");

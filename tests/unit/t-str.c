@@ -292,6 +292,7 @@ static void t_reads(void) {
   char text[1200] = "1.00000000000000011102230246251565404236316680908203125";
   size_t n = strlen(text);
   double x;
+  check(str_to_f64("1.59", 3, &x) && x == 1.5); /* not what is behind it */
   check(str_to_f64(text, n, &x) && x == 1.0);
   memset(text + n, '0', 1000);
   check(str_to_f64(text, n + 1000, &x) && x == 1.0);
