@@ -103,6 +103,21 @@ static void bad(const char *text, const char *why) {
   if (!g) check_int(e.code, ==, ERR_IR_TEXT);
 }
 
+/* As many blocks as a text may have, and one more. */
+static void t_blocks(void) {
+  for (int most = 10000; most <= 10001; most++) {
+    GErr e;
+    Buf b;
+    buf_init_arena(&b, &arena);
+    buf_puts(&b, "graph {\n");
+    for (int i = 1; i <= most; i++) buf_printf(&b, " block %d \"\"\n", i);
+    buf_puts(&b, " return\n}");
+    Graph *g = gr_read(&arena, names, b.s, b.n, &e);
+    if (most == 10000 && check_msg(g, "%s", e.text)) check_size(g->blocks->count, ==, 10000);
+    if (most > 10000 && check(!g)) check_has(e.text, "too many blocks");
+  }
+}
+
 static void t_bad(void) {
   bad("", "line 1: a graph begins");
   bad("graph {", "the text ends in a graph");
@@ -187,6 +202,7 @@ static void all(void *ud) {
   (void)ud;
   TEST(t_random(), "random graphs of all ops read back equal and print the same");
   TEST(t_everything(), "every construct of the grammar is kept");
+  TEST(t_blocks(), "10,000 blocks are read");
   TEST(t_bad(), "bad text is refused with its line and a reason");
   TEST(t_nested(), "regions nested too deeply are refused");
   TEST(t_plain(), "equality and hash see structure, not names and places");

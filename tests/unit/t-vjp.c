@@ -298,6 +298,19 @@ static Graph *custom_value(Env *v) {
   return g;
 }
 
+/* What is staged after an inlined body has the place of the caller. */
+static void t_place_after_inlining(void) {
+  Fix f;
+  GErr e = {.operand = -1};
+  fix_open(&f);
+  Val in[2] = {f64_input(&f), f64_input(&f)}, out[2];
+  f.g->at.span = (Span){1, 50, 90};
+  need(ad_inline_pure(f.g, custom_value(&f.v), in, out, &e));
+  check(f.g->provs[f.g->nodes[out[0].node].prov].backward == 1);
+  check(f.g->at.backward == 0 && f.g->at.span.lo == 50);
+  env_close(&f.v);
+}
+
 static Graph *custom_back(Env *v) {
   Graph *g = new_graph(v);
   B b = {.g = g};
@@ -753,6 +766,7 @@ int main(void) {
   TEST(t_host_call(true), "a host call has no gradient, and the error is at the call");
   TEST(t_host_call(false), "a host call off the way does not matter");
   TEST(t_provenance(), "nodes made carry the place of their forward node");
+  TEST(t_place_after_inlining(), "a body that is inlined leaves the place as it was");
   TEST(t_custom(), "custom uses its own gradient, which can be differentiated");
   TEST(t_custom_without_gradient(), "custom without a gradient is differentiated as its body");
   TEST(t_custom_with_int_result(true), "custom with an int result, all cotangents");
