@@ -90,7 +90,7 @@ Tensor *ref_slice(Ref *r, Tensor *x, const int64_t *start, const int64_t *len,
   int64_t stride[CKL_MAX_RANK], offset = x->offset;
   bool empty = false;
   for (int i = 0; i < x->rank; i++) {
-    int64_t by = step ? step[i] : 1, n = x->dim[i];
+    int64_t by = step[i], n = x->dim[i];
     /* With len > 0 the last element, start + (len - 1) * step, has to be below n. */
     if (start[i] < 0 || start[i] > n || len[i] < 0 || by < 1 ||
         (len[i] > 0 && (start[i] >= n || (len[i] - 1) > (n - 1 - start[i]) / by))) {

@@ -198,6 +198,13 @@ static void t_moves(void) {
   size_t checks = g->check_count;
   check_str(shown(op1(OP_BROADCAST, "f32[N]", 1, &a)), "f32[N, 4]");
   check_size(g->check_count, ==, checks + 1);
+  int64_t low[1] = {num(1)}, high[1] = {num(0)}, inner[1] = {1};
+  Attr gaps[4] = {attr_dims(AT_LOW, 1, low), attr_dims(AT_HIGH, 1, high),
+                  attr_ints(AT_INNER, 1, inner), attr_f(AT_VALUE, 0)};
+  checks = g->check_count;
+  check_str(shown(op1(OP_PAD, "f32[N]", 4, gaps)), "f32[2*N]");
+  check_size(g->check_count, ==, checks + 1); /* zeros between elements need one */
+  check(g->checks[checks].kind == CHECK_GE && g->checks[checks].b == num(1));
   int64_t start[1] = {num(2)}, len[1] = {num(7)}, step[1] = {1};
   Attr s[3] = {attr_dims(AT_STARTS, 1, start), attr_dims(AT_LENS, 1, len),
                attr_ints(AT_STEPS, 1, step)};

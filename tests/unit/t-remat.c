@@ -238,8 +238,26 @@ static void counts(void *ud, const RmValue *v) {
   n[v->choice]++;
 }
 
+/* What is chosen for a node is chosen for each of its results; returns how many nodes have several. */
+static int results_agree(const Graph *g) {
+  uint8_t *written = ARENA_ARRAY(g->arena, uint8_t, g->type_count + 1);
+  uint8_t *all = ARENA_ARRAY(g->arena, uint8_t, g->type_count + 1);
+  int several = 0;
+  rm_written(g, written);
+  for (uint8_t what = CHOICE_SAVE; what <= CHOICE_RECOMPUTE; what++) {
+    rm_all(g, what, all);
+    for (uint32_t n = 0; n < g->node_count; n++) {
+      const GNode *node = &g->nodes[n];
+      if (all[node->result0] == written[node->result0]) continue;
+      several += node->result_count > 1;
+      for (uint32_t k = 0; k < node->result_count; k++) check_int(all[node->result0 + k], ==, what);
+    }
+  }
+  return several;
+}
+
 static void t_random(void) {
-  int cases = 0, copies = 0, what[4] = {0};
+  int cases = 0, copies = 0, several = 0, what[4] = {0};
   for (uint64_t seed = 1; seed <= 1500; seed++) {
     arena_free(&arena);
     arena_init(&arena, &mem);
@@ -256,6 +274,7 @@ static void t_random(void) {
       rm_written(c.whole, choice);
     Graph *d = rm_apply(&arena, c.whole, choice, halves ? &split : NULL);
     if (!check_msg(gr_verify(d, &e), "seed %d: %s", (int)seed, e.text)) return;
+    several += results_agree(c.whole);
     cases += agree(&c, d, seed);
     for (uint32_t i = 0; i < d->node_count; i++) copies += d->provs[d->nodes[i].prov].recomputed;
     if (c.tops) kept_as_chosen(&c, d, choice, seed);
@@ -269,6 +288,7 @@ static void t_random(void) {
            copies, what[0], what[1], what[2], what[3]);
   check_int(cases, >, 300);
   check_int(copies, >, 3000);
+  check_int(several, >, 20);
 }
 
 /* ---- joint graphs */
