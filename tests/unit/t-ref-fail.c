@@ -117,6 +117,12 @@ static Tensor *run_long_sort(void) {
   bool ok = ref_sort(&ref, row, 0, true, &v, &i);
   return two(ok, v, i);
 }
+static Tensor *run_wide_sort(void) { /* keys that do not fit beside a position */
+  Tensor *v = NULL, *i = NULL, *line = ref_reshape(&ref, f64, 1, (int64_t[]){tn_count(f64)});
+  bool ok = line && ref_sort(&ref, line, 0, false, &v, &i);
+  tn_unref(line);
+  return two(ok, v, i);
+}
 static Tensor *run_nonzero(void) {
   Tensor *v, *i;
   bool ok = ref_nonzero(&ref, f32, -1, &v, &i);
@@ -175,6 +181,7 @@ static const Case cases[] = {ROW(unary),
                              VIEW(philox),
                              ROW(sort),
                              ROW(long_sort),
+                             ROW(wide_sort),
                              ROW(nonzero)};
 enum { CASES = sizeof cases / sizeof *cases };
 
