@@ -238,7 +238,7 @@ static void counts(void *ud, const RmValue *v) {
   n[v->choice]++;
 }
 
-/* What is chosen for a node is chosen for each of its results; returns how many nodes have several. */
+/* What is chosen for a node is so for each of its results. How many nodes have several? */
 static int results_agree(const Graph *g) {
   uint8_t *written = ARENA_ARRAY(g->arena, uint8_t, g->type_count + 1);
   uint8_t *all = ARENA_ARRAY(g->arena, uint8_t, g->type_count + 1);

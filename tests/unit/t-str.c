@@ -429,6 +429,13 @@ static void t_err(void) {
   check_int(n % 2, ==, 1); /* whole characters and three dots */
   err_set(&e, "a%s", longer);
   check_int(strlen(e.text) % 2, ==, 0);
+  memset(longer, 'x', sizeof longer);
+  for (size_t room = sizeof e.text - 1, i = room; i <= room + 1;
+       i++) { /* what fits, and one more */
+    err_set(&e, "%.*s", (int)i, longer);
+    check_size(strlen(e.text), ==, room);
+    check_str(e.text + room - 3, i == room ? "xxx" : "...");
+  }
 }
 
 /* ---- names */
