@@ -28,8 +28,8 @@ extern const int dt_bytes[DTS];
 /* A mode: a value of ckl_config.cpu, as in `native@4` on so many threads; `script`, the same text
  * as a proc, on the reference evaluator, or as in `script:native@4`. */
 ckl_session *runner_open(const char *mode);
-void runner_mode(
-    const char *mode); /* ends the program if the mode needs machine code, and none is made */
+/* Ends the program if the mode needs machine code, and none is made. */
+void runner_mode(const char *mode);
 bool runner_in_script(const char *mode);
 
 /* Declares the program in `s`; clears `o`. */
