@@ -155,10 +155,9 @@ void session_forget(Session *s) {
   op_grads_free(s);
   native_ops_free(s);
   s->warned_count = 0;
-  int64_t values = s->count.values_live, tape = s->count.tape_live;
+  int64_t values = s->count.values_live; /* no tape lives on */
   memset(&s->count, 0, sizeof s->count);
   s->count.values_live = values;
-  s->count.tape_live = tape;
   mem_peaks_reset(&s->mem);
 }
 

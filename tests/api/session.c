@@ -599,6 +599,14 @@ static void still_runs(ckl_session *s) {
   ckl_release(v);
 }
 
+static int64_t counted(ckl_session *s, const char *source) {
+  ckl_value *v = NULL;
+  CHECK(ckl_eval(s, source, "t", &v) == CKL_OK);
+  int64_t n = ckl_to_int(v);
+  ckl_release(v);
+  return n;
+}
+
 static void close_meddled(Meddler *m) {
   ckl_session *s = m->s;
   m->s = NULL;
@@ -620,7 +628,14 @@ static void callbacks(void) {
   FILE *f = fopen("callbacks.ckl", "w");
   CHECK(f && fputs("let kept = 7\ntest \"a\" { }\ntest \"b\" { assert false }\n", f) >= 0);
   if (f) fclose(f);
+  /* what the host holds is counted after tests, too; of its tape nothing is left */
+  CHECK(ckl_eval(s, "let held = [y, x * 2]", "t", NULL) == CKL_OK);
+  ckl_value *held = ckl_get(s, "held");
   CHECK(ckl_test_file(s, "callbacks.ckl", NULL, meddling_report, &m) == CKL_ERUN && m.count == 4);
+  int64_t values = counted(s, "counter(\"values.live\")");
+  CHECK(held && values > 0 && counted(s, "counter(\"tape.live\")") == 0);
+  ckl_release(held);
+  CHECK(counted(s, "counter(\"values.live\")") == values - 1);
   remove("callbacks.ckl");
   still_runs(s);
   close_meddled(&m);

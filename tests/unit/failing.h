@@ -13,14 +13,17 @@ typedef struct Failing {
   int64_t blocks; /* alive */
   size_t bytes;   /* alive */
   bool wrong;     /* an old size was not the true one */
+  int64_t stops;  /* which of them interrupts; 0: none */
+  Interrupt *interrupt;
 } Failing;
 
 /* The true size stands before each block, far enough to keep 16-byte alignment. */
 static void *failing_hook(void *ud, void *ptr, size_t old_size, size_t new_size) {
   Failing *f = ud;
   size_t *old = ptr ? (size_t *)((char *)ptr - 16) : NULL;
-  if (ptr && *old != old_size) f->wrong = true;
+  if ((ptr ? *old : 0) != old_size) f->wrong = true;
   if (new_size && ++f->count == f->nth) return NULL;
+  if (new_size && f->count == f->stops) *f->interrupt = true;
   size_t *made = new_size ? malloc(new_size + 16) : NULL;
   if (new_size && !made) return NULL;
   if (made) {

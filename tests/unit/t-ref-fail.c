@@ -26,6 +26,7 @@ static void make(bool large) {
   f64 = tn_zeros(&mem, DEV_CPU, DT_F64, 2, f32->dim);
   f16 = tn_zeros(&mem, DEV_CPU, DT_F16, 2, f32->dim);
   i32 = tn_zeros(&mem, DEV_CPU, DT_I32, 2, f32->dim);
+  memset(tn_data(i32), 1, (size_t)tn_count(i32) * 4);
   i64 = tn_zeros(&mem, DEV_CPU, DT_I64, 2, f32->dim);
   boolean = tn_zeros(&mem, DEV_CPU, DT_BOOL, 2, f32->dim);
   index_ = tn_zeros(&mem, DEV_CPU, DT_I64, 1, (int64_t[]){n});
@@ -125,7 +126,7 @@ static Tensor *run_wide_sort(void) { /* keys that do not fit beside a position *
 }
 static Tensor *run_nonzero(void) {
   Tensor *v, *i;
-  bool ok = ref_nonzero(&ref, f32, -1, &v, &i);
+  bool ok = ref_nonzero(&ref, i32, -1, &v, &i);
   return two(ok, v, i);
 }
 
@@ -234,10 +235,22 @@ static void t_stops(const Case *c) {
   check_int(ref.err.kind, ==, REF_INTERRUPT);
   check_str(ref.err.text, "interrupted");
   stop = false;
+  int64_t count = hook_state.count;
   double start = now();
   Tensor *t = c->run();
   double whole = now() - start;
   check(t != NULL);
+  tn_unref(t);
+  /* by the last allocation: what comes after it asks, too */
+  count = hook_state.count - count;
+  mem_trim(&mem);
+  hook_state.interrupt = &stop;
+  hook_state.stops = hook_state.count + count;
+  t = c->run();
+  hook_state.stops = 0;
+  check(stop);
+  stop = false;
+  check_msg(!t, "%s does not ask after its last allocation", c->name);
   tn_unref(t);
   if (whole > 0.03) {
     struct itimerval timer = {.it_value = {.tv_usec = (int)(whole / 4 * 1e6)}};

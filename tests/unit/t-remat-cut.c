@@ -4,6 +4,7 @@
 #include "autograd/remat.h"
 #include "graph/build.h"
 #include "graph/opcode.h"
+#include "failing.h"
 #include "graph/pass.h"
 #include "graphs.h"
 
@@ -15,15 +16,15 @@ static unsigned rnd(unsigned n) {
   return (unsigned)(state >> 33) % n;
 }
 
-enum { MOST_FREE = 11, PLANS = 1 << MOST_FREE, RUNGS = 64 };
+enum { MOST_FREE = 11, PLANS = 1 << MOST_FREE, RUNGS = 64, MOST_NODES = 80 };
 
-/* A block of up to 12 nodes of several costs and sizes, and its gradient. */
-static Graph *draw(Env *v) {
+/* A block of `nodes` nodes of several costs and sizes, and its gradient. */
+static Graph *draw_of(Env *v, int nodes) {
   static const OpCode unary[] = {OP_EXP, OP_TANH, OP_SIN, OP_GELU, OP_SQRT, OP_NEG, OP_RELU};
   Graph *g = new_graph(v);
   B b = {.g = g};
-  int width[16] = {8 << rnd(4)}, count = 1, nodes = 4 + (int)rnd(9);
-  Val x[16] = {input(v, g, DT_F32, 2, 32, width[0])}, dx[2], w[12];
+  int width[MOST_NODES + 1] = {8 << rnd(4)}, count = 1;
+  Val x[MOST_NODES + 1] = {input(v, g, DT_F32, 2, 32, width[0])}, dx[2], w[MOST_NODES];
   for (int k = 0; k < nodes; k++) width[k + 1] = 8 + (int)rnd(100);
   for (int k = 0; k < nodes; k++) w[k] = VAL_NONE;
   g->at.region =
@@ -54,6 +55,10 @@ static Graph *draw(Env *v) {
   for (int k = 0; k < 2; k++)
     if (!val_none(dx[k])) gr_output(g, dx[k]);
   return g->output_count > 1 ? gr_dce(&v->arena, g) : NULL;
+}
+
+static Graph *draw(Env *v) {
+  return draw_of(v, 4 + (int)rnd(9));
 }
 
 static const int64_t none[1] = {0};
@@ -149,8 +154,79 @@ static void t_least(void) {
   check_int(mixed, >, 100);
 }
 
+/* Of blocks too large to try every plan, the ladder has what the cuts find. */
+static void t_large(void) {
+  double worst = 1;
+  int cuts = 0;
+  for (int round = 0; round < 20; round++) {
+    Env v;
+    env_open(&v);
+    Graph *g = draw_of(&v, 40 + (int)rnd(40));
+    uint8_t *choice = g ? ARENA_ARRAY(&v.arena, uint8_t, g->type_count + 1) : NULL, *rung[RUNGS];
+    size_t rungs = g ? rm_ladder(&v.arena, g, none, RUNGS, rung) : 0;
+    for (int e = -6; g && e <= 12; e++) {
+      double price = exp2(e), got = INFINITY;
+      rm_cut(&v.arena, g, none, price, choice);
+      double least = cost_of(&v, g, choice, price);
+      for (size_t k = 0; k < rungs; k++) got = fmin(got, cost_of(&v, g, rung[k], price));
+      worst = fmax(worst, got / least);
+      check_msg(got <= least * 1.02, "round %d, price 2^%d: %g, the cut %g", round, e, got, least);
+      cuts++;
+    }
+    env_close(&v);
+  }
+  tap_note("%d cuts; at most %.4f of their cost", cuts, worst);
+  check_int(cuts, >, 200);
+}
+
+typedef struct Ask {
+  Arena *a;
+  const Graph *g;
+  size_t rungs;
+} Ask;
+
+static void ask(void *ud) {
+  Ask *q = ud;
+  uint8_t *rung[RUNGS];
+  q->rungs = rm_ladder(q->a, q->g, none, RUNGS, rung);
+}
+
+/* Without memory there is an error, and no shorter ladder. */
+static void t_no_memory(void) {
+  Env v;
+  Graph *g = NULL;
+  Failing f;
+  Mem mem;
+  Arena a;
+  int failed = 0;
+  env_open(&v);
+  while (!g) g = draw_of(&v, 60);
+  Ask q = {&v.arena, g, 0};
+  ask(&q);
+  size_t want = q.rungs;
+  for (int64_t nth = 1;; nth++) {
+    failing_init(&f, &mem, nth);
+    arena_init(&a, &mem);
+    q = (Ask){&a, g, 0};
+    int code = mem_protect(&mem, ask, &q);
+    bool fails = f.count >= nth;
+    check_int(code, ==, fails ? MEM_ERR_NOMEM : MEM_OK);
+    if (code == MEM_OK) check_int((int)q.rungs, ==, (int)want);
+    failed += fails;
+    arena_free(&a);
+    check(failing_clean(&f, &mem));
+    mem_close(&mem);
+    if (!fails) break;
+  }
+  tap_note("%d allocations", failed);
+  check_int(failed, >, 2);
+  env_close(&v);
+}
+
 int main(void) {
   TEST(t_least(), "for every price of a byte the cut is the least choice");
   TEST(t_exhaustive(), "for every bound on bytes the ladder is within 10 % of the best plan");
+  TEST(t_large(), "of large blocks the ladder has what the cuts find");
+  TEST(t_no_memory(), "without memory there is an error");
   return tap_done();
 }

@@ -20,7 +20,19 @@ static EngConfig host;
 typedef struct Case {
   int b, h, t, n, d, e; /* batches, heads, queries, keys, depth of scores, of values */
   bool f64, symbolic, shared, causal, masked, factor, grad, raw, transposed;
+  unsigned more; /* bits: MORE_.. */
 } Case;
+
+/* Contractions over the rows of the strip's values, most of which no strip can compute. */
+enum {
+  MORE_OWN = 1,      /* with another value of the same strip */
+  MORE_LOW = 2,      /* in another precision */
+  MORE_MANY = 4,     /* more than a strip may have */
+  MORE_FLAT = 8,     /* of all batches as one */
+  MORE_SWAPPED = 16, /* of batches in another order */
+  MORE_SUMS = 32,    /* of sums of the rows */
+  MORE_ALL = 63,
+};
 
 static Buf text;
 static int line;
@@ -63,6 +75,45 @@ static const char *dims(const Case *c, int h, char r, char k) {
 
 static int in(int *inputs, const char *dt, const char *d) {
   return op("input {index=%d dtype=%s device=cpu dims=[%s]} : %s[%s]", (*inputs)++, dt, d, dt, d);
+}
+
+/* Dots of MORE_..; p, e, sum: values of the strip [b, h, t, n], g: [b, h, t, e]. Gives how many. */
+static int more_dots(const Case *c, int *out, int p, int e, int sum, int g) {
+  const char *dt = c->f64 ? "f64" : "f32", *ne = dims(c, c->h, 'n', 'e');
+  int outs = 0;
+  if (!c->more) return 0;
+  int pt = op("transpose %%%d {perm=(0, 1, 3, 2)} : %s[%s]", p, dt, dims(c, c->h, 'n', 't'));
+  if (c->more & MORE_OWN)
+    out[outs++] = op("dot %%%d %%%d {compute=0} : %s[%s]", pt, e, dt, dims(c, c->h, 'n', 'n'));
+  if (c->more & MORE_LOW && !c->f64)
+    out[outs++] = op("dot %%%d %%%d {compute=1} : %s[%s]", pt, g, dt, ne);
+  if (c->more & MORE_MANY) {
+    for (int i = 0; i < 5; i++) {
+      int x = op("%s %%%d : %s[%s]", i % 2 ? "neg" : "sin", g, dt, dims(c, c->h, 't', 'e'));
+      out[outs++] = g = op("dot %%%d %%%d {compute=0} : %s[%s]", pt, x, dt, ne);
+      g = x;
+    }
+  }
+  if (c->more & MORE_FLAT && !c->symbolic) {
+    int rows = c->b * c->h * c->t;
+    int x = op("reshape %%%d {dims=[%d, %d]} : %s[%d, %d]", p, rows, c->n, dt, rows, c->n);
+    int y = op("reshape %%%d {dims=[%d, %d]} : %s[%d, %d]", g, rows, c->e, dt, rows, c->e);
+    x = op("transpose %%%d {perm=(1, 0)} : %s[%d, %d]", x, dt, c->n, rows);
+    out[outs++] = op("dot %%%d %%%d {compute=0} : %s[%d, %d]", x, y, dt, c->n, c->e);
+  }
+  if (c->more & MORE_SWAPPED && !c->symbolic) {
+    int x = op("transpose %%%d {perm=(1, 0, 3, 2)} : %s[%d, %d, %d, %d]", p, dt, c->h, c->b, c->n,
+               c->t);
+    int y = op("transpose %%%d {perm=(1, 0, 2, 3)} : %s[%d, %d, %d, %d]", g, dt, c->h, c->b, c->t,
+               c->e);
+    out[outs++] =
+        op("dot %%%d %%%d {compute=0} : %s[%d, %d, %d, %d]", x, y, dt, c->h, c->b, c->n, c->e);
+  }
+  if (c->more & MORE_SUMS) {
+    int x = op("transpose %%%d {perm=(0, 1, 3, 2)} : %s[%s]", sum, dt, dims(c, c->h, 'n', 't'));
+    out[outs++] = op("dot %%%d %%%d {compute=0} : %s[%s]", x, g, dt, ne);
+  }
+  return outs;
 }
 
 static Graph *build(const Case *c) {
@@ -134,7 +185,7 @@ static Graph *build(const Case *c) {
   int p = op("div %%%d %%%d : %s", e, sum, st), pf = p;
   if (factor >= 0) pf = op("mul %%%d %%%d : %s", p, factor, st);
   int o = op("dot %%%d %%%d {compute=0} : %s[%s]", pf, vs, dt, od);
-  int out[8], outs = 0;
+  int out[16], outs = 0;
   out[outs++] = o;
   if (c->raw) out[outs++] = raw;
   if (c->grad) {
@@ -167,6 +218,7 @@ static Graph *build(const Case *c) {
       if (pf != p) dk = op("neg %%%d : %s[%s]", dk, dt, nd);
     }
     out[outs++] = dk;
+    outs += more_dots(c, out + outs, pf, e, sum, g);
   }
   for (int i = 0; i < outs; i++) buf_printf(&text, i ? " %%%d" : "  return %%%d", out[i]);
   buf_printf(&text, "\n}\n");
@@ -184,7 +236,7 @@ static bool is_strip(JitFn *f) {
 }
 
 static void run_case(const Case *c, uint64_t seed, bool code) {
-  enum { MOST = 8 };
+  enum { MOST = 20 };
   Tensor *tensor[MOST], *want[MOST], *got[MOST];
   Gen x = {.token = VAL_NONE};
   GErr e = {0};
@@ -245,6 +297,8 @@ static Case any(int most) {
   c.grad = pick(0, 1);
   c.raw = pick(0, 5) == 0;
   c.transposed = pick(0, 1);
+  if (c.grad && pick(0, 1)) c.more = (unsigned)pick(0, MORE_ALL);
+  if (pick(0, 7) == 0) c.e = pick(250, 300);
   return c;
 }
 
