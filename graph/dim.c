@@ -791,14 +791,33 @@ bool dim_fact(const DimTab *t, size_t i, Dim *a, Dim *b) {
   return true;
 }
 
+/* Whether d, which is no constant, is never 0: the factors of all its terms but the constant one
+ * have a common divisor that does not divide that one. */
+static bool never_zero(const DimTab *t, Dim d) {
+  int n;
+  Term one;
+  const Term *p = view(t, d, &one, &n);
+  uint64_t divisor = 0, rest = 0;
+  for (int i = 0; i < n; i++) {
+    if (p[i].mono == 0)
+      rest = magnitude(p[i].k);
+    else
+      divisor = gcd(divisor, magnitude(p[i].k));
+  }
+  return divisor && rest % divisor != 0;
+}
+
 DimOrder dim_compare(DimTab *t, Dim a, Dim b) {
   if (a == DIM_BAD || b == DIM_BAD) return DIM_MAYBE;
   if (a == b) return DIM_EQUAL;
   if ((a & SMALL) && (b & SMALL)) return DIM_DIFFERENT;
-  Dim d = dim_sub(t, a, b);
+  Dim d = dim_sub(t, a, b), one = dim_const(t, 1);
   int64_t k;
-  if (d == DIM_BAD || !dim_is_const(t, d, &k)) return DIM_MAYBE;
-  return k == 0 ? DIM_EQUAL : DIM_DIFFERENT;
+  if (d == DIM_BAD) return DIM_MAYBE;
+  if (dim_is_const(t, d, &k)) return k == 0 ? DIM_EQUAL : DIM_DIFFERENT;
+  bool differ = never_zero(t, d) || dim_nonneg(t, dim_sub(t, d, one)) ||
+                dim_nonneg(t, dim_sub(t, dim_sub(t, b, a), one));
+  return differ ? DIM_DIFFERENT : DIM_MAYBE;
 }
 
 bool dim_nonneg(const DimTab *t, Dim d) {

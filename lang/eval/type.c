@@ -198,9 +198,14 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     if (o == DIM_EQUAL) continue;
     Buf b;
     buf_init_arena(&b, &s->scratch);
-    if (o == DIM_MAYBE && s->stage) {
-      int64_t only;
-      if (dim_is_const(dt, want, &only)) unit_want_const(s, have, only);
+    int64_t only;
+    bool is_const = dim_is_const(dt, want, &only);
+    /* of a size that is none for any N, the run has more to say: what it is */
+    bool at_run =
+        o == DIM_MAYBE || (!is_const && !dim_is_const(dt, dim_sub(dt, want, have), NULL) &&
+                           s->stage && !(s->stage->unit && s->stage->unit->check));
+    if (at_run && s->stage) {
+      if (is_const) unit_want_const(s, have, only);
       s->stage->g->at.span = at;
       gr_check(s->stage->g, CHECK_EQ, have, want,
                fail_text(s, "axis %d of %s is not `%s`", axis, what, type_source(s, n)));

@@ -88,6 +88,24 @@ static void t_compare(void) {
   differ("n//2", "n//2 - 3", DIM_DIFFERENT);
   differ("2*(n//2)", "n", DIM_MAYBE);
   differ("5", "6", DIM_DIFFERENT);
+  /* no size solves it */
+  differ("2*n", "7", DIM_DIFFERENT);
+  differ("2*n", "8", DIM_MAYBE);
+  differ("2*n", "0", DIM_MAYBE);
+  differ("4*n + 6*m", "9", DIM_DIFFERENT);
+  differ("4*n + 6*m", "10", DIM_MAYBE);
+  differ("6*n*m + 4", "3*(h//2)", DIM_DIFFERENT);
+  differ("3*n", "2*m", DIM_MAYBE);
+  differ("3*n", "6*m + 1", DIM_DIFFERENT);
+  /* or only a negative one */
+  differ("n + 3", "2", DIM_DIFFERENT);
+  differ("2", "n + 3", DIM_DIFFERENT);
+  differ("n + 3", "3", DIM_MAYBE);
+  differ("n + 3", "4", DIM_MAYBE);
+  differ("n*m + h + 1", "0", DIM_DIFFERENT);
+  differ("n", "n + m", DIM_MAYBE);
+  differ("n", "n + m + 1", DIM_DIFFERENT);
+  differ("n - m", "1", DIM_MAYBE);
 }
 
 static void t_facts(void) {
@@ -231,7 +249,7 @@ static Dim grow(int depth, const Dim *s, const int64_t *env, __int128 *val, bool
 
 static void t_random(void) {
   int64_t env[3] = {0};
-  long valued = 0, bad = 0;
+  long valued = 0, bad = 0, told = 0, apart = 0;
   for (int round = 0; round < 40000; round++) {
     if (round % 200 == 0) fresh();
     Dim s[3];
@@ -257,6 +275,20 @@ static void t_random(void) {
                    (long long)env[1], (long long)env[2])) {
       return;
     }
+    /* What a size can be, it does not differ from. */
+    Dim e = grow(3, s, env, &want, &ok);
+    int64_t other = 0;
+    DimOrder o = dim_compare(tab, d, num(got));
+    if (!check_msg(o != DIM_DIFFERENT, "%s may be %lld", show(tab, d), (long long)got)) return;
+    if (ok && e != DIM_BAD && want == (int64_t)want && dim_eval(tab, e, env, NULL, &other)) {
+      e = dim_add(tab, e, num(got - other));
+      o = dim_compare(tab, d, e);
+      told += o == DIM_MAYBE;
+      if (!check_msg(o != DIM_DIFFERENT, "%s may be %s", show(tab, d), show(tab, e))) return;
+      o = dim_compare(tab, e, dim_add(tab, d, num(1 + (int64_t)rnd(3))));
+      apart += o == DIM_DIFFERENT;
+      if (!check(o != DIM_EQUAL)) return;
+    }
     /* The text reads back, also in another table. */
     const char *text = show(tab, d);
     if (!check_msg(parse(tab, text) == dim_renew(tab, d), "%s reads as %s", text,
@@ -272,7 +304,8 @@ static void t_random(void) {
       if (round % 400 < 200) check_str(show(t2, n), text);
     }
   }
-  tap_note("%ld values compared, %ld dims over a limit", valued, bad);
+  tap_note("%ld values compared, %ld dims over a limit; of others %ld may be the same, %ld differ",
+           valued, bad, told, apart);
   check_int(valued, >, 20000);
 }
 
