@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 #if defined(__x86_64__)
@@ -513,20 +512,10 @@ static bool step(Engine *g, EngKernel *k, const Interrupt *interrupt) {
   return true;
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 bool eng_wait(Engine *g, EngKernel *const *k, size_t n, const Interrupt *interrupt, Err *e) {
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) {
-    if (k[i]->state == ASKED) {
-      double since = now();
-      while (k[i]->state == ASKED && (ok = step(g, k[i], interrupt))) continue;
-      g->count.wait_seconds += now() - since;
-    }
+    while (k[i]->state == ASKED && (ok = step(g, k[i], interrupt))) continue;
     if (!ok)
       err_set(e, "interrupted");
     else if (k[i]->state == FAILED) {

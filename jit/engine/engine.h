@@ -86,7 +86,6 @@ void eng_scratch_free(Engine *g);
 typedef struct EngCount {
   int64_t loaded, installed, from_disk, generated, failed, rejected; /* kernels */
   int64_t processes;                                                 /* code generators started */
-  double wait_seconds;
 } EngCount;
 EngCount eng_count(const Engine *g);
 

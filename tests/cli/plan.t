@@ -40,6 +40,7 @@ says out '"function": "step"' 'one object'
 says out '"becomes": "recomputed"' 'with the values of the blocks'
 gives 1 'a function that is not called' "$ckl" plan net.ckl nobody
 says err 'error[name-' 'is an error'
+tap_empty "$(grep ':[0-9]' err)" 'that has no place in the file'
 gives 2 'without a function' "$ckl" plan net.ckl
 says err 'usage: ckl plan' 'the usage'
 

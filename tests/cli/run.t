@@ -141,6 +141,10 @@ print(f(f32([1, 2])))' >fn.ckl
 gives 0 'ckl run --dump=stage' "$ckl" run --dump=stage fn.ckl
 says out 5.0 'the program runs'
 says err mul 'the graph shows'
+printf 'fn f(x: f32[6]) {\n  let (y, _) = sort(exp(x))\n  -y\n}\n' >sort.ckl
+gives 0 'the loops of kernels' "$ckl" ir --stage=loops sort.ckl f 'f32[6]'
+tap_empty "$(grep '^# kernel' out | tr '\n' ' ' | grep -v -x '# kernel 1: point: exp # kernel 3: point: neg ')" \
+  'those before and behind a step that is none'
 gives 0 'ckl run --dump=loops,ptx' env CKL_CPU=loops "$ckl" run --dump=loops,ptx fn.ckl
 says err 'loop 1' 'kernels show, and what no code generator makes does not'
 echo 'use nn

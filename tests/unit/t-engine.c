@@ -656,7 +656,7 @@ static void t_run(int threads) {
 #endif
       check(eng_run(t.g, look_around, buf, bytes, iterations[i], works_[w], 1000, &st, NULL));
 #if defined(__x86_64__)
-      check_hex(_mm_getcsr(), ==, before);
+      check_hex((_mm_getcsr() ^ before) & ~_MM_EXCEPT_MASK, ==, 0); /* flags stay set */
 #endif
       check_int(s.iterations, ==, iterations[i]);
       check_int(s.wrong_control, ==, 0);

@@ -45,13 +45,13 @@ static const char everything[] =
     "graph \"step\" {\n"
     "  sym B @ 1:4-5\n"
     "  sym B\n"
-    "  sym \"a b\" @ 2:0-3\n"
+    "  sym \"a b\" @ 9:0-3\n"
     "  sym ?\n"
     "  sym d\n"
     "  sym h\n"
     "  fact d, h\n"
     "  %0 = input {index=0 dtype=8 device=2 dims=[B, B'2, ?2 + ?3]} : f32[B, B'2, ?2 + ?3] on sim "
-    "@ 1:2-9 "
+    "@ 9:2-9 "
     "name=\"x\"\n"
     "  %1 = input {index=1 dtype=8 device=0 dims=[h*(d//h), d//h]} : f32[d, d//h] ~1\n"
     "  %2 = reshape %1 {dims=[d*(d//h)]} : f32[d*(d//h)] ~1\n"
@@ -82,8 +82,8 @@ static void t_everything(void) {
   Graph *g = gr_read(&arena, names, everything, strlen(everything), &e);
   if (!check_msg(g != NULL, "%s", e.text)) return;
   const char *text = printed(g);
-  check_has(text, "sym \"a b\" @ 2:0-3");
-  check_has(text, "f32[B, B'2, ?2 + ?3] on sim @ 1:2-9 name=\"x\"");
+  check_has(text, "sym \"a b\" @ 9:0-3");
+  check_has(text, "f32[B, B'2, ?2 + ?3] on sim @ 9:2-9 name=\"x\"");
   check_has(text, "check ge B, B'2 \"too \\\"few\\\"\" @ 1:3-4");
   check_has(text, "path=\"net.a\" region=3 origin=4 tag=offload");
   check_has(text, "value=-0.0");
@@ -91,6 +91,15 @@ static void t_everything(void) {
   Graph *h = gr_read(&arena, names, text, strlen(text), &e);
   check_msg(h != NULL, "%s", e.text);
   if (h) check_str(printed(h), text);
+  /* A word stands without quotes. */
+  static const char word[] =
+      "graph \"f\" {\n"
+      "  sym azAZ_09.b\n"
+      "  %0 = input {index=0 dtype=f32 device=cpu dims=[azAZ_09.b]} : f32[azAZ_09.b]\n"
+      "  return %0\n"
+      "}\n";
+  h = gr_read(&arena, names, word, strlen(word), &e);
+  if (check(h)) check_str(printed(h), word);
   /* Only what is used is declared, in its place. */
   check_str(dim_symbol_name(g->dims, 4), "d");
 }

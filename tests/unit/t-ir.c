@@ -258,6 +258,12 @@ static void t_failed(void) {
   check(val_none(op(OP_ADD, 2, v, 0, NULL)));
   check(val_none(op(OP_TRANSPOSE, 1, v, 0, NULL)));
   check_str(err.text, "`transpose` lacks a proper attribute `perm`");
+  /* nor the condition that its first axis asked for */
+  v[0] = in("f32[N, 2]");
+  v[1] = in("f32[M, 3]");
+  nodes = g->node_count;
+  check(val_none(op(OP_ADD, 2, v, 0, NULL)));
+  check(g->check_count == checks);
   B b = {.g = g};
   check(val_none(b_bin(&b, OP_ADD, x, (Val){1, 0})) && b.failed);
   check(val_none(b_un(&b, OP_NEG, x)));
