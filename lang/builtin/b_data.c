@@ -1,7 +1,8 @@
 /* Builtins of data: files of numbers, splits, sequences; arguments, time, counters, plans.
  *
- * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code. Numbers
- * that depend on time or on the machine come from their own builtins (clock, counter, peak_memory).
+ * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code but the
+ * elements of sequences whose number is known (seq_code.c). Numbers that depend on time or on the
+ * machine come from their own builtins (clock, counter, peak_memory).
  */
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,7 @@
 #include "lang/compile/compile.h"
 #include "lang/compile/counter.h"
 #include "lang/eval/call.h"
+#include "lang/eval/number.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
 #include "lang/eval/sources.h"
@@ -112,13 +114,70 @@ BUILTIN_FN(bi_progress) {
   return seq_value(s, SEQ_PROGRESS, source, label, 0, 0, false, false, 0);
 }
 
+static Value pair_of(Session *s, Value a, Value b) {
+  Value pair[2] = {a, b};
+  return v_list(s, V_TUPLE, 2, pair);
+}
+
 BUILTIN_FN(bi_enumerate) {
+  if (in_code(s)) {
+    Value *x;
+    size_t n = seq_elements(s, c->v[0], c->spans[0], &x);
+    for (size_t k = 0; k < n; k++) x[k] = pair_of(s, number_node(s, (int64_t)k), x[k]);
+    return v_list(s, V_LIST, n, x);
+  }
   return seq_value(s, SEQ_ENUMERATE, source_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
 }
 
 BUILTIN_FN(bi_zip) {
+  if (in_code(s)) {
+    Value *x, *y;
+    size_t n = seq_elements(s, c->v[0], c->spans[0], &x);
+    size_t m = seq_elements(s, c->v[1], c->spans[1], &y);
+    if (m < n) n = m;
+    for (size_t k = 0; k < n; k++) x[k] = pair_of(s, x[k], y[k]);
+    return v_list(s, V_LIST, n, x);
+  }
   Value a = source_arg(s, c, 0), b = source_arg(s, c, 1);
   return seq_value(s, SEQ_ZIP, a, b, 0, 0, false, false, 0);
+}
+
+/* Elements count - 1 - k, or k * step. Lists and tuples stay such; what else is known in code is a
+ * list there, and in script a sequence. */
+static Value picked(Session *s, Call *c, SeqKind kind, int64_t step) {
+  Value v = c->v[0], *x, *out;
+  bool list = v.tag == V_LIST || v.tag == V_TUPLE;
+  if (!list && !in_code(s))
+    return seq_value(s, kind, source_arg(s, c, 0), v_unit(), step, 0, false, false, 0);
+  size_t n;
+  if (list) {
+    n = v.u.list->count;
+    x = v.u.list->items;
+  } else {
+    n = seq_elements(s, v, c->spans[0], &x);
+  }
+  size_t each = (size_t)step, count = n / each + (n % each != 0);
+  out = ARENA_ARRAY(&s->scratch, Value, count + 1);
+  for (size_t k = 0; k < count; k++) out[k] = x[kind == SEQ_REVERSE ? n - 1 - k : k * each];
+  Value r = v_list(s, list ? v.tag : V_LIST, count, out);
+  r.u.list->weak = v.tag == V_LIST && v.u.list->weak && count;
+  return r;
+}
+
+BUILTIN_FN(bi_reverse) {
+  if (v_is_tensor(c->v[0]) || c->v[0].tag == V_PARAM)
+    fail_help(s, ERR_ITERATE, c->spans[0], "`flip(x, axis = 0)`",
+              "`reverse` takes a list, a tuple, a range or a sequence, not %s",
+              value_type_text(s, c->v[0]));
+  return picked(s, c, SEQ_REVERSE, 1);
+}
+
+BUILTIN_FN(bi_step_by) {
+  if (v_is_tensor(c->v[0]) || c->v[0].tag == V_PARAM)
+    fail_help(s, ERR_ITERATE, c->spans[0], "`x[::n]`",
+              "`step_by` takes a list, a tuple, a range or a sequence, not %s",
+              value_type_text(s, c->v[0]));
+  return picked(s, c, SEQ_STEP, positive(s, c, 1, "the step"));
 }
 
 BUILTIN_FN(bi_first) {

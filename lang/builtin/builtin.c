@@ -212,7 +212,7 @@ Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
   }
   for (size_t i = 0; i < c.rest_n; i++) unknown |= c.rest[i].tag == V_UNKNOWN;
   if (unknown && !s->abstract) return (Value){.tag = V_UNKNOWN};
-  if (s->abstract && (unknown || (b->flags & BI_SCRIPT) || abstract_only(s, &c)))
+  if (s->abstract && (unknown || (b->flags & (BI_SCRIPT | BI_SEQ)) || abstract_only(s, &c)))
     return abstract_builtin(s, b, &c);
   bool checked = s->stage && s->stage->unit && s->stage->unit->check;
   if (unknown && checked && strcmp(b->name, "list")) return (Value){.tag = V_UNKNOWN};

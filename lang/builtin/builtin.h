@@ -15,7 +15,8 @@ enum {
   BI_LEAVES = 8, /* its result depends on every leaf of its trees */
   BI_DEEP = 16,  /* its arguments may be nested to any depth */
   BI_ACTS = 32,  /* it may do more than return a result */
-  BI_APART = 64  /* tensors in brackets stay a list when passed to it (rule 35) */
+  BI_APART = 64, /* tensors in brackets stay a list when passed to it (rule 35) */
+  BI_SEQ = 128   /* a sequence in script; in code its elements, whose number is known there */
 };
 typedef struct Call {
   const struct Builtin *b;

@@ -346,7 +346,8 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   switch (q->kind) {
   case SEQ_TREE:
   case SEQ_MAP:
-  case SEQ_ENUMERATE: break;
+  case SEQ_ENUMERATE:
+  case SEQ_REVERSE: break;
   case SEQ_BATCHES:
     if (q->shuffle) shuffle(it, it->n, q->site);
     it->n = pieces(it->n, q->n, q->drop);
@@ -362,6 +363,7 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   case SEQ_TAKE:
     if (q->n < it->n) it->n = q->n;
     break;
+  case SEQ_STEP: it->n = pieces(it->n, q->n, false); break;
   case SEQ_PROGRESS: it->started = it->drawn = now(); break;
   case SEQ_ZIP:
     it->second = iter_new(s);
@@ -463,6 +465,8 @@ static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
   case SEQ_BATCHES: return batch(s, it, k, at);
   case SEQ_WINDOWS: return window(s, it, k, at);
   case SEQ_SHUFFLE: return at_(s, it->sub, it->order[k], at);
+  case SEQ_REVERSE: return at_(s, it->sub, it->n - 1 - k, at);
+  case SEQ_STEP: return at_(s, it->sub, k * it->q->n, at);
   case SEQ_PROGRESS:
     it->passed = it->done++;
     draw(it, false);

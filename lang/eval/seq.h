@@ -13,7 +13,9 @@ typedef enum SeqKind {
   SEQ_PROGRESS,
   SEQ_MAP,
   SEQ_ENUMERATE,
-  SEQ_ZIP
+  SEQ_ZIP,
+  SEQ_REVERSE,
+  SEQ_STEP /* every n-th element */
 } SeqKind;
 
 struct Seq {
@@ -37,6 +39,8 @@ bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
 /* Clause k of a comprehension: calls iteration(ud, k, v) for each element v of seq. */
 void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v));
+/* In code: the elements of a source whose number is known there. Returns their number. */
+size_t seq_elements(Session *s, Value source, Span at, Value **items);
 Value seq_map(Session *s, Value seq, Value f, Span at);
 /* Ends a progress line; draining the pool does that too. */
 void seq_finish(Session *s, SeqIter *it);

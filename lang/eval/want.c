@@ -10,31 +10,6 @@
 #include "lang/lang.h"
 #include "lang/value/fail.h"
 
-int64_t want_int(Session *s, Value v, Span at, const char *what) {
-  int64_t n = 0;
-  if (v.tag == V_INT) return v.u.i;
-  if (v.tag == V_DIM) {
-    unit_need_const(s, v.u.d, at, what, &n);
-    return n;
-  }
-  if (v.tag == V_NODE)
-    fail_at(s, ERR_NOT_CONST, at,
-            "%s must be a constant int; this one is known only when the code runs", what);
-  if (v.tag == V_TENSOR || v.tag == V_PARAM)
-    fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s",
-              what, value_type_text(s, v));
-  fail_at(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
-}
-
-double want_float(Session *s, Value v, Span at, const char *what) {
-  if (v.tag == V_FLOAT) return v.u.f;
-  if (v.tag == V_INT || v.tag == V_DIM) return (double)want_int(s, v, at, what);
-  if (v.tag == V_NODE)
-    fail_at(s, ERR_NOT_CONST, at,
-            "%s must be a constant; this one is known only when the code runs", what);
-  fail_at(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
-}
-
 /* The value of a rank-0 i64 or bool of code that depends on constants only, as the counter of an
  * unrolled loop. False: it depends on more. */
 static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
@@ -76,6 +51,42 @@ static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
   return true;
 }
 
+static bool known(const Session *s, Value v, int64_t *out) {
+  for (const Stage *st = v.tag == V_NODE ? s->stage : NULL; st; st = st->up)
+    if (st->level == v.aux) return known_int(st->g, v.u.v, 0, out);
+  return false;
+}
+
+bool want_known(const Session *s, Value v, int64_t *out) {
+  return v.tag == V_NODE && v.weak && known(s, v, out);
+}
+
+int64_t want_int(Session *s, Value v, Span at, const char *what) {
+  int64_t n = 0;
+  if (v.tag == V_INT) return v.u.i;
+  if (v.tag == V_DIM) {
+    unit_need_const(s, v.u.d, at, what, &n);
+    return n;
+  }
+  if (want_known(s, v, &n)) return n;
+  if (v.tag == V_NODE)
+    fail_at(s, ERR_NOT_CONST, at,
+            "%s must be a constant int; this one is known only when the code runs", what);
+  if (v.tag == V_TENSOR || v.tag == V_PARAM)
+    fail_help(s, ERR_WANT_INT, at, "int(..) reads a rank-0 tensor", "%s must be an int, not %s",
+              what, value_type_text(s, v));
+  fail_at(s, ERR_WANT_INT, at, "%s must be an int, not %s", what, value_type_text(s, v));
+}
+
+double want_float(Session *s, Value v, Span at, const char *what) {
+  if (v.tag == V_FLOAT) return v.u.f;
+  if (v.tag == V_INT || v.tag == V_DIM) return (double)want_int(s, v, at, what);
+  if (v.tag == V_NODE)
+    fail_at(s, ERR_NOT_CONST, at,
+            "%s must be a constant; this one is known only when the code runs", what);
+  fail_at(s, ERR_WANT_NUMBER, at, "%s must be a number, not %s", what, value_type_text(s, v));
+}
+
 bool want_bool(Session *s, Value v, Span at, const char *what) {
   if (v.tag == V_BOOL) return v.u.i != 0;
   if (v.tag == V_TENSOR && v.u.t->t->dtype == DT_BOOL && v.u.t->t->rank == 0)
@@ -83,11 +94,8 @@ bool want_bool(Session *s, Value v, Span at, const char *what) {
   if (v_is_tensor(v) && op_type_of(s, v).dtype == DT_BOOL && op_type_of(s, v).rank > 0)
     fail_help(s, ERR_WANT_BOOL, at, "any(c) or all(c) makes one bool of a tensor",
               "%s must be one bool, not %s", what, value_type_text(s, v));
-  int64_t known;
-  for (Stage *st = v.tag == V_NODE ? s->stage : NULL; st; st = st->up)
-    if (st->level == v.aux && op_type_of(s, v).dtype == DT_BOOL &&
-        known_int(st->g, v.u.v, 0, &known))
-      return known != 0;
+  int64_t k;
+  if (v.tag == V_NODE && op_type_of(s, v).dtype == DT_BOOL && known(s, v, &k)) return k != 0;
   if (v.tag == V_NODE && op_type_of(s, v).dtype == DT_BOOL)
     fail_help(s, ERR_NOT_YET, at, "where(c, a, b) chooses by data",
               "not yet: %s that depends on data in compiled code", what);

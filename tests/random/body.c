@@ -229,6 +229,18 @@ static void block(Maker *m, int into) {
   w->part[b].out = part_text(w, "%s", names);
 }
 
+/* `for` with a counter of that number that has so many values, most often the first ints. */
+static const char *loop_head(Maker *m, int number, int count) {
+  static const char *const head[] = {"for n%d in reverse(0..%d)",
+                                     "for (n%d, k%d) in enumerate(reverse(0..%d))",
+                                     "for (n%d, k%d) in zip(0..%d, 1..9)"};
+  int kind = chance(m, 60) ? -1 : below(m, 4);
+  if (kind < 0) return part_text(m->w, "for n%d in 0..%d", number, count);
+  if (kind == 0) return part_text(m->w, head[0], number, count);
+  if (kind == 3) return part_text(m->w, "for n%d in (0..%d).step_by(2)", number, 2 * count);
+  return part_text(m->w, head[kind], number, number, count);
+}
+
 /* A loop that carries a variable. */
 static void loop(Maker *m, int into) {
   static const char *const step[] = {"%s = %s * 0.5 + tanh(%s)", "%s = tanh(%s) - 0.25 * %s",
@@ -242,7 +254,7 @@ static void loop(Maker *m, int into) {
   r->hidden = true;
   snprintf(t, sizeof t, "w%d", from);
   line(m, into, "var %s = %s", t, start.name);
-  int l = part_add(m->w, into, LOOP, part_text(m->w, "for n%d in 0..%d", from, count));
+  int l = part_add(m->w, into, LOOP, loop_head(m, from, count));
   m->depth++;
   m->quiet++;
   bool skips = chance(m, 15); /* then an iteration may run no statement that a clause names */
