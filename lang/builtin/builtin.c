@@ -165,9 +165,9 @@ Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
   c.rest_spans = ARENA_ARRAY(&s->scratch, Span, a->count + 1);
   for (size_t i = 0; i < n; i++) spans[i] = a->call;
   for (size_t i = 0; i < a->count; i++) {
-    size_t k = n;
+    size_t k = 0;
     if (a->names[i]) {
-      for (k = 0; k < n && (p[k].name != a->names[i] || p[k].rest);) k++;
+      for (; k < n && (p[k].name != a->names[i] || p[k].rest);) k++;
       if (k == n) {
         Diag *d = fail_report(s, ERR_ARG_NAME, a->spans[i], "`%s` has no parameter `%s`", b->name,
                               a->names[i]);
