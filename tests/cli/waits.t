@@ -16,7 +16,7 @@ stops() {
   pid=$!
   sleep 0.5
   kill -INT $pid
-  ( sleep 20; kill -KILL $pid 2>/dev/null ) &
+  (sleep 20; kill -KILL $pid) >/dev/null 2>&1 &
   killer=$!
   wait $pid
   status=$?
@@ -32,12 +32,14 @@ printf 'save((a = ones([1000000])), "pipe")\n' >full.ckl
 stops zero.ckl "a file without end"
 stops nobody.ckl "a pipe that nobody reads"
 stops silent.ckl "a pipe that nobody writes"
-sleep 30 <pipe &
+sleep 30 <pipe >/dev/null &
 reader=$!
 stops full.ckl "a pipe that is full"
 kill $reader
+wait $reader 2>/dev/null # it is no reader of what comes next
 
-(sleep 0.3; cat <pipe >got) &
+# what waits for a writer in vain ends, and holds up nobody
+timeout 60 sh -c 'sleep 0.3; cat <pipe >got' >/dev/null 2>&1 &
 printf 'save((a = ones([100000])), "pipe")\nsave((a = ones([100000])), "plain.safetensors")\n' >save.ckl
 "$ckl" run save.ckl 2>err && wait $! && cmp got plain.safetensors
 tap_status $? "a pipe that is read late gets all" err
