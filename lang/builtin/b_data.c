@@ -164,19 +164,20 @@ static Value picked(Session *s, Call *c, SeqKind kind, int64_t step) {
   return r;
 }
 
-BUILTIN_FN(bi_reverse) {
+static void refuse_tensor(Session *s, const Call *c, const char *help) {
   if (v_is_tensor(c->v[0]) || c->v[0].tag == V_PARAM)
-    fail_help(s, ERR_ITERATE, c->spans[0], "`flip(x, axis = 0)`",
-              "`reverse` takes a list, a tuple, a range or a sequence, not %s",
+    fail_help(s, ERR_ITERATE, c->spans[0], help,
+              "`%s` takes a list, a tuple, a range or a sequence, not %s", c->b->name,
               value_type_text(s, c->v[0]));
+}
+
+BUILTIN_FN(bi_reverse) {
+  refuse_tensor(s, c, "`flip(x, axis = 0)`");
   return picked(s, c, SEQ_REVERSE, 1);
 }
 
 BUILTIN_FN(bi_step_by) {
-  if (v_is_tensor(c->v[0]) || c->v[0].tag == V_PARAM)
-    fail_help(s, ERR_ITERATE, c->spans[0], "`x[::n]`",
-              "`step_by` takes a list, a tuple, a range or a sequence, not %s",
-              value_type_text(s, c->v[0]));
+  refuse_tensor(s, c, "`x[::n]`");
   return picked(s, c, SEQ_STEP, positive(s, c, 1, "the step"));
 }
 

@@ -444,13 +444,13 @@ static bool index_list(Session *s, Value x, const Index *index, Value *out) {
     return true;
   }
   int64_t k;
-  bool known = want_known(s, iv, &k);
-  if (iv.tag == V_NODE && iv.weak && x.tag == V_LIST && !known) { /* rule 37: tensors of one type */
+  bool known = iv.tag == V_INT || want_known(s, iv, &k);
+  if (!known && iv.tag == V_NODE && iv.weak && x.tag == V_LIST) { /* rule 37: tensors of one type */
     Value t = op_stack(s, x.u.list->count, x.u.list->items, 0, index->node->span);
     *out = index_tensor(s, t, index);
     return true;
   }
-  if (v_is_weak_list(x) && iv.tag != V_INT && !known) return false;
+  if (!known && v_is_weak_list(x)) return false;
   const char *of = x.tag == V_LIST ? "a list" : "a tuple";
   *out = x.u.list->items[index_item(s, index, x.u.list->count, of)];
   return true;

@@ -652,11 +652,12 @@ static void t_run(int threads) {
       KStatus st = {0};
       void *buf[1] = {&s};
 #if defined(__x86_64__)
+      _mm_setcsr(_mm_getcsr() | _MM_EXCEPT_INEXACT); /* any arithmetic may set it */
       unsigned before = _mm_getcsr();
 #endif
       check(eng_run(t.g, look_around, buf, bytes, iterations[i], works_[w], 1000, &st, NULL));
 #if defined(__x86_64__)
-      check_hex((_mm_getcsr() ^ before) & ~_MM_EXCEPT_MASK, ==, 0); /* flags stay set */
+      check_hex(_mm_getcsr(), ==, before);
 #endif
       check_int(s.iterations, ==, iterations[i]);
       check_int(s.wrong_control, ==, 0);

@@ -4,8 +4,8 @@
 #include "autograd/remat.h"
 #include "graph/build.h"
 #include "graph/opcode.h"
-#include "failing.h"
 #include "graph/pass.h"
+#include "failing.h"
 #include "graphs.h"
 
 static uint64_t state = 88172645463325252u;

@@ -90,7 +90,7 @@ static int more_dots(const Case *c, int *out, int p, int e, int sum, int g) {
   if (c->more & MORE_MANY) {
     for (int i = 0; i < 5; i++) {
       int x = op("%s %%%d : %s[%s]", i % 2 ? "neg" : "sin", g, dt, dims(c, c->h, 't', 'e'));
-      out[outs++] = g = op("dot %%%d %%%d {compute=0} : %s[%s]", pt, x, dt, ne);
+      out[outs++] = op("dot %%%d %%%d {compute=0} : %s[%s]", pt, x, dt, ne);
       g = x;
     }
   }
