@@ -9,7 +9,9 @@
  * Inputs: those of f; then one cotangent for each output with has_cotangent; then, for each input
  * with `carries`, its cotangent from uses outside of f. These uses come after the uses in f, so the
  * sum starts with their cotangent (rule 74). Outputs: those of f, then, in order, the gradients of
- * inputs with wants_grad that exist structurally.
+ * inputs with wants_grad that exist structurally; then, in order, a bool for each of these that may
+ * be absent at run time (`maybe`): whether a gradient flows to the input. Where it is false, the
+ * gradient is -0, or the cotangent from uses outside.
  * Example: f(a, b) = sum(a * b) with both gradients wanted has the inputs a, b, dy and the outputs
  * sum(a * b), dy * b, dy * a. */
 typedef struct JointWant {
@@ -21,22 +23,22 @@ typedef struct JointWhole {
   const Graph *flat;             /* f with bodies of `wrap` in place */
   uint32_t split;                /* the first node of g that is backward */
   int input_count, output_count; /* of f */
-  bool *gives_grad;              /* per input of f */
+  bool *gives_grad, *maybe;      /* per input of f */
 } JointWhole;
 JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr *e, Prov *at);
 
 /* The joint graph, split in two.
  * forward: inputs of f -> outputs of f, then the saved values.
  * backward: saved values, then the cotangents -> gradients. gives_grad[i] tells whether the
- * gradient of input i exists structurally; others have no output. Values without cost on both sides
- * (constants, dims, views of saved values) are recomputed instead of saved. `choice` has the choice
- * of each value of w->g in a `checkpoint` block (autograd/remat.h); NULL: as written. `w` does not
- * change and may be split again. */
+ * gradient of input i exists structurally; others have no output. maybe[i]: see above. Values
+ * without cost on both sides (constants, dims, views of saved values) are recomputed instead of
+ * saved. `choice` has the choice of each value of w->g in a `checkpoint` block (autograd/remat.h);
+ * NULL: as written. `w` does not change and may be split again. */
 typedef struct Joint {
   Graph *forward, *backward;
   int output_count, saved_count;
-  int *saved_input; /* saved[i] is input number .. of f, or -1: no copy is held twice */
-  bool *gives_grad; /* per input of f */
+  int *saved_input;         /* saved[i] is input number .. of f, or -1: no copy is held twice */
+  bool *gives_grad, *maybe; /* per input of f */
 } Joint;
 Joint *ad_joint_split(Arena *a, const JointWhole *w, const uint8_t *choice, GErr *e, Prov *at);
 /* Makes the joint graph and splits it, without `carries` and with choices as written. */

@@ -752,23 +752,6 @@ static int region_operands(Rule *r, int skip, int lead, Val *args) {
   return n;
 }
 
-/* A branch of the gradients. */
-GRADS(BRANCH) {
-  GErr e = {.operand = -1};
-  Val *args = ARENA_ARRAY(r->scratch, Val, r->in_count + r->out_count + 1);
-  int n = region_operands(r, 1, 0, args);
-  Graph *sides[2];
-  for (int k = 0; k < 2; k++) {
-    sides[k] = region_gradient(r, region_of(r, k), 0, 1, &e);
-    if (!passes(r, sides[k] != NULL, &e)) return;
-  }
-  Val first = gr_op(r->g, OP_BRANCH, args, n, NULL, 0, sides, 2, &e);
-  if (!passes(r, !val_none(first), &e)) return;
-  uint32_t res = 0;
-  for (int j = 1; j < r->in_count; j++)
-    if (r->wants[j]) r->dx[j] = (Val){first.node, res++};
-}
-
 /* A map of the gradients; those of captures, one for each element, are summed. */
 GRADS(MAP) {
   GErr e = {.operand = -1};

@@ -46,6 +46,16 @@ static bool has_bodies(const Graph *g) {
   return false;
 }
 
+static bool has_branches(const Graph *g) {
+  stack_check();
+  for (size_t n = 0; n < g->node_count; n++) {
+    if (g->nodes[n].op == OP_BRANCH) return true;
+    for (uint32_t k = 0; k < g->nodes[n].region_count; k++)
+      if (has_branches(g->regions[g->nodes[n].region0 + k])) return true;
+  }
+  return false;
+}
+
 static bool put_in_place(Graph *dst, const Graph *src, const Val *args, Val *outs, GErr *e) {
   stack_check();
   Val *map = ARENA_ARRAY(dst->arena, Val, src->type_count + 1);
@@ -272,7 +282,9 @@ static void split(Split *s, const uint8_t *choice) {
   Val *saved = ARENA_ARRAY(tmp, Val, count + 1);
   Joint *out = s->joint = ARENA_NEW(s->to, Joint);
   out->gives_grad = ARENA_ARRAY(s->to, bool, w->input_count + 1);
+  out->maybe = ARENA_ARRAY(s->to, bool, w->input_count + 1);
   memcpy(out->gives_grad, w->gives_grad, sizeof(bool) * (size_t)w->input_count);
+  memcpy(out->maybe, w->maybe, sizeof(bool) * (size_t)w->input_count);
   out->saved_input = ARENA_ARRAY(s->to, int, count + 1);
   count = 0;
   for (uint32_t n = 0; n < s->f_nodes; n++)
@@ -333,13 +345,22 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
   Val *dy = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
   Val *wrt = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
   Val *dx = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
+  Val *dx_there = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
+  Val *there = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
+  for (size_t k = 0; k < f->output_count + inputs; k++) there[k] = VAL_NONE;
   int *as = ARENA_ARRAY(a, int, inputs + j->node_count + 1);
   int *number = ARENA_ARRAY(a, int, inputs + 1); /* of the input in wrt */
   for (size_t k = 0; k < f->output_count; k++)
     if (want->has_cotangent[k]) y[ny++] = j->outputs[k];
+  int from_outside = ny;
   for (size_t k = 0; want->carries && k < inputs; k++)
     if (want->carries[k]) y[ny++] = j->inputs[k]; /* seeded before the uses in f */
   for (int k = 0; k < ny; k++) dy[k] = cotangent(j, y[k]);
+  Val never = VAL_NONE; /* uses outside do not make a gradient of f */
+  for (int k = from_outside; k < ny && has_branches(flat); k++) {
+    if (val_none(never)) never = gr_const_i(j, DT_BOOL, DEV_CPU, 0);
+    there[k] = never;
+  }
   for (size_t k = 0; k < inputs; k++) {
     if (!want->wants_grad[k]) continue;
     number[k] = as[nwrt] = nwrt;
@@ -352,13 +373,26 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
     wrt[nwrt++] = (Val){n, 0};
   }
   j->at = (Prov){.origin = -1};
-  if (!ad_vjp_as(j, ny, y, dy, nwrt, wrt, as, dx, e, at)) return NULL;
+  VjpAsk ask = {.ny = ny,
+                .y = y,
+                .dy = dy,
+                .dy_there = there,
+                .nwrt = nwrt,
+                .wrt = wrt,
+                .as = as,
+                .dx = dx,
+                .dx_there = dx_there};
+  if (!ad_vjp_ask(j, &ask, e, at)) return NULL;
   w->gives_grad = ARENA_ARRAY(a, bool, inputs + 1);
+  w->maybe = ARENA_ARRAY(a, bool, inputs + 1);
   for (size_t k = 0; k < inputs; k++) {
     if (!want->wants_grad[k] || val_none(dx[number[k]])) continue;
     w->gives_grad[k] = true;
     gr_output(j, dx[number[k]]);
+    w->maybe[k] = !val_none(dx_there[number[k]]);
   }
+  for (size_t k = 0; k < inputs; k++)
+    if (w->maybe[k]) gr_output(j, dx_there[number[k]]);
   gr_checked(j, "joint");
   return w;
 }

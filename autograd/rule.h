@@ -6,6 +6,7 @@
 #define CKL_AUTOGRAD_RULE_H
 
 #include "autograd/autograd.h"
+#include "autograd/vjp.h"
 #include "graph/build.h"
 
 enum { RULE_HOLD = 32 };
@@ -16,9 +17,22 @@ typedef struct Rule {
   Arena *scratch; /* freed when ad_vjp returns */
   int in_count, out_count;
   const Val *in, *out;
-  const Val *dout;     /* cotangent of each result, VAL_NONE where absent; at least one is there */
-  const bool *wants;   /* which operands a gradient is asked for */
-  Val *dx;             /* gradient of each operand; VAL_NONE at entry and where structurally zero */
+  const Val *dout;   /* cotangent of each result, VAL_NONE where absent; at least one is there */
+  const bool *wants; /* which operands a gradient is asked for */
+  Val *dx;           /* gradient of each operand; VAL_NONE at entry and where structurally zero */
+  /* For `branch`. A cotangent may be absent, if the side that would give it is not taken: then the
+   * bool beside it is false, and it is -0. VAL_NONE: it is there for sure. */
+  const Val *dout_there;
+  /* Per operand: the sum of the gradients that later uses gave its value, and its bool. */
+  const Val *sum, *sum_there;
+  const int *home; /* per operand: the first one whose gradient is a part of the same sum */
+  Val *dx_there;   /* the bools of dx, which for a branch are new sums, of what is its own home */
+  /* Whether result k is operand i itself on some side, and its gradients have been added there. */
+  const bool *passed; /* at k * in_count + i */
+  /* Values behind the operands, at in_count and on: an operand may be one of them (vjp.h). */
+  int behind;
+  const Origin *origins;
+  size_t origin_count;
   Val hold[RULE_HOLD]; /* operands on their way to a node (grad.c) */
   int held;
 } Rule;
@@ -35,6 +49,9 @@ typedef struct GradRule {
 #include "graph/ops_rows.def"
 #undef OP
 
+/* Calls the rule for all wanted operands under the condition that a bool holds: r->dx are the
+ * gradients then, else -0. The nodes of the rule stand in a `branch`. */
+void ad_rule_if(Rule *r, const GradRule *rule, Val there);
 /* gr_inline for bodies that are computed again in a backward: PRINT and ASSERT nodes are left
  * out, their tokens pass through; nodes keep their provenance, with backward = 1. False where a
  * host call would have to be repeated. */

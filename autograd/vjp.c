@@ -8,9 +8,20 @@
  * are linear in those nodes; no recursion over them (bodies of structured ops recurse by nesting
  * alone).
  *
+ * A cotangent that comes from one side of a `branch` is absent when the other side is taken. Then
+ * it has a bool (VjpAsk), and a node all of whose cotangents have one runs its rule in a `branch`
+ * on them: a rule must not see a cotangent that is not there, as sqrt at 0 would make NaN of it.
+ *
+ * A side may give a captured value on as it is. Then result and captured value are one value in
+ * script, whose uses are summed as they come. So each contribution to the result is also one to the
+ * captured value, if that side is taken (Origin), where the two could otherwise differ: where the
+ * captured value has uses behind the branch, too.
+ *
  * Invariant (rule 74): a value's cotangent is ((last use + one before) + ..) + first use, a node
  * with the value as several operands counting as a use for each, the last operand last; the seed
  * of y comes before all uses. */
+#include <string.h>
+
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
@@ -59,6 +70,35 @@ static bool has_effect(const Graph *g) {
   return false;
 }
 
+/* A region without its effects. */
+static Graph *pure_region(Graph *dst, const Graph *body, GErr *e) {
+  Graph *g = gr_new(dst->arena, dst->dims, dst->names, body->name);
+  g->blocks = dst->blocks;
+  g->at = dst->at;
+  Val *in = ARENA_ARRAY(dst->arena, Val, body->input_count + 1);
+  Val *out = ARENA_ARRAY(dst->arena, Val, body->output_count + 1);
+  for (size_t i = 0; i < body->input_count; i++)
+    in[i] = gr_input(g, gr_type(body, body->inputs[i]));
+  if (!ad_inline_pure(g, body, in, out, e)) return NULL;
+  for (size_t i = 0; i < body->output_count; i++) gr_output(g, out[i]);
+  return g;
+}
+
+/* The copy of a node, without the effects in its regions. */
+static Val pure_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GErr *e) {
+  const GNode *n = &src->nodes[node];
+  bool pure = true;
+  for (uint32_t k = 0; k < n->region_count; k++) pure &= !has_effect(src->regions[n->region0 + k]);
+  if (pure) return ad_copy_node(dst, src, node, in, e);
+  Graph **regions = ARENA_ARRAY(dst->arena, Graph *, n->region_count);
+  for (uint32_t k = 0; k < n->region_count; k++) {
+    regions[k] = pure_region(dst, src->regions[n->region0 + k], e);
+    if (!regions[k]) return VAL_NONE;
+  }
+  return gr_op(dst, (OpCode)n->op, in, (int)n->operand_count, &src->attrs[n->attr0], n->attr_count,
+               regions, n->region_count, e);
+}
+
 bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e) {
   stack_check();
   Arena *a = dst->arena;
@@ -88,11 +128,7 @@ bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, G
     } else if (n->op == OP_WRAP) {
       if (!ad_inline_pure(dst, body->regions[n->region0], in, to, e)) return false;
     } else {
-      for (uint32_t k = 0; k < n->region_count; k++)
-        if (has_effect(body->regions[n->region0 + k]))
-          return gerr_set(e, ERR_NOT_YET, -1, "an effect in `%s` in a block that is computed again",
-                          op_info[n->op].text);
-      Val v = ad_copy_node(dst, body, (uint32_t)j, in, e);
+      Val v = pure_node(dst, body, (uint32_t)j, in, e);
       if (val_none(v)) return false;
       for (uint32_t k = 0; k < n->result_count; k++) to[k] = (Val){v.node, v.res + k};
     }
@@ -111,9 +147,9 @@ typedef struct Sweep {
   Graph *g;
   Arena scratch;
   int ny, nwrt;
-  const Val *y, *dy, *wrt;
+  const Val *y, *dy, *dy_there, *wrt;
   const int *as; /* see ad_vjp_as */
-  Val *dx;
+  Val *dx, *dx_there;
   GErr *e;
   Prov *at;
   Prov entry; /* g->at at entry */
@@ -126,7 +162,13 @@ typedef struct Sweep {
   size_t sink_count, sink_cap;
   uint8_t *active; /* per result from base on */
   Val *cot;        /* cotangent so far */
-  Val *home;       /* with `as`, per result: the value that its uses count for; none: itself */
+  Val *there;      /* whether it is there; VAL_NONE: surely */
+  int sums;
+  const Origin *given;
+  size_t given_count;
+  Origin *origins;
+  size_t origin_count, origin_cap;
+  Val *home; /* with `as`, per result: the value that its uses count for; none: itself */
 } Sweep;
 
 static uint32_t slot(const Sweep *s, Val v) {
@@ -174,11 +216,54 @@ static void find_homes(Sweep *s, size_t count) {
     if (s->as[j] != j && inside(s, s->wrt[j])) s->home[slot(s, s->wrt[j])] = s->wrt[s->as[j]];
 }
 
-static bool add_to(Sweep *s, B *b, Val v, Val d) {
+/* The number of the result to whose sum v's gradients are added. */
+static uint32_t home_of(const Sweep *s, Val v) {
   uint32_t at = slot(s, v);
-  if (s->home && !val_none(s->home[at])) at = slot(s, s->home[at]);
-  Val *acc = &s->cot[at];
-  *acc = val_none(*acc) ? d : b_bin(b, OP_ADD, *acc, d);
+  return s->home && !val_none(s->home[at]) ? slot(s, s->home[at]) : at;
+}
+
+static bool add_to(Sweep *s, B *b, Val v, Val d, Val there);
+
+static bool add_here(Sweep *s, B *b, Val v, Val d, Val there);
+
+/* Adds d to the operand that v is on the side that is taken. */
+static bool add_to_origin(Sweep *s, B *b, Origin *o, Val d, Val there) {
+  if (o->known == -2) o->is = ad_is(b, o->y, o->x, &o->known);
+  if (b->failed) {
+    *s->e = b->err;
+    return false;
+  }
+  if (!o->known) return true;
+  if (o->known < 0) {
+    d = ad_or_zero(b, o->is, d, true);
+    there = val_none(there) ? o->is : b_bin(b, OP_AND, there, o->is);
+  }
+  if (!b->failed) return add_to(s, b, o->x, d, there);
+  *s->e = b->err;
+  return false;
+}
+
+static bool add_to(Sweep *s, B *b, Val v, Val d, Val there) {
+  stack_check();
+  for (size_t i = 0; i < s->origin_count; i++)
+    if (val_eq(s->origins[i].y, v) && !add_to_origin(s, b, &s->origins[i], d, there)) return false;
+  return add_here(s, b, v, d, there);
+}
+
+/* An absent one is -0, so that a sum needs no condition. */
+static bool add_here(Sweep *s, B *b, Val v, Val d, Val there) {
+  uint32_t at = home_of(s, v);
+  Val *acc = &s->cot[at], *was = &s->there[at];
+  if (val_none(*acc)) {
+    *acc = d;
+    *was = there;
+    return true;
+  }
+  *acc = b_bin(b, OP_ADD, *acc, d);
+  if (val_none(*was) || val_none(there))
+    *was = VAL_NONE;
+  else if (!val_eq(*was, there))
+    *was = b_bin(b, OP_OR, *was, there);
   if (!b->failed) return true;
   *s->e = b->err;
   return false;
@@ -210,9 +295,54 @@ static bool seed(Sweep *s, B *b) {
     s->g->at.tag = TAG_NONE;
     s->g->at.within = s->entry.region;
     s->g->at.anomaly |= s->entry.anomaly;
-    if (!add_to(s, b, s->y[j], s->dy[j])) return false;
+    Val there = s->dy_there ? s->dy_there[j] : VAL_NONE;
+    if (!(j < s->ny - s->sums ? add_to : add_here)(s, b, s->y[j], s->dy[j], there)) return false;
   }
   return true;
+}
+
+/* ---- results of branches that may be values from before it */
+
+/* Per result: the last node that uses it or what is summed with it, UINT32_MAX: it is seeded. */
+static uint32_t *last_uses(Sweep *s, size_t count) {
+  const Graph *g = s->g;
+  uint32_t *last = ARENA_ARRAY(&s->scratch, uint32_t, count + 1);
+  for (uint32_t n = s->lo; n <= s->hi; n++)
+    for (uint32_t i = 0; i < g->nodes[n].operand_count; i++) {
+      Val v = gr_operand(g, n, (int)i);
+      if (inside(s, v)) last[home_of(s, v)] = n;
+    }
+  for (int j = 0; j < s->ny; j++)
+    if (inside(s, s->y[j])) last[home_of(s, s->y[j])] = UINT32_MAX;
+  return last;
+}
+
+static void find_origins(Sweep *s, size_t count) {
+  const Graph *g = s->g;
+  uint32_t *last = NULL;
+  for (size_t i = 0; i < s->given_count; i++)
+    VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, s->given[i]);
+  for (uint32_t n = s->lo; n <= s->hi; n++) {
+    const GNode *node = &g->nodes[n];
+    if (node->op != OP_BRANCH) continue;
+    for (uint32_t i = 1; i < node->operand_count; i++) {
+      Val x = gr_operand(g, n, (int)i);
+      if (!is_active(s, x)) continue;
+      size_t from = s->origin_count;
+      for (uint32_t k = 0; k < node->result_count; k++) {
+        bool may = false;
+        for (uint32_t r = 0; r < 2 && !may; r++) {
+          const Graph *side = g->regions[node->region0 + r];
+          may = ad_may_be(side, side->outputs[k], side->inputs[i - 1]);
+        }
+        Origin o = {.y = {n, k}, .x = x, .known = -2};
+        if (may) VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, o);
+      }
+      if (s->origin_count == from) continue;
+      if (!last) last = last_uses(s, count);
+      if (s->origin_count == from + 1 && last[home_of(s, x)] == n) s->origin_count = from;
+    }
+  }
 }
 
 /* ---- hooks: when the sweep reaches the last of the values of a hook, their cotangents are
@@ -240,6 +370,11 @@ static bool pass_hook(Sweep *s, uint32_t hook) {
   for (int i = 0; i < carry; i++) {
     Val v = gr_operand(g, hook, i);
     if (!is_active(s, v) || val_none(s->cot[slot(s, v)])) continue;
+    if (!val_none(s->there[slot(s, v)])) {
+      prov_out(s->at, g, hook);
+      return gerr_set(s->e, ERR_NOT_YET, i,
+                      "not yet: a hook of a value that one side of a choice on data alone uses");
+    }
     which[n - 1] = i;
     in[n++] = s->cot[slot(s, v)];
   }
@@ -274,8 +409,9 @@ static bool pass_hooks(Sweep *s, uint32_t n) {
 
 /* Room for the operands and results of any one node. */
 typedef struct Room {
-  Val *in, *out, *dout, *dx;
+  Val *in, *out, *dout, *dx, *dout_there, *dx_there, *sum, *sum_there;
   bool *wants;
+  int *home;
 } Room;
 
 static Room room_for(Sweep *s) {
@@ -285,14 +421,105 @@ static Room room_for(Sweep *s) {
     if (s->g->nodes[n].result_count > out) out = s->g->nodes[n].result_count;
   }
   Arena *a = &s->scratch;
-  return (Room){ARENA_ARRAY(a, Val, in + 1), ARENA_ARRAY(a, Val, out + 1),
-                ARENA_ARRAY(a, Val, out + 1), ARENA_ARRAY(a, Val, in + 1),
-                ARENA_ARRAY(a, bool, in + 1)};
+  return (Room){.in = ARENA_ARRAY(a, Val, in + 1),
+                .out = ARENA_ARRAY(a, Val, out + 1),
+                .dout = ARENA_ARRAY(a, Val, out + 1),
+                .dout_there = ARENA_ARRAY(a, Val, out + 1),
+                .dx = ARENA_ARRAY(a, Val, in + 1),
+                .dx_there = ARENA_ARRAY(a, Val, in + 1),
+                .wants = ARENA_ARRAY(a, bool, in + 1)};
+}
+
+/* The operands of branch n with the values that they may be, and what is known of their sums, for
+ * the rule, which goes on with these. */
+static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
+  Arena *a = &s->scratch;
+  const GNode node = s->g->nodes[n];
+  size_t most = node.operand_count + s->origin_count + 1, count = node.operand_count;
+  Val *in = ARENA_ARRAY(a, Val, most);
+  Origin *origins = ARENA_ARRAY(a, Origin, s->origin_count + 1);
+  m->wants = memcpy(ARENA_ARRAY(a, bool, most), m->wants, count * sizeof *m->wants);
+  memcpy(in, m->in, count * sizeof *in);
+  m->in = in;
+  r->origin_count = 0;
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; m->wants[i] && k < s->origin_count; k++) {
+      Origin *o = &s->origins[k];
+      if (!val_eq(o->y, in[i])) continue;
+      if (o->known == -2) o->is = ad_is(&r->b, o->y, o->x, &o->known);
+      if (r->b.failed) return false;
+      bool again = false;
+      for (size_t j = 0; j < r->origin_count; j++)
+        again |= val_eq(origins[j].y, o->y) && val_eq(origins[j].x, o->x);
+      if (!o->known || again) continue;
+      origins[r->origin_count++] = *o;
+      size_t at = 0;
+      while (at < count && !val_eq(in[at], o->x)) at++;
+      if (at == count) in[count++] = o->x;
+      m->wants[at] = true;
+    }
+  r->behind = (int)(count - node.operand_count);
+  r->origins = origins;
+  r->in = in;
+  r->wants = m->wants;
+  r->dx = m->dx = ARENA_ARRAY(a, Val, count + 1);
+  r->dx_there = m->dx_there = ARENA_ARRAY(a, Val, count + 1);
+  r->sum = m->sum = ARENA_ARRAY(a, Val, count + 1);
+  r->sum_there = m->sum_there = ARENA_ARRAY(a, Val, count + 1);
+  r->home = m->home = ARENA_ARRAY(a, int, count + 1);
+  for (size_t i = 0; i < count; i++) {
+    m->home[i] = (int)i;
+    m->dx[i] = m->dx_there[i] = m->sum[i] = m->sum_there[i] = VAL_NONE;
+    if (!m->wants[i]) continue;
+    uint32_t at = home_of(s, m->in[i]);
+    for (size_t k = i; k-- > 0;)
+      if (m->wants[k] && home_of(s, m->in[k]) == at) m->home[i] = (int)k;
+    m->sum[i] = s->cot[at];
+    m->sum_there[i] = s->there[at];
+  }
+  bool *passed = ARENA_ARRAY(a, bool, node.result_count *node.operand_count + 1u);
+  for (size_t i = 0; i < s->origin_count; i++)
+    for (uint32_t k = 0; k < node.operand_count && s->origins[i].y.node == n; k++)
+      passed[s->origins[i].y.res * node.operand_count + k] |= val_eq(in[k], s->origins[i].x);
+  r->passed = passed;
+  return true;
+}
+
+/* The new sums of a rule that went on with the old ones. */
+static void take_sums(Sweep *s, const Room *m, int n) {
+  for (int i = 0; i < n; i++) {
+    if (!m->wants[i] || m->home[i] != i || val_none(m->dx[i])) continue;
+    uint32_t at = home_of(s, m->in[i]);
+    s->cot[at] = m->dx[i];
+    s->there[at] = m->dx_there[i];
+  }
+}
+
+/* Whether a cotangent of the node is there, if all that it has may be absent; VAL_NONE: one is
+ * there for sure. Beside such a one, absent ones become zeros, for rules that know of none. */
+static Val absent(B *b, Room *m, uint32_t results) {
+  Val any = VAL_NONE;
+  bool sure = false;
+  for (uint32_t k = 0; k < results; k++)
+    sure |= !val_none(m->dout[k]) && val_none(m->dout_there[k]);
+  for (uint32_t k = 0; k < results; k++) {
+    if (val_none(m->dout[k]) || val_none(m->dout_there[k])) continue;
+    if (sure)
+      m->dout[k] = ad_or_zero(b, m->dout_there[k], m->dout[k], false);
+    else if (val_none(any))
+      any = m->dout_there[k];
+    else if (!val_eq(any, m->dout_there[k]))
+      any = b_bin(b, OP_OR, any, m->dout_there[k]);
+  }
+  return any;
 }
 
 /* Calls the rule of node n when a result has a cotangent and an operand wants one. */
 static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   Graph *g = s->g;
+  r->in = m->in;
+  r->wants = m->wants;
+  r->dx = m->dx;
   const GNode node = g->nodes[n]; /* a copy: the arrays move when nodes are added */
   const GradRule *rule = rules[node.op];
   bool reached = false, wanted = false;
@@ -300,13 +527,14 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   for (uint32_t k = 0; k < node.result_count; k++) {
     m->out[k] = (Val){n, k};
     m->dout[k] = s->cot[node.result0 + k - s->base];
+    m->dout_there[k] = s->there[node.result0 + k - s->base];
     reached |= !val_none(m->dout[k]);
   }
   if (!reached) return true;
   for (uint32_t i = 0; i < node.operand_count; i++) {
     m->in[i] = g->operands[node.operand0 + i];
     m->wants[i] = is_active(s, m->in[i]) && carries(g, n, i);
-    m->dx[i] = VAL_NONE;
+    m->dx[i] = m->dx_there[i] = VAL_NONE;
     wanted |= m->wants[i];
   }
   if (!wanted) return true;
@@ -319,10 +547,27 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   r->in_count = (int)node.operand_count;
   r->out_count = (int)node.result_count;
   r->held = 0;
-  if (rule->all) rule->all(r);
+  Val there = VAL_NONE;
+  Room wide = *m; /* a branch needs more room */
+  if (node.op == OP_BRANCH && give_sums(s, r, m = &wide, n)) rule->all(r);
+  if (node.op == OP_ALIAS)
+    there = m->dx_there[0] = m->dout_there[0];
+  else if (node.op != OP_BRANCH)
+    there = absent(&r->b, m, node.result_count);
+  bool whole = !val_none(there) && node.op != OP_ALIAS;
+  if (whole) {
+    ad_rule_if(r, rule, there);
+    for (int i = 0; i < r->in_count; i++) m->dx_there[i] = there;
+  } else if (rule->all && node.op != OP_BRANCH) {
+    rule->all(r);
+  }
+  if (node.op == OP_BRANCH) {
+    if (!r->b.failed) take_sums(s, m, r->in_count + r->behind);
+    memset(m->wants, 0, (size_t)r->in_count * sizeof *m->wants);
+  }
   for (int i = r->in_count - 1; i >= 0; i--) {
     if (!m->wants[i]) continue;
-    if (rule->one)
+    if (rule->one && !whole)
       m->dx[i] = rule->one(r, i, m->in[0], r->in_count > 1 ? m->in[1] : VAL_NONE,
                            r->in_count > 2 ? m->in[2] : VAL_NONE, m->out[0], m->dout[0]);
     if (r->b.failed) break;
@@ -332,7 +577,7 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
       return gerr_set(s->e, ERR_BUG, i, "the gradient of `%s` has another type than its operand",
                       op_info[node.op].text);
     }
-    if (!add_to(s, &r->b, m->in[i], m->dx[i])) return false;
+    if (!add_to(s, &r->b, m->in[i], m->dx[i], m->dx_there[i])) return false;
   }
   if (!r->b.failed) return true;
   *s->e = r->b.err;
@@ -348,18 +593,25 @@ static void sweep(void *ud) {
     if (!val_none(s->wrt[j]) && s->wrt[j].node < lo) lo = s->wrt[j].node;
   for (int j = 0; j < s->ny; j++)
     if (!val_none(s->y[j]) && s->y[j].node > hi) hi = s->y[j].node;
-  for (int j = 0; j < s->nwrt; j++) s->dx[j] = VAL_NONE;
+  for (int j = 0; j < s->nwrt; j++) {
+    s->dx[j] = VAL_NONE;
+    if (s->dx_there) s->dx_there[j] = VAL_NONE;
+  }
   s->ok = true;
   if (lo > hi) return;
+  for (size_t i = 0; i < s->given_count; i++)
+    if (s->given[i].x.node > hi) hi = s->given[i].x.node;
   s->lo = lo;
   s->hi = hi;
   s->base = g->nodes[lo].result0;
   size_t count = g->nodes[hi].result0 + g->nodes[hi].result_count - s->base;
   s->active = ARENA_ARRAY(&s->scratch, uint8_t, count + 1);
   s->cot = ARENA_ARRAY(&s->scratch, Val, count + 1);
-  for (size_t j = 0; j < count; j++) s->cot[j] = VAL_NONE;
+  s->there = ARENA_ARRAY(&s->scratch, Val, count + 1);
+  for (size_t j = 0; j < count; j++) s->cot[j] = s->there[j] = VAL_NONE;
   find_homes(s, count);
   mark_active(s);
+  find_origins(s, count);
   find_sinks(s);
   Room m = room_for(s);
   Rule r = {.b = {.g = g},
@@ -369,14 +621,28 @@ static void sweep(void *ud) {
             .out = m.out,
             .dout = m.dout,
             .wants = m.wants,
-            .dx = m.dx};
+            .dx = m.dx,
+            .dout_there = m.dout_there,
+            .dx_there = m.dx_there};
   s->ok = seed(s, &r.b);
   for (uint32_t n = hi; s->ok && n >= lo; n--) {
     s->ok = pass_hooks(s, n) && step(s, &r, &m, n);
     if (n == 0) break;
   }
-  for (int j = 0; s->ok && j < s->nwrt; j++)
-    if (is_active(s, s->wrt[j])) s->dx[j] = s->cot[slot(s, s->wrt[j])]; /* none: counts elsewhere */
+  for (int j = 0; s->ok && j < s->nwrt; j++) {
+    if (!is_active(s, s->wrt[j])) continue;
+    uint32_t at = slot(s, s->wrt[j]);
+    Val there = s->there[at];
+    s->dx[j] = s->cot[at]; /* none: counts elsewhere */
+    if (s->dx_there)
+      s->dx_there[j] = there;
+    else if (!val_none(s->dx[j]) && !val_none(there))
+      s->dx[j] = ad_or_zero(&r.b, there, s->dx[j], false);
+  }
+  if (s->ok && r.b.failed) {
+    *s->e = r.b.err;
+    s->ok = false;
+  }
 }
 
 bool ad_passes(OpCode op) {
@@ -409,14 +675,24 @@ bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *
 
 bool ad_vjp_as(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt,
                const int *as, Val *dx, GErr *e, Prov *at) {
+  VjpAsk ask = {.ny = ny, .y = y, .dy = dy, .nwrt = nwrt, .wrt = wrt, .as = as, .dx = dx};
+  return ad_vjp_ask(g, &ask, e, at);
+}
+
+bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at) {
   Sweep s = {.g = g,
-             .ny = ny,
-             .nwrt = nwrt,
-             .y = y,
-             .dy = dy,
-             .wrt = wrt,
-             .as = as,
-             .dx = dx,
+             .ny = ask->ny,
+             .nwrt = ask->nwrt,
+             .y = ask->y,
+             .dy = ask->dy,
+             .dy_there = ask->dy_there,
+             .wrt = ask->wrt,
+             .as = ask->as,
+             .dx = ask->dx,
+             .dx_there = ask->dx_there,
+             .sums = ask->sums,
+             .given = ask->origins,
+             .given_count = ask->origin_count,
              .e = e,
              .at = at,
              .entry = g->at};

@@ -2,8 +2,7 @@
 #ifndef CKL_AUTOGRAD_VJP_H
 #define CKL_AUTOGRAD_VJP_H
 
-#include "graph/ir.h"
-#include "graph/structure.h"
+#include "graph/build.h"
 
 /* Appends to `g` the gradients of the values `y` (cotangents `dy`, one per y) with respect to the
  * values `wrt`, which may be inputs or intermediate values. dx[i] is VAL_NONE where no y depends on
@@ -20,6 +19,40 @@ bool ad_vjp(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *
  * uses of all versions, last use first; dx of the other versions is VAL_NONE. */
 bool ad_vjp_as(Graph *g, int ny, const Val *y, const Val *dy, int nwrt, const Val *wrt,
                const int *as, Val *dx, GErr *e, Prov *at);
+
+/* y, a result of a branch, may be x, which has later uses of its own. */
+typedef struct Origin {
+  Val y, x;
+  int known; /* see ad_is; -2: not asked yet */
+  Val is;
+} Origin;
+
+/* Has the contract of ad_vjp_as, for cotangents that may be absent at run time: no gradient flows
+ * to a value if the side of a `branch` that uses it is not taken. A bool says whether such a
+ * cotangent is there, VAL_NONE that it surely is; the value of an absent one is -0, so that it can
+ * be added. What an absent cotangent would be the only reason for does not run. */
+typedef struct VjpAsk {
+  int ny, nwrt;
+  const Val *y, *dy;
+  const Val *dy_there; /* per y, or NULL: all are there */
+  const Val *wrt;
+  const int *as; /* or NULL */
+  Val *dx;
+  Val *dx_there;         /* NULL: absent gradients become +0 */
+  const Origin *origins; /* among wrt: gradients of y are those of x where `is` holds */
+  size_t origin_count;
+  int sums; /* so many of dy, the last, have been added to what is behind their y already */
+} VjpAsk;
+bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at);
+
+/* v if the bool holds, else +0, or with `none` -0. */
+Val ad_or_zero(B *b, Val there, Val v, bool none);
+
+/* Whether y may be the very value x when the graph runs: it is x, or a `branch` gives it on. */
+bool ad_may_be(const Graph *g, Val y, Val x);
+/* The bool that says whether it is. Where it is known, *known is 0 or 1 and the result VAL_NONE;
+ * else *known is -1. */
+Val ad_is(B *b, Val y, Val x, int *known);
 
 /* Returns the input with a wanted gradient that node n is a later version of, or -1. A value that a
  * call writes to a param is a `stop` node with the number of the param's input. It is a leaf, and

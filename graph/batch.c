@@ -10,6 +10,8 @@
  * `map` node.
  *
  * Invariant: a batched value has type [n, dims..] where the given graph's value has [dims..]. */
+#include <string.h>
+
 #include "graph/build.h"
 #include "graph/ir.h"
 #include "graph/op.h"
@@ -503,6 +505,83 @@ static bool varies(const Graph *g, uint32_t n) {
   return false;
 }
 
+/* ---- graphs with a `branch` whose condition differs between elements
+ *
+ * The elements run one after the other, as a `map` of the whole graph: each takes one side, and a
+ * gradient that is absent in one element (autograd/branch.c) is absent for it alone. */
+
+static bool elements_part(Arena *a, const Graph *g, const bool *batched) {
+  stack_check();
+  bool *at = ARENA_ARRAY(a, bool, g->type_count + 1), part = false;
+  for (uint32_t n = 0, arg = 0; n < g->node_count && !part; n++) {
+    const GNode *node = &g->nodes[n];
+    bool any = node->op == OP_INPUT ? batched[arg++] : varies(g, n);
+    bool *in = node->region_count ? ARENA_ARRAY(a, bool, node->operand_count + 1) : NULL;
+    for (uint32_t i = 0; i < node->operand_count; i++) {
+      Val v = gr_operand(g, n, (int)i);
+      bool has = at[g->nodes[v.node].result0 + v.res];
+      any |= has;
+      if (in) in[i] = has;
+    }
+    part = node->op == OP_BRANCH && in[0];
+    for (uint32_t k = 0; any && k < node->region_count && !part; k++) {
+      const Graph *r = g->regions[node->region0 + k];
+      bool *inner = ARENA_ARRAY(a, bool, r->input_count + 1);
+      bool plain = node->op == OP_BRANCH || node->op == OP_WRAP || node->op == OP_MAP;
+      uint32_t first = node->op == OP_BRANCH;
+      for (size_t i = 0; i < r->input_count; i++) inner[i] = !plain || in[first + i];
+      part = elements_part(a, r, inner);
+    }
+    for (uint32_t k = 0; k < node->result_count; k++) at[node->result0 + k] = any;
+  }
+  return part;
+}
+
+/* Type t with the new axis. */
+static bool stretched(Type *t, Dim n, GErr *e) {
+  if (t->rank == CKL_MAX_RANK)
+    return gerr_set(e, ERR_NOT_YET, -1, "a mapped value would have more than %d axes",
+                    CKL_MAX_RANK);
+  memmove(t->dim + 1, t->dim, sizeof *t->dim * t->rank);
+  t->dim[0] = n;
+  t->rank++;
+  return true;
+}
+
+static Graph *one_map(Arena *a, const Graph *src, const bool *batched, Dim n, GErr *e) {
+  size_t count = src->input_count;
+  Graph *g = gr_new(a, src->dims, src->names, src->name);
+  Graph *r = gr_new(a, src->dims, src->names, src->name);
+  g->blocks = r->blocks = src->blocks;
+  Val *given = ARENA_ARRAY(a, Val, count + 1), *args = ARENA_ARRAY(a, Val, count + 1);
+  Val *in = ARENA_ARRAY(a, Val, count + 1);
+  Val *out = ARENA_ARRAY(a, Val, src->output_count + 1);
+  int mapped = 0, k = 0;
+  for (size_t i = 0; i < count; i++) {
+    Type t = *gr_type(src, src->inputs[i]);
+    t.alias = 0;
+    if (batched[i] && !stretched(&t, n, e)) return NULL;
+    given[i] = gr_input(g, &t);
+    mapped += batched[i];
+  }
+  for (int pass = 0; pass < 2; pass++)
+    for (size_t i = 0; i < count; i++) {
+      if (batched[i] != (pass == 0)) continue;
+      Type t = *gr_type(src, src->inputs[i]);
+      t.alias = 0;
+      args[k++] = given[i];
+      in[i] = gr_input(r, &t);
+    }
+  if (!gr_inline(r, src, in, NULL, out, e)) return NULL;
+  for (size_t i = 0; i < src->output_count; i++) gr_output(r, out[i]);
+  g->at = r->at = src->node_count ? src->provs[src->nodes[src->node_count - 1].prov] : src->at;
+  Attr many = attr_i(AT_MAPPED, mapped);
+  Val v = gr_op(g, OP_MAP, args, k, &many, 1, &r, 1, e);
+  if (val_none(v)) return NULL;
+  for (uint32_t i = 0; i < src->output_count; i++) gr_output(g, (Val){v.node, i});
+  return gr_checked(g, "batch");
+}
+
 static bool batch_node(Batch *b, uint32_t n) {
   const Graph *src = b->src;
   b->node = n;
@@ -521,6 +600,7 @@ static bool batch_node(Batch *b, uint32_t n) {
 }
 
 Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e) {
+  if (elements_part(a, g, batched)) return one_map(a, g, batched, n, e);
   uint32_t widest = 0;
   Batch b = {.src = g, .a = a, .n = n, .e = e};
   b.g = gr_new(a, g->dims, g->names, g->name);
@@ -540,15 +620,7 @@ Graph *gr_batch(Arena *a, const Graph *g, const bool *batched, Dim n, GErr *e) {
     }
     Type t = g->types[node->result0];
     bool axis = batched[arg++] && t.kind == TK_TENSOR;
-    if (axis && t.rank == CKL_MAX_RANK) {
-      gerr_set(e, ERR_NOT_YET, -1, "a mapped value would have more than %d axes", CKL_MAX_RANK);
-      return NULL;
-    }
-    if (axis) {
-      for (int k = t.rank; k > 0; k--) t.dim[k] = t.dim[k - 1];
-      t.dim[0] = n;
-      t.rank++;
-    }
+    if (axis && !stretched(&t, n, e)) return NULL;
     b.g->at = g->provs[node->prov];
     b.map[node->result0] = gr_input(b.g, &t);
     b.batched[node->result0] = axis;

@@ -287,6 +287,8 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
   Arena *a = &m->k->temp;
   const Joint *j = tape_joint(n);
   const Graph *b = j->backward;
+  for (size_t i = 0; i < n->in_count; i++)
+    if (j->maybe[i] && wants[i]) return false; /* whether a gradient is there, a run decides */
   Val *args = ARENA_ARRAY(a, Val, b->input_count + 1);
   Val *outs = ARENA_ARRAY(a, Val, b->output_count + 1);
   Sym count = dim_symbol_count(b->dims);

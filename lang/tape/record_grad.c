@@ -39,8 +39,9 @@ typedef struct Run {
   Held *held;       /* per result; t NULL: not yet there */
   Span span;        /* for nodes that have none of their own */
   Modes modes;      /* modes of the tape node: gradients run in those of their forward */
-  uint64_t seq;     /* node i gets seq + i; 0: as they come */
-  bool anomaly;     /* the present mode counts, too */
+  uint64_t seq;     /* node i gets seq + place(i); 0: as they come */
+  const uint64_t *place;
+  bool anomaly; /* the present mode counts, too */
   GErr *e;
   Prov *at;
 } Run;
@@ -49,13 +50,42 @@ static Held *held(const Run *r, Val v) {
   return &r->held[r->g->nodes[v.node].result0 + v.res];
 }
 
+/* The number of nodes of g, with those of both sides of branches. */
+uint64_t tape_places(const Graph *g) {
+  stack_check();
+  uint64_t n = g->node_count;
+  for (uint32_t i = 0; i < g->node_count; i++)
+    for (uint32_t k = 0; g->nodes[i].op == OP_BRANCH && k < 2; k++)
+      n += tape_places(g->regions[g->nodes[i].region0 + k]);
+  return n;
+}
+
+/* Per node, how many of these stand before it; NULL: as many as its number, there is no branch. */
+static const uint64_t *place_of(Arena *a, const Graph *g) {
+  if (tape_places(g) == g->node_count) return NULL;
+  uint64_t *place = ARENA_ARRAY(a, uint64_t, g->node_count + 1), n = 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    place[i] = n++;
+    for (uint32_t k = 0; g->nodes[i].op == OP_BRANCH && k < 2; k++)
+      n += tape_places(g->regions[g->nodes[i].region0 + k]);
+  }
+  return place;
+}
+
+static uint64_t place(const Run *r, uint32_t i) {
+  return r->place ? r->place[i] : i;
+}
+
 /* The nodes that the outputs need. */
 static bool *live_nodes(Arena *a, const Graph *g, size_t outputs) {
   bool *live = ARENA_ARRAY(a, bool, g->node_count + 1);
-  for (size_t k = 0; k < outputs; k++) live[g->outputs[k].node] = true;
+  for (size_t k = 0; k < outputs; k++)
+    if (gr_type(g, g->outputs[k])->kind == TK_TENSOR) live[g->outputs[k].node] = true;
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;)
-    for (uint32_t k = 0; live[i] && k < g->nodes[i].operand_count; k++)
-      live[gr_operand(g, i, (int)k).node] = true;
+    for (uint32_t k = 0; live[i] && k < g->nodes[i].operand_count; k++) {
+      Val v = gr_operand(g, i, (int)k);
+      if (gr_type(g, v)->kind == TK_TENSOR) live[v.node] = true; /* effects have been */
+    }
   return live;
 }
 
@@ -100,7 +130,7 @@ static bool settled(Run *r, uint32_t node, Attr *to) {
  * had then. */
 static void mark(Run *r, uint32_t i, TapeNode *n, const Held *in) {
   if (!n) return;
-  if (r->seq) n->seq = r->seq + i;
+  if (r->seq) n->seq = r->seq + place(r, i);
   n->modes = r->modes;
   n->modes.anomaly = r->g->provs[r->g->nodes[i].prov].anomaly;
   for (size_t k = 0; k < n->in_count; k++) {
@@ -176,12 +206,39 @@ static bool version(Run *r, uint32_t i, Held *to) {
   return true;
 }
 
+/* ---- branches: the side that is taken stands in place of the node, as in script */
+
+static bool run(Run *r);
+
+static bool run_branch(Run *r, uint32_t i) {
+  stack_check();
+  const Graph *g = r->g;
+  const GNode *n = &g->nodes[i];
+  bool holds = tn_get_i64(held(r, gr_operand(g, i, 0))->t, 0) != 0;
+  const Graph *side = g->regions[n->region0 + !holds];
+  Run in = *r;
+  in.g = side;
+  in.held = ARENA_ARRAY(r->temp, Held, side->type_count + 1);
+  in.place = place_of(r->temp, side);
+  if (r->seq) in.seq = r->seq + place(r, i) + 1;
+  if (r->seq && !holds) in.seq += tape_places(g->regions[n->region0]);
+  in.live = live_nodes(r->temp, side, side->output_count);
+  for (size_t k = 0; k < side->input_count; k++)
+    *held(&in, side->inputs[k]) = *held(r, gr_operand(g, i, (int)k + 1));
+  if (!run(&in)) return false;
+  for (uint32_t k = 0; k < n->result_count; k++)
+    if (g->types[n->result0 + k].kind == TK_TENSOR)
+      *held(r, (Val){i, k}) = *held(&in, side->outputs[k]);
+  return true;
+}
+
 static bool run_node(Run *r, uint32_t i) {
   Session *s = r->s;
   const Graph *g = r->g;
   const GNode *n = &g->nodes[i];
   OpCode op = (OpCode)n->op;
   if (version(r, i, held(r, (Val){i, 0}))) return true;
+  if (op == OP_BRANCH) return run_branch(r, i);
   size_t nin = n->operand_count, nout = n->result_count;
   Held *in = ARENA_ARRAY(r->temp, Held, nin + 1);
   Tensor **t = ARENA_ARRAY(r->temp, Tensor *, nin + 1);
@@ -228,6 +285,7 @@ static Run run_for(Session *s, Arena *temp, const TapeNode *n, const Graph *g, G
                .env = n->env,
                .env_count = n->env_count,
                .held = ARENA_ARRAY(temp, Held, g->type_count + 1),
+               .place = place_of(temp, g),
                .span = n->span,
                .modes = n->modes,
                .e = e,
@@ -298,7 +356,7 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   if (calls_host(f)) return true;
   Run r = run_for(s, temp, n, f, e, at);
   r.live = live_nodes(temp, f, n->out_count);
-  r.seq = n->seq - f->node_count;
+  r.seq = n->seq - tape_places(f);
   for (size_t i = 0; i < n->in_count; i++) {
     Held h = input(s, n, i);
     uint32_t node = f->inputs[i].node;

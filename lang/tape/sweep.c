@@ -231,15 +231,18 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
     }
     if (!native_run(s, &n->joint->backward, j->backward, "a backward", &ctx, in, out, &e, &at))
       backward_error(w, n, &e, at.span);
-    size_t o = 0;
-    for (size_t i = 0; i < nin; i++)
-      if (j->gives_grad[i]) {
-        if (wants[i])
-          dx[i] = out[o];
-        else
-          tn_unref(out[o]);
-        o++;
-      }
+    size_t o = 0, flag = 0;
+    for (size_t i = 0; i < nin; i++) flag += j->gives_grad[i];
+    for (size_t i = 0; i < nin; i++) {
+      if (!j->gives_grad[i]) continue;
+      bool there = !j->maybe[i] || tn_get_i64(out[flag], 0) || carried(w, n, i, wants);
+      if (j->maybe[i]) tn_unref(out[flag++]);
+      if (wants[i] && there)
+        dx[i] = out[o];
+      else
+        tn_unref(out[o]);
+      o++;
+    }
     return;
   }
   bool has[2] = {cot[0].tag != V_UNIT, n->out_count > 1 && cot[1].tag != V_UNIT};

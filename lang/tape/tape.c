@@ -232,7 +232,7 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at) {
   /* sequence numbers for the operations of its body, in case it is opened */
-  if (j->spec.kind != JOINT_REGION) s->tape_seq += j->spec.f->node_count;
+  if (j->spec.kind != JOINT_REGION) s->tape_seq += tape_places(j->spec.f);
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = joint_retain(j);
   for (size_t i = 0; i < n; i++) {

@@ -110,6 +110,7 @@ void op_grads_free(Session *s);
 /* ---- record_grad.c: gradients on the tape. False with `e` and its place. */
 /* Opens n if it is a call: records the operations of its body on the tape, to which n passes
  * gradients on. Does nothing for other nodes. */
+uint64_t tape_places(const Graph *f); /* how many sequence numbers that takes */
 bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at);
 /* `cot`: cotangents of the results. Adds the gradients by operands to *slot[i] (unit: no sum yet;
  * NULL: not wanted). */
