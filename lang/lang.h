@@ -28,6 +28,8 @@ typedef struct OpenLoop {
   struct OpenLoop *up;
   Span at;
   bool staged;
+  struct Frame *frame;           /* in which it stands */
+  Value broken, continued;       /* in code: see Frame.returned */
   int64_t iteration, iterations; /* the present one, from 0; their number, 0 = unknown */
 } OpenLoop;
 
@@ -82,6 +84,9 @@ typedef struct Frame {
   /* dtypes of the classes float, int, num in this call, + 1; 0: not fixed yet (rule 19) */
   uint8_t cls[3];
   bool test; /* a test block: sees declarations and constants only */
+  /* In code: whether a `return` that depends on data was taken, a bool of the graph, and what it
+   * gave; unit: there was none (eval/sides.c). */
+  Value returned, ret_value;
 } Frame;
 
 /* ---- random streams (rules 92, 93) */
@@ -123,6 +128,7 @@ struct Session {
   bool abstract;     /* `ckl check`: script is walked without running */
   int depth;         /* nesting of calls */
   Value ret;         /* value of a `return` on its way (retained) */
+  const Node *tail;  /* the expression whose end is the end of its statement */
   int flow;          /* Flow: a break, continue or return on its way out of an expression */
   uint64_t seed;
   bool seed_given;

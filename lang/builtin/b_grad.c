@@ -40,7 +40,9 @@ typedef struct Wrt {
   size_t count, cap;
   int *as; /* per value: the index of its earliest version, see ad_vjp_as */
   size_t as_cap;
-  Val *dx;
+  size_t *group; /* per leaf of the tree: how many values stand for it */
+  size_t group_count, group_cap, group_next;
+  Val *dx, *dx_there; /* dx_there: see VjpAsk */
   size_t next;
   bool unreached;
   bool hooks; /* hooks of params run */
@@ -50,6 +52,71 @@ static void wrt_push(Wrt *w, Val v, size_t as) {
   size_t n = w->count;
   VEC_PUSH(&w->s->scratch, w->as, n, w->as_cap, (int)as);
   VEC_PUSH(&w->s->scratch, w->vals, w->count, w->cap, v);
+}
+
+static void wrt_group(Wrt *w, size_t n) {
+  VEC_PUSH(&w->s->scratch, w->group, w->group_count, w->group_cap, n);
+}
+
+/* ---- gradients on one side of an `if`: the loss reads what stands outside through captures */
+
+/* The values of stage st that are v, a value of the stage of level `level` around it, or an alias
+ * of it, which is what a call sees of it. Each is pushed. Any other value captured by st that
+ * depends on v carries a part of the gradient that is not in st: *more. */
+static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, bool *more) {
+  const Graph *g = st->up->g;
+  Val *same = ARENA_ARRAY(&w->s->scratch, Val, g->node_count + 1);
+  bool *on = ARENA_ARRAY(&w->s->scratch, bool, g->type_count + 1);
+  size_t n = 0;
+  if (st->up->level == level) {
+    same[n++] = v;
+  } else {
+    size_t from = w->count;
+    captured_as(w, st->up, level, v, first, more);
+    for (size_t i = from; i < w->count; i++) same[n++] = w->vals[i];
+    w->count = from;
+  }
+  for (size_t i = 0; i < n; i++) on[g->nodes[same[i].node].result0 + same[i].res] = true;
+  for (uint32_t k = 0; k < g->node_count && n; k++) {
+    const GNode *node = &g->nodes[k];
+    bool any = false;
+    for (uint32_t i = 0; i < node->operand_count; i++) {
+      Val x = gr_operand(g, k, (int)i);
+      any |= on[g->nodes[x.node].result0 + x.res];
+    }
+    if (!any || !ad_passes((OpCode)node->op)) continue;
+    Val x = gr_operand(g, k, 0);
+    bool alias = false;
+    for (size_t i = 0; node->op == OP_ALIAS && i < n && !alias; i++) alias = val_eq(same[i], x);
+    if (alias) same[n++] = (Val){k, 0};
+    for (uint32_t i = 0; i < node->result_count; i++)
+      on[node->result0 + i] |= dt_float((DType)g->types[node->result0 + i].dtype);
+  }
+  for (size_t c = 0; c < st->capture_count; c++) {
+    Val x = st->outer[c];
+    bool is = false;
+    for (size_t i = 0; i < n && !is; i++) is = val_eq(same[i], x);
+    if (is)
+      wrt_push(w, st->inner[c], first);
+    else
+      *more |= on[g->nodes[x.node].result0 + x.res];
+  }
+}
+
+/* Pushes what stands for v, of an outer stage, in the present one, which is a side. Without any,
+ * the gradient is zero: v itself is captured. */
+static void wrt_captured(Wrt *w, uint32_t level, Val v, size_t first) {
+  Session *s = w->s;
+  size_t from = w->count;
+  bool more = false;
+  captured_as(w, s->stage, level, v, first, &more);
+  if (more)
+    fail_help(s, ERR_NOT_YET, w->at, "compute the loss on the side on which its gradient is taken",
+              "not yet: a gradient on one side of a choice on data, through values that were made "
+              "before the choice");
+  if (w->count > from) return;
+  Value x = {.tag = V_NODE, .aux = level, .u.v = v};
+  wrt_push(w, stage_lift(s, x, w->at).u.v, first);
 }
 
 static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -64,12 +131,17 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
                 "a frozen param has no gradient");
     State *st = state_unit(s, x.u.p, NULL);
     if (!st) fail_at(s, ERR_BUG, w->at, "a param reached code without being an argument");
-    if (s->stage->level > 1)
+    if (s->stage->level > 1 && !stage_in_order(s->stage))
       fail_help(s, ERR_NOT_YET, w->at,
                 "one by one in script: `for i in 0..n { gs = push(gs, grad(..)) }`",
                 "not yet: a gradient by params inside a comprehension");
     size_t first = w->count;
-    for (size_t i = 0; i < st->version_count; i++) wrt_push(w, st->versions[i], first);
+    for (size_t i = 0; i < st->version_count; i++)
+      if (s->stage->level > 1)
+        wrt_captured(w, 1, st->versions[i], first);
+      else
+        wrt_push(w, st->versions[i], first);
+    wrt_group(w, w->count - first);
     return x;
   }
   if (x.tag != V_NODE || x.weak || !dt_float((DType)op_type_of(s, x).dtype)) {
@@ -77,7 +149,12 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     fail_at(s, ERR_GRAD_WRT, w->at, "a gradient by %s does not exist: floats only",
             value_type_text(s, x));
   }
-  wrt_push(w, stage_lift(s, x, w->at).u.v, w->count);
+  size_t first = w->count;
+  if (x.aux < s->stage->level && s->stage->side)
+    wrt_captured(w, x.aux, x.u.v, first);
+  else
+    wrt_push(w, stage_lift(s, x, w->at).u.v, first);
+  wrt_group(w, w->count - first);
   return x;
 }
 
@@ -94,16 +171,10 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
   (void)path;
   Value x = v[0];
   if (x.tag == V_NONE || x.tag == V_UNKNOWN) return x;
-  size_t k = 1;
-  Type t;
-  if (x.tag == V_PARAM) {
-    State *st = state_unit(s, x.u.p, NULL);
-    k = st->version_count;
-    t = *gr_type(s->stage->g, st->versions[0]);
-  } else
-    t = op_type_of(s, x);
+  Type t = *gr_type(s->stage->g, w->vals[w->next]);
   Value g = {.tag = V_NODE, .aux = s->stage->level, .u.v = w->dx[w->next]};
-  w->next += k;
+  Val there = w->dx_there[w->next];
+  w->next += w->group[w->group_next++];
   if (val_none(g.u.v)) {
     int64_t size = 1;
     for (int i = 0; i < t.rank && size; i++)
@@ -111,7 +182,17 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
     w->unreached |= size != 0; /* no elements: an absent bias */
     return zero_node(s, &t);
   }
-  return w->hooks && x.tag == V_PARAM ? host_param_gradient(s, x.u.p, g, w->at) : g;
+  if (!val_none(there)) {
+    B b = {.g = s->stage->g};
+    g.u.v = ad_or_zero(&b, there, g.u.v, false);
+    if (b.failed) fail_gerr(s, w->at, &b.err);
+  }
+  if (!w->hooks || x.tag != V_PARAM) return g;
+  Value h = host_param_gradient(s, x.u.p, g, w->at);
+  if (!val_none(there) && !val_eq(h.u.v, g.u.v))
+    fail_at(s, ERR_NOT_YET, w->at,
+            "not yet: a hook of a param that one side of a choice on data alone uses");
+  return h;
 }
 
 /* The values that a gradient is taken of, with their cotangents. */
@@ -141,8 +222,16 @@ static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how,
   Prov where = {0};
   host_seen(s, true, at);
   stage_at(s, at);
-  if (!ad_vjp_as(s->stage->g, (int)d->count, d->y, d->dy, (int)w.count, w.vals, w.as, w.dx, &e,
-                 &where))
+  w.dx_there = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
+  VjpAsk ask = {.ny = (int)d->count,
+                .y = d->y,
+                .dy = d->dy,
+                .nwrt = (int)w.count,
+                .wrt = w.vals,
+                .as = w.as,
+                .dx = w.dx,
+                .dx_there = w.dx_there};
+  if (!ad_vjp_ask(s->stage->g, &ask, &e, &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
   host_seen(s, false, at);
   stage_at(s, at);

@@ -15,8 +15,10 @@
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
+#include "lang/eval/sides.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
+#include "lang/eval/ops.h"
 #include "lang/names/module.h"
 #include "lang/tape/gradient.h"
 #include "lang/value/fail.h"
@@ -150,14 +152,33 @@ bool capsule_is_fn(const FnObj *f) {
   return f && capsule_is_node(f->decl);
 }
 
+/* How an iteration ends that data lets break or continue its loop: a number of the graph. */
+static Value flow_of_exits(Session *s, const OpenLoop *l, Flow flow, Span at) {
+  Value n = v_int(flow);
+  const Value *flags[2] = {&l->broken, &l->continued};
+  const int64_t ways[2] = {FLOW_BREAK, FLOW_CONTINUE};
+  for (int i = 0; i < 2; i++) {
+    if (flags[i]->tag != V_NODE) continue;
+    Value way = op_cast(s, *flags[i], DT_I64, at);
+    way.weak = true;
+    way = op_binary(s, AST_MUL, way, v_int(ways[i]), at, at, at);
+    n = op_binary(s, AST_ADD, n, way, at, at, at);
+  }
+  return n;
+}
+
 /* The body in its frame: (how it ended, its value, the variables that it assigned, in order). */
 Value capsule_body(Session *s, const FnObj *f) {
   Node *body = f->decl->fn->body;
   Value v = v_unit();
   Flow flow = FLOW_NEXT;
+  OpenLoop loop = {.up = s->loops, .at = body->span, .staged = true, .frame = s->frame};
+  bool iteration = s->stage && body->kind == N_CHECKPOINT && body->region.body->info == body;
+  if (iteration) s->loops = &loop;
   if (!s->stage && body->kind == N_CHECKPOINT) { /* see block_as_script */
     v = eval_block(s, body->region.body, &flow);
   } else if (ast_is_expr(body)) {
+    s->tail = body;
     v = eval_expr(s, body);
     flow = (Flow)s->flow;
     s->flow = FLOW_NEXT;
@@ -167,7 +188,8 @@ Value capsule_body(Session *s, const FnObj *f) {
   AbstractVars names = abstract_vars(s, body);
   Value *items = ARENA_ARRAY(&s->scratch, Value, names.count + 3);
   size_t n = 0;
-  items[n++] = v_int(flow);
+  items[n++] = iteration ? flow_of_exits(s, &loop, flow, body->span) : v_int(flow);
+  s->loops = loop.up;
   items[n++] = v;
   for (size_t i = 0; i < names.count; i++) {
     Local *l = local_find(s, names.names[i]);
@@ -305,10 +327,11 @@ Value checkpoint_eval(Session *s, Node *e) {
   Policy p;
   policy_read(s, &e->region.clauses, false, &p);
   block_enter(s, &b, &p, word_of(e));
+  ExitMark exits = sides_exits(s);
   Value v = eval_block(s, e->region.body, &flow);
   bool iteration = capsule_is_fn(s->frame->fn) && e->region.body->info == e;
   if (flow != FLOW_NEXT && iteration) s->flow = flow;
-  if (flow != FLOW_NEXT && !iteration)
+  if ((flow != FLOW_NEXT && !iteration) || (!iteration && sides_exited(s, &exits)))
     fail_at(s, ERR_BREAK, e->span,
             "`break`, `continue` and `return` cannot leave a `checkpoint` block");
   if (!iteration) want_result(s, &b, e, v);

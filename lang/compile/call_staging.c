@@ -99,7 +99,7 @@ static void stage_job(void *ud) {
   c->result = template_of(s, u, r, at);
   value_retain(c->result);
   c->result_outputs = u->g->output_count;
-  size_t cap = 0;
+  size_t cap = 0, drawn_cap = 0;
   for (size_t i = 0; i < u->state_count; i++) {
     State *st = &u->states[i];
     if (!st->written) continue;
@@ -109,6 +109,13 @@ static void stage_job(void *ud) {
     w.tmpl = template_of(s, u, st->cur, at);
     value_retain(w.tmpl);
     VEC_PUSH(&c->arena, c->writes, c->write_count, cap, w);
+  }
+  for (size_t i = 0; i < u->draw_count; i++) {
+    const DrawCount *d = &u->draws[i];
+    if (d->more.tag == V_UNIT || d->d.fixed) continue;
+    DrawnCount n = {d->d.site, d->now, u->g->output_count};
+    gr_output(u->g, stage_lift(s, d->more, at).u.v);
+    VEC_PUSH(&c->arena, c->drawn, c->drawn_count, drawn_cap, n);
   }
   /* The graph to differentiate keeps every use of a value: merging them would change the order in
    * which gradients are summed (rule 74). The graph that runs is simplified. */

@@ -343,6 +343,20 @@ static void pass_through(const PreparedCall *r, Value *outs) {
         outs[k] = r->leaf[i];
 }
 
+static void advance_counters(Session *s, const Compiled *c, Tensor *const *out) {
+  for (size_t i = 0; i < c->random_count; i++) {
+    const RandomUse *r = &c->randoms[i];
+    bool by_data = false;
+    for (size_t k = 0; k < c->drawn_count && !by_data; k++) by_data = c->drawn[k].site == r->site;
+    if (!r->fixed && !by_data) random_advance(s, r->site);
+  }
+  for (size_t k = 0; k < c->drawn_count; k++) {
+    const DrawnCount *d = &c->drawn[k];
+    for (int64_t n = (int64_t)d->now + tn_get_i64(out[d->output], 0); n > 0; n--)
+      random_advance(s, d->site);
+  }
+}
+
 Value call_run_code(Session *s, FnObj *f, const Args *a) {
   PreparedCall r;
   fail_running_at(s, a->call);
@@ -385,8 +399,7 @@ Value call_run_code(Session *s, FnObj *f, const Args *a) {
   Value *outs = ARENA_ARRAY(&s->scratch, Value, nout + 1);
   for (size_t i = 0; i < nout; i++) outs[i] = v_tensor(s, tn_ref(out[i]));
   /* the call succeeded: random counters advance, state is written, the tape grows */
-  for (size_t i = 0; i < c->random_count; i++)
-    if (!c->randoms[i].fixed) random_advance(s, c->randoms[i].site);
+  advance_counters(s, c, out);
   if (j)
     tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, saves ? out + nout : NULL, env,
                      nsym, a->call);

@@ -51,6 +51,7 @@ typedef struct State {
   Name field;      /* of an instance; NULL for a param */
   size_t index;    /* of the leaf, or of the instance in flat.insts */
   Value cur;       /* staged */
+  Value entry;     /* the same at entry */
   Value first;     /* for `ckl ir`: its value before the first write */
   Val *versions;
   size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
@@ -87,6 +88,8 @@ typedef struct Draw {
 typedef struct DrawCount {
   Draw d;
   uint64_t now;
+  Value
+      more; /* executions besides these, on sides that data chose: a number of the graph, or unit */
 } DrawCount;
 typedef struct KeyNode {
   uint32_t level; /* of a stage */

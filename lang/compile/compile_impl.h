@@ -35,6 +35,12 @@ typedef struct Write {
   Value tmpl; /* V_NODE: u.v.node is the output's number */
 } Write;
 
+/* A call advances the counter of the site by `now` and the number that is that output. */
+typedef struct DrawnCount {
+  uint64_t site, now;
+  size_t output;
+} DrawnCount;
+
 struct Compiled {
   LruEntry kept; /* first: an entry of the cache is the Compiled */
   int64_t rc;
@@ -62,6 +68,8 @@ struct Compiled {
   size_t pin_count;
   RandomUse *randoms;
   size_t random_count;
+  struct DrawnCount *drawn; /* of sites whose count data decides */
+  size_t drawn_count;
   Global **hidden;
   size_t hidden_count;
   const char *hidden_sig;

@@ -19,7 +19,8 @@ void stage_push(Session *s, Stage *st, Graph *g) {
                 .up = s->stage,
                 .unit = s->stage ? s->stage->unit : NULL,
                 .level = s->stage ? s->stage->level + 1 : 1,
-                .open = s->stage ? s->stage->open : NULL};
+                .open = s->stage ? s->stage->open : NULL,
+                .token = VAL_NONE};
   s->stage = st;
   if (s->modes.no_grad) stage_quiet(s, true);
 }
@@ -37,7 +38,7 @@ void stage_at(Session *s, Span at) {
   p->anomaly = s->modes.anomaly;
 }
 
-static Val capture_val(Stage *st, Val outer) {
+Val stage_capture(Stage *st, Val outer) {
   for (size_t i = 0; i < st->capture_count; i++)
     if (val_eq(st->outer[i], outer)) return st->inner[i];
   Val in = gr_input(st->g, gr_type(st->up->g, outer));
@@ -50,7 +51,25 @@ static Val capture_val(Stage *st, Val outer) {
 
 static Val lift_to(Stage *st, Value v) {
   if (v.aux >= st->level) return v.u.v;
-  return capture_val(st, lift_to(st->up, v));
+  return stage_capture(st, lift_to(st->up, v));
+}
+
+bool stage_in_order(const Stage *st) {
+  while (st && st->side) st = st->up;
+  return st && st->level == 1;
+}
+
+Val stage_token(Session *s, Span at) {
+  Stage *st = s->stage;
+  Unit *u = st->unit;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  if (!val_none(u->token)) return u->token;
+  stage_at(s, at);
+  u->token = st->side && !val_none(st->token)
+                 ? stage_capture(st, st->token)
+                 : gr_op(st->g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
+  if (val_none(u->token)) fail_gerr(s, at, &e);
+  return u->token;
 }
 
 Value stage_lift(Session *s, Value v, Span at) {

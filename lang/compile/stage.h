@@ -20,6 +20,8 @@ struct Stage {
   size_t quiet_count, quiet_cap;
   struct OpenBlock *open; /* innermost checkpoint block that is being staged: policy.h */
   uint32_t counters;      /* inputs that are counters from 0: a bit each */
+  bool side;              /* of an `if` on data: it runs in its place among effects and writes */
+  Val token;  /* of a side: the effect token of the stage around it; VAL_NONE: none yet */
   bool apart; /* the forward of a function with its own backward: no gradient passes here */
 };
 
@@ -27,6 +29,11 @@ void stage_at(Session *s, Span at);             /* provenance of the next nodes 
 Value stage_lift(Session *s, Value v, Span at); /* any tensor or number as a V_NODE of s->stage */
 /* the same, cut if it was made under no_grad and the mode is grad */
 Value stage_operand(Session *s, Value v, Span at);
+/* The input of st, a region, for a value of the stage around it. */
+Val stage_capture(Stage *st, Val outer);
+/* Whether what is staged now runs in order: in the function, or on a side of an `if` of it. */
+bool stage_in_order(const Stage *st);
+Val stage_token(Session *s, Span at); /* the present effect token */
 /* no_grad in code (rule 78): begins or ends an interval of nodes. A value that leaves one that
  * began at node `start` is cut, unless an inner `wrap <grad>` made it. */
 void stage_quiet(Session *s, bool on);

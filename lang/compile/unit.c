@@ -114,7 +114,7 @@ static void seen_inst(Session *s, LeafCursor *c, Inst *inst) {
     if (d->kind != FIELD_BUFFER && d->v.tag == V_INT) continue;
     Value v = unit_rebuild(s, c, d->v);
     if (d->kind == FIELD_BUFFER || d->kind == FIELD_LET || d->kind == FIELD_ARG) {
-      State st = {.key = inst, .field = d->name, .index = index, .cur = v};
+      State st = {.key = inst, .field = d->name, .index = index, .cur = v, .entry = v};
       VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, st);
     }
   }
@@ -130,7 +130,7 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
     if (i == c->next) {
       c->next++;
       if (v.tag == V_PARAM) {
-        State st = {.key = v.u.p, .index = i, .cur = u->staged[i]};
+        State st = {.key = v.u.p, .index = i, .cur = u->staged[i], .entry = u->staged[i]};
         VEC_PUSH(u->arena, st.versions, st.version_count, st.version_cap, u->staged[i].u.v);
         VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, st);
       }

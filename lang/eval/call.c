@@ -14,6 +14,7 @@
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
+#include "lang/eval/sides.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/op_run.h"
@@ -144,9 +145,11 @@ static Value leave_call(Session *s, Value r, uint32_t from, Span at) {
       apart |= val_eq(g->operands[g->nodes[n].operand0 + k], l.before[0]);
   if (!apart) return r;
   l.after = ARENA_ARRAY(&s->scratch, Val, l.count);
+  AliasEntry *made = ARENA_ARRAY(&s->scratch, AliasEntry, l.count);
   for (size_t i = 0; i < l.count; i++) {
     Value v = {.tag = V_NODE, .aux = s->stage->level, .u.v = l.before[i]};
-    l.after[i] = op_run(s, OP_ALIAS, 1, &v, NULL, 0, at).u.v;
+    made[i] = (AliasEntry){l.before[i], sides_alias(s, i, made, v, at)};
+    l.after[i] = made[i].v.u.v;
   }
   return left(s, &l, r);
 }
@@ -252,7 +255,7 @@ static Value enter_node(Session *s, Value v, Span at) {
   v = stage_lift(s, v, at);
   for (size_t i = 0; i < fr->alias_count; i++)
     if (val_eq(fr->aliases[i].version, v.u.v)) return fr->aliases[i].v;
-  AliasEntry e = {v.u.v, op_run(s, OP_ALIAS, 1, &v, NULL, 0, at)};
+  AliasEntry e = {v.u.v, sides_alias(s, fr->alias_count, fr->aliases, v, at)};
   VEC_PUSH(u ? u->arena : s->stage->g->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
   return e.v;
 }
@@ -385,6 +388,7 @@ static Value run_body(Session *s, Node *body, bool is_expr, bool *fell) {
   if (body->kind == N_BLOCK && !is_expr) {
     r = eval_block(s, body, &flow);
   } else {
+    s->tail = body;
     r = eval_expr(s, body);
     flow = (Flow)s->flow;
     s->flow = FLOW_NEXT;
@@ -396,8 +400,8 @@ static Value run_body(Session *s, Node *body, bool is_expr, bool *fell) {
     s->ret = v_unit();
     if (v_counted(r)) mem_pool_add(&s->mem, r.u.o, (void (*)(void *))obj_release);
   }
-  *fell = flow == FLOW_NEXT;
-  return r;
+  *fell = flow == FLOW_NEXT && s->frame->returned.tag != V_NODE;
+  return sides_returned(s, r, body->span);
 }
 
 Value call_backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g) {

@@ -87,7 +87,7 @@ static void put(Template *t, Value v, const Format *f, Span at, bool quoted, boo
 
 static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at) {
   Unit *u = s->stage->unit;
-  if (!u || s->stage->level > 1)
+  if (!u || !stage_in_order(s->stage))
     fail_help(s, ERR_NOT_YET, at, "a `for` loop prints and asserts in order",
               "not yet: `%s` inside a comprehension or a function with a backward of its own",
               op == OP_PRINT ? "print" : "assert");
@@ -100,9 +100,7 @@ static void append(Session *s, OpCode op, const Val *cond, Template *t, Span at)
   if (cond) in[n++] = *cond;
   for (size_t i = 0; i < t->count; i++) in[n++] = stage_lift(s, t->ops[i], at).u.v;
   stage_at(s, at);
-  if (val_none(u->token)) u->token = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
-  if (val_none(u->token)) fail_gerr(s, at, &e);
-  in[0] = u->token;
+  in[0] = stage_token(s, at);
   Attr text = attr_text(AT_TEXT, names_get(s->names, t->text.s, t->text.n));
   Val r = gr_op(g, op, in, n, &text, 1, NULL, 0, &e);
   if (val_none(r)) fail_gerr(s, at, &e);

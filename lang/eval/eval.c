@@ -15,6 +15,7 @@
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
+#include "lang/eval/sides.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/index.h"
@@ -341,10 +342,17 @@ static APART bool is_bool_node(Session *s, Value c) {
 }
 
 static APART Value eval_if(Session *s, Node *e) {
+  bool is_tail = s->tail == e;
   Value c = eval_expr(s, e->if_.cond);
+  if (is_tail) s->tail = e;
   if (c.tag == V_UNKNOWN || (s->abstract && is_bool_node(s, c))) return both_branches(s, e);
-  if (want_bool(s, c, e->if_.cond->span, "the condition of `if`")) return eval_expr(s, e->if_.then);
-  return e->if_.els ? eval_expr(s, e->if_.els) : v_unit();
+  int64_t known;
+  if (is_bool_node(s, c) && !want_known_bool(s, c, &known)) return sides_if(s, e, c);
+  bool holds = want_bool(s, c, e->if_.cond->span, "the condition of `if`"), tail = s->tail == e;
+  Node *side = holds ? e->if_.then : e->if_.els;
+  if (!side) return v_unit();
+  if (tail) s->tail = side;
+  return eval_expr(s, side);
 }
 
 /* A block inside an expression: a break, continue or return is put in s->flow. */
@@ -445,7 +453,9 @@ static Value eval_node(Session *s, Node *e) {
 Value eval_expr(Session *s, Node *e) {
   stack_check();
   if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
+  bool ends = s->tail == e;
   Value v = eval_node(s, e);
+  if (!ends && sides_pending(s)) sides_in_expression(s, e->span);
   if (v.tag == V_UNKNOWN) block_unknown(s);
   return v;
 }
@@ -586,6 +596,17 @@ static Flow for_sequence(Session *s, Node *st, Value it, Watch *watch) {
   return FLOW_NEXT;
 }
 
+typedef struct Turn {
+  Node *st;
+  Value element;
+} Turn;
+
+static Value later_iteration(Session *s, void *ud) {
+  const Turn *t = ud;
+  s->flow = iteration(s, t->st, t->element);
+  return v_unit();
+}
+
 static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   Watch watch = watch_start(s);
   Flow end;
@@ -610,7 +631,17 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
     count_step(s, st->span);
     if (!s->stage) watch_iteration(s, &watch, st);
     iterations_before(iterations, l->iteration = i - lo);
-    Flow f = iteration(s, st, loop_element(s, it, i, st->loop.iter->span));
+    Value element = loop_element(s, it, i, st->loop.iter->span);
+    Flow f;
+    if (sides_pending(s)) {
+      Turn turn = {st, element};
+      sides_rest(s, later_iteration, &turn, st->span);
+      f = eval_take_flow(s);
+      if (f == FLOW_CONTINUE) f = FLOW_NEXT;
+    } else {
+      f = iteration(s, st, element);
+    }
+    l->continued = v_unit();
     iterations_after(iterations, i - lo, i == hi - 1 || f == FLOW_BREAK);
     if (carries) check_carry(s, &carry, st->loop.body);
     if (!s->stage) {
@@ -624,7 +655,7 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
 }
 
 static APART Flow eval_for(Session *s, Node *st) {
-  OpenLoop l = {.up = s->loops, .at = st->span, .staged = s->stage != NULL};
+  OpenLoop l = {.up = s->loops, .at = st->span, .staged = s->stage != NULL, .frame = s->frame};
   s->loops = &l;
   Flow f = for_iterations(s, st, &l);
   s->loops = l.up;
@@ -663,6 +694,9 @@ static APART void declare_local(Session *s, Node *st) {
 Flow eval_stmt(Session *s, Node *st, Value *last) {
   count_step(s, st->span);
   *last = v_unit();
+  s->tail = st->kind == N_EXPR_STMT || st->kind == N_RETURN ? st->expr
+            : st->kind == N_LET                             ? st->let.init
+                                                            : NULL;
   switch ((NodeKind)st->kind) {
   case N_EXPR_STMT: {
     Value v = eval_expr(s, st->expr);
@@ -691,7 +725,23 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
   return eval_take_flow(s);
 }
 
-Value eval_block(Session *s, Node *block, Flow *flow) {
+typedef struct Rest {
+  Node *block;
+  uint32_t from;
+} Rest;
+
+static Value block_from(Session *s, Node *block, uint32_t from, Flow *flow);
+
+static Value rest_of_block(Session *s, void *ud) {
+  const Rest *r = ud;
+  Flow flow = FLOW_NEXT;
+  Value v = block_from(s, r->block, r->from, &flow);
+  s->flow = flow;
+  return v;
+}
+
+/* The statements of the block from number `from` on. */
+static Value block_from(Session *s, Node *block, uint32_t from, Flow *flow) {
   stack_check();
   size_t base = s->local_count;
   Value last = v_unit(), result = v_unit();
@@ -699,7 +749,7 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
   s->frame->place = &place;
   s->frame->iteration = false;
   s->frame->block_depth++;
-  for (uint32_t i = 0; i < block->list.count; i++) {
+  for (uint32_t i = from; i < block->list.count; i++) {
     place.index = i;
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
@@ -708,6 +758,13 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
     *flow = eval_stmt(s, st, &v);
     if (!s->stage) arena_rewind(&s->scratch, am);
     bool end = i + 1 == block->list.count;
+    if (!end && *flow == FLOW_NEXT && sides_pending(s)) {
+      Rest rest = {block, i + 1};
+      v = sides_rest(s, rest_of_block, &rest, block->list.items[i + 1]->span);
+      *flow = eval_take_flow(s);
+      end = true;
+      i = block->list.count;
+    }
     if (end && *flow == FLOW_NEXT) last = v;
     if (*flow != FLOW_NEXT) {
       if (!s->stage) mem_pool_drain(&s->mem, mark);
@@ -726,4 +783,8 @@ Value eval_block(Session *s, Node *block, Flow *flow) {
   local_pop(s, base);
   if (v_counted(result)) mem_pool_add(&s->mem, result.u.o, (void (*)(void *))obj_release);
   return result;
+}
+
+Value eval_block(Session *s, Node *block, Flow *flow) {
+  return block_from(s, block, 0, flow);
 }

@@ -13,6 +13,7 @@
 #include "lang/eval/op_run.h"
 #include "lang/eval/operands.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/sides.h"
 #include "lang/eval/state.h"
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
@@ -31,7 +32,7 @@ State *state_unit(Session *s, const void *key, Name field) {
 
 /* The value as frame fr sees it. What entered the call as an argument, too, has its alias. */
 static Value seen(Session *s, Unit *u, Value cur, Frame *fr, Span at) {
-  if (!fr || !fr->stage || cur.tag != V_NODE) return cur;
+  if (!fr || !fr->stage || cur.tag != V_NODE || cur.aux > fr->stage->level) return cur;
   Value v = seen(s, u, cur, fr->up, at);
   Stage *now = s->stage;
   s->stage = fr->stage;
@@ -40,7 +41,7 @@ static Value seen(Session *s, Unit *u, Value cur, Frame *fr, Span at) {
   for (size_t i = 0; i < fr->alias_count && !e.v.tag; i++)
     if (val_eq(fr->aliases[i].version, e.version)) e.v = fr->aliases[i].v;
   if (!e.v.tag) {
-    e.v = op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
+    e.v = sides_alias(s, fr->alias_count, fr->aliases, v, at);
     VEC_PUSH(u->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
   }
   s->stage = now;
@@ -155,7 +156,9 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   State *st = state_unit(s, p, NULL);
   if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
   if (s->stage->level > 1)
-    fail_at(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", name);
+    fail_at(s, ERR_NOT_YET, at, "not yet: a write to the param `%s` %s", name,
+            stage_in_order(s->stage) ? "on one side of a choice on data"
+                                     : "inside a comprehension");
   Value x = stage_lift(s, fit(s, st->cur, v, at, name), at);
   Graph *g = s->stage->g;
   int64_t input = -1; /* the input that c is a later version of (autograd/joint.c) */
@@ -174,7 +177,7 @@ static State *state_shown(Session *s, Inst *i, Field *f) {
   Unit *u = unit_of(s);
   State *st = state_unit(s, i, f->name);
   if (st || !u || !u->shows || s->abstract) return st;
-  State made = {.key = i, .field = f->name, .cur = f->v, .first = f->v};
+  State made = {.key = i, .field = f->name, .cur = f->v, .entry = f->v, .first = f->v};
   VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, made);
   return &u->states[u->state_count - 1];
 }
@@ -201,7 +204,7 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
     if (s->abstract || (unit_of(s) && unit_of(s)->check)) return;
     fail_at(s, ERR_BUG, at, "a buffer reached code without being an argument");
   }
-  if (s->stage->level > 1)
+  if (!stage_in_order(s->stage))
     fail_at(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", f->name);
   Value x = fit(s, st->cur, v, at, f->name);
   if (x.tag == V_INT || x.tag == V_FLOAT || x.tag == V_DIM) {

@@ -61,6 +61,10 @@ bool want_known(const Session *s, Value v, int64_t *out) {
   return v.tag == V_NODE && v.weak && known(s, v, out);
 }
 
+bool want_known_bool(const Session *s, Value v, int64_t *out) {
+  return v.tag == V_NODE && known(s, v, out);
+}
+
 int64_t want_int(Session *s, Value v, Span at, const char *what) {
   int64_t n = 0;
   if (v.tag == V_INT) return v.u.i;

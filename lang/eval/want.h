@@ -7,6 +7,8 @@
 /* The value of an int number of code that depends on constants only, as the counter of an unrolled
  * loop. False: it depends on more, or is none. */
 bool want_known(const Session *s, Value v, int64_t *out);
+/* The same for a bool. */
+bool want_known_bool(const Session *s, Value v, int64_t *out);
 /* a constant int; a size in code becomes a constant of the signature */
 int64_t want_int(Session *s, Value v, Span at, const char *what);
 double want_float(Session *s, Value v, Span at, const char *what);

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/opcode.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
+#include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/want.h"
@@ -112,6 +114,7 @@ void random_seed_staged(Session *s, uint64_t seed) {
     if (!c->d.fixed || c->d.seed != seed) continue;
     element_note(s, u, c->d, c->now);
     c->now = 0;
+    c->more = v_unit();
   }
 }
 
@@ -126,7 +129,7 @@ DrawMark random_mark(Session *s) {
 void random_back(Session *s, const DrawMark *m) {
   Unit *u = s->stage ? s->stage->unit : NULL;
   for (size_t i = 0; u && i < u->draw_count; i++)
-    u->draws[i].now = i < m->count ? m->draws[i].now : 0;
+    u->draws[i] = i < m->count ? m->draws[i] : (DrawCount){.d = u->draws[i].d};
 }
 
 /* The graph input with the key of execution number nth of a draw. */
@@ -150,6 +153,22 @@ static Val input_of(Unit *u, Draw d, uint32_t nth) {
   return v;
 }
 
+/* The key of an execution that comes `more` later: the counter is the key's second word. */
+static Value later_key(Session *s, Value key, Value more) {
+  if (more.tag == V_UNIT) return key;
+  Unit *u = s->stage->unit;
+  Stage *now = s->stage, *st = now;
+  while (st->level > more.aux) st = st->up;
+  s->stage = st; /* where elements of a comprehension have one key in common, to fold in theirs */
+  Span at = {0};
+  Value both[2] = {v_int(0), more}, of[2] = {key, op_stack(s, 2, both, 0, at)};
+  Value v = op_run(s, OP_ADD, 2, of, NULL, 0, at);
+  s->stage = now;
+  KeyNode k = {st->level, v.u.v};
+  VEC_PUSH(u->arena, u->keys, u->key_count, u->key_cap, k);
+  return v;
+}
+
 Value random_key_for(Session *s, uint64_t site) {
   Unit *u = s->stage ? s->stage->unit : NULL;
   if (!u || u->check) {
@@ -166,7 +185,7 @@ Value random_key_for(Session *s, uint64_t site) {
   element_note(s, u, d, c->now);
   Value v = {.tag = V_NODE, .aux = 1};
   v.u.v = input_of(u, d, (uint32_t)c->now++);
-  return element_key(s, v);
+  return element_key(s, later_key(s, v, c->more));
 }
 
 Value random_key_member(Session *s, uint64_t site) {

@@ -241,6 +241,64 @@ static const char *loop_head(Maker *m, int number, int count) {
   return part_text(m->w, head[kind], number, number, count);
 }
 
+/* A bool that depends on data. A value that is no number makes it false. */
+static const char *by_data(Maker *m, const Var *v) {
+  static const char *const test[] = {"mean(tanh(%s)) > %s", "sum(%s) < %s", "max(%s) > %s"};
+  static const char *const bound[] = {"0.0", "0.1", "-0.05", "0.4"};
+  if (chance(m, 10)) return part_text(m->w, "any(isnan(%s))", v->name);
+  return part_text(m->w, ONE_OF(m, test), v->name, ONE_OF(m, bound));
+}
+
+static void choice(Maker *m, int into);
+static void draw(Maker *m, int into);
+
+/* The statements of a side, about tensors alone, and one that gives t a value, or does not. */
+static void side(Maker *m, int into, const Var *start, const char *t, bool assigns) {
+  static const char *const step[] = {"%s = %s * 1.5 - tanh(%s)", "%s = tanh(%s) + 0.5 * %s",
+                                     "%s = sqrt(abs(%s) + 0.0) * %s", "%s = min(%s, 2 * %s)"};
+  int from = m->p->statements;
+  m->depth++;
+  for (int i = 1 + below(m, 3); i > 0 && room(m, 4); i--)
+    if (m->depth < 4 && chance(m, 25))
+      choice(m, into);
+    else if (chance(m, 15) && m->where != IN_ROW)
+      draw(m, into);
+    else
+      tensors(m, into);
+  m->depth--;
+  Var *u = body_pick(m, ALIKE, start);
+  const char *other = u ? u->name : t;
+  if (assigns && chance(m, 20))
+    line(m, into, "%s = %s", t, other);
+  else if (assigns)
+    line(m, into, ONE_OF(m, step), t, t, other);
+  for (int i = from; i < m->p->statements; i++) {
+    m->p->vars[INPUTS + i].hidden = true;
+    m->owner[i] = 0;
+  }
+}
+
+/* An `if` on data that assigns a variable. Its value before stays in scope. */
+static void choice(Maker *m, int into) {
+  Var *v = body_pick(m, FLOATS, NULL), *c = body_pick(m, FLOATS, NULL);
+  int from = m->p->statements;
+  char t[16];
+  if (!v || !c || !room(m, 8) || m->hooks) return; /* a side may be the only use of a value */
+  Var start = *v, by = *c;
+  Var *r = body_define(m, &start);
+  r->hidden = true;
+  snprintf(t, sizeof t, "c%d", from);
+  line(m, into, "var %s = %s", t, start.name);
+  int g = part_add(m->w, into, GROUP, part_text(m->w, "if %s", by_data(m, &by)));
+  bool first = chance(m, 75), second = chance(m, 60);
+  side(m, g, &start, t, first);
+  if (second) {
+    int e = part_add(m->w, g, ELSE, "");
+    side(m, e, &start, t, !first || chance(m, 60));
+  }
+  if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
+}
+
 /* A loop that carries a variable. */
 static void loop(Maker *m, int into) {
   static const char *const step[] = {"%s = %s * 0.5 + tanh(%s)", "%s = tanh(%s) - 0.25 * %s",
@@ -254,17 +312,25 @@ static void loop(Maker *m, int into) {
   r->hidden = true;
   snprintf(t, sizeof t, "w%d", from);
   line(m, into, "var %s = %s", t, start.name);
+  bool exits = !m->hooks && chance(m, 30),
+       early = chance(m, 50); /* on data: a block may not have them */
   int l = part_add(m->w, into, LOOP, loop_head(m, from, count));
   m->depth++;
   m->quiet++;
+  m->still += exits;
   bool skips = chance(m, 15); /* then an iteration may run no statement that a clause names */
   if (skips) line(m, l, "if n%d == 2 { %s }", from, chance(m, 50) ? "continue" : "break");
-  body_write(m, skips ? 0 : l, l, 1 + below(m, 3));
+  body_write(m, skips || exits ? 0 : l, l, 1 + below(m, 3));
+  m->still -= exits;
   m->quiet--;
   m->depth--;
   u = body_pick(m, ALIKE, &start);
   snprintf(text, sizeof text, ONE_OF(m, step), t, t, u ? u->name : t);
+  const char *test = part_text(m->w, "if mean(tanh(%s)) > %s { %s }", t,
+                               chance(m, 50) ? "0.2" : "0.0", chance(m, 60) ? "break" : "continue");
+  if (exits && early) line(m, l, "%s", test);
   line(m, l, "%s", text);
+  if (exits && !early) line(m, l, "%s", test);
   body_clauses(m, l, from + 1, count);
   for (int i = from; i < m->p->statements; i++) m->p->vars[INPUTS + i].hidden = true;
   if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
@@ -564,6 +630,7 @@ static void batch(Maker *m, int into) { /* all forms have three calls: draws go 
 static void body(Maker *m, int into, int statements) {
   for (int i = 0; i < statements && room(m, 1) && !m->w->full; i++) {
     int from = m->p->statements, what = below(m, 32);
+    if (m->still && what >= 6 && what <= 20 && (what < 11 || what > 13)) what = 23;
     switch (what) {
     case 0:
     case 1:
@@ -572,6 +639,10 @@ static void body(Maker *m, int into, int statements) {
       break;
     case 3:
       if (m->depth < 2) loop(m, into);
+      break;
+    case 21:
+    case 22:
+      if (m->depth < 3) choice(m, into);
       break;
     case 4:
     case 5:
@@ -596,7 +667,7 @@ static void body(Maker *m, int into, int statements) {
     default: tensors(m, into);
     }
     for (int s = from; s < m->p->statements; s++) {
-      bool computed = what > 20 && !strstr(m->p->statement[s].text, "checkpoint");
+      bool computed = what > 22 && !strstr(m->p->statement[s].text, "checkpoint");
       if (m->owner[s] < 0) m->owner[s] = computed ? m->block : 0;
     }
   }

@@ -26,6 +26,7 @@ typedef struct Maker {
   Where where;
   int depth;   /* of blocks around */
   int quiet;   /* > 0: no hooks and writes here */
+  int still;   /* > 0: nor draws: data decides whether it runs */
   bool hooks;  /* the program has hooks: no second order */
   bool hooked; /* the present body has */
   bool in_library;

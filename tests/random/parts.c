@@ -162,6 +162,10 @@ static void write_part(Writer *o, int at, int depth) {
       put(o, "\n");
     }
     break;
+  case ELSE:
+    lines(o, "} else {", depth - 1);
+    children(o, p, depth);
+    break;
   case GROUP:
   case ENTRY:
   case FUNCTION: {

@@ -13,6 +13,7 @@ typedef enum Kind {
   LAYERS,   /* a line where blocks stand, else `also` */
   USE,      /* a line that is needed where the library is a file */
   GROUP,    /* text { parts, then `out` } */
+  ELSE,     /* last in a GROUP: the other side of its `if` */
   FUNCTION, /* the same; its body is a block where blocks stand */
   ENTRY,    /* the same, as a fn or a proc; its body is no block */
   BLOCK,    /* let out = checkpoint <clauses> { parts, then `out` }, or the parts alone */
