@@ -443,7 +443,7 @@ static Val *same_inputs(Merge *m, Graph *sides[2], int *count, GErr *e) {
   Val *args = ARENA_ARRAY(&s->scratch, Val, n + 1), *in = ARENA_ARRAY(&s->scratch, Val, n + 1);
   Val *out = ARENA_ARRAY(&s->scratch, Val, m->outputs + 1);
   args[0] = m->cond.u.v;
-  memcpy(args + 1, st[0]->outer, n * sizeof *args);
+  if (n) memcpy(args + 1, st[0]->outer, n * sizeof *args);
   const Graph *g = st[1]->g;
   Graph *d = gr_new(g->arena, g->dims, g->names, g->name);
   d->blocks = g->blocks;
