@@ -2,18 +2,22 @@
  *
  * In: a node with its cotangents, as a Rule. Out: a `branch` node that computes gradients.
  *
- * The gradient of a branch is a branch on the same condition. Each of its sides computes the
- * forward of that side again, without its effects, and goes on with the sums of the gradients that
- * later uses gave the captured values, so that each use adds to a sum where it would if the side
- * stood in place of the branch (rule 74). A capture that one side alone uses has a gradient that
- * may be absent: a bool comes with it (vjp.h). If the bool is the condition, it is taken from there
- * and not computed.
+ * The gradient of a branch is a branch on the same condition. What a side computes is made a result
+ * of the forward branch, which its gradient reads (ad_keep_sides), so that there is one value for a
+ * further gradient to go through, as in script; only what is no float is computed again. Each side
+ * goes on with the sums of the gradients that later uses gave the captured values, so that each use
+ * adds to a sum where it would if the side stood in place of the branch (rule 74). A capture that
+ * one side alone uses has a gradient that may be absent: a bool comes with it (vjp.h). If the bool
+ * is the condition, it is taken from there and not computed.
  *
  * Invariant: an absent gradient is -0 in every element, which leaves every sum as it is.
  */
+#include <string.h>
+
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
+#include "graph/op.h"
 #include "graph/opcode.h"
 
 static bool is_token(const Graph *g, Val v) {
@@ -316,6 +320,11 @@ static bool not_passed(Rule *r, Graph *g, int i, const Val *in, Val out, Val *dy
   return !b.failed;
 }
 
+static bool gives_float(const Graph *g, Val v) {
+  const Type *t = gr_type(g, v);
+  return t->kind == TK_TENSOR && dt_float((DType)t->dtype);
+}
+
 static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e) {
   Graph *g = a->g = side(r);
   const Graph *body = r->g->regions[r->g->nodes[r->node].region0 + (uint32_t)k];
@@ -339,7 +348,16 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
     Val v = r->in[j + 1];
     in[j] = is_token(r->g, v) ? gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, e) : AT(v);
   }
-  if (!ad_inline_pure(g, body, in, out, e)) return false;
+  Val *map = ARENA_ARRAY(r->scratch, Val, body->type_count + 1);
+  if (!ad_inline_mapped(g, body, in, out, map, e)) return false;
+  /* what the side has computed is read, and not computed again */
+  Val *read = ARENA_ARRAY(r->scratch, Val, g->type_count + 1);
+  for (size_t i = 0; i < g->type_count; i++) read[i] = VAL_NONE;
+  for (int i = 0; i < r->out_count; i++) {
+    Val v = body->outputs[i], x = map[body->nodes[v.node].result0 + v.res];
+    if (gr_node(body, v)->op != OP_INPUT && gives_float(body, v))
+      read[g->nodes[x.node].result0 + x.res] = AT(r->out[i]);
+  }
   /* seeds are added from the last to the first: sums, then cotangents of results */
   bool holds;
   for (int i = 0; i < r->out_count; i++) {
@@ -375,6 +393,7 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
   Prov at;
   VjpAsk ask = {.ny = n,
                 .sums = sums,
+                .read = read,
                 .y = y,
                 .dy = dy,
                 .dy_there = there,
@@ -388,8 +407,8 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
     Origin *o = &origins[ask.origin_count++];
     *o = r->origins[i];
     int is = 0, of = 0;
-    while (!val_eq(r->in[is], o->y)) is++;
-    while (!val_eq(r->in[of], o->x)) of++;
+    while (!val_eq(r->at[is], o->y)) is++;
+    while (!val_eq(r->at[of], o->x)) of++;
     o->y = in[is - 1];
     o->x = in[of - 1];
     if (o->known > 0) continue;
@@ -415,7 +434,7 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
 static void all_BRANCH(Rule *r) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   int all = r->in_count + r->behind;
-  size_t most = 3 * (size_t)all + 2 * (size_t)r->out_count + r->origin_count + 1;
+  size_t most = 3 * (size_t)all + 3 * (size_t)r->out_count + r->origin_count + 1;
   Given given = {ARENA_ARRAY(r->scratch, Val, most), 1};
   Answer side[2];
   given.v[0] = r->in[0];
@@ -423,6 +442,7 @@ static void all_BRANCH(Rule *r) {
     if (!is_token(r->g, r->in[i])) give(&given, r->in[i]);
   bool holds;
   for (int i = 0; i < r->out_count; i++) {
+    if (!is_token(r->g, r->out[i])) give(&given, r->out[i]);
     if (val_none(r->dout[i])) continue;
     give(&given, r->dout[i]);
     Val t = r->dout_there[i];
@@ -489,6 +509,75 @@ static void all_BRANCH(Rule *r) {
                      : flag[i] == NOT_COND ? other
                                            : (Val){first.node, (uint32_t)flag[i]};
   }
+}
+
+/* ---- what the sides compute as results */
+
+/* Adds `more` results to a node. */
+static void add_results(Graph *g, uint32_t node, size_t more, const Type *types) {
+  size_t at = g->nodes[node].result0 + g->nodes[node].result_count, count = g->type_count;
+  for (size_t i = 0; i < more; i++) {
+    Type none = {0};
+    VEC_PUSH(g->arena, g->types, g->type_count, g->type_cap, none);
+  }
+  memmove(g->types + at + more, g->types + at, (count - at) * sizeof *g->types);
+  memcpy(g->types + at, types, more * sizeof *types);
+  g->nodes[node].result_count = (uint16_t)(g->nodes[node].result_count + more);
+  for (size_t n = node + 1u; n < g->node_count; n++) g->nodes[n].result0 += (uint32_t)more;
+}
+
+bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
+  stack_check();
+  enum { MOST = 60000 }; /* results of a node are counted in 16 bits */
+  const GNode n = g->nodes[node];
+  Type *types = NULL;
+  size_t count = 0, cap = 0;
+  uint32_t both[2]; /* nodes of the sides before zeros are added */
+  for (uint32_t k = 0; k < 2; k++) {
+    Graph *side = g->regions[n.region0 + k];
+    both[k] = (uint32_t)side->node_count;
+    for (uint32_t i = 0; i < both[k]; i++)
+      if (side->nodes[i].op == OP_BRANCH && !ad_keep_sides(side, i, e)) return false;
+  }
+  for (uint32_t k = 0; k < 2; k++) {
+    Graph *side = g->regions[n.region0 + k], *other = g->regions[n.region0 + !k];
+    uint32_t nodes = both[k];
+    bool *depends = ARENA_ARRAY(g->arena, bool, side->type_count + 1); /* on a float from outside */
+    bool *kept = ARENA_ARRAY(g->arena, bool, side->type_count + 1);
+    for (size_t i = 0; i < side->output_count; i++) {
+      Val v = side->outputs[i];
+      kept[side->nodes[v.node].result0 + v.res] = true;
+    }
+    for (uint32_t i = 0; i < nodes; i++) {
+      const GNode *in = &side->nodes[i];
+      bool any = in->op == OP_INPUT;
+      for (uint32_t j = 0; j < in->operand_count && !any; j++) {
+        Val v = gr_operand(side, i, (int)j);
+        any = depends[side->nodes[v.node].result0 + v.res];
+      }
+      for (uint32_t r = 0; any && r < in->result_count; r++) {
+        Val v = {i, r};
+        bool is_float = gives_float(side, v);
+        depends[in->result0 + r] = is_float;
+        if (in->op == OP_INPUT || kept[in->result0 + r] || !is_float) continue;
+        if (n.result_count + count >= MOST) break;
+        Type t = *gr_type(side, v);
+        t.alias = 0;
+        other->at = side->provs[in->prov];
+        B b = {.g = other};
+        Val none = b_zeros(&b, &t);
+        if (b.failed) {
+          *e = b.err;
+          return false;
+        }
+        gr_output(side, v);
+        gr_output(other, none);
+        VEC_PUSH(g->arena, types, count, cap, t);
+      }
+    }
+  }
+  if (count) add_results(g, node, count, types);
+  return true;
 }
 
 const GradRule grad_BRANCH = {NULL, all_BRANCH};

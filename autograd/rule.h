@@ -16,10 +16,11 @@ typedef struct Rule {
   uint32_t node;  /* the node being differentiated */
   Arena *scratch; /* freed when ad_vjp returns */
   int in_count, out_count;
-  const Val *in, *out;
-  const Val *dout;   /* cotangent of each result, VAL_NONE where absent; at least one is there */
-  const bool *wants; /* which operands a gradient is asked for */
-  Val *dx;           /* gradient of each operand; VAL_NONE at entry and where structurally zero */
+  const Val *in, *out; /* as they are read */
+  const Val *at;       /* the operands themselves */
+  const Val *dout;     /* cotangent of each result, VAL_NONE where absent; at least one is there */
+  const bool *wants;   /* which operands a gradient is asked for */
+  Val *dx;             /* gradient of each operand; VAL_NONE at entry and where structurally zero */
   /* For `branch`. A cotangent may be absent, if the side that would give it is not taken: then the
    * bool beside it is false, and it is -0. VAL_NONE: it is there for sure. */
   const Val *dout_there;
@@ -52,10 +53,16 @@ typedef struct GradRule {
 /* Calls the rule for all wanted operands under the condition that a bool holds: r->dx are the
  * gradients then, else -0. The nodes of the rule stand in a `branch`. */
 void ad_rule_if(Rule *r, const GradRule *rule, Val there);
+/* Makes every value that a side of branch `node` computes a result of it, too (zeros on the other
+ * side), so that its gradient reads it and a gradient of that one finds its uses. */
+bool ad_keep_sides(Graph *g, uint32_t node, GErr *e);
+
 /* gr_inline for bodies that are computed again in a backward: PRINT and ASSERT nodes are left
  * out, their tokens pass through; nodes keep their provenance, with backward = 1. False where a
- * host call would have to be repeated. */
+ * host call would have to be repeated. `map`, if it is not NULL, has room for each result of the
+ * body, and gets what it became. */
 bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e);
+bool ad_inline_mapped(Graph *dst, const Graph *body, const Val *args, Val *outs, Val *map, GErr *e);
 /* Node `node` of src appended to dst with its operands replaced by `in` and the provenance
  * dst->at; its regions are copied to dst's arena. Returns the first result; VAL_NONE with `e`
  * when the shape rule refuses. */

@@ -100,10 +100,15 @@ static Val pure_node(Graph *dst, const Graph *src, uint32_t node, const Val *in,
 }
 
 bool ad_inline_pure(Graph *dst, const Graph *body, const Val *args, Val *outs, GErr *e) {
+  return ad_inline_mapped(dst, body, args, outs, NULL, e);
+}
+
+bool ad_inline_mapped(Graph *dst, const Graph *body, const Val *args, Val *outs, Val *map,
+                      GErr *e) {
   stack_check();
   Arena *a = dst->arena;
   Prov at = dst->at;
-  Val *map = ARENA_ARRAY(a, Val, body->type_count + 1);
+  if (!map) map = ARENA_ARRAY(a, Val, body->type_count + 1);
   size_t widest = 0, next_arg = 0;
   for (size_t j = 0; j < body->node_count; j++)
     if (body->nodes[j].operand_count > widest) widest = body->nodes[j].operand_count;
@@ -164,6 +169,8 @@ typedef struct Sweep {
   Val *cot;        /* cotangent so far */
   Val *there;      /* whether it is there; VAL_NONE: surely */
   int sums;
+  const Val *read; /* see VjpAsk */
+  size_t read_count;
   const Origin *given;
   size_t given_count;
   Origin *origins;
@@ -407,8 +414,15 @@ static bool pass_hooks(Sweep *s, uint32_t n) {
   return true;
 }
 
+/* What a rule reads in place of v. */
+static Val read_of(const Sweep *s, Val v) {
+  uint32_t at = s->g->nodes[v.node].result0 + v.res;
+  return s->read && at < s->read_count && !val_none(s->read[at]) ? s->read[at] : v;
+}
+
 /* Room for the operands and results of any one node. */
 typedef struct Room {
+  Val *at; /* the operands; `in` is what rules read in their place */
   Val *in, *out, *dout, *dx, *dout_there, *dx_there, *sum, *sum_there;
   bool *wants;
   int *home;
@@ -421,7 +435,8 @@ static Room room_for(Sweep *s) {
     if (s->g->nodes[n].result_count > out) out = s->g->nodes[n].result_count;
   }
   Arena *a = &s->scratch;
-  return (Room){.in = ARENA_ARRAY(a, Val, in + 1),
+  return (Room){.at = ARENA_ARRAY(a, Val, in + 1),
+                .in = ARENA_ARRAY(a, Val, in + 1),
                 .out = ARENA_ARRAY(a, Val, out + 1),
                 .dout = ARENA_ARRAY(a, Val, out + 1),
                 .dout_there = ARENA_ARRAY(a, Val, out + 1),
@@ -436,11 +451,11 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
   Arena *a = &s->scratch;
   const GNode node = s->g->nodes[n];
   size_t most = node.operand_count + s->origin_count + 1, count = node.operand_count;
-  Val *in = ARENA_ARRAY(a, Val, most);
+  Val *in = ARENA_ARRAY(a, Val, most), *of = ARENA_ARRAY(a, Val, most);
   Origin *origins = ARENA_ARRAY(a, Origin, s->origin_count + 1);
   m->wants = memcpy(ARENA_ARRAY(a, bool, most), m->wants, count * sizeof *m->wants);
-  memcpy(in, m->in, count * sizeof *in);
-  m->in = in;
+  memcpy(in, m->at, count * sizeof *in);
+  m->at = in;
   r->origin_count = 0;
   for (size_t i = 0; i < count; i++)
     for (size_t k = 0; m->wants[i] && k < s->origin_count; k++) {
@@ -460,7 +475,9 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
     }
   r->behind = (int)(count - node.operand_count);
   r->origins = origins;
-  r->in = in;
+  for (size_t i = 0; i < count; i++) of[i] = read_of(s, in[i]);
+  r->at = in;
+  r->in = m->in = of;
   r->wants = m->wants;
   r->dx = m->dx = ARENA_ARRAY(a, Val, count + 1);
   r->dx_there = m->dx_there = ARENA_ARRAY(a, Val, count + 1);
@@ -471,9 +488,9 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
     m->home[i] = (int)i;
     m->dx[i] = m->dx_there[i] = m->sum[i] = m->sum_there[i] = VAL_NONE;
     if (!m->wants[i]) continue;
-    uint32_t at = home_of(s, m->in[i]);
+    uint32_t at = home_of(s, in[i]);
     for (size_t k = i; k-- > 0;)
-      if (m->wants[k] && home_of(s, m->in[k]) == at) m->home[i] = (int)k;
+      if (m->wants[k] && home_of(s, in[k]) == at) m->home[i] = (int)k;
     m->sum[i] = s->cot[at];
     m->sum_there[i] = s->there[at];
   }
@@ -489,7 +506,7 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
 static void take_sums(Sweep *s, const Room *m, int n) {
   for (int i = 0; i < n; i++) {
     if (!m->wants[i] || m->home[i] != i || val_none(m->dx[i])) continue;
-    uint32_t at = home_of(s, m->in[i]);
+    uint32_t at = home_of(s, m->at[i]);
     s->cot[at] = m->dx[i];
     s->there[at] = m->dx_there[i];
   }
@@ -518,6 +535,7 @@ static Val absent(B *b, Room *m, uint32_t results) {
 static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   Graph *g = s->g;
   r->in = m->in;
+  r->at = m->at;
   r->wants = m->wants;
   r->dx = m->dx;
   const GNode node = g->nodes[n]; /* a copy: the arrays move when nodes are added */
@@ -525,15 +543,16 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   bool reached = false, wanted = false;
   if (!passes_gradient(rule)) return true;
   for (uint32_t k = 0; k < node.result_count; k++) {
-    m->out[k] = (Val){n, k};
+    m->out[k] = read_of(s, (Val){n, k});
     m->dout[k] = s->cot[node.result0 + k - s->base];
     m->dout_there[k] = s->there[node.result0 + k - s->base];
     reached |= !val_none(m->dout[k]);
   }
   if (!reached) return true;
   for (uint32_t i = 0; i < node.operand_count; i++) {
-    m->in[i] = g->operands[node.operand0 + i];
-    m->wants[i] = is_active(s, m->in[i]) && carries(g, n, i);
+    m->at[i] = g->operands[node.operand0 + i];
+    m->in[i] = read_of(s, m->at[i]);
+    m->wants[i] = is_active(s, m->at[i]) && carries(g, n, i);
     m->dx[i] = m->dx_there[i] = VAL_NONE;
     wanted |= m->wants[i];
   }
@@ -572,12 +591,12 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
                            r->in_count > 2 ? m->in[2] : VAL_NONE, m->out[0], m->dout[0]);
     if (r->b.failed) break;
     if (val_none(m->dx[i])) continue;
-    if (!fits(s, m->in[i], m->dx[i])) {
+    if (!fits(s, m->at[i], m->dx[i])) {
       prov_out(s->at, g, n);
       return gerr_set(s->e, ERR_BUG, i, "the gradient of `%s` has another type than its operand",
                       op_info[node.op].text);
     }
-    if (!add_to(s, &r->b, m->in[i], m->dx[i], m->dx_there[i])) return false;
+    if (!add_to(s, &r->b, m->at[i], m->dx[i], m->dx_there[i])) return false;
   }
   if (!r->b.failed) return true;
   *s->e = r->b.err;
@@ -603,6 +622,9 @@ static void sweep(void *ud) {
     if (s->given[i].x.node > hi) hi = s->given[i].x.node;
   s->lo = lo;
   s->hi = hi;
+  for (uint32_t n = lo; n <= hi && s->ok; n++)
+    if (g->nodes[n].op == OP_BRANCH) s->ok = ad_keep_sides(g, n, s->e);
+  if (!s->ok) return;
   s->base = g->nodes[lo].result0;
   size_t count = g->nodes[hi].result0 + g->nodes[hi].result_count - s->base;
   s->active = ARENA_ARRAY(&s->scratch, uint8_t, count + 1);
@@ -691,6 +713,8 @@ bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at) {
              .dx = ask->dx,
              .dx_there = ask->dx_there,
              .sums = ask->sums,
+             .read = ask->read,
+             .read_count = g->type_count,
              .given = ask->origins,
              .given_count = ask->origin_count,
              .e = e,

@@ -41,7 +41,9 @@ typedef struct VjpAsk {
   Val *dx_there;         /* NULL: absent gradients become +0 */
   const Origin *origins; /* among wrt: gradients of y are those of x where `is` holds */
   size_t origin_count;
-  int sums; /* so many of dy, the last, have been added to what is behind their y already */
+  const Val
+      *read; /* per result of the graph: the value that rules read in its place, or VAL_NONE */
+  int sums;  /* so many of dy, the last, have been added to what is behind their y already */
 } VjpAsk;
 bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at);
 

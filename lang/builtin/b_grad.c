@@ -275,6 +275,24 @@ static void check_loss(Session *s, Value y, Span at) {
               "the loss must be a rank-0 tensor, this is %s", value_type_text(s, y));
 }
 
+static Value deepest_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  uint32_t *level = ud;
+  (void)s, (void)n, (void)path;
+  if (v[0].tag == V_NODE && v[0].aux > *level) *level = v[0].aux;
+  return v[0];
+}
+
+/* The stage in which the gradient of loss y is taken: the present one; on a side of an `if`, that
+ * of a loss which was made before it, with all that it depends on. */
+static Stage *stage_of_loss(Session *s, Value y, Value wrt, Span at) {
+  Stage *st = s->stage;
+  uint32_t level = 1;
+  if (y.tag != V_NODE || y.aux >= st->level || (st->unit && st->unit->hosts)) return st;
+  tree_map(s, 1, &wrt, deepest_leaf, &level, at);
+  while (st->side && st->level > y.aux && st->level > level) st = st->up;
+  return st->level == y.aux ? st : s->stage;
+}
+
 BUILTIN_FN(bi_grad) {
   static const char *const names[] = {"loss", "wrt", "record", "last"};
   Node *a[4];
@@ -306,7 +324,10 @@ BUILTIN_FN(bi_grad) {
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
   block_grad(s, y, a[0]->span);
+  Stage *now = s->stage;
+  s->stage = stage_of_loss(s, y, wrt, c->at);
   Value g = code_gradient(s, y, one_like(s, y, c->at), wrt, GRAD_HOOKS, a[1]->span);
+  s->stage = now;
   host_end(s, c->at);
   return g;
 }
