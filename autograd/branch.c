@@ -560,6 +560,9 @@ bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
         bool is_float = gives_float(side, v);
         depends[in->result0 + r] = is_float;
         if (in->op == OP_INPUT || kept[in->result0 + r] || !is_float) continue;
+        const Prov *p = &side->provs[in->prov];
+        /* a `checkpoint` block of the side computes its values again, but those that it saves */
+        if (p->region != g->provs[n.prov].region && !tag_says((Tag)p->tag, CHOICE_SAVE)) continue;
         if (n.result_count + count >= MOST) break;
         Type t = *gr_type(side, v);
         t.alias = 0;
