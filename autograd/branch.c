@@ -52,40 +52,73 @@ static bool failed(Rule *r, bool fails, const GErr *e) {
  * script, and their uses are summed in one order. So here: a gradient of the result is one of the
  * captured value if that side is taken (vjp.c), unless that has no later use of its own. */
 
-/* Whether the branch gives operand i on as its result on some side. */
-static bool gives_on(const Graph *g, Val y, uint32_t i) {
-  const GNode *n = gr_node(g, y);
-  for (uint32_t k = 0; k < 2; k++) {
-    const Graph *side = g->regions[n->region0 + k];
-    if (ad_may_be(side, side->outputs[y.res], side->inputs[i - 1])) return true;
+/* It does so on some side, as it is or by a branch of the side. */
+bool *ad_given_on(Arena *a, const Graph *g, uint32_t node) {
+  stack_check();
+  const GNode *n = &g->nodes[node];
+  bool *on = ARENA_ARRAY(a, bool, (size_t)n->result_count * n->operand_count + 1);
+  for (uint32_t s = 0; s < 2; s++) {
+    const Graph *side = g->regions[n->region0 + s];
+    /* per result of the side: which of its inputs it may be; NULL: none */
+    bool **is = ARENA_ARRAY(a, bool *, side->type_count + 1);
+    size_t inputs = side->input_count;
+    for (size_t i = 0; i < inputs; i++) {
+      Val v = side->inputs[i];
+      (is[side->nodes[v.node].result0 + v.res] = ARENA_ARRAY(a, bool, inputs))[i] = true;
+    }
+    for (uint32_t m = 0; m < side->node_count; m++) {
+      const GNode *in = &side->nodes[m];
+      if (in->op != OP_BRANCH) continue;
+      const bool *inner = ad_given_on(a, side, m);
+      for (uint32_t k = 0; k < in->result_count; k++)
+        for (uint32_t i = 1; i < in->operand_count; i++) {
+          Val v = gr_operand(side, m, (int)i);
+          const bool *of = is[side->nodes[v.node].result0 + v.res];
+          if (!of || !inner[k * in->operand_count + i]) continue;
+          bool **to = &is[in->result0 + k];
+          if (!*to) *to = ARENA_ARRAY(a, bool, inputs);
+          for (size_t x = 0; x < inputs; x++) (*to)[x] = (*to)[x] || of[x];
+        }
+    }
+    for (uint32_t k = 0; k < n->result_count; k++) {
+      Val v = side->outputs[k];
+      const bool *of = is[side->nodes[v.node].result0 + v.res];
+      for (size_t x = 0; of && x < inputs; x++) {
+        bool *to = &on[k * n->operand_count + x + 1];
+        *to = *to || of[x];
+      }
+    }
   }
-  return false;
+  return on;
 }
 
-/* Per result of g, from x up to y: whether it may be x. NULL: y cannot be. */
-static bool *may_be(const Graph *g, Val y, Val x) {
+/* Per result of g, from x up to y: whether it may be x. NULL: y cannot be. *on, if it is not NULL,
+ * gets what branches give on, by the number of the node behind that of x. */
+static bool *may_be(Arena *a, const Graph *g, Val y, Val x, bool ***on) {
   if (y.node <= x.node || gr_node(g, y)->op != OP_BRANCH) return NULL;
   uint32_t base = g->nodes[x.node].result0;
   size_t count = g->nodes[y.node].result0 + g->nodes[y.node].result_count - base;
-  bool *may = ARENA_ARRAY(g->arena, bool, count);
+  bool *may = ARENA_ARRAY(a, bool, count);
+  bool **given = ARENA_ARRAY(a, bool *, y.node - x.node + 1u);
   may[x.res] = true;
   for (uint32_t n = x.node + 1; n <= y.node; n++) {
     const GNode *node = &g->nodes[n];
     for (uint32_t i = 1; node->op == OP_BRANCH && i < node->operand_count; i++) {
       Val v = gr_operand(g, n, (int)i);
       if (v.node < x.node || !may[g->nodes[v.node].result0 + v.res - base]) continue;
+      if (!given[n - x.node]) given[n - x.node] = ad_given_on(a, g, n);
       for (uint32_t k = 0; k < node->result_count; k++) {
         bool *to = &may[node->result0 + k - base];
-        *to = *to || gives_on(g, (Val){n, k}, i);
+        *to = *to || given[n - x.node][k * node->operand_count + i];
       }
     }
   }
+  if (on) *on = given;
   return may[g->nodes[y.node].result0 + y.res - base] ? may : NULL;
 }
 
-bool ad_may_be(const Graph *g, Val y, Val x) {
-  stack_check();
-  return val_eq(y, x) || may_be(g, y, x);
+bool ad_may_be(Arena *a, const Graph *g, Val y, Val x) {
+  return val_eq(y, x) || may_be(a, g, y, x, NULL);
 }
 
 /* a or b, of bools that may be known. */
@@ -102,7 +135,7 @@ static Val either(B *b, Val v, int *known, Val w, int also) {
 }
 
 /* Whether result y of a branch is its operand i. */
-static Val is_operand(B *b, Val y, uint32_t i, int *known) {
+static Val is_operand(Arena *a, B *b, Val y, uint32_t i, int *known) {
   Graph *g = b->g, *sides[2];
   const GNode n = *gr_node(g, y);
   int each[2];
@@ -121,7 +154,7 @@ static Val is_operand(B *b, Val y, uint32_t i, int *known) {
       return none;
     }
     B of = {.g = side};
-    flag[k] = ad_is(&of, out[y.res], in[i - 1], &each[k]);
+    flag[k] = ad_is(a, &of, out[y.res], in[i - 1], &each[k]);
     if (of.failed) *b = (B){g, of.err, true};
   }
   if (b->failed) return none;
@@ -145,16 +178,17 @@ typedef struct Way {
   Val is;
 } Way;
 
-Val ad_is(B *b, Val y, Val x, int *known) {
+Val ad_is(Arena *a, B *b, Val y, Val x, int *known) {
   stack_check();
   Graph *g = b->g;
+  bool **on;
   *known = val_eq(y, x);
-  const bool *may = *known ? NULL : may_be(g, y, x);
+  const bool *may = *known ? NULL : may_be(a, g, y, x, &on);
   if (!may) return VAL_NONE;
   uint32_t base = g->nodes[x.node].result0;
   size_t count = g->nodes[y.node].result0 + g->nodes[y.node].result_count - base;
-  bool *need = ARENA_ARRAY(g->arena, bool, count);
-  Way *way = ARENA_ARRAY(g->arena, Way, count);
+  bool *need = ARENA_ARRAY(a, bool, count);
+  Way *way = ARENA_ARRAY(a, Way, count);
   need[g->nodes[y.node].result0 + y.res - base] = true;
   for (uint32_t n = y.node; n > x.node; n--) {
     const GNode node = g->nodes[n];
@@ -163,7 +197,7 @@ Val ad_is(B *b, Val y, Val x, int *known) {
         Val v = gr_operand(g, n, (int)i);
         if (v.node < x.node) continue;
         uint32_t at = g->nodes[v.node].result0 + v.res - base;
-        need[at] = need[at] || (may[at] && gives_on(g, (Val){n, k}, i));
+        need[at] = need[at] || (may[at] && on[n - x.node][k * node.operand_count + i]);
       }
   }
   way[x.res].known = 1;
@@ -176,9 +210,9 @@ Val ad_is(B *b, Val y, Val x, int *known) {
         Val v = gr_operand(g, n, (int)i);
         if (v.node < x.node) continue;
         const Way *from = &way[g->nodes[v.node].result0 + v.res - base];
-        if (!from->known || !gives_on(g, (Val){n, k}, i)) continue;
+        if (!from->known || !on[n - x.node][k * node.operand_count + i]) continue;
         int is;
-        Val f = is_operand(b, (Val){n, k}, i, &is);
+        Val f = is_operand(a, b, (Val){n, k}, i, &is);
         if (b->failed) return VAL_NONE;
         if (!is) continue;
         if (is < 0 && from->known < 0) f = b_bin(b, OP_AND, f, from->is);
@@ -307,7 +341,7 @@ static bool not_passed(Rule *r, Graph *g, int i, const Val *in, Val out, Val *dy
   for (int j = 1; j < r->in_count && known != 1; j++) {
     if (!r->passed[i * r->in_count + j]) continue;
     int is;
-    Val f = ad_is(&b, out, in[j - 1], &is);
+    Val f = ad_is(r->scratch, &b, out, in[j - 1], &is);
     passed = either(&b, passed, &known, f, is);
   }
   if (known == 1) *dy = VAL_NONE;

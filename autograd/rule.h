@@ -53,6 +53,8 @@ typedef struct GradRule {
 /* Calls the rule for all wanted operands under the condition that a bool holds: r->dx are the
  * gradients then, else -0. The nodes of the rule stand in a `branch`. */
 void ad_rule_if(Rule *r, const GradRule *rule, Val there);
+/* Whether branch `node` may give operand i as its result k, at k * operands + i. */
+bool *ad_given_on(Arena *scratch, const Graph *g, uint32_t node);
 /* Makes every value that a side of branch `node` computes a result of it, too (zeros on the other
  * side), so that its gradient reads it and a gradient of that one finds its uses. */
 bool ad_keep_sides(Graph *g, uint32_t node, GErr *e);

@@ -235,7 +235,7 @@ static bool add_here(Sweep *s, B *b, Val v, Val d, Val there);
 
 /* Adds d to the operand that v is on the side that is taken. */
 static bool add_to_origin(Sweep *s, B *b, Origin *o, Val d, Val there) {
-  if (o->known == -2) o->is = ad_is(b, o->y, o->x, &o->known);
+  if (o->known == -2) o->is = ad_is(&s->scratch, b, o->y, o->x, &o->known);
   if (b->failed) {
     *s->e = b->err;
     return false;
@@ -332,18 +332,15 @@ static void find_origins(Sweep *s, size_t count) {
   for (uint32_t n = s->lo; n <= s->hi; n++) {
     const GNode *node = &g->nodes[n];
     if (node->op != OP_BRANCH) continue;
+    const bool *on = ad_given_on(&s->scratch, g, n);
     for (uint32_t i = 1; i < node->operand_count; i++) {
       Val x = gr_operand(g, n, (int)i);
       if (!is_active(s, x)) continue;
       size_t from = s->origin_count;
       for (uint32_t k = 0; k < node->result_count; k++) {
-        bool may = false;
-        for (uint32_t r = 0; r < 2 && !may; r++) {
-          const Graph *side = g->regions[node->region0 + r];
-          may = ad_may_be(side, side->outputs[k], side->inputs[i - 1]);
-        }
         Origin o = {.y = {n, k}, .x = x, .known = -2};
-        if (may) VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, o);
+        if (on[k * node->operand_count + i])
+          VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, o);
       }
       if (s->origin_count == from) continue;
       if (!last) last = last_uses(s, count);
@@ -461,7 +458,7 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
     for (size_t k = 0; m->wants[i] && k < s->origin_count; k++) {
       Origin *o = &s->origins[k];
       if (!val_eq(o->y, in[i])) continue;
-      if (o->known == -2) o->is = ad_is(&r->b, o->y, o->x, &o->known);
+      if (o->known == -2) o->is = ad_is(&s->scratch, &r->b, o->y, o->x, &o->known);
       if (r->b.failed) return false;
       bool again = false;
       for (size_t j = 0; j < r->origin_count; j++)

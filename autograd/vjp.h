@@ -51,10 +51,10 @@ bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at);
 Val ad_or_zero(B *b, Val there, Val v, bool none);
 
 /* Whether y may be the very value x when the graph runs: it is x, or a `branch` gives it on. */
-bool ad_may_be(const Graph *g, Val y, Val x);
+bool ad_may_be(Arena *scratch, const Graph *g, Val y, Val x);
 /* The bool that says whether it is. Where it is known, *known is 0 or 1 and the result VAL_NONE;
  * else *known is -1. */
-Val ad_is(B *b, Val y, Val x, int *known);
+Val ad_is(Arena *scratch, B *b, Val y, Val x, int *known);
 
 /* Returns the input with a wanted gradient that node n is a later version of, or -1. A value that a
  * call writes to a param is a `stop` node with the number of the param's input. It is a leaf, and

@@ -613,13 +613,15 @@ Value sides_alias(Session *s, size_t n, const AliasEntry *others, Value v, Span 
   Graph *g = s->stage->g;
   for (size_t i = 0; i < n; i++) {
     Val x = others[i].version;
-    bool is = ad_may_be(g, v.u.v, x);
-    if (others[i].v.aux != s->stage->level || (!is && !ad_may_be(g, x, v.u.v))) continue;
+    bool is = ad_may_be(&s->scratch, g, v.u.v, x);
+    if (others[i].v.aux != s->stage->level || (!is && !ad_may_be(&s->scratch, g, x, v.u.v)))
+      continue;
     B b = {.g = g};
     int known;
     stage_at(s, at);
     Value flag = {.tag = V_NODE, .aux = s->stage->level};
-    flag.u.v = is ? ad_is(&b, v.u.v, x, &known) : ad_is(&b, x, v.u.v, &known);
+    flag.u.v =
+        is ? ad_is(&s->scratch, &b, v.u.v, x, &known) : ad_is(&s->scratch, &b, x, v.u.v, &known);
     if (b.failed) fail_gerr(s, at, &b.err);
     if (known > 0) return others[i].v;
     if (!known) continue;
