@@ -172,6 +172,19 @@ static Val is_operand(Arena *a, B *b, Val y, uint32_t i, int *known) {
   return v;
 }
 
+Val ad_gives(Arena *a, B *b, Val y, Val x, int *known) {
+  Val all = VAL_NONE;
+  uint32_t operands = gr_node(b->g, y)->operand_count;
+  *known = 0;
+  for (uint32_t i = 1; i < operands && *known != 1 && !b->failed; i++) {
+    if (!val_eq(gr_operand(b->g, y.node, (int)i), x)) continue;
+    int is;
+    Val f = is_operand(a, b, y, i, &is);
+    all = either(b, all, known, f, is);
+  }
+  return *known < 0 ? all : VAL_NONE;
+}
+
 /* One result on the way from x to y. */
 typedef struct Way {
   int known; /* see ad_is */

@@ -55,6 +55,9 @@ typedef struct GradRule {
 void ad_rule_if(Rule *r, const GradRule *rule, Val there);
 /* Whether branch `node` may give operand i as its result k, at k * operands + i. */
 bool *ad_given_on(Arena *scratch, const Graph *g, uint32_t node);
+/* The bool that says whether branch result y is its operand x, as ad_is does (vjp.h): by itself,
+ * not by another operand that is x. */
+Val ad_gives(Arena *scratch, B *b, Val y, Val x, int *known);
 /* Makes every value that a side of branch `node` computes a result of it, too (zeros on the other
  * side), so that its gradient reads it and a gradient of that one finds its uses. */
 bool ad_keep_sides(Graph *g, uint32_t node, GErr *e);

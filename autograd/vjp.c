@@ -235,7 +235,7 @@ static bool add_here(Sweep *s, B *b, Val v, Val d, Val there);
 
 /* Adds d to the operand that v is on the side that is taken. */
 static bool add_to_origin(Sweep *s, B *b, Origin *o, Val d, Val there) {
-  if (o->known == -2) o->is = ad_is(&s->scratch, b, o->y, o->x, &o->known);
+  if (o->known == -2) o->is = ad_gives(&s->scratch, b, o->y, o->x, &o->known);
   if (b->failed) {
     *s->e = b->err;
     return false;
@@ -344,7 +344,10 @@ static void find_origins(Sweep *s, size_t count) {
       }
       if (s->origin_count == from) continue;
       if (!last) last = last_uses(s, count);
-      if (s->origin_count == from + 1 && last[home_of(s, x)] == n) s->origin_count = from;
+      bool behind = false; /* x may be another value itself, which has later uses */
+      for (size_t k = 0; k < from && !behind; k++) behind = val_eq(s->origins[k].y, x);
+      if (s->origin_count == from + 1 && last[home_of(s, x)] == n && !behind)
+        s->origin_count = from;
     }
   }
 }
@@ -458,7 +461,7 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
     for (size_t k = 0; m->wants[i] && k < s->origin_count; k++) {
       Origin *o = &s->origins[k];
       if (!val_eq(o->y, in[i])) continue;
-      if (o->known == -2) o->is = ad_is(&s->scratch, &r->b, o->y, o->x, &o->known);
+      if (o->known == -2) o->is = ad_gives(&s->scratch, &r->b, o->y, o->x, &o->known);
       if (r->b.failed) return false;
       bool again = false;
       for (size_t j = 0; j < r->origin_count; j++)

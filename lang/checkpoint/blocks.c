@@ -154,7 +154,7 @@ bool capsule_is_fn(const FnObj *f) {
 
 /* How an iteration ends that data lets break or continue its loop: a number of the graph. */
 static Value flow_of_exits(Session *s, const OpenLoop *l, Flow flow, Span at) {
-  Value n = v_int(flow);
+  Value n = v_int(flow == FLOW_GONE ? FLOW_NEXT : flow);
   const Value *flags[2] = {&l->broken, &l->continued};
   const int64_t ways[2] = {FLOW_BREAK, FLOW_CONTINUE};
   for (int i = 0; i < 2; i++) {

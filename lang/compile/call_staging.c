@@ -4,8 +4,11 @@
  * simplified, the origins of its inputs, a template of its result, and its writes.
  */
 
+#include "autograd/vjp.h"
+#include "graph/build.h"
 #include "graph/pass.h"
 #include "graph/structure.h"
+#include "lang/checkpoint/policy.h"
 #include "lang/compile/compile_impl.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/call.h"
@@ -69,6 +72,26 @@ static bool takes_grad(const Graph *g) {
   return any;
 }
 
+/* Data may decide whether a block gives a value on that it took: then the block says so. */
+static void passed_on(Session *s, Unit *u, Compiled *c) {
+  Graph *g = u->g;
+  size_t cap = 0;
+  for (size_t k = 0; k < c->result_outputs; k++)
+    for (size_t i = 0; i < g->input_count; i++) {
+      Val y = g->outputs[k], x = g->inputs[i];
+      if (val_eq(y, x) || u->source[i] < 0 || !ad_may_be(&s->scratch, g, y, x)) continue;
+      B b = {.g = g};
+      int known;
+      Val flag = ad_is(&s->scratch, &b, y, x, &known);
+      if (b.failed) fail_gerr(s, c->call, &b.err);
+      if (known > 0) flag = gr_const_i(g, DT_BOOL, DEV_CPU, 1);
+      if (!known) continue;
+      PassedOn p = {k, i, g->output_count};
+      gr_output(g, flag);
+      VEC_PUSH(&c->arena, c->passed, c->passed_count, cap, p);
+    }
+}
+
 static void stage_job(void *ud) {
   StageJob *job = ud;
   Session *s = job->s;
@@ -117,6 +140,7 @@ static void stage_job(void *ud) {
     gr_output(u->g, stage_lift(s, d->more, at).u.v);
     VEC_PUSH(&c->arena, c->drawn, c->drawn_count, drawn_cap, n);
   }
+  if (capsule_is_fn(job->f)) passed_on(s, u, c);
   /* The graph to differentiate keeps every use of a value: merging them would change the order in
    * which gradients are summed (rule 74). The graph that runs is simplified. */
   const Graph *g = u->g;

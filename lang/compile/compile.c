@@ -334,8 +334,14 @@ Value report_call(Session *s, Value fn, Span at, const Args *a) {
 
 /* A value that a block of script only passes on is no result of the call: it stays the same value.
  * The former value of a param that the block wrote to is a result. */
-static void pass_through(const PreparedCall *r, Value *outs) {
+static void pass_through(const PreparedCall *r, Value *outs, Tensor *const *out) {
   const Graph *g = r->c->g;
+  for (size_t k = 0; k < r->c->passed_count; k++) {
+    const PassedOn *p = &r->c->passed[k];
+    if (tn_get_i64(out[p->flag], 0) &&
+        (r->leaf[p->input].tag != V_PARAM || r->leaf[p->input].u.p->t == r->in[p->input]))
+      outs[p->result] = r->leaf[p->input];
+  }
   for (size_t k = 0; k < r->c->result_outputs; k++)
     for (size_t i = 0; i < g->input_count; i++)
       if (val_eq(g->outputs[k], g->inputs[i]) &&
@@ -421,6 +427,6 @@ Value call_run_code(Session *s, FnObj *f, const Args *a) {
     }
   }
   if (c->hosts) host_register(s, c->hosts, refs, &flat, outs);
-  if (capsule_is_fn(f)) pass_through(&r, outs);
+  if (capsule_is_fn(f)) pass_through(&r, outs, out);
   return instantiate(s, c, c->result, outs, env, a->call);
 }

@@ -35,6 +35,10 @@ typedef struct Write {
   Value tmpl; /* V_NODE: u.v.node is the output's number */
 } Write;
 
+/* Result `result` of a block of script is input `input` itself, where output `flag` holds. */
+typedef struct PassedOn {
+  size_t result, input, flag;
+} PassedOn;
 /* A call advances the counter of the site by `now` and the number that is that output. */
 typedef struct DrawnCount {
   uint64_t site, now;
@@ -70,6 +74,8 @@ struct Compiled {
   size_t random_count;
   struct DrawnCount *drawn; /* of sites whose count data decides */
   size_t drawn_count;
+  PassedOn *passed;
+  size_t passed_count;
   Global **hidden;
   size_t hidden_count;
   const char *hidden_sig;

@@ -329,10 +329,11 @@ static APART Value both_branches(Session *s, Node *e) {
   Value *then = abstract_swap(s, &k);
   if (e->if_.els) b = eval_expr(s, e->if_.els);
   if (s->flow != FLOW_NEXT)
-    b = a;
+    b = left ? (Value){.tag = V_UNKNOWN} : a; /* nothing follows */
   else if (left)
     a = b;
   s->flow = FLOW_NEXT;
+  value_set(&s->ret, v_unit()); /* of a return that may not run */
   abstract_join(s, &k, then);
   return value_same(a, b) ? a : (Value){.tag = V_UNKNOWN};
 }
@@ -491,6 +492,7 @@ static APART Flow iteration(Session *s, Node *st, Value v) {
     checkpoint_iteration(s, st, &flow);
   else
     eval_block(s, st->loop.body, &flow);
+  if (flow == FLOW_GONE) flow = FLOW_NEXT;
   s->frame->block_depth--;
   local_pop(s, base);
   if (s->abstract) {
@@ -637,7 +639,7 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
       Turn turn = {st, element};
       sides_rest(s, later_iteration, &turn, st->span);
       f = eval_take_flow(s);
-      if (f == FLOW_CONTINUE) f = FLOW_NEXT;
+      if (f == FLOW_CONTINUE || f == FLOW_GONE) f = FLOW_NEXT;
     } else {
       f = iteration(s, st, element);
     }

@@ -336,7 +336,7 @@ bool sides_exited(const Session *s, const ExitMark *m) {
 static bool take_exit(Session *s, const SideChoice *c, int k) {
   Flow flow = eval_take_flow(s);
   OpenLoop *loop = own_loop(s);
-  if (flow == FLOW_NEXT) return false;
+  if (flow == FLOW_NEXT || flow == FLOW_GONE) return flow == FLOW_GONE;
   Span at = c->span[k].file ? c->span[k] : c->at;
   if (flow == FLOW_RETURN) {
     if (capsule_is_fn(s->frame->fn))
@@ -461,7 +461,7 @@ static Val *same_inputs(Merge *m, Graph *sides[2], int *count, GErr *e) {
 }
 
 /* The end of all: if both sides were left in the same way, so is the choice. */
-static void settle_exits(Session *s) {
+static void settle_exits(Session *s, bool gone) {
   Frame *f = s->frame;
   OpenLoop *loop = own_loop(s);
   if (is_bool(f->returned, true)) {
@@ -474,6 +474,8 @@ static void settle_exits(Session *s) {
   } else if (loop && is_bool(loop->continued, true)) {
     loop->continued = v_unit();
     s->flow = FLOW_CONTINUE;
+  } else if (gone) {
+    s->flow = FLOW_GONE;
   }
 }
 
@@ -587,7 +589,7 @@ Value sides_stage(Session *s, Value cond, const SideChoice *c) {
   }
   m.second = true;
   merge_all(&m, &l, v, &result);
-  settle_exits(s);
+  settle_exits(s, m.dead[0] && m.dead[1]);
   return result;
 }
 
