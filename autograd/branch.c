@@ -166,7 +166,10 @@ static Val is_operand(Arena *a, B *b, Val y, uint32_t i, int *known) {
   for (int k = 0; k < 2; k++)
     gr_output(sides[k], each[k] < 0 ? flag[k] : gr_const_i(sides[k], DT_BOOL, DEV_CPU, each[k]));
   Val *args = ARENA_ARRAY(g->arena, Val, n.operand_count + 1u);
-  for (uint32_t j = 0; j < n.operand_count; j++) args[j] = gr_operand(g, y.node, (int)j);
+  for (uint32_t j = 0; j < n.operand_count; j++) {
+    args[j] = gr_operand(g, y.node, (int)j);
+    if (is_token(g, args[j])) args[j] = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &b->err);
+  }
   Val v = gr_op(g, OP_BRANCH, args, (int)n.operand_count, NULL, 0, sides, 2, &b->err);
   b->failed |= val_none(v);
   return v;
