@@ -576,6 +576,15 @@ static void add_results(Graph *g, uint32_t node, size_t more, const Type *types)
   for (size_t n = node + 1u; n < g->node_count; n++) g->nodes[n].result0 += (uint32_t)more;
 }
 
+/* Whether no condition is open on the sizes: a result of size N - 1 would need one more check. */
+static bool plain_sizes(const Graph *g, const Type *t) {
+  Sym s;
+  for (int i = 0; i < t->rank; i++)
+    if (!dim_is_const(g->dims, t->dim[i], NULL) && !dim_is_symbol(g->dims, t->dim[i], &s))
+      return false;
+  return true;
+}
+
 bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
   stack_check();
   enum { MOST = 60000 }; /* results of a node are counted in 16 bits */
@@ -616,6 +625,7 @@ bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
         if (n.result_count + count >= MOST) break;
         Type t = *gr_type(side, v);
         t.alias = 0;
+        if (!plain_sizes(g, &t)) continue;
         other->at = side->provs[in->prov];
         B b = {.g = other};
         Val none = b_zeros(&b, &t);
