@@ -704,10 +704,9 @@ static bool is_token(Rule *r, Val v) {
 }
 
 /* The gradient of a region as a region: takes the body's first `lead` inputs, the cotangents
- * there are, and the body's other inputs (but tokens); gives the gradients of the wanted inputs,
- * of which the first is operand `from` of the node. What the body computes is computed again,
- * without its effects. */
-static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GErr *e) {
+ * there are, and the body's other inputs (but tokens); gives the gradients of the wanted inputs.
+ * What the body computes is computed again, without its effects. */
+static Graph *region_gradient(Rule *r, const Graph *body, int lead, GErr *e) {
   Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, body->name);
   g->blocks = r->g->blocks;
   int count = (int)body->input_count, n = 0, wanted = 0;
@@ -726,7 +725,7 @@ static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GE
     const Type *t = gr_type(body, body->inputs[j]);
     bool token = t->kind == TK_TOKEN;
     in[j] = token ? gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, e) : gr_input(g, t);
-    if (r->wants[from + j]) wrt[wanted++] = in[j];
+    if (r->wants[j]) wrt[wanted++] = in[j];
   }
   if (!ad_inline_pure(g, body, in, y, e)) return NULL;
   n = 0;
@@ -741,11 +740,11 @@ static Graph *region_gradient(Rule *r, const Graph *body, int lead, int from, GE
   return b.failed ? NULL : g;
 }
 
-/* The operands that go with region_gradient; the first `skip` operands come first. */
-static int region_operands(Rule *r, int skip, int lead, Val *args) {
+/* The operands that go with region_gradient. */
+static int region_operands(Rule *r, int lead, Val *args) {
   int n = 0;
   for (int j = 0; j <= r->in_count; j++) {
-    for (int k = 0; j == skip + lead && k < r->out_count; k++)
+    for (int k = 0; j == lead && k < r->out_count; k++)
       if (!val_none(r->dout[k])) args[n++] = r->dout[k];
     if (j < r->in_count && !is_token(r, r->in[j])) args[n++] = r->in[j];
   }
@@ -757,8 +756,8 @@ GRADS(MAP) {
   GErr e = {.operand = -1};
   int mapped = (int)gr_attr_i(r->g, r->node, AT_MAPPED, 1), cots = 0;
   Val *args = ARENA_ARRAY(r->scratch, Val, r->in_count + r->out_count + 1);
-  int n = region_operands(r, 0, mapped, args);
-  Graph *body = region_gradient(r, region_of(r, 0), mapped, 0, &e);
+  int n = region_operands(r, mapped, args);
+  Graph *body = region_gradient(r, region_of(r, 0), mapped, &e);
   if (!passes(r, body != NULL, &e)) return;
   for (int k = 0; k < r->out_count; k++) cots += !val_none(r->dout[k]);
   Attr attr = attr_i(AT_MAPPED, mapped + cots);

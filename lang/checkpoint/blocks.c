@@ -15,10 +15,10 @@
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
-#include "lang/eval/sides.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/sides.h"
 #include "lang/names/module.h"
 #include "lang/tape/gradient.h"
 #include "lang/value/fail.h"
@@ -331,7 +331,7 @@ Value checkpoint_eval(Session *s, Node *e) {
   Value v = eval_block(s, e->region.body, &flow);
   bool iteration = capsule_is_fn(s->frame->fn) && e->region.body->info == e;
   if (flow != FLOW_NEXT && iteration) s->flow = flow;
-  if ((flow != FLOW_NEXT && !iteration) || (!iteration && sides_exited(s, &exits)))
+  if (!iteration && (flow != FLOW_NEXT || sides_exited(s, &exits)))
     fail_at(s, ERR_BREAK, e->span,
             "`break`, `continue` and `return` cannot leave a `checkpoint` block");
   if (!iteration) want_result(s, &b, e, v);

@@ -108,9 +108,9 @@ OpGrad *op_grad(Session *s, Arena *temp, const TapeNode *n, const GradAsk *ask);
 void op_grads_free(Session *s);
 
 /* ---- record_grad.c: gradients on the tape. False with `e` and its place. */
+uint64_t tape_places(const Graph *f); /* how many sequence numbers a body takes that is opened */
 /* Opens n if it is a call: records the operations of its body on the tape, to which n passes
  * gradients on. Does nothing for other nodes. */
-uint64_t tape_places(const Graph *f); /* how many sequence numbers that takes */
 bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at);
 /* `cot`: cotangents of the results. Adds the gradients by operands to *slot[i] (unit: no sum yet;
  * NULL: not wanted). */
