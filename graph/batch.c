@@ -439,10 +439,10 @@ static bool batch_body(Batch *b) {
   return r && emit_regions(b, &r);
 }
 
-/* The carry has the axis from the first iteration on. */
+/* The carry has the axis from the first turn on, and the rows of a stash that has it have it. A
+ * loop whose number of turns depends on the element is not seen here (elements_part). */
 static bool batch_loop(Batch *b) {
   int64_t carry = gr_attr_i(b->src, b->node, AT_CARRY, 0);
-  if (b->inb[0]) return refuse(b, "its number of iterations depends on the element");
   for (int64_t i = 1; i <= carry && i < b->at->operand_count; i++) {
     b->in[i] = with_axis(b, (int)i);
     b->inb[i] = true;
@@ -505,7 +505,7 @@ static bool varies(const Graph *g, uint32_t n) {
   return false;
 }
 
-/* ---- graphs with a `branch` whose condition differs between elements
+/* ---- graphs with a `branch` or `loop` whose condition differs between elements
  *
  * The elements run one after the other, as a `map` of the whole graph: each takes one side, and a
  * gradient that is absent in one element (autograd/branch.c) is absent for it alone. */
@@ -524,12 +524,14 @@ static bool elements_part(Arena *a, const Graph *g, const bool *batched) {
       if (in) in[i] = has;
     }
     part = node->op == OP_BRANCH && in[0];
+    if (node->op == OP_LOOP && any) part = in[0] || gr_attr(g, n, AT_WHILE);
     for (uint32_t k = 0; any && k < node->region_count && !part; k++) {
       const Graph *r = g->regions[node->region0 + k];
       bool *inner = ARENA_ARRAY(a, bool, r->input_count + 1);
       bool plain = node->op == OP_BRANCH || node->op == OP_WRAP || node->op == OP_MAP;
       uint32_t first = node->op == OP_BRANCH;
       for (size_t i = 0; i < r->input_count; i++) inner[i] = !plain || in[first + i];
+      if (node->op == OP_LOOP) inner[0] = in[0]; /* the turn */
       part = elements_part(a, r, inner);
     }
     for (uint32_t k = 0; k < node->result_count; k++) at[node->result0 + k] = any;

@@ -5,8 +5,9 @@
  * that can fail stay (rule 107), also those that anomaly mode watches, except in gradients and
  * recomputed copies, which never fail first. One backward sweep marks needed values. In `wrap`,
  * `branch` and `map` it treats each result and capture separately, so unread results and unused
- * captures disappear from the node and its regions. `loop` loses captures only, and `custom` stays
- * whole, since its gradient may read anything.
+ * captures disappear from the node and its regions. So does what a `loop` carries or keeps, if
+ * neither a result nor what it carries besides needs it. `custom` stays whole, since its gradient
+ * may read anything.
  * Recursion is over region nesting.
  */
 #include "graph/copy.h"
@@ -21,7 +22,7 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole);
 static uint32_t fixed_operands(const Graph *g, uint32_t node) {
   switch (g->nodes[node].op) {
   case OP_BRANCH: return 1;
-  case OP_LOOP: return 1 + (uint32_t)gr_attr_i(g, node, AT_CARRY, 0);
+  case OP_LOOP: return 1;
   case OP_MAP: return (uint32_t)gr_attr_i(g, node, AT_MAPPED, 1);
   case OP_WRAP: return 0;
   default: return g->nodes[node].operand_count;
@@ -29,12 +30,28 @@ static uint32_t fixed_operands(const Graph *g, uint32_t node) {
 }
 
 static bool drops_results(OpCode op) {
-  return op == OP_WRAP || op == OP_BRANCH || op == OP_MAP;
+  return op == OP_WRAP || op == OP_BRANCH || op == OP_MAP || op == OP_LOOP;
 }
 
 /* The number of the input of its regions that operand k becomes. */
 static uint32_t region_input(OpCode op, uint32_t k) {
   return op == OP_BRANCH ? k - 1 : k;
+}
+
+/* What a loop carries is needed by its results, and by the turns that compute what is needed. */
+static void wanted_carry(Arena *a, const Graph *g, uint32_t node, const bool *need, bool *keep) {
+  const Graph *in = g->regions[g->nodes[node].region0];
+  uint32_t carry = (uint32_t)gr_attr_i(g, node, AT_CARRY, 0);
+  for (size_t i = 0; i < in->output_count; i++) keep[i] = need[g->nodes[node].result0 + i];
+  if (gr_attr(g, node, AT_WHILE)) keep[0] = true;
+  for (bool more = true; more;) {
+    const bool *inner = sweep(a, in, keep, false);
+    more = false;
+    for (uint32_t i = 0; i < carry; i++) {
+      if (keep[i] || !inner[in->nodes[in->inputs[1 + i].node].result0]) continue;
+      keep[i] = more = true;
+    }
+  }
 }
 
 /* The outputs that the regions of the node must have. NULL = all. */
@@ -43,6 +60,11 @@ static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need) {
   if (!drops_results((OpCode)n->op)) return NULL;
   bool *keep = ARENA_ARRAY(a, bool, n->result_count + 1u);
   bool any = false;
+  if (n->op == OP_LOOP) {
+    wanted_carry(a, g, node, need, keep);
+    keep[g->regions[n->region0]->output_count] = true; /* the number of turns */
+    return keep;
+  }
   for (uint32_t i = 0; i < n->result_count; i++) any |= keep[i] = need[n->result0 + i];
   /* A node needs a result: an effect whose results are not read keeps the first one. */
   if (!any && n->result_count) keep[0] = true;
@@ -61,7 +83,8 @@ static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *n
     const bool *inner = sweep(a, in, keep, false);
     for (uint32_t k = fixed; k < n->operand_count; k++) {
       Val v = in->inputs[region_input((OpCode)n->op, k)];
-      if (inner[in->nodes[v.node].result0]) used[k] = true;
+      bool carried = n->op == OP_LOOP && k <= (uint32_t)gr_attr_i(g, node, AT_CARRY, 0);
+      if (carried ? keep[k - 1] : inner[in->nodes[v.node].result0]) used[k] = true;
     }
   }
 }
@@ -155,6 +178,21 @@ bool node_live(const Graph *g, uint32_t node, const bool *live) {
   return any;
 }
 
+/* Sets how many of the operands that stay are carried, and how many are stashes. */
+static void count_parts(Graph *d, const GNode *copy, const Graph *g, uint32_t node,
+                        const bool *used) {
+  int64_t k = 1, end[2] = {1 + gr_attr_i(g, node, AT_CARRY, 0), 0};
+  end[1] = end[0] + gr_attr_i(g, node, AT_MAPPED, 0);
+  for (int part = 0; part < 2; part++) {
+    int64_t left = 0;
+    for (; k < end[part]; k++) left += used[k];
+    for (uint32_t i = 0; i < copy->attr_count; i++) {
+      Attr *a = &d->attrs[copy->attr0 + i];
+      if (a->key == (part ? AT_MAPPED : AT_CARRY)) a->u.i = left;
+    }
+  }
+}
+
 /* Copies g without dead nodes, with the outputs of keep_out and the inputs of keep_in (NULL =
  * all). */
 static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in) {
@@ -193,6 +231,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
     for (uint32_t k = 0; k < n->operand_count; k++) {
       if (used[k]) d->operands[c->operand0 + to++] = d->operands[c->operand0 + k];
     }
+    if (n->op == OP_LOOP) count_parts(d, c, g, i, used);
     d->operand_count -= c->operand_count - to;
     c->operand_count = to;
     uint32_t res = 0;

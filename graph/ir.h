@@ -64,6 +64,7 @@ typedef enum AttrKey {
   AT_SIZE,
   AT_DEVICE,
   AT_SEEN,
+  AT_WHILE,
   AT_COUNT
 } AttrKey;
 typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;

@@ -31,7 +31,7 @@ const char *const attr_name[AT_COUNT] = {
     [AT_WRT] = "wrt",         [AT_CARRY] = "carry",
     [AT_MAPPED] = "mapped",   [AT_TEXT] = "text",
     [AT_SIZE] = "size",       [AT_DEVICE] = "device",
-    [AT_SEEN] = "seen",
+    [AT_SEEN] = "seen",       [AT_WHILE] = "while",
 };
 
 /* The spelling in programs, if it differs from the op's name. */

@@ -15,6 +15,7 @@
 #include "graph/opcode.h"
 #include "graph/run_op.h"
 #include "graph/shape.h"
+#include "graph/stash.h"
 #include "runtime/reference/ref.h"
 #include "runtime/reference/ref_elem.h"
 
@@ -376,37 +377,82 @@ static bool run_BRANCH(Run *r) {
   return body(r, tn_get_i64(r->in[0], 0) ? 0 : 1, r->in + 1, r->out);
 }
 
+static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_t *out, GErr *e);
+
+/* The row of a turn that the region reads as input i. Without a stash, in a run that only repeats
+ * an error, zeros: *made owns them. */
+static Tensor *row_of(Run *r, const Tensor *stash, int i, int64_t turn, Tensor **made) {
+  const Graph *g = r->regions[0];
+  const Type *t = gr_type(g, g->inputs[i]);
+  int64_t dim[CKL_MAX_RANK];
+  Tensor *row = stash_row(stash, turn);
+  if (!type_sizes(g, t, r->env, dim, r->e)) return NULL;
+  bool fits = row && row->dtype == (DType)t->dtype && row->rank == t->rank;
+  for (int k = 0; fits && k < t->rank; k++) fits = row->dim[k] == dim[k];
+  if (fits) return row;
+  *made = tn_zeros(r->c->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+  if (!*made) fail(r);
+  return *made;
+}
+
 static bool run_LOOP(Run *r) {
   Mem *m = r->c->mem;
-  int carry = r->nout;
-  int64_t count = tn_get_i64(r->in[0], 0);
+  int carry = (int)attr_or(r, AT_CARRY, 0), stashes = (int)attr_or(r, AT_MAPPED, 0);
+  bool goes_on = attr(r, AT_WHILE) != NULL, reverse = attr_or(r, AT_REVERSE, 0) != 0;
+  int give = r->nout - goes_on, kept = give - carry;
+  int64_t count = tn_get_i64(r->in[0], 0), turn = 0;
   size_t mark = mem_pool_mark(m);
-  /* own: iteration, carried values, the next carried values; arg: the region's inputs, borrowed */
-  Tensor **own = tn_refs(m, 1 + 2 * (size_t)carry, (size_t)r->n * sizeof(Tensor *));
-  Tensor **cur = own + 1, **next = cur + carry, **arg = next + carry;
-  for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
+  /* own: turn, carried values, what the region gives, stashes that are made, zeros for rows; arg:
+   * the region's inputs, borrowed */
+  size_t owned = 1 + (size_t)(carry + give + kept + stashes);
+  Tensor **own = tn_refs(m, owned, (size_t)r->n * sizeof(Tensor *));
+  Tensor **cur = own + 1, **next = cur + carry, **stash = next + give, **zeros = stash + kept;
+  Tensor **arg = zeros + stashes;
   bool ok = true;
-  for (int64_t iteration = 0; iteration < count && ok; iteration++) {
+  for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
+  for (int i = 0; i < kept && ok; i++) ok = (stash[i] = stash_new(m)) || fail(r);
+  for (; turn < count && ok && (!goes_on || tn_get_i64(cur[0], 0)); turn++) {
     if (interrupt_asked(r->c->interrupt)) {
       /* a region may have no nodes */
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
       break;
     }
-    own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, iteration);
+    int64_t number = reverse ? count - 1 - turn : turn;
+    own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, number);
     if (!own[0]) ok = fail(r);
-    for (int i = 0; i < r->n; i++) arg[i] = i == 0 ? own[0] : i <= carry ? cur[i - 1] : r->in[i];
+    for (int i = 0; i < r->n && ok; i++) {
+      int row = i - 1 - carry;
+      arg[i] = i == 0 ? own[0] : i <= carry ? cur[i - 1] : r->in[i];
+      if (row >= 0 && row < stashes)
+        ok = (arg[i] = row_of(r, r->in[i], i, number, &zeros[row])) != NULL;
+    }
     ok = ok && body(r, 0, arg, next);
-    for (int i = 0; i < carry && ok; i++) {
-      tn_unref(cur[i]);
-      cur[i] = next[i];
+    for (int i = 0; i < kept && ok; i++) ok = stash_add(stash[i], next[carry + i]) || fail(r);
+    for (int i = 0; i < give; i++) {
+      if (ok && i < carry) {
+        tn_unref(cur[i]);
+        cur[i] = next[i];
+      } else {
+        tn_unref(next[i]);
+      }
       next[i] = NULL;
+    }
+    for (int i = 0; i < stashes; i++) {
+      tn_unref(zeros[i]);
+      zeros[i] = NULL;
     }
     tn_unref(own[0]);
     own[0] = NULL;
   }
-  for (int i = 0; i < carry && ok; i++) {
-    r->out[i] = cur[i];
-    cur[i] = NULL;
+  for (int i = 0; i < kept && ok && reverse; i++) stash_reverse(stash[i]); /* by number */
+  if (ok && goes_on) {
+    own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);
+    ok = own[0] || fail(r);
+  }
+  for (int i = 0; i < r->nout && ok; i++) {
+    Tensor **from = i < carry ? &cur[i] : i < give ? &stash[i - carry] : &own[0];
+    r->out[i] = *from;
+    *from = NULL;
   }
   mem_pool_drain(m, mark);
   return ok;

@@ -672,8 +672,10 @@ static bool (*const rule[OP_COUNT])(C *c) = {
 int op_result_count(OpCode op, const Attr *attrs, int nattrs, Graph *const *regions, int nregions) {
   const Attr *a;
   switch (op) {
-  case OP_CUSTOM:
   case OP_LOOP:
+    if (nregions < 1 || !regions[0] || regions[0]->output_count >= UINT16_MAX) return -1;
+    return (int)regions[0]->output_count + (attr_find(attrs, nattrs, AT_WHILE) != NULL);
+  case OP_CUSTOM:
   case OP_BRANCH:
   case OP_MAP:
   case OP_WRAP:

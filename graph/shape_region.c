@@ -108,21 +108,43 @@ bool shape_region(C *c) {
 }
 
 bool shape_loop(C *c) {
-  int64_t carry;
-  if (c->n < 1 || !need_regions(c, 1, 1) || !sh_int(c, AT_CARRY, 0, c->n, &carry) ||
-      !need_inputs(c, 0, c->n)) {
-    return c->n < 1 ? gerr_set(c->e, ERR_IR_FORM, -1, "`loop` has no count") : false;
-  }
-  Type count = type_of(DT_I64, DEV_CPU, 0);
+  int64_t carry, stashes = 0, flag;
+  const Attr *many = attr_find(c->attrs, c->nattrs, AT_WHILE);
+  if (c->n < 1) return gerr_set(c->e, ERR_IR_FORM, -1, "`loop` has no count");
+  if (!need_regions(c, 1, 1) || !sh_int(c, AT_CARRY, 0, c->n, &carry) || !need_inputs(c, 0, c->n))
+    return false;
+  if (attr_find(c->attrs, c->nattrs, AT_MAPPED) && !sh_int(c, AT_MAPPED, 0, c->n - carry, &stashes))
+    return false;
+  if (attr_find(c->attrs, c->nattrs, AT_REVERSE) && !sh_int(c, AT_REVERSE, 0, 2, &flag))
+    return false;
+  if (many && !sh_int(c, AT_WHILE, 1, 2, &flag)) return false;
+  Type count = type_of(DT_I64, DEV_CPU, 0), goes = type_of(DT_BOOL, DEV_CPU, 0);
   if (!match(c, &count, c->in[0], 0, "the count") ||
-      !match(c, &count, region_in(c, 0, 0), 0, "the iteration") || !bind(c, 0, 1, 1)) {
+      !match(c, &count, region_in(c, 0, 0), 0, "the turn")) {
     return false;
   }
-  if (c->nout != carry || (int64_t)c->regions[0]->output_count != carry) {
+  int first = 1 + (int)carry, rest = first + (int)stashes, turns = c->nout - (many != NULL);
+  for (int i = 1; i < c->n; i++) {
+    bool stash = i >= first && i < rest; /* the rows have the type that the region says */
+    if (stash ? !match(c, &count, c->in[i], i, "a stash")
+              : !match(c, c->in[i], region_in(c, 0, i), i, "an input of a region"))
+      return false;
+  }
+  if (turns < carry || (int)c->regions[0]->output_count != turns)
     return gerr_set(c->e, ERR_IR_FORM, -1, "`loop` carries %lld values, its region gives %d",
                     (long long)carry, (int)c->regions[0]->output_count);
+  if (many && attr_find(c->attrs, c->nattrs, AT_REVERSE))
+    return gerr_set(c->e, ERR_IR_FORM, -1, "a `loop` with `while` has no last turn to begin with");
+  if (many && (!carry || !match(c, &goes, c->in[1], 1, "whether a `loop` goes on"))) {
+    return carry ? false : gerr_set(c->e, ERR_IR_FORM, -1, "`loop` has nothing that says `while`");
   }
   for (int i = 0; i < c->nout; i++) {
+    c->out[i] = count;
+    if (i >= turns) continue;
+    if (i >= carry) {
+      if (region_out(c, 0, i)->kind == TK_TENSOR) continue;
+      return gerr_set(c->e, ERR_IR_FORM, -1, "`loop` cannot keep tokens");
+    }
     if (!match(c, c->in[1 + i], region_out(c, 0, i), 1 + i, "a carried value")) return false;
     c->out[i] = *c->in[1 + i];
     c->out[i].alias = 0;

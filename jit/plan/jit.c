@@ -345,6 +345,9 @@ static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *mor
   int64_t views = view_bytes(f, env, f->plan->g->operands + n->operand0, n->operand_count,
                              (uint32_t)(s - f->plan->steps));
   *more = views;
+  if (n->op == OP_LOOP && f->plan->g->regions[n->region0]->output_count >
+                              (size_t)gr_attr_i(f->plan->g, s->node, AT_CARRY, 0))
+    return false; /* it keeps something of each turn */
   for (uint32_t r = 0; r < n->region_count; r++) {
     JitPeak q;
     if (!jit_peak(f->regions[n->region0 + r], env, &q) || !q.bound) return false;

@@ -26,6 +26,7 @@
 #include "lang/eval/seq.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/steps.h"
+#include "lang/eval/turns.h"
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
 #include "lang/names/desugar.h"
@@ -475,8 +476,7 @@ static APART Flow eval_let(Session *s, Node *st) {
   return FLOW_NEXT;
 }
 
-/* One iteration of a loop: binds the pattern in a scope of its own. */
-static APART Flow iteration(Session *s, Node *st, Value v) {
+Flow eval_iteration(Session *s, Node *st, Value v) {
   check_step(s);
   size_t base = s->local_count;
   AbstractVars k = {NULL, 0, NULL};
@@ -551,10 +551,6 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
   if (it.tag == V_RANGE) {
     *lo = want_int(s, it.u.range->lo, at, "the start of the range");
     *hi = want_int(s, it.u.range->hi, at, "the end of the range");
-    if (in_code(s) && *hi - *lo > UNROLL_MAX)
-      fail_at(s, ERR_NOT_YET, st->span,
-              "not yet: a compiled loop of %lld iterations (at most %d are unrolled)",
-              (long long)(*hi - *lo), UNROLL_MAX);
     return;
   }
   if (it.tag == V_LIST || it.tag == V_TUPLE) {
@@ -571,6 +567,32 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
     dim_is_const(s->dims, t.dim[0], hi);
 }
 
+/* Whether the loop stays one in code: its number of turns is large, or not known yet. */
+static bool stays_loop(Session *s, Value it) {
+  int64_t lo, hi;
+  if (!in_code(s)) return false;
+  if (v_is_tensor(it)) {
+    Type t = op_type_of(s, it);
+    return t.rank && dim_is_const(op_dims_of(s), t.dim[0], &hi) && hi > UNROLL_MAX;
+  }
+  if (it.tag != V_RANGE) return false;
+  Value ends[2] = {it.u.range->lo, it.u.range->hi};
+  for (int i = 0; i < 2; i++)
+    if (ends[i].tag == V_NODE && !want_known(s, ends[i], &lo)) return true;
+  if (ends[0].tag == V_DIM || ends[1].tag == V_DIM) return false;
+  for (int i = 0; i < 2; i++)
+    if (ends[i].tag != V_NODE) *(i ? &hi : &lo) = ends[i].u.i;
+  if (ends[0].tag == V_NODE) want_known(s, ends[0], &lo);
+  if (ends[1].tag == V_NODE) want_known(s, ends[1], &hi);
+  return hi > lo && hi - lo > UNROLL_MAX;
+}
+
+static Flow stays_for(Session *s, Node *st, Value it) {
+  if (it.tag == V_RANGE) return turns_for(s, st, v_unit(), it.u.range->lo, it.u.range->hi);
+  Value n = {.tag = V_DIM, .u.d = op_type_of(s, it).dim[0]};
+  return turns_for(s, st, it, v_int(0), n);
+}
+
 static Value loop_element(Session *s, Value it, int64_t i, Span at) {
   if (it.tag == V_RANGE) return in_code(s) ? number_node(s, i) : v_int(i);
   return v_is_tensor(it) ? op_element(s, it, i, at) : it.u.list->items[i];
@@ -585,7 +607,7 @@ static Flow for_sequence(Session *s, Node *st, Value it, Watch *watch) {
     count_step(s, st->span);
     if (!s->stage) watch_iteration(s, watch, st);
     if (!seq_next(s, q, &v, st->loop.iter->span)) break;
-    Flow f = iteration(s, st, v);
+    Flow f = eval_iteration(s, st, v);
     mem_pool_drain(&s->mem, mark);
     arena_rewind(&s->scratch, am);
     if (f == FLOW_RETURN) {
@@ -605,7 +627,7 @@ typedef struct Turn {
 
 static Value later_iteration(Session *s, void *ud) {
   const Turn *t = ud;
-  s->flow = iteration(s, t->st, t->element);
+  s->flow = eval_iteration(s, t->st, t->element);
   return v_unit();
 }
 
@@ -617,10 +639,11 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);
-    Flow f = iteration(s, st, elem);
+    Flow f = eval_iteration(s, st, elem);
     return loop_end(f);
   }
   if (it.tag == V_SEQ) return for_sequence(s, st, it, &watch);
+  if (stays_loop(s, it)) return stays_for(s, st, it);
   int64_t lo, hi;
   loop_bounds(s, st, it, &lo, &hi);
   bool carries = it.tag == V_RANGE && in_code(s);
@@ -641,7 +664,7 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
       f = eval_take_flow(s);
       if (f == FLOW_CONTINUE || f == FLOW_GONE) f = FLOW_NEXT;
     } else {
-      f = iteration(s, st, element);
+      f = eval_iteration(s, st, element);
     }
     l->continued = v_unit();
     iterations_after(iterations, i - lo, i == hi - 1 || f == FLOW_BREAK);
@@ -664,8 +687,16 @@ static APART Flow eval_for(Session *s, Node *st) {
   return f;
 }
 
+static APART Flow while_in_code(Session *s, Node *st) {
+  OpenLoop l = {.up = s->loops, .at = st->span, .staged = true, .frame = s->frame};
+  s->loops = &l;
+  Flow f = turns_while(s, st);
+  s->loops = l.up;
+  return f;
+}
+
 static APART Flow eval_while(Session *s, Node *st) {
-  if (in_code(s)) fail_at(s, ERR_NOT_YET, st->span, "not yet: `while` in compiled code");
+  if (in_code(s)) return while_in_code(s, st);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
   Watch watch = watch_start(s);
@@ -677,9 +708,9 @@ static APART Flow eval_while(Session *s, Node *st) {
     Value c = eval_expr(s, st->loop.cond);
     if (s->flow != FLOW_NEXT) return eval_take_flow(s);
     if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL))
-      return loop_end(iteration(s, st, v_unit()));
+      return loop_end(eval_iteration(s, st, v_unit()));
     bool go = want_bool(s, c, st->loop.cond->span, "the condition of `while`");
-    Flow f = go ? iteration(s, st, v_unit()) : FLOW_BREAK;
+    Flow f = go ? eval_iteration(s, st, v_unit()) : FLOW_BREAK;
     mem_pool_drain(&s->mem, mark);
     arena_rewind(&s->scratch, am);
     if (s->abstract) return FLOW_NEXT;

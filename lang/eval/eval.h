@@ -10,6 +10,8 @@ Value eval_expr(Session *s, Node *e);
 Value eval_block(Session *s, Node *block, Flow *flow); /* in a scope of its own */
 Flow eval_stmt(Session *s, Node *stmt, Value *last);
 Flow eval_take_flow(Session *s); /* takes a break, continue or return out of an expression */
+/* One iteration of a loop: binds its pattern in a scope of its own. */
+Flow eval_iteration(Session *s, Node *loop, Value v);
 void eval_pair(Session *s, Node *left, Node *right, Value v[2]);
 
 /* constructs with a file of their own */

@@ -24,6 +24,7 @@
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
+#include "lang/eval/left.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/state.h"
@@ -55,23 +56,6 @@ typedef struct Merge {
 
 static bool numeric(Value v) {
   return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL || v.tag == V_NODE;
-}
-
-/* Values that are one and the same before the choice. */
-static bool one_value(Value a, Value b) {
-  if (a.tag != b.tag || a.weak != b.weak) return false;
-  switch ((ValueTag)a.tag) {
-  case V_UNIT:
-  case V_NONE: return true;
-  case V_NODE: return a.aux == b.aux && val_eq(a.u.v, b.u.v);
-  case V_FLOAT: return memcmp(&a.u.f, &b.u.f, sizeof a.u.f) == 0;
-  case V_BOOL:
-  case V_INT:
-  case V_DTYPE: return a.u.i == b.u.i;
-  case V_DIM: return a.u.d == b.u.d;
-  case V_STR: return value_same(a, b);
-  default: return a.u.o == b.u.o;
-  }
 }
 
 static const char *type_text(Merge *m, int k, Value v) {
@@ -213,7 +197,7 @@ static Value merge(Merge *m, Value a, Value b) {
     for (size_t i = 0; i < n; i++) items[i] = merge(m, items[i], items[i]);
     return value_like(s, x, items);
   }
-  if (one_value(a, b)) {
+  if (left_same(a, b)) {
     uint32_t outer = m->side[0]->level - 1;
     if (a.tag != V_NODE || a.aux <= outer) return a;
   }
@@ -242,100 +226,29 @@ static Value merge(Merge *m, Value a, Value b) {
   return value_like(s, a, x);
 }
 
-/* ---- what a side leaves behind */
-
-typedef struct Held { /* a variable */
-  size_t local;
-  Value v[3]; /* before, and after each side */
-} Held;
-
-typedef struct Left {
-  Value returned[3], ret_value[3], broken[3], continued[3];
-  Held *vars;
-  size_t var_count;
-  Value (*state)[3];
-  size_t state_count, state_cap;
-  Val token[3];
-  DrawMark drawn[3];
-  Value (*draws)[2]; /* per site: how often it drew on each side */
-} Left;
-
-static OpenLoop *own_loop(const Session *s) {
-  OpenLoop *l = s->loops;
-  return l && l->frame == s->frame ? l : NULL;
-}
-
-static void note(Session *s, Left *l, int k) {
-  Frame *f = s->frame;
-  OpenLoop *loop = own_loop(s);
-  l->returned[k] = f->returned;
-  l->ret_value[k] = f->ret_value;
-  l->broken[k] = loop ? loop->broken : v_unit();
-  l->continued[k] = loop ? loop->continued : v_unit();
-  for (size_t i = 0; i < l->var_count; i++)
-    l->vars[i].v[k] = value_pool(s, s->locals[l->vars[i].local].v);
-  Unit *u = s->stage->unit;
-  for (size_t i = l->state_count; u && i < u->state_count; i++) { /* met on this side */
-    size_t n = l->state_count;
-    Value row[3] = {u->states[i].entry, u->states[i].entry, u->states[i].entry};
-    if (n == l->state_cap) {
-      size_t cap = n ? 2 * n : 8;
-      Value(*more)[3] = arena_alloc(&s->scratch, cap * sizeof *more);
-      if (n) memcpy(more, l->state, n * sizeof *more);
-      l->state = more;
-      l->state_cap = cap;
-    }
-    memcpy(l->state[n], row, sizeof row);
-    l->state_count++;
-  }
-  for (size_t i = 0; u && i < l->state_count; i++) l->state[i][k] = u->states[i].cur;
-  l->token[k] = u ? u->token : VAL_NONE;
-}
-
-/* Back to what was before the choice. */
-static void restore(Session *s, const Left *l) {
-  Frame *f = s->frame;
-  OpenLoop *loop = own_loop(s);
-  f->returned = l->returned[0];
-  f->ret_value = l->ret_value[0];
-  if (loop) {
-    loop->broken = l->broken[0];
-    loop->continued = l->continued[0];
-  }
-  for (size_t i = 0; i < l->var_count; i++)
-    value_set(&s->locals[l->vars[i].local].v, l->vars[i].v[0]);
-  Unit *u = s->stage->unit;
-  for (size_t i = 0; u && i < l->state_count; i++) u->states[i].cur = l->state[i][0];
-  if (u) u->token = l->token[0];
-}
-
 /* ---- exits */
 
-static bool is_open(Value flag) {
-  return flag.tag == V_NODE;
-}
-
 bool sides_pending(const Session *s) {
-  const OpenLoop *l = own_loop(s);
-  return in_code(s) &&
-         (is_open(s->frame->returned) || (l && (is_open(l->broken) || is_open(l->continued))));
+  const OpenLoop *l = left_loop(s);
+  return in_code(s) && (left_is_open(s->frame->returned) ||
+                        (l && (left_is_open(l->broken) || left_is_open(l->continued))));
 }
 
 ExitMark sides_exits(const Session *s) {
-  const OpenLoop *l = own_loop(s);
+  const OpenLoop *l = left_loop(s);
   return (ExitMark){s->frame->returned, l ? l->broken : v_unit(), l ? l->continued : v_unit()};
 }
 
 bool sides_exited(const Session *s, const ExitMark *m) {
   ExitMark now = sides_exits(s);
-  return !one_value(now.returned, m->returned) || !one_value(now.broken, m->broken) ||
-         !one_value(now.continued, m->continued);
+  return !left_same(now.returned, m->returned) || !left_same(now.broken, m->broken) ||
+         !left_same(now.continued, m->continued);
 }
 
 /* An exit at the end of a side becomes a bool of what it leaves. */
 static bool take_exit(Session *s, const SideChoice *c, int k) {
   Flow flow = eval_take_flow(s);
-  OpenLoop *loop = own_loop(s);
+  OpenLoop *loop = left_loop(s);
   if (flow == FLOW_NEXT || flow == FLOW_GONE) return flow == FLOW_GONE;
   Span at = c->span[k].file ? c->span[k] : c->at;
   if (flow == FLOW_RETURN) {
@@ -400,7 +313,7 @@ static void merge_all(Merge *m, Left *l, Value v[2], Value *result) {
   bool dead[2] = {m->dead[0], m->dead[1]};
   for (size_t i = 0; i < l->var_count; i++) {
     Held *h = &l->vars[i];
-    if (one_value(h->v[0], h->v[1]) && one_value(h->v[0], h->v[2])) continue;
+    if (left_same(h->v[0], h->v[1]) && left_same(h->v[0], h->v[2])) continue;
     m->dead[0] = m->gone[0] && !m->gone[1];
     m->dead[1] = m->gone[1] && !m->gone[0];
     m->what = fail_text(s, "`%s`", s->locals[h->local].name);
@@ -410,7 +323,7 @@ static void merge_all(Merge *m, Left *l, Value v[2], Value *result) {
   m->dead[0] = m->dead[1] = false;
   for (size_t i = 0; i < l->state_count; i++) {
     Value *x = l->state[i];
-    if (one_value(x[0], x[1]) && one_value(x[0], x[2])) continue;
+    if (left_same(x[0], x[1]) && left_same(x[0], x[2])) continue;
     m->what = u->states[i].field ? fail_text(s, "`%s`", u->states[i].field) : "a param";
     r = merge(m, x[1], x[2]);
     if (m->second) u->states[i].cur = r;
@@ -418,7 +331,7 @@ static void merge_all(Merge *m, Left *l, Value v[2], Value *result) {
   m->dead[0] = dead[0];
   m->dead[1] = dead[1];
   Frame *f = s->frame;
-  OpenLoop *loop = own_loop(s);
+  OpenLoop *loop = left_loop(s);
   Value flag[3], value_returned;
   flag[0] = merge_flag(m, l->returned);
   flag[1] = merge_flag(m, l->broken);
@@ -463,7 +376,7 @@ static Val *same_inputs(Merge *m, Graph *sides[2], int *count, GErr *e) {
 /* The end of all: if both sides were left in the same way, so is the choice. */
 static void settle_exits(Session *s, bool gone) {
   Frame *f = s->frame;
-  OpenLoop *loop = own_loop(s);
+  OpenLoop *loop = left_loop(s);
   if (is_bool(f->returned, true)) {
     value_set(&s->ret, f->ret_value);
     f->returned = f->ret_value = v_unit();
@@ -513,7 +426,7 @@ static void merge_draws(Merge *m, Left *l) {
       if (m->second) u->draws[i].now = before + (uint64_t)v[0].u.i;
       continue;
     }
-    if (one_value(v[0], v[1]) && one_value(v[0], more)) continue;
+    if (left_same(v[0], v[1]) && left_same(v[0], more)) continue;
     if (!stage_in_order(s->stage) || s->element)
       fail_help(
           s, ERR_NOT_YET, m->c->at, "draw before the `if`, and use the numbers on one side",
@@ -528,17 +441,12 @@ static void merge_draws(Merge *m, Left *l) {
 
 Value sides_stage(Session *s, Value cond, const SideChoice *c) {
   stack_check();
-  Left l = {.vars = NULL};
+  Left l;
   Stage st[2];
   Merge m = {.s = s, .c = c, .side = {&st[0], &st[1]}, .cond = stage_lift(s, cond, c->at)};
   m.cond.weak = false;
   Unit *u = s->stage->unit;
-  for (size_t i = 0; i < s->local_count; i++) l.var_count += s->locals[i].is_var;
-  l.vars = ARENA_ARRAY(&s->scratch, Held, l.var_count + 1);
-  for (size_t i = 0, n = 0; i < s->local_count; i++)
-    if (s->locals[i].is_var) l.vars[n++].local = i;
-  note(s, &l, 0);
-  l.drawn[0] = random_mark(s);
+  left_open(s, &l);
   Value v[2];
   for (int k = 0; k < 2; k++) {
     Val token = u ? u->token : VAL_NONE;
@@ -547,21 +455,19 @@ Value sides_stage(Session *s, Value cond, const SideChoice *c) {
     st[k].token = token;
     if (u) u->token = VAL_NONE;
     if (c->skips) { /* what the condition says of the exits */
-      OpenLoop *loop = own_loop(s);
+      OpenLoop *loop = left_loop(s);
       Value *flags[3] = {&s->frame->returned, loop ? &loop->broken : NULL,
                          loop ? &loop->continued : NULL};
       for (int i = 0; i < 3; i++)
-        if (flags[i] && is_open(*flags[i]) && (k == 1 || one_value(*flags[i], cond)))
+        if (flags[i] && left_is_open(*flags[i]) && (k == 1 || left_same(*flags[i], cond)))
           *flags[i] = v_bool(k == 0);
     }
     v[k] = c->side[k] ? c->side[k](s, c->ud) : v_unit();
     m.dead[k] = take_exit(s, c, k) || (c->skips && k == 0);
     m.gone[k] = is_bool(s->frame->returned, true);
-    l.drawn[1 + k] = random_mark(s);
-    random_back(s, &l.drawn[0]);
-    note(s, &l, 1 + k);
+    left_note(s, &l, 1 + k);
     stage_pop(s);
-    restore(s, &l);
+    left_restore(s, &l);
   }
   merge_all(&m, &l, v, NULL);
   bool effects = !val_none(l.token[1]) || !val_none(l.token[2]);
@@ -673,14 +579,14 @@ Value sides_if(Session *s, Node *e, Value cond) {
 }
 
 static Value or_of(Session *s, Value a, Value b, Span at) {
-  if (!is_open(a)) return b;
-  if (!is_open(b)) return a;
+  if (!left_is_open(a)) return b;
+  if (!left_is_open(b)) return a;
   Value v[2] = {a, b};
   return op_run(s, OP_OR, 2, v, NULL, 0, at);
 }
 
 Value sides_rest(Session *s, SideFn rest, void *ud, Span at) {
-  OpenLoop *l = own_loop(s);
+  OpenLoop *l = left_loop(s);
   Value cond = s->frame->returned;
   if (l) cond = or_of(s, or_of(s, cond, l->broken, at), l->continued, at);
   SideChoice c = {.at = at, .side = {NULL, rest}, .skips = true, .ud = ud};
@@ -699,7 +605,7 @@ static Value second_value(Session *s, void *ud) {
 
 Value sides_returned(Session *s, Value v, Span at) {
   Frame *f = s->frame;
-  if (!in_code(s) || !is_open(f->returned)) return v;
+  if (!in_code(s) || !left_is_open(f->returned)) return v;
   Value cond = f->returned, both[2] = {f->ret_value, v};
   f->returned = f->ret_value = v_unit();
   SideChoice c = {.at = at, .side = {first_value, second_value}, .ud = both};

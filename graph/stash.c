@@ -1,0 +1,62 @@
+/* The rows that a loop keeps, turn by turn.
+ *
+ * In: the tensors that a turn gives. Out: the same tensors, by the number of the turn. A stash
+ * grows by doubling. It is released with the storage of the tensor that stands for it.
+ */
+#include "graph/stash.h"
+
+typedef struct Stash {
+  int64_t number; /* the element of the tensor: the rows so far */
+  Mem *mem;
+  Tensor **rows;
+  size_t cap;
+} Stash;
+
+static void release(void *ud) {
+  Stash *s = ud;
+  for (int64_t i = 0; i < s->number; i++) tn_unref(s->rows[i]);
+  mem_free(s->mem, s->rows, s->cap * sizeof *s->rows);
+  mem_free(s->mem, s, sizeof *s);
+}
+
+Tensor *stash_new(Mem *m) {
+  Stash *s = mem_try(m, NULL, 0, sizeof *s);
+  if (!s) return NULL;
+  *s = (Stash){.mem = m};
+  Tensor *t = tn_foreign(m, DT_I64, 0, NULL, &s->number, release, s);
+  if (!t) mem_free(m, s, sizeof *s);
+  return t;
+}
+
+static Stash *stash_of(const Tensor *t) {
+  return t && t->store->foreign_free == release ? t->store->foreign_ud : NULL;
+}
+
+bool stash_add(Tensor *stash, Tensor *row) {
+  Stash *s = stash_of(stash);
+  if ((size_t)s->number == s->cap) {
+    size_t cap = s->cap ? 2 * s->cap : 8;
+    Tensor **more = mem_try(s->mem, s->rows, s->cap * sizeof *more, cap * sizeof *more);
+    if (!more) return false;
+    s->rows = more;
+    s->cap = cap;
+  }
+  bool foreign = row->store->foreign_free && !stash_of(row);
+  Tensor *t = foreign ? tn_copy(s->mem, row, row->store->dev) : tn_ref(row);
+  if (t) s->rows[s->number++] = t;
+  return t != NULL;
+}
+
+void stash_reverse(Tensor *stash) {
+  Stash *s = stash_of(stash);
+  for (int64_t i = 0, k = s->number - 1; i < k; i++, k--) {
+    Tensor *t = s->rows[i];
+    s->rows[i] = s->rows[k];
+    s->rows[k] = t;
+  }
+}
+
+Tensor *stash_row(const Tensor *t, int64_t turn) {
+  const Stash *s = stash_of(t);
+  return s && turn >= 0 && turn < s->number ? s->rows[turn] : NULL;
+}

@@ -1,0 +1,21 @@
+/* What the turns of a loop keep for its gradient: one tensor per turn.
+ *
+ * A stash is no size and no shape of the program: how many turns there are may be known only when
+ * the loop has run. In a graph it is an i64 of rank 0, whose storage owns the tensors, so it is
+ * counted, passed, saved and released as any tensor is. Only `loop` makes and reads it; its number
+ * is that of its turns so far. */
+#ifndef CKL_GRAPH_STASH_H
+#define CKL_GRAPH_STASH_H
+
+#include "runtime/tensor.h"
+
+Tensor *stash_new(Mem *m); /* NULL when out of memory */
+/* Adds the row of the next turn: one more reference. A row that lies in the memory of someone else
+ * is copied. */
+bool stash_add(Tensor *stash, Tensor *row);
+/* Makes the last row the first one. */
+void stash_reverse(Tensor *stash);
+/* The row of a turn, borrowed; NULL if there is none, or `t` is no stash. */
+Tensor *stash_row(const Tensor *t, int64_t turn);
+
+#endif

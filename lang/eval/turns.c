@@ -1,0 +1,604 @@
+/* Loops of code that stay loops (rules 40 to 43): `while`, and a `for` whose number of turns is not
+ * known when it is compiled, or is large.
+ *
+ * In: the loop, and how many turns it has. Out: a `loop` node. One turn is staged as its region.
+ * What a turn leaves behind (left.h) is carried: variables that it assigns, buffers that it writes,
+ * how often it has drawn random numbers, the order of effects, and exits. What it carries is found
+ * by staging: what the body assigns by its text, all else by what the region has changed; then it
+ * is staged once more. An exit that depends on data, and the condition of `while`, are one carried
+ * bool: whether there is a next turn. The condition is computed before the loop, and at the end of
+ * each turn.
+ *
+ * A number that a turn makes a tensor is one in the first turn alone, which then stands in front of
+ * the loop, under the condition that there is one.
+ *
+ * Invariant: a turn of the node does what the same turn does in script, with the same operations in
+ * the same order.
+ */
+#include "lang/eval/turns.h"
+
+#include <string.h>
+
+#include "graph/build.h"
+#include "graph/opcode.h"
+#include "lang/check/check.h"
+#include "lang/checkpoint/policy.h"
+#include "lang/compile/compile.h"
+#include "lang/compile/stage.h"
+#include "lang/eval/bindings.h"
+#include "lang/eval/left.h"
+#include "lang/eval/op_run.h"
+#include "lang/eval/ops.h"
+#include "lang/eval/sides.h"
+#include "lang/eval/state.h"
+#include "lang/eval/want.h"
+#include "lang/value/fail.h"
+#include "lang/value/random.h"
+
+typedef enum PlaceKind {
+  PLACE_VAR,
+  PLACE_STATE,
+  PLACE_RETURNED,
+  PLACE_VALUE,
+  PLACE_DRAWS
+} PlaceKind;
+
+/* A place whose value goes from turn to turn. */
+typedef struct Carried {
+  PlaceKind kind;
+  size_t index; /* in Left.vars or .state, or of the site in Unit.draws */
+  Value before, in, out;
+} Carried;
+
+typedef struct Turns {
+  Session *s;
+  Node *st;
+  Value it, lo, count; /* count: unit for a `while` */
+  Value goes;          /* whether there is a first turn: of a `while` */
+  int64_t from;        /* turns that stand in front of the loop */
+  Left left;
+  Carried *items;
+  size_t item_count, item_cap;
+  bool flag, effects; /* carries whether there is a next turn; a token */
+  bool peel;          /* the first turn has to stand in front of the loop */
+  Stage stage;
+  Val *args, *outs; /* of the node; of the region */
+  size_t arg_count, out_count, next, capacity;
+  Val node;
+} Turns;
+
+/* ---- values that are carried: trees of tensors and numbers */
+
+static bool numeric(Value v) {
+  return v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL || v.tag == V_NODE ||
+         v_is_weak_list(v);
+}
+
+static _Noreturn void changes(Turns *t, const Carried *c, Value a, Value b) {
+  Session *s = t->s;
+  const char *name = "a value";
+  Span place = {0};
+  if (c->kind == PLACE_VAR) {
+    const Local *l = &s->locals[t->left.vars[c->index].local];
+    name = fail_text(s, "`%s`", l->name);
+    place = l->span;
+  } else if (c->kind == PLACE_STATE && s->stage->unit->states[c->index].field) {
+    name = fail_text(s, "`%s`", s->stage->unit->states[c->index].field);
+  } else if (c->kind == PLACE_VALUE) {
+    name = "what `return` gives";
+  }
+  const char *is = value_type_text(s, b);
+  stage_pop(s);
+  Diag *d = fail_report(s, ERR_CARRY, t->st->span, "%s is %s before %s and %s after it", name,
+                        value_type_text(s, a), t->from ? "the second turn" : "the loop's turn", is);
+  if (place.file) dg_label(&s->diags, d, place, "declared here");
+  dg_help(&s->diags, d,
+          "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in "
+          "each iteration");
+  fail_raise(s);
+}
+
+/* The number, bool or tensor as it enters the loop, in the stage around it. */
+static Value entering(Session *s, Value v, Span at) {
+  if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
+  bool weak = v_is_number(v);
+  DType dt = v.tag == V_INT || v.tag == V_DIM ? DT_I64 : v.tag == V_FLOAT ? DT_F64 : DT_COUNT;
+  if (v.tag != V_NODE) v = op_as_tensor(s, v, dt, at);
+  v = stage_lift(s, v, at);
+  v.weak = weak;
+  return v;
+}
+
+static void push_arg(Turns *t, Val v) {
+  VEC_PUSH(&t->s->scratch, t->args, t->arg_count, t->capacity, v);
+}
+
+/* What the turn sees of v: inputs of the region, whose first values are operands of the node. */
+static Value inputs(Turns *t, Value v) {
+  stack_check();
+  Session *s = t->s;
+  if (numeric(v)) {
+    s->stage = t->stage.up;
+    v = entering(s, v, t->st->span);
+    s->stage = &t->stage;
+    push_arg(t, v.u.v);
+    Type of = *gr_type(t->stage.up->g, v.u.v);
+    of.alias = 0;
+    Value in = {.tag = V_NODE, .aux = t->stage.level, .weak = v.weak};
+    in.u.v = gr_input(t->stage.g, &of);
+    return in;
+  }
+  size_t n;
+  Value *parts = value_parts(s, v, &n);
+  if (!parts) return v;
+  for (size_t i = 0; i < n; i++) parts[i] = inputs(t, parts[i]);
+  return value_like(s, v, parts);
+}
+
+static void push_out(Turns *t, Val v) {
+  size_t cap = t->out_count;
+  if (!(t->out_count & (t->out_count - 1)) || !t->outs) {
+    cap = t->out_count ? 2 * t->out_count : 8;
+    Val *more = ARENA_ARRAY(&t->s->scratch, Val, cap);
+    if (t->out_count) memcpy(more, t->outs, t->out_count * sizeof *more);
+    t->outs = more;
+  }
+  t->outs[t->out_count++] = v;
+}
+
+/* What the turn leaves at a place, as outputs of the region: it has the type with which it came. */
+static void outputs(Turns *t, const Carried *c, Value in, Value v) {
+  stack_check();
+  Session *s = t->s;
+  Span at = t->st->span;
+  if (numeric(in) && numeric(v)) {
+    if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
+    Type is = op_type_of(s, in), of = op_type_of(s, v);
+    bool number = v_is_number(v) || v_is_weak_list(v);
+    if (v.tag == V_FLOAT) of.dtype = DT_F64;
+    if (v.tag == V_INT || v.tag == V_DIM) of.dtype = DT_I64;
+    bool fits =
+        number && (!dt_float((DType)of.dtype) || dt_float((DType)is.dtype)) && is.dtype != DT_BOOL;
+    if (in.weak && (!number || !fits)) { /* the number became a tensor, or an int a float */
+      if (t->from || of.rank || of.dtype == DT_BOOL) changes(t, c, c->before, v);
+      t->peel = true;
+      return;
+    }
+    if (number && fits) {
+      v = v.tag == V_NODE ? (of.dtype == is.dtype ? v : op_cast(s, v, (DType)is.dtype, at))
+                          : op_as_tensor(s, v, (DType)is.dtype, at);
+      of = op_type_of(s, v);
+    }
+    bool same = is.dtype == of.dtype && is.rank == of.rank;
+    for (int k = 0; same && k < is.rank; k++)
+      same = dim_compare(op_dims_of(s), is.dim[k], of.dim[k]) != DIM_DIFFERENT;
+    if (!same) changes(t, c, c->before, v);
+    push_out(t, stage_lift(s, v, at).u.v);
+    return;
+  }
+  size_t n, m;
+  Value *x = value_parts(s, in, &n), *y = value_parts(s, v, &m);
+  if (!x && !y && value_same(in, v)) return;
+  bool fit = x && y && in.tag == v.tag && n == m;
+  for (size_t i = 0; fit && in.tag == V_RECORD && i < n; i++)
+    fit = in.u.rec->names[i] == v.u.rec->names[i];
+  if (!fit) changes(t, c, c->before, v);
+  for (size_t i = 0; i < n && !t->peel; i++) outputs(t, c, x[i], y[i]);
+}
+
+/* The value behind the loop. */
+static Value results(Turns *t, Value in) {
+  stack_check();
+  Session *s = t->s;
+  if (in.tag == V_NODE)
+    return (Value){.tag = V_NODE,
+                   .aux = s->stage->level,
+                   .weak = in.weak,
+                   .u.v = {t->node.node, (uint32_t)t->next++}};
+  size_t n;
+  Value *parts = value_parts(s, in, &n);
+  if (!parts) return in;
+  for (size_t i = 0; i < n; i++) parts[i] = results(t, parts[i]);
+  return value_like(s, in, parts);
+}
+
+/* A value of the type of v, of the region, for the stage around it: it is never read. */
+static Value blank(Turns *t, Value v) {
+  stack_check();
+  Session *s = t->s;
+  if (v.tag == V_NODE || v_is_tensor(v)) {
+    Type of = op_type_of(s, v);
+    s->stage = t->stage.up;
+    B b = {.g = s->stage->g};
+    Value r = {.tag = V_NODE, .aux = s->stage->level, .weak = v.weak};
+    r.u.v = b_zeros(&b, &of);
+    if (b.failed) fail_gerr(s, t->st->span, &b.err);
+    s->stage = &t->stage;
+    return r;
+  }
+  size_t n;
+  Value *parts = numeric(v) ? NULL : value_parts(s, v, &n);
+  if (!parts) return v;
+  for (size_t i = 0; i < n; i++) parts[i] = blank(t, parts[i]);
+  return value_like(s, v, parts);
+}
+
+/* ---- places */
+
+static Carried *carry(Turns *t, PlaceKind kind, size_t index, Value before) {
+  for (size_t i = 0; i < t->item_count; i++)
+    if (t->items[i].kind == kind && t->items[i].index == index) return NULL;
+  Carried c = {.kind = kind, .index = index, .before = before};
+  VEC_PUSH(&t->s->scratch, t->items, t->item_count, t->item_cap, c);
+  return &t->items[t->item_count - 1];
+}
+
+/* Variables that the body assigns by its text. */
+static void carry_assigned(Turns *t) {
+  Session *s = t->s;
+  AbstractVars names = abstract_vars(s, t->st->loop.body);
+  for (size_t i = 0; i < names.count; i++) {
+    const Local *l = local_find(s, names.names[i]);
+    for (size_t k = 0; l && l->is_var && k < t->left.var_count; k++)
+      if (&s->locals[t->left.vars[k].local] == l) carry(t, PLACE_VAR, k, t->left.vars[k].v[0]);
+  }
+}
+
+static void enter(Turns *t, Carried *c) {
+  Session *s = t->s;
+  Unit *u = s->stage->unit;
+  c->in = inputs(t, c->before);
+  switch (c->kind) {
+  case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->in); break;
+  case PLACE_STATE: u->states[c->index].cur = c->in; break;
+  case PLACE_DRAWS: u->draws[c->index].more = c->in; break;
+  case PLACE_RETURNED:
+  case PLACE_VALUE: break; /* a turn begins when there was no return */
+  }
+}
+
+/* How often site i has drawn in the turn and before it. */
+static Value draws_after(Turns *t, size_t i) {
+  Session *s = t->s;
+  const Left *l = &t->left;
+  const DrawCount *to = &l->drawn[1].draws[i];
+  uint64_t from = i < l->drawn[0].count ? l->drawn[0].draws[i].now : 0;
+  Value n = v_int((int64_t)(to->now - from));
+  if (to->more.tag == V_UNIT) return n;
+  Span at = t->st->span;
+  return to->now == from ? to->more : op_binary(s, AST_ADD, to->more, n, at, at, at);
+}
+
+static Value returned(Value flag) {
+  return flag.tag == V_UNIT ? v_bool(false) : flag;
+}
+
+static void leave(Turns *t, Carried *c) {
+  const Left *l = &t->left;
+  Value v = v_unit();
+  switch (c->kind) {
+  case PLACE_VAR: v = l->vars[c->index].v[1]; break;
+  case PLACE_STATE: v = l->state[c->index][1]; break;
+  case PLACE_DRAWS: v = draws_after(t, c->index); break;
+  case PLACE_RETURNED: v = returned(l->returned[1]); break;
+  case PLACE_VALUE: v = l->returned[1].tag == V_UNIT ? c->in : l->ret_value[1]; break;
+  }
+  outputs(t, c, c->in, v);
+}
+
+static void settle(Turns *t, Carried *c) {
+  Session *s = t->s;
+  Unit *u = s->stage->unit;
+  c->out = results(t, c->in);
+  switch (c->kind) {
+  case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->out); break;
+  case PLACE_STATE: u->states[c->index].cur = c->out; break;
+  case PLACE_DRAWS: {
+    const DrawMark *m = &t->left.drawn[0];
+    u->draws[c->index].now = c->index < m->count ? m->draws[c->index].now : 0;
+    u->draws[c->index].more = c->out;
+    break;
+  }
+  case PLACE_RETURNED: s->frame->returned = c->out; break;
+  case PLACE_VALUE: s->frame->ret_value = c->out; break;
+  }
+}
+
+/* Carries what the region has changed besides. False: there was nothing new. */
+static bool carry_more(Turns *t) {
+  Session *s = t->s;
+  Unit *u = s->stage->unit;
+  Left *l = &t->left;
+  bool more = false;
+  for (size_t i = 0; i < l->var_count; i++)
+    if (!left_same(l->vars[i].v[0], l->vars[i].v[1]))
+      more |= carry(t, PLACE_VAR, i, l->vars[i].v[0]) != NULL;
+  for (size_t i = 0; i < l->state_count; i++)
+    if (!left_same(l->state[i][0], l->state[i][1]))
+      more |= carry(t, PLACE_STATE, i, l->state[i][0]) != NULL;
+  if (l->returned[1].tag != V_UNIT && !(l->returned[1].tag == V_BOOL && !l->returned[1].u.i)) {
+    more |= carry(t, PLACE_RETURNED, 0, v_bool(false)) != NULL;
+    Carried *c = carry(t, PLACE_VALUE, 0, v_unit());
+    if (c) c->before = blank(t, l->ret_value[1]);
+  }
+  for (size_t i = 0; u && i < l->drawn[1].count; i++) {
+    const DrawCount *to = &l->drawn[1].draws[i];
+    const DrawCount *from = i < l->drawn[0].count ? &l->drawn[0].draws[i] : NULL;
+    Value before = from ? from->more : v_unit();
+    if (to->now == (from ? from->now : 0) && left_same(to->more, before)) continue;
+    Carried *c = carry(t, PLACE_DRAWS, i, before.tag == V_UNIT ? v_int(0) : before);
+    if (!c) continue;
+    more = true;
+    if (!stage_in_order(t->stage.up) || s->element)
+      fail_help(s, ERR_NOT_YET, t->st->span, "draw before the loop, a row for each turn",
+                "not yet: in a comprehension, a loop that draws random numbers in each turn");
+  }
+  bool effects = !val_none(l->token[1]);
+  more |= effects && !t->effects;
+  t->effects |= effects;
+  return more;
+}
+
+/* ---- one turn */
+
+static Value element(Turns *t, Value turn) {
+  Session *s = t->s;
+  Span at = t->st->loop.iter ? t->st->loop.iter->span : t->st->span;
+  if (t->count.tag == V_UNIT) return v_unit();
+  if (t->it.tag != V_UNIT) {
+    Value v[2] = {stage_lift(s, t->it, at), turn};
+    Attr axis = attr_i(AT_AXIS, 0);
+    return op_run(s, OP_TAKE, 2, v, &axis, 1, at);
+  }
+  if (t->lo.tag == V_INT && t->lo.u.i == 0) return turn;
+  Value of[2] = {turn, stage_lift(s, op_as_tensor(s, t->lo, DT_I64, at), at)};
+  Value v = op_run(s, OP_ADD, 2, of, NULL, 0, at); /* fits: it is below the range's end */
+  v.weak = true;
+  return v;
+}
+
+static Value condition(Session *s, void *ud) {
+  const Node *st = ((Turns *)ud)->st;
+  Value c = eval_expr(s, st->loop.cond);
+  bool flag = c.tag == V_NODE && op_type_of(s, c).dtype == DT_BOOL && op_type_of(s, c).rank == 0;
+  return flag ? c : v_bool(want_bool(s, c, st->loop.cond->span, "the condition of `while`"));
+}
+
+/* Whether there is a next turn: neither break nor return was taken, and the condition holds. */
+static Value next_turn(Turns *t, Flow flow) {
+  Session *s = t->s;
+  OpenLoop *l = s->loops;
+  Span at = t->st->span;
+  if (flow == FLOW_BREAK || flow == FLOW_RETURN) return v_bool(false);
+  if (t->count.tag == V_UNIT)
+    return sides_pending(s) ? sides_rest(s, condition, t, at) : condition(s, t);
+  Value gone = l->broken, also = s->frame->returned;
+  if (!left_is_open(gone)) {
+    gone = also;
+  } else if (left_is_open(also)) {
+    Value v[2] = {gone, also};
+    gone = op_run(s, OP_OR, 2, v, NULL, 0, at);
+  }
+  return left_is_open(gone) ? op_run(s, OP_NOT, 1, &gone, NULL, 0, at) : v_bool(true);
+}
+
+static void find_exit(void *ud, Node *n) {
+  bool *found = ud;
+  if (!n || *found || n->kind == N_LAMBDA || n->kind == N_FN) return;
+  if (n->kind == N_RETURN || n->kind == N_BREAK) *found = true;
+  ast_children(n, find_exit, ud);
+}
+
+static void find_break(void *ud, Node *n) {
+  bool *found = ud;
+  if (!n || *found || n->kind == N_LAMBDA || n->kind == N_FN || n->kind == N_FOR ||
+      n->kind == N_WHILE)
+    return;
+  if (n->kind == N_BREAK) *found = true;
+  ast_children(n, find_break, ud);
+}
+
+/* `while true` without a break ends by a return. */
+static bool only_returns(const Node *st) {
+  bool breaks = false;
+  if (st->kind != N_WHILE || st->loop.cond->kind != N_BOOL || !st->loop.cond->boolean) return false;
+  find_break(&breaks, st->loop.body);
+  return !breaks;
+}
+
+static Val truth(const Stage *st, Value v) {
+  return v.tag == V_NODE ? v.u.v : gr_const_i(st->g, DT_BOOL, DEV_CPU, v.u.i != 0);
+}
+
+/* Stages one turn as a region. False: once more, with more to carry. */
+static bool stage_turn(Turns *t) {
+  Session *s = t->s;
+  Unit *u = s->stage->unit;
+  Span at = t->st->span;
+  OpenLoop *l = s->loops;
+  t->arg_count = t->out_count = 0;
+  bool effects = t->effects;
+  Val token = VAL_NONE;
+  if (effects) token = stage_token(s, at);
+  Val outer_token = u ? u->token : VAL_NONE;
+  Value goes = t->goes.tag == V_UNIT ? v_bool(true) : t->goes;
+  stage_at(s, at);
+  Val first = truth(s->stage, goes.tag == V_NODE ? stage_lift(s, goes, at) : goes);
+  region_open(s, &t->stage, NULL);
+  t->stage.side = true;
+  t->stage.token = outer_token;
+  t->stage.counters = 1;
+  Type count = {.kind = TK_TENSOR, .dtype = DT_I64}, flag = {.kind = TK_TENSOR, .dtype = DT_BOOL};
+  Value turn = {.tag = V_NODE, .weak = true, .aux = t->stage.level};
+  turn.u.v = gr_input(t->stage.g, &count);
+  if (t->flag) {
+    push_arg(t, first);
+    gr_input(t->stage.g, &flag);
+  }
+  for (size_t i = 0; i < t->item_count; i++) enter(t, &t->items[i]);
+  if (t->from) {
+    Value of[2] = {turn, stage_lift(s, op_as_tensor(s, v_int(t->from), DT_I64, at), at)};
+    turn = op_run(s, OP_ADD, 2, of, NULL, 0, at);
+    turn.weak = true;
+  }
+  if (u) u->token = VAL_NONE;
+  if (effects) {
+    Type of = {.kind = TK_TOKEN};
+    push_arg(t, token);
+    u->token = gr_input(t->stage.g, &of);
+  }
+  struct Iterations *blocks = iterations_start(s, t->st, 1);
+  iterations_before(blocks, 0);
+  Flow flow = eval_iteration(s, t->st, element(t, turn));
+  l->continued = v_unit();
+  iterations_after(blocks, 0, true);
+  if (flow == FLOW_RETURN) {
+    s->frame->returned = v_bool(true);
+    s->frame->ret_value = value_pool(s, s->ret);
+    value_set(&s->ret, v_unit());
+  }
+  Value next = next_turn(t, flow);
+  left_note(s, &t->left, 1);
+  bool more = carry_more(t);
+  if (!more) {
+    if (t->flag) push_out(t, truth(&t->stage, next));
+    for (size_t i = 0; i < t->item_count && !t->peel; i++) leave(t, &t->items[i]);
+    if (effects) push_out(t, t->left.token[1]);
+  }
+  stage_pop(s);
+  left_restore(s, &t->left);
+  return !more;
+}
+
+/* ---- the node */
+
+static void make_node(Turns *t) {
+  Session *s = t->s;
+  Graph *g = s->stage->g, *body = t->stage.g;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  Span at = t->st->span;
+  size_t carried = t->arg_count, n = 1 + carried + t->stage.capture_count;
+  Val *args = ARENA_ARRAY(&s->scratch, Val, n);
+  stage_at(s, at);
+  Value many = t->count.tag == V_UNIT ? v_int(INT64_MAX) : t->count;
+  many = stage_lift(s, op_as_tensor(s, many, DT_I64, at), at);
+  if (t->from && t->count.tag != V_UNIT) {
+    Value of[2] = {many, stage_lift(s, op_as_tensor(s, v_int(t->from), DT_I64, at), at)};
+    many = op_run(s, OP_SUB, 2, of, NULL, 0, at);
+  }
+  args[0] = many.u.v;
+  if (carried) memcpy(args + 1, t->args, carried * sizeof *args);
+  if (t->stage.capture_count)
+    memcpy(args + 1 + carried, t->stage.outer, t->stage.capture_count * sizeof *args);
+  for (size_t i = 0; i < t->out_count; i++) gr_output(body, t->outs[i]);
+  Attr attrs[2] = {attr_i(AT_CARRY, (int64_t)carried), attr_i(AT_WHILE, 1)};
+  stage_at(s, at);
+  t->node = gr_op(g, OP_LOOP, args, (int)n, attrs, t->flag ? 2 : 1, &body, 1, &e);
+  if (val_none(t->node)) fail_gerr(s, at, &e);
+  t->next = t->flag;
+  for (size_t i = 0; i < t->item_count; i++) settle(t, &t->items[i]);
+  if (t->effects) s->stage->unit->token = (Val){t->node.node, (uint32_t)t->next};
+}
+
+/* ---- the loop */
+
+static Flow rolled(Turns *t);
+
+/* The turns behind the one in front of the loop. */
+static Value later_turns(Session *s, void *ud) {
+  Turns *t = ud;
+  Turns rest = {.s = s, .st = t->st, .it = t->it, .lo = t->lo, .count = t->count, .from = 1};
+  s->flow = FLOW_NEXT;
+  if (t->count.tag == V_UNIT) {
+    rest.goes = condition(s, t);
+    if (rest.goes.tag == V_BOOL && !rest.goes.u.i) return v_unit();
+  }
+  s->flow = rolled(&rest);
+  return v_unit();
+}
+
+static Value first_turn(Session *s, void *ud) {
+  Turns *t = ud;
+  OpenLoop *l = s->loops;
+  struct Iterations *blocks = iterations_start(s, t->st, 1);
+  iterations_before(blocks, 0);
+  Value zero = stage_lift(s, op_as_tensor(s, v_int(0), DT_I64, t->st->span), t->st->span);
+  zero.weak = true;
+  Flow flow = eval_iteration(s, t->st, element(t, zero));
+  l->continued = v_unit();
+  iterations_after(blocks, 0, true);
+  if (flow == FLOW_RETURN) s->flow = flow;
+  if (flow == FLOW_RETURN || flow == FLOW_BREAK) return v_unit();
+  if (!sides_pending(s)) return later_turns(s, t);
+  sides_rest(s, later_turns, t, t->st->span);
+  if (s->flow == FLOW_BREAK || s->flow == FLOW_CONTINUE || s->flow == FLOW_GONE)
+    s->flow = FLOW_NEXT;
+  return v_unit();
+}
+
+static Flow rolled(Turns *t) {
+  Session *s = t->s;
+  OpenLoop *l = s->loops;
+  Span at = t->st->span;
+  left_open(s, &t->left);
+  carry_assigned(t);
+  t->flag = t->count.tag == V_UNIT;
+  find_exit(&t->flag, t->st->loop.body);
+  while (!stage_turn(t)) {
+  }
+  if (!t->arg_count) { /* a turn may fail: a node has a result */
+    t->flag = true;
+    stage_turn(t);
+  }
+  if (!t->peel) {
+    make_node(t);
+    if (!only_returns(t->st) || !left_is_open(s->frame->returned)) return FLOW_NEXT;
+    value_set(&s->ret, s->frame->ret_value);
+    s->frame->returned = s->frame->ret_value = v_unit();
+    return FLOW_RETURN;
+  }
+  Value any = t->goes;
+  if (t->count.tag == V_INT) any = v_bool(t->count.u.i > 0);
+  if (t->count.tag != V_INT && t->count.tag != V_UNIT) {
+    Value of[2] = {t->count, v_int(0)};
+    any = op_binary(s, AST_GT, of[0], of[1], at, at, at);
+  }
+  if (any.tag == V_BOOL) {
+    if (any.u.i) first_turn(s, t);
+  } else {
+    SideChoice c = {.at = at, .side = {first_turn, NULL}, .ud = t};
+    sides_stage(s, any, &c);
+  }
+  l->broken = l->continued = v_unit();
+  Flow flow = eval_take_flow(s);
+  return flow == FLOW_RETURN ? flow : FLOW_NEXT;
+}
+
+static void want_schedule(Session *s, const Node *st) {
+  if (!st->loop.is_checkpoint) return;
+  Policy p;
+  policy_read(s, &st->loop.clauses, true, &p);
+  if (policy_says(&p, POLICY_every) || policy_says(&p, POLICY_binomial))
+    fail_help(
+        s, ERR_NOT_YET, st->span, "`checkpoint for` without it makes each turn a block",
+        "not yet: `every` and `binomial` of a loop whose number of turns is not known when it "
+        "is compiled");
+}
+
+Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi) {
+  Turns t = {.s = s, .st = st, .it = it, .lo = lo};
+  Span at = st->loop.iter->span;
+  want_schedule(s, st);
+  t.count = lo.tag == V_INT && !lo.u.i ? hi : op_binary(s, AST_SUB, hi, lo, at, at, at);
+  if (t.count.tag == V_INT && t.count.u.i <= 0) return FLOW_NEXT;
+  return rolled(&t);
+}
+
+Flow turns_while(Session *s, Node *st) {
+  Turns t = {.s = s, .st = st};
+  want_schedule(s, st);
+  t.goes = condition(s, &t);
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
+  if (t.goes.tag == V_BOOL && !t.goes.u.i) return FLOW_NEXT;
+  return rolled(&t);
+}

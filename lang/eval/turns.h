@@ -1,0 +1,13 @@
+/* Loops of code that stay loops: turns.c. */
+#ifndef CKL_LANG_EVAL_TURNS_H
+#define CKL_LANG_EVAL_TURNS_H
+
+#include "lang/eval/eval.h"
+#include "lang/lang.h"
+
+/* `for` through lo .. hi, or with `it` through the rows of a tensor; the loop's OpenLoop is the
+ * innermost one. A return that was taken is in the frame. */
+Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi);
+Flow turns_while(Session *s, Node *st);
+
+#endif
