@@ -334,7 +334,7 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
     const Type *want = gr_type(src, src->inputs[i]);
     Type got = *gr_type(dst, args[i]);
     bool same = want->kind == got.kind &&
-                (want->kind == TK_TOKEN ||
+                (want->kind != TK_TENSOR ||
                  (want->dtype == got.dtype && want->dev == got.dev && want->rank == got.rank));
     if (!same)
       return gerr_set(in.e, ERR_IR_FORM, (int)i, "argument %d has another type", (int)i + 1);

@@ -38,11 +38,19 @@ static uint32_t region_input(OpCode op, uint32_t k) {
   return op == OP_BRANCH ? k - 1 : k;
 }
 
+/* The output of the regions that result k of the node is; -1: none, the number of turns. */
+static int64_t output_of(const Graph *g, uint32_t node, uint32_t k) {
+  if (g->nodes[node].op != OP_LOOP || !gr_attr(g, node, AT_WHILE)) return k;
+  int64_t turns = gr_attr_i(g, node, AT_CARRY, 0);
+  return k < turns ? k : k == turns ? -1 : (int64_t)k - 1;
+}
+
 /* What a loop carries is needed by its results, and by the turns that compute what is needed. */
 static void wanted_carry(Arena *a, const Graph *g, uint32_t node, const bool *need, bool *keep) {
   const Graph *in = g->regions[g->nodes[node].region0];
   uint32_t carry = (uint32_t)gr_attr_i(g, node, AT_CARRY, 0);
-  for (size_t i = 0; i < in->output_count; i++) keep[i] = need[g->nodes[node].result0 + i];
+  for (uint32_t k = 0; k < g->nodes[node].result_count; k++)
+    if (output_of(g, node, k) >= 0) keep[output_of(g, node, k)] = need[g->nodes[node].result0 + k];
   if (gr_attr(g, node, AT_WHILE)) keep[0] = true;
   for (bool more = true; more;) {
     const bool *inner = sweep(a, in, keep, false);
@@ -62,7 +70,6 @@ static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need) {
   bool any = false;
   if (n->op == OP_LOOP) {
     wanted_carry(a, g, node, need, keep);
-    keep[g->regions[n->region0]->output_count] = true; /* the number of turns */
     return keep;
   }
   for (uint32_t i = 0; i < n->result_count; i++) any |= keep[i] = need[n->result0 + i];
@@ -236,7 +243,8 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
     c->operand_count = to;
     uint32_t res = 0;
     for (uint32_t k = 0; k < n->result_count; k++) {
-      if (keep && !keep[k]) {
+      int64_t out = output_of(g, i, k);
+      if (keep && out >= 0 && !keep[out]) {
         m.to[n->result0 + k] = VAL_NONE;
         continue;
       }

@@ -172,7 +172,7 @@ Val gr_input(Graph *g, const Type *t) {
   for (int i = 0; i < t->rank; i++) dims[i] = t->dim[i];
   Attr a[4] = {attr_i(AT_INDEX, (int64_t)g->input_count), attr_i(AT_DTYPE, t->dtype),
                attr_i(AT_DEVICE, t->dev), attr_dims(AT_DIMS, t->rank, dims)};
-  if (t->kind == TK_TOKEN) a[1].u.i = -1;
+  if (t->kind != TK_TENSOR) a[1].u.i = -(int64_t)t->kind;
   Val v = gr_op(g, OP_INPUT, NULL, 0, a, 4, NULL, 0, NULL);
   CK_ASSERT(g->arena->mem, !val_none(v));
   VEC_PUSH(g->arena, g->inputs, g->input_count, g->input_cap, v);
@@ -239,7 +239,7 @@ int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise) {
 
 bool type_eq(const Type *a, const Type *b) {
   if (a->kind != b->kind) return false;
-  if (a->kind == TK_TOKEN) return true;
+  if (a->kind != TK_TENSOR) return true;
   if (a->dtype != b->dtype || a->rank != b->rank || a->dev != b->dev) return false;
   for (int i = 0; i < a->rank; i++) {
     if (a->dim[i] != b->dim[i]) return false;
@@ -248,8 +248,8 @@ bool type_eq(const Type *a, const Type *b) {
 }
 
 void type_print(Buf *out, const DimTab *t, const Type *ty) {
-  if (ty->kind == TK_TOKEN) {
-    buf_puts(out, "token");
+  if (ty->kind != TK_TENSOR) {
+    buf_puts(out, ty->kind == TK_TOKEN ? "token" : "stash");
     return;
   }
   buf_puts(out, dtype_info[ty->dtype].name);

@@ -28,7 +28,8 @@ static inline bool val_eq(Val a, Val b) {
   return a.node == b.node && a.res == b.res;
 }
 
-enum { TK_TENSOR = 0, TK_TOKEN = 1 };
+/* A stash is what a loop keeps of its turns, for its gradient alone: graph/stash.h. */
+enum { TK_TENSOR = 0, TK_TOKEN = 1, TK_STASH = 2 };
 typedef struct Type {
   uint8_t kind, dtype, dev, rank;
   uint32_t alias; /* alias class: results of one class may share storage; 0 = its own */

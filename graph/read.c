@@ -166,8 +166,9 @@ static bool type(Reader *r, Type *t) {
   int64_t n;
   memset(t, 0, sizeof *t);
   if (!word(r, w)) return false;
-  if (!strcmp(w, "token")) {
-    t->kind = TK_TOKEN;
+  if (!strcmp(w, "token") || !strcmp(w, "stash")) {
+    t->kind = *w == 't' ? TK_TOKEN : TK_STASH;
+    if (t->kind == TK_STASH) t->dtype = DT_I64;
     return true;
   }
   int dt = dtype_find(w);
@@ -237,6 +238,10 @@ static bool prov(Reader *r, Prov *v) {
 static bool whole(Reader *r, uint16_t key, int64_t *out) {
   static const char *const device[DEV_COUNT] = {"cpu", "cuda", "sim", "spill"};
   blanks(r);
+  if (key == AT_DTYPE && take_word(r, "stash")) {
+    *out = -TK_STASH;
+    return true;
+  }
   if (key == AT_DTYPE && take_word(r, "token")) {
     *out = -1;
     return true;

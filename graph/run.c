@@ -450,7 +450,9 @@ static bool run_LOOP(Run *r) {
     ok = own[0] || fail(r);
   }
   for (int i = 0; i < r->nout && ok; i++) {
-    Tensor **from = i < carry ? &cur[i] : i < give ? &stash[i - carry] : &own[0];
+    Tensor **from = i < carry               ? &cur[i]
+                    : goes_on && i == carry ? &own[0]
+                                            : &stash[i - carry - goes_on];
     r->out[i] = *from;
     *from = NULL;
   }
@@ -662,7 +664,7 @@ static bool check_all(const Graph *g, const int64_t *env, GErr *e, Prov *at) {
 static bool check_input(const Graph *g, size_t i, const Tensor *x, const int64_t *env, GErr *e) {
   const Type *t = gr_type(g, g->inputs[i]);
   int64_t dim[CKL_MAX_RANK];
-  if (t->kind == TK_TOKEN) return true;
+  if (t->kind != TK_TENSOR) return true;
   if (!type_sizes(g, t, env, dim, e)) return false;
   bool same =
       x && x->dtype == (DType)t->dtype && x->rank == t->rank && x->store->dev == (Device)t->dev;

@@ -34,8 +34,8 @@ bool shape_given(C *c) {
     int64_t index;
     if (!sh_int(c, AT_INDEX, 0, INT32_MAX, &index)) return false;
     a = attr_find(c->attrs, c->nattrs, AT_DTYPE);
-    if (a && a->kind == AK_INT && a->u.i == -1) {
-      *t = (Type){.kind = TK_TOKEN};
+    if (a && a->kind == AK_INT && (a->u.i == -TK_TOKEN || a->u.i == -TK_STASH)) {
+      *t = a->u.i == -TK_TOKEN ? (Type){.kind = TK_TOKEN} : type_stash();
       return true;
     }
   }

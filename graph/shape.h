@@ -38,6 +38,10 @@ static inline const Attr *attr_find(const Attr *a, int n, AttrKey k) {
   return NULL;
 }
 
+static inline Type type_stash(void) {
+  return (Type){.kind = TK_STASH, .dtype = DT_I64, .dev = DEV_CPU};
+}
+
 static inline Type type_of(DType dt, Device dev, int rank) {
   Type t = {.kind = TK_TENSOR, .dtype = (uint8_t)dt, .dev = (uint8_t)dev, .rank = (uint8_t)rank};
   return t;

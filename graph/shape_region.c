@@ -10,7 +10,7 @@
 static bool match(C *c, const Type *a, const Type *b, int operand, const char *what) {
   bool same =
       a->kind == b->kind &&
-      (a->kind == TK_TOKEN || (a->dtype == b->dtype && a->dev == b->dev && a->rank == b->rank));
+      (a->kind != TK_TENSOR || (a->dtype == b->dtype && a->dev == b->dev && a->rank == b->rank));
   if (same && a->kind == TK_TENSOR) {
     int axis;
     same = sh_same_dims(c, a, b, "sizes inside and outside a region differ", &axis);
@@ -123,32 +123,35 @@ bool shape_loop(C *c) {
       !match(c, &count, region_in(c, 0, 0), 0, "the turn")) {
     return false;
   }
-  int first = 1 + (int)carry, rest = first + (int)stashes, turns = c->nout - (many != NULL);
+  Type kept = type_stash();
+  int first = 1 + (int)carry, rest = first + (int)stashes, gives = c->nout - (many != NULL);
   for (int i = 1; i < c->n; i++) {
     bool stash = i >= first && i < rest; /* the rows have the type that the region says */
-    if (stash ? !match(c, &count, c->in[i], i, "a stash")
+    if (stash ? !match(c, &kept, c->in[i], i, "a stash")
               : !match(c, c->in[i], region_in(c, 0, i), i, "an input of a region"))
       return false;
   }
-  if (turns < carry || (int)c->regions[0]->output_count != turns)
+  if (gives < carry || (int)c->regions[0]->output_count != gives)
     return gerr_set(c->e, ERR_IR_FORM, -1, "`loop` carries %lld values, its region gives %d",
                     (long long)carry, (int)c->regions[0]->output_count);
   if (many && attr_find(c->attrs, c->nattrs, AT_REVERSE))
     return gerr_set(c->e, ERR_IR_FORM, -1, "a `loop` with `while` has no last turn to begin with");
-  if (many && (!carry || !match(c, &goes, c->in[1], 1, "whether a `loop` goes on"))) {
-    return carry ? false : gerr_set(c->e, ERR_IR_FORM, -1, "`loop` has nothing that says `while`");
-  }
-  for (int i = 0; i < c->nout; i++) {
-    c->out[i] = count;
-    if (i >= turns) continue;
-    if (i >= carry) {
-      if (region_out(c, 0, i)->kind == TK_TENSOR) continue;
-      return gerr_set(c->e, ERR_IR_FORM, -1, "`loop` cannot keep tokens");
+  if (many && !carry)
+    return gerr_set(c->e, ERR_IR_FORM, -1, "`loop` has nothing that says `while`");
+  if (many && !match(c, &goes, c->in[1], 1, "whether a `loop` goes on")) return false;
+  for (int i = 0; i < gives; i++) {
+    const Type *given = region_out(c, 0, i);
+    if (i < carry) {
+      if (!match(c, c->in[1 + i], given, 1 + i, "a carried value")) return false;
+      c->out[i] = *c->in[1 + i];
+      c->out[i].alias = 0;
+    } else {
+      if (given->kind == TK_TOKEN)
+        return gerr_set(c->e, ERR_IR_FORM, -1, "`loop` cannot keep tokens");
+      c->out[i + (many != NULL)] = kept;
     }
-    if (!match(c, c->in[1 + i], region_out(c, 0, i), 1 + i, "a carried value")) return false;
-    c->out[i] = *c->in[1 + i];
-    c->out[i].alias = 0;
   }
+  if (many) c->out[carry] = count;
   return true;
 }
 

@@ -72,8 +72,8 @@ static void put_dim(Printer *p, Dim d) {
 
 static void put_type(Printer *p, const Type *t) {
   Buf *b = p->out;
-  if (t->kind == TK_TOKEN) {
-    buf_puts(b, "token");
+  if (t->kind != TK_TENSOR) {
+    buf_puts(b, t->kind == TK_TOKEN ? "token" : "stash");
     return;
   }
   buf_puts(b, dtype_info[t->dtype].name);
@@ -91,8 +91,8 @@ static void put_type(Printer *p, const Type *t) {
 
 /* Writes a whole number; dtypes and devices by name. */
 static void put_whole(Buf *b, uint16_t key, int64_t n) {
-  if (key == AT_DTYPE && n == -1)
-    buf_puts(b, "token");
+  if (key == AT_DTYPE && (n == -TK_TOKEN || n == -TK_STASH))
+    buf_puts(b, n == -TK_TOKEN ? "token" : "stash");
   else if (key == AT_DTYPE && n >= 0 && n < DT_COUNT)
     buf_puts(b, dtype_info[n].name);
   else if (key == AT_DEVICE && n >= 0 && n < DEV_COUNT)

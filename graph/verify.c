@@ -41,7 +41,7 @@ static bool value_ok(const Graph *g, Val x, uint32_t before) {
 
 static bool type_ok(Verify *v, const Type *t) {
   if (t->alias > v->g->alias_count) return false;
-  if (t->kind == TK_TOKEN) return t->alias == 0;
+  if (t->kind == TK_TOKEN || t->kind == TK_STASH) return t->alias == 0;
   if (t->kind != TK_TENSOR || t->dtype >= DT_COUNT || t->dev >= DEV_COUNT ||
       t->rank > CKL_MAX_RANK) {
     return false;
@@ -70,7 +70,7 @@ static bool attrs_ok(Verify *v, const GNode *n) {
 
 static bool same_type(DimTab *t, const Type *a, const Type *b) {
   if (a->kind != b->kind) return false;
-  if (a->kind == TK_TOKEN) return true;
+  if (a->kind != TK_TENSOR) return true;
   if (a->dtype != b->dtype || a->dev != b->dev || a->rank != b->rank) return false;
   for (int i = 0; i < a->rank; i++) {
     /* Facts recorded after the node was made may have changed the normal form. */
