@@ -31,7 +31,20 @@ static Graph *side(Rule *r) {
   return g;
 }
 
+Val ad_no_stash(B *b) {
+  Graph *g = b->g, *body = gr_new(g->arena, g->dims, g->names, NULL);
+  body->blocks = g->blocks;
+  Type turn = {.kind = TK_TENSOR, .dtype = DT_I64};
+  gr_output(body, gr_input(body, &turn));
+  Val none = gr_const_i(g, DT_I64, DEV_CPU, 0);
+  Attr carry = attr_i(AT_CARRY, 0);
+  Val v = gr_op(g, OP_LOOP, &none, 1, &carry, 1, &body, 1, &b->err);
+  b->failed |= val_none(v);
+  return v;
+}
+
 static Val filled(B *b, const Type *t, double x) {
+  if (t->kind == TK_STASH) return ad_no_stash(b);
   return b_broadcast(b, gr_const_f(b->g, (DType)t->dtype, (Device)t->dev, x), t->rank, t->dim);
 }
 
@@ -372,7 +385,7 @@ static bool not_passed(Rule *r, Graph *g, int i, const Val *in, Val out, Val *dy
 
 static bool gives_float(const Graph *g, Val v) {
   const Type *t = gr_type(g, v);
-  return t->kind == TK_TENSOR && dt_float((DType)t->dtype);
+  return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
 }
 
 static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e) {
@@ -401,7 +414,8 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
   Val *map = ARENA_ARRAY(r->scratch, Val, body->type_count + 1);
   if (!ad_inline_mapped(g, body, in, out, map, e)) return false;
   /* what the side has computed is read, and not computed again */
-  Val *read = ARENA_ARRAY(r->scratch, Val, g->type_count + 1);
+  size_t read_count = g->type_count;
+  Val *read = ARENA_ARRAY(r->scratch, Val, read_count + 1);
   for (size_t i = 0; i < g->type_count; i++) read[i] = VAL_NONE;
   for (int i = 0; i < r->out_count; i++) {
     Val v = body->outputs[i], x = map[body->nodes[v.node].result0 + v.res];
@@ -444,6 +458,7 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
   VjpAsk ask = {.ny = n,
                 .sums = sums,
                 .read = read,
+                .read_count = read_count,
                 .y = y,
                 .dy = dy,
                 .dy_there = there,
@@ -563,8 +578,7 @@ static void all_BRANCH(Rule *r) {
 
 /* ---- what the sides compute as results */
 
-/* Adds `more` results to a node. */
-static void add_results(Graph *g, uint32_t node, size_t more, const Type *types) {
+void ad_add_results(Graph *g, uint32_t node, size_t more, const Type *types) {
   size_t at = g->nodes[node].result0 + g->nodes[node].result_count, count = g->type_count;
   for (size_t i = 0; i < more; i++) {
     Type none = {0};
@@ -595,8 +609,7 @@ bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
   for (uint32_t k = 0; k < 2; k++) {
     Graph *side = g->regions[n.region0 + k];
     both[k] = (uint32_t)side->node_count;
-    for (uint32_t i = 0; i < both[k]; i++)
-      if (side->nodes[i].op == OP_BRANCH && !ad_keep_sides(side, i, e)) return false;
+    if (both[k] && !ad_keep_inside(side, 0, both[k] - 1, e)) return false;
   }
   for (uint32_t k = 0; k < 2; k++) {
     Graph *side = g->regions[n.region0 + k], *other = g->regions[n.region0 + !k];
@@ -628,7 +641,7 @@ bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
         if (!plain_sizes(g, &t)) continue;
         other->at = side->provs[in->prov];
         B b = {.g = other};
-        Val none = b_zeros(&b, &t);
+        Val none = t.kind == TK_STASH ? ad_no_stash(&b) : b_zeros(&b, &t);
         if (b.failed) {
           *e = b.err;
           return false;
@@ -639,7 +652,7 @@ bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
       }
     }
   }
-  if (count) add_results(g, node, count, types);
+  if (count) ad_add_results(g, node, count, types);
   return true;
 }
 

@@ -803,9 +803,6 @@ GRADS(WRAP) {
   as_body(r);
 }
 
-GRADS(LOOP) {
-  refuse(r, ERR_NOT_YET, "the gradient of a loop");
-}
 GRADS(CALL) {
   refuse(r, ERR_GRAD_NONE,
          "a host function has no gradient; wrap it in a fn with a "

@@ -21,13 +21,13 @@ typedef struct Rule {
   const Val *dout;     /* cotangent of each result, VAL_NONE where absent; at least one is there */
   const bool *wants;   /* which operands a gradient is asked for */
   Val *dx;             /* gradient of each operand; VAL_NONE at entry and where structurally zero */
-  /* For `branch`. A cotangent may be absent, if the side that would give it is not taken: then the
+  /* For `branch` and `loop`. A cotangent may be absent, if the side that would give it is not taken: then the
    * bool beside it is false, and it is -0. VAL_NONE: it is there for sure. */
   const Val *dout_there;
   /* Per operand: the sum of the gradients that later uses gave its value, and its bool. */
   const Val *sum, *sum_there;
   const int *home; /* per operand: the first one whose gradient is a part of the same sum */
-  Val *dx_there;   /* the bools of dx, which for a branch are new sums, of what is its own home */
+  Val *dx_there;   /* the bools of dx, which for these are new sums, of what is its own home */
   /* Whether result k is operand i itself on some side, and its gradients have been added there. */
   const bool *passed; /* at k * in_count + i */
   /* Values behind the operands, at in_count and on: an operand may be one of them (vjp.h). */
@@ -61,6 +61,18 @@ Val ad_gives(Arena *scratch, B *b, Val y, Val x, int *known);
 /* Makes every value that a side of branch `node` computes a result of it, too (zeros on the other
  * side), so that its gradient reads it and a gradient of that one finds its uses. */
 bool ad_keep_sides(Graph *g, uint32_t node, GErr *e);
+/* The same for the turns of a loop: what each computes, and takes from the one before, becomes a
+ * row of a stash. */
+bool ad_keep_turns(Graph *g, uint32_t node, GErr *e);
+/* Both for the choices and loops among nodes lo .. hi. */
+bool ad_keep_inside(Graph *g, uint32_t lo, uint32_t hi, GErr *e);
+/* Appends results to a node; the node numbers stay. */
+void ad_add_results(Graph *g, uint32_t node, size_t more, const Type *types);
+/* A stash without rows, for the side of a branch that has none. */
+Val ad_no_stash(B *b);
+/* Whether the loop has a turn for sure; the bool that says that it had none. */
+bool ad_has_turns(const Graph *g, uint32_t node);
+Val ad_no_turns(B *b, uint32_t node);
 
 /* gr_inline for bodies that are computed again in a backward: PRINT and ASSERT nodes are left
  * out, their tokens pass through; nodes keep their provenance, with backward = 1. False where a

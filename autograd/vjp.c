@@ -39,8 +39,14 @@ static bool passes_gradient(const GradRule *r) {
   return r->one || r->all;
 }
 
+/* Whether a value of the type can have a gradient. */
 static bool is_float(const Type *t) {
-  return t->kind == TK_TENSOR && dt_float((DType)t->dtype);
+  return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
+}
+
+/* Whether the rule of the node goes on with the sums of its operands. */
+static bool goes_on(const GNode *n) {
+  return n->op == OP_BRANCH || n->op == OP_LOOP;
 }
 
 static void prov_out(Prov *at, const Graph *g, uint32_t node) {
@@ -146,6 +152,14 @@ bool ad_inline_mapped(Graph *dst, const Graph *body, const Val *args, Val *outs,
   return true;
 }
 
+bool ad_keep_inside(Graph *g, uint32_t lo, uint32_t hi, GErr *e) {
+  for (uint32_t n = lo; n <= hi; n++) {
+    if (g->nodes[n].op == OP_BRANCH && !ad_keep_sides(g, n, e)) return false;
+    if (g->nodes[n].op == OP_LOOP && !ad_keep_turns(g, n, e)) return false;
+  }
+  return true;
+}
+
 /* ---- the two sweeps */
 
 typedef struct Sweep {
@@ -233,9 +247,21 @@ static bool add_to(Sweep *s, B *b, Val v, Val d, Val there);
 
 static bool add_here(Sweep *s, B *b, Val v, Val d, Val there);
 
+/* Finds when the value is the older one: what a loop gives, if the loop has no turns. */
+static void ask_origin(Sweep *s, B *b, Origin *o) {
+  if (o->known != -2) return;
+  if (gr_node(s->g, o->y)->op != OP_LOOP) {
+    o->is = ad_gives(&s->scratch, b, o->y, o->x, &o->known);
+    return;
+  }
+  Val is = ad_no_turns(b, o->y.node);
+  for (size_t i = 0; i < s->origin_count; i++)
+    if (s->origins[i].y.node == o->y.node) s->origins[i].known = -1, s->origins[i].is = is;
+}
+
 /* Adds d to the operand that v is on the side that is taken. */
 static bool add_to_origin(Sweep *s, B *b, Origin *o, Val d, Val there) {
-  if (o->known == -2) o->is = ad_gives(&s->scratch, b, o->y, o->x, &o->known);
+  ask_origin(s, b, o);
   if (b->failed) {
     *s->e = b->err;
     return false;
@@ -331,22 +357,28 @@ static void find_origins(Sweep *s, size_t count) {
     VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, s->given[i]);
   for (uint32_t n = s->lo; n <= s->hi; n++) {
     const GNode *node = &g->nodes[n];
-    if (node->op != OP_BRANCH) continue;
-    const bool *on = ad_given_on(&s->scratch, g, n);
-    for (uint32_t i = 1; i < node->operand_count; i++) {
+    bool loop = node->op == OP_LOOP;
+    uint32_t given = node->operand_count;
+    if (loop) given = ad_has_turns(g, n) ? 0 : 1 + (uint32_t)gr_attr_i(g, n, AT_CARRY, 0);
+    if (!goes_on(node) || !given) continue;
+    const bool *on = loop ? NULL : ad_given_on(&s->scratch, g, n);
+    for (uint32_t i = 1; i < given; i++) {
       Val x = gr_operand(g, n, (int)i);
       if (!is_active(s, x)) continue;
+      uint32_t times = 0; /* that a loop has the value */
+      for (uint32_t k = 1; loop && k < node->operand_count; k++)
+        times += val_eq(gr_operand(g, n, (int)k), x);
       size_t from = s->origin_count;
       for (uint32_t k = 0; k < node->result_count; k++) {
         Origin o = {.y = {n, k}, .x = x, .known = -2};
-        if (on[k * node->operand_count + i])
+        if (loop ? k + 1 == i : on[k * node->operand_count + i])
           VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, o);
       }
       if (s->origin_count == from) continue;
       if (!last) last = last_uses(s, count);
       bool behind = false; /* x may be another value itself, which has later uses */
       for (size_t k = 0; k < from && !behind; k++) behind = val_eq(s->origins[k].y, x);
-      if (s->origin_count == from + 1 && last[home_of(s, x)] == n && !behind)
+      if (s->origin_count == from + 1 && last[home_of(s, x)] == n && !behind && times < 2)
         s->origin_count = from;
     }
   }
@@ -445,7 +477,7 @@ static Room room_for(Sweep *s) {
                 .wants = ARENA_ARRAY(a, bool, in + 1)};
 }
 
-/* The operands of branch n with the values that they may be, and what is known of their sums, for
+/* The operands of branch or loop n with the values that they may be, and what is known of their sums, for
  * the rule, which goes on with these. */
 static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
   Arena *a = &s->scratch;
@@ -461,7 +493,7 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
     for (size_t k = 0; m->wants[i] && k < s->origin_count; k++) {
       Origin *o = &s->origins[k];
       if (!val_eq(o->y, in[i])) continue;
-      if (o->known == -2) o->is = ad_gives(&s->scratch, &r->b, o->y, o->x, &o->known);
+      ask_origin(s, &r->b, o);
       if (r->b.failed) return false;
       bool again = false;
       for (size_t j = 0; j < r->origin_count; j++)
@@ -567,20 +599,20 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   r->out_count = (int)node.result_count;
   r->held = 0;
   Val there = VAL_NONE;
-  Room wide = *m; /* a branch needs more room */
-  if (node.op == OP_BRANCH && give_sums(s, r, m = &wide, n)) rule->all(r);
+  Room wide = *m; /* these need more room */
+  if (goes_on(&node) && give_sums(s, r, m = &wide, n)) rule->all(r);
   if (node.op == OP_ALIAS)
     there = m->dx_there[0] = m->dout_there[0];
-  else if (node.op != OP_BRANCH)
+  else if (!goes_on(&node))
     there = absent(&r->b, m, node.result_count);
   bool whole = !val_none(there) && node.op != OP_ALIAS;
   if (whole) {
     ad_rule_if(r, rule, there);
     for (int i = 0; i < r->in_count; i++) m->dx_there[i] = there;
-  } else if (rule->all && node.op != OP_BRANCH) {
+  } else if (rule->all && !goes_on(&node)) {
     rule->all(r);
   }
-  if (node.op == OP_BRANCH) {
+  if (goes_on(&node)) {
     if (!r->b.failed) take_sums(s, m, r->in_count + r->behind);
     memset(m->wants, 0, (size_t)r->in_count * sizeof *m->wants);
   }
@@ -622,8 +654,7 @@ static void sweep(void *ud) {
     if (s->given[i].x.node > hi) hi = s->given[i].x.node;
   s->lo = lo;
   s->hi = hi;
-  for (uint32_t n = lo; n <= hi && s->ok; n++)
-    if (g->nodes[n].op == OP_BRANCH) s->ok = ad_keep_sides(g, n, s->e);
+  s->ok = ad_keep_inside(g, lo, hi, s->e);
   if (!s->ok) return;
   s->base = g->nodes[lo].result0;
   size_t count = g->nodes[hi].result0 + g->nodes[hi].result_count - s->base;
@@ -714,7 +745,7 @@ bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at) {
              .dx_there = ask->dx_there,
              .sums = ask->sums,
              .read = ask->read,
-             .read_count = g->type_count,
+             .read_count = ask->read_count,
              .given = ask->origins,
              .given_count = ask->origin_count,
              .e = e,

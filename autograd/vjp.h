@@ -43,7 +43,8 @@ typedef struct VjpAsk {
   size_t origin_count;
   const Val
       *read; /* per result of the graph: the value that rules read in its place, or VAL_NONE */
-  int sums;  /* so many of dy, the last, have been added to what is behind their y already */
+  size_t read_count;
+  int sums; /* so many of dy, the last, have been added to what is behind their y already */
 } VjpAsk;
 bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at);
 
