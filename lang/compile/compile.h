@@ -92,8 +92,8 @@ typedef struct DrawCount {
       more; /* executions besides these, on sides that data chose: a number of the graph, or unit */
 } DrawCount;
 typedef struct KeyNode {
-  uint32_t level; /* of a stage */
-  Val v;          /* in its graph */
+  const Graph *g;
+  Val v;
 } KeyNode;
 
 struct Unit {

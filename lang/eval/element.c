@@ -119,7 +119,7 @@ static Value fold_staged(Session *s, const Element *e, Unit *u, Value v) {
   Value in[2] = {v, number_node(s, e->index)};
   v = op_run(s, OP_FOLD_IN, 2, in, NULL, 0, (Span){0});
   s->stage = now;
-  KeyNode k = {e->level, v.u.v};
+  KeyNode k = {st->g, v.u.v};
   VEC_PUSH(u->arena, u->keys, u->key_count, u->key_cap, k);
   return v;
 }
@@ -131,7 +131,7 @@ Value element_key(Session *s, Value v) {
 bool element_is_key(const Stage *st, Val v) {
   const Unit *u = st->unit;
   for (size_t i = 0; u && i < u->key_count; i++)
-    if (u->keys[i].level == st->level && val_eq(u->keys[i].v, v)) return true;
+    if (u->keys[i].g == st->g && val_eq(u->keys[i].v, v)) return true;
   for (size_t i = 0; st->level > 1 && i < st->capture_count; i++)
     if (val_eq(st->inner[i], v)) return element_is_key(st->up, st->outer[i]);
   for (size_t i = 0; u && st->level == 1 && i < u->random_count; i++)

@@ -13,6 +13,7 @@
 #include "graph/build.h"
 #include "graph/op.h"
 #include "graph/pass.h"
+#include "graph/stash.h"
 #include "lang/compile/eager_kernels.h"
 #include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
@@ -50,24 +51,36 @@ static Held *held(const Run *r, Val v) {
   return &r->held[r->g->nodes[v.node].result0 + v.res];
 }
 
-/* The number of nodes of g, with those of both sides of branches. */
+/* Places for the turns of a loop, whose number is not known before it runs, and most of a graph. */
+#define TURN_PLACES ((uint64_t)1 << 20)
+#define MOST_PLACES ((uint64_t)1 << 50)
+
+/* The places of what is inside of node i. */
+static uint64_t inner_places(const Graph *g, uint32_t i) {
+  const GNode *node = &g->nodes[i];
+  uint64_t n = 0;
+  for (uint32_t k = 0; node->op == OP_BRANCH && k < 2; k++)
+    n += tape_places(g->regions[node->region0 + k]);
+  if (node->op != OP_LOOP) return n;
+  uint64_t turn = tape_places(g->regions[node->region0]);
+  return turn < MOST_PLACES / TURN_PLACES ? turn * TURN_PLACES : MOST_PLACES;
+}
+
+/* The number of nodes of g, with those of both sides of branches and of the turns of loops. */
 uint64_t tape_places(const Graph *g) {
   stack_check();
   uint64_t n = g->node_count;
-  for (uint32_t i = 0; i < g->node_count; i++)
-    for (uint32_t k = 0; g->nodes[i].op == OP_BRANCH && k < 2; k++)
-      n += tape_places(g->regions[g->nodes[i].region0 + k]);
-  return n;
+  for (uint32_t i = 0; i < g->node_count && n < MOST_PLACES; i++) n += inner_places(g, i);
+  return n < MOST_PLACES ? n : MOST_PLACES;
 }
 
-/* Per node, how many of these stand before it; NULL: as many as its number, there is no branch. */
+/* Per node, how many of these stand before it; NULL: as many as its number, there is neither. */
 static const uint64_t *place_of(Arena *a, const Graph *g) {
   if (tape_places(g) == g->node_count) return NULL;
   uint64_t *place = ARENA_ARRAY(a, uint64_t, g->node_count + 1), n = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
     place[i] = n++;
-    for (uint32_t k = 0; g->nodes[i].op == OP_BRANCH && k < 2; k++)
-      n += tape_places(g->regions[g->nodes[i].region0 + k]);
+    n += inner_places(g, i);
   }
   return place;
 }
@@ -80,11 +93,11 @@ static uint64_t place(const Run *r, uint32_t i) {
 static bool *live_nodes(Arena *a, const Graph *g, size_t outputs) {
   bool *live = ARENA_ARRAY(a, bool, g->node_count + 1);
   for (size_t k = 0; k < outputs; k++)
-    if (gr_type(g, g->outputs[k])->kind == TK_TENSOR) live[g->outputs[k].node] = true;
+    if (gr_type(g, g->outputs[k])->kind != TK_TOKEN) live[g->outputs[k].node] = true;
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;)
     for (uint32_t k = 0; live[i] && k < g->nodes[i].operand_count; k++) {
       Val v = gr_operand(g, i, (int)k);
-      if (gr_type(g, v)->kind == TK_TENSOR) live[v.node] = true; /* effects have been */
+      if (gr_type(g, v)->kind != TK_TOKEN) live[v.node] = true; /* effects have been */
     }
   return live;
 }
@@ -232,6 +245,100 @@ static bool run_branch(Run *r, uint32_t i) {
   return true;
 }
 
+/* ---- loops: the turns stand in place of the node, as in script */
+
+/* The row of a stash: its tensor, and its value if the tape has it. */
+static Held row_of(Run *r, const Held *stash, int64_t turn) {
+  const Value *v = &stash->v;
+  if (v->tag == V_LIST && turn < (int64_t)v->u.list->count) {
+    Value row = v->u.list->items[turn];
+    return (Held){row, row.tag == V_LIST ? stash_row(stash->t, turn) : row.u.t->t};
+  }
+  Tensor *t = stash_row(stash->t, turn);
+  return t ? (Held){v_tensor(r->s, tn_ref(t)), t} : (Held){v_unit(), NULL};
+}
+
+/* A stash with these rows, of which the tape knows. */
+static bool stash_of(Run *r, const Held *rows, int64_t count, int64_t step, bool reverse,
+                     Held *to) {
+  Session *s = r->s;
+  Tensor *t = stash_new(&s->mem);
+  Value *items = ARENA_ARRAY(r->temp, Value, count + 1);
+  if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  value_pool_tensors(s, &t, 1);
+  for (int64_t k = 0; k < count; k++) {
+    const Held *h = &rows[(reverse ? count - 1 - k : k) * step];
+    if (!stash_add(t, h->t)) mem_throw(&s->mem, MEM_ERR_NOMEM);
+    items[k] = h->v;
+  }
+  *to = (Held){v_list(s, V_LIST, (size_t)count, items), t};
+  return true;
+}
+
+static bool run_loop(Run *r, uint32_t i) {
+  stack_check();
+  const Graph *g = r->g;
+  const GNode *n = &g->nodes[i];
+  const Graph *body = g->regions[n->region0];
+  int64_t carry = gr_attr_i(g, i, AT_CARRY, 0), rows = gr_attr_i(g, i, AT_MAPPED, 0), turn = 0;
+  bool reverse = gr_attr_i(g, i, AT_REVERSE, 0) != 0, goes_on = gr_attr(g, i, AT_WHILE) != NULL;
+  int64_t count = tn_get_i64(held(r, gr_operand(g, i, 0))->t, 0);
+  size_t gives = body->output_count, kept = gives - (size_t)carry, cap = 0, used = 0;
+  Held *cur = ARENA_ARRAY(r->temp, Held, carry + 1), *all = NULL; /* all: rows, turn by turn */
+  Run in = *r;
+  in.g = body;
+  in.place = place_of(r->temp, body);
+  in.live = live_nodes(r->temp, body, gives);
+  uint64_t each = tape_places(body), most = inner_places(g, i) / (each ? each : 1);
+  if (r->seq) in.seq = r->seq + place(r, i) + 1;
+  for (int64_t k = 0; k < carry; k++) cur[k] = *held(r, gr_operand(g, i, (int)k + 1));
+  for (; turn < count && (!goes_on || tn_get_i64(cur[0].t, 0)); turn++) {
+    fail_if_interrupted(r->s, r->span);
+    if (r->seq && (uint64_t)turn >= most)
+      return gerr_set(r->e, ERR_NOT_YET, -1,
+                      "not yet: a recorded gradient of a loop with more than %llu turns",
+                      (unsigned long long)most);
+    int64_t number = reverse ? count - 1 - turn : turn;
+    in.held = ARENA_ARRAY(r->temp, Held, body->type_count + 1);
+    Tensor *t = tn_scalar_i64(&r->s->mem, DEV_CPU, DT_I64, number);
+    if (!t) mem_throw(&r->s->mem, MEM_ERR_NOMEM);
+    *held(&in, body->inputs[0]) = (Held){v_tensor(r->s, t), t};
+    for (uint32_t k = 1; k < n->operand_count; k++) {
+      Held *to = held(&in, body->inputs[k]), *from = held(r, gr_operand(g, i, (int)k));
+      *to = k <= carry ? cur[k - 1] : k <= carry + rows ? row_of(r, from, number) : *from;
+    }
+    if (!run(&in)) return false;
+    for (size_t k = 0; k < gives; k++) {
+      Held h = *held(&in, body->outputs[k]);
+      if (k < (size_t)carry)
+        cur[k] = h;
+      else
+        VEC_PUSH(r->temp, all, used, cap, h);
+    }
+    if (in.seq) in.seq += each;
+  }
+  for (int64_t k = 0; k < carry; k++) *held(r, (Val){i, (uint32_t)k}) = cur[k];
+  if (goes_on) {
+    Tensor *t = tn_scalar_i64(&r->s->mem, DEV_CPU, DT_I64, turn);
+    if (!t) mem_throw(&r->s->mem, MEM_ERR_NOMEM);
+    *held(r, (Val){i, (uint32_t)carry}) = (Held){v_tensor(r->s, t), t};
+  }
+  for (size_t k = 0; k < kept; k++)
+    if (!stash_of(r, all + k, turn, (int64_t)kept, reverse,
+                  held(r, (Val){i, (uint32_t)((size_t)carry + goes_on + k)})))
+      return false;
+  return true;
+}
+
+/* Whether the tape knows v, or something in it. */
+static bool on_tape(Session *s, Value v) {
+  stack_check();
+  if (v.tag != V_LIST) return v.tag != V_UNIT && tape_wants_grad(s, v);
+  for (size_t i = 0; i < v.u.list->count; i++)
+    if (on_tape(s, v.u.list->items[i])) return true;
+  return false;
+}
+
 static bool run_node(Run *r, uint32_t i) {
   Session *s = r->s;
   const Graph *g = r->g;
@@ -249,8 +356,9 @@ static bool run_node(Run *r, uint32_t i) {
   for (size_t k = 0; k < nin; k++) {
     t[k] = in[k].t;
     v[k] = in[k].v;
-    any |= tracked[k] = tape_wants_grad(s, v[k]);
+    any |= tracked[k] = on_tape(s, v[k]);
   }
+  if (op == OP_LOOP && any) return run_loop(r, i);
   *r->at = g->provs[n->prov];
   RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = r->env};
   c.anomaly = r->at->anomaly || (r->anomaly && s->modes.anomaly);

@@ -164,7 +164,7 @@ static Value later_key(Session *s, Value key, Value more) {
   Value both[2] = {v_int(0), more}, of[2] = {key, op_stack(s, 2, both, 0, at)};
   Value v = op_run(s, OP_ADD, 2, of, NULL, 0, at);
   s->stage = now;
-  KeyNode k = {st->level, v.u.v};
+  KeyNode k = {st->g, v.u.v};
   VEC_PUSH(u->arena, u->keys, u->key_count, u->key_cap, k);
   return v;
 }

@@ -250,6 +250,7 @@ static const char *by_data(Maker *m, const Var *v) {
 }
 
 static void choice(Maker *m, int into);
+static void turns(Maker *m, int into);
 static void draw(Maker *m, int into);
 
 /* The statements of a side, about tensors alone, and one that gives t a value, or does not. */
@@ -261,6 +262,8 @@ static void side(Maker *m, int into, const Var *start, const char *t, bool assig
   for (int i = 1 + below(m, 3); i > 0 && room(m, 4); i--)
     if (m->depth < 4 && chance(m, 25))
       choice(m, into);
+    else if (m->depth < 4 && chance(m, 15))
+      turns(m, into);
     else if (chance(m, 15) && m->where != IN_ROW)
       draw(m, into);
     else
@@ -296,6 +299,41 @@ static void choice(Maker *m, int into) {
     int e = part_add(m->w, g, ELSE, "");
     side(m, e, &start, t, !first || chance(m, 60));
   }
+  if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
+}
+
+/* A loop whose number of turns depends on data: it stays one in code. */
+static void turns(Maker *m, int into) {
+  static const char *const range[] = {"for n%d in 0..int(i64(%s) + %d)",
+                                      "for n%d in %d..int(2 * i64(%s) + %d)"};
+  Var *v = body_pick(m, FLOATS, NULL), *c = body_pick(m, FLOATS, NULL);
+  int from = m->p->statements, most = below(m, 4);
+  char t[16];
+  if (!v || !c || !room(m, 10) || m->hooks) return;
+  Var start = *v, by = *c;
+  Var *r = body_define(m, &start);
+  r->hidden = true;
+  snprintf(t, sizeof t, "w%d", from);
+  bool counted = chance(m, 40);
+  line(m, into, "var %s = %s", t, start.name);
+  if (!counted) line(m, into, "var q%d = 0", from);
+  const char *head;
+  if (counted && chance(m, 60))
+    head = part_text(m->w, range[0], from, by_data(m, &by), most);
+  else if (counted)
+    head = part_text(m->w, range[1], from, below(m, 2), by_data(m, &by), most);
+  else if (chance(m, 50))
+    head = part_text(m->w, "while q%d < %d and mean(tanh(%s)) < 0.3", from, most + 1, t);
+  else
+    head = part_text(m->w, "while q%d < %d", from, most);
+  int g = part_add(m->w, into, GROUP, head);
+  if (!counted) line(m, g, "q%d += 1", from);
+  const char *exit =
+      part_text(m->w, "if mean(tanh(%s)) > 0.1 { %s }", t, chance(m, 50) ? "break" : "continue");
+  int where = below(m, 4); /* first, last, or nowhere */
+  if (where == 0) line(m, g, "%s", exit);
+  side(m, g, &start, t, true);
+  if (where == 1) line(m, g, "%s", exit);
   if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
 }
 
@@ -638,7 +676,10 @@ static void body(Maker *m, int into, int statements) {
       if (m->depth < 3) block(m, into);
       break;
     case 3:
-      if (m->depth < 2) loop(m, into);
+      if (m->depth < 2 && chance(m, 50))
+        turns(m, into);
+      else if (m->depth < 2)
+        loop(m, into);
       break;
     case 21:
     case 22:
