@@ -489,6 +489,9 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
   memcpy(in, m->at, count * sizeof *in);
   m->at = in;
   r->origin_count = 0;
+  size_t first = 0; /* what a loop takes at entry is not what its turns read */
+  if (node.op == OP_LOOP)
+    first = 1 + (size_t)(gr_attr_i(s->g, n, AT_CARRY, 0) + gr_attr_i(s->g, n, AT_MAPPED, 0));
   for (size_t i = 0; i < count; i++)
     for (size_t k = 0; m->wants[i] && k < s->origin_count; k++) {
       Origin *o = &s->origins[k];
@@ -500,7 +503,7 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
         again |= val_eq(origins[j].y, o->y) && val_eq(origins[j].x, o->x);
       if (!o->known || again) continue;
       origins[r->origin_count++] = *o;
-      size_t at = 0;
+      size_t at = first;
       while (at < count && !val_eq(in[at], o->x)) at++;
       if (at == count) in[count++] = o->x;
       m->wants[at] = true;

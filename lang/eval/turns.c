@@ -173,6 +173,8 @@ static void outputs(Turns *t, const Carried *c, Value in, Value v) {
     for (int k = 0; same && k < is.rank; k++)
       same = dim_compare(op_dims_of(s), is.dim[k], of.dim[k]) != DIM_DIFFERENT;
     if (!same) changes(t, c, c->before, v);
+    /* a value from before the loop, which is the same from the second turn on (rule 74) */
+    t->peel |= v.tag == V_NODE && v.aux < t->stage.level && !t->from;
     push_out(t, stage_lift(s, v, at).u.v);
     return;
   }
@@ -541,7 +543,7 @@ static Flow rolled(Turns *t) {
   OpenLoop *l = s->loops;
   Span at = t->st->span;
   left_open(s, &t->left);
-  carry_assigned(t);
+  if (!t->from) carry_assigned(t);
   t->flag = t->count.tag == V_UNIT;
   find_exit(&t->flag, t->st->loop.body);
   while (!stage_turn(t)) {
