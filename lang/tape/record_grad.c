@@ -40,9 +40,8 @@ typedef struct Run {
   Held *held;       /* per result; t NULL: not yet there */
   Span span;        /* for nodes that have none of their own */
   Modes modes;      /* modes of the tape node: gradients run in those of their forward */
-  uint64_t seq;     /* node i gets seq + place(i); 0: as they come */
-  const uint64_t *place;
-  bool anomaly; /* the present mode counts, too */
+  uint64_t *seq;    /* the place of the next node on the tape; NULL: as they come */
+  bool anomaly;     /* the present mode counts, too */
   GErr *e;
   Prov *at;
 } Run;
@@ -51,42 +50,19 @@ static Held *held(const Run *r, Val v) {
   return &r->held[r->g->nodes[v.node].result0 + v.res];
 }
 
-/* Places for the turns of a loop, whose number is not known before it runs, and most of a graph. */
-#define TURN_PLACES ((uint64_t)1 << 20)
-#define MOST_PLACES ((uint64_t)1 << 50)
+/* Room for the turns of a loop, whose number is not known before it runs: a node takes a place. */
+#define TURN_PLACES ((uint64_t)1 << 36)
 
-/* The places of what is inside of node i. */
-static uint64_t inner_places(const Graph *g, uint32_t i) {
-  const GNode *node = &g->nodes[i];
-  uint64_t n = 0;
-  for (uint32_t k = 0; node->op == OP_BRANCH && k < 2; k++)
-    n += tape_places(g->regions[node->region0 + k]);
-  if (node->op != OP_LOOP) return n;
-  uint64_t turn = tape_places(g->regions[node->region0]);
-  return turn < MOST_PLACES / TURN_PLACES ? turn * TURN_PLACES : MOST_PLACES;
-}
-
-/* The number of nodes of g, with those of both sides of branches and of the turns of loops. */
+/* A bound on the nodes that run in place of g: those of both sides of branches, and of all turns. */
 uint64_t tape_places(const Graph *g) {
   stack_check();
   uint64_t n = g->node_count;
-  for (uint32_t i = 0; i < g->node_count && n < MOST_PLACES; i++) n += inner_places(g, i);
-  return n < MOST_PLACES ? n : MOST_PLACES;
-}
-
-/* Per node, how many of these stand before it; NULL: as many as its number, there is neither. */
-static const uint64_t *place_of(Arena *a, const Graph *g) {
-  if (tape_places(g) == g->node_count) return NULL;
-  uint64_t *place = ARENA_ARRAY(a, uint64_t, g->node_count + 1), n = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
-    place[i] = n++;
-    n += inner_places(g, i);
+    if (g->nodes[i].op == OP_LOOP) n += TURN_PLACES;
+    for (uint32_t k = 0; g->nodes[i].op == OP_BRANCH && k < 2; k++)
+      n += tape_places(g->regions[g->nodes[i].region0 + k]);
   }
-  return place;
-}
-
-static uint64_t place(const Run *r, uint32_t i) {
-  return r->place ? r->place[i] : i;
+  return n;
 }
 
 /* The nodes that the outputs need. */
@@ -143,7 +119,7 @@ static bool settled(Run *r, uint32_t node, Attr *to) {
  * had then. */
 static void mark(Run *r, uint32_t i, TapeNode *n, const Held *in) {
   if (!n) return;
-  if (r->seq) n->seq = r->seq + place(r, i);
+  if (r->seq) n->seq = (*r->seq)++;
   n->modes = r->modes;
   n->modes.anomaly = r->g->provs[r->g->nodes[i].prov].anomaly;
   for (size_t k = 0; k < n->in_count; k++) {
@@ -232,9 +208,6 @@ static bool run_branch(Run *r, uint32_t i) {
   Run in = *r;
   in.g = side;
   in.held = ARENA_ARRAY(r->temp, Held, side->type_count + 1);
-  in.place = place_of(r->temp, side);
-  if (r->seq) in.seq = r->seq + place(r, i) + 1;
-  if (r->seq && !holds) in.seq += tape_places(g->regions[n->region0]);
   in.live = live_nodes(r->temp, side, side->output_count);
   for (size_t k = 0; k < side->input_count; k++)
     *held(&in, side->inputs[k]) = *held(r, gr_operand(g, i, (int)k + 1));
@@ -287,17 +260,10 @@ static bool run_loop(Run *r, uint32_t i) {
   Held *cur = ARENA_ARRAY(r->temp, Held, carry + 1), *all = NULL; /* all: rows, turn by turn */
   Run in = *r;
   in.g = body;
-  in.place = place_of(r->temp, body);
   in.live = live_nodes(r->temp, body, gives);
-  uint64_t each = tape_places(body), most = inner_places(g, i) / (each ? each : 1);
-  if (r->seq) in.seq = r->seq + place(r, i) + 1;
   for (int64_t k = 0; k < carry; k++) cur[k] = *held(r, gr_operand(g, i, (int)k + 1));
   for (; turn < count && (!goes_on || tn_get_i64(cur[0].t, 0)); turn++) {
     fail_if_interrupted(r->s, r->span);
-    if (r->seq && (uint64_t)turn >= most)
-      return gerr_set(r->e, ERR_NOT_YET, -1,
-                      "not yet: a recorded gradient of a loop with more than %llu turns",
-                      (unsigned long long)most);
     int64_t number = reverse ? count - 1 - turn : turn;
     in.held = ARENA_ARRAY(r->temp, Held, body->type_count + 1);
     Tensor *t = tn_scalar_i64(&r->s->mem, DEV_CPU, DT_I64, number);
@@ -315,7 +281,6 @@ static bool run_loop(Run *r, uint32_t i) {
       else
         VEC_PUSH(r->temp, all, used, cap, h);
     }
-    if (in.seq) in.seq += each;
   }
   for (int64_t k = 0; k < carry; k++) *held(r, (Val){i, (uint32_t)k}) = cur[k];
   if (goes_on) {
@@ -393,7 +358,6 @@ static Run run_for(Session *s, Arena *temp, const TapeNode *n, const Graph *g, G
                .env = n->env,
                .env_count = n->env_count,
                .held = ARENA_ARRAY(temp, Held, g->type_count + 1),
-               .place = place_of(temp, g),
                .span = n->span,
                .modes = n->modes,
                .e = e,
@@ -464,7 +428,8 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   if (calls_host(f)) return true;
   Run r = run_for(s, temp, n, f, e, at);
   r.live = live_nodes(temp, f, n->out_count);
-  r.seq = n->seq - tape_places(f);
+  uint64_t seq = n->seq - tape_places(f);
+  r.seq = &seq;
   for (size_t i = 0; i < n->in_count; i++) {
     Held h = input(s, n, i);
     uint32_t node = f->inputs[i].node;
