@@ -556,8 +556,22 @@ static void all_BRANCH(Rule *r) {
     } else if (!there[0] && sure[1]) {
       flag[i] = NOT_COND;
     } else {
+      bool rows = false; /* a flag for each row of a stash */
       for (int k = 0; k < 2; k++)
-        gr_output(side[k].g, there[k] && !sure[k] ? side[k].there[i] : truth(side[k].g, there[k]));
+        rows |= there[k] && !sure[k] && gr_type(side[k].g, side[k].there[i])->kind == TK_STASH;
+      for (int k = 0; k < 2; k++) {
+        B b = {.g = side[k].g};
+        bool own = there[k] && !sure[k];
+        if (rows && there[k] && (!own || gr_type(b.g, side[k].there[i])->kind != TK_STASH)) {
+          gerr_set(&e, ERR_NOT_YET, -1, "a gradient through loops on both sides of a choice");
+          failed(r, true, &e);
+          return;
+        }
+        gr_output(b.g, own    ? side[k].there[i]
+                       : rows ? ad_no_stash(&b)
+                              : truth(b.g, there[k]));
+        if (failed(r, b.failed, &b.err)) return;
+      }
       flag[i] = results++;
     }
   }

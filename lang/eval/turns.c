@@ -48,6 +48,7 @@ typedef struct Carried {
   PlaceKind kind;
   size_t index; /* in Left.vars or .state, or of the site in Unit.draws */
   Value before, in, out;
+  bool still; /* the turn leaves what it found */
 } Carried;
 
 typedef struct Turns {
@@ -285,7 +286,17 @@ static void leave(Turns *t, Carried *c) {
   case PLACE_RETURNED: v = returned(l->returned[1]); break;
   case PLACE_VALUE: v = l->returned[1].tag == V_UNIT ? c->in : l->ret_value[1]; break;
   }
+  c->still = c->kind == PLACE_VAR && left_same(c->in, v);
   outputs(t, c, c->in, v);
+}
+
+/* Leaves out variables that no turn changes. */
+static bool drop_still(Turns *t) {
+  size_t n = 0, all = t->item_count;
+  for (size_t i = 0; i < all; i++)
+    if (!t->items[i].still) t->items[n++] = t->items[i];
+  t->item_count = n;
+  return n < all;
 }
 
 static void settle(Turns *t, Carried *c) {
@@ -546,8 +557,10 @@ static Flow rolled(Turns *t) {
   if (!t->from) carry_assigned(t);
   t->flag = t->count.tag == V_UNIT;
   find_exit(&t->flag, t->st->loop.body);
-  while (!stage_turn(t)) {
-  }
+  do {
+    while (!stage_turn(t)) {
+    }
+  } while (drop_still(t) && !t->peel);
   if (!t->arg_count) { /* a turn may fail: a node has a result */
     t->flag = true;
     stage_turn(t);
