@@ -351,11 +351,12 @@ static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *mor
   for (uint32_t r = 0; r < n->region_count; r++) {
     JitPeak q;
     if (!jit_peak(f->regions[n->region0 + r], env, &q) || !q.bound) return false;
-    /* an iteration's number, and its results beside those of the iteration before, or of all
-     * iterations */
+    /* an iteration's number, how many there were, and its results beside those of the iteration
+     * before, or of all iterations */
     const JitFn *body = f->regions[n->region0 + r];
     const Graph *g = body->plan->g;
-    int64_t each = q.inner + 8 + (n->op == OP_BRANCH ? 0 : q.outputs) + views +
+    int64_t times = n->op == OP_BRANCH ? 0 : n->op == OP_LOOP ? 2 : 1; /* some results are unread */
+    int64_t each = q.inner + 16 + times * q.outputs + views +
                    view_bytes(body, env, g->outputs, g->output_count, UINT32_MAX);
     if (each > *more) *more = each;
     if (q.arena < 64) q.arena = 64; /* the least block */

@@ -557,10 +557,11 @@ static Flow rolled(Turns *t) {
   if (!t->from) carry_assigned(t);
   t->flag = t->count.tag == V_UNIT;
   find_exit(&t->flag, t->st->loop.body);
-  do {
+  for (bool dropped = false;; dropped = true) {
     while (!stage_turn(t)) {
     }
-  } while (drop_still(t) && !t->peel);
+    if (t->peel || dropped || !drop_still(t)) break;
+  }
   if (!t->arg_count) { /* a turn may fail: a node has a result */
     t->flag = true;
     stage_turn(t);

@@ -258,6 +258,7 @@ static void side(Maker *m, int into, const Var *start, const char *t, bool assig
   static const char *const step[] = {"%s = %s * 1.5 - tanh(%s)", "%s = tanh(%s) + 0.5 * %s",
                                      "%s = sqrt(abs(%s) + 0.0) * %s", "%s = min(%s, 2 * %s)"};
   int from = m->p->statements;
+  bool fresh = m->fresh;
   m->depth++;
   for (int i = 1 + below(m, 3); i > 0 && room(m, 4); i--)
     if (m->depth < 4 && chance(m, 25))
@@ -272,7 +273,7 @@ static void side(Maker *m, int into, const Var *start, const char *t, bool assig
   Var *u = body_pick(m, ALIKE, start);
   const char *other = u ? u->name : t;
   if (assigns && chance(m, 20))
-    line(m, into, "%s = %s", t, other);
+    line(m, into, fresh ? "%s = 1 * %s" : "%s = %s", t, other);
   else if (assigns)
     line(m, into, ONE_OF(m, step), t, t, other);
   for (int i = from; i < m->p->statements; i++) {
@@ -315,7 +316,8 @@ static void turns(Maker *m, int into) {
   r->hidden = true;
   snprintf(t, sizeof t, "w%d", from);
   bool counted = chance(m, 40);
-  line(m, into, "var %s = %s", t, start.name);
+  /* a value of its own: see rule 74 on values that data gives on from turn to turn */
+  line(m, into, "var %s = 1 * %s", t, start.name);
   if (!counted) line(m, into, "var q%d = 0", from);
   const char *head;
   if (counted && chance(m, 60))
@@ -332,7 +334,9 @@ static void turns(Maker *m, int into) {
       part_text(m->w, "if mean(tanh(%s)) > 0.1 { %s }", t, chance(m, 50) ? "break" : "continue");
   int where = below(m, 4); /* first, last, or nowhere */
   if (where == 0) line(m, g, "%s", exit);
+  m->fresh = where < 2;
   side(m, g, &start, t, true);
+  m->fresh = false;
   if (where == 1) line(m, g, "%s", exit);
   if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
 }

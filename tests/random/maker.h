@@ -25,6 +25,7 @@ typedef struct Maker {
   Program *p; /* the scope of the present body */
   Where where;
   int depth;   /* of blocks around */
+  bool fresh;  /* what a side assigns is a value of its own */
   int quiet;   /* > 0: no hooks and writes here */
   int still;   /* > 0: nor draws: data decides whether it runs */
   bool hooks;  /* the program has hooks: no second order */
