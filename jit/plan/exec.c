@@ -149,7 +149,10 @@ static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
   Place at = plan_there(p, v, step) ? p->place[plan_index(g, v)] : (Place){0};
   Tensor *r = NULL;
   switch ((PlaceKind)at.kind) {
-  case PLACE_INPUT: return tn_ref(x->in[at.index]);
+  case PLACE_INPUT: {
+    Tensor *dense = x->f->dense[at.index];
+    return tn_ref(dense ? dense : x->in[at.index]);
+  }
   case PLACE_RESULT: return tn_ref(x->f->results[at.index]);
   case PLACE_HELD: return tn_ref(x->f->helds[at.index]);
   case PLACE_ARENA: {
@@ -201,6 +204,35 @@ static bool fetch(Exec *x, const Step *s) {
   return to != NULL;
 }
 
+/* Whether all elements share one place in memory. */
+static bool repeats(const Tensor *t) {
+  for (int k = 0; k < t->rank; k++)
+    if (t->stride[k] && t->dim[k] > 1) return false;
+  return tn_count(t) > 0;
+}
+
+/* Makes a dense copy of input i. Inputs that repeat one number, such as the first zeros of an
+ * optimizer, share a copy that is large enough. */
+static Tensor *dense_input(Exec *x, size_t i) {
+  Mem *m = x->c->mem;
+  Tensor *t = x->in[i];
+  x->copied += (int64_t)sizeof(Tensor);
+  size_t each = dt_size(t->dtype), bytes = (size_t)tn_count(t) * each;
+  for (size_t k = i; k-- > 0 && repeats(t);) {
+    const Tensor *d = x->f->dense[k];
+    if (!d || d->dtype != t->dtype || d->store->bytes < bytes || !repeats(x->in[k]) ||
+        memcmp(tn_data(d), tn_data(t), each))
+      continue;
+    int64_t stride[CKL_MAX_RANK];
+    uint64_t step = 1; /* of a tensor without elements it may not fit */
+    for (int a = t->rank - 1; a >= 0; step *= (uint64_t)t->dim[a--]) stride[a] = (int64_t)step;
+    return tn_view(m, d, t->rank, t->dim, stride, 0);
+  }
+  Tensor *d = tn_contiguous(m, t);
+  if (d) x->copied += (int64_t)(d->store->bytes + 64 + sizeof(Storage));
+  return d;
+}
+
 static bool run_node(Exec *x, const Step *s) {
   const Plan *p = x->f->plan;
   const GNode *n = &p->g->nodes[s->node];
@@ -217,7 +249,13 @@ static bool run_node(Exec *x, const Step *s) {
   for (uint32_t k = 0; k < n->operand_count && ok; k++) {
     Val v = p->g->operands[n->operand0 + k];
     if (gr_type(p->g, v)->kind == TK_TOKEN) continue;
-    a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
+    Place at = p->place[plan_index(p->g, v)];
+    if (n->region_count && at.kind == PLACE_INPUT && !x->f->dense[at.index] &&
+        !tn_is_contiguous(x->in[at.index])) { /* once, and not by each body that reads it */
+      x->f->dense[at.index] = dense_input(x, at.index);
+      if (!x->f->dense[at.index]) ok = no_memory(x);
+    }
+    if (ok) a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
     ok = a->t[k] != NULL;
   }
   ok = ok && gr_run_node(p->g, s->node, &x->inner, a->t, out, x->e, x->at);
@@ -346,35 +384,6 @@ static bool same_input(const Exec *x, size_t i) {
     if (v->dim[k] != dim[k]) return false;
   }
   return true;
-}
-
-/* Whether all elements share one place in memory. */
-static bool repeats(const Tensor *t) {
-  for (int k = 0; k < t->rank; k++)
-    if (t->stride[k] && t->dim[k] > 1) return false;
-  return tn_count(t) > 0;
-}
-
-/* Makes a dense copy of input i. Inputs that repeat one number, such as the first zeros of an
- * optimizer, share a copy that is large enough. */
-static Tensor *dense_input(Exec *x, size_t i) {
-  Mem *m = x->c->mem;
-  Tensor *t = x->in[i];
-  x->copied += (int64_t)sizeof(Tensor);
-  size_t each = dt_size(t->dtype), bytes = (size_t)tn_count(t) * each;
-  for (size_t k = i; k-- > 0 && repeats(t);) {
-    const Tensor *d = x->f->dense[k];
-    if (!d || d->dtype != t->dtype || d->store->bytes < bytes || !repeats(x->in[k]) ||
-        memcmp(tn_data(d), tn_data(t), each))
-      continue;
-    int64_t stride[CKL_MAX_RANK];
-    uint64_t step = 1; /* of a tensor without elements it may not fit */
-    for (int a = t->rank - 1; a >= 0; step *= (uint64_t)t->dim[a--]) stride[a] = (int64_t)step;
-    return tn_view(m, d, t->rank, t->dim, stride, 0);
-  }
-  Tensor *d = tn_contiguous(m, t);
-  if (d) x->copied += (int64_t)(d->store->bytes + 64 + sizeof(Storage));
-  return d;
 }
 
 /* Sets up tensors and addresses of the run; false when out of memory. */

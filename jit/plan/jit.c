@@ -345,18 +345,15 @@ static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *mor
   int64_t views = view_bytes(f, env, f->plan->g->operands + n->operand0, n->operand_count,
                              (uint32_t)(s - f->plan->steps));
   *more = views;
-  if (n->op == OP_LOOP && f->plan->g->regions[n->region0]->output_count >
-                              (size_t)gr_attr_i(f->plan->g, s->node, AT_CARRY, 0))
-    return false; /* it keeps something of each turn */
+  if (n->op == OP_LOOP) return false; /* what it keeps depends on its number of turns */
   for (uint32_t r = 0; r < n->region_count; r++) {
     JitPeak q;
     if (!jit_peak(f->regions[n->region0 + r], env, &q) || !q.bound) return false;
-    /* an iteration's number, how many there were, and its results beside those of the iteration
-     * before, or of all iterations */
+    /* an iteration's number, and its results beside those of the iteration before, or of all
+     * iterations */
     const JitFn *body = f->regions[n->region0 + r];
     const Graph *g = body->plan->g;
-    int64_t times = n->op == OP_BRANCH ? 0 : n->op == OP_LOOP ? 2 : 1; /* some results are unread */
-    int64_t each = q.inner + 16 + times * q.outputs + views +
+    int64_t each = q.inner + 8 + (n->op == OP_BRANCH ? 0 : q.outputs) + views +
                    view_bytes(body, env, g->outputs, g->output_count, UINT32_MAX);
     if (each > *more) *more = each;
     if (q.arena < 64) q.arena = 64; /* the least block */
