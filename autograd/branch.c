@@ -567,9 +567,7 @@ static void all_BRANCH(Rule *r) {
           failed(r, true, &e);
           return;
         }
-        gr_output(b.g, own    ? side[k].there[i]
-                       : rows ? ad_no_stash(&b)
-                              : truth(b.g, there[k]));
+        gr_output(b.g, own ? side[k].there[i] : rows ? ad_no_stash(&b) : truth(b.g, there[k]));
         if (failed(r, b.failed, &b.err)) return;
       }
       flag[i] = results++;

@@ -1,9 +1,9 @@
 /* The gradient of `loop`.
  *
- * In: a loop with its cotangents, as a Rule. Out: a `loop` node that goes through the turns from the
- * last to the first. What a turn computes is kept by the forward loop, row by row (ad_keep_turns,
- * graph/stash.h), so that there is one value for a further gradient to go through, as in script;
- * only what is no float is computed again.
+ * In: a loop with its cotangents, as a Rule. Out: a `loop` node that goes through the turns from
+ * the last to the first. What a turn computes is kept by the forward loop, row by row
+ * (ad_keep_turns, graph/stash.h), so that there is one value for a further gradient to go through,
+ * as in script; only what is no float is computed again.
  *
  * The gradient of a turn is that of its body (ad_vjp_ask). From turn to turn go the cotangents of
  * what the loop carries, and one sum for each other value that it reads, which starts with the sum
@@ -226,6 +226,9 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
     }
     CK_ASSERT(g->arena->mem, !val_none(args[i]));
   }
+  for (int i = 1; job->last && i <= l->carry; i++) /* it is that value */
+    for (int k = l->carry + l->rows + 1; r->wants[i] && l->adds[r->home[i]] && k < all; k++)
+      if (val_eq(r->at[k], r->at[i])) args[i] = args[k];
   Val *given = ARENA_ARRAY(a, Val, l->gives + 1);
   Val *map = ARENA_ARRAY(a, Val, body->type_count + 1);
   if (!ad_inline_mapped(g, body, args, given, map, l->e)) return false;

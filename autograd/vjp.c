@@ -477,12 +477,12 @@ static Room room_for(Sweep *s) {
                 .wants = ARENA_ARRAY(a, bool, in + 1)};
 }
 
-/* The operands of branch or loop n with the values that they may be, and what is known of their sums, for
- * the rule, which goes on with these. */
+/* The operands of branch or loop n with the values that they may be, and what is known of their
+ * sums, for the rule, which goes on with these. */
 static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
   Arena *a = &s->scratch;
   const GNode node = s->g->nodes[n];
-  size_t most = node.operand_count + s->origin_count + 1, count = node.operand_count;
+  size_t most = 2 * node.operand_count + s->origin_count + 1, count = node.operand_count;
   Val *in = ARENA_ARRAY(a, Val, most), *of = ARENA_ARRAY(a, Val, most);
   Origin *origins = ARENA_ARRAY(a, Origin, s->origin_count + 1);
   m->wants = memcpy(ARENA_ARRAY(a, bool, most), m->wants, count * sizeof *m->wants);
@@ -508,6 +508,16 @@ static bool give_sums(Sweep *s, Rule *r, Room *m, uint32_t n) {
       if (at == count) in[count++] = o->x;
       m->wants[at] = true;
     }
+  /* what a carried value is at entry, if it has a sum, is a value that the first turn reads */
+  for (size_t i = 1; i < first; i++) {
+    if (!m->wants[i] || i > (size_t)gr_attr_i(s->g, n, AT_CARRY, 0) ||
+        val_none(s->cot[home_of(s, in[i])]))
+      continue;
+    size_t at = first;
+    while (at < count && !val_eq(in[at], in[i])) at++;
+    if (at == count) in[count++] = in[i];
+    m->wants[at] = true;
+  }
   r->behind = (int)(count - node.operand_count);
   r->origins = origins;
   for (size_t i = 0; i < count; i++) of[i] = read_of(s, in[i]);

@@ -23,6 +23,7 @@
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
+#include "lang/eval/turns.h"
 #include "lang/eval/want.h"
 #include "lang/tape/callback.h"
 #include "lang/tape/gradient.h"
@@ -220,6 +221,7 @@ static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how,
   w.dx = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
+  turns_gradient(s, d->count, d->y, w.count, w.vals, at);
   host_seen(s, true, at);
   stage_at(s, at);
   w.dx_there = ARENA_ARRAY(&s->scratch, Val, w.count + 1);

@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "autograd/vjp.h"
 #include "graph/build.h"
 #include "graph/opcode.h"
 #include "lang/check/check.h"
@@ -439,6 +440,7 @@ static bool stage_turn(Turns *t) {
   Val first = truth(s->stage, goes.tag == V_NODE ? stage_lift(s, goes, at) : goes);
   region_open(s, &t->stage, NULL);
   t->stage.side = true;
+  t->stage.turns = t;
   t->stage.token = outer_token;
   t->stage.counters = 1;
   Type count = {.kind = TK_TENSOR, .dtype = DT_I64}, flag = {.kind = TK_TENSOR, .dtype = DT_BOOL};
@@ -511,6 +513,84 @@ static void make_node(Turns *t) {
   t->next = t->flag;
   for (size_t i = 0; i < t->item_count; i++) settle(t, &t->items[i]);
   if (t->effects) s->stage->unit->token = (Val){t->node.node, (uint32_t)t->next};
+}
+
+/* ---- gradients inside of a turn */
+
+/* Marks the values of stage st that a gradient of the marked ones goes through. */
+static void mark_back(const Stage *st, bool *live, size_t nwrt, const Val *wrt) {
+  const Graph *g = st->g;
+  for (size_t i = 0; i < nwrt; i++) {
+    bool here = wrt[i].node < g->node_count;
+    if (here) live[g->nodes[wrt[i].node].result0 + wrt[i].res] = false;
+  }
+  for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
+    const GNode *node = &g->nodes[n];
+    bool any = false;
+    for (uint32_t k = 0; k < node->result_count; k++) any |= live[node->result0 + k];
+    if (!any || !ad_passes((OpCode)node->op)) continue;
+    for (uint32_t k = 0; k < node->operand_count; k++) {
+      Val v = gr_operand(g, n, (int)k);
+      bool stop = false;
+      for (size_t i = 0; i < nwrt && !stop; i++) stop = val_eq(wrt[i], v);
+      if (!stop && dt_float((DType)gr_type(g, v)->dtype))
+        live[g->nodes[v.node].result0 + v.res] = true;
+    }
+  }
+}
+
+static bool has_leaf(Session *s, Value v, Val x) {
+  stack_check();
+  if (v.tag == V_NODE) return val_eq(v.u.v, x);
+  size_t n;
+  Value *parts = value_parts(s, v, &n);
+  for (size_t i = 0; parts && i < n; i++)
+    if (has_leaf(s, parts[i], x)) return true;
+  return false;
+}
+
+static void need_own(Session *s, const Turns *t, const bool *live, Span at) {
+  const Graph *g = t->stage.g;
+  for (size_t k = 1; k <= t->arg_count && k < g->input_count; k++) {
+    Val in = g->inputs[k];
+    if (!live[g->nodes[in.node].result0]) continue;
+    const char *name = "a value";
+    for (size_t i = 0; i < t->item_count; i++)
+      if (t->items[i].kind == PLACE_VAR && has_leaf(s, t->items[i].in, in))
+        name = fail_text(s, "`%s`", s->locals[t->left.vars[t->items[i].index].local].name);
+    fail_help(s, ERR_NOT_YET, at,
+              "stop(..) cuts it, if it counts as given; or let a proc or the top level go through "
+              "the loop, with the body in a fn",
+              "not yet: this gradient goes through %s, which earlier turns of the loop have made",
+              name);
+  }
+}
+
+void turns_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at) {
+  const Stage *st = s->stage;
+  Val *from = ARENA_ARRAY(&s->scratch, Val, nwrt + 1);
+  if (nwrt) memcpy(from, wrt, nwrt * sizeof *from);
+  bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->type_count + 1);
+  for (size_t i = 0; i < ny; i++) live[st->g->nodes[y[i].node].result0 + y[i].res] = true;
+  for (; st; st = st->up) {
+    mark_back(st, live, nwrt, from);
+    if (st->turns) need_own(s, st->turns, live, at);
+    if (!st->up) return;
+    const Graph *g = st->up->g;
+    bool *outer = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
+    for (size_t i = 0; i < nwrt; i++) {
+      Val v = VAL_NONE;
+      for (size_t k = 0; k < st->capture_count; k++)
+        if (val_eq(st->inner[k], from[i])) v = st->outer[k];
+      from[i] = v;
+    }
+    for (size_t k = 0; k < st->capture_count; k++) {
+      Val v = st->outer[k], in = st->inner[k];
+      if (live[st->g->nodes[in.node].result0 + in.res])
+        outer[g->nodes[v.node].result0 + v.res] = true;
+    }
+    live = outer;
+  }
 }
 
 /* ---- the loop */

@@ -10,4 +10,9 @@
 Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi);
 Flow turns_while(Session *s, Node *st);
 
+/* For a gradient of values y of the present stage by the values wrt. A turn of a loop sees what it
+ * was given by the turns before as values without a history: an error if y depends on one that is
+ * not among wrt. */
+void turns_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at);
+
 #endif

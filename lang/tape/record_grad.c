@@ -53,7 +53,7 @@ static Held *held(const Run *r, Val v) {
 /* Room for the turns of a loop, whose number is not known before it runs: a node takes a place. */
 #define TURN_PLACES ((uint64_t)1 << 36)
 
-/* A bound on the nodes that run in place of g: those of both sides of branches, and of all turns. */
+/* A bound on the nodes that run in place of g: of both sides of branches, and of all turns. */
 uint64_t tape_places(const Graph *g) {
   stack_check();
   uint64_t n = g->node_count;
