@@ -103,9 +103,10 @@ void hosts_release(Hosts *h) {
 static Hosts *hosts_of(Session *s, Span at) {
   Unit *u = s->stage->unit;
   if (!u || s->stage->level > 1)
-    fail_at(s, ERR_NOT_YET, at,
-            "not yet: a hook or a deferred function inside a comprehension or a function with a "
-            "backward of its own");
+    fail_at(
+        s, ERR_NOT_YET, at,
+        "not yet: a hook or a deferred function inside a comprehension, one side of a choice on "
+        "data, a loop that stays one, or a function with a backward of its own");
   if (!u->hosts) {
     Hosts *h = mem_need(&s->mem, NULL, 0, sizeof *h);
     *h = (Hosts){.rc = 1, .s = s};
