@@ -24,7 +24,7 @@ static bool is_token(const Graph *g, Val v) {
   return gr_type(g, v)->kind == TK_TOKEN;
 }
 
-static Graph *side(Rule *r) {
+Graph *ad_region(const Rule *r) {
   Graph *g = gr_new(r->g->arena, r->g->dims, r->g->names, NULL);
   g->blocks = r->g->blocks;
   g->at = r->g->at;
@@ -43,13 +43,9 @@ Val ad_no_stash(B *b) {
   return v;
 }
 
-static Val filled(B *b, const Type *t, double x) {
+Val ad_absent(B *b, const Type *t) {
   if (t->kind == TK_STASH) return ad_no_stash(b);
-  return b_broadcast(b, gr_const_f(b->g, (DType)t->dtype, (Device)t->dev, x), t->rank, t->dim);
-}
-
-static Val truth(Graph *g, bool holds) {
-  return gr_const_i(g, DT_BOOL, DEV_CPU, holds);
+  return b_broadcast(b, gr_const_f(b->g, (DType)t->dtype, (Device)t->dev, -0.0), t->rank, t->dim);
 }
 
 static bool failed(Rule *r, bool fails, const GErr *e) {
@@ -264,7 +260,7 @@ Val ad_or_zero(B *b, Val there, Val v, bool none) {
     sides[k]->at = g->at;
     B in = {.g = sides[k]};
     Val x = gr_input(sides[k], &t);
-    gr_output(sides[k], !k ? x : none ? filled(&in, &t, -0.0) : b_zeros(&in, &t));
+    gr_output(sides[k], !k ? x : none ? ad_absent(&in, &t) : b_zeros(&in, &t));
   }
   Val of[2] = {there, v};
   Val y = gr_op(g, OP_BRANCH, of, 2, NULL, 0, sides, 2, &b->err);
@@ -274,7 +270,7 @@ Val ad_or_zero(B *b, Val there, Val v, bool none) {
 
 void ad_rule_if(Rule *r, const GradRule *rule, Val there) {
   GErr e = {.code = ERR_BUG, .operand = -1};
-  Graph *sides[2] = {side(r), side(r)};
+  Graph *sides[2] = {ad_region(r), ad_region(r)};
   int most = r->in_count + 2 * r->out_count + 1, n = 1;
   Val *args = ARENA_ARRAY(r->scratch, Val, most);
   Val *in = ARENA_ARRAY(r->scratch, Val, most), *out = in + r->in_count, *dout = out + r->out_count;
@@ -317,7 +313,7 @@ void ad_rule_if(Rule *r, const GradRule *rule, Val there) {
     if (!r->wants[i] || val_none(of.dx[i])) continue;
     Type t = *gr_type(sides[0], of.dx[i]);
     gr_output(sides[0], of.dx[i]);
-    gr_output(sides[1], filled(&none, &t, -0.0));
+    gr_output(sides[1], ad_absent(&none, &t));
     any = true;
   }
   if (!any || failed(r, none.failed, &none.err)) return;
@@ -383,13 +379,8 @@ static bool not_passed(Rule *r, Graph *g, int i, const Val *in, Val out, Val *dy
   return !b.failed;
 }
 
-static bool gives_float(const Graph *g, Val v) {
-  const Type *t = gr_type(g, v);
-  return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
-}
-
 static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e) {
-  Graph *g = a->g = side(r);
+  Graph *g = a->g = ad_region(r);
   const Graph *body = r->g->regions[r->g->nodes[r->node].region0 + (uint32_t)k];
   int captures = r->in_count + r->behind - 1, n = 0, wanted = 0, sums = 0;
   Given again = {ARENA_ARRAY(r->scratch, Val, given->count), 1};
@@ -419,7 +410,7 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
   for (size_t i = 0; i < g->type_count; i++) read[i] = VAL_NONE;
   for (int i = 0; i < r->out_count; i++) {
     Val v = body->outputs[i], x = map[body->nodes[v.node].result0 + v.res];
-    if (gr_node(body, v)->op != OP_INPUT && gives_float(body, v))
+    if (gr_node(body, v)->op != OP_INPUT && ad_has_gradient(gr_type(body, v)))
       read[g->nodes[x.node].result0 + x.res] = AT(r->out[i]);
   }
   /* seeds are added from the last to the first: sums, then cotangents of results */
@@ -546,7 +537,7 @@ static void all_BRANCH(Rule *r) {
     Type t = *gr_type(there[0] ? side[0].g : side[1].g, there[0] ? *dx[0] : *dx[1]);
     for (int k = 0; k < 2; k++) {
       B b = {.g = side[k].g};
-      gr_output(side[k].g, there[k] ? *dx[k] : filled(&b, &t, -0.0));
+      gr_output(side[k].g, there[k] ? *dx[k] : ad_absent(&b, &t));
       if (failed(r, b.failed, &b.err)) return;
     }
     value[i] = results++;
@@ -567,7 +558,7 @@ static void all_BRANCH(Rule *r) {
           failed(r, true, &e);
           return;
         }
-        gr_output(b.g, own ? side[k].there[i] : rows ? ad_no_stash(&b) : truth(b.g, there[k]));
+        gr_output(b.g, own ? side[k].there[i] : rows ? ad_no_stash(&b) : ad_truth(b.g, there[k]));
         if (failed(r, b.failed, &b.err)) return;
       }
       flag[i] = results++;
@@ -641,7 +632,7 @@ bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
       }
       for (uint32_t r = 0; any && r < in->result_count; r++) {
         Val v = {i, r};
-        bool is_float = gives_float(side, v);
+        bool is_float = ad_has_gradient(gr_type(side, v));
         depends[in->result0 + r] = is_float;
         if (in->op == OP_INPUT || kept[in->result0 + r] || !is_float) continue;
         const Prov *p = &side->provs[in->prov];

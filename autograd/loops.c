@@ -59,7 +59,8 @@ typedef struct Loop {
   GErr *e;
 } Loop;
 
-/* What is known of the cotangents before or after a turn, per operand. */
+/* What is known of the cotangents before or after a turn, per operand: of carried values, and of
+ * sums, which stand behind them in one array. */
 typedef struct Known {
   Here *dc, *sum;
 } Known;
@@ -68,14 +69,6 @@ typedef struct Known {
 typedef struct Answer {
   Val *dc, *dc_there, *sum, *sum_there, *row, *row_there, *gave;
 } Answer;
-
-static const Type *type_at(const Graph *g, Val v) {
-  return gr_type(g, v);
-}
-
-static bool has_gradient(const Type *t) {
-  return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
-}
 
 static uint32_t slot_of(const Graph *g, Val v) {
   return g->nodes[v.node].result0 + v.res;
@@ -113,8 +106,9 @@ bool ad_keep_turns(Graph *g, uint32_t node, GErr *e) {
     for (uint32_t k = 0; any && k < n->result_count; k++) {
       Val v = {i, k};
       const Type *t = gr_type(body, v);
-      depends[slot_of(body, v)] = has_gradient(t);
-      if (kept[slot_of(body, v)] || t->kind == TK_TOKEN || (!carried && !has_gradient(t))) continue;
+      depends[slot_of(body, v)] = ad_has_gradient(t);
+      if (kept[slot_of(body, v)] || t->kind == TK_TOKEN || (!carried && !ad_has_gradient(t)))
+        continue;
       if (input >= 0 && !carried) continue;
       /* a `checkpoint` block of the body computes its values again, but those that it saves */
       bool again = p->region != g->provs[g->nodes[node].prov].region;
@@ -164,19 +158,6 @@ static int slot(Loop *l, Part part, Val outer, const Type *t) {
   own.alias = 0;
   l->slots[l->slot_count] = (Slot){part, outer, own};
   return l->slot_count++;
-}
-
-static Type flag_type(void) {
-  return type_of(DT_BOOL, DEV_CPU, 0);
-}
-
-static Val filler(B *b, const Type *t) {
-  if (t->kind == TK_STASH) return ad_no_stash(b);
-  return b_broadcast(b, gr_const_f(b->g, (DType)t->dtype, (Device)t->dev, -0.0), t->rank, t->dim);
-}
-
-static Val truth(Graph *g, bool holds) {
-  return gr_const_i(g, DT_BOOL, DEV_CPU, holds);
 }
 
 /* Whether operand i is a value that all turns read. */
@@ -236,7 +217,7 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
   for (size_t i = 0; i < g->type_count; i++) read[i] = VAL_NONE;
   for (int k = l->gives - 1; k >= 0; k--) {
     Val v = body->outputs[k], is = IN(k < l->carry ? l->gave[k] : l->kept[k]);
-    if (gr_node(body, v)->op == OP_INPUT || val_none(is) || !has_gradient(gr_type(body, v)))
+    if (gr_node(body, v)->op == OP_INPUT || val_none(is) || !ad_has_gradient(gr_type(body, v)))
       continue;
     Val x = map[slot_of(body, v)];
     read[slot_of(g, x)] = is;
@@ -252,7 +233,7 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
     there[n] = k >= l->carry   ? IN(l->dkept_there[k])
                : here == MAYBE ? IN(l->dc_there[1 + k])
                                : VAL_NONE;
-    if (k >= l->carry && !val_none(there[n]) && type_at(g, dy[n])->kind == TK_TENSOR)
+    if (k >= l->carry && !val_none(there[n]) && gr_type(g, dy[n])->kind == TK_TENSOR)
       dy[n] = ad_or_zero(&b, there[n], dy[n], true);
     n++;
   }
@@ -264,7 +245,7 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
   for (int i = 1; i < all; i++) {
     bool carried = i <= l->carry;
     if (carried ? !l->follows[i] : !r->wants[i]) continue;
-    if (!has_gradient(body_type(l, i))) continue;
+    if (!ad_has_gradient(body_type(l, i))) continue;
     /* a carried value is the one of its home in the first turn of the loop */
     bool own = carried && (!job->last || !r->wants[i] || !l->adds[r->home[i]]);
     int home = own ? i : r->home[i];
@@ -280,7 +261,7 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
         there[n] = is_stash(l, i)                ? IN(l->row_there[home])
                    : job->now.sum[home] == MAYBE ? IN(l->sum_there[home])
                                                  : VAL_NONE;
-        if (is_stash(l, i) && !val_none(there[n]) && type_at(g, dy[n])->kind == TK_TENSOR)
+        if (is_stash(l, i) && !val_none(there[n]) && gr_type(g, dy[n])->kind == TK_TENSOR)
           dy[n] = ad_or_zero(&b, there[n], dy[n], true);
         n++;
         sums++;
@@ -331,7 +312,7 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
     out->dc_there[i] = out->sum_there[i] = out->row_there[i] = VAL_NONE;
     if (i <= l->carry && l->gave[i - 1] != NO_SLOT) out->gave[i - 1] = args[i];
     bool carried = i <= l->carry;
-    if ((carried ? l->follows[i] : r->wants[i]) && has_gradient(body_type(l, i))) {
+    if ((carried ? l->follows[i] : r->wants[i]) && ad_has_gradient(body_type(l, i))) {
       bool own = carried && (!job->last || !r->wants[i] || !l->adds[r->home[i]]);
       if (own) {
         out->dc[i] = dx[of[i]];
@@ -359,14 +340,6 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
 
 /* ---- what is there in which turn */
 
-static Graph *region(const Loop *l) {
-  const Graph *g = l->r->g;
-  Graph *d = gr_new(g->arena, g->dims, g->names, NULL);
-  d->blocks = g->blocks;
-  d->at = g->at;
-  return d;
-}
-
 static Val *take_slots(const Loop *l, Graph *g) {
   Val *in = ARENA_ARRAY(l->r->scratch, Val, l->slot_count + 1);
   for (int i = 0; i < l->slot_count; i++) in[i] = gr_input(g, &l->slots[i].type);
@@ -374,8 +347,8 @@ static Val *take_slots(const Loop *l, Graph *g) {
 }
 
 static Known known_new(const Loop *l) {
-  size_t n = (size_t)l->all + 1;
-  return (Known){ARENA_ARRAY(l->r->scratch, Here, n), ARENA_ARRAY(l->r->scratch, Here, n)};
+  Here *both = ARENA_ARRAY(l->r->scratch, Here, 2 * l->all);
+  return (Known){both, both + l->all};
 }
 
 static Answer answer_new(const Loop *l) {
@@ -396,7 +369,7 @@ static Here here(Val v, Val there) {
 
 /* Finds what is there after a turn that begins with `now`. */
 static bool after(Loop *l, Known now, bool last, Known *then) {
-  Graph *g = region(l);
+  Graph *g = ad_region(l->r);
   Answer a = answer_new(l);
   TurnJob job = {l, g, take_slots(l, g), now, last};
   *then = known_new(l);
@@ -405,7 +378,7 @@ static bool after(Loop *l, Known now, bool last, Known *then) {
     if (is_stash(l, i)) {
       Here h = here(a.row[i], a.row_there[i]);
       l->row_here[i] = l->row_here[i] == (Here)-1 ? h : either(l->row_here[i], h);
-      bool wide = !val_none(a.row_there[i]) && type_at(g, a.row_there[i])->kind == TK_STASH;
+      bool wide = !val_none(a.row_there[i]) && gr_type(g, a.row_there[i])->kind == TK_STASH;
       if (wide)
         return gerr_set(l->e, ERR_NOT_YET, -1,
                         "a gradient through three loops, one inside "
@@ -420,8 +393,9 @@ static bool after(Loop *l, Known now, bool last, Known *then) {
 static void give(Graph *g, const Type *t, Here form, Val v, Val there) {
   B b = {.g = g};
   if (form == NONE) return;
-  gr_output(g, val_none(v) ? filler(&b, t) : v);
-  if (form == MAYBE) gr_output(g, val_none(v) || val_none(there) ? truth(g, !val_none(v)) : there);
+  gr_output(g, val_none(v) ? ad_absent(&b, t) : v);
+  if (form == MAYBE)
+    gr_output(g, val_none(v) || val_none(there) ? ad_truth(g, !val_none(v)) : there);
 }
 
 typedef struct Forms {
@@ -429,14 +403,14 @@ typedef struct Forms {
 } Forms;
 
 static Graph *one_turn(Loop *l, const Forms *f, bool begin, bool last) {
-  Graph *g = region(l);
+  Graph *g = ad_region(l->r);
   Answer a = answer_new(l);
   TurnJob job = {l, g, take_slots(l, g), begin ? f->first : f->now, last};
   if (!turn_gradient(&job, &a, NULL)) return NULL;
   for (int i = 1; i < l->all; i++) {
     if (i <= l->carry) give(g, body_type(l, i), f->form.dc[i], a.dc[i], a.dc_there[i]);
     if (!is_stash(l, i))
-      give(g, type_at(l->r->g, l->r->at[i]), f->form.sum[i], a.sum[i], a.sum_there[i]);
+      give(g, gr_type(l->r->g, l->r->at[i]), f->form.sum[i], a.sum[i], a.sum_there[i]);
   }
   for (int k = 0; k < l->carry; k++)
     if (l->gave[k] != NO_SLOT) gr_output(g, a.gave[k]);
@@ -449,7 +423,7 @@ static Graph *one_turn(Loop *l, const Forms *f, bool begin, bool last) {
 static Graph *all_turns(Loop *l, const Forms *f, bool by_begin, bool by_last, bool begin,
                         bool last) {
   if (!by_begin && !by_last) return one_turn(l, f, begin, last);
-  Graph *sides[2], *g = region(l);
+  Graph *sides[2], *g = ad_region(l->r);
   for (int k = 0; k < 2; k++) {
     sides[k] = by_begin ? all_turns(l, f, false, by_last, k == 0, last)
                         : all_turns(l, f, false, false, begin, k == 0);
@@ -486,7 +460,7 @@ static void find_follows(Loop *l) {
   Rule *r = l->r;
   bool *on = ARENA_ARRAY(r->scratch, bool, b->type_count + 1);
   for (int i = 1; i < r->in_count; i++)
-    on[slot_of(b, b->inputs[i])] = r->wants[i] && has_gradient(body_type(l, i));
+    on[slot_of(b, b->inputs[i])] = r->wants[i] && ad_has_gradient(body_type(l, i));
   for (bool more = true; more;) {
     more = false;
     for (uint32_t n = 0; n < b->node_count; n++) {
@@ -496,7 +470,7 @@ static void find_follows(Loop *l) {
       for (uint32_t k = 0; k < node->operand_count && !any; k++)
         any = on[slot_of(b, gr_operand(b, n, (int)k))];
       for (uint32_t k = 0; any && k < node->result_count; k++)
-        on[slot_of(b, (Val){n, k})] = has_gradient(gr_type(b, (Val){n, k}));
+        on[slot_of(b, (Val){n, k})] = ad_has_gradient(gr_type(b, (Val){n, k}));
     }
     for (int k = 0; k < l->carry; k++) {
       bool *to = &on[slot_of(b, b->inputs[1 + k])];
@@ -513,7 +487,7 @@ static void make_slots(Loop *l, Known first) {
   Rule *r = l->r;
   const Graph *b = l->body;
   Graph *g = r->g;
-  Type i64 = type_of(DT_I64, DEV_CPU, 0), flag = flag_type();
+  Type i64 = type_of(DT_I64, DEV_CPU, 0), flag = type_of(DT_BOOL, DEV_CPU, 0);
   B of = {.g = g};
   slot(l, CAPTURED, VAL_NONE, &i64);
   for (int i = 1; i < l->all; i++) {
@@ -521,21 +495,21 @@ static void make_slots(Loop *l, Known first) {
       const Type *t = body_type(l, i);
       Val v = r->dout[i - 1], w = r->dout_there[i - 1];
       first.dc[i] = here(v, w);
-      l->dc[i] = slot(l, CARRIED, val_none(v) ? filler(&of, t) : v, t);
+      l->dc[i] = slot(l, CARRIED, val_none(v) ? ad_absent(&of, t) : v, t);
       l->dc_there[i] =
-          slot(l, CARRIED, first.dc[i] == MAYBE ? w : truth(g, first.dc[i] == SURE), &flag);
+          slot(l, CARRIED, first.dc[i] == MAYBE ? w : ad_truth(g, first.dc[i] == SURE), &flag);
     }
     if (!l->adds[i]) continue;
     Type t = *gr_type(g, r->at[i]);
     Val v = r->sum[i], w = r->sum_there[i];
     first.sum[i] = says_no_turns(g, w, r->node) ? NONE : here(v, w);
-    l->sum[i] = slot(l, CARRIED, val_none(v) ? filler(&of, &t) : v, &t);
+    l->sum[i] = slot(l, CARRIED, val_none(v) ? ad_absent(&of, &t) : v, &t);
     l->sum_there[i] =
-        slot(l, CARRIED, !val_none(w) && !val_none(v) ? w : truth(g, !val_none(v)), &flag);
+        slot(l, CARRIED, !val_none(w) && !val_none(v) ? w : ad_truth(g, !val_none(v)), &flag);
   }
   for (int k = 0; k < l->carry; k++) {
     Val v = b->outputs[k];
-    if (gr_node(b, v)->op != OP_INPUT && has_gradient(gr_type(b, v)))
+    if (gr_node(b, v)->op != OP_INPUT && ad_has_gradient(gr_type(b, v)))
       l->gave[k] = slot(l, CARRIED, r->out[k], gr_type(b, v));
   }
   for (int k = l->carry; k < l->gives; k++) {
@@ -617,8 +591,7 @@ static void drop_slots(Loop *l, const Forms *f) {
 }
 
 static bool same_known(const Loop *l, Known a, Known b) {
-  size_t n = (size_t)l->all * sizeof *a.dc;
-  return !memcmp(a.dc, b.dc, n) && !memcmp(a.sum, b.sum, n);
+  return !memcmp(a.dc, b.dc, 2 * (size_t)l->all * sizeof *a.dc);
 }
 
 static void join(const Loop *l, Known *a, Known b) {
@@ -633,18 +606,13 @@ static bool find_forms(Loop *l, Known first, Forms *f, Known *end) {
   Known then;
   f->first = first;
   if (!after(l, first, false, &f->now)) return false;
-  for (;;) {
+  for (bool more = true; more; f->now = then) {
     if (!after(l, f->now, false, &then)) return false;
-    Known was = known_new(l);
     join(l, &then, f->now);
-    memcpy(was.dc, f->now.dc, (size_t)l->all * sizeof *was.dc);
-    memcpy(was.sum, f->now.sum, (size_t)l->all * sizeof *was.sum);
-    f->now = then;
-    if (same_known(l, was, then)) break;
+    more = !same_known(l, f->now, then);
   }
   f->form = known_new(l);
-  memcpy(f->form.dc, f->now.dc, (size_t)l->all * sizeof *f->now.dc);
-  memcpy(f->form.sum, f->now.sum, (size_t)l->all * sizeof *f->now.sum);
+  memcpy(f->form.dc, f->now.dc, 2 * (size_t)l->all * sizeof *f->now.dc);
   for (int i = 1; i < l->all; i++) { /* what the first turn reads is carried */
     const Here was[2] = {first.dc[i], first.sum[i]};
     Here *form[2] = {&f->form.dc[i], &f->form.sum[i]};

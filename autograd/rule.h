@@ -68,8 +68,19 @@ bool ad_keep_turns(Graph *g, uint32_t node, GErr *e);
 bool ad_keep_inside(Graph *g, uint32_t lo, uint32_t hi, GErr *e);
 /* Appends results to a node; the node numbers stay. */
 void ad_add_results(Graph *g, uint32_t node, size_t more, const Type *types);
+/* Whether a value of the type can have a gradient. */
+static inline bool ad_has_gradient(const Type *t) {
+  return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
+}
+/* An absent gradient of that type: -0 in every element; of a stash, one without rows. */
+Val ad_absent(B *b, const Type *t);
 /* A stash without rows, for the side of a branch that has none. */
 Val ad_no_stash(B *b);
+static inline Val ad_truth(Graph *g, bool holds) {
+  return gr_const_i(g, DT_BOOL, DEV_CPU, holds);
+}
+/* An empty graph for a region of a node that the rule makes. */
+Graph *ad_region(const Rule *r);
 /* Whether the loop has a turn for sure; the bool that says that it had none. */
 bool ad_has_turns(const Graph *g, uint32_t node);
 Val ad_no_turns(B *b, uint32_t node);

@@ -39,11 +39,6 @@ static bool passes_gradient(const GradRule *r) {
   return r->one || r->all;
 }
 
-/* Whether a value of the type can have a gradient. */
-static bool is_float(const Type *t) {
-  return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
-}
-
 /* Whether the rule of the node goes on with the sums of its operands. */
 static bool goes_on(const GNode *n) {
   return n->op == OP_BRANCH || n->op == OP_LOOP;
@@ -217,7 +212,8 @@ static bool carries(const Graph *g, uint32_t node, uint32_t i) {
 static void mark_active(Sweep *s) {
   Graph *g = s->g;
   for (int j = 0; j < s->nwrt; j++)
-    if (inside(s, s->wrt[j]) && is_float(gr_type(g, s->wrt[j]))) s->active[slot(s, s->wrt[j])] = 1;
+    if (inside(s, s->wrt[j]) && ad_has_gradient(gr_type(g, s->wrt[j])))
+      s->active[slot(s, s->wrt[j])] = 1;
   for (uint32_t n = s->lo; n <= s->hi; n++) {
     const GNode *node = &g->nodes[n];
     bool any = false;
@@ -225,7 +221,7 @@ static void mark_active(Sweep *s) {
     for (uint32_t i = 0; i < node->operand_count && !any; i++)
       any = is_active(s, g->operands[node->operand0 + i]) && carries(g, n, i);
     for (uint32_t k = 0; any && k < node->result_count; k++)
-      if (is_float(&g->types[node->result0 + k])) s->active[node->result0 + k - s->base] = 1;
+      if (ad_has_gradient(&g->types[node->result0 + k])) s->active[node->result0 + k - s->base] = 1;
   }
 }
 

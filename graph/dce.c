@@ -78,13 +78,12 @@ static bool *wanted(Arena *a, const Graph *g, uint32_t node, const bool *need) {
   return keep;
 }
 
-/* Marks which operands a node with regions uses. */
-static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *need, bool *used) {
+/* Marks which operands a node with regions uses, whose regions have the outputs `keep`. */
+static void used_operands(Arena *a, const Graph *g, uint32_t node, const bool *keep, bool *used) {
   const GNode *n = &g->nodes[node];
   uint32_t fixed = fixed_operands(g, node);
   for (uint32_t k = 0; k < n->operand_count; k++) used[k] = k < fixed;
   if (fixed == n->operand_count) return;
-  const bool *keep = wanted(a, g, node, need);
   for (uint32_t r = 0; r < n->region_count; r++) {
     const Graph *in = g->regions[n->region0 + r];
     const bool *inner = sweep(a, in, keep, false);
@@ -164,7 +163,7 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole) {
     bool *used = NULL;
     if (n->region_count && !whole) {
       used = ARENA_ARRAY(a, bool, n->operand_count + 1);
-      used_operands(a, g, i, need, used);
+      used_operands(a, g, i, wanted(a, g, i, need), used);
     }
     for (uint32_t k = 0; k < n->operand_count; k++) {
       Val v = g->operands[n->operand0 + k];
@@ -216,8 +215,8 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
       continue;
     }
     bool *used = ARENA_ARRAY(a, bool, n->operand_count + 1);
-    used_operands(a, g, i, need, used);
     const bool *keep = wanted(a, g, i, need);
+    used_operands(a, g, i, keep, used);
     Graph **regions = ARENA_ARRAY(a, Graph *, n->region_count);
     for (uint32_t r = 0; r < n->region_count; r++) {
       const Graph *in = g->regions[n->region0 + r];

@@ -569,22 +569,23 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
 
 /* Whether the loop stays one in code: its number of turns is large, or not known yet. */
 static bool stays_loop(Session *s, Value it) {
-  int64_t lo, hi;
+  int64_t end[2] = {0, 0};
   if (!in_code(s)) return false;
   if (v_is_tensor(it)) {
     Type t = op_type_of(s, it);
-    return t.rank && dim_is_const(op_dims_of(s), t.dim[0], &hi) && hi > UNROLL_MAX;
+    return t.rank && dim_is_const(op_dims_of(s), t.dim[0], &end[1]) && end[1] > UNROLL_MAX;
   }
   if (it.tag != V_RANGE) return false;
-  Value ends[2] = {it.u.range->lo, it.u.range->hi};
-  for (int i = 0; i < 2; i++)
-    if (ends[i].tag == V_NODE && !want_known(s, ends[i], &lo)) return true;
-  if (ends[0].tag == V_DIM || ends[1].tag == V_DIM) return false;
-  for (int i = 0; i < 2; i++)
-    if (ends[i].tag != V_NODE) *(i ? &hi : &lo) = ends[i].u.i;
-  if (ends[0].tag == V_NODE) want_known(s, ends[0], &lo);
-  if (ends[1].tag == V_NODE) want_known(s, ends[1], &hi);
-  return hi > lo && hi - lo > UNROLL_MAX;
+  const Value ends[2] = {it.u.range->lo, it.u.range->hi};
+  bool size = false; /* it is known when it is asked for (loop_bounds) */
+  for (int i = 0; i < 2; i++) {
+    if (ends[i].tag == V_NODE && !want_known(s, ends[i], &end[i])) return true;
+    if (ends[i].tag == V_INT) end[i] = ends[i].u.i;
+    size |= ends[i].tag == V_DIM;
+  }
+  int64_t n;
+  if (size || end[1] <= end[0]) return false;
+  return __builtin_sub_overflow(end[1], end[0], &n) || n > UNROLL_MAX;
 }
 
 static Flow stays_for(Session *s, Node *st, Value it) {

@@ -65,7 +65,7 @@ typedef struct Turns {
   bool peel;          /* the first turn has to stand in front of the loop */
   Stage stage;
   Val *args, *outs; /* of the node; of the region */
-  size_t arg_count, out_count, next, capacity;
+  size_t arg_count, arg_cap, out_count, out_cap, next;
   Val node;
 } Turns;
 
@@ -112,7 +112,7 @@ static Value entering(Session *s, Value v, Span at) {
 }
 
 static void push_arg(Turns *t, Val v) {
-  VEC_PUSH(&t->s->scratch, t->args, t->arg_count, t->capacity, v);
+  VEC_PUSH(&t->s->scratch, t->args, t->arg_count, t->arg_cap, v);
 }
 
 /* What the turn sees of v: inputs of the region, whose first values are operands of the node. */
@@ -138,14 +138,7 @@ static Value inputs(Turns *t, Value v) {
 }
 
 static void push_out(Turns *t, Val v) {
-  size_t cap = t->out_count;
-  if (!(t->out_count & (t->out_count - 1)) || !t->outs) {
-    cap = t->out_count ? 2 * t->out_count : 8;
-    Val *more = ARENA_ARRAY(&t->s->scratch, Val, cap);
-    if (t->out_count) memcpy(more, t->outs, t->out_count * sizeof *more);
-    t->outs = more;
-  }
-  t->outs[t->out_count++] = v;
+  VEC_PUSH(&t->s->scratch, t->outs, t->out_count, t->out_cap, v);
 }
 
 /* What the turn leaves at a place, as outputs of the region: it has the type with which it came. */
@@ -567,7 +560,9 @@ static void need_own(Session *s, const Turns *t, const bool *live, Span at) {
 }
 
 void turns_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at) {
-  const Stage *st = s->stage;
+  const Stage *st = s->stage, *loop = st;
+  while (loop && !loop->turns) loop = loop->up;
+  if (!loop) return;
   Val *from = ARENA_ARRAY(&s->scratch, Val, nwrt + 1);
   if (nwrt) memcpy(from, wrt, nwrt * sizeof *from);
   bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->type_count + 1);
