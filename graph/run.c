@@ -417,6 +417,7 @@ static bool run_LOOP(Run *r) {
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
       break;
     }
+    if (r->c->turn) r->c->turn(r->c->turn_ud, r->g->provs[r->g->nodes[r->node].prov].span);
     int64_t number = reverse ? count - 1 - turn : turn;
     own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, number);
     if (!own[0]) ok = fail(r);

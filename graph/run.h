@@ -17,6 +17,9 @@ typedef struct RunCtx {
   /* runs a region of a loop, branch or map; NULL = the evaluator does */
   bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
   void *body_ud;
+  /* called before each turn of a `loop` when set, with its place; may throw */
+  void (*turn)(void *ud, Span at);
+  void *turn_ud;
   bool anomaly; /* watches all nodes, not only those marked */
   uint64_t nodes_run;
   const char *const *operand_text; /* as in Graph, for gr_run_op */

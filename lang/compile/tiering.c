@@ -17,6 +17,7 @@
 #include "jit/engine/codegen.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/report.h"
+#include "lang/eval/steps.h"
 #include "lang/value/fail.h"
 #include "lang/value/log.h"
 #include "runtime/pool.h"
@@ -287,6 +288,11 @@ static void count_ops(Session *s, Native *n, const Graph *g) {
   }
 }
 
+/* A turn of a loop that stays one is a step, as an iteration of script is. */
+void native_turn(void *session, Span at) {
+  count_step(session, at);
+}
+
 bool native_run(Session *s, Native **slot, const Graph *g, const char *name, RunCtx *c,
                 Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   if (!*slot) {
@@ -295,6 +301,8 @@ bool native_run(Session *s, Native **slot, const Graph *g, const char *name, Run
     if (s->config.cpu == CPU_TIERED) (*slot)->spent = cost_seconds(g, c->env);
   }
   count_ops(s, *slot, g);
+  c->turn = native_turn;
+  c->turn_ud = s;
   if (s->config.cpu == CPU_REFERENCE || c->anomaly || c->after) return gr_run(g, c, in, out, e, at);
   Native *n = *slot;
   bool must = s->config.cpu != CPU_TIERED || n->must;

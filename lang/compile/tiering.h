@@ -24,7 +24,8 @@ void native_free(Mem *m, Native *n);
 /* Runs g, as gr_run does. `name` is the graph's name in messages. */
 bool native_run(Session *s, Native **n, const Graph *g, const char *name, RunCtx *c,
                 Tensor *const *in, Tensor **out, GErr *e, Prov *at);
-void native_ops_free(Session *s); /* graphs of single operations */
+void native_turn(void *session, Span at); /* RunCtx.turn of a session's runs */
+void native_ops_free(Session *s);         /* graphs of single operations */
 /* Prints a stage, PASS_FUSE .. PASS_PTX_90, of a graph that is not to be run. */
 void native_print(Session *s, Buf *out, const Graph *g, PassId stage, Span at);
 /* The plan of g without its code, for jit_peak. The caller frees it. */

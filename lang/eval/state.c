@@ -157,8 +157,9 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
   if (s->stage->level > 1)
     fail_at(s, ERR_NOT_YET, at, "not yet: a write to the param `%s` %s", name,
-            stage_in_order(s->stage) ? "on one side of a choice on data"
-                                     : "inside a comprehension");
+            !stage_in_order(s->stage) ? "inside a comprehension"
+            : s->stage->turns         ? "in a loop that stays one"
+                                      : "on one side of a choice on data");
   Value x = stage_lift(s, fit(s, st->cur, v, at, name), at);
   Graph *g = s->stage->g;
   int64_t input = -1; /* the input that c is a later version of (autograd/joint.c) */

@@ -17,6 +17,7 @@
 #include "lang/compile/eager_kernels.h"
 #include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/steps.h"
 #include "lang/tape/gradient.h"
 #include "lang/tape/record_op.h"
 #include "lang/tape/tape.h"
@@ -231,21 +232,26 @@ static Held row_of(Run *r, const Held *stash, int64_t turn) {
   return t ? (Held){v_tensor(r->s, tn_ref(t)), t} : (Held){v_unit(), NULL};
 }
 
-/* A stash with these rows, of which the tape knows. */
-static bool stash_of(Run *r, const Held *rows, int64_t count, int64_t step, bool reverse,
-                     Held *to) {
+/* A stash of what `count` turns kept, number `from` of the `step` values of each. */
+static Held stash_of(Run *r, const Held *rows, int64_t from, int64_t count, int64_t step,
+                     bool reverse) {
   Session *s = r->s;
   Tensor *t = stash_new(&s->mem);
   Value *items = ARENA_ARRAY(r->temp, Value, count + 1);
   if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
   value_pool_tensors(s, &t, 1);
   for (int64_t k = 0; k < count; k++) {
-    const Held *h = &rows[(reverse ? count - 1 - k : k) * step];
+    const Held *h = &rows[(reverse ? count - 1 - k : k) * step + from];
     if (!stash_add(t, h->t)) mem_throw(&s->mem, MEM_ERR_NOMEM);
     items[k] = h->v;
   }
-  *to = (Held){v_list(s, V_LIST, (size_t)count, items), t};
-  return true;
+  return (Held){v_list(s, V_LIST, (size_t)count, items), t};
+}
+
+static Held whole_number(Run *r, int64_t i) {
+  Tensor *t = tn_scalar_i64(&r->s->mem, DEV_CPU, DT_I64, i);
+  if (!t) mem_throw(&r->s->mem, MEM_ERR_NOMEM);
+  return (Held){v_tensor(r->s, t), t};
 }
 
 static bool run_loop(Run *r, uint32_t i) {
@@ -263,12 +269,10 @@ static bool run_loop(Run *r, uint32_t i) {
   in.live = live_nodes(r->temp, body, gives);
   for (int64_t k = 0; k < carry; k++) cur[k] = *held(r, gr_operand(g, i, (int)k + 1));
   for (; turn < count && (!goes_on || tn_get_i64(cur[0].t, 0)); turn++) {
-    fail_if_interrupted(r->s, r->span);
+    count_step(r->s, span_of(r, i));
     int64_t number = reverse ? count - 1 - turn : turn;
     in.held = ARENA_ARRAY(r->temp, Held, body->type_count + 1);
-    Tensor *t = tn_scalar_i64(&r->s->mem, DEV_CPU, DT_I64, number);
-    if (!t) mem_throw(&r->s->mem, MEM_ERR_NOMEM);
-    *held(&in, body->inputs[0]) = (Held){v_tensor(r->s, t), t};
+    *held(&in, body->inputs[0]) = whole_number(r, number);
     for (uint32_t k = 1; k < n->operand_count; k++) {
       Held *to = held(&in, body->inputs[k]), *from = held(r, gr_operand(g, i, (int)k));
       *to = k <= carry ? cur[k - 1] : k <= carry + rows ? row_of(r, from, number) : *from;
@@ -283,15 +287,10 @@ static bool run_loop(Run *r, uint32_t i) {
     }
   }
   for (int64_t k = 0; k < carry; k++) *held(r, (Val){i, (uint32_t)k}) = cur[k];
-  if (goes_on) {
-    Tensor *t = tn_scalar_i64(&r->s->mem, DEV_CPU, DT_I64, turn);
-    if (!t) mem_throw(&r->s->mem, MEM_ERR_NOMEM);
-    *held(r, (Val){i, (uint32_t)carry}) = (Held){v_tensor(r->s, t), t};
-  }
+  if (goes_on) *held(r, (Val){i, (uint32_t)carry}) = whole_number(r, turn);
   for (size_t k = 0; k < kept; k++)
-    if (!stash_of(r, all + k, turn, (int64_t)kept, reverse,
-                  held(r, (Val){i, (uint32_t)((size_t)carry + goes_on + k)})))
-      return false;
+    *held(r, (Val){i, (uint32_t)((size_t)carry + goes_on + k)}) =
+        stash_of(r, all, (int64_t)k, turn, (int64_t)kept, reverse);
   return true;
 }
 
@@ -325,7 +324,11 @@ static bool run_node(Run *r, uint32_t i) {
   }
   if (op == OP_LOOP && any) return run_loop(r, i);
   *r->at = g->provs[n->prov];
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = r->env};
+  RunCtx c = {.mem = &s->mem,
+              .interrupt = &s->kernel.stop,
+              .env = r->env,
+              .turn = native_turn,
+              .turn_ud = s};
   c.anomaly = r->at->anomaly || (r->anomaly && s->modes.anomaly);
   if (n->region_count && any) {
     if (!run_region(r, i, in, t, tracked, out, outs, &c)) return false;

@@ -19,6 +19,18 @@ let m = [x for x in l]'
 ends 'a comprehension of comprehensions' 'let l = [[1 for j in list(1, 2, 3, 4)] for i in 0..1000000000]'
 ends 'a sequence' 'use data (batches)
 for b in batches(zeros([4000, 1]), 1) { }'
+ends 'a loop of code' 'fn f(x: f32) -> f32 {
+  var y = x
+  while y > -1.0 { y = y * 0.5 }
+  y
+}
+print(f(1.0))'
+ends 'a loop in a loop of code' 'fn f(x: f32[2], n: i64) -> f32[2] {
+  var y = x
+  for i in 0..int(n) { for j in 0..int(n) { y = y * 0.5 } }
+  y
+}
+print(f(ones([2]), i64(100)))'
 ends 'recursion in two ways' 'proc f(n: int) = if n == 0 { 0 } else { f(n - 1) + f(n - 1) }
 print(f(50))'
 ends 'functions that a builtin calls' 'var l = list(1)
