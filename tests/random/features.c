@@ -102,21 +102,28 @@ void features_count(const Whole *w) {
   }
 }
 
-int features_print(long programs) {
-  int missing = 0, column = 0;
+static bool is_missing(const Feature *f) {
+  if (f->programs || f->word[0] == '_') return false; /* _: functions of the library call it */
+  for (size_t k = 0; k < sizeof without / sizeof *without; k++)
+    if (!strcmp(without[k][0], f->word)) return false;
+  return true;
+}
+int features_missing(void) {
+  int missing = 0;
+  for (int i = 0; i < FEATURES; i++) missing += is_missing(&feature[i]);
+  return missing;
+}
+void features_print(long programs) {
+  int column = 0;
   printf("# of %ld programs have", programs);
   for (int i = 0; i < FEATURES; i++) {
     static const char *const before[] = {"", "<", "wrap <", ""}, *const after[] = {"", ">", ">",
                                                                                    "()"};
-    Feature *f = &feature[i];
-    if (f->word[0] == '_') continue; /* functions of the library call it */
+    const Feature *f = &feature[i];
+    if (f->word[0] == '_') continue;
     if (column++ % 8 == 0) printf("\n# ");
     printf(" %s%s%s %ld", before[f->place], f->word, after[f->place], f->programs);
-    bool excused = false;
-    for (size_t k = 0; k < sizeof without / sizeof *without; k++)
-      excused |= !strcmp(without[k][0], f->word);
-    if (f->programs == 0 && !excused) missing++, printf(" (MISSING)");
+    if (is_missing(f)) printf(" (MISSING)");
   }
   printf("\n");
-  return missing;
 }

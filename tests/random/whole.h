@@ -63,7 +63,9 @@ void whole_generate(Whole *w, unsigned long long seed);
 
 /* features.c: which words of the language programs have */
 void features_count(const Whole *w);
-/* Writes how many of `programs` had each; the number of those that none had. */
-int features_print(long programs);
+/* The number of words that no program had, but for those of the table `without`. */
+int features_missing(void);
+/* Writes how many of `programs` had each. */
+void features_print(long programs);
 
 #endif
