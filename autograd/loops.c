@@ -282,10 +282,14 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
     for (int i = 1; i < all; i++) {
       const Origin *o = &r->origins[k];
       if (!val_eq(r->at[i], o->y) || !(captured(l, i) || (job->last && i <= l->carry))) continue;
-      Origin *to = &origins[origin_count++];
-      *to = *o;
       int x = 1;
       while (!captured(l, x) || !val_eq(r->at[x], o->x)) x++;
+      bool again = false; /* what is carried is, in this turn, what is captured */
+      for (size_t j = 0; j < origin_count; j++)
+        again |= val_eq(origins[j].y, args[i]) && val_eq(origins[j].x, args[x]);
+      if (again) continue;
+      Origin *to = &origins[origin_count++];
+      *to = *o;
       to->y = args[i];
       to->x = args[x];
       if (o->known < 0) to->is = IN(l->origin[k]);
@@ -733,3 +737,84 @@ static void all_LOOP(Rule *r) {
 }
 
 const GradRule grad_LOOP = {NULL, all_LOOP};
+
+/* ---- the rows of a stash as values of their own, and back
+ *
+ * What is said of the rows is a bool for all, or a stash of bools. */
+
+static Val *rows_of(Rule *r, Val stash, const Type *t, int n) {
+  int64_t dims[CKL_MAX_RANK];
+  Val *row = ARENA_ARRAY(r->scratch, Val, n + 1);
+  for (int k = 0; k < t->rank; k++) dims[k] = t->dim[k];
+  Attr attrs[4] = {attr_i(AT_MAPPED, n), attr_i(AT_DTYPE, t->dtype), attr_i(AT_DEVICE, t->dev),
+                   attr_dims(AT_DIMS, t->rank, dims)};
+  Val v = b_op(&r->b, OP_UNSTASH, 1, &stash, 4, attrs);
+  for (int k = 0; k < n; k++) row[k] = (Val){v.node, (uint32_t)k};
+  return row;
+}
+
+/* For each of the n rows whether it is there; VAL_NONE: surely. */
+static Val *rows_there(Rule *r, Val there, int n) {
+  const Type flag = {.kind = TK_TENSOR, .dtype = DT_BOOL};
+  if (!val_none(there) && gr_type(r->g, there)->kind == TK_STASH)
+    return rows_of(r, there, &flag, n);
+  Val *row = ARENA_ARRAY(r->scratch, Val, n + 1);
+  for (int k = 0; k < n; k++) row[k] = there;
+  return row;
+}
+
+/* Adds d to a sum that may be none; both may be absent, and are -0 then. */
+static void add_row(Rule *r, Val *sum, Val *there, Val d, Val d_there) {
+  if (val_none(*sum)) {
+    *sum = d;
+    *there = d_there;
+    return;
+  }
+  *sum = b_bin(&r->b, OP_ADD, *sum, d);
+  if (val_none(*there) || val_none(d_there))
+    *there = VAL_NONE;
+  else if (!val_eq(*there, d_there))
+    *there = b_bin(&r->b, OP_OR, *there, d_there);
+}
+
+static void all_UNSTASH(Rule *r) {
+  int n = r->out_count;
+  const Type *t = gr_type(r->g, r->out[0]);
+  if (!ad_has_gradient(t) || !r->wants[0]) return;
+  Val *row = ARENA_ARRAY(r->scratch, Val, n + 1), *there = ARENA_ARRAY(r->scratch, Val, n + 1);
+  for (int k = 0; k < n; k++) row[k] = there[k] = VAL_NONE;
+  if (!val_none(r->sum[0])) {
+    row = rows_of(r, r->sum[0], t, n);
+    there = rows_there(r, r->sum_there[0], n);
+  }
+  bool maybe = false;
+  for (int k = 0; k < n && !r->b.failed; k++) {
+    if (!val_none(r->dout[k])) add_row(r, &row[k], &there[k], r->dout[k], r->dout_there[k]);
+    maybe |= val_none(row[k]) || !val_none(there[k]);
+  }
+  for (int k = 0; k < n && !r->b.failed; k++) {
+    bool has = !val_none(row[k]);
+    if (!has) row[k] = ad_absent(&r->b, t);
+    if (!has || val_none(there[k])) there[k] = ad_truth(r->g, has);
+  }
+  if (r->b.failed) return;
+  r->dx[0] = b_op(&r->b, OP_STASH, n, row, 0, NULL);
+  if (maybe && !r->b.failed) r->dx_there[0] = b_op(&r->b, OP_STASH, n, there, 0, NULL);
+}
+
+static void all_STASH(Rule *r) {
+  int n = r->in_count;
+  const Type *t = gr_type(r->g, r->at[0]);
+  if (!ad_has_gradient(t)) return;
+  Val *row = rows_of(r, r->dout[0], t, n);
+  Val *there = rows_there(r, r->dout_there[0], n);
+  for (int i = 0; i < n; i++) {
+    r->dx[i] = r->wants[i] && r->home[i] == i ? r->sum[i] : VAL_NONE;
+    r->dx_there[i] = r->sum_there[i];
+  }
+  for (int i = n - 1; i >= 0 && !r->b.failed; i--)
+    if (r->wants[i]) add_row(r, &r->dx[r->home[i]], &r->dx_there[r->home[i]], row[i], there[i]);
+}
+
+const GradRule grad_STASH = {NULL, all_STASH};
+const GradRule grad_UNSTASH = {NULL, all_UNSTASH};

@@ -232,7 +232,7 @@ static void move_away(Redo *r, uint32_t n) {
   if (!rm_home(g, n)) return;
   for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
     size_t s = g->nodes[n].result0 + k;
-    if (r->choice[s] != CHOICE_OFFLOAD || g->types[s].kind == TK_TOKEN) continue;
+    if (r->choice[s] != CHOICE_OFFLOAD || g->types[s].kind != TK_TENSOR) continue;
     Prov p = *prov_of(g, n);
     p.tag = TAG_NONE;
     r->away[s] = place(r->d, r->to[s], g->types[s].dev == DEV_CPU ? DEV_SPILL : DEV_CPU, p);

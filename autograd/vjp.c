@@ -41,7 +41,7 @@ static bool passes_gradient(const GradRule *r) {
 
 /* Whether the rule of the node goes on with the sums of its operands. */
 static bool goes_on(const GNode *n) {
-  return n->op == OP_BRANCH || n->op == OP_LOOP;
+  return n->op == OP_BRANCH || n->op == OP_LOOP || n->op == OP_STASH || n->op == OP_UNSTASH;
 }
 
 static void prov_out(Prov *at, const Graph *g, uint32_t node) {
@@ -356,7 +356,7 @@ static void find_origins(Sweep *s, size_t count) {
     bool loop = node->op == OP_LOOP;
     uint32_t given = node->operand_count;
     if (loop) given = ad_has_turns(g, n) ? 0 : 1 + (uint32_t)gr_attr_i(g, n, AT_CARRY, 0);
-    if (!goes_on(node) || !given) continue;
+    if ((node->op != OP_BRANCH && !loop) || !given) continue;
     const bool *on = loop ? NULL : ad_given_on(&s->scratch, g, n);
     for (uint32_t i = 1; i < given; i++) {
       Val x = gr_operand(g, n, (int)i);

@@ -451,6 +451,25 @@ static bool batch_loop(Batch *b) {
   return r && emit_regions(b, &r);
 }
 
+static bool batch_stash(Batch *b) {
+  Attrs s;
+  stretch_all(b);
+  attrs_of(b, &s);
+  return emit_op(b, &s, true);
+}
+
+static bool batch_unstash(Batch *b) {
+  Attrs s;
+  int64_t dims[CKL_MAX_RANK + 1];
+  attrs_of(b, &s);
+  Attr *a = find(&s, AT_DIMS);
+  if (a->count == CKL_MAX_RANK) return refuse(b, "a row would have too many axes");
+  dims[0] = b->n;
+  for (uint32_t i = 0; i < a->count; i++) dims[1 + i] = a->u.ints[i];
+  *a = attr_dims(AT_DIMS, (int)a->count + 1, dims);
+  return emit_op(b, &s, true);
+}
+
 static bool batch_branch(Batch *b) {
   Graph *sides[2];
   if (b->inb[0]) return refuse(b, "the branch taken depends on the element");

@@ -379,11 +379,10 @@ static bool run_BRANCH(Run *r) {
 
 static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_t *out, GErr *e);
 
-/* The row of a turn that the region reads as input i. Without a stash, in a run that only repeats
- * an error, zeros: *made owns them. */
-static Tensor *row_of(Run *r, const Tensor *stash, int i, int64_t turn, Tensor **made) {
-  const Graph *g = r->regions[0];
-  const Type *t = gr_type(g, g->inputs[i]);
+/* The row of a turn, of type t in g. Without a stash, in a run that only repeats an error, zeros:
+ * *made owns them. */
+static Tensor *row_of(Run *r, const Tensor *stash, const Graph *g, const Type *t, int64_t turn,
+                      Tensor **made) {
   int64_t dim[CKL_MAX_RANK];
   Tensor *row = stash_row(stash, turn);
   if (!type_sizes(g, t, r->env, dim, r->e)) return NULL;
@@ -397,6 +396,7 @@ static Tensor *row_of(Run *r, const Tensor *stash, int i, int64_t turn, Tensor *
 
 static bool run_LOOP(Run *r) {
   Mem *m = r->c->mem;
+  const Graph *inner = r->regions[0];
   int carry = (int)attr_or(r, AT_CARRY, 0), stashes = (int)attr_or(r, AT_MAPPED, 0);
   bool goes_on = attr(r, AT_WHILE) != NULL, reverse = attr_or(r, AT_REVERSE, 0) != 0;
   int give = r->nout - goes_on, kept = give - carry;
@@ -425,7 +425,8 @@ static bool run_LOOP(Run *r) {
       int row = i - 1 - carry;
       arg[i] = i == 0 ? own[0] : i <= carry ? cur[i - 1] : r->in[i];
       if (row >= 0 && row < stashes)
-        ok = (arg[i] = row_of(r, r->in[i], i, number, &zeros[row])) != NULL;
+        ok = (arg[i] = row_of(r, r->in[i], inner, gr_type(inner, inner->inputs[i]), number,
+                              &zeros[row])) != NULL;
     }
     ok = ok && body(r, 0, arg, next);
     for (int i = 0; i < kept && ok; i++) ok = stash_add(stash[i], next[carry + i]) || fail(r);
@@ -459,6 +460,23 @@ static bool run_LOOP(Run *r) {
   }
   mem_pool_drain(m, mark);
   return ok;
+}
+
+static bool run_STASH(Run *r) {
+  bool ok = (r->out[0] = stash_new(r->c->mem)) || fail(r);
+  for (int i = 0; i < r->n && ok; i++) ok = stash_add(r->out[0], r->in[i]) || fail(r);
+  return ok;
+}
+
+static bool run_UNSTASH(Run *r) {
+  for (int k = 0; k < r->nout; k++) {
+    Tensor *made = NULL;
+    const Type *t = gr_type(r->g, (Val){r->node, (uint32_t)k});
+    Tensor *row = row_of(r, r->in[0], r->g, t, k, &made);
+    if (!row) return false;
+    r->out[k] = made ? made : tn_ref(row);
+  }
+  return true;
 }
 
 /* Copies `row` into place number i along axis 0 of the row-major `to`. */

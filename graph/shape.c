@@ -675,6 +675,9 @@ int op_result_count(OpCode op, const Attr *attrs, int nattrs, Graph *const *regi
   case OP_LOOP:
     if (nregions < 1 || !regions[0] || regions[0]->output_count >= UINT16_MAX) return -1;
     return (int)regions[0]->output_count + (attr_find(attrs, nattrs, AT_WHILE) != NULL);
+  case OP_UNSTASH:
+    a = attr_find(attrs, nattrs, AT_MAPPED);
+    return a && a->kind == AK_INT && a->u.i > 0 && a->u.i < UINT16_MAX ? (int)a->u.i : -1;
   case OP_CUSTOM:
   case OP_BRANCH:
   case OP_MAP:

@@ -155,6 +155,33 @@ bool shape_loop(C *c) {
   return true;
 }
 
+bool shape_stash(C *c) {
+  if (c->n < 1 || c->in[0]->kind == TK_TOKEN)
+    return gerr_set(c->e, ERR_IR_FORM, -1, "`stash` takes values");
+  for (int i = 1; i < c->n; i++)
+    if (!match(c, c->in[0], c->in[i], i, "a row of a stash")) return false;
+  c->out[0] = type_stash();
+  return true;
+}
+
+bool shape_unstash(C *c) {
+  const Attr *dims = attr_find(c->attrs, c->nattrs, AT_DIMS);
+  int64_t dtype, device = DEV_CPU;
+  Type kept = type_stash();
+  if (!match(c, &kept, c->in[0], 0, "the stash")) return false;
+  if (!sh_int(c, AT_DTYPE, 0, DT_COUNT, &dtype)) return false;
+  if (attr_find(c->attrs, c->nattrs, AT_DEVICE) && !sh_int(c, AT_DEVICE, 0, DEV_COUNT, &device))
+    return false;
+  if (!dims || dims->kind != AK_DIMS || dims->count > CKL_MAX_RANK) return sh_bad_attr(c, AT_DIMS);
+  Type row = type_of((DType)dtype, (Device)device, (int)dims->count);
+  for (uint32_t k = 0; k < dims->count; k++) {
+    if (!dim_valid(c->dims, dims->u.ints[k])) return sh_bad_attr(c, AT_DIMS);
+    row.dim[k] = (Dim)dims->u.ints[k];
+  }
+  for (int i = 0; i < c->nout; i++) c->out[i] = row;
+  return true;
+}
+
 bool shape_branch(C *c) {
   Type pred = type_of(DT_BOOL, DEV_CPU, 0);
   if (c->n < 1) return gerr_set(c->e, ERR_IR_FORM, -1, "`branch` has no condition");

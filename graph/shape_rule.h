@@ -76,6 +76,8 @@ bool shape_gather(C *c);
 bool shape_given(C *c);
 bool shape_inner(C *c);
 bool shape_loop(C *c);
+bool shape_stash(C *c);
+bool shape_unstash(C *c);
 bool shape_map(C *c);
 bool shape_nonzero(C *c);
 bool shape_pad(C *c);

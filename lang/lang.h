@@ -169,6 +169,7 @@ struct Session {
     const char *const *lib;
     size_t lib_count;
     uint32_t max_nodes;
+    int unroll; /* a `for` of code with more turns stays a loop, if it can */
     int64_t max_steps, progress_steps;
     int (*progress)(void *ud);
     void *progress_ud;

@@ -140,6 +140,10 @@ void low_bind(Low *w, Val v, const Index *at, LVal x) {
 
 /* ---- buffers and arguments */
 
+/* A kernel that chooses among more, as `stack` of a long list does, takes long to make; the
+ * evaluator copies. */
+enum { MOST_BUFS = 256 };
+
 static int use(Low *w, BufUse u, LBufKind kind, DType dt) {
   for (size_t i = 0; i < w->buf_count; i++) {
     const BufUse *o = &w->bufs[i];
@@ -149,6 +153,7 @@ static int use(Low *w, BufUse u, LBufKind kind, DType dt) {
     if (w->k->bufs[i].kind != kind) w->k->bufs[i].kind = LB_INOUT;
     return (int)i;
   }
+  if (w->buf_count == MOST_BUFS) low_fail(w, "more than %d buffers", MOST_BUFS);
   VEC_PUSH(w->l->arena, w->bufs, w->buf_count, w->buf_cap, u);
   return lp_buf(w->k, kind, dt);
 }

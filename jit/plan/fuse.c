@@ -64,7 +64,9 @@ static GroupKind kind_of(OpCode op) {
   case OP_SCATTER_ADD: return GROUP_SCATTER;
   case OP_PLACE:
   case OP_SORT:
-  case OP_NONZERO: return GROUP_REF;
+  case OP_NONZERO:
+  case OP_STASH:
+  case OP_UNSTASH: return GROUP_REF;
   default: break;
   }
   if (op_info[op].cls == EFFECT || (op_info[op].traits & T_EFFECT)) return GROUP_EFFECT;

@@ -2,6 +2,7 @@
  *
  * In: C calls. Out: statuses, values. job.c runs the work of each call.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "lang/api/job.h"
@@ -13,6 +14,7 @@
 #include "lang/eval/eval.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/state.h"
+#include "lang/eval/steps.h"
 #include "lang/names/module.h"
 #include "lang/names/resolve.h"
 #include "lang/tape/host_compiler.h"
@@ -65,6 +67,8 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.show_plan = full.show_plan;
   s->config.json = full.json;
   s->config.stack = full.stack;
+  const char *unroll = getenv("CKL_UNROLL");
+  s->config.unroll = unroll && *unroll ? atoi(unroll) : UNROLL_MAX;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);

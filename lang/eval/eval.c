@@ -647,6 +647,8 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   if (stays_loop(s, it)) return stays_for(s, st, it);
   int64_t lo, hi;
   loop_bounds(s, st, it, &lo, &hi);
+  bool may_stay = in_code(s) && (it.tag == V_RANGE || v_is_tensor(it)) && hi > lo;
+  if (may_stay && hi - lo > s->config.unroll && turns_tried(s, st, it, lo, hi, &end)) return end;
   bool carries = it.tag == V_RANGE && in_code(s);
   AbstractVars carry = {NULL, 0, NULL};
   if (carries) carry = abstract_vars(s, st->loop.body);

@@ -22,6 +22,7 @@
 #include "autograd/vjp.h"
 #include "graph/build.h"
 #include "graph/opcode.h"
+#include "lang/api/session.h"
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/compile.h"
@@ -50,7 +51,17 @@ typedef struct Carried {
   size_t index; /* in Left.vars or .state, or of the site in Unit.draws */
   Value before, in, out;
   bool still; /* the turn leaves what it found */
+  bool grows; /* a list to which the turn adds; `out` is what it adds */
 } Carried;
+
+/* What a turn adds to lists: a value of the region, kept turn by turn. */
+typedef struct Kept {
+  Val v;          /* of the region */
+  int64_t carry;  /* it is what the turn takes as, or leaves in, this carried value; or -1 */
+  bool left;      /* it leaves it */
+  uint32_t stash; /* the output of the region that keeps it */
+  Val *rows;      /* behind the loop, turn by turn */
+} Kept;
 
 typedef struct Turns {
   Session *s;
@@ -66,6 +77,9 @@ typedef struct Turns {
   Stage stage;
   Val *args, *outs; /* of the node; of the region */
   size_t arg_count, arg_cap, out_count, out_cap, next;
+  bool again; /* a list was seen to grow */
+  Kept *kept;
+  size_t kept_count, kept_cap;
   Val node;
 } Turns;
 
@@ -244,7 +258,7 @@ static void carry_assigned(Turns *t) {
 static void enter(Turns *t, Carried *c) {
   Session *s = t->s;
   Unit *u = s->stage->unit;
-  c->in = inputs(t, c->before);
+  c->in = c->grows ? v_list(s, V_LIST, 0, NULL) : inputs(t, c->before);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->in); break;
   case PLACE_STATE: u->states[c->index].cur = c->in; break;
@@ -252,6 +266,67 @@ static void enter(Turns *t, Carried *c) {
   case PLACE_RETURNED:
   case PLACE_VALUE: break; /* a turn begins when there was no return */
   }
+}
+
+/* ---- lists that grow
+ *
+ * What a turn adds to a list is kept row by row (graph/stash.h); behind the loop the rows are the
+ * elements. A value that is carried, too, is one value with what the next turn takes, as in script
+ * (rule 74): its rows are those that the turns take. */
+
+typedef struct Reads {
+  Name list;
+  Node *at; /* the first that is no `list = push(list, ..)` */
+} Reads;
+
+static bool names(const Node *n, Name name) {
+  return n->kind == N_NAME && n->name == name;
+}
+
+static void find_read(void *ud, Node *n) {
+  Reads *r = ud;
+  if (!n || r->at) return;
+  if (names(n, r->list)) {
+    r->at = n;
+    return;
+  }
+  if (n->kind == N_ASSIGN && names(n->assign.target, r->list) && n->assign.op == AST_NONE) {
+    const Node *v = n->assign.value;
+    const NodeList *args = &v->call.args;
+    bool pushes = v->kind == N_CALL && v->call.callee->kind == N_NAME && args->count == 2 &&
+                  !strcmp(v->call.callee->name, "push");
+    const Node *to = pushes ? args->items[0] : NULL;
+    if (pushes && names(to->kind == N_ARG ? to->arg.value : to, r->list)) {
+      find_read(ud, args->items[1]);
+      return;
+    }
+  }
+  ast_children(n, find_read, ud);
+}
+
+/* Whether the turn adds values to the list; then it is staged once more, with an empty one. */
+static bool grows(Turns *t, Carried *c, Value v) {
+  Session *s = t->s;
+  if (c->kind != PLACE_VAR || c->in.tag != V_LIST || v.tag != V_LIST || c->in.u.list->weak)
+    return false;
+  const List *a = c->in.u.list, *b = v.u.list;
+  bool same = b->count > a->count;
+  for (size_t i = 0; same && i < a->count; i++) same = left_same(a->items[i], b->items[i]);
+  if (!same && !c->grows) return false;
+  Reads r = {.list = s->locals[t->left.vars[c->index].local].name};
+  if (t->st->loop.cond) find_read(&r, t->st->loop.cond);
+  find_read(&r, t->st->loop.body);
+  if (r.at) {
+    stage_pop(s);
+    fail_help(s, ERR_NOT_YET, r.at->span,
+              "carry what the turns need in a variable of its own; or let a proc or the top level "
+              "go through the loop",
+              "not yet: a loop that stays one in code adds to `%s` and reads it, too", r.list);
+  }
+  t->again |= !c->grows;
+  c->grows = true;
+  c->out = v;
+  return true;
 }
 
 /* How often site i has drawn in the turn and before it. */
@@ -280,8 +355,8 @@ static void leave(Turns *t, Carried *c) {
   case PLACE_RETURNED: v = returned(l->returned[1]); break;
   case PLACE_VALUE: v = l->returned[1].tag == V_UNIT ? c->in : l->ret_value[1]; break;
   }
-  c->still = c->kind == PLACE_VAR && left_same(c->in, v);
-  outputs(t, c, c->in, v);
+  c->still = c->kind == PLACE_VAR && left_same(c->in, v) && !c->grows;
+  if (!grows(t, c, v)) outputs(t, c, c->in, v);
 }
 
 /* Leaves out variables that no turn changes. */
@@ -293,10 +368,128 @@ static bool drop_still(Turns *t) {
   return n < all;
 }
 
-static void settle(Turns *t, Carried *c) {
+/* What the value of a turn is among those that are kept. */
+static Kept *kept_of(Turns *t, Val v) {
+  const Graph *body = t->stage.g;
+  Kept k = {.v = v, .carry = -1};
+  for (size_t i = 0; i < t->arg_count && k.carry < 0; i++)
+    if (val_eq(v, t->outs[i])) k.carry = (int64_t)i;
+  k.left = k.carry >= 0;
+  for (size_t i = 0; i < t->arg_count && k.carry < 0; i++)
+    if (val_eq(v, body->inputs[1 + i])) k.carry = (int64_t)i;
+  for (size_t i = 0; i < t->kept_count; i++)
+    if (val_eq(t->kept[i].v, v)) return &t->kept[i];
+  VEC_PUSH(&t->s->scratch, t->kept, t->kept_count, t->kept_cap, k);
+  return &t->kept[t->kept_count - 1];
+}
+
+/* Finds what of v, which a turn adds to a list, differs from turn to turn. */
+static void keep_leaves(Turns *t, Value v) {
+  stack_check();
+  size_t n;
+  if (v.tag == V_NODE) {
+    if (v.aux == t->stage.level) kept_of(t, v.u.v);
+    return;
+  }
+  Value *parts = value_parts(t->s, v, &n);
+  for (size_t i = 0; parts && i < n; i++) keep_leaves(t, parts[i]);
+}
+
+/* Makes outputs of the region of all that lists keep. */
+static void keep_rows(Turns *t) {
+  Graph *body = t->stage.g;
+  for (size_t i = 0; i < t->item_count; i++)
+    if (t->items[i].grows) keep_leaves(t, t->items[i].out);
+  for (size_t i = 0; i < t->kept_count; i++) {
+    Kept *k = &t->kept[i];
+    Val v = k->carry < 0 ? k->v : body->inputs[1 + k->carry];
+    size_t at = t->arg_count;
+    while (at < body->output_count && !val_eq(body->outputs[at], v)) at++;
+    if (at == body->output_count) gr_output(body, v);
+    k->stash = (uint32_t)at;
+  }
+}
+
+/* What a turn added to a list as v, in turn i of n. */
+static Value row(Turns *t, Value v, int64_t i, int64_t n) {
+  stack_check();
+  Session *s = t->s;
+  if (v.tag == V_NODE && v.aux == t->stage.level) {
+    const Kept *k = kept_of(t, v.u.v);
+    Value r = {.tag = V_NODE, .aux = s->stage->level, .weak = v.weak};
+    int64_t at = i + (k->carry >= 0 && k->left);
+    if (k->carry >= 0 && at == 0)
+      r.u.v = t->args[k->carry];
+    else if (k->carry >= 0 && at == n)
+      r.u.v = (Val){t->node.node, (uint32_t)k->carry};
+    else
+      r.u.v = k->rows[at];
+    return r;
+  }
+  size_t count;
+  Value *parts = v.tag == V_NODE ? NULL : value_parts(s, v, &count);
+  if (!parts) return v;
+  for (size_t j = 0; j < count; j++) parts[j] = row(t, parts[j], i, n);
+  return value_like(s, v, parts);
+}
+
+/* The number of turns, for a list of what they add. */
+static int64_t turns_known(Turns *t, const Carried *c) {
+  Session *s = t->s;
+  enum { MOST = 60000 }; /* results of a node are counted in 16 bits */
+  const char *name = s->locals[t->left.vars[c->index].local].name;
+  if (t->flag || t->count.tag == V_NODE)
+    fail_help(s, ERR_NOT_YET, t->st->span,
+              "a tensor of a known size whose rows the turns write, `out[k] = x`, and their number",
+              "not yet: `%s` grows in a loop whose number of turns is not known when it is "
+              "compiled",
+              name);
+  int64_t n = want_int(s, t->count, t->st->span, "the number of turns") - t->from;
+  if (n > MOST)
+    fail_help(s, ERR_NOT_YET, t->st->span, "a tensor whose rows the turns write, `out[k] = x`",
+              "not yet: a list that grows to more than %d elements in a loop of code", MOST);
+  return n < 0 ? 0 : n;
+}
+
+/* The rows of what the loop keeps, behind it. */
+static void open_rows(Turns *t, Kept *k, int64_t n) {
+  Session *s = t->s;
+  for (const Kept *o = t->kept; o < k; o++) /* the same, which turns take and leave */
+    if (o->stash == k->stash) {
+      k->rows = o->rows;
+      return;
+    }
+  Graph *g = s->stage->g;
+  GErr e = {.code = ERR_BUG, .operand = -1};
+  int64_t dims[CKL_MAX_RANK];
+  const Type *of = gr_type(t->stage.g, k->v);
+  Val stash = {t->node.node, k->stash + t->flag};
+  for (int i = 0; i < of->rank; i++) dims[i] = of->dim[i];
+  Attr attrs[4] = {attr_i(AT_MAPPED, n), attr_i(AT_DTYPE, of->dtype), attr_i(AT_DEVICE, of->dev),
+                   attr_dims(AT_DIMS, of->rank, dims)};
+  k->rows = ARENA_ARRAY(&s->scratch, Val, n);
+  stage_at(s, t->st->span);
+  Val v = gr_op(g, OP_UNSTASH, &stash, 1, attrs, 4, NULL, 0, &e);
+  if (val_none(v)) fail_gerr(s, t->st->span, &e);
+  for (int64_t i = 0; i < n; i++) k->rows[i] = (Val){v.node, (uint32_t)i};
+}
+
+/* The list behind the loop, which had n turns. */
+static Value grown(Turns *t, const Carried *c, int64_t n) {
+  Session *s = t->s;
+  const List *from = c->before.u.list, *each = c->out.u.list;
+  size_t count = 0;
+  Value *all = ARENA_ARRAY(&s->scratch, Value, from->count + each->count * (size_t)n + 1);
+  for (size_t i = 0; i < from->count; i++) all[count++] = from->items[i];
+  for (int64_t i = 0; i < n; i++)
+    for (size_t k = 0; k < each->count; k++) all[count++] = row(t, each->items[k], i, n);
+  return v_list(s, V_LIST, count, all);
+}
+
+static void settle(Turns *t, Carried *c, int64_t rows) {
   Session *s = t->s;
   Unit *u = s->stage->unit;
-  c->out = results(t, c->in);
+  c->out = c->grows ? grown(t, c, rows) : results(t, c->in);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->out); break;
   case PLACE_STATE: u->states[c->index].cur = c->out; break;
@@ -423,7 +616,8 @@ static bool stage_turn(Turns *t) {
   Unit *u = s->stage->unit;
   Span at = t->st->span;
   OpenLoop *l = s->loops;
-  t->arg_count = t->out_count = 0;
+  t->arg_count = t->out_count = t->kept_count = 0;
+  t->again = false;
   bool effects = t->effects;
   Val token = VAL_NONE;
   if (effects) token = stage_token(s, at);
@@ -475,13 +669,16 @@ static bool stage_turn(Turns *t) {
   }
   stage_pop(s);
   left_restore(s, &t->left);
-  return !more;
+  return !more && !t->again;
 }
 
 /* ---- the node */
 
 static void make_node(Turns *t) {
   Session *s = t->s;
+  int64_t rows = 0;
+  for (size_t i = 0; i < t->item_count; i++)
+    if (t->items[i].grows) rows = turns_known(t, &t->items[i]);
   Graph *g = s->stage->g, *body = t->stage.g;
   GErr e = {.code = ERR_BUG, .operand = -1};
   Span at = t->st->span;
@@ -499,12 +696,14 @@ static void make_node(Turns *t) {
   if (t->stage.capture_count)
     memcpy(args + 1 + carried, t->stage.outer, t->stage.capture_count * sizeof *args);
   for (size_t i = 0; i < t->out_count; i++) gr_output(body, t->outs[i]);
+  keep_rows(t);
   Attr attrs[2] = {attr_i(AT_CARRY, (int64_t)carried), attr_i(AT_WHILE, 1)};
   stage_at(s, at);
   t->node = gr_op(g, OP_LOOP, args, (int)n, attrs, t->flag ? 2 : 1, &body, 1, &e);
   if (val_none(t->node)) fail_gerr(s, at, &e);
   t->next = t->flag;
-  for (size_t i = 0; i < t->item_count; i++) settle(t, &t->items[i]);
+  for (size_t i = 0; i < t->kept_count && rows > 0; i++) open_rows(t, &t->kept[i], rows);
+  for (size_t i = 0; i < t->item_count; i++) settle(t, &t->items[i], rows);
   if (t->effects) s->stage->unit->token = (Val){t->node.node, (uint32_t)t->next};
 }
 
@@ -637,7 +836,9 @@ static Flow rolled(Turns *t) {
     }
     if (t->peel || dropped || !drop_still(t)) break;
   }
-  if (!t->arg_count) { /* a turn may fail: a node has a result */
+  bool lists = false;
+  for (size_t i = 0; i < t->item_count; i++) lists |= t->items[i].grows;
+  if (!t->arg_count && !lists) { /* a turn may fail: a node has a result */
     t->flag = true;
     stage_turn(t);
   }
@@ -692,4 +893,36 @@ Flow turns_while(Session *s, Node *st) {
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (t.goes.tag == V_BOOL && !t.goes.u.i) return FLOW_NEXT;
   return rolled(&t);
+}
+
+typedef struct Attempt {
+  Session *s;
+  Node *st;
+  Value it;
+  int64_t lo, hi;
+  Flow flow;
+} Attempt;
+
+static void attempt(void *ud) {
+  Attempt *a = ud;
+  a->flow = turns_for(a->s, a->st, a->it, v_int(a->lo), v_int(a->hi));
+}
+
+bool turns_tried(Session *s, Node *st, Value it, int64_t lo, int64_t hi, Flow *flow) {
+  Attempt a = {s, st, it.tag == V_RANGE ? v_unit() : it, lo, hi, FLOW_NEXT};
+  Left left;
+  Graph *g = s->stage->g;
+  Prov at = g->at;
+  size_t before = s->diags.count;
+  left_open(s, &left);
+  int code = api_guard(s, attempt, &a);
+  *flow = a.flow;
+  if (code == MEM_OK) return true;
+  Unit *u = s->stage->unit; /* an effect that stands in the graph already would be there twice */
+  bool effects = u && !val_none(u->token) && !val_eq(u->token, left.token[0]);
+  if (code != MEM_ERR_PROGRAM || effects) mem_throw(&s->mem, code);
+  dg_rewind(&s->diags, before);
+  left_restore(s, &left);
+  g->at = at;
+  return false;
 }

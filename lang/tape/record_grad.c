@@ -294,6 +294,21 @@ static bool run_loop(Run *r, uint32_t i) {
   return true;
 }
 
+static bool run_stash(Run *r, uint32_t i) {
+  const GNode *n = &r->g->nodes[i];
+  Held *rows = ARENA_ARRAY(r->temp, Held, n->operand_count + 1u);
+  for (uint32_t k = 0; k < n->operand_count; k++) rows[k] = *held(r, gr_operand(r->g, i, (int)k));
+  *held(r, (Val){i, 0}) = stash_of(r, rows, 0, n->operand_count, 1, false);
+  return true;
+}
+
+static bool run_unstash(Run *r, uint32_t i) {
+  const Held *from = held(r, gr_operand(r->g, i, 0));
+  for (uint32_t k = 0; k < r->g->nodes[i].result_count; k++)
+    *held(r, (Val){i, k}) = row_of(r, from, k);
+  return true;
+}
+
 /* Whether the tape knows v, or something in it. */
 static bool on_tape(Session *s, Value v) {
   stack_check();
@@ -310,6 +325,8 @@ static bool run_node(Run *r, uint32_t i) {
   OpCode op = (OpCode)n->op;
   if (version(r, i, held(r, (Val){i, 0}))) return true;
   if (op == OP_BRANCH) return run_branch(r, i);
+  if (op == OP_STASH) return run_stash(r, i);
+  if (op == OP_UNSTASH) return run_unstash(r, i);
   size_t nin = n->operand_count, nout = n->result_count;
   Held *in = ARENA_ARRAY(r->temp, Held, nin + 1);
   Tensor **t = ARENA_ARRAY(r->temp, Tensor *, nin + 1);

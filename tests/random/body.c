@@ -341,6 +341,28 @@ static void turns(Maker *m, int into) {
   if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
 }
 
+/* A list that grows in a loop: a push of the variable, which the turn has or has not yet assigned,
+ * of a value of its own, or of one like it. */
+static void grow(Maker *m, int into, int number, const char *t, const char *like) {
+  const char *v = chance(m, 50) ? t : like;
+  if (chance(m, 30)) v = part_text(m->w, "%s * 0.5", v);
+  line(m, into, "l%d = push(l%d, %s)", number, number, v);
+}
+
+/* What becomes of a list of so many elements. */
+static void use_list(Maker *m, int into, int number, int elements, const Var *start) {
+  static const char *const all[] = {"let %s = sum(stack(l%d), axis = 0)",
+                                    "let %s = mean(stack(l%d), axis = 0)"};
+  for (int uses = 1 + below(m, 2); uses > 0 && room(m, 1); uses--) {
+    const char *name = body_define(m, start)->name;
+    if (chance(m, 50))
+      line(m, into, "let %s = l%d[%d] * 0.5 - l%d[%d]", name, number, below(m, elements), number,
+           below(m, elements));
+    else
+      line(m, into, ONE_OF(m, all), name, number);
+  }
+}
+
 /* A loop that carries a variable. */
 static void loop(Maker *m, int into) {
   static const char *const step[] = {"%s = %s * 0.5 + tanh(%s)", "%s = tanh(%s) - 0.25 * %s",
@@ -353,14 +375,18 @@ static void loop(Maker *m, int into) {
   Var *r = body_define(m, v); /* its number names the variable */
   r->hidden = true;
   snprintf(t, sizeof t, "w%d", from);
-  line(m, into, "var %s = %s", t, start.name);
   bool exits = !m->hooks && chance(m, 30),
        early = chance(m, 50); /* on data: a block may not have them */
+  /* with them a value of its own: see rule 74 on values that data gives on from turn to turn */
+  line(m, into, exits ? "var %s = 1 * %s" : "var %s = %s", t, start.name);
+  int grows = exits || chance(m, 60) ? 0 : 1 + below(m, 2), front = chance(m, 25);
+  if (grows) line(m, into, "var l%d = list(%s)", from, front ? start.name : "");
   int l = part_add(m->w, into, LOOP, loop_head(m, from, count));
   m->depth++;
   m->quiet++;
   m->still += exits;
-  bool skips = chance(m, 15); /* then an iteration may run no statement that a clause names */
+  bool skips =
+      !grows && chance(m, 15); /* then an iteration may run no statement that a clause names */
   if (skips) line(m, l, "if n%d == 2 { %s }", from, chance(m, 50) ? "continue" : "break");
   body_write(m, skips || exits ? 0 : l, l, 1 + below(m, 3));
   m->still -= exits;
@@ -371,10 +397,15 @@ static void loop(Maker *m, int into) {
   const char *test = part_text(m->w, "if mean(tanh(%s)) > %s { %s }", t,
                                chance(m, 50) ? "0.2" : "0.0", chance(m, 60) ? "break" : "continue");
   if (exits && early) line(m, l, "%s", test);
+  const char *like = part_text(m->w, "%s", u ? u->name : start.name);
+  bool first = chance(m, 30);
+  if (grows && first) grow(m, l, from, t, like);
   line(m, l, "%s", text);
+  for (int i = first; i < grows; i++) grow(m, l, from, t, like);
   if (exits && !early) line(m, l, "%s", test);
   body_clauses(m, l, from + 1, count);
   for (int i = from; i < m->p->statements; i++) m->p->vars[INPUTS + i].hidden = true;
+  if (grows) use_list(m, into, from, grows * count + front, &start);
   if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
 }
 

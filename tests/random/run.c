@@ -33,6 +33,7 @@ static const struct {
     {"script-blocks", "reference", {.proc = true, .plain = true, .blocks = true}},
     {"captured-blocks", "reference", {.proc = true, .blocks = true}},
     {"rows", "reference", {.loops = true}},
+    {"turns", "reference", {.turns = true}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -100,7 +101,9 @@ static void open_session(Mode *m) {
                        .has_seed = true,
                        .seed = 1};
   ckl_close(m->session);
+  if (m->form.turns) setenv("CKL_UNROLL", "0", 1);
   m->session = ckl_open(&config);
+  unsetenv("CKL_UNROLL");
   if (!m->session) {
     printf("Bail out! no session of the mode %s\n", m->name);
     exit(2);
@@ -189,6 +192,8 @@ static bool other_error(const char *a, const char *b) {
 static bool differ(const Mode *a, const Mode *b, char *why, size_t n) {
   static char x[OUTPUT], y[OUTPUT];
   why[0] = 0;
+  /* what stands in a loop can less than what is unrolled: docs/not-yet.md */
+  if (b->form.turns && !strcmp(b->code, "not-yet-1")) return false;
   if (a->status != b->status || other_error(a->code, b->code)) {
     snprintf(why, n, "%s ends with status %d %s, %s with %d %s\n%s%s", b->name, (int)b->status,
              b->code, a->name, (int)a->status, a->code, b->message, a->message);

@@ -47,6 +47,7 @@ typedef struct Form {
   bool plain;  /* the tape is walked, not captured */
   bool blocks; /* checkpoint blocks stand */
   bool loops;  /* batches are loops */
+  bool turns;  /* each `for` stays a loop that can */
 } Form;
 
 /* parts.c */
