@@ -46,12 +46,12 @@ static bool has_bodies(const Graph *g) {
   return false;
 }
 
-static bool has_branches(const Graph *g) {
+static bool has_choices(const Graph *g) {
   stack_check();
   for (size_t n = 0; n < g->node_count; n++) {
-    if (g->nodes[n].op == OP_BRANCH) return true;
+    if (g->nodes[n].op == OP_BRANCH || g->nodes[n].op == OP_LOOP) return true;
     for (uint32_t k = 0; k < g->nodes[n].region_count; k++)
-      if (has_branches(g->regions[g->nodes[n].region0 + k])) return true;
+      if (has_choices(g->regions[g->nodes[n].region0 + k])) return true;
   }
   return false;
 }
@@ -357,7 +357,7 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
     if (want->carries[k]) y[ny++] = j->inputs[k]; /* seeded before the uses in f */
   for (int k = 0; k < ny; k++) dy[k] = cotangent(j, y[k]);
   Val never = VAL_NONE; /* uses outside do not make a gradient of f */
-  for (int k = from_outside; k < ny && has_branches(flat); k++) {
+  for (int k = from_outside; k < ny && has_choices(flat); k++) {
     if (val_none(never)) never = gr_const_i(j, DT_BOOL, DEV_CPU, 0);
     there[k] = never;
   }
