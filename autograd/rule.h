@@ -21,8 +21,9 @@ typedef struct Rule {
   const Val *dout;     /* cotangent of each result, VAL_NONE where absent; at least one is there */
   const bool *wants;   /* which operands a gradient is asked for */
   Val *dx;             /* gradient of each operand; VAL_NONE at entry and where structurally zero */
-  /* For `branch`, `loop`, `stash` and `unstash`. A cotangent may be absent, if the side that would give it is not
-   * taken: then the bool beside it is false, and it is -0. VAL_NONE: it is there for sure. */
+  /* For `branch`, `loop`, `stash` and `unstash`. A cotangent may be absent, if the side that would
+   * give it is not taken: then the bool beside it is false, and it is -0. VAL_NONE: it is there for
+   * sure. */
   const Val *dout_there;
   /* Per operand: the sum of the gradients that later uses gave its value, and its bool. */
   const Val *sum, *sum_there;

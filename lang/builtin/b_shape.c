@@ -10,6 +10,7 @@
 #include "lang/eval/index.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/rows.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
@@ -88,6 +89,7 @@ BUILTIN_FN(bi_len) {
   Value x = c->v[0];
   if (x.tag == V_LIST || x.tag == V_TUPLE) return v_int((int64_t)x.u.list->count);
   if (x.tag == V_STR) return v_int((int64_t)x.u.str->n);
+  if (x.tag == V_ROWS) return rows_count(s, x, c->at);
   if (x.tag == V_RECORD) return v_int((int64_t)x.u.rec->count);
   Type t = op_type_of(s, arg_tensor(s, c, 0));
   if (!t.rank) fail_at(s, ERR_RANK, c->spans[0], "a rank-0 tensor has no length");
@@ -263,20 +265,51 @@ BUILTIN_FN(bi_concat) {
   return op_concat(s, n, items, arg_axis(s, c, 2, rank), c->at);
 }
 
+/* x with its axis 0 in another place. */
+static Value axis_moved(Session *s, Value x, int64_t axis, Call *c) {
+  Type t = op_type_of(s, x);
+  if (axis < 0) axis += t.rank;
+  if (axis < 0 || axis >= t.rank)
+    fail_at(s, ERR_AXIS, c->spans[1], "the axis is out of range: the result has rank %d", t.rank);
+  if (!axis) return x;
+  int64_t perm[CKL_MAX_RANK];
+  for (int i = 0; i < t.rank; i++) perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
+  return op_transpose(s, x, perm, c->at);
+}
+
+/* `stack(xs, most = n)`: as many as fit, zeros behind, and how many there are. */
+static Value stack_most(Session *s, Call *c) {
+  Value xs = c->v[0];
+  int64_t axis = want_int(s, c->v[1], c->spans[1], "an axis");
+  int64_t most = want_int(s, c->v[2], c->spans[2], "`most`");
+  if (most < 0)
+    fail_at(s, ERR_SHAPE_NEGATIVE, c->spans[2], "a size cannot be negative: %lld", (long long)most);
+  Value out[2];
+  if (xs.tag == V_ROWS) {
+    Value both = rows_stack(s, xs, most, c->at);
+    for (int i = 0; i < 2; i++) out[i] = both.u.list->items[i];
+  } else if (v_is_tensor(xs) || v_is_weak_list(xs)) {
+    Value x = op_as_tensor(s, xs, DT_COUNT, c->spans[0]);
+    out[0] = rows_fit(s, x, most, c->at);
+    out[1] = type_dim_value(s, op_type_of(s, x).dim[0]);
+  } else { /* what does not fit has no use, and no gradient */
+    size_t n = xs.u.list->count, fit = most && n > (uint64_t)most ? (size_t)most : n;
+    out[0] = rows_fit(s, op_stack(s, fit, xs.u.list->items, 0, c->at), most, c->at);
+    out[1] = v_int((int64_t)n);
+  }
+  out[0] = axis_moved(s, out[0], axis, c);
+  return v_list(s, V_TUPLE, 2, out);
+}
+
 BUILTIN_FN(bi_stack) {
   Value xs = c->v[0];
   int64_t axis;
+  if (xs.tag == V_ROWS && c->v[2].tag == V_NONE) rows_refuse(s, c->spans[0]);
+  bool list = xs.tag == V_LIST || xs.tag == V_TUPLE || xs.tag == V_ROWS;
+  if (c->v[2].tag != V_NONE && (list || v_is_tensor(xs))) return stack_most(s, c);
   if (v_is_tensor(xs) || v_is_weak_list(xs)) { /* [a, b] was stacked along axis 0 already */
     Value x = op_as_tensor(s, xs, DT_COUNT, c->spans[0]);
-    Type t = op_type_of(s, x);
-    axis = want_int(s, c->v[1], c->spans[1], "an axis");
-    if (axis < 0) axis += t.rank;
-    if (axis < 0 || axis >= t.rank)
-      fail_at(s, ERR_AXIS, c->spans[1], "the axis is out of range: the result has rank %d", t.rank);
-    if (!axis) return x;
-    int64_t perm[CKL_MAX_RANK];
-    for (int i = 0; i < t.rank; i++) perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
-    return op_transpose(s, x, perm, c->at);
+    return axis_moved(s, x, want_int(s, c->v[1], c->spans[1], "an axis"), c);
   }
   if (xs.tag != V_LIST && xs.tag != V_TUPLE)
     fail_at(s, ERR_WANT_LIST, c->spans[0], "`stack` takes a list of tensors, not %s",

@@ -13,6 +13,7 @@
 #include "lang/compile/stage.h"
 #include "lang/eval/call.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/rows.h"
 #include "lang/eval/state.h"
 #include "lang/value/fail.h"
 
@@ -43,6 +44,7 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
     return value_like(s, v, items);
   }
   case V_PARAM: return template_of(s, u, param_read(s, v.u.p, at), at);
+  case V_ROWS: rows_refuse(s, at);
   case V_FN:
     if (v.u.fn->capture_count)
       fail_at(s, ERR_FN_RESULT, at,

@@ -153,6 +153,13 @@ Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at) {
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
   if (!items) return v;
-  for (size_t i = 0; i < n; i++) items[i] = stage_leave_quiet(s, items[i], start, at);
-  return value_like(s, v, items);
+  bool same = true; /* then it stays the value that it is */
+  for (size_t i = 0; i < n; i++) {
+    Value x = stage_leave_quiet(s, items[i], start, at);
+    bool node = x.tag == V_NODE && items[i].tag == V_NODE;
+    same &= node ? x.aux == items[i].aux && val_eq(x.u.v, items[i].u.v)
+                 : x.tag == items[i].tag && x.u.i == items[i].u.i;
+    items[i] = x;
+  }
+  return same ? v : value_like(s, v, items);
 }

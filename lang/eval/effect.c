@@ -20,6 +20,7 @@
 #include "lang/eval/eval.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/rows.h"
 #include "lang/eval/type.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
@@ -74,6 +75,7 @@ static void hole(const Print *p, Value v) {
 
 /* Puts v into the text; with `whole`, a tensor without a format becomes a table. */
 static void put(Template *t, Value v, const Format *f, Span at, bool quoted, bool whole) {
+  if (v.tag == V_ROWS) rows_refuse(t->s, at);
   v = print_definite(t->s, v, at);
   if (whole && !f && v_is_tensor(v)) {
     flush(t);

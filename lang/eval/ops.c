@@ -20,6 +20,7 @@
 #include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/rows.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/state.h"
 #include "lang/eval/type.h"
@@ -180,6 +181,7 @@ Value op_as_tensor(Session *s, Value x, DType like, Span at) {
   }
   if (x.tag == V_PARAM) return param_read(s, x.u.p, at);
   if (v_is_tensor(x)) return x;
+  if (x.tag == V_ROWS) rows_refuse(s, at);
   if (x.tag == V_LIST)
     fail_help(s, ERR_WANT_TENSOR, at, "`stack(xs)` makes a tensor of a list of tensors",
               "a tensor is needed here, not a list");
@@ -557,6 +559,7 @@ static bool tree_operand(Value v) {
 
 Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
   if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
+  if (a.tag == V_ROWS || b.tag == V_ROWS) rows_refuse(s, a.tag == V_ROWS ? left : right);
   if (op == AST_EQ || op == AST_NE) {
     bool ta = v_is_tensor(a) || v_is_number(a) || v_is_weak_list(a);
     bool tb = v_is_tensor(b) || v_is_number(b) || v_is_weak_list(b);

@@ -22,7 +22,6 @@
 #include "autograd/vjp.h"
 #include "graph/build.h"
 #include "graph/opcode.h"
-#include "lang/api/session.h"
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/compile.h"
@@ -31,6 +30,7 @@
 #include "lang/eval/left.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/rows.h"
 #include "lang/eval/sides.h"
 #include "lang/eval/state.h"
 #include "lang/eval/want.h"
@@ -75,9 +75,11 @@ typedef struct Turns {
   bool flag, effects; /* carries whether there is a next turn; a token */
   bool peel;          /* the first turn has to stand in front of the loop */
   Stage stage;
+  Value turns;      /* a bound of their number; without exits that is it */
   Val *args, *outs; /* of the node; of the region */
   size_t arg_count, arg_cap, out_count, out_cap, next;
   bool again; /* a list was seen to grow */
+  bool tried; /* otherwise it is unrolled */
   Kept *kept;
   size_t kept_count, kept_cap;
   Val node;
@@ -268,6 +270,10 @@ static void enter(Turns *t, Carried *c) {
   }
 }
 
+static Value node_value(const Session *s, Val v) {
+  return (Value){.tag = V_NODE, .aux = s->stage->level, .u.v = v};
+}
+
 /* ---- lists that grow
  *
  * What a turn adds to a list is kept row by row (graph/stash.h); behind the loop the rows are the
@@ -304,6 +310,40 @@ static void find_read(void *ud, Node *n) {
   ast_children(n, find_read, ud);
 }
 
+enum { MOST_ROWS = 60000 }; /* results of a node are counted in 16 bits */
+
+/* The number of turns, if a list can have an element for each; -1: data decides it, or there are
+ * too many. */
+static int64_t turns_known(Turns *t) {
+  if (t->flag || t->count.tag == V_NODE) return -1;
+  int64_t n = want_int(t->s, t->count, t->st->span, "the number of turns") - t->from;
+  return n > MOST_ROWS ? -1 : n < 0 ? 0 : n;
+}
+
+/* What the turn adds to a list whose number of elements data decides: tensors of the region. */
+static Value as_rows(Turns *t, Value v, Name list) {
+  Session *s = t->s;
+  size_t n;
+  Span at = t->st->span;
+  Value *items = value_parts(s, v, &n);
+  if (t->tried) {
+    stage_pop(s);
+    fail_at(s, ERR_NOT_YET, at, "not yet: data decides how many elements `%s` has", list);
+  }
+  for (size_t i = 0; i < n; i++) {
+    if (!numeric(items[i])) {
+      const char *what = value_type_text(s, items[i]);
+      stage_pop(s);
+      fail_help(s, ERR_NOT_YET, at, "a list of its own for each part",
+                "not yet: data decides how many elements `%s` has, and they are no tensors but %s",
+                list, what);
+    }
+    if (items[i].tag == V_NODE || v_is_tensor(items[i])) continue;
+    items[i] = op_as_tensor(s, items[i], items[i].tag == V_FLOAT ? DT_F32 : DT_COUNT, at);
+  }
+  return v_list(s, V_LIST, n, items);
+}
+
 /* Whether the turn adds values to the list; then it is staged once more, with an empty one. */
 static bool grows(Turns *t, Carried *c, Value v) {
   Session *s = t->s;
@@ -325,7 +365,7 @@ static bool grows(Turns *t, Carried *c, Value v) {
   }
   t->again |= !c->grows;
   c->grows = true;
-  c->out = v;
+  c->out = turns_known(t) < 0 ? as_rows(t, v, r.list) : v;
   return true;
 }
 
@@ -433,24 +473,6 @@ static Value row(Turns *t, Value v, int64_t i, int64_t n) {
   return value_like(s, v, parts);
 }
 
-/* The number of turns, for a list of what they add. */
-static int64_t turns_known(Turns *t, const Carried *c) {
-  Session *s = t->s;
-  enum { MOST = 60000 }; /* results of a node are counted in 16 bits */
-  const char *name = s->locals[t->left.vars[c->index].local].name;
-  if (t->flag || t->count.tag == V_NODE)
-    fail_help(s, ERR_NOT_YET, t->st->span,
-              "a tensor of a known size whose rows the turns write, `out[k] = x`, and their number",
-              "not yet: `%s` grows in a loop whose number of turns is not known when it is "
-              "compiled",
-              name);
-  int64_t n = want_int(s, t->count, t->st->span, "the number of turns") - t->from;
-  if (n > MOST)
-    fail_help(s, ERR_NOT_YET, t->st->span, "a tensor whose rows the turns write, `out[k] = x`",
-              "not yet: a list that grows to more than %d elements in a loop of code", MOST);
-  return n < 0 ? 0 : n;
-}
-
 /* The rows of what the loop keeps, behind it. */
 static void open_rows(Turns *t, Kept *k, int64_t n) {
   Session *s = t->s;
@@ -474,10 +496,38 @@ static void open_rows(Turns *t, Kept *k, int64_t n) {
   for (int64_t i = 0; i < n; i++) k->rows[i] = (Val){v.node, (uint32_t)i};
 }
 
+/* The list behind a loop whose number of turns data decides. */
+static Value rows_behind(Turns *t, const Carried *c) {
+  Session *s = t->s;
+  const List *each = c->out.u.list;
+  RowSource *from = ARENA_ARRAY(&s->scratch, RowSource, each->count + 1);
+  Value turns = t->turns;
+  if (t->flag) turns = node_value(s, (Val){t->node.node, (uint32_t)t->arg_count});
+  turns.weak = true;
+  for (size_t i = 0; i < each->count; i++) {
+    RowSource *r = &from[i];
+    Value v = each->items[i];
+    if (v.tag != V_NODE || v.aux != t->stage.level) { /* from before the loop */
+      *r = (RowSource){.kind = ROW_FIXED, .first = stage_lift(s, v, t->st->span).u.v};
+      r->type = *gr_type(s->stage->g, r->first);
+      continue;
+    }
+    const Kept *k = kept_of(t, v.u.v);
+    *r = (RowSource){.stash = {t->node.node, k->stash + t->flag}};
+    r->type = *gr_type(t->stage.g, k->v);
+    if (k->carry < 0) continue;
+    r->kind = k->left ? ROW_LEFT : ROW_TAKEN;
+    r->first = t->args[k->carry];
+    r->last = (Val){t->node.node, (uint32_t)k->carry};
+  }
+  return rows_new(s, c->before, turns, each->count, from, t->st->span);
+}
+
 /* The list behind the loop, which had n turns. */
 static Value grown(Turns *t, const Carried *c, int64_t n) {
   Session *s = t->s;
   const List *from = c->before.u.list, *each = c->out.u.list;
+  if (n < 0) return rows_behind(t, c);
   size_t count = 0;
   Value *all = ARENA_ARRAY(&s->scratch, Value, from->count + each->count * (size_t)n + 1);
   for (size_t i = 0; i < from->count; i++) all[count++] = from->items[i];
@@ -664,7 +714,8 @@ static bool stage_turn(Turns *t) {
   bool more = carry_more(t);
   if (!more) {
     if (t->flag) push_out(t, truth(&t->stage, next));
-    for (size_t i = 0; i < t->item_count && !t->peel; i++) leave(t, &t->items[i]);
+    for (size_t i = 0; i < t->item_count; i++)
+      if (!t->peel || t->items[i].in.tag == V_LIST) leave(t, &t->items[i]);
     if (effects) push_out(t, t->left.token[1]);
   }
   stage_pop(s);
@@ -678,7 +729,7 @@ static void make_node(Turns *t) {
   Session *s = t->s;
   int64_t rows = 0;
   for (size_t i = 0; i < t->item_count; i++)
-    if (t->items[i].grows) rows = turns_known(t, &t->items[i]);
+    if (t->items[i].grows) rows = turns_known(t);
   Graph *g = s->stage->g, *body = t->stage.g;
   GErr e = {.code = ERR_BUG, .operand = -1};
   Span at = t->st->span;
@@ -692,6 +743,7 @@ static void make_node(Turns *t) {
     many = op_run(s, OP_SUB, 2, of, NULL, 0, at);
   }
   args[0] = many.u.v;
+  t->turns = many;
   if (carried) memcpy(args + 1, t->args, carried * sizeof *args);
   if (t->stage.capture_count)
     memcpy(args + 1 + carried, t->stage.outer, t->stage.capture_count * sizeof *args);
@@ -794,7 +846,13 @@ static Flow rolled(Turns *t);
 /* The turns behind the one in front of the loop. */
 static Value later_turns(Session *s, void *ud) {
   Turns *t = ud;
-  Turns rest = {.s = s, .st = t->st, .it = t->it, .lo = t->lo, .count = t->count, .from = 1};
+  Turns rest = {.s = s,
+                .st = t->st,
+                .it = t->it,
+                .lo = t->lo,
+                .count = t->count,
+                .from = 1,
+                .tried = t->tried};
   s->flow = FLOW_NEXT;
   if (t->count.tag == V_UNIT) {
     rest.goes = condition(s, t);
@@ -858,6 +916,11 @@ static Flow rolled(Turns *t) {
   if (any.tag == V_BOOL) {
     if (any.u.i) first_turn(s, t);
   } else {
+    if (lists)
+      fail_help(
+          s, ERR_NOT_YET, at, "begin with tensors, as in `var s = f32(0)` and not `var s = 0.0`",
+          "not yet: a loop that may have no turn, whose first turn makes a number a tensor or "
+          "gives a value on as it is, and adds to a list");
     SideChoice c = {.at = at, .side = {first_turn, NULL}, .ud = t};
     sides_stage(s, any, &c);
   }
@@ -877,13 +940,17 @@ static void want_schedule(Session *s, const Node *st) {
         "is compiled");
 }
 
-Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi) {
-  Turns t = {.s = s, .st = st, .it = it, .lo = lo};
+static Flow counted(Session *s, Node *st, Value it, Value lo, Value hi, bool tried) {
+  Turns t = {.s = s, .st = st, .it = it, .lo = lo, .tried = tried};
   Span at = st->loop.iter->span;
   want_schedule(s, st);
   t.count = lo.tag == V_INT && !lo.u.i ? hi : op_binary(s, AST_SUB, hi, lo, at, at, at);
   if (t.count.tag == V_INT && t.count.u.i <= 0) return FLOW_NEXT;
   return rolled(&t);
+}
+
+Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi) {
+  return counted(s, st, it, lo, hi, false);
 }
 
 Flow turns_while(Session *s, Node *st) {
@@ -905,7 +972,7 @@ typedef struct Attempt {
 
 static void attempt(void *ud) {
   Attempt *a = ud;
-  a->flow = turns_for(a->s, a->st, a->it, v_int(a->lo), v_int(a->hi));
+  a->flow = counted(a->s, a->st, a->it, v_int(a->lo), v_int(a->hi), true);
 }
 
 bool turns_tried(Session *s, Node *st, Value it, int64_t lo, int64_t hi, Flow *flow) {

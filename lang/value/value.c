@@ -140,7 +140,8 @@ static void obj_free(Obj *o) {
     mem_free(m, o, sizeof(Param));
     break;
   case V_LIST:
-  case V_TUPLE: {
+  case V_TUPLE:
+  case V_ROWS: {
     List *l = (List *)o;
     for (size_t i = 0; i < l->count; i++) value_release(l->items[i]);
     mem_free(m, l->items, l->count * sizeof(Value));
@@ -398,6 +399,7 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
     break;
   }
   case V_LIST: buf_printf(b, "list of %zu", v.u.list->count); break;
+  case V_ROWS: buf_puts(b, "list of as many elements as turns"); break;
   case V_TUPLE:
     buf_putc(b, '(');
     for (size_t i = 0; i < v.u.list->count; i++) {

@@ -36,6 +36,7 @@ typedef enum ValueTag {
   V_PARAM,
   V_LIST,
   V_TUPLE,
+  V_ROWS, /* a list of code whose number of elements data decides: eval/rows.c */
   V_RECORD,
   V_FN,
   V_INST,
@@ -70,7 +71,7 @@ typedef struct Value {
     struct StrObj *str;
     struct TVal *t;
     struct Param *p;
-    struct List *list; /* V_LIST, V_TUPLE */
+    struct List *list; /* V_LIST, V_TUPLE, V_ROWS */
     struct Record *rec;
     struct FnObj *fn;
     struct Inst *inst;

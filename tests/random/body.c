@@ -303,6 +303,14 @@ static void choice(Maker *m, int into) {
   if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
 }
 
+/* A list that grows in a loop: a push of the variable, which the turn has or has not yet assigned,
+ * of a value of its own, or of one like it. */
+static void grow(Maker *m, int into, int number, const char *t, const char *like) {
+  const char *v = chance(m, 50) ? t : like;
+  if (chance(m, 30)) v = part_text(m->w, "%s * 0.5", v);
+  line(m, into, "l%d = push(l%d, %s)", number, number, v);
+}
+
 /* A loop whose number of turns depends on data: it stays one in code. */
 static void turns(Maker *m, int into) {
   static const char *const range[] = {"for n%d in 0..int(i64(%s) + %d)",
@@ -328,25 +336,28 @@ static void turns(Maker *m, int into) {
     head = part_text(m->w, "while q%d < %d and mean(tanh(%s)) < 0.3", from, most + 1, t);
   else
     head = part_text(m->w, "while q%d < %d", from, most);
+  bool grows = chance(m, 40);
+  if (grows) line(m, into, "var l%d = list(%s)", from, start.name);
   int g = part_add(m->w, into, GROUP, head);
   if (!counted) line(m, g, "q%d += 1", from);
   const char *exit =
       part_text(m->w, "if mean(tanh(%s)) > 0.1 { %s }", t, chance(m, 50) ? "break" : "continue");
   int where = below(m, 4); /* first, last, or nowhere */
   if (where == 0) line(m, g, "%s", exit);
-  m->fresh = where < 2;
+  m->fresh = where < 2 || grows;
+  int early = grows ? below(m, 2) : 0, late = grows ? 1 - early + below(m, 2) : 0;
+  if (where == 0) early = late = 0; /* a turn that ends before it would add nothing */
+  for (int i = 0; i < early; i++) grow(m, g, from, t, start.name);
   side(m, g, &start, t, true);
+  for (int i = 0; i < late; i++) grow(m, g, from, t, start.name);
   m->fresh = false;
   if (where == 1) line(m, g, "%s", exit);
+  if (early + late && room(m, 1)) {
+    line(m, into, "let (s%d, k%d) = stack(l%d, most = %d)", from, from, from, 1 + below(m, 9));
+    line(m, into, "let %s = sum(s%d, axis = 0) * to_dtype(k%d, dtype_of(s%d))",
+         body_define(m, &start)->name, from, from, from);
+  }
   if (room(m, 1)) line(m, into, "let %s = %s", body_define(m, &start)->name, t);
-}
-
-/* A list that grows in a loop: a push of the variable, which the turn has or has not yet assigned,
- * of a value of its own, or of one like it. */
-static void grow(Maker *m, int into, int number, const char *t, const char *like) {
-  const char *v = chance(m, 50) ? t : like;
-  if (chance(m, 30)) v = part_text(m->w, "%s * 0.5", v);
-  line(m, into, "l%d = push(l%d, %s)", number, number, v);
 }
 
 /* What becomes of a list of so many elements. */

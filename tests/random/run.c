@@ -39,7 +39,7 @@ enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Modes that a run without words compares; the first one is right. */
 static const char *const default_modes[] = {
-    "code", "script", "captured", "blocks", "captured-blocks", "rows", "loops"};
+    "code", "script", "captured", "blocks", "captured-blocks", "rows", "turns", "loops"};
 
 typedef struct Mode {
   const char *name;

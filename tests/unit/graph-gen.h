@@ -500,6 +500,22 @@ static Val gen_op(Gen *x, OpCode op) {
     a[0] = attr_ints(AT_WRT, 1, l0);
     return gen_node(x, op, n, v, 1, a, 2, r);
   }
+  case OP_STASH:
+  case OP_UNSTASH: {
+    int n = 1 + (int)gen_rnd(x, 3);
+    v[0] = gen_any(x, DOM_ANY, 0, 3);
+    if (val_none(v[0])) return VAL_NONE;
+    ty = *gr_type(x->g, v[0]);
+    ty.alias = 0;
+    for (int i = 1; i < n; i++) v[i] = gen_want(x, &ty, any);
+    Val rows = gen_node(x, OP_STASH, n, v, 0, NULL, 0, NULL);
+    if (op == OP_STASH || val_none(rows)) return rows;
+    for (int i = 0; i < ty.rank; i++) l0[i] = ty.dim[i];
+    a[0] = attr_i(AT_MAPPED, n);
+    a[1] = attr_i(AT_DTYPE, ty.dtype);
+    a[2] = attr_dims(AT_DIMS, ty.rank, l0);
+    return gen_node(x, op, 1, &rows, 3, a, 0, NULL);
+  }
   case OP_LOOP:
   case OP_BRANCH:
   case OP_MAP: {
