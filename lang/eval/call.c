@@ -359,7 +359,9 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
       if (f->is_code) args[i] = enter(s, args[i], spans[i]);
       type_bind(s, d->params.items[i]->param.type, args[i]);
     }
-  if (s->abstract) /* `check`: dims of unknown arguments are unknown */
+  bool unknown = s->abstract; /* `check`: dims of unknown arguments are unknown */
+  for (uint32_t i = 0; i < n; i++) unknown |= given[i] && args[i].tag == V_UNKNOWN;
+  if (unknown)
     for (uint32_t i = 0; i < d->dims.count; i++)
       if (!local_find(s, d->dims.items[i].name))
         local_push(s, d->dims.items[i].name, (Value){.tag = V_UNKNOWN}, false,

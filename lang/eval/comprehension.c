@@ -134,8 +134,12 @@ static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   operands_open(s, &c.read, NULL);
   comp_iterations(&c, 0);
   operands_close(s, &c.read);
-  bool all = c.count > 0;
-  for (size_t i = 0; i < c.count; i++) all &= numeric(c.items[i]);
+  bool all = c.count > 0, unknown = false;
+  for (size_t i = 0; i < c.count; i++) {
+    all &= numeric(c.items[i]);
+    unknown |= c.items[i].tag == V_UNKNOWN; /* in `check`: may be a tensor, may be none */
+  }
+  if (unknown && (c.over_range || c.over_seq)) return (Value){.tag = V_UNKNOWN};
   if (!all || !(c.over_range || c.over_seq)) return v_list(s, V_LIST, c.count, c.items);
   Value v = op_stack(s, c.count, c.items, 0, e->span);
   uint32_t k = e->comp.fors.count;
