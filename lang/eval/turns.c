@@ -501,8 +501,13 @@ static Value rows_behind(Turns *t, const Carried *c) {
   Session *s = t->s;
   const List *each = c->out.u.list;
   RowSource *from = ARENA_ARRAY(&s->scratch, RowSource, each->count + 1);
-  Value turns = t->turns;
-  if (t->flag) turns = node_value(s, (Val){t->node.node, (uint32_t)t->arg_count});
+  Value turns;
+  if (t->flag) {
+    turns = node_value(s, (Val){t->node.node, (uint32_t)t->arg_count});
+  } else { /* a range that ends before it begins has none */
+    Value of[2] = {t->turns, op_as_tensor(s, v_int(0), DT_I64, t->st->span)};
+    turns = op_run(s, OP_MAX, 2, of, NULL, 0, t->st->span);
+  }
   turns.weak = true;
   for (size_t i = 0; i < each->count; i++) {
     RowSource *r = &from[i];
