@@ -743,12 +743,7 @@ const GradRule grad_LOOP = {NULL, all_LOOP};
  * What is said of the rows is a bool for all, or a stash of bools. */
 
 static Val *rows_of(Rule *r, Val stash, const Type *t, int n) {
-  int64_t dims[CKL_MAX_RANK];
-  Val *row = ARENA_ARRAY(r->scratch, Val, n + 1);
-  for (int k = 0; k < t->rank; k++) dims[k] = t->dim[k];
-  Attr attrs[4] = {attr_i(AT_MAPPED, n), attr_i(AT_DTYPE, t->dtype), attr_i(AT_DEVICE, t->dev),
-                   attr_dims(AT_DIMS, t->rank, dims)};
-  Val v = b_op(&r->b, OP_UNSTASH, 1, &stash, 4, attrs);
+  Val *row = ARENA_ARRAY(r->scratch, Val, n + 1), v = b_unstash(&r->b, stash, t, n);
   for (int k = 0; k < n; k++) row[k] = (Val){v.node, (uint32_t)k};
   return row;
 }
@@ -763,20 +758,6 @@ static Val *rows_there(Rule *r, Val there, int n) {
   return row;
 }
 
-/* Adds d to a sum that may be none; both may be absent, and are -0 then. */
-static void add_row(Rule *r, Val *sum, Val *there, Val d, Val d_there) {
-  if (val_none(*sum)) {
-    *sum = d;
-    *there = d_there;
-    return;
-  }
-  *sum = b_bin(&r->b, OP_ADD, *sum, d);
-  if (val_none(*there) || val_none(d_there))
-    *there = VAL_NONE;
-  else if (!val_eq(*there, d_there))
-    *there = b_bin(&r->b, OP_OR, *there, d_there);
-}
-
 static void all_UNSTASH(Rule *r) {
   int n = r->out_count;
   const Type *t = gr_type(r->g, r->out[0]);
@@ -789,7 +770,7 @@ static void all_UNSTASH(Rule *r) {
   }
   bool maybe = false;
   for (int k = 0; k < n && !r->b.failed; k++) {
-    if (!val_none(r->dout[k])) add_row(r, &row[k], &there[k], r->dout[k], r->dout_there[k]);
+    if (!val_none(r->dout[k])) ad_add(&r->b, &row[k], &there[k], r->dout[k], r->dout_there[k]);
     maybe |= val_none(row[k]) || !val_none(there[k]);
   }
   for (int k = 0; k < n && !r->b.failed; k++) {
@@ -813,7 +794,7 @@ static void all_STASH(Rule *r) {
     r->dx_there[i] = r->sum_there[i];
   }
   for (int i = n - 1; i >= 0 && !r->b.failed; i--)
-    if (r->wants[i]) add_row(r, &r->dx[r->home[i]], &r->dx_there[r->home[i]], row[i], there[i]);
+    if (r->wants[i]) ad_add(&r->b, &r->dx[r->home[i]], &r->dx_there[r->home[i]], row[i], there[i]);
 }
 
 const GradRule grad_STASH = {NULL, all_STASH};

@@ -73,6 +73,9 @@ void ad_add_results(Graph *g, uint32_t node, size_t more, const Type *types);
 static inline bool ad_has_gradient(const Type *t) {
   return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
 }
+/* Adds d to a sum that may be none yet. Each has a bool that says whether it is there, VAL_NONE:
+ * surely. An absent one is -0, so that a sum needs no condition. */
+void ad_add(B *b, Val *sum, Val *there, Val d, Val d_there);
 /* An absent gradient of that type: -0 in every element; of a stash, one without rows. */
 Val ad_absent(B *b, const Type *t);
 /* A stash without rows, for the side of a branch that has none. */

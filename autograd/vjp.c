@@ -279,20 +279,22 @@ static bool add_to(Sweep *s, B *b, Val v, Val d, Val there) {
   return add_here(s, b, v, d, there);
 }
 
-/* An absent one is -0, so that a sum needs no condition. */
+void ad_add(B *b, Val *sum, Val *there, Val d, Val d_there) {
+  if (val_none(*sum)) {
+    *sum = d;
+    *there = d_there;
+    return;
+  }
+  *sum = b_bin(b, OP_ADD, *sum, d);
+  if (val_none(*there) || val_none(d_there))
+    *there = VAL_NONE;
+  else if (!val_eq(*there, d_there))
+    *there = b_bin(b, OP_OR, *there, d_there);
+}
+
 static bool add_here(Sweep *s, B *b, Val v, Val d, Val there) {
   uint32_t at = home_of(s, v);
-  Val *acc = &s->cot[at], *was = &s->there[at];
-  if (val_none(*acc)) {
-    *acc = d;
-    *was = there;
-    return true;
-  }
-  *acc = b_bin(b, OP_ADD, *acc, d);
-  if (val_none(*was) || val_none(there))
-    *was = VAL_NONE;
-  else if (!val_eq(*was, there))
-    *was = b_bin(b, OP_OR, *was, there);
+  ad_add(b, &s->cot[at], &s->there[at], d, there);
   if (!b->failed) return true;
   *s->e = b->err;
   return false;

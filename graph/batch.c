@@ -460,13 +460,9 @@ static bool batch_stash(Batch *b) {
 
 static bool batch_unstash(Batch *b) {
   Attrs s;
-  int64_t dims[CKL_MAX_RANK + 1];
   attrs_of(b, &s);
-  Attr *a = find(&s, AT_DIMS);
-  if (a->count == CKL_MAX_RANK) return refuse(b, "a row would have too many axes");
-  dims[0] = b->n;
-  for (uint32_t i = 0; i < a->count; i++) dims[1 + i] = a->u.ints[i];
-  *a = attr_dims(AT_DIMS, (int)a->count + 1, dims);
+  if (find(&s, AT_DIMS)->count == CKL_MAX_RANK) return refuse(b, "a row would have too many axes");
+  lead(&s, AT_DIMS, b->n, 0);
   return emit_op(b, &s, true);
 }
 

@@ -169,3 +169,11 @@ Val b_keep(B *b, Val reduced, Val like, int naxes, const int64_t *axes) {
   for (int i = 0; i < naxes; i++) dim[axes[i]] = dim_const(b->g->dims, 1);
   return b_broadcast(b, b_reshape(b, reduced, t.rank, dim), t.rank, t.dim);
 }
+
+Val b_unstash(B *b, Val stash, const Type *row, int64_t n) {
+  int64_t dims[CKL_MAX_RANK];
+  for (int k = 0; k < row->rank; k++) dims[k] = row->dim[k];
+  Attr attrs[4] = {attr_i(AT_MAPPED, n), attr_i(AT_DTYPE, row->dtype), attr_i(AT_DEVICE, row->dev),
+                   attr_dims(AT_DIMS, row->rank, dims)};
+  return b_op(b, OP_UNSTASH, 1, &stash, 4, attrs);
+}

@@ -45,6 +45,8 @@ Val b_bin(B *b, OpCode op, Val x, Val y); /* a rank-0 operand is broadcast to th
 Val b_where(B *b, Val c, Val x, Val y);   /* rank-0 operands are broadcast */
 Val b_const(B *b, Val like, double x);    /* of like's dtype and device, broadcast to its shape */
 Val b_zeros(B *b, const Type *t);
+/* The first n rows of a stash, each of type `row`: results 0 .. n - 1 of the node of the value. */
+Val b_unstash(B *b, Val stash, const Type *row, int64_t n);
 Val b_cast(B *b, Val x, DType dt);
 Val b_reshape(B *b, Val x, int rank, const Dim *dims);
 Val b_broadcast(B *b, Val x, int rank, const Dim *dims);

@@ -8,6 +8,7 @@
 #include "graph/build.h"
 #include "lang/compile/compile_impl.h"
 #include "lang/compile/stage.h"
+#include "lang/eval/left.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/state.h"
@@ -156,9 +157,7 @@ Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at) {
   bool same = true; /* then it stays the value that it is */
   for (size_t i = 0; i < n; i++) {
     Value x = stage_leave_quiet(s, items[i], start, at);
-    bool node = x.tag == V_NODE && items[i].tag == V_NODE;
-    same &= node ? x.aux == items[i].aux && val_eq(x.u.v, items[i].u.v)
-                 : x.tag == items[i].tag && x.u.i == items[i].u.i;
+    same &= left_same(x, items[i]);
     items[i] = x;
   }
   return same ? v : value_like(s, v, items);

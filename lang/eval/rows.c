@@ -21,7 +21,8 @@
 #include "lang/eval/sides.h"
 #include "lang/value/fail.h"
 
-enum { PARTS = 5 }; /* of the tuple that stands for a source */
+/* The tuple that stands for a source; ZEROS: of a row's type. */
+enum { KIND, STASH, ZEROS, END, PARTS };
 
 static Value node(const Session *s, Val v) {
   return (Value){.tag = V_NODE, .aux = s->stage->level, .u.v = v};
@@ -41,10 +42,9 @@ Value rows_new(Session *s, Value front, Value turns, size_t n, const RowSource *
   items[1] = turns;
   for (size_t i = 0; i < n; i++) {
     const RowSource *r = &sources[i];
-    Value part[PARTS] = {v_int(r->kind), v_unit(), zeros_of(s, &r->type, at), v_unit(), v_unit()};
-    if (r->kind != ROW_FIXED) part[1] = node(s, r->stash);
-    if (r->kind == ROW_TAKEN || r->kind == ROW_FIXED) part[3] = node(s, r->first);
-    if (r->kind == ROW_LEFT) part[4] = node(s, r->last);
+    Value part[PARTS] = {v_int(r->kind), v_unit(), zeros_of(s, &r->type, at), v_unit()};
+    if (r->kind != ROW_FIXED) part[STASH] = node(s, r->stash);
+    if (r->kind != ROW_OWN) part[END] = node(s, r->end);
     items[2 + i] = v_list(s, V_TUPLE, PARTS, part);
   }
   return v_list(s, V_ROWS, n + 2, items);
@@ -92,11 +92,11 @@ static Value write_rows(Session *s, void *ud) {
   Attr axis = attr_i(AT_AXIS, 0);
   for (int64_t i = 0; i < k; i++) {
     const Value *part = source(f->rows, (size_t)i);
-    bool fixed = part[0].u.i == ROW_FIXED && f->kind == ROW_OWN;
-    if (part[0].u.i != (int64_t)f->kind && !fixed) continue;
+    bool fixed = part[KIND].u.i == ROW_FIXED && f->kind == ROW_OWN;
+    if (part[KIND].u.i != (int64_t)f->kind && !fixed) continue;
     Value at = number(s, AST_MUL, f->turn, number_node(s, k), f->at);
     at = number(s, AST_ADD, at, number_node(s, front + i), f->at);
-    Value x = fixed ? part[3] : f->row ? f->row[i] : part[f->kind == ROW_TAKEN ? 3 : 4];
+    Value x = fixed || !f->row ? part[END] : f->row[i];
     Value v[3] = {into, x, at};
     into = op_run(s, OP_PUT, 3, v, &axis, 1, f->at);
   }
@@ -110,7 +110,7 @@ static Value left_alone(Session *s, void *ud) {
 
 static bool has_kind(const List *rows, RowKind kind) {
   for (size_t i = 0; i + 2 < rows->count; i++)
-    if (source(rows, i)[0].u.i == (int64_t)kind) return true;
+    if (source(rows, i)[KIND].u.i == (int64_t)kind) return true;
   return false;
 }
 
@@ -131,8 +131,8 @@ static Value fill(Session *s, const List *rows, Value into, Value turns, Span at
   of.alias = 0;
   size_t mapped = 0;
   for (size_t i = 0; i < k; i++)
-    if (source(rows, i)[0].u.i != ROW_FIXED)
-      args[2 + mapped++] = stage_lift(s, source(rows, i)[1], at).u.v;
+    if (source(rows, i)[KIND].u.i != ROW_FIXED)
+      args[2 + mapped++] = stage_lift(s, source(rows, i)[STASH], at).u.v;
   Stage st;
   region_open(s, &st, NULL);
   Value turn = node(s, gr_input(st.g, &number_type));
@@ -140,8 +140,8 @@ static Value fill(Session *s, const List *rows, Value into, Value turns, Span at
   Fill f = {.s = s, .rows = rows, .turn = turn, .row = row, .at = at};
   f.into = node(s, gr_input(st.g, &of));
   for (size_t i = 0; i < k; i++) {
-    if (source(rows, i)[0].u.i == ROW_FIXED) continue;
-    Type t = op_type_of(s, source(rows, i)[2]);
+    if (source(rows, i)[KIND].u.i == ROW_FIXED) continue;
+    Type t = op_type_of(s, source(rows, i)[ZEROS]);
     t.alias = 0;
     row[i] = node(s, gr_input(st.g, &t));
   }
@@ -199,7 +199,8 @@ Value rows_stack(Session *s, Value v, int64_t most, Span at) {
   int64_t turns = most > before ? (most - before + k - 1) / k : 0, places = k * (turns + 1);
   Value *items = ARENA_ARRAY(&s->scratch, Value, (size_t)(before + k) + 1);
   for (int64_t i = 0; i < before; i++) items[i] = front->items[i];
-  for (int64_t i = 0; i < k; i++) items[before + i] = stage_lift(s, source(rows, (size_t)i)[2], at);
+  for (int64_t i = 0; i < k; i++)
+    items[before + i] = stage_lift(s, source(rows, (size_t)i)[ZEROS], at);
   Type t = op_type_of(s, op_stack(s, (size_t)(before + k), items, 0, at)); /* all of one type */
   t.dim[0] = dim_const(op_dims_of(s), places);
   Value all[2] = {v_unit(), zeros_of(s, &t, at)};

@@ -7,15 +7,15 @@
 /* How the rows of a stash become elements, turn by turn. */
 typedef enum RowKind {
   ROW_OWN,   /* row t is the element of turn t */
-  ROW_TAKEN, /* so it is, but that of turn 0 is `first` */
-  ROW_FIXED, /* the element of every turn is `first`; there is no stash */
-  ROW_LEFT   /* row t + 1 is the element of turn t, and that of the last turn is `last` */
+  ROW_TAKEN, /* so it is, but that of turn 0 is `end` */
+  ROW_FIXED, /* the element of every turn is `end`; there is no stash */
+  ROW_LEFT   /* row t + 1 is the element of turn t, and that of the last turn is `end` */
 } RowKind;
 
 /* What a turn adds to a list, once. */
 typedef struct RowSource {
   RowKind kind;
-  Val stash, first, last; /* of the present stage */
+  Val stash, end; /* of the present stage */
   Type type;
 } RowSource;
 

@@ -481,18 +481,12 @@ static void open_rows(Turns *t, Kept *k, int64_t n) {
       k->rows = o->rows;
       return;
     }
-  Graph *g = s->stage->g;
-  GErr e = {.code = ERR_BUG, .operand = -1};
-  int64_t dims[CKL_MAX_RANK];
-  const Type *of = gr_type(t->stage.g, k->v);
+  B b = {.g = s->stage->g};
   Val stash = {t->node.node, k->stash + t->flag};
-  for (int i = 0; i < of->rank; i++) dims[i] = of->dim[i];
-  Attr attrs[4] = {attr_i(AT_MAPPED, n), attr_i(AT_DTYPE, of->dtype), attr_i(AT_DEVICE, of->dev),
-                   attr_dims(AT_DIMS, of->rank, dims)};
   k->rows = ARENA_ARRAY(&s->scratch, Val, n);
   stage_at(s, t->st->span);
-  Val v = gr_op(g, OP_UNSTASH, &stash, 1, attrs, 4, NULL, 0, &e);
-  if (val_none(v)) fail_gerr(s, t->st->span, &e);
+  Val v = b_unstash(&b, stash, gr_type(t->stage.g, k->v), n);
+  if (b.failed) fail_gerr(s, t->st->span, &b.err);
   for (int64_t i = 0; i < n; i++) k->rows[i] = (Val){v.node, (uint32_t)i};
 }
 
@@ -513,8 +507,8 @@ static Value rows_behind(Turns *t, const Carried *c) {
     RowSource *r = &from[i];
     Value v = each->items[i];
     if (v.tag != V_NODE || v.aux != t->stage.level) { /* from before the loop */
-      *r = (RowSource){.kind = ROW_FIXED, .first = stage_lift(s, v, t->st->span).u.v};
-      r->type = *gr_type(s->stage->g, r->first);
+      *r = (RowSource){.kind = ROW_FIXED, .end = stage_lift(s, v, t->st->span).u.v};
+      r->type = *gr_type(s->stage->g, r->end);
       continue;
     }
     const Kept *k = kept_of(t, v.u.v);
@@ -522,8 +516,7 @@ static Value rows_behind(Turns *t, const Carried *c) {
     r->type = *gr_type(t->stage.g, k->v);
     if (k->carry < 0) continue;
     r->kind = k->left ? ROW_LEFT : ROW_TAKEN;
-    r->first = t->args[k->carry];
-    r->last = (Val){t->node.node, (uint32_t)k->carry};
+    r->end = k->left ? (Val){t->node.node, (uint32_t)k->carry} : t->args[k->carry];
   }
   return rows_new(s, c->before, turns, each->count, from, t->st->span);
 }
