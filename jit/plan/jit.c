@@ -380,7 +380,6 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
                    .exact = true};
   out->headers = (int64_t)p->result_count * (int64_t)(sizeof(Tensor) + sizeof(Storage) + 64);
   if (!out->arena) out->headers += 64; /* the least block */
-  out->headers += 64 + (out->scratch ? 64 : 0);
   out->bound = true;
   JitPeak bodies = {0};
   for (uint32_t i = 0; i < p->step_count; i++) {
@@ -393,6 +392,7 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
     if (more > out->inner) out->inner = more;
   }
   if (bodies.scratch > out->scratch) out->scratch = bodies.scratch;
+  out->headers += 64 + (out->scratch ? 64 : 0);
   out->inner += bodies.arena;
   count_views(f, b->env, out);
   return true;

@@ -45,7 +45,7 @@ static unsigned stop_after; /* questions about steps until the host interrupts; 
 
 _Noreturn static void find(const char *what) {
   inside = 0;
-  printf("fuzz-closed: %s (%s)\n--- program\n%.*s\n--- end\n", what, doing, (int)text_n, text);
+  printf("--- program\n%.*s\n--- end\nfuzz-closed: %s (%s)\n", (int)text_n, text, what, doing);
   fflush(stdout);
   abort();
 }
