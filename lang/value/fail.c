@@ -139,9 +139,14 @@ _Noreturn void fail_file(Session *s, Span at, const Err *e) {
   fail_at(s, ERR_FILE, at, "%s", e->text);
 }
 
+static _Noreturn void interrupted(Session *s, Span at) {
+  fail_report(s, ERR_INTERRUPT, at, "interrupted");
+  mem_throw(&s->mem, MEM_ERR_INTERRUPT);
+}
+
 _Noreturn void fail_gerr(Session *s, Span at, const GErr *e) {
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  if (e->interrupted) mem_throw(&s->mem, MEM_ERR_INTERRUPT);
+  if (e->interrupted) interrupted(s, at);
   Diag *d = fail_report(s, e->code, at, "%s", e->text);
   if (e->help[0]) dg_help(&s->diags, d, "%s", e->help);
   fail_raise(s);
@@ -206,10 +211,7 @@ void fail_warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...) {
 }
 
 void fail_if_interrupted(Session *s, Span at) {
-  if (!interrupt_asked(&s->kernel.stop)) return;
-  Diag *d = fail_report(s, ERR_INTERRUPT, at, "interrupted");
-  (void)d;
-  mem_throw(&s->mem, MEM_ERR_INTERRUPT);
+  if (interrupt_asked(&s->kernel.stop)) interrupted(s, at);
 }
 
 void fail_running_at(Session *s, Span at) {
