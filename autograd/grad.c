@@ -261,6 +261,9 @@ CUT(STOP)
 GRAD(ALIAS) {
   return dy;
 }
+GRAD(VERSION) {
+  return dy;
+}
 
 /* ---- elementwise, two and three operands */
 GRAD(ADD) {

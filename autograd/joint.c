@@ -343,12 +343,11 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
   int ny = 0, nwrt = 0;
   Val *y = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
   Val *dy = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
-  Val *wrt = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
-  Val *dx = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
-  Val *dx_there = ARENA_ARRAY(a, Val, inputs + j->node_count + 1);
+  Val *wrt = ARENA_ARRAY(a, Val, inputs + 1);
+  Val *dx = ARENA_ARRAY(a, Val, inputs + 1);
+  Val *dx_there = ARENA_ARRAY(a, Val, inputs + 1);
   Val *there = ARENA_ARRAY(a, Val, f->output_count + inputs + 1);
   for (size_t k = 0; k < f->output_count + inputs; k++) there[k] = VAL_NONE;
-  int *as = ARENA_ARRAY(a, int, inputs + j->node_count + 1);
   int *number = ARENA_ARRAY(a, int, inputs + 1); /* of the input in wrt */
   for (size_t k = 0; k < f->output_count; k++)
     if (want->has_cotangent[k]) y[ny++] = j->outputs[k];
@@ -363,14 +362,8 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
   }
   for (size_t k = 0; k < inputs; k++) {
     if (!want->wants_grad[k]) continue;
-    number[k] = as[nwrt] = nwrt;
+    number[k] = nwrt;
     wrt[nwrt++] = j->inputs[k];
-  }
-  for (uint32_t n = 0; n < w->split; n++) {
-    int64_t k = ad_version(j, n, want->wants_grad, inputs);
-    if (k < 0) continue;
-    as[nwrt] = number[k];
-    wrt[nwrt++] = (Val){n, 0};
   }
   j->at = (Prov){.origin = -1};
   VjpAsk ask = {.ny = ny,
@@ -379,7 +372,6 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
                 .dy_there = there,
                 .nwrt = nwrt,
                 .wrt = wrt,
-                .as = as,
                 .dx = dx,
                 .dx_there = dx_there};
   if (!ad_vjp_ask(j, &ask, e, at)) return NULL;

@@ -472,7 +472,7 @@ static void find_follows(Loop *l) {
       bool any = false;
       if (!ad_passes((OpCode)node->op)) continue;
       for (uint32_t k = 0; k < node->operand_count && !any; k++)
-        any = on[slot_of(b, gr_operand(b, n, (int)k))];
+        any = on[slot_of(b, gr_operand(b, n, (int)k))] && ad_carries(b, n, k);
       for (uint32_t k = 0; any && k < node->result_count; k++)
         on[slot_of(b, (Val){n, k})] = ad_has_gradient(gr_type(b, (Val){n, k}));
     }

@@ -184,7 +184,7 @@ typedef struct Sweep {
   size_t given_count;
   Origin *origins;
   size_t origin_count, origin_cap;
-  Val *home; /* with `as`, per result: the value that its uses count for; none: itself */
+  Val *home; /* per result: the value that its uses count for; none: itself */
 } Sweep;
 
 static uint32_t slot(const Sweep *s, Val v) {
@@ -199,9 +199,8 @@ static bool is_active(const Sweep *s, Val v) {
   return inside(s, v) && s->active[slot(s, v)];
 }
 
-/* Whether operand i of the node can have a gradient. A `custom` with its own gradient has gradients
- * of its `wrt` only. */
-static bool carries(const Graph *g, uint32_t node, uint32_t i) {
+bool ad_carries(const Graph *g, uint32_t node, uint32_t i) {
+  if (g->nodes[node].op == OP_VERSION) return i == 1;
   if (g->nodes[node].op != OP_CUSTOM || g->nodes[node].region_count < 2) return true;
   const Attr *a = gr_attr(g, node, AT_WRT);
   for (uint32_t j = 0; a && j < a->count; j++)
@@ -219,24 +218,46 @@ static void mark_active(Sweep *s) {
     bool any = false;
     if (!passes_gradient(rules[node->op])) continue;
     for (uint32_t i = 0; i < node->operand_count && !any; i++)
-      any = is_active(s, g->operands[node->operand0 + i]) && carries(g, n, i);
+      any = is_active(s, g->operands[node->operand0 + i]) && ad_carries(g, n, i);
     for (uint32_t k = 0; any && k < node->result_count; k++)
       if (ad_has_gradient(&g->types[node->result0 + k])) s->active[node->result0 + k - s->base] = 1;
   }
 }
 
+/* Uses of a later version of a value are uses of the value, in their order. */
 static void find_homes(Sweep *s, size_t count) {
-  if (!s->as) return;
+  bool any = s->as != NULL;
+  for (uint32_t n = s->lo; n <= s->hi && !any; n++) any = s->g->nodes[n].op == OP_VERSION;
+  if (!any) return;
   s->home = ARENA_ARRAY(&s->scratch, Val, count + 1);
   for (size_t j = 0; j < count; j++) s->home[j] = VAL_NONE;
-  for (int j = 0; j < s->nwrt; j++)
-    if (s->as[j] != j && inside(s, s->wrt[j])) s->home[slot(s, s->wrt[j])] = s->wrt[s->as[j]];
+  bool *wanted = ARENA_ARRAY(&s->scratch, bool, count + 1);
+  for (int j = 0; j < s->nwrt; j++) {
+    if (!inside(s, s->wrt[j])) continue;
+    wanted[slot(s, s->wrt[j])] = true;
+    if (s->as && s->as[j] != j) s->home[slot(s, s->wrt[j])] = s->wrt[s->as[j]];
+  }
+  for (uint32_t n = s->lo; n <= s->hi; n++) {
+    Val v = {n, 0};
+    if (s->g->nodes[n].op != OP_VERSION || wanted[slot(s, v)]) continue;
+    Val of = gr_operand(s->g, n, 1);
+    if (!is_active(s, of)) continue;
+    s->home[slot(s, v)] = val_none(s->home[slot(s, of)]) ? of : s->home[slot(s, of)];
+  }
 }
 
 /* The number of the result to whose sum v's gradients are added. */
 static uint32_t home_of(const Sweep *s, Val v) {
   uint32_t at = slot(s, v);
   return s->home && !val_none(s->home[at]) ? slot(s, s->home[at]) : at;
+}
+
+/* The value whose later version v is, as far as uses of v are uses of it. */
+static Val earlier(const Sweep *s, Val v) {
+  while (s->home && inside(s, v) && s->g->nodes[v.node].op == OP_VERSION &&
+         !val_none(s->home[slot(s, v)]))
+    v = gr_operand(s->g, v.node, 1);
+  return v;
 }
 
 static bool add_to(Sweep *s, B *b, Val v, Val d, Val there);
@@ -274,6 +295,7 @@ static bool add_to_origin(Sweep *s, B *b, Origin *o, Val d, Val there) {
 
 static bool add_to(Sweep *s, B *b, Val v, Val d, Val there) {
   stack_check();
+  v = earlier(s, v);
   for (size_t i = 0; i < s->origin_count; i++)
     if (val_eq(s->origins[i].y, v) && !add_to_origin(s, b, &s->origins[i], d, there)) return false;
   return add_here(s, b, v, d, there);
@@ -375,7 +397,7 @@ static void find_origins(Sweep *s, size_t count) {
       if (s->origin_count == from) continue;
       if (!last) last = last_uses(s, count);
       bool behind = false; /* x may be another value itself, which has later uses */
-      for (size_t k = 0; k < from && !behind; k++) behind = val_eq(s->origins[k].y, x);
+      for (size_t k = 0; k < from && !behind; k++) behind = val_eq(s->origins[k].y, earlier(s, x));
       if (s->origin_count == from + 1 && last[home_of(s, x)] == n && !behind && times < 2)
         s->origin_count = from;
     }
@@ -595,7 +617,7 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   for (uint32_t i = 0; i < node.operand_count; i++) {
     m->at[i] = g->operands[node.operand0 + i];
     m->in[i] = read_of(s, m->at[i]);
-    m->wants[i] = is_active(s, m->at[i]) && carries(g, n, i);
+    m->wants[i] = is_active(s, m->at[i]) && ad_carries(g, n, i);
     m->dx[i] = m->dx_there[i] = VAL_NONE;
     wanted |= m->wants[i];
   }
@@ -612,11 +634,12 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   Val there = VAL_NONE;
   Room wide = *m; /* these need more room */
   if (goes_on(&node) && give_sums(s, r, m = &wide, n)) rule->all(r);
-  if (node.op == OP_ALIAS)
-    there = m->dx_there[0] = m->dout_there[0];
+  bool plain = node.op == OP_ALIAS || node.op == OP_VERSION;
+  if (plain)
+    there = m->dx_there[node.operand_count - 1] = m->dout_there[0];
   else if (!goes_on(&node))
     there = absent(&r->b, m, node.result_count);
-  bool whole = !val_none(there) && node.op != OP_ALIAS;
+  bool whole = !val_none(there) && !plain;
   if (whole) {
     ad_rule_if(r, rule, there);
     for (int i = 0; i < r->in_count; i++) m->dx_there[i] = there;
@@ -673,8 +696,8 @@ static void sweep(void *ud) {
   s->cot = ARENA_ARRAY(&s->scratch, Val, count + 1);
   s->there = ARENA_ARRAY(&s->scratch, Val, count + 1);
   for (size_t j = 0; j < count; j++) s->cot[j] = s->there[j] = VAL_NONE;
-  find_homes(s, count);
   mark_active(s);
+  find_homes(s, count);
   find_origins(s, count);
   find_sinks(s);
   Room m = room_for(s);
@@ -713,19 +736,11 @@ bool ad_passes(OpCode op) {
   return passes_gradient(rules[op]);
 }
 
-int64_t ad_version(const Graph *f, uint32_t n, const bool *wants_grad, size_t inputs) {
-  if (f->nodes[n].op != OP_STOP) return -1;
-  int64_t k = gr_attr_i(f, n, AT_INDEX, -1);
-  return k >= 0 && k < (int64_t)inputs && wants_grad[k] ? k : -1;
-}
-
 void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output) {
   Sweep s = {.g = (Graph *)(uintptr_t)f, .hi = (uint32_t)f->node_count - 1};
-  Val *wrt = ARENA_ARRAY(scratch, Val, f->node_count + 1); /* inputs are nodes, too */
+  Val *wrt = ARENA_ARRAY(scratch, Val, f->input_count + 1);
   for (size_t k = 0; k < f->input_count; k++)
     if (wants_grad[k]) wrt[s.nwrt++] = f->inputs[k];
-  for (uint32_t n = 0; n < f->node_count; n++)
-    if (ad_version(f, n, wants_grad, f->input_count) >= 0) wrt[s.nwrt++] = (Val){n, 0};
   s.wrt = wrt;
   s.active = ARENA_ARRAY(scratch, uint8_t, f->type_count + 1);
   if (f->node_count) mark_active(&s);

@@ -57,14 +57,12 @@ bool ad_may_be(Arena *scratch, const Graph *g, Val y, Val x);
  * else *known is -1. */
 Val ad_is(Arena *scratch, B *b, Val y, Val x, int *known);
 
-/* Returns the input with a wanted gradient that node n is a later version of, or -1. A value that a
- * call writes to a param is a `stop` node with the number of the param's input. It is a leaf, and
- * its gradient counts as the param's (rule 60). `inputs` is the function's count of inputs. */
-int64_t ad_version(const Graph *f, uint32_t n, const bool *wants_grad, size_t inputs);
-/* Sets output[i] if output i of f depends on a wanted input, or on a later version of one, through
- * a differentiable path. */
+/* Sets output[i] if output i of f depends on a wanted input through a differentiable path. */
 void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output);
 /* Whether gradients pass through an operation. */
 bool ad_passes(OpCode op);
+/* Whether operand i of a node can have a gradient, if they pass through it: of a `custom` with a
+ * gradient of its own those of its `wrt`, of a `version` the earlier one. */
+bool ad_carries(const Graph *g, uint32_t node, uint32_t i);
 
 #endif

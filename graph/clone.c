@@ -71,7 +71,7 @@ Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in, Gra
     VEC_PUSH(dst->arena, dst->types, dst->type_count, dst->type_cap, src->types[n->result0 + i]);
   }
   VEC_PUSH(dst->arena, dst->nodes, dst->node_count, dst->node_cap, c);
-  if ((op_info[n->op].traits & T_VIEW) && n->operand_count == 1) {
+  if (op_info[n->op].traits & T_VIEW) {
     /* A pass may have put another value below the view. */
     Val x = dst->operands[c.operand0];
     Type *from = &dst->types[dst->nodes[x.node].result0 + x.res];

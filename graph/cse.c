@@ -124,7 +124,7 @@ static bool same_node(Merge *m, const GNode *a, const GNode *b) {
 
 static bool never(const Graph *g, uint32_t node) {
   const GNode *n = &g->nodes[node];
-  return n->op == OP_INPUT || n->op == OP_ALIAS || n->op == OP_TOKEN ||
+  return n->op == OP_INPUT || n->op == OP_ALIAS || n->op == OP_VERSION || n->op == OP_TOKEN ||
          g->provs[n->prov].recomputed || (op_info[n->op].traits & T_RANDOM) || node_effect(g, node);
 }
 

@@ -1,4 +1,4 @@
-/* Inlining of the bodies of `wrap` and `custom` nodes.
+/* Inlining of the bodies of `wrap` and `custom` nodes, and of `version` nodes.
  *
  * In: a graph. Out: the same computation without these nodes, which code generation does not need
  * once gradients are taken. Regions of other nodes are copied unchanged. Types, order of effects,
@@ -29,6 +29,10 @@ static void put_in(Flatten *f, ValMap *m, bool top, uint32_t at) {
     const GNode *n = &src->nodes[i];
     if (top) at = i;
     if (n->op == OP_INPUT && !top) continue;
+    if (n->op == OP_VERSION) {
+      map_set(m, (Val){i, 0}, map_get(m, src->operands[n->operand0]));
+      continue;
+    }
     if (transparent(n->op)) {
       ValMap inner = map_new(a, src->regions[n->region0]);
       for (uint32_t k = 0; k < n->operand_count; k++) {

@@ -157,7 +157,7 @@ Val gr_op(Graph *g, OpCode op, const Val *operands, int n, const Attr *attrs, in
     VEC_PUSH(g->arena, g->types, g->type_count, g->type_cap, out[i]);
   }
   VEC_PUSH(g->arena, g->nodes, g->node_count, g->node_cap, node);
-  if ((op_info[op].traits & T_VIEW) && n == 1) {
+  if (op_info[op].traits & T_VIEW) {
     Type *from = &g->types[g->nodes[operands[0].node].result0 + operands[0].res];
     if (!from->alias) from->alias = ++g->alias_count;
     g->types[node.result0].alias = from->alias;

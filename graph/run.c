@@ -169,13 +169,13 @@ static bool run_CAST(Run *r) {
   return give(r, ref_cast(&r->ref, r->in[0], (DType)attr_or(r, AT_DTYPE, DT_F32)));
 }
 
-static bool run_STOP(Run *r) {
-  return give(r, tn_ref(r->in[0]));
-}
-
-static bool run_ALIAS(Run *r) {
-  return give(r, tn_ref(r->in[0]));
-}
+#define GIVES_ON(NAME)                                                                             \
+  static bool run_##NAME(Run *r) {                                                                 \
+    return give(r, tn_ref(r->in[0]));                                                              \
+  }
+GIVES_ON(STOP)
+GIVES_ON(ALIAS)
+GIVES_ON(VERSION)
 
 static bool run_FITS(Run *r) {
   const Attr *a = attr(r, AT_TEXT), *dt = attr(r, AT_DTYPE);

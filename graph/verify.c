@@ -153,7 +153,7 @@ static bool node_ok(Verify *v, uint32_t i, Graph *scratch) {
     if (!has_check(g, &scratch->checks[k]))
       return bad(v, i, "a condition on its sizes is not checked");
   }
-  if ((op_info[n->op].traits & T_VIEW) && n->operand_count == 1) {
+  if (op_info[n->op].traits & T_VIEW) {
     uint32_t a = in[0]->alias, b = g->types[n->result0].alias;
     if (a == 0 || a != b) return bad(v, i, "a view has another alias class than what it looks at");
   }

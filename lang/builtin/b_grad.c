@@ -62,8 +62,8 @@ static void wrt_group(Wrt *w, size_t n) {
 /* ---- gradients on one side of an `if`: the loss reads what stands outside through captures */
 
 /* The values of stage st that are v, a value of the stage of level `level` around it, or an alias
- * of it, which is what a call sees of it. Each is pushed. Any other value captured by st that
- * depends on v carries a part of the gradient that is not in st: *more. */
+ * of it, which is what a call sees of it, or a later version. Each is pushed. Any other value
+ * captured by st that depends on v carries a part of the gradient that is not in st: *more. */
 static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, bool *more) {
   const Graph *g = st->up->g;
   Val *same = ARENA_ARRAY(&w->s->scratch, Val, g->node_count + 1);
@@ -83,12 +83,13 @@ static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, 
     bool any = false;
     for (uint32_t i = 0; i < node->operand_count; i++) {
       Val x = gr_operand(g, k, (int)i);
-      any |= on[g->nodes[x.node].result0 + x.res];
+      any |= on[g->nodes[x.node].result0 + x.res] && ad_carries(g, k, i);
     }
     if (!any || !ad_passes((OpCode)node->op)) continue;
-    Val x = gr_operand(g, k, 0);
-    bool alias = false;
-    for (size_t i = 0; node->op == OP_ALIAS && i < n && !alias; i++) alias = val_eq(same[i], x);
+    bool version = node->op == OP_VERSION, alias = false;
+    Val x = gr_operand(g, k, version);
+    for (size_t i = 0; (version || node->op == OP_ALIAS) && i < n && !alias; i++)
+      alias = val_eq(same[i], x);
     if (alias) same[n++] = (Val){k, 0};
     for (uint32_t i = 0; i < node->result_count; i++)
       on[node->result0 + i] |= dt_float((DType)g->types[node->result0 + i].dtype);
@@ -137,11 +138,10 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
                 "one by one in script: `for i in 0..n { gs = push(gs, grad(..)) }`",
                 "not yet: a gradient by params inside a comprehension");
     size_t first = w->count;
-    for (size_t i = 0; i < st->version_count; i++)
-      if (s->stage->level > 1)
-        wrt_captured(w, 1, st->versions[i], first);
-      else
-        wrt_push(w, st->versions[i], first);
+    if (st->base.aux < s->stage->level)
+      wrt_captured(w, st->base.aux, st->base.u.v, first);
+    else
+      wrt_push(w, st->base.u.v, first);
     wrt_group(w, w->count - first);
     return x;
   }

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "autograd/vjp.h"
 #include "graph/structure.h"
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
@@ -232,7 +233,8 @@ void block_grad(Session *s, Value loss, Span at) {
   live[y.node] = true;
   for (uint32_t i = y.node + 1; i-- > 0;)
     for (uint32_t k = 0; live[i] && k < st->g->nodes[i].operand_count; k++)
-      if (st->g->nodes[i].op != OP_STOP) live[gr_operand(st->g, i, (int)k).node] = true;
+      if (st->g->nodes[i].op != OP_STOP && ad_carries(st->g, i, k))
+        live[gr_operand(st->g, i, (int)k).node] = true;
   Unit *u = st->unit;
   for (size_t i = 0; i < u->flat.count; i++) {
     Leaf *l = &u->flat.leaves[i];

@@ -343,8 +343,7 @@ static void set_tag(Close *c, Graph *g, uint32_t n, Tag tag) {
 }
 
 static bool is_view(const Graph *g, uint32_t n) {
-  const GNode *x = &g->nodes[n];
-  return (op_info[x->op].traits & T_VIEW) && x->operand_count == 1;
+  return op_info[g->nodes[n].op].traits & T_VIEW;
 }
 
 /* Whether a node is not computed, or costs nothing. */

@@ -53,8 +53,7 @@ typedef struct State {
   Value cur;       /* staged */
   Value entry;     /* the same at entry */
   Value first;     /* for `ckl ir`: its value before the first write */
-  Val *versions;
-  size_t version_count, version_cap; /* of a param: leaves of `grad` (rule 60) */
+  Value base;      /* of a param: the version by which `grad` is; later ones add to it (rule 60) */
   bool written;
 } State;
 

@@ -116,7 +116,7 @@ static Made made(const Stage *st, Val v, uint32_t start) {
       v = st->outer[i];
       st = st->up;
       start = UINT32_MAX;
-    } else if (n->op == OP_INPUT || n->op == OP_STOP) {
+    } else if (n->op == OP_INPUT || n->op == OP_STOP || n->op == OP_VERSION) {
       return MADE_BEFORE;
     } else {
       break;

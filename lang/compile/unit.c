@@ -131,7 +131,7 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
       c->next++;
       if (v.tag == V_PARAM) {
         State st = {.key = v.u.p, .index = i, .cur = u->staged[i], .entry = u->staged[i]};
-        VEC_PUSH(u->arena, st.versions, st.version_count, st.version_cap, u->staged[i].u.v);
+        st.base = st.cur;
         VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, st);
       }
     }

@@ -48,11 +48,15 @@ void left_note(Session *s, Left *l, int k) {
     if (n == l->state_cap) {
       size_t cap = n ? 2 * n : 8;
       Value(*more)[3] = arena_alloc(&s->scratch, cap * sizeof *more);
+      Value *base = arena_alloc(&s->scratch, cap * sizeof *base);
       if (n) memcpy(more, l->state, n * sizeof *more);
+      if (n) memcpy(base, l->base, n * sizeof *base);
       l->state = more;
+      l->base = base;
       l->state_cap = cap;
     }
     memcpy(l->state[n], row, sizeof row);
+    l->base[n] = k ? u->states[i].entry : u->states[i].base;
     l->state_count++;
   }
   for (size_t i = 0; u && i < l->state_count; i++) l->state[i][k] = u->states[i].cur;
@@ -81,7 +85,10 @@ void left_restore(Session *s, const Left *l) {
   for (size_t i = 0; i < l->var_count; i++)
     value_set(&s->locals[l->vars[i].local].v, l->vars[i].v[0]);
   Unit *u = s->stage->unit;
-  for (size_t i = 0; u && i < l->state_count; i++) u->states[i].cur = l->state[i][0];
+  for (size_t i = 0; u && i < l->state_count; i++) {
+    u->states[i].cur = l->state[i][0];
+    u->states[i].base = l->base[i];
+  }
   if (u) u->token = l->token[0];
   random_back(s, &l->drawn[0]);
 }

@@ -201,7 +201,8 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
   if (s->stage) {
     Val *in = ARENA_ARRAY(&s->scratch, Val, n + 1);
     for (int i = 0; i < n; i++)
-      in[i] = op == OP_STOP ? stage_lift(s, v[i], at).u.v : stage_operand(s, v[i], at).u.v;
+      in[i] = op == OP_STOP || op == OP_VERSION ? stage_lift(s, v[i], at).u.v
+                                                : stage_operand(s, v[i], at).u.v;
     Graph *g = s->stage->g;
     stage_at(s, at);
     Val r = gr_op(g, op, in, n, attrs, nattrs, NULL, 0, &e);

@@ -155,22 +155,15 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   }
   State *st = state_unit(s, p, NULL);
   if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
-  if (s->stage->level > 1)
-    fail_at(s, ERR_NOT_YET, at, "not yet: a write to the param `%s` %s", name,
-            !stage_in_order(s->stage) ? "inside a comprehension"
-            : s->stage->turns         ? "in a loop that stays one"
-                                      : "on one side of a choice on data");
-  Value x = stage_lift(s, fit(s, st->cur, v, at, name), at);
-  Graph *g = s->stage->g;
-  int64_t input = -1; /* the input that c is a later version of (autograd/joint.c) */
-  for (size_t i = 0; i < g->input_count && st->version_count; i++)
-    if (val_eq(g->inputs[i], st->versions[0])) input = (int64_t)i;
-  Attr of = attr_i(AT_INDEX, input);
-  Value c = op_run(s, OP_STOP, 1, &x, input < 0 ? NULL : &of, input >= 0, at);
+  if (!stage_in_order(s->stage))
+    fail_at(s, ERR_NOT_YET, at, "not yet: a write to the param `%s` inside a comprehension", name);
+  Value both[2] = {fit(s, st->cur, v, at, name)};
+  st = state_unit(s, p, NULL);
+  both[1] = st->cur;
+  Value c = op_run(s, OP_VERSION, 2, both, NULL, 0, at);
   st = state_unit(s, p, NULL);
   st->cur = c;
   st->written = true;
-  VEC_PUSH(unit_of(s)->arena, st->versions, st->version_count, st->version_cap, c.u.v);
 }
 
 /* The state of a field. For a made-up instance of `ckl ir` the first write creates it. */

@@ -263,7 +263,7 @@ static void enter(Turns *t, Carried *c) {
   c->in = c->grows ? v_list(s, V_LIST, 0, NULL) : inputs(t, c->before);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->in); break;
-  case PLACE_STATE: u->states[c->index].cur = c->in; break;
+  case PLACE_STATE: u->states[c->index].cur = u->states[c->index].base = c->in; break;
   case PLACE_DRAWS: u->draws[c->index].more = c->in; break;
   case PLACE_RETURNED:
   case PLACE_VALUE: break; /* a turn begins when there was no return */
@@ -772,6 +772,7 @@ static void mark_back(const Stage *st, bool *live, size_t nwrt, const Val *wrt) 
     for (uint32_t k = 0; k < node->result_count; k++) any |= live[node->result0 + k];
     if (!any || !ad_passes((OpCode)node->op)) continue;
     for (uint32_t k = 0; k < node->operand_count; k++) {
+      if (!ad_carries(g, n, k)) continue;
       Val v = gr_operand(g, n, (int)k);
       bool stop = false;
       for (size_t i = 0; i < nwrt && !stop; i++) stop = val_eq(wrt[i], v);

@@ -103,10 +103,8 @@ static void stands_in(Session *s, Stands *l) {
       fail_at(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
     t->old = *st;
     t->state = (size_t)(st - s->stage->unit->states);
-    st->cur = stage_lift(s, t->overlay, l->at);
-    st->versions = NULL;
-    st->version_count = st->version_cap = 0;
-    VEC_PUSH(s->stage->unit->arena, st->versions, st->version_count, st->version_cap, st->cur.u.v);
+    st->cur = st->base = stage_lift(s, t->overlay, l->at);
+    st->written = false;
   }
 }
 
@@ -118,7 +116,7 @@ static void stands_out(Session *s, Stands *l) {
       continue;
     }
     State *st = &s->stage->unit->states[t->state];
-    if (st->version_count > 1)
+    if (st->written)
       fail_at(s, ERR_ASSIGN, l->at, "inside `with_params` the params cannot be written");
     *st = t->old;
   }

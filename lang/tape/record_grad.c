@@ -177,22 +177,16 @@ static bool run_region(Run *r, uint32_t i, const Held *in, Tensor *const *t, con
 }
 
 /* A value that a call writes to a param counts as the param (rule 60). It gets the edge of the
- * input, which is the param itself if the body stands for no call (see tape_open). */
-static bool version(Run *r, uint32_t i, Held *to) {
-  if (r->g->nodes[i].op != OP_STOP) return false;
-  int64_t k = gr_attr_i(r->g, i, AT_INDEX, -1);
-  if (k < 0 || (size_t)k >= r->g->input_count) return false;
-  Value of = held(r, r->g->inputs[k])->v;
-  if (!tape_wants_grad(r->s, of)) return false;
+ * earlier version, which is the param itself if the body stands for no call (see tape_open). */
+static bool run_version(Run *r, uint32_t i, Held *to) {
+  Value of = held(r, gr_operand(r->g, i, 1))->v;
+  bool wants = tape_wants_grad(r->s, of);
   to->t = held(r, gr_operand(r->g, i, 0))->t;
-  if (of.tag == V_TENSOR) {
-    Value v = v_tensor(r->s, tn_ref(to->t));
-    v.u.t->node = of.u.t->node;
-    v.u.t->out = of.u.t->out;
-    v.u.t->node->rc++;
-    of = v;
-  }
-  to->v = of;
+  to->v = wants && of.tag == V_PARAM ? of : v_tensor(r->s, tn_ref(to->t));
+  if (!wants || of.tag == V_PARAM) return true;
+  to->v.u.t->node = of.u.t->node;
+  to->v.u.t->out = of.u.t->out;
+  of.u.t->node->rc++;
   return true;
 }
 
@@ -323,7 +317,7 @@ static bool run_node(Run *r, uint32_t i) {
   const Graph *g = r->g;
   const GNode *n = &g->nodes[i];
   OpCode op = (OpCode)n->op;
-  if (version(r, i, held(r, (Val){i, 0}))) return true;
+  if (op == OP_VERSION) return run_version(r, i, held(r, (Val){i, 0}));
   if (op == OP_BRANCH) return run_branch(r, i);
   if (op == OP_STASH) return run_stash(r, i);
   if (op == OP_UNSTASH) return run_unstash(r, i);

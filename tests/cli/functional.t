@@ -33,7 +33,7 @@ ret=$(grep return staged | sed 's/.*return //')
 # shellcheck disable=SC2086
 set -- $ret
 tap_empty "$([ $# -eq 5 ] || echo "$ret")" 'what is written comes after the results'
-tap_empty "$(grep -c "^  $3 = stop" staged | grep -v '^1$')" 'a param as it is after the call'
+tap_empty "$(grep -c "^  $3 = version" staged | grep -v '^1$')" 'a param as it is after the call'
 # row S4.56 outputs-by-tensor
 tap_empty "$([ $# -eq 5 ] || echo "$ret")" 'results are counted tensor by tensor'
 # rows S4.31 keys-are-inputs, S4.37 joint-input-order, S4.38 body-without-keys, S4.40 key-order

@@ -253,6 +253,24 @@ static void choice(Maker *m, int into);
 static void turns(Maker *m, int into);
 static void draw(Maker *m, int into);
 
+/* Whether params of model k may be used here. */
+static bool usable(Maker *m, int k) {
+  if (!m->depth) m->spent[k] = false;
+  return !m->spent[k];
+}
+
+/* Writes a param in a turn or on a side, and uses it for t once: older versions have one use (rule
+ * 74). */
+static void rewrite(Maker *m, int into, const char *t, Dt dt) {
+  int k = m->models ? below(m, m->models) : 0;
+  if (!m->models || m->where != IN_ENTRY || m->hooks || m->uses[k] || chance(m, 50)) return;
+  if (!usable(m, k)) return;
+  line(m, into, "m%d.bias = m%d.bias * 0.5 + 0.25\n%s = %s + %s(mean(m%d.bias))", k, k, t, t,
+       dt_name[dt], k);
+  m->uses[k] = 1;
+  m->spent[k] = true;
+}
+
 /* The statements of a side, about tensors alone, and one that gives t a value, or does not. */
 static void side(Maker *m, int into, const Var *start, const char *t, bool assigns) {
   static const char *const step[] = {"%s = %s * 1.5 - tanh(%s)", "%s = tanh(%s) + 0.5 * %s",
@@ -276,6 +294,7 @@ static void side(Maker *m, int into, const Var *start, const char *t, bool assig
     line(m, into, fresh ? "%s = 1 * %s" : "%s = %s", t, other);
   else if (assigns)
     line(m, into, ONE_OF(m, step), t, t, other);
+  if (assigns) rewrite(m, into, t, start->dt);
   for (int i = from; i < m->p->statements; i++) {
     m->p->vars[INPUTS + i].hidden = true;
     m->owner[i] = 0;
@@ -412,6 +431,7 @@ static void loop(Maker *m, int into) {
   bool first = chance(m, 30);
   if (grows && first) grow(m, l, from, t, like);
   line(m, l, "%s", text);
+  if (!grows) rewrite(m, l, t, start.dt);
   for (int i = first; i < grows; i++) grow(m, l, from, t, like);
   if (exits && !early) line(m, l, "%s", test);
   body_clauses(m, l, from + 1, count);
@@ -481,6 +501,7 @@ static void call_model(Maker *m, int into) {
   if (m->where == IN_HELPER && !m->helper[m->helpers].model) return;
   int k = below(m, m->models), how = below(m, 6);
   if (m->where == IN_HELPER) k = 0;
+  if (!usable(m, k)) return;
   const char *net = m->where == IN_HELPER ? "net" : part_text(m->w, "m%d", k);
   m->uses[k] += m->depth ? 2 : 1; /* it may be a loop */
   Var like = *x;
@@ -506,6 +527,7 @@ static void call_model(Maker *m, int into) {
 static void call_helper(Maker *m, int into) {
   if (!m->helpers || m->where != IN_ENTRY || !room(m, 3)) return;
   const Helper *h = &m->helper[below(m, m->helpers)];
+  if (h->model && !usable(m, 0)) return;
   char args[200] = "", names[80] = "";
   size_t at = 0;
   if (h->model) at += (size_t)snprintf(args, sizeof args, "m0, "), m->uses[0] += m->depth ? 2 : 1;
@@ -674,8 +696,8 @@ static void state(Maker *m, int into) {
   int k = below(m, m->models);
   Var *x = body_pick(m, ROWS, NULL);
   switch (below(m, 4)) {
-  case 0:
-    if (m->depth || m->uses[k] > 1) return; /* one use of each older version (rule 74) */
+  case 0: /* one use of each older version (rule 74) */
+    if (m->depth || m->uses[k] > 1) return;
     line(m, into, "m%d.bias = m%d.bias * 0.5 + 0.25", k, k);
     m->uses[k] = 0;
     break;
@@ -684,7 +706,7 @@ static void state(Maker *m, int into) {
     break;
   case 2: line(m, into, "m%d.calls += %d", k, 1 + below(m, 3)); break;
   default:
-    if (!x || !room(m, 1)) return;
+    if (!usable(m, k) || !x || !room(m, 1)) return;
     Var a = *x;
     if (chance(m, 50)) m->uses[k]++;
     line(m, into, "let %s = %s + m%d.%s", body_define(m, &a)->name, a.name, k,

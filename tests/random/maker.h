@@ -36,7 +36,8 @@ typedef struct Maker {
   int models, helpers, rows;
   Helper helper[HELPERS];
   bool has_pair[MODELS], has_inner[MODELS], linear[MODELS];
-  int uses[MODELS]; /* of the params in the entry since they were written */
+  int uses[MODELS];   /* of the params in the entry since they were written */
+  bool spent[MODELS]; /* and no more uses in this turn or side, which writes them */
   int prints;
   int owner[STATEMENTS],
       block;   /* the block that runs a statement, by its number; 0: none does for sure */

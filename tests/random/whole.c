@@ -220,6 +220,7 @@ static void entry(Maker *m, int into, Entry *e) {
   m->totals = m->hooks || chance(m, 60);
   if (m->totals) line(m, en, "var total = u * 0.5");
   m->uses[0] = m->uses[1] = 0;
+  m->spent[0] = m->spent[1] = false;
   body_write(m, 0, en, 8 + below(m, 16));
   /* the loss and its gradients */
   int loss = part_add(w, en, JOIN, "let loss = ");

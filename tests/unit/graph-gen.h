@@ -500,6 +500,12 @@ static Val gen_op(Gen *x, OpCode op) {
     a[0] = attr_ints(AT_WRT, 1, l0);
     return gen_node(x, op, n, v, 1, a, 2, r);
   }
+  case OP_VERSION:
+    v[0] = gen_any(x, DOM_ANY, 0, 3);
+    if (val_none(v[0])) return VAL_NONE;
+    ty = *gr_type(x->g, v[0]);
+    v[1] = gen_want(x, &ty, any);
+    return gen_node(x, op, 2, v, 0, NULL, 0, NULL);
   case OP_STASH:
   case OP_UNSTASH: {
     int n = 1 + (int)gen_rnd(x, 3);
