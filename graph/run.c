@@ -412,8 +412,7 @@ static bool run_LOOP(Run *r) {
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
   for (int i = 0; i < kept && ok; i++) ok = (stash[i] = stash_new(m)) || fail(r);
   for (; turn < count && ok && (!goes_on || tn_get_i64(cur[0], 0)); turn++) {
-    if (interrupt_asked(r->c->interrupt)) {
-      /* a region may have no nodes */
+    if (interrupt_asked(r->c->interrupt)) { /* a region may have no nodes */
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
       break;
     }
@@ -446,6 +445,7 @@ static bool run_LOOP(Run *r) {
     tn_unref(own[0]);
     own[0] = NULL;
   }
+  if (!ok) stash_full(stash, kept, turn, r->e);
   for (int i = 0; i < kept && ok && reverse; i++) stash_reverse(stash[i]); /* by number */
   if (ok && goes_on) {
     own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);

@@ -5,6 +5,8 @@
  */
 #include "graph/stash.h"
 
+#include "graph/shape.h"
+
 typedef struct Stash {
   int64_t number; /* the element of the tensor: the rows so far */
   Mem *mem;
@@ -45,6 +47,23 @@ bool stash_add(Tensor *stash, Tensor *row) {
   Tensor *t = foreign ? tn_copy(s->mem, row, row->store->dev) : tn_ref(row);
   if (t) s->rows[s->number++] = t;
   return t != NULL;
+}
+
+void stash_full(Tensor *const *stash, int n, int64_t turns, GErr *e) {
+  int64_t each = 0;
+  if (!e->nomem && e->code != ERR_LIMIT) return;
+  for (int i = 0; i < n; i++) {
+    const Tensor *row = stash_row(stash[i], 0);
+    bool again = !row;
+    for (int k = 0; k < i && !again; k++) again = stash_row(stash[k], 0) == row;
+    if (!again) each += tn_bytes(row);
+  }
+  if (!each) return;
+  gerr_set(e, ERR_LOOP_ROOM, -1,
+           "iteration %lld of this loop finds no memory: each keeps %lld bytes until the gradient "
+           "is taken or its list is read",
+           (long long)turns, (long long)each);
+  gerr_help(e, "a bound, as in `while .. and n < 1000`; `--memory` allows more");
 }
 
 void stash_reverse(Tensor *stash) {

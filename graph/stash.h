@@ -7,6 +7,7 @@
 #ifndef CKL_GRAPH_STASH_H
 #define CKL_GRAPH_STASH_H
 
+#include "graph/ir.h"
 #include "runtime/tensor.h"
 
 Tensor *stash_new(Mem *m); /* NULL when out of memory */
@@ -15,6 +16,9 @@ Tensor *stash_new(Mem *m); /* NULL when out of memory */
 bool stash_add(Tensor *stash, Tensor *row);
 /* Makes the last row the first one. */
 void stash_reverse(Tensor *stash);
+/* After `turns` turns, of which the last failed for lack of memory: *e says so, and what each
+ * keeps. */
+void stash_full(Tensor *const *stash, int n, int64_t turns, GErr *e);
 /* The row of a turn, borrowed; NULL if there is none, or `t` is no stash. */
 Tensor *stash_row(const Tensor *t, int64_t turn);
 

@@ -73,4 +73,33 @@ print(f(1.0, 30))' >calls.ckl; timeout 60 '$ckl' run --max-nodes=5000 calls.ckl"
 says err 'error[graph-2]: the graph of' 'where there is no loop'
 gives 2 'no number' "$ckl" run --max-steps=many main.ckl
 says err '--max-steps needs a number' 'is wrong usage'
+# what a loop keeps for its gradient, or for a list, grows until the limit of memory
+cat >keeps.ckl <<'END'
+fn kept(x: f64[1000]) -> f64 {
+  var y = x
+  while sum(y) > -1.0 { y = tanh(y) + 1.0 }
+  sum(y)
+}
+fn listed(x: f64[1000]) -> f64 {
+  var (y, l) = (x, list())
+  while sum(y) > -1.0 {
+    y = tanh(y) + 1.0
+    l = push(l, y)
+  }
+  sum(stack(l, most = 10).0)
+}
+let x = ones([1000], dtype = f64)
+let e = error_of(fn() { kept(track(x)) })
+print("first", e.code, e.text)
+let d = error_of(fn() { listed(x) })
+print("second", d.code, d.text)
+print(sum(x))
+END
+for cpu in reference native; do
+  gives 0 "loops without end keep what they can, $cpu" timeout 60 env CKL_CPU=$cpu "$ckl" run --memory=20MB keeps.ckl
+  says out 'first mem-4 iteration' 'then the gradient stops'
+  says out 'second mem-4 iteration' 'and the list'
+  says out 'each keeps 8000 bytes' 'with what an iteration takes'
+  says out '1000.0' 'and all is free again'
+done
 tap_done
