@@ -46,7 +46,8 @@ typedef struct Wrt {
   Val *dx, *dx_there; /* dx_there: see VjpAsk */
   size_t next;
   bool unreached;
-  bool hooks; /* hooks of params run */
+  bool hooks;         /* hooks of params run */
+  const State *state; /* of the leaf, if that is a param */
 } Wrt;
 
 static void wrt_push(Wrt *w, Val v, size_t as) {
@@ -77,6 +78,17 @@ static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, 
     for (size_t i = from; i < w->count; i++) same[n++] = w->vals[i];
     w->count = from;
   }
+  bool *other = ARENA_ARRAY(&w->s->scratch, bool, g->type_count + 1); /* versions of other params */
+  const Unit *u = w->s->stage->unit;
+  for (size_t j = 0; w->state && j < u->state_count; j++)
+    for (size_t i = 0; i < u->states[j].merged_count; i++) {
+      const struct Merged *m = &u->states[j].merged[i];
+      if (m->g != g) continue;
+      if (w->state == &u->states[j])
+        same[n++] = m->v;
+      else
+        other[g->nodes[m->v.node].result0 + m->v.res] = true;
+    }
   for (size_t i = 0; i < n; i++) on[g->nodes[same[i].node].result0 + same[i].res] = true;
   for (uint32_t k = 0; k < g->node_count && n; k++) {
     const GNode *node = &g->nodes[k];
@@ -91,8 +103,8 @@ static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, 
     for (size_t i = 0; (version || node->op == OP_ALIAS) && i < n && !alias; i++)
       alias = val_eq(same[i], x);
     if (alias) same[n++] = (Val){k, 0};
-    for (uint32_t i = 0; i < node->result_count; i++)
-      on[node->result0 + i] |= dt_float((DType)g->types[node->result0 + i].dtype);
+    for (uint32_t i = node->result0; i < node->result0 + node->result_count; i++)
+      on[i] |= dt_float((DType)g->types[i].dtype) && !other[i];
   }
   for (size_t c = 0; c < st->capture_count; c++) {
     Val x = st->outer[c];
@@ -138,10 +150,12 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
                 "one by one in script: `for i in 0..n { gs = push(gs, grad(..)) }`",
                 "not yet: a gradient by params inside a comprehension");
     size_t first = w->count;
+    w->state = st;
     if (st->base.aux < s->stage->level)
       wrt_captured(w, st->base.aux, st->base.u.v, first);
     else
       wrt_push(w, st->base.u.v, first);
+    w->state = NULL;
     wrt_group(w, w->count - first);
     return x;
   }

@@ -347,6 +347,7 @@ static void check_fn_job(void *ud) {
 static size_t check_once(Session *s, CheckJob *j, const int64_t *value, size_t n) {
   Pin pins[16];
   size_t pin_count = 0;
+  if (j->node) fail_running_at(s, j->node->span); /* for lack of memory */
   for (;;) {
     Arena a;
     arena_init(&a, &s->mem);

@@ -54,6 +54,11 @@ typedef struct State {
   Value entry;     /* the same at entry */
   Value first;     /* for `ckl ir`: its value before the first write */
   Value base;      /* of a param: the version by which `grad` is; later ones add to it (rule 60) */
+  struct Merged {  /* of a param: versions that choices and loops give */
+    const Graph *g;
+    Val v;
+  } * merged;
+  size_t merged_count, merged_cap;
   bool written;
 } State;
 

@@ -326,7 +326,9 @@ static void merge_all(Merge *m, Left *l, Value v[2], Value *result) {
     if (left_same(x[0], x[1]) && left_same(x[0], x[2])) continue;
     m->what = u->states[i].field ? fail_text(s, "`%s`", u->states[i].field) : "a param";
     r = merge(m, x[1], x[2]);
-    if (m->second) u->states[i].cur = r;
+    if (!m->second) continue;
+    u->states[i].cur = r;
+    state_merged(s, &u->states[i], r);
   }
   m->dead[0] = dead[0];
   m->dead[1] = dead[1];

@@ -30,10 +30,17 @@ State *state_unit(Session *s, const void *key, Name field) {
   return NULL;
 }
 
+void state_merged(Session *s, State *st, Value v) {
+  struct Merged m = {s->stage->g, v.u.v};
+  if (!st->field && v.tag == V_NODE)
+    VEC_PUSH(unit_of(s)->arena, st->merged, st->merged_count, st->merged_cap, m);
+}
+
 /* The value as frame fr sees it. What entered the call as an argument, too, has its alias. */
-static Value seen(Session *s, Unit *u, Value cur, Frame *fr, Span at) {
+static Value seen(Session *s, State *st, Value cur, Frame *fr, Span at) {
   if (!fr || !fr->stage || cur.tag != V_NODE || cur.aux > fr->stage->level) return cur;
-  Value v = seen(s, u, cur, fr->up, at);
+  Unit *u = unit_of(s);
+  Value v = seen(s, st, cur, fr->up, at);
   Stage *now = s->stage;
   s->stage = fr->stage;
   v = stage_lift(s, v, at);
@@ -42,6 +49,7 @@ static Value seen(Session *s, Unit *u, Value cur, Frame *fr, Span at) {
     if (val_eq(fr->aliases[i].version, e.version)) e.v = fr->aliases[i].v;
   if (!e.v.tag) {
     e.v = sides_alias(s, fr->alias_count, fr->aliases, v, at);
+    if (gr_node(s->stage->g, e.v.u.v)->op == OP_BRANCH) state_merged(s, st, e.v);
     VEC_PUSH(u->arena, fr->aliases, fr->alias_count, fr->alias_cap, e);
   }
   s->stage = now;
@@ -53,7 +61,7 @@ Value param_read(Session *s, Param *p, Span at) {
     return value_pool(s, p->overlay.tag ? p->overlay : (Value){.tag = V_PARAM, .u.p = p});
   State *st = state_unit(s, p, NULL);
   if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
-  return seen(s, unit_of(s), st->cur, s->frame, at);
+  return seen(s, st, st->cur, s->frame, at);
 }
 
 Value state_read(Session *s, Inst *i, Field *f, Span at) {

@@ -2,6 +2,7 @@
 #ifndef CKL_LANG_EVAL_STATE_H
 #define CKL_LANG_EVAL_STATE_H
 
+#include "lang/compile/compile.h"
 #include "lang/lang.h"
 
 Value state_read(Session *s, Inst *i, Field *f, Span at);
@@ -11,6 +12,8 @@ void param_write(Session *s, Param *p, Value v, Span at);
 /* Sets the value of a param, after operands_hold; takes over t. */
 void param_put(Param *p, Tensor *t);
 Value state_detach(Session *s, Value v); /* the value without its tape */
+/* v, which a choice or a loop gives, is the present value of st, or what a call sees of it. */
+void state_merged(Session *s, State *st, Value v);
 Value state_field_value(Session *s, Inst *i, Field *f);
 
 #endif

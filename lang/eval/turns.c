@@ -540,7 +540,10 @@ static void settle(Turns *t, Carried *c, int64_t rows) {
   c->out = c->grows ? grown(t, c, rows) : results(t, c->in);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->out); break;
-  case PLACE_STATE: u->states[c->index].cur = c->out; break;
+  case PLACE_STATE:
+    u->states[c->index].cur = c->out;
+    state_merged(s, &u->states[c->index], c->out);
+    break;
   case PLACE_DRAWS: {
     const DrawMark *m = &t->left.drawn[0];
     u->draws[c->index].now = c->index < m->count ? m->draws[c->index].now : 0;
