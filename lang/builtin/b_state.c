@@ -251,14 +251,17 @@ BUILTIN_FN(bi_error_of) {
     fail_help(s, ERR_NOT_CALLABLE, c->spans[0], "`error_of(fn() { .. })` runs what may fail",
               "%s is not a function", value_type_text(s, c->v[0]));
   size_t before = s->diags.count;
+  ArenaMark texts = arena_mark(s->diags.arena);
+  Diag **list = s->diags.items;
   int code = api_guard(s, try_job, &t);
   if (code == MEM_OK) return v_none();
   if (code != MEM_ERR_PROGRAM) mem_throw(&s->mem, code);
   Diag *d = s->diags.count > before ? s->diags.items[before] : NULL;
   const char *ct = d ? err_info[d->code].code : "bug-1", *tt = d ? d->message : "";
-  dg_rewind(&s->diags, before); /* the texts stay until the next call of the API */
+  dg_rewind(&s->diags, before);
   Name names[2] = {names_of(s->names, "code"), names_of(s->names, "text")};
   Value items[2] = {v_str(s, ct, strlen(ct)), v_unit()};
   items[1] = v_str(s, tt, strlen(tt));
+  if (s->diags.items == list) arena_rewind(s->diags.arena, texts); /* and what it said is gone */
   return v_record(s, 2, names, items);
 }

@@ -120,7 +120,7 @@ static void stage_job(void *ud) {
   c->regrad = u->regrad;
   c->paths = u->paths;
   c->path_count = u->path_count;
-  if (u->regrad && s->modes.no_grad) r = stage_leave_quiet(s, r, 0, at);
+  if (u->regrad && s->modes.no_grad) r = stage_leave_quiet(s, r, true, at);
   c->result = template_of(s, u, r, at);
   value_retain(c->result);
   c->result_outputs = u->g->output_count;

@@ -127,9 +127,14 @@ struct Unit {
   Val token;           /* present effect token */
   struct Hosts *hosts; /* callback.h; NULL: none */
   bool restart, check;
-  bool shows;        /* of `check`: writes are reported */
-  bool modal;        /* the code asked whether it trains: another call may take another branch */
-  bool quiet;        /* a part of it is under no_grad */
+  bool shows;    /* of `check`: writes are reported */
+  bool modal;    /* the code asked whether it trains: another call may take another branch */
+  bool quiet;    /* a part of it is under no_grad */
+  struct Apart { /* what is v under no_grad is `cut` outside (stage.c) */
+    const Graph *g;
+    Val v, cut;
+  } * apart;
+  size_t apart_count, apart_cap;
   bool outside;      /* a `grad` in a block of script goes on outside of it: see block_grad */
   bool regrad;       /* a `wrap <grad>` stands inside no_grad: the call is tracked all the same */
   uint32_t steps;    /* of `check`: calls and iterations walked so far */

@@ -100,31 +100,51 @@ void stage_quiet(Session *s, bool on) {
   if (!on && open) last->hi = now;
 }
 
-typedef enum Made { MADE_BEFORE, MADE_QUIET, MADE_LOUD } Made;
+/* Under no_grad a choice or a loop may give on a value that was made outside, beside one that was
+ * made inside. What it gives then has a second form, in which the latter is cut. Inside, where a
+ * gradient may be taken, it is the first. */
+static const struct Apart *apart_of(const Stage *st, Val v) {
+  const Unit *u = st->unit;
+  for (size_t i = u ? u->apart_count : 0; i-- > 0;)
+    if (u->apart[i].g == st->g && (val_eq(u->apart[i].v, v) || val_eq(u->apart[i].cut, v)))
+      return &u->apart[i];
+  return NULL;
+}
 
-/* Whether v was made under no_grad; BEFORE: not since node `start` of its stage, or it is a
- * leaf. */
-static Made made(const Stage *st, Val v, uint32_t start) {
+void stage_apart(Session *s, Val v, Val cut) {
+  Unit *u = s->stage->unit;
+  struct Apart a = {s->stage->g, v, cut};
+  VEC_PUSH(u->arena, u->apart, u->apart_count, u->apart_cap, a);
+}
+
+typedef enum Made { MADE_LEAF, MADE_QUIET, MADE_LOUD } Made;
+
+/* Whether v was made under no_grad; LEAF: nothing made it. *cut: its second form, if it has one. */
+static Made made(const Stage *st, Val v, Value *cut) {
   for (;;) {
     const GNode *n = gr_node(st->g, v);
+    const struct Apart *a = apart_of(st, v);
+    if (state_is_merged(st, v)) return MADE_LEAF;
+    if (a && val_eq(a->cut, v)) return MADE_LOUD;
+    if (a) *cut = (Value){.tag = V_NODE, .aux = st->level, .u.v = a->cut};
+    if (a) return MADE_QUIET;
     if (n->op == OP_ALIAS) {
       v = gr_operand(st->g, v.node, 0);
     } else if (n->op == OP_INPUT && st->up) {
       size_t i = 0;
       while (i < st->capture_count && !val_eq(st->inner[i], v)) i++;
-      if (i == st->capture_count) return MADE_BEFORE;
+      if (i == st->capture_count) return MADE_LEAF;
       v = st->outer[i];
       st = st->up;
-      start = UINT32_MAX;
     } else if (n->op == OP_INPUT || n->op == OP_STOP || n->op == OP_VERSION) {
-      return MADE_BEFORE;
+      return MADE_LEAF;
     } else {
       break;
     }
   }
   for (size_t i = st->quiet_count; i-- > 0 && st->quiet[i].hi > v.node;)
     if (v.node >= st->quiet[i].lo) return MADE_QUIET;
-  return v.node < start ? MADE_BEFORE : MADE_LOUD;
+  return MADE_LOUD;
 }
 
 static bool can_track(Session *s, Value v) {
@@ -134,29 +154,40 @@ static bool can_track(Session *s, Value v) {
 Value stage_operand(Session *s, Value v, Span at) {
   v = stage_lift(s, v, at);
   if (s->modes.no_grad || s->abstract || !s->stage->unit || !s->stage->unit->quiet) return v;
-  if (!can_track(s, v) || made(s->stage, v.u.v, 0) != MADE_QUIET) return v;
+  Value cut = v_unit();
+  if (!can_track(s, v) || made(s->stage, v.u.v, &cut) != MADE_QUIET) return v;
+  if (cut.tag == V_NODE) return stage_lift(s, cut, at);
   GErr e = {.code = ERR_BUG};
   stage_at(s, at);
   v.u.v = gr_op(s->stage->g, OP_STOP, &v.u.v, 1, NULL, 0, NULL, 0, &e);
   return v;
 }
 
-/* With start = UINT32_MAX earlier values stay as they are; else they are cut, too. */
-Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at) {
+Val stage_outside(Session *s, Val x, bool *other, Span at) {
+  Value cut = v_unit(), v = {.tag = V_NODE, .aux = s->stage->level, .u.v = x};
+  if (made(s->stage, x, &cut) != MADE_QUIET) {
+    *other = true;
+    return x;
+  }
+  *other |= cut.tag == V_NODE;
+  return cut.tag == V_NODE ? stage_lift(s, cut, at).u.v
+                           : op_run(s, OP_STOP, 1, &v, NULL, 0, at).u.v;
+}
+
+Value stage_leave_quiet(Session *s, Value v, bool all, Span at) {
   stack_check();
   if (can_track(s, v)) {
-    Value x = stage_lift(s, v, at);
-    Made m = made(s->stage, x.u.v, start);
-    return m == MADE_LOUD || (m == MADE_BEFORE && start == UINT32_MAX)
-               ? v
-               : op_run(s, OP_STOP, 1, &x, NULL, 0, at);
+    Value x = stage_lift(s, v, at), cut = v_unit();
+    Made m = made(s->stage, x.u.v, &cut);
+    if (m == MADE_QUIET && cut.tag == V_NODE) return cut;
+    return m == MADE_LOUD || (m == MADE_LEAF && !all) ? v : op_run(s, OP_STOP, 1, &x, NULL, 0, at);
   }
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
   if (!items) return v;
   bool same = true; /* then it stays the value that it is */
   for (size_t i = 0; i < n; i++) {
-    Value x = stage_leave_quiet(s, items[i], start, at);
+    Value x = stage_leave_quiet(s, items[i], all, at);
     same &= left_same(x, items[i]);
     items[i] = x;
   }

@@ -38,7 +38,12 @@ Val stage_token(Session *s, Span at); /* the present effect token */
 /* no_grad in code (rule 78): begins or ends an interval of nodes. A value that leaves one that
  * began at node `start` is cut, unless an inner `wrap <grad>` made it. */
 void stage_quiet(Session *s, bool on);
-Value stage_leave_quiet(Session *s, Value v, uint32_t start, Span at);
+/* What x, of the present stage, is outside of no_grad. *other: that differs from x cut. */
+Val stage_outside(Session *s, Val x, bool *other, Span at);
+/* A value of the present stage, made under no_grad, is `cut` outside. */
+void stage_apart(Session *s, Val v, Val cut);
+/* v outside of no_grad; `all`: what stood before it is cut, too. */
+Value stage_leave_quiet(Session *s, Value v, bool all, Span at);
 
 /* unit.c: a top-level `let` as a hidden argument (rule 7) */
 Value unit_global_in_code(Session *s, Global *g, Span at);

@@ -27,6 +27,7 @@
 #include "lang/eval/shapes.h"
 #include "lang/eval/steps.h"
 #include "lang/eval/turns.h"
+#include "lang/eval/unroll.h"
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
 #include "lang/names/desugar.h"
@@ -589,9 +590,9 @@ static bool stays_loop(Session *s, Value it) {
 }
 
 static Flow stays_for(Session *s, Node *st, Value it) {
-  if (it.tag == V_RANGE) return turns_for(s, st, v_unit(), it.u.range->lo, it.u.range->hi);
+  if (it.tag == V_RANGE) return turns_for(s, st, v_unit(), it.u.range->lo, it.u.range->hi, false);
   Value n = {.tag = V_DIM, .u.d = op_type_of(s, it).dim[0]};
-  return turns_for(s, st, it, v_int(0), n);
+  return turns_for(s, st, it, v_int(0), n, false);
 }
 
 static Value loop_element(Session *s, Value it, int64_t i, Span at) {
@@ -632,24 +633,25 @@ static Value later_iteration(Session *s, void *ud) {
   return v_unit();
 }
 
-static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
-  Watch watch = watch_start(s);
-  Flow end;
-  if (checkpoint_loop(s, st, &end)) return end;
-  Value it = operand_held(s, eval_expr(s, st->loop.iter));
-  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
-  if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
-    Value elem = abstract_element(s, it, st->loop.iter->span);
-    Flow f = eval_iteration(s, st, elem);
-    return loop_end(f);
-  }
-  if (it.tag == V_SEQ) return for_sequence(s, st, it, &watch);
-  if (stays_loop(s, it)) return stays_for(s, st, it);
+/* A loop whose iterations are done one after the other: of script, or unrolled. */
+typedef struct Iterated {
+  Session *s;
+  Node *st;
+  Value it;
   int64_t lo, hi;
-  loop_bounds(s, st, it, &lo, &hi);
-  bool may_stay = in_code(s) && (it.tag == V_RANGE || v_is_tensor(it)) && hi > lo;
-  if (may_stay && hi - lo > s->config.unroll && turns_tried(s, st, it, lo, hi, &end)) return end;
-  bool carries = it.tag == V_RANGE && in_code(s);
+  OpenLoop *l;
+  Watch *watch;
+  Flow flow;
+} Iterated;
+
+static APART void iterate(void *ud) {
+  Iterated *x = ud;
+  Session *s = x->s;
+  Node *st = x->st;
+  OpenLoop *l = x->l;
+  int64_t lo = x->lo, hi = x->hi;
+  x->flow = FLOW_NEXT;
+  bool carries = x->it.tag == V_RANGE && in_code(s);
   AbstractVars carry = {NULL, 0, NULL};
   if (carries) carry = abstract_vars(s, st->loop.body);
   struct Iterations *iterations = iterations_start(s, st, l->iterations = hi > lo ? hi - lo : 0);
@@ -657,9 +659,9 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
     count_step(s, st->span);
-    if (!s->stage) watch_iteration(s, &watch, st);
+    if (!s->stage) watch_iteration(s, x->watch, st);
     iterations_before(iterations, l->iteration = i - lo);
-    Value element = loop_element(s, it, i, st->loop.iter->span);
+    Value element = loop_element(s, x->it, i, st->loop.iter->span);
     Flow f;
     if (sides_pending(s)) {
       Turn turn = {st, element};
@@ -677,9 +679,34 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
       arena_rewind(&s->scratch, am);
     }
     if (f == FLOW_BREAK) break;
-    if (f == FLOW_RETURN) return f;
+    if (f == FLOW_RETURN) {
+      x->flow = f;
+      break;
+    }
   }
-  return FLOW_NEXT;
+}
+
+static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
+  Watch watch = watch_start(s);
+  Flow end;
+  if (checkpoint_loop(s, st, &end)) return end;
+  Value it = operand_held(s, eval_expr(s, st->loop.iter));
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
+  if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
+    Value elem = abstract_element(s, it, st->loop.iter->span);
+    Flow f = eval_iteration(s, st, elem);
+    return loop_end(f);
+  }
+  if (it.tag == V_SEQ) return for_sequence(s, st, it, &watch);
+  if (stays_loop(s, it)) return stays_for(s, st, it);
+  int64_t lo, hi;
+  loop_bounds(s, st, it, &lo, &hi);
+  bool may_stay = in_code(s) && (it.tag == V_RANGE || v_is_tensor(it)) && hi > lo;
+  if (may_stay && hi - lo > s->config.unroll && unroll_not(s, st, it, lo, hi, &end)) return end;
+  Iterated x = {s, st, it, lo, hi, l, &watch, FLOW_NEXT};
+  if (may_stay && unroll_or_stay(s, st, it, lo, hi, iterate, &x, &end)) return end;
+  if (!may_stay) iterate(&x);
+  return x.flow;
 }
 
 static APART Flow eval_for(Session *s, Node *st) {

@@ -34,8 +34,8 @@
 
 typedef struct MergedLeaf {
   bool weak;
-  int same; /* 0: result `number`; 1: the condition itself; 2: its opposite */
-  uint32_t number;
+  int same;               /* 0: result `number`; 1: the condition itself; 2: its opposite */
+  uint32_t number, apart; /* apart: of its form outside of no_grad (stage.h); 0: none */
 } MergedLeaf;
 
 typedef struct Merge {
@@ -49,6 +49,7 @@ typedef struct Merge {
   MergedLeaf *leaves;
   size_t count, cap, next; /* next: of the second walk */
   bool second;
+  bool apart; /* under no_grad, of what may leave it */
   uint32_t outputs;
   Val node;    /* of the second walk */
   Value other; /* the opposite of the condition; unit: not made yet */
@@ -99,6 +100,24 @@ static void output(Merge *m, Val a, Val b) {
   m->outputs++;
 }
 
+/* Outputs in the form that they have outside of no_grad, if that is no cut value. `dead`: the side
+ * without a value, or -1. */
+static uint32_t output_apart(Merge *m, Val a, Val b, int dead) {
+  Session *s = m->s;
+  Val x[2] = {a, b};
+  bool other = false;
+  if (!m->apart || !dt_float((DType)gr_type(m->side[0]->g, a)->dtype)) return 0;
+  Stage *now = s->stage;
+  for (int k = 0; k < 2; k++) {
+    s->stage = m->side[k];
+    if (k != dead) x[k] = stage_outside(s, x[k], &other, m->c->at);
+  }
+  s->stage = now;
+  if (!other) return 0;
+  output(m, x[0], x[1]);
+  return m->outputs;
+}
+
 static bool is_bool(Value v, bool holds) {
   return v.tag == V_BOOL && (v.u.i != 0) == holds;
 }
@@ -130,7 +149,9 @@ static void leaf_outputs(Merge *m, Value a, Value b, int dead) {
     Val none = b_zeros(&zeros, &t);
     if (zeros.failed) fail_gerr(s, m->c->at, &zeros.err);
     l.weak = v_is_number(x);
-    output(m, dead == 0 ? none : y, dead == 0 ? y : none);
+    Val both[2] = {dead == 0 ? none : y, dead == 0 ? y : none};
+    output(m, both[0], both[1]);
+    if (!l.weak) l.apart = output_apart(m, both[0], both[1], dead);
   } else if (is_bool(a, true) && is_bool(b, false)) {
     l.same = 1;
   } else if (is_bool(a, false) && is_bool(b, true)) {
@@ -156,6 +177,7 @@ static void leaf_outputs(Merge *m, Value a, Value b, int dead) {
       same = dim_compare(op_dims_of(s), p->dim[i], q->dim[i]) != DIM_DIFFERENT;
     if (!same) differ(m, a, b);
     output(m, x[0], x[1]);
+    if (!l.weak) l.apart = output_apart(m, x[0], x[1], -1);
   }
   VEC_PUSH(&s->scratch, m->leaves, m->count, m->cap, l);
 }
@@ -168,8 +190,9 @@ static Value leaf_result(Merge *m) {
     if (m->other.tag == V_UNIT) m->other = op_run(s, OP_NOT, 1, &m->cond, NULL, 0, m->c->at);
     return m->other;
   }
-  return (Value){
-      .tag = V_NODE, .aux = s->stage->level, .weak = l->weak, .u.v = {m->node.node, l->number}};
+  Val v = {m->node.node, l->number};
+  if (l->apart) stage_apart(s, v, (Val){m->node.node, l->apart - 1});
+  return (Value){.tag = V_NODE, .aux = s->stage->level, .weak = l->weak, .u.v = v};
 }
 
 /* A list of numbers stands for a tensor where the other side has one. */
@@ -306,6 +329,7 @@ static void merge_draws(Merge *m, Left *l);
 static void merge_all(Merge *m, Left *l, Value v[2], Value *result) {
   Session *s = m->s;
   Unit *u = s->stage->unit;
+  bool quiet = m->apart = s->modes.no_grad && u;
   m->what = m->c->what ? m->c->what : "the value";
   bool value = !(m->dead[0] && m->dead[1]);
   Value r = value ? merge(m, v[0], v[1]) : v_unit();
@@ -321,6 +345,7 @@ static void merge_all(Merge *m, Left *l, Value v[2], Value *result) {
     if (m->second) value_set(&s->locals[h->local].v, r);
   }
   m->dead[0] = m->dead[1] = false;
+  m->apart = false;
   for (size_t i = 0; i < l->state_count; i++) {
     Value *x = l->state[i];
     if (left_same(x[0], x[1]) && left_same(x[0], x[2])) continue;
@@ -338,7 +363,9 @@ static void merge_all(Merge *m, Left *l, Value v[2], Value *result) {
   flag[0] = merge_flag(m, l->returned);
   flag[1] = merge_flag(m, l->broken);
   flag[2] = merge_flag(m, l->continued);
+  m->apart = quiet;
   value_returned = merge_returned(m, l);
+  m->apart = false;
   merge_draws(m, l);
   if (!m->second) return;
   f->returned = flag[0];

@@ -36,6 +36,14 @@ void state_merged(Session *s, State *st, Value v) {
     VEC_PUSH(unit_of(s)->arena, st->merged, st->merged_count, st->merged_cap, m);
 }
 
+bool state_is_merged(const Stage *st, Val v) {
+  const Unit *u = st->unit;
+  for (size_t j = 0; u && j < u->state_count; j++)
+    for (size_t i = 0; i < u->states[j].merged_count; i++)
+      if (u->states[j].merged[i].g == st->g && val_eq(u->states[j].merged[i].v, v)) return true;
+  return false;
+}
+
 /* The value as frame fr sees it. What entered the call as an argument, too, has its alias. */
 static Value seen(Session *s, State *st, Value cur, Frame *fr, Span at) {
   if (!fr || !fr->stage || cur.tag != V_NODE || cur.aux > fr->stage->level) return cur;

@@ -14,6 +14,7 @@ void param_put(Param *p, Tensor *t);
 Value state_detach(Session *s, Value v); /* the value without its tape */
 /* v, which a choice or a loop gives, is the present value of st, or what a call sees of it. */
 void state_merged(Session *s, State *st, Value v);
+bool state_is_merged(const Stage *st, Val v); /* of stage st */
 Value state_field_value(Session *s, Inst *i, Field *f);
 
 #endif

@@ -79,6 +79,7 @@ typedef struct Turns {
   Val *args, *outs; /* of the node; of the region */
   size_t arg_count, arg_cap, out_count, out_cap, next;
   bool again; /* a list was seen to grow */
+  bool apart; /* under no_grad, what may leave it is carried in both forms (stage.h) */
   bool tried; /* otherwise it is unrolled */
   Kept *kept;
   size_t kept_count, kept_cap;
@@ -131,6 +132,17 @@ static void push_arg(Turns *t, Val v) {
   VEC_PUSH(&t->s->scratch, t->args, t->arg_count, t->arg_cap, v);
 }
 
+/* Whether what is carried may leave `wrap <no_grad>` with a gradient. */
+static bool leaves(const Turns *t, const Carried *c) {
+  return t->s->modes.no_grad && t->s->stage->unit &&
+         (c->kind == PLACE_VAR || c->kind == PLACE_VALUE);
+}
+
+/* Whether a value that the turn takes as `in` is carried in two forms. */
+static bool has_apart(const Turns *t, Value in) {
+  return t->apart && !in.weak && dt_float((DType)gr_type(t->stage.g, in.u.v)->dtype);
+}
+
 /* What the turn sees of v: inputs of the region, whose first values are operands of the node. */
 static Value inputs(Turns *t, Value v) {
   stack_check();
@@ -144,6 +156,12 @@ static Value inputs(Turns *t, Value v) {
     of.alias = 0;
     Value in = {.tag = V_NODE, .aux = t->stage.level, .weak = v.weak};
     in.u.v = gr_input(t->stage.g, &of);
+    if (!has_apart(t, in)) return in;
+    bool other;
+    s->stage = t->stage.up;
+    push_arg(t, stage_outside(s, v.u.v, &other, t->st->span));
+    s->stage = &t->stage;
+    stage_apart(s, in.u.v, gr_input(t->stage.g, &of));
     return in;
   }
   size_t n;
@@ -186,7 +204,10 @@ static void outputs(Turns *t, const Carried *c, Value in, Value v) {
     if (!same) changes(t, c, c->before, v);
     /* a value from before the loop, which is the same from the second turn on (rule 74) */
     t->peel |= v.tag == V_NODE && v.aux < t->stage.level && !t->from;
-    push_out(t, stage_lift(s, v, at).u.v);
+    Val out = stage_lift(s, v, at).u.v;
+    bool other;
+    push_out(t, out);
+    if (has_apart(t, in)) push_out(t, stage_outside(s, out, &other, at));
     return;
   }
   size_t n, m;
@@ -203,11 +224,11 @@ static void outputs(Turns *t, const Carried *c, Value in, Value v) {
 static Value results(Turns *t, Value in) {
   stack_check();
   Session *s = t->s;
-  if (in.tag == V_NODE)
-    return (Value){.tag = V_NODE,
-                   .aux = s->stage->level,
-                   .weak = in.weak,
-                   .u.v = {t->node.node, (uint32_t)t->next++}};
+  if (in.tag == V_NODE) {
+    Val v = {t->node.node, (uint32_t)t->next++};
+    if (has_apart(t, in)) stage_apart(s, v, (Val){t->node.node, (uint32_t)t->next++});
+    return (Value){.tag = V_NODE, .aux = s->stage->level, .weak = in.weak, .u.v = v};
+  }
   size_t n;
   Value *parts = value_parts(s, in, &n);
   if (!parts) return in;
@@ -260,6 +281,7 @@ static void carry_assigned(Turns *t) {
 static void enter(Turns *t, Carried *c) {
   Session *s = t->s;
   Unit *u = s->stage->unit;
+  t->apart = leaves(t, c);
   c->in = c->grows ? v_list(s, V_LIST, 0, NULL) : inputs(t, c->before);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->in); break;
@@ -396,6 +418,7 @@ static void leave(Turns *t, Carried *c) {
   case PLACE_VALUE: v = l->returned[1].tag == V_UNIT ? c->in : l->ret_value[1]; break;
   }
   c->still = c->kind == PLACE_VAR && left_same(c->in, v) && !c->grows;
+  t->apart = leaves(t, c);
   if (!grows(t, c, v)) outputs(t, c, c->in, v);
 }
 
@@ -537,6 +560,7 @@ static Value grown(Turns *t, const Carried *c, int64_t n) {
 static void settle(Turns *t, Carried *c, int64_t rows) {
   Session *s = t->s;
   Unit *u = s->stage->unit;
+  t->apart = leaves(t, c);
   c->out = c->grows ? grown(t, c, rows) : results(t, c->in);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->out); break;
@@ -942,17 +966,13 @@ static void want_schedule(Session *s, const Node *st) {
         "is compiled");
 }
 
-static Flow counted(Session *s, Node *st, Value it, Value lo, Value hi, bool tried) {
+Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi, bool tried) {
   Turns t = {.s = s, .st = st, .it = it, .lo = lo, .tried = tried};
   Span at = st->loop.iter->span;
   want_schedule(s, st);
   t.count = lo.tag == V_INT && !lo.u.i ? hi : op_binary(s, AST_SUB, hi, lo, at, at, at);
   if (t.count.tag == V_INT && t.count.u.i <= 0) return FLOW_NEXT;
   return rolled(&t);
-}
-
-Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi) {
-  return counted(s, st, it, lo, hi, false);
 }
 
 Flow turns_while(Session *s, Node *st) {
@@ -962,36 +982,4 @@ Flow turns_while(Session *s, Node *st) {
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (t.goes.tag == V_BOOL && !t.goes.u.i) return FLOW_NEXT;
   return rolled(&t);
-}
-
-typedef struct Attempt {
-  Session *s;
-  Node *st;
-  Value it;
-  int64_t lo, hi;
-  Flow flow;
-} Attempt;
-
-static void attempt(void *ud) {
-  Attempt *a = ud;
-  a->flow = counted(a->s, a->st, a->it, v_int(a->lo), v_int(a->hi), true);
-}
-
-bool turns_tried(Session *s, Node *st, Value it, int64_t lo, int64_t hi, Flow *flow) {
-  Attempt a = {s, st, it.tag == V_RANGE ? v_unit() : it, lo, hi, FLOW_NEXT};
-  Left left;
-  Graph *g = s->stage->g;
-  Prov at = g->at;
-  size_t before = s->diags.count;
-  left_open(s, &left);
-  int code = api_guard(s, attempt, &a);
-  *flow = a.flow;
-  if (code == MEM_OK) return true;
-  Unit *u = s->stage->unit; /* an effect that stands in the graph already would be there twice */
-  bool effects = u && !val_none(u->token) && !val_eq(u->token, left.token[0]);
-  if (code != MEM_ERR_PROGRAM || effects) mem_throw(&s->mem, code);
-  dg_rewind(&s->diags, before);
-  left_restore(s, &left);
-  g->at = at;
-  return false;
 }

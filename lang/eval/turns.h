@@ -6,12 +6,9 @@
 #include "lang/lang.h"
 
 /* `for` through lo .. hi, or with `it` through the rows of a tensor; the loop's OpenLoop is the
- * innermost one. A return that was taken is in the frame. */
-Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi);
+ * innermost one. A return that was taken is in the frame. `tried`: it can be unrolled instead. */
+Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi, bool tried);
 Flow turns_while(Session *s, Node *st);
-/* The same for turns lo .. hi - 1, which could be unrolled. False: they have to be, since the loop
- * needs what only constants give; nothing is left of the attempt. */
-bool turns_tried(Session *s, Node *st, Value it, int64_t lo, int64_t hi, Flow *flow);
 
 /* For a gradient of values y of the present stage by the values wrt. A turn of a loop sees what it
  * was given by the turns before as values without a history: an error if y depends on one that is

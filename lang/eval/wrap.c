@@ -99,7 +99,7 @@ static void stands_in(Session *s, Stands *l) {
       continue;
     }
     State *st = state_unit(s, t->p, NULL);
-    if (!st || s->stage->level > 1)
+    if (!st || !stage_in_order(s->stage))
       fail_at(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
     t->old = *st;
     t->state = (size_t)(st - s->stage->unit->states);
@@ -126,14 +126,12 @@ static void stands_out(Session *s, Stands *l) {
 
 typedef struct Cut {
   bool code, quiet;
-  uint32_t start; /* first node of the block */
-  size_t locals;  /* of the frame, at entry */
+  size_t locals; /* of the frame, at entry */
 } Cut;
 
 static Cut cut_start(Session *s) {
   Cut c = {.code = in_code(s), .quiet = s->modes.no_grad, .locals = s->local_count};
   if (!c.code) return c;
-  c.start = (uint32_t)s->stage->g->node_count;
   stage_quiet(s, c.quiet);
   return c;
 }
@@ -141,11 +139,11 @@ static Cut cut_start(Session *s) {
 static Value cut_end(Session *s, const Cut *c, Value v, bool quiet_outside, Span at) {
   if (!c->code) return v;
   if (c->quiet) {
-    v = stage_leave_quiet(s, v, c->start, at);
-    if (s->ret.tag != V_UNIT) value_set(&s->ret, stage_leave_quiet(s, s->ret, c->start, at));
+    v = stage_leave_quiet(s, v, false, at);
+    if (s->ret.tag != V_UNIT) value_set(&s->ret, stage_leave_quiet(s, s->ret, false, at));
     for (size_t i = s->frame->base; i < c->locals; i++)
       if (s->locals[i].is_var) {
-        Value now = stage_leave_quiet(s, s->locals[i].v, UINT32_MAX, at);
+        Value now = stage_leave_quiet(s, s->locals[i].v, false, at);
         value_set(&s->locals[i].v, now);
       }
   }
