@@ -825,9 +825,14 @@ static void need_own(Session *s, const Turns *t, const bool *live, Span at) {
     Val in = g->inputs[k];
     if (!live[g->nodes[in.node].result0]) continue;
     const char *name = "a value";
-    for (size_t i = 0; i < t->item_count; i++)
-      if (t->items[i].kind == PLACE_VAR && has_leaf(s, t->items[i].in, in))
+    bool state = false; /* what is written is cut (rule 60) */
+    for (size_t i = 0; i < t->item_count; i++) {
+      bool it = has_leaf(s, t->items[i].in, in);
+      state |= it && t->items[i].kind == PLACE_STATE;
+      if (it && t->items[i].kind == PLACE_VAR)
         name = fail_text(s, "`%s`", s->locals[t->left.vars[t->items[i].index].local].name);
+    }
+    if (state) continue;
     fail_help(s, ERR_NOT_YET, at,
               "stop(..) cuts it, if it counts as given; or let a proc or the top level go through "
               "the loop, with the body in a fn",

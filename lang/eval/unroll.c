@@ -1,8 +1,8 @@
 /* Loops of code that are unrolled or stay loops, as it turns out (rule 41).
  *
  * In: a `for` whose iterations are known. Out: what turns.c makes of it, or what its iterations
- * make one after the other. One of them is tried first; a failure takes back what it did to the session,
- * and its nodes of the graph have no readers.
+ * make one after the other. One of them is tried first; a failure takes back what it did to the
+ * session, and its nodes of the graph have no readers.
  */
 #include <string.h>
 
