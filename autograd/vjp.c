@@ -736,6 +736,55 @@ bool ad_passes(OpCode op) {
   return passes_gradient(rules[op]);
 }
 
+static uint32_t number_of(const Graph *g, Val v) {
+  return g->nodes[v.node].result0 + v.res;
+}
+
+/* Marks the operands of a choice or a loop to which gradients of its marked results go. */
+static void back_through(Arena *scratch, const Graph *g, uint32_t n, const bool *live,
+                         bool *operand) {
+  const GNode *node = &g->nodes[n];
+  bool loop = node->op == OP_LOOP;
+  uint32_t carry = loop ? (uint32_t)gr_attr_i(g, n, AT_CARRY, 0) : 0;
+  bool turns = loop && gr_attr(g, n, AT_WHILE); /* their number is a result */
+  for (uint32_t r = 0; r < node->region_count; r++) {
+    const Graph *in = g->regions[node->region0 + r];
+    bool *inner = ARENA_ARRAY(scratch, bool, in->type_count + 1);
+    for (uint32_t k = 0; k < in->output_count; k++)
+      if (live[node->result0 + k + (turns && k >= carry)])
+        inner[number_of(in, in->outputs[k])] = true;
+    for (bool more = true; more;) {
+      more = false;
+      ad_mark_back(scratch, in, inner, NULL);
+      for (uint32_t k = 0; k < carry; k++) {
+        bool *out = &inner[number_of(in, in->outputs[k])];
+        if (!inner[number_of(in, in->inputs[1 + k])] || *out) continue;
+        *out = more = true;
+      }
+    }
+    for (uint32_t k = !loop; k < node->operand_count; k++)
+      operand[k] |= inner[number_of(in, in->inputs[loop ? k : k - 1])];
+  }
+}
+
+void ad_mark_back(Arena *scratch, const Graph *g, bool *live, const bool *ends) {
+  stack_check();
+  for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
+    const GNode *node = &g->nodes[n];
+    bool any = false, choice = node->op == OP_BRANCH || node->op == OP_LOOP;
+    for (uint32_t k = 0; k < node->result_count; k++)
+      any |= live[node->result0 + k] && !(ends && ends[node->result0 + k]);
+    if (!any || !ad_passes((OpCode)node->op)) continue;
+    bool *operand = choice ? ARENA_ARRAY(scratch, bool, node->operand_count + 1u) : NULL;
+    if (choice) back_through(scratch, g, n, live, operand);
+    for (uint32_t k = 0; k < node->operand_count; k++) {
+      Val v = gr_operand(g, n, (int)k);
+      if (choice ? !operand[k] : !ad_carries(g, n, k)) continue;
+      if (ad_has_gradient(gr_type(g, v))) live[number_of(g, v)] = true;
+    }
+  }
+}
+
 void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output) {
   Sweep s = {.g = (Graph *)(uintptr_t)f, .hi = (uint32_t)f->node_count - 1};
   Val *wrt = ARENA_ARRAY(scratch, Val, f->input_count + 1);

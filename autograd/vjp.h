@@ -59,6 +59,13 @@ Val ad_is(Arena *scratch, B *b, Val y, Val x, int *known);
 
 /* Sets output[i] if output i of f depends on a wanted input through a differentiable path. */
 void ad_reached(Arena *scratch, const Graph *f, const bool *wants_grad, bool *output);
+/* Whether a value of the type can have a gradient. */
+static inline bool ad_has_gradient(const Type *t) {
+  return t->kind == TK_STASH || (t->kind == TK_TENSOR && dt_float((DType)t->dtype));
+}
+/* Marks in `live`, by the number of a result, all values that a gradient of the marked ones goes
+ * to, but goes no further than values marked in `ends` (or NULL). */
+void ad_mark_back(Arena *scratch, const Graph *g, bool *live, const bool *ends);
 /* Whether gradients pass through an operation. */
 bool ad_passes(OpCode op);
 /* Whether operand i of a node can have a gradient, if they pass through it: of a `custom` with a

@@ -104,7 +104,7 @@ static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, 
       alias = val_eq(same[i], x);
     if (alias) same[n++] = (Val){k, 0};
     for (uint32_t i = node->result0; i < node->result0 + node->result_count; i++)
-      on[i] |= dt_float((DType)g->types[i].dtype) && !other[i];
+      on[i] |= ad_has_gradient(&g->types[i]) && !other[i];
   }
   for (size_t c = 0; c < st->capture_count; c++) {
     Val x = st->outer[c];
@@ -151,10 +151,12 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
                 "not yet: a gradient by params inside a comprehension");
     size_t first = w->count;
     w->state = st;
-    if (st->base.aux < s->stage->level)
-      wrt_captured(w, st->base.aux, st->base.u.v, first);
+    const struct Base *b = st->base;
+    while (b->up && b->v.aux > s->stage->level) b = b->up; /* the loss stood before the turn */
+    if (b->v.aux < s->stage->level)
+      wrt_captured(w, b->v.aux, b->v.u.v, first);
     else
-      wrt_push(w, st->base.u.v, first);
+      wrt_push(w, b->v.u.v, first);
     w->state = NULL;
     wrt_group(w, w->count - first);
     return x;

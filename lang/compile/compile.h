@@ -45,16 +45,23 @@ size_t flat_leaf(Flat *f, Value v);
 size_t flat_inst(Flat *f, const Inst *inst);
 Flat flat_fork(const Flat *f); /* a copy of f to append to; f stays as it is */
 
+/* The version of a param by which `grad` is, to which later ones add (rule 60): what the unit is
+ * given, or a turn. `up`: that of the stages around it. */
+struct Base {
+  Value v;
+  const struct Base *up;
+};
+
 /* A param, or a buffer field of an instance, while a unit is staged. */
 typedef struct State {
-  const void *key; /* Param *, or Inst * */
-  Name field;      /* of an instance; NULL for a param */
-  size_t index;    /* of the leaf, or of the instance in flat.insts */
-  Value cur;       /* staged */
-  Value entry;     /* the same at entry */
-  Value first;     /* for `ckl ir`: its value before the first write */
-  Value base;      /* of a param: the version by which `grad` is; later ones add to it (rule 60) */
-  struct Merged {  /* of a param: versions that choices and loops give */
+  const void *key;         /* Param *, or Inst * */
+  Name field;              /* of an instance; NULL for a param */
+  size_t index;            /* of the leaf, or of the instance in flat.insts */
+  Value cur;               /* staged */
+  Value entry;             /* the same at entry */
+  Value first;             /* for `ckl ir`: its value before the first write */
+  const struct Base *base; /* of a param */
+  struct Merged {          /* of a param: versions that choices and loops give */
     const Graph *g;
     Val v;
   } * merged;

@@ -9,6 +9,7 @@
 #include "lang/compile/compile_impl.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/state.h"
 #include "lang/names/module.h"
 #include "lang/value/fail.h"
 
@@ -131,7 +132,7 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
       c->next++;
       if (v.tag == V_PARAM) {
         State st = {.key = v.u.p, .index = i, .cur = u->staged[i], .entry = u->staged[i]};
-        st.base = st.cur;
+        state_base(u, &st, st.cur);
         VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, st);
       }
     }

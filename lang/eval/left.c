@@ -48,7 +48,7 @@ void left_note(Session *s, Left *l, int k) {
     if (n == l->state_cap) {
       size_t cap = n ? 2 * n : 8;
       Value(*more)[3] = arena_alloc(&s->scratch, cap * sizeof *more);
-      Value *base = arena_alloc(&s->scratch, cap * sizeof *base);
+      const struct Base **base = arena_alloc(&s->scratch, cap * sizeof *base);
       if (n) memcpy(more, l->state, n * sizeof *more);
       if (n) memcpy(base, l->base, n * sizeof *base);
       l->state = more;
@@ -56,7 +56,7 @@ void left_note(Session *s, Left *l, int k) {
       l->state_cap = cap;
     }
     memcpy(l->state[n], row, sizeof row);
-    l->base[n] = k ? u->states[i].entry : u->states[i].base;
+    l->base[n] = u->states[i].base;
     l->state_count++;
   }
   for (size_t i = 0; u && i < l->state_count; i++) l->state[i][k] = u->states[i].cur;

@@ -16,7 +16,8 @@ typedef struct Left {
   Value returned[3], ret_value[3], broken[3], continued[3];
   Held *vars;
   size_t var_count;
-  Value (*state)[3], *base; /* base: see State */
+  Value (*state)[3];
+  const struct Base **base; /* of each state */
   size_t state_count, state_cap;
   Val token[3];
   DrawMark drawn[3];

@@ -30,6 +30,13 @@ State *state_unit(Session *s, const void *key, Name field) {
   return NULL;
 }
 
+void state_base(Unit *u, State *st, Value v) {
+  if (st->field) return;
+  struct Base *b = arena_alloc(u->arena, sizeof *b);
+  *b = (struct Base){v, st->base};
+  st->base = b;
+}
+
 void state_merged(Session *s, State *st, Value v) {
   struct Merged m = {s->stage->g, v.u.v};
   if (!st->field && v.tag == V_NODE)

@@ -12,6 +12,8 @@ void param_write(Session *s, Param *p, Value v, Span at);
 /* Sets the value of a param, after operands_hold; takes over t. */
 void param_put(Param *p, Tensor *t);
 Value state_detach(Session *s, Value v); /* the value without its tape */
+/* Gradients by a param are by v from here on, in this stage and those inside. */
+void state_base(Unit *u, State *st, Value v);
 /* v, which a choice or a loop gives, is the present value of st, or what a call sees of it. */
 void state_merged(Session *s, State *st, Value v);
 bool state_is_merged(const Stage *st, Val v); /* of stage st */

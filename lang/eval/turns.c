@@ -285,7 +285,10 @@ static void enter(Turns *t, Carried *c) {
   c->in = c->grows ? v_list(s, V_LIST, 0, NULL) : inputs(t, c->before);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->in); break;
-  case PLACE_STATE: u->states[c->index].cur = u->states[c->index].base = c->in; break;
+  case PLACE_STATE:
+    u->states[c->index].cur = c->in;
+    state_base(u, &u->states[c->index], c->in);
+    break;
   case PLACE_DRAWS: u->draws[c->index].more = c->in; break;
   case PLACE_RETURNED:
   case PLACE_VALUE: break; /* a turn begins when there was no return */
@@ -787,26 +790,13 @@ static void make_node(Turns *t) {
 /* ---- gradients inside of a turn */
 
 /* Marks the values of stage st that a gradient of the marked ones goes through. */
-static void mark_back(const Stage *st, bool *live, size_t nwrt, const Val *wrt) {
+static void mark_back(Session *s, const Stage *st, bool *live, size_t nwrt, const Val *wrt) {
   const Graph *g = st->g;
-  for (size_t i = 0; i < nwrt; i++) {
-    bool here = wrt[i].node < g->node_count;
-    if (here) live[g->nodes[wrt[i].node].result0 + wrt[i].res] = false;
-  }
-  for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
-    const GNode *node = &g->nodes[n];
-    bool any = false;
-    for (uint32_t k = 0; k < node->result_count; k++) any |= live[node->result0 + k];
-    if (!any || !ad_passes((OpCode)node->op)) continue;
-    for (uint32_t k = 0; k < node->operand_count; k++) {
-      if (!ad_carries(g, n, k)) continue;
-      Val v = gr_operand(g, n, (int)k);
-      bool stop = false;
-      for (size_t i = 0; i < nwrt && !stop; i++) stop = val_eq(wrt[i], v);
-      if (!stop && dt_float((DType)gr_type(g, v)->dtype))
-        live[g->nodes[v.node].result0 + v.res] = true;
-    }
-  }
+  bool *ends = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
+  for (size_t i = 0; i < nwrt; i++)
+    if (wrt[i].node < g->node_count) ends[g->nodes[wrt[i].node].result0 + wrt[i].res] = true;
+  ad_mark_back(&s->scratch, g, live, ends);
+  for (size_t i = 0; i < g->type_count; i++) live[i] = live[i] && !ends[i];
 }
 
 static bool has_leaf(Session *s, Value v, Val x) {
@@ -850,7 +840,7 @@ void turns_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val 
   bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->type_count + 1);
   for (size_t i = 0; i < ny; i++) live[st->g->nodes[y[i].node].result0 + y[i].res] = true;
   for (; st; st = st->up) {
-    mark_back(st, live, nwrt, from);
+    mark_back(s, st, live, nwrt, from);
     if (st->turns) need_own(s, st->turns, live, at);
     if (!st->up) return;
     const Graph *g = st->up->g;

@@ -11,6 +11,7 @@
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/state.h"
 #include "lang/eval/want.h"
 #include "lang/names/clauses.h"
 #include "lang/names/desugar.h"
@@ -103,7 +104,8 @@ static void stands_in(Session *s, Stands *l) {
       fail_at(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
     t->old = *st;
     t->state = (size_t)(st - s->stage->unit->states);
-    st->cur = st->base = stage_lift(s, t->overlay, l->at);
+    st->cur = stage_lift(s, t->overlay, l->at);
+    state_base(s->stage->unit, st, st->cur);
     st->written = false;
   }
 }
